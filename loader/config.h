@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The configuration: one YAML file, read whole, checked whole, or refused. */
+#ifndef ESC_LOADER_CONFIG_H
+#define ESC_LOADER_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <net/if.h>
+
+enum config_plane { CONFIG_PLANE_BACKEND, CONFIG_PLANE_FRONTEND };
+enum config_attach { CONFIG_ATTACH_AUTO, CONFIG_ATTACH_NATIVE, CONFIG_ATTACH_SKB };
+enum config_tc { CONFIG_TC_AUTO, CONFIG_TC_TCX, CONFIG_TC_CLSACT };
+
+struct config_interface {
+	char *name;
+	enum config_plane plane;
+	enum config_attach attach;
+	enum config_tc tc;
+	uint16_t probe_port;
+};
+
+struct config {
+	char *path;	       /* the file it came from, NULL for the defaults */
+	char *host;
+	char *pin_root;
+	char *socket;	       /* default /run/escapement/escapement.sock */
+	char *kill_file;       /* default /run/escapement/off */
+	char *members;	       /* NULL: none */
+	char *key_file;	       /* NULL: none */
+	struct config_interface *interfaces;
+	size_t interface_count;
+	struct {
+		uint32_t max;	     /* entries in `qps` */
+		uint64_t idle_ns;    /* a QP without packets for so long is gone */
+	} qps;
+	struct {
+		char *directory;     /* NULL: no textfile */
+		uint64_t interval_ns;
+		uint32_t top_qps;
+	} textfile;
+	struct {
+		char *file;	     /* NULL: the ledger is kept in memory only */
+		uint32_t keep;	     /* events kept in memory */
+	} events;
+};
+
+/*
+ * Reads and checks the file at @path. On success *@out is a new configuration,
+ * freed with config_free(). On failure returns -errno and *@error is a
+ * malloc'd sentence "FILE:LINE: what; remedy".
+ */
+int config_load(const char *path, struct config **out, char **error);
+void config_free(struct config *config);
+
+/* The configuration in force as a JSON object (new reference). */
+struct json_t;
+struct json_t *config_to_json(const struct config *config);
+
+#endif

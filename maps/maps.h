@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The whole contract between the kernel programs and user space. */
+#ifndef ESC_MAPS_MAPS_H
+#define ESC_MAPS_MAPS_H
+
+#include "control.h"
+#include "probe.h"
+#include "qp.h"
+#include "reasons.h"
+#include "rocev2.h"
+
+#define ESC_PIN_ROOT "/sys/fs/bpf/escapement"
+#define ESC_QPS_MAX_DEFAULT 16384
+
+/* Names of programs; the kernel keeps 15 characters. */
+#define ESC_PROGRAM_XDP "esc_xdp_in"
+#define ESC_PROGRAM_TC_INGRESS "esc_tc_in"
+#define ESC_PROGRAM_TC_EGRESS "esc_tc_out"
+
+#endif

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Why a packet was left out of the per-QP count. One list for the kernel
+ * programs, the command line and the metrics. All of these packets go on
+ * untouched: a reason is never a drop in observe mode.
+ *
+ * X(ENUM, name, what it means)
+ */
+#ifndef ESC_MAPS_REASONS_H
+#define ESC_MAPS_REASONS_H
+
+#include "types.h"
+
+#define ESC_REASONS(X)                                                                      \
+	X(SHORT_ETHERNET, short_ethernet, "the frame ends inside the Ethernet header")      \
+	X(SHORT_VLAN, short_vlan, "the frame ends inside a VLAN tag")                       \
+	X(VLAN_DEPTH, vlan_depth, "more than two VLAN tags")                                \
+	X(SHORT_IP, short_ip, "the frame ends inside the IP header")                        \
+	X(BAD_IP_HEADER, bad_ip_header, "IP version or header length is not valid")         \
+	X(IP_LENGTH, ip_length, "the IP length is more than the frame holds")               \
+	X(FRAGMENT, fragment, "a fragment of a UDP datagram")                               \
+	X(IPV6_EXTENSIONS, ipv6_extensions, "more IPv6 extension headers than are walked")  \
+	X(SHORT_UDP, short_udp, "the packet ends inside the UDP header")                    \
+	X(UDP_LENGTH, udp_length, "the UDP length does not fit the IP length")              \
+	X(SHORT_BTH, short_bth, "the datagram ends inside the BTH or before the ICRC")      \
+	X(BTH_VERSION, bth_version, "the BTH's transport version is not 0")                 \
+	X(UNKNOWN_OPCODE, unknown_opcode, "the BTH's opcode is not one that is known")      \
+	X(SHORT_EXTENSION, short_extension, "the datagram ends inside an extension header") \
+	X(ROCEV1, rocev1, "a RoCEv1 frame (ethertype 0x8915)")                              \
+	X(QP_TABLE_FULL, qp_table_full, "no room for a new queue pair in the table")        \
+	X(UNREADABLE, unreadable, "the kernel did not make the headers readable")
+
+enum esc_reason {
+#define X(id, name, text) ESC_REASON_##id,
+	ESC_REASONS(X)
+#undef X
+	ESC_REASON_MAX,
+};
+
+/* Value of `reasons`, a per-CPU array by enum esc_reason. Writer: the kernel programs. */
+struct esc_reason_count {
+	__u64 xdp_ingress;
+	__u64 tc_ingress;
+	__u64 tc_egress;
+};
+ESC_ASSERT_SIZE(struct esc_reason_count, 24);
+
+#endif
