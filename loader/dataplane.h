@@ -11,6 +11,7 @@
 #include "maps.h"
 
 struct dataplane;
+struct ledger;
 
 /* What an interface is and what was done to it; `status` shows all of it. */
 struct port_info {
@@ -37,9 +38,15 @@ struct port_info {
  * Opens or makes the pinned maps under config->pin_root, attaches to every
  * interface of @config, or takes over what is attached. Nothing is left half
  * attached on failure. Returns 0 or -errno with *@error a malloc'd sentence
- * that names the thing and the remedy.
+ * that names the thing and the remedy. Attaches nothing while the kill switch
+ * is on: config->kill_file exists or ESC_CONTROL_OFF is set in a pinned map.
+ * @ledger (borrowed, may be NULL) gets attached, detached, interface_gone,
+ * interface_back, link_up, link_down.
  */
-int dataplane_open(struct dataplane **out, const struct config *config, char **error);
+int dataplane_open(struct dataplane **out, const struct config *config, struct ledger *ledger,
+		   char **error);
+/* The maps were there before: another daemon made them. */
+bool dataplane_took_over(const struct dataplane *dataplane);
 
 /* Applies another configuration: all or nothing, as dataplane_open(). */
 int dataplane_reconfigure(struct dataplane *dataplane, const struct config *config, char **error);
@@ -54,6 +61,8 @@ void dataplane_close(struct dataplane *dataplane);
 int dataplane_off(struct dataplane *dataplane, char **error);
 int dataplane_on(struct dataplane *dataplane, char **error);
 bool dataplane_is_off(const struct dataplane *dataplane);
+/* ESC_CONTROL_* as in the map now: an operator may have written it. */
+uint32_t dataplane_control_flags(const struct dataplane *dataplane);
 
 /*
  * Without a daemon: detaches all that is recorded under @pin_root, removes the
