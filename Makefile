@@ -13,7 +13,7 @@ CLANG ?= clang
 BPFTOOL ?= $(shell command -v bpftool || echo /usr/sbin/bpftool)
 
 WARN := -Wall -Wextra -Wshadow -Wmissing-prototypes -Wstrict-prototypes -Wformat=2 -Wvla -Werror
-PKGS := libbpf libxdp libcyaml jansson libsystemd libelf zlib
+PKGS := libbpf libxdp libcyaml yaml-0.1 jansson libsystemd libelf zlib
 CPPFLAGS += -D_GNU_SOURCE -DESC_VERSION='"$(VERSION)"' -I. -Imaps -Iloader -I$(BUILD)/bpf
 CFLAGS += -std=gnu11 -O2 -g -fno-strict-aliasing $(WARN)
 LDLIBS = $(shell pkg-config --libs $(PKGS)) -lm

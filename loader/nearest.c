@@ -41,8 +41,9 @@ const char *nearest_name(const char *word, const char *const *names, size_t coun
 		unsigned int distance = nearest_distance(word, names[i]);
 
 		/* "dir" for "directory", "intervals" for "interval". */
-		if (bytes >= 3 && (!strncmp(names[i], word, bytes) ||
-				   (strlen(names[i]) >= 3 && !strncmp(names[i], word, strlen(names[i])))))
+		if (bytes >= 3 &&
+		    (!strncmp(names[i], word, bytes) ||
+		     (strlen(names[i]) >= 3 && !strncmp(names[i], word, strlen(names[i])))))
 			distance = MIN(distance, 1u);
 		if (distance < best) {
 			best = distance;

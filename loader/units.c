@@ -12,20 +12,40 @@ struct unit {
 };
 
 static const struct unit units[] = {
-	{"ns", 1},		{"us", 1000},		     {"ms", 1000000},
-	{"s", 1000000000},	{"m", 60 * 1000000000ull},   {"h", 3600 * 1000000000ull},
+	{"ns", 1},
+	{"us", 1000},
+	{"ms", 1000000},
+	{"s", 1000000000},
+	{"m", 60 * 1000000000ull},
+	{"h", 3600 * 1000000000ull},
 };
 
 /* What people write instead. */
 static const struct {
 	const char *written, *meant;
 } spellings[] = {
-	{"nsec", "ns"},	       {"nanosecond", "ns"},  {"nanoseconds", "ns"}, {"\xc2\xb5s", "us"},
-	{"usec", "us"},	       {"microsecond", "us"}, {"microseconds", "us"}, {"msec", "ms"},
-	{"millisecond", "ms"}, {"milliseconds", "ms"}, {"sec", "s"},	     {"secs", "s"},
-	{"second", "s"},       {"seconds", "s"},      {"min", "m"},	     {"mins", "m"},
-	{"minute", "m"},       {"minutes", "m"},      {"hr", "h"},	     {"hour", "h"},
-	{"hours", "h"},	       {"", "s"},
+	{"nsec", "ns"},
+	{"nanosecond", "ns"},
+	{"nanoseconds", "ns"},
+	{"\xc2\xb5s", "us"},
+	{"usec", "us"},
+	{"microsecond", "us"},
+	{"microseconds", "us"},
+	{"msec", "ms"},
+	{"millisecond", "ms"},
+	{"milliseconds", "ms"},
+	{"sec", "s"},
+	{"secs", "s"},
+	{"second", "s"},
+	{"seconds", "s"},
+	{"min", "m"},
+	{"mins", "m"},
+	{"minute", "m"},
+	{"minutes", "m"},
+	{"hr", "h"},
+	{"hour", "h"},
+	{"hours", "h"},
+	{"", "s"},
 };
 
 static const struct unit *unit_find(const char *name)
@@ -114,8 +134,10 @@ static const char *scaled(char out[UNITS_TEXT_BYTES], double value, double base,
 		i++;
 	}
 	snprintf(out, UNITS_TEXT_BYTES, "%.*f%s%s",
-		 i == 0 || value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2, value,
-		 names[i][0] ? space : "", names[i]);
+		 i == 0 || value >= 99.95 ? 0
+		 : value >= 9.995	  ? 1
+					  : 2,
+		 value, names[i][0] ? space : "", names[i]);
 	return out;
 }
 
@@ -140,16 +162,27 @@ const char *units_bit_rate(char out[UNITS_TEXT_BYTES], double bytes_per_second)
 	return scaled(out, bytes_per_second * 8, 1000, names, 5, " ");
 }
 
+/* "3h 5m", "3h" when the smaller part is nothing. */
+static void two_parts(char out[UNITS_TEXT_BYTES], unsigned long long large, char large_unit,
+		      unsigned long long small, char small_unit)
+{
+	if (small)
+		snprintf(out, UNITS_TEXT_BYTES, "%llu%c %llu%c", large, large_unit, small,
+			 small_unit);
+	else
+		snprintf(out, UNITS_TEXT_BYTES, "%llu%c", large, large_unit);
+}
+
 const char *units_duration(char out[UNITS_TEXT_BYTES], uint64_t ns)
 {
-	unsigned long long s = ns / 1000000000;
+	uint64_t s = ns / 1000000000;
 
 	if (s >= 86400)
-		snprintf(out, UNITS_TEXT_BYTES, "%llud %lluh", s / 86400, s % 86400 / 3600);
+		two_parts(out, s / 86400, 'd', s % 86400 / 3600, 'h');
 	else if (s >= 3600)
-		snprintf(out, UNITS_TEXT_BYTES, "%lluh %llum", s / 3600, s % 3600 / 60);
+		two_parts(out, s / 3600, 'h', s % 3600 / 60, 'm');
 	else if (s >= 60)
-		snprintf(out, UNITS_TEXT_BYTES, "%llum %llus", s / 60, s % 60);
+		two_parts(out, s / 60, 'm', s % 60, 's');
 	else if (s)
 		snprintf(out, UNITS_TEXT_BYTES, "%gs", (double)(ns / 1000000) / 1000);
 	else if (ns >= 1000000)
@@ -157,6 +190,6 @@ const char *units_duration(char out[UNITS_TEXT_BYTES], uint64_t ns)
 	else if (ns >= 1000)
 		snprintf(out, UNITS_TEXT_BYTES, "%gus", (double)ns / 1000);
 	else
-		snprintf(out, UNITS_TEXT_BYTES, "%lluns", (unsigned long long)ns);
+		snprintf(out, UNITS_TEXT_BYTES, "%uns", (unsigned int)ns);
 	return out;
 }
