@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* Everything that comes in, as early as the kernel shows it. */
+#include "hook.bpf.h"
+#include <xdp/xdp_helpers.h>
+
+/* Before programs of the usual priority 50, which go on when we pass. */
+struct {
+	__uint(priority, 10);
+	__uint(XDP_PASS, 1);
+} XDP_RUN_CONFIG(esc_xdp_in);
+
+static __always_inline bool xdp_set_handover(__u64 value)
+{
+	struct esc_port_counts *port = esc_port_counts_get();
+
+	if (port)
+		port->xdp_handover = value;
+	return value;
+}
+
+/* While one program takes over from another in a dispatcher: see ESC_TURN_*. */
+static __noinline bool xdp_is_my_turn(__u16 turn)
+{
+	struct esc_port_counts *port;
+
+	if (turn == (esc_turn | ESC_TURN_ANNOUNCE))
+		return xdp_set_handover(1);
+	if (turn == (esc_turn | ESC_TURN_PASS))
+		return xdp_set_handover(0);
+	if (turn != (__u16)((esc_turn - ESC_TURN_NEXT) | ESC_TURN_PASS))
+		return false;
+	port = esc_port_counts_get();
+	return port && !port->xdp_handover;
+}
+
+SEC("xdp.frags")
+int esc_xdp_in(struct xdp_md *xdp)
+{
+	const struct esc_control *word = esc_control_get();
+	struct esc_cursor cursor = {
+		.context = xdp,
+		.skb = false,
+		.start = (void *)(long)xdp->data,
+		.end = (void *)(long)xdp->data_end,
+		.at = (void *)(long)xdp->data,
+	};
+	struct esc_packet packet;
+	__u16 turn;
+
+	if (!word)
+		return XDP_PASS;
+	turn = word->xdp_turns[esc_port_index % ESC_PORTS_MAX];
+	if (unlikely(turn != esc_turn) && !xdp_is_my_turn(turn))
+		return XDP_PASS;
+	hook_count(esc_parse(&cursor, &packet), &packet, word, ESC_HOOK_XDP_INGRESS);
+	return XDP_PASS;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
