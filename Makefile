@@ -37,9 +37,8 @@ UNIT_BIN := $(UNIT_SRC:%.c=$(BUILD)/%)
 # Programs that are one C file each and stand on the core library.
 TOOL_SRC := $(wildcard tests/bpf/*.c tests/bench/*.c)
 TOOL_BIN := $(TOOL_SRC:%.c=$(BUILD)/%)
-# Programs of the lab that stand alone.
-LAB_SRC := $(wildcard tests/lab/*.c)
-LAB_BIN := $(LAB_SRC:%.c=$(BUILD)/%)
+# Programs of the lab that stand alone; mk/lab.mk builds them.
+LAB_BIN := $(BUILD)/tests/lab/leaf.bpf.o $(if $(wildcard tests/lab/roceflow/*.c),$(BUILD)/tests/lab/roceflow)
 # libFuzzer targets, built by clang with sanitizers.
 FUZZ_SRC := $(wildcard tests/fuzz/fuzz_*.c)
 FUZZ_BIN := $(FUZZ_SRC:%.c=build/%)
@@ -97,10 +96,6 @@ $(BUILD)/tests/bpf/%: tests/bpf/%.c $(BUILD)/libescapement_core.a $(SKEL)
 $(BUILD)/tests/bench/%: tests/bench/%.c $(BUILD)/libescapement_core.a $(SKEL)
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP $(LDFLAGS) $< $(BUILD)/libescapement_core.a $(LDLIBS) -o $@
-
-$(BUILD)/tests/lab/%: tests/lab/%.c
-	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP $(LDFLAGS) $< -lz -lm -lpthread -o $@
 
 build/tests/fuzz/%: tests/fuzz/%.c $(CORE_SRC) $(SKEL)
 	@mkdir -p $(@D)

@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: BSD-2-Clause
+# The lab's programs stand alone: they link nothing of ours and need no skeleton.
+ROCEFLOW_OBJ := $(patsubst tests/lab/roceflow/%.c,$(BUILD)/obj/roceflow/%.o,$(wildcard tests/lab/roceflow/*.c))
+
+$(BUILD)/obj/roceflow/%.o: tests/lab/roceflow/%.c
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
+
+$(BUILD)/tests/lab/roceflow: $(ROCEFLOW_OBJ)
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $(LDFLAGS) $^ -lz -lm -lpthread -o $@
+
+$(BUILD)/tests/lab/leaf.bpf.o: tests/lab/leaf.bpf.c vmlinux/$(ARCH)/vmlinux.h
+	@mkdir -p $(@D)
+	$(CLANG) $(BPF_CFLAGS) -MMD -MP -c $< -o $@
