@@ -38,7 +38,7 @@ UNIT_BIN := $(UNIT_SRC:%.c=$(BUILD)/%)
 TOOL_SRC := $(wildcard tests/bpf/*.c tests/bench/*.c)
 TOOL_BIN := $(TOOL_SRC:%.c=$(BUILD)/%)
 # Programs of the lab that stand alone; mk/lab.mk builds them.
-LAB_BIN := $(BUILD)/tests/lab/leaf.bpf.o $(if $(wildcard tests/lab/roceflow/*.c),$(BUILD)/tests/lab/roceflow)
+LAB_BIN := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/lab/*.bpf.c)) $(if $(wildcard tests/lab/roceflow/*.c),$(BUILD)/tests/lab/roceflow)
 # libFuzzer targets, built by clang with sanitizers.
 FUZZ_SRC := $(wildcard tests/fuzz/fuzz_*.c)
 FUZZ_BIN := $(FUZZ_SRC:%.c=build/%)

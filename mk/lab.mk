@@ -10,6 +10,6 @@ $(BUILD)/tests/lab/roceflow: $(ROCEFLOW_OBJ)
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $(LDFLAGS) $^ -lz -lm -lpthread -o $@
 
-$(BUILD)/tests/lab/leaf.bpf.o: tests/lab/leaf.bpf.c vmlinux/$(ARCH)/vmlinux.h
+$(BUILD)/tests/lab/%.bpf.o: tests/lab/%.bpf.c vmlinux/$(ARCH)/vmlinux.h
 	@mkdir -p $(@D)
 	$(CLANG) $(BPF_CFLAGS) -MMD -MP -c $< -o $@
