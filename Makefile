@@ -45,13 +45,15 @@ FUZZ_BIN := $(FUZZ_SRC:%.c=build/%)
 
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all deps programs tests demo check bench install uninstall clean help fuzz format tidy vmlinux
+.PHONY: all deps programs tests lab-programs demo check bench install uninstall clean help fuzz format tidy vmlinux
 
 all: programs
 
 programs: $(BUILD)/escapementd $(BUILD)/escapement
 
-tests: programs $(UNIT_BIN) $(TOOL_BIN) $(LAB_BIN)
+tests: programs lab-programs $(UNIT_BIN) $(TOOL_BIN)
+
+lab-programs: $(LAB_BIN)
 
 fuzz: $(FUZZ_BIN)
 
