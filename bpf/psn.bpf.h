@@ -75,7 +75,7 @@ static __always_inline int psn_jump(struct esc_qp *qp, struct esc_psn_stream *s,
 {
 	count(qp->psn_gaps, 1);
 	count(qp->psn_missing, ahead);
-	s->flags &= ~ESC_PSN_MESSAGE;
+	s->flags = ESC_PSN_VALID;
 	return ESC_PSN_TAKE;
 }
 
