@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Guests come up and go down: a tap on a leaf, QEMU in the leaf's namespace."""
 import concurrent.futures
+import contextlib
 import json
 import os
 import shutil
@@ -66,19 +67,29 @@ def make_guest(name, leaf, mtu, files):
     """Makes the folder, the tap and the share of a guest that is not booted yet."""
     folder = state.folder(name)
     os.makedirs(os.path.join(folder, "share/bin"))
-    words = ["tap", leaf, name] + (["--mtu", str(mtu)] if mtu else [])
-    guest = json.loads(state.lab(*words))
+    guest = json.loads(state.lab("tap", leaf, name))
     guest.update(name=name, leaf=leaf, share=os.path.join(folder, "share"))
+    state.write_json(os.path.join(folder, "guest.json"), guest)
+    if mtu and mtu > guest["mtu"]:
+        raise VmError(f"the lab's links take {guest['mtu']} bytes, not {mtu}: 'lab up --mtu {mtu}'")
+    guest["mtu"] = mtu or guest["mtu"]
     subprocess.run(state.in_netns(guest["netns"], ["ip", "link", "set", guest["tap"],
                                                    "txqueuelen", str(TAP_QUEUE_PACKETS)]),
                    check=True)
     shutil.copytree(GUEST_FILES, os.path.join(guest["share"], "guest"))
     copy_programs(guest)
     with open(os.path.join(guest["share"], "env"), "w", encoding="utf-8") as file:
-        file.write(f'NAME={name}\nMTU={guest["mtu"]}\nADDRESSES="{" ".join(guest["addresses"])}"\n'
-                   f'GATEWAYS="{" ".join(guest["gateways"])}"\nMODULES="{files.modules}"\n')
+        file.write(f'NAME={name}\nMTU={guest["mtu"]}\nMODULES="{files.modules}"\n'
+                   f'ADDRESSES="{" ".join(addresses(guest))}"\n'
+                   f'GATEWAYS="{guest["gateway"]} {guest["gateway6"]}"\n'
+                   f'GATEWAY_MAC={guest["gateway_mac"]}\n')
     state.write_json(os.path.join(folder, "guest.json"), guest)
     return guest
+
+
+def addresses(guest):
+    """The guest's IPv4 and IPv6 address with their prefixes."""
+    return [f"{guest['address']}/{guest['prefix']}", f"{guest['address6']}/{guest['prefix6']}"]
 
 
 def copy_programs(guest):
@@ -182,9 +193,9 @@ def down(names):
         capture.abandon(name)
         if "qemu" in guest:
             state.end_process(guest["qemu"], signal.SIGTERM)
-        if os.path.exists(f"/run/netns/{guest.get('netns', '')}") and "tap" in guest:
-            subprocess.run(state.in_netns(guest["netns"], ["ip", "link", "del", guest["tap"]]),
-                           stderr=subprocess.DEVNULL, check=False)
+        if guest:
+            with contextlib.suppress(VmError):  # the lab went down before us
+                state.lab("untap", guest["leaf"], guest["tap"])
         shutil.rmtree(folder, ignore_errors=True)
     if os.path.isdir(state.ROOT) and not state.names():
         shutil.rmtree(state.ROOT, ignore_errors=True)
@@ -198,7 +209,8 @@ def status():
         except VmError:
             continue
         rows.append({"name": name, "leaf": guest["leaf"], "running": guest_runs(name),
-                     "addresses": guest["addresses"], "mtu": guest["mtu"], "mac": guest["mac"],
+                     "address": guest["address"], "address6": guest["address6"],
+                     "mtu": guest["mtu"], "mac": guest["mac"],
                      "netns": guest["netns"], "tap": guest["tap"],
                      "pid": guest.get("qemu", {}).get("pid"),
                      "boot_seconds": guest.get("boot_seconds")})

@@ -22,11 +22,8 @@ QPN = re.compile(r"(local|remote) address: .*?QPN (0x[0-9a-f]+)")
 
 def addresses(name):
     """{4: address, 6: address} of a guest."""
-    found = {}
-    for text in state.guest(name)["addresses"]:
-        address = ipaddress.ip_interface(text).ip
-        found[address.version] = address
-    return found
+    guest = state.guest(name)
+    return {4: ipaddress.ip_address(guest["address"]), 6: ipaddress.ip_address(guest["address6"])}
 
 
 def gid_index(name, version):

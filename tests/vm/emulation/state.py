@@ -10,11 +10,11 @@ import time
 
 from .errors import VmError
 
-LAB = os.environ.get("LAB", "lab")
+LAB = os.environ.get("LAB") or "esc"
 ROOT = os.path.join("/run/escapement-vm", LAB)
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 BUILD = os.environ.get("ESCAPEMENT_BUILD", os.path.join(TOP, "build"))
-LAB_PROGRAM = os.environ.get("ESCAPEMENT_LAB", os.path.join(TOP, "tests/lab/lab"))
+LAB_PROGRAM = os.path.join(TOP, "tests/lab/lab")
 NAME = re.compile(r"^[A-Za-z][A-Za-z0-9]{0,7}$")
 
 
@@ -102,7 +102,7 @@ def lab(*words):
     done = subprocess.run([LAB_PROGRAM, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           text=True, check=False, env=dict(os.environ, LAB=LAB))
     if done.returncode:
-        raise VmError(f"lab {' '.join(words)}: {done.stderr.strip() or done.stdout.strip()}")
+        raise VmError(done.stderr.strip() or f"lab {' '.join(words)}: exit {done.returncode}")
     return done.stdout
 
 
