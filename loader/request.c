@@ -2,6 +2,7 @@
 #include "request.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -124,9 +125,12 @@ static const char *port_name(const struct port_info *ports, unsigned int count, 
 static int write_qps(const struct daemon *daemon, FILE *out, const struct qp_entry **list,
 		     size_t count, size_t most)
 {
+	struct esc_reason_count reasons[ESC_REASON_MAX];
 	struct port_info ports[ESC_PORTS_MAX];
 	unsigned int port_count = 0;
+	size_t tracked;
 
+	qptable_entries(daemon->qps, &tracked);
 	for (unsigned int i = 0; i < dataplane_port_count(daemon->dataplane); i++)
 		if (port_count < ESC_PORTS_MAX &&
 		    !dataplane_port(daemon->dataplane, i, &ports[port_count]))
@@ -143,7 +147,10 @@ static int write_qps(const struct daemon *daemon, FILE *out, const struct qp_ent
 		}
 		json_decref(qp);
 	}
-	fputc(']', out);
+	fprintf(out, "],\"tracked\":%zu,\"max\":%u", tracked, dataplane_qps_max(daemon->dataplane));
+	if (!dataplane_reasons(daemon->dataplane, reasons))
+		fprintf(out, ",\"refused\":%" PRIu64,
+			report_reason_sum(&reasons[ESC_REASON_QP_TABLE_FULL]));
 	if (count > most)
 		fprintf(out, ",\"left_out\":%zu", count - most);
 	fputs("}}\n", out);

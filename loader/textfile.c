@@ -193,7 +193,7 @@ static int textfile_turn(sd_event_source *source, uint64_t usec, void *context)
 	uint64_t now_ns = daemon_local_ns(), left_ns;
 
 	(void)usec;
-	if (now_ns - textfile->turn_local_ns >= interval_ns) {
+	if (!textfile->turn_local_ns || now_ns - textfile->turn_local_ns >= interval_ns) {
 		textfile->turn_local_ns = now_ns;
 		textfile_write(textfile);
 	}
