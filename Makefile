@@ -4,6 +4,9 @@
 VERSION := 0.1.0
 ARCH := $(shell uname -m | sed 's/x86_64/x86/; s/aarch64/arm64/')
 SAN ?= 0
+# V=1 shows the commands.
+V ?= 0
+Q := $(if $(filter 1,$(V)),,@)
 BUILD := build$(if $(filter 1,$(SAN)),/san)
 PREFIX ?= /usr
 DESTDIR ?=
@@ -62,47 +65,71 @@ fuzz: $(FUZZ_BIN)
 # --- kernel programs: one object per hook, linked into one, one skeleton ---
 $(BUILD)/bpf/%.bpf.o: bpf/%.bpf.c vmlinux/$(ARCH)/vmlinux.h
 	@mkdir -p $(@D)
-	$(CLANG) $(BPF_CFLAGS) -MMD -MP -c $< -o $@
+	@printf '  %-8s %s\n' CLANG $@
+	$(Q)$(CLANG) $(BPF_CFLAGS) -MMD -MP -c $< -o $@
 
 $(BUILD)/bpf/dataplane.o: $(BPF_OBJ)
-	$(BPFTOOL) gen object $@ $^
+	@printf '  %-8s %s\n' BPFTOOL $@
+	$(Q)$(BPFTOOL) gen object $@ $^
 
 $(SKEL): $(BUILD)/bpf/dataplane.o
-	$(BPFTOOL) gen skeleton $< name dataplane > $@
+	@printf '  %-8s %s\n' BPFTOOL $@
+	$(Q)$(BPFTOOL) gen skeleton $< name dataplane > $@
 
 # --- user space ---
 $(BUILD)/%.o: %.c $(SKEL)
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
+	@printf '  %-8s %s\n' CC $@
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
 
 $(BUILD)/libescapement_core.a: $(CORE_OBJ)
 	@rm -f $@
-	$(AR) rcs $@ $^
+	@printf '  %-8s %s\n' AR $@
+	$(Q)$(AR) rcs $@ $^
 
 $(BUILD)/escapementd: $(BUILD)/loader/escapementd.o $(BUILD)/libescapement_core.a
-	$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) -o $@
+	@printf '  %-8s %s\n' LD $@
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) -o $@
 
 $(BUILD)/escapement: $(BUILD)/loader/escapement.o $(BUILD)/libescapement_core.a
-	$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) -o $@
+	@printf '  %-8s %s\n' LD $@
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) -o $@
 
 # --- tests ---
 $(BUILD)/tests/unit/%: tests/unit/%.c $(BUILD)/libescapement_core.a
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(filter-out -Wmissing-prototypes,$(CFLAGS)) -MMD -MP $(LDFLAGS) $< \
+	@printf '  %-8s %s\n' CC $@
+	$(Q)$(CC) $(CPPFLAGS) $(filter-out -Wmissing-prototypes,$(CFLAGS)) -MMD -MP $(LDFLAGS) $< \
 		$(BUILD)/libescapement_core.a -lcriterion $(LDLIBS) -o $@
 
 $(BUILD)/tests/bpf/%: tests/bpf/%.c $(BUILD)/libescapement_core.a $(SKEL)
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP $(LDFLAGS) $< $(BUILD)/libescapement_core.a $(LDLIBS) -o $@
+	@printf '  %-8s %s\n' LD $@
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP $(LDFLAGS) $< $(BUILD)/libescapement_core.a $(LDLIBS) -o $@
 
 $(BUILD)/tests/bench/%: tests/bench/%.c $(BUILD)/libescapement_core.a $(SKEL)
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP $(LDFLAGS) $< $(BUILD)/libescapement_core.a $(LDLIBS) -o $@
+	@printf '  %-8s %s\n' LD $@
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP $(LDFLAGS) $< $(BUILD)/libescapement_core.a $(LDLIBS) -o $@
 
-build/tests/fuzz/%: tests/fuzz/%.c $(CORE_SRC) $(SKEL)
+# The fuzzers have a core library of their own: clang's coverage and sanitizers.
+FUZZ_CFLAGS := -std=gnu11 -O1 -g -fno-strict-aliasing
+build/fuzz/%.o: %.c $(SKEL)
 	@mkdir -p $(@D)
-	$(CLANG) $(CPPFLAGS) -std=gnu11 -O1 -g -fno-strict-aliasing -fsanitize=fuzzer,address,undefined \
-		$< $(CORE_SRC) $(LDLIBS) -o $@
+	@printf '  %-8s %s\n' CLANG $@
+	$(Q)$(CLANG) $(CPPFLAGS) $(FUZZ_CFLAGS) -fsanitize=fuzzer-no-link,address,undefined -MMD -MP \
+		-c $< -o $@
+
+build/fuzz/libescapement_core.a: $(CORE_SRC:%.c=build/fuzz/%.o)
+	@rm -f $@
+	@printf '  %-8s %s\n' AR $@
+	$(Q)$(AR) rcs $@ $^
+
+build/tests/fuzz/%: tests/fuzz/%.c build/fuzz/libescapement_core.a
+	@mkdir -p $(@D)
+	@printf '  %-8s %s\n' CLANG $@
+	$(Q)$(CLANG) $(CPPFLAGS) $(FUZZ_CFLAGS) -fsanitize=fuzzer,address,undefined -MMD -MP $^ \
+		$(LDLIBS) -o $@
 
 deps:
 	@tests/deps

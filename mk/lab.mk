@@ -4,12 +4,15 @@ ROCEFLOW_OBJ := $(patsubst tests/lab/roceflow/%.c,$(BUILD)/obj/roceflow/%.o,$(wi
 
 $(BUILD)/obj/roceflow/%.o: tests/lab/roceflow/%.c
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
+	@printf '  %-8s %s\n' CC $@
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
 
 $(BUILD)/tests/lab/roceflow: $(ROCEFLOW_OBJ)
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(LDFLAGS) $^ -lz -lm -lpthread -o $@
+	@printf '  %-8s %s\n' LD $@
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ -lz -lm -lpthread -o $@
 
 $(BUILD)/tests/lab/%.bpf.o: tests/lab/%.bpf.c vmlinux/$(ARCH)/vmlinux.h
 	@mkdir -p $(@D)
-	$(CLANG) $(BPF_CFLAGS) -MMD -MP -c $< -o $@
+	@printf '  %-8s %s\n' CLANG $@
+	$(Q)$(CLANG) $(BPF_CFLAGS) -MMD -MP -c $< -o $@
