@@ -92,6 +92,39 @@ static inline void frame_add_ipv6_extension(struct frame *f, uint8_t kind, uint3
 	frame_put16(f, ip + 4, frame_get16(f, ip + 4) + bytes);
 }
 
+/* The same packet as other networks would carry it. */
+enum frame_shape {
+	FRAME_PLAIN,
+	FRAME_VLAN,
+	FRAME_QINQ,
+	FRAME_OPTIONS,
+	FRAME_OPTIONS_QINQ,
+	FRAME_SHAPES,
+};
+
+static const char *const frame_shape_names[FRAME_SHAPES] = {
+	"as captured", "one VLAN tag", "two VLAN tags", "options or extension headers",
+	"two VLAN tags and options"
+};
+
+static inline void frame_set_shape(struct frame *f, enum frame_shape shape)
+{
+	if (shape == FRAME_OPTIONS || shape == FRAME_OPTIONS_QINQ) {
+		if (frame_is_ipv6(f)) {
+			frame_add_ipv6_extension(f, 44, 8);
+			frame_add_ipv6_extension(f, 43, 24);
+			frame_add_ipv6_extension(f, 60, 8);
+			frame_add_ipv6_extension(f, 0, 16);
+		} else {
+			frame_add_ipv4_options(f, 40);
+		}
+	}
+	if (shape != FRAME_PLAIN && shape != FRAME_OPTIONS)
+		frame_add_vlan(f, 0x8100, 7);
+	if (shape == FRAME_QINQ || shape == FRAME_OPTIONS_QINQ)
+		frame_add_vlan(f, 0x88a8, 100);
+}
+
 /* A frame by description; zero means the usual. */
 struct frame_plan {
 	uint8_t ip; /* 4 or 6; 0 is 4 */
