@@ -20,8 +20,9 @@ TRAFFIC = {
     "UD send": ("ib_send_bw", ("-c", "UD", "-s", str(UD_BYTES), "-n", str(UD_MESSAGES),
                                "-r", str(UD_MESSAGES)), UD_BYTES, UD_MESSAGES, bench.CLIENT),
 }
-LOSS_PERCENT = "0.3"
-LOSS_KINDS = ("RC write", "RC send")
+# kind, who loses, percent: data and then NAKs; acknowledgements and then timeouts, duplicates
+LOSSES = (("RC write", bench.CLIENT, 0.3), ("RC send", bench.CLIENT, 0.3),
+          ("RC write", bench.SERVER, 10))
 
 
 def drive(folder, kind, gid):
@@ -75,50 +76,61 @@ def test_exact_counts(tap, folder):
                 check_clean(tap, label, seen)
 
 
-def set_loss(percent):
-    """Loss behind the client's tc egress: netem drops what rxe and escapement counted as sent."""
+def set_loss(name, percent):
+    """Loss behind a guest's tc egress: netem drops what rxe and escapement counted as sent."""
     verb = ["add", "dev", "eth0", "root", "netem", "limit", "20000", "loss", f"{percent}%"] \
         if percent else ["del", "dev", "eth0", "root"]
-    channel.read(bench.CLIENT, ["tc", "qdisc", *verb])
+    channel.read(name, ["tc", "qdisc", *verb])
 
 
 def test_loss(tap, folder):
     """Real go-back-N: NAKs, duplicates and retransmissions as rxe itself counts them."""
-    for kind in LOSS_KINDS:
-        set_loss(LOSS_PERCENT)
+    for kind, lossy, percent in LOSSES:
+        set_loss(lossy, percent)
         try:
             seen = drive(folder, kind, "v4")
         finally:
-            set_loss(None)
-        label = f"{kind} with loss"
+            set_loss(lossy, None)
+        label = f"{kind}, {percent}% lost by {lossy}"
         tap.check(seen.result["good"], f"{label}: perftest ran to its end",
                   seen.result["client_output"] + seen.result["server_output"])
-        check_loss(tap, label, seen)
+        check_loss(tap, label, seen, lossy)
+        check_repairs(tap, label, seen)
 
 
-def check_loss(tap, label, seen):
-    client, server = bench.CLIENT, bench.SERVER
-    data = bench.wire_counts(seen, client, 4)
-    sent, got = seen.tx[client], seen.rx[server]
-    lost = bench.total(sent, "packets") - bench.total(got, "packets")
-    tap.note(f"{label}: {bench.total(sent, 'packets')} packets sent, {lost} lost")
+def check_loss(tap, label, seen, lossy):
+    """Every witness counts what passed it: the loss is between tc egress and the capture."""
+    lost = bench.total(seen.tx[lossy], "packets") - \
+        bench.total(seen.rx[bench.other(lossy)], "packets")
+    tap.note(f"{label}: {lost} of {bench.total(seen.tx[lossy], 'packets')} packets")
     tap.check(lost > 0, f"{label}: packets were lost", f"{lost}")
-    tap.equal(bench.our_counts(got), data, f"{label}: XDP of {server} = the capture behind the loss")
-    tap.equal(bench.total(sent, "packets"), seen.rxe[client]["sent_pkts"],
-              f"{label}: tc egress of {client} = rxe's sent packets")
-    tap.equal(bench.total(got, "packets"), seen.rxe[server]["rcvd_pkts"],
-              f"{label}: XDP of {server} = rxe's received packets")
-    tap.equal(bench.total(got, "duplicates"), seen.rxe[server]["duplicate_request"],
-              f"{label}: duplicates at {server} = rxe's duplicate_request")
-    naks = seen.rxe[server]["out_of_seq_request"]
-    tap.equal((bench.total(seen.tx[server], "naks"), bench.total(seen.rx[client], "naks")),
-              (naks, naks), f"{label}: NAKs sent and received = rxe's out_of_seq_request")
-    wire = [flow for key, flow in seen.wire.items() if key in got]
-    tap.equal((bench.total(got, "duplicates"), bench.total(got, "psn_gaps")),
-              (sum(flow.duplicates for flow in wire), sum(flow.gaps for flow in wire)),
-              f"{label}: duplicates and gaps at {server} = the capture's")
-    first_time = QPS * RC_MESSAGES * RC_BYTES // PMTU
-    tap.equal(bench.total(sent, "packets") - bench.total(sent, "retransmits"), first_time,
+    for source in bench.GUESTS:
+        wire = bench.wire_counts(seen, source, 4)
+        target = bench.other(source)
+        tap.equal(bench.our_counts(seen.rx[target]), wire, f"{label}: XDP of {target} = the capture")
+        if source != lossy:
+            tap.equal(bench.our_counts(seen.tx[source]), wire,
+                      f"{label}: tc egress of {source} = the capture")
+        bench.check_sums(tap, label, seen, source)
+
+
+def check_repairs(tap, label, seen):
+    """What each says about the loss: rxe, the capture's sequences, escapement."""
+    client, server = bench.CLIENT, bench.SERVER
+    sent, got = seen.tx[client], seen.rx[server]
+    data = [flow for key, flow in seen.wire.items() if key in got]
+    answers = [flow for key, flow in seen.wire.items() if key not in got]
+    duplicates = bench.total(got, "duplicates")
+    tap.equal((duplicates, duplicates), (seen.rxe[server]["duplicate_request"],
+                                         sum(flow.duplicates for flow in data)),
+              f"{label}: duplicates at {server} = rxe's duplicate_request = the capture's")
+    tap.equal((bench.total(seen.tx[server], "naks"), bench.total(got, "psn_gaps")),
+              (seen.rxe[server]["out_of_seq_request"], sum(flow.gaps for flow in data)),
+              f"{label}: NAKs sent = rxe's out_of_seq_request, gaps = the capture's")
+    tap.equal(bench.total(seen.rx[client], "naks"), sum(flow.naks for flow in answers),
+              f"{label}: NAKs received = the capture's")
+    tap.equal(bench.total(sent, "packets") - bench.total(sent, "retransmits"),
+              QPS * RC_MESSAGES * RC_BYTES // PMTU,
               f"{label}: packets sent - retransmits = packets of the messages")
     tap.equal(bench.total(got, "messages"), QPS * RC_MESSAGES,
               f"{label}: every message ended in order at {server}, once")

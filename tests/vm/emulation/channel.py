@@ -28,6 +28,7 @@ def ask(name, request, seconds, on_output=None, leave=None):
     `on_output(stream, bytes)` sees output as it comes. When the threading.Event `leave` is set
     the channel is closed, which ends the command in the guest.
     """
+    state.guest(name)
     texts = {"out": b"", "err": b""}
     with state.Lock(os.path.join(state.folder(name), "port"), PORTS) as lock, \
             socket.socket(socket.AF_UNIX) as link:

@@ -199,6 +199,8 @@ def down(names):
         shutil.rmtree(folder, ignore_errors=True)
     if os.path.isdir(state.ROOT) and not state.names():
         shutil.rmtree(state.ROOT, ignore_errors=True)
+        with contextlib.suppress(OSError):  # another lab has guests
+            os.rmdir(os.path.dirname(state.ROOT))
 
 
 def status():
