@@ -36,6 +36,7 @@ struct daemon {
 	struct sd_event_source *links;
 	int links_fd;
 	uint32_t control_flags;	     /* as last seen, to tell a change made by others */
+	bool kill_file_seen;	     /* it was there at the last tick */
 };
 
 /*

@@ -18,7 +18,7 @@ struct locks {
 	struct lock {
 		char name[IF_NAMESIZE];
 		int fd;
-		int borrowed; /* still the held set's, until all are there */
+		int borrowed; /* of another set, which closes it */
 	} locks[];
 };
 
@@ -89,15 +89,17 @@ static int lock_bind(const char *name, const struct config *config, char **error
 	return explain(error, err, "interface %s cannot be claimed: %s", name, strerror(-err));
 }
 
-static struct lock *locks_find(struct locks *locks, const char *name)
+/* The descriptor that @locks has for @name, -1 when it has none. */
+static int locks_find(const struct locks *locks, const char *name)
 {
 	for (size_t i = 0; locks && i < locks->count; i++)
 		if (!strcmp(locks->locks[i].name, name))
-			return &locks->locks[i];
-	return NULL;
+			return locks->locks[i].fd;
+	return -1;
 }
 
-int locks_take(struct locks **out, struct locks *held, const struct config *config, char **error)
+int locks_take(struct locks **out, const struct locks *held, const struct config *config,
+	       char **error)
 {
 	struct locks *locks = calloc(1, sizeof(*locks) + config->interface_count *
 								 sizeof(locks->locks[0]));
@@ -107,11 +109,12 @@ int locks_take(struct locks **out, struct locks *held, const struct config *conf
 		return -ENOMEM;
 	for (size_t i = 0; i < config->interface_count; i++) {
 		struct lock *lock = &locks->locks[locks->count];
-		struct lock *old = locks_find(held, config->interfaces[i].name);
 
 		snprintf(lock->name, sizeof(lock->name), "%s", config->interfaces[i].name);
-		lock->borrowed = !!old;
-		lock->fd = old ? old->fd : lock_bind(lock->name, config, error);
+		lock->fd = locks_find(held, lock->name);
+		lock->borrowed = lock->fd >= 0;
+		if (!lock->borrowed)
+			lock->fd = lock_bind(lock->name, config, error);
 		if (lock->fd < 0) {
 			int err = lock->fd;
 
@@ -120,15 +123,20 @@ int locks_take(struct locks **out, struct locks *held, const struct config *conf
 		}
 		locks->count++;
 	}
-	for (size_t i = 0; i < locks->count; i++) {
-		struct lock *old = locks_find(held, locks->locks[i].name);
-
-		locks->locks[i].borrowed = 0;
-		if (old)
-			old->fd = -1;
-	}
 	*out = locks;
 	return 0;
+}
+
+void locks_replace(struct locks **held, struct locks *taken)
+{
+	struct locks *old = *held;
+
+	for (size_t i = 0; old && i < old->count; i++)
+		old->locks[i].borrowed = locks_find(taken, old->locks[i].name) >= 0;
+	locks_free(old);
+	for (size_t i = 0; i < taken->count; i++)
+		taken->locks[i].borrowed = 0;
+	*held = taken;
 }
 
 void locks_free(struct locks *locks)

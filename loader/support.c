@@ -81,6 +81,20 @@ static void support_add(struct support_list *list, const char *name, bool here, 
 	feature->cost = cost;
 }
 
+/* What could only be tried in a network namespace of its own. */
+static void support_add_trial(struct support_list *list, const struct support_trial *trial,
+			      const char *name, int err, const char *cost)
+{
+	char detail[128] = "";
+
+	if (trial->namespace)
+		snprintf(detail, sizeof(detail), "not tried, no network namespace can be made: %s",
+			 strerror(-trial->namespace));
+	else if (err)
+		snprintf(detail, sizeof(detail), "%s", strerror(-err));
+	support_add(list, name, !err && !trial->namespace, detail, cost);
+}
+
 static void support_add_code(struct support_list *list, const char *name, int err, const char *cost)
 {
 	support_add(list, name, !err, err ? strerror(-err) : "", cost);
@@ -106,12 +120,12 @@ static void support_list_xdp(struct support_list *list, const struct support_tri
 	bool dispatcher = support_dispatcher(why, sizeof(why));
 	int freplace = libbpf_probe_bpf_prog_type(BPF_PROG_TYPE_EXT, NULL);
 
-	support_add_code(list, "xdp_link", trial->xdp_link_skb,
+	support_add_trial(list, trial, "xdp_link", trial->xdp_link_skb,
 			 "without XDP links what comes in is counted in tc ingress");
-	support_add_code(list, "xdp_native", trial->xdp_link_native,
+	support_add_trial(list, trial, "xdp_native", trial->xdp_link_native,
 			 "without native XDP (tried on a veth; each driver decides for itself) skb mode "
 			 "costs more per packet");
-	support_add_code(list, "xdp_frags", trial->xdp_frags,
+	support_add_trial(list, trial, "xdp_frags", trial->xdp_frags,
 			 "without multi-buffer XDP programs jumbo frames rule native XDP out");
 	support_add(list, "freplace", freplace == 1, "",
 		    "without freplace programs libxdp has no dispatcher");
@@ -122,12 +136,12 @@ static void support_list_xdp(struct support_list *list, const struct support_tri
 
 static void support_list_tc(struct support_list *list, const struct support_trial *trial)
 {
-	support_add_code(list, "tcx", trial->tcx,
+	support_add_trial(list, trial, "tcx", trial->tcx,
 			 "without tcx (6.6) tc programs are filters of a clsact qdisc, which others "
 			 "can remove");
-	support_add_code(list, "clsact", trial->clsact,
+	support_add_trial(list, trial, "clsact", trial->clsact,
 			 "without clsact and tcx what goes out cannot be counted");
-	support_add_code(list, "fq", trial->fq,
+	support_add_trial(list, trial, "fq", trial->fq,
 			 "without the fq qdisc RoCE and UDP cannot be paced by departure time");
 }
 
@@ -205,8 +219,8 @@ static void support_list_machine(struct support_list *list)
 		fclose(file);
 	}
 	support_add(list, "unprivileged_bpf_off", text[0] == '1' || text[0] == '2', "",
-		    "as long as any user may load BPF programs, the kernel makes all of them slower "
-		    "and safer guesses");
+		    "as long as any user may load BPF programs, a hole in the verifier is open to all "
+		    "of them; set kernel.unprivileged_bpf_disabled=1");
 }
 
 int support_probe(struct support_feature *out, size_t max)
@@ -222,12 +236,5 @@ int support_probe(struct support_feature *out, size_t max)
 	support_list_tracing(&list);
 	support_list_maps(&list);
 	support_list_machine(&list);
-	if (trial.namespace)
-		for (size_t i = 0; i < list.count; i++)
-			if (!strncmp(out[i].name, "xdp_", 4) || !strcmp(out[i].name, "tcx") ||
-			    !strcmp(out[i].name, "clsact") || !strcmp(out[i].name, "fq"))
-				snprintf(out[i].detail, sizeof(out[i].detail),
-					 "not tried: no network namespace can be made: %s",
-					 strerror(-trial.namespace));
 	return (int)list.count;
 }
