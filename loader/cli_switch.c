@@ -11,6 +11,7 @@
 #include "cli.h"
 #include "cli_client.h"
 #include "dataplane.h"
+#include "verbs.h"
 
 static int make_kill_file(const char *path)
 {
@@ -92,11 +93,16 @@ int cli_off(const struct cli *cli)
 int cli_mode(const struct cli *cli)
 {
 	json_t *result;
+	char later[160];
 	int code;
 
 	if (!cli->word_count) {
 		fprintf(stderr,
 			"escapement: `mode` wants to know which: `escapement mode observe`\n");
+		return CLI_USAGE;
+	}
+	if (!strcmp(cli->words[0], "steer") || !strcmp(cli->words[0], "pace")) {
+		fprintf(stderr, "escapement: %s\n", verbs_later(cli->words[0], later));
 		return CLI_USAGE;
 	}
 	code = cli_ask(cli->places.socket, "mode", json_pack("{s:s}", "mode", cli->words[0]),

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "metrics.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "address.h"
 #include "prom.h"
@@ -172,44 +174,82 @@ static void write_table(FILE *out, const struct metrics_facts *facts)
 		   "qps", NULL);
 }
 
-struct total_family {
-	const char *name, *help;
-	size_t offset; /* in struct qp_totals */
-	int direction; /* that has it, or -1: both */
-};
-
-static void write_totals(FILE *out, const struct metrics_facts *facts)
-{
 #define TOTAL(member, name_, direction_, help_)                                                    \
 	{                                                                                          \
 		"all_qps_" name_ "_total", help_, offsetof(struct qp_totals, member), direction_   \
 	}
-	static const struct total_family totals[] = {
-		TOTAL(packets, "packets", -1, "Packets of all queue pairs."),
-		TOTAL(bytes, "bytes", -1, "Bytes of all queue pairs, IP header to ICRC."),
-		TOTAL(messages, "messages", -1, "Messages that ended in order."),
-		TOTAL(ce, "ce_packets", -1, "Packets with a congestion mark (ECN CE)."),
-		TOTAL(cnps, "cnp_packets", -1, "Congestion notification packets."),
-		TOTAL(psn_gaps, "psn_gap", -1, "Times that a sequence number was skipped."),
-		TOTAL(duplicates, "duplicate_packets", ESC_DIRECTION_RX,
-		      "Packets that had come before."),
-		TOTAL(retransmits, "retransmit_packets", ESC_DIRECTION_TX,
-		      "Packets that had been sent before."),
-		TOTAL(naks, "naks", -1, "Negative acknowledgements."),
-		TOTAL(rnr_naks, "rnr_naks", -1, "Receiver-not-ready answers."),
-	};
 
-	for (size_t i = 0; facts->qps_read && i < sizeof(totals) / sizeof(totals[0]); i++) {
-		struct prom_family *family = FAMILY(totals[i].name, COUNTER, totals[i].help);
+static const struct total_family {
+	const char *name, *help;
+	size_t offset; /* in struct qp_totals */
+	int direction; /* that has it, or -1: both */
+} total_families[] = {
+	TOTAL(packets, "packets", -1, "Packets of all queue pairs."),
+	TOTAL(bytes, "bytes", -1, "Bytes of all queue pairs, IP header to ICRC."),
+	TOTAL(messages, "messages", -1, "Messages that ended in order."),
+	TOTAL(ce, "ce_packets", -1, "Packets with a congestion mark (ECN CE)."),
+	TOTAL(cnps, "cnp_packets", -1, "Congestion notification packets."),
+	TOTAL(psn_gaps, "psn_gap", -1, "Times that a sequence number was skipped."),
+	TOTAL(duplicates, "duplicate_packets", ESC_DIRECTION_RX, "Packets that had come before."),
+	TOTAL(retransmits, "retransmit_packets", ESC_DIRECTION_TX,
+	      "Packets that had been sent before."),
+	TOTAL(naks, "naks", -1, "Negative acknowledgements."),
+	TOTAL(rnr_naks, "rnr_naks", -1, "Receiver-not-ready answers."),
+};
+#define TOTAL_FAMILIES (sizeof(total_families) / sizeof(total_families[0]))
 
-		for (int direction = 0; direction < 2; direction++)
-			if (totals[i].direction < 0 || totals[i].direction == direction)
-				prom_count(family,
-					   *(const uint64_t *)((const char *)&facts
-								       ->totals[direction] +
-							       totals[i].offset),
-					   "direction", direction == ESC_DIRECTION_TX ? "tx" : "rx",
-					   NULL);
+static uint64_t *total_at(struct qp_totals *totals, const struct total_family *family)
+{
+	return (uint64_t *)((char *)totals + family->offset);
+}
+
+static bool total_has(const struct total_family *family, int direction)
+{
+	return family->direction < 0 || family->direction == direction;
+}
+
+static const char *direction_word(int direction)
+{
+	return direction == ESC_DIRECTION_TX ? "tx" : "rx";
+}
+
+static void write_totals(FILE *out, const struct metrics_facts *facts)
+{
+	for (size_t i = 0; facts->qps_read && i < TOTAL_FAMILIES; i++) {
+		struct prom_family *family =
+			FAMILY(total_families[i].name, COUNTER, total_families[i].help);
+
+		for (int direction = 0; direction < 2; direction++) {
+			struct qp_totals totals = facts->totals[direction];
+
+			if (total_has(&total_families[i], direction))
+				prom_count(family, *total_at(&totals, &total_families[i]),
+					   "direction", direction_word(direction), NULL);
+		}
+	}
+}
+
+/* As the sample looks in the file, up to its value. */
+static void total_sample(char out[96], const struct total_family *family, int direction)
+{
+	snprintf(out, 96, "escapement_%s{direction=\"%s\"} ", family->name,
+		 direction_word(direction));
+}
+
+void metrics_read_totals(const char *text, struct qp_totals totals[2])
+{
+	memset(totals, 0, 2 * sizeof(*totals));
+	for (size_t i = 0; i < TOTAL_FAMILIES; i++) {
+		for (int direction = 0; direction < 2; direction++) {
+			const char *found;
+			char sample[96];
+
+			total_sample(sample, &total_families[i], direction);
+			found = strstr(text, sample);
+			if (found)
+				*total_at(&totals[direction], &total_families[i]) =
+					strtoull(found + strlen(sample), NULL, 10);
+		}
 	}
 }
 
@@ -402,7 +442,19 @@ void metrics_write(FILE *out, const struct metrics_facts *facts)
 	write_top_qps(out, facts);
 }
 
-void metrics_write_stopped(FILE *out, uint64_t written_realtime_ns)
+void metrics_write_stopped(FILE *out, uint64_t written_realtime_ns,
+			   const struct qp_totals totals[2])
 {
 	write_process(out, false, written_realtime_ns);
+	for (size_t i = 0; i < TOTAL_FAMILIES; i++) {
+		for (int direction = 0; direction < 2; direction++) {
+			struct qp_totals copy = totals[direction];
+			char sample[96];
+
+			total_sample(sample, &total_families[i], direction);
+			if (total_has(&total_families[i], direction))
+				fprintf(out, "# kept: %s%" PRIu64 "\n", sample,
+					*total_at(&copy, &total_families[i]));
+		}
+	}
 }

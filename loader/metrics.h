@@ -35,7 +35,14 @@ struct metrics_facts {
 
 /* A running daemon. Families without a sample are left out. */
 void metrics_write(FILE *out, const struct metrics_facts *facts);
-/* A daemon that was stopped: escapement_up 0, and no series that would stand still. */
-void metrics_write_stopped(FILE *out, uint64_t written_realtime_ns);
+/*
+ * A daemon that was stopped: escapement_up 0, and no series that would stand
+ * still. The totals are kept in comments, for the next daemon.
+ */
+void metrics_write_stopped(FILE *out, uint64_t written_realtime_ns,
+			   const struct qp_totals totals[2]);
+
+/* The totals in a file of either kind; what is not in it is 0. */
+void metrics_read_totals(const char *text, struct qp_totals totals[2]);
 
 #endif

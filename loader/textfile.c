@@ -17,8 +17,11 @@
 #include "log.h"
 #include "metrics.h"
 #include "qptable.h"
+#include "readfile.h"
+#include "report.h"
 
 #define LOOK_NS 1000000000ull
+#define FILE_BYTES_MAX (16u << 20)
 
 struct textfile {
 	struct daemon *daemon;
@@ -26,77 +29,109 @@ struct textfile {
 	char *written;		/* where our file is, NULL: none yet */
 	bool failed;		/* said once, until it works again */
 	uint64_t turn_local_ns; /* of the last write */
-	bool based;
-	struct qp_totals base[2]; /* what the queue pairs had when we took the maps over */
+	bool continued;
+	struct qp_totals before[2]; /* what the daemon before us had counted of QPs that are gone */
+	struct qp_totals totals[2]; /* as last written */
 };
 
-/* Aside, under a name that node_exporter does not read, and then in one step to where it does. */
-static int write_aside(const char *path, const struct metrics_facts *facts, uint64_t now_ns)
+/* A new file under a name that node_exporter does not read; NULL with errno. */
+static FILE *open_aside(const char *aside)
 {
 	FILE *out = NULL;
-	char *aside;
-	int fd, err = 0;
+	int fd, err;
 
-	if (asprintf(&aside, "%s.new", path) < 0)
-		return -ENOMEM;
 	/* The folder may belong to another user: nothing that lies there is followed. */
 	unlink(aside);
 	fd = open(aside, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
 	if (fd >= 0 && !fchmod(fd, 0644))
 		out = fdopen(fd, "w");
+	err = errno;
+	if (fd >= 0 && !out) {
+		close(fd);
+		unlink(aside);
+	}
+	errno = err;
+	return out;
+}
+
+/* Aside, and then in one step to where it is read. @facts NULL: the daemon stops. */
+static int write_file(const struct textfile *textfile, const char *path,
+		      const struct metrics_facts *facts)
+{
+	char *aside;
+	FILE *out;
+	int err = 0;
+
+	if (asprintf(&aside, "%s.new", path) < 0)
+		return -ENOMEM;
+	out = open_aside(aside);
 	if (!out) {
 		err = -errno;
-		if (fd >= 0)
-			close(fd);
 		goto out;
 	}
 	if (facts)
 		metrics_write(out, facts);
 	else
-		metrics_write_stopped(out, now_ns);
+		metrics_write_stopped(out, daemon_realtime_ns(), textfile->totals);
 	if (ferror(out))
 		err = -EIO;
 	if (fclose(out) && !err)
 		err = -errno;
 	if (!err && rename(aside, path))
 		err = -errno;
-out:
 	if (err)
 		unlink(aside);
+out:
 	free(aside);
 	return err;
 }
 
-static void subtract(struct qp_totals *from, const struct qp_totals *base)
-{
-	from->packets -= base->packets;
-	from->bytes -= base->bytes;
-	from->messages -= base->messages;
-	from->ce -= base->ce;
-	from->cnps -= base->cnps;
-	from->psn_gaps -= base->psn_gaps;
-	from->duplicates -= base->duplicates;
-	from->retransmits -= base->retransmits;
-	from->naks -= base->naks;
-	from->rnr_naks -= base->rnr_naks;
-}
+/* All fields of struct qp_totals are counts of one type. */
+#define TOTALS_WORDS (sizeof(struct qp_totals) / sizeof(uint64_t))
 
 /*
- * What QPs that are gone had counted is known to the process alone. After a
- * restart the sums therefore begin anew, at 0: Prometheus takes that for a
- * reset, and would take a sum that merely shrank for a reset plus its value.
+ * What queue pairs that are gone had counted is known to their daemon alone,
+ * and after a restart the sums would shrink: Prometheus would take that for a
+ * counter that began anew and count all of it a second time. So the sums go on
+ * from where the file of the daemon before us left them. A count taken between
+ * its last word and our first one may be missing here; the counts per port
+ * have it.
  */
-static void gather_totals(struct textfile *textfile, struct metrics_facts *facts)
+static void continue_totals(struct textfile *textfile, const char *path,
+			    const struct qp_totals now[2])
 {
-	struct daemon *daemon = textfile->daemon;
+	struct qp_totals kept[2] = {};
+	char *text = NULL, *why = NULL;
+	size_t bytes;
 
+	textfile->continued = true;
+	if (!textfile->daemon->takeover)
+		return;
+	if (!readfile(path, FILE_BYTES_MAX, &text, &bytes, NULL, &why))
+		metrics_read_totals(text, kept);
+	free(text);
+	free(why);
 	for (int direction = 0; direction < 2; direction++) {
-		qptable_totals(daemon->qps, direction, &facts->totals[direction]);
-		if (!textfile->based && daemon->takeover)
-			textfile->base[direction] = facts->totals[direction];
-		subtract(&facts->totals[direction], &textfile->base[direction]);
+		const uint64_t *was = (const uint64_t *)&kept[direction];
+		const uint64_t *is = (const uint64_t *)&now[direction];
+		uint64_t *before = (uint64_t *)&textfile->before[direction];
+
+		for (size_t i = 0; i < TOTALS_WORDS; i++)
+			before[i] = was[i] > is[i] ? was[i] - is[i] : 0;
 	}
-	textfile->based = true;
+}
+
+static void gather_totals(struct textfile *textfile, const char *path, struct metrics_facts *facts)
+{
+	for (int direction = 0; direction < 2; direction++)
+		qptable_totals(textfile->daemon->qps, direction, &facts->totals[direction]);
+	if (!textfile->continued)
+		continue_totals(textfile, path, facts->totals);
+	for (int direction = 0; direction < 2; direction++)
+		for (size_t i = 0; i < TOTALS_WORDS; i++)
+			((uint64_t *)&facts->totals[direction])[i] +=
+				((const uint64_t *)&textfile->before[direction])[i];
+	memcpy(textfile->totals, facts->totals, sizeof(textfile->totals));
 }
 
 static void gather_ports(const struct dataplane *dataplane, struct metrics_facts *facts)
@@ -111,7 +146,7 @@ static void gather_ports(const struct dataplane *dataplane, struct metrics_facts
 	}
 }
 
-static void gather(struct textfile *textfile, struct metrics_facts *facts)
+static void gather(struct textfile *textfile, const char *path, struct metrics_facts *facts)
 {
 	struct daemon *daemon = textfile->daemon;
 
@@ -121,13 +156,13 @@ static void gather(struct textfile *textfile, struct metrics_facts *facts)
 	facts->events = ledger_total(daemon->ledger);
 	gather_ports(daemon->dataplane, facts);
 	facts->reasons_read = !dataplane_reasons(daemon->dataplane, facts->reasons);
-	facts->qps_read = !daemon_refresh(daemon);
+	facts->qps_read = !report_refresh(daemon);
 	facts->qps_max = dataplane_qps_max(daemon->dataplane);
 	facts->top_qps = daemon->config->textfile.top_qps;
 	if (!facts->qps_read)
 		return;
 	facts->qps = qptable_entries(daemon->qps, &facts->qp_count);
-	gather_totals(textfile, facts);
+	gather_totals(textfile, path, facts);
 }
 
 static void tell(struct textfile *textfile, const char *directory, int err)
@@ -169,8 +204,8 @@ int textfile_write(struct textfile *textfile)
 	}
 	facts = calloc(1, sizeof(*facts));
 	if (facts && asprintf(&path, "%s/escapement.prom", directory) >= 0) {
-		gather(textfile, facts);
-		err = write_aside(path, facts, 0);
+		gather(textfile, path, facts);
+		err = write_file(textfile, path, facts);
 	}
 	tell(textfile, directory, err);
 	if (!err) {
@@ -233,7 +268,7 @@ void textfile_free(struct textfile *textfile)
 		return;
 	sd_event_source_disable_unref(textfile->timer);
 	if (textfile->written) {
-		err = write_aside(textfile->written, NULL, daemon_realtime_ns());
+		err = write_file(textfile, textfile->written, NULL);
 		if (err)
 			log_warning("%s: %s; it still says that the daemon is up",
 				    textfile->written, strerror(-err));
