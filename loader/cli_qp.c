@@ -108,6 +108,8 @@ static void write_attention(FILE *out, const json_t *result)
 
 	write_worst(out, qps, "retransmits", "sent packets again",
 		    "Packets or answers were lost on the way.");
+	write_worst(out, qps, "duplicates", "received packets again",
+		    "The sender missed an answer, or did not wait for it.");
 	write_worst(out, qps, "rnr_naks", "saw receiver-not-ready",
 		    "The receiving program posts too few buffers.");
 	write_worst(out, qps, "ce", "carried congestion marks", "A queue on the way was long.");
@@ -117,7 +119,7 @@ static void write_attention(FILE *out, const json_t *result)
 			"`qps.max`.\n",
 			(unsigned long long)cli_count(result, "refused"));
 	if (cli_count(result, "left_out"))
-		fprintf(out, "%llu more are not shown.\n",
+		fprintf(out, "%llu more match and are not shown.\n",
 			(unsigned long long)cli_count(result, "left_out"));
 }
 

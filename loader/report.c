@@ -11,15 +11,6 @@
 #include "qptable.h"
 #include "support.h"
 
-#define FRESH_NS 20000000ull
-
-int report_refresh(struct daemon *daemon)
-{
-	if (daemon->refreshed_local_ns && daemon_local_ns() - daemon->refreshed_local_ns < FRESH_NS)
-		return 0;
-	return daemon_refresh(daemon);
-}
-
 void report_put_count(json_t *object, const char *key, uint64_t count)
 {
 	json_object_set_new(object, key, json_integer((json_int_t)count));

@@ -11,12 +11,6 @@
 
 struct daemon;
 
-/*
- * Reads the QP table unless that was done just now: rates over a shorter time
- * would say little, and whoever asks has taken longer to ask. 0 or -errno.
- */
-int report_refresh(struct daemon *daemon);
-
 /* Everything `status` shows (new reference). */
 json_t *report_status(const struct daemon *daemon);
 json_t *report_support(void);

@@ -109,7 +109,7 @@ static bool count_argument(struct request *request, const char *name, uint64_t f
 
 static json_t *answer_status(struct request *request)
 {
-	report_refresh(request->daemon);
+	daemon_refresh(request->daemon);
 	return report_status(request->daemon);
 }
 
@@ -201,7 +201,7 @@ static json_t *answer_qp(struct request *request)
 			request,
 			"queue pairs are not sorted by `%.32s`; give one of " REPORT_QP_ORDERS,
 			sort);
-	report_refresh(request->daemon);
+	daemon_refresh(request->daemon);
 	reply_qps(request, &filter, order, top < REPORT_QPS_MOST ? top : REPORT_QPS_MOST);
 	return NULL;
 }

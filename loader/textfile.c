@@ -18,7 +18,6 @@
 #include "metrics.h"
 #include "qptable.h"
 #include "readfile.h"
-#include "report.h"
 
 #define LOOK_NS 1000000000ull
 #define FILE_BYTES_MAX (16u << 20)
@@ -156,7 +155,7 @@ static void gather(struct textfile *textfile, const char *path, struct metrics_f
 	facts->events = ledger_total(daemon->ledger);
 	gather_ports(daemon->dataplane, facts);
 	facts->reasons_read = !dataplane_reasons(daemon->dataplane, facts->reasons);
-	facts->qps_read = !report_refresh(daemon);
+	facts->qps_read = !daemon_refresh(daemon);
 	facts->qps_max = dataplane_qps_max(daemon->dataplane);
 	facts->top_qps = daemon->config->textfile.top_qps;
 	if (!facts->qps_read)
