@@ -41,6 +41,16 @@ def size(text):
     return value
 
 
+def seconds(text):
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0
+    if not 0 < value <= 1e6:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds")
+    return value
+
+
 def ports(text):
     """'49152', '49152,49200' or '49152-49160'."""
     found = []
@@ -122,7 +132,7 @@ def parser():
     verbs = top.add_subparsers(dest="verb", required=True, metavar="VERB")
     add_up(verbs)
     add_rest(verbs)
-    traffic.add_verb(verbs, rate, count)
+    traffic.add_verb(verbs, rate, count, seconds, ports)
     return top
 
 

@@ -13,7 +13,6 @@
 #define MAGIC_SETUP 0x72666c31u /* rfl1 */
 #define MAGIC_END 0x72666c65u
 #define TALK_S 10
-#define CONNECT_NS (10 * NS_PER_S)
 #define SETUP_WORDS 8
 #define END_WORDS 2
 
@@ -196,7 +195,7 @@ static int connect_once(const struct sockaddr_storage *address, uint64_t deadlin
 
 int control_connect(const struct options *options)
 {
-	uint64_t deadline = now_ns() + CONNECT_NS;
+	uint64_t deadline = now_ns() + options->give_up_ns;
 	struct sockaddr_storage address = options->address;
 	int fd;
 

@@ -40,7 +40,7 @@ int control_receive_end(int fd, struct control_end *end);
 
 /* Listens at the options' address. Complains itself; -1 on failure. */
 int control_listen(const struct options *options);
-/* Connects, trying again for a while: the server may be starting. -1 on failure. */
+/* Connects, trying again until --give-up: the server may be starting. -1 on failure. */
 int control_connect(const struct options *options);
 void control_set_timeout(int fd);
 

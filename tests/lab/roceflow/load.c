@@ -149,6 +149,8 @@ int sink_run(const struct options *options)
 			close(fd);
 		return 1;
 	}
+	puts("ready");
+	fflush(stdout);
 	while (!stop_asked)
 		poll(NULL, 0, 1000);
 	close(fd);
