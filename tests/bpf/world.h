@@ -134,14 +134,14 @@ static inline void world_reasons(const struct world *w, uint64_t out[ESC_REASON_
 static inline struct esc_port_counts world_port_counts(const struct world *w, uint32_t port)
 {
 	struct esc_port_counts values[WORLD_CPUS_MAX], sum = { 0 };
-	uint64_t *to = (uint64_t *)&sum, *from;
+	__u64 *to = (__u64 *)&sum, *from;
 	int cpu;
 	size_t i;
 
 	if (bpf_map_lookup_elem(bpf_map__fd(w->kernel->maps.port_counts), &port, values))
 		return sum;
 	for (cpu = 0; cpu < w->cpus; cpu++) {
-		from = (uint64_t *)&values[cpu];
+		from = (__u64 *)&values[cpu];
 		for (i = 0; i < sizeof(sum) / sizeof(*to); i++)
 			to[i] += from[i];
 	}
