@@ -176,4 +176,4 @@ help:
 	@echo 'make SAN=1 ... build with AddressSanitizer and UBSan into build/san'
 	@echo 'make clean     remove build/'
 
--include $(shell find build -name '*.d' 2>/dev/null)
+-include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
