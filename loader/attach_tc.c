@@ -150,23 +150,22 @@ static int tcx_attach(const struct attach_target *target, const struct object *o
 
 /* --- clsact --- */
 
-static struct bpf_tc_hook clsact_hook(const struct attach_target *target, int point)
+/* libbpf wants the padding to be zero too, which an initialiser does not promise. */
+static void clsact_hook(const struct attach_target *target, int point, struct bpf_tc_hook *out)
 {
-	struct bpf_tc_hook hook = {
-		.sz = sizeof(hook),
-		.ifindex = target->ifindex,
-		.attach_point = point,
-	};
-
-	return hook;
+	memset(out, 0, sizeof(*out));
+	out->sz = sizeof(*out);
+	out->ifindex = target->ifindex;
+	out->attach_point = point;
 }
 
 /* Program id of the filter at our priority and handle, 0 when there is none. */
 static uint32_t clsact_query(const struct attach_target *target, const struct tc_hook *hook)
 {
-	struct bpf_tc_hook where = clsact_hook(target, hook->clsact);
 	LIBBPF_OPTS(bpf_tc_opts, filter, .handle = FILTER_HANDLE, .priority = FILTER_PRIORITY);
+	struct bpf_tc_hook where;
 
+	clsact_hook(target, hook->clsact, &where);
 	return bpf_tc_query(&where, &filter) ? 0 : filter.prog_id;
 }
 
@@ -184,7 +183,7 @@ static bool clsact_is_ours(const struct attach_target *target)
 static int clsact_make_qdisc(const struct attach_target *target, struct esc_port *port,
 			     char **error)
 {
-	struct bpf_tc_hook where = clsact_hook(target, BPF_TC_INGRESS | BPF_TC_EGRESS);
+	struct bpf_tc_hook where;
 	char kind[16];
 	int err = rtnl_ingress_qdisc(target->ifindex, kind);
 
@@ -202,6 +201,7 @@ static int clsact_make_qdisc(const struct attach_target *target, struct esc_port
 	/* Written down first: a daemon that dies here still takes its qdisc away later. */
 	port->flags |= ESC_PORT_CLSACT_MADE;
 	pins_write_port(target->pins, target->slot, port);
+	clsact_hook(target, BPF_TC_INGRESS | BPF_TC_EGRESS, &where);
 	err = bpf_tc_hook_create(&where);
 	if (!err)
 		return 0;
@@ -215,10 +215,10 @@ static int clsact_make_qdisc(const struct attach_target *target, struct esc_port
 static int clsact_attach_hook(const struct attach_target *target, const struct tc_hook *hook,
 			      int program_fd, char **error)
 {
-	struct bpf_tc_hook where = clsact_hook(target, hook->clsact);
 	LIBBPF_OPTS(bpf_tc_opts, filter, .prog_fd = program_fd, .handle = FILTER_HANDLE,
 		    .priority = FILTER_PRIORITY);
 	uint32_t there = clsact_query(target, hook);
+	struct bpf_tc_hook where;
 	int err;
 
 	if (there && !program_is_ours(target->pins, there, hook->program))
@@ -228,6 +228,7 @@ static int clsact_attach_hook(const struct attach_target *target, const struct t
 			       target->name, hook->word, FILTER_PRIORITY, FILTER_HANDLE);
 	if (there)
 		filter.flags = BPF_TC_F_REPLACE;
+	clsact_hook(target, hook->clsact, &where);
 	err = bpf_tc_attach(&where, &filter);
 	return err ? explain(error, err, "tc %s filter on %s: %s", hook->word, target->name,
 			     strerror(-err)) :
@@ -236,24 +237,25 @@ static int clsact_attach_hook(const struct attach_target *target, const struct t
 
 static void clsact_detach(const struct attach_target *target, struct esc_port *port)
 {
-	struct bpf_tc_hook both = clsact_hook(target, BPF_TC_INGRESS | BPF_TC_EGRESS);
+	struct bpf_tc_hook where;
 	unsigned int others = 0;
 
 	for (size_t i = 0; i < TC_HOOKS; i++) {
 		const struct tc_hook *hook = &tc_hooks[i];
-		struct bpf_tc_hook where = clsact_hook(target, hook->clsact);
 		LIBBPF_OPTS(bpf_tc_opts, filter, .handle = FILTER_HANDLE,
 			    .priority = FILTER_PRIORITY);
 		struct filter_facts facts;
 
+		clsact_hook(target, hook->clsact, &where);
 		if (clsact_has_ours(target, hook))
 			bpf_tc_detach(&where, &filter);
 		if (rtnl_filters(target->ifindex, hook->egress, 0, &facts))
 			others++; /* cannot be told: leave the qdisc */
 		others += facts.filters;
 	}
+	clsact_hook(target, BPF_TC_INGRESS | BPF_TC_EGRESS, &where);
 	if ((port->flags & ESC_PORT_CLSACT_MADE) && !others)
-		bpf_tc_hook_destroy(&both);
+		bpf_tc_hook_destroy(&where);
 	port->flags &= ~ESC_PORT_CLSACT_MADE;
 }
 

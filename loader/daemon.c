@@ -27,7 +27,6 @@
 
 #define DAEMON_TICK_US 1000000
 #define DAEMON_TICK_SLACK_US 20000
-#define DAEMON_FRESH_NS 200000000 /* a reading so young is read again by nobody */
 
 static uint64_t daemon_clock_ns(clockid_t clock)
 {
@@ -53,8 +52,6 @@ int daemon_refresh(struct daemon *daemon)
 	uint64_t now_ns = daemon_local_ns();
 	int err;
 
-	if (daemon->refreshed_local_ns && now_ns - daemon->refreshed_local_ns < DAEMON_FRESH_NS)
-		return 0;
 	err = dataplane_reasons(daemon->dataplane, reasons);
 	full = &reasons[ESC_REASON_QP_TABLE_FULL];
 	if (!err)

@@ -48,8 +48,7 @@ int daemon_new(struct daemon **out, const char *config_path, char **error);
 /* Stops serving; programs stay attached and go on counting. */
 void daemon_free(struct daemon *daemon);
 
-/* Reads the QP table now. The tick calls it each second; the socket before `qp`
- * when refreshed_local_ns is older than 200 ms. */
+/* Reads the QP table now: the tick each second, the socket and the textfile before they answer. */
 int daemon_refresh(struct daemon *daemon);
 
 /* Reads the configuration file again: all of it is applied, or none. */

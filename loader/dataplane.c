@@ -3,9 +3,7 @@
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
-#include <dirent.h>
 #include <errno.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +21,7 @@ struct dataplane {
 	struct pins *pins;
 	struct ledger *ledger;
 	bool off;
+	bool clear_flag; /* once all is attached */
 	int cpus;
 	unsigned int count;
 	struct port ports[ESC_PORTS_MAX];
@@ -228,20 +227,31 @@ int dataplane_on(struct dataplane *dataplane, char **error)
 
 /* --- the whole --- */
 
+/*
+ * What lasts over a restart is the kill file. The flag without the file was
+ * set by an operator's hand if programs are still attached: it stays. If they
+ * are not, it is the trace of an `off` whose file has been taken away since.
+ */
 static bool dataplane_starts_off(struct dataplane *dataplane, const struct config *config)
 {
-	bool flag = dataplane_control_flags(dataplane) & ESC_CONTROL_OFF;
+	bool attached = false;
 
-	if (config->kill_file && !access(config->kill_file, F_OK))
+	if (!access(config->kill_file, F_OK)) {
 		log_warning("the kill switch is on (%s exists): nothing is attached; `escapement mode "
 			    "observe` ends it",
 			    config->kill_file);
-	else if (flag)
-		log_warning("the kill switch is on (set in the map control): nothing is attached; "
+		return true;
+	}
+	for (unsigned int i = 0; i < dataplane->count; i++)
+		attached = attached || port_is_attached(&dataplane->ports[i]);
+	if (!(dataplane_control_flags(dataplane) & ESC_CONTROL_OFF))
+		return false;
+	if (attached)
+		log_warning("the kill switch is on (set in the map control): packets are left alone; "
 			    "`escapement mode observe` ends it");
 	else
-		return false;
-	return true;
+		dataplane->clear_flag = true;
+	return false;
 }
 
 int dataplane_open(struct dataplane **out, const struct config *config, struct ledger *ledger,
@@ -274,6 +284,8 @@ int dataplane_open(struct dataplane **out, const struct config *config, struct l
 		err = dataplane_attach_all(dataplane, error);
 	if (err)
 		goto fail;
+	if (dataplane->clear_flag)
+		dataplane_set_flag(dataplane, false);
 	dataplane_drop_orphans(dataplane);
 	*out = dataplane;
 	return 0;
@@ -359,42 +371,6 @@ void dataplane_close(struct dataplane *dataplane)
 		return;
 	pins_close(dataplane->pins);
 	free(dataplane);
-}
-
-/* Links of interfaces that `ports` does not name: a daemon died before it wrote. */
-static void dataplane_drop_stray_links(const char *pin_root)
-{
-	char folder[PATH_MAX], path[PATH_MAX];
-	struct dirent *entry;
-	DIR *directory;
-
-	snprintf(folder, sizeof(folder), "%s/links", pin_root);
-	directory = opendir(folder);
-	while (directory && (entry = readdir(directory))) {
-		int length = snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name);
-
-		if (entry->d_name[0] != '.' && length < (int)sizeof(path))
-			unlink(path);
-	}
-	if (directory)
-		closedir(directory);
-}
-
-int dataplane_remove(const char *pin_root, char **error)
-{
-	struct dataplane dataplane = { .cpus = libbpf_num_possible_cpus() };
-	int err;
-
-	bpflog_install();
-	err = pins_open_existing(&dataplane.pins, pin_root, error);
-	if (err)
-		return err == -ENOENT ? 0 : err;
-	dataplane_set_flag(&dataplane, true);
-	dataplane_drop_orphans(&dataplane); /* no port is known: all are */
-	dataplane_drop_stray_links(pin_root);
-	err = pins_remove(dataplane.pins, error);
-	pins_close(dataplane.pins);
-	return err;
 }
 
 void dataplane_tick(struct dataplane *dataplane, uint64_t now_local_ns)

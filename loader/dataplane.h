@@ -38,8 +38,8 @@ struct port_info {
  * Opens or makes the pinned maps under config->pin_root, attaches to every
  * interface of @config, or takes over what is attached. Nothing is left half
  * attached on failure. Returns 0 or -errno with *@error a malloc'd sentence
- * that names the thing and the remedy. Attaches nothing while the kill switch
- * is on: config->kill_file exists or ESC_CONTROL_OFF is set in a pinned map.
+ * that names the thing and the remedy. Attaches nothing while
+ * config->kill_file exists.
  * @ledger (borrowed, may be NULL) gets attached, detached, interface_gone,
  * interface_back, link_up, link_down.
  */

@@ -45,7 +45,10 @@ static void pins_path(const struct pins *pins, const char *name, char *out, size
 	snprintf(out, bytes, "%s/%s", pins->root, name);
 }
 
-/* The kernel names the anonymous inode behind a descriptor after its kind. */
+/*
+ * The kernel names the anonymous inode behind a descriptor after its kind:
+ * bpf-map, bpf-prog, bpf_link (bpf-link since 6.8 or so).
+ */
 static bool pins_fd_is(int fd, const char *kind)
 {
 	char path[64], target[64];
@@ -56,6 +59,9 @@ static bool pins_fd_is(int fd, const char *kind)
 	if (length < 0)
 		return false;
 	target[length] = '\0';
+	for (char *at = target; *at; at++)
+		if (*at == '_')
+			*at = '-';
 	return strstr(target, kind);
 }
 
@@ -183,32 +189,39 @@ static int pins_take_map(struct pins *pins, const struct bpf_map *want, char **e
 	return 0;
 }
 
-/* Refuses another ABI before anything else is looked at. -ENOENT: no pins. */
-static int pins_check_abi(struct pins *pins, char **error)
+/* What `abi` says. -ENOENT: no pins. */
+static int pins_read_abi(struct pins *pins, struct esc_abi *out, char **error)
 {
 	struct pinned_map map;
-	struct esc_abi abi;
 	__u32 zero = 0;
 	int err = pins_get_map(pins, "abi", &map, error);
 
 	if (err)
 		return err;
-	if (map.info.key_size != sizeof(zero) || map.info.value_size != sizeof(abi)) {
-		close(map.fd);
-		return explain(error, -EEXIST,
-			       "%s/abi is a map of another shape than Escapement's; move it away, or "
-			       "set another pin_root",
-			       pins->root);
-	}
-	err = bpf_map_lookup_elem(map.fd, &zero, &abi);
+	if (map.info.key_size == sizeof(zero) && map.info.value_size == sizeof(*out))
+		err = bpf_map_lookup_elem(map.fd, &zero, out);
+	else
+		err = -EEXIST;
 	close(map.fd);
-	if (err)
-		return explain(error, err, "%s/abi cannot be read: %s", pins->root, strerror(-err));
-	if (abi.abi == ESC_ABI)
-		return 0;
+	return err ? explain(error, err,
+			     "%s/abi is a map of another shape than Escapement's; move it away, or "
+			     "set another pin_root",
+			     pins->root) :
+		     0;
+}
+
+/* Refuses another ABI before anything else is looked at. */
+static int pins_check_abi(struct pins *pins, char **error)
+{
+	struct esc_abi abi;
+	int err = pins_read_abi(pins, &abi, error);
+
+	if (err || abi.abi == ESC_ABI)
+		return err;
 	return explain(error, -EPROTO,
-		       "the pinned maps at %s have ABI %u (made by version %.23s), this program has "
-		       "ABI %u: run `escapementd --remove` of the old version, then start this one",
+		       "the pinned maps at %s have ABI %u (version %.23s made them), this program has "
+		       "ABI %u: `escapement off` or `escapementd --remove` detaches and removes them, "
+		       "counts included; then start again",
 		       pins->root, abi.abi, abi.version, ESC_ABI);
 }
 
@@ -389,10 +402,27 @@ out:
 	return err;
 }
 
-int pins_open_existing(struct pins **out, const char *root, char **error)
+/* Every map in the folder, whatever its shape. */
+static int pins_take_any(struct pins *pins)
 {
-	struct object *object = NULL;
+	DIR *directory = opendir(pins->root);
+	struct dirent *entry;
+
+	if (!directory)
+		return -errno;
+	while (pins->count < PINS_MAPS_MAX && (entry = readdir(directory)))
+		if (entry->d_name[0] != '.' && strlen(entry->d_name) < 16 &&
+		    strcmp(entry->d_name, "links") &&
+		    !pins_get_map(pins, entry->d_name, &pins->maps[pins->count], NULL))
+			pins->count++;
+	closedir(directory);
+	return 0;
+}
+
+int pins_open_any(struct pins **out, const char *root, bool *same_abi, char **error)
+{
 	struct pins *pins = NULL;
+	struct esc_abi abi;
 	char path[PATH_MAX];
 	int err;
 
@@ -402,14 +432,12 @@ int pins_open_existing(struct pins **out, const char *root, char **error)
 		return -ENOENT;
 	err = pins_start(&pins, root, error);
 	if (!err)
-		err = pins_check_abi(pins, error);
+		err = pins_read_abi(pins, &abi, error);
 	if (!err)
-		err = object_open(&object, OBJECT_MAPS, NULL, NULL, error);
-	if (!err)
-		err = pins_take_maps(pins, object_bpf(object), error);
-	if (!err)
+		err = pins_take_any(pins);
+	*same_abi = !err && abi.abi == ESC_ABI;
+	if (*same_abi)
 		err = pins_map_control(pins, error);
-	object_close(object);
 	if (err)
 		pins_close(pins);
 	else
@@ -430,10 +458,27 @@ void pins_close(struct pins *pins)
 	free(pins);
 }
 
+static void pins_remove_links(const struct pins *pins)
+{
+	char folder[PATH_MAX], path[PATH_MAX];
+	struct dirent *entry;
+	DIR *directory;
+
+	pins_path(pins, "links", folder, sizeof(folder));
+	directory = opendir(folder);
+	while (directory && (entry = readdir(directory)))
+		if (entry->d_name[0] != '.' &&
+		    snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name) < PATH_MAX)
+			unlink(path);
+	if (directory)
+		closedir(directory);
+}
+
 int pins_remove(struct pins *pins, char **error)
 {
 	char path[PATH_MAX];
 
+	pins_remove_links(pins);
 	pins_path(pins, "links", path, sizeof(path));
 	if (rmdir(path) < 0 && errno != ENOENT)
 		return explain(error, -errno, "%s cannot be removed: %s", path, strerror(errno));
@@ -524,7 +569,7 @@ int pins_open_link(const struct pins *pins, const char *interface, const char *h
 	fd = bpf_obj_get(path);
 	if (fd == -ENOENT)
 		return fd;
-	if (fd < 0 || !pins_fd_is(fd, "bpf_link")) {
+	if (fd < 0 || !pins_fd_is(fd, "bpf-link")) {
 		if (fd >= 0)
 			close(fd);
 		return explain(error, -EEXIST,
@@ -566,7 +611,7 @@ void pins_drop_link(const struct pins *pins, const char *interface, const char *
 	fd = bpf_obj_get(path);
 	if (fd < 0)
 		return;
-	if (pins_fd_is(fd, "bpf_link")) {
+	if (pins_fd_is(fd, "bpf-link")) {
 		bpf_link_detach(fd);
 		unlink(path);
 	}

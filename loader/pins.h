@@ -22,10 +22,13 @@ struct pins;
  * refused and left as they are. The lock is held until pins_close().
  */
 int pins_open(struct pins **out, const char *root, uint32_t qps_max, char **error);
-/* As pins_open(), but makes nothing: -ENOENT when there are no pins. */
-int pins_open_existing(struct pins **out, const char *root, char **error);
+/*
+ * For taking away: whatever maps are pinned, of any ABI; makes nothing.
+ * -ENOENT when there are no pins. *@same_abi: `ports` and `control` may be read.
+ */
+int pins_open_any(struct pins **out, const char *root, bool *same_abi, char **error);
 void pins_close(struct pins *pins);
-/* Unpins every map and removes the folders. Links must be gone. */
+/* Unpins every link (which detaches it) and map, and removes the folders. */
 int pins_remove(struct pins *pins, char **error);
 
 /* The maps were there before. */

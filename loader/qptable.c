@@ -14,6 +14,7 @@
 #include "qptell.h"
 
 #define QPTABLE_EVENTS_MAX 64		      /* of a kind, a refresh */
+#define QPTABLE_RATE_NS 500000000	     /* a rate is over no less */
 #define QPTABLE_FULL_QUIET_NS 10000000000ULL /* between two qp_table_full */
 
 struct qptable {
@@ -133,30 +134,41 @@ static double qptable_rate(uint64_t now, uint64_t before, uint64_t ns)
 	return ns ? (double)(now - before) * 1e9 / (double)ns : 0;
 }
 
-/* The same entry, read again. */
-static void entry_update(const struct qptable *table, struct qp_entry *entry,
-			 const struct qp_entry *before, uint64_t now_local_ns)
+static void entry_set_rate(struct qp_entry *entry, uint64_t now_local_ns)
 {
-	uint64_t ns = now_local_ns - table->refreshed_local_ns;
+	uint64_t ns = now_local_ns - entry->rate_local_ns;
 
-	entry->packets_per_second = qptable_rate(entry->qp.packets, before->qp.packets, ns);
-	entry->bytes_per_second = qptable_rate(entry->qp.bytes, before->qp.bytes, ns);
+	entry->packets_per_second = qptable_rate(entry->qp.packets, entry->rate_packets, ns);
+	entry->bytes_per_second = qptable_rate(entry->qp.bytes, entry->rate_bytes, ns);
+	entry->rate_local_ns = now_local_ns;
+	entry->rate_packets = entry->qp.packets;
+	entry->rate_bytes = entry->qp.bytes;
+}
+
+/* The same entry, read again; refreshes may follow each other closely. */
+static void entry_update(struct qp_entry *entry, const struct qp_entry *before,
+			 uint64_t now_local_ns)
+{
+	entry->packets_per_second = before->packets_per_second;
+	entry->bytes_per_second = before->bytes_per_second;
+	entry->rate_local_ns = before->rate_local_ns;
+	entry->rate_packets = before->rate_packets;
+	entry->rate_bytes = before->rate_bytes;
+	if (now_local_ns - before->rate_local_ns >= QPTABLE_RATE_NS)
+		entry_set_rate(entry, now_local_ns);
 	entry->seen_local_ns = entry->qp.packets != before->qp.packets ? now_local_ns :
 									 before->seen_local_ns;
 }
 
-/* New since the last refresh, or to us: the rate is over the time that it has lived. */
+/* New since the last refresh, or to us: the first rate is over the time that it has lived. */
 static void entry_start(struct qptable *table, struct qp_entry *entry, uint64_t now_local_ns)
 {
 	uint64_t start = entry->qp.first_local_ns;
-	uint64_t ns;
 
-	if (table->refreshed_local_ns > start)
-		start = table->refreshed_local_ns;
-	ns = now_local_ns > start ? now_local_ns - start : 0;
-	entry->packets_per_second = qptable_rate(entry->qp.packets, 0, ns);
-	entry->bytes_per_second = qptable_rate(entry->qp.bytes, 0, ns);
 	entry->seen_local_ns = now_local_ns;
+	entry->rate_local_ns = start < now_local_ns ? start : now_local_ns;
+	if (now_local_ns - entry->rate_local_ns >= QPTABLE_RATE_NS)
+		entry_set_rate(entry, now_local_ns);
 	qptell_add(&table->seen, &entry->key, &entry->qp);
 }
 
@@ -186,7 +198,7 @@ static void qptable_merge(struct qptable *table, struct qp_entry *fresh, size_t 
 			continue;
 		}
 		if (table->entries[old].qp.first_local_ns == fresh[i].qp.first_local_ns) {
-			entry_update(table, &fresh[i], &table->entries[old], now_local_ns);
+			entry_update(&fresh[i], &table->entries[old], now_local_ns);
 		} else {
 			qptable_age(table, &fresh[i].key, &table->entries[old].qp);
 			entry_start(table, &fresh[i], now_local_ns);

@@ -135,12 +135,13 @@ static int try_native(int program_fd)
 
 static void try_all(struct support_trial *out)
 {
-	struct bpf_tc_hook hook = {
-		.sz = sizeof(hook),
-		.ifindex = LOOPBACK,
-		.attach_point = BPF_TC_INGRESS | BPF_TC_EGRESS,
-	};
+	struct bpf_tc_hook hook;
 	int xdp, tc;
+
+	memset(&hook, 0, sizeof(hook)); /* libbpf looks at the padding too */
+	hook.sz = sizeof(hook);
+	hook.ifindex = LOOPBACK;
+	hook.attach_point = BPF_TC_INGRESS | BPF_TC_EGRESS;
 
 	out->namespace = unshare(CLONE_NEWNET) ? -errno : 0;
 	if (out->namespace)
