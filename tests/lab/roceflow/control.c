@@ -68,8 +68,14 @@ static int read_words(int fd, uint32_t *words, size_t number)
 
 int control_send_setup(int fd, const struct control_setup *setup)
 {
-	uint32_t head[SETUP_WORDS] = { MAGIC_SETUP, setup->qps, setup->uc, setup->write, setup->mtu,
-				       setup->tos, setup->size_bytes >> 32, setup->size_bytes };
+	uint32_t head[SETUP_WORDS] = {MAGIC_SETUP,
+				      setup->qps,
+				      setup->uc,
+				      setup->write,
+				      setup->mtu,
+				      setup->tos,
+				      setup->size_bytes >> 32,
+				      setup->size_bytes};
 	int err = write_words(fd, head, SETUP_WORDS);
 
 	return err ? err : write_words(fd, &setup->qp[0].qpn, 3 * (size_t)setup->qps);
@@ -95,13 +101,13 @@ int control_receive_setup(int fd, struct control_setup *setup)
 
 int control_send_end(int fd, const struct control_end *end)
 {
-	uint32_t head[END_WORDS] = { MAGIC_END, end->qps };
+	uint32_t head[END_WORDS] = {MAGIC_END, end->qps};
 	int err = write_words(fd, head, END_WORDS);
 
 	for (uint32_t i = 0; i < end->qps && !err; i++) {
 		const struct control_count *count = &end->qp[i];
-		uint32_t words[4] = { count->packets >> 32, count->packets, count->messages >> 32,
-				      count->messages };
+		uint32_t words[4] = {count->packets >> 32, count->packets, count->messages >> 32,
+				     count->messages};
 
 		err = write_words(fd, words, 4);
 	}
@@ -130,7 +136,7 @@ int control_receive_end(int fd, struct control_end *end)
 
 void control_set_timeout(int fd)
 {
-	struct timeval patience = { .tv_sec = TALK_S };
+	struct timeval patience = {.tv_sec = TALK_S};
 
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
 	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
@@ -153,8 +159,10 @@ int control_listen(const struct options *options)
 	with_port(&address, options->control_port);
 	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) ||
 	    bind(fd, (struct sockaddr *)&address, address_bytes(&address)) || listen(fd, 64)) {
-		fprintf(stderr, "roceflow: control port %u: %m; choose another with "
-			"--control-port\n", options->control_port);
+		fprintf(stderr,
+			"roceflow: control port %u: %m; choose another with "
+			"--control-port\n",
+			options->control_port);
 		if (fd >= 0)
 			close(fd);
 		return -1;
@@ -165,7 +173,7 @@ int control_listen(const struct options *options)
 /* One try, bounded: a connect into a black hole would wait for minutes. */
 static int connect_once(const struct sockaddr_storage *address, uint64_t deadline_ns)
 {
-	struct pollfd ready = { .events = POLLOUT };
+	struct pollfd ready = {.events = POLLOUT};
 	int err = 0;
 	socklen_t bytes = sizeof(err);
 	uint64_t now = now_ns();
@@ -203,8 +211,10 @@ int control_connect(const struct options *options)
 	while ((fd = connect_once(&address, deadline)) < 0) {
 		if (now_ns() >= deadline || stop_asked) {
 			errno = -fd;
-			fprintf(stderr, "roceflow: no server at port %u there: %m; "
-				"run `roceflow serve` on it\n", options->control_port);
+			fprintf(stderr,
+				"roceflow: no server at port %u there: %m; "
+				"run `roceflow serve` on it\n",
+				options->control_port);
 			return -1;
 		}
 		poll(NULL, 0, 20);

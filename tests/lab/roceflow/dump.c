@@ -21,8 +21,8 @@ static void dump_line(const struct wire_packet *packet, enum wire_verdict verdic
 	inet_ntop(family, packet->flow.destination, to, sizeof(to));
 	printf("%s.%u > %s tos %#x ip_bytes %zu %s%s qpn %#x psn %#x%s", from,
 	       packet->flow.source_port, to, packet->flow.tos, packet->ip_bytes,
-	       packet->opcode >> 5 == 1 ? "UC_" : "", wire_opcode_name(packet->opcode),
-	       packet->qpn, packet->psn, packet->ack_request ? " ack_request" : "");
+	       packet->opcode >> 5 == 1 ? "UC_" : "", wire_opcode_name(packet->opcode), packet->qpn,
+	       packet->psn, packet->ack_request ? " ack_request" : "");
 	if (packet->opcode == WIRE_ACKNOWLEDGE)
 		printf(" syndrome %#x msn %u", packet->syndrome, packet->msn);
 	printf(" icrc %s\n", verdict == WIRE_GOOD ? "good" : verdict == WIRE_SHORT ? "cut" : "BAD");

@@ -37,7 +37,7 @@ static void set_port(struct sockaddr_storage *address, uint16_t port)
 /* A socket of flow @i: its own source port, so that ECMP may take it elsewhere. */
 static int open_flow(const struct options *options, unsigned int i)
 {
-	struct sockaddr_storage from = { .ss_family = options->address.ss_family };
+	struct sockaddr_storage from = {.ss_family = options->address.ss_family};
 	struct sockaddr_storage to = options->address;
 	int fd = socket(to.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 
@@ -134,8 +134,8 @@ out:
 /* Holds the port and throws all away, so that the kernel answers nothing. */
 int sink_run(const struct options *options)
 {
-	struct sock_filter none[] = { BPF_STMT(BPF_RET | BPF_K, 0) };
-	struct sock_fprog program = { .len = 1, .filter = none };
+	struct sock_filter none[] = {BPF_STMT(BPF_RET | BPF_K, 0)};
+	struct sock_fprog program = {.len = 1, .filter = none};
 	struct sockaddr_storage address = options->address;
 	int on = 1;
 	int fd = socket(address.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);

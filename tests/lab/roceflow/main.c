@@ -31,45 +31,75 @@ static const char usage_text[] =
 	"load:  --seconds S  --size BYTES (1400)  --port PORT (9)  --flows N (1)\n"
 	"       --sport-mode fixed:PORT\n";
 
-enum { OPT_TO = 256, OPT_LISTEN, OPT_INTERFACE, OPT_CONTROL, OPT_QPS, OPT_OP, OPT_TRANSPORT,
-       OPT_SIZE, OPT_MESSAGES, OPT_SECONDS, OPT_MTU, OPT_RATE, OPT_WINDOW, OPT_SPORT, OPT_QPN,
-       OPT_PSN, OPT_ECT, OPT_TOS, OPT_TIMEOUT, OPT_GIVE_UP, OPT_REORDER, OPT_CLIENTS, OPT_RNR,
-       OPT_CNP, OPT_IDLE, OPT_LOSS, OPT_SEED, OPT_JSON, OPT_PORT, OPT_FLOWS, OPT_SIX, OPT_HELP };
+enum {
+	OPT_TO = 256,
+	OPT_LISTEN,
+	OPT_INTERFACE,
+	OPT_CONTROL,
+	OPT_QPS,
+	OPT_OP,
+	OPT_TRANSPORT,
+	OPT_SIZE,
+	OPT_MESSAGES,
+	OPT_SECONDS,
+	OPT_MTU,
+	OPT_RATE,
+	OPT_WINDOW,
+	OPT_SPORT,
+	OPT_QPN,
+	OPT_PSN,
+	OPT_ECT,
+	OPT_TOS,
+	OPT_TIMEOUT,
+	OPT_GIVE_UP,
+	OPT_REORDER,
+	OPT_CLIENTS,
+	OPT_RNR,
+	OPT_CNP,
+	OPT_IDLE,
+	OPT_LOSS,
+	OPT_SEED,
+	OPT_JSON,
+	OPT_PORT,
+	OPT_FLOWS,
+	OPT_SIX,
+	OPT_HELP
+};
 
 static const struct option long_options[] = {
-	{ "to", required_argument, NULL, OPT_TO },
-	{ "listen", required_argument, NULL, OPT_LISTEN },
-	{ "interface", required_argument, NULL, OPT_INTERFACE },
-	{ "control-port", required_argument, NULL, OPT_CONTROL },
-	{ "qps", required_argument, NULL, OPT_QPS },
-	{ "op", required_argument, NULL, OPT_OP },
-	{ "transport", required_argument, NULL, OPT_TRANSPORT },
-	{ "size", required_argument, NULL, OPT_SIZE },
-	{ "messages", required_argument, NULL, OPT_MESSAGES },
-	{ "seconds", required_argument, NULL, OPT_SECONDS },
-	{ "mtu", required_argument, NULL, OPT_MTU },
-	{ "rate", required_argument, NULL, OPT_RATE },
-	{ "window", required_argument, NULL, OPT_WINDOW },
-	{ "sport-mode", required_argument, NULL, OPT_SPORT },
-	{ "qpn", required_argument, NULL, OPT_QPN },
-	{ "psn", required_argument, NULL, OPT_PSN },
-	{ "ect", no_argument, NULL, OPT_ECT },
-	{ "tos", required_argument, NULL, OPT_TOS },
-	{ "timeout", required_argument, NULL, OPT_TIMEOUT },
-	{ "give-up", required_argument, NULL, OPT_GIVE_UP },
-	{ "reorder", required_argument, NULL, OPT_REORDER },
-	{ "clients", required_argument, NULL, OPT_CLIENTS },
-	{ "rnr-every", required_argument, NULL, OPT_RNR },
-	{ "cnp", no_argument, NULL, OPT_CNP },
-	{ "idle", required_argument, NULL, OPT_IDLE },
-	{ "loss", required_argument, NULL, OPT_LOSS },
-	{ "seed", required_argument, NULL, OPT_SEED },
-	{ "json", no_argument, NULL, OPT_JSON },
-	{ "port", required_argument, NULL, OPT_PORT },
-	{ "flows", required_argument, NULL, OPT_FLOWS },
-	{ "ipv6", no_argument, NULL, OPT_SIX },
-	{ "help", no_argument, NULL, OPT_HELP },
-	{ 0 },
+	{"to", required_argument, NULL, OPT_TO},
+	{"listen", required_argument, NULL, OPT_LISTEN},
+	{"interface", required_argument, NULL, OPT_INTERFACE},
+	{"control-port", required_argument, NULL, OPT_CONTROL},
+	{"qps", required_argument, NULL, OPT_QPS},
+	{"op", required_argument, NULL, OPT_OP},
+	{"transport", required_argument, NULL, OPT_TRANSPORT},
+	{"size", required_argument, NULL, OPT_SIZE},
+	{"messages", required_argument, NULL, OPT_MESSAGES},
+	{"seconds", required_argument, NULL, OPT_SECONDS},
+	{"mtu", required_argument, NULL, OPT_MTU},
+	{"rate", required_argument, NULL, OPT_RATE},
+	{"window", required_argument, NULL, OPT_WINDOW},
+	{"sport-mode", required_argument, NULL, OPT_SPORT},
+	{"qpn", required_argument, NULL, OPT_QPN},
+	{"psn", required_argument, NULL, OPT_PSN},
+	{"ect", no_argument, NULL, OPT_ECT},
+	{"tos", required_argument, NULL, OPT_TOS},
+	{"timeout", required_argument, NULL, OPT_TIMEOUT},
+	{"give-up", required_argument, NULL, OPT_GIVE_UP},
+	{"reorder", required_argument, NULL, OPT_REORDER},
+	{"clients", required_argument, NULL, OPT_CLIENTS},
+	{"rnr-every", required_argument, NULL, OPT_RNR},
+	{"cnp", no_argument, NULL, OPT_CNP},
+	{"idle", required_argument, NULL, OPT_IDLE},
+	{"loss", required_argument, NULL, OPT_LOSS},
+	{"seed", required_argument, NULL, OPT_SEED},
+	{"json", no_argument, NULL, OPT_JSON},
+	{"port", required_argument, NULL, OPT_PORT},
+	{"flows", required_argument, NULL, OPT_FLOWS},
+	{"ipv6", no_argument, NULL, OPT_SIX},
+	{"help", no_argument, NULL, OPT_HELP},
+	{0},
 };
 
 uint64_t now_ns(void)
@@ -182,23 +212,56 @@ static void source_port(const char *text, struct options *options)
 static bool parse_what(int option, const char *name, const char *text, struct options *options)
 {
 	switch (option) {
-	case OPT_QPS: options->qps = number(name, text, 1, QPS_MAX); break;
-	case OPT_OP: options->write = choice(name, text, "send", "write"); break;
-	case OPT_TRANSPORT: options->uc = choice(name, text, "rc", "uc"); break;
-	case OPT_SIZE: options->size_bytes = number(name, text, 0, 1u << 31); break;
-	case OPT_MESSAGES: options->messages = number(name, text, 1, 1ull << 40); break;
-	case OPT_SECONDS: options->duration_ns = fraction(name, text, 1e6) * NS_PER_S; break;
-	case OPT_MTU: options->mtu = number(name, text, 16, WIRE_MTU_MAX); break;
-	case OPT_RATE: options->rate_bps = number(name, text, 1, 1000 * NS_PER_S); break;
-	case OPT_WINDOW: options->window = number(name, text, 1, 1 << 22); break;
-	case OPT_SPORT: source_port(text, options); break;
-	case OPT_QPN: options->first_qpn = number(name, text, 2, 0xfff000); break;
-	case OPT_PSN: options->first_psn = number(name, text, 0, WIRE_PSN_MASK); break;
-	case OPT_ECT: options->tos |= WIRE_ECN_ECT0; break;
-	case OPT_TOS: options->tos = number(name, text, 0, 255); break;
-	case OPT_PORT: options->port = number(name, text, 1, 65535); break;
-	case OPT_FLOWS: options->flows = number(name, text, 1, 256); break;
-	default: return false;
+	case OPT_QPS:
+		options->qps = number(name, text, 1, QPS_MAX);
+		break;
+	case OPT_OP:
+		options->write = choice(name, text, "send", "write");
+		break;
+	case OPT_TRANSPORT:
+		options->uc = choice(name, text, "rc", "uc");
+		break;
+	case OPT_SIZE:
+		options->size_bytes = number(name, text, 0, 1u << 31);
+		break;
+	case OPT_MESSAGES:
+		options->messages = number(name, text, 1, 1ull << 40);
+		break;
+	case OPT_SECONDS:
+		options->duration_ns = fraction(name, text, 1e6) * NS_PER_S;
+		break;
+	case OPT_MTU:
+		options->mtu = number(name, text, 16, WIRE_MTU_MAX);
+		break;
+	case OPT_RATE:
+		options->rate_bps = number(name, text, 1, 1000 * NS_PER_S);
+		break;
+	case OPT_WINDOW:
+		options->window = number(name, text, 1, 1 << 22);
+		break;
+	case OPT_SPORT:
+		source_port(text, options);
+		break;
+	case OPT_QPN:
+		options->first_qpn = number(name, text, 2, 0xfff000);
+		break;
+	case OPT_PSN:
+		options->first_psn = number(name, text, 0, WIRE_PSN_MASK);
+		break;
+	case OPT_ECT:
+		options->tos |= WIRE_ECN_ECT0;
+		break;
+	case OPT_TOS:
+		options->tos = number(name, text, 0, 255);
+		break;
+	case OPT_PORT:
+		options->port = number(name, text, 1, 65535);
+		break;
+	case OPT_FLOWS:
+		options->flows = number(name, text, 1, 256);
+		break;
+	default:
+		return false;
 	}
 	return true;
 }
@@ -207,25 +270,51 @@ static bool parse_where(int option, const char *name, const char *text, struct o
 {
 	switch (option) {
 	case OPT_TO:
-	case OPT_LISTEN: address(name, text, &options->address); break;
+	case OPT_LISTEN:
+		address(name, text, &options->address);
+		break;
 	case OPT_INTERFACE:
 		if (strlen(text) >= sizeof(options->interface))
 			bad(name, text, "an interface name has at most 15 characters");
 		strcpy(options->interface, text);
 		break;
-	case OPT_CONTROL: options->control_port = number(name, text, 1, 65535); break;
-	case OPT_TIMEOUT: options->retransmit_ns = number(name, text, 1, 100000) * NS_PER_MS; break;
-	case OPT_GIVE_UP: options->give_up_ns = fraction(name, text, 1e6) * NS_PER_S; break;
-	case OPT_IDLE: options->idle_ns = fraction(name, text, 1e6) * NS_PER_S; break;
-	case OPT_REORDER: options->reorder = fraction(name, text, 1); break;
-	case OPT_LOSS: options->loss = fraction(name, text, 1); break;
-	case OPT_SEED: options->seed = number(name, text, 0, 1ull << 53); break;
-	case OPT_CLIENTS: options->clients = number(name, text, 1, 64); break;
-	case OPT_RNR: options->rnr_every = number(name, text, 1, 1u << 31); break;
-	case OPT_CNP: options->cnp = true; break;
-	case OPT_JSON: options->json = true; break;
-	case OPT_SIX: break; /* the address says it */
-	default: return false;
+	case OPT_CONTROL:
+		options->control_port = number(name, text, 1, 65535);
+		break;
+	case OPT_TIMEOUT:
+		options->retransmit_ns = number(name, text, 1, 100000) * NS_PER_MS;
+		break;
+	case OPT_GIVE_UP:
+		options->give_up_ns = fraction(name, text, 1e6) * NS_PER_S;
+		break;
+	case OPT_IDLE:
+		options->idle_ns = fraction(name, text, 1e6) * NS_PER_S;
+		break;
+	case OPT_REORDER:
+		options->reorder = fraction(name, text, 1);
+		break;
+	case OPT_LOSS:
+		options->loss = fraction(name, text, 1);
+		break;
+	case OPT_SEED:
+		options->seed = number(name, text, 0, 1ull << 53);
+		break;
+	case OPT_CLIENTS:
+		options->clients = number(name, text, 1, 64);
+		break;
+	case OPT_RNR:
+		options->rnr_every = number(name, text, 1, 1u << 31);
+		break;
+	case OPT_CNP:
+		options->cnp = true;
+		break;
+	case OPT_JSON:
+		options->json = true;
+		break;
+	case OPT_SIX:
+		break; /* the address says it */
+	default:
+		return false;
 	}
 	return true;
 }
@@ -233,10 +322,20 @@ static bool parse_where(int option, const char *name, const char *text, struct o
 static void defaults(struct options *options)
 {
 	*options = (struct options){
-		.control_port = 18515, .qps = 4, .mtu = 1024, .window = 128, .first_qpn = 0x11,
-		.first_psn = -1, .retransmit_ns = 67 * NS_PER_MS, .give_up_ns = 10 * NS_PER_S,
-		.idle_ns = 60 * NS_PER_S, .clients = 1, .port = 9, .flows = 1,
-		.size_bytes = UINT64_MAX, .seed = now_ns() & 0xffffffff,
+		.control_port = 18515,
+		.qps = 4,
+		.mtu = 1024,
+		.window = 128,
+		.first_qpn = 0x11,
+		.first_psn = -1,
+		.retransmit_ns = 67 * NS_PER_MS,
+		.give_up_ns = 10 * NS_PER_S,
+		.idle_ns = 60 * NS_PER_S,
+		.clients = 1,
+		.port = 9,
+		.flows = 1,
+		.size_bytes = UINT64_MAX,
+		.seed = now_ns() & 0xffffffff,
 	};
 }
 
@@ -289,7 +388,7 @@ static int run(const char *mode, struct options *options)
 
 int main(int argc, char **argv)
 {
-	struct sigaction action = { .sa_handler = on_signal };
+	struct sigaction action = {.sa_handler = on_signal};
 	struct options options;
 	const char *mode = argc > 1 ? argv[1] : "";
 

@@ -58,7 +58,8 @@ static int filter_roce(int fd, bool six)
 		BPF_STMT(BPF_RET | BPF_K, 0),
 	};
 	struct sock_fprog program = {
-		.len = six ? sizeof(six_only) / sizeof(six_only[0]) : sizeof(four) / sizeof(four[0]),
+		.len = six ? sizeof(six_only) / sizeof(six_only[0])
+			   : sizeof(four) / sizeof(four[0]),
 		.filter = six ? six_only : four,
 	};
 
@@ -80,10 +81,10 @@ static int open_receiver(const struct sockaddr_storage *local, const char *inter
 		setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
 	if (filter_roce(fd, six) ||
 	    (six && setsockopt(fd, IPPROTO_IPV6, IPV6_RECVTCLASS, &on, sizeof(on))) ||
-	    (*interface && setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, interface,
-				      strlen(interface) + 1)) ||
-	    bind(fd, (struct sockaddr *)&address, six ? sizeof(struct sockaddr_in6)
-						      : sizeof(struct sockaddr_in))) {
+	    (*interface &&
+	     setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, interface, strlen(interface) + 1)) ||
+	    bind(fd, (struct sockaddr *)&address,
+		 six ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in))) {
 		close(fd);
 		return -1;
 	}
@@ -113,8 +114,8 @@ static int open_sender(int family, const char *interface)
  */
 static int open_sink(const struct sockaddr_storage *local, bool six)
 {
-	struct sock_filter none[] = { BPF_STMT(BPF_RET | BPF_K, 0) };
-	struct sock_fprog program = { .len = 1, .filter = none };
+	struct sock_filter none[] = {BPF_STMT(BPF_RET | BPF_K, 0)};
+	struct sock_fprog program = {.len = 1, .filter = none};
 	struct sockaddr_storage address = *local;
 	int on = 1;
 	int fd = socket(local->ss_family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -128,8 +129,8 @@ static int open_sink(const struct sockaddr_storage *local, bool six)
 	if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) ||
 	    setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)) ||
 	    (six && setsockopt(fd, IPPROTO_UDP, UDP_NO_CHECK6_RX, &on, sizeof(on))) ||
-	    bind(fd, (struct sockaddr *)&address, six ? sizeof(struct sockaddr_in6)
-						      : sizeof(struct sockaddr_in))) {
+	    bind(fd, (struct sockaddr *)&address,
+		 six ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in))) {
 		close(fd);
 		return -1;
 	}
@@ -155,8 +156,8 @@ static void prepare_slots(struct port *port)
 		message->msg_iov = &out->vector;
 		message->msg_iovlen = 1;
 		message->msg_name = &out->address;
-		message->msg_namelen = port->six ? sizeof(struct sockaddr_in6)
-						 : sizeof(struct sockaddr_in);
+		message->msg_namelen =
+			port->six ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
 	}
 }
 
@@ -178,8 +179,10 @@ struct port *port_open(const struct sockaddr_storage *local, const char *interfa
 	if (port->receive_fd >= 0)
 		port->send_fd = open_sender(local->ss_family, interface);
 	if (port->send_fd < 0) {
-		fprintf(stderr, "roceflow: raw sockets%s%s: %m; it needs root, a local address, "
-			"and UDP port %d free\n", *interface ? " on " : "", interface, WIRE_PORT);
+		fprintf(stderr,
+			"roceflow: raw sockets%s%s: %m; it needs root, a local address, "
+			"and UDP port %d free\n",
+			*interface ? " on " : "", interface, WIRE_PORT);
 		port_close(port);
 		return NULL;
 	}
@@ -237,12 +240,13 @@ static void count_sent(struct slot *slots, int number)
 
 void port_flush(struct port *port)
 {
-	struct pollfd room = { .fd = port->send_fd, .events = POLLOUT };
+	struct pollfd room = {.fd = port->send_fd, .events = POLLOUT};
 	uint64_t deadline = 0;
 	unsigned int done = 0;
 
 	while (done < port->queued) {
-		int sent = sendmmsg(port->send_fd, port->out_messages + done, port->queued - done, 0);
+		int sent =
+			sendmmsg(port->send_fd, port->out_messages + done, port->queued - done, 0);
 
 		if (sent > 0) {
 			count_sent(port->out + done, sent);
@@ -273,7 +277,8 @@ static void rebuild_ip6(struct port *port, struct slot *slot, const struct msghd
 	uint8_t *ip = slot->data;
 	int traffic_class = 0;
 
-	for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR((struct msghdr *)message, c))
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c;
+	     c = CMSG_NXTHDR((struct msghdr *)message, c))
 		if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_TCLASS)
 			memcpy(&traffic_class, CMSG_DATA(c), sizeof(traffic_class));
 	memset(ip, 0, WIRE_IP6_BYTES);

@@ -22,8 +22,8 @@ void requester_init(struct requester *requester, const struct options *options,
 	requester->packets_per_message = (options->size_bytes + options->mtu - 1) / options->mtu;
 	if (!requester->packets_per_message)
 		requester->packets_per_message = 1;
-	requester->total = options->messages ? options->messages * requester->packets_per_message
-					     : UINT64_MAX;
+	requester->total =
+		options->messages ? options->messages * requester->packets_per_message : UINT64_MAX;
 }
 
 bool requester_may_send(const struct requester *requester, uint64_t now)
@@ -57,7 +57,7 @@ static size_t fill_payload(const struct requester *requester, uint64_t message, 
 	uint64_t offset = position * requester->options->mtu;
 	uint64_t left = requester->options->size_bytes - offset;
 	size_t bytes = left < requester->options->mtu ? left : requester->options->mtu;
-	uint32_t tag[2] = { htonl(message), htonl(offset) };
+	uint32_t tag[2] = {htonl(message), htonl(offset)};
 
 	if (bytes >= sizeof(tag))
 		memcpy(payload, tag, sizeof(tag));
@@ -100,8 +100,7 @@ static bool wants_ack(struct requester *requester, uint64_t number)
 		return false;
 	if (often > PACKETS_PER_ACK)
 		often = PACKETS_PER_ACK;
-	if ((number + 1) % requester->packets_per_message &&
-	    ++requester->since_request < often)
+	if ((number + 1) % requester->packets_per_message && ++requester->since_request < often)
 		return false;
 	requester->since_request = 0;
 	return true;
@@ -169,7 +168,8 @@ static void acknowledge_below(struct requester *requester, uint64_t number, uint
 		uint64_t sample = now - requester->sample_ns;
 
 		requester->round_trip_ns = requester->round_trip_ns
-			? (7 * requester->round_trip_ns + sample) / 8 : sample;
+						   ? (7 * requester->round_trip_ns + sample) / 8
+						   : sample;
 		requester->sample_ns = 0;
 	}
 	requester->unacknowledged = number;

@@ -14,15 +14,15 @@ struct requester {
 	uint16_t ip_id;
 	uint64_t packets_per_message;
 	/* Packets are numbered from 0; PSN = first_psn + number. */
-	uint64_t total;		  /* all there will be, UINT64_MAX while it is by time */
-	uint64_t next;		  /* to be sent next */
-	uint64_t unacknowledged;  /* the oldest one */
-	uint64_t high;		  /* one past the furthest ever sent */
-	uint64_t since_request;	  /* packets since the last acknowledge request */
-	uint64_t held;		  /* a packet kept back, to be overtaken */
-	unsigned int held_left;	  /* by so many; 0: none is held */
-	uint64_t progress_ns;	  /* last time `unacknowledged` moved or had to start */
-	uint64_t rearm_ns;	  /* last time the retransmission timer started */
+	uint64_t total;		 /* all there will be, UINT64_MAX while it is by time */
+	uint64_t next;		 /* to be sent next */
+	uint64_t unacknowledged; /* the oldest one */
+	uint64_t high;		 /* one past the furthest ever sent */
+	uint64_t since_request;	 /* packets since the last acknowledge request */
+	uint64_t held;		 /* a packet kept back, to be overtaken */
+	unsigned int held_left;	 /* by so many; 0: none is held */
+	uint64_t progress_ns;	 /* last time `unacknowledged` moved or had to start */
+	uint64_t rearm_ns;	 /* last time the retransmission timer started */
 	uint64_t rnr_until_ns;
 	uint64_t sample_number, sample_ns; /* round trip being measured, sample_ns 0: none */
 	uint64_t round_trip_ns;

@@ -44,7 +44,7 @@ void responder_acknowledge(struct responder *responder, struct port *port)
 static void notice_congestion(struct responder *responder, const struct wire_packet *packet,
 			      struct port *port, uint64_t now)
 {
-	struct wire_packet cnp = { .opcode = WIRE_CNP, .backward_congestion = true };
+	struct wire_packet cnp = {.opcode = WIRE_CNP, .backward_congestion = true};
 
 	if ((packet->flow.tos & WIRE_ECN_MASK) != WIRE_ECN_CE)
 		return;
@@ -65,7 +65,7 @@ static bool is_right(const struct responder *responder, const struct wire_packet
 	bool last = position + 1 == responder->packets_per_message;
 	uint64_t offset = position * responder->mtu;
 	uint64_t bytes = last ? responder->size_bytes - offset : responder->mtu;
-	uint32_t tag[2] = { htonl(message), htonl(offset) };
+	uint32_t tag[2] = {htonl(message), htonl(offset)};
 
 	return wire_starts_message(packet->opcode) == (position == 0) &&
 	       wire_ends_message(packet->opcode) == last && packet->payload_bytes == bytes &&

@@ -77,18 +77,19 @@ static int sender_agree(struct sender *sender, struct wire_flow *flow)
 	ours->tos = options->tos;
 	ours->size_bytes = options->size_bytes;
 	for (unsigned int i = 0; i < options->qps; i++)
-		ours->qp[i] = (struct control_qp){ options->first_qpn + i, draw_psn(sender),
-						   port_for(options, i) };
+		ours->qp[i] = (struct control_qp){options->first_qpn + i, draw_psn(sender),
+						  port_for(options, i)};
 	err = control_send_setup(sender->control, ours);
 	if (!err)
 		err = control_receive_setup(sender->control, theirs);
 	if (!err && theirs->qps != ours->qps)
 		err = -EPROTO;
 	for (unsigned int i = 0; i < options->qps && !err; i++) {
-		flow->source_port = ours->qp[i].port ? ours->qp[i].port
-			: wire_rxe_port(ours->qp[i].qpn, theirs->qp[i].qpn);
-		requester_init(&sender->qps[i], options, flow, ours->qp[i].qpn,
-			       theirs->qp[i].qpn, ours->qp[i].psn);
+		flow->source_port = ours->qp[i].port
+					    ? ours->qp[i].port
+					    : wire_rxe_port(ours->qp[i].qpn, theirs->qp[i].qpn);
+		requester_init(&sender->qps[i], options, flow, ours->qp[i].qpn, theirs->qp[i].qpn,
+			       ours->qp[i].psn);
 	}
 	free(ours);
 	return err;
@@ -171,10 +172,10 @@ static uint64_t sender_wake(struct sender *sender)
 
 static void sender_wait(struct sender *sender, uint64_t wake)
 {
-	struct pollfd fds[2] = { { .fd = port_fd(sender->port), .events = POLLIN },
-				 { .fd = sender->control, .events = POLLIN } };
+	struct pollfd fds[2] = {{.fd = port_fd(sender->port), .events = POLLIN},
+				{.fd = sender->control, .events = POLLIN}};
 	uint64_t now = now_ns(), left = wake > now ? wake - now : 0;
-	struct timespec timeout = { .tv_sec = left / NS_PER_S, .tv_nsec = left % NS_PER_S };
+	struct timespec timeout = {.tv_sec = left / NS_PER_S, .tv_nsec = left % NS_PER_S};
 
 	if (ppoll(fds, 2, &timeout, NULL) > 0 && fds[1].revents)
 		sender->error = "the server went away";
@@ -184,7 +185,8 @@ static void sender_wait(struct sender *sender, uint64_t wake)
 static bool sender_continue(struct sender *sender)
 {
 	const struct options *options = sender->options;
-	bool late = options->duration_ns && sender->now - sender->started_ns >= options->duration_ns;
+	bool late =
+		options->duration_ns && sender->now - sender->started_ns >= options->duration_ns;
 	bool busy = false;
 
 	for (unsigned int i = 0; i < options->qps; i++) {
@@ -223,8 +225,8 @@ static int sender_end(struct sender *sender)
 
 	end->qps = sender->options->qps;
 	for (unsigned int i = 0; i < end->qps; i++)
-		end->qp[i] = (struct control_count){ sender->qps[i].sent.packets,
-						     requester_messages(&sender->qps[i]) };
+		end->qp[i] = (struct control_count){sender->qps[i].sent.packets,
+						    requester_messages(&sender->qps[i])};
 	err = control_send_end(sender->control, end);
 	if (!err)
 		err = control_receive_end(sender->control, end);
@@ -233,7 +235,7 @@ static int sender_end(struct sender *sender)
 	for (unsigned int i = 0; i < end->qps; i++)
 		expected += end->qp[i].packets;
 	while (now_ns() - quiet_since < QUIET_NS) {
-		struct pollfd fd = { .fd = port_fd(sender->port), .events = POLLIN };
+		struct pollfd fd = {.fd = port_fd(sender->port), .events = POLLIN};
 		uint64_t got = 0;
 
 		sender_receive(sender);
@@ -304,8 +306,8 @@ static void report(const struct sender *sender)
 	}
 	if (!sender->options->json) {
 		printf("sent %lu packets, %lu bytes, %lu messages on %u QPs; "
-		       "%lu retransmitted, %lu NAKs\n", packets, bytes, messages,
-		       sender->options->qps, again, naks);
+		       "%lu retransmitted, %lu NAKs\n",
+		       packets, bytes, messages, sender->options->qps, again, naks);
 		return;
 	}
 	json_open(NULL, '{');
@@ -334,7 +336,7 @@ static void report(const struct sender *sender)
 
 int send_run(const struct options *options)
 {
-	struct sender sender = { .options = options, .control = -1, .random = options->seed };
+	struct sender sender = {.options = options, .control = -1, .random = options->seed};
 	struct sockaddr_storage local;
 	struct wire_flow flow;
 	int result = 1, err;

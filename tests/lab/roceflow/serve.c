@@ -21,7 +21,7 @@ struct client {
 	int control;
 	unsigned int first, qps; /* its responders */
 	bool ending;
-	uint64_t sent;		 /* what it put on the wire, once it says so */
+	uint64_t sent; /* what it put on the wire, once it says so */
 	uint64_t seen, quiet_since_ns;
 };
 
@@ -56,8 +56,8 @@ static int server_add_qp(struct server *server, const struct control_qp *theirs,
 	qp->write = setup->write;
 	qp->mtu = setup->mtu;
 	qp->size_bytes = setup->size_bytes;
-	qp->packets_per_message = setup->size_bytes ? (setup->size_bytes + setup->mtu - 1) / setup->mtu
-						    : 1;
+	qp->packets_per_message =
+		setup->size_bytes ? (setup->size_bytes + setup->mtu - 1) / setup->mtu : 1;
 	qp->flow.six = peer->ss_family == AF_INET6;
 	qp->flow.tos = setup->tos;
 	qp->flow.source_port = theirs->port ? theirs->port : wire_rxe_port(qp->qpn, theirs->qpn);
@@ -99,7 +99,7 @@ static void server_accept(struct server *server)
 {
 	struct sockaddr_storage peer;
 	socklen_t bytes = sizeof(peer);
-	struct client client = { .control = -1 };
+	struct client client = {.control = -1};
 	int err;
 
 	client.control = accept4(server->listener, (struct sockaddr *)&peer, &bytes, SOCK_CLOEXEC);
@@ -192,7 +192,7 @@ static void client_try_end(struct server *server, struct client *client)
 	for (unsigned int i = 0; i < client->qps; i++) {
 		const struct responder *qp = server->qps[client->first + i];
 
-		server->end.qp[i] = (struct control_count){ qp->answered.packets, qp->messages };
+		server->end.qp[i] = (struct control_count){qp->answered.packets, qp->messages};
 	}
 	client_close(server, client, control_send_end(client->control, &server->end) == 0);
 }
@@ -200,8 +200,8 @@ static void client_try_end(struct server *server, struct client *client)
 static void server_wait(struct server *server)
 {
 	struct pollfd fds[2 + CLIENTS_MAX] = {
-		{ .fd = port_fd(server->port), .events = POLLIN },
-		{ .fd = server->listener, .events = POLLIN },
+		{.fd = port_fd(server->port), .events = POLLIN},
+		{.fd = server->listener, .events = POLLIN},
 	};
 
 	for (unsigned int i = 0; i < server->clients_used; i++) {

@@ -256,11 +256,11 @@ bool wire_ends_message(uint8_t opcode)
 const char *wire_opcode_name(uint8_t opcode)
 {
 	static const char *const names[] = {
-		[0x00] = "SEND_FIRST",	[0x01] = "SEND_MIDDLE",	   [0x02] = "SEND_LAST",
-		[0x04] = "SEND_ONLY",	[0x06] = "WRITE_FIRST",	   [0x07] = "WRITE_MIDDLE",
-		[0x08] = "WRITE_LAST",	[0x0a] = "WRITE_ONLY",	   [0x0c] = "READ_REQUEST",
-		[0x0d] = "READ_FIRST",	[0x0e] = "READ_MIDDLE",	   [0x0f] = "READ_LAST",
-		[0x10] = "READ_ONLY",	[0x11] = "ACKNOWLEDGE",	   [0x12] = "ATOMIC_ACK",
+		[0x00] = "SEND_FIRST",	 [0x01] = "SEND_MIDDLE", [0x02] = "SEND_LAST",
+		[0x04] = "SEND_ONLY",	 [0x06] = "WRITE_FIRST", [0x07] = "WRITE_MIDDLE",
+		[0x08] = "WRITE_LAST",	 [0x0a] = "WRITE_ONLY",	 [0x0c] = "READ_REQUEST",
+		[0x0d] = "READ_FIRST",	 [0x0e] = "READ_MIDDLE", [0x0f] = "READ_LAST",
+		[0x10] = "READ_ONLY",	 [0x11] = "ACKNOWLEDGE", [0x12] = "ATOMIC_ACK",
 		[0x13] = "COMPARE_SWAP", [0x14] = "FETCH_ADD",
 	};
 	uint8_t op = plain(opcode);
@@ -294,8 +294,9 @@ uint64_t wire_rnr_wait_ns(uint8_t syndrome)
 {
 	/* Units of 10 us, InfiniBand Architecture table 46. */
 	static const uint32_t wait[32] = {
-		65536, 1,   2,	 3,   4,   6,	 8,    12,   16,   24,	 32,   48,    64,    96,    128,  192,
-		256,   384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
+		65536, 1,    2,	   3,	 4,    6,     8,     12,    16,	   24,	  32,
+		48,    64,   96,   128,	 192,  256,   384,   512,   768,   1024,  1536,
+		2048,  3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
 	};
 
 	return wait[syndrome & 0x1f] * 10000ull;

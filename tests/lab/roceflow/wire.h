@@ -21,8 +21,8 @@
 #define WIRE_CNP_BYTES 16
 #define WIRE_ICRC_BYTES 4
 /* Most that stands around the payload of any packet written here. */
-#define WIRE_OVERHEAD_MAX (WIRE_IP6_BYTES + WIRE_UDP_BYTES + WIRE_BTH_BYTES + WIRE_RETH_BYTES + \
-			   3 + WIRE_ICRC_BYTES)
+#define WIRE_OVERHEAD_MAX                                                                          \
+	(WIRE_IP6_BYTES + WIRE_UDP_BYTES + WIRE_BTH_BYTES + WIRE_RETH_BYTES + 3 + WIRE_ICRC_BYTES)
 #define WIRE_MTU_MAX 4096
 #define WIRE_PACKET_MAX (WIRE_MTU_MAX + WIRE_OVERHEAD_MAX)
 
@@ -75,7 +75,8 @@ struct wire_packet {
 	size_t ip_bytes; /* set by both functions */
 };
 
-/* Writes the whole IP packet with its ICRC into @out (WIRE_PACKET_MAX bytes). Returns its length. */
+/* Writes the whole IP packet with its ICRC into @out (WIRE_PACKET_MAX bytes). Returns its length.
+ */
 size_t wire_build(uint8_t *out, struct wire_packet *packet);
 
 enum wire_verdict { WIRE_GOOD, WIRE_NOT_ROCE, WIRE_SHORT, WIRE_BAD_ICRC };
@@ -91,7 +92,8 @@ const char *wire_opcode_name(uint8_t opcode);
 /* How far @psn is from @base, -2^23 .. 2^23-1. */
 int32_t wire_psn_distance(uint32_t psn, uint32_t base);
 
-/* The UDP source port that rxe takes for a pair of QPs (rdma_get_udp_sport without a flow label). */
+/* The UDP source port that rxe takes for a pair of QPs (rdma_get_udp_sport without a flow label).
+ */
 uint16_t wire_rxe_port(uint32_t local_qpn, uint32_t remote_qpn);
 
 /* The wait that an RNR NAK's syndrome asks for. */
