@@ -21,15 +21,14 @@ def run(command, timeout=60, **keywords):
 
 
 class Lab:
-    """A lab of its own name, taken down at the end whatever happens."""
+    """A lab of its own name (two runs at once do not meet), taken down whatever happens."""
 
     def __init__(self, name, *options):
-        self.name, self.options = name, options
-        self.env = dict(os.environ, LAB=name, ESCAPEMENT_BUILD=BUILD)
+        self.name, self.options = f"{name}{os.getpid()}", options
+        self.env = dict(os.environ, LAB=self.name, ESCAPEMENT_BUILD=BUILD)
         self.tool = os.path.join(HERE, "lab")
 
     def __enter__(self):
-        self("down")
         self("up", *self.options)
         return self
 
