@@ -74,7 +74,7 @@ $(BUILD)/bpf/dataplane.o: $(BPF_OBJ)
 
 $(SKEL): $(BUILD)/bpf/dataplane.o
 	@printf '  %-8s %s\n' BPFTOOL $@
-	$(Q)$(BPFTOOL) gen skeleton $< name dataplane > $@
+	$(Q)$(BPFTOOL) gen skeleton $< name dataplane > $@ 2> $@.log || { cat $@.log >&2; exit 1; }
 
 # --- user space ---
 $(BUILD)/%.o: %.c $(SKEL)
