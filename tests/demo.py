@@ -158,9 +158,25 @@ def follow(sender, receiver, have_machines):
         "lines that carry the bytes are the writes; the other direction carries their ACKs."
         if have_machines else "\nOne line is one direction of a queue pair: tx left here, rx came.")
     receiver.shown("escapement", "status")
-    receiver.shown("bpftool", "-p", "map", "dump", "pinned", "/sys/fs/bpf/escapement/port_counts",
-                   lines=22)
-    say("  (the daemon's counts are the kernel's own maps: bpftool reads them without us)")
+    receiver.shown("bpftool", "map", "dump", "pinned", "/sys/fs/bpf/escapement/qps", lines=34)
+    say("These are the kernel's own maps, with names and types: bpftool reads them without us.")
+
+
+def device_counts(node):
+    """Packets that soft-RoCE itself says it sent and took in."""
+    folder = "/sys/class/infiniband/rxe0/ports/1/hw_counters/"
+    return tuple(int(node.run("cat", folder + name)) for name in ("sent_pkts", "rcvd_pkts"))
+
+
+def beside_the_device(node, before):
+    """The same traffic by soft-RoCE's own counters."""
+    device = [now - then for now, then in zip(device_counts(node), before)]
+    ours = [sum(row["packets"] for row in node.qps() if row["direction"] == direction)
+            for direction in ("tx", "rx")]
+    same = device == ours
+    say(f"  {node.name}: soft-RoCE's own counters say {device[0]:,} sent and {device[1]:,} received; "
+        f"escapement says {ours[0]:,} and {ours[1]:,}: {'equal' if same else 'DIFFERENT'}")
+    return same
 
 
 def spines():
@@ -168,7 +184,7 @@ def spines():
     _, out, _ = call(LAB, "exec", "leaf1", "--", "ip", "-s", "-j", "link", "show")
     sent = {link["ifname"]: link["stats64"]["tx"]["packets"] for link in json.loads(out)
             if re.match(r"spine|up", link["ifname"])}
-    say("leaf1's ECMP put them on its links: " +
+    say("leaf1's ECMP put the traffic on its links: " +
         ", ".join(f"{name} {packets:,} packets" for name, packets in sorted(sent.items())))
 
 
@@ -185,7 +201,7 @@ def compare(sender, receiver):
             same = all(sent.get(name) == heard.get(name) for name in ("packets", "bytes"))
             agree &= same
             total += sent.get("packets", 0)
-            say(f"  {sender.name} {what} {receiver.name}  QP {key[2]:#08x}  "
+            say(f"  {sender.name} {what} {receiver.name}  QP {key[2]:>5}  "
                 f"left {sent.get('packets', 0):>9,} packets {sent.get('bytes', 0):>13,} bytes   "
                 f"came {heard.get('packets', 0):>9,} packets {heard.get('bytes', 0):>13,} bytes   "
                 f"{'equal' if same else 'DIFFERENT'}")
@@ -199,15 +215,23 @@ def textfile(node, directory):
     node.shown("escapement", "events", lines=8)
 
 
+def show_perftest(result):
+    summary = result["summary"]
+    if "bandwidth" in summary:
+        say(f"\nib_write_bw itself says: {summary['bandwidth'] * 8.388608:.1f} Mbit/s on average.")
+
+
 def conclusion(agree, total, sender, receiver):
     rows = sender.qps()
     again = sum(row.get("retransmits", 0) for row in rows)
     naks = sum(row.get("naks", 0) for row in rows)
     step("Result")
-    say(f"{total:,} RoCEv2 packets crossed the fabric; {sender.name}'s tc egress and "
-        f"{receiver.name}'s XDP agree on every one of them." if agree else
-        "The two ends do NOT agree (see DIFFERENT above).")
-    say(f"Sent again: {again:,}. NAKs: {naks:,}. No packet was changed.")
+    say(f"GOOD: {total:,} RoCEv2 packets crossed the fabric, and the sender's tc egress and the "
+        "receiver's XDP agree on every one." if agree else
+        "BAD: the two ends do not agree (see DIFFERENT above).")
+    say(f"{sender.name} sent {again:,} packets again and got {naks:,} NAKs" +
+        (": soft-RoCE went back after a loss or a time-out, as it happened." if again or naks else
+         ": nothing was lost on the way.") + " Escapement changed no packet.")
     return agree
 
 
@@ -223,6 +247,7 @@ def show():
         (", ib_write_bw (perftest) writes on 4 queue pairs from A to B." if have_machines else "."))
     if have_machines:
         flows.append(Flow(perftest))
+    devices = {node: device_counts(node) for node in (sender, receiver)} if have_machines else {}
     for flow in flows:
         flow.start()
     time.sleep(5)
@@ -230,9 +255,12 @@ def show():
     for flow in flows:
         flow.ended()
     time.sleep(0.5)
+    if have_machines:
+        show_perftest(flows[1].result)
     step("5. The traffic has ended: packet for packet, both ends")
     agree, total = compare(sender, receiver)
     if have_machines:
+        agree &= all([beside_the_device(node, before) for node, before in devices.items()])
         also, more = compare(Node("h1", False), Node("h2", False))
         agree, total = agree and also, total + more
     spines()
