@@ -108,7 +108,7 @@ static __always_inline void qp_add_request(struct esc_qp *qp, const struct esc_p
 		message_add(qp, s, p);
 		return;
 	}
-	if (unlikely(p->psn != s->next || s->read_bytes ||
+	if (unlikely(p->psn != s->next || (s->read_bytes && !qp->pmtu) ||
 		     (s->flags & (ESC_PSN_VALID | ESC_PSN_GAP)) != ESC_PSN_VALID)) {
 		waits = direction == ESC_DIRECTION_RX &&
 			ESC_TRANSPORT(p->opcode) != ESC_TRANSPORT_UC;
@@ -131,14 +131,8 @@ static __always_inline void qp_add_request(struct esc_qp *qp, const struct esc_p
 	}
 }
 
-static __noinline bool qp_count_aeth(struct esc_qp *qp, __u32 aeth)
+static __noinline int qp_count_nak(struct esc_qp *qp, __u32 syndrome)
 {
-	__u32 syndrome = ESC_AETH_SYNDROME(aeth);
-
-	if (ESC_AETH_KIND(syndrome) == ESC_AETH_ACK) {
-		count(qp->acks, 1);
-		return true;
-	}
 	if (ESC_AETH_KIND(syndrome) == ESC_AETH_RNR_NAK)
 		count(qp->rnr_naks, 1);
 	else if (ESC_AETH_KIND(syndrome) != ESC_AETH_NAK)
@@ -153,6 +147,19 @@ static __noinline bool qp_count_aeth(struct esc_qp *qp, __u32 aeth)
 		count(qp->nak_remote_operational, 1);
 	else
 		count(qp->nak_other, 1);
+	return 0;
+}
+
+/* True for an ACK. */
+static __always_inline bool qp_count_aeth(struct esc_qp *qp, __u32 aeth)
+{
+	__u32 syndrome = ESC_AETH_SYNDROME(aeth);
+
+	if (likely(ESC_AETH_KIND(syndrome) == ESC_AETH_ACK)) {
+		count(qp->acks, 1);
+		return true;
+	}
+	qp_count_nak(qp, syndrome);
 	return false;
 }
 
