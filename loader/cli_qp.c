@@ -12,7 +12,7 @@
 
 #define HEADINGS "<DIR <FROM <TO QPN SPORT <TYPE PACKETS BYTES RATE MSGS P50 CE CNP GAPS AGAIN NAKS"
 /* Lines of text around the table. */
-#define LINES_AROUND 7
+#define LINES_AROUND 9
 
 /* "1.50 GiB" is "1.50GiB" in a column. */
 static const char *narrow(char *text)
@@ -108,6 +108,8 @@ static void write_attention(FILE *out, const json_t *result)
 
 	write_worst(out, qps, "retransmits", "sent packets again",
 		    "Packets or answers were lost on the way.");
+	write_worst(out, qps, "psn_gaps", "had gaps",
+		    "Packets were lost, or overtaken, before they came by here.");
 	write_worst(out, qps, "duplicates", "received packets again",
 		    "The sender missed an answer, or did not wait for it.");
 	write_worst(out, qps, "rnr_naks", "saw receiver-not-ready",
@@ -123,6 +125,17 @@ static void write_attention(FILE *out, const json_t *result)
 			(unsigned long long)cli_count(result, "left_out"));
 }
 
+static void write_nothing(FILE *out, uint64_t tracked)
+{
+	if (tracked)
+		fprintf(out, "No queue pair matches, of %llu that are followed.\n",
+			(unsigned long long)tracked);
+	else
+		fprintf(out, "No queue pair sends or receives here now. `escapement status` tells "
+			     "whether its packets\ncould be seen, `escapement events` which were "
+			     "here.\n");
+}
+
 void cli_write_qps(FILE *out, const json_t *result)
 {
 	const json_t *qps = json_object_get(result, "qps");
@@ -131,13 +144,7 @@ void cli_write_qps(FILE *out, const json_t *result)
 	json_t *qp;
 
 	if (!json_array_size(qps)) {
-		fprintf(out,
-			cli_count(result, "tracked")
-				? "No queue pair matches, of %llu that are followed.\n"
-				: "No queue pair was seen yet (%llu followed). `escapement status` "
-				  "tells "
-				  "whether packets can be seen.\n",
-			(unsigned long long)cli_count(result, "tracked"));
+		write_nothing(out, cli_count(result, "tracked"));
 		return;
 	}
 	table = cli_table_new(HEADINGS);

@@ -121,7 +121,7 @@ Test(cli, qp_table_is_readable_in_120_columns)
 
 Test(cli, no_queue_pairs)
 {
-	expect(render(cli_write_qps, "{\"qps\":[],\"tracked\":0}"), "No queue pair was seen yet");
+	expect(render(cli_write_qps, "{\"qps\":[],\"tracked\":0}"), "No queue pair sends or receives here now");
 	expect(render(cli_write_qps, "{\"qps\":[],\"tracked\":5}"), "No queue pair matches, of 5");
 }
 
