@@ -56,10 +56,7 @@ static __always_inline void hook_count_port(const struct esc_packet *p, enum esc
 static __always_inline void hook_count_packet(struct esc_packet *p, const struct esc_control *word,
 					      enum esc_hook hook)
 {
-	p->key.direction = hook_direction(hook);
-	p->key.port = esc_port_index;
-	p->key.reserved[0] = 0;
-	p->key.reserved[1] = 0;
+	packet_set_key(p, hook_direction(hook), esc_port_index);
 	hook_count_port(p, hook_direction(hook));
 	if (unlikely(!qp_account(p, word->sample_mask, hook_direction(hook))))
 		hook_count_reason(ESC_REASON_QP_TABLE_FULL, hook);

@@ -5,9 +5,10 @@
 
 #include "maps.bpf.h"
 
-/* One RoCEv2 packet. The key's direction and port are the hook's to fill in. */
+/* One RoCEv2 packet. The parser fills in the key's addresses, the hook the rest. */
 struct esc_packet {
 	struct esc_qp_key key __attribute__((aligned(8)));
+	__u32 dest_qpn;
 	__u32 psn;
 	__u32 bytes;	     /* IP packet, as the IP header says */
 	__u32 payload_bytes; /* without headers, pad and ICRC */
@@ -21,6 +22,18 @@ struct esc_packet {
 };
 
 #define ESC_ECN_CE 3
+
+/*
+ * The end of the key in one store: the hash reads it in words, and a word that
+ * was stored in pieces would have to wait for them.
+ */
+static __always_inline void packet_set_key(struct esc_packet *p, __u8 direction, __u8 port)
+{
+	_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the key's last words");
+
+	*(__u64 *)&p->key.dest_qpn =
+		p->dest_qpn | (__u64)direction << 32 | (__u64)port << 40;
+}
 
 static const struct esc_opcode_info esc_opcodes[256] = {
 #define X(op, name, bytes, bits) [op] = { .flags = (bits), .extension_bytes = (bytes) },

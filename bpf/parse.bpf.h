@@ -285,7 +285,7 @@ static __always_inline int parse_bth(struct esc_cursor *c, struct esc_packet *p,
 	p->payload_bytes = payload;
 	p->opcode = bth->opcode;
 	p->psn = bpf_ntohl(bth->psn) & ESC_PSN_MASK;
-	p->key.dest_qpn = bpf_ntohl(bth->qpn) & ESC_QPN_MASK;
+	p->dest_qpn = bpf_ntohl(bth->qpn) & ESC_QPN_MASK;
 	c->at += ESC_BTH_BYTES;
 	return parse_extension(c, p);
 }
