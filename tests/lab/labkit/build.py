@@ -55,16 +55,21 @@ def up(paths, options, skew_seed):
         if skew_seed is not None:
             topo.draw_skew(topology["hosts"], skew_seed)
             topology["skew_seed"] = skew_seed
-        own(paths, topology)
         try:
+            own(paths, topology)
             construct(paths, topology, bpf)
+            ignore_signals()  # from here on it is up, and `up` says so
             state.save_topology(paths, topology)
         except BaseException:
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                signal.signal(number, signal.SIG_IGN)
+            ignore_signals()
             tear_down(paths)
             raise
     return topology
+
+
+def ignore_signals():
+    for number in children.ENDING:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def leftovers(paths):

@@ -8,44 +8,86 @@ import sys
 from . import enter
 from . import state
 
+ENDING = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+
 
 def fork_each(names, work):
     """
     Runs work(name) in a child process for every name, together. Raises
     LabError with every child's complaint. The parent never changes namespace.
+    When it is interrupted the children are ended first: none works on behind
+    the back of whoever clears up.
     """
     children = []
-    for name in names:
-        reader, writer = os.pipe()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        pid = os.fork()
-        if pid == 0:
-            os.close(reader)
-            _child(writer, work, name)
-        os.close(writer)
-        children.append((name, pid, reader))
-    complaints = []
-    for name, pid, reader in children:
-        with os.fdopen(reader, encoding="utf-8", errors="replace") as text:
-            said = text.read().strip()
-        _, status = os.waitpid(pid, 0)
-        if status != 0:
-            complaints.append(f"{name}: {said or 'ended by a signal'}")
+    try:
+        for name in names:
+            _fork(children, work, name)
+        complaints = [said for child in children for said in _collect(child)]
+    except BaseException:
+        for child in children:
+            _abandon(child)
+        raise
     if complaints:
         raise state.LabError("\n".join(complaints))
 
 
-def _child(writer, work, name):
+def _fork(children, work, name):
+    """A signal waits until the new child is on the list."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+    try:
+        reader, writer = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.close(reader)
+            _child(writer, work, name, before)
+        os.close(writer)
+        children.append({"name": name, "pid": pid, "reader": reader})
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _collect(child):
+    """Waits for a child; its complaint, or nothing."""
+    said = b""
+    while part := os.read(child["reader"], 65536):
+        said += part
+    status = _reap(child)
+    if status == 0:
+        return []
+    return [f"{child['name']}: {said.decode(errors='replace').strip() or 'ended by a signal'}"]
+
+
+def _reap(child):
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+    try:
+        # Not blocking in waitpid for long: the pipe's end says that the child is through.
+        _, status = os.waitpid(child["pid"], 0)
+        os.close(child["reader"])
+        child["pid"] = None
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return status
+
+
+def _abandon(child):
+    if child["pid"] is not None:
+        os.kill(child["pid"], signal.SIGKILL)
+        _reap(child)
+
+
+def _child(writer, work, name, mask):
     """Never returns, whatever @work does."""
     code = 1
     try:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for number in ENDING:
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         work(name)
         code = 0
     except Exception as error:  # noqa: all of it goes back to the parent as text
-        os.write(writer, str(error).encode())
+        os.write(writer, (str(error) or repr(error)).encode())
     finally:
         os._exit(code)
 

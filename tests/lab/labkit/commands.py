@@ -65,7 +65,7 @@ def ports(text):
 
 def add_up(verbs):
     up = verbs.add_parser("up", help="build the network")
-    up.add_argument("--hosts", type=count(1, 1000), default=4)
+    up.add_argument("--hosts", type=count(1, topo.MAX_HOSTS), default=4)
     up.add_argument("--leaves", type=count(1, topo.MAX_LEAVES), default=2)
     up.add_argument("--spines", type=count(1, topo.MAX_SPINES), default=2)
     up.add_argument("--rate", type=rate, help="of every leaf-spine link (default: no limit)")
