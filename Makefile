@@ -128,8 +128,8 @@ build/fuzz/libescapement_core.a: $(CORE_SRC:%.c=build/fuzz/%.o)
 build/tests/fuzz/%: tests/fuzz/%.c build/fuzz/libescapement_core.a
 	@mkdir -p $(@D)
 	@printf '  %-8s %s\n' CLANG $@
-	$(Q)$(CLANG) $(CPPFLAGS) $(FUZZ_CFLAGS) -fsanitize=fuzzer,address,undefined -MMD -MP $^ \
-		$(LDLIBS) -o $@
+	$(Q)$(CLANG) $(CPPFLAGS) $(FUZZ_CFLAGS) -fsanitize=fuzzer,address,undefined -MMD -MP $< \
+		build/fuzz/libescapement_core.a $(LDLIBS) -o $@
 
 deps:
 	@tests/deps
