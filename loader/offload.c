@@ -36,15 +36,24 @@ static void offload_note_feature(const char *feature, bool active, void *context
 			*mask |= 1u << i;
 }
 
+static void offload_read_features(const char *name, struct offload_state *out)
+{
+	memset(out, 0, sizeof(*out));
+	out->known = !ethtool_features(name, offload_note_feature, &out->active);
+}
+
 void offload_read(const char *name, struct offload_state *out)
 {
 	struct link_facts link;
 
-	memset(out, 0, sizeof(*out));
+	offload_read_features(name, out);
 	if (rtnl_link(name, &link))
 		return;
-	out->max_mtu = link.max_mtu;
-	out->known = !ethtool_features(name, offload_note_feature, &out->active);
+	/* A veth loses only what its peer's XDP takes, which may come or go in this moment. */
+	if (!strcmp(link.kind, "veth"))
+		out->known = false;
+	else
+		out->max_mtu = link.max_mtu;
 }
 
 uint32_t offload_taken(const struct offload_state *before, const struct offload_state *after)
@@ -100,7 +109,7 @@ static void offload_note_veth(const char *name, size_t used, char *out, size_t b
 			       "offload off while native XDP is attached");
 		return;
 	}
-	offload_read(peer.name, &state);
+	offload_read_features(peer.name, &state);
 	if (!state.known || state.active & 1u << 4) /* tx-tcp-segmentation */
 		return;
 	snprintf(text, sizeof(text),
