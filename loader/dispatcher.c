@@ -191,33 +191,39 @@ int dispatcher_join(const struct attach_target *target, enum esc_xdp_mode mode,
 
 /* --- taking over --- */
 
-/* Tag and constants of a loaded program: equal ones do the same. */
+/* Tag and constants (tables among them) of a loaded program: equal ones do the same. */
 struct dispatcher_identity {
 	uint8_t tag[BPF_TAG_SIZE];
-	uint8_t constants[64];
+	uint32_t constants_bytes;
+	uint8_t constants[32768];
 };
 
 /* The frozen map of load-time constants among @ids: the only array named *.rodata. */
-static int identity_read_constants(const uint32_t *ids, size_t count, uint8_t *out, size_t bytes)
+static int identity_read_constants(const uint32_t *ids, size_t count,
+				   struct dispatcher_identity *out)
 {
 	for (size_t i = 0; i < count; i++) {
 		struct bpf_map_info info = { 0 };
 		__u32 info_bytes = sizeof(info), zero = 0;
 		int fd = bpf_map_get_fd_by_id(ids[i]);
 		bool match;
-		int err = fd;
+		int err;
 
 		if (fd < 0)
 			return fd;
-		match = !bpf_obj_get_info_by_fd(fd, &info, &info_bytes) &&
-			strstr(info.name, ".rodata") && info.value_size <= bytes;
-		if (match)
-			err = bpf_map_lookup_elem(fd, &zero, out);
+		err = bpf_obj_get_info_by_fd(fd, &info, &info_bytes);
+		match = !err && strstr(info.name, ".rodata");
+		if (match && info.value_size > sizeof(out->constants))
+			err = -E2BIG;
+		else if (match)
+			err = bpf_map_lookup_elem(fd, &zero, out->constants);
 		close(fd);
-		if (match)
+		out->constants_bytes = info.value_size;
+		if (err || match)
 			return err;
 	}
-	return -ENOENT;
+	out->constants_bytes = 0;
+	return 0; /* a program without constants */
 }
 
 static int identity_read(int program_fd, struct dispatcher_identity *out)
@@ -234,8 +240,7 @@ static int identity_read(int program_fd, struct dispatcher_identity *out)
 	if (err)
 		return err;
 	memcpy(out->tag, info.tag, sizeof(out->tag));
-	return identity_read_constants(map_ids, info.nr_map_ids, out->constants,
-				       sizeof(out->constants));
+	return identity_read_constants(map_ids, info.nr_map_ids, out);
 }
 
 static int identity_of_running(uint32_t id, struct dispatcher_identity *out)
@@ -259,9 +264,30 @@ static int identity_of_fresh(const struct attach_target *target, uint16_t turn,
 	if (err)
 		return err;
 	err = object_load(object, error);
-	if (!err)
+	if (!err) {
 		err = identity_read(object_xdp_fd(object), out);
+		if (err)
+			explain(error, err, "our own XDP program cannot be looked at: %s",
+				strerror(-err));
+	}
 	object_close(object);
+	return err;
+}
+
+/* 1: the incumbent is what we would load; 0: it is not; or an error. */
+static int dispatcher_is_current(const struct attach_target *target, const struct esc_port *port,
+				 char **error)
+{
+	struct dispatcher_identity *both = calloc(2, sizeof(*both));
+	int err;
+
+	if (!both)
+		return explain(error, -ENOMEM, "no memory");
+	err = identity_of_fresh(target, turn_read(target), &both[0], error);
+	if (!err)
+		err = !identity_of_running(port->xdp_program_id, &both[1]) &&
+		      !memcmp(&both[0], &both[1], sizeof(both[0]));
+	free(both);
 	return err;
 }
 
@@ -324,7 +350,6 @@ static int dispatcher_succeed(const struct attach_target *target, struct esc_por
 
 int dispatcher_take_over(const struct attach_target *target, struct esc_port *port, char **error)
 {
-	struct dispatcher_identity running, fresh;
 	uint32_t ids[DISPATCHER_PROGRAMS_MAX];
 	size_t count = dispatcher_list_ours(target, ids);
 	struct xdp_seen seen;
@@ -338,12 +363,9 @@ int dispatcher_take_over(const struct attach_target *target, struct esc_port *po
 	port->xdp_mode = seen.mode;
 	port->xdp_via = ESC_XDP_VIA_DISPATCHER;
 	dispatcher_settle(target, port, ids, count);
-	err = identity_of_fresh(target, turn_read(target), &fresh, error);
+	err = dispatcher_is_current(target, port, error);
 	if (err)
 		return err;
-	if (!identity_of_running(port->xdp_program_id, &running) &&
-	    !memcmp(&running, &fresh, sizeof(fresh)))
-		return 1;
 	err = dispatcher_succeed(target, port, error);
 	return err ? err : 1;
 }
