@@ -35,17 +35,21 @@ static int pinlock_holder(int fd)
 int pinlock_take(const char *root, char **error)
 {
 	int fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	int err;
+	char holder[32] = "";
+	int err, pid;
 
 	if (fd < 0)
 		return explain(error, -errno, "pin_root %s: %s", root, strerror(errno));
 	if (!flock(fd, LOCK_EX | LOCK_NB))
 		return fd;
 	err = errno == EWOULDBLOCK ? -EBUSY : -errno;
+	pid = pinlock_holder(fd);
+	if (pid)
+		snprintf(holder, sizeof(holder), " (pid %d)", pid);
 	explain(error, err,
-		"pin_root %s is in use by another escapementd (pid %d); stop it, or give this one "
-		"a pin_root of its own",
-		root, pinlock_holder(fd));
+		"pin_root %s is in use by another escapementd%s; stop it, or give this one a "
+		"pin_root of its own",
+		root, holder);
 	close(fd);
 	return err;
 }

@@ -125,6 +125,7 @@ int port_attach(struct port *port, const struct pins *pins, struct ledger *ledge
 		port_write(port, pins, NULL);
 		return err;
 	}
+	port->turn = pins_control(pins)->xdp_turns[port->slot];
 	err = port_write(port, pins, error);
 	if (!err)
 		port_tell_attached(port, ledger, was_attached);
@@ -220,6 +221,18 @@ static void port_watch_programs(struct port *port, const struct pins *pins, stru
 		  json_pack("{s:s}", "why", "others"));
 }
 
+/* Whoever writes `control` whole, by bpftool for its flags, takes our turn away too. */
+static void port_watch_turn(const struct port *port, const struct pins *pins)
+{
+	uint16_t *turn = &pins_control(pins)->xdp_turns[port->slot];
+
+	if (__atomic_load_n(turn, __ATOMIC_RELAXED) == port->turn)
+		return;
+	__atomic_store_n(turn, port->turn, __ATOMIC_RELEASE);
+	log_warning("%s: the map control was written over; the turn of our XDP program is put back",
+		    port->name);
+}
+
 void port_tick(struct port *port, const struct pins *pins, struct ledger *ledger, bool off,
 	       uint64_t now_local_ns)
 {
@@ -237,8 +250,10 @@ void port_tick(struct port *port, const struct pins *pins, struct ledger *ledger
 		return;
 	}
 	port_watch_carrier(port, ledger, link.up);
-	if (!off && port_is_attached(port))
-		port_watch_programs(port, pins, ledger);
+	if (off || !port_is_attached(port))
+		return;
+	port_watch_turn(port, pins);
+	port_watch_programs(port, pins, ledger);
 }
 
 /* --- telling --- */

@@ -25,6 +25,7 @@ struct port {
 	char tc_note[ATTACH_NOTE_BYTES];
 	char lost_note[ATTACH_NOTE_BYTES]; /* taken off by others */
 	uint64_t retry_local_ns;	   /* after a re-attach failed */
+	uint16_t turn;			   /* that our XDP program waits for in `control` */
 };
 
 void port_init(struct port *port, const struct config_interface *interface, unsigned int slot,
