@@ -33,8 +33,8 @@ struct tc_hook {
 };
 
 static const struct tc_hook tc_hooks[] = {
-	{ false, PINS_TC_INGRESS, ESC_PROGRAM_TC_INGRESS, TCX_INGRESS, BPF_TC_INGRESS, "ingress" },
-	{ true, PINS_TC_EGRESS, ESC_PROGRAM_TC_EGRESS, TCX_EGRESS, BPF_TC_EGRESS, "egress" },
+	{false, PINS_TC_INGRESS, ESC_PROGRAM_TC_INGRESS, TCX_INGRESS, BPF_TC_INGRESS, "ingress"},
+	{true, PINS_TC_EGRESS, ESC_PROGRAM_TC_EGRESS, TCX_EGRESS, BPF_TC_EGRESS, "egress"},
 };
 #define TC_HOOKS 2
 
@@ -193,11 +193,12 @@ static int clsact_make_qdisc(const struct attach_target *target, struct esc_port
 	if (!strcmp(kind, "clsact"))
 		return 0;
 	if (kind[0])
-		return explain(error, -EBUSY,
-			       "interface %s has an ingress qdisc of somebody else's, which has no "
-			       "egress side and leaves no room for clsact; replace it by clsact (`tc "
-			       "qdisc replace dev %s clsact`)",
-			       target->name, target->name);
+		return explain(
+			error, -EBUSY,
+			"interface %s has an ingress qdisc of somebody else's, which has no "
+			"egress side and leaves no room for clsact; replace it by clsact (`tc "
+			"qdisc replace dev %s clsact`)",
+			target->name, target->name);
 	/* Written down first: a daemon that dies here still takes its qdisc away later. */
 	port->flags |= ESC_PORT_CLSACT_MADE;
 	pins_write_port(target->pins, target->slot, port);
@@ -231,8 +232,8 @@ static int clsact_attach_hook(const struct attach_target *target, const struct t
 	clsact_hook(target, hook->clsact, &where);
 	err = bpf_tc_attach(&where, &filter);
 	return err ? explain(error, err, "tc %s filter on %s: %s", hook->word, target->name,
-			     strerror(-err)) :
-		     0;
+			     strerror(-err))
+		   : 0;
 }
 
 static void clsact_detach(const struct attach_target *target, struct esc_port *port)
@@ -328,7 +329,8 @@ int attach_tc(const struct attach_target *target, struct esc_port *port,
 		err = tcx_attach(target, object, port, error);
 		if (err == -EINVAL && target->tc == CONFIG_TC_TCX)
 			explain(error, err,
-				"interface %s: this kernel has no tcx (it came with 6.6); set tc: auto",
+				"interface %s: this kernel has no tcx (it came with 6.6); set tc: "
+				"auto",
 				target->name);
 	}
 	if (err == -EINVAL && target->tc != CONFIG_TC_TCX) {
@@ -361,12 +363,13 @@ void attach_check(const struct attach_target *target, const struct esc_port *por
 		return;
 	}
 	for (size_t i = 0; i < TC_HOOKS; i++) {
-		if (port->tc_via == ESC_TC_TCX ? tcx_is_here(target, &tc_hooks[i]) :
-						 clsact_has_ours(target, &tc_hooks[i]))
+		if (port->tc_via == ESC_TC_TCX ? tcx_is_here(target, &tc_hooks[i])
+					       : clsact_has_ours(target, &tc_hooks[i]))
 			continue;
-		snprintf(note, ATTACH_NOTE_BYTES,
-			 "our tc %s program was taken off by somebody else; restart to attach again",
-			 tc_hooks[i].word);
+		snprintf(
+			note, ATTACH_NOTE_BYTES,
+			"our tc %s program was taken off by somebody else; restart to attach again",
+			tc_hooks[i].word);
 		return;
 	}
 }

@@ -134,7 +134,7 @@ static int xdp_create_link(const struct attach_target *target, enum esc_xdp_mode
 static void xdp_explain_mode(const struct attach_target *target, enum esc_xdp_mode mode, int err,
 			     const char *detail, char *out, size_t bytes)
 {
-	struct link_facts link = { 0 };
+	struct link_facts link = {0};
 	char driver[32];
 
 	ethtool_driver(target->name, driver, sizeof(driver));
@@ -142,8 +142,8 @@ static void xdp_explain_mode(const struct attach_target *target, enum esc_xdp_mo
 	if (err == -EOPNOTSUPP && mode == ESC_XDP_NATIVE)
 		snprintf(out, bytes, "driver %s has no native XDP", driver);
 	else if ((err == -ERANGE || err == -EINVAL) && link.mtu > 3498)
-		snprintf(out, bytes, "driver %s takes no %s XDP at MTU %u", driver,
-			 mode_name(mode), link.mtu);
+		snprintf(out, bytes, "driver %s takes no %s XDP at MTU %u", driver, mode_name(mode),
+			 link.mtu);
 	else
 		snprintf(out, bytes, "%s XDP is refused: %s", mode_name(mode),
 			 detail ? detail : strerror(-err));
@@ -167,7 +167,7 @@ static int xdp_attach_mode(const struct attach_target *target, enum esc_xdp_mode
 static int xdp_attach_fresh(const struct attach_target *target, bool dispatcher,
 			    struct esc_port *port, char note[ATTACH_NOTE_BYTES], char **error)
 {
-	static const enum esc_xdp_mode modes[] = { ESC_XDP_NATIVE, ESC_XDP_SKB };
+	static const enum esc_xdp_mode modes[] = {ESC_XDP_NATIVE, ESC_XDP_SKB};
 	struct offload_state before, after;
 	char *detail = NULL;
 	int err = -EINVAL;
@@ -195,10 +195,11 @@ static int xdp_refuse_foreign(const struct attach_target *target, const struct x
 			      const char *why, char note[ATTACH_NOTE_BYTES], char **error)
 {
 	if (target->attach != CONFIG_ATTACH_AUTO)
-		return explain(error, -EBUSY,
-			       "interface %s: XDP program %u (%s) of somebody else's is attached and "
-			       "cannot be chained with (%s); detach it, or set attach: auto",
-			       target->name, seen->program_id, seen->name, why);
+		return explain(
+			error, -EBUSY,
+			"interface %s: XDP program %u (%s) of somebody else's is attached and "
+			"cannot be chained with (%s); detach it, or set attach: auto",
+			target->name, seen->program_id, seen->name, why);
 	snprintf(note, ATTACH_NOTE_BYTES,
 		 "XDP program %u (%s) of somebody else's is attached and left alone (%s); rx is "
 		 "counted in tc ingress: detach it and restart to have XDP",

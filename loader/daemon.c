@@ -101,13 +101,14 @@ static int kill_file_remove(const struct daemon *daemon, char **error)
 static int daemon_switch(struct daemon *daemon, bool off, const char *by, char **error)
 {
 	bool was_off = dataplane_is_off(daemon->dataplane);
-	int err = off ? dataplane_off(daemon->dataplane, error) :
-			dataplane_on(daemon->dataplane, error);
+	int err = off ? dataplane_off(daemon->dataplane, error)
+		      : dataplane_on(daemon->dataplane, error);
 
 	daemon->control_flags = dataplane_control_flags(daemon->dataplane);
 	if (err || was_off == off)
 		return err;
-	log_warning("the kill switch is %s (by %s)", off ? "on: everything is detached" : "off", by);
+	log_warning("the kill switch is %s (by %s)", off ? "on: everything is detached" : "off",
+		    by);
 	ledger_add(daemon->ledger, off ? "kill_switch_on" : "kill_switch_off", "daemon", NULL,
 		   json_pack("{s:s}", "by", by), NULL, NULL);
 	return 0;

@@ -38,9 +38,10 @@ static int reload_check_fixed(const struct config *old, const struct config *new
 		key = "events.keep";
 	if (!key)
 		return 0;
-	return explain(error, -EBUSY,
-		       "%s: %s cannot change while escapementd runs; restart it, or set the old value",
-		       new->path, key);
+	return explain(
+		error, -EBUSY,
+		"%s: %s cannot change while escapementd runs; restart it, or set the old value",
+		new->path, key);
 }
 
 static int reload_apply(struct daemon *daemon, const struct config *new, char **error)

@@ -45,8 +45,8 @@ static int dataplane_check_interfaces(const struct config *config, char **error)
 			continue;
 		rtnl_link_names(names, sizeof(names));
 		return explain(error, -ENODEV,
-			       "%s: interfaces: there is no interface %s; the ones here are %s", path,
-			       name, names);
+			       "%s: interfaces: there is no interface %s; the ones here are %s",
+			       path, name, names);
 	}
 	return 0;
 }
@@ -123,8 +123,8 @@ static int dataplane_plan(const struct dataplane *dataplane, const struct config
 
 		if (slot < 0)
 			return explain(error, slot,
-				       "no slot is free for interface %s: %d is the most", interface->name,
-				       ESC_PORTS_MAX);
+				       "no slot is free for interface %s: %d is the most",
+				       interface->name, ESC_PORTS_MAX);
 		if (!records[slot].name[0])
 			slot_clear_counts(dataplane, slot);
 		port_init(&out[i], interface, slot, &records[slot]);
@@ -134,7 +134,7 @@ static int dataplane_plan(const struct dataplane *dataplane, const struct config
 
 static void dataplane_free_slot(struct dataplane *dataplane, unsigned int slot)
 {
-	struct esc_port empty = { 0 };
+	struct esc_port empty = {0};
 
 	pins_write_port(dataplane->pins, slot, &empty);
 }
@@ -145,7 +145,7 @@ static void dataplane_drop_orphans(struct dataplane *dataplane)
 	struct esc_port record;
 
 	for (unsigned int slot = 0; slot < ESC_PORTS_MAX; slot++) {
-		struct config_interface interface = { .name = record.name };
+		struct config_interface interface = {.name = record.name};
 		bool known = false;
 		struct port port;
 
@@ -237,9 +237,10 @@ static bool dataplane_starts_off(struct dataplane *dataplane, const struct confi
 	bool attached = false;
 
 	if (!access(config->kill_file, F_OK)) {
-		log_warning("the kill switch is on (%s exists): nothing is attached; `escapement mode "
-			    "observe` ends it",
-			    config->kill_file);
+		log_warning(
+			"the kill switch is on (%s exists): nothing is attached; `escapement mode "
+			"observe` ends it",
+			config->kill_file);
 		return true;
 	}
 	for (unsigned int i = 0; i < dataplane->count; i++)
@@ -247,8 +248,9 @@ static bool dataplane_starts_off(struct dataplane *dataplane, const struct confi
 	if (!(dataplane_control_flags(dataplane) & ESC_CONTROL_OFF))
 		return false;
 	if (attached)
-		log_warning("the kill switch is on (set in the map control): packets are left alone; "
-			    "`escapement mode observe` ends it");
+		log_warning(
+			"the kill switch is on (set in the map control): packets are left alone; "
+			"`escapement mode observe` ends it");
 	else
 		dataplane->clear_flag = true;
 	return false;
@@ -392,7 +394,7 @@ unsigned int dataplane_port_count(const struct dataplane *dataplane)
 
 int dataplane_port(const struct dataplane *dataplane, unsigned int i, struct port_info *out)
 {
-	struct esc_port_counts counts = { 0 };
+	struct esc_port_counts counts = {0};
 	int err;
 
 	if (i >= dataplane->count)

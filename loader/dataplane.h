@@ -15,11 +15,11 @@ struct ledger;
 
 /* What an interface is and what was done to it; `status` shows all of it. */
 struct port_info {
-	unsigned int index;	 /* slot in `ports` */
+	unsigned int index; /* slot in `ports` */
 	char name[IF_NAMESIZE];
-	unsigned int ifindex;	 /* 0: the interface is not there now */
-	char driver[32];	 /* as ethtool says, "" unknown */
-	char rdma_device[64];	 /* "" none on this netdev */
+	unsigned int ifindex; /* 0: the interface is not there now */
+	char driver[32];      /* as ethtool says, "" unknown */
+	char rdma_device[64]; /* "" none on this netdev */
 	unsigned int rdma_port;
 	uint32_t mtu;
 	bool link_up;
@@ -28,10 +28,10 @@ struct port_info {
 	enum esc_xdp_via xdp_via;
 	enum esc_tc_via tc_via;
 	uint32_t xdp_program_id;
-	char attach_note[256];	 /* why not better, one sentence, "" when as asked */
-	char visibility[16];	 /* packets | control | counters | none */
+	char attach_note[256]; /* why not better, one sentence, "" when as asked */
+	char visibility[16];   /* packets | control | counters | none */
 	char visibility_note[256];
-	char offload_note[256];	 /* MTU or offloads that attaching took, "" none */
+	char offload_note[256]; /* MTU or offloads that attaching took, "" none */
 };
 
 /*

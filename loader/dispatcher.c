@@ -138,10 +138,10 @@ static enum xdp_attach_mode dispatcher_mode(enum esc_xdp_mode mode)
 }
 
 /* Loads an instance with @turn into the dispatcher; its id, or an error. */
-static int dispatcher_add(const struct attach_target *target, enum esc_xdp_mode mode,
-			  uint16_t turn, uint32_t *id, char **error)
+static int dispatcher_add(const struct attach_target *target, enum esc_xdp_mode mode, uint16_t turn,
+			  uint32_t *id, char **error)
 {
-	struct object_constants constants = { .port_index = target->slot, .turn = turn };
+	struct object_constants constants = {.port_index = target->slot, .turn = turn};
 	struct xdp_program *program;
 	struct object *object;
 	int err;
@@ -203,7 +203,7 @@ static int identity_read_constants(const uint32_t *ids, size_t count,
 				   struct dispatcher_identity *out)
 {
 	for (size_t i = 0; i < count; i++) {
-		struct bpf_map_info info = { 0 };
+		struct bpf_map_info info = {0};
 		__u32 info_bytes = sizeof(info), zero = 0;
 		int fd = bpf_map_get_fd_by_id(ids[i]);
 		bool match;
@@ -228,7 +228,7 @@ static int identity_read_constants(const uint32_t *ids, size_t count,
 
 static int identity_read(int program_fd, struct dispatcher_identity *out)
 {
-	struct bpf_prog_info info = { 0 };
+	struct bpf_prog_info info = {0};
 	__u32 bytes = sizeof(info);
 	uint32_t map_ids[32];
 	int err;
@@ -257,7 +257,7 @@ static int identity_of_running(uint32_t id, struct dispatcher_identity *out)
 static int identity_of_fresh(const struct attach_target *target, uint16_t turn,
 			     struct dispatcher_identity *out, char **error)
 {
-	struct object_constants constants = { .port_index = target->slot, .turn = turn };
+	struct object_constants constants = {.port_index = target->slot, .turn = turn};
 	struct object *object;
 	int err = object_open(&object, OBJECT_XDP, target->pins, &constants, error);
 

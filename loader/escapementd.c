@@ -36,17 +36,23 @@ struct arguments {
 	bool remove;
 };
 
-enum option_code { OPTION_FOREGROUND = 256, OPTION_CHECK, OPTION_REMOVE, OPTION_DEBUG, OPTION_VERSION };
+enum option_code {
+	OPTION_FOREGROUND = 256,
+	OPTION_CHECK,
+	OPTION_REMOVE,
+	OPTION_DEBUG,
+	OPTION_VERSION
+};
 
 static const struct option options[] = {
-	{ "config", required_argument, NULL, 'c' },
-	{ "foreground", no_argument, NULL, OPTION_FOREGROUND },
-	{ "check-config", no_argument, NULL, OPTION_CHECK },
-	{ "remove", no_argument, NULL, OPTION_REMOVE },
-	{ "debug", no_argument, NULL, OPTION_DEBUG },
-	{ "version", no_argument, NULL, OPTION_VERSION },
-	{ "help", no_argument, NULL, 'h' },
-	{ NULL, 0, NULL, 0 },
+	{"config", required_argument, NULL, 'c'},
+	{"foreground", no_argument, NULL, OPTION_FOREGROUND},
+	{"check-config", no_argument, NULL, OPTION_CHECK},
+	{"remove", no_argument, NULL, OPTION_REMOVE},
+	{"debug", no_argument, NULL, OPTION_DEBUG},
+	{"version", no_argument, NULL, OPTION_VERSION},
+	{"help", no_argument, NULL, 'h'},
+	{NULL, 0, NULL, 0},
 };
 
 /* -1: go on; else the exit code. */
@@ -248,7 +254,7 @@ static int serve(const struct arguments *arguments)
 
 int main(int argc, char **argv)
 {
-	struct arguments arguments = { 0 };
+	struct arguments arguments = {0};
 	int code = parse_arguments(argc, argv, &arguments);
 
 	if (code >= 0)

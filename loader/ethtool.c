@@ -15,7 +15,7 @@
 
 static int ethtool_call(const char *name, void *command)
 {
-	struct ifreq request = { .ifr_data = command };
+	struct ifreq request = {.ifr_data = command};
 	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	int err = 0;
 
@@ -30,7 +30,7 @@ static int ethtool_call(const char *name, void *command)
 
 void ethtool_driver(const char *name, char *out, size_t bytes)
 {
-	struct ethtool_drvinfo info = { .cmd = ETHTOOL_GDRVINFO };
+	struct ethtool_drvinfo info = {.cmd = ETHTOOL_GDRVINFO};
 
 	out[0] = '\0';
 	if (!ethtool_call(name, &info))
@@ -42,7 +42,7 @@ static int ethtool_feature_count(const char *name)
 	struct {
 		struct ethtool_sset_info info;
 		uint32_t count;
-	} query = { .info = { .cmd = ETHTOOL_GSSET_INFO, .sset_mask = 1ULL << ETH_SS_FEATURES } };
+	} query = {.info = {.cmd = ETHTOOL_GSSET_INFO, .sset_mask = 1ULL << ETH_SS_FEATURES}};
 	int err = ethtool_call(name, &query);
 
 	if (err)

@@ -53,7 +53,7 @@ static void lock_read_command(pid_t pid, char *out, size_t bytes)
 
 static int lock_explain_busy(const char *name, const struct config *config, char **error)
 {
-	struct ucred holder = { 0 };
+	struct ucred holder = {0};
 	socklen_t bytes = sizeof(holder);
 	struct sockaddr_un address;
 	char command[128] = "";
@@ -64,10 +64,11 @@ static int lock_explain_busy(const char *name, const struct config *config, char
 		lock_read_command(holder.pid, command, sizeof(command));
 	if (fd >= 0)
 		close(fd);
-	return explain(error, -EADDRINUSE,
-		       "interface %s is already served by escapementd pid %d (%s); stop it, or remove "
-		       "the interface from %s",
-		       name, holder.pid, command, config->path ? config->path : "the configuration");
+	return explain(
+		error, -EADDRINUSE,
+		"interface %s is already served by escapementd pid %d (%s); stop it, or remove "
+		"the interface from %s",
+		name, holder.pid, command, config->path ? config->path : "the configuration");
 }
 
 /* A listening socket: a later daemon connects to learn who we are. */
@@ -101,8 +102,8 @@ static int locks_find(const struct locks *locks, const char *name)
 int locks_take(struct locks **out, const struct locks *held, const struct config *config,
 	       char **error)
 {
-	struct locks *locks = calloc(1, sizeof(*locks) + config->interface_count *
-								 sizeof(locks->locks[0]));
+	struct locks *locks =
+		calloc(1, sizeof(*locks) + config->interface_count * sizeof(locks->locks[0]));
 
 	*out = NULL;
 	if (!locks)

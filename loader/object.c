@@ -17,7 +17,7 @@ struct object {
 	enum object_part part;
 };
 
-static const char *const object_part_names[] = { "maps", "XDP program", "tc programs" };
+static const char *const object_part_names[] = {"maps", "XDP program", "tc programs"};
 
 int object_open(struct object **out, enum object_part part, const struct pins *pins,
 		const struct object_constants *constants, char **error)
@@ -59,11 +59,12 @@ static int object_explain_load(const struct object *object, int err, char **erro
 	const char *what = object_part_names[object->part];
 
 	if (err == -EPERM)
-		return explain(error, err,
-			       "the kernel refuses to load the %s (%s): a security module or "
-			       "lockdown forbids BPF here, or the container lacks CAP_BPF; allow it "
-			       "for escapementd",
-			       what, strerror(-err));
+		return explain(
+			error, err,
+			"the kernel refuses to load the %s (%s): a security module or "
+			"lockdown forbids BPF here, or the container lacks CAP_BPF; allow it "
+			"for escapementd",
+			what, strerror(-err));
 	if (err == -ENOMEM || err == -E2BIG)
 		return explain(error, err,
 			       "the kernel has no memory for the %s (%s): make qps.max smaller or "
@@ -104,8 +105,8 @@ int object_xdp_fd(const struct object *object)
 
 int object_tc_fd(const struct object *object, bool egress)
 {
-	return bpf_program__fd(egress ? object->skeleton->progs.esc_tc_out :
-					object->skeleton->progs.esc_tc_in);
+	return bpf_program__fd(egress ? object->skeleton->progs.esc_tc_out
+				      : object->skeleton->progs.esc_tc_in);
 }
 
 const char *object_xdp_section(const struct object *object)

@@ -138,14 +138,16 @@ static int pins_get_map(struct pins *pins, const char *name, struct pinned_map *
 	if (fd == -ENOENT)
 		return fd;
 	if (fd < 0)
-		return explain(error, fd,
-			       "%s cannot be opened as a pin: %s; move it away, or set another pin_root",
-			       path, strerror(-fd));
+		return explain(
+			error, fd,
+			"%s cannot be opened as a pin: %s; move it away, or set another pin_root",
+			path, strerror(-fd));
 	if (!pins_fd_is(fd, "bpf-map")) {
 		close(fd);
-		return explain(error, -EEXIST,
-			       "%s is not a map of Escapement's; move it away, or set another pin_root",
-			       path);
+		return explain(
+			error, -EEXIST,
+			"%s is not a map of Escapement's; move it away, or set another pin_root",
+			path);
 	}
 	memset(&out->info, 0, sizeof(out->info));
 	err = bpf_obj_get_info_by_fd(fd, &out->info, &bytes);
@@ -180,10 +182,11 @@ static int pins_take_map(struct pins *pins, const struct bpf_map *want, char **e
 		return err;
 	if (!pins_map_fits(have, want)) {
 		close(have->fd);
-		return explain(error, -EEXIST,
-			       "%s/%s is a map of another shape than Escapement's; move it away, or "
-			       "set another pin_root",
-			       pins->root, name);
+		return explain(
+			error, -EEXIST,
+			"%s/%s is a map of another shape than Escapement's; move it away, or "
+			"set another pin_root",
+			pins->root, name);
 	}
 	pins->count++;
 	return 0;
@@ -206,8 +209,8 @@ static int pins_read_abi(struct pins *pins, struct esc_abi *out, char **error)
 	return err ? explain(error, err,
 			     "%s/abi is a map of another shape than Escapement's; move it away, or "
 			     "set another pin_root",
-			     pins->root) :
-		     0;
+			     pins->root)
+		   : 0;
 }
 
 /* Refuses another ABI before anything else is looked at. */
@@ -218,11 +221,12 @@ static int pins_check_abi(struct pins *pins, char **error)
 
 	if (err || abi.abi == ESC_ABI)
 		return err;
-	return explain(error, -EPROTO,
-		       "the pinned maps at %s have ABI %u (version %.23s made them), this program has "
-		       "ABI %u: `escapement off` or `escapementd --remove` detaches and removes them, "
-		       "counts included; then start again",
-		       pins->root, abi.abi, abi.version, ESC_ABI);
+	return explain(
+		error, -EPROTO,
+		"the pinned maps at %s have ABI %u (version %.23s made them), this program has "
+		"ABI %u: `escapement off` or `escapementd --remove` detaches and removes them, "
+		"counts included; then start again",
+		pins->root, abi.abi, abi.version, ESC_ABI);
 }
 
 /*
@@ -236,7 +240,7 @@ static int pins_clear_leftovers(struct pins *pins, struct bpf_object *object, ch
 	struct pinned_map have;
 	int err;
 
-	bpf_object__for_each_map(map, object) {
+	bpf_object__for_each_map (map, object) {
 		if (bpf_map__is_internal(map))
 			continue;
 		err = pins_get_map(pins, bpf_map__name(map), &have, error);
@@ -247,24 +251,26 @@ static int pins_clear_leftovers(struct pins *pins, struct bpf_object *object, ch
 		close(have.fd);
 		pins_path(pins, bpf_map__name(map), path, sizeof(path));
 		if (!pins_map_fits(&have, map))
-			return explain(error, -EEXIST,
-				       "%s is a map of another shape than Escapement's; move it away, "
-				       "or set another pin_root",
-				       path);
+			return explain(
+				error, -EEXIST,
+				"%s is a map of another shape than Escapement's; move it away, "
+				"or set another pin_root",
+				path);
 		unlink(path);
 	}
 	pins_first_entry(pins->root, name, sizeof(name));
 	if (name[0])
-		return explain(error, -EEXIST,
-			       "pin_root %s holds '%s', which is not Escapement's; move it away, or "
-			       "set another pin_root",
-			       pins->root, name);
+		return explain(
+			error, -EEXIST,
+			"pin_root %s holds '%s', which is not Escapement's; move it away, or "
+			"set another pin_root",
+			pins->root, name);
 	return 0;
 }
 
 static int pins_write_abi(int fd)
 {
-	struct esc_abi abi = { .abi = ESC_ABI, .version = ESC_VERSION };
+	struct esc_abi abi = {.abi = ESC_ABI, .version = ESC_VERSION};
 	__u32 zero = 0;
 
 	return bpf_map_update_elem(fd, &zero, &abi, BPF_ANY);
@@ -294,7 +300,7 @@ static int pins_make_maps(struct pins *pins, struct object *object, uint32_t qps
 	err = object_load(object, error);
 	if (err)
 		return err;
-	bpf_object__for_each_map(map, bpf) {
+	bpf_object__for_each_map (map, bpf) {
 		if (bpf_map__is_internal(map) || map == abi)
 			continue;
 		err = pins_pin_map(pins, map, error);
@@ -312,7 +318,7 @@ static int pins_take_maps(struct pins *pins, struct bpf_object *object, char **e
 	const struct bpf_map *map;
 	int err;
 
-	bpf_object__for_each_map(map, object) {
+	bpf_object__for_each_map (map, object) {
 		if (bpf_map__is_internal(map))
 			continue;
 		err = pins_take_map(pins, map, error);
@@ -334,10 +340,11 @@ static int pins_map_control(struct pins *pins, char **error)
 			    pins_map_fd(pins, "control"), 0);
 
 	if (memory == MAP_FAILED)
-		return explain(error, -errno,
-			       "%s/control cannot be mapped (%s): it was not made by escapementd; run "
-			       "`escapementd --remove`, then start again",
-			       pins->root, strerror(errno));
+		return explain(
+			error, -errno,
+			"%s/control cannot be mapped (%s): it was not made by escapementd; run "
+			"`escapementd --remove`, then start again",
+			pins->root, strerror(errno));
 	pins->control = memory;
 	return 0;
 }
@@ -390,9 +397,10 @@ int pins_open(struct pins **out, const char *root, uint32_t qps_max, char **erro
 	if (!err)
 		err = pins_map_control(pins, error);
 	if (!err && pins_map_max(pins, "qps") != qps_max)
-		log_warning("qps.max is %u, but the pinned map at %s/qps has room for %u and stays; "
-			    "to change it, stop escapementd and run `escapementd --remove`",
-			    qps_max, root, pins_map_max(pins, "qps"));
+		log_warning(
+			"qps.max is %u, but the pinned map at %s/qps has room for %u and stays; "
+			"to change it, stop escapementd and run `escapementd --remove`",
+			qps_max, root, pins_map_max(pins, "qps"));
 out:
 	object_close(object);
 	if (err)
@@ -538,7 +546,7 @@ int pins_apply(const struct pins *pins, struct bpf_object *object, char **error)
 {
 	struct bpf_map *map;
 
-	bpf_object__for_each_map(map, object) {
+	bpf_object__for_each_map (map, object) {
 		const struct pinned_map *pinned = pins_find(pins, bpf_map__name(map));
 		int err = pinned ? bpf_map__reuse_fd(map, pinned->fd) : 0;
 
@@ -560,7 +568,7 @@ void pins_link_path(const struct pins *pins, const char *interface, const char *
 int pins_open_link(const struct pins *pins, const char *interface, const char *hook,
 		   unsigned int ifindex, char **error)
 {
-	struct bpf_link_info info = { 0 };
+	struct bpf_link_info info = {0};
 	__u32 bytes = sizeof(info);
 	char path[PATH_MAX];
 	int fd, err;
@@ -572,9 +580,10 @@ int pins_open_link(const struct pins *pins, const char *interface, const char *h
 	if (fd < 0 || !pins_fd_is(fd, "bpf-link")) {
 		if (fd >= 0)
 			close(fd);
-		return explain(error, -EEXIST,
-			       "%s is not a link of Escapement's; move it away, or set another pin_root",
-			       path);
+		return explain(
+			error, -EEXIST,
+			"%s is not a link of Escapement's; move it away, or set another pin_root",
+			path);
 	}
 	err = bpf_obj_get_info_by_fd(fd, &info, &bytes);
 	/* xdp.ifindex and tcx.ifindex are the same word; 0 when the device is gone. */

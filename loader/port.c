@@ -19,9 +19,9 @@
 
 #define PORT_RETRY_NS 10000000000ULL
 
-static const char *const port_xdp_modes[] = { "none", "native", "skb" };
-static const char *const port_xdp_vias[] = { "none", "dispatcher", "link" };
-static const char *const port_tc_vias[] = { "none", "tcx", "clsact" };
+static const char *const port_xdp_modes[] = {"none", "native", "skb"};
+static const char *const port_xdp_vias[] = {"none", "dispatcher", "link"};
+static const char *const port_tc_vias[] = {"none", "tcx", "clsact"};
 
 static void port_tell(struct ledger *ledger, const char *kind, const struct port *port,
 		      json_t *seen, json_t *done)
@@ -132,15 +132,13 @@ int port_attach(struct port *port, const struct pins *pins, struct ledger *ledge
 	return err;
 }
 
-void port_detach(struct port *port, const struct pins *pins, struct ledger *ledger,
-		 const char *why)
+void port_detach(struct port *port, const struct pins *pins, struct ledger *ledger, const char *why)
 {
 	struct attach_target target;
 	struct link_facts link;
 	bool was_attached = port_is_attached(port);
 
-	if (!port->ifindex && !rtnl_link(port->name, &link) &&
-	    link.ifindex == port->record.ifindex)
+	if (!port->ifindex && !rtnl_link(port->name, &link) && link.ifindex == port->record.ifindex)
 		port->ifindex = link.ifindex; /* recorded by a daemon before us */
 	target = port_target(port, pins);
 	detach_xdp(&target, &port->record);
@@ -260,7 +258,7 @@ void port_tick(struct port *port, const struct pins *pins, struct ledger *ledger
 
 static void port_join_notes(const struct port *port, char *out, size_t bytes)
 {
-	const char *const notes[] = { port->lost_note, port->xdp_note, port->tc_note };
+	const char *const notes[] = {port->lost_note, port->xdp_note, port->tc_note};
 	size_t used = 0;
 
 	out[0] = '\0';

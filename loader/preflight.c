@@ -43,17 +43,18 @@ static int preflight_check_btf(char **error)
 	int fd = open(PREFLIGHT_BTF, O_RDONLY | O_CLOEXEC);
 	int err = fd < 0 ? -errno : 0;
 
-	if (fd >= 0 && (read(fd, &magic, sizeof(magic)) != sizeof(magic) ||
-			magic != PREFLIGHT_BTF_MAGIC))
+	if (fd >= 0 &&
+	    (read(fd, &magic, sizeof(magic)) != sizeof(magic) || magic != PREFLIGHT_BTF_MAGIC))
 		err = -ENODATA;
 	if (fd >= 0)
 		close(fd);
 	if (!err)
 		return 0;
-	return explain(error, err,
-		       "%s cannot be read (%s): Escapement needs the kernel's type information; boot a "
-		       "kernel built with CONFIG_DEBUG_INFO_BTF=y and mount sysfs on /sys",
-		       PREFLIGHT_BTF, err == -ENODATA ? "no BTF in it" : strerror(-err));
+	return explain(
+		error, err,
+		"%s cannot be read (%s): Escapement needs the kernel's type information; boot a "
+		"kernel built with CONFIG_DEBUG_INFO_BTF=y and mount sysfs on /sys",
+		PREFLIGHT_BTF, err == -ENODATA ? "no BTF in it" : strerror(-err));
 }
 
 static bool preflight_has(const struct __user_cap_data_struct data[2], int capability)
@@ -63,8 +64,8 @@ static bool preflight_has(const struct __user_cap_data_struct data[2], int capab
 
 static int preflight_check_rights(char **error)
 {
-	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
-	struct __user_cap_data_struct data[2] = { 0 };
+	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct data[2] = {0};
 	const char *missing = NULL;
 
 	if (syscall(SYS_capget, &header, data) < 0)

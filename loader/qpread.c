@@ -160,7 +160,7 @@ static void qplist_make_unique(struct qplist *list)
 
 int qpread_all(struct qpread *reader, struct qp_entry **out, size_t *count)
 {
-	struct qplist list = { 0 };
+	struct qplist list = {0};
 	int err = -EOPNOTSUPP;
 
 	if (!reader->no_batch)

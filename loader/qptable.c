@@ -13,7 +13,7 @@
 #include "qpread.h"
 #include "qptell.h"
 
-#define QPTABLE_EVENTS_MAX 64		      /* of a kind, a refresh */
+#define QPTABLE_EVENTS_MAX 64		     /* of a kind, a refresh */
 #define QPTABLE_RATE_NS 500000000	     /* a rate is over no less */
 #define QPTABLE_FULL_QUIET_NS 10000000000ULL /* between two qp_table_full */
 
@@ -156,8 +156,8 @@ static void entry_update(struct qp_entry *entry, const struct qp_entry *before,
 	entry->rate_bytes = before->rate_bytes;
 	if (now_local_ns - before->rate_local_ns >= QPTABLE_RATE_NS)
 		entry_set_rate(entry, now_local_ns);
-	entry->seen_local_ns = entry->qp.packets != before->qp.packets ? now_local_ns :
-									 before->seen_local_ns;
+	entry->seen_local_ns =
+		entry->qp.packets != before->qp.packets ? now_local_ns : before->seen_local_ns;
 }
 
 /* New since the last refresh, or to us: the first rate is over the time that it has lived. */

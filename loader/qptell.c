@@ -60,10 +60,11 @@ void qptell_full(struct ledger *ledger, uint64_t refused, size_t entries, uint32
 {
 	if (!ledger)
 		return;
-	ledger_add(ledger, "qp_table_full", "qps",
-		   json_pack("{s:I, s:I, s:I}", "refused_packets", (json_int_t)refused, "entries",
-			     (json_int_t)entries, "max", (json_int_t)max),
-		   json_pack("{s:s}", "remedy",
-			     "raise qps.max, stop escapementd, run `escapementd --remove`, start it"),
-		   NULL, NULL);
+	ledger_add(
+		ledger, "qp_table_full", "qps",
+		json_pack("{s:I, s:I, s:I}", "refused_packets", (json_int_t)refused, "entries",
+			  (json_int_t)entries, "max", (json_int_t)max),
+		json_pack("{s:s}", "remedy",
+			  "raise qps.max, stop escapementd, run `escapementd --remove`, start it"),
+		NULL, NULL);
 }

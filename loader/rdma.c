@@ -155,7 +155,7 @@ static bool rdma_match_device(int devices, const char *name, void *context)
 
 void rdma_read(const char *sysroot, const char *netdev, struct rdma_facts *out)
 {
-	struct rdma_search search = { .netdev = netdev, .out = out };
+	struct rdma_search search = {.netdev = netdev, .out = out};
 	int root = open(sysroot, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
 	memset(out, 0, sizeof(*out));

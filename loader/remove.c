@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Taking everything away by what is pinned and attached, without a daemon and whatever its version. */
+/* Taking everything away by what is pinned and attached, without a daemon and whatever its version.
+ */
 #include <errno.h>
 #include <net/if.h>
 #include <stdbool.h>
@@ -16,7 +17,7 @@
 static struct esc_port remove_find_record(const struct pins *pins, bool same_abi, const char *name,
 					  unsigned int ifindex)
 {
-	struct esc_port record, none = { 0 };
+	struct esc_port record, none = {0};
 
 	for (unsigned int slot = 0; same_abi && slot < ESC_PORTS_MAX; slot++)
 		if (!pins_read_port(pins, slot, &record) && record.ifindex == ifindex &&
@@ -26,7 +27,8 @@ static struct esc_port remove_find_record(const struct pins *pins, bool same_abi
 }
 
 /* The programs are known by their names and by the maps that they use. */
-static void remove_from(const struct pins *pins, bool same_abi, const struct if_nameindex *interface)
+static void remove_from(const struct pins *pins, bool same_abi,
+			const struct if_nameindex *interface)
 {
 	struct attach_target target = {
 		.pins = pins,

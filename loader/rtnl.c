@@ -178,7 +178,7 @@ static int rtnl_append_name(const struct nlmsghdr *message, void *context)
 
 void rtnl_link_names(char *out, size_t bytes)
 {
-	struct name_list list = { .out = out, .bytes = bytes };
+	struct name_list list = {.out = out, .bytes = bytes};
 	struct rtnl_request request;
 
 	out[0] = '\0';
@@ -217,7 +217,7 @@ static void rtnl_tc_request(struct rtnl_request *request, int type, unsigned int
 
 int rtnl_ingress_qdisc(unsigned int ifindex, char kind[16])
 {
-	struct qdisc_search search = { .ifindex = ifindex, .kind = kind };
+	struct qdisc_search search = {.ifindex = ifindex, .kind = kind};
 	struct rtnl_request request;
 
 	kind[0] = '\0';
@@ -248,24 +248,22 @@ static int rtnl_count_filter(const struct nlmsghdr *message, void *context)
 	return 0;
 }
 
-int rtnl_filters(unsigned int ifindex, bool egress, uint32_t own_priority,
-		 struct filter_facts *out)
+int rtnl_filters(unsigned int ifindex, bool egress, uint32_t own_priority, struct filter_facts *out)
 {
-	struct filter_search search = { .own_priority = own_priority, .facts = out };
+	struct filter_search search = {.own_priority = own_priority, .facts = out};
 	struct rtnl_request request;
 	int err;
 
 	memset(out, 0, sizeof(*out));
 	rtnl_tc_request(&request, RTM_GETTFILTER, ifindex);
-	request.tc.tcm_parent =
-		TC_H_MAKE(TC_H_CLSACT, egress ? TC_H_MIN_EGRESS : TC_H_MIN_INGRESS);
+	request.tc.tcm_parent = TC_H_MAKE(TC_H_CLSACT, egress ? TC_H_MIN_EGRESS : TC_H_MIN_INGRESS);
 	err = rtnl_ask(&request, true, rtnl_count_filter, &search);
 	return err == -EINVAL || err == -ENOENT ? 0 : err; /* no such hook: no filters */
 }
 
 int rtnl_watch_links(void)
 {
-	struct sockaddr_nl address = { .nl_family = AF_NETLINK, .nl_groups = RTMGRP_LINK };
+	struct sockaddr_nl address = {.nl_family = AF_NETLINK, .nl_groups = RTMGRP_LINK};
 	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE);
 
 	if (fd < 0)

@@ -11,7 +11,7 @@
 struct link_facts {
 	unsigned int ifindex;
 	char name[IF_NAMESIZE];
-	char kind[16];		   /* "veth", "" for hardware */
+	char kind[16]; /* "veth", "" for hardware */
 	uint32_t mtu;
 	uint32_t max_mtu;	   /* 0: not said */
 	bool up;		   /* administratively up and carrier there */

@@ -121,12 +121,13 @@ static void support_list_xdp(struct support_list *list, const struct support_tri
 	int freplace = libbpf_probe_bpf_prog_type(BPF_PROG_TYPE_EXT, NULL);
 
 	support_add_trial(list, trial, "xdp_link", trial->xdp_link_skb,
-			 "without XDP links what comes in is counted in tc ingress");
-	support_add_trial(list, trial, "xdp_native", trial->xdp_link_native,
-			 "without native XDP (tried on a veth; each driver decides for itself) skb mode "
-			 "costs more per packet");
+			  "without XDP links what comes in is counted in tc ingress");
+	support_add_trial(
+		list, trial, "xdp_native", trial->xdp_link_native,
+		"without native XDP (tried on a veth; each driver decides for itself) skb mode "
+		"costs more per packet");
 	support_add_trial(list, trial, "xdp_frags", trial->xdp_frags,
-			 "without multi-buffer XDP programs jumbo frames rule native XDP out");
+			  "without multi-buffer XDP programs jumbo frames rule native XDP out");
 	support_add(list, "freplace", freplace == 1, "",
 		    "without freplace programs libxdp has no dispatcher");
 	support_add(list, "xdp_dispatcher", dispatcher, why,
@@ -136,26 +137,28 @@ static void support_list_xdp(struct support_list *list, const struct support_tri
 
 static void support_list_tc(struct support_list *list, const struct support_trial *trial)
 {
-	support_add_trial(list, trial, "tcx", trial->tcx,
-			 "without tcx (6.6) tc programs are filters of a clsact qdisc, which others "
-			 "can remove");
+	support_add_trial(
+		list, trial, "tcx", trial->tcx,
+		"without tcx (6.6) tc programs are filters of a clsact qdisc, which others "
+		"can remove");
 	support_add_trial(list, trial, "clsact", trial->clsact,
-			 "without clsact and tcx what goes out cannot be counted");
+			  "without clsact and tcx what goes out cannot be counted");
 	support_add_trial(list, trial, "fq", trial->fq,
-			 "without the fq qdisc RoCE and UDP cannot be paced by departure time");
+			  "without the fq qdisc RoCE and UDP cannot be paced by departure time");
 }
 
 static int support_try_tp_btf(void)
 {
 	const struct bpf_insn insns[] = {
-		{ .code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0 },
-		{ .code = BPF_JMP | BPF_EXIT },
+		{.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0},
+		{.code = BPF_JMP | BPF_EXIT},
 	};
 	int id = libbpf_find_vmlinux_btf_id("net_dev_start_xmit", BPF_TRACE_RAW_TP);
 	LIBBPF_OPTS(bpf_prog_load_opts, options, .expected_attach_type = BPF_TRACE_RAW_TP,
 		    .attach_btf_id = id);
-	int fd = id < 0 ? id :
-			  bpf_prog_load(BPF_PROG_TYPE_TRACING, "esc_try", "GPL", insns, 2, &options);
+	int fd =
+		id < 0 ? id
+		       : bpf_prog_load(BPF_PROG_TYPE_TRACING, "esc_try", "GPL", insns, 2, &options);
 
 	if (fd < 0)
 		return fd;
@@ -167,10 +170,12 @@ static void support_list_tracing(struct support_list *list)
 {
 	bool kprobe = !access("/sys/bus/event_source/devices/kprobe/type", R_OK);
 
-	support_add(list, "fentry", libbpf_probe_bpf_prog_type(BPF_PROG_TYPE_TRACING, NULL) == 1, "",
-		    "without fentry programs queue pairs are not tied to processes by the cheap way");
-	support_add_code(list, "tp_btf", support_try_tp_btf(),
-			 "without BTF tracepoints host queueing and fabric delay cannot be told apart");
+	support_add(
+		list, "fentry", libbpf_probe_bpf_prog_type(BPF_PROG_TYPE_TRACING, NULL) == 1, "",
+		"without fentry programs queue pairs are not tied to processes by the cheap way");
+	support_add_code(
+		list, "tp_btf", support_try_tp_btf(),
+		"without BTF tracepoints host queueing and fabric delay cannot be told apart");
 	support_add(list, "kprobe", kprobe, "",
 		    "without kprobes there is no second way to tie queue pairs to processes");
 }
@@ -184,8 +189,8 @@ static int support_try_batch(enum bpf_map_type type, bool take)
 	if (fd < 0)
 		return fd;
 	bpf_map_update_elem(fd, &key, &value, BPF_ANY);
-	err = take ? bpf_map_lookup_and_delete_elem(fd, &key, &value) :
-		     bpf_map_lookup_batch(fd, NULL, &cursor, &key, &value, &count, NULL);
+	err = take ? bpf_map_lookup_and_delete_elem(fd, &key, &value)
+		   : bpf_map_lookup_batch(fd, NULL, &cursor, &key, &value, &count, NULL);
 	close(fd);
 	return err == -ENOENT ? 0 : err;
 }
@@ -194,9 +199,10 @@ static void support_list_maps(struct support_list *list)
 {
 	support_add_code(list, "hash_batch", support_try_batch(BPF_MAP_TYPE_HASH, false),
 			 "without batched look-ups reading a large QP table takes more CPU");
-	support_add_code(list, "hash_take", support_try_batch(BPF_MAP_TYPE_HASH, true),
-			 "without look-up-and-delete a packet may be lost from the count of a QP that "
-			 "ages out");
+	support_add_code(
+		list, "hash_take", support_try_batch(BPF_MAP_TYPE_HASH, true),
+		"without look-up-and-delete a packet may be lost from the count of a QP that "
+		"ages out");
 	support_add(list, "ringbuf", libbpf_probe_bpf_map_type(BPF_MAP_TYPE_RINGBUF, NULL) == 1, "",
 		    "without ring buffers the kernel programs cannot hand up events");
 }
@@ -218,14 +224,15 @@ static void support_list_machine(struct support_list *list)
 			text[0] = '\0';
 		fclose(file);
 	}
-	support_add(list, "unprivileged_bpf_off", text[0] == '1' || text[0] == '2', "",
-		    "as long as any user may load BPF programs, a hole in the verifier is open to all "
-		    "of them; set kernel.unprivileged_bpf_disabled=1");
+	support_add(
+		list, "unprivileged_bpf_off", text[0] == '1' || text[0] == '2', "",
+		"as long as any user may load BPF programs, a hole in the verifier is open to all "
+		"of them; set kernel.unprivileged_bpf_disabled=1");
 }
 
 int support_probe(struct support_feature *out, size_t max)
 {
-	struct support_list list = { .out = out, .max = max };
+	struct support_list list = {.out = out, .max = max};
 	struct support_trial trial;
 
 	bpflog_install();

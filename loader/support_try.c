@@ -71,11 +71,13 @@ static int try_send(struct try_request *request)
 static int try_make_veth(void)
 {
 	struct try_request request = {
-		.header = {
-			.nlmsg_len = NLMSG_LENGTH(sizeof(struct ifinfomsg)),
-			.nlmsg_type = RTM_NEWLINK,
-			.nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL,
-		},
+		.header =
+			{
+				.nlmsg_len = NLMSG_LENGTH(sizeof(struct ifinfomsg)),
+				.nlmsg_type = RTM_NEWLINK,
+				.nlmsg_flags =
+					NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL,
+			},
 	};
 	struct rtattr *info, *data;
 
@@ -91,12 +93,14 @@ static int try_make_veth(void)
 static int try_fq(void)
 {
 	struct try_request request = {
-		.header = {
-			.nlmsg_len = NLMSG_LENGTH(sizeof(struct tcmsg)),
-			.nlmsg_type = RTM_NEWQDISC,
-			.nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE,
-		},
-		.tc = { .tcm_ifindex = LOOPBACK, .tcm_parent = TC_H_ROOT },
+		.header =
+			{
+				.nlmsg_len = NLMSG_LENGTH(sizeof(struct tcmsg)),
+				.nlmsg_type = RTM_NEWQDISC,
+				.nlmsg_flags =
+					NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE,
+			},
+		.tc = {.tcm_ifindex = LOOPBACK, .tcm_parent = TC_H_ROOT},
 	};
 
 	try_add(&request, TCA_KIND, "fq", 3);
@@ -107,8 +111,8 @@ static int try_fq(void)
 static int try_load(enum bpf_prog_type type, int value, __u32 flags)
 {
 	const struct bpf_insn insns[] = {
-		{ .code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0, .imm = value },
-		{ .code = BPF_JMP | BPF_EXIT },
+		{.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0, .imm = value},
+		{.code = BPF_JMP | BPF_EXIT},
 	};
 	LIBBPF_OPTS(bpf_prog_load_opts, options, .prog_flags = flags);
 
@@ -130,7 +134,8 @@ static int try_native(int program_fd)
 {
 	int err = try_make_veth();
 
-	return err ? err : try_link(program_fd, if_nametoindex("esc0"), BPF_XDP, XDP_FLAGS_DRV_MODE);
+	return err ? err
+		   : try_link(program_fd, if_nametoindex("esc0"), BPF_XDP, XDP_FLAGS_DRV_MODE);
 }
 
 static void try_all(struct support_trial *out)

@@ -11,10 +11,11 @@ static void visibility_decide_hardware(const char *netdev, const struct rdma_fac
 
 	if (rdma->counters) {
 		out->mode = "counters";
-		snprintf(out->note, sizeof(out->note),
-			 "%s (%s) carries RoCE past the kernel: no packet of it is seen on %s, only "
-			 "the device's own counters",
-			 rdma->device, driver, netdev);
+		snprintf(
+			out->note, sizeof(out->note),
+			"%s (%s) carries RoCE past the kernel: no packet of it is seen on %s, only "
+			"the device's own counters",
+			rdma->device, driver, netdev);
 		return;
 	}
 	out->mode = "none";

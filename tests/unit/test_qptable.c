@@ -37,7 +37,7 @@ static void world_close(struct world *world)
 
 static struct esc_qp_key key_of(uint32_t qpn, enum esc_direction direction)
 {
-	struct esc_qp_key key = { .dest_qpn = qpn, .direction = direction };
+	struct esc_qp_key key = {.dest_qpn = qpn, .direction = direction};
 
 	memcpy(key.src.bytes, "\0\0\0\0\0\0\0\0\0\0\xff\xff\x0a\0\0\1", 16);
 	memcpy(key.dst.bytes, "\0\0\0\0\0\0\0\0\0\0\xff\xff\x0a\0\0\2", 16);
@@ -48,8 +48,10 @@ static void put(struct world *world, uint32_t qpn, enum esc_direction direction,
 		uint64_t first_local_ns)
 {
 	struct esc_qp_key key = key_of(qpn, direction);
-	struct esc_qp qp = { .packets = packets, .bytes = packets * 100, .messages = packets / 2,
-			     .first_local_ns = first_local_ns };
+	struct esc_qp qp = {.packets = packets,
+			    .bytes = packets * 100,
+			    .messages = packets / 2,
+			    .first_local_ns = first_local_ns};
 
 	cr_assert_eq(bpf_map_update_elem(world->fd, &key, &qp, BPF_ANY), 0);
 }
@@ -59,7 +61,7 @@ static size_t events(struct world *world, const char *kind)
 	json_t *all = ledger_since(world->ledger, 0), *event;
 	size_t i, count = 0;
 
-	json_array_foreach(all, i, event)
+	json_array_foreach (all, i, event)
 		count += !strcmp(json_string_value(json_object_get(event, "kind")), kind);
 	json_decref(all);
 	return count;
@@ -103,7 +105,8 @@ Test(qptable, a_life)
 	cr_assert_eq(qptable_refresh(world.table, start + SECOND + 1000, 0), 0);
 	entries = qptable_entries(world.table, &count);
 	cr_expect_eq(entries[0].qp.packets, 1500, "counts are of this moment");
-	cr_expect_float_eq(entries[0].packets_per_second, 2000, 1e-6, "a rate is not over a moment");
+	cr_expect_float_eq(entries[0].packets_per_second, 2000, 1e-6,
+			   "a rate is not over a moment");
 	cr_assert_eq(qptable_refresh(world.table, start + 2 * SECOND, 0), 0);
 	entries = qptable_entries(world.table, &count);
 	cr_expect_float_eq(entries[0].packets_per_second, 500, 1e-6);
@@ -153,7 +156,8 @@ Test(qptable, many_and_full)
 		put(&world, qpn, qpn & 1, 3, SECOND);
 	cr_assert_eq(qptable_refresh(world.table, 2 * SECOND, 3 + 40), 0);
 	cr_expect_eq(count_of(&world), 2048, "each once, whatever the batches");
-	cr_expect_eq(total_packets(&world, ESC_DIRECTION_TX) + total_packets(&world, ESC_DIRECTION_RX),
+	cr_expect_eq(total_packets(&world, ESC_DIRECTION_TX) +
+			     total_packets(&world, ESC_DIRECTION_RX),
 		     3 * 2048);
 	cr_expect_eq(events(&world, "qp_seen"), 64 + 1, "a storm is summed up");
 	cr_expect_eq(events(&world, "qp_table_full"), 1);
@@ -166,16 +170,16 @@ Test(qptable, many_and_full)
 
 Test(qptable, message_quantile)
 {
-	struct esc_qp qp = { 0 };
+	struct esc_qp qp = {0};
 
 	cr_expect_eq(qp_message_quantile(&qp, 0.5), 0, "nothing seen");
-	qp.message_sizes[17] = (struct esc_message_bucket){ .count = 100, .bytes = 6553600 };
+	qp.message_sizes[17] = (struct esc_message_bucket){.count = 100, .bytes = 6553600};
 	cr_expect_eq(qp_message_quantile(&qp, 0.5), 65536, "one size is exact");
-	qp.message_sizes[0] = (struct esc_message_bucket){ .count = 99 };
+	qp.message_sizes[0] = (struct esc_message_bucket){.count = 99};
 	cr_expect_eq(qp_message_quantile(&qp, 0.5), 65536);
 	qp.message_sizes[0].count = 101;
 	cr_expect_eq(qp_message_quantile(&qp, 0.5), 0);
 	cr_expect_eq(qp_message_quantile(&qp, 0.99), 65536);
-	qp.message_sizes[3] = (struct esc_message_bucket){ .count = 1000, .bytes = 5500 };
+	qp.message_sizes[3] = (struct esc_message_bucket){.count = 1000, .bytes = 5500};
 	cr_expect_eq(qp_message_quantile(&qp, 0.5), 5, "the mean of its bucket");
 }

@@ -27,13 +27,13 @@ Test(visibility, facts_and_decision)
 		uint64_t packets;
 		const char *mode;
 	} rows[] = {
-		{ "eth0", "", "", 0, false, false, 0, "packets" },
-		{ "eth1", "mlx5_0", "mlx5_core", 1, false, true, 0, "counters" },
-		{ "eth1", "mlx5_0", "mlx5_core", 1, false, true, 1, "packets" },
-		{ "eth2", "rxe0", "", 1, true, true, 0, "packets" },
-		{ "eth3", "siw0", "", 1, true, false, 0, "packets" },
-		{ "eth4", "irdma0", "irdma", 2, false, true, 0, "counters" },
-		{ "eth5", "bnxt_re0", "bnxt_re", 1, false, false, 0, "none" },
+		{"eth0", "", "", 0, false, false, 0, "packets"},
+		{"eth1", "mlx5_0", "mlx5_core", 1, false, true, 0, "counters"},
+		{"eth1", "mlx5_0", "mlx5_core", 1, false, true, 1, "packets"},
+		{"eth2", "rxe0", "", 1, true, true, 0, "packets"},
+		{"eth3", "siw0", "", 1, true, false, 0, "packets"},
+		{"eth4", "irdma0", "irdma", 2, false, true, 0, "counters"},
+		{"eth5", "bnxt_re0", "bnxt_re", 1, false, false, 0, "none"},
 	};
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -63,9 +63,9 @@ Test(visibility, no_such_tree)
 
 Test(offload, what_was_taken)
 {
-	struct offload_state before = { .known = true, .active = 0x13, .max_mtu = 9702 };
-	struct offload_state after = { .known = true, .active = 0x10, .max_mtu = 3498 };
-	struct offload_state unknown = { 0 };
+	struct offload_state before = {.known = true, .active = 0x13, .max_mtu = 9702};
+	struct offload_state after = {.known = true, .active = 0x10, .max_mtu = 3498};
+	struct offload_state unknown = {0};
 	char note[256];
 
 	cr_expect_eq(offload_taken(&before, &before), 0);
