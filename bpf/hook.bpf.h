@@ -12,8 +12,7 @@ enum esc_hook {
 	ESC_HOOK_TC_EGRESS,
 };
 
-#define hook_direction(hook) \
-	((hook) == ESC_HOOK_TC_EGRESS ? ESC_DIRECTION_TX : ESC_DIRECTION_RX)
+#define hook_direction(hook) ((hook) == ESC_HOOK_TC_EGRESS ? ESC_DIRECTION_TX : ESC_DIRECTION_RX)
 
 static __noinline int hook_count_reason(__u32 reason, enum esc_hook hook)
 {
@@ -37,7 +36,8 @@ static __noinline int hook_count_reason(__u32 reason, enum esc_hook hook)
 	return 0;
 }
 
-static __always_inline void hook_count_port(const struct esc_packet *p, enum esc_direction direction)
+static __always_inline void hook_count_port(const struct esc_packet *p,
+					    enum esc_direction direction)
 {
 	struct esc_port_counts *port = esc_port_counts_get();
 	bool rx = direction == ESC_DIRECTION_RX;
@@ -66,7 +66,7 @@ static __always_inline void hook_count_packet(struct esc_packet *p, const struct
 static __always_inline void hook_count(int result, struct esc_packet *p,
 				       const struct esc_control *word, enum esc_hook hook)
 {
-	if (result == ESC_PARSE_ROCE)
+	if (likely(result == ESC_PARSE_ROCE))
 		hook_count_packet(p, word, hook);
 	else if (result != ESC_PARSE_OTHER)
 		hook_count_reason(result, hook);

@@ -31,12 +31,11 @@ static __always_inline void packet_set_key(struct esc_packet *p, __u8 direction,
 {
 	_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the key's last words");
 
-	*(__u64 *)&p->key.dest_qpn =
-		p->dest_qpn | (__u64)direction << 32 | (__u64)port << 40;
+	*(__u64 *)&p->key.dest_qpn = p->dest_qpn | (__u64)direction << 32 | (__u64)port << 40;
 }
 
 static const struct esc_opcode_info esc_opcodes[256] = {
-#define X(op, name, bytes, bits) [op] = { .flags = (bits), .extension_bytes = (bytes) },
+#define X(op, name, bytes, bits) [op] = {.flags = (bits), .extension_bytes = (bytes)},
 	ESC_OPCODES(X)
 #undef X
 };

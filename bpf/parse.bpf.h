@@ -98,7 +98,7 @@ static __always_inline int cursor_short(const struct esc_cursor *c, __u64 bytes,
 	return cursor_frame_bytes(c) >= cursor_offset(c) + bytes ? ESC_REASON_UNREADABLE : reason;
 }
 
-#define cursor_has(c, bytes) ((c)->at + (bytes) <= (c)->end)
+#define cursor_has(c, bytes) likely((c)->at + (bytes) <= (c)->end)
 
 /* Leaves the ethertype that is not a VLAN's in @ethertype. */
 static __always_inline int parse_ethernet(struct esc_cursor *c, __u16 *ethertype)
@@ -109,12 +109,10 @@ static __always_inline int parse_ethernet(struct esc_cursor *c, __u16 *ethertype
 		return cursor_short(c, ESC_ETHERNET_BYTES, ESC_REASON_SHORT_ETHERNET);
 	*ethertype = *(__be16 *)(c->at + 12);
 	c->at += ESC_ETHERNET_BYTES;
-	if (likely(*ethertype == bpf_htons(ESC_ETHERTYPE_IPV4)))
-		return ESC_PARSE_ON;
 #pragma unroll
 	for (depth = 0; depth <= ESC_VLAN_DEPTH; depth++) {
-		if (*ethertype != bpf_htons(ESC_ETHERTYPE_VLAN) &&
-		    *ethertype != bpf_htons(ESC_ETHERTYPE_QINQ))
+		if (likely(*ethertype != bpf_htons(ESC_ETHERTYPE_VLAN) &&
+			   *ethertype != bpf_htons(ESC_ETHERTYPE_QINQ)))
 			return ESC_PARSE_ON;
 		if (depth == ESC_VLAN_DEPTH)
 			break;
@@ -150,10 +148,10 @@ static __always_inline int parse_ipv4(struct esc_cursor *c, struct esc_packet *p
 		if (ip->version_words >> 4 != 4 || header < sizeof(*ip))
 			return ESC_REASON_BAD_IP_HEADER;
 	}
-	if (ip->protocol != ESC_PROTOCOL_UDP)
+	if (unlikely(ip->protocol != ESC_PROTOCOL_UDP))
 		return ESC_PARSE_OTHER;
 	total = bpf_ntohs(ip->total_bytes);
-	if (total < header)
+	if (unlikely(total < header))
 		return ESC_REASON_BAD_IP_HEADER;
 	if (unlikely(ip->fragment & bpf_htons(ESC_IPV4_FRAGMENT)))
 		return ESC_REASON_FRAGMENT;
@@ -202,9 +200,9 @@ static __always_inline int parse_ipv6_extension(struct esc_cursor *c, __u8 *next
 	*next = header[0];
 	if (kind == ESC_IPV6_FRAGMENT_HEADER) {
 		if (*(__be16 *)(header + 2) & bpf_htons(ESC_IPV6_FRAGMENT))
-			return *next == ESC_PROTOCOL_UDP || ipv6_is_extension(*next) ?
-				       ESC_REASON_FRAGMENT :
-				       ESC_PARSE_OTHER;
+			return *next == ESC_PROTOCOL_UDP || ipv6_is_extension(*next)
+				       ? ESC_REASON_FRAGMENT
+				       : ESC_PARSE_OTHER;
 	} else {
 		bytes += header[1] * 8;
 	}
@@ -250,11 +248,11 @@ static __always_inline int parse_extension(struct esc_cursor *c, struct esc_pack
 {
 	__u32 skip = p->flags & ESC_OP_XRC ? ESC_XRCETH_BYTES : 0;
 
-	if (p->flags & ESC_OP_AETH) {
+	if (unlikely(p->flags & ESC_OP_AETH)) {
 		if (!cursor_has(c, sizeof(struct esc_aeth)))
 			return ESC_REASON_UNREADABLE;
 		p->aeth = bpf_ntohl(((struct esc_aeth *)c->at)->word);
-	} else if (p->flags & ESC_OP_READ_REQUEST) {
+	} else if (unlikely(p->flags & ESC_OP_READ_REQUEST)) {
 		c->at += skip;
 		if (!cursor_has(c, sizeof(struct esc_reth)))
 			return ESC_REASON_UNREADABLE;
@@ -269,18 +267,18 @@ static __always_inline int parse_bth(struct esc_cursor *c, struct esc_packet *p,
 	const struct esc_opcode_info *info;
 	__s32 payload = udp_bytes - sizeof(struct esc_udp) - ESC_BTH_BYTES - ESC_ICRC_BYTES;
 
-	if (payload < 0)
+	if (unlikely(payload < 0))
 		return ESC_REASON_SHORT_BTH;
 	if (!cursor_has(c, ESC_BTH_BYTES))
 		return ESC_REASON_UNREADABLE;
-	if (ESC_BTH_VERSION(bth->flags))
+	if (unlikely(ESC_BTH_VERSION(bth->flags)))
 		return ESC_REASON_BTH_VERSION;
 	info = &esc_opcodes[bth->opcode];
 	p->flags = info->flags;
-	if (!p->flags)
+	if (unlikely(!p->flags))
 		return ESC_REASON_UNKNOWN_OPCODE;
 	payload -= info->extension_bytes + ESC_BTH_PAD(bth->flags);
-	if (payload < 0)
+	if (unlikely(payload < 0))
 		return ESC_REASON_SHORT_EXTENSION;
 	p->payload_bytes = payload;
 	p->opcode = bth->opcode;
@@ -296,16 +294,16 @@ static __always_inline int parse_udp(struct esc_cursor *c, struct esc_packet *p)
 	__u64 at = cursor_offset(c);
 	__u32 bytes;
 
-	if (at + sizeof(*udp) > c->ip_end)
+	if (unlikely(at + sizeof(*udp) > c->ip_end))
 		return ESC_REASON_SHORT_UDP;
 	if (!cursor_has(c, sizeof(*udp)))
 		return cursor_short(c, sizeof(*udp), ESC_REASON_IP_LENGTH);
-	if (udp->dst != bpf_htons(ESC_ROCEV2_PORT))
+	if (unlikely(udp->dst != bpf_htons(ESC_ROCEV2_PORT)))
 		return ESC_PARSE_OTHER;
-	if (c->ip_end > (__u64)(c->end - c->start) && c->ip_end > cursor_frame_bytes(c))
+	if (unlikely(c->ip_end > (__u64)(c->end - c->start)) && c->ip_end > cursor_frame_bytes(c))
 		return ESC_REASON_IP_LENGTH;
 	bytes = bpf_ntohs(udp->bytes);
-	if (bytes < sizeof(*udp) || at + bytes > c->ip_end)
+	if (unlikely(bytes < sizeof(*udp) || at + bytes > c->ip_end))
 		return ESC_REASON_UDP_LENGTH;
 	p->sport = bpf_ntohs(udp->src);
 	c->at += sizeof(*udp);
@@ -321,7 +319,7 @@ static __always_inline int esc_parse(struct esc_cursor *c, struct esc_packet *p)
 	result = parse_ethernet(c, &ethertype);
 	if (result != ESC_PARSE_ON)
 		return result;
-	if (ethertype == bpf_htons(ESC_ETHERTYPE_IPV4))
+	if (likely(ethertype == bpf_htons(ESC_ETHERTYPE_IPV4)))
 		result = parse_ipv4(c, p);
 	else if (ethertype == bpf_htons(ESC_ETHERTYPE_IPV6))
 		result = parse_ipv6(c, p);
@@ -329,7 +327,7 @@ static __always_inline int esc_parse(struct esc_cursor *c, struct esc_packet *p)
 		return ESC_REASON_ROCEV1;
 	else
 		return ESC_PARSE_OTHER;
-	if (result != ESC_PARSE_ON)
+	if (unlikely(result != ESC_PARSE_ON))
 		return result;
 	return parse_udp(c, p);
 }

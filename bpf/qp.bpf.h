@@ -104,7 +104,7 @@ static __always_inline void qp_add_request(struct esc_qp *qp, const struct esc_p
 	bool read = p->flags & ESC_OP_READ_REQUEST, waits;
 	__u32 span = 1, read_bytes = 0;
 
-	if (ESC_TRANSPORT(p->opcode) == ESC_TRANSPORT_UD) {
+	if (unlikely(ESC_TRANSPORT(p->opcode) == ESC_TRANSPORT_UD)) {
 		message_add(qp, s, p);
 		return;
 	}
@@ -115,7 +115,7 @@ static __always_inline void qp_add_request(struct esc_qp *qp, const struct esc_p
 		if (!psn_judge_request(qp, p->psn, read ? p->read_bytes : 0, direction, waits))
 			return;
 	}
-	if (read) {
+	if (unlikely(read)) {
 		if (qp->pmtu)
 			span = read_psns(p->read_bytes, qp->pmtu);
 		if (p->read_bytes > ESC_PMTU_MIN)
@@ -172,9 +172,9 @@ static __always_inline void qp_add_response(struct esc_qp *qp, const struct esc_
 	/* A NAK's PSN is the one waited for: it tells nothing of what was answered. */
 	if (!read && !qp_count_aeth(qp, p->aeth))
 		return;
-	if (p->psn != s->next || !(s->flags & ESC_PSN_VALID)) {
-		if (!(read ? psn_judge_response(qp, p->psn, p->flags & ESC_OP_START, direction) :
-			     psn_judge_ack(qp, p->psn)))
+	if (unlikely(p->psn != s->next || !(s->flags & ESC_PSN_VALID))) {
+		if (!(read ? psn_judge_response(qp, p->psn, p->flags & ESC_OP_START, direction)
+			   : psn_judge_ack(qp, p->psn)))
 			return;
 	}
 	s->next = psn_add(p->psn, 1);
@@ -242,7 +242,7 @@ static __always_inline bool qp_account(const struct esc_packet *p, __u32 sample_
 		return true;
 	}
 	qp_note_path(qp, p);
-	if (p->flags & ESC_OP_REQUEST) {
+	if (likely(p->flags & ESC_OP_REQUEST)) {
 		qp_stamp(qp, p->psn, sample_mask);
 		qp_add_request(qp, p, direction);
 	} else {

@@ -68,7 +68,7 @@ static inline void bench_close(struct bench *b)
 
 static inline void bench_set_mask(const struct bench *b, uint32_t sample_mask)
 {
-	struct esc_control word = { .sample_mask = sample_mask };
+	struct esc_control word = {.sample_mask = sample_mask};
 	uint32_t zero = 0;
 
 	bpf_map_update_elem(bpf_map__fd(b->ours->maps.control), &zero, &word, BPF_ANY);
@@ -104,7 +104,7 @@ struct bench_state {
 static inline uint32_t bench_turn(const struct bench *b)
 {
 	int fd = bpf_object__find_map_fd_by_name(b->peers, ".bss");
-	struct bench_state state = { 0 };
+	struct bench_state state = {0};
 	uint32_t zero = 0;
 
 	bpf_map_lookup_elem(fd, &zero, &state);
@@ -114,7 +114,7 @@ static inline uint32_t bench_turn(const struct bench *b)
 static inline void bench_set_turn(const struct bench *b, uint32_t turn)
 {
 	int fd = bpf_object__find_map_fd_by_name(b->peers, ".bss");
-	struct bench_state state = { .turn = turn };
+	struct bench_state state = {.turn = turn};
 	uint32_t zero = 0;
 
 	bpf_map_update_elem(fd, &zero, &state, BPF_ANY);

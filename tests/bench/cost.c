@@ -38,19 +38,17 @@ static uint32_t test_run(int fd, const struct frame *f)
 /* The descriptor to run for @program: itself, or the feeder with it behind. */
 static int prepare(const struct bench *b, const struct row *row, enum program program)
 {
-	static const char *const names[2][2] = { { "empty_xdp", "udp_xdp" },
-						 { "empty_tc", "udp_tc" } };
+	static const char *const names[2][2] = {{"empty_xdp", "udp_xdp"}, {"empty_tc", "udp_tc"}};
 	int fd, next, zero = 0;
 
 	if (program == OURS)
-		fd = bpf_program__fd(row->hook == XDP ? b->ours->progs.esc_xdp_in :
-							b->ours->progs.esc_tc_out);
+		fd = bpf_program__fd(row->hook == XDP ? b->ours->progs.esc_xdp_in
+						      : b->ours->progs.esc_tc_out);
 	else
 		fd = bench_fd(b, names[row->hook][program]);
 	if (!row->fed)
 		return fd;
-	next = bpf_object__find_map_fd_by_name(b->peers,
-					       row->hook == XDP ? "xdp_next" : "tc_next");
+	next = bpf_object__find_map_fd_by_name(b->peers, row->hook == XDP ? "xdp_next" : "tc_next");
 	if (bpf_map_update_elem(next, &zero, &fd, BPF_ANY))
 		return -1;
 	return bench_fd(b, row->hook == XDP ? "feed_xdp" : "feed_tc");
@@ -84,7 +82,7 @@ static void measure_rounds(const struct bench *b, const struct row *row, const s
 /* True when the aim was met, or there is none. */
 static bool measure_row(const char *peers, const struct row *row, const struct frame *f)
 {
-	struct bench_constants constants = { row->qps - 1, frame_is_ipv6(f) ? 62 : 42, 0 };
+	struct bench_constants constants = {row->qps - 1, frame_is_ipv6(f) ? 62 : 42, 0};
 	const char *name = row->hook == XDP ? "xdp_ingress" : "tc_egress";
 	double ns[PROGRAMS], above;
 	uint64_t off, packets;
@@ -139,11 +137,11 @@ static int measure_roce(const char *peers, const char *vectors)
 		uint8_t opcode;
 		bool data;
 	} packets[] = {
-		{ "rxe-rc-write-v4.pcap", "RC WRITE_MIDDLE 1024, IPv4", 0x07, true },
-		{ "rxe-rc-send-v6.pcap", "RC SEND_MIDDLE 1024, IPv6", 0x01, true },
-		{ "rxe-ud-send-v4.pcap", "UD SEND_ONLY 1000, IPv4", 0x64, true },
-		{ "rxe-rc-read-v4.pcap", "RC READ_RESPONSE_MIDDLE, IPv4", 0x0e, true },
-		{ "rxe-rc-write-v4.pcap", "RC ACKNOWLEDGE, IPv4", 0x11, false },
+		{"rxe-rc-write-v4.pcap", "RC WRITE_MIDDLE 1024, IPv4", 0x07, true},
+		{"rxe-rc-send-v6.pcap", "RC SEND_MIDDLE 1024, IPv6", 0x01, true},
+		{"rxe-ud-send-v4.pcap", "UD SEND_ONLY 1000, IPv4", 0x64, true},
+		{"rxe-rc-read-v4.pcap", "RC READ_RESPONSE_MIDDLE, IPv4", 0x0e, true},
+		{"rxe-rc-write-v4.pcap", "RC ACKNOWLEDGE, IPv4", 0x11, false},
 	};
 	int missed = 0, hook;
 	struct frame f;
@@ -151,7 +149,7 @@ static int measure_roce(const char *peers, const char *vectors)
 
 	for (hook = XDP; hook <= TC; hook++)
 		for (i = 0; i < sizeof(packets) / sizeof(*packets); i++) {
-			struct row row = { hook, packets[i].name, 1, true, false, 0 };
+			struct row row = {hook, packets[i].name, 1, true, false, 0};
 
 			if (!find_packet(vectors, packets[i].capture, packets[i].opcode, &f))
 				return -1;
@@ -177,18 +175,19 @@ static int measure_roce(const char *peers, const char *vectors)
 
 static int measure_others(const char *peers)
 {
-	struct row row = { .qps = 0, .aim_ns = 10 };
+	struct row row = {.qps = 0, .aim_ns = 10};
 	struct frame f;
 	int missed = 0, hook, i;
 
 	for (hook = XDP; hook <= TC; hook++)
 		for (i = 0; i < 4; i++) {
-			static const char *const names[] = { "TCP over IPv4", "TCP over IPv6",
-							     "UDP to another port", "ARP" };
+			static const char *const names[] = {"TCP over IPv4", "TCP over IPv6",
+							    "UDP to another port", "ARP"};
 
-			frame_build(&f, &(struct frame_plan){ .ip = i == 1 ? 6 : 4, .opcode = 4,
-							      .payload = 1000,
-							      .dport = i == 2 ? 53 : 4791 });
+			frame_build(&f, &(struct frame_plan){.ip = i == 1 ? 6 : 4,
+							     .opcode = 4,
+							     .payload = 1000,
+							     .dport = i == 2 ? 53 : 4791});
 			if (i == 0)
 				f.data[14 + 9] = 6;
 			if (i == 1)

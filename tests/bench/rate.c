@@ -30,8 +30,8 @@
 
 enum sender { AF_PACKET_BYPASS, AF_PACKET_QDISC, LIVE_FRAMES };
 
-static const char *const sender_names[] = { "AF_PACKET -> XDP", "AF_PACKET, tc -> XDP",
-					    "XDP live frames -> XDP" };
+static const char *const sender_names[] = {"AF_PACKET -> XDP", "AF_PACKET, tc -> XDP",
+					   "XDP live frames -> XDP"};
 
 struct lane {
 	struct bench bench;
@@ -111,7 +111,7 @@ static void feed(struct frame *f, uint32_t n, uint32_t qp_mask)
 static bool send_packets(struct lane *lane, const struct frame *pattern)
 {
 	static struct frame frames[BATCH];
-	struct mmsghdr messages[BATCH] = { 0 };
+	struct mmsghdr messages[BATCH] = {0};
 	struct iovec parts[BATCH];
 	uint32_t sent, i;
 
@@ -133,7 +133,7 @@ static bool send_packets(struct lane *lane, const struct frame *pattern)
 
 static bool send_live(struct lane *lane, const struct frame *f)
 {
-	struct xdp_md context = { .data_end = f->bytes, .ingress_ifindex = if_nametoindex("v0") };
+	struct xdp_md context = {.data_end = f->bytes, .ingress_ifindex = if_nametoindex("v0")};
 	LIBBPF_OPTS(bpf_test_run_opts, o, .data_in = f->data, .data_size_in = f->bytes,
 		    .ctx_in = &context, .ctx_size_in = sizeof(context), .repeat = LIVE_PACKETS,
 		    .flags = BPF_F_TEST_XDP_LIVE_FRAMES, .batch_size = BATCH);
@@ -165,7 +165,7 @@ static double measure(struct lane *lane, const struct frame *f)
 
 static bool open_lane(struct lane *lane, const char *peers, enum sender sender, uint32_t qps)
 {
-	struct bench_constants constants = { qps - 1, BTH_OFFSET, if_nametoindex("v0") };
+	struct bench_constants constants = {qps - 1, BTH_OFFSET, if_nametoindex("v0")};
 
 	memset(lane, 0, sizeof(*lane));
 	lane->sender = sender;
@@ -173,8 +173,8 @@ static bool open_lane(struct lane *lane, const char *peers, enum sender sender, 
 	if (bench_open(&lane->bench, peers, &constants))
 		return false;
 	bench_set_mask(&lane->bench, 63);
-	lane->xdp_link = bpf_link_create(bench_fd(&lane->bench, "empty_xdp"),
-					 if_nametoindex("v1"), BPF_XDP, NULL);
+	lane->xdp_link = bpf_link_create(bench_fd(&lane->bench, "empty_xdp"), if_nametoindex("v1"),
+					 BPF_XDP, NULL);
 	lane->tc_link = bpf_link_create(bench_fd(&lane->bench, "empty_tc"), if_nametoindex("v0"),
 					TCX_EGRESS, NULL);
 	lane->socket = open_socket(sender == AF_PACKET_BYPASS);
@@ -192,7 +192,7 @@ static void close_lane(struct lane *lane)
 /* 1: the aim was missed. */
 static int measure_sender(const char *peers, enum sender sender, uint32_t qps, double aim)
 {
-	struct frame_plan plan = { .opcode = 0x07, .payload = PAYLOAD };
+	struct frame_plan plan = {.opcode = 0x07, .payload = PAYLOAD};
 	double empty[ROUNDS], ours[ROUNDS], ratio[ROUNDS], median;
 	const char *name = sender_names[sender];
 	struct lane lane;
@@ -232,7 +232,8 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	printf("Packets of %d bytes delivered per second through veth on one CPU, medians of %d "
-	       "rounds\n", PAYLOAD + 58, ROUNDS);
+	       "rounds\n",
+	       PAYLOAD + 58, ROUNDS);
 	printf("%-22s %5s %12s %12s %7s %6s  %s\n", "sender", "QPs", "empty", "ours", "ratio",
 	       "aim", "met");
 	missed += measure_sender(argv[1], AF_PACKET_BYPASS, 1, 0.95);

@@ -45,7 +45,7 @@ static inline void frame_insert(struct frame *f, uint32_t at, const void *bytes,
 /* Puts a VLAN tag before all that there are. */
 static inline void frame_add_vlan(struct frame *f, uint16_t ethertype, uint16_t vlan)
 {
-	uint8_t tag[4] = { ethertype >> 8, ethertype & 0xff, vlan >> 8, vlan & 0xff };
+	uint8_t tag[4] = {ethertype >> 8, ethertype & 0xff, vlan >> 8, vlan & 0xff};
 
 	frame_insert(f, 12, tag, sizeof(tag));
 }
@@ -68,7 +68,7 @@ static inline bool frame_is_ipv6(const struct frame *f)
 /* @bytes of IPv4 options, a multiple of 4, at most 40. */
 static inline void frame_add_ipv4_options(struct frame *f, uint32_t bytes)
 {
-	static const uint8_t nops[40] = { [0 ... 39] = 1 };
+	static const uint8_t nops[40] = {[0 ... 39] = 1};
 	uint32_t ip = frame_ip_offset(f);
 
 	frame_insert(f, ip + (f->data[ip] & 15) * 4, nops, bytes);
@@ -79,7 +79,7 @@ static inline void frame_add_ipv4_options(struct frame *f, uint32_t bytes)
 /* An extension header of @kind just behind the IPv6 header, @bytes a multiple of 8. */
 static inline void frame_add_ipv6_extension(struct frame *f, uint8_t kind, uint32_t bytes)
 {
-	uint8_t header[2048] = { 0 };
+	uint8_t header[2048] = {0};
 	uint32_t ip = frame_ip_offset(f);
 
 	header[0] = f->data[ip + 6];
@@ -104,8 +104,7 @@ enum frame_shape {
 
 static const char *const frame_shape_names[FRAME_SHAPES] = {
 	"as captured", "one VLAN tag", "two VLAN tags", "options or extension headers",
-	"two VLAN tags and options"
-};
+	"two VLAN tags and options"};
 
 static inline void frame_set_shape(struct frame *f, enum frame_shape shape)
 {

@@ -82,32 +82,32 @@ static inline struct model_opcode model_reliable(uint8_t low)
 {
 	switch (low) {
 	case 12:
-		return (struct model_opcode){ MODEL_READ_REQUEST, false, false, 16 };
+		return (struct model_opcode){MODEL_READ_REQUEST, false, false, 16};
 	case 13:
-		return (struct model_opcode){ MODEL_READ_RESPONSE, true, false, 4 };
+		return (struct model_opcode){MODEL_READ_RESPONSE, true, false, 4};
 	case 14:
-		return (struct model_opcode){ MODEL_READ_RESPONSE, false, false, 0 };
+		return (struct model_opcode){MODEL_READ_RESPONSE, false, false, 0};
 	case 15:
-		return (struct model_opcode){ MODEL_READ_RESPONSE, false, true, 4 };
+		return (struct model_opcode){MODEL_READ_RESPONSE, false, true, 4};
 	case 16:
-		return (struct model_opcode){ MODEL_READ_RESPONSE, true, true, 4 };
+		return (struct model_opcode){MODEL_READ_RESPONSE, true, true, 4};
 	case 17:
-		return (struct model_opcode){ MODEL_ACK, false, false, 4 };
+		return (struct model_opcode){MODEL_ACK, false, false, 4};
 	case 18:
-		return (struct model_opcode){ MODEL_ATOMIC_ACK, false, false, 12 };
+		return (struct model_opcode){MODEL_ATOMIC_ACK, false, false, 12};
 	case 19:
 	case 20:
-		return (struct model_opcode){ MODEL_ATOMIC, false, false, 28 };
+		return (struct model_opcode){MODEL_ATOMIC, false, false, 28};
 	case 22:
-		return (struct model_opcode){ MODEL_SEND, false, true, 4 };
+		return (struct model_opcode){MODEL_SEND, false, true, 4};
 	case 23:
-		return (struct model_opcode){ MODEL_SEND, true, true, 4 };
+		return (struct model_opcode){MODEL_SEND, true, true, 4};
 	case 28:
-		return (struct model_opcode){ MODEL_FLUSH, false, false, 20 };
+		return (struct model_opcode){MODEL_FLUSH, false, false, 20};
 	case 29:
-		return (struct model_opcode){ MODEL_ATOMIC_WRITE, false, false, 16 };
+		return (struct model_opcode){MODEL_ATOMIC_WRITE, false, false, 16};
 	default:
-		return (struct model_opcode){ MODEL_UNKNOWN, false, false, 0 };
+		return (struct model_opcode){MODEL_UNKNOWN, false, false, 0};
 	}
 }
 
@@ -115,7 +115,7 @@ static inline struct model_opcode model_data(uint8_t low)
 {
 	static const char kinds[12] = "FMLLOOFMLLOO";
 	bool write = low >= 6, immediate = low % 6 == 3 || low % 6 == 5;
-	struct model_opcode o = { write ? MODEL_WRITE : MODEL_SEND, false, false, 0 };
+	struct model_opcode o = {write ? MODEL_WRITE : MODEL_SEND, false, false, 0};
 
 	o.first = kinds[low] == 'F' || kinds[low] == 'O';
 	o.last = kinds[low] == 'L' || kinds[low] == 'O';
@@ -125,11 +125,11 @@ static inline struct model_opcode model_data(uint8_t low)
 
 static inline struct model_opcode model_opcode(uint8_t opcode)
 {
-	struct model_opcode o = { MODEL_UNKNOWN, false, false, 0 };
+	struct model_opcode o = {MODEL_UNKNOWN, false, false, 0};
 	uint8_t service = opcode >> 5, low = opcode & 31;
 
 	if (opcode == 0x81)
-		return (struct model_opcode){ MODEL_CNP, false, false, 16 };
+		return (struct model_opcode){MODEL_CNP, false, false, 16};
 	if (service == 3 && (low == 4 || low == 5)) {
 		o = model_data(low);
 		o.extension += 8;
@@ -196,8 +196,8 @@ static inline int model_ipv6_walk(struct model_view *v, uint8_t next)
 		next = v->data[v->at];
 		if (kind == 44) {
 			if (model_16(v, v->at + 2) & 0xfff9)
-				return next == 17 || model_is_walked(next) ? ESC_REASON_FRAGMENT :
-									     MODEL_OTHER;
+				return next == 17 || model_is_walked(next) ? ESC_REASON_FRAGMENT
+									   : MODEL_OTHER;
 			v->at += 8;
 			continue;
 		}
@@ -289,7 +289,7 @@ static inline int model_udp(struct model_view *v, struct model_packet *p)
 static inline int model_decode(const uint8_t *data, uint32_t total, uint32_t linear,
 			       struct model_packet *p)
 {
-	struct model_view v = { data, total, linear, 0, 0 };
+	struct model_view v = {data, total, linear, 0, 0};
 	uint16_t ethertype;
 	int tags = 0, result;
 

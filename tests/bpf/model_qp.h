@@ -82,7 +82,7 @@ static inline void model_learn_pmtu(struct model_qp *q, const struct model_packe
 static inline uint32_t model_after_read(struct model_qp *q, struct model_stream *s, uint32_t psn,
 					bool is_read, uint32_t read_bytes)
 {
-	static const uint32_t pmtus[5] = { 256, 512, 1024, 2048, 4096 };
+	static const uint32_t pmtus[5] = {256, 512, 1024, 2048, 4096};
 	uint32_t span = q->count.pmtu ? model_answers(s->read_bytes, q->count.pmtu) : 0;
 	int32_t jump = model_ahead(psn, s->read_start);
 	uint32_t match = 0, matches = 0, retry = 0, smaller = 0, i, n;
@@ -123,8 +123,7 @@ static inline uint32_t model_after_read(struct model_qp *q, struct model_stream 
 }
 
 /* 1: an off packet goes on being one. 2: the sequence began anew. */
-static inline int model_off(struct model_qp *q, struct model_stream *s, uint32_t psn,
-			    int32_t ahead)
+static inline int model_off(struct model_qp *q, struct model_stream *s, uint32_t psn, int32_t ahead)
 {
 	s->run = psn == ((s->before + 1) & 0xffffff) ? s->run + 1 : 1;
 	if (abs(ahead) > 65536 || s->run >= 32768) {
@@ -209,8 +208,8 @@ static inline void model_request(struct model_qp *q, const struct model_packet *
 
 static inline bool model_aeth(struct model_qp *q, uint8_t syndrome)
 {
-	__u64 *naks[4] = { &q->count.nak_sequence, &q->count.nak_invalid_request,
-			      &q->count.nak_remote_access, &q->count.nak_remote_operational };
+	__u64 *naks[4] = {&q->count.nak_sequence, &q->count.nak_invalid_request,
+			  &q->count.nak_remote_access, &q->count.nak_remote_operational};
 
 	switch (syndrome >> 5 & 3) {
 	case 0:
@@ -329,12 +328,14 @@ static inline void model_reset(void)
 		memset(model_newest[--model_qps], 0, sizeof(struct model_qp));
 }
 
-#define MODEL_COUNTS(X)                                                                           \
-	X(packets) X(bytes) X(payload_bytes) X(messages) X(acks) X(psn_gaps) X(psn_missing)       \
-	X(out_of_sequence) X(duplicates) X(retransmits) X(psn_resyncs) X(nak_sequence)            \
-	X(nak_invalid_request) X(nak_remote_access) X(nak_remote_operational) X(nak_other)        \
-	X(rnr_naks) X(ect) X(ce) X(cnps) X(sport) X(sport_changes) X(pmtu) X(transport)           \
-	X(ip_version) X(message_min) X(message_max)
+#define MODEL_COUNTS(X)                                                                            \
+	X(packets)                                                                                 \
+	X(bytes) X(payload_bytes) X(messages) X(acks) X(psn_gaps) X(psn_missing)                   \
+		X(out_of_sequence) X(duplicates) X(retransmits) X(psn_resyncs) X(nak_sequence)     \
+			X(nak_invalid_request) X(nak_remote_access) X(nak_remote_operational)      \
+				X(nak_other) X(rnr_naks) X(ect) X(ce) X(cnps) X(sport)             \
+					X(sport_changes) X(pmtu) X(transport) X(ip_version)        \
+						X(message_min) X(message_max)
 
 /* Says each field that differs; true when none does. */
 static inline bool model_compare(const struct model_qp *q, const struct esc_qp *kernel)
@@ -342,11 +343,11 @@ static inline bool model_compare(const struct model_qp *q, const struct esc_qp *
 	bool same = true;
 	int i;
 
-#define X(field)                                                                                  \
-	if (q->count.field != kernel->field) {                                                    \
-		printf("# qpn 0x%x " #field ": kernel %llu, model %llu\n", q->key.dest_qpn,       \
-		       (unsigned long long)kernel->field, (unsigned long long)q->count.field);    \
-		same = false;                                                                     \
+#define X(field)                                                                                   \
+	if (q->count.field != kernel->field) {                                                     \
+		printf("# qpn 0x%x " #field ": kernel %llu, model %llu\n", q->key.dest_qpn,        \
+		       (unsigned long long)kernel->field, (unsigned long long)q->count.field);     \
+		same = false;                                                                      \
 	}
 	MODEL_COUNTS(X)
 #undef X

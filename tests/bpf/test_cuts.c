@@ -14,8 +14,8 @@
 
 enum cut { CUT_FRAME, CUT_IP, CUT_UDP, CUT_BUFFER, CUTS };
 
-static const char *const cut_names[CUTS] = { "the frame cut", "the IP length cut",
-					     "the UDP length cut", "the first buffer cut" };
+static const char *const cut_names[CUTS] = {"the frame cut", "the IP length cut",
+					    "the UDP length cut", "the first buffer cut"};
 
 /* Where UDP starts; the shapes have known headers. */
 static uint32_t udp_offset(const struct frame *f)
@@ -119,8 +119,8 @@ static bool agree(const struct world *w, enum world_hook hook, const struct tall
 	return same;
 }
 
-static void report(const struct tally *t, const char *name, enum world_hook hook, enum frame_shape shape,
-		   enum cut cut, bool good)
+static void report(const struct tally *t, const char *name, enum world_hook hook,
+		   enum frame_shape shape, enum cut cut, bool good)
 {
 	int i;
 
@@ -140,11 +140,11 @@ static void report(const struct tally *t, const char *name, enum world_hook hook
 	printf("\n");
 }
 
-static void cut_capture(struct world *w, const char *path, enum world_hook hook, enum frame_shape shape,
-			enum cut cut)
+static void cut_capture(struct world *w, const char *path, enum world_hook hook,
+			enum frame_shape shape, enum cut cut)
 {
 	FILE *capture = fopen(path, "r");
-	struct tally t = { 0 };
+	struct tally t = {0};
 	bool good = capture;
 	struct frame f;
 
@@ -168,7 +168,7 @@ int main(void)
 
 	if (glob("tests/vectors/*.pcap", 0, NULL, &found))
 		return tap_bail("no captures in tests/vectors: run from the top of the source");
-	if (world_open(&w, &(struct world_options){ .port = 3 }))
+	if (world_open(&w, &(struct world_options){.port = 3}))
 		return tap_bail("the programs do not load");
 	printf("# a test run takes no frame shorter than an Ethernet header (14 bytes)\n");
 	for (i = 0; i < found.gl_pathc; i++)

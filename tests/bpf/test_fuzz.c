@@ -56,7 +56,7 @@ static void load_seeds(const char *pattern)
 
 static void make_garbage(struct frame *f)
 {
-	static const uint16_t ethertypes[] = { 0x0800, 0x86dd, 0x8100, 0x88a8, 0x8915, 0x0806 };
+	static const uint16_t ethertypes[] = {0x0800, 0x86dd, 0x8100, 0x88a8, 0x8915, 0x0806};
 	uint32_t i;
 
 	f->bytes = 14 + below(160);
@@ -73,8 +73,8 @@ static void make_garbage(struct frame *f)
 /* A packet of the captures' kind, with every field near what it may be. */
 static void make_plausible(struct frame *f)
 {
-	static const uint8_t services[] = { 0x00, 0x20, 0xa0, 0x00, 0x00, 0x60, 0x80 };
-	static const uint32_t payloads[] = { 0, 1, 8, 256, 1000, 1024, 1024, 600 };
+	static const uint8_t services[] = {0x00, 0x20, 0xa0, 0x00, 0x00, 0x60, 0x80};
+	static const uint32_t payloads[] = {0, 1, 8, 256, 1000, 1024, 1024, 600};
 	static uint32_t psn;
 	struct frame_plan plan = {
 		.ip = below(2) ? 4 : 6,
@@ -87,7 +87,7 @@ static void make_plausible(struct frame *f)
 		.qpn = below(3),
 		.payload = payloads[below(8)],
 	};
-	static const uint32_t reads[] = { 1, 256, 300, 1024, 5000, 65536 };
+	static const uint32_t reads[] = {1, 256, 300, 1024, 5000, 65536};
 
 	if (below(60) == 0)
 		psn = random_32() & 0xffffff;
@@ -112,7 +112,7 @@ static void alter_bytes(struct frame *f)
 
 static void alter_shape(struct frame *f)
 {
-	static const uint8_t kinds[] = { 0, 43, 44, 60 };
+	static const uint8_t kinds[] = {0, 43, 44, 60};
 	uint32_t i, n = below(8);
 
 	if (frame_is_ipv6(f))
@@ -208,7 +208,7 @@ static bool compare(const struct world *w, enum world_hook hook, const struct to
 static bool fuzz_round(struct world *w, enum world_hook hook, uint64_t seed, uint32_t packets,
 		       struct totals *sum)
 {
-	struct totals t = { 0 };
+	struct totals t = {0};
 	struct frame f;
 	uint32_t i, linear;
 	int passed;
@@ -250,22 +250,24 @@ int main(int argc, char **argv)
 	load_seeds("tests/vectors/*.pcap");
 	if (!seed_count)
 		return tap_bail("no captures in tests/vectors: run from the top of the source");
-	if (world_open(&w, &(struct world_options){ .sample_mask = 0xff }))
+	if (world_open(&w, &(struct world_options){.sample_mask = 0xff}))
 		return tap_bail("the programs do not load");
 	rounds = packets / WORLD_HOOKS / ROUND + 1;
 	printf("# seed %llu (repeat with: test_fuzz %llu %u)\n", (unsigned long long)seed,
 	       (unsigned long long)seed, packets);
 	for (hook = 0; hook < WORLD_HOOKS; hook++) {
-		struct totals sum = { 0 };
+		struct totals sum = {0};
 		bool good = true;
 
 		for (round = 0; round < rounds && good; round++)
-			good = fuzz_round(&w, hook, (seed + 1) * 0x9e3779b97f4a7c15ull + round * 2 + 1,
-					  ROUND, &sum);
+			good = fuzz_round(&w, hook,
+					  (seed + 1) * 0x9e3779b97f4a7c15ull + round * 2 + 1, ROUND,
+					  &sum);
 		if (!good)
 			printf("# seed %llu, round %u\n", (unsigned long long)seed, round - 1);
-		tap_ok(good && sum.roce, "%s: %llu packets, %llu of them RoCEv2, counted as the model counts "
-			     "(%llu more not taken by the kernel's test run)",
+		tap_ok(good && sum.roce,
+		       "%s: %llu packets, %llu of them RoCEv2, counted as the model counts "
+		       "(%llu more not taken by the kernel's test run)",
 		       world_hook_names[hook], (unsigned long long)sum.sent,
 		       (unsigned long long)sum.roce, (unsigned long long)sum.refused);
 	}

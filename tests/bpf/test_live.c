@@ -55,7 +55,7 @@ static int open_socket(const char *interface, bool header)
 
 static bool send_frame(int fd, const struct frame *f)
 {
-	uint8_t buffer[sizeof(struct virtio_net_hdr) + FRAME_MAX] = { 0 };
+	uint8_t buffer[sizeof(struct virtio_net_hdr) + FRAME_MAX] = {0};
 
 	memcpy(buffer + sizeof(struct virtio_net_hdr), f->data, f->bytes);
 	return write(fd, buffer, sizeof(struct virtio_net_hdr) + f->bytes) > 0;
@@ -68,7 +68,7 @@ static bool send_frame(int fd, const struct frame *f)
 static bool receive_frame(int fd, const struct frame *f)
 {
 	uint32_t ip = frame_ip_offset(f), bytes = f->bytes - ip;
-	struct pollfd ready = { .fd = fd, .events = POLLIN };
+	struct pollfd ready = {.fd = fd, .events = POLLIN};
 	uint8_t buffer[FRAME_MAX];
 	ssize_t got;
 	int tries;
@@ -85,11 +85,11 @@ static bool receive_frame(int fd, const struct frame *f)
 static int load_vlan_push(void)
 {
 	struct bpf_insn code[] = {
-		{ .code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = 2, .imm = 0x0081 },
-		{ .code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = 3, .imm = 7 },
-		{ .code = BPF_JMP | BPF_CALL, .imm = BPF_FUNC_skb_vlan_push },
-		{ .code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = 0, .imm = -1 },
-		{ .code = BPF_JMP | BPF_EXIT },
+		{.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = 2, .imm = 0x0081},
+		{.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = 3, .imm = 7},
+		{.code = BPF_JMP | BPF_CALL, .imm = BPF_FUNC_skb_vlan_push},
+		{.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = 0, .imm = -1},
+		{.code = BPF_JMP | BPF_EXIT},
 	};
 
 	return bpf_prog_load(BPF_PROG_TYPE_SCHED_CLS, "vlan_push", "GPL", code,
@@ -106,7 +106,7 @@ static struct counts read_counts(const struct world *w, enum esc_direction direc
 	struct esc_qp_key key, *before = NULL;
 	int fd = bpf_map__fd(w->kernel->maps.qps);
 	uint64_t reasons[ESC_REASON_MAX];
-	struct counts sum = { 0 };
+	struct counts sum = {0};
 	struct esc_qp qp;
 
 	while (!bpf_map_get_next_key(fd, before, &key)) {
@@ -131,8 +131,7 @@ static bool is_counted(const struct counts *c, const char *where, uint64_t packe
 	       "%llu, %llu, %llu, 0\n",
 	       where, (unsigned long long)c->packets, (unsigned long long)c->bytes,
 	       (unsigned long long)c->payload, (unsigned long long)c->unreadable,
-	       (unsigned long long)packets, (unsigned long long)bytes,
-	       (unsigned long long)payload);
+	       (unsigned long long)packets, (unsigned long long)bytes, (unsigned long long)payload);
 	return false;
 }
 
@@ -179,8 +178,8 @@ static bool attach_egress(struct live *l, int before)
 
 static bool attach_xdp(struct live *l)
 {
-	return bpf_link_create(l->world.programs[WORLD_XDP], if_nametoindex("v1"), BPF_XDP,
-			       NULL) >= 0;
+	return bpf_link_create(l->world.programs[WORLD_XDP], if_nametoindex("v1"), BPF_XDP, NULL) >=
+	       0;
 }
 
 static void test_all(struct live *l, const char *suffix, bool tagged)
@@ -190,16 +189,20 @@ static void test_all(struct live *l, const char *suffix, bool tagged)
 		struct frame_plan plan;
 		enum frame_shape shape;
 	} frames[] = {
-		{ "small", { .opcode = 0x04, .qpn = 1, .payload = 64 }, FRAME_PLAIN },
-		{ "jumbo", { .opcode = 0x01, .qpn = 1, .payload = 4096 }, FRAME_PLAIN },
-		{ "jumbo over IPv6",
-		  { .ip = 6, .opcode = 0x01, .qpn = 1, .payload = 4096 }, FRAME_PLAIN },
-		{ "jumbo with IPv4 options",
-		  { .opcode = 0x01, .qpn = 1, .payload = 4096 }, FRAME_OPTIONS },
-		{ "jumbo with extension headers",
-		  { .ip = 6, .opcode = 0x01, .qpn = 1, .payload = 4096 }, FRAME_OPTIONS },
-		{ "jumbo with two tags in the data",
-		  { .opcode = 0x01, .qpn = 1, .payload = 4096 }, FRAME_QINQ },
+		{"small", {.opcode = 0x04, .qpn = 1, .payload = 64}, FRAME_PLAIN},
+		{"jumbo", {.opcode = 0x01, .qpn = 1, .payload = 4096}, FRAME_PLAIN},
+		{"jumbo over IPv6",
+		 {.ip = 6, .opcode = 0x01, .qpn = 1, .payload = 4096},
+		 FRAME_PLAIN},
+		{"jumbo with IPv4 options",
+		 {.opcode = 0x01, .qpn = 1, .payload = 4096},
+		 FRAME_OPTIONS},
+		{"jumbo with extension headers",
+		 {.ip = 6, .opcode = 0x01, .qpn = 1, .payload = 4096},
+		 FRAME_OPTIONS},
+		{"jumbo with two tags in the data",
+		 {.opcode = 0x01, .qpn = 1, .payload = 4096},
+		 FRAME_QINQ},
 	};
 	char name[128];
 	size_t i;
@@ -215,14 +218,14 @@ static void test_all(struct live *l, const char *suffix, bool tagged)
 
 int main(void)
 {
-	struct live l = { .egress = -1 };
+	struct live l = {.egress = -1};
 	int push;
 
 	if (!make_veth()) {
 		tap_skip("live frames over veth", "no network namespace with a veth pair");
 		return tap_end();
 	}
-	if (world_open(&l.world, &(struct world_options){ .rx_in_xdp_only = true }))
+	if (world_open(&l.world, &(struct world_options){.rx_in_xdp_only = true}))
 		return tap_bail("the programs do not load");
 	l.from = open_socket("v0", true);
 	l.to = open_socket("v1", false);

@@ -19,7 +19,7 @@ static int send_plan(struct world *w, enum world_hook hook, const struct frame_p
 
 static int send_qp(struct world *w, enum world_hook hook, uint32_t qpn, uint32_t psn)
 {
-	return send_plan(w, hook, &(struct frame_plan){ .opcode = 0x04, .qpn = qpn, .psn = psn });
+	return send_plan(w, hook, &(struct frame_plan){.opcode = 0x04, .qpn = qpn, .psn = psn});
 }
 
 static uint64_t port_packets(const struct world *w, uint32_t port)
@@ -39,9 +39,9 @@ static bool first_qp(const struct world *w, struct esc_qp *qp)
 
 static void test_off(struct world *w)
 {
-	struct frame_plan unknown = { .opcode = 0x15 };
+	struct frame_plan unknown = {.opcode = 0x15};
 	uint64_t reasons[ESC_REASON_MAX];
-	struct esc_control word = { .flags = ESC_CONTROL_OFF };
+	struct esc_control word = {.flags = ESC_CONTROL_OFF};
 	int hook;
 
 	for (hook = 0; hook < WORLD_HOOKS; hook++) {
@@ -53,7 +53,7 @@ static void test_off(struct world *w)
 		world_reasons(w, reasons, hook);
 		good = good && !world_qp_count(w) && !port_packets(w, w->port) &&
 		       !reasons[ESC_REASON_UNKNOWN_OPCODE];
-		world_set_control(w, &(struct esc_control){ .sample_mask = 0xff });
+		world_set_control(w, &(struct esc_control){.sample_mask = 0xff});
 		good = good && send_qp(w, hook, 1, 1) == 1 && world_qp_count(w) == 1;
 		tap_ok(good, "%s: off counts nothing, on counts again", world_hook_names[hook]);
 	}
@@ -68,7 +68,7 @@ static void test_full(void)
 	uint32_t i;
 	int hook;
 
-	if (world_open(&w, &(struct world_options){ .qps_max = room, .port = 1 })) {
+	if (world_open(&w, &(struct world_options){.qps_max = room, .port = 1})) {
 		tap_ok(false, "a table of %u queue pairs loads", room);
 		return;
 	}
@@ -127,8 +127,8 @@ static void test_sample(struct world *w)
 
 static void test_sport(struct world *w)
 {
-	struct frame_plan data = { .opcode = 0x04, .qpn = 9, .sport = 50001 };
-	struct frame_plan cnp = { .opcode = 0x81, .qpn = 9, .sport = 1111, .extension = 16 };
+	struct frame_plan data = {.opcode = 0x04, .qpn = 9, .sport = 50001};
+	struct frame_plan cnp = {.opcode = 0x81, .qpn = 9, .sport = 1111, .extension = 16};
 	struct esc_qp qp;
 	int hook;
 
@@ -152,7 +152,7 @@ static void test_tc_ingress_idle(void)
 	struct world w;
 	bool good;
 
-	if (world_open(&w, &(struct world_options){ .rx_in_xdp_only = true })) {
+	if (world_open(&w, &(struct world_options){.rx_in_xdp_only = true})) {
 		tap_ok(false, "the programs load where XDP counts");
 		return;
 	}
@@ -175,7 +175,7 @@ static int open_sharing(struct world *w, const struct world *first, uint32_t por
 	w->port = port;
 	w->kernel->rodata->esc_port_index = port;
 	w->kernel->rodata->esc_turn = turn;
-	bpf_object__for_each_map(to, w->kernel->obj) {
+	bpf_object__for_each_map (to, w->kernel->obj) {
 		if (bpf_map__is_internal(to))
 			continue;
 		from = bpf_object__find_map_by_name(first->kernel->obj, bpf_map__name(to));
@@ -212,7 +212,7 @@ static void test_ports(const struct world *first)
 static uint64_t through_both(struct world *incumbent, struct world *successor, uint16_t at_first,
 			     uint16_t at_second)
 {
-	struct esc_control word = { .sample_mask = 0xff };
+	struct esc_control word = {.sample_mask = 0xff};
 
 	world_reset(incumbent);
 	word.xdp_turns[incumbent->port] = at_first;
@@ -229,9 +229,9 @@ static uint64_t through_both(struct world *incumbent, struct world *successor, u
 static void test_turns(const struct world *first)
 {
 	static const uint16_t own = 3 * ESC_TURN_NEXT;
-	const uint16_t states[] = { own, own | ESC_TURN_ANNOUNCE, own | ESC_TURN_PASS,
-				    own + ESC_TURN_NEXT };
-	static const char *const names[] = { "steady", "announce", "pass", "the successor's" };
+	const uint16_t states[] = {own, own | ESC_TURN_ANNOUNCE, own | ESC_TURN_PASS,
+				   own + ESC_TURN_NEXT};
+	static const char *const names[] = {"steady", "announce", "pass", "the successor's"};
 	struct world incumbent, successor;
 	uint64_t counted;
 	uint32_t i;
@@ -248,11 +248,12 @@ static void test_turns(const struct world *first)
 		if (i == 3)
 			break;
 		counted = through_both(&incumbent, &successor, states[i], states[i + 1]);
-		tap_ok(counted == 1, "a packet that meets the step from %s to %s is counted once "
-				     "(%llu)",
+		tap_ok(counted == 1,
+		       "a packet that meets the step from %s to %s is counted once "
+		       "(%llu)",
 		       names[i], names[i + 1], (unsigned long long)counted);
 	}
-	world_set_control(&incumbent, &(struct esc_control){ .sample_mask = 0xff });
+	world_set_control(&incumbent, &(struct esc_control){.sample_mask = 0xff});
 	world_close(&incumbent);
 	world_close(&successor);
 }
@@ -260,8 +261,8 @@ static void test_turns(const struct world *first)
 /* A RoCE MTU of 4,096 in buffers of a page or less. */
 static void test_buffers(struct world *w)
 {
-	struct frame_plan plan = { .opcode = 0x01, .qpn = 5, .psn = 1, .payload = 4096 };
-	static const uint32_t firsts[] = { 58, 256, 2048, 3500, 4000 };
+	struct frame_plan plan = {.opcode = 0x01, .qpn = 5, .psn = 1, .payload = 4096};
+	static const uint32_t firsts[] = {58, 256, 2048, 3500, 4000};
 	uint64_t reasons[ESC_REASON_MAX];
 	struct frame f;
 	struct esc_qp qp;
@@ -292,14 +293,14 @@ static void test_btf(const struct world *w)
 {
 	struct bpf_map *map;
 
-	bpf_object__for_each_map(map, w->kernel->obj) {
-		struct bpf_map_info info = { 0 };
+	bpf_object__for_each_map (map, w->kernel->obj) {
+		struct bpf_map_info info = {0};
 		uint32_t bytes = sizeof(info);
 
 		if (bpf_map__is_internal(map))
 			continue;
-		tap_ok(!bpf_obj_get_info_by_fd(bpf_map__fd(map), &info, &bytes) &&
-			       info.btf_id && info.btf_key_type_id && info.btf_value_type_id &&
+		tap_ok(!bpf_obj_get_info_by_fd(bpf_map__fd(map), &info, &bytes) && info.btf_id &&
+			       info.btf_key_type_id && info.btf_value_type_id &&
 			       strlen(bpf_map__name(map)) < 16,
 		       "map %s has a BTF key and value", bpf_map__name(map));
 	}
@@ -309,7 +310,7 @@ int main(void)
 {
 	struct world w;
 
-	if (world_open(&w, &(struct world_options){ .port = 1, .sample_mask = 0xff }))
+	if (world_open(&w, &(struct world_options){.port = 1, .sample_mask = 0xff}))
 		return tap_bail("the programs do not load");
 	test_off(&w);
 	test_full();

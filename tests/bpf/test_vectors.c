@@ -14,19 +14,55 @@
 
 /* Order matters: the parser below counts columns. */
 static const char *const fields[] = {
-	"ip.src",		   "ip.dst",		       "ipv6.src",
-	"ipv6.dst",		   "ip.len",		       "ipv6.plen",
-	"ip.dsfield.ecn",	   "ipv6.tclass.ecn",	       "udp.srcport",
-	"udp.length",		   "infiniband.bth.opcode",    "infiniband.bth.destqp",
-	"infiniband.bth.psn",	   "infiniband.bth.padcnt",    "infiniband.aeth.syndrome",
-	"infiniband.reth.dmalen",  "infiniband.reth",	       "infiniband.deth",
-	"infiniband.aeth",	   "infiniband.atomiceth",     "infiniband.atomicacketh",
-	"infiniband.immdt",	   "infiniband.ieth",
+	"ip.src",
+	"ip.dst",
+	"ipv6.src",
+	"ipv6.dst",
+	"ip.len",
+	"ipv6.plen",
+	"ip.dsfield.ecn",
+	"ipv6.tclass.ecn",
+	"udp.srcport",
+	"udp.length",
+	"infiniband.bth.opcode",
+	"infiniband.bth.destqp",
+	"infiniband.bth.psn",
+	"infiniband.bth.padcnt",
+	"infiniband.aeth.syndrome",
+	"infiniband.reth.dmalen",
+	"infiniband.reth",
+	"infiniband.deth",
+	"infiniband.aeth",
+	"infiniband.atomiceth",
+	"infiniband.atomicacketh",
+	"infiniband.immdt",
+	"infiniband.ieth",
 };
 
 enum column {
-	IP_SRC, IP_DST, IP6_SRC, IP6_DST, IP_LEN, IP6_PLEN, ECN, ECN6, SPORT, UDP_LEN, OPCODE,
-	DEST_QP, PSN, PAD, SYNDROME, DMA_LEN, RETH, DETH, AETH, ATOMIC, ATOMIC_ACK, IMMEDIATE, IETH,
+	IP_SRC,
+	IP_DST,
+	IP6_SRC,
+	IP6_DST,
+	IP_LEN,
+	IP6_PLEN,
+	ECN,
+	ECN6,
+	SPORT,
+	UDP_LEN,
+	OPCODE,
+	DEST_QP,
+	PSN,
+	PAD,
+	SYNDROME,
+	DMA_LEN,
+	RETH,
+	DETH,
+	AETH,
+	ATOMIC,
+	ATOMIC_ACK,
+	IMMEDIATE,
+	IETH,
 	COLUMNS
 };
 
@@ -64,8 +100,8 @@ static uint32_t number(const char *text)
 static bool read_line(char *line, struct model_packet *p)
 {
 	static const uint32_t header_bytes[COLUMNS] = {
-		[RETH] = 16, [DETH] = 8, [AETH] = 4, [ATOMIC] = 28, [ATOMIC_ACK] = 8,
-		[IMMEDIATE] = 4, [IETH] = 4,
+		[RETH] = 16,	  [DETH] = 8,	   [AETH] = 4, [ATOMIC] = 28,
+		[ATOMIC_ACK] = 8, [IMMEDIATE] = 4, [IETH] = 4,
 	};
 	char *columns[COLUMNS];
 	uint32_t headers = 8 + 12 + 4;
@@ -168,7 +204,8 @@ static void describe(void)
 	for (i = 0; i < model_qps; i++) {
 		const struct esc_qp *c = &model_newest[i]->count;
 
-		printf("#   qpn 0x%06x: %llu packets, %llu payload bytes, %llu messages, %llu ACKs, "
+		printf("#   qpn 0x%06x: %llu packets, %llu payload bytes, %llu messages, %llu "
+		       "ACKs, "
 		       "%llu NAKs, %llu retransmits, %llu duplicates, %llu gaps\n",
 		       model_newest[i]->key.dest_qpn, (unsigned long long)c->packets,
 		       (unsigned long long)c->payload_bytes, (unsigned long long)c->messages,
@@ -182,7 +219,7 @@ static void describe(void)
 static bool write_shape(const char *from, const char *to, enum frame_shape shape)
 {
 	FILE *in = fopen(from, "r"), *out = fopen(to, "w");
-	uint32_t packet[4] = { 0 };
+	uint32_t packet[4] = {0};
 	uint8_t header[24];
 	bool good = in && out && fread(header, sizeof(header), 1, in) == 1 &&
 		    fwrite(header, sizeof(header), 1, out) == 1;
@@ -232,7 +269,7 @@ int main(void)
 	}
 	if (glob("tests/vectors/*.pcap", 0, NULL, &found))
 		return tap_bail("no captures in tests/vectors: run from the top of the source");
-	if (world_open(&w, &(struct world_options){ .port = 5, .sample_mask = 0xff }))
+	if (world_open(&w, &(struct world_options){.port = 5, .sample_mask = 0xff}))
 		return tap_bail("the programs do not load");
 	file = mkstemp(shaped);
 	if (file < 0)

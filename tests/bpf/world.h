@@ -17,10 +17,9 @@
 
 enum world_hook { WORLD_XDP, WORLD_TC_IN, WORLD_TC_OUT, WORLD_HOOKS };
 
-static const char *const world_hook_names[WORLD_HOOKS] = { "xdp_ingress", "tc_ingress",
-							   "tc_egress" };
+static const char *const world_hook_names[WORLD_HOOKS] = {"xdp_ingress", "tc_ingress", "tc_egress"};
 /* XDP_PASS, and TC_ACT_UNSPEC twice. */
-static const uint32_t world_verdicts[WORLD_HOOKS] = { 2, (uint32_t)-1, (uint32_t)-1 };
+static const uint32_t world_verdicts[WORLD_HOOKS] = {2, (uint32_t)-1, (uint32_t)-1};
 
 struct world {
 	struct dataplane *kernel;
@@ -52,7 +51,7 @@ static inline int world_set_control(struct world *w, const struct esc_control *w
 
 static inline int world_open(struct world *w, const struct world_options *options)
 {
-	struct esc_control word = { .sample_mask = options->sample_mask };
+	struct esc_control word = {.sample_mask = options->sample_mask};
 	int error = -ENOMEM;
 
 	memset(w, 0, sizeof(*w));
@@ -97,9 +96,9 @@ static inline int world_run(struct world *w, enum world_hook hook, const uint8_t
 			    uint32_t bytes, uint32_t linear)
 {
 	static uint8_t out[FRAME_MAX + 1024];
-	struct xdp_md context = { .data_end = linear };
-	LIBBPF_OPTS(bpf_test_run_opts, o, .data_in = data, .data_size_in = bytes,
-		    .data_out = out, .data_size_out = sizeof(out), .repeat = 1);
+	struct xdp_md context = {.data_end = linear};
+	LIBBPF_OPTS(bpf_test_run_opts, o, .data_in = data, .data_size_in = bytes, .data_out = out,
+		    .data_size_out = sizeof(out), .repeat = 1);
 	int error;
 
 	if (linear && hook == WORLD_XDP) {
@@ -125,15 +124,15 @@ static inline void world_reasons(const struct world *w, uint64_t out[ESC_REASON_
 		if (bpf_map_lookup_elem(bpf_map__fd(w->kernel->maps.reasons), &reason, values))
 			continue;
 		for (cpu = 0; cpu < w->cpus; cpu++)
-			out[reason] += hook == WORLD_XDP   ? values[cpu].xdp_ingress :
-				       hook == WORLD_TC_IN ? values[cpu].tc_ingress :
-							     values[cpu].tc_egress;
+			out[reason] += hook == WORLD_XDP     ? values[cpu].xdp_ingress
+				       : hook == WORLD_TC_IN ? values[cpu].tc_ingress
+							     : values[cpu].tc_egress;
 	}
 }
 
 static inline struct esc_port_counts world_port_counts(const struct world *w, uint32_t port)
 {
-	struct esc_port_counts values[WORLD_CPUS_MAX], sum = { 0 };
+	struct esc_port_counts values[WORLD_CPUS_MAX], sum = {0};
 	__u64 *to = (__u64 *)&sum, *from;
 	int cpu;
 	size_t i;
@@ -148,8 +147,7 @@ static inline struct esc_port_counts world_port_counts(const struct world *w, ui
 	return sum;
 }
 
-static inline bool world_qp(const struct world *w, const struct esc_qp_key *key,
-			    struct esc_qp *out)
+static inline bool world_qp(const struct world *w, const struct esc_qp_key *key, struct esc_qp *out)
 {
 	return !bpf_map_lookup_elem(bpf_map__fd(w->kernel->maps.qps), key, out);
 }

@@ -89,8 +89,8 @@ static __always_inline void find_udp(void *data, void *end)
 	struct iphdr *ip = data + sizeof(*ethernet);
 	struct udphdr *udp = (void *)(ip + 1);
 
-	if ((void *)(udp + 1) > end || ethernet->h_proto != bpf_htons(0x0800) ||
-	    ip->ihl != 5 || ip->protocol != IPPROTO_UDP || udp->dest != bpf_htons(4791))
+	if ((void *)(udp + 1) > end || ethernet->h_proto != bpf_htons(0x0800) || ip->ihl != 5 ||
+	    ip->protocol != IPPROTO_UDP || udp->dest != bpf_htons(4791))
 		return;
 	udp_packets++;
 }
