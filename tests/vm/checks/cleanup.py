@@ -6,6 +6,7 @@ from emulation.errors import VmError
 from . import bench
 
 PINS = "/sys/fs/bpf/escapement"
+MTU = 1500
 SETTINGS = ({}, {"tc": "clsact"})
 
 
@@ -44,12 +45,26 @@ def remove():
     bench.each(lambda name: channel.read(name, ["rm", "-f", "/run/escapement/off"]))
 
 
-def remove_quietly():
-    """The same, whatever has already gone."""
-    for name in bench.GUESTS:
-        try:
-            daemon.stop([name])
-        except VmError:
-            pass
-        channel.run(name, ["escapement", "off"])
-        channel.run(name, ["rm", "-f", "/run/escapement/off"])
+def remove_quietly(name):
+    """The same in one guest, whatever has already gone."""
+    try:
+        daemon.stop([name])
+    except VmError:
+        pass
+    channel.run(name, ["escapement", "off"])
+    channel.run(name, ["rm", "-rf", "/run/escapement/off", PINS])
+
+
+def is_ready(name):
+    try:
+        port = bench.interface(name)
+    except VmError:
+        return False
+    return port["attach"] == "native" and port["mtu"] == MTU
+
+
+def make_ready():
+    """Both daemons run and are attached, whatever the test before has left."""
+    if not all(bench.each(is_ready)):
+        bench.each(remove_quietly)
+        daemon.start(bench.GUESTS)

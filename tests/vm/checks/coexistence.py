@@ -86,7 +86,7 @@ def test_coexistence(tap, folder):
         for settings in SETTINGS:
             live_together(tap, folder, settings, before)
     finally:
-        cleanup.remove_quietly()
+        bench.each(cleanup.remove_quietly)
         detach_foreign()
     after = bench.network(GUEST)
     tap.check(after == empty, "coexistence: with all gone the interface is as at the start",

@@ -5,7 +5,7 @@ from emulation import channel, perftest
 from . import bench
 
 VERSIONS = {"v4": 4, "v6": 6}
-RC_BYTES, RC_MESSAGES = 65536, 96
+RC_BYTES, RC_MESSAGES = 65536, 48
 UD_BYTES, UD_MESSAGES = 1024, 1024
 QPS = 4
 PMTU = 1024  # of an interface with an MTU of 1500
@@ -23,13 +23,15 @@ TRAFFIC = {
 # kind, who loses, percent: data and then NAKs; acknowledgements and then timeouts, duplicates
 LOSSES = (("RC write", bench.CLIENT, 0.3), ("RC send", bench.CLIENT, 0.3),
           ("RC write", bench.SERVER, 10))
+IMPATIENCE = ("-u", "17")  # 0.54 s until a lost last packet is sent again
 
 
-def drive(folder, kind, gid):
-    """One perftest run under observation."""
+def drive(folder, kind, gid, more=()):
+    """One perftest run under observation; `more` arguments overrule the usual ones."""
     tool, extra, *_ = TRAFFIC[kind]
     with bench.observing(folder, f"{kind}-{gid}".replace(" ", "-")) as seen:
-        seen.result = perftest.run(bench.CLIENT, bench.SERVER, tool, qps=QPS, gid=gid, extra=extra)
+        seen.result = perftest.run(bench.CLIENT, bench.SERVER, tool, qps=QPS, gid=gid,
+                                   extra=extra + more)
     return seen
 
 
@@ -88,7 +90,7 @@ def test_loss(tap, folder):
     for kind, lossy, percent in LOSSES:
         set_loss(lossy, percent)
         try:
-            seen = drive(folder, kind, "v4")
+            seen = drive(folder, kind, "v4", IMPATIENCE)
         finally:
             set_loss(lossy, None)
         label = f"{kind}, {percent}% lost by {lossy}"

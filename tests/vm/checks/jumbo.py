@@ -2,9 +2,9 @@
 """4,096-byte RoCE packets on jumbo frames, native multi-buffer XDP on virtio-net."""
 from emulation import channel
 
-from . import bench, counts
+from . import bench, cleanup, counts
 
-JUMBO_MTU, PLAIN_MTU = 4200, 1500
+JUMBO_MTU = 4200
 RDMA_MTU = 4096
 KINDS = (("RC write", "v4"), ("RC read", "v6"))
 
@@ -36,7 +36,7 @@ def test_jumbo(tap, folder):
             tap.equal(packets, counts.QPS * counts.RC_MESSAGES * counts.RC_BYTES // RDMA_MTU,
                       f"{label}: {RDMA_MTU} bytes a packet")
     finally:
-        set_mtu(PLAIN_MTU)
+        set_mtu(cleanup.MTU)
 
 
 def check_offloads_told(tap, name, port):

@@ -37,7 +37,9 @@ def ask(name, request, seconds, on_output=None, leave=None):
         except (FileNotFoundError, ConnectionRefusedError):
             raise VmError(f"guest {name} does not run: 'vm status'") from None
         ident = f"{os.getpid()}.{time.monotonic_ns()}"
-        link.sendall(json.dumps(dict(request, id=ident, timeout=seconds)).encode() + b"\n")
+        # The first newline ends what a client before us left half sent.
+        text = json.dumps(dict(request, id=ident, timeout=seconds))
+        link.sendall(f"\n{text}\n".encode())
         deadline = time.monotonic() + seconds + GRACE_SECONDS
         for message in messages(link, name, deadline, leave):
             if message.get("id") != ident:
