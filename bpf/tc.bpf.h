@@ -10,11 +10,12 @@
 /* Room for every header that is walked, with options and extension headers of common size. */
 #define ESC_TC_PULL_BYTES 512
 
-static __always_inline int tc_parse(struct __sk_buff *skb, struct esc_packet *p)
+static __always_inline int tc_parse(struct __sk_buff *skb, struct esc_packet *p, bool thorough)
 {
 	struct esc_cursor cursor = {
 		.context = skb,
 		.skb = true,
+		.thorough = thorough,
 		.start = (void *)(long)skb->data,
 		.end = (void *)(long)skb->data_end,
 		.at = (void *)(long)skb->data,
@@ -23,32 +24,26 @@ static __always_inline int tc_parse(struct __sk_buff *skb, struct esc_packet *p)
 	return esc_parse(&cursor, p);
 }
 
-/* Once more, with the headers pulled into the linear part. */
-static __noinline int tc_count_pulled(struct __sk_buff *skb, const struct esc_control *word,
-				      enum esc_hook hook)
+/* Pulls the headers into the linear part only when it is they that are not there. */
+static __noinline int tc_parse_thoroughly(struct __sk_buff *skb, struct esc_packet *p)
 {
-	struct esc_packet packet;
 	__u32 bytes = skb->len < ESC_TC_PULL_BYTES ? skb->len : ESC_TC_PULL_BYTES;
-	int result = ESC_REASON_UNREADABLE;
+	int result = tc_parse(skb, p, true);
 
-	if (!word)
-		return 0;
-	if (!bpf_skb_pull_data(skb, bytes))
-		result = tc_parse(skb, &packet);
-	hook_count(result, &packet, word, hook);
-	return 0;
+	if (result != ESC_REASON_UNREADABLE || bpf_skb_pull_data(skb, bytes))
+		return result;
+	return tc_parse(skb, p, true);
 }
 
 static __always_inline void tc_count(struct __sk_buff *skb, const struct esc_control *word,
 				     enum esc_hook hook)
 {
 	struct esc_packet packet;
-	int result = tc_parse(skb, &packet);
+	int result = tc_parse(skb, &packet, false);
 
-	if (unlikely(result == ESC_REASON_UNREADABLE))
-		tc_count_pulled(skb, word, hook);
-	else
-		hook_count(result, &packet, word, hook);
+	if (unlikely(result == ESC_PARSE_SLOW))
+		result = tc_parse_thoroughly(skb, &packet);
+	hook_count(result, &packet, word, hook);
 }
 
 #endif

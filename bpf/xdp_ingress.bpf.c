@@ -33,18 +33,31 @@ static __noinline bool xdp_is_my_turn(__u16 turn)
 	return port && !port->xdp_handover;
 }
 
-SEC("xdp.frags")
-int esc_xdp_in(struct xdp_md *xdp)
+static __always_inline int xdp_parse(struct xdp_md *xdp, struct esc_packet *p, bool thorough)
 {
-	const struct esc_control *word = esc_control_get();
 	struct esc_cursor cursor = {
 		.context = xdp,
 		.skb = false,
+		.thorough = thorough,
 		.start = (void *)(long)xdp->data,
 		.end = (void *)(long)xdp->data_end,
 		.at = (void *)(long)xdp->data,
 	};
+
+	return esc_parse(&cursor, p);
+}
+
+static __noinline int xdp_parse_thoroughly(struct xdp_md *xdp, struct esc_packet *p)
+{
+	return xdp_parse(xdp, p, true);
+}
+
+SEC("xdp.frags")
+int esc_xdp_in(struct xdp_md *xdp)
+{
+	const struct esc_control *word = esc_control_get();
 	struct esc_packet packet;
+	int result;
 	__u16 turn;
 
 	if (!word)
@@ -52,7 +65,10 @@ int esc_xdp_in(struct xdp_md *xdp)
 	turn = word->xdp_turns[esc_port_index % ESC_PORTS_MAX];
 	if (unlikely(turn != esc_turn) && !xdp_is_my_turn(turn))
 		return XDP_PASS;
-	hook_count(esc_parse(&cursor, &packet), &packet, word, ESC_HOOK_XDP_INGRESS);
+	result = xdp_parse(xdp, &packet, false);
+	if (unlikely(result == ESC_PARSE_SLOW))
+		result = xdp_parse_thoroughly(xdp, &packet);
+	hook_count(result, &packet, word, ESC_HOOK_XDP_INGRESS);
 	return XDP_PASS;
 }
 
