@@ -67,7 +67,7 @@ int64_t consensus_found_wait(size_t rank)
 {
 	size_t steps = rank < 16 ? rank : 16;
 
-	return rank ? (int64_t)(1000 + 500 * steps) * MS : 0;
+	return (int64_t)(rank ? 1000 + 500 * steps : 500) * MS;
 }
 
 static double compose_ppb(double a, double b)
