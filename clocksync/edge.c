@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "clocksync/edge.h"
+#include "clocksync/edgetrial.h"
 
 #include <errno.h>
 #include <math.h>
 #include <string.h>
 
 #define PAIRS_ENOUGH 16
-#define SUPPORT_ENOUGH 4
 #define HALVINGS_MAX 2
-#define GAP_PER_NOISE 4.0
-#define GAP_MIN_NS 16.0
+#define WIDTH_PER_NOISE 3.0
 /* Wander that is assumed before it is measured, and never less than that. */
 #define WANDER_START_PPB 10.0
 #define WANDER_MIN_PPB 3.0
@@ -17,7 +16,6 @@
 #define FLOOR_GAIN 0.1
 /* Stamps of a NIC may be read before the clock that says now. */
 #define AHEAD_MAX_NS 10000000
-#define WEAK_SIGMA_FACTOR 4.0
 
 void edge_init(struct edge *edge, int64_t window_ns)
 {
@@ -97,15 +95,7 @@ void edge_add(struct edge *edge, enum clock_side side, const struct clock_probe 
 	edge->first[side] = point;
 }
 
-/* What a window holds, before it is centred. */
-struct window {
-	int64_t first, last; /* bucket indices */
-	int64_t x0_ns, y0_ns;
-	bool kept;
-	size_t count[2];
-};
-
-static void window_count(struct edge *edge, const struct window *window)
+static void window_count(struct edge *edge, int64_t last)
 {
 	struct edge_estimate *estimate = &edge->estimate;
 	uint32_t kept[2] = {0, 0};
@@ -114,7 +104,7 @@ static void window_count(struct edge *edge, const struct window *window)
 	for (int i = 0; i < EDGE_BUCKETS; i++) {
 		const struct edge_bucket *bucket = &edge->buckets[i];
 
-		if (bucket->index < window->first || bucket->index > window->last)
+		if (bucket->index <= last - EDGE_BUCKETS || bucket->index > last)
 			continue;
 		for (int s = 0; s < 2; s++) {
 			estimate->points[s] += bucket->seen[s];
@@ -126,127 +116,14 @@ static void window_count(struct edge *edge, const struct window *window)
 	estimate->used_pairs = kept[0] >= PAIRS_ENOUGH && kept[1] >= PAIRS_ENOUGH;
 }
 
-static void window_gather(const struct edge *edge, struct window *window,
-			  struct edge_scratch *scratch)
-{
-	bool anchored = false;
-
-	window->count[0] = window->count[1] = 0;
-	window->x0_ns = (window->first + window->last + 1) * edge->bucket_ns / 2;
-	for (int i = 0; i < EDGE_BUCKETS; i++) {
-		const struct edge_bucket *bucket = &edge->buckets[i];
-
-		if (bucket->index < window->first || bucket->index > window->last)
-			continue;
-		for (int s = 0; s < 2; s++) {
-			const struct edge_cell *cell =
-				window->kept ? &bucket->kept[s] : &bucket->all[s];
-
-			for (int p = 0; p < cell->count; p++) {
-				const struct edge_point *point = &cell->points[p];
-				size_t n = window->count[s]++;
-
-				if (!anchored)
-					window->y0_ns = point->y_ns;
-				anchored = true;
-				scratch->x[s][n] = (double)(point->x_ns - window->x0_ns) * 1e-9;
-				scratch->y[s][n] = (double)ns_sub(point->y_ns, window->y0_ns);
-			}
-		}
-	}
-}
-
-/* A fit of one window, in numbers that windows can be compared by. */
-struct trial {
-	struct window window;
-	struct edgefit_line line;
-	double middle_s;   /* of the points that hold the line, after x0 */
-	double offset_ns;  /* against y0 there */
-	double excess_ns;  /* of the width over the path's known floor */
-	double offset_sigma_ns, drift_sigma_ppb, live_sigma_ns;
-	bool flagged;
-};
-
-/* Where the fit is trusted less on one side, the known floor tells the offset from the other. */
-static void trial_use_floor(const struct edge *edge, struct trial *trial)
-{
-	const struct edgefit_line *line = &trial->line;
-	double half = (line->upper_ns - line->lower_ns) / 2;
-	bool good[2] = {line->k[0] >= SUPPORT_ENOUGH, line->k[1] >= SUPPORT_ENOUGH};
-
-	trial->middle_s = (line->x_mean[0] + line->x_mean[1]) / 2;
-	trial->offset_ns = (line->upper_ns + line->lower_ns) / 2 + line->slope_ppb * trial->middle_s;
-	trial->excess_ns = edge->floor_known ? 2 * (half - edge->floor_ns) : 0;
-	if (!edge->floor_known || good[0] == good[1] || trial->excess_ns <= 0)
-		return;
-	trial->middle_s = line->x_mean[good[0] ? 0 : 1];
-	trial->offset_ns = (good[0] ? line->upper_ns - edge->floor_ns :
-				      line->lower_ns + edge->floor_ns) +
-			   line->slope_ppb * trial->middle_s;
-}
-
-static void trial_sigma(const struct edge *edge, struct trial *trial)
-{
-	const struct edgefit_line *line = &trial->line;
-	double window_s = (double)(trial->window.last - trial->window.first + 1) *
-			  (double)edge->bucket_ns * 1e-9;
-	double side_sigma[2], lever[2], noise = edge->pairs.noise_ns, both, late;
-	bool weak = line->k[0] < SUPPORT_ENOUGH && line->k[1] < SUPPORT_ENOUGH;
-
-	for (int s = 0; s < 2; s++) {
-		double k = (double)line->k[s];
-
-		side_sigma[s] = fmax(line->y_spread[s], noise) / sqrt(k);
-		lever[s] = fmax(line->x_spread[s], 0.05 * window_s);
-		if (line->k[s] < SUPPORT_ENOUGH && !edge->floor_known)
-			side_sigma[s] = WEAK_SIGMA_FACTOR * fmax(line->y_spread[s], 16 * noise);
-	}
-	both = hypot(side_sigma[0], side_sigma[1]) / 2;
-	trial->flagged = line->k[0] < SUPPORT_ENOUGH || line->k[1] < SUPPORT_ENOUGH;
-	if (edge->floor_known && trial->flagged) {
-		/* Each side is off by some part of the excess, and the floor by its own error. */
-		if (weak)
-			both = hypot(both, trial->excess_ns / 2);
-		else
-			both = 2 * both;
-		trial->flagged = fabs(trial->excess_ns) > 2 * fmax(GAP_MIN_NS, GAP_PER_NOISE * noise);
-	}
-	trial->offset_sigma_ns = both;
-	trial->drift_sigma_ppb =
-		hypot(side_sigma[0] / lever[0], side_sigma[1] / lever[1]) / 2;
-	/* A line through a wandering drift is off by about wander * window^2 / 12 at its end. */
-	late = edge->wander_ppb * window_s * window_s / 6;
-	trial->live_sigma_ns =
-		hypot(hypot(both, trial->drift_sigma_ppb * (window_s / 2 - trial->middle_s)), late);
-}
-
-static int trial_run(struct edge *edge, struct trial *trial, const struct edgefit_hint *hint,
-		     struct edge_scratch *scratch)
-{
-	struct edgefit_side side[2];
-	size_t most[2];
-	int err;
-
-	window_gather(edge, &trial->window, scratch);
-	for (int s = 0; s < 2; s++) {
-		side[s] = (struct edgefit_side){scratch->x[s], scratch->y[s],
-						trial->window.count[s]};
-		most[s] = trial->window.count[s] / 4;
-	}
-	err = edgefit_adapt(side, most, fmax(GAP_MIN_NS, GAP_PER_NOISE * edge->pairs.noise_ns),
-			    hint, scratch->residuals, &trial->line);
-	if (err)
-		return err;
-	trial_use_floor(edge, trial);
-	trial_sigma(edge, trial);
-	return 0;
-}
-
 static struct edgefit_hint hint_of(const struct edge *edge, const struct edge_prior *prior)
 {
 	struct edgefit_hint hint = EDGEFIT_NO_HINT;
 
 	hint.slope_ppb = edge->slope_ppb;
+	hint.first_k = edge->first_k;
+	if (edge->floor_known)
+		hint.width_ns = 2 * (edge->floor_ns + WIDTH_PER_NOISE * edge->pairs.noise_ns);
 	if (prior && prior->known) {
 		hint.slope_ppb = prior->drift_ppb;
 		hint.least_ppb = prior->drift_ppb - prior->span_ppb;
@@ -256,21 +133,21 @@ static struct edgefit_hint hint_of(const struct edge *edge, const struct edge_pr
 }
 
 /* The floor is learnt from fits that both sides hold; one that stays elsewhere is a new path. */
-static void floor_learn(struct edge *edge, const struct trial *trial)
+static void floor_learn(struct edge *edge, const struct edge_trial *trial)
 {
-	double half = (trial->line.upper_ns - trial->line.lower_ns) / 2;
-	double allowed = 2 * fmax(GAP_MIN_NS, GAP_PER_NOISE * edge->pairs.noise_ns);
+	double half = edge_trial_half_ns(trial), noise = edge->pairs.noise_ns;
 
-	if (trial->line.k[0] < SUPPORT_ENOUGH || trial->line.k[1] < SUPPORT_ENOUGH)
+	if (trial->line.k[0] < TRIAL_SUPPORT_ENOUGH || trial->line.k[1] < TRIAL_SUPPORT_ENOUGH)
 		return;
-	if (edge->floor_known && fabs(half - edge->floor_ns) > allowed &&
+	if (edge->floor_known && fabs(half - edge->floor_ns) > edge_gap_ns(edge) &&
 	    ++edge->floor_misses < EDGE_PATH_ROUNDS)
 		return;
 	if (!edge->floor_known || edge->floor_misses >= EDGE_PATH_ROUNDS)
 		edge->floor_ns = half;
 	edge->floor_known = true;
 	edge->floor_misses = 0;
-	edge->floor_ns += FLOOR_GAIN * (half - edge->floor_ns);
+	/* Queues only add: what lies above counts less than what lies below. */
+	edge->floor_ns += FLOOR_GAIN * fmin(fmax(half - edge->floor_ns, -4 * noise), noise / 2);
 }
 
 /* Drift now against drift a second ago, less what the fits' own errors make. */
@@ -294,7 +171,7 @@ static void wander_learn(struct edge *edge, const struct edge_estimate *estimate
 	edge->past_next++;
 }
 
-static void publish(struct edge *edge, const struct trial *trial)
+static void publish(struct edge *edge, const struct edge_trial *trial)
 {
 	struct edge_estimate *estimate = &edge->estimate;
 	double whole = floor(trial->offset_ns);
@@ -304,16 +181,55 @@ static void publish(struct edge *edge, const struct trial *trial)
 	estimate->local_ns = trial->window.x0_ns + (int64_t)rint(trial->middle_s * 1e9);
 	estimate->offset_ns = ns_add(trial->window.y0_ns, (int64_t)whole);
 	estimate->offset_fraction_ns = trial->offset_ns - whole;
-	estimate->drift_ppb = trial->line.slope_ppb;
-	estimate->floor_ns = (trial->line.upper_ns - trial->line.lower_ns) / 2;
+	estimate->drift_ppb = trial->slope_ppb;
+	estimate->floor_ns = edge_trial_half_ns(trial);
 	estimate->residual_ns = fmax(trial->line.y_spread[0], trial->line.y_spread[1]);
 	estimate->offset_sigma_ns = trial->offset_sigma_ns;
 	estimate->drift_sigma_ppb = trial->drift_sigma_ppb;
-	estimate->window_s = (double)(trial->window.last - trial->window.first + 1) *
-			     (double)edge->bucket_ns * 1e-9;
+	estimate->window_s = edge_trial_seconds(edge, trial);
 	estimate->noise_ns = edge->pairs.noise_ns;
-	estimate->support[0] = (uint32_t)trial->line.k[0];
-	estimate->support[1] = (uint32_t)trial->line.k[1];
+	for (int s = 0; s < 2; s++)
+		estimate->support[s] = (uint32_t)trial->inliers[s];
+}
+
+static int try_window(struct edge *edge, int64_t last, unsigned halvings,
+		      const struct edgefit_hint *hint, struct edge_scratch *scratch,
+		      struct edge_trial *trial)
+{
+	trial->window.last = last;
+	trial->window.first = last - (EDGE_BUCKETS >> halvings) + 1;
+	trial->window.kept = edge->estimate.used_pairs;
+	return edge_trial_run(edge, trial, hint, scratch);
+}
+
+/* The window of the last round, and beside it, in turn, the next shorter or longer one. */
+static int best_window(struct edge *edge, int64_t last, struct edgefit_hint *hint,
+		       struct edge_scratch *scratch, struct edge_trial *best)
+{
+	struct edge_trial other;
+	unsigned beside;
+
+	for (;; edge->halvings--) {
+		int err = try_window(edge, last, edge->halvings, hint, scratch, best);
+
+		if (!edge->halvings && err)
+			return err;
+		if (!edge->halvings || (!err && !best->flagged))
+			break;
+	}
+	if (best->flagged)
+		return 0;
+	edge->shorter = !edge->shorter;
+	if (edge->shorter ? edge->halvings == HALVINGS_MAX : !edge->halvings)
+		edge->shorter = !edge->shorter;
+	beside = edge->halvings + (edge->shorter ? 1 : -1u);
+	hint->slope_ppb = best->slope_ppb;
+	if (try_window(edge, last, beside, hint, scratch, &other) || other.flagged ||
+	    other.live_sigma_ns >= best->live_sigma_ns)
+		return 0;
+	*best = other;
+	edge->halvings = beside;
+	return 0;
 }
 
 int edge_fit(struct edge *edge, int64_t now_ns, const struct edge_prior *prior,
@@ -321,30 +237,24 @@ int edge_fit(struct edge *edge, int64_t now_ns, const struct edge_prior *prior,
 {
 	int64_t last = now_ns / edge->bucket_ns;
 	struct edgefit_hint hint = hint_of(edge, prior);
-	struct trial best, trial = {.window = {.first = last - EDGE_BUCKETS + 1, .last = last}};
-	int err;
+	struct edge_trial best, learnt;
 
 	pairs_adapt(&edge->pairs);
 	edge->estimate.valid = false;
-	window_count(edge, &trial.window);
-	trial.window.kept = edge->estimate.used_pairs;
-	err = trial_run(edge, &trial, &hint, scratch);
-	if (err)
+	window_count(edge, last);
+	if (best_window(edge, last, &hint, scratch, &best))
 		return -ENODATA;
-	best = trial;
-	for (int halving = 1; halving <= HALVINGS_MAX && !best.flagged; halving++) {
-		hint.slope_ppb = best.line.slope_ppb;
-		trial.window.first = last - (EDGE_BUCKETS >> halving) + 1;
-		if (trial_run(edge, &trial, &hint, scratch) ||
-		    trial.live_sigma_ns > best.live_sigma_ns)
-			break;
-		best = trial;
+	learnt = best;
+	if (edge->floor_known && best.flagged) {
+		/* Queues all the window long, or another path: what is it without the old floor? */
+		hint.width_ns = 1e300;
+		try_window(edge, last, 0, &hint, scratch, &learnt);
 	}
-	floor_learn(edge, &best);
+	floor_learn(edge, &learnt);
 	publish(edge, &best);
-	edge->slope_ppb = best.line.slope_ppb;
+	edge->slope_ppb = best.slope_ppb;
+	edge->first_k = best.line.k[0] < best.line.k[1] ? best.line.k[0] : best.line.k[1];
 	wander_learn(edge, &edge->estimate);
-	edge->fitted = true;
 	return 0;
 }
 
@@ -356,11 +266,11 @@ int64_t edge_pair_interval(const struct edge *edge, int64_t base_ns)
 
 	if (!estimate->valid || !edge->floor_known)
 		return base_ns;
-	if (estimate->flagged || least < SUPPORT_ENOUGH)
+	if (estimate->flagged || least < TRIAL_SUPPORT_ENOUGH)
 		return base_ns / 4;
-	if (least < 2 * SUPPORT_ENOUGH)
+	if (least < 3 * TRIAL_SUPPORT_ENOUGH)
 		return base_ns / 2;
-	if (estimate->window_s < (double)edge->bucket_ns * EDGE_BUCKETS * 0.4e-9)
+	if (edge->halvings == HALVINGS_MAX)
 		return base_ns * 5;
 	return base_ns;
 }

@@ -71,7 +71,9 @@ struct edge {
 	double wander_ppb;	/* how far the drift moves in a second, rms */
 	struct { int64_t local_ns; double drift_ppb; double sigma_ppb; } past[4];
 	unsigned past_next;
-	bool fitted;
+	unsigned halvings;	/* the window in use is window / 2^n */
+	bool shorter;		/* which other was tried last */
+	size_t first_k;		/* where the search for k begins */
 };
 
 /* Room for a fit; one for all edges of a host. */

@@ -60,12 +60,35 @@ static double residual(const struct edgefit_side *side, int s, size_t i, double 
 	return mirror(s) * (side->y[i] - slope * side->x[i]);
 }
 
+/* The few lowest are kept in order as they come; more are selected. */
+#define FEW 8
+
+static double lowest_few(const double *v, size_t count, size_t k)
+{
+	double low[FEW];
+	size_t have = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		size_t j;
+
+		if (have == k && v[i] >= low[k - 1])
+			continue;
+		j = have < k ? have++ : k - 1;
+		for (; j && low[j - 1] > v[i]; j--)
+			low[j] = low[j - 1];
+		low[j] = v[i];
+	}
+	return low[k - 1];
+}
+
 static double edge_of(const struct problem *problem, int s, size_t k, double slope)
 {
 	const struct edgefit_side *side = &problem->side[s];
 
 	for (size_t i = 0; i < side->count; i++)
 		problem->scratch[i] = residual(side, s, i, slope);
+	if (k <= FEW)
+		return lowest_few(problem->scratch, side->count, k);
 	return select_kth(problem->scratch, side->count, k);
 }
 
@@ -225,39 +248,68 @@ int edgefit_solve(const struct edgefit_side side[2], const size_t k[2],
 	return 0;
 }
 
+/* The search for k: which sides still allow more. */
+struct search {
+	size_t best[2];
+	int misses[2];
+};
+
+static void search_judge(const struct problem *problem, double slope, size_t k,
+			 const size_t most[2], double gap_ns, double width_ns,
+			 struct search *search)
+{
+	double edge[2], gap[2];
+
+	for (int s = 0; s < 2; s++) {
+		edge[s] = edge_of(problem, s, problem->k[s], slope);
+		gap[s] = edge[s] - edge_of(problem, s, (problem->k[s] + 1) / 2, slope);
+	}
+	for (int s = 0; s < 2; s++) {
+		if (k > most[s] || search->misses[s] >= MISSES_MAX)
+			continue;
+		if (gap[s] <= gap_ns && edge[0] + edge[1] <= width_ns) {
+			search->best[s] = k;
+			search->misses[s] = 0;
+		} else {
+			search->misses[s]++;
+		}
+	}
+}
+
+/* Tries one k; false when there is no use in trying more. */
+static bool search_try(struct search *search, const struct edgefit_side side[2], size_t k,
+		       const size_t most[2], double gap_ns, struct edgefit_hint *warm,
+		       double *scratch, struct edgefit_line *line)
+{
+	struct problem problem = {side, {k, k}, scratch};
+
+	for (int s = 0; s < 2; s++)
+		if (k > most[s])
+			problem.k[s] = search->best[s];
+	solve(&problem, warm, line);
+	warm->slope_ppb = line->slope_ppb;
+	search_judge(&problem, line->slope_ppb, k, most, gap_ns, warm->width_ns, search);
+	return search->misses[0] < MISSES_MAX || search->misses[1] < MISSES_MAX;
+}
+
 int edgefit_adapt(const struct edgefit_side side[2], const size_t most[2], double gap_ns,
 		  const struct edgefit_hint *hint, double *scratch, struct edgefit_line *line)
 {
+	size_t largest = most[0] > most[1] ? most[0] : most[1], k = hint->first_k;
 	struct edgefit_hint warm = *hint;
-	size_t best[2] = {2, 2}, largest = most[0] > most[1] ? most[0] : most[1];
-	int misses[2] = {0, 0};
+	struct search search = {{2, 2}, {0, 0}};
 
 	if (side[0].count < 2 || side[1].count < 2)
 		return -EINVAL;
 	line->steps = 0;
-	for (size_t k = 2; k <= largest; k *= 2) {
-		struct problem problem = {side, {k, k}, scratch};
-
-		for (int s = 0; s < 2; s++)
-			if (problem.k[s] > side[s].count)
-				problem.k[s] = side[s].count;
-		solve(&problem, &warm, line);
-		warm.slope_ppb = line->slope_ppb;
-		for (int s = 0; s < 2; s++) {
-			double gap;
-
-			if (k > most[s] || k > side[s].count || misses[s] >= MISSES_MAX)
-				continue;
-			gap = edge_of(&problem, s, k, line->slope_ppb) -
-			      edge_of(&problem, s, (k + 1) / 2, line->slope_ppb);
-			if (gap <= gap_ns)
-				best[s] = k;
-			misses[s] = gap <= gap_ns ? 0 : misses[s] + 1;
-		}
-		if (misses[0] >= MISSES_MAX && misses[1] >= MISSES_MAX)
-			break;
+	if (k > 2 && k <= most[0] && k <= most[1])
+		search_try(&search, side, k, most, gap_ns, &warm, scratch, line);
+	if (search.best[0] == 2 || search.best[1] == 2) {
+		search = (struct search){{2, 2}, {0, 0}};
+		k = 1;
 	}
-	best[0] = best[0] < side[0].count ? best[0] : side[0].count;
-	best[1] = best[1] < side[1].count ? best[1] : side[1].count;
-	return edgefit_solve(side, best, &warm, scratch, line);
+	while ((k *= 2) <= largest)
+		if (!search_try(&search, side, k, most, gap_ns, &warm, scratch, line))
+			break;
+	return edgefit_solve(side, search.best, &warm, scratch, line);
 }

@@ -38,16 +38,18 @@ struct edgefit_line {
 	bool clamped;	    /* the slope is at the limit it was given */
 };
 
-/* Slopes allowed, and where to begin. */
+/* Slopes allowed, and where to begin; the width that an empty path is known to have. */
 struct edgefit_hint {
 	double slope_ppb;
 	double least_ppb;
 	double most_ppb;
+	double width_ns; /* edgefit_adapt() takes no more violators than keep upper - lower below */
+	size_t first_k;	 /* edgefit_adapt() begins there, if both sides allow it */
 };
 
 #define EDGEFIT_SLOPE_MAX_PPB 500000.0
 #define EDGEFIT_NO_HINT \
-	((struct edgefit_hint){0, -EDGEFIT_SLOPE_MAX_PPB, EDGEFIT_SLOPE_MAX_PPB})
+	((struct edgefit_hint){0, -EDGEFIT_SLOPE_MAX_PPB, EDGEFIT_SLOPE_MAX_PPB, 1e300, 2})
 
 /*
  * The line for @k[0] violators of the forward and @k[1] of the backward side,
@@ -59,8 +61,8 @@ int edgefit_solve(const struct edgefit_side side[2], const size_t k[2],
 
 /*
  * Chooses k for each side: the largest of 2, 4, 8 ... @most[side] at which the
- * residuals of the cloud's edge are still within @gap_ns of each other, so that
- * a queue has not begun, and solves with them. A best k of 2 says that too few
+ * residuals of the cloud's edge are still within @gap_ns of each other and the
+ * width is not above the hint's, so that a queue has not begun, and solves with them. A best k of 2 says that too few
  * clean packets came through.
  */
 int edgefit_adapt(const struct edgefit_side side[2], const size_t most[2], double gap_ns,
