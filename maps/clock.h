@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * `clock`, an array of one: fabric time for the kernel programs. Two slots: the
+ * `clock`, an array of one that the daemon maps: fabric time for the kernel programs. Two slots: the
  * daemon fills the one that is not in use and then raises `generation`, whose
  * lowest bit names the slot in use. A reader that finds `generation` changed
  * by two or more while it read has to read again.
@@ -9,6 +9,7 @@
 #define ESC_MAPS_CLOCK_H
 
 #include "types.h"
+#include "../clocksync/local.h"
 #include "../clocksync/model.h"
 
 struct esc_clock {

@@ -53,16 +53,23 @@ ESC_ASSERT_SIZE(struct esc_peer, 136);
 #define ESC_FLEET_USE_KEY1 0x4u /* tag with key 1; both are taken */
 #define ESC_FLEET_ANSWER 0x8u   /* probing is on: requests are answered */
 
-/* Value of `fleet`, an array of one. Writer: the daemon. */
+/*
+ * Value of `fleet`, an array of one, mapped by its writer, the daemon. Two
+ * views as in struct esc_clock: it fills the one that is not in use and then
+ * raises view_generation, whose lowest bit names the view in use.
+ * A key's slot is the lowest bit of its first byte, the same on every host.
+ */
 struct esc_fleet {
 	__u64 self;	/* our id */
 	__u64 epoch;	/* of this run of the daemon */
 	__u64 key[2][2]; /* SipHash keys k0, k1; all zero without authority (ESC_FLEET_HAS_KEY*) */
 	__u32 flags;
 	__u32 answer_max_pps; /* requests answered a second, of one peer */
-	struct esc_probe_view view; /* wire order: what our probes and replies say; state 0: nothing */
+	__u64 view_generation;
+	struct esc_probe_view view[2]; /* wire order: what our probes and replies say; state 0: nothing */
 	__u64 reserved[2];
 };
-ESC_ASSERT_SIZE(struct esc_fleet, 112);
+ESC_ASSERT_OFFSET(struct esc_fleet, view_generation, 56);
+ESC_ASSERT_SIZE(struct esc_fleet, 160);
 
 #endif
