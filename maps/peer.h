@@ -29,13 +29,14 @@ struct esc_replay_window {
 struct esc_peer {
 	/* Writer: the daemon, once. */
 	char name[24];		/* host, NUL-padded; cut */
-	struct esc_address address;
+	struct esc_address address; /* its probes must come from here; all zero: from anywhere */
 	/* Writer: XDP. */
 	__u64 epoch;		/* newest of the peer's; older ones are stale */
 	__u64 heard_local_ns;	/* newest packet of the peer with a good tag, ktime */
 	__u64 replied_local_ns;	/* newest reply of the peer, ktime */
 	struct esc_replay_window requests; /* of the peer */
-	struct esc_replay_window replies;  /* to our requests */
+	struct esc_replay_window replies;  /* to our requests of `replies_epoch` */
+	__u64 replies_epoch;	/* ours: a new run of the daemon counts its requests anew */
 	__u64 requests_heard;
 	__u64 replies_heard;
 	/* Rate cap: requests answered in the second that began at cap_local_ns. */
@@ -46,7 +47,7 @@ struct esc_peer {
 	__u64 requests_sent;
 };
 ESC_ASSERT_OFFSET(struct esc_peer, epoch, 40);
-ESC_ASSERT_SIZE(struct esc_peer, 136);
+ESC_ASSERT_SIZE(struct esc_peer, 144);
 
 #define ESC_FLEET_HAS_KEY0 0x1u
 #define ESC_FLEET_HAS_KEY1 0x2u

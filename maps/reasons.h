@@ -11,10 +11,13 @@
 
 #include "types.h"
 
-/* Probes that are refused: they end here (XDP_DROP), since nobody else takes them. */
+/*
+ * Probes that are refused end here (XDP_DROP), since nobody else takes them. What has not our
+ * magic is no probe and goes on: unknown_opcode, or probe_version on the probe port.
+ */
 #define ESC_PROBE_REASONS(X)                                                                \
 	X(PROBE_SHORT, probe_short, "a probe that ends too early")                          \
-	X(PROBE_VERSION, probe_version, "a probe of another version or without its magic")  \
+	X(PROBE_VERSION, probe_version, "a probe of another version, or none on its port")  \
 	X(PROBE_OFF, probe_off, "a probe while probing is off here")                        \
 	X(PROBE_UNKNOWN_PEER, probe_unknown_peer, "a probe of nobody in the members file")  \
 	X(PROBE_NOT_OURS, probe_not_ours, "a probe for another member")                     \
