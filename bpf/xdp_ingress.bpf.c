@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* Everything that comes in, as early as the kernel shows it. */
 #include "hook.bpf.h"
+#include "probe_answer.bpf.h"
 #include <xdp/xdp_helpers.h>
 
 /* Before programs of the usual priority 50, which go on when we pass. */
@@ -46,13 +47,17 @@ int esc_xdp_in(struct xdp_md *xdp)
 	};
 	struct esc_packet packet;
 	__u16 turn;
+	int result;
 
 	if (!word)
 		return XDP_PASS;
 	turn = word->xdp_turns[esc_port_index % ESC_PORTS_MAX];
 	if (unlikely(turn != esc_turn) && !xdp_is_my_turn(turn))
 		return XDP_PASS;
-	hook_count(esc_parse(&cursor, &packet), &packet, word, ESC_HOOK_XDP_INGRESS);
+	result = esc_parse(&cursor, &packet);
+	if (unlikely(result == ESC_PARSE_PROBE))
+		return probe_take(xdp, cursor_offset(&cursor));
+	hook_count(result, &packet, word, ESC_HOOK_XDP_INGRESS);
 	return XDP_PASS;
 }
 
