@@ -115,3 +115,10 @@ void probe_datagram_number(struct probe_datagram *datagram, uint8_t opcode, uint
 	probe->sequence = htobe32(sequence);
 	probe->pair = htobe32(pair);
 }
+
+int probe_datagram_send(int fd, const struct probe_datagram *datagram)
+{
+	const char *bytes = (const char *)datagram + offsetof(struct probe_datagram, bth);
+
+	return send(fd, bytes, ESC_PROBE_DATAGRAM_BYTES, MSG_NOSIGNAL) < 0 ? -errno : 0;
+}

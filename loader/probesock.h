@@ -28,13 +28,19 @@ uint16_t probe_source_port(uint64_t one_id, uint64_t other_id);
  */
 int probesock_open(const struct probe_route *route);
 
+/* Padded in front, so that the probe's fields are aligned. */
 struct probe_datagram {
+	uint32_t pad;
 	struct esc_bth bth;
 	struct esc_probe probe;
 	uint8_t icrc[ESC_ICRC_BYTES];
-} __attribute__((packed));
-_Static_assert(sizeof(struct probe_datagram) == ESC_PROBE_DATAGRAM_BYTES,
+};
+_Static_assert(offsetof(struct probe_datagram, icrc) + ESC_ICRC_BYTES -
+			       offsetof(struct probe_datagram, bth) ==
+		       ESC_PROBE_DATAGRAM_BYTES,
 	       "a datagram is BTH, probe and ICRC");
+/* On @fd; 0 or -errno. */
+int probe_datagram_send(int fd, const struct probe_datagram *datagram);
 
 /* What stays the same of an edge's probes. @flags: ESC_PROBE_PLANE or 0. */
 void probe_datagram_init(struct probe_datagram *datagram, uint64_t self, uint64_t target,

@@ -10,7 +10,6 @@
 #include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -65,28 +64,28 @@ static uint64_t sender_random(struct sender *sender)
 
 static int edge_send(struct sender_edge *edge)
 {
-	ssize_t sent = send(edge->fd, &edge->datagram, sizeof(edge->datagram), MSG_NOSIGNAL);
+	int err = probe_datagram_send(edge->fd, &edge->datagram);
 
 	/* A port unreachable of before: it is told once, and this packet was not sent. */
-	if (sent < 0 && errno == ECONNREFUSED)
-		sent = send(edge->fd, &edge->datagram, sizeof(edge->datagram), MSG_NOSIGNAL);
-	return sent < 0 ? -errno : 0;
+	return err == -ECONNREFUSED ? probe_datagram_send(edge->fd, &edge->datagram) : err;
 }
 
-static void edge_send_request(struct sender_edge *edge, uint8_t more)
+/* What did not leave has no number. */
+static int edge_send_request(struct sender_edge *edge, uint8_t more)
 {
 	int err;
 
 	probe_datagram_number(&edge->datagram, ESC_PROBE_OPCODE_REQUEST, edge->sequence, edge->pair,
 			      more);
 	err = edge_send(edge);
-	__atomic_store_n(&edge->sequence, edge->sequence + 1, __ATOMIC_RELAXED);
 	if (!err) {
+		__atomic_store_n(&edge->sequence, edge->sequence + 1, __ATOMIC_RELAXED);
 		__atomic_store_n(&edge->requests, edge->requests + 1, __ATOMIC_RELAXED);
-		return;
+		return 0;
 	}
 	__atomic_store_n(&edge->failed, edge->failed + 1, __ATOMIC_RELAXED);
 	__atomic_store_n(&edge->last_error, err, __ATOMIC_RELAXED);
+	return err;
 }
 
 /* A queue or a doorbell that sleeps would spoil the first of the pair: another packet wakes it. */
@@ -287,13 +286,8 @@ int sender_ask(struct sender *sender, struct sender_edge *edge, uint64_t about)
 	pthread_mutex_lock(&sender->lock);
 	/* A pair of its own: this request must not be taken for another's half. */
 	edge->pair++;
-	probe_datagram_number(&edge->datagram, ESC_PROBE_OPCODE_REQUEST, edge->sequence, edge->pair,
-			      ESC_PROBE_ASKS);
 	edge->datagram.probe.about = htobe64(about);
-	err = edge_send(edge);
-	__atomic_store_n(&edge->sequence, edge->sequence + 1, __ATOMIC_RELAXED);
-	if (!err)
-		__atomic_store_n(&edge->requests, edge->requests + 1, __ATOMIC_RELAXED);
+	err = edge_send_request(edge, ESC_PROBE_ASKS);
 	edge->datagram.probe.about = 0;
 	pthread_mutex_unlock(&sender->lock);
 	return err;
