@@ -114,6 +114,43 @@ static void write_table(FILE *out, const json_t *qps)
 			(unsigned long long)cli_count(qps, "refused"));
 }
 
+static void write_clock(FILE *out, const json_t *clock)
+{
+	if (!clock)
+		return;
+	fprintf(out, "Clock: %s", cli_text(clock, "state"));
+	if (json_object_get(clock, "bound_ns"))
+		fprintf(out, ", true within %llu ns",
+			(unsigned long long)cli_count(clock, "bound_ns"));
+	fprintf(out, ", %llu of %llu neighbours used\n",
+		(unsigned long long)cli_count(clock, "peers_used"),
+		(unsigned long long)cli_count(clock, "peers_wanted"));
+}
+
+static void write_probing(FILE *out, const json_t *probing)
+{
+	const json_t *peers = json_object_get(probing, "peers");
+	json_t *plane;
+	size_t i;
+
+	json_array_foreach (json_object_get(probing, "planes"), i, plane) {
+		if (json_is_true(json_object_get(plane, "on")))
+			fprintf(out, "Probing: %s mesh from %s, %llu members\n",
+				cli_text(plane, "plane"), cli_text(plane, "interface"),
+				(unsigned long long)cli_count(plane, "members"));
+		else
+			fprintf(out, "No probing on the %s plane: %s\n", cli_text(plane, "plane"),
+				cli_text(plane, "note"));
+	}
+	if (peers && cli_count(peers, "up") + cli_count(peers, "suspect") + cli_count(peers, "down"))
+		fprintf(out, "  Peers: %llu up, %llu suspect, %llu down\n",
+			(unsigned long long)cli_count(peers, "up"),
+			(unsigned long long)cli_count(peers, "suspect"),
+			(unsigned long long)cli_count(peers, "down"));
+	if (*cli_text(probing, "authority_note"))
+		fprintf(out, "  Keys: %s\n", cli_text(probing, "authority_note"));
+}
+
 void cli_write_status(FILE *out, const json_t *status)
 {
 	char uptime[UNITS_TEXT_BYTES];
@@ -130,6 +167,8 @@ void cli_write_status(FILE *out, const json_t *status)
 	else
 		fprintf(out, "Mode: %s (packets are counted, none is changed)\n",
 			cli_text(status, "mode"));
+	write_clock(out, json_object_get(status, "clock"));
+	write_probing(out, json_object_get(status, "probing"));
 	write_table(out, json_object_get(status, "qps"));
 	if (json_object_get(status, "members"))
 		fprintf(out, "Members: %llu addresses\n",

@@ -34,6 +34,7 @@ struct mesh_edge {
 	struct sender_edge *sending; /* NULL: no socket, see open_error */
 	int open_error;
 	uint64_t told_failed; /* failures when they were last told of */
+	uint64_t sent_before, failed_before; /* by sockets that are closed */
 
 	/* As told by `peers`, each 100 ms; CLOCK_MONOTONIC. */
 	enum peer_state state;

@@ -163,7 +163,7 @@ int mesh_route(const struct mesh_plane *plane, const struct roster_member *membe
 }
 
 /* Numbers are never used twice in a run, whoever they were sent to. */
-static void mesh_note_sequence(struct mesh *mesh, const struct mesh_edge *edge)
+static void mesh_note_sequence(struct mesh *mesh, struct mesh_edge *edge)
 {
 	struct sender_counts counts;
 
@@ -172,6 +172,8 @@ static void mesh_note_sequence(struct mesh *mesh, const struct mesh_edge *edge)
 	sender_counts(edge->sending, &counts);
 	if ((int32_t)(counts.next_sequence - mesh->sequence) > 0)
 		mesh->sequence = counts.next_sequence;
+	edge->sent_before += counts.requests;
+	edge->failed_before += counts.failed;
 }
 
 static void edge_open(struct mesh *mesh, const struct mesh_plane *plane, struct mesh_edge *edge,
@@ -209,6 +211,7 @@ static void edge_close(struct mesh *mesh, struct mesh_edge *edge)
 	mesh_note_sequence(mesh, edge);
 	sender_remove(mesh->sender, edge->sending);
 	edge->sending = NULL;
+	edge->told_failed = 0;
 }
 
 static void edge_remove(struct mesh *mesh, size_t slot)
