@@ -38,7 +38,7 @@ static __always_inline bool esc_fabric_at(__s64 local_ns, struct esc_fabric_time
 		time->bound_ns = clock_model_bound(model, local_ns);
 		time->state = model->state;
 		barrier();
-		if (clocks->generation - generation < 2)
+		if (clocks->generation == generation)
 			return time->state != CLOCK_FREE_RUNNING;
 	}
 	return false;

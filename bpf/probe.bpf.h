@@ -68,7 +68,7 @@ static __always_inline __be32 probe_age_us(__u64 now_ns, __u64 heard_ns)
 	return bpf_htonl(age_us < ESC_PROBE_NEVER ? age_us : ESC_PROBE_NEVER - 1);
 }
 
-/* False, and all zero: we have no view, or it was replaced twice while it was copied. */
+/* False, and all zero: we have no view, or it was replaced while it was copied. */
 static __always_inline bool probe_put_view(struct esc_probe_view *to, const struct esc_fleet *f)
 {
 	const volatile __u64 *turn = &f->view_generation;
@@ -77,7 +77,7 @@ static __always_inline bool probe_put_view(struct esc_probe_view *to, const stru
 	barrier();
 	*to = f->view[generation & 1];
 	barrier();
-	if (*turn - generation < 2 && to->state)
+	if (*turn == generation && to->state)
 		return true;
 	__builtin_memset(to, 0, sizeof(*to));
 	return false;

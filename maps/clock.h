@@ -3,7 +3,7 @@
  * `clock`, an array of one that the daemon maps: fabric time for the kernel programs. Two slots: the
  * daemon fills the one that is not in use and then raises `generation`, whose
  * lowest bit names the slot in use. A reader that finds `generation` changed
- * by two or more while it read has to read again.
+ * while it read has to read again: the next model may be on its way into its slot.
  */
 #ifndef ESC_MAPS_CLOCK_H
 #define ESC_MAPS_CLOCK_H
