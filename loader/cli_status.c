@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
+#include <stdbool.h>
 #include <string.h>
 
 #include "cli.h"
@@ -84,22 +85,36 @@ static void write_direction(FILE *out, const json_t *interface, const char *key,
 	fputc('\n', out);
 }
 
-static void write_reasons(FILE *out, const json_t *reasons)
+static bool reason_is_of_probes(const json_t *reason)
 {
+	return !strncmp(cli_text(reason, "reason"), "probe_", 6);
+}
+
+static void write_reasons_of(FILE *out, const json_t *reasons, bool probes, const char *heading)
+{
+	bool begun = false;
 	size_t i;
 	json_t *reason;
 
-	if (!json_array_size(reasons))
-		return;
-	fprintf(out,
-		"\nLeft out of the counts per queue pair (these packets went on untouched):\n");
 	json_array_foreach (reasons, i, reason) {
 		uint64_t in = cli_count(reason, "xdp_ingress") + cli_count(reason, "tc_ingress");
 
+		if (reason_is_of_probes(reason) != probes)
+			continue;
+		if (!begun)
+			fprintf(out, "\n%s:\n", heading);
+		begun = true;
 		fprintf(out, "  %-16s %llu in, %llu out: %s\n", cli_text(reason, "reason"),
 			(unsigned long long)in, (unsigned long long)cli_count(reason, "tc_egress"),
 			cli_text(reason, "meaning"));
 	}
+}
+
+static void write_reasons(FILE *out, const json_t *reasons)
+{
+	write_reasons_of(out, reasons, false,
+			 "Left out of the counts per queue pair (these packets went on untouched)");
+	write_reasons_of(out, reasons, true, "Probes that were refused (they ended here)");
 }
 
 static void write_table(FILE *out, const json_t *qps)

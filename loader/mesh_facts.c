@@ -153,6 +153,21 @@ static void get_clock_word(const struct mesh *mesh, size_t slot, struct mesh_pee
 	out->word_ppb = peer->drift_ppb;
 }
 
+/* From the map itself: what the daemon knows is up to 100 ms old. */
+static void get_silence(const struct mesh *mesh, const struct mesh_edge *edge,
+			uint64_t monotonic_ns, struct mesh_peer_facts *out)
+{
+	uint64_t heard_ns = edge->heard_ns;
+	struct esc_peer peer;
+
+	if (!mesh_read_peer(mesh, edge->plane, edge->id, &peer) && peer.heard_local_ns > heard_ns &&
+	    peer.heard_local_ns >= edge->since_ns)
+		heard_ns = peer.heard_local_ns;
+	out->heard = heard_ns != 0;
+	if (out->heard && monotonic_ns > heard_ns)
+		out->silent_ns = monotonic_ns - heard_ns;
+}
+
 static void get_peer(const struct mesh *mesh, size_t slot, uint64_t monotonic_ns,
 		     struct mesh_peer_facts *out)
 {
@@ -168,9 +183,7 @@ static void get_peer(const struct mesh *mesh, size_t slot, uint64_t monotonic_ns
 	out->source_port = edge->source_port;
 	out->state = edge->state;
 	out->blame = edge->state == PEER_DOWN ? edge->blame : NULL;
-	out->heard = edge->heard_ns != 0;
-	if (out->heard && monotonic_ns > edge->heard_ns)
-		out->silent_ns = monotonic_ns - edge->heard_ns;
+	get_silence(mesh, edge, monotonic_ns, out);
 	out->pair_interval_ns = edge->pair_interval_ns;
 	out->one_sided = edge->one_sided;
 	get_counts(edge, out);
