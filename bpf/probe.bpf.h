@@ -26,7 +26,7 @@ static __always_inline struct esc_fleet *probe_fleet(void)
 
 static __always_inline struct esc_peer *probe_peer(__u64 id)
 {
-	struct esc_peer_key key = { .id = id, .plane = esc_plane };
+	struct esc_peer_key key = {.id = id, .plane = esc_plane};
 
 	return bpf_map_lookup_elem(&peers, &key);
 }

@@ -27,8 +27,8 @@ static __always_inline int probe_open(struct xdp_md *xdp, __u64 at, struct probe
 	if ((void *)f->udp + sizeof(struct esc_udp) > cursor.end)
 		return ESC_REASON_UNREADABLE;
 	if (f->udp->bytes != bpf_htons(PROBE_UDP_BYTES))
-		return bpf_ntohs(f->udp->bytes) < PROBE_UDP_BYTES ? ESC_REASON_PROBE_SHORT :
-								    ESC_REASON_PROBE_VERSION;
+		return bpf_ntohs(f->udp->bytes) < PROBE_UDP_BYTES ? ESC_REASON_PROBE_SHORT
+								  : ESC_REASON_PROBE_VERSION;
 	if ((void *)f->udp + PROBE_UDP_BYTES > cursor.end)
 		return ESC_REASON_UNREADABLE;
 	f->bth = (void *)f->udp + sizeof(*f->udp);
@@ -44,7 +44,7 @@ static __always_inline int probe_open(struct xdp_md *xdp, __u64 at, struct probe
 
 static __always_inline void probe_turn_ethernet(void *ethernet)
 {
-	__u32 *high = ethernet;	   /* of the destination, and two bytes of the source */
+	__u32 *high = ethernet; /* of the destination, and two bytes of the source */
 	__u16 *words = ethernet;
 	__u32 to = high[0];
 	__u16 to_low = words[2];
@@ -62,7 +62,7 @@ static __always_inline void probe_turn_ipv4(struct esc_ipv4 *ip)
 {
 	__be16 *word = (void *)ip + offsetof(struct esc_ipv4, ttl);
 	__be32 src = ip->src;
-	__u32 sum = (__u16)~ip->check + (__u16)~*word;
+	__u32 sum = (__u16)~ip->check + (__u16) ~*word;
 
 	ip->src = ip->dst;
 	ip->dst = src;
@@ -214,7 +214,7 @@ static __always_inline int probe_take_reply(const struct probe_frame *f,
 /* A warmer is judged as the pair behind it will be, so that all of this is warm, and forgotten. */
 static __noinline int probe_take(struct xdp_md *xdp, __u64 at)
 {
-	struct probe_frame f = { .ktime_ns = bpf_ktime_get_ns() };
+	struct probe_frame f = {.ktime_ns = bpf_ktime_get_ns()};
 	const struct esc_fleet *own = probe_fleet();
 	int result, verdict = XDP_DROP;
 	struct esc_peer *peer = NULL;

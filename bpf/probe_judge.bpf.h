@@ -119,8 +119,7 @@ static __always_inline int probe_take_epoch(const struct probe_frame *f, struct 
 static __always_inline bool probe_rate_allows(const struct probe_frame *f, struct esc_peer *peer,
 					      __u32 max_pps)
 {
-	if (!peer->cap_local_ns ||
-	    (__s64)(f->ktime_ns - peer->cap_local_ns) >= PROBE_SECOND_NS) {
+	if (!peer->cap_local_ns || (__s64)(f->ktime_ns - peer->cap_local_ns) >= PROBE_SECOND_NS) {
 		peer->cap_local_ns = f->ktime_ns;
 		peer->cap_count = 0;
 	}

@@ -17,7 +17,8 @@ struct probe_message {
 	struct esc_bth bth;
 	struct esc_probe probe;
 };
-#define PROBE_MESSAGE_BYTES (sizeof(struct probe_message) - __builtin_offsetof(struct probe_message, udp))
+#define PROBE_MESSAGE_BYTES                                                                        \
+	(sizeof(struct probe_message) - __builtin_offsetof(struct probe_message, udp))
 _Static_assert(__builtin_offsetof(struct probe_message, probe) ==
 		       __builtin_offsetof(struct probe_message, bth) + ESC_BTH_BYTES,
 	       "the probe lies just behind its BTH");
@@ -26,7 +27,7 @@ _Static_assert(__builtin_offsetof(struct probe_message, probe) ==
 static __noinline __u32 probe_find(struct __sk_buff *skb)
 {
 	__u32 bytes = skb->len < ESC_TC_PULL_BYTES ? skb->len : ESC_TC_PULL_BYTES;
-	struct esc_cursor cursor = { .context = skb, .skb = true };
+	struct esc_cursor cursor = {.context = skb, .skb = true};
 	struct esc_packet packet;
 
 	if (bpf_skb_pull_data(skb, bytes))
@@ -69,8 +70,7 @@ static __noinline bool probe_send(struct __sk_buff *skb)
 		return false;
 	peer = probe_peer(bpf_be64_to_cpu(m.probe.target));
 	m.udp.check = 0;
-	m.probe.heard_age_us =
-		probe_age_us(bpf_ktime_get_ns(), peer ? peer->heard_local_ns : 0);
+	m.probe.heard_age_us = probe_age_us(bpf_ktime_get_ns(), peer ? peer->heard_local_ns : 0);
 	probe_put_self(&m.probe, own, ESC_PROBE_SECOND | ESC_PROBE_ASKS);
 	probe_sign(&m, own);
 	if (bpf_skb_store_bytes(skb, at, &m.udp, PROBE_MESSAGE_BYTES, 0))

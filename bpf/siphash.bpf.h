@@ -18,17 +18,17 @@ struct esc_siphash {
 
 #define siphash_rotate(x, n) (((x) << (n)) | ((x) >> (64 - (n))))
 
-#define siphash_round(v0, v1, v2, v3)                        \
-	do {                                                 \
-		v0 += v1;                                    \
-		v2 += v3;                                    \
-		v1 = siphash_rotate(v1, 13) ^ v0;            \
-		v3 = siphash_rotate(v3, 16) ^ v2;            \
-		v0 = siphash_rotate(v0, 32) + v3;            \
-		v2 += v1;                                    \
-		v3 = siphash_rotate(v3, 21) ^ v0;            \
-		v1 = siphash_rotate(v1, 17) ^ v2;            \
-		v2 = siphash_rotate(v2, 32);                 \
+#define siphash_round(v0, v1, v2, v3)                                                              \
+	do {                                                                                       \
+		v0 += v1;                                                                          \
+		v2 += v3;                                                                          \
+		v1 = siphash_rotate(v1, 13) ^ v0;                                                  \
+		v3 = siphash_rotate(v3, 16) ^ v2;                                                  \
+		v0 = siphash_rotate(v0, 32) + v3;                                                  \
+		v2 += v1;                                                                          \
+		v3 = siphash_rotate(v3, 21) ^ v0;                                                  \
+		v1 = siphash_rotate(v1, 17) ^ v2;                                                  \
+		v2 = siphash_rotate(v2, 32);                                                       \
 	} while (0)
 
 static __always_inline void siphash_start(struct esc_siphash *h, const __u64 key[2])

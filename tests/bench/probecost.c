@@ -20,7 +20,7 @@
 #define TX 3
 #define EPOCH 1700000000000000001ull
 
-static const struct probe_key key = { { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16 } };
+static const struct probe_key key = {{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}};
 
 /* As in bpf/probe_feed.bpf.c. */
 struct feed {
@@ -53,7 +53,7 @@ static int take_event(void *context, void *data, size_t bytes)
 
 static int probe_bench_open(struct probe_bench *b, const char *peers, const char *feeders)
 {
-	int error = bench_open(&b->base, peers, &(struct bench_constants){ 0, 42, 0 });
+	int error = bench_open(&b->base, peers, &(struct bench_constants){0, 42, 0});
 
 	if (error)
 		return error;
@@ -73,8 +73,8 @@ static void set_maps(const struct probe_bench *b, const struct row *row)
 		.answer_max_pps = row->rate,
 		.view_generation = 2,
 	};
-	struct esc_peer_key id = { .id = PEER };
-	struct esc_peer peer = { .epoch = 5 };
+	struct esc_peer_key id = {.id = PEER};
+	struct esc_peer peer = {.epoch = 5};
 	uint32_t zero = 0;
 
 	memcpy(fleet.key[0], key.bytes, 16);
@@ -87,7 +87,7 @@ static void set_feed(const struct probe_bench *b, const struct frame *f, uint32_
 		     uint32_t sequence)
 {
 	int fd = bpf_object__find_map_fd_by_name(b->feeders, ".bss");
-	struct feed feed = { .sequence = sequence, .moves = moves };
+	struct feed feed = {.sequence = sequence, .moves = moves};
 	uint32_t zero = 0;
 
 	memcpy(feed.frame, f->data, f->bytes);
@@ -132,7 +132,7 @@ static void measure_xdp(const struct probe_bench *b, const struct row *row)
 {
 	int ours = bpf_program__fd(b->base.ours->progs.esc_xdp_in);
 	int empty = bench_fd(&b->base, "empty_xdp"), round;
-	double ns[2] = { 1e9, 1e9 };
+	double ns[2] = {1e9, 1e9};
 	uint32_t sequence = 1, verdict = 0;
 	struct frame f;
 
@@ -140,9 +140,11 @@ static void measure_xdp(const struct probe_bench *b, const struct row *row)
 	probe_build(&f, &row->plan);
 	for (round = 0; round < ROUNDS; round++) {
 		set_feed(b, &f, row->moves, sequence);
-		ns[0] = least(ns[0], run_behind(b, "next_xdp", "feed_probe_xdp", empty, &f, &verdict));
+		ns[0] = least(ns[0],
+			      run_behind(b, "next_xdp", "feed_probe_xdp", empty, &f, &verdict));
 		set_feed(b, &f, row->moves, sequence);
-		ns[1] = least(ns[1], run_behind(b, "next_xdp", "feed_probe_xdp", ours, &f, &verdict));
+		ns[1] = least(ns[1],
+			      run_behind(b, "next_xdp", "feed_probe_xdp", ours, &f, &verdict));
 		sequence += REPEAT;
 		ring_buffer__consume(b->ring);
 	}
@@ -154,18 +156,19 @@ static void measure_xdp(const struct probe_bench *b, const struct row *row)
 
 static void measure_tc(const struct probe_bench *b, const char *name, uint32_t fleet_clear)
 {
-	struct probe_plan plan = { .target = PEER };
-	struct row row = { .fleet_clear = fleet_clear };
+	struct probe_plan plan = {.target = PEER};
+	struct row row = {.fleet_clear = fleet_clear};
 	int ours = bpf_program__fd(b->base.ours->progs.esc_tc_out);
 	int empty = bench_fd(&b->base, "empty_tc"), round;
-	double ns[2] = { 1e9, 1e9 };
+	double ns[2] = {1e9, 1e9};
 	uint32_t verdict;
 	struct frame f;
 
 	set_maps(b, &row);
 	probe_build(&f, &plan);
 	for (round = 0; round < ROUNDS; round++) {
-		ns[0] = least(ns[0], run_behind(b, "next_tc", "feed_probe_tc", empty, &f, &verdict));
+		ns[0] = least(ns[0],
+			      run_behind(b, "next_tc", "feed_probe_tc", empty, &f, &verdict));
 		ns[1] = least(ns[1], run_behind(b, "next_tc", "feed_probe_tc", ours, &f, &verdict));
 	}
 	print_row("tc_egress", name, ns[0], ns[1]);
@@ -177,13 +180,13 @@ static struct row row_usual(const char *name)
 		.name = name,
 		.rate = UINT32_MAX,
 		.verdict = DROP,
-		.plan = { .sender = PEER,
-			  .target = SELF,
-			  .epoch = 10,
-			  .echo_epoch = EPOCH,
-			  .t1 = 5,
-			  .sequence = 1,
-			  .key = &key },
+		.plan = {.sender = PEER,
+			 .target = SELF,
+			 .epoch = 10,
+			 .echo_epoch = EPOCH,
+			 .t1 = 5,
+			 .sequence = 1,
+			 .key = &key},
 	};
 }
 
@@ -205,7 +208,7 @@ static void measure_good(const struct probe_bench *b)
 
 static void measure_refused(const struct probe_bench *b)
 {
-	static const struct probe_key rogue = { { 9 } };
+	static const struct probe_key rogue = {{9}};
 	struct row row = row_usual("request refused: another version");
 
 	row.plan.version_more = 1;
@@ -239,7 +242,7 @@ static void measure_refused(const struct probe_bench *b)
 
 int main(int argc, char **argv)
 {
-	struct probe_bench b = { 0 };
+	struct probe_bench b = {0};
 
 	if (argc != 3) {
 		fprintf(stderr, "usage: probecost PEERS.o PROBE_FEED.o\n");
@@ -249,7 +252,8 @@ int main(int argc, char **argv)
 		printf("probes: not measured: the programs do not load\n");
 		return 1;
 	}
-	printf("Nanoseconds per probe of 194 bytes, the least of %d rounds of %d\n", ROUNDS, REPEAT);
+	printf("Nanoseconds per probe of 194 bytes, the least of %d rounds of %d\n", ROUNDS,
+	       REPEAT);
 	printf("%-12s %-40s %6s %6s %8s\n", "program", "probe", "empty", "ours", "above");
 	measure_good(&b);
 	measure_refused(&b);

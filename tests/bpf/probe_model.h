@@ -77,8 +77,8 @@ static inline uint64_t model_little(const uint8_t *at, int count)
 static inline uint64_t model_siphash(const struct probe_key *key, const uint8_t *data, size_t count)
 {
 	uint64_t k0 = model_little(key->bytes, 8), k1 = model_little(key->bytes + 8, 8), word;
-	uint64_t v[4] = { k0 ^ 0x736f6d6570736575ull, k1 ^ 0x646f72616e646f6dull,
-			  k0 ^ 0x6c7967656e657261ull, k1 ^ 0x7465646279746573ull };
+	uint64_t v[4] = {k0 ^ 0x736f6d6570736575ull, k1 ^ 0x646f72616e646f6dull,
+			 k0 ^ 0x6c7967656e657261ull, k1 ^ 0x7465646279746573ull};
 	size_t at;
 	int i;
 
@@ -155,8 +155,8 @@ static inline bool probe_tag_is(const struct frame *f, const struct probe_key *k
 
 /* A probe by description. */
 struct probe_plan {
-	uint8_t ip; /* 4 or 6; 0 is 4 */
-	uint8_t opcode; /* 0: a request */
+	uint8_t ip;	      /* 4 or 6; 0 is 4 */
+	uint8_t opcode;	      /* 0: a request */
 	uint8_t version_more; /* added to the version */
 	uint8_t flags;
 	uint16_t lane, sport, dport, source_host;

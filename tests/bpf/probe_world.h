@@ -20,15 +20,14 @@
 #define PEER_EPOCH 1700000000000000777ull
 
 static const struct probe_key keys[3] = {
-	{ { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 } },
-	{ { 0x93, 0x11, 0x5c, 0xee, 0x02, 0x77, 0xfa, 0x40, 9, 8, 7, 6, 5, 4, 3, 2 } },
-	{ { 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 } }, /* nobody's */
+	{{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}},
+	{{0x93, 0x11, 0x5c, 0xee, 0x02, 0x77, 0xfa, 0x40, 9, 8, 7, 6, 5, 4, 3, 2}},
+	{{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}}, /* nobody's */
 };
 
 static const uint8_t own_view[P_VIEW_BYTES] = {
-	1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20,
-	21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 2, 0
-};
+	1,  2,	3,  4,	5,  6,	7,  8,	9,  10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20,
+	21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 2,  0};
 
 struct probe_world {
 	struct world world;
@@ -61,8 +60,9 @@ static inline int probe_world_open(struct probe_world *w, const struct world_opt
 	int error = world_open(&w->world, options);
 
 	w->events = 0;
-	w->ring = error ? NULL : ring_buffer__new(bpf_map__fd(w->world.kernel->maps.probes),
-						 probe_take_event, w, NULL);
+	w->ring = error ? NULL
+			: ring_buffer__new(bpf_map__fd(w->world.kernel->maps.probes),
+					   probe_take_event, w, NULL);
 	return error ? error : w->ring ? 0 : -errno;
 }
 
@@ -105,7 +105,7 @@ static inline void probe_set_fleet(struct probe_world *w, const struct esc_fleet
 
 static inline struct esc_peer_key probe_peer_key(const struct probe_world *w, uint64_t id)
 {
-	return (struct esc_peer_key){ .id = id, .plane = w->world.kernel->rodata->esc_plane };
+	return (struct esc_peer_key){.id = id, .plane = w->world.kernel->rodata->esc_plane};
 }
 
 static inline void probe_set_peer(struct probe_world *w, uint64_t id, const struct esc_peer *peer)
@@ -118,7 +118,7 @@ static inline void probe_set_peer(struct probe_world *w, uint64_t id, const stru
 static inline struct esc_peer probe_get_peer(struct probe_world *w, uint64_t id)
 {
 	struct esc_peer_key key = probe_peer_key(w, id);
-	struct esc_peer peer = { 0 };
+	struct esc_peer peer = {0};
 
 	bpf_map_lookup_elem(bpf_map__fd(w->world.kernel->maps.peers), &key, &peer);
 	return peer;
@@ -132,7 +132,7 @@ static inline void probe_reset(struct probe_world *w)
 
 	world_reset(&w->world);
 	probe_set_fleet(w, &fleet);
-	probe_set_peer(w, PEER, &(struct esc_peer){ .name = "peer" });
+	probe_set_peer(w, PEER, &(struct esc_peer){.name = "peer"});
 	bpf_map_delete_elem(bpf_map__fd(w->world.kernel->maps.peers), &other);
 	probe_events(w);
 }
@@ -141,7 +141,7 @@ static inline void probe_reset(struct probe_world *w)
 static inline int probe_run(struct probe_world *w, enum world_hook hook, const struct frame *in,
 			    struct frame *out, uint32_t linear)
 {
-	struct xdp_md context = { .data_end = linear };
+	struct xdp_md context = {.data_end = linear};
 	LIBBPF_OPTS(bpf_test_run_opts, o, .data_in = in->data, .data_size_in = in->bytes,
 		    .data_out = out->data, .data_size_out = sizeof(out->data), .repeat = 1);
 	int error;

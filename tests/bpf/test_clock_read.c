@@ -92,7 +92,7 @@ static bool reads_open(struct reads *r)
 
 static bool reads_run(int fd)
 {
-	uint8_t frame[64] = { 0 };
+	uint8_t frame[64] = {0};
 	LIBBPF_OPTS(bpf_test_run_opts, o, .data_in = frame, .data_size_in = sizeof(frame),
 		    .repeat = 1);
 
@@ -114,22 +114,22 @@ static void test_hash(struct reads *r)
 		memcpy(r->question->key, key.bytes, 16);
 		memcpy(r->question->words, data, count / 8 * 8);
 		r->question->word_count = count / 8;
-		r->question->last = model_little(data + count / 8 * 8, count % 8) |
-				    (uint64_t)count << 56;
+		r->question->last = model_little(data + count / 8 * 8, count % 8) | (uint64_t)count
+											    << 56;
 		r->answer->tag = 0;
 		good += reads_run(r->hash_words) &&
 			r->answer->tag == model_siphash(&key, data, count);
 	}
-	tap_ok(good == all, "SipHash-2-4 of 0 to %u bytes: %u of %u as the model has them", count - 1,
-	       good, all);
+	tap_ok(good == all, "SipHash-2-4 of 0 to %u bytes: %u of %u as the model has them",
+	       count - 1, good, all);
 }
 
 /* The paper's appendix A: bytes 00 .. 0e under the key 00 .. 0f. */
 static void test_hash_reference(struct reads *r)
 {
 	*r->question = (struct reads_question){
-		.key = { 0x0706050403020100, 0x0f0e0d0c0b0a0908 },
-		.words = { 0x0706050403020100 },
+		.key = {0x0706050403020100, 0x0f0e0d0c0b0a0908},
+		.words = {0x0706050403020100},
 		.last = 0x0f0e0d0c0b0a0908,
 		.word_count = 1,
 	};
@@ -163,7 +163,8 @@ static void test_readings(struct reads *r)
 
 	for (i = 0; i < all; i++) {
 		struct clock_model m = random_model();
-		int64_t local = m.ref_local_ns + (int64_t)(random_64() % 4000000000ull) - 1000000000;
+		int64_t local =
+			m.ref_local_ns + (int64_t)(random_64() % 4000000000ull) - 1000000000;
 
 		memset(r->clock, 0, sizeof(*r->clock));
 		r->clock->generation = i + 1;
@@ -192,7 +193,7 @@ static void test_absent(struct reads *r)
 
 static void test_now(struct reads *r)
 {
-	struct clock_model m = { .state = CLOCK_SYNCED, .ref_fabric_ns = 5, .turn_fabric_ns = 5 };
+	struct clock_model m = {.state = CLOCK_SYNCED, .ref_fabric_ns = 5, .turn_fabric_ns = 5};
 	struct timespec t;
 	int64_t before, after;
 
@@ -236,7 +237,7 @@ static void *publish(void *context)
 
 static void test_published(struct reads *r)
 {
-	struct publisher p = { .clock = r->clock };
+	struct publisher p = {.clock = r->clock};
 	uint32_t i, there = 0, torn = 0;
 	uint64_t generation;
 	pthread_t thread;
@@ -258,14 +259,14 @@ static void test_published(struct reads *r)
 	}
 	__atomic_store_n(&p.stop, true, __ATOMIC_RELAXED);
 	pthread_join(thread, NULL);
-	tap_ok(there && !torn, "read while models are replaced without pause: %u whole, %u torn", there,
-	       torn);
+	tap_ok(there && !torn, "read while models are replaced without pause: %u whole, %u torn",
+	       there, torn);
 }
 
 int main(int argc, char **argv)
 {
 	uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 0) : (uint64_t)time(NULL) * 7919;
-	struct reads r = { 0 };
+	struct reads r = {0};
 
 	printf("# seed %llu\n", (unsigned long long)seed);
 	state = (seed + 1) * 0x9e3779b97f4a7c15ull;

@@ -20,8 +20,8 @@ static void test_siphash_model(void)
 		int bytes;
 		uint64_t tag;
 	} vectors[] = {
-		{ 0, 0x726fdb47dd0e0e31 }, { 1, 0x74f839c593dc67fd },  { 8, 0x93f5f5799a932462 },
-		{ 15, 0xa129ca6149be45e5 }, { 63, 0x958a324ceb064572 }, { 140, 0x3f53a7268ce4ebdf },
+		{0, 0x726fdb47dd0e0e31},  {1, 0x74f839c593dc67fd},  {8, 0x93f5f5799a932462},
+		{15, 0xa129ca6149be45e5}, {63, 0x958a324ceb064572}, {140, 0x3f53a7268ce4ebdf},
 	};
 	uint8_t data[140];
 	bool good = true;
@@ -45,8 +45,8 @@ static bool check_record(struct probe_world *w, const struct probe_plan *plan, u
 	       is("t1", e->t1, plan->t1) && is("t2", e->t2, t2) && is("t3", e->t3, 0) &&
 	       is("t4", e->t4, 0) && is("sequence", e->sequence, plan->sequence) &&
 	       is("pair", e->pair, plan->pair) && is("lane", e->lane, plan->lane) &&
-	       is("flags", e->flags, plan->flags) &&
-	       is("port", e->port, w->world.port) && is("about", e->about, plan->about) &&
+	       is("flags", e->flags, plan->flags) && is("port", e->port, w->world.port) &&
+	       is("about", e->about, plan->about) &&
 	       is("heard_age_us", e->heard_age_us, plan->heard_age_us) &&
 	       is("about_age_us", e->about_age_us, plan->about_age_us) &&
 	       is("view_ref_local_ns", e->view_ref_local_ns, plan->view ? 0x0102030405060708 : 0) &&
@@ -83,7 +83,7 @@ static bool check_answer(struct probe_world *w, const struct probe_plan *plan,
 
 static struct probe_answerer answerer_usual(void)
 {
-	return (struct probe_answerer){ SELF, OWN_EPOCH, 0, &keys[0], own_view };
+	return (struct probe_answerer){SELF, OWN_EPOCH, 0, &keys[0], own_view};
 }
 
 static void test_answers(struct probe_world *w)
@@ -113,7 +113,7 @@ static void test_answers(struct probe_world *w)
 
 static void test_checksum(struct probe_world *w)
 {
-	static const uint8_t limits[] = { 1, 2, 63, 64, 65, 128, 255 };
+	static const uint8_t limits[] = {1, 2, 63, 64, 65, 128, 255};
 	struct probe_plan plan = probe_plan_usual();
 	struct frame request, reply;
 	bool good = true;
@@ -129,8 +129,8 @@ static void test_checksum(struct probe_world *w)
 			frame_put16(&request, 14 + 10, 0);
 			frame_put16(&request, 14 + 10, ~model_header_sum(&request, 14));
 			good = probe_run(w, WORLD_XDP, &request, &reply, 0) == XDP_VERDICT_TX &&
-			       model_header_sum(&reply, 14) == 0xffff &&
-			       reply.data[14 + 8] == 64 && good;
+			       model_header_sum(&reply, 14) == 0xffff && reply.data[14 + 8] == 64 &&
+			       good;
 		}
 	tap_ok(good, "the answer's IPv4 checksum is right when the request's was");
 }
@@ -144,14 +144,14 @@ static void test_keys(struct probe_world *w)
 		uint8_t flags;
 		int made_with, answered_with; /* -1: none */
 	} cases[] = {
-		{ "key 0 of one", ESC_FLEET_HAS_KEY0, 0, 0, 0 },
-		{ "key 1 of one", ESC_FLEET_HAS_KEY1 | ESC_FLEET_USE_KEY1, ESC_PROBE_KEY, 1, 1 },
-		{ "key 0 of two, 0 in use", ESC_FLEET_HAS_KEY0 | ESC_FLEET_HAS_KEY1, 0, 0, 0 },
-		{ "key 1 of two, 0 in use", ESC_FLEET_HAS_KEY0 | ESC_FLEET_HAS_KEY1,
-		  ESC_PROBE_KEY, 1, 0 },
-		{ "key 0 of two, 1 in use",
-		  ESC_FLEET_HAS_KEY0 | ESC_FLEET_HAS_KEY1 | ESC_FLEET_USE_KEY1, 0, 0, 1 },
-		{ "no key anywhere", 0, 0, -1, -1 },
+		{"key 0 of one", ESC_FLEET_HAS_KEY0, 0, 0, 0},
+		{"key 1 of one", ESC_FLEET_HAS_KEY1 | ESC_FLEET_USE_KEY1, ESC_PROBE_KEY, 1, 1},
+		{"key 0 of two, 0 in use", ESC_FLEET_HAS_KEY0 | ESC_FLEET_HAS_KEY1, 0, 0, 0},
+		{"key 1 of two, 0 in use", ESC_FLEET_HAS_KEY0 | ESC_FLEET_HAS_KEY1, ESC_PROBE_KEY,
+		 1, 0},
+		{"key 0 of two, 1 in use",
+		 ESC_FLEET_HAS_KEY0 | ESC_FLEET_HAS_KEY1 | ESC_FLEET_USE_KEY1, 0, 0, 1},
+		{"no key anywhere", 0, 0, -1, -1},
 	};
 	size_t i;
 
@@ -192,40 +192,56 @@ static const struct refusal {
 	int reason;
 	bool passes;
 } refusals[] = {
-	{ "another version", { .version_more = 1 }, 0, ESC_REASON_PROBE_VERSION, false },
-	{ "no magic", { .bad_magic = true }, 0, ESC_REASON_UNKNOWN_OPCODE, true },
-	{ "a byte too long", { 0 }, LONG_DATAGRAM, ESC_REASON_PROBE_VERSION, false },
-	{ "a byte too short", { 0 }, SHORT_DATAGRAM, ESC_REASON_PROBE_SHORT, false },
-	{ "probing is off", { 0 }, NOT_ANSWERING, ESC_REASON_PROBE_OFF, false },
-	{ "nobody's", { .sender = OTHER }, 0, ESC_REASON_PROBE_UNKNOWN_PEER, false },
-	{ "our own, come back", { .sender = SELF, .target = PEER }, 0,
-	  ESC_REASON_PROBE_UNKNOWN_PEER, false },
-	{ "of the other mesh", { .flags = ESC_PROBE_PLANE }, 0, ESC_REASON_PROBE_UNKNOWN_PEER,
-	  false },
-	{ "from an address that is not the peer's", { 0 }, OTHER_ADDRESS,
-	  ESC_REASON_PROBE_UNKNOWN_PEER, false },
-	{ "from an IPv6 address that is not the peer's", { .ip = 6 }, OTHER_ADDRESS,
-	  ESC_REASON_PROBE_UNKNOWN_PEER, false },
-	{ "over IPv6 of a peer with an IPv4 address", { .ip = 6 }, SAME_FAMILY_ADDRESS,
-	  ESC_REASON_PROBE_UNKNOWN_PEER, false },
-	{ "for another member", { .target = OTHER }, 0, ESC_REASON_PROBE_NOT_OURS, false },
-	{ "made with nobody's key", { 0 }, ROGUE_KEY, ESC_REASON_PROBE_BAD_TAG, false },
-	{ "without a tag", { 0 }, UNTAGGED, ESC_REASON_PROBE_BAD_TAG, false },
-	{ "names a key that is not there", { .flags = ESC_PROBE_KEY }, 0,
-	  ESC_REASON_PROBE_BAD_TAG, false },
-	{ "key 0 when only key 1 is there", { 0 }, KEY1_ONLY, ESC_REASON_PROBE_BAD_TAG, false },
-	{ "a tag where no host has keys", { 0 }, TAGGED_WITHOUT_KEY, ESC_REASON_PROBE_BAD_TAG,
-	  false },
-	{ "never stamped, where no host has keys", { .t1 = -123456789 }, NO_KEY,
-	  ESC_REASON_PROBE_BAD_TAG, false },
-	{ "never stamped", { .t1 = -123456789 }, 0, ESC_REASON_PROBE_BAD_TAG, false },
+	{"another version", {.version_more = 1}, 0, ESC_REASON_PROBE_VERSION, false},
+	{"no magic", {.bad_magic = true}, 0, ESC_REASON_UNKNOWN_OPCODE, true},
+	{"a byte too long", {0}, LONG_DATAGRAM, ESC_REASON_PROBE_VERSION, false},
+	{"a byte too short", {0}, SHORT_DATAGRAM, ESC_REASON_PROBE_SHORT, false},
+	{"probing is off", {0}, NOT_ANSWERING, ESC_REASON_PROBE_OFF, false},
+	{"nobody's", {.sender = OTHER}, 0, ESC_REASON_PROBE_UNKNOWN_PEER, false},
+	{"our own, come back",
+	 {.sender = SELF, .target = PEER},
+	 0,
+	 ESC_REASON_PROBE_UNKNOWN_PEER,
+	 false},
+	{"of the other mesh", {.flags = ESC_PROBE_PLANE}, 0, ESC_REASON_PROBE_UNKNOWN_PEER, false},
+	{"from an address that is not the peer's",
+	 {0},
+	 OTHER_ADDRESS,
+	 ESC_REASON_PROBE_UNKNOWN_PEER,
+	 false},
+	{"from an IPv6 address that is not the peer's",
+	 {.ip = 6},
+	 OTHER_ADDRESS,
+	 ESC_REASON_PROBE_UNKNOWN_PEER,
+	 false},
+	{"over IPv6 of a peer with an IPv4 address",
+	 {.ip = 6},
+	 SAME_FAMILY_ADDRESS,
+	 ESC_REASON_PROBE_UNKNOWN_PEER,
+	 false},
+	{"for another member", {.target = OTHER}, 0, ESC_REASON_PROBE_NOT_OURS, false},
+	{"made with nobody's key", {0}, ROGUE_KEY, ESC_REASON_PROBE_BAD_TAG, false},
+	{"without a tag", {0}, UNTAGGED, ESC_REASON_PROBE_BAD_TAG, false},
+	{"names a key that is not there",
+	 {.flags = ESC_PROBE_KEY},
+	 0,
+	 ESC_REASON_PROBE_BAD_TAG,
+	 false},
+	{"key 0 when only key 1 is there", {0}, KEY1_ONLY, ESC_REASON_PROBE_BAD_TAG, false},
+	{"a tag where no host has keys", {0}, TAGGED_WITHOUT_KEY, ESC_REASON_PROBE_BAD_TAG, false},
+	{"never stamped, where no host has keys",
+	 {.t1 = -123456789},
+	 NO_KEY,
+	 ESC_REASON_PROBE_BAD_TAG,
+	 false},
+	{"never stamped", {.t1 = -123456789}, 0, ESC_REASON_PROBE_BAD_TAG, false},
 };
 
 static void refusal_prepare(struct probe_world *w, const struct refusal *r, struct frame *request)
 {
 	struct esc_fleet fleet = probe_fleet_usual();
 	struct probe_plan plan = probe_plan_usual();
-	struct esc_peer peer = { .name = "peer" };
+	struct esc_peer peer = {.name = "peer"};
 	int more = 0;
 
 	probe_reset(w);
@@ -248,8 +264,8 @@ static void refusal_prepare(struct probe_world *w, const struct refusal *r, stru
 		fleet.flags &= ~ESC_FLEET_ANSWER;
 	if (r->fault == OTHER_ADDRESS)
 		memcpy(peer.address.bytes,
-		       plan.ip == 6 ? "\xfd\1\0\0\0\0\0\0\0\0\0\0\0\0\0\1" :
-				      "\0\0\0\0\0\0\0\0\0\0\xff\xff\x0a\1\0\1",
+		       plan.ip == 6 ? "\xfd\1\0\0\0\0\0\0\0\0\0\0\0\0\0\1"
+				    : "\0\0\0\0\0\0\0\0\0\0\xff\xff\x0a\1\0\1",
 		       16);
 	if (r->fault == SAME_FAMILY_ADDRESS)
 		memcpy(peer.address.bytes, "\0\0\0\0\0\0\0\0\0\0\xff\xff\x0a\1\0\0", 16);
@@ -290,7 +306,7 @@ static void test_addresses(struct probe_world *w)
 {
 	struct probe_answerer by = answerer_usual();
 	struct probe_plan plan = probe_plan_usual();
-	struct esc_peer peer = { .name = "peer" };
+	struct esc_peer peer = {.name = "peer"};
 
 	probe_reset(w);
 	memcpy(peer.address.bytes, "\0\0\0\0\0\0\0\0\0\0\xff\xff\x0a\1\0\7", 16);
@@ -322,7 +338,7 @@ static int send_sequence(struct probe_world *w, uint32_t sequence, uint64_t epoc
 
 static void test_replay(struct probe_world *w)
 {
-	const uint32_t starts[] = { 100, 0, 0xffffffe0 };
+	const uint32_t starts[] = {100, 0, 0xffffffe0};
 	uint32_t i, n;
 
 	for (i = 0; i < 3; i++) {
@@ -401,7 +417,7 @@ static void test_ages(struct probe_world *w)
 {
 	struct probe_plan plan = probe_plan_usual();
 	struct frame request, reply;
-	struct esc_peer other = { .heard_local_ns = now_ns() - 5000000 };
+	struct esc_peer other = {.heard_local_ns = now_ns() - 5000000};
 	uint32_t bth, age;
 	bool good;
 
@@ -487,14 +503,16 @@ static void test_cuts(struct probe_world *w)
 		for (cut = 14; cut <= request.bytes; cut++, all++) {
 			probe_reset(w);
 			verdict = probe_run(w, WORLD_XDP, &request, &out, cut);
-			good += cut < request.bytes ?
-					verdict == XDP_VERDICT_PASS && probe_same(&out, &request) &&
-						probe_reason_is(w, WORLD_XDP, ESC_REASON_UNREADABLE, 1) :
-					verdict == XDP_VERDICT_TX;
+			good += cut < request.bytes
+					? verdict == XDP_VERDICT_PASS &&
+						  probe_same(&out, &request) &&
+						  probe_reason_is(w, WORLD_XDP,
+								  ESC_REASON_UNREADABLE, 1)
+					: verdict == XDP_VERDICT_TX;
 		}
 	}
-	tap_ok(good == all && all, "cut at every length, three ways: %u of %u as they must be", good,
-	       all);
+	tap_ok(good == all && all, "cut at every length, three ways: %u of %u as they must be",
+	       good, all);
 }
 
 static void test_buffers(struct probe_world *w)
@@ -519,7 +537,7 @@ static void test_ring_full(void)
 {
 	struct probe_answerer by = answerer_usual();
 	struct probe_plan plan = probe_plan_usual();
-	struct world_options options = { .port = 1, .ring_bytes = 4096, .rx_in_xdp_only = true };
+	struct world_options options = {.port = 1, .ring_bytes = 4096, .rx_in_xdp_only = true};
 	uint64_t counts[ESC_REASON_MAX];
 	uint32_t i, answered = 0, kept;
 	struct probe_world w;
@@ -546,7 +564,7 @@ int main(void)
 {
 	struct probe_world w;
 
-	if (probe_world_open(&w, &(struct world_options){ .port = 5, .rx_in_xdp_only = true }))
+	if (probe_world_open(&w, &(struct world_options){.port = 5, .rx_in_xdp_only = true}))
 		return tap_bail("the programs do not load");
 	test_siphash_model();
 	test_answers(&w);

@@ -26,7 +26,7 @@ static uint32_t below(uint32_t n)
 	return random_32() % n;
 }
 
-static const struct probe_answerer usual = { SELF, OWN_EPOCH, 0, &keys[0], own_view };
+static const struct probe_answerer usual = {SELF, OWN_EPOCH, 0, &keys[0], own_view};
 
 static void describe(const char *what, const struct frame *f, int verdict)
 {
@@ -54,11 +54,11 @@ static bool is_lawful(const struct frame *in, const struct frame *out, int verdi
 
 static void set_peer_address(struct probe_world *w, int ip)
 {
-	struct esc_peer peer = { .name = "peer" };
+	struct esc_peer peer = {.name = "peer"};
 
 	memcpy(peer.address.bytes,
-	       ip == 6 ? "\xfd\1\0\0\0\0\0\0\0\0\0\0\0\0\0\0" :
-			 "\0\0\0\0\0\0\0\0\0\0\xff\xff\x0a\1\0\0",
+	       ip == 6 ? "\xfd\1\0\0\0\0\0\0\0\0\0\0\0\0\0\0"
+		       : "\0\0\0\0\0\0\0\0\0\0\xff\xff\x0a\1\0\0",
 	       16);
 	probe_set_peer(w, PEER, &peer);
 }
@@ -140,9 +140,9 @@ static void alter(struct frame *f)
 
 static void test_altered(struct probe_world *w, uint32_t packets)
 {
-	static const uint8_t opcodes[] = { ESC_PROBE_OPCODE_REQUEST, ESC_PROBE_OPCODE_REQUEST,
-					   ESC_PROBE_OPCODE_REPLY, ESC_PROBE_OPCODE_WARMER };
-	uint32_t i, linear, counts[4] = { 0 }, forged = 0;
+	static const uint8_t opcodes[] = {ESC_PROBE_OPCODE_REQUEST, ESC_PROBE_OPCODE_REQUEST,
+					  ESC_PROBE_OPCODE_REPLY, ESC_PROBE_OPCODE_WARMER};
+	uint32_t i, linear, counts[4] = {0}, forged = 0;
 	struct esc_fleet fleet = probe_fleet_usual();
 	struct frame request, f, out;
 	bool good = true, answered;
@@ -183,7 +183,8 @@ static void test_altered(struct probe_world *w, uint32_t packets)
 	}
 	tap_ok(good && counts[XDP_VERDICT_TX] && counts[XDP_VERDICT_DROP] &&
 		       counts[XDP_VERDICT_PASS] && !forged,
-	       "%u probes, most of them altered: %u answered as they must be, %u dropped, %u passed",
+	       "%u probes, most of them altered: %u answered as they must be, %u dropped, %u "
+	       "passed",
 	       i, counts[XDP_VERDICT_TX], counts[XDP_VERDICT_DROP], counts[XDP_VERDICT_PASS]);
 }
 
@@ -232,16 +233,16 @@ static int model_judge(struct model_peer *peer, const struct probe_plan *plan, b
 	if (plan->epoch > peer->epoch)
 		memset(&peer->requests, 0, sizeof(peer->requests));
 	peer->epoch = plan->epoch;
-	return seen_take(reply ? &peer->replies : &peer->requests, plan->sequence) ?
-		       -1 :
-		       ESC_REASON_PROBE_REPLAY;
+	return seen_take(reply ? &peer->replies : &peer->requests, plan->sequence)
+		       ? -1
+		       : ESC_REASON_PROBE_REPLAY;
 }
 
 static void plan_random(struct probe_plan *plan, uint32_t turn, uint64_t *epoch)
 {
-	static const uint8_t opcodes[] = { ESC_PROBE_OPCODE_REQUEST, ESC_PROBE_OPCODE_REPLY,
-					   ESC_PROBE_OPCODE_REQUEST, ESC_PROBE_OPCODE_REPLY,
-					   ESC_PROBE_OPCODE_WARMER };
+	static const uint8_t opcodes[] = {ESC_PROBE_OPCODE_REQUEST, ESC_PROBE_OPCODE_REPLY,
+					  ESC_PROBE_OPCODE_REQUEST, ESC_PROBE_OPCODE_REPLY,
+					  ESC_PROBE_OPCODE_WARMER};
 	int sequence = turn / 8 + (int)below(120) - 60;
 
 	*plan = probe_plan_usual();
@@ -313,8 +314,9 @@ static void test_lives(struct probe_world *w, uint32_t lives)
 				good = false;
 			}
 	}
-	tap_ok(good && good_count, "%u lives of %u probes in any order: %u good, the others refused by the "
-				   "model's reasons",
+	tap_ok(good && good_count,
+	       "%u lives of %u probes in any order: %u good, the others refused by the "
+	       "model's reasons",
 	       life, SEQUENCES * 8, good_count);
 }
 
@@ -324,7 +326,7 @@ int main(int argc, char **argv)
 	uint32_t packets = argc > 2 ? strtoul(argv[2], NULL, 0) : PACKETS;
 	struct probe_world w;
 
-	if (probe_world_open(&w, &(struct world_options){ .rx_in_xdp_only = true }))
+	if (probe_world_open(&w, &(struct world_options){.rx_in_xdp_only = true}))
 		return tap_bail("the programs do not load");
 	printf("# seed %llu (repeat with: test_probe_fuzz %llu %u)\n", (unsigned long long)seed,
 	       (unsigned long long)seed, packets);

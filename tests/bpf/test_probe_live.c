@@ -73,9 +73,11 @@ static bool make_link(pid_t other)
 	return !unshare(CLONE_NEWNET) &&
 	       run("ip link add pv0 type veth peer name pv1 netns %d && ip link set lo up && "
 		   "ip addr add 10.77.0.1/24 dev pv0 && ip -6 addr add fd77::1/64 dev pv0 nodad && "
-		   "ip link set pv0 up", other) &&
+		   "ip link set pv0 up",
+		   other) &&
 	       run("nsenter -t %d -n sh -c 'ip addr add 10.77.0.2/24 dev pv1 && "
-		   "ip -6 addr add fd77::2/64 dev pv1 nodad && ip link set pv1 up'", other) &&
+		   "ip -6 addr add fd77::2/64 dev pv1 nodad && ip link set pv1 up'",
+		   other) &&
 	       run("for i in 1 2 3 4 5 6 7 8 9 10; do ping -qc1 -W1 10.77.0.2 >/dev/null && "
 		   "ping -qc1 -W1 fd77::2 >/dev/null && exit 0; sleep 0.1; done; exit 1");
 }
@@ -93,13 +95,13 @@ static bool host_open(struct host *h, const char *interface, uint64_t self, uint
 {
 	struct esc_fleet fleet = probe_fleet_usual();
 
-	if (probe_world_open(&h->w, &(struct world_options){ .rx_in_xdp_only = true }))
+	if (probe_world_open(&h->w, &(struct world_options){.rx_in_xdp_only = true}))
 		return false;
 	snprintf(h->interface, sizeof(h->interface), "%s", interface);
 	fleet.self = self;
 	fleet.epoch = epoch;
 	probe_set_fleet(&h->w, &fleet);
-	probe_set_peer(&h->w, peer_id, &(struct esc_peer){ .name = "the other" });
+	probe_set_peer(&h->w, peer_id, &(struct esc_peer){.name = "the other"});
 	return true;
 }
 
@@ -128,8 +130,8 @@ static void host_detach(struct host *h)
 /* From our namespace to the other's address, on the port of RoCE. */
 static int open_socket(int ip, uint32_t mark)
 {
-	struct sockaddr_in to4 = { .sin_family = AF_INET, .sin_port = htons(4791) };
-	struct sockaddr_in6 to6 = { .sin6_family = AF_INET6, .sin6_port = htons(4791) };
+	struct sockaddr_in to4 = {.sin_family = AF_INET, .sin_port = htons(4791)};
+	struct sockaddr_in6 to6 = {.sin6_family = AF_INET6, .sin6_port = htons(4791)};
 	int fd = socket(ip == 6 ? AF_INET6 : AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), one = 1;
 
 	inet_pton(AF_INET, "10.77.0.2", &to4.sin_addr);
@@ -144,7 +146,7 @@ static int open_socket(int ip, uint32_t mark)
 
 static bool send_probe(int fd, uint32_t sequence)
 {
-	struct probe_plan plan = { .target = PEER, .sequence = sequence, .pair = sequence / 2 };
+	struct probe_plan plan = {.target = PEER, .sequence = sequence, .pair = sequence / 2};
 	struct frame f;
 
 	probe_build(&f, &plan);
@@ -180,7 +182,7 @@ static void take_reply(struct host *a, struct host *b, uint32_t sequence, uint64
 
 static void test_probes(struct host *a, struct host *b, int ip, const char *mode)
 {
-	struct tally t = { .there_ns = UINT64_MAX, .back_ns = UINT64_MAX };
+	struct tally t = {.there_ns = UINT64_MAX, .back_ns = UINT64_MAX};
 	static uint32_t sequence;
 	struct esc_peer peer;
 	uint32_t i, sent = 0;

@@ -146,7 +146,7 @@ static void test_reply_windows(struct probe_world *w)
 
 static void test_reply_ring_full(void)
 {
-	struct world_options options = { .ring_bytes = 4096, .rx_in_xdp_only = true };
+	struct world_options options = {.ring_bytes = 4096, .rx_in_xdp_only = true};
 	uint64_t counts[ESC_REASON_MAX];
 	struct probe_plan plan = probe_plan_reply();
 	struct probe_world w;
@@ -197,10 +197,10 @@ static void test_warmers(struct probe_world *w)
 
 static void test_probe_port(void)
 {
-	struct world_options options = { .probe_port = 9319, .plane = 1, .rx_in_xdp_only = true };
+	struct world_options options = {.probe_port = 9319, .plane = 1, .rx_in_xdp_only = true};
 	struct probe_plan plan = probe_plan_usual();
 	struct frame request, reply, want;
-	struct probe_answerer by = { SELF, OWN_EPOCH, ESC_PROBE_PLANE, &keys[0], own_view };
+	struct probe_answerer by = {SELF, OWN_EPOCH, ESC_PROBE_PLANE, &keys[0], own_view};
 	struct probe_world w;
 	bool good;
 
@@ -249,9 +249,8 @@ static int64_t local_ns(uint64_t monotonic_ns, int64_t offset_ns, int64_t drift_
 
 static void test_lab(int64_t offset_ns, int32_t drift_ppb)
 {
-	struct world_options options = { .lab_offset_ns = offset_ns,
-					 .lab_drift_ppb = drift_ppb,
-					 .rx_in_xdp_only = true };
+	struct world_options options = {
+		.lab_offset_ns = offset_ns, .lab_drift_ppb = drift_ppb, .rx_in_xdp_only = true};
 	struct probe_plan plan = probe_plan_usual();
 	struct frame request, reply;
 	struct probe_world w;
@@ -277,11 +276,49 @@ static void test_lab(int64_t offset_ns, int32_t drift_ppb)
 	good = good && probe_events(&w) == 1 && is("t2 of the record", w.event.t2, t2) &&
 	       probe_get_peer(&w, PEER).heard_local_ns >= before &&
 	       probe_get_peer(&w, PEER).heard_local_ns <= after;
-	good = good && is("t2", t2, local_ns(probe_get_peer(&w, PEER).heard_local_ns, offset_ns,
-					     drift_ppb));
+	good = good && is("t2", t2,
+			  local_ns(probe_get_peer(&w, PEER).heard_local_ns, offset_ns, drift_ppb));
 	tap_ok(good, "local time set by %lld ns, %d ppb off: stamps follow, ages do not",
 	       (long long)offset_ns, drift_ppb);
 	probe_world_close(&w);
+}
+
+/* Divisions by a second's nanoseconds that are left of the lab's clock; -1: cannot be seen. */
+static int count_divisions(int fd, const char *name)
+{
+	static struct bpf_insn code[65536];
+	struct bpf_prog_info info = {.xlated_prog_len = sizeof(code),
+				     .xlated_prog_insns = (uintptr_t)code};
+	uint32_t bytes = sizeof(info), i;
+	int found = 0;
+
+	if (bpf_obj_get_info_by_fd(fd, &info, &bytes))
+		return -1;
+	for (i = 0; i < info.xlated_prog_len / sizeof(*code); i++)
+		found += (BPF_OP(code[i].code) == BPF_DIV || BPF_OP(code[i].code) == BPF_MOD) &&
+			 BPF_CLASS(code[i].code) == BPF_ALU64 && code[i].imm == 1000000000;
+	printf("# %s: %u instructions verified, %zu left, %d divisions\n", name,
+	       info.verified_insns, info.xlated_prog_len / sizeof(*code), found);
+	return found;
+}
+
+/* What is not configured must not be there. */
+static void test_lab_is_gone(const struct probe_world *plain)
+{
+	struct world_options options = {.lab_drift_ppb = 1};
+	struct world skewed;
+	int without = 0, with = 0;
+
+	if (world_open(&skewed, &options)) {
+		tap_ok(false, "the programs load with a clock of the lab's");
+		return;
+	}
+	without += count_divisions(plain->world.programs[WORLD_XDP], "XDP");
+	without += count_divisions(plain->world.programs[WORLD_TC_OUT], "tc egress");
+	with += count_divisions(skewed.programs[WORLD_XDP], "XDP with the lab's clock");
+	with += count_divisions(skewed.programs[WORLD_TC_OUT], "tc egress with the lab's clock");
+	tap_ok(!without && with > 0, "without a clock of the lab's nothing of it is left");
+	world_close(&skewed);
 }
 
 static void test_received_in_tc(void)
@@ -291,7 +328,7 @@ static void test_received_in_tc(void)
 	struct probe_world w;
 	bool good;
 
-	if (probe_world_open(&w, &(struct world_options){ 0 })) {
+	if (probe_world_open(&w, &(struct world_options){0})) {
 		tap_ok(false, "the programs load where tc receives");
 		return;
 	}
@@ -309,9 +346,9 @@ static void test_off(struct probe_world *w)
 	bool good;
 
 	probe_reset(w);
-	world_set_control(&w->world, &(struct esc_control){ .flags = ESC_CONTROL_OFF });
+	world_set_control(&w->world, &(struct esc_control){.flags = ESC_CONTROL_OFF});
 	good = send_plan(w, &plan) == XDP_VERDICT_PASS && probe_reason_is(w, WORLD_XDP, -1, 0);
-	world_set_control(&w->world, &(struct esc_control){ 0 });
+	world_set_control(&w->world, &(struct esc_control){0});
 	tap_ok(good && send_plan(w, &plan) == XDP_VERDICT_TX,
 	       "the kill switch leaves probes alone");
 }
@@ -321,7 +358,7 @@ int main(void)
 	struct probe_world w;
 	int ip, shape;
 
-	if (probe_world_open(&w, &(struct world_options){ .port = 5, .rx_in_xdp_only = true }))
+	if (probe_world_open(&w, &(struct world_options){.port = 5, .rx_in_xdp_only = true}))
 		return tap_bail("the programs do not load");
 	for (ip = 4; ip <= 6; ip += 2)
 		for (shape = 0; shape < FRAME_SHAPES; shape++)
@@ -335,6 +372,7 @@ int main(void)
 	test_lab(0, 50000);
 	test_lab(-987654321, -50001);
 	test_lab(7, 999999999);
+	test_lab_is_gone(&w);
 	test_received_in_tc();
 	test_off(&w);
 	probe_world_close(&w);

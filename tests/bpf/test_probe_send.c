@@ -16,11 +16,11 @@ static bool is(const char *what, uint64_t value, uint64_t want)
 static int send_marked(struct probe_world *w, const struct frame *in, struct frame *out,
 		       uint32_t *mark)
 {
-	struct __sk_buff before = { .mark = *mark }, after = { 0 };
+	struct __sk_buff before = {.mark = *mark}, after = {0};
 	LIBBPF_OPTS(bpf_test_run_opts, o, .data_in = in->data, .data_size_in = in->bytes,
 		    .data_out = out->data, .data_size_out = sizeof(out->data), .ctx_in = &before,
-		    .ctx_size_in = sizeof(before), .ctx_out = &after,
-		    .ctx_size_out = sizeof(after), .repeat = 1);
+		    .ctx_size_in = sizeof(before), .ctx_out = &after, .ctx_size_out = sizeof(after),
+		    .repeat = 1);
 	int error = bpf_prog_test_run_opts(w->world.programs[WORLD_TC_OUT], &o);
 
 	out->bytes = o.data_size_out;
@@ -82,8 +82,8 @@ static bool check_sent(struct probe_world *w, const struct frame *given,
 
 static void test_stamps(struct probe_world *w)
 {
-	struct probe_answerer by = { SELF, OWN_EPOCH, 0, &keys[0], own_view };
-	static const uint8_t opcodes[] = { ESC_PROBE_OPCODE_REQUEST, ESC_PROBE_OPCODE_WARMER };
+	struct probe_answerer by = {SELF, OWN_EPOCH, 0, &keys[0], own_view};
+	static const uint8_t opcodes[] = {ESC_PROBE_OPCODE_REQUEST, ESC_PROBE_OPCODE_WARMER};
 	struct frame given;
 	int ip, shape, i;
 
@@ -105,9 +105,9 @@ static void test_stamps(struct probe_world *w)
 
 static void test_fields(struct probe_world *w)
 {
-	struct probe_answerer by = { SELF, OWN_EPOCH, 0, &keys[0], own_view };
+	struct probe_answerer by = {SELF, OWN_EPOCH, 0, &keys[0], own_view};
 	struct esc_fleet fleet = probe_fleet_usual();
-	struct esc_peer peer = { .heard_local_ns = now_ns() - 3000000 };
+	struct esc_peer peer = {.heard_local_ns = now_ns() - 3000000};
 	struct probe_plan plan = plan_to_send();
 	struct frame given, out;
 	uint32_t mark = MARK, age, bth;
@@ -138,7 +138,7 @@ static void test_fields(struct probe_world *w)
 	fleet.flags |= ESC_FLEET_HAS_KEY1 | ESC_FLEET_USE_KEY1;
 	fleet.view_generation = 2;
 	probe_set_fleet(w, &fleet);
-	by = (struct probe_answerer){ SELF, OWN_EPOCH, ESC_PROBE_KEY, &keys[1], NULL };
+	by = (struct probe_answerer){SELF, OWN_EPOCH, ESC_PROBE_KEY, &keys[1], NULL};
 	tap_ok(check_sent(w, &given, &by, true), "what the socket wrote of itself is replaced");
 	fleet.flags = ESC_FLEET_ANSWER;
 	probe_set_fleet(w, &fleet);
@@ -194,7 +194,7 @@ static void test_untouched(struct probe_world *w)
 	probe_build(&f, &plan);
 	frame_put16(&f, 38, 8 + P_END - 1);
 	check_untouched(w, "a marked request with a byte too few", &f, MARK);
-	frame_build(&f, &(struct frame_plan){ .opcode = 0x04, .payload = 500, .qpn = 3 });
+	frame_build(&f, &(struct frame_plan){.opcode = 0x04, .payload = 500, .qpn = 3});
 	check_untouched(w, "a marked RoCE packet", &f, MARK);
 	tap_ok(is("queue pairs", world_qp_count(&w->world), 1), "and counted as one");
 }
@@ -220,7 +220,7 @@ int main(void)
 {
 	struct probe_world w;
 
-	if (probe_world_open(&w, &(struct world_options){ .port = 5, .rx_in_xdp_only = true }))
+	if (probe_world_open(&w, &(struct world_options){.port = 5, .rx_in_xdp_only = true}))
 		return tap_bail("the programs do not load");
 	test_stamps(&w);
 	test_fields(&w);
