@@ -128,8 +128,33 @@ static void edge_round(struct mesh *mesh, struct mesh_edge *edge, int64_t now_ns
 	edge_fit(&edge->edge, now_ns, &prior, &mesh->scratch);
 	edge->pair_interval_ns = edge_pair_interval(
 		&edge->edge, (int64_t)mesh->daemon->config->mesh.pair_interval_ns);
-	if (edge->sending)
-		sender_set_interval(edge->sending, (uint64_t)edge->pair_interval_ns);
+}
+
+/*
+ * Edges may want more pairs than the configuration's mean where others want
+ * fewer, never all of them: probes that make the load they suffer from would
+ * call for more and more of themselves.
+ */
+static void spread_budget(struct mesh *mesh)
+{
+	double base_ns = (double)mesh->daemon->config->mesh.pair_interval_ns;
+	double wanted = 0, edges = 0, stretch;
+
+	for (size_t slot = 0; slot < MESH_EDGES_MAX; slot++)
+		if (mesh->edges[slot]) {
+			wanted += base_ns / (double)mesh->edges[slot]->pair_interval_ns;
+			edges++;
+		}
+	stretch = wanted > edges ? wanted / edges : 1;
+	for (size_t slot = 0; slot < MESH_EDGES_MAX; slot++) {
+		struct mesh_edge *edge = mesh->edges[slot];
+
+		if (!edge)
+			continue;
+		edge->pair_interval_ns = (int64_t)((double)edge->pair_interval_ns * stretch);
+		if (edge->sending)
+			sender_set_interval(edge->sending, (uint64_t)edge->pair_interval_ns);
+	}
 }
 
 static size_t gather(struct mesh *mesh, int64_t now_ns,
@@ -153,6 +178,7 @@ static size_t gather(struct mesh *mesh, int64_t now_ns,
 		input[slot].view_age_ns = now_ns - edge->view_local_ns;
 		count = slot + 1;
 	}
+	spread_budget(mesh);
 	mesh->clock.config.asymmetry_ns =
 		ASYMMETRY_SOFTWARE_NS + (one_sided ? ASYMMETRY_ONE_SIDED_NS : 0);
 	return count;
