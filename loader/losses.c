@@ -49,3 +49,11 @@ void losses_judge(struct losses *losses, uint32_t sequence)
 		*word &= ~bit;
 	}
 }
+
+void losses_skip(struct losses *losses, uint32_t sequence)
+{
+	uint64_t lost = losses->lost;
+
+	losses_judge(losses, sequence);
+	losses->lost = lost;
+}

@@ -19,6 +19,8 @@ struct losses {
 /* @sequence: of the first request. */
 void losses_begin(struct losses *losses, uint32_t sequence);
 void losses_answer(struct losses *losses, uint32_t sequence);
+/* All before @sequence were sent to nobody: not lost. */
+void losses_skip(struct losses *losses, uint32_t sequence);
 /* The time of all before @sequence is up. */
 void losses_judge(struct losses *losses, uint32_t sequence);
 

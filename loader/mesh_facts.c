@@ -112,7 +112,7 @@ static void get_counts(const struct mesh_edge *edge, struct mesh_peer_facts *out
 	out->sent = edge->sent_before + counts.requests;
 	out->failed = edge->failed_before + counts.failed;
 	out->answered = edge->losses.answered;
-	out->lost = edge->losses.lost;
+	out->lost = edge->lost;
 	out->late = edge->losses.late;
 	out->reordered = edge->losses.reordered;
 	out->received = edge->requests;

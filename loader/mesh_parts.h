@@ -63,6 +63,9 @@ struct mesh_edge {
 	struct passages out, in;   /* our requests that were answered, the peer's requests */
 	struct passages back;	   /* the replies: one for each of `out` */
 	struct losses losses;
+	uint64_t replies_map, replies_base; /* heard by XDP: now, and when `replies` was 0 */
+	bool replies_known;
+	uint64_t lost; /* never goes back */
 	uint32_t horizon[MESH_HORIZON]; /* sequence at the last turns */
 	unsigned int horizon_next;
 	int64_t pair_interval_ns;

@@ -137,7 +137,17 @@ static void edge_judge(struct mesh *mesh, struct mesh_edge *edge, uint64_t now_n
 		mesh_inquire(mesh, edge, now_ns);
 }
 
-/* Requests have a second to be answered in. */
+/* A reply that XDP took and whose record found no room in the ring is not lost. */
+static void edge_sum_losses(struct mesh_edge *edge)
+{
+	uint64_t heard = edge->replies_map - edge->replies_base;
+	uint64_t unrecorded = heard > edge->replies ? heard - edge->replies : 0;
+
+	if (edge->losses.lost > unrecorded && edge->losses.lost - unrecorded > edge->lost)
+		edge->lost = edge->losses.lost - unrecorded;
+}
+
+/* Requests have a second to be answered in; those to a host that has not come yet are not lost. */
 static void edge_judge_losses(struct mesh_edge *edge)
 {
 	struct sender_counts counts;
@@ -145,9 +155,13 @@ static void edge_judge_losses(struct mesh_edge *edge)
 	if (!edge->sending)
 		return;
 	sender_counts(edge->sending, &counts);
-	losses_judge(&edge->losses, edge->horizon[edge->horizon_next]);
+	if (edge->heard_ns)
+		losses_judge(&edge->losses, edge->horizon[edge->horizon_next]);
+	else
+		losses_skip(&edge->losses, edge->horizon[edge->horizon_next]);
 	edge->horizon[edge->horizon_next] = counts.next_sequence;
 	edge->horizon_next = (edge->horizon_next + 1) % MESH_HORIZON;
+	edge_sum_losses(edge);
 }
 
 static void edge_read_map(const struct mesh *mesh, struct mesh_edge *edge)
@@ -161,6 +175,11 @@ static void edge_read_map(const struct mesh *mesh, struct mesh_edge *edge)
 		edge->heard_ns = peer.heard_local_ns;
 	if (peer.replied_local_ns >= edge->since_ns)
 		edge->replied_ns = peer.replied_local_ns;
+	edge->replies_map = peer.replies_heard;
+	/* Counted on over a restart of the daemon; from nothing when the member came anew. */
+	if (!edge->replies_known || edge->replies_map < edge->replies_base)
+		edge->replies_base = edge->replies_map - edge->replies;
+	edge->replies_known = true;
 }
 
 void mesh_watch_peers(struct mesh *mesh, uint64_t now_ns)

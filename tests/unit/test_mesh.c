@@ -185,6 +185,9 @@ Test(losses, answered_late_lost)
 	cr_expect_eq(losses.lost, 2, "time does not go back");
 	losses_judge(&losses, 113);
 	cr_expect_eq(losses.lost, 3);
+	losses_skip(&losses, 120);
+	losses_judge(&losses, 121);
+	cr_expect_eq(losses.lost, 4, "what was skipped is not lost");
 }
 
 Test(losses, numbers_wrap)
