@@ -155,10 +155,13 @@ static void edge_judge_losses(struct mesh_edge *edge)
 	if (!edge->sending)
 		return;
 	sender_counts(edge->sending, &counts);
-	if (edge->heard_ns)
-		losses_judge(&edge->losses, edge->horizon[edge->horizon_next]);
-	else
-		losses_skip(&edge->losses, edge->horizon[edge->horizon_next]);
+	if (!edge->heard_ns) {
+		losses_skip(&edge->losses, counts.next_sequence);
+		for (unsigned int i = 0; i < MESH_HORIZON; i++)
+			edge->horizon[i] = counts.next_sequence;
+		return;
+	}
+	losses_judge(&edge->losses, edge->horizon[edge->horizon_next]);
 	edge->horizon[edge->horizon_next] = counts.next_sequence;
 	edge->horizon_next = (edge->horizon_next + 1) % MESH_HORIZON;
 	edge_sum_losses(edge);
