@@ -62,6 +62,12 @@ static __always_inline void hook_count_packet(struct esc_packet *p, const struct
 		hook_count_reason(ESC_REASON_QP_TABLE_FULL, hook);
 }
 
+/* A probe that the hook does not take: it goes on. */
+static __always_inline int hook_probe_reason(enum esc_hook hook)
+{
+	return hook == ESC_HOOK_TC_INGRESS ? ESC_REASON_PROBE_OFF : ESC_REASON_UNKNOWN_OPCODE;
+}
+
 /* What esc_parse() found. */
 static __always_inline void hook_count(int result, struct esc_packet *p,
 				       const struct esc_control *word, enum esc_hook hook)
@@ -69,7 +75,7 @@ static __always_inline void hook_count(int result, struct esc_packet *p,
 	if (likely(result == ESC_PARSE_ROCE))
 		hook_count_packet(p, word, hook);
 	else if (result != ESC_PARSE_OTHER)
-		hook_count_reason(result, hook);
+		hook_count_reason(result == ESC_PARSE_PROBE ? hook_probe_reason(hook) : result, hook);
 }
 
 #endif

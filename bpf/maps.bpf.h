@@ -55,12 +55,47 @@ struct {
 	__type(value, struct esc_qp);
 } qps __weak SEC(".maps");
 
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, ESC_PEERS_MAX_DEFAULT);
+	__type(key, struct esc_peer_key);
+	__type(value, struct esc_peer);
+} peers __weak SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct esc_fleet);
+} fleet __weak SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct esc_clock);
+} clock __weak SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, ESC_PROBES_RING_BYTES);
+} probes __weak SEC(".maps");
+
 /* Slot in `ports` of the interface that this instance is attached to. */
 const volatile __u32 esc_port_index __weak = 0;
 /* XDP is not to be had on this interface: tc ingress counts what comes in. */
 const volatile __u8 esc_rx_in_tc __weak = 0;
 /* This XDP program's turn, see struct esc_control. */
 const volatile __u16 esc_turn __weak = 0;
+/* UDP port that carries probes beside ESC_ROCEV2_PORT, host order; 0: none. */
+const volatile __u16 esc_probe_port __weak = 0;
+/* Mesh of this interface, as in struct esc_peer_key. */
+const volatile __u8 esc_plane __weak = 0;
+/* The lab's skew of this host's local time, see clock_local_ns(). */
+const volatile __s64 esc_lab_offset_ns __weak = 0;
+const volatile __s32 esc_lab_drift_ppb __weak = 0;
 
 /* The control word, or NULL when the programs are to leave every packet alone. */
 static __always_inline const struct esc_control *esc_control_get(void)

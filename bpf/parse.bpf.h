@@ -25,6 +25,8 @@
 #define ESC_PARSE_ON (-3)
 /* For the thorough parser to judge. */
 #define ESC_PARSE_SLOW (-4)
+/* A datagram with a probe's opcode and magic; p->probe_offset is where its BTH begins. */
+#define ESC_PARSE_PROBE (-5)
 
 #define ESC_ETHERTYPE_VLAN 0x8100
 #define ESC_ETHERTYPE_QINQ 0x88a8
@@ -288,6 +290,30 @@ static __always_inline int parse_extension(struct esc_cursor *c, struct esc_pack
 	return ESC_PARSE_ROCE;
 }
 
+static __always_inline bool opcode_is_probe(__u8 opcode)
+{
+	return opcode == ESC_PROBE_OPCODE_REQUEST || opcode == ESC_PROBE_OPCODE_REPLY ||
+	       opcode == ESC_PROBE_OPCODE_WARMER;
+}
+
+/* The BTH is there; @other is what it is without a probe's opcode and magic. */
+static __always_inline int parse_probe(const struct esc_cursor *c, struct esc_packet *p,
+				       __u32 udp_bytes, int other)
+{
+	const struct esc_bth *bth = c->at;
+	const __be32 *magic = (const void *)(bth + 1);
+
+	if (!opcode_is_probe(bth->opcode) ||
+	    udp_bytes < sizeof(struct esc_udp) + sizeof(*bth) + sizeof(*magic))
+		return other;
+	if (!cursor_has(c, sizeof(*bth) + sizeof(*magic)))
+		return cursor_fault(c, ESC_REASON_UNREADABLE);
+	if (*magic != bpf_htonl(ESC_PROBE_MAGIC))
+		return other;
+	p->probe_offset = cursor_offset(c);
+	return ESC_PARSE_PROBE;
+}
+
 static __always_inline int parse_bth(struct esc_cursor *c, struct esc_packet *p, __u32 udp_bytes)
 {
 	const struct esc_bth *bth = c->at;
@@ -303,7 +329,7 @@ static __always_inline int parse_bth(struct esc_cursor *c, struct esc_packet *p,
 	info = &esc_opcodes[bth->opcode];
 	p->flags = info->flags;
 	if (unlikely(!p->flags))
-		return cursor_fault(c, ESC_REASON_UNKNOWN_OPCODE);
+		return parse_probe(c, p, udp_bytes, cursor_fault(c, ESC_REASON_UNKNOWN_OPCODE));
 	payload -= info->extension_bytes + ESC_BTH_PAD(bth->flags);
 	if (unlikely(payload < 0))
 		return cursor_fault(c, ESC_REASON_SHORT_EXTENSION);
@@ -315,18 +341,33 @@ static __always_inline int parse_bth(struct esc_cursor *c, struct esc_packet *p,
 	return parse_extension(c, p);
 }
 
+/* A datagram to the probe port: a probe, or something that is left alone. */
+static __always_inline int parse_probe_port(const struct esc_cursor *c, struct esc_packet *p,
+					    __u32 udp_bytes)
+{
+	if (udp_bytes < sizeof(struct esc_udp) + ESC_BTH_BYTES)
+		return cursor_fault(c, ESC_REASON_PROBE_VERSION);
+	if (!cursor_has(c, ESC_BTH_BYTES))
+		return cursor_fault(c, ESC_REASON_UNREADABLE);
+	return parse_probe(c, p, udp_bytes, cursor_fault(c, ESC_REASON_PROBE_VERSION));
+}
+
 static __always_inline int parse_udp(struct esc_cursor *c, struct esc_packet *p)
 {
 	const struct esc_udp *udp = c->at;
 	__u64 at = cursor_offset(c);
+	bool probe_port = false;
 	__u32 bytes;
 
 	if (unlikely(at + sizeof(*udp) > c->ip_end))
 		return cursor_fault(c, ESC_REASON_SHORT_UDP);
 	if (!cursor_has(c, sizeof(*udp)))
 		return cursor_short(c, sizeof(*udp), ESC_REASON_IP_LENGTH);
-	if (unlikely(udp->dst != bpf_htons(ESC_ROCEV2_PORT)))
-		return ESC_PARSE_OTHER;
+	if (unlikely(udp->dst != bpf_htons(ESC_ROCEV2_PORT))) {
+		probe_port = esc_probe_port && udp->dst == bpf_htons(esc_probe_port);
+		if (!probe_port)
+			return ESC_PARSE_OTHER;
+	}
 	if (c->thorough && cursor_is_cut(c))
 		return ESC_REASON_IP_LENGTH;
 	bytes = bpf_ntohs(udp->bytes);
@@ -334,10 +375,12 @@ static __always_inline int parse_udp(struct esc_cursor *c, struct esc_packet *p)
 		return cursor_fault(c, ESC_REASON_UDP_LENGTH);
 	p->sport = bpf_ntohs(udp->src);
 	c->at += sizeof(*udp);
+	if (unlikely(probe_port))
+		return parse_probe_port(c, p, bytes);
 	return parse_bth(c, p, bytes);
 }
 
-/* ESC_PARSE_ROCE with @p filled in, ESC_PARSE_OTHER, or a reason. */
+/* ESC_PARSE_ROCE with @p filled in, ESC_PARSE_PROBE, ESC_PARSE_OTHER, or a reason. */
 static __always_inline int esc_parse(struct esc_cursor *c, struct esc_packet *p)
 {
 	__u16 ethertype;
@@ -358,7 +401,8 @@ static __always_inline int esc_parse(struct esc_cursor *c, struct esc_packet *p)
 		return result;
 	result = parse_udp(c, p);
 	/* Last, because a helper call in the middle would cost registers on the way. */
-	if (!c->thorough && result == ESC_PARSE_ROCE && cursor_is_cut(c))
+	if (!c->thorough && (result == ESC_PARSE_ROCE || result == ESC_PARSE_PROBE) &&
+	    cursor_is_cut(c))
 		return ESC_PARSE_SLOW;
 	return result;
 }

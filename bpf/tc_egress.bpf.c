@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* Everything that leaves through the interface, before its qdisc. */
-#include "tc.bpf.h"
+#include "probe_send.bpf.h"
 
 SEC("tc")
 int esc_tc_out(struct __sk_buff *skb)
 {
 	const struct esc_control *word = esc_control_get();
 
-	if (word)
-		tc_count(skb, word, ESC_HOOK_TC_EGRESS);
+	if (!word)
+		return ESC_TC_NEXT;
+	if (unlikely(skb->mark == ESC_PROBE_MARK) && probe_send(skb))
+		return ESC_TC_NEXT;
+	tc_count(skb, word, ESC_HOOK_TC_EGRESS);
 	return ESC_TC_NEXT;
 }
 

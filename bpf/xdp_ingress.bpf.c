@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* Everything that comes in, as early as the kernel shows it. */
 #include "hook.bpf.h"
+#include "probe_answer.bpf.h"
 #include <xdp/xdp_helpers.h>
 
 /* Before programs of the usual priority 50, which go on when we pass. */
@@ -68,6 +69,8 @@ int esc_xdp_in(struct xdp_md *xdp)
 	result = xdp_parse(xdp, &packet, false);
 	if (unlikely(result == ESC_PARSE_SLOW))
 		result = xdp_parse_thoroughly(xdp, &packet);
+	if (unlikely(result == ESC_PARSE_PROBE))
+		return probe_take(xdp, packet.probe_offset);
 	hook_count(result, &packet, word, ESC_HOOK_XDP_INGRESS);
 	return XDP_PASS;
 }

@@ -11,6 +11,7 @@
 
 #include "config.h"
 #include "maps.h"
+#include "object.h"
 
 struct pins;
 
@@ -23,6 +24,8 @@ struct attach_target {
 	unsigned int slot; /* in `ports` */
 	enum config_attach attach;
 	enum config_tc tc;
+	/* What all programs of the interface are loaded with; turn and rx_in_tc are each one's. */
+	struct object_constants constants;
 };
 
 /*

@@ -41,12 +41,11 @@ static const struct tc_hook tc_hooks[] = {
 static int tc_load(const struct attach_target *target, const struct esc_port *port,
 		   struct object **out, char **error)
 {
-	struct object_constants constants = {
-		.port_index = target->slot,
-		.rx_in_tc = port->xdp_mode == ESC_XDP_NONE,
-	};
-	int err = object_open(out, OBJECT_TC, target->pins, &constants, error);
+	struct object_constants constants = target->constants;
+	int err;
 
+	constants.rx_in_tc = port->xdp_mode == ESC_XDP_NONE;
+	err = object_open(out, OBJECT_TC, target->pins, &constants, error);
 	if (err)
 		return err;
 	err = object_load(*out, error);

@@ -44,12 +44,11 @@ static void forget_xdp(struct esc_port *port)
 static int xdp_load(const struct attach_target *target, struct object **out, char **error)
 {
 	const struct esc_control *control = pins_control(target->pins);
-	struct object_constants constants = {
-		.port_index = target->slot,
-		.turn = control->xdp_turns[target->slot] & ~ESC_TURN_PHASE,
-	};
-	int err = object_open(out, OBJECT_XDP, target->pins, &constants, error);
+	struct object_constants constants = target->constants;
+	int err;
 
+	constants.turn = control->xdp_turns[target->slot] & ~ESC_TURN_PHASE;
+	err = object_open(out, OBJECT_XDP, target->pins, &constants, error);
 	if (err)
 		return err;
 	err = object_load(*out, error);

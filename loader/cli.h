@@ -16,10 +16,14 @@
 #define CLI_USAGE 2
 #define CLI_NO_DAEMON 3
 
+#define CLI_TIMEOUT_NS 30000000000ull /* of `clock wait`, when none is given */
+
 enum cli_format { CLI_TEXT, CLI_JSON, CLI_PRETTY };
 
 struct cli {
-	enum cli_format format;
+	#define CLI_TIMEOUT_NS 30000000000ull /* of `clock wait`, when none is given */
+
+enum cli_format format;
 	struct config_places places; /* socket, pin root and kill file in use */
 	char **words;		     /* what follows the verb, options taken out */
 	int word_count;
@@ -31,10 +35,15 @@ struct cli {
 	bool follow;
 	bool since_given;
 	uint64_t since_ns; /* CLOCK_REALTIME */
+	bool bound_given;
+	uint64_t bound_ns;
+	uint64_t timeout_ns;
 };
 
 /* Each returns the exit code and has said what went wrong. */
 int cli_status(const struct cli *cli);
+int cli_clock(const struct cli *cli);
+int cli_peers(const struct cli *cli);
 int cli_qp(const struct cli *cli);
 int cli_events(const struct cli *cli);
 int cli_mode(const struct cli *cli);
@@ -46,6 +55,8 @@ int cli_version(const struct cli *cli);
 
 /* Texts from the JSON of the verbs; written to @out. */
 void cli_write_status(FILE *out, const json_t *status);
+void cli_write_clock(FILE *out, const json_t *clock);
+void cli_write_peers(FILE *out, const json_t *result);
 void cli_write_qps(FILE *out, const json_t *result);
 void cli_write_event(FILE *out, const json_t *event);
 void cli_write_config(FILE *out, const json_t *config);

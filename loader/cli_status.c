@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
+#include <stdbool.h>
 #include <string.h>
 
 #include "cli.h"
@@ -84,22 +85,36 @@ static void write_direction(FILE *out, const json_t *interface, const char *key,
 	fputc('\n', out);
 }
 
-static void write_reasons(FILE *out, const json_t *reasons)
+static bool reason_is_of_probes(const json_t *reason)
 {
+	return !strncmp(cli_text(reason, "reason"), "probe_", 6);
+}
+
+static void write_reasons_of(FILE *out, const json_t *reasons, bool probes, const char *heading)
+{
+	bool begun = false;
 	size_t i;
 	json_t *reason;
 
-	if (!json_array_size(reasons))
-		return;
-	fprintf(out,
-		"\nLeft out of the counts per queue pair (these packets went on untouched):\n");
 	json_array_foreach (reasons, i, reason) {
 		uint64_t in = cli_count(reason, "xdp_ingress") + cli_count(reason, "tc_ingress");
 
+		if (reason_is_of_probes(reason) != probes)
+			continue;
+		if (!begun)
+			fprintf(out, "\n%s:\n", heading);
+		begun = true;
 		fprintf(out, "  %-16s %llu in, %llu out: %s\n", cli_text(reason, "reason"),
 			(unsigned long long)in, (unsigned long long)cli_count(reason, "tc_egress"),
 			cli_text(reason, "meaning"));
 	}
+}
+
+static void write_reasons(FILE *out, const json_t *reasons)
+{
+	write_reasons_of(out, reasons, false,
+			 "Left out of the counts per queue pair (these packets went on untouched)");
+	write_reasons_of(out, reasons, true, "Probes that were refused (they ended here)");
 }
 
 static void write_table(FILE *out, const json_t *qps)
@@ -112,6 +127,43 @@ static void write_table(FILE *out, const json_t *qps)
 			"  The table was full: %llu packets were not counted per queue pair; "
 			"raise `qps.max`\n",
 			(unsigned long long)cli_count(qps, "refused"));
+}
+
+static void write_clock(FILE *out, const json_t *clock)
+{
+	if (!clock)
+		return;
+	fprintf(out, "Clock: %s", cli_text(clock, "state"));
+	if (json_object_get(clock, "bound_ns"))
+		fprintf(out, ", true within %llu ns",
+			(unsigned long long)cli_count(clock, "bound_ns"));
+	fprintf(out, ", %llu of %llu neighbours used\n",
+		(unsigned long long)cli_count(clock, "peers_used"),
+		(unsigned long long)cli_count(clock, "peers_wanted"));
+}
+
+static void write_probing(FILE *out, const json_t *probing)
+{
+	const json_t *peers = json_object_get(probing, "peers");
+	json_t *plane;
+	size_t i;
+
+	json_array_foreach (json_object_get(probing, "planes"), i, plane) {
+		if (json_is_true(json_object_get(plane, "on")))
+			fprintf(out, "Probing: %s mesh from %s, %llu members\n",
+				cli_text(plane, "plane"), cli_text(plane, "interface"),
+				(unsigned long long)cli_count(plane, "members"));
+		else
+			fprintf(out, "No probing on the %s plane: %s\n", cli_text(plane, "plane"),
+				cli_text(plane, "note"));
+	}
+	if (peers && cli_count(peers, "up") + cli_count(peers, "suspect") + cli_count(peers, "down"))
+		fprintf(out, "  Peers: %llu up, %llu suspect, %llu down\n",
+			(unsigned long long)cli_count(peers, "up"),
+			(unsigned long long)cli_count(peers, "suspect"),
+			(unsigned long long)cli_count(peers, "down"));
+	if (*cli_text(probing, "authority_note"))
+		fprintf(out, "  Keys: %s\n", cli_text(probing, "authority_note"));
 }
 
 void cli_write_status(FILE *out, const json_t *status)
@@ -130,6 +182,8 @@ void cli_write_status(FILE *out, const json_t *status)
 	else
 		fprintf(out, "Mode: %s (packets are counted, none is changed)\n",
 			cli_text(status, "mode"));
+	write_clock(out, json_object_get(status, "clock"));
+	write_probing(out, json_object_get(status, "probing"));
 	write_table(out, json_object_get(status, "qps"));
 	if (json_object_get(status, "members"))
 		fprintf(out, "Members: %llu addresses\n",

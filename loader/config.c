@@ -11,6 +11,7 @@
 #include <jansson.h>
 #include <sys/un.h>
 
+#include "clocksync/graph.h"
 #include "config_schema.h"
 #include "maps.h"
 #include "members.h"
@@ -19,13 +20,15 @@
 #include "yamltree.h"
 
 #define CONFIG_BYTES_MAX (1u << 20)
-#define KEY_BYTES 16
 
+#define US_NS 1000ull
+#define MS_NS 1000000ull
 #define SECOND_NS 1000000000ull
+#define DRIFT_MOST_PPB 400000 /* a clock's rate has room for 976 ppm */
 #define QPS_MAX_MOST (1u << 20) /* 848 bytes an entry in the kernel: 0.9 GB */
 #define IDLE_LEAST_NS SECOND_NS
 #define IDLE_MOST_NS (24 * 3600 * SECOND_NS)
-#define INTERVAL_LEAST_NS (100 * 1000000ull)
+#define INTERVAL_LEAST_NS (100 * MS_NS)
 #define INTERVAL_MOST_NS (3600 * SECOND_NS)
 
 struct reading {
@@ -238,38 +241,79 @@ static int take_members(struct reading *reading)
 }
 
 /* Checked now, so that a fleet learns of a bad key before it probes with it. */
-static int take_key_file(struct reading *reading)
+static int check_key_file(struct reading *reading, const char *name, const char *path, size_t size,
+			  const struct stat *status)
 {
-	struct config *config = reading->config;
-	unsigned int line = line_of(reading, NULL, "key_file");
+	unsigned int line = line_of(reading, NULL, name);
+
+	if (size != FLEET_KEY_BYTES)
+		return fail_at(reading, line, "%s: %s has %zu bytes; a key has exactly %d", name,
+			       path, size, FLEET_KEY_BYTES);
+	if (status->st_uid != 0)
+		return fail_at(reading, line, "%s: %s belongs to user %u; `chown root %s`", name,
+			       path, status->st_uid, path);
+	if (status->st_mode & 077)
+		return fail_at(reading, line,
+			       "%s: %s can be read by others (mode %04o); "
+			       "`chmod 0600 %s`, and make a new key if others may have read it",
+			       name, path, status->st_mode & 07777, path);
+	return 0;
+}
+
+/* The key at *@path into its slot. */
+static int take_key(struct reading *reading, const char *name, const char *given, char **path)
+{
+	struct fleet_keys *keys = &reading->config->keys;
 	char *bytes = NULL, *why = NULL;
 	struct stat status;
+	unsigned int slot;
 	size_t size;
-	int err = take_path(reading->path, reading->raw->key_file, NULL, &config->key_file);
+	int err = take_path(reading->path, given, NULL, path);
 
-	if (err || !config->key_file)
+	if (err || !*path)
 		return err;
-	err = readfile(config->key_file, 4096, &bytes, &size, &status, &why);
+	err = readfile(*path, 4096, &bytes, &size, &status, &why);
 	if (err)
-		fail_at(reading, line,
-			"key_file: %s; make one with `umask 077; head -c %d "
+		fail_at(reading, line_of(reading, NULL, name),
+			"%s: %s; make one with `umask 077; head -c %d "
 			"/dev/urandom > FILE`, the same on every host",
-			why ? why : strerror(-err), KEY_BYTES);
-	else if (size != KEY_BYTES)
-		err = fail_at(reading, line, "key_file: %s has %zu bytes; a key has exactly %d",
-			      config->key_file, size, KEY_BYTES);
-	else if (status.st_uid != 0)
-		err = fail_at(reading, line, "key_file: %s belongs to user %u; `chown root %s`",
-			      config->key_file, status.st_uid, config->key_file);
-	else if (status.st_mode & 077)
-		err = fail_at(reading, line,
-			      "key_file: %s can be read by others (mode %04o); "
-			      "`chmod 0600 %s`, and make a new key if others may have read it",
-			      config->key_file, status.st_mode & 07777, config->key_file);
+			name, why ? why : strerror(-err), FLEET_KEY_BYTES);
+	else
+		err = check_key_file(reading, name, *path, size, &status);
+	free(why);
+	if (err)
+		goto out;
+	slot = bytes[0] & 1;
+	if (keys->have[slot] && memcmp(keys->key[slot], bytes, FLEET_KEY_BYTES)) {
+		err = fail_at(reading, line_of(reading, NULL, name),
+			      "%s: %s cannot stand beside the key of key_file, since both begin with "
+			      "an %s byte; make the new key again until one begins with an %s byte",
+			      name, *path, slot ? "odd" : "even", slot ? "even" : "odd");
+		goto out;
+	}
+	if (!keys->have[0] && !keys->have[1])
+		keys->use = slot;
+	keys->have[slot] = true;
+	memcpy(keys->key[slot], bytes, FLEET_KEY_BYTES);
+out:
 	if (bytes)
 		explicit_bzero(bytes, size);
 	free(bytes);
-	free(why);
+	return err;
+}
+
+static int take_keys(struct reading *reading)
+{
+	struct config *config = reading->config;
+	int err;
+
+	if (reading->raw->key_file_next && !reading->raw->key_file)
+		return fail_at(reading, line_of(reading, NULL, "key_file_next"),
+			       "key_file_next is a second key beside key_file, which is missing");
+	err = take_key(reading, "key_file", reading->raw->key_file, &config->key_file);
+	if (!err)
+		err = take_key(reading, "key_file_next", reading->raw->key_file_next,
+			       &config->key_file_next);
 	return err;
 }
 
@@ -346,6 +390,75 @@ static int take_events(struct reading *reading)
 	return err;
 }
 
+static int take_mesh(struct reading *reading)
+{
+	const struct config_raw_mesh *raw = &reading->raw->mesh;
+	struct config *config = reading->config;
+	int err;
+
+	config->mesh.degree = 10;
+	config->mesh.pair_interval_ns = 2 * MS_NS;
+	config->mesh.pair_spacing_ns = 5 * US_NS;
+	config->mesh.down_after_ns = SECOND_NS;
+	err = take_number(reading, "mesh", "degree", raw->degree, 2, GRAPH_DEGREE_MAX,
+			  &config->mesh.degree);
+	if (!err)
+		err = take_duration(reading, "mesh", "pair_interval", raw->pair_interval,
+				    200 * US_NS, SECOND_NS, &config->mesh.pair_interval_ns);
+	if (!err)
+		err = take_duration(reading, "mesh", "pair_spacing", raw->pair_spacing, US_NS,
+				    100 * US_NS, &config->mesh.pair_spacing_ns);
+	if (!err)
+		err = take_duration(reading, "mesh", "down_after", raw->down_after, 100 * MS_NS,
+				    60 * SECOND_NS, &config->mesh.down_after_ns);
+	return err;
+}
+
+static int take_clock(struct reading *reading)
+{
+	const struct config_raw_clock *raw = &reading->raw->clock;
+	struct config *config = reading->config;
+
+	config->clock.window_ns = 2 * SECOND_NS;
+	if (raw->anchor)
+		return fail_at(reading, line_of(reading, "clock", "anchor"),
+			       "`anchor` can only be `false`: this version does not tie fabric time "
+			       "to TAI");
+	return take_duration(reading, "clock", "window", raw->window, 500 * MS_NS, 60 * SECOND_NS,
+			     &config->clock.window_ns);
+}
+
+/* A duration with a sign. */
+static int take_lab_offset(struct reading *reading, const char *text)
+{
+	bool negative = text && text[0] == '-';
+	uint64_t ns = 0;
+	int err = take_duration(reading, "lab", "clock_offset", text ? text + negative : NULL, 0,
+				3600 * SECOND_NS, &ns);
+
+	reading->config->lab.clock_offset_ns = negative ? -(int64_t)ns : (int64_t)ns;
+	return err;
+}
+
+static int take_lab(struct reading *reading)
+{
+	const char *text = reading->raw->lab.clock_drift_ppb;
+	char *end = NULL;
+	long drift;
+	int err = take_lab_offset(reading, reading->raw->lab.clock_offset);
+
+	if (err || !text)
+		return err;
+	errno = 0;
+	drift = strtol(text, &end, 10);
+	if (errno || end == text || *end || drift < -DRIFT_MOST_PPB || drift > DRIFT_MOST_PPB)
+		return fail_at(reading, line_of(reading, "lab", "clock_drift_ppb"),
+			       "`clock_drift_ppb: %.64s` should be a whole number, %d to %d", text,
+			       -DRIFT_MOST_PPB, DRIFT_MOST_PPB);
+	reading->config->lab.clock_drift_ppb = drift;
+	return 0;
+}
+
 static int take_all(struct reading *reading)
 {
 	struct config *config = reading->config;
@@ -370,7 +483,13 @@ static int take_all(struct reading *reading)
 	if (!err)
 		err = take_members(reading);
 	if (!err)
-		err = take_key_file(reading);
+		err = take_keys(reading);
+	if (!err)
+		err = take_mesh(reading);
+	if (!err)
+		err = take_clock(reading);
+	if (!err)
+		err = take_lab(reading);
 	return err;
 }
 
@@ -476,6 +595,8 @@ void config_free(struct config *config)
 	free(config->members);
 	members_free(config->member_list);
 	free(config->key_file);
+	free(config->key_file_next);
+	explicit_bzero(&config->keys, sizeof(config->keys));
 	free(config->textfile.directory);
 	free(config->events.file);
 	free(config);

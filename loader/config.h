@@ -18,6 +18,15 @@ enum config_tc { CONFIG_TC_AUTO, CONFIG_TC_TCX, CONFIG_TC_CLSACT };
 
 struct members;
 
+#define FLEET_KEY_BYTES 16
+
+/* The fleet's keys by slot; a slot is the lowest bit of its key's first byte. */
+struct fleet_keys {
+	bool have[2];
+	unsigned int use; /* the slot that tags, when there is any */
+	unsigned char key[2][FLEET_KEY_BYTES];
+};
+
 struct config_interface {
 	char *name;
 	enum config_plane plane;
@@ -35,6 +44,8 @@ struct config {
 	char *members;	       /* NULL: none */
 	struct members *member_list; /* as read from it, NULL: none */
 	char *key_file;	       /* NULL: none */
+	char *key_file_next;   /* NULL: none */
+	struct fleet_keys keys; /* as read from them */
 	struct config_interface *interfaces;
 	size_t interface_count;
 	struct {
@@ -50,6 +61,19 @@ struct config {
 		char *file;	     /* NULL: the ledger is kept in memory only */
 		uint32_t keep;	     /* events kept in memory */
 	} events;
+	struct {
+		uint32_t degree;
+		uint64_t pair_interval_ns;
+		uint64_t pair_spacing_ns;
+		uint64_t down_after_ns;
+	} mesh;
+	struct {
+		uint64_t window_ns;
+	} clock;
+	struct {
+		int64_t clock_offset_ns;
+		int64_t clock_drift_ppb;
+	} lab;
 };
 
 /*

@@ -43,6 +43,28 @@ static json_t *interface_json(const struct config_interface *interface)
 			 interface->probe_port);
 }
 
+static void put_clock_sections(json_t *root, const struct config *config)
+{
+	json_t *mesh = json_object(), *clock = json_object(), *lab = json_object();
+	int64_t offset_ns = config->lab.clock_offset_ns;
+
+	json_object_set_new(mesh, "degree", json_integer(config->mesh.degree));
+	set_duration(mesh, "pair_interval", config->mesh.pair_interval_ns);
+	set_duration(mesh, "pair_spacing", config->mesh.pair_spacing_ns);
+	set_duration(mesh, "down_after", config->mesh.down_after_ns);
+	json_object_set_new(root, "mesh", mesh);
+	set_duration(clock, "window", config->clock.window_ns);
+	json_object_set_new(clock, "anchor", json_false());
+	json_object_set_new(root, "clock", clock);
+	if (!offset_ns && !config->lab.clock_drift_ppb) {
+		json_decref(lab);
+		return;
+	}
+	json_object_set_new(lab, "clock_offset", json_sprintf("%lldns", (long long)offset_ns));
+	json_object_set_new(lab, "clock_drift_ppb", json_integer(config->lab.clock_drift_ppb));
+	json_object_set_new(root, "lab", lab);
+}
+
 json_t *config_to_json(const struct config *config)
 {
 	json_t *root = json_object(), *list = json_array();
@@ -55,6 +77,7 @@ json_t *config_to_json(const struct config *config)
 	json_object_set_new(root, "interfaces", list);
 	set_text(root, "members", config->members);
 	set_text(root, "key_file", config->key_file);
+	set_text(root, "key_file_next", config->key_file_next);
 	set_text(root, "pin_root", config->pin_root);
 	set_text(root, "socket", config->socket);
 	set_text(root, "kill_file", config->kill_file);
@@ -68,5 +91,6 @@ json_t *config_to_json(const struct config *config)
 	set_text(events, "file", config->events.file);
 	json_object_set_new(events, "keep", json_integer(config->events.keep));
 	json_object_set_new(root, "events", events);
+	put_clock_sections(root, config);
 	return root;
 }

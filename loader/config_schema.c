@@ -83,24 +83,51 @@ static const cyaml_schema_field_t events_fields[] = {
 	CYAML_FIELD_END,
 };
 
+static const cyaml_schema_field_t mesh_fields[] = {
+	NUMBER("degree", struct config_raw_mesh, degree),
+	TEXT("pair_interval", struct config_raw_mesh, pair_interval),
+	TEXT("pair_spacing", struct config_raw_mesh, pair_spacing),
+	TEXT("down_after", struct config_raw_mesh, down_after),
+	CYAML_FIELD_END,
+};
+
+static const cyaml_strval_t truths[] = {
+	{"false", false},
+	{"true", true},
+	{},
+};
+
+static const cyaml_schema_field_t clock_fields[] = {
+	TEXT("window", struct config_raw_clock, window),
+	WORD("anchor", struct config_raw_clock, anchor, truths),
+	CYAML_FIELD_END,
+};
+
+static const cyaml_schema_field_t lab_fields[] = {
+	TEXT("clock_offset", struct config_raw_lab, clock_offset),
+	TEXT("clock_drift_ppb", struct config_raw_lab, clock_drift_ppb),
+	CYAML_FIELD_END,
+};
+
 static const cyaml_schema_field_t top_fields[] = {
 	TEXT("host", struct config_raw, host),
 	CYAML_FIELD_SEQUENCE_COUNT("interfaces", CYAML_FLAG_POINTER, struct config_raw, interfaces,
 				   interface_count, &interface_schema, 1, ESC_PORTS_MAX),
 	TEXT("members", struct config_raw, members),
 	TEXT("key_file", struct config_raw, key_file),
+	TEXT("key_file_next", struct config_raw, key_file_next),
 	TEXT("pin_root", struct config_raw, pin_root),
 	TEXT("socket", struct config_raw, socket),
 	TEXT("kill_file", struct config_raw, kill_file),
 	SECTION("qps", struct config_raw, qps, qps_fields),
 	SECTION("textfile", struct config_raw, textfile, textfile_fields),
 	SECTION("events", struct config_raw, events, events_fields),
-	CYAML_FIELD_IGNORE("mesh", CYAML_FLAG_OPTIONAL),
-	CYAML_FIELD_IGNORE("clock", CYAML_FLAG_OPTIONAL),
+	SECTION("mesh", struct config_raw, mesh, mesh_fields),
+	SECTION("clock", struct config_raw, clock, clock_fields),
+	SECTION("lab", struct config_raw, lab, lab_fields),
 	CYAML_FIELD_IGNORE("paths", CYAML_FLAG_OPTIONAL),
 	CYAML_FIELD_IGNORE("steer", CYAML_FLAG_OPTIONAL),
 	CYAML_FIELD_IGNORE("pace", CYAML_FLAG_OPTIONAL),
-	CYAML_FIELD_IGNORE("lab", CYAML_FLAG_OPTIONAL),
 	CYAML_FIELD_END,
 };
 
@@ -114,14 +141,11 @@ static const struct feature {
 	const char *name;
 	const char *keys[8];
 } features[] = {
-	{"mesh", {"degree", "pair_interval", "pair_spacing", "down_after"}},
-	{"clock", {"window", "anchor"}},
 	{"paths",
 	 {"per_peer", "probe_interval", "standby_interval", "dead_after", "return_after",
 	  "probe_budget_pps"}},
 	{"steer", {"mode"}},
 	{"pace", {"mode", "threshold"}},
-	{"lab", {"clock_offset", "clock_drift_ppb"}},
 };
 
 struct checking {

@@ -34,13 +34,30 @@ struct config_raw_events {
 	uint64_t *keep;
 };
 
+struct config_raw_mesh {
+	uint64_t *degree;
+	char *pair_interval, *pair_spacing, *down_after;
+};
+
+struct config_raw_clock {
+	char *window;
+	int anchor; /* false or true */
+};
+
+struct config_raw_lab {
+	char *clock_offset, *clock_drift_ppb; /* may be negative */
+};
+
 struct config_raw {
-	char *host, *pin_root, *socket, *kill_file, *members, *key_file;
+	char *host, *pin_root, *socket, *kill_file, *members, *key_file, *key_file_next;
 	struct config_raw_interface *interfaces;
 	uint64_t interface_count;
 	struct config_raw_qps qps;
 	struct config_raw_textfile textfile;
 	struct config_raw_events events;
+	struct config_raw_mesh mesh;
+	struct config_raw_clock clock;
+	struct config_raw_lab lab;
 };
 
 extern const cyaml_schema_value_t config_schema;

@@ -19,6 +19,7 @@
 #include "ledger.h"
 #include "lock.h"
 #include "log.h"
+#include "mesh.h"
 #include "preflight.h"
 #include "qptable.h"
 #include "rtnl.h"
@@ -168,6 +169,7 @@ static int daemon_on_tick(sd_event_source *source, uint64_t due_us, void *contex
 	daemon_watch_kill_file(daemon);
 	daemon_watch_control(daemon);
 	dataplane_tick(daemon->dataplane, daemon_local_ns());
+	mesh_look(daemon->mesh);
 	if (daemon_refresh(daemon))
 		log_debug("the map qps could not be read in this turn");
 	sd_event_now(daemon->event, CLOCK_MONOTONIC, &now_us);
@@ -250,6 +252,8 @@ static int daemon_serve(struct daemon *daemon, char **error)
 	int err = daemon_open_qps(daemon, error);
 
 	if (!err)
+		err = mesh_new(&daemon->mesh, daemon, error);
+	if (!err)
 		err = server_new(&daemon->server, daemon, error);
 	if (!err)
 		err = textfile_new(&daemon->textfile, daemon, error);
@@ -311,6 +315,7 @@ void daemon_free(struct daemon *daemon)
 	sd_event_source_unref(daemon->links);
 	if (daemon->links_fd >= 0)
 		close(daemon->links_fd);
+	mesh_free(daemon->mesh);
 	qptable_free(daemon->qps);
 	dataplane_close(daemon->dataplane);
 	ledger_free(daemon->ledger);

@@ -10,6 +10,7 @@ struct config;
 struct dataplane;
 struct ledger;
 struct locks;
+struct mesh;
 struct qptable;
 struct server;
 struct sd_event;
@@ -20,6 +21,7 @@ struct daemon {
 	struct config *config; /* in force; replaced as a whole by a reload */
 	struct dataplane *dataplane;
 	struct qptable *qps;
+	struct mesh *mesh;
 	struct ledger *ledger;
 	struct server *server;
 	struct textfile *textfile; /* always there; writes nothing without a directory */

@@ -12,6 +12,7 @@
 #include "ledger.h"
 #include "lock.h"
 #include "log.h"
+#include "mesh.h"
 #include "qptable.h"
 
 static bool text_differs(const char *a, const char *b)
@@ -36,6 +37,9 @@ static int reload_check_fixed(const struct config *old, const struct config *new
 		key = "events.file";
 	else if (old->events.keep != new->events.keep)
 		key = "events.keep";
+	else if (old->lab.clock_offset_ns != new->lab.clock_offset_ns ||
+		 old->lab.clock_drift_ppb != new->lab.clock_drift_ppb)
+		key = "lab";
 	if (!key)
 		return 0;
 	return explain(
@@ -63,7 +67,7 @@ static int reload_apply(struct daemon *daemon, const struct config *new, char **
 
 int daemon_reload(struct daemon *daemon, char **error)
 {
-	struct config *new = NULL;
+	struct config *new = NULL, *old = daemon->config;
 	char *why = NULL;
 	int err = config_load(daemon->config_path, &new, &why);
 
@@ -80,8 +84,9 @@ int daemon_reload(struct daemon *daemon, char **error)
 		return err;
 	}
 	qptable_set_idle(daemon->qps, new->qps.idle_ns);
-	config_free(daemon->config);
 	daemon->config = new;
+	mesh_reconfigure(daemon->mesh);
+	config_free(old);
 	log_info("configuration reloaded from %s", new->path);
 	ledger_add(daemon->ledger, "config_reloaded", "daemon",
 		   json_pack("{s:s}", "file", new->path), NULL, NULL, NULL);

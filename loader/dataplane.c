@@ -127,7 +127,7 @@ static int dataplane_plan(const struct dataplane *dataplane, const struct config
 				       interface->name, ESC_PORTS_MAX);
 		if (!records[slot].name[0])
 			slot_clear_counts(dataplane, slot);
-		port_init(&out[i], interface, slot, &records[slot]);
+		port_init(&out[i], config, interface, slot, &records[slot]);
 	}
 	return err;
 }
@@ -155,7 +155,7 @@ static void dataplane_drop_orphans(struct dataplane *dataplane)
 			known = known || dataplane->ports[i].slot == slot;
 		if (known)
 			continue;
-		port_init(&port, &interface, slot, &record);
+		port_init(&port, NULL, &interface, slot, &record);
 		port_detach(&port, dataplane->pins, dataplane->ledger, "not configured");
 		dataplane_free_slot(dataplane, slot);
 	}
@@ -305,7 +305,8 @@ bool dataplane_took_over(const struct dataplane *dataplane)
 
 static bool port_is_wanted_as_it_is(const struct port *old, const struct port *new)
 {
-	return !strcmp(old->name, new->name) && old->attach == new->attach && old->tc == new->tc;
+	return !strcmp(old->name, new->name) && old->attach == new->attach && old->tc == new->tc &&
+	       old->plane == new->plane && old->probe_port == new->probe_port;
 }
 
 static const struct port *dataplane_find(const struct dataplane *dataplane, const char *name)
@@ -348,10 +349,7 @@ int dataplane_reconfigure(struct dataplane *dataplane, const struct config *conf
 		const struct port *old = dataplane_find(dataplane, ports[i].name);
 
 		if (old && port_is_wanted_as_it_is(old, &ports[i])) {
-			enum config_plane plane = ports[i].plane;
-
 			ports[i] = *old;
-			ports[i].plane = plane;
 			continue;
 		}
 		if (!dataplane->off)
@@ -444,6 +442,20 @@ int dataplane_reasons(const struct dataplane *dataplane,
 			return err;
 	}
 	return 0;
+}
+
+int dataplane_map_fd(const struct dataplane *dataplane, const char *name)
+{
+	return pins_map_fd(dataplane->pins, name);
+}
+
+const char *dataplane_stamps_missing(const struct dataplane *dataplane, const char *interface)
+{
+	const struct port *port = dataplane_find(dataplane, interface);
+
+	if (!port || !port->ifindex || port->record.xdp_mode == ESC_XDP_NONE)
+		return "XDP program";
+	return port->record.tc_via == ESC_TC_NONE ? "tc program" : NULL;
 }
 
 int dataplane_qps_fd(const struct dataplane *dataplane)

@@ -83,6 +83,11 @@ int dataplane_port_counts(const struct dataplane *dataplane, unsigned int index,
 int dataplane_reasons(const struct dataplane *dataplane,
 		      struct esc_reason_count out[ESC_REASON_MAX]);
 
+/* Borrowed descriptor of a pinned map. */
+int dataplane_map_fd(const struct dataplane *dataplane, const char *name);
+/* NULL when @interface has both programs that stamp probes; else which it lacks, in words. */
+const char *dataplane_stamps_missing(const struct dataplane *dataplane, const char *interface);
+
 int dataplane_qps_fd(const struct dataplane *dataplane);
 uint32_t dataplane_qps_max(const struct dataplane *dataplane);
 

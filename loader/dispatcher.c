@@ -141,11 +141,12 @@ static enum xdp_attach_mode dispatcher_mode(enum esc_xdp_mode mode)
 static int dispatcher_add(const struct attach_target *target, enum esc_xdp_mode mode, uint16_t turn,
 			  uint32_t *id, char **error)
 {
-	struct object_constants constants = {.port_index = target->slot, .turn = turn};
+	struct object_constants constants = target->constants;
 	struct xdp_program *program;
 	struct object *object;
 	int err;
 
+	constants.turn = turn;
 	err = object_open(&object, OBJECT_XDP, target->pins, &constants, error);
 	if (err)
 		return err;
@@ -257,10 +258,12 @@ static int identity_of_running(uint32_t id, struct dispatcher_identity *out)
 static int identity_of_fresh(const struct attach_target *target, uint16_t turn,
 			     struct dispatcher_identity *out, char **error)
 {
-	struct object_constants constants = {.port_index = target->slot, .turn = turn};
+	struct object_constants constants = target->constants;
 	struct object *object;
-	int err = object_open(&object, OBJECT_XDP, target->pins, &constants, error);
+	int err;
 
+	constants.turn = turn;
+	err = object_open(&object, OBJECT_XDP, target->pins, &constants, error);
 	if (err)
 		return err;
 	err = object_load(object, error);

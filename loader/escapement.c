@@ -10,6 +10,7 @@
 
 #include "cli.h"
 #include "nearest.h"
+#include "units.h"
 #include "verbs.h"
 
 enum option_name {
@@ -19,6 +20,8 @@ enum option_name {
 	OPTION_WATCH,
 	OPTION_FOLLOW,
 	OPTION_SINCE,
+	OPTION_BOUND,
+	OPTION_TIMEOUT,
 };
 
 static const struct option options[] = {
@@ -33,6 +36,8 @@ static const struct option options[] = {
 	{"watch", optional_argument, NULL, OPTION_WATCH},
 	{"follow", no_argument, NULL, OPTION_FOLLOW},
 	{"since", required_argument, NULL, OPTION_SINCE},
+	{"bound", required_argument, NULL, OPTION_BOUND},
+	{"timeout", required_argument, NULL, OPTION_TIMEOUT},
 	{},
 };
 
@@ -44,6 +49,8 @@ static const struct command {
 	enum option_name options[3];
 } commands[] = {
 	{"status", cli_status, 0, {}},
+	{"clock", cli_clock, 1, {OPTION_BOUND, OPTION_TIMEOUT}},
+	{"peers", cli_peers, 0, {}},
 	{"qp", cli_qp, 1, {OPTION_SORT, OPTION_TOP, OPTION_WATCH}},
 	{"events", cli_events, 0, {OPTION_FOLLOW, OPTION_SINCE}},
 	{"mode", cli_mode, 1, {}},
@@ -126,6 +133,15 @@ static const char *watch_argument(int argc, char **argv)
 	return argv[optind++];
 }
 
+static int take_duration(const char *option, uint64_t *ns)
+{
+	char hint[32];
+
+	return units_parse_duration(optarg, ns, hint)
+		       ? usage("--%s %s: should be a time, such as 1us or 30s", option, optarg)
+		       : CLI_GOOD;
+}
+
 static int take_verb_option(struct cli *cli, int option, int argc, char **argv)
 {
 	const char *seconds;
@@ -145,6 +161,11 @@ static int take_verb_option(struct cli *cli, int option, int argc, char **argv)
 		return !seconds || parse_seconds(seconds, &cli->watch_seconds)
 			       ? CLI_GOOD
 			       : usage("--watch %s: should be seconds, 0.1 to 3600", seconds);
+	case OPTION_BOUND:
+		cli->bound_given = true;
+		return take_duration("bound", &cli->bound_ns);
+	case OPTION_TIMEOUT:
+		return take_duration("timeout", &cli->timeout_ns);
 	case OPTION_FOLLOW:
 		cli->follow = true;
 		return CLI_GOOD;
@@ -264,7 +285,7 @@ static int run_verb(struct cli *cli, const struct given *given, const char *word
 
 int main(int argc, char **argv)
 {
-	struct cli cli = {.top = -1};
+	struct cli cli = {.top = -1, .timeout_ns = CLI_TIMEOUT_NS};
 	struct given given = {};
 	int option, code = CLI_GOOD;
 

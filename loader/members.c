@@ -73,8 +73,13 @@ static struct member *members_add(struct reading *reading)
 	return &members->list[members->count++];
 }
 
+struct labels {
+	const char *host, *rack; /* NULL: none */
+	enum member_plane plane;
+};
+
 static int read_target(struct reading *reading, size_t entry, size_t i, const json_t *target,
-		       const char *host, const char *rack)
+		       const struct labels *labels)
 {
 	char text[ADDRESS_TEXT_BYTES];
 	struct member *member;
@@ -92,32 +97,45 @@ static int read_target(struct reading *reading, size_t entry, size_t i, const js
 	if (!member)
 		return -ENOMEM;
 	member->address = address;
-	member->host = strdup(host ? host : address_format(&address, text));
-	member->rack = rack ? strdup(rack) : NULL;
-	return member->host && (!rack || member->rack) ? 0 : -ENOMEM;
+	member->plane = labels->plane;
+	member->host = strdup(labels->host ? labels->host : address_format(&address, text));
+	member->rack = labels->rack ? strdup(labels->rack) : NULL;
+	return member->host && (!labels->rack || member->rack) ? 0 : -ENOMEM;
 }
 
-static int read_labels(struct reading *reading, size_t entry, const json_t *labels)
+static int read_labels(struct reading *reading, size_t entry, const json_t *object,
+		       struct labels *out)
 {
-	const char *name;
+	const char *name, *plane;
 	json_t *value;
 
-	if (labels && !json_is_object(labels))
+	if (object && !json_is_object(object))
 		return fail(reading,
 			    "entry %zu, labels: should be an object, such as "
 			    "{\"host\": \"h2\"}",
 			    entry);
-	json_object_foreach ((json_t *)labels, name, value)
+	json_object_foreach ((json_t *)object, name, value)
 		if (!json_is_string(value) || !*json_string_value(value))
 			return fail(reading, "entry %zu, labels.%.64s: should be a text, not empty",
 				    entry, name);
+	out->host = json_string_value(json_object_get(object, "host"));
+	out->rack = json_string_value(json_object_get(object, "rack"));
+	plane = json_string_value(json_object_get(object, "plane"));
+	out->plane = !plane		       ? MEMBER_ANY
+		     : strcmp(plane, "backend") ? MEMBER_FRONTEND
+						: MEMBER_BACKEND;
+	if (plane && strcmp(plane, "backend") && strcmp(plane, "frontend"))
+		return fail(reading,
+			    "entry %zu, labels.plane: \"%.64s\" should be backend or frontend; "
+			    "without the label an address stands for both",
+			    entry, plane);
 	return 0;
 }
 
 static int read_entry(struct reading *reading, size_t entry, const json_t *object)
 {
 	const json_t *targets = json_object_get(object, "targets");
-	const json_t *labels = json_object_get(object, "labels");
+	struct labels labels = {};
 	int err;
 
 	if (!json_is_object(object))
@@ -128,11 +146,9 @@ static int read_entry(struct reading *reading, size_t entry, const json_t *objec
 			    "entry %zu, targets: %s; give a list of addresses, such as "
 			    "[\"10.0.0.2\"]",
 			    entry, targets ? "is no list" : "is missing");
-	err = read_labels(reading, entry, labels);
+	err = read_labels(reading, entry, json_object_get(object, "labels"), &labels);
 	for (size_t i = 0; !err && i < json_array_size(targets); i++)
-		err = read_target(reading, entry, i, json_array_get(targets, i),
-				  json_string_value(json_object_get(labels, "host")),
-				  json_string_value(json_object_get(labels, "rack")));
+		err = read_target(reading, entry, i, json_array_get(targets, i), &labels);
 	return err;
 }
 

@@ -7,8 +7,15 @@
 
 #include "maps.h"
 
+enum member_plane {
+	MEMBER_ANY, /* no label `plane`: an address in every mesh */
+	MEMBER_BACKEND,
+	MEMBER_FRONTEND,
+};
+
 struct member {
 	struct esc_address address;
+	enum member_plane plane;
 	char *host; /* label `host`, else the address as text */
 	char *rack; /* label `rack`, NULL none */
 };

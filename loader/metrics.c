@@ -145,7 +145,8 @@ static void write_reasons(FILE *out, const struct metrics_facts *facts)
 {
 	struct prom_family *family =
 		FAMILY("reason_packets_total", COUNTER,
-		       "Packets left out of the per-QP counts, by reason. They go on untouched.");
+		       "Packets left out of the per-QP counts, by reason. Probes (probe_*) end "
+		       "here, all others go on untouched.");
 
 	for (unsigned int i = 0; facts->reasons_read && i < ESC_REASON_MAX; i++) {
 		const struct esc_reason_count *count = &facts->reasons[i];
@@ -437,6 +438,7 @@ void metrics_write(FILE *out, const struct metrics_facts *facts)
 	write_port_infos(out, facts);
 	write_port_counts(out, facts);
 	write_reasons(out, facts);
+	metrics_write_mesh(out, &facts->mesh);
 	write_table(out, facts);
 	write_totals(out, facts);
 	write_top_qps(out, facts);

@@ -9,6 +9,7 @@
 #include <stdio.h>
 
 #include "dataplane.h"
+#include "metrics_clock.h"
 #include "qptable.h"
 
 struct metrics_port {
@@ -31,6 +32,7 @@ struct metrics_facts {
 	uint32_t top_qps;
 	struct qp_totals totals[2]; /* by enum esc_direction */
 	uint64_t events;
+	struct metrics_mesh mesh;
 };
 
 /* A running daemon. Families without a sample are left out. */

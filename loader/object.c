@@ -44,6 +44,10 @@ int object_open(struct object **out, enum object_part part, const struct pins *p
 		skeleton->rodata->esc_port_index = constants->port_index;
 		skeleton->rodata->esc_rx_in_tc = constants->rx_in_tc;
 		skeleton->rodata->esc_turn = constants->turn;
+		skeleton->rodata->esc_probe_port = constants->probe_port;
+		skeleton->rodata->esc_plane = constants->frontend;
+		skeleton->rodata->esc_lab_offset_ns = constants->lab_offset_ns;
+		skeleton->rodata->esc_lab_drift_ppb = constants->lab_drift_ppb;
 	}
 	err = pins ? pins_apply(pins, skeleton->obj, error) : 0;
 	if (err) {

@@ -20,6 +20,10 @@ struct object_constants {
 	unsigned int port_index;
 	bool rx_in_tc;
 	uint16_t turn; /* see struct esc_control */
+	uint16_t probe_port; /* beside 4791; 0: none */
+	bool frontend;	     /* the mesh of the interface */
+	int64_t lab_offset_ns;
+	int32_t lab_drift_ppb;
 };
 
 /* Opened, not loaded; the maps are those of @pins (NULL: its own). */

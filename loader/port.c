@@ -34,7 +34,8 @@ static void port_tell(struct ledger *ledger, const char *kind, const struct port
 	}
 }
 
-void port_init(struct port *port, const struct config_interface *interface, unsigned int slot,
+void port_init(struct port *port, const struct config *config,
+	       const struct config_interface *interface, unsigned int slot,
 	       const struct esc_port *record)
 {
 	memset(port, 0, sizeof(*port));
@@ -42,6 +43,9 @@ void port_init(struct port *port, const struct config_interface *interface, unsi
 	port->plane = interface->plane;
 	port->attach = interface->attach;
 	port->tc = interface->tc;
+	port->probe_port = interface->probe_port;
+	port->lab_offset_ns = config ? config->lab.clock_offset_ns : 0;
+	port->lab_drift_ppb = config ? (int32_t)config->lab.clock_drift_ppb : 0;
 	port->slot = slot;
 	port->record = *record;
 }
@@ -60,6 +64,13 @@ static struct attach_target port_target(const struct port *port, const struct pi
 		.slot = port->slot,
 		.attach = port->attach,
 		.tc = port->tc,
+		.constants = {
+			.port_index = port->slot,
+			.probe_port = port->probe_port == ESC_ROCEV2_PORT ? 0 : port->probe_port,
+			.frontend = port->plane == CONFIG_PLANE_FRONTEND,
+			.lab_offset_ns = port->lab_offset_ns,
+			.lab_drift_ppb = port->lab_drift_ppb,
+		},
 	};
 
 	return target;

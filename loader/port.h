@@ -17,6 +17,9 @@ struct port {
 	enum config_plane plane;
 	enum config_attach attach;
 	enum config_tc tc;
+	uint16_t probe_port;
+	int64_t lab_offset_ns;
+	int32_t lab_drift_ppb;
 	unsigned int slot;
 	unsigned int ifindex; /* that we are attached to; 0: gone */
 	bool up;
@@ -28,7 +31,9 @@ struct port {
 	uint16_t turn;			   /* that our XDP program waits for in `control` */
 };
 
-void port_init(struct port *port, const struct config_interface *interface, unsigned int slot,
+/* @config: for the lab's clock; NULL: none. */
+void port_init(struct port *port, const struct config *config,
+	       const struct config_interface *interface, unsigned int slot,
 	       const struct esc_port *record);
 bool port_is_attached(const struct port *port);
 

@@ -9,6 +9,7 @@
 #include "daemon.h"
 #include "members.h"
 #include "qptable.h"
+#include "report_clock.h"
 #include "support.h"
 
 void report_put_count(json_t *object, const char *key, uint64_t count)
@@ -213,6 +214,7 @@ json_t *report_status(const struct daemon *daemon)
 	put_dataplane(object, daemon);
 	if (config->member_list)
 		report_put_count(object, "members", config->member_list->count);
+	report_put_clock(object, daemon);
 	return object;
 }
 

@@ -13,6 +13,7 @@
 #include "explain.h"
 #include "ledger.h"
 #include "report.h"
+#include "report_clock.h"
 #include "report_qp.h"
 #include "verbs.h"
 
@@ -267,6 +268,16 @@ static json_t *answer_reload(struct request *request)
 	return json_pack("{s:s}", "config", request->daemon->config->path);
 }
 
+static json_t *answer_clock(struct request *request)
+{
+	return report_clock(request->daemon);
+}
+
+static json_t *answer_peers(struct request *request)
+{
+	return report_peers(request->daemon);
+}
+
 static json_t *answer_version(struct request *request)
 {
 	(void)request;
@@ -278,6 +289,8 @@ static const struct {
 	json_t *(*answer)(struct request *request); /* NULL: refused, or the reply is written */
 } answers[] = {
 	{"status", answer_status},
+	{"clock", answer_clock},
+	{"peers", answer_peers},
 	{"qp", answer_qp},
 	{"events", answer_events},
 	{"mode", answer_mode},

@@ -145,6 +145,18 @@ static void gather_ports(const struct dataplane *dataplane, struct metrics_facts
 	}
 }
 
+/* Freed with the facts. */
+static void gather_mesh(const struct daemon *daemon, struct metrics_mesh *facts)
+{
+	struct mesh_peer_facts *peers = calloc(MESH_EDGES_MAX, sizeof(*peers));
+
+	mesh_get(daemon->mesh, &facts->mesh);
+	mesh_get_clock(daemon->mesh, &facts->clock);
+	if (peers)
+		facts->peer_count = mesh_get_peers(daemon->mesh, peers, MESH_EDGES_MAX);
+	facts->peers = peers;
+}
+
 static void gather(struct textfile *textfile, const char *path, struct metrics_facts *facts)
 {
 	struct daemon *daemon = textfile->daemon;
@@ -154,6 +166,7 @@ static void gather(struct textfile *textfile, const char *path, struct metrics_f
 	facts->kill_switch = dataplane_is_off(daemon->dataplane);
 	facts->events = ledger_total(daemon->ledger);
 	gather_ports(daemon->dataplane, facts);
+	gather_mesh(daemon, &facts->mesh);
 	facts->reasons_read = !dataplane_reasons(daemon->dataplane, facts->reasons);
 	facts->qps_read = !daemon_refresh(daemon);
 	facts->qps_max = dataplane_qps_max(daemon->dataplane);
@@ -205,6 +218,7 @@ int textfile_write(struct textfile *textfile)
 	if (facts && asprintf(&path, "%s/escapement.prom", directory) >= 0) {
 		gather(textfile, path, facts);
 		err = write_file(textfile, path, facts);
+		free((void *)facts->mesh.peers);
 	}
 	tell(textfile, directory, err);
 	if (!err) {

@@ -9,6 +9,9 @@
 
 static const struct verb verbs[] = {
 	{"status", "", "version, mode, interfaces: how attached, what is seen", false},
+	{"clock", "[wait --bound TIME [--timeout TIME]]",
+	 "fabric time, its bound, and whom it is agreed with", false},
+	{"peers", "", "each probed peer: state, delay each way, loss", false},
 	{"qp", "[KEY] [--sort ORDER] [--top N] [--watch [SECONDS]]",
 	 "the queue pairs and what happened on each", false},
 	{"events", "[--follow] [--since TIME]", "the ledger: what was seen and done", false},
@@ -19,8 +22,6 @@ static const struct verb verbs[] = {
 	 false},
 	{"reload", "", "read the configuration again, all or nothing", false},
 	{"version", "", "version and map ABI", false},
-	{"clock", "", "", true},
-	{"peers", "", "", true},
 	{"paths", "", "", true},
 	{"steer", "", "", true},
 	{"pace", "", "", true},

@@ -3,7 +3,9 @@
 #ifndef ESC_MAPS_MAPS_H
 #define ESC_MAPS_MAPS_H
 
+#include "clock.h"
 #include "control.h"
+#include "peer.h"
 #include "probe.h"
 #include "qp.h"
 #include "reasons.h"

@@ -1,9 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The probe's place on the wire, kept free for it. A probe is a UDP datagram
- * to ESC_ROCEV2_PORT (or to a configured port) whose BTH has a
- * manufacturer-specific opcode: soft-RoCE and NICs drop it as unknown, our
- * programs of this version count it as `unknown_opcode`.
+ * The probe on the wire. A probe is a UDP datagram to ESC_ROCEV2_PORT (or to
+ * the interface's probe port) whose BTH has a manufacturer-specific opcode:
+ * soft-RoCE and NICs without the program drop it as unknown, and ECMP hashes it
+ * as it hashes a queue pair with that source port. UDP checksum 0, as RoCEv2
+ * has it; no ICRC is made, four zero bytes stand in its place.
+ *
+ * A request's t1 and tag are written in tc egress. The peer's XDP checks the
+ * tag, turns the packet round in place (addresses swapped, ports kept), fills
+ * t2, t3 and its own view, and tags it anew. A reply is as long as its request.
+ *
+ * All fields are big-endian on the wire, but for the tag, which is SipHash-2-4
+ * (64 bit, the reference's little-endian words) with the fleet key over all
+ * bytes from the BTH to just before the tag.
  */
 #ifndef ESC_MAPS_PROBE_H
 #define ESC_MAPS_PROBE_H
@@ -14,5 +23,98 @@
 #define ESC_PROBE_OPCODE_REPLY 0xe6
 #define ESC_PROBE_OPCODE_RECEIPT 0xe7
 #define ESC_PROBE_OPCODE_WARMER 0xe8 /* sent just ahead of a pair, never answered */
+
+#define ESC_PROBE_MAGIC 0x45734370u /* "EsCp" */
+#define ESC_PROBE_VERSION 1
+
+/* skb->mark of what the daemon's own socket sends: only that is stamped and tagged. */
+#define ESC_PROBE_MARK 0x45734350u
+
+/* Bits of esc_probe.flags. */
+#define ESC_PROBE_SECOND 0x01 /* second of its pair */
+#define ESC_PROBE_VIEW 0x02   /* `view` is valid */
+#define ESC_PROBE_ASKS 0x04   /* asks how long ago the answerer heard `about` */
+#define ESC_PROBE_KEY 0x08    /* tagged with key slot 1, else 0 */
+#define ESC_PROBE_PLANE 0x10  /* frontend mesh, else backend */
+
+/* The sender's clock as struct clock_view of clocksync/line.h, in wire order. */
+struct esc_probe_view {
+	__be64 ref_local_ns;
+	__be64 ref_fabric_ns;
+	__be64 rate_q40;
+	__be32 ref_fraction;
+	__be32 bound_ns;
+	__be32 generation;
+	__be16 reach;
+	__u8 state;
+	__u8 reserved;
+};
+ESC_ASSERT_SIZE(struct esc_probe_view, 40);
+
+struct esc_probe {
+	__be32 magic;
+	__u8 version;
+	__u8 flags;
+	__be16 lane;	   /* which candidate path of the pair of hosts; 0: the clock's */
+	__be64 sender;	   /* graph_member_id() of the one who fills this packet */
+	__be64 target;	   /* of the other */
+	__be64 epoch;	   /* sender's: CLOCK_REALTIME of its daemon's start, ns */
+	__be64 echo_epoch; /* reply: the request's epoch */
+	__be32 sequence;   /* of the requester, one more for each request on this edge */
+	__be32 pair;	   /* number of its pair */
+	__be64 t1;	   /* requester, tc egress, its local clock */
+	__be64 t2;	   /* reply: responder, XDP, its local clock */
+	__be64 t3;	   /* reply: responder, just before XDP_TX */
+	__be64 about;	   /* ESC_PROBE_ASKS: a member's id */
+	__be32 about_age_us; /* reply to it: since it was heard; all ones: never */
+	__be32 heard_age_us; /* since the filler last heard the other on this lane; all ones: never */
+	struct esc_probe_view view;
+	__u64 tag;
+};
+ESC_ASSERT_OFFSET(struct esc_probe, sender, 8);
+ESC_ASSERT_OFFSET(struct esc_probe, sequence, 40);
+ESC_ASSERT_OFFSET(struct esc_probe, t1, 48);
+ESC_ASSERT_OFFSET(struct esc_probe, view, 88);
+ESC_ASSERT_OFFSET(struct esc_probe, tag, 128);
+ESC_ASSERT_SIZE(struct esc_probe, 136);
+
+#define ESC_PROBE_NEVER 0xffffffffu
+/* UDP payload: BTH, probe, four zero bytes. */
+#define ESC_PROBE_DATAGRAM_BYTES (12 + 136 + 4)
+
+/* What XDP hands to user space, through the ring buffer `probes`. Host byte order. */
+enum esc_probe_event_kind {
+	ESC_PROBE_EVENT_REPLY = 1,   /* to a request of ours: t1..t4 */
+	ESC_PROBE_EVENT_REQUEST = 2, /* of the peer's: t1, t2 */
+};
+
+struct esc_probe_event {
+	__u64 peer;	/* id */
+	__u64 epoch;	/* the peer's */
+	__u64 t1, t2, t3, t4; /* t3, t4: replies only */
+	__u32 sequence;
+	__u32 pair;
+	__u32 about_age_us;
+	__u32 heard_age_us;
+	__u64 about;
+	__u16 lane;
+	__u8 kind;	/* enum esc_probe_event_kind */
+	__u8 flags;	/* ESC_PROBE_* of the packet */
+	__u8 port;	/* index into `ports` */
+	__u8 reserved[3];
+	/* As in clocksync/line.h, host order; valid with ESC_PROBE_VIEW. */
+	__s64 view_ref_local_ns;
+	__s64 view_ref_fabric_ns;
+	__s64 view_rate_q40;
+	__u32 view_ref_fraction;
+	__u32 view_bound_ns;
+	__u32 view_generation;
+	__u16 view_reach;
+	__u8 view_state;
+	__u8 view_reserved;
+};
+ESC_ASSERT_SIZE(struct esc_probe_event, 120);
+
+#define ESC_PROBES_RING_BYTES (1 << 20)
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Why a packet was left out of the per-QP count. One list for the kernel
- * programs, the command line and the metrics. All of these packets go on
- * untouched: a reason is never a drop in observe mode.
+ * programs, the command line and the metrics. Packets of users go on untouched:
+ * only probes, which are ours, are ever dropped.
  *
  * X(ENUM, name, what it means)
  */
@@ -10,6 +10,22 @@
 #define ESC_MAPS_REASONS_H
 
 #include "types.h"
+
+/*
+ * Probes that are refused end here (XDP_DROP), since nobody else takes them. What has not our
+ * magic is no probe and goes on: unknown_opcode, or probe_version on the probe port.
+ */
+#define ESC_PROBE_REASONS(X)                                                                \
+	X(PROBE_SHORT, probe_short, "a probe that ends too early")                          \
+	X(PROBE_VERSION, probe_version, "a probe of another version, or none on its port")  \
+	X(PROBE_OFF, probe_off, "a probe while probing is off here")                        \
+	X(PROBE_UNKNOWN_PEER, probe_unknown_peer, "a probe of nobody in the members file")  \
+	X(PROBE_NOT_OURS, probe_not_ours, "a probe for another member")                     \
+	X(PROBE_BAD_TAG, probe_bad_tag, "a probe whose tag no fleet key made")              \
+	X(PROBE_STALE_EPOCH, probe_stale_epoch, "a probe of an earlier run of its sender")  \
+	X(PROBE_REPLAY, probe_replay, "a probe whose sequence was seen already")            \
+	X(PROBE_RATE, probe_rate, "requests of one peer above the rate that is answered")   \
+	X(PROBE_RING_FULL, probe_ring_full, "a good probe whose record found no room")
 
 #define ESC_REASONS(X)                                                                      \
 	X(SHORT_ETHERNET, short_ethernet, "the frame ends inside the Ethernet header")      \
@@ -28,7 +44,8 @@
 	X(SHORT_EXTENSION, short_extension, "the datagram ends inside an extension header") \
 	X(ROCEV1, rocev1, "a RoCEv1 frame (ethertype 0x8915)")                              \
 	X(QP_TABLE_FULL, qp_table_full, "no room for a new queue pair in the table")        \
-	X(UNREADABLE, unreadable, "the kernel did not make the headers readable")
+	X(UNREADABLE, unreadable, "the kernel did not make the headers readable")           \
+	ESC_PROBE_REASONS(X)
 
 enum esc_reason {
 #define X(id, name, text) ESC_REASON_##id,

@@ -34,6 +34,11 @@ struct world_options {
 	uint16_t turn;
 	bool rx_in_xdp_only;
 	uint32_t sample_mask;
+	uint16_t probe_port;
+	uint8_t plane;
+	int64_t lab_offset_ns;
+	int32_t lab_drift_ppb;
+	uint32_t ring_bytes; /* 0: as it comes */
 };
 
 static inline int world_quiet(enum libbpf_print_level level, const char *format, va_list arguments)
@@ -63,6 +68,12 @@ static inline int world_open(struct world *w, const struct world_options *option
 	w->kernel->rodata->esc_port_index = options->port;
 	w->kernel->rodata->esc_turn = options->turn;
 	w->kernel->rodata->esc_rx_in_tc = !options->rx_in_xdp_only;
+	w->kernel->rodata->esc_probe_port = options->probe_port;
+	w->kernel->rodata->esc_plane = options->plane;
+	w->kernel->rodata->esc_lab_offset_ns = options->lab_offset_ns;
+	w->kernel->rodata->esc_lab_drift_ppb = options->lab_drift_ppb;
+	if (options->ring_bytes)
+		bpf_map__set_max_entries(w->kernel->maps.probes, options->ring_bytes);
 	if (options->qps_max)
 		error = bpf_map__set_max_entries(w->kernel->maps.qps, options->qps_max);
 	else

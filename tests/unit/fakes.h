@@ -19,6 +19,7 @@
 #include "dataplane.h"
 #include "explain.h"
 #include "ledger.h"
+#include "mesh.h"
 #include "qptable.h"
 
 static struct {
@@ -32,7 +33,31 @@ static struct {
 	bool off;
 	int reload_error; /* 0 or -errno */
 	int refresh_error;
+	struct mesh_facts mesh;
+	struct mesh_clock_facts clock;
+	struct mesh_peer_facts peers[4];
+	size_t peer_count;
 } fake;
+
+void mesh_get(const struct mesh *mesh, struct mesh_facts *out)
+{
+	(void)mesh;
+	*out = fake.mesh;
+}
+
+void mesh_get_clock(const struct mesh *mesh, struct mesh_clock_facts *out)
+{
+	(void)mesh;
+	*out = fake.clock;
+}
+
+size_t mesh_get_peers(const struct mesh *mesh, struct mesh_peer_facts *out, size_t max)
+{
+	(void)mesh;
+	(void)max;
+	memcpy(out, fake.peers, fake.peer_count * sizeof(*out));
+	return fake.peer_count;
+}
 
 unsigned int dataplane_port_count(const struct dataplane *dataplane)
 {

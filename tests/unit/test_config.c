@@ -44,6 +44,14 @@ Test(config, defaults)
 	cr_expect_eq(config->textfile.interval_ns, 5000000000);
 	cr_expect_eq(config->textfile.top_qps, 32);
 	cr_expect_eq(config->events.keep, 4096);
+	cr_expect_eq(config->mesh.degree, 10);
+	cr_expect_eq(config->mesh.pair_interval_ns, 2000000);
+	cr_expect_eq(config->mesh.pair_spacing_ns, 5000);
+	cr_expect_eq(config->mesh.down_after_ns, 1000000000);
+	cr_expect_eq(config->clock.window_ns, 2000000000);
+	cr_expect_eq(config->lab.clock_offset_ns, 0);
+	cr_expect_eq(config->lab.clock_drift_ppb, 0);
+	cr_expect(!config->keys.have[0] && !config->keys.have[1]);
 	cr_expect(*config->host);
 	cr_expect_null(config->members);
 	cr_expect_null(config->key_file);
@@ -317,4 +325,103 @@ Test(config, places_of_a_broken_file, .init = make_folder, .fini = remove_folder
 	cr_expect_str_eq(places.socket, CONFIG_SOCKET_DEFAULT);
 	config_places_clear(&places);
 	free(error);
+}
+
+Test(config, mesh_clock_and_lab)
+{
+	char *error;
+	struct config *config = parse(ONE "mesh: {degree: 4, pair_interval: 1ms, pair_spacing: "
+					  "10us, down_after: 500ms}\n"
+					  "clock: {window: 3s, anchor: false}\n"
+					  "lab: {clock_offset: -250ms, clock_drift_ppb: -30000}\n",
+				      &error);
+
+	cr_assert_not_null(config, "%s", error);
+	cr_expect_eq(config->mesh.degree, 4);
+	cr_expect_eq(config->mesh.pair_interval_ns, 1000000);
+	cr_expect_eq(config->mesh.pair_spacing_ns, 10000);
+	cr_expect_eq(config->mesh.down_after_ns, 500000000);
+	cr_expect_eq(config->clock.window_ns, 3000000000);
+	cr_expect_eq(config->lab.clock_offset_ns, -250000000);
+	cr_expect_eq(config->lab.clock_drift_ppb, -30000);
+	config_free(config);
+}
+
+Test(config, mesh_clock_and_lab_mistakes)
+{
+	static const struct {
+		const char *text, *words[2];
+	} bad[] = {
+		{"mesh: {degree: 1}", {"degree: 1", "2 to 24"}},
+		{"mesh: {degree: 25}", {"degree: 25", "2 to 24"}},
+		{"mesh: {pair_interval: 10us}", {"pair_interval", "out of range"}},
+		{"mesh: {pair_spacing: 5}", {"pair_spacing", "not a duration"}},
+		{"mesh: {down_after: 1ms}", {"down_after", "out of range"}},
+		{"mesh: {pairs: 1}", {"`pairs` is not a key", "mesh"}},
+		{"clock: {window: 1ms}", {"window", "out of range"}},
+		{"clock: {anchor: true}", {"anchor", "false"}},
+		{"clock: {anchor: maybe}", {"anchor", "false, true"}},
+		{"lab: {clock_offset: --1s}", {"clock_offset", "not a duration"}},
+		{"lab: {clock_drift_ppb: 1.5}", {"clock_drift_ppb", "whole number"}},
+		{"lab: {clock_drift_ppb: 400001}", {"clock_drift_ppb", "400000"}},
+		{"key_file_next: /nowhere/k", {"key_file_next", "missing"}},
+	};
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		char text[256], *error;
+
+		snprintf(text, sizeof(text), ONE "%s\n", bad[i].text);
+		cr_assert_null(parse(text, &error), "%s is taken", bad[i].text);
+		cr_assert_not_null(error);
+		for (int w = 0; w < 2; w++)
+			cr_expect(strstr(error, bad[i].words[w]), "%s: lacks \"%s\": %s",
+				  bad[i].text, bad[i].words[w], error);
+		free(error);
+	}
+}
+
+static void make_key(char path[64], unsigned char first, mode_t mode)
+{
+	unsigned char key[FLEET_KEY_BYTES] = {first, 1, 2, 3};
+	int fd;
+
+	strcpy(path, "/tmp/esc-key-XXXXXX");
+	fd = mkstemp(path);
+	cr_assert(fd >= 0);
+	cr_assert_eq(write(fd, key, sizeof(key)), sizeof(key));
+	cr_assert_eq(fchmod(fd, mode), 0);
+	close(fd);
+}
+
+/* A key's slot is its own, whichever of the two it is written as. */
+Test(config, keys_have_slots)
+{
+	char even[64], odd[64], also_even[64], text[512], *error;
+	struct config *config;
+
+	if (geteuid())
+		cr_skip_test("keys have to belong to root");
+	make_key(even, 0x10, 0600);
+	make_key(odd, 0x11, 0600);
+	make_key(also_even, 0x12, 0600);
+	snprintf(text, sizeof(text), ONE "key_file: %s\nkey_file_next: %s\n", odd, even);
+	config = parse(text, &error);
+	cr_assert_not_null(config, "%s", error);
+	cr_expect(config->keys.have[0] && config->keys.have[1]);
+	cr_expect_eq(config->keys.use, 1);
+	cr_expect_eq(config->keys.key[0][0], 0x10);
+	cr_expect_eq(config->keys.key[1][0], 0x11);
+	config_free(config);
+	snprintf(text, sizeof(text), ONE "key_file: %s\nkey_file_next: %s\n", even, also_even);
+	cr_expect_null(parse(text, &error));
+	cr_expect(error && strstr(error, "odd byte"), "%s", error);
+	free(error);
+	snprintf(text, sizeof(text), ONE "key_file: %s\nkey_file_next: %s\n", even, even);
+	config = parse(text, &error);
+	cr_assert_not_null(config, "the same key twice is one: %s", error);
+	cr_expect(config->keys.have[0] && !config->keys.have[1]);
+	config_free(config);
+	unlink(even);
+	unlink(odd);
+	unlink(also_even);
 }

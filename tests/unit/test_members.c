@@ -68,6 +68,8 @@ Test(members, each_mistake_has_its_sentence)
 		{"[{\"targets\": [], \"labels\": []}]", {"entry 0, labels", "object"}},
 		{"[{\"targets\": [], \"labels\": {\"host\": 3}}]", {"labels.host", "text"}},
 		{"[{\"targets\": [], \"labels\": {\"host\": \"\"}}]", {"labels.host"}},
+		{"[{\"targets\": [], \"labels\": {\"plane\": \"back\"}}]",
+		 {"labels.plane", "\"back\"", "backend or frontend"}},
 		{"[{\"targets\": [\"10.0.0.2\"]}, {\"targets\": [\"10.0.0.2:1\"]}]",
 		 {"10.0.0.2", "twice"}},
 		{"[{\"targets\": [], \"targets\": []}]", {"not JSON", "duplicate"}},

@@ -72,7 +72,7 @@ Test(request, misuse_is_answered)
 	expect_refusal("{\"verb\":7}", 2, "verb");
 	expect_refusal("{\"verb\":\"statsu\"}", 2, "`status`");
 	expect_refusal("{\"verb\":\"zzz\"}", 2, "zzz");
-	expect_refusal("{\"verb\":\"clock\"}", 2, "not in this version");
+	expect_refusal("{\"verb\":\"paths\"}", 2, "not in this version");
 	expect_refusal("{\"verb\":\"qp\",\"args\":[]}", 2, "args");
 	expect_refusal("{\"verb\":\"qp\",\"args\":{\"key\":1}}", 2, "key");
 	expect_refusal("{\"verb\":\"qp\",\"args\":{\"sort\":\"x\"}}", 2, "bytes, packets");

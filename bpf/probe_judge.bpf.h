@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Whether a probe that came in is to be believed. The order of the checks is
+ * the contract of the reasons, the cheap ones first: a forged packet costs at
+ * most one SipHash, and nothing is written before its tag is known to be good.
+ */
+#ifndef ESC_BPF_PROBE_JUDGE_H
+#define ESC_BPF_PROBE_JUDGE_H
+
+#include "probe.bpf.h"
+
+#define PROBE_GOOD (-1)
+#define PROBE_SECOND_NS 1000000000ll
+#define PROBE_WINDOW 64
+
+/* A probe in a frame. Lengths were checked against the frame. */
+struct probe_frame {
+	struct esc_udp *udp;
+	struct esc_bth *bth;
+	struct esc_probe *probe;
+	void *ethernet;
+	void *ip; /* struct esc_ipv4 or esc_ipv6 */
+	bool ipv6;
+	__u64 ktime_ns; /* when it was seen to be a probe */
+	__s64 local_ns; /* the same */
+};
+
+/* An IPv4 source is compared as ::ffff:a.b.c.d. */
+static __always_inline bool probe_is_from(const struct probe_frame *f,
+					  const struct esc_address *address)
+{
+	const __u32 *want = (const __u32 *)address->bytes;
+	const __u32 *have = f->ip + offsetof(struct esc_ipv6, src);
+
+	if (!(want[0] | want[1] | want[2] | want[3]))
+		return true;
+	if (f->ipv6)
+		return !((have[0] ^ want[0]) | (have[1] ^ want[1]) | (have[2] ^ want[2]) |
+			 (have[3] ^ want[3]));
+	return !(want[0] | want[1] | (want[2] ^ bpf_htonl(0xffff)) |
+		 (want[3] ^ ((struct esc_ipv4 *)f->ip)->src));
+}
+
+/* Without any key the tag is 0, and a stamp is all that tells our tc egress was there. */
+static __always_inline bool probe_tag_is_good(const struct probe_frame *f,
+					      const struct esc_fleet *own)
+{
+	const struct esc_probe *probe = f->probe;
+	const __u64 *key = probe_key(own, probe->flags & ESC_PROBE_KEY);
+	struct esc_siphash h;
+
+	if (!probe->t1)
+		return false;
+	if (!(own->flags & PROBE_KEYS))
+		return !probe->tag;
+	if (!key)
+		return false;
+	siphash_start(&h, key);
+	return probe->tag == probe_tag_from(&h, f->bth, 0);
+}
+
+static __always_inline int probe_judge(const struct probe_frame *f, const struct esc_fleet *own,
+				       struct esc_peer **peer)
+{
+	const struct esc_probe *probe = f->probe;
+
+	if (probe->version != ESC_PROBE_VERSION)
+		return ESC_REASON_PROBE_VERSION;
+	if (!(own->flags & ESC_FLEET_ANSWER))
+		return ESC_REASON_PROBE_OFF;
+	*peer = probe_peer(bpf_be64_to_cpu(probe->sender));
+	if (!*peer || !(probe->flags & ESC_PROBE_PLANE) != !esc_plane ||
+	    !probe_is_from(f, &(*peer)->address))
+		return ESC_REASON_PROBE_UNKNOWN_PEER;
+	if (probe->target != bpf_cpu_to_be64(own->self))
+		return ESC_REASON_PROBE_NOT_OURS;
+	return probe_tag_is_good(f, own) ? PROBE_GOOD : ESC_REASON_PROBE_BAD_TAG;
+}
+
+/* True when @sequence had not been seen; it now has. */
+static __always_inline bool window_take(struct esc_replay_window *w, __u32 sequence)
+{
+	__s32 ahead = sequence - w->newest;
+	__u64 bit;
+
+	if (!w->valid || ahead >= PROBE_WINDOW) {
+		w->seen = 1;
+	} else if (ahead > 0) {
+		w->seen = w->seen << ahead | 1;
+	} else {
+		if (ahead <= -PROBE_WINDOW)
+			return false;
+		bit = 1ull << -ahead;
+		if (w->seen & bit)
+			return false;
+		w->seen |= bit;
+		return true;
+	}
+	w->newest = sequence;
+	w->valid = 1;
+	return true;
+}
+
+/* A run of the peer's daemon that is newer than the one known counts its requests anew. */
+static __always_inline int probe_take_epoch(const struct probe_frame *f, struct esc_peer *peer)
+{
+	__u64 epoch = bpf_be64_to_cpu(f->probe->epoch);
+
+	if (epoch < peer->epoch)
+		return ESC_REASON_PROBE_STALE_EPOCH;
+	if (epoch > peer->epoch) {
+		peer->requests.valid = 0;
+		peer->epoch = epoch;
+	}
+	return PROBE_GOOD;
+}
+
+/* Answers are counted in seconds that begin with the first of them. */
+static __always_inline bool probe_rate_allows(const struct probe_frame *f, struct esc_peer *peer,
+					      __u32 max_pps)
+{
+	if (!peer->cap_local_ns || (__s64)(f->ktime_ns - peer->cap_local_ns) >= PROBE_SECOND_NS) {
+		peer->cap_local_ns = f->ktime_ns;
+		peer->cap_count = 0;
+	}
+	if (peer->cap_count >= max_pps)
+		return false;
+	peer->cap_count++;
+	return true;
+}
+
+/* *@heard_ns: when the peer was heard before this. */
+static __always_inline int probe_admit_request(const struct probe_frame *f, struct esc_peer *peer,
+					       __u32 max_pps, __u64 *heard_ns)
+{
+	int result = probe_take_epoch(f, peer);
+
+	if (result != PROBE_GOOD)
+		return result;
+	if (!window_take(&peer->requests, bpf_ntohl(f->probe->sequence)))
+		return ESC_REASON_PROBE_REPLAY;
+	*heard_ns = peer->heard_local_ns;
+	peer->heard_local_ns = f->ktime_ns;
+	count(peer->requests_heard, 1);
+	return probe_rate_allows(f, peer, max_pps) ? PROBE_GOOD : ESC_REASON_PROBE_RATE;
+}
+
+static __always_inline int probe_admit_reply(const struct probe_frame *f,
+					     const struct esc_fleet *own, struct esc_peer *peer)
+{
+	int result;
+
+	if (f->probe->echo_epoch != bpf_cpu_to_be64(own->epoch))
+		return ESC_REASON_PROBE_STALE_EPOCH;
+	result = probe_take_epoch(f, peer);
+	if (result != PROBE_GOOD)
+		return result;
+	if (peer->replies_epoch != own->epoch) {
+		peer->replies_epoch = own->epoch;
+		peer->replies.valid = 0;
+	}
+	if (!window_take(&peer->replies, bpf_ntohl(f->probe->sequence)))
+		return ESC_REASON_PROBE_REPLAY;
+	peer->heard_local_ns = f->ktime_ns;
+	peer->replied_local_ns = f->ktime_ns;
+	count(peer->replies_heard, 1);
+	return PROBE_GOOD;
+}
+
+#endif

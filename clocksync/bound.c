@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "clocksync/bound.h"
+
+#include <math.h>
+
+#define SAFETY 1.7
+#define RESIDUAL_FACTOR 4.0
+#define SURPRISE_BASE 0.5
+#define SURPRISE_PER_S 2.0
+/* Alone or with the smaller part: drift wanders, faster than a second's surprise shows. */
+#define HOLDOVER_PPB_PER_S 5.0
+#define HOLDOVER_MAX_PPB 200.0
+#define HOLDOVER_BEGINS_S 0.6
+#define GROWTH_MAX_PPB 400000.0
+#define ARITHMETIC_NS 1.0
+
+static double seconds(int64_t from_ns, int64_t to_ns)
+{
+	return (double)ns_sub(to_ns, from_ns) * 1e-9;
+}
+
+static double apart_s(const struct consensus *consensus, int64_t now_ns)
+{
+	double unused = seconds(consensus->last_used_ns, now_ns), small = 0;
+
+	if (consensus->last_whole_ns)
+		small = seconds(consensus->last_whole_ns, now_ns);
+	return fmax(0, fmax(unused, small) - HOLDOVER_BEGINS_S);
+}
+
+void bound_compute(const struct consensus *consensus, int64_t now_ns, double asymmetry_ns,
+		   double behind_ns, struct bound *bound)
+{
+	double used = fmax(1, consensus->used), apart = apart_s(consensus, now_ns);
+	double mean = fmax(RESIDUAL_FACTOR * consensus->residual_ns / sqrt(used),
+			   RESIDUAL_FACTOR * consensus->formal_ns);
+	double surprise = consensus->surprise_ns;
+
+	bound->growth_ppb = fmin(SAFETY * SURPRISE_PER_S * surprise, GROWTH_MAX_PPB);
+	bound->now_ns = asymmetry_ns + SAFETY * (mean + SURPRISE_BASE * surprise) +
+			fabs(behind_ns) + ARITHMETIC_NS;
+	if (apart > 0) {
+		double wander = fmin(HOLDOVER_PPB_PER_S / 2 * apart * apart, HOLDOVER_MAX_PPB * apart);
+
+		bound->now_ns += bound->growth_ppb * apart + wander;
+		bound->growth_ppb += fmin(HOLDOVER_PPB_PER_S * apart, HOLDOVER_MAX_PPB);
+	}
+}

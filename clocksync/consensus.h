@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Agreement on one time without a server: each host moves its clock line to the
+ * weighted mean of where its neighbours' lines and the edges to them put it,
+ * which is a step of an asynchronous relaxation towards the least-squares
+ * potentials of the whole graph. A gate around the value in force keeps liars out.
+ *
+ * Who yields when two parts of the fleet meet again: each host knows what part of
+ * its neighbours it is in step with, and averages that with what they say
+ * ("reach": the part of the members that keeps this time). A part that has most
+ * of the members never looks at another; a smaller one goes over to a group of
+ * neighbours that has more; of two halves the one behind goes forward.
+ */
+#ifndef ESC_CLOCKSYNC_CONSENSUS_H
+#define ESC_CLOCKSYNC_CONSENSUS_H
+
+#include <stddef.h>
+
+#include "clocksync/edge.h"
+#include "clocksync/line.h"
+#include "clocksync/model.h"
+
+#define CONSENSUS_PEERS_MAX 32
+#define CONSENSUS_PAST 4 /* rounds behind which a prediction is judged: one second */
+
+/* A neighbour as a round sees it. */
+struct consensus_input {
+	const struct edge_estimate *edge; /* NULL or not valid: no fit */
+	const struct clock_view *view;	  /* NULL: none came */
+	int64_t view_age_ns;		  /* since it came */
+};
+
+enum consensus_verdict {
+	CONSENSUS_ABSENT = 0, /* no fit, no view, or a stale one */
+	CONSENSUS_USED,
+	CONSENSUS_REFUSED_OFFSET, /* outside the gate */
+	CONSENSUS_REFUSED_DRIFT,
+};
+
+/* What a host remembers of a neighbour; zeroed by consensus_peer_init(). */
+struct consensus_peer {
+	enum consensus_verdict verdict;
+	double offset_ns;	  /* its word for our clock's error, last round */
+	double drift_ppb;
+	int64_t refused_since_ns; /* local; 0: not refused */
+	uint64_t rounds_used, rounds_refused;
+};
+
+struct consensus {
+	struct clock_line line;
+	bool has_line;
+	bool settled;		/* the gate is around our own value */
+	unsigned settling;	/* rounds of agreement so far */
+	unsigned yielding;	/* rounds in which another group had the better claim */
+	unsigned degree;	/* neighbours by the graph, heard or not */
+	int64_t first_round_ns, last_used_ns, last_whole_ns;
+	double scale_ns;	/* deviation of a good neighbour's word */
+	double scale_ppb;
+	double reach;		/* 0..1 */
+	double residual_ns;	/* of the accepted, peak held */
+	double surprise_ns;	/* own prediction of a second ago, peak held */
+	double formal_ns;	/* standard error by the edges' own word */
+	unsigned used, heard;
+	struct clock_line past[CONSENSUS_PAST];
+	int64_t past_ns[CONSENSUS_PAST];
+	unsigned past_next;
+	uint64_t generation;
+	uint64_t moves;		/* times it went over to another group */
+	struct consensus_peer peers[CONSENSUS_PEERS_MAX];
+};
+
+enum consensus_result {
+	CONSENSUS_NOTHING = 0, /* no neighbour to follow: the line goes on as it was */
+	CONSENSUS_STEPPED,     /* followed the neighbours */
+	CONSENSUS_JOINED,      /* has its first line */
+	CONSENSUS_MOVED,       /* went over to another group: readers slew */
+};
+
+void consensus_init(struct consensus *consensus, unsigned degree, int64_t now_ns);
+
+/* A neighbour's slot is given to another host. */
+void consensus_peer_init(struct consensus *consensus, size_t slot);
+
+/*
+ * Begins a fabric time of one's own: the local clock. The caller does this for
+ * the member that the list names first, or after a wait that grows with the rank
+ * (consensus_found_wait), when nobody who is in step has been heard.
+ */
+void consensus_found(struct consensus *consensus, int64_t now_ns);
+int64_t consensus_found_wait(size_t rank);
+
+/* One round at local time @now_ns over @count neighbours (slots as in peers[]). */
+enum consensus_result consensus_round(struct consensus *consensus, int64_t now_ns,
+				      const struct consensus_input *input, size_t count);
+
+/* The drift of a neighbour against us as both lines have it, for the next fit. */
+struct edge_prior consensus_prior(const struct consensus *consensus,
+				  const struct clock_view *view);
+
+#endif

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "clocksync/edge.h"
+#include "clocksync/edgetrial.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+#define PAIRS_ENOUGH 16
+#define HALVINGS_MAX 2
+#define WIDTH_PER_NOISE 3.0
+/* Wander that is assumed before it is measured, and never less than that. */
+#define WANDER_START_PPB 10.0
+#define WANDER_MIN_PPB 3.0
+#define WANDER_GAIN 0.05
+#define FLOOR_GAIN 0.1
+/* Stamps of a NIC may be read before the clock that says now. */
+#define AHEAD_MAX_NS 10000000
+
+void edge_init(struct edge *edge, int64_t window_ns)
+{
+	memset(edge, 0, sizeof(*edge));
+	edge->bucket_ns = window_ns / EDGE_BUCKETS;
+	edge->wander_ppb = WANDER_START_PPB;
+	for (int i = 0; i < EDGE_BUCKETS; i++)
+		edge->buckets[i].index = -1;
+	pairs_init(&edge->pairs);
+}
+
+static void cell_add(struct edge_cell *cell, const struct edge_point *point)
+{
+	uint8_t highest = 0;
+
+	if (cell->count < EDGE_KEEP)
+		cell->points[cell->count++] = *point;
+	else if (point->height_ns < cell->points[cell->highest].height_ns)
+		cell->points[cell->highest] = *point;
+	else
+		return;
+	for (uint8_t i = 1; i < cell->count; i++)
+		if (cell->points[i].height_ns > cell->points[highest].height_ns)
+			highest = i;
+	cell->highest = highest;
+}
+
+static struct edge_bucket *bucket_at(struct edge *edge, int64_t x_ns)
+{
+	int64_t index = x_ns / edge->bucket_ns;
+	struct edge_bucket *bucket;
+
+	if (x_ns < 0)
+		return NULL;
+	bucket = &edge->buckets[index % EDGE_BUCKETS];
+	if (bucket->index > index)
+		return NULL; /* older than the window */
+	if (bucket->index < index) {
+		memset(bucket, 0, sizeof(*bucket));
+		bucket->index = index;
+	}
+	return bucket;
+}
+
+/* Height above a line of the last slope through the bucket's beginning. */
+static double height_of(const struct edge *edge, enum clock_side side, int64_t x_ns, int64_t y_ns)
+{
+	double tilt = edge->slope_ppb * 1e-9 * (double)(x_ns % edge->bucket_ns);
+
+	return side == CLOCK_FORWARD ? (double)y_ns - tilt : tilt - (double)y_ns;
+}
+
+void edge_add(struct edge *edge, enum clock_side side, const struct clock_probe *probe,
+	      int64_t now_ns)
+{
+	int64_t x_ns = side == CLOCK_FORWARD ? probe->tx_ns : probe->rx_ns;
+	int64_t remote_ns = side == CLOCK_FORWARD ? probe->rx_ns : probe->tx_ns;
+	struct edge_point point = {x_ns, ns_sub(remote_ns, x_ns), 0};
+	int64_t age_ns = ns_sub(now_ns, x_ns);
+	enum pairs_verdict verdict;
+	struct edge_bucket *bucket;
+
+	if (age_ns < -AHEAD_MAX_NS || age_ns > EDGE_BUCKETS * edge->bucket_ns)
+		return;
+	verdict = pairs_judge(&edge->pairs, side, probe);
+	bucket = bucket_at(edge, x_ns);
+	if (!bucket)
+		return;
+	point.height_ns = height_of(edge, side, x_ns, point.y_ns);
+	bucket->seen[side]++;
+	cell_add(&bucket->all[side], &point);
+	if (verdict == PAIRS_KEPT) {
+		bucket->pairs_kept[side]++;
+		cell_add(&bucket->kept[side], &edge->first[side]);
+		cell_add(&bucket->kept[side], &point);
+	}
+	edge->first[side] = point;
+}
+
+static void window_count(struct edge *edge, int64_t last)
+{
+	struct edge_estimate *estimate = &edge->estimate;
+	uint32_t kept[2] = {0, 0};
+
+	estimate->points[0] = estimate->points[1] = 0;
+	for (int i = 0; i < EDGE_BUCKETS; i++) {
+		const struct edge_bucket *bucket = &edge->buckets[i];
+
+		if (bucket->index <= last - EDGE_BUCKETS || bucket->index > last)
+			continue;
+		for (int s = 0; s < 2; s++) {
+			estimate->points[s] += bucket->seen[s];
+			kept[s] += bucket->pairs_kept[s];
+		}
+	}
+	estimate->pairs_kept = kept[0] + kept[1];
+	estimate->pairs_seen = (estimate->points[0] + estimate->points[1]) / 2;
+	estimate->used_pairs = kept[0] >= PAIRS_ENOUGH && kept[1] >= PAIRS_ENOUGH;
+}
+
+static struct edgefit_hint hint_of(const struct edge *edge, const struct edge_prior *prior)
+{
+	struct edgefit_hint hint = EDGEFIT_NO_HINT;
+
+	hint.slope_ppb = edge->slope_ppb;
+	hint.first_k = edge->first_k;
+	if (edge->floor_known)
+		hint.width_ns = 2 * (edge->floor_ns + WIDTH_PER_NOISE * edge->pairs.noise_ns);
+	if (prior && prior->known) {
+		hint.slope_ppb = prior->drift_ppb;
+		hint.least_ppb = prior->drift_ppb - prior->span_ppb;
+		hint.most_ppb = prior->drift_ppb + prior->span_ppb;
+	}
+	return hint;
+}
+
+/* The floor is learnt from fits that both sides hold; one that stays elsewhere is a new path. */
+static void floor_learn(struct edge *edge, const struct edge_trial *trial)
+{
+	double half = edge_trial_half_ns(trial), noise = edge->pairs.noise_ns;
+
+	if (trial->line.k[0] < TRIAL_SUPPORT_ENOUGH || trial->line.k[1] < TRIAL_SUPPORT_ENOUGH)
+		return;
+	if (edge->floor_known && fabs(half - edge->floor_ns) > edge_gap_ns(edge) &&
+	    ++edge->floor_misses < EDGE_PATH_ROUNDS)
+		return;
+	if (!edge->floor_known || edge->floor_misses >= EDGE_PATH_ROUNDS)
+		edge->floor_ns = half;
+	edge->floor_known = true;
+	edge->floor_misses = 0;
+	/* Queues only add: what lies above counts less than what lies below. */
+	edge->floor_ns += FLOOR_GAIN * fmin(fmax(half - edge->floor_ns, -4 * noise), noise / 2);
+}
+
+/* Drift now against drift a second ago, less what the fits' own errors make. */
+static void wander_learn(struct edge *edge, const struct edge_estimate *estimate)
+{
+	unsigned slot = edge->past_next % 4;
+	double span_s = (double)(estimate->local_ns - edge->past[slot].local_ns) * 1e-9;
+
+	if (edge->past[slot].local_ns && span_s > 0.5 && span_s < 2) {
+		double moved = (estimate->drift_ppb - edge->past[slot].drift_ppb) / span_s;
+		double noise = hypot(estimate->drift_sigma_ppb, edge->past[slot].sigma_ppb) / span_s;
+		double square = fmax(0, moved * moved - noise * noise);
+
+		square = edge->wander_ppb * edge->wander_ppb * (1 - WANDER_GAIN) +
+			 WANDER_GAIN * fmin(square, 100 * edge->wander_ppb * edge->wander_ppb);
+		edge->wander_ppb = fmax(sqrt(square), WANDER_MIN_PPB);
+	}
+	edge->past[slot].local_ns = estimate->local_ns;
+	edge->past[slot].drift_ppb = estimate->drift_ppb;
+	edge->past[slot].sigma_ppb = estimate->drift_sigma_ppb;
+	edge->past_next++;
+}
+
+static void publish(struct edge *edge, const struct edge_trial *trial)
+{
+	struct edge_estimate *estimate = &edge->estimate;
+	double whole = floor(trial->offset_ns);
+
+	estimate->valid = true;
+	estimate->flagged = trial->flagged;
+	estimate->local_ns = trial->window.x0_ns + (int64_t)rint(trial->middle_s * 1e9);
+	estimate->offset_ns = ns_add(trial->window.y0_ns, (int64_t)whole);
+	estimate->offset_fraction_ns = trial->offset_ns - whole;
+	estimate->drift_ppb = trial->slope_ppb;
+	estimate->floor_ns = edge_trial_half_ns(trial);
+	estimate->residual_ns = fmax(trial->line.y_spread[0], trial->line.y_spread[1]);
+	estimate->offset_sigma_ns = trial->offset_sigma_ns;
+	estimate->drift_sigma_ppb = trial->drift_sigma_ppb;
+	estimate->window_s = edge_trial_seconds(edge, trial);
+	estimate->noise_ns = edge->pairs.noise_ns;
+	for (int s = 0; s < 2; s++)
+		estimate->support[s] = (uint32_t)trial->inliers[s];
+}
+
+static int try_window(struct edge *edge, int64_t last, unsigned halvings,
+		      const struct edgefit_hint *hint, struct edge_scratch *scratch,
+		      struct edge_trial *trial)
+{
+	trial->window.last = last;
+	trial->window.first = last - (EDGE_BUCKETS >> halvings) + 1;
+	trial->window.kept = edge->estimate.used_pairs;
+	return edge_trial_run(edge, trial, hint, scratch);
+}
+
+/* The window of the last round, and beside it, in turn, the next shorter or longer one. */
+static int best_window(struct edge *edge, int64_t last, struct edgefit_hint *hint,
+		       struct edge_scratch *scratch, struct edge_trial *best)
+{
+	struct edge_trial other;
+	unsigned beside;
+
+	for (;; edge->halvings--) {
+		int err = try_window(edge, last, edge->halvings, hint, scratch, best);
+
+		if (!edge->halvings && err)
+			return err;
+		if (!edge->halvings || (!err && !best->flagged))
+			break;
+	}
+	if (best->flagged)
+		return 0;
+	edge->shorter = !edge->shorter;
+	if (edge->shorter ? edge->halvings == HALVINGS_MAX : !edge->halvings)
+		edge->shorter = !edge->shorter;
+	beside = edge->halvings + (edge->shorter ? 1 : -1u);
+	hint->slope_ppb = best->slope_ppb;
+	if (try_window(edge, last, beside, hint, scratch, &other) || other.flagged ||
+	    other.live_sigma_ns >= best->live_sigma_ns)
+		return 0;
+	*best = other;
+	edge->halvings = beside;
+	return 0;
+}
+
+int edge_fit(struct edge *edge, int64_t now_ns, const struct edge_prior *prior,
+	     struct edge_scratch *scratch)
+{
+	int64_t last = now_ns / edge->bucket_ns;
+	struct edgefit_hint hint = hint_of(edge, prior);
+	struct edge_trial best, learnt;
+
+	pairs_adapt(&edge->pairs);
+	edge->estimate.valid = false;
+	window_count(edge, last);
+	if (best_window(edge, last, &hint, scratch, &best))
+		return -ENODATA;
+	learnt = best;
+	if (edge->floor_known && best.flagged) {
+		/* Queues all the window long, or another path: what is it without the old floor? */
+		hint.width_ns = 1e300;
+		try_window(edge, last, 0, &hint, scratch, &learnt);
+	}
+	floor_learn(edge, &learnt);
+	publish(edge, &best);
+	edge->slope_ppb = best.slope_ppb;
+	edge->first_k = best.line.k[0] < best.line.k[1] ? best.line.k[0] : best.line.k[1];
+	wander_learn(edge, &edge->estimate);
+	return 0;
+}
+
+int64_t edge_pair_interval(const struct edge *edge, int64_t base_ns)
+{
+	const struct edge_estimate *estimate = &edge->estimate;
+	uint32_t least = estimate->support[0] < estimate->support[1] ? estimate->support[0] :
+								       estimate->support[1];
+
+	if (!estimate->valid || !edge->floor_known)
+		return base_ns;
+	if (estimate->flagged || least < TRIAL_SUPPORT_ENOUGH)
+		return base_ns / 4;
+	if (least < 3 * TRIAL_SUPPORT_ENOUGH)
+		return base_ns / 2;
+	if (edge->halvings == HALVINGS_MAX)
+		return base_ns * 5;
+	return base_ns;
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The line between the two clouds of one edge. Forward points (x: local time,
+ * y: remote receive minus local send) lie above the offset, backward points
+ * below. For k violators a side the line is the maximum over its slope of
+ *
+ *	mean of the k lowest forward residuals - mean of the k highest backward
+ *
+ * where the k-th counts half, so that the k-th residual itself is the edge of
+ * the cloud and the optimum is unique. This is Huygens' soft-margin line with
+ * C = 1/(2k - 1), a linear programme of three unknowns; it is concave in the
+ * slope alone and solved exactly by cutting planes. How many violators there
+ * should be depends on the load: edgefit_adapt() finds out.
+ */
+#ifndef ESC_CLOCKSYNC_EDGEFIT_H
+#define ESC_CLOCKSYNC_EDGEFIT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Points of one side; x in seconds, y in ns, both centred by the caller. */
+struct edgefit_side {
+	const double *x;
+	const double *y;
+	size_t count;
+};
+
+struct edgefit_line {
+	double slope_ppb; /* ns per second */
+	double upper_ns;  /* the k-th residuals at x = 0 */
+	double lower_ns;
+	double value;	  /* of the objective */
+	size_t k[2];
+	double x_mean[2];   /* of the points that hold the line */
+	double x_spread[2]; /* their standard deviation, seconds */
+	double y_spread[2]; /* from the outermost to the k-th residual */
+	unsigned steps;	    /* evaluations of the objective */
+	bool clamped;	    /* the slope is at the limit it was given */
+};
+
+/* Slopes allowed, and where to begin; the width that an empty path is known to have. */
+struct edgefit_hint {
+	double slope_ppb;
+	double least_ppb;
+	double most_ppb;
+	double width_ns; /* edgefit_adapt() takes no more violators than keep upper - lower below */
+	size_t first_k;	 /* edgefit_adapt() begins there, if both sides allow it */
+};
+
+#define EDGEFIT_SLOPE_MAX_PPB 500000.0
+#define EDGEFIT_NO_HINT \
+	((struct edgefit_hint){0, -EDGEFIT_SLOPE_MAX_PPB, EDGEFIT_SLOPE_MAX_PPB, 1e300, 2})
+
+/*
+ * The line for @k[0] violators of the forward and @k[1] of the backward side,
+ * each between 1 and the side's count. @scratch holds as many doubles as both
+ * sides have points. -EINVAL when a side has fewer points than its k.
+ */
+int edgefit_solve(const struct edgefit_side side[2], const size_t k[2],
+		  const struct edgefit_hint *hint, double *scratch, struct edgefit_line *line);
+
+/*
+ * Chooses k for each side: the largest of 2, 4, 8 ... @most[side] at which the
+ * residuals of the cloud's edge are still within @gap_ns of each other and the
+ * width is not above the hint's, so that a queue has not begun, and solves with them. A best k of 2 says that too few
+ * clean packets came through.
+ */
+int edgefit_adapt(const struct edgefit_side side[2], const size_t most[2], double gap_ns,
+		  const struct edgefit_hint *hint, double *scratch, struct edgefit_line *line);
+
+#endif

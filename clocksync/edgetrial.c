@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * A window is fitted in three steps. The soft-margin line finds the edge of each
+ * cloud whatever the load; the points within the stamps' noise of that edge
+ * (they met no queue) are then averaged by least squares with one slope, which
+ * takes out that the k-th of an unknown number of clean points is no fixed
+ * place; and the path's floor, known from earlier windows, tells how much of
+ * the width is still queue.
+ */
+#include "clocksync/edgetrial.h"
+
+#include <math.h>
+#include <string.h>
+
+#define K_MOST 16
+#define K_PART 4 /* and at most this part of the points */
+#define GAP_PER_NOISE 4.0
+#define GAP_MIN_NS 16.0
+#define INLIER_BELOW 5.0 /* of a passage's deviation, from the soft-margin edge */
+#define INLIER_ABOVE 3.5
+#define INLIER_AGAIN 3.0 /* from the mean of the first pass */
+#define WEAK_SIGMA_FACTOR 4.0
+#define EXCESS_SIGMA 0.8
+#define EXCESS_PER_NOISE 2.0
+#define SPREAD_LEAST 0.05 /* of the window: fewer points than two places say nothing of slope */
+
+double edge_gap_ns(const struct edge *edge)
+{
+	return fmax(GAP_MIN_NS, GAP_PER_NOISE * edge->pairs.noise_ns);
+}
+
+static void gather_cell(const struct edge_cell *cell, int s, struct edge_window *window,
+			struct edge_scratch *scratch)
+{
+	for (int p = 0; p < cell->count; p++) {
+		const struct edge_point *point = &cell->points[p];
+		size_t n = window->count[s]++;
+
+		if (window->count[0] + window->count[1] == 1)
+			window->y0_ns = point->y_ns;
+		scratch->x[s][n] = (double)(point->x_ns - window->x0_ns) * 1e-9;
+		scratch->y[s][n] = (double)ns_sub(point->y_ns, window->y0_ns);
+	}
+}
+
+static void gather(const struct edge *edge, struct edge_window *window,
+		   struct edge_scratch *scratch)
+{
+	window->count[0] = window->count[1] = 0;
+	window->x0_ns = (window->first + window->last + 1) * edge->bucket_ns / 2;
+	for (int i = 0; i < EDGE_BUCKETS; i++) {
+		const struct edge_bucket *bucket = &edge->buckets[i];
+
+		if (bucket->index < window->first || bucket->index > window->last)
+			continue;
+		for (int s = 0; s < 2; s++)
+			gather_cell(window->kept ? &bucket->kept[s] : &bucket->all[s], s, window,
+				    scratch);
+	}
+}
+
+/* Sums for a least-squares line of one side. */
+struct sums {
+	double n, x, y, xx, xy;
+};
+
+static struct sums inliers_sum(const struct edge_trial *trial, const struct edge_scratch *scratch,
+			       int s, double centre, double least, double most)
+{
+	struct sums sums = {0};
+
+	for (size_t i = 0; i < trial->window.count[s]; i++) {
+		double x = scratch->x[s][i], y = scratch->y[s][i];
+		double r = (s ? -1 : 1) * (y - trial->slope_ppb * x - centre);
+
+		if (r < least || r > most)
+			continue;
+		sums.n++;
+		sums.x += x;
+		sums.y += y;
+		sums.xx += x * x;
+		sums.xy += x * y;
+	}
+	return sums;
+}
+
+/* One slope for both sides, a level for each. False: the points stand at one place. */
+static bool level_both(struct edge_trial *trial, const struct sums side[2], bool tilt)
+{
+	double xx = 0, xy = 0, n = side[0].n + side[1].n;
+
+	if (side[0].n < 1 || side[1].n < 1)
+		return false;
+	for (int s = 0; s < 2; s++) {
+		xx += side[s].xx - side[s].x * side[s].x / side[s].n;
+		xy += side[s].xy - side[s].x * side[s].y / side[s].n;
+		trial->inliers[s] = (size_t)side[s].n;
+	}
+	trial->spread_s = sqrt(fmax(0, xx / n));
+	if (tilt && xx > 0)
+		trial->slope_ppb = xy / xx;
+	trial->upper_ns = (side[0].y - trial->slope_ppb * side[0].x) / side[0].n;
+	trial->lower_ns = (side[1].y - trial->slope_ppb * side[1].x) / side[1].n;
+	trial->middle_s = (side[0].x / side[0].n + side[1].x / side[1].n) / 2;
+	return true;
+}
+
+static void refine(const struct edge *edge, struct edge_trial *trial,
+		   const struct edgefit_hint *hint, const struct edge_scratch *scratch)
+{
+	double passage = M_SQRT2 * edge->pairs.noise_ns, least = SPREAD_LEAST * edge_trial_seconds(edge, trial);
+	double centre[2] = {trial->line.upper_ns, trial->line.lower_ns};
+	double below = -INLIER_BELOW * passage, above = INLIER_ABOVE * passage;
+
+	trial->slope_ppb = trial->line.slope_ppb;
+	for (int pass = 0; pass < 2; pass++) {
+		struct sums sums[2];
+
+		for (int s = 0; s < 2; s++)
+			sums[s] = inliers_sum(trial, scratch, s, centre[s], below, above);
+		if (!level_both(trial, sums, pass && trial->spread_s > least))
+			return;
+		centre[0] = trial->upper_ns;
+		centre[1] = trial->lower_ns;
+		below = -INLIER_AGAIN * passage;
+		above = INLIER_AGAIN * passage;
+	}
+	trial->slope_ppb = fmin(fmax(trial->slope_ppb, hint->least_ppb), hint->most_ppb);
+}
+
+static bool held(const struct edge_trial *trial, int s)
+{
+	return trial->line.k[s] >= TRIAL_SUPPORT_ENOUGH && trial->inliers[s] >= TRIAL_SUPPORT_ENOUGH;
+}
+
+/* Where one side alone is held, the known floor tells the offset from that side. */
+static void use_floor(const struct edge *edge, struct edge_trial *trial)
+{
+	bool good[2] = {held(trial, 0), held(trial, 1)};
+	double middle_ns = (trial->upper_ns + trial->lower_ns) / 2;
+
+	trial->excess_ns = edge->floor_known ? edge_trial_half_ns(trial) - edge->floor_ns : 0;
+	if (edge->floor_known && good[0] != good[1] && trial->excess_ns > 0)
+		middle_ns += good[0] ? trial->excess_ns : -trial->excess_ns;
+	trial->offset_ns = middle_ns + trial->slope_ppb * trial->middle_s;
+}
+
+static double side_sigma(const struct edge *edge, const struct edge_trial *trial, int s)
+{
+	double passage = M_SQRT2 * edge->pairs.noise_ns;
+
+	if (!edge->floor_known && !held(trial, s))
+		return WEAK_SIGMA_FACTOR * fmax(trial->line.y_spread[s], 16 * passage);
+	return passage / sqrt((double)trial->inliers[s]);
+}
+
+static void judge(const struct edge *edge, struct edge_trial *trial)
+{
+	double seconds = edge_trial_seconds(edge, trial), late, drift;
+	double sigma = hypot(side_sigma(edge, trial, 0), side_sigma(edge, trial, 1)) / 2;
+	double lever = fmax(trial->spread_s, SPREAD_LEAST * seconds);
+	bool weak = !held(trial, 0) || !held(trial, 1);
+
+	trial->offset_sigma_ns = hypot(sigma, EXCESS_SIGMA * trial->excess_ns);
+	trial->flagged = edge->floor_known ? fabs(trial->excess_ns) > edge_gap_ns(edge) : weak;
+	drift = trial->offset_sigma_ns / lever;
+	trial->drift_sigma_ppb = drift;
+	/* A line through a wandering drift is off by about wander * window^2 / 12 at its end. */
+	late = edge->wander_ppb * seconds * seconds / 6;
+	trial->live_sigma_ns = hypot(hypot(trial->offset_sigma_ns,
+					   drift * (seconds / 2 - trial->middle_s)), late);
+}
+
+int edge_trial_run(const struct edge *edge, struct edge_trial *trial,
+		   const struct edgefit_hint *hint, struct edge_scratch *scratch)
+{
+	struct edgefit_side side[2];
+	size_t most[2];
+	int err;
+
+	gather(edge, &trial->window, scratch);
+	for (int s = 0; s < 2; s++) {
+		side[s] = (struct edgefit_side){scratch->x[s], scratch->y[s],
+						trial->window.count[s]};
+		most[s] = trial->window.count[s] / K_PART;
+		if (most[s] > K_MOST)
+			most[s] = K_MOST;
+	}
+	err = edgefit_adapt(side, most, edge_gap_ns(edge), hint, scratch->residuals, &trial->line);
+	if (err)
+		return err;
+	refine(edge, trial, hint, scratch);
+	use_floor(edge, trial);
+	judge(edge, trial);
+	return 0;
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "clocksync/hostclock.h"
+
+#include <math.h>
+#include <string.h>
+
+#define Q40 1099511627776.0
+#define HOLDOVER_AFTER_NS 1000000000LL
+
+void hostclock_init(struct hostclock *clock, const struct hostclock_config *config, int64_t now_ns)
+{
+	memset(clock, 0, sizeof(*clock));
+	clock->config = *config;
+	if (!clock->config.round_ns)
+		clock->config.round_ns = HOSTCLOCK_ROUND_NS;
+	consensus_init(&clock->consensus, config->degree, now_ns);
+}
+
+static enum clock_state state_of(const struct hostclock *clock, int64_t now_ns)
+{
+	const struct consensus *consensus = &clock->consensus;
+	bool was = clock->state == CLOCK_SYNCED || clock->state == CLOCK_HOLDOVER;
+
+	if (!consensus->has_line || clock->bound.now_ns > HOSTCLOCK_BOUND_MAX_NS)
+		return CLOCK_FREE_RUNNING;
+	if (ns_sub(now_ns, consensus->last_used_ns) > HOLDOVER_AFTER_NS)
+		return was ? CLOCK_HOLDOVER : CLOCK_CONVERGING;
+	if (!consensus->settled)
+		return CLOCK_CONVERGING;
+	if (consensus->last_whole_ns &&
+	    ns_sub(now_ns, consensus->last_whole_ns) > HOLDOVER_AFTER_NS)
+		return CLOCK_HOLDOVER;
+	return fabs(clock->behind_ns) * 2 > clock->bound.now_ns ? CLOCK_CONVERGING : CLOCK_SYNCED;
+}
+
+static void found_if_alone(struct hostclock *clock, int64_t now_ns)
+{
+	struct consensus *consensus = &clock->consensus;
+	int64_t waited = ns_sub(now_ns, consensus->first_round_ns);
+
+	if (!consensus->has_line && waited >= consensus_found_wait(clock->config.rank)) {
+		consensus_found(consensus, now_ns);
+		consensus->last_used_ns = now_ns;
+	}
+}
+
+static void model_finish(struct hostclock *clock, int64_t now_ns)
+{
+	struct clock_model *model = &clock->model;
+
+	model->bound_local_ns = now_ns;
+	model->bound_ns = (unsigned)fmin(ceil(clock->bound.now_ns), 4e9);
+	model->bound_growth = (unsigned)(clock->bound.growth_ppb * 1e-9 * Q40);
+	model->state = clock->state;
+	model->generation++;
+}
+
+enum clock_state hostclock_round(struct hostclock *clock, int64_t now_ns,
+				 const struct consensus_input *input, size_t count)
+{
+	bool may_step = clock->state == CLOCK_FREE_RUNNING || !clock->model.generation;
+
+	clock->last_result = consensus_round(&clock->consensus, now_ns, input, count);
+	if (clock->last_result == CONSENSUS_NOTHING)
+		found_if_alone(clock, now_ns);
+	if (!clock->consensus.has_line)
+		return clock->state = CLOCK_FREE_RUNNING;
+	/* Not yet settled, the first seconds: nobody was told to rely on it. */
+	may_step |= clock->state == CLOCK_CONVERGING && !clock->consensus.settled &&
+		    !clock->consensus.last_whole_ns;
+	clock->behind_ns = reader_aim(&clock->model, &clock->consensus.line, now_ns,
+				      clock->config.round_ns, may_step);
+	bound_compute(&clock->consensus, now_ns, clock->config.asymmetry_ns, clock->behind_ns,
+		      &clock->bound);
+	clock->state = state_of(clock, now_ns);
+	model_finish(clock, now_ns);
+	return clock->state;
+}
+
+void hostclock_view(const struct hostclock *clock, struct clock_view *view)
+{
+	const struct consensus *consensus = &clock->consensus;
+
+	memset(view, 0, sizeof(*view));
+	view->state = (uint8_t)clock->state;
+	if (clock->state == CLOCK_FREE_RUNNING)
+		return;
+	clock_view_put(view, &consensus->line);
+	view->bound_ns = clock->model.bound_ns;
+	view->generation = (uint32_t)consensus->generation;
+	view->reach = (uint16_t)(consensus->reach * CLOCK_REACH_ONE);
+}
+
+const char *clock_state_name(enum clock_state state)
+{
+	static const char *const names[] = {"free_running", "converging", "synced", "holdover"};
+
+	return (unsigned)state < 4 ? names[state] : "free_running";
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A host's clock: its consensus, the model that readers use, its bound and its
+ * state. The caller feeds it fits and neighbours' views once a round and
+ * publishes `model` and the view.
+ */
+#ifndef ESC_CLOCKSYNC_HOSTCLOCK_H
+#define ESC_CLOCKSYNC_HOSTCLOCK_H
+
+#include "clocksync/bound.h"
+#include "clocksync/consensus.h"
+#include "clocksync/reader.h"
+
+#define HOSTCLOCK_ROUND_NS 250000000LL
+/* A bound wider than this is no clock: free_running. */
+#define HOSTCLOCK_BOUND_MAX_NS 1000000
+
+struct hostclock_config {
+	unsigned degree;	/* neighbours by the graph */
+	double asymmetry_ns;	/* what cannot be seen of this host's own directions */
+	int64_t round_ns;	/* HOSTCLOCK_ROUND_NS */
+	size_t rank;		/* in the members' order of founding; 0 founds at once */
+};
+
+struct hostclock {
+	struct hostclock_config config;
+	struct consensus consensus;
+	struct clock_model model;
+	struct bound bound;
+	double behind_ns; /* of the readings, slewing */
+	enum clock_state state;
+	enum consensus_result last_result;
+};
+
+void hostclock_init(struct hostclock *clock, const struct hostclock_config *config,
+		    int64_t now_ns);
+
+/*
+ * One round. After it clock->model is the next to publish, and the same call
+ * decides whether to found a fabric time when nobody who has one was heard.
+ */
+enum clock_state hostclock_round(struct hostclock *clock, int64_t now_ns,
+				 const struct consensus_input *input, size_t count);
+
+/* What to say on probes. */
+void hostclock_view(const struct hostclock *clock, struct clock_view *view);
+
+const char *clock_state_name(enum clock_state state);
+
+#endif

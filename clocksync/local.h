@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * A host's local time: CLOCK_MONOTONIC, and in the lab a clock that is set and
+ * runs differently, so that the true error of the fabric's clock is known.
+ * One text for the kernel programs (constants that are 0 leave nothing of it)
+ * and user space. No signed division: BPF has none before its fourth version.
+ */
+#ifndef ESC_CLOCKSYNC_LOCAL_H
+#define ESC_CLOCKSYNC_LOCAL_H
+
+/* @monotonic_ns + @offset_ns + @monotonic_ns * @drift_ppb / 1e9; |drift| < 1e9. */
+static inline long long clock_local_ns(unsigned long long monotonic_ns, long long offset_ns,
+				       long long drift_ppb)
+{
+	unsigned long long size, moved;
+
+	if (!drift_ppb)
+		return (long long)monotonic_ns + offset_ns;
+	size = drift_ppb < 0 ? -(unsigned long long)drift_ppb : (unsigned long long)drift_ppb;
+	moved = monotonic_ns / 1000000000ull * size +
+		monotonic_ns % 1000000000ull * size / 1000000000ull;
+	return (long long)monotonic_ns + offset_ns +
+	       (drift_ppb < 0 ? -(long long)moved : (long long)moved);
+}
+
+#endif

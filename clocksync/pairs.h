@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Coded pairs: two probes a known spacing apart. A pair that arrives with
+ * another spacing met a queue (Huygens, NSDI'18, section 3). What "another" is
+ * depends on the noise of the stamps, which is learnt from the pairs.
+ */
+#ifndef ESC_CLOCKSYNC_PAIRS_H
+#define ESC_CLOCKSYNC_PAIRS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum clock_side {
+	CLOCK_FORWARD = 0,  /* left here, arrived there: tx local, rx remote */
+	CLOCK_BACKWARD = 1, /* left there, arrived here: tx remote, rx local */
+};
+
+/* One passage of one probe in one direction. */
+struct clock_probe {
+	int64_t tx_ns; /* the sender's clock */
+	int64_t rx_ns; /* the receiver's clock */
+	uint32_t pair; /* number of its pair, counted by the sender */
+};
+
+enum pairs_verdict {
+	PAIRS_FIRST,   /* the pair's other half has not come */
+	PAIRS_KEPT,    /* completes a pair that kept its spacing */
+	PAIRS_STRETCHED,
+};
+
+#define PAIRS_BINS 32 /* half octaves from 1 ns: the last takes all above 46 us */
+
+struct pairs_filter {
+	struct clock_probe last[2];
+	bool waiting[2];
+	float histogram[PAIRS_BINS]; /* of |change of spacing|, decaying */
+	double tolerance_ns;
+	double noise_ns; /* standard deviation of one stamp */
+	bool measured;	 /* noise_ns comes from pairs */
+	bool blind;	 /* no knee: too few pairs keep their spacing to tell */
+	uint64_t seen, kept;
+};
+
+void pairs_init(struct pairs_filter *filter);
+
+/* Judges the probes of one direction, in order of arrival. */
+enum pairs_verdict pairs_judge(struct pairs_filter *filter, enum clock_side side,
+			       const struct clock_probe *probe);
+
+/* Once a round: tolerance and noise from the pairs seen lately. */
+void pairs_adapt(struct pairs_filter *filter);
+
+#endif

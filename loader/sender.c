@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "sender.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SENDER_NICE (-5)
+/* Edges that are due so soon are served in one turn: a wake costs more than the wait. */
+#define SENDER_AHEAD_NS 50000
+#define SENDER_IDLE_NS 100000000
+#define SENDER_LATE_INTERVALS 2
+
+struct sender_edge {
+	struct sender_edge *next;
+	int fd;
+	struct probe_datagram datagram;
+	uint64_t due_ns;
+	uint64_t interval_ns;
+	uint32_t sequence; /* of the next request; the fields below are read without the lock */
+	uint32_t pair;
+	uint64_t requests;
+	uint64_t failed;
+	int last_error;
+};
+
+struct sender {
+	pthread_t thread;
+	pthread_mutex_t lock; /* the list and what is in it */
+	pthread_cond_t changed;
+	struct sender_edge *edges;
+	uint64_t spacing_ns;
+	uint64_t random;
+	bool paused, ends;
+};
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* xorshift64: phases have to differ, not to be secret. */
+static uint64_t sender_random(struct sender *sender)
+{
+	sender->random ^= sender->random << 13;
+	sender->random ^= sender->random >> 7;
+	sender->random ^= sender->random << 17;
+	return sender->random;
+}
+
+/* --- sending --- */
+
+static int edge_send(struct sender_edge *edge)
+{
+	int err = probe_datagram_send(edge->fd, &edge->datagram);
+
+	/* A port unreachable of before: it is told once, and this packet was not sent. */
+	return err == -ECONNREFUSED ? probe_datagram_send(edge->fd, &edge->datagram) : err;
+}
+
+/* What did not leave has no number. */
+static int edge_send_request(struct sender_edge *edge, uint8_t more)
+{
+	int err;
+
+	probe_datagram_number(&edge->datagram, ESC_PROBE_OPCODE_REQUEST, edge->sequence, edge->pair,
+			      more);
+	err = edge_send(edge);
+	if (!err) {
+		__atomic_store_n(&edge->sequence, edge->sequence + 1, __ATOMIC_RELAXED);
+		__atomic_store_n(&edge->requests, edge->requests + 1, __ATOMIC_RELAXED);
+		return 0;
+	}
+	__atomic_store_n(&edge->failed, edge->failed + 1, __ATOMIC_RELAXED);
+	__atomic_store_n(&edge->last_error, err, __ATOMIC_RELAXED);
+	return err;
+}
+
+/* A queue or a doorbell that sleeps would spoil the first of the pair: another packet wakes it. */
+static void edge_send_pair(struct sender_edge *edge, uint64_t spacing_ns)
+{
+	uint64_t begun_ns;
+
+	edge->pair++;
+	probe_datagram_number(&edge->datagram, ESC_PROBE_OPCODE_WARMER, edge->sequence, edge->pair,
+			      0);
+	edge_send(edge);
+	begun_ns = now_ns();
+	edge_send_request(edge, 0);
+	while (now_ns() - begun_ns < spacing_ns)
+		;
+	edge_send_request(edge, ESC_PROBE_SECOND);
+}
+
+/* Within an eighth of its interval to either side, so that no two hosts keep step. */
+static void edge_schedule(struct sender *sender, struct sender_edge *edge, uint64_t now)
+{
+	uint64_t interval = __atomic_load_n(&edge->interval_ns, __ATOMIC_RELAXED);
+	uint64_t jitter = interval / 4;
+
+	edge->due_ns += interval - jitter / 2 + sender_random(sender) % (jitter + 1);
+	if (edge->due_ns + SENDER_LATE_INTERVALS * interval < now)
+		edge->due_ns = now + sender_random(sender) % interval;
+}
+
+/* Serves who is due; when the next one is. */
+static uint64_t sender_turn(struct sender *sender)
+{
+	uint64_t now = now_ns(), next_ns = now + SENDER_IDLE_NS;
+
+	for (struct sender_edge *edge = sender->edges; edge; edge = edge->next) {
+		if (edge->due_ns <= now + SENDER_AHEAD_NS) {
+			edge_send_pair(edge, sender->spacing_ns);
+			now = now_ns();
+			edge_schedule(sender, edge, now);
+		}
+		if (edge->due_ns < next_ns)
+			next_ns = edge->due_ns;
+	}
+	return next_ns;
+}
+
+static void sender_settle(void)
+{
+	sigset_t all;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, NULL);
+	prctl(PR_SET_NAME, "esc-probes");
+	prctl(PR_SET_TIMERSLACK, 1);
+	/* Refused without CAP_SYS_NICE or LimitNICE=: probes then leave a little later. */
+	setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), SENDER_NICE);
+}
+
+static void *sender_run(void *context)
+{
+	struct sender *sender = context;
+	struct timespec until;
+	uint64_t next_ns;
+
+	sender_settle();
+	pthread_mutex_lock(&sender->lock);
+	while (!sender->ends) {
+		if (sender->paused || !sender->edges) {
+			pthread_cond_wait(&sender->changed, &sender->lock);
+			continue;
+		}
+		next_ns = sender_turn(sender);
+		pthread_mutex_unlock(&sender->lock);
+		until.tv_sec = (time_t)(next_ns / 1000000000);
+		until.tv_nsec = (long)(next_ns % 1000000000);
+		clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
+		pthread_mutex_lock(&sender->lock);
+	}
+	pthread_mutex_unlock(&sender->lock);
+	return NULL;
+}
+
+/* --- from the daemon's thread --- */
+
+int sender_new(struct sender **out, uint64_t spacing_ns)
+{
+	struct sender *sender = calloc(1, sizeof(*sender));
+	int err;
+
+	*out = NULL;
+	if (!sender)
+		return -ENOMEM;
+	sender->spacing_ns = spacing_ns;
+	if (getrandom(&sender->random, sizeof(sender->random), 0) < 0 || !sender->random)
+		sender->random = now_ns() | 1;
+	pthread_mutex_init(&sender->lock, NULL);
+	pthread_cond_init(&sender->changed, NULL);
+	err = pthread_create(&sender->thread, NULL, sender_run, sender);
+	if (err) {
+		pthread_cond_destroy(&sender->changed);
+		pthread_mutex_destroy(&sender->lock);
+		free(sender);
+		return -err;
+	}
+	*out = sender;
+	return 0;
+}
+
+static void sender_wake(struct sender *sender)
+{
+	pthread_cond_signal(&sender->changed);
+	pthread_mutex_unlock(&sender->lock);
+}
+
+void sender_free(struct sender *sender)
+{
+	if (!sender)
+		return;
+	pthread_mutex_lock(&sender->lock);
+	sender->ends = true;
+	sender_wake(sender);
+	pthread_join(sender->thread, NULL);
+	while (sender->edges)
+		sender_remove(sender, sender->edges);
+	pthread_cond_destroy(&sender->changed);
+	pthread_mutex_destroy(&sender->lock);
+	free(sender);
+}
+
+void sender_set_spacing(struct sender *sender, uint64_t spacing_ns)
+{
+	pthread_mutex_lock(&sender->lock);
+	sender->spacing_ns = spacing_ns;
+	pthread_mutex_unlock(&sender->lock);
+}
+
+void sender_pause(struct sender *sender, bool paused)
+{
+	pthread_mutex_lock(&sender->lock);
+	sender->paused = paused;
+	sender_wake(sender);
+}
+
+int sender_add(struct sender *sender, const struct sender_edge_config *config,
+	       struct sender_edge **out)
+{
+	struct sender_edge *edge = calloc(1, sizeof(*edge));
+
+	*out = NULL;
+	if (!edge)
+		return -ENOMEM;
+	edge->fd = probesock_open(&config->route);
+	if (edge->fd < 0) {
+		int err = edge->fd;
+
+		free(edge);
+		return err;
+	}
+	probe_datagram_init(&edge->datagram, config->self, config->target, config->epoch,
+			    config->flags);
+	edge->sequence = config->first_sequence;
+	edge->pair = config->first_sequence;
+	edge->interval_ns = config->interval_ns;
+	pthread_mutex_lock(&sender->lock);
+	edge->due_ns = now_ns() + sender_random(sender) % config->interval_ns;
+	edge->next = sender->edges;
+	sender->edges = edge;
+	sender_wake(sender);
+	*out = edge;
+	return 0;
+}
+
+void sender_remove(struct sender *sender, struct sender_edge *edge)
+{
+	struct sender_edge **at = &sender->edges;
+
+	if (!edge)
+		return;
+	pthread_mutex_lock(&sender->lock);
+	while (*at && *at != edge)
+		at = &(*at)->next;
+	if (*at)
+		*at = edge->next;
+	pthread_mutex_unlock(&sender->lock);
+	close(edge->fd);
+	free(edge);
+}
+
+void sender_set_interval(struct sender_edge *edge, uint64_t interval_ns)
+{
+	__atomic_store_n(&edge->interval_ns, interval_ns, __ATOMIC_RELAXED);
+}
+
+int sender_ask(struct sender *sender, struct sender_edge *edge, uint64_t about)
+{
+	int err;
+
+	pthread_mutex_lock(&sender->lock);
+	/* A pair of its own: this request must not be taken for another's half. */
+	edge->pair++;
+	edge->datagram.probe.about = htobe64(about);
+	err = edge_send_request(edge, ESC_PROBE_ASKS);
+	edge->datagram.probe.about = 0;
+	pthread_mutex_unlock(&sender->lock);
+	return err;
+}
+
+void sender_counts(const struct sender_edge *edge, struct sender_counts *out)
+{
+	out->requests = __atomic_load_n(&edge->requests, __ATOMIC_RELAXED);
+	out->failed = __atomic_load_n(&edge->failed, __ATOMIC_RELAXED);
+	out->last_error = __atomic_load_n(&edge->last_error, __ATOMIC_RELAXED);
+	out->next_sequence = __atomic_load_n(&edge->sequence, __ATOMIC_RELAXED);
+}
+

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Probes between two network namespaces of the test's own: a marked socket, the
+ * stamp in tc egress, the answer in the other's XDP, the record in ours. There
+ * is one kernel clock, so the four stamps of a probe are in order.
+ */
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <linux/if_link.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <netinet/udp.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "probe_world.h"
+
+#define TCX_EGRESS 47 /* newer than the headers of the distribution */
+#define PROBES 40
+#define MARK 0x45734350
+
+struct host {
+	struct probe_world w;
+	int netns;
+	char interface[IFNAMSIZ];
+	int links[2];
+};
+
+static bool run(const char *format, ...)
+{
+	char command[512];
+	va_list arguments;
+	int status;
+
+	va_start(arguments, format);
+	vsnprintf(command, sizeof(command), format, arguments);
+	va_end(arguments);
+	status = system(command);
+	if (status)
+		printf("# failed (%d): %s\n", status, command);
+	return !status;
+}
+
+/* A process that does nothing but to keep a network namespace until we end. */
+static pid_t make_namespace(void)
+{
+	int ready[2];
+	char byte;
+	pid_t pid;
+
+	if (pipe(ready) || (pid = fork()) < 0)
+		return -1;
+	if (!pid) {
+		close(ready[0]);
+		if (unshare(CLONE_NEWNET) || write(ready[1], "r", 1) != 1)
+			_exit(1);
+		for (;;)
+			pause();
+	}
+	close(ready[1]);
+	if (read(ready[0], &byte, 1) != 1)
+		pid = -1;
+	close(ready[0]);
+	return pid;
+}
+
+static bool make_link(pid_t other)
+{
+	return !unshare(CLONE_NEWNET) &&
+	       run("ip link add pv0 type veth peer name pv1 netns %d && ip link set lo up && "
+		   "ip addr add 10.77.0.1/24 dev pv0 && ip -6 addr add fd77::1/64 dev pv0 nodad && "
+		   "ip link set pv0 up",
+		   other) &&
+	       run("nsenter -t %d -n sh -c 'ip addr add 10.77.0.2/24 dev pv1 && "
+		   "ip -6 addr add fd77::2/64 dev pv1 nodad && ip link set pv1 up'",
+		   other) &&
+	       run("for i in 1 2 3 4 5 6 7 8 9 10; do ping -qc1 -W1 10.77.0.2 >/dev/null && "
+		   "ping -qc1 -W1 fd77::2 >/dev/null && exit 0; sleep 0.1; done; exit 1");
+}
+
+static int open_namespace(pid_t pid)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/ns/net", pid);
+	return open(path, O_RDONLY | O_CLOEXEC);
+}
+
+static bool host_open(struct host *h, const char *interface, uint64_t self, uint64_t epoch,
+		      uint64_t peer_id)
+{
+	struct esc_fleet fleet = probe_fleet_usual();
+
+	if (probe_world_open(&h->w, &(struct world_options){.rx_in_xdp_only = true}))
+		return false;
+	snprintf(h->interface, sizeof(h->interface), "%s", interface);
+	fleet.self = self;
+	fleet.epoch = epoch;
+	probe_set_fleet(&h->w, &fleet);
+	probe_set_peer(&h->w, peer_id, &(struct esc_peer){.name = "the other"});
+	return true;
+}
+
+static bool host_attach(struct host *h, uint32_t xdp_flags)
+{
+	LIBBPF_OPTS(bpf_link_create_opts, o, .flags = xdp_flags);
+	int index;
+
+	if (setns(h->netns, CLONE_NEWNET))
+		return false;
+	index = if_nametoindex(h->interface);
+	h->links[0] = bpf_link_create(h->w.world.programs[WORLD_XDP], index, BPF_XDP, &o);
+	h->links[1] = bpf_link_create(h->w.world.programs[WORLD_TC_OUT], index, TCX_EGRESS, NULL);
+	return h->links[0] >= 0 && h->links[1] >= 0;
+}
+
+static void host_detach(struct host *h)
+{
+	int i;
+
+	for (i = 0; i < 2; i++)
+		if (h->links[i] >= 0)
+			close(h->links[i]);
+}
+
+/* From our namespace to the other's address, on the port of RoCE. */
+static int open_socket(int ip, uint32_t mark)
+{
+	struct sockaddr_in to4 = {.sin_family = AF_INET, .sin_port = htons(4791)};
+	struct sockaddr_in6 to6 = {.sin6_family = AF_INET6, .sin6_port = htons(4791)};
+	int fd = socket(ip == 6 ? AF_INET6 : AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), one = 1;
+
+	inet_pton(AF_INET, "10.77.0.2", &to4.sin_addr);
+	inet_pton(AF_INET6, "fd77::2", &to6.sin6_addr);
+	if (fd < 0 || (mark && setsockopt(fd, SOL_SOCKET, SO_MARK, &mark, sizeof(mark))) ||
+	    (ip == 4 && setsockopt(fd, SOL_SOCKET, SO_NO_CHECK, &one, sizeof(one))) ||
+	    (ip == 6 && setsockopt(fd, SOL_UDP, UDP_NO_CHECK6_TX, &one, sizeof(one))) ||
+	    connect(fd, ip == 6 ? (void *)&to6 : (void *)&to4, ip == 6 ? sizeof(to6) : sizeof(to4)))
+		return -1;
+	return fd;
+}
+
+static bool send_probe(int fd, uint32_t sequence)
+{
+	struct probe_plan plan = {.target = PEER, .sequence = sequence, .pair = sequence / 2};
+	struct frame f;
+
+	probe_build(&f, &plan);
+	return send(fd, f.data + probe_bth(&f), P_END, 0) == P_END;
+}
+
+struct tally {
+	uint32_t in_order, records, asked;
+	uint64_t there_ns, back_ns; /* the least */
+};
+
+/* Waits for the record of one reply and looks at its stamps and its request's. */
+static void take_reply(struct host *a, struct host *b, uint32_t sequence, uint64_t before,
+		       struct tally *t)
+{
+	const struct esc_probe_event *e = &a->w.event, *r = &b->w.event;
+	int tries;
+
+	for (tries = 0; tries < 2000 && !probe_events(&a->w); tries++)
+		usleep(1000);
+	if (!a->w.events || e->sequence != sequence || e->kind != ESC_PROBE_EVENT_REPLY)
+		return;
+	t->records++;
+	t->in_order += before <= e->t1 && e->t1 <= e->t2 && e->t2 <= e->t3 && e->t3 <= e->t4 &&
+		       e->t4 <= now_ns();
+	if (e->t2 - e->t1 < t->there_ns)
+		t->there_ns = e->t2 - e->t1;
+	if (e->t4 - e->t3 < t->back_ns)
+		t->back_ns = e->t4 - e->t3;
+	t->asked += probe_events(&b->w) == 1 && r->kind == ESC_PROBE_EVENT_REQUEST &&
+		    r->peer == SELF && r->t1 == e->t1 && r->t2 == e->t2;
+}
+
+static void test_probes(struct host *a, struct host *b, int ip, const char *mode)
+{
+	struct tally t = {.there_ns = UINT64_MAX, .back_ns = UINT64_MAX};
+	static uint32_t sequence;
+	struct esc_peer peer;
+	uint32_t i, sent = 0;
+	uint64_t before;
+	int fd = open_socket(ip, MARK);
+
+	world_reset(&a->w.world);
+	world_reset(&b->w.world);
+	peer = probe_get_peer(&a->w, PEER);
+	peer.requests_sent = 0;
+	probe_set_peer(&a->w, PEER, &peer);
+	for (i = 0; fd >= 0 && i < PROBES; i++) {
+		before = now_ns();
+		sent += send_probe(fd, ++sequence);
+		take_reply(a, b, sequence, before, &t);
+	}
+	if (fd >= 0)
+		close(fd);
+	printf("# least: there %llu ns, back %llu ns\n", (unsigned long long)t.there_ns,
+	       (unsigned long long)t.back_ns);
+	tap_ok(sent == PROBES && t.records == PROBES && t.asked == PROBES &&
+		       probe_get_peer(&a->w, PEER).requests_sent == PROBES,
+	       "%s XDP, IPv%d: %u probes sent, %u replies and %u requests recorded", mode, ip, sent,
+	       t.records, t.asked);
+	tap_ok(t.in_order == PROBES, "%s XDP, IPv%d: t1 <= t2 <= t3 <= t4 in %u of %u", mode, ip,
+	       t.in_order, PROBES);
+	tap_ok(probe_reason_is(&a->w, WORLD_XDP, -1, 0) && probe_reason_is(&b->w, WORLD_XDP, -1, 0),
+	       "%s XDP, IPv%d: nothing was refused", mode, ip);
+}
+
+static void test_unmarked(struct host *b, const char *mode)
+{
+	uint64_t counts[ESC_REASON_MAX];
+	int fd = open_socket(4, 0), tries;
+
+	world_reset(&b->w.world);
+	send_probe(fd, 1000000);
+	for (tries = 0; tries < 2000; tries++) {
+		world_reasons(&b->w.world, counts, WORLD_XDP);
+		if (counts[ESC_REASON_PROBE_UNKNOWN_PEER])
+			break;
+		usleep(1000);
+	}
+	tap_ok(counts[ESC_REASON_PROBE_UNKNOWN_PEER] == 1,
+	       "%s XDP: a socket without the mark gets no stamp, no name and no answer", mode);
+	close(fd);
+}
+
+static void test_mode(struct host *a, struct host *b, uint32_t flags, const char *mode)
+{
+	bool attached = host_attach(b, flags) && host_attach(a, flags);
+
+	/* We stay in the namespace of `a`, where the sockets are made. */
+	if (attached) {
+		test_probes(a, b, 4, mode);
+		test_probes(a, b, 6, mode);
+		test_unmarked(b, mode);
+	} else {
+		tap_skip("live probes over veth", "the kernel does not attach TCX or this XDP");
+	}
+	host_detach(a);
+	host_detach(b);
+}
+
+int main(void)
+{
+	static struct host a, b;
+	pid_t other = make_namespace();
+
+	if (other < 0 || !make_link(other)) {
+		tap_skip("live probes over veth", "no network namespaces with a veth pair");
+	} else {
+		a.netns = open_namespace(getpid());
+		b.netns = open_namespace(other);
+		if (host_open(&a, "pv0", SELF, OWN_EPOCH, PEER) &&
+		    host_open(&b, "pv1", PEER, PEER_EPOCH, SELF)) {
+			test_mode(&a, &b, XDP_FLAGS_DRV_MODE, "native");
+			test_mode(&a, &b, XDP_FLAGS_SKB_MODE, "skb");
+			probe_world_close(&a.w);
+			probe_world_close(&b.w);
+		} else {
+			tap_ok(false, "the programs load");
+		}
+	}
+	if (other > 0) {
+		kill(other, SIGKILL);
+		waitpid(other, NULL, 0);
+	}
+	return tap_end();
+}
