@@ -11,11 +11,15 @@
 #define SCALE_START_NS 100.0
 #define SCALE_MIN_PPB 3.0
 #define SCALE_START_PPB 200.0
+#define SIGMA_LEAST_NS 0.2
 #define SCALE_RISE 1.25 /* a round: liars cannot widen the gate at once */
 #define SCALE_FALL 0.9
 #define SURPRISE_START_NS 200.0
 #define RESIDUAL_FADE 0.9
 #define SURPRISE_FADE 0.95
+/* The first guesses are no observations: they fade faster. */
+#define FADE_FIRST 0.8
+#define ROUNDS_FIRST 40
 #define VIEW_STALE_NS (1500 * MS)
 #define EDGE_STALE_NS (4000 * MS)
 #define SETTLE_ROUNDS 6
@@ -48,6 +52,7 @@ void consensus_init(struct consensus *consensus, unsigned degree, int64_t now_ns
 	consensus->scale_ns = SCALE_START_NS;
 	consensus->scale_ppb = SCALE_START_PPB;
 	consensus->surprise_ns = SURPRISE_START_NS;
+	consensus->jolt_ns = SURPRISE_START_NS;
 	consensus->residual_ns = SCALE_START_NS;
 }
 
@@ -313,7 +318,7 @@ static double mean_drift(struct consensus *consensus, struct words *words, bool 
 
 static double mean_offset(struct consensus *consensus, const struct words *words, double centre)
 {
-	double sum = 0, weights = 0;
+	double sum = 0, weights = 0, own = 0;
 
 	for (size_t i = 0; i < words->count; i++) {
 		const struct word *word = &words->at[i];
@@ -322,8 +327,9 @@ static double mean_offset(struct consensus *consensus, const struct words *words
 			continue;
 		sum += word->weight * word->offset;
 		weights += word->weight;
+		own += 1 / (word->sigma * word->sigma + SIGMA_LEAST_NS * SIGMA_LEAST_NS);
 	}
-	consensus->formal_ns = weights > 0 ? 1 / sqrt(weights) : consensus->formal_ns;
+	consensus->formal_ns = own > 0 ? 1 / sqrt(own) : consensus->formal_ns;
 	return weights > 0 ? sum / weights : centre;
 }
 
@@ -352,6 +358,11 @@ static void learn_scale(struct consensus *consensus, const struct words *words, 
 					    SCALE_MIN_PPB);
 }
 
+static double fade(const struct consensus *consensus, double later)
+{
+	return consensus->generation < ROUNDS_FIRST ? FADE_FIRST : later;
+}
+
 static void learn_residual(struct consensus *consensus, const struct words *words, double offset)
 {
 	double squares = 0, weights = 0, residual;
@@ -366,27 +377,37 @@ static void learn_residual(struct consensus *consensus, const struct words *word
 		weights += word->weight;
 	}
 	residual = weights > 0 ? sqrt(squares / weights) : 0;
-	consensus->residual_ns = fmax(residual, consensus->residual_ns * RESIDUAL_FADE);
+	consensus->residual_ns = fmax(residual, consensus->residual_ns * fade(consensus, RESIDUAL_FADE));
 }
 
-/* How well the line of a second ago foretold this one. */
+/* How far the line of @back rounds ago is from this one now; negative: there was none. */
+static double prediction_error(const struct consensus *consensus, unsigned back, int64_t now_ns)
+{
+	unsigned slot = (consensus->past_next - back) % CONSENSUS_PAST;
+	double span_s = (double)ns_sub(now_ns, consensus->past_ns[slot]) * 1e-9, error;
+
+	if (!consensus->past_ns[slot])
+		return -1;
+	error = fabs(clock_line_gap(&consensus->past[slot], &consensus->line, now_ns));
+	return span_s > 1 ? error / span_s : error;
+}
+
 static void learn_surprise(struct consensus *consensus, int64_t now_ns, bool fresh)
 {
 	unsigned slot = consensus->past_next % CONSENSUS_PAST;
-	double surprise = 0;
+	double keep = fade(consensus, SURPRISE_FADE), error;
 
 	if (fresh) {
 		memset(consensus->past_ns, 0, sizeof(consensus->past_ns));
 		consensus->surprise_ns = fmax(consensus->surprise_ns, SURPRISE_START_NS);
+		consensus->jolt_ns = fmax(consensus->jolt_ns, SURPRISE_START_NS);
 	}
-	if (consensus->past_ns[slot]) {
-		double span_s = (double)ns_sub(now_ns, consensus->past_ns[slot]) * 1e-9;
-
-		surprise = fabs(clock_line_gap(&consensus->past[slot], &consensus->line, now_ns));
-		if (span_s > 1)
-			surprise /= span_s;
-		consensus->surprise_ns = fmax(surprise, consensus->surprise_ns * SURPRISE_FADE);
-	}
+	error = prediction_error(consensus, CONSENSUS_PAST, now_ns);
+	if (error >= 0)
+		consensus->surprise_ns = fmax(error, consensus->surprise_ns * keep);
+	error = prediction_error(consensus, 1, now_ns);
+	if (error >= 0)
+		consensus->jolt_ns = fmax(error, consensus->jolt_ns * keep);
 	consensus->past[slot] = consensus->line;
 	consensus->past_ns[slot] = now_ns;
 	consensus->past_next++;

@@ -59,6 +59,7 @@ struct consensus {
 	double reach;		/* 0..1 */
 	double residual_ns;	/* of the accepted, peak held */
 	double surprise_ns;	/* own prediction of a second ago, peak held */
+	double jolt_ns;		/* of the round before, peak held */
 	double formal_ns;	/* standard error by the edges' own word */
 	unsigned used, heard;
 	struct clock_line past[CONSENSUS_PAST];

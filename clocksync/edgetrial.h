@@ -26,6 +26,11 @@ struct edge_trial {
 	double offset_ns;    /* against y0 at the middle */
 	double excess_ns;    /* of half the width over the path's known floor */
 	double offset_sigma_ns, drift_sigma_ppb, live_sigma_ns;
+	/*
+	 * Deviation of one stamp as the clouds' edges show it: how far the residuals of
+	 * clean packets spread before there is a gap; 0 when there is none to be seen.
+	 */
+	double noise_ns;
 	bool flagged;
 };
 

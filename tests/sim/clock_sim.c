@@ -80,6 +80,9 @@ static void print(struct sim *sim)
 	       100.0 * (double)r->outside / (double)(r->readings ? r->readings : 1),
 	       r->worst_outside_ns,
 	       100.0 * (double)r->unsynced / (double)(r->samples_of_hosts ? r->samples_of_hosts : 1));
+	printf("residual %.1f surprise %.1f formal %.1f jolt %.1f  ", stats_percentile(&r->part[0], .5),
+	       stats_percentile(&r->part[1], .5), stats_percentile(&r->part[2], .5),
+	       stats_percentile(&r->part[3], .5));
 	printf("backwards %lu  <10us %.2f/%.2f s synced %.2f/%.2f s  ", (unsigned long)r->backwards,
 	       stats_percentile(&r->first_sure_s, .5), stats_percentile(&r->first_sure_s, 1),
 	       stats_percentile(&r->first_synced_s, .5), stats_percentile(&r->first_synced_s, 1));

@@ -55,6 +55,10 @@ static bool read_host(struct sim *sim, size_t h, struct reading *reading)
 	reading->host = h;
 	reading->fabric_ns = clock_model_read(&host->clock.model, local_ns);
 	reading->bound_ns = (double)clock_model_bound(&host->clock.model, local_ns);
+	stats_add(&sim->result.part[0], host->clock.consensus.residual_ns);
+	stats_add(&sim->result.part[1], host->clock.consensus.surprise_ns);
+	stats_add(&sim->result.part[2], host->clock.consensus.formal_ns);
+	stats_add(&sim->result.part[3], host->clock.consensus.jolt_ns);
 	if (reading->fabric_ns < sim->last_read[h])
 		sim->result.backwards++;
 	sim->last_read[h] = reading->fabric_ns;

@@ -173,6 +173,8 @@ void sim_free(struct sim *sim)
 	stats_free(&result->error);
 	for (int i = 0; i < 4; i++)
 		stats_free(&result->settled[i]);
+	for (int i = 0; i < 4; i++)
+		stats_free(&result->part[i]);
 	stats_free(&result->bound);
 	stats_free(&result->edge_error);
 	stats_free(&result->edge_ratio);

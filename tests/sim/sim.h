@@ -102,6 +102,7 @@ struct sim_result {
 	struct stats error;	  /* of pairs of readings, |ns|, live */
 	struct stats settled[4];  /* the clock lines 0.25, 0.5, 0.75, 1 s back */
 	struct stats bound;	  /* of pairs */
+	struct stats part[4];	  /* of hosts' bounds: residual, surprise, formal, jolt */
 	struct stats edge_error;  /* of fits against the truth, at their middle */
 	struct stats edge_ratio;  /* the same over the fit's own sigma */
 	struct stats first_sure_s, first_synced_s;
