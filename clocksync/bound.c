@@ -6,6 +6,8 @@
 #define RESIDUAL_FACTOR 3.5
 #define FORMAL_FACTOR 3.0
 #define JOLT_FACTOR 1.3
+/* Since the middle of the fits' windows the drift has wandered unseen. */
+#define LAG_FACTOR 0.8
 #define SURPRISE_PER_S 1.6
 /* Alone or with the smaller part: drift wanders, faster than a second's surprise shows. */
 #define HOLDOVER_PPB_PER_S 5.0
@@ -33,9 +35,12 @@ void bound_compute(const struct consensus *consensus, int64_t now_ns, double asy
 	double used = fmax(1, consensus->used), apart = apart_s(consensus, now_ns);
 	double mean = fmax(RESIDUAL_FACTOR * consensus->residual_ns / sqrt(used),
 			   FORMAL_FACTOR * consensus->formal_ns);
+	double late;
 
 	bound->growth_ppb = fmin(SURPRISE_PER_S * consensus->surprise_ns, GROWTH_MAX_PPB);
-	bound->now_ns = asymmetry_ns + mean + JOLT_FACTOR * consensus->jolt_ns + fabs(behind_ns);
+	late = fmax(JOLT_FACTOR * consensus->jolt_ns,
+		    LAG_FACTOR * consensus->surprise_ns * consensus->lag_s);
+	bound->now_ns = asymmetry_ns + mean + late + fabs(behind_ns);
 	if (apart > 0) {
 		double wander = fmin(HOLDOVER_PPB_PER_S / 2 * apart * apart, HOLDOVER_MAX_PPB * apart);
 

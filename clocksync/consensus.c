@@ -5,8 +5,8 @@
 #include <string.h>
 
 #define MS 1000000LL
-#define GATE_SCALES 5.0	     /* of a good neighbour's deviation: 6e-7 of the honest */
-#define GATE_OWN_SIGMAS 4.0  /* and what this edge's fit says of itself */
+/* Of a good neighbour's deviation, or what the edge's fit says of itself: 6e-7 of the honest. */
+#define GATE_SCALES 5.0
 #define SCALE_MIN_NS 3.0
 #define SCALE_START_NS 100.0
 #define SCALE_MIN_PPB 3.0
@@ -34,7 +34,7 @@
 /* A neighbour's word, as differences from our own line (or from the first's). */
 struct word {
 	size_t slot;
-	double offset, drift, sigma, drift_sigma, weight, drift_weight, reach;
+	double offset, drift, sigma, drift_sigma, weight, drift_weight, reach, age_s;
 	bool in;
 };
 
@@ -127,6 +127,7 @@ static void word_weigh(struct word *word, const struct edge_estimate *edge, doub
 	double own_ppb = consensus->settled ? consensus->scale_ppb : SCALE_MIN_PPB;
 	double carry = fmin(edge->drift_sigma_ppb, 20) * carried_s;
 
+	word->age_s = carried_s;
 	word->sigma = hypot(edge->offset_sigma_ns, carry);
 	word->drift_sigma = edge->drift_sigma_ppb;
 	own = fmax(own, SCALE_MIN_NS);
@@ -168,8 +169,7 @@ static void gather(struct consensus *consensus, int64_t now_ns,
 
 static bool agrees(const struct consensus *consensus, const struct word *word, double centre)
 {
-	return fabs(word->offset - centre) <=
-	       GATE_SCALES * consensus->scale_ns + GATE_OWN_SIGMAS * word->sigma;
+	return fabs(word->offset - centre) <= GATE_SCALES * fmax(consensus->scale_ns, word->sigma);
 }
 
 static unsigned support(const struct consensus *consensus, const struct words *words, double centre)
@@ -303,7 +303,7 @@ static double mean_drift(struct consensus *consensus, struct words *words, bool 
 
 		if (!word->in)
 			continue;
-		if (fabs(word->drift - centre) > gate + GATE_OWN_SIGMAS * word->drift_sigma) {
+		if (fabs(word->drift - centre) > fmax(gate, GATE_SCALES * word->drift_sigma)) {
 			word->in = count < 3; /* of two nobody can tell which is wrong */
 			if (!word->in)
 				consensus->peers[word->slot].verdict = CONSENSUS_REFUSED_DRIFT;
@@ -318,7 +318,7 @@ static double mean_drift(struct consensus *consensus, struct words *words, bool 
 
 static double mean_offset(struct consensus *consensus, const struct words *words, double centre)
 {
-	double sum = 0, weights = 0, own = 0;
+	double sum = 0, weights = 0, own = 0, age = 0;
 
 	for (size_t i = 0; i < words->count; i++) {
 		const struct word *word = &words->at[i];
@@ -327,9 +327,11 @@ static double mean_offset(struct consensus *consensus, const struct words *words
 			continue;
 		sum += word->weight * word->offset;
 		weights += word->weight;
+		age += word->weight * word->age_s;
 		own += 1 / (word->sigma * word->sigma + SIGMA_LEAST_NS * SIGMA_LEAST_NS);
 	}
 	consensus->formal_ns = own > 0 ? 1 / sqrt(own) : consensus->formal_ns;
+	consensus->lag_s = weights > 0 ? age / weights : consensus->lag_s;
 	return weights > 0 ? sum / weights : centre;
 }
 
@@ -339,7 +341,19 @@ static double follow_scale(double scale, double measured, double least)
 	return fmax(measured, least);
 }
 
-/* Deviation of a good neighbour: from the median, so that less than half can lie. */
+/*
+ * Deviation of a good neighbour, from the best third: a host whose neighbours lie
+ * for the most part must not widen its gate until they are in.
+ */
+#define BEST_PART 3
+#define BEST_DEVIATIONS 2.32 /* one over the third's quantile of |normal|, 0.431 */
+
+static double best_deviation(double *away, size_t count)
+{
+	median_of(away, count); /* sorts */
+	return BEST_DEVIATIONS * (away[(count - 1) / BEST_PART] + away[(count + 1) / BEST_PART]) / 2;
+}
+
 static void learn_scale(struct consensus *consensus, const struct words *words, double offset,
 			double drift)
 {
@@ -352,9 +366,9 @@ static void learn_scale(struct consensus *consensus, const struct words *words, 
 		away_ppb[i] = fabs(words->at[i].drift - drift);
 	}
 	consensus->scale_ns = follow_scale(consensus->scale_ns,
-					   1.48 * median_of(away, words->count), SCALE_MIN_NS);
+					   best_deviation(away, words->count), SCALE_MIN_NS);
 	consensus->scale_ppb = follow_scale(consensus->scale_ppb,
-					    1.48 * median_of(away_ppb, words->count),
+					    best_deviation(away_ppb, words->count),
 					    SCALE_MIN_PPB);
 }
 

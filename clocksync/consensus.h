@@ -60,6 +60,7 @@ struct consensus {
 	double residual_ns;	/* of the accepted, peak held */
 	double surprise_ns;	/* own prediction of a second ago, peak held */
 	double jolt_ns;		/* of the round before, peak held */
+	double lag_s;		/* mean age of the fits it stands on */
 	double formal_ns;	/* standard error by the edges' own word */
 	unsigned used, heard;
 	struct clock_line past[CONSENSUS_PAST];
