@@ -5,9 +5,10 @@
 
 #define RESIDUAL_FACTOR 3.5
 #define FORMAL_FACTOR 3.0
+#define FORMAL_PPB_FACTOR 1.0
 #define JOLT_FACTOR 1.3
 /* Since the middle of the fits' windows the drift has wandered unseen. */
-#define LAG_FACTOR 0.8
+#define LAG_FACTOR 1.0
 #define SURPRISE_PER_S 1.6
 /* Alone or with the smaller part: drift wanders, faster than a second's surprise shows. */
 #define HOLDOVER_PPB_PER_S 5.0
@@ -37,10 +38,11 @@ void bound_compute(const struct consensus *consensus, int64_t now_ns, double asy
 			   FORMAL_FACTOR * consensus->formal_ns);
 	double late;
 
-	bound->growth_ppb = fmin(SURPRISE_PER_S * consensus->surprise_ns, GROWTH_MAX_PPB);
+	bound->growth_ppb = fmin(SURPRISE_PER_S * consensus->surprise_ns +
+					 FORMAL_PPB_FACTOR * consensus->formal_ppb, GROWTH_MAX_PPB);
 	late = fmax(JOLT_FACTOR * consensus->jolt_ns,
 		    LAG_FACTOR * consensus->surprise_ns * consensus->lag_s);
-	bound->now_ns = asymmetry_ns + mean + late + fabs(behind_ns);
+	bound->now_ns = asymmetry_ns + hypot(mean, late) + fabs(behind_ns);
 	if (apart > 0) {
 		double wander = fmin(HOLDOVER_PPB_PER_S / 2 * apart * apart, HOLDOVER_MAX_PPB * apart);
 

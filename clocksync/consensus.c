@@ -11,6 +11,7 @@
 #define SCALE_START_NS 100.0
 #define SCALE_MIN_PPB 3.0
 #define SCALE_START_PPB 200.0
+#define MODELS_SIGMA_PPB 20.0 /* an offset is carried by the models' drift where the fit's is worse */
 #define SIGMA_LEAST_NS 0.2
 #define SCALE_RISE 1.25 /* a round: liars cannot widen the gate at once */
 #define SCALE_FALL 0.9
@@ -26,10 +27,10 @@
 #define YIELD_ROUNDS 3
 #define REACH_SAFE 0.6	/* who has more of the members listens to nobody else */
 #define REACH_MARGIN 0.08
-#define REACH_WHOLE 0.5
+#define REACH_WHOLE 0.56 /* two halves are both wrong until they meet */
 #define BLEND_WANDER_PPB 4.0 /* what a second's wander does to the models' own drift */
-#define PRIOR_SPAN_MIN_PPB 60.0
-#define PRIOR_SPAN_SCALES 12.0
+#define PRIOR_SPAN_MIN_PPB 200.0
+#define PRIOR_SPAN_SCALES 20.0
 
 /* A neighbour's word, as differences from our own line (or from the first's). */
 struct word {
@@ -125,7 +126,8 @@ static void word_weigh(struct word *word, const struct edge_estimate *edge, doub
 {
 	double own = consensus->settled ? consensus->scale_ns : 0;
 	double own_ppb = consensus->settled ? consensus->scale_ppb : SCALE_MIN_PPB;
-	double carry = fmin(edge->drift_sigma_ppb, 20) * carried_s;
+	double carry = carried_s * fmin(edge->drift_sigma_ppb,
+					consensus->settled ? MODELS_SIGMA_PPB : INFINITY);
 
 	word->age_s = carried_s;
 	word->sigma = hypot(edge->offset_sigma_ns, carry);
@@ -289,7 +291,7 @@ static bool choose_centre(struct consensus *consensus, const struct words *words
 /* Weighted mean of the drifts inside the drift gate, around the incumbent or the median. */
 static double mean_drift(struct consensus *consensus, struct words *words, bool incumbent)
 {
-	double drift[CONSENSUS_PEERS_MAX], centre = 0, sum = 0, weights = 0, gate;
+	double drift[CONSENSUS_PEERS_MAX], centre = 0, sum = 0, weights = 0, own = 0, gate;
 	size_t count = 0;
 
 	for (size_t i = 0; i < words->count; i++)
@@ -312,7 +314,9 @@ static double mean_drift(struct consensus *consensus, struct words *words, bool 
 			continue;
 		sum += word->drift_weight * word->drift;
 		weights += word->drift_weight;
+		own += 1 / (word->drift_sigma * word->drift_sigma + SIGMA_LEAST_NS);
 	}
+	consensus->formal_ppb = own > 0 ? 1 / sqrt(own) : consensus->formal_ppb;
 	return weights > 0 ? sum / weights : centre;
 }
 
@@ -446,8 +450,12 @@ static void learn_reach(struct consensus *consensus, const struct words *words)
 static void settle(struct consensus *consensus, const struct words *words, int64_t now_ns,
 		   bool moved)
 {
-	bool agreed = !moved && consensus->used >= quorum(words) && 2 * consensus->used > words->count;
+	const double here = 0;
+	unsigned others;
+	bool agreed = !moved && consensus->used >= quorum(words);
 
+	most_supported(consensus, words, &here, &others);
+	agreed = agreed && (2 * consensus->used > words->count || consensus->used >= 2 * others);
 	if (moved) {
 		consensus->settled = false;
 		consensus->settling = 0;

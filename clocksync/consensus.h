@@ -62,6 +62,7 @@ struct consensus {
 	double jolt_ns;		/* of the round before, peak held */
 	double lag_s;		/* mean age of the fits it stands on */
 	double formal_ns;	/* standard error by the edges' own word */
+	double formal_ppb;
 	unsigned used, heard;
 	struct clock_line past[CONSENSUS_PAST];
 	int64_t past_ns[CONSENSUS_PAST];

@@ -106,7 +106,7 @@ struct edge_prior {
 
 /*
  * The fit at local time @now_ns. -ENODATA when a direction has fewer than two
- * points; edge->estimate is then not valid.
+ * points or they span less than 100 ms; edge->estimate is then not valid.
  */
 int edge_fit(struct edge *edge, int64_t now_ns, const struct edge_prior *prior,
 	     struct edge_scratch *scratch);

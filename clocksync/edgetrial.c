@@ -9,6 +9,7 @@
  */
 #include "clocksync/edgetrial.h"
 
+#include <errno.h>
 #include <math.h>
 #include <string.h>
 
@@ -227,6 +228,24 @@ static void judge(const struct edge *edge, struct edge_trial *trial)
 					   drift * (seconds / 2 - trial->middle_s)), late);
 }
 
+/* Points of both sides must lie this far apart before a slope means anything. */
+#define SPAN_LEAST_S 0.1
+
+static bool spans_enough(const struct edge_trial *trial, const struct edge_scratch *scratch)
+{
+	for (int s = 0; s < 2; s++) {
+		double least = INFINITY, most = -INFINITY;
+
+		for (size_t i = 0; i < trial->window.count[s]; i++) {
+			least = fmin(least, scratch->x[s][i]);
+			most = fmax(most, scratch->x[s][i]);
+		}
+		if (!(most - least >= SPAN_LEAST_S))
+			return false;
+	}
+	return true;
+}
+
 int edge_trial_run(const struct edge *edge, struct edge_trial *trial,
 		   const struct edgefit_hint *hint, struct edge_scratch *scratch)
 {
@@ -235,6 +254,8 @@ int edge_trial_run(const struct edge *edge, struct edge_trial *trial,
 	int err;
 
 	gather(edge, &trial->window, scratch);
+	if (!spans_enough(trial, scratch))
+		return -EINVAL;
 	for (int s = 0; s < 2; s++) {
 		side[s] = (struct edgefit_side){scratch->x[s], scratch->y[s],
 						trial->window.count[s]};

@@ -34,7 +34,7 @@ struct edge_trial {
 	bool flagged;
 };
 
-/* -EINVAL when a side has fewer than two points. */
+/* -EINVAL when a side has fewer than two points, or none that are 100 ms apart. */
 int edge_trial_run(const struct edge *edge, struct edge_trial *trial,
 		   const struct edgefit_hint *hint, struct edge_scratch *scratch);
 

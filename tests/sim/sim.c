@@ -33,6 +33,23 @@ void sim_config_default(struct sim_config *config, uint64_t seed)
 	};
 }
 
+static void views_hand_out(struct sim *sim, size_t h)
+{
+	struct sim_host *host = &sim->hosts[h];
+
+	for (uint32_t e = sim->graph.start[h]; e < sim->graph.start[h + 1]; e++) {
+		struct sim_end *back = &sim->ends[sim->ends[e].back];
+		double fraction;
+
+		if (!sim_reachable(sim, h, sim->ends[e].peer))
+			continue;
+		back->view = host->view;
+		back->view_known = true;
+		back->view_at_local_ns = oscillator_read(
+			&sim->hosts[sim->ends[e].peer].oscillator, sim->now_ns, &fraction);
+	}
+}
+
 static void host_boot(struct sim *sim, size_t h)
 {
 	struct sim_host *host = &sim->hosts[h];
@@ -58,6 +75,7 @@ static void host_boot(struct sim *sim, size_t h)
 			edge_init(end->edge, WINDOW_NS);
 		memset(&end->estimate, 0, sizeof(end->estimate));
 	}
+	views_hand_out(sim, h); /* its probes say that it has no time */
 }
 
 static int links_make(struct sim *sim)
@@ -229,23 +247,6 @@ static void view_bend(struct sim *sim, struct sim_host *host, size_t h)
 	host->view.ref_fabric_ns += (int64_t)lie;
 	host->view.reach = CLOCK_REACH_ONE;
 	host->view.state = CLOCK_SYNCED;
-}
-
-static void views_hand_out(struct sim *sim, size_t h)
-{
-	struct sim_host *host = &sim->hosts[h];
-
-	for (uint32_t e = sim->graph.start[h]; e < sim->graph.start[h + 1]; e++) {
-		struct sim_end *back = &sim->ends[sim->ends[e].back];
-		double fraction;
-
-		if (!sim_reachable(sim, h, sim->ends[e].peer))
-			continue;
-		back->view = host->view;
-		back->view_known = true;
-		back->view_at_local_ns = oscillator_read(
-			&sim->hosts[sim->ends[e].peer].oscillator, sim->now_ns, &fraction);
-	}
 }
 
 static void host_round(struct sim *sim, size_t h)
