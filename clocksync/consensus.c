@@ -12,6 +12,8 @@
 #define SCALE_MIN_PPB 3.0
 #define SCALE_START_PPB 200.0
 #define MODELS_SIGMA_PPB 20.0 /* an offset is carried by the models' drift where the fit's is worse */
+#define RAN_OFF_GATES 4.0
+#define RAN_OFF_SURPRISES 2.0
 #define SIGMA_LEAST_NS 0.2
 #define SCALE_RISE 1.25 /* a round: liars cannot widen the gate at once */
 #define SCALE_FALL 0.9
@@ -264,6 +266,19 @@ static bool must_yield(struct consensus *consensus, const struct words *words, d
 	return true;
 }
 
+/*
+ * Our own clock may have run off: when two thirds of the neighbours are together, and
+ * not farther than our own clock has lately surprised us, it was not they who moved.
+ */
+static bool ran_off(const struct consensus *consensus, const struct words *words,
+		    const struct word *best, unsigned votes)
+{
+	double near = RAN_OFF_GATES * GATE_SCALES * consensus->scale_ns +
+		      RAN_OFF_SURPRISES * consensus->surprise_ns;
+
+	return best && 3 * votes >= 2 * words->count && fabs(best->offset) <= near;
+}
+
 /* Where the gate stands this round; false: nobody to follow. */
 static bool choose_centre(struct consensus *consensus, const struct words *words, double *centre,
 			  bool *moved)
@@ -275,31 +290,38 @@ static bool choose_centre(struct consensus *consensus, const struct words *words
 	*moved = false;
 	if (!words->count)
 		return false;
+	best = most_supported(consensus, words, NULL, &votes);
 	if (consensus->settled && own >= quorum(words)) {
-		if (must_yield(consensus, words, centre))
-			*moved = true;
+		if (2 * own < words->count && ran_off(consensus, words, best, votes))
+			*centre = best->offset;
+		else
+			*moved = must_yield(consensus, words, centre);
 		return true;
 	}
-	best = most_supported(consensus, words, NULL, &votes);
 	if (consensus->has_line && (votes <= own || votes < quorum(words)))
 		return own > 0;
 	*centre = best->offset;
-	*moved = !agrees(consensus, best, 0);
+	*moved = !agrees(consensus, best, 0) &&
+		 !(consensus->settled && ran_off(consensus, words, best, votes));
 	return true;
 }
 
 /* Weighted mean of the drifts inside the drift gate, around the incumbent or the median. */
 static double mean_drift(struct consensus *consensus, struct words *words, bool incumbent)
 {
+	size_t near = 0;
+
 	double drift[CONSENSUS_PEERS_MAX], centre = 0, sum = 0, weights = 0, own = 0, gate;
 	size_t count = 0;
 
 	for (size_t i = 0; i < words->count; i++)
 		if (words->at[i].in)
 			drift[count++] = words->at[i].drift;
-	if (!incumbent)
-		centre = median_of(drift, count);
 	gate = GATE_SCALES * consensus->scale_ppb;
+	for (size_t i = 0; i < count; i++)
+		near += fabs(drift[i]) <= gate;
+	if (!incumbent || 2 * near < count)
+		centre = median_of(drift, count);
 	for (size_t i = 0; i < words->count; i++) {
 		struct word *word = &words->at[i];
 
