@@ -29,7 +29,7 @@
 #define YIELD_ROUNDS 3
 #define REACH_SAFE 0.6	/* who has more of the members listens to nobody else */
 #define REACH_MARGIN 0.08
-#define REACH_WHOLE 0.56 /* two halves are both wrong until they meet */
+#define REACH_WHOLE 0.6 /* two halves are both wrong until they meet */
 #define BLEND_WANDER_PPB 4.0 /* what a second's wander does to the models' own drift */
 #define PRIOR_SPAN_MIN_PPB 200.0
 #define PRIOR_SPAN_SCALES 20.0
@@ -466,7 +466,7 @@ static void learn_reach(struct consensus *consensus, const struct words *words)
 	if (mine > 1)
 		mine = 1;
 	reach[count++] = consensus->reach;
-	consensus->reach = (mine + 2 * median_of(reach, count)) / 3;
+	consensus->reach = (mine + 4 * median_of(reach, count)) / 5;
 }
 
 static void settle(struct consensus *consensus, const struct words *words, int64_t now_ns,
