@@ -114,8 +114,9 @@ struct fleet {
 	double *noise; /* by end: what the edge says too much, antisymmetric */
 	double *exact; /* least-squares potentials */
 	struct consensus *hosts;
-	struct clock_view *views;
+	struct clock_view *views, *before; /* latest, and of the round before */
 	uint32_t *back;
+	struct rng rng;
 };
 
 static void noise_draw(struct fleet *fleet, struct rng *rng)
@@ -189,6 +190,7 @@ static void fleet_warm(struct fleet *fleet)
 		host->reach = 1;
 		fleet->views[h] = (struct clock_view){.state = CLOCK_SYNCED, .reach = CLOCK_REACH_ONE};
 		clock_view_put(&fleet->views[h], &host->line);
+		fleet->before[h] = fleet->views[h];
 	}
 }
 
@@ -205,9 +207,13 @@ static void host_round(struct fleet *fleet, size_t h, int64_t now_ns)
 			.valid = true, .local_ns = now_ns, .offset_ns = (int64_t)whole,
 			.offset_fraction_ns = fleet->noise[e] - whole,
 			.offset_sigma_ns = NOISE_NS, .drift_sigma_ppb = 5};
+		/* One probe in four was lost: what came is a round old. */
 		input[count] = (struct consensus_input){
-			&edges[count], &fleet->views[fleet->graph.peers[e]], ROUND_NS / 2};
+			&edges[count],
+			&(rng_next(&fleet->rng) & 3 ? fleet->views : fleet->before)[fleet->graph.peers[e]],
+			ROUND_NS / 2};
 	}
+	fleet->before[h] = fleet->views[h];
 	consensus_round(&fleet->hosts[h], now_ns, input, count);
 	clock_view_put(&fleet->views[h], &fleet->hosts[h].line);
 }
@@ -254,8 +260,11 @@ static int fleet_make(struct fleet *fleet, size_t count)
 	fleet->exact = calloc(count, sizeof(*fleet->exact));
 	fleet->hosts = calloc(count, sizeof(*fleet->hosts));
 	fleet->views = calloc(count, sizeof(*fleet->views));
+	fleet->before = calloc(count, sizeof(*fleet->before));
+	rng_seed(&fleet->rng, count);
 	fleet->back = calloc(ends, sizeof(*fleet->back));
-	if (!fleet->noise || !fleet->exact || !fleet->hosts || !fleet->views || !fleet->back)
+	if (!fleet->noise || !fleet->exact || !fleet->hosts || !fleet->views || !fleet->before ||
+	    !fleet->back)
 		return -1;
 	for (size_t h = 0; h < count; h++)
 		for (uint32_t e = fleet->graph.start[h]; e < fleet->graph.start[h + 1]; e++)
@@ -273,6 +282,7 @@ static void fleet_free(struct fleet *fleet)
 	free(fleet->exact);
 	free(fleet->hosts);
 	free(fleet->views);
+	free(fleet->before);
 	free(fleet->back);
 }
 
