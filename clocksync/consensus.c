@@ -368,33 +368,37 @@ static double follow_scale(double scale, double measured, double least)
 }
 
 /*
- * Deviation of a good neighbour, from the best third: a host whose neighbours lie
- * for the most part must not widen its gate until they are in.
+ * Deviation of a good neighbour, from the shortest interval that holds more than a third
+ * of the words, wherever it lies: neither liars nor a second group widen the gate.
+ * The factor is that of a dozen normal words.
  */
-#define BEST_PART 3
-#define BEST_DEVIATIONS 2.32 /* one over the third's quantile of |normal|, 0.431 */
+#define SHORTEST_FACTOR 1.4
 
-static double best_deviation(double *away, size_t count)
+static double shortest_third(double *v, size_t count)
 {
-	median_of(away, count); /* sorts */
-	return BEST_DEVIATIONS * (away[(count - 1) / BEST_PART] + away[(count + 1) / BEST_PART]) / 2;
+	size_t part = count / 3 + 1;
+	double least;
+
+	median_of(v, count); /* sorts */
+	least = v[part - 1] - v[0];
+	for (size_t i = 1; i + part <= count; i++)
+		least = fmin(least, v[i + part - 1] - v[i]);
+	return SHORTEST_FACTOR * least;
 }
 
-static void learn_scale(struct consensus *consensus, const struct words *words, double offset,
-			double drift)
+static void learn_scale(struct consensus *consensus, const struct words *words)
 {
-	double away[CONSENSUS_PEERS_MAX], away_ppb[CONSENSUS_PEERS_MAX];
+	double offset[CONSENSUS_PEERS_MAX], drift[CONSENSUS_PEERS_MAX];
 
 	if (words->count < 3)
 		return;
 	for (size_t i = 0; i < words->count; i++) {
-		away[i] = fabs(words->at[i].offset - offset);
-		away_ppb[i] = fabs(words->at[i].drift - drift);
+		offset[i] = words->at[i].offset;
+		drift[i] = words->at[i].drift;
 	}
-	consensus->scale_ns = follow_scale(consensus->scale_ns,
-					   best_deviation(away, words->count), SCALE_MIN_NS);
-	consensus->scale_ppb = follow_scale(consensus->scale_ppb,
-					    best_deviation(away_ppb, words->count),
+	consensus->scale_ns = follow_scale(consensus->scale_ns, shortest_third(offset, words->count),
+					   SCALE_MIN_NS);
+	consensus->scale_ppb = follow_scale(consensus->scale_ppb, shortest_third(drift, words->count),
 					    SCALE_MIN_PPB);
 }
 
@@ -552,7 +556,7 @@ enum consensus_result consensus_round(struct consensus *consensus, int64_t now_n
 	consensus->line.rate_ppb = words.base.rate_ppb + drift;
 	consensus->has_line = true;
 	consensus->generation++;
-	learn_scale(consensus, &words, offset, drift);
+	learn_scale(consensus, &words);
 	learn_residual(consensus, &words, offset);
 	learn_surprise(consensus, now_ns, moved || !had_line);
 	settle(consensus, &words, now_ns, moved);
