@@ -60,40 +60,55 @@ static int option_set(struct sim_config *config, const char *word)
 	return -1;
 }
 
+static double part(uint64_t of, uint64_t all)
+{
+	return all ? (double)of / (double)all : 0;
+}
+
 static void print(struct sim *sim)
 {
 	struct sim_result *r = &sim->result;
+	double p99 = stats_percentile(&r->error, .99), bound = stats_percentile(&r->bound, .5);
+	const struct {
+		const char *name;
+		double value;
+	} figures[] = {
+		{"seed", (double)sim->config.seed},
+		{"live_mean", stats_mean(&r->error)},
+		{"live_p99", p99},
+		{"live_max", stats_percentile(&r->error, 1)},
+		{"back25_p99", stats_percentile(&r->settled[0], .99)},
+		{"back50_mean", stats_mean(&r->settled[1])},
+		{"back50_p99", stats_percentile(&r->settled[1], .99)},
+		{"back75_p99", stats_percentile(&r->settled[2], .99)},
+		{"back100_p99", stats_percentile(&r->settled[3], .99)},
+		{"edge_mean", stats_mean(&r->edge_error)},
+		{"edge_p99", stats_percentile(&r->edge_error, .99)},
+		{"bound_median", bound},
+		{"bound_over_p99", p99 > 0 ? bound / p99 : 0},
+		{"readings", (double)r->readings},
+		{"outside", part(r->outside, r->readings)},
+		{"worst_outside", r->worst_outside_ns},
+		{"no_time", part(r->unsynced, r->samples_of_hosts)},
+		{"backwards", (double)r->backwards},
+		{"sure_median_s", stats_percentile(&r->first_sure_s, .5)},
+		{"sure_p95_s", stats_percentile(&r->first_sure_s, .95)},
+		{"sure_max_s", stats_percentile(&r->first_sure_s, 1)},
+		{"synced_max_s", stats_percentile(&r->first_synced_s, 1)},
+		{"liars_named", part(r->liars_named, r->liars_edges)},
+		{"honest_named", part(r->honest_named, r->honest_edges)},
+		{"flagged", part(r->flagged, r->fits)},
+		{"fit_us", r->fits ? 1e6 * r->fit_seconds / (double)r->fits : 0},
+		{"core", (r->fit_seconds + r->round_seconds) / (double)r->rounds / 0.25},
+		{"pairs_per_s", r->pairs_per_s},
+		{"residual", stats_percentile(&r->part[0], .5)},
+		{"surprise", stats_percentile(&r->part[1], .5)},
+		{"jolt", stats_percentile(&r->part[3], .5)},
+	};
 
-	printf("live %.1f/%.1f max %.0f  back .25 %.1f/%.1f .5 %.1f/%.1f .75 %.1f/%.1f 1s %.1f/%.1f  ",
-	       stats_mean(&r->error), stats_percentile(&r->error, .99),
-	       stats_percentile(&r->error, 1), stats_mean(&r->settled[0]),
-	       stats_percentile(&r->settled[0], .99), stats_mean(&r->settled[1]),
-	       stats_percentile(&r->settled[1], .99), stats_mean(&r->settled[2]),
-	       stats_percentile(&r->settled[2], .99), stats_mean(&r->settled[3]),
-	       stats_percentile(&r->settled[3], .99));
-	printf("edge %.1f/%.1f z %.1f/%.1f  ", stats_mean(&r->edge_error),
-	       stats_percentile(&r->edge_error, .99), stats_mean(&r->edge_ratio),
-	       stats_percentile(&r->edge_ratio, .99));
-	printf("bound median %.0f = %.2f x p99, outside %.6f%% (worst %.0f ns), no time %.2f%%  ",
-	       stats_percentile(&r->bound, .5),
-	       stats_percentile(&r->bound, .5) / stats_percentile(&r->error, .99),
-	       100.0 * (double)r->outside / (double)(r->readings ? r->readings : 1),
-	       r->worst_outside_ns,
-	       100.0 * (double)r->unsynced / (double)(r->samples_of_hosts ? r->samples_of_hosts : 1));
-	printf("residual %.1f surprise %.1f formal %.1f jolt %.1f  ", stats_percentile(&r->part[0], .5),
-	       stats_percentile(&r->part[1], .5), stats_percentile(&r->part[2], .5),
-	       stats_percentile(&r->part[3], .5));
-	printf("backwards %lu  <10us %.2f/%.2f s synced %.2f/%.2f s  ", (unsigned long)r->backwards,
-	       stats_percentile(&r->first_sure_s, .5), stats_percentile(&r->first_sure_s, 1),
-	       stats_percentile(&r->first_synced_s, .5), stats_percentile(&r->first_synced_s, 1));
-	printf("named liars %lu/%lu honest %lu/%lu  ", (unsigned long)r->liars_named,
-	       (unsigned long)r->liars_edges, (unsigned long)r->honest_named,
-	       (unsigned long)r->honest_edges);
-	printf("flagged %.1f%% fit %.0f us round %.1f us core %.2f%%\n",
-	       100.0 * (double)r->flagged / (double)(r->fits ? r->fits : 1),
-	       r->fits ? 1e6 * r->fit_seconds / (double)r->fits : 0,
-	       1e6 * r->round_seconds / (double)r->rounds,
-	       100 * (r->fit_seconds + r->round_seconds) / (double)r->rounds / 0.25);
+	for (size_t i = 0; i < sizeof(figures) / sizeof(*figures); i++)
+		printf("%s=%.6g ", figures[i].name, figures[i].value);
+	printf("\n");
 }
 
 int main(int argc, char **argv)

@@ -165,6 +165,8 @@ void sim_finish(struct sim *sim)
 {
 	struct sim_result *result = &sim->result;
 
+	result->pairs_per_s = (double)result->probes / 2 / sim->config.seconds /
+			      (double)sim->graph.start[sim->config.hosts];
 	for (size_t h = 0; h < sim->config.hosts; h++) {
 		const struct sim_host *host = &sim->hosts[h];
 

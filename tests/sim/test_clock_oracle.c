@@ -130,8 +130,8 @@ static void noise_draw(struct fleet *fleet, struct rng *rng)
 		}
 }
 
-/* The graph expands: its factor fills, and beyond this it no longer fits into memory. */
-#define CHOLMOD_MOST 10000
+/* The graph expands, so its factor fills: 10,000 hosts take half a GB and a minute, 100,000 do not fit. */
+#define CHOLMOD_MOST 3000
 
 /* y = L x */
 static void laplacian(const struct fleet *fleet, const double *x, double *y)
@@ -415,7 +415,7 @@ int main(int argc, char **argv)
 		for (int i = 2; i < argc; i++)
 			test_consensus(seed, strtoull(argv[i], NULL, 0));
 	else
-		for (size_t count = 100; count <= 10000; count *= 10)
+		for (size_t count = 100; count <= 1000; count *= 10)
 			test_consensus(seed, count);
 	printf("1..%d\n", tests);
 	return failures ? 1 : 0;
