@@ -4,6 +4,9 @@
 VERSION := 0.1.0
 ARCH := $(shell uname -m | sed 's/x86_64/x86/; s/aarch64/arm64/')
 SAN ?= 0
+# V=1 shows the commands.
+V ?= 0
+Q := $(if $(filter 1,$(V)),,@)
 BUILD := build$(if $(filter 1,$(SAN)),/san)
 PREFIX ?= /usr
 DESTDIR ?=
@@ -13,7 +16,7 @@ CLANG ?= clang
 BPFTOOL ?= $(shell command -v bpftool || echo /usr/sbin/bpftool)
 
 WARN := -Wall -Wextra -Wshadow -Wmissing-prototypes -Wstrict-prototypes -Wformat=2 -Wvla -Werror
-PKGS := libbpf libxdp libcyaml jansson libsystemd libelf zlib
+PKGS := libbpf libxdp libcyaml yaml-0.1 jansson libsystemd libelf zlib
 CPPFLAGS += -D_GNU_SOURCE -DESC_VERSION='"$(VERSION)"' -I. -Imaps -Iloader -I$(BUILD)/bpf
 CFLAGS += -std=gnu11 -O2 -g -fno-strict-aliasing $(WARN)
 LDLIBS = $(shell pkg-config --libs $(PKGS)) -lm
@@ -37,22 +40,23 @@ UNIT_BIN := $(UNIT_SRC:%.c=$(BUILD)/%)
 # Programs that are one C file each and stand on the core library.
 TOOL_SRC := $(wildcard tests/bpf/*.c tests/bench/*.c)
 TOOL_BIN := $(TOOL_SRC:%.c=$(BUILD)/%)
-# Programs of the lab that stand alone.
-LAB_SRC := $(wildcard tests/lab/*.c)
-LAB_BIN := $(LAB_SRC:%.c=$(BUILD)/%)
+# Programs of the lab that stand alone; mk/lab.mk builds them.
+LAB_BIN := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/lab/*.bpf.c)) $(if $(wildcard tests/lab/roceflow/*.c),$(BUILD)/tests/lab/roceflow)
 # libFuzzer targets, built by clang with sanitizers.
 FUZZ_SRC := $(wildcard tests/fuzz/fuzz_*.c)
 FUZZ_BIN := $(FUZZ_SRC:%.c=build/%)
 
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all deps programs tests demo check bench install uninstall clean help fuzz format tidy vmlinux
+.PHONY: all deps programs tests lab-programs demo check bench install uninstall clean help fuzz format tidy vmlinux
 
 all: programs
 
 programs: $(BUILD)/escapementd $(BUILD)/escapement
 
-tests: programs $(UNIT_BIN) $(TOOL_BIN) $(LAB_BIN)
+tests: programs lab-programs $(UNIT_BIN) $(TOOL_BIN)
+
+lab-programs: $(LAB_BIN)
 
 fuzz: $(FUZZ_BIN)
 
@@ -61,51 +65,71 @@ fuzz: $(FUZZ_BIN)
 # --- kernel programs: one object per hook, linked into one, one skeleton ---
 $(BUILD)/bpf/%.bpf.o: bpf/%.bpf.c vmlinux/$(ARCH)/vmlinux.h
 	@mkdir -p $(@D)
-	$(CLANG) $(BPF_CFLAGS) -MMD -MP -c $< -o $@
+	@printf '  %-8s %s\n' CLANG $@
+	$(Q)$(CLANG) $(BPF_CFLAGS) -MMD -MP -c $< -o $@
 
 $(BUILD)/bpf/dataplane.o: $(BPF_OBJ)
-	$(BPFTOOL) gen object $@ $^
+	@printf '  %-8s %s\n' BPFTOOL $@
+	$(Q)$(BPFTOOL) gen object $@ $^
 
 $(SKEL): $(BUILD)/bpf/dataplane.o
-	$(BPFTOOL) gen skeleton $< name dataplane > $@
+	@printf '  %-8s %s\n' BPFTOOL $@
+	$(Q)$(BPFTOOL) gen skeleton $< name dataplane > $@ 2> $@.log || { cat $@.log >&2; exit 1; }
 
 # --- user space ---
 $(BUILD)/%.o: %.c $(SKEL)
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
+	@printf '  %-8s %s\n' CC $@
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
 
 $(BUILD)/libescapement_core.a: $(CORE_OBJ)
 	@rm -f $@
-	$(AR) rcs $@ $^
+	@printf '  %-8s %s\n' AR $@
+	$(Q)$(AR) rcs $@ $^
 
 $(BUILD)/escapementd: $(BUILD)/loader/escapementd.o $(BUILD)/libescapement_core.a
-	$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) -o $@
+	@printf '  %-8s %s\n' LD $@
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) -o $@
 
 $(BUILD)/escapement: $(BUILD)/loader/escapement.o $(BUILD)/libescapement_core.a
-	$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) -o $@
+	@printf '  %-8s %s\n' LD $@
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) -o $@
 
 # --- tests ---
 $(BUILD)/tests/unit/%: tests/unit/%.c $(BUILD)/libescapement_core.a
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(filter-out -Wmissing-prototypes,$(CFLAGS)) -MMD -MP $(LDFLAGS) $< \
+	@printf '  %-8s %s\n' CC $@
+	$(Q)$(CC) $(CPPFLAGS) $(filter-out -Wmissing-prototypes,$(CFLAGS)) -MMD -MP $(LDFLAGS) $< \
 		$(BUILD)/libescapement_core.a -lcriterion $(LDLIBS) -o $@
 
 $(BUILD)/tests/bpf/%: tests/bpf/%.c $(BUILD)/libescapement_core.a $(SKEL)
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP $(LDFLAGS) $< $(BUILD)/libescapement_core.a $(LDLIBS) -o $@
+	@printf '  %-8s %s\n' LD $@
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP $(LDFLAGS) $< $(BUILD)/libescapement_core.a $(LDLIBS) -o $@
 
 $(BUILD)/tests/bench/%: tests/bench/%.c $(BUILD)/libescapement_core.a $(SKEL)
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP $(LDFLAGS) $< $(BUILD)/libescapement_core.a $(LDLIBS) -o $@
+	@printf '  %-8s %s\n' LD $@
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP $(LDFLAGS) $< $(BUILD)/libescapement_core.a $(LDLIBS) -o $@
 
-$(BUILD)/tests/lab/%: tests/lab/%.c
+# The fuzzers have a core library of their own: clang's coverage and sanitizers.
+FUZZ_CFLAGS := -std=gnu11 -O1 -g -fno-strict-aliasing
+build/fuzz/%.o: %.c $(SKEL)
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP $(LDFLAGS) $< -lz -lm -lpthread -o $@
+	@printf '  %-8s %s\n' CLANG $@
+	$(Q)$(CLANG) $(CPPFLAGS) $(FUZZ_CFLAGS) -fsanitize=fuzzer-no-link,address,undefined -MMD -MP \
+		-c $< -o $@
 
-build/tests/fuzz/%: tests/fuzz/%.c $(CORE_SRC) $(SKEL)
+build/fuzz/libescapement_core.a: $(CORE_SRC:%.c=build/fuzz/%.o)
+	@rm -f $@
+	@printf '  %-8s %s\n' AR $@
+	$(Q)$(AR) rcs $@ $^
+
+build/tests/fuzz/%: tests/fuzz/%.c build/fuzz/libescapement_core.a
 	@mkdir -p $(@D)
-	$(CLANG) $(CPPFLAGS) -std=gnu11 -O1 -g -fno-strict-aliasing -fsanitize=fuzzer,address,undefined \
-		$< $(CORE_SRC) $(LDLIBS) -o $@
+	@printf '  %-8s %s\n' CLANG $@
+	$(Q)$(CLANG) $(CPPFLAGS) $(FUZZ_CFLAGS) -fsanitize=fuzzer,address,undefined -MMD -MP $< \
+		build/fuzz/libescapement_core.a $(LDLIBS) -o $@
 
 deps:
 	@tests/deps
@@ -152,4 +176,4 @@ help:
 	@echo 'make SAN=1 ... build with AddressSanitizer and UBSan into build/san'
 	@echo 'make clean     remove build/'
 
--include $(shell find build -name '*.d' 2>/dev/null)
+-include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

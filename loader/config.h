@@ -8,9 +8,15 @@
 #include <stdint.h>
 #include <net/if.h>
 
+#define CONFIG_PATH_DEFAULT "/etc/escapement/escapement.yaml"
+#define CONFIG_SOCKET_DEFAULT "/run/escapement/escapement.sock"
+#define CONFIG_KILL_FILE_DEFAULT "/run/escapement/off"
+
 enum config_plane { CONFIG_PLANE_BACKEND, CONFIG_PLANE_FRONTEND };
 enum config_attach { CONFIG_ATTACH_AUTO, CONFIG_ATTACH_NATIVE, CONFIG_ATTACH_SKB };
 enum config_tc { CONFIG_TC_AUTO, CONFIG_TC_TCX, CONFIG_TC_CLSACT };
+
+struct members;
 
 struct config_interface {
 	char *name;
@@ -24,9 +30,10 @@ struct config {
 	char *path;	       /* the file it came from, NULL for the defaults */
 	char *host;
 	char *pin_root;
-	char *socket;	       /* default /run/escapement/escapement.sock */
-	char *kill_file;       /* default /run/escapement/off */
+	char *socket;
+	char *kill_file;
 	char *members;	       /* NULL: none */
+	struct members *member_list; /* as read from it, NULL: none */
 	char *key_file;	       /* NULL: none */
 	struct config_interface *interfaces;
 	size_t interface_count;
@@ -52,6 +59,22 @@ struct config {
  */
 int config_load(const char *path, struct config **out, char **error);
 void config_free(struct config *config);
+
+/* The same from memory; @path only names it, and relative paths start from its folder. */
+int config_parse(const char *path, const char *bytes, size_t size, struct config **out,
+		 char **error);
+
+/*
+ * Where a daemon with the file at @path is met: the socket, pin root and kill
+ * file of the file, or their defaults. Checks nothing else, so it answers on a
+ * file that config_load() refuses. -ENOENT when there is no file (the defaults
+ * are set all the same), another -errno and *@error when it is not to be read.
+ */
+struct config_places {
+	char *socket, *pin_root, *kill_file;
+};
+int config_find_places(const char *path, struct config_places *out, char **error);
+void config_places_clear(struct config_places *places);
 
 /* The configuration in force as a JSON object (new reference). */
 struct json_t;

@@ -17,13 +17,13 @@ struct sd_event_source;
 struct textfile;
 
 struct daemon {
-	struct config *config;	     /* in force; replaced as a whole by a reload */
+	struct config *config; /* in force; replaced as a whole by a reload */
 	struct dataplane *dataplane;
 	struct qptable *qps;
 	struct ledger *ledger;
 	struct server *server;
-	struct textfile *textfile;   /* always there; writes nothing without a directory */
-	struct locks *locks;	     /* one per interface served */
+	struct textfile *textfile; /* always there; writes nothing without a directory */
+	struct locks *locks;	   /* one per interface served */
 	struct sd_event *event;
 	uint64_t start_realtime_ns;  /* CLOCK_REALTIME */
 	uint64_t start_local_ns;     /* CLOCK_MONOTONIC */
@@ -31,11 +31,12 @@ struct daemon {
 	bool takeover;		     /* the maps were there before us */
 
 	/* daemon.c's own */
-	const char *config_path;     /* as given by -c; read again by a reload */
+	const char *config_path; /* as given by -c; read again by a reload */
 	struct sd_event_source *tick;
 	struct sd_event_source *links;
 	int links_fd;
-	uint32_t control_flags;	     /* as last seen, to tell a change made by others */
+	uint32_t control_flags; /* as last seen, to tell a change made by others */
+	bool kill_file_seen;	/* it was there at the last tick */
 };
 
 /*
@@ -47,8 +48,7 @@ int daemon_new(struct daemon **out, const char *config_path, char **error);
 /* Stops serving; programs stay attached and go on counting. */
 void daemon_free(struct daemon *daemon);
 
-/* Reads the QP table now. The tick calls it each second; the socket before `qp`
- * when refreshed_local_ns is older than 200 ms. */
+/* Reads the QP table now: the tick each second, the socket and the textfile before they answer. */
 int daemon_refresh(struct daemon *daemon);
 
 /* Reads the configuration file again: all of it is applied, or none. */

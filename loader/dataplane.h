@@ -11,14 +11,15 @@
 #include "maps.h"
 
 struct dataplane;
+struct ledger;
 
 /* What an interface is and what was done to it; `status` shows all of it. */
 struct port_info {
-	unsigned int index;	 /* slot in `ports` */
+	unsigned int index; /* slot in `ports` */
 	char name[IF_NAMESIZE];
-	unsigned int ifindex;	 /* 0: the interface is not there now */
-	char driver[32];	 /* as ethtool says, "" unknown */
-	char rdma_device[64];	 /* "" none on this netdev */
+	unsigned int ifindex; /* 0: the interface is not there now */
+	char driver[32];      /* as ethtool says, "" unknown */
+	char rdma_device[64]; /* "" none on this netdev */
 	unsigned int rdma_port;
 	uint32_t mtu;
 	bool link_up;
@@ -27,19 +28,25 @@ struct port_info {
 	enum esc_xdp_via xdp_via;
 	enum esc_tc_via tc_via;
 	uint32_t xdp_program_id;
-	char attach_note[256];	 /* why not better, one sentence, "" when as asked */
-	char visibility[16];	 /* packets | control | counters | none */
+	char attach_note[256]; /* why not better, one sentence, "" when as asked */
+	char visibility[16];   /* packets | control | counters | none */
 	char visibility_note[256];
-	char offload_note[256];	 /* MTU or offloads that attaching took, "" none */
+	char offload_note[256]; /* MTU or offloads that attaching took, "" none */
 };
 
 /*
  * Opens or makes the pinned maps under config->pin_root, attaches to every
  * interface of @config, or takes over what is attached. Nothing is left half
  * attached on failure. Returns 0 or -errno with *@error a malloc'd sentence
- * that names the thing and the remedy.
+ * that names the thing and the remedy. Attaches nothing while
+ * config->kill_file exists.
+ * @ledger (borrowed, may be NULL) gets attached, detached, interface_gone,
+ * interface_back, link_up, link_down.
  */
-int dataplane_open(struct dataplane **out, const struct config *config, char **error);
+int dataplane_open(struct dataplane **out, const struct config *config, struct ledger *ledger,
+		   char **error);
+/* The maps were there before: another daemon made them. */
+bool dataplane_took_over(const struct dataplane *dataplane);
 
 /* Applies another configuration: all or nothing, as dataplane_open(). */
 int dataplane_reconfigure(struct dataplane *dataplane, const struct config *config, char **error);
@@ -54,6 +61,8 @@ void dataplane_close(struct dataplane *dataplane);
 int dataplane_off(struct dataplane *dataplane, char **error);
 int dataplane_on(struct dataplane *dataplane, char **error);
 bool dataplane_is_off(const struct dataplane *dataplane);
+/* ESC_CONTROL_* as in the map now: an operator may have written it. */
+uint32_t dataplane_control_flags(const struct dataplane *dataplane);
 
 /*
  * Without a daemon: detaches all that is recorded under @pin_root, removes the

@@ -14,10 +14,13 @@ struct qptable;
 
 struct qp_entry {
 	struct esc_qp_key key;
-	struct esc_qp qp;	    /* as last read */
-	double packets_per_second;  /* over the last refresh */
+	struct esc_qp qp;	   /* as last read */
+	double packets_per_second; /* over the last half a second or more */
 	double bytes_per_second;
-	uint64_t seen_local_ns;	    /* CLOCK_MONOTONIC of the refresh that last saw it move */
+	uint64_t seen_local_ns; /* CLOCK_MONOTONIC of the refresh that last saw it move */
+	uint64_t rate_local_ns; /* from when the next rate counts, and from which counts */
+	uint64_t rate_packets;
+	uint64_t rate_bytes;
 };
 
 /* Sums over all QPs there have been, the aged ones included: never go back. */

@@ -7,10 +7,10 @@
 #include <stddef.h>
 
 struct support_feature {
-	const char *name;    /* "btf", "freplace", "tcx", ... */
+	const char *name; /* "btf", "freplace", "tcx", ... */
 	bool here;
-	char detail[128];    /* what the kernel said, "" nothing */
-	const char *cost;    /* what is missing without it, one sentence */
+	char detail[128]; /* what the kernel said, "" nothing */
+	const char *cost; /* what is missing without it, one sentence */
 };
 
 /* Probes the running kernel. Returns the number written to @out, at most @max, or -errno. */

@@ -8,6 +8,8 @@
 /* Raised whenever a pinned map's layout or meaning changes. */
 #define ESC_ABI 1
 
+#define ESC_PORTS_MAX 16
+
 /* Value of `abi`, an array of one. Writer: the daemon that made the maps. */
 struct esc_abi {
 	__u32 abi;
@@ -21,12 +23,31 @@ struct esc_control {
 	__u32 flags;		   /* ESC_CONTROL_* */
 	__u32 sample_mask;	   /* a packet is sampled when PSN & mask == 0 */
 	__u64 heartbeat_local_ns;  /* CLOCK_MONOTONIC of the daemon's last turn */
-	__u32 reserved[12];
+	__u16 xdp_turns[ESC_PORTS_MAX]; /* by port: whose turn it is to count in XDP */
+	__u32 reserved[4];
 };
 ESC_ASSERT_SIZE(struct esc_control, 64);
 #define ESC_CONTROL_OFF 0x1u /* kill switch: programs leave every packet alone */
 
-#define ESC_PORTS_MAX 16
+/*
+ * A turn: generation << 2 | phase. An XDP program counts when its own turn
+ * (rodata esc_turn, phase always ESC_TURN_STEADY) equals xdp_turns[its port];
+ * both are 0 where one program is replaced in one step (bpf_link_update).
+ * In libxdp's dispatcher that cannot be had: the successor (generation + 1)
+ * joins behind the incumbent, so both see every packet, and the daemon leads
+ * the count over, a grace period between steps. Turn read from the map ->
+ *   incumbent's, STEADY:   the incumbent counts, the successor does not
+ *   incumbent's, ANNOUNCE: the same, and the incumbent writes xdp_handover = 1
+ *   incumbent's, PASS:     the incumbent does not count and writes
+ *                          xdp_handover = 0; the successor counts if it is 0
+ *   successor's, STEADY:   the successor counts, the incumbent does not
+ * so that a packet which meets a step between the two is counted once.
+ */
+#define ESC_TURN_PHASE 0x3u
+#define ESC_TURN_STEADY 0x0u
+#define ESC_TURN_ANNOUNCE 0x1u
+#define ESC_TURN_PASS 0x2u
+#define ESC_TURN_NEXT 0x4u /* added to a steady turn: the successor's */
 
 enum esc_xdp_mode {
 	ESC_XDP_NONE = 0, /* rx is counted in tc ingress instead */
@@ -57,9 +78,11 @@ struct esc_port {
 	__u8 tc_via;   /* enum esc_tc_via */
 	__u8 flags;    /* ESC_PORT_* */
 	__u32 xdp_program_id;
-	__u32 reserved;
+	__u32 xdp_next_program_id; /* successor in the dispatcher while the turn passes, else 0 */
+	__u32 offloads_taken;	   /* what attaching switched off: bits of loader/offload.c */
+	__u32 reserved[2];
 };
-ESC_ASSERT_SIZE(struct esc_port, 32);
+ESC_ASSERT_SIZE(struct esc_port, 44);
 
 /* Value of `port_counts`, a per-CPU array beside `ports`. Writer: the programs. */
 struct esc_port_counts {
@@ -73,7 +96,8 @@ struct esc_port_counts {
 	__u64 tx_cnps;
 	__u64 rx_rocev1_frames;
 	__u64 tx_rocev1_frames;
+	__u64 xdp_handover; /* not a count: see ESC_TURN_*, of the packet under way */
 };
-ESC_ASSERT_SIZE(struct esc_port_counts, 80);
+ESC_ASSERT_SIZE(struct esc_port_counts, 88);
 
 #endif

@@ -87,8 +87,9 @@ enum esc_transport {
 /*
  * X(opcode, NAME, bytes of extension headers between BTH and payload, flags)
  * RETH 16, AETH 4, DETH 8, immediate 4, IETH (invalidate) 4, AtomicETH 28,
- * AtomicAckETH 8, XRCETH 4. Order on the wire: XRCETH, DETH, RETH/AtomicETH,
- * AETH, AtomicAckETH, immediate/IETH.
+ * AtomicAckETH 8, XRCETH 4, FETH (flush) 4. Order on the wire: XRCETH, DETH,
+ * FETH, RETH/AtomicETH, AETH, AtomicAckETH, immediate/IETH. FLUSH and
+ * ATOMIC_WRITE: linux include/rdma/ib_pack.h and rxe_opcode.c since 6.2.
  */
 #define ESC_OPS_DATA(X, base, NAME, xrc, flag)                                                    \
 	X((base) + 0x00, NAME##_SEND_FIRST, xrc + 0, flag | ESC_OPF_FIRST)                        \
@@ -122,7 +123,10 @@ enum esc_transport {
 	X((base) + 0x14, NAME##_FETCH_ADD, xrc + 28,                                              \
 	  flag | ESC_OP_KNOWN | ESC_OP_REQUEST | ESC_OP_ATOMIC)                                   \
 	X((base) + 0x16, NAME##_SEND_LAST_INVALIDATE, xrc + 4, flag | ESC_OPF_LAST)               \
-	X((base) + 0x17, NAME##_SEND_ONLY_INVALIDATE, xrc + 4, flag | ESC_OPF_ONLY)
+	X((base) + 0x17, NAME##_SEND_ONLY_INVALIDATE, xrc + 4, flag | ESC_OPF_ONLY)               \
+	X((base) + 0x1c, NAME##_FLUSH, xrc + 20, flag | ESC_OP_KNOWN | ESC_OP_REQUEST)            \
+	X((base) + 0x1d, NAME##_ATOMIC_WRITE, xrc + 16,                                           \
+	  flag | ESC_OP_KNOWN | ESC_OP_REQUEST | ESC_OP_RETH | ESC_OP_ATOMIC)
 
 #define ESC_OPF_MIDDLE (ESC_OP_KNOWN | ESC_OP_REQUEST | ESC_OP_PAYLOAD)
 #define ESC_OPF_FIRST (ESC_OPF_MIDDLE | ESC_OP_START)

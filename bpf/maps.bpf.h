@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The maps and the load-time constants. Every hook's object defines them
+ * weakly; linking makes one of them. The loader gives them pins and `qps` its
+ * size.
+ */
+#ifndef ESC_BPF_MAPS_H
+#define ESC_BPF_MAPS_H
+
+#include "maps.h"
+#include <bpf/bpf_helpers.h>
+
+#define likely(x) __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct esc_abi);
+} abi __weak SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct esc_control);
+} control __weak SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, ESC_PORTS_MAX);
+	__type(key, __u32);
+	__type(value, struct esc_port);
+} ports __weak SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, ESC_PORTS_MAX);
+	__type(key, __u32);
+	__type(value, struct esc_port_counts);
+} port_counts __weak SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, ESC_REASON_MAX);
+	__type(key, __u32);
+	__type(value, struct esc_reason_count);
+} reasons __weak SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, ESC_QPS_MAX_DEFAULT);
+	__type(key, struct esc_qp_key);
+	__type(value, struct esc_qp);
+} qps __weak SEC(".maps");
+
+/* Slot in `ports` of the interface that this instance is attached to. */
+const volatile __u32 esc_port_index __weak = 0;
+/* XDP is not to be had on this interface: tc ingress counts what comes in. */
+const volatile __u8 esc_rx_in_tc __weak = 0;
+/* This XDP program's turn, see struct esc_control. */
+const volatile __u16 esc_turn __weak = 0;
+
+/* The control word, or NULL when the programs are to leave every packet alone. */
+static __always_inline const struct esc_control *esc_control_get(void)
+{
+	__u32 zero = 0;
+	const struct esc_control *word = bpf_map_lookup_elem(&control, &zero);
+
+	return word && !(word->flags & ESC_CONTROL_OFF) ? word : NULL;
+}
+
+static __always_inline struct esc_port_counts *esc_port_counts_get(void)
+{
+	__u32 index = esc_port_index;
+
+	return bpf_map_lookup_elem(&port_counts, &index);
+}
+
+#endif

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The command line: what was asked for, and one function a verb. */
+#ifndef ESC_LOADER_CLI_H
+#define ESC_LOADER_CLI_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <jansson.h>
+
+#include "config.h"
+
+/* Exit codes. */
+#define CLI_GOOD 0
+#define CLI_FAILED 1
+#define CLI_USAGE 2
+#define CLI_NO_DAEMON 3
+
+enum cli_format { CLI_TEXT, CLI_JSON, CLI_PRETTY };
+
+struct cli {
+	enum cli_format format;
+	struct config_places places; /* socket, pin root and kill file in use */
+	char **words;		     /* what follows the verb, options taken out */
+	int word_count;
+	/* Options of single verbs. */
+	const char *sort;
+	int64_t top; /* -1: not given */
+	bool watch;
+	double watch_seconds;
+	bool follow;
+	bool since_given;
+	uint64_t since_ns; /* CLOCK_REALTIME */
+};
+
+/* Each returns the exit code and has said what went wrong. */
+int cli_status(const struct cli *cli);
+int cli_qp(const struct cli *cli);
+int cli_events(const struct cli *cli);
+int cli_mode(const struct cli *cli);
+int cli_off(const struct cli *cli);
+int cli_config(const struct cli *cli);
+int cli_support(const struct cli *cli);
+int cli_reload(const struct cli *cli);
+int cli_version(const struct cli *cli);
+
+/* Texts from the JSON of the verbs; written to @out. */
+void cli_write_status(FILE *out, const json_t *status);
+void cli_write_qps(FILE *out, const json_t *result);
+void cli_write_event(FILE *out, const json_t *event);
+void cli_write_config(FILE *out, const json_t *config);
+void cli_write_support(FILE *out, const json_t *support);
+
+/* One value in the format that was asked for, which is not CLI_TEXT. */
+void cli_write_json(const struct cli *cli, const json_t *value);
+
+/* "10m" (ago), "@1700000000", "2026-01-31", "2026-01-31T12:00:00[Z]", "12:00"; local time without
+ * Z. */
+bool cli_parse_since(const char *text, uint64_t now_realtime_ns, uint64_t *since_ns);
+
+/* Numbers and texts of an object; 0 and "" when absent. */
+uint64_t cli_count(const json_t *object, const char *key);
+const char *cli_text(const json_t *object, const char *key);
+
+#endif

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include <string.h>
+
+#include "cli.h"
+#include "cli_client.h"
+#include "units.h"
+
+static void write_link(FILE *out, const json_t *interface)
+{
+	fprintf(out, "\n%s", cli_text(interface, "name"));
+	if (!json_object_get(interface, "ifindex")) {
+		fprintf(out, "  is not there now; it is served again when it comes back\n");
+		return;
+	}
+	fprintf(out, "  %s, link %s, MTU %llu", cli_text(interface, "plane"),
+		json_is_true(json_object_get(interface, "link_up")) ? "up" : "down",
+		(unsigned long long)cli_count(interface, "mtu"));
+	if (*cli_text(interface, "driver"))
+		fprintf(out, ", driver %s", cli_text(interface, "driver"));
+	if (*cli_text(interface, "rdma_device"))
+		fprintf(out, ", RDMA device %s/%llu", cli_text(interface, "rdma_device"),
+			(unsigned long long)cli_count(interface, "rdma_port"));
+	fputc('\n', out);
+}
+
+static void write_attachment(FILE *out, const json_t *interface)
+{
+	const char *attach = cli_text(interface, "attach"),
+		   *via = cli_text(interface, "attach_via");
+	const char *tc = cli_text(interface, "tc");
+
+	if (!strcmp(attach, "none") && !strcmp(tc, "none")) {
+		fprintf(out, "  attached  nowhere\n");
+	} else {
+		if (!strcmp(attach, "none"))
+			fprintf(out, "  attached  in: %s (no XDP)", tc);
+		else
+			fprintf(out, "  attached  in: XDP %s%s", attach,
+				!strcmp(via, "dispatcher") ? ", beside other programs"
+							   : ", on its own");
+		fprintf(out, "; out: %s\n", tc);
+	}
+	if (*cli_text(interface, "attach_note"))
+		fprintf(out, "            %s\n", cli_text(interface, "attach_note"));
+	if (*cli_text(interface, "offload_note"))
+		fprintf(out, "            %s\n", cli_text(interface, "offload_note"));
+}
+
+static void write_visibility(FILE *out, const json_t *interface)
+{
+	static const struct {
+		const char *word, *meaning;
+	} meanings[] = {
+		{"packets", "every RoCEv2 packet passes the kernel"},
+		{"control", "the NIC carries RDMA by itself; the kernel sees connections only"},
+		{"counters", "the NIC carries RDMA by itself; only its counters can be read"},
+		{"none", "RDMA traffic cannot be seen here"},
+	};
+	const char *word = cli_text(interface, "visibility");
+	const char *note = cli_text(interface, "visibility_note");
+
+	for (size_t i = 0; !*note && i < sizeof(meanings) / sizeof(meanings[0]); i++)
+		if (!strcmp(meanings[i].word, word))
+			note = meanings[i].meaning;
+	if (*word)
+		fprintf(out, "  sees      %s%s%s\n", word, *note ? ": " : "", note);
+}
+
+static void write_direction(FILE *out, const json_t *interface, const char *key, const char *word)
+{
+	const json_t *counts = json_object_get(interface, key);
+	char packets[UNITS_TEXT_BYTES], bytes[UNITS_TEXT_BYTES];
+
+	if (!counts)
+		return;
+	fprintf(out, "  %s  %s packets, %s, %llu CE marks, %llu CNPs", word,
+		units_count(packets, cli_count(counts, "packets")),
+		units_bytes(bytes, cli_count(counts, "bytes")),
+		(unsigned long long)cli_count(counts, "ce"),
+		(unsigned long long)cli_count(counts, "cnps"));
+	if (cli_count(counts, "rocev1"))
+		fprintf(out, "; %llu RoCEv1 frames",
+			(unsigned long long)cli_count(counts, "rocev1"));
+	fputc('\n', out);
+}
+
+static void write_reasons(FILE *out, const json_t *reasons)
+{
+	size_t i;
+	json_t *reason;
+
+	if (!json_array_size(reasons))
+		return;
+	fprintf(out,
+		"\nLeft out of the counts per queue pair (these packets went on untouched):\n");
+	json_array_foreach (reasons, i, reason) {
+		uint64_t in = cli_count(reason, "xdp_ingress") + cli_count(reason, "tc_ingress");
+
+		fprintf(out, "  %-16s %llu in, %llu out: %s\n", cli_text(reason, "reason"),
+			(unsigned long long)in, (unsigned long long)cli_count(reason, "tc_egress"),
+			cli_text(reason, "meaning"));
+	}
+}
+
+static void write_table(FILE *out, const json_t *qps)
+{
+	fprintf(out, "Queue pairs: %llu followed, room for %llu (one entry a direction)\n",
+		(unsigned long long)cli_count(qps, "tracked"),
+		(unsigned long long)cli_count(qps, "max"));
+	if (cli_count(qps, "refused"))
+		fprintf(out,
+			"  The table was full: %llu packets were not counted per queue pair; "
+			"raise `qps.max`\n",
+			(unsigned long long)cli_count(qps, "refused"));
+}
+
+void cli_write_status(FILE *out, const json_t *status)
+{
+	char uptime[UNITS_TEXT_BYTES];
+	size_t i;
+	json_t *interface;
+
+	fprintf(out, "escapement %s on %s, up %s (pid %llu)\n", cli_text(status, "version"),
+		cli_text(status, "host"),
+		units_duration(uptime, cli_count(status, "uptime_s") * 1000000000),
+		(unsigned long long)cli_count(status, "pid"));
+	if (json_is_true(json_object_get(status, "kill_switch")))
+		fprintf(out, "Off: the kill switch is on (%s); `escapement mode observe` ends it\n",
+			cli_text(status, "kill_switch_reason"));
+	else
+		fprintf(out, "Mode: %s (packets are counted, none is changed)\n",
+			cli_text(status, "mode"));
+	write_table(out, json_object_get(status, "qps"));
+	if (json_object_get(status, "members"))
+		fprintf(out, "Members: %llu addresses\n",
+			(unsigned long long)cli_count(status, "members"));
+	json_array_foreach (json_object_get(status, "interfaces"), i, interface) {
+		write_link(out, interface);
+		write_attachment(out, interface);
+		write_visibility(out, interface);
+		write_direction(out, interface, "roce_rx", "RoCE in ");
+		write_direction(out, interface, "roce_tx", "RoCE out");
+	}
+	write_reasons(out, json_object_get(status, "reasons"));
+}
+
+int cli_status(const struct cli *cli)
+{
+	json_t *status;
+	int code = cli_ask(cli->places.socket, "status", NULL, &status);
+
+	if (code)
+		return code;
+	if (cli->format == CLI_TEXT)
+		cli_write_status(stdout, status);
+	else
+		cli_write_json(cli, status);
+	json_decref(status);
+	return CLI_GOOD;
+}

@@ -1,0 +1,527 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "config.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <jansson.h>
+#include <sys/un.h>
+
+#include "config_schema.h"
+#include "maps.h"
+#include "members.h"
+#include "readfile.h"
+#include "units.h"
+#include "yamltree.h"
+
+#define CONFIG_BYTES_MAX (1u << 20)
+#define KEY_BYTES 16
+
+#define SECOND_NS 1000000000ull
+#define QPS_MAX_MOST (1u << 20) /* 848 bytes an entry in the kernel: 0.9 GB */
+#define IDLE_LEAST_NS SECOND_NS
+#define IDLE_MOST_NS (24 * 3600 * SECOND_NS)
+#define INTERVAL_LEAST_NS (100 * 1000000ull)
+#define INTERVAL_MOST_NS (3600 * SECOND_NS)
+
+struct reading {
+	const char *path;
+	struct yamltree_node *root;
+	struct config_raw *raw;
+	struct config *config;
+	char **error;
+};
+
+static int fail_at(struct reading *reading, unsigned int line, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+static int fail_at(struct reading *reading, unsigned int line, const char *format, ...)
+{
+	va_list arguments;
+	char *what;
+
+	va_start(arguments, format);
+	if (vasprintf(&what, format, arguments) < 0)
+		what = NULL;
+	va_end(arguments);
+	if (!what || asprintf(reading->error, "%s:%u: %s", reading->path, line, what) < 0)
+		*reading->error = NULL;
+	free(what);
+	return -EINVAL;
+}
+
+/* Where `section.key`, or a top-level key, stands. */
+static unsigned int line_of(const struct reading *reading, const char *section, const char *key)
+{
+	const struct yamltree_child *child = section ? yamltree_get(reading->root, section) : NULL;
+
+	child = yamltree_get(section ? (child ? child->node : NULL) : reading->root, key);
+	return child ? child->line : 1;
+}
+
+static unsigned int interface_line(const struct reading *reading, size_t i, const char *key)
+{
+	const struct yamltree_child *list = yamltree_get(reading->root, "interfaces");
+	const struct yamltree_child *child = yamltree_get(list->node->children[i].node, key);
+
+	return child ? child->line : list->node->children[i].line;
+}
+
+static int take_duration(struct reading *reading, const char *section, const char *key,
+			 const char *text, uint64_t least_ns, uint64_t most_ns, uint64_t *ns)
+{
+	char hint[32], low[UNITS_TEXT_BYTES], high[UNITS_TEXT_BYTES];
+	int err;
+
+	if (!text)
+		return 0;
+	err = units_parse_duration(text, ns, hint);
+	if (err == -EINVAL)
+		return fail_at(reading, line_of(reading, section, key),
+			       "`%s: %.64s` is not a duration; units are " UNITS_UNDERSTOOD
+			       ", right behind the number%s%s%s",
+			       key, text, hint[0] ? ": write `" : ", such as `5s", hint, "`");
+	if (err || *ns < least_ns || *ns > most_ns)
+		return fail_at(reading, line_of(reading, section, key),
+			       "`%s: %.64s` is out of range; give %s to %s", key, text,
+			       units_duration(low, least_ns), units_duration(high, most_ns));
+	return 0;
+}
+
+static int take_number(struct reading *reading, const char *section, const char *key,
+		       const uint64_t *given, uint64_t least, uint64_t most, uint32_t *number)
+{
+	if (!given)
+		return 0;
+	if (*given < least || *given > most)
+		return fail_at(reading, line_of(reading, section, key),
+			       "`%s: %llu` is out of range; give %llu to %llu", key,
+			       (unsigned long long)*given, (unsigned long long)least,
+			       (unsigned long long)most);
+	*number = *given;
+	return 0;
+}
+
+/* A relative path starts from the folder of the configuration file. */
+static int take_path(const char *config_path, const char *given, const char *fallback, char **out)
+{
+	const char *slash = strrchr(config_path, '/');
+
+	if (!given)
+		*out = fallback ? strdup(fallback) : NULL;
+	else if (given[0] == '/' || !slash)
+		*out = strdup(given);
+	else if (asprintf(out, "%.*s/%s", (int)(slash - config_path), config_path, given) < 0)
+		*out = NULL;
+	return *out || (!given && !fallback) ? 0 : -ENOMEM;
+}
+
+static bool interface_name_valid(const char *name)
+{
+	if (!strcmp(name, ".") || !strcmp(name, ".."))
+		return false;
+	for (; *name; name++)
+		if (*name == '/' || *name == ':' || isspace((unsigned char)*name))
+			return false;
+	return true;
+}
+
+static int take_interface(struct reading *reading, size_t i)
+{
+	const struct config_raw_interface *raw = &reading->raw->interfaces[i];
+	struct config_interface *interface = &reading->config->interfaces[i];
+	const char *name = raw->name;
+
+	if (!interface_name_valid(name))
+		return fail_at(reading, interface_line(reading, i, "name"),
+			       "`name: %s` cannot be an interface; `ip -br link` lists those that "
+			       "are here",
+			       name);
+	for (size_t k = 0; k < i; k++)
+		if (!strcmp(name, reading->config->interfaces[k].name))
+			return fail_at(reading, interface_line(reading, i, "name"),
+				       "interface `%s` is listed twice (first in line %u); keep "
+				       "one",
+				       name, interface_line(reading, k, "name"));
+	interface->probe_port = ESC_ROCEV2_PORT;
+	if (raw->probe_port && (*raw->probe_port < 1 || *raw->probe_port > 65535))
+		return fail_at(reading, interface_line(reading, i, "probe_port"),
+			       "`probe_port: %llu` is no UDP port; give 1 to 65535, or take the "
+			       "line out for %d",
+			       (unsigned long long)*raw->probe_port, ESC_ROCEV2_PORT);
+	if (raw->probe_port)
+		interface->probe_port = *raw->probe_port;
+	interface->plane = raw->plane;
+	interface->attach = raw->attach;
+	interface->tc = raw->tc;
+	interface->name = strdup(name);
+	reading->config->interface_count = i + 1;
+	return interface->name ? 0 : -ENOMEM;
+}
+
+static int take_interfaces(struct reading *reading)
+{
+	size_t count = reading->raw->interface_count;
+	int err = 0;
+
+	reading->config->interfaces = calloc(count, sizeof(*reading->config->interfaces));
+	if (!reading->config->interfaces)
+		return -ENOMEM;
+	for (size_t i = 0; !err && i < count; i++)
+		err = take_interface(reading, i);
+	return err;
+}
+
+static int take_places(const char *path, const struct config_raw *raw, char **pin_root,
+		       char **socket, char **kill_file)
+{
+	int err = take_path(path, raw->pin_root, ESC_PIN_ROOT, pin_root);
+
+	if (!err)
+		err = take_path(path, raw->socket, CONFIG_SOCKET_DEFAULT, socket);
+	if (!err)
+		err = take_path(path, raw->kill_file, CONFIG_KILL_FILE_DEFAULT, kill_file);
+	return err;
+}
+
+static int check_places(struct reading *reading)
+{
+	const struct config *config = reading->config;
+
+	if (config->pin_root[0] != '/' || !config->pin_root[1])
+		return fail_at(reading, line_of(reading, NULL, "pin_root"),
+			       "`pin_root: %s` should be a folder on a BPF file system, such "
+			       "as " ESC_PIN_ROOT,
+			       config->pin_root);
+	if (strlen(config->socket) >= sizeof(((struct sockaddr_un *)0)->sun_path))
+		return fail_at(reading, line_of(reading, NULL, "socket"),
+			       "`socket` is %zu bytes long with its folder; the kernel takes %zu",
+			       strlen(config->socket),
+			       sizeof(((struct sockaddr_un *)0)->sun_path) - 1);
+	return 0;
+}
+
+/* Without a host name of its own (a container may have none) a host is "localhost". */
+static int take_host(struct reading *reading)
+{
+	const char *given = reading->raw->host;
+	char name[256] = "";
+
+	if (!given && (gethostname(name, sizeof(name) - 1) || !name[0]))
+		strcpy(name, "localhost");
+	if (given && (strlen(given) > 253 || strpbrk(given, " \t\r\n/")))
+		return fail_at(reading, line_of(reading, NULL, "host"),
+			       "`host` should be one word of at most 253 bytes");
+	reading->config->host = strdup(given ? given : name);
+	return reading->config->host ? 0 : -ENOMEM;
+}
+
+static int take_members(struct reading *reading)
+{
+	struct config *config = reading->config;
+	char *why;
+	int err = take_path(reading->path, reading->raw->members, NULL, &config->members);
+
+	if (err || !config->members)
+		return err;
+	err = members_load(config->members, &config->member_list, &why);
+	if (err) {
+		fail_at(reading, line_of(reading, NULL, "members"), "members: %s",
+			why ? why : strerror(-err));
+		free(why);
+	}
+	return err;
+}
+
+/* Checked now, so that a fleet learns of a bad key before it probes with it. */
+static int take_key_file(struct reading *reading)
+{
+	struct config *config = reading->config;
+	unsigned int line = line_of(reading, NULL, "key_file");
+	char *bytes = NULL, *why = NULL;
+	struct stat status;
+	size_t size;
+	int err = take_path(reading->path, reading->raw->key_file, NULL, &config->key_file);
+
+	if (err || !config->key_file)
+		return err;
+	err = readfile(config->key_file, 4096, &bytes, &size, &status, &why);
+	if (err)
+		fail_at(reading, line,
+			"key_file: %s; make one with `umask 077; head -c %d "
+			"/dev/urandom > FILE`, the same on every host",
+			why ? why : strerror(-err), KEY_BYTES);
+	else if (size != KEY_BYTES)
+		err = fail_at(reading, line, "key_file: %s has %zu bytes; a key has exactly %d",
+			      config->key_file, size, KEY_BYTES);
+	else if (status.st_uid != 0)
+		err = fail_at(reading, line, "key_file: %s belongs to user %u; `chown root %s`",
+			      config->key_file, status.st_uid, config->key_file);
+	else if (status.st_mode & 077)
+		err = fail_at(reading, line,
+			      "key_file: %s can be read by others (mode %04o); "
+			      "`chmod 0600 %s`, and make a new key if others may have read it",
+			      config->key_file, status.st_mode & 07777, config->key_file);
+	if (bytes)
+		explicit_bzero(bytes, size);
+	free(bytes);
+	free(why);
+	return err;
+}
+
+static int take_qps(struct reading *reading)
+{
+	const struct config_raw_qps *raw = &reading->raw->qps;
+	struct config *config = reading->config;
+	int err;
+
+	config->qps.max = ESC_QPS_MAX_DEFAULT;
+	config->qps.idle_ns = 60 * SECOND_NS;
+	err = take_number(reading, "qps", "max", raw->max, 16, QPS_MAX_MOST, &config->qps.max);
+	if (!err)
+		err = take_duration(reading, "qps", "idle", raw->idle, IDLE_LEAST_NS, IDLE_MOST_NS,
+				    &config->qps.idle_ns);
+	return err;
+}
+
+static int check_textfile_directory(struct reading *reading)
+{
+	const char *directory = reading->config->textfile.directory;
+	struct stat status;
+
+	if (!directory)
+		return 0;
+	if (stat(directory, &status))
+		return fail_at(reading, line_of(reading, "textfile", "directory"),
+			       "textfile.directory %s: %s; make it, or name the directory that "
+			       "node_exporter reads (--collector.textfile.directory)",
+			       directory, strerror(errno));
+	if (!S_ISDIR(status.st_mode))
+		return fail_at(reading, line_of(reading, "textfile", "directory"),
+			       "textfile.directory %s is not a directory; name the directory that "
+			       "node_exporter reads (--collector.textfile.directory)",
+			       directory);
+	if (access(directory, W_OK | X_OK))
+		return fail_at(reading, line_of(reading, "textfile", "directory"),
+			       "textfile.directory %s cannot be written: %s; under systemd it "
+			       "wants a ReadWritePaths= line",
+			       directory, strerror(errno));
+	return 0;
+}
+
+static int take_textfile(struct reading *reading)
+{
+	const struct config_raw_textfile *raw = &reading->raw->textfile;
+	struct config *config = reading->config;
+	int err;
+
+	config->textfile.interval_ns = 5 * SECOND_NS;
+	config->textfile.top_qps = 32;
+	err = take_path(reading->path, raw->directory, NULL, &config->textfile.directory);
+	if (!err)
+		err = take_duration(reading, "textfile", "interval", raw->interval,
+				    INTERVAL_LEAST_NS, INTERVAL_MOST_NS,
+				    &config->textfile.interval_ns);
+	if (!err)
+		err = take_number(reading, "textfile", "top_qps", raw->top_qps, 0, 1024,
+				  &config->textfile.top_qps);
+	return err ? err : check_textfile_directory(reading);
+}
+
+static int take_events(struct reading *reading)
+{
+	const struct config_raw_events *raw = &reading->raw->events;
+	struct config *config = reading->config;
+	int err;
+
+	config->events.keep = 4096;
+	err = take_path(reading->path, raw->file, NULL, &config->events.file);
+	if (!err)
+		err = take_number(reading, "events", "keep", raw->keep, 1, 1000000,
+				  &config->events.keep);
+	return err;
+}
+
+static int take_all(struct reading *reading)
+{
+	struct config *config = reading->config;
+	int err = take_host(reading);
+
+	config->path = strdup(reading->path);
+	if (!err && !config->path)
+		err = -ENOMEM;
+	if (!err)
+		err = take_interfaces(reading);
+	if (!err)
+		err = take_places(reading->path, reading->raw, &config->pin_root, &config->socket,
+				  &config->kill_file);
+	if (!err)
+		err = check_places(reading);
+	if (!err)
+		err = take_qps(reading);
+	if (!err)
+		err = take_textfile(reading);
+	if (!err)
+		err = take_events(reading);
+	if (!err)
+		err = take_members(reading);
+	if (!err)
+		err = take_key_file(reading);
+	return err;
+}
+
+static const cyaml_config_t cyaml_settings = {
+	.mem_fn = cyaml_mem,
+	.log_fn = NULL, /* config_schema_check() has said all there is to say, with lines */
+	.flags = CYAML_CFG_NO_ALIAS,
+};
+
+/* Bytes to a tree that fits the schema; a half sentence of below becomes a whole one. */
+static int read_tree(struct reading *reading, const char *bytes, size_t size)
+{
+	unsigned int line;
+	char *what;
+	int err = yamltree_parse(bytes, size, &reading->root, &line, &what);
+
+	if (!err)
+		err = config_schema_check(reading->path, reading->root, &line, &what);
+	if (err && what)
+		fail_at(reading, line, "%s", what);
+	free(what);
+	return err;
+}
+
+int config_parse(const char *path, const char *bytes, size_t size, struct config **out,
+		 char **error)
+{
+	struct reading reading = {.path = path, .error = error};
+	cyaml_err_t problem;
+	int err;
+
+	*error = NULL;
+	reading.config = calloc(1, sizeof(*reading.config));
+	if (!reading.config)
+		return -ENOMEM;
+	err = read_tree(&reading, bytes, size);
+	if (err)
+		goto out;
+	problem = cyaml_load_data((const uint8_t *)bytes, size, &cyaml_settings, &config_schema,
+				  (cyaml_data_t **)&reading.raw, NULL);
+	if (problem != CYAML_OK)
+		err = fail_at(&reading, 1, "libcyaml refuses the file: %s",
+			      cyaml_strerror(problem));
+	else
+		err = take_all(&reading);
+out:
+	cyaml_free(&cyaml_settings, &config_schema, reading.raw, 0);
+	yamltree_free(reading.root);
+	if (err)
+		config_free(reading.config);
+	else
+		*out = reading.config;
+	return err;
+}
+
+static int read_config_file(const char *path, char **bytes, size_t *size, char **error)
+{
+	char *reason;
+	int err = readfile(path, CONFIG_BYTES_MAX, bytes, size, NULL, &reason);
+
+	if (!err)
+		return 0;
+	if (!reason || asprintf(error, "%s; %s", reason,
+				err == -ENOENT ? "write one (man escapement.yaml) or name another "
+						 "with -c FILE"
+				: err == -EFBIG || err == -EISDIR || err == -EINVAL
+					? "name a configuration file with -c FILE"
+					: "see that root may read it") < 0)
+		*error = NULL;
+	free(reason);
+	return err;
+}
+
+int config_load(const char *path, struct config **out, char **error)
+{
+	char *bytes;
+	size_t size;
+	int err;
+
+	*error = NULL;
+	if (!path)
+		path = CONFIG_PATH_DEFAULT;
+	err = read_config_file(path, &bytes, &size, error);
+	if (err)
+		return err;
+	err = config_parse(path, bytes, size, out, error);
+	free(bytes);
+	return err;
+}
+
+void config_free(struct config *config)
+{
+	if (!config)
+		return;
+	for (size_t i = 0; i < config->interface_count; i++)
+		free(config->interfaces[i].name);
+	free(config->interfaces);
+	free(config->path);
+	free(config->host);
+	free(config->pin_root);
+	free(config->socket);
+	free(config->kill_file);
+	free(config->members);
+	members_free(config->member_list);
+	free(config->key_file);
+	free(config->textfile.directory);
+	free(config->events.file);
+	free(config);
+}
+
+static char *scalar_of(const struct yamltree_node *root, const char *key)
+{
+	const struct yamltree_child *child = yamltree_get(root, key);
+
+	return child && child->node->kind == YAMLTREE_SCALAR && *child->node->text
+		       ? child->node->text
+		       : NULL;
+}
+
+int config_find_places(const char *path, struct config_places *out, char **error)
+{
+	struct yamltree_node *root = NULL;
+	struct config_raw raw = {};
+	char *bytes = NULL, *what = NULL;
+	unsigned int line;
+	size_t size;
+	int err, err_places;
+
+	*out = (struct config_places){};
+	*error = NULL;
+	if (!path)
+		path = CONFIG_PATH_DEFAULT;
+	err = read_config_file(path, &bytes, &size, error);
+	if (!err)
+		err = yamltree_parse(bytes, size, &root, &line, &what);
+	if (what && asprintf(error, "%s:%u: %s", path, line, what) < 0)
+		*error = NULL;
+	raw.pin_root = scalar_of(root, "pin_root");
+	raw.socket = scalar_of(root, "socket");
+	raw.kill_file = scalar_of(root, "kill_file");
+	err_places = take_places(path, &raw, &out->pin_root, &out->socket, &out->kill_file);
+	yamltree_free(root);
+	free(what);
+	free(bytes);
+	return err ? err : err_places;
+}
+
+void config_places_clear(struct config_places *places)
+{
+	free(places->socket);
+	free(places->pin_root);
+	free(places->kill_file);
+	*places = (struct config_places){};
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include <jansson.h>
+
+#include "config.h"
+#include "config_schema.h"
+#include "units.h"
+
+/* Only what is set; a duration as the file would say it. */
+static void set_text(json_t *object, const char *key, const char *text)
+{
+	if (text)
+		json_object_set_new(object, key, json_string(text));
+}
+
+static void set_duration(json_t *object, const char *key, uint64_t ns)
+{
+	static const struct {
+		uint64_t ns;
+		const char *name;
+	} units[] = {
+		{3600 * 1000000000ull, "h"},
+		{60 * 1000000000ull, "m"},
+		{1000000000, "s"},
+		{1000000, "ms"},
+		{1000, "us"},
+		{1, "ns"},
+	};
+	unsigned int i = 0;
+
+	while (ns % units[i].ns)
+		i++;
+	json_object_set_new(
+		object, key,
+		json_sprintf("%llu%s", (unsigned long long)(ns / units[i].ns), units[i].name));
+}
+
+static json_t *interface_json(const struct config_interface *interface)
+{
+	return json_pack("{s:s, s:s, s:s, s:s, s:i}", "name", interface->name, "plane",
+			 config_word(config_plane_names, interface->plane), "attach",
+			 config_word(config_attach_names, interface->attach), "tc",
+			 config_word(config_tc_names, interface->tc), "probe_port",
+			 interface->probe_port);
+}
+
+json_t *config_to_json(const struct config *config)
+{
+	json_t *root = json_object(), *list = json_array();
+	json_t *qps = json_object(), *textfile = json_object(), *events = json_object();
+
+	set_text(root, "path", config->path);
+	set_text(root, "host", config->host);
+	for (size_t i = 0; i < config->interface_count; i++)
+		json_array_append_new(list, interface_json(&config->interfaces[i]));
+	json_object_set_new(root, "interfaces", list);
+	set_text(root, "members", config->members);
+	set_text(root, "key_file", config->key_file);
+	set_text(root, "pin_root", config->pin_root);
+	set_text(root, "socket", config->socket);
+	set_text(root, "kill_file", config->kill_file);
+	json_object_set_new(qps, "max", json_integer(config->qps.max));
+	set_duration(qps, "idle", config->qps.idle_ns);
+	json_object_set_new(root, "qps", qps);
+	set_text(textfile, "directory", config->textfile.directory);
+	set_duration(textfile, "interval", config->textfile.interval_ns);
+	json_object_set_new(textfile, "top_qps", json_integer(config->textfile.top_qps));
+	json_object_set_new(root, "textfile", textfile);
+	set_text(events, "file", config->events.file);
+	json_object_set_new(events, "keep", json_integer(config->events.keep));
+	json_object_set_new(root, "events", events);
+	return root;
+}

@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "config_schema.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "log.h"
+#include "maps.h"
+#include "nearest.h"
+#include "yamltree.h"
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+#define KEYS_MAX 24 /* keys of one mapping */
+
+const cyaml_strval_t config_plane_names[] = {
+	{"backend", CONFIG_PLANE_BACKEND},
+	{"frontend", CONFIG_PLANE_FRONTEND},
+	{},
+};
+const cyaml_strval_t config_attach_names[] = {
+	{"auto", CONFIG_ATTACH_AUTO},
+	{"native", CONFIG_ATTACH_NATIVE},
+	{"skb", CONFIG_ATTACH_SKB},
+	{},
+};
+const cyaml_strval_t config_tc_names[] = {
+	{"auto", CONFIG_TC_AUTO},
+	{"tcx", CONFIG_TC_TCX},
+	{"clsact", CONFIG_TC_CLSACT},
+	{},
+};
+
+const char *config_word(const cyaml_strval_t *names, int value)
+{
+	while (names->str && names->val != value)
+		names++;
+	return names->str;
+}
+
+#define TEXT(key, structure, member)                                                               \
+	CYAML_FIELD_STRING_PTR(key, CYAML_FLAG_OPTIONAL, structure, member, 1, 4096)
+#define NUMBER(key, structure, member)                                                             \
+	CYAML_FIELD_UINT_PTR(key, CYAML_FLAG_OPTIONAL, structure, member)
+#define WORD(key, structure, member, names)                                                        \
+	CYAML_FIELD_ENUM(key, CYAML_FLAG_OPTIONAL | CYAML_FLAG_STRICT, structure, member, names,   \
+			 COUNT(names) - 1)
+#define SECTION(key, structure, member, fields)                                                    \
+	CYAML_FIELD_MAPPING(key, CYAML_FLAG_OPTIONAL, structure, member, fields)
+
+static const cyaml_schema_field_t interface_fields[] = {
+	CYAML_FIELD_STRING_PTR("name", CYAML_FLAG_DEFAULT, struct config_raw_interface, name, 1,
+			       IF_NAMESIZE - 1),
+	WORD("plane", struct config_raw_interface, plane, config_plane_names),
+	WORD("attach", struct config_raw_interface, attach, config_attach_names),
+	WORD("tc", struct config_raw_interface, tc, config_tc_names),
+	NUMBER("probe_port", struct config_raw_interface, probe_port),
+	CYAML_FIELD_END,
+};
+
+static const cyaml_schema_value_t interface_schema = {
+	CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, struct config_raw_interface, interface_fields),
+};
+
+static const cyaml_schema_field_t qps_fields[] = {
+	NUMBER("max", struct config_raw_qps, max),
+	TEXT("idle", struct config_raw_qps, idle),
+	CYAML_FIELD_END,
+};
+
+static const cyaml_schema_field_t textfile_fields[] = {
+	TEXT("directory", struct config_raw_textfile, directory),
+	TEXT("interval", struct config_raw_textfile, interval),
+	NUMBER("top_qps", struct config_raw_textfile, top_qps),
+	CYAML_FIELD_END,
+};
+
+static const cyaml_schema_field_t events_fields[] = {
+	TEXT("file", struct config_raw_events, file),
+	NUMBER("keep", struct config_raw_events, keep),
+	CYAML_FIELD_END,
+};
+
+static const cyaml_schema_field_t top_fields[] = {
+	TEXT("host", struct config_raw, host),
+	CYAML_FIELD_SEQUENCE_COUNT("interfaces", CYAML_FLAG_POINTER, struct config_raw, interfaces,
+				   interface_count, &interface_schema, 1, ESC_PORTS_MAX),
+	TEXT("members", struct config_raw, members),
+	TEXT("key_file", struct config_raw, key_file),
+	TEXT("pin_root", struct config_raw, pin_root),
+	TEXT("socket", struct config_raw, socket),
+	TEXT("kill_file", struct config_raw, kill_file),
+	SECTION("qps", struct config_raw, qps, qps_fields),
+	SECTION("textfile", struct config_raw, textfile, textfile_fields),
+	SECTION("events", struct config_raw, events, events_fields),
+	CYAML_FIELD_IGNORE("mesh", CYAML_FLAG_OPTIONAL),
+	CYAML_FIELD_IGNORE("clock", CYAML_FLAG_OPTIONAL),
+	CYAML_FIELD_IGNORE("paths", CYAML_FLAG_OPTIONAL),
+	CYAML_FIELD_IGNORE("steer", CYAML_FLAG_OPTIONAL),
+	CYAML_FIELD_IGNORE("pace", CYAML_FLAG_OPTIONAL),
+	CYAML_FIELD_IGNORE("lab", CYAML_FLAG_OPTIONAL),
+	CYAML_FIELD_END,
+};
+
+const cyaml_schema_value_t config_schema = {
+	CYAML_VALUE_MAPPING(CYAML_FLAG_POINTER, struct config_raw, top_fields),
+};
+
+/* Sections of features that this version does not have: known, checked for misspelling, no effect.
+ */
+static const struct feature {
+	const char *name;
+	const char *keys[8];
+} features[] = {
+	{"mesh", {"degree", "pair_interval", "pair_spacing", "down_after"}},
+	{"clock", {"window", "anchor"}},
+	{"paths",
+	 {"per_peer", "probe_interval", "standby_interval", "dead_after", "return_after",
+	  "probe_budget_pps"}},
+	{"steer", {"mode"}},
+	{"pace", {"mode", "threshold"}},
+	{"lab", {"clock_offset", "clock_drift_ppb"}},
+};
+
+struct checking {
+	const char *path;
+	unsigned int *line;
+	char **error;
+};
+
+static int check_value(struct checking *checking, const char *key, unsigned int line,
+		       const cyaml_schema_value_t *schema, const struct yamltree_node *node);
+
+__attribute__((format(printf, 3, 4))) static int fail(struct checking *checking, unsigned int line,
+						      const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	if (vasprintf(checking->error, format, arguments) < 0)
+		*checking->error = NULL;
+	va_end(arguments);
+	*checking->line = line;
+	return -EINVAL;
+}
+
+static size_t field_names(const cyaml_schema_field_t *fields, const char *names[KEYS_MAX])
+{
+	size_t count = 0;
+
+	for (; fields->key && count < KEYS_MAX; fields++)
+		names[count++] = fields->key;
+	return count;
+}
+
+/* "a, b, c", cut when it does not fit. */
+static const char *join(char *out, size_t room, const char *const *names, size_t count)
+{
+	size_t used = 0;
+
+	out[0] = '\0';
+	for (size_t i = 0; i < count && used < room; i++)
+		used += snprintf(out + used, room - used, "%s%s", i ? ", " : "", names[i]);
+	return out;
+}
+
+/* The section that has a key of this name, for one that stands in the wrong place. */
+static const char *section_with(const char *key)
+{
+	for (const cyaml_schema_field_t *top = top_fields; top->key; top++) {
+		const cyaml_schema_field_t *inner = NULL;
+
+		if (top->value.type == CYAML_MAPPING)
+			inner = top->value.mapping.fields;
+		else if (top->value.type == CYAML_SEQUENCE)
+			inner = top->value.sequence.entry->mapping.fields;
+		for (; inner && inner->key; inner++)
+			if (!strcmp(inner->key, key))
+				return top->key;
+	}
+	return NULL;
+}
+
+static int fail_unknown_key(struct checking *checking, const char *section,
+			    const struct yamltree_child *child, const char *const *names,
+			    size_t count)
+{
+	const char *near = nearest_name(child->key, names, count);
+	const char *home = section_with(child->key);
+	char where[64], list[512];
+
+	snprintf(where, sizeof(where), "%s%s%s", section ? " in `" : "", section ? section : "",
+		 section ? "`" : "");
+	if (near)
+		return fail(checking, child->line, "`%.64s` is not a key%s; did you mean `%s`?",
+			    child->key, where, near);
+	if (home && (!section || strcmp(home, section)))
+		return fail(checking, child->line, "`%.64s` is not a key%s; it belongs under `%s`",
+			    child->key, where, home);
+	return fail(checking, child->line, "`%.64s` is not a key%s; known are %s", child->key,
+		    where, join(list, sizeof(list), names, count));
+}
+
+static int check_mapping(struct checking *checking, const char *section, unsigned int line,
+			 const cyaml_schema_field_t *fields, const struct yamltree_node *node)
+{
+	const char *names[KEYS_MAX];
+	size_t count = field_names(fields, names);
+	int err = 0;
+
+	if (node->kind != YAMLTREE_MAPPING && !section)
+		return fail(checking, line, "the file should hold lines of `key: value`");
+	if (node->kind != YAMLTREE_MAPPING)
+		return fail(checking, line, "`%s` should hold lines of `key: value`, indented",
+			    section);
+	for (size_t i = 0; !err && i < node->count; i++) {
+		const struct yamltree_child *child = &node->children[i];
+		const cyaml_schema_field_t *field = fields;
+
+		while (field->key && strcmp(field->key, child->key))
+			field++;
+		if (!field->key)
+			return fail_unknown_key(checking, section, child, names, count);
+		err = check_value(checking, child->key, child->line, &field->value, child->node);
+	}
+	for (; !err && fields->key; fields++)
+		if (!(fields->value.flags & CYAML_FLAG_OPTIONAL) &&
+		    !yamltree_get(node, fields->key))
+			return fail(checking, line, "`%s` is missing%s%s%s; %s", fields->key,
+				    section ? " in an entry of `" : "", section ? section : "",
+				    section ? "`" : "",
+				    section ? "give `name: eth1`"
+					    : "name at least one: `interfaces: [{name: eth1}]`");
+	return err;
+}
+
+static int check_sequence(struct checking *checking, const char *key, unsigned int line,
+			  const cyaml_schema_value_t *schema, const struct yamltree_node *node)
+{
+	int err = 0;
+
+	if (node->kind != YAMLTREE_SEQUENCE)
+		return fail(checking, line, "`%s` should be a list; write `- name: eth1` below it",
+			    key);
+	if (node->count < schema->sequence.min)
+		return fail(checking, line, "`%s` is empty; name at least one: `- name: eth1`",
+			    key);
+	if (node->count > schema->sequence.max)
+		return fail(checking, line, "`%s` has %zu entries; at most %u are served", key,
+			    node->count, schema->sequence.max);
+	for (size_t i = 0; !err && i < node->count; i++)
+		err = check_value(checking, key, node->children[i].line, schema->sequence.entry,
+				  node->children[i].node);
+	return err;
+}
+
+static int check_word(struct checking *checking, const char *key,
+		      const cyaml_schema_value_t *schema, const struct yamltree_node *node)
+{
+	const char *names[KEYS_MAX], *near;
+	size_t count = schema->enumeration.count;
+	char list[256];
+
+	for (size_t i = 0; i < count; i++) {
+		names[i] = schema->enumeration.strings[i].str;
+		if (!strcmp(names[i], node->text))
+			return 0;
+	}
+	near = nearest_name(node->text, names, count);
+	join(list, sizeof(list), names, count);
+	if (near)
+		return fail(checking, node->line,
+			    "`%s: %.64s` is not understood; did you mean "
+			    "`%s`? (%s)",
+			    key, node->text, near, list);
+	return fail(checking, node->line, "`%s: %.64s` is not understood; give one of %s", key,
+		    node->text, list);
+}
+
+static int check_number(struct checking *checking, const char *key,
+			const struct yamltree_node *node)
+{
+	size_t digits = strspn(node->text, "0123456789");
+
+	if (!digits || node->text[digits] || digits > 18 || (node->text[0] == '0' && digits > 1))
+		return fail(checking, node->line,
+			    "`%s: %.64s` should be a plain whole number, "
+			    "such as 32",
+			    key, node->text);
+	return 0;
+}
+
+/* What would promise control that does not exist is an error, not a warning. */
+static int check_feature(struct checking *checking, const char *key, unsigned int line,
+			 const struct yamltree_node *node)
+{
+	const struct yamltree_child *mode = yamltree_get(node, "mode");
+	const struct feature *feature = features;
+	size_t count = 0;
+
+	while (strcmp(feature->name, key))
+		feature++;
+	while (feature->keys[count])
+		count++;
+	if (node->kind != YAMLTREE_MAPPING)
+		return fail(checking, line, "`%s` should hold keys and values; it may be left out",
+			    key);
+	for (size_t i = 0; i < node->count; i++) {
+		size_t k = 0;
+
+		while (k < count && strcmp(feature->keys[k], node->children[i].key))
+			k++;
+		if (k == count)
+			return fail_unknown_key(checking, key, &node->children[i], feature->keys,
+						count);
+	}
+	if (mode && (mode->node->kind != YAMLTREE_SCALAR || strcmp(mode->node->text, "off")))
+		return fail(checking, mode->line,
+			    "`%s.mode` can only be `off`: this version only "
+			    "observes; write `mode: off`, or take `%s` out",
+			    key, key);
+	log_warning("%s:%u: `%s` belongs to a feature that this version does not have; it has no "
+		    "effect",
+		    checking->path, line, key);
+	return 0;
+}
+
+static int check_scalar(struct checking *checking, const char *key, unsigned int line,
+			const cyaml_schema_value_t *schema, const struct yamltree_node *node)
+{
+	if (node->kind != YAMLTREE_SCALAR)
+		return fail(checking, line, "`%s` should be one value, not a %s", key,
+			    node->kind == YAMLTREE_MAPPING ? "group of keys" : "list");
+	if (!*node->text)
+		return fail(checking, line, "`%s` has no value; give one, or take the line out",
+			    key);
+	if (schema->type == CYAML_ENUM)
+		return check_word(checking, key, schema, node);
+	if (schema->type == CYAML_UINT)
+		return check_number(checking, key, node);
+	if (strlen(node->text) > schema->string.max)
+		return fail(checking, node->line, "`%s` is %zu bytes long; at most %u fit", key,
+			    strlen(node->text), schema->string.max);
+	return 0;
+}
+
+static int check_value(struct checking *checking, const char *key, unsigned int line,
+		       const cyaml_schema_value_t *schema, const struct yamltree_node *node)
+{
+	switch (schema->type) {
+	case CYAML_MAPPING:
+		return check_mapping(checking, key, line, schema->mapping.fields, node);
+	case CYAML_SEQUENCE:
+		return check_sequence(checking, key, line, schema, node);
+	case CYAML_IGNORE:
+		return check_feature(checking, key, line, node);
+	default:
+		return check_scalar(checking, key, line, schema, node);
+	}
+}
+
+int config_schema_check(const char *path, const struct yamltree_node *root, unsigned int *line,
+			char **error)
+{
+	struct checking checking = {path, line, error};
+
+	*error = NULL;
+	if (!root)
+		return fail(&checking, 1,
+			    "the file is empty; name at least one interface: "
+			    "`interfaces: [{name: eth1}]`");
+	return check_value(&checking, NULL, root->line, &config_schema, root);
+}

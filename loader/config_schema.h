@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The keys of escapement.yaml: libcyaml's tables, and what to say when a file does not fit them. */
+#ifndef ESC_LOADER_CONFIG_SCHEMA_H
+#define ESC_LOADER_CONFIG_SCHEMA_H
+
+#include <cyaml/cyaml.h>
+
+#include "config.h"
+
+struct yamltree_node;
+
+/* The file as libcyaml loads it: durations still text, what is not given NULL. */
+struct config_raw_interface {
+	char *name;
+	enum config_plane plane;
+	enum config_attach attach;
+	enum config_tc tc;
+	uint64_t *probe_port;
+};
+
+struct config_raw_qps {
+	uint64_t *max;
+	char *idle;
+};
+
+struct config_raw_textfile {
+	char *directory;
+	char *interval;
+	uint64_t *top_qps;
+};
+
+struct config_raw_events {
+	char *file;
+	uint64_t *keep;
+};
+
+struct config_raw {
+	char *host, *pin_root, *socket, *kill_file, *members, *key_file;
+	struct config_raw_interface *interfaces;
+	uint64_t interface_count;
+	struct config_raw_qps qps;
+	struct config_raw_textfile textfile;
+	struct config_raw_events events;
+};
+
+extern const cyaml_schema_value_t config_schema;
+
+extern const cyaml_strval_t config_plane_names[], config_attach_names[], config_tc_names[];
+/* The word for a value of one of these tables. */
+const char *config_word(const cyaml_strval_t *names, int value);
+
+/*
+ * Holds @root against the schema and finds the first thing that is wrong.
+ * -EINVAL with *@line and *@error, a malloc'd half sentence that wants
+ * "FILE:LINE: " before it. Keys of features that are not in this version are
+ * warned of, with @path.
+ */
+int config_schema_check(const char *path, const struct yamltree_node *root, unsigned int *line,
+			char **error);
+
+#endif

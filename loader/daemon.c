@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "daemon.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <libgen.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/stat.h>
+#include <systemd/sd-event.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "config.h"
+#include "dataplane.h"
+#include "explain.h"
+#include "ledger.h"
+#include "lock.h"
+#include "log.h"
+#include "preflight.h"
+#include "qptable.h"
+#include "rtnl.h"
+#include "server.h"
+#include "textfile.h"
+
+#define DAEMON_TICK_US 1000000
+#define DAEMON_TICK_SLACK_US 20000
+
+static uint64_t daemon_clock_ns(clockid_t clock)
+{
+	struct timespec now;
+
+	clock_gettime(clock, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+uint64_t daemon_local_ns(void)
+{
+	return daemon_clock_ns(CLOCK_MONOTONIC);
+}
+
+uint64_t daemon_realtime_ns(void)
+{
+	return daemon_clock_ns(CLOCK_REALTIME);
+}
+
+int daemon_refresh(struct daemon *daemon)
+{
+	struct esc_reason_count reasons[ESC_REASON_MAX], *full;
+	uint64_t now_ns = daemon_local_ns();
+	int err;
+
+	err = dataplane_reasons(daemon->dataplane, reasons);
+	full = &reasons[ESC_REASON_QP_TABLE_FULL];
+	if (!err)
+		err = qptable_refresh(daemon->qps, now_ns,
+				      full->xdp_ingress + full->tc_ingress + full->tc_egress);
+	if (!err)
+		daemon->refreshed_local_ns = now_ns;
+	return err;
+}
+
+/* --- the kill switch --- */
+
+static bool kill_file_is_there(const struct daemon *daemon)
+{
+	return !access(daemon->config->kill_file, F_OK);
+}
+
+static int kill_file_make(const struct daemon *daemon, char **error)
+{
+	const char *path = daemon->config->kill_file;
+	char *copy = strdup(path);
+	int fd;
+
+	if (copy)
+		mkdir(dirname(copy), 0755); /* when it fails, open() says why */
+	free(copy);
+	fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+	if (fd < 0)
+		return explain(error, -errno,
+			       "everything is detached, but %s cannot be made (%s): a daemon that "
+			       "starts later would attach again",
+			       path, strerror(errno));
+	close(fd);
+	return 0;
+}
+
+static int kill_file_remove(const struct daemon *daemon, char **error)
+{
+	const char *path = daemon->config->kill_file;
+
+	if (!unlink(path) || errno == ENOENT)
+		return 0;
+	return explain(error, -errno, "%s cannot be removed: %s", path, strerror(errno));
+}
+
+/* @by: command, file or map. */
+static int daemon_switch(struct daemon *daemon, bool off, const char *by, char **error)
+{
+	bool was_off = dataplane_is_off(daemon->dataplane);
+	int err = off ? dataplane_off(daemon->dataplane, error)
+		      : dataplane_on(daemon->dataplane, error);
+
+	daemon->control_flags = dataplane_control_flags(daemon->dataplane);
+	if (err || was_off == off)
+		return err;
+	log_warning("the kill switch is %s (by %s)", off ? "on: everything is detached" : "off",
+		    by);
+	ledger_add(daemon->ledger, off ? "kill_switch_on" : "kill_switch_off", "daemon", NULL,
+		   json_pack("{s:s}", "by", by), NULL, NULL);
+	return 0;
+}
+
+int daemon_set_off(struct daemon *daemon, bool off, char **error)
+{
+	int err, err_file;
+
+	/* Detaching comes first: it is what the operator is in a hurry for. */
+	err = daemon_switch(daemon, off, "command", error);
+	if (err)
+		return err;
+	err_file = off ? kill_file_make(daemon, error) : kill_file_remove(daemon, error);
+	daemon->kill_file_seen = kill_file_is_there(daemon);
+	return err_file;
+}
+
+/* An operator's `touch` or `rm` works as well; only a change counts. */
+static void daemon_watch_kill_file(struct daemon *daemon)
+{
+	bool there = kill_file_is_there(daemon);
+	char *error = NULL;
+
+	if (there == daemon->kill_file_seen)
+		return;
+	daemon->kill_file_seen = there;
+	if (daemon_switch(daemon, there, "file", &error))
+		log_error("%s", error ? error : "the kill switch failed");
+	free(error);
+}
+
+/* control.flags written by bpftool: the programs obey at once, we tell. */
+static void daemon_watch_control(struct daemon *daemon)
+{
+	uint32_t flags = dataplane_control_flags(daemon->dataplane);
+	bool off = flags & ESC_CONTROL_OFF;
+
+	if (flags == daemon->control_flags)
+		return;
+	daemon->control_flags = flags;
+	log_warning("the map control was written by somebody else: kill switch %s",
+		    off ? "on, programs leave every packet alone" : "off");
+	ledger_add(daemon->ledger, off ? "kill_switch_on" : "kill_switch_off", "daemon",
+		   json_pack("{s:I}", "flags", (json_int_t)flags), json_pack("{s:s}", "by", "map"),
+		   NULL, NULL);
+}
+
+/* --- the loop --- */
+
+static int daemon_on_tick(sd_event_source *source, uint64_t due_us, void *context)
+{
+	struct daemon *daemon = context;
+	uint64_t now_us;
+
+	(void)due_us;
+	daemon_watch_kill_file(daemon);
+	daemon_watch_control(daemon);
+	dataplane_tick(daemon->dataplane, daemon_local_ns());
+	if (daemon_refresh(daemon))
+		log_debug("the map qps could not be read in this turn");
+	sd_event_now(daemon->event, CLOCK_MONOTONIC, &now_us);
+	sd_event_source_set_time(source, now_us + DAEMON_TICK_US);
+	return sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
+}
+
+static int daemon_on_links(sd_event_source *source, int fd, uint32_t events, void *context)
+{
+	struct daemon *daemon = context;
+
+	(void)source;
+	(void)events;
+	rtnl_drain(fd);
+	dataplane_tick(daemon->dataplane, daemon_local_ns());
+	return 0;
+}
+
+static int daemon_watch(struct daemon *daemon, char **error)
+{
+	int err;
+
+	daemon->links_fd = rtnl_watch_links();
+	if (daemon->links_fd < 0)
+		return explain(error, daemon->links_fd, "rtnetlink: %s",
+			       strerror(-daemon->links_fd));
+	err = sd_event_add_io(daemon->event, &daemon->links, daemon->links_fd, EPOLLIN,
+			      daemon_on_links, daemon);
+	if (err >= 0)
+		err = sd_event_add_time_relative(daemon->event, &daemon->tick, CLOCK_MONOTONIC,
+						 DAEMON_TICK_US, DAEMON_TICK_SLACK_US,
+						 daemon_on_tick, daemon);
+	return err < 0 ? explain(error, err, "sd-event: %s", strerror(-err)) : 0;
+}
+
+/* --- from file to service --- */
+
+static void daemon_tell_started(struct daemon *daemon)
+{
+	ledger_add(daemon->ledger, "daemon_started", daemon->config->host,
+		   json_pack("{s:s, s:i}", "version", ESC_VERSION, "pid", (int)getpid()),
+		   json_pack("{s:b, s:b}", "taken_over", daemon->takeover, "kill_switch",
+			     dataplane_is_off(daemon->dataplane)),
+		   NULL, NULL);
+}
+
+/* Everything that may be refused without a trace comes before the first map is made. */
+static int daemon_prepare(struct daemon *daemon, char **error)
+{
+	int err = config_load(daemon->config_path, &daemon->config, error);
+
+	if (!err)
+		err = preflight_check(error);
+	if (!err)
+		err = locks_take(&daemon->locks, NULL, daemon->config, error);
+	if (err)
+		return err;
+	err = ledger_new(&daemon->ledger, daemon->config->events.keep, daemon->config->events.file);
+	if (err)
+		return explain(error, err, "%s: events.file %s: %s", daemon->config->path,
+			       daemon->config->events.file ? daemon->config->events.file : "(none)",
+			       strerror(-err));
+	err = sd_event_default(&daemon->event);
+	return err < 0 ? explain(error, err, "sd-event: %s", strerror(-err)) : 0;
+}
+
+static int daemon_open_qps(struct daemon *daemon, char **error)
+{
+	int err = qptable_new(&daemon->qps, dataplane_qps_fd(daemon->dataplane),
+			      dataplane_qps_max(daemon->dataplane), daemon->config->qps.idle_ns,
+			      daemon->ledger);
+
+	if (!err)
+		err = daemon_refresh(daemon);
+	return err ? explain(error, err, "the map qps cannot be read: %s", strerror(-err)) : 0;
+}
+
+static int daemon_serve(struct daemon *daemon, char **error)
+{
+	int err = daemon_open_qps(daemon, error);
+
+	if (!err)
+		err = server_new(&daemon->server, daemon, error);
+	if (!err)
+		err = textfile_new(&daemon->textfile, daemon, error);
+	return err ? err : daemon_watch(daemon, error);
+}
+
+/* The last part failed: leave nothing attached that was not before. */
+static void daemon_undo(struct daemon *daemon)
+{
+	char *pin_root = strdup(daemon->config->pin_root);
+	bool fresh = daemon->dataplane && !daemon->takeover;
+
+	daemon_free(daemon);
+	if (fresh && pin_root)
+		dataplane_remove(pin_root, NULL);
+	free(pin_root);
+}
+
+int daemon_new(struct daemon **out, const char *config_path, char **error)
+{
+	struct daemon *daemon = calloc(1, sizeof(*daemon));
+	int err;
+
+	*out = NULL;
+	if (!daemon)
+		return -ENOMEM;
+	daemon->config_path = config_path;
+	daemon->links_fd = -1;
+	daemon->start_realtime_ns = daemon_realtime_ns();
+	daemon->start_local_ns = daemon_local_ns();
+	err = daemon_prepare(daemon, error);
+	if (err) {
+		daemon_free(daemon);
+		return err;
+	}
+	err = dataplane_open(&daemon->dataplane, daemon->config, daemon->ledger, error);
+	if (!err) {
+		daemon->takeover = dataplane_took_over(daemon->dataplane);
+		daemon->control_flags = dataplane_control_flags(daemon->dataplane);
+		daemon->kill_file_seen = kill_file_is_there(daemon);
+		err = daemon_serve(daemon, error);
+	}
+	if (err) {
+		daemon_undo(daemon);
+		return err;
+	}
+	daemon_tell_started(daemon);
+	*out = daemon;
+	return 0;
+}
+
+void daemon_free(struct daemon *daemon)
+{
+	if (!daemon)
+		return;
+	textfile_free(daemon->textfile);
+	server_free(daemon->server);
+	sd_event_source_unref(daemon->tick);
+	sd_event_source_unref(daemon->links);
+	if (daemon->links_fd >= 0)
+		close(daemon->links_fd);
+	qptable_free(daemon->qps);
+	dataplane_close(daemon->dataplane);
+	ledger_free(daemon->ledger);
+	locks_free(daemon->locks);
+	sd_event_unref(daemon->event);
+	config_free(daemon->config);
+	free(daemon);
+}

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* escapementd(8): arguments, signals, and the word to systemd. */
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <systemd/sd-daemon.h>
+#include <systemd/sd-event.h>
+#include <systemd/sd-journal.h>
+#include <unistd.h>
+
+#include "config.h"
+#include "daemon.h"
+#include "dataplane.h"
+#include "log.h"
+
+static const char usage[] =
+	"usage: escapementd [-c FILE] [--foreground] [--check-config]\n"
+	"  -c, --config FILE  the configuration (" CONFIG_PATH_DEFAULT ")\n"
+	"  --foreground       stay in the foreground; so it is under systemd\n"
+	"  --check-config     read the configuration, say what is wrong with it, end\n"
+	"  --remove           without a daemon: detach everything recorded under pin_root\n"
+	"                     and remove the pins, counts included\n"
+	"  --debug            log what the kernel and its libraries say\n"
+	"  --version, --help\n";
+
+struct arguments {
+	const char *config;
+	bool foreground;
+	bool check;
+	bool remove;
+};
+
+enum option_code {
+	OPTION_FOREGROUND = 256,
+	OPTION_CHECK,
+	OPTION_REMOVE,
+	OPTION_DEBUG,
+	OPTION_VERSION
+};
+
+static const struct option options[] = {
+	{"config", required_argument, NULL, 'c'},
+	{"foreground", no_argument, NULL, OPTION_FOREGROUND},
+	{"check-config", no_argument, NULL, OPTION_CHECK},
+	{"remove", no_argument, NULL, OPTION_REMOVE},
+	{"debug", no_argument, NULL, OPTION_DEBUG},
+	{"version", no_argument, NULL, OPTION_VERSION},
+	{"help", no_argument, NULL, 'h'},
+	{NULL, 0, NULL, 0},
+};
+
+/* -1: go on; else the exit code. */
+static int parse_arguments(int argc, char **argv, struct arguments *out)
+{
+	int code;
+
+	while ((code = getopt_long(argc, argv, "c:h", options, NULL)) != -1) {
+		switch (code) {
+		case 'c':
+			out->config = optarg;
+			break;
+		case OPTION_FOREGROUND:
+			out->foreground = true;
+			break;
+		case OPTION_CHECK:
+			out->check = true;
+			break;
+		case OPTION_REMOVE:
+			out->remove = true;
+			break;
+		case OPTION_DEBUG:
+			log_set_debug(1);
+			break;
+		case OPTION_VERSION:
+			puts("escapementd " ESC_VERSION);
+			return 0;
+		case 'h':
+			fputs(usage, stdout);
+			return 0;
+		default:
+			fputs(usage, stderr);
+			return 2;
+		}
+	}
+	if (optind == argc)
+		return -1;
+	fprintf(stderr, "escapementd: no argument is expected: %s\n%s", argv[optind], usage);
+	return 2;
+}
+
+static int say(int err, char *error)
+{
+	if (err)
+		log_error("%s", error ? error : strerror(-err));
+	free(error);
+	return err ? 1 : 0;
+}
+
+static int check_config(const struct arguments *arguments)
+{
+	struct config *config = NULL;
+	char *error = NULL;
+	int err = config_load(arguments->config, &config, &error);
+
+	if (!err)
+		printf("%s: good, %zu interfaces\n", config->path, config->interface_count);
+	config_free(config);
+	return say(err, error);
+}
+
+static int remove_everything(const struct arguments *arguments)
+{
+	struct config *config = NULL;
+	char *error = NULL;
+	int err = config_load(arguments->config, &config, &error);
+
+	if (!err)
+		err = dataplane_remove(config->pin_root, &error);
+	config_free(config);
+	return say(err, error);
+}
+
+/* --- signals --- */
+
+static int on_reload(sd_event_source *source, const struct signalfd_siginfo *info, void *context)
+{
+	struct daemon *daemon = context;
+
+	(void)source;
+	(void)info;
+	sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64, daemon_local_ns() / 1000);
+	daemon_reload(daemon, NULL); /* says itself what came of it */
+	sd_notify(0, "READY=1");
+	return 0;
+}
+
+static int on_end(sd_event_source *source, const struct signalfd_siginfo *info, void *context)
+{
+	struct daemon *daemon = context;
+
+	(void)source;
+	log_info("ending on signal %u; programs stay attached and go on counting", info->ssi_signo);
+	return sd_event_exit(daemon->event, 0);
+}
+
+static int serve_signals(struct daemon *daemon)
+{
+	int err = sd_event_add_signal(daemon->event, NULL, SIGTERM, on_end, daemon);
+
+	if (err >= 0)
+		err = sd_event_add_signal(daemon->event, NULL, SIGINT, on_end, daemon);
+	if (err >= 0)
+		err = sd_event_add_signal(daemon->event, NULL, SIGHUP, on_reload, daemon);
+	if (err >= 0)
+		err = sd_event_set_watchdog(daemon->event, true);
+	return err < 0 ? err : 0;
+}
+
+/* They are taken by the loop; blocked before anything may be sent. */
+static void block_signals(void)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGHUP);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	signal(SIGPIPE, SIG_IGN);
+}
+
+/* --- into the background --- */
+
+/* The parent ends with 0 once the daemon serves, or with 1 when it could not. */
+static int wait_for_child(int ready)
+{
+	char byte;
+
+	_exit(read(ready, &byte, 1) == 1 ? 0 : 1);
+}
+
+/* -1 in the parent's stead never returns; the child gets where to say that it serves. */
+static int go_to_background(void)
+{
+	int ends[2];
+	pid_t child;
+
+	if (pipe2(ends, O_CLOEXEC) < 0)
+		return -errno;
+	child = fork();
+	if (child < 0)
+		return -errno;
+	if (child > 0) {
+		close(ends[1]);
+		wait_for_child(ends[0]);
+	}
+	close(ends[0]);
+	setsid();
+	return ends[1];
+}
+
+/* The terminal is let go; log lines go to the journal where there is one. */
+static void leave_terminal(int ready)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	int journal = sd_journal_stream_fd("escapementd", 6, 1);
+
+	if (null >= 0) {
+		dup2(null, STDIN_FILENO);
+		dup2(null, STDOUT_FILENO);
+		dup2(journal >= 0 ? journal : null, STDERR_FILENO);
+	}
+	if (journal >= 0)
+		setenv("JOURNAL_STREAM", "escapementd", 1); /* log.c then writes priorities */
+	if (write(ready, "", 1) < 0)
+		log_debug("whoever started us is gone");
+	close(ready);
+}
+
+static int serve(const struct arguments *arguments)
+{
+	bool foreground = arguments->foreground || getenv("NOTIFY_SOCKET");
+	int ready = foreground ? -1 : go_to_background();
+	struct daemon *daemon = NULL;
+	char *error = NULL;
+	int err;
+
+	block_signals();
+	err = daemon_new(&daemon, arguments->config, &error);
+	if (!err)
+		err = serve_signals(daemon);
+	if (err) {
+		daemon_free(daemon);
+		return say(err, error);
+	}
+	log_info("version " ESC_VERSION " serves %zu interfaces from %s",
+		 daemon->config->interface_count, daemon->config->path);
+	sd_notifyf(0, "READY=1\nSTATUS=%s, %zu interfaces",
+		   dataplane_is_off(daemon->dataplane) ? "kill switch on" : "observing",
+		   daemon->config->interface_count);
+	if (ready >= 0)
+		leave_terminal(ready);
+	err = sd_event_loop(daemon->event);
+	sd_notify(0, "STOPPING=1");
+	daemon_free(daemon);
+	return say(err < 0 ? err : 0, NULL);
+}
+
+int main(int argc, char **argv)
+{
+	struct arguments arguments = {0};
+	int code = parse_arguments(argc, argv, &arguments);
+
+	if (code >= 0)
+		return code;
+	if (arguments.check)
+		return check_config(&arguments);
+	return arguments.remove ? remove_everything(&arguments) : serve(&arguments);
+}

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "explain.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+int explain(char **error, int code, const char *format, ...)
+{
+	va_list arguments;
+
+	if (!error)
+		return code;
+	free(*error);
+	va_start(arguments, format);
+	if (vasprintf(error, format, arguments) < 0)
+		*error = NULL;
+	va_end(arguments);
+	return code;
+}

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "members.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <jansson.h>
+
+#include "address.h"
+#include "readfile.h"
+
+#define MEMBERS_BYTES_MAX (64u << 20) /* a fleet of 100,000 hosts takes about 10 MB */
+#define MEMBERS_SHAPE "[{\"targets\": [\"10.0.0.2\"], \"labels\": {\"host\": \"h2\"}}]"
+
+struct reading {
+	const char *path;
+	char **error;
+	struct members *members;
+	size_t room;
+};
+
+__attribute__((format(printf, 2, 3))) static int fail(struct reading *reading, const char *format,
+						      ...)
+{
+	va_list arguments;
+	char *what;
+
+	va_start(arguments, format);
+	if (vasprintf(&what, format, arguments) < 0)
+		what = NULL;
+	va_end(arguments);
+	if (!what || asprintf(reading->error, "%s: %s", reading->path, what) < 0)
+		*reading->error = NULL;
+	free(what);
+	return -EINVAL;
+}
+
+/* "10.0.0.2:9100" and "[fd00::2]:9100" lose their port; @out has room for any address. */
+static bool target_address(const char *target, char out[ADDRESS_TEXT_BYTES])
+{
+	const char *colon = strchr(target, ':');
+	size_t bytes = strlen(target);
+
+	if (target[0] == '[') {
+		target++;
+		bytes = strcspn(target, "]");
+	} else if (colon && !strchr(colon + 1, ':')) {
+		bytes = colon - target;
+	}
+	if (bytes >= ADDRESS_TEXT_BYTES)
+		return false;
+	memcpy(out, target, bytes);
+	out[bytes] = '\0';
+	return true;
+}
+
+static struct member *members_add(struct reading *reading)
+{
+	struct members *members = reading->members;
+
+	if (members->count == reading->room) {
+		size_t room = reading->room ? reading->room * 2 : 64;
+		struct member *grown = reallocarray(members->list, room, sizeof(*grown));
+
+		if (!grown)
+			return NULL;
+		members->list = grown;
+		reading->room = room;
+	}
+	members->list[members->count] = (struct member){};
+	return &members->list[members->count++];
+}
+
+static int read_target(struct reading *reading, size_t entry, size_t i, const json_t *target,
+		       const char *host, const char *rack)
+{
+	char text[ADDRESS_TEXT_BYTES];
+	struct member *member;
+	struct esc_address address;
+
+	if (!json_is_string(target))
+		return fail(reading, "entry %zu, targets[%zu]: should be a text with an IP address",
+			    entry, i);
+	if (!target_address(json_string_value(target), text) || !address_parse(text, &address))
+		return fail(reading,
+			    "entry %zu, targets[%zu]: \"%.64s\" is no IP address; write "
+			    "the address itself, a name is not looked up",
+			    entry, i, json_string_value(target));
+	member = members_add(reading);
+	if (!member)
+		return -ENOMEM;
+	member->address = address;
+	member->host = strdup(host ? host : address_format(&address, text));
+	member->rack = rack ? strdup(rack) : NULL;
+	return member->host && (!rack || member->rack) ? 0 : -ENOMEM;
+}
+
+static int read_labels(struct reading *reading, size_t entry, const json_t *labels)
+{
+	const char *name;
+	json_t *value;
+
+	if (labels && !json_is_object(labels))
+		return fail(reading,
+			    "entry %zu, labels: should be an object, such as "
+			    "{\"host\": \"h2\"}",
+			    entry);
+	json_object_foreach ((json_t *)labels, name, value)
+		if (!json_is_string(value) || !*json_string_value(value))
+			return fail(reading, "entry %zu, labels.%.64s: should be a text, not empty",
+				    entry, name);
+	return 0;
+}
+
+static int read_entry(struct reading *reading, size_t entry, const json_t *object)
+{
+	const json_t *targets = json_object_get(object, "targets");
+	const json_t *labels = json_object_get(object, "labels");
+	int err;
+
+	if (!json_is_object(object))
+		return fail(reading, "entry %zu: should be an object; the file should look like %s",
+			    entry, MEMBERS_SHAPE);
+	if (!json_is_array(targets))
+		return fail(reading,
+			    "entry %zu, targets: %s; give a list of addresses, such as "
+			    "[\"10.0.0.2\"]",
+			    entry, targets ? "is no list" : "is missing");
+	err = read_labels(reading, entry, labels);
+	for (size_t i = 0; !err && i < json_array_size(targets); i++)
+		err = read_target(reading, entry, i, json_array_get(targets, i),
+				  json_string_value(json_object_get(labels, "host")),
+				  json_string_value(json_object_get(labels, "rack")));
+	return err;
+}
+
+static int member_compare(const void *a, const void *b)
+{
+	const struct member *one = a, *two = b;
+
+	return memcmp(&one->address, &two->address, sizeof(one->address));
+}
+
+static int refuse_twins(struct reading *reading)
+{
+	const struct members *members = reading->members;
+	char text[ADDRESS_TEXT_BYTES];
+
+	for (size_t i = 1; i < members->count; i++)
+		if (!member_compare(&members->list[i - 1], &members->list[i]))
+			return fail(reading, "the address %s is listed twice; keep one",
+				    address_format(&members->list[i].address, text));
+	return 0;
+}
+
+static int read_list(struct reading *reading, const json_t *root)
+{
+	size_t entry;
+	json_t *object;
+	int err;
+
+	if (!json_is_array(root))
+		return fail(reading, "should be a list of objects: %s", MEMBERS_SHAPE);
+	json_array_foreach (root, entry, object) {
+		err = read_entry(reading, entry, object);
+		if (err)
+			return err;
+	}
+	if (reading->members->count)
+		qsort(reading->members->list, reading->members->count, sizeof(struct member),
+		      member_compare);
+	return refuse_twins(reading);
+}
+
+int members_parse(const char *path, const char *bytes, size_t size, struct members **out,
+		  char **error)
+{
+	struct reading reading = {.path = path, .error = error};
+	json_error_t problem;
+	json_t *root = NULL;
+	int err = -ENOMEM;
+
+	*error = NULL;
+	reading.members = calloc(1, sizeof(*reading.members));
+	if (!reading.members)
+		return -ENOMEM;
+	root = json_loadb(bytes, size, JSON_REJECT_DUPLICATES, &problem);
+	if (root)
+		err = read_list(&reading, root);
+	else if (json_error_code(&problem) != json_error_out_of_memory &&
+		 asprintf(error, "%s:%d: not JSON: %s; the file should look like %s", path,
+			  problem.line, problem.text, MEMBERS_SHAPE) >= 0)
+		err = -EINVAL;
+	json_decref(root);
+	if (err)
+		members_free(reading.members);
+	else
+		*out = reading.members;
+	return err;
+}
+
+int members_load(const char *path, struct members **out, char **error)
+{
+	char *bytes, *reason;
+	size_t size;
+	int err = readfile(path, MEMBERS_BYTES_MAX, &bytes, &size, NULL, &reason);
+
+	if (err) {
+		if (!reason || asprintf(error,
+					"%s; give a readable file in Prometheus' file_sd "
+					"format, or take `members` out",
+					reason) < 0)
+			*error = NULL;
+		free(reason);
+		return err;
+	}
+	err = members_parse(path, bytes, size, out, error);
+	free(bytes);
+	return err;
+}
+
+void members_free(struct members *members)
+{
+	if (!members)
+		return;
+	for (size_t i = 0; i < members->count; i++) {
+		free(members->list[i].host);
+		free(members->list[i].rack);
+	}
+	free(members->list);
+	free(members);
+}

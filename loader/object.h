@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * One instance of the compiled programs, for one interface. XDP and tc come
+ * from an instance each: tc's load-time constants depend on how XDP attached.
+ */
+#ifndef ESC_LOADER_OBJECT_H
+#define ESC_LOADER_OBJECT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct bpf_object;
+struct object;
+struct pins;
+
+enum object_part { OBJECT_MAPS, OBJECT_XDP, OBJECT_TC };
+
+struct object_constants {
+	unsigned int port_index;
+	bool rx_in_tc;
+	uint16_t turn; /* see struct esc_control */
+};
+
+/* Opened, not loaded; the maps are those of @pins (NULL: its own). */
+int object_open(struct object **out, enum object_part part, const struct pins *pins,
+		const struct object_constants *constants, char **error);
+int object_load(struct object *object, char **error);
+void object_close(struct object *object);
+
+struct bpf_object *object_bpf(const struct object *object);
+/* Descriptors, borrowed; valid after object_load(). */
+int object_xdp_fd(const struct object *object);
+int object_tc_fd(const struct object *object, bool egress);
+const char *object_xdp_section(const struct object *object);
+/* The load-time constants as the kernel holds them after object_load(). */
+const void *object_rodata(const struct object *object, size_t *bytes);
+
+#endif

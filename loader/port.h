@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* One interface that the daemon serves. */
+#ifndef ESC_LOADER_PORT_H
+#define ESC_LOADER_PORT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "attach.h"
+#include "dataplane.h"
+
+struct ledger;
+struct pins;
+
+struct port {
+	char name[IF_NAMESIZE];
+	enum config_plane plane;
+	enum config_attach attach;
+	enum config_tc tc;
+	unsigned int slot;
+	unsigned int ifindex; /* that we are attached to; 0: gone */
+	bool up;
+	struct esc_port record; /* as `ports` has it */
+	char xdp_note[ATTACH_NOTE_BYTES];
+	char tc_note[ATTACH_NOTE_BYTES];
+	char lost_note[ATTACH_NOTE_BYTES]; /* taken off by others */
+	uint64_t retry_local_ns;	   /* after a re-attach failed */
+	uint16_t turn;			   /* that our XDP program waits for in `control` */
+};
+
+void port_init(struct port *port, const struct config_interface *interface, unsigned int slot,
+	       const struct esc_port *record);
+bool port_is_attached(const struct port *port);
+
+/*
+ * Attaches, or takes over, and writes `ports`. What was not attached before is
+ * not attached after a failure.
+ */
+int port_attach(struct port *port, const struct pins *pins, struct ledger *ledger, char **error);
+/* Takes all programs off; @why ("off", "removed", ...) goes into the event. */
+void port_detach(struct port *port, const struct pins *pins, struct ledger *ledger,
+		 const char *why);
+/* Looks after the interface: gone, back, up, down, programs taken off. */
+void port_tick(struct port *port, const struct pins *pins, struct ledger *ledger, bool off,
+	       uint64_t now_local_ns);
+/* Fresh facts. @roce_packets: counted on the port so far. */
+void port_describe(const struct port *port, uint64_t roce_packets, struct port_info *out);
+
+#endif

@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "request.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config.h"
+#include "daemon.h"
+#include "dataplane.h"
+#include "explain.h"
+#include "ledger.h"
+#include "report.h"
+#include "report_qp.h"
+#include "verbs.h"
+
+struct request {
+	struct daemon *daemon;
+	const json_t *args;
+	struct reply *reply;
+	char *error; /* set: the answer is a refusal */
+	int exit;
+};
+
+static char *dump_line(const json_t *object, size_t *bytes)
+{
+	char *text = json_dumps(object, JSON_COMPACT), *line = NULL;
+	int length = text ? asprintf(&line, "%s\n", text) : -1;
+
+	free(text);
+	*bytes = length < 0 ? 0 : length;
+	return length < 0 ? NULL : line;
+}
+
+char *request_wrap(const json_t *result, size_t *bytes)
+{
+	json_t *object = json_pack("{s:b, s:O}", "ok", 1, "result", result);
+	char *line = dump_line(object, bytes);
+
+	json_decref(object);
+	return line;
+}
+
+char *request_refuse(int exit_code, const char *error, size_t *bytes)
+{
+	json_t *object = json_pack("{s:b, s:s, s:i}", "ok", 0, "error", error, "exit", exit_code);
+	char *line;
+
+	if (!object) /* a quoted word was cut inside a character */
+		object = json_pack("{s:b, s:s, s:i}", "ok", 0, "error",
+				   "the request cannot be shown as text", "exit", exit_code);
+	line = dump_line(object, bytes);
+	json_decref(object);
+	return line;
+}
+
+static json_t *refuse(struct request *request, int exit_code, char *error)
+{
+	request->exit = exit_code;
+	request->error = error ? error : strdup("out of memory");
+	return NULL;
+}
+
+__attribute__((format(printf, 2, 3))) static json_t *misuse(struct request *request,
+							    const char *format, ...)
+{
+	va_list arguments;
+	char *error;
+
+	va_start(arguments, format);
+	if (vasprintf(&error, format, arguments) < 0)
+		error = NULL;
+	va_end(arguments);
+	return refuse(request, 2, error);
+}
+
+/* An argument that is a text, or @fallback. False: it is something else. */
+static bool text_argument(struct request *request, const char *name, const char *fallback,
+			  const char **out)
+{
+	const json_t *value = json_object_get(request->args, name);
+
+	*out = fallback;
+	if (!value || json_is_null(value))
+		return true;
+	*out = json_string_value(value);
+	if (!*out)
+		misuse(request, "argument `%s` should be a text", name);
+	return *out != NULL;
+}
+
+static bool count_argument(struct request *request, const char *name, uint64_t fallback,
+			   uint64_t *out)
+{
+	const json_t *value = json_object_get(request->args, name);
+
+	*out = fallback;
+	if (!value || json_is_null(value))
+		return true;
+	if (!json_is_integer(value) || json_integer_value(value) < 0) {
+		misuse(request, "argument `%s` should be a whole number", name);
+		return false;
+	}
+	*out = json_integer_value(value);
+	return true;
+}
+
+static json_t *answer_status(struct request *request)
+{
+	daemon_refresh(request->daemon);
+	return report_status(request->daemon);
+}
+
+static const char *port_name(const struct port_info *ports, unsigned int count, unsigned int index)
+{
+	for (unsigned int i = 0; i < count; i++)
+		if (ports[i].index == index)
+			return ports[i].name;
+	return NULL;
+}
+
+/* Written entry by entry: a full table as one JSON tree would take a hundred megabytes. */
+static int write_qps(const struct daemon *daemon, FILE *out, const struct qp_entry **list,
+		     size_t count, size_t most)
+{
+	struct esc_reason_count reasons[ESC_REASON_MAX];
+	struct port_info ports[ESC_PORTS_MAX];
+	unsigned int port_count = 0;
+	size_t tracked;
+
+	qptable_entries(daemon->qps, &tracked);
+	for (unsigned int i = 0; i < dataplane_port_count(daemon->dataplane); i++)
+		if (port_count < ESC_PORTS_MAX &&
+		    !dataplane_port(daemon->dataplane, i, &ports[port_count]))
+			port_count++;
+	fputs("{\"ok\":true,\"result\":{\"qps\":[", out);
+	for (size_t i = 0; i < count && i < most; i++) {
+		json_t *qp = report_qp(list[i], port_name(ports, port_count, list[i]->key.port));
+
+		if (i)
+			fputc(',', out);
+		if (json_dumpf(qp, out, JSON_COMPACT)) {
+			json_decref(qp);
+			return -ENOMEM;
+		}
+		json_decref(qp);
+	}
+	fprintf(out, "],\"tracked\":%zu,\"max\":%u", tracked, dataplane_qps_max(daemon->dataplane));
+	if (!dataplane_reasons(daemon->dataplane, reasons))
+		fprintf(out, ",\"refused\":%" PRIu64,
+			report_reason_sum(&reasons[ESC_REASON_QP_TABLE_FULL]));
+	if (count > most)
+		fprintf(out, ",\"left_out\":%zu", count - most);
+	fputs("}}\n", out);
+	return ferror(out) ? -ENOMEM : 0;
+}
+
+static void reply_qps(struct request *request, const struct report_qp_filter *filter,
+		      enum report_qp_order order, size_t most)
+{
+	const struct qp_entry *entries, **list;
+	struct reply *reply = request->reply;
+	size_t count, chosen = 0;
+	FILE *out;
+	int err;
+
+	entries = qptable_entries(request->daemon->qps, &count);
+	list = report_qp_choose(entries, count, filter, order, &chosen);
+	out = open_memstream(&reply->text, &reply->bytes);
+	err = list && out ? write_qps(request->daemon, out, list, chosen, most) : -ENOMEM;
+	if (out && fclose(out))
+		err = -ENOMEM;
+	free(list);
+	if (err) {
+		free(reply->text);
+		reply->text = NULL;
+		refuse(request, 1, NULL);
+	}
+}
+
+static json_t *answer_qp(struct request *request)
+{
+	struct report_qp_filter filter;
+	enum report_qp_order order;
+	const char *key, *sort;
+	uint64_t top;
+
+	if (!text_argument(request, "key", NULL, &key) ||
+	    !text_argument(request, "sort", "bytes", &sort) ||
+	    !count_argument(request, "top", REPORT_QPS_MOST, &top))
+		return NULL;
+	if (!report_qp_filter(key, &filter))
+		return misuse(request,
+			      "`%.64s` names no queue pair; give a QPN (17, 0x11), a part "
+			      "of an address, or SRC>DST/QPN",
+			      key);
+	if (!report_qp_order(sort, &order))
+		return misuse(
+			request,
+			"queue pairs are not sorted by `%.32s`; give one of " REPORT_QP_ORDERS,
+			sort);
+	daemon_refresh(request->daemon);
+	reply_qps(request, &filter, order, top < REPORT_QPS_MOST ? top : REPORT_QPS_MOST);
+	return NULL;
+}
+
+static json_t *answer_events(struct request *request)
+{
+	const json_t *follow = json_object_get(request->args, "follow");
+	uint64_t since_ns;
+
+	if (follow && !json_is_boolean(follow))
+		return misuse(request, "argument `follow` should be true or false");
+	request->reply->follow = json_is_true(follow);
+	/* A follower who names no time wants what comes from now on. */
+	if (!count_argument(request, "since_ns", request->reply->follow ? INT64_MAX : 0, &since_ns))
+		return NULL;
+	return json_pack("{s:o}", "events", ledger_since(request->daemon->ledger, since_ns));
+}
+
+static json_t *answer_off(struct request *request)
+{
+	char *error = NULL;
+
+	if (daemon_set_off(request->daemon, true, &error))
+		return refuse(request, 1, error);
+	return json_pack("{s:b, s:s}", "kill_switch", 1, "kill_file",
+			 request->daemon->config->kill_file);
+}
+
+static json_t *answer_mode(struct request *request)
+{
+	const char *mode;
+	char *error = NULL, later[160];
+
+	if (!text_argument(request, "mode", "", &mode))
+		return NULL;
+	if (!strcmp(mode, "steer") || !strcmp(mode, "pace"))
+		return misuse(request, "%s", verbs_later(mode, later));
+	if (strcmp(mode, "observe"))
+		return misuse(request, "`%.32s` is not a mode; give `mode observe`", mode);
+	if (daemon_set_off(request->daemon, false, &error))
+		return refuse(request, 1, error);
+	return json_pack("{s:s, s:b}", "mode", "observe", "kill_switch", 0);
+}
+
+static json_t *answer_config(struct request *request)
+{
+	return config_to_json(request->daemon->config);
+}
+
+static json_t *answer_support(struct request *request)
+{
+	json_t *support = report_support();
+
+	return support ? support : refuse(request, 1, strdup("the kernel could not be probed"));
+}
+
+static json_t *answer_reload(struct request *request)
+{
+	char *error = NULL;
+
+	if (daemon_reload(request->daemon, &error))
+		return refuse(request, 1, error);
+	return json_pack("{s:s}", "config", request->daemon->config->path);
+}
+
+static json_t *answer_version(struct request *request)
+{
+	(void)request;
+	return report_version();
+}
+
+static const struct {
+	const char *verb;
+	json_t *(*answer)(struct request *request); /* NULL: refused, or the reply is written */
+} answers[] = {
+	{"status", answer_status},
+	{"qp", answer_qp},
+	{"events", answer_events},
+	{"mode", answer_mode},
+	{"off", answer_off},
+	{"config", answer_config},
+	{"probe-support", answer_support},
+	{"reload", answer_reload},
+	{"version", answer_version},
+};
+
+static json_t *dispatch(struct request *request, const char *name)
+{
+	const struct verb *verb;
+	char *error = NULL, later[160];
+
+	for (size_t i = 0; i < sizeof(answers) / sizeof(answers[0]); i++)
+		if (!strcmp(answers[i].verb, name))
+			return answers[i].answer(request);
+	verb = verbs_find(name, false, &error);
+	if (!verb)
+		return refuse(request, 2, error);
+	return misuse(request, "%s", verbs_later(name, later));
+}
+
+static json_t *answer_object(struct request *request, const json_t *object)
+{
+	const char *verb = json_string_value(json_object_get(object, "verb"));
+
+	request->args = json_object_get(object, "args");
+	if (!verb)
+		return misuse(request, "a request is a line {\"verb\": \"status\", \"args\": {}}");
+	if (request->args && !json_is_object(request->args))
+		return misuse(request, "`args` should be an object");
+	return dispatch(request, verb);
+}
+
+void request_answer(struct daemon *daemon, const char *line, size_t bytes, struct reply *reply)
+{
+	struct request request = {.daemon = daemon, .reply = reply};
+	json_t *object, *result;
+	json_error_t problem;
+
+	*reply = (struct reply){};
+	object = json_loadb(line, bytes, JSON_REJECT_DUPLICATES, &problem);
+	if (object)
+		result = answer_object(&request, object);
+	else
+		result = misuse(&request, "not a line of JSON: %s", problem.text);
+	if (result)
+		reply->text = request_wrap(result, &reply->bytes);
+	else if (request.error)
+		reply->text = request_refuse(request.exit, request.error, &reply->bytes);
+	if (request.error)
+		reply->follow = false;
+	json_decref(result);
+	free(request.error);
+	json_decref(object);
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The unix socket: one JSON object a line in, one a line out; see request.h for what is asked. */
+#ifndef ESC_LOADER_SERVER_H
+#define ESC_LOADER_SERVER_H
+
+struct daemon;
+struct server;
+
+/*
+ * Listens on daemon->config->socket and registers with daemon->event. A socket
+ * that nobody answers on is replaced; one that is answered is -EADDRINUSE.
+ * *@error is a malloc'd sentence on failure.
+ */
+int server_new(struct server **out, struct daemon *daemon, char **error);
+/* Closes all clients and removes the socket. */
+void server_free(struct server *server);
+
+#endif

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "units.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+struct unit {
+	const char *name;
+	uint64_t ns;
+};
+
+static const struct unit units[] = {
+	{"ns", 1},
+	{"us", 1000},
+	{"ms", 1000000},
+	{"s", 1000000000},
+	{"m", 60 * 1000000000ull},
+	{"h", 3600 * 1000000000ull},
+};
+
+/* What people write instead. */
+static const struct {
+	const char *written, *meant;
+} spellings[] = {
+	{"nsec", "ns"},
+	{"nanosecond", "ns"},
+	{"nanoseconds", "ns"},
+	{"\xc2\xb5s", "us"},
+	{"usec", "us"},
+	{"microsecond", "us"},
+	{"microseconds", "us"},
+	{"msec", "ms"},
+	{"millisecond", "ms"},
+	{"milliseconds", "ms"},
+	{"sec", "s"},
+	{"secs", "s"},
+	{"second", "s"},
+	{"seconds", "s"},
+	{"min", "m"},
+	{"mins", "m"},
+	{"minute", "m"},
+	{"minutes", "m"},
+	{"hr", "h"},
+	{"hour", "h"},
+	{"hours", "h"},
+	{"", "s"},
+};
+
+static const struct unit *unit_find(const char *name)
+{
+	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
+		if (!strcmp(units[i].name, name))
+			return &units[i];
+	return NULL;
+}
+
+/* @number_bytes of @text are a number; the rest is not a unit. */
+static void unit_hint(const char *text, size_t number_bytes, char hint[32])
+{
+	const char *rest = text + number_bytes + strspn(text + number_bytes, " \t");
+	const char *meant = unit_find(rest) ? rest : NULL;
+
+	for (size_t i = 0; !meant && i < sizeof(spellings) / sizeof(spellings[0]); i++)
+		if (!strcasecmp(spellings[i].written, rest))
+			meant = spellings[i].meant;
+	if (meant && number_bytes && number_bytes < 24)
+		snprintf(hint, 32, "%.*s%s", (int)number_bytes, text, meant);
+}
+
+/* Digits with at most one point among them; returns how many bytes that is. */
+static size_t number_span(const char *text)
+{
+	size_t whole = strspn(text, "0123456789"), part;
+
+	if (!whole || text[whole] != '.')
+		return whole;
+	part = strspn(text + whole + 1, "0123456789");
+	return part ? whole + 1 + part : whole;
+}
+
+/* Exact: no floating point between "0.1s" and 100000000. */
+static int scale(const char *number, size_t bytes, uint64_t unit_ns, uint64_t *ns)
+{
+	unsigned __int128 total = 0;
+	uint64_t place = unit_ns;
+	size_t i = 0;
+
+	for (; i < bytes && number[i] != '.'; i++) {
+		total = total * 10 + (number[i] - '0');
+		if (total > UINT64_MAX)
+			return -ERANGE;
+	}
+	total *= unit_ns;
+	for (i++; i < bytes; i++) {
+		if (place % 10 && number[i] != '0')
+			return -EINVAL; /* finer than a nanosecond, or than the unit divides */
+		place /= 10;
+		total += (uint64_t)(number[i] - '0') * place;
+	}
+	if (total > UINT64_MAX)
+		return -ERANGE;
+	*ns = (uint64_t)total;
+	return 0;
+}
+
+int units_parse_duration(const char *text, uint64_t *ns, char hint[32])
+{
+	size_t bytes = number_span(text);
+	const struct unit *unit = bytes ? unit_find(text + bytes) : NULL;
+
+	if (hint)
+		hint[0] = '\0';
+	if (!strcmp(text, "0")) {
+		*ns = 0;
+		return 0;
+	}
+	if (unit)
+		return scale(text, bytes, unit->ns, ns);
+	if (hint)
+		unit_hint(text, bytes, hint);
+	return -EINVAL;
+}
+
+static const char *scaled(char out[UNITS_TEXT_BYTES], double value, double base,
+			  const char *const names[], size_t count, const char *space)
+{
+	size_t i = 0;
+
+	/* 999.5 reads "1.00k" rather than "1000". */
+	while (i + 1 < count && value >= (base == 1000 ? 999.5 : 1023.5)) {
+		value /= base;
+		i++;
+	}
+	snprintf(out, UNITS_TEXT_BYTES, "%.*f%s%s",
+		 i == 0 || value >= 99.95 ? 0
+		 : value >= 9.995	  ? 1
+					  : 2,
+		 value, names[i][0] ? space : "", names[i]);
+	return out;
+}
+
+const char *units_count(char out[UNITS_TEXT_BYTES], double count)
+{
+	static const char *const names[] = {"", "k", "M", "G", "T", "P", "E"};
+
+	return scaled(out, count, 1000, names, 7, "");
+}
+
+const char *units_bytes(char out[UNITS_TEXT_BYTES], double bytes)
+{
+	static const char *const names[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+
+	return scaled(out, bytes, 1024, names, 7, " ");
+}
+
+const char *units_bit_rate(char out[UNITS_TEXT_BYTES], double bytes_per_second)
+{
+	static const char *const names[] = {"bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"};
+
+	return scaled(out, bytes_per_second * 8, 1000, names, 5, " ");
+}
+
+/* "3h 5m", "3h" when the smaller part is nothing. */
+static void two_parts(char out[UNITS_TEXT_BYTES], unsigned long long large, char large_unit,
+		      unsigned long long small, char small_unit)
+{
+	if (small)
+		snprintf(out, UNITS_TEXT_BYTES, "%llu%c %llu%c", large, large_unit, small,
+			 small_unit);
+	else
+		snprintf(out, UNITS_TEXT_BYTES, "%llu%c", large, large_unit);
+}
+
+const char *units_duration(char out[UNITS_TEXT_BYTES], uint64_t ns)
+{
+	uint64_t s = ns / 1000000000;
+
+	if (s >= 86400)
+		two_parts(out, s / 86400, 'd', s % 86400 / 3600, 'h');
+	else if (s >= 3600)
+		two_parts(out, s / 3600, 'h', s % 3600 / 60, 'm');
+	else if (s >= 60)
+		two_parts(out, s / 60, 'm', s % 60, 's');
+	else if (s)
+		snprintf(out, UNITS_TEXT_BYTES, "%gs", (double)(ns / 1000000) / 1000);
+	else if (ns >= 1000000)
+		snprintf(out, UNITS_TEXT_BYTES, "%gms", (double)(ns / 1000) / 1000);
+	else if (ns >= 1000)
+		snprintf(out, UNITS_TEXT_BYTES, "%gus", (double)ns / 1000);
+	else
+		snprintf(out, UNITS_TEXT_BYTES, "%uns", (unsigned int)ns);
+	return out;
+}

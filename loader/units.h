@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Durations as people write them, and numbers as people read them. */
+#ifndef ESC_LOADER_UNITS_H
+#define ESC_LOADER_UNITS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define UNITS_UNDERSTOOD "ns, us, ms, s, m, h"
+
+/*
+ * "5s", "2ms", "1.5us", "0". The unit follows the number at once. Returns 0,
+ * -EINVAL (not a duration) or -ERANGE (more than fits). On -EINVAL @hint, if
+ * not NULL, becomes what was probably meant, "5s" for "5 sec", or "".
+ */
+int units_parse_duration(const char *text, uint64_t *ns, char hint[32]);
+
+/* All return @out. Three significant digits: "999", "12.3k", "4.56M". */
+#define UNITS_TEXT_BYTES 32
+const char *units_count(char out[UNITS_TEXT_BYTES], double count);
+/* Powers of 1024: "812 B", "1.50 KiB", "3.20 GiB". */
+const char *units_bytes(char out[UNITS_TEXT_BYTES], double bytes);
+/* As networks count, powers of 1000 and bits: "9.41 Gbit/s". */
+const char *units_bit_rate(char out[UNITS_TEXT_BYTES], double bytes_per_second);
+/* The two largest parts that matter: "3d 4h", "12m 5s", "250ms", "5us". */
+const char *units_duration(char out[UNITS_TEXT_BYTES], uint64_t ns);
+
+#endif

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The kernel programs for a test: loaded without pins and attached to nothing,
+ * fed by BPF_PROG_TEST_RUN, read through their maps.
+ */
+#ifndef ESC_TESTS_BPF_WORLD_H
+#define ESC_TESTS_BPF_WORLD_H
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+
+#include "dataplane.skel.h"
+#include "frame.h"
+#include "maps.h"
+
+#define WORLD_CPUS_MAX 512
+
+enum world_hook { WORLD_XDP, WORLD_TC_IN, WORLD_TC_OUT, WORLD_HOOKS };
+
+static const char *const world_hook_names[WORLD_HOOKS] = {"xdp_ingress", "tc_ingress", "tc_egress"};
+/* XDP_PASS, and TC_ACT_UNSPEC twice. */
+static const uint32_t world_verdicts[WORLD_HOOKS] = {2, (uint32_t)-1, (uint32_t)-1};
+
+struct world {
+	struct dataplane *kernel;
+	int programs[WORLD_HOOKS];
+	uint32_t port;
+	int cpus;
+};
+
+struct world_options {
+	uint32_t qps_max; /* 0: as it comes */
+	uint32_t port;
+	uint16_t turn;
+	bool rx_in_xdp_only;
+	uint32_t sample_mask;
+};
+
+static inline int world_quiet(enum libbpf_print_level level, const char *format, va_list arguments)
+{
+	return level == LIBBPF_WARN ? vfprintf(stderr, format, arguments) : 0;
+}
+
+static inline int world_set_control(struct world *w, const struct esc_control *word)
+{
+	uint32_t zero = 0;
+
+	return bpf_map__update_elem(w->kernel->maps.control, &zero, sizeof(zero), word,
+				    sizeof(*word), BPF_ANY);
+}
+
+static inline int world_open(struct world *w, const struct world_options *options)
+{
+	struct esc_control word = {.sample_mask = options->sample_mask};
+	int error = -ENOMEM;
+
+	memset(w, 0, sizeof(*w));
+	libbpf_set_print(world_quiet);
+	w->kernel = dataplane__open();
+	if (!w->kernel)
+		return -errno;
+	w->port = options->port;
+	w->kernel->rodata->esc_port_index = options->port;
+	w->kernel->rodata->esc_turn = options->turn;
+	w->kernel->rodata->esc_rx_in_tc = !options->rx_in_xdp_only;
+	if (options->qps_max)
+		error = bpf_map__set_max_entries(w->kernel->maps.qps, options->qps_max);
+	else
+		error = 0;
+	if (!error)
+		error = dataplane__load(w->kernel);
+	if (!error)
+		error = world_set_control(w, &word);
+	if (error) {
+		dataplane__destroy(w->kernel);
+		return error;
+	}
+	w->programs[WORLD_XDP] = bpf_program__fd(w->kernel->progs.esc_xdp_in);
+	w->programs[WORLD_TC_IN] = bpf_program__fd(w->kernel->progs.esc_tc_in);
+	w->programs[WORLD_TC_OUT] = bpf_program__fd(w->kernel->progs.esc_tc_out);
+	w->cpus = libbpf_num_possible_cpus();
+	return 0;
+}
+
+static inline void world_close(struct world *w)
+{
+	dataplane__destroy(w->kernel);
+}
+
+/*
+ * Runs a program over the frame. -EINVAL: the kernel takes no such frame for a
+ * test. 1: it let the frame pass as it was. 0: it did not.
+ * @linear: bytes of the first XDP buffer, 0 for all.
+ */
+static inline int world_run(struct world *w, enum world_hook hook, const uint8_t *data,
+			    uint32_t bytes, uint32_t linear)
+{
+	static uint8_t out[FRAME_MAX + 1024];
+	struct xdp_md context = {.data_end = linear};
+	LIBBPF_OPTS(bpf_test_run_opts, o, .data_in = data, .data_size_in = bytes, .data_out = out,
+		    .data_size_out = sizeof(out), .repeat = 1);
+	int error;
+
+	if (linear && hook == WORLD_XDP) {
+		o.ctx_in = &context;
+		o.ctx_size_in = sizeof(context);
+	}
+	error = bpf_prog_test_run_opts(w->programs[hook], &o);
+	if (error)
+		return error;
+	return o.retval == world_verdicts[hook] && o.data_size_out == bytes &&
+	       !memcmp(out, data, bytes);
+}
+
+static inline void world_reasons(const struct world *w, uint64_t out[ESC_REASON_MAX],
+				 enum world_hook hook)
+{
+	struct esc_reason_count values[WORLD_CPUS_MAX];
+	uint32_t reason;
+	int cpu;
+
+	for (reason = 0; reason < ESC_REASON_MAX; reason++) {
+		out[reason] = 0;
+		if (bpf_map_lookup_elem(bpf_map__fd(w->kernel->maps.reasons), &reason, values))
+			continue;
+		for (cpu = 0; cpu < w->cpus; cpu++)
+			out[reason] += hook == WORLD_XDP     ? values[cpu].xdp_ingress
+				       : hook == WORLD_TC_IN ? values[cpu].tc_ingress
+							     : values[cpu].tc_egress;
+	}
+}
+
+static inline struct esc_port_counts world_port_counts(const struct world *w, uint32_t port)
+{
+	struct esc_port_counts values[WORLD_CPUS_MAX], sum = {0};
+	__u64 *to = (__u64 *)&sum, *from;
+	int cpu;
+	size_t i;
+
+	if (bpf_map_lookup_elem(bpf_map__fd(w->kernel->maps.port_counts), &port, values))
+		return sum;
+	for (cpu = 0; cpu < w->cpus; cpu++) {
+		from = (__u64 *)&values[cpu];
+		for (i = 0; i < sizeof(sum) / sizeof(*to); i++)
+			to[i] += from[i];
+	}
+	return sum;
+}
+
+static inline bool world_qp(const struct world *w, const struct esc_qp_key *key, struct esc_qp *out)
+{
+	return !bpf_map_lookup_elem(bpf_map__fd(w->kernel->maps.qps), key, out);
+}
+
+static inline uint32_t world_qp_count(const struct world *w)
+{
+	int fd = bpf_map__fd(w->kernel->maps.qps);
+	struct esc_qp_key key, *before = NULL;
+	uint32_t count = 0;
+
+	while (!bpf_map_get_next_key(fd, before, &key)) {
+		before = &key;
+		count++;
+	}
+	return count;
+}
+
+/* Forgets queue pairs, reasons and port counts. */
+static inline void world_reset(struct world *w)
+{
+	static const uint8_t zeros[WORLD_CPUS_MAX * sizeof(struct esc_port_counts)];
+	int qps = bpf_map__fd(w->kernel->maps.qps);
+	struct esc_qp_key key;
+	uint32_t i;
+
+	while (!bpf_map_get_next_key(qps, NULL, &key))
+		bpf_map_delete_elem(qps, &key);
+	for (i = 0; i < ESC_REASON_MAX; i++)
+		bpf_map_update_elem(bpf_map__fd(w->kernel->maps.reasons), &i, zeros, BPF_ANY);
+	for (i = 0; i < ESC_PORTS_MAX; i++)
+		bpf_map_update_elem(bpf_map__fd(w->kernel->maps.port_counts), &i, zeros, BPF_ANY);
+}
+
+static inline const char *world_reason_name(int reason)
+{
+	static const char *const names[] = {
+#define X(id, name, text) #name,
+		ESC_REASONS(X)
+#undef X
+	};
+
+	return reason >= 0 && reason < ESC_REASON_MAX ? names[reason] : "none";
+}
+
+#endif

@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The demonstration: real queue pairs across an ECMP fabric, followed packet for packet.
+
+Run by tests/demo. Takes down all that it made, also when it is interrupted.
+"""
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+BUILD = os.environ.get("ESCAPEMENT_BUILD", os.path.join(TOP, "build"))
+LAB = os.path.join(TOP, "tests", "lab", "lab")
+VM = os.path.join(TOP, "tests", "vm", "vm")
+ROCEFLOW = os.path.join(BUILD, "tests", "lab", "roceflow")
+NO_MACHINES = 77  # vm's exit code: machines cannot be had here
+ENV = dict(os.environ, LAB="demo", ESCAPEMENT_BUILD=BUILD, LC_ALL="C.UTF-8")
+WIDTH = 110
+SECONDS = 10
+
+
+class Failed(Exception):
+    """A sentence for the person who watches."""
+
+
+def step(title):
+    print(f"\n\033[1m== {title}\033[0m" if sys.stdout.isatty() else f"\n== {title}", flush=True)
+
+
+def say(text):
+    print(text, flush=True)
+
+
+def call(*command, timeout=120):
+    """(exit code, stdout, stderr)"""
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True, timeout=timeout, env=ENV)
+    return done.returncode, done.stdout, done.stderr
+
+
+def good(*command, timeout=120):
+    code, out, err = call(*command, timeout=timeout)
+    if code:
+        raise Failed(f"{' '.join(command)} failed: {(err or out).strip()}")
+    return out
+
+
+class Node:
+    """A lab host or an emulated machine: where commands run."""
+
+    def __init__(self, name, machine):
+        self.name, self.machine = name, machine
+
+    def run(self, *command, timeout=120):
+        if self.machine:
+            return good(VM, "exec", self.name, "-t", str(timeout), "--", *command,
+                        timeout=timeout + 20)
+        return good(LAB, "exec", self.name, "--", *command, timeout=timeout)
+
+    def shown(self, *command, lines=None, timeout=120):
+        """Runs a command as an operator would type it, and shows what it prints."""
+        say(f"\n{self.name}# {' '.join(command)}")
+        out = self.run(*command, timeout=timeout).rstrip().splitlines()
+        for line in out[:lines]:
+            say("  " + line)
+        if lines and len(out) > lines:
+            say(f"  ... {len(out) - lines} more lines")
+
+    def qps(self):
+        return json.loads(self.run("escapement", "-j", "qp"))["qps"]
+
+
+class Flow(threading.Thread):
+    """Traffic that runs beside the narration."""
+
+    def __init__(self, function):
+        super().__init__(daemon=True)
+        self.function, self.result, self.error = function, None, None
+
+    def run(self):
+        try:
+            self.result = self.function()
+        except Exception as error:  # shown by ended()
+            self.error = error
+
+    def ended(self):
+        self.join(SECONDS + 120)
+        if self.is_alive():
+            raise Failed("the traffic did not end")
+        if self.error:
+            raise Failed(f"the traffic failed: {self.error}")
+        return self.result
+
+
+def fabric():
+    step("1. A fabric in network namespaces: 2 leaves, 2 spines, kernel ECMP, links of 100 Mbit/s")
+    good(LAB, "down")
+    good(LAB, "up", "--hosts", "2", "--leaves", "2", "--spines", "2", "--rate", "100mbit",
+         "--queue", "1000000")
+    say(good(LAB, "status").rstrip())
+
+
+def machines():
+    """Two soft-RoCE machines on the leaves; False when none can be had here."""
+    step("2. Two machines with soft-RoCE (rdma_rxe), emulated, their NICs plugged into the leaves")
+    code, out, err = call(VM, "prepare", timeout=600)
+    if code == NO_MACHINES:
+        say(f"Not here: {(err or out).strip().splitlines()[-1]}")
+        say("The demonstration goes on with roceflow, our own RoCEv2 endpoint, on the lab's hosts.")
+        return False
+    if code:
+        raise Failed(f"vm prepare: {(err or out).strip()}")
+    start = time.monotonic()
+    good(VM, "up", "A:leaf1", "B:leaf2", timeout=180)
+    say(f"A on leaf1 and B on leaf2 are up after {time.monotonic() - start:.0f} s.")
+    return True
+
+
+def daemons(have_machines):
+    step("3. escapementd on every host")
+    good(LAB, "start")
+    if have_machines:
+        good(VM, "start", timeout=120)
+    say("One daemon per host, in observe mode: it attaches, counts, and changes no packet.")
+
+
+def perftest():
+    return json.loads(good(VM, "perftest", "A", "B", "ib_write_bw", "--qps", "4", "--json", "--",
+                           "-s", "65536", "-D", str(SECONDS), timeout=SECONDS + 100))
+
+
+def roceflow():
+    status = json.loads(good(LAB, "status", "-j"))
+    address = next(host["address"] for host in status["hosts"] if host["name"] == "h2")
+    server = subprocess.Popen([LAB, "exec", "h2", "--", ROCEFLOW, "serve", "--listen", address,
+                               "--interface", "eth1", "--json"], env=ENV,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True)
+    try:
+        client = good(LAB, "exec", "h1", "--", ROCEFLOW, "send", "--to", address, "--qps", "2",
+                      "--op", "send", "--size", "16384", "--rate", "20mbit",
+                      "--seconds", str(SECONDS), "--json", timeout=SECONDS + 60)
+        served, _ = server.communicate(timeout=30)
+    finally:
+        if server.poll() is None:
+            server.terminate()
+    return {"client": json.loads(client), "server": json.loads(served)}
+
+
+def follow(sender, receiver, have_machines):
+    """The live view: what an operator types while the queue pairs are busy."""
+    sender.shown("escapement", "qp")
+    say("\nOne line is one direction of a queue pair: tx is what left here, rx what came. The four\n"
+        "lines that carry the bytes are the writes; the other direction carries their ACKs."
+        if have_machines else "\nOne line is one direction of a queue pair: tx left here, rx came.")
+    receiver.shown("escapement", "status")
+    receiver.shown("bpftool", "map", "dump", "pinned", "/sys/fs/bpf/escapement/qps", lines=34)
+    say("These are the kernel's own maps, with names and types: bpftool reads them without us.")
+
+
+def device_counts(node):
+    """Packets that soft-RoCE itself says it sent and took in."""
+    folder = "/sys/class/infiniband/rxe0/ports/1/hw_counters/"
+    return tuple(int(node.run("cat", folder + name)) for name in ("sent_pkts", "rcvd_pkts"))
+
+
+def beside_the_device(node, before):
+    """The same traffic by soft-RoCE's own counters."""
+    device = [now - then for now, then in zip(device_counts(node), before)]
+    ours = [sum(row["packets"] for row in node.qps() if row["direction"] == direction)
+            for direction in ("tx", "rx")]
+    same = device == ours
+    say(f"  {node.name}: soft-RoCE's own counters say {device[0]:,} sent and {device[1]:,} received; "
+        f"escapement says {ours[0]:,} and {ours[1]:,}: {'equal' if same else 'DIFFERENT'}")
+    return same
+
+
+def spines():
+    """Where the leaf's ECMP put the packets."""
+    _, out, _ = call(LAB, "exec", "leaf1", "--", "ip", "-s", "-j", "link", "show")
+    sent = {link["ifname"]: link["stats64"]["tx"]["packets"] for link in json.loads(out)
+            if re.match(r"spine|up", link["ifname"])}
+    say("leaf1's ECMP put the traffic on its links: " +
+        ", ".join(f"{name} {packets:,} packets" for name, packets in sorted(sent.items())))
+
+
+def compare(sender, receiver):
+    """Each queue pair's packets as the sender's tc egress and the receiver's XDP counted them."""
+    agree, total = True, 0
+    for here, there, what in ((sender, receiver, "->"), (receiver, sender, "<-")):
+        left = {(row["src"], row["dst"], row["dest_qpn"]): row for row in here.qps()
+                if row["direction"] == "tx"}
+        came = {(row["src"], row["dst"], row["dest_qpn"]): row for row in there.qps()
+                if row["direction"] == "rx"}
+        for key in sorted(set(left) | set(came)):
+            sent, heard = left.get(key, {}), came.get(key, {})
+            same = all(sent.get(name) == heard.get(name) for name in ("packets", "bytes"))
+            agree &= same
+            total += sent.get("packets", 0)
+            say(f"  {sender.name} {what} {receiver.name}  QP {key[2]:>5}  "
+                f"left {sent.get('packets', 0):>9,} packets {sent.get('bytes', 0):>13,} bytes   "
+                f"came {heard.get('packets', 0):>9,} packets {heard.get('bytes', 0):>13,} bytes   "
+                f"{'equal' if same else 'DIFFERENT'}")
+    return agree and total > 0, total
+
+
+def textfile(node, directory):
+    step("6. What Prometheus gets")
+    node.shown("grep", "-E", "^escapement_(roce_packets|roce_bytes|qp_packets|port_attach|up)",
+               f"{directory}/escapement.prom", lines=10)
+    node.shown("escapement", "events", lines=8)
+
+
+def show_perftest(result):
+    summary = result["summary"]
+    if "bandwidth" in summary:
+        say(f"\nib_write_bw itself says: {summary['bandwidth'] * 8.388608:.1f} Mbit/s on average.")
+
+
+def conclusion(agree, total, sender, receiver):
+    rows = sender.qps()
+    again = sum(row.get("retransmits", 0) for row in rows)
+    naks = sum(row.get("naks", 0) for row in rows)
+    step("Result")
+    say(f"GOOD: {total:,} RoCEv2 packets crossed the fabric, and the sender's tc egress and the "
+        "receiver's XDP agree on every one." if agree else
+        "BAD: the two ends do not agree (see DIFFERENT above).")
+    say(f"{sender.name} sent {again:,} packets again and got {naks:,} NAKs" +
+        (": soft-RoCE went back after a loss or a time-out, as it happened." if again or naks else
+         ": nothing was lost on the way.") + " Escapement changed no packet.")
+    return agree
+
+
+def show():
+    fabric()
+    have_machines = machines()
+    daemons(have_machines)
+    sender, receiver = (Node("A", True), Node("B", True)) if have_machines else \
+        (Node("h1", False), Node("h2", False))
+    step("4. Real queue pairs, and what the daemon shows while they run")
+    flows = [Flow(roceflow)]
+    say("roceflow sends on 2 queue pairs from h1 to h2" +
+        (", ib_write_bw (perftest) writes on 4 queue pairs from A to B." if have_machines else "."))
+    if have_machines:
+        flows.append(Flow(perftest))
+    devices = {node: device_counts(node) for node in (sender, receiver)} if have_machines else {}
+    for flow in flows:
+        flow.start()
+    time.sleep(5)
+    follow(sender, receiver, have_machines)
+    for flow in flows:
+        flow.ended()
+    time.sleep(0.5)
+    if have_machines:
+        show_perftest(flows[1].result)
+    step("5. The traffic has ended: packet for packet, both ends")
+    agree, total = compare(sender, receiver)
+    if have_machines:
+        agree &= all([beside_the_device(node, before) for node, before in devices.items()])
+        also, more = compare(Node("h1", False), Node("h2", False))
+        agree, total = agree and also, total + more
+    spines()
+    textfile(Node("h1", False), "/run/escapement-lab/demo/h1/textfile")
+    return conclusion(agree, total, sender, receiver)
+
+
+def clear_up():
+    """Everything that the demonstration made; a second interrupt does not stop it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    call(VM, "down")
+    call(LAB, "down")
+
+
+def main():
+    signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
+    start, result = time.monotonic(), 1
+    try:
+        result = 0 if show() else 1
+    except KeyboardInterrupt:
+        say("\ndemo: interrupted")
+        result = 130
+    except (Failed, subprocess.TimeoutExpired, OSError, ValueError) as error:
+        print(f"demo: {error}", file=sys.stderr)
+    finally:
+        clear_up()
+    say(f"Cleared up. {time.monotonic() - start:.0f} s in all.")
+    return result
+
+
+if __name__ == "__main__":
+    sys.exit(main())

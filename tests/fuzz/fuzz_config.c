@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Any bytes as escapement.yaml: refused with a sentence, or taken whole. */
+#include <stdlib.h>
+#include <string.h>
+#include <jansson.h>
+
+#include "config.h"
+#include "log.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
+
+/* Linked ahead of the real one (mk/face.mk): a warning for each input would only fill a log. */
+void log_warning(const char *format, ...)
+{
+	(void)format;
+}
+
+/* What is in force can be shown. */
+static void show(const struct config *config)
+{
+	json_t *object = config_to_json(config);
+	char *text = json_dumps(object, 0);
+
+	if (!object || !text || !config->interface_count || !config->pin_root || !config->socket)
+		abort();
+	free(text);
+	json_decref(object);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
+{
+	struct config *config = NULL;
+	char *error = NULL;
+	int err = config_parse("fuzz.yaml", (const char *)bytes, size, &config, &error);
+
+	/* Every refusal begins with its place. */
+	if (err && (!error || strncmp(error, "fuzz.yaml:", 10)))
+		abort();
+	if (!err)
+		show(config);
+	config_free(config);
+	free(error);
+	return 0;
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Any line at the socket: always one whole answer, and never a crash. */
+#include <jansson.h>
+#include <stdint.h>
+
+#include "../unit/fakes.h"
+#include "request.h"
+#include "report.h"
+
+int LLVMFuzzerInitialize(int *argc, char ***argv);
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
+
+static struct daemon the_daemon;
+
+/* Asks the kernel, and is not what is tried here. */
+json_t *report_support(void)
+{
+	return json_object();
+}
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+	(void)argc;
+	(void)argv;
+	if (fake_daemon(&the_daemon, "interfaces: [{name: eth1}]\n"))
+		abort();
+	fake_port("eth1");
+	fake_qp(ESC_DIRECTION_TX, "10.0.0.1", "10.0.0.2", 17);
+	fake_qp(ESC_DIRECTION_RX, "fd00::1", "fd00::2", 18);
+	ledger_add(the_daemon.ledger, "kind", "subject", json_pack("{s:i}", "n", 1), NULL, NULL,
+		   NULL);
+	return 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
+{
+	struct reply reply;
+	json_t *answer;
+
+	request_answer(&the_daemon, (const char *)bytes, size, &reply);
+	if (!reply.text || memchr(reply.text, '\n', reply.bytes) != reply.text + reply.bytes - 1)
+		abort();
+	answer = json_loadb(reply.text, reply.bytes, 0, NULL);
+	if (!json_is_boolean(json_object_get(answer, "ok")))
+		abort();
+	if (json_is_false(json_object_get(answer, "ok")) &&
+	    (reply.follow || !json_is_string(json_object_get(answer, "error"))))
+		abort();
+	json_decref(answer);
+	free(reply.text);
+	return 0;
+}

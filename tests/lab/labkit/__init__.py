@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The parts of tests/lab/lab, one subject a file."""

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""One escapementd per host: started, asked whether it answers, ended."""
+import os
+import signal
+import subprocess
+import time
+
+from . import enter
+from . import processes
+from . import state
+
+ANSWER_S, STOP_S = 15.0, 10.0
+LOG_LINES = 8
+
+
+def chosen_hosts(topology, names):
+    known = [h["name"] for h in topology["hosts"]]
+    for name in names:
+        if name not in known:
+            raise state.usage(f"no host '{name}' in lab '{topology['lab']}'; "
+                              f"there are {', '.join(known)}")
+    return names or known
+
+
+def pid_of(paths, host):
+    """The running daemon of @host, None without one. The number in the file may be stale."""
+    try:
+        with open(paths.node(host, "pid"), encoding="ascii") as text:
+            pid = int(text.read())
+    except (FileNotFoundError, ValueError):
+        return None
+    return pid if processes.alive(pid) and processes.lives_in(paths, host, pid) else None
+
+
+def launch(paths, host, program):
+    """Starts the daemon in its own session, its words appended to the host's log."""
+    log = os.open(paths.node(host, "log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+
+    def inside():
+        os.setsid()
+        enter.node_view(paths, host)
+    try:
+        child = subprocess.Popen(
+            [program, "-c", paths.node(host, "escapement.yaml"), "--foreground"],
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=inside, cwd="/")
+    except subprocess.SubprocessError as error:
+        raise state.LabError(f"{host}: could not be entered: {error}") from None
+    finally:
+        os.close(log)
+    with open(paths.node(host, "pid"), "w", encoding="ascii") as out:
+        out.write(f"{child.pid}\n")
+    return child
+
+
+def answers(paths, host, client):
+    asked = subprocess.run([client, "status"], stdin=subprocess.DEVNULL,
+                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                           preexec_fn=lambda: enter.node_view(paths, host), check=False)
+    return asked.returncode == 0
+
+
+def last_words(paths, host):
+    try:
+        with open(paths.node(host, "log"), encoding="utf-8", errors="replace") as text:
+            lines = text.read().splitlines()[-LOG_LINES:]
+    except FileNotFoundError:
+        lines = []
+    return "".join(f"\n  {line}" for line in lines) or "\n  (it said nothing)"
+
+
+def programs():
+    found = [state.build_dir() + "/" + name for name in ("escapementd", "escapement")]
+    for path in found:
+        if not os.access(path, os.X_OK):
+            raise state.LabError(f"{path} is not built; run `make` "
+                                 "(ESCAPEMENT_BUILD names another build folder)")
+    return found
+
+
+def start(paths, names):
+    """Starts what does not run yet; raises with the last log lines of those that fail."""
+    topology = state.load_topology(paths)
+    program, client = programs()
+    waiting = {}
+    for host in chosen_hosts(topology, names):
+        if pid_of(paths, host) is None:
+            waiting[host] = launch(paths, host, program)
+    failed = []
+    deadline = time.monotonic() + ANSWER_S
+    while waiting:
+        for host, child in list(waiting.items()):
+            if child.poll() is not None:
+                failed.append(f"{host}: escapementd ended with {child.returncode}"
+                              + last_words(paths, host))
+                del waiting[host]
+            elif answers(paths, host, client):
+                del waiting[host]
+        if waiting and time.monotonic() > deadline:
+            failed += [f"{host}: escapementd does not answer after {ANSWER_S:.0f} s"
+                       + last_words(paths, host) for host in waiting]
+            break
+        time.sleep(0.02)
+    if failed:
+        raise state.LabError("\n".join(failed))
+
+
+def stop(paths, names):
+    topology = state.load_topology(paths)
+    running = {h: pid_of(paths, h) for h in chosen_hosts(topology, names)}
+    running = {host: pid for host, pid in running.items() if pid}
+    for pid in running.values():
+        processes.send(pid, signal.SIGTERM)
+    processes.wait_gone(lambda: not any(map(processes.alive, running.values())), STOP_S)
+    stuck = [host for host, pid in running.items() if processes.alive(pid)]
+    for host in stuck:
+        processes.send(running[host], signal.SIGKILL)
+    for host in running:
+        forget(paths, host)
+    if stuck:
+        raise state.LabError("\n".join(
+            f"{host}: escapementd did not end within {STOP_S:.0f} s and was killed"
+            + last_words(paths, host) for host in stuck))
+
+
+def kill(paths, names):
+    topology = state.load_topology(paths)
+    for host in chosen_hosts(topology, names):
+        pid = pid_of(paths, host)
+        if pid:
+            processes.send(pid, signal.SIGKILL)
+            processes.wait_gone(lambda pid=pid: not processes.alive(pid), STOP_S)
+        forget(paths, host)
+
+
+def forget(paths, host):
+    try:
+        os.unlink(paths.node(host, "pid"))
+    except FileNotFoundError:
+        pass

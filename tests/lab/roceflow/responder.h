@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The receiving half of one queue pair: what came, in which order, and what is answered. */
+#ifndef ROCEFLOW_RESPONDER_H
+#define ROCEFLOW_RESPONDER_H
+
+#include "port.h"
+#include "roceflow.h"
+#include "wire.h"
+
+struct responder {
+	const struct options *options;
+	struct wire_flow flow; /* of what goes back */
+	uint32_t qpn, peer_qpn, first_psn;
+	uint16_t ip_id;
+	bool uc, write;
+	uint32_t mtu;
+	uint64_t size_bytes, packets_per_message;
+	uint64_t expected; /* packet number, see requester.h */
+	uint64_t rnr_done; /* messages that had their RNR NAK */
+	bool nak_sent, rnr_waiting, ack_pending, ack_queued, message_broken;
+	uint64_t last_cnp_ns;
+	/* counts */
+	struct port_count answered;
+	uint64_t packets, bytes, delivered_packets, delivered_bytes, messages;
+	uint64_t duplicates, gaps, lost, injected_losses, invalid;
+	uint64_t acks, naks, rnr_naks, ce, cnps;
+	uint64_t first_ns, last_ns;
+};
+
+/*
+ * Takes a packet for this QP; NAKs and CNPs go out at once. True when an ACK
+ * became due: responder_acknowledge() sends the newest one, once for a batch.
+ */
+bool responder_receive(struct responder *responder, const struct wire_packet *packet,
+		       struct port *port, uint64_t *random, uint64_t now);
+void responder_acknowledge(struct responder *responder, struct port *port);
+
+#endif

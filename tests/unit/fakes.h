@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A daemon without a kernel: what the socket, the reports and the textfile ask
+ * of the dataplane and of the table, answered from memory. Linked ahead of the
+ * real ones (mk/face.mk).
+ */
+#ifndef ESC_TESTS_UNIT_FAKES_H
+#define ESC_TESTS_UNIT_FAKES_H
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "address.h"
+#include "config.h"
+#include "daemon.h"
+#include "dataplane.h"
+#include "explain.h"
+#include "ledger.h"
+#include "qptable.h"
+
+static struct {
+	struct port_info ports[ESC_PORTS_MAX];
+	struct esc_port_counts counts[ESC_PORTS_MAX];
+	unsigned int port_count;
+	struct esc_reason_count reasons[ESC_REASON_MAX];
+	struct qp_entry qps[64];
+	size_t qp_count;
+	struct qp_totals totals[2];
+	bool off;
+	int reload_error; /* 0 or -errno */
+	int refresh_error;
+} fake;
+
+unsigned int dataplane_port_count(const struct dataplane *dataplane)
+{
+	(void)dataplane;
+	return fake.port_count;
+}
+
+int dataplane_port(const struct dataplane *dataplane, unsigned int i, struct port_info *out)
+{
+	(void)dataplane;
+	*out = fake.ports[i];
+	return 0;
+}
+
+int dataplane_port_counts(const struct dataplane *dataplane, unsigned int index,
+			  struct esc_port_counts *out)
+{
+	(void)dataplane;
+	*out = fake.counts[index];
+	return 0;
+}
+
+int dataplane_reasons(const struct dataplane *dataplane,
+		      struct esc_reason_count out[ESC_REASON_MAX])
+{
+	(void)dataplane;
+	memcpy(out, fake.reasons, sizeof(fake.reasons));
+	return 0;
+}
+
+uint32_t dataplane_qps_max(const struct dataplane *dataplane)
+{
+	(void)dataplane;
+	return 16384;
+}
+
+bool dataplane_is_off(const struct dataplane *dataplane)
+{
+	(void)dataplane;
+	return fake.off;
+}
+
+const struct qp_entry *qptable_entries(const struct qptable *table, size_t *count)
+{
+	(void)table;
+	*count = fake.qp_count;
+	return fake.qps;
+}
+
+void qptable_totals(const struct qptable *table, enum esc_direction direction,
+		    struct qp_totals *out)
+{
+	(void)table;
+	*out = fake.totals[direction];
+}
+
+int daemon_refresh(struct daemon *daemon)
+{
+	(void)daemon;
+	return fake.refresh_error;
+}
+
+int daemon_reload(struct daemon *daemon, char **error)
+{
+	(void)daemon;
+	return fake.reload_error ? explain(error, fake.reload_error, "reload refused") : 0;
+}
+
+int daemon_set_off(struct daemon *daemon, bool off, char **error)
+{
+	(void)daemon;
+	(void)error;
+	fake.off = off;
+	return 0;
+}
+
+static uint64_t fake_clock_ns(clockid_t clock)
+{
+	struct timespec now;
+
+	clock_gettime(clock, &now);
+	return now.tv_sec * 1000000000ull + now.tv_nsec;
+}
+
+uint64_t daemon_local_ns(void)
+{
+	return fake_clock_ns(CLOCK_MONOTONIC);
+}
+
+uint64_t daemon_realtime_ns(void)
+{
+	return fake_clock_ns(CLOCK_REALTIME);
+}
+
+/* A port that sees packets, natively attached. */
+static inline struct port_info *fake_port(const char *name)
+{
+	struct port_info *port = &fake.ports[fake.port_count];
+
+	port->index = fake.port_count++;
+	snprintf(port->name, sizeof(port->name), "%s", name);
+	port->ifindex = 7;
+	snprintf(port->driver, sizeof(port->driver), "veth");
+	port->mtu = 1500;
+	port->link_up = true;
+	port->xdp_mode = ESC_XDP_NATIVE;
+	port->xdp_via = ESC_XDP_VIA_LINK;
+	port->tc_via = ESC_TC_TCX;
+	snprintf(port->visibility, sizeof(port->visibility), "packets");
+	return port;
+}
+
+/* An RC queue pair on port 0. */
+static inline struct qp_entry *fake_qp(enum esc_direction direction, const char *src,
+				       const char *dst, uint32_t qpn)
+{
+	struct qp_entry *entry = &fake.qps[fake.qp_count++];
+
+	address_parse(src, &entry->key.src);
+	address_parse(dst, &entry->key.dst);
+	entry->key.dest_qpn = qpn;
+	entry->key.direction = direction;
+	entry->qp.packets = 10;
+	entry->qp.bytes = 10000;
+	entry->qp.transport = ESC_TRANSPORT_RC;
+	return entry;
+}
+
+/* A daemon with a ledger and a configuration, as much as the fakes need. */
+static inline int fake_daemon(struct daemon *daemon, const char *yaml)
+{
+	char *error;
+	int err;
+
+	memset(daemon, 0, sizeof(*daemon));
+	err = config_parse("/nowhere/test.yaml", yaml, strlen(yaml), &daemon->config, &error);
+	if (err)
+		return err;
+	daemon->start_local_ns = daemon_local_ns();
+	daemon->start_realtime_ns = daemon_realtime_ns();
+	return ledger_new(&daemon->ledger, daemon->config->events.keep,
+			  daemon->config->events.file);
+}
+
+#endif

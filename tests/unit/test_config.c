@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <jansson.h>
+#include <sys/stat.h>
+
+#include "config.h"
+#include "maps.h"
+#include "members.h"
+
+#define ONE "interfaces: [{name: eth1}]\n"
+
+static struct config *parse(const char *text, char **error)
+{
+	struct config *config = NULL;
+
+	*error = NULL;
+	config_parse("/etc/x/e.yaml", text, strlen(text), &config, error);
+	return config;
+}
+
+Test(config, defaults)
+{
+	char *error;
+	struct config *config = parse(ONE, &error);
+
+	cr_assert_not_null(config, "%s", error);
+	cr_expect_eq(config->interface_count, 1);
+	cr_expect_str_eq(config->interfaces[0].name, "eth1");
+	cr_expect_eq(config->interfaces[0].plane, CONFIG_PLANE_BACKEND);
+	cr_expect_eq(config->interfaces[0].attach, CONFIG_ATTACH_AUTO);
+	cr_expect_eq(config->interfaces[0].tc, CONFIG_TC_AUTO);
+	cr_expect_eq(config->interfaces[0].probe_port, 4791);
+	cr_expect_str_eq(config->pin_root, ESC_PIN_ROOT);
+	cr_expect_str_eq(config->socket, CONFIG_SOCKET_DEFAULT);
+	cr_expect_str_eq(config->kill_file, CONFIG_KILL_FILE_DEFAULT);
+	cr_expect_eq(config->qps.max, 16384);
+	cr_expect_eq(config->qps.idle_ns, 60000000000);
+	cr_expect_eq(config->textfile.interval_ns, 5000000000);
+	cr_expect_eq(config->textfile.top_qps, 32);
+	cr_expect_eq(config->events.keep, 4096);
+	cr_expect(*config->host);
+	cr_expect_null(config->members);
+	cr_expect_null(config->key_file);
+	cr_expect_null(config->textfile.directory);
+	cr_expect_null(config->events.file);
+	config_free(config);
+}
+
+Test(config, everything_given)
+{
+	static const char text[] = "host: h1\n"
+				   "interfaces:\n"
+				   "  - {name: eth1, plane: frontend, attach: skb, tc: clsact}\n"
+				   "  - name: eth2\n"
+				   "    attach: native\n"
+				   "    tc: tcx\n"
+				   "    probe_port: 4800\n"
+				   "pin_root: /sys/fs/bpf/second\n"
+				   "socket: run/e.sock\n"
+				   "kill_file: /run/e.off\n"
+				   "qps: {max: 1000, idle: 1.5s}\n"
+				   "textfile: {directory: /tmp, interval: 250ms, top_qps: 0}\n"
+				   "events: {file: events.jsonl, keep: 7}\n"
+				   "steer: {mode: off}\n"
+				   "pace: {mode: off, threshold: 50us}\n";
+	char *error;
+	struct config *config = parse(text, &error);
+
+	cr_assert_not_null(config, "%s", error);
+	cr_expect_str_eq(config->host, "h1");
+	cr_expect_eq(config->interface_count, 2);
+	cr_expect_eq(config->interfaces[0].plane, CONFIG_PLANE_FRONTEND);
+	cr_expect_eq(config->interfaces[0].attach, CONFIG_ATTACH_SKB);
+	cr_expect_eq(config->interfaces[0].tc, CONFIG_TC_CLSACT);
+	cr_expect_eq(config->interfaces[1].attach, CONFIG_ATTACH_NATIVE);
+	cr_expect_eq(config->interfaces[1].tc, CONFIG_TC_TCX);
+	cr_expect_eq(config->interfaces[1].probe_port, 4800);
+	cr_expect_str_eq(config->socket, "/etc/x/run/e.sock", "relative to the file's folder");
+	cr_expect_eq(config->qps.max, 1000);
+	cr_expect_eq(config->qps.idle_ns, 1500000000);
+	cr_expect_str_eq(config->textfile.directory, "/tmp");
+	cr_expect_eq(config->textfile.interval_ns, 250000000);
+	cr_expect_eq(config->textfile.top_qps, 0);
+	cr_expect_str_eq(config->events.file, "/etc/x/events.jsonl");
+	cr_expect_eq(config->events.keep, 7);
+	config_free(config);
+}
+
+/* What is wrong, and what the sentence has to hold; all begin with FILE:LINE. */
+static const struct refusal {
+	const char *text;
+	unsigned int line;
+	const char *words[4];
+} refusals[] = {
+	{"", 1, {"empty", "interfaces"}},
+	{"- a\n", 1, {"key: value"}},
+	{ONE "inteval: 5s\n", 2, {"`inteval`", "not a key"}},
+	{ONE "textfile:\n  inteval: 5s\n", 3, {"`inteval`", "did you mean `interval`"}},
+	{ONE "top_qps: 5\n", 2, {"belongs under `textfile`"}},
+	{ONE "membres: x\n", 2, {"did you mean `members`"}},
+	{"interfaces:\n  - name: eth1\n    atach: skb\n", 3, {"did you mean `attach`"}},
+	{"interfaces:\n  - name: eth1\n    attach: nativ\n", 3, {"nativ", "`native`", "skb"}},
+	{"interfaces:\n  - name: eth1\n    plane: gpu\n", 3, {"gpu", "backend, frontend"}},
+	{"interfaces:\n  - name: eth1\n    probe_port: 70000\n", 3, {"70000", "1 to 65535"}},
+	{"interfaces:\n  - plane: backend\n", 2, {"`name` is missing"}},
+	{"interfaces: []\n", 1, {"empty"}},
+	{"interfaces: eth1\n", 1, {"should be a list"}},
+	{"host: h1\n", 1, {"`interfaces` is missing"}},
+	{"interfaces:\n  - name: eth1\n  - name: eth1\n", 3, {"eth1", "twice", "line 2"}},
+	{"interfaces: [{name: a-name-of-15-by}]\n", 1, {NULL}},
+	{"interfaces: [{name: seventeen-bytes-x}]\n", 1, {"at most 15"}},
+	{"interfaces: [{name: 'a b'}]\n", 1, {"cannot be an interface"}},
+	{"interfaces: [{name: ''}]\n", 1, {"`name` has no value"}},
+	{ONE "textfile:\n  interval: 5 sec\n", 3, {"5 sec", "ns, us, ms, s, m, h", "`5s`"}},
+	{ONE "textfile:\n  interval: 5\n", 3, {"not a duration"}},
+	{ONE "textfile:\n  interval: 1ms\n", 3, {"out of range", "100ms to 1h"}},
+	{ONE "textfile:\n  interval: [1s]\n", 3, {"one value, not a list"}},
+	{ONE "textfile: 5s\n", 2, {"`textfile` should hold"}},
+	{ONE "qps:\n  max: many\n", 3, {"`max: many`", "whole number"}},
+	{ONE "qps:\n  max: 010\n", 3, {"whole number"}},
+	{ONE "qps:\n  max: -1\n", 3, {"whole number"}},
+	{ONE "qps:\n  max: 1\n", 3, {"out of range"}},
+	{ONE "qps:\n  idle: 99999999h\n", 3, {"out of range"}},
+	{ONE "events: {keep: 0}\n", 2, {"out of range"}},
+	{ONE "host:\n", 2, {"`host` has no value"}},
+	{ONE "host: a\nhost: b\n", 3, {"second time", "line 2"}},
+	{ONE "pin_root: relative\n", 0, {NULL}},
+	{ONE "steer:\n  mode: auto\n", 3, {"steer.mode", "off"}},
+	{ONE "pace: {mode: on}\n", 2, {"pace.mode", "off"}},
+	{ONE "mesh: {degre: 10}\n", 2, {"did you mean `degree`"}},
+	{ONE "mesh: 10\n", 2, {"`mesh`"}},
+	{ONE "members: /nowhere/m.json\n", 2, {"/nowhere/m.json", "No such file"}},
+	{ONE "key_file: /nowhere/key\n", 2, {"/nowhere/key", "urandom"}},
+	{ONE "textfile:\n  directory: /nowhere\n", 3, {"/nowhere", "No such file"}},
+	{ONE "textfile:\n  directory: /etc/passwd\n", 3, {"not a directory"}},
+	{"a: &x 1\nb: *x\n", 2, {"aliases"}},
+	{ONE "---\nhost: b\n", 2, {"second document"}},
+	{"host: [\n", 2, {"not YAML"}},
+	{"host: \"a\n", 2, {"not YAML"}},
+	{ONE "\thost: a\n", 2, {"not YAML"}},
+	{"? [a]\n: b\n", 1, {"plain word"}},
+	{"a: [[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]\n", 1, {"deep"}},
+};
+
+Test(config, each_mistake_has_its_sentence)
+{
+	for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++) {
+		const struct refusal *refusal = &refusals[i];
+		char *error, place[64];
+		struct config *config = parse(refusal->text, &error);
+
+		if (!refusal->words[0]) { /* the neighbour of a mistake */
+			cr_expect_not_null(config, "case %zu: %s", i, error);
+			config_free(config);
+			continue;
+		}
+		snprintf(place, sizeof(place), "/etc/x/e.yaml:%u: ", refusal->line);
+		cr_assert_null(config, "case %zu is taken: %s", i, refusal->text);
+		cr_assert_not_null(error, "case %zu", i);
+		cr_expect(!strncmp(error, place, strlen(place)), "case %zu, not %s: %s", i, place,
+			  error);
+		for (int w = 0; w < 4 && refusal->words[w]; w++)
+			cr_expect(strstr(error, refusal->words[w]), "case %zu lacks \"%s\": %s", i,
+				  refusal->words[w], error);
+		cr_expect_null(strchr(error, '\n'), "one line: %s", error);
+		free(error);
+	}
+}
+
+static void write_file(const char *path, const void *bytes, size_t size, mode_t mode)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+
+	cr_assert(fd >= 0 && write(fd, bytes, size) == (ssize_t)size && !fchmod(fd, mode));
+	close(fd);
+}
+
+static char folder[64];
+
+static void make_folder(void)
+{
+	strcpy(folder, "/tmp/esc-config-XXXXXX");
+	cr_assert_not_null(mkdtemp(folder));
+}
+
+static void remove_folder(void)
+{
+	static const char *const names[] = {"e.yaml", "key", "m.json"};
+	char path[128];
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		snprintf(path, sizeof(path), "%s/%s", folder, names[i]);
+		unlink(path);
+	}
+	rmdir(folder);
+}
+
+static int load(const char *text, struct config **config, char **error)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/e.yaml", folder);
+	write_file(path, text, strlen(text), 0600);
+	*config = NULL;
+	return config_load(path, config, error);
+}
+
+static void expect_key(const char *bytes, mode_t mode, const char *word)
+{
+	struct config *config;
+	char path[128], *error;
+	int err;
+
+	snprintf(path, sizeof(path), "%s/key", folder);
+	write_file(path, bytes, strlen(bytes), mode);
+	err = load(ONE "key_file: key\n", &config, &error);
+	if (!word) {
+		cr_expect_eq(err, 0, "%s", error);
+		config_free(config);
+		return;
+	}
+	cr_expect_eq(err, -EINVAL);
+	cr_assert_not_null(error);
+	cr_expect(strstr(error, "e.yaml:2: key_file") && strstr(error, word), "%s", error);
+	free(error);
+}
+
+Test(config, key_file, .init = make_folder, .fini = remove_folder)
+{
+	if (geteuid())
+		cr_skip("a key belongs to root");
+	expect_key("0123456789abcdef", 0600, NULL);
+	expect_key("0123456789abcdef", 0400, NULL);
+	expect_key("0123456789abcdef", 0640, "0640");
+	expect_key("0123456789abcde", 0600, "15 bytes");
+	expect_key("0123456789abcdef\n", 0600, "17 bytes");
+}
+
+Test(config, members_beside_the_file, .init = make_folder, .fini = remove_folder)
+{
+	static const char good[] = "[{\"targets\": [\"10.0.0.2\", \"10.0.0.3\"]}]";
+	struct config *config;
+	char path[128], *error;
+
+	snprintf(path, sizeof(path), "%s/m.json", folder);
+	write_file(path, good, strlen(good), 0644);
+	cr_assert_eq(load(ONE "members: m.json\n", &config, &error), 0, "%s", error);
+	cr_expect_eq(config->member_list->count, 2);
+	config_free(config);
+	write_file(path, "[\n oops]", 8, 0644);
+	cr_assert_eq(load(ONE "members: m.json\n", &config, &error), -EINVAL);
+	cr_expect(strstr(error, "m.json:2: not JSON"), "%s", error);
+	free(error);
+}
+
+Test(config, files_that_are_none, .init = make_folder, .fini = remove_folder)
+{
+	struct config *config;
+	char path[128], *error, *large = calloc(1, (1 << 20) + 2);
+
+	snprintf(path, sizeof(path), "%s/none.yaml", folder);
+	cr_expect_eq(config_load(path, &config, &error), -ENOENT);
+	cr_expect(strstr(error, path) && strstr(error, "-c FILE"), "%s", error);
+	free(error);
+	cr_expect_eq(config_load(folder, &config, &error), -EISDIR);
+	free(error);
+	cr_expect_eq(config_load("/dev/zero", &config, &error), -EINVAL);
+	free(error);
+	memset(large, '#', (1 << 20) + 1);
+	cr_expect_eq(load(large, &config, &error), -EFBIG);
+	cr_expect(strstr(error, "1024 KiB"), "%s", error);
+	free(error);
+	free(large);
+}
+
+/* `config show` can be fed to the daemon again and gives the same. */
+Test(config, json_holds_what_is_in_force)
+{
+	char *error;
+	struct config *config = parse("host: h\ninterfaces: [{name: a, attach: skb}]\n"
+				      "qps: {idle: 90s}\n",
+				      &error);
+	json_t *object = config_to_json(config);
+	json_t *first = json_array_get(json_object_get(object, "interfaces"), 0);
+
+	cr_expect_str_eq(json_string_value(json_object_get(object, "host")), "h");
+	cr_expect_str_eq(json_string_value(json_object_get(first, "attach")), "skb");
+	cr_expect_str_eq(json_string_value(json_object_get(json_object_get(object, "qps"), "idle")),
+			 "90s");
+	cr_expect_null(json_object_get(object, "members"), "absent, not empty");
+	json_decref(object);
+	config_free(config);
+}
+
+/* The command line finds the daemon also by a file that the daemon would refuse. */
+Test(config, places_of_a_broken_file, .init = make_folder, .fini = remove_folder)
+{
+	static const char text[] = "socket: s.sock\nnonsense: 1\n";
+	struct config_places places;
+	char path[128], want[160], *error;
+
+	snprintf(path, sizeof(path), "%s/e.yaml", folder);
+	snprintf(want, sizeof(want), "%s/s.sock", folder);
+	write_file(path, text, strlen(text), 0600);
+	cr_expect_eq(config_find_places(path, &places, &error), 0);
+	cr_expect_str_eq(places.socket, want);
+	cr_expect_str_eq(places.pin_root, ESC_PIN_ROOT);
+	config_places_clear(&places);
+	unlink(path);
+	cr_expect_eq(config_find_places(path, &places, &error), -ENOENT);
+	cr_expect_str_eq(places.socket, CONFIG_SOCKET_DEFAULT);
+	config_places_clear(&places);
+	free(error);
+}

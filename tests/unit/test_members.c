@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "address.h"
+#include "members.h"
+
+static struct members *parse(const char *text, char **error)
+{
+	struct members *members = NULL;
+
+	*error = NULL;
+	members_parse("m.json", text, strlen(text), &members, error);
+	return members;
+}
+
+Test(members, a_fleet)
+{
+	char *error, text[ADDRESS_TEXT_BYTES];
+	struct members *members =
+		parse("[{\"targets\": [\"10.0.0.3\", \"10.0.0.2:9100\"],"
+		      "  \"labels\": {\"host\": \"h2\", \"rack\": \"r1\", \"other\": \"x\"}},"
+		      " {\"targets\": [\"[fd00::2]:9100\", \"fd00::1\"]}, {\"targets\": []}]",
+		      &error);
+
+	cr_assert_not_null(members, "%s", error);
+	cr_assert_eq(members->count, 4);
+	/* By address, and ::ffff:10.0.0.2 comes before fd00::1. */
+	cr_expect_str_eq(address_format(&members->list[0].address, text), "10.0.0.2");
+	cr_expect_str_eq(members->list[0].host, "h2");
+	cr_expect_str_eq(members->list[0].rack, "r1");
+	cr_expect_str_eq(address_format(&members->list[1].address, text), "10.0.0.3");
+	cr_expect_str_eq(address_format(&members->list[2].address, text), "fd00::1");
+	cr_expect_str_eq(members->list[2].host, "fd00::1");
+	cr_expect_null(members->list[2].rack);
+	cr_expect_str_eq(address_format(&members->list[3].address, text), "fd00::2");
+	members_free(members);
+}
+
+Test(members, nobody_is_a_fleet_too)
+{
+	char *error;
+	struct members *members = parse("[]", &error);
+
+	cr_assert_not_null(members, "%s", error);
+	cr_expect_eq(members->count, 0);
+	members_free(members);
+}
+
+Test(members, each_mistake_has_its_sentence)
+{
+	static const struct {
+		const char *text, *words[3];
+	} bad[] = {
+		{"", {"m.json:", "not JSON"}},
+		{"[{\"targets\": [\"10.0.0.2\"]},\n oops]",
+		 {"m.json:2: not JSON", "should look like"}},
+		{"{}", {"list of objects"}},
+		{"[1]", {"entry 0", "object"}},
+		{"[{\"targets\": []}, {}]", {"entry 1", "targets", "missing"}},
+		{"[{\"targets\": \"10.0.0.2\"}]", {"entry 0, targets", "no list"}},
+		{"[{\"targets\": [\"10.0.0.2\", 7]}]", {"entry 0, targets[1]", "text"}},
+		{"[{\"targets\": [\"h2\"]}]", {"targets[0]", "\"h2\"", "IP address"}},
+		{"[{\"targets\": [\"10.0.0.256\"]}]", {"10.0.0.256"}},
+		{"[{\"targets\": [\"\"]}]", {"targets[0]"}},
+		{"[{\"targets\": [], \"labels\": []}]", {"entry 0, labels", "object"}},
+		{"[{\"targets\": [], \"labels\": {\"host\": 3}}]", {"labels.host", "text"}},
+		{"[{\"targets\": [], \"labels\": {\"host\": \"\"}}]", {"labels.host"}},
+		{"[{\"targets\": [\"10.0.0.2\"]}, {\"targets\": [\"10.0.0.2:1\"]}]",
+		 {"10.0.0.2", "twice"}},
+		{"[{\"targets\": [], \"targets\": []}]", {"not JSON", "duplicate"}},
+	};
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		char *error;
+		struct members *members = parse(bad[i].text, &error);
+
+		cr_assert_null(members, "%s is taken", bad[i].text);
+		cr_assert_not_null(error);
+		for (int w = 0; w < 3 && bad[i].words[w]; w++)
+			cr_expect(strstr(error, bad[i].words[w]), "%s: lacks \"%s\": %s",
+				  bad[i].text, bad[i].words[w], error);
+		free(error);
+	}
+}
+
+Test(members, long_targets_are_refused)
+{
+	char text[400], *error;
+
+	memset(text, '1', sizeof(text));
+	memcpy(text, "[{\"targets\":[\"", 14);
+	strcpy(text + 300, "\"]}]");
+	cr_expect_null(parse(text, &error));
+	cr_expect(error && strlen(error) < 300, "the sentence stays short");
+	free(error);
+}

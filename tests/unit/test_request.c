@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include <criterion/criterion.h>
+
+#include "fakes.h"
+#include "request.h"
+#include "verbs.h"
+
+static struct daemon the_daemon;
+
+static void begin(void)
+{
+	cr_assert_eq(fake_daemon(&the_daemon, "interfaces: [{name: eth1}]\n"), 0);
+	fake_port("eth1");
+	fake_qp(ESC_DIRECTION_TX, "10.0.0.1", "10.0.0.2", 17)->qp.bytes = 5;
+	fake_qp(ESC_DIRECTION_RX, "10.0.0.2", "10.0.0.1", 18)->qp.bytes = 9;
+}
+
+static void end(void)
+{
+	ledger_free(the_daemon.ledger);
+	config_free(the_daemon.config);
+}
+
+TestSuite(request, .init = begin, .fini = end);
+
+static json_t *answer(const char *line, bool *follow)
+{
+	struct reply reply;
+	json_t *object;
+
+	request_answer(&the_daemon, line, strlen(line), &reply);
+	cr_assert_not_null(reply.text, "%s", line);
+	cr_assert_eq(reply.text[reply.bytes - 1], '\n');
+	cr_assert_eq(strchr(reply.text, '\n'), reply.text + reply.bytes - 1, "one line");
+	object = json_loads(reply.text, 0, NULL);
+	cr_assert_not_null(object, "%s", reply.text);
+	if (follow)
+		*follow = reply.follow;
+	free(reply.text);
+	return object;
+}
+
+/* The result of a good request (new reference). */
+static json_t *result(const char *line)
+{
+	json_t *object = answer(line, NULL), *part = json_object_get(object, "result");
+
+	cr_assert(json_is_true(json_object_get(object, "ok")), "%s", line);
+	json_incref(part);
+	json_decref(object);
+	return part;
+}
+
+static void expect_refusal(const char *line, int code, const char *word)
+{
+	json_t *object = answer(line, NULL);
+	const char *error = json_string_value(json_object_get(object, "error"));
+
+	cr_expect(json_is_false(json_object_get(object, "ok")), "%s", line);
+	cr_expect_eq(json_integer_value(json_object_get(object, "exit")), code, "%s", line);
+	cr_assert_not_null(error);
+	cr_expect(strstr(error, word), "%s: lacks \"%s\": %s", line, word, error);
+	json_decref(object);
+}
+
+Test(request, misuse_is_answered)
+{
+	expect_refusal("", 2, "JSON");
+	expect_refusal("garbage", 2, "JSON");
+	expect_refusal("[]", 2, "verb");
+	expect_refusal("{}", 2, "verb");
+	expect_refusal("{\"verb\":7}", 2, "verb");
+	expect_refusal("{\"verb\":\"statsu\"}", 2, "`status`");
+	expect_refusal("{\"verb\":\"zzz\"}", 2, "zzz");
+	expect_refusal("{\"verb\":\"clock\"}", 2, "not in this version");
+	expect_refusal("{\"verb\":\"qp\",\"args\":[]}", 2, "args");
+	expect_refusal("{\"verb\":\"qp\",\"args\":{\"key\":1}}", 2, "key");
+	expect_refusal("{\"verb\":\"qp\",\"args\":{\"sort\":\"x\"}}", 2, "bytes, packets");
+	expect_refusal("{\"verb\":\"qp\",\"args\":{\"top\":-1}}", 2, "top");
+	expect_refusal("{\"verb\":\"qp\",\"args\":{\"key\":\"/x\"}}", 2, "/x");
+	expect_refusal("{\"verb\":\"events\",\"args\":{\"follow\":1}}", 2, "follow");
+	expect_refusal("{\"verb\":\"mode\",\"args\":{\"mode\":\"steer\"}}", 2,
+		       "not in this version");
+	expect_refusal("{\"verb\":\"mode\",\"args\":{\"mode\":\"x\"}}", 2, "observe");
+	expect_refusal("{\"verb\":\"mode\"}", 2, "observe");
+	/* A quoted word that is cut inside a character. */
+	expect_refusal("{\"verb\":\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\xc3\xa9\xc3\xa9\"}", 2,
+		       "shown");
+}
+
+Test(request, qps_are_filtered_sorted_and_cut)
+{
+	json_t *all = result("{\"verb\":\"qp\"}");
+	json_t *list = json_object_get(all, "qps"), *one, *first;
+
+	cr_assert_eq(json_array_size(list), 2);
+	first = json_array_get(list, 0);
+	cr_expect_eq(json_integer_value(json_object_get(first, "dest_qpn")), 18, "most bytes");
+	cr_expect_str_eq(json_string_value(json_object_get(first, "interface")), "eth1");
+	cr_expect_eq(json_integer_value(json_object_get(all, "tracked")), 2);
+	cr_expect_null(json_object_get(all, "left_out"));
+	json_decref(all);
+	one = result("{\"verb\":\"qp\",\"args\":{\"key\":\"17\"}}");
+	cr_expect_eq(json_array_size(json_object_get(one, "qps")), 1);
+	json_decref(one);
+	one = result("{\"verb\":\"qp\",\"args\":{\"top\":1}}");
+	cr_expect_eq(json_array_size(json_object_get(one, "qps")), 1);
+	cr_expect_eq(json_integer_value(json_object_get(one, "left_out")), 1);
+	json_decref(one);
+	one = result("{\"verb\":\"qp\",\"args\":{\"key\":\"no such\"}}");
+	cr_expect_eq(json_array_size(json_object_get(one, "qps")), 0);
+	json_decref(one);
+}
+
+Test(request, events_and_their_followers)
+{
+	json_t *object;
+	bool follow;
+
+	ledger_add(the_daemon.ledger, "k", "s", NULL, NULL, NULL, NULL);
+	object = result("{\"verb\":\"events\"}");
+	cr_expect_eq(json_array_size(json_object_get(object, "events")), 1);
+	json_decref(object);
+	object = result("{\"verb\":\"events\",\"args\":{\"since_ns\":9000000000000000000}}");
+	cr_expect_eq(json_array_size(json_object_get(object, "events")), 0);
+	json_decref(object);
+	object = answer("{\"verb\":\"events\",\"args\":{\"follow\":true}}", &follow);
+	cr_expect(follow);
+	cr_expect_eq(json_array_size(json_object_get(json_object_get(object, "result"), "events")),
+		     0, "who follows wants what is to come");
+	json_decref(object);
+	object = answer("{\"verb\":\"events\",\"args\":{\"follow\":true,\"since_ns\":0}}", &follow);
+	cr_expect_eq(json_array_size(json_object_get(json_object_get(object, "result"), "events")),
+		     1);
+	json_decref(object);
+	object = answer("{\"verb\":\"events\",\"args\":{\"follow\":true,\"since_ns\":\"x\"}}",
+			&follow);
+	cr_expect(!follow, "a refused request follows nothing");
+	json_decref(object);
+}
+
+Test(request, the_switches)
+{
+	json_decref(result("{\"verb\":\"off\"}"));
+	cr_expect(fake.off);
+	json_decref(result("{\"verb\":\"mode\",\"args\":{\"mode\":\"observe\"}}"));
+	cr_expect(!fake.off);
+	json_decref(result("{\"verb\":\"reload\"}"));
+	fake.reload_error = -EINVAL;
+	expect_refusal("{\"verb\":\"reload\"}", 1, "reload refused");
+}
+
+/* What the table of verbs promises for this version is answered. */
+Test(request, every_verb_has_an_answer)
+{
+	const struct verb *verbs;
+	size_t count;
+
+	verbs = verbs_all(&count);
+	for (size_t i = 0; i < count; i++) {
+		char line[128];
+		json_t *object;
+
+		if (!strcmp(verbs[i].name, "probe-support"))
+			continue; /* asks the kernel */
+		snprintf(line, sizeof(line), "{\"verb\":\"%s\",\"args\":{\"mode\":\"observe\"}}",
+			 verbs[i].name);
+		object = answer(line, NULL);
+		cr_expect_eq(json_is_true(json_object_get(object, "ok")), !verbs[i].later, "%s",
+			     verbs[i].name);
+		json_decref(object);
+	}
+}
+
+Test(verbs, prefixes)
+{
+	char *error = NULL;
+
+	cr_expect_str_eq(verbs_find("q", true, &error)->name, "qp");
+	cr_expect_str_eq(verbs_find("stat", true, &error)->name, "status");
+	cr_expect_str_eq(verbs_find("mode", true, &error)->name, "mode");
+	cr_expect_null(verbs_find("st", true, &error));
+	cr_expect(strstr(error, "`status` or `steer`"), "%s", error);
+	cr_expect_null(verbs_find("stat", false, &error));
+	cr_expect(strstr(error, "did you mean `status`"), "%s", error);
+	cr_expect_null(verbs_find("", true, &error));
+	free(error);
+}

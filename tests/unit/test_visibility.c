@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The tree under tests/fixtures/sysfs was made by hand after the shapes of five drivers. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "offload.h"
+#include "rdma.h"
+#include "visibility.h"
+
+static const char *fixture(void)
+{
+	const char *top = getenv("ESCAPEMENT_TOP");
+	static char path[512];
+
+	snprintf(path, sizeof(path), "%s/tests/fixtures/sysfs", top ? top : ".");
+	return path;
+}
+
+Test(visibility, facts_and_decision)
+{
+	static const struct {
+		const char *netdev, *device, *driver;
+		unsigned int port;
+		bool software, counters;
+		uint64_t packets;
+		const char *mode;
+	} rows[] = {
+		{"eth0", "", "", 0, false, false, 0, "packets"},
+		{"eth1", "mlx5_0", "mlx5_core", 1, false, true, 0, "counters"},
+		{"eth1", "mlx5_0", "mlx5_core", 1, false, true, 1, "packets"},
+		{"eth2", "rxe0", "", 1, true, true, 0, "packets"},
+		{"eth3", "siw0", "", 1, true, false, 0, "packets"},
+		{"eth4", "irdma0", "irdma", 2, false, true, 0, "counters"},
+		{"eth5", "bnxt_re0", "bnxt_re", 1, false, false, 0, "none"},
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct visibility visibility;
+		struct rdma_facts rdma;
+
+		rdma_read(fixture(), rows[i].netdev, &rdma);
+		cr_expect_str_eq(rdma.device, rows[i].device, "%s", rows[i].netdev);
+		cr_expect_str_eq(rdma.driver, rows[i].driver, "%s", rows[i].netdev);
+		cr_expect_eq(rdma.port, rows[i].port, "%s", rows[i].netdev);
+		cr_expect_eq(rdma.software, rows[i].software, "%s", rows[i].netdev);
+		cr_expect_eq(rdma.counters, rows[i].counters, "%s", rows[i].netdev);
+		visibility_decide(rows[i].netdev, &rdma, rows[i].packets, &visibility);
+		cr_expect_str_eq(visibility.mode, rows[i].mode, "%s", rows[i].netdev);
+		cr_expect(strstr(visibility.note, rows[i].netdev), "%s", visibility.note);
+		cr_expect(strstr(visibility.note, rows[i].device), "%s", visibility.note);
+	}
+}
+
+Test(visibility, no_such_tree)
+{
+	struct rdma_facts rdma;
+
+	rdma_read("/nowhere", "eth1", &rdma);
+	cr_expect_str_empty(rdma.device);
+}
+
+Test(offload, what_was_taken)
+{
+	struct offload_state before = {.known = true, .active = 0x13, .max_mtu = 9702};
+	struct offload_state after = {.known = true, .active = 0x10, .max_mtu = 3498};
+	struct offload_state unknown = {0};
+	char note[256];
+
+	cr_expect_eq(offload_taken(&before, &before), 0);
+	cr_expect_eq(offload_taken(&before, &unknown), 0, "what is unknown is not taken");
+	cr_expect_eq(offload_taken(&before, &after), 1u << 31 | 0x3);
+	offload_note("no-such-dev", 0x3, false, note, sizeof(note));
+	cr_expect_str_eq(note, "rx-lro, rx-gro-hw went off while XDP is attached");
+	offload_note("no-such-dev", 0, false, note, sizeof(note));
+	cr_expect_str_empty(note);
+}

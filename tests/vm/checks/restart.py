@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The daemon ends and starts again under load; the packets do not notice."""
+import threading
+import time
+
+from emulation import channel, daemon, perftest
+
+from . import bench
+
+RESTARTS, KILLS = 20, 5
+# At full speed an emulated CPU has little left for a daemon that starts, and 25 starts take
+# minutes. perftest polls besides: it yields to others.
+LOAD = ("-s", "16384", "-D", "15", "--rate_limit", "2", "--rate_units", "M",
+        "--rate_limit_type", "SW")
+NICE = 19
+FLOWING_SECONDS = 30
+
+
+class Load:
+    """ib_write_bw, again and again, until told to end."""
+
+    def __init__(self):
+        self.over = threading.Event()
+        self.results = []
+        self.fault = None
+        self.thread = threading.Thread(target=self.run)
+
+    def run(self):
+        try:
+            while not self.over.is_set():
+                self.results.append(perftest.run(bench.CLIENT, bench.SERVER, "ib_write_bw",
+                                                 gid="v4", extra=LOAD,
+                                                 nice=NICE))
+        except Exception as error:  # noqa: told by the test, not by the thread
+            self.fault = error
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.over.set()
+        self.thread.join()
+
+
+def sent_packets():
+    return int(channel.read(bench.CLIENT, ["cat", f"{bench.HW_COUNTERS}/sent_pkts"]))
+
+
+def wait_flowing():
+    """Waits until RoCEv2 flows; between two runs of perftest it does not."""
+    deadline, before = time.monotonic() + FLOWING_SECONDS, sent_packets()
+    while time.monotonic() < deadline:
+        now = sent_packets()
+        if now > before:
+            return
+        before = now
+    raise TimeoutError(f"no RoCEv2 for {FLOWING_SECONDS} s")
+
+
+def under_load(verb, times):
+    """Does it to the sender's and the receiver's daemon at once, until `times` of them had
+    packets flowing before, in and after it. Returns how many had."""
+    done = tried = 0
+    while done < times and tried < 2 * times:
+        wait_flowing()
+        before = sent_packets()
+        bench.each(lambda name: daemon.control(name, verb))
+        during = sent_packets()
+        if before < during < sent_packets():
+            done += len(bench.GUESTS)
+        tried += len(bench.GUESTS)
+    return done
+
+
+def test_restart_under_load(tap, folder):
+    """20 restarts and 5 kill -9 of the daemon during ib_write_bw."""
+    started = time.monotonic()
+    load = Load()
+    try:
+        with bench.observing(folder, "restart") as seen, load:
+            restarts = under_load("restart", RESTARTS)
+            kills = under_load("kill", KILLS)
+    finally:
+        if load.fault:
+            tap.note(f"the load ended: {load.fault}")
+    tap.note(f"{seen.capture['packets']} packets in {time.monotonic() - started:.0f} s")
+    tap.check(restarts >= RESTARTS and kills >= KILLS,
+              f"restart: {restarts} restarts and {kills} kill -9 while packets flowed",
+              f"wanted {RESTARTS} and {KILLS}")
+    tap.check(load.results and all(result["good"] for result in load.results),
+              "restart: ib_write_bw ran to its end each time",
+              [result["summary"] for result in load.results])
+    bench.check_exact(tap, "restart", seen, 4)
+    repairs = {f"{name} {counter}": seen.rxe[name][counter]
+               for name in bench.GUESTS for counter in bench.REPAIRS}
+    tap.check(not any(repairs.values()), "restart: no packet lost, no retransmission caused",
+              {key: value for key, value in repairs.items() if value})
+    moved = {name: seen.rxe[name]["sent_pkts"] - seen.rxe[bench.other(name)]["rcvd_pkts"]
+             for name in bench.GUESTS}
+    tap.check(not any(moved.values()), "restart: what one rxe sent the other received", moved)

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""escapementd in the guests."""
+import os
+
+from . import channel, machine, state
+from .errors import VmError
+
+START_SECONDS = 60  # the verifier is slow under emulation
+
+
+def configuration(guest, options):
+    """The YAML for a guest's one interface; options are extra keys of it."""
+    lines = [f"host: {guest['name']}", "interfaces:", "  - name: eth0", "    plane: backend"]
+    lines += [f"    {key}: {value}" for key, value in sorted(options.items()) if value]
+    lines += ["textfile: { directory: /var/lib/prometheus/node-exporter, interval: 1s }"]
+    return "\n".join(lines) + "\n"
+
+
+def control(name, verb, seconds=START_SECONDS):
+    """guest/daemon start|stop|kill|restart in one guest."""
+    guest = state.guest(name)
+    result = channel.run(name, ["/bin/sh", f"{guest['share']}/guest/daemon", verb,
+                                guest["share"]], seconds)
+    if result.rc:
+        raise VmError(f"guest {name}: escapementd {verb}: "
+                      f"{(result.err or result.out).strip() or 'ran out of time'}")
+    return result.out
+
+
+def start(names, options=None):
+    """Copies the build's programs and a configuration into each guest and starts the daemon."""
+    for name in names:
+        guest = state.guest(name)
+        missing = machine.copy_programs(guest)
+        if missing:
+            raise VmError(f"{missing[0]} is not there: 'make' first, or set ESCAPEMENT_BUILD")
+        with open(os.path.join(guest["share"], "escapement.yaml"), "w", encoding="utf-8") as file:
+            file.write(configuration(guest, options or {}))
+    machine.each(lambda name: control(name, "start"), names)
+
+
+def stop(names):
+    machine.each(lambda name: control(name, "stop"), names)

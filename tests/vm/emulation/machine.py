@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Guests come up and go down: a tap on a leaf, QEMU in the leaf's namespace."""
+import concurrent.futures
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+
+from . import capture, channel, image, state
+from .errors import VmError
+
+GUEST_FILES = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "guest")
+PROGRAMS = ("escapementd", "escapement")
+MEMORY_MIB = 1024
+BOOT_SECONDS = 60
+BOOT_TRIES = 2  # an emulated boot panics once in a great while
+READY = b"ESCAPEMENT-VM-READY"
+# UC and UD have no window: what the sender has more than the emulated receiver takes waits here.
+TAP_QUEUE_PACKETS = 50000
+
+
+def parse_places(words):
+    """[(guest, leaf)] from words like A:leaf1."""
+    places = []
+    for word in words:
+        name, colon, leaf = word.partition(":")
+        if not colon or not leaf or not state.NAME.match(name):
+            raise VmError(f"'{word}' is not GUEST:LEAF such as A:leaf1 "
+                          "(a guest's name: a letter, then at most 7 letters or digits)")
+        if name in [place[0] for place in places]:
+            raise VmError(f"guest {name} is named twice")
+        places.append((name, leaf))
+    return places
+
+
+def up(places, mtu, say):
+    """Boots the guests side by side. All are up, or an error and those that failed are gone."""
+    for name, _ in places:
+        if os.path.exists(state.folder(name)):
+            if guest_runs(name):
+                raise VmError(f"guest {name} runs already in lab {state.LAB}: 'vm down {name}'")
+            down([name])
+    files = image.prepare(say)
+    guests = []
+    try:
+        for name, leaf in places:
+            guests.append(make_guest(name, leaf, mtu, files))
+        each(lambda guest: boot(guest, files, say), guests)
+    except BaseException:
+        down([name for name, _ in places])
+        raise
+    return guests
+
+
+def each(function, things):
+    """Does it to all at once; the first error is raised when all have ended."""
+    if things:
+        with concurrent.futures.ThreadPoolExecutor(len(things)) as pool:
+            return list(pool.map(function, things))
+    return []
+
+
+def make_guest(name, leaf, mtu, files):
+    """Makes the folder, the tap and the share of a guest that is not booted yet."""
+    folder = state.folder(name)
+    os.makedirs(os.path.join(folder, "share/bin"))
+    guest = json.loads(state.lab("tap", leaf, name))
+    guest.update(name=name, leaf=leaf, share=os.path.join(folder, "share"))
+    state.write_json(os.path.join(folder, "guest.json"), guest)
+    if mtu and mtu > guest["mtu"]:
+        raise VmError(f"the lab's links take {guest['mtu']} bytes, not {mtu}: 'lab up --mtu {mtu}'")
+    guest["mtu"] = mtu or guest["mtu"]
+    subprocess.run(state.in_netns(guest["netns"], ["ip", "link", "set", guest["tap"],
+                                                   "txqueuelen", str(TAP_QUEUE_PACKETS)]),
+                   check=True)
+    shutil.copytree(GUEST_FILES, os.path.join(guest["share"], "guest"))
+    copy_programs(guest)
+    with open(os.path.join(guest["share"], "env"), "w", encoding="utf-8") as file:
+        file.write(f'NAME={name}\nMTU={guest["mtu"]}\nMODULES="{files.modules}"\n'
+                   f'ADDRESSES="{" ".join(addresses(guest))}"\n'
+                   f'GATEWAYS="{guest["gateway"]} {guest["gateway6"]}"\n'
+                   f'GATEWAY_MAC={guest["gateway_mac"]}\n')
+    state.write_json(os.path.join(folder, "guest.json"), guest)
+    return guest
+
+
+def addresses(guest):
+    """The guest's IPv4 and IPv6 address with their prefixes."""
+    return [f"{guest['address']}/{guest['prefix']}", f"{guest['address6']}/{guest['prefix6']}"]
+
+
+def copy_programs(guest):
+    """Puts the build's programs into the share. Returns those that the build does not have."""
+    missing = []
+    for program in PROGRAMS:
+        source = os.path.join(state.BUILD, program)
+        target = os.path.join(guest["share"], "bin", program)
+        if os.path.exists(source):
+            shutil.copy(source, target + ".new")
+            os.rename(target + ".new", target)
+        else:
+            missing.append(source)
+    return missing
+
+
+def qemu_argv(guest, files):
+    folder = state.folder(guest["name"])
+    argv = ["qemu-system-x86_64", "-name", f"escapement-{state.LAB}-{guest['name']}",
+            "-accel", "tcg,thread=multi", "-cpu", "max", "-m", str(MEMORY_MIB), "-smp", "1",
+            "-nodefaults", "-display", "none", "-no-reboot",
+            "-serial", f"file:{folder}/console.log",
+            "-kernel", files.kernel, "-initrd", files.initramfs,
+            "-append", "console=ttyS0 panic=-1 mitigations=off quiet net.ifnames=0 "
+                       f"escapement_share={guest['share']}",
+            "-fsdev", "local,id=root,path=/,security_model=none,readonly=on,multidevs=remap",
+            "-device", "virtio-9p-pci,fsdev=root,mount_tag=host",
+            "-fsdev", f"local,id=share,path={guest['share']},security_model=none",
+            "-device", "virtio-9p-pci,fsdev=share,mount_tag=share",
+            "-device", "virtio-serial-pci",
+            "-netdev", f"tap,id=net,ifname={guest['tap']},script=no,downscript=no",
+            "-device", f"virtio-net-pci,netdev=net,mac={guest['mac']},romfile="]
+    for number in range(channel.PORTS):
+        argv += ["-chardev", f"socket,id=port{number},server=on,wait=off,"
+                             f"path={channel.socket_path(guest['name'], number)}",
+                 "-device", f"virtserialport,chardev=port{number},name=port{number}"]
+    return argv
+
+
+def boot(guest, files, say):
+    """Boots one guest and waits until its agent listens."""
+    name, folder = guest["name"], state.folder(guest["name"])
+    started = time.monotonic()
+    for attempt in range(BOOT_TRIES):
+        with open(os.path.join(folder, "qemu.log"), "wb") as log:
+            qemu = subprocess.Popen(state.in_netns(guest["netns"], qemu_argv(guest, files)),
+                                    stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                    start_new_session=True)
+        guest["qemu"] = state.process_record(qemu.pid)
+        state.write_json(os.path.join(folder, "guest.json"), guest)
+        fault = wait_ready(qemu, folder)
+        if not fault:
+            guest["boot_seconds"] = round(time.monotonic() - started, 1)
+            state.write_json(os.path.join(folder, "guest.json"), guest)
+            return
+        state.end_process(guest["qemu"])
+        say(f"guest {name} {fault}" + (": once more" if attempt + 1 < BOOT_TRIES else ""))
+    raise VmError(f"guest {name} {fault}; its last words:\n{last_words(folder)}")
+
+
+def wait_ready(qemu, folder):
+    """None when the agent is there, else what happened."""
+    console = os.path.join(folder, "console.log")
+    deadline = time.monotonic() + BOOT_SECONDS
+    while time.monotonic() < deadline:
+        if qemu.poll() is not None:
+            return f"ended during its boot (QEMU exit {qemu.returncode})"
+        if os.path.exists(console):
+            with open(console, "rb") as file:
+                if READY in file.read():
+                    return None
+        time.sleep(0.05)
+    return f"was not ready after {BOOT_SECONDS} s"
+
+
+def last_words(folder):
+    lines = []
+    for log in ("qemu.log", "console.log"):
+        path = os.path.join(folder, log)
+        if os.path.exists(path):
+            with open(path, encoding="utf-8", errors="replace") as file:
+                lines += [line.rstrip() for line in file.readlines()[-15:]]
+    return "\n".join(lines[-20:])
+
+
+def guest_runs(name):
+    try:
+        return state.alive(state.guest(name)["qemu"])
+    except (VmError, KeyError):
+        return False
+
+
+def down(names):
+    """Ends the guests' QEMUs and captures, removes their taps and state. Others are not touched."""
+    for name in names:
+        folder = state.folder(name)
+        try:
+            guest = state.guest(name)
+        except VmError:
+            guest = {}
+        capture.abandon(name)
+        if "qemu" in guest:
+            state.end_process(guest["qemu"], signal.SIGTERM)
+        if guest:
+            with contextlib.suppress(VmError):  # the lab went down before us
+                state.lab("untap", guest["leaf"], guest["tap"])
+        shutil.rmtree(folder, ignore_errors=True)
+    if os.path.isdir(state.ROOT) and not state.names():
+        shutil.rmtree(state.ROOT, ignore_errors=True)
+        with contextlib.suppress(OSError):  # another lab has guests
+            os.rmdir(os.path.dirname(state.ROOT))
+
+
+def status():
+    rows = []
+    for name in state.names():
+        try:
+            guest = state.guest(name)
+        except VmError:
+            continue
+        rows.append({"name": name, "leaf": guest["leaf"], "running": guest_runs(name),
+                     "address": guest["address"], "address6": guest["address6"],
+                     "mtu": guest["mtu"], "mac": guest["mac"],
+                     "netns": guest["netns"], "tap": guest["tap"],
+                     "pid": guest.get("qemu", {}).get("pid"),
+                     "boot_seconds": guest.get("boot_seconds")})
+    return rows

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""perftest between two guests: the server first, the client when it listens."""
+import concurrent.futures
+import ipaddress
+import os
+import re
+import threading
+
+from . import channel, state
+from .errors import VmError
+
+DEVICE = "rxe0"
+GIDS = f"/sys/class/infiniband/{DEVICE}/ports/1/gids"
+FIRST_PORT = 18600
+PORTS_AT_ONCE = 32
+# QP timeout 4.3 s and 16 deep queues: 67 ms, perftest's own, is less than a busy emulated
+# machine sometimes stands still, and makes retransmissions that nobody asked for.
+PATIENCE = ["-u", "20", "-t", "16"]
+RESULT_ROW = re.compile(r"^\s*(\d+)\s+(\d+)\s+([\d.]+)\s+([\d.]+)\s+([\d.]+)\s*$", re.MULTILINE)
+QPN = re.compile(r"(local|remote) address: .*?QPN (0x[0-9a-f]+)")
+
+
+def addresses(name):
+    """{4: address, 6: address} of a guest."""
+    guest = state.guest(name)
+    return {4: ipaddress.ip_address(guest["address"]), 6: ipaddress.ip_address(guest["address6"])}
+
+
+def gid_index(name, version):
+    """Index of the guest's IPv4 or IPv6 address in the device's GID table."""
+    wanted = addresses(name)[version]
+    for line in channel.read(name, ["grep", "-H", "", *(f"{GIDS}/{i}" for i in range(8))]) \
+            .splitlines():
+        path, _, gid = line.partition(":")
+        try:
+            address = ipaddress.IPv6Address(gid)
+        except ValueError:
+            continue
+        if address == wanted or address.ipv4_mapped == wanted:
+            return int(os.path.basename(path))
+    raise VmError(f"guest {name} has no GID for {wanted} on {DEVICE}")
+
+
+def tool_argv(tool, gid, port, qps, extra, nice=0):
+    argv = ["nice", "-n", str(nice), tool, "-d", DEVICE, "-x", str(gid), "-p", str(port), "-F"]
+    if tool.endswith("_bw"):
+        argv += ["-q", str(qps)]
+    return argv + PATIENCE + list(extra)
+
+
+def run(client, server, tool, qps=4, gid="v4", port=None, extra=(), seconds=120, nice=0):
+    """Runs one test. The addresses of the TCP exchange are always IPv4.
+
+    `nice`: of both tools; they poll, and leave little of an emulated CPU to others.
+    """
+    if not re.match(r"^ib_(send|write|read|atomic)_(bw|lat)$", tool):
+        raise VmError(f"'{tool}' is not one of perftest's ib_{{send,write,read,atomic}}_{{bw,lat}}")
+    version = {"v4": 4, "v6": 6}[gid]
+    with state.Lock(os.path.join(state.ROOT, "perftest"), PORTS_AT_ONCE) as slot, \
+            concurrent.futures.ThreadPoolExecutor(2) as pool:
+        port = port or FIRST_PORT + slot.number
+        gids = list(pool.map(lambda name: gid_index(name, version), (server, client)))
+        leave = threading.Event()
+        serving = pool.submit(channel.run, server, tool_argv(tool, gids[0], port, qps, extra, nice),
+                              seconds, leave=leave)
+        if channel.wait_listen(server, port):
+            target = str(addresses(server)[4])
+            asked = channel.run(client, tool_argv(tool, gids[1], port, qps, extra, nice) + [target],
+                                seconds)
+        else:
+            asked = channel.Result(1, "", f"{tool} on {server} does not listen on {port}\n")
+        if asked.rc:  # the server would wait for a client that is gone
+            leave.set()
+        served = serving.result()
+    return {"good": asked.rc == 0 and served.rc == 0,
+            "client_output": asked.out + asked.err, "server_output": served.out + served.err,
+            "summary": summary(tool, asked, served)}
+
+
+def summary(tool, asked, served):
+    """What the client's table says, as JSON. Absent when there was no result."""
+    found = {"tool": tool, "client_exit": asked.rc, "server_exit": served.rc}
+    row = RESULT_ROW.search(asked.out)
+    if row and tool.endswith("_bw"):
+        found.update(message_bytes=int(row.group(1)), messages=int(row.group(2)),
+                     bandwidth=float(row.group(4)))
+    qpns = QPN.findall(asked.out)
+    found["client_qpns"] = [int(qpn, 16) for side, qpn in qpns if side == "local"]
+    found["server_qpns"] = [int(qpn, 16) for side, qpn in qpns if side == "remote"]
+    return found
