@@ -13,10 +13,12 @@
 #include <math.h>
 #include <string.h>
 
-#define K_MOST 16
+#define K_MOST 32
 #define K_PART 4 /* and at most this part of the points */
 #define GAP_PER_NOISE 4.0
 #define GAP_MIN_NS 16.0
+#define GAP_UNKNOWN_NS 200.0
+#define DEPTH_DEVIATIONS 3.0
 #define INLIER_BELOW 5.0 /* of a passage's deviation, from the soft-margin edge */
 #define INLIER_ABOVE 3.5
 #define INLIER_AGAIN 3.0 /* from the mean of the first pass */
@@ -30,7 +32,21 @@
 
 double edge_gap_ns(const struct edge *edge)
 {
-	return fmax(GAP_MIN_NS, GAP_PER_NOISE * edge->noise_ns);
+	return edge->noise_known ? fmax(GAP_MIN_NS, GAP_PER_NOISE * edge->noise_ns) : GAP_UNKNOWN_NS;
+}
+
+/*
+ * Deviation of a clean passage. Where no window has shown yet how noisy the stamps are
+ * (every packet waits a little, as in a priority class on a full link), the clouds' edges
+ * have no clean cluster, and the depth of the soft margin stands for it.
+ */
+static double passage_ns(const struct edge *edge, const struct edge_trial *trial)
+{
+	double depth = fmax(trial->line.y_spread[0], trial->line.y_spread[1]);
+
+	if (edge->noise_known || trial->noise_ns > 0)
+		return M_SQRT2 * edge->noise_ns;
+	return fmax(M_SQRT2 * edge->noise_ns, depth / DEPTH_DEVIATIONS);
 }
 
 static void gather_cell(const struct edge_cell *cell, int s, struct edge_window *window,
@@ -165,7 +181,7 @@ static bool level_both(struct edge_trial *trial, const struct sums side[2], bool
 static void refine(const struct edge *edge, struct edge_trial *trial,
 		   const struct edgefit_hint *hint, const struct edge_scratch *scratch)
 {
-	double passage = M_SQRT2 * edge->noise_ns, least = SPREAD_LEAST * edge_trial_seconds(edge, trial);
+	double passage = passage_ns(edge, trial), least = SPREAD_LEAST * edge_trial_seconds(edge, trial);
 	double centre[2] = {trial->line.upper_ns, trial->line.lower_ns};
 	double below = -INLIER_BELOW * passage, above = INLIER_ABOVE * passage;
 
@@ -204,7 +220,7 @@ static void use_floor(const struct edge *edge, struct edge_trial *trial)
 
 static double side_sigma(const struct edge *edge, const struct edge_trial *trial, int s)
 {
-	double passage = M_SQRT2 * edge->noise_ns;
+	double passage = passage_ns(edge, trial);
 
 	if (!edge->floor_known && !held(trial, s))
 		return WEAK_SIGMA_FACTOR * fmax(trial->line.y_spread[s], 16 * passage);
