@@ -7,7 +7,8 @@
 #include "clocksync/ns.h"
 
 #define Q40 1099511627776.0
-#define BOUND_PPB 50 /* what the rate between TAI and the fabric may wander to before the next word */
+#define BOUND_PPB                                                                                  \
+	50 /* what the rate between TAI and the fabric may wander to before the next word */
 
 /* Least squares over the samples kept; the level is that at the newest. */
 static double meter_rate(const struct anchor_meter *meter, int64_t fabric_ns, int64_t ahead_ns,
@@ -80,7 +81,7 @@ bool anchor_read(const struct anchor_word *word, int64_t fabric_ns, int64_t fabr
 	if (!word->sequence || age_ns > ANCHOR_STALE_NS || age_ns < -ANCHOR_STALE_NS)
 		return false;
 	*tai_ns = ns_add(ns_add(fabric_ns, word->ahead_ns), clock_scale(age_ns, word->rate_q40));
-	*bound_ns = fabric_bound_ns + word->bound_ns + (age_ns < 0 ? -age_ns : age_ns) / 1000000000 * BOUND_PPB +
-		    BOUND_PPB;
+	*bound_ns = fabric_bound_ns + word->bound_ns +
+		    (age_ns < 0 ? -age_ns : age_ns) / 1000000000 * BOUND_PPB + BOUND_PPB;
 	return true;
 }

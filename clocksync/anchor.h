@@ -48,7 +48,8 @@ void anchor_measure(struct anchor_meter *meter, int64_t fabric_ns, int64_t tai_n
  */
 bool anchor_hear(struct anchor_word *mine, const struct anchor_word *theirs, uint32_t anchor);
 
-/* TAI at @fabric_ns and how wrong it may be, our own clock's @fabric_bound_ns included. False: unknown. */
+/* TAI at @fabric_ns and how wrong it may be, our own clock's @fabric_bound_ns included. False:
+ * unknown. */
 bool anchor_read(const struct anchor_word *word, int64_t fabric_ns, int64_t fabric_bound_ns,
 		 int64_t *tai_ns, int64_t *bound_ns);
 

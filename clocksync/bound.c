@@ -39,12 +39,14 @@ void bound_compute(const struct consensus *consensus, int64_t now_ns, double asy
 	double late;
 
 	bound->growth_ppb = fmin(SURPRISE_PER_S * consensus->surprise_ns +
-					 FORMAL_PPB_FACTOR * consensus->formal_ppb, GROWTH_MAX_PPB);
+					 FORMAL_PPB_FACTOR * consensus->formal_ppb,
+				 GROWTH_MAX_PPB);
 	late = fmax(JOLT_FACTOR * consensus->jolt_ns,
 		    LAG_FACTOR * consensus->surprise_ns * consensus->lag_s);
 	bound->now_ns = asymmetry_ns + hypot(mean, late) + fabs(behind_ns);
 	if (apart > 0) {
-		double wander = fmin(HOLDOVER_PPB_PER_S / 2 * apart * apart, HOLDOVER_MAX_PPB * apart);
+		double wander =
+			fmin(HOLDOVER_PPB_PER_S / 2 * apart * apart, HOLDOVER_MAX_PPB * apart);
 
 		bound->now_ns += bound->growth_ppb * apart + wander;
 		bound->growth_ppb += fmin(HOLDOVER_PPB_PER_S * apart, HOLDOVER_MAX_PPB);

@@ -11,7 +11,8 @@
 #define SCALE_START_NS 100.0
 #define SCALE_MIN_PPB 3.0
 #define SCALE_START_PPB 200.0
-#define MODELS_SIGMA_PPB 20.0 /* an offset is carried by the models' drift where the fit's is worse */
+#define MODELS_SIGMA_PPB                                                                           \
+	20.0 /* an offset is carried by the models' drift where the fit's is worse */
 #define RAN_OFF_GATES 4.0
 #define RAN_OFF_SURPRISES 2.0
 #define SIGMA_LEAST_NS 0.2
@@ -27,9 +28,9 @@
 #define EDGE_STALE_NS (4000 * MS)
 #define SETTLE_ROUNDS 6
 #define YIELD_ROUNDS 3
-#define REACH_SAFE 0.6	/* who has more of the members listens to nobody else */
+#define REACH_SAFE 0.6 /* who has more of the members listens to nobody else */
 #define REACH_MARGIN 0.08
-#define REACH_WHOLE 0.6 /* two halves are both wrong until they meet */
+#define REACH_WHOLE 0.6	     /* two halves are both wrong until they meet */
 #define BLEND_WANDER_PPB 4.0 /* what a second's wander does to the models' own drift */
 #define PRIOR_SPAN_MIN_PPB 200.0
 #define PRIOR_SPAN_SCALES 20.0
@@ -108,7 +109,8 @@ static double drift_blend(const struct consensus *consensus, const struct clock_
 			  const struct edge_estimate *edge)
 {
 	double models, fit = edge->drift_sigma_ppb * edge->drift_sigma_ppb;
-	double lag = BLEND_WANDER_PPB * BLEND_WANDER_PPB + consensus->scale_ppb * consensus->scale_ppb;
+	double lag =
+		BLEND_WANDER_PPB * BLEND_WANDER_PPB + consensus->scale_ppb * consensus->scale_ppb;
 
 	if (!consensus->settled)
 		return edge->drift_ppb;
@@ -139,8 +141,8 @@ static void word_weigh(struct word *word, const struct edge_estimate *edge, doub
 	word->drift_weight = 1 / (own_ppb * own_ppb + word->drift_sigma * word->drift_sigma);
 }
 
-static void gather(struct consensus *consensus, int64_t now_ns,
-		   const struct consensus_input *input, size_t count, struct words *words)
+static void gather(struct consensus *consensus, int64_t now_ns, const struct consensus_input *input,
+		   size_t count, struct words *words)
 {
 	bool based = consensus->has_line;
 
@@ -155,7 +157,8 @@ static void gather(struct consensus *consensus, int64_t now_ns,
 		consensus->peers[i].verdict = CONSENSUS_ABSENT;
 		if (!usable(&input[i], now_ns) || !clock_view_get(input[i].view, &theirs))
 			continue;
-		through = line_through(&theirs, edge, drift_blend(consensus, &theirs, edge), now_ns);
+		through =
+			line_through(&theirs, edge, drift_blend(consensus, &theirs, edge), now_ns);
 		if (!based)
 			words->base = through;
 		based = true;
@@ -396,10 +399,10 @@ static void learn_scale(struct consensus *consensus, const struct words *words)
 		offset[i] = words->at[i].offset;
 		drift[i] = words->at[i].drift;
 	}
-	consensus->scale_ns = follow_scale(consensus->scale_ns, shortest_third(offset, words->count),
-					   SCALE_MIN_NS);
-	consensus->scale_ppb = follow_scale(consensus->scale_ppb, shortest_third(drift, words->count),
-					    SCALE_MIN_PPB);
+	consensus->scale_ns = follow_scale(consensus->scale_ns,
+					   shortest_third(offset, words->count), SCALE_MIN_NS);
+	consensus->scale_ppb = follow_scale(consensus->scale_ppb,
+					    shortest_third(drift, words->count), SCALE_MIN_PPB);
 }
 
 static double fade(const struct consensus *consensus, double later)
@@ -421,7 +424,8 @@ static void learn_residual(struct consensus *consensus, const struct words *word
 		weights += word->weight;
 	}
 	residual = weights > 0 ? sqrt(squares / weights) : 0;
-	consensus->residual_ns = fmax(residual, consensus->residual_ns * fade(consensus, RESIDUAL_FADE));
+	consensus->residual_ns =
+		fmax(residual, consensus->residual_ns * fade(consensus, RESIDUAL_FADE));
 }
 
 /* How far the line of @back rounds ago is from this one now; negative: there was none. */
@@ -574,7 +578,8 @@ struct edge_prior consensus_prior(const struct consensus *consensus, const struc
 	if (!consensus->settled || !view || !clock_view_get(view, &theirs))
 		return prior;
 	prior.known = true;
-	prior.drift_ppb = (consensus->line.rate_ppb - theirs.rate_ppb) / (1 + theirs.rate_ppb * 1e-9);
+	prior.drift_ppb =
+		(consensus->line.rate_ppb - theirs.rate_ppb) / (1 + theirs.rate_ppb * 1e-9);
 	prior.span_ppb = fmax(PRIOR_SPAN_MIN_PPB, PRIOR_SPAN_SCALES * consensus->scale_ppb);
 	return prior;
 }

@@ -165,8 +165,8 @@ static void noise_learn(struct edge *edge, double cluster_ns)
 	if (noise <= 0)
 		return;
 	noise = fmax(noise, NOISE_MIN_NS);
-	edge->noise_ns *= edge->noise_known ? pow(noise / edge->noise_ns, NOISE_GAIN) :
-					       noise / edge->noise_ns;
+	edge->noise_ns *= edge->noise_known ? pow(noise / edge->noise_ns, NOISE_GAIN)
+					    : noise / edge->noise_ns;
 	edge->noise_known = true;
 }
 
@@ -178,7 +178,8 @@ static void wander_learn(struct edge *edge, const struct edge_estimate *estimate
 
 	if (edge->past[slot].local_ns && span_s > 0.5 && span_s < 2) {
 		double moved = (estimate->drift_ppb - edge->past[slot].drift_ppb) / span_s;
-		double noise = hypot(estimate->drift_sigma_ppb, edge->past[slot].sigma_ppb) / span_s;
+		double noise =
+			hypot(estimate->drift_sigma_ppb, edge->past[slot].sigma_ppb) / span_s;
 		double square = fmax(0, moved * moved - noise * noise);
 
 		square = edge->wander_ppb * edge->wander_ppb * (1 - WANDER_GAIN) +
@@ -282,8 +283,8 @@ int edge_fit(struct edge *edge, int64_t now_ns, const struct edge_prior *prior,
 int64_t edge_pair_interval(const struct edge *edge, int64_t base_ns)
 {
 	const struct edge_estimate *estimate = &edge->estimate;
-	uint32_t least = estimate->support[0] < estimate->support[1] ? estimate->support[0] :
-								       estimate->support[1];
+	uint32_t least = estimate->support[0] < estimate->support[1] ? estimate->support[0]
+								     : estimate->support[1];
 
 	if (!estimate->valid || !edge->floor_known)
 		return base_ns;

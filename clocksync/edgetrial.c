@@ -32,7 +32,8 @@
 
 double edge_gap_ns(const struct edge *edge)
 {
-	return edge->noise_known ? fmax(GAP_MIN_NS, GAP_PER_NOISE * edge->noise_ns) : GAP_UNKNOWN_NS;
+	return edge->noise_known ? fmax(GAP_MIN_NS, GAP_PER_NOISE * edge->noise_ns)
+				 : GAP_UNKNOWN_NS;
 }
 
 /*
@@ -181,7 +182,8 @@ static bool level_both(struct edge_trial *trial, const struct sums side[2], bool
 static void refine(const struct edge *edge, struct edge_trial *trial,
 		   const struct edgefit_hint *hint, const struct edge_scratch *scratch)
 {
-	double passage = passage_ns(edge, trial), least = SPREAD_LEAST * edge_trial_seconds(edge, trial);
+	double passage = passage_ns(edge, trial),
+	       least = SPREAD_LEAST * edge_trial_seconds(edge, trial);
 	double centre[2] = {trial->line.upper_ns, trial->line.lower_ns};
 	double below = -INLIER_BELOW * passage, above = INLIER_ABOVE * passage;
 
@@ -203,7 +205,8 @@ static void refine(const struct edge *edge, struct edge_trial *trial,
 
 static bool held(const struct edge_trial *trial, int s)
 {
-	return trial->line.k[s] >= TRIAL_SUPPORT_ENOUGH && trial->inliers[s] >= TRIAL_SUPPORT_ENOUGH;
+	return trial->line.k[s] >= TRIAL_SUPPORT_ENOUGH &&
+	       trial->inliers[s] >= TRIAL_SUPPORT_ENOUGH;
 }
 
 /* Where one side alone is held, the known floor tells the offset from that side. */
@@ -240,8 +243,8 @@ static void judge(const struct edge *edge, struct edge_trial *trial)
 	trial->drift_sigma_ppb = drift;
 	/* A line through a wandering drift is off by about wander * window^2 / 12 at its end. */
 	late = edge->wander_ppb * seconds * seconds / 6;
-	trial->live_sigma_ns = hypot(hypot(trial->offset_sigma_ns,
-					   drift * (seconds / 2 - trial->middle_s)), late);
+	trial->live_sigma_ns =
+		hypot(hypot(trial->offset_sigma_ns, drift * (seconds / 2 - trial->middle_s)), late);
 }
 
 /* Points of both sides must lie this far apart before a slope means anything. */
@@ -273,8 +276,8 @@ int edge_trial_run(const struct edge *edge, struct edge_trial *trial,
 	if (!spans_enough(trial, scratch))
 		return -EINVAL;
 	for (int s = 0; s < 2; s++) {
-		side[s] = (struct edgefit_side){scratch->x[s], scratch->y[s],
-						trial->window.count[s]};
+		side[s] =
+			(struct edgefit_side){scratch->x[s], scratch->y[s], trial->window.count[s]};
 		most[s] = trial->window.count[s] / K_PART;
 		if (most[s] > K_MOST)
 			most[s] = K_MOST;

@@ -33,8 +33,13 @@ struct cloud_points {
 
 static void cloud_make(struct cloud_points *cloud, size_t count, double load, struct rng *rng)
 {
-	struct cloud_config config = {.count = count, .seconds = 2, .slope_ppb = 100,
-				      .floor_ns = 1000, .stamp_ns = 4, .load = load, .hops = 3,
+	struct cloud_config config = {.count = count,
+				      .seconds = 2,
+				      .slope_ppb = 100,
+				      .floor_ns = 1000,
+				      .stamp_ns = 4,
+				      .load = load,
+				      .hops = 3,
 				      .wait_ns = 8000};
 
 	cloud->count = count;
@@ -84,8 +89,8 @@ static double time_liblinear(const struct cloud_points *cloud)
 	struct feature_node **rows = malloc(count * sizeof(struct feature_node *));
 	double *labels = malloc(count * sizeof(*labels)), began;
 	struct problem problem = {.l = (int)count, .n = 3, .y = labels, .x = rows, .bias = 1};
-	struct parameter parameter = {.solver_type = L2R_L2LOSS_SVC, .C = 1 / (NU * (double)count),
-				      .eps = 0.01};
+	struct parameter parameter = {
+		.solver_type = L2R_L2LOSS_SVC, .C = 1 / (NU * (double)count), .eps = 0.01};
 	struct model *model;
 
 	for (size_t i = 0; i < count; i++) {
@@ -160,18 +165,23 @@ int main(int argc, char **argv)
 
 			cloud_make(&cloud, counts[c], loads[l], &rng);
 			ours = time_ours(&cloud, 0);
-			svm = bench_libsvm(cloud.x, cloud.y, cloud.count, 1 / (NU * 2 * (double)counts[c]));
+			svm = bench_libsvm(cloud.x, cloud.y, cloud.count,
+					   1 / (NU * 2 * (double)counts[c]));
 			linear = time_liblinear(&cloud);
-			printf("%5zu points, load %.0f%%: adaptive fit cold %7.1f warm %7.1f  libsvm %8.1f "
-			       "(%.1f x)  liblinear %8.1f (%.1f x)\n", 2 * counts[c], 100 * loads[l], ours,
-			       time_ours(&cloud, 100), svm, svm / ours, linear, linear / ours);
+			printf("%5zu points, load %.0f%%: adaptive fit cold %7.1f warm %7.1f  "
+			       "libsvm %8.1f "
+			       "(%.1f x)  liblinear %8.1f (%.1f x)\n",
+			       2 * counts[c], 100 * loads[l], ours, time_ours(&cloud, 100), svm,
+			       svm / ours, linear, linear / ours);
 			cloud_free(&cloud);
 		}
 	for (double load = 0; load < 1; load += 0.4) {
 		double us = time_edge(load, &rng);
 
-		printf("whole edge fit, 8000 points a window seen, load %.0f%%: %.1f us; ten edges every "
-		       "250 ms: %.2f%% of a core\n", 100 * load, us, us * 10 / 2500);
+		printf("whole edge fit, 8000 points a window seen, load %.0f%%: %.1f us; ten edges "
+		       "every "
+		       "250 ms: %.2f%% of a core\n",
+		       100 * load, us, us * 10 / 2500);
 	}
 	return 0;
 }

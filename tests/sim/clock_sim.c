@@ -14,25 +14,48 @@ struct option {
 
 #define AT(field) offsetof(struct sim_config, field)
 static const struct option options[] = {
-	{"seed", AT(seed), 'l'}, {"hosts", AT(hosts), 'z'}, {"degree", AT(degree), 'u'},
-	{"seconds", AT(seconds), 'd'}, {"from", AT(measure_from_s), 'd'},
-	{"every", AT(sample_every_s), 'd'}, {"packets", AT(packets), 'b'},
-	{"load", AT(fabric.load), 'd'}, {"rate", AT(fabric.rate_bps), 'd'},
-	{"burst", AT(fabric.burst_bytes), 'd'}, {"on_ms", AT(fabric.on_ms), 'd'},
-	{"off_ms", AT(fabric.off_ms), 'd'}, {"priority", AT(fabric.priority), 'b'},
-	{"per_leaf", AT(fabric.hosts_per_leaf), 'z'}, {"interval", AT(pair_interval_ns), 'l'},
-	{"spacing", AT(pair_spacing_ns), 'l'}, {"adaptive", AT(adaptive_interval), 'b'},
-	{"stamp", AT(stamp_ns), 'd'}, {"late", AT(late_ns), 'd'}, {"spikes", AT(late_spike_part), 'd'},
-	{"edge_asym", AT(edge_asymmetry_ns), 'd'}, {"host_asym", AT(host_asymmetry_ns), 'd'},
-	{"path_change", AT(path_change_s), 'd'}, {"path_ns", AT(path_change_ns), 'd'},
-	{"edge_noise", AT(edge_noise_ns), 'd'}, {"edge_ppb", AT(edge_noise_ppb), 'd'},
-	{"bad", AT(bad_part), 'd'}, {"window", AT(window_s), 'd'},
-	{"lie", AT(lie), 'e'}, {"liars", AT(liar_part), 'd'}, {"lie_from", AT(lie_from_s), 'd'},
-	{"lie_ns", AT(lie_ns), 'd'}, {"churn", AT(churn_s), 'd'}, {"churn_down", AT(churn_down_s), 'd'},
-	{"join_at", AT(join_at_s), 'd'}, {"part", AT(part_share), 'd'},
-	{"part_from", AT(part_from_s), 'd'}, {"part_to", AT(part_to_s), 'd'},
-	{"walk", AT(oscillator.walk_ppb), 'd'}, {"sine", AT(oscillator.sine_ppb), 'd'},
-	{"temp_ppb", AT(oscillator.step_ppb), 'd'}, {"temp_every", AT(oscillator.step_every_s), 'd'},
+	{"seed", AT(seed), 'l'},
+	{"hosts", AT(hosts), 'z'},
+	{"degree", AT(degree), 'u'},
+	{"seconds", AT(seconds), 'd'},
+	{"from", AT(measure_from_s), 'd'},
+	{"every", AT(sample_every_s), 'd'},
+	{"packets", AT(packets), 'b'},
+	{"load", AT(fabric.load), 'd'},
+	{"rate", AT(fabric.rate_bps), 'd'},
+	{"burst", AT(fabric.burst_bytes), 'd'},
+	{"on_ms", AT(fabric.on_ms), 'd'},
+	{"off_ms", AT(fabric.off_ms), 'd'},
+	{"priority", AT(fabric.priority), 'b'},
+	{"per_leaf", AT(fabric.hosts_per_leaf), 'z'},
+	{"interval", AT(pair_interval_ns), 'l'},
+	{"spacing", AT(pair_spacing_ns), 'l'},
+	{"adaptive", AT(adaptive_interval), 'b'},
+	{"stamp", AT(stamp_ns), 'd'},
+	{"late", AT(late_ns), 'd'},
+	{"spikes", AT(late_spike_part), 'd'},
+	{"edge_asym", AT(edge_asymmetry_ns), 'd'},
+	{"host_asym", AT(host_asymmetry_ns), 'd'},
+	{"path_change", AT(path_change_s), 'd'},
+	{"path_ns", AT(path_change_ns), 'd'},
+	{"edge_noise", AT(edge_noise_ns), 'd'},
+	{"edge_ppb", AT(edge_noise_ppb), 'd'},
+	{"bad", AT(bad_part), 'd'},
+	{"window", AT(window_s), 'd'},
+	{"lie", AT(lie), 'e'},
+	{"liars", AT(liar_part), 'd'},
+	{"lie_from", AT(lie_from_s), 'd'},
+	{"lie_ns", AT(lie_ns), 'd'},
+	{"churn", AT(churn_s), 'd'},
+	{"churn_down", AT(churn_down_s), 'd'},
+	{"join_at", AT(join_at_s), 'd'},
+	{"part", AT(part_share), 'd'},
+	{"part_from", AT(part_from_s), 'd'},
+	{"part_to", AT(part_to_s), 'd'},
+	{"walk", AT(oscillator.walk_ppb), 'd'},
+	{"sine", AT(oscillator.sine_ppb), 'd'},
+	{"temp_ppb", AT(oscillator.step_ppb), 'd'},
+	{"temp_every", AT(oscillator.step_every_s), 'd'},
 	{"no_prior", AT(no_prior), 'b'},
 };
 
@@ -48,12 +71,24 @@ static int option_set(struct sim_config *config, const char *word)
 		    strncmp(options[i].name, word, (size_t)(value - word)))
 			continue;
 		switch (options[i].kind) {
-		case 'd': *(double *)(void *)field = number; break;
-		case 'z': *(size_t *)(void *)field = (size_t)number; break;
-		case 'u': *(unsigned *)(void *)field = (unsigned)number; break;
-		case 'l': *(int64_t *)(void *)field = (int64_t)number; break;
-		case 'b': *(bool *)field = number != 0; break;
-		default: *(enum sim_lie *)(void *)field = (enum sim_lie)number; break;
+		case 'd':
+			*(double *)(void *)field = number;
+			break;
+		case 'z':
+			*(size_t *)(void *)field = (size_t)number;
+			break;
+		case 'u':
+			*(unsigned *)(void *)field = (unsigned)number;
+			break;
+		case 'l':
+			*(int64_t *)(void *)field = (int64_t)number;
+			break;
+		case 'b':
+			*(bool *)field = number != 0;
+			break;
+		default:
+			*(enum sim_lie *)(void *)field = (enum sim_lie)number;
+			break;
 		}
 		return 0;
 	}

@@ -17,8 +17,12 @@ double bench_libsvm(double *const x[2], double *const y[2], size_t count, double
 	struct svm_node **rows = malloc(2 * count * sizeof(struct svm_node *));
 	double *labels = malloc(2 * count * sizeof(*labels));
 	struct svm_problem problem = {.l = (int)(2 * count), .y = labels, .x = rows};
-	struct svm_parameter parameter = {.svm_type = C_SVC, .kernel_type = LINEAR, .cache_size = 64,
-					  .C = penalty, .eps = 0.001, .shrinking = 1};
+	struct svm_parameter parameter = {.svm_type = C_SVC,
+					  .kernel_type = LINEAR,
+					  .cache_size = 64,
+					  .C = penalty,
+					  .eps = 0.001,
+					  .shrinking = 1};
 	struct timespec from, to;
 	struct svm_model *model;
 

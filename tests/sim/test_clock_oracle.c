@@ -82,10 +82,15 @@ static void test_edgefit(uint64_t seed)
 
 	rng_seed(&rng, seed);
 	for (int p = 0; p < PROBLEMS; p++) {
-		struct cloud_config cloud = {
-			.count = POINTS, .seconds = 2, .slope_ppb = 30000 * (2 * rng_unit(&rng) - 1),
-			.offset_ns = 1e6 * (2 * rng_unit(&rng) - 1), .floor_ns = 1000,
-			.stamp_ns = 4, .load = 0.3 * (double)(p % 4), .hops = 3, .wait_ns = 8000};
+		struct cloud_config cloud = {.count = POINTS,
+					     .seconds = 2,
+					     .slope_ppb = 30000 * (2 * rng_unit(&rng) - 1),
+					     .offset_ns = 1e6 * (2 * rng_unit(&rng) - 1),
+					     .floor_ns = 1000,
+					     .stamp_ns = 4,
+					     .load = 0.3 * (double)(p % 4),
+					     .hops = 3,
+					     .wait_ns = 8000};
 		struct edgefit_side side[2];
 		struct edgefit_line line;
 		size_t k[2] = {1 + rng_below(&rng, 16), 1 + rng_below(&rng, 16)};
@@ -95,7 +100,8 @@ static void test_edgefit(uint64_t seed)
 		cloud_draw(&rng, &cloud, x, y);
 		for (int s = 0; s < 2; s++)
 			side[s] = (struct edgefit_side){x[s], y[s], POINTS};
-		if (edgefit_solve(side, k, &hint, scratch, &line) || lp_solve(side, k, &slope, &offset))
+		if (edgefit_solve(side, k, &hint, scratch, &line) ||
+		    lp_solve(side, k, &slope, &offset))
 			continue;
 		solved++;
 		worst_ppb = fmax(worst_ppb, fabs(slope - line.slope_ppb));
@@ -130,7 +136,8 @@ static void noise_draw(struct fleet *fleet, struct rng *rng)
 		}
 }
 
-/* The graph expands, so its factor fills: 10,000 hosts take half a GB and a minute, 100,000 do not fit. */
+/* The graph expands, so its factor fills: 10,000 hosts take half a GB and a minute, 100,000 do not
+ * fit. */
 #define CHOLMOD_MOST 3000
 
 /* y = L x */
@@ -193,8 +200,8 @@ static void check_gradients(const struct fleet *fleet)
 	for (size_t h = 0; h < fleet->count; h++)
 		worst = fmax(worst, fabs(x[h] - fleet->exact[h]));
 	free(x);
-	printf("# %zu hosts: conjugate gradients and CHOLMOD differ by at most %.1e ns\n", fleet->count,
-	       worst);
+	printf("# %zu hosts: conjugate gradients and CHOLMOD differ by at most %.1e ns\n",
+	       fleet->count, worst);
 	if (worst > 1e-3)
 		report(0, "two exact solvers agree");
 }
@@ -261,7 +268,8 @@ static void fleet_warm(struct fleet *fleet)
 		host->scale_ns = NOISE_NS;
 		host->scale_ppb = 5;
 		host->reach = 1;
-		fleet->views[h] = (struct clock_view){.state = CLOCK_SYNCED, .reach = CLOCK_REACH_ONE};
+		fleet->views[h] =
+			(struct clock_view){.state = CLOCK_SYNCED, .reach = CLOCK_REACH_ONE};
 		clock_view_put(&fleet->views[h], &host->line);
 		fleet->before[h] = fleet->views[h];
 	}
@@ -276,14 +284,17 @@ static void host_round(struct fleet *fleet, size_t h, int64_t now_ns)
 	for (uint32_t e = fleet->graph.start[h]; e < fleet->graph.start[h + 1]; e++, count++) {
 		double whole = floor(fleet->noise[e]);
 
-		edges[count] = (struct edge_estimate){
-			.valid = true, .local_ns = now_ns, .offset_ns = (int64_t)whole,
-			.offset_fraction_ns = fleet->noise[e] - whole,
-			.offset_sigma_ns = NOISE_NS, .drift_sigma_ppb = 5};
+		edges[count] = (struct edge_estimate){.valid = true,
+						      .local_ns = now_ns,
+						      .offset_ns = (int64_t)whole,
+						      .offset_fraction_ns = fleet->noise[e] - whole,
+						      .offset_sigma_ns = NOISE_NS,
+						      .drift_sigma_ppb = 5};
 		/* One probe in four was lost: what came is a round old. */
 		input[count] = (struct consensus_input){
 			&edges[count],
-			&(rng_next(&fleet->rng) & 3 ? fleet->views : fleet->before)[fleet->graph.peers[e]],
+			&(rng_next(&fleet->rng) & 3 ? fleet->views
+						    : fleet->before)[fleet->graph.peers[e]],
 			ROUND_NS / 2};
 	}
 	fleet->before[h] = fleet->views[h];
@@ -392,14 +403,17 @@ static void test_consensus(uint64_t seed, size_t count)
 	while (away > 0.01 && rounds < 30) {
 		rounds++;
 		for (size_t i = 0; i < count; i++)
-			host_round(&fleet, order[i], ROUND_NS * (rounds + 1) +
-							     (int64_t)i * ROUND_NS / (int64_t)count);
+			host_round(&fleet, order[i],
+				   ROUND_NS * (rounds + 1) +
+					   (int64_t)i * ROUND_NS / (int64_t)count);
 		away = distance(&fleet, ROUND_NS * (rounds + 2), &pair);
 		printf("# %zu hosts, round %d: %.4f of the edge noise from least squares\n", count,
 		       rounds, away);
 	}
-	snprintf(name, sizeof(name), "%zu hosts reach least squares in %d rounds (at most 10), pair "
-		 "error %.2f of an edge's (at most 0.5)", count, rounds, pair);
+	snprintf(name, sizeof(name),
+		 "%zu hosts reach least squares in %d rounds (at most 10), pair "
+		 "error %.2f of an edge's (at most 0.5)",
+		 count, rounds, pair);
 	report(rounds <= 10 && away <= 0.01 && pair <= 0.5, name);
 	fleet_free(&fleet);
 	free(order);

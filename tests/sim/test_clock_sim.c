@@ -55,9 +55,11 @@ static struct figures run(const struct sim_config *config)
 	f.backwards = r->backwards;
 	f.liars_named = r->liars_edges ? (double)r->liars_named / (double)r->liars_edges : 0;
 	f.honest_named = r->honest_edges ? (double)r->honest_named / (double)r->honest_edges : 0;
-	printf("# live %.1f/%.1f settled p99 %.1f bound %.0f outside %.5f%% of %lu, <10us %.2f s, synced "
-	       "%.2f s, flagged %.1f%%\n", f.mean, f.p99, f.settled_p99, f.bound, 100 * f.outside,
-	       (unsigned long)f.readings, f.sure_s, f.synced_s, 100 * f.flagged);
+	printf("# live %.1f/%.1f settled p99 %.1f bound %.0f outside %.5f%% of %lu, <10us %.2f s, "
+	       "synced "
+	       "%.2f s, flagged %.1f%%\n",
+	       f.mean, f.p99, f.settled_p99, f.bound, 100 * f.outside, (unsigned long)f.readings,
+	       f.sure_s, f.synced_s, 100 * f.flagged);
 	sim_free(sim);
 	free(sim);
 	return f;
@@ -116,7 +118,8 @@ static void test_overload(void)
 	config.fabric.priority = true;
 	config.fabric.rate_bps = 100e9;
 	f = run(&config);
-	report(f.mean < 10 && f.p99 < 40, "load 90%%, probes in a priority class at 100 Gb/s: a few ns");
+	report(f.mean < 10 && f.p99 < 40,
+	       "load 90%%, probes in a priority class at 100 Gb/s: a few ns");
 }
 
 static void test_trouble(void)
@@ -153,7 +156,8 @@ static void test_trouble(void)
 
 static void test_liars(void)
 {
-	static const char *const names[] = {"honest", "constant", "ramp", "noisy", "colluding", "mixed"};
+	static const char *const names[] = {"honest", "constant",  "ramp",
+					    "noisy",  "colluding", "mixed"};
 	struct sim_config config = drawn(150, 12);
 	struct figures clean = run(&config), f;
 
@@ -191,7 +195,8 @@ static void test_partition(void)
 		return;
 	}
 	while ((double)sim->now_ns * 1e-9 < config.seconds) {
-		double now_s = (double)sim->now_ns * 1e-9, low[2] = {1e18, 1e18}, high[2] = {-1e18, -1e18};
+		double now_s = (double)sim->now_ns * 1e-9, low[2] = {1e18, 1e18},
+		       high[2] = {-1e18, -1e18};
 		int64_t base = 0;
 
 		sim_tick(sim);
@@ -202,7 +207,8 @@ static void test_partition(void)
 			double fraction, at;
 			int64_t local = oscillator_read(&host->oscillator, sim->now_ns, &fraction);
 
-			at = (double)((base ? clock_model_read(&host->clock.model, local) : 0) - base);
+			at = (double)((base ? clock_model_read(&host->clock.model, local) : 0) -
+				      base);
 			if (!base) {
 				base = clock_model_read(&host->clock.model, local);
 				at = 0;
@@ -214,7 +220,8 @@ static void test_partition(void)
 		if (now_s > 50)
 			apart = fmax(apart, fmax(high[0], high[1]) - fmin(low[0], low[1]));
 	}
-	printf("# large side within %.0f ns all the time, all within %.0f ns at the end\n", worst, apart);
+	printf("# large side within %.0f ns all the time, all within %.0f ns at the end\n", worst,
+	       apart);
 	report(worst < 100, "a partition of 30%% and its healing: the large side is not moved");
 	report(apart < 100, "the small side has come back");
 	sim_free(sim);

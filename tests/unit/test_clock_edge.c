@@ -71,7 +71,8 @@ Test(clock_pairs, the_tolerance_follows_the_noise_of_the_stamps)
 		cr_assert_not(filter.blind);
 		cr_assert(filter.noise_ns > 0.6 * noises[i] && filter.noise_ns < 1.6 * noises[i],
 			  "noise %.1f taken for %.1f", noises[i], filter.noise_ns);
-		cr_assert(filter.tolerance_ns >= 2 * noises[i] && filter.tolerance_ns <= 12 * noises[i]);
+		cr_assert(filter.tolerance_ns >= 2 * noises[i] &&
+			  filter.tolerance_ns <= 12 * noises[i]);
 	}
 	feed_pairs(&filter, &rng, 4, 1);
 	cr_assert(filter.blind, "with queues only there is no knee");
@@ -115,7 +116,8 @@ Test(clock_edgefit, no_slope_is_better_than_the_one_found)
 		for (int s = 0; s < 2; s++)
 			for (int i = 0; i < 60; i++) {
 				x[s][i] = 2 * rng_unit(&rng) - 1;
-				y[s][i] = (s ? -1 : 1) * 3000 * rng_exponential(&rng) + 20000 * x[s][i];
+				y[s][i] = (s ? -1 : 1) * 3000 * rng_exponential(&rng) +
+					  20000 * x[s][i];
 			}
 		cr_assert_eq(edgefit_solve(side, k, &hint, scratch, &line), 0);
 		for (int i = 0; i < 40; i++) {
@@ -151,11 +153,17 @@ static int64_t feed(struct edge *edge, struct rng *rng, const struct path *path,
 						delay += 8000 * rng_exponential(rng);
 				remote = path->offset_ns + path->drift_ppb * 1e-9 * (double)at;
 				if (s) {
-					probe.tx_ns = at + (int64_t)(remote - delay + path->noise_ns * rng_normal(rng));
-					probe.rx_ns = at + (int64_t)(path->noise_ns * rng_normal(rng));
+					probe.tx_ns =
+						at + (int64_t)(remote - delay +
+							       path->noise_ns * rng_normal(rng));
+					probe.rx_ns =
+						at + (int64_t)(path->noise_ns * rng_normal(rng));
 				} else {
-					probe.tx_ns = at + (int64_t)(path->noise_ns * rng_normal(rng));
-					probe.rx_ns = at + (int64_t)(remote + delay + path->noise_ns * rng_normal(rng));
+					probe.tx_ns =
+						at + (int64_t)(path->noise_ns * rng_normal(rng));
+					probe.rx_ns =
+						at + (int64_t)(remote + delay +
+							       path->noise_ns * rng_normal(rng));
 				}
 				edge_add(edge, (enum clock_side)s, &probe, at + 100000);
 			}
@@ -228,7 +236,8 @@ Test(clock_edge, a_new_path_does_not_move_the_offset_until_it_has_stayed)
 	path.forward_ns += 600;
 	now = feed(edge, &rng, &path, now, 0.7, scratch);
 	path.forward_ns -= 600;
-	cr_assert(fabs(error_of(&edge->estimate, &path)) < 20 || edge->estimate.offset_sigma_ns > 20);
+	cr_assert(fabs(error_of(&edge->estimate, &path)) < 20 ||
+		  edge->estimate.offset_sigma_ns > 20);
 	path.forward_ns += 600;
 	feed(edge, &rng, &path, now, 5, scratch);
 	cr_assert_lt(edge->estimate.offset_sigma_ns, 3);

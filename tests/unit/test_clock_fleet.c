@@ -46,7 +46,8 @@ Test(clock_graph, everybody_has_the_degree_and_edges_go_both_ways)
 		for (size_t h = 0; h < n; h++) {
 			size_t degree = graph.start[h + 1] - graph.start[h];
 
-			cr_assert_geq(degree, n <= 11 ? n - 1 : 10, "%zu of %zu has %zu", h, n, degree);
+			cr_assert_geq(degree, n <= 11 ? n - 1 : 10, "%zu of %zu has %zu", h, n,
+				      degree);
 			cr_assert_leq(degree, 22);
 			for (uint32_t e = graph.start[h]; e < graph.start[h + 1]; e++) {
 				cr_assert_neq(graph.peers[e], h);
@@ -71,7 +72,8 @@ Test(clock_graph, the_order_of_the_list_does_not_matter)
 	graph_build(&b, other, 50, 10, 3);
 	for (size_t i = 0; i < 50; i++)
 		for (size_t j = 0; j < 50; j++)
-			cr_assert_eq(joined(&b, i, j), joined(&a, (i * 17 + 3) % 50, (j * 17 + 3) % 50));
+			cr_assert_eq(joined(&b, i, j),
+				     joined(&a, (i * 17 + 3) % 50, (j * 17 + 3) % 50));
 	graph_free(&a);
 	graph_free(&b);
 }
@@ -142,7 +144,8 @@ static void stage_init(struct stage *stage)
 	hostclock_init(&stage->clock, &config, stage->now);
 }
 
-/* One round; neighbour i says it is @lie[i] ns further than it is, and has @reach (if it lies not). */
+/* One round; neighbour i says it is @lie[i] ns further than it is, and has @reach (if it lies not).
+ */
 static void stage_round(struct stage *stage, const double *lie, double reach)
 {
 	stage->now += ROUND;
@@ -150,15 +153,18 @@ static void stage_round(struct stage *stage, const double *lie, double reach)
 		struct clock_line line = {.local_ns = stage->now - ROUND / 2,
 					  .fabric_ns = stage->now - ROUND / 2 + 5000000};
 
-		stage->edges[i] = (struct edge_estimate){.valid = true, .local_ns = stage->now - ROUND,
-							 .offset_sigma_ns = 2, .drift_sigma_ppb = 2};
+		stage->edges[i] = (struct edge_estimate){.valid = true,
+							 .local_ns = stage->now - ROUND,
+							 .offset_sigma_ns = 2,
+							 .drift_sigma_ppb = 2};
 		stage->views[i] = (struct clock_view){.state = CLOCK_SYNCED,
 						      .reach = (uint16_t)(0.75 * CLOCK_REACH_ONE)};
 		if (!lie || lie[i] == 0)
 			stage->views[i].reach = (uint16_t)(reach * CLOCK_REACH_ONE);
 		line = clock_line_move(&line, line.local_ns, lie ? lie[i] : 0);
 		clock_view_put(&stage->views[i], &line);
-		stage->input[i] = (struct consensus_input){&stage->edges[i], &stage->views[i], ROUND / 2};
+		stage->input[i] =
+			(struct consensus_input){&stage->edges[i], &stage->views[i], ROUND / 2};
 	}
 	hostclock_round(&stage->clock, stage->now, stage->input, 12);
 }
@@ -221,7 +227,8 @@ Test(clock_consensus, who_has_most_of_the_members_does_not_move_and_who_has_few_
 		for (int i = 0; i < 30; i++)
 			stage_round(&stage, other, small ? 0.3 : 0.85);
 		if (small)
-			cr_assert_lt(fabs(stage_error(&stage) - 20000), 100, "%f", stage_error(&stage));
+			cr_assert_lt(fabs(stage_error(&stage) - 20000), 100, "%f",
+				     stage_error(&stage));
 		else
 			cr_assert_lt(fabs(stage_error(&stage)), 5);
 	}

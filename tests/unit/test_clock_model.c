@@ -25,16 +25,20 @@ Test(clock_model, the_product_is_exact_over_its_whole_range)
 		long long delta = (long long)rng_next(&rng) >> (12 + rng_below(&rng, 50));
 		long long rate = (long long)rng_next(&rng) >> (34 + rng_below(&rng, 29));
 
-		cr_assert_eq(clock_scale(delta, rate), scale_exact(delta, rate), "%lld * %lld", delta, rate);
+		cr_assert_eq(clock_scale(delta, rate), scale_exact(delta, rate), "%lld * %lld",
+			     delta, rate);
 	}
-	cr_assert_eq(clock_scale(-(1ll << 52), CLOCK_RATE_MAX), scale_exact(-(1ll << 52), CLOCK_RATE_MAX));
+	cr_assert_eq(clock_scale(-(1ll << 52), CLOCK_RATE_MAX),
+		     scale_exact(-(1ll << 52), CLOCK_RATE_MAX));
 	cr_assert_eq(clock_scale((1ll << 52) - 1, -CLOCK_RATE_MAX),
 		     scale_exact((1ll << 52) - 1, -CLOCK_RATE_MAX));
 }
 
 Test(clock_model, readings_follow_the_line_within_a_nanosecond)
 {
-	struct clock_line line = {.local_ns = 1000000000000, .fabric_ns = 77, .fraction_ns = 0.25,
+	struct clock_line line = {.local_ns = 1000000000000,
+				  .fabric_ns = 77,
+				  .fraction_ns = 0.25,
 				  .rate_ppb = -12345.678};
 	struct clock_model model = {0};
 	double fraction;
@@ -42,7 +46,8 @@ Test(clock_model, readings_follow_the_line_within_a_nanosecond)
 	cr_assert_lt(fabs(reader_aim(&model, &line, line.local_ns, 250000000, true)), 1);
 	for (int64_t t = 0; t < 3600000000000; t += 999999937) {
 		int64_t whole = clock_line_at(&line, line.local_ns + t, &fraction);
-		double away = (double)(clock_model_read(&model, line.local_ns + t) - whole) - fraction;
+		double away =
+			(double)(clock_model_read(&model, line.local_ns + t) - whole) - fraction;
 
 		cr_assert_leq(fabs(away), 1 + 0.5e-12 * (double)t + 1.0, "%f ns after %f s", away,
 			      (double)t * 1e-9);
@@ -91,8 +96,8 @@ Test(clock_model, a_slow_correction_ends_at_the_line)
 
 Test(clock_model, the_bound_grows_with_age)
 {
-	struct clock_model model = {.bound_local_ns = 1000, .bound_ns = 50,
-				    .bound_growth = 1099512 /* 1 ppm */};
+	struct clock_model model = {
+		.bound_local_ns = 1000, .bound_ns = 50, .bound_growth = 1099512 /* 1 ppm */};
 
 	cr_assert_eq(clock_model_bound(&model, 0), 51);
 	cr_assert_eq(clock_model_bound(&model, 1000), 51);
