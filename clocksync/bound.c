@@ -3,16 +3,18 @@
 
 #include <math.h>
 
-#define SAFETY 1.7
-#define RESIDUAL_FACTOR 4.0
-#define SURPRISE_BASE 0.5
-#define SURPRISE_PER_S 2.0
+#define RESIDUAL_FACTOR 3.5
+#define FORMAL_FACTOR 3.0
+#define FORMAL_PPB_FACTOR 1.0
+#define JOLT_FACTOR 1.3
+/* Since the middle of the fits' windows the drift has wandered unseen. */
+#define LAG_FACTOR 1.0
+#define SURPRISE_PER_S 1.6
 /* Alone or with the smaller part: drift wanders, faster than a second's surprise shows. */
 #define HOLDOVER_PPB_PER_S 5.0
 #define HOLDOVER_MAX_PPB 200.0
 #define HOLDOVER_BEGINS_S 0.6
 #define GROWTH_MAX_PPB 400000.0
-#define ARITHMETIC_NS 1.0
 
 static double seconds(int64_t from_ns, int64_t to_ns)
 {
@@ -33,14 +35,18 @@ void bound_compute(const struct consensus *consensus, int64_t now_ns, double asy
 {
 	double used = fmax(1, consensus->used), apart = apart_s(consensus, now_ns);
 	double mean = fmax(RESIDUAL_FACTOR * consensus->residual_ns / sqrt(used),
-			   RESIDUAL_FACTOR * consensus->formal_ns);
-	double surprise = consensus->surprise_ns;
+			   FORMAL_FACTOR * consensus->formal_ns);
+	double late;
 
-	bound->growth_ppb = fmin(SAFETY * SURPRISE_PER_S * surprise, GROWTH_MAX_PPB);
-	bound->now_ns = asymmetry_ns + SAFETY * (mean + SURPRISE_BASE * surprise) +
-			fabs(behind_ns) + ARITHMETIC_NS;
+	bound->growth_ppb = fmin(SURPRISE_PER_S * consensus->surprise_ns +
+					 FORMAL_PPB_FACTOR * consensus->formal_ppb,
+				 GROWTH_MAX_PPB);
+	late = fmax(JOLT_FACTOR * consensus->jolt_ns,
+		    LAG_FACTOR * consensus->surprise_ns * consensus->lag_s);
+	bound->now_ns = asymmetry_ns + hypot(mean, late) + fabs(behind_ns);
 	if (apart > 0) {
-		double wander = fmin(HOLDOVER_PPB_PER_S / 2 * apart * apart, HOLDOVER_MAX_PPB * apart);
+		double wander =
+			fmin(HOLDOVER_PPB_PER_S / 2 * apart * apart, HOLDOVER_MAX_PPB * apart);
 
 		bound->now_ns += bound->growth_ppb * apart + wander;
 		bound->growth_ppb += fmin(HOLDOVER_PPB_PER_S * apart, HOLDOVER_MAX_PPB);

@@ -5,32 +5,40 @@
 #include <string.h>
 
 #define MS 1000000LL
-#define GATE_SCALES 5.0	     /* of a good neighbour's deviation: 6e-7 of the honest */
-#define GATE_OWN_SIGMAS 4.0  /* and what this edge's fit says of itself */
+/* Of a good neighbour's deviation, or what the edge's fit says of itself: 6e-7 of the honest. */
+#define GATE_SCALES 5.0
 #define SCALE_MIN_NS 3.0
 #define SCALE_START_NS 100.0
 #define SCALE_MIN_PPB 3.0
 #define SCALE_START_PPB 200.0
+#define MODELS_SIGMA_PPB                                                                           \
+	20.0 /* an offset is carried by the models' drift where the fit's is worse */
+#define RAN_OFF_GATES 4.0
+#define RAN_OFF_SURPRISES 2.0
+#define SIGMA_LEAST_NS 0.2
 #define SCALE_RISE 1.25 /* a round: liars cannot widen the gate at once */
 #define SCALE_FALL 0.9
 #define SURPRISE_START_NS 200.0
 #define RESIDUAL_FADE 0.9
 #define SURPRISE_FADE 0.95
+/* The first guesses are no observations: they fade faster. */
+#define FADE_FIRST 0.8
+#define ROUNDS_FIRST 40
 #define VIEW_STALE_NS (1500 * MS)
 #define EDGE_STALE_NS (4000 * MS)
 #define SETTLE_ROUNDS 6
 #define YIELD_ROUNDS 3
-#define REACH_SAFE 0.6	/* who has more of the members listens to nobody else */
+#define REACH_SAFE 0.6 /* who has more of the members listens to nobody else */
 #define REACH_MARGIN 0.08
-#define REACH_WHOLE 0.5
+#define REACH_WHOLE 0.6	     /* two halves are both wrong until they meet */
 #define BLEND_WANDER_PPB 4.0 /* what a second's wander does to the models' own drift */
-#define PRIOR_SPAN_MIN_PPB 60.0
-#define PRIOR_SPAN_SCALES 12.0
+#define PRIOR_SPAN_MIN_PPB 200.0
+#define PRIOR_SPAN_SCALES 20.0
 
 /* A neighbour's word, as differences from our own line (or from the first's). */
 struct word {
 	size_t slot;
-	double offset, drift, sigma, drift_sigma, weight, drift_weight, reach;
+	double offset, drift, sigma, drift_sigma, weight, drift_weight, reach, age_s;
 	bool in;
 };
 
@@ -48,6 +56,7 @@ void consensus_init(struct consensus *consensus, unsigned degree, int64_t now_ns
 	consensus->scale_ns = SCALE_START_NS;
 	consensus->scale_ppb = SCALE_START_PPB;
 	consensus->surprise_ns = SURPRISE_START_NS;
+	consensus->jolt_ns = SURPRISE_START_NS;
 	consensus->residual_ns = SCALE_START_NS;
 }
 
@@ -100,7 +109,8 @@ static double drift_blend(const struct consensus *consensus, const struct clock_
 			  const struct edge_estimate *edge)
 {
 	double models, fit = edge->drift_sigma_ppb * edge->drift_sigma_ppb;
-	double lag = BLEND_WANDER_PPB * BLEND_WANDER_PPB + consensus->scale_ppb * consensus->scale_ppb;
+	double lag =
+		BLEND_WANDER_PPB * BLEND_WANDER_PPB + consensus->scale_ppb * consensus->scale_ppb;
 
 	if (!consensus->settled)
 		return edge->drift_ppb;
@@ -120,8 +130,10 @@ static void word_weigh(struct word *word, const struct edge_estimate *edge, doub
 {
 	double own = consensus->settled ? consensus->scale_ns : 0;
 	double own_ppb = consensus->settled ? consensus->scale_ppb : SCALE_MIN_PPB;
-	double carry = fmin(edge->drift_sigma_ppb, 20) * carried_s;
+	double carry = carried_s * fmin(edge->drift_sigma_ppb,
+					consensus->settled ? MODELS_SIGMA_PPB : INFINITY);
 
+	word->age_s = carried_s;
 	word->sigma = hypot(edge->offset_sigma_ns, carry);
 	word->drift_sigma = edge->drift_sigma_ppb;
 	own = fmax(own, SCALE_MIN_NS);
@@ -129,8 +141,8 @@ static void word_weigh(struct word *word, const struct edge_estimate *edge, doub
 	word->drift_weight = 1 / (own_ppb * own_ppb + word->drift_sigma * word->drift_sigma);
 }
 
-static void gather(struct consensus *consensus, int64_t now_ns,
-		   const struct consensus_input *input, size_t count, struct words *words)
+static void gather(struct consensus *consensus, int64_t now_ns, const struct consensus_input *input,
+		   size_t count, struct words *words)
 {
 	bool based = consensus->has_line;
 
@@ -145,7 +157,8 @@ static void gather(struct consensus *consensus, int64_t now_ns,
 		consensus->peers[i].verdict = CONSENSUS_ABSENT;
 		if (!usable(&input[i], now_ns) || !clock_view_get(input[i].view, &theirs))
 			continue;
-		through = line_through(&theirs, edge, drift_blend(consensus, &theirs, edge), now_ns);
+		through =
+			line_through(&theirs, edge, drift_blend(consensus, &theirs, edge), now_ns);
 		if (!based)
 			words->base = through;
 		based = true;
@@ -163,8 +176,7 @@ static void gather(struct consensus *consensus, int64_t now_ns,
 
 static bool agrees(const struct consensus *consensus, const struct word *word, double centre)
 {
-	return fabs(word->offset - centre) <=
-	       GATE_SCALES * consensus->scale_ns + GATE_OWN_SIGMAS * word->sigma;
+	return fabs(word->offset - centre) <= GATE_SCALES * fmax(consensus->scale_ns, word->sigma);
 }
 
 static unsigned support(const struct consensus *consensus, const struct words *words, double centre)
@@ -257,6 +269,19 @@ static bool must_yield(struct consensus *consensus, const struct words *words, d
 	return true;
 }
 
+/*
+ * Our own clock may have run off: when two thirds of the neighbours are together, and
+ * not farther than our own clock has lately surprised us, it was not they who moved.
+ */
+static bool ran_off(const struct consensus *consensus, const struct words *words,
+		    const struct word *best, unsigned votes)
+{
+	double near = RAN_OFF_GATES * GATE_SCALES * consensus->scale_ns +
+		      RAN_OFF_SURPRISES * consensus->surprise_ns;
+
+	return best && 3 * votes >= 2 * words->count && fabs(best->offset) <= near;
+}
+
 /* Where the gate stands this round; false: nobody to follow. */
 static bool choose_centre(struct consensus *consensus, const struct words *words, double *centre,
 			  bool *moved)
@@ -268,37 +293,44 @@ static bool choose_centre(struct consensus *consensus, const struct words *words
 	*moved = false;
 	if (!words->count)
 		return false;
+	best = most_supported(consensus, words, NULL, &votes);
 	if (consensus->settled && own >= quorum(words)) {
-		if (must_yield(consensus, words, centre))
-			*moved = true;
+		if (2 * own < words->count && ran_off(consensus, words, best, votes))
+			*centre = best->offset;
+		else
+			*moved = must_yield(consensus, words, centre);
 		return true;
 	}
-	best = most_supported(consensus, words, NULL, &votes);
 	if (consensus->has_line && (votes <= own || votes < quorum(words)))
 		return own > 0;
 	*centre = best->offset;
-	*moved = !agrees(consensus, best, 0);
+	*moved = !agrees(consensus, best, 0) &&
+		 !(consensus->settled && ran_off(consensus, words, best, votes));
 	return true;
 }
 
 /* Weighted mean of the drifts inside the drift gate, around the incumbent or the median. */
 static double mean_drift(struct consensus *consensus, struct words *words, bool incumbent)
 {
-	double drift[CONSENSUS_PEERS_MAX], centre = 0, sum = 0, weights = 0, gate;
+	size_t near = 0;
+
+	double drift[CONSENSUS_PEERS_MAX], centre = 0, sum = 0, weights = 0, own = 0, gate;
 	size_t count = 0;
 
 	for (size_t i = 0; i < words->count; i++)
 		if (words->at[i].in)
 			drift[count++] = words->at[i].drift;
-	if (!incumbent)
-		centre = median_of(drift, count);
 	gate = GATE_SCALES * consensus->scale_ppb;
+	for (size_t i = 0; i < count; i++)
+		near += fabs(drift[i]) <= gate;
+	if (!incumbent || 2 * near < count)
+		centre = median_of(drift, count);
 	for (size_t i = 0; i < words->count; i++) {
 		struct word *word = &words->at[i];
 
 		if (!word->in)
 			continue;
-		if (fabs(word->drift - centre) > gate + GATE_OWN_SIGMAS * word->drift_sigma) {
+		if (fabs(word->drift - centre) > fmax(gate, GATE_SCALES * word->drift_sigma)) {
 			word->in = count < 3; /* of two nobody can tell which is wrong */
 			if (!word->in)
 				consensus->peers[word->slot].verdict = CONSENSUS_REFUSED_DRIFT;
@@ -307,13 +339,15 @@ static double mean_drift(struct consensus *consensus, struct words *words, bool 
 			continue;
 		sum += word->drift_weight * word->drift;
 		weights += word->drift_weight;
+		own += 1 / (word->drift_sigma * word->drift_sigma + SIGMA_LEAST_NS);
 	}
+	consensus->formal_ppb = own > 0 ? 1 / sqrt(own) : consensus->formal_ppb;
 	return weights > 0 ? sum / weights : centre;
 }
 
 static double mean_offset(struct consensus *consensus, const struct words *words, double centre)
 {
-	double sum = 0, weights = 0;
+	double sum = 0, weights = 0, own = 0, age = 0;
 
 	for (size_t i = 0; i < words->count; i++) {
 		const struct word *word = &words->at[i];
@@ -322,8 +356,11 @@ static double mean_offset(struct consensus *consensus, const struct words *words
 			continue;
 		sum += word->weight * word->offset;
 		weights += word->weight;
+		age += word->weight * word->age_s;
+		own += 1 / (word->sigma * word->sigma + SIGMA_LEAST_NS * SIGMA_LEAST_NS);
 	}
-	consensus->formal_ns = weights > 0 ? 1 / sqrt(weights) : consensus->formal_ns;
+	consensus->formal_ns = own > 0 ? 1 / sqrt(own) : consensus->formal_ns;
+	consensus->lag_s = weights > 0 ? age / weights : consensus->lag_s;
 	return weights > 0 ? sum / weights : centre;
 }
 
@@ -333,23 +370,44 @@ static double follow_scale(double scale, double measured, double least)
 	return fmax(measured, least);
 }
 
-/* Deviation of a good neighbour: from the median, so that less than half can lie. */
-static void learn_scale(struct consensus *consensus, const struct words *words, double offset,
-			double drift)
+/*
+ * Deviation of a good neighbour, from the shortest interval that holds more than a third
+ * of the words, wherever it lies: neither liars nor a second group widen the gate.
+ * The factor is that of a dozen normal words.
+ */
+#define SHORTEST_FACTOR 1.4
+
+static double shortest_third(double *v, size_t count)
 {
-	double away[CONSENSUS_PEERS_MAX], away_ppb[CONSENSUS_PEERS_MAX];
+	size_t part = count / 3 + 1;
+	double least;
+
+	median_of(v, count); /* sorts */
+	least = v[part - 1] - v[0];
+	for (size_t i = 1; i + part <= count; i++)
+		least = fmin(least, v[i + part - 1] - v[i]);
+	return SHORTEST_FACTOR * least;
+}
+
+static void learn_scale(struct consensus *consensus, const struct words *words)
+{
+	double offset[CONSENSUS_PEERS_MAX], drift[CONSENSUS_PEERS_MAX];
 
 	if (words->count < 3)
 		return;
 	for (size_t i = 0; i < words->count; i++) {
-		away[i] = fabs(words->at[i].offset - offset);
-		away_ppb[i] = fabs(words->at[i].drift - drift);
+		offset[i] = words->at[i].offset;
+		drift[i] = words->at[i].drift;
 	}
 	consensus->scale_ns = follow_scale(consensus->scale_ns,
-					   1.48 * median_of(away, words->count), SCALE_MIN_NS);
+					   shortest_third(offset, words->count), SCALE_MIN_NS);
 	consensus->scale_ppb = follow_scale(consensus->scale_ppb,
-					    1.48 * median_of(away_ppb, words->count),
-					    SCALE_MIN_PPB);
+					    shortest_third(drift, words->count), SCALE_MIN_PPB);
+}
+
+static double fade(const struct consensus *consensus, double later)
+{
+	return consensus->generation < ROUNDS_FIRST ? FADE_FIRST : later;
 }
 
 static void learn_residual(struct consensus *consensus, const struct words *words, double offset)
@@ -366,27 +424,38 @@ static void learn_residual(struct consensus *consensus, const struct words *word
 		weights += word->weight;
 	}
 	residual = weights > 0 ? sqrt(squares / weights) : 0;
-	consensus->residual_ns = fmax(residual, consensus->residual_ns * RESIDUAL_FADE);
+	consensus->residual_ns =
+		fmax(residual, consensus->residual_ns * fade(consensus, RESIDUAL_FADE));
 }
 
-/* How well the line of a second ago foretold this one. */
+/* How far the line of @back rounds ago is from this one now; negative: there was none. */
+static double prediction_error(const struct consensus *consensus, unsigned back, int64_t now_ns)
+{
+	unsigned slot = (consensus->past_next - back) % CONSENSUS_PAST;
+	double span_s = (double)ns_sub(now_ns, consensus->past_ns[slot]) * 1e-9, error;
+
+	if (!consensus->past_ns[slot])
+		return -1;
+	error = fabs(clock_line_gap(&consensus->past[slot], &consensus->line, now_ns));
+	return span_s > 1 ? error / span_s : error;
+}
+
 static void learn_surprise(struct consensus *consensus, int64_t now_ns, bool fresh)
 {
 	unsigned slot = consensus->past_next % CONSENSUS_PAST;
-	double surprise = 0;
+	double keep = fade(consensus, SURPRISE_FADE), error;
 
 	if (fresh) {
 		memset(consensus->past_ns, 0, sizeof(consensus->past_ns));
 		consensus->surprise_ns = fmax(consensus->surprise_ns, SURPRISE_START_NS);
+		consensus->jolt_ns = fmax(consensus->jolt_ns, SURPRISE_START_NS);
 	}
-	if (consensus->past_ns[slot]) {
-		double span_s = (double)ns_sub(now_ns, consensus->past_ns[slot]) * 1e-9;
-
-		surprise = fabs(clock_line_gap(&consensus->past[slot], &consensus->line, now_ns));
-		if (span_s > 1)
-			surprise /= span_s;
-		consensus->surprise_ns = fmax(surprise, consensus->surprise_ns * SURPRISE_FADE);
-	}
+	error = prediction_error(consensus, CONSENSUS_PAST, now_ns);
+	if (error >= 0)
+		consensus->surprise_ns = fmax(error, consensus->surprise_ns * keep);
+	error = prediction_error(consensus, 1, now_ns);
+	if (error >= 0)
+		consensus->jolt_ns = fmax(error, consensus->jolt_ns * keep);
 	consensus->past[slot] = consensus->line;
 	consensus->past_ns[slot] = now_ns;
 	consensus->past_next++;
@@ -405,14 +474,18 @@ static void learn_reach(struct consensus *consensus, const struct words *words)
 	if (mine > 1)
 		mine = 1;
 	reach[count++] = consensus->reach;
-	consensus->reach = (mine + 2 * median_of(reach, count)) / 3;
+	consensus->reach = (mine + 4 * median_of(reach, count)) / 5;
 }
 
 static void settle(struct consensus *consensus, const struct words *words, int64_t now_ns,
 		   bool moved)
 {
-	bool agreed = !moved && consensus->used >= quorum(words) && 2 * consensus->used > words->count;
+	const double here = 0;
+	unsigned others;
+	bool agreed = !moved && consensus->used >= quorum(words);
 
+	most_supported(consensus, words, &here, &others);
+	agreed = agreed && (2 * consensus->used > words->count || consensus->used >= 2 * others);
 	if (moved) {
 		consensus->settled = false;
 		consensus->settling = 0;
@@ -487,7 +560,7 @@ enum consensus_result consensus_round(struct consensus *consensus, int64_t now_n
 	consensus->line.rate_ppb = words.base.rate_ppb + drift;
 	consensus->has_line = true;
 	consensus->generation++;
-	learn_scale(consensus, &words, offset, drift);
+	learn_scale(consensus, &words);
 	learn_residual(consensus, &words, offset);
 	learn_surprise(consensus, now_ns, moved || !had_line);
 	settle(consensus, &words, now_ns, moved);
@@ -505,7 +578,8 @@ struct edge_prior consensus_prior(const struct consensus *consensus, const struc
 	if (!consensus->settled || !view || !clock_view_get(view, &theirs))
 		return prior;
 	prior.known = true;
-	prior.drift_ppb = (consensus->line.rate_ppb - theirs.rate_ppb) / (1 + theirs.rate_ppb * 1e-9);
+	prior.drift_ppb =
+		(consensus->line.rate_ppb - theirs.rate_ppb) / (1 + theirs.rate_ppb * 1e-9);
 	prior.span_ppb = fmax(PRIOR_SPAN_MIN_PPB, PRIOR_SPAN_SCALES * consensus->scale_ppb);
 	return prior;
 }

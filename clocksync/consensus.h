@@ -40,7 +40,7 @@ enum consensus_verdict {
 /* What a host remembers of a neighbour; zeroed by consensus_peer_init(). */
 struct consensus_peer {
 	enum consensus_verdict verdict;
-	double offset_ns;	  /* its word for our clock's error, last round */
+	double offset_ns; /* its word for our clock's error, last round */
 	double drift_ppb;
 	int64_t refused_since_ns; /* local; 0: not refused */
 	uint64_t rounds_used, rounds_refused;
@@ -49,23 +49,26 @@ struct consensus_peer {
 struct consensus {
 	struct clock_line line;
 	bool has_line;
-	bool settled;		/* the gate is around our own value */
-	unsigned settling;	/* rounds of agreement so far */
-	unsigned yielding;	/* rounds in which another group had the better claim */
-	unsigned degree;	/* neighbours by the graph, heard or not */
+	bool settled;	   /* the gate is around our own value */
+	unsigned settling; /* rounds of agreement so far */
+	unsigned yielding; /* rounds in which another group had the better claim */
+	unsigned degree;   /* neighbours by the graph, heard or not */
 	int64_t first_round_ns, last_used_ns, last_whole_ns;
-	double scale_ns;	/* deviation of a good neighbour's word */
+	double scale_ns; /* deviation of a good neighbour's word */
 	double scale_ppb;
-	double reach;		/* 0..1 */
-	double residual_ns;	/* of the accepted, peak held */
-	double surprise_ns;	/* own prediction of a second ago, peak held */
-	double formal_ns;	/* standard error by the edges' own word */
+	double reach;	    /* 0..1 */
+	double residual_ns; /* of the accepted, peak held */
+	double surprise_ns; /* own prediction of a second ago, peak held */
+	double jolt_ns;	    /* of the round before, peak held */
+	double lag_s;	    /* mean age of the fits it stands on */
+	double formal_ns;   /* standard error by the edges' own word */
+	double formal_ppb;
 	unsigned used, heard;
 	struct clock_line past[CONSENSUS_PAST];
 	int64_t past_ns[CONSENSUS_PAST];
 	unsigned past_next;
 	uint64_t generation;
-	uint64_t moves;		/* times it went over to another group */
+	uint64_t moves; /* times it went over to another group */
 	struct consensus_peer peers[CONSENSUS_PEERS_MAX];
 };
 
@@ -94,7 +97,6 @@ enum consensus_result consensus_round(struct consensus *consensus, int64_t now_n
 				      const struct consensus_input *input, size_t count);
 
 /* The drift of a neighbour against us as both lines have it, for the next fit. */
-struct edge_prior consensus_prior(const struct consensus *consensus,
-				  const struct clock_view *view);
+struct edge_prior consensus_prior(const struct consensus *consensus, const struct clock_view *view);
 
 #endif

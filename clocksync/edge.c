@@ -13,6 +13,9 @@
 #define WANDER_START_PPB 10.0
 #define WANDER_MIN_PPB 3.0
 #define WANDER_GAIN 0.05
+#define NOISE_START_NS 20.0
+#define NOISE_MIN_NS 1.0
+#define NOISE_GAIN 0.2
 #define FLOOR_GAIN 0.1
 /* Stamps of a NIC may be read before the clock that says now. */
 #define AHEAD_MAX_NS 10000000
@@ -22,6 +25,7 @@ void edge_init(struct edge *edge, int64_t window_ns)
 	memset(edge, 0, sizeof(*edge));
 	edge->bucket_ns = window_ns / EDGE_BUCKETS;
 	edge->wander_ppb = WANDER_START_PPB;
+	edge->noise_ns = NOISE_START_NS;
 	for (int i = 0; i < EDGE_BUCKETS; i++)
 		edge->buckets[i].index = -1;
 	pairs_init(&edge->pairs);
@@ -123,7 +127,7 @@ static struct edgefit_hint hint_of(const struct edge *edge, const struct edge_pr
 	hint.slope_ppb = edge->slope_ppb;
 	hint.first_k = edge->first_k;
 	if (edge->floor_known)
-		hint.width_ns = 2 * (edge->floor_ns + WIDTH_PER_NOISE * edge->pairs.noise_ns);
+		hint.width_ns = 2 * (edge->floor_ns + WIDTH_PER_NOISE * edge->noise_ns);
 	if (prior && prior->known) {
 		hint.slope_ppb = prior->drift_ppb;
 		hint.least_ppb = prior->drift_ppb - prior->span_ppb;
@@ -135,7 +139,7 @@ static struct edgefit_hint hint_of(const struct edge *edge, const struct edge_pr
 /* The floor is learnt from fits that both sides hold; one that stays elsewhere is a new path. */
 static void floor_learn(struct edge *edge, const struct edge_trial *trial)
 {
-	double half = edge_trial_half_ns(trial), noise = edge->pairs.noise_ns;
+	double half = edge_trial_half_ns(trial), noise = edge->noise_ns;
 
 	if (trial->line.k[0] < TRIAL_SUPPORT_ENOUGH || trial->line.k[1] < TRIAL_SUPPORT_ENOUGH)
 		return;
@@ -150,6 +154,22 @@ static void floor_learn(struct edge *edge, const struct edge_trial *trial)
 	edge->floor_ns += FLOOR_GAIN * fmin(fmax(half - edge->floor_ns, -4 * noise), noise / 2);
 }
 
+/* The less of what the pairs and the clouds' edges say: queues can only add to either. */
+static void noise_learn(struct edge *edge, double cluster_ns)
+{
+	double noise = cluster_ns;
+
+	if (!edge->pairs.blind && edge->pairs.measured &&
+	    (noise <= 0 || edge->pairs.noise_ns < noise))
+		noise = edge->pairs.noise_ns;
+	if (noise <= 0)
+		return;
+	noise = fmax(noise, NOISE_MIN_NS);
+	edge->noise_ns *= edge->noise_known ? pow(noise / edge->noise_ns, NOISE_GAIN)
+					    : noise / edge->noise_ns;
+	edge->noise_known = true;
+}
+
 /* Drift now against drift a second ago, less what the fits' own errors make. */
 static void wander_learn(struct edge *edge, const struct edge_estimate *estimate)
 {
@@ -158,7 +178,8 @@ static void wander_learn(struct edge *edge, const struct edge_estimate *estimate
 
 	if (edge->past[slot].local_ns && span_s > 0.5 && span_s < 2) {
 		double moved = (estimate->drift_ppb - edge->past[slot].drift_ppb) / span_s;
-		double noise = hypot(estimate->drift_sigma_ppb, edge->past[slot].sigma_ppb) / span_s;
+		double noise =
+			hypot(estimate->drift_sigma_ppb, edge->past[slot].sigma_ppb) / span_s;
 		double square = fmax(0, moved * moved - noise * noise);
 
 		square = edge->wander_ppb * edge->wander_ppb * (1 - WANDER_GAIN) +
@@ -187,7 +208,7 @@ static void publish(struct edge *edge, const struct edge_trial *trial)
 	estimate->offset_sigma_ns = trial->offset_sigma_ns;
 	estimate->drift_sigma_ppb = trial->drift_sigma_ppb;
 	estimate->window_s = edge_trial_seconds(edge, trial);
-	estimate->noise_ns = edge->pairs.noise_ns;
+	estimate->noise_ns = edge->noise_ns;
 	for (int s = 0; s < 2; s++)
 		estimate->support[s] = (uint32_t)trial->inliers[s];
 }
@@ -244,6 +265,7 @@ int edge_fit(struct edge *edge, int64_t now_ns, const struct edge_prior *prior,
 	window_count(edge, last);
 	if (best_window(edge, last, &hint, scratch, &best))
 		return -ENODATA;
+	noise_learn(edge, best.noise_ns);
 	learnt = best;
 	if (edge->floor_known && best.flagged) {
 		/* Queues all the window long, or another path: what is it without the old floor? */
@@ -261,8 +283,8 @@ int edge_fit(struct edge *edge, int64_t now_ns, const struct edge_prior *prior,
 int64_t edge_pair_interval(const struct edge *edge, int64_t base_ns)
 {
 	const struct edge_estimate *estimate = &edge->estimate;
-	uint32_t least = estimate->support[0] < estimate->support[1] ? estimate->support[0] :
-								       estimate->support[1];
+	uint32_t least = estimate->support[0] < estimate->support[1] ? estimate->support[0]
+								     : estimate->support[1];
 
 	if (!estimate->valid || !edge->floor_known)
 		return base_ns;

@@ -19,8 +19,8 @@
 #define EDGE_PATH_ROUNDS 4
 
 struct edge_point {
-	int64_t x_ns; /* local time */
-	int64_t y_ns; /* remote minus local */
+	int64_t x_ns;	  /* local time */
+	int64_t y_ns;	  /* remote minus local */
 	double height_ns; /* above the slope of that time; less is nearer to the line */
 };
 
@@ -41,21 +41,21 @@ struct edge_bucket {
 /* What the last fit found; also what the command line shows of a peer. */
 struct edge_estimate {
 	bool valid;
-	bool flagged;	      /* too few clean packets: little weight */
-	bool used_pairs;      /* false: gave way to all points */
-	int64_t local_ns;     /* of the offset: the middle of the points that hold the line */
-	int64_t offset_ns;    /* remote minus local there: this and the fraction */
+	bool flagged;	   /* too few clean packets: little weight */
+	bool used_pairs;   /* false: gave way to all points */
+	int64_t local_ns;  /* of the offset: the middle of the points that hold the line */
+	int64_t offset_ns; /* remote minus local there: this and the fraction */
 	double offset_fraction_ns;
-	double drift_ppb;     /* of the remote clock against ours */
-	double floor_ns;      /* half the width: the one-way delay of an empty path */
-	double residual_ns;   /* spread of the points that hold the line */
+	double drift_ppb;	/* of the remote clock against ours */
+	double floor_ns;	/* half the width: the one-way delay of an empty path */
+	double residual_ns;	/* spread of the points that hold the line */
 	double offset_sigma_ns; /* standard error of the offset at local_ns */
 	double drift_sigma_ppb;
 	double window_s;
-	double noise_ns;      /* of one stamp, as the pairs show it */
-	uint32_t points[2];   /* seen in the window, forward and backward */
+	double noise_ns;    /* of one stamp */
+	uint32_t points[2]; /* seen in the window, forward and backward */
 	uint32_t pairs_kept, pairs_seen;
-	uint32_t support[2];  /* points that hold the line, a side */
+	uint32_t support[2]; /* points that hold the line, a side */
 };
 
 struct edge {
@@ -64,16 +64,22 @@ struct edge {
 	struct pairs_filter pairs;
 	struct edge_point first[2]; /* the pair's other half, until it is judged */
 	struct edge_estimate estimate;
-	double slope_ppb;	/* of the last fit, to compare heights by */
-	double floor_ns;	/* of the path as good fits showed it */
+	double slope_ppb; /* of the last fit, to compare heights by */
+	double noise_ns;  /* deviation of one stamp: by the pairs, or the clouds' edges */
+	bool noise_known;
+	double floor_ns; /* of the path as good fits showed it */
 	bool floor_known;
 	unsigned floor_misses;
-	double wander_ppb;	/* how far the drift moves in a second, rms */
-	struct { int64_t local_ns; double drift_ppb; double sigma_ppb; } past[4];
+	double wander_ppb; /* how far the drift moves in a second, rms */
+	struct {
+		int64_t local_ns;
+		double drift_ppb;
+		double sigma_ppb;
+	} past[4];
 	unsigned past_next;
-	unsigned halvings;	/* the window in use is window / 2^n */
-	bool shorter;		/* which other was tried last */
-	size_t first_k;		/* where the search for k begins */
+	unsigned halvings; /* the window in use is window / 2^n */
+	bool shorter;	   /* which other was tried last */
+	size_t first_k;	   /* where the search for k begins */
 };
 
 /* Room for a fit; one for all edges of a host. */
@@ -104,7 +110,7 @@ struct edge_prior {
 
 /*
  * The fit at local time @now_ns. -ENODATA when a direction has fewer than two
- * points; edge->estimate is then not valid.
+ * points or they span less than 100 ms; edge->estimate is then not valid.
  */
 int edge_fit(struct edge *edge, int64_t now_ns, const struct edge_prior *prior,
 	     struct edge_scratch *scratch);

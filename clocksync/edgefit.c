@@ -10,7 +10,8 @@
 #define SLOPE_EXACT_PPB 1e-6
 #define MISSES_MAX 3
 
-/* The problem as it is solved: backward points mirrored, so both sides look for lowest residuals. */
+/* The problem as it is solved: backward points mirrored, so both sides look for lowest residuals.
+ */
 struct problem {
 	const struct edgefit_side *side;
 	size_t k[2];
@@ -154,15 +155,16 @@ static double meet(const struct tangent *low, const struct tangent *high)
 {
 	double fall = low->derivative - high->derivative;
 	double slope = (high->value - low->value + low->derivative * low->slope -
-			high->derivative * high->slope) / fall;
+			high->derivative * high->slope) /
+		       fall;
 
 	if (fall > 0 && slope > low->slope && slope < high->slope)
 		return slope;
 	return (low->slope + high->slope) / 2;
 }
 
-static struct tangent climb(const struct problem *problem, struct tangent low,
-			    struct tangent high, unsigned *steps)
+static struct tangent climb(const struct problem *problem, struct tangent low, struct tangent high,
+			    unsigned *steps)
 {
 	struct tangent best = low.value > high.value ? low : high;
 
@@ -207,7 +209,8 @@ static void describe_side(const struct problem *problem, int s, struct edgefit_l
 	line->k[s] = problem->k[s];
 	line->y_spread[s] = edge - least;
 	line->x_mean[s] = sum / (double)count;
-	line->x_spread[s] = sqrt(fmax(0, squares / (double)count - line->x_mean[s] * line->x_mean[s]));
+	line->x_spread[s] =
+		sqrt(fmax(0, squares / (double)count - line->x_mean[s] * line->x_mean[s]));
 	*(s ? &line->lower_ns : &line->upper_ns) = mirror(s) * edge;
 }
 

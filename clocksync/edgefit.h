@@ -29,7 +29,7 @@ struct edgefit_line {
 	double slope_ppb; /* ns per second */
 	double upper_ns;  /* the k-th residuals at x = 0 */
 	double lower_ns;
-	double value;	  /* of the objective */
+	double value; /* of the objective */
 	size_t k[2];
 	double x_mean[2];   /* of the points that hold the line */
 	double x_spread[2]; /* their standard deviation, seconds */
@@ -48,7 +48,7 @@ struct edgefit_hint {
 };
 
 #define EDGEFIT_SLOPE_MAX_PPB 500000.0
-#define EDGEFIT_NO_HINT \
+#define EDGEFIT_NO_HINT                                                                            \
 	((struct edgefit_hint){0, -EDGEFIT_SLOPE_MAX_PPB, EDGEFIT_SLOPE_MAX_PPB, 1e300, 2})
 
 /*
@@ -62,8 +62,8 @@ int edgefit_solve(const struct edgefit_side side[2], const size_t k[2],
 /*
  * Chooses k for each side: the largest of 2, 4, 8 ... @most[side] at which the
  * residuals of the cloud's edge are still within @gap_ns of each other and the
- * width is not above the hint's, so that a queue has not begun, and solves with them. A best k of 2 says that too few
- * clean packets came through.
+ * width is not above the hint's, so that a queue has not begun, and solves with them. A best k of 2
+ * says that too few clean packets came through.
  */
 int edgefit_adapt(const struct edgefit_side side[2], const size_t most[2], double gap_ns,
 		  const struct edgefit_hint *hint, double *scratch, struct edgefit_line *line);

@@ -9,24 +9,45 @@
  */
 #include "clocksync/edgetrial.h"
 
+#include <errno.h>
 #include <math.h>
 #include <string.h>
 
-#define K_MOST 16
+#define K_MOST 32
 #define K_PART 4 /* and at most this part of the points */
 #define GAP_PER_NOISE 4.0
 #define GAP_MIN_NS 16.0
+#define GAP_UNKNOWN_NS 200.0
+#define DEPTH_DEVIATIONS 3.0
 #define INLIER_BELOW 5.0 /* of a passage's deviation, from the soft-margin edge */
 #define INLIER_ABOVE 3.5
 #define INLIER_AGAIN 3.0 /* from the mean of the first pass */
 #define WEAK_SIGMA_FACTOR 4.0
 #define EXCESS_SIGMA 0.8
 #define EXCESS_PER_NOISE 2.0
+#define CLUSTER_FIRST_NS 4.0
+#define CLUSTER_WIDTHS 9 /* up to 1 us */
+#define CLUSTER_ENOUGH 7
 #define SPREAD_LEAST 0.05 /* of the window: fewer points than two places say nothing of slope */
 
 double edge_gap_ns(const struct edge *edge)
 {
-	return fmax(GAP_MIN_NS, GAP_PER_NOISE * edge->pairs.noise_ns);
+	return edge->noise_known ? fmax(GAP_MIN_NS, GAP_PER_NOISE * edge->noise_ns)
+				 : GAP_UNKNOWN_NS;
+}
+
+/*
+ * Deviation of a clean passage. Where no window has shown yet how noisy the stamps are
+ * (every packet waits a little, as in a priority class on a full link), the clouds' edges
+ * have no clean cluster, and the depth of the soft margin stands for it.
+ */
+static double passage_ns(const struct edge *edge, const struct edge_trial *trial)
+{
+	double depth = fmax(trial->line.y_spread[0], trial->line.y_spread[1]);
+
+	if (edge->noise_known || trial->noise_ns > 0)
+		return M_SQRT2 * edge->noise_ns;
+	return fmax(M_SQRT2 * edge->noise_ns, depth / DEPTH_DEVIATIONS);
 }
 
 static void gather_cell(const struct edge_cell *cell, int s, struct edge_window *window,
@@ -57,6 +78,59 @@ static void gather(const struct edge *edge, struct edge_window *window,
 			gather_cell(window->kept ? &bucket->kept[s] : &bucket->all[s], s, window,
 				    scratch);
 	}
+}
+
+static double residual(const struct edge_trial *trial, const struct edge_scratch *scratch, int s,
+		       size_t i)
+{
+	double r = scratch->y[s][i] - trial->line.slope_ppb * scratch->x[s][i];
+
+	return s ? -r : r;
+}
+
+/* Width of one side's cluster of clean points, its deviation in *@sigma; 0 when it has no end. */
+static double cluster_width(const struct edge_trial *trial, const struct edge_scratch *scratch,
+			    int s, double *sigma)
+{
+	double least = residual(trial, scratch, s, 0), sum = 0, squares = 0, width;
+	unsigned within[CLUSTER_WIDTHS] = {0};
+	int w;
+
+	for (size_t i = 1; i < trial->window.count[s]; i++)
+		least = fmin(least, residual(trial, scratch, s, i));
+	for (size_t i = 0; i < trial->window.count[s]; i++) {
+		double r = residual(trial, scratch, s, i) - least;
+
+		for (w = CLUSTER_WIDTHS - 1, width = CLUSTER_FIRST_NS * (1 << w);
+		     w >= 0 && r <= width; w--, width /= 2)
+			within[w]++;
+	}
+	for (w = 0; w < CLUSTER_WIDTHS - 1; w++)
+		if (within[w] >= CLUSTER_ENOUGH && within[w + 1] * 4 <= within[w] * 5)
+			break;
+	if (w == CLUSTER_WIDTHS - 1)
+		return 0;
+	width = CLUSTER_FIRST_NS * (1 << w);
+	for (size_t i = 0; i < trial->window.count[s]; i++) {
+		double r = residual(trial, scratch, s, i) - least;
+
+		if (r > width)
+			continue;
+		sum += r;
+		squares += r * r;
+	}
+	*sigma = sqrt(fmax(0, squares / within[w] - sum / within[w] * (sum / within[w])));
+	return width;
+}
+
+static double noise_of(const struct edge_trial *trial, const struct edge_scratch *scratch)
+{
+	double sigma[2] = {0, 0};
+
+	for (int s = 0; s < 2; s++)
+		if (!cluster_width(trial, scratch, s, &sigma[s]))
+			return 0;
+	return hypot(sigma[0], sigma[1]) / 2; /* two sides of two stamps each */
 }
 
 /* Sums for a least-squares line of one side. */
@@ -108,7 +182,8 @@ static bool level_both(struct edge_trial *trial, const struct sums side[2], bool
 static void refine(const struct edge *edge, struct edge_trial *trial,
 		   const struct edgefit_hint *hint, const struct edge_scratch *scratch)
 {
-	double passage = M_SQRT2 * edge->pairs.noise_ns, least = SPREAD_LEAST * edge_trial_seconds(edge, trial);
+	double passage = passage_ns(edge, trial),
+	       least = SPREAD_LEAST * edge_trial_seconds(edge, trial);
 	double centre[2] = {trial->line.upper_ns, trial->line.lower_ns};
 	double below = -INLIER_BELOW * passage, above = INLIER_ABOVE * passage;
 
@@ -130,7 +205,8 @@ static void refine(const struct edge *edge, struct edge_trial *trial,
 
 static bool held(const struct edge_trial *trial, int s)
 {
-	return trial->line.k[s] >= TRIAL_SUPPORT_ENOUGH && trial->inliers[s] >= TRIAL_SUPPORT_ENOUGH;
+	return trial->line.k[s] >= TRIAL_SUPPORT_ENOUGH &&
+	       trial->inliers[s] >= TRIAL_SUPPORT_ENOUGH;
 }
 
 /* Where one side alone is held, the known floor tells the offset from that side. */
@@ -147,7 +223,7 @@ static void use_floor(const struct edge *edge, struct edge_trial *trial)
 
 static double side_sigma(const struct edge *edge, const struct edge_trial *trial, int s)
 {
-	double passage = M_SQRT2 * edge->pairs.noise_ns;
+	double passage = passage_ns(edge, trial);
 
 	if (!edge->floor_known && !held(trial, s))
 		return WEAK_SIGMA_FACTOR * fmax(trial->line.y_spread[s], 16 * passage);
@@ -167,8 +243,26 @@ static void judge(const struct edge *edge, struct edge_trial *trial)
 	trial->drift_sigma_ppb = drift;
 	/* A line through a wandering drift is off by about wander * window^2 / 12 at its end. */
 	late = edge->wander_ppb * seconds * seconds / 6;
-	trial->live_sigma_ns = hypot(hypot(trial->offset_sigma_ns,
-					   drift * (seconds / 2 - trial->middle_s)), late);
+	trial->live_sigma_ns =
+		hypot(hypot(trial->offset_sigma_ns, drift * (seconds / 2 - trial->middle_s)), late);
+}
+
+/* Points of both sides must lie this far apart before a slope means anything. */
+#define SPAN_LEAST_S 0.1
+
+static bool spans_enough(const struct edge_trial *trial, const struct edge_scratch *scratch)
+{
+	for (int s = 0; s < 2; s++) {
+		double least = INFINITY, most = -INFINITY;
+
+		for (size_t i = 0; i < trial->window.count[s]; i++) {
+			least = fmin(least, scratch->x[s][i]);
+			most = fmax(most, scratch->x[s][i]);
+		}
+		if (!(most - least >= SPAN_LEAST_S))
+			return false;
+	}
+	return true;
 }
 
 int edge_trial_run(const struct edge *edge, struct edge_trial *trial,
@@ -179,9 +273,11 @@ int edge_trial_run(const struct edge *edge, struct edge_trial *trial,
 	int err;
 
 	gather(edge, &trial->window, scratch);
+	if (!spans_enough(trial, scratch))
+		return -EINVAL;
 	for (int s = 0; s < 2; s++) {
-		side[s] = (struct edgefit_side){scratch->x[s], scratch->y[s],
-						trial->window.count[s]};
+		side[s] =
+			(struct edgefit_side){scratch->x[s], scratch->y[s], trial->window.count[s]};
 		most[s] = trial->window.count[s] / K_PART;
 		if (most[s] > K_MOST)
 			most[s] = K_MOST;
@@ -189,6 +285,7 @@ int edge_trial_run(const struct edge *edge, struct edge_trial *trial,
 	err = edgefit_adapt(side, most, edge_gap_ns(edge), hint, scratch->residuals, &trial->line);
 	if (err)
 		return err;
+	trial->noise_ns = noise_of(trial, scratch);
 	refine(edge, trial, hint, scratch);
 	use_floor(edge, trial);
 	judge(edge, trial);

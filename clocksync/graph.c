@@ -53,9 +53,9 @@ struct builder {
 	size_t count;
 	unsigned degree;
 	struct seat *seats;
-	uint32_t *peers;   /* PEERS_ROOM a member */
-	uint8_t *degrees;  /* so far */
-	uint8_t *before;   /* when the ring began, so that the order of seats does not matter */
+	uint32_t *peers;  /* PEERS_ROOM a member */
+	uint8_t *degrees; /* so far */
+	uint8_t *before;  /* when the ring began, so that the order of seats does not matter */
 };
 
 static bool joined(const struct builder *builder, uint32_t a, uint32_t b)

@@ -6,6 +6,7 @@
 
 #define Q40 1099511627776.0
 #define HOLDOVER_AFTER_NS 1000000000LL
+#define FOUND_ANYWAY_NS 10000000000LL
 
 void hostclock_init(struct hostclock *clock, const struct hostclock_config *config, int64_t now_ns)
 {
@@ -33,15 +34,28 @@ static enum clock_state state_of(const struct hostclock *clock, int64_t now_ns)
 	return fabs(clock->behind_ns) * 2 > clock->bound.now_ns ? CLOCK_CONVERGING : CLOCK_SYNCED;
 }
 
-static void found_if_alone(struct hostclock *clock, int64_t now_ns)
+/* Somebody has a time: wait for the edge to be measured, but not for ever. */
+static bool somebody_has_time(const struct consensus_input *input, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (input[i].view && input[i].view->state != CLOCK_FREE_RUNNING &&
+		    input[i].view_age_ns < HOLDOVER_AFTER_NS)
+			return true;
+	return false;
+}
+
+static void found_if_alone(struct hostclock *clock, int64_t now_ns,
+			   const struct consensus_input *input, size_t count)
 {
 	struct consensus *consensus = &clock->consensus;
 	int64_t waited = ns_sub(now_ns, consensus->first_round_ns);
 
-	if (!consensus->has_line && waited >= consensus_found_wait(clock->config.rank)) {
-		consensus_found(consensus, now_ns);
-		consensus->last_used_ns = now_ns;
-	}
+	if (consensus->has_line || waited < consensus_found_wait(clock->config.rank))
+		return;
+	if (somebody_has_time(input, count) && waited < FOUND_ANYWAY_NS)
+		return;
+	consensus_found(consensus, now_ns);
+	consensus->last_used_ns = now_ns;
 }
 
 static void model_finish(struct hostclock *clock, int64_t now_ns)
@@ -62,7 +76,7 @@ enum clock_state hostclock_round(struct hostclock *clock, int64_t now_ns,
 
 	clock->last_result = consensus_round(&clock->consensus, now_ns, input, count);
 	if (clock->last_result == CONSENSUS_NOTHING)
-		found_if_alone(clock, now_ns);
+		found_if_alone(clock, now_ns, input, count);
 	if (!clock->consensus.has_line)
 		return clock->state = CLOCK_FREE_RUNNING;
 	/* Not yet settled, the first seconds: nobody was told to rely on it. */

@@ -16,10 +16,10 @@
 #define HOSTCLOCK_BOUND_MAX_NS 1000000
 
 struct hostclock_config {
-	unsigned degree;	/* neighbours by the graph */
-	double asymmetry_ns;	/* what cannot be seen of this host's own directions */
-	int64_t round_ns;	/* HOSTCLOCK_ROUND_NS */
-	size_t rank;		/* in the members' order of founding; 0 founds at once */
+	unsigned degree;     /* neighbours by the graph */
+	double asymmetry_ns; /* what cannot be seen of this host's own directions */
+	int64_t round_ns;    /* HOSTCLOCK_ROUND_NS */
+	size_t rank;	     /* in the members' order of founding; 0 founds at once */
 };
 
 struct hostclock {
@@ -32,8 +32,7 @@ struct hostclock {
 	enum consensus_result last_result;
 };
 
-void hostclock_init(struct hostclock *clock, const struct hostclock_config *config,
-		    int64_t now_ns);
+void hostclock_init(struct hostclock *clock, const struct hostclock_config *config, int64_t now_ns);
 
 /*
  * One round. After it clock->model is the next to publish, and the same call

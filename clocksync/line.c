@@ -8,8 +8,7 @@
 #define Q40 1099511627776.0
 #define Q32 4294967296.0
 
-struct clock_line clock_line_move(const struct clock_line *line, int64_t local_ns,
-				  double offset_ns)
+struct clock_line clock_line_move(const struct clock_line *line, int64_t local_ns, double offset_ns)
 {
 	struct clock_line moved = {.local_ns = local_ns, .rate_ppb = line->rate_ppb};
 	double fraction, whole;

@@ -22,12 +22,12 @@ struct clock_line {
 struct clock_view {
 	int64_t ref_local_ns;
 	int64_t ref_fabric_ns;
-	int64_t rate_q40;	/* 2^-40 */
-	uint32_t ref_fraction;	/* 2^-32 ns */
-	uint32_t bound_ns;	/* at ref_local_ns */
+	int64_t rate_q40;      /* 2^-40 */
+	uint32_t ref_fraction; /* 2^-32 ns */
+	uint32_t bound_ns;     /* at ref_local_ns */
 	uint32_t generation;
-	uint16_t reach;		/* part of the members it is in step with, of CLOCK_REACH_ONE */
-	uint8_t state;		/* enum clock_state; CLOCK_FREE_RUNNING: nothing above is valid */
+	uint16_t reach; /* part of the members it is in step with, of CLOCK_REACH_ONE */
+	uint8_t state;	/* enum clock_state; CLOCK_FREE_RUNNING: nothing above is valid */
 	uint8_t reserved;
 };
 _Static_assert(sizeof(struct clock_view) == 40, "struct clock_view has a fixed size");

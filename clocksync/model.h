@@ -33,13 +33,13 @@ struct clock_model {
 	long long ref_fabric_ns;
 	long long turn_local_ns;
 	long long turn_fabric_ns;
-	int line_rate; /* from ref to turn */
-	int rate;      /* from turn on */
-	long long bound_local_ns;     /* when the bound was computed */
-	unsigned int bound_ns;	      /* then */
-	unsigned int bound_growth;    /* per ns of age, 2^-40 */
+	int line_rate;		       /* from ref to turn */
+	int rate;		       /* from turn on */
+	long long bound_local_ns;      /* when the bound was computed */
+	unsigned int bound_ns;	       /* then */
+	unsigned int bound_growth;     /* per ns of age, 2^-40 */
 	unsigned long long generation; /* one more for every model published */
-	unsigned int state;	      /* enum clock_state */
+	unsigned int state;	       /* enum clock_state */
 	unsigned int reserved;
 };
 
@@ -70,7 +70,8 @@ static inline long long clock_model_bound(const struct clock_model *model, long 
 
 	if (age < 0)
 		age = 0;
-	return (long long)model->bound_ns + clock_scale(age, model->bound_growth & CLOCK_RATE_MAX) + 1;
+	return (long long)model->bound_ns + clock_scale(age, model->bound_growth & CLOCK_RATE_MAX) +
+	       1;
 }
 
 #endif

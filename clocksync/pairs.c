@@ -8,12 +8,12 @@
 
 /* Half octaves: bin b holds changes below 2^(b/2) ns. */
 #define TOLERANCE_MIN_BIN 8  /* 16 ns: four stamps of a NIC's 4 ns */
-#define TOLERANCE_MAX_BIN 20 /* 1 us: above, a pair says nothing */
+#define TOLERANCE_MAX_BIN 16 /* 256 ns: above, the knee of queues is taken for that of stamps */
 /* A knee: twice the tolerance would keep less than this part more. */
 #define KNEE 0.25
 #define PAIRS_ENOUGH 16
-#define DECAY 0.8		/* a round of 250 ms: about one second's memory */
-#define NOISE_RISE 1.1		/* a round; down at once: the NIC has one noise, queues add */
+#define DECAY 0.8      /* a round of 250 ms: about one second's memory */
+#define NOISE_RISE 1.1 /* a round; down at once: the NIC has one noise, queues add */
 #define NOISE_START_NS 30.0
 #define NOISE_MIN_NS 1.0
 

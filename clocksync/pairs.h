@@ -23,8 +23,8 @@ struct clock_probe {
 };
 
 enum pairs_verdict {
-	PAIRS_FIRST,   /* the pair's other half has not come */
-	PAIRS_KEPT,    /* completes a pair that kept its spacing */
+	PAIRS_FIRST, /* the pair's other half has not come */
+	PAIRS_KEPT,  /* completes a pair that kept its spacing */
 	PAIRS_STRETCHED,
 };
 

@@ -34,7 +34,8 @@ void fabric_free(struct fabric *fabric)
 /* Time to the next burst, through the pauses between bursts of bursts. */
 static double next_arrival(const struct fabric_config *config, struct queue *queue, double after)
 {
-	double service = config->burst_bytes * 8e9 / config->rate_bps, mean = service / config->load;
+	double service = config->burst_bytes * 8e9 / config->rate_bps,
+	       mean = service / config->load;
 	double at;
 
 	if (config->on_ms <= 0)
@@ -52,7 +53,8 @@ static void queue_run(const struct fabric_config *config, struct queue *queue, d
 	double service = config->burst_bytes * 8e9 / config->rate_bps;
 
 	for (;;) {
-		size_t last = (queue->next - 1) % FABRIC_HISTORY, slot = queue->next % FABRIC_HISTORY;
+		size_t last = (queue->next - 1) % FABRIC_HISTORY,
+		       slot = queue->next % FABRIC_HISTORY;
 		double at, work;
 
 		if (queue->arrival_ns[last] > until)
@@ -96,8 +98,11 @@ double fabric_cross(struct fabric *fabric, size_t from, size_t to, unsigned path
 
 	at += HOP_NS + queue_wait(config, &fabric->queues[from], at);
 	if (here != there) {
-		at += HOP_NS + queue_wait(config, &fabric->queues[ups + here * config->spines + spine], at);
-		at += HOP_NS + queue_wait(config, &fabric->queues[downs + there * config->spines + spine], at);
+		at += HOP_NS +
+		      queue_wait(config, &fabric->queues[ups + here * config->spines + spine], at);
+		at += HOP_NS + queue_wait(config,
+					  &fabric->queues[downs + there * config->spines + spine],
+					  at);
 	}
 	at += HOP_NS + queue_wait(config, &fabric->queues[config->hosts + to], at);
 	return at - at_ns;

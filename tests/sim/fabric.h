@@ -15,11 +15,11 @@
 
 struct fabric_config {
 	size_t hosts, hosts_per_leaf, spines;
-	double load;	     /* of every link */
+	double load; /* of every link */
 	double rate_bps;
 	double burst_bytes;
 	double on_ms, off_ms; /* bursts of bursts; 0: none. The load is the mean */
-	bool priority;	     /* probes wait for at most the packet on the wire */
+	bool priority;	      /* probes wait for at most the packet on the wire */
 };
 
 /* Work left in a queue after each arrival, latest at [next - 1]. */

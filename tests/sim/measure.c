@@ -19,7 +19,8 @@ double sim_cpu_seconds(void)
 struct reading {
 	size_t host;
 	int64_t fabric_ns;
-	double fraction_ns; /* of the local time, so that rounding it is not held against the clock */
+	double fraction_ns; /* of the local time, so that rounding it is not held against the clock
+			     */
 	double bound_ns;
 	double lines_ns[4]; /* the newest line, evaluated some time back, against fabric_ns */
 };
@@ -55,6 +56,10 @@ static bool read_host(struct sim *sim, size_t h, struct reading *reading)
 	reading->host = h;
 	reading->fabric_ns = clock_model_read(&host->clock.model, local_ns);
 	reading->bound_ns = (double)clock_model_bound(&host->clock.model, local_ns);
+	stats_add(&sim->result.part[0], host->clock.consensus.residual_ns);
+	stats_add(&sim->result.part[1], host->clock.consensus.surprise_ns);
+	stats_add(&sim->result.part[2], host->clock.consensus.formal_ns);
+	stats_add(&sim->result.part[3], host->clock.consensus.jolt_ns);
 	if (reading->fabric_ns < sim->last_read[h])
 		sim->result.backwards++;
 	sim->last_read[h] = reading->fabric_ns;
@@ -105,7 +110,8 @@ static void judge_settled(struct sim *sim, const struct reading *a, const struct
 		double error = (double)(a->fabric_ns - b->fabric_ns) + a->lines_ns[i] -
 			       b->lines_ns[i] + a->fraction_ns - b->fraction_ns;
 
-		/* The line was read at local now - back; the true instant was `ran` later or earlier. */
+		/* The line was read at local now - back; the true instant was `ran` later or
+		 * earlier. */
 		error -= ra * (1 + ha->clock.consensus.line.rate_ppb * 1e-9) -
 			 rb * (1 + hb->clock.consensus.line.rate_ppb * 1e-9);
 		stats_add(&sim->result.settled[i], fabs(error));
@@ -161,6 +167,8 @@ void sim_finish(struct sim *sim)
 {
 	struct sim_result *result = &sim->result;
 
+	result->pairs_per_s = (double)result->probes / 2 / sim->config.seconds /
+			      (double)sim->graph.start[sim->config.hosts];
 	for (size_t h = 0; h < sim->config.hosts; h++) {
 		const struct sim_host *host = &sim->hosts[h];
 
@@ -168,8 +176,9 @@ void sim_finish(struct sim *sim)
 			continue;
 		if (!host->liar) {
 			stats_add(&result->first_sure_s,
-				  host->sure_at_ns ? (double)(host->sure_at_ns - host->booted_ns) * 1e-9
-						   : 1e9);
+				  host->sure_at_ns
+					  ? (double)(host->sure_at_ns - host->booted_ns) * 1e-9
+					  : 1e9);
 			stats_add(&result->first_synced_s,
 				  host->synced_at_ns
 					  ? (double)(host->synced_at_ns - host->booted_ns) * 1e-9

@@ -140,9 +140,9 @@ static void estimate_draw(struct sim *sim, size_t h, struct sim_end *end)
 			     (int64_t)floor(own->past_phase[slot]);
 	estimate->offset_ns = peer->oscillator.start_ns - own->oscillator.start_ns + (int64_t)whole;
 	estimate->offset_fraction_ns = offset - whole;
-	estimate->drift_ppb = ((1 + peer->past_rate[slot] * 1e-9) /
-			       (1 + own->past_rate[slot] * 1e-9) - 1) * 1e9 +
-			      sign * link->noise_ppb;
+	estimate->drift_ppb =
+		((1 + peer->past_rate[slot] * 1e-9) / (1 + own->past_rate[slot] * 1e-9) - 1) * 1e9 +
+		sign * link->noise_ppb;
 	estimate->offset_sigma_ns = config->edge_noise_ns * link->size;
 	estimate->drift_sigma_ppb = config->edge_noise_ppb * link->size;
 	estimate->window_s = config->window_s;
@@ -156,8 +156,8 @@ static double phase_at(const struct sim *sim, const struct sim_host *host, int64
 	double here = host->past_phase[index % SIM_PAST], next;
 
 	if ((index + 1) * sim->past_step_ns > sim->now_ns)
-		return here + host->past_rate[index % SIM_PAST] * 1e-9 * part *
-				      (double)sim->past_step_ns;
+		return here +
+		       host->past_rate[index % SIM_PAST] * 1e-9 * part * (double)sim->past_step_ns;
 	next = host->past_phase[(index + 1) % SIM_PAST];
 	return here + part * (next - here);
 }
@@ -166,13 +166,14 @@ static void edge_judge(struct sim *sim, size_t h, const struct sim_end *end)
 {
 	const struct edge_estimate *estimate = &end->estimate;
 	const struct sim_host *own = &sim->hosts[h], *peer = &sim->hosts[end->peer];
-	int64_t true_ns = estimate->local_ns - own->oscillator.start_ns -
-			  (int64_t)own->oscillator.phase_ns;
+	int64_t true_ns =
+		estimate->local_ns - own->oscillator.start_ns - (int64_t)own->oscillator.phase_ns;
 	double truth, found;
 
 	if (true_ns < (int64_t)(sim->config.measure_from_s * 1e9) || true_ns > sim->now_ns)
 		return;
-	true_ns = estimate->local_ns - own->oscillator.start_ns - (int64_t)phase_at(sim, own, true_ns);
+	true_ns = estimate->local_ns - own->oscillator.start_ns -
+		  (int64_t)phase_at(sim, own, true_ns);
 	truth = phase_at(sim, peer, true_ns) - phase_at(sim, own, true_ns);
 	found = (double)(estimate->offset_ns -
 			 (peer->oscillator.start_ns - own->oscillator.start_ns)) +

@@ -13,8 +13,8 @@ void oscillator_init(struct oscillator *oscillator, const struct oscillator_conf
 			rng_unit(rng) * (config->sine_period_s[1] - config->sine_period_s[0]);
 
 	memset(oscillator, 0, sizeof(*oscillator));
-	oscillator->start_ns = 1000000000000LL +
-			       (int64_t)((2 * rng_unit(rng) - 1) * config->offset_max_ns);
+	oscillator->start_ns =
+		1000000000000LL + (int64_t)((2 * rng_unit(rng) - 1) * config->offset_max_ns);
 	oscillator->base_ppb = (2 * rng_unit(rng) - 1) * config->drift_max_ppb;
 	oscillator->sine_phase = 2 * M_PI * rng_unit(rng);
 	oscillator->sine_speed = period > 0 ? 2 * M_PI / period : 0;

@@ -11,20 +11,20 @@
 struct oscillator_config {
 	double offset_max_ns;
 	double drift_max_ppb;
-	double walk_ppb;      /* per square root of a second */
+	double walk_ppb; /* per square root of a second */
 	double sine_ppb;
 	double sine_period_s[2];
-	double step_ppb;      /* of a temperature step */
-	double step_every_s;  /* 0: none */
+	double step_ppb;     /* of a temperature step */
+	double step_every_s; /* 0: none */
 };
 
 struct oscillator {
-	int64_t start_ns;    /* of the clock: its value at true time 0 */
-	double phase_ns;     /* local minus true minus start, at tick_ns */
-	double rate_ppb;     /* during this tick */
+	int64_t start_ns; /* of the clock: its value at true time 0 */
+	double phase_ns;  /* local minus true minus start, at tick_ns */
+	double rate_ppb;  /* during this tick */
 	double base_ppb, walk_ppb, step_ppb, step_left_ppb;
 	double sine_phase, sine_speed;
-	int64_t tick_ns;     /* true time at which this tick began */
+	int64_t tick_ns; /* true time at which this tick began */
 };
 
 void oscillator_init(struct oscillator *oscillator, const struct oscillator_config *config,

@@ -18,9 +18,14 @@ void sim_config_default(struct sim_config *config, uint64_t seed)
 		.seconds = 30,
 		.measure_from_s = 15,
 		.sample_every_s = 0.05,
-		.oscillator = {.offset_max_ns = 1e9, .drift_max_ppb = 15000, .walk_ppb = 3,
-			       .sine_ppb = 50, .sine_period_s = {60, 180}},
-		.fabric = {.hosts_per_leaf = 4, .spines = 4, .rate_bps = 10e9,
+		.oscillator = {.offset_max_ns = 1e9,
+			       .drift_max_ppb = 15000,
+			       .walk_ppb = 3,
+			       .sine_ppb = 50,
+			       .sine_period_s = {60, 180}},
+		.fabric = {.hosts_per_leaf = 4,
+			   .spines = 4,
+			   .rate_bps = 10e9,
 			   .burst_bytes = 12288},
 		.pair_interval_ns = 500000,
 		.pair_spacing_ns = 5000,
@@ -33,11 +38,29 @@ void sim_config_default(struct sim_config *config, uint64_t seed)
 	};
 }
 
+static void views_hand_out(struct sim *sim, size_t h)
+{
+	struct sim_host *host = &sim->hosts[h];
+
+	for (uint32_t e = sim->graph.start[h]; e < sim->graph.start[h + 1]; e++) {
+		struct sim_end *back = &sim->ends[sim->ends[e].back];
+		double fraction;
+
+		if (!sim_reachable(sim, h, sim->ends[e].peer))
+			continue;
+		back->view = host->view;
+		back->view_known = true;
+		back->view_at_local_ns = oscillator_read(&sim->hosts[sim->ends[e].peer].oscillator,
+							 sim->now_ns, &fraction);
+	}
+}
+
 static void host_boot(struct sim *sim, size_t h)
 {
 	struct sim_host *host = &sim->hosts[h];
 	struct hostclock_config config = {.degree = sim->graph.start[h + 1] - sim->graph.start[h],
-					  .round_ns = HOSTCLOCK_ROUND_NS, .rank = host->rank,
+					  .round_ns = HOSTCLOCK_ROUND_NS,
+					  .rank = host->rank,
 					  .asymmetry_ns = fabs(host->asymmetry_ns)};
 	double fraction;
 
@@ -58,6 +81,7 @@ static void host_boot(struct sim *sim, size_t h)
 			edge_init(end->edge, WINDOW_NS);
 		memset(&end->estimate, 0, sizeof(end->estimate));
 	}
+	views_hand_out(sim, h); /* its probes say that it has no time */
 }
 
 static int links_make(struct sim *sim)
@@ -74,8 +98,8 @@ static int links_make(struct sim *sim)
 			if (end->peer < h)
 				continue;
 			end->link = links++;
-			for (uint32_t b = sim->graph.start[end->peer]; b < sim->graph.start[end->peer + 1];
-			     b++)
+			for (uint32_t b = sim->graph.start[end->peer];
+			     b < sim->graph.start[end->peer + 1]; b++)
 				if (sim->graph.peers[b] == h) {
 					sim->ends[b].link = end->link;
 					sim->ends[b].back = e;
@@ -115,7 +139,8 @@ static void hosts_draw(struct sim *sim, const uint64_t *ids)
 
 		oscillator_init(&host->oscillator, &config->oscillator, &sim->rng);
 		host->asymmetry_ns = config->host_asymmetry_ns * rng_normal(&sim->rng);
-		host->phase = (unsigned)rng_below(&sim->rng, (uint64_t)(HOSTCLOCK_ROUND_NS / sim->tick_ns));
+		host->phase = (unsigned)rng_below(&sim->rng,
+						  (uint64_t)(HOSTCLOCK_ROUND_NS / sim->tick_ns));
 		host->rank = config->hosts <= 2000 ? graph_rank(ids, config->hosts, h, 0) : h;
 		host->lie_ns = config->lie_ns * (0.05 + rng_unit(&sim->rng)) *
 			       (rng_next(&sim->rng) & 1 ? 1 : -1);
@@ -173,6 +198,8 @@ void sim_free(struct sim *sim)
 	stats_free(&result->error);
 	for (int i = 0; i < 4; i++)
 		stats_free(&result->settled[i]);
+	for (int i = 0; i < 4; i++)
+		stats_free(&result->part[i]);
 	stats_free(&result->bound);
 	stats_free(&result->edge_error);
 	stats_free(&result->edge_ratio);
@@ -229,23 +256,6 @@ static void view_bend(struct sim *sim, struct sim_host *host, size_t h)
 	host->view.state = CLOCK_SYNCED;
 }
 
-static void views_hand_out(struct sim *sim, size_t h)
-{
-	struct sim_host *host = &sim->hosts[h];
-
-	for (uint32_t e = sim->graph.start[h]; e < sim->graph.start[h + 1]; e++) {
-		struct sim_end *back = &sim->ends[sim->ends[e].back];
-		double fraction;
-
-		if (!sim_reachable(sim, h, sim->ends[e].peer))
-			continue;
-		back->view = host->view;
-		back->view_known = true;
-		back->view_at_local_ns = oscillator_read(
-			&sim->hosts[sim->ends[e].peer].oscillator, sim->now_ns, &fraction);
-	}
-}
-
 static void host_round(struct sim *sim, size_t h)
 {
 	struct consensus_input input[CONSENSUS_PEERS_MAX];
@@ -260,9 +270,9 @@ static void host_round(struct sim *sim, size_t h)
 	     e < sim->graph.start[h + 1] && count < CONSENSUS_PEERS_MAX; e++) {
 		const struct sim_end *end = &sim->ends[e];
 
-		input[count++] = (struct consensus_input){
-			&end->estimate, end->view_known ? &end->view : NULL,
-			local_ns - end->view_at_local_ns};
+		input[count++] = (struct consensus_input){&end->estimate,
+							  end->view_known ? &end->view : NULL,
+							  local_ns - end->view_at_local_ns};
 	}
 	hostclock_round(&host->clock, local_ns, input, count);
 	hostclock_view(&host->clock, &host->view);
@@ -281,8 +291,8 @@ static void views_keep_fresh(struct sim *sim, size_t h)
 		double fraction;
 
 		if (end->view_known && sim_reachable(sim, h, end->peer))
-			end->view_at_local_ns = oscillator_read(&sim->hosts[h].oscillator,
-								sim->now_ns, &fraction);
+			end->view_at_local_ns =
+				oscillator_read(&sim->hosts[h].oscillator, sim->now_ns, &fraction);
 	}
 }
 

@@ -23,7 +23,7 @@ struct sim_config {
 	uint64_t seed;
 	size_t hosts;
 	unsigned degree;
-	double seconds;	      /* simulated */
+	double seconds;	       /* simulated */
 	double measure_from_s; /* samples count from here */
 	double sample_every_s;
 	struct oscillator_config oscillator;
@@ -31,18 +31,18 @@ struct sim_config {
 	bool packets;
 	struct fabric_config fabric;
 	int64_t pair_interval_ns, pair_spacing_ns;
-	bool adaptive_interval; /* edge_pair_interval() decides */
-	double stamp_ns;	/* Gaussian, each stamp */
-	double late_ns;		/* mean of an exponential lateness of each stamp (software) */
-	double late_spike_part; /* of stamps, late by 20 us more in the mean */
+	bool adaptive_interval;	  /* edge_pair_interval() decides */
+	double stamp_ns;	  /* Gaussian, each stamp */
+	double late_ns;		  /* mean of an exponential lateness of each stamp (software) */
+	double late_spike_part;	  /* of stamps, late by 20 us more in the mean */
 	double edge_asymmetry_ns; /* deviation of forward minus backward floor, halved */
 	double host_asymmetry_ns;
-	double path_change_s;	/* mean time between changes of an edge's path; 0: none */
-	double path_change_ns;	/* what the new path's floor differs by, each way on its own */
+	double path_change_s;  /* mean time between changes of an edge's path; 0: none */
+	double path_change_ns; /* what the new path's floor differs by, each way on its own */
 
-	double edge_noise_ns;	/* without packets: of the offset, correlated over the window */
+	double edge_noise_ns; /* without packets: of the offset, correlated over the window */
 	double edge_noise_ppb;
-	double bad_part;	/* of edges, ten times worse */
+	double bad_part; /* of edges, ten times worse */
 	double window_s;
 
 	enum sim_lie lie;
@@ -50,10 +50,10 @@ struct sim_config {
 	double lie_from_s;
 	double lie_ns;
 
-	double churn_s;		/* mean time between a host's going; 0: none */
+	double churn_s; /* mean time between a host's going; 0: none */
 	double churn_down_s;
-	double join_at_s;	/* when the last host starts; 0: at once */
-	double part_share;	/* of hosts that a partition cuts off; 0: none */
+	double join_at_s;  /* when the last host starts; 0: at once */
+	double part_share; /* of hosts that a partition cuts off; 0: none */
 	double part_from_s, part_to_s;
 	bool no_prior;
 };
@@ -61,14 +61,14 @@ struct sim_config {
 struct sim_host {
 	struct oscillator oscillator;
 	struct hostclock clock;
-	struct clock_view view;	 /* as published, lies and all */
+	struct clock_view view;	      /* as published, lies and all */
 	struct clock_line settled[8]; /* lines of the last rounds, newest at lines - 1 */
 	unsigned lines;
 	bool up, liar;
-	bool cut;		 /* on the small side of the partition */
-	int64_t boots_at_ns;	 /* true time at which it comes (back) */
-	size_t rank;		 /* of founding */
-	unsigned phase;		 /* tick of the round in which it acts */
+	bool cut;	     /* on the small side of the partition */
+	int64_t boots_at_ns; /* true time at which it comes (back) */
+	size_t rank;	     /* of founding */
+	unsigned phase;	     /* tick of the round in which it acts */
 	double asymmetry_ns;
 	double lie_ns;
 	double past_phase[SIM_PAST]; /* of the oscillator, by tick */
@@ -80,8 +80,8 @@ struct sim_host {
 /* One direction of seeing an edge: what a host knows of one neighbour. */
 struct sim_end {
 	uint32_t peer;
-	uint32_t link; /* index of the undirected edge */
-	uint32_t back; /* the neighbour's end of the same edge */
+	uint32_t link;	   /* index of the undirected edge */
+	uint32_t back;	   /* the neighbour's end of the same edge */
 	struct edge *edge; /* with packets */
 	struct edge_estimate estimate;
 	struct clock_view view;
@@ -99,17 +99,18 @@ struct sim_link {
 };
 
 struct sim_result {
-	struct stats error;	  /* of pairs of readings, |ns|, live */
-	struct stats settled[4];  /* the clock lines 0.25, 0.5, 0.75, 1 s back */
-	struct stats bound;	  /* of pairs */
-	struct stats edge_error;  /* of fits against the truth, at their middle */
-	struct stats edge_ratio;  /* the same over the fit's own sigma */
+	struct stats error;	 /* of pairs of readings, |ns|, live */
+	struct stats settled[4]; /* the clock lines 0.25, 0.5, 0.75, 1 s back */
+	struct stats bound;	 /* of pairs */
+	struct stats part[4];	 /* of hosts' bounds: residual, surprise, formal, jolt */
+	struct stats edge_error; /* of fits against the truth, at their middle */
+	struct stats edge_ratio; /* the same over the fit's own sigma */
 	struct stats first_sure_s, first_synced_s;
 	uint64_t readings, outside, unsynced, samples_of_hosts;
 	uint64_t fits, flagged;
 	double worst_outside_ns;
-	uint64_t backwards;	  /* readings that went back */
-	double largest_step_ns;	  /* of an honest majority host's reading against its rate */
+	uint64_t backwards;	/* readings that went back */
+	double largest_step_ns; /* of an honest majority host's reading against its rate */
 	uint64_t liars_named, liars_edges, honest_named, honest_edges;
 	double round_seconds, fit_seconds; /* CPU of rounds and fits */
 	uint64_t rounds, probes;
@@ -119,7 +120,7 @@ struct sim_result {
 struct sim {
 	struct sim_config config;
 	struct sim_host *hosts;
-	struct sim_end *ends;	/* by graph.start */
+	struct sim_end *ends; /* by graph.start */
 	struct sim_link *links;
 	size_t link_count;
 	struct graph graph;

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * TAI beside fabric time. A host that knows TAI (a PHC under ptp4l, a GNSS card)
+ * measures how far TAI is ahead of fabric time and says so on its probes; others
+ * hand the newest word on. Fabric time itself is never steered: an anchor that
+ * fails, steps or lies changes what is shown as TAI, and no one-way delay.
+ */
+#ifndef ESC_CLOCKSYNC_ANCHOR_H
+#define ESC_CLOCKSYNC_ANCHOR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define ANCHOR_SAMPLES 16
+#define ANCHOR_HOPS_MAX 32
+/* A word older than this is no longer shown. */
+#define ANCHOR_STALE_NS 600000000000LL
+
+/* TAI = fabric + ahead_ns + (fabric - ref_fabric_ns) * rate; integers only, for the wire. */
+struct anchor_word {
+	int64_t ref_fabric_ns;
+	int64_t ahead_ns;
+	int64_t rate_q40;
+	uint32_t sequence; /* of the anchor's measurement; 0: nothing known */
+	uint32_t bound_ns; /* at ref_fabric_ns, against TAI */
+	uint32_t anchor;   /* which host measured, by the low half of its id */
+	uint8_t hops;
+	uint8_t reserved[3];
+};
+_Static_assert(sizeof(struct anchor_word) == 40, "struct anchor_word has a fixed size");
+
+/* At the anchor: measurements of TAI against fabric time. */
+struct anchor_meter {
+	struct {
+		int64_t fabric_ns, ahead_ns;
+	} samples[ANCHOR_SAMPLES];
+	uint32_t count;
+};
+
+/* A new measurement; *@word becomes what the anchor says from now on. */
+void anchor_measure(struct anchor_meter *meter, int64_t fabric_ns, int64_t tai_ns,
+		    uint32_t bound_ns, uint32_t anchor, struct anchor_word *word);
+
+/*
+ * A neighbour that is in step said @theirs. True when it is newer than *@mine (or as new over
+ * fewer hops) and was taken. @anchor: the only host believed, as configured.
+ */
+bool anchor_hear(struct anchor_word *mine, const struct anchor_word *theirs, uint32_t anchor);
+
+/* TAI at @fabric_ns and how wrong it may be, our own clock's @fabric_bound_ns included. False:
+ * unknown. */
+bool anchor_read(const struct anchor_word *word, int64_t fabric_ns, int64_t fabric_bound_ns,
+		 int64_t *tai_ns, int64_t *bound_ns);
+
+#endif

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The clock in small fleets, with wide margins: `clock_sim` and `bench` have the figures. TAP. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/sim/sim.h"
+
+#define OUTSIDE_MOST 0.001 /* of readings; the bench holds 0.0001 over longer runs */
+
+static int tests, failures;
+static uint64_t seed;
+
+static void report(int good, const char *format, ...)
+{
+	va_list arguments;
+
+	tests++;
+	failures += !good;
+	printf("%s %d - ", good ? "ok" : "not ok", tests);
+	va_start(arguments, format);
+	vprintf(format, arguments);
+	va_end(arguments);
+	printf("\n");
+	fflush(stdout);
+}
+
+struct figures {
+	double mean, p99, settled_p99, bound, outside, sure_s, synced_s, flagged;
+	double liars_named, honest_named;
+	uint64_t backwards, readings;
+};
+
+static struct figures run(const struct sim_config *config)
+{
+	struct figures f = {0};
+	struct sim_result *r;
+	struct sim *sim = malloc(sizeof(*sim));
+
+	if (!sim || sim_init(sim, config)) {
+		printf("Bail out! no memory\n");
+		exit(1);
+	}
+	sim_run(sim);
+	r = &sim->result;
+	f.mean = stats_mean(&r->error);
+	f.p99 = stats_percentile(&r->error, 0.99);
+	f.settled_p99 = stats_percentile(&r->settled[1], 0.99);
+	f.bound = stats_percentile(&r->bound, 0.5);
+	f.readings = r->readings;
+	f.outside = r->readings ? (double)r->outside / (double)r->readings : 1;
+	f.sure_s = stats_percentile(&r->first_sure_s, 1);
+	f.synced_s = stats_percentile(&r->first_synced_s, 1);
+	f.flagged = r->fits ? (double)r->flagged / (double)r->fits : 0;
+	f.backwards = r->backwards;
+	f.liars_named = r->liars_edges ? (double)r->liars_named / (double)r->liars_edges : 0;
+	f.honest_named = r->honest_edges ? (double)r->honest_named / (double)r->honest_edges : 0;
+	printf("# live %.1f/%.1f settled p99 %.1f bound %.0f outside %.5f%% of %lu, <10us %.2f s, "
+	       "synced "
+	       "%.2f s, flagged %.1f%%\n",
+	       f.mean, f.p99, f.settled_p99, f.bound, 100 * f.outside, (unsigned long)f.readings,
+	       f.sure_s, f.synced_s, 100 * f.flagged);
+	sim_free(sim);
+	free(sim);
+	return f;
+}
+
+static struct sim_config packets(double load)
+{
+	struct sim_config config;
+
+	sim_config_default(&config, seed);
+	config.packets = true;
+	config.hosts = 14;
+	config.fabric.load = load;
+	config.seconds = 20;
+	config.measure_from_s = 15;
+	return config;
+}
+
+static struct sim_config drawn(size_t hosts, unsigned degree)
+{
+	struct sim_config config;
+
+	sim_config_default(&config, seed);
+	config.hosts = hosts;
+	config.degree = degree;
+	config.seconds = 30;
+	config.measure_from_s = 18;
+	return config;
+}
+
+static void test_loads(void)
+{
+	static const double loads[] = {0, 0.4, 0.8};
+
+	for (int i = 0; i < 3; i++) {
+		struct sim_config config = packets(loads[i]);
+		struct figures f = run(&config);
+
+		report(f.mean < 10 && f.p99 < 40 && f.settled_p99 < 15,
+		       "NIC stamps, load %.0f%%: a few ns live", 100 * loads[i]);
+		report(f.outside <= OUTSIDE_MOST && f.bound <= 6 * f.p99,
+		       "load %.0f%%: truth inside a bound that is not much wider", 100 * loads[i]);
+		report(f.sure_s < 4 && f.synced_s < 15 && !f.backwards,
+		       "load %.0f%%: bound under 10 us and in step soon, readings never go back",
+		       100 * loads[i]);
+	}
+}
+
+static void test_overload(void)
+{
+	struct sim_config config = packets(0.9);
+	struct figures f = run(&config);
+
+	report(f.flagged > 0.3 && f.outside <= OUTSIDE_MOST,
+	       "load 90%% on every hop: flagged, and inside the bound");
+	config.fabric.priority = true;
+	config.fabric.rate_bps = 100e9;
+	f = run(&config);
+	report(f.mean < 10 && f.p99 < 40,
+	       "load 90%%, probes in a priority class at 100 Gb/s: a few ns");
+}
+
+static void test_trouble(void)
+{
+	struct sim_config config = packets(0.4);
+	struct figures f;
+
+	config.path_change_s = 15;
+	config.path_change_ns = 400;
+	f = run(&config);
+	report(f.outside <= OUTSIDE_MOST && f.p99 < 400, "paths that change: inside the bound");
+	config = packets(0.4);
+	config.oscillator.walk_ppb *= 10;
+	config.oscillator.sine_ppb *= 10;
+	f = run(&config);
+	report(f.outside <= OUTSIDE_MOST && f.p99 < 60, "ten times the wander: inside the bound");
+	config = packets(0.4);
+	config.late_ns = 60;
+	config.stamp_ns = 30;
+	config.late_spike_part = 0.01;
+	f = run(&config);
+	report(f.outside <= OUTSIDE_MOST && f.p99 < 100, "software stamps: inside the bound");
+	config = drawn(100, 12);
+	config.churn_s = 40;
+	config.churn_down_s = 4;
+	f = run(&config);
+	report(f.outside <= OUTSIDE_MOST && f.p99 < 60, "hosts that come and go: inside the bound");
+	config = drawn(60, 10);
+	config.join_at_s = 20;
+	f = run(&config);
+	report(f.sure_s < 5 && f.synced_s < 8 && f.outside <= OUTSIDE_MOST,
+	       "a host that joins is in step within seconds and moves nobody");
+}
+
+static void test_liars(void)
+{
+	static const char *const names[] = {"honest", "constant",  "ramp",
+					    "noisy",  "colluding", "mixed"};
+	struct sim_config config = drawn(150, 12);
+	struct figures clean = run(&config), f;
+
+	for (enum sim_lie lie = SIM_CONSTANT; lie <= SIM_MIXED; lie++) {
+		config = drawn(150, 12);
+		config.lie = lie;
+		config.liar_part = 0.2;
+		config.lie_from_s = 15;
+		f = run(&config);
+		report(f.p99 <= 3 * clean.p99 && f.outside <= OUTSIDE_MOST,
+		       "20%% of liars (%s): the honest keep their time", names[lie]);
+		report(f.liars_named > 0.8 && f.honest_named < 0.05, "%s: named, and nobody else",
+		       names[lie]);
+	}
+	config.liar_part = 0.1;
+	config.lie_from_s = 0;
+	f = run(&config);
+	report(f.p99 <= 3 * clean.p99 && f.liars_named > 0.8, "10%% of liars from a cold start");
+}
+
+/* Those on the large side: how far their readings are from each other while the part heals. */
+static void test_partition(void)
+{
+	struct sim_config config = drawn(100, 10);
+	double worst = 0, apart = 0;
+	struct sim *sim = malloc(sizeof(*sim));
+
+	config.seconds = 60;
+	config.measure_from_s = 1e9;
+	config.part_share = 0.3;
+	config.part_from_s = 15;
+	config.part_to_s = 35;
+	if (!sim || sim_init(sim, &config)) {
+		report(0, "a fleet could be made");
+		return;
+	}
+	while ((double)sim->now_ns * 1e-9 < config.seconds) {
+		double now_s = (double)sim->now_ns * 1e-9, low[2] = {1e18, 1e18},
+		       high[2] = {-1e18, -1e18};
+		int64_t base = 0;
+
+		sim_tick(sim);
+		if (now_s < 14)
+			continue;
+		for (size_t h = 0; h < config.hosts; h++) {
+			struct sim_host *host = &sim->hosts[h];
+			double fraction, at;
+			int64_t local = oscillator_read(&host->oscillator, sim->now_ns, &fraction);
+
+			at = (double)((base ? clock_model_read(&host->clock.model, local) : 0) -
+				      base);
+			if (!base) {
+				base = clock_model_read(&host->clock.model, local);
+				at = 0;
+			}
+			low[host->cut] = fmin(low[host->cut], at);
+			high[host->cut] = fmax(high[host->cut], at);
+		}
+		worst = fmax(worst, high[0] - low[0]);
+		if (now_s > 50)
+			apart = fmax(apart, fmax(high[0], high[1]) - fmin(low[0], low[1]));
+	}
+	printf("# large side within %.0f ns all the time, all within %.0f ns at the end\n", worst,
+	       apart);
+	report(worst < 100, "a partition of 30%% and its healing: the large side is not moved");
+	report(apart < 100, "the small side has come back");
+	sim_free(sim);
+	free(sim);
+}
+
+int main(int argc, char **argv)
+{
+	seed = argc > 1 ? strtoull(argv[1], NULL, 0) : 20240607;
+	printf("TAP version 13\n# seed %lu\n", (unsigned long)seed);
+	test_loads();
+	test_overload();
+	test_trouble();
+	test_liars();
+	test_partition();
+	printf("1..%d\n", tests);
+	return failures ? 1 : 0;
+}

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Who probes whom, and how a host moves among its neighbours. */
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "clocksync/graph.h"
+#include "clocksync/hostclock.h"
+#include "tests/sim/rng.h"
+
+#define MS 1000000ll
+#define ROUND (250 * MS)
+
+static void ids_make(uint64_t *ids, size_t count)
+{
+	char name[16];
+
+	for (size_t i = 0; i < count; i++) {
+		snprintf(name, sizeof(name), "h%zu", i + 1);
+		ids[i] = graph_member_id(name);
+	}
+}
+
+static bool joined(const struct graph *graph, size_t a, size_t b)
+{
+	for (uint32_t e = graph->start[a]; e < graph->start[a + 1]; e++)
+		if (graph->peers[e] == b)
+			return true;
+	return false;
+}
+
+Test(clock_graph, everybody_has_the_degree_and_edges_go_both_ways)
+{
+	static const size_t counts[] = {1, 2, 8, 11, 12, 16, 40, 1000};
+	uint64_t ids[1000];
+
+	ids_make(ids, 1000);
+	for (size_t c = 0; c < sizeof(counts) / sizeof(*counts); c++) {
+		struct graph graph;
+		size_t n = counts[c];
+
+		cr_assert_eq(graph_build(&graph, ids, n, 10, 0), 0);
+		for (size_t h = 0; h < n; h++) {
+			size_t degree = graph.start[h + 1] - graph.start[h];
+
+			cr_assert_geq(degree, n <= 11 ? n - 1 : 10, "%zu of %zu has %zu", h, n,
+				      degree);
+			cr_assert_leq(degree, 22);
+			for (uint32_t e = graph.start[h]; e < graph.start[h + 1]; e++) {
+				cr_assert_neq(graph.peers[e], h);
+				cr_assert(joined(&graph, graph.peers[e], h));
+			}
+		}
+		if (n == 1000)
+			cr_assert_leq(graph.start[n], 10.5 * 1000);
+		graph_free(&graph);
+	}
+}
+
+Test(clock_graph, the_order_of_the_list_does_not_matter)
+{
+	uint64_t ids[50], other[50];
+	struct graph a, b;
+
+	ids_make(ids, 50);
+	for (size_t i = 0; i < 50; i++)
+		other[i] = ids[(i * 17 + 3) % 50];
+	graph_build(&a, ids, 50, 10, 3);
+	graph_build(&b, other, 50, 10, 3);
+	for (size_t i = 0; i < 50; i++)
+		for (size_t j = 0; j < 50; j++)
+			cr_assert_eq(joined(&b, i, j),
+				     joined(&a, (i * 17 + 3) % 50, (j * 17 + 3) % 50));
+	graph_free(&a);
+	graph_free(&b);
+}
+
+Test(clock_graph, one_member_more_changes_few_edges)
+{
+	uint64_t ids[501];
+	struct graph before, after;
+	size_t changed = 0;
+
+	ids_make(ids, 501);
+	graph_build(&before, ids, 500, 10, 0);
+	graph_build(&after, ids, 501, 10, 0);
+	for (size_t i = 0; i < 500; i++)
+		for (size_t j = i + 1; j < 500; j++)
+			changed += joined(&before, i, j) != joined(&after, i, j);
+	cr_assert_leq(changed, 12, "%zu edges between others changed", changed);
+	graph_free(&before);
+	graph_free(&after);
+}
+
+Test(clock_graph, meshes_differ_and_degrees_are_checked)
+{
+	uint64_t ids[100];
+	struct graph a, b;
+	size_t same = 0;
+
+	ids_make(ids, 100);
+	cr_assert_eq(graph_build(&a, ids, 100, 0, 0), -EINVAL);
+	cr_assert_eq(graph_build(&a, ids, 100, GRAPH_DEGREE_MAX + 1, 0), -EINVAL);
+	graph_build(&a, ids, 100, 10, 0);
+	graph_build(&b, ids, 100, 10, 1);
+	for (size_t i = 0; i < 100; i++)
+		for (size_t j = i + 1; j < 100; j++)
+			same += joined(&a, i, j) && joined(&b, i, j);
+	cr_assert_lt(same, 120);
+	graph_free(&a);
+	graph_free(&b);
+}
+
+Test(clock_graph, ranks_are_a_permutation)
+{
+	uint64_t ids[64];
+	bool seen[64] = {false};
+
+	ids_make(ids, 64);
+	for (size_t i = 0; i < 64; i++)
+		seen[graph_rank(ids, 64, i, 0)] = true;
+	for (size_t i = 0; i < 64; i++)
+		cr_assert(seen[i]);
+}
+
+/* A host with neighbours whose clocks are all right but for what is added. */
+struct stage {
+	struct hostclock clock;
+	struct edge_estimate edges[12];
+	struct clock_view views[12];
+	struct consensus_input input[12];
+	int64_t now;
+};
+
+static void stage_init(struct stage *stage)
+{
+	struct hostclock_config config = {.degree = 12, .rank = 5};
+
+	memset(stage, 0, sizeof(*stage));
+	stage->now = 1000000 * MS;
+	hostclock_init(&stage->clock, &config, stage->now);
+}
+
+/* One round; neighbour i says it is @lie[i] ns further than it is, and has @reach (if it lies not).
+ */
+static void stage_round(struct stage *stage, const double *lie, double reach)
+{
+	stage->now += ROUND;
+	for (int i = 0; i < 12; i++) {
+		struct clock_line line = {.local_ns = stage->now - ROUND / 2,
+					  .fabric_ns = stage->now - ROUND / 2 + 5000000};
+
+		stage->edges[i] = (struct edge_estimate){.valid = true,
+							 .local_ns = stage->now - ROUND,
+							 .offset_sigma_ns = 2,
+							 .drift_sigma_ppb = 2};
+		stage->views[i] = (struct clock_view){.state = CLOCK_SYNCED,
+						      .reach = (uint16_t)(0.75 * CLOCK_REACH_ONE)};
+		if (!lie || lie[i] == 0)
+			stage->views[i].reach = (uint16_t)(reach * CLOCK_REACH_ONE);
+		line = clock_line_move(&line, line.local_ns, lie ? lie[i] : 0);
+		clock_view_put(&stage->views[i], &line);
+		stage->input[i] =
+			(struct consensus_input){&stage->edges[i], &stage->views[i], ROUND / 2};
+	}
+	hostclock_round(&stage->clock, stage->now, stage->input, 12);
+}
+
+static double stage_error(const struct stage *stage)
+{
+	return (double)(clock_model_read(&stage->clock.model, stage->now) - stage->now - 5000000);
+}
+
+Test(clock_consensus, joins_in_one_round_and_is_synced_within_seconds)
+{
+	static struct stage stage;
+
+	stage_init(&stage);
+	stage_round(&stage, NULL, 1);
+	cr_assert_eq(stage.clock.last_result, CONSENSUS_JOINED);
+	cr_assert_lt(fabs(stage_error(&stage)), 5);
+	for (int i = 0; i < 12; i++)
+		stage_round(&stage, NULL, 1);
+	cr_assert_eq(stage.clock.state, CLOCK_SYNCED);
+	cr_assert_lt(stage.clock.bound.now_ns, 500);
+	cr_assert_eq(stage.clock.consensus.used, 12);
+}
+
+Test(clock_consensus, liars_are_refused_and_named)
+{
+	static struct stage stage;
+	double lie[12] = {0};
+
+	stage_init(&stage);
+	for (int i = 0; i < 30; i++)
+		stage_round(&stage, NULL, 1);
+	for (int i = 0; i < 5; i++)
+		lie[i] = 3000;
+	for (int i = 0; i < 20; i++)
+		stage_round(&stage, lie, 1);
+	cr_assert_lt(fabs(stage_error(&stage)), 5);
+	for (int i = 0; i < 12; i++) {
+		const struct consensus_peer *peer = &stage.clock.consensus.peers[i];
+
+		cr_assert_eq(peer->verdict, i < 5 ? CONSENSUS_REFUSED_OFFSET : CONSENSUS_USED);
+		cr_assert_eq(peer->refused_since_ns != 0, i < 5);
+		if (i < 5)
+			cr_assert_geq(stage.now - peer->refused_since_ns, 19 * ROUND);
+	}
+}
+
+Test(clock_consensus, who_has_most_of_the_members_does_not_move_and_who_has_few_does)
+{
+	for (int small = 0; small < 2; small++) {
+		static struct stage stage;
+		double other[12] = {0};
+
+		stage_init(&stage);
+		for (int i = 0; i < 30; i++)
+			stage_round(&stage, NULL, 1);
+		for (int i = 0; i < 8; i++)
+			other[i] = 20000;
+		/* Eight of twelve are elsewhere; what the four with us say of the fleet decides. */
+		for (int i = 0; i < 30; i++)
+			stage_round(&stage, other, small ? 0.3 : 0.85);
+		if (small)
+			cr_assert_lt(fabs(stage_error(&stage) - 20000), 100, "%f",
+				     stage_error(&stage));
+		else
+			cr_assert_lt(fabs(stage_error(&stage)), 5);
+	}
+}
+
+Test(clock_consensus, alone_it_holds_over_and_its_bound_grows)
+{
+	static struct stage stage;
+	double bound;
+
+	stage_init(&stage);
+	for (int i = 0; i < 40; i++)
+		stage_round(&stage, NULL, 1);
+	bound = stage.clock.bound.now_ns;
+	for (int i = 0; i < 40; i++) {
+		stage.now += ROUND;
+		hostclock_round(&stage.clock, stage.now, NULL, 0);
+	}
+	cr_assert_eq(stage.clock.state, CLOCK_HOLDOVER);
+	cr_assert_gt(stage.clock.bound.now_ns, bound + 100);
+	cr_assert_lt(fabs(stage_error(&stage)), stage.clock.bound.now_ns);
+}
+
+Test(clock_consensus, founding_waits_for_its_rank_and_for_those_who_have_time)
+{
+	struct hostclock_config config = {.degree = 2, .rank = 1};
+	struct clock_view view = {.state = CLOCK_SYNCED};
+	struct consensus_input heard = {NULL, &view, 0};
+	static struct hostclock clock;
+	int64_t now = 1000 * MS;
+
+	hostclock_init(&clock, &config, now);
+	cr_assert_eq(hostclock_round(&clock, now + 1000 * MS, NULL, 0), CLOCK_FREE_RUNNING);
+	cr_assert_neq(hostclock_round(&clock, now + 1600 * MS, NULL, 0), CLOCK_FREE_RUNNING);
+	hostclock_init(&clock, &config, now);
+	cr_assert_eq(hostclock_round(&clock, now + 5000 * MS, &heard, 1), CLOCK_FREE_RUNNING);
+}
+
+Test(clock_consensus, nonsense_from_a_neighbour_is_survived)
+{
+	static struct stage stage;
+	struct rng rng;
+
+	rng_seed(&rng, 20240607);
+	stage_init(&stage);
+	for (int i = 0; i < 20; i++)
+		stage_round(&stage, NULL, 1);
+	for (int i = 0; i < 200; i++) {
+		stage_round(&stage, NULL, 1);
+		for (int n = 0; n < 3; n++) {
+			uint64_t *words = (uint64_t *)(void *)&stage.views[n];
+
+			for (size_t w = 0; w < sizeof(stage.views[n]) / 8; w++)
+				words[w] = rng_next(&rng);
+			stage.views[n].rate_q40 >>= 34;
+			stage.views[n].state = CLOCK_SYNCED;
+		}
+		hostclock_round(&stage.clock, stage.now, stage.input, 12);
+	}
+	cr_assert_lt(fabs(stage_error(&stage)), 10);
+}
