@@ -17,22 +17,27 @@ tests: $(SIM_BIN)
 
 $(BUILD)/clocksync/%.o: clocksync/%.c
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
+	@printf '  %-8s %s\n' CC $@
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
 
 $(BUILD)/libescapement_clock.a: $(CLOCK_OBJ)
 	@rm -f $@
-	$(AR) rcs $@ $^
+	@printf '  %-8s %s\n' AR $@
+	$(Q)$(AR) rcs $@ $^
 
 $(BUILD)/tests/sim/%.o: tests/sim/%.c
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
+	@printf '  %-8s %s\n' CC $@
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
 
 $(SIM_BIN): $(BUILD)/%: %.c $(SIM_OBJ) $(BUILD)/libescapement_clock.a
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) -isystem /usr/include/suitesparse -MMD -MP $(LDFLAGS) $(filter-out %.a,$^) \
+	@printf '  %-8s %s\n' LD $@
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -isystem /usr/include/suitesparse -MMD -MP $(LDFLAGS) $(filter-out %.a,$^) \
 		$(BUILD)/libescapement_clock.a $(SIM_LIBS) -lm -o $@
 
 $(BUILD)/tests/unit/test_clock%: tests/unit/test_clock%.c $(BUILD)/libescapement_clock.a
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(filter-out -Wmissing-prototypes,$(CFLAGS)) -MMD -MP $(LDFLAGS) $< \
+	@printf '  %-8s %s\n' LD $@
+	$(Q)$(CC) $(CPPFLAGS) $(filter-out -Wmissing-prototypes,$(CFLAGS)) -MMD -MP $(LDFLAGS) $< \
 		$(BUILD)/libescapement_clock.a -lcriterion -lm -o $@
