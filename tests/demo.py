@@ -98,8 +98,9 @@ class Flow(threading.Thread):
 
 def fabric():
     step("1. A fabric in network namespaces: 2 leaves, 2 spines, kernel ECMP, links of 100 Mbit/s")
+    say("Each host's clock is made wrong on purpose, by up to a second and 30 ppm.")
     good(LAB, "down")
-    good(LAB, "up", "--hosts", "2", "--leaves", "2", "--spines", "2", "--rate", "100mbit",
+    good(LAB, "up", "--hosts", "4", "--skew", "--leaves", "2", "--spines", "2", "--rate", "100mbit",
          "--queue", "1000000")
     say(good(LAB, "status").rstrip())
 
@@ -125,7 +126,48 @@ def daemons(have_machines):
     good(LAB, "start")
     if have_machines:
         good(VM, "start", timeout=120)
-    say("One daemon per host, in observe mode: it attaches, counts, and changes no packet.")
+    say("One daemon per host, in observe mode: it attaches, counts, probes its peers, and changes\n"
+        "no packet of a user.")
+
+
+def local_now(host, monotonic_ns):
+    """What a host's clock, made wrong by the lab, shows at an instant (maps/localtime.h)."""
+    return (monotonic_ns + host["clock_offset_ns"] +
+            monotonic_ns * host["clock_drift_ppb"] // 1_000_000_000)
+
+
+def fabric_now(model, local_ns):
+    since = local_ns - model["ref_local_ns"]
+    return model["ref_fabric_ns"] + since + round(since * model["rate_ppb"] * 1e-9)
+
+
+def fabric_time():
+    """The hosts' readings at one instant, beside the truth that only the lab knows."""
+    step("4. One time for all hosts")
+    one = Node("h1", False)
+    code, out, err = call(LAB, "exec", "h1", "--", "escapement", "clock", "wait", "--bound", "10us",
+                          "--timeout", "20s")
+    if code:
+        raise Failed(f"the clock did not get in step: {(err or out).strip()}")
+    time.sleep(2)
+    one.shown("escapement", "clock")
+    one.shown("escapement", "peers")
+    hosts = json.loads(good(LAB, "status", "-j"))["hosts"]
+    clocks = {host["name"]: json.loads(Node(host["name"], False).run("escapement", "-j", "clock"))
+              for host in hosts}
+    instant = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+    local = {host["name"]: local_now(host, instant) for host in hosts}
+    fabric = {name: fabric_now(clock["model"], local[name]) for name, clock in clocks.items()}
+    say("\nAt one instant, which the lab knows because all its hosts share a kernel:")
+    for name in fabric:
+        say(f"  {name}: its own clock is {(local[name] - local['h1']) / 1e6:+14.6f} ms from h1's; its "
+            f"fabric time {fabric[name] - fabric['h1']:+5d} ns (it says: within "
+            f"{clocks[name]['bound_ns']} ns)")
+    inside = all(abs(fabric[a] - fabric[b]) <= clocks[a]["bound_ns"] + clocks[b]["bound_ns"]
+                 for a in fabric for b in fabric)
+    say("Each pair is within the bounds that both state." if inside else
+        "BAD: a pair is outside of the bounds that both state.")
+    return inside
 
 
 def perftest():
@@ -135,8 +177,8 @@ def perftest():
 
 def roceflow():
     status = json.loads(good(LAB, "status", "-j"))
-    address = next(host["address"] for host in status["hosts"] if host["name"] == "h2")
-    server = subprocess.Popen([LAB, "exec", "h2", "--", ROCEFLOW, "serve", "--listen", address,
+    address = next(host["address"] for host in status["hosts"] if host["name"] == "h3")
+    server = subprocess.Popen([LAB, "exec", "h3", "--", ROCEFLOW, "serve", "--listen", address,
                                "--interface", "eth1", "--json"], env=ENV,
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, text=True)
@@ -179,6 +221,14 @@ def beside_the_device(node, before):
     return same
 
 
+def wait_for_traffic(node):
+    """perftest takes its time to connect on an emulated machine."""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline and len(node.qps()) < 4:
+        time.sleep(0.3)
+    time.sleep(3)
+
+
 def spines():
     """Where the leaf's ECMP put the packets."""
     _, out, _ = call(LAB, "exec", "leaf1", "--", "ip", "-s", "-j", "link", "show")
@@ -209,8 +259,8 @@ def compare(sender, receiver):
 
 
 def textfile(node, directory):
-    step("6. What Prometheus gets")
-    node.shown("grep", "-E", "^escapement_(roce_packets|roce_bytes|qp_packets|port_attach|up)",
+    step("7. What Prometheus gets")
+    node.shown("grep", "-E", "^escapement_(roce_packets|qp_packets|clock_error_bound|owd_seconds)",
                f"{directory}/escapement.prom", lines=10)
     node.shown("escapement", "events", lines=8)
 
@@ -240,32 +290,33 @@ def show():
     have_machines = machines()
     daemons(have_machines)
     sender, receiver = (Node("A", True), Node("B", True)) if have_machines else \
-        (Node("h1", False), Node("h2", False))
-    step("4. Real queue pairs, and what the daemon shows while they run")
+        (Node("h1", False), Node("h3", False))
+    in_step = fabric_time()
+    step("5. Real queue pairs, and what the daemon shows while they run")
     flows = [Flow(roceflow)]
-    say("roceflow sends on 2 queue pairs from h1 to h2" +
+    say("roceflow sends on 2 queue pairs from h1 to h3" +
         (", ib_write_bw (perftest) writes on 4 queue pairs from A to B." if have_machines else "."))
     if have_machines:
         flows.append(Flow(perftest))
     devices = {node: device_counts(node) for node in (sender, receiver)} if have_machines else {}
     for flow in flows:
         flow.start()
-    time.sleep(5)
+    wait_for_traffic(sender)
     follow(sender, receiver, have_machines)
     for flow in flows:
         flow.ended()
     time.sleep(0.5)
     if have_machines:
         show_perftest(flows[1].result)
-    step("5. The traffic has ended: packet for packet, both ends")
+    step("6. The traffic has ended: packet for packet, both ends")
     agree, total = compare(sender, receiver)
     if have_machines:
         agree &= all([beside_the_device(node, before) for node, before in devices.items()])
-        also, more = compare(Node("h1", False), Node("h2", False))
+        also, more = compare(Node("h1", False), Node("h3", False))
         agree, total = agree and also, total + more
     spines()
     textfile(Node("h1", False), "/run/escapement-lab/demo/h1/textfile")
-    return conclusion(agree, total, sender, receiver)
+    return conclusion(agree, total, sender, receiver) and in_step
 
 
 def clear_up():
