@@ -354,7 +354,7 @@ static void plane_apply(struct mesh *mesh, struct mesh_plane *plane, bool first)
 				      before.probe_port != plane->probe_port ||
 				      strcmp(before.interface, plane->interface)));
 	mesh_write_peers(mesh, plane);
-	if (!first) {
+	if (!first && plane_is_configured(config, plane->plane)) {
 		tell_moved(mesh, plane, "members_joined", &plane->roster, &before.roster);
 		tell_moved(mesh, plane, "members_left", &before.roster, &plane->roster);
 	}

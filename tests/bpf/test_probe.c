@@ -133,6 +133,20 @@ static void test_checksum(struct probe_world *w)
 			       good;
 		}
 	tap_ok(good, "the answer's IPv4 checksum is right when the request's was");
+	/* Of all identifications, the one whose checksum makes the sum carry twice. */
+	request.data[14 + 8] = 62;
+	for (i = 0, host = 0; i < 65536 && host != 0x0100; i++) {
+		frame_put16(&request, 14 + 4, i);
+		frame_put16(&request, 14 + 10, 0);
+		host = (uint16_t)~model_header_sum(&request, 14);
+		frame_put16(&request, 14 + 10, host);
+	}
+	probe_put(&request, 42 + P_SEQUENCE, 4, ++plan.sequence);
+	probe_put_tag(&request, plan.key);
+	frame_put16(&request, 40, 0xbeef);
+	tap_ok(host == 0x0100 && probe_run(w, WORLD_XDP, &request, &reply, 0) == XDP_VERDICT_TX &&
+		       model_header_sum(&reply, 14) == 0xffff && frame_get16(&reply, 40) == 0,
+	       "also where it carries twice, and a UDP checksum is taken out");
 }
 
 /* Which key the packet names, which there are, which we use. */
