@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Inside of consensus: how wide the gate, how large the residual, how good the own prediction. */
+#include <math.h>
+#include <string.h>
+
+#include "clocksync/words.h"
+
+#define SCALE_RISE 1.25 /* a round: liars cannot widen the gate at once */
+#define SCALE_FALL 0.9
+#define RESIDUAL_FADE 0.9
+#define SURPRISE_FADE 0.95
+/* The first guesses are no observations: they fade faster. */
+#define FADE_FIRST 0.8
+#define ROUNDS_FIRST 40
+
+static double follow_scale(double scale, double measured, double least)
+{
+	measured = fmin(fmax(measured, scale * SCALE_FALL), scale * SCALE_RISE);
+	return fmax(measured, least);
+}
+
+/*
+ * Deviation of a good neighbour, from the shortest interval that holds more than a third
+ * of the words, wherever it lies: neither liars nor a second group widen the gate.
+ * The factor is that of a dozen normal words.
+ */
+#define SHORTEST_FACTOR 1.4
+
+static double shortest_third(double *v, size_t count)
+{
+	size_t part = count / 3 + 1;
+	double least;
+
+	words_median(v, count); /* sorts */
+	least = v[part - 1] - v[0];
+	for (size_t i = 1; i + part <= count; i++)
+		least = fmin(least, v[i + part - 1] - v[i]);
+	return SHORTEST_FACTOR * least;
+}
+
+static void learn_scale(struct consensus *consensus, const struct words *words)
+{
+	double offset[CONSENSUS_PEERS_MAX], drift[CONSENSUS_PEERS_MAX];
+
+	if (words->count < 3)
+		return;
+	for (size_t i = 0; i < words->count; i++) {
+		offset[i] = words->at[i].offset;
+		drift[i] = words->at[i].drift;
+	}
+	consensus->scale_ns = follow_scale(consensus->scale_ns,
+					   shortest_third(offset, words->count), SCALE_MIN_NS);
+	consensus->scale_ppb = follow_scale(consensus->scale_ppb,
+					    shortest_third(drift, words->count), SCALE_MIN_PPB);
+}
+
+static double fade(const struct consensus *consensus, double later)
+{
+	return consensus->generation < ROUNDS_FIRST ? FADE_FIRST : later;
+}
+
+static void learn_residual(struct consensus *consensus, const struct words *words, double offset)
+{
+	double squares = 0, weights = 0, residual;
+
+	for (size_t i = 0; i < words->count; i++) {
+		const struct word *word = &words->at[i];
+		double away = word->offset - offset;
+
+		if (!word->in)
+			continue;
+		squares += word->weight * away * away;
+		weights += word->weight;
+	}
+	residual = weights > 0 ? sqrt(squares / weights) : 0;
+	consensus->residual_ns =
+		fmax(residual, consensus->residual_ns * fade(consensus, RESIDUAL_FADE));
+}
+
+/* How far the line of @back rounds ago is from this one now; negative: there was none. */
+static double prediction_error(const struct consensus *consensus, unsigned back, int64_t now_ns)
+{
+	unsigned slot = (consensus->past_next - back) % CONSENSUS_PAST;
+	double span_s = (double)ns_sub(now_ns, consensus->past_ns[slot]) * 1e-9, error;
+
+	if (!consensus->past_ns[slot])
+		return -1;
+	error = fabs(clock_line_gap(&consensus->past[slot], &consensus->line, now_ns));
+	return span_s > 1 ? error / span_s : error;
+}
+
+static void learn_surprise(struct consensus *consensus, int64_t now_ns, bool fresh)
+{
+	unsigned slot = consensus->past_next % CONSENSUS_PAST;
+	double keep = fade(consensus, SURPRISE_FADE), error;
+
+	if (fresh) {
+		memset(consensus->past_ns, 0, sizeof(consensus->past_ns));
+		consensus->surprise_ns = fmax(consensus->surprise_ns, SURPRISE_START_NS);
+		consensus->jolt_ns = fmax(consensus->jolt_ns, SURPRISE_START_NS);
+	}
+	error = prediction_error(consensus, CONSENSUS_PAST, now_ns);
+	if (error >= 0)
+		consensus->surprise_ns = fmax(error, consensus->surprise_ns * keep);
+	error = prediction_error(consensus, 1, now_ns);
+	if (error >= 0)
+		consensus->jolt_ns = fmax(error, consensus->jolt_ns * keep);
+	consensus->past[slot] = consensus->line;
+	consensus->past_ns[slot] = now_ns;
+	consensus->past_next++;
+}
+
+void consensus_learn_reach(struct consensus *consensus, const struct words *words)
+{
+	double reach[CONSENSUS_PEERS_MAX + 1];
+	size_t count = 0;
+	unsigned degree = consensus->degree ? consensus->degree : 1;
+	double mine = (double)consensus->used / degree;
+
+	for (size_t i = 0; i < words->count; i++)
+		if (words->at[i].in)
+			reach[count++] = words->at[i].reach;
+	if (mine > 1)
+		mine = 1;
+	reach[count++] = consensus->reach;
+	consensus->reach = (mine + 4 * words_median(reach, count)) / 5;
+}
+
+void consensus_learn(struct consensus *consensus, const struct words *words, int64_t now_ns,
+		     double offset, bool fresh)
+{
+	learn_scale(consensus, words);
+	learn_residual(consensus, words, offset);
+	learn_surprise(consensus, now_ns, fresh);
+}

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "clocksync/words.h"
+
+#include <math.h>
+
+#define MODELS_SIGMA_PPB                                                                           \
+	20.0 /* an offset is carried by the models' drift where the fit's is worse */
+#define BLEND_WANDER_PPB 4.0 /* what a second's wander does to the models' own drift */
+#define VIEW_STALE_NS 1500000000LL
+#define EDGE_STALE_NS 4000000000LL
+
+static double compose_ppb(double a, double b)
+{
+	return a + b + a * b * 1e-9;
+}
+
+/* Local time to the neighbour's clock by the edge, then to fabric time by its line. */
+static struct clock_line line_through(const struct clock_line *theirs,
+				      const struct edge_estimate *edge, double drift_ppb,
+				      int64_t now_ns)
+{
+	double ahead = (double)ns_sub(now_ns, edge->local_ns) * drift_ppb * 1e-9;
+	double fraction = edge->offset_fraction_ns + ahead, rest;
+	int64_t remote = ns_add(ns_add(now_ns, edge->offset_ns), (int64_t)floor(fraction));
+	struct clock_line line = {.local_ns = now_ns};
+
+	fraction -= floor(fraction);
+	line.fabric_ns = clock_line_at(theirs, remote, &rest);
+	line.fraction_ns = rest + fraction * (1 + theirs->rate_ppb * 1e-9);
+	line.rate_ppb = compose_ppb(theirs->rate_ppb, drift_ppb);
+	return line;
+}
+
+/*
+ * The drift to carry an edge's offset to now: the fit's own and the models',
+ * each by its variance. The models lag behind, the fit is noisy under load.
+ */
+static double drift_blend(const struct consensus *consensus, const struct clock_line *theirs,
+			  const struct edge_estimate *edge)
+{
+	double models, fit = edge->drift_sigma_ppb * edge->drift_sigma_ppb;
+	double lag =
+		BLEND_WANDER_PPB * BLEND_WANDER_PPB + consensus->scale_ppb * consensus->scale_ppb;
+
+	if (!consensus->settled)
+		return edge->drift_ppb;
+	models = (consensus->line.rate_ppb - theirs->rate_ppb) / (1 + theirs->rate_ppb * 1e-9);
+	return (edge->drift_ppb * lag + models * fit) / (lag + fit);
+}
+
+static bool usable(const struct consensus_input *input, int64_t now_ns)
+{
+	return input->edge && input->edge->valid && input->view &&
+	       input->view_age_ns <= VIEW_STALE_NS && input->view_age_ns >= 0 &&
+	       ns_sub(now_ns, input->edge->local_ns) <= EDGE_STALE_NS;
+}
+
+static void word_weigh(struct word *word, const struct edge_estimate *edge, double carried_s,
+		       const struct consensus *consensus)
+{
+	double own = consensus->settled ? consensus->scale_ns : 0;
+	double own_ppb = consensus->settled ? consensus->scale_ppb : SCALE_MIN_PPB;
+	double carry = carried_s * fmin(edge->drift_sigma_ppb,
+					consensus->settled ? MODELS_SIGMA_PPB : INFINITY);
+
+	word->age_s = carried_s;
+	word->sigma = hypot(edge->offset_sigma_ns, carry);
+	word->drift_sigma = edge->drift_sigma_ppb;
+	own = fmax(own, SCALE_MIN_NS);
+	word->weight = 1 / (own * own + word->sigma * word->sigma);
+	word->drift_weight = 1 / (own_ppb * own_ppb + word->drift_sigma * word->drift_sigma);
+}
+
+void words_gather(struct consensus *consensus, int64_t now_ns, const struct consensus_input *input,
+		  size_t count, struct words *words)
+{
+	bool based = consensus->has_line;
+
+	words->count = 0;
+	if (based)
+		words->base = clock_line_move(&consensus->line, now_ns, 0);
+	for (size_t i = 0; i < count; i++) {
+		struct word *word = &words->at[words->count];
+		const struct edge_estimate *edge = input[i].edge;
+		struct clock_line theirs, through;
+
+		consensus->peers[i].verdict = CONSENSUS_ABSENT;
+		if (!usable(&input[i], now_ns) || !clock_view_get(input[i].view, &theirs))
+			continue;
+		through =
+			line_through(&theirs, edge, drift_blend(consensus, &theirs, edge), now_ns);
+		if (!based)
+			words->base = through;
+		based = true;
+		word->slot = i;
+		word->offset = clock_line_gap(&through, &words->base, now_ns);
+		word->drift = compose_ppb(theirs.rate_ppb, edge->drift_ppb) - words->base.rate_ppb;
+		word->reach = input[i].view->reach / (double)CLOCK_REACH_ONE;
+		word->in = false;
+		word_weigh(word, edge, (double)ns_sub(now_ns, edge->local_ns) * 1e-9, consensus);
+		consensus->peers[i].offset_ns = word->offset;
+		consensus->peers[i].drift_ppb = word->drift;
+		words->count++;
+	}
+}
+
+bool word_agrees(const struct consensus *consensus, const struct word *word, double centre)
+{
+	return fabs(word->offset - centre) <= GATE_SCALES * fmax(consensus->scale_ns, word->sigma);
+}
+
+unsigned words_support(const struct consensus *consensus, const struct words *words, double centre)
+{
+	unsigned count = 0;
+
+	for (size_t i = 0; i < words->count; i++)
+		count += word_agrees(consensus, &words->at[i], centre);
+	return count;
+}
+
+/* How many must agree before a value counts: three, less only where there are not three. */
+unsigned words_quorum(const struct words *words)
+{
+	unsigned quarter = (unsigned)(words->count + 3) / 4;
+	unsigned half = (unsigned)(words->count + 1) / 2;
+
+	return quarter > 3 ? quarter : half < 3 ? half : 3;
+}
+
+/* The word with most support outside the gate around @apart (or anywhere when NULL). */
+const struct word *words_most_supported(const struct consensus *consensus,
+					const struct words *words, const double *apart,
+					unsigned *votes)
+{
+	const struct word *best = NULL;
+
+	*votes = 0;
+	for (size_t i = 0; i < words->count; i++) {
+		const struct word *word = &words->at[i];
+		unsigned here;
+
+		if (apart && word_agrees(consensus, word, *apart))
+			continue;
+		here = words_support(consensus, words, word->offset);
+		if (here > *votes || (best && here == *votes && word->sigma < best->sigma)) {
+			*votes = here;
+			best = word;
+		}
+	}
+	return best;
+}
+
+double words_median(double *v, size_t count)
+{
+	for (size_t i = 1; i < count; i++) {
+		double moved = v[i];
+		size_t j = i;
+
+		for (; j && v[j - 1] > moved; j--)
+			v[j] = v[j - 1];
+		v[j] = moved;
+	}
+	return count % 2 ? v[count / 2] : (v[count / 2 - 1] + v[count / 2]) / 2;
+}
+
+double words_reach(const struct consensus *consensus, const struct words *words, double centre)
+{
+	double reach[CONSENSUS_PEERS_MAX];
+	size_t count = 0;
+
+	for (size_t i = 0; i < words->count; i++)
+		if (word_agrees(consensus, &words->at[i], centre))
+			reach[count++] = words->at[i].reach;
+	return count ? words_median(reach, count) : 0;
+}
