@@ -56,8 +56,8 @@ void mesh_clock_open(struct mesh *mesh)
 {
 	const struct esc_clock *map = mesh->maps.clock;
 	int64_t now_ns = mesh_local_ns(mesh, mesh_monotonic_ns());
-	struct hostclock_config config = {.degree = 1, .round_ns = HOSTCLOCK_ROUND_NS,
-					  .asymmetry_ns = ASYMMETRY_SOFTWARE_NS};
+	struct hostclock_config config = {
+		.degree = 1, .round_ns = HOSTCLOCK_ROUND_NS, .asymmetry_ns = ASYMMETRY_SOFTWARE_NS};
 	const struct clock_model *model = &map->slot[map->generation & 1];
 	int64_t age_ns = now_ns - model->bound_local_ns;
 
@@ -80,7 +80,8 @@ void mesh_clock_configure(struct mesh *mesh)
 
 	mesh->clock.config.degree = degree;
 	mesh->clock.consensus.degree = degree;
-	if (on && config->member_list && !roster_build_all(&all, config->member_list, config->host)) {
+	if (on && config->member_list &&
+	    !roster_build_all(&all, config->member_list, config->host)) {
 		if (all.self != ROSTER_NOBODY)
 			mesh->clock.config.rank = graph_rank(all.ids, all.count, all.self, 0);
 		roster_free(&all);
@@ -107,8 +108,8 @@ static void edge_choose_side(struct mesh *mesh, struct mesh_edge *edge, int64_t 
 		return;
 	edge->one_sided = one_sided;
 	edge_init(&edge->edge, (int64_t)mesh->daemon->config->clock.window_ns);
-	ledger_add(mesh->daemon->ledger, one_sided ? "peer_one_sided" : "peer_two_sided", edge->host,
-		   NULL, NULL, NULL, NULL);
+	ledger_add(mesh->daemon->ledger, one_sided ? "peer_one_sided" : "peer_two_sided",
+		   edge->host, NULL, NULL, NULL, NULL);
 }
 
 static const struct clock_view *edge_view(const struct mesh_edge *edge, int64_t now_ns)
@@ -249,9 +250,10 @@ static void tell_peer(struct mesh *mesh, size_t slot, int64_t now_ns)
 	}
 	if (refused_ns > LIAR_TELL_NS && !edge->liar_told) {
 		edge->liar_told = true;
-		log_warning("peer %s says another time than the others, %.0f ns off, for %lld s: it "
-			    "is left out of the clock",
-			    edge->host, -peer->offset_ns, (long long)(refused_ns / SECOND_NS));
+		log_warning(
+			"peer %s says another time than the others, %.0f ns off, for %lld s: it "
+			"is left out of the clock",
+			edge->host, -peer->offset_ns, (long long)(refused_ns / SECOND_NS));
 		ledger_add(mesh->daemon->ledger, "clock_liar", edge->host, word_json(peer), NULL,
 			   NULL, NULL);
 	}
