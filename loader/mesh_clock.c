@@ -20,6 +20,7 @@
 #define ASYMMETRY_SOFTWARE_NS 30.0
 /* A reply leaves from XDP, a request from tc: measured 190 ns apart, halved. */
 #define ASYMMETRY_ONE_SIDED_NS 95.0
+#define DOWN_STRETCH 10 /* of the interval, for a peer that is down: 20 ms until it is back */
 #define REFUSED_TELL_NS (2 * SECOND_NS)
 #define LIAR_TELL_NS (10 * SECOND_NS)
 /* A model older than that is of another life of the machine's clock. */
@@ -121,14 +122,16 @@ static const struct clock_view *edge_view(const struct mesh_edge *edge, int64_t 
 
 static void edge_round(struct mesh *mesh, struct mesh_edge *edge, int64_t now_ns)
 {
+	int64_t base_ns = (int64_t)mesh->daemon->config->mesh.pair_interval_ns;
 	const struct clock_view *view = edge_view(edge, now_ns);
 	struct edge_prior prior;
 
 	edge_choose_side(mesh, edge, now_ns);
 	prior = consensus_prior(&mesh->clock.consensus, view);
 	edge_fit(&edge->edge, now_ns, &prior, &mesh->scratch);
-	edge->pair_interval_ns = edge_pair_interval(
-		&edge->edge, (int64_t)mesh->daemon->config->mesh.pair_interval_ns);
+	edge->pair_interval_ns = base_ns * DOWN_STRETCH;
+	if (edge->state != PEER_DOWN)
+		edge->pair_interval_ns = edge_pair_interval(&edge->edge, base_ns);
 }
 
 /*

@@ -232,8 +232,8 @@ void mesh_write_peers(struct mesh *mesh, const struct mesh_plane *plane)
 		}
 	if (refused && !mesh->peers_refused)
 		log_warning(
-			"%llu members have no room in the map peers: they are answered by nobody "
-			"here when they ask about others; their own neighbours are not affected",
+			"%llu members have no room in the map peers: when they ask this host about "
+			"others they get no answer; neighbours always have room",
 			(unsigned long long)refused);
 	mesh->peers_refused = refused;
 }
