@@ -90,9 +90,9 @@ static bool page_read(const struct clockpage_layout *page, struct clock_model *m
 		*model = page->model;
 		/* Inside the lock: a time read long before the model would be put on its past. */
 		clock_gettime(CLOCK_MONOTONIC, &now);
-		*local_ns = clock_local_ns((uint64_t)now.tv_sec * 1000000000ull +
-						   (uint64_t)now.tv_nsec,
-					   page->lab_offset_ns, page->lab_drift_ppb);
+		*local_ns =
+			clock_local_ns((uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec,
+				       page->lab_offset_ns, page->lab_drift_ppb);
 		__atomic_thread_fence(__ATOMIC_ACQUIRE);
 		if (__atomic_load_n(&page->sequence, __ATOMIC_RELAXED) == before)
 			return true;

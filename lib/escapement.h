@@ -27,7 +27,8 @@ enum escapement_status {
 	ESCAPEMENT_FREE_RUNNING = 0, /* no fabric time, or none worth a bound; the times are 0 */
 	ESCAPEMENT_CONVERGING = 1,   /* has fabric time, its neighbours not yet agreed */
 	ESCAPEMENT_SYNCED = 2,
-	ESCAPEMENT_HOLDOVER = 3, /* was in step; alone, or the daemon is gone: the interval widens */
+	ESCAPEMENT_HOLDOVER =
+		3, /* was in step; alone, or the daemon is gone: the interval widens */
 };
 
 struct escapement_time {

@@ -23,7 +23,7 @@
 struct clockpage_layout {
 	uint64_t magic;
 	uint32_t version;
-	uint32_t sequence; /* odd while it is written */
+	uint32_t sequence;     /* odd while it is written */
 	int64_t lab_offset_ns; /* local time is CLOCK_MONOTONIC with these: clock_local_ns() */
 	int64_t lab_drift_ppb;
 	struct clock_model model; /* generation 0: no fabric time yet */

@@ -74,8 +74,8 @@ static const char *peer_verdict(const json_t *peer)
 	const char *verdict = cli_text(peer, "verdict");
 
 	if (!strcmp(verdict, "used"))
-		return json_is_true(json_object_get(peer, "flagged")) ? "used, few clean pairs" :
-									"used";
+		return json_is_true(json_object_get(peer, "flagged")) ? "used, few clean pairs"
+								      : "used";
 	if (!strcmp(verdict, "refused_offset"))
 		return "refused: its time is another";
 	if (!strcmp(verdict, "refused_drift"))
@@ -97,12 +97,12 @@ static void write_clock_peers(FILE *out, const json_t *peers)
 
 		cli_table_cell(table, "%s", cli_text(peer, "peer"));
 		cli_table_cell(table, "%s", cli_text(peer, "plane"));
-		cli_table_cell(table, "%s", has(peer, "error_ns") ?
-						    delay_text(text, real_of(peer, "error_ns")) :
-						    "-");
-		cli_table_cell(table, "%s", has(peer, "floor_ns") ?
-						    delay_text(text, real_of(peer, "floor_ns")) :
-						    "-");
+		cli_table_cell(table, "%s",
+			       has(peer, "error_ns") ? delay_text(text, real_of(peer, "error_ns"))
+						     : "-");
+		cli_table_cell(table, "%s",
+			       has(peer, "floor_ns") ? delay_text(text, real_of(peer, "floor_ns"))
+						     : "-");
 		if (has(peer, "drift_ppb"))
 			cli_table_cell(table, "%+.3f", real_of(peer, "drift_ppb") / 1000);
 		else
@@ -208,8 +208,9 @@ int cli_clock(const struct cli *cli)
 	int code;
 
 	if (cli->word_count && !wait) {
-		fprintf(stderr, "escapement: `clock` shows the clock, `clock wait --bound 1us` waits "
-				"for it\n");
+		fprintf(stderr,
+			"escapement: `clock` shows the clock, `clock wait --bound 1us` waits "
+			"for it\n");
 		return CLI_USAGE;
 	}
 	if (wait != cli->bound_given) {

@@ -5,7 +5,8 @@
 
 #include <stdint.h>
 
-#define LOSSES_ROOM 16384 /* requests under way; at 4000 a second four times the second they have */
+#define LOSSES_ROOM 16384 /* requests under way; at 4000 a second four times the second they have  \
+			   */
 
 struct losses {
 	uint32_t judged; /* all before it are judged */

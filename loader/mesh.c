@@ -18,6 +18,7 @@
 #include "mesh_parts.h"
 
 #define TURN_SLACK_US 1000
+#define RETRY_NS 5000000000ull /* of what could not be opened: it costs a look at every member */
 
 uint64_t mesh_monotonic_ns(void)
 {
@@ -100,10 +101,25 @@ static bool edges_want_sockets(const struct mesh *mesh)
 	return false;
 }
 
+/* An interface that has no address yet, a network that is not there yet. */
+static bool planes_want_more(const struct mesh *mesh)
+{
+	for (unsigned int i = 0; i < MESH_PLANES; i++) {
+		const struct mesh_plane *plane = &mesh->planes[i];
+
+		if (!plane->on && plane->configured && plane->roster.self != ROSTER_NOBODY)
+			return true;
+	}
+	return edges_want_sockets(mesh);
+}
+
 void mesh_look(struct mesh *mesh)
 {
-	bool changed = edges_want_sockets(mesh);
+	uint64_t now_ns = mesh_monotonic_ns();
+	bool changed = now_ns >= mesh->retry_due_ns && planes_want_more(mesh);
 
+	if (changed)
+		mesh->retry_due_ns = now_ns + RETRY_NS;
 	mesh_watch_switch(mesh);
 	mesh_watch_members(mesh);
 	for (unsigned int i = 0; i < MESH_PLANES; i++)

@@ -110,8 +110,8 @@ static void answer_about(struct mesh *mesh, struct mesh_inquiry *inquiry,
 
 void mesh_inquiry_answer(struct mesh *mesh, const struct esc_probe_event *event)
 {
-	enum config_plane plane = event->flags & ESC_PROBE_PLANE ? CONFIG_PLANE_FRONTEND :
-								  CONFIG_PLANE_BACKEND;
+	enum config_plane plane =
+		event->flags & ESC_PROBE_PLANE ? CONFIG_PLANE_FRONTEND : CONFIG_PLANE_BACKEND;
 
 	for (size_t i = 0; i < MESH_EDGES_MAX; i++) {
 		struct mesh_edge *edge = mesh->edges[i];
@@ -151,8 +151,8 @@ const char *mesh_blame(const struct mesh *mesh, const struct mesh_edge *edge, ui
 	if (!inquiry->open)
 		return NULL;
 	if (inquiry->answered)
-		return 2 * inquiry->hearing >= inquiry->answered && inquiry->hearing ? "pair" :
-		       inquiry->heard_elsewhere				      ? "nic" :
-										"peer";
+		return 2 * inquiry->hearing >= inquiry->answered && inquiry->hearing ? "pair"
+		       : inquiry->heard_elsewhere				     ? "nic"
+										     : "peer";
 	return inquiry->heard_elsewhere ? "nic" : edge->blame;
 }

@@ -20,6 +20,7 @@
 #define ASYMMETRY_SOFTWARE_NS 30.0
 /* A reply leaves from XDP, a request from tc: measured 190 ns apart, halved. */
 #define ASYMMETRY_ONE_SIDED_NS 95.0
+#define DOWN_STRETCH 10 /* of the interval, for a peer that is down: 20 ms until it is back */
 #define REFUSED_TELL_NS (2 * SECOND_NS)
 #define LIAR_TELL_NS (10 * SECOND_NS)
 /* A model older than that is of another life of the machine's clock. */
@@ -56,8 +57,8 @@ void mesh_clock_open(struct mesh *mesh)
 {
 	const struct esc_clock *map = mesh->maps.clock;
 	int64_t now_ns = mesh_local_ns(mesh, mesh_monotonic_ns());
-	struct hostclock_config config = {.degree = 1, .round_ns = HOSTCLOCK_ROUND_NS,
-					  .asymmetry_ns = ASYMMETRY_SOFTWARE_NS};
+	struct hostclock_config config = {
+		.degree = 1, .round_ns = HOSTCLOCK_ROUND_NS, .asymmetry_ns = ASYMMETRY_SOFTWARE_NS};
 	const struct clock_model *model = &map->slot[map->generation & 1];
 	int64_t age_ns = now_ns - model->bound_local_ns;
 
@@ -80,7 +81,8 @@ void mesh_clock_configure(struct mesh *mesh)
 
 	mesh->clock.config.degree = degree;
 	mesh->clock.consensus.degree = degree;
-	if (on && config->member_list && !roster_build_all(&all, config->member_list, config->host)) {
+	if (on && config->member_list &&
+	    !roster_build_all(&all, config->member_list, config->host)) {
 		if (all.self != ROSTER_NOBODY)
 			mesh->clock.config.rank = graph_rank(all.ids, all.count, all.self, 0);
 		roster_free(&all);
@@ -107,8 +109,8 @@ static void edge_choose_side(struct mesh *mesh, struct mesh_edge *edge, int64_t 
 		return;
 	edge->one_sided = one_sided;
 	edge_init(&edge->edge, (int64_t)mesh->daemon->config->clock.window_ns);
-	ledger_add(mesh->daemon->ledger, one_sided ? "peer_one_sided" : "peer_two_sided", edge->host,
-		   NULL, NULL, NULL, NULL);
+	ledger_add(mesh->daemon->ledger, one_sided ? "peer_one_sided" : "peer_two_sided",
+		   edge->host, NULL, NULL, NULL, NULL);
 }
 
 static const struct clock_view *edge_view(const struct mesh_edge *edge, int64_t now_ns)
@@ -120,14 +122,16 @@ static const struct clock_view *edge_view(const struct mesh_edge *edge, int64_t 
 
 static void edge_round(struct mesh *mesh, struct mesh_edge *edge, int64_t now_ns)
 {
+	int64_t base_ns = (int64_t)mesh->daemon->config->mesh.pair_interval_ns;
 	const struct clock_view *view = edge_view(edge, now_ns);
 	struct edge_prior prior;
 
 	edge_choose_side(mesh, edge, now_ns);
 	prior = consensus_prior(&mesh->clock.consensus, view);
 	edge_fit(&edge->edge, now_ns, &prior, &mesh->scratch);
-	edge->pair_interval_ns = edge_pair_interval(
-		&edge->edge, (int64_t)mesh->daemon->config->mesh.pair_interval_ns);
+	edge->pair_interval_ns = base_ns * DOWN_STRETCH;
+	if (edge->state != PEER_DOWN)
+		edge->pair_interval_ns = edge_pair_interval(&edge->edge, base_ns);
 }
 
 /*
@@ -249,9 +253,10 @@ static void tell_peer(struct mesh *mesh, size_t slot, int64_t now_ns)
 	}
 	if (refused_ns > LIAR_TELL_NS && !edge->liar_told) {
 		edge->liar_told = true;
-		log_warning("peer %s says another time than the others, %.0f ns off, for %lld s: it "
-			    "is left out of the clock",
-			    edge->host, -peer->offset_ns, (long long)(refused_ns / SECOND_NS));
+		log_warning(
+			"peer %s says another time than the others, %.0f ns off, for %lld s: it "
+			"is left out of the clock",
+			edge->host, -peer->offset_ns, (long long)(refused_ns / SECOND_NS));
 		ledger_add(mesh->daemon->ledger, "clock_liar", edge->host, word_json(peer), NULL,
 			   NULL, NULL);
 	}

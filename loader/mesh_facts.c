@@ -19,9 +19,7 @@ void mesh_get(const struct mesh *mesh, struct mesh_facts *out)
 		const struct mesh_plane *plane = &mesh->planes[i];
 		struct mesh_plane_facts *facts = &out->planes[i];
 
-		for (size_t k = 0; k < config->interface_count; k++)
-			facts->configured = facts->configured ||
-					    config->interfaces[k].plane == plane->plane;
+		facts->configured = plane->configured;
 		facts->on = plane->on && !mesh->paused;
 		facts->members = plane->roster.count;
 		memcpy(facts->interface, plane->interface, sizeof(facts->interface));
@@ -99,8 +97,8 @@ static void get_delays(const struct mesh *mesh, const struct mesh_edge *edge, in
 	passages_delays(&edge->out, true, since_ns, ours, &theirs, &out->owd_out);
 	passages_delays(edge->one_sided ? &edge->back : &edge->in, false, since_ns, ours, &theirs,
 			&out->owd_in);
-	out->owd_bound_ns = bound_pair(clock_model_bound(&mesh->clock.model, now_ns),
-				       edge->view.bound_ns);
+	out->owd_bound_ns =
+		bound_pair(clock_model_bound(&mesh->clock.model, now_ns), edge->view.bound_ns);
 }
 
 static void get_counts(const struct mesh_edge *edge, struct mesh_peer_facts *out)
@@ -134,7 +132,8 @@ static void get_note(const struct mesh_edge *edge, struct mesh_peer_facts *out)
 			 "it is heard, but does not answer our probes");
 	else if (edge->one_sided)
 		snprintf(out->note, sizeof(out->note),
-			 "it answers, but does not probe: the delay from it is of its answers, which "
+			 "it answers, but does not probe: the delay from it is of its answers, "
+			 "which "
 			 "leave sooner than probes");
 }
 

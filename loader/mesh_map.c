@@ -13,7 +13,8 @@
 #include "log.h"
 #include "mesh_parts.h"
 
-/* Requests of one peer that are answered, times what it sends at most (a quarter of the interval). */
+/* Requests of one peer that are answered, times what it sends at most (a quarter of the interval).
+ */
 #define ANSWER_ROOM 4
 #define ANSWER_LEAST_PPS 2000
 
@@ -230,8 +231,9 @@ void mesh_write_peers(struct mesh *mesh, const struct mesh_plane *plane)
 				refused += peer_put(mesh, plane, &roster->list[i]) != 0;
 		}
 	if (refused && !mesh->peers_refused)
-		log_warning("%llu members have no room in the map peers: they are answered by nobody "
-			    "here when they ask about others; their own neighbours are not affected",
-			    (unsigned long long)refused);
+		log_warning(
+			"%llu members have no room in the map peers: when they ask this host about "
+			"others they get no answer; neighbours always have room",
+			(unsigned long long)refused);
 	mesh->peers_refused = refused;
 }

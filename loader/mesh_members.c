@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The members file is watched: a good one comes into force, a bad one is told and changes nothing. */
+/* The members file is watched: a good one comes into force, a bad one is told and changes nothing.
+ */
 #include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -43,7 +44,8 @@ void mesh_remember_members(struct mesh *mesh)
 
 static void members_refuse(struct mesh *mesh, int err, const char *error)
 {
-	log_error("members refused, the old ones stay in force: %s", error ? error : strerror(-err));
+	log_error("members refused, the old ones stay in force: %s",
+		  error ? error : strerror(-err));
 	ledger_add(mesh->daemon->ledger, "members_refused", mesh->daemon->config->members,
 		   json_pack("{s:s}", "error", error ? error : strerror(-err)), NULL, NULL, NULL);
 	mesh->members_file.refused = true;

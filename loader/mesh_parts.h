@@ -12,7 +12,8 @@
 #define MESH_TURN_NS 10000000	/* the ring is read */
 #define MESH_STATE_NS 100000000 /* who is heard */
 #define MESH_HORIZON 11		/* turns of that after which a request is lost: 1 s and one more */
-#define MESH_VIEW_ROUNDS_NS 1500000000 /* a view that says the same for longer is of a dead daemon */
+#define MESH_VIEW_ROUNDS_NS                                                                        \
+	1500000000 /* a view that says the same for longer is of a dead daemon */
 #define MESH_ASKED_MAX 5
 
 /* Who was asked about a peer that fell silent, and what they said. */
@@ -33,13 +34,13 @@ struct mesh_edge {
 	uint16_t source_port;
 	struct sender_edge *sending; /* NULL: no socket, see open_error */
 	int open_error;
-	uint64_t told_failed; /* failures when they were last told of */
+	uint64_t told_failed;		     /* failures when they were last told of */
 	uint64_t sent_before, failed_before; /* by sockets that are closed */
 
 	/* As told by `peers`, each 100 ms; CLOCK_MONOTONIC. */
 	enum peer_state state;
-	uint64_t since_ns;   /* the edge is there */
-	uint64_t heard_ns;   /* 0: never */
+	uint64_t since_ns; /* the edge is there */
+	uint64_t heard_ns; /* 0: never */
 	uint64_t replied_ns;
 	uint64_t down_ns;
 	uint64_t disconnects;
@@ -53,19 +54,19 @@ struct mesh_edge {
 	struct edge edge;
 	struct clock_view view;
 	bool view_known;
-	int64_t view_local_ns;	   /* when it came */
-	int64_t view_fresh_ns;	   /* when its generation last changed */
+	int64_t view_local_ns;	    /* when it came */
+	int64_t view_fresh_ns;	    /* when its generation last changed */
 	uint64_t requests, replies; /* heard */
-	int64_t request_local_ns;  /* of the newest; 0: none */
+	int64_t request_local_ns;   /* of the newest; 0: none */
 	int64_t reply_local_ns;
-	int64_t begun_local_ns;	   /* of this run of the peer */
+	int64_t begun_local_ns; /* of this run of the peer */
 	bool one_sided;
-	struct passages out, in;   /* our requests that were answered, the peer's requests */
-	struct passages back;	   /* the replies: one for each of `out` */
+	struct passages out, in; /* our requests that were answered, the peer's requests */
+	struct passages back;	 /* the replies: one for each of `out` */
 	struct losses losses;
 	uint64_t replies_map, replies_base; /* heard by XDP: now, and when `replies` was 0 */
 	bool replies_known;
-	uint64_t lost; /* never goes back */
+	uint64_t lost;			/* never goes back */
 	uint32_t horizon[MESH_HORIZON]; /* sequence at the last turns */
 	unsigned int horizon_next;
 	int64_t pair_interval_ns;
@@ -77,6 +78,7 @@ struct mesh_edge {
 
 struct mesh_plane {
 	enum config_plane plane;
+	bool configured; /* an interface is of it */
 	bool on;
 	char interface[16];
 	unsigned int ifindex;
@@ -109,7 +111,7 @@ struct mesh {
 	uint64_t epoch;
 	uint32_t sequence; /* above every number used in this run */
 	int64_t lab_offset_ns, lab_drift_ppb;
-	uint64_t state_due_ns, round_due_ns;
+	uint64_t state_due_ns, round_due_ns, retry_due_ns;
 	bool paused;
 	uint64_t peers_refused; /* members without room in the map */
 

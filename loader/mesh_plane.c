@@ -104,7 +104,8 @@ static void plane_choose(const struct mesh *mesh, struct mesh_plane *plane)
 
 	plane->on = true;
 	plane->note[0] = plane->interface[0] = '\0';
-	if (!plane_is_configured(config, plane->plane))
+	plane->configured = plane_is_configured(config, plane->plane);
+	if (!plane->configured)
 		return plane_off(plane, "no interface is of this plane");
 	if (!config->member_list)
 		return plane_off(plane, "there is no members file: name one with `members`");
@@ -116,9 +117,9 @@ static void plane_choose(const struct mesh *mesh, struct mesh_plane *plane)
 	interface = choose_interface(config, plane->plane, &roster->list[roster->self],
 				     plane->has_address);
 	if (!interface)
-		return plane_off(plane,
-				 "no interface of this plane has an address that %.120s gives %.64s",
-				 config->members, config->host);
+		return plane_off(
+			plane, "no interface of this plane has an address that %.120s gives %.64s",
+			config->members, config->host);
 	snprintf(plane->interface, sizeof(plane->interface), "%s", interface->name);
 	plane->probe_port = interface->probe_port;
 	plane->ifindex = if_nametoindex(interface->name);
@@ -322,8 +323,8 @@ static void tell_moved(struct mesh *mesh, const struct mesh_plane *plane, const 
 		json_decref(names);
 		return;
 	}
-	ledger_add(mesh->daemon->ledger, kind, plane->plane == CONFIG_PLANE_FRONTEND ? "frontend" :
-										      "backend",
+	ledger_add(mesh->daemon->ledger, kind,
+		   plane->plane == CONFIG_PLANE_FRONTEND ? "frontend" : "backend",
 		   json_pack("{s:I, s:o}", "hosts", (json_int_t)count, "names", names), NULL, NULL,
 		   NULL);
 }
@@ -344,7 +345,7 @@ static void plane_apply(struct mesh *mesh, struct mesh_plane *plane, bool first)
 				  config->mesh.degree, plane->plane);
 	if (err)
 		plane_off(plane, "the mesh cannot be made: %s", strerror(-err));
-	if (!plane->on && plane_is_configured(config, plane->plane) && config->member_list &&
+	if (!plane->on && plane->configured && config->member_list &&
 	    strcmp(before.note, plane->note))
 		log_warning("no probes on the %s plane: %s",
 			    plane->plane == CONFIG_PLANE_FRONTEND ? "frontend" : "backend",
@@ -354,7 +355,7 @@ static void plane_apply(struct mesh *mesh, struct mesh_plane *plane, bool first)
 				      before.probe_port != plane->probe_port ||
 				      strcmp(before.interface, plane->interface)));
 	mesh_write_peers(mesh, plane);
-	if (!first && plane_is_configured(config, plane->plane)) {
+	if (!first && plane->configured) {
 		tell_moved(mesh, plane, "members_joined", &plane->roster, &before.roster);
 		tell_moved(mesh, plane, "members_left", &before.roster, &plane->roster);
 	}

@@ -97,8 +97,8 @@ static void take_request(struct mesh_edge *edge, const struct esc_probe_event *e
 
 static void take_record(struct mesh *mesh, const struct esc_probe_event *event, int64_t now_ns)
 {
-	enum config_plane plane = event->flags & ESC_PROBE_PLANE ? CONFIG_PLANE_FRONTEND :
-								  CONFIG_PLANE_BACKEND;
+	enum config_plane plane =
+		event->flags & ESC_PROBE_PLANE ? CONFIG_PLANE_FRONTEND : CONFIG_PLANE_BACKEND;
 	struct mesh_edge *edge = mesh_find_edge(mesh, plane, event->peer);
 	bool reply = event->kind == ESC_PROBE_EVENT_REPLY;
 
@@ -130,8 +130,8 @@ static int on_record(void *context, void *data, size_t bytes)
 int mesh_ring_open(struct mesh *mesh, char **error)
 {
 	mesh->ring = ring_buffer__new(mesh->maps.probes_fd, on_record, mesh, NULL);
-	return mesh->ring ? 0 :
-			    explain(error, -errno, "the ring buffer of probes cannot be read: %s",
+	return mesh->ring ? 0
+			  : explain(error, -errno, "the ring buffer of probes cannot be read: %s",
 				    strerror(errno));
 }
 

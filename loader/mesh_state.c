@@ -62,8 +62,8 @@ static void edge_goes_down(struct mesh *mesh, struct mesh_edge *edge, uint64_t n
 	log_warning("peer %s (%s) is down: nothing heard for %llu ms%s%s", edge->host,
 		    plane_word(edge), (unsigned long long)((now_ns - edge->heard_ns) / 1000000),
 		    blame ? ", to blame: " : "", blame ? blame : "");
-	ledger_add(mesh->daemon->ledger, "peer_down", edge->host, evidence(mesh, edge, now_ns), NULL,
-		   NULL, blame ? json_pack("{s:s}", "blame", blame) : NULL);
+	ledger_add(mesh->daemon->ledger, "peer_down", edge->host, evidence(mesh, edge, now_ns),
+		   NULL, NULL, blame ? json_pack("{s:s}", "blame", blame) : NULL);
 }
 
 static void edge_comes_up(struct mesh *mesh, struct mesh_edge *edge, uint64_t now_ns)
@@ -117,8 +117,8 @@ static void edge_judge(struct mesh *mesh, struct mesh_edge *edge, uint64_t now_n
 	uint64_t silent_ns = now_ns > begun_ns ? now_ns - begun_ns : 0;
 	uint64_t replied_ns = edge->replied_ns > edge->since_ns ? edge->replied_ns : edge->since_ns;
 
-	edge->unanswered = edge->heard_ns && now_ns > replied_ns &&
-			   now_ns - replied_ns >= down_after_ns;
+	edge->unanswered =
+		edge->heard_ns && now_ns > replied_ns && now_ns - replied_ns >= down_after_ns;
 	if (silent_ns >= down_after_ns) {
 		if (edge->state != PEER_DOWN)
 			edge_goes_down(mesh, edge, now_ns);

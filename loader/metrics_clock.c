@@ -73,9 +73,10 @@ static void write_delays(FILE *out, const struct metrics_mesh *facts)
 		FAMILY("owd_seconds", GAUGE, "One-way delay of probes in the last window.");
 	struct prom_family *bound = FAMILY("owd_error_bound_seconds", GAUGE,
 					   "One-way delays of this peer are true within this.");
-	struct prom_family *rtt = FAMILY("rtt_seconds", GAUGE,
-					 "Round trip of probes in the last window, without the time "
-					 "that the peer took to answer.");
+	struct prom_family *rtt =
+		FAMILY("rtt_seconds", GAUGE,
+		       "Round trip of probes in the last window, without the time "
+		       "that the peer took to answer.");
 
 	for (size_t i = 0; i < facts->peer_count; i++) {
 		write_delay(delay, &facts->peers[i], "out", &facts->peers[i].owd_out);
@@ -120,11 +121,11 @@ static void write_peer_counts(FILE *out, const struct metrics_mesh *facts)
 		for (size_t i = 0; i < facts->peer_count; i++) {
 			const struct mesh_peer_facts *peer = &facts->peers[i];
 
-			prom_count(family,
-				   *(const uint64_t *)((const char *)peer +
-						       peer_families[f].offset),
-				   "netdev", peer->interface, "peer", peer->host, "plane",
-				   report_plane(peer->plane), NULL);
+			prom_count(
+				family,
+				*(const uint64_t *)((const char *)peer + peer_families[f].offset),
+				"netdev", peer->interface, "peer", peer->host, "plane",
+				report_plane(peer->plane), NULL);
 		}
 	}
 }
@@ -133,8 +134,8 @@ static void write_peers(FILE *out, const struct metrics_mesh *facts)
 {
 	struct prom_family *connected =
 		FAMILY("peer_connected", GAUGE, "0 when a peer is down, 1 when it is heard.");
-	struct prom_family *age = FAMILY("probe_last_received_age_seconds", GAUGE,
-					 "Since a peer was last heard.");
+	struct prom_family *age =
+		FAMILY("probe_last_received_age_seconds", GAUGE, "Since a peer was last heard.");
 
 	for (size_t i = 0; i < facts->peer_count; i++)
 		prom_count(connected, facts->peers[i].state != PEER_DOWN, "netdev",

@@ -59,8 +59,8 @@ void passages_delays(const struct passages *passages, bool out_going, int64_t si
 
 		if (ns_sub(out_going ? passage->tx_ns : passage->rx_ns, since_ns) < 0)
 			continue;
-		values[count++] = delay_ns(passage, out_going ? ours : theirs,
-					   out_going ? theirs : ours);
+		values[count++] =
+			delay_ns(passage, out_going ? ours : theirs, out_going ? theirs : ours);
 	}
 	quantiles_of(values, count, out);
 }

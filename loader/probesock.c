@@ -52,11 +52,11 @@ static int socket_prepare(int fd, const char *interface, bool ipv4)
 	if (!err)
 		err = set_number(fd, SOL_SOCKET, SO_REUSEADDR, 1);
 	if (!err)
-		err = ipv4 ? set_number(fd, SOL_SOCKET, SO_NO_CHECK, 1) :
-			     set_number(fd, IPPROTO_UDP, UDP_NO_CHECK6_TX, 1);
+		err = ipv4 ? set_number(fd, SOL_SOCKET, SO_NO_CHECK, 1)
+			   : set_number(fd, IPPROTO_UDP, UDP_NO_CHECK6_TX, 1);
 	if (!err)
-		err = ipv4 ? set_number(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO) :
-			     set_number(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO);
+		err = ipv4 ? set_number(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO)
+			   : set_number(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO);
 	/* XDP takes the replies; what comes here all the same is nobody's. */
 	if (!err)
 		err = set_number(fd, SOL_SOCKET, SO_RCVBUF, 1);

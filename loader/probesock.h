@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The socket that an edge's probes leave by, and the datagram before the kernel programs fill it. */
+/* The socket that an edge's probes leave by, and the datagram before the kernel programs fill it.
+ */
 #ifndef ESC_LOADER_PROBESOCK_H
 #define ESC_LOADER_PROBESOCK_H
 
@@ -8,7 +9,8 @@
 
 #include "maps.h"
 
-/* Source ports of probes: the dynamic range, where RoCEv2 has its own (rdma_flow_label_to_udp_sport). */
+/* Source ports of probes: the dynamic range, where RoCEv2 has its own
+ * (rdma_flow_label_to_udp_sport). */
 #define PROBESOCK_PORT_BASE 0xc000u
 
 struct probe_route {
@@ -18,7 +20,8 @@ struct probe_route {
 	uint16_t from_port, to_port;
 };
 
-/* One port for both directions of an edge and all its pairs, so that ECMP keeps them on one path. */
+/* One port for both directions of an edge and all its pairs, so that ECMP keeps them on one path.
+ */
 uint16_t probe_source_port(uint64_t one_id, uint64_t other_id);
 
 /*

@@ -27,7 +27,8 @@ const char *report_plane(enum config_plane plane)
 
 /* --- clock --- */
 
-/* The line that holds now; until the turn, if that is still to come, it is another one than after. */
+/* The line that holds now; until the turn, if that is still to come, it is another one than after.
+ */
 static json_t *model_json(const struct clock_model *model, int64_t local_ns)
 {
 	bool turned = local_ns >= model->turn_local_ns;
@@ -139,13 +140,11 @@ static void put_quantiles(json_t *object, const char *key, const struct quantile
 {
 	if (!delays->samples)
 		return;
-	json_object_set_new(object, key,
-			    json_pack("{s:I, s:I, s:I, s:I, s:I}", "min",
-				      (json_int_t)delays->min_ns, "p50",
-				      (json_int_t)delays->p50_ns, "p99",
-				      (json_int_t)delays->p99_ns, "max",
-				      (json_int_t)delays->max_ns, "samples",
-				      (json_int_t)delays->samples));
+	json_object_set_new(
+		object, key,
+		json_pack("{s:I, s:I, s:I, s:I, s:I}", "min", (json_int_t)delays->min_ns, "p50",
+			  (json_int_t)delays->p50_ns, "p99", (json_int_t)delays->p99_ns, "max",
+			  (json_int_t)delays->max_ns, "samples", (json_int_t)delays->samples));
 }
 
 json_t *report_peer_facts(const struct mesh_peer_facts *peer)
@@ -242,10 +241,10 @@ void report_put_clock(json_t *status, const struct daemon *daemon)
 	object = json_object();
 	json_object_set_new(object, "authority", json_boolean(mesh.authority));
 	report_put_text(object, "authority_note",
-			mesh.authority	  ? mesh.two_keys ? "two keys are taken, for a change of keys"
-							  : ""
-					  : "probes carry no authority: anybody in the network can "
-					    "forge them; give every host one `key_file`");
+			mesh.authority
+				? mesh.two_keys ? "two keys are taken, for a change of keys" : ""
+				: "probes carry no authority: anybody in the network can "
+				  "forge them; give every host one `key_file`");
 	json_object_set_new(object, "planes", planes);
 	json_object_set_new(object, "peers", peer_states_json(daemon));
 	json_object_set_new(status, "probing", object);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The answers to `clock` and `peers`, and what `status` says of them. Absent is what cannot be known. */
+/* The answers to `clock` and `peers`, and what `status` says of them. Absent is what cannot be
+ * known. */
 #ifndef ESC_LOADER_REPORT_CLOCK_H
 #define ESC_LOADER_REPORT_CLOCK_H
 

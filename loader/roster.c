@@ -32,8 +32,7 @@ static int entry_compare(const void *a, const void *b)
 static bool entry_is_on(const struct member *member, enum config_plane plane)
 {
 	return member->plane == MEMBER_ANY ||
-	       member->plane ==
-		       (plane == CONFIG_PLANE_FRONTEND ? MEMBER_FRONTEND : MEMBER_BACKEND);
+	       member->plane == (plane == CONFIG_PLANE_FRONTEND ? MEMBER_FRONTEND : MEMBER_BACKEND);
 }
 
 static void roster_add(struct roster *roster, const struct member *entry)

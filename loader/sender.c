@@ -300,4 +300,3 @@ void sender_counts(const struct sender_edge *edge, struct sender_counts *out)
 	out->last_error = __atomic_load_n(&edge->last_error, __ATOMIC_RELAXED);
 	out->next_sequence = __atomic_load_n(&edge->sequence, __ATOMIC_RELAXED);
 }
-

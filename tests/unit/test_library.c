@@ -138,7 +138,8 @@ Test(library, a_dead_daemon_shows)
 	int64_t wide = time.latest_ns - time.earliest_ns;
 
 	cr_expect_eq(time.status, ESCAPEMENT_HOLDOVER);
-	cr_expect(wide > 200 + 2 * 240 && wide < 2000, "ten seconds alone: %lld ns", (long long)wide);
+	cr_expect(wide > 200 + 2 * 240 && wide < 2000, "ten seconds alone: %lld ns",
+		  (long long)wide);
 	model = model_of(now_ns(), 0, 36000000000000);
 	time = read_with(&model, 0);
 	cr_expect_eq(time.status, ESCAPEMENT_FREE_RUNNING, "ten hours alone are worth nothing");

@@ -45,7 +45,8 @@ Test(roster, one_member_a_host)
 
 	cr_assert_eq(roster_build(&roster, members, CONFIG_PLANE_BACKEND, "b"), 0);
 	cr_assert_eq(roster.count, 3);
-	cr_expect_str_eq(roster.list[0].host, "10.0.0.7", "without a label the address is the name");
+	cr_expect_str_eq(roster.list[0].host, "10.0.0.7",
+			 "without a label the address is the name");
 	cr_expect_str_eq(roster.list[1].host, "a");
 	cr_expect_str_eq(roster.list[2].host, "b");
 	cr_expect_eq(roster.self, 2);
