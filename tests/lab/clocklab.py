@@ -75,8 +75,7 @@ def watched(lab, seconds, *options):
 def spines_of(lab, source, target, first, count, *options):
     """{source port: the spine or leaf that it takes}."""
     out = lab("path", source, target, "--sport", f"{first}-{first + count - 1}", "-j", *options)
-    found = json.loads(out)
-    return {p["sport"]: p.get("spine") or p.get("via") for p in found.get("paths", found)}
+    return {path["sport"]: path["via"] for path in json.loads(out)}
 
 
 def ring(lab):
