@@ -17,15 +17,34 @@ def check_clean(tap, label, before):
                   bench.changed(before[name], after))
 
 
+def features(name):
+    """{offload: state} of a guest's interface."""
+    lines = channel.read(name, ["ethtool", "-k", "eth0"]).splitlines()[1:]
+    return {key.strip(): state.strip() for key, _, state in (line.partition(":") for line in lines)}
+
+
+def check_offloads_told(tap, label, name, free):
+    """`status` names each offload that attaching took, and none that it did not."""
+    now, note = features(name), bench.interface(name).get("offload_note", "")
+    taken = [key for key in free if now[key] != free[key]]
+    told = [key for key in free if key in note]
+    tap.check(all(key in told for key in taken) and bool(note) == bool(taken),
+              f"{label}: status on {name} tells the offloads that attaching took: "
+              f"{', '.join(taken) or 'none'}", f"taken: {taken}\nstatus says: '{note}'")
+
+
 def test_off(tap, folder):
     """XDP, tc, qdiscs, offloads and link settings before and after, both kinds of tc."""
     remove()
     before = dict(zip(bench.GUESTS, bench.each(bench.network)))
+    free = dict(zip(bench.GUESTS, bench.each(features)))
     for settings in SETTINGS:
         label = f"off (tc {settings.get('tc', 'auto')})"
         daemon.start(bench.GUESTS, settings)
         attached = {name: bench.interface(name)["attach"] for name in bench.GUESTS}
         tap.equal(set(attached.values()), {"native"}, f"{label}: native XDP was attached")
+        for name in bench.GUESTS:
+            check_offloads_told(tap, label, name, free[name])
         bench.each(lambda name: channel.read(name, ["escapement", "off"]))
         check_clean(tap, f"{label}, the daemon runs", before)
         bench.each(lambda name: channel.read(name, ["escapement", "mode", "observe"]))
