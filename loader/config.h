@@ -69,10 +69,12 @@ struct config {
 	} mesh;
 	struct {
 		uint64_t window_ns;
+		bool anchor; /* this host tells the others TAI */
 	} clock;
 	struct {
 		int64_t clock_offset_ns;
 		int64_t clock_drift_ppb;
+		int64_t tai_offset_ns; /* 0: TAI is the kernel's */
 	} lab;
 };
 

@@ -200,7 +200,7 @@ static void test_probe_port(void)
 	struct world_options options = {.probe_port = 9319, .plane = 1, .rx_in_xdp_only = true};
 	struct probe_plan plan = probe_plan_usual();
 	struct frame request, reply, want;
-	struct probe_answerer by = {SELF, OWN_EPOCH, ESC_PROBE_PLANE, &keys[0], own_view};
+	struct probe_answerer by = {SELF, OWN_EPOCH, ESC_PROBE_PLANE, &keys[0], own_view, false};
 	struct probe_world w;
 	bool good;
 
