@@ -78,7 +78,8 @@ static void write_tai(FILE *out, const json_t *clock)
 		fprintf(out, "TAI is not measured here: %s\n", cli_text(clock, "tai_note"));
 	if (!tai)
 		return;
-	fprintf(out, "TAI %" JSON_INTEGER_FORMAT " ns, true within %s; by %s, %llu hops, %.0f s ago\n",
+	fprintf(out,
+		"TAI %" JSON_INTEGER_FORMAT " ns, true within %s; by %s, %llu hops, %.0f s ago\n",
 		json_integer_value(json_object_get(tai, "ns")),
 		delay_text(bound, real_of(tai, "bound_ns")),
 		*cli_text(tai, "anchor") ? cli_text(tai, "anchor") : "an anchor",

@@ -199,8 +199,8 @@ static void tell(struct mesh *mesh, bool known)
 				     (json_int_t)word->bound_ns),
 			   NULL, NULL, NULL);
 	if (!known && anchor->told)
-		ledger_add(mesh->daemon->ledger, "anchor_lost",
-			   anchor_host(mesh, anchor->told_id), NULL, NULL, NULL, NULL);
+		ledger_add(mesh->daemon->ledger, "anchor_lost", anchor_host(mesh, anchor->told_id),
+			   NULL, NULL, NULL, NULL);
 	anchor->told = known;
 	anchor->told_id = word->anchor;
 }

@@ -55,7 +55,7 @@ struct mesh_edge {
 	struct edge edge;
 	struct clock_view view;
 	bool view_known;
-	struct anchor_word anchor; /* as last heard */
+	struct anchor_word anchor;  /* as last heard */
 	int64_t view_local_ns;	    /* when it came */
 	int64_t view_fresh_ns;	    /* when its generation last changed */
 	uint64_t requests, replies; /* heard */
