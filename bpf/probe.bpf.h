@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What sending and answering probes have in common: keys, tags, ages, our own view. */
+/* What sending and answering probes have in common: keys, tags, ages, our own view and anchor. */
 #ifndef ESC_BPF_PROBE_H
 #define ESC_BPF_PROBE_H
 
@@ -83,6 +83,19 @@ static __always_inline bool probe_put_view(struct esc_probe_view *to, const stru
 	return false;
 }
 
+/* All zero: we know nothing of TAI, or what we know was replaced while it was copied. */
+static __always_inline void probe_put_anchor(struct esc_probe_anchor *to, const struct esc_fleet *f)
+{
+	const volatile __u64 *turn = &f->anchor_generation;
+	__u64 generation = *turn;
+
+	barrier();
+	*to = f->anchor[generation & 1];
+	barrier();
+	if (*turn != generation || !to->sequence)
+		__builtin_memset(to, 0, sizeof(*to));
+}
+
 /*
  * The fields that the filler of a packet says of itself. @kept are the bits of
  * the flags that stay as they are.
@@ -98,6 +111,7 @@ static __always_inline void probe_put_self(struct esc_probe *probe, const struct
 		flags |= ESC_PROBE_KEY;
 	if (probe_put_view(&probe->view, f))
 		flags |= ESC_PROBE_VIEW;
+	probe_put_anchor(&probe->anchor, f);
 	probe->flags = flags;
 	probe->sender = bpf_cpu_to_be64(f->self);
 	probe->epoch = bpf_cpu_to_be64(f->epoch);

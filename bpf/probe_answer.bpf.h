@@ -155,6 +155,21 @@ static __always_inline void probe_record_view(struct esc_probe_event *event,
 	event->view_reserved = 0;
 }
 
+static __always_inline void probe_record_anchor(struct esc_probe_event *event,
+						const struct esc_probe_anchor *anchor)
+{
+	event->anchor_ref_fabric_ns = bpf_be64_to_cpu(anchor->ref_fabric_ns);
+	event->anchor_ahead_ns = bpf_be64_to_cpu(anchor->ahead_ns);
+	event->anchor_rate_q40 = bpf_be64_to_cpu(anchor->rate_q40);
+	event->anchor_sequence = bpf_ntohl(anchor->sequence);
+	event->anchor_bound_ns = bpf_ntohl(anchor->bound_ns);
+	event->anchor_id = bpf_ntohl(anchor->anchor);
+	event->anchor_hops = anchor->hops;
+	event->anchor_reserved[0] = 0;
+	event->anchor_reserved[1] = 0;
+	event->anchor_reserved[2] = 0;
+}
+
 /* False: no room. Nobody is woken: the daemon comes by itself. */
 static __noinline bool probe_record(const struct esc_probe *probe, __s64 local_ns,
 				    enum esc_probe_event_kind kind)
@@ -183,6 +198,7 @@ static __noinline bool probe_record(const struct esc_probe *probe, __s64 local_n
 	event->reserved[1] = 0;
 	event->reserved[2] = 0;
 	probe_record_view(event, &probe->view);
+	probe_record_anchor(event, &probe->anchor);
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 	return true;
 }

@@ -69,6 +69,23 @@ static void write_time(FILE *out, const json_t *clock)
 		(unsigned long long)cli_count(clock, "generation"));
 }
 
+static void write_tai(FILE *out, const json_t *clock)
+{
+	const json_t *tai = json_object_get(clock, "tai");
+	char bound[UNITS_TEXT_BYTES];
+
+	if (has(clock, "tai_note"))
+		fprintf(out, "TAI is not measured here: %s\n", cli_text(clock, "tai_note"));
+	if (!tai)
+		return;
+	fprintf(out,
+		"TAI %" JSON_INTEGER_FORMAT " ns, true within %s; by %s, %llu hops, %.0f s ago\n",
+		json_integer_value(json_object_get(tai, "ns")),
+		delay_text(bound, real_of(tai, "bound_ns")),
+		*cli_text(tai, "anchor") ? cli_text(tai, "anchor") : "an anchor",
+		(unsigned long long)cli_count(tai, "hops"), real_of(tai, "anchor_age_s"));
+}
+
 static const char *peer_verdict(const json_t *peer)
 {
 	const char *verdict = cli_text(peer, "verdict");
@@ -125,6 +142,7 @@ void cli_write_clock(FILE *out, const json_t *clock)
 	const json_t *peers = json_object_get(clock, "peers");
 
 	write_time(out, clock);
+	write_tai(out, clock);
 	fprintf(out, "Neighbours: %llu used of %llu heard, %llu by the graph; stamps by %s\n",
 		(unsigned long long)cli_count(clock, "peers_used"),
 		(unsigned long long)cli_count(clock, "peers_heard"),

@@ -420,10 +420,7 @@ static int take_clock(struct reading *reading)
 	struct config *config = reading->config;
 
 	config->clock.window_ns = 2 * SECOND_NS;
-	if (raw->anchor)
-		return fail_at(reading, line_of(reading, "clock", "anchor"),
-			       "`anchor` can only be `false`: this version does not tie fabric time "
-			       "to TAI");
+	config->clock.anchor = raw->anchor;
 	return take_duration(reading, "clock", "window", raw->window, 500 * MS_NS, 60 * SECOND_NS,
 			     &config->clock.window_ns);
 }
@@ -440,6 +437,16 @@ static int take_lab_offset(struct reading *reading, const char *text)
 	return err;
 }
 
+static int take_lab_tai(struct reading *reading)
+{
+	uint64_t ns = 0;
+	int err = take_duration(reading, "lab", "tai_offset", reading->raw->lab.tai_offset,
+				SECOND_NS, 3600 * SECOND_NS, &ns);
+
+	reading->config->lab.tai_offset_ns = (int64_t)ns;
+	return err;
+}
+
 static int take_lab(struct reading *reading)
 {
 	const char *text = reading->raw->lab.clock_drift_ppb;
@@ -447,6 +454,8 @@ static int take_lab(struct reading *reading)
 	long drift;
 	int err = take_lab_offset(reading, reading->raw->lab.clock_offset);
 
+	if (!err)
+		err = take_lab_tai(reading);
 	if (err || !text)
 		return err;
 	errno = 0;

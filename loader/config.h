@@ -36,30 +36,30 @@ struct config_interface {
 };
 
 struct config {
-	char *path;	       /* the file it came from, NULL for the defaults */
+	char *path; /* the file it came from, NULL for the defaults */
 	char *host;
 	char *pin_root;
 	char *socket;
 	char *kill_file;
-	char *members;	       /* NULL: none */
+	char *members;		     /* NULL: none */
 	struct members *member_list; /* as read from it, NULL: none */
-	char *key_file;	       /* NULL: none */
-	char *key_file_next;   /* NULL: none */
-	struct fleet_keys keys; /* as read from them */
+	char *key_file;		     /* NULL: none */
+	char *key_file_next;	     /* NULL: none */
+	struct fleet_keys keys;	     /* as read from them */
 	struct config_interface *interfaces;
 	size_t interface_count;
 	struct {
-		uint32_t max;	     /* entries in `qps` */
-		uint64_t idle_ns;    /* a QP without packets for so long is gone */
+		uint32_t max;	  /* entries in `qps` */
+		uint64_t idle_ns; /* a QP without packets for so long is gone */
 	} qps;
 	struct {
-		char *directory;     /* NULL: no textfile */
+		char *directory; /* NULL: no textfile */
 		uint64_t interval_ns;
 		uint32_t top_qps;
 	} textfile;
 	struct {
-		char *file;	     /* NULL: the ledger is kept in memory only */
-		uint32_t keep;	     /* events kept in memory */
+		char *file;    /* NULL: the ledger is kept in memory only */
+		uint32_t keep; /* events kept in memory */
 	} events;
 	struct {
 		uint32_t degree;
@@ -69,10 +69,12 @@ struct config {
 	} mesh;
 	struct {
 		uint64_t window_ns;
+		bool anchor; /* this host tells the others TAI */
 	} clock;
 	struct {
 		int64_t clock_offset_ns;
 		int64_t clock_drift_ppb;
+		int64_t tai_offset_ns; /* 0: TAI is the kernel's */
 	} lab;
 };
 

@@ -54,14 +54,16 @@ static void put_clock_sections(json_t *root, const struct config *config)
 	set_duration(mesh, "down_after", config->mesh.down_after_ns);
 	json_object_set_new(root, "mesh", mesh);
 	set_duration(clock, "window", config->clock.window_ns);
-	json_object_set_new(clock, "anchor", json_false());
+	json_object_set_new(clock, "anchor", json_boolean(config->clock.anchor));
 	json_object_set_new(root, "clock", clock);
-	if (!offset_ns && !config->lab.clock_drift_ppb) {
+	if (!offset_ns && !config->lab.clock_drift_ppb && !config->lab.tai_offset_ns) {
 		json_decref(lab);
 		return;
 	}
 	json_object_set_new(lab, "clock_offset", json_sprintf("%lldns", (long long)offset_ns));
 	json_object_set_new(lab, "clock_drift_ppb", json_integer(config->lab.clock_drift_ppb));
+	if (config->lab.tai_offset_ns)
+		set_duration(lab, "tai_offset", (uint64_t)config->lab.tai_offset_ns);
 	json_object_set_new(root, "lab", lab);
 }
 

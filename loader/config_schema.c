@@ -106,6 +106,7 @@ static const cyaml_schema_field_t clock_fields[] = {
 static const cyaml_schema_field_t lab_fields[] = {
 	TEXT("clock_offset", struct config_raw_lab, clock_offset),
 	TEXT("clock_drift_ppb", struct config_raw_lab, clock_drift_ppb),
+	TEXT("tai_offset", struct config_raw_lab, tai_offset),
 	CYAML_FIELD_END,
 };
 

@@ -46,6 +46,7 @@ struct config_raw_clock {
 
 struct config_raw_lab {
 	char *clock_offset, *clock_drift_ppb; /* may be negative */
+	char *tai_offset;
 };
 
 struct config_raw {

@@ -62,7 +62,12 @@ struct mesh_clock_facts {
 	double reach;		  /* part of the members that keep this time, 0..1 */
 	int64_t last_used_age_ns; /* since a neighbour was followed; -1: never */
 	uint64_t rounds, moves;
-	bool one_sided; /* some edge is measured by our own probes alone */
+	bool one_sided;	      /* some edge is measured by our own probes alone */
+	const char *tai_note; /* why TAI is not measured here though it should; NULL: nothing */
+	bool tai_known;	      /* an anchor is heard, or is here: */
+	int64_t tai_ns, tai_bound_ns, tai_age_ns; /* at the same instant */
+	unsigned int tai_hops;
+	const char *tai_anchor; /* host; "" not a member any more */
 };
 void mesh_get_clock(const struct mesh *mesh, struct mesh_clock_facts *out);
 

@@ -275,6 +275,7 @@ void mesh_clock_round(struct mesh *mesh, uint64_t now_ns)
 	local_ns = mesh_local_ns(mesh, mesh_monotonic_ns());
 	hostclock_round(&mesh->clock, local_ns, input, count);
 	publish(mesh);
+	mesh_anchor_round(mesh, local_ns);
 	mesh->rounds++;
 	tell_state(mesh);
 	for (size_t slot = 0; slot < CONSENSUS_PEERS_MAX; slot++)

@@ -63,6 +63,7 @@ void mesh_get_clock(const struct mesh *mesh, struct mesh_clock_facts *out)
 	out->bound_ns = clock_model_bound(&clock->model, out->local_ns);
 	out->residual_ns = consensus->residual_ns;
 	out->reach = consensus->reach;
+	mesh_get_tai(mesh, out);
 }
 
 static void get_rtt(const struct mesh_edge *edge, int64_t since_ns, struct quantiles *out)

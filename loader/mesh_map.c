@@ -127,6 +127,23 @@ void mesh_write_view(struct mesh *mesh, const struct clock_view *view)
 	__atomic_store_n(&fleet->view_generation, generation, __ATOMIC_RELEASE);
 }
 
+void mesh_write_anchor(struct mesh *mesh, const struct anchor_word *word)
+{
+	struct esc_fleet *fleet = mesh->maps.fleet;
+	uint64_t generation = fleet->anchor_generation + 1;
+	struct esc_probe_anchor *out = &fleet->anchor[generation & 1];
+
+	memset(out, 0, sizeof(*out));
+	out->ref_fabric_ns = htobe64((uint64_t)word->ref_fabric_ns);
+	out->ahead_ns = htobe64((uint64_t)word->ahead_ns);
+	out->rate_q40 = htobe64((uint64_t)word->rate_q40);
+	out->sequence = htobe32(word->sequence);
+	out->bound_ns = htobe32(word->bound_ns);
+	out->anchor = htobe32(word->anchor);
+	out->hops = word->hops;
+	__atomic_store_n(&fleet->anchor_generation, generation, __ATOMIC_RELEASE);
+}
+
 /* --- peers --- */
 
 static struct esc_peer_key peer_key(enum config_plane plane, uint64_t id)

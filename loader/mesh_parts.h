@@ -3,6 +3,7 @@
 #ifndef ESC_LOADER_MESH_PARTS_H
 #define ESC_LOADER_MESH_PARTS_H
 
+#include "clocksync/anchor.h"
 #include "clocksync/graph.h"
 #include "losses.h"
 #include "mesh.h"
@@ -54,6 +55,7 @@ struct mesh_edge {
 	struct edge edge;
 	struct clock_view view;
 	bool view_known;
+	struct anchor_word anchor;  /* as last heard */
 	int64_t view_local_ns;	    /* when it came */
 	int64_t view_fresh_ns;	    /* when its generation last changed */
 	uint64_t requests, replies; /* heard */
@@ -89,6 +91,17 @@ struct mesh_plane {
 	bool has_address[ROSTER_FAMILIES]; /* of ours on the interface */
 };
 
+struct mesh_anchor {
+	struct anchor_meter meter;
+	struct anchor_word measured; /* our own */
+	struct anchor_word word;     /* what we show and say */
+	int64_t due_local_ns;
+	uint64_t moves;	  /* of the consensus: another fabric time since */
+	const char *note; /* why we do not measure though we should; NULL: nothing */
+	bool told;
+	uint32_t told_id;
+};
+
 struct mesh_maps {
 	int peers_fd, probes_fd;
 	struct esc_fleet *fleet; /* mapped */
@@ -121,6 +134,7 @@ struct mesh {
 	uint64_t rounds;
 	enum clock_state told_state;
 	struct edge_scratch scratch;
+	struct mesh_anchor anchor;
 
 	struct {
 		uint64_t mtime_ns, inode, bytes;
@@ -147,6 +161,7 @@ void mesh_maps_close(struct mesh *mesh);
 /* The fleet's keys, our id and whether we answer. */
 void mesh_write_fleet(struct mesh *mesh);
 void mesh_write_view(struct mesh *mesh, const struct clock_view *view);
+void mesh_write_anchor(struct mesh *mesh, const struct anchor_word *word);
 /* Members that are gone leave `peers`, new ones come; the others are left as they are. */
 void mesh_write_peers(struct mesh *mesh, const struct mesh_plane *plane);
 int mesh_read_peer(const struct mesh *mesh, enum config_plane plane, uint64_t id,
@@ -171,6 +186,12 @@ unsigned int mesh_silent_edges(const struct mesh *mesh, enum config_plane plane,
 void mesh_clock_open(struct mesh *mesh);
 void mesh_clock_configure(struct mesh *mesh);
 void mesh_clock_round(struct mesh *mesh, uint64_t now_ns);
+
+/* mesh_anchor.c */
+void mesh_take_anchor(struct mesh_edge *edge, const struct esc_probe_event *event);
+void mesh_anchor_round(struct mesh *mesh, int64_t local_ns);
+/* The rest of *@out is filled. */
+void mesh_get_tai(const struct mesh *mesh, struct mesh_clock_facts *out);
 
 /* mesh_members.c */
 void mesh_watch_members(struct mesh *mesh);

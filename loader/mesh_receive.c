@@ -20,6 +20,7 @@ static void edge_restart(struct mesh *mesh, struct mesh_edge *edge, uint64_t epo
 	edge->epoch = epoch;
 	edge->begun_local_ns = now_ns;
 	edge->view_known = false;
+	edge->anchor.sequence = 0;
 	edge->request_local_ns = edge->reply_local_ns = 0;
 	edge->one_sided = false;
 	edge_init(&edge->edge, (int64_t)mesh->daemon->config->clock.window_ns);
@@ -112,6 +113,7 @@ static void take_record(struct mesh *mesh, const struct esc_probe_event *event, 
 		edge_restart(mesh, edge, event->epoch, now_ns);
 	}
 	edge_take_view(edge, event, (int64_t)(reply ? event->t4 : event->t2));
+	mesh_take_anchor(edge, event);
 	if (reply)
 		take_reply(edge, event, now_ns);
 	else if (event->kind == ESC_PROBE_EVENT_REQUEST)

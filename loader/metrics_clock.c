@@ -48,6 +48,18 @@ static void write_clock(FILE *out, const struct mesh_clock_facts *clock)
 		   seconds(clock->residual_ns), NULL);
 }
 
+static void write_tai(FILE *out, const struct mesh_clock_facts *clock)
+{
+	if (!clock->known || !clock->tai_known)
+		return;
+	prom_value(FAMILY("clock_tai_offset_seconds", GAUGE,
+			  "How far TAI is ahead of fabric time, by an anchor's word."),
+		   seconds((double)ns_sub(clock->tai_ns, clock->fabric_ns)), NULL);
+	prom_value(FAMILY("clock_tai_error_bound_seconds", GAUGE,
+			  "TAI as read here is true within this."),
+		   seconds((double)clock->tai_bound_ns), NULL);
+}
+
 static void write_delay(struct prom_family *family, const struct mesh_peer_facts *peer,
 			const char *direction, const struct quantiles *delays)
 {
@@ -162,5 +174,6 @@ void metrics_write_mesh(FILE *out, const struct metrics_mesh *facts)
 	prom_count(FAMILY("probe_authority", GAUGE, "1 when probes are tagged with a fleet key."),
 		   facts->mesh.authority, NULL);
 	write_clock(out, &facts->clock);
+	write_tai(out, &facts->clock);
 	write_peers(out, facts);
 }

@@ -87,6 +87,23 @@ static json_t *clock_peer_json(const struct mesh_peer_facts *peer)
 	return object;
 }
 
+static void put_tai(json_t *object, const struct mesh_clock_facts *clock)
+{
+	json_t *tai;
+
+	if (clock->tai_note)
+		report_put_text(object, "tai_note", clock->tai_note);
+	if (!clock->known || !clock->tai_known)
+		return;
+	tai = json_object();
+	put_number(tai, "ns", clock->tai_ns);
+	put_number(tai, "bound_ns", clock->tai_bound_ns);
+	put_real(tai, "anchor_age_s", (double)clock->tai_age_ns / 1e9);
+	put_number(tai, "hops", clock->tai_hops);
+	report_put_text(tai, "anchor", clock->tai_anchor);
+	json_object_set_new(object, "tai", tai);
+}
+
 json_t *report_clock_facts(const struct mesh_clock_facts *clock,
 			   const struct mesh_peer_facts *peers, size_t count)
 {
@@ -103,6 +120,7 @@ json_t *report_clock_facts(const struct mesh_clock_facts *clock,
 		put_real(object, "residual_ns", clock->residual_ns);
 		put_real(object, "reach", clock->reach);
 	}
+	put_tai(object, clock);
 	report_put_text(object, "timestamp_source", "xdp");
 	put_number(object, "peers_used", clock->used);
 	put_number(object, "peers_heard", clock->heard);
@@ -234,6 +252,8 @@ void report_put_clock(json_t *status, const struct daemon *daemon)
 	put_number(object, "peers_used", clock.used);
 	put_number(object, "peers_wanted", clock.degree);
 	report_put_text(object, "timestamp_source", "xdp");
+	if (clock.tai_note)
+		report_put_text(object, "tai_note", clock.tai_note);
 	json_object_set_new(status, "clock", object);
 	for (unsigned int i = 0; i < MESH_PLANES; i++)
 		if (mesh.planes[i].configured)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* `peers`: the members that may probe us, by id; `fleet`: keys, our own id, the view we send. */
+/* `peers`: the members that may probe us, by id; `fleet`: keys, our own id, the view and the anchor we send. */
 #ifndef ESC_MAPS_PEER_H
 #define ESC_MAPS_PEER_H
 
@@ -57,7 +57,8 @@ ESC_ASSERT_SIZE(struct esc_peer, 144);
 /*
  * Value of `fleet`, an array of one, mapped by its writer, the daemon. Two
  * views as in struct esc_clock: it fills the one that is not in use and then
- * raises view_generation, whose lowest bit names the view in use.
+ * raises view_generation, whose lowest bit names the view in use; so for the
+ * two anchors and anchor_generation.
  * A key's slot is the lowest bit of its first byte, the same on every host.
  */
 struct esc_fleet {
@@ -68,9 +69,12 @@ struct esc_fleet {
 	__u32 answer_max_pps; /* requests answered a second, of one peer */
 	__u64 view_generation;
 	struct esc_probe_view view[2]; /* wire order: what our probes and replies say; state 0: nothing */
-	__u64 reserved[2];
+	__u64 anchor_generation;
+	struct esc_probe_anchor anchor[2]; /* wire order: TAI as we know it; sequence 0: not at all */
+	__u64 reserved;
 };
 ESC_ASSERT_OFFSET(struct esc_fleet, view_generation, 56);
-ESC_ASSERT_SIZE(struct esc_fleet, 160);
+ESC_ASSERT_OFFSET(struct esc_fleet, anchor, 152);
+ESC_ASSERT_SIZE(struct esc_fleet, 240);
 
 #endif

@@ -8,7 +8,7 @@
  *
  * A request's t1 and tag are written in tc egress. The peer's XDP checks the
  * tag, turns the packet round in place (addresses swapped, ports kept), fills
- * t2, t3 and its own view, and tags it anew. A reply is as long as its request.
+ * t2, t3, its own view and anchor, and tags it anew. A reply is as long as its request.
  *
  * All fields are big-endian on the wire, but for the tag, which is SipHash-2-4
  * (64 bit, the reference's little-endian words) with the fleet key over all
@@ -25,7 +25,7 @@
 #define ESC_PROBE_OPCODE_WARMER 0xe8 /* sent just ahead of a pair, never answered */
 
 #define ESC_PROBE_MAGIC 0x45734370u /* "EsCp" */
-#define ESC_PROBE_VERSION 1
+#define ESC_PROBE_VERSION 2
 
 /* skb->mark of what the daemon's own socket sends: only that is stamped and tagged. */
 #define ESC_PROBE_MARK 0x45734350u
@@ -51,6 +51,19 @@ struct esc_probe_view {
 };
 ESC_ASSERT_SIZE(struct esc_probe_view, 40);
 
+/* What the sender knows of TAI: struct anchor_word of clocksync/anchor.h, in wire order. */
+struct esc_probe_anchor {
+	__be64 ref_fabric_ns;
+	__be64 ahead_ns;
+	__be64 rate_q40;
+	__be32 sequence; /* 0: nothing known, and nothing else is valid */
+	__be32 bound_ns;
+	__be32 anchor;
+	__u8 hops;
+	__u8 reserved[3];
+};
+ESC_ASSERT_SIZE(struct esc_probe_anchor, 40);
+
 struct esc_probe {
 	__be32 magic;
 	__u8 version;
@@ -69,18 +82,20 @@ struct esc_probe {
 	__be32 about_age_us; /* reply to it: since it was heard; all ones: never */
 	__be32 heard_age_us; /* since the filler last heard the other on this lane; all ones: never */
 	struct esc_probe_view view;
+	struct esc_probe_anchor anchor;
 	__u64 tag;
 };
 ESC_ASSERT_OFFSET(struct esc_probe, sender, 8);
 ESC_ASSERT_OFFSET(struct esc_probe, sequence, 40);
 ESC_ASSERT_OFFSET(struct esc_probe, t1, 48);
 ESC_ASSERT_OFFSET(struct esc_probe, view, 88);
-ESC_ASSERT_OFFSET(struct esc_probe, tag, 128);
-ESC_ASSERT_SIZE(struct esc_probe, 136);
+ESC_ASSERT_OFFSET(struct esc_probe, anchor, 128);
+ESC_ASSERT_OFFSET(struct esc_probe, tag, 168);
+ESC_ASSERT_SIZE(struct esc_probe, 176);
 
 #define ESC_PROBE_NEVER 0xffffffffu
 /* UDP payload: BTH, probe, four zero bytes. */
-#define ESC_PROBE_DATAGRAM_BYTES (12 + 136 + 4)
+#define ESC_PROBE_DATAGRAM_BYTES (12 + 176 + 4)
 
 /* What XDP hands to user space, through the ring buffer `probes`. Host byte order. */
 enum esc_probe_event_kind {
@@ -112,8 +127,17 @@ struct esc_probe_event {
 	__u16 view_reach;
 	__u8 view_state;
 	__u8 view_reserved;
+	/* As in clocksync/anchor.h, host order; valid when the sequence is not 0. */
+	__s64 anchor_ref_fabric_ns;
+	__s64 anchor_ahead_ns;
+	__s64 anchor_rate_q40;
+	__u32 anchor_sequence;
+	__u32 anchor_bound_ns;
+	__u32 anchor_id;
+	__u8 anchor_hops;
+	__u8 anchor_reserved[3];
 };
-ESC_ASSERT_SIZE(struct esc_probe_event, 120);
+ESC_ASSERT_SIZE(struct esc_probe_event, 160);
 
 #define ESC_PROBES_RING_BYTES (1 << 20)
 

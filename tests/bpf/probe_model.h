@@ -33,12 +33,14 @@ enum {
 	P_ABOUT_AGE = 92,
 	P_HEARD_AGE = 96,
 	P_VIEW = 100,
-	P_TAG = 140,
-	P_ICRC = 148,
-	P_END = 152,
+	P_ANCHOR = 140,
+	P_TAG = 180,
+	P_ICRC = 188,
+	P_END = 192,
 };
 
 #define P_VIEW_BYTES 40
+#define P_ANCHOR_BYTES 40
 
 struct probe_key {
 	uint8_t bytes[16];
@@ -163,7 +165,8 @@ struct probe_plan {
 	uint64_t sender, target, epoch, echo_epoch, t1, t2, t3, about;
 	uint32_t sequence, pair, about_age_us, heard_age_us;
 	bool bad_magic;
-	const uint8_t *view; /* P_VIEW_BYTES of them */
+	const uint8_t *view;   /* P_VIEW_BYTES of them */
+	const uint8_t *anchor; /* P_ANCHOR_BYTES */
 	enum frame_shape shape;
 	const struct probe_key *key; /* NULL: tag 0 */
 };
@@ -186,7 +189,7 @@ static inline void probe_build(struct frame *f, const struct probe_plan *plan)
 	frame_set_shape(f, plan->shape);
 	at = probe_bth(f);
 	probe_put(f, at + P_MAGIC, 4, 0x45734370 + plan->bad_magic);
-	probe_put(f, at + P_VERSION, 1, 1 + plan->version_more);
+	probe_put(f, at + P_VERSION, 1, 2 + plan->version_more);
 	probe_put(f, at + P_FLAGS, 1, plan->flags);
 	probe_put(f, at + P_LANE, 2, plan->lane);
 	probe_put(f, at + P_SENDER, 8, plan->sender);
@@ -203,6 +206,8 @@ static inline void probe_build(struct frame *f, const struct probe_plan *plan)
 	probe_put(f, at + P_HEARD_AGE, 4, plan->heard_age_us);
 	if (plan->view)
 		memcpy(f->data + at + P_VIEW, plan->view, P_VIEW_BYTES);
+	if (plan->anchor)
+		memcpy(f->data + at + P_ANCHOR, plan->anchor, P_ANCHOR_BYTES);
 	probe_put_tag(f, plan->key);
 }
 
@@ -213,6 +218,7 @@ struct probe_answerer {
 	uint8_t own_flags; /* plane and key */
 	const struct probe_key *key;
 	const uint8_t *view; /* NULL: none to tell */
+	bool no_anchor;	     /* else own_anchor */
 };
 
 static inline void model_swap(uint8_t *a, uint8_t *b, int count)
@@ -224,6 +230,18 @@ static inline void model_swap(uint8_t *a, uint8_t *b, int count)
 		a[count] = b[count];
 		b[count] = held;
 	}
+}
+
+static const uint8_t own_anchor[P_ANCHOR_BYTES] = {
+	41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60,
+	61, 62, 63, 64, 65, 66, 67, 68, 69, 70, 71, 72, 73, 74, 75, 76, 3,  0,	0,  0};
+
+static inline void model_put_anchor(struct frame *f, uint32_t bth, const struct probe_answerer *by)
+{
+	if (by->no_anchor)
+		memset(f->data + bth + P_ANCHOR, 0, P_ANCHOR_BYTES);
+	else
+		memcpy(f->data + bth + P_ANCHOR, own_anchor, P_ANCHOR_BYTES);
 }
 
 /* One's complement sum of an IPv4 header, all words as they are. */
@@ -277,6 +295,7 @@ static inline void model_answer(struct frame *reply, const struct frame *request
 		memcpy(d + bth + P_VIEW, by->view, P_VIEW_BYTES);
 	else
 		memset(d + bth + P_VIEW, 0, P_VIEW_BYTES);
+	model_put_anchor(reply, bth, by);
 	probe_put_tag(reply, by->key);
 }
 

@@ -88,11 +88,13 @@ static inline struct esc_fleet probe_fleet_usual(void)
 		.flags = ESC_FLEET_HAS_KEY0 | ESC_FLEET_ANSWER,
 		.answer_max_pps = 1000,
 		.view_generation = 1,
+		.anchor_generation = 1,
 	};
 
 	memcpy(fleet.key[0], keys[0].bytes, 16);
 	memcpy(fleet.key[1], keys[1].bytes, 16);
 	memcpy(&fleet.view[1], own_view, P_VIEW_BYTES);
+	memcpy(&fleet.anchor[1], own_anchor, P_ANCHOR_BYTES);
 	return fleet;
 }
 

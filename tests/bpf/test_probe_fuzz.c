@@ -26,7 +26,7 @@ static uint32_t below(uint32_t n)
 	return random_32() % n;
 }
 
-static const struct probe_answerer usual = {SELF, OWN_EPOCH, 0, &keys[0], own_view};
+static const struct probe_answerer usual = {SELF, OWN_EPOCH, 0, &keys[0], own_view, false};
 
 static void describe(const char *what, const struct frame *f, int verdict)
 {

@@ -147,6 +147,8 @@ static void test_reply_windows(struct probe_world *w)
 static void test_reply_ring_full(void)
 {
 	struct world_options options = {.ring_bytes = 4096, .rx_in_xdp_only = true};
+	/* Each record has eight bytes of the kernel's before it. */
+	const uint32_t most = 4096 / (sizeof(struct esc_probe_event) + 8);
 	uint64_t counts[ESC_REASON_MAX];
 	struct probe_plan plan = probe_plan_reply();
 	struct probe_world w;
@@ -163,7 +165,7 @@ static void test_reply_ring_full(void)
 	}
 	kept = probe_events(&w);
 	world_reasons(&w.world, counts, WORLD_XDP);
-	tap_ok(dropped == 100 && kept >= 30 && kept < 40 &&
+	tap_ok(dropped == 100 && kept + 1 >= most && kept <= most &&
 		       counts[ESC_REASON_PROBE_RING_FULL] == 100 - kept,
 	       "a full ring: %u replies recorded, the others counted as lost", kept);
 	probe_world_close(&w);
@@ -200,7 +202,7 @@ static void test_probe_port(void)
 	struct world_options options = {.probe_port = 9319, .plane = 1, .rx_in_xdp_only = true};
 	struct probe_plan plan = probe_plan_usual();
 	struct frame request, reply, want;
-	struct probe_answerer by = {SELF, OWN_EPOCH, ESC_PROBE_PLANE, &keys[0], own_view};
+	struct probe_answerer by = {SELF, OWN_EPOCH, ESC_PROBE_PLANE, &keys[0], own_view, false};
 	struct probe_world w;
 	bool good;
 

@@ -59,6 +59,7 @@ static void model_sent(struct frame *want, const struct frame *given, const stru
 		memcpy(want->data + bth + P_VIEW, by->view, P_VIEW_BYTES);
 	else
 		memset(want->data + bth + P_VIEW, 0, P_VIEW_BYTES);
+	model_put_anchor(want, bth, by);
 	probe_put_tag(want, by->key);
 }
 
@@ -82,7 +83,7 @@ static bool check_sent(struct probe_world *w, const struct frame *given,
 
 static void test_stamps(struct probe_world *w)
 {
-	struct probe_answerer by = {SELF, OWN_EPOCH, 0, &keys[0], own_view};
+	struct probe_answerer by = {SELF, OWN_EPOCH, 0, &keys[0], own_view, false};
 	static const uint8_t opcodes[] = {ESC_PROBE_OPCODE_REQUEST, ESC_PROBE_OPCODE_WARMER};
 	struct frame given;
 	int ip, shape, i;
@@ -105,7 +106,7 @@ static void test_stamps(struct probe_world *w)
 
 static void test_fields(struct probe_world *w)
 {
-	struct probe_answerer by = {SELF, OWN_EPOCH, 0, &keys[0], own_view};
+	struct probe_answerer by = {SELF, OWN_EPOCH, 0, &keys[0], own_view, false};
 	struct esc_fleet fleet = probe_fleet_usual();
 	struct esc_peer peer = {.heard_local_ns = now_ns() - 3000000};
 	struct probe_plan plan = plan_to_send();
@@ -136,9 +137,12 @@ static void test_fields(struct probe_world *w)
 	plan.view = (const uint8_t *)"0123456789012345678901234567890123456789";
 	probe_build(&given, &plan);
 	fleet.flags |= ESC_FLEET_HAS_KEY1 | ESC_FLEET_USE_KEY1;
+	plan.anchor = plan.view;
+	probe_build(&given, &plan);
 	fleet.view_generation = 2;
+	fleet.anchor_generation = 2;
 	probe_set_fleet(w, &fleet);
-	by = (struct probe_answerer){SELF, OWN_EPOCH, ESC_PROBE_KEY, &keys[1], NULL};
+	by = (struct probe_answerer){SELF, OWN_EPOCH, ESC_PROBE_KEY, &keys[1], NULL, true};
 	tap_ok(check_sent(w, &given, &by, true), "what the socket wrote of itself is replaced");
 	fleet.flags = ESC_FLEET_ANSWER;
 	probe_set_fleet(w, &fleet);

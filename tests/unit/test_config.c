@@ -332,11 +332,14 @@ Test(config, mesh_clock_and_lab)
 	char *error;
 	struct config *config = parse(ONE "mesh: {degree: 4, pair_interval: 1ms, pair_spacing: "
 					  "10us, down_after: 500ms}\n"
-					  "clock: {window: 3s, anchor: false}\n"
-					  "lab: {clock_offset: -250ms, clock_drift_ppb: -30000}\n",
+					  "clock: {window: 3s, anchor: true}\n"
+					  "lab: {clock_offset: -250ms, clock_drift_ppb: -30000, "
+					  "tai_offset: 37s}\n",
 				      &error);
 
 	cr_assert_not_null(config, "%s", error);
+	cr_expect(config->clock.anchor);
+	cr_expect_eq(config->lab.tai_offset_ns, 37000000000);
 	cr_expect_eq(config->mesh.degree, 4);
 	cr_expect_eq(config->mesh.pair_interval_ns, 1000000);
 	cr_expect_eq(config->mesh.pair_spacing_ns, 10000);
@@ -359,9 +362,9 @@ Test(config, mesh_clock_and_lab_mistakes)
 		{"mesh: {down_after: 1ms}", {"down_after", "out of range"}},
 		{"mesh: {pairs: 1}", {"`pairs` is not a key", "mesh"}},
 		{"clock: {window: 1ms}", {"window", "out of range"}},
-		{"clock: {anchor: true}", {"anchor", "false"}},
 		{"clock: {anchor: maybe}", {"anchor", "false, true"}},
 		{"lab: {clock_offset: --1s}", {"clock_offset", "not a duration"}},
+		{"lab: {tai_offset: 1ms}", {"tai_offset", "out of range"}},
 		{"lab: {clock_drift_ppb: 1.5}", {"clock_drift_ppb", "whole number"}},
 		{"lab: {clock_drift_ppb: 400001}", {"clock_drift_ppb", "400000"}},
 		{"key_file_next: /nowhere/k", {"key_file_next", "missing"}},
