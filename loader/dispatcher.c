@@ -154,6 +154,14 @@ static int dispatcher_add(const struct attach_target *target, enum esc_xdp_mode 
 	err = libxdp_get_error(program);
 	if (err)
 		goto out;
+	/*
+	 * libbpf sets the flag of section xdp.frags only when it loads, and libxdp asks before:
+	 * a dispatcher made without it loses every frame of several buffers once the MTU grows.
+	 */
+	err = xdp_program__set_xdp_frags_support(program, true);
+	if (err)
+		log_debug("%s: libxdp takes no multi-buffer program: %s", target->name,
+			  strerror(-err));
 	bpflog_clear();
 	err = xdp_program__attach(program, target->ifindex, dispatcher_mode(mode), 0);
 	if (!err) {
