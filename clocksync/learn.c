@@ -61,7 +61,7 @@ static double fade(const struct consensus *consensus, double later)
 
 static void learn_residual(struct consensus *consensus, const struct words *words, double offset)
 {
-	double squares = 0, weights = 0, residual;
+	double squares = 0, weights = 0, residual, flagged = 0, used = 0;
 
 	for (size_t i = 0; i < words->count; i++) {
 		const struct word *word = &words->at[i];
@@ -71,10 +71,13 @@ static void learn_residual(struct consensus *consensus, const struct words *word
 			continue;
 		squares += word->weight * away * away;
 		weights += word->weight;
+		flagged += word->flagged;
+		used++;
 	}
 	residual = weights > 0 ? sqrt(squares / weights) : 0;
 	consensus->residual_ns =
 		fmax(residual, consensus->residual_ns * fade(consensus, RESIDUAL_FADE));
+	consensus->flagged = used > 0 ? flagged / used : consensus->flagged;
 }
 
 /* How far the line of @back rounds ago is from this one now; negative: there was none. */
