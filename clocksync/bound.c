@@ -5,6 +5,7 @@
 
 #define RESIDUAL_FACTOR 4.5
 #define FLAGGED_FACTOR 1.4
+#define SIGMA_FACTOR 0.2 /* a weak fit says four times and more what it is wrong by */
 #define FORMAL_FACTOR 3.0
 #define FORMAL_PPB_FACTOR 1.0
 #define JOLT_FACTOR 1.3
@@ -44,6 +45,7 @@ void bound_compute(const struct consensus *consensus, int64_t now_ns, double asy
 			   FORMAL_FACTOR * consensus->formal_ns);
 	double late;
 
+	mean = fmax(mean, SIGMA_FACTOR * consensus->flagged * consensus->sigma_ns);
 	bound->growth_ppb = fmin(SURPRISE_PER_S * consensus->surprise_ns +
 					 FORMAL_PPB_FACTOR * consensus->formal_ppb,
 				 GROWTH_MAX_PPB);
