@@ -3,7 +3,9 @@
 
 #include <math.h>
 
-#define RESIDUAL_FACTOR 3.5
+#define RESIDUAL_FACTOR 4.5
+#define FLAGGED_FACTOR 1.4
+#define SIGMA_FACTOR 0.2 /* a weak fit says four times and more what it is wrong by */
 #define FORMAL_FACTOR 3.0
 #define FORMAL_PPB_FACTOR 1.0
 #define JOLT_FACTOR 1.3
@@ -34,10 +36,16 @@ void bound_compute(const struct consensus *consensus, int64_t now_ns, double asy
 		   double behind_ns, struct bound *bound)
 {
 	double used = fmax(1, consensus->used), apart = apart_s(consensus, now_ns);
-	double mean = fmax(RESIDUAL_FACTOR * consensus->residual_ns / sqrt(used),
+	/*
+	 * Errors of clean fits are each edge's own and shrink in the mean. A host's full
+	 * link biases all its edges alike, and that is when fits are flagged.
+	 */
+	double shrink = FLAGGED_FACTOR * consensus->flagged + (1 - consensus->flagged) / sqrt(used);
+	double mean = fmax(RESIDUAL_FACTOR * consensus->residual_ns * shrink,
 			   FORMAL_FACTOR * consensus->formal_ns);
 	double late;
 
+	mean = fmax(mean, SIGMA_FACTOR * consensus->flagged * consensus->sigma_ns);
 	bound->growth_ppb = fmin(SURPRISE_PER_S * consensus->surprise_ns +
 					 FORMAL_PPB_FACTOR * consensus->formal_ppb,
 				 GROWTH_MAX_PPB);

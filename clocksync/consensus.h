@@ -63,6 +63,8 @@ struct consensus {
 	double lag_s;	    /* mean age of the fits it stands on */
 	double formal_ns;   /* standard error by the edges' own word */
 	double formal_ppb;
+	double flagged;	 /* part of the used fits that saw too few clean packets */
+	double sigma_ns; /* median of what the used fits say of themselves */
 	unsigned used, heard;
 	struct clock_line past[CONSENSUS_PAST];
 	int64_t past_ns[CONSENSUS_PAST];

@@ -61,7 +61,9 @@ static double fade(const struct consensus *consensus, double later)
 
 static void learn_residual(struct consensus *consensus, const struct words *words, double offset)
 {
-	double squares = 0, weights = 0, residual;
+	double squares = 0, weights = 0, residual, flagged = 0;
+	double sigma[CONSENSUS_PEERS_MAX];
+	size_t used = 0;
 
 	for (size_t i = 0; i < words->count; i++) {
 		const struct word *word = &words->at[i];
@@ -71,10 +73,16 @@ static void learn_residual(struct consensus *consensus, const struct words *word
 			continue;
 		squares += word->weight * away * away;
 		weights += word->weight;
+		flagged += word->flagged;
+		sigma[used++] = word->sigma;
 	}
 	residual = weights > 0 ? sqrt(squares / weights) : 0;
 	consensus->residual_ns =
 		fmax(residual, consensus->residual_ns * fade(consensus, RESIDUAL_FADE));
+	if (!used)
+		return;
+	consensus->flagged = flagged / (double)used;
+	consensus->sigma_ns = words_median(sigma, used);
 }
 
 /* How far the line of @back rounds ago is from this one now; negative: there was none. */

@@ -97,6 +97,7 @@ void words_gather(struct consensus *consensus, int64_t now_ns, const struct cons
 		word->drift = compose_ppb(theirs.rate_ppb, edge->drift_ppb) - words->base.rate_ppb;
 		word->reach = input[i].view->reach / (double)CLOCK_REACH_ONE;
 		word->in = false;
+		word->flagged = edge->flagged;
 		word_weigh(word, edge, (double)ns_sub(now_ns, edge->local_ns) * 1e-9, consensus);
 		consensus->peers[i].offset_ns = word->offset;
 		consensus->peers[i].drift_ppb = word->drift;

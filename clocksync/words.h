@@ -19,7 +19,7 @@
 struct word {
 	size_t slot;
 	double offset, drift, sigma, drift_sigma, weight, drift_weight, reach, age_s;
-	bool in;
+	bool in, flagged;
 };
 
 struct words {
