@@ -73,8 +73,9 @@ def network(name):
 
 def changed(before, after):
     """The lines that differ, for a diagnosis."""
-    return "\n".join(difflib.unified_diff(before.splitlines(), after.splitlines(), "before", "after",
-                                          lineterm="", n=1))
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), "before", "after",
+                                 lineterm="", n=1)
+    return "\n".join(lines)
 
 
 def queue_pairs(name):

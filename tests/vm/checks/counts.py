@@ -109,7 +109,8 @@ def check_loss(tap, label, seen, lossy):
     for source in bench.GUESTS:
         wire = bench.wire_counts(seen, source, 4)
         target = bench.other(source)
-        tap.equal(bench.our_counts(seen.rx[target]), wire, f"{label}: XDP of {target} = the capture")
+        tap.equal(bench.our_counts(seen.rx[target]), wire,
+                  f"{label}: XDP of {target} = the capture")
         if source != lossy:
             tap.equal(bench.our_counts(seen.tx[source]), wire,
                       f"{label}: tc egress of {source} = the capture")

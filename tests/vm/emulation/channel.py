@@ -64,7 +64,7 @@ def result_of(rc, texts):
 
 
 def messages(link, name, deadline, leave):
-    """Lines of JSON from the guest until it closes; half lines of an earlier command are skipped."""
+    """Lines of JSON from the guest until it closes; halves that others left are skipped."""
     data = b""
     link.settimeout(LEAVE_SECONDS)
     while not (leave and leave.is_set()):
