@@ -20,7 +20,9 @@ void hostclock_init(struct hostclock *clock, const struct hostclock_config *conf
 static enum clock_state state_of(const struct hostclock *clock, int64_t now_ns)
 {
 	const struct consensus *consensus = &clock->consensus;
-	bool was = clock->state == CLOCK_SYNCED || clock->state == CLOCK_HOLDOVER;
+	/* A host that settled was in step, also while its readings were catching up. */
+	bool was = clock->state == CLOCK_SYNCED || clock->state == CLOCK_HOLDOVER ||
+		   consensus->settled;
 
 	if (!consensus->has_line || clock->bound.now_ns > HOSTCLOCK_BOUND_MAX_NS)
 		return CLOCK_FREE_RUNNING;
