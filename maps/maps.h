@@ -5,6 +5,7 @@
 
 #include "clock.h"
 #include "control.h"
+#include "owd.h"
 #include "peer.h"
 #include "probe.h"
 #include "qp.h"
