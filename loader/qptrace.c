@@ -103,11 +103,43 @@ static const char *qptrace_words(int err)
 	return strerror(-err);
 }
 
+/* Tries @count ways; @errors gets what each said. */
+static int qptrace_open_any(struct qptrace **out, const enum qptrace_how *ways, size_t count,
+			    int control_fd, int owners_fd, int *errors)
+{
+	struct qptrace *trace = calloc(1, sizeof(*trace));
+
+	if (!trace)
+		return -ENOMEM;
+	for (size_t i = 0; i < count; i++) {
+		errors[i] = qptrace_attach(trace, ways[i], control_fd, owners_fd);
+		if (!errors[i]) {
+			*out = trace;
+			return 0;
+		}
+	}
+	free(trace);
+	return errors[0];
+}
+
+int qptrace_open_by(struct qptrace **out, enum qptrace_how how, int control_fd, int owners_fd,
+		    char *why, size_t why_bytes)
+{
+	int err, error = 0;
+
+	*out = NULL;
+	why[0] = '\0';
+	bpflog_install();
+	err = qptrace_open_any(out, &how, 1, control_fd, owners_fd, &error);
+	if (err)
+		snprintf(why, why_bytes, "%s: %s", qptrace_how_name(how), qptrace_words(err));
+	return err;
+}
+
 int qptrace_open(struct qptrace **out, int control_fd, int owners_fd, char *why, size_t why_bytes)
 {
 	static const enum qptrace_how ways[] = {QPTRACE_FENTRY, QPTRACE_KPROBE};
-	struct qptrace *trace;
-	int errors[2];
+	int err, errors[2] = {};
 
 	*out = NULL;
 	why[0] = '\0';
@@ -118,21 +150,13 @@ int qptrace_open(struct qptrace **out, int control_fd, int owners_fd, char *why,
 			 "no RDMA device of its own");
 		return -ENODEV;
 	}
-	trace = calloc(1, sizeof(*trace));
-	if (!trace)
-		return -ENOMEM;
-	for (int i = 0; i < 2; i++) {
-		errors[i] = qptrace_attach(trace, ways[i], control_fd, owners_fd);
-		if (!errors[i]) {
-			*out = trace;
-			return 0;
-		}
-	}
-	free(trace);
-	snprintf(why, why_bytes,
-		 "the kernel does not let its modify-QP path be traced (fentry: %s; kprobe: %s)",
-		 qptrace_words(errors[0]), qptrace_words(errors[1]));
-	return errors[0];
+	err = qptrace_open_any(out, ways, 2, control_fd, owners_fd, errors);
+	if (err)
+		snprintf(why, why_bytes,
+			 "the kernel does not let its modify-QP path be traced (fentry: %s; "
+			 "kprobe: %s)",
+			 qptrace_words(errors[0]), qptrace_words(errors[1]));
+	return err;
 }
 
 void qptrace_close(struct qptrace *trace)

@@ -19,6 +19,9 @@ enum qptrace_how { QPTRACE_NONE, QPTRACE_FENTRY, QPTRACE_KPROBE };
  * unloaded any more after this process.
  */
 int qptrace_open(struct qptrace **out, int control_fd, int owners_fd, char *why, size_t why_bytes);
+/* In one way alone. */
+int qptrace_open_by(struct qptrace **out, enum qptrace_how how, int control_fd, int owners_fd,
+		    char *why, size_t why_bytes);
 void qptrace_close(struct qptrace *trace); /* detaches */
 
 enum qptrace_how qptrace_how(const struct qptrace *trace);

@@ -110,7 +110,7 @@ Test(job, long_parts_do_not_overflow)
 	memcpy(path + sizeof(path) - 9, ".service", 9);
 	job_of_path(path, &job);
 	cr_expect_eq(job.kind, JOB_UNIT);
-	for (size_t i = 0; i + 1 < sizeof(path); i += 2)
+	for (size_t i = 0; i + 2 < sizeof(path); i += 2)
 		memcpy(path + i, "/a", 2);
 	job_of_path(path, &job);
 	cr_expect_eq(job.kind, JOB_NONE);
@@ -135,6 +135,26 @@ Test(job, lines_of_v1_and_of_both)
 	job_of_text("no colons\n0:only one\n\n", &job);
 	cr_expect_eq(job.kind, JOB_NONE);
 	cr_expect_str_empty(job.cgroup);
+}
+
+Test(job, random_bytes_do_no_harm)
+{
+	static const char *const words[] = {"/", "job_", "1", "step_", "pod", "kubepods", ".slice",
+					    "-", ":", ID64, UID_SCORED, "docker", ".scope", "_",
+					    "libpod-", "\n", "0::", "\xff", "a", ".service"};
+	unsigned int seed = (unsigned int)getpid();
+
+	cr_log_info("seed %u", seed);
+	for (int round = 0; round < 20000; round++) {
+		char text[2048] = "";
+		struct job job;
+
+		for (int i = rand_r(&seed) % 20; i > 0; i--)
+			strcat(text, words[rand_r(&seed) % (sizeof(words) / sizeof(words[0]))]);
+		job_of_text(text, &job);
+		cr_assert_lt(strlen(job.name), sizeof(job.name), "seed %u", seed);
+		cr_assert_eq(job.kind != JOB_NONE, job.name[0] != '\0', "seed %u: %s", seed, text);
+	}
 }
 
 static void write_file(const char *folder, const char *name, const char *text)

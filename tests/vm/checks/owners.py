@@ -3,11 +3,12 @@
 import collections
 import contextlib
 import json
+import os
 import re
 import threading
 import time
 
-from emulation import channel, daemon, perftest
+from emulation import channel, daemon, perftest, state
 
 from . import bench, cleanup
 
@@ -174,6 +175,58 @@ def check_ends(tap, ranks, wanted):
     left = {qpn for qpn, real in wanted.items() if real.comm != "rank1"}
     now = wait_for(in_map, lambda got: got == left, "killed")
     tap.equal(now, left, f"owners: after kill -9 of one rank {len(left)} are left in the map")
+
+
+class Watch:
+    """tests/bpf/trace_watch on the client: what one way of tracing sees of a perftest run."""
+
+    def __init__(self, how):
+        self.how, self.leave, self.lines = how, threading.Event(), b""
+        self.result = None
+        self.thread = threading.Thread(target=self.run)
+
+    def run(self):
+        program = os.path.join(state.BUILD, "tests/bpf/trace_watch")
+        self.result = channel.run(bench.CLIENT, [program, self.how], 4 * SECONDS,
+                                  on_output=self.take, leave=self.leave)
+
+    def take(self, _stream, data):
+        self.lines += data
+
+    def words(self, first):
+        """The lines that begin with a word, as lists of words."""
+        lines = [line.split() for line in self.lines.decode("utf-8", "replace").splitlines()]
+        return [line[1:] for line in lines if line and line[0] == first]
+
+    def __enter__(self):
+        self.thread.start()
+        wait_for(lambda: self.words("ready") or not self.thread.is_alive(), bool, "trace_watch")
+        return self
+
+    def __exit__(self, *_):
+        self.leave.set()
+        self.thread.join()
+
+
+def test_qp_trace_ways(tap, _folder):
+    """fentry and kprobes see the same: numbers, GIDs, process, path MTU, and the end."""
+    local, remote = (str(perftest.addresses(name)[4]) for name in (bench.CLIENT, bench.SERVER))
+    index = str(perftest.gid_index(bench.CLIENT, 4))
+    for how in ("fentry", "kprobe"):
+        with Watch(how) as watch:
+            tap.equal(watch.words("ready"), [[how]], f"trace by {how}: attached")
+            done = perftest.run(bench.CLIENT, bench.SERVER, "ib_write_bw", qps=4,
+                                extra=("-s", "1024", "-n", "16"))["summary"]
+            wait_for(lambda: watch.words("down"), lambda got: len(got) >= 4, "the end")
+        # QPN REMOTE_QPN REMOTE LOCAL PID COMM GID_TYPE SGID_INDEX PMTU PORT DEVICE
+        seen = sorted(line[:4] + line[5:] for line in watch.words("up"))
+        wanted = sorted([str(mine), str(theirs), remote, local, "ib_write_bw", "3", index, "1024",
+                         "1", "rxe0"]
+                        for mine, theirs in zip(done["client_qpns"], done["server_qpns"]))
+        tap.equal(seen, wanted, f"trace by {how}: 4 queue pairs as perftest tells them")
+        tap.equal(len({line[4] for line in watch.words("up")}), 1, f"trace by {how}: one process")
+        tap.equal(sorted(watch.words("down")), sorted([str(q)] for q in done["client_qpns"]),
+                  f"trace by {how}: they are gone when it has ended")
 
 
 @contextlib.contextmanager
