@@ -48,7 +48,7 @@ static bool any_owned(const json_t *qps)
 	return false;
 }
 
-/* "job_1234/step_0 ib_write_bw[407]", as far as it is known. */
+/* "ib_write_bw[407] job_1234/step_0", as far as it is known; a long job is cut. */
 static void cell_owner(struct cli_table *table, const json_t *qp)
 {
 	const char *job = cli_text(qp, "job"), *comm = cli_text(qp, "comm");
@@ -58,7 +58,7 @@ static void cell_owner(struct cli_table *table, const json_t *qp)
 	if (pid)
 		snprintf(number, sizeof(number), "[%llu]", (unsigned long long)cli_count(qp, "pid"));
 	if (*job || *comm || pid)
-		cli_table_cell(table, "%s%s%s%s", job, *job ? " " : "", comm, number);
+		cli_table_cell(table, "%s%s%s%s", comm, number, *job ? " " : "", job);
 	else
 		cli_table_cell(table, "-");
 }

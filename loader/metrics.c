@@ -445,6 +445,7 @@ void metrics_write(FILE *out, const struct metrics_facts *facts)
 	metrics_write_mesh(out, &facts->mesh);
 	write_table(out, facts);
 	write_totals(out, facts);
+	metrics_write_owners(out, facts);
 	write_top_qps(out, facts);
 }
 

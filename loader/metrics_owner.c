@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "prom.h"
+
 static const char *device_of(const struct metrics_facts *facts, const struct qp_entry *entry)
 {
 	for (unsigned int i = 0; i < facts->port_count; i++)
@@ -34,8 +36,8 @@ void metrics_owner_of(const struct metrics_facts *facts, const struct qp_entry *
 		      struct metrics_owner *out)
 {
 	const char *device = device_of(facts, entry);
-	const struct owner *owner =
-		facts->owners ? ownertable_of_qp(facts->owners, &entry->key, device) : NULL;
+	const struct ownertable *table = owners_table(facts->owners);
+	const struct owner *owner = table ? ownertable_of_qp(table, &entry->key, device) : NULL;
 
 	memset(out, 0, sizeof(*out));
 	snprintf(out->device, sizeof(out->device), "%s", device);
@@ -49,4 +51,24 @@ void metrics_owner_of(const struct metrics_facts *facts, const struct qp_entry *
 	out->roce_version = version_of(&owner->is);
 	out->comm = plain(owner->is.comm);
 	out->job = plain(owner->job.name);
+}
+
+void metrics_write_owners(FILE *out, const struct metrics_facts *facts)
+{
+	struct prom_family how = {out, "qp_tracing_info", PROM_GAUGE,
+				  "How owners of queue pairs are known, always 1.", 0};
+	struct prom_family known = {out, "qp_owners", PROM_GAUGE,
+				    "Queue pairs of this host's RDMA devices.", 0};
+	struct prom_family refused = {out, "qp_owners_refused_total", PROM_COUNTER,
+				      "Queue pairs that found the table of owners full.", 0};
+	struct owners_facts owners;
+
+	if (!facts->owners)
+		return;
+	owners_get_facts(facts->owners, &owners);
+	prom_count(&how, 1, "how", owners.how, NULL);
+	if (!strcmp(owners.how, "none"))
+		return;
+	prom_count(&known, owners.tracked, NULL);
+	prom_count(&refused, owners.refused, NULL);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Labels of qp_info that tell whose a queue pair is. */
+/* Whose the queue pairs are: labels of qp_info, and how that is known. */
 #ifndef ESC_LOADER_METRICS_OWNER_H
 #define ESC_LOADER_METRICS_OWNER_H
 
@@ -19,5 +19,7 @@ struct metrics_owner {
 /* Texts point into the table of owners. */
 void metrics_owner_of(const struct metrics_facts *facts, const struct qp_entry *entry,
 		      struct metrics_owner *out);
+/* qp_tracing_info, qp_owners, qp_owners_refused_total */
+void metrics_write_owners(FILE *out, const struct metrics_facts *facts);
 
 #endif

@@ -174,7 +174,7 @@ static void gather(struct textfile *textfile, const char *path, struct metrics_f
 	facts->reasons_read = !dataplane_reasons(daemon->dataplane, facts->reasons);
 	facts->qps_read = !daemon_refresh(daemon);
 	facts->qps_max = dataplane_qps_max(daemon->dataplane);
-	facts->owners = owners_table(daemon->owners);
+	facts->owners = daemon->owners;
 	facts->top_qps = daemon->config->textfile.top_qps;
 	if (!facts->qps_read)
 		return;
