@@ -61,7 +61,7 @@ int daemon_refresh(struct daemon *daemon)
 				      full->xdp_ingress + full->tc_ingress + full->tc_egress);
 	if (!err)
 		daemon->refreshed_local_ns = now_ns;
-	owners_refresh(daemon->owners, now_ns);
+	owners_refresh(daemon->owners);
 	return err;
 }
 
@@ -173,6 +173,7 @@ static int daemon_on_tick(sd_event_source *source, uint64_t due_us, void *contex
 	daemon_watch_control(daemon);
 	dataplane_tick(daemon->dataplane, daemon_local_ns());
 	mesh_look(daemon->mesh);
+	owners_turn(daemon->owners, daemon_local_ns());
 	if (daemon_refresh(daemon))
 		log_debug("the map qps could not be read in this turn");
 	sd_event_now(daemon->event, CLOCK_MONOTONIC, &now_us);

@@ -51,11 +51,11 @@ static void owners_untrace(struct owners *owners)
 	owners->trace = NULL;
 }
 
-/* The module with the RDMA core may be loaded when we have long been running. */
-static void owners_try_again(struct owners *owners, uint64_t now_local_ns)
+/* At the start; later too, since the module with the RDMA core may be loaded at any time. */
+static void owners_try(struct owners *owners, uint64_t now_local_ns)
 {
 	if (owners->trace || !owners->may_come ||
-	    now_local_ns - owners->tried_local_ns < OWNERS_RETRY_NS)
+	    (owners->tried_local_ns && now_local_ns - owners->tried_local_ns < OWNERS_RETRY_NS))
 		return;
 	owners->tried_local_ns = now_local_ns;
 	owners_trace(owners);
@@ -132,15 +132,13 @@ static int owners_read(const struct owners *owners, struct owner **out, size_t *
 	return 0;
 }
 
-void owners_refresh(struct owners *owners, uint64_t now_local_ns)
+void owners_refresh(struct owners *owners)
 {
 	struct owner *list;
 	size_t count;
 
 	if (!owners || owners->off)
 		return;
-	owners_try_again(owners, now_local_ns);
-	ownerlist_turn(owners->listing, now_local_ns, owners->trace != NULL);
 	if (owners_read(owners, &list, &count) || ownertable_replace(owners->table, list, count))
 		log_debug("the map qp_owners could not be read in this turn");
 }
@@ -156,9 +154,19 @@ void owners_set_off(struct owners *owners, bool off)
 		owners_untrace(owners);
 		ownertable_replace(owners->table, NULL, 0);
 	} else {
-		owners_trace(owners);
+		owners->may_come = true;
+		owners->tried_local_ns = 0;
+		snprintf(owners->why, sizeof(owners->why), "it is not begun yet");
 		ownerlist_ask_anew(owners->listing);
 	}
+}
+
+void owners_turn(struct owners *owners, uint64_t now_local_ns)
+{
+	if (!owners || owners->off)
+		return;
+	owners_try(owners, now_local_ns);
+	ownerlist_turn(owners->listing, now_local_ns, owners->trace != NULL);
 }
 
 int owners_new(struct owners **out, int control_fd, int owners_fd, bool off)

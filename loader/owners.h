@@ -17,16 +17,21 @@ struct owners_facts {
 };
 
 /*
- * Starts tracing where that is possible and asks RDMA netlink, in a thread,
- * for the queue pairs that are there already. Descriptors are borrowed.
- * Cannot fail for want of a kernel feature: then owners are not known.
+ * Descriptors are borrowed. Cannot fail for want of a kernel feature: then
+ * owners are not known.
  */
 int owners_new(struct owners **out, int control_fd, int owners_fd, bool off);
 void owners_free(struct owners *owners);
 /* The kill switch: nothing is traced, asked or known while it is on. */
 void owners_set_off(struct owners *owners, bool off);
-/* Once a second, and before an answer. */
-void owners_refresh(struct owners *owners, uint64_t now_local_ns);
+/*
+ * Once a second: starts tracing where that is possible, and asks RDMA netlink,
+ * in a thread, for the queue pairs that are there already. Not in
+ * owners_new(): the kernel's types are read for it, and serving comes first.
+ */
+void owners_turn(struct owners *owners, uint64_t now_local_ns);
+/* Reads the map: once a second, and before an answer. */
+void owners_refresh(struct owners *owners);
 
 /* As last read; NULL when @owners is. */
 const struct ownertable *owners_table(const struct owners *owners);

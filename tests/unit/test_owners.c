@@ -221,7 +221,8 @@ Test(owners, nobody_looks)
 	owners_judge_port(NULL, 0, &port);
 	cr_expect_str_eq(port.visibility, "counters");
 	cr_expect_null(owners_table(NULL));
-	owners_refresh(NULL, 0);
+	owners_refresh(NULL);
+	owners_turn(NULL, 0);
 	owners_set_off(NULL, true);
 	owners_free(NULL);
 }
