@@ -34,7 +34,7 @@ static __always_inline __u8 trace_gid_type(const struct ib_gid_attr *gid)
 	if (type == bpf_core_enum_value(enum ib_gid_type, IB_GID_TYPE_ROCE_UDP_ENCAP))
 		return ESC_GID_ROCE_V2;
 	return type == bpf_core_enum_value(enum ib_gid_type, IB_GID_TYPE_ROCE) ? ESC_GID_ROCE_V1
-									      : ESC_GID_IB;
+									       : ESC_GID_IB;
 }
 
 static __always_inline void trace_path(struct esc_owner *owner, struct ib_qp *qp,
@@ -55,8 +55,8 @@ static __always_inline void trace_path(struct esc_owner *owner, struct ib_qp *qp
 
 static __always_inline void trace_owner_new(struct esc_owner *owner, struct ib_qp *qp)
 {
-	struct task_struct *leader = BPF_CORE_READ((struct task_struct *)bpf_get_current_task(),
-						   group_leader);
+	struct task_struct *leader =
+		BPF_CORE_READ((struct task_struct *)bpf_get_current_task(), group_leader);
 	struct ib_device *device = BPF_CORE_READ(qp, device);
 
 	owner->pid = bpf_get_current_pid_tgid() >> 32;

@@ -56,7 +56,8 @@ static void cell_owner(struct cli_table *table, const json_t *qp)
 	char number[16] = "";
 
 	if (pid)
-		snprintf(number, sizeof(number), "[%llu]", (unsigned long long)cli_count(qp, "pid"));
+		snprintf(number, sizeof(number), "[%llu]",
+			 (unsigned long long)cli_count(qp, "pid"));
 	if (*job || *comm || pid)
 		cli_table_cell(table, "%s%s%s%s", comm, number, *job ? " " : "", job);
 	else

@@ -255,8 +255,7 @@ static int daemon_open_owners(struct daemon *daemon, char **error)
 {
 	const struct dataplane *dataplane = daemon->dataplane;
 	int err = owners_new(&daemon->owners, dataplane_map_fd(dataplane, "control"),
-			     dataplane_map_fd(dataplane, "qp_owners"),
-			     dataplane_is_off(dataplane));
+			     dataplane_map_fd(dataplane, "qp_owners"), dataplane_is_off(dataplane));
 
 	return err ? explain(error, err, "queue pairs' owners: %s", strerror(-err)) : 0;
 }

@@ -18,7 +18,7 @@ static const char *version_of(const struct esc_owner *owner)
 {
 	if (!(owner->flags & ESC_OWNER_PATH))
 		return NULL;
-	return owner->gid_type == ESC_GID_ROCE_V1 ? "1"
+	return owner->gid_type == ESC_GID_ROCE_V1   ? "1"
 	       : owner->gid_type == ESC_GID_ROCE_V2 ? "2"
 						    : NULL;
 }

@@ -12,9 +12,9 @@
 #include "job.h"
 #include "log.h"
 
-#define OWNERLIST_AGAIN_NS 2000000000ULL    /* after a list that had news */
+#define OWNERLIST_AGAIN_NS 2000000000ULL   /* after a list that had news */
 #define OWNERLIST_PERIOD_NS 15000000000ULL /* where nothing is traced */
-#define OWNERLIST_FIRST_TYPE 2		    /* below are the ports' own: SMI, GSI */
+#define OWNERLIST_FIRST_TYPE 2		   /* below are the ports' own: SMI, GSI */
 
 struct ownerlist {
 	int fd;
@@ -175,8 +175,7 @@ static void ownerlist_drop_gone(struct ownerlist *list, bool traced)
 
 		key = next;
 		err = bpf_map_get_next_key(list->fd, &key, &next);
-		if (!ownerlist_covers(list, key.device) ||
-		    bpf_map_lookup_elem(list->fd, &key, &is))
+		if (!ownerlist_covers(list, key.device) || bpf_map_lookup_elem(list->fd, &key, &is))
 			continue;
 		if (!rdmares_find(&list->answer, key.device, key.qpn) &&
 		    ownerlist_judge(&is, NULL, 0, traced, list->asked_local_ns) == OWNERLIST_DROP)

@@ -9,7 +9,7 @@ struct owners;
 struct port_info;
 
 struct owners_facts {
-	const char *how; /* fentry | kprobe | netlink | none */
+	const char *how;  /* fentry | kprobe | netlink | none */
 	const char *note; /* why not better, one sentence; "" */
 	size_t tracked;
 	uint32_t max;

@@ -55,10 +55,10 @@ static int ownertable_compare_remote(const void *a, const void *b)
 /* A process stays in its cgroup: what is known of a queue pair's is not read again. */
 static void ownertable_find_job(const struct ownertable *table, struct owner *owner)
 {
-	const struct owner *before =
-		table->count ? bsearch(owner, table->list, table->count, sizeof(*table->list),
-				       ownertable_compare)
-			     : NULL;
+	const struct owner *before = table->count
+					     ? bsearch(owner, table->list, table->count,
+						       sizeof(*table->list), ownertable_compare)
+					     : NULL;
 
 	if (before && before->is.pid == owner->is.pid &&
 	    before->is.first_local_ns == owner->is.first_local_ns)
@@ -202,8 +202,8 @@ static const struct owner *ownertable_at(const struct ownertable *table,
 	return NULL;
 }
 
-const struct owner *ownertable_of_qp(const struct ownertable *table,
-				     const struct esc_qp_key *key, const char *device)
+const struct owner *ownertable_of_qp(const struct ownertable *table, const struct esc_qp_key *key,
+				     const char *device)
 {
 	const struct owner *found;
 

@@ -46,8 +46,8 @@ const struct owner *ownertable_remote(const struct ownertable *table,
  * @device: the RDMA device of the entry's interface, "" unknown: then the
  * addresses must fit. NULL: not known. UD has no remote end.
  */
-const struct owner *ownertable_of_qp(const struct ownertable *table,
-				     const struct esc_qp_key *key, const char *device);
+const struct owner *ownertable_of_qp(const struct ownertable *table, const struct esc_qp_key *key,
+				     const char *device);
 
 /*
  * How many queue pairs of a device's port have been ready to send (RTS) for
@@ -56,7 +56,8 @@ const struct owner *ownertable_of_qp(const struct ownertable *table,
 size_t ownertable_ready(const struct ownertable *table, const char *device, unsigned int port,
 			uint64_t now_local_ns, uint64_t for_ns);
 
-/* Connected queue pairs that use a RoCE v1 GID: the first @max of them; returns how many there are. */
+/* Connected queue pairs that use a RoCE v1 GID: the first @max of them; returns how many there are.
+ */
 size_t ownertable_rocev1(const struct ownertable *table, const struct owner **out, size_t max);
 
 #endif

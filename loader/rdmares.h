@@ -14,10 +14,10 @@ struct rdmares_qp {
 	char name[32];	 /* of the device */
 	uint32_t qpn, remote_qpn;
 	bool has_remote;
-	uint8_t port; /* 0: not said */
+	uint8_t port;	     /* 0: not said */
 	uint8_t type, state; /* as in struct esc_owner */
-	uint32_t tid; /* the thread that made it; 0: the kernel, or a thread that is gone */
-	char kernel[16]; /* the kernel's user: "nvme_rdma"; "" none */
+	uint32_t tid;	     /* the thread that made it; 0: the kernel, or a thread that is gone */
+	char kernel[16];     /* the kernel's user: "nvme_rdma"; "" none */
 };
 
 struct rdmares {

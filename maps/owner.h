@@ -61,9 +61,9 @@ struct esc_owner {
 	__u8 gid_type;	  /* enum esc_gid_type */
 	__u8 sgid_index;
 	__u8 traffic_class;
-	__u32 flags;	  /* ESC_OWNER_* */
-	char comm[16];	  /* of the process, not of its thread */
-	char device[32];  /* "mlx5_0" */
+	__u32 flags;	 /* ESC_OWNER_* */
+	char comm[16];	 /* of the process, not of its thread */
+	char device[32]; /* "mlx5_0" */
 };
 ESC_ASSERT_OFFSET(struct esc_owner, remote_qpn, 56);
 ESC_ASSERT_OFFSET(struct esc_owner, comm, 80);

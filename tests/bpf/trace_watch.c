@@ -54,8 +54,8 @@ static void look(int owners)
 		if (bpf_map_lookup_elem(owners, &key, &is) || is.state != ESC_OWNER_RTS)
 			continue;
 		for (size_t i = 0; i < watched_count; i++)
-			known = known || (watched[i].there &&
-					  !memcmp(&watched[i].key, &key, sizeof(key)));
+			known = known ||
+				(watched[i].there && !memcmp(&watched[i].key, &key, sizeof(key)));
 		if (known || watched_count == WATCHED_MAX)
 			continue;
 		watched[watched_count].key = key;

@@ -54,8 +54,7 @@ static const struct {
 	 "kubelet-kubepods-burstable-pod" UID_SCORED ".slice/cri-containerd-" ID64 ".scope",
 	 JOB_POD, "pod_" UID_DASHED "/0a1b2c3d4e5f"},
 	/* kubelet, cgroupfs driver */
-	{"/kubepods/burstable/pod" UID_DASHED "/" ID64, JOB_POD,
-	 "pod_" UID_DASHED "/0a1b2c3d4e5f"},
+	{"/kubepods/burstable/pod" UID_DASHED "/" ID64, JOB_POD, "pod_" UID_DASHED "/0a1b2c3d4e5f"},
 	{"/kubepods/pod" UID_DASHED "/crio-" ID64, JOB_POD, "pod_" UID_DASHED "/0a1b2c3d4e5f"},
 	{"/kubepods/besteffort/pod" UID_DASHED, JOB_POD, "pod_" UID_DASHED},
 	/* containers by themselves */
@@ -139,9 +138,10 @@ Test(job, lines_of_v1_and_of_both)
 
 Test(job, random_bytes_do_no_harm)
 {
-	static const char *const words[] = {"/", "job_", "1", "step_", "pod", "kubepods", ".slice",
-					    "-", ":", ID64, UID_SCORED, "docker", ".scope", "_",
-					    "libpod-", "\n", "0::", "\xff", "a", ".service"};
+	static const char *const words[] = {"/",	"job_",	  "1",	    "step_", "pod",
+					    "kubepods", ".slice", "-",	    ":",     ID64,
+					    UID_SCORED, "docker", ".scope", "_",     "libpod-",
+					    "\n",	"0::",	  "\xff",   "a",     ".service"};
 	unsigned int seed = (unsigned int)getpid();
 
 	cr_log_info("seed %u", seed);
@@ -178,7 +178,8 @@ Test(job, a_recorded_proc)
 	cr_assert_not_null(mkdtemp(root));
 	snprintf(folder, sizeof(folder), "%s/407", root);
 	cr_assert_eq(mkdir(folder, 0700), 0);
-	write_file(folder, "cgroup", "0::/system.slice/slurmstepd.scope/job_9/step_2/user/task_0\n");
+	write_file(folder, "cgroup",
+		   "0::/system.slice/slurmstepd.scope/job_9/step_2/user/task_0\n");
 	write_file(folder, "comm", "ib_write_bw\n");
 	write_file(folder, "status", "Name:\tib_write_bw\nTgid:\t407\nPid:\t407\n");
 	snprintf(folder, sizeof(folder), "%s/409", root);

@@ -129,11 +129,14 @@ Test(owners, random_tables_against_a_plain_search)
 
 	cr_log_info("seed %u", seed);
 	for (size_t i = 0; i < 500; i++)
-		plan[i] = (struct plan){.device = i % 4, .qpn = 1000 + i / 4, .name = "dev0",
+		plan[i] = (struct plan){.device = i % 4,
+					.qpn = 1000 + i / 4,
+					.name = "dev0",
 					.remote_qpn = 1 + rand_r(&seed) % 40,
 					.local = rand_r(&seed) % 2 ? "10.0.0.1" : "10.0.1.1",
 					.remote = rand_r(&seed) % 2 ? "10.0.0.2" : "10.0.0.3",
-					.pid = 1 + i, .state = ESC_OWNER_RTS};
+					.pid = 1 + i,
+					.state = ESC_OWNER_RTS};
 	struct ownertable *table = table_of(plan, 500);
 
 	for (size_t i = 0; i < 500; i++) {
@@ -190,8 +193,11 @@ Test(owners, a_table_that_is_replaced)
 
 Test(owners, a_list_against_the_map)
 {
-	struct esc_owner is = {.pid = 100, .remote_qpn = 17, .state = ESC_OWNER_RTS,
-			       .flags = ESC_OWNER_REMOTE_QPN, .first_local_ns = 5,
+	struct esc_owner is = {.pid = 100,
+			       .remote_qpn = 17,
+			       .state = ESC_OWNER_RTS,
+			       .flags = ESC_OWNER_REMOTE_QPN,
+			       .first_local_ns = 5,
 			       .changed_local_ns = 7};
 	struct rdmares_qp listed = {.has_remote = true, .remote_qpn = 17, .state = ESC_OWNER_RTS};
 	struct rdmares_qp other = listed;

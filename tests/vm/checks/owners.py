@@ -264,3 +264,19 @@ def test_qp_owners(tap, _folder):
     tap.equal(rest, set(), "owners: the map is empty when all have ended")
     tap.equal(wait_for(lambda: tracing()["known"], lambda got: not got, "the end"), 0,
               "owners: status knows of none")
+
+
+def test_qp_listed(tap, _folder):
+    """Where lockdown forbids tracing RDMA netlink tells of processes. Cannot be undone: last."""
+    channel.read(bench.CLIENT, ["sh", "-c", "echo confidentiality >/sys/kernel/security/lockdown"])
+    daemon.control(bench.CLIENT, "restart")
+    with clean_after(), Ranks():
+        total = QPS * len(RANKS)
+        wanted = wait_for(truth, lambda got: len(got) == total, "ranks")
+        tap.equal(len(wanted), total, f"listed: {total} queue pairs are connected")
+        how = wait_for(tracing, lambda got: got["known"] == total, "netlink")
+        tap.equal((how["how"], how["known"]), ("netlink", total), "listed: by RDMA netlink")
+        tap.check("traced" in how.get("note", ""), "listed: status says why", how)
+        check_entries(tap, "listed", wanted, None)
+    tap.equal(wait_for(lambda: tracing()["known"], lambda got: not got, "the end"), 0,
+              "listed: none is left when all have ended")
