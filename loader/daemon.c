@@ -20,6 +20,7 @@
 #include "lock.h"
 #include "log.h"
 #include "mesh.h"
+#include "owners.h"
 #include "preflight.h"
 #include "qptable.h"
 #include "rtnl.h"
@@ -60,6 +61,7 @@ int daemon_refresh(struct daemon *daemon)
 				      full->xdp_ingress + full->tc_ingress + full->tc_egress);
 	if (!err)
 		daemon->refreshed_local_ns = now_ns;
+	owners_refresh(daemon->owners);
 	return err;
 }
 
@@ -106,6 +108,7 @@ static int daemon_switch(struct daemon *daemon, bool off, const char *by, char *
 		      : dataplane_on(daemon->dataplane, error);
 
 	daemon->control_flags = dataplane_control_flags(daemon->dataplane);
+	owners_set_off(daemon->owners, dataplane_is_off(daemon->dataplane));
 	if (err || was_off == off)
 		return err;
 	log_warning("the kill switch is %s (by %s)", off ? "on: everything is detached" : "off",
@@ -170,6 +173,7 @@ static int daemon_on_tick(sd_event_source *source, uint64_t due_us, void *contex
 	daemon_watch_control(daemon);
 	dataplane_tick(daemon->dataplane, daemon_local_ns());
 	mesh_look(daemon->mesh);
+	owners_turn(daemon->owners, daemon_local_ns());
 	if (daemon_refresh(daemon))
 		log_debug("the map qps could not be read in this turn");
 	sd_event_now(daemon->event, CLOCK_MONOTONIC, &now_us);
@@ -247,10 +251,21 @@ static int daemon_open_qps(struct daemon *daemon, char **error)
 	return err ? explain(error, err, "the map qps cannot be read: %s", strerror(-err)) : 0;
 }
 
+static int daemon_open_owners(struct daemon *daemon, char **error)
+{
+	const struct dataplane *dataplane = daemon->dataplane;
+	int err = owners_new(&daemon->owners, dataplane_map_fd(dataplane, "control"),
+			     dataplane_map_fd(dataplane, "qp_owners"), dataplane_is_off(dataplane));
+
+	return err ? explain(error, err, "queue pairs' owners: %s", strerror(-err)) : 0;
+}
+
 static int daemon_serve(struct daemon *daemon, char **error)
 {
 	int err = daemon_open_qps(daemon, error);
 
+	if (!err)
+		err = daemon_open_owners(daemon, error);
 	if (!err)
 		err = mesh_new(&daemon->mesh, daemon, error);
 	if (!err)
@@ -316,6 +331,7 @@ void daemon_free(struct daemon *daemon)
 	if (daemon->links_fd >= 0)
 		close(daemon->links_fd);
 	mesh_free(daemon->mesh);
+	owners_free(daemon->owners);
 	qptable_free(daemon->qps);
 	dataplane_close(daemon->dataplane);
 	ledger_free(daemon->ledger);

@@ -11,6 +11,7 @@ struct dataplane;
 struct ledger;
 struct locks;
 struct mesh;
+struct owners;
 struct qptable;
 struct server;
 struct sd_event;
@@ -22,6 +23,7 @@ struct daemon {
 	struct dataplane *dataplane;
 	struct qptable *qps;
 	struct mesh *mesh;
+	struct owners *owners; /* of queue pairs; NULL: none are looked for */
 	struct ledger *ledger;
 	struct server *server;
 	struct textfile *textfile; /* always there; writes nothing without a directory */
