@@ -2,7 +2,7 @@
 /*
  * Why a packet was left out of the per-QP count. One list for the kernel
  * programs, the command line and the metrics. Packets of users go on untouched:
- * only probes, which are ours, are ever dropped.
+ * only probes and receipts, which are ours, are ever dropped.
  *
  * X(ENUM, name, what it means)
  */
