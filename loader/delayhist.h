@@ -24,7 +24,8 @@ void delayhist_free(struct delayhist *hist);
 /* Keeps its memory. */
 void delayhist_clear(struct delayhist *hist);
 
-/* Adds @more, or what @now has beyond @before (NULL: nothing). 0 or -ENOMEM, then nothing is added. */
+/* Adds @more, or what @now has beyond @before (NULL: nothing). 0 or -ENOMEM, then nothing is added.
+ */
 int delayhist_add(struct delayhist *hist, const struct delayhist *more);
 int delayhist_add_since(struct delayhist *hist, const uint32_t now[ESC_OWD_BUCKETS],
 			const uint32_t before[ESC_OWD_BUCKETS]);
@@ -39,8 +40,12 @@ int64_t delayhist_quantile(const struct delayhist *hist, double q);
 uint64_t delayhist_below(const struct delayhist *hist, uint64_t ns);
 /* By the middles of the buckets. */
 double delayhist_sum(const struct delayhist *hist);
-/* Least and largest delay that it can hold; meaningless without samples. */
-int64_t delayhist_floor(const struct delayhist *hist);
-int64_t delayhist_top(const struct delayhist *hist);
+/*
+ * @ns, brought into the bucket of the least (largest) sample when it is not in
+ * there: an extreme known from elsewhere that may be of a longer or of a
+ * shorter time than the histogram.
+ */
+int64_t delayhist_clamp_min(const struct delayhist *hist, int64_t ns);
+int64_t delayhist_clamp_max(const struct delayhist *hist, int64_t ns);
 
 #endif
