@@ -16,14 +16,14 @@ void delayhist_clear(struct delayhist *hist)
 	hist->count = 0;
 }
 
-/* A quarter more than needed: most additions raise bars that are there. */
+/* Some more than needed: most additions raise bars that are there. */
 static int delayhist_reserve(struct delayhist *hist, size_t room)
 {
 	struct delayhist_bar *grown;
 
 	if (room <= hist->room)
 		return 0;
-	room += room / 4 + 4;
+	room += room / 8 + 4;
 	grown = reallocarray(hist->bars, room, sizeof(*grown));
 	if (!grown)
 		return -ENOMEM;

@@ -10,8 +10,7 @@
 #include "maps.h"
 
 struct delayhist_bar {
-	uint32_t bucket;
-	uint64_t count;
+	uint64_t bucket : 16, count : 48;
 };
 
 /* All zero: empty. */
