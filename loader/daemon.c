@@ -151,7 +151,7 @@ static void daemon_watch_control(struct daemon *daemon)
 	uint32_t flags = dataplane_control_flags(daemon->dataplane);
 	bool off = flags & ESC_CONTROL_OFF;
 
-	if (flags == daemon->control_flags)
+	if (!((flags ^ daemon->control_flags) & ESC_CONTROL_OFF))
 		return;
 	daemon->control_flags = flags;
 	log_warning("the map control was written by somebody else: kill switch %s",
