@@ -456,18 +456,17 @@ static int take_receipts(struct reading *reading)
 {
 	const struct config_raw_receipts *raw = &reading->raw->receipts;
 	struct config *config = reading->config;
-	uint64_t threshold_ns = 100 * US_NS;
 	int err = take_sample(reading);
 
 	config->receipts.on = raw->mode == CONFIG_RECEIPTS_ON;
 	config->receipts.max_pps = 20000;
+	config->receipts.threshold_ns = 100 * US_NS;
 	if (!err)
 		err = take_number(reading, "receipts", "max_pps", raw->max_pps, 1, 1000000,
 				  &config->receipts.max_pps);
 	if (!err)
 		err = take_duration(reading, "receipts", "threshold", raw->threshold, US_NS,
-				    SECOND_NS, &threshold_ns);
-	config->receipts.threshold_ns = threshold_ns;
+				    SECOND_NS, &config->receipts.threshold_ns);
 	return err;
 }
 
