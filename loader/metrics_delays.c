@@ -264,10 +264,10 @@ static const struct port_family {
 	 offsetof(struct delays_counts, spoiled)},
 	{"receipts_overwritten_total", "Sampled packets that no receipt came back for in time.",
 	 offsetof(struct delays_counts, overwritten)},
-	{"all_qps_owd_over_threshold_total",
+	{"port_qp_owd_over_threshold_total",
 	 "Samples of all queue pairs with a delay above receipts.threshold.",
 	 offsetof(struct delays_counts, over)},
-	{"all_qps_owd_threshold_crossings_total",
+	{"port_qp_owd_threshold_crossings_total",
 	 "Times that the delay of any queue pair rose above receipts.threshold.",
 	 offsetof(struct delays_counts, crossings)},
 };
@@ -321,7 +321,7 @@ static void write_port_counts(FILE *out, const struct metrics_facts *facts)
 static void write_ports(FILE *out, const struct metrics_facts *facts)
 {
 	struct prom_family *histogram =
-		FAMILY("qp_owd_histogram_seconds", HISTOGRAM,
+		FAMILY("port_qp_owd_seconds", HISTOGRAM,
 		       "One-way delays of all queue pairs since the daemon started.");
 
 	for (unsigned int i = 0; i < facts->port_count; i++)

@@ -400,15 +400,15 @@ Test(delays_report, metrics_show_the_slowest_and_sum_up_all)
 	cr_assert_eq(value_of(text, "escapement_receipts_noted_total{" PORT "} "), 103);
 	cr_assert_eq(value_of(text, "escapement_receipts_matched_total{" PORT "} "), 100);
 	cr_assert_eq(value_of(text, "escapement_receipts_untimed_total{" PORT "} "), 0);
-	cr_assert_eq(value_of(text, "qp_owd_histogram_seconds_bucket{" PORT ",le=\"4.096e-06\"} "),
+	cr_assert_eq(value_of(text, "port_qp_owd_seconds_bucket{" PORT ",le=\"4.096e-06\"} "),
 		     0);
-	cr_assert_eq(value_of(text, "qp_owd_histogram_seconds_bucket{" PORT ",le=\"8.192e-06\"} "),
+	cr_assert_eq(value_of(text, "port_qp_owd_seconds_bucket{" PORT ",le=\"8.192e-06\"} "),
 		     70);
-	cr_assert_eq(value_of(text, "qp_owd_histogram_seconds_bucket{" PORT ",le=\"6.5536e-05\"} "),
+	cr_assert_eq(value_of(text, "port_qp_owd_seconds_bucket{" PORT ",le=\"6.5536e-05\"} "),
 		     90);
-	cr_assert_eq(value_of(text, "qp_owd_histogram_seconds_bucket{" PORT ",le=\"+Inf\"} "), 100);
-	cr_assert_eq(value_of(text, "qp_owd_histogram_seconds_count{" PORT "} "), 100);
-	cr_assert_float_eq(value_of(text, "qp_owd_histogram_seconds_sum{" PORT "} "),
+	cr_assert_eq(value_of(text, "port_qp_owd_seconds_bucket{" PORT ",le=\"+Inf\"} "), 100);
+	cr_assert_eq(value_of(text, "port_qp_owd_seconds_count{" PORT "} "), 100);
+	cr_assert_float_eq(value_of(text, "port_qp_owd_seconds_sum{" PORT "} "),
 			   (70 * 5000 + 20 * 40000 + 10 * 300000) / 1e9, 1e-9);
 	free(text);
 	close_world();
@@ -444,7 +444,7 @@ Test(delays_report, receipts_that_are_off_leave_no_series)
 	look();
 	text = metrics(32);
 	cr_assert_eq(value_of(text, "\nescapement_receipts_enabled "), 0);
-	cr_assert_null(strstr(text, "histogram"));
+	cr_assert_null(strstr(text, "port_qp_owd_seconds"));
 	cr_assert_null(strstr(text, "receipts_noted"));
 	free(text);
 	close_world();
