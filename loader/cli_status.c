@@ -129,6 +129,19 @@ static void write_table(FILE *out, const json_t *qps)
 			(unsigned long long)cli_count(qps, "refused"));
 }
 
+static void write_receipts(FILE *out, const json_t *receipts)
+{
+	if (!receipts)
+		return;
+	if (strcmp(cli_text(receipts, "mode"), "on"))
+		fprintf(out, "Receipts: off (`receipts.mode`); queue pairs have no delays\n");
+	else
+		fprintf(out, "Receipts: on, %llu queue pairs sampled\n",
+			(unsigned long long)cli_count(receipts, "qps_sampled"));
+	if (*cli_text(receipts, "look_note"))
+		fprintf(out, "  %s\n", cli_text(receipts, "look_note"));
+}
+
 static void write_tracing(FILE *out, const json_t *tracing)
 {
 	const char *how = cli_text(tracing, "how"), *note = cli_text(tracing, "note");
@@ -203,6 +216,7 @@ void cli_write_status(FILE *out, const json_t *status)
 	write_clock(out, json_object_get(status, "clock"));
 	write_probing(out, json_object_get(status, "probing"));
 	write_table(out, json_object_get(status, "qps"));
+	write_receipts(out, json_object_get(status, "receipts"));
 	write_tracing(out, json_object_get(status, "qp_tracing"));
 	if (json_object_get(status, "members"))
 		fprintf(out, "Members: %llu addresses\n",
