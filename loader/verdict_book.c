@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SCORE_ENOUGH 3
+#define SCORE_ENOUGH 6
 
 /* How long a verdict stands after it was last found. A stall ends with the first answer. */
 static const uint64_t hold_ns[VERDICT_KINDS] = {
@@ -99,7 +99,7 @@ static struct book_entry *book_room(struct verdict_book *book)
 }
 
 void book_find(struct verdict_book *book, enum verdict_kind kind,
-	       const struct verdict_subject *subject, unsigned int weight,
+	       const struct verdict_subject *subject, enum book_weight weight,
 	       const struct verdict_evidence *evidence)
 {
 	struct book_entry *entry = (struct book_entry *)book_look_up(book, kind, subject);

@@ -36,6 +36,14 @@ struct book_kind {
 	size_t active;
 };
 
+/* What a finding weighs: found so in so many looks in a row it is a verdict. */
+enum book_weight {
+	BOOK_IN_ONE = 6,
+	BOOK_IN_TWO = 3,
+	BOOK_IN_THREE = 2,
+	BOOK_IN_SIX = 1,
+};
+
 struct verdict_book {
 	struct book_entry entries[LAW_BOOK_MAX];
 	size_t used; /* entries from here on are free */
@@ -50,12 +58,9 @@ void book_done(struct verdict_book *book);
 
 /* Before the finders. */
 void book_open(struct verdict_book *book, uint64_t now_ns);
-/*
- * A finding of this look; @weight 1 to 3, of which a verdict takes three in
- * looks in a row. When one is found twice in a look the first stands.
- */
+/* A finding of this look. When one is found twice in a look the first stands. */
 void book_find(struct verdict_book *book, enum verdict_kind kind,
-	       const struct verdict_subject *subject, unsigned int weight,
+	       const struct verdict_subject *subject, enum book_weight weight,
 	       const struct verdict_evidence *evidence);
 /* So that what is active may be judged by a lower threshold. */
 bool book_is_active(const struct verdict_book *book, enum verdict_kind kind,

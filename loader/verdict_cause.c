@@ -104,7 +104,7 @@ static void judge_loss(const struct scene *scene, const struct pair *pair,
 	verdict_expect(&evidence, "losses", 0);
 	evidence.lead = losses.total;
 	evidence.cause = "packets are lost where no queue stands";
-	book_find(book, VERDICT_LOSS, &subject, 1, &evidence);
+	book_find(book, VERDICT_LOSS, &subject, BOOK_IN_THREE, &evidence);
 }
 
 /* --- delay --- */
@@ -145,7 +145,8 @@ static void tell_delay(const struct scene *scene, const struct pair *pair, enum 
 
 	see_pair(&evidence, scene, pair);
 	expect_floor(&evidence, scene, pair);
-	book_find(book, kind, &subject, 1, &evidence);
+	book_find(book, kind, &subject, kind == VERDICT_PATH_SLOW ? BOOK_IN_SIX : BOOK_IN_THREE,
+		  &evidence);
 }
 
 static void tell_host(const struct scene *scene, const struct pair *pair, const char *cause,
@@ -157,7 +158,7 @@ static void tell_host(const struct scene *scene, const struct pair *pair, const 
 	see_pair(&evidence, scene, pair);
 	verdict_see(&evidence, figure, value);
 	verdict_expect(&evidence, figure, limit);
-	book_find(book, VERDICT_HOST, &subject, 1, &evidence);
+	book_find(book, VERDICT_HOST, &subject, BOOK_IN_THREE, &evidence);
 }
 
 /* The receiving host: what comes after the delay's end, or its word that it is not ready. */

@@ -136,7 +136,7 @@ void verdict_find_rocev1(const struct scene *scene, struct verdict_book *book)
 		evidence.note = "RoCEv1 has no UDP port: it is not routed, takes one path of many, "
 				"and no queue pair of it is seen here; look at the GID index";
 		/* One frame is proof enough. */
-		book_find(book, VERDICT_MISCONFIGURATION, &subject, 3, &evidence);
+		book_find(book, VERDICT_MISCONFIGURATION, &subject, BOOK_IN_ONE, &evidence);
 	}
 }
 
@@ -178,7 +178,7 @@ static void tell_inband(const struct scene *scene, const struct pair *pair,
 		if (scene->look->ports[i].index == qp->key.port)
 			see_rocev1(&evidence, &scene->look->ports[i]);
 	evidence.note = note_of(pair, inband, limit);
-	book_find(book, VERDICT_MISCONFIGURATION, &subject, 1, &evidence);
+	book_find(book, VERDICT_MISCONFIGURATION, &subject, BOOK_IN_THREE, &evidence);
 }
 
 static void judge_pair(const struct scene *scene, const struct pair *pair,

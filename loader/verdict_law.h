@@ -18,14 +18,19 @@
 #define LAW_SLOW_MARGIN_NS 20000
 
 /* Outlier: against the siblings' median. */
-#define LAW_OUTLIER_FACTOR 2
+#define LAW_OUTLIER_FACTOR 1.6
 #define LAW_OUTLIER_MADS 5
 #define LAW_OUTLIER_MARGIN_NS 10000
-#define LAW_OUTLIER_USUAL 1.7	  /* times its own best median, or ... */
-#define LAW_OUTLIER_FLOOR 1.5	  /* ... so many floors above its floor */
-#define LAW_OUTLIER_PAIR_FACTOR 3 /* with a single sibling */
-#define LAW_OUTLIER_GAP 1.5	  /* the least bad of those named against the worst of the others */
-#define LAW_OUTLIER_MINORITY 4	  /* one in so many may be named, and always one */
+#define LAW_OUTLIER_USUAL 1.7 /* times its own best median, or ... */
+#define LAW_OUTLIER_FLOOR 1.5 /* ... so many floors above its floor */
+#define LAW_OUTLIER_FEW 2     /* with no more siblings than this ... */
+#define LAW_OUTLIER_FEW_FACTOR 3
+#define LAW_OUTLIER_LONERS 3 /* to different destinations: more than this, or they are no measure  \
+			      */
+#define LAW_OUTLIER_SPREADS 1.5 /* times what the furthest of the others is from their median */
+#define LAW_OUTLIER_GAP 1.4	/* the least bad of those named against the worst of the others */
+#define LAW_OUTLIER_CLEAN 3	/* spreads of the others, between them and the named */
+#define LAW_OUTLIER_MINORITY 4	/* one in so many may be named, and always one */
 
 /* In-band against out-of-band. */
 #define LAW_INBAND_FACTOR 5

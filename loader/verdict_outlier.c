@@ -47,6 +47,7 @@ static int compare_members(const void *a, const void *b, void *context)
 /* What the siblings from @rank on are like. */
 struct middle {
 	int64_t median_ns, mad_ns, worst_ns, bound_ns;
+	int64_t spread_ns; /* from the median to the one furthest from it */
 };
 
 static struct middle middle_of(const struct siblings *s, size_t rank)
@@ -66,6 +67,7 @@ static struct middle middle_of(const struct siblings *s, size_t rank)
 	for (size_t i = 0; i < count; i++)
 		values[i] = llabs(values[i] - out.median_ns);
 	out.mad_ns = verdict_median(values, count);
+	out.spread_ns = values[count - 1]; /* they are sorted now */
 	return out;
 }
 
@@ -78,7 +80,7 @@ static int64_t most(int64_t a, int64_t b)
 static int64_t limit_ns(const struct siblings *s, const struct middle *middle, size_t rest,
 			const struct verdict_qp *qp, const struct track *track)
 {
-	int64_t factor = rest > 1 ? LAW_OUTLIER_FACTOR : LAW_OUTLIER_PAIR_FACTOR;
+	double factor = rest > LAW_OUTLIER_FEW ? LAW_OUTLIER_FACTOR : LAW_OUTLIER_FEW_FACTOR;
 	int64_t margin = (factor - 1) * most(middle->median_ns, 0);
 
 	if (s->above_floor)
@@ -86,6 +88,8 @@ static int64_t limit_ns(const struct siblings *s, const struct middle *middle, s
 	margin = most(margin, LAW_OUTLIER_MARGIN_NS);
 	/* 1.4826 MADs are one standard deviation of normal noise. */
 	margin = most(margin, LAW_OUTLIER_MADS * middle->mad_ns * 3 / 2);
+	/* The middle one of few deviations says little: the largest does. */
+	margin = most(margin, LAW_OUTLIER_SPREADS * middle->spread_ns);
 	return middle->median_ns + margin + middle->bound_ns + qp->delay.bound_ns;
 }
 
@@ -169,6 +173,15 @@ static void see_siblings(struct verdict_evidence *evidence, const struct sibling
 	verdict_see(evidence, "siblings_bytes_per_second", sibling_rate(s, named));
 }
 
+/* Far off is soon sure, and so is what the siblings are much closer together than to it. */
+static enum book_weight weight_of(int64_t value_ns, const struct middle *middle, int64_t limit)
+{
+	if (value_ns - middle->median_ns > 2 * (limit - middle->median_ns))
+		return BOOK_IN_TWO;
+	return value_ns - middle->worst_ns > LAW_OUTLIER_CLEAN * middle->spread_ns ? BOOK_IN_THREE
+										   : BOOK_IN_SIX;
+}
+
 static void name_one(const struct siblings *s, size_t rank, size_t named,
 		     const struct middle *middle, struct verdict_book *book)
 {
@@ -178,7 +191,6 @@ static void name_one(const struct siblings *s, size_t rank, size_t named,
 	struct verdict_subject subject = subject_of_qp(qp);
 	struct verdict_evidence evidence = {.lead = qp->delay.p50_ns, .note = s->of};
 	double ce = track_ce_ratio(&track->sum);
-	bool strong;
 
 	see_delay(&evidence, qp, track);
 	verdict_see(&evidence, "bytes_per_second", track->bytes_per_second);
@@ -188,8 +200,8 @@ static void name_one(const struct siblings *s, size_t rank, size_t named,
 	see_siblings(&evidence, s, named, middle);
 	verdict_expect(&evidence, s->above_floor ? "above_floor_max_ns" : "p50_max_ns", limit);
 	evidence.cause = cause_of(qp, track);
-	strong = value_of(s, rank) - middle->median_ns > 2 * (limit - middle->median_ns);
-	book_find(book, VERDICT_OUTLIER, &subject, strong ? 2 : 1, &evidence);
+	book_find(book, VERDICT_OUTLIER, &subject, weight_of(value_of(s, rank), middle, limit),
+		  &evidence);
 }
 
 static void judge(struct siblings *s, struct verdict_book *book)
@@ -246,7 +258,7 @@ static void judge_loners(const struct scene *scene, size_t *loners, size_t count
 		s.count = end - at;
 		s.of = qp->job ? "siblings: the same job, other destinations"
 			       : "siblings: the same interface, other destinations";
-		if (s.count > 2)
+		if (s.count > LAW_OUTLIER_LONERS)
 			judge(&s, book);
 	}
 }

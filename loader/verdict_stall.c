@@ -89,7 +89,7 @@ static void tell_stall(const struct scene *scene, const struct verdict_qp *qp,
 	verdict_expect(&evidence, "no_progress_max_ns", patience);
 	evidence.cause = cause_of(qp, track, peer);
 	/* The patience is the hysteresis. */
-	book_find(book, VERDICT_STALLED, &subject, 3, &evidence);
+	book_find(book, VERDICT_STALLED, &subject, BOOK_IN_ONE, &evidence);
 }
 
 void verdict_find_stalls(const struct scene *scene, struct verdict_book *book)
