@@ -225,6 +225,23 @@ int dataplane_on(struct dataplane *dataplane, char **error)
 	return 0;
 }
 
+/* --- receipts --- */
+
+static void dataplane_set_receipts(struct dataplane *dataplane, const struct config *config)
+{
+	struct esc_control *control = pins_control(dataplane->pins);
+	uint32_t mine = ESC_CONTROL_RECEIPTS | ESC_CONTROL_SAMPLE_FIXED;
+	uint32_t flags = (config->receipts.on ? ESC_CONTROL_RECEIPTS : 0) |
+			 (config->receipts.sample_fixed ? ESC_CONTROL_SAMPLE_FIXED : 0);
+
+	__atomic_store_n(&control->sample_mask, config->receipts.sample_mask, __ATOMIC_RELAXED);
+	__atomic_store_n(&control->receipts_max_pps, config->receipts.max_pps, __ATOMIC_RELAXED);
+	__atomic_store_n(&control->delay_threshold_ns, config->receipts.threshold_ns,
+			 __ATOMIC_RELAXED);
+	__atomic_or_fetch(&control->flags, flags, __ATOMIC_SEQ_CST);
+	__atomic_and_fetch(&control->flags, ~(mine & ~flags), __ATOMIC_SEQ_CST);
+}
+
 /* --- the whole --- */
 
 /*
@@ -289,6 +306,7 @@ int dataplane_open(struct dataplane **out, const struct config *config, struct l
 	if (dataplane->clear_flag)
 		dataplane_set_flag(dataplane, false);
 	dataplane_drop_orphans(dataplane);
+	dataplane_set_receipts(dataplane, config);
 	*out = dataplane;
 	return 0;
 fail:
@@ -362,6 +380,7 @@ int dataplane_reconfigure(struct dataplane *dataplane, const struct config *conf
 	memcpy(dataplane->ports, ports, sizeof(ports));
 	dataplane->count = config->interface_count;
 	dataplane_drop_orphans(dataplane);
+	dataplane_set_receipts(dataplane, config);
 	return 0;
 }
 
@@ -447,6 +466,11 @@ int dataplane_reasons(const struct dataplane *dataplane,
 int dataplane_map_fd(const struct dataplane *dataplane, const char *name)
 {
 	return pins_map_fd(dataplane->pins, name);
+}
+
+uint32_t dataplane_map_max(const struct dataplane *dataplane, const char *name)
+{
+	return pins_map_max(dataplane->pins, name);
 }
 
 const char *dataplane_stamps_missing(const struct dataplane *dataplane, const char *interface)
