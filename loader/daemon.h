@@ -9,6 +9,7 @@
 struct config;
 struct dataplane;
 struct delays;
+struct judge;
 struct ledger;
 struct locks;
 struct mesh;
@@ -24,6 +25,7 @@ struct daemon {
 	struct qptable *qps;
 	struct delays *delays; /* follows qps */
 	struct mesh *mesh;
+	struct judge *judge; /* NULL: nothing is judged */
 	struct ledger *ledger;
 	struct server *server;
 	struct textfile *textfile; /* always there; writes nothing without a directory */

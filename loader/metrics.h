@@ -9,6 +9,7 @@
 #include <stdio.h>
 
 #include "dataplane.h"
+#include "judge.h"
 #include "metrics_clock.h"
 #include "qptable.h"
 
@@ -33,6 +34,7 @@ struct metrics_facts {
 	struct qp_totals totals[2]; /* by enum esc_direction */
 	uint64_t events;
 	struct metrics_mesh mesh;
+	struct judge_counts verdicts;
 };
 
 /* A running daemon. Families without a sample are left out. */

@@ -11,6 +11,7 @@
 #include "daemon.h"
 #include "dataplane.h"
 #include "explain.h"
+#include "judge.h"
 #include "ledger.h"
 #include "report.h"
 #include "report_clock.h"
@@ -140,6 +141,7 @@ static int write_qps(const struct daemon *daemon, FILE *out, const struct qp_ent
 	for (size_t i = 0; i < count && i < most; i++) {
 		json_t *qp = report_qp(list[i], port_name(ports, port_count, list[i]->key.port));
 
+		judge_put_qp(qp, daemon->judge, list[i]);
 		if (i)
 			fputc(',', out);
 		if (json_dumpf(qp, out, JSON_COMPACT)) {

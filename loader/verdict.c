@@ -138,6 +138,8 @@ void pair_of(const struct scene *scene, size_t first, struct pair *out)
 		if (!track->measured)
 			continue;
 		out->measured++;
+		out->samples += delay->samples;
+		out->ce += delay->ce;
 		out->slow += track->slow;
 		if (track->slow)
 			out->slow_least_ns = least(out->slow_least_ns, delay->p50_ns);
@@ -333,6 +335,21 @@ size_t verdicts_active(const struct verdicts *verdicts, struct verdict_active *o
 		count++;
 	}
 	return count;
+}
+
+bool verdicts_next(const struct verdicts *verdicts, size_t *at, enum verdict_kind *kind,
+		   const struct verdict_subject **subject)
+{
+	while (*at < verdicts->book.used) {
+		const struct book_entry *entry = &verdicts->book.entries[(*at)++];
+
+		if (entry->state != BOOK_ACTIVE)
+			continue;
+		*kind = entry->kind;
+		*subject = &entry->subject;
+		return true;
+	}
+	return false;
 }
 
 size_t verdicts_active_count(const struct verdicts *verdicts, enum verdict_kind kind)

@@ -33,6 +33,7 @@ const char *verdict_kind_name(enum verdict_kind kind);
 /* One-way delays of the last second or less, fabric time. */
 struct verdict_delay {
 	uint32_t samples; /* 0: nothing below is known */
+	uint32_t ce;	  /* of these: came marked */
 	int64_t min_ns, p50_ns, p99_ns, max_ns;
 	int64_t bound_ns; /* what each may be wrong by */
 };
@@ -44,7 +45,6 @@ struct verdict_qp {
 	uint8_t transport; /* enum esc_transport */
 	uint64_t job;	   /* equal for queue pairs of one job; 0: not known */
 	struct verdict_delay delay;
-	uint64_t sampled, ce; /* receipts, and those that tell of a CE mark */
 	bool stack_known, queue_known;
 	int64_t stack_max_ns; /* the receiver's, recent; behind the delay's end */
 	int64_t queue_max_ns; /* our own, recent; part of the delay */
@@ -148,6 +148,9 @@ int verdicts_look(struct verdicts *verdicts, const struct verdict_look *look,
 
 /* Active ones, at most @max into @out; returns how many there are. */
 size_t verdicts_active(const struct verdicts *verdicts, struct verdict_active *out, size_t max);
+/* The active ones, one each call; *@at begins at 0. False: no more. */
+bool verdicts_next(const struct verdicts *verdicts, size_t *at, enum verdict_kind *kind,
+		   const struct verdict_subject **subject);
 size_t verdicts_active_count(const struct verdicts *verdicts, enum verdict_kind kind);
 /* That ever began, those left out of the events included. */
 uint64_t verdicts_total(const struct verdicts *verdicts, enum verdict_kind kind);

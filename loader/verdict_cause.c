@@ -14,16 +14,13 @@
 static void see_pair(struct verdict_evidence *evidence, const struct scene *scene,
 		     const struct pair *pair)
 {
-	double ce = track_ce_ratio(&pair->sum);
-
 	see_delay(evidence, &scene->look->qps[pair->worst], &scene->tracks[pair->worst]);
 	verdict_see(evidence, "dest_qpn", scene->look->qps[pair->worst].key.dest_qpn);
 	verdict_see(evidence, "qps", pair->measured);
 	verdict_see(evidence, "qps_slow", pair->slow);
 	verdict_see(evidence, "source_ports", pair->ports);
 	verdict_see(evidence, "source_ports_slow", pair->ports_slow);
-	if (ce >= 0)
-		verdict_see(evidence, "ce_ratio", ce);
+	verdict_see(evidence, "ce_ratio", (double)pair->ce / pair->samples);
 	verdict_see(evidence, "retransmits", pair->sum.retransmits);
 	verdict_see(evidence, "nak_sequence", pair->sum.nak_sequence);
 	verdict_see(evidence, "rnr_naks", pair->sum.rnr_naks);
@@ -194,7 +191,7 @@ static void judge_delay(const struct scene *scene, const struct pair *pair,
 	else if (is_imbalance(pair))
 		tell_delay(scene, pair, VERDICT_IMBALANCE,
 			   "some source ports are slow, the others to it are not", book);
-	else if (all && track_ce_ratio(&pair->sum) >= LAW_CE_RATIO)
+	else if (all && pair->ce >= LAW_CE_RATIO * pair->samples)
 		tell_delay(scene, pair, VERDICT_CONGESTION, "delay, and marks (CE)", book);
 	else if (all && pair->sum.nak_sequence && !pair->sum.rnr_naks)
 		tell_delay(scene, pair, VERDICT_CONGESTION, "delay, and loss with it", book);

@@ -181,6 +181,11 @@ static void tell_inband(const struct scene *scene, const struct pair *pair,
 	book_find(book, VERDICT_MISCONFIGURATION, &subject, BOOK_IN_THREE, &evidence);
 }
 
+static bool is_measured(const struct verdict_peer *peer)
+{
+	return peer && peer->up && peer->delay.samples >= LAW_MESH_SAMPLES_MIN;
+}
+
 static void judge_pair(const struct scene *scene, const struct pair *pair,
 		       const struct verdict_peer *peer, struct verdict_book *book)
 {
@@ -192,10 +197,13 @@ static void judge_pair(const struct scene *scene, const struct pair *pair,
 	inband_of(scene, pair, &inband);
 	if (!inband.known)
 		return;
-	if (inband.p50_ns <= inband_limit_ns(&inband, peer)) {
+	if (inband.p50_ns <= LAW_INBAND_MARGIN_NS ||
+	    (is_measured(peer) && inband.p50_ns <= inband_limit_ns(&inband, peer))) {
 		remember_fine(memory, pair->bytes_per_second, scene->look->now_ns);
 		return;
 	}
+	if (!is_measured(peer))
+		return;
 	/* What began as one does not become an own queue because the load comes back. */
 	if (book_is_active(book, VERDICT_MISCONFIGURATION, &subject) ||
 	    !is_own_queue(memory, pair, &inband, inband_limit_ns(&inband, peer)))
@@ -207,11 +215,9 @@ void verdict_find_inband(const struct scene *scene, struct verdict_book *book)
 	struct pair pair;
 
 	for (size_t at = 0; at < scene->look->qp_count; at = pair.end) {
-		const struct verdict_peer *peer;
-
 		pair_of(scene, at, &pair);
-		peer = pair.measured ? peer_of(scene, &scene->look->qps[at].key.dst) : NULL;
-		if (peer && peer->up && peer->delay.samples >= LAW_MESH_SAMPLES_MIN)
-			judge_pair(scene, &pair, peer, book);
+		if (pair.measured)
+			judge_pair(scene, &pair, peer_of(scene, &scene->look->qps[at].key.dst),
+				   book);
 	}
 }

@@ -25,8 +25,9 @@
 #define LAW_OUTLIER_FLOOR 1.5 /* ... so many floors above its floor */
 #define LAW_OUTLIER_FEW 2     /* with no more siblings than this ... */
 #define LAW_OUTLIER_FEW_FACTOR 3
-#define LAW_OUTLIER_LONERS 3 /* to different destinations: more than this, or they are no measure  \
-			      */
+#define LAW_OUTLIER_LONERS                                                                         \
+	3 /* to different destinations: more than this, or they are no measure                     \
+	   */
 #define LAW_OUTLIER_SPREADS 1.5 /* times what the furthest of the others is from their median */
 #define LAW_OUTLIER_GAP 1.4	/* the least bad of those named against the worst of the others */
 #define LAW_OUTLIER_CLEAN 3	/* spreads of the others, between them and the named */

@@ -143,7 +143,7 @@ static const char *cause_of(const struct verdict_qp *qp, const struct track *tra
 {
 	if (qp->queue_known && qp->queue_max_ns > LAW_QUEUE_SHARE * track->excess_ns)
 		return "queue of this host";
-	if (track_ce_ratio(&track->sum) >= LAW_CE_RATIO)
+	if (qp->delay.ce >= LAW_CE_RATIO * qp->delay.samples)
 		return "congestion on its path";
 	return "its path, or the load on it";
 }
@@ -190,12 +190,10 @@ static void name_one(const struct siblings *s, size_t rank, size_t named,
 	int64_t limit = limit_ns(s, middle, s->count - named, qp, track);
 	struct verdict_subject subject = subject_of_qp(qp);
 	struct verdict_evidence evidence = {.lead = qp->delay.p50_ns, .note = s->of};
-	double ce = track_ce_ratio(&track->sum);
 
 	see_delay(&evidence, qp, track);
 	verdict_see(&evidence, "bytes_per_second", track->bytes_per_second);
-	if (ce >= 0)
-		verdict_see(&evidence, "ce_ratio", ce);
+	verdict_see(&evidence, "ce_ratio", (double)qp->delay.ce / qp->delay.samples);
 	verdict_see(&evidence, "named", named);
 	see_siblings(&evidence, s, named, middle);
 	verdict_expect(&evidence, s->above_floor ? "above_floor_max_ns" : "p50_max_ns", limit);

@@ -11,7 +11,7 @@
 /* --- memory of one queue pair (verdict_track.c) --- */
 
 struct track_counts {
-	uint64_t packets, retransmits, nak_sequence, rnr_naks, sampled, ce;
+	uint64_t packets, retransmits, nak_sequence, rnr_naks;
 };
 
 struct track {
@@ -54,8 +54,6 @@ int64_t track_slow_ns(const struct track *track, const struct verdict_delay *del
 void track_counts_add(struct track_counts *sum, const struct track_counts *more);
 void track_begin(struct track *track, const struct verdict_qp *qp, uint64_t now_ns);
 void track_look(struct track *track, const struct verdict_qp *qp, uint64_t now_ns);
-/* Part of the recent receipts that tell of a mark; -1: none came. */
-double track_ce_ratio(const struct track_counts *sum);
 
 /* --- memory of one pair of addresses (verdict_inband.c) --- */
 
@@ -89,6 +87,7 @@ struct pair {
 	int64_t fine_most_ns;	  /* ... and that are not */
 	double bytes_per_second;
 	struct track_counts sum;
+	uint64_t samples, ce;
 	size_t worst; /* the measured one with the largest excess; end: none */
 };
 /* The pair that begins at @first. */

@@ -11,8 +11,7 @@ static int64_t least(int64_t a, int64_t b)
 
 static struct track_counts counts_of(const struct verdict_qp *qp)
 {
-	return (struct track_counts){qp->packets,  qp->retransmits, qp->nak_sequence,
-				     qp->rnr_naks, qp->sampled,	    qp->ce};
+	return (struct track_counts){qp->packets, qp->retransmits, qp->nak_sequence, qp->rnr_naks};
 }
 
 void track_counts_add(struct track_counts *sum, const struct track_counts *more)
@@ -21,8 +20,6 @@ void track_counts_add(struct track_counts *sum, const struct track_counts *more)
 	sum->retransmits += more->retransmits;
 	sum->nak_sequence += more->nak_sequence;
 	sum->rnr_naks += more->rnr_naks;
-	sum->sampled += more->sampled;
-	sum->ce += more->ce;
 }
 
 /* A count that went back began anew (the entry was retired and came again). */
@@ -37,9 +34,7 @@ static struct track_counts counts_growth(const struct track_counts *before,
 	return (struct track_counts){growth(before->packets, now->packets),
 				     growth(before->retransmits, now->retransmits),
 				     growth(before->nak_sequence, now->nak_sequence),
-				     growth(before->rnr_naks, now->rnr_naks),
-				     growth(before->sampled, now->sampled),
-				     growth(before->ce, now->ce)};
+				     growth(before->rnr_naks, now->rnr_naks)};
 }
 
 static void track_count(struct track *track, const struct verdict_qp *qp)
@@ -67,11 +62,6 @@ static void track_rate(struct track *track, const struct verdict_qp *qp, uint64_
 	now = growth(track->bytes, qp->bytes) / seconds;
 	track->bytes = qp->bytes;
 	track->bytes_per_second = track->looks > 1 ? (track->bytes_per_second + now) / 2 : now;
-}
-
-double track_ce_ratio(const struct track_counts *sum)
-{
-	return sum->sampled ? (double)sum->ce / sum->sampled : -1;
 }
 
 /* --- the floor --- */

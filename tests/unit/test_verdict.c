@@ -507,7 +507,7 @@ Test(cause, delay_with_marks_is_congestion)
 	for (unsigned int looks = 0; looks < 12 && !event; looks++) {
 		fleet_move(&fleet);
 		for (unsigned int i = 0; i < 4; i++)
-			fleet.qps[i].ce += 20;
+			fleet.qps[i].delay.ce = 20;
 		fleet_judge(&fleet);
 		event = fleet_event(&fleet, VERDICT_BEGIN, VERDICT_CONGESTION);
 	}

@@ -129,7 +129,6 @@ static inline void fleet_move(struct fleet *fleet)
 		fleet_delay(fleet, &qp->delay, fleet->p50_us[i], fleet->noise);
 		qp->packets += 1000;
 		qp->bytes += 1000000;
-		qp->sampled += 50;
 		qp->acks += 100;
 		qp->next_psn = (qp->next_psn + 1000) & ESC_PSN_MASK;
 		qp->answered_psn = (qp->next_psn - fleet_random(fleet) % 64) & ESC_PSN_MASK;
