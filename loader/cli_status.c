@@ -157,7 +157,8 @@ static void write_probing(FILE *out, const json_t *probing)
 			fprintf(out, "No probing on the %s plane: %s\n", cli_text(plane, "plane"),
 				cli_text(plane, "note"));
 	}
-	if (peers && cli_count(peers, "up") + cli_count(peers, "suspect") + cli_count(peers, "down"))
+	if (peers &&
+	    cli_count(peers, "up") + cli_count(peers, "suspect") + cli_count(peers, "down"))
 		fprintf(out, "  Peers: %llu up, %llu suspect, %llu down\n",
 			(unsigned long long)cli_count(peers, "up"),
 			(unsigned long long)cli_count(peers, "suspect"),

@@ -432,8 +432,8 @@ static void write_collectors(FILE *out, const struct metrics_facts *facts)
 
 static void write_verdicts(FILE *out, const struct metrics_facts *facts)
 {
-	struct prom_family *active = FAMILY("verdicts_active", GAUGE,
-					    "Verdicts that stand now, by kind of trouble.");
+	struct prom_family *active =
+		FAMILY("verdicts_active", GAUGE, "Verdicts that stand now, by kind of trouble.");
 	struct prom_family *total = FAMILY("verdicts_total", COUNTER,
 					   "Verdicts that began since the daemon started, those "
 					   "left out of the events included.");
