@@ -28,10 +28,11 @@
 #define LAW_OUTLIER_LONERS                                                                         \
 	3 /* to different destinations: more than this, or they are no measure                     \
 	   */
-#define LAW_OUTLIER_SPREADS 1.5 /* times what the furthest of the others is from their median */
-#define LAW_OUTLIER_GAP 1.4	/* the least bad of those named against the worst of the others */
-#define LAW_OUTLIER_CLEAN 3	/* spreads of the others, between them and the named */
-#define LAW_OUTLIER_MINORITY 4	/* one in so many may be named, and always one */
+#define LAW_OUTLIER_SPREADS 1.5	  /* times what the furthest of the others is from their median */
+#define LAW_OUTLIER_GAP 1.4	  /* the least bad of those named against the worst of the others */
+#define LAW_OUTLIER_CLEAN 3	  /* spreads of the others, between them and the named */
+#define LAW_OUTLIER_SURE_NS 50000 /* less above the others than this takes longer to be sure of */
+#define LAW_OUTLIER_MINORITY 4	  /* one in so many may be named, and always one */
 
 /* In-band against out-of-band. */
 #define LAW_INBAND_FACTOR 5

@@ -174,12 +174,19 @@ static void see_siblings(struct verdict_evidence *evidence, const struct sibling
 }
 
 /* Far off is soon sure, and so is what the siblings are much closer together than to it. */
-static enum book_weight weight_of(int64_t value_ns, const struct middle *middle, int64_t limit)
+static enum book_weight weight_of(int64_t value_ns, const struct middle *middle, int64_t limit,
+				  const struct verdict_qp *qp, const struct track *track)
 {
-	if (value_ns - middle->median_ns > 2 * (limit - middle->median_ns))
+	bool far = value_ns - middle->median_ns > 2 * (limit - middle->median_ns);
+	bool clean = value_ns - middle->worst_ns > LAW_OUTLIER_CLEAN * middle->spread_ns;
+	bool stands = qp->delay.min_ns - track->floor_ns > LAW_OUTLIER_SURE_NS;
+
+	if (value_ns - middle->median_ns < LAW_OUTLIER_SURE_NS)
+		return BOOK_IN_SIX;
+	/* A queue that stands lets nobody through; a host that stops for a moment does. */
+	if (far && stands)
 		return BOOK_IN_TWO;
-	return value_ns - middle->worst_ns > LAW_OUTLIER_CLEAN * middle->spread_ns ? BOOK_IN_THREE
-										   : BOOK_IN_SIX;
+	return far || clean ? BOOK_IN_THREE : BOOK_IN_SIX;
 }
 
 static void name_one(const struct siblings *s, size_t rank, size_t named,
@@ -198,8 +205,8 @@ static void name_one(const struct siblings *s, size_t rank, size_t named,
 	see_siblings(&evidence, s, named, middle);
 	verdict_expect(&evidence, s->above_floor ? "above_floor_max_ns" : "p50_max_ns", limit);
 	evidence.cause = cause_of(qp, track);
-	book_find(book, VERDICT_OUTLIER, &subject, weight_of(value_of(s, rank), middle, limit),
-		  &evidence);
+	book_find(book, VERDICT_OUTLIER, &subject,
+		  weight_of(value_of(s, rank), middle, limit, qp, track), &evidence);
 }
 
 static void judge(struct siblings *s, struct verdict_book *book)
