@@ -25,6 +25,7 @@
 #define LAW_OUTLIER_FLOOR 1.5 /* ... so many floors above its floor */
 #define LAW_OUTLIER_FEW 2     /* with no more siblings than this ... */
 #define LAW_OUTLIER_FEW_FACTOR 3
+#define LAW_OUTLIER_LONER_FACTOR 2.2
 #define LAW_OUTLIER_LONERS                                                                         \
 	3 /* to different destinations: more than this, or they are no measure                     \
 	   */

@@ -81,10 +81,14 @@ static int64_t limit_ns(const struct siblings *s, const struct middle *middle, s
 			const struct verdict_qp *qp, const struct track *track)
 {
 	double factor = rest > LAW_OUTLIER_FEW ? LAW_OUTLIER_FACTOR : LAW_OUTLIER_FEW_FACTOR;
-	int64_t margin = (factor - 1) * most(middle->median_ns, 0);
+	/* What its median would be, were it like the others. */
+	int64_t like_them_ns = most(middle->median_ns, 0), margin;
 
-	if (s->above_floor)
-		margin = most(margin, (factor - 1) * most(track->floor_ns, 0));
+	if (s->above_floor) {
+		factor = LAW_OUTLIER_LONER_FACTOR;
+		like_them_ns += most(track->floor_ns, 0);
+	}
+	margin = (factor - 1) * like_them_ns;
 	margin = most(margin, LAW_OUTLIER_MARGIN_NS);
 	/* 1.4826 MADs are one standard deviation of normal noise. */
 	margin = most(margin, LAW_OUTLIER_MADS * middle->mad_ns * 3 / 2);

@@ -38,11 +38,22 @@ static struct shape random_shape(struct fleet *fleet)
 	return shape;
 }
 
+static void fail_with(const struct fleet *fleet, const struct verdict_event *event, uint64_t seed,
+		      unsigned int n)
+{
+	for (size_t i = 0; i < event->evidence.seen_count; i++)
+		printf("#   %s %.6g\n", event->evidence.seen[i].name,
+		       event->evidence.seen[i].value);
+	fflush(stdout);
+	cr_assert_fail("SEED=%#llx fleet %u look %u: %s, %s", (unsigned long long)seed, n,
+		       fleet->looks, verdict_kind_name(event->kind),
+		       event->evidence.note ? event->evidence.note : "");
+}
+
 static void expect_silence(struct fleet *fleet, uint64_t seed, unsigned int n)
 {
-	for (size_t i = 0; i < fleet->event_count; i++)
-		cr_assert_fail("SEED=%#llx fleet %u look %u: %s", (unsigned long long)seed, n,
-			       fleet->looks, verdict_kind_name(fleet->events[i].kind));
+	if (fleet->event_count)
+		fail_with(fleet, &fleet->events[0], seed, n);
 }
 
 /* Noise from look to look, queue pairs that come and go, ways of different length. */
@@ -101,9 +112,8 @@ Test(fleets, busy_ones_name_nobody, .timeout = 120)
 					shape.floor_us + queue_us * fleet_uniform(&fleet, 0.9, 1.1);
 			fleet_look(&fleet);
 			for (size_t i = 0; i < fleet.event_count; i++)
-				cr_assert(fleet.events[i].kind == VERDICT_PATH_SLOW,
-					  "SEED=%#llx fleet %u: %s", (unsigned long long)seed, n,
-					  verdict_kind_name(fleet.events[i].kind));
+				if (fleet.events[i].kind != VERDICT_PATH_SLOW)
+					fail_with(&fleet, &fleet.events[i], seed, n);
 		}
 		fleet_close(&fleet);
 	}
