@@ -51,6 +51,7 @@ struct verdict_qp {
 	uint64_t packets, bytes, retransmits;
 	uint32_t next_psn; /* of the next new request */
 	bool next_known;
+	bool alive;	  /* a process is known to hold it; false also when not known */
 	bool mid_message; /* a message has begun and not ended */
 	/* Of the packets that the peer answers with: */
 	bool paired;	   /* they are known to be this connection's */

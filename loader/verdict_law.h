@@ -42,7 +42,7 @@
 #define LAW_OWN_LOAD 1.15 /* more than the load that was carried well: its own queue may be it */
 
 /* Stalled. */
-#define LAW_STALL_NS 500000000ull	 /* with a retransmission since, or in mid-message */
+#define LAW_STALL_NS 500000000ull	 /* with a retransmission since */
 #define LAW_STALL_QUIET_NS 1500000000ull /* on unacknowledged packets alone */
 #define LAW_STALL_NEVER_NS 1000000000ull /* nothing ever came back */
 #define LAW_WINDOW_PSNS 0x10000		 /* more unacknowledged: these are not one connection */

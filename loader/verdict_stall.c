@@ -2,11 +2,13 @@
 /*
  * Stalled queue pairs: requests that the peer has not acknowledged, and no
  * progress. What is unacknowledged is exact where the peer's answers are known
- * to be of this connection (judge.c pairs them); then an idle one has nothing
- * unacknowledged. A sender may leave its last packets unacknowledged for ever
- * when it did not ask for an ACK: a stall is said at once only with a
- * retransmission since, or in the midst of a message; else only of one that
- * used to have all acknowledged when it was idle.
+ * to be of this connection (judge_answers.c); an idle one has nothing
+ * unacknowledged. What was sent again since the last answer is stalled for
+ * sure. Without that it may be of a process that was killed, or the sender did
+ * not ask for an ACK: then it is said only of a queue pair that is known to be
+ * alive and is in the midst of a message, or used to have all acknowledged when
+ * it was idle. Where owners are not known, a stall shows when the sender's own
+ * ACK timeout ends: with NCCL's default after seconds.
  */
 #include "verdict_parts.h"
 
@@ -47,9 +49,11 @@ static uint64_t patience_ns(const struct scene *scene, const struct verdict_qp *
 	bool sent_again = qp->retransmits != track->moved_retransmits;
 
 	if (unacknowledged(qp)) {
-		if (sent_again || qp->mid_message)
+		if (sent_again)
 			return LAW_STALL_NS;
-		return track->settles && !track->leaves_tail ? LAW_STALL_QUIET_NS : UINT64_MAX;
+		if (qp->alive && (qp->mid_message || (track->settles && !track->leaves_tail)))
+			return LAW_STALL_QUIET_NS;
+		return UINT64_MAX;
 	}
 	if (sent_again && is_never_answered(scene, qp))
 		return LAW_STALL_NEVER_NS;

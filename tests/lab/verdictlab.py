@@ -9,8 +9,8 @@ import clocklab
 import labtest
 from fabrictruth import Fabric
 
-SPINE_MBIT = 20
-QP_RATE = "9m"  # of four on four spines
+SPINE_MBIT = 12
+QP_RATE = "10m"  # of four on four spines
 # Packets in flight, so that two flows on a spine have a queue of some milliseconds, and share it.
 WINDOW = "16"
 FIRST_PORTS = 512
@@ -102,9 +102,13 @@ class Workload(Flow):
         return [qp for qp in self.lab.json("h1", "qp")["qps"]
                 if qp["direction"] == "tx" and qp["sport"] in self.ports]
 
-    def rates(self):
-        """{source port: megabits a second}"""
-        return {qp["sport"]: qp["bytes_per_second"] * 8e-6 for qp in self.qps()}
+    def rates(self, seconds=1):
+        """{source port: megabits a second}, over the next @seconds."""
+        before, since = {qp["sport"]: qp["bytes"] for qp in self.qps()}, time.monotonic()
+        time.sleep(seconds)
+        after, took = {qp["sport"]: qp["bytes"] for qp in self.qps()}, time.monotonic() - since
+        return {port: (after[port] - before[port]) * 8e-6 / took for port in after
+                if port in before}
 
     def settle(self):
         """All four have delays, and a floor of some seconds."""

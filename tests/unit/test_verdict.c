@@ -341,7 +341,10 @@ Test(stall, in_the_midst_of_a_message)
 	four(&fleet);
 	halt(&fleet, 0, 64);
 	fleet.qps[0].mid_message = true;
-	cr_expect(fleet_until(&fleet, VERDICT_BEGIN, VERDICT_STALLED, 4));
+	/* Its process may have been killed. */
+	cr_expect_eq(fleet_until(&fleet, VERDICT_BEGIN, VERDICT_STALLED, 40), 0);
+	fleet.qps[0].alive = true;
+	cr_expect(fleet_until(&fleet, VERDICT_BEGIN, VERDICT_STALLED, 8));
 	fleet_close(&fleet);
 }
 
@@ -351,21 +354,7 @@ Test(stall, after_the_last_packet_of_one_that_settles)
 	struct fleet fleet;
 
 	four(&fleet);
-	halt(&fleet, 0, 5);
-	cr_expect_eq(fleet_until(&fleet, VERDICT_BEGIN, VERDICT_STALLED, 40), 0);
-	fleet.p50_us[0] = 10;
-	fleet_run(&fleet, 1);
-	fleet.qps[0].retransmits++; /* so the wait before was none of a tail */
-	halt(&fleet, 0, 0);
-	fleet_run(&fleet, 8);
-	fleet.p50_us[0] = 10;
-	fleet_run(&fleet, 1);
-	halt(&fleet, 0, 5);
-	looks = fleet_until(&fleet, VERDICT_BEGIN, VERDICT_STALLED, 40);
-	cr_expect_eq(looks, 0, "it has left a tail once");
-	fleet_close(&fleet);
-
-	four(&fleet);
+	fleet.qps[0].alive = true;
 	halt(&fleet, 0, 0);
 	fleet_run(&fleet, 8);
 	fleet.p50_us[0] = 10;
@@ -393,6 +382,7 @@ Test(stall, a_tail_without_an_ack_is_learned)
 	struct fleet fleet;
 
 	four(&fleet);
+	fleet.qps[0].alive = true;
 	halt(&fleet, 0, 3);
 	fleet_run(&fleet, 4); /* idle for a second, and on it goes */
 	fleet.p50_us[0] = 10;
@@ -439,7 +429,8 @@ Test(stall, wraps_with_the_psn)
 	four(&fleet);
 	fleet.qps[1].answered_psn = 0xfffff0;
 	halt(&fleet, 1, 32);
-	fleet.qps[1].mid_message = true;
+	fleet_look(&fleet);
+	fleet.qps[1].retransmits++;
 	cr_expect(fleet_until(&fleet, VERDICT_BEGIN, VERDICT_STALLED, 5));
 	fleet_close(&fleet);
 }
