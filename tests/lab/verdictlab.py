@@ -68,16 +68,20 @@ def plan_collision(lab, chance):
 
 
 class Flow:
-    """roceflow from @client to @server until it is ended."""
+    """roceflow from @client to @server until it is ended. Its numbers are its own."""
+    next_qpn = 0x100
 
     def __init__(self, lab, server, client, *options):
         self.lab = lab
+        numbers = ("--qpn", str(Flow.next_qpn))
+        Flow.next_qpn += 0x10
         address = lab.host(server)["address"]
         self.serving = lab.start(server, labtest.ROCEFLOW, "serve", "--listen", address,
-                                 "--interface", "eth1", "--json")
+                                 "--interface", "eth1", "--json", *numbers)
         time.sleep(0.3)
         self.sending = lab.start(client, labtest.ROCEFLOW, "send", "--to", address, "--json",
-                                 "--seconds", "600", "--window", WINDOW, *options)
+                                 "--seconds", "600", "--window", WINDOW, *numbers,
+                                 *options)
         self.begun_ns = time.time_ns()
 
     def __enter__(self):
@@ -125,8 +129,19 @@ class Collider(Flow):
     """One queue pair from h2 to h4 over the spine of the plan, as fast as it goes."""
 
     def __init__(self, lab, plan):
-        super().__init__(lab, "h4", "h2", "--qps", "1", "--sport-mode",
-                         f"fixed:{plan.collider_port}")
+        self.port = plan.collider_port
+        super().__init__(lab, "h4", "h2", "--qps", "1", "--sport-mode", f"fixed:{self.port}")
+
+
+    def onset_ns(self):
+        """When h2's programs saw the first packet of it, CLOCK_REALTIME."""
+        def first():
+            return next((qp["first_local_ns"] for qp in self.lab.json("h2", "qp")["qps"]
+                         if qp["direction"] == "tx" and qp["sport"] == self.port), None)
+        seen = labtest.wait_for(first, 10)
+        if not seen:
+            raise RuntimeError("the colliding flow does not flow")
+        return time.time_ns() - time.monotonic_ns() + seen
 
 
 class Names:
