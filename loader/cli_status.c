@@ -129,6 +129,23 @@ static void write_table(FILE *out, const json_t *qps)
 			(unsigned long long)cli_count(qps, "refused"));
 }
 
+static void write_tracing(FILE *out, const json_t *tracing)
+{
+	const char *how = cli_text(tracing, "how"), *note = cli_text(tracing, "note");
+
+	if (!tracing)
+		return;
+	if (!strcmp(how, "none"))
+		fprintf(out, "Owners of queue pairs: not known");
+	else
+		fprintf(out, "Owners of queue pairs: by %s, %llu known", how,
+			(unsigned long long)cli_count(tracing, "known"));
+	fprintf(out, "%s%s\n", *note ? "; " : "", note);
+	if (cli_count(tracing, "refused"))
+		fprintf(out, "  The table was full: the owners of %llu are not known\n",
+			(unsigned long long)cli_count(tracing, "refused"));
+}
+
 static void write_clock(FILE *out, const json_t *clock)
 {
 	if (!clock)
@@ -208,6 +225,7 @@ void cli_write_status(FILE *out, const json_t *status)
 	write_clock(out, json_object_get(status, "clock"));
 	write_probing(out, json_object_get(status, "probing"));
 	write_table(out, json_object_get(status, "qps"));
+	write_tracing(out, json_object_get(status, "qp_tracing"));
 	if (json_object_get(status, "members"))
 		fprintf(out, "Members: %llu addresses\n",
 			(unsigned long long)cli_count(status, "members"));

@@ -22,6 +22,7 @@
 #include "lock.h"
 #include "log.h"
 #include "mesh.h"
+#include "owners.h"
 #include "preflight.h"
 #include "qptable.h"
 #include "rtnl.h"
@@ -64,6 +65,7 @@ int daemon_refresh(struct daemon *daemon)
 		err = delays_look(daemon->delays, now_ns);
 	if (!err)
 		daemon->refreshed_local_ns = now_ns;
+	owners_refresh(daemon->owners);
 	return err;
 }
 
@@ -110,6 +112,7 @@ static int daemon_switch(struct daemon *daemon, bool off, const char *by, char *
 		      : dataplane_on(daemon->dataplane, error);
 
 	daemon->control_flags = dataplane_control_flags(daemon->dataplane);
+	owners_set_off(daemon->owners, dataplane_is_off(daemon->dataplane));
 	if (err || was_off == off)
 		return err;
 	log_warning("the kill switch is %s (by %s)", off ? "on: everything is detached" : "off",
@@ -174,6 +177,7 @@ static int daemon_on_tick(sd_event_source *source, uint64_t due_us, void *contex
 	daemon_watch_control(daemon);
 	dataplane_tick(daemon->dataplane, daemon_local_ns());
 	mesh_look(daemon->mesh);
+	owners_turn(daemon->owners, daemon_local_ns());
 	sd_event_now(daemon->event, CLOCK_MONOTONIC, &now_us);
 	sd_event_source_set_time(source, now_us + DAEMON_TICK_US);
 	return sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
@@ -273,10 +277,21 @@ static int daemon_open_qps(struct daemon *daemon, char **error)
 	return err ? explain(error, err, "the map qps cannot be read: %s", strerror(-err)) : 0;
 }
 
+static int daemon_open_owners(struct daemon *daemon, char **error)
+{
+	const struct dataplane *dataplane = daemon->dataplane;
+	int err = owners_new(&daemon->owners, dataplane_map_fd(dataplane, "control"),
+			     dataplane_map_fd(dataplane, "qp_owners"), dataplane_is_off(dataplane));
+
+	return err ? explain(error, err, "queue pairs' owners: %s", strerror(-err)) : 0;
+}
+
 static int daemon_serve(struct daemon *daemon, char **error)
 {
 	int err = daemon_open_qps(daemon, error);
 
+	if (!err)
+		err = daemon_open_owners(daemon, error);
 	if (!err)
 		err = mesh_new(&daemon->mesh, daemon, error);
 	if (!err)
@@ -347,6 +362,7 @@ void daemon_free(struct daemon *daemon)
 	judge_free(daemon->judge);
 	mesh_free(daemon->mesh);
 	delays_free(daemon->delays);
+	owners_free(daemon->owners);
 	qptable_free(daemon->qps);
 	dataplane_close(daemon->dataplane);
 	ledger_free(daemon->ledger);

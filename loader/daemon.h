@@ -13,6 +13,7 @@ struct judge;
 struct ledger;
 struct locks;
 struct mesh;
+struct owners;
 struct qptable;
 struct server;
 struct sd_event;
@@ -26,6 +27,7 @@ struct daemon {
 	struct delays *delays; /* follows qps */
 	struct mesh *mesh;
 	struct judge *judge; /* NULL: nothing is judged */
+	struct owners *owners; /* of queue pairs; NULL: none are looked for */
 	struct ledger *ledger;
 	struct server *server;
 	struct textfile *textfile; /* always there; writes nothing without a directory */

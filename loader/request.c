@@ -15,6 +15,7 @@
 #include "ledger.h"
 #include "report.h"
 #include "report_clock.h"
+#include "report_owner.h"
 #include "report_qp.h"
 #include "verbs.h"
 
@@ -115,11 +116,12 @@ static json_t *answer_status(struct request *request)
 	return report_status(request->daemon);
 }
 
-static const char *port_name(const struct port_info *ports, unsigned int count, unsigned int index)
+static const struct port_info *port_of(const struct port_info *ports, unsigned int count,
+				       unsigned int index)
 {
 	for (unsigned int i = 0; i < count; i++)
 		if (ports[i].index == index)
-			return ports[i].name;
+			return &ports[i];
 	return NULL;
 }
 
@@ -139,9 +141,11 @@ static int write_qps(const struct daemon *daemon, FILE *out, const struct qp_ent
 			port_count++;
 	fputs("{\"ok\":true,\"result\":{\"qps\":[", out);
 	for (size_t i = 0; i < count && i < most; i++) {
-		json_t *qp = report_qp(list[i], port_name(ports, port_count, list[i]->key.port));
+		const struct port_info *port = port_of(ports, port_count, list[i]->key.port);
+		json_t *qp = report_qp(list[i], port ? port->name : NULL);
 
 		judge_put_qp(qp, daemon->judge, list[i]);
+		report_put_owner(qp, daemon->owners, &list[i]->key, port ? port->rdma_device : "");
 		if (i)
 			fputc(',', out);
 		if (json_dumpf(qp, out, JSON_COMPACT)) {
