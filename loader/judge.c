@@ -2,6 +2,7 @@
 #include "judge.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +12,7 @@
 #include "judge_parts.h"
 #include "log.h"
 #include "mesh.h"
+#include "owners.h"
 #include "report.h"
 
 #define LOOK_SAMPLES 8 /* enough for a look to stand for itself, else the last second does */
@@ -26,6 +28,7 @@ struct judge {
 	struct verdict_peer peers[MESH_EDGES_MAX];
 	size_t peer_count;
 	struct verdict_port ports[ESC_PORTS_MAX];
+	char devices[ESC_PORTS_MAX][32]; /* RDMA, by index of the port; "" none */
 	size_t port_count;
 	bool failed; /* told once */
 };
@@ -116,6 +119,7 @@ static int make_room(struct judge *judge, size_t room)
 
 static int gather_qps(struct judge *judge)
 {
+	const struct ownertable *owners = owners_table(judge->daemon->owners);
 	size_t count, delay_count;
 	const struct qp_entry *entries = qptable_entries(judge->daemon->qps, &count);
 	const struct delays_entry *delays = delays_entries(judge->daemon->delays, &delay_count);
@@ -129,12 +133,16 @@ static int gather_qps(struct judge *judge)
 	judge->qp_count = delay_count;
 	for (size_t i = 0; i < delay_count; i++) {
 		struct verdict_qp *qp = &judge->qps[i];
-		const struct qp_entry *back;
+		const struct qp_entry *back, *by_owner;
 
 		*qp = (struct verdict_qp){.key = delays[i].key};
 		take_delay(qp, &delays[i]);
 		take_sent(qp, &delays[i].qp->qp);
 		back = answers_of(answers, delays[i].qp, &qp->nothing_back);
+		by_owner = judge_owner(qp, owners, judge->devices[qp->key.port % ESC_PORTS_MAX],
+				       entries, count);
+		if (by_owner)
+			back = by_owner;
 		if (back)
 			take_answers(qp, &back->qp);
 	}
@@ -175,6 +183,7 @@ static void gather_ports(struct judge *judge)
 	const struct dataplane *dataplane = judge->daemon->dataplane;
 
 	judge->port_count = 0;
+	memset(judge->devices, 0, sizeof(judge->devices));
 	for (unsigned int i = 0; i < dataplane_port_count(dataplane); i++) {
 		struct verdict_port *port = &judge->ports[judge->port_count];
 		struct esc_port_counts counts;
@@ -187,6 +196,10 @@ static void gather_ports(struct judge *judge)
 					      .hears = report_counts_rx(&info),
 					      .rocev1_rx = counts.rx_rocev1_frames,
 					      .rocev1_tx = counts.tx_rocev1_frames};
+		snprintf(judge->devices[info.index % ESC_PORTS_MAX], sizeof(judge->devices[0]),
+			 "%s", info.rdma_device);
+		port->rocev1_gids = judge_rocev1(owners_table(judge->daemon->owners),
+						 info.rdma_device, info.rdma_port);
 		memcpy(port->name, info.name, sizeof(port->name));
 		port->name[sizeof(port->name) - 1] = '\0';
 		judge->port_count++;
@@ -208,11 +221,12 @@ void judge_look(struct judge *judge, uint64_t now_local_ns)
 	const struct verdict_event *events;
 	struct verdict_look look = {.now_ns = now_local_ns};
 	size_t count;
-	int err = gather_qps(judge);
+	int err;
 
+	gather_ports(judge);
+	err = gather_qps(judge);
 	if (!err) {
 		gather_peers(judge);
-		gather_ports(judge);
 		look.qps = judge->qps;
 		look.qp_count = judge->qp_count;
 		look.peers = judge->peers;

@@ -73,6 +73,7 @@ class Flow:
 
     def __init__(self, lab, server, client, *options):
         self.lab = lab
+        self.qpns = range(Flow.next_qpn, Flow.next_qpn + 0x10)
         numbers = ("--qpn", str(Flow.next_qpn))
         Flow.next_qpn += 0x10
         address = lab.host(server)["address"]
@@ -88,23 +89,26 @@ class Flow:
         return self
 
     def __exit__(self, *_):
+        self.words()
+
+    def words(self):
+        """Ends both, and what they said: (exit code, stderr) of each."""
         for child in (self.sending, self.serving):
-            child.terminate()
-        for child in (self.sending, self.serving):
-            child.communicate()
+            if child.poll() is None:
+                child.terminate()
+        return [(child.wait(), child.communicate()[1]) for child in (self.sending, self.serving)]
 
 
 class Workload(Flow):
     """Four queue pairs from h1 to h3, on ports in a row."""
 
     def __init__(self, lab, first_port, *options):
-        self.ports = range(first_port, first_port + QPS)
         super().__init__(lab, "h3", "h1", "--qps", str(QPS), "--qp-rate", QP_RATE, "--sport-mode",
                          f"step:{first_port}", *options)
 
     def qps(self):
         return [qp for qp in self.lab.json("h1", "qp")["qps"]
-                if qp["direction"] == "tx" and qp["sport"] in self.ports]
+                if qp["direction"] == "tx" and qp["dest_qpn"] in self.qpns]
 
     def rates(self, seconds=1):
         """{source port: megabits a second}, over the next @seconds."""
@@ -121,7 +125,7 @@ class Workload(Flow):
             return len(qps) == QPS and all("owd_ns" in qp or "verdicts" in qp or
                                            qp["packets"] > 2000 for qp in qps)
         if not labtest.wait_for(measured, 20):
-            raise RuntimeError(f"the workload does not flow: {self.rates()}")
+            raise RuntimeError(f"the workload does not flow: {self.rates()}, {self.words()}")
         time.sleep(2)
 
 
