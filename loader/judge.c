@@ -28,7 +28,7 @@ struct judge {
 	struct verdict_peer peers[MESH_EDGES_MAX];
 	size_t peer_count;
 	struct verdict_port ports[ESC_PORTS_MAX];
-	char devices[ESC_PORTS_MAX][32]; /* RDMA, by index of the port; "" none */
+	char devices[ESC_PORTS_MAX][64]; /* RDMA, by index of the port; "" none */
 	size_t port_count;
 	bool failed; /* told once */
 };

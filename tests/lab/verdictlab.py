@@ -72,7 +72,7 @@ class Flow:
     next_qpn = 0x100
 
     def __init__(self, lab, server, client, *options):
-        self.lab = lab
+        self.lab, self.said = lab, None
         self.qpns = range(Flow.next_qpn, Flow.next_qpn + 0x10)
         numbers = ("--qpn", str(Flow.next_qpn))
         Flow.next_qpn += 0x10
@@ -92,11 +92,14 @@ class Flow:
         self.words()
 
     def words(self):
-        """Ends both, and what they said: (exit code, stderr) of each."""
+        """Ends both, and what they said: (stderr, exit code) of each."""
         for child in (self.sending, self.serving):
             if child.poll() is None:
                 child.terminate()
-        return [(child.wait(), child.communicate()[1]) for child in (self.sending, self.serving)]
+        if self.said is None:
+            self.said = [(child.communicate()[1], child.returncode)
+                         for child in (self.sending, self.serving)]
+        return self.said
 
 
 class Workload(Flow):
