@@ -5,11 +5,19 @@
 
 #include "judge_parts.h"
 
+/* What has been still for so much longer than another is of a queue pair before that one. */
+#define STILL_NS 5000000000ull
+
+/* Of one direction: who moved last, and when the one before that did. */
+struct answers_users {
+	const struct qp_entry *newest; /* NULL: none */
+	const struct qp_entry *second;
+};
+
 /* One set of ours, theirs, source port and interface: who uses it to send, who to receive. */
 struct answers_slot {
-	const struct qp_entry *like; /* any of them; NULL: the slot is free */
-	uint32_t tx, rx;
-	const struct qp_entry *newest_rx;
+	const struct qp_entry *like;   /* any of them; NULL: the slot is free */
+	struct answers_users users[2]; /* by enum esc_direction */
 };
 
 struct answers {
@@ -65,14 +73,25 @@ static const struct answers_slot *find_slot(const struct answers *answers,
 static void answers_add(struct answers *answers, const struct qp_entry *entry)
 {
 	struct answers_slot *slot = (struct answers_slot *)find_slot(answers, entry);
+	struct answers_users *users = &slot->users[entry->key.direction == ESC_DIRECTION_RX];
 
 	slot->like = entry;
-	if (entry->key.direction == ESC_DIRECTION_TX) {
-		slot->tx++;
-	} else {
-		slot->rx++;
-		slot->newest_rx = entry;
+	if (!users->newest || entry->seen_local_ns > users->newest->seen_local_ns) {
+		users->second = users->newest;
+		users->newest = entry;
+	} else if (!users->second || entry->seen_local_ns > users->second->seen_local_ns) {
+		users->second = entry;
 	}
+}
+
+/* The only one, as far as the others have been still for long; NULL: none or several. */
+static const struct qp_entry *only_user(const struct answers_users *users)
+{
+	if (!users->newest || !users->second)
+		return users->newest;
+	return users->newest->seen_local_ns - users->second->seen_local_ns > STILL_NS
+		       ? users->newest
+		       : NULL;
 }
 
 int answers_new(struct answers **out, const struct qp_entry *entries, size_t count)
@@ -105,6 +124,8 @@ const struct qp_entry *answers_of(const struct answers *answers, const struct qp
 	if (!is_connected(tx))
 		return NULL;
 	slot = find_slot(answers, tx);
-	*nothing_back = !slot->rx;
-	return slot->tx == 1 && slot->rx == 1 ? slot->newest_rx : NULL;
+	*nothing_back = !slot->users[ESC_DIRECTION_RX].newest;
+	return only_user(&slot->users[ESC_DIRECTION_TX]) == tx
+		       ? only_user(&slot->users[ESC_DIRECTION_RX])
+		       : NULL;
 }

@@ -65,6 +65,21 @@ Test(answers, of_two_on_one_port_are_not_told_apart)
 	cr_expect_not(nothing_back);
 }
 
+Test(answers, of_a_queue_pair_that_was_there_before_are_left_out)
+{
+	struct qp_entry entries[] = {
+		entry(ESC_DIRECTION_TX, 0x11, 50000), entry(ESC_DIRECTION_TX, 0x12, 50000),
+		entry(ESC_DIRECTION_RX, 0x21, 50000), entry(ESC_DIRECTION_RX, 0x22, 50000)};
+	bool nothing_back;
+
+	entries[1].seen_local_ns = 20000000000;
+	entries[3].seen_local_ns = 12000000000; /* stalled for 8 s */
+	cr_expect_eq(answer(entries, 4, 1, &nothing_back), &entries[3]);
+	cr_expect_null(answer(entries, 4, 0, &nothing_back));
+	entries[2].seen_local_ns = 11000000000;
+	cr_expect_null(answer(entries, 4, 1, &nothing_back));
+}
+
 Test(answers, on_another_interface_or_of_another_host_are_none)
 {
 	struct qp_entry entries[] = {entry(ESC_DIRECTION_TX, 0x11, 50000),
