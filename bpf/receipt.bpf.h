@@ -8,8 +8,6 @@
 
 /* Neighbours are probed more often than 20 times a second. */
 #define RECEIPT_HEARD_NS 3000000000ll
-/* The daemon writes once a second: without it nobody reads what is measured. */
-#define RECEIPT_HEARTBEAT_NS 3000000000ll
 
 #define RECEIPT_UDP_BYTES (sizeof(struct esc_udp) + ESC_RECEIPT_DATAGRAM_BYTES)
 /* What the tag covers, from the BTH on. */
@@ -17,9 +15,10 @@
 #define RECEIPT_SIGNED_WORDS (RECEIPT_SIGNED_BYTES / 8)
 _Static_assert(RECEIPT_SIGNED_BYTES % 8 == 4, "four bytes are left for the last word");
 
+/* Without a daemon nobody reads what is measured; one that has not begun yet is none. */
 static __always_inline bool receipt_daemon_lives(const struct esc_control *word, __u64 now_ns)
 {
-	return (__s64)(now_ns - word->heartbeat_local_ns) < RECEIPT_HEARTBEAT_NS;
+	return (__s64)(now_ns - word->heartbeat_local_ns) < (__s64)ESC_DAEMON_GONE_NS;
 }
 
 /* The id of whose @address is, if the programs run there as far as is known; else 0. */

@@ -146,6 +146,19 @@ static void write_tracing(FILE *out, const json_t *tracing)
 			(unsigned long long)cli_count(tracing, "refused"));
 }
 
+static void write_receipts(FILE *out, const json_t *receipts)
+{
+	if (!receipts)
+		return;
+	if (strcmp(cli_text(receipts, "mode"), "on"))
+		fprintf(out, "Receipts: off (`receipts.mode`); queue pairs have no delays\n");
+	else
+		fprintf(out, "Receipts: on, %llu queue pairs sampled\n",
+			(unsigned long long)cli_count(receipts, "qps_sampled"));
+	if (*cli_text(receipts, "look_note"))
+		fprintf(out, "  %s\n", cli_text(receipts, "look_note"));
+}
+
 static void write_clock(FILE *out, const json_t *clock)
 {
 	if (!clock)
@@ -226,6 +239,7 @@ void cli_write_status(FILE *out, const json_t *status)
 	write_probing(out, json_object_get(status, "probing"));
 	write_table(out, json_object_get(status, "qps"));
 	write_tracing(out, json_object_get(status, "qp_tracing"));
+	write_receipts(out, json_object_get(status, "receipts"));
 	if (json_object_get(status, "members"))
 		fprintf(out, "Members: %llu addresses\n",
 			(unsigned long long)cli_count(status, "members"));

@@ -361,8 +361,8 @@ void daemon_free(struct daemon *daemon)
 		close(daemon->links_fd);
 	judge_free(daemon->judge);
 	mesh_free(daemon->mesh);
-	delays_free(daemon->delays);
 	owners_free(daemon->owners);
+	delays_free(daemon->delays);
 	qptable_free(daemon->qps);
 	dataplane_close(daemon->dataplane);
 	ledger_free(daemon->ledger);

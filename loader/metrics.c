@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "address.h"
+#include "metrics_delays.h"
 #include "metrics_owner.h"
 #include "prom.h"
 #include "report.h"
@@ -411,7 +412,8 @@ static void write_top_qps(FILE *out, const struct metrics_facts *facts)
 
 	if (!facts->qps_read || !facts->top_qps)
 		return;
-	top.list = report_qp_choose(facts->qps, facts->qp_count, &all, REPORT_QP_RATE, &top.count);
+	top.list = report_qp_choose(facts->qps, facts->qp_count, &all, REPORT_QP_RATE, NULL,
+				    &top.count);
 	if (!top.list)
 		return;
 	keep_named(&top, facts->top_qps);
@@ -464,6 +466,7 @@ void metrics_write(FILE *out, const struct metrics_facts *facts)
 	write_totals(out, facts);
 	metrics_write_owners(out, facts);
 	write_top_qps(out, facts);
+	metrics_write_delays(out, facts);
 }
 
 void metrics_write_stopped(FILE *out, uint64_t written_realtime_ns,

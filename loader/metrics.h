@@ -14,6 +14,9 @@
 #include "owners.h"
 #include "qptable.h"
 
+struct delays;
+struct members;
+
 struct metrics_port {
 	struct port_info info;
 	struct esc_port_counts counts;
@@ -37,6 +40,9 @@ struct metrics_facts {
 	uint64_t events;
 	struct metrics_mesh mesh;
 	struct judge_counts verdicts;
+	const struct delays *delays; /* NULL: none are read */
+	const struct members *members;
+	bool receipts; /* configured */
 };
 
 /* A running daemon. Families without a sample are left out. */

@@ -11,6 +11,7 @@
 #include "members.h"
 #include "qptable.h"
 #include "report_clock.h"
+#include "report_delays.h"
 #include "report_owner.h"
 #include "support.h"
 
@@ -223,6 +224,7 @@ json_t *report_status(const struct daemon *daemon)
 	verdicts = judge_report(daemon->judge, daemon_local_ns());
 	if (verdicts)
 		json_object_set_new(object, "verdicts", verdicts);
+	report_put_receipts(object, daemon);
 	return object;
 }
 
