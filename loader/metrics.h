@@ -9,6 +9,7 @@
 #include <stdio.h>
 
 #include "dataplane.h"
+#include "judge.h"
 #include "metrics_clock.h"
 #include "owners.h"
 #include "qptable.h"
@@ -38,6 +39,7 @@ struct metrics_facts {
 	struct qp_totals totals[2]; /* by enum esc_direction */
 	uint64_t events;
 	struct metrics_mesh mesh;
+	struct judge_counts verdicts;
 	const struct delays *delays; /* NULL: none are read */
 	const struct members *members;
 	bool receipts; /* configured */
