@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""
+The true one-way delays of a lab's packets: all hosts run on one kernel, so that one clock
+stamps every packet at both of its ends (witness/), whatever the hosts' own clocks say.
+
+A packet leaves ahead of every program in tc egress, and has arrived just behind native XDP (or
+just before generic XDP): what the witness says is longer than what the programs can see by the
+time they take themselves, a few hundred nanoseconds. See `Truth.offsets`.
+"""
+import bisect
+import collections
+import json
+import math
+import os
+import signal
+import struct
+import subprocess
+
+import labtest
+from tap import Skip
+
+WITNESS = os.path.join(labtest.BUILD, "tests", "lab", "witness")
+UNAVAILABLE = 77
+LEAVING, QUEUED, ARRIVED, RECEIVED = range(4)
+RECEIPT = 0xe7
+RECORD = struct.Struct("<Q16s16sIIHHBBBBIIQIIII")
+PSN_MASK = 0xffffff
+
+Record = collections.namedtuple("Record", "ktime_ns source destination qpn psn sport ip_bytes "
+                                "opcode host place tos about_qpn about_psn rx_fabric_ns "
+                                "rx_bound_ns stack_ns flags reserved")
+# One packet: where from, where to (hosts' indices do not matter), which.
+Key = collections.namedtuple("Key", "source destination qpn psn")
+
+
+def records_of(path):
+    with open(path, "rb") as file:
+        data = file.read()
+    return [Record(*fields) for fields in RECORD.iter_unpack(data)]
+
+
+class Packet:
+    """All that was seen of one PSN of one queue pair."""
+    __slots__ = ("leaving", "queued", "arrived", "opcode")
+
+    def __init__(self):
+        self.leaving, self.queued, self.arrived = [], [], []
+        self.opcode = 0
+
+    def delay_ns(self):
+        """Of a packet that was sent once and came once, else None."""
+        if len(self.leaving) == 1 and len(self.arrived) == 1:
+            return self.arrived[0] - self.leaving[0]
+        return None
+
+
+class Truth:
+    """What the witness saw. @hosts: in the order of its arguments, with `addresses` as bytes."""
+
+    def __init__(self, records, hosts, arrival=ARRIVED):
+        self.packets = collections.defaultdict(Packet)
+        self.receipts = []  # as they left the host that made them
+        self.receipts_arrived = []
+        self.records = records
+        for record in records:
+            own = hosts[record.host]
+            if record.opcode == RECEIPT:
+                self.take_receipt(record, own, arrival)
+                continue
+            packet = self.packets[Key(record.source, record.destination, record.qpn, record.psn)]
+            packet.opcode = record.opcode
+            # The clone that a receipt is made of leaves with the data's own source.
+            if record.place == LEAVING and record.source in own:
+                packet.leaving.append(record.ktime_ns)
+            elif record.place == QUEUED and record.source in own:
+                packet.queued.append(record.ktime_ns)
+            elif record.place == arrival and record.destination in own:
+                packet.arrived.append(record.ktime_ns)
+
+    def take_receipt(self, record, own, arrival):
+        if record.place == QUEUED and record.source in own:
+            self.receipts.append(record)
+        elif record.place == arrival and record.destination in own:
+            self.receipts_arrived.append(record)
+
+    def of_qp(self, qpn):
+        """{psn: Packet} of the data to this queue pair."""
+        return {key.psn: packet for key, packet in self.packets.items() if key.qpn == qpn}
+
+    def receipted(self, qpn):
+        """PSNs of this queue pair that a receipt was sent for."""
+        return [receipt.about_psn for receipt in self.receipts if receipt.about_qpn == qpn]
+
+    def offsets(self):
+        """Nanoseconds from ahead of tc egress to behind it: (median, 99th) of all packets."""
+        spent = sorted(p.queued[0] - p.leaving[0] for p in self.packets.values()
+                       if len(p.queued) == 1 and len(p.leaving) == 1)
+        return quantile(spent, 0.5), quantile(spent, 0.99)
+
+
+def quantile(ordered, share):
+    """The smallest value that at least @share of them do not exceed."""
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else None
+
+
+def near(ordered, value, rank, slack, tolerance):
+    """True when @value is within @tolerance of one of those at @rank +- @slack."""
+    low, high = max(0, rank - slack), min(len(ordered) - 1, rank + slack)
+    at = bisect.bisect_left(ordered, value)
+    chosen = {low, high, min(max(at, low), high), min(max(at - 1, low), high)}
+    return any(abs(ordered[i] - value) <= tolerance for i in chosen)
+
+
+class Witness:
+    """with Witness(lab, ["h1", "h2"]) as witness: ...; then witness.truth()"""
+
+    def __init__(self, lab, names):
+        self.lab, self.names = lab, names
+        self.path = os.path.join("/run/escapement-lab", lab.name, "witness")
+        self.process = self.counts = None
+
+    def __enter__(self):
+        words = [f"{self.lab.name}-{name}:eth1" for name in self.names]
+        self.process = subprocess.Popen([WITNESS, WITNESS + ".bpf.o", self.path, *words],
+                                        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE, text=True)
+        if self.process.stdout.readline() != "ready\n":
+            said = self.process.communicate()[1].strip().splitlines()
+            if self.process.returncode == UNAVAILABLE:
+                raise Skip(said[-1])
+            raise RuntimeError(f"witness: exit {self.process.returncode}: {said}")
+        return self
+
+    def __exit__(self, *_):
+        self.process.send_signal(signal.SIGTERM)
+        out, error = self.process.communicate(timeout=30)
+        if self.process.returncode:
+            raise RuntimeError(f"witness: exit {self.process.returncode}: {error}")
+        self.counts = json.loads(out)
+
+    def truth(self, arrival=ARRIVED):
+        if self.counts["lost"]:
+            raise RuntimeError(f"the witness lost records: {self.counts}")
+        hosts = [addresses_of(self.lab.host(name)) for name in self.names]
+        return Truth(records_of(self.path), hosts, arrival)
+
+
+def addresses_of(host):
+    import ipaddress
+    four = ipaddress.ip_address(host["address"]).packed
+    return {bytes(10) + b"\xff\xff" + four, ipaddress.ip_address(host["address6"]).packed}
