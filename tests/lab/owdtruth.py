@@ -9,6 +9,7 @@ time they take themselves, a few hundred nanoseconds. See `Truth.offsets`.
 """
 import bisect
 import collections
+import ipaddress
 import json
 import math
 import os
@@ -146,6 +147,5 @@ class Witness:
 
 
 def addresses_of(host):
-    import ipaddress
     four = ipaddress.ip_address(host["address"]).packed
     return {bytes(10) + b"\xff\xff" + four, ipaddress.ip_address(host["address6"]).packed}
