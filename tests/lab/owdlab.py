@@ -32,8 +32,8 @@ def in_step(lab):
 
 def clock_bound_ns(lab, *names):
     """What two hosts' clocks may differ by, as they say."""
-    clocks = fabric_of(lab).clocks()
-    return sum(clocks[name]["bound_ns"] for name in names)
+    fabric = fabric_of(lab)
+    return sum(fabric.ask(name, "clock")["bound_ns"] for name in names)
 
 
 class Run:
@@ -44,27 +44,25 @@ class Run:
     first_qpn = 0x100
 
     def __init__(self, lab, server, client, *options, six=False, server_options=(),
-                 arrival=owdtruth.ARRIVED):
+                 arrival=owdtruth.ARRIVED, owds=True, bound_ns=None):
+        """@owds: the client has the map to read afterwards. @bound_ns: when its clocks have none."""
         names, numbers = [client, server], ("--qpn", str(Run.first_qpn))
         Run.first_qpn += 0x40
-        self.bound_ns = clock_bound_ns(lab, *names)
+        clocks = bound_ns is None and owds
+        self.bound_ns = clock_bound_ns(lab, *names) if clocks else bound_ns or 0
         with owdtruth.Witness(lab, names) as witness:
             self.served, self.sent = labtest.flow(
                 lab, server, client, *numbers, *options, six=six,
                 server_options=(*numbers, *server_options))
-        self.owds = owdmap.owds(lab, client)
-        self.bound_ns = max(self.bound_ns, clock_bound_ns(lab, *names))
+        self.owds = owdmap.owds(lab, client) if owds else {}
+        if clocks:
+            self.bound_ns = max(self.bound_ns, clock_bound_ns(lab, *names))
         self.truth = witness.truth(arrival)
 
     def qps(self):
         """[(the client's report of a queue pair, its Owd or None)]"""
         return [(qp, self.owds.get(owdmap.Key(qp["src"], qp["dst"], qp["dest_qpn"], owdmap.TX, 0)))
                 for qp in self.sent["qps"]]
-
-
-def message_sampled(psn, mask):
-    """ESC_MESSAGE_SAMPLED"""
-    return not ((psn * 0x9e3779b1 & 0xffffffff) >> 8) & mask
 
 
 def bound_of(owd, run):
@@ -130,6 +128,52 @@ def explained(owd, delays, tolerance):
         if count:
             without[owdmap.floor_ns(bucket)] = count
     return without
+
+
+def check_true_samples(tap, label, run, mask):
+    """No sample that is not the one transmission of a PSN that came the first time."""
+    again = 0
+    for number, (qp, owd) in enumerate(run.qps()):
+        name = f"{label}, QP {number}"
+        packets = run.truth.of_qp(qp["dest_qpn"])
+        if not tap.check(owd and owd.samples, f"{name}: there are samples", owd):
+            continue
+        first = [p.arrived[0] - p.leaving[0] for p in packets.values() if p.arrived and p.leaving
+                 and (len(p.leaving) == 1 or p.arrived[0] < p.leaving[1])]
+        again += sum(1 for psn, p in packets.items() if not psn & mask and len(p.leaving) > 1)
+        left = explained(owd, first, bound_of(owd, run) + BESIDE_NS)
+        tap.check(not left, f"{name}: each of {owd.samples} samples is a first transmission's delay",
+                  f"samples at ns without one: {left}; the longest true {max(first)}")
+        sampled = sum(1 for psn, p in packets.items() if not psn & mask and p.leaving)
+        tap.check(owd.samples <= owd.receipts <= owd.noted,
+                  f"{name}: samples <= receipts <= notes", owd[:5])
+        tap.note(f"{name}: {sampled} sampled PSNs, {again} of them sent again, {owd.noted} noted, "
+                 f"{owd.receipts} receipts, {owd.spoiled} spoiled, {owd.overwritten} overwritten; "
+                 f"max shown {owd.max_ns}, true {max(first)}")
+    tap.check(sum(owd.spoiled for _, owd in run.qps() if owd) > 0 or again == 0,
+              f"{label}: a PSN that is sent again spoils its note")
+
+
+def check_intact(tap, label, run):
+    """Nothing lost, nothing twice, by both programs' own counts; RC."""
+    faults = {name: sum(qp[name] for qp in run.sent["qps"])
+              for name in ("retransmitted", "timeouts", "send_errors", "naks")}
+    faults.update({"server " + name: sum(qp[name] for qp in run.served["qps"])
+                   for name in ("duplicates", "gaps", "invalid", "naks", "response_errors")})
+    faults.update({"server " + name: run.served[name]
+                   for name in ("icrc_errors", "unknown_qp", "socket_drops")})
+    faults["undelivered"] = sum(qp["unique_packets"] for qp in run.sent["qps"]) - \
+        sum(qp["delivered_packets"] for qp in run.served["qps"])
+    tap.check(not any(faults.values()) and run.sent["packets"],
+              f"{label}: all {run.sent['packets']} packets came, each once",
+              {name: count for name, count in faults.items() if count})
+
+
+def reasons(lab, host):
+    """{reason: count at all hooks}"""
+    hooks = ("xdp_ingress", "tc_ingress", "tc_egress")
+    return {row["reason"]: sum(row.get(hook, 0) for hook in hooks)
+            for row in lab.json(host, "status")["reasons"]}
 
 
 def make_lossy(lab, spines=("spine1", "spine2"), leaves=("leaf1", "leaf2")):
