@@ -45,6 +45,7 @@ static int tc_load(const struct attach_target *target, const struct esc_port *po
 	int err;
 
 	constants.rx_in_tc = port->xdp_mode == ESC_XDP_NONE;
+	constants.tc_takes = port->xdp_mode != ESC_XDP_NATIVE;
 	err = object_open(out, OBJECT_TC, target->pins, &constants, error);
 	if (err)
 		return err;

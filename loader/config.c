@@ -332,6 +332,14 @@ static int take_qps(struct reading *reading)
 	return err;
 }
 
+static void set_receipts(struct config *config)
+{
+	config->receipts.on = true;
+	config->receipts.sample_mask = ESC_SAMPLE_MASK_DEFAULT;
+	config->receipts.max_pps = 20000;
+	config->receipts.threshold_ns = 100 * US_NS;
+}
+
 static int check_textfile_directory(struct reading *reading)
 {
 	const char *directory = reading->config->textfile.directory;
@@ -485,6 +493,7 @@ static int take_all(struct reading *reading)
 		err = check_places(reading);
 	if (!err)
 		err = take_qps(reading);
+	set_receipts(config);
 	if (!err)
 		err = take_textfile(reading);
 	if (!err)

@@ -61,7 +61,7 @@ void dataplane_close(struct dataplane *dataplane);
 int dataplane_off(struct dataplane *dataplane, char **error);
 int dataplane_on(struct dataplane *dataplane, char **error);
 bool dataplane_is_off(const struct dataplane *dataplane);
-/* ESC_CONTROL_* as in the map now: an operator may have written it. */
+/* ESC_CONTROL_OFF as it is in the map now: an operator may have written it. */
 uint32_t dataplane_control_flags(const struct dataplane *dataplane);
 
 /*

@@ -83,6 +83,43 @@ struct esc_rx_stamp {
 #define ESC_RX_STAMP_MAGIC 0x45735278u
 ESC_ASSERT_SIZE(struct esc_rx_stamp, 24);
 
+/* ---- `rx_stamps`: array of one, from XDP to tc ingress. Writer: the programs ---- */
+
+/*
+ * The way for a stamp where it cannot lie before the packet: the driver has no room, or the
+ * dispatcher is one whose programs may not move the packet's start.
+ */
+struct esc_rx_slot {
+	__u64 id; /* of the packet: ESC_RX_SLOT_FREE, _BUSY, or a hash of what names it */
+	__u64 rx_ktime_ns;
+	__u32 flags; /* as in struct esc_rx_stamp */
+	__u32 message_ns;
+};
+ESC_ASSERT_SIZE(struct esc_rx_slot, 24);
+#define ESC_RX_SLOT_FREE 0
+#define ESC_RX_SLOT_BUSY 1
+#define ESC_RX_SLOTS 512
+
+struct esc_rx_stamps {
+	__u32 pending; /* slots taken: while it is 0 tc ingress need not look */
+	__u32 reserved[15];
+	struct esc_rx_slot slots[ESC_RX_SLOTS];
+};
+ESC_ASSERT_OFFSET(struct esc_rx_stamps, slots, 64);
+
+/* ---- `receipt_cpu`: per-CPU array of one, for the programs alone ---- */
+
+#define ESC_RECEIPT_BTH_AT 68 /* in `frame`: the receipt behind it is aligned */
+
+struct esc_receipt_cpu {
+	__u64 allowed_ns; /* CLOCK_MONOTONIC from which the next receipt is within the rate */
+	__u32 stage; /* enum of bpf/receipt_make.bpf.h: what tc egress is to do with our clone */
+	__u32 begin; /* the frame's first byte in `frame` */
+	__u8 frame[ESC_RECEIPT_BTH_AT + ESC_RECEIPT_DATAGRAM_BYTES];
+	__u8 reserved[4];
+};
+ESC_ASSERT_SIZE(struct esc_receipt_cpu, 176);
+
 /* ---- `qp_sent`: hash of struct esc_qp_key (tx) to struct esc_qp_sent. Writer: the programs ---- */
 
 struct esc_sent_note {
