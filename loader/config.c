@@ -24,7 +24,7 @@
 #define US_NS 1000ull
 #define MS_NS 1000000ull
 #define SECOND_NS 1000000000ull
-#define DRIFT_MOST_PPB 400000 /* a clock's rate has room for 976 ppm */
+#define DRIFT_MOST_PPB 400000	/* a clock's rate has room for 976 ppm */
 #define QPS_MAX_MOST (1u << 20) /* 848 bytes an entry in the kernel: 0.9 GB */
 #define IDLE_LEAST_NS SECOND_NS
 #define IDLE_MOST_NS (24 * 3600 * SECOND_NS)
@@ -285,10 +285,11 @@ static int take_key(struct reading *reading, const char *name, const char *given
 		goto out;
 	slot = bytes[0] & 1;
 	if (keys->have[slot] && memcmp(keys->key[slot], bytes, FLEET_KEY_BYTES)) {
-		err = fail_at(reading, line_of(reading, NULL, name),
-			      "%s: %s cannot stand beside the key of key_file, since both begin with "
-			      "an %s byte; make the new key again until one begins with an %s byte",
-			      name, *path, slot ? "odd" : "even", slot ? "even" : "odd");
+		err = fail_at(
+			reading, line_of(reading, NULL, name),
+			"%s: %s cannot stand beside the key of key_file, since both begin with "
+			"an %s byte; make the new key again until one begins with an %s byte",
+			name, *path, slot ? "odd" : "even", slot ? "even" : "odd");
 		goto out;
 	}
 	if (!keys->have[0] && !keys->have[1])
@@ -330,14 +331,6 @@ static int take_qps(struct reading *reading)
 		err = take_duration(reading, "qps", "idle", raw->idle, IDLE_LEAST_NS, IDLE_MOST_NS,
 				    &config->qps.idle_ns);
 	return err;
-}
-
-static void set_receipts(struct config *config)
-{
-	config->receipts.on = true;
-	config->receipts.sample_mask = ESC_SAMPLE_MASK_DEFAULT;
-	config->receipts.max_pps = 20000;
-	config->receipts.threshold_ns = 100 * US_NS;
 }
 
 static int check_textfile_directory(struct reading *reading)
@@ -433,6 +426,51 @@ static int take_clock(struct reading *reading)
 			     &config->clock.window_ns);
 }
 
+/* "adaptive", "1/64" or "64". */
+static int take_sample(struct reading *reading)
+{
+	const char *text = reading->raw->receipts.sample, *digits = text;
+	struct config *config = reading->config;
+	unsigned long one_in;
+	char *end;
+
+	config->receipts.sample_mask = ESC_SAMPLE_MASK_DEFAULT;
+	if (!text || !strcmp(text, "adaptive"))
+		return 0;
+	if (!strncmp(text, "1/", 2))
+		digits = text + 2;
+	errno = 0;
+	one_in = isdigit((unsigned char)*digits) ? strtoul(digits, &end, 10) : 0;
+	if (!one_in || errno || *end || one_in > ESC_SAMPLE_MASK_MAX + 1ul || one_in & (one_in - 1))
+		return fail_at(
+			reading, line_of(reading, "receipts", "sample"),
+			"`sample: %.64s` should be `adaptive`, or one in how many packets: a "
+			"power of two up to %u, such as `1/64`",
+			text, ESC_SAMPLE_MASK_MAX + 1);
+	config->receipts.sample_fixed = true;
+	config->receipts.sample_mask = one_in - 1;
+	return 0;
+}
+
+static int take_receipts(struct reading *reading)
+{
+	const struct config_raw_receipts *raw = &reading->raw->receipts;
+	struct config *config = reading->config;
+	uint64_t threshold_ns = 100 * US_NS;
+	int err = take_sample(reading);
+
+	config->receipts.on = raw->mode == CONFIG_RECEIPTS_ON;
+	config->receipts.max_pps = 20000;
+	if (!err)
+		err = take_number(reading, "receipts", "max_pps", raw->max_pps, 1, 1000000,
+				  &config->receipts.max_pps);
+	if (!err)
+		err = take_duration(reading, "receipts", "threshold", raw->threshold, US_NS,
+				    SECOND_NS, &threshold_ns);
+	config->receipts.threshold_ns = threshold_ns;
+	return err;
+}
+
 /* A duration with a sign. */
 static int take_lab_offset(struct reading *reading, const char *text)
 {
@@ -493,7 +531,6 @@ static int take_all(struct reading *reading)
 		err = check_places(reading);
 	if (!err)
 		err = take_qps(reading);
-	set_receipts(config);
 	if (!err)
 		err = take_textfile(reading);
 	if (!err)
@@ -506,6 +543,8 @@ static int take_all(struct reading *reading)
 		err = take_mesh(reading);
 	if (!err)
 		err = take_clock(reading);
+	if (!err)
+		err = take_receipts(reading);
 	if (!err)
 		err = take_lab(reading);
 	return err;

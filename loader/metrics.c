@@ -407,7 +407,8 @@ static void write_top_qps(FILE *out, const struct metrics_facts *facts)
 
 	if (!facts->qps_read || !facts->top_qps)
 		return;
-	top.list = report_qp_choose(facts->qps, facts->qp_count, &all, REPORT_QP_RATE, &top.count);
+	top.list = report_qp_choose(facts->qps, facts->qp_count, &all, REPORT_QP_RATE, NULL,
+				    &top.count);
 	if (!top.list)
 		return;
 	keep_named(&top, facts->top_qps);

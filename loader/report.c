@@ -10,6 +10,7 @@
 #include "members.h"
 #include "qptable.h"
 #include "report_clock.h"
+#include "report_delays.h"
 #include "support.h"
 
 void report_put_count(json_t *object, const char *key, uint64_t count)
@@ -215,6 +216,7 @@ json_t *report_status(const struct daemon *daemon)
 	if (config->member_list)
 		report_put_count(object, "members", config->member_list->count);
 	report_put_clock(object, daemon);
+	report_put_receipts(object, daemon);
 	return object;
 }
 
