@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""`qp_owd`, `qps` and `control` of a host as bytes, by maps/owd.h, maps/qp.h and maps/control.h:
-a reader of its own, which no code of the daemon is in."""
+"""`qp_owd` and `qps` of a host as bytes, by maps/owd.h and maps/qp.h: a reader of its own, which no
+code of the daemon is in."""
 import collections
 import ipaddress
 import json
@@ -11,8 +11,6 @@ KEY = struct.Struct("<16s16sIBB2x")
 HEAD = struct.Struct("<7Q3qQIIQQB7x")
 WINDOW = struct.Struct("<II3q8I4Q")
 WINDOWS, BUCKETS, LINEAR_BITS, SUB_BITS = 8, 800, 8, 5
-CONTROL_AT = {"flags": 0, "sample_mask": 4, "receipts_max_pps": 48, "delay_threshold_ns": 52}
-CONTROL_OFF, CONTROL_RECEIPTS, CONTROL_SAMPLE_FIXED = 1, 2, 4
 SAMPLE_MASK_AT, SAMPLE_FLAGS_AT, SAMPLE_BLIND = 56, 60, 2  # in struct esc_qp
 TX = 0
 
@@ -82,22 +80,3 @@ def sampling(lab, node):
     return {key: Sampling(*struct.unpack_from("<I", value, SAMPLE_MASK_AT),
                           bool(value[SAMPLE_FLAGS_AT] & SAMPLE_BLIND))
             for key, value in keys_of(dump(lab, node, "qps"))}
-
-
-def set_control(lab, node, **words):
-    """Words of `control`, as an operator sets them: flags (added), sample_mask, receipts_max_pps,
-    delay_threshold_ns."""
-    (_, value), = dump(lab, node, "control")
-    value = bytearray(value)
-    for name, word in words.items():
-        at = CONTROL_AT[name]
-        if name == "flags":
-            word |= struct.unpack_from("<I", value, at)[0]
-        struct.pack_into("<I", value, at, word)
-    lab.good(node, "bpftool", "map", "update", "pinned", f"{PINS}/control", "key", "0", "0", "0",
-             "0", "value", *map(str, value))
-
-
-def fix_mask(lab, node, mask):
-    """Queue pairs that come from now on sample with @mask, whatever their rate."""
-    set_control(lab, node, flags=CONTROL_SAMPLE_FIXED, sample_mask=mask)

@@ -3,11 +3,13 @@
 The true one-way delays of a lab's packets: all hosts run on one kernel, so that one clock
 stamps every packet at both of its ends (witness/), whatever the hosts' own clocks say.
 
-A packet leaves ahead of every program in tc egress, and has arrived just behind native XDP (or
-just before generic XDP): what the witness says is longer than what the programs can see by the
-time they take themselves, a few hundred nanoseconds. See `Truth.offsets`.
+The witness stands beside the programs: ahead of everything in tc egress and just behind it, in
+the leaf just before the receiving host's port, and just behind native XDP (generic XDP: just
+before it). The programs take their own stamps between. So a delay is between `low` (behind tc
+egress to the leaf's port) and `high` (ahead of tc egress to behind XDP), and `delay`, from behind
+to behind, is off by a constant of a few hundred nanoseconds: what the programs and the stack do
+behind the stamp in XDP less what they do behind the stamp in tc egress.
 """
-import bisect
 import collections
 import ipaddress
 import json
@@ -40,23 +42,30 @@ def records_of(path):
     return [Record(*fields) for fields in RECORD.iter_unpack(data)]
 
 
+class Delay(collections.namedtuple("Delay", "low delay high")):
+    """Nanoseconds; see above."""
+
+
 class Packet:
     """All that was seen of one PSN of one queue pair."""
-    __slots__ = ("leaving", "queued", "arrived", "opcode")
+    __slots__ = ("leaving", "queued", "ported", "arrived", "opcode")
 
     def __init__(self):
-        self.leaving, self.queued, self.arrived = [], [], []
+        self.leaving, self.queued, self.ported, self.arrived = [], [], [], []
         self.opcode = 0
 
-    def delay_ns(self):
-        """Of a packet that was sent once and came once, else None."""
-        if len(self.leaving) == 1 and len(self.arrived) == 1:
-            return self.arrived[0] - self.leaving[0]
-        return None
+    def first(self):
+        """Delay of the packet that was sent first, if it is known to have come, else None."""
+        if not (self.leaving and self.queued and self.ported and self.arrived) or \
+                (len(self.leaving) > 1 and self.arrived[0] > self.leaving[1]):
+            return None
+        return Delay(self.ported[0] - self.queued[0], self.arrived[0] - self.queued[0],
+                     self.arrived[0] - self.leaving[0])
 
 
 class Truth:
-    """What the witness saw. @hosts: in the order of its arguments, with `addresses` as bytes."""
+    """What the witness saw. @hosts: their addresses as bytes, in the order of its arguments; the
+    leaves' ports to them come after them in the same order."""
 
     def __init__(self, records, hosts, arrival=ARRIVED):
         self.packets = collections.defaultdict(Packet)
@@ -64,14 +73,18 @@ class Truth:
         self.receipts_arrived = []
         self.records = records
         for record in records:
-            own = hosts[record.host]
+            own = hosts[record.host % len(hosts)]
             if record.opcode == RECEIPT:
-                self.take_receipt(record, own, arrival)
+                if record.host < len(hosts):
+                    self.take_receipt(record, own, arrival)
                 continue
             packet = self.packets[Key(record.source, record.destination, record.qpn, record.psn)]
             packet.opcode = record.opcode
+            if record.host >= len(hosts):
+                if record.place == QUEUED and record.destination in own:
+                    packet.ported.append(record.ktime_ns)
             # The clone that a receipt is made of leaves with the data's own source.
-            if record.place == LEAVING and record.source in own:
+            elif record.place == LEAVING and record.source in own:
                 packet.leaving.append(record.ktime_ns)
             elif record.place == QUEUED and record.source in own:
                 packet.queued.append(record.ktime_ns)
@@ -104,12 +117,17 @@ def quantile(ordered, share):
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else None
 
 
-def near(ordered, value, rank, slack, tolerance):
-    """True when @value is within @tolerance of one of those at @rank +- @slack."""
-    low, high = max(0, rank - slack), min(len(ordered) - 1, rank + slack)
-    at = bisect.bisect_left(ordered, value)
-    chosen = {low, high, min(max(at, low), high), min(max(at - 1, low), high)}
-    return any(abs(ordered[i] - value) <= tolerance for i in chosen)
+def is_quantile(delays, shown, share, missing, bound, beside):
+    """
+    True when @shown can be the quantile of these true delays (or of all but @missing of them):
+    within @bound and @beside of `delay`, or within @bound of what must hold, `low` to `high`.
+    """
+    lows, middles, highs = (sorted(part) for part in zip(*delays))
+    rank = max(0, math.ceil(share * (len(delays) - missing)) - 1)
+    low, high = shown if isinstance(shown, tuple) else (shown, shown)
+    last = min(rank + missing, len(delays) - 1)
+    return (middles[rank] - bound - beside <= high and low <= middles[last] + bound + beside) or \
+        (lows[rank] - bound <= high and low <= highs[last] + bound)
 
 
 class Witness:
@@ -122,6 +140,7 @@ class Witness:
 
     def __enter__(self):
         words = [f"{self.lab.name}-{name}:eth1" for name in self.names]
+        words += [f"{self.lab.name}-{self.lab.host(name)['leaf']}:{name}" for name in self.names]
         self.process = subprocess.Popen([WITNESS, WITNESS + ".bpf.o", self.path, *words],
                                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                         stderr=subprocess.PIPE, text=True)
