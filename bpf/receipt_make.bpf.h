@@ -124,7 +124,7 @@ static __always_inline void receipt_put_bth(struct esc_bth *bth)
 }
 
 static __always_inline void receipt_put_time(struct esc_receipt *r,
-					     const struct esc_rx_stamp *stamp)
+					     const struct rx_stamp *stamp)
 {
 	struct esc_fabric_time time;
 
@@ -141,7 +141,7 @@ static __always_inline void receipt_put_time(struct esc_receipt *r,
 static __always_inline void receipt_put_body(struct esc_receipt_cpu *cpu,
 					     const struct esc_fleet *own,
 					     const struct esc_packet *p,
-					     const struct esc_rx_stamp *stamp, __u64 target)
+					     const struct rx_stamp *stamp, __u64 target)
 {
 	struct esc_bth *bth = (void *)cpu->frame + ESC_RECEIPT_BTH_AT;
 	struct esc_receipt *r = (void *)bth + ESC_BTH_BYTES;
@@ -185,7 +185,7 @@ static __always_inline int receipt_clone(struct __sk_buff *skb, struct esc_recei
 
 /* 0, or why no receipt was made. */
 static __noinline int receipt_make(struct __sk_buff *skb, const struct esc_packet *p,
-				   const struct esc_rx_stamp *stamp, const struct esc_control *word)
+				   const struct rx_stamp *stamp, const struct esc_control *word)
 {
 	struct esc_receipt_cpu *cpu = receipt_here();
 	const struct esc_fleet *own = probe_fleet();

@@ -3,7 +3,7 @@
  * The receiver's stamp of a sampled packet, on its way from XDP to tc ingress
  * through a table. A slot is claimed, filled and named; whoever finds it by its
  * name and clears the name has it. A stamp whose packet never reaches tc
- * ingress is swept out by later ones.
+ * ingress is swept out by those that look.
  */
 #ifndef ESC_BPF_STAMP_H
 #define ESC_BPF_STAMP_H
@@ -11,6 +11,15 @@
 #include "receipt.bpf.h"
 
 #define STAMP_STALE_NS 10000000ll
+#define STAMP_LOOKS 16 /* for one that sweeps */
+
+/* A sampled packet as XDP saw it. */
+struct rx_stamp {
+	__u64 rx_ktime_ns;
+	__u32 flags; /* ESC_RECEIPT_RESPONSE, _CE, _MESSAGE */
+	__u32 psn;
+	__u32 message_ns;
+};
 
 static __always_inline struct esc_rx_stamps *stamp_table(void)
 {
@@ -49,10 +58,10 @@ static __always_inline bool stamp_is_stale(const struct esc_rx_slot *slot, __u64
 	return (__s64)(now_ns - slot->rx_ktime_ns) > STAMP_STALE_NS;
 }
 
-/* One slot in turn, so that what was left behind does not make tc ingress look for ever. */
-static __always_inline void stamp_sweep(struct esc_rx_stamps *table, __u64 now_ns)
+/* One slot in turn, so that tc ingress does not look for ever for what was left behind. */
+static __always_inline void stamp_sweep(struct esc_rx_stamps *table, __u32 turn, __u64 now_ns)
 {
-	struct esc_rx_slot *slot = &table->slots[(now_ns >> 12) % ESC_RX_SLOTS];
+	struct esc_rx_slot *slot = &table->slots[turn % ESC_RX_SLOTS];
 	__u64 id = slot->id;
 
 	if (id > ESC_RX_SLOT_BUSY && stamp_is_stale(slot, now_ns) &&
@@ -61,7 +70,7 @@ static __always_inline void stamp_sweep(struct esc_rx_stamps *table, __u64 now_n
 }
 
 /* False: the slot is another packet's. */
-static __always_inline bool stamp_put(const struct esc_packet *p, const struct esc_rx_stamp *stamp)
+static __always_inline bool stamp_put(const struct esc_packet *p, const struct rx_stamp *stamp)
 {
 	struct esc_rx_stamps *table = stamp_table();
 	__u64 id = stamp_id(p), was;
@@ -69,7 +78,6 @@ static __always_inline bool stamp_put(const struct esc_packet *p, const struct e
 
 	if (!table)
 		return false;
-	stamp_sweep(table, stamp->rx_ktime_ns);
 	slot = stamp_slot(table, id);
 	was = slot->id;
 	if (was == ESC_RX_SLOT_BUSY ||
@@ -87,17 +95,22 @@ static __always_inline bool stamp_put(const struct esc_packet *p, const struct e
 }
 
 /* True when XDP left a stamp for the packet. */
-static __always_inline bool stamp_get(const struct esc_packet *p, struct esc_rx_stamp *stamp)
+static __always_inline bool stamp_get(const struct esc_packet *p, struct rx_stamp *stamp)
 {
 	struct esc_rx_stamps *table = stamp_table();
 	__u64 id = stamp_id(p);
 	struct esc_rx_slot *slot;
+	__u32 turn;
 
 	if (!table)
 		return false;
 	slot = stamp_slot(table, id);
-	if (slot->id != id)
+	if (slot->id != id) {
+		turn = ++table->looks;
+		if (!(turn % STAMP_LOOKS))
+			stamp_sweep(table, turn / STAMP_LOOKS, bpf_ktime_get_ns());
 		return false;
+	}
 	stamp->rx_ktime_ns = slot->rx_ktime_ns;
 	stamp->flags = slot->flags;
 	stamp->message_ns = slot->message_ns;
@@ -113,14 +126,13 @@ static __always_inline bool stamp_get(const struct esc_packet *p, struct esc_rx_
  * be made for it. Nothing vouches for a packet that begins a sequence.
  */
 static __always_inline bool stamp_look(const struct esc_packet *p, const struct esc_control *word,
-				       struct qp_found *found, struct esc_rx_stamp *stamp)
+				       struct qp_found *found, struct rx_stamp *stamp)
 {
 	if (likely(!(found->what & (FOUND_SAMPLED | FOUND_MESSAGE))) || !found->qp ||
 	    !(word->flags & ESC_CONTROL_RECEIPTS) || (found->what & FOUND_ANEW) ||
 	    !receipt_daemon_lives(word, found->now_ns) ||
 	    !receipt_peer_of(found->qp, &p->key.src, found->now_ns))
 		return false;
-	stamp->magic = ESC_RX_STAMP_MAGIC;
 	stamp->flags = (p->flags & ESC_OP_REQUEST ? 0 : ESC_RECEIPT_RESPONSE) |
 		       (p->ecn == ESC_ECN_CE ? ESC_RECEIPT_CE : 0);
 	stamp->rx_ktime_ns = found->now_ns;

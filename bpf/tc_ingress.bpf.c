@@ -17,7 +17,7 @@ static __always_inline bool ingress_has_stamps(void)
 /* What XDP found, or where there is no XDP what is found here. */
 static __always_inline bool ingress_stamp(int result, struct esc_packet *p,
 					  const struct esc_control *word,
-					  struct esc_rx_stamp *stamp)
+					  struct rx_stamp *stamp)
 {
 	struct qp_found found;
 
@@ -47,7 +47,7 @@ SEC("tc")
 int esc_tc_in(struct __sk_buff *skb)
 {
 	const struct esc_control *word;
-	struct esc_rx_stamp stamp = {};
+	struct rx_stamp stamp = {};
 	struct esc_packet packet;
 	int result, reason;
 

@@ -88,10 +88,10 @@ static __noinline int xdp_take(struct xdp_md *xdp, struct esc_packet *p,
 static __noinline int xdp_stamp(const struct esc_packet *p, const struct esc_control *word,
 				struct qp_found *found)
 {
-	struct esc_rx_stamp stamp;
+	struct rx_stamp stamp;
 
 	if (stamp_look(p, word, found, &stamp) && !stamp_put(p, &stamp))
-		hook_count_reason(ESC_REASON_RECEIPT_METADATA, ESC_HOOK_XDP_INGRESS);
+		hook_count_reason(ESC_REASON_RECEIPT_STAMP, ESC_HOOK_XDP_INGRESS);
 	return 0;
 }
 
@@ -116,7 +116,7 @@ int esc_xdp_in(struct xdp_md *xdp)
 		return xdp_take(xdp, &packet, word);
 	packet.departure_ns = 0;
 	hook_count(result, &packet, word, ESC_HOOK_XDP_INGRESS, &found);
-	if (unlikely(result == ESC_PARSE_ROCE && found.what))
+	if (unlikely(result == ESC_PARSE_ROCE && (found.what & (FOUND_SAMPLED | FOUND_MESSAGE))))
 		xdp_stamp(&packet, word, &found);
 	return XDP_PASS;
 }

@@ -33,7 +33,7 @@
 	  "a receipt for a packet that was not noted, or was sent again since")             \
 	X(RECEIPT_RATE, receipt_rate, "a receipt not made: the host's limit was reached")   \
 	X(RECEIPT_CLONE, receipt_clone, "a receipt not made: the packet was not cloned")    \
-	X(RECEIPT_METADATA, receipt_metadata, "no stamp: the driver has no room for it")    \
+	X(RECEIPT_STAMP, receipt_stamp, "no stamp: another packet's lies in its place")     \
 	X(RECEIPT_HEADERS, receipt_headers,                                                 \
 	  "a receipt not made: headers it cannot be sent behind (two tags, IP options)")    \
 	X(OWD_TABLE_FULL, owd_table_full, "no room for a queue pair's delays")
