@@ -24,7 +24,7 @@
 #define US_NS 1000ull
 #define MS_NS 1000000ull
 #define SECOND_NS 1000000000ull
-#define DRIFT_MOST_PPB 400000	/* a clock's rate has room for 976 ppm */
+#define DRIFT_MOST_PPB 400000 /* a clock's rate has room for 976 ppm */
 #define QPS_MAX_MOST (1u << 20) /* 848 bytes an entry in the kernel: 0.9 GB */
 #define IDLE_LEAST_NS SECOND_NS
 #define IDLE_MOST_NS (24 * 3600 * SECOND_NS)
@@ -285,11 +285,10 @@ static int take_key(struct reading *reading, const char *name, const char *given
 		goto out;
 	slot = bytes[0] & 1;
 	if (keys->have[slot] && memcmp(keys->key[slot], bytes, FLEET_KEY_BYTES)) {
-		err = fail_at(
-			reading, line_of(reading, NULL, name),
-			"%s: %s cannot stand beside the key of key_file, since both begin with "
-			"an %s byte; make the new key again until one begins with an %s byte",
-			name, *path, slot ? "odd" : "even", slot ? "even" : "odd");
+		err = fail_at(reading, line_of(reading, NULL, name),
+			      "%s: %s cannot stand beside the key of key_file, since both begin with "
+			      "an %s byte; make the new key again until one begins with an %s byte",
+			      name, *path, slot ? "odd" : "even", slot ? "even" : "odd");
 		goto out;
 	}
 	if (!keys->have[0] && !keys->have[1])
@@ -456,18 +455,17 @@ static int take_receipts(struct reading *reading)
 {
 	const struct config_raw_receipts *raw = &reading->raw->receipts;
 	struct config *config = reading->config;
-	uint64_t threshold_ns = 100 * US_NS;
 	int err = take_sample(reading);
 
 	config->receipts.on = raw->mode == CONFIG_RECEIPTS_ON;
 	config->receipts.max_pps = 20000;
+	config->receipts.threshold_ns = 100 * US_NS;
 	if (!err)
 		err = take_number(reading, "receipts", "max_pps", raw->max_pps, 1, 1000000,
 				  &config->receipts.max_pps);
 	if (!err)
 		err = take_duration(reading, "receipts", "threshold", raw->threshold, US_NS,
-				    SECOND_NS, &threshold_ns);
-	config->receipts.threshold_ns = threshold_ns;
+				    SECOND_NS, &config->receipts.threshold_ns);
 	return err;
 }
 

@@ -68,13 +68,6 @@ struct config {
 		uint64_t down_after_ns;
 	} mesh;
 	struct {
-		bool on;
-		bool sample_fixed;     /* else each queue pair's follows its rate */
-		uint32_t sample_mask;  /* 2^n - 1: that all have, or begin with */
-		uint32_t max_pps;      /* receipts that this host sends, on each CPU */
-		uint32_t threshold_ns; /* delays above it are counted */
-	} receipts;
-	struct {
 		uint64_t window_ns;
 		bool anchor; /* this host tells the others TAI */
 	} clock;

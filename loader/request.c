@@ -314,10 +314,18 @@ static const struct {
 	const char *verb;
 	json_t *(*answer)(struct request *request); /* NULL: refused, or the reply is written */
 } answers[] = {
-	{"status", answer_status}, {"clock", answer_clock},	{"peers", answer_peers},
-	{"qp", answer_qp},	   {"events", answer_events},	{"mode", answer_mode},
-	{"off", answer_off},	   {"config", answer_config},	{"probe-support", answer_support},
-	{"reload", answer_reload}, {"version", answer_version},
+	{"status", answer_status},
+	{"clock", answer_clock},
+	{"peers", answer_peers},
+	{"qp", answer_qp},
+	{"top", answer_qp}, /* a page of it */
+	{"events", answer_events},
+	{"mode", answer_mode},
+	{"off", answer_off},
+	{"config", answer_config},
+	{"probe-support", answer_support},
+	{"reload", answer_reload},
+	{"version", answer_version},
 };
 
 static json_t *dispatch(struct request *request, const char *name)
