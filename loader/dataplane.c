@@ -236,7 +236,9 @@ static void dataplane_plan_receipts(struct dataplane *dataplane, const struct co
 			      (config->receipts.sample_fixed ? ESC_CONTROL_SAMPLE_FIXED : 0);
 	dataplane->sample_mask = config->receipts.sample_mask;
 	dataplane->receipts_max_pps = config->receipts.max_pps;
-	dataplane->delay_threshold_ns = config->receipts.threshold_ns;
+	dataplane->delay_threshold_ns = config->receipts.threshold_ns > UINT32_MAX
+						? UINT32_MAX
+						: (uint32_t)config->receipts.threshold_ns;
 }
 
 /* Every second as well: whoever writes `control` whole takes these away too. */
