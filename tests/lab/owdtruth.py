@@ -67,7 +67,8 @@ class Truth:
     """What the witness saw. @hosts: their addresses as bytes, in the order of its arguments; the
     leaves' ports to them come after them in the same order."""
 
-    def __init__(self, records, hosts, arrival=ARRIVED):
+    def __init__(self, records, hosts, arrival=ARRIVED, missed=0):
+        self.missed = missed  # events that the kernel kept from the witness
         self.packets = collections.defaultdict(Packet)
         self.receipts = []  # as they left the host that made them
         self.receipts_arrived = []
@@ -81,7 +82,7 @@ class Truth:
             packet = self.packets[Key(record.source, record.destination, record.qpn, record.psn)]
             packet.opcode = record.opcode
             if record.host >= len(hosts):
-                if record.place == QUEUED and record.destination in own:
+                if record.place == LEAVING and record.destination in own:
                     packet.ported.append(record.ktime_ns)
             # The clone that a receipt is made of leaves with the data's own source.
             elif record.place == LEAVING and record.source in own:
@@ -92,7 +93,7 @@ class Truth:
                 packet.arrived.append(record.ktime_ns)
 
     def take_receipt(self, record, own, arrival):
-        if record.place == QUEUED and record.source in own:
+        if record.place == LEAVING and record.source in own:
             self.receipts.append(record)
         elif record.place == arrival and record.destination in own:
             self.receipts_arrived.append(record)
@@ -117,17 +118,21 @@ def quantile(ordered, share):
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else None
 
 
-def is_quantile(delays, shown, share, missing, bound, beside):
+def is_quantile(delays, shown, share, missing, unseen, bound, beside):
     """
-    True when @shown can be the quantile of these true delays (or of all but @missing of them):
-    within @bound and @beside of `delay`, or within @bound of what must hold, `low` to `high`.
+    True when @shown can be the quantile of these true delays (of all but @missing of them, and
+    @unseen more): within @bound and @beside of `delay`, or within @bound of what must hold, `low`
+    to `high`.
     """
     lows, middles, highs = (sorted(part) for part in zip(*delays))
-    rank = max(0, math.ceil(share * (len(delays) - missing)) - 1)
+    rank = max(0, math.ceil(share * (len(delays) + unseen - missing)) - 1)
     low, high = shown if isinstance(shown, tuple) else (shown, shown)
-    last = min(rank + missing, len(delays) - 1)
-    return (middles[rank] - bound - beside <= high and low <= middles[last] + bound + beside) or \
-        (lows[rank] - bound <= high and low <= highs[last] + bound)
+    first, last = max(0, rank - unseen), rank + missing
+    if first < len(delays) and (middles[first] - bound - beside > high and lows[first] - bound > high):
+        return False
+    if last >= len(delays):  # the largest may be one of the unseen
+        return unseen > 0
+    return low <= middles[last] + bound + beside or low <= highs[last] + bound
 
 
 class Witness:
@@ -162,7 +167,7 @@ class Witness:
         if self.counts["lost"]:
             raise RuntimeError(f"the witness lost records: {self.counts}")
         hosts = [addresses_of(self.lab.host(name)) for name in self.names]
-        return Truth(records_of(self.path), hosts, arrival)
+        return Truth(records_of(self.path), hosts, arrival, self.counts["missed"])
 
 
 def addresses_of(host):

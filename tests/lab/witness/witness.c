@@ -4,7 +4,7 @@
  *
  * Writes a struct witness_record for every RoCEv2 packet (but probes and
  * acknowledges) at both ends of these interfaces into FILE until SIGTERM. Prints
- * "ready", and at last {"records":N,"lost":N}. Exit 77: the kernel has not what it needs.
+ * "ready", and at last {"records":N,"lost":N,"missed":N}. Exit 77: the kernel has not what it needs.
  */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -123,13 +123,30 @@ static void run(struct witness *witness)
 	ring_buffer__consume(witness->ring);
 }
 
+/* Times that the kernel left a program out because the same CPU was in it already. */
+static unsigned long long missed(const struct witness *witness)
+{
+	unsigned long long count = 0;
+	struct bpf_program *program;
+
+	bpf_object__for_each_program(program, witness->object) {
+		struct bpf_prog_info info = {};
+		unsigned int bytes = sizeof(info);
+
+		if (!bpf_obj_get_info_by_fd(bpf_program__fd(program), &info, &bytes))
+			count += info.recursion_misses;
+	}
+	return count;
+}
+
 static void report(const struct witness *witness)
 {
 	unsigned long long lost = 0;
 	unsigned int zero = 0;
 
 	bpf_map_lookup_elem(map_fd(witness, "lost"), &zero, &lost);
-	printf("{\"records\":%lu,\"lost\":%llu}\n", witness->records, lost);
+	printf("{\"records\":%lu,\"lost\":%llu,\"missed\":%llu}\n", witness->records, lost,
+	       missed(witness));
 }
 
 int main(int argc, char **argv)
