@@ -17,6 +17,8 @@
 #define RECEIPT_SECOND_NS 1000000000ull
 /* What may come at once is that of so long a time. */
 #define RECEIPT_BURST_NS 10000000ll
+/* So long nothing is tried after a clone got out past our tc egress. */
+#define RECEIPT_PAUSE_NS 10000000000ll
 
 static __always_inline bool receipt_rate_allows(struct esc_receipt_cpu *cpu, __u64 now_ns,
 						__u32 max_pps)
@@ -123,8 +125,7 @@ static __always_inline void receipt_put_bth(struct esc_bth *bth)
 	bth->pkey = bpf_htons(0xffff);
 }
 
-static __always_inline void receipt_put_time(struct esc_receipt *r,
-					     const struct rx_stamp *stamp)
+static __always_inline void receipt_put_time(struct esc_receipt *r, const struct rx_stamp *stamp)
 {
 	struct esc_fabric_time time;
 
@@ -170,16 +171,23 @@ static __always_inline void receipt_put_body(struct esc_receipt_cpu *cpu,
 /* --- tc ingress --- */
 
 /* The packet itself comes out of this as it went in, with its mark. */
-static __always_inline int receipt_clone(struct __sk_buff *skb, struct esc_receipt_cpu *cpu)
+static __always_inline int receipt_clone(struct __sk_buff *skb, struct esc_receipt_cpu *cpu,
+					 __u64 now_ns)
 {
+	volatile __u32 *stage = &cpu->stage;
 	__u32 mark = skb->mark;
 	long error;
 
-	cpu->stage = RECEIPT_STAGE_CLONED;
+	*stage = RECEIPT_STAGE_CLONED;
 	skb->mark = ESC_RECEIPT_MARK;
 	error = bpf_clone_redirect(skb, skb->ifindex, 0);
 	skb->mark = mark;
-	cpu->stage = RECEIPT_STAGE_NONE;
+	/* Our tc egress is gone, or somebody's ahead of it ends the chain: a copy went out. */
+	if (*stage == RECEIPT_STAGE_CLONED && error >= 0) {
+		cpu->resume_ns = now_ns + RECEIPT_PAUSE_NS;
+		error = -1;
+	}
+	*stage = RECEIPT_STAGE_NONE;
 	return error ? ESC_REASON_RECEIPT_CLONE : 0;
 }
 
@@ -196,10 +204,12 @@ static __noinline int receipt_make(struct __sk_buff *skb, const struct esc_packe
 		return 0;
 	if (!receipt_put_headers(skb, cpu, p))
 		return ESC_REASON_RECEIPT_HEADERS;
+	if ((__s64)(cpu->resume_ns - now_ns) > 0)
+		return ESC_REASON_RECEIPT_CLONE;
 	if (!receipt_rate_allows(cpu, now_ns, word->receipts_max_pps))
 		return ESC_REASON_RECEIPT_RATE;
 	receipt_put_body(cpu, own, p, stamp, target);
-	return receipt_clone(skb, cpu);
+	return receipt_clone(skb, cpu, now_ns);
 }
 
 #endif

@@ -32,14 +32,15 @@ static __noinline struct esc_qp_sent *sent_insert(const struct esc_qp_key *key)
 
 /* A note that still waits is overwritten: by the next of its kind, or not at all. */
 static __always_inline bool sent_make_room(struct qp_found *found, struct esc_qp_owd *owd,
-					   const struct esc_sent_note *note, __u64 now_ns)
+					   const struct esc_sent_note *note, bool fixed)
 {
+	__u64 now_ns = found->now_ns;
 	bool young = (__s64)(now_ns - note->tx_ktime_ns) < SENT_YOUNG_NS;
 
 	if (young && !(found->what & FOUND_SAMPLED))
 		return false;
 	count(owd->overwritten, 1);
-	if (young && !(note->psn & found->qp->sample_mask)) {
+	if (young && !fixed && !(note->psn & found->qp->sample_mask)) {
 		sample_thin_out(found->qp);
 		found->qp->sample_slow = now_ns >> SAMPLE_SLOW_SHIFT ?: 1;
 	}
@@ -71,7 +72,7 @@ static __always_inline void sent_fill(struct esc_sent_note *note, const struct e
 }
 
 /* 0, or the reason that there is no note. */
-static __noinline int sent_note(const struct esc_packet *p, struct qp_found *found)
+static __noinline int sent_note(const struct esc_packet *p, struct qp_found *found, bool fixed)
 {
 	struct esc_qp_sent *sent = bpf_map_lookup_elem(&qp_sent, &p->key);
 	struct esc_sent_note *note;
@@ -91,7 +92,7 @@ static __noinline int sent_note(const struct esc_packet *p, struct qp_found *fou
 			count(owd->spoiled, 1);
 			return 0;
 		}
-		if (!sent_make_room(found, owd, note, found->now_ns))
+		if (!sent_make_room(found, owd, note, fixed))
 			return 0;
 	}
 	note->tx_ktime_ns = 0;
@@ -129,7 +130,7 @@ static __always_inline int sent_look(const struct esc_packet *p, const struct es
 	if (found->what & FOUND_REPEATED)
 		return sent_spoil(p);
 	if (found->what & (FOUND_SAMPLED | FOUND_MESSAGE))
-		return sent_note(p, found);
+		return sent_note(p, found, word->flags & ESC_CONTROL_SAMPLE_FIXED);
 	return 0;
 }
 

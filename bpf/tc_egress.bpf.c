@@ -29,15 +29,16 @@ int esc_tc_out(struct __sk_buff *skb)
 	int verdict;
 
 	barrier_var(mark);
-	if (!word)
-		return ESC_TC_NEXT;
-	if (unlikely(mark == ESC_PROBE_MARK) && probe_send(skb))
-		return ESC_TC_NEXT;
+	/* Before the kill switch, which may fall between a clone and here. */
 	if (unlikely((mark & ~1u) == ESC_RECEIPT_MARK)) {
 		verdict = receipt_send(skb, &ours);
 		if (ours)
 			return verdict;
 	}
+	if (!word)
+		return ESC_TC_NEXT;
+	if (unlikely(mark == ESC_PROBE_MARK) && probe_send(skb))
+		return ESC_TC_NEXT;
 	egress_count(skb, word);
 	return ESC_TC_NEXT;
 }

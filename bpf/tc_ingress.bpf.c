@@ -16,8 +16,7 @@ static __always_inline bool ingress_has_stamps(void)
 
 /* What XDP found, or where there is no XDP what is found here. */
 static __always_inline bool ingress_stamp(int result, struct esc_packet *p,
-					  const struct esc_control *word,
-					  struct rx_stamp *stamp)
+					  const struct esc_control *word, struct rx_stamp *stamp)
 {
 	struct qp_found found;
 
