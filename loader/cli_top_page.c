@@ -178,10 +178,9 @@ void top_page(FILE *out, const json_t *result, const struct top_view *view)
 	if (view->lines && rows > room)
 		rows = room;
 	put_line(out, columns,
-		 "escapement top %s: %llu queue pairs, %zu of %zu shown have delays; by %s, every "
-		 "%gs",
-		 view->clock, (unsigned long long)cli_count(result, "tracked"), count_timed(qps),
-		 json_array_size(qps), view->sort, view->seconds);
+		 "top %s  by %s every %gs; %llu queue pairs, %zu shown, %zu with delays",
+		 view->clock, view->sort, view->seconds,
+		 (unsigned long long)cli_count(result, "tracked"), rows, count_timed(qps));
 	fprintf(out, "%-2s %8s %-*s %-*s %6s %5s %5s %5s %5s %6s %s\n", "", "QPN", (int)peer_width,
 		"PEER", (int)owner_width, "JOB/PID", "Gb/s", "p50", "p99", "max", "+-", "LOSS/s",
 		"STATE");

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "address.h"
+#include "metrics_delays.h"
 #include "prom.h"
 #include "report.h"
 #include "report_qp.h"
@@ -443,6 +444,7 @@ void metrics_write(FILE *out, const struct metrics_facts *facts)
 	write_table(out, facts);
 	write_totals(out, facts);
 	write_top_qps(out, facts);
+	metrics_write_delays(out, facts);
 }
 
 void metrics_write_stopped(FILE *out, uint64_t written_realtime_ns,

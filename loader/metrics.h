@@ -12,6 +12,9 @@
 #include "metrics_clock.h"
 #include "qptable.h"
 
+struct delays;
+struct members;
+
 struct metrics_port {
 	struct port_info info;
 	struct esc_port_counts counts;
@@ -33,6 +36,9 @@ struct metrics_facts {
 	struct qp_totals totals[2]; /* by enum esc_direction */
 	uint64_t events;
 	struct metrics_mesh mesh;
+	const struct delays *delays; /* NULL: none are read */
+	const struct members *members;
+	bool receipts; /* configured */
 };
 
 /* A running daemon. Families without a sample are left out. */

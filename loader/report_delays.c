@@ -84,6 +84,8 @@ static bool why_here(const struct report_delays *facts, const struct qp_entry *q
 			   "the delay of what is received is measured by its sender: ask there");
 	if (qp->qp.transport == ESC_TRANSPORT_UD)
 		return say(out, "datagrams (UD) are not sampled");
+	if (qp->qp.packets && !qp->qp.payload_bytes && qp->qp.acks)
+		return say(out, "it carries acknowledgements alone, which are not sampled");
 	if (!facts->receipts)
 		return say(out, "receipts are switched off here (`receipts.mode`)");
 	if (!port)
