@@ -48,11 +48,22 @@ class Delay(collections.namedtuple("Delay", "low delay high")):
 
 class Packet:
     """All that was seen of one PSN of one queue pair."""
-    __slots__ = ("leaving", "queued", "ported", "arrived", "opcode")
+    __slots__ = ("leaving", "queued", "ported", "arrived", "cloned", "opcode")
 
     def __init__(self):
-        self.leaving, self.queued, self.ported, self.arrived = [], [], [], []
+        self.leaving, self.queued, self.ported, self.arrived, self.cloned = [], [], [], [], []
         self.opcode = 0
+
+    def complete(self):
+        """
+        The kernel leaves tracing programs out while that CPU reads or writes a map for someone: the
+        tc programs' stamps stand in, of which the next is what a receipt is made of. True: all is known.
+        """
+        if len(self.queued) < len(self.leaving):
+            self.queued = self.leaving
+        if not self.arrived and self.cloned:
+            self.arrived = self.cloned
+        return len(self.arrived) >= len(self.ported)
 
     def first(self):
         """Delay of the packet that was sent first, if it is known to have come, else None."""
@@ -67,8 +78,7 @@ class Truth:
     """What the witness saw. @hosts: their addresses as bytes, in the order of its arguments; the
     leaves' ports to them come after them in the same order."""
 
-    def __init__(self, records, hosts, arrival=ARRIVED, missed=0):
-        self.missed = missed  # events that the kernel kept from the witness
+    def __init__(self, records, hosts, arrival=ARRIVED):
         self.packets = collections.defaultdict(Packet)
         self.receipts = []  # as they left the host that made them
         self.receipts_arrived = []
@@ -84,13 +94,17 @@ class Truth:
             if record.host >= len(hosts):
                 if record.place == LEAVING and record.destination in own:
                     packet.ported.append(record.ktime_ns)
-            # The clone that a receipt is made of leaves with the data's own source.
+            # What a receipt is made of leaves its maker with the data's own addresses.
+            elif record.place == LEAVING and record.destination in own:
+                packet.cloned.append(record.ktime_ns)
             elif record.place == LEAVING and record.source in own:
                 packet.leaving.append(record.ktime_ns)
             elif record.place == QUEUED and record.source in own:
                 packet.queued.append(record.ktime_ns)
             elif record.place == arrival and record.destination in own:
                 packet.arrived.append(record.ktime_ns)
+        # Packets that came and were not seen to.
+        self.missed = sum(not packet.complete() for packet in self.packets.values())
 
     def take_receipt(self, record, own, arrival):
         if record.place == LEAVING and record.source in own:
@@ -167,7 +181,7 @@ class Witness:
         if self.counts["lost"]:
             raise RuntimeError(f"the witness lost records: {self.counts}")
         hosts = [addresses_of(self.lab.host(name)) for name in self.names]
-        return Truth(records_of(self.path), hosts, arrival, self.counts["missed"])
+        return Truth(records_of(self.path), hosts, arrival)
 
 
 def addresses_of(host):
