@@ -121,6 +121,13 @@ struct {
 	__type(value, struct esc_receipt_cpu);
 } receipt_cpu __weak SEC(".maps");
 
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, ESC_OWNERS_MAX);
+	__type(key, struct esc_owner_key);
+	__type(value, struct esc_owner);
+} qp_owners __weak SEC(".maps");
+
 /* Slot in `ports` of the interface that this instance is attached to. */
 const volatile __u32 esc_port_index __weak = 0;
 /* XDP is not to be had on this interface: tc ingress counts what comes in. */

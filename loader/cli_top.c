@@ -79,9 +79,9 @@ static void screen_leave(struct screen *screen)
 {
 	if (!screen->on)
 		return;
-	put_text(LEAVE_SCREEN);
 	if (screen->keys)
 		tcsetattr(STDIN_FILENO, TCSANOW, &screen->before);
+	put_text(LEAVE_SCREEN);
 	screen->on = false;
 }
 

@@ -21,6 +21,7 @@
 #include "lock.h"
 #include "log.h"
 #include "mesh.h"
+#include "owners.h"
 #include "preflight.h"
 #include "qptable.h"
 #include "rtnl.h"
@@ -48,7 +49,7 @@ uint64_t daemon_realtime_ns(void)
 	return daemon_clock_ns(CLOCK_REALTIME);
 }
 
-int daemon_refresh(struct daemon *daemon)
+static int daemon_read_qps(struct daemon *daemon)
 {
 	struct esc_reason_count reasons[ESC_REASON_MAX], *full;
 	uint64_t now_ns = daemon_local_ns();
@@ -63,6 +64,14 @@ int daemon_refresh(struct daemon *daemon)
 		err = delays_look(daemon->delays, now_ns);
 	if (!err)
 		daemon->refreshed_local_ns = now_ns;
+	return err;
+}
+
+int daemon_refresh(struct daemon *daemon)
+{
+	int err = daemon_read_qps(daemon);
+
+	owners_refresh(daemon->owners);
 	return err;
 }
 
@@ -109,6 +118,7 @@ static int daemon_switch(struct daemon *daemon, bool off, const char *by, char *
 		      : dataplane_on(daemon->dataplane, error);
 
 	daemon->control_flags = dataplane_control_flags(daemon->dataplane);
+	owners_set_off(daemon->owners, dataplane_is_off(daemon->dataplane));
 	if (err || was_off == off)
 		return err;
 	log_warning("the kill switch is %s (by %s)", off ? "on: everything is detached" : "off",
@@ -173,6 +183,8 @@ static int daemon_on_tick(sd_event_source *source, uint64_t due_us, void *contex
 	daemon_watch_control(daemon);
 	dataplane_tick(daemon->dataplane, daemon_local_ns());
 	mesh_look(daemon->mesh);
+	owners_turn(daemon->owners, daemon_local_ns());
+	owners_refresh(daemon->owners);
 	sd_event_now(daemon->event, CLOCK_MONOTONIC, &now_us);
 	sd_event_source_set_time(source, now_us + DAEMON_TICK_US);
 	return sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
@@ -185,7 +197,7 @@ static int daemon_on_look(sd_event_source *source, uint64_t due_us, void *contex
 	uint64_t now_us;
 
 	(void)due_us;
-	if (daemon_refresh(daemon))
+	if (daemon_read_qps(daemon))
 		log_debug("the maps of queue pairs could not be read in this turn");
 	sd_event_now(daemon->event, CLOCK_MONOTONIC, &now_us);
 	sd_event_source_set_time(source, now_us + delays_interval_ns(daemon->delays) / 1000);
@@ -270,10 +282,21 @@ static int daemon_open_qps(struct daemon *daemon, char **error)
 	return err ? explain(error, err, "the map qps cannot be read: %s", strerror(-err)) : 0;
 }
 
+static int daemon_open_owners(struct daemon *daemon, char **error)
+{
+	const struct dataplane *dataplane = daemon->dataplane;
+	int err = owners_new(&daemon->owners, dataplane_map_fd(dataplane, "control"),
+			     dataplane_map_fd(dataplane, "qp_owners"), dataplane_is_off(dataplane));
+
+	return err ? explain(error, err, "queue pairs' owners: %s", strerror(-err)) : 0;
+}
+
 static int daemon_serve(struct daemon *daemon, char **error)
 {
 	int err = daemon_open_qps(daemon, error);
 
+	if (!err)
+		err = daemon_open_owners(daemon, error);
 	if (!err)
 		err = mesh_new(&daemon->mesh, daemon, error);
 	if (!err)
@@ -340,6 +363,7 @@ void daemon_free(struct daemon *daemon)
 	if (daemon->links_fd >= 0)
 		close(daemon->links_fd);
 	mesh_free(daemon->mesh);
+	owners_free(daemon->owners);
 	delays_free(daemon->delays);
 	qptable_free(daemon->qps);
 	dataplane_close(daemon->dataplane);

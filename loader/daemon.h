@@ -12,6 +12,7 @@ struct delays;
 struct ledger;
 struct locks;
 struct mesh;
+struct owners;
 struct qptable;
 struct server;
 struct sd_event;
@@ -24,6 +25,7 @@ struct daemon {
 	struct qptable *qps;
 	struct delays *delays; /* follows qps */
 	struct mesh *mesh;
+	struct owners *owners; /* of queue pairs; NULL: none are looked for */
 	struct ledger *ledger;
 	struct server *server;
 	struct textfile *textfile; /* always there; writes nothing without a directory */
@@ -54,8 +56,8 @@ int daemon_new(struct daemon **out, const char *config_path, char **error);
 void daemon_free(struct daemon *daemon);
 
 /*
- * Reads the QP table and the delays now: the loop four times a second (once, of many queue
- * pairs), the socket and the textfile before they answer.
+ * Reads the QP table, the delays and the owners now, before the socket and the textfile answer.
+ * The loop does it four times a second (once, of many queue pairs), for owners once.
  */
 int daemon_refresh(struct daemon *daemon);
 

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "bpflog.h"
@@ -28,6 +29,15 @@ struct dataplane {
 	unsigned int count;
 	struct port ports[ESC_PORTS_MAX];
 };
+
+/* Attaching may take seconds, and nobody else beats meanwhile. */
+static void dataplane_beat_now(struct dataplane *dataplane)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	dataplane_beat(dataplane, (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec);
+}
 
 /* --- which interface has which slot --- */
 
@@ -172,6 +182,7 @@ static int dataplane_attach_all(struct dataplane *dataplane, char **error)
 
 	for (unsigned int i = 0; !err && i < dataplane->count; i++) {
 		was_attached[i] = port_is_attached(&dataplane->ports[i]);
+		dataplane_beat_now(dataplane);
 		err = port_attach(&dataplane->ports[i], dataplane->pins, dataplane->ledger, error);
 		for (unsigned int j = 0; err && j < i; j++)
 			if (!was_attached[j])
@@ -384,6 +395,7 @@ int dataplane_reconfigure(struct dataplane *dataplane, const struct config *conf
 			ports[i] = *old;
 			continue;
 		}
+		dataplane_beat_now(dataplane);
 		if (!dataplane->off)
 			err = port_attach(&ports[i], dataplane->pins, dataplane->ledger, error);
 		if (err)
@@ -407,11 +419,16 @@ void dataplane_close(struct dataplane *dataplane)
 	free(dataplane);
 }
 
-void dataplane_tick(struct dataplane *dataplane, uint64_t now_local_ns)
+void dataplane_beat(struct dataplane *dataplane, uint64_t now_local_ns)
 {
 	struct esc_control *control = pins_control(dataplane->pins);
 
 	__atomic_store_n(&control->heartbeat_local_ns, now_local_ns, __ATOMIC_RELAXED);
+}
+
+void dataplane_tick(struct dataplane *dataplane, uint64_t now_local_ns)
+{
+	dataplane_beat(dataplane, now_local_ns);
 	dataplane_write_receipts(dataplane);
 	for (unsigned int i = 0; i < dataplane->count; i++)
 		port_tick(&dataplane->ports[i], dataplane->pins, dataplane->ledger, dataplane->off,

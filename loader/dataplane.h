@@ -73,6 +73,9 @@ int dataplane_remove(const char *pin_root, char **error);
 /* Once a second: heartbeat, links that came or went, re-attach after a NIC returned. */
 void dataplane_tick(struct dataplane *dataplane, uint64_t now_local_ns);
 
+/* The daemon lives: XDP answers probes for ESC_DAEMON_GONE_NS from now. */
+void dataplane_beat(struct dataplane *dataplane, uint64_t now_local_ns);
+
 unsigned int dataplane_port_count(const struct dataplane *dataplane);
 /* Fresh facts about port number @i of 0..count-1. */
 int dataplane_port(const struct dataplane *dataplane, unsigned int i, struct port_info *out);

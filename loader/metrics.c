@@ -7,6 +7,7 @@
 
 #include "address.h"
 #include "metrics_delays.h"
+#include "metrics_owner.h"
 #include "prom.h"
 #include "report.h"
 #include "report_qp.h"
@@ -306,12 +307,15 @@ static void write_qp_infos(FILE *out, const struct top *top)
 
 	for (size_t i = 0; i < top->count; i++) {
 		struct qp_names names;
+		struct metrics_owner owner;
 		char sport[16];
 
 		name_qp(top, top->list[i], &names);
+		metrics_owner_of(top->facts, top->list[i], &owner);
 		snprintf(sport, sizeof(sport), "%u", top->list[i]->qp.sport);
 		prom_count(family, 1, QP_LABELS(names), "sport", sport, "transport",
-			   report_transport(&top->list[i]->qp), "source", "packet", NULL);
+			   report_transport(&top->list[i]->qp), "source", "packet",
+			   METRICS_OWNER_LABELS(owner), NULL);
 	}
 }
 
@@ -443,6 +447,7 @@ void metrics_write(FILE *out, const struct metrics_facts *facts)
 	metrics_write_mesh(out, &facts->mesh);
 	write_table(out, facts);
 	write_totals(out, facts);
+	metrics_write_owners(out, facts);
 	write_top_qps(out, facts);
 	metrics_write_delays(out, facts);
 }

@@ -10,6 +10,7 @@
 
 #include "dataplane.h"
 #include "metrics_clock.h"
+#include "owners.h"
 #include "qptable.h"
 
 struct delays;
@@ -33,6 +34,7 @@ struct metrics_facts {
 	size_t qp_count;
 	uint32_t qps_max;
 	uint32_t top_qps;
+	const struct owners *owners; /* of queue pairs; NULL: not looked for */
 	struct qp_totals totals[2]; /* by enum esc_direction */
 	uint64_t events;
 	struct metrics_mesh mesh;

@@ -11,6 +11,7 @@
 #include "qptable.h"
 #include "report_clock.h"
 #include "report_delays.h"
+#include "report_owner.h"
 #include "support.h"
 
 void report_put_count(json_t *object, const char *key, uint64_t count)
@@ -148,8 +149,9 @@ json_t *report_reasons(const struct esc_reason_count *counts)
 	return list;
 }
 
-static json_t *status_interfaces(const struct dataplane *dataplane)
+static json_t *status_interfaces(const struct daemon *daemon)
 {
+	const struct dataplane *dataplane = daemon->dataplane;
 	json_t *list = json_array();
 
 	for (unsigned int i = 0; i < dataplane_port_count(dataplane); i++) {
@@ -158,6 +160,7 @@ static json_t *status_interfaces(const struct dataplane *dataplane)
 
 		if (dataplane_port(dataplane, i, &port))
 			continue;
+		owners_judge_port(daemon->owners, daemon_local_ns(), &port);
 		json_array_append_new(
 			list,
 			report_port(&port, dataplane_port_counts(dataplane, port.index, &counts)
@@ -187,7 +190,7 @@ static void put_dataplane(json_t *object, const struct daemon *daemon)
 	json_t *qps = json_object();
 	size_t tracked;
 
-	json_object_set_new(object, "interfaces", status_interfaces(daemon->dataplane));
+	json_object_set_new(object, "interfaces", status_interfaces(daemon));
 	qptable_entries(daemon->qps, &tracked);
 	report_put_count(qps, "tracked", tracked);
 	report_put_count(qps, "max", dataplane_qps_max(daemon->dataplane));
@@ -197,6 +200,7 @@ static void put_dataplane(json_t *object, const struct daemon *daemon)
 		json_object_set_new(object, "reasons", report_reasons(counts));
 	}
 	json_object_set_new(object, "qps", qps);
+	json_object_set_new(object, "qp_tracing", report_tracing(daemon->owners));
 }
 
 json_t *report_status(const struct daemon *daemon)

@@ -46,6 +46,7 @@ static json_t *model_json(const struct clock_model *model, int64_t local_ns)
 	put_number(object, "bound_local_ns", model->bound_local_ns);
 	put_number(object, "bound_ns", model->bound_ns);
 	put_real(object, "bound_growth_ppb", model->bound_growth / Q40 * 1e9);
+	put_real(object, "bound_late_ppb", model->bound_late / Q40 * 1e9);
 	return object;
 }
 

@@ -15,6 +15,7 @@
 #include "report.h"
 #include "report_clock.h"
 #include "report_delays.h"
+#include "report_owner.h"
 #include "report_qp.h"
 #include "verbs.h"
 
@@ -115,12 +116,14 @@ static json_t *answer_status(struct request *request)
 	return report_status(request->daemon);
 }
 
-static int write_qp(FILE *out, const struct report_delays *facts, const struct qp_entry *entry)
+static int write_qp(FILE *out, const struct report_delays *facts, const struct owners *owners,
+		    const struct qp_entry *entry)
 {
 	const struct port_info *port = report_delays_port(facts, entry->key.port);
 	json_t *qp = report_qp(entry, port ? port->name : NULL);
 	int err;
 
+	report_put_owner(qp, owners, &entry->key, port ? port->rdma_device : "");
 	report_put_delays(qp, facts, entry);
 	err = json_dumpf(qp, out, JSON_COMPACT) ? -ENOMEM : 0;
 	json_decref(qp);
@@ -142,7 +145,7 @@ static int write_qps(const struct daemon *daemon, FILE *out, const struct qp_ent
 	for (size_t i = 0; !err && i < count && i < most; i++) {
 		if (i)
 			fputc(',', out);
-		err = write_qp(out, &facts, list[i]);
+		err = write_qp(out, &facts, daemon->owners, list[i]);
 	}
 	report_delays_end(&facts);
 	if (err)

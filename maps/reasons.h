@@ -25,7 +25,8 @@
 	X(PROBE_STALE_EPOCH, probe_stale_epoch, "a probe of an earlier run of its sender")  \
 	X(PROBE_REPLAY, probe_replay, "a probe whose sequence was seen already")            \
 	X(PROBE_RATE, probe_rate, "requests of one peer above the rate that is answered")   \
-	X(PROBE_RING_FULL, probe_ring_full, "a good probe whose record found no room")
+	X(PROBE_RING_FULL, probe_ring_full, "a good probe whose record found no room")      \
+	X(PROBE_NO_DAEMON, probe_no_daemon, "a probe while the daemon is gone")
 
 /* Receipts that were not made, or not taken. The packets that they are about went on. */
 #define ESC_RECEIPT_REASONS(X)                                                              \
