@@ -61,7 +61,7 @@ void dataplane_close(struct dataplane *dataplane);
 int dataplane_off(struct dataplane *dataplane, char **error);
 int dataplane_on(struct dataplane *dataplane, char **error);
 bool dataplane_is_off(const struct dataplane *dataplane);
-/* ESC_CONTROL_* as in the map now: an operator may have written it. */
+/* ESC_CONTROL_OFF as it is in the map now: an operator may have written it. */
 uint32_t dataplane_control_flags(const struct dataplane *dataplane);
 
 /*
@@ -88,6 +88,8 @@ int dataplane_reasons(const struct dataplane *dataplane,
 
 /* Borrowed descriptor of a pinned map. */
 int dataplane_map_fd(const struct dataplane *dataplane, const char *name);
+/* Entries that it has room for. */
+uint32_t dataplane_map_max(const struct dataplane *dataplane, const char *name);
 /* NULL when @interface has both programs that stamp probes; else which it lacks, in words. */
 const char *dataplane_stamps_missing(const struct dataplane *dataplane, const char *interface);
 

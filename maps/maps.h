@@ -5,6 +5,8 @@
 
 #include "clock.h"
 #include "control.h"
+#include "owd.h"
+#include "owner.h"
 #include "peer.h"
 #include "probe.h"
 #include "qp.h"

@@ -49,6 +49,25 @@ struct esc_peer {
 ESC_ASSERT_OFFSET(struct esc_peer, epoch, 40);
 ESC_ASSERT_SIZE(struct esc_peer, 144);
 
+/*
+ * Value of `peer_addresses`, a hash by struct esc_address: whose address it is. Queue pairs
+ * name addresses only. A host may have several; those in its label `addresses` count too.
+ * Writer: the daemon.
+ */
+struct esc_peer_address {
+	__u64 id;
+	__u8 plane;
+	__u8 flags; /* ESC_PEER_NEIGHBOUR() */
+	__u8 reserved[6];
+};
+ESC_ASSERT_SIZE(struct esc_peer_address, 16);
+/*
+ * It and this host probe each other on the mesh of that number: it is there only while it is
+ * heard. Of others the list's word is all there is.
+ */
+#define ESC_PEER_NEIGHBOUR(plane) (0x1u << (plane))
+#define ESC_PEER_ADDRESSES_MAX 65536
+
 #define ESC_FLEET_HAS_KEY0 0x1u
 #define ESC_FLEET_HAS_KEY1 0x2u
 #define ESC_FLEET_USE_KEY1 0x4u /* tag with key 1; both are taken */

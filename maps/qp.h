@@ -57,6 +57,10 @@ struct esc_message_bucket {
 };
 #define ESC_MESSAGE_BUCKETS 32 /* bucket 0: empty; n: 2^(n-1) .. 2^n - 1 bytes */
 
+#define ESC_SAMPLE_MESSAGE 0x01 /* the message under way is sampled: message_start_* */
+#define ESC_SAMPLE_BLIND 0x02	/* no known peer at the other end: nothing is noted, no receipts */
+#define ESC_SAMPLE_RESPONSE 0x04 /* with _MESSAGE: it answers a READ */
+
 struct esc_qp {
 	/* Touched by every packet: one cache line. */
 	__u64 packets;
@@ -69,6 +73,9 @@ struct esc_qp {
 	__u8 ip_version;     /* 4 or 6 */
 	__u8 reserved0;
 	__u64 payload_bytes;
+	__u32 sample_mask;   /* a packet is sampled when PSN & mask is 0; follows the rate, see owd.h */
+	__u8 sample_flags;   /* ESC_SAMPLE_* */
+	__u8 reserved1[3];
 	/* Touched by some. */
 	struct esc_psn_stream responses;
 	__u64 messages;	     /* that ended in order */
@@ -94,11 +101,14 @@ struct esc_qp {
 	__u32 sport_changes;
 	__u32 message_min;   /* bytes; of messages seen whole */
 	__u32 message_max;
+	__u64 message_start_local_ns; /* CLOCK_MONOTONIC of the START of the sampled message under way */
+	__u32 message_start_psn;
+	__u32 sample_slow; /* tx: CLOCK_MONOTONIC >> 20 of when receipts last came too slowly */
 	struct esc_message_bucket message_sizes[ESC_MESSAGE_BUCKETS];
 };
-ESC_ASSERT_OFFSET(struct esc_qp, responses, 56);
-ESC_ASSERT_OFFSET(struct esc_qp, messages, 80);
-ESC_ASSERT_OFFSET(struct esc_qp, message_sizes, 248);
-ESC_ASSERT_SIZE(struct esc_qp, 760);
+ESC_ASSERT_OFFSET(struct esc_qp, responses, 64);
+ESC_ASSERT_OFFSET(struct esc_qp, messages, 88);
+ESC_ASSERT_OFFSET(struct esc_qp, message_sizes, 272);
+ESC_ASSERT_SIZE(struct esc_qp, 784);
 
 #endif

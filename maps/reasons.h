@@ -2,7 +2,7 @@
 /*
  * Why a packet was left out of the per-QP count. One list for the kernel
  * programs, the command line and the metrics. Packets of users go on untouched:
- * only probes, which are ours, are ever dropped.
+ * only probes and receipts, which are ours, are ever dropped.
  *
  * X(ENUM, name, what it means)
  */
@@ -28,6 +28,17 @@
 	X(PROBE_RING_FULL, probe_ring_full, "a good probe whose record found no room")      \
 	X(PROBE_NO_DAEMON, probe_no_daemon, "a probe while the daemon is gone")
 
+/* Receipts that were not made, or not taken. The packets that they are about went on. */
+#define ESC_RECEIPT_REASONS(X)                                                              \
+	X(RECEIPT_UNMATCHED, receipt_unmatched,                                             \
+	  "a receipt for a packet that was not noted, or was sent again since")             \
+	X(RECEIPT_RATE, receipt_rate, "a receipt not made: the host's limit was reached")   \
+	X(RECEIPT_CLONE, receipt_clone, "a receipt not made: the packet was not cloned")    \
+	X(RECEIPT_STAMP, receipt_stamp, "no stamp: another packet's lies in its place")     \
+	X(RECEIPT_HEADERS, receipt_headers,                                                 \
+	  "a receipt not made: headers it cannot be sent behind (two tags, IP options)")    \
+	X(OWD_TABLE_FULL, owd_table_full, "no room for a queue pair's delays")
+
 #define ESC_REASONS(X)                                                                      \
 	X(SHORT_ETHERNET, short_ethernet, "the frame ends inside the Ethernet header")      \
 	X(SHORT_VLAN, short_vlan, "the frame ends inside a VLAN tag")                       \
@@ -46,7 +57,8 @@
 	X(ROCEV1, rocev1, "a RoCEv1 frame (ethertype 0x8915)")                              \
 	X(QP_TABLE_FULL, qp_table_full, "no room for a new queue pair in the table")        \
 	X(UNREADABLE, unreadable, "the kernel did not make the headers readable")           \
-	ESC_PROBE_REASONS(X)
+	ESC_PROBE_REASONS(X)                                                                \
+	ESC_RECEIPT_REASONS(X)
 
 enum esc_reason {
 #define X(id, name, text) ESC_REASON_##id,

@@ -195,7 +195,7 @@ Test(textfile, without_fabric_time_there_is_no_delay)
 	cr_expect_null(strstr(text, "clock_error_bound_seconds"));
 	cr_expect_null(strstr(text, "clock_frequency_ppm"));
 	cr_expect_null(strstr(text, "clock_last_sync_age_seconds"));
-	cr_expect_null(strstr(text, "owd_"));
+	cr_expect_null(strstr(text, "escapement_owd_"));
 	free(text);
 	textfile_free(textfile);
 }
