@@ -130,6 +130,8 @@ def check_loss(tap):
             row["first_local_ns"] != before[CLIENT].get(key, {}).get("first_local_ns") and
             row.get("owd_ever_ns")]
     tap.equal(len(rows), LOSS_QPS, "owd: each queue pair has delays all the same")
+    if len(rows) != LOSS_QPS:
+        tap.note(f"{[row for key, row in after[CLIENT].items() if key[0] == 'tx']}")
     longest = max((row["owd_ever_ns"]["max"] for row in rows), default=0)
     counts = [{field: row[field] for field in ("noted", "receipts", "notes_spoiled",
                                                "notes_overwritten", "retransmits")} for row in rows]
