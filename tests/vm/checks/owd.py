@@ -87,17 +87,18 @@ def check_floor(tap, seen):
 
 
 def check_step(tap, before):
+    """By the floor: netem in a machine that is busy is late for most packets, and early for none."""
     slow_down(STEP_MS)
     try:
         after = ping(SLOW_PINGS)
     finally:
         speed_up()
-    step = {name: after[name]["owd_ever_ns"]["p50"] - before[name]["owd_ever_ns"]["p50"]
-            for name in bench.GUESTS}
-    tap.note(f"a step of {STEP_MS} ms at {CLIENT}: medians grew by {step} ns")
+    step, middle = ({name: after[name]["owd_ever_ns"][stat] - before[name]["owd_ever_ns"][stat]
+                     for name in bench.GUESTS} for stat in ("min", "p50"))
+    tap.note(f"a step of {STEP_MS} ms at {CLIENT}: floors grew by {step} ns, medians by {middle} ns")
     wanted, allowed = STEP_MS * 1e6, STEP_MS * 1e6 * STEP_SHARE
     tap.check(abs(step[CLIENT] - wanted) <= allowed,
-              f"owd: {STEP_MS} ms more are seen to within {STEP_SHARE:.0%} in the median",
+              f"owd: {STEP_MS} ms more are seen to within {STEP_SHARE:.0%}",
               f"{step[CLIENT] / 1e6:.2f} ms")
     tap.check(abs(step[SERVER]) <= allowed, "owd: and not in the other direction",
               f"{step[SERVER] / 1e6:.2f} ms")
