@@ -57,6 +57,7 @@ static __always_inline void hook_count_packet(struct esc_packet *p, const struct
 					      enum esc_hook hook)
 {
 	packet_set_key(p, hook_direction(hook), esc_port_index);
+	p->qp = NULL;
 	hook_count_port(p, hook_direction(hook));
 	if (unlikely(!qp_account(p, word->sample_mask, hook_direction(hook))))
 		hook_count_reason(ESC_REASON_QP_TABLE_FULL, hook);

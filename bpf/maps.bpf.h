@@ -83,6 +83,14 @@ struct {
 	__uint(max_entries, ESC_PROBES_RING_BYTES);
 } probes __weak SEC(".maps");
 
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, ESC_STEERS_MAX);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct esc_qp_key);
+	__type(value, struct esc_steer);
+} steers __weak SEC(".maps");
+
 /* Slot in `ports` of the interface that this instance is attached to. */
 const volatile __u32 esc_port_index __weak = 0;
 /* XDP is not to be had on this interface: tc ingress counts what comes in. */

@@ -17,9 +17,12 @@ struct esc_packet {
 	__u32 probe_offset;  /* of a probe only: its BTH, from the start of the frame */
 	__u16 sport;
 	__u16 flags; /* ESC_OP_* */
+	__u16 ip_offset;  /* tc only, IPv6 only: from the start of the frame */
+	__u16 udp_offset; /* tc only */
 	__u8 opcode;
 	__u8 ecn; /* two bits of the IP header */
 	__u8 ip_version;
+	struct esc_qp *qp; /* its entry, once it was counted there; NULL: it has none */
 };
 
 #define ESC_ECN_CE 3

@@ -226,7 +226,7 @@ static __always_inline void qp_note_path(struct esc_qp *qp, const struct esc_pac
 }
 
 /* False when the table has no room. */
-static __always_inline bool qp_account(const struct esc_packet *p, __u32 sample_mask,
+static __always_inline bool qp_account(struct esc_packet *p, __u32 sample_mask,
 				       enum esc_direction direction)
 {
 	struct esc_qp *qp = bpf_map_lookup_elem(&qps, &p->key);
@@ -236,6 +236,7 @@ static __always_inline bool qp_account(const struct esc_packet *p, __u32 sample_
 		if (!qp)
 			return false;
 	}
+	p->qp = qp;
 	qp_count_common(qp, p);
 	if (unlikely(p->flags & ESC_OP_CNP)) {
 		count(qp->cnps, 1);

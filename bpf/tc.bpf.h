@@ -4,6 +4,7 @@
 #define ESC_BPF_TC_H
 
 #include "hook.bpf.h"
+#include "steer.bpf.h"
 
 #define ESC_TC_NEXT (-1) /* TC_ACT_UNSPEC for clsact, TCX_NEXT for tcx */
 
@@ -44,6 +45,9 @@ static __always_inline void tc_count(struct __sk_buff *skb, const struct esc_con
 	if (unlikely(result == ESC_PARSE_SLOW))
 		result = tc_parse_thoroughly(skb, &packet);
 	hook_count(result, &packet, word, hook);
+	if (hook == ESC_HOOK_TC_EGRESS && unlikely(word->flags & ESC_CONTROL_STEER) &&
+	    result == ESC_PARSE_ROCE && packet.qp)
+		steer_packet(skb, word, &packet, packet.qp);
 }
 
 #endif
