@@ -62,7 +62,7 @@ struct esc_qp_steer {
 	__u8 flags;	  /* ESC_QP_STEER_* */
 	__u8 moment;	  /* enum esc_steer_moment of the newest change */
 	__u64 jiffies;	  /* when the heartbeat was last looked at */
-	__u64 packets;	  /* that left changed */
+	__u64 packets;	  /* that left on the path */
 	__u64 icrc[4];	  /* words << 48 | change of the port << 32 | patch, see pacing/icrc.h */
 	/* Else. */
 	__u64 refused;	  /* packets that could not be changed and left as they came */
