@@ -23,32 +23,54 @@ const volatile __u8 esc_icrc_stale __weak = 0;
 #define STEER_UDP_OFFSET_MAX 2048u
 #define STEER_ICRC_BYTES 4
 
-/* Where the change is made, as the packet has it. */
+/* Where the change is made, and what is there. */
 struct steer_place {
 	__u32 udp;   /* offset of the UDP header */
 	__u32 icrc;  /* and of the ICRC */
 	__u32 words; /* UDP length */
+	__u32 old_icrc;
 	__be16 sport;
 	__be16 check;
 };
+
+/* A helper costs as much as all the rest: it is for an ICRC that lies in another page. */
+static __always_inline bool steer_load_icrc(struct __sk_buff *skb, void *data, void *end,
+					    struct steer_place *place)
+{
+	__u32 offset = place->icrc;
+
+	barrier_var(offset);
+	if (likely(offset <= STEER_UDP_OFFSET_MAX + 4 * ICRC_WORDS_MAX)) {
+		data += offset;
+		if (likely(data + STEER_ICRC_BYTES <= end)) {
+			place->old_icrc = *(__u32 *)data;
+			return true;
+		}
+	}
+	return !bpf_skb_load_bytes(skb, offset, &place->old_icrc, STEER_ICRC_BYTES);
+}
 
 /* False: a datagram that is not RoCEv2 in whole words, or longer than any MTU. */
 static __always_inline bool steer_find(struct __sk_buff *skb, const struct esc_packet *p,
 				       struct steer_place *place)
 {
-	struct esc_udp udp;
-	__u32 bytes;
+	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	__u32 offset = p->udp_offset, bytes;
+	const struct esc_udp *udp;
 
-	place->udp = p->udp_offset;
-	if (skb->gso_size || place->udp > STEER_UDP_OFFSET_MAX ||
-	    bpf_skb_load_bytes(skb, place->udp, &udp, sizeof(udp)))
+	if (offset > STEER_UDP_OFFSET_MAX || skb->gso_size)
 		return false;
-	bytes = bpf_ntohs(udp.bytes);
+	udp = data + offset;
+	if ((void *)(udp + 1) > end) /* the parser read it there */
+		return false;
+	bytes = bpf_ntohs(udp->bytes);
+	place->udp = offset;
 	place->words = bytes / 4;
-	place->icrc = place->udp + bytes - STEER_ICRC_BYTES;
-	place->sport = udp.src;
-	place->check = udp.check;
-	return !(bytes & 3) && place->words >= ICRC_WORDS_MIN && place->words < ICRC_WORDS_MAX;
+	place->icrc = offset + bytes - STEER_ICRC_BYTES;
+	place->sport = udp->src;
+	place->check = udp->check;
+	return !(bytes & 3) && place->words >= ICRC_WORDS_MIN && place->words < ICRC_WORDS_MAX &&
+	       steer_load_icrc(skb, data, end, place);
 }
 
 /* Lengths of a queue pair are few: a full packet, with and without a RETH, the last, an ACK. */
@@ -99,13 +121,12 @@ static __noinline bool steer_fix_check(struct __sk_buff *skb, const struct steer
 static __always_inline bool steer_set_port(struct __sk_buff *skb, struct esc_qp_steer *steer,
 					   const struct steer_place *place, __be16 sport)
 {
-	__u32 patch = steer_patch(steer, place->words, place->sport ^ sport), icrc, patched;
+	__u32 patch = steer_patch(steer, place->words, place->sport ^ sport);
+	__u32 icrc = place->old_icrc, patched;
 	__u64 sum = place->check ? 0 : BPF_F_RECOMPUTE_CSUM;
 
 	if (esc_icrc_stale)
 		patch = 0;
-	if (bpf_skb_load_bytes(skb, place->icrc, &icrc, sizeof(icrc)))
-		return false;
 	patched = icrc ^ patch;
 	if (bpf_skb_store_bytes(skb, place->icrc, &patched, sizeof(patched), sum))
 		return false;
