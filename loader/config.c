@@ -421,6 +421,7 @@ static int take_clock(struct reading *reading)
 
 	config->clock.window_ns = 2 * SECOND_NS;
 	config->clock.anchor = raw->anchor;
+	config->steer.mode = reading->raw->steer.mode;
 	return take_duration(reading, "clock", "window", raw->window, 500 * MS_NS, 60 * SECOND_NS,
 			     &config->clock.window_ns);
 }

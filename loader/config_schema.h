@@ -44,6 +44,10 @@ struct config_raw_clock {
 	int anchor; /* false or true */
 };
 
+struct config_raw_steer {
+	enum config_steer mode;
+};
+
 struct config_raw_lab {
 	char *clock_offset, *clock_drift_ppb; /* may be negative */
 	char *tai_offset;
@@ -58,12 +62,14 @@ struct config_raw {
 	struct config_raw_events events;
 	struct config_raw_mesh mesh;
 	struct config_raw_clock clock;
+	struct config_raw_steer steer;
 	struct config_raw_lab lab;
 };
 
 extern const cyaml_schema_value_t config_schema;
 
-extern const cyaml_strval_t config_plane_names[], config_attach_names[], config_tc_names[];
+extern const cyaml_strval_t config_plane_names[], config_attach_names[], config_tc_names[],
+	config_steer_names[];
 /* The word for a value of one of these tables. */
 const char *config_word(const cyaml_strval_t *names, int value);
 

@@ -24,6 +24,7 @@
 #include "qptable.h"
 #include "rtnl.h"
 #include "server.h"
+#include "steer.h"
 #include "textfile.h"
 
 #define DAEMON_TICK_US 1000000
@@ -102,8 +103,12 @@ static int kill_file_remove(const struct daemon *daemon, char **error)
 static int daemon_switch(struct daemon *daemon, bool off, const char *by, char **error)
 {
 	bool was_off = dataplane_is_off(daemon->dataplane);
-	int err = off ? dataplane_off(daemon->dataplane, error)
-		      : dataplane_on(daemon->dataplane, error);
+	int err;
+
+	if (off)
+		steer_stop(daemon->steer, by);
+	err = off ? dataplane_off(daemon->dataplane, error)
+		  : dataplane_on(daemon->dataplane, error);
 
 	daemon->control_flags = dataplane_control_flags(daemon->dataplane);
 	if (err || was_off == off)
@@ -148,7 +153,7 @@ static void daemon_watch_control(struct daemon *daemon)
 	uint32_t flags = dataplane_control_flags(daemon->dataplane);
 	bool off = flags & ESC_CONTROL_OFF;
 
-	if (flags == daemon->control_flags)
+	if (!((flags ^ daemon->control_flags) & ESC_CONTROL_OFF))
 		return;
 	daemon->control_flags = flags;
 	log_warning("the map control was written by somebody else: kill switch %s",
@@ -254,6 +259,8 @@ static int daemon_serve(struct daemon *daemon, char **error)
 	if (!err)
 		err = mesh_new(&daemon->mesh, daemon, error);
 	if (!err)
+		err = steer_new(&daemon->steer, daemon, error);
+	if (!err)
 		err = server_new(&daemon->server, daemon, error);
 	if (!err)
 		err = textfile_new(&daemon->textfile, daemon, error);
@@ -315,6 +322,7 @@ void daemon_free(struct daemon *daemon)
 	sd_event_source_unref(daemon->links);
 	if (daemon->links_fd >= 0)
 		close(daemon->links_fd);
+	steer_free(daemon->steer);
 	mesh_free(daemon->mesh);
 	qptable_free(daemon->qps);
 	dataplane_close(daemon->dataplane);

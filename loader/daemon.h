@@ -13,6 +13,7 @@ struct locks;
 struct mesh;
 struct qptable;
 struct server;
+struct steer;
 struct sd_event;
 struct sd_event_source;
 struct textfile;
@@ -22,6 +23,7 @@ struct daemon {
 	struct dataplane *dataplane;
 	struct qptable *qps;
 	struct mesh *mesh;
+	struct steer *steer;
 	struct ledger *ledger;
 	struct server *server;
 	struct textfile *textfile; /* always there; writes nothing without a directory */

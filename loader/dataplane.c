@@ -444,6 +444,11 @@ int dataplane_reasons(const struct dataplane *dataplane,
 	return 0;
 }
 
+struct esc_control *dataplane_control(const struct dataplane *dataplane)
+{
+	return pins_control(dataplane->pins);
+}
+
 int dataplane_map_fd(const struct dataplane *dataplane, const char *name)
 {
 	return pins_map_fd(dataplane->pins, name);

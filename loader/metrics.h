@@ -10,6 +10,7 @@
 
 #include "dataplane.h"
 #include "metrics_clock.h"
+#include "metrics_steer.h"
 #include "qptable.h"
 
 struct metrics_port {
@@ -33,6 +34,7 @@ struct metrics_facts {
 	struct qp_totals totals[2]; /* by enum esc_direction */
 	uint64_t events;
 	struct metrics_mesh mesh;
+	struct steer_facts steer;
 };
 
 /* A running daemon. Families without a sample are left out. */

@@ -10,6 +10,7 @@
 #include "members.h"
 #include "qptable.h"
 #include "report_clock.h"
+#include "steer.h"
 #include "support.h"
 
 void report_put_count(json_t *object, const char *key, uint64_t count)
@@ -147,9 +148,10 @@ json_t *report_reasons(const struct esc_reason_count *counts)
 	return list;
 }
 
-static json_t *status_interfaces(const struct dataplane *dataplane)
+static json_t *status_interfaces(const struct daemon *daemon)
 {
-	json_t *list = json_array();
+	const struct dataplane *dataplane = daemon->dataplane;
+	json_t *list = json_array(), *one;
 
 	for (unsigned int i = 0; i < dataplane_port_count(dataplane); i++) {
 		struct esc_port_counts counts;
@@ -157,11 +159,12 @@ static json_t *status_interfaces(const struct dataplane *dataplane)
 
 		if (dataplane_port(dataplane, i, &port))
 			continue;
-		json_array_append_new(
-			list,
-			report_port(&port, dataplane_port_counts(dataplane, port.index, &counts)
-						   ? NULL
-						   : &counts));
+		one = report_port(&port, dataplane_port_counts(dataplane, port.index, &counts)
+						 ? NULL
+						 : &counts);
+		report_put_text(one, "mode",
+				steer_ports(daemon->steer) >> port.index & 1 ? "steer" : "observe");
+		json_array_append_new(list, one);
 	}
 	return list;
 }
@@ -186,7 +189,7 @@ static void put_dataplane(json_t *object, const struct daemon *daemon)
 	json_t *qps = json_object();
 	size_t tracked;
 
-	json_object_set_new(object, "interfaces", status_interfaces(daemon->dataplane));
+	json_object_set_new(object, "interfaces", status_interfaces(daemon));
 	qptable_entries(daemon->qps, &tracked);
 	report_put_count(qps, "tracked", tracked);
 	report_put_count(qps, "max", dataplane_qps_max(daemon->dataplane));
@@ -204,7 +207,7 @@ json_t *report_status(const struct daemon *daemon)
 	json_t *object = report_version();
 
 	report_put_text(object, "host", config->host);
-	report_put_text(object, "mode", "observe");
+	report_put_text(object, "mode", steer_ports(daemon->steer) ? "steer" : "observe");
 	put_kill_switch(object, daemon);
 	report_put_count(object, "pid", getpid());
 	report_put_count(object, "uptime_s",
