@@ -122,10 +122,10 @@ void cli_write_steer(FILE *out, const json_t *result)
 	if (json_array_size(rows))
 		write_rows(out, rows);
 	json_array_foreach (json_object_get(result, "held"), i, held)
-		fprintf(out, "%s > %s qpn %llu was taken back (%s); left alone for %.0f s more\n",
+		fprintf(out, "%s > %s qpn %llu was taken back (%s); left alone for %llu s more\n",
 			cli_text(held, "src"), cli_text(held, "dst"),
 			(unsigned long long)cli_count(held, "dest_qpn"), cli_text(held, "why"),
-			json_number_value(json_object_get(held, "left_s")));
+			(unsigned long long)cli_count(held, "left_ms") / 1000 + 1);
 }
 
 static void write_done(const char *what, const json_t *result)
@@ -134,7 +134,7 @@ static void write_done(const char *what, const json_t *result)
 		printf("Ordered: it moves at the next gap, message or deadline; `escapement events` "
 		       "tells when.\n");
 	else
-		printf("%zu queue pairs go back to their own path.\n",
+		printf("Queue pairs that go back to their own path: %zu\n",
 		       json_array_size(json_object_get(result, "clearing")));
 }
 

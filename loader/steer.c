@@ -109,13 +109,14 @@ static void entry_has_moved(struct steer *steer, struct steered *entry,
 
 static void entry_judge(struct steer *steer, struct steered *entry, uint64_t now_ns)
 {
+	const struct verify_counts from = entry->verify.from;
 	enum verify_verdict verdict = verify_look(&entry->verify, &entry->counts, now_ns);
 
 	if (verify_is_bad(verdict)) {
 		entry_roll_back(steer, entry, verdict, now_ns);
 	} else if (verdict == VERIFY_PROVED && entry->state == STEERED_MOVED) {
 		entry->state = STEERED_PROVED;
-		steer_tell_proved(steer, entry);
+		steer_tell_proved(steer, entry, &from);
 	}
 }
 
@@ -294,6 +295,7 @@ static int take_over(struct steer *steer)
 	uint64_t silence_ns = daemon_local_ns() - steer->control->heartbeat_local_ns;
 	int err = 0;
 
+	log_debug("the last heartbeat is %llu ms old", (unsigned long long)silence_ns / 1000000);
 	if (wanted && steer_ports(steer) && silence_ns < ESC_HEARTBEAT_DEAD_NS)
 		err = steer_read_orders(steer);
 	else
@@ -333,6 +335,7 @@ void steer_free(struct steer *steer)
 {
 	if (!steer)
 		return;
+	steer_beat(steer, daemon_local_ns()); /* all of 2 s for whoever starts next */
 	sd_event_source_disable_unref(steer->timer);
 	free(steer->list);
 	free(steer->held);

@@ -74,7 +74,8 @@ struct steered *steer_add(struct steer *steer, const struct esc_qp_key *key);
 
 const char *steer_subject(const struct esc_qp_key *key, char out[128]);
 void steer_tell_moved(struct steer *steer, const struct steered *entry, enum steer_reason reason);
-void steer_tell_proved(struct steer *steer, const struct steered *entry);
+void steer_tell_proved(struct steer *steer, const struct steered *entry,
+		       const struct verify_counts *from);
 void steer_tell_rolled_back(struct steer *steer, const struct steered *entry,
 			    enum verify_verdict verdict, const struct steer_held *held);
 /* An order ended otherwise: "cleared", "lapsed", "gone", "mode". */

@@ -82,9 +82,10 @@ static json_t *path_wanted(const struct steered *entry)
 		       entry->want.flow_label);
 }
 
-static json_t *counts_of(const struct steered *entry)
+/* Since @from, where the stretch that is told of began. */
+static json_t *counts_of(const struct steered *entry, const struct verify_counts *from)
 {
-	const struct verify_counts *from = &entry->verify.from, *now = &entry->counts;
+	const struct verify_counts *now = &entry->counts;
 	json_t *seen = json_object();
 
 	report_put_count(seen, "sent", now->sent - from->sent);
@@ -95,11 +96,6 @@ static json_t *counts_of(const struct steered *entry)
 	report_put_count(seen, "naks", now->naks - from->naks);
 	report_put_count(seen, "asked_again", now->asked - from->asked);
 	return seen;
-}
-
-static double milliseconds(uint64_t ns)
-{
-	return (double)(ns / 1000) / 1000;
 }
 
 static void tell(struct steer *steer, const struct steered *entry, const char *kind, json_t *seen,
@@ -119,8 +115,8 @@ void steer_tell_moved(struct steer *steer, const struct steered *entry, enum ste
 				     : 0;
 
 	tell(steer, entry, "path_switched",
-	     json_pack("{s:I, s:f}", "own_sport", (json_int_t)entry->own_sport, "waited_ms",
-		       milliseconds(waited_ns)),
+	     json_pack("{s:I, s:I}", "own_sport", (json_int_t)entry->own_sport, "waited_us",
+		       (json_int_t)waited_ns / 1000),
 	     json_pack("{s:s, s:o, s:o}", "reason", steer_reason_name(reason), "from",
 		       path_before(entry), "to", path_wanted(entry)),
 	     json_pack("{s:s}", "answers", "as before; else it is taken back"),
@@ -128,9 +124,10 @@ void steer_tell_moved(struct steer *steer, const struct steered *entry, enum ste
 		       moments[entry->moment].meaning));
 }
 
-void steer_tell_proved(struct steer *steer, const struct steered *entry)
+void steer_tell_proved(struct steer *steer, const struct steered *entry,
+		       const struct verify_counts *from)
 {
-	tell(steer, entry, "path_proved", counts_of(entry),
+	tell(steer, entry, "path_proved", counts_of(entry, from),
 	     json_pack("{s:o}", "path", path_wanted(entry)), NULL,
 	     json_pack("{s:s}", "meaning", verify_meaning(VERIFY_PROVED)));
 }
@@ -141,10 +138,9 @@ void steer_tell_rolled_back(struct steer *steer, const struct steered *entry,
 	json_t *result = json_object();
 
 	if (held)
-		json_object_set_new(result, "held_s",
-				    json_real(milliseconds(held->length_ns) / 1000));
-	json_object_set_new(result, "packets_on_it", json_integer(entry->now.packets));
-	tell(steer, entry, "path_rolled_back", counts_of(entry),
+		report_put_count(result, "held_ms", held->length_ns / 1000000);
+	report_put_count(result, "packets_on_it", entry->now.packets);
+	tell(steer, entry, "path_rolled_back", counts_of(entry, &entry->verify.from),
 	     json_pack("{s:s, s:o, s:o}", "reason", steer_reason_name(STEER_BY_ROLLBACK), "from",
 		       path_wanted(entry), "to", path_of(entry, 0, false, 0)),
 	     json_pack("{s:s, s:s}", "verdict", verify_name(verdict), "meaning",
@@ -207,9 +203,8 @@ json_t *steer_show(const struct steer *steer, const struct steered *entry)
 	report_put_count(object, "packets", entry->now.packets);
 	report_put_count(object, "refused", entry->now.refused);
 	json_object_set_new(object, "answers_seen", json_boolean(entry->counts.paired));
-	json_object_set_new(object, "ordered_s",
-			    json_real(milliseconds(daemon_local_ns() - entry->ordered_local_ns) /
-				      1000));
+	report_put_count(object, "ordered_ms",
+			 (daemon_local_ns() - entry->ordered_local_ns) / 1000000);
 	return object;
 }
 
@@ -222,8 +217,7 @@ static json_t *show_held(const struct steer_held *held, uint64_t now_ns)
 	report_put_text(object, "dst", address_format(&held->key.dst, text));
 	report_put_count(object, "dest_qpn", held->key.dest_qpn);
 	report_put_text(object, "why", verify_name(held->why));
-	json_object_set_new(object, "left_s",
-			    json_real(milliseconds(held->until_local_ns - now_ns) / 1000));
+	report_put_count(object, "left_ms", (held->until_local_ns - now_ns) / 1000000);
 	return object;
 }
 
