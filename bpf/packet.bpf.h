@@ -15,6 +15,7 @@ struct esc_packet {
 	__u32 aeth;	     /* with ESC_OP_AETH */
 	__u32 read_bytes;    /* with ESC_OP_READ_REQUEST: RETH length */
 	__u32 probe_offset;  /* of a probe only: its BTH, from the start of the frame */
+	__u64 departure_ns;  /* tx: CLOCK_MONOTONIC that it is held until, 0: it is not */
 	__u16 sport;
 	__u16 flags; /* ESC_OP_* */
 	__u16 ip_offset;  /* tc only, IPv6 only: from the start of the frame */
@@ -22,7 +23,6 @@ struct esc_packet {
 	__u8 opcode;
 	__u8 ecn; /* two bits of the IP header */
 	__u8 ip_version;
-	struct esc_qp *qp; /* its entry, once it was counted there; NULL: it has none */
 };
 
 #define ESC_ECN_CE 3

@@ -23,7 +23,10 @@ enum option_name {
 	OPTION_SINCE,
 	OPTION_BOUND,
 	OPTION_TIMEOUT,
-	OPTION_SRC, /* the first of `steer` */
+	OPTION_PATHS,
+	OPTION_INTERVAL,
+	OPTION_FRAMES,
+	OPTION_SRC, /* this and those behind it are of `steer` */
 	OPTION_DST,
 	OPTION_QPN,
 	OPTION_SPORT,
@@ -57,6 +60,9 @@ static const struct option options[] = {
 	{"within", required_argument, NULL, OPTION_WITHIN},
 	{"now", no_argument, NULL, OPTION_NOW},
 	{"all", no_argument, NULL, OPTION_ALL},
+	{"paths", no_argument, NULL, OPTION_PATHS},
+	{"interval", required_argument, NULL, OPTION_INTERVAL},
+	{"frames", required_argument, NULL, OPTION_FRAMES},
 	{},
 };
 
@@ -70,7 +76,8 @@ static const struct command {
 	{"status", cli_status, 0, {}},
 	{"clock", cli_clock, 1, {OPTION_BOUND, OPTION_TIMEOUT}},
 	{"peers", cli_peers, 0, {}},
-	{"qp", cli_qp, 1, {OPTION_SORT, OPTION_TOP, OPTION_WATCH}},
+	{"qp", cli_qp, 1, {OPTION_SORT, OPTION_TOP, OPTION_WATCH, OPTION_PATHS}},
+	{"top", cli_top, 1, {OPTION_SORT, OPTION_TOP, OPTION_INTERVAL, OPTION_FRAMES}},
 	{"events", cli_events, 0, {OPTION_FOLLOW, OPTION_SINCE}},
 	{"mode", cli_mode, 1 + ESC_PORTS_MAX, {}},
 	{"steer",
@@ -196,6 +203,17 @@ static int take_verb_option(struct cli *cli, int option, int argc, char **argv)
 		return !seconds || parse_seconds(seconds, &cli->watch_seconds)
 			       ? CLI_GOOD
 			       : usage("--watch %s: should be seconds, 0.1 to 3600", seconds);
+	case OPTION_PATHS:
+		cli->paths = true;
+		return CLI_GOOD;
+	case OPTION_INTERVAL:
+		return parse_seconds(optarg, &cli->watch_seconds)
+			       ? CLI_GOOD
+			       : usage("--interval %s: should be seconds, 0.1 to 3600", optarg);
+	case OPTION_FRAMES:
+		return parse_top(optarg, &cli->frames) && cli->frames
+			       ? CLI_GOOD
+			       : usage("-n %s: should be how often to print, such as 1", optarg);
 	case OPTION_BOUND:
 		cli->bound_given = true;
 		return take_duration("bound", &cli->bound_ns);
@@ -235,6 +253,9 @@ static int take_option(struct cli *cli, struct given *given, int option, int arg
 	case OPTION_SOCKET:
 		given->socket = optarg;
 		return CLI_GOOD;
+	case 'n':
+		option = OPTION_FRAMES;
+		break;
 	case '?':
 	case ':': /* getopt has said it */
 		return CLI_USAGE;
@@ -311,12 +332,12 @@ static int run_verb(struct cli *cli, const struct given *given, const char *word
 
 int main(int argc, char **argv)
 {
-	struct cli cli = {.top = -1, .timeout_ns = CLI_TIMEOUT_NS};
+	struct cli cli = {.top = -1, .frames = -1, .timeout_ns = CLI_TIMEOUT_NS};
 	struct given given = {};
 	int option, code = CLI_GOOD;
 
 	setlocale(LC_TIME, "");
-	while (!code && (option = getopt_long(argc, argv, "jpc:hV", options, NULL)) != -1)
+	while (!code && (option = getopt_long(argc, argv, "jpc:hVn:", options, NULL)) != -1)
 		code = take_option(&cli, &given, option, argc, argv);
 	if (code)
 		return code;

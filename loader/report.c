@@ -11,6 +11,8 @@
 #include "qptable.h"
 #include "report_clock.h"
 #include "steer.h"
+#include "report_delays.h"
+#include "report_owner.h"
 #include "support.h"
 
 void report_put_count(json_t *object, const char *key, uint64_t count)
@@ -159,6 +161,7 @@ static json_t *status_interfaces(const struct daemon *daemon)
 
 		if (dataplane_port(dataplane, i, &port))
 			continue;
+		owners_judge_port(daemon->owners, daemon_local_ns(), &port);
 		one = report_port(&port, dataplane_port_counts(dataplane, port.index, &counts)
 						 ? NULL
 						 : &counts);
@@ -199,6 +202,7 @@ static void put_dataplane(json_t *object, const struct daemon *daemon)
 		json_object_set_new(object, "reasons", report_reasons(counts));
 	}
 	json_object_set_new(object, "qps", qps);
+	json_object_set_new(object, "qp_tracing", report_tracing(daemon->owners));
 }
 
 json_t *report_status(const struct daemon *daemon)
@@ -218,6 +222,7 @@ json_t *report_status(const struct daemon *daemon)
 	if (config->member_list)
 		report_put_count(object, "members", config->member_list->count);
 	report_put_clock(object, daemon);
+	report_put_receipts(object, daemon);
 	return object;
 }
 

@@ -287,16 +287,14 @@ void steer_reconfigure(struct steer *steer, const struct config *old)
 
 /* --- from start to end --- */
 
-/* Whoever steered until a moment ago goes on; orders of another time are of no use. */
+/* The flag is still set when somebody steered until a moment ago (dataplane_end_steering()). */
 static int take_over(struct steer *steer)
 {
 	bool wanted = steer->daemon->config->steer.mode == CONFIG_STEER_MANUAL &&
 		      !dataplane_is_off(steer->daemon->dataplane);
-	uint64_t silence_ns = daemon_local_ns() - steer->control->heartbeat_local_ns;
 	int err = 0;
 
-	log_debug("the last heartbeat is %llu ms old", (unsigned long long)silence_ns / 1000000);
-	if (wanted && steer_ports(steer) && silence_ns < ESC_HEARTBEAT_DEAD_NS)
+	if (wanted && steer_ports(steer))
 		err = steer_read_orders(steer);
 	else
 		steer_withdraw_all(steer);

@@ -12,8 +12,10 @@ static const struct verb verbs[] = {
 	{"clock", "[wait --bound TIME [--timeout TIME]]",
 	 "fabric time, its bound, and whom it is agreed with", false},
 	{"peers", "", "each probed peer: state, delay each way, loss", false},
-	{"qp", "[KEY] [--sort ORDER] [--top N] [--watch [SECONDS]]",
-	 "the queue pairs and what happened on each", false},
+	{"qp", "[KEY] [--sort ORDER] [--top N] [--watch [SECONDS]] [--paths]",
+	 "the queue pairs, their delays and what happened on each", false},
+	{"top", "[KEY] [--sort delay|throughput|loss] [--interval SECONDS] [-n FRAMES]",
+	 "the queue pairs live, the slowest first", false},
 	{"events", "[--follow] [--since TIME]", "the ledger: what was seen and done", false},
 	{"steer",
 	 "[set --dst IP --qpn N --sport P [--flow-label L] [--src IP] [--hold TIME] [--within TIME]\n"

@@ -7,6 +7,7 @@
 #include "control.h"
 #include "owd.h"
 #include "path.h"
+#include "owner.h"
 #include "peer.h"
 #include "probe.h"
 #include "qp.h"

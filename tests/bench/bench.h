@@ -41,7 +41,6 @@ struct bench_constants {
 	uint32_t qp_mask;
 	uint32_t bth_offset;
 	uint32_t redirect_ifindex;
-	uint32_t sport_mask;
 };
 
 static inline int bench_open(struct bench *b, const char *peers, const struct bench_constants *c)

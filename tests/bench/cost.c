@@ -82,7 +82,7 @@ static void measure_rounds(const struct bench *b, const struct row *row, const s
 /* True when the aim was met, or there is none. */
 static bool measure_row(const char *peers, const struct row *row, const struct frame *f)
 {
-	struct bench_constants constants = {row->qps - 1, frame_is_ipv6(f) ? 62 : 42, 0, 0};
+	struct bench_constants constants = {row->qps - 1, frame_is_ipv6(f) ? 62 : 42, 0};
 	const char *name = row->hook == XDP ? "xdp_ingress" : "tc_egress";
 	double ns[PROGRAMS], above;
 	uint64_t off, packets;

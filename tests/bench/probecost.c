@@ -53,7 +53,7 @@ static int take_event(void *context, void *data, size_t bytes)
 
 static int probe_bench_open(struct probe_bench *b, const char *peers, const char *feeders)
 {
-	int error = bench_open(&b->base, peers, &(struct bench_constants){0, 42, 0, 0});
+	int error = bench_open(&b->base, peers, &(struct bench_constants){0, 42, 0});
 
 	if (error)
 		return error;

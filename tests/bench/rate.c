@@ -174,7 +174,7 @@ static bool send_packets(struct lane *lane, const struct frame *pattern)
 
 static bool send_live(struct lane *lane, const struct frame *f)
 {
-	struct xdp_md context = {.data_end = f->bytes, .ingress_ifindex = if_nametoindex("v0"), 0};
+	struct xdp_md context = {.data_end = f->bytes, .ingress_ifindex = if_nametoindex("v0")};
 	LIBBPF_OPTS(bpf_test_run_opts, o, .data_in = f->data, .data_size_in = f->bytes,
 		    .ctx_in = &context, .ctx_size_in = sizeof(context), .repeat = LIVE_PACKETS,
 		    .flags = BPF_F_TEST_XDP_LIVE_FRAMES, .batch_size = BATCH);
@@ -206,7 +206,7 @@ static double measure(struct lane *lane, const struct frame *f)
 
 static bool open_lane(struct lane *lane, const char *peers, enum sender sender, uint32_t qps)
 {
-	struct bench_constants constants = {qps - 1, BTH_OFFSET, if_nametoindex("v0"), 0};
+	struct bench_constants constants = {qps - 1, BTH_OFFSET, if_nametoindex("v0")};
 
 	memset(lane, 0, sizeof(*lane));
 	lane->sender = sender;

@@ -61,12 +61,12 @@ static void set_state(const struct bench *b, const struct row *row, const struct
 	bpf_map_update_elem(bpf_map__fd(b->ours->maps.control), &zero, &word, BPF_ANY);
 }
 
-static double test_run(const struct bench *b, const struct frame *f)
+static double test_run(const struct bench *b, const char *feeder, const struct frame *f)
 {
 	LIBBPF_OPTS(bpf_test_run_opts, o, .data_in = f->data, .data_size_in = f->bytes,
 		    .repeat = REPEAT);
 
-	return bpf_prog_test_run_opts(bench_fd(b, "feed_tc_port"), &o) ? 1e9 : o.duration;
+	return bpf_prog_test_run_opts(bench_fd(b, feeder), &o) ? 1e9 : o.duration;
 }
 
 static uint64_t steered_packets(const struct bench *b, const struct frame *f)
@@ -83,7 +83,6 @@ static int measure(const char *peers, const struct row *row)
 {
 	struct bench_constants constants = {
 		.bth_offset = row->ip == 6 ? 62 : 42,
-		.sport_mask = row->moves ? 0x1fff : 0,
 	};
 	struct frame_plan plan = {
 		.ip = row->ip, .opcode = 0x07, .payload = row->payload, .qpn = 0x100};
@@ -110,7 +109,7 @@ static int measure(const char *peers, const struct row *row)
 			set_state(&b, row, &f, state);
 			if (state != EMPTY)
 				bench_set_turn(&b, turn);
-			took = test_run(&b, &f);
+			took = test_run(&b, row->moves ? "feed_tc_ports" : "feed_tc_port", &f);
 			ns[state] = took < ns[state] ? took : ns[state];
 			if (state != EMPTY)
 				turn = bench_turn(&b);

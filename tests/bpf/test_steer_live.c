@@ -35,7 +35,7 @@ static bool is_rocev2(const struct frame *f)
 	uint32_t ip = frame_ip_offset(f);
 	uint16_t type = frame_get16(f, ip - 2);
 
-	if (f->bytes < 60 || (type != 0x0800 && type != 0x86dd))
+	if (f->bytes < 58 || (type != 0x0800 && type != 0x86dd))
 		return false;
 	if (type == 0x86dd && (f->data[ip + 6] == 58 || (!f->data[ip + 6] && f->data[ip + 40] == 58)))
 		return false; /* the kernel's own multicast reports */

@@ -41,6 +41,8 @@ struct world_options {
 	int32_t lab_drift_ppb;
 	uint32_t ring_bytes; /* 0: as it comes */
 	bool icrc_stale;
+	uint32_t owd_max; /* entries in qp_sent and qp_owd; 0: as it comes */
+	bool tc_takes;
 };
 
 static inline int world_quiet(enum libbpf_print_level level, const char *format, va_list arguments)
@@ -76,6 +78,11 @@ static inline int world_open(struct world *w, const struct world_options *option
 	w->kernel->rodata->esc_lab_drift_ppb = options->lab_drift_ppb;
 	w->kernel->rodata->esc_icrc_stale = options->icrc_stale;
 	icrc_make_table(w->kernel->rodata->esc_icrc_powers);
+	w->kernel->rodata->esc_tc_takes = options->tc_takes;
+	if (options->owd_max) {
+		bpf_map__set_max_entries(w->kernel->maps.qp_sent, options->owd_max);
+		bpf_map__set_max_entries(w->kernel->maps.qp_owd, options->owd_max);
+	}
 	if (options->ring_bytes)
 		bpf_map__set_max_entries(w->kernel->maps.probes, options->ring_bytes);
 	if (options->qps_max)

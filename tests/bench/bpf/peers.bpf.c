@@ -68,11 +68,8 @@ int feed_redirect(struct xdp_md *xdp)
 	return bpf_redirect(redirect_ifindex, 0);
 }
 
-const volatile __u32 sport_mask = 0;
-
 /* Undoes what steering did to the packet before; the port moves on if the mask lets it. */
-SEC("tc")
-int feed_tc_port(struct __sk_buff *skb)
+static __always_inline int feed_port(struct __sk_buff *skb, __u32 sport_mask)
 {
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
 	__be16 *sport = data + bth_offset - 8;
@@ -83,6 +80,18 @@ int feed_tc_port(struct __sk_buff *skb)
 	feed(data, end);
 	bpf_tail_call(skb, &tc_next, 0);
 	return 0;
+}
+
+SEC("tc")
+int feed_tc_port(struct __sk_buff *skb)
+{
+	return feed_port(skb, 0);
+}
+
+SEC("tc")
+int feed_tc_ports(struct __sk_buff *skb)
+{
+	return feed_port(skb, 0x1fff);
 }
 
 SEC("xdp.frags")
