@@ -55,7 +55,8 @@ int cli_steer_option(struct cli *cli, const char *name, const char *value)
 		return take_time(cli->steer, name, "hold_ns", value);
 	if (!strcmp(name, "within"))
 		return take_time(cli->steer, name, "within_ns", value);
-	return take_number(cli->steer, name, strcmp(name, "flow-label") ? name : "flow_label", value);
+	return take_number(cli->steer, name, strcmp(name, "flow-label") ? name : "flow_label",
+			   value);
 }
 
 /* "51000", "51000 label 0x12345", or what it has by itself. */
@@ -85,8 +86,8 @@ static void add_row(struct cli_table *table, const json_t *row)
 	cli_table_cell(table, "%llu", (unsigned long long)own);
 	cli_table_cell(table, "%s",
 		       path_text(path, row, "steered_sport", "steered_flow_label", own));
-	cli_table_cell(table, "%s", path_text(path, json_object_get(row, "wanted"), "sport",
-					      "flow_label", own));
+	cli_table_cell(table, "%s",
+		       path_text(path, json_object_get(row, "wanted"), "sport", "flow_label", own));
 	cli_table_cell(table, "%s", cli_text(row, "state"));
 	cli_table_cell(table, "%s", *moment ? moment : "-");
 	cli_table_cell(table, "%s", units_count(text, cli_count(row, "packets")));
@@ -104,8 +105,9 @@ static void write_rows(FILE *out, const json_t *rows)
 		add_row(table, row);
 	cli_table_write(table, out);
 	cli_table_free(table);
-	fprintf(out, "OWN: the queue pair's source port. LEAVES: the one (and IPv6 flow label) that its "
-		     "packets have now.\n");
+	fprintf(out,
+		"OWN: the queue pair's source port. LEAVES: the one (and IPv6 flow label) that its "
+		"packets have now.\n");
 }
 
 void cli_write_steer(FILE *out, const json_t *result)
@@ -115,10 +117,12 @@ void cli_write_steer(FILE *out, const json_t *result)
 	json_t *held;
 
 	if (strcmp(cli_text(result, "mode"), "steer"))
-		fprintf(out, "Mode: observe; no packet is changed. `escapement mode steer` allows it.\n");
+		fprintf(out, "Mode: observe; no packet is changed. `escapement mode steer` allows "
+			     "it.\n");
 	else if (!json_array_size(rows))
-		fprintf(out, "No queue pair is steered. `escapement steer set --dst IP --qpn N --sport "
-			     "P` moves one.\n");
+		fprintf(out,
+			"No queue pair is steered. `escapement steer set --dst IP --qpn N --sport "
+			"P` moves one.\n");
 	if (json_array_size(rows))
 		write_rows(out, rows);
 	json_array_foreach (json_object_get(result, "held"), i, held)
@@ -131,7 +135,8 @@ void cli_write_steer(FILE *out, const json_t *result)
 static void write_done(const char *what, const json_t *result)
 {
 	if (!strcmp(what, "set"))
-		printf("Ordered: it moves at the next gap, message or deadline; `escapement events` "
+		printf("Ordered: it moves at the next gap, message or deadline; `escapement "
+		       "events` "
 		       "tells when.\n");
 	else
 		printf("Queue pairs that go back to their own path: %zu\n",
@@ -145,7 +150,8 @@ int cli_steer(const struct cli *cli)
 	int code;
 
 	if (!what && json_object_size(args)) {
-		fprintf(stderr, "escapement: `steer` with options is `steer set` or `steer clear`\n");
+		fprintf(stderr,
+			"escapement: `steer` with options is `steer set` or `steer clear`\n");
 		json_decref(args);
 		return CLI_USAGE;
 	}

@@ -93,7 +93,8 @@ static json_t *answer_set(struct daemon *daemon, const json_t *args, int *exit, 
 		return NULL;
 	if (!order.sport && !order.label) {
 		explain(error, 0,
-			"which path? give --sport PORT, 1 to 65535, or for IPv6 --flow-label LABEL");
+			"which path? give --sport PORT, 1 to 65535, or for IPv6 --flow-label "
+			"LABEL");
 		return NULL;
 	}
 	*exit = 1;
@@ -137,7 +138,8 @@ json_t *request_steer(struct daemon *daemon, const json_t *args, int *exit, char
 	if (!strcmp(what, "plan") || !strcmp(what, "auto"))
 		explain(error, 0, "%s", verbs_later(words, later));
 	else
-		explain(error, 0, "`%s` is not known; there are `steer`, `steer set` and `steer clear`",
+		explain(error, 0,
+			"`%s` is not known; there are `steer`, `steer set` and `steer clear`",
 			words);
 	return NULL;
 }

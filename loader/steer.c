@@ -80,8 +80,8 @@ static void entry_end(struct steer *steer, struct steered *entry, const char *wh
 	entry_drop(steer, entry);
 }
 
-static void entry_roll_back(struct steer *steer, struct steered *entry,
-			    enum verify_verdict verdict, uint64_t now_ns)
+static void entry_roll_back(struct steer *steer, struct steered *entry, enum verify_verdict verdict,
+			    uint64_t now_ns)
 {
 	struct steer_held *held = held_add(steer, &entry->key, verdict, now_ns);
 
@@ -103,8 +103,7 @@ static void entry_has_moved(struct steer *steer, struct steered *entry,
 		return;
 	}
 	entry->state = STEERED_MOVED;
-	verify_start(&entry->verify, before, now_ns,
-		     entry->moment == ESC_STEER_MOMENT_FORCED);
+	verify_start(&entry->verify, before, now_ns, entry->moment == ESC_STEER_MOMENT_FORCED);
 }
 
 static void entry_judge(struct steer *steer, struct steered *entry, uint64_t now_ns)
@@ -132,8 +131,7 @@ static void entry_look(struct steer *steer, struct steered *entry, uint64_t now_
 	struct verify_counts before = entry->counts;
 	struct esc_qp qp;
 
-	if (steer_read_qp(steer, &entry->key, &qp) ||
-	    qp.first_local_ns != entry->first_local_ns) {
+	if (steer_read_qp(steer, &entry->key, &qp) || qp.first_local_ns != entry->first_local_ns) {
 		entry_end(steer, entry, "gone");
 		return;
 	}

@@ -48,17 +48,16 @@ struct steer_order {
 	const char *src; /* NULL: any; else, as dst, an address */
 	const char *dst;
 	uint32_t qpn;
-	uint16_t sport;	     /* 0: as the queue pair has it */
-	bool label;	     /* IPv6: flow_label is wanted */
+	uint16_t sport; /* 0: as the queue pair has it */
+	bool label;	/* IPv6: flow_label is wanted */
 	uint32_t flow_label;
-	uint64_t hold_ns;    /* a gap of so long is idle */
-	uint64_t within_ns;  /* how long to wait for one */
-	bool now;	     /* wait for nothing */
+	uint64_t hold_ns;   /* a gap of so long is idle */
+	uint64_t within_ns; /* how long to wait for one */
+	bool now;	    /* wait for nothing */
 };
 
 /* -errno with *@error, a sentence with its remedy. The result says which queue pair it is. */
-int steer_set(struct steer *steer, const struct steer_order *order, json_t **result,
-	      char **error);
+int steer_set(struct steer *steer, const struct steer_order *order, json_t **result, char **error);
 /* Back to its own path; @order names it by src, dst and qpn, and how to wait. */
 int steer_clear(struct steer *steer, const struct steer_order *order, json_t **result,
 		char **error);

@@ -104,7 +104,8 @@ static int check_held(struct steer *steer, const struct esc_qp_key *key, char **
 			       "%s was taken back (%s) and is left alone for %llu s more; `steer "
 			       "clear` of it ends that",
 			       steer_subject(key, text), verify_meaning(held->why),
-			       (unsigned long long)(held->until_local_ns - now_ns) / 1000000000 + 1);
+			       (unsigned long long)(held->until_local_ns - now_ns) / 1000000000 +
+				       1);
 	}
 	return 0;
 }
@@ -212,7 +213,8 @@ int steer_clear(struct steer *steer, const struct steer_order *order, json_t **r
 		struct steered *entry = &steer->list[i];
 		json_t *one = NULL;
 
-		if (entry->key.dest_qpn != order->qpn || memcmp(&entry->key.dst, &dst, sizeof(dst)) ||
+		if (entry->key.dest_qpn != order->qpn ||
+		    memcmp(&entry->key.dst, &dst, sizeof(dst)) ||
 		    (order->src && memcmp(&entry->key.src, &src, sizeof(src))))
 			continue;
 		err = clear_entry(steer, entry, order, &one, error);
@@ -234,9 +236,8 @@ int steer_clear(struct steer *steer, const struct steer_order *order, json_t **r
 
 int steer_clear_all(struct steer *steer, bool now, json_t **result)
 {
-	struct steer_order order = {.hold_ns = STEER_HOLD_DEFAULT_NS,
-				    .within_ns = STEER_WITHIN_DEFAULT_NS,
-				    .now = now};
+	struct steer_order order = {
+		.hold_ns = STEER_HOLD_DEFAULT_NS, .within_ns = STEER_WITHIN_DEFAULT_NS, .now = now};
 
 	*result = json_array();
 	steer->held_count = 0;

@@ -9,8 +9,8 @@
 struct sd_event_source;
 
 enum steered_state {
-	STEERED_WAITS,	/* the order has not taken effect */
-	STEERED_MOVED,	/* it has; not proved yet */
+	STEERED_WAITS, /* the order has not taken effect */
+	STEERED_MOVED, /* it has; not proved yet */
 	STEERED_PROVED,
 	STEERED_CLEARS, /* the order is to go back */
 };

@@ -26,7 +26,7 @@ struct esc_steer {
 	__u16 sport;	  /* host order; 0: the packet's own */
 	__u8 flags;	  /* ESC_STEER_* */
 	__u8 reserved[5];
-	__u64 hold_ns;	  /* a gap of so long between two packets is idle */
+	__u64 hold_ns;	      /* a gap of so long between two packets is idle */
 	__u64 start_local_ns; /* CLOCK_MONOTONIC: from now on a message's start is enough ... */
 	__u64 force_local_ns; /* ... and from now on any packet */
 };
@@ -39,19 +39,20 @@ ESC_ASSERT_SIZE(struct esc_steer, 40);
  * When a change took effect. RC goes back to the packet that is missing when a
  * later one overtakes it; behind a gap longer than the paths differ none does.
  */
-#define ESC_STEER_MOMENTS(X)                                                                   \
-	X(NONE, none, "not yet")                                                               \
-	X(IDLE, idle_gap, "after an idle gap: no packet can have been overtaken")              \
-	X(START, message_start, "at the start of a message: its packets may have overtaken " \
-				"the end of the one before")                                   \
-	X(FORCED, forced, "inside a message: it may have cost one go-back-N")                 \
+#define ESC_STEER_MOMENTS(X)                                                                       \
+	X(NONE, none, "not yet")                                                                   \
+	X(IDLE, idle_gap, "after an idle gap: no packet can have been overtaken")                  \
+	X(START, message_start,                                                                    \
+	  "at the start of a message: its packets may have overtaken "                             \
+	  "the end of the one before")                                                             \
+	X(FORCED, forced, "inside a message: it may have cost one go-back-N")                      \
 	X(LAPSED, lapsed, "the daemon was silent: packets leave as they came")
 
 enum esc_steer_moment {
 #define X(id, name, text) ESC_STEER_MOMENT_##id,
 	ESC_STEER_MOMENTS(X)
 #undef X
-	ESC_STEER_MOMENT_MAX,
+		ESC_STEER_MOMENT_MAX,
 };
 
 /* In struct esc_qp: an order as the queue pair follows it. Writer of every field: tc egress. */
@@ -65,10 +66,10 @@ struct esc_qp_steer {
 	__u64 packets;	  /* that left on the path */
 	__u64 icrc[4];	  /* words << 48 | change of the port << 32 | patch, see pacing/icrc.h */
 	/* Else. */
-	__u64 refused;	  /* packets that could not be changed and left as they came */
-	__u32 flow_label; /* with ESC_QP_STEER_LABEL */
-	__u32 order;	  /* the newest seen in `steers`; 0: there is none */
-	__u32 done;	  /* the newest that took effect */
+	__u64 refused;	       /* packets that could not be changed and left as they came */
+	__u32 flow_label;      /* with ESC_QP_STEER_LABEL */
+	__u32 order;	       /* the newest seen in `steers`; 0: there is none */
+	__u32 done;	       /* the newest that took effect */
 	__u32 next_flow_label; /* of an order that waits (ESC_QP_STEER_WAITS) */
 	__u16 next_sport;
 	__u8 next_flags;

@@ -74,8 +74,7 @@ enum verify_verdict verify_look(struct verify *verify, const struct verify_count
 		return VERIFY_NAKS;
 	if (is_most(counts->resent - verify->from.resent, sent, verify->resent_share))
 		return VERIFY_RESENT;
-	if (paired &&
-	    is_most(counts->asked - verify->from.asked, back, verify->asked_share))
+	if (paired && is_most(counts->asked - verify->from.asked, back, verify->asked_share))
 		return VERIFY_ASKED;
 	if (sent < VERIFY_PROVED_PACKETS || now_ns - verify->from_ns < VERIFY_PROVED_NS ||
 	    (paired && verify->answers && !back))

@@ -45,8 +45,8 @@ struct verify {
 	uint64_t from_ns;
 	uint64_t sent_ns; /* when the first packets of it were seen to be sent, 0: none yet */
 	double naks_share, resent_share, asked_share; /* of packets, before the move */
-	unsigned int naks_free; /* that the move itself may have cost */
-	bool answers; /* something came back before */
+	unsigned int naks_free;			      /* that the move itself may have cost */
+	bool answers;				      /* something came back before */
 };
 
 /*

@@ -22,7 +22,7 @@ struct row {
 	uint8_t ip;
 	uint16_t payload;
 	bool check, label;
-	bool moves;	/* the source port is another one each time: no patch is remembered */
+	bool moves;    /* the source port is another one each time: no patch is remembered */
 	double aim_ns; /* of a steered packet above an empty program; 0: none */
 };
 
@@ -138,7 +138,8 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: steercost PEERS.o\n");
 		return 2;
 	}
-	printf("Steering: nanoseconds per packet in tc egress, the least of %d rounds of %d packets\n",
+	printf("Steering: nanoseconds per packet in tc egress, the least of %d rounds of %d "
+	       "packets\n",
 	       ROUNDS, REPEAT);
 	printf("%-34s %6s %6s %9s %8s %8s %9s %5s  %s\n", "packet", "empty", "off", "unsteered",
 	       "steered", "above", "above off", "aim", "met");

@@ -11,7 +11,7 @@
 #include "tap.h"
 
 #define PACKETS 100000
-#define ROUND 512	/* orders that are put in before the packets run */
+#define ROUND 512	 /* orders that are put in before the packets run */
 #define FRAME_TAKEN 3400 /* an IP packet of so many bytes fits a test run on every kernel */
 
 struct tally {
@@ -189,7 +189,8 @@ static void test_random(uint64_t seed, uint32_t packets)
 	test_captures(&w);
 	steer_random_state = seed;
 	run_random(&w, packets, &tally, false);
-	tap_ok(tally.right && tally.right == tally.packets && tally.packets + tally.refused >= packets,
+	tap_ok(tally.right && tally.right == tally.packets &&
+		       tally.packets + tally.refused >= packets,
 	       "random packets: %u of %u right on their new port (%u more not taken by the "
 	       "kernel's test run)",
 	       tally.right, tally.packets, tally.refused);

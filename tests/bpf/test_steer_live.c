@@ -23,8 +23,8 @@ struct job {
 
 struct live {
 	struct world world;
-	int from, to;  /* sockets at v0 and v1 */
-	bool clones;   /* `from` hears a clone of each packet, made before ours ran */
+	int from, to; /* sockets at v0 and v1 */
+	bool clones;  /* `from` hears a clone of each packet, made before ours ran */
 };
 
 static struct job jobs[ROUND];
@@ -37,7 +37,8 @@ static bool is_rocev2(const struct frame *f)
 
 	if (f->bytes < 58 || (type != 0x0800 && type != 0x86dd))
 		return false;
-	if (type == 0x86dd && (f->data[ip + 6] == 58 || (!f->data[ip + 6] && f->data[ip + 40] == 58)))
+	if (type == 0x86dd &&
+	    (f->data[ip + 6] == 58 || (!f->data[ip + 6] && f->data[ip + 40] == 58)))
 		return false; /* the kernel's own multicast reports */
 	return frame_get16(f, frame_udp_offset(f) + 2) == 4791;
 }

@@ -140,7 +140,8 @@ static void test_moments(void)
 	is_port(send_opcode(SEND_ONLY), SPORT, "without an order a packet leaves as it came");
 	give(waiting(PATH));
 	is_port(send_opcode(SEND_ONLY), SPORT, "an order waits while there is no gap");
-	tap_ok(state().flags & ESC_QP_STEER_WAITS && state().order == order && state().done != order,
+	tap_ok(state().flags & ESC_QP_STEER_WAITS && state().order == order &&
+		       state().done != order,
 	       "and the entry says that it waits");
 	steer = waiting(PATH);
 	steer.hold_ns = 1000000;
@@ -192,8 +193,8 @@ static void test_starts(void)
 		send_opcode(cases[i].before);
 		steer.start_local_ns = 0;
 		give(steer);
-		tap_ok(send_opcode(cases[i].opcode) == (cases[i].moves ? PATH : SPORT), "%s is %sa start",
-		       cases[i].name, cases[i].moves ? "" : "not ");
+		tap_ok(send_opcode(cases[i].opcode) == (cases[i].moves ? PATH : SPORT),
+		       "%s is %sa start", cases[i].name, cases[i].moves ? "" : "not ");
 	}
 }
 
@@ -314,7 +315,8 @@ static void test_kinds(void)
 
 static void test_label(void)
 {
-	struct esc_steer steer = {.order = ++order, .flow_label = 0xabcde, .flags = ESC_STEER_LABEL};
+	struct esc_steer steer = {
+		.order = ++order, .flow_label = 0xabcde, .flags = ESC_STEER_LABEL};
 	struct frame_plan plan = plan_of(SEND_ONLY);
 	struct esc_qp_key key;
 	struct frame f, must;
