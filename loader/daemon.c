@@ -17,6 +17,7 @@
 #include "dataplane.h"
 #include "delays.h"
 #include "explain.h"
+#include "judge.h"
 #include "ledger.h"
 #include "lock.h"
 #include "log.h"
@@ -204,6 +205,8 @@ static int daemon_on_look(sd_event_source *source, uint64_t due_us, void *contex
 	(void)due_us;
 	if (daemon_read_qps(daemon))
 		log_debug("the maps of queue pairs could not be read in this turn");
+	else
+		judge_look(daemon->judge, daemon->refreshed_local_ns);
 	sd_event_now(daemon->event, CLOCK_MONOTONIC, &now_us);
 	sd_event_source_set_time(source, now_us + delays_interval_ns(daemon->delays) / 1000);
 	return sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
@@ -307,6 +310,8 @@ static int daemon_serve(struct daemon *daemon, char **error)
 	if (!err)
 		err = steer_new(&daemon->steer, daemon, error);
 	if (!err)
+		err = judge_new(&daemon->judge, daemon);
+	if (!err)
 		err = server_new(&daemon->server, daemon, error);
 	if (!err)
 		err = textfile_new(&daemon->textfile, daemon, error);
@@ -369,6 +374,7 @@ void daemon_free(struct daemon *daemon)
 	sd_event_source_unref(daemon->links);
 	if (daemon->links_fd >= 0)
 		close(daemon->links_fd);
+	judge_free(daemon->judge);
 	steer_free(daemon->steer);
 	mesh_free(daemon->mesh);
 	owners_free(daemon->owners);

@@ -9,6 +9,7 @@
 struct config;
 struct dataplane;
 struct delays;
+struct judge;
 struct ledger;
 struct locks;
 struct mesh;
@@ -27,6 +28,7 @@ struct daemon {
 	struct delays *delays; /* follows qps */
 	struct mesh *mesh;
 	struct steer *steer;
+	struct judge *judge; /* NULL: nothing is judged */
 	struct owners *owners; /* of queue pairs; NULL: none are looked for */
 	struct ledger *ledger;
 	struct server *server;

@@ -436,6 +436,22 @@ static void write_collectors(FILE *out, const struct metrics_facts *facts)
 	prom_count(family, facts->reasons_read, "collector", "reasons", NULL);
 }
 
+static void write_verdicts(FILE *out, const struct metrics_facts *facts)
+{
+	struct prom_family *active =
+		FAMILY("verdicts_active", GAUGE, "Verdicts that stand now, by kind of trouble.");
+	struct prom_family *total = FAMILY("verdicts_total", COUNTER,
+					   "Verdicts that began since the daemon started, those "
+					   "left out of the events included.");
+
+	if (!facts->verdicts.known)
+		return;
+	for (unsigned int i = 0; i < VERDICT_KINDS; i++)
+		prom_count(active, facts->verdicts.active[i], "kind", verdict_kind_name(i), NULL);
+	for (unsigned int i = 0; i < VERDICT_KINDS; i++)
+		prom_count(total, facts->verdicts.total[i], "kind", verdict_kind_name(i), NULL);
+}
+
 void metrics_write(FILE *out, const struct metrics_facts *facts)
 {
 	write_process(out, true, facts->written_realtime_ns);
@@ -446,6 +462,7 @@ void metrics_write(FILE *out, const struct metrics_facts *facts)
 	write_reasons(out, facts);
 	metrics_write_mesh(out, &facts->mesh);
 	metrics_write_steer(out, &facts->steer);
+	write_verdicts(out, facts);
 	write_table(out, facts);
 	write_totals(out, facts);
 	metrics_write_owners(out, facts);

@@ -9,6 +9,7 @@
 #include <stdio.h>
 
 #include "dataplane.h"
+#include "judge.h"
 #include "metrics_clock.h"
 #include "metrics_steer.h"
 #include "owners.h"
@@ -40,6 +41,7 @@ struct metrics_facts {
 	uint64_t events;
 	struct metrics_mesh mesh;
 	struct steer_facts steer;
+	struct judge_counts verdicts;
 	const struct delays *delays; /* NULL: none are read */
 	const struct members *members;
 	bool receipts; /* configured */

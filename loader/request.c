@@ -11,6 +11,7 @@
 #include "daemon.h"
 #include "dataplane.h"
 #include "explain.h"
+#include "judge.h"
 #include "ledger.h"
 #include "report.h"
 #include "report_clock.h"
@@ -118,7 +119,7 @@ static json_t *answer_status(struct request *request)
 	return report_status(request->daemon);
 }
 
-static int write_qp(FILE *out, const struct report_delays *facts, const struct daemon *daemon,
+static int write_qp(FILE *out, const struct daemon *daemon, const struct report_delays *facts,
 		    const struct qp_entry *entry)
 {
 	const struct port_info *port = report_delays_port(facts, entry->key.port);
@@ -128,6 +129,7 @@ static int write_qp(FILE *out, const struct report_delays *facts, const struct d
 	report_put_owner(qp, daemon->owners, &entry->key, port ? port->rdma_device : "");
 	report_put_delays(qp, facts, entry);
 	steer_put(daemon->steer, entry, qp);
+	judge_put_qp(qp, daemon->judge, entry);
 	err = json_dumpf(qp, out, JSON_COMPACT) ? -ENOMEM : 0;
 	json_decref(qp);
 	return err;
@@ -148,7 +150,7 @@ static int write_qps(const struct daemon *daemon, FILE *out, const struct qp_ent
 	for (size_t i = 0; !err && i < count && i < most; i++) {
 		if (i)
 			fputc(',', out);
-		err = write_qp(out, &facts, daemon, list[i]);
+		err = write_qp(out, daemon, &facts, list[i]);
 	}
 	report_delays_end(&facts);
 	if (err)

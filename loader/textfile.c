@@ -14,6 +14,7 @@
 #include "daemon.h"
 #include "dataplane.h"
 #include "delays.h"
+#include "judge.h"
 #include "ledger.h"
 #include "log.h"
 #include "metrics.h"
@@ -173,6 +174,7 @@ static void gather(struct textfile *textfile, const char *path, struct metrics_f
 	gather_ports(daemon, facts);
 	gather_mesh(daemon, &facts->mesh);
 	steer_get(daemon->steer, &facts->steer);
+	judge_get_counts(daemon->judge, &facts->verdicts);
 	facts->reasons_read = !dataplane_reasons(daemon->dataplane, facts->reasons);
 	facts->qps_read = !daemon_refresh(daemon);
 	facts->qps_max = dataplane_qps_max(daemon->dataplane);
