@@ -85,6 +85,14 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, ESC_STEERS_MAX);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct esc_qp_key);
+	__type(value, struct esc_steer);
+} steers __weak SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, ESC_PEER_ADDRESSES_MAX);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct esc_address);

@@ -18,6 +18,8 @@ struct esc_packet {
 	__u64 departure_ns;  /* tx: CLOCK_MONOTONIC that it is held until, 0: it is not */
 	__u16 sport;
 	__u16 flags; /* ESC_OP_* */
+	__u16 ip_offset;  /* tc only, IPv6 only: from the start of the frame */
+	__u16 udp_offset; /* tc only */
 	__u8 opcode;
 	__u8 ecn; /* two bits of the IP header */
 	__u8 ip_version;

@@ -253,6 +253,8 @@ static __always_inline int parse_ipv6(struct esc_cursor *c, struct esc_packet *p
 	if (next != ESC_PROTOCOL_UDP && !ipv6_is_extension(next))
 		return ESC_PARSE_OTHER;
 	packet_set_ipv6(p, ip);
+	if (c->skb)
+		p->ip_offset = cursor_offset(c);
 	p->bytes = sizeof(*ip) + bpf_ntohs(ip->payload_bytes);
 	c->ip_end = cursor_offset(c) + p->bytes;
 	c->at += sizeof(*ip);
@@ -375,6 +377,8 @@ static __always_inline int parse_udp(struct esc_cursor *c, struct esc_packet *p)
 	if (unlikely(bytes < sizeof(*udp) || at + bytes > c->ip_end))
 		return cursor_fault(c, ESC_REASON_UDP_LENGTH);
 	p->sport = bpf_ntohs(udp->src);
+	if (c->skb)
+		p->udp_offset = at;
 	c->at += sizeof(*udp);
 	if (unlikely(probe_port))
 		return parse_probe_port(c, p, bytes);

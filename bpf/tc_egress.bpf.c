@@ -3,6 +3,7 @@
 #include "probe_send.bpf.h"
 #include "receipt_send.bpf.h"
 #include "sent.bpf.h"
+#include "steer.bpf.h"
 
 static __always_inline void egress_count(struct __sk_buff *skb, const struct esc_control *word)
 {
@@ -13,6 +14,8 @@ static __always_inline void egress_count(struct __sk_buff *skb, const struct esc
 	/* When the qdisc is to let it go: what pacing holds back is no delay. */
 	packet.departure_ns = skb->tstamp;
 	hook_count(result, &packet, word, ESC_HOOK_TC_EGRESS, &found);
+	if (unlikely(word->flags & ESC_CONTROL_STEER) && result == ESC_PARSE_ROCE && found.qp)
+		steer_packet(skb, word, &packet, found.qp);
 	if (likely(result != ESC_PARSE_ROCE || !found.what))
 		return;
 	reason = sent_look(&packet, word, &found);

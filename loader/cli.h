@@ -38,6 +38,7 @@ struct cli {
 	bool bound_given;
 	uint64_t bound_ns;
 	uint64_t timeout_ns;
+	json_t *steer; /* options of `steer` as its request has them; NULL: none */
 };
 
 /* Each returns the exit code and has said what went wrong. */
@@ -49,6 +50,9 @@ int cli_top(const struct cli *cli);
 int cli_events(const struct cli *cli);
 int cli_mode(const struct cli *cli);
 int cli_off(const struct cli *cli);
+int cli_steer(const struct cli *cli);
+/* An option of `steer` by its name. Returns an exit code. */
+int cli_steer_option(struct cli *cli, const char *name, const char *value);
 int cli_config(const struct cli *cli);
 int cli_support(const struct cli *cli);
 int cli_reload(const struct cli *cli);
@@ -59,6 +63,7 @@ void cli_write_status(FILE *out, const json_t *status);
 void cli_write_clock(FILE *out, const json_t *clock);
 void cli_write_peers(FILE *out, const json_t *result);
 void cli_write_qps(FILE *out, const json_t *result);
+void cli_write_steer(FILE *out, const json_t *result);
 void cli_write_event(FILE *out, const json_t *event);
 void cli_write_config(FILE *out, const json_t *config);
 void cli_write_support(FILE *out, const json_t *support);

@@ -233,8 +233,10 @@ void cli_write_status(FILE *out, const json_t *status)
 		fprintf(out, "Off: the kill switch is on (%s); `escapement mode observe` ends it\n",
 			cli_text(status, "kill_switch_reason"));
 	else
-		fprintf(out, "Mode: %s (packets are counted, none is changed)\n",
-			cli_text(status, "mode"));
+		fprintf(out, "Mode: %s (%s)\n", cli_text(status, "mode"),
+			strcmp(cli_text(status, "mode"), "steer")
+				? "packets are counted, none is changed"
+				: "packets of queue pairs in `escapement steer` take the path named there");
 	write_clock(out, json_object_get(status, "clock"));
 	write_probing(out, json_object_get(status, "probing"));
 	write_table(out, json_object_get(status, "qps"));
@@ -248,6 +250,8 @@ void cli_write_status(FILE *out, const json_t *status)
 		write_link(out, interface);
 		write_attachment(out, interface);
 		write_visibility(out, interface);
+		if (!strcmp(cli_text(interface, "mode"), "steer"))
+			fprintf(out, "  mode      steer\n");
 		write_direction(out, interface, "roce_rx", "RoCE in ");
 		write_direction(out, interface, "roce_tx", "RoCE out");
 	}

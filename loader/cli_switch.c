@@ -92,25 +92,32 @@ int cli_off(const struct cli *cli)
 
 int cli_mode(const struct cli *cli)
 {
-	json_t *result;
+	json_t *result, *interfaces = json_array();
 	char later[160];
 	int code;
 
 	if (!cli->word_count) {
 		fprintf(stderr,
-			"escapement: `mode` wants to know which: `escapement mode observe`\n");
+			"escapement: `mode` wants to know which: `escapement mode observe` or `mode "
+			"steer`\n");
+		json_decref(interfaces);
 		return CLI_USAGE;
 	}
-	if (!strcmp(cli->words[0], "steer") || !strcmp(cli->words[0], "pace")) {
+	if (!strcmp(cli->words[0], "pace")) {
 		fprintf(stderr, "escapement: %s\n", verbs_later(cli->words[0], later));
+		json_decref(interfaces);
 		return CLI_USAGE;
 	}
-	code = cli_ask(cli->places.socket, "mode", json_pack("{s:s}", "mode", cli->words[0]),
+	for (int i = 1; i < cli->word_count; i++)
+		json_array_append_new(interfaces, json_string(cli->words[i]));
+	code = cli_ask(cli->places.socket, "mode",
+		       json_pack("{s:s, s:o}", "mode", cli->words[0], "interfaces", interfaces),
 		       &result);
 	if (code)
 		return code;
 	if (cli->format == CLI_TEXT)
-		printf("Mode: %s; the kill switch is off.\n", cli_text(result, "mode"));
+		printf("Mode: %s; the kill switch is %s.\n", cli_text(result, "mode"),
+		       json_is_true(json_object_get(result, "kill_switch")) ? "on" : "off");
 	else
 		cli_write_json(cli, result);
 	json_decref(result);

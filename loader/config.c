@@ -25,7 +25,7 @@
 #define MS_NS 1000000ull
 #define SECOND_NS 1000000000ull
 #define DRIFT_MOST_PPB 400000 /* a clock's rate has room for 976 ppm */
-#define QPS_MAX_MOST (1u << 20) /* 848 bytes an entry in the kernel: 0.9 GB */
+#define QPS_MAX_MOST (1u << 20) /* 976 bytes an entry in the kernel: 1.0 GB */
 #define IDLE_LEAST_NS SECOND_NS
 #define IDLE_MOST_NS (24 * 3600 * SECOND_NS)
 #define INTERVAL_LEAST_NS (100 * MS_NS)
@@ -421,6 +421,7 @@ static int take_clock(struct reading *reading)
 
 	config->clock.window_ns = 2 * SECOND_NS;
 	config->clock.anchor = raw->anchor;
+	config->steer.mode = reading->raw->steer.mode;
 	return take_duration(reading, "clock", "window", raw->window, 500 * MS_NS, 60 * SECOND_NS,
 			     &config->clock.window_ns);
 }

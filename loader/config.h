@@ -14,6 +14,7 @@
 
 enum config_plane { CONFIG_PLANE_BACKEND, CONFIG_PLANE_FRONTEND };
 enum config_attach { CONFIG_ATTACH_AUTO, CONFIG_ATTACH_NATIVE, CONFIG_ATTACH_SKB };
+enum config_steer { CONFIG_STEER_OFF, CONFIG_STEER_MANUAL };
 enum config_tc { CONFIG_TC_AUTO, CONFIG_TC_TCX, CONFIG_TC_CLSACT };
 
 struct members;
@@ -78,6 +79,9 @@ struct config {
 		uint64_t window_ns;
 		bool anchor; /* this host tells the others TAI */
 	} clock;
+	struct {
+		enum config_steer mode; /* of every interface, at the start */
+	} steer;
 	struct {
 		int64_t clock_offset_ns;
 		int64_t clock_drift_ppb;

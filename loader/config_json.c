@@ -56,6 +56,9 @@ static void put_clock_sections(json_t *root, const struct config *config)
 	set_duration(clock, "window", config->clock.window_ns);
 	json_object_set_new(clock, "anchor", json_boolean(config->clock.anchor));
 	json_object_set_new(root, "clock", clock);
+	json_object_set_new(root, "steer", json_pack("{s:s}", "mode",
+						       config_word(config_steer_names,
+								   config->steer.mode)));
 	if (!offset_ns && !config->lab.clock_drift_ppb && !config->lab.tai_offset_ns) {
 		json_decref(lab);
 		return;

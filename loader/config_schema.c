@@ -33,6 +33,12 @@ const cyaml_strval_t config_tc_names[] = {
 	{},
 };
 
+const cyaml_strval_t config_steer_names[] = {
+	{"off", CONFIG_STEER_OFF},
+	{"manual", CONFIG_STEER_MANUAL},
+	{},
+};
+
 const char *config_word(const cyaml_strval_t *names, int value)
 {
 	while (names->str && names->val != value)
@@ -103,6 +109,11 @@ static const cyaml_schema_field_t clock_fields[] = {
 	CYAML_FIELD_END,
 };
 
+static const cyaml_schema_field_t steer_fields[] = {
+	WORD("mode", struct config_raw_steer, mode, config_steer_names),
+	CYAML_FIELD_END,
+};
+
 static const cyaml_strval_t receipts_modes[] = {
 	{"on", CONFIG_RECEIPTS_ON},
 	{"off", CONFIG_RECEIPTS_OFF},
@@ -139,10 +150,10 @@ static const cyaml_schema_field_t top_fields[] = {
 	SECTION("events", struct config_raw, events, events_fields),
 	SECTION("mesh", struct config_raw, mesh, mesh_fields),
 	SECTION("clock", struct config_raw, clock, clock_fields),
+	SECTION("steer", struct config_raw, steer, steer_fields),
 	SECTION("receipts", struct config_raw, receipts, receipts_fields),
 	SECTION("lab", struct config_raw, lab, lab_fields),
 	CYAML_FIELD_IGNORE("paths", CYAML_FLAG_OPTIONAL),
-	CYAML_FIELD_IGNORE("steer", CYAML_FLAG_OPTIONAL),
 	CYAML_FIELD_IGNORE("pace", CYAML_FLAG_OPTIONAL),
 	CYAML_FIELD_END,
 };
@@ -160,7 +171,6 @@ static const struct feature {
 	{"paths",
 	 {"per_peer", "probe_interval", "standby_interval", "dead_after", "return_after",
 	  "probe_budget_pps"}},
-	{"steer", {"mode"}},
 	{"pace", {"mode", "threshold"}},
 };
 
@@ -358,8 +368,8 @@ static int check_feature(struct checking *checking, const char *key, unsigned in
 	}
 	if (mode && (mode->node->kind != YAMLTREE_SCALAR || strcmp(mode->node->text, "off")))
 		return fail(checking, mode->line,
-			    "`%s.mode` can only be `off`: this version only "
-			    "observes; write `mode: off`, or take `%s` out",
+			    "`%s.mode` can only be `off`: this version does not have it; "
+			    "write `mode: off`, or take `%s` out",
 			    key, key);
 	log_warning("%s:%u: `%s` belongs to a feature that this version does not have; it has no "
 		    "effect",

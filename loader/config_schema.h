@@ -44,6 +44,10 @@ struct config_raw_clock {
 	int anchor; /* false or true */
 };
 
+struct config_raw_steer {
+	enum config_steer mode;
+};
+
 enum config_receipts { CONFIG_RECEIPTS_ON, CONFIG_RECEIPTS_OFF };
 
 struct config_raw_receipts {
@@ -66,13 +70,15 @@ struct config_raw {
 	struct config_raw_events events;
 	struct config_raw_mesh mesh;
 	struct config_raw_clock clock;
+	struct config_raw_steer steer;
 	struct config_raw_receipts receipts;
 	struct config_raw_lab lab;
 };
 
 extern const cyaml_schema_value_t config_schema;
 
-extern const cyaml_strval_t config_plane_names[], config_attach_names[], config_tc_names[];
+extern const cyaml_strval_t config_plane_names[], config_attach_names[], config_tc_names[],
+	config_steer_names[];
 /* The word for a value of one of these tables. */
 const char *config_word(const cyaml_strval_t *names, int value);
 

@@ -27,6 +27,7 @@
 #include "qptable.h"
 #include "rtnl.h"
 #include "server.h"
+#include "steer.h"
 #include "textfile.h"
 
 #define DAEMON_TICK_US 1000000
@@ -115,8 +116,12 @@ static int kill_file_remove(const struct daemon *daemon, char **error)
 static int daemon_switch(struct daemon *daemon, bool off, const char *by, char **error)
 {
 	bool was_off = dataplane_is_off(daemon->dataplane);
-	int err = off ? dataplane_off(daemon->dataplane, error)
-		      : dataplane_on(daemon->dataplane, error);
+	int err;
+
+	if (off)
+		steer_stop(daemon->steer, by);
+	err = off ? dataplane_off(daemon->dataplane, error)
+		  : dataplane_on(daemon->dataplane, error);
 
 	daemon->control_flags = dataplane_control_flags(daemon->dataplane);
 	owners_set_off(daemon->owners, dataplane_is_off(daemon->dataplane));
@@ -303,6 +308,8 @@ static int daemon_serve(struct daemon *daemon, char **error)
 	if (!err)
 		err = mesh_new(&daemon->mesh, daemon, error);
 	if (!err)
+		err = steer_new(&daemon->steer, daemon, error);
+	if (!err)
 		err = judge_new(&daemon->judge, daemon);
 	if (!err)
 		err = server_new(&daemon->server, daemon, error);
@@ -368,6 +375,7 @@ void daemon_free(struct daemon *daemon)
 	if (daemon->links_fd >= 0)
 		close(daemon->links_fd);
 	judge_free(daemon->judge);
+	steer_free(daemon->steer);
 	mesh_free(daemon->mesh);
 	owners_free(daemon->owners);
 	delays_free(daemon->delays);

@@ -16,6 +16,7 @@ struct mesh;
 struct owners;
 struct qptable;
 struct server;
+struct steer;
 struct sd_event;
 struct sd_event_source;
 struct textfile;
@@ -26,6 +27,7 @@ struct daemon {
 	struct qptable *qps;
 	struct delays *delays; /* follows qps */
 	struct mesh *mesh;
+	struct steer *steer;
 	struct judge *judge; /* NULL: nothing is judged */
 	struct owners *owners; /* of queue pairs; NULL: none are looked for */
 	struct ledger *ledger;

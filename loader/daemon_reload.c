@@ -14,6 +14,7 @@
 #include "log.h"
 #include "mesh.h"
 #include "qptable.h"
+#include "steer.h"
 
 static bool text_differs(const char *a, const char *b)
 {
@@ -86,6 +87,7 @@ int daemon_reload(struct daemon *daemon, char **error)
 	qptable_set_idle(daemon->qps, new->qps.idle_ns);
 	daemon->config = new;
 	mesh_reconfigure(daemon->mesh);
+	steer_reconfigure(daemon->steer, old);
 	config_free(old);
 	log_info("configuration reloaded from %s", new->path);
 	ledger_add(daemon->ledger, "config_reloaded", "daemon",

@@ -30,13 +30,27 @@ struct dataplane {
 	struct port ports[ESC_PORTS_MAX];
 };
 
-/* Attaching may take seconds, and nobody else beats meanwhile. */
-static void dataplane_beat_now(struct dataplane *dataplane)
+static uint64_t dataplane_now_ns(void)
 {
 	struct timespec now;
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
-	dataplane_beat(dataplane, (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec);
+	return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
+}
+
+/* Attaching may take seconds, and nobody else beats meanwhile. */
+static void dataplane_beat_now(struct dataplane *dataplane)
+{
+	dataplane_beat(dataplane, dataplane_now_ns());
+}
+
+/* Before our first beat: what ended with a daemon's silence does not begin again with it. */
+static void dataplane_end_steering(struct dataplane *dataplane)
+{
+	struct esc_control *control = pins_control(dataplane->pins);
+
+	if (dataplane_now_ns() - control->heartbeat_local_ns >= ESC_HEARTBEAT_DEAD_NS)
+		__atomic_and_fetch(&control->flags, ~ESC_CONTROL_STEER, __ATOMIC_SEQ_CST);
 }
 
 /* --- which interface has which slot --- */
@@ -320,6 +334,7 @@ int dataplane_open(struct dataplane **out, const struct config *config, struct l
 		err = dataplane_plan(dataplane, config, dataplane->ports, error);
 	if (err)
 		goto fail;
+	dataplane_end_steering(dataplane);
 	dataplane->count = config->interface_count;
 	dataplane_plan_receipts(dataplane, config);
 	dataplane_write_receipts(dataplane);
@@ -494,6 +509,11 @@ int dataplane_reasons(const struct dataplane *dataplane,
 			return err;
 	}
 	return 0;
+}
+
+struct esc_control *dataplane_control(const struct dataplane *dataplane)
+{
+	return pins_control(dataplane->pins);
 }
 
 int dataplane_map_fd(const struct dataplane *dataplane, const char *name)

@@ -86,6 +86,8 @@ int dataplane_port_counts(const struct dataplane *dataplane, unsigned int index,
 int dataplane_reasons(const struct dataplane *dataplane,
 		      struct esc_reason_count out[ESC_REASON_MAX]);
 
+/* The value of `control`, mapped; borrowed. */
+struct esc_control *dataplane_control(const struct dataplane *dataplane);
 /* Borrowed descriptor of a pinned map. */
 int dataplane_map_fd(const struct dataplane *dataplane, const char *name);
 /* Entries that it has room for. */

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "cli.h"
+#include "maps.h"
 #include "nearest.h"
 #include "units.h"
 #include "verbs.h"
@@ -25,6 +26,15 @@ enum option_name {
 	OPTION_PATHS,
 	OPTION_INTERVAL,
 	OPTION_FRAMES,
+	OPTION_SRC, /* this and those behind it are of `steer` */
+	OPTION_DST,
+	OPTION_QPN,
+	OPTION_SPORT,
+	OPTION_FLOW_LABEL,
+	OPTION_HOLD,
+	OPTION_WITHIN,
+	OPTION_NOW,
+	OPTION_ALL,
 };
 
 static const struct option options[] = {
@@ -41,6 +51,15 @@ static const struct option options[] = {
 	{"since", required_argument, NULL, OPTION_SINCE},
 	{"bound", required_argument, NULL, OPTION_BOUND},
 	{"timeout", required_argument, NULL, OPTION_TIMEOUT},
+	{"src", required_argument, NULL, OPTION_SRC},
+	{"dst", required_argument, NULL, OPTION_DST},
+	{"qpn", required_argument, NULL, OPTION_QPN},
+	{"sport", required_argument, NULL, OPTION_SPORT},
+	{"flow-label", required_argument, NULL, OPTION_FLOW_LABEL},
+	{"hold", required_argument, NULL, OPTION_HOLD},
+	{"within", required_argument, NULL, OPTION_WITHIN},
+	{"now", no_argument, NULL, OPTION_NOW},
+	{"all", no_argument, NULL, OPTION_ALL},
 	{"paths", no_argument, NULL, OPTION_PATHS},
 	{"interval", required_argument, NULL, OPTION_INTERVAL},
 	{"frames", required_argument, NULL, OPTION_FRAMES},
@@ -52,7 +71,7 @@ static const struct command {
 	const char *verb;
 	int (*run)(const struct cli *cli);
 	int words_max;
-	enum option_name options[4];
+	enum option_name options[10];
 } commands[] = {
 	{"status", cli_status, 0, {}},
 	{"clock", cli_clock, 1, {OPTION_BOUND, OPTION_TIMEOUT}},
@@ -60,7 +79,12 @@ static const struct command {
 	{"qp", cli_qp, 1, {OPTION_SORT, OPTION_TOP, OPTION_WATCH, OPTION_PATHS}},
 	{"top", cli_top, 1, {OPTION_SORT, OPTION_TOP, OPTION_INTERVAL, OPTION_FRAMES}},
 	{"events", cli_events, 0, {OPTION_FOLLOW, OPTION_SINCE}},
-	{"mode", cli_mode, 1, {}},
+	{"mode", cli_mode, 1 + ESC_PORTS_MAX, {}},
+	{"steer",
+	 cli_steer,
+	 2,
+	 {OPTION_SRC, OPTION_DST, OPTION_QPN, OPTION_SPORT, OPTION_FLOW_LABEL, OPTION_HOLD,
+	  OPTION_WITHIN, OPTION_NOW, OPTION_ALL}},
 	{"off", cli_off, 0, {}},
 	{"config", cli_config, 1, {}},
 	{"probe-support", cli_support, 0, {}},
@@ -71,7 +95,7 @@ static const struct command {
 /* As read from the arguments, before they are looked at together. */
 struct given {
 	const char *config, *socket;
-	enum option_name used[8]; /* of single verbs, in the order they came */
+	enum option_name used[16]; /* of single verbs, in the order they came */
 	unsigned int used_count;
 	bool help, version;
 };
@@ -149,10 +173,21 @@ static int take_duration(const char *option, uint64_t *ns)
 		       : CLI_GOOD;
 }
 
+static const char *option_text(enum option_name name)
+{
+	const struct option *option = options;
+
+	while (option->val != (int)name)
+		option++;
+	return option->name;
+}
+
 static int take_verb_option(struct cli *cli, int option, int argc, char **argv)
 {
 	const char *seconds;
 
+	if (option >= OPTION_SRC)
+		return cli_steer_option(cli, option_text(option), optarg);
 	switch (option) {
 	case OPTION_SORT:
 		cli->sort = optarg;
@@ -228,15 +263,6 @@ static int take_option(struct cli *cli, struct given *given, int option, int arg
 	if (given->used_count < sizeof(given->used) / sizeof(given->used[0]))
 		given->used[given->used_count++] = option;
 	return take_verb_option(cli, option, argc, argv);
-}
-
-static const char *option_text(enum option_name name)
-{
-	const struct option *option = options;
-
-	while (option->val != (int)name)
-		option++;
-	return option->name;
 }
 
 static bool command_takes(const struct command *command, enum option_name option)
@@ -326,6 +352,7 @@ int main(int argc, char **argv)
 	cli.word_count = argv + argc - cli.words;
 	code = run_verb(&cli, &given, given.version ? "version" : argv[optind]);
 	config_places_clear(&cli.places);
+	json_decref(cli.steer);
 	if (fflush(stdout) || ferror(stdout)) {
 		fprintf(stderr, "escapement: the output cannot be written: %s\n", strerror(errno));
 		return code ? code : CLI_FAILED;

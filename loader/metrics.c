@@ -38,7 +38,7 @@ static void write_state(FILE *out, const struct metrics_facts *facts)
 	prom_value(FAMILY("start_time_seconds", GAUGE, "When the daemon started."),
 		   seconds(facts->start_realtime_ns), NULL);
 	prom_count(FAMILY("mode_info", GAUGE, "What the daemon may do, always 1."), 1, "mode",
-		   "observe", NULL);
+		   facts->steer.ports ? "steer" : "observe", NULL);
 	prom_count(
 		FAMILY("kill_switch", GAUGE, "1 when everything is detached by the kill switch."),
 		facts->kill_switch, NULL);
@@ -461,6 +461,7 @@ void metrics_write(FILE *out, const struct metrics_facts *facts)
 	write_port_counts(out, facts);
 	write_reasons(out, facts);
 	metrics_write_mesh(out, &facts->mesh);
+	metrics_write_steer(out, &facts->steer);
 	write_verdicts(out, facts);
 	write_table(out, facts);
 	write_totals(out, facts);

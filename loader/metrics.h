@@ -11,6 +11,7 @@
 #include "dataplane.h"
 #include "judge.h"
 #include "metrics_clock.h"
+#include "metrics_steer.h"
 #include "owners.h"
 #include "qptable.h"
 
@@ -39,6 +40,7 @@ struct metrics_facts {
 	struct qp_totals totals[2]; /* by enum esc_direction */
 	uint64_t events;
 	struct metrics_mesh mesh;
+	struct steer_facts steer;
 	struct judge_counts verdicts;
 	const struct delays *delays; /* NULL: none are read */
 	const struct members *members;

@@ -10,6 +10,7 @@
 #include "bpflog.h"
 #include "dataplane.skel.h"
 #include "explain.h"
+#include "pacing/icrc.h"
 #include "pins.h"
 
 struct object {
@@ -40,6 +41,7 @@ int object_open(struct object **out, enum object_part part, const struct pins *p
 	bpf_program__set_autoload(skeleton->progs.esc_xdp_in, part == OBJECT_XDP);
 	bpf_program__set_autoload(skeleton->progs.esc_tc_in, part == OBJECT_TC);
 	bpf_program__set_autoload(skeleton->progs.esc_tc_out, part == OBJECT_TC);
+	icrc_make_table(skeleton->rodata->esc_icrc_powers);
 	if (constants) {
 		skeleton->rodata->esc_port_index = constants->port_index;
 		skeleton->rodata->esc_rx_in_tc = constants->rx_in_tc;

@@ -22,7 +22,7 @@
 #include "object.h"
 #include "pinlock.h"
 
-#define PINS_MAPS_MAX 24
+#define PINS_MAPS_MAX 32
 #define PINS_ROOT_BYTES 256
 
 struct pinned_map {

@@ -11,6 +11,7 @@
 #include "members.h"
 #include "qptable.h"
 #include "report_clock.h"
+#include "steer.h"
 #include "report_delays.h"
 #include "report_owner.h"
 #include "support.h"
@@ -153,7 +154,7 @@ json_t *report_reasons(const struct esc_reason_count *counts)
 static json_t *status_interfaces(const struct daemon *daemon)
 {
 	const struct dataplane *dataplane = daemon->dataplane;
-	json_t *list = json_array();
+	json_t *list = json_array(), *one;
 
 	for (unsigned int i = 0; i < dataplane_port_count(dataplane); i++) {
 		struct esc_port_counts counts;
@@ -162,11 +163,12 @@ static json_t *status_interfaces(const struct daemon *daemon)
 		if (dataplane_port(dataplane, i, &port))
 			continue;
 		owners_judge_port(daemon->owners, daemon_local_ns(), &port);
-		json_array_append_new(
-			list,
-			report_port(&port, dataplane_port_counts(dataplane, port.index, &counts)
-						   ? NULL
-						   : &counts));
+		one = report_port(&port, dataplane_port_counts(dataplane, port.index, &counts)
+						 ? NULL
+						 : &counts);
+		report_put_text(one, "mode",
+				steer_ports(daemon->steer) >> port.index & 1 ? "steer" : "observe");
+		json_array_append_new(list, one);
 	}
 	return list;
 }
@@ -210,7 +212,7 @@ json_t *report_status(const struct daemon *daemon)
 	json_t *object = report_version(), *verdicts;
 
 	report_put_text(object, "host", config->host);
-	report_put_text(object, "mode", "observe");
+	report_put_text(object, "mode", steer_ports(daemon->steer) ? "steer" : "observe");
 	put_kill_switch(object, daemon);
 	report_put_count(object, "pid", getpid());
 	report_put_count(object, "uptime_s",

@@ -18,6 +18,8 @@
 #include "report_delays.h"
 #include "report_owner.h"
 #include "report_qp.h"
+#include "request_steer.h"
+#include "steer.h"
 #include "verbs.h"
 
 struct request {
@@ -126,6 +128,7 @@ static int write_qp(FILE *out, const struct daemon *daemon, const struct report_
 
 	report_put_owner(qp, daemon->owners, &entry->key, port ? port->rdma_device : "");
 	report_put_delays(qp, facts, entry);
+	steer_put(daemon->steer, entry, qp);
 	judge_put_qp(qp, daemon->judge, entry);
 	err = json_dumpf(qp, out, JSON_COMPACT) ? -ENOMEM : 0;
 	json_decref(qp);
@@ -264,18 +267,33 @@ static json_t *answer_off(struct request *request)
 
 static json_t *answer_mode(struct request *request)
 {
+	const json_t *interfaces = json_object_get(request->args, "interfaces");
+	struct daemon *daemon = request->daemon;
 	const char *mode;
 	char *error = NULL, later[160];
+	bool steer;
 
 	if (!text_argument(request, "mode", "", &mode))
 		return NULL;
-	if (!strcmp(mode, "steer") || !strcmp(mode, "pace"))
+	if (!strcmp(mode, "pace"))
 		return misuse(request, "%s", verbs_later(mode, later));
-	if (strcmp(mode, "observe"))
-		return misuse(request, "`%.32s` is not a mode; give `mode observe`", mode);
-	if (daemon_set_off(request->daemon, false, &error))
+	steer = !strcmp(mode, "steer");
+	if (!steer && strcmp(mode, "observe"))
+		return misuse(request, "`%.32s` is not a mode; give observe or steer", mode);
+	/* `mode observe` ends the kill switch; on one interface alone it does not. */
+	if ((!steer && !json_array_size(interfaces) && daemon_set_off(daemon, false, &error)) ||
+	    steer_set_mode(daemon->steer, steer, interfaces, "command", &error))
 		return refuse(request, 1, error);
-	return json_pack("{s:s, s:b}", "mode", "observe", "kill_switch", 0);
+	return json_pack("{s:s, s:b}", "mode", steer_ports(daemon->steer) ? "steer" : "observe",
+			 "kill_switch", dataplane_is_off(daemon->dataplane));
+}
+
+static json_t *answer_steer(struct request *request)
+{
+	char *error = NULL;
+	json_t *result = request_steer(request->daemon, request->args, &request->exit, &error);
+
+	return result ? result : refuse(request, request->exit, error);
 }
 
 static json_t *answer_config(struct request *request)
@@ -326,6 +344,7 @@ static const struct {
 	{"top", answer_qp}, /* a page of it */
 	{"events", answer_events},
 	{"mode", answer_mode},
+	{"steer", answer_steer},
 	{"off", answer_off},
 	{"config", answer_config},
 	{"probe-support", answer_support},

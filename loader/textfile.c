@@ -173,6 +173,7 @@ static void gather(struct textfile *textfile, const char *path, struct metrics_f
 	facts->events = ledger_total(daemon->ledger);
 	gather_ports(daemon, facts);
 	gather_mesh(daemon, &facts->mesh);
+	steer_get(daemon->steer, &facts->steer);
 	judge_get_counts(daemon->judge, &facts->verdicts);
 	facts->reasons_read = !dataplane_reasons(daemon->dataplane, facts->reasons);
 	facts->qps_read = !daemon_refresh(daemon);

@@ -17,7 +17,12 @@ static const struct verb verbs[] = {
 	{"top", "[KEY] [--sort delay|throughput|loss] [--interval SECONDS] [-n FRAMES]",
 	 "the queue pairs live, the slowest first", false},
 	{"events", "[--follow] [--since TIME]", "the ledger: what was seen and done", false},
-	{"mode", "observe", "observe again after `off`", false},
+	{"steer",
+	 "[set --dst IP --qpn N --sport P [--flow-label L] [--src IP] [--hold TIME] [--within TIME]\n"
+	 "                  [--now] | clear --dst IP --qpn N [--src IP] [--now] | clear --all [--now]]",
+	 "the queue pairs that were given a path; gives one, or takes it away", false},
+	{"mode", "observe|steer [INTERFACE...]",
+	 "watch only (also again after `off`), or allow `steer`", false},
 	{"off", "", "the kill switch: detach everywhere, and stay detached", false},
 	{"config", "show", "the configuration in force", false},
 	{"probe-support", "", "which kernel features are here, and what a missing one costs",
@@ -25,7 +30,6 @@ static const struct verb verbs[] = {
 	{"reload", "", "read the configuration again, all or nothing", false},
 	{"version", "", "version and map ABI", false},
 	{"paths", "", "", true},
-	{"steer", "", "", true},
 	{"pace", "", "", true},
 	{"topo", "", "", true},
 	{"colocation", "", "", true},
@@ -43,8 +47,7 @@ const struct verb *verbs_all(size_t *count)
 const char *verbs_later(const char *what, char out[160])
 {
 	snprintf(out, 160,
-		 "`%.40s` is not in this version: escapement " ESC_VERSION
-		 " observes, and changes nothing",
+		 "`%.40s` is not in this version, escapement " ESC_VERSION "; a later one will have it",
 		 what);
 	return out;
 }

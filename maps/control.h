@@ -26,11 +26,14 @@ struct esc_control {
 	__u16 xdp_turns[ESC_PORTS_MAX]; /* by port: whose turn it is to count in XDP */
 	__u32 receipts_max_pps;	   /* that this host sends, on each CPU */
 	__u32 delay_threshold_ns;  /* crossings of it are counted per queue pair */
-	__u32 reserved[2];
+	__u32 steer_generation;	   /* another one: `steers` has changed */
+	__u16 steer_ports;	   /* with ESC_CONTROL_STEER: by port, a bit each */
+	__u16 reserved;
 };
 ESC_ASSERT_SIZE(struct esc_control, 64);
 #define ESC_CONTROL_OFF 0x1u /* kill switch: programs leave every packet alone */
 #define ESC_CONTROL_RECEIPTS 0x2u /* sampled packets are noted, and receipts made for the peers' */
+#define ESC_CONTROL_STEER 0x8u /* packets of queue pairs in `steers` take the path named there */
 #define ESC_CONTROL_SAMPLE_FIXED 0x4u /* sample_mask does not follow the rate */
 /*
  * A heartbeat older than that is of a daemon that is gone: probes are not answered any

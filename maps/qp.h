@@ -8,6 +8,7 @@
 #ifndef ESC_MAPS_QP_H
 #define ESC_MAPS_QP_H
 
+#include "path.h"
 #include "rocev2.h"
 
 enum esc_direction {
@@ -61,6 +62,8 @@ struct esc_message_bucket {
 #define ESC_SAMPLE_BLIND 0x02	/* no known peer at the other end: nothing is noted, no receipts */
 #define ESC_SAMPLE_RESPONSE 0x04 /* with _MESSAGE: it answers a READ */
 
+#define ESC_QP_STEERED 0x01 /* tx: `steer` says what is done to packets */
+
 struct esc_qp {
 	/* Touched by every packet: one cache line. */
 	__u64 packets;
@@ -75,7 +78,8 @@ struct esc_qp {
 	__u64 payload_bytes;
 	__u32 sample_mask;   /* a packet is sampled when PSN & mask is 0; follows the rate, see owd.h */
 	__u8 sample_flags;   /* ESC_SAMPLE_* */
-	__u8 reserved1[3];
+	__u8 steer_flags;    /* ESC_QP_STEERED */
+	__u16 steer_generation; /* low half of control's when `steers` was asked */
 	/* Touched by some. */
 	struct esc_psn_stream responses;
 	__u64 messages;	     /* that ended in order */
@@ -105,10 +109,12 @@ struct esc_qp {
 	__u32 message_start_psn;
 	__u32 sample_slow; /* tx: CLOCK_MONOTONIC >> 20 of when receipts last came too slowly */
 	struct esc_message_bucket message_sizes[ESC_MESSAGE_BUCKETS];
+	struct esc_qp_steer steer; /* tx: the path that the daemon chose */
 };
 ESC_ASSERT_OFFSET(struct esc_qp, responses, 64);
 ESC_ASSERT_OFFSET(struct esc_qp, messages, 88);
 ESC_ASSERT_OFFSET(struct esc_qp, message_sizes, 272);
-ESC_ASSERT_SIZE(struct esc_qp, 784);
+ESC_ASSERT_OFFSET(struct esc_qp, steer, 784);
+ESC_ASSERT_SIZE(struct esc_qp, 912);
 
 #endif

@@ -14,6 +14,7 @@
 
 #include "dataplane.skel.h"
 #include "maps.h"
+#include "pacing/icrc.h"
 
 /* Wide enough that no PSN of a benchmark is sampled but the first. */
 #define BENCH_NOT_SAMPLED 0xffffff
@@ -52,6 +53,7 @@ static inline int bench_open(struct bench *b, const char *peers, const struct be
 	b->peers = bpf_object__open_file(peers, NULL);
 	if (!b->ours || !b->peers)
 		return -errno;
+	icrc_make_table(b->ours->rodata->esc_icrc_powers);
 	rodata = bpf_object__find_map_by_name(b->peers, ".rodata");
 	if (!rodata || bpf_map__set_initial_value(rodata, c, sizeof(*c)))
 		return -EINVAL;

@@ -4,62 +4,12 @@
  * part, and a VLAN tag in the skb's metadata. Over a veth pair in a network
  * namespace of the test's own, tc egress at one end, native XDP at the other.
  */
-#include <arpa/inet.h>
-#include <linux/if_packet.h>
-#include <linux/virtio_net.h>
-#include <net/if.h>
 #include <poll.h>
-#include <sched.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
+#include "live.h"
 #include "model.h"
 #include "tap.h"
 #include "world.h"
-
-/* Newer than the headers of the distribution. */
-#define TCX_EGRESS 47
-#define ETHERTYPE_ALL 0x0003
-
-static bool run(const char *command)
-{
-	int status = system(command);
-
-	if (status)
-		printf("# failed (%d): %s\n", status, command);
-	return !status;
-}
-
-static bool make_veth(void)
-{
-	return !unshare(CLONE_NEWNET) &&
-	       run("ip link add v0 numtxqueues 1 numrxqueues 1 mtu 9000 type veth peer name v1 "
-		   "mtu 9000 && ip link set v0 up && ip link set v1 up");
-}
-
-/* A socket bound to the interface; the frames that it sends begin with a virtio header. */
-static int open_socket(const char *interface, bool header)
-{
-	struct sockaddr_ll address = {
-		.sll_family = AF_PACKET,
-		.sll_protocol = htons(ETHERTYPE_ALL),
-		.sll_ifindex = if_nametoindex(interface),
-	};
-	int fd = socket(AF_PACKET, SOCK_RAW, htons(ETHERTYPE_ALL)), on = header;
-
-	if (fd < 0 || setsockopt(fd, SOL_PACKET, PACKET_VNET_HDR, &on, sizeof(on)) ||
-	    bind(fd, (struct sockaddr *)&address, sizeof(address)))
-		return -1;
-	return fd;
-}
-
-static bool send_frame(int fd, const struct frame *f)
-{
-	uint8_t buffer[sizeof(struct virtio_net_hdr) + FRAME_MAX] = {0};
-
-	memcpy(buffer + sizeof(struct virtio_net_hdr), f->data, f->bytes);
-	return write(fd, buffer, sizeof(struct virtio_net_hdr) + f->bytes) > 0;
-}
 
 /*
  * True when the IP packet comes out at the other end within a second, byte for
@@ -154,7 +104,7 @@ static void test_frame(struct live *l, const char *name, const struct frame_plan
 	frame_build(&f, plan);
 	frame_set_shape(&f, shape);
 	bytes = f.bytes - frame_ip_offset(&f);
-	good = send_frame(l->from, &f) && receive_frame(l->to, &f);
+	good = live_send(l->from, &f, 0) && receive_frame(l->to, &f);
 	tap_ok(good, "%s: arrives as it was sent", name);
 	tx = read_counts(&l->world, ESC_DIRECTION_TX);
 	rx = read_counts(&l->world, ESC_DIRECTION_RX);
@@ -221,14 +171,14 @@ int main(void)
 	struct live l = {.egress = -1};
 	int push;
 
-	if (!make_veth()) {
+	if (!live_make_veth()) {
 		tap_skip("live frames over veth", "no network namespace with a veth pair");
 		return tap_end();
 	}
 	if (world_open(&l.world, &(struct world_options){.rx_in_xdp_only = true}))
 		return tap_bail("the programs do not load");
-	l.from = open_socket("v0", true);
-	l.to = open_socket("v1", false);
+	l.from = live_open("v0", true);
+	l.to = live_open("v1", false);
 	push = load_vlan_push();
 	if (l.from < 0 || l.to < 0 || push < 0)
 		return tap_bail("no packet sockets, or no program that pushes a tag");

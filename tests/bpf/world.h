@@ -12,6 +12,7 @@
 #include "dataplane.skel.h"
 #include "frame.h"
 #include "maps.h"
+#include "pacing/icrc.h"
 
 #define WORLD_CPUS_MAX 512
 
@@ -39,6 +40,7 @@ struct world_options {
 	int64_t lab_offset_ns;
 	int32_t lab_drift_ppb;
 	uint32_t ring_bytes; /* 0: as it comes */
+	bool icrc_stale;
 	uint32_t owd_max; /* entries in qp_sent and qp_owd; 0: as it comes */
 	bool tc_takes;
 };
@@ -74,6 +76,8 @@ static inline int world_open(struct world *w, const struct world_options *option
 	w->kernel->rodata->esc_plane = options->plane;
 	w->kernel->rodata->esc_lab_offset_ns = options->lab_offset_ns;
 	w->kernel->rodata->esc_lab_drift_ppb = options->lab_drift_ppb;
+	w->kernel->rodata->esc_icrc_stale = options->icrc_stale;
+	icrc_make_table(w->kernel->rodata->esc_icrc_powers);
 	w->kernel->rodata->esc_tc_takes = options->tc_takes;
 	if (options->owd_max) {
 		bpf_map__set_max_entries(w->kernel->maps.qp_sent, options->owd_max);

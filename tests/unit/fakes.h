@@ -21,6 +21,7 @@
 #include "ledger.h"
 #include "mesh.h"
 #include "qptable.h"
+#include "steer.h"
 
 static struct {
 	struct port_info ports[ESC_PORTS_MAX];
@@ -37,6 +38,12 @@ static struct {
 	struct mesh_clock_facts clock;
 	struct mesh_peer_facts peers[4];
 	size_t peer_count;
+	uint16_t steer_ports;
+	struct steer_order order; /* the newest of `steer set` or `steer clear` */
+	int steer_error;	  /* 0 or -errno */
+	char order_dst[64]; /* copied: the order borrows it */
+	bool cleared_all;
+	struct steer_facts steer;
 } fake;
 
 void mesh_get(const struct mesh *mesh, struct mesh_facts *out)
@@ -132,6 +139,80 @@ int daemon_set_off(struct daemon *daemon, bool off, char **error)
 	(void)error;
 	fake.off = off;
 	return 0;
+}
+
+uint16_t steer_ports(const struct steer *steer)
+{
+	(void)steer;
+	return fake.steer_ports;
+}
+
+int steer_set_mode(struct steer *steer, bool on, const json_t *interfaces, const char *by,
+		   char **error)
+{
+	(void)steer;
+	(void)by;
+	if (fake.steer_error)
+		return explain(error, fake.steer_error, "steering refused");
+	fake.steer_ports = on ? json_array_size(interfaces) ? 1 : 0xffff : 0;
+	return 0;
+}
+
+int steer_set(struct steer *steer, const struct steer_order *order, json_t **result, char **error)
+{
+	(void)steer;
+	fake.order = *order;
+	snprintf(fake.order_dst, sizeof(fake.order_dst), "%s", order->dst);
+	*result = fake.steer_error ? NULL : json_object();
+	return fake.steer_error ? explain(error, fake.steer_error, "steering refused") : 0;
+}
+
+int steer_clear(struct steer *steer, const struct steer_order *order, json_t **result, char **error)
+{
+	int err = steer_set(steer, order, result, error);
+
+	json_decref(*result);
+	*result = err ? NULL : json_array();
+	return err;
+}
+
+int steer_clear_all(struct steer *steer, bool now, json_t **result)
+{
+	(void)steer;
+	(void)now;
+	fake.cleared_all = true;
+	*result = json_array();
+	return 0;
+}
+
+json_t *steer_list(const struct steer *steer)
+{
+	(void)steer;
+	return json_pack("{s:s, s:[]}", "mode", "observe", "steers");
+}
+
+void steer_put(const struct steer *steer, const struct qp_entry *entry, json_t *qp)
+{
+	(void)steer;
+	if (entry->qp.steer.sport)
+		json_object_set_new(qp, "steered_sport", json_integer(entry->qp.steer.sport));
+}
+
+void steer_get(const struct steer *steer, struct steer_facts *out)
+{
+	(void)steer;
+	*out = fake.steer;
+}
+
+const char *steer_reason_name(enum steer_reason reason)
+{
+	return reason == STEER_BY_OPERATOR ? "operator" : "rollback";
+}
+
+void steer_stop(struct steer *steer, const char *by)
+{
+	(void)steer;
+	(void)by;
 }
 
 static uint64_t fake_clock_ns(clockid_t clock)

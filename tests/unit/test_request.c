@@ -79,8 +79,7 @@ Test(request, misuse_is_answered)
 	expect_refusal("{\"verb\":\"qp\",\"args\":{\"top\":-1}}", 2, "top");
 	expect_refusal("{\"verb\":\"qp\",\"args\":{\"key\":\"/x\"}}", 2, "/x");
 	expect_refusal("{\"verb\":\"events\",\"args\":{\"follow\":1}}", 2, "follow");
-	expect_refusal("{\"verb\":\"mode\",\"args\":{\"mode\":\"steer\"}}", 2,
-		       "not in this version");
+	expect_refusal("{\"verb\":\"mode\",\"args\":{\"mode\":\"pace\"}}", 2, "not in this version");
 	expect_refusal("{\"verb\":\"mode\",\"args\":{\"mode\":\"x\"}}", 2, "observe");
 	expect_refusal("{\"verb\":\"mode\"}", 2, "observe");
 	/* A quoted word that is cut inside a character. */
@@ -148,6 +147,68 @@ Test(request, the_switches)
 	json_decref(result("{\"verb\":\"reload\"}"));
 	fake.reload_error = -EINVAL;
 	expect_refusal("{\"verb\":\"reload\"}", 1, "reload refused");
+}
+
+#define STEER(args) "{\"verb\":\"steer\",\"args\":{" args "}}"
+#define WHICH "\"dst\":\"10.0.0.2\",\"qpn\":17"
+
+Test(request, steering_is_ordered)
+{
+	json_decref(result(STEER("")));
+	json_decref(result(STEER("\"what\":\"set\"," WHICH ",\"sport\":50000")));
+	cr_expect_str_eq(fake.order_dst, "10.0.0.2");
+	cr_expect_eq(fake.order.qpn, 17);
+	cr_expect_eq(fake.order.sport, 50000);
+	cr_expect_null(fake.order.src);
+	cr_expect(!fake.order.label && !fake.order.now);
+	cr_expect_eq(fake.order.hold_ns, 1000000);
+	cr_expect_eq(fake.order.within_ns, 500000000);
+	json_decref(result(STEER("\"what\":\"set\"," WHICH ",\"flow_label\":0,\"now\":true,"
+				 "\"hold_ns\":7,\"within_ns\":8,\"src\":\"fd00::1\"")));
+	cr_expect(fake.order.label && fake.order.now);
+	cr_expect_eq(fake.order.sport, 0);
+	cr_expect_eq(fake.order.hold_ns, 7);
+	cr_expect_eq(fake.order.within_ns, 8);
+	json_decref(result(STEER("\"what\":\"clear\"," WHICH)));
+	cr_expect(!fake.cleared_all);
+	json_decref(result(STEER("\"what\":\"clear\",\"all\":true")));
+	cr_expect(fake.cleared_all);
+	fake.steer_error = -EPERM;
+	expect_refusal(STEER("\"what\":\"set\"," WHICH ",\"sport\":50000"), 1, "steering refused");
+	expect_refusal("{\"verb\":\"mode\",\"args\":{\"mode\":\"steer\"}}", 1, "steering refused");
+}
+
+Test(request, steering_that_is_not_understood)
+{
+	expect_refusal(STEER("\"what\":\"plan\""), 2, "`steer plan` is not in this version");
+	expect_refusal(STEER("\"what\":\"auto\""), 2, "`steer auto` is not in this version");
+	expect_refusal(STEER("\"what\":\"sett\""), 2, "`steer set`");
+	expect_refusal(STEER("\"what\":7"), 2, "what");
+	expect_refusal(STEER("\"what\":\"set\",\"sport\":50000"), 2, "--dst");
+	expect_refusal(STEER("\"what\":\"set\",\"qpn\":1,\"sport\":50000"), 2, "--dst");
+	expect_refusal(STEER("\"what\":\"set\"," WHICH), 2, "--sport");
+	expect_refusal(STEER("\"what\":\"set\"," WHICH ",\"sport\":65536"), 2, "65535");
+	expect_refusal(STEER("\"what\":\"set\"," WHICH ",\"sport\":-1"), 2, "sport");
+	expect_refusal(STEER("\"what\":\"set\"," WHICH ",\"flow_label\":1048576"), 2, "flow_label");
+	expect_refusal(STEER("\"what\":\"set\"," WHICH ",\"now\":1"), 2, "now");
+	expect_refusal(STEER("\"what\":\"clear\",\"all\":1"), 2, "all");
+	expect_refusal(STEER("\"what\":\"clear\""), 2, "--dst");
+}
+
+Test(request, the_mode)
+{
+	json_t *object = result("{\"verb\":\"mode\",\"args\":{\"mode\":\"steer\"}}");
+
+	cr_expect_str_eq(json_string_value(json_object_get(object, "mode")), "steer");
+	json_decref(object);
+	object = result("{\"verb\":\"status\"}");
+	cr_expect_str_eq(json_string_value(json_object_get(object, "mode")), "steer");
+	json_decref(object);
+	fake.off = true;
+	json_decref(result("{\"verb\":\"mode\",\"args\":{\"mode\":\"observe\","
+			   "\"interfaces\":[\"eth1\"]}}"));
+	cr_expect(fake.off, "one interface's mode is not the kill switch");
+	cr_expect_eq(fake.steer_ports, 0);
 }
 
 /* What the table of verbs promises for this version is answered. */

@@ -68,6 +68,32 @@ int feed_redirect(struct xdp_md *xdp)
 	return bpf_redirect(redirect_ifindex, 0);
 }
 
+/* Undoes what steering did to the packet before; the port moves on if the mask lets it. */
+static __always_inline int feed_port(struct __sk_buff *skb, __u32 sport_mask)
+{
+	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	__be16 *sport = data + bth_offset - 8;
+
+	if ((void *)(sport + 1) > end)
+		return 0;
+	*sport = bpf_htons(50000 + (turn & sport_mask));
+	feed(data, end);
+	bpf_tail_call(skb, &tc_next, 0);
+	return 0;
+}
+
+SEC("tc")
+int feed_tc_port(struct __sk_buff *skb)
+{
+	return feed_port(skb, 0);
+}
+
+SEC("tc")
+int feed_tc_ports(struct __sk_buff *skb)
+{
+	return feed_port(skb, 0x1fff);
+}
+
 SEC("xdp.frags")
 int empty_xdp(struct xdp_md *xdp)
 {

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* `steer`: the queue pairs that were given a path, and giving one. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+#include "cli_client.h"
+#include "cli_table.h"
+#include "units.h"
+
+#define HEADINGS "<FROM <TO QPN <NETDEV OWN LEAVES WANTED <STATE <MOMENT PACKETS"
+
+static int bad_value(const char *name, const char *value, const char *should)
+{
+	fprintf(stderr, "escapement: --%s %s: should be %s\n", name, value, should);
+	return CLI_USAGE;
+}
+
+static int take_number(json_t *args, const char *name, const char *key, const char *value)
+{
+	char *end;
+	unsigned long number;
+
+	errno = 0;
+	number = strtoul(value, &end, strncasecmp(value, "0x", 2) ? 10 : 16);
+	if (errno || end == value || *end || *value == '-' || *value == '+' || number > 0xffffff)
+		return bad_value(name, value, "a whole number, such as 17 or 0x11");
+	json_object_set_new(args, key, json_integer((json_int_t)number));
+	return CLI_GOOD;
+}
+
+static int take_time(json_t *args, const char *name, const char *key, const char *value)
+{
+	char hint[32];
+	uint64_t ns;
+
+	if (units_parse_duration(value, &ns, hint))
+		return bad_value(name, value, "a time, such as 500us or 1s");
+	json_object_set_new(args, key, json_integer((json_int_t)ns));
+	return CLI_GOOD;
+}
+
+int cli_steer_option(struct cli *cli, const char *name, const char *value)
+{
+	if (!cli->steer)
+		cli->steer = json_object();
+	if (!strcmp(name, "now") || !strcmp(name, "all"))
+		return json_object_set_new(cli->steer, name, json_true()) ? CLI_FAILED : CLI_GOOD;
+	if (!strcmp(name, "src") || !strcmp(name, "dst"))
+		return json_object_set_new(cli->steer, name, json_string(value))
+			       ? bad_value(name, "", "an address")
+			       : CLI_GOOD;
+	if (!strcmp(name, "hold"))
+		return take_time(cli->steer, name, "hold_ns", value);
+	if (!strcmp(name, "within"))
+		return take_time(cli->steer, name, "within_ns", value);
+	return take_number(cli->steer, name, strcmp(name, "flow-label") ? name : "flow_label",
+			   value);
+}
+
+/* "51000", "51000 label 0x12345", or what it has by itself. */
+static const char *path_text(char out[48], const json_t *object, const char *sport_key,
+			     const char *label_key, uint64_t own)
+{
+	const json_t *label = json_object_get(object, label_key);
+	uint64_t sport = cli_count(object, sport_key);
+	int used = snprintf(out, 48, "%llu", (unsigned long long)(sport ? sport : own));
+
+	if (label)
+		snprintf(out + used, 48 - used, "/0x%llx",
+			 (unsigned long long)json_integer_value(label));
+	return out;
+}
+
+static void add_row(struct cli_table *table, const json_t *row)
+{
+	const char *moment = cli_text(row, "moment"), *netdev = cli_text(row, "interface");
+	char text[UNITS_TEXT_BYTES], path[48];
+	uint64_t own = cli_count(row, "sport");
+
+	cli_table_cell(table, "%s", cli_text(row, "src"));
+	cli_table_cell(table, "%s", cli_text(row, "dst"));
+	cli_table_cell(table, "%llu", (unsigned long long)cli_count(row, "dest_qpn"));
+	cli_table_cell(table, "%s", *netdev ? netdev : "-");
+	cli_table_cell(table, "%llu", (unsigned long long)own);
+	cli_table_cell(table, "%s",
+		       path_text(path, row, "steered_sport", "steered_flow_label", own));
+	cli_table_cell(table, "%s",
+		       path_text(path, json_object_get(row, "wanted"), "sport", "flow_label", own));
+	cli_table_cell(table, "%s", cli_text(row, "state"));
+	cli_table_cell(table, "%s", *moment ? moment : "-");
+	cli_table_cell(table, "%s", units_count(text, cli_count(row, "packets")));
+}
+
+static void write_rows(FILE *out, const json_t *rows)
+{
+	struct cli_table *table = cli_table_new(HEADINGS);
+	size_t i;
+	json_t *row;
+
+	if (!table)
+		return;
+	json_array_foreach (rows, i, row)
+		add_row(table, row);
+	cli_table_write(table, out);
+	cli_table_free(table);
+	fprintf(out,
+		"OWN: the queue pair's source port. LEAVES: the one (and IPv6 flow label) that its "
+		"packets have now.\n");
+}
+
+void cli_write_steer(FILE *out, const json_t *result)
+{
+	const json_t *rows = json_object_get(result, "steers");
+	size_t i;
+	json_t *held;
+
+	if (strcmp(cli_text(result, "mode"), "steer"))
+		fprintf(out, "Mode: observe; no packet is changed. `escapement mode steer` allows "
+			     "it.\n");
+	else if (!json_array_size(rows))
+		fprintf(out,
+			"No queue pair is steered. `escapement steer set --dst IP --qpn N --sport "
+			"P` moves one.\n");
+	if (json_array_size(rows))
+		write_rows(out, rows);
+	json_array_foreach (json_object_get(result, "held"), i, held)
+		fprintf(out, "%s > %s qpn %llu was taken back (%s); left alone for %llu s more\n",
+			cli_text(held, "src"), cli_text(held, "dst"),
+			(unsigned long long)cli_count(held, "dest_qpn"), cli_text(held, "why"),
+			(unsigned long long)cli_count(held, "left_ms") / 1000 + 1);
+}
+
+static void write_done(const char *what, const json_t *result)
+{
+	if (!strcmp(what, "set"))
+		printf("Ordered: it moves at the next gap, message or deadline; `escapement "
+		       "events` "
+		       "tells when.\n");
+	else
+		printf("Queue pairs that go back to their own path: %zu\n",
+		       json_array_size(json_object_get(result, "clearing")));
+}
+
+int cli_steer(const struct cli *cli)
+{
+	const char *what = cli->word_count ? cli->words[0] : NULL;
+	json_t *args = cli->steer ? json_copy(cli->steer) : json_object(), *result;
+	int code;
+
+	if (!what && json_object_size(args)) {
+		fprintf(stderr,
+			"escapement: `steer` with options is `steer set` or `steer clear`\n");
+		json_decref(args);
+		return CLI_USAGE;
+	}
+	if (what)
+		json_object_set_new(args, "what", json_string(what));
+	code = cli_ask(cli->places.socket, "steer", args, &result);
+	if (code)
+		return code;
+	if (cli->format != CLI_TEXT)
+		cli_write_json(cli, result);
+	else if (what)
+		write_done(what, result);
+	else
+		cli_write_steer(stdout, result);
+	json_decref(result);
+	return CLI_GOOD;
+}

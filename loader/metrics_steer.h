@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Steering's families of escapement.prom. */
+#ifndef ESC_LOADER_METRICS_STEER_H
+#define ESC_LOADER_METRICS_STEER_H
+
+#include <stdio.h>
+
+#include "steer.h"
+
+void metrics_write_steer(FILE *out, const struct steer_facts *facts);
+
+#endif

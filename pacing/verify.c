@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "verify.h"
+
+static const struct {
+	const char *name, *meaning;
+} verdicts[VERIFY_VERDICTS] = {
+	[VERIFY_OPEN] = {"open", "too early to say"},
+	[VERIFY_PROVED] = {"proved", "it is answered as before"},
+	[VERIFY_SILENT] = {"silent", "packets were sent and nothing came back"},
+	[VERIFY_NAKS] = {"naks", "the receiver missed more packets than before"},
+	[VERIFY_RESENT] = {"resent", "most packets had to be sent again"},
+	[VERIFY_ASKED] = {"asked", "the peer asked again for what it had been sent"},
+};
+
+const char *verify_name(enum verify_verdict verdict)
+{
+	return verdicts[verdict].name;
+}
+
+const char *verify_meaning(enum verify_verdict verdict)
+{
+	return verdicts[verdict].meaning;
+}
+
+static double share(uint64_t part, uint64_t whole)
+{
+	return whole ? (double)part / (double)whole : 0;
+}
+
+static void begin_stretch(struct verify *verify, const struct verify_counts *counts,
+			  uint64_t now_ns)
+{
+	verify->from = *counts;
+	verify->from_ns = now_ns;
+	verify->sent_ns = 0;
+}
+
+void verify_start(struct verify *verify, const struct verify_counts *counts, uint64_t now_ns,
+		  bool forced)
+{
+	*verify = (struct verify){
+		.naks_share = share(counts->naks, counts->sent),
+		.resent_share = share(counts->resent, counts->sent),
+		.asked_share = share(counts->asked, counts->back),
+		/* One may be the loss of any day; a move inside a message may cost one more. */
+		.naks_free = forced ? 2 : 1,
+		.answers = counts->paired && counts->back,
+	};
+	begin_stretch(verify, counts, now_ns);
+}
+
+/* Half of @whole, and half more than was usual. */
+static bool is_most(uint64_t part, uint64_t whole, double usual)
+{
+	return whole >= VERIFY_SHARE_PACKETS && share(part, whole) > 0.5 + usual / 2;
+}
+
+enum verify_verdict verify_look(struct verify *verify, const struct verify_counts *counts,
+				uint64_t now_ns)
+{
+	uint64_t sent = counts->sent - verify->from.sent;
+	uint64_t back = counts->back - verify->from.back;
+	uint64_t naks = counts->naks - verify->from.naks;
+	bool paired = counts->paired && verify->from.paired;
+
+	if (sent && !verify->sent_ns)
+		verify->sent_ns = now_ns;
+	if (paired && verify->answers && !back && sent >= VERIFY_SILENT_PACKETS &&
+	    now_ns - verify->sent_ns >= VERIFY_SILENT_NS)
+		return VERIFY_SILENT;
+	/* Twice the usual share: a fabric that always loses some is no reason. */
+	if (paired && naks > verify->naks_free &&
+	    (double)(naks - verify->naks_free) > 2 * verify->naks_share * (double)sent)
+		return VERIFY_NAKS;
+	if (is_most(counts->resent - verify->from.resent, sent, verify->resent_share))
+		return VERIFY_RESENT;
+	if (paired && is_most(counts->asked - verify->from.asked, back, verify->asked_share))
+		return VERIFY_ASKED;
+	if (sent < VERIFY_PROVED_PACKETS || now_ns - verify->from_ns < VERIFY_PROVED_NS ||
+	    (paired && verify->answers && !back))
+		return VERIFY_OPEN;
+	begin_stretch(verify, counts, now_ns);
+	return VERIFY_PROVED;
+}

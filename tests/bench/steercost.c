@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Nanoseconds that a packet costs in tc egress when its queue pair is steered,
+ * as BPF_PROG_TEST_RUN measures them: above an empty program behind the same
+ * feeder, and above our own program with steering off. Rounds alternate and the
+ * least of each is shown. steercost PEERS.o
+ */
+#include <time.h>
+
+#include "bench.h"
+
+#include "../bpf/frame.h"
+#include "../bpf/steer_model.h"
+
+#define REPEAT 500000
+#define ROUNDS 7
+
+enum state { EMPTY, OFF, UNSTEERED, STEERED, STATES };
+
+struct row {
+	const char *packet;
+	uint8_t ip;
+	uint16_t payload;
+	bool check, label;
+	bool moves;    /* the source port is another one each time: no patch is remembered */
+	double aim_ns; /* of a steered packet above an empty program; 0: none */
+};
+
+static const struct row rows[] = {
+	{"IPv4 1,024 bytes, length known", 4, 1024, false, false, false, 90},
+	{"IPv4 2,048 bytes, length known", 4, 2048, false, false, false, 90},
+	{"IPv4 1,024 bytes, patch made anew", 4, 1024, false, false, true, 0},
+	{"IPv4 1,024 bytes, UDP checksum", 4, 1024, true, false, false, 0},
+	{"IPv6 1,024 bytes, length known", 6, 1024, false, false, false, 90},
+	{"IPv6 1,024 bytes, flow label", 6, 1024, false, true, false, 0},
+};
+
+static void set_state(const struct bench *b, const struct row *row, const struct frame *f,
+		      enum state state)
+{
+	static uint32_t generation;
+	struct esc_control word = {
+		.flags = state == OFF ? 0 : ESC_CONTROL_STEER,
+		.sample_mask = BENCH_NOT_SAMPLED,
+		.heartbeat_local_ns = steer_now_ns() + 3600000000000ull,
+		.steer_generation = ++generation,
+		.steer_ports = 1,
+	};
+	struct esc_steer steer = {.order = generation, .sport = row->label ? 0 : 0xc123};
+	struct esc_qp_key key = frame_key(f, 0);
+	int steers = bpf_map__fd(b->ours->maps.steers);
+	uint32_t zero = 0;
+
+	if (row->label)
+		steer.flags = ESC_STEER_LABEL;
+	key.dest_qpn = 0x100; /* the feeder's */
+	if (state == STEERED)
+		bpf_map_update_elem(steers, &key, &steer, BPF_ANY);
+	else
+		bpf_map_delete_elem(steers, &key);
+	bpf_map_update_elem(bpf_map__fd(b->ours->maps.control), &zero, &word, BPF_ANY);
+}
+
+static double test_run(const struct bench *b, const char *feeder, const struct frame *f)
+{
+	LIBBPF_OPTS(bpf_test_run_opts, o, .data_in = f->data, .data_size_in = f->bytes,
+		    .repeat = REPEAT);
+
+	return bpf_prog_test_run_opts(bench_fd(b, feeder), &o) ? 1e9 : o.duration;
+}
+
+static uint64_t steered_packets(const struct bench *b, const struct frame *f)
+{
+	struct esc_qp_key key = frame_key(f, 0);
+	struct esc_qp qp = {0};
+
+	key.dest_qpn = 0x100;
+	bpf_map_lookup_elem(bpf_map__fd(b->ours->maps.qps), &key, &qp);
+	return qp.steer.packets;
+}
+
+static int measure(const char *peers, const struct row *row)
+{
+	struct bench_constants constants = {
+		.bth_offset = row->ip == 6 ? 62 : 42,
+	};
+	struct frame_plan plan = {
+		.ip = row->ip, .opcode = 0x07, .payload = row->payload, .qpn = 0x100};
+	double ns[STATES] = {1e9, 1e9, 1e9, 1e9}, above;
+	struct frame f;
+	struct bench b;
+	int zero = 0, next, fd;
+	uint32_t turn = 0;
+
+	if (bench_open(&b, peers, &constants)) {
+		printf("%-34s not measured: the programs do not load\n", row->packet);
+		return 1;
+	}
+	frame_build(&f, &plan);
+	frame_seal(&f, row->check ? CHECK_FULL : CHECK_NONE);
+	next = bpf_object__find_map_fd_by_name(b.peers, "tc_next");
+	for (int round = 0; round < ROUNDS; round++)
+		for (enum state state = EMPTY; state < STATES; state++) {
+			double took;
+
+			fd = state == EMPTY ? bench_fd(&b, "empty_tc")
+					    : bpf_program__fd(b.ours->progs.esc_tc_out);
+			bpf_map_update_elem(next, &zero, &fd, BPF_ANY);
+			set_state(&b, row, &f, state);
+			if (state != EMPTY)
+				bench_set_turn(&b, turn);
+			took = test_run(&b, row->moves ? "feed_tc_ports" : "feed_tc_port", &f);
+			ns[state] = took < ns[state] ? took : ns[state];
+			if (state != EMPTY)
+				turn = bench_turn(&b);
+		}
+	above = ns[STEERED] - ns[EMPTY];
+	printf("%-34s %6.0f %6.0f %9.0f %8.0f %8.0f %9.0f", row->packet, ns[EMPTY], ns[OFF],
+	       ns[UNSTEERED], ns[STEERED], above, ns[STEERED] - ns[OFF]);
+	if (row->aim_ns)
+		printf(" %5.0f  %s\n", row->aim_ns, above <= row->aim_ns ? "yes" : "no");
+	else
+		printf("     -\n");
+	/* One packet in a stretch may leave before its order is known. */
+	if (steered_packets(&b, &f) != (uint64_t)ROUNDS * REPEAT)
+		printf("# %llu of %llu packets were steered\n",
+		       (unsigned long long)steered_packets(&b, &f),
+		       (unsigned long long)ROUNDS * REPEAT);
+	bench_close(&b);
+	return row->aim_ns && above > row->aim_ns;
+}
+
+int main(int argc, char **argv)
+{
+	int missed = 0;
+
+	if (argc != 2) {
+		fprintf(stderr, "usage: steercost PEERS.o\n");
+		return 2;
+	}
+	printf("Steering: nanoseconds per packet in tc egress, the least of %d rounds of %d "
+	       "packets\n",
+	       ROUNDS, REPEAT);
+	printf("%-34s %6s %6s %9s %8s %8s %9s %5s  %s\n", "packet", "empty", "off", "unsteered",
+	       "steered", "above", "above off", "aim", "met");
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
+		missed += measure(argv[1], &rows[i]);
+	printf("%d of the aims not met\n\n", missed);
+	return 0;
+}

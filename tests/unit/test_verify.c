@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* When a move is taken back, and when it is not. */
+#include <criterion/criterion.h>
+
+#include "pacing/verify.h"
+
+#define MS 1000000ull
+
+static struct verify_counts usual(void)
+{
+	return (struct verify_counts){.sent = 100000, .paired = true, .back = 3000};
+}
+
+static enum verify_verdict after(const struct verify_counts *before, bool forced,
+				 struct verify_counts more, uint64_t ms)
+{
+	struct verify_counts now = *before;
+	struct verify verify;
+	enum verify_verdict verdict;
+
+	verify_start(&verify, before, 1000 * MS, forced);
+	now.sent += more.sent;
+	now.resent += more.resent;
+	now.back += more.back;
+	now.naks += more.naks;
+	now.asked += more.asked;
+	verdict = verify_look(&verify, &now, 1000 * MS + 250 * MS);
+	return verify_is_bad(verdict) ? verdict : verify_look(&verify, &now, 1250 * MS + ms * MS);
+}
+
+Test(verify, a_path_that_swallows_everything_is_silent)
+{
+	struct verify_counts before = usual();
+
+	cr_assert_eq(after(&before, false, (struct verify_counts){.sent = 20}, 500), VERIFY_SILENT);
+	cr_assert_eq(after(&before, false, (struct verify_counts){.sent = 20}, 499), VERIFY_OPEN);
+	cr_assert_eq(after(&before, false, (struct verify_counts){.sent = 7}, 5000), VERIFY_OPEN);
+	cr_assert_eq(after(&before, false, (struct verify_counts){.sent = 20, .back = 1}, 500),
+		     VERIFY_OPEN);
+}
+
+Test(verify, who_sends_nothing_is_not_silent)
+{
+	struct verify_counts before = usual();
+
+	cr_assert_eq(after(&before, false, (struct verify_counts){}, 100000), VERIFY_OPEN);
+}
+
+Test(verify, nobody_is_silent_whose_answers_are_not_known)
+{
+	struct verify_counts before = {.sent = 1000};
+
+	cr_assert_eq(after(&before, false, (struct verify_counts){.sent = 1000}, 5000),
+		     VERIFY_PROVED);
+	before.paired = true; /* an answer was never seen: UC */
+	cr_assert_eq(after(&before, false, (struct verify_counts){.sent = 1000}, 5000),
+		     VERIFY_PROVED);
+}
+
+Test(verify, one_nak_is_free_and_a_forced_move_has_one_more)
+{
+	struct verify_counts before = usual(), more = {.sent = 200, .back = 20, .naks = 1};
+
+	cr_assert_eq(after(&before, false, more, 100), VERIFY_OPEN);
+	more.naks = 2;
+	cr_assert_eq(after(&before, false, more, 100), VERIFY_NAKS);
+	cr_assert_eq(after(&before, true, more, 100), VERIFY_OPEN);
+	more.naks = 3;
+	cr_assert_eq(after(&before, true, more, 100), VERIFY_NAKS);
+}
+
+Test(verify, a_fabric_that_always_lost_is_no_reason)
+{
+	struct verify_counts before = usual(), more = {.sent = 10000, .back = 300, .naks = 10};
+
+	before.naks = 100; /* one in a thousand */
+	cr_assert_eq(after(&before, false, more, 100), VERIFY_OPEN);
+	more.naks = 22;
+	cr_assert_eq(after(&before, false, more, 100), VERIFY_NAKS);
+}
+
+Test(verify, a_window_sent_again_and_again)
+{
+	struct verify_counts before = {.sent = 1000}, more = {.sent = 384, .resent = 256};
+
+	cr_assert_eq(after(&before, false, more, 0), VERIFY_RESENT);
+	more.resent = 128;
+	cr_assert_eq(after(&before, false, more, 0), VERIFY_OPEN);
+	more = (struct verify_counts){.sent = 31, .resent = 31};
+	cr_assert_eq(after(&before, false, more, 0), VERIFY_OPEN, "too few to judge by");
+}
+
+Test(verify, answers_that_do_not_arrive)
+{
+	struct verify_counts before = usual(), more = {.sent = 10, .back = 64, .asked = 40};
+
+	cr_assert_eq(after(&before, false, more, 0), VERIFY_ASKED);
+	more.asked = 30;
+	cr_assert_eq(after(&before, false, more, 0), VERIFY_OPEN);
+}
+
+Test(verify, proof_takes_time_and_traffic_and_begins_anew)
+{
+	struct verify_counts now = usual();
+	struct verify verify;
+
+	verify_start(&verify, &now, 0, false);
+	now.sent += 1000;
+	now.back += 100;
+	cr_assert_eq(verify_look(&verify, &now, 4999 * MS), VERIFY_OPEN);
+	cr_assert_eq(verify_look(&verify, &now, 5000 * MS), VERIFY_PROVED);
+	cr_assert_eq(verify_look(&verify, &now, 9000 * MS), VERIFY_OPEN);
+	/* It dies an hour later. */
+	now.sent += 128;
+	cr_assert_eq(verify_look(&verify, &now, 3600000 * MS), VERIFY_OPEN);
+	cr_assert_eq(verify_look(&verify, &now, 3600500 * MS), VERIFY_SILENT);
+}
+
+Test(verify, every_verdict_has_words)
+{
+	for (int verdict = 0; verdict < VERIFY_VERDICTS; verdict++)
+		cr_assert(verify_name(verdict) && verify_meaning(verdict));
+}
