@@ -440,6 +440,10 @@ static int measure_feedback(struct pair *p, double *kernel, double *user)
 		/* It left at last - feedback, and arrived last_ns later. */
 		arrival = owd.last_ktime_ns - (owd.feedback_sum_ns - before.feedback_sum_ns) +
 			  owd.last_ns;
+		if ((int64_t)(reply - arrival) < 0) { /* to the packet before: it came too late */
+			before = owd;
+			continue;
+		}
 		kernel[count] = (double)(owd.last_ktime_ns - arrival) / 1000;
 		user[count++] = (double)(reply - arrival) / 1000;
 		before = owd;
