@@ -65,7 +65,7 @@ struct consensus {
 	double formal_ns;   /* standard error by the edges' own word */
 	double formal_ppb;
 	double flagged;	 /* part of the used fits that saw too few clean packets */
-	double sigma_ns; /* median of what the used fits say of themselves */
+	double sigma_ns; /* what the used fits say of themselves */
 	unsigned used, heard;
 	struct clock_line past[CONSENSUS_PAST];
 	int64_t past_ns[CONSENSUS_PAST];

@@ -24,7 +24,7 @@ static enum clock_state state_of(const struct hostclock *clock, int64_t now_ns)
 	bool was = clock->state == CLOCK_SYNCED || clock->state == CLOCK_HOLDOVER ||
 		   consensus->settled;
 
-	if (!consensus->has_line || clock->bound.now_ns > HOSTCLOCK_BOUND_MAX_NS)
+	if (!consensus->has_line || clock->bound.now_ns > CLOCK_BOUND_MAX_NS)
 		return CLOCK_FREE_RUNNING;
 	if (ns_sub(now_ns, consensus->last_used_ns) > HOLDOVER_AFTER_NS)
 		return was ? CLOCK_HOLDOVER : CLOCK_CONVERGING;

@@ -12,8 +12,6 @@
 #include "clocksync/reader.h"
 
 #define HOSTCLOCK_ROUND_NS 250000000LL
-/* A bound wider than this is no clock: free_running. */
-#define HOSTCLOCK_BOUND_MAX_NS 1000000
 
 struct hostclock_config {
 	unsigned degree;     /* neighbours by the graph */

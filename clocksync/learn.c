@@ -8,6 +8,7 @@
 #define SCALE_RISE 1.25 /* a round: liars cannot widen the gate at once */
 #define SCALE_FALL 0.9
 #define RESIDUAL_FADE 0.9
+#define CLEAN_FACTOR 10.0
 #define SURPRISE_FADE 0.95
 /* The first guesses are no observations: they fade faster. */
 #define FADE_FIRST 0.8
@@ -61,7 +62,7 @@ static double fade(const struct consensus *consensus, double later)
 
 static void learn_residual(struct consensus *consensus, const struct words *words, double offset)
 {
-	double squares = 0, weights = 0, residual, flagged = 0;
+	double squares = 0, weights = 0, residual, flagged = 0, mean = 0;
 	double sigma[CONSENSUS_PEERS_MAX];
 	size_t used = 0;
 
@@ -74,6 +75,7 @@ static void learn_residual(struct consensus *consensus, const struct words *word
 		squares += word->weight * away * away;
 		weights += word->weight;
 		flagged += word->flagged;
+		mean += word->weight * word->sigma;
 		sigma[used++] = word->sigma;
 	}
 	residual = weights > 0 ? sqrt(squares / weights) : 0;
@@ -82,7 +84,8 @@ static void learn_residual(struct consensus *consensus, const struct words *word
 	if (!used)
 		return;
 	consensus->flagged = flagged / (double)used;
-	consensus->sigma_ns = words_median(sigma, used);
+	/* One clean fit beside many that met nothing but queues is what is followed. */
+	consensus->sigma_ns = fmin(words_median(sigma, used), CLEAN_FACTOR * mean / weights);
 }
 
 /* How far the line of @back rounds ago is from this one now; negative: there was none. */

@@ -23,6 +23,12 @@
 /* A model older than that is nobody's word any more: its rate is held, and may be wrong. */
 #define CLOCK_LATE_NS 1000000000ll
 
+/*
+ * A bound wider than this is no clock: free_running. An emulated machine on a busy host has
+ * bounds of a millisecond, and delays of a hundred to tell.
+ */
+#define CLOCK_BOUND_MAX_NS 10000000
+
 enum clock_state {
 	CLOCK_FREE_RUNNING = 0, /* no fabric time, or none worth a bound */
 	CLOCK_CONVERGING = 1,	/* has fabric time, its neighbours not yet agreed */

@@ -17,7 +17,6 @@
 /* As the daemon's own bound grows when it is alone: drift wanders (clocksync/heldrate.c). */
 #define WANDER_PPB_PER_S 8
 #define WANDER_MAX_PPB 320
-#define BOUND_MAX_NS 1000000
 
 struct escapement_clock {
 	const struct clockpage_layout *page;
@@ -118,7 +117,7 @@ int escapement_now(const struct escapement_clock *clock, struct escapement_time 
 		out->status = ESCAPEMENT_HOLDOVER;
 		bound_ns += wander_ns(age_ns);
 	}
-	if (bound_ns > BOUND_MAX_NS) {
+	if (bound_ns > CLOCK_BOUND_MAX_NS) {
 		out->status = ESCAPEMENT_FREE_RUNNING;
 		return 0;
 	}

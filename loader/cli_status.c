@@ -129,6 +129,19 @@ static void write_table(FILE *out, const json_t *qps)
 			(unsigned long long)cli_count(qps, "refused"));
 }
 
+static void write_receipts(FILE *out, const json_t *receipts)
+{
+	if (!receipts)
+		return;
+	if (strcmp(cli_text(receipts, "mode"), "on"))
+		fprintf(out, "Receipts: off (`receipts.mode`); queue pairs have no delays\n");
+	else
+		fprintf(out, "Receipts: on, %llu queue pairs sampled\n",
+			(unsigned long long)cli_count(receipts, "qps_sampled"));
+	if (*cli_text(receipts, "look_note"))
+		fprintf(out, "  %s\n", cli_text(receipts, "look_note"));
+}
+
 static void write_tracing(FILE *out, const json_t *tracing)
 {
 	const char *how = cli_text(tracing, "how"), *note = cli_text(tracing, "note");
@@ -184,6 +197,28 @@ static void write_probing(FILE *out, const json_t *probing)
 		fprintf(out, "  Keys: %s\n", cli_text(probing, "authority_note"));
 }
 
+/* What stands, the oldest first. */
+static void write_verdicts(FILE *out, const json_t *verdicts)
+{
+	char text[UNITS_TEXT_BYTES];
+	json_t *verdict;
+	size_t i;
+
+	json_array_foreach (verdicts, i, verdict) {
+		const json_t *seen = json_object_get(verdict, "seen");
+
+		fprintf(out, "Verdict: %s %s, for %s", cli_text(verdict, "kind"),
+			cli_text(verdict, "subject"),
+			units_duration(text, cli_count(verdict, "since_ms") * 1000000));
+		if (json_object_get(seen, "p50_ns"))
+			fprintf(out, ", median %s",
+				units_duration(text, cli_count(seen, "p50_ns")));
+		if (*cli_text(seen, "cause"))
+			fprintf(out, " (%s)", cli_text(seen, "cause"));
+		fputc('\n', out);
+	}
+}
+
 void cli_write_status(FILE *out, const json_t *status)
 {
 	char uptime[UNITS_TEXT_BYTES];
@@ -203,10 +238,12 @@ void cli_write_status(FILE *out, const json_t *status)
 	write_clock(out, json_object_get(status, "clock"));
 	write_probing(out, json_object_get(status, "probing"));
 	write_table(out, json_object_get(status, "qps"));
+	write_receipts(out, json_object_get(status, "receipts"));
 	write_tracing(out, json_object_get(status, "qp_tracing"));
 	if (json_object_get(status, "members"))
 		fprintf(out, "Members: %llu addresses\n",
 			(unsigned long long)cli_count(status, "members"));
+	write_verdicts(out, json_object_get(status, "verdicts"));
 	json_array_foreach (json_object_get(status, "interfaces"), i, interface) {
 		write_link(out, interface);
 		write_attachment(out, interface);

@@ -15,7 +15,9 @@
 
 #include "config.h"
 #include "dataplane.h"
+#include "delays.h"
 #include "explain.h"
+#include "judge.h"
 #include "ledger.h"
 #include "lock.h"
 #include "log.h"
@@ -48,7 +50,7 @@ uint64_t daemon_realtime_ns(void)
 	return daemon_clock_ns(CLOCK_REALTIME);
 }
 
-int daemon_refresh(struct daemon *daemon)
+static int daemon_read_qps(struct daemon *daemon)
 {
 	struct esc_reason_count reasons[ESC_REASON_MAX], *full;
 	uint64_t now_ns = daemon_local_ns();
@@ -60,7 +62,16 @@ int daemon_refresh(struct daemon *daemon)
 		err = qptable_refresh(daemon->qps, now_ns,
 				      full->xdp_ingress + full->tc_ingress + full->tc_egress);
 	if (!err)
+		err = delays_look(daemon->delays, now_ns);
+	if (!err)
 		daemon->refreshed_local_ns = now_ns;
+	return err;
+}
+
+int daemon_refresh(struct daemon *daemon)
+{
+	int err = daemon_read_qps(daemon);
+
 	owners_refresh(daemon->owners);
 	return err;
 }
@@ -151,7 +162,7 @@ static void daemon_watch_control(struct daemon *daemon)
 	uint32_t flags = dataplane_control_flags(daemon->dataplane);
 	bool off = flags & ESC_CONTROL_OFF;
 
-	if (flags == daemon->control_flags)
+	if (!((flags ^ daemon->control_flags) & ESC_CONTROL_OFF))
 		return;
 	daemon->control_flags = flags;
 	log_warning("the map control was written by somebody else: kill switch %s",
@@ -174,10 +185,25 @@ static int daemon_on_tick(sd_event_source *source, uint64_t due_us, void *contex
 	dataplane_tick(daemon->dataplane, daemon_local_ns());
 	mesh_look(daemon->mesh);
 	owners_turn(daemon->owners, daemon_local_ns());
-	if (daemon_refresh(daemon))
-		log_debug("the map qps could not be read in this turn");
+	owners_refresh(daemon->owners);
 	sd_event_now(daemon->event, CLOCK_MONOTONIC, &now_us);
 	sd_event_source_set_time(source, now_us + DAEMON_TICK_US);
+	return sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
+}
+
+/* Delays are looked at more often than the rest: whoever judges them is to be in time. */
+static int daemon_on_look(sd_event_source *source, uint64_t due_us, void *context)
+{
+	struct daemon *daemon = context;
+	uint64_t now_us;
+
+	(void)due_us;
+	if (daemon_read_qps(daemon))
+		log_debug("the maps of queue pairs could not be read in this turn");
+	else
+		judge_look(daemon->judge, daemon->refreshed_local_ns);
+	sd_event_now(daemon->event, CLOCK_MONOTONIC, &now_us);
+	sd_event_source_set_time(source, now_us + delays_interval_ns(daemon->delays) / 1000);
 	return sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
 }
 
@@ -206,6 +232,10 @@ static int daemon_watch(struct daemon *daemon, char **error)
 		err = sd_event_add_time_relative(daemon->event, &daemon->tick, CLOCK_MONOTONIC,
 						 DAEMON_TICK_US, DAEMON_TICK_SLACK_US,
 						 daemon_on_tick, daemon);
+	if (err >= 0)
+		err = sd_event_add_time_relative(daemon->event, &daemon->look, CLOCK_MONOTONIC,
+						 DELAYS_FAST_NS / 1000, DAEMON_TICK_SLACK_US,
+						 daemon_on_look, daemon);
 	return err < 0 ? explain(error, err, "sd-event: %s", strerror(-err)) : 0;
 }
 
@@ -247,6 +277,10 @@ static int daemon_open_qps(struct daemon *daemon, char **error)
 			      daemon->ledger);
 
 	if (!err)
+		err = delays_new(&daemon->delays, dataplane_map_fd(daemon->dataplane, "qp_owd"),
+				 dataplane_map_fd(daemon->dataplane, "qp_sent"),
+				 dataplane_map_max(daemon->dataplane, "qp_owd"), daemon->qps);
+	if (!err)
 		err = daemon_refresh(daemon);
 	return err ? explain(error, err, "the map qps cannot be read: %s", strerror(-err)) : 0;
 }
@@ -268,6 +302,8 @@ static int daemon_serve(struct daemon *daemon, char **error)
 		err = daemon_open_owners(daemon, error);
 	if (!err)
 		err = mesh_new(&daemon->mesh, daemon, error);
+	if (!err)
+		err = judge_new(&daemon->judge, daemon);
 	if (!err)
 		err = server_new(&daemon->server, daemon, error);
 	if (!err)
@@ -327,11 +363,14 @@ void daemon_free(struct daemon *daemon)
 	textfile_free(daemon->textfile);
 	server_free(daemon->server);
 	sd_event_source_unref(daemon->tick);
+	sd_event_source_unref(daemon->look);
 	sd_event_source_unref(daemon->links);
 	if (daemon->links_fd >= 0)
 		close(daemon->links_fd);
+	judge_free(daemon->judge);
 	mesh_free(daemon->mesh);
 	owners_free(daemon->owners);
+	delays_free(daemon->delays);
 	qptable_free(daemon->qps);
 	dataplane_close(daemon->dataplane);
 	ledger_free(daemon->ledger);

@@ -501,6 +501,11 @@ int dataplane_map_fd(const struct dataplane *dataplane, const char *name)
 	return pins_map_fd(dataplane->pins, name);
 }
 
+uint32_t dataplane_map_max(const struct dataplane *dataplane, const char *name)
+{
+	return pins_map_max(dataplane->pins, name);
+}
+
 const char *dataplane_stamps_missing(const struct dataplane *dataplane, const char *interface)
 {
 	const struct port *port = dataplane_find(dataplane, interface);

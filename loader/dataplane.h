@@ -88,6 +88,8 @@ int dataplane_reasons(const struct dataplane *dataplane,
 
 /* Borrowed descriptor of a pinned map. */
 int dataplane_map_fd(const struct dataplane *dataplane, const char *name);
+/* Entries that it has room for. */
+uint32_t dataplane_map_max(const struct dataplane *dataplane, const char *name);
 /* NULL when @interface has both programs that stamp probes; else which it lacks, in words. */
 const char *dataplane_stamps_missing(const struct dataplane *dataplane, const char *interface);
 

@@ -21,11 +21,12 @@ static int address_compare(const void *a, const void *b)
 	return memcmp(a, b, sizeof(struct esc_address)); /* it is an entry's first field */
 }
 
-static struct esc_peer_address address_value(const struct mesh *mesh, const struct member *member)
+static struct esc_peer_address address_value(const struct mesh *mesh, const char *host,
+					     enum member_plane plane_label)
 {
 	struct esc_peer_address value = {
-		.id = graph_member_id(member->host),
-		.plane = member->plane == MEMBER_FRONTEND,
+		.id = graph_member_id(host),
+		.plane = plane_label == MEMBER_FRONTEND,
 	};
 
 	for (unsigned int plane = 0; plane < MESH_PLANES; plane++)
@@ -37,18 +38,28 @@ static struct esc_peer_address address_value(const struct mesh *mesh, const stru
 /* What the map is to hold, by address; this host's own addresses are nobody's we wait for. */
 static struct address_entry *addresses_list(const struct mesh *mesh, size_t *count)
 {
+	static const struct members nobody;
 	const struct config *config = mesh->daemon->config;
-	size_t most = config->member_list ? config->member_list->count : 0;
-	struct address_entry *list = calloc(most + 1, sizeof(*list));
+	const struct members *members = config->member_list ? config->member_list : &nobody;
+	struct address_entry *list =
+		calloc(members->count + members->other_count + 1, sizeof(*list));
 
 	*count = 0;
-	for (size_t i = 0; list && i < most; i++) {
-		const struct member *member = &config->member_list->list[i];
+	for (size_t i = 0; list && i < members->count; i++) {
+		const struct member *member = &members->list[i];
 
 		if (!strcmp(member->host, config->host))
 			continue;
 		list[*count].address = member->address;
-		list[(*count)++].value = address_value(mesh, member);
+		list[(*count)++].value = address_value(mesh, member->host, member->plane);
+	}
+	for (size_t i = 0; list && i < members->other_count; i++) {
+		const struct member_address *other = &members->others[i];
+
+		if (!strcmp(other->host, config->host))
+			continue;
+		list[*count].address = other->address;
+		list[(*count)++].value = address_value(mesh, other->host, other->plane);
 	}
 	if (list && *count)
 		qsort(list, *count, sizeof(*list), address_compare);

@@ -129,6 +129,7 @@ static void edge_round(struct mesh *mesh, struct mesh_edge *edge, int64_t now_ns
 	edge_choose_side(mesh, edge, now_ns);
 	prior = consensus_prior(&mesh->clock.consensus, view);
 	edge_fit(&edge->edge, now_ns, &prior, &mesh->scratch);
+	mesh_path_round(mesh, edge, now_ns);
 	edge->pair_interval_ns = base_ns * DOWN_STRETCH;
 	if (edge->state != PEER_DOWN)
 		edge->pair_interval_ns = edge_pair_interval(&edge->edge, base_ns);

@@ -27,12 +27,24 @@ struct mesh_inquiry {
 	bool asked_elsewhere, heard_elsewhere; /* the peer itself, on the other plane */
 };
 
+#define MESH_PORTS_GOOD 4
+
+/* Which of the fabric's paths the edge's probes take, by their source port. */
+struct mesh_path {
+	uint16_t port;			/* drawn; 0: the pair's own */
+	uint16_t good[MESH_PORTS_GOOD]; /* that were clean, the latest first; 0: none */
+	unsigned int full, clean;	/* rounds in a row */
+	unsigned int next_good, tries;	/* since it was clean */
+	uint64_t next_ns;		/* not before that */
+};
+
 struct mesh_edge {
 	uint64_t id;
 	char host[256];
 	enum config_plane plane;
 	struct esc_address address;
 	uint16_t source_port;
+	struct mesh_path path;
 	struct sender_edge *sending; /* NULL: no socket, see open_error */
 	int open_error;
 	uint64_t told_failed;		     /* failures when they were last told of */
@@ -155,6 +167,13 @@ unsigned int mesh_plane_edges(const struct mesh *mesh, enum config_plane plane);
 /* -EAFNOSUPPORT: the two have no address family in common. */
 int mesh_route(const struct mesh_plane *plane, const struct roster_member *member,
 	       struct probe_route *route);
+
+/* Another source port for the edge's probes; its numbers go on. 0 or -errno, then as it was. */
+int mesh_plane_move(struct mesh *mesh, const struct mesh_plane *plane, struct mesh_edge *edge,
+		    uint16_t port);
+
+/* mesh_path.c: after the edge's fit */
+void mesh_path_round(struct mesh *mesh, struct mesh_edge *edge, int64_t local_ns);
 
 /* mesh_map.c */
 int mesh_maps_open(struct mesh *mesh, char **error);

@@ -190,6 +190,8 @@ static void edge_open(struct mesh *mesh, const struct mesh_plane *plane, struct 
 	char text[ADDRESS_TEXT_BYTES];
 	int err = mesh_route(plane, member, &config.route);
 
+	if (edge->path.port)
+		config.route.from_port = edge->path.port;
 	config.first_sequence = mesh->sequence + 1;
 	edge->pair_interval_ns = (int64_t)config.interval_ns;
 	if (!err) {
@@ -205,6 +207,24 @@ static void edge_open(struct mesh *mesh, const struct mesh_plane *plane, struct 
 	losses_begin(&edge->losses, config.first_sequence);
 	for (unsigned int i = 0; i < MESH_HORIZON; i++)
 		edge->horizon[i] = config.first_sequence;
+}
+
+int mesh_plane_move(struct mesh *mesh, const struct mesh_plane *plane, struct mesh_edge *edge,
+		    uint16_t port)
+{
+	struct probe_route route;
+	int err = -ENOENT;
+
+	for (size_t i = 0; err == -ENOENT && i < plane->roster.count; i++)
+		if (plane->roster.list[i].id == edge->id)
+			err = mesh_route(plane, &plane->roster.list[i], &route);
+	if (err)
+		return err;
+	route.from_port = port;
+	err = sender_move(mesh->sender, edge->sending, &route);
+	if (!err)
+		edge->source_port = edge->path.port = port;
+	return err;
 }
 
 static void edge_close(struct mesh *mesh, struct mesh_edge *edge)

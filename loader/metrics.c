@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "address.h"
+#include "metrics_delays.h"
 #include "metrics_owner.h"
 #include "prom.h"
 #include "report.h"
@@ -411,7 +412,8 @@ static void write_top_qps(FILE *out, const struct metrics_facts *facts)
 
 	if (!facts->qps_read || !facts->top_qps)
 		return;
-	top.list = report_qp_choose(facts->qps, facts->qp_count, &all, REPORT_QP_RATE, &top.count);
+	top.list = report_qp_choose(facts->qps, facts->qp_count, &all, REPORT_QP_RATE, NULL,
+				    &top.count);
 	if (!top.list)
 		return;
 	keep_named(&top, facts->top_qps);
@@ -434,6 +436,22 @@ static void write_collectors(FILE *out, const struct metrics_facts *facts)
 	prom_count(family, facts->reasons_read, "collector", "reasons", NULL);
 }
 
+static void write_verdicts(FILE *out, const struct metrics_facts *facts)
+{
+	struct prom_family *active =
+		FAMILY("verdicts_active", GAUGE, "Verdicts that stand now, by kind of trouble.");
+	struct prom_family *total = FAMILY("verdicts_total", COUNTER,
+					   "Verdicts that began since the daemon started, those "
+					   "left out of the events included.");
+
+	if (!facts->verdicts.known)
+		return;
+	for (unsigned int i = 0; i < VERDICT_KINDS; i++)
+		prom_count(active, facts->verdicts.active[i], "kind", verdict_kind_name(i), NULL);
+	for (unsigned int i = 0; i < VERDICT_KINDS; i++)
+		prom_count(total, facts->verdicts.total[i], "kind", verdict_kind_name(i), NULL);
+}
+
 void metrics_write(FILE *out, const struct metrics_facts *facts)
 {
 	write_process(out, true, facts->written_realtime_ns);
@@ -443,10 +461,12 @@ void metrics_write(FILE *out, const struct metrics_facts *facts)
 	write_port_counts(out, facts);
 	write_reasons(out, facts);
 	metrics_write_mesh(out, &facts->mesh);
+	write_verdicts(out, facts);
 	write_table(out, facts);
 	write_totals(out, facts);
 	metrics_write_owners(out, facts);
 	write_top_qps(out, facts);
+	metrics_write_delays(out, facts);
 }
 
 void metrics_write_stopped(FILE *out, uint64_t written_realtime_ns,

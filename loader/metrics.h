@@ -9,9 +9,13 @@
 #include <stdio.h>
 
 #include "dataplane.h"
+#include "judge.h"
 #include "metrics_clock.h"
 #include "owners.h"
 #include "qptable.h"
+
+struct delays;
+struct members;
 
 struct metrics_port {
 	struct port_info info;
@@ -35,6 +39,10 @@ struct metrics_facts {
 	struct qp_totals totals[2]; /* by enum esc_direction */
 	uint64_t events;
 	struct metrics_mesh mesh;
+	struct judge_counts verdicts;
+	const struct delays *delays; /* NULL: none are read */
+	const struct members *members;
+	bool receipts; /* configured */
 };
 
 /* A running daemon. Families without a sample are left out. */

@@ -100,6 +100,8 @@ static const char *qptrace_words(int err)
 		return "forbidden (lockdown, a security module or a missing capability)";
 	if (err == -ENOENT || err == -ESRCH)
 		return "the kernel has it not, or not under this name";
+	if (err == -EINVAL)
+		return "the program is not taken, as under lockdown's confidentiality";
 	return strerror(-err);
 }
 

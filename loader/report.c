@@ -7,9 +7,11 @@
 #include "config.h"
 #include "config_schema.h"
 #include "daemon.h"
+#include "judge.h"
 #include "members.h"
 #include "qptable.h"
 #include "report_clock.h"
+#include "report_delays.h"
 #include "report_owner.h"
 #include "support.h"
 
@@ -205,7 +207,7 @@ static void put_dataplane(json_t *object, const struct daemon *daemon)
 json_t *report_status(const struct daemon *daemon)
 {
 	const struct config *config = daemon->config;
-	json_t *object = report_version();
+	json_t *object = report_version(), *verdicts;
 
 	report_put_text(object, "host", config->host);
 	report_put_text(object, "mode", "observe");
@@ -219,6 +221,10 @@ json_t *report_status(const struct daemon *daemon)
 	if (config->member_list)
 		report_put_count(object, "members", config->member_list->count);
 	report_put_clock(object, daemon);
+	verdicts = judge_report(daemon->judge, daemon_local_ns());
+	if (verdicts)
+		json_object_set_new(object, "verdicts", verdicts);
+	report_put_receipts(object, daemon);
 	return object;
 }
 

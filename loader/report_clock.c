@@ -7,6 +7,7 @@
 #include "config_schema.h"
 #include "daemon.h"
 #include "report.h"
+#include "report_delays.h"
 
 #define Q40 1099511627776.0
 
@@ -208,6 +209,7 @@ json_t *report_peers(const struct daemon *daemon)
 	for (size_t i = 0; i < count; i++)
 		json_array_append_new(list, report_peer_facts(&peers[i]));
 	free(peers);
+	report_put_peer_delays(list, daemon);
 	return json_pack("{s:o}", "peers", list);
 }
 

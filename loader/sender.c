@@ -258,6 +258,20 @@ int sender_add(struct sender *sender, const struct sender_edge_config *config,
 	return 0;
 }
 
+int sender_move(struct sender *sender, struct sender_edge *edge, const struct probe_route *route)
+{
+	int fd = probesock_open(route), before;
+
+	if (fd < 0)
+		return fd;
+	pthread_mutex_lock(&sender->lock);
+	before = edge->fd;
+	edge->fd = fd;
+	pthread_mutex_unlock(&sender->lock);
+	close(before);
+	return 0;
+}
+
 void sender_remove(struct sender *sender, struct sender_edge *edge)
 {
 	struct sender_edge **at = &sender->edges;

@@ -24,7 +24,7 @@ void sender_set_spacing(struct sender *sender, uint64_t spacing_ns);
 void sender_pause(struct sender *sender, bool paused);
 
 struct sender_edge_config {
-	struct probe_route route; /* route.interface is used by sender_add() alone */
+	struct probe_route route; /* route.interface is not kept */
 	uint64_t self, target, epoch;
 	uint8_t flags;		 /* ESC_PROBE_PLANE or 0 */
 	uint32_t first_sequence; /* above all that the target has seen of us */
@@ -34,6 +34,8 @@ struct sender_edge_config {
 /* -errno of the socket. */
 int sender_add(struct sender *sender, const struct sender_edge_config *config,
 	       struct sender_edge **out);
+/* From now on by another route to the same target; its numbers go on. -errno: as before. */
+int sender_move(struct sender *sender, struct sender_edge *edge, const struct probe_route *route);
 void sender_remove(struct sender *sender, struct sender_edge *edge);
 void sender_set_interval(struct sender_edge *edge, uint64_t interval_ns);
 

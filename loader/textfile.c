@@ -13,6 +13,8 @@
 #include "config.h"
 #include "daemon.h"
 #include "dataplane.h"
+#include "delays.h"
+#include "judge.h"
 #include "ledger.h"
 #include "log.h"
 #include "metrics.h"
@@ -171,11 +173,15 @@ static void gather(struct textfile *textfile, const char *path, struct metrics_f
 	facts->events = ledger_total(daemon->ledger);
 	gather_ports(daemon, facts);
 	gather_mesh(daemon, &facts->mesh);
+	judge_get_counts(daemon->judge, &facts->verdicts);
 	facts->reasons_read = !dataplane_reasons(daemon->dataplane, facts->reasons);
 	facts->qps_read = !daemon_refresh(daemon);
 	facts->qps_max = dataplane_qps_max(daemon->dataplane);
 	facts->owners = daemon->owners;
 	facts->top_qps = daemon->config->textfile.top_qps;
+	facts->delays = daemon->delays;
+	facts->members = daemon->config->member_list;
+	facts->receipts = daemon->config->receipts.on;
 	if (!facts->qps_read)
 		return;
 	facts->qps = qptable_entries(daemon->qps, &facts->qp_count);
@@ -227,6 +233,7 @@ int textfile_write(struct textfile *textfile)
 	}
 	tell(textfile, directory, err);
 	if (!err) {
+		delays_written(textfile->daemon->delays);
 		forget_written(textfile, path);
 		if (!textfile->written) {
 			textfile->written = path;

@@ -5,6 +5,7 @@ Run by tests/demo. Takes down all that it made, also when it is interrupted.
 """
 import json
 import os
+import random
 import re
 import signal
 import subprocess
@@ -13,6 +14,12 @@ import threading
 import time
 
 TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path[:0] = [os.path.join(TOP, "tests", "lab"), os.path.join(TOP, "tests")]
+
+import clocklab  # noqa: E402
+import labtest  # noqa: E402
+import verdictlab  # noqa: E402
+
 BUILD = os.environ.get("ESCAPEMENT_BUILD", os.path.join(TOP, "build"))
 LAB = os.path.join(TOP, "tests", "lab", "lab")
 VM = os.path.join(TOP, "tests", "vm", "vm")
@@ -258,9 +265,73 @@ def compare(sender, receiver):
     return agree and total > 0, total
 
 
+class Standing(labtest.Lab):
+    """The demonstration's lab, which is up already, as the lab's tests see it."""
+
+    def __init__(self):
+        super().__init__("demo")
+        self.name = self.env["LAB"] = "demo"
+
+
+def one_apart(lab):
+    """Four source ports in a row, three on one spine and one on the other; and a port from h2 to
+    h4 that shares that one's spine. By the word of leaf1's kernel."""
+    ours = clocklab.spines_of(lab, "h1", "h3", 50000, 128)
+    theirs = clocklab.spines_of(lab, "h2", "h4", 52000, 64)
+    for first in range(50000, 50125):
+        row = [ours.get(first + n) for n in range(4)]
+        alone = [first + n for n in range(4) if row.count(row[n]) == 1]
+        if None not in row and len(alone) == 1:
+            bad = alone[0]
+            meets = [port for port in theirs if theirs[port] == ours[bad]]
+            if meets:
+                return verdictlab.Plan(first, bad, ours[bad], random.choice(meets))
+    raise Failed("no four source ports of which one is alone on its spine")
+
+
+def told(lab, kind, since_ns, good=lambda event: True):
+    """The event as an operator reads it; None when it does not come."""
+    event = verdictlab.wait_event(lab, kind, since_ns, 20, good)
+    if event:
+        lines = lab.good("h1", "escapement", "events", "--since",
+                         f"@{since_ns // 10**9}").splitlines()
+        say("  " + next(line for line in lines if f" {kind} " in line))
+    return event
+
+
+def collision():
+    """One of four queue pairs meets another flow on its spine: who is slow, and since when."""
+    step("7. One queue pair of four meets a stranger on its spine")
+    lab, one = Standing(), Node("h1", False)
+    plan = one_apart(lab)
+    say(f"h1 sends to h3 on four queue pairs, source ports {plan.first_port} to "
+        f"{plan.first_port + 3}, 15 Mbit/s each. ECMP has\nport {plan.bad_port} alone on "
+        f"{plan.spine}.")
+    with verdictlab.Workload(lab, plan.first_port, "--qp-rate", "15m") as workload:
+        workload.settle()
+        one.shown("escapement", "top", "-n", "1")
+        say(f"\nNow h2 sends to h4 over {plan.spine}, as fast as it goes.")
+        with verdictlab.Collider(lab, plan) as collider:
+            onset_ns = collider.onset_ns()
+            named = told(lab, "qp_outlier", onset_ns,
+                         lambda event: event["seen"]["sport"] == plan.bad_port)
+            one.shown("escapement", "top", "-n", "1")
+        say("\nThe stranger is gone.")
+        cleared = named and told(lab, "qp_outlier_cleared", onset_ns)
+    others = [event for event in verdictlab.events(lab, "h1", workload.begun_ns, "qp_outlier")
+              if event["seen"]["sport"] != plan.bad_port]
+    if not named or others:
+        say("BAD: the queue pair was not named." if not named else
+            f"BAD: another queue pair was named: {others[0]['subject']}.")
+        return False
+    say(f"Named {(named['time_ns'] - onset_ns) / 1e9:.1f} s after the stranger's first packet, and "
+        "no other queue pair was." + ("" if cleared else " BAD: it was not cleared."))
+    return bool(cleared)
+
+
 def textfile(node, directory):
-    step("7. What Prometheus gets")
-    node.shown("grep", "-E", "^escapement_(roce_packets|qp_packets|clock_error_bound|owd_seconds)",
+    step("8. What Prometheus gets")
+    node.shown("grep", "-E", "^escapement_(roce_packets|qp_packets|clock_error_bound|owd_seconds|qp_owd_seconds|verdicts_total)",
                f"{directory}/escapement.prom", lines=10)
     node.shown("escapement", "events", lines=8)
 
@@ -315,8 +386,9 @@ def show():
         also, more = compare(Node("h1", False), Node("h3", False))
         agree, total = agree and also, total + more
     spines()
+    named = collision()
     textfile(Node("h1", False), "/run/escapement-lab/demo/h1/textfile")
-    return conclusion(agree, total, sender, receiver) and in_step
+    return conclusion(agree, total, sender, receiver) and in_step and named
 
 
 def clear_up():

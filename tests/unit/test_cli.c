@@ -181,6 +181,12 @@ Test(cli, status_page)
 	text = render(cli_write_status,
 		      STATUS("\"kill_switch\":true,\"kill_switch_reason\":\"because\""));
 	expect(text, "Off: the kill switch is on (because)");
+	cr_expect_null(strstr(text, "Receipts"));
+	text = render(cli_write_status, STATUS("\"receipts\":{\"mode\":\"on\",\"qps_sampled\":"
+					       "3000,\"look_note\":\"once a second\"}"));
+	expect(text, "Receipts: on, 3000 queue pairs sampled\n  once a second\n");
+	text = render(cli_write_status, STATUS("\"receipts\":{\"mode\":\"off\"}"));
+	expect(text, "Receipts: off");
 }
 
 Test(cli, event_line)
