@@ -130,6 +130,13 @@ struct {
 } receipt_cpu __weak SEC(".maps");
 
 struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct esc_host_queue);
+} host_queue __weak SEC(".maps");
+
+struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, ESC_OWNERS_MAX);
 	__type(key, struct esc_owner_key);

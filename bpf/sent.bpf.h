@@ -7,7 +7,7 @@
 #ifndef ESC_BPF_SENT_H
 #define ESC_BPF_SENT_H
 
-#include "receipt.bpf.h"
+#include "hostqueue.bpf.h"
 
 /* A note that is overwritten before it is so old shows that receipts come more slowly than the ring
  * turns. */
@@ -98,6 +98,7 @@ static __noinline int sent_note(const struct esc_packet *p, struct qp_found *fou
 	note->tx_ktime_ns = 0;
 	barrier();
 	sent_fill(note, p, found);
+	hostqueue_put(p, ESC_SENT_INDEX(p->psn), found->now_ns);
 	count(owd->noted, 1);
 	return 0;
 }

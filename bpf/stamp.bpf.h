@@ -28,20 +28,6 @@ static __always_inline struct esc_rx_stamps *stamp_table(void)
 	return bpf_map_lookup_elem(&rx_stamps, &zero);
 }
 
-/* What names the packet; two packets under way at a time that share it are a receipt lost. */
-static __always_inline __u64 stamp_id(const struct esc_packet *p)
-{
-	const __u64 *src = (const __u64 *)&p->key.src, *dst = (const __u64 *)&p->key.dst;
-	__u64 id = src[0] ^ src[1] * 0x9e3779b97f4a7c15ull ^ dst[0] * 0xbf58476d1ce4e5b9ull ^
-		   dst[1] * 0x94d049bb133111ebull;
-
-	id += (__u64)p->opcode << 48 | (__u64)p->dest_qpn << 24 | p->psn;
-	id ^= id >> 31;
-	id *= 0xbf58476d1ce4e5b9ull;
-	id ^= id >> 29;
-	return id > ESC_RX_SLOT_BUSY ? id : id + ESC_RX_SLOT_BUSY + 1;
-}
-
 static __always_inline struct esc_rx_slot *stamp_slot(struct esc_rx_stamps *table, __u64 id)
 {
 	return &table->slots[id % ESC_RX_SLOTS];
@@ -73,7 +59,7 @@ static __always_inline void stamp_sweep(struct esc_rx_stamps *table, __u32 turn,
 static __always_inline bool stamp_put(const struct esc_packet *p, const struct rx_stamp *stamp)
 {
 	struct esc_rx_stamps *table = stamp_table();
-	__u64 id = stamp_id(p), was;
+	__u64 id = packet_id(p), was;
 	struct esc_rx_slot *slot;
 
 	if (!table)
@@ -98,7 +84,7 @@ static __always_inline bool stamp_put(const struct esc_packet *p, const struct r
 static __always_inline bool stamp_get(const struct esc_packet *p, struct rx_stamp *stamp)
 {
 	struct esc_rx_stamps *table = stamp_table();
-	__u64 id = stamp_id(p);
+	__u64 id = packet_id(p);
 	struct esc_rx_slot *slot;
 	__u32 turn;
 

@@ -20,6 +20,7 @@
 /* Names of programs; the kernel keeps 15 characters. */
 #define ESC_PROGRAM_XDP "esc_xdp_in"
 #define ESC_PROGRAM_TC_INGRESS "esc_tc_in"
+#define ESC_PROGRAM_HOST_QUEUE "esc_queue_out"
 #define ESC_PROGRAM_TC_EGRESS "esc_tc_out"
 
 #endif

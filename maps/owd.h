@@ -136,6 +136,28 @@ struct esc_qp_sent {
 	struct esc_sent_note notes[ESC_SENT_NOTES];
 };
 
+/* ---- `host_queue`: array of one, from tc egress to the driver. Writers: the programs; `on`: the daemon ---- */
+
+struct esc_host_slot {
+	__u64 id; /* as in struct esc_rx_slot */
+	__u64 tx_ktime_ns; /* of the note */
+	struct esc_qp_key key;
+	__u32 index; /* of the note in its ring */
+	__u32 reserved;
+};
+ESC_ASSERT_SIZE(struct esc_host_slot, 64);
+/* The notes of a queue pair have slots beside each other, and do not collide. */
+#define ESC_HOST_SLOTS (16 * ESC_SENT_NOTES)
+
+struct esc_host_queue {
+	__u32 on;      /* the program behind the qdisc is attached */
+	__u32 pending; /* slots taken: while it is 0 that program need not look */
+	__u32 looks;   /* that found nothing */
+	__u32 reserved[13];
+	struct esc_host_slot slots[ESC_HOST_SLOTS];
+};
+ESC_ASSERT_OFFSET(struct esc_host_queue, slots, 64);
+
 /* ---- `qp_owd`: hash of struct esc_qp_key (tx) to struct esc_qp_owd. Writer: the programs ---- */
 
 /*

@@ -17,6 +17,7 @@
 #include <sys/socket.h>
 
 #include "../bpf/receipt_world.h"
+#include "hostqueue.h"
 #include "bench.h"
 
 #define TCX_INGRESS 46
@@ -439,6 +440,10 @@ static int measure_feedback(struct pair *p, double *kernel, double *user)
 		/* It left at last - feedback, and arrived last_ns later. */
 		arrival = owd.last_ktime_ns - (owd.feedback_sum_ns - before.feedback_sum_ns) +
 			  owd.last_ns;
+		if ((int64_t)(reply - arrival) < 0) { /* to the packet before: it came too late */
+			before = owd;
+			continue;
+		}
 		kernel[count] = (double)(owd.last_ktime_ns - arrival) / 1000;
 		user[count++] = (double)(reply - arrival) / 1000;
 		before = owd;
@@ -532,7 +537,7 @@ static double blast(struct pair *p, uint32_t payload, double seconds, uint32_t *
 static void measure_rate(struct pair *p)
 {
 	enum { ROUNDS = 15 };
-	double ratios[ROUNDS];
+	double ratios[ROUNDS], ratio;
 	uint32_t psn = 1;
 
 	pair_reset(p);
@@ -545,9 +550,36 @@ static void measure_rate(struct pair *p)
 		some = blast(p, 1024, 0.2, &psn);
 		ratios[i] = some / none;
 	}
+	ratio = bench_median(ratios, ROUNDS);
 	printf("\nRate with every 64th packet sampled, of that with none, all on one CPU: "
 	       "%.3f (aim 0.98: %s)\n",
-	       bench_median(ratios, ROUNDS), met(ratios[ROUNDS / 2] >= 0.98));
+	       ratio, met(ratio >= 0.98));
+}
+
+/* What every packet pays for the program behind the qdisc, those that are sampled among them. */
+static void measure_queue(struct pair *p)
+{
+	enum { ROUNDS = 15 };
+	double ns[ROUNDS];
+	uint32_t psn = 1;
+	char why[256];
+
+	pair_reset(p);
+	pair_control(p, ESC_CONTROL_RECEIPTS | ESC_CONTROL_SAMPLE_FIXED, 63);
+	for (int i = 0; i < ROUNDS; i++) {
+		struct hostqueue *queue;
+		double without = blast(p, 1024, 0.2, &psn);
+
+		if (hostqueue_open(&queue, receipt_fd(&p->a.w, "host_queue"),
+				   receipt_fd(&p->a.w, "qp_sent"), why, sizeof(why))) {
+			printf("Behind the qdisc: not measured: %s\n", why);
+			return;
+		}
+		ns[i] = 1e9 / blast(p, 1024, 0.2, &psn) - 1e9 / without;
+		hostqueue_close(queue);
+	}
+	printf("The program behind the qdisc, off by default: %.0f ns a packet\n",
+	       bench_median(ns, ROUNDS));
 }
 
 static void measure_bytes(struct pair *p, const char *name, uint32_t flags, uint32_t mask)
@@ -593,6 +625,7 @@ int main(int argc, char **argv)
 	CPU_SET(0, &one);
 	sched_setaffinity(0, sizeof(one), &one);
 	measure_rate(&p);
+	measure_queue(&p);
 	measure_bytes(&p, "every 64th", ESC_CONTROL_SAMPLE_FIXED, 63);
 	measure_bytes(&p, "adaptive", 0, ESC_SAMPLE_MASK_DEFAULT);
 	printf("%d of the aims not met\n\n", missed);
