@@ -18,9 +18,11 @@
 #define LAGS 3		       /* a mean wait is at least so many times what feedback takes */
 #define HELPED_PART 0.25       /* of the predicted gain; less is no help ... */
 #define HELPED_RATE 1.1	       /* ... unless the rate rose by so much */
-#define JUDGEMENTS 4	       /* put off so often at most */
+#define DOUBT_LAGS 3	       /* mean wait, in lags, before a useless move is taken back */
+#define PACKETS 3	       /* that a packet meets on a path that is used well */
+#define HOLD_PART 0.5	       /* of the excess: what a queue may grow until the order is obeyed */
 #define ALONE_TRIES 3	       /* in vain, before a queue is known to be our own ... */
-#define ALONE_LEAST 10	       /* ... for so many times retry_least */
+#define ALONE_LEAST 40	       /* ... for so many times retry_least */
 #define GIVE_UP_NS (500 * MS) /* after force_ns: nobody carried it out */
 
 void contend_config_default(struct contend_config *config)
@@ -33,10 +35,11 @@ void contend_config_default(struct contend_config *config)
 		.react_ns = 50 * MS,
 		.stale_ns = 200 * MS,
 		.judge_ns = 50 * MS,
-		.retry_least_ns = SECOND,
+		.retry_least_ns = 250 * MS,
 		.retry_most_ns = 60 * SECOND,
 		.patience_ns = 20 * MS,
 		.idle_Bps = 10e3,
+		.packet_bytes = 4200,
 		.moves_per_s = 20,
 		.moves_burst = 10,
 	};
@@ -103,9 +106,19 @@ struct look {
 	size_t act_count, acts_most;
 };
 
-static double nothing_yet_ns(const struct contend_config *config, const struct contend_path *path)
+static double carried_Bps(const struct contend *contend)
 {
-	return path->bound_ns + NOISES * path->noise_ns +
+	return fmax(contend->most_Bps, contend->config.capacity_Bps);
+}
+
+/* On a path that is used and not contended a packet still meets one or two others. */
+static double nothing_yet_ns(const struct contend *contend, const struct contend_path *path)
+{
+	const struct contend_config *config = &contend->config;
+	double carried = carried_Bps(contend);
+	double packets = carried > 0 ? PACKETS * config->packet_bytes * 1e9 / carried : 0;
+
+	return path->bound_ns + NOISES * path->noise_ns + packets +
 	       fmax(config->threshold_ns, config->threshold_part * path->floor_ns);
 }
 
@@ -123,7 +136,7 @@ static void see_path(const struct look *look, struct contend_path *path)
 	path->fresh = path->usable && isfinite(path->floor_ns) && isfinite(path->delay_ns) &&
 		      look->now_ns - path->measured_ns <= config->stale_ns;
 	path->excess_ns = path->fresh ? fmax(path->delay_ns - path->floor_ns, 0) : 0;
-	if (!path->fresh || path->excess_ns <= nothing_yet_ns(config, path))
+	if (!path->fresh || path->excess_ns <= nothing_yet_ns(look->contend, path))
 		path->stands_out = 0;
 	else
 		path->stands_out++;
@@ -194,11 +207,6 @@ static void see(struct look *look)
 }
 
 /* --- where a queue pair would be better off --- */
-
-static double carried_Bps(const struct contend *contend)
-{
-	return fmax(contend->most_Bps, contend->config.capacity_Bps);
-}
 
 /* Nobody but us is on this path, as far as rates show it. */
 static bool is_ours(const struct contend *contend, int64_t now_ns, const struct contend_path *path)
@@ -369,7 +377,8 @@ static void order(struct look *look, enum contend_act_kind kind, size_t q, uint3
 	struct contend_qp *qp = &look->qps[q];
 	struct contend_path *from = &look->paths[qp->path], *onto = &look->paths[to];
 	struct contend_act *a;
-	double hold = fmax(from->worst_ns, from->delay_ns) - onto->floor_ns;
+	double hold = fmax(from->worst_ns, from->delay_ns) + HOLD_PART * from->excess_ns -
+		      onto->floor_ns;
 
 	qp->predicted_ns = predicted;
 	qp->before_ns = from->delay_ns;
@@ -389,7 +398,6 @@ static void order(struct look *look, enum contend_act_kind kind, size_t q, uint3
 	qp->give_up_ns = a->force_ns + GIVE_UP_NS;
 	qp->arrived_ns = 0;
 	qp->back = kind == CONTEND_BACK;
-	qp->delays = 0;
 	qp->moves++;
 	/* Until it is seen to have gone. */
 	from->busy_until_ns = onto->busy_until_ns = qp->give_up_ns;
@@ -414,6 +422,7 @@ static void arrive(struct look *look, struct contend_qp *qp)
 	qp->arrived_ns = look->now_ns;
 	release(look, qp, look->now_ns + (int64_t)lag);
 	qp->judge_ns = look->now_ns + (int64_t)(2 * lag);
+	qp->doubt_ns = DOUBT_LAGS * lag;
 	if (qp->judge_ns < look->now_ns + look->contend->config.judge_ns)
 		qp->judge_ns = look->now_ns + look->contend->config.judge_ns;
 }
@@ -431,7 +440,9 @@ static void shut(struct look *look, struct contend_path *path)
 	if (look->now_ns - path->shut_until_ns > look->contend->config.retry_most_ns)
 		path->shut_ns = 0;
 	path->shut_ns = longer(&look->contend->config, path->shut_ns);
-	path->shut_until_ns = look->now_ns + path->shut_ns;
+	/* Those who failed together do not try again together. */
+	path->shut_until_ns = look->now_ns + (int64_t)((0.5 + pacing_random_unit(look->random)) *
+						       (double)path->shut_ns);
 }
 
 /*
@@ -477,7 +488,7 @@ static bool has_helped(const struct look *look, const struct contend_qp *qp)
 	return qp->before_Bps > 0 && qp->rate_Bps >= HELPED_RATE * qp->before_Bps;
 }
 
-/* Both who met on a new path see the same: some stay and look again. */
+/* Both who met on a new path see the same: who goes back first helps the other. */
 static void judge_useless(struct look *look, size_t q)
 {
 	struct contend_qp *qp = &look->qps[q];
@@ -485,10 +496,8 @@ static void judge_useless(struct look *look, size_t q)
 	bool back = from->usable && from->fresh && from->delay_ns < to->delay_ns &&
 		    look->now_ns >= from->busy_until_ns && look->now_ns >= to->busy_until_ns;
 
-	if (back && qp->delays++ < JUDGEMENTS && pacing_random_unit(look->random) < 0.5) {
-		qp->judge_ns = look->now_ns + look->contend->config.judge_ns;
+	if (back && pacing_random_unit(look->random) >= look->since_ns / qp->doubt_ns)
 		return;
-	}
 	learn_alone(look, qp);
 	shut(look, &look->paths[qp->to]);
 	end_judgement(look, q, CONTEND_USELESS);

@@ -19,7 +19,7 @@
  *    what the last one did;
  *  - each move is judged: what was gained, beside what was predicted. One that did not help is taken
  *    back by the toss of a coin (two who met on one path must not both go back), its path is not tried
- *    again for 1, 2, 4 .. 60 s, and a queue pair that took its queue along is known to have
+ *    again for 1/4, 1/2, 1 .. 60 s, and a queue pair that took its queue along is known to have
  *    made it itself.
  *
  * Times are one local clock in ns. Rates are bytes a second of a queue pair's packets.
@@ -48,11 +48,12 @@ struct contend_config {
 	int64_t patience_ns;	/* for an idle gap, and again for a message's start */
 	double idle_Bps;	/* a queue pair below does not count */
 	double capacity_Bps;	/* of a path, if known (the NIC's speed will do); 0: not known */
+	double packet_bytes;	/* the largest on the wire */
 	double moves_per_s;	/* of the host: struct contend_budget */
 	double moves_burst;
 };
 
-/* 10 us or half the floor, 15%, 2 looks, 50 ms, 200 ms, 50 ms, 1 s, 60 s, 20 ms, 10 kB/s, 0, 20/s, 10. */
+/* 10 us or half the floor, 15%, 2 looks, 50 ms, 200 ms, 50 ms, 250 ms, 60 s, 20 ms, 10 kB/s, 0, 4200 bytes, 20/s, 10. */
 void contend_config_default(struct contend_config *config);
 
 /* Moves a host may make, whatever the destination; zero at birth. */
@@ -101,7 +102,7 @@ struct contend_qp {
 	int64_t judge_ns;
 	int64_t calm_ns; /* since when its path has been calm; 0: it is not */
 	int64_t busy_ns; /* since when it has been sending; 0: it is idle */
-	unsigned delays; /* of its judgement */
+	double doubt_ns; /* mean wait before it is taken back */
 	double before_ns, before_Bps, hold_ns, predicted_ns;
 	uint64_t moves, taken_back;
 };
