@@ -13,12 +13,13 @@
 #define NEARLY 0.9	       /* of a rate: the same, as rates go */
 #define RAMP_NS (100 * MS)
 #define GROWN 1.3	       /* of a rate: not chance */
-#define HOME_NS (200 * MS)     /* calm for so long: at home */
-#define HOME_PATIENCE 3	       /* who is at home waits so much longer */
+#define HOME_NS (100 * MS)     /* calm for so long: at home */
+#define HOME_PATIENCE 8	       /* who is at home waits so much longer */
+#define CONTENT_PATIENCE 60    /* and who seems to have all there is */
 #define LAGS 3		       /* a mean wait is at least so many times what feedback takes */
 #define HELPED_PART 0.25       /* of the predicted gain; less is no help ... */
 #define HELPED_RATE 1.1	       /* ... unless the rate rose by so much */
-#define DOUBT_LAGS 3	       /* mean wait, in lags, before a useless move is taken back */
+#define DOUBT_LAGS 2	       /* mean wait, in lags, before a useless move is taken back */
 #define PACKETS 3	       /* that a packet meets on a path that is used well */
 #define HOLD_PART 0.5	       /* of the excess: what a queue may grow until the order is obeyed */
 #define ALONE_TRIES 3	       /* in vain, before a queue is known to be our own ... */
@@ -183,11 +184,6 @@ static void see_rate(const struct look *look, const struct contend_qp *qp)
 		contend->squeezed_Bps = qp->rate_Bps;
 }
 
-static bool is_most_known(const struct contend *contend)
-{
-	return contend->squeezed_Bps > 0 && contend->most_Bps >= GROWN * contend->squeezed_Bps;
-}
-
 static void see(struct look *look)
 {
 	struct contend *contend = look->contend;
@@ -212,8 +208,6 @@ static void see(struct look *look)
 static bool is_ours(const struct contend *contend, int64_t now_ns, const struct contend_path *path)
 {
 	if (now_ns < contend->alone_until_ns && path->own_Bps >= NEARLY * contend->alone_Bps)
-		return true;
-	if (is_most_known(contend) && path->own_Bps >= NEARLY * contend->most_Bps)
 		return true;
 	return contend->config.capacity_Bps > 0 &&
 	       path->own_Bps >= NEARLY * contend->config.capacity_Bps;
@@ -599,6 +593,17 @@ static double surplus(const struct look *look, const struct contend_path *path)
 	return n > 0 && path->excess_ns > 0 ? fmax(1 - sum / n / path->excess_ns, 0) : 0;
 }
 
+/*
+ * It has all that a path was ever seen to carry, after having had much less: most likely
+ * the queue is its own. The capacity, where it is known, knows better.
+ */
+static bool is_content(const struct contend *contend, const struct contend_path *path)
+{
+	return contend->config.capacity_Bps <= 0 && contend->squeezed_Bps > 0 &&
+	       contend->most_Bps >= GROWN * contend->squeezed_Bps &&
+	       path->own_Bps >= NEARLY * contend->most_Bps;
+}
+
 /* As if each of the willing went at a moment of its own. */
 static bool is_time(struct look *look, const struct contend_path *path, const struct contend_qp *qp,
 		    unsigned willing)
@@ -610,6 +615,8 @@ static bool is_time(struct look *look, const struct contend_path *path, const st
 		return true;
 	if (qp->at_home)
 		wait *= HOME_PATIENCE;
+	if (is_content(look->contend, path))
+		wait *= CONTENT_PATIENCE;
 	return pacing_random_unit(look->random) <
 	       1 - exp(-(double)willing * surplus(look, path) * look->since_ns / wait);
 }
