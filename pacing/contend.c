@@ -8,22 +8,22 @@
 
 #define MS 1000000ll
 #define SECOND 1000000000ll
-#define NOISES 3	       /* standard errors that are nothing yet */
-#define FADE_NS (60.0 * 1e9)   /* of the most that was carried */
-#define NEARLY 0.9	       /* of a rate: the same, as rates go */
+#define NOISES 3	     /* standard errors that are nothing yet */
+#define FADE_NS (60.0 * 1e9) /* of the most that was carried */
+#define NEARLY 0.9	     /* of a rate: the same, as rates go */
 #define RAMP_NS (100 * MS)
-#define GROWN 1.3	       /* of a rate: not chance */
-#define HOME_NS (100 * MS)     /* calm for so long: at home */
-#define HOME_PATIENCE 8	       /* who is at home waits so much longer */
-#define CONTENT_PATIENCE 60    /* and who seems to have all there is */
-#define LAGS 3		       /* a mean wait is at least so many times what feedback takes */
-#define HELPED_PART 0.25       /* of the predicted gain; less is no help ... */
-#define HELPED_RATE 1.1	       /* ... unless the rate rose by so much */
-#define DOUBT_LAGS 2	       /* mean wait, in lags, before a useless move is taken back */
-#define PACKETS 3	       /* that a packet meets on a path that is used well */
-#define HOLD_PART 0.5	       /* of the excess: what a queue may grow until the order is obeyed */
-#define ALONE_TRIES 3	       /* in vain, before a queue is known to be our own ... */
-#define ALONE_LEAST 40	       /* ... for so many times retry_least */
+#define GROWN 1.3	      /* of a rate: not chance */
+#define HOME_NS (100 * MS)    /* calm for so long: at home */
+#define HOME_PATIENCE 8	      /* who is at home waits so much longer */
+#define CONTENT_PATIENCE 60   /* and who seems to have all there is */
+#define LAGS 3		      /* a mean wait is at least so many times what feedback takes */
+#define HELPED_PART 0.25      /* of the predicted gain; less is no help ... */
+#define HELPED_RATE 1.1	      /* ... unless the rate rose by so much */
+#define DOUBT_LAGS 2	      /* mean wait, in lags, before a useless move is taken back */
+#define PACKETS 3	      /* that a packet meets on a path that is used well */
+#define HOLD_PART 1	      /* of the excess: what a queue may grow until the order is obeyed */
+#define ALONE_TRIES 3	      /* in vain, before a queue is known to be our own ... */
+#define ALONE_LEAST 40	      /* ... for so many times retry_least */
 #define GIVE_UP_NS (500 * MS) /* after force_ns: nobody carried it out */
 
 void contend_config_default(struct contend_config *config)
@@ -371,8 +371,8 @@ static void order(struct look *look, enum contend_act_kind kind, size_t q, uint3
 	struct contend_qp *qp = &look->qps[q];
 	struct contend_path *from = &look->paths[qp->path], *onto = &look->paths[to];
 	struct contend_act *a;
-	double hold = fmax(from->worst_ns, from->delay_ns) + HOLD_PART * from->excess_ns -
-		      onto->floor_ns;
+	double hold =
+		fmax(from->worst_ns, from->delay_ns) + HOLD_PART * from->excess_ns - onto->floor_ns;
 
 	qp->predicted_ns = predicted;
 	qp->before_ns = from->delay_ns;

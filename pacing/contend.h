@@ -17,9 +17,9 @@
  *    goes first;
  *  - one move at a time per path, and the next one when the paths' delays can show
  *    what the last one did;
- *  - each move is judged: what was gained, beside what was predicted. One that did not help is taken
- *    back by the toss of a coin (two who met on one path must not both go back), its path is not tried
- *    again for 1/4, 1/2, 1 .. 60 s, and a queue pair that took its queue along is known to have
+ *  - each move is judged: what was gained, beside what was predicted. One that did not help is
+ * taken back by the toss of a coin (two who met on one path must not both go back), its path is not
+ * tried again for 1/4, 1/2, 1 .. 60 s, and a queue pair that took its queue along is known to have
  *    made it itself.
  *
  * Times are one local clock in ns. Rates are bytes a second of a queue pair's packets.
@@ -53,7 +53,8 @@ struct contend_config {
 	double moves_burst;
 };
 
-/* 10 us or half the floor, 15%, 2 looks, 50 ms, 200 ms, 50 ms, 250 ms, 60 s, 20 ms, 10 kB/s, 0, 4200 bytes, 20/s, 10. */
+/* 10 us or half the floor, 15%, 2 looks, 50 ms, 200 ms, 50 ms, 250 ms, 60 s, 20 ms, 10 kB/s, 0,
+ * 4200 bytes, 20/s, 10. */
 void contend_config_default(struct contend_config *config);
 
 /* Moves a host may make, whatever the destination; zero at birth. */
@@ -65,19 +66,20 @@ struct contend_budget {
 /* A path to the destination; its index is its name and must not change between looks. */
 struct contend_path {
 	/* In. The caller fills it before each look. */
-	bool usable;	   /* alive, and not held down */
-	double floor_ns;   /* one-way delay of the empty path */
-	double delay_ns;   /* now: median or mean of what came since the last look, or the last known */
-	double worst_ns;   /* largest of the last looks; at least delay_ns */
-	double noise_ns;   /* standard error of delay_ns, clock aside */
-	double bound_ns;   /* the clock's, of these delays */
+	bool usable;	 /* alive, and not held down */
+	double floor_ns; /* one-way delay of the empty path */
+	double delay_ns; /* now: median or mean of what came since the last look, or the last known
+			  */
+	double worst_ns; /* largest of the last looks; at least delay_ns */
+	double noise_ns; /* standard error of delay_ns, clock aside */
+	double bound_ns; /* the clock's, of these delays */
 	int64_t measured_ns; /* when the newest packet in delay_ns left */
 	/* The policy's own; all zero at birth. */
 	unsigned stands_out; /* looks on end */
 	bool fresh;
 	double excess_ns;
-	double own_Bps;	  /* of our queue pairs on it */
-	unsigned own;	  /* how many of them are not idle */
+	double own_Bps;	       /* of our queue pairs on it */
+	unsigned own;	       /* how many of them are not idle */
 	int64_t busy_until_ns; /* a move of ours does not show yet */
 	int64_t shut_until_ns; /* a move onto it did not help */
 	int64_t shut_ns;
@@ -92,10 +94,10 @@ struct contend_qp {
 	double idle_gap_ns; /* longest time between two packets since the last look; 0: not known */
 	double message_ns;  /* mean time between the starts of messages; 0: not known */
 	/* The policy's own; all zero at birth. */
-	bool ordered;	   /* a move is ordered and not judged yet */
-	bool back;	   /* it takes an older one back */
-	bool at_home;	   /* its path was calm while it was on it */
-	uint32_t seen_on;  /* the path of the last look, + 1 */
+	bool ordered;	  /* a move is ordered and not judged yet */
+	bool back;	  /* it takes an older one back */
+	bool at_home;	  /* its path was calm while it was on it */
+	uint32_t seen_on; /* the path of the last look, + 1 */
 	uint32_t from, to;
 	int64_t ordered_ns, give_up_ns;
 	int64_t arrived_ns; /* on the path it was ordered to; 0: not yet */
@@ -110,7 +112,7 @@ struct contend_qp {
 struct contend {
 	struct contend_config config;
 	int64_t looked_ns;
-	double most_Bps; /* that our queue pairs had on one path, fading in a minute */
+	double most_Bps;     /* that our queue pairs had on one path, fading in a minute */
 	double squeezed_Bps; /* the least that one alone on its path had, likewise */
 	/* Own traffic that took its queue along: from here on it is alone with itself. */
 	double alone_Bps;
@@ -146,10 +148,10 @@ struct contend_act {
 	/* Expected and come of it; of judgements both, of orders the first: */
 	double predicted_ns, measured_ns; /* delay less by so much */
 	/*
-	 * Of orders, as struct esc_steer has them: packets may go the new way behind a gap of hold_ns, or
-	 * being held for so long behind the last one; from start_ns a message's start is
-	 * enough, from force_ns any packet. hold_ns is the worst delay of the old path less
-	 * the floor of the new one, and the bound: behind it nothing is overtaken.
+	 * Of orders, as struct esc_steer has them: packets may go the new way behind a gap of
+	 * hold_ns, or being held for so long behind the last one; from start_ns a message's start
+	 * is enough, from force_ns any packet. hold_ns is the worst delay of the old path less the
+	 * floor of the new one, and the bound: behind it nothing is overtaken.
 	 */
 	int64_t hold_ns, start_ns, force_ns;
 };
@@ -159,8 +161,8 @@ const char *contend_act_text(enum contend_act_kind kind);
 
 /*
  * One look at @now_ns over all queue pairs and paths to the destination. @random is the
- * state of the caller's random numbers (pacing/random.h), one per host. Returns how many @acts it wrote; at
- * most @acts_most, the rest wait for the next look. The caller carries out the orders;
+ * state of the caller's random numbers (pacing/random.h), one per host. Returns how many @acts it
+ * wrote; at most @acts_most, the rest wait for the next look. The caller carries out the orders;
  * that a queue pair has gone is seen by its path.
  */
 size_t contend_look(struct contend *contend, struct contend_budget *budget, int64_t now_ns,

@@ -75,8 +75,8 @@ static inline __attribute__((always_inline)) void pathlive_word(struct pathlive_
 }
 
 /* 1: the way there is dead. For each packet; reads no clock. */
-static inline __attribute__((always_inline)) int
-pathlive_is_dead(const struct pathlive_lane *lane, unsigned long long deadline_ns)
+static inline __attribute__((always_inline)) int pathlive_is_dead(const struct pathlive_lane *lane,
+								  unsigned long long deadline_ns)
 {
 	return lane->unheard >= PATHLIVE_UNHEARD &&
 	       lane->word_peer_ns - lane->heard_peer_ns >= deadline_ns &&
@@ -120,11 +120,11 @@ const char *pathlive_state_name(enum pathlive_state state);
 struct pathlive_damp {
 	enum pathlive_state state;
 	bool no_carrier;
-	unsigned deaths;	  /* that count for the hold-down */
-	int64_t died_ns;	  /* last; 0: never */
-	int64_t alive_since_ns;	  /* 0: it is dead */
-	int64_t returned_ns;	  /* when it was trusted again; 0: never */
-	int64_t hold_ns;	  /* how long it has to stay up now */
+	unsigned deaths;	/* that count for the hold-down */
+	int64_t died_ns;	/* last; 0: never */
+	int64_t alive_since_ns; /* 0: it is dead */
+	int64_t returned_ns;	/* when it was trusted again; 0: never */
+	int64_t hold_ns;	/* how long it has to stay up now */
 	uint64_t times_died, times_returned;
 };
 

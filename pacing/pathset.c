@@ -130,8 +130,8 @@ bool pathset_see_floor(struct pathset *set, size_t index, double floor_ns)
 		port->fresh = true;
 		return false;
 	}
-	if (port->fresh && (isnan(port->next_floor_ns) ||
-			    floors_differ(set, port->next_floor_ns, floor_ns))) {
+	if (port->fresh &&
+	    (isnan(port->next_floor_ns) || floors_differ(set, port->next_floor_ns, floor_ns))) {
 		port->next_floor_ns = floor_ns;
 		return false;
 	}
@@ -256,8 +256,7 @@ static void place(struct pathset *set, size_t index)
 	bool different = true;
 
 	for (size_t g = 1; g <= set->groups; g++) {
-		enum pathset_relation relation =
-			pathset_relate(set, index, set->representative[g]);
+		enum pathset_relation relation = pathset_relate(set, index, set->representative[g]);
 
 		if (relation == PATHSET_SAME) {
 			port->group = (uint16_t)g;

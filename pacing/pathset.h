@@ -95,7 +95,8 @@ enum pathset_relation pathset_relate(const struct pathset *set, size_t a, size_t
 
 /*
  * Groups the ports: ports[].group, groups, representative[]. A port that was representative
- * stays so while its group lasts; else the one seen most completely is. Returns the number of groups.
+ * stays so while its group lasts; else the one seen most completely is. Returns the number of
+ * groups.
  */
 size_t pathset_group(struct pathset *set);
 

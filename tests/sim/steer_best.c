@@ -178,8 +178,8 @@ double best_place(const struct net_shape *shape, const struct best_flow *flows, 
 		double value;
 
 		for (size_t f = 0; f < count; f++)
-			now[f] = start ? (unsigned)rng_below(rng, shape->spines) :
-					 (unsigned)(f % shape->spines);
+			now[f] = start ? (unsigned)rng_below(rng, shape->spines)
+				       : (unsigned)(f % shape->spines);
 		value = climb(shape, flows, count, now);
 		if (value > best) {
 			best = value;

@@ -77,7 +77,8 @@ static void show(struct steer *steer, struct steer_pair *pair)
 		path->bound_ns = config->clock_ns;
 		path->worst_ns = 0;
 		for (unsigned l = config->late; l <= STEER_LATE_MAX && l <= pair->looks; l++) {
-			unsigned row = (pair->looks + STEER_LATE_MAX + 1 - l) % (STEER_LATE_MAX + 1);
+			unsigned row =
+				(pair->looks + STEER_LATE_MAX + 1 - l) % (STEER_LATE_MAX + 1);
 
 			path->worst_ns = fmax(path->worst_ns, pair->sights[row][s].worst_ns);
 		}
@@ -98,9 +99,8 @@ static void show_qps(struct steer *steer, struct steer_pair *pair)
 		seen->rate_Bps += RATE_PART * (rate - seen->rate_Bps);
 		seen->path = qp->spine;
 		seen->idle_gap_ns = (double)qp->largest_gap_ns;
-		seen->message_ns = seen->rate_Bps > 0 ?
-					   (double)qp->message_bytes * 1e9 / seen->rate_Bps :
-					   0;
+		seen->message_ns =
+			seen->rate_Bps > 0 ? (double)qp->message_bytes * 1e9 / seen->rate_Bps : 0;
 		qp->largest_gap_ns = 0;
 	}
 }
@@ -125,8 +125,7 @@ static void carry_out(struct steer *steer, struct steer_pair *pair, const struct
 				       .start_ns = act->start_ns,
 				       .force_ns = act->force_ns};
 	steer->figures.moves++;
-	steer->figures.late_moves +=
-		(double)steer->net.now_ns * 1e-9 > steer->config.onset_s + 1.5;
+	steer->figures.late_moves += (double)steer->net.now_ns * 1e-9 > steer->config.onset_s + 1.5;
 }
 
 static void look(struct steer *steer, struct steer_pair *pair)

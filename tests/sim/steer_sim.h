@@ -72,11 +72,11 @@ struct steer_pair {
 };
 
 struct steer_figures {
-	double late_bps;	  /* total from 0.5 s after the onset to the end */
-	double half_second_bps;	  /* in the first half second */
-	double settled_s;	  /* from the onset until 95% of the best for good; set by the caller */
-	double queue_ns;	  /* mean of the fabric's queues on paths in use, last half second */
-	double queue_worst_ns;	  /* of the worst queue pair */
+	double late_bps;	/* total from 0.5 s after the onset to the end */
+	double half_second_bps; /* in the first half second */
+	double settled_s; /* from the onset until 95% of the best for good; set by the caller */
+	double queue_ns;  /* mean of the fabric's queues on paths in use, last half second */
+	double queue_worst_ns;	    /* of the worst queue pair */
 	uint64_t moves, late_moves; /* all; from 1.5 s after the onset */
 	uint64_t helped, useless, back;
 	uint64_t qps_moved;
