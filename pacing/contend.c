@@ -442,19 +442,16 @@ static void shut(struct look *look, struct contend_path *path)
 /*
  * The queue came along, and the path that was left is empty: we had made it ourselves. Or
  * somebody like us was on either path, so some more are tried before that is believed, and
- * it is not believed for ever.
+ * it is not believed for ever. Where the capacity is known, it is asked instead.
  */
 static void learn_alone(struct look *look, const struct contend_qp *qp)
 {
 	struct contend *contend = look->contend;
 	const struct contend_path *from = &look->paths[qp->from], *to = &look->paths[qp->to];
-	unsigned others = 0;
 
-	for (size_t p = 0; p < look->path_count; p++)
-		others += look->paths[p].fresh && p != qp->path;
 	contend->in_vain++;
 	if (!from->fresh || from->stands_out || !to->stands_out || to->own > 1 ||
-	    contend->in_vain < (others < ALONE_TRIES ? others : ALONE_TRIES))
+	    contend->in_vain < ALONE_TRIES || contend->config.capacity_Bps > 0)
 		return;
 	contend->alone_Bps = to->own_Bps;
 	if (!contend->alone_ns)

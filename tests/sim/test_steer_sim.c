@@ -130,7 +130,8 @@ static void test_one_moves(void)
 	trial.host_part = 1;
 	trial.capacity_known = true;
 	r = run(&trial, seeds);
-	report(r.moves <= 2 && r.late_moves == 0, "of two hosts: about one");
+	report(r.moves <= 3 && r.late_moves <= 0.2 && r.held * 10 >= r.seeds * 8,
+	       "of two hosts: about one");
 }
 
 static void test_jobs(void)
