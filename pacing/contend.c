@@ -24,6 +24,7 @@
 #define HOLD_PART 1	      /* of the excess: what a queue may grow until the order is obeyed */
 #define ALONE_TRIES 3	      /* in vain, before a queue is known to be our own ... */
 #define ALONE_LEAST 40	      /* ... for so many times retry_least */
+#define SPAN_MOST_NS 10e9     /* longer is no delay */
 #define GIVE_UP_NS (500 * MS) /* after force_ns: nobody carried it out */
 
 void contend_config_default(struct contend_config *config)
@@ -128,13 +129,25 @@ static bool is_contended(const struct contend *contend, const struct contend_pat
 	return path->fresh && path->stands_out >= contend->config.looks;
 }
 
+static bool is_time_span(double ns)
+{
+	return ns >= 0 && ns < SPAN_MOST_NS; /* NAN is not */
+}
+
+static bool is_idle(const struct contend *contend, const struct contend_qp *qp)
+{
+	return !(qp->rate_Bps >= contend->config.idle_Bps) || isinf(qp->rate_Bps);
+}
+
 static void see_path(const struct look *look, struct contend_path *path)
 {
 	const struct contend_config *config = &look->contend->config;
 
 	path->own = 0;
 	path->own_Bps = 0;
-	path->fresh = path->usable && isfinite(path->floor_ns) && isfinite(path->delay_ns) &&
+	path->fresh = path->usable && is_time_span(path->floor_ns) &&
+		      is_time_span(path->delay_ns) && is_time_span(path->worst_ns) &&
+		      is_time_span(path->noise_ns) && is_time_span(path->bound_ns) &&
 		      look->now_ns - path->measured_ns <= config->stale_ns;
 	path->excess_ns = path->fresh ? fmax(path->delay_ns - path->floor_ns, 0) : 0;
 	if (!path->fresh || path->excess_ns <= nothing_yet_ns(look->contend, path))
@@ -153,7 +166,7 @@ static void see_qp(const struct look *look, struct contend_qp *qp)
 		qp->at_home = false;
 		qp->calm_ns = 0;
 	}
-	if (qp->rate_Bps < look->contend->config.idle_Bps) {
+	if (is_idle(look->contend, qp)) {
 		qp->busy_ns = 0;
 		return;
 	}
@@ -507,8 +520,7 @@ static void judge(struct look *look, size_t q)
 
 	if (look->now_ns < qp->judge_ns)
 		return;
-	if (!to->fresh || to->measured_ns <= qp->arrived_ns ||
-	    qp->rate_Bps < look->contend->config.idle_Bps) {
+	if (!to->fresh || to->measured_ns <= qp->arrived_ns || is_idle(look->contend, qp)) {
 		/* Nothing to judge by, and none is made up. */
 		if (look->now_ns > qp->judge_ns + GIVE_UP_NS)
 			qp->ordered = false;
@@ -564,8 +576,7 @@ static int choose_qp(const struct look *look, size_t p, unsigned *willing)
 		const struct contend_qp *qp = &look->qps[q];
 		double gain;
 
-		if (qp->path != p || qp->pinned || qp->ordered ||
-		    qp->rate_Bps < look->contend->config.idle_Bps ||
+		if (qp->path != p || qp->pinned || qp->ordered || is_idle(look->contend, qp) ||
 		    contend_best(look->contend, look->now_ns, look->paths, look->path_count, qp,
 				 &gain) < 0)
 			continue;
