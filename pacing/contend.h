@@ -17,10 +17,14 @@
  *    goes first;
  *  - one move at a time per path, and the next one when the paths' delays can show
  *    what the last one did;
- *  - each move is judged: what was gained, beside what was predicted. One that did not help is
- * taken back by the toss of a coin (two who met on one path must not both go back), its path is not
- * tried again for 1/4, 1/2, 1 .. 60 s, and a queue pair that took its queue along is known to have
- *    made it itself.
+ *  - each move is judged: what was gained, beside what was predicted. One that did not
+ *    help is taken back, at a random time (of two who met on one path only one has to
+ *    go), and its path is not tried again for 1/4, 1/2, 1 .. 60 s. A queue pair whose
+ *    queue came along three times is taken to have made it itself.
+ *
+ * Tell it the capacity (contend_config.capacity_Bps; the NIC's speed will do where the fabric
+ * is not slower): without it a queue of one's own cannot be told from a shared path
+ * but by trying.
  *
  * Times are one local clock in ns. Rates are bytes a second of a queue pair's packets.
  * No allocation; the work of a look is (queue pairs + paths) x paths at most.
@@ -53,8 +57,10 @@ struct contend_config {
 	double moves_burst;
 };
 
-/* 10 us or half the floor, 15%, 2 looks, 50 ms, 200 ms, 50 ms, 250 ms, 60 s, 20 ms, 10 kB/s, 0,
- * 4200 bytes, 20/s, 10. */
+/*
+ * In that order: 10 us, half the floor, 15%, 2 looks, 50 ms, 200 ms, 50 ms, 250 ms, 60 s, 20 ms,
+ * 10 kB/s, not known, 4,200 bytes, 20 a second, 10.
+ */
 void contend_config_default(struct contend_config *config);
 
 /* Moves a host may make, whatever the destination; zero at birth. */
@@ -66,13 +72,12 @@ struct contend_budget {
 /* A path to the destination; its index is its name and must not change between looks. */
 struct contend_path {
 	/* In. The caller fills it before each look. */
-	bool usable;	 /* alive, and not held down */
-	double floor_ns; /* one-way delay of the empty path */
-	double delay_ns; /* now: median or mean of what came since the last look, or the last known
-			  */
-	double worst_ns; /* largest of the last looks; at least delay_ns */
-	double noise_ns; /* standard error of delay_ns, clock aside */
-	double bound_ns; /* the clock's, of these delays */
+	bool usable;	     /* alive, and not held down */
+	double floor_ns;     /* one-way delay of the empty path */
+	double delay_ns;     /* now: mean or median since the last look, or the last known */
+	double worst_ns;     /* largest of the last looks; at least delay_ns */
+	double noise_ns;     /* standard error of delay_ns, clock aside */
+	double bound_ns;     /* the clock's, of these delays */
 	int64_t measured_ns; /* when the newest packet in delay_ns left */
 	/* The policy's own; all zero at birth. */
 	unsigned stands_out; /* looks on end */
@@ -90,7 +95,7 @@ struct contend_qp {
 	/* In. The caller fills it before each look. */
 	uint32_t path;	    /* index of the path its packets take now */
 	bool pinned;	    /* by hand: counts, but stays */
-	double rate_Bps;    /* since the last look */
+	double rate_Bps;    /* now, smoothed over some 3-5 looks */
 	double idle_gap_ns; /* longest time between two packets since the last look; 0: not known */
 	double message_ns;  /* mean time between the starts of messages; 0: not known */
 	/* The policy's own; all zero at birth. */
@@ -151,7 +156,9 @@ struct contend_act {
 	 * Of orders, as struct esc_steer has them: packets may go the new way behind a gap of
 	 * hold_ns, or being held for so long behind the last one; from start_ns a message's start
 	 * is enough, from force_ns any packet. hold_ns is the worst delay of the old path less the
-	 * floor of the new one, and the bound: behind it nothing is overtaken.
+	 * floor of the new one, and the bound, and once more the old queue: it may have grown
+	 * by the time at which the order is obeyed. Who goes by start_ns or force_ns without
+	 * holding packets for hold_ns lets some be overtaken.
 	 */
 	int64_t hold_ns, start_ns, force_ns;
 };

@@ -24,6 +24,8 @@
 #define PATHLIVE_UNHEARD 3u
 /* In a word: the peer has not heard this lane since it (or we) came up. */
 #define PATHLIVE_NEVER (~0ull)
+/* Ages may be rounded on the wire: what differs by less is the same packet. */
+#define PATHLIVE_GRAIN_NS 2000ull
 
 /*
  * A lane as the kernel keeps it. Times with _peer_ are the peer's clock and compared only
@@ -68,7 +70,7 @@ static inline __attribute__((always_inline)) void pathlive_word(struct pathlive_
 		return;
 	lane->word_peer_ns = peer_ns;
 	lane->word_ns = now_ns;
-	if (heard_ns > lane->heard_peer_ns) {
+	if (heard_ns > lane->heard_peer_ns + PATHLIVE_GRAIN_NS) {
 		lane->heard_peer_ns = heard_ns;
 		lane->unheard = 0;
 	}

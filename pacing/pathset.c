@@ -193,17 +193,27 @@ static double common_excess(const struct pathset *set, size_t slot)
 	return seen > 2 ? least : NAN;
 }
 
+struct common {
+	double excess_ns[PATHSET_SAMPLES];
+};
+
+static void find_common(const struct pathset *set, struct common *common)
+{
+	for (size_t s = 0; s < PATHSET_SAMPLES; s++)
+		common->excess_ns[s] = common_excess(set, s);
+}
+
 /* Correlation of the queues, and how many slots had one. */
-static double correlate(const struct pathset *set, const struct pathset_port *a,
-			const struct pathset_port *b, unsigned *queues)
+static double correlate(const struct pathset *set, const struct common *common,
+			const struct pathset_port *a, const struct pathset_port *b,
+			unsigned *queues)
 {
 	double sum_a = 0, sum_b = 0, aa = 0, bb = 0, ab = 0, n = 0;
 
 	*queues = 0;
 	for (size_t s = 0; s < PATHSET_SAMPLES; s++) {
-		double common = common_excess(set, s);
-		double x = (double)a->delay_ns[s] - a->floor_ns - common;
-		double y = (double)b->delay_ns[s] - b->floor_ns - common;
+		double x = (double)a->delay_ns[s] - a->floor_ns - common->excess_ns[s];
+		double y = (double)b->delay_ns[s] - b->floor_ns - common->excess_ns[s];
 
 		if (isnan(x) || isnan(y))
 			continue;
@@ -221,7 +231,8 @@ static double correlate(const struct pathset *set, const struct pathset_port *a,
 	return aa > 0 && bb > 0 ? ab / sqrt(aa * bb) : 0;
 }
 
-static enum pathset_relation relate_delays(const struct pathset *set, const struct pathset_port *a,
+static enum pathset_relation relate_delays(const struct pathset *set, const struct common *common,
+					   const struct pathset_port *a,
 					   const struct pathset_port *b)
 {
 	unsigned queues;
@@ -231,7 +242,7 @@ static enum pathset_relation relate_delays(const struct pathset *set, const stru
 		return PATHSET_UNKNOWN;
 	if (floors_differ(set, a->floor_ns, b->floor_ns))
 		return PATHSET_DIFFERENT;
-	correlation = correlate(set, a, b, &queues);
+	correlation = correlate(set, common, a, b, &queues);
 	if (queues < QUEUES_LEAST)
 		return PATHSET_UNKNOWN;
 	if (correlation >= CORRELATED)
@@ -239,24 +250,33 @@ static enum pathset_relation relate_delays(const struct pathset *set, const stru
 	return correlation <= UNCORRELATED ? PATHSET_DIFFERENT : PATHSET_UNKNOWN;
 }
 
-enum pathset_relation pathset_relate(const struct pathset *set, size_t a, size_t b)
+static enum pathset_relation relate(const struct pathset *set, const struct common *common,
+				    size_t a, size_t b)
 {
 	const struct pathset_port *first = &set->ports[a], *second = &set->ports[b];
 	enum pathset_relation relation = relate_hops(set, first, second);
 
-	return relation ? relation : relate_delays(set, first, second);
+	return relation ? relation : relate_delays(set, common, first, second);
+}
+
+enum pathset_relation pathset_relate(const struct pathset *set, size_t a, size_t b)
+{
+	struct common common;
+
+	find_common(set, &common);
+	return relate(set, &common, a, b);
 }
 
 /* --- groups --- */
 
 /* The one group that it is of; or a new one if it is different from all; else undecided. */
-static void place(struct pathset *set, size_t index)
+static void place(struct pathset *set, const struct common *common, size_t index)
 {
 	struct pathset_port *port = &set->ports[index];
 	bool different = true;
 
 	for (size_t g = 1; g <= set->groups; g++) {
-		enum pathset_relation relation = pathset_relate(set, index, set->representative[g]);
+		enum pathset_relation relation = relate(set, common, index, set->representative[g]);
 
 		if (relation == PATHSET_SAME) {
 			port->group = (uint16_t)g;
@@ -287,7 +307,9 @@ static unsigned order_of(const struct pathset *set, size_t index, bool was_repre
 size_t pathset_group(struct pathset *set)
 {
 	bool was[PATHSET_PORTS_MAX] = {false};
+	struct common common;
 
+	find_common(set, &common);
 	for (size_t g = 1; g <= set->groups; g++)
 		was[set->representative[g]] = true;
 	set->groups = 0;
@@ -296,7 +318,7 @@ size_t pathset_group(struct pathset *set)
 	for (unsigned order = 0; order < 4; order++)
 		for (size_t i = 0; i < set->count; i++)
 			if (order_of(set, i, was[i]) == order)
-				place(set, i);
+				place(set, &common, i);
 	return set->groups;
 }
 

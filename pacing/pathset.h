@@ -2,7 +2,7 @@
 /*
  * Which of a peer's candidate source ports share a path, how many paths there are,
  * and which ports to try next. One struct pathset per (source, destination); owner: the
- * caller. No allocation; some 60 KB.
+ * caller. No allocation; some 50 KB.
  *
  * Two things tell ports apart. Hops: the addresses that answered probes of
  * limited reach decide, wherever both ports have an answer at a distance at which answers
