@@ -34,6 +34,7 @@ static void scene_init(struct scene *scene, size_t qps, double queue_ns)
 
 	memset(scene, 0, sizeof(*scene));
 	contend_config_default(&config);
+	config.packet_bytes = 100; /* so that the thresholds below are what decides */
 	contend_init(&scene->contend, &config);
 	scene->random = SEED;
 	scene->now_ns = SECOND;
@@ -167,6 +168,8 @@ Test(contend, one_at_a_time_and_the_next_when_it_shows)
 /* A move by which nothing gets better: the queue comes along. */
 static void play_in_vain(struct scene *s, unsigned looks, unsigned kinds[5], int64_t *last_ns)
 {
+	int64_t shut_ns[PATHS] = {0};
+
 	for (unsigned i = 0; i < looks; i++) {
 		size_t acts = look(s);
 
@@ -174,6 +177,10 @@ static void play_in_vain(struct scene *s, unsigned looks, unsigned kinds[5], int
 			const struct contend_act *act = &s->acts[a];
 
 			kinds[act->kind]++;
+			if (act->kind == CONTEND_USELESS)
+				shut_ns[act->to] = s->now_ns + 100 * MS;
+			if (act->kind == CONTEND_MOVE)
+				cr_assert_geq(s->now_ns, shut_ns[act->to], "shut");
 			if (act->kind != CONTEND_MOVE && act->kind != CONTEND_BACK)
 				continue;
 			*last_ns = s->now_ns;
@@ -201,6 +208,21 @@ Test(contend, what_did_not_help_is_taken_back_and_rarely_tried_again)
 	cr_assert_leq(later[CONTEND_MOVE], 1);
 	play_in_vain(&s, 6000, later, &last_ns);
 	cr_assert_leq(later[CONTEND_MOVE], 8, "an hour's tries would be a few");
+}
+
+Test(contend, a_path_that_did_not_help_is_shut_for_a_while)
+{
+	for (uint64_t seed = 0; seed < 30; seed++) {
+		unsigned kinds[5] = {0};
+		int64_t last_ns = 0;
+		struct scene s;
+
+		scene_init(&s, 1, 5e6);
+		s.random = seed;
+		s.paths[2].usable = s.paths[3].usable = false;
+		play_in_vain(&s, 300, kinds, &last_ns);
+		cr_assert_gt(kinds[CONTEND_USELESS], 0);
+	}
 }
 
 Test(contend, who_has_all_the_capacity_does_not_try)
