@@ -54,11 +54,12 @@ static __always_inline void hook_count_port(const struct esc_packet *p,
 
 /* A RoCEv2 packet that was understood. */
 static __always_inline void hook_count_packet(struct esc_packet *p, const struct esc_control *word,
-					      enum esc_hook hook)
+					      enum esc_hook hook, struct qp_found *found)
 {
 	packet_set_key(p, hook_direction(hook), esc_port_index);
 	hook_count_port(p, hook_direction(hook));
-	if (unlikely(!qp_account(p, word->sample_mask, hook_direction(hook))))
+	qp_account(p, word, hook_direction(hook), found);
+	if (unlikely(found->what == FOUND_NO_ROOM))
 		hook_count_reason(ESC_REASON_QP_TABLE_FULL, hook);
 }
 
@@ -68,14 +69,16 @@ static __always_inline int hook_probe_reason(enum esc_hook hook)
 	return hook == ESC_HOOK_TC_INGRESS ? ESC_REASON_PROBE_OFF : ESC_REASON_UNKNOWN_OPCODE;
 }
 
-/* What esc_parse() found. */
+/* What esc_parse() found. @found is filled in for ESC_PARSE_ROCE. */
 static __always_inline void hook_count(int result, struct esc_packet *p,
-				       const struct esc_control *word, enum esc_hook hook)
+				       const struct esc_control *word, enum esc_hook hook,
+				       struct qp_found *found)
 {
 	if (likely(result == ESC_PARSE_ROCE))
-		hook_count_packet(p, word, hook);
+		hook_count_packet(p, word, hook, found);
 	else if (result != ESC_PARSE_OTHER)
-		hook_count_reason(result == ESC_PARSE_PROBE ? hook_probe_reason(hook) : result, hook);
+		hook_count_reason(result == ESC_PARSE_PROBE ? hook_probe_reason(hook) : result,
+				  hook);
 }
 
 #endif

@@ -83,10 +83,58 @@ struct {
 	__uint(max_entries, ESC_PROBES_RING_BYTES);
 } probes __weak SEC(".maps");
 
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, ESC_PEER_ADDRESSES_MAX);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct esc_address);
+	__type(value, struct esc_peer_address);
+} peer_addresses __weak SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, ESC_QP_OWD_MAX_DEFAULT);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct esc_qp_key);
+	__type(value, struct esc_qp_sent);
+} qp_sent __weak SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, ESC_QP_OWD_MAX_DEFAULT);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct esc_qp_key);
+	__type(value, struct esc_qp_owd);
+} qp_owd __weak SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct esc_rx_stamps);
+} rx_stamps __weak SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct esc_receipt_cpu);
+} receipt_cpu __weak SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, ESC_OWNERS_MAX);
+	__type(key, struct esc_owner_key);
+	__type(value, struct esc_owner);
+} qp_owners __weak SEC(".maps");
+
 /* Slot in `ports` of the interface that this instance is attached to. */
 const volatile __u32 esc_port_index __weak = 0;
 /* XDP is not to be had on this interface: tc ingress counts what comes in. */
 const volatile __u8 esc_rx_in_tc __weak = 0;
+/* XDP is generic, or absent: receipts of a neighbour on the same wire are first seen in tc ingress.
+ */
+const volatile __u8 esc_tc_takes __weak = 0;
 /* This XDP program's turn, see struct esc_control. */
 const volatile __u16 esc_turn __weak = 0;
 /* UDP port that carries probes beside ESC_ROCEV2_PORT, host order; 0: none. */

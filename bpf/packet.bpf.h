@@ -15,6 +15,7 @@ struct esc_packet {
 	__u32 aeth;	     /* with ESC_OP_AETH */
 	__u32 read_bytes;    /* with ESC_OP_READ_REQUEST: RETH length */
 	__u32 probe_offset;  /* of a probe only: its BTH, from the start of the frame */
+	__u64 departure_ns;  /* tx: CLOCK_MONOTONIC that it is held until, 0: it is not */
 	__u16 sport;
 	__u16 flags; /* ESC_OP_* */
 	__u8 opcode;

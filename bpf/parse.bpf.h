@@ -293,7 +293,7 @@ static __always_inline int parse_extension(struct esc_cursor *c, struct esc_pack
 static __always_inline bool opcode_is_probe(__u8 opcode)
 {
 	return opcode == ESC_PROBE_OPCODE_REQUEST || opcode == ESC_PROBE_OPCODE_REPLY ||
-	       opcode == ESC_PROBE_OPCODE_WARMER;
+	       opcode == ESC_PROBE_OPCODE_WARMER || opcode == ESC_PROBE_OPCODE_RECEIPT;
 }
 
 /* The BTH is there; @other is what it is without a probe's opcode and magic. */
@@ -311,6 +311,7 @@ static __always_inline int parse_probe(const struct esc_cursor *c, struct esc_pa
 	if (*magic != bpf_htonl(ESC_PROBE_MAGIC))
 		return other;
 	p->probe_offset = cursor_offset(c);
+	p->opcode = bth->opcode;
 	return ESC_PARSE_PROBE;
 }
 

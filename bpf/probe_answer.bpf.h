@@ -248,6 +248,8 @@ static __noinline int probe_take(struct xdp_md *xdp, __u64 at)
 			result = probe_take_request(&f, own, peer);
 			if (result == PROBE_GOOD)
 				verdict = XDP_TX;
+		} else {
+			result = probe_admit_warmer(&f, peer);
 		}
 	}
 	if (result != PROBE_GOOD)

@@ -59,6 +59,15 @@ static __always_inline bool probe_tag_is_good(const struct probe_frame *f,
 	return probe->tag == probe_tag_from(&h, f->bth, 0);
 }
 
+/* Nobody reads what is heard, and what is said of our clock stands still. */
+static __always_inline bool probe_daemon_gone(const struct probe_frame *f)
+{
+	const struct esc_control *word = esc_control_get();
+	__u64 beat_ns = word ? *(volatile const __u64 *)&word->heartbeat_local_ns : 0;
+
+	return beat_ns && (__s64)(f->ktime_ns - beat_ns) > (__s64)ESC_DAEMON_GONE_NS;
+}
+
 static __always_inline int probe_judge(const struct probe_frame *f, const struct esc_fleet *own,
 				       struct esc_peer **peer)
 {
@@ -68,6 +77,8 @@ static __always_inline int probe_judge(const struct probe_frame *f, const struct
 		return ESC_REASON_PROBE_VERSION;
 	if (!(own->flags & ESC_FLEET_ANSWER))
 		return ESC_REASON_PROBE_OFF;
+	if (probe_daemon_gone(f))
+		return ESC_REASON_PROBE_NO_DAEMON;
 	*peer = probe_peer(bpf_be64_to_cpu(probe->sender));
 	if (!*peer || !(probe->flags & ESC_PROBE_PLANE) != !esc_plane ||
 	    !probe_is_from(f, &(*peer)->address))
@@ -75,6 +86,15 @@ static __always_inline int probe_judge(const struct probe_frame *f, const struct
 	if (probe->target != bpf_cpu_to_be64(own->self))
 		return ESC_REASON_PROBE_NOT_OURS;
 	return probe_tag_is_good(f, own) ? PROBE_GOOD : ESC_REASON_PROBE_BAD_TAG;
+}
+
+static __always_inline bool window_has(const struct esc_replay_window *w, __u32 sequence)
+{
+	__s32 ahead = sequence - w->newest;
+
+	if (!w->valid || ahead > 0)
+		return false;
+	return ahead <= -PROBE_WINDOW || w->seen & 1ull << -ahead;
 }
 
 /* True when @sequence had not been seen; it now has. */
@@ -143,6 +163,22 @@ static __always_inline int probe_admit_request(const struct probe_frame *f, stru
 	peer->heard_local_ns = f->ktime_ns;
 	count(peer->requests_heard, 1);
 	return probe_rate_allows(f, peer, max_pps) ? PROBE_GOOD : ESC_REASON_PROBE_RATE;
+}
+
+/*
+ * A warmer bears the sequence of the request behind it: one whose request was seen came a
+ * second time. It leaves nothing itself, not even that its sender began anew.
+ */
+static __always_inline int probe_admit_warmer(const struct probe_frame *f,
+					      const struct esc_peer *peer)
+{
+	__u64 epoch = bpf_be64_to_cpu(f->probe->epoch);
+
+	if (epoch < peer->epoch)
+		return ESC_REASON_PROBE_STALE_EPOCH;
+	if (epoch == peer->epoch && window_has(&peer->requests, bpf_ntohl(f->probe->sequence)))
+		return ESC_REASON_PROBE_REPLAY;
+	return PROBE_GOOD;
 }
 
 static __always_inline int probe_admit_reply(const struct probe_frame *f,

@@ -66,7 +66,8 @@ static __noinline bool probe_send(struct __sk_buff *skb)
 	if (!own || (__s32)at < 0 || bpf_skb_load_bytes(skb, at, &m.udp, PROBE_MESSAGE_BYTES))
 		return false;
 	opcode = m.bth.opcode;
-	if (m.udp.bytes != bpf_htons(PROBE_UDP_BYTES) || opcode == ESC_PROBE_OPCODE_REPLY)
+	if (m.udp.bytes != bpf_htons(PROBE_UDP_BYTES) ||
+	    (opcode != ESC_PROBE_OPCODE_REQUEST && opcode != ESC_PROBE_OPCODE_WARMER))
 		return false;
 	peer = probe_peer(bpf_be64_to_cpu(m.probe.target));
 	m.udp.check = 0;

@@ -4,7 +4,8 @@
  *
  * A packet whose PSN is the next one is taken at once by the caller; all other
  * packets come here. The functions say whether the packet is to be taken as
- * the sequence's newest (ESC_PSN_TAKE) or was only counted (ESC_PSN_LEAVE).
+ * the sequence's newest (ESC_PSN_TAKE; _ANEW: it begins a new sequence) or was
+ * only counted (ESC_PSN_LEAVE: it had passed before; _AHEAD: its turn has not come).
  *
  * Requests at the receiver follow the RC responder (linux
  * drivers/infiniband/sw/rxe/rxe_resp.c, check_psn): it waits at a gap. A UC
@@ -18,6 +19,10 @@
 
 #define ESC_PSN_LEAVE 0
 #define ESC_PSN_TAKE 1
+#define ESC_PSN_ANEW 2
+#define ESC_PSN_AHEAD 3
+
+#define psn_is_taken(judged) ((judged) == ESC_PSN_TAKE || (judged) == ESC_PSN_ANEW)
 
 /* A queue pair's window is far smaller: beyond it the number was reused. */
 #define ESC_PSN_RESYNC_DISTANCE 65536
@@ -142,7 +147,7 @@ static __noinline int psn_judge_request(struct esc_qp *qp, __u32 psn, __u32 retr
 
 	if (!(s->flags & ESC_PSN_VALID)) {
 		s->flags = ESC_PSN_VALID;
-		return ESC_PSN_TAKE;
+		return ESC_PSN_ANEW;
 	}
 	expected = s->read_bytes ? read_expect(qp, s, psn, retry_bytes) : s->next;
 	ahead = psn_distance(psn, expected);
@@ -152,7 +157,7 @@ static __noinline int psn_judge_request(struct esc_qp *qp, __u32 psn, __u32 retr
 	}
 	if (psn_is_elsewhere(s, psn, ahead)) {
 		psn_resync(qp, s);
-		return ESC_PSN_TAKE;
+		return ESC_PSN_ANEW;
 	}
 	s->last = psn;
 	if (ahead < 0)
@@ -165,7 +170,7 @@ static __noinline int psn_judge_request(struct esc_qp *qp, __u32 psn, __u32 retr
 		count(qp->psn_gaps, 1);
 		count(qp->psn_missing, ahead);
 	}
-	return ESC_PSN_LEAVE;
+	return ESC_PSN_AHEAD;
 }
 
 /* A READ response whose PSN is not the next. A FIRST or ONLY may follow any ACK. */
@@ -177,11 +182,11 @@ static __noinline int psn_judge_response(struct esc_qp *qp, __u32 psn, bool star
 
 	if (!(s->flags & ESC_PSN_VALID)) {
 		s->flags = ESC_PSN_VALID;
-		return ESC_PSN_TAKE;
+		return ESC_PSN_ANEW;
 	}
 	if (psn_is_elsewhere(s, psn, ahead)) {
 		psn_resync(qp, s);
-		return ESC_PSN_TAKE;
+		return ESC_PSN_ANEW;
 	}
 	s->last = psn;
 	if (ahead < 0)
@@ -197,11 +202,11 @@ static __noinline int psn_judge_ack(struct esc_qp *qp, __u32 psn)
 
 	if (!(s->flags & ESC_PSN_VALID)) {
 		s->flags = ESC_PSN_VALID;
-		return ESC_PSN_TAKE;
+		return ESC_PSN_ANEW;
 	}
 	if (ahead > ESC_PSN_RESYNC_DISTANCE || ahead < -ESC_PSN_RESYNC_DISTANCE) {
 		psn_resync(qp, s);
-		return ESC_PSN_TAKE;
+		return ESC_PSN_ANEW;
 	}
 	if (ahead < 0)
 		return ESC_PSN_LEAVE;

@@ -7,7 +7,7 @@
 #ifndef ESC_BPF_QP_H
 #define ESC_BPF_QP_H
 
-#include "psn.bpf.h"
+#include "sample.bpf.h"
 
 static const struct esc_qp qp_empty;
 
@@ -53,9 +53,10 @@ static __always_inline void message_count(struct esc_qp *qp, __u32 bytes)
 		qp->message_max = bytes;
 }
 
-/* A packet in order of a SEND, a WRITE or a READ response. */
+/* A packet in order of a SEND, a WRITE or a READ response. @timed: messages may be. */
 static __always_inline void message_add(struct esc_qp *qp, struct esc_psn_stream *s,
-					const struct esc_packet *p)
+					const struct esc_packet *p, bool timed,
+					struct qp_found *found)
 {
 	__u32 bytes = p->payload_bytes;
 	bool whole = true;
@@ -63,6 +64,8 @@ static __always_inline void message_add(struct esc_qp *qp, struct esc_psn_stream
 	if (!(p->flags & ESC_OP_START)) {
 		bytes += s->message_bytes;
 		whole = s->flags & ESC_PSN_MESSAGE;
+	} else if (timed) {
+		sample_begin_message(qp, p, found);
 	}
 	if (!(p->flags & ESC_OP_END)) {
 		s->message_bytes = bytes;
@@ -71,6 +74,8 @@ static __always_inline void message_add(struct esc_qp *qp, struct esc_psn_stream
 		return;
 	}
 	s->flags &= ~ESC_PSN_MESSAGE;
+	if (timed)
+		sample_end_message(qp, p, whole, bytes, found);
 	/* A UC responder drops what it has not whole. */
 	if (!whole && ESC_TRANSPORT(p->opcode) == ESC_TRANSPORT_UC)
 		return;
@@ -89,31 +94,27 @@ static __always_inline void pmtu_learn(struct esc_qp *qp, const struct esc_packe
 		qp->pmtu = bytes;
 }
 
-static __always_inline void qp_stamp(struct esc_qp *qp, __u32 psn, __u32 sample_mask)
-{
-	if (likely(psn & sample_mask))
-		return;
-	qp->stamp_local_ns = bpf_ktime_get_ns();
-	qp->stamp_psn = psn;
-}
-
-static __always_inline void qp_add_request(struct esc_qp *qp, const struct esc_packet *p,
-					   enum esc_direction direction)
+/* How the packet's PSN was judged: ESC_PSN_*. */
+static __always_inline int qp_add_request(struct esc_qp *qp, const struct esc_packet *p,
+					  enum esc_direction direction, bool timed,
+					  struct qp_found *found)
 {
 	struct esc_psn_stream *s = &qp->requests;
 	bool read = p->flags & ESC_OP_READ_REQUEST, waits;
 	__u32 span = 1, read_bytes = 0;
+	int judged = ESC_PSN_TAKE;
 
 	if (unlikely(ESC_TRANSPORT(p->opcode) == ESC_TRANSPORT_UD)) {
-		message_add(qp, s, p);
-		return;
+		message_add(qp, s, p, false, found);
+		return judged;
 	}
 	if (unlikely(p->psn != s->next || (s->read_bytes && !qp->pmtu) ||
 		     (s->flags & (ESC_PSN_VALID | ESC_PSN_GAP)) != ESC_PSN_VALID)) {
 		waits = direction == ESC_DIRECTION_RX &&
 			ESC_TRANSPORT(p->opcode) != ESC_TRANSPORT_UC;
-		if (!psn_judge_request(qp, p->psn, read ? p->read_bytes : 0, direction, waits))
-			return;
+		judged = psn_judge_request(qp, p->psn, read ? p->read_bytes : 0, direction, waits);
+		if (!psn_is_taken(judged))
+			return judged;
 	}
 	if (unlikely(read)) {
 		if (qp->pmtu)
@@ -127,8 +128,9 @@ static __always_inline void qp_add_request(struct esc_qp *qp, const struct esc_p
 	s->read_bytes = read_bytes;
 	if (p->flags & ESC_OP_PAYLOAD) {
 		pmtu_learn(qp, p);
-		message_add(qp, s, p);
+		message_add(qp, s, p, timed, found);
 	}
+	return judged;
 }
 
 static __noinline int qp_count_nak(struct esc_qp *qp, __u32 syndrome)
@@ -163,31 +165,35 @@ static __always_inline bool qp_count_aeth(struct esc_qp *qp, __u32 aeth)
 	return false;
 }
 
-static __always_inline void qp_add_response(struct esc_qp *qp, const struct esc_packet *p,
-					    enum esc_direction direction)
+static __always_inline int qp_add_response(struct esc_qp *qp, const struct esc_packet *p,
+					   enum esc_direction direction, bool timed,
+					   struct qp_found *found)
 {
 	struct esc_psn_stream *s = &qp->responses;
 	bool read = p->flags & ESC_OP_PAYLOAD;
+	int judged = ESC_PSN_TAKE;
 
 	/* A NAK's PSN is the one waited for: it tells nothing of what was answered. */
 	if (!read && !qp_count_aeth(qp, p->aeth))
-		return;
+		return judged;
 	if (unlikely(p->psn != s->next || !(s->flags & ESC_PSN_VALID))) {
-		if (!(read ? psn_judge_response(qp, p->psn, p->flags & ESC_OP_START, direction)
-			   : psn_judge_ack(qp, p->psn)))
-			return;
+		judged = read ? psn_judge_response(qp, p->psn, p->flags & ESC_OP_START, direction)
+			      : psn_judge_ack(qp, p->psn);
+		if (!psn_is_taken(judged))
+			return judged;
 	}
 	s->next = psn_add(p->psn, 1);
 	s->last = p->psn;
 	s->off_run = 0;
 	if (read) {
 		pmtu_learn(qp, p);
-		message_add(qp, s, p);
+		message_add(qp, s, p, timed, found);
 	}
+	return judged;
 }
 
 /* The entry that was not there. Another CPU may have been first. */
-static __noinline struct esc_qp *qp_insert(const struct esc_packet *p)
+static __noinline struct esc_qp *qp_insert(const struct esc_packet *p, __u32 sample_mask)
 {
 	long error = bpf_map_update_elem(&qps, &p->key, &qp_empty, BPF_NOEXIST);
 	struct esc_qp *qp = bpf_map_lookup_elem(&qps, &p->key);
@@ -196,6 +202,7 @@ static __noinline struct esc_qp *qp_insert(const struct esc_packet *p)
 		qp->first_local_ns = bpf_ktime_get_ns();
 		qp->ip_version = p->ip_version;
 		qp->port = p->key.port;
+		qp->sample_mask = sample_mask & ESC_SAMPLE_MASK_MAX;
 	}
 	return qp;
 }
@@ -225,30 +232,54 @@ static __always_inline void qp_note_path(struct esc_qp *qp, const struct esc_pac
 	qp->sport = p->sport;
 }
 
-/* False when the table has no room. */
-static __always_inline bool qp_account(const struct esc_packet *p, __u32 sample_mask,
-				       enum esc_direction direction)
+/* What the PSN's judgement means for a sample. */
+static __always_inline void qp_judge_sample(struct qp_found *found, const struct esc_packet *p,
+					    const struct esc_control *word, int judged)
+{
+	if (unlikely(judged == ESC_PSN_LEAVE)) {
+		found->what = p->flags & (ESC_OP_REQUEST | ESC_OP_PAYLOAD) ? FOUND_REPEATED : 0;
+		return;
+	}
+	if (judged == ESC_PSN_ANEW)
+		found->what |= FOUND_ANEW;
+	if (found->what & FOUND_SAMPLED)
+		sample_stamp(found->qp, p, word, found->now_ns);
+}
+
+/* Counts the packet to its entry, and says in @found what else is to be done with it. */
+static __always_inline void qp_account(const struct esc_packet *p, const struct esc_control *word,
+				       enum esc_direction direction, struct qp_found *found)
 {
 	struct esc_qp *qp = bpf_map_lookup_elem(&qps, &p->key);
+	bool timed = word->flags & ESC_CONTROL_RECEIPTS;
+	int judged;
 
+	found->what = 0;
+	found->now_ns = 0;
+	found->qp = qp;
 	if (unlikely(!qp)) {
-		qp = qp_insert(p);
-		if (!qp)
-			return false;
+		qp = found->qp = qp_insert(p, word->sample_mask);
+		if (!qp) {
+			found->what = FOUND_NO_ROOM;
+			return;
+		}
+	}
+	if (unlikely(sample_is_chosen(p, qp->sample_mask))) {
+		found->now_ns = sample_time(p);
+		found->what = FOUND_SAMPLED;
 	}
 	qp_count_common(qp, p);
 	if (unlikely(p->flags & ESC_OP_CNP)) {
 		count(qp->cnps, 1);
-		return true;
+		return;
 	}
 	qp_note_path(qp, p);
-	if (likely(p->flags & ESC_OP_REQUEST)) {
-		qp_stamp(qp, p->psn, sample_mask);
-		qp_add_request(qp, p, direction);
-	} else {
-		qp_add_response(qp, p, direction);
-	}
-	return true;
+	if (likely(p->flags & ESC_OP_REQUEST))
+		judged = qp_add_request(qp, p, direction, timed, found);
+	else
+		judged = qp_add_response(qp, p, direction, timed, found);
+	if (unlikely(found->what || judged != ESC_PSN_TAKE))
+		qp_judge_sample(found, p, word, judged);
 }
 
 #endif

@@ -6,6 +6,7 @@
 #include "hook.bpf.h"
 
 #define ESC_TC_NEXT (-1) /* TC_ACT_UNSPEC for clsact, TCX_NEXT for tcx */
+#define TC_ACT_SHOT 2
 
 /* Room for every header that is walked, with options and extension headers of common size. */
 #define ESC_TC_PULL_BYTES 512
@@ -35,15 +36,12 @@ static __noinline int tc_parse_thoroughly(struct __sk_buff *skb, struct esc_pack
 	return tc_parse(skb, p, true);
 }
 
-static __always_inline void tc_count(struct __sk_buff *skb, const struct esc_control *word,
-				     enum esc_hook hook)
+/* What the frame is, as esc_parse() says. */
+static __always_inline int tc_read(struct __sk_buff *skb, struct esc_packet *p)
 {
-	struct esc_packet packet;
-	int result = tc_parse(skb, &packet, false);
+	int result = tc_parse(skb, p, false);
 
-	if (unlikely(result == ESC_PARSE_SLOW))
-		result = tc_parse_thoroughly(skb, &packet);
-	hook_count(result, &packet, word, hook);
+	return unlikely(result == ESC_PARSE_SLOW) ? tc_parse_thoroughly(skb, p) : result;
 }
 
 #endif

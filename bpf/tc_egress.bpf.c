@@ -1,17 +1,45 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* Everything that leaves through the interface, before its qdisc. */
 #include "probe_send.bpf.h"
+#include "receipt_send.bpf.h"
+#include "sent.bpf.h"
+
+static __always_inline void egress_count(struct __sk_buff *skb, const struct esc_control *word)
+{
+	struct esc_packet packet;
+	struct qp_found found;
+	int result = tc_read(skb, &packet), reason;
+
+	/* When the qdisc is to let it go: what pacing holds back is no delay. */
+	packet.departure_ns = skb->tstamp;
+	hook_count(result, &packet, word, ESC_HOOK_TC_EGRESS, &found);
+	if (likely(result != ESC_PARSE_ROCE || !found.what))
+		return;
+	reason = sent_look(&packet, word, &found);
+	if (reason)
+		hook_count_reason(reason, ESC_HOOK_TC_EGRESS);
+}
 
 SEC("tc")
 int esc_tc_out(struct __sk_buff *skb)
 {
 	const struct esc_control *word = esc_control_get();
+	__u32 mark = skb->mark;
+	bool ours;
+	int verdict;
 
+	barrier_var(mark);
+	/* Before the kill switch, which may fall between a clone and here. */
+	if (unlikely((mark & ~1u) == ESC_RECEIPT_MARK)) {
+		verdict = receipt_send(skb, &ours);
+		if (ours)
+			return verdict;
+	}
 	if (!word)
 		return ESC_TC_NEXT;
-	if (unlikely(skb->mark == ESC_PROBE_MARK) && probe_send(skb))
+	if (unlikely(mark == ESC_PROBE_MARK) && probe_send(skb))
 		return ESC_TC_NEXT;
-	tc_count(skb, word, ESC_HOOK_TC_EGRESS);
+	egress_count(skb, word);
 	return ESC_TC_NEXT;
 }
 

@@ -2,6 +2,8 @@
 /* Everything that comes in, as early as the kernel shows it. */
 #include "hook.bpf.h"
 #include "probe_answer.bpf.h"
+#include "receipt_take.bpf.h"
+#include "stamp.bpf.h"
 #include <xdp/xdp_helpers.h>
 
 /* Before programs of the usual priority 50, which go on when we pass. */
@@ -53,11 +55,52 @@ static __noinline int xdp_parse_thoroughly(struct xdp_md *xdp, struct esc_packet
 	return xdp_parse(xdp, p, true);
 }
 
+/* In XDP a receipt ends, whatever it is worth. */
+static __noinline int receipt_take_xdp(struct xdp_md *xdp, struct esc_packet *p,
+				       const struct esc_control *word)
+{
+	__u32 at = p->probe_offset - sizeof(struct esc_udp);
+	struct receipt_message m = {};
+	int result;
+
+	if (bpf_xdp_load_bytes(xdp, at, &m.udp, sizeof(m.udp)))
+		return XDP_PASS;
+	if (m.udp.bytes == bpf_htons(RECEIPT_UDP_BYTES) &&
+	    bpf_xdp_load_bytes(xdp, at, &m.udp, RECEIPT_MESSAGE_BYTES)) {
+		hook_count_reason(ESC_REASON_UNREADABLE, ESC_HOOK_XDP_INGRESS);
+		return XDP_PASS;
+	}
+	result = receipt_take(&m, p, word);
+	if (result != PROBE_GOOD)
+		hook_count_reason(result, ESC_HOOK_XDP_INGRESS);
+	return XDP_DROP;
+}
+
+static __noinline int xdp_take(struct xdp_md *xdp, struct esc_packet *p,
+			       const struct esc_control *word)
+{
+	if (p->opcode == ESC_PROBE_OPCODE_RECEIPT)
+		return receipt_take_xdp(xdp, p, word);
+	return probe_take(xdp, p->probe_offset);
+}
+
+/* A stamp for the sampled, for tc ingress to make a receipt of. */
+static __noinline int xdp_stamp(const struct esc_packet *p, const struct esc_control *word,
+				struct qp_found *found)
+{
+	struct rx_stamp stamp;
+
+	if (stamp_look(p, word, found, &stamp) && !stamp_put(p, &stamp))
+		hook_count_reason(ESC_REASON_RECEIPT_STAMP, ESC_HOOK_XDP_INGRESS);
+	return 0;
+}
+
 SEC("xdp.frags")
 int esc_xdp_in(struct xdp_md *xdp)
 {
 	const struct esc_control *word = esc_control_get();
 	struct esc_packet packet;
+	struct qp_found found;
 	int result;
 	__u16 turn;
 
@@ -70,8 +113,11 @@ int esc_xdp_in(struct xdp_md *xdp)
 	if (unlikely(result == ESC_PARSE_SLOW))
 		result = xdp_parse_thoroughly(xdp, &packet);
 	if (unlikely(result == ESC_PARSE_PROBE))
-		return probe_take(xdp, packet.probe_offset);
-	hook_count(result, &packet, word, ESC_HOOK_XDP_INGRESS);
+		return xdp_take(xdp, &packet, word);
+	packet.departure_ns = 0;
+	hook_count(result, &packet, word, ESC_HOOK_XDP_INGRESS, &found);
+	if (unlikely(result == ESC_PARSE_ROCE && (found.what & (FOUND_SAMPLED | FOUND_MESSAGE))))
+		xdp_stamp(&packet, word, &found);
 	return XDP_PASS;
 }
 

@@ -12,15 +12,22 @@
 /* Since the middle of the fits' windows the drift has wandered unseen. */
 #define LAG_FACTOR 1.0
 #define SURPRISE_PER_S 1.6
-/* Alone or with the smaller part: drift wanders, faster than a second's surprise shows. */
-#define HOLDOVER_PPB_PER_S 5.0
-#define HOLDOVER_MAX_PPB 200.0
+/* Alone or with the smaller part: the drift wanders on, as it was seen to, for that long. */
+#define WANDER_LASTS_S 40.0
 #define HOLDOVER_BEGINS_S 0.6
 #define GROWTH_MAX_PPB 400000.0
 
 static double seconds(int64_t from_ns, int64_t to_ns)
 {
 	return (double)ns_sub(to_ns, from_ns) * 1e-9;
+}
+
+/* A model that is left alone goes on with the round's rate, which is not the held one. */
+static double left_alone_ppb(const struct consensus *consensus)
+{
+	double held = heldrate_ppb(&consensus->held, &consensus->line);
+
+	return heldrate_error_ppb(&consensus->held) + fabs(consensus->line.rate_ppb - held);
 }
 
 static double apart_s(const struct consensus *consensus, int64_t now_ns)
@@ -49,14 +56,19 @@ void bound_compute(const struct consensus *consensus, int64_t now_ns, double asy
 	bound->growth_ppb = fmin(SURPRISE_PER_S * consensus->surprise_ns +
 					 FORMAL_PPB_FACTOR * consensus->formal_ppb,
 				 GROWTH_MAX_PPB);
+	bound->late_ppb =
+		fmin(fmax(left_alone_ppb(consensus) - bound->growth_ppb, 0), GROWTH_MAX_PPB);
 	late = fmax(JOLT_FACTOR * consensus->jolt_ns,
 		    LAG_FACTOR * consensus->surprise_ns * consensus->lag_s);
 	bound->now_ns = asymmetry_ns + hypot(mean, late) + fabs(behind_ns);
 	if (apart > 0) {
-		double wander =
-			fmin(HOLDOVER_PPB_PER_S / 2 * apart * apart, HOLDOVER_MAX_PPB * apart);
+		double wander = heldrate_wander(&consensus->held);
+		double moves_s = fmin(apart, WANDER_LASTS_S);
 
-		bound->now_ns += bound->growth_ppb * apart + wander;
-		bound->growth_ppb += fmin(HOLDOVER_PPB_PER_S * apart, HOLDOVER_MAX_PPB);
+		bound->growth_ppb += bound->late_ppb;
+		bound->late_ppb = 0;
+		bound->now_ns +=
+			bound->growth_ppb * apart + wander * moves_s * (apart - moves_s / 2);
+		bound->growth_ppb += wander * moves_s;
 	}
 }

@@ -14,6 +14,7 @@
 struct bound {
 	double now_ns;	   /* at the time of the round */
 	double growth_ppb; /* ns per second of age of the model */
+	double late_ppb;   /* and more than that when no round comes after it */
 };
 
 /*

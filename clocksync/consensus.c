@@ -16,6 +16,9 @@
 #define REACH_SAFE 0.6 /* who has more of the members listens to nobody else */
 #define REACH_MARGIN 0.08
 #define REACH_WHOLE 0.6 /* two halves are both wrong until they meet */
+#define LEAN_LEAST 0.02
+#define LEAN_MOST 0.5
+#define LEAN_NOISES 2.0
 #define PRIOR_SPAN_MIN_PPB 200.0
 #define PRIOR_SPAN_SCALES 20.0
 
@@ -150,6 +153,27 @@ static double mean_drift(struct consensus *consensus, struct words *words, bool 
 	return weights > 0 ? sum / weights : centre;
 }
 
+/*
+ * Neighbours see only each other: the rate that all have in common would wander
+ * with the noise of their edges, and who is alone could not follow it. Everybody's
+ * own oscillator is steadier than that, so each leans to the rate it had for long.
+ */
+static double lean(const struct consensus *consensus, double rate_ppb)
+{
+	double held = heldrate_deviation_ppb(&consensus->held), noise = consensus->formal_ppb;
+	double part, ahead;
+
+	if (held < 0)
+		return rate_ppb;
+	noise = fmax(noise, consensus->scale_ppb / sqrt(fmax(1, consensus->used)));
+	part = fmax(LEAN_LEAST, noise * noise / (noise * noise + held * held + SIGMA_LEAST_NS));
+	part = fmin(part, LEAN_MOST);
+	ahead = heldrate_ppb(&consensus->held, &consensus->line) - rate_ppb;
+	/* More than noise makes is the oscillator's own: a step of temperature is followed. */
+	ahead = fmin(fmax(ahead, -LEAN_NOISES * noise), LEAN_NOISES * noise);
+	return rate_ppb + part * ahead;
+}
+
 static double mean_offset(struct consensus *consensus, const struct words *words, double centre)
 {
 	double sum = 0, weights = 0, own = 0, age = 0;
@@ -203,6 +227,15 @@ static void mark_peers(struct consensus *consensus, struct words *words, double 
 	}
 }
 
+/* Noted are only rounds in which it was in step. */
+static void note_rate(struct consensus *consensus, int64_t now_ns, bool moved)
+{
+	if (moved || !consensus->settled)
+		heldrate_begin(&consensus->held);
+	else
+		heldrate_note(&consensus->held, &consensus->line, now_ns);
+}
+
 static void count_peers(struct consensus *consensus, const struct words *words, int64_t now_ns)
 {
 	consensus->used = 0;
@@ -235,6 +268,9 @@ enum consensus_result consensus_round(struct consensus *consensus, int64_t now_n
 	if (!choose_centre(consensus, &words, &centre, &moved)) {
 		consensus->heard = (unsigned)words.count;
 		consensus->used = 0;
+		/* From where it was last told on: the last round's own drift is not waited out. */
+		if (consensus->settled)
+			consensus->line.rate_ppb = heldrate_ppb(&consensus->held, &consensus->line);
 		return CONSENSUS_NOTHING;
 	}
 	mark_peers(consensus, &words, centre);
@@ -248,10 +284,13 @@ enum consensus_result consensus_round(struct consensus *consensus, int64_t now_n
 	count_peers(consensus, &words, now_ns);
 	consensus->line = clock_line_move(&words.base, now_ns, offset);
 	consensus->line.rate_ppb = words.base.rate_ppb + drift;
+	if (consensus->settled && !moved)
+		consensus->line.rate_ppb = lean(consensus, consensus->line.rate_ppb);
 	consensus->has_line = true;
 	consensus->generation++;
 	consensus_learn(consensus, &words, now_ns, offset, moved || !had_line);
 	settle(consensus, &words, now_ns, moved);
+	note_rate(consensus, now_ns, moved);
 	consensus_learn_reach(consensus, &words);
 	if (consensus->reach >= REACH_WHOLE)
 		consensus->last_whole_ns = now_ns;

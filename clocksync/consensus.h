@@ -17,6 +17,7 @@
 #include <stddef.h>
 
 #include "clocksync/edge.h"
+#include "clocksync/heldrate.h"
 #include "clocksync/line.h"
 #include "clocksync/model.h"
 
@@ -69,13 +70,14 @@ struct consensus {
 	struct clock_line past[CONSENSUS_PAST];
 	int64_t past_ns[CONSENSUS_PAST];
 	unsigned past_next;
+	struct heldrate held; /* the rate to go on with alone */
 	uint64_t generation;
 	uint64_t moves; /* times it went over to another group */
 	struct consensus_peer peers[CONSENSUS_PEERS_MAX];
 };
 
 enum consensus_result {
-	CONSENSUS_NOTHING = 0, /* no neighbour to follow: the line goes on as it was */
+	CONSENSUS_NOTHING = 0, /* no neighbour to follow: the line goes on at the held rate */
 	CONSENSUS_STEPPED,     /* followed the neighbours */
 	CONSENSUS_JOINED,      /* has its first line */
 	CONSENSUS_MOVED,       /* went over to another group: readers slew */

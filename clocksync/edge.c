@@ -17,6 +17,9 @@
 #define NOISE_MIN_NS 1.0
 #define NOISE_GAIN 0.2
 #define FLOOR_GAIN 0.1
+/* A direction that was not heard for so long, and for that many of its mean gaps, is lost. */
+#define SILENT_NS 250000000
+#define SILENT_GAPS 8
 /* Stamps of a NIC may be read before the clock that says now. */
 #define AHEAD_MAX_NS 10000000
 
@@ -84,6 +87,7 @@ void edge_add(struct edge *edge, enum clock_side side, const struct clock_probe 
 
 	if (age_ns < -AHEAD_MAX_NS || age_ns > EDGE_BUCKETS * edge->bucket_ns)
 		return;
+	edge->heard_ns[side] = now_ns;
 	verdict = pairs_judge(&edge->pairs, side, probe);
 	bucket = bucket_at(edge, x_ns);
 	if (!bucket)
@@ -118,6 +122,18 @@ static void window_count(struct edge *edge, int64_t last)
 	estimate->pairs_kept = kept[0] + kept[1];
 	estimate->pairs_seen = (estimate->points[0] + estimate->points[1]) / 2;
 	estimate->used_pairs = kept[0] >= PAIRS_ENOUGH && kept[1] >= PAIRS_ENOUGH;
+}
+
+static bool is_silent(const struct edge *edge, int64_t now_ns)
+{
+	for (int s = 0; s < 2; s++) {
+		int64_t gap_ns = EDGE_BUCKETS * edge->bucket_ns / (1 + edge->estimate.points[s]);
+		int64_t silent_ns = ns_sub(now_ns, edge->heard_ns[s]);
+
+		if (silent_ns > SILENT_NS && silent_ns > SILENT_GAPS * gap_ns)
+			return true;
+	}
+	return false;
 }
 
 static struct edgefit_hint hint_of(const struct edge *edge, const struct edge_prior *prior)
@@ -263,7 +279,7 @@ int edge_fit(struct edge *edge, int64_t now_ns, const struct edge_prior *prior,
 	pairs_adapt(&edge->pairs);
 	edge->estimate.valid = false;
 	window_count(edge, last);
-	if (best_window(edge, last, &hint, scratch, &best))
+	if (is_silent(edge, now_ns) || best_window(edge, last, &hint, scratch, &best))
 		return -ENODATA;
 	noise_learn(edge, best.noise_ns);
 	learnt = best;

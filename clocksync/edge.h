@@ -63,6 +63,7 @@ struct edge {
 	struct edge_bucket buckets[EDGE_BUCKETS];
 	struct pairs_filter pairs;
 	struct edge_point first[2]; /* the pair's other half, until it is judged */
+	int64_t heard_ns[2];	    /* when the last of each direction came */
 	struct edge_estimate estimate;
 	double slope_ppb; /* of the last fit, to compare heights by */
 	double noise_ns;  /* deviation of one stamp: by the pairs, or the clouds' edges */
@@ -110,7 +111,9 @@ struct edge_prior {
 
 /*
  * The fit at local time @now_ns. -ENODATA when a direction has fewer than two
- * points or they span less than 100 ms; edge->estimate is then not valid.
+ * points or they span less than 100 ms, or none came lately: a window that only thins
+ * out says less and less, and at last what chance left in it. edge->estimate is then
+ * not valid.
  */
 int edge_fit(struct edge *edge, int64_t now_ns, const struct edge_prior *prior,
 	     struct edge_scratch *scratch);

@@ -67,6 +67,7 @@ static void model_finish(struct hostclock *clock, int64_t now_ns)
 	model->bound_local_ns = now_ns;
 	model->bound_ns = (unsigned)fmin(rint(clock->bound.now_ns), 4e9);
 	model->bound_growth = (unsigned)(clock->bound.growth_ppb * 1e-9 * Q40);
+	model->bound_late = (unsigned)(clock->bound.late_ppb * 1e-9 * Q40);
 	model->state = clock->state;
 	model->generation++;
 }

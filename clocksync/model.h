@@ -20,6 +20,8 @@
 
 #define CLOCK_RATE_SHIFT 40
 #define CLOCK_RATE_MAX ((1 << 30) - 1)
+/* A model older than that is nobody's word any more: its rate is held, and may be wrong. */
+#define CLOCK_LATE_NS 1000000000ll
 
 enum clock_state {
 	CLOCK_FREE_RUNNING = 0, /* no fabric time, or none worth a bound */
@@ -40,7 +42,7 @@ struct clock_model {
 	unsigned int bound_growth;     /* per ns of age, 2^-40 */
 	unsigned long long generation; /* one more for every model published */
 	unsigned int state;	       /* enum clock_state */
-	unsigned int reserved;
+	unsigned int bound_late;       /* added to the growth beyond CLOCK_LATE_NS of age */
 };
 
 /* @delta_ns * @rate * 2^-40 rounded down; |delta| < 2^52, |rate| < 2^30. */
@@ -70,8 +72,9 @@ static inline long long clock_model_bound(const struct clock_model *model, long 
 
 	if (age < 0)
 		age = 0;
-	return (long long)model->bound_ns + clock_scale(age, model->bound_growth & CLOCK_RATE_MAX) +
-	       1;
+	age = clock_scale(age, model->bound_growth & CLOCK_RATE_MAX) +
+	      (age > CLOCK_LATE_NS ? clock_scale(age, model->bound_late & CLOCK_RATE_MAX) : 0);
+	return (long long)model->bound_ns + age + 1;
 }
 
 #endif

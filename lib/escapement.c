@@ -14,9 +14,9 @@
 
 /* A write takes less than a microsecond, four times a second. */
 #define TRIES_MAX 1000
-/* As the daemon's own bound grows when it is alone: drift wanders (clocksync/bound.c). */
-#define WANDER_PPB_PER_S 5
-#define WANDER_MAX_PPB 200
+/* As the daemon's own bound grows when it is alone: drift wanders (clocksync/heldrate.c). */
+#define WANDER_PPB_PER_S 8
+#define WANDER_MAX_PPB 320
 #define BOUND_MAX_NS 1000000
 
 struct escapement_clock {

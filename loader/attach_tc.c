@@ -32,9 +32,10 @@ struct tc_hook {
 	const char *word;
 };
 
+/* In the order of attaching: ingress clones packets for egress to make receipts of. */
 static const struct tc_hook tc_hooks[] = {
-	{false, PINS_TC_INGRESS, ESC_PROGRAM_TC_INGRESS, TCX_INGRESS, BPF_TC_INGRESS, "ingress"},
 	{true, PINS_TC_EGRESS, ESC_PROGRAM_TC_EGRESS, TCX_EGRESS, BPF_TC_EGRESS, "egress"},
+	{false, PINS_TC_INGRESS, ESC_PROGRAM_TC_INGRESS, TCX_INGRESS, BPF_TC_INGRESS, "ingress"},
 };
 #define TC_HOOKS 2
 
@@ -45,6 +46,7 @@ static int tc_load(const struct attach_target *target, const struct esc_port *po
 	int err;
 
 	constants.rx_in_tc = port->xdp_mode == ESC_XDP_NONE;
+	constants.tc_takes = port->xdp_mode != ESC_XDP_NATIVE;
 	err = object_open(out, OBJECT_TC, target->pins, &constants, error);
 	if (err)
 		return err;
@@ -112,7 +114,7 @@ static int tcx_attach_hook(const struct attach_target *target, const struct tc_h
 
 static void tcx_detach(const struct attach_target *target)
 {
-	for (size_t i = 0; i < TC_HOOKS; i++)
+	for (size_t i = TC_HOOKS; i-- > 0;)
 		pins_drop_link(target->pins, target->name, tc_hooks[i].pin);
 }
 
@@ -240,7 +242,7 @@ static void clsact_detach(const struct attach_target *target, struct esc_port *p
 	struct bpf_tc_hook where;
 	unsigned int others = 0;
 
-	for (size_t i = 0; i < TC_HOOKS; i++) {
+	for (size_t i = TC_HOOKS; i-- > 0;) {
 		const struct tc_hook *hook = &tc_hooks[i];
 		LIBBPF_OPTS(bpf_tc_opts, filter, .handle = FILTER_HANDLE,
 			    .priority = FILTER_PRIORITY);

@@ -21,9 +21,7 @@
 enum cli_format { CLI_TEXT, CLI_JSON, CLI_PRETTY };
 
 struct cli {
-	#define CLI_TIMEOUT_NS 30000000000ull /* of `clock wait`, when none is given */
-
-enum cli_format format;
+	enum cli_format format;
 	struct config_places places; /* socket, pin root and kill file in use */
 	char **words;		     /* what follows the verb, options taken out */
 	int word_count;
@@ -32,6 +30,8 @@ enum cli_format format;
 	int64_t top; /* -1: not given */
 	bool watch;
 	double watch_seconds;
+	bool paths;
+	int64_t frames; /* -1: not given */
 	bool follow;
 	bool since_given;
 	uint64_t since_ns; /* CLOCK_REALTIME */
@@ -45,6 +45,7 @@ int cli_status(const struct cli *cli);
 int cli_clock(const struct cli *cli);
 int cli_peers(const struct cli *cli);
 int cli_qp(const struct cli *cli);
+int cli_top(const struct cli *cli);
 int cli_events(const struct cli *cli);
 int cli_mode(const struct cli *cli);
 int cli_off(const struct cli *cli);

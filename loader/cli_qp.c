@@ -7,10 +7,15 @@
 
 #include "cli.h"
 #include "cli_client.h"
+#include "cli_delays.h"
 #include "cli_table.h"
 #include "units.h"
 
 #define HEADINGS "<DIR <FROM <TO QPN SPORT <TYPE PACKETS BYTES RATE MSGS P50 CE CNP GAPS AGAIN NAKS"
+/* One more column when any of them has delays, and when it is known whose any of them is. */
+#define HEADING_TIMED " " CLI_DELAYS_HEADING
+#define DETAILS_MOST 8
+#define HEADING_OWNED " <OWNER"
 /* Lines of text around the table. */
 #define LINES_AROUND 9
 
@@ -35,7 +40,34 @@ static void cell_count(struct cli_table *table, const json_t *value)
 		cli_table_cell(table, "-");
 }
 
-static void add_row(struct cli_table *table, const json_t *qp)
+static bool any_owned(const json_t *qps)
+{
+	size_t i;
+	json_t *qp;
+
+	json_array_foreach (qps, i, qp)
+		if (json_object_get(qp, "local_qpn"))
+			return true;
+	return false;
+}
+
+/* "ib_write_bw[407] job_1234/step_0", as far as it is known; a long job is cut. */
+static void cell_owner(struct cli_table *table, const json_t *qp)
+{
+	const char *job = cli_text(qp, "job"), *comm = cli_text(qp, "comm");
+	bool pid = json_object_get(qp, "pid") != NULL;
+	char number[16] = "";
+
+	if (pid)
+		snprintf(number, sizeof(number), "[%llu]",
+			 (unsigned long long)cli_count(qp, "pid"));
+	if (*job || *comm || pid)
+		cli_table_cell(table, "%s%s%s%s", comm, number, *job ? " " : "", job);
+	else
+		cli_table_cell(table, "-");
+}
+
+static void add_row(struct cli_table *table, const json_t *qp, bool timed, bool owned)
 {
 	const json_t *p50 = json_object_get(json_object_get(qp, "message_bytes"), "p50");
 	const json_t *again = json_object_get(qp, "retransmits");
@@ -62,6 +94,10 @@ static void add_row(struct cli_table *table, const json_t *qp)
 	cell_count(table, json_object_get(qp, "psn_gaps"));
 	cell_count(table, again ? again : json_object_get(qp, "duplicates"));
 	cell_count(table, json_object_get(qp, "naks"));
+	if (timed)
+		cli_cell_delays(table, qp);
+	if (owned)
+		cell_owner(table, qp);
 }
 
 /* How many have this count above 0, and the one that has most. */
@@ -139,6 +175,8 @@ static void write_nothing(FILE *out, uint64_t tracked)
 void cli_write_qps(FILE *out, const json_t *result)
 {
 	const json_t *qps = json_object_get(result, "qps");
+	bool timed = cli_any_delays(qps), owned = any_owned(qps);
+	char headings[160];
 	struct cli_table *table;
 	size_t i;
 	json_t *qp;
@@ -147,16 +185,22 @@ void cli_write_qps(FILE *out, const json_t *result)
 		write_nothing(out, cli_count(result, "tracked"));
 		return;
 	}
-	table = cli_table_new(HEADINGS);
+	snprintf(headings, sizeof(headings), "%s%s%s", HEADINGS, timed ? HEADING_TIMED : "",
+		 owned ? HEADING_OWNED : "");
+	table = cli_table_new(headings);
 	if (!table)
 		return;
 	json_array_foreach (qps, i, qp)
-		add_row(table, qp);
+		add_row(table, qp, timed, owned);
 	cli_table_write(table, out);
 	cli_table_free(table);
 	fprintf(out, "QPN: the destination's. P50: median message. GAPS: sequence skipped. AGAIN: "
 		     "sent (tx) or received (rx) again.\n");
+	if (timed)
+		fprintf(out, "OWD: one-way delay in the last second, median/99th/most, true within "
+			     "+-, in microseconds.\n");
 	write_attention(out, result);
+	cli_write_delay_notes(out, qps);
 }
 
 /* On a terminal the table fits; the daemon sorts, so the first are those that matter. */
@@ -176,6 +220,8 @@ static int show_once(const struct cli *cli, struct cli_client *client)
 	json_t *args = json_object(), *result;
 	int code;
 
+	if (cli->paths)
+		json_object_set_new(args, "paths", json_true());
 	if (cli->word_count)
 		json_object_set_new(args, "key", json_string(cli->words[0]));
 	if (cli->sort)
@@ -187,10 +233,15 @@ static int show_once(const struct cli *cli, struct cli_client *client)
 		return code;
 	if (cli->watch && cli->format == CLI_TEXT && isatty(STDOUT_FILENO))
 		fputs("\033[H\033[J", stdout);
-	if (cli->format == CLI_TEXT)
-		cli_write_qps(stdout, result);
-	else
+	if (cli->format != CLI_TEXT)
 		cli_write_json(cli, result);
+	else if (cli->paths)
+		cli_write_paths(stdout, result);
+	else
+		cli_write_qps(stdout, result);
+	/* Who asks for some wants to know more of them. */
+	if (cli->format == CLI_TEXT && cli->word_count)
+		cli_write_delay_details(stdout, json_object_get(result, "qps"), DETAILS_MOST);
 	json_decref(result);
 	return fflush(stdout) ? CLI_FAILED : CLI_GOOD;
 }

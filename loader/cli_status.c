@@ -129,6 +129,36 @@ static void write_table(FILE *out, const json_t *qps)
 			(unsigned long long)cli_count(qps, "refused"));
 }
 
+static void write_receipts(FILE *out, const json_t *receipts)
+{
+	if (!receipts)
+		return;
+	if (strcmp(cli_text(receipts, "mode"), "on"))
+		fprintf(out, "Receipts: off (`receipts.mode`); queue pairs have no delays\n");
+	else
+		fprintf(out, "Receipts: on, %llu queue pairs sampled\n",
+			(unsigned long long)cli_count(receipts, "qps_sampled"));
+	if (*cli_text(receipts, "look_note"))
+		fprintf(out, "  %s\n", cli_text(receipts, "look_note"));
+}
+
+static void write_tracing(FILE *out, const json_t *tracing)
+{
+	const char *how = cli_text(tracing, "how"), *note = cli_text(tracing, "note");
+
+	if (!tracing)
+		return;
+	if (!strcmp(how, "none"))
+		fprintf(out, "Owners of queue pairs: not known");
+	else
+		fprintf(out, "Owners of queue pairs: by %s, %llu known", how,
+			(unsigned long long)cli_count(tracing, "known"));
+	fprintf(out, "%s%s\n", *note ? "; " : "", note);
+	if (cli_count(tracing, "refused"))
+		fprintf(out, "  The table was full: the owners of %llu are not known\n",
+			(unsigned long long)cli_count(tracing, "refused"));
+}
+
 static void write_clock(FILE *out, const json_t *clock)
 {
 	if (!clock)
@@ -157,13 +187,36 @@ static void write_probing(FILE *out, const json_t *probing)
 			fprintf(out, "No probing on the %s plane: %s\n", cli_text(plane, "plane"),
 				cli_text(plane, "note"));
 	}
-	if (peers && cli_count(peers, "up") + cli_count(peers, "suspect") + cli_count(peers, "down"))
+	if (peers &&
+	    cli_count(peers, "up") + cli_count(peers, "suspect") + cli_count(peers, "down"))
 		fprintf(out, "  Peers: %llu up, %llu suspect, %llu down\n",
 			(unsigned long long)cli_count(peers, "up"),
 			(unsigned long long)cli_count(peers, "suspect"),
 			(unsigned long long)cli_count(peers, "down"));
 	if (*cli_text(probing, "authority_note"))
 		fprintf(out, "  Keys: %s\n", cli_text(probing, "authority_note"));
+}
+
+/* What stands, the oldest first. */
+static void write_verdicts(FILE *out, const json_t *verdicts)
+{
+	char text[UNITS_TEXT_BYTES];
+	json_t *verdict;
+	size_t i;
+
+	json_array_foreach (verdicts, i, verdict) {
+		const json_t *seen = json_object_get(verdict, "seen");
+
+		fprintf(out, "Verdict: %s %s, for %s", cli_text(verdict, "kind"),
+			cli_text(verdict, "subject"),
+			units_duration(text, cli_count(verdict, "since_ms") * 1000000));
+		if (json_object_get(seen, "p50_ns"))
+			fprintf(out, ", median %s",
+				units_duration(text, cli_count(seen, "p50_ns")));
+		if (*cli_text(seen, "cause"))
+			fprintf(out, " (%s)", cli_text(seen, "cause"));
+		fputc('\n', out);
+	}
 }
 
 void cli_write_status(FILE *out, const json_t *status)
@@ -185,9 +238,12 @@ void cli_write_status(FILE *out, const json_t *status)
 	write_clock(out, json_object_get(status, "clock"));
 	write_probing(out, json_object_get(status, "probing"));
 	write_table(out, json_object_get(status, "qps"));
+	write_receipts(out, json_object_get(status, "receipts"));
+	write_tracing(out, json_object_get(status, "qp_tracing"));
 	if (json_object_get(status, "members"))
 		fprintf(out, "Members: %llu addresses\n",
 			(unsigned long long)cli_count(status, "members"));
+	write_verdicts(out, json_object_get(status, "verdicts"));
 	json_array_foreach (json_object_get(status, "interfaces"), i, interface) {
 		write_link(out, interface);
 		write_attachment(out, interface);

@@ -425,6 +425,50 @@ static int take_clock(struct reading *reading)
 			     &config->clock.window_ns);
 }
 
+/* "adaptive", "1/64" or "64". */
+static int take_sample(struct reading *reading)
+{
+	const char *text = reading->raw->receipts.sample, *digits = text;
+	struct config *config = reading->config;
+	unsigned long one_in;
+	char *end;
+
+	config->receipts.sample_mask = ESC_SAMPLE_MASK_DEFAULT;
+	if (!text || !strcmp(text, "adaptive"))
+		return 0;
+	if (!strncmp(text, "1/", 2))
+		digits = text + 2;
+	errno = 0;
+	one_in = isdigit((unsigned char)*digits) ? strtoul(digits, &end, 10) : 0;
+	if (!one_in || errno || *end || one_in > ESC_SAMPLE_MASK_MAX + 1ul || one_in & (one_in - 1))
+		return fail_at(
+			reading, line_of(reading, "receipts", "sample"),
+			"`sample: %.64s` should be `adaptive`, or one in how many packets: a "
+			"power of two up to %u, such as `1/64`",
+			text, ESC_SAMPLE_MASK_MAX + 1);
+	config->receipts.sample_fixed = true;
+	config->receipts.sample_mask = one_in - 1;
+	return 0;
+}
+
+static int take_receipts(struct reading *reading)
+{
+	const struct config_raw_receipts *raw = &reading->raw->receipts;
+	struct config *config = reading->config;
+	int err = take_sample(reading);
+
+	config->receipts.on = raw->mode == CONFIG_RECEIPTS_ON;
+	config->receipts.max_pps = 20000;
+	config->receipts.threshold_ns = 100 * US_NS;
+	if (!err)
+		err = take_number(reading, "receipts", "max_pps", raw->max_pps, 1, 1000000,
+				  &config->receipts.max_pps);
+	if (!err)
+		err = take_duration(reading, "receipts", "threshold", raw->threshold, US_NS,
+				    SECOND_NS, &config->receipts.threshold_ns);
+	return err;
+}
+
 /* A duration with a sign. */
 static int take_lab_offset(struct reading *reading, const char *text)
 {
@@ -497,6 +541,8 @@ static int take_all(struct reading *reading)
 		err = take_mesh(reading);
 	if (!err)
 		err = take_clock(reading);
+	if (!err)
+		err = take_receipts(reading);
 	if (!err)
 		err = take_lab(reading);
 	return err;

@@ -53,6 +53,13 @@ struct config {
 		uint64_t idle_ns; /* a QP without packets for so long is gone */
 	} qps;
 	struct {
+		bool on;
+		bool sample_fixed;     /* sample_mask does not follow a queue pair's rate */
+		uint32_t sample_mask;  /* 2^n - 1; with which a queue pair begins */
+		uint32_t max_pps;      /* that each CPU makes at most */
+		uint64_t threshold_ns; /* delays above it are counted */
+	} receipts;
+	struct {
 		char *directory; /* NULL: no textfile */
 		uint64_t interval_ns;
 		uint32_t top_qps;

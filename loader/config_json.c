@@ -67,6 +67,20 @@ static void put_clock_sections(json_t *root, const struct config *config)
 	json_object_set_new(root, "lab", lab);
 }
 
+static void put_receipts(json_t *root, const struct config *config)
+{
+	json_t *receipts = json_object();
+
+	json_object_set_new(receipts, "mode", json_string(config->receipts.on ? "on" : "off"));
+	json_object_set_new(receipts, "sample",
+			    config->receipts.sample_fixed
+				    ? json_sprintf("1/%u", config->receipts.sample_mask + 1)
+				    : json_string("adaptive"));
+	json_object_set_new(receipts, "max_pps", json_integer(config->receipts.max_pps));
+	set_duration(receipts, "threshold", config->receipts.threshold_ns);
+	json_object_set_new(root, "receipts", receipts);
+}
+
 json_t *config_to_json(const struct config *config)
 {
 	json_t *root = json_object(), *list = json_array();
@@ -94,5 +108,6 @@ json_t *config_to_json(const struct config *config)
 	json_object_set_new(events, "keep", json_integer(config->events.keep));
 	json_object_set_new(root, "events", events);
 	put_clock_sections(root, config);
+	put_receipts(root, config);
 	return root;
 }

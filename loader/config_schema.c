@@ -103,6 +103,20 @@ static const cyaml_schema_field_t clock_fields[] = {
 	CYAML_FIELD_END,
 };
 
+static const cyaml_strval_t receipts_modes[] = {
+	{"on", CONFIG_RECEIPTS_ON},
+	{"off", CONFIG_RECEIPTS_OFF},
+	{},
+};
+
+static const cyaml_schema_field_t receipts_fields[] = {
+	WORD("mode", struct config_raw_receipts, mode, receipts_modes),
+	TEXT("sample", struct config_raw_receipts, sample),
+	NUMBER("max_pps", struct config_raw_receipts, max_pps),
+	TEXT("threshold", struct config_raw_receipts, threshold),
+	CYAML_FIELD_END,
+};
+
 static const cyaml_schema_field_t lab_fields[] = {
 	TEXT("clock_offset", struct config_raw_lab, clock_offset),
 	TEXT("clock_drift_ppb", struct config_raw_lab, clock_drift_ppb),
@@ -125,6 +139,7 @@ static const cyaml_schema_field_t top_fields[] = {
 	SECTION("events", struct config_raw, events, events_fields),
 	SECTION("mesh", struct config_raw, mesh, mesh_fields),
 	SECTION("clock", struct config_raw, clock, clock_fields),
+	SECTION("receipts", struct config_raw, receipts, receipts_fields),
 	SECTION("lab", struct config_raw, lab, lab_fields),
 	CYAML_FIELD_IGNORE("paths", CYAML_FLAG_OPTIONAL),
 	CYAML_FIELD_IGNORE("steer", CYAML_FLAG_OPTIONAL),

@@ -44,6 +44,14 @@ struct config_raw_clock {
 	int anchor; /* false or true */
 };
 
+enum config_receipts { CONFIG_RECEIPTS_ON, CONFIG_RECEIPTS_OFF };
+
+struct config_raw_receipts {
+	enum config_receipts mode;
+	char *sample, *threshold;
+	uint64_t *max_pps;
+};
+
 struct config_raw_lab {
 	char *clock_offset, *clock_drift_ppb; /* may be negative */
 	char *tai_offset;
@@ -58,6 +66,7 @@ struct config_raw {
 	struct config_raw_events events;
 	struct config_raw_mesh mesh;
 	struct config_raw_clock clock;
+	struct config_raw_receipts receipts;
 	struct config_raw_lab lab;
 };
 

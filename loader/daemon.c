@@ -15,11 +15,14 @@
 
 #include "config.h"
 #include "dataplane.h"
+#include "delays.h"
 #include "explain.h"
+#include "judge.h"
 #include "ledger.h"
 #include "lock.h"
 #include "log.h"
 #include "mesh.h"
+#include "owners.h"
 #include "preflight.h"
 #include "qptable.h"
 #include "rtnl.h"
@@ -47,7 +50,7 @@ uint64_t daemon_realtime_ns(void)
 	return daemon_clock_ns(CLOCK_REALTIME);
 }
 
-int daemon_refresh(struct daemon *daemon)
+static int daemon_read_qps(struct daemon *daemon)
 {
 	struct esc_reason_count reasons[ESC_REASON_MAX], *full;
 	uint64_t now_ns = daemon_local_ns();
@@ -59,7 +62,17 @@ int daemon_refresh(struct daemon *daemon)
 		err = qptable_refresh(daemon->qps, now_ns,
 				      full->xdp_ingress + full->tc_ingress + full->tc_egress);
 	if (!err)
+		err = delays_look(daemon->delays, now_ns);
+	if (!err)
 		daemon->refreshed_local_ns = now_ns;
+	return err;
+}
+
+int daemon_refresh(struct daemon *daemon)
+{
+	int err = daemon_read_qps(daemon);
+
+	owners_refresh(daemon->owners);
 	return err;
 }
 
@@ -106,6 +119,7 @@ static int daemon_switch(struct daemon *daemon, bool off, const char *by, char *
 		      : dataplane_on(daemon->dataplane, error);
 
 	daemon->control_flags = dataplane_control_flags(daemon->dataplane);
+	owners_set_off(daemon->owners, dataplane_is_off(daemon->dataplane));
 	if (err || was_off == off)
 		return err;
 	log_warning("the kill switch is %s (by %s)", off ? "on: everything is detached" : "off",
@@ -148,7 +162,7 @@ static void daemon_watch_control(struct daemon *daemon)
 	uint32_t flags = dataplane_control_flags(daemon->dataplane);
 	bool off = flags & ESC_CONTROL_OFF;
 
-	if (flags == daemon->control_flags)
+	if (!((flags ^ daemon->control_flags) & ESC_CONTROL_OFF))
 		return;
 	daemon->control_flags = flags;
 	log_warning("the map control was written by somebody else: kill switch %s",
@@ -170,10 +184,26 @@ static int daemon_on_tick(sd_event_source *source, uint64_t due_us, void *contex
 	daemon_watch_control(daemon);
 	dataplane_tick(daemon->dataplane, daemon_local_ns());
 	mesh_look(daemon->mesh);
-	if (daemon_refresh(daemon))
-		log_debug("the map qps could not be read in this turn");
+	owners_turn(daemon->owners, daemon_local_ns());
+	owners_refresh(daemon->owners);
 	sd_event_now(daemon->event, CLOCK_MONOTONIC, &now_us);
 	sd_event_source_set_time(source, now_us + DAEMON_TICK_US);
+	return sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
+}
+
+/* Delays are looked at more often than the rest: whoever judges them is to be in time. */
+static int daemon_on_look(sd_event_source *source, uint64_t due_us, void *context)
+{
+	struct daemon *daemon = context;
+	uint64_t now_us;
+
+	(void)due_us;
+	if (daemon_read_qps(daemon))
+		log_debug("the maps of queue pairs could not be read in this turn");
+	else
+		judge_look(daemon->judge, daemon->refreshed_local_ns);
+	sd_event_now(daemon->event, CLOCK_MONOTONIC, &now_us);
+	sd_event_source_set_time(source, now_us + delays_interval_ns(daemon->delays) / 1000);
 	return sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
 }
 
@@ -202,6 +232,10 @@ static int daemon_watch(struct daemon *daemon, char **error)
 		err = sd_event_add_time_relative(daemon->event, &daemon->tick, CLOCK_MONOTONIC,
 						 DAEMON_TICK_US, DAEMON_TICK_SLACK_US,
 						 daemon_on_tick, daemon);
+	if (err >= 0)
+		err = sd_event_add_time_relative(daemon->event, &daemon->look, CLOCK_MONOTONIC,
+						 DELAYS_FAST_NS / 1000, DAEMON_TICK_SLACK_US,
+						 daemon_on_look, daemon);
 	return err < 0 ? explain(error, err, "sd-event: %s", strerror(-err)) : 0;
 }
 
@@ -243,8 +277,21 @@ static int daemon_open_qps(struct daemon *daemon, char **error)
 			      daemon->ledger);
 
 	if (!err)
+		err = delays_new(&daemon->delays, dataplane_map_fd(daemon->dataplane, "qp_owd"),
+				 dataplane_map_fd(daemon->dataplane, "qp_sent"),
+				 dataplane_map_max(daemon->dataplane, "qp_owd"), daemon->qps);
+	if (!err)
 		err = daemon_refresh(daemon);
 	return err ? explain(error, err, "the map qps cannot be read: %s", strerror(-err)) : 0;
+}
+
+static int daemon_open_owners(struct daemon *daemon, char **error)
+{
+	const struct dataplane *dataplane = daemon->dataplane;
+	int err = owners_new(&daemon->owners, dataplane_map_fd(dataplane, "control"),
+			     dataplane_map_fd(dataplane, "qp_owners"), dataplane_is_off(dataplane));
+
+	return err ? explain(error, err, "queue pairs' owners: %s", strerror(-err)) : 0;
 }
 
 static int daemon_serve(struct daemon *daemon, char **error)
@@ -252,7 +299,11 @@ static int daemon_serve(struct daemon *daemon, char **error)
 	int err = daemon_open_qps(daemon, error);
 
 	if (!err)
+		err = daemon_open_owners(daemon, error);
+	if (!err)
 		err = mesh_new(&daemon->mesh, daemon, error);
+	if (!err)
+		err = judge_new(&daemon->judge, daemon);
 	if (!err)
 		err = server_new(&daemon->server, daemon, error);
 	if (!err)
@@ -312,10 +363,14 @@ void daemon_free(struct daemon *daemon)
 	textfile_free(daemon->textfile);
 	server_free(daemon->server);
 	sd_event_source_unref(daemon->tick);
+	sd_event_source_unref(daemon->look);
 	sd_event_source_unref(daemon->links);
 	if (daemon->links_fd >= 0)
 		close(daemon->links_fd);
+	judge_free(daemon->judge);
 	mesh_free(daemon->mesh);
+	owners_free(daemon->owners);
+	delays_free(daemon->delays);
 	qptable_free(daemon->qps);
 	dataplane_close(daemon->dataplane);
 	ledger_free(daemon->ledger);

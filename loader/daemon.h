@@ -8,9 +8,12 @@
 
 struct config;
 struct dataplane;
+struct delays;
+struct judge;
 struct ledger;
 struct locks;
 struct mesh;
+struct owners;
 struct qptable;
 struct server;
 struct sd_event;
@@ -21,7 +24,10 @@ struct daemon {
 	struct config *config; /* in force; replaced as a whole by a reload */
 	struct dataplane *dataplane;
 	struct qptable *qps;
+	struct delays *delays; /* follows qps */
 	struct mesh *mesh;
+	struct judge *judge; /* NULL: nothing is judged */
+	struct owners *owners; /* of queue pairs; NULL: none are looked for */
 	struct ledger *ledger;
 	struct server *server;
 	struct textfile *textfile; /* always there; writes nothing without a directory */
@@ -35,6 +41,7 @@ struct daemon {
 	/* daemon.c's own */
 	const char *config_path; /* as given by -c; read again by a reload */
 	struct sd_event_source *tick;
+	struct sd_event_source *look;
 	struct sd_event_source *links;
 	int links_fd;
 	uint32_t control_flags; /* as last seen, to tell a change made by others */
@@ -50,7 +57,10 @@ int daemon_new(struct daemon **out, const char *config_path, char **error);
 /* Stops serving; programs stay attached and go on counting. */
 void daemon_free(struct daemon *daemon);
 
-/* Reads the QP table now: the tick each second, the socket and the textfile before they answer. */
+/*
+ * Reads the QP table, the delays and the owners now, before the socket and the textfile answer.
+ * The loop does it four times a second (once, of many queue pairs), for owners once.
+ */
 int daemon_refresh(struct daemon *daemon);
 
 /* Reads the configuration file again: all of it is applied, or none. */

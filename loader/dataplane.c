@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "bpflog.h"
@@ -23,9 +24,20 @@ struct dataplane {
 	bool off;
 	bool clear_flag; /* once all is attached */
 	int cpus;
+	uint32_t sampling; /* of ESC_CONTROL_RECEIPTS and _SAMPLE_FIXED: those that are to be set */
+	uint32_t sample_mask, receipts_max_pps, delay_threshold_ns;
 	unsigned int count;
 	struct port ports[ESC_PORTS_MAX];
 };
+
+/* Attaching may take seconds, and nobody else beats meanwhile. */
+static void dataplane_beat_now(struct dataplane *dataplane)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	dataplane_beat(dataplane, (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec);
+}
 
 /* --- which interface has which slot --- */
 
@@ -170,6 +182,7 @@ static int dataplane_attach_all(struct dataplane *dataplane, char **error)
 
 	for (unsigned int i = 0; !err && i < dataplane->count; i++) {
 		was_attached[i] = port_is_attached(&dataplane->ports[i]);
+		dataplane_beat_now(dataplane);
 		err = port_attach(&dataplane->ports[i], dataplane->pins, dataplane->ledger, error);
 		for (unsigned int j = 0; err && j < i; j++)
 			if (!was_attached[j])
@@ -197,7 +210,8 @@ static void dataplane_set_flag(struct dataplane *dataplane, bool off)
 
 uint32_t dataplane_control_flags(const struct dataplane *dataplane)
 {
-	return __atomic_load_n(&pins_control(dataplane->pins)->flags, __ATOMIC_SEQ_CST);
+	return __atomic_load_n(&pins_control(dataplane->pins)->flags, __ATOMIC_SEQ_CST) &
+	       ESC_CONTROL_OFF;
 }
 
 bool dataplane_is_off(const struct dataplane *dataplane)
@@ -223,6 +237,33 @@ int dataplane_on(struct dataplane *dataplane, char **error)
 	dataplane->off = false;
 	dataplane_set_flag(dataplane, false); /* all begin to count at once */
 	return 0;
+}
+
+/* --- receipts --- */
+
+static void dataplane_plan_receipts(struct dataplane *dataplane, const struct config *config)
+{
+	dataplane->sampling = (config->receipts.on ? ESC_CONTROL_RECEIPTS : 0) |
+			      (config->receipts.sample_fixed ? ESC_CONTROL_SAMPLE_FIXED : 0);
+	dataplane->sample_mask = config->receipts.sample_mask;
+	dataplane->receipts_max_pps = config->receipts.max_pps;
+	dataplane->delay_threshold_ns = config->receipts.threshold_ns > UINT32_MAX
+						? UINT32_MAX
+						: (uint32_t)config->receipts.threshold_ns;
+}
+
+/* Every second as well: whoever writes `control` whole takes these away too. */
+static void dataplane_write_receipts(const struct dataplane *dataplane)
+{
+	const uint32_t all = ESC_CONTROL_RECEIPTS | ESC_CONTROL_SAMPLE_FIXED;
+	struct esc_control *control = pins_control(dataplane->pins);
+
+	__atomic_store_n(&control->sample_mask, dataplane->sample_mask, __ATOMIC_RELAXED);
+	__atomic_store_n(&control->receipts_max_pps, dataplane->receipts_max_pps, __ATOMIC_RELAXED);
+	__atomic_store_n(&control->delay_threshold_ns, dataplane->delay_threshold_ns,
+			 __ATOMIC_RELAXED);
+	__atomic_and_fetch(&control->flags, ~(all & ~dataplane->sampling), __ATOMIC_SEQ_CST);
+	__atomic_or_fetch(&control->flags, dataplane->sampling, __ATOMIC_SEQ_CST);
 }
 
 /* --- the whole --- */
@@ -280,6 +321,8 @@ int dataplane_open(struct dataplane **out, const struct config *config, struct l
 	if (err)
 		goto fail;
 	dataplane->count = config->interface_count;
+	dataplane_plan_receipts(dataplane, config);
+	dataplane_write_receipts(dataplane);
 	if (dataplane_starts_off(dataplane, config))
 		err = dataplane_off(dataplane, error);
 	else
@@ -352,6 +395,7 @@ int dataplane_reconfigure(struct dataplane *dataplane, const struct config *conf
 			ports[i] = *old;
 			continue;
 		}
+		dataplane_beat_now(dataplane);
 		if (!dataplane->off)
 			err = port_attach(&ports[i], dataplane->pins, dataplane->ledger, error);
 		if (err)
@@ -359,6 +403,8 @@ int dataplane_reconfigure(struct dataplane *dataplane, const struct config *conf
 	}
 	if (err)
 		return err;
+	dataplane_plan_receipts(dataplane, config);
+	dataplane_write_receipts(dataplane);
 	memcpy(dataplane->ports, ports, sizeof(ports));
 	dataplane->count = config->interface_count;
 	dataplane_drop_orphans(dataplane);
@@ -373,11 +419,17 @@ void dataplane_close(struct dataplane *dataplane)
 	free(dataplane);
 }
 
-void dataplane_tick(struct dataplane *dataplane, uint64_t now_local_ns)
+void dataplane_beat(struct dataplane *dataplane, uint64_t now_local_ns)
 {
 	struct esc_control *control = pins_control(dataplane->pins);
 
 	__atomic_store_n(&control->heartbeat_local_ns, now_local_ns, __ATOMIC_RELAXED);
+}
+
+void dataplane_tick(struct dataplane *dataplane, uint64_t now_local_ns)
+{
+	dataplane_beat(dataplane, now_local_ns);
+	dataplane_write_receipts(dataplane);
 	for (unsigned int i = 0; i < dataplane->count; i++)
 		port_tick(&dataplane->ports[i], dataplane->pins, dataplane->ledger, dataplane->off,
 			  now_local_ns);
@@ -447,6 +499,11 @@ int dataplane_reasons(const struct dataplane *dataplane,
 int dataplane_map_fd(const struct dataplane *dataplane, const char *name)
 {
 	return pins_map_fd(dataplane->pins, name);
+}
+
+uint32_t dataplane_map_max(const struct dataplane *dataplane, const char *name)
+{
+	return pins_map_max(dataplane->pins, name);
 }
 
 const char *dataplane_stamps_missing(const struct dataplane *dataplane, const char *interface)

@@ -61,7 +61,7 @@ void dataplane_close(struct dataplane *dataplane);
 int dataplane_off(struct dataplane *dataplane, char **error);
 int dataplane_on(struct dataplane *dataplane, char **error);
 bool dataplane_is_off(const struct dataplane *dataplane);
-/* ESC_CONTROL_* as in the map now: an operator may have written it. */
+/* ESC_CONTROL_OFF as it is in the map now: an operator may have written it. */
 uint32_t dataplane_control_flags(const struct dataplane *dataplane);
 
 /*
@@ -72,6 +72,9 @@ int dataplane_remove(const char *pin_root, char **error);
 
 /* Once a second: heartbeat, links that came or went, re-attach after a NIC returned. */
 void dataplane_tick(struct dataplane *dataplane, uint64_t now_local_ns);
+
+/* The daemon lives: XDP answers probes for ESC_DAEMON_GONE_NS from now. */
+void dataplane_beat(struct dataplane *dataplane, uint64_t now_local_ns);
 
 unsigned int dataplane_port_count(const struct dataplane *dataplane);
 /* Fresh facts about port number @i of 0..count-1. */
@@ -85,6 +88,8 @@ int dataplane_reasons(const struct dataplane *dataplane,
 
 /* Borrowed descriptor of a pinned map. */
 int dataplane_map_fd(const struct dataplane *dataplane, const char *name);
+/* Entries that it has room for. */
+uint32_t dataplane_map_max(const struct dataplane *dataplane, const char *name);
 /* NULL when @interface has both programs that stamp probes; else which it lacks, in words. */
 const char *dataplane_stamps_missing(const struct dataplane *dataplane, const char *interface);
 

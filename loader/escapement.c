@@ -22,6 +22,9 @@ enum option_name {
 	OPTION_SINCE,
 	OPTION_BOUND,
 	OPTION_TIMEOUT,
+	OPTION_PATHS,
+	OPTION_INTERVAL,
+	OPTION_FRAMES,
 };
 
 static const struct option options[] = {
@@ -38,6 +41,9 @@ static const struct option options[] = {
 	{"since", required_argument, NULL, OPTION_SINCE},
 	{"bound", required_argument, NULL, OPTION_BOUND},
 	{"timeout", required_argument, NULL, OPTION_TIMEOUT},
+	{"paths", no_argument, NULL, OPTION_PATHS},
+	{"interval", required_argument, NULL, OPTION_INTERVAL},
+	{"frames", required_argument, NULL, OPTION_FRAMES},
 	{},
 };
 
@@ -46,12 +52,13 @@ static const struct command {
 	const char *verb;
 	int (*run)(const struct cli *cli);
 	int words_max;
-	enum option_name options[3];
+	enum option_name options[4];
 } commands[] = {
 	{"status", cli_status, 0, {}},
 	{"clock", cli_clock, 1, {OPTION_BOUND, OPTION_TIMEOUT}},
 	{"peers", cli_peers, 0, {}},
-	{"qp", cli_qp, 1, {OPTION_SORT, OPTION_TOP, OPTION_WATCH}},
+	{"qp", cli_qp, 1, {OPTION_SORT, OPTION_TOP, OPTION_WATCH, OPTION_PATHS}},
+	{"top", cli_top, 1, {OPTION_SORT, OPTION_TOP, OPTION_INTERVAL, OPTION_FRAMES}},
 	{"events", cli_events, 0, {OPTION_FOLLOW, OPTION_SINCE}},
 	{"mode", cli_mode, 1, {}},
 	{"off", cli_off, 0, {}},
@@ -161,6 +168,17 @@ static int take_verb_option(struct cli *cli, int option, int argc, char **argv)
 		return !seconds || parse_seconds(seconds, &cli->watch_seconds)
 			       ? CLI_GOOD
 			       : usage("--watch %s: should be seconds, 0.1 to 3600", seconds);
+	case OPTION_PATHS:
+		cli->paths = true;
+		return CLI_GOOD;
+	case OPTION_INTERVAL:
+		return parse_seconds(optarg, &cli->watch_seconds)
+			       ? CLI_GOOD
+			       : usage("--interval %s: should be seconds, 0.1 to 3600", optarg);
+	case OPTION_FRAMES:
+		return parse_top(optarg, &cli->frames) && cli->frames
+			       ? CLI_GOOD
+			       : usage("-n %s: should be how often to print, such as 1", optarg);
 	case OPTION_BOUND:
 		cli->bound_given = true;
 		return take_duration("bound", &cli->bound_ns);
@@ -200,6 +218,9 @@ static int take_option(struct cli *cli, struct given *given, int option, int arg
 	case OPTION_SOCKET:
 		given->socket = optarg;
 		return CLI_GOOD;
+	case 'n':
+		option = OPTION_FRAMES;
+		break;
 	case '?':
 	case ':': /* getopt has said it */
 		return CLI_USAGE;
@@ -285,12 +306,12 @@ static int run_verb(struct cli *cli, const struct given *given, const char *word
 
 int main(int argc, char **argv)
 {
-	struct cli cli = {.top = -1, .timeout_ns = CLI_TIMEOUT_NS};
+	struct cli cli = {.top = -1, .frames = -1, .timeout_ns = CLI_TIMEOUT_NS};
 	struct given given = {};
 	int option, code = CLI_GOOD;
 
 	setlocale(LC_TIME, "");
-	while (!code && (option = getopt_long(argc, argv, "jpc:hV", options, NULL)) != -1)
+	while (!code && (option = getopt_long(argc, argv, "jpc:hVn:", options, NULL)) != -1)
 		code = take_option(&cli, &given, option, argc, argv);
 	if (code)
 		return code;

@@ -18,7 +18,7 @@ struct reading {
 	const char *path;
 	char **error;
 	struct members *members;
-	size_t room;
+	size_t room, other_room;
 };
 
 __attribute__((format(printf, 2, 3))) static int fail(struct reading *reading, const char *format,
@@ -74,7 +74,7 @@ static struct member *members_add(struct reading *reading)
 }
 
 struct labels {
-	const char *host, *rack; /* NULL: none */
+	const char *host, *rack, *addresses; /* NULL: none */
 	enum member_plane plane;
 };
 
@@ -120,8 +120,9 @@ static int read_labels(struct reading *reading, size_t entry, const json_t *obje
 				    entry, name);
 	out->host = json_string_value(json_object_get(object, "host"));
 	out->rack = json_string_value(json_object_get(object, "rack"));
+	out->addresses = json_string_value(json_object_get(object, "addresses"));
 	plane = json_string_value(json_object_get(object, "plane"));
-	out->plane = !plane		       ? MEMBER_ANY
+	out->plane = !plane			? MEMBER_ANY
 		     : strcmp(plane, "backend") ? MEMBER_FRONTEND
 						: MEMBER_BACKEND;
 	if (plane && strcmp(plane, "backend") && strcmp(plane, "frontend"))
@@ -130,6 +131,79 @@ static int read_labels(struct reading *reading, size_t entry, const json_t *obje
 			    "without the label an address stands for both",
 			    entry, plane);
 	return 0;
+}
+
+static struct member_address *others_add(struct reading *reading)
+{
+	struct members *members = reading->members;
+
+	if (members->other_count == reading->other_room) {
+		size_t room = reading->other_room ? reading->other_room * 2 : 64;
+		struct member_address *grown = reallocarray(members->others, room, sizeof(*grown));
+
+		if (!grown)
+			return NULL;
+		members->others = grown;
+		reading->other_room = room;
+	}
+	members->others[members->other_count] = (struct member_address){};
+	return &members->others[members->other_count++];
+}
+
+static int read_other(struct reading *reading, size_t entry, const char *word,
+		      const struct labels *labels, const char *host)
+{
+	struct member_address *other;
+	struct esc_address address;
+
+	if (!address_parse(word, &address))
+		return fail(reading,
+			    "entry %zu, labels.addresses: \"%.64s\" is no IP address; write them "
+			    "with commas between, such as \"10.3.0.2, fd00::2\"",
+			    entry, word);
+	other = others_add(reading);
+	if (!other)
+		return -ENOMEM;
+	other->address = address;
+	other->plane = labels->plane;
+	other->host = host;
+	return 0;
+}
+
+/* Further addresses of the host of this entry, whose last target was just read. */
+static int read_others(struct reading *reading, size_t entry, size_t targets,
+		       const struct labels *labels)
+{
+	const struct members *members = reading->members;
+	char *copy, *save = NULL, *word;
+	size_t count = 0;
+	int err = 0;
+
+	if (!labels->addresses || !targets)
+		return 0;
+	if (targets > 1 && !labels->host)
+		return fail(reading,
+			    "entry %zu, labels.addresses: whose they are is not said; give the "
+			    "entry a label `host`, or one target",
+			    entry);
+	copy = strdup(labels->addresses);
+	if (!copy)
+		return -ENOMEM;
+	for (word = strtok_r(copy, ", \t", &save); word && !err;
+	     word = strtok_r(NULL, ", \t", &save)) {
+		if (++count > MEMBER_OTHERS_MAX)
+			err = fail(reading,
+				   "entry %zu, labels.addresses: more than %d; leave out those "
+				   "that carry no RDMA",
+				   entry, MEMBER_OTHERS_MAX);
+		else
+			err = read_other(reading, entry, word, labels,
+					 members->list[members->count - 1].host);
+	}
+	if (!err && !count)
+		err = fail(reading, "entry %zu, labels.addresses: names none; take it out", entry);
+	free(copy);
+	return err;
 }
 
 static int read_entry(struct reading *reading, size_t entry, const json_t *object)
@@ -149,7 +223,7 @@ static int read_entry(struct reading *reading, size_t entry, const json_t *objec
 	err = read_labels(reading, entry, json_object_get(object, "labels"), &labels);
 	for (size_t i = 0; !err && i < json_array_size(targets); i++)
 		err = read_target(reading, entry, i, json_array_get(targets, i), &labels);
-	return err;
+	return err ? err : read_others(reading, entry, json_array_size(targets), &labels);
 }
 
 static int member_compare(const void *a, const void *b)
@@ -157,6 +231,63 @@ static int member_compare(const void *a, const void *b)
 	const struct member *one = a, *two = b;
 
 	return memcmp(&one->address, &two->address, sizeof(one->address));
+}
+
+static int other_compare(const void *a, const void *b)
+{
+	const struct member_address *one = a, *two = b;
+
+	return memcmp(&one->address, &two->address, sizeof(one->address));
+}
+
+static const struct member *member_find(const struct members *members,
+					const struct esc_address *address)
+{
+	struct member key = {.address = *address};
+
+	return members->count
+		       ? bsearch(&key, members->list, members->count, sizeof(key), member_compare)
+		       : NULL;
+}
+
+const char *members_host(const struct members *members, const struct esc_address *address)
+{
+	struct member_address key = {.address = *address};
+	const struct member_address *other = NULL;
+	const struct member *member = members ? member_find(members, address) : NULL;
+
+	if (member)
+		return member->host;
+	if (members && members->other_count)
+		other = bsearch(&key, members->others, members->other_count, sizeof(key),
+				other_compare);
+	return other ? other->host : NULL;
+}
+
+/* An address is one host's; the label may well repeat a target of its own host. */
+static int refuse_other_twins(struct reading *reading)
+{
+	struct members *members = reading->members;
+	char text[ADDRESS_TEXT_BYTES];
+	size_t kept = 0;
+
+	for (size_t i = 0; i < members->other_count; i++) {
+		const struct member_address *other = &members->others[i];
+		const struct member *member = member_find(members, &other->address);
+		const struct member_address *last = kept ? &members->others[kept - 1] : NULL;
+		const char *owner = member ? member->host : NULL;
+
+		if (last && !other_compare(last, other))
+			owner = last->host;
+		if (owner && strcmp(owner, other->host))
+			return fail(reading,
+				    "the address %s is given to %.64s and to %.64s; keep one",
+				    address_format(&other->address, text), owner, other->host);
+		if (!owner)
+			members->others[kept++] = *other;
+	}
+	members->other_count = kept;
+	return 0;
 }
 
 static int refuse_twins(struct reading *reading)
@@ -187,7 +318,11 @@ static int read_list(struct reading *reading, const json_t *root)
 	if (reading->members->count)
 		qsort(reading->members->list, reading->members->count, sizeof(struct member),
 		      member_compare);
-	return refuse_twins(reading);
+	if (reading->members->other_count)
+		qsort(reading->members->others, reading->members->other_count,
+		      sizeof(struct member_address), other_compare);
+	err = refuse_twins(reading);
+	return err ? err : refuse_other_twins(reading);
 }
 
 int members_parse(const char *path, const char *bytes, size_t size, struct members **out,
@@ -246,5 +381,6 @@ void members_free(struct members *members)
 		free(members->list[i].rack);
 	}
 	free(members->list);
+	free(members->others);
 	free(members);
 }

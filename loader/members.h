@@ -20,14 +20,25 @@ struct member {
 	char *rack; /* label `rack`, NULL none */
 };
 
+/* A further address of a member's host: of another NIC, or of another family. It is not probed. */
+struct member_address {
+	struct esc_address address;
+	enum member_plane plane;
+	const char *host; /* a member's */
+};
+
 struct members {
 	struct member *list; /* by address, none twice */
 	size_t count;
+	struct member_address *others; /* by address; none is in the list or twice */
+	size_t other_count;
 };
+#define MEMBER_OTHERS_MAX 64 /* in one label `addresses` */
 
 /*
  * Reads [{"targets": ["10.0.0.2", ...], "labels": {"host": "h2"}}, ...]. A
- * port behind an address is left out: the same file may serve Prometheus. On
+ * port behind an address is left out: the same file may serve Prometheus. A
+ * label "addresses" may list further ones, "10.3.0.2, fd00::2". On
  * failure returns -errno and *@error is a malloc'd sentence that names the
  * file, the line or entry, and the remedy.
  */
@@ -36,5 +47,8 @@ int members_load(const char *path, struct members **out, char **error);
 int members_parse(const char *path, const char *bytes, size_t size, struct members **out,
 		  char **error);
 void members_free(struct members *members);
+
+/* The host that has @address, further ones too; NULL: none, or @members is NULL. */
+const char *members_host(const struct members *members, const struct esc_address *address);
 
 #endif

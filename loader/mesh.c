@@ -55,6 +55,7 @@ static int mesh_on_turn(sd_event_source *source, uint64_t due_us, void *context)
 
 	(void)due_us;
 	mesh_turn(mesh);
+	dataplane_beat(mesh->daemon->dataplane, mesh_monotonic_ns());
 	sd_event_source_set_time_relative(source, MESH_TURN_NS / 1000);
 	return sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
 }

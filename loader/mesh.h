@@ -97,4 +97,15 @@ struct mesh_peer_facts {
 /* Peers by plane and host; valid until the mesh changes. Returns how many of @max. */
 size_t mesh_get_peers(const struct mesh *mesh, struct mesh_peer_facts *out, size_t max);
 
+/* The way out to an address, as probes of the last @window_ns saw it. */
+struct mesh_out_facts {
+	enum peer_state state;
+	uint16_t source_port;
+	struct quantiles owd;
+	int64_t bound_ns; /* with owd.samples */
+};
+/* False: it is no address that is probed. */
+bool mesh_get_out(const struct mesh *mesh, const struct esc_address *address, int64_t window_ns,
+		  struct mesh_out_facts *out);
+
 #endif

@@ -85,21 +85,57 @@ static void get_rtt(const struct mesh_edge *edge, int64_t since_ns, struct quant
 }
 
 /* Both ends have to have fabric time, and the peer's word of its own has to be fresh. */
+static bool edge_has_time(const struct mesh *mesh, const struct mesh_edge *edge, int64_t now_ns,
+			  struct clock_line *theirs)
+{
+	return mesh->clock.state != CLOCK_FREE_RUNNING && edge->view_known &&
+	       now_ns - edge->view_fresh_ns <= MESH_VIEW_ROUNDS_NS &&
+	       clock_view_get(&edge->view, theirs);
+}
+
 static void get_delays(const struct mesh *mesh, const struct mesh_edge *edge, int64_t now_ns,
 		       int64_t since_ns, struct mesh_peer_facts *out)
 {
 	const struct clock_line *ours = &mesh->clock.consensus.line;
 	struct clock_line theirs;
 
-	if (mesh->clock.state == CLOCK_FREE_RUNNING || !edge->view_known ||
-	    now_ns - edge->view_fresh_ns > MESH_VIEW_ROUNDS_NS ||
-	    !clock_view_get(&edge->view, &theirs))
+	if (!edge_has_time(mesh, edge, now_ns, &theirs))
 		return;
 	passages_delays(&edge->out, true, since_ns, ours, &theirs, &out->owd_out);
 	passages_delays(edge->one_sided ? &edge->back : &edge->in, false, since_ns, ours, &theirs,
 			&out->owd_in);
 	out->owd_bound_ns =
 		bound_pair(clock_model_bound(&mesh->clock.model, now_ns), edge->view.bound_ns);
+}
+
+static const struct mesh_edge *edge_to(const struct mesh *mesh, const struct esc_address *address)
+{
+	for (size_t i = 0; i < MESH_EDGES_MAX; i++)
+		if (mesh->edges[i] && !memcmp(&mesh->edges[i]->address, address, sizeof(*address)))
+			return mesh->edges[i];
+	return NULL;
+}
+
+bool mesh_get_out(const struct mesh *mesh, const struct esc_address *address, int64_t window_ns,
+		  struct mesh_out_facts *out)
+{
+	const struct mesh_edge *edge = edge_to(mesh, address);
+	int64_t now_ns = mesh_local_ns(mesh, mesh_monotonic_ns());
+	const struct clock_line *ours;
+	struct clock_line theirs;
+
+	*out = (struct mesh_out_facts){};
+	if (!edge)
+		return false;
+	out->state = edge->state;
+	out->source_port = edge->source_port;
+	if (!edge_has_time(mesh, edge, now_ns, &theirs))
+		return true;
+	ours = &mesh->clock.consensus.line;
+	passages_delays(&edge->out, true, now_ns - window_ns, ours, &theirs, &out->owd);
+	out->bound_ns =
+		bound_pair(clock_model_bound(&mesh->clock.model, now_ns), edge->view.bound_ns);
+	return true;
 }
 
 static void get_counts(const struct mesh_edge *edge, struct mesh_peer_facts *out)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The mesh's maps: `peers`, `fleet`, `clock`. */
+/* The mesh's maps: `peers`, `fleet`, `clock`; mesh_address.c has `peer_addresses`. */
 #include <bpf/bpf.h>
 #include <endian.h>
 #include <errno.h>
@@ -38,6 +38,7 @@ int mesh_maps_open(struct mesh *mesh, char **error)
 	int err;
 
 	maps->peers_fd = dataplane_map_fd(dataplane, "peers");
+	maps->addresses_fd = dataplane_map_fd(dataplane, "peer_addresses");
 	maps->probes_fd = dataplane_map_fd(dataplane, "probes");
 	err = map_open(dataplane, "fleet", sizeof(*maps->fleet), (void **)&maps->fleet, error);
 	if (!err)

@@ -103,8 +103,9 @@ struct mesh_anchor {
 };
 
 struct mesh_maps {
-	int peers_fd, probes_fd;
-	struct esc_fleet *fleet; /* mapped */
+	int peers_fd, addresses_fd, probes_fd;
+	uint64_t addresses_refused; /* without room in the map */
+	struct esc_fleet *fleet;    /* mapped */
 	struct esc_clock *clock;
 };
 
@@ -166,6 +167,10 @@ void mesh_write_anchor(struct mesh *mesh, const struct anchor_word *word);
 void mesh_write_peers(struct mesh *mesh, const struct mesh_plane *plane);
 int mesh_read_peer(const struct mesh *mesh, enum config_plane plane, uint64_t id,
 		   struct esc_peer *out);
+
+/* mesh_address.c */
+/* Whose address is whose, by the members file; those that are gone leave `peer_addresses`. */
+void mesh_write_addresses(struct mesh *mesh);
 
 /* mesh_receive.c */
 int mesh_ring_open(struct mesh *mesh, char **error);

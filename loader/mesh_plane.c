@@ -369,6 +369,7 @@ void mesh_planes_apply(struct mesh *mesh)
 
 	for (unsigned int i = 0; i < MESH_PLANES; i++)
 		plane_apply(mesh, &mesh->planes[i], first);
+	mesh_write_addresses(mesh);
 	mesh_write_fleet(mesh);
 }
 

@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "address.h"
+#include "metrics_delays.h"
+#include "metrics_owner.h"
 #include "prom.h"
 #include "report.h"
 #include "report_qp.h"
@@ -305,12 +307,15 @@ static void write_qp_infos(FILE *out, const struct top *top)
 
 	for (size_t i = 0; i < top->count; i++) {
 		struct qp_names names;
+		struct metrics_owner owner;
 		char sport[16];
 
 		name_qp(top, top->list[i], &names);
+		metrics_owner_of(top->facts, top->list[i], &owner);
 		snprintf(sport, sizeof(sport), "%u", top->list[i]->qp.sport);
 		prom_count(family, 1, QP_LABELS(names), "sport", sport, "transport",
-			   report_transport(&top->list[i]->qp), "source", "packet", NULL);
+			   report_transport(&top->list[i]->qp), "source", "packet",
+			   METRICS_OWNER_LABELS(owner), NULL);
 	}
 }
 
@@ -407,7 +412,8 @@ static void write_top_qps(FILE *out, const struct metrics_facts *facts)
 
 	if (!facts->qps_read || !facts->top_qps)
 		return;
-	top.list = report_qp_choose(facts->qps, facts->qp_count, &all, REPORT_QP_RATE, &top.count);
+	top.list = report_qp_choose(facts->qps, facts->qp_count, &all, REPORT_QP_RATE, NULL,
+				    &top.count);
 	if (!top.list)
 		return;
 	keep_named(&top, facts->top_qps);
@@ -430,6 +436,22 @@ static void write_collectors(FILE *out, const struct metrics_facts *facts)
 	prom_count(family, facts->reasons_read, "collector", "reasons", NULL);
 }
 
+static void write_verdicts(FILE *out, const struct metrics_facts *facts)
+{
+	struct prom_family *active =
+		FAMILY("verdicts_active", GAUGE, "Verdicts that stand now, by kind of trouble.");
+	struct prom_family *total = FAMILY("verdicts_total", COUNTER,
+					   "Verdicts that began since the daemon started, those "
+					   "left out of the events included.");
+
+	if (!facts->verdicts.known)
+		return;
+	for (unsigned int i = 0; i < VERDICT_KINDS; i++)
+		prom_count(active, facts->verdicts.active[i], "kind", verdict_kind_name(i), NULL);
+	for (unsigned int i = 0; i < VERDICT_KINDS; i++)
+		prom_count(total, facts->verdicts.total[i], "kind", verdict_kind_name(i), NULL);
+}
+
 void metrics_write(FILE *out, const struct metrics_facts *facts)
 {
 	write_process(out, true, facts->written_realtime_ns);
@@ -439,9 +461,12 @@ void metrics_write(FILE *out, const struct metrics_facts *facts)
 	write_port_counts(out, facts);
 	write_reasons(out, facts);
 	metrics_write_mesh(out, &facts->mesh);
+	write_verdicts(out, facts);
 	write_table(out, facts);
 	write_totals(out, facts);
+	metrics_write_owners(out, facts);
 	write_top_qps(out, facts);
+	metrics_write_delays(out, facts);
 }
 
 void metrics_write_stopped(FILE *out, uint64_t written_realtime_ns,

@@ -9,8 +9,13 @@
 #include <stdio.h>
 
 #include "dataplane.h"
+#include "judge.h"
 #include "metrics_clock.h"
+#include "owners.h"
 #include "qptable.h"
+
+struct delays;
+struct members;
 
 struct metrics_port {
 	struct port_info info;
@@ -30,9 +35,14 @@ struct metrics_facts {
 	size_t qp_count;
 	uint32_t qps_max;
 	uint32_t top_qps;
+	const struct owners *owners; /* of queue pairs; NULL: not looked for */
 	struct qp_totals totals[2]; /* by enum esc_direction */
 	uint64_t events;
 	struct metrics_mesh mesh;
+	struct judge_counts verdicts;
+	const struct delays *delays; /* NULL: none are read */
+	const struct members *members;
+	bool receipts; /* configured */
 };
 
 /* A running daemon. Families without a sample are left out. */

@@ -19,6 +19,7 @@ enum object_part { OBJECT_MAPS, OBJECT_XDP, OBJECT_TC };
 struct object_constants {
 	unsigned int port_index;
 	bool rx_in_tc;
+	bool tc_takes; /* receipts as well: XDP is generic or absent */
 	uint16_t turn; /* see struct esc_control */
 	uint16_t probe_port; /* beside 4791; 0: none */
 	bool frontend;	     /* the mesh of the interface */

@@ -22,7 +22,7 @@
 #include "object.h"
 #include "pinlock.h"
 
-#define PINS_MAPS_MAX 16
+#define PINS_MAPS_MAX 24
 #define PINS_ROOT_BYTES 256
 
 struct pinned_map {
@@ -160,13 +160,19 @@ static int pins_get_map(struct pins *pins, const char *name, struct pinned_map *
 	return 0;
 }
 
+/* Queue pairs' maps have the room that the configuration had when they were made. */
+static bool pins_map_is_sized(const char *name)
+{
+	return !strcmp(name, "qps") || !strcmp(name, "qp_sent") || !strcmp(name, "qp_owd");
+}
+
 static bool pins_map_fits(const struct pinned_map *have, const struct bpf_map *want)
 {
 	const struct bpf_map_info *info = &have->info;
 
 	return info->type == bpf_map__type(want) && info->key_size == bpf_map__key_size(want) &&
 	       info->value_size == bpf_map__value_size(want) &&
-	       (!strcmp(have->name, "qps") || info->max_entries == bpf_map__max_entries(want));
+	       (pins_map_is_sized(have->name) || info->max_entries == bpf_map__max_entries(want));
 }
 
 static int pins_take_map(struct pins *pins, const struct bpf_map *want, char **error)
@@ -295,7 +301,9 @@ static int pins_make_maps(struct pins *pins, struct object *object, uint32_t qps
 	struct bpf_map *map, *abi = bpf_object__find_map_by_name(bpf, "abi");
 	int err;
 
-	bpf_map__set_max_entries(bpf_object__find_map_by_name(bpf, "qps"), qps_max);
+	bpf_object__for_each_map (map, bpf)
+		if (pins_map_is_sized(bpf_map__name(map)))
+			bpf_map__set_max_entries(map, qps_max);
 	bpf_map__set_map_flags(bpf_object__find_map_by_name(bpf, "control"), BPF_F_MMAPABLE);
 	err = object_load(object, error);
 	if (err)

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdarg.h>
+#include <stdbool.h>
 
 static void write_label_value(FILE *out, const char *value)
 {
@@ -16,16 +17,22 @@ static void write_label_value(FILE *out, const char *value)
 	}
 }
 
-static void begin_sample(struct prom_family *family, va_list labels)
+static const char *type_name(enum prom_type type)
+{
+	return type == PROM_COUNTER ? "counter" : type == PROM_GAUGE ? "gauge" : "histogram";
+}
+
+/* @suffix of the name, @le: a bound of a histogram's, else NULL. */
+static void begin_sample(struct prom_family *family, const char *suffix, const char *le,
+			 va_list labels)
 {
 	const char *name, *value, *before = "{";
 
 	if (!family->begun)
 		fprintf(family->out, "# HELP escapement_%s %s\n# TYPE escapement_%s %s\n",
-			family->name, family->help, family->name,
-			family->type == PROM_COUNTER ? "counter" : "gauge");
+			family->name, family->help, family->name, type_name(family->type));
 	family->begun = 1;
-	fprintf(family->out, "escapement_%s", family->name);
+	fprintf(family->out, "escapement_%s%s", family->name, suffix);
 	while ((name = va_arg(labels, const char *))) {
 		value = va_arg(labels, const char *);
 		if (!value || !*value)
@@ -35,7 +42,9 @@ static void begin_sample(struct prom_family *family, va_list labels)
 		fputc('"', family->out);
 		before = ",";
 	}
-	if (*before == ',')
+	if (le)
+		fprintf(family->out, "%sle=\"%s\"", before, le);
+	if (le || *before == ',')
 		fputc('}', family->out);
 }
 
@@ -44,7 +53,7 @@ void prom_count(struct prom_family *family, uint64_t value, ...)
 	va_list labels;
 
 	va_start(labels, value);
-	begin_sample(family, labels);
+	begin_sample(family, "", NULL, labels);
 	va_end(labels);
 	fprintf(family->out, " %" PRIu64 "\n", value);
 }
@@ -54,7 +63,35 @@ void prom_value(struct prom_family *family, double value, ...)
 	va_list labels;
 
 	va_start(labels, value);
-	begin_sample(family, labels);
+	begin_sample(family, "", NULL, labels);
 	va_end(labels);
 	fprintf(family->out, " %.17g\n", value);
+}
+
+void prom_histogram(struct prom_family *family, const struct prom_histogram *histogram, ...)
+{
+	va_list labels;
+	char le[32];
+
+	for (size_t i = 0; i <= histogram->bound_count; i++) {
+		bool last = i == histogram->bound_count;
+
+		if (last)
+			snprintf(le, sizeof(le), "+Inf");
+		else
+			snprintf(le, sizeof(le), "%.10g", histogram->bounds[i]);
+		va_start(labels, histogram);
+		begin_sample(family, "_bucket", le, labels);
+		va_end(labels);
+		fprintf(family->out, " %" PRIu64 "\n",
+			last ? histogram->count : histogram->below[i]);
+	}
+	va_start(labels, histogram);
+	begin_sample(family, "_sum", NULL, labels);
+	va_end(labels);
+	fprintf(family->out, " %.17g\n", histogram->sum);
+	va_start(labels, histogram);
+	begin_sample(family, "_count", NULL, labels);
+	va_end(labels);
+	fprintf(family->out, " %" PRIu64 "\n", histogram->count);
 }

@@ -3,10 +3,11 @@
 #ifndef ESC_LOADER_PROM_H
 #define ESC_LOADER_PROM_H
 
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 
-enum prom_type { PROM_GAUGE, PROM_COUNTER };
+enum prom_type { PROM_GAUGE, PROM_COUNTER, PROM_HISTOGRAM };
 
 /* A family that begins with its first sample, so that an empty one leaves no trace. */
 struct prom_family {
@@ -24,5 +25,16 @@ struct prom_family {
  */
 void prom_count(struct prom_family *family, uint64_t value, ...) __attribute__((sentinel));
 void prom_value(struct prom_family *family, double value, ...) __attribute__((sentinel));
+
+/* Of a PROM_HISTOGRAM: how many values there were up to each of @bounds, and of all. */
+struct prom_histogram {
+	const double *bounds; /* rising */
+	const uint64_t *below;
+	size_t bound_count;
+	uint64_t count;
+	double sum;
+};
+void prom_histogram(struct prom_family *family, const struct prom_histogram *histogram, ...)
+	__attribute__((sentinel));
 
 #endif

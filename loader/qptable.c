@@ -134,15 +134,22 @@ static double qptable_rate(uint64_t now, uint64_t before, uint64_t ns)
 	return ns ? (double)(now - before) * 1e9 / (double)ns : 0;
 }
 
+static uint64_t qp_losses(const struct esc_qp *qp)
+{
+	return qp->psn_gaps + qp->retransmits;
+}
+
 static void entry_set_rate(struct qp_entry *entry, uint64_t now_local_ns)
 {
 	uint64_t ns = now_local_ns - entry->rate_local_ns;
 
 	entry->packets_per_second = qptable_rate(entry->qp.packets, entry->rate_packets, ns);
 	entry->bytes_per_second = qptable_rate(entry->qp.bytes, entry->rate_bytes, ns);
+	entry->loss_per_second = qptable_rate(qp_losses(&entry->qp), entry->rate_losses, ns);
 	entry->rate_local_ns = now_local_ns;
 	entry->rate_packets = entry->qp.packets;
 	entry->rate_bytes = entry->qp.bytes;
+	entry->rate_losses = qp_losses(&entry->qp);
 }
 
 /* The same entry, read again; refreshes may follow each other closely. */
@@ -151,9 +158,11 @@ static void entry_update(struct qp_entry *entry, const struct qp_entry *before,
 {
 	entry->packets_per_second = before->packets_per_second;
 	entry->bytes_per_second = before->bytes_per_second;
+	entry->loss_per_second = before->loss_per_second;
 	entry->rate_local_ns = before->rate_local_ns;
 	entry->rate_packets = before->rate_packets;
 	entry->rate_bytes = before->rate_bytes;
+	entry->rate_losses = before->rate_losses;
 	if (now_local_ns - before->rate_local_ns >= QPTABLE_RATE_NS)
 		entry_set_rate(entry, now_local_ns);
 	entry->seen_local_ns =

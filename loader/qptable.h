@@ -17,10 +17,12 @@ struct qp_entry {
 	struct esc_qp qp;	   /* as last read */
 	double packets_per_second; /* over the last half a second or more */
 	double bytes_per_second;
+	double loss_per_second; /* gaps and packets sent again: of datagrams neither */
 	uint64_t seen_local_ns; /* CLOCK_MONOTONIC of the refresh that last saw it move */
 	uint64_t rate_local_ns; /* from when the next rate counts, and from which counts */
 	uint64_t rate_packets;
 	uint64_t rate_bytes;
+	uint64_t rate_losses;
 };
 
 /* Sums over all QPs there have been, the aged ones included: never go back. */

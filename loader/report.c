@@ -7,9 +7,12 @@
 #include "config.h"
 #include "config_schema.h"
 #include "daemon.h"
+#include "judge.h"
 #include "members.h"
 #include "qptable.h"
 #include "report_clock.h"
+#include "report_delays.h"
+#include "report_owner.h"
 #include "support.h"
 
 void report_put_count(json_t *object, const char *key, uint64_t count)
@@ -147,8 +150,9 @@ json_t *report_reasons(const struct esc_reason_count *counts)
 	return list;
 }
 
-static json_t *status_interfaces(const struct dataplane *dataplane)
+static json_t *status_interfaces(const struct daemon *daemon)
 {
+	const struct dataplane *dataplane = daemon->dataplane;
 	json_t *list = json_array();
 
 	for (unsigned int i = 0; i < dataplane_port_count(dataplane); i++) {
@@ -157,6 +161,7 @@ static json_t *status_interfaces(const struct dataplane *dataplane)
 
 		if (dataplane_port(dataplane, i, &port))
 			continue;
+		owners_judge_port(daemon->owners, daemon_local_ns(), &port);
 		json_array_append_new(
 			list,
 			report_port(&port, dataplane_port_counts(dataplane, port.index, &counts)
@@ -186,7 +191,7 @@ static void put_dataplane(json_t *object, const struct daemon *daemon)
 	json_t *qps = json_object();
 	size_t tracked;
 
-	json_object_set_new(object, "interfaces", status_interfaces(daemon->dataplane));
+	json_object_set_new(object, "interfaces", status_interfaces(daemon));
 	qptable_entries(daemon->qps, &tracked);
 	report_put_count(qps, "tracked", tracked);
 	report_put_count(qps, "max", dataplane_qps_max(daemon->dataplane));
@@ -196,12 +201,13 @@ static void put_dataplane(json_t *object, const struct daemon *daemon)
 		json_object_set_new(object, "reasons", report_reasons(counts));
 	}
 	json_object_set_new(object, "qps", qps);
+	json_object_set_new(object, "qp_tracing", report_tracing(daemon->owners));
 }
 
 json_t *report_status(const struct daemon *daemon)
 {
 	const struct config *config = daemon->config;
-	json_t *object = report_version();
+	json_t *object = report_version(), *verdicts;
 
 	report_put_text(object, "host", config->host);
 	report_put_text(object, "mode", "observe");
@@ -215,6 +221,10 @@ json_t *report_status(const struct daemon *daemon)
 	if (config->member_list)
 		report_put_count(object, "members", config->member_list->count);
 	report_put_clock(object, daemon);
+	verdicts = judge_report(daemon->judge, daemon_local_ns());
+	if (verdicts)
+		json_object_set_new(object, "verdicts", verdicts);
+	report_put_receipts(object, daemon);
 	return object;
 }
 

@@ -7,6 +7,7 @@
 #include "config_schema.h"
 #include "daemon.h"
 #include "report.h"
+#include "report_delays.h"
 
 #define Q40 1099511627776.0
 
@@ -45,6 +46,7 @@ static json_t *model_json(const struct clock_model *model, int64_t local_ns)
 	put_number(object, "bound_local_ns", model->bound_local_ns);
 	put_number(object, "bound_ns", model->bound_ns);
 	put_real(object, "bound_growth_ppb", model->bound_growth / Q40 * 1e9);
+	put_real(object, "bound_late_ppb", model->bound_late / Q40 * 1e9);
 	return object;
 }
 
@@ -207,6 +209,7 @@ json_t *report_peers(const struct daemon *daemon)
 	for (size_t i = 0; i < count; i++)
 		json_array_append_new(list, report_peer_facts(&peers[i]));
 	free(peers);
+	report_put_peer_delays(list, daemon);
 	return json_pack("{s:o}", "peers", list);
 }
 

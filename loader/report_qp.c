@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "address.h"
+#include "delays.h"
 #include "report.h"
 
 bool report_qp_order(const char *name, enum report_qp_order *out)
@@ -13,7 +14,8 @@ bool report_qp_order(const char *name, enum report_qp_order *out)
 	static const char *const names[] = {
 		[REPORT_QP_BYTES] = "bytes", [REPORT_QP_PACKETS] = "packets",
 		[REPORT_QP_RATE] = "rate",   [REPORT_QP_CE] = "ce",
-		[REPORT_QP_GAPS] = "gaps",
+		[REPORT_QP_GAPS] = "gaps",   [REPORT_QP_THROUGHPUT] = "throughput",
+		[REPORT_QP_LOSS] = "loss",   [REPORT_QP_DELAY] = "delay",
 	};
 
 	for (unsigned int i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
@@ -86,7 +88,26 @@ bool report_qp_matches(const struct report_qp_filter *filter, const struct qp_en
 	return strstr(src, filter->src) && strstr(dst, filter->dst);
 }
 
-static double order_value(const struct qp_entry *entry, enum report_qp_order order)
+bool report_qp_matches_address(const struct report_qp_filter *filter, const struct esc_address *dst)
+{
+	char text[ADDRESS_TEXT_BYTES];
+
+	return !filter->has_qpn &&
+	       strstr(address_format(dst, text), filter->either ? filter->src : filter->dst);
+}
+
+/* Less than any delay, also than one that a clock's error made negative. */
+#define NO_DELAY (-1e18)
+
+static double delay_value(const struct qp_entry *entry, const struct delays *delays)
+{
+	const struct delays_entry *known = delays_find(delays, &entry->key);
+
+	return known && known->recent.samples ? (double)known->recent.p99_ns : NO_DELAY;
+}
+
+static double order_value(const struct qp_entry *entry, enum report_qp_order order,
+			  const struct delays *delays)
 {
 	const struct esc_qp *qp = &entry->qp;
 
@@ -94,46 +115,67 @@ static double order_value(const struct qp_entry *entry, enum report_qp_order ord
 	case REPORT_QP_PACKETS:
 		return qp->packets;
 	case REPORT_QP_RATE:
+	case REPORT_QP_THROUGHPUT:
 		return entry->bytes_per_second;
 	case REPORT_QP_CE:
 		return qp->ce;
 	case REPORT_QP_GAPS:
 		return (double)qp->psn_missing + qp->retransmits + qp->duplicates;
+	case REPORT_QP_LOSS:
+		return entry->loss_per_second;
+	case REPORT_QP_DELAY:
+		return delay_value(entry, delays);
 	case REPORT_QP_BYTES:
 		break;
 	}
 	return qp->bytes;
 }
 
-static int compare_entries(const void *a, const void *b, void *order)
+struct ranked {
+	const struct qp_entry *entry;
+	double value;
+};
+
+static int compare_ranked(const void *a, const void *b)
 {
-	const struct qp_entry *one = *(const struct qp_entry *const *)a;
-	const struct qp_entry *two = *(const struct qp_entry *const *)b;
-	double x = order_value(one, *(enum report_qp_order *)order);
-	double y = order_value(two, *(enum report_qp_order *)order);
+	const struct ranked *one = a, *two = b;
+	double x = one->value, y = two->value;
 
 	if (x == y) { /* idle ones by rate: the larger first */
-		x = one->qp.bytes;
-		y = two->qp.bytes;
+		x = one->entry->qp.bytes;
+		y = two->entry->qp.bytes;
 	}
 	if (x != y)
 		return x > y ? -1 : 1;
-	return one < two ? -1 : one > two; /* both stand in one array, in key order */
+	/* Both stand in one array, in key order. */
+	return one->entry < two->entry ? -1 : one->entry > two->entry;
 }
 
 const struct qp_entry **report_qp_choose(const struct qp_entry *entries, size_t count,
 					 const struct report_qp_filter *filter,
-					 enum report_qp_order order, size_t *chosen)
+					 enum report_qp_order order, const struct delays *delays,
+					 size_t *chosen)
 {
 	const struct qp_entry **list = calloc(count + 1, sizeof(*list));
+	struct ranked *ranked = calloc(count + 1, sizeof(*ranked));
+	size_t found = 0;
 
 	*chosen = 0;
-	if (!list)
-		return NULL;
+	if (!list || !ranked) {
+		free(list);
+		list = NULL;
+		goto out;
+	}
 	for (size_t i = 0; i < count; i++)
 		if (report_qp_matches(filter, &entries[i]))
-			list[(*chosen)++] = &entries[i];
-	qsort_r(list, *chosen, sizeof(*list), compare_entries, &order);
+			ranked[found++] = (struct ranked){&entries[i],
+							  order_value(&entries[i], order, delays)};
+	qsort(ranked, found, sizeof(*ranked), compare_ranked);
+	for (size_t i = 0; i < found; i++)
+		list[i] = ranked[i].entry;
+	*chosen = found;
+out:
+	free(ranked);
 	return list;
 }
 
@@ -233,6 +275,9 @@ json_t *report_qp(const struct qp_entry *entry, const char *interface)
 	report_put_count(object, "payload_bytes", qp->payload_bytes);
 	json_object_set_new(object, "packets_per_second", json_real(entry->packets_per_second));
 	json_object_set_new(object, "bytes_per_second", json_real(entry->bytes_per_second));
+	report_put_count(object, "throughput_bps", (uint64_t)(entry->bytes_per_second * 8));
+	if (qp->transport != ESC_TRANSPORT_UD)
+		json_object_set_new(object, "loss_per_second", json_real(entry->loss_per_second));
 	put_messages(object, qp);
 	if (qp->transport != ESC_TRANSPORT_UD) {
 		put_sequence(object, entry);

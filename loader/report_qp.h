@@ -10,6 +10,8 @@
 
 #include "qptable.h"
 
+struct delays;
+
 #define REPORT_QPS_MOST 65536 /* one answer; more would hold up the daemon's loop */
 
 enum report_qp_order {
@@ -18,10 +20,13 @@ enum report_qp_order {
 	REPORT_QP_RATE,
 	REPORT_QP_CE,
 	REPORT_QP_GAPS,
+	REPORT_QP_THROUGHPUT, /* the same as rate */
+	REPORT_QP_LOSS,
+	REPORT_QP_DELAY, /* 99th percentile of the last second; those without come last */
 };
 /* False: no such order; the names are REPORT_QP_ORDERS. */
 bool report_qp_order(const char *name, enum report_qp_order *out);
-#define REPORT_QP_ORDERS "bytes, packets, rate, ce, gaps"
+#define REPORT_QP_ORDERS "bytes, packets, rate, ce, gaps, delay, throughput, loss"
 
 /*
  * What KEY asks for: a QPN ("17", "0x11"), a part of an address, or
@@ -36,14 +41,19 @@ struct report_qp_filter {
 /* False: @key is longer than any address, or its QPN is no 24-bit number. */
 bool report_qp_filter(const char *key, struct report_qp_filter *out);
 bool report_qp_matches(const struct report_qp_filter *filter, const struct qp_entry *entry);
+/* Of a path, which is to an address and of no single queue pair. */
+bool report_qp_matches_address(const struct report_qp_filter *filter,
+			       const struct esc_address *dst);
 
 /*
  * The matching ones of @entries, the most first; equal ones keep their order.
+ * @delays, for the order of that name, may be NULL.
  * Returns a malloc'd array of pointers and its length in *@chosen, or NULL.
  */
 const struct qp_entry **report_qp_choose(const struct qp_entry *entries, size_t count,
 					 const struct report_qp_filter *filter,
-					 enum report_qp_order order, size_t *chosen);
+					 enum report_qp_order order, const struct delays *delays,
+					 size_t *chosen);
 
 /* @interface may be NULL: its port is not configured any more. */
 json_t *report_qp(const struct qp_entry *entry, const char *interface);

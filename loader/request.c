@@ -11,9 +11,12 @@
 #include "daemon.h"
 #include "dataplane.h"
 #include "explain.h"
+#include "judge.h"
 #include "ledger.h"
 #include "report.h"
 #include "report_clock.h"
+#include "report_delays.h"
+#include "report_owner.h"
 #include "report_qp.h"
 #include "verbs.h"
 
@@ -114,12 +117,19 @@ static json_t *answer_status(struct request *request)
 	return report_status(request->daemon);
 }
 
-static const char *port_name(const struct port_info *ports, unsigned int count, unsigned int index)
+static int write_qp(FILE *out, const struct daemon *daemon, const struct report_delays *facts,
+		    const struct qp_entry *entry)
 {
-	for (unsigned int i = 0; i < count; i++)
-		if (ports[i].index == index)
-			return ports[i].name;
-	return NULL;
+	const struct port_info *port = report_delays_port(facts, entry->key.port);
+	json_t *qp = report_qp(entry, port ? port->name : NULL);
+	int err;
+
+	report_put_owner(qp, daemon->owners, &entry->key, port ? port->rdma_device : "");
+	report_put_delays(qp, facts, entry);
+	judge_put_qp(qp, daemon->judge, entry);
+	err = json_dumpf(qp, out, JSON_COMPACT) ? -ENOMEM : 0;
+	json_decref(qp);
+	return err;
 }
 
 /* Written entry by entry: a full table as one JSON tree would take a hundred megabytes. */
@@ -127,27 +137,21 @@ static int write_qps(const struct daemon *daemon, FILE *out, const struct qp_ent
 		     size_t count, size_t most)
 {
 	struct esc_reason_count reasons[ESC_REASON_MAX];
-	struct port_info ports[ESC_PORTS_MAX];
-	unsigned int port_count = 0;
+	struct report_delays facts;
 	size_t tracked;
+	int err = 0;
 
 	qptable_entries(daemon->qps, &tracked);
-	for (unsigned int i = 0; i < dataplane_port_count(daemon->dataplane); i++)
-		if (port_count < ESC_PORTS_MAX &&
-		    !dataplane_port(daemon->dataplane, i, &ports[port_count]))
-			port_count++;
+	report_delays_begin(&facts, daemon);
 	fputs("{\"ok\":true,\"result\":{\"qps\":[", out);
-	for (size_t i = 0; i < count && i < most; i++) {
-		json_t *qp = report_qp(list[i], port_name(ports, port_count, list[i]->key.port));
-
+	for (size_t i = 0; !err && i < count && i < most; i++) {
 		if (i)
 			fputc(',', out);
-		if (json_dumpf(qp, out, JSON_COMPACT)) {
-			json_decref(qp);
-			return -ENOMEM;
-		}
-		json_decref(qp);
+		err = write_qp(out, daemon, &facts, list[i]);
 	}
+	report_delays_end(&facts);
+	if (err)
+		return err;
 	fprintf(out, "],\"tracked\":%zu,\"max\":%u", tracked, dataplane_qps_max(daemon->dataplane));
 	if (!dataplane_reasons(daemon->dataplane, reasons))
 		fprintf(out, ",\"refused\":%" PRIu64,
@@ -168,7 +172,7 @@ static void reply_qps(struct request *request, const struct report_qp_filter *fi
 	int err;
 
 	entries = qptable_entries(request->daemon->qps, &count);
-	list = report_qp_choose(entries, count, filter, order, &chosen);
+	list = report_qp_choose(entries, count, filter, order, request->daemon->delays, &chosen);
 	out = open_memstream(&reply->text, &reply->bytes);
 	err = list && out ? write_qps(request->daemon, out, list, chosen, most) : -ENOMEM;
 	if (out && fclose(out))
@@ -181,8 +185,31 @@ static void reply_qps(struct request *request, const struct report_qp_filter *fi
 	}
 }
 
+/* Paths to the addresses that match. */
+static json_t *answer_paths(struct request *request, const struct report_qp_filter *filter)
+{
+	json_t *list = json_array();
+	struct report_delays facts;
+	struct delays_group *groups = NULL;
+	size_t count = 0;
+	int err;
+
+	report_delays_begin(&facts, request->daemon);
+	err = delays_group(facts.delays, facts.members, DELAYS_BY_PATH, NULL, &groups, &count);
+	for (size_t i = 0; i < count; i++)
+		if (report_qp_matches_address(filter, &groups[i].dst))
+			json_array_append_new(list, report_path(&facts, &groups[i]));
+	free(groups);
+	report_delays_end(&facts);
+	if (!err)
+		return json_pack("{s:o}", "paths", list);
+	json_decref(list);
+	return refuse(request, 1, NULL);
+}
+
 static json_t *answer_qp(struct request *request)
 {
+	const json_t *paths = json_object_get(request->args, "paths");
 	struct report_qp_filter filter;
 	enum report_qp_order order;
 	const char *key, *sort;
@@ -202,7 +229,11 @@ static json_t *answer_qp(struct request *request)
 			request,
 			"queue pairs are not sorted by `%.32s`; give one of " REPORT_QP_ORDERS,
 			sort);
+	if (paths && !json_is_boolean(paths))
+		return misuse(request, "argument `paths` should be true or false");
 	daemon_refresh(request->daemon);
+	if (json_is_true(paths))
+		return answer_paths(request, &filter);
 	reply_qps(request, &filter, order, top < REPORT_QPS_MOST ? top : REPORT_QPS_MOST);
 	return NULL;
 }
@@ -292,6 +323,7 @@ static const struct {
 	{"clock", answer_clock},
 	{"peers", answer_peers},
 	{"qp", answer_qp},
+	{"top", answer_qp}, /* a page of it */
 	{"events", answer_events},
 	{"mode", answer_mode},
 	{"off", answer_off},

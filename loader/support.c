@@ -16,6 +16,7 @@
 #include <xdp/libxdp.h>
 
 #include "bpflog.h"
+#include "qptrace.h"
 #include "support_try.h"
 
 #define SUPPORT_BPFFS "/sys/fs/bpf"
@@ -168,6 +169,8 @@ static int support_try_tp_btf(void)
 
 static void support_list_tracing(struct support_list *list)
 {
+	char why[sizeof(list->out->detail)];
+	enum qptrace_how how = qptrace_try(why, sizeof(why));
 	bool kprobe = !access("/sys/bus/event_source/devices/kprobe/type", R_OK);
 
 	support_add(
@@ -178,6 +181,10 @@ static void support_list_tracing(struct support_list *list)
 		"without BTF tracepoints host queueing and fabric delay cannot be told apart");
 	support_add(list, "kprobe", kprobe, "",
 		    "without kprobes there is no second way to tie queue pairs to processes");
+	support_add(list, "qp_tracing", how != QPTRACE_NONE,
+		    how != QPTRACE_NONE ? qptrace_how_name(how) : why,
+		    "without tracing only RDMA netlink tells whose a queue pair is, by numbers "
+		    "alone and late");
 }
 
 static int support_try_batch(enum bpf_map_type type, bool take)

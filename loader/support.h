@@ -9,7 +9,7 @@
 struct support_feature {
 	const char *name; /* "btf", "freplace", "tcx", ... */
 	bool here;
-	char detail[128]; /* what the kernel said, "" nothing */
+	char detail[224]; /* what the kernel said, "" nothing */
 	const char *cost; /* what is missing without it, one sentence */
 };
 

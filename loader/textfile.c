@@ -13,9 +13,12 @@
 #include "config.h"
 #include "daemon.h"
 #include "dataplane.h"
+#include "delays.h"
+#include "judge.h"
 #include "ledger.h"
 #include "log.h"
 #include "metrics.h"
+#include "owners.h"
 #include "qptable.h"
 #include "readfile.h"
 
@@ -133,13 +136,16 @@ static void gather_totals(struct textfile *textfile, const char *path, struct me
 	memcpy(textfile->totals, facts->totals, sizeof(textfile->totals));
 }
 
-static void gather_ports(const struct dataplane *dataplane, struct metrics_facts *facts)
+static void gather_ports(const struct daemon *daemon, struct metrics_facts *facts)
 {
+	const struct dataplane *dataplane = daemon->dataplane;
+
 	for (unsigned int i = 0; i < dataplane_port_count(dataplane) && i < ESC_PORTS_MAX; i++) {
 		struct metrics_port *port = &facts->ports[facts->port_count];
 
 		if (dataplane_port(dataplane, i, &port->info))
 			continue;
+		owners_judge_port(daemon->owners, daemon_local_ns(), &port->info);
 		port->counted = !dataplane_port_counts(dataplane, port->info.index, &port->counts);
 		facts->port_count++;
 	}
@@ -165,12 +171,17 @@ static void gather(struct textfile *textfile, const char *path, struct metrics_f
 	facts->written_realtime_ns = daemon_realtime_ns();
 	facts->kill_switch = dataplane_is_off(daemon->dataplane);
 	facts->events = ledger_total(daemon->ledger);
-	gather_ports(daemon->dataplane, facts);
+	gather_ports(daemon, facts);
 	gather_mesh(daemon, &facts->mesh);
+	judge_get_counts(daemon->judge, &facts->verdicts);
 	facts->reasons_read = !dataplane_reasons(daemon->dataplane, facts->reasons);
 	facts->qps_read = !daemon_refresh(daemon);
 	facts->qps_max = dataplane_qps_max(daemon->dataplane);
+	facts->owners = daemon->owners;
 	facts->top_qps = daemon->config->textfile.top_qps;
+	facts->delays = daemon->delays;
+	facts->members = daemon->config->member_list;
+	facts->receipts = daemon->config->receipts.on;
 	if (!facts->qps_read)
 		return;
 	facts->qps = qptable_entries(daemon->qps, &facts->qp_count);
@@ -222,6 +233,7 @@ int textfile_write(struct textfile *textfile)
 	}
 	tell(textfile, directory, err);
 	if (!err) {
+		delays_written(textfile->daemon->delays);
 		forget_written(textfile, path);
 		if (!textfile->written) {
 			textfile->written = path;

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 static void visibility_decide_hardware(const char *netdev, const struct rdma_facts *rdma,
 				       struct visibility *out)
@@ -43,4 +44,17 @@ void visibility_decide(const char *netdev, const struct rdma_facts *rdma, uint64
 			 rdma->device, netdev, roce_packets);
 	else
 		visibility_decide_hardware(netdev, rdma, out);
+}
+
+void visibility_add_ready(const char *netdev, const char *device, size_t ready,
+			  struct visibility *out)
+{
+	if (!ready || (strcmp(out->mode, "counters") && strcmp(out->mode, "none")))
+		return;
+	out->mode = "control";
+	snprintf(out->note, sizeof(out->note),
+		 "%zu queue pair%s of %.40s could send for 10 s or more, and no RoCE packet passed "
+		 "%s: the NIC carries them past the kernel; whose they are is known, what they "
+		 "send is not",
+		 ready, ready == 1 ? "" : "s", device, netdev);
 }

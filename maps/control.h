@@ -22,7 +22,7 @@ ESC_ASSERT_SIZE(struct esc_abi, 32);
 struct esc_control {
 	__u32 flags;		   /* ESC_CONTROL_* */
 	__u32 sample_mask;	   /* that a queue pair starts with: 2^n - 1, see struct esc_qp */
-	__u64 heartbeat_local_ns;  /* CLOCK_MONOTONIC of the daemon's last turn */
+	__u64 heartbeat_local_ns;  /* CLOCK_MONOTONIC of the daemon's last turn; 0: none yet */
 	__u16 xdp_turns[ESC_PORTS_MAX]; /* by port: whose turn it is to count in XDP */
 	__u32 receipts_max_pps;	   /* that this host sends, on each CPU */
 	__u32 delay_threshold_ns;  /* crossings of it are counted per queue pair */
@@ -32,6 +32,12 @@ ESC_ASSERT_SIZE(struct esc_control, 64);
 #define ESC_CONTROL_OFF 0x1u /* kill switch: programs leave every packet alone */
 #define ESC_CONTROL_RECEIPTS 0x2u /* sampled packets are noted, and receipts made for the peers' */
 #define ESC_CONTROL_SAMPLE_FIXED 0x4u /* sample_mask does not follow the rate */
+/*
+ * A heartbeat older than that is of a daemon that is gone: probes are not answered any
+ * more, so that the neighbours see it. Beats come every 50 ms; one that is restarted, or
+ * waits for the kernel's RTNL lock, is back before.
+ */
+#define ESC_DAEMON_GONE_NS 3000000000ull
 
 /*
  * A turn: generation << 2 | phase. An XDP program counts when its own turn

@@ -6,6 +6,7 @@
 #include "clock.h"
 #include "control.h"
 #include "owd.h"
+#include "owner.h"
 #include "peer.h"
 #include "probe.h"
 #include "qp.h"

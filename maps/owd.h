@@ -72,16 +72,45 @@ ESC_ASSERT_SIZE(struct esc_receipt, 72);
 #define ESC_RECEIPT_MARK 0x45735270u
 #define ESC_RECEIPT_MARK_DONE 0x45735271u
 
-/* Just before a sampled packet's data, from XDP to tc ingress. */
-struct esc_rx_stamp {
-	__u32 magic; /* ESC_RX_STAMP_MAGIC */
-	__u32 flags; /* ESC_RECEIPT_RESPONSE, _CE, _MESSAGE */
+/* ---- `rx_stamps`: array of one, from XDP to tc ingress. Writer: the programs ---- */
+
+/*
+ * Not in the packet's metadata: programs that move a packet's start are refused in libxdp's
+ * dispatcher before 1.5.5 (Linux since 6.13 and its stable branches), some drivers have no room
+ * there, and what others put there is not to be told from ours.
+ */
+struct esc_rx_slot {
+	__u64 id; /* of the packet: ESC_RX_SLOT_FREE, _BUSY, or a hash of what names it */
 	__u64 rx_ktime_ns;
-	__u32 psn;
+	__u32 flags; /* ESC_RECEIPT_RESPONSE, _CE, _MESSAGE */
 	__u32 message_ns;
 };
-#define ESC_RX_STAMP_MAGIC 0x45735278u
-ESC_ASSERT_SIZE(struct esc_rx_stamp, 24);
+ESC_ASSERT_SIZE(struct esc_rx_slot, 24);
+#define ESC_RX_SLOT_FREE 0
+#define ESC_RX_SLOT_BUSY 1
+#define ESC_RX_SLOTS 512
+
+struct esc_rx_stamps {
+	__u32 pending; /* slots taken: while it is 0 tc ingress need not look */
+	__u32 looks;   /* that found nothing; they sweep out what was left behind */
+	__u32 reserved[14];
+	struct esc_rx_slot slots[ESC_RX_SLOTS];
+};
+ESC_ASSERT_OFFSET(struct esc_rx_stamps, slots, 64);
+
+/* ---- `receipt_cpu`: per-CPU array of one, for the programs alone ---- */
+
+#define ESC_RECEIPT_BTH_AT 68 /* in `frame`: the receipt behind it is aligned */
+
+struct esc_receipt_cpu {
+	__u64 allowed_ns; /* CLOCK_MONOTONIC from which the next receipt is within the rate */
+	__u64 resume_ns;  /* none is made before: tc egress did not see our clone */
+	__u32 stage; /* enum of bpf/receipt_make.bpf.h: what tc egress is to do with our clone */
+	__u32 begin; /* the frame's first byte in `frame` */
+	__u8 frame[ESC_RECEIPT_BTH_AT + ESC_RECEIPT_DATAGRAM_BYTES];
+	__u8 reserved[4];
+};
+ESC_ASSERT_SIZE(struct esc_receipt_cpu, 184);
 
 /* ---- `qp_sent`: hash of struct esc_qp_key (tx) to struct esc_qp_sent. Writer: the programs ---- */
 

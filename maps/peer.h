@@ -57,9 +57,15 @@ ESC_ASSERT_SIZE(struct esc_peer, 144);
 struct esc_peer_address {
 	__u64 id;
 	__u8 plane;
-	__u8 reserved[7];
+	__u8 flags; /* ESC_PEER_NEIGHBOUR() */
+	__u8 reserved[6];
 };
 ESC_ASSERT_SIZE(struct esc_peer_address, 16);
+/*
+ * It and this host probe each other on the mesh of that number: it is there only while it is
+ * heard. Of others the list's word is all there is.
+ */
+#define ESC_PEER_NEIGHBOUR(plane) (0x1u << (plane))
 #define ESC_PEER_ADDRESSES_MAX 65536
 
 #define ESC_FLEET_HAS_KEY0 0x1u

@@ -58,7 +58,8 @@ struct esc_message_bucket {
 #define ESC_MESSAGE_BUCKETS 32 /* bucket 0: empty; n: 2^(n-1) .. 2^n - 1 bytes */
 
 #define ESC_SAMPLE_MESSAGE 0x01 /* the message under way is sampled: message_start_* */
-#define ESC_SAMPLE_BLIND 0x02	/* tx: the peer gives no receipts, nothing is noted */
+#define ESC_SAMPLE_BLIND 0x02	/* no known peer at the other end: nothing is noted, no receipts */
+#define ESC_SAMPLE_RESPONSE 0x04 /* with _MESSAGE: it answers a READ */
 
 struct esc_qp {
 	/* Touched by every packet: one cache line. */
@@ -102,7 +103,7 @@ struct esc_qp {
 	__u32 message_max;
 	__u64 message_start_local_ns; /* CLOCK_MONOTONIC of the START of the sampled message under way */
 	__u32 message_start_psn;
-	__u32 reserved2;
+	__u32 sample_slow; /* tx: CLOCK_MONOTONIC >> 20 of when receipts last came too slowly */
 	struct esc_message_bucket message_sizes[ESC_MESSAGE_BUCKETS];
 };
 ESC_ASSERT_OFFSET(struct esc_qp, responses, 64);

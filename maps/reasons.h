@@ -2,7 +2,7 @@
 /*
  * Why a packet was left out of the per-QP count. One list for the kernel
  * programs, the command line and the metrics. Packets of users go on untouched:
- * only probes, which are ours, are ever dropped.
+ * only probes and receipts, which are ours, are ever dropped.
  *
  * X(ENUM, name, what it means)
  */
@@ -25,7 +25,8 @@
 	X(PROBE_STALE_EPOCH, probe_stale_epoch, "a probe of an earlier run of its sender")  \
 	X(PROBE_REPLAY, probe_replay, "a probe whose sequence was seen already")            \
 	X(PROBE_RATE, probe_rate, "requests of one peer above the rate that is answered")   \
-	X(PROBE_RING_FULL, probe_ring_full, "a good probe whose record found no room")
+	X(PROBE_RING_FULL, probe_ring_full, "a good probe whose record found no room")      \
+	X(PROBE_NO_DAEMON, probe_no_daemon, "a probe while the daemon is gone")
 
 /* Receipts that were not made, or not taken. The packets that they are about went on. */
 #define ESC_RECEIPT_REASONS(X)                                                              \
@@ -33,7 +34,7 @@
 	  "a receipt for a packet that was not noted, or was sent again since")             \
 	X(RECEIPT_RATE, receipt_rate, "a receipt not made: the host's limit was reached")   \
 	X(RECEIPT_CLONE, receipt_clone, "a receipt not made: the packet was not cloned")    \
-	X(RECEIPT_METADATA, receipt_metadata, "no stamp: the driver has no room for it")    \
+	X(RECEIPT_STAMP, receipt_stamp, "no stamp: another packet's lies in its place")     \
 	X(RECEIPT_HEADERS, receipt_headers,                                                 \
 	  "a receipt not made: headers it cannot be sent behind (two tags, IP options)")    \
 	X(OWD_TABLE_FULL, owd_table_full, "no room for a queue pair's delays")

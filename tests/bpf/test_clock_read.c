@@ -146,6 +146,7 @@ static struct clock_model random_model(void)
 		.rate = (int)(random_64() % (2 * CLOCK_RATE_MAX)) - CLOCK_RATE_MAX,
 		.bound_ns = random_64() >> 40,
 		.bound_growth = random_64() % CLOCK_RATE_MAX,
+		.bound_late = random_64() % CLOCK_RATE_MAX,
 		.state = CLOCK_SYNCED,
 	};
 	long long span = random_64() % 1000000000;

@@ -200,9 +200,14 @@ struct model_peer {
 	struct seen requests, replies;
 };
 
+static bool seen_has(const struct seen *s, int sequence)
+{
+	return s->valid && (sequence <= s->newest - 64 || s->taken[sequence]);
+}
+
 static bool seen_take(struct seen *s, int sequence)
 {
-	if (s->valid && (sequence <= s->newest - 64 || s->taken[sequence]))
+	if (seen_has(s, sequence))
 		return false;
 	if (!s->valid || sequence > s->newest)
 		s->newest = sequence;
@@ -225,7 +230,10 @@ static int model_judge(struct model_peer *peer, const struct probe_plan *plan, b
 	if (!tagged)
 		return ESC_REASON_PROBE_BAD_TAG;
 	if (plan->opcode == ESC_PROBE_OPCODE_WARMER)
-		return -1;
+		return plan->epoch < peer->epoch ? ESC_REASON_PROBE_STALE_EPOCH
+		       : plan->epoch == peer->epoch && seen_has(&peer->requests, plan->sequence)
+			       ? ESC_REASON_PROBE_REPLAY
+			       : -1;
 	if (reply && plan->echo_epoch != OWN_EPOCH)
 		return ESC_REASON_PROBE_STALE_EPOCH;
 	if (plan->epoch < peer->epoch)

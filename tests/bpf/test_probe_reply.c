@@ -173,6 +173,7 @@ static void test_reply_ring_full(void)
 
 static void test_warmers(struct probe_world *w)
 {
+	uint64_t counts[ESC_REASON_MAX];
 	struct probe_plan plan = probe_plan_usual();
 	struct esc_peer peer;
 	bool good;
@@ -190,11 +191,54 @@ static void test_warmers(struct probe_world *w)
 	       probe_reason_is(w, WORLD_XDP, ESC_REASON_PROBE_BAD_TAG, 1);
 	tap_ok(good, "a forged warmer is counted");
 	plan = probe_plan_usual();
+	probe_reset(w);
+	good = send_plan(w, &plan) == XDP_VERDICT_TX;
+	probe_events(w);
+	plan.opcode = ESC_PROBE_OPCODE_WARMER;
+	good = good && send_plan(w, &plan) == XDP_VERDICT_DROP &&
+	       probe_reason_is(w, WORLD_XDP, ESC_REASON_PROBE_REPLAY, 1);
+	plan.sequence++;
+	good = good && send_plan(w, &plan) == XDP_VERDICT_DROP &&
+	       probe_reason_is(w, WORLD_XDP, ESC_REASON_PROBE_REPLAY, 1);
+	tap_ok(good,
+	       "a warmer whose request was seen is counted as replayed, the next one's is not");
+	plan.epoch--;
+	good = send_plan(w, &plan) == XDP_VERDICT_DROP && is("records", probe_events(w), 0);
+	world_reasons(&w->world, counts, WORLD_XDP);
+	tap_ok(good && counts[ESC_REASON_PROBE_STALE_EPOCH] == 1,
+	       "a warmer of an earlier run is counted");
+	plan = probe_plan_usual();
 	plan.opcode = ESC_PROBE_OPCODE_RECEIPT;
 	probe_reset(w);
-	good = send_plan(w, &plan) == XDP_VERDICT_PASS &&
-	       probe_reason_is(w, WORLD_XDP, ESC_REASON_UNKNOWN_OPCODE, 1);
-	tap_ok(good, "a receipt is not known yet and passes");
+	good = send_plan(w, &plan) == XDP_VERDICT_DROP &&
+	       probe_reason_is(w, WORLD_XDP, ESC_REASON_PROBE_VERSION, 1);
+	tap_ok(good, "a receipt as long as a probe is none of ours and ends here");
+}
+
+/* A heartbeat that stands still: the daemon was killed, and its programs stop answering. */
+static void test_daemon_gone(struct probe_world *w)
+{
+	static const uint8_t opcodes[] = {ESC_PROBE_OPCODE_REQUEST, ESC_PROBE_OPCODE_REPLY,
+					  ESC_PROBE_OPCODE_WARMER};
+	struct probe_plan plan = probe_plan_usual();
+	struct esc_control word = {.heartbeat_local_ns = now_ns() - ESC_DAEMON_GONE_NS};
+	bool good = true;
+
+	probe_reset(w);
+	world_set_control(&w->world, &word);
+	for (int i = 0; i < 3; i++) {
+		plan.opcode = opcodes[i];
+		good = good && send_plan(w, &plan) == XDP_VERDICT_DROP &&
+		       probe_reason_is(w, WORLD_XDP, ESC_REASON_PROBE_NO_DAEMON, i + 1);
+	}
+	tap_ok(good && is("records", probe_events(w), 0) && !probe_get_peer(w, PEER).heard_local_ns,
+	       "probes while the daemon is gone end here, counted, unanswered");
+	word.heartbeat_local_ns = now_ns() - ESC_DAEMON_GONE_NS / 2;
+	world_set_control(&w->world, &word);
+	plan = probe_plan_usual();
+	tap_ok(send_plan(w, &plan) == XDP_VERDICT_TX && is("records", probe_events(w), 1),
+	       "a daemon that was heard of lately is answered for");
+	world_set_control(&w->world, &(struct esc_control){0});
 }
 
 static void test_probe_port(void)
@@ -369,6 +413,7 @@ int main(void)
 	test_reply_windows(&w);
 	test_reply_ring_full();
 	test_warmers(&w);
+	test_daemon_gone(&w);
 	test_probe_port();
 	test_lab(123456789012345, 0);
 	test_lab(0, 50000);

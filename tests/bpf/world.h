@@ -39,6 +39,8 @@ struct world_options {
 	int64_t lab_offset_ns;
 	int32_t lab_drift_ppb;
 	uint32_t ring_bytes; /* 0: as it comes */
+	uint32_t owd_max; /* entries in qp_sent and qp_owd; 0: as it comes */
+	bool tc_takes;
 };
 
 static inline int world_quiet(enum libbpf_print_level level, const char *format, va_list arguments)
@@ -72,6 +74,11 @@ static inline int world_open(struct world *w, const struct world_options *option
 	w->kernel->rodata->esc_plane = options->plane;
 	w->kernel->rodata->esc_lab_offset_ns = options->lab_offset_ns;
 	w->kernel->rodata->esc_lab_drift_ppb = options->lab_drift_ppb;
+	w->kernel->rodata->esc_tc_takes = options->tc_takes;
+	if (options->owd_max) {
+		bpf_map__set_max_entries(w->kernel->maps.qp_sent, options->owd_max);
+		bpf_map__set_max_entries(w->kernel->maps.qp_owd, options->owd_max);
+	}
 	if (options->ring_bytes)
 		bpf_map__set_max_entries(w->kernel->maps.probes, options->ring_bytes);
 	if (options->qps_max)

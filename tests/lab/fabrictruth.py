@@ -25,7 +25,8 @@ def fabric_ns(model, local):
 
 def bound_ns(model, local):
     age = max(0, local - model["bound_local_ns"])
-    return model["bound_ns"] + age * model["bound_growth_ppb"] * 1e-9 + 1
+    growth = model["bound_growth_ppb"] + (model["bound_late_ppb"] if age > 10**9 else 0)
+    return model["bound_ns"] + age * growth * 1e-9 + 1
 
 
 def ask(path, verb):

@@ -69,9 +69,9 @@ class Lab:
         return next(host for host in self.status()["hosts"] if host["name"] == name)
 
 
-def flow(lab, server, client, *options, server_options=(), timeout=60):
+def flow(lab, server, client, *options, server_options=(), timeout=60, six=False):
     """One roceflow run to its end: (server's JSON, client's JSON)."""
-    address = lab.host(server)["address"]
+    address = lab.host(server)["address6" if six else "address"]
     serving = lab.start(server, ROCEFLOW, "serve", "--listen", address, "--interface", "eth1",
                         "--json", *server_options)
     try:

@@ -5,6 +5,15 @@
 #include <string.h>
 
 #define SPIKE_NS 20000.0
+/* A busy machine: a Pareto tail of this power, and stalls of up to this length. */
+#define BUSY_TAIL 1.1
+#define BUSY_MOST_NS 20e6
+#define STALL_MOST_NS 150e6
+
+static bool is_alone(const struct sim *sim, size_t h)
+{
+	return sim->hosts[h].alone_at_ns && sim->now_ns >= sim->hosts[h].alone_at_ns;
+}
 
 bool sim_reachable(const struct sim *sim, size_t a, size_t b)
 {
@@ -13,9 +22,35 @@ bool sim_reachable(const struct sim *sim, size_t a, size_t b)
 
 	if (!sim->hosts[a].up || !sim->hosts[b].up)
 		return false;
+	if (is_alone(sim, a) || is_alone(sim, b))
+		return false;
 	if (config->part_share <= 0 || now_s < config->part_from_s || now_s >= config->part_to_s)
 		return true;
 	return sim->hosts[a].cut == sim->hosts[b].cut;
+}
+
+static bool sim_busy(const struct sim *sim)
+{
+	return sim->busy_at_ns && sim->now_ns >= sim->busy_at_ns;
+}
+
+/* Now and then a busy machine lets a host send nothing for a while. */
+static bool stalls(struct sim *sim, struct sim_host *host)
+{
+	double mean_s = sim->config.busy_stall_s;
+
+	if (sim_busy(sim) && mean_s > 0 &&
+	    rng_unit(&sim->rng) < (double)sim->tick_ns * 1e-9 / mean_s)
+		host->stalls_to_ns = sim->now_ns + (int64_t)(STALL_MOST_NS * rng_unit(&sim->rng));
+	return sim->now_ns < host->stalls_to_ns;
+}
+
+/* What a busy machine keeps a packet for between the stamp at one end and that at the other. */
+static double busy_wait(struct sim *sim)
+{
+	double wait = sim->config.busy_late_ns * (pow(rng_unit(&sim->rng), -1 / BUSY_TAIL) - 1);
+
+	return sim_busy(sim) ? fmin(wait, BUSY_MOST_NS) : 0;
 }
 
 static double stamp_error(struct sim *sim)
@@ -47,7 +82,7 @@ static void probe_cross(struct sim *sim, size_t from, struct sim_end *end, doubl
 	struct sim_end *back = &sim->ends[end->back];
 	struct clock_probe probe = {.pair = end->pairs};
 	double cross = link->base_ns[way] + (way ? -1 : 1) * link->asymmetry_ns +
-		       sender->asymmetry_ns - receiver->asymmetry_ns +
+		       sender->asymmetry_ns - receiver->asymmetry_ns + busy_wait(sim) +
 		       fabric_cross(&sim->fabric, from, end->peer, link->path[way], at_ns);
 
 	probe.tx_ns = stamp(sim, sender, at_ns);
@@ -72,11 +107,13 @@ void sim_probe_tick(struct sim *sim)
 	int64_t end_ns = sim->now_ns + sim->tick_ns;
 
 	for (size_t h = 0; h < config->hosts; h++) {
+		bool stalled = stalls(sim, &sim->hosts[h]);
+
 		for (uint32_t e = sim->graph.start[h]; e < sim->graph.start[h + 1]; e++) {
 			struct sim_end *end = &sim->ends[e];
 			double mean = (double)config->pair_interval_ns;
 
-			if (!sim_reachable(sim, h, end->peer)) {
+			if (stalled || !sim_reachable(sim, h, end->peer)) {
 				end->next_pair_ns = end_ns;
 				continue;
 			}

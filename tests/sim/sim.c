@@ -129,6 +129,25 @@ static void links_draw(struct sim *sim)
 	}
 }
 
+/* Who is cut off by itself, when, and how long before the machine begins to be busy. */
+static void alone_draw(struct sim *sim)
+{
+	const struct sim_config *config = &sim->config;
+	size_t count = (size_t)(config->alone_part * (double)config->hosts + 0.5);
+	double first_s = config->alone_to_s;
+
+	for (size_t h = 0; h < count; h++) {
+		double at_s = config->alone_from_s +
+			      (config->alone_to_s - config->alone_from_s) * rng_unit(&sim->rng);
+
+		sim->hosts[h].alone_at_ns = (int64_t)(at_s * 1e9);
+		first_s = fmin(first_s, at_s);
+	}
+	if (config->busy_lead_s > 0)
+		sim->busy_at_ns =
+			(int64_t)((first_s - config->busy_lead_s * rng_unit(&sim->rng)) * 1e9);
+}
+
 static void hosts_draw(struct sim *sim, const uint64_t *ids)
 {
 	const struct sim_config *config = &sim->config;
@@ -155,6 +174,7 @@ static void hosts_draw(struct sim *sim, const uint64_t *ids)
 	}
 	if (config->join_at_s > 0)
 		sim->hosts[config->hosts - 1].boots_at_ns = (int64_t)(config->join_at_s * 1e9);
+	alone_draw(sim);
 }
 
 int sim_init(struct sim *sim, const struct sim_config *config)

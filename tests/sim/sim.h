@@ -55,6 +55,11 @@ struct sim_config {
 	double join_at_s;  /* when the last host starts; 0: at once */
 	double part_share; /* of hosts that a partition cuts off; 0: none */
 	double part_from_s, part_to_s;
+	double alone_part; /* of hosts that are cut off for good, each by itself */
+	double alone_from_s, alone_to_s;
+	double busy_lead_s; /* the machine is busy from up to that long before the first of them */
+	double busy_late_ns; /* then every passage takes longer, by a heavy tail of this size */
+	double busy_stall_s; /* and mean time between stalls of a host, in which nothing is sent */
 	bool no_prior;
 };
 
@@ -66,6 +71,8 @@ struct sim_host {
 	unsigned lines;
 	bool up, liar;
 	bool cut;	     /* on the small side of the partition */
+	int64_t alone_at_ns; /* true time from which nobody hears it; 0: never */
+	int64_t stalls_to_ns;
 	int64_t boots_at_ns; /* true time at which it comes (back) */
 	size_t rank;	     /* of founding */
 	unsigned phase;	     /* tick of the round in which it acts */
@@ -128,6 +135,7 @@ struct sim {
 	struct rng rng;
 	int64_t now_ns, tick_ns, past_step_ns;
 	uint64_t tick;
+	int64_t busy_at_ns; /* true time; 0: never */
 	struct edge_scratch scratch;
 	struct sim_result result;
 	int64_t *last_read;

@@ -105,6 +105,23 @@ Test(cli, qp_table)
 	cr_expect_null(strstr(text, "receiver-not-ready"), "nothing to say, nothing said");
 }
 
+Test(cli, qp_table_names_owners_when_there_are_any)
+{
+	const char *text = render(
+		cli_write_qps,
+		"{\"tracked\":3,\"max\":16,\"refused\":0,\"qps\":[" QP(
+			",\"local_qpn\":18,\"pid\":407,\"comm\":\"ib_write_bw\",\"job\":"
+			"\"job_1234/step_0\"") "," QP(",\"local_qpn\":19,\"comm\":\"nvme_rdma"
+						      "\"") "," QP("") "]}");
+
+	expect(text, " NAKS OWNER\n");
+	expect(text, " ib_write_bw[407] job_1234/step_0\n");
+	expect(text, " nvme_rdma\n");
+	expect(text, "    - -\n");
+	text = render(cli_write_qps, "{\"tracked\":1,\"max\":16,\"qps\":[" QP("") "]}");
+	cr_expect_null(strstr(text, "OWNER"), "nobody is known: no column");
+}
+
 Test(cli, qp_table_is_readable_in_120_columns)
 {
 	const char *text = render(
@@ -153,9 +170,23 @@ Test(cli, status_page)
 	cr_expect_null(strstr(text, "RoCE out"), "absent is not shown as 0");
 	expect(text, "eth2  is not there now");
 	expect(text, "fragment         3 in, 4 out: a fragment");
+	cr_expect_null(strstr(text, "Owners"), "not asked for, not shown");
+	expect(render(cli_write_status,
+		      STATUS("\"qp_tracing\":{\"how\":\"fentry\",\"known\":64,\"refused\":2}")),
+	       "Owners of queue pairs: by fentry, 64 known\n  The table was full: the owners of 2 "
+	       "are not known\n");
+	expect(render(cli_write_status,
+		      STATUS("\"qp_tracing\":{\"how\":\"none\",\"note\":\"no RDMA\"}")),
+	       "Owners of queue pairs: not known; no RDMA\n");
 	text = render(cli_write_status,
 		      STATUS("\"kill_switch\":true,\"kill_switch_reason\":\"because\""));
 	expect(text, "Off: the kill switch is on (because)");
+	cr_expect_null(strstr(text, "Receipts"));
+	text = render(cli_write_status, STATUS("\"receipts\":{\"mode\":\"on\",\"qps_sampled\":"
+					       "3000,\"look_note\":\"once a second\"}"));
+	expect(text, "Receipts: on, 3000 queue pairs sampled\n  once a second\n");
+	text = render(cli_write_status, STATUS("\"receipts\":{\"mode\":\"off\"}"));
+	expect(text, "Receipts: off");
 }
 
 Test(cli, event_line)

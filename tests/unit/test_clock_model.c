@@ -102,6 +102,9 @@ Test(clock_model, the_bound_grows_with_age)
 	cr_assert_eq(clock_model_bound(&model, 0), 51);
 	cr_assert_eq(clock_model_bound(&model, 1000), 51);
 	cr_assert_eq(clock_model_bound(&model, 1000001000), 51 + 1000);
+	model.bound_late = 2 * model.bound_growth;
+	cr_assert_eq(clock_model_bound(&model, 1000001000), 51 + 1000);
+	cr_assert_eq(clock_model_bound(&model, 2000001000), 51 + 3 * 2000);
 }
 
 Test(clock_model, views_carry_a_line_without_loss_that_matters)

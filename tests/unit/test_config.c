@@ -49,6 +49,11 @@ Test(config, defaults)
 	cr_expect_eq(config->mesh.pair_spacing_ns, 5000);
 	cr_expect_eq(config->mesh.down_after_ns, 1000000000);
 	cr_expect_eq(config->clock.window_ns, 2000000000);
+	cr_expect(config->receipts.on);
+	cr_expect(!config->receipts.sample_fixed);
+	cr_expect_eq(config->receipts.sample_mask, 15);
+	cr_expect_eq(config->receipts.max_pps, 20000);
+	cr_expect_eq(config->receipts.threshold_ns, 100000);
 	cr_expect_eq(config->lab.clock_offset_ns, 0);
 	cr_expect_eq(config->lab.clock_drift_ppb, 0);
 	cr_expect(!config->keys.have[0] && !config->keys.have[1]);
@@ -75,6 +80,8 @@ Test(config, everything_given)
 				   "qps: {max: 1000, idle: 1.5s}\n"
 				   "textfile: {directory: /tmp, interval: 250ms, top_qps: 0}\n"
 				   "events: {file: events.jsonl, keep: 7}\n"
+				   "receipts: {mode: off, sample: 1/4096, max_pps: 7, "
+				   "threshold: 2ms}\n"
 				   "steer: {mode: off}\n"
 				   "pace: {mode: off, threshold: 50us}\n";
 	char *error;
@@ -97,6 +104,11 @@ Test(config, everything_given)
 	cr_expect_eq(config->textfile.top_qps, 0);
 	cr_expect_str_eq(config->events.file, "/etc/x/events.jsonl");
 	cr_expect_eq(config->events.keep, 7);
+	cr_expect(!config->receipts.on);
+	cr_expect(config->receipts.sample_fixed);
+	cr_expect_eq(config->receipts.sample_mask, 4095);
+	cr_expect_eq(config->receipts.max_pps, 7);
+	cr_expect_eq(config->receipts.threshold_ns, 2000000);
 	config_free(config);
 }
 
@@ -110,6 +122,15 @@ static const struct refusal {
 	{"- a\n", 1, {"key: value"}},
 	{ONE "inteval: 5s\n", 2, {"`inteval`", "not a key"}},
 	{ONE "textfile:\n  inteval: 5s\n", 3, {"`inteval`", "did you mean `interval`"}},
+	{ONE "receipts:\n  mode: of\n", 3, {"mode: of", "(on, off)"}},
+	{ONE "receipts:\n  sample: 48\n", 3, {"`sample: 48`", "power of two", "1/64"}},
+	{ONE "receipts:\n  sample: 1/131072\n", 3, {"65536"}},
+	{ONE "receipts:\n  sample: 1/\n", 3, {"`sample: 1/`"}},
+	{ONE "receipts:\n  sample: 0\n", 3, {"`sample: 0`"}},
+	{ONE "receipts:\n  sample: adaptiv\n", 3, {"`adaptive`"}},
+	{ONE "receipts:\n  max_pps: 0\n", 3, {"1 to 1000000"}},
+	{ONE "receipts:\n  threshold: 100\n", 3, {"not a duration"}},
+	{ONE "receipts:\n  threshold: 2s\n", 3, {"out of range", "1us to 1s"}},
 	{ONE "top_qps: 5\n", 2, {"belongs under `textfile`"}},
 	{ONE "membres: x\n", 2, {"did you mean `members`"}},
 	{"interfaces:\n  - name: eth1\n    atach: skb\n", 3, {"did you mean `attach`"}},

@@ -39,6 +39,42 @@ Test(members, a_fleet)
 	members_free(members);
 }
 
+Test(members, further_addresses_are_of_the_same_host)
+{
+	char *error;
+	struct esc_address address;
+	struct members *members =
+		parse("[{\"targets\": [\"10.0.0.2\", \"fd00::2\"], \"labels\": {\"host\": \"h2\","
+		      "  \"addresses\": \"10.3.0.2,fd03::2, 10.0.0.2\", \"plane\": \"backend\"}},"
+		      " {\"targets\": [\"10.0.0.4\"], \"labels\": {\"addresses\": \"10.3.0.4\"}}]",
+		      &error);
+	static const struct {
+		const char *address, *host;
+	} cases[] = {
+		{"10.0.0.2", "h2"},	  {"fd00::2", "h2"},	    {"10.3.0.2", "h2"},
+		{"fd03::2", "h2"},	  {"10.0.0.4", "10.0.0.4"}, {"10.3.0.4", "10.0.0.4"},
+		{"10.3.0.3", NULL},
+	};
+
+	cr_assert_not_null(members, "%s", error);
+	cr_assert_eq(members->count, 3, "they are not probed");
+	cr_assert_eq(members->other_count, 3, "a target named again is none");
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		const char *host;
+
+		cr_assert(address_parse(cases[i].address, &address));
+		host = members_host(members, &address);
+		if (cases[i].host)
+			cr_assert_str_eq(host, cases[i].host);
+		else
+			cr_assert_null(host);
+	}
+	cr_assert_null(members_host(NULL, &address));
+	cr_assert_eq(members->others[0].plane, MEMBER_BACKEND); /* 10.3.0.2 */
+	cr_assert_eq(members->others[1].plane, MEMBER_ANY);	/* 10.3.0.4 */
+	members_free(members);
+}
+
 Test(members, nobody_is_a_fleet_too)
 {
 	char *error;
@@ -73,6 +109,19 @@ Test(members, each_mistake_has_its_sentence)
 		{"[{\"targets\": [\"10.0.0.2\"]}, {\"targets\": [\"10.0.0.2:1\"]}]",
 		 {"10.0.0.2", "twice"}},
 		{"[{\"targets\": [], \"targets\": []}]", {"not JSON", "duplicate"}},
+		{"[{\"targets\": [\"10.0.0.2\"], \"labels\": {\"addresses\": \"10.3.0.2 h9\"}}]",
+		 {"entry 0, labels.addresses", "\"h9\"", "commas"}},
+		{"[{\"targets\": [\"10.0.0.2\"], \"labels\": {\"addresses\": \" ,\"}}]",
+		 {"labels.addresses", "none"}},
+		{"[{\"targets\": [\"10.0.0.2\", \"10.0.0.3\"], \"labels\": {\"addresses\": "
+		 "\"10.3.0.2\"}}]",
+		 {"labels.addresses", "whose", "`host`"}},
+		{"[{\"targets\": [\"10.0.0.2\"], \"labels\": {\"addresses\": \"10.0.0.3\"}},"
+		 " {\"targets\": [\"10.0.0.3\"]}]",
+		 {"10.0.0.3", "10.0.0.2", "keep one"}},
+		{"[{\"targets\": [\"10.0.0.2\"], \"labels\": {\"addresses\": \"10.3.0.2\"}},"
+		 " {\"targets\": [\"10.0.0.3\"], \"labels\": {\"addresses\": \"10.3.0.2\"}}]",
+		 {"10.3.0.2", "10.0.0.3", "keep one"}},
 	};
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {

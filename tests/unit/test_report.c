@@ -149,7 +149,7 @@ static void expect_order(const char *name, const uint32_t want[3])
 	size_t count;
 
 	cr_assert(report_qp_order(name, &order));
-	list = report_qp_choose(fake.qps, fake.qp_count, &all, order, &count);
+	list = report_qp_choose(fake.qps, fake.qp_count, &all, order, NULL, &count);
 	cr_assert_eq(count, 3);
 	for (size_t i = 0; i < 3; i++)
 		cr_expect_eq(list[i]->key.dest_qpn, want[i], "%s: place %zu is %u", name, i,

@@ -53,6 +53,26 @@ Test(visibility, facts_and_decision)
 	}
 }
 
+Test(visibility, queue_pairs_without_packets)
+{
+	static const char *const before[] = {"packets", "counters", "none"};
+
+	for (size_t i = 0; i < 3; i++) {
+		struct visibility visibility = {.mode = before[i], .note = "as it was"};
+
+		visibility_add_ready("eth1", "mlx5_0", 0, &visibility);
+		cr_expect_str_eq(visibility.mode, before[i]);
+		visibility_add_ready("eth1", "mlx5_0", 64, &visibility);
+		cr_expect_str_eq(visibility.mode, i ? "control" : "packets");
+		if (i)
+			cr_expect(strstr(visibility.note, "64 queue pairs of mlx5_0") &&
+					  strstr(visibility.note, "passed eth1"),
+				  "%s", visibility.note);
+		else
+			cr_expect_str_eq(visibility.note, "as it was");
+	}
+}
+
 Test(visibility, no_such_tree)
 {
 	struct rdma_facts rdma;

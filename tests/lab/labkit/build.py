@@ -115,7 +115,7 @@ def make_folders(paths, topology):
         write_config(paths, topology, host)
     state.write_json(paths.members, [
         {"targets": [h["address"]],
-         "labels": {"host": h["name"], "rack": h["leaf"], "address6": h["address6"]}}
+         "labels": {"host": h["name"], "rack": h["leaf"], "addresses": h["address6"]}}
         for h in topology["hosts"]])
 
 

@@ -24,6 +24,7 @@ static const char usage_text[] =
 	"send:  --qps N (4)  --op send|write  --transport rc|uc  --size BYTES (65536)\n"
 	"       --messages N (of each QP, 100) | --seconds S  --mtu BYTES (1024)\n"
 	"       --rate BITS (of all QPs, IP bytes; 10m, 1g)  --window PSNS (128)\n"
+	"       --qp-rate BITS (of each QP; none takes what another leaves)\n"
 	"       --sport-mode rxe|fixed:PORT|step:PORT  --qpn BASE (0x11)  --psn FIRST (random)\n"
 	"       --ect  --tos N  --timeout MS (67)  --give-up S (10)  --reorder P\n"
 	"serve: --clients N (1)  --qpn BASE (0x11)  --rnr-every N  --cnp  --idle S (60)\n"
@@ -57,6 +58,7 @@ enum {
 	OPT_RNR,
 	OPT_CNP,
 	OPT_IDLE,
+	OPT_QP_RATE,
 	OPT_LOSS,
 	OPT_SEED,
 	OPT_JSON,
@@ -79,6 +81,7 @@ static const struct option long_options[] = {
 	{"seconds", required_argument, NULL, OPT_SECONDS},
 	{"mtu", required_argument, NULL, OPT_MTU},
 	{"rate", required_argument, NULL, OPT_RATE},
+	{"qp-rate", required_argument, NULL, OPT_QP_RATE},
 	{"window", required_argument, NULL, OPT_WINDOW},
 	{"sport-mode", required_argument, NULL, OPT_SPORT},
 	{"qpn", required_argument, NULL, OPT_QPN},
@@ -235,6 +238,9 @@ static bool parse_what(int option, const char *name, const char *text, struct op
 		break;
 	case OPT_RATE:
 		options->rate_bps = number(name, text, 1, 1000 * NS_PER_S);
+		break;
+	case OPT_QP_RATE:
+		options->qp_rate_bps = number(name, text, 1, 1000 * NS_PER_S);
 		break;
 	case OPT_WINDOW:
 		options->window = number(name, text, 1, 1 << 22);

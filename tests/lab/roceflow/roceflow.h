@@ -25,7 +25,8 @@ struct options {
 	uint64_t messages;    /* per QP, 0: by time */
 	uint64_t duration_ns; /* 0: by count */
 	uint32_t mtu;
-	uint64_t rate_bps; /* of all QPs together, IP bytes; 0: as fast as it goes */
+	uint64_t qp_rate_bps; /* of each QP; 0: see rate_bps */
+	uint64_t rate_bps;    /* of all QPs together, IP bytes; 0: as fast as it goes */
 	uint32_t window;
 	uint16_t fixed_port; /* 0: as rxe */
 	uint32_t port_step;

@@ -26,6 +26,7 @@ struct sender {
 	struct control_end *end; /* the server's counts */
 	unsigned int turn;
 	uint64_t random, now, depart_ns, started_ns;
+	uint64_t *qp_depart_ns; /* of each, with qp_rate_bps */
 	const char *error;
 };
 
@@ -114,24 +115,30 @@ static void sender_receive(struct sender *sender)
 static struct requester *next_ready(struct sender *sender)
 {
 	for (unsigned int i = 0; i < sender->options->qps; i++) {
-		struct requester *qp = &sender->qps[sender->turn];
+		unsigned int turn = sender->turn;
 
 		sender->turn = (sender->turn + 1) % sender->options->qps;
-		if (requester_may_send(qp, sender->now))
-			return qp;
+		if (sender->qp_depart_ns[turn] <= sender->now &&
+		    requester_may_send(&sender->qps[turn], sender->now))
+			return &sender->qps[turn];
 	}
 	return NULL;
 }
 
-static void pace(struct sender *sender, size_t bytes)
+static void pace_one(uint64_t *depart_ns, uint64_t now, uint64_t rate, size_t bytes)
 {
-	uint64_t rate = sender->options->rate_bps;
-
 	if (!rate)
 		return;
-	if (sender->depart_ns + CATCH_UP_NS < sender->now)
-		sender->depart_ns = sender->now - CATCH_UP_NS;
-	sender->depart_ns += (bytes * 8 * NS_PER_S + rate / 2) / rate;
+	if (*depart_ns + CATCH_UP_NS < now)
+		*depart_ns = now - CATCH_UP_NS;
+	*depart_ns += (bytes * 8 * NS_PER_S + rate / 2) / rate;
+}
+
+static void pace(struct sender *sender, const struct requester *qp, size_t bytes)
+{
+	pace_one(&sender->depart_ns, sender->now, sender->options->rate_bps, bytes);
+	pace_one(&sender->qp_depart_ns[qp - sender->qps], sender->now, sender->options->qp_rate_bps,
+		 bytes);
 }
 
 /* Sends what may go now. True when there is more that may go at once. */
@@ -144,7 +151,7 @@ static bool sender_send(struct sender *sender)
 		qp = next_ready(sender);
 		if (!qp)
 			break;
-		pace(sender, requester_send(qp, sender->port, &sender->random, sender->now));
+		pace(sender, qp, requester_send(qp, sender->port, &sender->random, sender->now));
 		sent++;
 	}
 	for (unsigned int i = 0; i < sender->options->qps; i++)
@@ -157,16 +164,16 @@ static bool sender_send(struct sender *sender)
 static uint64_t sender_wake(struct sender *sender)
 {
 	uint64_t wake = sender->now + 100 * NS_PER_MS;
-	bool ready = false;
-
 	for (unsigned int i = 0; i < sender->options->qps; i++) {
 		uint64_t own = requester_wake_ns(&sender->qps[i], sender->now);
+		uint64_t departs = sender->qp_depart_ns[i];
 
 		wake = own < wake ? own : wake;
-		ready |= requester_may_send(&sender->qps[i], sender->now);
+		if (departs < sender->depart_ns)
+			departs = sender->depart_ns;
+		if (requester_may_send(&sender->qps[i], sender->now) && departs < wake)
+			wake = departs;
 	}
-	if (ready && sender->depart_ns < wake)
-		wake = sender->depart_ns;
 	return wake;
 }
 
@@ -343,7 +350,8 @@ int send_run(const struct options *options)
 
 	sender.qps = calloc(options->qps, sizeof(*sender.qps));
 	sender.end = calloc(1, sizeof(*sender.end));
-	if (!sender.qps || !sender.end)
+	sender.qp_depart_ns = calloc(options->qps, sizeof(*sender.qp_depart_ns));
+	if (!sender.qps || !sender.end || !sender.qp_depart_ns)
 		goto out;
 	sender.control = control_connect(options);
 	if (sender.control < 0)
@@ -368,6 +376,7 @@ out:
 	port_close(sender.port);
 	if (sender.control >= 0)
 		close(sender.control);
+	free(sender.qp_depart_ns);
 	free(sender.qps);
 	free(sender.end);
 	return result;

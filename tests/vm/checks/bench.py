@@ -40,6 +40,13 @@ def rxe_counters(name):
             (line.split(":") for line in text.splitlines())}
 
 
+def qdisc_drops():
+    """{guest: packets that its qdisc dropped}, which a busy host may cause (CoDel)."""
+    return {name: sum(qdisc.get("drops", 0) for qdisc in json.loads(
+        channel.read(name, ["tc", "-s", "-j", "qdisc", "show", "dev", "eth0"])))
+        for name in GUESTS}
+
+
 def wait_still():
     """Waits until no guest's device sends or receives; returns {guest: counters}."""
     deadline, before, agreed = time.monotonic() + STILL_SECONDS, None, 0

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """escapementd in the guests."""
+import json
 import os
 
 from . import channel, machine, state
@@ -8,12 +9,27 @@ from .errors import VmError
 START_SECONDS = 60  # the verifier is slow under emulation
 
 
-def configuration(guest, options):
-    """The YAML for a guest's one interface; options are extra keys of it."""
+def configuration(guest, options, top, members, key):
+    """The YAML for a guest's one interface; options are extra keys of it, @top more of the file."""
     lines = [f"host: {guest['name']}", "interfaces:", "  - name: eth0", "    plane: backend"]
     lines += [f"    {key}: {value}" for key, value in sorted(options.items()) if value]
     lines += ["textfile: { directory: /var/lib/prometheus/node-exporter, interval: 1s }"]
-    return "\n".join(lines) + "\n"
+    if members:
+        lines += ["members: /etc/escapement/members.json"]
+    if key:
+        lines += ["key_file: /etc/escapement/fleet.key"]
+    return "\n".join(lines) + "\n" + top
+
+
+def give_file(guest, name, data):
+    """Puts a file where guest/daemon finds it at the next start, or takes it away (None)."""
+    path = os.path.join(guest["share"], name)
+    if data is None:
+        if os.path.exists(path):
+            os.unlink(path)
+        return
+    with open(path, "wb") as file:
+        file.write(data)
 
 
 def control(name, verb, seconds=START_SECONDS):
@@ -27,15 +43,21 @@ def control(name, verb, seconds=START_SECONDS):
     return result.out
 
 
-def start(names, options=None):
-    """Copies the build's programs and a configuration into each guest and starts the daemon."""
+def start(names, options=None, top="", members=None, key=None):
+    """
+    Copies the build's programs and a configuration into each guest and starts the daemon.
+
+    @members: the list of the fleet, for a mesh; @key: its key.
+    """
     for name in names:
         guest = state.guest(name)
         missing = machine.copy_programs(guest)
         if missing:
             raise VmError(f"{missing[0]} is not there: 'make' first, or set ESCAPEMENT_BUILD")
         with open(os.path.join(guest["share"], "escapement.yaml"), "w", encoding="utf-8") as file:
-            file.write(configuration(guest, options or {}))
+            file.write(configuration(guest, options or {}, top, members, key))
+        give_file(guest, "members.json", members and json.dumps(members).encode())
+        give_file(guest, "fleet.key", key)
     machine.each(lambda name: control(name, "start"), names)
 
 

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Which packets answer which, and what an event about a queue pair says. */
+#include <criterion/criterion.h>
+#include <jansson.h>
+#include <string.h>
+
+#include "judge_parts.h"
+#include "ledger.h"
+
+#define OURS 1
+#define THEIRS 2
+
+static struct esc_address address(uint8_t host)
+{
+	struct esc_address out = {.bytes = {[10] = 0xff, [11] = 0xff, [12] = 10, [15] = host}};
+
+	return out;
+}
+
+static struct qp_entry entry(enum esc_direction direction, uint32_t qpn, uint16_t sport)
+{
+	bool tx = direction == ESC_DIRECTION_TX;
+	struct qp_entry out = {.key = {.src = address(tx ? OURS : THEIRS),
+				       .dst = address(tx ? THEIRS : OURS),
+				       .dest_qpn = qpn,
+				       .direction = direction}};
+
+	out.qp.sport = sport;
+	out.qp.transport = ESC_TRANSPORT_RC;
+	return out;
+}
+
+static const struct qp_entry *answer(const struct qp_entry *entries, size_t count, size_t of,
+				     bool *nothing_back)
+{
+	const struct qp_entry *back;
+	struct answers *answers;
+
+	cr_assert_eq(answers_new(&answers, entries, count), 0);
+	back = answers_of(answers, &entries[of], nothing_back);
+	answers_free(answers);
+	return back;
+}
+
+Test(answers, come_back_on_the_same_port)
+{
+	struct qp_entry entries[] = {
+		entry(ESC_DIRECTION_TX, 0x11, 50000), entry(ESC_DIRECTION_TX, 0x12, 50001),
+		entry(ESC_DIRECTION_RX, 0x21, 50001), entry(ESC_DIRECTION_RX, 0x22, 50000)};
+	bool nothing_back;
+
+	cr_expect_eq(answer(entries, 4, 0, &nothing_back), &entries[3]);
+	cr_expect_not(nothing_back);
+	cr_expect_eq(answer(entries, 4, 1, &nothing_back), &entries[2]);
+}
+
+Test(answers, of_two_on_one_port_are_not_told_apart)
+{
+	struct qp_entry entries[] = {entry(ESC_DIRECTION_TX, 0x11, 50000),
+				     entry(ESC_DIRECTION_TX, 0x12, 50000),
+				     entry(ESC_DIRECTION_RX, 0x21, 50000)};
+	bool nothing_back;
+
+	cr_expect_null(answer(entries, 3, 0, &nothing_back));
+	cr_expect_not(nothing_back);
+}
+
+Test(answers, of_a_queue_pair_that_was_there_before_are_left_out)
+{
+	struct qp_entry entries[] = {
+		entry(ESC_DIRECTION_TX, 0x11, 50000), entry(ESC_DIRECTION_TX, 0x12, 50000),
+		entry(ESC_DIRECTION_RX, 0x21, 50000), entry(ESC_DIRECTION_RX, 0x22, 50000)};
+	bool nothing_back;
+
+	entries[1].seen_local_ns = 20000000000;
+	entries[3].seen_local_ns = 12000000000; /* stalled for 8 s */
+	cr_expect_eq(answer(entries, 4, 1, &nothing_back), &entries[3]);
+	cr_expect_null(answer(entries, 4, 0, &nothing_back));
+	entries[2].seen_local_ns = 11000000000;
+	cr_expect_null(answer(entries, 4, 1, &nothing_back));
+}
+
+Test(answers, on_another_interface_or_of_another_host_are_none)
+{
+	struct qp_entry entries[] = {entry(ESC_DIRECTION_TX, 0x11, 50000),
+				     entry(ESC_DIRECTION_RX, 0x21, 50000),
+				     entry(ESC_DIRECTION_RX, 0x22, 50000)};
+	bool nothing_back;
+
+	entries[1].key.port = 1;
+	entries[2].key.src = address(9);
+	cr_expect_null(answer(entries, 3, 0, &nothing_back));
+	cr_expect(nothing_back);
+}
+
+Test(answers, to_datagrams_there_are_none)
+{
+	struct qp_entry entries[] = {entry(ESC_DIRECTION_TX, 0x11, 50000),
+				     entry(ESC_DIRECTION_RX, 0x21, 50000)};
+	bool nothing_back;
+
+	entries[0].qp.transport = ESC_TRANSPORT_UD;
+	cr_expect_null(answer(entries, 2, 0, &nothing_back));
+	cr_expect_not(nothing_back);
+}
+
+static const char *eth1(const void *context, uint8_t port)
+{
+	(void)context;
+	(void)port;
+	return "eth1";
+}
+
+static struct verdict_event outlier(enum verdict_phase phase)
+{
+	struct verdict_event event = {.phase = phase,
+				      .kind = VERDICT_OUTLIER,
+				      .first_ns = 1000000000,
+				      .now_ns = 1500000000,
+				      .because = phase == VERDICT_CLEAR ? "well" : NULL};
+	struct qp_entry of = entry(ESC_DIRECTION_TX, 17, 50000);
+
+	event.subject = (struct verdict_subject){VERDICT_ABOUT_QP, of.key};
+	verdict_see(&event.evidence, "p50_ns", 94000);
+	verdict_see(&event.evidence, "ce_ratio", 0.25);
+	verdict_expect(&event.evidence, "p50_max_ns", 21000);
+	event.evidence.cause = "its path, or the load on it";
+	return event;
+}
+
+static json_t *told(struct ledger *ledger, size_t i)
+{
+	json_t *events = ledger_since(ledger, 0), *event;
+
+	event = json_incref(json_array_get(events, i));
+	json_decref(events);
+	cr_assert(event);
+	return event;
+}
+
+static const char *text(const json_t *event, const char *part, const char *key)
+{
+	const json_t *object = part ? json_object_get(event, part) : event;
+
+	return json_string_value(json_object_get(object, key));
+}
+
+Test(tell, begin_and_end_of_an_outlier)
+{
+	struct verdict_event begin = outlier(VERDICT_BEGIN), end = outlier(VERDICT_CLEAR);
+	struct ledger *ledger;
+	json_t *event;
+
+	cr_assert_eq(ledger_new(&ledger, 10, NULL), 0);
+	judge_tell(ledger, &begin, eth1, NULL);
+	judge_tell(ledger, &end, eth1, NULL);
+	event = told(ledger, 0);
+	cr_expect_str_eq(text(event, NULL, "kind"), "qp_outlier");
+	cr_expect_str_eq(text(event, NULL, "subject"), "10.0.0.1>10.0.0.2/17");
+	cr_expect_str_eq(text(event, "seen", "interface"), "eth1");
+	cr_expect_eq(json_integer_value(json_object_get(json_object_get(event, "seen"), "p50_ns")),
+		     94000);
+	cr_expect_eq(json_integer_value(
+			     json_object_get(json_object_get(event, "expected"), "p50_max_ns")),
+		     21000);
+	cr_expect_null(json_object_get(event, "result"));
+	json_decref(event);
+	event = told(ledger, 1);
+	cr_expect_str_eq(text(event, NULL, "kind"), "qp_outlier_cleared");
+	cr_expect_str_eq(text(event, "result", "because"), "well");
+	cr_expect_float_eq(
+		json_real_value(json_object_get(json_object_get(event, "result"), "duration_s")),
+		0.5, 1e-9);
+	json_decref(event);
+	ledger_free(ledger);
+}
+
+Test(tell, what_was_left_out)
+{
+	struct verdict_event more = {.phase = VERDICT_MORE, .kind = VERDICT_STALLED, .left_out = 7};
+	struct ledger *ledger;
+	json_t *event;
+
+	cr_assert_eq(ledger_new(&ledger, 10, NULL), 0);
+	judge_tell(ledger, &more, eth1, NULL);
+	event = told(ledger, 0);
+	cr_expect_str_eq(text(event, NULL, "subject"), "more");
+	cr_expect_eq(
+		json_integer_value(json_object_get(json_object_get(event, "seen"), "left_out")), 7);
+	json_decref(event);
+	ledger_free(ledger);
+}

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The page of `top`, and the texts of delays. */
+#include <criterion/criterion.h>
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+#include "cli_delays.h"
+#include "cli_top_page.h"
+
+static char *page_text;
+static size_t page_bytes;
+
+static const char *page(const char *json, unsigned int columns, unsigned int lines)
+{
+	struct top_view view = {
+		.columns = columns,
+		.lines = lines,
+		.sort = "throughput",
+		.seconds = 0.25,
+		.clock = "12:34:56",
+		.hint = "a hint that is long enough to be cut at the edge of a narrow "
+			"terminal, which it has to be"};
+	json_t *result = json_loads(json, 0, NULL);
+	FILE *out;
+
+	cr_assert_not_null(result, "%s", json);
+	free(page_text);
+	page_text = NULL;
+	out = open_memstream(&page_text, &page_bytes);
+	top_page(out, result, &view);
+	fclose(out);
+	json_decref(result);
+	return page_text;
+}
+
+static void expect(const char *text, const char *part)
+{
+	cr_expect(strstr(text, part), "lacks \"%s\":\n%s", part, text);
+}
+
+/* Every line fits and is plain text; returns how many there are. */
+static unsigned int check_lines(const char *text, size_t columns)
+{
+	unsigned int lines = 0;
+
+	while (*text) {
+		size_t length = strcspn(text, "\n");
+
+		cr_expect_leq(length, columns, "%zu columns: %.*s", length, (int)length, text);
+		for (size_t i = 0; i < length; i++)
+			cr_assert(isprint((unsigned char)text[i]));
+		cr_assert_eq(text[length], '\n');
+		text += length + 1;
+		lines++;
+	}
+	return lines;
+}
+
+#define WIDEST                                                                                     \
+	"{\"direction\":\"tx\",\"src\":\"2001:db8:1111:2222:3333:4444:5555:6666\",\"dst\":"        \
+	"\"2001:db8:1111:2222:3333:4444:5555:7777\",\"dest_qpn\":16777215,"                        \
+	"\"bytes_per_second\":1.0e11,\"loss_per_second\":12345678.9,"                              \
+	"\"job\":\"a-job-with-a-name-that-is-longer-than-any-terminal-is-wide\",\"owd_ns\":{"      \
+	"\"samples\":9,\"p50\":-12345678,\"p99\":999499999,\"max\":999949999999,\"bound\":99949,"  \
+	"\"over\":1}}"
+
+Test(top, the_widest_fits_into_80_columns)
+{
+	const char *text = page("{\"tracked\":131072,\"qps\":[" WIDEST "," WIDEST "]}", 80, 24);
+
+	cr_expect_eq(check_lines(text, 80), 5);
+	expect(text, "16777215");
+	expect(text, " loss");
+	expect(text, "999999");
+}
+
+Test(top, narrower_terminals_get_80_and_wider_ones_longer_names)
+{
+	cr_expect_eq(check_lines(page("{\"qps\":[" WIDEST "]}", 40, 24), 80), 4);
+	page("{\"qps\":[" WIDEST "]}", 200, 24);
+	check_lines(page_text, 200);
+	expect(page_text, "2001:db8:1111:2222:3333:4444:5555:7777");
+}
+
+Test(top, lines_are_as_many_as_there_is_room_for)
+{
+	static const char qps[] = "{\"qps\":[" WIDEST "," WIDEST "," WIDEST "," WIDEST "]}";
+
+	cr_expect_eq(check_lines(page(qps, 80, 5), 80), 5);
+	cr_expect_eq(check_lines(page(qps, 80, 0), 80), 7, "0: all of them");
+	cr_expect_eq(check_lines(page(qps, 80, 1), 80), 4, "one queue pair at least");
+	cr_expect_eq(check_lines(page("{\"qps\":[]}", 80, 24), 80), 3);
+}
+
+Test(top, a_row)
+{
+	const char *text = page(
+		"{\"tracked\":7,\"qps\":[{\"direction\":\"tx\",\"src\":\"10.0.0.1\",\"dst\":"
+		"\"10.0.0.2\",\"peer\":\"h2\",\"dest_qpn\":17,\"bytes_per_second\":1.25e9,"
+		"\"loss_per_second\":0.0,\"pid\":407,\"comm\":\"train\",\"owd_ns\":{\"samples\":9,"
+		"\"p50\":7616,\"p99\":19712,\"max\":20754,\"bound\":1053,\"over\":0}},"
+		"{\"direction\":\"rx\",\"src\":\"10.0.0.2\",\"dst\":\"10.0.0.1\",\"dest_qpn\":18,"
+		"\"bytes_per_second\":1.25e5,\"loss_per_second\":2.5}]}",
+		80, 24);
+
+	check_lines(text, 80);
+	expect(text, "top 12:34:56  by throughput every 0.25s; 7 queue pairs, 2 shown, 1 with "
+		     "delays\n");
+	expect(text, "        QPN PEER        JOB/PID        Gb/s   p50   p99   max    +- LOSS/s "
+		     "STATE\n");
+	expect(text, "tx       17 h2          train[407]    10.00 7.62u 19.7u 20.8u 1.05u      0 "
+		     "ok\n");
+	expect(text, "rx       18 10.0.0.2    -             0.001     -     -     -     -    2.5 "
+		     "loss\n");
+}
+
+Test(top, states)
+{
+	static const struct {
+		const char *qp, *state;
+	} cases[] = {
+		{"{\"direction\":\"tx\",\"bytes_per_second\":1.0,\"owd_ns\":{\"over\":0}}", "ok"},
+		{"{\"direction\":\"tx\",\"bytes_per_second\":1.0,\"owd_ns\":{\"over\":3}}", "slow"},
+		{"{\"direction\":\"tx\",\"bytes_per_second\":1.0,\"loss_per_second\":0.5,"
+		 "\"owd_ns\":{\"over\":3}}",
+		 "loss"},
+		{"{\"direction\":\"tx\",\"bytes_per_second\":1.0}", "blind"},
+		{"{\"direction\":\"tx\",\"bytes_per_second\":0.0}", "idle"},
+		{"{\"direction\":\"rx\",\"bytes_per_second\":1.0}", "rx"},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		json_t *qp = json_loads(cases[i].qp, 0, NULL);
+
+		cr_expect_str_eq(top_state(qp), cases[i].state, "%s", cases[i].qp);
+		json_decref(qp);
+	}
+}
+
+Test(top, delays_have_five_characters)
+{
+	static const struct {
+		double ns;
+		const char *text;
+	} cases[] = {
+		{0, "0.00u"},	   {7, "0.01u"},	{7616, "7.62u"},     {9994, "9.99u"},
+		{9996, "10.0u"},   {99949, "99.9u"},	{99951, "100u"},     {999400, "999u"},
+		{999600, "1.00m"}, {16808000, "16.8m"}, {999499999, "999m"}, {999500001, "1.00s"},
+		{99.9e9, "99.9s"}, {999e9, "999s"},	{-300, "-0.3u"},     {-12345678, "-12.3m"},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		char text[16];
+
+		cr_expect_str_eq(top_delay(text, cases[i].ns), cases[i].text, "%g: %s", cases[i].ns,
+				 text);
+	}
+}
+
+/* --- delays in `qp` --- */
+
+static const char *render(void (*write)(FILE *, const json_t *), const char *text)
+{
+	json_t *object = json_loads(text, 0, NULL);
+	FILE *out;
+
+	cr_assert_not_null(object, "%s", text);
+	free(page_text);
+	page_text = NULL;
+	out = open_memstream(&page_text, &page_bytes);
+	write(out, object);
+	fclose(out);
+	json_decref(object);
+	return page_text;
+}
+
+#define QP(direction, more)                                                                        \
+	"{\"direction\":\"" direction "\",\"src\":\"10.0.0.1\",\"dst\":\"10.0.0.2\",\"dest_qpn\":" \
+	"17,\"sport\":50000" more "}"
+#define OWD                                                                                        \
+	",\"owd_ns\":{\"samples\":140,\"min\":5459,\"p50\":7616,\"p99\":19712,\"max\":207540,"     \
+	"\"bound\":1053,\"over\":2,\"crossings\":1,\"ce\":0}"
+
+Test(delays_text, the_column_is_there_when_somebody_has_delays)
+{
+	const char *text = render(cli_write_qps, "{\"qps\":[" QP("tx", OWD) "," QP("rx", "") "]}");
+
+	expect(text, " OWD50/99/MAX+-us\n");
+	expect(text, " 7.62/19.7/208+-1.05\n");
+	expect(text, "true within +-");
+	text = render(cli_write_qps, "{\"qps\":[" QP("rx", "") "]}");
+	cr_expect_null(strstr(text, "OWD"));
+}
+
+Test(delays_text, notes_are_said_once)
+{
+	const char *text = render(
+		cli_write_qps,
+		"{\"qps\":[" QP("tx", ",\"owd_note\":\"h2 is down\"") "," QP(
+			"rx", ",\"owd_note\":\"ask there\"") "," QP("tx", ",\"owd_note\":\"h2 is "
+									  "down\"") "]}");
+
+	expect(text, "No delay of 2 that send: h2 is down.\n");
+	cr_expect_null(strstr(text, "ask there"), "senders alone");
+	cr_expect_null(strstr(strstr(text, "h2 is down") + 1, "h2 is down"));
+}
+
+static void write_details(FILE *out, const json_t *result)
+{
+	cli_write_delay_details(out, json_object_get(result, "qps"), 2);
+}
+
+Test(delays_text, details)
+{
+	const char *text = render(
+		write_details,
+		"{\"qps\":[" QP(
+			"tx",
+			OWD ",\"peer\":\"h2\",\"owd_floor_ns\":5050,\"stack_ns\":{\"max\":7721},"
+			    "\"host_queue_ns\":{\"samples\":3,\"max\":1200000},\"messages_timed\":{"
+			    "\"count\":3,\"bytes\":65536,\"delay_ns\":55484069,\"delay_max_ns\":"
+			    "65960428,\"throughput_bps\":9450518},\"noted\":799,\"receipts\":798,"
+			    "\"receipts_untimed\":1,\"notes_spoiled\":2,\"notes_overwritten\":3,"
+			    "\"feedback_ns\":20805") "]}");
+
+	expect(text, "10.0.0.1>10.0.0.2/17 to h2, source port 50000\n");
+	expect(text, "least 5.46 us, median 7.62 us, 99th 19.7 us, most 208 us; +-1.05 us; 140 "
+		     "samples in the last second, 2 above the threshold in 1 bursts\n");
+	expect(text, "floor     5.05 us");
+	expect(text, "at most 7.72 us more");
+	expect(text, "at most 1.20 ms of it");
+	expect(text, "3 timed, 64.0 KiB each: 55.5 ms from");
+	expect(text, "9.45 Mbit/s while arriving");
+	expect(text, "for 798 of 799 sampled packets, back 20.8 us after they left; 1 without "
+		     "fabric time, 2 sent again, 3 too late\n");
+}
+
+Test(delays_text, paths)
+{
+	const char *text = render(
+		cli_write_paths,
+		"{\"paths\":[{\"peer\":\"h2\",\"dst\":\"10.0.0.2\",\"sport\":50000,\"interface\":"
+		"\"eth1\",\"qps\":2,\"bytes_per_second\":1.25e8,\"loss_per_second\":0.0,"
+		"\"owd_floor_ns\":4801" OWD "},{\"dst\":\"10.0.0.3\",\"sport\":50001,\"qps\":1}]}");
+
+	expect(text, "h2   10.0.0.2 50000 eth1    2 1.00 Gbit/s      0     140 5.46 7.62 19.7 208 "
+		     "1.05  4.80\n");
+	expect(text, "-    10.0.0.3 50001         1");
+	expect(render(cli_write_paths, "{\"paths\":[]}"), "No path matches");
+}

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Thousands of random fleets: nothing is said of those that are well, and no wrong name of the
+ * others. */
+#include "verdict_fleet.h"
+
+#define FLEETS 3000
+#define LOOKS 40   /* 10 s */
+#define SURE_US 80 /* further above its siblings, it is named within a second */
+
+static void put_peers(struct fleet *fleet, unsigned int hosts, double floor_us)
+{
+	for (unsigned int host = 0; host < hosts; host++) {
+		fleet->peers[host] =
+			(struct verdict_peer){.address = fleet_address(3 + host), .up = true};
+		fleet_delay(fleet, &fleet->peers[host].delay, floor_us, 0.1);
+	}
+	fleet->peer_count = hosts;
+}
+
+static void put_qps(struct fleet *fleet, unsigned int hosts, unsigned int qps, double p50_us,
+		    double spread)
+{
+	for (unsigned int i = 0; i < qps; i++)
+		fleet_add(fleet, 3 + i * hosts / qps, p50_us * fleet_uniform(fleet, 1, 1 + spread));
+}
+
+struct shape {
+	unsigned int hosts, qps;
+	double floor_us;
+};
+
+static struct shape random_shape(struct fleet *fleet)
+{
+	struct shape shape = {.hosts = 1 + fleet_random(fleet) % 6};
+
+	shape.qps = shape.hosts * (1 + fleet_random(fleet) % 8);
+	shape.floor_us = exp(fleet_uniform(fleet, log(2), log(80)));
+	return shape;
+}
+
+static void fail_with(const struct fleet *fleet, const struct verdict_event *event, uint64_t seed,
+		      unsigned int n)
+{
+	for (size_t i = 0; i < event->evidence.seen_count; i++)
+		printf("#   %s %.6g\n", event->evidence.seen[i].name,
+		       event->evidence.seen[i].value);
+	fflush(stdout);
+	cr_assert_fail("SEED=%#llx fleet %u look %u: %s, %s", (unsigned long long)seed, n,
+		       fleet->looks, verdict_kind_name(event->kind),
+		       event->evidence.note ? event->evidence.note : "");
+}
+
+static void expect_silence(struct fleet *fleet, uint64_t seed, unsigned int n)
+{
+	if (fleet->event_count)
+		fail_with(fleet, &fleet->events[0], seed, n);
+}
+
+/* Noise from look to look, queue pairs that come and go, ways of different length. */
+Test(fleets, quiet_ones_are_left_alone, .timeout = 120)
+{
+	uint64_t seed = fleet_seed();
+
+	printf("# SEED=%#llx\n", (unsigned long long)seed);
+	for (unsigned int n = 0; n < FLEETS; n++) {
+		struct fleet fleet;
+		struct shape shape;
+
+		fleet_open(&fleet, seed + n);
+		shape = random_shape(&fleet);
+		fleet.noise = fleet_uniform(&fleet, 0.01, 0.12);
+		put_qps(&fleet, shape.hosts, shape.qps, shape.floor_us, 0.4);
+		put_peers(&fleet, shape.hosts, shape.floor_us);
+		for (unsigned int look = 0; look < LOOKS; look++) {
+			size_t i = fleet_random(&fleet) % fleet.qp_count;
+
+			if (!(fleet_random(&fleet) % 8))
+				fleet.p50_us[i] =
+					fleet.p50_us[i] > 0
+						? 0
+						: shape.floor_us * fleet_uniform(&fleet, 1, 1.4);
+			fleet_look(&fleet);
+			expect_silence(&fleet, seed, n);
+		}
+		fleet_close(&fleet);
+	}
+}
+
+/*
+ * A queue that all of a host's traffic meets swells and falls, as in an
+ * all-reduce: no one is an outlier, and nobody loses.
+ */
+Test(fleets, busy_ones_name_nobody, .timeout = 120)
+{
+	uint64_t seed = fleet_seed();
+
+	printf("# SEED=%#llx\n", (unsigned long long)seed);
+	for (unsigned int n = 0; n < FLEETS; n++) {
+		double queue_us = 0;
+		struct fleet fleet;
+		struct shape shape;
+
+		fleet_open(&fleet, seed + n);
+		shape = random_shape(&fleet);
+		fleet.noise = fleet_uniform(&fleet, 0.05, 0.2);
+		put_qps(&fleet, shape.hosts, shape.qps, shape.floor_us, 0.2);
+		for (unsigned int look = 0; look < LOOKS; look++) {
+			if (!(fleet_random(&fleet) % 4))
+				queue_us = fleet_uniform(&fleet, 0, 40) * shape.floor_us;
+			for (size_t i = 0; i < fleet.qp_count; i++)
+				fleet.p50_us[i] =
+					shape.floor_us + queue_us * fleet_uniform(&fleet, 0.9, 1.1);
+			fleet_look(&fleet);
+			for (size_t i = 0; i < fleet.event_count; i++)
+				if (fleet.events[i].kind != VERDICT_PATH_SLOW)
+					fail_with(&fleet, &fleet.events[i], seed, n);
+		}
+		fleet_close(&fleet);
+	}
+}
+
+struct onsets {
+	unsigned int named, missed, late, wrong, looks_max;
+	double looks_sum;
+};
+
+static void count_onset(struct onsets *onsets, const struct fleet *fleet, size_t bad,
+			unsigned int looks, bool sure)
+{
+	for (size_t i = 0; i < fleet->event_count; i++) {
+		const struct verdict_event *event = &fleet->events[i];
+
+		if (event->kind != VERDICT_OUTLIER || event->phase != VERDICT_BEGIN)
+			continue;
+		if (memcmp(&event->subject.key, &fleet->qps[bad].key, sizeof(event->subject.key))) {
+			onsets->wrong++;
+			continue;
+		}
+		onsets->named++;
+		onsets->late += sure && looks > 4;
+		onsets->looks_sum += looks;
+		if (looks > onsets->looks_max)
+			onsets->looks_max = looks;
+	}
+}
+
+/* The case of print: one queue pair of some collides and takes 2 to 60 times as long. */
+Test(fleets, the_bad_one_is_named_and_no_other, .timeout = 120)
+{
+	uint64_t seed = fleet_seed();
+	struct onsets onsets = {};
+
+	printf("# SEED=%#llx\n", (unsigned long long)seed);
+	for (unsigned int n = 0; n < FLEETS; n++) {
+		struct fleet fleet;
+		double p50_us;
+		size_t bad;
+
+		fleet_open(&fleet, seed + n);
+		p50_us = fleet_uniform(&fleet, 10, 60);
+		fleet.noise = fleet_uniform(&fleet, 0.01, 0.08);
+		put_qps(&fleet, 1, 3 + fleet_random(&fleet) % 10, p50_us, 0.2);
+		fleet_run(&fleet, 12);
+		bad = fleet_random(&fleet) % fleet.qp_count;
+		fleet.p50_us[bad] =
+			p50_us * (n % 4 ? 10 : 2) * exp(fleet_uniform(&fleet, 0, log(6)));
+		for (unsigned int looks = 1; looks <= 12; looks++) {
+			fleet_look(&fleet);
+			count_onset(&onsets, &fleet, bad, looks,
+				    fleet.p50_us[bad] > 1.5 * p50_us + SURE_US);
+		}
+		fleet_close(&fleet);
+	}
+	printf("# of %u: %u named, in %.2f looks in the mean, %u at most; %u wrong\n", FLEETS,
+	       onsets.named, onsets.looks_sum / onsets.named, onsets.looks_max, onsets.wrong);
+	cr_expect_eq(onsets.wrong, 0);
+	cr_expect_geq(onsets.named, FLEETS * 0.98);
+	cr_expect_leq(onsets.late, FLEETS * 0.02);
+}
