@@ -3,7 +3,8 @@
 # need no kernel program and no daemon.
 
 CLOCK_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard clocksync/*.c))
-SIM_MAINS := $(wildcard tests/sim/test_*.c) tests/sim/clock_sim.c tests/sim/clock_bench.c
+SIM_MAINS := $(wildcard tests/sim/test_*.c) tests/sim/clock_sim.c tests/sim/clock_bench.c \
+	tests/sim/steer_bench.c
 SIM_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(SIM_MAINS) tests/sim/peer_libsvm.c,$(wildcard tests/sim/*.c)))
 SIM_BIN := $(SIM_MAINS:%.c=$(BUILD)/%)
 # Oracles and peers: in tests and benches only, never in the product.
@@ -30,11 +31,12 @@ $(BUILD)/tests/sim/%.o: tests/sim/%.c
 	@printf '  %-8s %s\n' CC $@
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
 
-$(SIM_BIN): $(BUILD)/%: %.c $(SIM_OBJ) $(BUILD)/libescapement_clock.a
+SIM_ARCHIVES := $(BUILD)/libescapement_clock.a $(BUILD)/libescapement_pacing.a
+$(SIM_BIN): $(BUILD)/%: %.c $(SIM_OBJ) $(SIM_ARCHIVES)
 	@mkdir -p $(@D)
 	@printf '  %-8s %s\n' LD $@
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -isystem /usr/include/suitesparse -MMD -MP $(LDFLAGS) $(filter-out %.a,$^) \
-		$(BUILD)/libescapement_clock.a $(SIM_LIBS) -lm -o $@
+		$(SIM_ARCHIVES) $(SIM_LIBS) -lm -o $@
 
 $(BUILD)/tests/unit/test_clock%: tests/unit/test_clock%.c $(BUILD)/libescapement_clock.a
 	@mkdir -p $(@D)

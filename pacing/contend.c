@@ -1,0 +1,681 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "pacing/contend.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "pacing/random.h"
+
+#define MS 1000000ll
+#define SECOND 1000000000ll
+#define NOISES 3	     /* standard errors that are nothing yet */
+#define FADE_NS (60.0 * 1e9) /* of the most that was carried */
+#define NEARLY 0.9	     /* of a rate: the same, as rates go */
+#define RAMP_NS (100 * MS)
+#define GROWN 1.3	      /* of a rate: not chance */
+#define HOME_NS (100 * MS)    /* calm for so long: at home */
+#define HOME_PATIENCE 8	      /* who is at home waits so much longer */
+#define CONTENT_PATIENCE 60   /* and who seems to have all there is */
+#define LAGS 3		      /* a mean wait is at least so many times what feedback takes */
+#define HELPED_PART 0.25      /* of the predicted gain; less is no help ... */
+#define HELPED_RATE 1.1	      /* ... unless the rate rose by so much */
+#define DOUBT_LAGS 2	      /* mean wait, in lags, before a useless move is taken back */
+#define PACKETS 3	      /* that a packet meets on a path that is used well */
+#define HOLD_PART 1	      /* of the excess: what a queue may grow until the order is obeyed */
+#define ALONE_TRIES 3	      /* in vain, before a queue is known to be our own ... */
+#define ALONE_LEAST 40	      /* ... for so many times retry_least */
+#define SPAN_MOST_NS 10e9     /* longer is no delay */
+#define GIVE_UP_NS (500 * MS) /* after force_ns: nobody carried it out */
+
+void contend_config_default(struct contend_config *config)
+{
+	*config = (struct contend_config){
+		.threshold_ns = 10000,
+		.threshold_part = 0.5,
+		.gain_part = 0.15,
+		.looks = 2,
+		.react_ns = 50 * MS,
+		.stale_ns = 200 * MS,
+		.judge_ns = 50 * MS,
+		.retry_least_ns = 250 * MS,
+		.retry_most_ns = 60 * SECOND,
+		.patience_ns = 20 * MS,
+		.idle_Bps = 10e3,
+		.packet_bytes = 4200,
+		.moves_per_s = 20,
+		.moves_burst = 10,
+	};
+}
+
+void contend_init(struct contend *contend, const struct contend_config *config)
+{
+	memset(contend, 0, sizeof(*contend));
+	contend->config = *config;
+}
+
+void contend_forget(struct contend_path *paths, size_t path_count, struct contend_qp *qps,
+		    size_t qp_count)
+{
+	for (size_t p = 0; p < path_count; p++) {
+		struct contend_path *path = &paths[p];
+
+		path->stands_out = 0;
+		path->fresh = false;
+		path->busy_until_ns = path->shut_until_ns = path->shut_ns = 0;
+	}
+	for (size_t q = 0; q < qp_count; q++) {
+		qps[q].ordered = qps[q].at_home = false;
+		qps[q].seen_on = 0;
+		qps[q].calm_ns = 0;
+	}
+}
+
+const char *contend_act_name(enum contend_act_kind kind)
+{
+	static const char *const names[] = {
+#define X(id, name, text) #name,
+		CONTEND_ACTS(X)
+#undef X
+	};
+
+	return (unsigned)kind < sizeof(names) / sizeof(*names) ? names[kind] : "unknown";
+}
+
+const char *contend_act_text(enum contend_act_kind kind)
+{
+	static const char *const texts[] = {
+#define X(id, name, text) text,
+		CONTEND_ACTS(X)
+#undef X
+	};
+
+	return (unsigned)kind < sizeof(texts) / sizeof(*texts) ? texts[kind] : "unknown";
+}
+
+/* --- what is seen --- */
+
+struct look {
+	struct contend *contend;
+	struct contend_budget *budget;
+	int64_t now_ns;
+	double since_ns; /* since the last look */
+	uint64_t *random;
+	struct contend_path *paths;
+	size_t path_count;
+	struct contend_qp *qps;
+	size_t qp_count;
+	struct contend_act *acts;
+	size_t act_count, acts_most;
+};
+
+static double carried_Bps(const struct contend *contend)
+{
+	return fmax(contend->most_Bps, contend->config.capacity_Bps);
+}
+
+/* On a path that is used and not contended a packet still meets one or two others. */
+static double nothing_yet_ns(const struct contend *contend, const struct contend_path *path)
+{
+	const struct contend_config *config = &contend->config;
+	double carried = carried_Bps(contend);
+	double packets = carried > 0 ? PACKETS * config->packet_bytes * 1e9 / carried : 0;
+
+	return path->bound_ns + NOISES * path->noise_ns + packets +
+	       fmax(config->threshold_ns, config->threshold_part * path->floor_ns);
+}
+
+static bool is_contended(const struct contend *contend, const struct contend_path *path)
+{
+	return path->fresh && path->stands_out >= contend->config.looks;
+}
+
+static bool is_time_span(double ns)
+{
+	return ns >= 0 && ns < SPAN_MOST_NS; /* NAN is not */
+}
+
+static bool is_idle(const struct contend *contend, const struct contend_qp *qp)
+{
+	return !(qp->rate_Bps >= contend->config.idle_Bps) || isinf(qp->rate_Bps);
+}
+
+static void see_path(const struct look *look, struct contend_path *path)
+{
+	const struct contend_config *config = &look->contend->config;
+
+	path->own = 0;
+	path->own_Bps = 0;
+	path->fresh = path->usable && is_time_span(path->floor_ns) &&
+		      is_time_span(path->delay_ns) && is_time_span(path->worst_ns) &&
+		      is_time_span(path->noise_ns) && is_time_span(path->bound_ns) &&
+		      look->now_ns - path->measured_ns <= config->stale_ns;
+	path->excess_ns = path->fresh ? fmax(path->delay_ns - path->floor_ns, 0) : 0;
+	if (!path->fresh || path->excess_ns <= nothing_yet_ns(look->contend, path))
+		path->stands_out = 0;
+	else
+		path->stands_out++;
+}
+
+/* Residents: on a path that was calm for a while with them on it. */
+static void see_qp(const struct look *look, struct contend_qp *qp)
+{
+	struct contend_path *path = &look->paths[qp->path];
+
+	if (qp->seen_on != qp->path + 1) {
+		qp->seen_on = qp->path + 1;
+		qp->at_home = false;
+		qp->calm_ns = 0;
+	}
+	if (is_idle(look->contend, qp)) {
+		qp->busy_ns = 0;
+		return;
+	}
+	if (!qp->busy_ns)
+		qp->busy_ns = look->now_ns;
+	path->own++;
+	path->own_Bps += qp->rate_Bps;
+	if (path->stands_out || !path->fresh)
+		qp->calm_ns = 0;
+	else if (!qp->calm_ns)
+		qp->calm_ns = look->now_ns;
+	else if (look->now_ns - qp->calm_ns >= HOME_NS)
+		qp->at_home = true;
+}
+
+/*
+ * A rate that was squeezed and then rose by so much is what a path carries, not what was left
+ * of it. Rates of the first moments are no measure.
+ */
+static void see_rate(const struct look *look, const struct contend_qp *qp)
+{
+	struct contend *contend = look->contend;
+	const struct contend_path *path = &look->paths[qp->path];
+
+	if (path->own != 1 || !qp->busy_ns || look->now_ns - qp->busy_ns < RAMP_NS)
+		return;
+	if (contend->squeezed_Bps <= 0 || qp->rate_Bps < contend->squeezed_Bps)
+		contend->squeezed_Bps = qp->rate_Bps;
+}
+
+static void see(struct look *look)
+{
+	struct contend *contend = look->contend;
+
+	for (size_t p = 0; p < look->path_count; p++)
+		see_path(look, &look->paths[p]);
+	for (size_t q = 0; q < look->qp_count; q++)
+		if (look->qps[q].path < look->path_count)
+			see_qp(look, &look->qps[q]);
+	contend->most_Bps *= exp(-look->since_ns / FADE_NS);
+	contend->squeezed_Bps *= exp(look->since_ns / FADE_NS);
+	for (size_t q = 0; q < look->qp_count; q++)
+		if (look->qps[q].path < look->path_count)
+			see_rate(look, &look->qps[q]);
+	for (size_t p = 0; p < look->path_count; p++)
+		contend->most_Bps = fmax(contend->most_Bps, look->paths[p].own_Bps);
+}
+
+/* --- where a queue pair would be better off --- */
+
+/* Nobody but us is on this path, as far as rates show it. */
+static bool is_ours(const struct contend *contend, int64_t now_ns, const struct contend_path *path)
+{
+	if (now_ns < contend->alone_until_ns && path->own_Bps >= NEARLY * contend->alone_Bps)
+		return true;
+	return contend->config.capacity_Bps > 0 &&
+	       path->own_Bps >= NEARLY * contend->config.capacity_Bps;
+}
+
+/*
+ * The queue that @qp takes along from @path: its bytes in the queue (rate times
+ * excess, Little's law) over what a path carries. One that never saw more than it has now may be
+ * alone with its own queue or share the path with one like it: half is hoped for,
+ * and a try will tell.
+ */
+static double share_ns(const struct contend *contend, int64_t now_ns,
+		       const struct contend_path *path, const struct contend_qp *qp)
+{
+	double carried = fmax(carried_Bps(contend), path->own_Bps);
+
+	if (is_ours(contend, now_ns, path))
+		carried = path->own_Bps;
+	else if (path->own <= 1 && path->own_Bps >= NEARLY * carried)
+		carried = 2 * path->own_Bps;
+	return carried > 0 ? path->excess_ns * fmin(qp->rate_Bps / carried, 1) : 0;
+}
+
+/* How much less delay on @to; below 0 where there is no room. */
+static double gain_ns(const struct contend *contend, const struct contend_path *from,
+		      const struct contend_path *to, double share)
+{
+	double carried = fmax(carried_Bps(contend), from->own_Bps), own = 0;
+
+	/* Own traffic that makes no queue there yet will make one with ours. */
+	if (carried > 0)
+		own = from->excess_ns * fmin(to->own_Bps / carried, 1);
+	return from->delay_ns - fmax(to->delay_ns, to->floor_ns + own) - share;
+}
+
+static bool is_worth(const struct contend_config *config, const struct contend_path *from,
+		     const struct contend_path *to, double gain)
+{
+	double least = fmax(config->threshold_ns, config->gain_part * from->excess_ns);
+
+	/* The clock's error is the same on both paths: only noise can mislead here. */
+	return gain > least + NOISES * hypot(from->noise_ns, to->noise_ns);
+}
+
+static bool may_go_to(int64_t now_ns, const struct contend_path *path)
+{
+	return path->fresh && now_ns >= path->busy_until_ns && now_ns >= path->shut_until_ns;
+}
+
+int contend_best(const struct contend *contend, int64_t now_ns, const struct contend_path *paths,
+		 size_t path_count, const struct contend_qp *qp, double *gain)
+{
+	const struct contend_path *from;
+	int best = CONTEND_NOWHERE;
+	double share;
+
+	*gain = 0;
+	if (qp->path >= path_count)
+		return best;
+	from = &paths[qp->path];
+	if (!is_contended(contend, from))
+		return best;
+	share = share_ns(contend, now_ns, from, qp);
+	for (size_t p = 0; p < path_count; p++) {
+		double more = gain_ns(contend, from, &paths[p], share);
+
+		if (p == qp->path || !may_go_to(now_ns, &paths[p]) || more <= *gain ||
+		    !is_worth(&contend->config, from, &paths[p], more))
+			continue;
+		*gain = more;
+		best = (int)p;
+	}
+	return best;
+}
+
+/* One of the paths that are worth it, by room: the less queue, the likelier. */
+static int draw_target(struct look *look, const struct contend_qp *qp, double *gain)
+{
+	const struct contend_path *from = &look->paths[qp->path];
+	double share = share_ns(look->contend, look->now_ns, from, qp);
+	double weights[CONTEND_PATHS_MAX], gains[CONTEND_PATHS_MAX], sum = 0, drawn;
+	int last = CONTEND_NOWHERE;
+
+	for (size_t p = 0; p < look->path_count; p++) {
+		const struct contend_path *to = &look->paths[p];
+		double blur = fmax(NOISES * to->noise_ns, 0.001 * from->excess_ns);
+
+		gains[p] = gain_ns(look->contend, from, to, share);
+		weights[p] = 0;
+		if (p == qp->path || !may_go_to(look->now_ns, to) ||
+		    !is_worth(&look->contend->config, from, to, gains[p]))
+			continue;
+		weights[p] = 1 / (from->delay_ns - gains[p] - share - to->floor_ns + blur);
+		sum += weights[p];
+		last = (int)p;
+	}
+	drawn = sum * pacing_random_unit(look->random);
+	for (size_t p = 0; p < look->path_count && last >= 0; p++) {
+		drawn -= weights[p];
+		if (weights[p] > 0 && (drawn < 0 || (int)p == last)) {
+			*gain = gains[p];
+			return (int)p;
+		}
+	}
+	return CONTEND_NOWHERE;
+}
+
+/* --- orders --- */
+
+static struct contend_act *act(struct look *look, enum contend_act_kind kind, size_t q,
+			       uint32_t from, uint32_t to)
+{
+	const struct contend_qp *qp = &look->qps[q];
+	struct contend_act *a = &look->acts[look->act_count++];
+
+	*a = (struct contend_act){
+		.kind = kind,
+		.qp = (uint32_t)q,
+		.from = from,
+		.to = to,
+		.from_ns = look->paths[from].delay_ns,
+		.to_ns = look->paths[to].delay_ns,
+		.bound_ns = fmax(look->paths[from].bound_ns, look->paths[to].bound_ns),
+		.rate_Bps = qp->rate_Bps,
+		.before_Bps = qp->before_Bps,
+		.predicted_ns = qp->predicted_ns,
+	};
+	return a;
+}
+
+static bool has_room_for_act(const struct look *look)
+{
+	return look->act_count < look->acts_most;
+}
+
+static bool has_budget(struct look *look)
+{
+	struct contend_budget *budget = look->budget;
+	const struct contend_config *config = &look->contend->config;
+	double filled = (double)(look->now_ns - budget->filled_ns) * 1e-9 * config->moves_per_s;
+
+	if (!budget->filled_ns)
+		filled = config->moves_burst;
+	if (look->now_ns > budget->filled_ns) {
+		budget->left = fmin(budget->left + filled, config->moves_burst);
+		budget->filled_ns = look->now_ns;
+	}
+	return budget->left >= 1;
+}
+
+/* What feedback takes: a look, the age of what it saw, and the way there. */
+static double lag_ns(const struct look *look, const struct contend_path *path)
+{
+	return look->since_ns + (double)(look->now_ns - path->measured_ns) + path->delay_ns;
+}
+
+static void order(struct look *look, enum contend_act_kind kind, size_t q, uint32_t to,
+		  double predicted)
+{
+	const struct contend_config *config = &look->contend->config;
+	struct contend_qp *qp = &look->qps[q];
+	struct contend_path *from = &look->paths[qp->path], *onto = &look->paths[to];
+	struct contend_act *a;
+	double hold =
+		fmax(from->worst_ns, from->delay_ns) + HOLD_PART * from->excess_ns - onto->floor_ns;
+
+	qp->predicted_ns = predicted;
+	qp->before_ns = from->delay_ns;
+	qp->before_Bps = qp->rate_Bps;
+	qp->hold_ns = fmax(hold, 0) + fmax(from->bound_ns, onto->bound_ns);
+	a = act(look, kind, q, qp->path, to);
+	a->hold_ns = (int64_t)qp->hold_ns;
+	/* An idle gap costs nothing: worth waiting for where such gaps were seen. */
+	a->start_ns = look->now_ns + (qp->idle_gap_ns >= qp->hold_ns ? config->patience_ns : 0);
+	a->force_ns = a->start_ns + config->patience_ns;
+	if (qp->message_ns > 0)
+		a->force_ns += (int64_t)fmin(2 * qp->message_ns, 1e9);
+	qp->ordered = true;
+	qp->from = qp->path;
+	qp->to = to;
+	qp->ordered_ns = look->now_ns;
+	qp->give_up_ns = a->force_ns + GIVE_UP_NS;
+	qp->arrived_ns = 0;
+	qp->back = kind == CONTEND_BACK;
+	qp->moves++;
+	/* Until it is seen to have gone. */
+	from->busy_until_ns = onto->busy_until_ns = qp->give_up_ns;
+	look->budget->left -= 1;
+	look->contend->moves++;
+}
+
+/* --- judgement --- */
+
+static void release(struct look *look, struct contend_qp *qp, int64_t at_ns)
+{
+	qp->ordered = qp->arrived_ns != 0;
+	look->paths[qp->from].busy_until_ns = look->paths[qp->to].busy_until_ns = at_ns;
+}
+
+/* It has gone: when will the delays tell? */
+static void arrive(struct look *look, struct contend_qp *qp)
+{
+	const struct contend_path *from = &look->paths[qp->from], *to = &look->paths[qp->to];
+	double lag = qp->hold_ns + fmax(lag_ns(look, from), lag_ns(look, to)) + look->since_ns;
+
+	qp->arrived_ns = look->now_ns;
+	release(look, qp, look->now_ns + (int64_t)lag);
+	qp->judge_ns = look->now_ns + (int64_t)(2 * lag);
+	qp->doubt_ns = DOUBT_LAGS * lag;
+	if (qp->judge_ns < look->now_ns + look->contend->config.judge_ns)
+		qp->judge_ns = look->now_ns + look->contend->config.judge_ns;
+}
+
+static int64_t longer(const struct contend_config *config, int64_t last_ns)
+{
+	int64_t next_ns = last_ns ? 2 * last_ns : config->retry_least_ns;
+
+	return next_ns < config->retry_most_ns ? next_ns : config->retry_most_ns;
+}
+
+static void shut(struct look *look, struct contend_path *path)
+{
+	/* Long ago: another story. */
+	if (look->now_ns - path->shut_until_ns > look->contend->config.retry_most_ns)
+		path->shut_ns = 0;
+	path->shut_ns = longer(&look->contend->config, path->shut_ns);
+	/* Those who failed together do not try again together. */
+	path->shut_until_ns = look->now_ns + (int64_t)((0.5 + pacing_random_unit(look->random)) *
+						       (double)path->shut_ns);
+}
+
+/*
+ * The queue came along, and the path that was left is empty: we had made it ourselves. Or
+ * somebody like us was on either path, so some more are tried before that is believed, and
+ * it is not believed for ever. Where the capacity is known, it is asked instead.
+ */
+static void learn_alone(struct look *look, const struct contend_qp *qp)
+{
+	struct contend *contend = look->contend;
+	const struct contend_path *from = &look->paths[qp->from], *to = &look->paths[qp->to];
+
+	contend->in_vain++;
+	if (!from->fresh || from->stands_out || !to->stands_out || to->own > 1 ||
+	    contend->in_vain < ALONE_TRIES || contend->config.capacity_Bps > 0)
+		return;
+	contend->alone_Bps = to->own_Bps;
+	if (!contend->alone_ns)
+		contend->alone_ns = ALONE_LEAST * contend->config.retry_least_ns / 2;
+	contend->alone_ns = longer(&contend->config, contend->alone_ns);
+	contend->alone_until_ns = look->now_ns + contend->alone_ns;
+}
+
+static void end_judgement(struct look *look, size_t q, enum contend_act_kind kind)
+{
+	struct contend_qp *qp = &look->qps[q];
+	struct contend_act *a = act(look, kind, q, qp->from, qp->to);
+
+	if (kind != CONTEND_UNDONE)
+		a->measured_ns = qp->before_ns - look->paths[qp->to].delay_ns;
+	qp->ordered = false;
+}
+
+static bool has_helped(const struct look *look, const struct contend_qp *qp)
+{
+	const struct contend_path *to = &look->paths[qp->to];
+
+	if (!to->stands_out || qp->before_ns - to->delay_ns >= HELPED_PART * qp->predicted_ns)
+		return true;
+	return qp->before_Bps > 0 && qp->rate_Bps >= HELPED_RATE * qp->before_Bps;
+}
+
+/* Both who met on a new path see the same: who goes back first helps the other. */
+static void judge_useless(struct look *look, size_t q)
+{
+	struct contend_qp *qp = &look->qps[q];
+	const struct contend_path *from = &look->paths[qp->from], *to = &look->paths[qp->to];
+	bool back = from->usable && from->fresh && from->delay_ns < to->delay_ns &&
+		    look->now_ns >= from->busy_until_ns && look->now_ns >= to->busy_until_ns;
+
+	if (back && pacing_random_unit(look->random) >= look->since_ns / qp->doubt_ns)
+		return;
+	learn_alone(look, qp);
+	shut(look, &look->paths[qp->to]);
+	end_judgement(look, q, CONTEND_USELESS);
+	look->contend->useless++;
+	if (!back || !has_budget(look))
+		return;
+	order(look, CONTEND_BACK, q, qp->from, to->delay_ns - from->delay_ns);
+	qp->taken_back++;
+	look->contend->taken_back++;
+}
+
+static void judge(struct look *look, size_t q)
+{
+	struct contend_qp *qp = &look->qps[q];
+	struct contend_path *to = &look->paths[qp->to];
+
+	if (look->now_ns < qp->judge_ns)
+		return;
+	if (!to->fresh || to->measured_ns <= qp->arrived_ns || is_idle(look->contend, qp)) {
+		/* Nothing to judge by, and none is made up. */
+		if (look->now_ns > qp->judge_ns + GIVE_UP_NS)
+			qp->ordered = false;
+		return;
+	}
+	if (qp->back) {
+		qp->ordered = false;
+		return;
+	}
+	if (!has_helped(look, qp)) {
+		judge_useless(look, q);
+		return;
+	}
+	to->shut_ns = 0;
+	look->contend->in_vain = 0;
+	look->contend->alone_ns = look->contend->alone_until_ns = 0;
+	look->contend->helped++;
+	end_judgement(look, q, CONTEND_HELPED);
+}
+
+/* How an ordered move gets on. */
+static void follow(struct look *look, size_t q)
+{
+	struct contend_qp *qp = &look->qps[q];
+
+	if (!qp->ordered)
+		return;
+	if (qp->from >= look->path_count || qp->to >= look->path_count) {
+		qp->ordered = false;
+	} else if (qp->arrived_ns && qp->path == qp->to) {
+		judge(look, q);
+	} else if (qp->path == qp->to) {
+		arrive(look, qp);
+	} else if (qp->path != qp->from || qp->arrived_ns) {
+		/* A failover or a hand was there first. */
+		release(look, qp, look->now_ns);
+		qp->ordered = false;
+	} else if (look->now_ns > qp->give_up_ns) {
+		release(look, qp, look->now_ns + look->contend->config.retry_least_ns);
+		end_judgement(look, q, CONTEND_UNDONE);
+	}
+}
+
+/* --- who goes --- */
+
+/* The largest that would gain; how many would. */
+static int choose_qp(const struct look *look, size_t p, unsigned *willing)
+{
+	int chosen = CONTEND_NOWHERE;
+
+	*willing = 0;
+	for (size_t q = 0; q < look->qp_count; q++) {
+		const struct contend_qp *qp = &look->qps[q];
+		double gain;
+
+		if (qp->path != p || qp->pinned || qp->ordered || is_idle(look->contend, qp) ||
+		    contend_best(look->contend, look->now_ns, look->paths, look->path_count, qp,
+				 &gain) < 0)
+			continue;
+		++*willing;
+		if (chosen < 0 || qp->rate_Bps > look->qps[chosen].rate_Bps)
+			chosen = (int)q;
+	}
+	return chosen;
+}
+
+/* The part of a path's traffic that has to go for all paths to be alike. */
+static double surplus(const struct look *look, const struct contend_path *path)
+{
+	double sum = 0, n = 0;
+
+	for (size_t p = 0; p < look->path_count; p++) {
+		if (!look->paths[p].fresh)
+			continue;
+		sum += look->paths[p].excess_ns;
+		n++;
+	}
+	return n > 0 && path->excess_ns > 0 ? fmax(1 - sum / n / path->excess_ns, 0) : 0;
+}
+
+/*
+ * It has all that a path was ever seen to carry, after having had much less: most likely
+ * the queue is its own. The capacity, where it is known, knows better.
+ */
+static bool is_content(const struct contend *contend, const struct contend_path *path)
+{
+	return contend->config.capacity_Bps <= 0 && contend->squeezed_Bps > 0 &&
+	       contend->most_Bps >= GROWN * contend->squeezed_Bps &&
+	       path->own_Bps >= NEARLY * contend->most_Bps;
+}
+
+/* As if each of the willing went at a moment of its own. */
+static bool is_time(struct look *look, const struct contend_path *path, const struct contend_qp *qp,
+		    unsigned willing)
+{
+	double wait = fmax((double)look->contend->config.react_ns, LAGS * lag_ns(look, path));
+
+	/* All that is here is ours: there is no herd. */
+	if (path->own > 1 && is_ours(look->contend, look->now_ns, path))
+		return true;
+	if (qp->at_home)
+		wait *= HOME_PATIENCE;
+	if (is_content(look->contend, path))
+		wait *= CONTENT_PATIENCE;
+	return pacing_random_unit(look->random) <
+	       1 - exp(-(double)willing * surplus(look, path) * look->since_ns / wait);
+}
+
+static void consider(struct look *look, size_t p)
+{
+	const struct contend_path *path = &look->paths[p];
+	unsigned willing;
+	double gain = 0;
+	int q, to;
+
+	if (!path->own || !is_contended(look->contend, path) ||
+	    look->now_ns < path->busy_until_ns || !has_room_for_act(look) || !has_budget(look))
+		return;
+	q = choose_qp(look, p, &willing);
+	if (q < 0 || !is_time(look, path, &look->qps[q], willing))
+		return;
+	to = draw_target(look, &look->qps[q], &gain);
+	if (to >= 0)
+		order(look, CONTEND_MOVE, (size_t)q, (uint32_t)to, gain);
+}
+
+size_t contend_look(struct contend *contend, struct contend_budget *budget, int64_t now_ns,
+		    uint64_t *random, struct contend_path *paths, size_t path_count,
+		    struct contend_qp *qps, size_t qp_count, struct contend_act *acts,
+		    size_t acts_most)
+{
+	struct look look = {
+		.contend = contend,
+		.budget = budget,
+		.now_ns = now_ns,
+		.random = random,
+		.paths = paths,
+		.path_count = path_count < CONTEND_PATHS_MAX ? path_count : CONTEND_PATHS_MAX,
+		.qps = qps,
+		.qp_count = qp_count,
+		.acts = acts,
+		.acts_most = acts_most,
+	};
+
+	/* A daemon that was away did not wait all that time. */
+	if (contend->looked_ns && now_ns > contend->looked_ns)
+		look.since_ns = fmin((double)(now_ns - contend->looked_ns),
+				     (double)contend->config.stale_ns);
+	contend->looked_ns = now_ns;
+	see(&look);
+	/* A judgement may write two acts. */
+	for (size_t q = 0; q < qp_count && look.act_count + 2 <= acts_most; q++)
+		follow(&look, q);
+	for (size_t i = 0, first = look.path_count ? now_ns / MS % look.path_count : 0;
+	     i < look.path_count; i++)
+		consider(&look, (first + i) % look.path_count);
+	return look.act_count;
+}

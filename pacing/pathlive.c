@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "pacing/pathlive.h"
+
+#include <errno.h>
+#include <math.h>
+
+#define MS 1000000ll
+#define SECOND 1000000000ll
+#define SPREADS 4 /* of a round trip, as TCP's retransmission timer has it (RFC 6298) */
+
+void pathlive_config_default(struct pathlive_config *config)
+{
+	*config = (struct pathlive_config){
+		.dead_after_ns = 3 * MS,
+		.return_after_ns = 5 * SECOND,
+		.hold_least_ns = SECOND,
+		.hold_most_ns = 60 * SECOND,
+	};
+}
+
+uint64_t pathlive_deadline(const struct pathlive_config *config, double rtt_ns, double spread_ns,
+			   double interval_ns)
+{
+	double least = PATHLIVE_UNHEARD * fmax(interval_ns, 0);
+	double slow = fmax(rtt_ns, 0) + SPREADS * fmax(spread_ns, 0);
+
+	/* fmax() leaves a NAN out. */
+	return (uint64_t)fmin(fmax(fmax((double)config->dead_after_ns, least), slow),
+			      (double)config->hold_most_ns);
+}
+
+const char *pathlive_state_name(enum pathlive_state state)
+{
+	static const char *const names[] = {"up", "suspect", "down", "held"};
+
+	return (unsigned)state < 4 ? names[state] : "unknown";
+}
+
+enum pathlive_state pathlive_judge(const struct pathlive_lane *lane, uint64_t deadline_ns,
+				   uint64_t now_ns)
+{
+	if (pathlive_is_dead(lane, deadline_ns))
+		return PATHLIVE_DOWN;
+	if (lane->unheard >= PATHLIVE_UNHEARD && now_ns > lane->since_ns &&
+	    now_ns - lane->since_ns >= deadline_ns)
+		return PATHLIVE_SUSPECT;
+	return PATHLIVE_UP;
+}
+
+static void die(struct pathlive_damp *damp, const struct pathlive_config *config, int64_t now_ns)
+{
+	bool was_trusted = damp->state == PATHLIVE_UP || damp->state == PATHLIVE_SUSPECT;
+	int64_t hold_ns = config->hold_least_ns;
+
+	/* Half of the deaths are forgotten per hold_most of life. */
+	if (damp->died_ns && damp->alive_since_ns)
+		for (int64_t lived = now_ns - damp->alive_since_ns;
+		     lived >= config->hold_most_ns && damp->deaths; lived -= config->hold_most_ns)
+			damp->deaths /= 2;
+	damp->deaths++;
+	for (unsigned i = 1; i < damp->deaths && hold_ns < config->hold_most_ns; i++)
+		hold_ns *= 2;
+	if (was_trusted && damp->returned_ns && now_ns - damp->returned_ns < config->hold_most_ns)
+		hold_ns = config->hold_most_ns;
+	/* What was earned by dying soon after a return is not lost by dying again. */
+	if (!was_trusted && damp->hold_ns > hold_ns)
+		hold_ns = damp->hold_ns;
+	if (hold_ns < config->return_after_ns)
+		hold_ns = config->return_after_ns;
+	damp->hold_ns = hold_ns < config->hold_most_ns ? hold_ns : config->hold_most_ns;
+	damp->state = PATHLIVE_DOWN;
+	damp->died_ns = now_ns;
+	damp->alive_since_ns = 0;
+	damp->times_died++;
+}
+
+static void live(struct pathlive_damp *damp, enum pathlive_state seen, int64_t now_ns)
+{
+	if (!damp->alive_since_ns)
+		damp->alive_since_ns = now_ns;
+	if (damp->state == PATHLIVE_UP || damp->state == PATHLIVE_SUSPECT) {
+		damp->state = seen;
+		return;
+	}
+	damp->state = PATHLIVE_HELD;
+	/* Not known to be alive: the time starts again when it is. */
+	if (seen == PATHLIVE_SUSPECT)
+		damp->alive_since_ns = now_ns;
+	if (now_ns - damp->alive_since_ns < damp->hold_ns)
+		return;
+	damp->state = PATHLIVE_UP;
+	damp->returned_ns = now_ns;
+	damp->times_returned++;
+}
+
+enum pathlive_state pathlive_step(struct pathlive_damp *damp, const struct pathlive_config *config,
+				  enum pathlive_state seen, int64_t now_ns)
+{
+	bool dead = seen == PATHLIVE_DOWN || damp->no_carrier;
+
+	if (!dead)
+		live(damp, seen, now_ns);
+	else if (damp->state != PATHLIVE_DOWN)
+		die(damp, config, now_ns);
+	return damp->state;
+}
+
+enum pathlive_state pathlive_carrier(struct pathlive_damp *damp,
+				     const struct pathlive_config *config, bool carrier,
+				     int64_t now_ns)
+{
+	damp->no_carrier = !carrier;
+	if (!carrier)
+		return pathlive_step(damp, config, PATHLIVE_DOWN, now_ns);
+	return damp->state; /* a carrier alone proves nothing: the next words do */
+}
+
+/* Switches that both paths are known to cross, but for those that all paths have in common. */
+static unsigned shared_hops(const struct pathlive_choice *paths, size_t count, size_t a, size_t b)
+{
+	unsigned shared = 0;
+
+	for (size_t h = 0; h < PATHLIVE_HOPS_MAX; h++) {
+		uint64_t hop = paths[a].hops[h];
+		bool everywhere = true;
+
+		if (!hop || paths[b].hops[h] != hop)
+			continue;
+		for (size_t p = 0; p < count; p++)
+			everywhere &= paths[p].hops[h] == hop;
+		shared += !everywhere;
+	}
+	return shared;
+}
+
+/* Lower is better; the delay decides between equals. */
+static unsigned rank(const struct pathlive_choice *paths, size_t count, size_t of, size_t p)
+{
+	bool same = paths[of].group && paths[p].group == paths[of].group;
+	unsigned value = shared_hops(paths, count, of, p);
+
+	/* The same path under another port helps only if the grouping was wrong. */
+	value += same ? 2 * PATHLIVE_HOPS_MAX : 0;
+	return value + (paths[p].state == PATHLIVE_UP ? 0 : 4 * PATHLIVE_HOPS_MAX);
+}
+
+static bool is_faster(const struct pathlive_choice *a, const struct pathlive_choice *b)
+{
+	if (isnan(a->delay_ns) || isnan(b->delay_ns))
+		return !isnan(a->delay_ns) && isnan(b->delay_ns);
+	return a->delay_ns < b->delay_ns - fmax(fmax(a->spread_ns, b->spread_ns), 0);
+}
+
+int pathlive_choose_standby(const struct pathlive_choice *paths, size_t count, size_t of)
+{
+	unsigned best_rank = 0;
+	int best = -ENOENT;
+
+	for (size_t p = 0; p < count; p++) {
+		unsigned value;
+
+		if (p == of || (paths[p].state != PATHLIVE_UP && paths[p].state != PATHLIVE_HELD))
+			continue;
+		value = rank(paths, count, of, p);
+		if (best < 0 || value < best_rank ||
+		    (value == best_rank && is_faster(&paths[p], &paths[best]))) {
+			best = (int)p;
+			best_rank = value;
+		}
+	}
+	return best;
+}

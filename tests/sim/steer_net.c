@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "tests/sim/steer_net.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct net_link *links(size_t count, double bps)
+{
+	struct net_link *made = calloc(count ? count : 1, sizeof(*made));
+
+	for (size_t i = 0; made && i < count; i++)
+		made[i].ns_per_byte = 8e9 / bps;
+	return made;
+}
+
+int net_init(struct net *net, const struct net_shape *shape, size_t qps)
+{
+	memset(net, 0, sizeof(*net));
+	net->shape = *shape;
+	net->hosts = shape->leaves * shape->hosts_per_leaf;
+	net->host_up = links(net->hosts, shape->host_bps);
+	net->host_down = links(net->hosts, shape->host_bps);
+	net->up = links(shape->leaves * shape->spines, shape->fabric_bps);
+	net->down = links(shape->leaves * shape->spines, shape->fabric_bps);
+	net->qps = calloc(qps ? qps : 1, sizeof(*net->qps));
+	net->qp_count = qps;
+	net->heap_room = 1 << 14;
+	net->heap = malloc(net->heap_room * sizeof(*net->heap));
+	if (net->host_up && net->host_down && net->up && net->down && net->qps && net->heap)
+		return 0;
+	net_free(net);
+	return -ENOMEM;
+}
+
+void net_free(struct net *net)
+{
+	free(net->host_up);
+	free(net->host_down);
+	free(net->up);
+	free(net->down);
+	free(net->qps);
+	free(net->heap);
+	memset(net, 0, sizeof(*net));
+}
+
+unsigned net_leaf(const struct net *net, unsigned host)
+{
+	return host / net->shape.hosts_per_leaf;
+}
+
+/* --- events: a binary heap by time --- */
+
+static bool is_before(const struct net_event *a, const struct net_event *b)
+{
+	return a->at_ns != b->at_ns ? a->at_ns < b->at_ns : a->order < b->order;
+}
+
+static void push(struct net *net, const struct net_event *event)
+{
+	size_t at = net->heap_count++;
+
+	if (at == net->heap_room) {
+		net->heap_room *= 2;
+		net->heap = realloc(net->heap, net->heap_room * sizeof(*net->heap));
+		if (!net->heap)
+			abort();
+	}
+	net->heap[at] = *event;
+	net->heap[at].order = net->events++;
+	while (at && is_before(&net->heap[at], &net->heap[(at - 1) / 2])) {
+		struct net_event swap = net->heap[at];
+
+		net->heap[at] = net->heap[(at - 1) / 2];
+		at = (at - 1) / 2;
+		net->heap[at] = swap;
+	}
+}
+
+static struct net_event pop(struct net *net)
+{
+	struct net_event first = net->heap[0], last = net->heap[--net->heap_count];
+	size_t at = 0;
+
+	for (;;) {
+		size_t child = 2 * at + 1;
+
+		if (child >= net->heap_count)
+			break;
+		if (child + 1 < net->heap_count &&
+		    is_before(&net->heap[child + 1], &net->heap[child]))
+			child++;
+		if (!is_before(&net->heap[child], &last))
+			break;
+		net->heap[at] = net->heap[child];
+		at = child;
+	}
+	net->heap[at] = last;
+	return first;
+}
+
+/* --- the way of a packet --- */
+
+static struct net_link *link_at(const struct net *net, unsigned from, unsigned to, unsigned spine,
+				unsigned hop)
+{
+	switch (hop) {
+	case 0:
+		return &net->host_up[from];
+	case 1:
+		return &net->up[net_leaf(net, from) * net->shape.spines + spine];
+	case 2:
+		return &net->down[net_leaf(net, to) * net->shape.spines + spine];
+	default:
+		return &net->host_down[to];
+	}
+}
+
+static int64_t backlog_ns(const struct net *net, const struct net_link *link)
+{
+	return link->free_ns > net->now_ns ? link->free_ns - net->now_ns : 0;
+}
+
+int64_t net_queue_ns(const struct net *net, unsigned from, unsigned to, unsigned spine)
+{
+	return backlog_ns(net, link_at(net, from, to, spine, 1)) +
+	       backlog_ns(net, link_at(net, from, to, spine, 2));
+}
+
+/* A probe's own bytes are few: what it waits for are the others' packets. */
+int64_t net_floor_ns(const struct net *net)
+{
+	return NET_HOPS * net->shape.hop_ns;
+}
+
+int64_t net_delay_ns(const struct net *net, unsigned from, unsigned to, unsigned spine)
+{
+	return net_floor_ns(net) + net_queue_ns(net, from, to, spine) +
+	       backlog_ns(net, link_at(net, from, to, spine, 0)) +
+	       backlog_ns(net, link_at(net, from, to, spine, 3));
+}
+
+static void receive(struct net *net, const struct net_event *event)
+{
+	struct net_qp *qp = &net->qps[event->qp];
+	struct net_event ack = {.kind = NET_ACK, .qp = event->qp, .bytes = event->bytes};
+
+	/* Go-back-N would send again; here it is counted. */
+	qp->overtaken += event->number != qp->received;
+	qp->received++;
+	qp->received_bytes += event->bytes;
+	ack.at_ns = net->now_ns + net_delay_ns(net, qp->to, qp->from, qp->back_spine);
+	push(net, &ack);
+	if (net->on_received)
+		net->on_received(net, event->qp);
+}
+
+static void hop(struct net *net, struct net_event event)
+{
+	const struct net_qp *qp = &net->qps[event.qp];
+	struct net_link *link;
+
+	if (event.hop == NET_HOPS) {
+		receive(net, &event);
+		return;
+	}
+	link = link_at(net, qp->from, qp->to, event.spine, event.hop);
+	if (link->free_ns < net->now_ns)
+		link->free_ns = net->now_ns;
+	link->free_ns += (int64_t)(link->ns_per_byte * event.bytes);
+	event.at_ns = link->free_ns + net->shape.hop_ns;
+	event.hop++;
+	push(net, &event);
+}
+
+/* --- senders --- */
+
+static void wake_at(struct net *net, size_t q, int64_t at_ns)
+{
+	struct net_event event = {.kind = NET_WAKE, .qp = (uint32_t)q, .at_ns = at_ns};
+
+	if (net->qps[q].wakes)
+		return;
+	net->qps[q].wakes = true;
+	push(net, &event);
+}
+
+/* Behind an idle gap, or held for as long as such a gap would be. */
+static void obey(struct net *net, struct net_qp *qp)
+{
+	bool start = qp->sent_bytes % qp->message_bytes == 0;
+	int64_t gap_ns = net->now_ns - qp->last_sent_ns;
+
+	if (gap_ns < qp->order.hold_ns && !(net->now_ns >= qp->order.start_ns && start) &&
+	    net->now_ns < qp->order.force_ns)
+		return;
+	qp->order.waits = false;
+	qp->spine = qp->order.spine;
+	qp->switches++;
+	if (gap_ns < qp->order.hold_ns)
+		qp->held_until_ns = qp->last_sent_ns + qp->order.hold_ns;
+}
+
+static void send_packet(struct net *net, size_t q, uint32_t bytes)
+{
+	struct net_qp *qp = &net->qps[q];
+	struct net_event event = {.kind = NET_HOP,
+				  .qp = (uint32_t)q,
+				  .bytes = bytes,
+				  .number = qp->sent++,
+				  .spine = (uint16_t)qp->spine,
+				  .at_ns = net->now_ns};
+
+	if (qp->sent > 1 && net->now_ns - qp->last_sent_ns > qp->largest_gap_ns)
+		qp->largest_gap_ns = net->now_ns - qp->last_sent_ns;
+	qp->last_sent_ns = net->now_ns;
+	qp->sent_bytes += bytes;
+	if (qp->left_bytes != UINT64_MAX)
+		qp->left_bytes -= bytes;
+	if (qp->demand_bps > 0) {
+		/* Who could not send does not make up for all of it. */
+		if (qp->next_ns < net->now_ns - 1000000)
+			qp->next_ns = net->now_ns - 1000000;
+		qp->next_ns += (int64_t)(bytes * 8e9 / qp->demand_bps);
+	}
+	hop(net, event);
+}
+
+static void try_send(struct net *net, size_t q)
+{
+	struct net_qp *qp = &net->qps[q];
+
+	while (qp->left_bytes) {
+		uint64_t bytes = net->shape.packet_bytes;
+
+		if (bytes > qp->left_bytes)
+			bytes = qp->left_bytes;
+		if (qp->sent_bytes - qp->acked_bytes + bytes > qp->window_bytes)
+			return;
+		if (qp->demand_bps > 0 && qp->next_ns > net->now_ns) {
+			wake_at(net, q, qp->next_ns);
+			return;
+		}
+		if (qp->order.waits)
+			obey(net, qp);
+		if (qp->held_until_ns > net->now_ns) {
+			wake_at(net, q, qp->held_until_ns);
+			return;
+		}
+		send_packet(net, q, (uint32_t)bytes);
+	}
+}
+
+void net_send(struct net *net, size_t q, uint64_t bytes)
+{
+	struct net_qp *qp = &net->qps[q];
+
+	if (!qp->started_ns)
+		qp->started_ns = net->now_ns ? net->now_ns : 1;
+	if (!qp->left_bytes && qp->next_ns < net->now_ns)
+		qp->next_ns = net->now_ns;
+	qp->left_bytes = bytes == UINT64_MAX ? bytes : qp->left_bytes + bytes;
+	try_send(net, q);
+}
+
+void net_stop(struct net *net, size_t q)
+{
+	net->qps[q].left_bytes = 0;
+}
+
+void net_timer(struct net *net, int64_t at_ns, uint32_t timer)
+{
+	struct net_event event = {.kind = NET_TIMER, .qp = timer, .at_ns = at_ns};
+
+	push(net, &event);
+}
+
+void net_run(struct net *net, int64_t until_ns)
+{
+	while (net->heap_count && net->heap[0].at_ns <= until_ns) {
+		struct net_event event = pop(net);
+
+		net->now_ns = event.at_ns;
+		switch (event.kind) {
+		case NET_HOP:
+			hop(net, event);
+			break;
+		case NET_ACK:
+			net->qps[event.qp].acked_bytes += event.bytes;
+			try_send(net, event.qp);
+			break;
+		case NET_WAKE:
+			net->qps[event.qp].wakes = false;
+			try_send(net, event.qp);
+			break;
+		default:
+			net->on_timer(net, event.qp);
+		}
+	}
+	net->now_ns = until_ns;
+}

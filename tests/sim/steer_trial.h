@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Trials of the steering policy: the same traffic, from the same start, placed as well as can be,
+ * left where ECMP put it, and steered; over many seeds. One text for the tests and the table.
+ */
+#ifndef ESC_TESTS_SIM_STEER_TRIAL_H
+#define ESC_TESTS_SIM_STEER_TRIAL_H
+
+#include "tests/sim/stats.h"
+#include "tests/sim/steer_sim.h"
+
+enum trial_flows {
+	TRIAL_TWO_LEAVES, /* host i of the first leaf to host i of the second */
+	TRIAL_RANDOM,	  /* between hosts of different leaves, drawn */
+	TRIAL_INCAST,	  /* all to one host */
+	TRIAL_RINGS,	  /* jobs: every host to the next one of its job, on another leaf */
+	TRIAL_ALL_TO_ALL, /* jobs: every host to all others of its job on other leaves */
+};
+
+struct trial {
+	const char *name;
+	enum trial_flows flows;
+	unsigned leaves, spines, qps,
+		hosts;		      /* hosts: senders that share the queue pairs; 0: one each */
+	double fabric_bps, host_part; /* the host's link in parts of a fabric's */
+	double demand_part;	      /* of a fabric's link; 0: as much as goes */
+	uint64_t window_bytes;
+	double noise_ns, clock_ns;
+	unsigned late;
+	bool capacity_known;
+	bool all_on_one; /* all start on one spine, not drawn */
+	double seconds;
+};
+
+/* Of all seeds of a trial; rates as parts of the best placement's. */
+struct trial_result {
+	unsigned seeds, held, half_second; /* at least 95% after half a second; and from then on */
+	double ecmp, ours, ours_least, half, half_ecmp;
+	double settled_median_s, settled_most_s;
+	double moves, moves_most, late_moves, useless, moves_of_one;
+	double queue_worst_ns, queue_ecmp_ns, floor_ns;
+	uint64_t overtaken;
+};
+
+void trial_run(const struct trial *trial, uint64_t seed, unsigned seeds,
+	       struct trial_result *result);
+
+#endif

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The steering policy in leaf-spine fabrics, with wide margins: `steer_bench` has the figures. TAP.
+ */
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/sim/steer_trial.h"
+
+static int tests, failures;
+static uint64_t seed;
+static unsigned seeds = 30;
+
+static void report(int good, const char *format, ...)
+{
+	va_list arguments;
+
+	tests++;
+	failures += !good;
+	printf("%s %d - ", good ? "ok" : "not ok", tests);
+	va_start(arguments, format);
+	vprintf(format, arguments);
+	va_end(arguments);
+	printf("\n");
+	fflush(stdout);
+}
+
+static struct trial_result run(const struct trial *trial, unsigned count)
+{
+	struct trial_result r;
+
+	trial_run(trial, seed, count, &r);
+	printf("# %s: ecmp %.2f, ours %.3f (least %.2f), settled %.2f/%.2f s, moves %.1f (most "
+	       "%.0f), "
+	       "late %.2f, queue %.0f us (ecmp %.0f), overtaken %lu\n",
+	       trial->name, r.ecmp, r.ours, r.ours_least, r.settled_median_s, r.settled_most_s,
+	       r.moves, r.moves_most, r.late_moves, r.queue_worst_ns * 1e-3, r.queue_ecmp_ns * 1e-3,
+	       (unsigned long)r.overtaken);
+	return r;
+}
+
+static void test_elephants(void)
+{
+	static const struct trial trials[] = {
+		{.name = "2 spines, 4 queue pairs", .spines = 2, .qps = 4},
+		{.name = "3 spines, 3 queue pairs", .spines = 3, .qps = 3},
+		{.name = "4 spines, 4 queue pairs", .spines = 4, .qps = 4},
+		{.name = "4 spines, 8 of 2 hosts",
+		 .spines = 4,
+		 .qps = 8,
+		 .hosts = 2,
+		 .host_part = 4},
+		{.name = "4 spines, 16 queue pairs", .spines = 4, .qps = 16},
+		{.name = "8 spines, 8 queue pairs", .spines = 8, .qps = 8},
+	};
+
+	for (size_t t = 0; t < sizeof(trials) / sizeof(*trials); t++) {
+		struct trial trial = trials[t];
+		struct trial_result r;
+
+		trial.capacity_known = true;
+		r = run(&trial, seeds);
+		report(r.ours >= 0.97 && r.held * 10 >= r.seeds * 8,
+		       "%s: as much as the best placement half a second after the onset",
+		       trial.name);
+		report(r.moves_most <= 4 * trial.qps && r.late_moves <= 1 && !r.overtaken,
+		       "%s: few moves, none for long, nothing overtaken", trial.name);
+	}
+}
+
+static void test_delay(void)
+{
+	struct trial trial = {.name = "4 spines, 4 at 80%",
+			      .spines = 4,
+			      .qps = 4,
+			      .demand_part = 0.8,
+			      .capacity_known = true};
+	struct trial_result r = run(&trial, seeds);
+
+	report(r.queue_worst_ns < r.floor_ns && r.queue_ecmp_ns > 2 * r.floor_ns,
+	       "delays are back within twice the floor; those of static ECMP are not");
+}
+
+static void test_quiet(void)
+{
+	struct trial trial = {.name = "8 at 20%", .spines = 4, .qps = 8, .demand_part = 0.2};
+	struct trial_result r = run(&trial, seeds);
+
+	report(r.moves_most == 0, "nothing is contended, nothing moves");
+	trial = (struct trial){.name = "noise and clock 20 us",
+			       .spines = 4,
+			       .qps = 8,
+			       .demand_part = 0.2,
+			       .noise_ns = 20000,
+			       .clock_ns = 20000};
+	r = run(&trial, seeds);
+	report(r.moves_most == 0, "nor does it by noise and a poor clock");
+	trial = (struct trial){.name = "incast of 4",
+			       .flows = TRIAL_INCAST,
+			       .spines = 4,
+			       .qps = 4,
+			       .host_part = 0.5,
+			       .capacity_known = true};
+	r = run(&trial, seeds);
+	report(r.moves_most == 0, "an incast is contended everywhere: nothing moves");
+	trial = (struct trial){.name = "one elephant with a queue of its own",
+			       .spines = 4,
+			       .qps = 1,
+			       .host_part = 4};
+	r = run(&trial, seeds);
+	report(r.moves_most <= 8 && r.late_moves <= 2,
+	       "an elephant whose queue is its own gives up soon, the capacity unknown");
+}
+
+static void test_one_moves(void)
+{
+	struct trial trial = {.name = "two elephants of one host, one spine free",
+			      .spines = 2,
+			      .qps = 2,
+			      .hosts = 1,
+			      .host_part = 2,
+			      .all_on_one = true};
+	struct trial_result r = run(&trial, seeds);
+
+	report(r.moves == 1 && r.moves_most == 1 && r.held == r.seeds,
+	       "two elephants of one host on one link: exactly one moves");
+	trial.name = "two elephants of two hosts, one spine free";
+	trial.hosts = 2;
+	trial.host_part = 1;
+	trial.capacity_known = true;
+	r = run(&trial, seeds);
+	report(r.moves <= 3 && r.late_moves <= 0.2 && r.held * 10 >= r.seeds * 8,
+	       "of two hosts: about one");
+}
+
+static void test_jobs(void)
+{
+	struct trial trial = {.name = "two rings",
+			      .flows = TRIAL_RINGS,
+			      .leaves = 4,
+			      .spines = 4,
+			      .qps = 16,
+			      .hosts = 4,
+			      .capacity_known = true,
+			      .seconds = 3};
+	struct trial_result r = run(&trial, seeds / 3 + 1);
+
+	report(r.ours >= 0.9 && r.ours > 1.5 * r.ecmp && r.moves_of_one <= 10,
+	       "two rings that start at different times run nearly as if placed");
+	trial.name = "two all-to-alls";
+	trial.flows = TRIAL_ALL_TO_ALL;
+	trial.hosts = 2;
+	trial.qps = 8;
+	r = run(&trial, seeds / 3 + 1);
+	report(r.ours >= 0.93 && r.moves_of_one <= 10,
+	       "two all-to-alls that start at different times run nearly as if placed");
+}
+
+static void test_herd(void)
+{
+	struct trial trial = {.name = "128 hosts see one path contended and seven free",
+			      .spines = 8,
+			      .qps = 128,
+			      .all_on_one = true,
+			      .capacity_known = true,
+			      .fabric_bps = 1e9,
+			      .host_part = 0.25};
+	struct trial_result r = run(&trial, seeds / 10 + 1);
+
+	report(r.ours >= 0.97 && r.moves <= 3 * trial.qps && r.late_moves <= trial.qps / 8.0,
+	       "hundreds of hosts spread without a herd");
+}
+
+static void test_poor_sight(void)
+{
+	struct trial trial = {.name = "noise 20 us, clock 20 us, 3 looks late",
+			      .spines = 4,
+			      .qps = 4,
+			      .noise_ns = 20000,
+			      .clock_ns = 20000,
+			      .late = 3,
+			      .capacity_known = true};
+	struct trial_result r = run(&trial, seeds);
+
+	report(r.ours >= 0.93 && r.moves_most <= 8 * trial.qps,
+	       "poor and late sight: found anyway");
+}
+
+int main(int argc, char **argv)
+{
+	seed = argc > 1 ? strtoull(argv[1], NULL, 0) : 20240607;
+	seeds = argc > 2 ? (unsigned)strtoul(argv[2], NULL, 0) : seeds;
+	printf("TAP version 13\n# seed %lu, %u of them\n", (unsigned long)seed, seeds);
+	test_elephants();
+	test_delay();
+	test_quiet();
+	test_one_moves();
+	test_jobs();
+	test_herd();
+	test_poor_sight();
+	printf("1..%d\n", tests);
+	return failures ? 1 : 0;
+}

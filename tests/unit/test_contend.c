@@ -1,0 +1,397 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The contention policy look by look; tests/sim has it in fabrics. */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pacing/contend.h"
+#include "pacing/random.h"
+#include "tests/sim/rng.h"
+
+#define SEED 20240607
+#define MS 1000000ll
+#define SECOND 1000000000ll
+#define PATHS 4
+#define QPS 6
+#define ACTS 16
+
+/* One destination; floors of 100 us, a queue on path 0. */
+struct scene {
+	struct contend contend;
+	struct contend_budget budget;
+	struct contend_path paths[PATHS];
+	struct contend_qp qps[QPS];
+	size_t qp_count;
+	struct contend_act acts[ACTS];
+	uint64_t random;
+	int64_t now_ns;
+};
+
+static void scene_init(struct scene *scene, size_t qps, double queue_ns)
+{
+	struct contend_config config;
+
+	memset(scene, 0, sizeof(*scene));
+	contend_config_default(&config);
+	config.packet_bytes = 100; /* so that the thresholds below are what decides */
+	contend_init(&scene->contend, &config);
+	scene->random = SEED;
+	scene->now_ns = SECOND;
+	scene->qp_count = qps;
+	for (size_t q = 0; q < qps; q++)
+		scene->qps[q].rate_Bps = 5e6;
+	for (int p = 0; p < PATHS; p++)
+		scene->paths[p] = (struct contend_path){.usable = true,
+							.floor_ns = 1e5,
+							.delay_ns = 1e5 + (p ? 0 : queue_ns),
+							.noise_ns = 100,
+							.bound_ns = 1000};
+}
+
+/* Fresh measurements, one look. */
+static size_t look(struct scene *scene)
+{
+	for (int p = 0; p < PATHS; p++) {
+		struct contend_path *path = &scene->paths[p];
+
+		path->worst_ns = fmax(path->worst_ns, path->delay_ns);
+		if (path->measured_ns >= 0)
+			path->measured_ns = scene->now_ns - MS;
+	}
+	scene->now_ns += 10 * MS;
+	return contend_look(&scene->contend, &scene->budget, scene->now_ns, &scene->random,
+			    scene->paths, PATHS, scene->qps, scene->qp_count, scene->acts, ACTS);
+}
+
+/* Looks until something is done; acts, 0 when nothing was. */
+static size_t look_on(struct scene *scene, unsigned looks)
+{
+	size_t acts = 0;
+
+	while (looks-- && !acts)
+		acts = look(scene);
+	return acts;
+}
+
+Test(contend, a_contended_path_is_left_for_a_free_one)
+{
+	struct scene s;
+	const struct contend_act *act = s.acts;
+
+	scene_init(&s, 2, 5e6);
+	cr_assert_eq(look_on(&s, 200), 1);
+	cr_assert_eq(act->kind, CONTEND_MOVE);
+	cr_assert_eq(act->from, 0);
+	cr_assert(act->to > 0 && act->to < PATHS);
+	cr_assert(act->predicted_ns > 1e6 && act->predicted_ns < 5e6);
+	cr_assert_geq((double)act->hold_ns, 5e6 + 1000, "behind the old path's queue");
+	cr_assert(act->start_ns >= s.now_ns && act->force_ns > act->start_ns);
+	cr_assert_str_eq(contend_act_name(act->kind), "move");
+}
+
+Test(contend, nothing_moves_where_nothing_is_gained)
+{
+	struct scene s;
+
+	scene_init(&s, 2, 40e3);
+	cr_assert_eq(look_on(&s, 500), 0, "less than half the floor");
+	scene_init(&s, 2, 5e6);
+	for (int p = 1; p < PATHS; p++)
+		s.paths[p].delay_ns = s.paths[0].delay_ns;
+	cr_assert_eq(look_on(&s, 500), 0, "contended everywhere");
+	scene_init(&s, 2, 5e6);
+	for (int p = 1; p < PATHS; p++)
+		s.paths[p].delay_ns = 1e5 + 3e6;
+	cr_assert_eq(look_on(&s, 500), 0, "two there and one to come is no better");
+	scene_init(&s, 2, 500e3);
+	s.paths[0].bound_ns = 1e6;
+	cr_assert_eq(look_on(&s, 500), 0, "within the clock's bound");
+	scene_init(&s, 2, 5e6);
+	s.qps[0].rate_Bps = s.qps[1].rate_Bps = 100;
+	cr_assert_eq(look_on(&s, 500), 0, "idle");
+	scene_init(&s, 2, 5e6);
+	s.qps[0].pinned = s.qps[1].pinned = true;
+	cr_assert_eq(look_on(&s, 500), 0, "pinned by hand");
+	scene_init(&s, 0, 5e6);
+	cr_assert_eq(look_on(&s, 500), 0, "none of ours");
+}
+
+Test(contend, paths_that_are_dead_or_were_not_measured_are_not_chosen)
+{
+	struct scene s;
+
+	for (uint64_t r = 0; r < 50; r++) {
+		scene_init(&s, 2, 5e6);
+		s.random = r;
+		s.paths[1].usable = false;
+		s.paths[2].measured_ns = -1; /* look() leaves it */
+		cr_assert_eq(look_on(&s, 300), 1);
+		cr_assert_eq(s.acts[0].to, 3);
+	}
+	scene_init(&s, 2, 5e6);
+	s.paths[0].measured_ns = -1;
+	cr_assert_eq(look_on(&s, 300), 0, "nor is one left by what it was long ago");
+}
+
+Test(contend, a_moment_is_no_contention)
+{
+	struct scene s;
+
+	scene_init(&s, 2, 5e6);
+	for (int i = 0; i < 500; i++) {
+		s.paths[0].delay_ns = i % 2 ? 5e6 : 1e5;
+		cr_assert_eq(look(&s), 0);
+	}
+}
+
+Test(contend, one_at_a_time_and_the_next_when_it_shows)
+{
+	struct scene s;
+	unsigned target;
+
+	scene_init(&s, 4, 20e6);
+	s.contend.config.capacity_Bps = 20e6; /* it is all ours: no dice */
+	cr_assert_eq(look_on(&s, 5), 1);
+	target = s.acts[0].to;
+	cr_assert_eq(look_on(&s, 5), 0, "it has not gone yet");
+	s.qps[s.acts[0].qp].path = target;
+	cr_assert_eq(look(&s), 0, "its going does not show yet");
+	s.paths[0].delay_ns = 15.1e6;
+	s.paths[target].delay_ns = 5.1e6;
+	for (int i = 0; i < 40; i++)
+		if (look(&s) && s.acts[0].kind == CONTEND_HELPED)
+			return;
+	cr_assert_fail("was not judged");
+}
+
+/* A move by which nothing gets better: the queue comes along. */
+static void play_in_vain(struct scene *s, unsigned looks, unsigned kinds[5], int64_t *last_ns)
+{
+	for (unsigned i = 0; i < looks; i++) {
+		size_t acts = look(s);
+
+		for (size_t a = 0; a < acts; a++) {
+			const struct contend_act *act = &s->acts[a];
+
+			kinds[act->kind]++;
+			if (act->kind != CONTEND_MOVE && act->kind != CONTEND_BACK)
+				continue;
+			*last_ns = s->now_ns;
+			s->qps[act->qp].path = act->to;
+			s->paths[act->from].delay_ns = 1e5;
+			s->paths[act->to].delay_ns = 1e5 + 5e6;
+		}
+	}
+}
+
+Test(contend, what_did_not_help_is_taken_back_and_rarely_tried_again)
+{
+	struct scene s;
+	unsigned kinds[5] = {0}, later[5] = {0};
+	int64_t last_ns = 0;
+
+	scene_init(&s, 1, 5e6);
+	play_in_vain(&s, 300, kinds, &last_ns);
+	cr_assert_geq(kinds[CONTEND_USELESS], 1);
+	cr_assert_eq(kinds[CONTEND_HELPED], 0);
+	cr_assert_eq(kinds[CONTEND_BACK], kinds[CONTEND_USELESS]);
+	cr_assert_eq(s.qps[0].path, 0);
+	cr_assert_leq(kinds[CONTEND_MOVE], 4);
+	play_in_vain(&s, 500, later, &last_ns);
+	cr_assert_leq(later[CONTEND_MOVE], 1);
+	play_in_vain(&s, 6000, later, &last_ns);
+	cr_assert_leq(later[CONTEND_MOVE], 8, "an hour's tries would be a few");
+}
+
+Test(contend, a_path_that_did_not_help_is_shut_twice_as_long_each_time)
+{
+	for (uint64_t seed = 0; seed < 30; seed++) {
+		unsigned kinds[5] = {0};
+		int64_t last_ns = 0;
+		struct scene s;
+
+		scene_init(&s, 1, 5e6);
+		s.random = seed;
+		s.contend.config.capacity_Bps = 1e9; /* it cannot be all its own, so it hopes on */
+		s.paths[2].usable = s.paths[3].usable = false;
+		play_in_vain(&s, 2000, kinds, &last_ns);
+		cr_assert(kinds[CONTEND_MOVE] >= 4 && kinds[CONTEND_MOVE] <= 9, "%u in 20 s",
+			  kinds[CONTEND_MOVE]);
+	}
+}
+
+Test(contend, who_has_all_the_capacity_does_not_try)
+{
+	struct scene s;
+
+	scene_init(&s, 1, 5e6);
+	s.contend.config.capacity_Bps = 5.2e6;
+	cr_assert_eq(look_on(&s, 1000), 0);
+	s.qps[0].rate_Bps = 2.6e6;
+	cr_assert_eq(look_on(&s, 1000), 1, "who has half of it does");
+}
+
+Test(contend, an_order_that_nobody_carried_out_is_given_up)
+{
+	struct scene s;
+
+	scene_init(&s, 1, 5e6);
+	cr_assert_eq(look_on(&s, 300), 1);
+	cr_assert_eq(look_on(&s, 300), 1);
+	cr_assert_eq(s.acts[0].kind, CONTEND_UNDONE);
+	cr_assert_not(s.qps[0].ordered);
+}
+
+Test(contend, a_failover_in_between_ends_the_order)
+{
+	struct scene s;
+	unsigned to;
+
+	scene_init(&s, 1, 5e6);
+	cr_assert_eq(look_on(&s, 300), 1);
+	to = s.acts[0].to;
+	s.qps[0].path = to == 3 ? 2 : 3;
+	cr_assert_eq(look(&s), 0);
+	cr_assert_not(s.qps[0].ordered);
+	cr_assert_leq(s.paths[to].busy_until_ns, s.now_ns);
+}
+
+Test(contend, the_same_seed_is_the_same_run)
+{
+	struct scene a, b;
+
+	scene_init(&a, 3, 5e6);
+	scene_init(&b, 3, 5e6);
+	for (int i = 0; i < 300; i++) {
+		size_t acts = look(&a);
+
+		cr_assert_eq(acts, look(&b));
+		cr_assert_arr_eq(a.acts, b.acts, acts * sizeof(*a.acts));
+	}
+}
+
+Test(contend, the_plan_is_what_would_be_done)
+{
+	struct scene s;
+	double gain;
+
+	scene_init(&s, 2, 5e6);
+	s.paths[1].delay_ns = s.paths[2].delay_ns = 1e5 + 1e6;
+	cr_assert_eq(contend_best(&s.contend, s.now_ns, s.paths, PATHS, &s.qps[0], &gain),
+		     CONTEND_NOWHERE);
+	look(&s);
+	look(&s);
+	cr_assert_eq(contend_best(&s.contend, s.now_ns, s.paths, PATHS, &s.qps[0], &gain), 3);
+	cr_assert(gain > 2e6 && gain < 3e6, "%f: half of the queue comes along", gain);
+}
+
+Test(contend, of_many_hosts_that_see_the_same_few_go_at_once)
+{
+	unsigned gone = 0, at_once = 0, to[PATHS] = {0};
+
+	for (unsigned h = 0; h < 1000; h++) {
+		struct scene s;
+
+		scene_init(&s, 1, 50e6);
+		s.contend.config.capacity_Bps = 1e9;
+		s.qps[0].rate_Bps = 1e6;
+		s.random = rng_mix(h);
+		s.paths[1].delay_ns += 5e6;
+		if (look_on(&s, 3))
+			at_once++;
+		else if (!look_on(&s, 200))
+			continue;
+		gone++;
+		to[s.acts[0].to]++;
+	}
+	cr_assert_gt(gone, 990);
+	cr_assert_lt(at_once, 100, "%u", at_once);
+	cr_assert(to[2] > 400 && to[3] > 400 && to[1] < 100, "by room: %u %u %u", to[1], to[2],
+		  to[3]);
+}
+
+Test(contend, moves_of_a_host_are_bounded)
+{
+	struct contend_budget budget = {0};
+	unsigned moves = 0;
+	int64_t now = SECOND;
+	uint64_t random = SEED;
+	static struct scene scenes[64];
+
+	for (int d = 0; d < 64; d++) {
+		scene_init(&scenes[d], 2, 5e6);
+		scenes[d].contend.config.capacity_Bps = 10e6;
+	}
+	for (int i = 0; i < 100; i++, now += 10 * MS)
+		for (int d = 0; d < 64; d++) {
+			struct scene *s = &scenes[d];
+			size_t acts;
+
+			for (int p = 0; p < PATHS; p++)
+				s->paths[p].measured_ns = now;
+			acts = contend_look(&s->contend, &budget, now, &random, s->paths, PATHS,
+					    s->qps, s->qp_count, s->acts, ACTS);
+			for (size_t a = 0; a < acts; a++)
+				moves += s->acts[a].kind == CONTEND_MOVE;
+		}
+	cr_assert(moves >= 20 && moves <= 31, "%u in a second", moves);
+}
+
+static double any(struct rng *rng)
+{
+	static const double odd[] = {0, -1e9, 1e18, 1};
+
+	if (rng_below(rng, 20) == 0)
+		return NAN;
+	if (rng_below(rng, 20) == 0)
+		return INFINITY;
+	return rng_below(rng, 10) ? 1e7 * rng_unit(rng) : odd[rng_below(rng, 4)];
+}
+
+static void check(const struct scene *s, size_t acts)
+{
+	for (size_t a = 0; a < acts; a++) {
+		const struct contend_act *act = &s->acts[a];
+
+		cr_assert(act->qp < s->qp_count && act->from < PATHS && act->to < PATHS);
+		if (act->kind != CONTEND_MOVE && act->kind != CONTEND_BACK)
+			continue;
+		cr_assert_eq(act->from, s->qps[act->qp].path);
+		cr_assert_neq(act->from, act->to);
+		cr_assert(s->paths[act->to].usable && s->paths[act->to].fresh);
+		cr_assert_geq(act->hold_ns, 0);
+		cr_assert_geq(act->force_ns, act->start_ns);
+		cr_assert_not(s->qps[act->qp].pinned && act->kind == CONTEND_MOVE);
+	}
+}
+
+Test(contend, whatever_it_is_told_its_orders_make_sense)
+{
+	struct rng rng;
+
+	rng_seed(&rng, SEED);
+	for (int trial = 0; trial < 300; trial++) {
+		struct scene s;
+
+		scene_init(&s, 1 + rng_below(&rng, QPS), 5e6);
+		s.random = rng_next(&rng);
+		s.contend.config.capacity_Bps = rng_below(&rng, 2) ? 0 : 1e7 * rng_unit(&rng);
+		for (int i = 0; i < 200; i++) {
+			for (int p = 0; p < PATHS; p++) {
+				s.paths[p].usable = rng_below(&rng, 10);
+				s.paths[p].delay_ns = any(&rng);
+				s.paths[p].floor_ns = rng_below(&rng, 9) ? 1e5 : any(&rng);
+				s.paths[p].noise_ns = rng_below(&rng, 9) ? 100 : any(&rng);
+				s.paths[p].bound_ns = rng_below(&rng, 9) ? 100 : any(&rng);
+			}
+			for (size_t q = 0; q < s.qp_count; q++) {
+				s.qps[q].rate_Bps = any(&rng);
+				s.qps[q].pinned = !rng_below(&rng, 10);
+				if (!rng_below(&rng, 5))
+					s.qps[q].path = (uint32_t)rng_below(&rng, PATHS + 1);
+			}
+			check(&s, look(&s));
+		}
+	}
+}
