@@ -138,6 +138,10 @@ static void write_receipts(FILE *out, const json_t *receipts)
 	else
 		fprintf(out, "Receipts: on, %llu queue pairs sampled\n",
 			(unsigned long long)cli_count(receipts, "qps_sampled"));
+	if (json_is_true(json_object_get(receipts, "host_queue")))
+		fprintf(out, "  The sending host's own queue is told apart\n");
+	if (*cli_text(receipts, "host_queue_note"))
+		fprintf(out, "  %s\n", cli_text(receipts, "host_queue_note"));
 	if (*cli_text(receipts, "look_note"))
 		fprintf(out, "  %s\n", cli_text(receipts, "look_note"));
 }

@@ -459,6 +459,7 @@ static int take_receipts(struct reading *reading)
 	int err = take_sample(reading);
 
 	config->receipts.on = raw->mode == CONFIG_RECEIPTS_ON;
+	config->receipts.host_queue = raw->host_queue;
 	config->receipts.max_pps = 20000;
 	config->receipts.threshold_ns = 100 * US_NS;
 	if (!err)

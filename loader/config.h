@@ -59,6 +59,7 @@ struct config {
 		uint32_t sample_mask;  /* 2^n - 1; with which a queue pair begins */
 		uint32_t max_pps;      /* that each CPU makes at most */
 		uint64_t threshold_ns; /* delays above it are counted */
+		bool host_queue;       /* the sending host's own queue is told apart */
 	} receipts;
 	struct {
 		char *directory; /* NULL: no textfile */

@@ -81,6 +81,7 @@ static void put_receipts(json_t *root, const struct config *config)
 				    : json_string("adaptive"));
 	json_object_set_new(receipts, "max_pps", json_integer(config->receipts.max_pps));
 	set_duration(receipts, "threshold", config->receipts.threshold_ns);
+	json_object_set_new(receipts, "host_queue", json_boolean(config->receipts.host_queue));
 	json_object_set_new(root, "receipts", receipts);
 }
 

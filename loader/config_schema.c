@@ -125,6 +125,7 @@ static const cyaml_schema_field_t receipts_fields[] = {
 	TEXT("sample", struct config_raw_receipts, sample),
 	NUMBER("max_pps", struct config_raw_receipts, max_pps),
 	TEXT("threshold", struct config_raw_receipts, threshold),
+	WORD("host_queue", struct config_raw_receipts, host_queue, truths),
 	CYAML_FIELD_END,
 };
 

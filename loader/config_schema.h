@@ -52,6 +52,7 @@ enum config_receipts { CONFIG_RECEIPTS_ON, CONFIG_RECEIPTS_OFF };
 
 struct config_raw_receipts {
 	enum config_receipts mode;
+	int host_queue; /* false or true */
 	char *sample, *threshold;
 	uint64_t *max_pps;
 };

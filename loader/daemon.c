@@ -17,6 +17,7 @@
 #include "dataplane.h"
 #include "delays.h"
 #include "explain.h"
+#include "hostqueue.h"
 #include "judge.h"
 #include "ledger.h"
 #include "lock.h"
@@ -112,6 +113,25 @@ static int kill_file_remove(const struct daemon *daemon, char **error)
 	return explain(error, -errno, "%s cannot be removed: %s", path, strerror(errno));
 }
 
+void daemon_follow_host_queue(struct daemon *daemon)
+{
+	const struct config *config = daemon->config;
+	const struct dataplane *dataplane = daemon->dataplane;
+
+	if (!config->receipts.on || !config->receipts.host_queue || dataplane_is_off(dataplane)) {
+		hostqueue_close(daemon->host_queue);
+		daemon->host_queue = NULL;
+		daemon->host_queue_note[0] = '\0';
+		return;
+	}
+	if (daemon->host_queue)
+		return;
+	if (hostqueue_open(&daemon->host_queue, dataplane_map_fd(dataplane, "host_queue"),
+			   dataplane_map_fd(dataplane, "qp_sent"), daemon->host_queue_note,
+			   sizeof(daemon->host_queue_note)))
+		log_warning("%s", daemon->host_queue_note);
+}
+
 /* @by: command, file or map. */
 static int daemon_switch(struct daemon *daemon, bool off, const char *by, char **error)
 {
@@ -125,6 +145,7 @@ static int daemon_switch(struct daemon *daemon, bool off, const char *by, char *
 
 	daemon->control_flags = dataplane_control_flags(daemon->dataplane);
 	owners_set_off(daemon->owners, dataplane_is_off(daemon->dataplane));
+	daemon_follow_host_queue(daemon);
 	if (err || was_off == off)
 		return err;
 	log_warning("the kill switch is %s (by %s)", off ? "on: everything is detached" : "off",
@@ -315,6 +336,8 @@ static int daemon_serve(struct daemon *daemon, char **error)
 		err = server_new(&daemon->server, daemon, error);
 	if (!err)
 		err = textfile_new(&daemon->textfile, daemon, error);
+	if (!err)
+		daemon_follow_host_queue(daemon);
 	return err ? err : daemon_watch(daemon, error);
 }
 
@@ -367,6 +390,7 @@ void daemon_free(struct daemon *daemon)
 {
 	if (!daemon)
 		return;
+	hostqueue_close(daemon->host_queue);
 	textfile_free(daemon->textfile);
 	server_free(daemon->server);
 	sd_event_source_unref(daemon->tick);

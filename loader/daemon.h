@@ -12,6 +12,7 @@ struct delays;
 struct judge;
 struct ledger;
 struct locks;
+struct hostqueue;
 struct mesh;
 struct owners;
 struct qptable;
@@ -26,6 +27,8 @@ struct daemon {
 	struct dataplane *dataplane;
 	struct qptable *qps;
 	struct delays *delays; /* follows qps */
+	struct hostqueue *host_queue; /* NULL: not wanted, or host_queue_note says why not */
+	char host_queue_note[160];
 	struct mesh *mesh;
 	struct steer *steer;
 	struct judge *judge; /* NULL: nothing is judged */
@@ -64,6 +67,9 @@ void daemon_free(struct daemon *daemon);
  * The loop does it four times a second (once, of many queue pairs), for owners once.
  */
 int daemon_refresh(struct daemon *daemon);
+
+/* Attaches or detaches the program behind the qdisc, as the configuration and the kill switch have it. */
+void daemon_follow_host_queue(struct daemon *daemon);
 
 /* Reads the configuration file again: all of it is applied, or none. */
 int daemon_reload(struct daemon *daemon, char **error);

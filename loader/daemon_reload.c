@@ -88,6 +88,7 @@ int daemon_reload(struct daemon *daemon, char **error)
 	daemon->config = new;
 	mesh_reconfigure(daemon->mesh);
 	steer_reconfigure(daemon->steer, old);
+	daemon_follow_host_queue(daemon);
 	config_free(old);
 	log_info("configuration reloaded from %s", new->path);
 	ledger_add(daemon->ledger, "config_reloaded", "daemon",

@@ -328,6 +328,10 @@ void report_put_receipts(json_t *status, const struct daemon *daemon)
 
 	report_put_text(object, "mode", config->receipts.on ? "on" : "off");
 	report_put_count(object, "qps_sampled", delays_tracked(daemon->delays));
+	if (config->receipts.host_queue)
+		json_object_set_new(object, "host_queue", json_boolean(daemon->host_queue));
+	if (*daemon->host_queue_note)
+		report_put_text(object, "host_queue_note", daemon->host_queue_note);
 	if (interval_ns)
 		report_put_count(object, "look_interval_ms", interval_ns / 1000000);
 	if (interval_ns > DELAYS_FAST_NS)

@@ -54,6 +54,7 @@ Test(config, defaults)
 	cr_expect_eq(config->receipts.sample_mask, 15);
 	cr_expect_eq(config->receipts.max_pps, 20000);
 	cr_expect_eq(config->receipts.threshold_ns, 100000);
+	cr_expect(!config->receipts.host_queue);
 	cr_expect_eq(config->lab.clock_offset_ns, 0);
 	cr_expect_eq(config->lab.clock_drift_ppb, 0);
 	cr_expect(!config->keys.have[0] && !config->keys.have[1]);
@@ -81,7 +82,7 @@ Test(config, everything_given)
 				   "textfile: {directory: /tmp, interval: 250ms, top_qps: 0}\n"
 				   "events: {file: events.jsonl, keep: 7}\n"
 				   "receipts: {mode: off, sample: 1/4096, max_pps: 7, "
-				   "threshold: 2ms}\n"
+				   "threshold: 2ms, host_queue: true}\n"
 				   "steer: {mode: off}\n"
 				   "pace: {mode: off, threshold: 50us}\n";
 	char *error;
@@ -109,6 +110,7 @@ Test(config, everything_given)
 	cr_expect_eq(config->receipts.sample_mask, 4095);
 	cr_expect_eq(config->receipts.max_pps, 7);
 	cr_expect_eq(config->receipts.threshold_ns, 2000000);
+	cr_expect(config->receipts.host_queue);
 	config_free(config);
 }
 
