@@ -8,6 +8,7 @@
 #include "clocksync/graph.h"
 #include "daemon.h"
 #include "log.h"
+#include "mapsweep.h"
 #include "members.h"
 #include "mesh_parts.h"
 
@@ -66,29 +67,17 @@ static struct address_entry *addresses_list(const struct mesh *mesh, size_t *cou
 	return list;
 }
 
-static void addresses_remove_gone(int fd, const struct address_entry *list, size_t count)
-{
-	struct esc_address key, next, *gone = NULL, *grown;
-	size_t room = 0, found = 0;
-	void *at = NULL;
+struct address_list {
+	const struct address_entry *entries;
+	size_t count;
+};
 
-	while (!bpf_map_get_next_key(fd, at, &next)) {
-		key = next;
-		at = &key;
-		if (count && bsearch(&key, list, count, sizeof(*list), address_compare))
-			continue;
-		if (found == room) {
-			grown = reallocarray(gone, room ? room * 2 : 64, sizeof(*gone));
-			if (!grown)
-				break;
-			gone = grown;
-			room = room ? room * 2 : 64;
-		}
-		gone[found++] = key;
-	}
-	for (size_t i = 0; i < found; i++)
-		bpf_map_delete_elem(fd, &gone[i]);
-	free(gone);
+static bool address_stays(const void *key, void *context)
+{
+	const struct address_list *list = context;
+
+	return list->count && bsearch(key, list->entries, list->count, sizeof(*list->entries),
+				      address_compare);
 }
 
 void mesh_write_addresses(struct mesh *mesh)
@@ -100,7 +89,8 @@ void mesh_write_addresses(struct mesh *mesh)
 
 	if (!list)
 		return;
-	addresses_remove_gone(fd, list, count);
+	mapsweep(fd, sizeof(struct esc_address), address_stays,
+		 &(struct address_list){list, count});
 	for (size_t i = 0; i < count; i++)
 		refused += bpf_map_update_elem(fd, &list[i].address, &list[i].value, BPF_ANY) != 0;
 	free(list);

@@ -11,6 +11,7 @@
 #include "dataplane.h"
 #include "explain.h"
 #include "log.h"
+#include "mapsweep.h"
 #include "mesh_parts.h"
 
 /* Requests of one peer that are answered, times what it sends at most (a quarter of the interval).
@@ -172,33 +173,21 @@ static int id_compare(const void *a, const void *b)
 	return (*one > *two) - (*one < *two);
 }
 
-/* Entries of the plane whose member is not in the list any more. */
-static void peers_remove_gone(const struct mesh *mesh, const struct mesh_plane *plane,
-			      const uint64_t *ids, size_t count)
+struct plane_ids {
+	enum config_plane plane;
+	const uint64_t *ids; /* sorted */
+	size_t count;
+};
+
+/* Not so entries of the plane whose member is not in the list any more. */
+static bool peer_stays(const void *key, void *context)
 {
-	struct esc_peer_key key, next, *gone = NULL;
-	size_t room = 0, found = 0;
-	void *at = NULL;
+	const struct plane_ids *mine = context;
+	const struct esc_peer_key *peer = key;
 
-	while (!bpf_map_get_next_key(mesh->maps.peers_fd, at, &next)) {
-		key = next;
-		at = &key;
-		if (key.plane != (plane->plane == CONFIG_PLANE_FRONTEND) ||
-		    (count && bsearch(&key.id, ids, count, sizeof(*ids), id_compare)))
-			continue;
-		if (found == room) {
-			void *grown = reallocarray(gone, room ? room * 2 : 64, sizeof(*gone));
-
-			if (!grown)
-				break;
-			gone = grown;
-			room = room ? room * 2 : 64;
-		}
-		gone[found++] = key;
-	}
-	for (size_t i = 0; i < found; i++)
-		bpf_map_delete_elem(mesh->maps.peers_fd, &gone[i]);
-	free(gone);
+	return peer->plane != (mine->plane == CONFIG_PLANE_FRONTEND) ||
+	       (mine->count &&
+		bsearch(&peer->id, mine->ids, mine->count, sizeof(*mine->ids), id_compare));
 }
 
 /* What the programs wrote of a peer stays, but for a packet that is counted at this moment. */
@@ -238,7 +227,8 @@ void mesh_write_peers(struct mesh *mesh, const struct mesh_plane *plane)
 	if (count)
 		memcpy(ids, roster->ids, count * sizeof(*ids));
 	qsort(ids, count, sizeof(*ids), id_compare);
-	peers_remove_gone(mesh, plane, ids, count);
+	mapsweep(mesh->maps.peers_fd, sizeof(struct esc_peer_key), peer_stays,
+		 &(struct plane_ids){plane->plane, ids, count});
 	free(ids);
 	/* Neighbours first: they are what has to have room. */
 	for (size_t turn = 0; turn < 2; turn++)
