@@ -5,8 +5,10 @@
 
 #include "judge_parts.h"
 
-/* What has been still for so much longer than another is of a queue pair before that one. */
+/* What has been still for so much longer than another is of a queue pair before that one ... */
 #define STILL_NS 5000000000ull
+/* ... and so is what moved last before that one began, as far as looks a second apart can tell. */
+#define LOOK_NS 1250000000ull
 
 /* Of one direction: who moved last, and when the one before that did. */
 struct answers_users {
@@ -84,14 +86,20 @@ static void answers_add(struct answers *answers, const struct qp_entry *entry)
 	}
 }
 
-/* The only one, as far as the others have been still for long; NULL: none or several. */
+static bool was_before(const struct qp_entry *old, const struct qp_entry *new)
+{
+	if (new->seen_local_ns - old->seen_local_ns > STILL_NS)
+		return true;
+	return old->seen_local_ns < new->seen_local_ns &&
+	       old->seen_local_ns < new->qp.first_local_ns + LOOK_NS;
+}
+
+/* The only one, as far as the others are of queue pairs before it; NULL: none or several. */
 static const struct qp_entry *only_user(const struct answers_users *users)
 {
 	if (!users->newest || !users->second)
 		return users->newest;
-	return users->newest->seen_local_ns - users->second->seen_local_ns > STILL_NS
-		       ? users->newest
-		       : NULL;
+	return was_before(users->second, users->newest) ? users->newest : NULL;
 }
 
 int answers_new(struct answers **out, const struct qp_entry *entries, size_t count)

@@ -80,6 +80,22 @@ Test(answers, of_a_queue_pair_that_was_there_before_are_left_out)
 	cr_expect_null(answer(entries, 4, 1, &nothing_back));
 }
 
+Test(answers, of_one_that_ended_before_the_other_began_are_left_out_at_once)
+{
+	struct qp_entry entries[] = {
+		entry(ESC_DIRECTION_TX, 0x11, 50000), entry(ESC_DIRECTION_TX, 0x12, 50000),
+		entry(ESC_DIRECTION_RX, 0x21, 50000), entry(ESC_DIRECTION_RX, 0x22, 50000)};
+	bool nothing_back;
+
+	for (int i = 0; i < 4; i++) {
+		entries[i].qp.first_local_ns = i % 2 ? 20000000000 : 10000000000;
+		entries[i].seen_local_ns = i % 2 ? 22000000000 : 20500000000;
+	}
+	cr_expect_eq(answer(entries, 4, 1, &nothing_back), &entries[3]);
+	entries[2].seen_local_ns = 21500000000; /* both are answered */
+	cr_expect_null(answer(entries, 4, 1, &nothing_back));
+}
+
 Test(answers, on_another_interface_or_of_another_host_are_none)
 {
 	struct qp_entry entries[] = {entry(ESC_DIRECTION_TX, 0x11, 50000),
