@@ -136,15 +136,14 @@ class Collider(Flow):
     """One queue pair from h2 to h4 over the spine of the plan, as fast as it goes."""
 
     def __init__(self, lab, plan):
-        self.port = plan.collider_port
-        super().__init__(lab, "h4", "h2", "--qps", "1", "--sport-mode", f"fixed:{self.port}")
-
+        super().__init__(lab, "h4", "h2", "--qps", "1", "--sport-mode",
+                         f"fixed:{plan.collider_port}")
 
     def onset_ns(self):
         """When h2's programs saw the first packet of it, CLOCK_REALTIME."""
         def first():
             return next((qp["first_local_ns"] for qp in self.lab.json("h2", "qp")["qps"]
-                         if qp["direction"] == "tx" and qp["sport"] == self.port), None)
+                         if qp["direction"] == "tx" and qp["dest_qpn"] in self.qpns), None)
         seen = labtest.wait_for(first, 10)
         if not seen:
             raise RuntimeError("the colliding flow does not flow")
