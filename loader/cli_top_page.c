@@ -45,15 +45,36 @@ const char *top_delay(char out[16], double ns)
 	return out;
 }
 
+/* What is said of the queue pair: of itself ("qp_outlier") before what it shares with others. */
+static const char *verdict_of(const json_t *qp)
+{
+	const char *shared = NULL;
+	size_t i;
+	json_t *kind;
+
+	json_array_foreach (json_object_get(qp, "verdicts"), i, kind) {
+		const char *name = json_string_value(kind);
+
+		if (name && !strncmp(name, "qp_", 3))
+			return name + 3;
+		if (!shared)
+			shared = name;
+	}
+	return shared;
+}
+
 const char *top_state(const json_t *qp)
 {
+	const char *verdict = verdict_of(qp);
 	const json_t *owd = json_object_get(qp, "owd_ns");
 	bool sends = !strcmp(cli_text(qp, "direction"), "tx");
 
+	if (verdict)
+		return verdict;
 	if (real_of(qp, "loss_per_second") > 0)
 		return "loss";
 	if (owd && cli_count(owd, "over"))
-		return "slow";
+		return "peaks";
 	if (!(real_of(qp, "bytes_per_second") > 0) && !owd)
 		return "idle";
 	if (owd)

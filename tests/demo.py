@@ -26,7 +26,7 @@ VM = os.path.join(TOP, "tests", "vm", "vm")
 ROCEFLOW = os.path.join(BUILD, "tests", "lab", "roceflow")
 NO_MACHINES = 77  # vm's exit code: machines cannot be had here
 ENV = dict(os.environ, LAB="demo", ESCAPEMENT_BUILD=BUILD, LC_ALL="C.UTF-8")
-WIDTH = 110
+EVENT_WIDTH = 230
 SECONDS = 10
 
 
@@ -295,7 +295,8 @@ def told(lab, kind, since_ns, good=lambda event: True):
     if event:
         lines = lab.good("h1", "escapement", "events", "--since",
                          f"@{since_ns // 10**9}").splitlines()
-        say("  " + next(line for line in lines if f" {kind} " in line))
+        line = next(line for line in lines if f" {kind} " in line)
+        say("  " + (line if len(line) <= EVENT_WIDTH else line[:EVENT_WIDTH] + " ..."))
     return event
 
 
@@ -309,13 +310,13 @@ def collision():
         f"{plan.spine}.")
     with verdictlab.Workload(lab, plan.first_port, "--qp-rate", "15m") as workload:
         workload.settle()
-        one.shown("escapement", "top", "-n", "1")
+        one.shown("escapement", "top", "-n", "1", lines=6)
         say(f"\nNow h2 sends to h4 over {plan.spine}, as fast as it goes.")
         with verdictlab.Collider(lab, plan) as collider:
             onset_ns = collider.onset_ns()
             named = told(lab, "qp_outlier", onset_ns,
                          lambda event: event["seen"]["sport"] == plan.bad_port)
-            one.shown("escapement", "top", "-n", "1")
+            one.shown("escapement", "top", "-n", "1", lines=6)
         say("\nThe stranger is gone.")
         cleared = named and told(lab, "qp_outlier_cleared", onset_ns)
     others = [event for event in verdictlab.events(lab, "h1", workload.begun_ns, "qp_outlier")

@@ -122,7 +122,11 @@ Test(top, states)
 		const char *qp, *state;
 	} cases[] = {
 		{"{\"direction\":\"tx\",\"bytes_per_second\":1.0,\"owd_ns\":{\"over\":0}}", "ok"},
-		{"{\"direction\":\"tx\",\"bytes_per_second\":1.0,\"owd_ns\":{\"over\":3}}", "slow"},
+		{"{\"direction\":\"tx\",\"bytes_per_second\":1.0,\"owd_ns\":{\"over\":3}}", "peaks"},
+		{"{\"direction\":\"tx\",\"loss_per_second\":0.5,\"verdicts\":[\"imbalance\","
+		 "\"qp_outlier\"]}",
+		 "outlier"},
+		{"{\"direction\":\"tx\",\"verdicts\":[\"imbalance\"]}", "imbalance"},
 		{"{\"direction\":\"tx\",\"bytes_per_second\":1.0,\"loss_per_second\":0.5,"
 		 "\"owd_ns\":{\"over\":3}}",
 		 "loss"},
