@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "clocksync/words.h"
+
 #define SECOND_NS 1000000000LL
 /* A line that was not followed for so long says nothing of the time between. */
 #define GAP_MAX_NS 3000000000LL
@@ -44,19 +46,6 @@ static double slope(const struct heldrate *held, unsigned from, unsigned to)
 	return span_s > 0 ? (held->past[b].ahead_ns - held->past[a].ahead_ns) / span_s : 0;
 }
 
-static double median(double *v, unsigned count)
-{
-	for (unsigned i = 1; i < count; i++) {
-		double moved = v[i];
-		unsigned j = i;
-
-		for (; j && v[j - 1] > moved; j--)
-			v[j] = v[j - 1];
-		v[j] = moved;
-	}
-	return count % 2 ? v[count / 2] : (v[count / 2 - 1] + v[count / 2]) / 2;
-}
-
 /*
  * Median of the slopes over half of the span: up to a third of the entries may
  * be off (a load that began, windows that thinned out) without moving it.
@@ -70,7 +59,7 @@ static double rate_over(const struct heldrate *held, unsigned entries)
 		half = 1;
 	for (unsigned i = 0; i + half <= entries; i++)
 		slopes[i] = slope(held, first + i, first + i + half);
-	return median(slopes, entries - half + 1);
+	return words_median(slopes, entries - half + 1);
 }
 
 /* The rate of @JUDGED_AFTER seconds ago against what came since. */
