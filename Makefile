@@ -32,8 +32,8 @@ BPF_CFLAGS := -O2 -g -target bpf -mcpu=v3 -D__TARGET_ARCH_$(ARCH) -Ivmlinux/$(AR
 MAINS := loader/escapementd.c loader/escapement.c
 CORE_SRC := $(filter-out $(MAINS),$(wildcard loader/*.c clocksync/*.c pacing/*.c))
 CORE_OBJ := $(CORE_SRC:%.c=$(BUILD)/%.o)
-# These have skeletons of their own (mk/trace.mk, mk/hostqueue.mk).
-BPF_SRC := $(filter-out bpf/qp_trace.bpf.c bpf/host_queue.bpf.c,$(wildcard bpf/*.bpf.c))
+# These have skeletons of their own (mk/trace.mk, mk/hostqueue.mk, mk/tcp.mk, mk/nic.mk).
+BPF_SRC := $(filter-out bpf/qp_trace.bpf.c bpf/host_queue.bpf.c bpf/tcp_%.bpf.c bpf/nic.bpf.c,$(wildcard bpf/*.bpf.c))
 BPF_OBJ := $(BPF_SRC:%.c=$(BUILD)/%.o)
 SKEL := $(BUILD)/bpf/dataplane.skel.h
 UNIT_SRC := $(wildcard tests/unit/test_*.c)

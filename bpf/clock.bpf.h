@@ -14,6 +14,11 @@ struct esc_fabric_time {
 	__u32 state;	/* enum clock_state */
 };
 
+static __always_inline __u32 saturate_ns(__u64 ns)
+{
+	return ns < 0xffffffffull ? ns : 0xffffffffu;
+}
+
 /*
  * Fabric time at @local_ns, which is esc_local_at() of a stamp. False: there is
  * none, and @time is not filled in.

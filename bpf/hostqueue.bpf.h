@@ -98,7 +98,7 @@ static __always_inline void hostqueue_leave(struct esc_host_queue *table,
 		return;
 	note = &sent->notes[found.index % ESC_SENT_NOTES];
 	if (note->tx_ktime_ns == found.tx_ktime_ns && (__s64)(now_ns - found.tx_ktime_ns) > 0)
-		note->queue_ns = receipt_saturate(now_ns - found.tx_ktime_ns);
+		note->queue_ns = saturate_ns(now_ns - found.tx_ktime_ns);
 }
 
 #endif

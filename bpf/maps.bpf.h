@@ -9,6 +9,7 @@
 
 #include "maps.h"
 #include <bpf/bpf_helpers.h>
+#include "nicmaps.bpf.h"
 
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
@@ -92,6 +93,42 @@ struct {
 } steers __weak SEC(".maps");
 
 struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, ESC_PATH_SLOTS_MAX);
+	__type(key, __u32);
+	__type(value, struct esc_paths);
+} paths __weak SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, ESC_PATH_SLOTS_MAX);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct esc_path_key);
+	__type(value, __u32);
+} path_slots __weak SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, ESC_PATH_HEARD_MAX);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct esc_path_key);
+	__type(value, struct esc_path_heard);
+} path_heard __weak SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, ESC_PATH_RECORDS_RING_BYTES);
+} path_records __weak SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct esc_path_cpu);
+} path_cpu __weak SEC(".maps");
+
+struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, ESC_PEER_ADDRESSES_MAX);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -114,6 +151,36 @@ struct {
 	__type(key, struct esc_qp_key);
 	__type(value, struct esc_qp_owd);
 } qp_owd __weak SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, ESC_QP_OWD_MAX_DEFAULT);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct esc_qp_key);
+	__type(value, struct esc_qp_pace);
+} qp_pace __weak SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct esc_pace);
+} pace __weak SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, ESC_PACE_RULES);
+	__type(key, __u32);
+	__type(value, struct pause_rule);
+} pace_rules __weak SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, ESC_PACE_ORDERS_MAX);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct esc_qp_key);
+	__type(value, struct esc_pace_order);
+} pace_orders __weak SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -11,6 +11,7 @@ struct owd_sample {
 	__s64 message_delay_ns;
 	__u64 now_ktime_ns;
 	__u64 feedback_ns;
+	__u64 departure_ns; /* CLOCK_MONOTONIC */
 	__u32 bound_ns;
 	__u32 psn;
 	__u32 stack_ns;

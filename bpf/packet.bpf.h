@@ -23,6 +23,7 @@ struct esc_packet {
 	__u8 opcode;
 	__u8 ecn; /* two bits of the IP header */
 	__u8 ip_version;
+	__u8 dscp; /* tc only: the six bits beside ecn */
 };
 
 #define ESC_ECN_CE 3

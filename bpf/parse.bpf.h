@@ -183,6 +183,8 @@ static __always_inline int parse_ipv4(struct esc_cursor *c, struct esc_packet *p
 	if (unlikely(ip->fragment & bpf_htons(ESC_IPV4_FRAGMENT)))
 		return cursor_fault(c, ESC_REASON_FRAGMENT);
 	packet_set_ipv4(p, ip);
+	if (c->skb)
+		p->dscp = ip->tos >> 2;
 	p->bytes = total;
 	c->ip_end = cursor_offset(c) + total;
 	if (unlikely(header != sizeof(*ip)) && !cursor_has(c, header))
@@ -253,8 +255,10 @@ static __always_inline int parse_ipv6(struct esc_cursor *c, struct esc_packet *p
 	if (next != ESC_PROTOCOL_UDP && !ipv6_is_extension(next))
 		return ESC_PARSE_OTHER;
 	packet_set_ipv6(p, ip);
-	if (c->skb)
+	if (c->skb) {
 		p->ip_offset = cursor_offset(c);
+		p->dscp = bpf_ntohl(ip->word) >> 22 & 63;
+	}
 	p->bytes = sizeof(*ip) + bpf_ntohs(ip->payload_bytes);
 	c->ip_end = cursor_offset(c) + p->bytes;
 	c->at += sizeof(*ip);
@@ -292,10 +296,16 @@ static __always_inline int parse_extension(struct esc_cursor *c, struct esc_pack
 	return ESC_PARSE_ROCE;
 }
 
+static __always_inline bool opcode_is_path_probe(__u8 opcode)
+{
+	return opcode == ESC_PROBE_OPCODE_PATH_REQUEST || opcode == ESC_PROBE_OPCODE_PATH_REPLY;
+}
+
 static __always_inline bool opcode_is_probe(__u8 opcode)
 {
 	return opcode == ESC_PROBE_OPCODE_REQUEST || opcode == ESC_PROBE_OPCODE_REPLY ||
-	       opcode == ESC_PROBE_OPCODE_WARMER || opcode == ESC_PROBE_OPCODE_RECEIPT;
+	       opcode == ESC_PROBE_OPCODE_WARMER || opcode == ESC_PROBE_OPCODE_RECEIPT ||
+	       opcode_is_path_probe(opcode);
 }
 
 /* The BTH is there; @other is what it is without a probe's opcode and magic. */

@@ -45,13 +45,19 @@ static __always_inline const __u64 *probe_own_key(const struct esc_fleet *f)
 	return probe_key(f, f->flags & ESC_FLEET_USE_KEY1);
 }
 
+/* What is hashed ends in half a word and the count of all bytes. */
+static __always_inline __u64 probe_tag_end(struct esc_siphash *h, const __u32 *at, __u32 words,
+					   __u32 bytes)
+{
+	siphash_words(h, at, words);
+	return siphash_end(h, at[words * 2] | (__u64)bytes << 56);
+}
+
 /* Goes on from word @from, of which all before is in @h, to the tag. */
 static __always_inline __u64 probe_tag_from(struct esc_siphash *h, const void *bth, __u32 from)
 {
-	const __u32 *at = bth;
-
-	siphash_words(h, at + from * 2, PROBE_SIGNED_WORDS - from);
-	return siphash_end(h, at[PROBE_SIGNED_WORDS * 2] | (__u64)PROBE_SIGNED_BYTES << 56);
+	return probe_tag_end(h, (const __u32 *)bth + from * 2, PROBE_SIGNED_WORDS - from,
+			     PROBE_SIGNED_BYTES);
 }
 
 /* On the wire; 0 for @heard_ns means never. */
@@ -96,6 +102,16 @@ static __always_inline void probe_put_anchor(struct esc_probe_anchor *to, const 
 		__builtin_memset(to, 0, sizeof(*to));
 }
 
+/* Of whoever fills a packet: its mesh, and the key that it tags with. */
+static __always_inline __u8 probe_own_flags(const struct esc_fleet *f)
+{
+	__u8 flags = esc_plane ? ESC_PROBE_PLANE : 0;
+
+	if (f->flags & ESC_FLEET_USE_KEY1)
+		flags |= ESC_PROBE_KEY;
+	return flags;
+}
+
 /*
  * The fields that the filler of a packet says of itself. @kept are the bits of
  * the flags that stay as they are.
@@ -103,12 +119,8 @@ static __always_inline void probe_put_anchor(struct esc_probe_anchor *to, const 
 static __always_inline void probe_put_self(struct esc_probe *probe, const struct esc_fleet *f,
 					   __u8 kept)
 {
-	__u8 flags = probe->flags & kept;
+	__u8 flags = (probe->flags & kept) | probe_own_flags(f);
 
-	if (esc_plane)
-		flags |= ESC_PROBE_PLANE;
-	if (f->flags & ESC_FLEET_USE_KEY1)
-		flags |= ESC_PROBE_KEY;
 	if (probe_put_view(&probe->view, f))
 		flags |= ESC_PROBE_VIEW;
 	probe_put_anchor(&probe->anchor, f);

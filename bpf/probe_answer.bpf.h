@@ -9,8 +9,12 @@
 /* Any header chain that the parser walks to its end is shorter. */
 #define PROBE_OFFSET_MASK 0x3fff
 
-/* Leaves the pointers in @f. @at: of the BTH, whose magic was read. */
-static __always_inline int probe_open(struct xdp_md *xdp, __u64 at, struct probe_frame *f)
+/*
+ * Leaves the pointers in @f. @at: of the BTH, whose magic was read. @udp_bytes: of such
+ * a datagram, with its UDP header.
+ */
+static __always_inline int probe_open(struct xdp_md *xdp, __u64 at, struct probe_frame *f,
+				      __u32 udp_bytes)
 {
 	struct esc_cursor cursor = {
 		.context = xdp,
@@ -26,10 +30,10 @@ static __always_inline int probe_open(struct xdp_md *xdp, __u64 at, struct probe
 	f->udp = cursor.start + at;
 	if ((void *)f->udp + sizeof(struct esc_udp) > cursor.end)
 		return ESC_REASON_UNREADABLE;
-	if (f->udp->bytes != bpf_htons(PROBE_UDP_BYTES))
-		return bpf_ntohs(f->udp->bytes) < PROBE_UDP_BYTES ? ESC_REASON_PROBE_SHORT
-								  : ESC_REASON_PROBE_VERSION;
-	if ((void *)f->udp + PROBE_UDP_BYTES > cursor.end)
+	if (f->udp->bytes != bpf_htons(udp_bytes))
+		return bpf_ntohs(f->udp->bytes) < udp_bytes ? ESC_REASON_PROBE_SHORT
+							    : ESC_REASON_PROBE_VERSION;
+	if ((void *)f->udp + udp_bytes > cursor.end)
 		return ESC_REASON_UNREADABLE;
 	f->bth = (void *)f->udp + sizeof(*f->udp);
 	f->probe = (void *)f->bth + ESC_BTH_BYTES;
@@ -87,7 +91,7 @@ static __always_inline void probe_turn_ipv6(struct esc_ipv6 *ip)
 }
 
 /* Back where it came from, on the ports it came on, as a RoCE ACK goes. */
-static __always_inline void probe_turn(const struct probe_frame *f)
+static __always_inline void probe_turn(const struct probe_frame *f, __u8 opcode)
 {
 	probe_turn_ethernet(f->ethernet);
 	if (f->ipv6)
@@ -95,7 +99,7 @@ static __always_inline void probe_turn(const struct probe_frame *f)
 	else
 		probe_turn_ipv4(f->ip);
 	f->udp->check = 0;
-	f->bth->opcode = ESC_PROBE_OPCODE_REPLY;
+	f->bth->opcode = opcode;
 }
 
 /* How long ago the member that a request asks about was heard. */
@@ -131,7 +135,7 @@ static __always_inline void probe_answer(const struct probe_frame *f, const stru
 {
 	struct esc_probe *probe = f->probe;
 
-	probe_turn(f);
+	probe_turn(f, ESC_PROBE_OPCODE_REPLY);
 	probe->target = probe->sender;
 	probe->echo_epoch = probe->epoch;
 	probe->t2 = bpf_cpu_to_be64(f->local_ns);
@@ -238,7 +242,7 @@ static __noinline int probe_take(struct xdp_md *xdp, __u64 at)
 	if (!own)
 		return XDP_PASS;
 	f.local_ns = esc_local_at(f.ktime_ns);
-	result = probe_open(xdp, at, &f);
+	result = probe_open(xdp, at, &f, PROBE_UDP_BYTES);
 	if (result == PROBE_GOOD)
 		result = probe_judge(&f, own, &peer);
 	if (result == PROBE_GOOD && peer) {

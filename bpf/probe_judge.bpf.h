@@ -17,13 +17,28 @@
 struct probe_frame {
 	struct esc_udp *udp;
 	struct esc_bth *bth;
-	struct esc_probe *probe;
+	union {
+		struct esc_probe *probe;
+		struct esc_path_probe *path; /* begins alike */
+	};
 	void *ethernet;
 	void *ip; /* struct esc_ipv4 or esc_ipv6 */
 	bool ipv6;
 	__u64 ktime_ns; /* when it was seen to be a probe */
 	__s64 local_ns; /* the same */
 };
+
+#define PROBE_SAME_PLACE(field)                                                                    \
+	_Static_assert(__builtin_offsetof(struct esc_probe, field) ==                              \
+			       __builtin_offsetof(struct esc_path_probe, field),                   \
+		       "both kinds of probe are judged alike")
+PROBE_SAME_PLACE(version);
+PROBE_SAME_PLACE(flags);
+PROBE_SAME_PLACE(sender);
+PROBE_SAME_PLACE(target);
+PROBE_SAME_PLACE(epoch);
+PROBE_SAME_PLACE(echo_epoch);
+PROBE_SAME_PLACE(sequence);
 
 /* An IPv4 source is compared as ::ffff:a.b.c.d. */
 static __always_inline bool probe_is_from(const struct probe_frame *f,
@@ -68,20 +83,34 @@ static __always_inline bool probe_daemon_gone(const struct probe_frame *f)
 	return beat_ns && (__s64)(f->ktime_ns - beat_ns) > (__s64)ESC_DAEMON_GONE_NS;
 }
 
+/* NULL: no such member, or not of this mesh. */
+static __always_inline struct esc_peer *probe_sender(const struct probe_frame *f)
+{
+	if (!(f->probe->flags & ESC_PROBE_PLANE) != !esc_plane)
+		return NULL;
+	return probe_peer(bpf_be64_to_cpu(f->probe->sender));
+}
+
+/* What comes before the sender. */
+static __always_inline int probe_judge_us(const struct probe_frame *f, const struct esc_fleet *own)
+{
+	if (f->probe->version != ESC_PROBE_VERSION)
+		return ESC_REASON_PROBE_VERSION;
+	if (!(own->flags & ESC_FLEET_ANSWER))
+		return ESC_REASON_PROBE_OFF;
+	return probe_daemon_gone(f) ? ESC_REASON_PROBE_NO_DAEMON : PROBE_GOOD;
+}
+
 static __always_inline int probe_judge(const struct probe_frame *f, const struct esc_fleet *own,
 				       struct esc_peer **peer)
 {
 	const struct esc_probe *probe = f->probe;
+	int result = probe_judge_us(f, own);
 
-	if (probe->version != ESC_PROBE_VERSION)
-		return ESC_REASON_PROBE_VERSION;
-	if (!(own->flags & ESC_FLEET_ANSWER))
-		return ESC_REASON_PROBE_OFF;
-	if (probe_daemon_gone(f))
-		return ESC_REASON_PROBE_NO_DAEMON;
-	*peer = probe_peer(bpf_be64_to_cpu(probe->sender));
-	if (!*peer || !(probe->flags & ESC_PROBE_PLANE) != !esc_plane ||
-	    !probe_is_from(f, &(*peer)->address))
+	if (result != PROBE_GOOD)
+		return result;
+	*peer = probe_sender(f);
+	if (!*peer || !probe_is_from(f, &(*peer)->address))
 		return ESC_REASON_PROBE_UNKNOWN_PEER;
 	if (probe->target != bpf_cpu_to_be64(own->self))
 		return ESC_REASON_PROBE_NOT_OURS;
@@ -97,10 +126,11 @@ static __always_inline bool window_has(const struct esc_replay_window *w, __u32 
 	return ahead <= -PROBE_WINDOW || w->seen & 1ull << -ahead;
 }
 
-/* True when @sequence had not been seen; it now has. */
-static __always_inline bool window_take(struct esc_replay_window *w, __u32 sequence)
+/* True when @sequence had not been seen; it now has. The window is of every 2^@shift'th. */
+static __always_inline bool window_take_every(struct esc_replay_window *w, __u32 sequence,
+					      __u32 shift)
 {
-	__s32 ahead = sequence - w->newest;
+	__s32 ahead = (__s32)(sequence - w->newest) >> shift;
 	__u64 bit;
 
 	if (!w->valid || ahead >= PROBE_WINDOW) {
@@ -121,6 +151,11 @@ static __always_inline bool window_take(struct esc_replay_window *w, __u32 seque
 	return true;
 }
 
+static __always_inline bool window_take(struct esc_replay_window *w, __u32 sequence)
+{
+	return window_take_every(w, sequence, 0);
+}
+
 /* A run of the peer's daemon that is newer than the one known counts its requests anew. */
 static __always_inline int probe_take_epoch(const struct probe_frame *f, struct esc_peer *peer)
 {
@@ -136,16 +171,16 @@ static __always_inline int probe_take_epoch(const struct probe_frame *f, struct 
 }
 
 /* Answers are counted in seconds that begin with the first of them. */
-static __always_inline bool probe_rate_allows(const struct probe_frame *f, struct esc_peer *peer,
-					      __u32 max_pps)
+static __always_inline bool probe_rate_allows(const struct probe_frame *f, __u64 *began_ns,
+					      __u32 *answers, __u32 max_pps)
 {
-	if (!peer->cap_local_ns || (__s64)(f->ktime_ns - peer->cap_local_ns) >= PROBE_SECOND_NS) {
-		peer->cap_local_ns = f->ktime_ns;
-		peer->cap_count = 0;
+	if (!*began_ns || (__s64)(f->ktime_ns - *began_ns) >= PROBE_SECOND_NS) {
+		*began_ns = f->ktime_ns;
+		*answers = 0;
 	}
-	if (peer->cap_count >= max_pps)
+	if (*answers >= max_pps)
 		return false;
-	peer->cap_count++;
+	++*answers;
 	return true;
 }
 
@@ -162,7 +197,9 @@ static __always_inline int probe_admit_request(const struct probe_frame *f, stru
 	*heard_ns = peer->heard_local_ns;
 	peer->heard_local_ns = f->ktime_ns;
 	count(peer->requests_heard, 1);
-	return probe_rate_allows(f, peer, max_pps) ? PROBE_GOOD : ESC_REASON_PROBE_RATE;
+	return probe_rate_allows(f, &peer->cap_local_ns, &peer->cap_count, max_pps)
+		       ? PROBE_GOOD
+		       : ESC_REASON_PROBE_RATE;
 }
 
 /*

@@ -23,19 +23,26 @@ _Static_assert(__builtin_offsetof(struct probe_message, probe) ==
 		       __builtin_offsetof(struct probe_message, bth) + ESC_BTH_BYTES,
 	       "the probe lies just behind its BTH");
 
-/* Offset of the BTH of a probe, 0 for anything else. */
-static __noinline __u32 probe_find(struct __sk_buff *skb)
+/* Where the BTH of a probe is, and between whom it goes. False: anything else. */
+static __noinline bool probe_find(struct __sk_buff *skb, struct esc_path_key *way, __u32 *at,
+				  __u8 *opcode)
 {
 	__u32 bytes = skb->len < ESC_TC_PULL_BYTES ? skb->len : ESC_TC_PULL_BYTES;
 	struct esc_cursor cursor = {.context = skb, .skb = true, .thorough = true};
 	struct esc_packet packet;
 
 	if (bpf_skb_pull_data(skb, bytes))
-		return 0;
+		return false;
 	cursor.start = (void *)(long)skb->data;
 	cursor.end = (void *)(long)skb->data_end;
 	cursor.at = cursor.start;
-	return esc_parse(&cursor, &packet) == ESC_PARSE_PROBE ? packet.probe_offset : 0;
+	if (esc_parse(&cursor, &packet) != ESC_PARSE_PROBE)
+		return false;
+	way->src = packet.key.src;
+	way->dst = packet.key.dst;
+	*at = packet.probe_offset;
+	*opcode = packet.opcode;
+	return true;
 }
 
 /* t1 is taken as late as can be: only what is behind it is hashed after. */
@@ -54,16 +61,15 @@ static __always_inline void probe_sign(struct probe_message *m, const struct esc
 		m->probe.tag = probe_tag_from(&h, &m->bth, PROBE_WORD_OF(t1));
 }
 
-/* False: no request or warmer of ours; it was left as it is. */
-static __noinline bool probe_send(struct __sk_buff *skb)
+/* False: no request or warmer of ours; it was left as it is. @at: of the UDP header. */
+static __noinline bool probe_send_clock(struct __sk_buff *skb, __u32 at)
 {
 	const struct esc_fleet *own = probe_fleet();
 	struct probe_message m = {};
 	struct esc_peer *peer;
-	__u32 at = probe_find(skb) - sizeof(struct esc_udp);
 	__u8 opcode;
 
-	if (!own || (__s32)at < 0 || bpf_skb_load_bytes(skb, at, &m.udp, PROBE_MESSAGE_BYTES))
+	if (!own || bpf_skb_load_bytes(skb, at, &m.udp, PROBE_MESSAGE_BYTES))
 		return false;
 	opcode = m.bth.opcode;
 	if (m.udp.bytes != bpf_htons(PROBE_UDP_BYTES) ||

@@ -75,9 +75,4 @@ static __always_inline struct esc_receipt_cpu *receipt_here(void)
 	return bpf_map_lookup_elem(&receipt_cpu, &zero);
 }
 
-static __always_inline __u32 receipt_saturate(__u64 ns)
-{
-	return ns < 0xffffffffull ? ns : 0xffffffffu;
-}
-
 #endif

@@ -135,7 +135,7 @@ static __always_inline void receipt_put_time(struct esc_receipt *r, const struct
 		return;
 	r->flags |= ESC_RECEIPT_TIMED;
 	r->rx_fabric_ns = bpf_cpu_to_be64(time.fabric_ns);
-	r->rx_bound_ns = bpf_htonl(receipt_saturate(time.bound_ns));
+	r->rx_bound_ns = bpf_htonl(saturate_ns(time.bound_ns));
 }
 
 /* From the BTH to the end. */
@@ -161,7 +161,7 @@ static __always_inline void receipt_put_body(struct esc_receipt_cpu *cpu,
 	receipt_put_time(r, stamp);
 	r->dest_qpn = bpf_htonl(p->dest_qpn);
 	r->psn = bpf_htonl(p->psn);
-	r->stack_ns = bpf_htonl(receipt_saturate(bpf_ktime_get_ns() - stamp->rx_ktime_ns));
+	r->stack_ns = bpf_htonl(saturate_ns(bpf_ktime_get_ns() - stamp->rx_ktime_ns));
 	r->message_ns = bpf_htonl(stamp->message_ns);
 	r->reserved = 0;
 	r->tag = key ? receipt_tag(key, bth) : 0;

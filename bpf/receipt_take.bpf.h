@@ -8,6 +8,7 @@
 #define ESC_BPF_RECEIPT_TAKE_H
 
 #include "owd.bpf.h"
+#include "pace_take.bpf.h"
 #include "probe_judge.bpf.h"
 
 /* A receipt that comes later is for another packet of the same PSN, or of no use. */
@@ -62,55 +63,63 @@ static __always_inline int receipt_judge(const struct receipt_message *m,
 	return bpf_be64_to_cpu(r->epoch) < peer->epoch ? ESC_REASON_PROBE_STALE_EPOCH : PROBE_GOOD;
 }
 
-/* The note that the receipt is for, taken out of the ring; false: there is none. */
-static __always_inline bool receipt_take_note(const struct esc_receipt *r, struct esc_qp_sent *sent,
-					      __u64 now_ns, struct esc_sent_note *out)
+/* Whether the receipt is for the packet of @note, which left at @left_ns. */
+static __always_inline bool receipt_is_for(const struct esc_receipt *r,
+					   const struct esc_sent_note *note, __u64 left_ns,
+					   __u64 now_ns)
 {
-	__u32 psn = bpf_ntohl(r->psn) & ESC_PSN_MASK;
-	struct esc_sent_note *note = &sent->notes[ESC_SENT_INDEX(psn)];
-	__u32 name = psn | (r->flags & ESC_RECEIPT_RESPONSE ? ESC_SENT_RESPONSE : 0);
+	__u32 name = (bpf_ntohl(r->psn) & ESC_PSN_MASK) |
+		     (r->flags & ESC_RECEIPT_RESPONSE ? ESC_SENT_RESPONSE : 0);
 
-	*out = *note;
-	if (!out->tx_ktime_ns || (out->psn & ~ESC_SENT_UNTIMED) != name ||
-	    (__s64)(now_ns - out->tx_ktime_ns) > RECEIPT_NOTE_MAX_NS)
-		return false;
-	return __sync_val_compare_and_swap(&note->tx_ktime_ns, out->tx_ktime_ns, 0) ==
-	       out->tx_ktime_ns;
+	return left_ns && (note->psn & ESC_SENT_NAME) == name &&
+	       (__s64)(now_ns - left_ns) <= RECEIPT_NOTE_MAX_NS;
 }
 
 static __always_inline void receipt_measure(const struct esc_receipt *r,
-					    const struct esc_sent_note *note, __u64 now_ns,
-					    struct owd_sample *s)
+					    const struct esc_sent_note *note, struct owd_sample *s)
 {
 	__s64 rx_fabric_ns = bpf_be64_to_cpu(r->rx_fabric_ns);
+	__u64 left_ns = s->departure_ns, now_ns = s->now_ktime_ns;
 
-	s->now_ktime_ns = now_ns;
-	s->feedback_ns = (__s64)(now_ns - note->tx_ktime_ns) > 0 ? now_ns - note->tx_ktime_ns : 0;
+	s->feedback_ns = (__s64)(now_ns - left_ns) > 0 ? now_ns - left_ns : 0;
 	s->psn = note->psn & ESC_PSN_MASK;
 	s->stack_ns = bpf_ntohl(r->stack_ns);
 	s->queue_ns = note->queue_ns;
 	s->ce = r->flags & ESC_RECEIPT_CE;
 	s->timed = (r->flags & ESC_RECEIPT_TIMED) && !(note->psn & ESC_SENT_UNTIMED);
 	s->delay_ns = rx_fabric_ns - note->tx_fabric_ns;
-	s->bound_ns = receipt_saturate((__u64)bpf_ntohl(r->rx_bound_ns) + note->tx_bound_ns);
+	s->bound_ns = saturate_ns((__u64)bpf_ntohl(r->rx_bound_ns) + note->tx_bound_ns);
 	s->message_bytes = r->flags & ESC_RECEIPT_MESSAGE ? note->message_bytes : 0;
 	s->message_delay_ns = rx_fabric_ns - note->start_fabric_ns;
 	s->message_spread_ns = bpf_ntohl(r->message_ns);
 }
 
-/* @key: of our own packets that the receipt is about. */
+/*
+ * @key: of our own packets that the receipt is about. The note is read and then taken: who
+ * finds it changed meanwhile has read something else.
+ */
 static __noinline int receipt_match(const struct esc_receipt *r, const struct esc_qp_key *key,
 				    __u32 threshold_ns)
 {
 	struct esc_qp_sent *sent = bpf_map_lookup_elem(&qp_sent, key);
 	struct esc_qp_owd *owd = bpf_map_lookup_elem(&qp_owd, key);
-	__u64 now_ns = bpf_ktime_get_ns();
-	struct esc_sent_note note;
 	struct owd_sample sample;
+	struct esc_sent_note *note;
 
-	if (!sent || !owd || !receipt_take_note(r, sent, now_ns, &note))
+	if (!sent || !owd)
 		return ESC_REASON_RECEIPT_UNMATCHED;
-	receipt_measure(r, &note, now_ns, &sample);
+	note = &sent->notes[ESC_SENT_INDEX(bpf_ntohl(r->psn) & ESC_PSN_MASK)];
+	sample.now_ktime_ns = bpf_ktime_get_ns();
+	sample.departure_ns = *(volatile __u64 *)&note->tx_ktime_ns;
+	if (!receipt_is_for(r, note, sample.departure_ns, sample.now_ktime_ns))
+		return ESC_REASON_RECEIPT_UNMATCHED;
+	receipt_measure(r, note, &sample);
+	if (unlikely(note->psn & ESC_SENT_PACED))
+		pace_keep(note, &sample);
+	barrier();
+	if (__sync_val_compare_and_swap(&note->tx_ktime_ns, sample.departure_ns, 0) !=
+	    sample.departure_ns)
+		return ESC_REASON_RECEIPT_UNMATCHED;
 	owd_add(owd, &sample, threshold_ns);
 	return PROBE_GOOD;
 }
@@ -139,7 +148,10 @@ static __always_inline int receipt_take(struct receipt_message *m, struct esc_pa
 	if (result != PROBE_GOOD)
 		return result;
 	receipt_set_key(p, &m->receipt);
-	return receipt_match(&m->receipt, &p->key, word->delay_threshold_ns);
+	result = receipt_match(&m->receipt, &p->key, word->delay_threshold_ns);
+	if (unlikely(word->flags & ESC_CONTROL_PACE))
+		pace_take(&p->key, result == PROBE_GOOD);
+	return result;
 }
 
 #endif

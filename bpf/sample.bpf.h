@@ -27,6 +27,7 @@ struct qp_found {
 #define FOUND_MESSAGE 0x04  /* it ends a timed message of which all came */
 #define FOUND_REPEATED 0x08 /* its PSN had passed before */
 #define FOUND_ANEW 0x10	    /* it begins a sequence: nothing vouches for its PSN */
+#define FOUND_PACED 0x20    /* and pacing wants to hear of its delay */
 
 /* When the packet may leave, or came: a hold that was asked for (EDT) is no delay. */
 static __always_inline __u64 sample_time(const struct esc_packet *p)
@@ -60,15 +61,18 @@ static __always_inline void sample_thin_out(struct esc_qp *qp)
 static __noinline int sample_adapt(struct esc_qp *qp, const struct esc_control *word, __u64 now_ns)
 {
 	__s64 apart_ns = now_ns - qp->stamp_local_ns;
-	bool fine = qp->sample_mask <= 7;
+	bool paced = word->flags & ESC_CONTROL_PACE;
+	__s64 least_ns = paced ? ESC_SAMPLE_APART_PACE_MIN_NS : ESC_SAMPLE_APART_MIN_NS;
+	__s64 most_ns = qp->sample_mask <= 7 ? ESC_SAMPLE_APART_MAX_FINE_NS
+					     : ESC_SAMPLE_APART_MAX_NS;
 
 	if (word->flags & ESC_CONTROL_SAMPLE_FIXED)
 		qp->sample_mask = word->sample_mask & ESC_SAMPLE_MASK_MAX;
 	else if (!qp->stamp_local_ns)
 		return 0;
-	else if (apart_ns < ESC_SAMPLE_APART_MIN_NS)
+	else if (apart_ns < least_ns)
 		sample_thin_out(qp);
-	else if (apart_ns > (fine ? ESC_SAMPLE_APART_MAX_FINE_NS : ESC_SAMPLE_APART_MAX_NS) &&
+	else if (apart_ns > (paced ? ESC_SAMPLE_APART_PACE_MAX_NS : most_ns) &&
 		 !sample_was_slow(qp, now_ns))
 		qp->sample_mask >>= 1;
 	return 0;

@@ -48,7 +48,8 @@ static __always_inline bool sent_make_room(struct qp_found *found, struct esc_qp
 }
 
 static __always_inline void sent_fill(struct esc_sent_note *note, const struct esc_packet *p,
-				      const struct qp_found *found)
+				      const struct qp_found *found,
+				      const struct pause_mark *mark)
 {
 	struct esc_fabric_time time, start;
 	__u32 name = sent_name(p);
@@ -57,7 +58,7 @@ static __always_inline void sent_fill(struct esc_sent_note *note, const struct e
 	note->queue_ns = 0;
 	if (esc_fabric_at(esc_local_at(found->now_ns), &time)) {
 		note->tx_fabric_ns = time.fabric_ns;
-		note->tx_bound_ns = receipt_saturate(time.bound_ns);
+		note->tx_bound_ns = saturate_ns(time.bound_ns);
 		if ((found->what & FOUND_MESSAGE) &&
 		    esc_fabric_at(esc_local_at(found->qp->message_start_local_ns), &start)) {
 			note->start_fabric_ns = start.fabric_ns;
@@ -66,13 +67,18 @@ static __always_inline void sent_fill(struct esc_sent_note *note, const struct e
 	} else {
 		name |= ESC_SENT_UNTIMED;
 	}
+	if (found->what & FOUND_PACED) {
+		note->mark = *mark;
+		name |= ESC_SENT_PACED;
+	}
 	note->psn = name;
 	barrier();
 	*(volatile __u64 *)&note->tx_ktime_ns = found->now_ns;
 }
 
 /* 0, or the reason that there is no note. */
-static __noinline int sent_note(const struct esc_packet *p, struct qp_found *found, bool fixed)
+static __noinline int sent_note(const struct esc_packet *p, struct qp_found *found, bool fixed,
+				const struct pause_mark *mark)
 {
 	struct esc_qp_sent *sent = bpf_map_lookup_elem(&qp_sent, &p->key);
 	struct esc_sent_note *note;
@@ -87,7 +93,7 @@ static __noinline int sent_note(const struct esc_packet *p, struct qp_found *fou
 		return ESC_REASON_OWD_TABLE_FULL;
 	note = &sent->notes[ESC_SENT_INDEX(p->psn)];
 	if (note->tx_ktime_ns) {
-		if ((note->psn & ~ESC_SENT_UNTIMED) == sent_name(p)) {
+		if ((note->psn & ESC_SENT_NAME) == sent_name(p)) {
 			note->tx_ktime_ns = 0;
 			count(owd->spoiled, 1);
 			return 0;
@@ -97,7 +103,7 @@ static __noinline int sent_note(const struct esc_packet *p, struct qp_found *fou
 	}
 	note->tx_ktime_ns = 0;
 	barrier();
-	sent_fill(note, p, found);
+	sent_fill(note, p, found, mark);
 	hostqueue_put(p, ESC_SENT_INDEX(p->psn), found->now_ns);
 	count(owd->noted, 1);
 	return 0;
@@ -113,7 +119,7 @@ static __noinline int sent_spoil(const struct esc_packet *p)
 	if (!sent)
 		return 0;
 	note = &sent->notes[ESC_SENT_INDEX(p->psn)];
-	if (!note->tx_ktime_ns || (note->psn & ~ESC_SENT_UNTIMED) != sent_name(p))
+	if (!note->tx_ktime_ns || (note->psn & ESC_SENT_NAME) != sent_name(p))
 		return 0;
 	note->tx_ktime_ns = 0;
 	owd = bpf_map_lookup_elem(&qp_owd, &p->key);
@@ -124,14 +130,14 @@ static __noinline int sent_spoil(const struct esc_packet *p)
 
 /* What tc egress does with a packet that was counted. */
 static __always_inline int sent_look(const struct esc_packet *p, const struct esc_control *word,
-				     struct qp_found *found)
+				     struct qp_found *found, const struct pause_mark *mark)
 {
 	if (!(word->flags & ESC_CONTROL_RECEIPTS))
 		return 0;
 	if (found->what & FOUND_REPEATED)
 		return sent_spoil(p);
 	if (found->what & (FOUND_SAMPLED | FOUND_MESSAGE))
-		return sent_note(p, found, word->flags & ESC_CONTROL_SAMPLE_FIXED);
+		return sent_note(p, found, word->flags & ESC_CONTROL_SAMPLE_FIXED, mark);
 	return 0;
 }
 

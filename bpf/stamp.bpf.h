@@ -127,7 +127,7 @@ static __always_inline bool stamp_look(const struct esc_packet *p, const struct 
 	if (found->what & FOUND_MESSAGE) {
 		stamp->flags |= ESC_RECEIPT_MESSAGE;
 		stamp->message_ns =
-			receipt_saturate(found->now_ns - found->qp->message_start_local_ns);
+			saturate_ns(found->now_ns - found->qp->message_start_local_ns);
 	}
 	return true;
 }

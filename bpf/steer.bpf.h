@@ -10,8 +10,7 @@
 #ifndef ESC_BPF_STEER_H
 #define ESC_BPF_STEER_H
 
-#include "packet.bpf.h"
-#include "psn.bpf.h"
+#include "failover.bpf.h"
 #include <bpf/bpf_endian.h>
 #include "../pacing/icrc.h"
 
@@ -196,12 +195,17 @@ static __noinline int steer_ask(struct esc_qp *qp, const struct esc_qp_key *key,
 	steer->order = wanted->order;
 	steer->next_sport = wanted->sport;
 	steer->next_flow_label = wanted->flow_label;
-	steer->next_flags = wanted->flags & ESC_STEER_LABEL ? ESC_QP_STEER_LABEL : 0;
+	steer->next_slot = wanted->slot;
+	steer->next_lane = wanted->lane;
+	steer->next_flags = (wanted->flags & ESC_STEER_LABEL ? ESC_QP_STEER_LABEL : 0) |
+			    (wanted->flags & ESC_STEER_LANE ? ESC_QP_STEER_LANE : 0);
 	steer->hold_ns = wanted->hold_ns;
 	steer->start_local_ns = wanted->start_local_ns;
 	steer->force_local_ns = wanted->force_local_ns;
 	steer->last_local_ns = bpf_ktime_get_ns();
-	steer->flags = (steer->flags & ESC_QP_STEER_LABEL) | ESC_QP_STEER_WAITS;
+	/* The order in force is followed until then, also to its standby. */
+	steer->flags &= ~(ESC_QP_STEER_LAPSED | ESC_QP_STEER_RETURNS);
+	steer->flags |= ESC_QP_STEER_WAITS;
 	qp->steer_flags |= ESC_QP_STEERED;
 	return 0;
 }
@@ -217,14 +221,43 @@ static __always_inline bool steer_is_start(const struct esc_qp *qp, const struct
 	return !((qp->requests.flags | qp->responses.flags) & ESC_PSN_MESSAGE);
 }
 
+/* What waits would change nothing that a fabric looks at. */
+static __always_inline bool steer_is_same_path(const struct esc_qp_steer *steer)
+{
+	return steer->next_sport == steer->sport &&
+	       !((steer->next_flags | steer->flags) & ESC_QP_STEER_LABEL);
+}
+
+/*
+ * A request that is new, and all before it was acknowledged: none of ours is under way that it
+ * could overtake. Nor is a READ answer of ours, as far as is known.
+ */
+static __noinline int steer_is_drained(const struct esc_qp *qp, const struct esc_packet *p)
+{
+	const struct esc_steer *wanted = bpf_map_lookup_elem(&steers, &p->key);
+	struct esc_qp_key key = {.src = p->key.dst, .dst = p->key.src};
+	const struct esc_qp *back;
+
+	if (!wanted || !(wanted->flags & ESC_STEER_BACK) || !(p->flags & ESC_OP_REQUEST) ||
+	    qp->requests.next != psn_add(p->psn, 1) || qp->responses.flags & ESC_PSN_MESSAGE)
+		return false;
+	key.dest_qpn = wanted->back_qpn;
+	key.direction = ESC_DIRECTION_RX;
+	key.port = p->key.port;
+	back = bpf_map_lookup_elem(&qps, &key);
+	return back && back->responses.flags & ESC_PSN_VALID && back->responses.next == p->psn;
+}
+
 static __noinline int steer_consider(struct esc_qp *qp, const struct esc_packet *p)
 {
 	struct esc_qp_steer *steer = &qp->steer;
 	__u64 now = bpf_ktime_get_ns();
 	__u8 moment;
 
-	if (now - steer->last_local_ns >= steer->hold_ns)
+	if (now - steer->last_local_ns >= steer->hold_ns || steer_is_same_path(steer))
 		moment = ESC_STEER_MOMENT_IDLE;
+	else if (steer_is_drained(qp, p))
+		moment = ESC_STEER_MOMENT_DRAINED;
 	else if (now >= steer->start_local_ns && steer_is_start(qp, p))
 		moment = ESC_STEER_MOMENT_START;
 	else if (now >= steer->force_local_ns)
@@ -232,14 +265,8 @@ static __noinline int steer_consider(struct esc_qp *qp, const struct esc_packet 
 	else
 		moment = ESC_STEER_MOMENT_NONE;
 	steer->last_local_ns = now;
-	if (moment == ESC_STEER_MOMENT_NONE)
-		return 0;
-	steer->sport = steer->next_sport;
-	steer->flow_label = steer->next_flow_label;
-	steer->flags = steer->next_flags;
-	steer->moment = moment;
-	steer->done = steer->order;
-	steer->done_local_ns = now;
+	if (moment != ESC_STEER_MOMENT_NONE)
+		failover_take_next(steer, moment, now);
 	return 0;
 }
 
@@ -260,7 +287,8 @@ static __noinline int steer_lapse(struct esc_qp_steer *steer, __u64 now)
 static __always_inline bool steer_is_alive(struct esc_qp_steer *steer,
 					   const struct esc_control *word)
 {
-	__u64 jiffies = bpf_jiffies64(), now;
+	__u32 jiffies = bpf_jiffies64();
+	__u64 now;
 
 	if (likely(steer->jiffies == jiffies))
 		return true;
@@ -284,6 +312,8 @@ static __noinline int steer_obey(struct __sk_buff *skb, const struct esc_control
 		return 0;
 	if (unlikely(steer->flags & ESC_QP_STEER_WAITS))
 		steer_consider(qp, p);
+	if (steer->flags & ESC_QP_STEER_LANE)
+		failover_look(steer, &p->key);
 	if (!steer->sport && !(steer->flags & ESC_QP_STEER_LABEL))
 		return 0;
 	if (likely(steer_change(skb, p, steer)))

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* Everything that leaves through the interface, before its qdisc. */
-#include "probe_send.bpf.h"
+#include "path_send.bpf.h"
+#include "pace_hold.bpf.h"
 #include "receipt_send.bpf.h"
 #include "sent.bpf.h"
 #include "steer.bpf.h"
 
 static __always_inline void egress_count(struct __sk_buff *skb, const struct esc_control *word)
 {
+	struct pause_mark mark = {};
 	struct esc_packet packet;
 	struct qp_found found;
 	int result = tc_read(skb, &packet), reason;
@@ -14,11 +16,13 @@ static __always_inline void egress_count(struct __sk_buff *skb, const struct esc
 	/* When the qdisc is to let it go: what pacing holds back is no delay. */
 	packet.departure_ns = skb->tstamp;
 	hook_count(result, &packet, word, ESC_HOOK_TC_EGRESS, &found);
+	if (unlikely(word->flags & ESC_CONTROL_PACE) && result == ESC_PARSE_ROCE && found.qp)
+		pace_packet(skb, word, &packet, &found, &mark);
 	if (unlikely(word->flags & ESC_CONTROL_STEER) && result == ESC_PARSE_ROCE && found.qp)
 		steer_packet(skb, word, &packet, found.qp);
 	if (likely(result != ESC_PARSE_ROCE || !found.what))
 		return;
-	reason = sent_look(&packet, word, &found);
+	reason = sent_look(&packet, word, &found, &mark);
 	if (reason)
 		hook_count_reason(reason, ESC_HOOK_TC_EGRESS);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* Everything that comes in, as early as the kernel shows it. */
 #include "hook.bpf.h"
-#include "probe_answer.bpf.h"
+#include "path_answer.bpf.h"
 #include "receipt_take.bpf.h"
 #include "stamp.bpf.h"
 #include <xdp/xdp_helpers.h>
@@ -81,6 +81,8 @@ static __noinline int xdp_take(struct xdp_md *xdp, struct esc_packet *p,
 {
 	if (p->opcode == ESC_PROBE_OPCODE_RECEIPT)
 		return receipt_take_xdp(xdp, p, word);
+	if (opcode_is_path_probe(p->opcode))
+		return path_take(xdp, p->probe_offset);
 	return probe_take(xdp, p->probe_offset);
 }
 

@@ -125,12 +125,16 @@ static double mean_drift(struct consensus *consensus, struct words *words, bool 
 	double drift[CONSENSUS_PEERS_MAX], centre = 0, sum = 0, weights = 0, own = 0, gate;
 	size_t count = 0;
 
-	for (size_t i = 0; i < words->count; i++)
-		if (words->at[i].in)
-			drift[count++] = words->at[i].drift;
 	gate = GATE_SCALES * consensus->scale_ppb;
-	for (size_t i = 0; i < count; i++)
-		near += fabs(drift[i]) <= gate;
+	for (size_t i = 0; i < words->count; i++) {
+		const struct word *word = &words->at[i];
+
+		if (!word->in)
+			continue;
+		drift[count++] = word->drift;
+		/* One that does not know its drift does not speak against ours. */
+		near += fabs(word->drift) <= fmax(gate, GATE_SCALES * word->drift_sigma);
+	}
 	if (!incumbent || 2 * near < count)
 		centre = words_median(drift, count);
 	for (size_t i = 0; i < words->count; i++) {
@@ -216,15 +220,23 @@ static void settle(struct consensus *consensus, const struct words *words, int64
 	consensus->last_used_ns = now_ns;
 }
 
-static void mark_peers(struct consensus *consensus, struct words *words, double centre)
+/* False: nobody is left to follow. */
+static bool mark_peers(struct consensus *consensus, struct words *words, double centre)
 {
+	bool any = false;
+
 	for (size_t i = 0; i < words->count; i++) {
 		struct word *word = &words->at[i];
 
-		word->in = word_agrees(consensus, word, centre);
-		consensus->peers[word->slot].verdict =
-			word->in ? CONSENSUS_USED : CONSENSUS_REFUSED_OFFSET;
+		bool agrees = word_agrees(consensus, word, centre);
+
+		word->in = agrees && !word->unsure;
+		any = any || word->in;
+		consensus->peers[word->slot].verdict = word->in ? CONSENSUS_USED
+						       : agrees ? CONSENSUS_UNSURE
+								: CONSENSUS_REFUSED_OFFSET;
 	}
+	return any;
 }
 
 /* Noted are only rounds in which it was in step. */
@@ -232,13 +244,13 @@ static void note_rate(struct consensus *consensus, int64_t now_ns, bool moved)
 {
 	if (moved || !consensus->settled)
 		heldrate_begin(&consensus->held);
-	else
+	else if (consensus->reach >= REACH_WHOLE)
 		heldrate_note(&consensus->held, &consensus->line, now_ns);
 }
 
 static void count_peers(struct consensus *consensus, const struct words *words, int64_t now_ns)
 {
-	consensus->used = 0;
+	consensus->used = consensus->unsure = 0;
 	consensus->heard = (unsigned)words->count;
 	for (size_t i = 0; i < words->count; i++) {
 		struct consensus_peer *peer = &consensus->peers[words->at[i].slot];
@@ -249,10 +261,26 @@ static void count_peers(struct consensus *consensus, const struct words *words, 
 			consensus->used++;
 			continue;
 		}
+		if (peer->verdict == CONSENSUS_UNSURE) {
+			peer->refused_since_ns = 0;
+			consensus->unsure++;
+			continue;
+		}
 		if (!peer->refused_since_ns)
 			peer->refused_since_ns = now_ns;
 		peer->rounds_refused++;
 	}
+	if (consensus->unsure &&
+	    consensus->used + consensus->unsure >= REACH_WHOLE * consensus->degree)
+		consensus->last_met_ns = now_ns;
+}
+
+/* From where it was last told on: the last round's own drift is not waited out. */
+static enum consensus_result hold(struct consensus *consensus)
+{
+	if (consensus->settled)
+		consensus->line.rate_ppb = heldrate_ppb(&consensus->held, &consensus->line);
+	return CONSENSUS_NOTHING;
 }
 
 enum consensus_result consensus_round(struct consensus *consensus, int64_t now_ns,
@@ -267,13 +295,14 @@ enum consensus_result consensus_round(struct consensus *consensus, int64_t now_n
 	words_gather(consensus, now_ns, input, count, &words);
 	if (!choose_centre(consensus, &words, &centre, &moved)) {
 		consensus->heard = (unsigned)words.count;
-		consensus->used = 0;
-		/* From where it was last told on: the last round's own drift is not waited out. */
-		if (consensus->settled)
-			consensus->line.rate_ppb = heldrate_ppb(&consensus->held, &consensus->line);
-		return CONSENSUS_NOTHING;
+		consensus->used = consensus->unsure = 0;
+		return hold(consensus);
 	}
-	mark_peers(consensus, &words, centre);
+	if (!mark_peers(consensus, &words, centre)) {
+		count_peers(consensus, &words, now_ns);
+		consensus_learn_reach(consensus, &words);
+		return hold(consensus);
+	}
 	drift = mean_drift(consensus, &words, consensus->settled && !moved);
 	offset = mean_offset(consensus, &words, centre);
 	if (words.count == 1 && had_line && !moved) {

@@ -36,6 +36,7 @@ enum consensus_verdict {
 	CONSENSUS_USED,
 	CONSENSUS_REFUSED_OFFSET, /* outside the gate */
 	CONSENSUS_REFUSED_DRIFT,
+	CONSENSUS_UNSURE, /* it agrees, but knows less of our clock than we do */
 };
 
 /* What a host remembers of a neighbour; zeroed by consensus_peer_init(). */
@@ -55,6 +56,7 @@ struct consensus {
 	unsigned yielding; /* rounds in which another group had the better claim */
 	unsigned degree;   /* neighbours by the graph, heard or not */
 	int64_t first_round_ns, last_used_ns, last_whole_ns;
+	int64_t last_met_ns; /* most neighbours agreed, some of them too unsure to be followed */
 	double scale_ns; /* deviation of a good neighbour's word */
 	double scale_ppb;
 	double reach;	    /* 0..1 */
@@ -66,7 +68,11 @@ struct consensus {
 	double formal_ppb;
 	double flagged;	 /* part of the used fits that saw too few clean packets */
 	double sigma_ns; /* what the used fits say of themselves */
-	unsigned used, heard;
+	/* What the floors may be wrong by, where fits of one side join us to the fleet; 0: others
+	 * do. */
+	double one_side_ns;
+	unsigned used, heard, unsure;
+	double growth_ns; /* how far our own line may be off by since it last followed anybody */
 	struct clock_line past[CONSENSUS_PAST];
 	int64_t past_ns[CONSENSUS_PAST];
 	unsigned past_next;

@@ -215,6 +215,7 @@ static void publish(struct edge *edge, const struct edge_trial *trial)
 
 	estimate->valid = true;
 	estimate->flagged = trial->flagged;
+	estimate->one_side = trial->one_side;
 	estimate->local_ns = trial->window.x0_ns + (int64_t)rint(trial->middle_s * 1e9);
 	estimate->offset_ns = ns_add(trial->window.y0_ns, (int64_t)whole);
 	estimate->offset_fraction_ns = trial->offset_ns - whole;
@@ -269,6 +270,25 @@ static int best_window(struct edge *edge, int64_t last, struct edgefit_hint *hin
 	return 0;
 }
 
+/*
+ * A queue that stands in one direction also bends the line: by the slope that the clock
+ * models know, the other direction may be clean.
+ */
+static void one_side(struct edge *edge, int64_t last, const struct edgefit_hint *hint,
+		     const struct edge_prior *prior, struct edge_scratch *scratch,
+		     struct edge_trial *best)
+{
+	struct edgefit_hint fixed = *hint;
+	struct edge_trial trial;
+
+	fixed.slope_ppb = fixed.least_ppb = fixed.most_ppb = prior->drift_ppb;
+	fixed.width_ns = 1e300;
+	if (best->one_side || try_window(edge, last, 0, &fixed, scratch, &trial) || !trial.one_side)
+		return;
+	trial.drift_sigma_ppb = fmax(trial.drift_sigma_ppb, prior->span_ppb);
+	*best = trial;
+}
+
 int edge_fit(struct edge *edge, int64_t now_ns, const struct edge_prior *prior,
 	     struct edge_scratch *scratch)
 {
@@ -282,6 +302,8 @@ int edge_fit(struct edge *edge, int64_t now_ns, const struct edge_prior *prior,
 	if (is_silent(edge, now_ns) || best_window(edge, last, &hint, scratch, &best))
 		return -ENODATA;
 	noise_learn(edge, best.noise_ns);
+	if (best.flagged && edge->floor_known && prior && prior->known)
+		one_side(edge, last, &hint, prior, scratch, &best);
 	learnt = best;
 	if (edge->floor_known && best.flagged) {
 		/* Queues all the window long, or another path: what is it without the old floor? */

@@ -42,6 +42,7 @@ struct edge_bucket {
 struct edge_estimate {
 	bool valid;
 	bool flagged;	   /* too few clean packets: little weight */
+	bool one_side;	   /* a queue stands on the other: the offset is by the known floor */
 	bool used_pairs;   /* false: gave way to all points */
 	int64_t local_ns;  /* of the offset: the middle of the points that hold the line */
 	int64_t offset_ns; /* remote minus local there: this and the fraction */

@@ -24,7 +24,8 @@
 #define INLIER_AGAIN 3.0 /* from the mean of the first pass */
 #define WEAK_SIGMA_FACTOR 4.0
 #define EXCESS_SIGMA 0.8
-#define EXCESS_PER_NOISE 2.0
+/* How well the floor is known, in deviations of a stamp. */
+#define ONE_SIDE_NOISES 1.0
 #define CLUSTER_FIRST_NS 4.0
 #define CLUSTER_WIDTHS 9 /* up to 1 us */
 #define CLUSTER_ENOUGH 7
@@ -159,7 +160,8 @@ static struct sums inliers_sum(const struct edge_trial *trial, const struct edge
 }
 
 /* One slope for both sides, a level for each. False: the points stand at one place. */
-static bool level_both(struct edge_trial *trial, const struct sums side[2], bool tilt)
+static bool level_both(struct edge_trial *trial, const struct sums side[2], bool tilt,
+		       const struct edgefit_hint *hint)
 {
 	double xx = 0, xy = 0, n = side[0].n + side[1].n;
 
@@ -169,13 +171,14 @@ static bool level_both(struct edge_trial *trial, const struct sums side[2], bool
 		xx += side[s].xx - side[s].x * side[s].x / side[s].n;
 		xy += side[s].xy - side[s].x * side[s].y / side[s].n;
 		trial->inliers[s] = (size_t)side[s].n;
+		trial->x_mean_s[s] = side[s].x / side[s].n;
 	}
 	trial->spread_s = sqrt(fmax(0, xx / n));
 	if (tilt && xx > 0)
-		trial->slope_ppb = xy / xx;
+		trial->slope_ppb = fmin(fmax(xy / xx, hint->least_ppb), hint->most_ppb);
 	trial->upper_ns = (side[0].y - trial->slope_ppb * side[0].x) / side[0].n;
 	trial->lower_ns = (side[1].y - trial->slope_ppb * side[1].x) / side[1].n;
-	trial->middle_s = (side[0].x / side[0].n + side[1].x / side[1].n) / 2;
+	trial->middle_s = (trial->x_mean_s[0] + trial->x_mean_s[1]) / 2;
 	return true;
 }
 
@@ -193,14 +196,13 @@ static void refine(const struct edge *edge, struct edge_trial *trial,
 
 		for (int s = 0; s < 2; s++)
 			sums[s] = inliers_sum(trial, scratch, s, centre[s], below, above);
-		if (!level_both(trial, sums, pass && trial->spread_s > least))
+		if (!level_both(trial, sums, pass && trial->spread_s > least, hint))
 			return;
 		centre[0] = trial->upper_ns;
 		centre[1] = trial->lower_ns;
 		below = -INLIER_AGAIN * passage;
 		above = INLIER_AGAIN * passage;
 	}
-	trial->slope_ppb = fmin(fmax(trial->slope_ppb, hint->least_ppb), hint->most_ppb);
 }
 
 static bool held(const struct edge_trial *trial, int s)
@@ -209,15 +211,21 @@ static bool held(const struct edge_trial *trial, int s)
 	       trial->inliers[s] >= TRIAL_SUPPORT_ENOUGH;
 }
 
-/* Where one side alone is held, the known floor tells the offset from that side. */
+/*
+ * Where one side alone is held, the known floor tells the offset from that side. With a
+ * queue on the other all the window long, that side's word is the edge's.
+ */
 static void use_floor(const struct edge *edge, struct edge_trial *trial)
 {
 	bool good[2] = {held(trial, 0), held(trial, 1)};
 	double middle_ns = (trial->upper_ns + trial->lower_ns) / 2;
 
 	trial->excess_ns = edge->floor_known ? edge_trial_half_ns(trial) - edge->floor_ns : 0;
+	trial->one_side = good[0] != good[1] && trial->excess_ns > edge_gap_ns(edge);
 	if (edge->floor_known && good[0] != good[1] && trial->excess_ns > 0)
 		middle_ns += good[0] ? trial->excess_ns : -trial->excess_ns;
+	if (trial->one_side)
+		trial->middle_s = trial->x_mean_s[good[1]];
 	trial->offset_ns = middle_ns + trial->slope_ppb * trial->middle_s;
 }
 
@@ -237,7 +245,11 @@ static void judge(const struct edge *edge, struct edge_trial *trial)
 	double lever = fmax(trial->spread_s, SPREAD_LEAST * seconds);
 	bool weak = !held(trial, 0) || !held(trial, 1);
 
-	trial->offset_sigma_ns = hypot(sigma, EXCESS_SIGMA * trial->excess_ns);
+	if (trial->one_side)
+		trial->offset_sigma_ns = hypot(side_sigma(edge, trial, held(trial, 1)),
+					       ONE_SIDE_NOISES * edge->noise_ns);
+	else
+		trial->offset_sigma_ns = hypot(sigma, EXCESS_SIGMA * trial->excess_ns);
 	trial->flagged = edge->floor_known ? fabs(trial->excess_ns) > edge_gap_ns(edge) : weak;
 	drift = trial->offset_sigma_ns / lever;
 	trial->drift_sigma_ppb = drift;

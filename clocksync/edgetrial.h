@@ -21,6 +21,7 @@ struct edge_trial {
 	double slope_ppb;	   /* refined from line's */
 	double upper_ns, lower_ns; /* the middle of each cloud's edge at x0 */
 	size_t inliers[2];
+	double x_mean_s[2];
 	double middle_s;  /* of the inliers, after x0 */
 	double spread_s;  /* their standard deviation */
 	double offset_ns; /* against y0 at the middle */
@@ -32,6 +33,7 @@ struct edge_trial {
 	 */
 	double noise_ns;
 	bool flagged;
+	bool one_side; /* the offset is that of one side and the known floor */
 };
 
 /* -EINVAL when a side has fewer than two points, or none that are 100 ms apart. */

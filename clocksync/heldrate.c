@@ -8,7 +8,7 @@
 
 #define SECOND_NS 1000000000LL
 /* A line that was not followed for so long says nothing of the time between. */
-#define GAP_MAX_NS 3000000000LL
+#define GAP_MAX_NS 40000000000LL
 #define JUDGED_AFTER 4 /* entries, seconds */
 #define SQUARE_GAIN 0.125
 #define PEAK_FADE 0.98

@@ -31,7 +31,8 @@ static enum clock_state state_of(const struct hostclock *clock, int64_t now_ns)
 	if (!consensus->settled)
 		return CLOCK_CONVERGING;
 	if (consensus->last_whole_ns &&
-	    ns_sub(now_ns, consensus->last_whole_ns) > HOLDOVER_AFTER_NS)
+	    ns_sub(now_ns, consensus->last_whole_ns) > HOLDOVER_AFTER_NS &&
+	    ns_sub(now_ns, consensus->last_met_ns) > HOLDOVER_AFTER_NS)
 		return CLOCK_HOLDOVER;
 	return fabs(clock->behind_ns) * 2 > clock->bound.now_ns ? CLOCK_CONVERGING : CLOCK_SYNCED;
 }

@@ -10,6 +10,8 @@
 #define RESIDUAL_FADE 0.9
 #define CLEAN_FACTOR 10.0
 #define SURPRISE_FADE 0.95
+/* Neighbours that two islands of the fleet are not likely to have in themselves. */
+#define WHOLE_PART 0.6
 /* The first guesses are no observations: they fade faster. */
 #define FADE_FIRST 0.8
 #define ROUNDS_FIRST 40
@@ -42,17 +44,20 @@ static double shortest_third(double *v, size_t count)
 static void learn_scale(struct consensus *consensus, const struct words *words)
 {
 	double offset[CONSENSUS_PEERS_MAX], drift[CONSENSUS_PEERS_MAX];
+	size_t count = 0;
 
-	if (words->count < 3)
-		return;
 	for (size_t i = 0; i < words->count; i++) {
-		offset[i] = words->at[i].offset;
-		drift[i] = words->at[i].drift;
+		if (words->at[i].unsure)
+			continue;
+		offset[count] = words->at[i].offset;
+		drift[count++] = words->at[i].drift;
 	}
-	consensus->scale_ns = follow_scale(consensus->scale_ns,
-					   shortest_third(offset, words->count), SCALE_MIN_NS);
-	consensus->scale_ppb = follow_scale(consensus->scale_ppb,
-					    shortest_third(drift, words->count), SCALE_MIN_PPB);
+	if (count < 3)
+		return;
+	consensus->scale_ns =
+		follow_scale(consensus->scale_ns, shortest_third(offset, count), SCALE_MIN_NS);
+	consensus->scale_ppb =
+		follow_scale(consensus->scale_ppb, shortest_third(drift, count), SCALE_MIN_PPB);
 }
 
 static double fade(const struct consensus *consensus, double later)
@@ -63,8 +68,8 @@ static double fade(const struct consensus *consensus, double later)
 static void learn_residual(struct consensus *consensus, const struct words *words, double offset)
 {
 	double squares = 0, weights = 0, residual, flagged = 0, mean = 0;
-	double sigma[CONSENSUS_PEERS_MAX];
-	size_t used = 0;
+	double sigma[CONSENSUS_PEERS_MAX], one_side = 0;
+	size_t used = 0, whole = 0;
 
 	for (size_t i = 0; i < words->count; i++) {
 		const struct word *word = &words->at[i];
@@ -77,8 +82,16 @@ static void learn_residual(struct consensus *consensus, const struct words *word
 		flagged += word->flagged;
 		mean += word->weight * word->sigma;
 		sigma[used++] = word->sigma;
+		if (word->one_side)
+			one_side = fmax(one_side, word->sigma);
+		else
+			whole++;
 	}
+	consensus->one_side_ns = (double)whole < WHOLE_PART * consensus->degree ? one_side : 0;
 	residual = weights > 0 ? sqrt(squares / weights) : 0;
+	/* Of one or two, left of many, nobody sees how far they are from the truth. */
+	if (used < 3 && words->count > used)
+		residual = fmax(residual, consensus->scale_ns);
 	consensus->residual_ns =
 		fmax(residual, consensus->residual_ns * fade(consensus, RESIDUAL_FADE));
 	if (!used)

@@ -8,6 +8,13 @@
 #define BLEND_WANDER_PPB 4.0 /* what a second's wander does to the models' own drift */
 #define VIEW_STALE_NS 1500000000LL
 #define EDGE_STALE_NS 4000000000LL
+/*
+ * A word that is worse than our own line by so much tells nothing of it: of many queues
+ * that stand, the mean is a queue. Our own line is as good as the words that it follows,
+ * and runs off from there as wrong as the rate that is held may be.
+ */
+#define UNSURE_SCALES 10.0
+#define UNSURE_FORMALS 10.0
 
 static double compose_ppb(double a, double b)
 {
@@ -71,12 +78,36 @@ static void word_weigh(struct word *word, const struct edge_estimate *edge, doub
 	word->drift_weight = 1 / (own_ppb * own_ppb + word->drift_sigma * word->drift_sigma);
 }
 
+/* How far off our own line may have run since it last followed most of the fleet. */
+static double growth_ns(const struct consensus *consensus, int64_t now_ns)
+{
+	int64_t last_ns = consensus->last_used_ns;
+	double alone_s;
+
+	if (consensus->last_whole_ns && consensus->last_whole_ns < last_ns)
+		last_ns = consensus->last_whole_ns;
+	alone_s = (double)ns_sub(now_ns, last_ns) * 1e-9;
+	if (!consensus->settled || alone_s <= 0)
+		return 0;
+	return alone_s * (heldrate_error_ppb(&consensus->held) +
+			  heldrate_wander(&consensus->held) * alone_s / 2);
+}
+
+static bool is_unsure(const struct consensus *consensus, const struct word *word)
+{
+	double own = fmax(UNSURE_SCALES * fmax(consensus->scale_ns, SCALE_MIN_NS),
+			  UNSURE_FORMALS * consensus->formal_ns);
+
+	return consensus->settled && !word->one_side && word->sigma > own + consensus->growth_ns;
+}
+
 void words_gather(struct consensus *consensus, int64_t now_ns, const struct consensus_input *input,
 		  size_t count, struct words *words)
 {
 	bool based = consensus->has_line;
 
 	words->count = 0;
+	consensus->growth_ns = growth_ns(consensus, now_ns);
 	if (based)
 		words->base = clock_line_move(&consensus->line, now_ns, 0);
 	for (size_t i = 0; i < count; i++) {
@@ -98,7 +129,9 @@ void words_gather(struct consensus *consensus, int64_t now_ns, const struct cons
 		word->reach = input[i].view->reach / (double)CLOCK_REACH_ONE;
 		word->in = false;
 		word->flagged = edge->flagged;
+		word->one_side = edge->one_side;
 		word_weigh(word, edge, (double)ns_sub(now_ns, edge->local_ns) * 1e-9, consensus);
+		word->unsure = is_unsure(consensus, word);
 		consensus->peers[i].offset_ns = word->offset;
 		consensus->peers[i].drift_ppb = word->drift;
 		words->count++;
@@ -107,7 +140,10 @@ void words_gather(struct consensus *consensus, int64_t now_ns, const struct cons
 
 bool word_agrees(const struct consensus *consensus, const struct word *word, double centre)
 {
-	return fabs(word->offset - centre) <= GATE_SCALES * fmax(consensus->scale_ns, word->sigma);
+	double own = centre == 0 ? consensus->growth_ns : 0;
+
+	return fabs(word->offset - centre) <=
+	       GATE_SCALES * fmax(consensus->scale_ns, word->sigma) + own;
 }
 
 unsigned words_support(const struct consensus *consensus, const struct words *words, double centre)
@@ -140,7 +176,7 @@ const struct word *words_most_supported(const struct consensus *consensus,
 		const struct word *word = &words->at[i];
 		unsigned here;
 
-		if (apart && word_agrees(consensus, word, *apart))
+		if (word->unsure || (apart && word_agrees(consensus, word, *apart)))
 			continue;
 		here = words_support(consensus, words, word->offset);
 		if (here > *votes || (best && here == *votes && word->sigma < best->sigma)) {

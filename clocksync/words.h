@@ -19,7 +19,8 @@
 struct word {
 	size_t slot;
 	double offset, drift, sigma, drift_sigma, weight, drift_weight, reach, age_s;
-	bool in, flagged;
+	bool in, flagged, one_side;
+	bool unsure; /* votes, and moves nothing */
 };
 
 struct words {
@@ -32,7 +33,8 @@ struct words {
 void words_gather(struct consensus *consensus, int64_t now_ns, const struct consensus_input *input,
 		  size_t count, struct words *words);
 
-/* Is the word within the gate around @centre? */
+/* Is the word within the gate around @centre? 0 is our own line, which may have run off a little.
+ */
 bool word_agrees(const struct consensus *consensus, const struct word *word, double centre);
 unsigned words_support(const struct consensus *consensus, const struct words *words, double centre);
 unsigned words_quorum(const struct words *words);

@@ -38,7 +38,7 @@ struct cli {
 	bool bound_given;
 	uint64_t bound_ns;
 	uint64_t timeout_ns;
-	json_t *steer; /* options of `steer` as its request has them; NULL: none */
+	json_t *steer; /* options of `steer` and `pace` as the request has them; NULL: none */
 };
 
 /* Each returns the exit code and has said what went wrong. */
@@ -51,6 +51,12 @@ int cli_events(const struct cli *cli);
 int cli_mode(const struct cli *cli);
 int cli_off(const struct cli *cli);
 int cli_steer(const struct cli *cli);
+int cli_paths(const struct cli *cli);
+int cli_pace(const struct cli *cli);
+/* An option of `pace` that `steer` has not. Returns an exit code. */
+int cli_pace_option(struct cli *cli, const char *name, const char *value);
+int cli_nic(const struct cli *cli);
+int cli_nic_pair(const struct cli *cli);
 /* An option of `steer` by its name. Returns an exit code. */
 int cli_steer_option(struct cli *cli, const char *name, const char *value);
 int cli_config(const struct cli *cli);
@@ -64,6 +70,12 @@ void cli_write_clock(FILE *out, const json_t *clock);
 void cli_write_peers(FILE *out, const json_t *result);
 void cli_write_qps(FILE *out, const json_t *result);
 void cli_write_steer(FILE *out, const json_t *result);
+void cli_write_lanes(FILE *out, const json_t *result);
+void cli_write_plan(FILE *out, const json_t *result);
+void cli_write_pace(FILE *out, const json_t *result);
+void cli_write_nics(FILE *out, const json_t *nics);
+/* One line; NULL: none. */
+void cli_write_nics_short(FILE *out, const json_t *nics);
 void cli_write_event(FILE *out, const json_t *event);
 void cli_write_config(FILE *out, const json_t *config);
 void cli_write_support(FILE *out, const json_t *support);

@@ -97,6 +97,8 @@ static const char *peer_verdict(const json_t *peer)
 		return "refused: its time is another";
 	if (!strcmp(verdict, "refused_drift"))
 		return "refused: its rate is another";
+	if (!strcmp(verdict, "unsure"))
+		return "not used, its path is full";
 	return has(peer, "offset_ns") ? "not used" : "no fit yet";
 }
 

@@ -24,6 +24,8 @@ static void write_part(FILE *out, const json_t *event, const char *name)
 		fprintf(out, "%s%s ", between, key);
 		if (json_is_string(value))
 			fputs(json_string_value(value), out);
+		else if (json_is_real(value))
+			fprintf(out, "%.6g", json_real_value(value));
 		else
 			json_dumpf(value, out, JSON_COMPACT | JSON_ENCODE_ANY);
 		between = ", ";

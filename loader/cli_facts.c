@@ -23,11 +23,15 @@ static void write_scalar(FILE *out, const json_t *value)
 static void write_pairs(FILE *out, const json_t *object, const char *first, const char *rest)
 {
 	const char *key, *indent = first;
-	json_t *value;
+	json_t *value, *entry;
+	size_t i;
 
 	json_object_foreach ((json_t *)object, key, value) {
-		fprintf(out, "%s%s: ", indent, key);
-		write_scalar(out, value);
+		fprintf(out, "%s%s:%s", indent, key, json_is_array(value) ? "\n" : " ");
+		if (!json_is_array(value))
+			write_scalar(out, value);
+		json_array_foreach (value, i, entry)
+			write_pairs(out, entry, "    - ", "      ");
 		indent = rest;
 	}
 }

@@ -223,6 +223,43 @@ static void write_verdicts(FILE *out, const json_t *verdicts)
 	}
 }
 
+static void write_paths(FILE *out, const json_t *paths)
+{
+	const json_t *budget = json_object_get(paths, "budget");
+
+	if (!paths)
+		return;
+	if (!json_is_true(json_object_get(paths, "on"))) {
+		fprintf(out, "Paths: not probed%s%s\n", *cli_text(paths, "note") ? ": " : "",
+			cli_text(paths, "note"));
+		return;
+	}
+	fprintf(out, "Paths: %llu up, %llu suspect, %llu down, %llu held, to %llu addresses\n",
+		(unsigned long long)cli_count(paths, "up"),
+		(unsigned long long)cli_count(paths, "suspect"),
+		(unsigned long long)cli_count(paths, "down"),
+		(unsigned long long)cli_count(paths, "held"),
+		(unsigned long long)cli_count(paths, "peers"));
+	if (json_is_true(json_object_get(budget, "short")))
+		fprintf(out,
+			"  paths.probe_budget_pps (%llu) is short of %llu: paths are probed less "
+			"often, and deaths are seen later\n",
+			(unsigned long long)cli_count(budget, "budget_pps"),
+			(unsigned long long)cli_count(budget, "wanted_pps"));
+	if (cli_count(paths, "refused"))
+		fprintf(out, "  The map of paths was full: some peers have none\n");
+}
+
+static const char *mode_means(const char *mode)
+{
+	if (!strcmp(mode, "steer"))
+		return "packets of queue pairs in `escapement steer` take the path named there";
+	if (!strcmp(mode, "pace"))
+		return "packets wait at the sender while the fabric's queues are long";
+	return !strcmp(mode, "observe") ? "packets are counted, none is changed"
+					: "queue pairs are steered, and their packets paced";
+}
+
 void cli_write_status(FILE *out, const json_t *status)
 {
 	char uptime[UNITS_TEXT_BYTES];
@@ -238,11 +275,10 @@ void cli_write_status(FILE *out, const json_t *status)
 			cli_text(status, "kill_switch_reason"));
 	else
 		fprintf(out, "Mode: %s (%s)\n", cli_text(status, "mode"),
-			strcmp(cli_text(status, "mode"), "steer")
-				? "packets are counted, none is changed"
-				: "packets of queue pairs in `escapement steer` take the path named there");
+			mode_means(cli_text(status, "mode")));
 	write_clock(out, json_object_get(status, "clock"));
 	write_probing(out, json_object_get(status, "probing"));
+	write_paths(out, json_object_get(status, "paths"));
 	write_table(out, json_object_get(status, "qps"));
 	write_receipts(out, json_object_get(status, "receipts"));
 	write_tracing(out, json_object_get(status, "qp_tracing"));
@@ -250,12 +286,13 @@ void cli_write_status(FILE *out, const json_t *status)
 		fprintf(out, "Members: %llu addresses\n",
 			(unsigned long long)cli_count(status, "members"));
 	write_verdicts(out, json_object_get(status, "verdicts"));
+	cli_write_nics_short(out, json_object_get(status, "nic_failover"));
 	json_array_foreach (json_object_get(status, "interfaces"), i, interface) {
 		write_link(out, interface);
 		write_attachment(out, interface);
 		write_visibility(out, interface);
-		if (!strcmp(cli_text(interface, "mode"), "steer"))
-			fprintf(out, "  mode      steer\n");
+		if (strcmp(cli_text(interface, "mode"), "observe"))
+			fprintf(out, "  mode      %s\n", cli_text(interface, "mode"));
 		write_direction(out, interface, "roce_rx", "RoCE in ");
 		write_direction(out, interface, "roce_tx", "RoCE out");
 	}

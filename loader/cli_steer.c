@@ -9,7 +9,9 @@
 #include "cli_table.h"
 #include "units.h"
 
-#define HEADINGS "<FROM <TO QPN <NETDEV OWN LEAVES WANTED <STATE <MOMENT PACKETS"
+#define HEADINGS "<FROM <TO QPN <NETDEV OWN LEAVES WANTED <BY <STATE <MOMENT PACKETS"
+#define PLAN_PATHS "LANE SPORT DELAY FLOOR +- RATE QPS <STATE"
+#define PLAN_MOVES "QPN RATE FROM TO GAIN"
 
 static int bad_value(const char *name, const char *value, const char *should)
 {
@@ -88,6 +90,7 @@ static void add_row(struct cli_table *table, const json_t *row)
 		       path_text(path, row, "steered_sport", "steered_flow_label", own));
 	cli_table_cell(table, "%s",
 		       path_text(path, json_object_get(row, "wanted"), "sport", "flow_label", own));
+	cli_table_cell(table, "%s", cli_text(row, "by"));
 	cli_table_cell(table, "%s", cli_text(row, "state"));
 	cli_table_cell(table, "%s", *moment ? moment : "-");
 	cli_table_cell(table, "%s", units_count(text, cli_count(row, "packets")));
@@ -119,6 +122,10 @@ void cli_write_steer(FILE *out, const json_t *result)
 	if (strcmp(cli_text(result, "mode"), "steer"))
 		fprintf(out, "Mode: observe; no packet is changed. `escapement mode steer` allows "
 			     "it.\n");
+	else if (json_is_true(json_object_get(result, "auto")))
+		fprintf(out,
+			"By itself: contended and dead paths are left; `escapement steer plan` "
+			"shows what is seen.\n");
 	else if (!json_array_size(rows))
 		fprintf(out,
 			"No queue pair is steered. `escapement steer set --dst IP --qpn N --sport "
@@ -132,12 +139,114 @@ void cli_write_steer(FILE *out, const json_t *result)
 			(unsigned long long)cli_count(held, "left_ms") / 1000 + 1);
 }
 
+/* --- plan --- */
+
+static void time_cell(struct cli_table *table, const json_t *row, const char *key)
+{
+	const json_t *value = json_object_get(row, key);
+	char text[UNITS_TEXT_BYTES];
+	json_int_t ns = json_integer_value(value);
+
+	if (value)
+		cli_table_cell(table, "%s%s", ns < 0 ? "-" : "",
+			       units_duration(text, (uint64_t)(ns < 0 ? -ns : ns)));
+	else
+		cli_table_cell(table, "-");
+}
+
+static void rate_cell(struct cli_table *table, const json_t *row)
+{
+	char text[UNITS_TEXT_BYTES];
+
+	cli_table_cell(table, "%s", units_bit_rate(text, (double)cli_count(row, "rate_bps") / 8));
+}
+
+static void write_plan_paths(FILE *out, const json_t *paths)
+{
+	struct cli_table *table = cli_table_new(PLAN_PATHS);
+	size_t i;
+	json_t *row;
+
+	if (!table)
+		return;
+	json_array_foreach (paths, i, row) {
+		bool measured = json_is_true(json_object_get(row, "measured"));
+		bool contended = json_is_true(json_object_get(row, "contended"));
+
+		cli_table_cell(table, "%llu", (unsigned long long)cli_count(row, "lane"));
+		cli_table_cell(table, "%llu", (unsigned long long)cli_count(row, "sport"));
+		time_cell(table, row, "delay_ns");
+		time_cell(table, row, "floor_ns");
+		time_cell(table, row, "bound_ns");
+		rate_cell(table, row);
+		cli_table_cell(table, "%llu", (unsigned long long)cli_count(row, "qps"));
+		cli_table_cell(table, "%s",
+			       !measured   ? "not measured"
+			       : contended ? "contended"
+					   : "calm");
+	}
+	cli_table_write(table, out);
+	cli_table_free(table);
+}
+
+static void write_plan_moves(FILE *out, const json_t *moves)
+{
+	struct cli_table *table = cli_table_new(PLAN_MOVES);
+	size_t i;
+	json_t *row;
+
+	if (!table)
+		return;
+	json_array_foreach (moves, i, row) {
+		const json_t *from = json_object_get(row, "from"), *to = json_object_get(row, "to");
+
+		cli_table_cell(table, "%llu", (unsigned long long)cli_count(row, "dest_qpn"));
+		rate_cell(table, row);
+		cli_table_cell(table, "lane %llu", (unsigned long long)cli_count(from, "lane"));
+		cli_table_cell(table, "lane %llu", (unsigned long long)cli_count(to, "lane"));
+		time_cell(table, row, "gain_ns");
+	}
+	cli_table_write(table, out);
+	cli_table_free(table);
+}
+
+void cli_write_plan(FILE *out, const json_t *result)
+{
+	const json_t *pairs = json_object_get(result, "pairs");
+	size_t i;
+	json_t *pair;
+
+	fprintf(out, "Steering by itself is %s; nothing is done by asking.\n",
+		json_is_true(json_object_get(result, "auto")) ? "on" : "off");
+	if (*cli_text(result, "note"))
+		fprintf(out, "%s\n", cli_text(result, "note"));
+	else if (!json_array_size(pairs))
+		fprintf(out, "No queue pair here sends to a host whose paths are known.\n");
+	json_array_foreach (pairs, i, pair) {
+		const json_t *moves = json_object_get(pair, "moves");
+
+		fprintf(out, "\n%s > %s (%s), %llu queue pairs\n", cli_text(pair, "src"),
+			cli_text(pair, "dst"), cli_text(pair, "peer"),
+			(unsigned long long)cli_count(pair, "qps"));
+		write_plan_paths(out, json_object_get(pair, "paths"));
+		if (json_array_size(moves))
+			write_plan_moves(out, moves);
+		else
+			fprintf(out, "Nothing would move: %s.\n", cli_text(pair, "why"));
+	}
+}
+
 static void write_done(const char *what, const json_t *result)
 {
 	if (!strcmp(what, "set"))
 		printf("Ordered: it moves at the next gap, message or deadline; `escapement "
 		       "events` "
 		       "tells when.\n");
+	else if (!strcmp(what, "plan"))
+		cli_write_plan(stdout, result);
+	else if (!strcmp(what, "auto"))
+		printf("Steering by itself is %s.\n",
+		       json_is_true(json_object_get(result, "auto")) ? "on" : "off");
 	else
 		printf("Queue pairs that go back to their own path: %zu\n",
 		       json_array_size(json_object_get(result, "clearing")));
@@ -157,6 +266,13 @@ int cli_steer(const struct cli *cli)
 	}
 	if (what)
 		json_object_set_new(args, "what", json_string(what));
+	if (cli->word_count > 1 && (!what || strcmp(what, "auto"))) {
+		fprintf(stderr, "escapement: \"%.64s\" is one word too many\n", cli->words[1]);
+		json_decref(args);
+		return CLI_USAGE;
+	}
+	if (cli->word_count > 1)
+		json_object_set_new(args, "state", json_string(cli->words[1]));
 	code = cli_ask(cli->places.socket, "steer", args, &result);
 	if (code)
 		return code;

@@ -93,18 +93,12 @@ int cli_off(const struct cli *cli)
 int cli_mode(const struct cli *cli)
 {
 	json_t *result, *interfaces = json_array();
-	char later[160];
 	int code;
 
 	if (!cli->word_count) {
 		fprintf(stderr,
-			"escapement: `mode` wants to know which: `escapement mode observe` or `mode "
-			"steer`\n");
-		json_decref(interfaces);
-		return CLI_USAGE;
-	}
-	if (!strcmp(cli->words[0], "pace")) {
-		fprintf(stderr, "escapement: %s\n", verbs_later(cli->words[0], later));
+			"escapement: `mode` wants to know which: `escapement mode observe`, `mode "
+			"steer` or `mode pace`\n");
 		json_decref(interfaces);
 		return CLI_USAGE;
 	}

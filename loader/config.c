@@ -12,6 +12,10 @@
 #include <sys/un.h>
 
 #include "clocksync/graph.h"
+#include "config_pace.h"
+#include "config_paths.h"
+#include "config_nic.h"
+#include "config_reading.h"
 #include "config_schema.h"
 #include "maps.h"
 #include "members.h"
@@ -31,84 +35,6 @@
 #define INTERVAL_LEAST_NS (100 * MS_NS)
 #define INTERVAL_MOST_NS (3600 * SECOND_NS)
 
-struct reading {
-	const char *path;
-	struct yamltree_node *root;
-	struct config_raw *raw;
-	struct config *config;
-	char **error;
-};
-
-static int fail_at(struct reading *reading, unsigned int line, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
-
-static int fail_at(struct reading *reading, unsigned int line, const char *format, ...)
-{
-	va_list arguments;
-	char *what;
-
-	va_start(arguments, format);
-	if (vasprintf(&what, format, arguments) < 0)
-		what = NULL;
-	va_end(arguments);
-	if (!what || asprintf(reading->error, "%s:%u: %s", reading->path, line, what) < 0)
-		*reading->error = NULL;
-	free(what);
-	return -EINVAL;
-}
-
-/* Where `section.key`, or a top-level key, stands. */
-static unsigned int line_of(const struct reading *reading, const char *section, const char *key)
-{
-	const struct yamltree_child *child = section ? yamltree_get(reading->root, section) : NULL;
-
-	child = yamltree_get(section ? (child ? child->node : NULL) : reading->root, key);
-	return child ? child->line : 1;
-}
-
-static unsigned int interface_line(const struct reading *reading, size_t i, const char *key)
-{
-	const struct yamltree_child *list = yamltree_get(reading->root, "interfaces");
-	const struct yamltree_child *child = yamltree_get(list->node->children[i].node, key);
-
-	return child ? child->line : list->node->children[i].line;
-}
-
-static int take_duration(struct reading *reading, const char *section, const char *key,
-			 const char *text, uint64_t least_ns, uint64_t most_ns, uint64_t *ns)
-{
-	char hint[32], low[UNITS_TEXT_BYTES], high[UNITS_TEXT_BYTES];
-	int err;
-
-	if (!text)
-		return 0;
-	err = units_parse_duration(text, ns, hint);
-	if (err == -EINVAL)
-		return fail_at(reading, line_of(reading, section, key),
-			       "`%s: %.64s` is not a duration; units are " UNITS_UNDERSTOOD
-			       ", right behind the number%s%s%s",
-			       key, text, hint[0] ? ": write `" : ", such as `5s", hint, "`");
-	if (err || *ns < least_ns || *ns > most_ns)
-		return fail_at(reading, line_of(reading, section, key),
-			       "`%s: %.64s` is out of range; give %s to %s", key, text,
-			       units_duration(low, least_ns), units_duration(high, most_ns));
-	return 0;
-}
-
-static int take_number(struct reading *reading, const char *section, const char *key,
-		       const uint64_t *given, uint64_t least, uint64_t most, uint32_t *number)
-{
-	if (!given)
-		return 0;
-	if (*given < least || *given > most)
-		return fail_at(reading, line_of(reading, section, key),
-			       "`%s: %llu` is out of range; give %llu to %llu", key,
-			       (unsigned long long)*given, (unsigned long long)least,
-			       (unsigned long long)most);
-	*number = *given;
-	return 0;
-}
-
 /* A relative path starts from the folder of the configuration file. */
 static int take_path(const char *config_path, const char *given, const char *fallback, char **out)
 {
@@ -121,16 +47,6 @@ static int take_path(const char *config_path, const char *given, const char *fal
 	else if (asprintf(out, "%.*s/%s", (int)(slash - config_path), config_path, given) < 0)
 		*out = NULL;
 	return *out || (!given && !fallback) ? 0 : -ENOMEM;
-}
-
-static bool interface_name_valid(const char *name)
-{
-	if (!strcmp(name, ".") || !strcmp(name, ".."))
-		return false;
-	for (; *name; name++)
-		if (*name == '/' || *name == ':' || isspace((unsigned char)*name))
-			return false;
-	return true;
 }
 
 static int take_interface(struct reading *reading, size_t i)
@@ -163,7 +79,7 @@ static int take_interface(struct reading *reading, size_t i)
 	interface->tc = raw->tc;
 	interface->name = strdup(name);
 	reading->config->interface_count = i + 1;
-	return interface->name ? 0 : -ENOMEM;
+	return interface->name ? config_nic_take_interface(reading, i) : -ENOMEM;
 }
 
 static int take_interfaces(struct reading *reading)
@@ -421,7 +337,6 @@ static int take_clock(struct reading *reading)
 
 	config->clock.window_ns = 2 * SECOND_NS;
 	config->clock.anchor = raw->anchor;
-	config->steer.mode = reading->raw->steer.mode;
 	return take_duration(reading, "clock", "window", raw->window, 500 * MS_NS, 60 * SECOND_NS,
 			     &config->clock.window_ns);
 }
@@ -452,6 +367,24 @@ static int take_sample(struct reading *reading)
 	return 0;
 }
 
+static int take_steer(struct reading *reading)
+{
+	const struct config_raw_steer *raw = &reading->raw->steer;
+	struct config *config = reading->config;
+
+	config->steer.mode = raw->mode;
+	config->steer.overtake = raw->overtake;
+	config->steer.moves_per_s = 20;
+	if (raw->capacity && strcmp(raw->capacity, "auto") &&
+	    units_parse_bit_rate(raw->capacity, &config->steer.capacity_bps))
+		return fail_at(reading, line_of(reading, "steer", "capacity"),
+			       "`capacity: %.64s` should be `auto`, or what one path carries in "
+			       "bits a second, such as `100Gbit`",
+			       raw->capacity);
+	return take_number(reading, "steer", "moves_per_second", raw->moves_per_second, 1, 10000,
+			   &config->steer.moves_per_s);
+}
+
 static int take_receipts(struct reading *reading)
 {
 	const struct config_raw_receipts *raw = &reading->raw->receipts;
@@ -469,6 +402,41 @@ static int take_receipts(struct reading *reading)
 		err = take_duration(reading, "receipts", "threshold", raw->threshold, US_NS,
 				    SECOND_NS, &config->receipts.threshold_ns);
 	return err;
+}
+
+static int check_paths(struct reading *reading)
+{
+	const char *key;
+	char *what;
+	int err = config_paths_check(reading->config, &key, &what);
+
+	if (err)
+		fail_at(reading, line_of(reading, "paths", key), "%s", what ? what : key);
+	if (err)
+		free(what);
+	return err;
+}
+
+static int take_paths(struct reading *reading)
+{
+	const struct config_raw_paths *raw = &reading->raw->paths;
+	const char *texts[] = {raw->probe_interval, raw->standby_interval, raw->dead_after,
+			       raw->return_after};
+	struct config_paths_duration durations[CONFIG_PATHS_DURATIONS];
+	struct config *config = reading->config;
+	int err;
+
+	config->paths.on = raw->probe == CONFIG_PATHS_AUTO;
+	config_paths_default(config, durations);
+	err = take_number(reading, "paths", "per_peer", raw->per_peer, 2, ESC_PATH_LANES_MAX,
+			  &config->paths.per_peer);
+	if (!err)
+		err = take_number(reading, "paths", "probe_budget_pps", raw->budget_pps, 100,
+				  1000000, &config->paths.budget_pps);
+	for (size_t i = 0; !err && i < CONFIG_PATHS_DURATIONS; i++)
+		err = take_duration(reading, "paths", durations[i].key, texts[i],
+				    durations[i].least_ns, durations[i].most_ns, durations[i].ns);
+	return err ? err : check_paths(reading);
 }
 
 /* A duration with a sign. */
@@ -514,6 +482,17 @@ static int take_lab(struct reading *reading)
 	return 0;
 }
 
+static int take_pace(struct reading *reading)
+{
+	struct config_pace_fault fault = {};
+	int err = config_pace_take(&reading->raw->pace, reading->config, &fault);
+
+	if (err && fault.what)
+		fail_at(reading, config_pace_line(reading->root, &fault), "%s", fault.what);
+	free(fault.what);
+	return err;
+}
+
 static int take_all(struct reading *reading)
 {
 	struct config *config = reading->config;
@@ -544,7 +523,15 @@ static int take_all(struct reading *reading)
 	if (!err)
 		err = take_clock(reading);
 	if (!err)
+		err = take_steer(reading);
+	if (!err)
 		err = take_receipts(reading);
+	if (!err)
+		err = take_paths(reading);
+	if (!err)
+		err = take_pace(reading);
+	if (!err)
+		err = config_nic_take(reading);
 	if (!err)
 		err = take_lab(reading);
 	return err;
@@ -641,8 +628,11 @@ void config_free(struct config *config)
 {
 	if (!config)
 		return;
-	for (size_t i = 0; i < config->interface_count; i++)
+	for (size_t i = 0; i < config->interface_count; i++) {
 		free(config->interfaces[i].name);
+		free(config->interfaces[i].sibling);
+		free(config->interfaces[i].dummy);
+	}
 	free(config->interfaces);
 	free(config->path);
 	free(config->host);
@@ -656,6 +646,7 @@ void config_free(struct config *config)
 	explicit_bzero(&config->keys, sizeof(config->keys));
 	free(config->textfile.directory);
 	free(config->events.file);
+	config_pace_free(config);
 	free(config);
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include <jansson.h>
+#include <stdio.h>
 
 #include "config.h"
 #include "config_schema.h"
@@ -36,11 +37,40 @@ static void set_duration(json_t *object, const char *key, uint64_t ns)
 
 static json_t *interface_json(const struct config_interface *interface)
 {
-	return json_pack("{s:s, s:s, s:s, s:s, s:i}", "name", interface->name, "plane",
+	json_t *object = json_pack("{s:s, s:s, s:s, s:s, s:i}", "name", interface->name, "plane",
 			 config_word(config_plane_names, interface->plane), "attach",
 			 config_word(config_attach_names, interface->attach), "tc",
 			 config_word(config_tc_names, interface->tc), "probe_port",
 			 interface->probe_port);
+
+	set_text(object, "sibling", interface->sibling);
+	set_text(object, "dummy", interface->dummy);
+	return object;
+}
+
+static void put_nic(json_t *root, const struct config *config)
+{
+	json_t *nic = json_pack("{s:s, s:i}", "mode",
+				config_word(config_nic_names, config->nic.mode), "port",
+				config->nic.port);
+
+	set_duration(nic, "probe_interval", config->nic.probe_interval_ns);
+	set_duration(nic, "dead_after", config->nic.dead_after_ns);
+	set_duration(nic, "return_after", config->nic.return_after_ns);
+	json_object_set_new(root, "nic", nic);
+}
+
+static void put_steer(json_t *root, const struct config *config)
+{
+	double bps = config->steer.capacity_bps;
+
+	json_object_set_new(
+		root, "steer",
+		json_pack("{s:s, s:o, s:i, s:s}", "mode",
+			  config_word(config_steer_names, config->steer.mode), "capacity",
+			  bps > 0 ? json_sprintf("%.0fbit", bps) : json_string("auto"),
+			  "moves_per_second", (int)config->steer.moves_per_s, "overtake",
+			  config_word(config_overtake_names, config->steer.overtake)));
 }
 
 static void put_clock_sections(json_t *root, const struct config *config)
@@ -56,9 +86,7 @@ static void put_clock_sections(json_t *root, const struct config *config)
 	set_duration(clock, "window", config->clock.window_ns);
 	json_object_set_new(clock, "anchor", json_boolean(config->clock.anchor));
 	json_object_set_new(root, "clock", clock);
-	json_object_set_new(root, "steer", json_pack("{s:s}", "mode",
-						       config_word(config_steer_names,
-								   config->steer.mode)));
+	put_steer(root, config);
 	if (!offset_ns && !config->lab.clock_drift_ppb && !config->lab.tai_offset_ns) {
 		json_decref(lab);
 		return;
@@ -83,6 +111,75 @@ static void put_receipts(json_t *root, const struct config *config)
 	set_duration(receipts, "threshold", config->receipts.threshold_ns);
 	json_object_set_new(receipts, "host_queue", json_boolean(config->receipts.host_queue));
 	json_object_set_new(root, "receipts", receipts);
+}
+
+static void put_paths(json_t *root, const struct config *config)
+{
+	json_t *paths = json_object();
+
+	json_object_set_new(paths, "probe", json_string(config->paths.on ? "auto" : "off"));
+	json_object_set_new(paths, "per_peer", json_integer(config->paths.per_peer));
+	set_duration(paths, "probe_interval", config->paths.probe_interval_ns);
+	set_duration(paths, "standby_interval", config->paths.standby_interval_ns);
+	set_duration(paths, "dead_after", config->paths.dead_after_ns);
+	set_duration(paths, "return_after", config->paths.return_after_ns);
+	json_object_set_new(paths, "probe_budget_pps", json_integer(config->paths.budget_pps));
+	json_object_set_new(root, "paths", paths);
+}
+
+static json_t *pace_class_json(const struct config_pace_class *class)
+{
+	json_t *object = json_object();
+	char dscps[256] = "";
+	size_t used = 0;
+
+	json_object_set_new(object, "name", json_string(class->name));
+	json_object_set_new(object, "weight", json_integer(class->weight));
+	set_duration(object, "threshold", class->threshold_ns);
+	for (int i = 0; i < 64; i++)
+		if (class->dscps >> i & 1)
+			used += snprintf(dscps + used, sizeof(dscps) - used, "%s%d",
+					 used ? ", " : "", i);
+	if (class->dscps)
+		json_object_set_new(object, "dscp", json_string(dscps));
+	set_text(object, "job", class->job);
+	set_text(object, "cgroup", class->cgroup);
+	if (class->port_first)
+		json_object_set_new(object, "port",
+				    json_sprintf("%u-%u", class->port_first, class->port_last));
+	return object;
+}
+
+static void put_pace_tcp(json_t *pace, const struct config *config)
+{
+	json_t *tcp = json_object();
+
+	json_object_set_new(tcp, "mode",
+			    json_string(config_word(config_pace_tcp_names, config->pace.tcp.mode)));
+	if (config->pace.tcp.cgroup)
+		json_object_set_new(tcp, "cgroup", json_string(config->pace.tcp.cgroup));
+	set_duration(tcp, "threshold", config->pace.tcp.threshold_ns);
+	json_object_set_new(pace, "tcp", tcp);
+}
+
+static void put_pace(json_t *root, const struct config *config)
+{
+	json_t *pace = json_object(), *classes = json_array();
+
+	json_object_set_new(pace, "mode",
+			    json_string(config_word(config_pace_names, config->pace.mode)));
+	set_duration(pace, "threshold", config->pace.threshold_ns);
+	set_duration(pace, "hold_max", config->pace.hold_max_ns);
+	if (config->pace.line_Bps)
+		json_object_set_new(pace, "line",
+				    json_sprintf("%gMbit", (double)config->pace.line_Bps * 8e-6));
+	for (size_t i = 0; i < config->pace.class_count; i++)
+		json_array_append_new(classes, pace_class_json(&config->pace.classes[i]));
+	if (config->pace.class_count)
+		json_object_set(pace, "classes", classes);
+	json_decref(classes);
+	put_pace_tcp(pace, config);
+	json_object_set_new(root, "pace", pace);
 }
 
 json_t *config_to_json(const struct config *config)
@@ -113,5 +210,8 @@ json_t *config_to_json(const struct config *config)
 	json_object_set_new(root, "events", events);
 	put_clock_sections(root, config);
 	put_receipts(root, config);
+	put_paths(root, config);
+	put_pace(root, config);
+	put_nic(root, config);
 	return root;
 }

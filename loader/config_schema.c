@@ -36,6 +36,32 @@ const cyaml_strval_t config_tc_names[] = {
 const cyaml_strval_t config_steer_names[] = {
 	{"off", CONFIG_STEER_OFF},
 	{"manual", CONFIG_STEER_MANUAL},
+	{"auto", CONFIG_STEER_AUTO},
+	{},
+};
+
+const cyaml_strval_t config_overtake_names[] = {
+	{"never", CONFIG_OVERTAKE_NEVER},
+	{"once", CONFIG_OVERTAKE_ONCE},
+	{},
+};
+
+const cyaml_strval_t config_pace_tcp_names[] = {
+	{"off", CONFIG_PACE_TCP_OFF},
+	{"observe", CONFIG_PACE_TCP_OBSERVE},
+	{"on", CONFIG_PACE_TCP_ON},
+	{},
+};
+
+const cyaml_strval_t config_pace_names[] = {
+	{"off", CONFIG_PACE_OFF},
+	{"on", CONFIG_PACE_ON},
+	{},
+};
+
+const cyaml_strval_t config_nic_names[] = {
+	{"wrap", CONFIG_NIC_WRAP},
+	{"plain", CONFIG_NIC_PLAIN},
 	{},
 };
 
@@ -63,6 +89,8 @@ static const cyaml_schema_field_t interface_fields[] = {
 	WORD("attach", struct config_raw_interface, attach, config_attach_names),
 	WORD("tc", struct config_raw_interface, tc, config_tc_names),
 	NUMBER("probe_port", struct config_raw_interface, probe_port),
+	TEXT("sibling", struct config_raw_interface, sibling),
+	TEXT("dummy", struct config_raw_interface, dummy),
 	CYAML_FIELD_END,
 };
 
@@ -111,6 +139,44 @@ static const cyaml_schema_field_t clock_fields[] = {
 
 static const cyaml_schema_field_t steer_fields[] = {
 	WORD("mode", struct config_raw_steer, mode, config_steer_names),
+	TEXT("capacity", struct config_raw_steer, capacity),
+	NUMBER("moves_per_second", struct config_raw_steer, moves_per_second),
+	WORD("overtake", struct config_raw_steer, overtake, config_overtake_names),
+	CYAML_FIELD_END,
+};
+
+static const cyaml_schema_field_t pace_class_fields[] = {
+	CYAML_FIELD_STRING_PTR("name", CYAML_FLAG_DEFAULT, struct config_raw_pace_class, name, 1,
+			       15),
+	NUMBER("weight", struct config_raw_pace_class, weight),
+	TEXT("threshold", struct config_raw_pace_class, threshold),
+	TEXT("dscp", struct config_raw_pace_class, dscp),
+	TEXT("job", struct config_raw_pace_class, job),
+	TEXT("cgroup", struct config_raw_pace_class, cgroup),
+	TEXT("port", struct config_raw_pace_class, port),
+	CYAML_FIELD_END,
+};
+
+static const cyaml_schema_value_t pace_class_schema = {
+	CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, struct config_raw_pace_class, pace_class_fields),
+};
+
+static const cyaml_schema_field_t pace_tcp_fields[] = {
+	WORD("mode", struct config_raw_pace_tcp, mode, config_pace_tcp_names),
+	TEXT("cgroup", struct config_raw_pace_tcp, cgroup),
+	TEXT("threshold", struct config_raw_pace_tcp, threshold),
+	CYAML_FIELD_END,
+};
+
+static const cyaml_schema_field_t pace_fields[] = {
+	WORD("mode", struct config_raw_pace, mode, config_pace_names),
+	TEXT("threshold", struct config_raw_pace, threshold),
+	TEXT("hold_max", struct config_raw_pace, hold_max),
+	TEXT("line", struct config_raw_pace, line),
+	CYAML_FIELD_SEQUENCE_COUNT("classes", CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL,
+				   struct config_raw_pace, classes, class_count, &pace_class_schema,
+				   1, ESC_PACE_CLASSES - 1),
+	SECTION("tcp", struct config_raw_pace, tcp, pace_tcp_fields),
 	CYAML_FIELD_END,
 };
 
@@ -126,6 +192,32 @@ static const cyaml_schema_field_t receipts_fields[] = {
 	NUMBER("max_pps", struct config_raw_receipts, max_pps),
 	TEXT("threshold", struct config_raw_receipts, threshold),
 	WORD("host_queue", struct config_raw_receipts, host_queue, truths),
+	CYAML_FIELD_END,
+};
+
+static const cyaml_strval_t paths_modes[] = {
+	{"auto", CONFIG_PATHS_AUTO},
+	{"off", CONFIG_PATHS_OFF},
+	{},
+};
+
+static const cyaml_schema_field_t paths_fields[] = {
+	WORD("probe", struct config_raw_paths, probe, paths_modes),
+	NUMBER("per_peer", struct config_raw_paths, per_peer),
+	TEXT("probe_interval", struct config_raw_paths, probe_interval),
+	TEXT("standby_interval", struct config_raw_paths, standby_interval),
+	TEXT("dead_after", struct config_raw_paths, dead_after),
+	TEXT("return_after", struct config_raw_paths, return_after),
+	NUMBER("probe_budget_pps", struct config_raw_paths, budget_pps),
+	CYAML_FIELD_END,
+};
+
+static const cyaml_schema_field_t nic_fields[] = {
+	WORD("mode", struct config_raw_nic, mode, config_nic_names),
+	NUMBER("port", struct config_raw_nic, port),
+	TEXT("probe_interval", struct config_raw_nic, probe_interval),
+	TEXT("dead_after", struct config_raw_nic, dead_after),
+	TEXT("return_after", struct config_raw_nic, return_after),
 	CYAML_FIELD_END,
 };
 
@@ -153,26 +245,15 @@ static const cyaml_schema_field_t top_fields[] = {
 	SECTION("clock", struct config_raw, clock, clock_fields),
 	SECTION("steer", struct config_raw, steer, steer_fields),
 	SECTION("receipts", struct config_raw, receipts, receipts_fields),
+	SECTION("paths", struct config_raw, paths, paths_fields),
+	SECTION("pace", struct config_raw, pace, pace_fields),
+	SECTION("nic", struct config_raw, nic, nic_fields),
 	SECTION("lab", struct config_raw, lab, lab_fields),
-	CYAML_FIELD_IGNORE("paths", CYAML_FLAG_OPTIONAL),
-	CYAML_FIELD_IGNORE("pace", CYAML_FLAG_OPTIONAL),
 	CYAML_FIELD_END,
 };
 
 const cyaml_schema_value_t config_schema = {
 	CYAML_VALUE_MAPPING(CYAML_FLAG_POINTER, struct config_raw, top_fields),
-};
-
-/* Sections of features that this version does not have: known, checked for misspelling, no effect.
- */
-static const struct feature {
-	const char *name;
-	const char *keys[8];
-} features[] = {
-	{"paths",
-	 {"per_peer", "probe_interval", "standby_interval", "dead_after", "return_after",
-	  "probe_budget_pps"}},
-	{"pace", {"mode", "threshold"}},
 };
 
 struct checking {
@@ -282,8 +363,9 @@ static int check_mapping(struct checking *checking, const char *section, unsigne
 			return fail(checking, line, "`%s` is missing%s%s%s; %s", fields->key,
 				    section ? " in an entry of `" : "", section ? section : "",
 				    section ? "`" : "",
-				    section ? "give `name: eth1`"
-					    : "name at least one: `interfaces: [{name: eth1}]`");
+				    !section ? "name at least one: `interfaces: [{name: eth1}]`"
+				    : !strcmp(section, "interfaces") ? "give `name: eth1`"
+								     : "give `name: storage`");
 	return err;
 }
 
@@ -292,12 +374,14 @@ static int check_sequence(struct checking *checking, const char *key, unsigned i
 {
 	int err = 0;
 
+	const char *example = strcmp(key, "interfaces") ? "storage" : "eth1";
+
 	if (node->kind != YAMLTREE_SEQUENCE)
-		return fail(checking, line, "`%s` should be a list; write `- name: eth1` below it",
-			    key);
+		return fail(checking, line, "`%s` should be a list; write `- name: %s` below it",
+			    key, example);
 	if (node->count < schema->sequence.min)
-		return fail(checking, line, "`%s` is empty; name at least one: `- name: eth1`",
-			    key);
+		return fail(checking, line, "`%s` is empty; name at least one: `- name: %s`", key,
+			    example);
 	if (node->count > schema->sequence.max)
 		return fail(checking, line, "`%s` has %zu entries; at most %u are served", key,
 			    node->count, schema->sequence.max);
@@ -343,41 +427,6 @@ static int check_number(struct checking *checking, const char *key,
 	return 0;
 }
 
-/* What would promise control that does not exist is an error, not a warning. */
-static int check_feature(struct checking *checking, const char *key, unsigned int line,
-			 const struct yamltree_node *node)
-{
-	const struct yamltree_child *mode = yamltree_get(node, "mode");
-	const struct feature *feature = features;
-	size_t count = 0;
-
-	while (strcmp(feature->name, key))
-		feature++;
-	while (feature->keys[count])
-		count++;
-	if (node->kind != YAMLTREE_MAPPING)
-		return fail(checking, line, "`%s` should hold keys and values; it may be left out",
-			    key);
-	for (size_t i = 0; i < node->count; i++) {
-		size_t k = 0;
-
-		while (k < count && strcmp(feature->keys[k], node->children[i].key))
-			k++;
-		if (k == count)
-			return fail_unknown_key(checking, key, &node->children[i], feature->keys,
-						count);
-	}
-	if (mode && (mode->node->kind != YAMLTREE_SCALAR || strcmp(mode->node->text, "off")))
-		return fail(checking, mode->line,
-			    "`%s.mode` can only be `off`: this version does not have it; "
-			    "write `mode: off`, or take `%s` out",
-			    key, key);
-	log_warning("%s:%u: `%s` belongs to a feature that this version does not have; it has no "
-		    "effect",
-		    checking->path, line, key);
-	return 0;
-}
-
 static int check_scalar(struct checking *checking, const char *key, unsigned int line,
 			const cyaml_schema_value_t *schema, const struct yamltree_node *node)
 {
@@ -405,8 +454,6 @@ static int check_value(struct checking *checking, const char *key, unsigned int 
 		return check_mapping(checking, key, line, schema->mapping.fields, node);
 	case CYAML_SEQUENCE:
 		return check_sequence(checking, key, line, schema, node);
-	case CYAML_IGNORE:
-		return check_feature(checking, key, line, node);
 	default:
 		return check_scalar(checking, key, line, schema, node);
 	}

@@ -16,6 +16,7 @@ struct config_raw_interface {
 	enum config_attach attach;
 	enum config_tc tc;
 	uint64_t *probe_port;
+	char *sibling, *dummy;
 };
 
 struct config_raw_qps {
@@ -46,6 +47,28 @@ struct config_raw_clock {
 
 struct config_raw_steer {
 	enum config_steer mode;
+	char *capacity;
+	uint64_t *moves_per_second;
+	enum config_overtake overtake;
+};
+
+struct config_raw_pace_class {
+	char *name;
+	uint64_t *weight;
+	char *threshold, *dscp, *job, *cgroup, *port;
+};
+
+struct config_raw_pace_tcp {
+	enum config_pace_tcp mode;
+	char *cgroup, *threshold;
+};
+
+struct config_raw_pace {
+	enum config_pace mode;
+	char *threshold, *hold_max, *line;
+	struct config_raw_pace_class *classes;
+	uint64_t class_count;
+	struct config_raw_pace_tcp tcp;
 };
 
 enum config_receipts { CONFIG_RECEIPTS_ON, CONFIG_RECEIPTS_OFF };
@@ -55,6 +78,20 @@ struct config_raw_receipts {
 	int host_queue; /* false or true */
 	char *sample, *threshold;
 	uint64_t *max_pps;
+};
+
+enum config_paths { CONFIG_PATHS_AUTO, CONFIG_PATHS_OFF };
+
+struct config_raw_paths {
+	enum config_paths probe;
+	uint64_t *per_peer, *budget_pps;
+	char *probe_interval, *standby_interval, *dead_after, *return_after;
+};
+
+struct config_raw_nic {
+	enum config_nic mode;
+	uint64_t *port;
+	char *probe_interval, *dead_after, *return_after;
 };
 
 struct config_raw_lab {
@@ -72,14 +109,18 @@ struct config_raw {
 	struct config_raw_mesh mesh;
 	struct config_raw_clock clock;
 	struct config_raw_steer steer;
+	struct config_raw_pace pace;
 	struct config_raw_receipts receipts;
+	struct config_raw_paths paths;
+	struct config_raw_nic nic;
 	struct config_raw_lab lab;
 };
 
 extern const cyaml_schema_value_t config_schema;
 
 extern const cyaml_strval_t config_plane_names[], config_attach_names[], config_tc_names[],
-	config_steer_names[];
+	config_steer_names[], config_overtake_names[], config_pace_names[],
+	config_pace_tcp_names[], config_nic_names[];
 /* The word for a value of one of these tables. */
 const char *config_word(const cyaml_strval_t *names, int value);
 

@@ -23,7 +23,11 @@
 #include "lock.h"
 #include "log.h"
 #include "mesh.h"
+#include "nics.h"
 #include "owners.h"
+#include "paths.h"
+#include "pace.h"
+#include "tcppace.h"
 #include "preflight.h"
 #include "qptable.h"
 #include "rtnl.h"
@@ -138,14 +142,18 @@ static int daemon_switch(struct daemon *daemon, bool off, const char *by, char *
 	bool was_off = dataplane_is_off(daemon->dataplane);
 	int err;
 
-	if (off)
+	if (off) {
 		steer_stop(daemon->steer, by);
+		pace_stop(daemon->pace, by);
+		tcppace_stop(daemon->tcp, by);
+	}
 	err = off ? dataplane_off(daemon->dataplane, error)
 		  : dataplane_on(daemon->dataplane, error);
 
 	daemon->control_flags = dataplane_control_flags(daemon->dataplane);
 	owners_set_off(daemon->owners, dataplane_is_off(daemon->dataplane));
 	daemon_follow_host_queue(daemon);
+	nics_set_off(daemon->nics, dataplane_is_off(daemon->dataplane));
 	if (err || was_off == off)
 		return err;
 	log_warning("the kill switch is %s (by %s)", off ? "on: everything is detached" : "off",
@@ -209,6 +217,7 @@ static int daemon_on_tick(sd_event_source *source, uint64_t due_us, void *contex
 	daemon_watch_kill_file(daemon);
 	daemon_watch_control(daemon);
 	dataplane_tick(daemon->dataplane, daemon_local_ns());
+	nics_look(daemon->nics);
 	mesh_look(daemon->mesh);
 	owners_turn(daemon->owners, daemon_local_ns());
 	owners_refresh(daemon->owners);
@@ -241,6 +250,8 @@ static int daemon_on_links(sd_event_source *source, int fd, uint32_t events, voi
 	(void)events;
 	rtnl_drain(fd);
 	dataplane_tick(daemon->dataplane, daemon_local_ns());
+	paths_see_links(daemon->paths);
+	nics_look(daemon->nics);
 	return 0;
 }
 
@@ -331,6 +342,16 @@ static int daemon_serve(struct daemon *daemon, char **error)
 	if (!err)
 		err = steer_new(&daemon->steer, daemon, error);
 	if (!err)
+		err = paths_new(&daemon->paths, daemon, error);
+	if (!err)
+		steer_follow_paths(daemon->steer, daemon->paths);
+	if (!err)
+		err = pace_new(&daemon->pace, daemon, error);
+	if (!err)
+		err = tcppace_new(&daemon->tcp, daemon, error);
+	if (!err)
+		err = nics_new(&daemon->nics, daemon, error);
+	if (!err)
 		err = judge_new(&daemon->judge, daemon);
 	if (!err)
 		err = server_new(&daemon->server, daemon, error);
@@ -399,6 +420,10 @@ void daemon_free(struct daemon *daemon)
 	if (daemon->links_fd >= 0)
 		close(daemon->links_fd);
 	judge_free(daemon->judge);
+	nics_free(daemon->nics);
+	paths_free(daemon->paths);
+	tcppace_free(daemon->tcp);
+	pace_free(daemon->pace);
 	steer_free(daemon->steer);
 	mesh_free(daemon->mesh);
 	owners_free(daemon->owners);

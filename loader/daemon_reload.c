@@ -13,8 +13,12 @@
 #include "lock.h"
 #include "log.h"
 #include "mesh.h"
+#include "paths.h"
+#include "pace.h"
+#include "nics.h"
 #include "qptable.h"
 #include "steer.h"
+#include "tcppace.h"
 
 static bool text_differs(const char *a, const char *b)
 {
@@ -88,7 +92,11 @@ int daemon_reload(struct daemon *daemon, char **error)
 	daemon->config = new;
 	mesh_reconfigure(daemon->mesh);
 	steer_reconfigure(daemon->steer, old);
+	paths_reconfigure(daemon->paths);
+	pace_reconfigure(daemon->pace, old);
+	tcppace_reconfigure(daemon->tcp, old);
 	daemon_follow_host_queue(daemon);
+	nics_reconfigure(daemon->nics);
 	config_free(old);
 	log_info("configuration reloaded from %s", new->path);
 	ledger_add(daemon->ledger, "config_reloaded", "daemon",

@@ -50,7 +50,8 @@ static void dataplane_end_steering(struct dataplane *dataplane)
 	struct esc_control *control = pins_control(dataplane->pins);
 
 	if (dataplane_now_ns() - control->heartbeat_local_ns >= ESC_HEARTBEAT_DEAD_NS)
-		__atomic_and_fetch(&control->flags, ~ESC_CONTROL_STEER, __ATOMIC_SEQ_CST);
+		__atomic_and_fetch(&control->flags, ~(ESC_CONTROL_STEER | ESC_CONTROL_PACE),
+				   __ATOMIC_SEQ_CST);
 }
 
 /* --- which interface has which slot --- */
@@ -457,6 +458,49 @@ unsigned int dataplane_port_count(const struct dataplane *dataplane)
 	return dataplane->count;
 }
 
+uint16_t dataplane_ports_all(const struct dataplane *dataplane)
+{
+	struct port_info port;
+	uint16_t ports = 0;
+
+	for (unsigned int i = 0; i < dataplane_port_count(dataplane); i++)
+		if (!dataplane_port(dataplane, i, &port))
+			ports |= 1u << port.index;
+	return ports;
+}
+
+int dataplane_ports_named(const struct dataplane *dataplane, const json_t *names, uint16_t *ports,
+			  char **error)
+{
+	struct port_info port;
+	size_t i;
+	json_t *name;
+
+	*ports = json_array_size(names) ? 0 : dataplane_ports_all(dataplane);
+	json_array_foreach (names, i, name) {
+		const char *text = json_string_value(name);
+		uint16_t before = *ports;
+
+		for (unsigned int k = 0; text && k < dataplane_port_count(dataplane); k++)
+			if (!dataplane_port(dataplane, k, &port) && !strcmp(port.name, text))
+				*ports |= 1u << port.index;
+		if (*ports == before)
+			return explain(error, -ENODEV,
+				       "`%.15s` is not served here, or named twice; `escapement "
+				       "status` lists the interfaces",
+				       text ? text : "?");
+	}
+	return 0;
+}
+
+const char *dataplane_port_name(const struct dataplane *dataplane, unsigned int index)
+{
+	for (unsigned int i = 0; i < dataplane->count; i++)
+		if (dataplane->ports[i].slot == index)
+			return dataplane->ports[i].name;
+	return NULL;
+}
+
 int dataplane_port(const struct dataplane *dataplane, unsigned int i, struct port_info *out)
 {
 	struct esc_port_counts counts = {0};
@@ -511,9 +555,28 @@ int dataplane_reasons(const struct dataplane *dataplane,
 	return 0;
 }
 
+int dataplane_make_fq(struct dataplane *dataplane, const char *interface, char **error)
+{
+	struct port *port = (struct port *)dataplane_find(dataplane, interface);
+
+	return port ? port_make_fq(port, dataplane->pins, dataplane->ledger, error) : -ENODEV;
+}
+
+int dataplane_drop_fq(struct dataplane *dataplane, const char *interface, char **error)
+{
+	struct port *port = (struct port *)dataplane_find(dataplane, interface);
+
+	return port ? port_drop_fq(port, dataplane->pins, dataplane->ledger, error) : -ENODEV;
+}
+
 struct esc_control *dataplane_control(const struct dataplane *dataplane)
 {
 	return pins_control(dataplane->pins);
+}
+
+const struct pins *dataplane_pins(const struct dataplane *dataplane)
+{
+	return dataplane->pins;
 }
 
 int dataplane_map_fd(const struct dataplane *dataplane, const char *name)

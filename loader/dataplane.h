@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <jansson.h>
 #include <net/if.h>
 
 #include "config.h"
@@ -79,6 +80,16 @@ void dataplane_beat(struct dataplane *dataplane, uint64_t now_local_ns);
 unsigned int dataplane_port_count(const struct dataplane *dataplane);
 /* Fresh facts about port number @i of 0..count-1. */
 int dataplane_port(const struct dataplane *dataplane, unsigned int i, struct port_info *out);
+/* A bit for the slot of each interface that is served. */
+uint16_t dataplane_ports_all(const struct dataplane *dataplane);
+/*
+ * A bit in *@ports for the slot of each interface in @names, an array of texts; NULL or empty: all
+ * that are served. -ENODEV with *@error, a sentence.
+ */
+int dataplane_ports_named(const struct dataplane *dataplane, const json_t *names, uint16_t *ports,
+			  char **error);
+/* Name of the interface in slot @index of `ports`; NULL: none is served there. */
+const char *dataplane_port_name(const struct dataplane *dataplane, unsigned int index);
 /* Sums over CPUs. */
 int dataplane_port_counts(const struct dataplane *dataplane, unsigned int index,
 			  struct esc_port_counts *out);
@@ -86,8 +97,15 @@ int dataplane_port_counts(const struct dataplane *dataplane, unsigned int index,
 int dataplane_reasons(const struct dataplane *dataplane,
 		      struct esc_reason_count out[ESC_REASON_MAX]);
 
+/* fq onto an interface (qdisc.h), to be undone when it is detached; and off again, if it is ours. */
+int dataplane_make_fq(struct dataplane *dataplane, const char *interface, char **error);
+int dataplane_drop_fq(struct dataplane *dataplane, const char *interface, char **error);
+
 /* The value of `control`, mapped; borrowed. */
 struct esc_control *dataplane_control(const struct dataplane *dataplane);
+struct pins;
+/* Where all is pinned; borrowed. */
+const struct pins *dataplane_pins(const struct dataplane *dataplane);
 /* Borrowed descriptor of a pinned map. */
 int dataplane_map_fd(const struct dataplane *dataplane, const char *name);
 /* Entries that it has room for. */

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 void delayhist_free(struct delayhist *hist)
 {
@@ -66,6 +67,32 @@ int delayhist_add(struct delayhist *hist, const struct delayhist *more)
 		hist->bars[--to] = bar;
 		from--;
 	}
+	return 0;
+}
+
+int delayhist_count(struct delayhist *hist, uint32_t bucket)
+{
+	size_t low = 0, high = hist->count;
+
+	while (low < high) {
+		size_t middle = (low + high) / 2;
+
+		if (hist->bars[middle].bucket < bucket)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	if (low == hist->count || hist->bars[low].bucket != bucket) {
+		int err = delayhist_reserve(hist, hist->count + 1);
+
+		if (err)
+			return err;
+		memmove(&hist->bars[low + 1], &hist->bars[low],
+			(hist->count - low) * sizeof(hist->bars[0]));
+		hist->bars[low] = (struct delayhist_bar){.bucket = bucket & 0xffff};
+		hist->count++;
+	}
+	hist->bars[low].count++;
 	return 0;
 }
 

@@ -29,6 +29,9 @@ int delayhist_add(struct delayhist *hist, const struct delayhist *more);
 int delayhist_add_since(struct delayhist *hist, const uint32_t now[ESC_OWD_BUCKETS],
 			const uint32_t before[ESC_OWD_BUCKETS]);
 
+/* One sample more. */
+int delayhist_count(struct delayhist *hist, uint32_t bucket);
+
 uint64_t delayhist_samples(const struct delayhist *hist);
 /*
  * The delay that a part @q of the samples does not exceed, 0 < q <= 1: the

@@ -26,6 +26,9 @@ enum option_name {
 	OPTION_PATHS,
 	OPTION_INTERVAL,
 	OPTION_FRAMES,
+	OPTION_CLASS, /* this and those up to the next are of `pace` */
+	OPTION_WEIGHT,
+	OPTION_THRESHOLD,
 	OPTION_SRC, /* this and those behind it are of `steer` */
 	OPTION_DST,
 	OPTION_QPN,
@@ -51,6 +54,9 @@ static const struct option options[] = {
 	{"since", required_argument, NULL, OPTION_SINCE},
 	{"bound", required_argument, NULL, OPTION_BOUND},
 	{"timeout", required_argument, NULL, OPTION_TIMEOUT},
+	{"class", required_argument, NULL, OPTION_CLASS},
+	{"weight", required_argument, NULL, OPTION_WEIGHT},
+	{"threshold", required_argument, NULL, OPTION_THRESHOLD},
 	{"src", required_argument, NULL, OPTION_SRC},
 	{"dst", required_argument, NULL, OPTION_DST},
 	{"qpn", required_argument, NULL, OPTION_QPN},
@@ -79,12 +85,19 @@ static const struct command {
 	{"qp", cli_qp, 1, {OPTION_SORT, OPTION_TOP, OPTION_WATCH, OPTION_PATHS}},
 	{"top", cli_top, 1, {OPTION_SORT, OPTION_TOP, OPTION_INTERVAL, OPTION_FRAMES}},
 	{"events", cli_events, 0, {OPTION_FOLLOW, OPTION_SINCE}},
+	{"paths", cli_paths, 1, {}},
 	{"mode", cli_mode, 1 + ESC_PORTS_MAX, {}},
 	{"steer",
 	 cli_steer,
 	 2,
 	 {OPTION_SRC, OPTION_DST, OPTION_QPN, OPTION_SPORT, OPTION_FLOW_LABEL, OPTION_HOLD,
 	  OPTION_WITHIN, OPTION_NOW, OPTION_ALL}},
+	{"pace",
+	 cli_pace,
+	 1 + ESC_PORTS_MAX,
+	 {OPTION_CLASS, OPTION_WEIGHT, OPTION_THRESHOLD, OPTION_SRC, OPTION_DST, OPTION_QPN}},
+	{"nic", cli_nic, 0, {}},
+	{"nic-pair", cli_nic_pair, 32, {}},
 	{"off", cli_off, 0, {}},
 	{"config", cli_config, 1, {}},
 	{"probe-support", cli_support, 0, {}},
@@ -186,6 +199,8 @@ static int take_verb_option(struct cli *cli, int option, int argc, char **argv)
 {
 	const char *seconds;
 
+	if (option >= OPTION_CLASS && option < OPTION_SRC)
+		return cli_pace_option(cli, option_text(option), optarg);
 	if (option >= OPTION_SRC)
 		return cli_steer_option(cli, option_text(option), optarg);
 	switch (option) {

@@ -83,3 +83,23 @@ out:
 	free(strings);
 	return err;
 }
+
+double ethtool_speed_bps(const char *name)
+{
+	/* The first answer says how many words of link modes the driver wants to tell. */
+	struct {
+		struct ethtool_link_settings settings;
+		uint32_t modes[3 * 127];
+	} query = {.settings = {.cmd = ETHTOOL_GLINKSETTINGS}};
+	int err = ethtool_call(name, &query);
+
+	if (!err && query.settings.link_mode_masks_nwords < 0) {
+		query.settings.cmd = ETHTOOL_GLINKSETTINGS;
+		query.settings.link_mode_masks_nwords = -query.settings.link_mode_masks_nwords;
+		err = ethtool_call(name, &query);
+	}
+	if (err || query.settings.link_mode_masks_nwords <= 0 ||
+	    query.settings.speed == (uint32_t)SPEED_UNKNOWN)
+		return 0;
+	return query.settings.speed * 1e6;
+}

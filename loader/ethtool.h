@@ -14,4 +14,7 @@ void ethtool_driver(const char *name, char *out, size_t bytes);
 typedef void ethtool_feature_fn(const char *feature, bool active, void *context);
 int ethtool_features(const char *name, ethtool_feature_fn *fn, void *context);
 
+/* Bits a second; 0: the driver does not say. */
+double ethtool_speed_bps(const char *name);
+
 #endif

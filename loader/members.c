@@ -18,7 +18,7 @@ struct reading {
 	const char *path;
 	char **error;
 	struct members *members;
-	size_t room, other_room;
+	size_t room, other_room, nic_room;
 };
 
 __attribute__((format(printf, 2, 3))) static int fail(struct reading *reading, const char *format,
@@ -74,7 +74,7 @@ static struct member *members_add(struct reading *reading)
 }
 
 struct labels {
-	const char *host, *rack, *addresses; /* NULL: none */
+	const char *host, *rack, *addresses, *nics; /* NULL: none */
 	enum member_plane plane;
 };
 
@@ -121,6 +121,7 @@ static int read_labels(struct reading *reading, size_t entry, const json_t *obje
 	out->host = json_string_value(json_object_get(object, "host"));
 	out->rack = json_string_value(json_object_get(object, "rack"));
 	out->addresses = json_string_value(json_object_get(object, "addresses"));
+	out->nics = json_string_value(json_object_get(object, "nics"));
 	plane = json_string_value(json_object_get(object, "plane"));
 	out->plane = !plane			? MEMBER_ANY
 		     : strcmp(plane, "backend") ? MEMBER_FRONTEND
@@ -206,6 +207,76 @@ static int read_others(struct reading *reading, size_t entry, size_t targets,
 	return err;
 }
 
+static bool nic_parse(char *word, struct member_nic *out)
+{
+	char *bar = strchr(word, '|'), *sign = strchr(word, '=');
+	bool four;
+
+	if (!bar || (sign && sign > bar))
+		return false;
+	*bar++ = '\0';
+	if (sign)
+		*sign++ = '\0';
+	if (!address_parse(word, &out->address) || !address_parse(bar, &out->second) ||
+	    !address_parse(sign ? sign : word, &out->first))
+		return false;
+	four = !strchr(word, ':');
+	return four == !strchr(bar, ':') && four == !strchr(sign ? sign : word, ':');
+}
+
+static int nic_add(struct reading *reading, const struct member_nic *nic)
+{
+	struct members *members = reading->members;
+
+	if (members->nic_count == reading->nic_room) {
+		size_t room = reading->nic_room ? reading->nic_room * 2 : 64;
+		struct member_nic *grown = reallocarray(members->nics, room, sizeof(*grown));
+
+		if (!grown)
+			return -ENOMEM;
+		members->nics = grown;
+		reading->nic_room = room;
+	}
+	members->nics[members->nic_count++] = *nic;
+	return 0;
+}
+
+/* The NICs of the host of this entry, whose last target was just read. */
+static int read_nics(struct reading *reading, size_t entry, size_t targets,
+		     const struct labels *labels)
+{
+	char *copy, *save = NULL, *word, shown[128];
+	struct member_nic nic = {};
+	size_t count = 0;
+	int err = 0;
+
+	if (!labels->nics || !targets)
+		return 0;
+	if (targets > 1 && !labels->host)
+		return fail(reading,
+			    "entry %zu, labels.nics: whose they are is not said; give the entry a "
+			    "label `host`, or one target",
+			    entry);
+	copy = strdup(labels->nics);
+	if (!copy)
+		return -ENOMEM;
+	nic.host = reading->members->list[reading->members->count - 1].host;
+	for (word = strtok_r(copy, ", \t", &save); word && !err;
+	     word = strtok_r(NULL, ", \t", &save)) {
+		snprintf(shown, sizeof(shown), "%s", word);
+		if (++count > MEMBER_NICS_MAX || !nic_parse(word, &nic))
+			err = fail(reading,
+				   "entry %zu, labels.nics: \"%s\": write each as FIRST|SECOND, such as "
+				   "\"10.1.1.2|10.2.1.2\", or ADDRESS=FIRST|SECOND where a dummy device "
+				   "has the address; one IP version each, %d at most",
+				   entry, shown, MEMBER_NICS_MAX);
+		else
+			err = nic_add(reading, &nic);
+	}
+	free(copy);
+	return err;
+}
+
 static int read_entry(struct reading *reading, size_t entry, const json_t *object)
 {
 	const json_t *targets = json_object_get(object, "targets");
@@ -223,7 +294,9 @@ static int read_entry(struct reading *reading, size_t entry, const json_t *objec
 	err = read_labels(reading, entry, json_object_get(object, "labels"), &labels);
 	for (size_t i = 0; !err && i < json_array_size(targets); i++)
 		err = read_target(reading, entry, i, json_array_get(targets, i), &labels);
-	return err ? err : read_others(reading, entry, json_array_size(targets), &labels);
+	if (!err)
+		err = read_others(reading, entry, json_array_size(targets), &labels);
+	return err ? err : read_nics(reading, entry, json_array_size(targets), &labels);
 }
 
 static int member_compare(const void *a, const void *b)
@@ -302,6 +375,27 @@ static int refuse_twins(struct reading *reading)
 	return 0;
 }
 
+static int nic_compare(const void *a, const void *b)
+{
+	const struct member_nic *one = a, *two = b;
+
+	return memcmp(&one->address, &two->address, sizeof(one->address));
+}
+
+static int refuse_nic_twins(struct reading *reading)
+{
+	struct members *members = reading->members;
+	char text[ADDRESS_TEXT_BYTES];
+
+	if (members->nic_count)
+		qsort(members->nics, members->nic_count, sizeof(*members->nics), nic_compare);
+	for (size_t i = 1; i < members->nic_count; i++)
+		if (!nic_compare(&members->nics[i - 1], &members->nics[i]))
+			return fail(reading, "labels.nics: the address %s has NICs twice; keep one",
+				    address_format(&members->nics[i].address, text));
+	return 0;
+}
+
 static int read_list(struct reading *reading, const json_t *root)
 {
 	size_t entry;
@@ -321,6 +415,9 @@ static int read_list(struct reading *reading, const json_t *root)
 	if (reading->members->other_count)
 		qsort(reading->members->others, reading->members->other_count,
 		      sizeof(struct member_address), other_compare);
+	err = refuse_nic_twins(reading);
+	if (err)
+		return err;
 	err = refuse_twins(reading);
 	return err ? err : refuse_other_twins(reading);
 }
@@ -382,5 +479,6 @@ void members_free(struct members *members)
 	}
 	free(members->list);
 	free(members->others);
+	free(members->nics);
 	free(members);
 }

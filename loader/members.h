@@ -27,13 +27,25 @@ struct member_address {
 	const char *host; /* a member's */
 };
 
+/*
+ * From the label `nics`, "10.1.1.2|10.2.1.2" or "10.1.200.1=10.1.1.2|10.2.1.2": a queue pair's
+ * address, the NIC that it is reached by, and the one that stands in. All of one IP version.
+ */
+struct member_nic {
+	struct esc_address address, first, second;
+	const char *host; /* a member's */
+};
+
 struct members {
 	struct member *list; /* by address, none twice */
 	size_t count;
 	struct member_address *others; /* by address; none is in the list or twice */
 	size_t other_count;
+	struct member_nic *nics; /* by address, none twice */
+	size_t nic_count;
 };
 #define MEMBER_OTHERS_MAX 64 /* in one label `addresses` */
+#define MEMBER_NICS_MAX 32   /* in one label `nics` */
 
 /*
  * Reads [{"targets": ["10.0.0.2", ...], "labels": {"host": "h2"}}, ...]. A

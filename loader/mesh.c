@@ -16,6 +16,7 @@
 #include "explain.h"
 #include "log.h"
 #include "mesh_parts.h"
+#include "paths.h"
 
 #define TURN_SLACK_US 1000
 #define RETRY_NS 5000000000ull /* of what could not be opened: it costs a look at every member */
@@ -80,6 +81,8 @@ static void mesh_watch_switch(struct mesh *mesh)
 		mesh->edges[i]->state = PEER_SUSPECT;
 		mesh->edges[i]->blame = NULL;
 	}
+	if (!paused)
+		paths_hear_anew(mesh->daemon->paths);
 	mesh_write_fleet(mesh);
 }
 

@@ -100,6 +100,8 @@ void mesh_write_fleet(struct mesh *mesh)
 	if (mesh_answers(mesh))
 		flags |= ESC_FLEET_ANSWER;
 	fleet->answer_max_pps = most_pps > ANSWER_LEAST_PPS ? (uint32_t)most_pps : ANSWER_LEAST_PPS;
+	/* What a peer with our budget may send here alone, and some more. */
+	fleet->path_max_pps = config->paths.budget_pps + config->paths.budget_pps / 4;
 	for (unsigned int i = 0; i < MESH_PLANES; i++)
 		if (mesh->planes[i].roster.self != ROSTER_NOBODY && mesh->planes[i].roster.count)
 			fleet->self = mesh->planes[i].roster.ids[mesh->planes[i].roster.self];

@@ -11,6 +11,7 @@
 #include "ledger.h"
 #include "log.h"
 #include "members.h"
+#include "nics.h"
 #include "mesh_parts.h"
 
 static uint64_t mtime_ns(const struct stat *status)
@@ -75,5 +76,6 @@ void mesh_watch_members(struct mesh *mesh)
 		   json_pack("{s:I, s:I}", "addresses", (json_int_t)fresh->count, "before",
 			     (json_int_t)(old ? old->count : 0)),
 		   NULL, NULL, NULL);
+	nics_members_changed(mesh->daemon->nics);
 	members_free(old);
 }

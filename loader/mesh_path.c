@@ -14,22 +14,36 @@
 #include "log.h"
 #include "mesh_parts.h"
 
-#define ROUNDS_FULL 8  /* two seconds: the window holds nothing from before */
+#define ROUNDS_FULL 2 /* beyond the window's two seconds, after which a fit is flagged */
+#define LOOK_NS 500000000ll
+#define LOOK_ENOUGH 16
 #define ROUNDS_CLEAN 8 /* after which a port is remembered */
-#define WAIT_FIRST_NS 3000000000ll
-#define DOUBLINGS_MAX 5 /* of that wait, up to a minute and a half */
+#define WAIT_FIRST_NS 1000000000ll
+#define DOUBLINGS_MAX 6 /* of that wait, up to a minute */
 #define EXCESS_LEAST_NS 1000
 #define SUPPORT_ENOUGH 4
 
+/* Delays of our requests lately: of the last half second, where that holds enough. */
+static void delays_lately(const struct mesh *mesh, const struct mesh_edge *edge, int64_t now_ns,
+			  const struct clock_line *theirs, struct quantiles *out)
+{
+	const struct clock_line *ours = &mesh->clock.consensus.line;
+
+	passages_delays(&edge->out, true, now_ns - LOOK_NS, ours, theirs, out);
+	if (out->samples < LOOK_ENOUGH)
+		passages_delays(&edge->out, true,
+				now_ns - (int64_t)mesh->daemon->config->clock.window_ns, ours,
+				theirs, out);
+}
+
 /*
- * By fabric time, which tells the directions apart: the least delay of the window
- * against the empty path's, beyond what the clocks may be wrong by. Without it, by how
- * few points the side's edge has.
+ * By fabric time, which tells the directions apart: the least delay lately against
+ * the empty path's, beyond what the clocks may be wrong by. Without it, by how few
+ * points the side's edge has.
  */
 static bool forward_is_full(const struct mesh *mesh, const struct mesh_edge *edge, int64_t now_ns)
 {
 	const struct edge_estimate *estimate = &edge->edge.estimate;
-	int64_t since_ns = now_ns - (int64_t)mesh->daemon->config->clock.window_ns;
 	struct quantiles out = {0};
 	struct clock_line theirs;
 
@@ -37,8 +51,7 @@ static bool forward_is_full(const struct mesh *mesh, const struct mesh_edge *edg
 		return false;
 	if (mesh->clock.state != CLOCK_FREE_RUNNING && edge->view_known && edge->edge.floor_known &&
 	    clock_view_get(&edge->view, &theirs))
-		passages_delays(&edge->out, true, since_ns, &mesh->clock.consensus.line, &theirs,
-				&out);
+		delays_lately(mesh, edge, now_ns, &theirs, &out);
 	if (!out.samples)
 		return estimate->support[CLOCK_FORWARD] < SUPPORT_ENOUGH;
 	return (double)out.min_ns >

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "metrics.h"
+#include "nics.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -8,6 +9,7 @@
 #include "address.h"
 #include "metrics_delays.h"
 #include "metrics_owner.h"
+#include "metrics_paths.h"
 #include "prom.h"
 #include "report.h"
 #include "report_qp.h"
@@ -38,7 +40,7 @@ static void write_state(FILE *out, const struct metrics_facts *facts)
 	prom_value(FAMILY("start_time_seconds", GAUGE, "When the daemon started."),
 		   seconds(facts->start_realtime_ns), NULL);
 	prom_count(FAMILY("mode_info", GAUGE, "What the daemon may do, always 1."), 1, "mode",
-		   facts->steer.ports ? "steer" : "observe", NULL);
+		   pace_mode_name(facts->steer.ports, facts->pace.ports), NULL);
 	prom_count(
 		FAMILY("kill_switch", GAUGE, "1 when everything is detached by the kill switch."),
 		facts->kill_switch, NULL);
@@ -461,7 +463,11 @@ void metrics_write(FILE *out, const struct metrics_facts *facts)
 	write_port_counts(out, facts);
 	write_reasons(out, facts);
 	metrics_write_mesh(out, &facts->mesh);
-	metrics_write_steer(out, &facts->steer);
+	metrics_write_steer(out, &facts->steer, &facts->paths);
+	metrics_write_paths(out, &facts->paths);
+	metrics_write_pace(out, &facts->pace);
+	metrics_write_tcp(out, &facts->tcp);
+	nics_write_metrics(out, facts->nics);
 	write_verdicts(out, facts);
 	write_table(out, facts);
 	write_totals(out, facts);

@@ -11,8 +11,11 @@
 #include "dataplane.h"
 #include "judge.h"
 #include "metrics_clock.h"
+#include "metrics_pace.h"
 #include "metrics_steer.h"
+#include "metrics_tcp.h"
 #include "owners.h"
+#include "paths.h"
 #include "qptable.h"
 
 struct delays;
@@ -41,6 +44,10 @@ struct metrics_facts {
 	uint64_t events;
 	struct metrics_mesh mesh;
 	struct steer_facts steer;
+	struct paths_facts paths;
+	struct pace_facts pace;
+	struct tcppace_facts tcp;
+	const struct nics *nics; /* NULL: none */
 	struct judge_counts verdicts;
 	const struct delays *delays; /* NULL: none are read */
 	const struct members *members;

@@ -5,8 +5,11 @@
 
 #include <stdio.h>
 
+#include "paths.h"
 #include "steer.h"
 
-void metrics_write_steer(FILE *out, const struct steer_facts *facts);
+/* Paths that failed over and came back are changes too. */
+void metrics_write_steer(FILE *out, const struct steer_facts *facts,
+			 const struct paths_facts *paths);
 
 #endif

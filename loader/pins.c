@@ -22,7 +22,7 @@
 #include "object.h"
 #include "pinlock.h"
 
-#define PINS_MAPS_MAX 32
+#define PINS_MAPS_MAX 48
 #define PINS_ROOT_BYTES 256
 
 struct pinned_map {
@@ -163,7 +163,8 @@ static int pins_get_map(struct pins *pins, const char *name, struct pinned_map *
 /* Queue pairs' maps have the room that the configuration had when they were made. */
 static bool pins_map_is_sized(const char *name)
 {
-	return !strcmp(name, "qps") || !strcmp(name, "qp_sent") || !strcmp(name, "qp_owd");
+	return !strcmp(name, "qps") || !strcmp(name, "qp_sent") || !strcmp(name, "qp_owd") ||
+	       !strcmp(name, "qp_pace");
 }
 
 static bool pins_map_fits(const struct pinned_map *have, const struct bpf_map *want)

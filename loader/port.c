@@ -13,6 +13,7 @@
 #include "log.h"
 #include "offload.h"
 #include "pins.h"
+#include "qdisc.h"
 #include "rdma.h"
 #include "rtnl.h"
 #include "visibility.h"
@@ -154,12 +155,66 @@ void port_detach(struct port *port, const struct pins *pins, struct ledger *ledg
 	target = port_target(port, pins);
 	detach_xdp(&target, &port->record);
 	detach_tc(&target, &port->record);
+	if (port->ifindex && (port->record.flags & ESC_PORT_FQ_MADE))
+		qdisc_drop_fq(port->ifindex);
+	port->record.flags &= ~ESC_PORT_FQ_MADE;
 	port->xdp_note[0] = port->tc_note[0] = port->lost_note[0] = '\0';
 	port_write(port, pins, NULL);
 	if (!was_attached)
 		return;
 	log_info("%s: detached (%s)", port->name, why);
 	port_tell(ledger, "detached", port, NULL, json_pack("{s:s}", "why", why));
+}
+
+/* --- a qdisc that keeps departure times --- */
+
+int port_make_fq(struct port *port, const struct pins *pins, struct ledger *ledger, char **error)
+{
+	struct qdisc_facts before;
+	char text[40];
+	int err;
+
+	if (!port->ifindex)
+		return explain(error, -ENODEV, "interface %s is gone", port->name);
+	err = qdisc_read(port->ifindex, &before);
+	if (!err && qdisc_is_fq(&before))
+		return 0;
+	/* Written down first: a daemon that dies here still takes its qdisc away later. */
+	port->record.flags |= ESC_PORT_FQ_MADE;
+	err = port_write(port, pins, error);
+	if (!err)
+		err = qdisc_make_fq(port->name, port->ifindex, error);
+	if (err) {
+		port->record.flags &= ~ESC_PORT_FQ_MADE;
+		port_write(port, pins, NULL);
+		return err;
+	}
+	log_info("%s: fq in the place of %s", port->name, qdisc_text(&before, text));
+	port_tell(ledger, "fq_made", port, json_pack("{s:s}", "before", text), NULL);
+	return 0;
+}
+
+int port_drop_fq(struct port *port, const struct pins *pins, struct ledger *ledger, char **error)
+{
+	struct qdisc_facts facts;
+	char text[40];
+	int err = port->ifindex ? qdisc_read(port->ifindex, &facts) : -ENODEV;
+
+	if (err)
+		return explain(error, err, "the qdiscs of %s cannot be read: %s", port->name,
+			       strerror(-err));
+	if (!(port->record.flags & ESC_PORT_FQ_MADE) || !qdisc_is_ours(&facts))
+		return explain(error, -ENOENT, "%s has no fq of ours (it has %s), and is left as it is",
+			       port->name, qdisc_text(&facts, text));
+	err = qdisc_drop_fq(port->ifindex);
+	if (err)
+		return explain(error, err, "fq on %s cannot be taken off: %s", port->name,
+			       strerror(-err));
+	port->record.flags &= ~ESC_PORT_FQ_MADE;
+	port_write(port, pins, NULL);
+	log_info("%s: fq is taken off, the kernel's default is back", port->name);
+	port_tell(ledger, "fq_undone", port, NULL, NULL);
+	return 0;
 }
 
 /* --- looking after it --- */

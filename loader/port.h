@@ -45,6 +45,9 @@ int port_attach(struct port *port, const struct pins *pins, struct ledger *ledge
 /* Takes all programs off; @why ("off", "removed", ...) goes into the event. */
 void port_detach(struct port *port, const struct pins *pins, struct ledger *ledger,
 		 const char *why);
+/* fq onto the interface, and off again: see qdisc.h. Off with port_detach() at the latest. */
+int port_make_fq(struct port *port, const struct pins *pins, struct ledger *ledger, char **error);
+int port_drop_fq(struct port *port, const struct pins *pins, struct ledger *ledger, char **error);
 /* Looks after the interface: gone, back, up, down, programs taken off. */
 void port_tick(struct port *port, const struct pins *pins, struct ledger *ledger, bool off,
 	       uint64_t now_local_ns);

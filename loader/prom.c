@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdbool.h>
+#include <stdlib.h>
 
 static void write_label_value(FILE *out, const char *value)
 {
@@ -58,6 +59,17 @@ void prom_count(struct prom_family *family, uint64_t value, ...)
 	fprintf(family->out, " %" PRIu64 "\n", value);
 }
 
+/* The shorter text where it is read back as the same number. */
+static void write_number(FILE *out, double value)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "%.15g", value);
+	if (strtod(text, NULL) != value)
+		snprintf(text, sizeof(text), "%.17g", value);
+	fprintf(out, " %s\n", text);
+}
+
 void prom_value(struct prom_family *family, double value, ...)
 {
 	va_list labels;
@@ -65,7 +77,7 @@ void prom_value(struct prom_family *family, double value, ...)
 	va_start(labels, value);
 	begin_sample(family, "", NULL, labels);
 	va_end(labels);
-	fprintf(family->out, " %.17g\n", value);
+	write_number(family->out, value);
 }
 
 void prom_histogram(struct prom_family *family, const struct prom_histogram *histogram, ...)
@@ -89,7 +101,7 @@ void prom_histogram(struct prom_family *family, const struct prom_histogram *his
 	va_start(labels, histogram);
 	begin_sample(family, "_sum", NULL, labels);
 	va_end(labels);
-	fprintf(family->out, " %.17g\n", histogram->sum);
+	write_number(family->out, histogram->sum);
 	va_start(labels, histogram);
 	begin_sample(family, "_count", NULL, labels);
 	va_end(labels);

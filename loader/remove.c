@@ -12,6 +12,7 @@
 #include "dataplane.h"
 #include "explain.h"
 #include "pins.h"
+#include "qdisc.h"
 
 /* What `ports` says of @name: whether the clsact qdisc is ours, above all. */
 static struct esc_port remove_find_record(const struct pins *pins, bool same_abi, const char *name,
@@ -40,6 +41,8 @@ static void remove_from(const struct pins *pins, bool same_abi,
 
 	detach_xdp(&target, &record);
 	detach_tc(&target, &record);
+	if (record.flags & ESC_PORT_FQ_MADE)
+		qdisc_drop_fq(interface->if_index);
 }
 
 int dataplane_remove(const char *pin_root, char **error)

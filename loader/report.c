@@ -11,9 +11,12 @@
 #include "members.h"
 #include "qptable.h"
 #include "report_clock.h"
+#include "pace.h"
+#include "nics.h"
 #include "steer.h"
 #include "report_delays.h"
 #include "report_owner.h"
+#include "report_paths.h"
 #include "support.h"
 
 void report_put_count(json_t *object, const char *key, uint64_t count)
@@ -167,7 +170,8 @@ static json_t *status_interfaces(const struct daemon *daemon)
 						 ? NULL
 						 : &counts);
 		report_put_text(one, "mode",
-				steer_ports(daemon->steer) >> port.index & 1 ? "steer" : "observe");
+				pace_mode_name(steer_ports(daemon->steer) >> port.index & 1,
+					       pace_ports(daemon->pace) >> port.index & 1));
 		json_array_append_new(list, one);
 	}
 	return list;
@@ -209,10 +213,11 @@ static void put_dataplane(json_t *object, const struct daemon *daemon)
 json_t *report_status(const struct daemon *daemon)
 {
 	const struct config *config = daemon->config;
-	json_t *object = report_version(), *verdicts;
+	json_t *object = report_version(), *verdicts, *nics;
 
 	report_put_text(object, "host", config->host);
-	report_put_text(object, "mode", steer_ports(daemon->steer) ? "steer" : "observe");
+	report_put_text(object, "mode",
+			pace_mode_name(steer_ports(daemon->steer), pace_ports(daemon->pace)));
 	put_kill_switch(object, daemon);
 	report_put_count(object, "pid", getpid());
 	report_put_count(object, "uptime_s",
@@ -227,6 +232,10 @@ json_t *report_status(const struct daemon *daemon)
 	if (verdicts)
 		json_object_set_new(object, "verdicts", verdicts);
 	report_put_receipts(object, daemon);
+	report_put_paths(object, daemon);
+	nics = nics_report_short(daemon->nics);
+	if (nics)
+		json_object_set_new(object, "nic_failover", nics);
 	return object;
 }
 

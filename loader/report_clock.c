@@ -52,7 +52,8 @@ static json_t *model_json(const struct clock_model *model, int64_t local_ns)
 
 static const char *verdict_word(enum consensus_verdict verdict)
 {
-	static const char *const words[] = {"absent", "used", "refused_offset", "refused_drift"};
+	static const char *const words[] = {"absent", "used", "refused_offset", "refused_drift",
+					    "unsure"};
 
 	return words[verdict];
 }

@@ -13,11 +13,15 @@
 #include "explain.h"
 #include "judge.h"
 #include "ledger.h"
+#include "nics.h"
 #include "report.h"
 #include "report_clock.h"
 #include "report_delays.h"
 #include "report_owner.h"
+#include "report_paths.h"
 #include "report_qp.h"
+#include "pace.h"
+#include "request_pace.h"
 #include "request_steer.h"
 #include "steer.h"
 #include "verbs.h"
@@ -129,6 +133,7 @@ static int write_qp(FILE *out, const struct daemon *daemon, const struct report_
 	report_put_owner(qp, daemon->owners, &entry->key, port ? port->rdma_device : "");
 	report_put_delays(qp, facts, entry);
 	steer_put(daemon->steer, entry, qp);
+	pace_put(daemon->pace, entry, qp);
 	judge_put_qp(qp, daemon->judge, entry);
 	err = json_dumpf(qp, out, JSON_COMPACT) ? -ENOMEM : 0;
 	json_decref(qp);
@@ -270,21 +275,23 @@ static json_t *answer_mode(struct request *request)
 	const json_t *interfaces = json_object_get(request->args, "interfaces");
 	struct daemon *daemon = request->daemon;
 	const char *mode;
-	char *error = NULL, later[160];
-	bool steer;
+	char *error = NULL;
+	bool steer, pace, observe;
 
 	if (!text_argument(request, "mode", "", &mode))
 		return NULL;
-	if (!strcmp(mode, "pace"))
-		return misuse(request, "%s", verbs_later(mode, later));
 	steer = !strcmp(mode, "steer");
-	if (!steer && strcmp(mode, "observe"))
-		return misuse(request, "`%.32s` is not a mode; give observe or steer", mode);
+	pace = !strcmp(mode, "pace");
+	observe = !strcmp(mode, "observe");
+	if (!steer && !pace && !observe)
+		return misuse(request, "`%.32s` is not a mode; give observe, steer or pace", mode);
 	/* `mode observe` ends the kill switch; on one interface alone it does not. */
-	if ((!steer && !json_array_size(interfaces) && daemon_set_off(daemon, false, &error)) ||
-	    steer_set_mode(daemon->steer, steer, interfaces, "command", &error))
+	if ((observe && !json_array_size(interfaces) && daemon_set_off(daemon, false, &error)) ||
+	    (!pace && steer_set_mode(daemon->steer, steer, interfaces, "command", &error)) ||
+	    (!steer && pace_set_mode(daemon->pace, pace, interfaces, "command", &error)))
 		return refuse(request, 1, error);
-	return json_pack("{s:s, s:b}", "mode", steer_ports(daemon->steer) ? "steer" : "observe",
+	return json_pack("{s:s, s:b}", "mode",
+			 pace_mode_name(steer_ports(daemon->steer), pace_ports(daemon->pace)),
 			 "kill_switch", dataplane_is_off(daemon->dataplane));
 }
 
@@ -294,6 +301,25 @@ static json_t *answer_steer(struct request *request)
 	json_t *result = request_steer(request->daemon, request->args, &request->exit, &error);
 
 	return result ? result : refuse(request, request->exit, error);
+}
+
+static json_t *answer_pace(struct request *request)
+{
+	char *error = NULL;
+	json_t *result = request_pace(request->daemon, request->args, &request->exit, &error);
+
+	return result ? result : refuse(request, request->exit, error);
+}
+
+static json_t *answer_nic(struct request *request)
+{
+	return nics_report(request->daemon->nics);
+}
+
+/* It changes the host's devices, which is the operator's to do, not the daemon's. */
+static json_t *answer_nic_pair(struct request *request)
+{
+	return misuse(request, "`nic-pair` is done by the command line itself, without the daemon");
 }
 
 static json_t *answer_config(struct request *request)
@@ -327,6 +353,23 @@ static json_t *answer_peers(struct request *request)
 	return report_peers(request->daemon);
 }
 
+static json_t *answer_path_list(struct request *request)
+{
+	const char *peer;
+	json_t *result;
+
+	if (!text_argument(request, "peer", NULL, &peer))
+		return NULL;
+	result = report_paths(request->daemon, peer);
+	if (!peer || json_array_size(json_object_get(result, "pairs")))
+		return result;
+	json_decref(result);
+	return misuse(request,
+		      "there are no paths to `%.64s`; give a host that `escapement paths` lists, or "
+		      "its address",
+		      peer);
+}
+
 static json_t *answer_version(struct request *request)
 {
 	(void)request;
@@ -340,11 +383,15 @@ static const struct {
 	{"status", answer_status},
 	{"clock", answer_clock},
 	{"peers", answer_peers},
+	{"paths", answer_path_list},
 	{"qp", answer_qp},
 	{"top", answer_qp}, /* a page of it */
 	{"events", answer_events},
 	{"mode", answer_mode},
 	{"steer", answer_steer},
+	{"pace", answer_pace},
+	{"nic", answer_nic},
+	{"nic-pair", answer_nic_pair},
 	{"off", answer_off},
 	{"config", answer_config},
 	{"probe-support", answer_support},

@@ -9,7 +9,6 @@
 #include "daemon.h"
 #include "explain.h"
 #include "steer.h"
-#include "verbs.h"
 
 #define HOLD_MOST_NS 60000000000ull
 #define WITHIN_MOST_NS 3600000000000ull
@@ -120,9 +119,33 @@ static json_t *answer_clear(struct daemon *daemon, const json_t *args, int *exit
 	return err ? NULL : json_pack("{s:o}", "clearing", result);
 }
 
+static json_t *answer_auto(struct daemon *daemon, const json_t *args, int *exit, char **error)
+{
+	const char *state;
+	bool on;
+
+	*exit = 2;
+	if (!take_text(args, "state", &state, error))
+		return NULL;
+	on = state && !strcmp(state, "on");
+	if (!on && (!state || strcmp(state, "off"))) {
+		explain(error, 0, "`steer auto` wants `on` or `off`");
+		return NULL;
+	}
+	*exit = 1;
+	return steer_set_auto(daemon->steer, on, "command", error) ? NULL
+								   : json_pack("{s:b}", "auto", on);
+}
+
+static json_t *answer_plan(struct daemon *daemon, int *exit)
+{
+	*exit = 1;
+	return steer_plan(daemon->steer);
+}
+
 json_t *request_steer(struct daemon *daemon, const json_t *args, int *exit, char **error)
 {
-	char later[160], words[32];
+	char words[32];
 	const char *what;
 
 	*exit = 2;
@@ -135,11 +158,14 @@ json_t *request_steer(struct daemon *daemon, const json_t *args, int *exit, char
 	if (!strcmp(what, "clear"))
 		return answer_clear(daemon, args, exit, error);
 	snprintf(words, sizeof(words), "steer %.20s", what);
-	if (!strcmp(what, "plan") || !strcmp(what, "auto"))
-		explain(error, 0, "%s", verbs_later(words, later));
-	else
-		explain(error, 0,
-			"`%s` is not known; there are `steer`, `steer set` and `steer clear`",
-			words);
+	if (!strcmp(what, "plan"))
+		return answer_plan(daemon, exit);
+	if (!strcmp(what, "auto"))
+		return answer_auto(daemon, args, exit, error);
+	explain(error, 0,
+		"`%s` is not known; there are `steer`, `steer set`, `steer clear`, `steer auto "
+		"on`, "
+		"`steer auto off` and `steer plan`",
+		words);
 	return NULL;
 }

@@ -19,9 +19,6 @@ struct rtnl_request {
 	char attributes[64];
 };
 
-/* Called for every answer; a negative value ends the conversation. */
-typedef int rtnl_answer_fn(const struct nlmsghdr *message, void *context);
-
 static int rtnl_read_answers(int fd, bool dump, rtnl_answer_fn *fn, void *context)
 {
 	static _Thread_local char buffer[64 * 1024] __attribute__((aligned(8)));
@@ -49,20 +46,26 @@ static int rtnl_read_answers(int fd, bool dump, rtnl_answer_fn *fn, void *contex
 	}
 }
 
-static int rtnl_ask(struct rtnl_request *request, bool dump, rtnl_answer_fn *fn, void *context)
+int rtnl_talk(struct nlmsghdr *request, rtnl_answer_fn *fn, void *context)
 {
+	bool dump = (request->nlmsg_flags & NLM_F_DUMP) == NLM_F_DUMP;
 	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
 	int err;
 
 	if (fd < 0)
 		return -errno;
-	request->header.nlmsg_flags = NLM_F_REQUEST | (dump ? NLM_F_DUMP : 0);
-	if (send(fd, request, request->header.nlmsg_len, 0) < 0)
+	if (send(fd, request, request->nlmsg_len, 0) < 0)
 		err = -errno;
 	else
 		err = rtnl_read_answers(fd, dump, fn, context);
 	close(fd);
 	return err;
+}
+
+static int rtnl_ask(struct rtnl_request *request, bool dump, rtnl_answer_fn *fn, void *context)
+{
+	request->header.nlmsg_flags = NLM_F_REQUEST | (dump ? NLM_F_DUMP : 0);
+	return rtnl_talk(&request->header, fn, context);
 }
 
 static void rtnl_copy_text(char *out, size_t bytes, const struct rtattr *attribute)

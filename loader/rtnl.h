@@ -35,6 +35,15 @@ struct filter_facts {
 int rtnl_filters(unsigned int ifindex, bool egress, uint32_t own_priority,
 		 struct filter_facts *out);
 
+struct nlmsghdr;
+/* Called for every answer; a negative value ends the conversation. */
+typedef int rtnl_answer_fn(const struct nlmsghdr *message, void *context);
+/*
+ * One request, with its flags, and all its answers: those of a dump, or one, or with NLM_F_ACK
+ * none. 0 or -errno.
+ */
+int rtnl_talk(struct nlmsghdr *request, rtnl_answer_fn *fn, void *context);
+
 /* A non-blocking socket that becomes readable when any link changes, or -errno. */
 int rtnl_watch_links(void);
 /* Reads away what is waiting on it. */

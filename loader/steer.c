@@ -66,6 +66,21 @@ static void held_forget_old(struct steer *steer, uint64_t now_ns)
 			held_drop(steer, &steer->held[i]);
 }
 
+bool steer_is_held(const struct steer *steer, const struct esc_qp_key *key, uint64_t now_ns)
+{
+	const struct steer_held *held = held_find(steer, key);
+
+	return held && held->until_local_ns > now_ns;
+}
+
+struct steered *steer_find(struct steer *steer, const struct esc_qp_key *key)
+{
+	for (size_t i = 0; i < steer->count; i++)
+		if (!memcmp(&steer->list[i].key, key, sizeof(*key)))
+			return &steer->list[i];
+	return NULL;
+}
+
 /* --- looking --- */
 
 static void entry_drop(struct steer *steer, struct steered *entry)
@@ -76,7 +91,8 @@ static void entry_drop(struct steer *steer, struct steered *entry)
 
 static void entry_end(struct steer *steer, struct steered *entry, const char *why)
 {
-	steer_tell_ended(steer, entry, why);
+	if (entry->state != STEERED_COVERED)
+		steer_tell_ended(steer, entry, why);
 	entry_drop(steer, entry);
 }
 
@@ -87,7 +103,8 @@ static void entry_roll_back(struct steer *steer, struct steered *entry, enum ver
 
 	steer->switches[STEER_BY_ROLLBACK]++;
 	steer_tell_rolled_back(steer, entry, verdict, held);
-	entry_drop(steer, entry);
+	if (!entry->by_itself || steer_go_home(steer, entry, now_ns))
+		entry_drop(steer, entry);
 }
 
 static void entry_has_moved(struct steer *steer, struct steered *entry,
@@ -96,10 +113,18 @@ static void entry_has_moved(struct steer *steer, struct steered *entry,
 	entry->done = true;
 	entry->moment = entry->now.moment;
 	entry->done_local_ns = entry->now.done_local_ns;
-	steer->switches[STEER_BY_OPERATOR]++;
-	steer_tell_moved(steer, entry, STEER_BY_OPERATOR);
+	entry->stood_lane = entry->want.lane;
+	entry->stood_sport = entry->want.sport;
+	if (entry->reason != STEER_BY_COVER) {
+		steer->switches[entry->reason]++;
+		steer_tell_moved(steer, entry, entry->reason);
+	}
 	if (entry->state == STEERED_CLEARS) {
 		entry_drop(steer, entry);
+		return;
+	}
+	if (entry->by_itself && !entry->want.sport) {
+		entry->state = STEERED_COVERED;
 		return;
 	}
 	entry->state = STEERED_MOVED;
@@ -126,7 +151,7 @@ static bool entry_is_still(const struct steered *entry, uint64_t now_ns)
 	       now_ns > entry->want.force_local_ns;
 }
 
-static void entry_look(struct steer *steer, struct steered *entry, uint64_t now_ns)
+void steer_look_at(struct steer *steer, struct steered *entry, uint64_t now_ns)
 {
 	struct verify_counts before = entry->counts;
 	struct esc_qp qp;
@@ -141,7 +166,7 @@ static void entry_look(struct steer *steer, struct steered *entry, uint64_t now_
 		entry_end(steer, entry, "lapsed");
 	else if (!entry->done && entry->now.done == entry->want.order)
 		entry_has_moved(steer, entry, &before, now_ns);
-	else if (entry->done)
+	else if (entry->done && entry->state != STEERED_COVERED)
 		entry_judge(steer, entry, now_ns);
 	else if (entry_is_still(entry, now_ns))
 		entry_end(steer, entry, "cleared");
@@ -150,7 +175,8 @@ static void entry_look(struct steer *steer, struct steered *entry, uint64_t now_
 static void end_all(struct steer *steer, const char *why)
 {
 	for (size_t i = 0; i < steer->count; i++)
-		steer_tell_ended(steer, &steer->list[i], why);
+		if (steer->list[i].state != STEERED_COVERED)
+			steer_tell_ended(steer, &steer->list[i], why);
 	steer->count = 0;
 	steer_withdraw_all(steer);
 }
@@ -166,6 +192,7 @@ static void watch_control(struct steer *steer)
 	end_all(steer, "mode");
 	steer_write_ports(steer, 0);
 	steer_tell_mode(steer, 0, "map");
+	steer_auto_switch(steer, false, "map");
 }
 
 static void steer_look(struct steer *steer)
@@ -175,7 +202,7 @@ static void steer_look(struct steer *steer)
 	steer_beat(steer, now_ns);
 	watch_control(steer);
 	for (size_t i = steer->count; i-- > 0;)
-		entry_look(steer, &steer->list[i], now_ns);
+		steer_look_at(steer, &steer->list[i], now_ns);
 	held_forget_old(steer, now_ns);
 }
 
@@ -192,18 +219,6 @@ static int steer_on_timer(sd_event_source *source, uint64_t due_us, void *contex
 }
 
 /* --- modes --- */
-
-static uint16_t all_ports(const struct steer *steer)
-{
-	const struct dataplane *dataplane = steer->daemon->dataplane;
-	struct port_info port;
-	uint16_t ports = 0;
-
-	for (unsigned int i = 0; i < dataplane_port_count(dataplane); i++)
-		if (!dataplane_port(dataplane, i, &port))
-			ports |= 1u << port.index;
-	return ports;
-}
 
 uint16_t steer_ports(const struct steer *steer)
 {
@@ -222,39 +237,15 @@ static void apply_ports(struct steer *steer, uint16_t ports, const char *by)
 	steer_write_ports(steer, ports);
 	if (ports != was)
 		steer_tell_mode(steer, ports, by);
-}
-
-/* Slots of the interfaces that are named, all for none. */
-static int ports_named(const struct steer *steer, const json_t *names, uint16_t *ports,
-		       char **error)
-{
-	const struct dataplane *dataplane = steer->daemon->dataplane;
-	struct port_info port;
-	size_t i;
-	json_t *name;
-
-	*ports = json_array_size(names) ? 0 : all_ports(steer);
-	json_array_foreach (names, i, name) {
-		const char *text = json_string_value(name);
-		uint16_t before = *ports;
-
-		for (unsigned int k = 0; text && k < dataplane_port_count(dataplane); k++)
-			if (!dataplane_port(dataplane, k, &port) && !strcmp(port.name, text))
-				*ports |= 1u << port.index;
-		if (!text || before == *ports)
-			return explain(error, -ENODEV,
-				       "`%.15s` is not served here, or named twice; `escapement "
-				       "status` lists the interfaces",
-				       text ? text : "?");
-	}
-	return 0;
+	if (!ports)
+		steer_auto_switch(steer, false, by);
 }
 
 int steer_set_mode(struct steer *steer, bool on, const json_t *interfaces, const char *by,
 		   char **error)
 {
 	uint16_t ports;
-	int err = ports_named(steer, interfaces, &ports, error);
+	int err = dataplane_ports_named(steer->daemon->dataplane, interfaces, &ports, error);
 
 	if (err)
 		return err;
@@ -266,6 +257,20 @@ int steer_set_mode(struct steer *steer, bool on, const json_t *interfaces, const
 	return 0;
 }
 
+int steer_set_auto(struct steer *steer, bool on, const char *by, char **error)
+{
+	int err = 0;
+
+	if (on && !steer->paths)
+		return explain(error, -EOPNOTSUPP,
+			       "there are no paths to choose from: `escapement paths` says why");
+	if (on && !steer_ports(steer))
+		err = steer_set_mode(steer, true, NULL, by, error);
+	if (!err)
+		steer_auto_switch(steer, on, by);
+	return err;
+}
+
 void steer_stop(struct steer *steer, const char *by)
 {
 	if (steer)
@@ -275,12 +280,18 @@ void steer_stop(struct steer *steer, const char *by)
 void steer_reconfigure(struct steer *steer, const struct config *old)
 {
 	const struct config *config = steer->daemon->config;
-	uint16_t ports = steer_ports(steer) & all_ports(steer);
+	uint16_t ports = steer_ports(steer) & dataplane_ports_all(steer->daemon->dataplane);
 
 	if (config->steer.mode != old->steer.mode)
-		ports = config->steer.mode == CONFIG_STEER_MANUAL ? all_ports(steer) : 0;
-	if (!dataplane_is_off(steer->daemon->dataplane))
-		apply_ports(steer, ports, "configuration");
+		ports = config->steer.mode == CONFIG_STEER_OFF
+				? 0
+				: dataplane_ports_all(steer->daemon->dataplane);
+	steer_auto_reconfigure(steer);
+	if (dataplane_is_off(steer->daemon->dataplane))
+		return;
+	apply_ports(steer, ports, "configuration");
+	if (config->steer.mode != old->steer.mode)
+		steer_auto_switch(steer, config->steer.mode == CONFIG_STEER_AUTO, "configuration");
 }
 
 /* --- from start to end --- */
@@ -288,7 +299,7 @@ void steer_reconfigure(struct steer *steer, const struct config *old)
 /* The flag is still set when somebody steered until a moment ago (dataplane_end_steering()). */
 static int take_over(struct steer *steer)
 {
-	bool wanted = steer->daemon->config->steer.mode == CONFIG_STEER_MANUAL &&
+	bool wanted = steer->daemon->config->steer.mode != CONFIG_STEER_OFF &&
 		      !dataplane_is_off(steer->daemon->dataplane);
 	int err = 0;
 
@@ -296,7 +307,11 @@ static int take_over(struct steer *steer)
 		err = steer_read_orders(steer);
 	else
 		steer_withdraw_all(steer);
-	steer_write_ports(steer, wanted ? all_ports(steer) : 0);
+	steer_write_ports(steer, wanted ? dataplane_ports_all(steer->daemon->dataplane) : 0);
+	if (steer->daemon->config->steer.mode == CONFIG_STEER_AUTO && wanted)
+		steer_auto_switch(steer, true, "configuration");
+	else
+		steer_uncover_all(steer);
 	return err;
 }
 
@@ -312,7 +327,9 @@ int steer_new(struct steer **out, struct daemon *daemon, char **error)
 	steer->control = dataplane_control(daemon->dataplane);
 	steer->steers_fd = dataplane_map_fd(daemon->dataplane, "steers");
 	steer->qps_fd = dataplane_qps_fd(daemon->dataplane);
-	err = take_over(steer);
+	err = steer_auto_new(steer);
+	if (!err)
+		err = take_over(steer);
 	if (!err) {
 		steer_beat(steer, daemon_local_ns());
 		err = sd_event_add_time_relative(daemon->event, &steer->timer, CLOCK_MONOTONIC,
@@ -333,6 +350,7 @@ void steer_free(struct steer *steer)
 		return;
 	steer_beat(steer, daemon_local_ns()); /* all of 2 s for whoever starts next */
 	sd_event_source_disable_unref(steer->timer);
+	steer_auto_free(steer->by_itself);
 	free(steer->list);
 	free(steer->held);
 	free(steer);

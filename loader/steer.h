@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Steering by hand: which queue pair takes which path, from the order to what
+ * Steering, by hand and by itself: which queue pair takes which path, from the order to what
  * came of it. Every 250 ms it gives the kernel programs the heartbeat without which they
  * steer nothing, and looks how the queue pairs that were moved do.
  */
@@ -16,6 +16,7 @@
 
 struct config;
 struct daemon;
+struct paths;
 struct qp_entry;
 struct steer;
 
@@ -69,7 +70,26 @@ json_t *steer_list(const struct steer *steer);
 /* For `qp`: steered_sport and steered_flow_label of an entry that leaves with another path. */
 void steer_put(const struct steer *steer, const struct qp_entry *entry, json_t *qp);
 
-enum steer_reason { STEER_BY_OPERATOR, STEER_BY_ROLLBACK, STEER_REASONS };
+/*
+ * By itself: on the interfaces in mode steer each queue pair to a peer with paths is watched, so
+ * that it leaves a dead path at once (that is the kernel's), and moved where it is contended
+ * (pacing/contend.h). On ends with mode steer; switching it on begins that on all interfaces when
+ * none has it.
+ */
+int steer_set_auto(struct steer *steer, bool on, const char *by, char **error);
+/* Once, when there are paths; NULL: there are none, and steering is by hand alone. */
+void steer_follow_paths(struct steer *steer, struct paths *paths);
+/* What would move where, and why not; nothing is done. */
+json_t *steer_plan(struct steer *steer);
+
+enum steer_reason {
+	STEER_BY_OPERATOR,
+	STEER_BY_ROLLBACK,
+	STEER_BY_CONTENTION,
+	STEER_BY_TAKEN_BACK,
+	STEER_REASONS,
+	STEER_BY_COVER = STEER_REASONS, /* no change of path: it is watched from now on */
+};
 const char *steer_reason_name(enum steer_reason reason);
 
 struct steer_facts {
@@ -77,6 +97,10 @@ struct steer_facts {
 	uint64_t switches[STEER_REASONS]; /* since the daemon started */
 	size_t steered;
 	uint16_t ports; /* in mode steer */
+	bool by_itself;
+	size_t covered;		/* queue pairs that leave a dead path by themselves */
+	uint64_t moves_refused; /* by steer.moves_per_second */
+	uint64_t acts[5];	/* by enum contend_act_kind */
 };
 void steer_get(const struct steer *steer, struct steer_facts *out);
 

@@ -163,12 +163,27 @@ int steer_read_orders(struct steer *steer)
 		entry->own_sport = qp.sport;
 		entry->now = qp.steer;
 		entry->before = qp.steer;
-		if (!entry->want.sport && !(entry->want.flags & ESC_STEER_LABEL))
+		if (entry->want.flags & ESC_STEER_LANE) {
+			entry->by_itself = true;
+			entry->home = entry->want.lane; /* until steering by itself knows better */
+			entry->stood_lane = entry->want.lane;
+			entry->stood_sport = entry->want.sport;
+			if (qp.steer.done != entry->want.order) {
+				entry->stood_lane = qp.steer.lane;
+				entry->stood_sport = qp.steer.home_sport;
+			}
+			entry->reason = entry->want.sport ? STEER_BY_CONTENTION : STEER_BY_COVER;
+			if (!entry->want.sport)
+				entry->state = STEERED_COVERED;
+		} else if (!entry->want.sport && !(entry->want.flags & ESC_STEER_LABEL)) {
 			entry->state = STEERED_CLEARS;
+		}
 		steer_count(steer, entry, &qp);
 		if (qp.steer.done != entry->want.order || entry->state == STEERED_CLEARS)
 			continue;
 		entry->done = true;
+		if (entry->state == STEERED_COVERED)
+			continue;
 		entry->state = STEERED_MOVED;
 		entry->moment = qp.steer.moment;
 		entry->done_local_ns = qp.steer.done_local_ns;

@@ -14,14 +14,6 @@
 /* A gap that two packets of an undisturbed stream do not have. */
 #define HOLD_OF_NOW_NS 1000000ull
 
-static struct steered *list_find(struct steer *steer, const struct esc_qp_key *key)
-{
-	for (size_t i = 0; i < steer->count; i++)
-		if (!memcmp(&steer->list[i].key, key, sizeof(*key)))
-			return &steer->list[i];
-	return NULL;
-}
-
 static int parse_addresses(const struct steer_order *order, struct esc_address *src,
 			   struct esc_address *dst, char **error)
 {
@@ -158,7 +150,7 @@ int steer_set(struct steer *steer, const struct steer_order *order, json_t **res
 		err = check_held(steer, &qp->key, error);
 	if (err)
 		return err;
-	entry = list_find(steer, &qp->key);
+	entry = steer_find(steer, &qp->key);
 	if (!entry && steer->count == ESC_STEERS_MAX)
 		return explain(error, -ENOSPC, "%d queue pairs are steered, which is the most",
 			       ESC_STEERS_MAX);
@@ -177,6 +169,8 @@ int steer_set(struct steer *steer, const struct steer_order *order, json_t **res
 	entry->want.sport = order->sport;
 	entry->want.flow_label = order->flow_label;
 	entry->want.flags = order->label ? ESC_STEER_LABEL : 0;
+	entry->reason = STEER_BY_OPERATOR;
+	entry->by_itself = false;
 	set_times(entry, order);
 	steer_count(steer, entry, &qp->qp);
 	return publish(steer, entry, result, error);
@@ -186,6 +180,8 @@ static int clear_entry(struct steer *steer, struct steered *entry, const struct 
 		       json_t **result, char **error)
 {
 	entry->state = STEERED_CLEARS;
+	entry->reason = STEER_BY_OPERATOR;
+	entry->by_itself = false;
 	entry->want.sport = 0;
 	entry->want.flow_label = 0;
 	entry->want.flags = 0;
@@ -244,7 +240,8 @@ int steer_clear_all(struct steer *steer, bool now, json_t **result)
 	for (size_t i = steer->count; i-- > 0;) {
 		json_t *one = NULL;
 
-		if (!clear_entry(steer, &steer->list[i], &order, &one, NULL))
+		if (steer->list[i].state != STEERED_COVERED &&
+		    !clear_entry(steer, &steer->list[i], &order, &one, NULL))
 			json_array_append_new(*result, one);
 	}
 	return 0;

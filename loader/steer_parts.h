@@ -12,7 +12,8 @@ enum steered_state {
 	STEERED_WAITS, /* the order has not taken effect */
 	STEERED_MOVED, /* it has; not proved yet */
 	STEERED_PROVED,
-	STEERED_CLEARS, /* the order is to go back */
+	STEERED_CLEARS,	 /* the order is to go back */
+	STEERED_COVERED, /* on its own path: nothing to prove */
 };
 
 /* An order in force. */
@@ -31,6 +32,12 @@ struct steered {
 	struct verify verify;
 	struct esc_qp_key back; /* entry of what comes back, with has_back */
 	bool has_back;
+	enum steer_reason reason; /* of the order */
+	bool by_itself;		  /* want has ESC_STEER_LANE; else it is an order by hand */
+	uint8_t home;		  /* lane of its own port's path, with by_itself */
+	uint8_t stood_lane;	  /* of the newest order that took effect, with by_itself */
+	uint16_t stood_sport;
+	uint32_t turn; /* of steering by itself, that last saw it */
 };
 
 /* A queue pair that was taken back and is left alone for a while. */
@@ -41,11 +48,15 @@ struct steer_held {
 	enum verify_verdict why;
 };
 
+struct steer_auto;
+
 struct steer {
 	struct daemon *daemon;
+	struct steer_auto *by_itself; /* always there; does nothing until it is switched on */
 	struct esc_control *control;
 	int steers_fd, qps_fd;
 	struct sd_event_source *timer;
+	struct paths *paths; /* NULL: there are none */
 	struct steered *list;
 	size_t count, room;
 	struct steer_held *held;
@@ -69,6 +80,46 @@ void steer_count(struct steer *steer, struct steered *entry, const struct esc_qp
 /* Orders that are in the map already. */
 int steer_read_orders(struct steer *steer);
 struct steered *steer_add(struct steer *steer, const struct esc_qp_key *key);
+
+/* --- steer.c --- */
+
+struct steered *steer_find(struct steer *steer, const struct esc_qp_key *key);
+/* True while it was taken back and is left alone. */
+bool steer_is_held(const struct steer *steer, const struct esc_qp_key *key, uint64_t now_ns);
+/* How an order gets on; may drop @entry. */
+void steer_look_at(struct steer *steer, struct steered *entry, uint64_t now_ns);
+
+/* --- steer_lane.c: orders by lane --- */
+
+struct steer_lane_order {
+	unsigned int slot, lane;
+	uint16_t sport; /* 0: its own */
+	enum steer_reason reason;
+	uint64_t hold_ns, start_local_ns, force_local_ns;
+};
+
+/* A new order for @entry. 0 or -errno, then nothing has changed. */
+int steer_order_lane(struct steer *steer, struct steered *entry,
+		     const struct steer_lane_order *order, uint64_t now_ns);
+/* Begins to watch a queue pair on its own path, lane @home of @slot; NULL: no room. */
+struct steered *steer_cover(struct steer *steer, const struct esc_qp_key *key,
+			    const struct esc_qp *qp, unsigned int slot, unsigned int home,
+			    uint64_t now_ns);
+/* Back to its own path at once, still watched. */
+int steer_go_home(struct steer *steer, struct steered *entry, uint64_t now_ns);
+/* Ends all orders of steering by itself; those that moved go back at a good moment. */
+void steer_uncover_all(struct steer *steer);
+void steer_uncover(struct steer *steer, struct steered *entry);
+
+/* --- steer_auto.c --- */
+
+int steer_auto_new(struct steer *steer);
+void steer_auto_free(struct steer_auto *by_itself);
+bool steer_auto_is_on(const struct steer_auto *by_itself);
+/* The mode ended, or began: @by as in steer_set_auto(). */
+void steer_auto_switch(struct steer *steer, bool on, const char *by);
+void steer_auto_reconfigure(struct steer *steer);
+void steer_auto_get(const struct steer_auto *by_itself, struct steer_facts *out);
 
 /* --- steer_tell.c: events --- */
 

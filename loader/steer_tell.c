@@ -25,6 +25,7 @@ static const char *const states[] = {
 	[STEERED_MOVED] = "moved",
 	[STEERED_PROVED] = "proved",
 	[STEERED_CLEARS] = "clearing",
+	[STEERED_COVERED] = "watched",
 };
 
 const char *steer_reason_name(enum steer_reason reason)
@@ -32,6 +33,9 @@ const char *steer_reason_name(enum steer_reason reason)
 	static const char *const names[] = {
 		[STEER_BY_OPERATOR] = "operator",
 		[STEER_BY_ROLLBACK] = "rollback",
+		[STEER_BY_CONTENTION] = "contention",
+		[STEER_BY_TAKEN_BACK] = "taken_back",
+		[STEER_BY_COVER] = "watch",
 	};
 
 	return names[reason];
@@ -198,6 +202,7 @@ json_t *steer_show(const struct steer *steer, const struct steered *entry)
 	put_left(object, &entry->now);
 	json_object_set_new(object, "wanted", path_wanted(entry));
 	report_put_text(object, "state", states[entry->state]);
+	report_put_text(object, "by", entry->by_itself ? "auto" : "hand");
 	if (entry->done)
 		report_put_text(object, "moment", moments[entry->moment].name);
 	report_put_count(object, "packets", entry->now.packets);
@@ -236,8 +241,9 @@ json_t *steer_list(const struct steer *steer)
 	for (size_t i = 0; i < steer->held_count; i++)
 		if (steer->held[i].until_local_ns > now_ns)
 			json_array_append_new(helds, show_held(&steer->held[i], now_ns));
-	return json_pack("{s:s, s:o, s:o, s:o}", "mode", ports ? "steer" : "observe", "interfaces",
-			 names, "steers", steers, "held", helds);
+	return json_pack("{s:s, s:b, s:o, s:o, s:o}", "mode", ports ? "steer" : "observe", "auto",
+			 steer_auto_is_on(steer->by_itself), "interfaces", names, "steers", steers,
+			 "held", helds);
 }
 
 void steer_put(const struct steer *steer, const struct qp_entry *entry, json_t *qp)
@@ -257,6 +263,9 @@ void steer_get(const struct steer *steer, struct steer_facts *out)
 		return;
 	out->ports = steer_ports(steer);
 	memcpy(out->switches, steer->switches, sizeof(out->switches));
-	for (size_t i = 0; i < steer->count; i++)
+	steer_auto_get(steer->by_itself, out);
+	for (size_t i = 0; i < steer->count; i++) {
 		out->steered += leaves_elsewhere(&steer->list[i].now);
+		out->covered += steer->list[i].by_itself;
+	}
 }

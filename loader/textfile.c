@@ -19,6 +19,7 @@
 #include "log.h"
 #include "metrics.h"
 #include "owners.h"
+#include "paths.h"
 #include "qptable.h"
 #include "readfile.h"
 
@@ -174,6 +175,10 @@ static void gather(struct textfile *textfile, const char *path, struct metrics_f
 	gather_ports(daemon, facts);
 	gather_mesh(daemon, &facts->mesh);
 	steer_get(daemon->steer, &facts->steer);
+	paths_get(daemon->paths, &facts->paths);
+	pace_get(daemon->pace, &facts->pace);
+	tcppace_get(daemon->tcp, &facts->tcp);
+	facts->nics = daemon->nics;
 	judge_get_counts(daemon->judge, &facts->verdicts);
 	facts->reasons_read = !dataplane_reasons(daemon->dataplane, facts->reasons);
 	facts->qps_read = !daemon_refresh(daemon);

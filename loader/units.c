@@ -4,7 +4,9 @@
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 struct unit {
 	const char *name;
@@ -192,4 +194,29 @@ const char *units_duration(char out[UNITS_TEXT_BYTES], uint64_t ns)
 	else
 		snprintf(out, UNITS_TEXT_BYTES, "%uns", (unsigned int)ns);
 	return out;
+}
+
+int units_parse_bit_rate(const char *text, double *bps)
+{
+	static const struct {
+		const char *name;
+		double factor;
+	} scales[] = {{"", 1}, {"k", 1e3}, {"m", 1e6}, {"g", 1e9}, {"t", 1e12}};
+	char *end;
+	double value;
+
+	if (!isdigit((unsigned char)*text))
+		return -EINVAL;
+	value = strtod(text, &end);
+	for (size_t i = 0; i < sizeof(scales) / sizeof(*scales); i++) {
+		size_t bytes = strlen(scales[i].name);
+		const char *rest = end + bytes;
+
+		if (strncasecmp(end, scales[i].name, bytes) ||
+		    (*rest && strcasecmp(rest, "bit") && strcasecmp(rest, "bit/s")))
+			continue;
+		*bps = value * scales[i].factor;
+		return *bps >= 1e3 && *bps <= 1e14 ? 0 : -EINVAL;
+	}
+	return -EINVAL;
 }

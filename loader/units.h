@@ -15,6 +15,9 @@
  */
 int units_parse_duration(const char *text, uint64_t *ns, char hint[32]);
 
+/* "100Gbit", "40G", "2.5gbit/s", "1000000": bits a second, powers of 1000. 0 or -EINVAL. */
+int units_parse_bit_rate(const char *text, double *bps);
+
 /* All return @out. Three significant digits: "999", "12.3k", "4.56M". */
 #define UNITS_TEXT_BYTES 32
 const char *units_count(char out[UNITS_TEXT_BYTES], double count);

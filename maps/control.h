@@ -6,7 +6,7 @@
 #include "types.h"
 
 /* Raised whenever a pinned map's layout or meaning changes. */
-#define ESC_ABI 4
+#define ESC_ABI 5
 
 #define ESC_PORTS_MAX 16
 
@@ -28,12 +28,13 @@ struct esc_control {
 	__u32 delay_threshold_ns;  /* crossings of it are counted per queue pair */
 	__u32 steer_generation;	   /* another one: `steers` has changed */
 	__u16 steer_ports;	   /* with ESC_CONTROL_STEER: by port, a bit each */
-	__u16 reserved;
+	__u16 pace_ports;	   /* with ESC_CONTROL_PACE: the same */
 };
 ESC_ASSERT_SIZE(struct esc_control, 64);
 #define ESC_CONTROL_OFF 0x1u /* kill switch: programs leave every packet alone */
 #define ESC_CONTROL_RECEIPTS 0x2u /* sampled packets are noted, and receipts made for the peers' */
 #define ESC_CONTROL_STEER 0x8u /* packets of queue pairs in `steers` take the path named there */
+#define ESC_CONTROL_PACE 0x10u /* data on pace_ports leaves when the law lets it; see pace.h */
 #define ESC_CONTROL_SAMPLE_FIXED 0x4u /* sample_mask does not follow the rate */
 /*
  * A heartbeat older than that is of a daemon that is gone: probes are not answered any
@@ -81,6 +82,7 @@ enum esc_tc_via {
 };
 
 #define ESC_PORT_CLSACT_MADE 0x1u /* the clsact qdisc is ours to remove */
+#define ESC_PORT_FQ_MADE 0x2u	  /* and so is the fq qdisc */
 
 /* Value of `ports`, an array: what is attached where. Writer: the daemon. */
 struct esc_port {

@@ -5,9 +5,12 @@
 
 #include "clock.h"
 #include "control.h"
+#include "lane.h"
+#include "nic.h"
 #include "owd.h"
 #include "path.h"
 #include "owner.h"
+#include "pace.h"
 #include "peer.h"
 #include "probe.h"
 #include "qp.h"

@@ -17,6 +17,7 @@
 #ifndef ESC_MAPS_OWD_H
 #define ESC_MAPS_OWD_H
 
+#include "../pacing/pause.h"
 #include "probe.h"
 #include "qp.h"
 
@@ -30,6 +31,10 @@
 /* ... and closer than this, or for a mask of 7 and less (receipts cost bytes) the second. */
 #define ESC_SAMPLE_APART_MAX_NS 10000000
 #define ESC_SAMPLE_APART_MAX_FINE_NS 50000000
+
+/* With ESC_CONTROL_PACE the delays steer: several in a round trip, as far as that is cheap. */
+#define ESC_SAMPLE_APART_PACE_MIN_NS 50000
+#define ESC_SAMPLE_APART_PACE_MAX_NS 400000
 
 /* ---- on the wire ---- */
 
@@ -102,6 +107,18 @@ ESC_ASSERT_OFFSET(struct esc_rx_stamps, slots, 64);
 
 #define ESC_RECEIPT_BTH_AT 68 /* in `frame`: the receipt behind it is aligned */
 
+/* What pacing is to hear of a receipt; too much for the programs' stack. */
+struct esc_pace_sample {
+	struct pause_mark mark;
+	__u64 departure_ns; /* CLOCK_MONOTONIC */
+	__u64 now_ns;	    /* the same; 0: there is nothing */
+	__s64 delay_ns;
+	__u32 bound_ns;
+	__u32 timed; /* delay_ns is valid */
+	__u64 reserved;
+};
+ESC_ASSERT_SIZE(struct esc_pace_sample, 64);
+
 struct esc_receipt_cpu {
 	__u64 allowed_ns; /* CLOCK_MONOTONIC from which the next receipt is within the rate */
 	__u64 resume_ns;  /* none is made before: tc egress did not see our clone */
@@ -109,8 +126,9 @@ struct esc_receipt_cpu {
 	__u32 begin; /* the frame's first byte in `frame` */
 	__u8 frame[ESC_RECEIPT_BTH_AT + ESC_RECEIPT_DATAGRAM_BYTES];
 	__u8 reserved[4];
+	struct esc_pace_sample pace; /* from the receipt to pacing */
 };
-ESC_ASSERT_SIZE(struct esc_receipt_cpu, 184);
+ESC_ASSERT_SIZE(struct esc_receipt_cpu, 184 + 64);
 
 /* ---- `qp_sent`: hash of struct esc_qp_key (tx) to struct esc_qp_sent. Writer: the programs ---- */
 
@@ -122,10 +140,13 @@ struct esc_sent_note {
 	__u32 psn;		/* with ESC_SENT_RESPONSE; only notes that equal it match */
 	__u32 message_bytes;
 	__u32 queue_ns;		/* from tc egress to the driver: the sending host's own queue */
+	struct pause_mark mark; /* with ESC_SENT_PACED: what pacing is to know with the delay */
 };
 #define ESC_SENT_RESPONSE 0x01000000u
 #define ESC_SENT_UNTIMED 0x02000000u /* no fabric time here when it left */
-ESC_ASSERT_SIZE(struct esc_sent_note, 40);
+#define ESC_SENT_PACED 0x04000000u
+#define ESC_SENT_NAME 0x01ffffffu /* of `psn`: what has to match */
+ESC_ASSERT_SIZE(struct esc_sent_note, 64);
 
 #define ESC_SENT_NOTES 64
 /* 64 samples in a row of any power-of-two spacing fall into 64 notes. */

@@ -90,7 +90,8 @@ struct esc_fleet {
 	struct esc_probe_view view[2]; /* wire order: what our probes and replies say; state 0: nothing */
 	__u64 anchor_generation;
 	struct esc_probe_anchor anchor[2]; /* wire order: TAI as we know it; sequence 0: not at all */
-	__u64 reserved;
+	__u32 path_max_pps; /* path requests answered a second, for each pair of addresses */
+	__u32 reserved;
 };
 ESC_ASSERT_OFFSET(struct esc_fleet, view_generation, 56);
 ESC_ASSERT_OFFSET(struct esc_fleet, anchor, 152);

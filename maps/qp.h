@@ -63,6 +63,7 @@ struct esc_message_bucket {
 #define ESC_SAMPLE_RESPONSE 0x04 /* with _MESSAGE: it answers a READ */
 
 #define ESC_QP_STEERED 0x01 /* tx: `steer` says what is done to packets */
+#define ESC_QP_PACED 0x10 /* tx: it has an entry in `qp_pace` */
 
 struct esc_qp {
 	/* Touched by every packet: one cache line. */
@@ -78,7 +79,7 @@ struct esc_qp {
 	__u64 payload_bytes;
 	__u32 sample_mask;   /* a packet is sampled when PSN & mask is 0; follows the rate, see owd.h */
 	__u8 sample_flags;   /* ESC_SAMPLE_* */
-	__u8 steer_flags;    /* ESC_QP_STEERED */
+	__u8 steer_flags;    /* ESC_QP_STEERED, ESC_QP_PACED */
 	__u16 steer_generation; /* low half of control's when `steers` was asked */
 	/* Touched by some. */
 	struct esc_psn_stream responses;

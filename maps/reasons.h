@@ -28,6 +28,11 @@
 	X(PROBE_RING_FULL, probe_ring_full, "a good probe whose record found no room")      \
 	X(PROBE_NO_DAEMON, probe_no_daemon, "a probe while the daemon is gone")
 
+/* And of path probes alone (lane.h); they end here too. */
+#define ESC_PATH_REASONS(X)                                                                 \
+	X(PROBE_PORT, probe_port, "a path probe that came with another port than it names") \
+	X(PROBE_TABLE_FULL, probe_table_full, "no room to note whose paths were heard")
+
 /* Receipts that were not made, or not taken. The packets that they are about went on. */
 #define ESC_RECEIPT_REASONS(X)                                                              \
 	X(RECEIPT_UNMATCHED, receipt_unmatched,                                             \
@@ -38,6 +43,21 @@
 	X(RECEIPT_HEADERS, receipt_headers,                                                 \
 	  "a receipt not made: headers it cannot be sent behind (two tags, IP options)")    \
 	X(OWD_TABLE_FULL, owd_table_full, "no room for a queue pair's delays")
+
+/*
+ * Packets between NICs that stand in for each other, and their probes. What comes from nobody
+ * we know, or is not for us, goes on to whoever has the port; nic_inner is ours and ends here.
+ */
+#define ESC_NIC_REASONS(X)                                                                  \
+	X(NIC_UNKNOWN_PEER, nic_unknown_peer,                                               \
+	  "a packet to a NIC failover port from nobody in the members file")                \
+	X(NIC_NOT_OURS, nic_not_ours, "a packet in UDP to no NIC of a pair")                \
+	X(NIC_INNER, nic_inner,                                                             \
+	  "a packet in UDP that does not hold a RoCEv2 packet of its sender for us")        \
+	X(NIC_PROBE, nic_probe, "a NIC probe that is cut, or of another version")           \
+	X(NIC_MTU, nic_mtu, "too long for the NIC that stands in, with the outer headers")  \
+	X(NIC_GSO, nic_gso, "several packets in one buffer: not put into UDP")              \
+	X(NIC_KERNEL, nic_kernel, "the kernel did not change a packet's headers")
 
 #define ESC_REASONS(X)                                                                      \
 	X(SHORT_ETHERNET, short_ethernet, "the frame ends inside the Ethernet header")      \
@@ -58,7 +78,9 @@
 	X(QP_TABLE_FULL, qp_table_full, "no room for a new queue pair in the table")        \
 	X(UNREADABLE, unreadable, "the kernel did not make the headers readable")           \
 	ESC_PROBE_REASONS(X)                                                                \
-	ESC_RECEIPT_REASONS(X)
+	ESC_RECEIPT_REASONS(X)                                                              \
+	ESC_PATH_REASONS(X)                                                                 \
+	ESC_NIC_REASONS(X)
 
 enum esc_reason {
 #define X(id, name, text) ESC_REASON_##id,

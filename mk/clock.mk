@@ -4,7 +4,7 @@
 
 CLOCK_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard clocksync/*.c))
 SIM_MAINS := $(wildcard tests/sim/test_*.c) tests/sim/clock_sim.c tests/sim/clock_bench.c \
-	tests/sim/steer_bench.c
+	tests/sim/steer_bench.c tests/sim/pause_bench.c
 SIM_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(SIM_MAINS) tests/sim/peer_libsvm.c,$(wildcard tests/sim/*.c)))
 SIM_BIN := $(SIM_MAINS:%.c=$(BUILD)/%)
 # Oracles and peers: in tests and benches only, never in the product.

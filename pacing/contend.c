@@ -14,6 +14,7 @@
 #define RAMP_NS (100 * MS)
 #define GROWN 1.3	      /* of a rate: not chance */
 #define HOME_NS (100 * MS)    /* calm for so long: at home */
+#define HOME_RATE_NS 500e6    /* over which its rate there is taken */
 #define HOME_PATIENCE 8	      /* who is at home waits so much longer */
 #define CONTENT_PATIENCE 60   /* and who seems to have all there is */
 #define LAGS 3		      /* a mean wait is at least so many times what feedback takes */
@@ -165,6 +166,7 @@ static void see_qp(const struct look *look, struct contend_qp *qp)
 		qp->seen_on = qp->path + 1;
 		qp->at_home = false;
 		qp->calm_ns = 0;
+		qp->home_Bps = qp->rate_Bps;
 	}
 	if (is_idle(look->contend, qp)) {
 		qp->busy_ns = 0;
@@ -174,12 +176,18 @@ static void see_qp(const struct look *look, struct contend_qp *qp)
 		qp->busy_ns = look->now_ns;
 	path->own++;
 	path->own_Bps += qp->rate_Bps;
-	if (path->stands_out || !path->fresh)
+	if (path->stands_out || !path->fresh) {
 		qp->calm_ns = 0;
-	else if (!qp->calm_ns)
+		/* Who sends far more than then is what made the difference. */
+		if (qp->rate_Bps > GROWN * qp->home_Bps)
+			qp->at_home = false;
+		return;
+	}
+	if (!qp->calm_ns)
 		qp->calm_ns = look->now_ns;
 	else if (look->now_ns - qp->calm_ns >= HOME_NS)
 		qp->at_home = true;
+	qp->home_Bps += (1 - exp(-look->since_ns / HOME_RATE_NS)) * (qp->rate_Bps - qp->home_Bps);
 }
 
 /*
@@ -368,13 +376,24 @@ static bool has_budget(struct look *look)
 		budget->left = fmin(budget->left + filled, config->moves_burst);
 		budget->filled_ns = look->now_ns;
 	}
-	return budget->left >= 1;
+	if (budget->left >= 1)
+		return true;
+	budget->refused++;
+	return false;
 }
 
 /* What feedback takes: a look, the age of what it saw, and the way there. */
 static double lag_ns(const struct look *look, const struct contend_path *path)
 {
 	return look->since_ns + (double)(look->now_ns - path->measured_ns) + path->delay_ns;
+}
+
+int64_t contend_hold_ns(const struct contend_path *from, const struct contend_path *to)
+{
+	double hold =
+		fmax(from->worst_ns, from->delay_ns) + HOLD_PART * from->excess_ns - to->floor_ns;
+
+	return (int64_t)(fmax(hold, 0) + fmax(from->bound_ns, to->bound_ns));
 }
 
 static void order(struct look *look, enum contend_act_kind kind, size_t q, uint32_t to,
@@ -384,13 +403,11 @@ static void order(struct look *look, enum contend_act_kind kind, size_t q, uint3
 	struct contend_qp *qp = &look->qps[q];
 	struct contend_path *from = &look->paths[qp->path], *onto = &look->paths[to];
 	struct contend_act *a;
-	double hold =
-		fmax(from->worst_ns, from->delay_ns) + HOLD_PART * from->excess_ns - onto->floor_ns;
 
 	qp->predicted_ns = predicted;
 	qp->before_ns = from->delay_ns;
 	qp->before_Bps = qp->rate_Bps;
-	qp->hold_ns = fmax(hold, 0) + fmax(from->bound_ns, onto->bound_ns);
+	qp->hold_ns = (double)contend_hold_ns(from, onto);
 	a = act(look, kind, q, qp->path, to);
 	a->hold_ns = (int64_t)qp->hold_ns;
 	/* An idle gap costs nothing: worth waiting for where such gaps were seen. */
@@ -637,10 +654,10 @@ static void consider(struct look *look, size_t p)
 	int q, to;
 
 	if (!path->own || !is_contended(look->contend, path) ||
-	    look->now_ns < path->busy_until_ns || !has_room_for_act(look) || !has_budget(look))
+	    look->now_ns < path->busy_until_ns || !has_room_for_act(look))
 		return;
 	q = choose_qp(look, p, &willing);
-	if (q < 0 || !is_time(look, path, &look->qps[q], willing))
+	if (q < 0 || !is_time(look, path, &look->qps[q], willing) || !has_budget(look))
 		return;
 	to = draw_target(look, &look->qps[q], &gain);
 	if (to >= 0)

@@ -67,6 +67,7 @@ void contend_config_default(struct contend_config *config);
 struct contend_budget {
 	double left;
 	int64_t filled_ns;
+	uint64_t refused; /* moves, since there was none left */
 };
 
 /* A path to the destination; its index is its name and must not change between looks. */
@@ -108,6 +109,7 @@ struct contend_qp {
 	int64_t arrived_ns; /* on the path it was ordered to; 0: not yet */
 	int64_t judge_ns;
 	int64_t calm_ns; /* since when its path has been calm; 0: it is not */
+	double home_Bps; /* its rate while its path was calm */
 	int64_t busy_ns; /* since when it has been sending; 0: it is idle */
 	double doubt_ns; /* mean wait before it is taken back */
 	double before_ns, before_Bps, hold_ns, predicted_ns;
@@ -162,6 +164,9 @@ struct contend_act {
 	 */
 	int64_t hold_ns, start_ns, force_ns;
 };
+
+/* hold_ns of an order, as things are now: queues grow while it waits. */
+int64_t contend_hold_ns(const struct contend_path *from, const struct contend_path *to);
 
 const char *contend_act_name(enum contend_act_kind kind);
 const char *contend_act_text(enum contend_act_kind kind);

@@ -41,9 +41,12 @@ struct pathlive_lane {
 	unsigned int reserved;
 };
 
+/* What is stored before is seen before, on machines that keep stores in order (x86). */
+#define pathlive_barrier() asm volatile("" ::: "memory")
+
 /*
  * A packet that the peer notes (a probe, or data of which receipts come) leaves on @lane.
- * Not atomic: a count that two CPUs lose makes a death one packet later, no more.
+ * Added atomically, so that the zero of a word that comes at once is not overwritten.
  */
 static inline __attribute__((always_inline)) void pathlive_sent(struct pathlive_lane *lane,
 								unsigned long long now_ns)
@@ -51,7 +54,7 @@ static inline __attribute__((always_inline)) void pathlive_sent(struct pathlive_
 	if (!lane->unheard)
 		lane->since_ns = now_ns;
 	if (lane->unheard != ~0u)
-		lane->unheard++;
+		(void)__sync_fetch_and_add(&lane->unheard, 1);
 }
 
 /*
@@ -68,12 +71,14 @@ static inline __attribute__((always_inline)) void pathlive_word(struct pathlive_
 
 	if (peer_ns <= lane->word_peer_ns)
 		return;
+	/* First what speaks for the lane: another CPU may be judging it. */
+	if (heard_ns > lane->heard_peer_ns + PATHLIVE_GRAIN_NS) {
+		lane->unheard = 0;
+		lane->heard_peer_ns = heard_ns;
+		pathlive_barrier();
+	}
 	lane->word_peer_ns = peer_ns;
 	lane->word_ns = now_ns;
-	if (heard_ns > lane->heard_peer_ns + PATHLIVE_GRAIN_NS) {
-		lane->heard_peer_ns = heard_ns;
-		lane->unheard = 0;
-	}
 }
 
 /* 1: the way there is dead. For each packet; reads no clock. */

@@ -15,7 +15,13 @@
 #define REPEAT 500000
 #define ROUNDS 7
 
+#define SLOT 9
+#define LANE 2
+#define STANDBY 11
+
 enum state { EMPTY, OFF, UNSTEERED, STEERED, STATES };
+/* What the order says of a lane. */
+enum lane { NONE, OWN_PORT, LIVES, DEAD };
 
 struct row {
 	const char *packet;
@@ -24,16 +30,35 @@ struct row {
 	bool check, label;
 	bool moves;    /* the source port is another one each time: no patch is remembered */
 	double aim_ns; /* of a steered packet above an empty program; 0: none */
+	enum lane lane;
 };
 
 static const struct row rows[] = {
-	{"IPv4 1,024 bytes, length known", 4, 1024, false, false, false, 90},
-	{"IPv4 2,048 bytes, length known", 4, 2048, false, false, false, 90},
-	{"IPv4 1,024 bytes, patch made anew", 4, 1024, false, false, true, 0},
-	{"IPv4 1,024 bytes, UDP checksum", 4, 1024, true, false, false, 0},
-	{"IPv6 1,024 bytes, length known", 6, 1024, false, false, false, 90},
-	{"IPv6 1,024 bytes, flow label", 6, 1024, false, true, false, 0},
+	{"IPv4 1,024 bytes, length known", 4, 1024, false, false, false, 90, NONE},
+	{"IPv4 2,048 bytes, length known", 4, 2048, false, false, false, 90, NONE},
+	{"IPv4 1,024 bytes, patch made anew", 4, 1024, false, false, true, 0, NONE},
+	{"IPv4 1,024 bytes, UDP checksum", 4, 1024, true, false, false, 0, NONE},
+	{"IPv6 1,024 bytes, length known", 6, 1024, false, false, false, 90, NONE},
+	{"IPv6 1,024 bytes, flow label", 6, 1024, false, true, false, 0, NONE},
+	{"IPv4, a lane that lives, own port", 4, 1024, false, false, false, 0, OWN_PORT},
+	{"IPv4, a lane that lives, its port", 4, 1024, false, false, false, 0, LIVES},
+	{"IPv4, a lane that is dead", 4, 1024, false, false, false, 0, DEAD},
 };
+
+/* The slot that the order names: lanes that are judged and heard, or that of the order is not. */
+static void set_lanes(const struct bench *b, const struct row *row, const struct esc_qp_key *key)
+{
+	struct esc_paths slot = {.peer = 1, .key = {.src = key->src, .dst = key->dst}};
+	uint32_t number = SLOT;
+
+	for (int i = 0; i < ESC_PATH_LANES_MAX; i++)
+		slot.lanes[i] = (struct esc_lane){
+			.sport = 0xc123 + i, .deadline_ns = 3000000, .standby = STANDBY};
+	if (row->lane == DEAD)
+		slot.lanes[LANE].live = (struct pathlive_lane){
+			.word_peer_ns = 9000000, .word_ns = 9000000, .unheard = PATHLIVE_UNHEARD};
+	bpf_map_update_elem(bpf_map__fd(b->ours->maps.paths), &number, &slot, BPF_ANY);
+}
 
 static void set_state(const struct bench *b, const struct row *row, const struct frame *f,
 		      enum state state)
@@ -53,6 +78,13 @@ static void set_state(const struct bench *b, const struct row *row, const struct
 
 	if (row->label)
 		steer.flags = ESC_STEER_LABEL;
+	if (row->lane != NONE) {
+		steer.flags = ESC_STEER_LANE;
+		steer.slot = SLOT;
+		steer.lane = LANE;
+		steer.sport = row->lane == OWN_PORT ? 0 : steer.sport;
+		set_lanes(b, row, &key);
+	}
 	key.dest_qpn = 0x100; /* the feeder's */
 	if (state == STEERED)
 		bpf_map_update_elem(steers, &key, &steer, BPF_ANY);
@@ -122,7 +154,7 @@ static int measure(const char *peers, const struct row *row)
 	else
 		printf("     -\n");
 	/* One packet in a stretch may leave before its order is known. */
-	if (steered_packets(&b, &f) != (uint64_t)ROUNDS * REPEAT)
+	if (row->lane != OWN_PORT && steered_packets(&b, &f) != (uint64_t)ROUNDS * REPEAT)
 		printf("# %llu of %llu packets were steered\n",
 		       (unsigned long long)steered_packets(&b, &f),
 		       (unsigned long long)ROUNDS * REPEAT);

@@ -257,14 +257,11 @@ static inline uint16_t model_header_sum(const struct frame *f, uint32_t ip)
 }
 
 /*
- * The reply to @request, with the times and ages of @actual, which only the
- * kernel knows. The IPv4 checksum is as right or wrong as the request's was.
+ * The frame as it goes back where it came from. The IPv4 checksum is as right or wrong as it was.
  */
-static inline void model_answer(struct frame *reply, const struct frame *request,
-				const struct frame *actual, const struct probe_answerer *by)
+static inline void model_turn(struct frame *reply, const struct frame *request)
 {
-	uint32_t ip = frame_ip_offset(request), bth = probe_bth(request), sum;
-	uint8_t flags = request->data[bth + P_FLAGS] & (ESC_PROBE_SECOND | ESC_PROBE_ASKS);
+	uint32_t ip = frame_ip_offset(request), sum;
 	uint8_t *d = reply->data;
 
 	*reply = *request;
@@ -282,7 +279,18 @@ static inline void model_answer(struct frame *reply, const struct frame *request
 			sum = (sum & 0xffff) + (sum >> 16);
 		frame_put16(reply, ip + 10, sum);
 	}
-	frame_put16(reply, bth - 2, 0);
+	frame_put16(reply, probe_bth(request) - 2, 0);
+}
+
+/* The reply to @request, with the times and ages of @actual, which only the kernel knows. */
+static inline void model_answer(struct frame *reply, const struct frame *request,
+				const struct frame *actual, const struct probe_answerer *by)
+{
+	uint32_t bth = probe_bth(request);
+	uint8_t flags = request->data[bth + P_FLAGS] & (ESC_PROBE_SECOND | ESC_PROBE_ASKS);
+	uint8_t *d = reply->data;
+
+	model_turn(reply, request);
 	d[bth + P_OPCODE] = ESC_PROBE_OPCODE_REPLY;
 	d[bth + P_FLAGS] = flags | by->own_flags | (by->view ? ESC_PROBE_VIEW : 0);
 	memcpy(d + bth + P_TARGET, request->data + bth + P_SENDER, 8);

@@ -87,6 +87,7 @@ static inline struct esc_fleet probe_fleet_usual(void)
 		.epoch = OWN_EPOCH,
 		.flags = ESC_FLEET_HAS_KEY0 | ESC_FLEET_ANSWER,
 		.answer_max_pps = 1000,
+		.path_max_pps = 1000,
 		.view_generation = 1,
 		.anchor_generation = 1,
 	};

@@ -4,22 +4,11 @@
  * stamp in tc egress, the answer in the other's XDP, the record in ours. There
  * is one kernel clock, so the four stamps of a probe are in order.
  */
-#include <arpa/inet.h>
-#include <fcntl.h>
 #include <linux/if_link.h>
-#include <net/if.h>
-#include <netinet/in.h>
-#include <netinet/udp.h>
-#include <poll.h>
-#include <sched.h>
-#include <signal.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
+#include "pair.h"
 #include "probe_world.h"
 
-#define TCX_EGRESS 47 /* newer than the headers of the distribution */
 #define PROBES 40
 #define MARK 0x45734350
 
@@ -29,66 +18,6 @@ struct host {
 	char interface[IFNAMSIZ];
 	int links[2];
 };
-
-static bool run(const char *format, ...)
-{
-	char command[512];
-	va_list arguments;
-	int status;
-
-	va_start(arguments, format);
-	vsnprintf(command, sizeof(command), format, arguments);
-	va_end(arguments);
-	status = system(command);
-	if (status)
-		printf("# failed (%d): %s\n", status, command);
-	return !status;
-}
-
-/* A process that does nothing but to keep a network namespace until we end. */
-static pid_t make_namespace(void)
-{
-	int ready[2];
-	char byte;
-	pid_t pid;
-
-	if (pipe(ready) || (pid = fork()) < 0)
-		return -1;
-	if (!pid) {
-		close(ready[0]);
-		if (unshare(CLONE_NEWNET) || write(ready[1], "r", 1) != 1)
-			_exit(1);
-		for (;;)
-			pause();
-	}
-	close(ready[1]);
-	if (read(ready[0], &byte, 1) != 1)
-		pid = -1;
-	close(ready[0]);
-	return pid;
-}
-
-static bool make_link(pid_t other)
-{
-	return !unshare(CLONE_NEWNET) &&
-	       run("ip link add pv0 type veth peer name pv1 netns %d && ip link set lo up && "
-		   "ip addr add 10.77.0.1/24 dev pv0 && ip -6 addr add fd77::1/64 dev pv0 nodad && "
-		   "ip link set pv0 up",
-		   other) &&
-	       run("nsenter -t %d -n sh -c 'ip addr add 10.77.0.2/24 dev pv1 && "
-		   "ip -6 addr add fd77::2/64 dev pv1 nodad && ip link set pv1 up'",
-		   other) &&
-	       run("for i in 1 2 3 4 5 6 7 8 9 10; do ping -qc1 -W1 10.77.0.2 >/dev/null && "
-		   "ping -qc1 -W1 fd77::2 >/dev/null && exit 0; sleep 0.1; done; exit 1");
-}
-
-static int open_namespace(pid_t pid)
-{
-	char path[64];
-
-	snprintf(path, sizeof(path), "/proc/%d/ns/net", pid);
-	return open(path, O_RDONLY | O_CLOEXEC);
-}
 
 static bool host_open(struct host *h, const char *interface, uint64_t self, uint64_t epoch,
 		      uint64_t peer_id)
@@ -125,23 +54,6 @@ static void host_detach(struct host *h)
 	for (i = 0; i < 2; i++)
 		if (h->links[i] >= 0)
 			close(h->links[i]);
-}
-
-/* From our namespace to the other's address, on the port of RoCE. */
-static int open_socket(int ip, uint32_t mark)
-{
-	struct sockaddr_in to4 = {.sin_family = AF_INET, .sin_port = htons(4791)};
-	struct sockaddr_in6 to6 = {.sin6_family = AF_INET6, .sin6_port = htons(4791)};
-	int fd = socket(ip == 6 ? AF_INET6 : AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), one = 1;
-
-	inet_pton(AF_INET, "10.77.0.2", &to4.sin_addr);
-	inet_pton(AF_INET6, "fd77::2", &to6.sin6_addr);
-	if (fd < 0 || (mark && setsockopt(fd, SOL_SOCKET, SO_MARK, &mark, sizeof(mark))) ||
-	    (ip == 4 && setsockopt(fd, SOL_SOCKET, SO_NO_CHECK, &one, sizeof(one))) ||
-	    (ip == 6 && setsockopt(fd, SOL_UDP, UDP_NO_CHECK6_TX, &one, sizeof(one))) ||
-	    connect(fd, ip == 6 ? (void *)&to6 : (void *)&to4, ip == 6 ? sizeof(to6) : sizeof(to4)))
-		return -1;
-	return fd;
 }
 
 static bool send_probe(int fd, uint32_t sequence)
@@ -187,7 +99,7 @@ static void test_probes(struct host *a, struct host *b, int ip, const char *mode
 	struct esc_peer peer;
 	uint32_t i, sent = 0;
 	uint64_t before;
-	int fd = open_socket(ip, MARK);
+	int fd = pair_open_socket(ip, MARK, 0);
 
 	world_reset(&a->w.world);
 	world_reset(&b->w.world);
@@ -216,7 +128,7 @@ static void test_probes(struct host *a, struct host *b, int ip, const char *mode
 static void test_unmarked(struct host *b, const char *mode)
 {
 	uint64_t counts[ESC_REASON_MAX];
-	int fd = open_socket(4, 0), tries;
+	int fd = pair_open_socket(4, 0, 0), tries;
 
 	world_reset(&b->w.world);
 	send_probe(fd, 1000000);
@@ -250,13 +162,13 @@ static void test_mode(struct host *a, struct host *b, uint32_t flags, const char
 int main(void)
 {
 	static struct host a, b;
-	pid_t other = make_namespace();
+	pid_t other = pair_make_namespace();
 
-	if (other < 0 || !make_link(other)) {
+	if (other < 0 || !pair_make_link(other)) {
 		tap_skip("live probes over veth", "no network namespaces with a veth pair");
 	} else {
-		a.netns = open_namespace(getpid());
-		b.netns = open_namespace(other);
+		a.netns = pair_open_namespace(getpid());
+		b.netns = pair_open_namespace(other);
 		if (host_open(&a, "pv0", SELF, OWN_EPOCH, PEER) &&
 		    host_open(&b, "pv1", PEER, PEER_EPOCH, SELF)) {
 			test_mode(&a, &b, XDP_FLAGS_DRV_MODE, "native");

@@ -58,10 +58,11 @@ static uint16_t send_frame(struct frame *f)
 	return must.bytes == last.bytes && !memcmp(must.data, last.data, last.bytes) ? sport : 0;
 }
 
+static uint32_t psn; /* of the next packet */
+
 static uint16_t send_opcode(uint8_t opcode)
 {
 	struct frame_plan plan = plan_of(opcode);
-	static uint32_t psn;
 	struct frame f;
 
 	plan.psn = psn++;
@@ -168,6 +169,53 @@ static void test_moments(void)
 	is_port(send_opcode(SEND_MIDDLE), SPORT, "an order for its own port takes it back");
 	tap_ok(!(state().flags & ESC_QP_STEER_WAITS) && state().packets == 5,
 	       "the entry counts the packets that left on a path of ours");
+}
+
+/* The peer's answers came to @back_qpn, and stand for all before @next. */
+static void acknowledge(uint32_t back_qpn, uint32_t next, uint8_t flags)
+{
+	struct esc_qp_key there = key_of(), back = {.src = there.dst, .dst = there.src};
+	struct esc_qp qp = {.responses = {.next = next & 0xffffff, .flags = flags}};
+
+	back.dest_qpn = back_qpn;
+	back.direction = ESC_DIRECTION_RX;
+	back.port = there.port;
+	bpf_map_update_elem(bpf_map__fd(w.kernel->maps.qps), &back, &qp, BPF_ANY);
+}
+
+/* All before a request was acknowledged: it may take any path. */
+static void test_drained(void)
+{
+	struct esc_steer steer = waiting(PATH);
+
+	anew();
+	send_opcode(SEND_ONLY);
+	steer.flags = ESC_STEER_BACK;
+	steer.back_qpn = 77;
+	give(steer);
+	is_port(send_opcode(SEND_ONLY), SPORT, "nothing is known of the answers: it waits");
+	acknowledge(77, psn, 0);
+	is_port(send_opcode(SEND_ONLY), SPORT, "an entry without an answer tells nothing");
+	acknowledge(77, psn - 1, ESC_PSN_VALID);
+	is_port(send_opcode(SEND_ONLY), SPORT, "one packet is not acknowledged: it waits");
+	acknowledge(77, psn, ESC_PSN_VALID);
+	is_port(send_opcode(ACKNOWLEDGE), SPORT, "an answer of ours is no request");
+	acknowledge(77, --psn, ESC_PSN_VALID);
+	is_port(send_opcode(SEND_MIDDLE), PATH, "all is acknowledged: the next request moves");
+	is_moment(ESC_STEER_MOMENT_DRAINED, "drained");
+
+	anew();
+	send_opcode(SEND_FIRST);
+	send_opcode(SEND_MIDDLE);
+	give(steer);
+	psn -= 2;
+	acknowledge(77, psn, ESC_PSN_VALID);
+	is_port(send_opcode(SEND_MIDDLE), SPORT, "a repeated packet has others of it under way");
+	psn += 1;
+	steer.flags = 0;
+	give(steer);
+	acknowledge(77, psn, ESC_PSN_VALID);
+	is_port(send_opcode(SEND_MIDDLE), SPORT, "without ESC_STEER_BACK nobody asks");
 }
 
 /* What may lie between the packets of a message, and what cannot. */
@@ -356,6 +404,7 @@ int main(void)
 		return tap_bail("the programs do not load");
 	test_moments();
 	test_starts();
+	test_drained();
 	test_heartbeat();
 	test_switches();
 	test_kinds();

@@ -82,6 +82,7 @@ static inline int world_open(struct world *w, const struct world_options *option
 	if (options->owd_max) {
 		bpf_map__set_max_entries(w->kernel->maps.qp_sent, options->owd_max);
 		bpf_map__set_max_entries(w->kernel->maps.qp_owd, options->owd_max);
+		bpf_map__set_max_entries(w->kernel->maps.qp_pace, options->owd_max);
 	}
 	if (options->ring_bytes)
 		bpf_map__set_max_entries(w->kernel->maps.probes, options->ring_bytes);

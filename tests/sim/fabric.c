@@ -2,10 +2,14 @@
 #include "tests/sim/fabric.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 
 #define MTU_BITS 12000.0
 #define HOP_NS 500.0
+/* A standing queue: TCP fills it, loses, halves, and fills it again. */
+#define SAW_NS 300e6
+#define SAW_DEPTH 0.3
 
 int fabric_init(struct fabric *fabric, const struct fabric_config *config, uint64_t seed)
 {
@@ -21,6 +25,10 @@ int fabric_init(struct fabric *fabric, const struct fabric_config *config, uint6
 
 		rng_seed(&queue->rng, seed + 77 * (i + 1));
 		queue->next = 1;
+		queue->stands_full =
+			rng_unit(&fabric->rng) <
+			(i < 2 * config->hosts ? config->full_hosts : config->full_part);
+		queue->full_phase = rng_unit(&fabric->rng);
 	}
 	return 0;
 }
@@ -67,11 +75,23 @@ static void queue_run(const struct fabric_config *config, struct queue *queue, d
 	}
 }
 
+/* The queue that TCP keeps; its bytes come and go by packets. */
+static double standing_ns(const struct fabric_config *config, struct queue *queue, double at)
+{
+	double saw = at / SAW_NS + queue->full_phase;
+
+	saw -= floor(saw);
+	return config->full_ns * (1 - SAW_DEPTH * (1 - saw)) +
+	       rng_unit(&queue->rng) * MTU_BITS * 1e9 / config->rate_bps;
+}
+
 static double queue_wait(const struct fabric_config *config, struct queue *queue, double at)
 {
 	size_t index, oldest;
 	double work;
 
+	if (queue->stands_full && at >= config->full_from_s * 1e9 && at < config->full_to_s * 1e9)
+		return standing_ns(config, queue, at);
 	if (config->load <= 0)
 		return 0;
 	queue_run(config, queue, at);

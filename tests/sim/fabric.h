@@ -20,6 +20,11 @@ struct fabric_config {
 	double burst_bytes;
 	double on_ms, off_ms; /* bursts of bursts; 0: none. The load is the mean */
 	bool priority;	      /* probes wait for at most the packet on the wire */
+	/* Links before which TCP keeps a queue standing: this part of those between switches, and
+	 * of the hosts' own. */
+	double full_part, full_hosts;
+	double full_ns; /* its depth, from which it falls by a third now and then */
+	double full_from_s, full_to_s;
 };
 
 /* Work left in a queue after each arrival, latest at [next - 1]. */
@@ -28,6 +33,8 @@ struct queue {
 	double arrival_ns[FABRIC_HISTORY];
 	double work_ns[FABRIC_HISTORY];
 	double switch_ns; /* when the bursts of bursts pause */
+	bool stands_full;
+	double full_phase;
 	size_t next;
 };
 

@@ -25,9 +25,8 @@ int net_init(struct net *net, const struct net_shape *shape, size_t qps)
 	net->down = links(shape->leaves * shape->spines, shape->fabric_bps);
 	net->qps = calloc(qps ? qps : 1, sizeof(*net->qps));
 	net->qp_count = qps;
-	net->heap_room = 1 << 14;
-	net->heap = malloc(net->heap_room * sizeof(*net->heap));
-	if (net->host_up && net->host_down && net->up && net->down && net->qps && net->heap)
+	net->heap.event_bytes = sizeof(struct net_event);
+	if (net->host_up && net->host_down && net->up && net->down && net->qps)
 		return 0;
 	net_free(net);
 	return -ENOMEM;
@@ -40,63 +39,13 @@ void net_free(struct net *net)
 	free(net->up);
 	free(net->down);
 	free(net->qps);
-	free(net->heap);
+	heap_free(&net->heap);
 	memset(net, 0, sizeof(*net));
 }
 
 unsigned net_leaf(const struct net *net, unsigned host)
 {
 	return host / net->shape.hosts_per_leaf;
-}
-
-/* --- events: a binary heap by time --- */
-
-static bool is_before(const struct net_event *a, const struct net_event *b)
-{
-	return a->at_ns != b->at_ns ? a->at_ns < b->at_ns : a->order < b->order;
-}
-
-static void push(struct net *net, const struct net_event *event)
-{
-	size_t at = net->heap_count++;
-
-	if (at == net->heap_room) {
-		net->heap_room *= 2;
-		net->heap = realloc(net->heap, net->heap_room * sizeof(*net->heap));
-		if (!net->heap)
-			abort();
-	}
-	net->heap[at] = *event;
-	net->heap[at].order = net->events++;
-	while (at && is_before(&net->heap[at], &net->heap[(at - 1) / 2])) {
-		struct net_event swap = net->heap[at];
-
-		net->heap[at] = net->heap[(at - 1) / 2];
-		at = (at - 1) / 2;
-		net->heap[at] = swap;
-	}
-}
-
-static struct net_event pop(struct net *net)
-{
-	struct net_event first = net->heap[0], last = net->heap[--net->heap_count];
-	size_t at = 0;
-
-	for (;;) {
-		size_t child = 2 * at + 1;
-
-		if (child >= net->heap_count)
-			break;
-		if (child + 1 < net->heap_count &&
-		    is_before(&net->heap[child + 1], &net->heap[child]))
-			child++;
-		if (!is_before(&net->heap[child], &last))
-			break;
-		net->heap[at] = net->heap[child];
-		at = child;
-	}
-	net->heap[at] = last;
-	return first;
 }
 
 /* --- the way of a packet --- */
@@ -149,8 +98,8 @@ static void receive(struct net *net, const struct net_event *event)
 	qp->overtaken += event->number != qp->received;
 	qp->received++;
 	qp->received_bytes += event->bytes;
-	ack.at_ns = net->now_ns + net_delay_ns(net, qp->to, qp->from, qp->back_spine);
-	push(net, &ack);
+	ack.time.at_ns = net->now_ns + net_delay_ns(net, qp->to, qp->from, qp->back_spine);
+	heap_push(&net->heap, &ack);
 	if (net->on_received)
 		net->on_received(net, event->qp);
 }
@@ -168,21 +117,21 @@ static void hop(struct net *net, struct net_event event)
 	if (link->free_ns < net->now_ns)
 		link->free_ns = net->now_ns;
 	link->free_ns += (int64_t)(link->ns_per_byte * event.bytes);
-	event.at_ns = link->free_ns + net->shape.hop_ns;
+	event.time.at_ns = link->free_ns + net->shape.hop_ns;
 	event.hop++;
-	push(net, &event);
+	heap_push(&net->heap, &event);
 }
 
 /* --- senders --- */
 
 static void wake_at(struct net *net, size_t q, int64_t at_ns)
 {
-	struct net_event event = {.kind = NET_WAKE, .qp = (uint32_t)q, .at_ns = at_ns};
+	struct net_event event = {.kind = NET_WAKE, .qp = (uint32_t)q, .time.at_ns = at_ns};
 
 	if (net->qps[q].wakes)
 		return;
 	net->qps[q].wakes = true;
-	push(net, &event);
+	heap_push(&net->heap, &event);
 }
 
 /* Behind an idle gap, or held for as long as such a gap would be. */
@@ -209,7 +158,7 @@ static void send_packet(struct net *net, size_t q, uint32_t bytes)
 				  .bytes = bytes,
 				  .number = qp->sent++,
 				  .spine = (uint16_t)qp->spine,
-				  .at_ns = net->now_ns};
+				  .time.at_ns = net->now_ns};
 
 	if (qp->sent > 1 && net->now_ns - qp->last_sent_ns > qp->largest_gap_ns)
 		qp->largest_gap_ns = net->now_ns - qp->last_sent_ns;
@@ -270,17 +219,18 @@ void net_stop(struct net *net, size_t q)
 
 void net_timer(struct net *net, int64_t at_ns, uint32_t timer)
 {
-	struct net_event event = {.kind = NET_TIMER, .qp = timer, .at_ns = at_ns};
+	struct net_event event = {.kind = NET_TIMER, .qp = timer, .time.at_ns = at_ns};
 
-	push(net, &event);
+	heap_push(&net->heap, &event);
 }
 
 void net_run(struct net *net, int64_t until_ns)
 {
-	while (net->heap_count && net->heap[0].at_ns <= until_ns) {
-		struct net_event event = pop(net);
+	struct net_event event;
 
-		net->now_ns = event.at_ns;
+	while (net->heap.count && heap_next_ns(&net->heap) <= until_ns) {
+		heap_pop(&net->heap, &event);
+		net->now_ns = event.time.at_ns;
 		switch (event.kind) {
 		case NET_HOP:
 			hop(net, event);

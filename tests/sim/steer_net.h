@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "tests/sim/heap.h"
 #include "tests/sim/rng.h"
 
 #define NET_HOPS 4
@@ -56,9 +57,8 @@ struct net_qp {
 enum net_event_kind { NET_HOP, NET_ACK, NET_WAKE, NET_TIMER };
 
 struct net_event {
-	int64_t at_ns;
-	uint64_t order; /* of equal times: first come */
-	uint32_t qp;	/* or the timer's number */
+	struct heap_event time;
+	uint32_t qp; /* or the timer's number */
 	uint32_t bytes;
 	uint64_t number; /* of the packet in its queue pair */
 	uint16_t spine;
@@ -72,9 +72,7 @@ struct net {
 	struct net_link *up, *down;	      /* by leaf * spines + spine */
 	struct net_qp *qps;
 	size_t qp_count;
-	struct net_event *heap;
-	size_t heap_count, heap_room;
-	uint64_t events;
+	struct heap heap; /* of struct net_event */
 	int64_t now_ns;
 	void *context;
 	/* A packet was received in full; may start more traffic. */

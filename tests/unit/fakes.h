@@ -21,6 +21,7 @@
 #include "ledger.h"
 #include "mesh.h"
 #include "qptable.h"
+#include "loader/pace.h"
 #include "steer.h"
 
 static struct {
@@ -41,6 +42,11 @@ static struct {
 	uint16_t steer_ports;
 	struct steer_order order; /* the newest of `steer set` or `steer clear` */
 	int steer_error;	  /* 0 or -errno */
+	bool paced;		  /* by the newest pace_set_mode() */
+	struct pace_class_change pace_class; /* the newest of `pace set` */
+	struct pace_assignment pace_assigned;
+	const char *pace_fq; /* the newest of `pace setup-fq` */
+	int pace_error;
 	char order_dst[64]; /* copied: the order borrows it */
 	bool cleared_all;
 	struct steer_facts steer;
@@ -185,10 +191,76 @@ int steer_clear_all(struct steer *steer, bool now, json_t **result)
 	return 0;
 }
 
+int pace_set_mode(struct pace *pace, bool on, const json_t *interfaces, const char *by,
+		  char **error)
+{
+	(void)pace;
+	(void)interfaces;
+	(void)by;
+	if (on && fake.pace_error)
+		return explain(error, fake.pace_error, "cannot pace: eth1 has fq_codel");
+	fake.paced = on;
+	return 0;
+}
+
+uint16_t pace_ports(const struct pace *pace)
+{
+	(void)pace;
+	return fake.paced;
+}
+
+int pace_set_class(struct pace *pace, const struct pace_class_change *change, char **error)
+{
+	(void)pace;
+	(void)error;
+	fake.pace_class = *change;
+	return 0;
+}
+
+int pace_assign(struct pace *pace, const struct pace_assignment *want, json_t **result,
+		char **error)
+{
+	(void)pace;
+	(void)error;
+	fake.pace_assigned = *want;
+	*result = json_object();
+	return 0;
+}
+
+int pace_setup_fq(struct pace *pace, const char *interface, bool on, char **error)
+{
+	(void)pace;
+	(void)error;
+	fake.pace_fq = on ? interface : NULL;
+	return 0;
+}
+
+json_t *pace_show(struct pace *pace)
+{
+	(void)pace;
+	return json_pack("{s:[]}", "interfaces");
+}
+
 json_t *steer_list(const struct steer *steer)
 {
 	(void)steer;
 	return json_pack("{s:s, s:[]}", "mode", "observe", "steers");
+}
+
+int steer_set_auto(struct steer *steer, bool on, const char *by, char **error)
+{
+	(void)steer;
+	(void)by;
+	if (fake.steer_error)
+		return explain(error, fake.steer_error, "steering refused");
+	fake.steer.by_itself = on;
+	return 0;
+}
+
+json_t *steer_plan(struct steer *steer)
+{
+	(void)steer;
+	return json_pack("{s:b, s:[]}", "auto", fake.steer.by_itself, "pairs");
 }
 
 void steer_put(const struct steer *steer, const struct qp_entry *entry, json_t *qp)

@@ -83,8 +83,18 @@ Test(config, everything_given)
 				   "events: {file: events.jsonl, keep: 7}\n"
 				   "receipts: {mode: off, sample: 1/4096, max_pps: 7, "
 				   "threshold: 2ms, host_queue: true}\n"
-				   "steer: {mode: off}\n"
-				   "pace: {mode: off, threshold: 50us}\n";
+				   "steer: {mode: auto, capacity: 2.5Gbit/s, "
+				   "moves_per_second: 3, overtake: once}\n"
+				   "pace:\n"
+				   "  mode: on\n"
+				   "  threshold: 30us\n"
+				   "  hold_max: 5ms\n"
+				   "  line: 2.5Gbit\n"
+				   "  tcp: {mode: observe, cgroup: /sys/fs/cgroup/a}\n"
+				   "  classes:\n"
+				   "  - {name: storage, weight: 3, dscp: '26, 46', threshold: 1ms}\n"
+				   "  - {name: train, job: 'train-*', port: 50000-50999}\n"
+				   "  - {name: web, cgroup: '*/web.slice/*', port: 443}\n";
 	char *error;
 	struct config *config = parse(text, &error);
 
@@ -105,12 +115,35 @@ Test(config, everything_given)
 	cr_expect_eq(config->textfile.top_qps, 0);
 	cr_expect_str_eq(config->events.file, "/etc/x/events.jsonl");
 	cr_expect_eq(config->events.keep, 7);
+	cr_expect_eq(config->steer.mode, CONFIG_STEER_AUTO);
+	cr_expect_eq(config->steer.capacity_bps, 2.5e9);
+	cr_expect_eq(config->steer.moves_per_s, 3);
+	cr_expect_eq(config->steer.overtake, CONFIG_OVERTAKE_ONCE);
 	cr_expect(!config->receipts.on);
 	cr_expect(config->receipts.sample_fixed);
 	cr_expect_eq(config->receipts.sample_mask, 4095);
 	cr_expect_eq(config->receipts.max_pps, 7);
 	cr_expect_eq(config->receipts.threshold_ns, 2000000);
 	cr_expect(config->receipts.host_queue);
+	cr_expect_eq(config->pace.mode, CONFIG_PACE_ON);
+	cr_expect_eq(config->pace.threshold_ns, 30000);
+	cr_expect_eq(config->pace.hold_max_ns, 5000000);
+	cr_expect_eq(config->pace.line_Bps, 312500000);
+	cr_expect_eq(config->pace.tcp.mode, CONFIG_PACE_TCP_OBSERVE);
+	cr_expect_str_eq(config->pace.tcp.cgroup, "/sys/fs/cgroup/a");
+	cr_expect_eq(config->pace.tcp.threshold_ns, 30000, "as `pace.threshold`");
+	cr_assert_eq(config->pace.class_count, 3);
+	cr_expect_str_eq(config->pace.classes[0].name, "storage");
+	cr_expect_eq(config->pace.classes[0].weight, 3);
+	cr_expect_eq(config->pace.classes[0].threshold_ns, 1000000);
+	cr_expect_eq(config->pace.classes[0].dscps, 1ull << 26 | 1ull << 46);
+	cr_expect_str_eq(config->pace.classes[1].job, "train-*");
+	cr_expect_eq(config->pace.classes[1].weight, 1);
+	cr_expect_eq(config->pace.classes[1].threshold_ns, 30000, "as `pace.threshold`");
+	cr_expect_eq(config->pace.classes[1].port_first, 50000);
+	cr_expect_eq(config->pace.classes[1].port_last, 50999);
+	cr_expect_eq(config->pace.classes[2].port_last, 443);
+	cr_expect_str_eq(config->pace.classes[2].cgroup, "*/web.slice/*");
 	config_free(config);
 }
 
@@ -162,10 +195,28 @@ static const struct refusal {
 	{ONE "host:\n", 2, {"`host` has no value"}},
 	{ONE "host: a\nhost: b\n", 3, {"second time", "line 2"}},
 	{ONE "pin_root: relative\n", 0, {NULL}},
-	{ONE "steer:\n  mode: auto\n", 3, {"mode: auto", "off, manual"}},
+	{ONE "steer:\n  mode: ought\n", 3, {"mode: ought", "off, manual, auto"}},
+	{ONE "steer:\n  capacity: fast\n", 3, {"capacity: fast", "100Gbit"}},
+	{ONE "steer: {capacity: 0}\n", 2, {"capacity: 0"}},
+	{ONE "steer: {moves_per_second: 0}\n", 2, {"out of range"}},
 	{ONE "steer:\n  mode: manaul\n", 3, {"did you mean `manual`"}},
 	{ONE "steer: {hold: 1ms}\n", 2, {"`hold`", "`steer`", "mode"}},
-	{ONE "pace: {mode: on}\n", 2, {"pace.mode", "off"}},
+	{ONE "pace: {mode: pn}\n", 2, {"mode: pn", "off, on"}},
+	{ONE "pace:\n  threshold: 50\n", 3, {"not a duration"}},
+	{ONE "pace:\n  hold_max: 10s\n", 3, {"out of range", "1ms to 1s"}},
+	{ONE "pace:\n  line: 10\n", 3, {"`line: 10`", "25Gbit"}},
+	{ONE "pace: {classes: [x]}\n", 2, {"classes"}},
+	{ONE "pace:\n  classes:\n  - weight: 1\n", 4, {"`name` is missing", "storage"}},
+	{ONE "pace:\n  classes:\n  - name: a\n    wieght: 1\n", 5, {"did you mean `weight`"}},
+	{ONE "pace:\n  classes:\n  - name: a\n    weight: 16\n", 5, {"1 to 15"}},
+	{ONE "pace:\n  classes:\n  - name: a\n    dscp: 64\n", 5, {"0 to 63"}},
+	{ONE "pace:\n  classes:\n  - name: a\n    dscp: 1 2\n", 5, {"comma"}},
+	{ONE "pace:\n  classes:\n  - name: a\n    port: 9-8\n", 5, {"50000-50999"}},
+	{ONE "pace:\n  classes:\n  - name: a\n  - name: a\n", 5, {"twice"}},
+	{ONE "pace:\n  classes:\n  - name: default\n", 4, {"`pace.threshold`"}},
+	{ONE "pace:\n  tcp: {mode: on}\n", 3, {"needs a `cgroup`"}},
+	{ONE "pace:\n  tcp: {cgroup: a.slice}\n", 3, {"/sys/fs/cgroup/system.slice"}},
+	{ONE "pace:\n  tcp: {mode: no}\n", 3, {"mode: no"}},
 	{ONE "mesh: {degre: 10}\n", 2, {"did you mean `degree`"}},
 	{ONE "mesh: 10\n", 2, {"`mesh`"}},
 	{ONE "members: /nowhere/m.json\n", 2, {"/nowhere/m.json", "No such file"}},

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -147,4 +148,53 @@ Test(members, long_targets_are_refused)
 	cr_expect_null(parse(text, &error));
 	cr_expect(error && strlen(error) < 300, "the sentence stays short");
 	free(error);
+}
+
+Test(members, nics_that_stand_in_for_each_other)
+{
+	char *error, text[ADDRESS_TEXT_BYTES];
+	struct members *members =
+		parse("[{\"targets\": [\"10.1.1.2\"], \"labels\": {\"host\": \"h1\","
+		      "  \"nics\": \"10.1.1.2|10.2.1.2, 10.1.200.1=10.1.1.2|10.2.1.2,"
+		      " fd00::1|fd00::2\"}}]",
+		      &error);
+
+	cr_assert_not_null(members, "%s", error);
+	cr_assert_eq(members->nic_count, 3);
+	cr_expect_str_eq(address_format(&members->nics[0].address, text), "10.1.1.2");
+	cr_expect_str_eq(address_format(&members->nics[0].first, text), "10.1.1.2");
+	cr_expect_str_eq(address_format(&members->nics[0].second, text), "10.2.1.2");
+	cr_expect_str_eq(address_format(&members->nics[1].address, text), "10.1.200.1");
+	cr_expect_str_eq(address_format(&members->nics[1].first, text), "10.1.1.2");
+	cr_expect_str_eq(address_format(&members->nics[2].second, text), "fd00::2");
+	cr_expect_str_eq(members->nics[2].host, "h1");
+	members_free(members);
+}
+
+Test(members, nics_that_are_not_understood_are_refused)
+{
+	static const struct {
+		const char *nics, *named;
+	} cases[] = {
+		{"10.1.1.2", "FIRST|SECOND"},
+		{"10.1.1.2|nowhere", "nowhere"},
+		{"10.1.1.2|fd00::2", "one IP version"},
+		{"10.1.1.2|10.2.1.2=10.3.1.2", "FIRST|SECOND"},
+		{"10.1.1.2|10.2.1.2, 10.1.1.2|10.3.1.2", "twice"},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct members *members;
+		char *error, *text;
+
+		cr_assert(asprintf(&text,
+				   "[{\"targets\": [\"10.1.1.2\"], \"labels\": {\"host\": \"h1\", "
+				   "\"nics\": \"%s\"}}]",
+				   cases[i].nics) > 0);
+		members = parse(text, &error);
+		cr_expect_null(members, "%s", cases[i].nics);
+		cr_expect(error && strstr(error, cases[i].named), "%s: %s", cases[i].nics, error);
+		free(error);
+		free(text);
+	}
 }

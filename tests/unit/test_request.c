@@ -72,14 +72,13 @@ Test(request, misuse_is_answered)
 	expect_refusal("{\"verb\":7}", 2, "verb");
 	expect_refusal("{\"verb\":\"statsu\"}", 2, "`status`");
 	expect_refusal("{\"verb\":\"zzz\"}", 2, "zzz");
-	expect_refusal("{\"verb\":\"paths\"}", 2, "not in this version");
+	expect_refusal("{\"verb\":\"topo\"}", 2, "not in this version");
 	expect_refusal("{\"verb\":\"qp\",\"args\":[]}", 2, "args");
 	expect_refusal("{\"verb\":\"qp\",\"args\":{\"key\":1}}", 2, "key");
 	expect_refusal("{\"verb\":\"qp\",\"args\":{\"sort\":\"x\"}}", 2, "bytes, packets");
 	expect_refusal("{\"verb\":\"qp\",\"args\":{\"top\":-1}}", 2, "top");
 	expect_refusal("{\"verb\":\"qp\",\"args\":{\"key\":\"/x\"}}", 2, "/x");
 	expect_refusal("{\"verb\":\"events\",\"args\":{\"follow\":1}}", 2, "follow");
-	expect_refusal("{\"verb\":\"mode\",\"args\":{\"mode\":\"pace\"}}", 2, "not in this version");
 	expect_refusal("{\"verb\":\"mode\",\"args\":{\"mode\":\"x\"}}", 2, "observe");
 	expect_refusal("{\"verb\":\"mode\"}", 2, "observe");
 	/* A quoted word that is cut inside a character. */
@@ -173,6 +172,11 @@ Test(request, steering_is_ordered)
 	cr_expect(!fake.cleared_all);
 	json_decref(result(STEER("\"what\":\"clear\",\"all\":true")));
 	cr_expect(fake.cleared_all);
+	json_decref(result(STEER("\"what\":\"auto\",\"state\":\"on\"")));
+	cr_expect(fake.steer.by_itself);
+	json_decref(result(STEER("\"what\":\"plan\"")));
+	json_decref(result(STEER("\"what\":\"auto\",\"state\":\"off\"")));
+	cr_expect(!fake.steer.by_itself);
 	fake.steer_error = -EPERM;
 	expect_refusal(STEER("\"what\":\"set\"," WHICH ",\"sport\":50000"), 1, "steering refused");
 	expect_refusal("{\"verb\":\"mode\",\"args\":{\"mode\":\"steer\"}}", 1, "steering refused");
@@ -180,8 +184,9 @@ Test(request, steering_is_ordered)
 
 Test(request, steering_that_is_not_understood)
 {
-	expect_refusal(STEER("\"what\":\"plan\""), 2, "`steer plan` is not in this version");
-	expect_refusal(STEER("\"what\":\"auto\""), 2, "`steer auto` is not in this version");
+	expect_refusal(STEER("\"what\":\"auto\""), 2, "`on` or `off`");
+	expect_refusal(STEER("\"what\":\"auto\",\"state\":\"maybe\""), 2, "`on` or `off`");
+	expect_refusal(STEER("\"what\":\"auto\",\"state\":1"), 2, "should be a text");
 	expect_refusal(STEER("\"what\":\"sett\""), 2, "`steer set`");
 	expect_refusal(STEER("\"what\":7"), 2, "what");
 	expect_refusal(STEER("\"what\":\"set\",\"sport\":50000"), 2, "--dst");
@@ -211,6 +216,36 @@ Test(request, the_mode)
 	cr_expect_eq(fake.steer_ports, 0);
 }
 
+#define PACE(more) "{\"verb\":\"pace\",\"args\":{" more "}}"
+
+Test(request, pace)
+{
+	json_decref(result("{\"verb\":\"mode\",\"args\":{\"mode\":\"pace\"}}"));
+	cr_expect(fake.paced);
+	json_decref(result(PACE("\"what\":\"off\"")));
+	cr_expect(!fake.paced);
+	json_decref(result(PACE("\"what\":\"set\",\"class\":\"a\",\"weight\":3")));
+	cr_expect_eq(fake.pace_class.weight, 3);
+	cr_expect_eq(fake.pace_class.threshold_ns, 0, "as it is");
+	json_decref(result(PACE("\"what\":\"set\"," WHICH ",\"class\":\"b\"")));
+	cr_expect_not_null(fake.pace_assigned.class);
+	json_decref(result(PACE("\"what\":\"set\"," WHICH)));
+	cr_expect_null(fake.pace_assigned.class, "as it fits");
+	json_decref(result(PACE("\"what\":\"setup-fq\",\"interfaces\":[\"eth1\"]")));
+	cr_expect_not_null(fake.pace_fq);
+	fake.pace_error = -ENOTSUP;
+	expect_refusal(PACE("\"what\":\"on\""), 1, "fq_codel");
+	expect_refusal("{\"verb\":\"mode\",\"args\":{\"mode\":\"pace\"}}", 1, "fq_codel");
+	expect_refusal(PACE("\"what\":\"fast\""), 2, "setup-fq");
+	expect_refusal(PACE("\"what\":\"set\""), 2, "--class");
+	expect_refusal(PACE("\"what\":\"set\",\"class\":\"a\""), 2, "--weight");
+	expect_refusal(PACE("\"what\":\"set\",\"class\":\"a\",\"weight\":16"), 2, "1 to 15");
+	expect_refusal(PACE("\"what\":\"set\",\"class\":\"a\",\"threshold_ns\":1"), 2,
+		       "threshold_ns");
+	expect_refusal(PACE("\"what\":\"set\",\"qpn\":1,\"class\":\"a\""), 2, "--dst");
+	expect_refusal(PACE("\"what\":\"setup-fq\""), 2, "eth1");
+}
+
 /* What the table of verbs promises for this version is answered. */
 Test(request, every_verb_has_an_answer)
 {
@@ -222,7 +257,8 @@ Test(request, every_verb_has_an_answer)
 		char line[128];
 		json_t *object;
 
-		if (!strcmp(verbs[i].name, "probe-support"))
+		if (!strcmp(verbs[i].name, "probe-support") ||
+		    !strcmp(verbs[i].name, "nic-pair"))
 			continue; /* asks the kernel */
 		snprintf(line, sizeof(line), "{\"verb\":\"%s\",\"args\":{\"mode\":\"observe\"}}",
 			 verbs[i].name);

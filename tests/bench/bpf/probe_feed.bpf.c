@@ -7,8 +7,10 @@
  */
 #include "siphash.bpf.h"
 
-#define FRAME_BYTES 194 /* Ethernet, IPv4, UDP, a probe */
 #define BTH 42
+#define FRAME_BYTES (BTH + ESC_PROBE_DATAGRAM_BYTES) /* Ethernet, IPv4, UDP, a probe */
+#define SIGNED_BYTES (sizeof(struct esc_bth) + offsetof(struct esc_probe, tag))
+#define SIGNED_WORDS (SIGNED_BYTES / 4)
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
@@ -25,7 +27,7 @@ struct {
 } next_tc SEC(".maps");
 
 struct feed {
-	__u8 frame[208];
+	__u8 frame[240];
 	__u64 key[2];
 	__u32 sequence;
 	__u32 moves; /* the sequence goes on, and the tag with it */
@@ -52,9 +54,9 @@ int feed_probe_xdp(struct xdp_md *xdp)
 	if (feed.moves) {
 		bth[13] = __builtin_bswap32(feed.sequence++);
 		siphash_start(&h, feed.key);
-		siphash_words(&h, bth, 17);
-		tag = siphash_end(&h, bth[34] | 140ull << 56);
-		*(__u64 *)(bth + 35) = tag;
+		siphash_words(&h, bth, SIGNED_WORDS / 2);
+		tag = siphash_end(&h, bth[SIGNED_WORDS - 1] | (__u64)SIGNED_BYTES << 56);
+		*(__u64 *)(bth + SIGNED_WORDS) = tag;
 	}
 	bpf_tail_call(xdp, &next_xdp, 0);
 	return XDP_ABORTED;

@@ -26,8 +26,12 @@ static const char usage_text[] =
 	"       --rate BITS (of all QPs, IP bytes; 10m, 1g)  --window PSNS (128)\n"
 	"       --qp-rate BITS (of each QP; none takes what another leaves)\n"
 	"       --sport-mode rxe|fixed:PORT|step:PORT  --qpn BASE (0x11)  --psn FIRST (random)\n"
+	"       --depth MESSAGES (that wait for their acknowledge; no bound)  --think MS (0)\n"
+	"       --warm S (at first at a tenth of the rates, which count to --seconds)\n"
+	"       --catch-up MS (1; who was kept from sending for longer has lost it)\n"
 	"       --ect  --tos N  --timeout MS (67)  --give-up S (10)  --reorder P\n"
 	"serve: --clients N (1)  --qpn BASE (0x11)  --rnr-every N  --cnp  --idle S (60)\n"
+	"       --bin MS (bytes delivered in each)  --silence MS (lists longer gaps in delivery)\n"
 	"both:  --loss P  --seed N  --control-port PORT (18515)  --interface IF  --json\n"
 	"load:  --seconds S  --size BYTES (1400)  --port PORT (9)  --flows N (1)\n"
 	"       --sport-mode fixed:PORT\n";
@@ -54,6 +58,12 @@ enum {
 	OPT_TIMEOUT,
 	OPT_GIVE_UP,
 	OPT_REORDER,
+	OPT_DEPTH,
+	OPT_THINK,
+	OPT_WARM,
+	OPT_CATCH_UP,
+	OPT_BIN,
+	OPT_SILENCE,
 	OPT_CLIENTS,
 	OPT_RNR,
 	OPT_CNP,
@@ -91,6 +101,12 @@ static const struct option long_options[] = {
 	{"timeout", required_argument, NULL, OPT_TIMEOUT},
 	{"give-up", required_argument, NULL, OPT_GIVE_UP},
 	{"reorder", required_argument, NULL, OPT_REORDER},
+	{"depth", required_argument, NULL, OPT_DEPTH},
+	{"think", required_argument, NULL, OPT_THINK},
+	{"catch-up", required_argument, NULL, OPT_CATCH_UP},
+	{"warm", required_argument, NULL, OPT_WARM},
+	{"bin", required_argument, NULL, OPT_BIN},
+	{"silence", required_argument, NULL, OPT_SILENCE},
 	{"clients", required_argument, NULL, OPT_CLIENTS},
 	{"rnr-every", required_argument, NULL, OPT_RNR},
 	{"cnp", no_argument, NULL, OPT_CNP},
@@ -245,6 +261,18 @@ static bool parse_what(int option, const char *name, const char *text, struct op
 	case OPT_WINDOW:
 		options->window = number(name, text, 1, 1 << 22);
 		break;
+	case OPT_DEPTH:
+		options->depth = number(name, text, 1, 1 << 20);
+		break;
+	case OPT_CATCH_UP:
+		options->catch_up_ns = fraction(name, text, 1e5) * NS_PER_MS;
+		break;
+	case OPT_WARM:
+		options->warm_ns = fraction(name, text, 1e5) * NS_PER_S;
+		break;
+	case OPT_THINK:
+		options->think_ns = fraction(name, text, 1e5) * NS_PER_MS;
+		break;
 	case OPT_SPORT:
 		source_port(text, options);
 		break;
@@ -305,6 +333,12 @@ static bool parse_where(int option, const char *name, const char *text, struct o
 	case OPT_SEED:
 		options->seed = number(name, text, 0, 1ull << 53);
 		break;
+	case OPT_BIN:
+		options->bin_ns = number(name, text, 1, 100000) * NS_PER_MS;
+		break;
+	case OPT_SILENCE:
+		options->silence_ns = fraction(name, text, 1e5) * NS_PER_MS;
+		break;
 	case OPT_CLIENTS:
 		options->clients = number(name, text, 1, 64);
 		break;
@@ -335,6 +369,7 @@ static void defaults(struct options *options)
 		.first_qpn = 0x11,
 		.first_psn = -1,
 		.retransmit_ns = 67 * NS_PER_MS,
+		.catch_up_ns = NS_PER_MS,
 		.give_up_ns = 10 * NS_PER_S,
 		.idle_ns = 60 * NS_PER_S,
 		.clients = 1,

@@ -26,6 +26,20 @@ void requester_init(struct requester *requester, const struct options *options,
 		options->messages ? options->messages * requester->packets_per_message : UINT64_MAX;
 }
 
+/* Whether a message's first packet may follow those that are under way. */
+static bool may_begin(const struct requester *requester, uint64_t now)
+{
+	uint64_t whole = requester->packets_per_message;
+
+	if (requester->next % whole || requester->next < requester->high)
+		return true;
+	if (now < requester->think_until_ns)
+		return false;
+	return !requester->options->depth ||
+	       requester->next / whole - requester->unacknowledged / whole <
+		       requester->options->depth;
+}
+
 bool requester_may_send(const struct requester *requester, uint64_t now)
 {
 	if (requester->next >= requester->total)
@@ -33,7 +47,7 @@ bool requester_may_send(const struct requester *requester, uint64_t now)
 	if (requester->options->uc)
 		return true;
 	return requester->next - requester->unacknowledged < requester->options->window &&
-	       now >= requester->rnr_until_ns;
+	       now >= requester->rnr_until_ns && may_begin(requester, now);
 }
 
 static uint8_t opcode_at(const struct requester *requester, uint64_t position)
@@ -172,6 +186,9 @@ static void acknowledge_below(struct requester *requester, uint64_t number, uint
 						   : sample;
 		requester->sample_ns = 0;
 	}
+	if (number / requester->packets_per_message !=
+	    requester->unacknowledged / requester->packets_per_message)
+		requester->think_until_ns = now + requester->options->think_ns;
 	requester->unacknowledged = number;
 	if (requester->next < number)
 		requester->next = number;
@@ -259,6 +276,8 @@ uint64_t requester_wake_ns(const struct requester *requester, uint64_t now)
 
 	if (requester->rnr_until_ns > now && requester->rnr_until_ns < wake)
 		wake = requester->rnr_until_ns;
+	if (requester->think_until_ns > now && requester->think_until_ns < wake)
+		wake = requester->think_until_ns;
 	return wake;
 }
 

@@ -24,6 +24,7 @@ struct requester {
 	uint64_t progress_ns;	 /* last time `unacknowledged` moved or had to start */
 	uint64_t rearm_ns;	 /* last time the retransmission timer started */
 	uint64_t rnr_until_ns;
+	uint64_t think_until_ns;
 	uint64_t sample_number, sample_ns; /* round trip being measured, sample_ns 0: none */
 	uint64_t round_trip_ns;
 	/* counts */

@@ -72,8 +72,22 @@ static bool is_right(const struct responder *responder, const struct wire_packet
 	       (bytes < sizeof(tag) || !memcmp(packet->payload, tag, sizeof(tag)));
 }
 
-static void deliver(struct responder *responder, const struct wire_packet *packet)
+static void note_silence(struct responder *responder, uint64_t now)
 {
+	uint64_t bound = responder->options->silence_ns, from = responder->delivered_ns;
+
+	responder->delivered_ns = now;
+	if (!bound || !from || now - from < bound)
+		return;
+	if (responder->silences_used < RESPONDER_SILENCES_MAX)
+		responder->silences[responder->silences_used] =
+			(struct responder_silence){from, now};
+	responder->silences_used++;
+}
+
+static void deliver(struct responder *responder, const struct wire_packet *packet, uint64_t now)
+{
+	note_silence(responder, now);
 	if (!is_right(responder, packet, responder->expected))
 		responder->invalid++;
 	responder->expected++;
@@ -101,8 +115,15 @@ static bool refuse_not_ready(struct responder *responder, struct port *port)
 	return true;
 }
 
+static void note_gap(struct responder *responder, uint64_t now)
+{
+	if (responder->gaps < RESPONDER_GAPS_MAX)
+		responder->gap_ns[responder->gaps] = now;
+	responder->gaps++;
+}
+
 static bool receive_reliable(struct responder *responder, const struct wire_packet *packet,
-			     struct port *port, int32_t distance)
+			     struct port *port, int32_t distance, uint64_t now)
 {
 	if (distance < 0) {
 		responder->duplicates++;
@@ -110,7 +131,7 @@ static bool receive_reliable(struct responder *responder, const struct wire_pack
 		return true;
 	}
 	if (distance > 0) {
-		responder->gaps++;
+		note_gap(responder, now);
 		if (responder->nak_sent || responder->rnr_waiting)
 			return false;
 		responder->nak_sent = true;
@@ -121,26 +142,26 @@ static bool receive_reliable(struct responder *responder, const struct wire_pack
 	responder->nak_sent = responder->rnr_waiting = false;
 	if (refuse_not_ready(responder, port))
 		return false;
-	deliver(responder, packet);
+	deliver(responder, packet, now);
 	responder->ack_pending |= packet->ack_request;
 	return responder->ack_pending;
 }
 
 /* A message with a hole is dropped whole; what comes late is dropped. */
 static void receive_unreliable(struct responder *responder, const struct wire_packet *packet,
-			       int32_t distance)
+			       int32_t distance, uint64_t now)
 {
 	if (distance < 0) {
 		responder->duplicates++;
 		return;
 	}
 	if (distance > 0) {
-		responder->gaps++;
+		note_gap(responder, now);
 		responder->lost += distance;
 		responder->expected += distance;
 		responder->message_broken = true;
 	}
-	deliver(responder, packet);
+	deliver(responder, packet, now);
 }
 
 bool responder_receive(struct responder *responder, const struct wire_packet *packet,
@@ -160,7 +181,7 @@ bool responder_receive(struct responder *responder, const struct wire_packet *pa
 		return false;
 	}
 	if (!responder->uc)
-		return receive_reliable(responder, packet, port, distance);
-	receive_unreliable(responder, packet, distance);
+		return receive_reliable(responder, packet, port, distance, now);
+	receive_unreliable(responder, packet, distance, now);
 	return false;
 }

@@ -7,6 +7,14 @@
 #include "roceflow.h"
 #include "wire.h"
 
+#define RESPONDER_GAPS_MAX 64
+#define RESPONDER_SILENCES_MAX 16384
+
+/* Two deliveries, one after the other. */
+struct responder_silence {
+	uint64_t from_ns, to_ns;
+};
+
 struct responder {
 	const struct options *options;
 	struct wire_flow flow; /* of what goes back */
@@ -25,6 +33,10 @@ struct responder {
 	uint64_t duplicates, gaps, lost, injected_losses, invalid;
 	uint64_t acks, naks, rnr_naks, ce, cnps;
 	uint64_t first_ns, last_ns;
+	uint64_t gap_ns[RESPONDER_GAPS_MAX]; /* when the first gaps were seen */
+	uint64_t delivered_ns; /* the newest delivery */
+	struct responder_silence silences[RESPONDER_SILENCES_MAX];
+	unsigned int silences_used; /* may be more than there is room for */
 };
 
 /*

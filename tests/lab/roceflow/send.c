@@ -13,8 +13,7 @@
 #include "requester.h"
 
 #define BURST 32
-/* How far behind its rate the sender may be and still catch up. */
-#define CATCH_UP_NS NS_PER_MS
+#define WARM_PART 10
 /* Answers still on the way when all is acknowledged: waited for this long after the last one. */
 #define QUIET_NS (300 * NS_PER_MS)
 
@@ -125,20 +124,24 @@ static struct requester *next_ready(struct sender *sender)
 	return NULL;
 }
 
-static void pace_one(uint64_t *depart_ns, uint64_t now, uint64_t rate, size_t bytes)
+static void pace_one(const struct options *options, uint64_t *depart_ns, uint64_t now,
+		     uint64_t rate, size_t bytes)
 {
 	if (!rate)
 		return;
-	if (*depart_ns + CATCH_UP_NS < now)
-		*depart_ns = now - CATCH_UP_NS;
+	if (*depart_ns + options->catch_up_ns < now)
+		*depart_ns = now - options->catch_up_ns;
 	*depart_ns += (bytes * 8 * NS_PER_S + rate / 2) / rate;
 }
 
 static void pace(struct sender *sender, const struct requester *qp, size_t bytes)
 {
-	pace_one(&sender->depart_ns, sender->now, sender->options->rate_bps, bytes);
-	pace_one(&sender->qp_depart_ns[qp - sender->qps], sender->now, sender->options->qp_rate_bps,
+	if (sender->now - sender->started_ns < sender->options->warm_ns)
+		bytes *= WARM_PART;
+	pace_one(sender->options, &sender->depart_ns, sender->now, sender->options->rate_bps,
 		 bytes);
+	pace_one(sender->options, &sender->qp_depart_ns[qp - sender->qps], sender->now,
+		 sender->options->qp_rate_bps, bytes);
 }
 
 /* Sends what may go now. True when there is more that may go at once. */
@@ -329,6 +332,7 @@ static void report(const struct sender *sender)
 	json_number("retransmitted", again);
 	json_number("naks", naks);
 	json_number("seed", sender->options->seed);
+	json_number("onset_ns", sender->started_ns + sender->options->warm_ns);
 	json_number("icrc_errors", port_icrc_errors(sender->port));
 	json_number("socket_drops", port_socket_drops(sender->port));
 	if (sender->error)

@@ -14,6 +14,7 @@
 
 #define BURST 32
 #define CLIENTS_MAX 64
+#define BINS_MAX 32768
 /* Packets still on the way when a client has finished: waited for this long after the last one. */
 #define QUIET_NS (300 * NS_PER_MS)
 
@@ -38,6 +39,7 @@ struct server {
 	struct control_setup setup;
 	struct control_end end;
 	uint64_t random, now, active_ns, unknown;
+	uint64_t started_ns, bins[BINS_MAX], bins_used; /* bytes delivered, in each */
 };
 
 static int server_add_qp(struct server *server, const struct control_qp *theirs,
@@ -115,20 +117,37 @@ static void server_accept(struct server *server)
 	server->clients[server->clients_used++] = client;
 }
 
+static void server_note(struct server *server, uint64_t bytes)
+{
+	uint64_t bin = server->options->bin_ns
+			       ? (server->now - server->started_ns) / server->options->bin_ns
+			       : BINS_MAX;
+
+	if (bin >= BINS_MAX)
+		return;
+	server->bins[bin] += bytes;
+	if (server->bins_used <= bin)
+		server->bins_used = bin + 1;
+}
+
 static void server_take(void *context, const struct wire_packet *packet)
 {
 	struct server *server = context;
 	uint32_t index = packet->qpn - server->options->first_qpn;
 	struct responder *qp = index < server->qps_used ? server->qps[index] : NULL;
 	size_t address_bytes = packet->flow.six ? 16 : 4;
+	uint64_t delivered;
+	bool due;
 
 	if (!qp || memcmp(packet->flow.source, qp->flow.destination, address_bytes)) {
 		server->unknown++;
 		return;
 	}
 	server->active_ns = server->now;
-	if (responder_receive(qp, packet, server->port, &server->random, server->now) &&
-	    !qp->ack_queued) {
+	delivered = qp->delivered_bytes;
+	due = responder_receive(qp, packet, server->port, &server->random, server->now);
+	server_note(server, qp->delivered_bytes - delivered);
+	if (due && !qp->ack_queued) {
 		qp->ack_queued = true;
 		server->due[server->due_used++] = qp;
 	}
@@ -223,7 +242,7 @@ static void server_wait(struct server *server)
 /* Returns the exit code. */
 static int server_drive(struct server *server)
 {
-	server->now = server->active_ns = now_ns();
+	server->now = server->active_ns = server->started_ns = now_ns();
 	while (server->finished < server->options->clients && !stop_asked) {
 		server_wait(server);
 		server->now = now_ns();
@@ -236,6 +255,29 @@ static int server_drive(struct server *server)
 		}
 	}
 	return server->failed ? 1 : 0;
+}
+
+static void report_silences(const struct responder *qp)
+{
+	json_number("silences_seen", qp->silences_used);
+	json_open("silences", '[');
+	for (unsigned int i = 0; i < qp->silences_used && i < RESPONDER_SILENCES_MAX; i++) {
+		json_open(NULL, '{');
+		json_number("from_ns", qp->silences[i].from_ns);
+		json_number("to_ns", qp->silences[i].to_ns);
+		json_close('}');
+	}
+	json_close(']');
+}
+
+static void report_bins(const struct server *server)
+{
+	json_number("bin_ns", server->options->bin_ns);
+	json_number("bins_start_ns", server->started_ns);
+	json_open("bins", '[');
+	for (uint64_t i = 0; i < server->bins_used; i++)
+		json_number(NULL, server->bins[i]);
+	json_close(']');
 }
 
 static void report_qp(const struct responder *qp)
@@ -267,6 +309,12 @@ static void report_qp(const struct responder *qp)
 		json_number("start_ns", qp->first_ns);
 		json_number("end_ns", qp->last_ns);
 	}
+	json_open("gap_ns", '[');
+	for (uint64_t i = 0; i < qp->gaps && i < RESPONDER_GAPS_MAX; i++)
+		json_number(NULL, qp->gap_ns[i]);
+	json_close(']');
+	if (qp->options->silence_ns)
+		report_silences(qp);
 	if (qp->last_ns > qp->first_ns)
 		json_number("goodput_bps",
 			    qp->delivered_bytes * 8.0 * NS_PER_S / (qp->last_ns - qp->first_ns));
@@ -299,6 +347,8 @@ static void report(const struct server *server)
 	json_number("icrc_errors", port_icrc_errors(server->port));
 	json_number("unknown_qp", server->unknown);
 	json_number("socket_drops", port_socket_drops(server->port));
+	if (server->options->bin_ns)
+		report_bins(server);
 	json_open("qps", '[');
 	for (unsigned int i = 0; i < server->qps_used; i++)
 		report_qp(server->qps[i]);

@@ -100,6 +100,8 @@ def check_step(tap, before):
     tap.check(abs(step[CLIENT] - wanted) <= allowed,
               f"owd: {STEP_MS} ms more are seen to within {STEP_SHARE:.0%}",
               f"{step[CLIENT] / 1e6:.2f} ms")
+    tap.check(middle[CLIENT] >= wanted - allowed, "owd: and by no less in the middle",
+              f"{middle[CLIENT] / 1e6:.2f} ms")
     tap.check(abs(step[SERVER]) <= allowed, "owd: and not in the other direction",
               f"{step[SERVER] / 1e6:.2f} ms")
 

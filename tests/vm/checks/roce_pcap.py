@@ -15,6 +15,7 @@ DLT_EN10MB = 1
 PCAP_MAGIC_US, PCAP_MAGIC_NS = 0xA1B2C3D4, 0xA1B23C4D
 BTH_BYTES, ICRC_BYTES, UDP_BYTES = 12, 4, 8
 ACKNOWLEDGE, CNP = 0x11, 0x81
+MANUFACTURER = 0xC0  # from here on opcodes are nobody's queue pairs: probes
 READ_REQUEST, READ_RESPONSES = 0x0C, (0x0D, 0x0E, 0x0F, 0x10)
 NAK, RNR_NAK = 0x60, 0x20
 PSN_HALF, PSN_MASK = 0x800000, 0xFFFFFF
@@ -75,16 +76,17 @@ class Sequence:
 
 
 def frames(path):
-    """(captured bytes, wire length) of each frame of a little-endian Ethernet pcap."""
+    """(time in s, captured bytes) of each frame of a little-endian Ethernet pcap."""
     with open(path, "rb") as file:
         data = file.read()
     magic, linktype = struct.unpack_from("<I", data, 0)[0], struct.unpack_from("<I", data, 20)[0]
     if magic not in (PCAP_MAGIC_US, PCAP_MAGIC_NS) or linktype != DLT_EN10MB:
         raise ValueError(f"{path}: not a little-endian Ethernet pcap")
     view, at = memoryview(data), 24
+    unit = 1e-9 if magic == PCAP_MAGIC_NS else 1e-6
     while at < len(data):
-        captured, wire = struct.unpack_from("<II", data, at + 8)
-        yield view[at + 16:at + 16 + captured], wire
+        seconds, fraction, captured = struct.unpack_from("<III", data, at)
+        yield seconds + fraction * unit, view[at + 16:at + 16 + captured]
         at += 16 + captured
 
 
@@ -111,7 +113,7 @@ def ip_of(frame):
 def decode(path):
     """{Key: Flow} of all RoCEv2 in a capture."""
     flows = {}
-    for frame, _ in frames(path):
+    for _, frame in frames(path):
         found = ip_of(frame)
         if not found:
             continue
@@ -151,3 +153,23 @@ def count_opcode(flow, opcode, flags, psn, frame, udp, udp_bytes):
     payload = udp_bytes - UDP_BYTES - BTH_BYTES - extension - (flags >> 4 & 3) - ICRC_BYTES
     sequence = flow.responses if kind in READ_RESPONSES else flow.requests
     sequence.packet(psn, kind in START_OPCODES, kind in END_OPCODES, payload)
+
+
+def progress(path, source):
+    """Times in s at which @source's requests went on: a PSN that had not been seen, by queue pair."""
+    newest, times = {}, {}
+    for when, frame in frames(path):
+        found = ip_of(frame)
+        if not found or str(ipaddress.ip_address(found[0])) != source:
+            continue
+        udp = found[4]
+        kind = frame[udp + 8] & 0x1F
+        if frame[udp + 8] >= MANUFACTURER or frame[udp + 8] == CNP or kind == ACKNOWLEDGE or \
+                kind in READ_RESPONSES:
+            continue
+        qpn, psn = (word & PSN_MASK for word in struct.unpack_from(">II", frame, udp + 12))
+        ahead = (psn - newest.get(qpn, psn - 1)) & PSN_MASK
+        if 0 < ahead < PSN_HALF:
+            newest[qpn] = psn
+            times.setdefault(qpn, []).append(when)
+    return times

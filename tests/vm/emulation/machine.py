@@ -2,10 +2,14 @@
 """Guests come up and go down: a tap on a leaf, QEMU in the leaf's namespace."""
 import concurrent.futures
 import contextlib
+import ctypes
+import fcntl
 import json
 import os
 import shutil
 import signal
+import socket
+import struct
 import subprocess
 import time
 
@@ -22,12 +26,14 @@ MEMORY_MIB = 1024
 BOOT_SECONDS = 60
 BOOT_TRIES = 2  # an emulated boot panics once in a great while
 READY = b"ESCAPEMENT-VM-READY"
+CLONE_NEWNET = 0x40000000
+TUNSETIFF, IFF_TAP, IFF_NO_PI, IFF_VNET_HDR = 0x400454ca, 0x2, 0x1000, 0x4000
 # UC and UD have no window: what the sender has more than the emulated receiver takes waits here.
 TAP_QUEUE_PACKETS = 50000
 
 
 def parse_places(words):
-    """[(guest, leaf)] from words like A:leaf1."""
+    """[(guest, leaf)] from words like A:leaf1, or A:leaf1+leaf2 for two NICs."""
     places = []
     for word in words:
         name, colon, leaf = word.partition(":")
@@ -71,8 +77,11 @@ def make_guest(name, leaf, mtu, files):
     """Makes the folder, the tap and the share of a guest that is not booted yet."""
     folder = state.folder(name)
     os.makedirs(os.path.join(folder, "share/bin"))
+    leaf, _, second_leaf = leaf.partition("+")
     guest = json.loads(state.lab("tap", leaf, name))
     guest.update(name=name, leaf=leaf, share=os.path.join(folder, "share"))
+    if second_leaf:
+        guest["second"] = json.loads(state.lab("tap", second_leaf, f"{name}.2"))
     state.write_json(os.path.join(folder, "guest.json"), guest)
     if mtu and mtu > guest["mtu"]:
         raise VmError(f"the lab's links take {guest['mtu']} bytes, not {mtu}: 'lab up --mtu {mtu}'")
@@ -87,6 +96,11 @@ def make_guest(name, leaf, mtu, files):
                    f'ADDRESSES="{" ".join(addresses(guest))}"\n'
                    f'GATEWAYS="{guest["gateway"]} {guest["gateway6"]}"\n'
                    f'GATEWAY_MAC={guest["gateway_mac"]}\n')
+        if second_leaf:
+            second = guest["second"]
+            file.write(f'ADDRESSES2="{" ".join(addresses(second))}"\n'
+                       f'GATEWAYS2="{second["gateway"]} {second["gateway6"]}"\n'
+                       f'GATEWAY_MAC2={second["gateway_mac"]}\n')
     state.write_json(os.path.join(folder, "guest.json"), guest)
     return guest
 
@@ -110,7 +124,22 @@ def copy_programs(guest):
     return missing
 
 
-def qemu_argv(guest, files):
+def open_tap(tap):
+    """A descriptor of a tap in another leaf's namespace than the one that QEMU runs in."""
+    def inside():
+        with open(f"/run/netns/{tap['netns']}", encoding="ascii") as netns:
+            if ctypes.CDLL(None, use_errno=True).setns(netns.fileno(), CLONE_NEWNET):
+                raise OSError(ctypes.get_errno(), f"setns {tap['netns']}")
+        fd = os.open("/dev/net/tun", os.O_RDWR | os.O_CLOEXEC)
+        fcntl.ioctl(fd, TUNSETIFF, struct.pack("16sH22x", tap["tap"].encode(),
+                                               IFF_TAP | IFF_NO_PI | IFF_VNET_HDR))
+        return fd
+    # The namespace is the thread's, which ends with it.
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        return pool.submit(inside).result()
+
+
+def qemu_argv(guest, files, second_fd=None):
     folder = state.folder(guest["name"])
     argv = ["qemu-system-x86_64", "-name", f"escapement-{state.LAB}-{guest['name']}",
             "-accel", "tcg,thread=multi", "-cpu", CPU, "-m", str(MEMORY_MIB), "-smp", "1",
@@ -125,7 +154,11 @@ def qemu_argv(guest, files):
             "-device", "virtio-9p-pci,fsdev=share,mount_tag=share",
             "-device", "virtio-serial-pci",
             "-netdev", f"tap,id=net,ifname={guest['tap']},script=no,downscript=no",
-            "-device", f"virtio-net-pci,netdev=net,mac={guest['mac']},romfile="]
+            "-device", f"virtio-net-pci,id=nic0,netdev=net,mac={guest['mac']},romfile=",
+            "-qmp", f"unix:{folder}/qmp.sock,server=on,wait=off"]
+    if second_fd is not None:
+        argv += ["-netdev", f"tap,id=net2,fd={second_fd}", "-device",
+                 f"virtio-net-pci,id=nic1,netdev=net2,mac={guest['second']['mac']},romfile="]
     for number in range(channel.PORTS):
         argv += ["-chardev", f"socket,id=port{number},server=on,wait=off,"
                              f"path={channel.socket_path(guest['name'], number)}",
@@ -138,10 +171,15 @@ def boot(guest, files, say):
     name, folder = guest["name"], state.folder(guest["name"])
     started = time.monotonic()
     for attempt in range(BOOT_TRIES):
+        second_fd = open_tap(guest["second"]) if "second" in guest else None
         with open(os.path.join(folder, "qemu.log"), "wb") as log:
-            qemu = subprocess.Popen(state.in_netns(guest["netns"], qemu_argv(guest, files)),
+            qemu = subprocess.Popen(state.in_netns(guest["netns"],
+                                                   qemu_argv(guest, files, second_fd)),
                                     stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                    start_new_session=True)
+                                    start_new_session=True,
+                                    pass_fds=[] if second_fd is None else [second_fd])
+        if second_fd is not None:
+            os.close(second_fd)
         guest["qemu"] = state.process_record(qemu.pid)
         state.write_json(os.path.join(folder, "guest.json"), guest)
         fault = wait_ready(qemu, folder)
@@ -152,6 +190,28 @@ def boot(guest, files, say):
         state.end_process(guest["qemu"])
         say(f"guest {name} {fault}" + (": once more" if attempt + 1 < BOOT_TRIES else ""))
     raise VmError(f"guest {name} {fault}; its last words:\n{last_words(folder)}")
+
+
+def monitor(guest, command, **arguments):
+    """One command to a guest's QEMU."""
+    with socket.socket(socket.AF_UNIX) as link:
+        link.settimeout(10)
+        link.connect(os.path.join(state.folder(guest), "qmp.sock"))
+        file = link.makefile("rw")
+        file.readline()
+        for request in ({"execute": "qmp_capabilities"},
+                        {"execute": command, "arguments": arguments}):
+            file.write(json.dumps(request) + "\n")
+            file.flush()
+            while "event" in (answer := json.loads(file.readline())):
+                pass
+    if "error" in answer:
+        raise VmError(f"guest {guest}: {command}: {answer['error']['desc']}")
+
+
+def set_link(name, number, up):
+    """The carrier of a guest's NIC: eth0 is number 0."""
+    monitor(name, "set_link", name=f"nic{number}", up=up)
 
 
 def wait_ready(qemu, folder):
@@ -200,6 +260,8 @@ def down(names):
         if guest:
             with contextlib.suppress(VmError):  # the lab went down before us
                 state.lab("untap", guest["leaf"], guest["tap"])
+                if "second" in guest:
+                    state.lab("untap", guest["second"]["leaf"], guest["second"]["tap"])
         shutil.rmtree(folder, ignore_errors=True)
     if os.path.isdir(state.ROOT) and not state.names():
         shutil.rmtree(state.ROOT, ignore_errors=True)

@@ -26,10 +26,11 @@ def addresses(name):
     return {4: ipaddress.ip_address(guest["address"]), 6: ipaddress.ip_address(guest["address6"])}
 
 
-def gid_index(name, version):
-    """Index of the guest's IPv4 or IPv6 address in the device's GID table."""
-    wanted = addresses(name)[version]
-    for line in channel.read(name, ["grep", "-H", "", *(f"{GIDS}/{i}" for i in range(8))]) \
+def gid_index(name, version, device=DEVICE, address=None):
+    """Index of the guest's IPv4 or IPv6 address, or another one, in the device's GID table."""
+    wanted = ipaddress.ip_address(address) if address else addresses(name)[version]
+    gids = GIDS.replace(DEVICE, device)
+    for line in channel.read(name, ["grep", "-H", "", *(f"{gids}/{i}" for i in range(8))]) \
             .splitlines():
         path, _, gid = line.partition(":")
         try:
@@ -38,18 +39,21 @@ def gid_index(name, version):
             continue
         if address == wanted or address.ipv4_mapped == wanted:
             return int(os.path.basename(path))
-    raise VmError(f"guest {name} has no GID for {wanted} on {DEVICE}")
+    raise VmError(f"guest {name} has no GID for {wanted} on {device}")
 
 
-def tool_argv(tool, gid, port, qps, extra, nice=0):
-    argv = ["nice", "-n", str(nice), tool, "-d", DEVICE, "-x", str(gid), "-p", str(port), "-F"]
+def tool_argv(tool, gid, port, qps, extra, nice=0, device=DEVICE):
+    argv = ["nice", "-n", str(nice), tool, "-d", device, "-x", str(gid), "-p", str(port), "-F"]
     if tool.endswith("_bw"):
         argv += ["-q", str(qps)]
     return argv + PATIENCE + list(extra)
 
 
-def run(client, server, tool, qps=4, gid="v4", port=None, extra=(), seconds=120, nice=0):
+def run(client, server, tool, qps=4, gid="v4", port=None, extra=(), seconds=120, nice=0,
+        device=DEVICE, address=None):
     """Runs one test. The addresses of the TCP exchange are always IPv4.
+
+    `address`: a function of a guest's name, where the queue pairs have another address than eth0.
 
     `nice`: of both tools; they poll, and leave little of an emulated CPU to others.
     """
@@ -59,14 +63,16 @@ def run(client, server, tool, qps=4, gid="v4", port=None, extra=(), seconds=120,
     with state.Lock(os.path.join(state.ROOT, "perftest"), PORTS_AT_ONCE) as slot, \
             concurrent.futures.ThreadPoolExecutor(2) as pool:
         port = port or FIRST_PORT + slot.number
-        gids = list(pool.map(lambda name: gid_index(name, version), (server, client)))
+        gids = list(pool.map(lambda name: gid_index(name, version, device,
+                                                    address and address(name)), (server, client)))
         leave = threading.Event()
-        serving = pool.submit(channel.run, server, tool_argv(tool, gids[0], port, qps, extra, nice),
+        serving = pool.submit(channel.run, server, tool_argv(tool, gids[0], port, qps, extra, nice,
+                                                                  device),
                               seconds, leave=leave)
         if channel.wait_listen(server, port):
             target = str(addresses(server)[4])
-            asked = channel.run(client, tool_argv(tool, gids[1], port, qps, extra, nice) + [target],
-                                seconds)
+            asked = channel.run(client, tool_argv(tool, gids[1], port, qps, extra, nice, device)
+                                + [target], seconds)
         else:
             asked = channel.Result(1, "", f"{tool} on {server} does not listen on {port}\n")
         if asked.rc:  # the server would wait for a client that is gone

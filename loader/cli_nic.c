@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* `escapement nic`: pairs of NICs, and by which of them whose packets go. */
+#include <string.h>
+
+#include "cli.h"
+#include "cli_client.h"
+#include "cli_table.h"
+#include "units.h"
+
+#define PAIR_HEADINGS "<NIC <STATE <SIBLING <STATE <DUMMY"
+#define USED_HEADINGS "<FROM <TO <PEER <GOES <WHY FOR <USABLE"
+
+static void add_device(struct cli_table *table, const json_t *device)
+{
+	const char *why = cli_text(device, "why");
+
+	cli_table_cell(table, "%s", cli_text(device, "name"));
+	cli_table_cell(table, "%s%s%s", cli_text(device, "state"), *why ? ":" : "", why);
+}
+
+static void write_pairs(FILE *out, const json_t *pairs)
+{
+	struct cli_table *table = cli_table_new(PAIR_HEADINGS);
+	size_t i;
+	json_t *pair;
+
+	if (!table)
+		return;
+	json_array_foreach (pairs, i, pair) {
+		const char *dummy = cli_text(pair, "dummy");
+
+		add_device(table, json_object_get(pair, "nic"));
+		add_device(table, json_object_get(pair, "sibling"));
+		cli_table_cell(table, "%s", *dummy ? dummy : "-");
+	}
+	cli_table_write(table, out);
+	cli_table_free(table);
+}
+
+/* "direct,second_to_second"; "none". */
+static const char *usable_ways(const json_t *used, char *out, size_t bytes)
+{
+	size_t i, at = 0;
+	json_t *way;
+
+	snprintf(out, bytes, "none");
+	json_array_foreach (json_object_get(used, "ways"), i, way)
+		if (json_is_true(json_object_get(way, "usable")) && at < bytes)
+			at += snprintf(out + at, bytes - at, "%s%s", at ? "," : "",
+				       cli_text(way, "way"));
+	return out;
+}
+
+static void write_used(FILE *out, const json_t *list)
+{
+	struct cli_table *table = cli_table_new(USED_HEADINGS);
+	char since[UNITS_TEXT_BYTES], ways[128];
+	size_t i;
+	json_t *used;
+
+	if (!table)
+		return;
+	json_array_foreach (list, i, used) {
+		const char *why = cli_text(used, "why");
+
+		cli_table_cell(table, "%s", cli_text(used, "src"));
+		cli_table_cell(table, "%s", cli_text(used, "dst"));
+		cli_table_cell(table, "%s", cli_text(used, "peer"));
+		cli_table_cell(table, "%s", cli_text(used, "taken"));
+		cli_table_cell(table, "%s", *why ? why : "-");
+		cli_table_cell(table, "%s",
+			       units_duration(since, cli_count(used, "since_ms") * 1000000));
+		cli_table_cell(table, "%s", usable_ways(used, ways, sizeof(ways)));
+	}
+	cli_table_write(table, out);
+	cli_table_free(table);
+}
+
+void cli_write_nics(FILE *out, const json_t *nics)
+{
+	const json_t *pairs = json_object_get(nics, "pairs"), *used = json_object_get(nics, "used");
+	const char *note = cli_text(nics, "note");
+	uint64_t port = cli_count(nics, "port");
+
+	if (*note) {
+		fprintf(out, "NIC failover is off: %s\n", note);
+		return;
+	}
+	if (!json_array_size(pairs)) {
+		fprintf(out,
+			"No NIC has a `sibling` in the configuration, or the kill switch is on: "
+			"nothing fails over\n");
+		return;
+	}
+	fprintf(out, "NIC failover: %s, %s (UDP ports %llu to %llu)\n",
+		json_is_true(json_object_get(nics, "on")) ? "on" : "off (kill switch)",
+		strcmp(cli_text(nics, "mode"), "plain") ? "packets in UDP between the NICs"
+							: "packets as they are by the other NIC",
+		(unsigned long long)port, (unsigned long long)port + 2);
+	fprintf(out,
+		"Packets: %llu put into UDP, %llu redirected, %llu taken out, %llu without a "
+		"way\n\n",
+		(unsigned long long)cli_count(nics, "wrapped"),
+		(unsigned long long)cli_count(nics, "redirected"),
+		(unsigned long long)cli_count(nics, "unwrapped"),
+		(unsigned long long)cli_count(nics, "held"));
+	write_pairs(out, pairs);
+	if (json_array_size(used)) {
+		fputc('\n', out);
+		write_used(out, used);
+	}
+	if (cli_count(nics, "left_out"))
+		fprintf(out, "%llu more pairs of addresses are not probed\n",
+			(unsigned long long)cli_count(nics, "left_out"));
+}
+
+void cli_write_nics_short(FILE *out, const json_t *nics)
+{
+	const char *note = cli_text(nics, "note");
+
+	if (!nics)
+		return;
+	if (*note)
+		fprintf(out, "NIC failover: off: %s\n", note);
+	else if (!json_is_true(json_object_get(nics, "on")))
+		fprintf(out, "NIC failover: off\n");
+	else
+		fprintf(out,
+			"NIC failover: %llu pairs, %llu NICs dead; %llu of %llu pairs of addresses "
+			"go by "
+			"another NIC (`escapement nic`)\n",
+			(unsigned long long)cli_count(nics, "pairs"),
+			(unsigned long long)cli_count(nics, "dead"),
+			(unsigned long long)cli_count(nics, "failed_over"),
+			(unsigned long long)cli_count(nics, "used"));
+}
+
+int cli_nic(const struct cli *cli)
+{
+	json_t *result;
+	int code = cli_ask(cli->places.socket, "nic", NULL, &result);
+
+	if (code)
+		return code;
+	if (cli->format == CLI_TEXT)
+		cli_write_nics(stdout, result);
+	else
+		cli_write_json(cli, result);
+	json_decref(result);
+	return CLI_GOOD;
+}

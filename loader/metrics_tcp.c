@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "metrics_tcp.h"
+
+#include "prom.h"
+
+static void write_count(FILE *out, const char *name, const char *help, uint64_t value)
+{
+	struct prom_family family = {.out = out, .name = name, .type = PROM_COUNTER, .help = help};
+
+	prom_count(&family, value, NULL);
+}
+
+static void write_connections(FILE *out, const struct esc_tcp_counts *counts)
+{
+	struct prom_family family = {
+		.out = out,
+		.name = "tcp_connections_total",
+		.type = PROM_COUNTER,
+		.help = "Connections of the cgroup, by what became of the option in their "
+			"handshake.",
+	};
+
+	prom_count(&family, counts->agreed, "option", "agreed", NULL);
+	prom_count(&family, counts->plain, "option", "plain", NULL);
+}
+
+/* Bounds of ten to a decade would be many: a power of four each, from 1 us to 1 s. */
+static void write_delays(FILE *out, const uint64_t *buckets)
+{
+	static const double bounds[] = {1e-6,	 4e-6,	  16e-6,    64e-6,    256e-6,
+					1024e-6, 4096e-6, 16384e-6, 65536e-6, 262144e-6};
+	enum { BOUNDS = sizeof(bounds) / sizeof(bounds[0]) };
+	uint64_t below[BOUNDS] = {}, count = 0;
+	struct prom_histogram histogram = {.bounds = bounds, .below = below, .bound_count = BOUNDS};
+	struct prom_family family = {
+		.out = out,
+		.name = "tcp_owd_seconds",
+		.type = PROM_HISTOGRAM,
+		.help = "One-way delay of TCP data that came in; a segment is counted up to a "
+			"bound if its histogram bucket begins below it.",
+	};
+
+	for (uint32_t i = 0; i < ESC_OWD_BUCKETS; i++) {
+		double from = (double)esc_owd_bucket_floor(i) / 1e9;
+
+		count += buckets[i];
+		histogram.sum += from * (double)buckets[i];
+		for (int at = 0; at < BOUNDS; at++)
+			below[at] += from < bounds[at] ? buckets[i] : 0;
+	}
+	histogram.count = count;
+	if (count)
+		prom_histogram(&family, &histogram, NULL);
+}
+
+void metrics_write_tcp(FILE *out, const struct tcppace_facts *facts)
+{
+	const struct esc_tcp_counts *counts = &facts->counts;
+
+	if (!facts->there)
+		return;
+	write_connections(out, counts);
+	write_count(out, "tcp_unwrapped_total",
+		    "Connections that are not limited: no wrapper for their congestion control.",
+		    counts->unwrapped);
+	write_count(out, "tcp_delay_samples_total", "Delays that the other ends told.",
+		    counts->out_samples);
+	write_count(out, "tcp_delay_above_total", "Of these, above the threshold.",
+		    counts->out_above);
+	write_count(out, "tcp_delay_estimated_total",
+		    "Acknowledgements without room for a delay, judged by the round trip.",
+		    counts->estimated);
+	write_count(out, "tcp_window_cuts_total", "Windows made smaller.", counts->cuts);
+	write_count(out, "tcp_option_malformed_total",
+		    "Segments whose option has a length or flag that is never sent.",
+		    counts->malformed);
+	write_count(out, "tcp_no_time_total", "Segments without fabric time at both ends.",
+		    counts->no_time);
+	write_count(out, "tcp_unsure_total", "Delays whose bound was too wide for a limit.",
+		    counts->unsure);
+	write_count(out, "tcp_limits_lifted_total",
+		    "Limits that ended since no delay was told for 2 s.", counts->lifted);
+	write_delays(out, facts->delays);
+}

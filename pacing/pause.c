@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "pacing/pause.h"
+
+#include <string.h>
+
+#define MS 1000000ull
+#define SECOND 1000000000ull
+
+static uint64_t between(uint64_t value, uint64_t least, uint64_t most)
+{
+	return value < least ? least : value > most ? most : value;
+}
+
+void pause_rule_default(struct pause_rule *rule, uint64_t threshold_ns, uint64_t line_Bps)
+{
+	memset(rule, 0, sizeof(*rule));
+	rule->threshold_ns = threshold_ns;
+	rule->line_Bps = between(line_Bps, 1000, PAUSE_RATE_MAX_BPS);
+	/* A packet of 1,500 bytes in 16 ms at least: transports repeat what is not answered in 67.
+	 */
+	rule->floor_Bps =
+		between(rule->line_Bps / 1024, between(rule->line_Bps, 1, 100000), rule->line_Bps);
+	/* A packet of 1,500 bytes in what the threshold lasts. */
+	rule->start_Bps = between(1500 * SECOND / between(threshold_ns, 1, SECOND),
+				  between(rule->line_Bps / 64, rule->floor_Bps, rule->line_Bps),
+				  rule->line_Bps);
+	rule->hold_max_ns = 1000 * MS;
+	rule->quantum_ns = between(4 * threshold_ns, MS, 10 * MS);
+	rule->credit_ns = between(threshold_ns / 4, 1000, MS);
+	rule->blind_ns = 100 * MS;
+	rule->weight = PAUSE_WEIGHT_ONE;
+	rule->gain = PAUSE_GAIN_ONE;
+	rule->flags = PAUSE_RATE;
+}
+
+bool pause_watch_look(struct pause_watch *watch, uint64_t paused_ns, uint64_t now_ns)
+{
+	uint64_t span_ns = now_ns - watch->looked_ns, more_ns = paused_ns - watch->paused_ns;
+	uint64_t from_ns = watch->looked_ns;
+
+	watch->looked_ns = now_ns;
+	watch->paused_ns = paused_ns;
+	if (!from_ns || more_ns * 2 <= span_ns) {
+		watch->since_ns = 0;
+		watch->said = false;
+		return false;
+	}
+	if (!watch->since_ns)
+		watch->since_ns = from_ns;
+	if (watch->said || now_ns - watch->since_ns < PAUSE_WATCH_LONG_NS)
+		return false;
+	watch->said = true;
+	return true;
+}

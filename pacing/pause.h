@@ -1,0 +1,535 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * When a packet of a flow may leave, by the delays of those before it. One text for
+ * the kernel programs, user space and the simulator: 64-bit, unsigned, no floats.
+ *
+ * The pause: while the one-way delay is above the threshold, nothing leaves for as long
+ * as it is above, less the pauses that the sample cannot know of: those ordered since the
+ * sampled packet was stamped. All senders of a queue that pause for P drain P of it, however
+ * many they are. (Liu et al., Breaking the Transience-Equilibrium Nexus, NSDI 2021.)
+ * A long pause is a series of short ones with a packet between them: a flow
+ * whose feedback is lost is slow, never stopped.
+ *
+ * The rate (PAUSE_RATE), for transports that do not slow down by themselves: RoCE. A pause
+ * takes away what came too much, not the reason. Between two sampled packets that left s apart,
+ * pauses aside, and arrived a apart, a / s is what all senders send, as part of
+ * what the queue can take, whoever they are and whatever the clocks say. All
+ * divide by it, so their sum fits in one round; what each adds falls with its own rate
+ * over its weight, so shares end up as the weights; and the level of the delay, which all
+ * see, takes away as much.
+ *
+ * Packets get their departure when they are handed to the kernel and nothing changes it
+ * afterwards. So "since" is by that moment, not by the departure: pause_mark.
+ */
+#ifndef ESC_PACING_PAUSE_H
+#define ESC_PACING_PAUSE_H
+
+/* Of a value that the kernel's verifier knows too well it follows each; see icrc.h. */
+#ifdef __bpf__
+#define pause_hide(value) asm volatile("" : "+r"(value))
+#else
+#define pause_hide(value) ((void)0)
+#endif
+
+#define PAUSE_INLINE static inline __attribute__((always_inline))
+
+typedef unsigned long long pause_u64;
+typedef long long pause_s64;
+typedef unsigned int pause_u32;
+
+#define PAUSE_ONE 65536u /* of factors: 1 */
+#define PAUSE_WEIGHT_ONE 16u
+#define PAUSE_GAIN_ONE 256u
+#define PAUSE_RATE_MAX_BPS (1ull << 37) /* more than 1 Tbit/s */
+/* After so many rounds without a queue the rate may double in one. */
+#define PAUSE_CALM 16u
+/* Who gave way for so many rounds, to others who do not, does so no more. */
+#define PAUSE_PATIENCE 128u
+/*
+ * While the threshold's time passes a flow adds a twelfth of its rate, at the line's rate, and
+ * the level of the delay takes a third of its part of that time. So one flow stands at a quarter
+ * of the threshold, 16 at all of it; what is above counts three times.
+ */
+#define PAUSE_ADDED 12u
+#define PAUSE_LEVEL 3u
+/* Fewer say nothing of rates, but at the start; a round has more. */
+#define PAUSE_FEW_BYTES 3000u
+#define PAUSE_ROUND_BYTES 6000u
+/* The window of soft-RoCE at 1,500 bytes: 128 packets. */
+#define PAUSE_SERIES_BYTES 192000u
+#define PAUSE_GAP_SHIFT 20
+#define PAUSE_SECOND_NS 1000000000ull
+
+/* A class of flows. Writer: user space, by pause_rule_default() and what is configured. */
+struct pause_rule {
+	pause_u64 threshold_ns;
+	pause_u64 line_Bps;    /* what the port can send, bytes in a second */
+	pause_u64 floor_Bps;   /* a rate is never less */
+	pause_u64 start_Bps;   /* before the first sample; 0: as line_Bps */
+	pause_u64 hold_max_ns; /* no departure is further ahead */
+	pause_u64 quantum_ns;  /* in a long pause a packet leaves so often */
+	pause_u64 credit_ns;   /* so much of the time not used may be made up for */
+	pause_u64 blind_ns;    /* without a sample for so long the rate doubles, and again */
+	pause_u32 weight;      /* in 1 / PAUSE_WEIGHT_ONE, 1 .. 255 */
+	pause_u32 gain;	       /* of the pause, in 1 / PAUSE_GAIN_ONE */
+	pause_u32 flags;       /* PAUSE_RATE */
+	pause_u32 reserved[5];
+};
+_Static_assert(sizeof(struct pause_rule) == 96, "struct pause_rule has a fixed size");
+
+#define PAUSE_RATE 0x01u
+
+/*
+ * A flow; all zero at birth. Times are CLOCK_MONOTONIC. "departure": the side that sends
+ * (tc egress), "sample": the side that hears of delays (XDP); each field has one writer, but
+ * that the departure of a flow that rested, lost a packet or hears nothing sets the rate anew. Two
+ * CPUs that send for one flow at once may let two packets leave together, no more.
+ */
+struct pause_flow {
+	pause_u64 next_ns;	    /* departure: before it the rate lets nothing leave */
+	pause_u64 departed_ns;	    /* departure: of the newest packet */
+	pause_u64 bytes;	    /* departure: given one */
+	pause_u64 taken_ns;	    /* departure: pause that packets waited for */
+	pause_u64 held_ns;	    /* departure: time in which a packet waited, for whatever */
+	pause_u64 blind_ns;	    /* departure: when the rate was last raised without a sample */
+	pause_u64 until_ns;	    /* sample: end of the pause */
+	pause_u64 paused_ns;	    /* sample: all that was ordered */
+	pause_u64 sampled_ns;	    /* sample: when the newest came; 0: none yet */
+	pause_u64 rate_Bps;	    /* 0: not limited */
+	pause_u64 gap;		    /* ns for a byte, << PAUSE_GAP_SHIFT */
+	pause_u64 loop_ns;	    /* sample: from stamping to the receipt, smoothed */
+	pause_u64 ref_departure_ns; /* sample: the first of this round; 0: none */
+	pause_u64 ref_delay_ns;
+	pause_u32 ref_taken_ns;
+	pause_u32 ref_bytes;
+	pause_u32 round;     /* sample: number of the rate */
+	pause_u32 calm;	     /* sample: rounds without a queue */
+	pause_u64 delay_ns;  /* sample: the newest */
+	pause_u64 over;	     /* sample: how many were above the threshold */
+	pause_u64 lost_ns;   /* departure: when the rate was last lowered for a loss */
+	pause_u64 turned_ns; /* sample: when the rate was last set */
+	pause_u32 repeats;   /* departure: the newest packet had been sent before */
+	pause_u32 vain;	     /* sample: rounds in a row in which giving way was in vain */
+	pause_u64 began_ns;  /* departure: of the first packet after the last rest */
+	pause_u64 began_bytes;
+	pause_u64 rtt_ns;     /* sample: from departure to the receipt, smoothed */
+	pause_u32 queued;     /* sample: there was a queue since the last rest */
+	pause_u32 lost_bytes; /* departure: low bits of `bytes` then */
+	pause_u64 floor_ns; /* sample: least delay, and 1; 0: not known; a caller that knows better
+			       may set it */
+	pause_u32 reserved[2];
+};
+_Static_assert(sizeof(struct pause_flow) == 216, "struct pause_flow has a fixed size");
+
+/* What is kept with a packet that is sampled, from its stamping to its receipt: 2^32 ns at most. */
+struct pause_mark {
+	pause_u32 paused_ns; /* low bits of the flow's, when it was stamped */
+	pause_u32 taken_ns;
+	pause_u32 bytes;
+	pause_u32 round;
+	pause_u32 ahead_ns; /* from stamping to departure */
+	pause_u32 reserved;
+};
+_Static_assert(sizeof(struct pause_mark) == 24, "struct pause_mark has a fixed size");
+
+/*
+ * Others do not give way: the flow no longer pauses, and takes its part by what is lost. It
+ * ends when the delay falls below the threshold.
+ */
+PAUSE_INLINE pause_u32 pause_is_in_vain(const struct pause_flow *flow)
+{
+	return flow->vain > PAUSE_PATIENCE;
+}
+
+/*
+ * The pause for a delay, where @last_ns was taken or ordered since the sample: for whoever has no
+ * struct pause_flow.
+ */
+PAUSE_INLINE pause_u64 pause_for(pause_u64 delay_ns, pause_u64 last_ns, pause_u64 threshold_ns,
+				 pause_u32 gain)
+{
+	pause_u64 known_ns = threshold_ns + last_ns;
+
+	if (delay_ns <= known_ns)
+		return 0;
+	return (delay_ns - known_ns) / PAUSE_GAIN_ONE * gain +
+	       (delay_ns - known_ns) % PAUSE_GAIN_ONE * gain / PAUSE_GAIN_ONE;
+}
+
+/* Nothing leaves for @pause_ns more than was ordered already. Returns what was added. */
+PAUSE_INLINE pause_u64 pause_order(struct pause_flow *flow, const struct pause_rule *rule,
+				   pause_u64 pause_ns, pause_u64 now_ns)
+{
+	pause_u64 from_ns = flow->until_ns > now_ns ? flow->until_ns : now_ns;
+	pause_u64 limit_ns = now_ns + rule->hold_max_ns;
+
+	if (from_ns >= limit_ns)
+		return 0;
+	if (pause_ns > limit_ns - from_ns)
+		pause_ns = limit_ns - from_ns;
+	flow->until_ns = from_ns + pause_ns;
+	flow->paused_ns += pause_ns;
+	return pause_ns;
+}
+
+PAUSE_INLINE void pause_set_rate(struct pause_flow *flow, const struct pause_rule *rule,
+				 pause_u64 rate_Bps)
+{
+	if (rate_Bps > rule->line_Bps)
+		rate_Bps = rule->line_Bps;
+	if (rate_Bps < rule->floor_Bps)
+		rate_Bps = rule->floor_Bps;
+	if (!rate_Bps)
+		rate_Bps = 1;
+	flow->rate_Bps = rate_Bps;
+	flow->gap = (PAUSE_SECOND_NS << PAUSE_GAP_SHIFT) / rate_Bps;
+}
+
+/* What the rate leaves between packets of @bytes. */
+PAUSE_INLINE pause_u64 pause_gap(const struct pause_flow *flow, pause_u32 bytes)
+{
+	return bytes * flow->gap >> PAUSE_GAP_SHIFT;
+}
+
+/* The first packet: as if there had been no queue for long, so the rate may double at once. */
+PAUSE_INLINE void pause_start(struct pause_flow *flow, const struct pause_rule *rule)
+{
+	pause_set_rate(flow, rule, rule->start_Bps ?: rule->line_Bps);
+	flow->calm = PAUSE_CALM;
+}
+
+/*
+ * Before pause_depart() of each packet: whether it is one that was sent before. The first of
+ * a series says that one was lost: the rate is halved; and again when the series is
+ * longer than any window, since packets that are sent again tell no delays.
+ */
+PAUSE_INLINE void pause_repeat(struct pause_flow *flow, const struct pause_rule *rule,
+			       pause_u32 again, pause_u64 now_ns)
+{
+	pause_u32 bytes = flow->bytes, more = bytes - flow->lost_bytes;
+
+	if (again && rule->flags & PAUSE_RATE && flow->rate_Bps &&
+	    (!flow->repeats ||
+	     (more > PAUSE_SERIES_BYTES && now_ns - flow->lost_ns > 2 * flow->loop_ns))) {
+		pause_set_rate(flow, rule, flow->rate_Bps / 2);
+		flow->lost_ns = now_ns;
+		flow->lost_bytes = bytes;
+		flow->calm = 0;
+	}
+	flow->repeats = again;
+}
+
+/*
+ * After a rest a flow that had met a queue begins with what it could send on the whole: the
+ * last of many that end together is left with all of the port, and next time they are many again.
+ */
+PAUSE_INLINE void pause_rested(struct pause_flow *flow, const struct pause_rule *rule,
+			       pause_u64 now_ns)
+{
+	pause_u64 rest_ns = 2 * (flow->loop_ns + rule->threshold_ns);
+	pause_u64 bytes = flow->bytes - flow->began_bytes, span_ns;
+
+	if (now_ns < flow->departed_ns + rest_ns)
+		return;
+	span_ns = flow->departed_ns - flow->began_ns;
+	if (flow->queued && span_ns && bytes < PAUSE_RATE_MAX_BPS / 16 &&
+	    bytes * PAUSE_SECOND_NS / span_ns < flow->rate_Bps)
+		pause_set_rate(flow, rule, bytes * PAUSE_SECOND_NS / span_ns);
+	flow->began_ns = flow->turned_ns = now_ns;
+	flow->began_bytes = flow->bytes;
+	/* The path, or the clocks, may be others by now. */
+	if (flow->departed_ns && now_ns - flow->departed_ns > 10 * PAUSE_SECOND_NS)
+		flow->floor_ns = 0;
+	flow->queued = 0;
+	flow->calm = PAUSE_CALM;
+	flow->round++;
+	flow->ref_departure_ns = 0;
+}
+
+/* No sample for long: what is not known holds nothing back. */
+PAUSE_INLINE void pause_go_blind(struct pause_flow *flow, const struct pause_rule *rule,
+				 pause_u64 now_ns)
+{
+	pause_u64 since_ns = flow->sampled_ns > flow->blind_ns ? flow->sampled_ns : flow->blind_ns;
+
+	if (since_ns < flow->lost_ns)
+		since_ns = flow->lost_ns;
+	if (flow->repeats || now_ns <= since_ns || now_ns - since_ns < rule->blind_ns)
+		return;
+	/* The first packet after a rest: samples could not come. */
+	if (now_ns <= flow->departed_ns || now_ns - flow->departed_ns < rule->blind_ns)
+		pause_set_rate(flow, rule, flow->rate_Bps * 2);
+	flow->blind_ns = now_ns;
+}
+
+/*
+ * When a packet of @bytes that is handed over at @now_ns may leave: now or later. What is to be
+ * kept for its sample goes into @mark, if that is not NULL.
+ */
+PAUSE_INLINE pause_u64 pause_depart(struct pause_flow *flow, const struct pause_rule *rule,
+				    pause_u32 bytes, pause_u64 now_ns, struct pause_mark *mark)
+{
+	pause_u64 last_ns = flow->departed_ns > now_ns ? flow->departed_ns : now_ns;
+	pause_u64 base_ns = now_ns, at_ns, step_ns, limit_ns = now_ns + rule->hold_max_ns;
+
+	if (rule->flags & PAUSE_RATE) {
+		if (!flow->rate_Bps)
+			pause_start(flow, rule);
+		pause_rested(flow, rule, now_ns);
+		pause_go_blind(flow, rule, now_ns);
+		if (flow->next_ns + rule->credit_ns > now_ns)
+			base_ns = flow->next_ns;
+		else
+			base_ns = now_ns - rule->credit_ns;
+	}
+	at_ns = base_ns > last_ns ? base_ns : last_ns;
+	if (flow->until_ns > at_ns) {
+		step_ns = last_ns + rule->quantum_ns;
+		if (step_ns > flow->until_ns)
+			step_ns = flow->until_ns;
+		if (step_ns > at_ns) {
+			flow->taken_ns += step_ns - at_ns;
+			at_ns = base_ns = step_ns;
+		}
+	}
+	if (at_ns > limit_ns)
+		at_ns = base_ns = limit_ns;
+	flow->next_ns = base_ns + pause_gap(flow, bytes);
+	if (at_ns > last_ns)
+		flow->held_ns += at_ns - last_ns;
+	flow->departed_ns = at_ns;
+	flow->bytes += bytes;
+	if (mark) {
+		mark->paused_ns = flow->paused_ns;
+		mark->taken_ns = flow->taken_ns;
+		mark->bytes = flow->bytes;
+		mark->round = flow->round;
+		mark->ahead_ns = at_ns - now_ns;
+	}
+	return at_ns;
+}
+
+/* floor(sqrt(@value)) */
+PAUSE_INLINE pause_u64 pause_root(pause_u64 value)
+{
+	pause_u64 root = 0, more, left;
+	int i;
+
+	if (value > 0xffffffffull)
+		value = 0xffffffffull;
+#ifdef __bpf__
+#pragma unroll
+#endif
+	for (i = 15; i >= 0; i--) {
+		more = root + (1ull << i);
+		left = value - more * more;
+		pause_hide(left);
+		root += (~left >> 63) << i;
+	}
+	return root;
+}
+
+/*
+ * What the queue may take of the threshold: without what the path takes when it is empty. No less
+ * than a quarter of it, wherever the floor is: else nothing would ever be below.
+ */
+PAUSE_INLINE pause_u64 pause_room(const struct pause_flow *flow, const struct pause_rule *rule)
+{
+	pause_u64 least_ns = rule->threshold_ns / 4;
+
+	if (flow->floor_ns + least_ns >= rule->threshold_ns)
+		return least_ns;
+	return flow->floor_ns ? rule->threshold_ns - flow->floor_ns + 1 : rule->threshold_ns;
+}
+
+/* How long a rate lasts: no shorter than feedback takes, nor than a queue worth steering. */
+PAUSE_INLINE pause_u64 pause_beat(const struct pause_flow *flow, pause_u64 room_ns,
+				  pause_u64 now_ns)
+{
+	pause_u64 beat_ns = now_ns - flow->turned_ns;
+
+	if (beat_ns > PAUSE_SECOND_NS)
+		beat_ns = PAUSE_SECOND_NS;
+	/* Against others that do not give way the share is what counts. */
+	if (beat_ns < flow->loop_ns || pause_is_in_vain(flow))
+		beat_ns = flow->loop_ns;
+	if (beat_ns < room_ns)
+		beat_ns = room_ns;
+	return beat_ns + 1;
+}
+
+/*
+ * What a flow adds in a round, as part of its rate: the square root of the line over its rate for
+ * each unit of weight, so that 256 flows add 16 times as much as one, not 256 times.
+ */
+PAUSE_INLINE pause_u64 pause_step(const struct pause_flow *flow, const struct pause_rule *rule,
+				  pause_u64 room_ns, pause_u64 beat_ns)
+{
+	pause_u64 share = (rule->line_Bps * rule->weight << 12) / flow->rate_Bps;
+	pause_u64 base = room_ns * (PAUSE_ONE / PAUSE_ADDED) / beat_ns;
+	pause_u32 doublings = flow->calm;
+	pause_u64 step, most;
+
+	if (doublings > 16)
+		doublings = 16;
+	step = ((base + 1) * pause_root(share) >> 8) << doublings;
+	most = room_ns * (2 * PAUSE_ONE) / (flow->loop_ns + 1);
+	if (most > PAUSE_ONE)
+		most = PAUSE_ONE;
+	return step < most ? step : most;
+}
+
+/* @load: what all send, as part of what the queue can take; @queue_ns: the delay above the floor.
+ */
+PAUSE_INLINE void pause_turn(struct pause_flow *flow, const struct pause_rule *rule, pause_u64 load,
+			     pause_u64 queue_ns, pause_u64 now_ns)
+{
+	pause_u64 room_ns = pause_room(flow, rule);
+	pause_u64 beat_ns = pause_beat(flow, room_ns, now_ns);
+	pause_u64 rate = flow->rate_Bps, level;
+
+	if (load > 256ull * PAUSE_ONE)
+		load = 256ull * PAUSE_ONE;
+	if (load < PAUSE_ONE / 2)
+		load = PAUSE_ONE / 2;
+	rate = rate * PAUSE_ONE / load;
+	rate += rate * pause_step(flow, rule, room_ns, beat_ns) / PAUSE_ONE;
+	if (queue_ns > 4 * room_ns)
+		flow->vain += flow->rate_Bps > rule->floor_Bps ? 1 : PAUSE_PATIENCE / 8;
+	else if (queue_ns < room_ns)
+		flow->vain = 0;
+	if (pause_is_in_vain(flow))
+		queue_ns = 0;
+	if (queue_ns > room_ns)
+		queue_ns += 2 * (queue_ns - room_ns);
+	level = queue_ns * (PAUSE_ONE / PAUSE_LEVEL) / beat_ns;
+	if (level > PAUSE_ONE / 4)
+		level = PAUSE_ONE / 4;
+	rate -= rate * level / PAUSE_ONE;
+	pause_set_rate(flow, rule, rate);
+	if (!flow->calm)
+		flow->queued = 1;
+	flow->turned_ns = now_ns;
+	flow->round++;
+	flow->ref_departure_ns = 0;
+}
+
+/* The first sample of a round: what the others are compared with. */
+PAUSE_INLINE void pause_refer(struct pause_flow *flow, const struct pause_mark *mark,
+			      pause_u64 departure_ns, pause_u64 delay_ns)
+{
+	flow->ref_departure_ns = departure_ns;
+	flow->ref_delay_ns = delay_ns;
+	flow->ref_taken_ns = mark->taken_ns;
+	flow->ref_bytes = mark->bytes;
+}
+
+/* Two samples of one round far enough apart say what all send. */
+PAUSE_INLINE void pause_look(struct pause_flow *flow, const struct pause_rule *rule,
+			     const struct pause_mark *mark, pause_u64 departure_ns,
+			     pause_u64 delay_ns, pause_u64 now_ns)
+{
+	pause_u64 span_ns = departure_ns - flow->ref_departure_ns, arrival_ns, used;
+	pause_u32 taken_ns = mark->taken_ns - flow->ref_taken_ns;
+	pause_u64 room_ns = pause_room(flow, rule);
+	pause_u64 queue_ns = delay_ns + 1 - flow->floor_ns;
+	pause_u32 calm = queue_ns < room_ns / 4;
+
+	if (!flow->rate_Bps || mark->round != flow->round)
+		return;
+	/* One packet or two under way tell no rates; at the start they need not. */
+	if (flow->calm >= PAUSE_CALM && calm && pause_gap(flow, PAUSE_FEW_BYTES) > flow->rtt_ns) {
+		pause_turn(flow, rule, PAUSE_ONE, queue_ns, now_ns);
+		return;
+	}
+	if (!flow->ref_departure_ns || span_ns >= 4 * PAUSE_SECOND_NS || span_ns <= taken_ns) {
+		pause_refer(flow, mark, departure_ns, delay_ns);
+		return;
+	}
+	arrival_ns = span_ns + delay_ns;
+	arrival_ns = arrival_ns > flow->ref_delay_ns ? arrival_ns - flow->ref_delay_ns : 0;
+	span_ns -= taken_ns;
+	/* The loop as it was: a queue that grows would make it longer while it is waited for. */
+	if (span_ns < pause_gap(flow, PAUSE_ROUND_BYTES) ||
+	    (delay_ns > flow->ref_delay_ns ? 2 * span_ns + delay_ns - flow->ref_delay_ns
+					   : 2 * span_ns) < flow->loop_ns)
+		return;
+	flow->calm = calm && delay_ns < flow->ref_delay_ns + room_ns / 8 ? flow->calm + 1 : 0;
+	used = (pause_u64)(pause_u32)(mark->bytes - flow->ref_bytes) * PAUSE_SECOND_NS / span_ns;
+	/* Who does not use its rate does not get more. */
+	if (used * 2 < flow->rate_Bps && delay_ns <= flow->ref_delay_ns) {
+		pause_refer(flow, mark, departure_ns, delay_ns);
+		return;
+	}
+	pause_turn(flow, rule, arrival_ns * PAUSE_ONE / span_ns, queue_ns, now_ns);
+}
+
+/* Up at once, down slowly: who waits too short acts twice on one thing. */
+PAUSE_INLINE pause_u64 pause_smooth(pause_u64 old_ns, pause_u64 new_ns)
+{
+	return new_ns > old_ns ? new_ns : (7 * old_ns + new_ns) / 8;
+}
+
+/*
+ * A sample: the packet of @mark, which left at @departure_ns, had @delay_ns; heard at @now_ns.
+ * Returns the pause that it made.
+ */
+PAUSE_INLINE pause_u64 pause_sample(struct pause_flow *flow, const struct pause_rule *rule,
+				    const struct pause_mark *mark, pause_u64 departure_ns,
+				    pause_s64 delay_ns, pause_u64 now_ns)
+{
+	pause_u64 delay = delay_ns > 0 ? (pause_u64)delay_ns : 0, pause_ns = 0, rtt_ns, loop_ns;
+	pause_u32 last_ns = (pause_u32)flow->paused_ns - mark->paused_ns;
+
+	rtt_ns = now_ns > departure_ns ? now_ns - departure_ns : 0;
+	loop_ns = rtt_ns + mark->ahead_ns;
+	if (delay > 4 * PAUSE_SECOND_NS || loop_ns > 4 * PAUSE_SECOND_NS)
+		return 0;
+	if (!flow->floor_ns || delay + 1 < flow->floor_ns)
+		flow->floor_ns = delay + 1;
+	if (!pause_is_in_vain(flow))
+		pause_ns = pause_for(delay + 1 - flow->floor_ns, last_ns, pause_room(flow, rule),
+				     rule->gain);
+	if (pause_ns)
+		pause_ns = pause_order(flow, rule, pause_ns, now_ns);
+	flow->over += delay > rule->threshold_ns;
+	flow->delay_ns = delay;
+	flow->sampled_ns = now_ns;
+	if (rule->flags & PAUSE_RATE) {
+		flow->loop_ns = pause_smooth(flow->loop_ns, loop_ns);
+		flow->rtt_ns = pause_smooth(flow->rtt_ns, rtt_ns);
+		pause_look(flow, rule, mark, departure_ns, delay, now_ns);
+	}
+	return pause_ns;
+}
+
+#ifndef __bpf__
+#include <stdbool.h>
+#include <stdint.h>
+
+/*
+ * A rule for a port of @line_Bps: @threshold_ns, and the rest after it. Weight and gain 1,
+ * PAUSE_RATE set; who paces what converges by itself clears it.
+ */
+void pause_rule_default(struct pause_rule *rule, uint64_t threshold_ns, uint64_t line_Bps);
+
+/*
+ * Whether a flow is held back more than half of the time for long: then the transport above does
+ * not converge. Zero at birth; one for each flow.
+ */
+struct pause_watch {
+	uint64_t looked_ns, paused_ns;
+	uint64_t since_ns; /* more than half of the time since then; 0: not so now */
+	bool said;
+};
+
+#define PAUSE_WATCH_LONG_NS 1000000000ull
+
+/*
+ * A look at local time @now_ns, some 100 ms or more apart. True once for each time that it has been
+ * so for PAUSE_WATCH_LONG_NS.
+ */
+bool pause_watch_look(struct pause_watch *watch, uint64_t paused_ns, uint64_t now_ns);
+#endif
+
+#endif

@@ -1,0 +1,640 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Queue pairs that follow a lane: which port each packet leaves with when lanes die, come back and
+ * change hands, one case at a time and then at random against a second account of the rules.
+ * Every packet's ICRC is compared as well. `test_failover SEED [STEPS]` repeats a run.
+ */
+#include <unistd.h>
+
+#include "steer_model.h"
+#include "tap.h"
+
+#define SLOT 5
+#define SPORT 50000 /* of frame_build() */
+#define HOME 51000
+#define PORT(lane) (52000 + (lane))
+#define FAR_NS 3600000000000ull
+#define STEPS 20000
+
+#define SEND_FIRST 0x00
+#define SEND_MIDDLE 0x01
+#define ANSWER_MIDDLE 0x0e
+#define ACKNOWLEDGE 0x11
+
+static struct world w;
+static uint32_t generation = 1, order;
+static uint8_t ip = 4;
+static enum frame_shape shape;
+
+/* --- packets --- */
+
+/* Sends a packet; the source port that it left with, 0 for a frame that is not right for it. */
+static uint16_t send_opcode(uint8_t opcode)
+{
+	static struct frame f, got;
+	LIBBPF_OPTS(bpf_test_run_opts, o, .data_in = f.data, .data_out = got.data,
+		    .data_size_out = sizeof(got.data), .repeat = 1);
+	struct frame_plan plan = {.opcode = opcode, .qpn = 7, .ip = ip};
+	static uint32_t psn;
+	uint16_t sport;
+
+	plan.psn = psn++;
+	plan.extension = opcode == ACKNOWLEDGE ? 4 : 0;
+	plan.payload = opcode == ACKNOWLEDGE ? 0 : 1024;
+	frame_build(&f, &plan);
+	frame_set_shape(&f, shape);
+	frame_seal(&f, CHECK_NONE);
+	o.data_size_in = f.bytes;
+	if (bpf_prog_test_run_opts(w.programs[WORLD_TC_OUT], &o) || o.retval != (uint32_t)-1)
+		return 0;
+	got.bytes = o.data_size_out;
+	sport = frame_get16(&got, frame_udp_offset(&got));
+	frame_resteer(&f, sport, CHECK_NONE);
+	return f.bytes == got.bytes && !memcmp(f.data, got.data, got.bytes) ? sport : 0;
+}
+
+static struct esc_qp_key key_of(void)
+{
+	struct frame_plan plan = {.opcode = SEND_MIDDLE, .qpn = 7, .payload = 1024, .ip = ip};
+	struct frame f;
+
+	frame_build(&f, &plan);
+	return frame_key(&f, w.port);
+}
+
+static struct esc_qp entry_read(void)
+{
+	struct esc_qp_key key = key_of();
+	struct esc_qp qp = {0};
+
+	world_qp(&w, &key, &qp);
+	return qp;
+}
+
+static void entry_write(const struct esc_qp *qp)
+{
+	struct esc_qp_key key = key_of();
+
+	bpf_map_update_elem(bpf_map__fd(w.kernel->maps.qps), &key, qp, BPF_EXIST);
+}
+
+/* What waits, if anything: not before it is @due, and then at once. */
+static void set_moment(bool due)
+{
+	struct esc_qp qp = entry_read();
+
+	qp.steer.hold_ns = FAR_NS;
+	qp.steer.start_local_ns = steer_now_ns() + FAR_NS;
+	qp.steer.force_local_ns = due ? 0 : steer_now_ns() + FAR_NS;
+	entry_write(&qp);
+}
+
+/* --- lanes --- */
+
+static struct esc_paths slot_read(void)
+{
+	struct esc_paths slot = {0};
+	uint32_t number = SLOT;
+
+	bpf_map_lookup_elem(bpf_map__fd(w.kernel->maps.paths), &number, &slot);
+	return slot;
+}
+
+static void slot_write(const struct esc_paths *slot)
+{
+	uint32_t number = SLOT;
+
+	bpf_map_update_elem(bpf_map__fd(w.kernel->maps.paths), &number, slot, BPF_ANY);
+}
+
+static void lane_write(uint32_t lane, const struct esc_lane *value)
+{
+	struct esc_paths slot = slot_read();
+
+	slot.lanes[lane] = *value;
+	slot_write(&slot);
+}
+
+static struct esc_lane lane_read(uint32_t lane)
+{
+	return slot_read().lanes[lane];
+}
+
+/* Three were sent, the peer heard none of them and said so behind the deadline. */
+static const struct pathlive_lane dead = {.word_peer_ns = 9000000,
+					  .heard_peer_ns = 1000000,
+					  .word_ns = 8000000,
+					  .since_ns = 1000000,
+					  .unheard = 3};
+/* As many, and nobody said anything since. */
+static const struct pathlive_lane silent = {.word_peer_ns = 1000000,
+					    .heard_peer_ns = 1000000,
+					    .word_ns = 900000,
+					    .since_ns = 1000000,
+					    .unheard = 30};
+
+static void lane_set_live(uint32_t lane, const struct pathlive_lane *live)
+{
+	struct esc_lane value = lane_read(lane);
+
+	value.live = live ? *live : (struct pathlive_lane){0};
+	lane_write(lane, &value);
+}
+
+static void lane_set_standby(uint32_t lane, uint8_t standby)
+{
+	struct esc_lane value = lane_read(lane);
+
+	value.standby = standby;
+	lane_write(lane, &value);
+}
+
+static void lane_trust(uint32_t lane)
+{
+	struct esc_lane value = lane_read(lane);
+
+	value.live = (struct pathlive_lane){0};
+	value.diverted_ns = 0;
+	lane_write(lane, &value);
+}
+
+/* All lanes live; 0 stands in for 1 and 2 for 0; the others have none. */
+static void anew(void)
+{
+	struct esc_qp_key key = key_of();
+	struct esc_paths slot = {.peer = 99, .key = {.src = key.src, .dst = key.dst}};
+
+	for (uint32_t i = 0; i < ESC_PATH_LANES_MAX; i++)
+		slot.lanes[i] = (struct esc_lane){
+			.deadline_ns = 3000000, .sport = PORT(i), .standby = ESC_PATH_LANE_NONE};
+	slot.lanes[1].standby = 0;
+	slot.lanes[0].standby = 2;
+	steer_reset(&w);
+	slot_write(&slot);
+	steer_control(&w, ++generation);
+}
+
+static void give(uint16_t sport, uint8_t lane, uint64_t wait_ns)
+{
+	uint64_t when = wait_ns ? steer_now_ns() + wait_ns : 0;
+	struct esc_steer steer = {.order = ++order,
+				  .sport = sport,
+				  .flags = lane == ESC_PATH_LANE_NONE ? 0 : ESC_STEER_LANE,
+				  .lane = lane,
+				  .slot = SLOT,
+				  .hold_ns = wait_ns,
+				  .start_local_ns = when,
+				  .force_local_ns = when};
+	struct esc_qp_key key = key_of();
+
+	steer_order(&w, &key, &steer);
+	steer_control(&w, ++generation);
+}
+
+static void is_port(uint8_t opcode, uint16_t want, const char *what)
+{
+	uint16_t got = send_opcode(opcode);
+
+	if (!tap_ok(got == want, "%s", what))
+		printf("# left with port %u, must be %u\n", got, want);
+}
+
+/* --- one case at a time --- */
+
+static void test_death(void)
+{
+	uint64_t before = steer_now_ns();
+	struct esc_lane lane;
+
+	anew();
+	give(0, 1, 0);
+	is_port(SEND_MIDDLE, SPORT, "an order with a lane and no port: as it came");
+	lane_set_live(1, &silent);
+	is_port(SEND_MIDDLE, SPORT, "unheard packets alone divert nobody");
+	lane_set_live(1, &dead);
+	is_port(SEND_MIDDLE, PORT(0), "the very packet that finds its lane dead takes the standby");
+	is_port(ACKNOWLEDGE, PORT(0), "so does an ACK");
+	is_port(ANSWER_MIDDLE, PORT(0), "and a READ response");
+	lane = lane_read(1);
+	tap_ok(lane.diverted == 3 && lane.diverted_ns >= before &&
+		       lane.diverted_ns <= steer_now_ns() && !lane_read(0).diverted,
+	       "the lane says since when, and how many");
+	tap_ok(entry_read().steer.moment == ESC_STEER_MOMENT_DEAD &&
+		       entry_read().steer.done_local_ns == lane.diverted_ns &&
+		       entry_read().steer.standby == 0 && entry_read().steer.sport == PORT(0) &&
+		       entry_read().steer.home_sport == 0,
+	       "the queue pair's entry says so as well");
+	lane_set_live(1, NULL);
+	is_port(SEND_MIDDLE, PORT(0), "it lives again: until the daemon trusts it, the standby");
+	give(HOME, 1, 0);
+	is_port(SEND_MIDDLE, PORT(0), "another order on that lane is diverted as well");
+	anew();
+	give(HOME, 1, 0);
+	is_port(SEND_MIDDLE, HOME, "an order with a lane and a port: the port");
+	lane_set_live(1, &dead);
+	is_port(SEND_MIDDLE, PORT(0), "dead: the standby's port in its place");
+}
+
+static void test_return(void)
+{
+	anew();
+	give(HOME, 1, 0);
+	lane_set_live(1, &dead);
+	is_port(SEND_MIDDLE, PORT(0), "diverted");
+	lane_trust(1);
+	is_port(SEND_MIDDLE, PORT(0), "trusted again: the packet that sees it stays");
+	tap_ok(entry_read().steer.flags & ESC_QP_STEER_RETURNS &&
+		       entry_read().steer.hold_ns >= 1000000,
+	       "and waits for a gap of a millisecond, though the order asked for none");
+	set_moment(false);
+	is_port(SEND_FIRST, PORT(0), "no gap: it stays");
+	set_moment(true);
+	is_port(SEND_MIDDLE, HOME, "its moment has come: back");
+	tap_ok(!(entry_read().steer.flags & (ESC_QP_STEER_DIVERTED | ESC_QP_STEER_WAITS)) &&
+		       entry_read().steer.moment == ESC_STEER_MOMENT_FORCED,
+	       "the entry says how");
+	give(HOME, 1, 0);
+	send_opcode(SEND_MIDDLE);
+	lane_set_live(1, &dead);
+	send_opcode(SEND_MIDDLE);
+	lane_trust(1);
+	send_opcode(SEND_MIDDLE);
+	usleep(2000);
+	is_port(SEND_MIDDLE, HOME, "an idle gap brings it back");
+	lane_set_live(1, &dead);
+	send_opcode(SEND_MIDDLE);
+	lane_trust(1);
+	send_opcode(SEND_MIDDLE);
+	set_moment(false);
+	lane_set_live(1, &dead);
+	is_port(SEND_MIDDLE, PORT(0), "dead again while it waits: it stays");
+	set_moment(true);
+	is_port(SEND_MIDDLE, PORT(0), "and no longer waits");
+}
+
+static void test_standbys(void)
+{
+	struct esc_lane lane;
+
+	anew();
+	give(HOME, 4, 0);
+	lane_set_live(4, &dead);
+	is_port(SEND_MIDDLE, HOME, "no standby: the order's own port");
+	tap_ok(!lane_read(4).diverted_ns && !lane_read(4).diverted, "and nobody was diverted");
+	lane_set_standby(4, 6);
+	lane_set_live(6, &dead);
+	is_port(SEND_MIDDLE, HOME, "a dead standby: the order's own port");
+	lane_set_live(6, NULL);
+	is_port(SEND_MIDDLE, PORT(6), "it lives: it is taken");
+	lane_set_standby(4, 7);
+	is_port(SEND_MIDDLE, PORT(6), "another standby: who is on one that lives stays there");
+	lane_set_live(6, &dead);
+	is_port(SEND_MIDDLE, PORT(7), "until it dies");
+	lane_set_live(7, &dead);
+	is_port(SEND_MIDDLE, HOME, "all dead: the order's own port");
+	lane_set_live(7, NULL);
+	is_port(SEND_MIDDLE, PORT(7), "and the standby as soon as it lives");
+	lane_set_standby(4, ESC_PATH_LANE_NONE);
+	is_port(SEND_MIDDLE, PORT(7), "it stays while there is no other");
+	lane_set_live(4, NULL);
+	lane_set_live(7, &dead);
+	is_port(SEND_MIDDLE, HOME, "its lane lives, the standby died: back at once");
+	lane = lane_read(7);
+	lane.live = (struct pathlive_lane){0};
+	lane.sport = 0;
+	lane_write(7, &lane);
+	lane_set_standby(4, 7);
+	lane_set_live(4, &dead);
+	is_port(SEND_MIDDLE, HOME, "a standby without a port is none");
+	lane_set_standby(4, 16);
+	is_port(SEND_MIDDLE, HOME, "nor is one that cannot be");
+}
+
+static void test_slots(void)
+{
+	struct esc_paths slot;
+	struct esc_lane lane;
+
+	anew();
+	give(HOME, 1, 0);
+	lane = lane_read(1);
+	lane.live = dead;
+	lane.deadline_ns = 0;
+	lane_write(1, &lane);
+	is_port(SEND_MIDDLE, HOME, "without a deadline nothing is judged");
+	lane.deadline_ns = 3000000;
+	lane_write(1, &lane);
+	slot = slot_read();
+	slot.peer = 0;
+	slot_write(&slot);
+	is_port(SEND_MIDDLE, HOME, "a slot that is free diverts nobody");
+	slot.peer = 99;
+	slot.key.dst.bytes[15]++;
+	slot_write(&slot);
+	is_port(SEND_MIDDLE, HOME, "nor one that is another pair's by now");
+	slot.key.dst.bytes[15]--;
+	slot_write(&slot);
+	is_port(SEND_MIDDLE, PORT(0), "its own does");
+	slot = slot_read();
+	slot.peer = 0;
+	slot_write(&slot);
+	is_port(SEND_MIDDLE, PORT(0), "freed meanwhile: it stays");
+	set_moment(true);
+	is_port(SEND_MIDDLE, HOME, "and goes back at its moment");
+	{
+		struct esc_qp_key key = key_of();
+		struct esc_steer steer = {.order = ++order,
+					  .sport = HOME,
+					  .flags = ESC_STEER_LANE,
+					  .slot = ESC_PATH_SLOTS_MAX,
+					  .lane = 255};
+
+		steer_order(&w, &key, &steer);
+		steer_control(&w, ++generation);
+		is_port(SEND_MIDDLE, HOME, "an order with a slot that cannot be: its port");
+	}
+}
+
+static void test_orders(void)
+{
+	anew();
+	give(0, 1, 0);
+	lane_set_live(1, &dead);
+	is_port(SEND_MIDDLE, PORT(0), "diverted");
+	give(PORT(9), 9, FAR_NS);
+	is_port(SEND_MIDDLE, PORT(0), "an order for another lane waits on the standby");
+	set_moment(true);
+	is_port(SEND_MIDDLE, PORT(9), "and takes effect at its moment");
+	give(0, 1, 0);
+	is_port(SEND_MIDDLE, PORT(0), "an order for a lane that is dead: the standby at once");
+	anew();
+	give(HOME, 4, 0);
+	send_opcode(SEND_MIDDLE);
+	lane_set_live(4, &dead);
+	give(PORT(9), 9, FAR_NS);
+	is_port(SEND_MIDDLE, PORT(9), "nothing waits on a path that is dead");
+	tap_ok(entry_read().steer.moment == ESC_STEER_MOMENT_DEAD &&
+		       entry_read().steer.done == order,
+	       "the entry says why");
+	give(PORT(9), 8, FAR_NS);
+	send_opcode(SEND_MIDDLE);
+	tap_ok(entry_read().steer.done == order && entry_read().steer.lane == 8,
+	       "an order that changes no port waits for nothing");
+	give(0, ESC_PATH_LANE_NONE, 0);
+	lane_set_live(8, &dead);
+	is_port(SEND_MIDDLE, SPORT, "an order without a lane follows none");
+}
+
+static void test_silence(void)
+{
+	struct esc_control word = {
+		.flags = ESC_CONTROL_STEER,
+		.heartbeat_local_ns = steer_now_ns() - ESC_HEARTBEAT_DEAD_NS - 1000000,
+		.steer_ports = 1u << w.port,
+	};
+
+	anew();
+	give(HOME, 1, 0);
+	lane_set_live(1, &dead);
+	is_port(SEND_MIDDLE, PORT(0), "diverted");
+	word.steer_generation = generation;
+	world_set_control(&w, &word);
+	usleep(12000); /* a jiffy is 10 ms at most */
+	is_port(SEND_MIDDLE, SPORT, "2 s without a heartbeat: as it came");
+	tap_ok(entry_read().steer.flags == ESC_QP_STEER_LAPSED, "and no lane is followed");
+}
+
+static void test_label(void)
+{
+	struct esc_qp_key key;
+	struct esc_steer steer = {.order = ++order,
+				  .flow_label = 0xabcde,
+				  .flags = ESC_STEER_LABEL | ESC_STEER_LANE,
+				  .lane = 1,
+				  .slot = SLOT};
+
+	ip = 6;
+	anew();
+	key = key_of();
+	steer_order(&w, &key, &steer);
+	steer_control(&w, ++generation);
+	send_opcode(SEND_MIDDLE);
+	lane_set_live(1, &dead);
+	send_opcode(SEND_MIDDLE);
+	tap_ok(entry_read().steer.sport == PORT(0) &&
+		       entry_read().steer.flags & ESC_QP_STEER_LABEL && !entry_read().steer.refused,
+	       "IPv6: a diverted packet keeps the order's flow label");
+	ip = 4;
+}
+
+/* --- at random --- */
+
+#define NOTHING (-1)
+
+/* What the rules say, told by ports and lanes rather than by flags. */
+static struct model {
+	bool given; /* an order that the packets have not heard of */
+	int given_sport, given_lane;
+	bool any;	/* an order is in force */
+	int home, lane; /* lane: NOTHING for none */
+	int standby;	/* lane that it is on; NOTHING: at home */
+	int standby_port;
+	enum { WAIT_NOTHING, WAIT_ORDER, WAIT_RETURN } waits;
+	int next_sport, next_lane;
+	bool due;
+} m;
+
+static bool model_dead(const struct esc_lane *lane)
+{
+	return lane->deadline_ns && lane->live.unheard == dead.unheard;
+}
+
+static int model_port(void)
+{
+	return m.standby == NOTHING ? m.home : m.standby_port;
+}
+
+static void model_arrive(void)
+{
+	m.home = m.next_sport;
+	m.lane = m.next_lane;
+	m.standby = NOTHING;
+	m.waits = WAIT_NOTHING;
+	m.any = true;
+}
+
+static bool model_lives(const struct esc_paths *slot, int lane)
+{
+	return slot->lanes[lane].sport && !model_dead(&slot->lanes[lane]);
+}
+
+/* The lane is dead, or not trusted. */
+static void model_divert(struct esc_paths *slot)
+{
+	struct esc_lane *lane = &slot->lanes[m.lane];
+	int standby = m.standby;
+
+	if (m.waits == WAIT_RETURN)
+		m.waits = WAIT_NOTHING;
+	if (standby == NOTHING || !model_lives(slot, standby) ||
+	    slot->lanes[standby].sport != m.standby_port)
+		standby = lane->standby < 16 && model_lives(slot, lane->standby) ? lane->standby
+										 : NOTHING;
+	if (standby == NOTHING) {
+		if (m.standby == NOTHING && !model_dead(lane))
+			return;
+		if (m.waits == WAIT_ORDER)
+			model_arrive();
+		m.standby = NOTHING;
+		return;
+	}
+	m.standby = standby;
+	m.standby_port = slot->lanes[standby].sport;
+	lane->diverted++;
+	lane->diverted_ns = 1; /* some time */
+}
+
+/* The port of the next packet; @slot as it is, and then as it is left. */
+static int model_step(struct esc_paths *slot, bool slot_ours)
+{
+	if (m.given) {
+		m.given = false;
+		m.waits = WAIT_ORDER;
+		m.next_sport = m.given_sport;
+		m.next_lane = m.given_lane;
+		m.due = false;
+	}
+	if (m.waits != WAIT_NOTHING && (m.due || m.next_sport == model_port()))
+		model_arrive();
+	if (m.any && m.lane != NOTHING) {
+		struct esc_lane *lane = &slot->lanes[m.lane];
+
+		if (slot_ours && (lane->diverted_ns || model_dead(lane))) {
+			model_divert(slot);
+		} else if (m.standby != NOTHING && m.waits == WAIT_NOTHING) {
+			m.waits = WAIT_RETURN;
+			m.next_sport = m.home;
+			m.next_lane = m.lane;
+			m.due = false;
+		}
+	}
+	return m.any && model_port() ? model_port() : SPORT;
+}
+
+static void random_lane(struct esc_paths *slot)
+{
+	struct esc_lane *lane = &slot->lanes[steer_below(5)];
+
+	switch (steer_below(7)) {
+	case 0:
+	case 1:
+		lane->live = dead;
+		break;
+	case 2:
+		lane->live = steer_below(2) ? silent : (struct pathlive_lane){0};
+		break;
+	case 3:
+		lane->diverted_ns = 0;
+		if (steer_below(4))
+			lane->live = (struct pathlive_lane){0};
+		break;
+	case 4:
+		lane->standby = steer_below(6) ? steer_below(5) : ESC_PATH_LANE_NONE;
+		break;
+	case 5:
+		lane->sport = steer_below(4) ? PORT(lane - slot->lanes) + 100 * steer_below(2) : 0;
+		break;
+	default:
+		lane->deadline_ns = steer_below(3) ? 3000000 : 0;
+	}
+}
+
+static void random_order(void)
+{
+	m.given = true;
+	m.given_lane = steer_below(6) ? (int)steer_below(5) : NOTHING;
+	m.given_sport = steer_below(3) ? PORT(steer_below(6)) : 0;
+	give(m.given_sport, m.given_lane == NOTHING ? ESC_PATH_LANE_NONE : m.given_lane, FAR_NS);
+}
+
+static bool same_slot(const struct esc_paths *have, const struct esc_paths *want)
+{
+	for (int i = 0; i < ESC_PATH_LANES_MAX; i++)
+		if (have->lanes[i].diverted != want->lanes[i].diverted ||
+		    !have->lanes[i].diverted_ns != !want->lanes[i].diverted_ns) {
+			printf("# lane %d: %llu diverted (must be %llu), since %llu\n", i,
+			       (unsigned long long)have->lanes[i].diverted,
+			       (unsigned long long)want->lanes[i].diverted,
+			       (unsigned long long)have->lanes[i].diverted_ns);
+			return false;
+		}
+	return true;
+}
+
+static uint32_t run_random(uint32_t steps, uint32_t *diverted)
+{
+	static const uint8_t opcodes[] = {SEND_MIDDLE, SEND_FIRST, ACKNOWLEDGE, ANSWER_MIDDLE};
+	struct esc_paths slot;
+	uint32_t done;
+	int port, got;
+
+	m = (struct model){.lane = NOTHING, .standby = NOTHING};
+	anew();
+	for (done = 0; done < steps; done++) {
+		slot = slot_read();
+		if (!steer_below(3))
+			random_lane(&slot);
+		if (!steer_below(20))
+			slot.peer = steer_below(6) ? 99 : 0;
+		if (!steer_below(20))
+			slot.key.src.bytes[15] = key_of().src.bytes[15] + !steer_below(6);
+		slot_write(&slot);
+		if (!steer_below(25))
+			random_order();
+		if (!m.given && m.waits != WAIT_NOTHING) {
+			m.due = !steer_below(4);
+			set_moment(m.due);
+		}
+		shape = steer_below(FRAME_SHAPES);
+		port = model_step(&slot,
+				  slot.peer && slot.key.src.bytes[15] == key_of().src.bytes[15]);
+		got = send_opcode(opcodes[steer_below(4)]);
+		*diverted += m.standby != NOTHING;
+		struct esc_paths have = slot_read();
+		if (got != port || !same_slot(&have, &slot)) {
+			printf("# step %u: port %d, must be %d (lane %d, home %d, standby %d)\n",
+			       done, got, port, m.lane, m.home, m.standby);
+			break;
+		}
+	}
+	shape = FRAME_PLAIN;
+	return done;
+}
+
+int main(int argc, char **argv)
+{
+	uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 0) : (uint64_t)time(NULL) * 7919 + 1;
+	uint32_t steps = argc > 2 ? strtoul(argv[2], NULL, 0) : STEPS, diverted, done;
+
+	printf("# seed %llu (repeat with: test_failover %llu %u)\n", (unsigned long long)seed,
+	       (unsigned long long)seed, steps);
+	steer_random_state = seed;
+	if (world_open(&w, &(struct world_options){.port = 2}))
+		return tap_bail("the programs do not load");
+	test_death();
+	test_return();
+	test_standbys();
+	test_slots();
+	test_orders();
+	test_silence();
+	test_label();
+	for (ip = 4; ip <= 6; ip += 2) {
+		diverted = 0;
+		done = run_random(steps, &diverted);
+		tap_ok(done == steps && diverted > steps / 20,
+		       "IPv%u: %u of %u random steps as the rules say, %u packets on a standby", ip,
+		       done, steps, diverted);
+	}
+	world_close(&w);
+	return tap_end();
+}

@@ -1,0 +1,422 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * The TCP option on this kernel, segment by segment: the handshake with peers that speak it, do
+ * not, or do so wrongly; others' options of the same kind; no room beside SACK blocks; silence of
+ * the daemon.
+ */
+#include <bpf/bpf.h>
+#include <errno.h>
+#include <mntent.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "maps.h"
+#include "tap.h"
+#include "tcp_peer.h"
+#include "tcpedge.h"
+
+#define KIND ESC_TCP_KIND
+#define ID0 (ESC_TCP_EXID >> 8)
+#define ID1 (ESC_TCP_EXID & 0xff)
+#define SYN 0x02
+#define ACK 0x10
+#define PSH 0x08
+#define RST 0x04
+#define WAIT_MS 2000
+
+
+static struct tcpedge *edge;
+static struct esc_tcp_word word;
+static struct peer peer;
+static int listener;
+
+static uint64_t now_ns(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return time.tv_sec * 1000000000ull + time.tv_nsec;
+}
+
+/* The daemon beats, and the fabric's clock is this host's. */
+static void beat(uint64_t age_ns, enum clock_state state)
+{
+	struct esc_control control = {.heartbeat_local_ns = now_ns() - age_ns};
+	struct esc_clock clock = {.generation = 2};
+	struct clock_model *model = &clock.slot[0];
+	uint32_t zero = 0;
+
+	model->ref_local_ns = model->turn_local_ns = model->bound_local_ns = (long long)now_ns();
+	model->ref_fabric_ns = model->turn_fabric_ns = model->ref_local_ns;
+	model->bound_ns = 100;
+	model->state = state;
+	bpf_map_update_elem(tcpedge_control_fd(edge), &zero, &control, BPF_ANY);
+	bpf_map_update_elem(tcpedge_clock_fd(edge), &zero, &clock, BPF_ANY);
+}
+
+static void set_mode(enum esc_tcp_mode mode)
+{
+	word.mode = mode;
+	word.threshold_ns = 500000;
+	tcpedge_say(edge, &word);
+	beat(0, CLOCK_SYNCED);
+}
+
+static struct esc_tcp_counts counts(void)
+{
+	struct esc_tcp_counts now;
+
+	tcpedge_counts(edge, &now);
+	return now;
+}
+
+/* Our option as a peer makes it, @age_ns under way. */
+static uint32_t make(uint8_t *out, uint8_t length, uint8_t flags, uint64_t age_ns)
+{
+	uint32_t time = htonl((uint32_t)((now_ns() - age_ns) >> ESC_TCP_UNIT_SHIFT));
+	uint8_t option[ESC_TCP_FULL] = {KIND, length, ID0, ID1, 0, 0, 0, flags};
+
+	memcpy(option + 8, &time, sizeof(time));
+	memcpy(out, option, sizeof(option));
+	return sizeof(option);
+}
+
+static bool is_ours(const uint8_t *option)
+{
+	return option && option[2] == ID0 && option[3] == ID1;
+}
+
+static bool segment_has(const struct peer_segment *segment, uint8_t length)
+{
+	const uint8_t *option = peer_find(segment, KIND);
+
+	return is_ours(option) && option[1] == length;
+}
+
+static bool segment_has_none(const struct peer_segment *segment)
+{
+	return !peer_find(segment, KIND);
+}
+
+/* A connection request with these options; the answer is in @answer. */
+static bool ask(const uint8_t *options, uint32_t bytes, struct peer_segment *answer)
+{
+	peer.sport++;
+	peer.next = 1000;
+	peer.acked = 0;
+	peer_send(&peer, SYN, peer.next, options, bytes, 0);
+	peer.next++;
+	if (!peer_take(&peer, answer, WAIT_MS) || !answer->tcp.syn || !answer->tcp.ack)
+		return false;
+	peer.acked = ntohl(answer->tcp.seq) + 1;
+	return true;
+}
+
+/* The connection that the kernel accepted, -1: none. */
+static int confirm(const uint8_t *options, uint32_t bytes)
+{
+	struct pollfd wait = {.fd = listener, .events = POLLIN};
+
+	peer_send(&peer, ACK, peer.next, options, bytes, 0);
+	return poll(&wait, 1, WAIT_MS) > 0 ? accept(listener, NULL, NULL) : -1;
+}
+
+static void hang_up(int fd)
+{
+	struct peer_segment rest;
+
+	peer_send(&peer, RST | ACK, peer.next, NULL, 0, 0);
+	if (fd >= 0)
+		close(fd);
+	while (peer_take(&peer, &rest, 20))
+		;
+}
+
+/* What the kernel sends when the application writes a few bytes. */
+static bool written(int fd, struct peer_segment *out)
+{
+	if (write(fd, "hello", 5) != 5)
+		return false;
+	do {
+		if (!peer_take(&peer, out, WAIT_MS))
+			return false;
+	} while (!out->data_bytes);
+	return true;
+}
+
+static void test_agreed(void)
+{
+	uint8_t option[ESC_TCP_FULL];
+	struct peer_segment segment;
+	struct esc_tcp_counts before = counts();
+	const uint8_t *echo;
+	int fd;
+
+	beat(0, CLOCK_SYNCED);
+	make(option, ESC_TCP_FULL, ESC_TCP_HAS_TIME, 300000);
+	tap_ok(ask(option, sizeof(option), &segment) && segment_has(&segment, ESC_TCP_FULL),
+	       "a request with the option is answered with it");
+	echo = peer_find(&segment, KIND);
+	tap_ok(echo && echo[7] == (ESC_TCP_HAS_TIME | ESC_TCP_HAS_ECHO) &&
+		       (echo[4] << 8 | echo[5]) >= 300000 >> ESC_TCP_UNIT_SHIFT,
+	       "and with the request's delay");
+	make(option, ESC_TCP_FULL, ESC_TCP_HAS_TIME, 0);
+	fd = confirm(option, sizeof(option));
+	tap_ok(fd >= 0 && written(fd, &segment) && segment_has(&segment, ESC_TCP_FULL),
+	       "data goes out with it");
+	make(option, ESC_TCP_FULL, ESC_TCP_HAS_TIME, 2000000);
+	peer_send(&peer, ACK | PSH, peer.next, option, sizeof(option), 100);
+	peer.next += 100;
+	while (peer_take(&peer, &segment, WAIT_MS) && ntohl(segment.tcp.ack_seq) != peer.next)
+		;
+	echo = peer_find(&segment, KIND);
+	tap_ok(is_ours(echo) && echo[7] & ESC_TCP_HAS_ECHO &&
+		       (echo[4] << 8 | echo[5]) >= 2000000 >> ESC_TCP_UNIT_SHIFT,
+	       "an acknowledgement tells the delay of the data");
+	tap_ok(counts().agreed == before.agreed + 1, "the connection is counted as agreed");
+	hang_up(fd);
+}
+
+/* @options, padded with NOPs by the caller, are no offer: the answer and all that follows is plain.
+ */
+static void expect_plain(const char *name, const uint8_t *options, uint32_t bytes,
+			 uint64_t malformed)
+{
+	struct esc_tcp_counts before = counts();
+	struct peer_segment segment;
+	int fd = -1;
+	bool good;
+
+	beat(0, CLOCK_SYNCED);
+	good = ask(options, bytes, &segment) && segment_has_none(&segment);
+	if (good)
+		fd = confirm(NULL, 0);
+	good = fd >= 0 && written(fd, &segment) && segment_has_none(&segment) &&
+	       segment.data_bytes == 5;
+	tap_ok(good, "%s: a plain connection, data flows", name);
+	if (malformed)
+		tap_ok(counts().malformed >= before.malformed + malformed, "%s: counted", name);
+	hang_up(fd);
+}
+
+static void test_not_offered(void)
+{
+	const uint8_t other[] = {KIND, 8, 0xf9, 0x89, 1, 2, 3, 4};
+	const uint8_t small[] = {KIND, 4, ID0, ID1};
+	const uint8_t odd[] = {KIND, 11, ID0, ID1, 0, 0, 0, 1, 0, 0, 0, 1};
+	const uint8_t large[] = {KIND, 16, ID0, ID1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0};
+	const uint8_t flags[] = {KIND, 12, ID0, ID1, 0, 0, 0, 0x81, 0, 0, 0, 0};
+	const uint8_t beyond[] = {1, 1, 1, 1, KIND, 12, ID0, ID1};
+	const uint8_t cut[] = {1, 1, KIND, 2};
+	const uint8_t nothing[] = {1, 1, KIND, 0};
+
+	expect_plain("no option", NULL, 0, 0);
+	expect_plain("somebody else's option of the kind", other, sizeof(other), 0);
+	expect_plain("ours without contents", small, sizeof(small), 1);
+	expect_plain("ours with an odd length", odd, sizeof(odd), 1);
+	expect_plain("ours, longer than it is", large, sizeof(large), 1);
+	expect_plain("ours with unknown flags", flags, sizeof(flags), 1);
+	expect_plain("a length beyond the header", beyond, sizeof(beyond), 0);
+	expect_plain("no room for an identifier", cut, sizeof(cut), 0);
+	expect_plain("a length of zero", nothing, sizeof(nothing), 0);
+}
+
+static void test_beside_others(void)
+{
+	uint8_t options[20] = {KIND, 6, 0xf9, 0x89, 1, 2, 1, 1};
+	struct peer_segment segment;
+
+	beat(0, CLOCK_SYNCED);
+	make(options + 8, ESC_TCP_FULL, ESC_TCP_HAS_TIME, 0);
+	tap_ok(ask(options, sizeof(options), &segment) && segment_has(&segment, ESC_TCP_FULL),
+	       "ours behind somebody else's of the kind is found");
+	hang_up(-1);
+}
+
+/* The other end offered it, and its acknowledgement does not have it: something takes it away. */
+static void test_taken_away(void)
+{
+	uint8_t option[ESC_TCP_FULL];
+	struct peer_segment segment;
+	int fd = -1;
+
+	beat(0, CLOCK_SYNCED);
+	make(option, ESC_TCP_FULL, ESC_TCP_HAS_TIME, 0);
+	if (ask(option, sizeof(option), &segment))
+		fd = confirm(NULL, 0);
+	tap_ok(fd >= 0 && written(fd, &segment) && segment_has_none(&segment),
+	       "an option that is lost on the way makes a plain connection");
+	hang_up(fd);
+}
+
+/* Timestamps and SACK leave 16, 8 and no bytes beside one, two and three blocks. */
+static void test_no_room(void)
+{
+	static const uint8_t lengths[] = {ESC_TCP_FULL, ESC_TCP_SHORT, 0};
+	uint8_t options[24] = {4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 0};
+	uint8_t stamps[24] = {1, 1, 8, 10, 0, 0, 0, 2, 0, 0, 0, 0};
+	struct esc_tcp_counts before = counts();
+	struct peer_segment segment = {};
+	int fd = -1;
+
+	beat(0, CLOCK_SYNCED);
+	make(options + 12, ESC_TCP_FULL, ESC_TCP_HAS_TIME, 0);
+	make(stamps + 12, ESC_TCP_FULL, ESC_TCP_HAS_TIME, 0);
+	if (ask(options, sizeof(options), &segment))
+		fd = confirm(stamps, sizeof(stamps));
+	for (uint32_t i = 0; i < 3; i++) {
+		bool right;
+
+		make(stamps + 12, ESC_TCP_FULL, ESC_TCP_HAS_TIME, 1000000);
+		peer_send(&peer, ACK, peer.next + 1000 + i * 1000, stamps, sizeof(stamps), 100);
+		right = fd >= 0 && peer_take(&peer, &segment, WAIT_MS) && peer_find(&segment, 5) &&
+			peer_find(&segment, 5)[1] == 2 + 8 * (i + 1) &&
+			(lengths[i] ? segment_has(&segment, lengths[i])
+				    : segment_has_none(&segment));
+		tap_ok(right, "beside %u SACK blocks the option has %u bytes", i + 1, lengths[i]);
+	}
+	tap_ok(counts().short_form > before.short_form, "the short one is counted");
+	hang_up(fd);
+}
+
+/* No answer but a plain one when @why. */
+static void expect_silent(const char *why)
+{
+	uint8_t option[ESC_TCP_FULL];
+	struct peer_segment segment;
+
+	make(option, ESC_TCP_FULL, ESC_TCP_HAS_TIME, 0);
+	tap_ok(ask(option, sizeof(option), &segment) && segment_has_none(&segment),
+	       "%s: nothing is "
+	       "written",
+	       why);
+	hang_up(-1);
+}
+
+static void test_silent(void)
+{
+	beat(ESC_TCP_HOLD_NS + 1000000, CLOCK_SYNCED);
+	expect_silent("the daemon is gone");
+	set_mode(ESC_TCP_OFF);
+	expect_silent("off");
+	set_mode(ESC_TCP_OBSERVE);
+}
+
+/* Without fabric time the option says so; nobody makes a delay of it. */
+static void test_no_clock(void)
+{
+	uint8_t option[ESC_TCP_FULL];
+	struct peer_segment segment;
+	const uint8_t *found;
+
+	beat(0, CLOCK_FREE_RUNNING);
+	make(option, ESC_TCP_FULL, ESC_TCP_HAS_TIME, 0);
+	tap_ok(ask(option, sizeof(option), &segment) && segment_has(&segment, ESC_TCP_FULL),
+	       "without fabric time the option is still agreed on");
+	found = peer_find(&segment, KIND);
+	tap_ok(found && !found[7], "and carries neither time nor delay");
+	hang_up(-1);
+	beat(0, CLOCK_SYNCED);
+}
+
+/* The kernel asks: its first request has the option, one that is repeated has not. */
+static void test_repeated(void)
+{
+	struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(9)};
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+	struct peer any = {.tun = peer.tun};
+	struct peer_segment first, second;
+
+	beat(0, CLOCK_SYNCED);
+	address.sin_addr.s_addr = inet_addr(PEER_SELF);
+	connect(fd, (struct sockaddr *)&address, sizeof(address));
+	tap_ok(peer_take(&any, &first, WAIT_MS) && first.tcp.syn &&
+		       segment_has(&first, ESC_TCP_FULL),
+	       "a request of ours has the option");
+	beat(0, CLOCK_SYNCED);
+	tap_ok(peer_take(&any, &second, 4 * WAIT_MS) && second.tcp.syn && segment_has_none(&second),
+	       "one that is repeated has not: something may drop it for that");
+	close(fd);
+}
+
+static bool find_cgroup(char *path, size_t bytes)
+{
+	FILE *mounts = setmntent("/proc/self/mounts", "r");
+	struct mntent *mount;
+	bool found = false;
+
+	while (mounts && !found && (mount = getmntent(mounts))) {
+		found = !strcmp(mount->mnt_type, "cgroup2");
+		if (found)
+			snprintf(path, bytes, "%s/esc-tcp-%d", mount->mnt_dir, getpid());
+	}
+	if (mounts)
+		endmntent(mounts);
+	return found;
+}
+
+static bool join(const char *path, pid_t pid)
+{
+	char file[256];
+	FILE *procs;
+	bool good;
+
+	snprintf(file, sizeof(file), "%s/cgroup.procs", path);
+	procs = fopen(file, "w");
+	good = procs && fprintf(procs, "%d\n", pid) > 0;
+	if (procs)
+		good = !fclose(procs) && good;
+	return good;
+}
+
+static bool listen_here(void)
+{
+	struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(PEER_PORT)};
+
+	listener = socket(AF_INET, SOCK_STREAM, 0);
+	return listener >= 0 && !bind(listener, (struct sockaddr *)&address, sizeof(address)) &&
+	       !listen(listener, 16);
+}
+
+static void run_all(void)
+{
+	test_agreed();
+	test_not_offered();
+	test_beside_others();
+	test_taken_away();
+	test_no_room();
+	test_no_clock();
+	test_silent();
+	test_repeated();
+}
+
+int main(void)
+{
+	struct tcpedge_maps maps = {.control_fd = -1, .clock_fd = -1, .flows_fd = -1};
+	char cgroup[200], parent[200], why[256] = "";
+	bool ready;
+
+	if (!find_cgroup(cgroup, sizeof(cgroup))) {
+		tap_skip("the TCP option", "no unified cgroup hierarchy is mounted");
+		return tap_end();
+	}
+	snprintf(parent, sizeof(parent), "%.*s", (int)(strrchr(cgroup, '/') - cgroup), cgroup);
+	peer.tun = peer_open_tun();
+	peer.sport = 20000;
+	if (peer.tun < 0 || mkdir(cgroup, 0755))
+		return tap_bail("no tun device, or no cgroup");
+	ready = !tcpedge_open(&edge, &maps, why, sizeof(why));
+	if (ready) {
+		set_mode(ESC_TCP_OBSERVE);
+		ready = !tcpedge_attach(edge, cgroup, why, sizeof(why)) && join(cgroup, getpid()) &&
+			listen_here();
+	}
+	tap_ok(ready, "the program loads and attaches %s", why);
+	if (ready)
+		run_all();
+	tcpedge_close(edge);
+	join(parent, getpid());
+	rmdir(cgroup);
+	return tap_end();
+}

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * TCP keeps queues standing on part of the links for half a minute, and nobody finds
+ * another path: clocks go on by what is still clean, or alone, with a bound that says
+ * so; and a path that has become longer for good is believed. TAP.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/sim/sim.h"
+
+#define OUTSIDE_MOST 0.001
+#define ERROR_MOST_NS 10000.0 /* following a queue costs a hundred times that */
+#define FULL_FROM_S 15
+#define LONGER_NS 3000
+#define NAME_MAX_BYTES 160
+
+static int tests, failures;
+static uint64_t seed;
+
+static void report(int good, const char *name)
+{
+	tests++;
+	failures += !good;
+	printf("%s %d - %s\n", good ? "ok" : "not ok", tests, name);
+	fflush(stdout);
+}
+
+/* As in the lab: two hosts to a leaf, links that hold 20 ms, stamps of software. */
+static struct sim_config lab(void)
+{
+	struct sim_config config;
+
+	sim_config_default(&config, seed);
+	config.packets = true;
+	config.hosts = 8;
+	config.degree = 7;
+	config.fabric.hosts_per_leaf = 2;
+	config.fabric.spines = 2;
+	config.fabric.rate_bps = 100e6;
+	config.fabric.full_ns = 20e6;
+	config.fabric.full_from_s = FULL_FROM_S;
+	config.fabric.full_to_s = 1e9;
+	config.pair_interval_ns = 5000000;
+	config.adaptive_interval = true;
+	config.stamp_ns = 15;
+	config.late_ns = 40;
+	config.oscillator.walk_ppb = 0.5;
+	config.oscillator.sine_ppb = 10;
+	config.measure_from_s = FULL_FROM_S;
+	config.seconds = FULL_FROM_S + 30;
+	return config;
+}
+
+static struct sim *begin(const struct sim_config *config)
+{
+	struct sim *sim = malloc(sizeof(*sim));
+
+	if (!sim || sim_init(sim, config)) {
+		printf("Bail out! no memory\n");
+		exit(1);
+	}
+	return sim;
+}
+
+static void stand_full(struct sim_config config, unsigned runs, const char *name)
+{
+	double worst = 0, worst_p99 = 0, bound = 0;
+	uint64_t readings = 0, outside = 0, timeless = 0;
+	char text[NAME_MAX_BYTES];
+
+	for (unsigned i = 0; i < runs; i++) {
+		struct sim *sim;
+
+		config.seed = rng_mix(rng_mix(seed) + i);
+		sim = begin(&config);
+		sim_run(sim);
+		worst = fmax(worst, stats_percentile(&sim->result.error, 1));
+		worst_p99 = fmax(worst_p99, stats_percentile(&sim->result.error, 0.99));
+		bound = fmax(bound, stats_percentile(&sim->result.bound, 0.5));
+		readings += sim->result.readings;
+		outside += sim->result.outside;
+		timeless += sim->result.unsynced;
+		sim_free(sim);
+		free(sim);
+	}
+	printf("# %s: of %u runs the worst: 99th %.0f ns, largest %.0f ns, median bound %.0f ns; "
+	       "%lu of "
+	       "%lu readings outside, %lu without a time\n",
+	       name, runs, worst_p99, worst, bound, (unsigned long)outside, (unsigned long)readings,
+	       (unsigned long)timeless);
+	snprintf(text, sizeof(text), "%s: nobody follows a queue", name);
+	report(readings > 1000 && !timeless && worst < ERROR_MOST_NS, text);
+	snprintf(text, sizeof(text), "%s: the truth is inside the bounds", name);
+	report((double)outside <= OUTSIDE_MOST * (double)readings, text);
+}
+
+/* All routes are longer from some moment on: each edge has a new floor. */
+static void routes_longer(void)
+{
+	struct sim_config config = lab();
+	uint64_t flagged, fits;
+	struct sim *sim;
+
+	config.fabric.full_ns = 0;
+	config.fabric.full_from_s = 1e9;
+	sim = begin(&config);
+	while ((double)sim->now_ns * 1e-9 < FULL_FROM_S + 5)
+		sim_tick(sim);
+	for (size_t i = 0; i < sim->link_count; i++)
+		sim->links[i].base_ns[0] = sim->links[i].base_ns[1] += LONGER_NS;
+	while ((double)sim->now_ns * 1e-9 < FULL_FROM_S + 15)
+		sim_tick(sim);
+	flagged = sim->result.flagged;
+	fits = sim->result.fits;
+	while ((double)sim->now_ns * 1e-9 < config.seconds)
+		sim_tick(sim);
+	sim_finish(sim);
+	flagged = sim->result.flagged - flagged;
+	fits = sim->result.fits - fits;
+	printf("# routes longer by %d ns: error 99th %.0f, largest %.0f; %lu of %lu fits flagged "
+	       "from "
+	       "10 s after on\n",
+	       LONGER_NS, stats_percentile(&sim->result.error, 0.99),
+	       stats_percentile(&sim->result.error, 1), (unsigned long)flagged,
+	       (unsigned long)fits);
+	report(fits > 100 && flagged * 20 < fits, "routes that have become longer are believed");
+	report(!sim->result.outside && stats_percentile(&sim->result.error, 1) < LONGER_NS / 2.0,
+	       "and meanwhile the clocks stay where they were");
+	sim_free(sim);
+	free(sim);
+}
+
+int main(int argc, char **argv)
+{
+	unsigned runs = argc > 2 ? (unsigned)atoi(argv[2]) : 6;
+	struct sim_config config = lab();
+
+	seed = argc > 1 ? strtoull(argv[1], NULL, 0) : 20240607;
+	printf("TAP version 13\n# seed %lu\n", (unsigned long)seed);
+	config.fabric.full_part = 0.25;
+	stand_full(config, runs, "a quarter of the links between switches stands full");
+	config.fabric.full_part = 0.5;
+	stand_full(config, runs, "half of them");
+	config.fabric.full_part = 0.25;
+	config.fabric.full_hosts = 0.2;
+	stand_full(config, runs, "and a fifth of the hosts' own");
+	config.fabric.full_part = 1;
+	config.fabric.full_hosts = 0;
+	stand_full(config, runs, "all between switches");
+	routes_longer();
+	printf("1..%d\n", tests);
+	return failures ? 1 : 0;
+}

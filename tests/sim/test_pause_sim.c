@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The pause and rate law with many senders, with wide margins: `pause_bench` has the figures. TAP.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/sim/pause_burst.h"
+#include "tests/sim/pause_jobs.h"
+#include "tests/sim/pause_trial.h"
+
+#define US 1e3
+#define MS 1e6
+
+static int tests, failures;
+static uint64_t seed = 1;
+
+static void report(int good, const char *format, ...)
+{
+	va_list arguments;
+
+	tests++;
+	failures += !good;
+	printf("%s %d - ", good ? "ok" : "not ok", tests);
+	va_start(arguments, format);
+	vprintf(format, arguments);
+	va_end(arguments);
+	printf("\n");
+	fflush(stdout);
+}
+
+static struct pause_figures run(const struct pause_trial *trial)
+{
+	struct pause_figures f;
+
+	pause_trial_run(trial, seed, &f);
+	printf("# %s%s: used %.4f, wasted %.4f, wait %.0f/%.0f us, drops %lu + %lu, again %lu, "
+	       "jain "
+	       "%.3f/%.3f, least %.2f, paused %.2f\n",
+	       trial->name, trial->off ? ", no law" : "", f.used, f.wasted, f.p50_ns / US,
+	       f.p99_ns / US, (unsigned long)f.first_dropped, (unsigned long)f.dropped,
+	       (unsigned long)f.again, f.jain, f.jain_short, f.least, f.paused);
+	return f;
+}
+
+static const struct pause_trial incast = {
+	.floor_known = true,
+	.name = "8 senders",
+	.senders = 8,
+	.host_bps = 10e9,
+	.link_bps = 10e9,
+	.rtt_ns = 50 * US,
+	.threshold_ns = 50 * US,
+	.buffer_ns = 400 * US,
+	.noise_ns = 300,
+	.window = 1000,
+	.seconds = 0.2,
+	.warm = 0.3,
+};
+
+static void test_incast(void)
+{
+	static const unsigned counts[] = {2, 8, 64};
+	static const double rtts[] = {5 * US, 50 * US, 200 * US, 1 * MS};
+
+	for (size_t c = 0; c < sizeof(counts) / sizeof(*counts); c++) {
+		for (size_t r = 0; r < sizeof(rtts) / sizeof(*rtts); r++) {
+			struct pause_trial trial = incast;
+			struct pause_figures f;
+
+			trial.senders = counts[c];
+			trial.rtt_ns = rtts[r];
+			f = run(&trial);
+			report(f.used > 0.99 && !f.dropped && !f.again &&
+				       f.p50_ns < 2 * trial.threshold_ns &&
+				       f.p99_ns < 3 * trial.threshold_ns,
+			       "%u senders, round trip %.0f us: the link is full, the queue short, "
+			       "nothing lost",
+			       counts[c], rtts[r] / US);
+			/* A share takes hundreds of round trips to settle. */
+			report(f.jain > (rtts[r] < MS ? 0.98 : 0.9), "... and their shares equal");
+		}
+	}
+}
+
+static void test_none(void)
+{
+	struct pause_trial trial = incast;
+	struct pause_figures f;
+
+	trial.off = true;
+	trial.window = 128;
+	f = run(&trial);
+	report(f.dropped > f.packets / 50 && f.again > 0,
+	       "the same without the law: packets are lost and sent again, so the test can tell");
+	trial.off = false;
+	trial.pause_only = true;
+	trial.name = "8 senders, the pause alone";
+	f = run(&trial);
+	report(f.dropped > 0, "the pause alone does not make go-back-N converge");
+}
+
+static void test_weights(void)
+{
+	struct pause_trial trial = incast;
+	struct pause_figures f;
+
+	trial.heavy = 4;
+	trial.name = "4 of 8 of weight 3";
+	f = run(&trial);
+	report(f.heavy_part > 2.7 && f.heavy_part < 3.3, "weights of 3 to 1 share 3 to 1: %.2f",
+	       f.heavy_part);
+	trial.senders = 2;
+	trial.heavy = 1;
+	trial.name = "1 of 2 of weight 3";
+	f = run(&trial);
+	report(f.heavy_part > 2.6 && f.heavy_part < 3.4, "... and two alone: %.2f", f.heavy_part);
+}
+
+static void test_trouble(void)
+{
+	struct pause_trial trial = incast;
+	struct pause_figures f;
+
+	trial.feedback_loss = 0.5;
+	trial.name = "half of the feedback lost";
+	f = run(&trial);
+	report(f.used > 0.99 && !f.dropped && f.jain > 0.97, "%s: the same", trial.name);
+	trial.feedback_loss = 1;
+	trial.senders = 1;
+	trial.seconds = 0.5;
+	trial.warm = 1.2;
+	trial.name = "all feedback lost, one sender";
+	f = run(&trial);
+	report(f.used > 0.95, "%s: it has the whole link in the end", trial.name);
+	trial = incast;
+	trial.clock_part = 0.1;
+	trial.name = "clocks wrong by up to a tenth of the threshold";
+	f = run(&trial);
+	report(f.used > 0.99 && !f.dropped && f.jain > 0.93, "%s: nearly the same", trial.name);
+	trial.clock_part = 0;
+	trial.sample_every = 16;
+	trial.noise_ns = 2000;
+	trial.name = "1 in 16 sampled, noise of 2 us";
+	f = run(&trial);
+	report(f.used > 0.98 && !f.dropped && f.jain > 0.95, "%s: the same", trial.name);
+	trial = incast;
+	trial.late = 4;
+	trial.name = "4 begin later";
+	f = run(&trial);
+	report(f.used > 0.99 && !f.dropped && f.jain > 0.97, "%s: they get their share",
+	       trial.name);
+	trial.floor_known = false;
+	trial.name = "4 begin later, and take the queue for the path's own";
+	f = run(&trial);
+	report(f.used > 0.99 && !f.dropped && f.jain > 0.8, "%s: they get more, not all",
+	       trial.name);
+	trial.floor_ns = 200 * US;
+	trial.late = 0;
+	trial.name = "an empty path that takes four times what is above it";
+	f = run(&trial);
+	report(f.used > 0.99 && !f.dropped && f.p99_ns < 2 * trial.threshold_ns, "%s: the same",
+	       trial.name);
+	trial.floor_known = true;
+	trial.late = 4;
+	trial.name = "... 4 begin later, and are told of it";
+	f = run(&trial);
+	report(f.used > 0.99 && !f.dropped && f.jain > 0.97, "%s: they get their share",
+	       trial.name);
+	trial = incast;
+	trial.kind = PNET_AIMD;
+	trial.name = "under a TCP";
+	f = run(&trial);
+	report(f.used > 0.99 && !f.dropped && f.p99_ns < 2 * trial.threshold_ns,
+	       "%s: the queue is short", trial.name);
+	trial.unpaced = 0.5;
+	trial.seconds = trial.warm = 0.6;
+	trial.name = "half of them without the law, TCP";
+	f = run(&trial);
+	report(f.used > 0.99 && f.paced_part > 0.1 && f.paced_part < 1.2,
+	       "%s: the others get more, but not all: %.2f", trial.name, f.paced_part);
+}
+
+static void test_soft_roce(void)
+{
+	struct pause_trial trial = {
+		.name = "soft-RoCE, 8 at 1 Gbit/s, 64 packets stamped ahead",
+		.senders = 8,
+		.host_bps = 1e9,
+		.link_bps = 1e9,
+		.rtt_ns = 200 * US,
+		.threshold_ns = 500 * US,
+		.buffer_ns = 3 * MS,
+		.packet_bytes = 1100,
+		.window = 128,
+		.ahead = 64,
+		.ahead_less = 16,
+		.start_part = 1. / 16,
+		.noise_ns = 2000,
+		.seconds = 1,
+		.warm = 2,
+	};
+	struct pause_figures f = run(&trial);
+
+	report(f.used > 0.98 && !f.dropped && !f.first_dropped && f.jain > 0.95 &&
+		       f.p99_ns < 2 * trial.threshold_ns,
+	       "departures that are fixed 64 packets ahead: nothing lost, the link full");
+	trial.off = true;
+	f = run(&trial);
+	report(f.dropped > f.packets / 50, "... without the law much is lost");
+}
+
+static void test_bursts(void)
+{
+	static const double rtts[] = {5 * US, 60 * US, 200 * US};
+	static const double gains[] = {0.25, 1};
+
+	for (size_t r = 0; r < sizeof(rtts) / sizeof(*rtts); r++) {
+		for (size_t g = 0; g < sizeof(gains) / sizeof(*gains); g++) {
+			struct pause_burst burst = {.senders = 8,
+						    .bps = 10e9,
+						    .rtt_ns = rtts[r],
+						    .threshold_ns = 50 * US,
+						    .load = 0.97,
+						    .burst_load = 4,
+						    .burst_ns = 100 * US,
+						    .every_ns = 20 * MS,
+						    .bursts = 5,
+						    .gain = gains[g]};
+			struct pause_burst_figures f[4];
+
+			for (int law = PAUSE_LAW_NONE; law <= PAUSE_LAW_RATE; law++) {
+				burst.law = (enum pause_law)law;
+				pause_burst_run(&burst, seed, &f[law]);
+			}
+			printf("# wasted: strawman %.3f, pause %.4f, ours %.4f; above the "
+			       "threshold: none %.0f us, ours %.0f us\n",
+			       f[PAUSE_LAW_STRAWMAN].wasted, f[PAUSE_LAW_PAUSE].wasted,
+			       f[PAUSE_LAW_RATE].wasted, f[PAUSE_LAW_NONE].over_ns / US,
+			       f[PAUSE_LAW_RATE].over_ns / US);
+			report(f[PAUSE_LAW_PAUSE].wasted < 0.01 && f[PAUSE_LAW_RATE].wasted < 0.01,
+			       "bursts, round trip %.0f us, gain %.2f: no time of the link is "
+			       "wasted",
+			       rtts[r] / US, gains[g]);
+			report(f[PAUSE_LAW_STRAWMAN].wasted > 0.1,
+			       "... pauses that count twice waste it");
+			report(f[PAUSE_LAW_RATE].over_ns < 0.8 * f[PAUSE_LAW_NONE].over_ns,
+			       "... and the queue is above the threshold for less time");
+		}
+	}
+}
+
+static void test_jobs(void)
+{
+	static const char *const names[] = {"ring all-reduce", "all-to-all", "15 to one"};
+
+	for (int p = PAUSE_RING; p <= PAUSE_BURSTS; p++) {
+		struct pause_jobs jobs = {.pattern = (enum pause_pattern)p,
+					  .hosts = 16,
+					  .leaves = 4,
+					  .spines = 4,
+					  .bps = 10e9,
+					  .rtt_ns = 20 * US,
+					  .threshold_ns = 50 * US,
+					  .buffer_ns = 400 * US,
+					  .chunk = 256,
+					  .rounds = 4,
+					  .rest_ns = 1 * MS,
+					  .timeout_ns = 4 * MS,
+					  .noise_ns = 300};
+		struct pause_job_figures with, without;
+
+		pause_jobs_run(&jobs, seed, &with);
+		jobs.off = true;
+		pause_jobs_run(&jobs, seed, &without);
+		printf("# %s: ideal %.2f ms, took %.2f (%.2f to %.2f), without %.2f; sent again "
+		       "%lu, "
+		       "without %lu\n",
+		       names[p], with.ideal_ns / MS, with.p50_ns / MS, with.least_ns / MS,
+		       with.most_ns / MS, without.p50_ns / MS, (unsigned long)with.again,
+		       (unsigned long)without.again);
+		report(with.done == jobs.rounds && with.again * 1000 < with.packets &&
+			       with.p50_ns < 1.6 * with.ideal_ns,
+		       "%s: next to nothing is sent again, and it takes what the links need",
+		       names[p]);
+		report(without.again * 200 > without.packets &&
+			       (p == PAUSE_ALL_TO_ALL || without.p50_ns > with.p50_ns),
+		       "... without the law much is%s",
+		       p == PAUSE_ALL_TO_ALL ? "" : ", and it takes longer");
+	}
+}
+
+int main(int argc, char **argv)
+{
+	if (argc > 1)
+		seed = strtoull(argv[1], NULL, 0);
+	printf("# seed %lu\n", (unsigned long)seed);
+	test_incast();
+	test_none();
+	test_weights();
+	test_trouble();
+	test_soft_roce();
+	test_bursts();
+	test_jobs();
+	printf("1..%d\n", tests);
+	return failures ? 1 : 0;
+}

@@ -1,0 +1,373 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Pauses count once, departures are bounded, rates follow what all send, and lost feedback stops
+ * nothing. */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "pacing/pause.h"
+#include "tests/sim/rng.h"
+
+#define SEED 20240611
+#define US 1000ull
+#define MS 1000000ull
+#define SECOND 1000000000ull
+#define START (5 * SECOND)
+#define LINE 1250000000ull /* 10 Gbit/s */
+#define THRESHOLD (50 * US)
+
+static void rule_init(struct pause_rule *rule)
+{
+	pause_rule_default(rule, THRESHOLD, LINE);
+}
+
+/* A sample that is back @loop_ns after it left. */
+static uint64_t hear(struct pause_flow *flow, const struct pause_rule *rule,
+		     const struct pause_mark *mark, uint64_t departure_ns, int64_t delay_ns,
+		     uint64_t loop_ns)
+{
+	return pause_sample(flow, rule, mark, departure_ns, delay_ns, departure_ns + loop_ns);
+}
+
+Test(pause, root_is_exact)
+{
+	for (uint64_t i = 1; i < 65536; i++) {
+		cr_assert_eq(pause_root(i * i), i);
+		cr_assert_eq(pause_root(i * i - 1), i - 1);
+	}
+	cr_assert_eq(pause_root(UINT64_MAX), 65535);
+	cr_assert_eq(pause_root(0), 0);
+}
+
+Test(pause, what_is_above_less_what_was_taken)
+{
+	cr_assert_eq(pause_for(80, 0, 50, PAUSE_GAIN_ONE), 30);
+	cr_assert_eq(pause_for(80, 20, 50, PAUSE_GAIN_ONE), 10);
+	cr_assert_eq(pause_for(80, 30, 50, PAUSE_GAIN_ONE), 0);
+	cr_assert_eq(pause_for(80, 4000, 50, PAUSE_GAIN_ONE), 0);
+	cr_assert_eq(pause_for(40, 0, 50, PAUSE_GAIN_ONE), 0);
+	cr_assert_eq(pause_for(1050, 0, 50, PAUSE_GAIN_ONE / 2), 500);
+	cr_assert_eq(pause_for(4 * SECOND, 0, 0, PAUSE_GAIN_ONE), 4 * SECOND);
+}
+
+Test(pause, samples_from_before_a_pause_do_not_pause_again)
+{
+	struct pause_flow flow = {.floor_ns = 1};
+	struct pause_mark before, after;
+	struct pause_rule rule;
+	uint64_t at;
+
+	rule_init(&rule);
+	rule.flags = 0;
+	at = pause_depart(&flow, &rule, 1500, START, &before);
+	cr_assert_eq(at, START);
+	cr_assert_eq(hear(&flow, &rule, &before, at, 150 * US, 200 * US), 100 * US);
+	cr_assert_eq(hear(&flow, &rule, &before, at, 150 * US, 201 * US), 0);
+	cr_assert_eq(hear(&flow, &rule, &before, at, 170 * US, 202 * US), 20 * US,
+		     "what came on top");
+	at = pause_depart(&flow, &rule, 1500, START + 203 * US, &after);
+	cr_assert_eq(at, START + 200 * US + 120 * US, "the pause is taken");
+	cr_assert_eq(flow.taken_ns, 117 * US);
+	cr_assert_eq(hear(&flow, &rule, &after, at, 60 * US, 200 * US), 10 * US);
+}
+
+Test(pause, gain_is_a_part)
+{
+	struct pause_flow flow = {.floor_ns = 1};
+	struct pause_mark mark;
+	struct pause_rule rule;
+	uint64_t at;
+
+	rule_init(&rule);
+	rule.flags = 0;
+	rule.gain = PAUSE_GAIN_ONE / 2;
+	at = pause_depart(&flow, &rule, 1500, START, &mark);
+	cr_assert_eq(hear(&flow, &rule, &mark, at, 150 * US, 100 * US), 50 * US);
+	cr_assert_eq(hear(&flow, &rule, &mark, at, 150 * US, 101 * US), 25 * US);
+}
+
+Test(pause, packets_leave_at_the_rate)
+{
+	struct pause_flow flow = {.floor_ns = 1};
+	struct pause_rule rule;
+	uint64_t at = 0, sent = 0;
+	struct rng rng;
+
+	rng_seed(&rng, SEED);
+	rule_init(&rule);
+	rule.start_Bps = 125000000; /* 1 Gbit/s */
+	rule.blind_ns = 10 * SECOND;
+	for (int i = 0; i < 10000; i++) {
+		uint32_t bytes = 64 + (uint32_t)rng_below(&rng, 4000);
+
+		at = pause_depart(&flow, &rule, bytes, START, NULL);
+		sent += i < 9999 ? bytes : 0;
+	}
+	cr_assert_float_eq((double)(at - START) + (double)rule.credit_ns, (double)sent * 8,
+			   20000.0);
+}
+
+Test(pause, a_long_pause_is_a_series_of_short_ones)
+{
+	struct pause_flow flow = {.floor_ns = 1};
+	struct pause_rule rule;
+	uint64_t now = START, at;
+	int packets = 0;
+
+	rule_init(&rule);
+	rule.flags = 0;
+	pause_depart(&flow, &rule, 1500, now, NULL);
+	cr_assert_eq(pause_order(&flow, &rule, 5 * SECOND, now), rule.hold_max_ns);
+	cr_assert_eq(pause_order(&flow, &rule, 1, now), 0, "no further than that");
+	for (; now < START + rule.hold_max_ns; packets++) {
+		at = pause_depart(&flow, &rule, 1500, now, NULL);
+		cr_assert(at > now && at <= now + rule.quantum_ns);
+		now = at;
+	}
+	cr_assert_eq(packets, (int)(rule.hold_max_ns / rule.quantum_ns));
+	cr_assert_eq(pause_depart(&flow, &rule, 1500, now, NULL), now);
+}
+
+Test(pause, without_samples_the_rate_is_the_lines_in_the_end)
+{
+	struct pause_flow flow = {.floor_ns = 1};
+	struct pause_rule rule;
+	uint64_t now = START;
+
+	rule_init(&rule);
+	pause_depart(&flow, &rule, 1500, now, NULL);
+	cr_assert_eq(flow.rate_Bps, rule.start_Bps);
+	for (; now < START + 10 * rule.blind_ns; now += 100 * US)
+		pause_depart(&flow, &rule, 1500, now, NULL);
+	cr_assert_eq(flow.rate_Bps, LINE);
+}
+
+/*
+ * @spacing apart two packets leave that are @delay_ns and @more_ns later in the queue: the rate
+ * after it, as part of the one before.
+ */
+static double turn(uint64_t delay_ns, int64_t more_ns, uint64_t spacing_ns, uint64_t rate_Bps)
+{
+	struct pause_flow flow = {.floor_ns = 1};
+	struct pause_mark first, second;
+	struct pause_rule rule;
+	uint64_t at, now = START;
+
+	rule_init(&rule);
+	rule.start_Bps = rate_Bps;
+	rule.hold_max_ns = SECOND;
+	at = pause_depart(&flow, &rule, 1500, now, &first);
+	flow.calm = 0;
+	while (flow.next_ns < at + spacing_ns)
+		pause_depart(&flow, &rule, 1500, flow.next_ns, NULL);
+	now = pause_depart(&flow, &rule, 1500, flow.next_ns, &second);
+	hear(&flow, &rule, &first, at, (int64_t)delay_ns, 60 * US);
+	hear(&flow, &rule, &second, now, (int64_t)delay_ns + more_ns * (int64_t)(now - at) / 1000,
+	     60 * US);
+	cr_assert_eq(flow.round, 2, "a round: the first packet, and these");
+	return (double)flow.rate_Bps / (double)rate_Bps;
+}
+
+Test(pause, what_all_send_sets_the_rate)
+{
+	/* The delay grows by as much as time passes: twice too much is sent. */
+	cr_assert_float_eq(turn(5 * US, 1000, 60 * US, LINE / 8), 0.5, 0.12);
+	cr_assert_float_eq(turn(5 * US, 3000, 60 * US, LINE / 8), 0.25, 0.09);
+	/* It stands: what is added and what the level takes away. */
+	cr_assert_float_eq(turn(35 * US, 0, 60 * US, LINE / 8), 1, 0.05);
+	cr_assert_gt(turn(5 * US, 0, 60 * US, LINE / 8), 1.02);
+	cr_assert_lt(turn(60 * US, 0, 60 * US, LINE / 8), 0.99);
+	/* It falls: there is room. */
+	cr_assert_gt(turn(60 * US, -300, 60 * US, LINE / 8), 1.1);
+}
+
+Test(pause, weights_are_shares)
+{
+	struct pause_flow light = {.rate_Bps = LINE / 16}, heavy = {.rate_Bps = 3 * LINE / 16};
+	struct pause_rule one, three;
+
+	rule_init(&one);
+	three = one;
+	three.weight = 3 * PAUSE_WEIGHT_ONE;
+	cr_assert_eq(pause_step(&light, &one, THRESHOLD, 60 * US),
+		     pause_step(&heavy, &three, THRESHOLD, 60 * US),
+		     "at three times the rate a weight of three adds the same part");
+	cr_assert_gt(pause_step(&light, &one, THRESHOLD, 60 * US),
+		     pause_step(&heavy, &one, THRESHOLD, 60 * US));
+}
+
+/* The delay is always @delay_ns and a little: what becomes of the rate, as part of the line's. */
+static double alone(uint64_t delay_ns, uint64_t floor_ns, int *paused)
+{
+	struct pause_flow flow = {.floor_ns = floor_ns};
+	struct pause_rule rule;
+	uint64_t now = START;
+
+	rule_init(&rule);
+	for (int i = 0; i < 20000; i++) {
+		struct pause_mark mark;
+
+		now = pause_depart(&flow, &rule, 1500, now, &mark);
+		*paused += !!hear(&flow, &rule, &mark, now, (int64_t)(delay_ns + i % 3 * 100),
+				  2 * delay_ns);
+	}
+	return (double)flow.rate_Bps / (double)LINE;
+}
+
+Test(pause, what_an_empty_path_takes_is_no_queue)
+{
+	int paused = 0;
+
+	cr_assert_float_eq(alone(40 * US, 0, &paused), 1, 0.001);
+	cr_assert_float_eq(alone(200 * US, 0, &paused), 1, 0.001,
+			   "a threshold below the floor does not stop a flow");
+	cr_assert_eq(paused, 0);
+	cr_assert_lt(alone(40 * US, 1, &paused), 0.7, "but a queue is one");
+}
+
+Test(pause, a_loss_halves_the_rate_once)
+{
+	struct pause_flow flow = {.floor_ns = 1};
+	struct pause_rule rule;
+	uint64_t rate;
+
+	rule_init(&rule);
+	pause_repeat(&flow, &rule, 0, START);
+	pause_depart(&flow, &rule, 1500, START, NULL);
+	rate = flow.rate_Bps;
+	for (int i = 0; i < 100; i++)
+		pause_repeat(&flow, &rule, 1, START + 1000);
+	cr_assert_eq(flow.rate_Bps, rate / 2);
+	pause_repeat(&flow, &rule, 0, START + 2000);
+	pause_repeat(&flow, &rule, 1, START + 3000);
+	cr_assert_eq(flow.rate_Bps, rate / 4);
+}
+
+Test(pause, after_a_rest_a_flow_begins_with_what_it_had_on_the_whole)
+{
+	struct pause_flow flow = {.floor_ns = 1};
+	struct pause_rule rule;
+	uint64_t at = 0, mean;
+
+	rule_init(&rule);
+	rule.start_Bps = LINE / 10;
+	for (int i = 0; i <= 100; i++)
+		at = pause_depart(&flow, &rule, 1500, START, NULL);
+	mean = 101 * 1500 * SECOND / (at - START);
+	flow.queued = 1;
+	pause_set_rate(&flow, &rule, LINE); /* the others have ended */
+	pause_depart(&flow, &rule, 1500, at + SECOND, NULL);
+	cr_assert_eq(flow.rate_Bps, mean);
+	cr_assert_leq(mean, LINE / 9);
+	/* Alone it keeps what it had. */
+	pause_set_rate(&flow, &rule, LINE);
+	pause_depart(&flow, &rule, 1500, at + 2 * SECOND, NULL);
+	cr_assert_eq(flow.rate_Bps, LINE);
+}
+
+Test(pause, who_gives_way_in_vain_stops)
+{
+	struct pause_flow flow = {.floor_ns = 1};
+	struct pause_rule rule;
+	uint64_t now = START, pauses = 0, late = 0;
+
+	rule_init(&rule);
+	for (int i = 0; i < 20000; i++) {
+		struct pause_mark mark;
+		uint64_t at = pause_depart(&flow, &rule, 1500, now, &mark), pause;
+
+		pause = hear(&flow, &rule, &mark, at, 400 * US, 450 * US);
+		now = at;
+		pauses += !!pause;
+		late += pause && i > 10000;
+	}
+	cr_assert(pause_is_in_vain(&flow));
+	cr_assert_gt(pauses, 0);
+	cr_assert_eq(late, 0);
+	flow.vain = PAUSE_PATIENCE + 1;
+	for (int i = 0; i < 100; i++) {
+		struct pause_mark mark;
+
+		now = pause_depart(&flow, &rule, 1500, now, &mark);
+		hear(&flow, &rule, &mark, now, 20 * US, 50 * US);
+	}
+	cr_assert_not(pause_is_in_vain(&flow), "the queue is gone, so others do give way");
+}
+
+/* Whatever comes: departures are in order and near, rates within their bounds. */
+Test(pause, anything_is_bounded)
+{
+	struct pause_flow flow = {.floor_ns = 1};
+	struct pause_mark marks[64] = {{0}};
+	uint64_t departures[64] = {0}, now = START, last = 0;
+	struct pause_rule rule;
+	struct rng rng;
+
+	rng_seed(&rng, SEED);
+	rule_init(&rule);
+	for (int i = 0; i < 1000000; i++) {
+		unsigned m = (unsigned)rng_below(&rng, 64), what = (unsigned)rng_below(&rng, 100);
+
+		now += rng_below(&rng, what == 0 ? SECOND : what < 10 ? MS : 2 * US);
+		if (what == 1)
+			pause_repeat(&flow, &rule, (uint32_t)rng_below(&rng, 2), now);
+		if (what == 2)
+			rule.threshold_ns = rng_below(&rng, MS) + 1;
+		if (what < 50) {
+			uint64_t at = pause_depart(&flow, &rule, (uint32_t)rng_below(&rng, 65536),
+						   now, &marks[m]);
+
+			cr_assert(at >= now && at <= now + rule.hold_max_ns && at >= last, "%d", i);
+			departures[m] = last = at;
+		} else {
+			int64_t delay = (int64_t)rng_below(&rng, what == 99 ? 10 * SECOND : MS);
+
+			pause_sample(&flow, &rule, &marks[m], departures[m],
+				     what == 98 ? -delay : delay, now);
+		}
+		cr_assert(flow.until_ns <= now + rule.hold_max_ns);
+		cr_assert(!flow.rate_Bps ||
+			  (flow.rate_Bps >= rule.floor_Bps && flow.rate_Bps <= rule.line_Bps));
+	}
+}
+
+Test(pause, rules_are_within_bounds)
+{
+	static const uint64_t lines[] = {1, 12500, 12500000, LINE, 50000000000, UINT64_MAX};
+	static const uint64_t thresholds[] = {0, 1, THRESHOLD, MS, 10 * SECOND};
+
+	for (size_t l = 0; l < sizeof(lines) / sizeof(*lines); l++) {
+		for (size_t t = 0; t < sizeof(thresholds) / sizeof(*thresholds); t++) {
+			struct pause_rule rule;
+
+			pause_rule_default(&rule, thresholds[t], lines[l]);
+			cr_assert(rule.floor_Bps && rule.floor_Bps <= rule.start_Bps);
+			cr_assert(rule.start_Bps <= rule.line_Bps);
+			cr_assert(rule.line_Bps <= PAUSE_RATE_MAX_BPS);
+			cr_assert(rule.quantum_ns && rule.quantum_ns < rule.hold_max_ns);
+		}
+	}
+}
+
+Test(pause, a_watch_says_once_that_a_flow_is_held_for_long)
+{
+	struct pause_watch watch = {0};
+	uint64_t paused = 0;
+	int said = 0;
+
+	for (int i = 0; i < 50; i++) {
+		paused += 60 * MS;
+		said += pause_watch_look(&watch, paused, START + (uint64_t)i * 100 * MS);
+		cr_assert(!said || i >= 10);
+	}
+	cr_assert_eq(said, 1);
+	cr_assert_not(pause_watch_look(&watch, paused, START + 5 * SECOND));
+	for (int i = 51; i < 100; i++) {
+		paused += 60 * MS;
+		said += pause_watch_look(&watch, paused, START + (uint64_t)i * 100 * MS);
+	}
+	cr_assert_eq(said, 2, "and again when it had ended");
+	watch = (struct pause_watch){0};
+	for (int i = 0; i < 50; i++)
+		cr_assert_not(pause_watch_look(&watch, (uint64_t)i * 40 * MS,
+					       START + (uint64_t)i * 100 * MS));
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The window of a TCP connection by its delay, alone and many at one queue; the option's one-byte
+ * bound. */
+#include <criterion/criterion.h>
+
+#include "maps.h"
+#include "tcp.h"
+
+#define MICROSECOND 1000ull
+#define THRESHOLD (500 * MICROSECOND)
+#define BASE_RTT (1000 * MICROSECOND)
+#define PACKET (60 * MICROSECOND) /* 1500 bytes at 200 Mbit/s */
+#define FLOWS_MAX 64
+
+Test(tcpwindow, an_empty_path_is_filled_quickly)
+{
+	struct tcp_window w;
+
+	tcp_window_start(&w, TCP_WINDOW_NEW);
+	tcp_window_grow(&w, 2, 0, THRESHOLD, BASE_RTT);
+	cr_assert_eq(w.window, 8 * TCP_WINDOW_ONE);
+	tcp_window_grow(&w, 8, THRESHOLD / 2, THRESHOLD, BASE_RTT);
+	cr_assert_eq(w.window, 20 * TCP_WINDOW_ONE, "half of the room, half of the step");
+	tcp_window_grow(&w, 20, 0, THRESHOLD, BASE_RTT);
+	cr_assert_eq(w.window, 40 * TCP_WINDOW_ONE, "twice from here on");
+}
+
+Test(tcpwindow, one_cut_a_round_trip)
+{
+	struct tcp_window w;
+
+	tcp_window_start(&w, 10 * TCP_WINDOW_ONE);
+	cr_assert(tcp_window_cut(&w, 2, 1000, 5000, 2 * THRESHOLD, THRESHOLD, 2 * BASE_RTT));
+	cr_assert_eq(w.window, 10 * TCP_WINDOW_ONE * (1024 - 204) / 1024,
+		     "four fifths of a quarter");
+	cr_assert_not(tcp_window_cut(&w, 2, 5000, 9000, 2 * THRESHOLD, THRESHOLD, 2 * BASE_RTT),
+		      "of data that left before");
+	cr_assert(tcp_window_cut(&w, 2, 5001, 9000, 2 * THRESHOLD, THRESHOLD, 2 * BASE_RTT));
+	cr_assert_not(w.starting);
+}
+
+Test(tcpwindow, sequence_numbers_wrap)
+{
+	struct tcp_window w;
+
+	tcp_window_start(&w, 10 * TCP_WINDOW_ONE);
+	cr_assert(tcp_window_cut(&w, 1, 0xfffff000, 0x10, 2 * THRESHOLD, THRESHOLD, BASE_RTT));
+	cr_assert_not(tcp_window_cut(&w, 1, 0xfffffff0, 0x20, 2 * THRESHOLD, THRESHOLD, BASE_RTT));
+	cr_assert(tcp_window_cut(&w, 1, 0x11, 0x30, 2 * THRESHOLD, THRESHOLD, BASE_RTT));
+}
+
+Test(tcpwindow, it_stays_within_its_bounds)
+{
+	struct tcp_window w;
+
+	tcp_window_start(&w, TCP_WINDOW_NEW);
+	for (unsigned int i = 0; i < 10000; i++)
+		tcp_window_cut(&w, 1, i * 10 + 10, i * 10 + 9, 1000 * THRESHOLD, THRESHOLD,
+			       1001 * THRESHOLD);
+	cr_assert_eq(w.window, TCP_WINDOW_MIN);
+	cr_assert_eq(tcp_window_segments(&w), 2, "less is the pacing's");
+	cr_assert_eq(tcp_window_rate(&w, 1000, 1000), 125000,
+		     "an eighth of a segment a round trip");
+	tcp_window_start(&w, TCP_WINDOW_NEW);
+	for (unsigned int i = 0; i < 100000; i++)
+		tcp_window_grow(&w, 64, 0, THRESHOLD, BASE_RTT);
+	cr_assert_eq(w.window, TCP_WINDOW_MAX);
+	cr_assert_eq(tcp_window_rate(&w, 1000, 1000), 0, "the window alone is the limit");
+}
+
+Test(tcpwindow, after_a_rest_it_starts_gently_and_remembers)
+{
+	struct tcp_window w;
+
+	tcp_window_start(&w, 40 * TCP_WINDOW_ONE);
+	tcp_window_rest(&w);
+	cr_assert_eq(w.window, TCP_WINDOW_AGAIN);
+	tcp_window_grow(&w, 1, THRESHOLD * 3 / 4, THRESHOLD, BASE_RTT);
+	cr_assert_lt(w.window, 5 * TCP_WINDOW_ONE, "somebody is there");
+	tcp_window_start(&w, 40 * TCP_WINDOW_ONE);
+	tcp_window_rest(&w);
+	tcp_window_grow(&w, 1, 0, THRESHOLD, BASE_RTT);
+	cr_assert_geq(w.window, 20 * TCP_WINDOW_ONE, "nobody is");
+	tcp_window_start(&w, TCP_WINDOW_MIN);
+	tcp_window_rest(&w);
+	cr_assert_eq(w.window, TCP_WINDOW_NEW);
+}
+
+struct path {
+	struct tcp_window flows[FLOWS_MAX];
+	double credit[FLOWS_MAX];
+	unsigned int count, sequence;
+	unsigned long long delay, before; /* now, and a round trip ago */
+};
+
+/* A round trip: all windows are under way, what the path does not hold is in the queue. */
+static void path_turn(struct path *path, bool fresh)
+{
+	unsigned long long under_way = 0, rtt = BASE_RTT + path->before + 1;
+
+	for (unsigned int i = 0; i < path->count; i++)
+		under_way += path->flows[i].window;
+	under_way = under_way * PACKET / TCP_WINDOW_ONE;
+	path->before = path->delay;
+	path->delay = under_way > BASE_RTT ? under_way - BASE_RTT : 0;
+	path->sequence += 1000;
+	for (unsigned int i = 0; i < path->count; i++) {
+		struct tcp_window *w = &path->flows[i];
+		unsigned int acked;
+
+		path->credit[i] += w->window / (double)TCP_WINDOW_ONE;
+		acked = path->credit[i] < 2 && !fresh ? 0 : (unsigned int)path->credit[i];
+		path->credit[i] -= acked;
+		if (!acked)
+			continue;
+		if (path->before > THRESHOLD)
+			tcp_window_cut(w, acked, path->sequence + 1, path->sequence + 500,
+				       path->before, THRESHOLD, rtt);
+		else
+			tcp_window_grow(w, acked, path->before, THRESHOLD, rtt);
+	}
+}
+
+static double path_jain(const struct path *path)
+{
+	double sum = 0, squares = 0;
+
+	for (unsigned int i = 0; i < path->count; i++) {
+		sum += path->flows[i].window;
+		squares += (double)path->flows[i].window * path->flows[i].window;
+	}
+	return sum * sum / (path->count * squares);
+}
+
+/* From windows that are as unequal as they come, a few seconds of round trips. */
+static void settles(unsigned int count)
+{
+	struct path path = {.count = count};
+	unsigned int idle = 0, above = 0;
+
+	for (unsigned int i = 0; i < count; i++) {
+		tcp_window_start(&path.flows[i], (i % 4 + 1) * TCP_WINDOW_ONE / 2);
+		path.flows[i].starting = 0;
+	}
+	for (int i = 0; i < 10000; i++)
+		path_turn(&path, false);
+	for (int i = 0; i < 1000; i++) {
+		path_turn(&path, false);
+		idle += !path.delay;
+		above += path.delay > THRESHOLD * 3 / 2;
+	}
+	cr_assert_leq(idle, 10, "%u flows: idle in %u of 1000 round trips", count, idle);
+	cr_assert_leq(above, 10, "%u flows: far above the threshold in %u", count, above);
+	/* Windows of a moment: below one segment they move by a large part of themselves. */
+	cr_assert_geq(path_jain(&path), count > 16 ? 0.93 : 0.98, "%u flows: Jain %f", count, path_jain(&path));
+}
+
+Test(tcpwindow, any_number_of_flows_settles_below_the_threshold)
+{
+	static const unsigned int counts[] = {1, 2, 4, 8, 16, 40, 64};
+
+	for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
+		settles(counts[i]);
+}
+
+Test(tcpwindow, a_bound_in_a_byte_is_never_too_small)
+{
+	for (uint64_t ns = 0; ns < ESC_TCP_BOUND_MAX_NS; ns += 1 + ns / 50) {
+		uint32_t told = esc_tcp_bound_ns(esc_tcp_bound_code(ns));
+
+		cr_assert(told >= ns && told <= ns + ns / 8 + 16, "%llu is told as %u",
+			  (unsigned long long)ns, told);
+	}
+	cr_assert_eq(esc_tcp_bound_ns(esc_tcp_bound_code(0)), 0);
+	cr_assert_geq(esc_tcp_bound_ns(255), 8000000);
+}
