@@ -14,7 +14,7 @@
 #define RAMP_NS (100 * MS)
 #define GROWN 1.3	      /* of a rate: not chance */
 #define HOME_NS (100 * MS)    /* calm for so long: at home */
-#define HOME_RATE_NS 500e6    /* over which its rate there is taken */
+#define HOME_RATE_NS 100e6    /* over which its rate there is taken */
 #define HOME_PATIENCE 8	      /* who is at home waits so much longer */
 #define CONTENT_PATIENCE 60   /* and who seems to have all there is */
 #define LAGS 3		      /* a mean wait is at least so many times what feedback takes */
@@ -178,7 +178,10 @@ static void see_qp(const struct look *look, struct contend_qp *qp)
 	path->own_Bps += qp->rate_Bps;
 	if (path->stands_out || !path->fresh) {
 		qp->calm_ns = 0;
-		/* Who sends far more than then is what made the difference. */
+		/*
+		 * Who sends far more than then is what made the difference. Its rate there is
+		 * taken no longer than it takes to be at home: it begins with a rise.
+		 */
 		if (qp->rate_Bps > GROWN * qp->home_Bps)
 			qp->at_home = false;
 		return;
@@ -304,24 +307,41 @@ int contend_best(const struct contend *contend, int64_t now_ns, const struct con
 	return best;
 }
 
-/* One of the paths that are worth it, by room: the less queue, the likelier. */
+/* What every packet of ours meets, whatever its path: the queue of the host's own link. */
+static double common_ns(const struct look *look)
+{
+	double least = INFINITY;
+
+	for (size_t p = 0; p < look->path_count; p++)
+		if (look->paths[p].fresh)
+			least = fmin(least, look->paths[p].excess_ns);
+	return isfinite(least) ? least : 0;
+}
+
+/*
+ * One of the paths that are worth it, by room: a path that is used meets a packet now and then,
+ * one that nobody uses none, and little else tells the two apart. So the weight falls with the
+ * square of what is met.
+ */
 static int draw_target(struct look *look, const struct contend_qp *qp, double *gain)
 {
 	const struct contend_path *from = &look->paths[qp->path];
 	double share = share_ns(look->contend, look->now_ns, from, qp);
 	double weights[CONTEND_PATHS_MAX], gains[CONTEND_PATHS_MAX], sum = 0, drawn;
+	double common = common_ns(look);
 	int last = CONTEND_NOWHERE;
 
 	for (size_t p = 0; p < look->path_count; p++) {
 		const struct contend_path *to = &look->paths[p];
-		double blur = fmax(NOISES * to->noise_ns, 0.001 * from->excess_ns);
+		double blur = fmax(NOISES * to->noise_ns, 0.001 * from->excess_ns), meets;
 
 		gains[p] = gain_ns(look->contend, from, to, share);
 		weights[p] = 0;
 		if (p == qp->path || !may_go_to(look->now_ns, to) ||
 		    !is_worth(&look->contend->config, from, to, gains[p]))
 			continue;
-		weights[p] = 1 / (from->delay_ns - gains[p] - share - to->floor_ns + blur);
+		meets = from->delay_ns - gains[p] - share - to->floor_ns - common;
+		weights[p] = 1 / ((meets + blur) * (meets + blur));
 		sum += weights[p];
 		last = (int)p;
 	}

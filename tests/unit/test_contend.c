@@ -134,6 +134,48 @@ Test(contend, paths_that_are_dead_or_were_not_measured_are_not_chosen)
 	cr_assert_eq(look_on(&s, 300), 0, "nor is one left by what it was long ago");
 }
 
+/* The host's own queue is on all paths; one has somebody's packets now and then besides. */
+Test(contend, a_path_that_is_used_is_told_from_a_free_one)
+{
+	unsigned to_used = 0;
+
+	for (uint64_t r = 0; r < 200; r++) {
+		struct scene s;
+
+		scene_init(&s, 2, 5e6);
+		s.random = SEED + r;
+		for (int p = 0; p < PATHS; p++)
+			s.paths[p].delay_ns += 40e3;
+		s.paths[1].delay_ns += 100e3;
+		s.paths[2].usable = false;
+		cr_assert_eq(look_on(&s, 300), 1);
+		to_used += s.acts[0].to == 1;
+	}
+	cr_assert_leq(to_used, 4, "%u of 200", to_used);
+}
+
+Test(contend, who_came_into_an_empty_path_is_soon_at_home)
+{
+	struct scene s;
+
+	scene_init(&s, 1, 0);
+	s.qps[0].rate_Bps = 0;
+	for (int i = 0; i < 12; i++) {
+		s.qps[0].rate_Bps += 0.3 * (10e6 - s.qps[0].rate_Bps);
+		cr_assert_eq(look(&s), 0);
+	}
+	cr_assert(s.qps[0].at_home);
+	/* Somebody joins: half is left, and its rate falls. */
+	s.paths[0].delay_ns += 5e6;
+	s.qps[0].rate_Bps = 6e6;
+	look(&s);
+	cr_assert(s.qps[0].at_home, "who came last goes");
+	/* It was told from one that sends far more than while its path was calm. */
+	s.qps[0].rate_Bps = 30e6;
+	look(&s);
+	cr_assert_not(s.qps[0].at_home);
+}
+
 Test(contend, a_moment_is_no_contention)
 {
 	struct scene s;

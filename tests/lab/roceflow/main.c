@@ -33,6 +33,8 @@ static const char usage_text[] =
 	"serve: --clients N (1)  --qpn BASE (0x11)  --rnr-every N  --cnp  --idle S (60)\n"
 	"       --bin MS (bytes delivered in each)  --silence MS (lists longer gaps in delivery)\n"
 	"both:  --loss P  --seed N  --control-port PORT (18515)  --interface IF  --json\n"
+	"       --delays (send: the time goes along; serve: lists what each packet took, by the\n"
+	"       same clock)\n"
 	"load:  --seconds S  --size BYTES (1400)  --port PORT (9)  --flows N (1)\n"
 	"       --sport-mode fixed:PORT\n";
 
@@ -64,6 +66,7 @@ enum {
 	OPT_CATCH_UP,
 	OPT_BIN,
 	OPT_SILENCE,
+	OPT_DELAYS,
 	OPT_CLIENTS,
 	OPT_RNR,
 	OPT_CNP,
@@ -107,6 +110,7 @@ static const struct option long_options[] = {
 	{"warm", required_argument, NULL, OPT_WARM},
 	{"bin", required_argument, NULL, OPT_BIN},
 	{"silence", required_argument, NULL, OPT_SILENCE},
+	{"delays", no_argument, NULL, OPT_DELAYS},
 	{"clients", required_argument, NULL, OPT_CLIENTS},
 	{"rnr-every", required_argument, NULL, OPT_RNR},
 	{"cnp", no_argument, NULL, OPT_CNP},
@@ -338,6 +342,9 @@ static bool parse_where(int option, const char *name, const char *text, struct o
 		break;
 	case OPT_SILENCE:
 		options->silence_ns = fraction(name, text, 1e5) * NS_PER_MS;
+		break;
+	case OPT_DELAYS:
+		options->delays = true;
 		break;
 	case OPT_CLIENTS:
 		options->clients = number(name, text, 1, 64);

@@ -72,9 +72,12 @@ static size_t fill_payload(const struct requester *requester, uint64_t message, 
 	uint64_t left = requester->options->size_bytes - offset;
 	size_t bytes = left < requester->options->mtu ? left : requester->options->mtu;
 	uint32_t tag[2] = {htonl(message), htonl(offset)};
+	uint64_t stamp = now_ns();
 
 	if (bytes >= sizeof(tag))
 		memcpy(payload, tag, sizeof(tag));
+	if (requester->options->delays && bytes >= sizeof(tag) + sizeof(stamp))
+		memcpy(payload + sizeof(tag), &stamp, sizeof(stamp));
 	return bytes;
 }
 

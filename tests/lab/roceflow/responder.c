@@ -85,9 +85,24 @@ static void note_silence(struct responder *responder, uint64_t now)
 	responder->silences_used++;
 }
 
+/* The stamp stands behind the tag of the payload; both ends have one clock. */
+static void note_delay(struct responder *responder, const struct wire_packet *packet, uint64_t now)
+{
+	uint64_t sent_ns;
+	const size_t at = 2 * sizeof(uint32_t);
+
+	if (!responder->delays || responder->delays_used == RESPONDER_DELAYS_MAX ||
+	    packet->payload_bytes < at + sizeof(sent_ns))
+		return;
+	memcpy(&sent_ns, packet->payload + at, sizeof(sent_ns));
+	responder->delays[responder->delays_used++] = (struct responder_delay){
+		now, sent_ns < now ? (uint32_t)((now - sent_ns) / 1000) : 0};
+}
+
 static void deliver(struct responder *responder, const struct wire_packet *packet, uint64_t now)
 {
 	note_silence(responder, now);
+	note_delay(responder, packet, now);
 	if (!is_right(responder, packet, responder->expected))
 		responder->invalid++;
 	responder->expected++;

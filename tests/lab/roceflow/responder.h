@@ -9,6 +9,13 @@
 
 #define RESPONDER_GAPS_MAX 64
 #define RESPONDER_SILENCES_MAX 16384
+#define RESPONDER_DELAYS_MAX 65536
+
+/* A packet that came in its turn: when, and how long after it was sent. */
+struct responder_delay {
+	uint64_t at_ns;
+	uint32_t us;
+};
 
 /* Two deliveries, one after the other. */
 struct responder_silence {
@@ -34,8 +41,10 @@ struct responder {
 	uint64_t acks, naks, rnr_naks, ce, cnps;
 	uint64_t first_ns, last_ns;
 	uint64_t gap_ns[RESPONDER_GAPS_MAX]; /* when the first gaps were seen */
-	uint64_t delivered_ns; /* the newest delivery */
+	uint64_t delivered_ns;		     /* the newest delivery */
 	struct responder_silence silences[RESPONDER_SILENCES_MAX];
+	struct responder_delay *delays; /* NULL: none are asked for */
+	unsigned int delays_used;
 	unsigned int silences_used; /* may be more than there is room for */
 };
 

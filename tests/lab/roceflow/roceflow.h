@@ -28,11 +28,11 @@ struct options {
 	uint64_t qp_rate_bps; /* of each QP; 0: see rate_bps */
 	uint64_t rate_bps;    /* of all QPs together, IP bytes; 0: as fast as it goes */
 	uint32_t window;
-	uint32_t depth;	   /* messages that are not acknowledged, at most; 0: no bound */
+	uint32_t depth;	      /* messages that are not acknowledged, at most; 0: no bound */
 	uint64_t catch_up_ns; /* how far behind its rate a sender may be and still catch up */
-	uint64_t warm_ns;  /* at first, at a tenth of the rates */
-	uint64_t think_ns; /* from the last acknowledge to the next message */
-	uint16_t fixed_port; /* 0: as rxe */
+	uint64_t warm_ns;     /* at first, at a tenth of the rates */
+	uint64_t think_ns;    /* from the last acknowledge to the next message */
+	uint16_t fixed_port;  /* 0: as rxe */
 	uint32_t port_step;
 	uint32_t first_qpn;
 	int64_t first_psn; /* -1: random */
@@ -46,6 +46,7 @@ struct options {
 	unsigned int clients;
 	uint64_t bin_ns;     /* of the delivery's timeline; 0: none is kept */
 	uint64_t silence_ns; /* deliveries of a queue pair so far apart are listed; 0: none */
+	bool delays;	     /* senders stamp payloads, servers list what packets took */
 	bool cnp, json;
 	/* load and sink */
 	uint16_t port;

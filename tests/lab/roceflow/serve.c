@@ -51,6 +51,13 @@ static int server_add_qp(struct server *server, const struct control_qp *theirs,
 	if (!qp)
 		return -ENOMEM;
 	qp->options = server->options;
+	if (qp->options->delays) {
+		qp->delays = calloc(RESPONDER_DELAYS_MAX, sizeof(*qp->delays));
+		if (!qp->delays) {
+			free(qp);
+			return -ENOMEM;
+		}
+	}
 	qp->qpn = server->options->first_qpn + server->qps_used;
 	qp->peer_qpn = theirs->qpn;
 	qp->first_psn = theirs->psn;
@@ -270,6 +277,17 @@ static void report_silences(const struct responder *qp)
 	json_close(']');
 }
 
+/* One after the other: when a packet came, ns, and what it took, us. */
+static void report_delays(const struct responder *qp)
+{
+	json_open("delays", '[');
+	for (unsigned int i = 0; i < qp->delays_used; i++) {
+		json_number(NULL, qp->delays[i].at_ns);
+		json_number(NULL, qp->delays[i].us);
+	}
+	json_close(']');
+}
+
 static void report_bins(const struct server *server)
 {
 	json_number("bin_ns", server->options->bin_ns);
@@ -315,6 +333,8 @@ static void report_qp(const struct responder *qp)
 	json_close(']');
 	if (qp->options->silence_ns)
 		report_silences(qp);
+	if (qp->delays)
+		report_delays(qp);
 	if (qp->last_ns > qp->first_ns)
 		json_number("goodput_bps",
 			    qp->delivered_bytes * 8.0 * NS_PER_S / (qp->last_ns - qp->first_ns));
@@ -378,8 +398,10 @@ int serve_run(const struct options *options)
 	for (unsigned int i = 0; i < server->clients_used; i++)
 		if (server->clients[i].control >= 0)
 			close(server->clients[i].control);
-	for (unsigned int i = 0; i < server->qps_used; i++)
+	for (unsigned int i = 0; i < server->qps_used; i++) {
+		free(server->qps[i]->delays);
 		free(server->qps[i]);
+	}
 	port_close(server->port);
 	free(server);
 	return result;
