@@ -3,6 +3,7 @@
  * NIC failover: an object of its own, on the NICs of a pair and on the dummy device that
  * stands on one. Behind the programs that count and steer.
  */
+#include "nic_keep.bpf.h"
 #include "nic_leave.bpf.h"
 #include "nic_take.bpf.h"
 
@@ -58,6 +59,8 @@ static __noinline int nic_consider(struct __sk_buff *skb, struct esc_nic_word *w
 	if (!home || !(home->flags & ESC_NIC_PAIRED) || home->first_ifindex != skb->ifindex)
 		return ESC_TC_NEXT;
 	if (dead) {
+		if (!nic_latched(home, now))
+			word->changes++;
 		home->seen_dead_ktime_ns = now;
 		word->attention = 1;
 	}
@@ -70,14 +73,29 @@ SEC("tc")
 int esc_nic_out(struct __sk_buff *skb)
 {
 	struct esc_nic_word *word = nic_word_get();
+	enum nic_keep keep;
+	__be32 qpn = 0;
 	bool dead;
 
 	if (!word || !(word->flags & ESC_NIC_ON))
 		return ESC_TC_NEXT;
+	keep = word->flags & ESC_NIC_KEEPS ? nic_what_to_keep(skb, &qpn) : NIC_KEEP_NOTHING;
+	if (keep != NIC_KEEP_NOTHING)
+		nic_keep(skb, keep, qpn);
 	dead = nic_device_is_dead(skb);
 	if (likely(!dead && !word->attention))
 		return ESC_TC_NEXT;
 	return nic_consider(skb, word, dead);
+}
+
+/*
+ * Not attached: the daemon runs it on a NIC. The carrier as the driver has it, without a lock;
+ * what user space is told of it may come a second later (net/core/link_watch.c).
+ */
+SEC("tc")
+int esc_nic_look(struct __sk_buff *skb)
+{
+	return nic_device_is_dead(skb);
 }
 
 /* A packet to an address of a dummy device is that device's. */

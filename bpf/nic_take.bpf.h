@@ -27,6 +27,8 @@ static __always_inline void nic_note_dead(struct esc_nic_peer *peer, __u64 now_n
 	__u32 zero = 0;
 	struct esc_nic_word *word = bpf_map_lookup_elem(&nic_word, &zero);
 
+	if (word && (__s64)(peer->dead_ktime_ns - now_ns) <= 0)
+		word->changes++;
 	peer->dead_ktime_ns = now_ns + ESC_NIC_LEASE_NS;
 	if (word && !word->attention)
 		word->attention = 1;
