@@ -47,14 +47,13 @@ static __always_inline enum nic_keep nic_what_to_keep(struct __sk_buff *skb, __b
 	const struct esc_bth *bth;
 	const __u8 *syndrome;
 
-	if (data + ESC_ETHERNET_BYTES + sizeof(*ip) + sizeof(*udp) + sizeof(*bth) > end)
-		return NIC_KEEP_NOTHING;
-	if ((six ? ip->v6.next : ip->v4.protocol) != ESC_PROTOCOL_UDP)
-		return NIC_KEEP_NOTHING;
 	udp = data + ESC_ETHERNET_BYTES + (six ? sizeof(ip->v6) : sizeof(ip->v4));
-	if (udp->dst != bpf_htons(ESC_ROCEV2_PORT))
-		return NIC_KEEP_NOTHING;
 	bth = (const void *)(udp + 1);
+	if ((void *)(bth + 1) > end)
+		return NIC_KEEP_NOTHING;
+	if ((six ? ip->v6.next : ip->v4.protocol) != ESC_PROTOCOL_UDP ||
+	    udp->dst != bpf_htons(ESC_ROCEV2_PORT))
+		return NIC_KEEP_NOTHING;
 	*qpn = bth->qpn & bpf_htonl(ESC_QPN_MASK);
 	if (bth->opcode <= NIC_OPCODE_WRITE_LAST_OF_ALL)
 		return bth->psn & bpf_htonl(ESC_BTH_ACK_REQUEST) ? NIC_KEEP_REQUEST
