@@ -5,103 +5,12 @@
  * name, or not believed.
  * `test_nic SEED` repeats a run.
  */
-#include <arpa/inet.h>
 #include <glob.h>
 
-#include "nic.skel.h"
-#include "steer_model.h"
-#include "tap.h"
+#include "nic_world.h"
 
 #define RANDOM_PACKETS 4000
 #define TAKEN 1500 /* longest IP packet that is tried */
-#define HOME_ID 7  /* of the peer */
-#define OTHER_ID 8
-#define IFINDEX 1 /* of the test run's device */
-#define SECOND_IFINDEX 4711
-#define PORT 4792
-#define REDIRECT 7
-#define NEXT (-1)
-#define SHOT 2
-
-static struct nic_programs *kernel;
-static int out_fd, in_fd, dummy_fd;
-static const uint8_t deliver_mac[6] = {2, 9, 9, 9, 9, 9};
-
-/* --- the world --- */
-
-static struct esc_address address_of(const char *text)
-{
-	struct esc_address a = {};
-
-	a.bytes[10] = a.bytes[11] = 0xff;
-	if (inet_pton(AF_INET, text, a.bytes + 12) != 1)
-		inet_pton(AF_INET6, text, a.bytes);
-	return a;
-}
-
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * 1000000000ull + now.tv_nsec;
-}
-
-#define map_fd(name) bpf_map__fd(kernel->maps.name)
-
-static void set_control(uint32_t flags)
-{
-	struct esc_control word = {.flags = flags};
-	uint32_t zero = 0;
-
-	bpf_map_update_elem(map_fd(control), &zero, &word, BPF_ANY);
-}
-
-/* A beat from the future is fresh for as long as all this takes. */
-static void set_word(uint32_t flags, uint32_t attention, int64_t beat_in_ns)
-{
-	struct esc_nic_word word = {
-		.flags = flags,
-		.attention = attention,
-		.port = PORT,
-		.beat_ktime_ns = now_ns() + beat_in_ns,
-	};
-	uint32_t zero = 0;
-
-	bpf_map_update_elem(map_fd(nic_word), &zero, &word, BPF_ANY);
-}
-
-#define FRESH 60000000000ll
-
-static void set_home(const struct esc_address *address, const char *first, const char *second,
-		     uint16_t flags, uint16_t mtu)
-{
-	struct esc_nic_home home = {
-		.first_ifindex = IFINDEX,
-		.second_ifindex = SECOND_IFINDEX,
-		.deliver_ifindex = IFINDEX,
-		.first_mtu = mtu,
-		.second_mtu = mtu,
-		.flags = flags,
-		.first = address_of(first),
-		.second = address_of(second),
-	};
-
-	memcpy(home.deliver_mac, deliver_mac, 6);
-	bpf_map_update_elem(map_fd(nic_homes), address, &home, BPF_ANY);
-}
-
-static void set_peer(const struct esc_address *address, const char *first, const char *second,
-		     uint64_t id, uint64_t dead_ns)
-{
-	struct esc_nic_peer peer = {.id = id, .dead_ktime_ns = dead_ns};
-
-	if (first) {
-		peer.first = address_of(first);
-		peer.second = address_of(second);
-	}
-	bpf_map_update_elem(map_fd(nic_peers), address, &peer, BPF_ANY);
-}
 
 static uint64_t peer_dead_ns(const struct esc_address *address)
 {
@@ -122,64 +31,7 @@ static uint64_t reason_count(uint32_t reason)
 	return sum;
 }
 
-static void clear_map(int fd, size_t bytes)
-{
-	char key[64];
-
-	(void)bytes;
-	while (!bpf_map_get_next_key(fd, NULL, key))
-		bpf_map_delete_elem(fd, key);
-}
-
-/* Our address @src, the peer's @dst, and the NICs of both. */
-static void set_ends(const struct esc_address *src, const struct esc_address *dst, bool four,
-		     uint16_t flags, uint16_t mtu)
-{
-	const char *ours = four ? "10.9.0.1" : "fd09::1", *ours2 = four ? "10.9.0.2" : "fd09::2";
-	const char *peers = four ? "10.8.0.1" : "fd08::1", *peers2 = four ? "10.8.0.2" : "fd08::2";
-	struct esc_address a;
-
-	clear_map(map_fd(nic_homes), 16);
-	clear_map(map_fd(nic_peers), 16);
-	clear_map(map_fd(nic_ways), 32);
-	set_home(src, ours, ours2, ESC_NIC_PAIRED | flags, mtu);
-	set_peer(dst, peers, peers2, HOME_ID, 0);
-	a = address_of(peers);
-	set_peer(&a, NULL, NULL, HOME_ID, 0);
-	a = address_of(peers2);
-	set_peer(&a, NULL, NULL, HOME_ID, 0);
-}
-
-static int run(int fd, const struct frame *f, struct frame *got)
-{
-	LIBBPF_OPTS(bpf_test_run_opts, o, .data_in = f->data, .data_size_in = f->bytes,
-		    .data_out = got->data, .data_size_out = sizeof(got->data), .repeat = 1);
-	int error = bpf_prog_test_run_opts(fd, &o);
-
-	got->bytes = o.data_size_out;
-	return error ? -1000 : (int)o.retval;
-}
-
-static bool same(const struct frame *a, const struct frame *b)
-{
-	return a->bytes == b->bytes && !memcmp(a->data, b->data, a->bytes);
-}
-
 /* --- what it must be, done the long way --- */
-
-static void addresses_of(const struct frame *f, struct esc_address *src, struct esc_address *dst)
-{
-	memset(src, 0, sizeof(*src));
-	memset(dst, 0, sizeof(*dst));
-	if (frame_is_ipv6(f)) {
-		memcpy(src->bytes, f->data + 22, 16);
-		memcpy(dst->bytes, f->data + 38, 16);
-		return;
-	}
-	src->bytes[10] = src->bytes[11] = dst->bytes[10] = dst->bytes[11] = 0xff;
-	memcpy(src->bytes + 12, f->data + 26, 4);
-	memcpy(dst->bytes + 12, f->data + 30, 4);
-}
 
 /* The IP packet without Ethernet's padding, in UDP between the NICs that are named. */
 static void wrap(struct frame *f, const char *from, const char *to, uint16_t port)
@@ -624,131 +476,6 @@ static void test_dummy(void)
 	set_word(ESC_NIC_ON | ESC_NIC_HAS_DUMMY, 1, FRESH);
 }
 
-/* --- what is kept for being sent again --- */
-
-/* True: the map has exactly this packet under its key. */
-static bool keeps(int fd, const struct frame *f, uint32_t qpn)
-{
-	uint32_t total = frame_is_ipv6(f) ? 40 + frame_get16(f, 18) : frame_get16(f, 16);
-	struct esc_nic_kept_key key = {.qpn = htonl(qpn)};
-	struct esc_nic_request value = {};
-
-	addresses_of(f, &key.src, &key.dst);
-	return !bpf_map_lookup_elem(fd, &key, &value) && value.kept.begun == value.kept.ended &&
-	       value.kept.bytes == total && value.kept.sent_ktime_ns &&
-	       !memcmp(value.packet, f->data + 14, total);
-}
-
-static bool keeps_none(void)
-{
-	struct esc_nic_kept_key key;
-
-	return bpf_map_get_next_key(map_fd(nic_acks), NULL, &key) &&
-	       bpf_map_get_next_key(map_fd(nic_requests), NULL, &key);
-}
-
-static void forget(void)
-{
-	clear_map(map_fd(nic_acks), sizeof(struct esc_nic_kept_key));
-	clear_map(map_fd(nic_requests), sizeof(struct esc_nic_kept_key));
-}
-
-static const struct keep_case {
-	const char *name;
-	uint8_t opcode, syndrome;
-	bool asks; /* for an acknowledgement */
-	bool ack, request;
-} keep_cases[] = {
-	{"an acknowledgement", 0x11, 0x1f, false, true, false},
-	{"a NAK of a missing packet", 0x11, 0x60, false, true, false},
-	{"a NAK that ends a queue pair", 0x11, 0x62, false, false, false},
-	{"a NAK that asks for a pause", 0x11, 0x2a, false, false, false},
-	{"the end of a WRITE, which asks", 0x08, 0, true, false, true},
-	{"a whole SEND, which asks", 0x04, 0, true, false, true},
-	{"the middle of a WRITE, which does not", 0x07, 0, false, false, false},
-	{"a READ request", 0x0c, 0, true, false, false},
-	{"an atomic request", 0x13, 0, true, false, false},
-	{"an atomic answer", 0x12, 0x1f, false, false, false},
-	{"a whole SEND of UC", 0x24, 0, true, false, false},
-	{"a whole SEND of UD", 0x64, 0, true, false, false},
-	{"a probe of the mesh", ESC_PROBE_OPCODE_PATH_REQUEST, 0, true, false, false},
-};
-
-static void keep_frame(const struct keep_case *c, bool four, uint32_t payload, struct frame *f)
-{
-	struct frame_plan plan = {
-		.ip = four ? 4 : 6,
-		.opcode = c->opcode,
-		.qpn = 0x1234,
-		.psn = 77 | (c->asks ? 0x80000000u : 0),
-		.payload = payload,
-		.extension = c->opcode == 0x11 ? 4 : 16,
-		.source_host = 3,
-	};
-
-	frame_build(f, &plan);
-	if (c->opcode == 0x11 || c->opcode == 0x12)
-		f->data[frame_udp_offset(f) + 8 + 12] = c->syndrome;
-	if (c->asks)
-		f->data[frame_udp_offset(f) + 8 + 8] |= 0x80;
-}
-
-static void run_keep(const struct keep_case *c, bool four)
-{
-	struct esc_address src, dst;
-	struct frame f, got;
-	bool asked = c->ack || c->request;
-	int verdict;
-
-	keep_frame(c, four, c->opcode == 0x11 ? 0 : 1024, &f);
-	addresses_of(&f, &src, &dst);
-	set_ends(&src, &dst, four, 0, 9000);
-	forget();
-	verdict = run(out_fd, &f, &got);
-	tap_ok(verdict == NEXT && same(&f, &got) && keeps(map_fd(nic_acks), &f, 0x1234) == c->ack &&
-		       keeps(map_fd(nic_requests), &f, 0x1234) == c->request &&
-		       keeps_none() == !asked,
-	       "IPv%d, %s: goes as it came, and is %s", four ? 4 : 6, c->name,
-	       asked ? "kept" : "not kept");
-}
-
-/* The newest is kept, in whatever length; and nothing where nothing is to be. */
-static void test_keep_more(void)
-{
-	const struct keep_case *write = &keep_cases[4];
-	struct esc_address src, dst;
-	struct frame f, got;
-
-	keep_frame(write, true, 3000, &f); /* a test run takes no more than a page */
-	addresses_of(&f, &src, &dst);
-	set_ends(&src, &dst, true, 0, 9000);
-	forget();
-	run(out_fd, &f, &got);
-	tap_ok(keeps(map_fd(nic_requests), &f, 0x1234), "3,000 bytes of payload are kept");
-	keep_frame(write, true, 12, &f);
-	f.data[frame_udp_offset(&f) + 8 + 11]++; /* PSN */
-	run(out_fd, &f, &got);
-	tap_ok(keeps(map_fd(nic_requests), &f, 0x1234), "and the next, shorter one in its place");
-	keep_frame(write, true, 1024, &f);
-	clear_map(map_fd(nic_homes), 16);
-	forget();
-	run(out_fd, &f, &got);
-	tap_ok(keeps_none(), "an address that is not protected: nothing is kept");
-	set_ends(&src, &dst, true, 0, 9000);
-	set_word(ESC_NIC_ON, 0, FRESH);
-	run(out_fd, &f, &got);
-	tap_ok(keeps_none(), "not asked to: nothing is kept");
-	set_word(ESC_NIC_ON | ESC_NIC_KEEPS, 0, FRESH);
-	for (uint32_t qpn = 0; qpn < ESC_NIC_REQUESTS_MAX + 10; qpn++) {
-		frame_put16(&f, frame_udp_offset(&f) + 8 + 6, qpn);
-		if (run(out_fd, &f, &got) != NEXT || !same(&f, &got))
-			break;
-		if (qpn == ESC_NIC_REQUESTS_MAX + 9)
-			tap_ok(true, "a full map: packets go as they came");
-	}
-	forget();
-}
-
 static uint32_t changes(void)
 {
 	struct esc_nic_word word = {};
@@ -774,44 +501,14 @@ static void test_changes(void)
 	tap_ok(changes() == before + 1, "a peer's word that its NIC is dead is a change, once");
 }
 
-static void test_look(void)
-{
-	struct __sk_buff context = {.ifindex = IFINDEX};
-	char frame[64] = {0};
-	LIBBPF_OPTS(bpf_test_run_opts, o, .data_in = frame, .data_size_in = sizeof(frame),
-		    .ctx_in = &context, .ctx_size_in = sizeof(context), .repeat = 1);
-	int fd = bpf_program__fd(kernel->progs.esc_nic_look);
-
-	tap_ok(!bpf_prog_test_run_opts(fd, &o) && !o.retval,
-	       "a look at a device that is up says so");
-	context.ifindex = 999999;
-	tap_ok(bpf_prog_test_run_opts(fd, &o) == -ENODEV, "and at none, that there is none");
-}
-
-static void test_keep(void)
-{
-	set_word(ESC_NIC_ON | ESC_NIC_KEEPS, 0, FRESH);
-	for (size_t i = 0; i < sizeof(keep_cases) / sizeof(keep_cases[0]); i++) {
-		run_keep(&keep_cases[i], true);
-		run_keep(&keep_cases[i], false);
-	}
-	test_keep_more();
-}
-
 int main(int argc, char **argv)
 {
 	uint64_t seed =
 		argc > 1 ? strtoull(argv[1], NULL, 0) : (uint64_t)time(NULL) * 2654435761u | 1;
 
 	printf("# seed %llu\n", (unsigned long long)seed);
-	libbpf_set_print(world_quiet);
-	kernel = nic_programs__open_and_load();
-	if (!kernel)
+	if (!nic_world_open())
 		return tap_bail("the programs of NIC failover load");
-	out_fd = bpf_program__fd(kernel->progs.esc_nic_out);
-	in_fd = bpf_program__fd(kernel->progs.esc_nic_in);
-	dummy_fd = bpf_program__fd(kernel->progs.esc_nic_dummy);
-	set_control(0);
 	set_word(ESC_NIC_ON, 1, FRESH);
 	test_captures();
 	test_random(seed);
@@ -827,8 +524,6 @@ int main(int argc, char **argv)
 	test_probes();
 	test_dummy();
 	test_changes();
-	test_look();
-	test_keep();
 	nic_programs__destroy(kernel);
 	return tap_end();
 }

@@ -17,9 +17,10 @@ from .bench import CLIENT, SERVER
 import nicwire
 
 DUMMY, DUMMY_PORT = "roce0", 220  # 10.LEAF.220.2, which the leaf sends to the guest's first NIC
-OUTAGE_SECONDS = 3.0
-RETURN_SECONDS = 1.5
-LEAD_SECONDS = 2.0
+OUTAGE_SECONDS = 2.0
+RETURN_SECONDS = 1.0
+LEAD_SECONDS = 1.0
+TAIL_SECONDS = 3.0  # of which the return's hold is a part
 # A QP timeout of 537 ms, seven retries that soft-RoCE takes for no end of them.
 QP_TIMEOUT = ("-u", "17")
 QP_TIMEOUT_SECONDS = 0.537
@@ -37,9 +38,12 @@ CASES = (
     ("nic", "crossed", (CLIENT, SERVER)),
     ("dummy", "carrier", (CLIENT,)), ("dummy", "admin", (CLIENT,)), ("dummy", "admin", (SERVER,)),
     ("dummy", "silent", (SERVER,)), ("dummy", "crossed", (CLIENT, SERVER)),
+    ("dummy", "driver gone", (CLIENT,)),
 )
 FEW = (CASES[0], CASES[3], CASES[6], CASES[9])
 RUNS = 0  # of every case, and the picture; 0: one of a few
+ONLY = ""  # with RUNS: only cases with this in their label, and no picture; "picture": nothing else
+KEPT = {}  # {case: runs so far}, which outlives machines that the emulation killed
 
 
 # --- the two designs ---
@@ -131,6 +135,19 @@ def admin(name, up):
     channel.read(name, ["sh", "-c", "; ".join(lines)])
 
 
+DRIVER = "/sys/bus/virtio/drivers/virtio_net"
+
+
+def driver(name, there):
+    """The NIC's driver goes, and with it the interface; it comes back with nothing of its own."""
+    if not there:
+        channel.read(name, ["sh", "-c", "basename $(readlink -f /sys/class/net/eth0/device) "
+                            f"> /run/nic-device; cat /run/nic-device > {DRIVER}/unbind"])
+        return
+    channel.read(name, ["sh", "-c", f"cat /run/nic-device > {DRIVER}/bind"])
+    admin(name, True)
+
+
 def cut(fault, names):
     if fault == "crossed":
         machine.set_link(SERVER, 1, False)
@@ -142,6 +159,8 @@ def cut(fault, names):
             silence(name, 0, "add")
         elif fault == "admin":
             admin(name, False)
+        elif fault == "driver gone":
+            driver(name, False)
 
 
 def mend(fault, names):
@@ -155,6 +174,8 @@ def mend(fault, names):
             silence(name, 0, "del")
         elif fault == "admin":
             admin(name, True)
+        elif fault == "driver gone":
+            driver(name, True)
 
 
 # --- a run ---
@@ -170,7 +191,7 @@ class Run:
                             os.path.join(folder, "second.pcap"))]
         source = dummy_address(CLIENT) if design == "dummy" else state.guest(CLIENT)["address"]
         self.source = ipaddress.ip_address(source).packed
-        seconds = int(LEAD_SECONDS + OUTAGE_SECONDS + RETURN_SECONDS + 6)
+        seconds = int(LEAD_SECONDS + OUTAGE_SECONDS + TAIL_SECONDS + 1)
         try:
             with concurrent.futures.ThreadPoolExecutor(1) as pool:
                 running = pool.submit(perftest.run, CLIENT, SERVER, "ib_write_bw", qps=1, nice=NICE,
@@ -219,7 +240,7 @@ class Run:
     def picture(self, most):
         """One character for each tenth of a second from the cut on, and a second before."""
         begin = self.cut_at - 1
-        values = nicwire.rates(self.moments, begin, begin + 9)
+        values = nicwire.rates(self.moments, begin, begin + 1 + OUTAGE_SECONDS + TAIL_SECONDS)
         return "".join(BARS[min(len(BARS) - 1, round(value / most * (len(BARS) - 1)))]
                        for value in values)
 
@@ -261,15 +282,20 @@ def wait_whole(seconds=30):
 
 def repeat(tap, folder, cases, runs):
     """{case: runs}: each case so often, the designs one after the other."""
-    found = {}
     for design in ("nic", "dummy"):
-        chosen = [case for case in cases if case[0] == design]
-        if not chosen:
+        left = [case for number in range(runs) for case in cases
+                if case[0] == design and len(KEPT.get(case, ())) <= number]
+        if not left:
             continue
         with design_up(design):
-            for case in chosen * runs:
-                found.setdefault(case, []).append(check_case(tap, folder, case))
-    return found
+            for case in left:
+                KEPT.setdefault(case, []).append(check_case(tap, folder, case))
+            tap.note(f"sent again by {' and '.join(map(str, bench.each(resent)))} packets")
+    return KEPT
+
+
+def resent(name):
+    return bench.escapement(name, "nic")["resent"]
 
 
 def tell(tap, found):
@@ -292,7 +318,7 @@ def draw(tap, folder):
         bench.each(lambda name: channel.read(name, ["escapement", "off"]))
         runs["a NIC dies, without"] = Run(folder, "dummy", "carrier", (CLIENT,))
         bench.each(lambda name: channel.read(name, ["escapement", "mode", "observe"]))
-    most = max(max(nicwire.rates(run.moments, run.cut_at - 1, run.cut_at + 8))
+    most = max(max(nicwire.rates(run.moments, run.cut_at - 1, run.cut_at + 5))
                for run in runs.values() if run.moments)
     tap.note(f"each mark 100 ms, the highest {most / 1e6:.0f} Mbit/s; the NIC dies at second 1, is "
              f"back at {1 + OUTAGE_SECONDS:.0f}")
@@ -302,6 +328,12 @@ def draw(tap, folder):
 
 def test_nic(tap, folder):
     """A NIC dies under ib_write_bw: carrier, admin down, silence, both hosts; and returns."""
-    if RUNS:
+    if RUNS and ONLY in ("", "picture"):
         draw(tap, folder)
-    tell(tap, repeat(tap, folder, CASES if RUNS else FEW, RUNS or 1))
+    cases = [case for case in CASES if ONLY in label_of(*case)] if RUNS else FEW
+    tell(tap, repeat(tap, folder, cases, RUNS or 1))
+
+
+def repeats():
+    """How often machines that the emulation killed are booted anew."""
+    return max(1, 2 * RUNS)
