@@ -476,6 +476,57 @@ static void test_dummy(void)
 	set_word(ESC_NIC_ON | ESC_NIC_HAS_DUMMY, 1, FRESH);
 }
 
+/* Of the receiver's entry in `qps`, on port 2. */
+static uint64_t counted(const struct frame *f, uint32_t qpn)
+{
+	struct esc_qp_key key = {.dest_qpn = qpn, .direction = ESC_DIRECTION_RX, .port = 2};
+	struct esc_qp qp = {};
+
+	addresses_of(f, &key.src, &key.dst);
+	bpf_map_lookup_elem(map_fd(qps), &key, &qp);
+	return qp.packets;
+}
+
+/* What native XDP saw in UDP only is counted as its NIC's; what others will see is left to them. */
+static void test_counting(void)
+{
+	static const struct {
+		const char *name;
+		uint8_t xdp_mode;
+		bool dummy;
+		uint64_t packets;
+	} cases[] = {
+		{"native XDP: counted", ESC_XDP_NATIVE, false, 1},
+		{"generic XDP, which sees it again: not counted twice", ESC_XDP_SKB, false, 0},
+		{"no XDP, tc ingress sees it again: not counted twice", ESC_XDP_NONE, false, 0},
+		{"generic XDP, for a dummy device: counted", ESC_XDP_SKB, true, 1},
+	};
+	struct frame inner, f, got;
+	struct esc_address src, dst;
+	struct esc_nic_home home;
+	uint32_t slot = 2;
+
+	for (uint32_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct frame_plan plan = {
+			.ip = 4, .opcode = 0x04, .payload = 64, .source_host = 3, .qpn = 0x100 + i};
+		struct esc_port port = {
+			.name = "eth1", .ifindex = IFINDEX, .xdp_mode = cases[i].xdp_mode};
+
+		bpf_map_update_elem(map_fd(ports), &slot, &port, BPF_ANY);
+		frame_build(&inner, &plan);
+		set_receiver(&inner, true);
+		addresses_of(&inner, &src, &dst);
+		bpf_map_lookup_elem(map_fd(nic_homes), &dst, &home);
+		home.deliver_ifindex = cases[i].dummy ? SECOND_IFINDEX : IFINDEX;
+		bpf_map_update_elem(map_fd(nic_homes), &dst, &home, BPF_ANY);
+		f = inner;
+		wrap(&f, "10.9.0.2", "10.8.0.2", PORT);
+		run(in_fd, &f, &got);
+		tap_ok(counted(&inner, 0x100 + i) == cases[i].packets, "in: %s", cases[i].name);
+	}
+	bpf_map_update_elem(map_fd(ports), &slot, &(struct esc_port){}, BPF_ANY);
+}
+
 static uint32_t changes(void)
 {
 	struct esc_nic_word word = {};
@@ -523,6 +574,7 @@ int main(int argc, char **argv)
 	test_learning();
 	test_probes();
 	test_dummy();
+	test_counting();
 	test_changes();
 	nic_programs__destroy(kernel);
 	return tap_end();
