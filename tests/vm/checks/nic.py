@@ -198,7 +198,7 @@ class Run:
                                       device=device(design), address=dummy_address
                                       if design == "dummy" else None,
                                       extra=("-s", "65536", "-D", str(seconds), *QP_TIMEOUT))
-                self.wait_flow(taps[0].path, running)
+                self.wait_flow([tap.path for tap in taps], running)
                 time.sleep(LEAD_SECONDS)
                 self.break_and_mend()
                 self.result = running.result()
@@ -208,10 +208,11 @@ class Run:
         self.moments = nicwire.progress(packets, self.source)
         self.resumed = nicwire.resumed(packets, self.moments, self.source, self.cut_at)
 
-    def wait_flow(self, path, running):
+    def wait_flow(self, paths, running):
+        """By whichever NIC: on a machine that stands still probes may have found one silent."""
         deadline = time.monotonic() + 60
-        while nicwire.data_packets(path, self.source) < 100 and not running.done() and \
-                time.monotonic() < deadline:
+        while sum(nicwire.data_packets(path, self.source) for path in paths) < 100 and \
+                not running.done() and time.monotonic() < deadline:
             time.sleep(0.1)
 
     def break_and_mend(self):
@@ -225,6 +226,10 @@ class Run:
 
     def gap(self):
         return nicwire.longest_gap(self.moments, self.cut_at - 0.05, self.mended_at)[0]
+
+    def gap_before(self):
+        """With nothing wrong: what a gap is on this machine now."""
+        return nicwire.longest_gap(self.moments, self.moments[0][0], self.cut_at)[0]
 
     def gap_back(self):
         end = min(self.moments[-1][0], self.mended_at + RETURN_SECONDS + 2.5)
@@ -263,7 +268,8 @@ def check_case(tap, folder, case):
         return None
     before, meanwhile, after = run.rates()
     tap.check(run.gap() < OUTAGE_SECONDS * GAP_SHARE and run.wrapped,
-              f"{label}: delivery goes on, gap {run.gap() * 1000:.0f} ms, new data by another NIC "
+              f"{label}: delivery goes on, gap {run.gap() * 1000:.0f} ms "
+              f"({run.gap_before() * 1000:.0f} before anything died), new data by another NIC "
               f"{run.resumed * 1000:.0f} ms after the cut, at the return a gap of "
               f"{run.gap_back() * 1000:.0f} ms; {before:.0f} Mbit/s before, {meanwhile:.0f} "
               f"meanwhile, {after:.0f} after", f"{run.wrapped} packets in UDP")
@@ -305,7 +311,8 @@ def tell(tap, found):
         good = [run for run in runs if run]
         if good:
             tap.note(f"{label_of(*case)}: {len(good)} of {len(runs)} without a queue pair's error; "
-                     f"gap {spread([run.gap() for run in good])}, new data by another NIC after "
+                     f"gap {spread([run.gap() for run in good])} (before anything died "
+                     f"{spread([run.gap_before() for run in good])}), new data by another NIC after "
                      f"{spread([run.resumed for run in good])}")
 
 
