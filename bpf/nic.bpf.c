@@ -3,6 +3,8 @@
  * NIC failover: an object of its own, on the NICs of a pair and on the dummy device that
  * stands on one. Behind the programs that count and steer.
  */
+#include "nic_count.bpf.h"
+#include "nic_keep.bpf.h"
 #include "nic_leave.bpf.h"
 #include "nic_take.bpf.h"
 
@@ -58,6 +60,8 @@ static __noinline int nic_consider(struct __sk_buff *skb, struct esc_nic_word *w
 	if (!home || !(home->flags & ESC_NIC_PAIRED) || home->first_ifindex != skb->ifindex)
 		return ESC_TC_NEXT;
 	if (dead) {
+		if (!nic_latched(home, now))
+			word->changes++;
 		home->seen_dead_ktime_ns = now;
 		word->attention = 1;
 	}
@@ -70,14 +74,29 @@ SEC("tc")
 int esc_nic_out(struct __sk_buff *skb)
 {
 	struct esc_nic_word *word = nic_word_get();
+	enum nic_keep keep;
+	__be32 qpn = 0;
 	bool dead;
 
 	if (!word || !(word->flags & ESC_NIC_ON))
 		return ESC_TC_NEXT;
+	keep = word->flags & ESC_NIC_KEEPS ? nic_what_to_keep(skb, &qpn) : NIC_KEEP_NOTHING;
+	if (keep != NIC_KEEP_NOTHING)
+		nic_keep(skb, keep, qpn);
 	dead = nic_device_is_dead(skb);
 	if (likely(!dead && !word->attention))
 		return ESC_TC_NEXT;
 	return nic_consider(skb, word, dead);
+}
+
+/*
+ * Not attached: the daemon runs it on a NIC. The carrier as the driver has it, without a lock;
+ * what user space is told of it may come a second later (net/core/link_watch.c).
+ */
+SEC("tc")
+int esc_nic_look(struct __sk_buff *skb)
+{
+	return nic_device_is_dead(skb);
 }
 
 /* A packet to an address of a dummy device is that device's. */
@@ -105,6 +124,20 @@ static __always_inline bool nic_may_be_ours(struct __sk_buff *skb, bool six, __u
 	return (__u16)(bpf_ntohs(udp->dst) - port) < ESC_NIC_PORTS;
 }
 
+/* What came in UDP, and was taken out. */
+static __always_inline int nic_hand_up(struct __sk_buff *skb, __u32 protocol, struct nic_packet *p)
+{
+	const struct esc_nic_home *home;
+
+	if (!nic_read(skb, ESC_ETHERNET_BYTES, protocol, p))
+		return TC_ACT_SHOT;
+	home = bpf_map_lookup_elem(&nic_homes, &p->dst);
+	if (!home)
+		return TC_ACT_SHOT;
+	nic_count_received(skb, home);
+	return nic_deliver(skb, home);
+}
+
 /* tc ingress of a NIC. */
 SEC("tc")
 int esc_nic_in(struct __sk_buff *skb)
@@ -112,6 +145,7 @@ int esc_nic_in(struct __sk_buff *skb)
 	const struct esc_nic_word *word = nic_word_get();
 	__u32 protocol = skb->protocol, kind;
 	struct nic_packet p;
+	int verdict;
 
 	barrier_var(protocol); /* else the compiler reads it through a changed context */
 	if (!word || skb->vlan_present)
@@ -122,8 +156,10 @@ int esc_nic_in(struct __sk_buff *skb)
 	if (!nic_read(skb, ESC_ETHERNET_BYTES, protocol, &p))
 		return ESC_TC_NEXT;
 	kind = bpf_ntohs(p.dport) - word->port;
-	if (unlikely(p.dport && kind < ESC_NIC_PORTS && word->flags & ESC_NIC_ON))
-		return nic_take(skb, &p, kind);
+	if (unlikely(p.dport && kind < ESC_NIC_PORTS && word->flags & ESC_NIC_ON)) {
+		verdict = nic_take(skb, &p, kind);
+		return verdict == NIC_UNWRAPPED ? nic_hand_up(skb, protocol, &p) : verdict;
+	}
 	return word->flags & ESC_NIC_HAS_DUMMY ? nic_to_dummy(skb, &p) : ESC_TC_NEXT;
 }
 

@@ -3,14 +3,13 @@
 #ifndef ESC_BPF_NIC_H
 #define ESC_BPF_NIC_H
 
-#include "parse.bpf.h"
+#include "tc.bpf.h"
 
-#define ESC_TC_NEXT (-1) /* TCX_NEXT */
-#define TC_ACT_SHOT 2
 /* The redirect fails behind the program: the packet ends and its sender hears of success. */
 #define NIC_NOWHERE 0x7fffffffu
-#define NIC_BTH_MANUFACTURER 0xc0 /* opcodes from here on: probes and receipts, never failed over  \
-				   */
+#define NIC_BTH_MANUFACTURER                                                                       \
+	0xc0 /* opcodes from here on: probes and receipts, never failed over                       \
+	      */
 
 struct nic_packet {
 	struct esc_address src, dst;

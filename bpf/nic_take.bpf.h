@@ -12,6 +12,9 @@
 #include "nic.bpf.h"
 
 #define NIC_GSO_KEPT BPF_F_ADJ_ROOM_FIXED_GSO
+/* No verdict: the packet is as it was sent, to be counted and handed up where the stack has room.
+ */
+#define NIC_UNWRAPPED 1000
 
 /* Hands the packet up on the device that its address is of. */
 static __always_inline int nic_deliver(struct __sk_buff *skb, const struct esc_nic_home *home)
@@ -27,6 +30,8 @@ static __always_inline void nic_note_dead(struct esc_nic_peer *peer, __u64 now_n
 	__u32 zero = 0;
 	struct esc_nic_word *word = bpf_map_lookup_elem(&nic_word, &zero);
 
+	if (word && (__s64)(peer->dead_ktime_ns - now_ns) <= 0)
+		word->changes++;
 	peer->dead_ktime_ns = now_ns + ESC_NIC_LEASE_NS;
 	if (word && !word->attention)
 		word->attention = 1;
@@ -77,7 +82,7 @@ static __always_inline int nic_unwrap(struct __sk_buff *skb, const struct nic_pa
 	if ((outer->tos & 3) == ESC_ECN_CE)
 		bpf_skb_ecn_set_ce(skb);
 	nic_count(unwrapped);
-	return nic_deliver(skb, home);
+	return NIC_UNWRAPPED;
 }
 
 /* Ethernet, IP and UDP of a probe, for being swapped. */

@@ -99,11 +99,12 @@ void cli_write_nics(FILE *out, const json_t *nics)
 		(unsigned long long)port, (unsigned long long)port + 2);
 	fprintf(out,
 		"Packets: %llu put into UDP, %llu redirected, %llu taken out, %llu without a "
-		"way\n\n",
+		"way, %llu sent again\n\n",
 		(unsigned long long)cli_count(nics, "wrapped"),
 		(unsigned long long)cli_count(nics, "redirected"),
 		(unsigned long long)cli_count(nics, "unwrapped"),
-		(unsigned long long)cli_count(nics, "held"));
+		(unsigned long long)cli_count(nics, "held"),
+		(unsigned long long)cli_count(nics, "resent"));
 	write_pairs(out, pairs);
 	if (json_array_size(used)) {
 		fputc('\n', out);

@@ -19,6 +19,7 @@ enum config_overtake { CONFIG_OVERTAKE_NEVER, CONFIG_OVERTAKE_ONCE };
 enum config_pace { CONFIG_PACE_OFF, CONFIG_PACE_ON };
 enum config_pace_tcp { CONFIG_PACE_TCP_OFF, CONFIG_PACE_TCP_OBSERVE, CONFIG_PACE_TCP_ON };
 enum config_nic { CONFIG_NIC_WRAP, CONFIG_NIC_PLAIN };
+enum config_nic_resend { CONFIG_NIC_RESEND_ON, CONFIG_NIC_RESEND_OFF };
 enum config_tc { CONFIG_TC_AUTO, CONFIG_TC_TCX, CONFIG_TC_CLSACT };
 
 struct members;
@@ -47,8 +48,8 @@ struct config_pace_class {
 	char *name;
 	uint32_t weight;
 	uint64_t threshold_ns;
-	uint64_t dscps;		  /* a bit each */
-	char *job, *cgroup;	  /* patterns as of a shell, NULL: none */
+	uint64_t dscps;			/* a bit each */
+	char *job, *cgroup;		/* patterns as of a shell, NULL: none */
 	uint16_t port_first, port_last; /* 0: none */
 };
 
@@ -97,14 +98,14 @@ struct config {
 		bool anchor; /* this host tells the others TAI */
 	} clock;
 	struct {
-		enum config_steer mode; /* of every interface, at the start */
-		double capacity_bps;	/* of a path; 0: the interface's speed */
-		uint32_t moves_per_s;	/* that steering by itself makes at most */
+		enum config_steer mode;	       /* of every interface, at the start */
+		double capacity_bps;	       /* of a path; 0: the interface's speed */
+		uint32_t moves_per_s;	       /* that steering by itself makes at most */
 		enum config_overtake overtake; /* of a queue pair without gaps */
 	} steer;
 	struct {
-		bool on;	   /* candidate paths are found and probed */
-		uint32_t per_peer; /* lanes to an address of a peer's */
+		bool on;		      /* candidate paths are found and probed */
+		uint32_t per_peer;	      /* lanes to an address of a peer's */
 		uint64_t probe_interval_ns;   /* of a path in use, while something may be steered */
 		uint64_t standby_interval_ns; /* of the others, then */
 		uint64_t dead_after_ns;
@@ -112,10 +113,10 @@ struct config {
 		uint32_t budget_pps; /* of all path probes together */
 	} paths;
 	struct {
-		enum config_pace mode;	/* of every interface, at the start */
-		uint64_t threshold_ns;	/* of the class `default` */
-		uint64_t hold_max_ns;	/* no packet is held longer */
-		uint64_t line_Bps;	/* of every interface; 0: as each says itself */
+		enum config_pace mode;		   /* of every interface, at the start */
+		uint64_t threshold_ns;		   /* of the class `default` */
+		uint64_t hold_max_ns;		   /* no packet is held longer */
+		uint64_t line_Bps;		   /* of every interface; 0: as each says itself */
 		struct config_pace_class *classes; /* beside `default` */
 		size_t class_count;
 		struct {
@@ -126,6 +127,7 @@ struct config {
 	} pace;
 	struct {
 		enum config_nic mode;
+		enum config_nic_resend resend;
 		uint16_t port; /* the first of ESC_NIC_PORTS */
 		uint64_t probe_interval_ns;
 		uint64_t dead_after_ns;	  /* unanswered for so long while another way is answered */

@@ -48,6 +48,12 @@ int config_nic_take_interface(struct reading *reading, size_t i)
 	return err;
 }
 
+/* Plain packets are nothing that a socket could send. */
+bool config_nic_resends(const struct config *config)
+{
+	return config->nic.mode == CONFIG_NIC_WRAP && config->nic.resend == CONFIG_NIC_RESEND_ON;
+}
+
 int config_nic_take(struct reading *reading)
 {
 	const struct config_raw_nic *raw = &reading->raw->nic;
@@ -56,6 +62,7 @@ int config_nic_take(struct reading *reading)
 	int err;
 
 	config->nic.mode = raw->mode;
+	config->nic.resend = raw->resend;
 	config->nic.probe_interval_ns = 20 * MS_NS;
 	config->nic.dead_after_ns = 100 * MS_NS;
 	config->nic.return_after_ns = 5 * SECOND_NS;

@@ -65,6 +65,12 @@ const cyaml_strval_t config_nic_names[] = {
 	{},
 };
 
+const cyaml_strval_t config_nic_resend_names[] = {
+	{"on", CONFIG_NIC_RESEND_ON},
+	{"off", CONFIG_NIC_RESEND_OFF},
+	{},
+};
+
 const char *config_word(const cyaml_strval_t *names, int value)
 {
 	while (names->str && names->val != value)
@@ -214,6 +220,7 @@ static const cyaml_schema_field_t paths_fields[] = {
 
 static const cyaml_schema_field_t nic_fields[] = {
 	WORD("mode", struct config_raw_nic, mode, config_nic_names),
+	WORD("resend", struct config_raw_nic, resend, config_nic_resend_names),
 	NUMBER("port", struct config_raw_nic, port),
 	TEXT("probe_interval", struct config_raw_nic, probe_interval),
 	TEXT("dead_after", struct config_raw_nic, dead_after),

@@ -90,6 +90,7 @@ struct config_raw_paths {
 
 struct config_raw_nic {
 	enum config_nic mode;
+	enum config_nic_resend resend;
 	uint64_t *port;
 	char *probe_interval, *dead_after, *return_after;
 };
@@ -119,8 +120,8 @@ struct config_raw {
 extern const cyaml_schema_value_t config_schema;
 
 extern const cyaml_strval_t config_plane_names[], config_attach_names[], config_tc_names[],
-	config_steer_names[], config_overtake_names[], config_pace_names[],
-	config_pace_tcp_names[], config_nic_names[];
+	config_steer_names[], config_overtake_names[], config_pace_names[], config_pace_tcp_names[],
+	config_nic_names[], config_nic_resend_names[];
 /* The word for a value of one of these tables. */
 const char *config_word(const cyaml_strval_t *names, int value);
 

@@ -26,7 +26,7 @@ static const struct {
 	[NIC_DUMMY] = {"nic-dummy", "egress", TCX_EGRESS},
 };
 
-/* The pinned maps; those that these programs do not use are not made. */
+/* The pinned maps, beside two of their own; those that these programs do not use are not made. */
 static int give_maps(const struct nic_kernel *kernel, char **error)
 {
 	struct bpf_map *map;
@@ -34,7 +34,8 @@ static int give_maps(const struct nic_kernel *kernel, char **error)
 	bpf_object__for_each_map (map, kernel->skeleton->obj) {
 		int fd = pins_map_fd(kernel->pins, bpf_map__name(map)), err;
 
-		if (bpf_map__is_internal(map))
+		if (bpf_map__is_internal(map) || map == kernel->skeleton->maps.nic_acks ||
+		    map == kernel->skeleton->maps.nic_requests)
 			continue;
 		err = fd < 0 ? bpf_map__set_autocreate(map, false) : bpf_map__reuse_fd(map, fd);
 		if (err)
@@ -81,6 +82,8 @@ int nic_kernel_open(struct nic_kernel *kernel, const struct pins *pins, char **e
 				"want Linux 6.6; take `sibling` out of the configuration",
 				strerror(-err), bpflog_last()[0] ? ": " : "", bpflog_last());
 	}
+	kernel->acks_fd = bpf_map__fd(kernel->skeleton->maps.nic_acks);
+	kernel->requests_fd = bpf_map__fd(kernel->skeleton->maps.nic_requests);
 	if (!err) {
 		err = map_word(kernel);
 		if (err)
@@ -98,6 +101,18 @@ void nic_kernel_close(struct nic_kernel *kernel)
 		munmap(kernel->word, getpagesize());
 	nic_programs__destroy(kernel->skeleton);
 	memset(kernel, 0, sizeof(*kernel));
+}
+
+bool nic_kernel_is_dead(const struct nic_kernel *kernel, unsigned int ifindex)
+{
+	struct __sk_buff context = {.ifindex = ifindex};
+	char frame[64] = {0};
+	LIBBPF_OPTS(bpf_test_run_opts, run, .data_in = frame, .data_size_in = sizeof(frame),
+		    .ctx_in = &context, .ctx_size_in = sizeof(context), .repeat = 1);
+	int err =
+		bpf_prog_test_run_opts(bpf_program__fd(kernel->skeleton->progs.esc_nic_look), &run);
+
+	return err == -ENODEV || (!err && run.retval);
 }
 
 static int program_fd(const struct nic_kernel *kernel, enum nic_hook hook)

@@ -19,8 +19,9 @@ struct nics_peer;
 /* ---- what is there: nic_plan.c ---- */
 
 #define NIC_PAIRS_MAX ESC_PORTS_MAX
-#define NIC_USED_MAX 64 /* (our address, peer's) that are watched; more only fail over by carrier  \
-			 */
+#define NIC_USED_MAX                                                                               \
+	64 /* (our address, peer's) that are watched; more only fail over by carrier               \
+	    */
 
 /* A pair as the configuration has it, and as the kernel has it now. */
 struct nic_pair {
@@ -59,6 +60,7 @@ struct nic_kernel {
 	const struct pins *pins;   /* borrowed */
 	struct esc_nic_word *word; /* mapped */
 	int homes_fd, peers_fd, ways_fd, counts_fd;
+	int acks_fd, requests_fd; /* the programs' own */
 };
 
 int nic_kernel_open(struct nic_kernel *kernel, const struct pins *pins, char **error);
@@ -69,6 +71,8 @@ int nic_kernel_attach(const struct nic_kernel *kernel, const char *interface, un
 void nic_kernel_detach(const struct pins *pins, const char *interface);
 /* Entries of @fd that are not among @count keys of @bytes at @keys go. */
 void nic_kernel_keep_only(int fd, const void *keys, size_t count, size_t bytes);
+/* Carrier and IFF_UP as the driver has them now. Without RTNL, which others may hold for long. */
+bool nic_kernel_is_dead(const struct nic_kernel *kernel, unsigned int ifindex);
 void nic_kernel_counts(const struct nic_kernel *kernel, struct esc_nic_counts *out);
 
 /* ---- the watch: a thread of its own, since what it says is in a hurry: nic_watch.c ---- */
@@ -109,7 +113,8 @@ struct nic_used {
 	uint32_t usable;	/* as `nic_ways` has it */
 	enum esc_nic_way taken; /* what tc egress does with its packets now */
 	enum nic_why why;
-	uint64_t since_ns; /* that it is taken */
+	uint64_t since_ns;    /* that it is taken */
+	unsigned int resends; /* still to do */
 };
 
 /* What the thread saw, for the ledger. */
@@ -136,7 +141,7 @@ struct nic_watch_facts {
 	size_t used_count;
 	size_t left_out;
 	uint64_t failovers[NIC_WHYS];
-	uint64_t probes_sent, probes_answered;
+	uint64_t probes_sent, probes_answered, resent;
 };
 
 int nic_watch_start(struct nic_watch **out, const struct nic_kernel *kernel,
@@ -152,12 +157,31 @@ void nic_watch_get(struct nic_watch *watch, struct nic_watch_facts *out);
 int nic_watch_fd(const struct nic_watch *watch);
 bool nic_watch_news(struct nic_watch *watch, struct nic_news *out);
 
+/* ---- what a dead NIC may have lost last: nic_resend.c ---- */
+
+struct nic_resend {
+	int fd; /* bound to the NIC that is left by */
+	const struct esc_address *to;
+	uint16_t port;
+	unsigned int mtu;
+	uint64_t not_after_ns; /* what is newer came by itself, and so goes on */
+};
+
+/*
+ * The last acknowledgements and requests of the queue pairs between two addresses, in UDP, once
+ * more; how many were sent. 0: there were none, or all is newer or older than it may be.
+ */
+unsigned int nic_resend(const struct nic_kernel *kernel, const struct esc_nic_way_key *ends,
+			const struct nic_resend *by);
+/* Those of queue pairs that sent nothing for long go. */
+void nic_resend_sweep(const struct nic_kernel *kernel);
+
 /* ---- probes on sockets: nic_socket.c ---- */
 
 /* Bound to @device and @source; -errno. */
 int nic_socket_open(const char *device, const struct esc_address *source);
-int nic_socket_send(int fd, const struct esc_address *to, uint16_t port,
-		    const struct esc_nic_probe *probe);
+int nic_socket_send(int fd, const struct esc_address *to, uint16_t port, const void *datagram,
+		    size_t bytes);
 /* True: a reply was read, from @from. */
 bool nic_socket_receive(int fd, struct esc_nic_probe *out, struct esc_address *from);
 

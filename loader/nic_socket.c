@@ -81,14 +81,13 @@ int nic_socket_open(const char *device, const struct esc_address *source)
 	return err ? err : fd;
 }
 
-int nic_socket_send(int fd, const struct esc_address *to, uint16_t port,
-		    const struct esc_nic_probe *probe)
+int nic_socket_send(int fd, const struct esc_address *to, uint16_t port, const void *datagram,
+		    size_t bytes)
 {
 	union nic_sockaddr address;
-	socklen_t bytes = sockaddr_of(to, port, &address);
+	socklen_t length = sockaddr_of(to, port, &address);
 
-	return sendto(fd, probe, sizeof(*probe), MSG_DONTWAIT, &address.any, bytes) < 0 ? -errno
-											: 0;
+	return sendto(fd, datagram, bytes, MSG_DONTWAIT, &address.any, length) < 0 ? -errno : 0;
 }
 
 bool nic_socket_receive(int fd, struct esc_nic_probe *out, struct esc_address *from)

@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "config_nic.h"
 #include "nic_parts.h"
 #include "rtnl.h"
 
@@ -25,6 +26,10 @@
 #define NIC_PROBES_MOST_PPS 5000 /* of this host; more ways are probed less often */
 /* No reason for `attention` is left for so long: latches and leases are over. */
 #define NIC_QUIET_NS (ESC_NIC_LATCH_NS + ESC_NIC_LEASE_NS)
+/* How often carriers and the programs' word are looked at, while queue pairs go by the NICs. */
+#define NIC_LOOK_NS 5000000ull
+/* Turns in which what may be lost is sent once more: the first of them may be lost as well. */
+#define NIC_RESENDS 3
 
 struct nic_sockets {
 	int first, second;
@@ -39,6 +44,8 @@ struct nic_watch {
 	uint16_t port;
 	uint64_t probe_interval_ns, dead_after_ns, return_after_ns;
 	uint64_t cookie, due_ns, quiet_since_ns;
+	uint32_t changes_seen; /* of the programs' word */
+	bool resends;
 	struct nic_plan plan;
 	struct nic_sockets sockets[ESC_NIC_HOMES_MAX];
 	struct nic_device devices[2 * NIC_PAIRS_MAX];
@@ -48,7 +55,7 @@ struct nic_watch {
 	struct nic_news news[NIC_NEWS_MAX];
 	size_t news_first, news_count;
 	uint64_t failovers[NIC_WHYS];
-	uint64_t probes_sent, probes_answered;
+	uint64_t probes_sent, probes_answered, resent;
 };
 
 static uint64_t now_ns(void)
@@ -135,9 +142,12 @@ static void device_look(struct nic_watch *watch, struct nic_device *device)
 	device->ifindex = request.ifr_ifindex;
 	if (ioctl(watch->ask_fd, SIOCGIFFLAGS, &request))
 		return;
-	device->why = !(request.ifr_flags & IFF_UP)	   ? NIC_WHY_ADMIN
-		      : !(request.ifr_flags & IFF_RUNNING) ? NIC_WHY_CARRIER
-							   : NIC_WHY_NONE;
+	/* IFF_RUNNING may lag behind the carrier by a second. */
+	device->why = !(request.ifr_flags & IFF_UP) ? NIC_WHY_ADMIN
+		      : !(request.ifr_flags & IFF_RUNNING) ||
+				      nic_kernel_is_dead(watch->kernel, device->ifindex)
+			      ? NIC_WHY_CARRIER
+			      : NIC_WHY_NONE;
 }
 
 /* tc egress saw it dead, maybe for so short a time that nothing shows it now. */
@@ -297,6 +307,7 @@ static void used_tell(struct nic_watch *watch, struct nic_used *used, enum esc_n
 	used->taken = way;
 	used->why = way == ESC_NIC_WAY_DIRECT ? NIC_WHY_NONE : why;
 	used->since_ns = now;
+	used->resends = watch->resends && way != ESC_NIC_WAY_DIRECT ? NIC_RESENDS : 0;
 }
 
 static void used_judge(struct nic_watch *watch, struct nic_used *used, uint64_t now)
@@ -363,9 +374,30 @@ static void used_probe(struct nic_watch *watch, unsigned int number, uint64_t no
 		probe_set_subject(watch, used, way, &probe);
 		nic_socket_send(fd,
 				way_reaches_second(way) ? &used->peer_second : &used->peer_first,
-				watch->port + ESC_NIC_PORT_PROBE, &probe);
+				watch->port + ESC_NIC_PORT_PROBE, &probe, sizeof(probe));
 		watch->probes_sent++;
 	}
+}
+
+/* What the way before may have lost last, by the new one. */
+static void used_resend(struct nic_watch *watch, struct nic_used *used)
+{
+	const struct esc_nic_home *home = &watch->plan.homes[used->home].is;
+	bool second = way_leaves_second(used->taken);
+	struct nic_resend by = {
+		.fd = way_socket(watch, used, used->taken),
+		.to = way_reaches_second(used->taken) ? &used->peer_second : &used->peer_first,
+		.port = watch->port + (used_device(watch, used, false)->guard.down
+					       ? ESC_NIC_PORT_DEAD
+					       : ESC_NIC_PORT_FOLLOWS),
+		.mtu = second ? home->second_mtu : home->first_mtu,
+		.not_after_ns = used->since_ns,
+	};
+
+	if (!used->resends || by.fd < 0)
+		return;
+	used->resends--;
+	watch->resent += nic_resend(watch->kernel, &used->key, &by);
 }
 
 static void take_reply(struct nic_watch *watch, const struct esc_nic_probe *probe,
@@ -466,16 +498,34 @@ static void judge(struct nic_watch *watch, uint64_t now)
 	set_attention(watch, now);
 }
 
+/* Between turns: a carrier that is gone, a word of a peer. Nobody else tells it in time. */
+static bool something_died(struct nic_watch *watch)
+{
+	uint32_t changes = __atomic_load_n(&watch->kernel->word->changes, __ATOMIC_RELAXED);
+	bool other = changes != watch->changes_seen;
+
+	watch->changes_seen = changes;
+	for (size_t i = 0; !other && watch->used_count && i < watch->device_count; i++) {
+		const struct nic_device *device = &watch->devices[i];
+
+		other = !device->guard.down && device->ifindex &&
+			nic_kernel_is_dead(watch->kernel, device->ifindex);
+	}
+	return other;
+}
+
 static void turn(struct nic_watch *watch, bool at_once)
 {
 	uint64_t now = now_ns();
 
 	__atomic_store_n(&watch->kernel->word->beat_ktime_ns, now, __ATOMIC_RELAXED);
-	if (!at_once && now < watch->due_ns)
+	if (!at_once && now < watch->due_ns && !something_died(watch))
 		return;
 	judge(watch, now);
-	for (unsigned int i = 0; i < watch->used_count; i++)
+	for (unsigned int i = 0; i < watch->used_count; i++) {
+		used_resend(watch, &watch->used[i]);
 		used_probe(watch, i, now);
+	}
 	watch->due_ns = now + interval_ns(watch);
 }
 
@@ -497,7 +547,8 @@ static size_t fill_polls(struct nic_watch *watch, struct pollfd *polls)
 static void wait_for_something(struct nic_watch *watch, struct pollfd *polls, size_t count)
 {
 	uint64_t now = now_ns(), left = watch->due_ns > now ? watch->due_ns - now : 0;
-	struct timespec timeout = {left / 1000000000, left % 1000000000};
+	uint64_t most = watch->used_count && left > NIC_LOOK_NS ? NIC_LOOK_NS : left;
+	struct timespec timeout = {most / 1000000000, most % 1000000000};
 
 	pthread_mutex_unlock(&watch->lock);
 	ppoll(polls, count, &timeout, NULL);
@@ -636,6 +687,7 @@ void nic_watch_get(struct nic_watch *watch, struct nic_watch_facts *out)
 	memcpy(out->failovers, watch->failovers, sizeof(out->failovers));
 	out->probes_sent = watch->probes_sent;
 	out->probes_answered = watch->probes_answered;
+	out->resent = watch->resent;
 	pthread_mutex_unlock(&watch->lock);
 }
 
@@ -699,6 +751,7 @@ int nic_watch_start(struct nic_watch **out, const struct nic_kernel *kernel,
 	watch->probe_interval_ns = config->nic.probe_interval_ns;
 	watch->dead_after_ns = config->nic.dead_after_ns;
 	watch->return_after_ns = config->nic.return_after_ns;
+	watch->resends = config_nic_resends(config);
 	err = watch_open(watch);
 	if (!err)
 		nic_watch_replan(watch, plan);

@@ -11,6 +11,7 @@
 
 #include "clocksync/graph.h"
 #include "config.h"
+#include "config_nic.h"
 #include "daemon.h"
 #include "dataplane.h"
 #include "explain.h"
@@ -321,8 +322,9 @@ static int begin(struct nics *nics, char **error)
 	if (err)
 		return err;
 	use_now(nics);
-	write_flags(nics,
-		    (nics->off ? 0 : ESC_NIC_ON) | (nics->plan.has_dummy ? ESC_NIC_HAS_DUMMY : 0));
+	write_flags(nics, (nics->off ? 0 : ESC_NIC_ON) |
+				  (nics->plan.has_dummy ? ESC_NIC_HAS_DUMMY : 0) |
+				  (config_nic_resends(config) ? ESC_NIC_KEEPS : 0));
 	return 0;
 }
 
@@ -433,4 +435,5 @@ void nics_look(struct nics *nics)
 		return;
 	look_links(nics);
 	use_now(nics);
+	nic_resend_sweep(&nics->kernel);
 }

@@ -161,6 +161,7 @@ static void put_watch(json_t *object, json_t *pairs, json_t *used, const struct 
 	put_counts(object, nics);
 	json_object_set_new(object, "probes_sent", json_integer(facts->probes_sent));
 	json_object_set_new(object, "probes_answered", json_integer(facts->probes_answered));
+	json_object_set_new(object, "resent", json_integer(facts->resent));
 	if (facts->left_out)
 		json_object_set_new(object, "left_out", json_integer(facts->left_out));
 }
@@ -217,7 +218,7 @@ json_t *nics_report_short(const struct nics *nics)
 
 /* --- metrics --- */
 
-static void write_packets(FILE *out, const struct nics *nics)
+static void write_packets(FILE *out, const struct nics *nics, uint64_t resent)
 {
 	struct prom_family packets = {
 		.out = out,
@@ -226,7 +227,7 @@ static void write_packets(FILE *out, const struct nics *nics)
 		.help = "Packets that NIC failover handled: put into UDP (wrapped), sent as they "
 			"were by "
 			"the other NIC (redirected), taken out of UDP (unwrapped), without any way "
-			"left (held).",
+			"left (held), sent once more behind a failover (resent).",
 	};
 	struct esc_nic_counts counts;
 
@@ -235,6 +236,7 @@ static void write_packets(FILE *out, const struct nics *nics)
 	prom_count(&packets, counts.redirected, "what", "redirected", NULL);
 	prom_count(&packets, counts.unwrapped, "what", "unwrapped", NULL);
 	prom_count(&packets, counts.held, "what", "held", NULL);
+	prom_count(&packets, resent, "what", "resent", NULL);
 }
 
 void nics_write_metrics(FILE *out, const struct nics *nics)
@@ -265,6 +267,6 @@ void nics_write_metrics(FILE *out, const struct nics *nics)
 			   NULL);
 	for (int why = NIC_WHY_CARRIER; why < NIC_WHYS; why++)
 		prom_count(&failovers, facts->failovers[why], "reason", nic_why_name(why), NULL);
-	write_packets(out, nics);
+	write_packets(out, nics, facts->resent);
 	free(facts);
 }

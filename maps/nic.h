@@ -59,13 +59,15 @@ struct esc_nic_word {
 	__u32 flags;	 /* ESC_NIC_ON, ... */
 	__u32 attention; /* something may be dead. Set by the programs, and by the daemon, which
 			    clears it */
-	__u16 port; /* host order */
-	__u16 reserved[3];
+	__u16 port;	 /* host order */
+	__u16 reserved;
+	__u32 changes; /* writer: the programs, when a NIC is newly dead: the watch looks at once */
 	__u64 beat_ktime_ns; /* CLOCK_MONOTONIC of the watch's last turn; old: nothing fails over */
 };
 ESC_ASSERT_SIZE(struct esc_nic_word, 24);
 #define ESC_NIC_ON 0x1u
 #define ESC_NIC_HAS_DUMMY 0x2u /* packets to an address with ESC_NIC_DUMMY are its */
+#define ESC_NIC_KEEPS 0x4u     /* what may have to be sent again is kept */
 
 #define ESC_NIC_HOMES_MAX 256
 #define ESC_NIC_PEERS_MAX 65536
@@ -89,8 +91,9 @@ ESC_ASSERT_OFFSET(struct esc_nic_home, first, 24);
 ESC_ASSERT_SIZE(struct esc_nic_home, 96);
 #define ESC_NIC_PAIRED 0x1u /* the address is protected; else it is only one to be reached at */
 #define ESC_NIC_DUMMY 0x2u  /* it is a dummy device's */
-#define ESC_NIC_PLAIN 0x4u  /* the fabric finds the peer from the second NIC too: no UDP round it  \
-			     */
+#define ESC_NIC_PLAIN                                                                              \
+	0x4u /* the fabric finds the peer from the second NIC too: no UDP round it                 \
+	      */
 #define ESC_NIC_FIRST_DOWN 0x8u /* by the daemon: dead, or back for too short a time */
 #define ESC_NIC_SECOND_DOWN 0x10u
 
@@ -139,6 +142,45 @@ struct esc_nic_counts {
 	__u64 answered; /* probes turned round */
 };
 ESC_ASSERT_SIZE(struct esc_nic_counts, 40);
+
+/* ---- what a dead NIC may have lost last: maps of the programs' own, not pinned ---- */
+
+/*
+ * `nic_acks`, `nic_requests`: of each queue pair the last acknowledgement that we sent, and the
+ * last packet of data that asked for one, from the IP header on, as they left. Sent once
+ * more, by another way, they make the peer say how far it has come.
+ */
+struct esc_nic_kept_key {
+	struct esc_address src, dst;
+	__be32 qpn; /* destination's */
+};
+ESC_ASSERT_SIZE(struct esc_nic_kept_key, 36);
+
+struct esc_nic_kept {
+	__u64 sent_ktime_ns;
+	__u32 begun, ended; /* another one: it is being written */
+	__u32 bytes;
+	__u32 reserved;
+};
+ESC_ASSERT_SIZE(struct esc_nic_kept, 24);
+
+#define ESC_NIC_ACK_BYTES 72	   /* IPv6, UDP, BTH, AETH, ICRC */
+#define ESC_NIC_REQUEST_BYTES 4200 /* 4,096 of payload, and all headers there may be */
+
+struct esc_nic_ack {
+	struct esc_nic_kept kept;
+	__u8 packet[ESC_NIC_ACK_BYTES];
+};
+ESC_ASSERT_SIZE(struct esc_nic_ack, 96);
+
+struct esc_nic_request {
+	struct esc_nic_kept kept;
+	__u8 packet[ESC_NIC_REQUEST_BYTES];
+};
+ESC_ASSERT_SIZE(struct esc_nic_request, 4224);
+
+#define ESC_NIC_ACKS_MAX 4096
+#define ESC_NIC_REQUESTS_MAX 1024
 
 #define ESC_PROGRAM_NIC_EGRESS "esc_nic_out"
 #define ESC_PROGRAM_NIC_INGRESS "esc_nic_in"

@@ -93,6 +93,13 @@ def progress(packets, source):
     return found
 
 
+def resumed(packets, moments, source, cut_at):
+    """Seconds from a moment until new data of one address came in UDP; endless: it never did.
+    A gap may be of a busy machine, this is of the failover alone."""
+    wrapped = {packet.at for packet in packets if packet.wrapped and packet.src == source}
+    return next((at - cut_at for at, _ in moments if at > cut_at and at in wrapped), float("inf"))
+
+
 def longest_gap(moments, begin, end):
     """(seconds, when it began) of the longest time without progress between two moments."""
     inside = [begin] + [at for at, _ in moments if begin < at < end]

@@ -5,103 +5,12 @@
  * name, or not believed.
  * `test_nic SEED` repeats a run.
  */
-#include <arpa/inet.h>
 #include <glob.h>
 
-#include "nic.skel.h"
-#include "steer_model.h"
-#include "tap.h"
+#include "nic_world.h"
 
 #define RANDOM_PACKETS 4000
 #define TAKEN 1500 /* longest IP packet that is tried */
-#define HOME_ID 7  /* of the peer */
-#define OTHER_ID 8
-#define IFINDEX 1 /* of the test run's device */
-#define SECOND_IFINDEX 4711
-#define PORT 4792
-#define REDIRECT 7
-#define NEXT (-1)
-#define SHOT 2
-
-static struct nic_programs *kernel;
-static int out_fd, in_fd, dummy_fd;
-static const uint8_t deliver_mac[6] = {2, 9, 9, 9, 9, 9};
-
-/* --- the world --- */
-
-static struct esc_address address_of(const char *text)
-{
-	struct esc_address a = {};
-
-	a.bytes[10] = a.bytes[11] = 0xff;
-	if (inet_pton(AF_INET, text, a.bytes + 12) != 1)
-		inet_pton(AF_INET6, text, a.bytes);
-	return a;
-}
-
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * 1000000000ull + now.tv_nsec;
-}
-
-#define map_fd(name) bpf_map__fd(kernel->maps.name)
-
-static void set_control(uint32_t flags)
-{
-	struct esc_control word = {.flags = flags};
-	uint32_t zero = 0;
-
-	bpf_map_update_elem(map_fd(control), &zero, &word, BPF_ANY);
-}
-
-/* A beat from the future is fresh for as long as all this takes. */
-static void set_word(uint32_t flags, uint32_t attention, int64_t beat_in_ns)
-{
-	struct esc_nic_word word = {
-		.flags = flags,
-		.attention = attention,
-		.port = PORT,
-		.beat_ktime_ns = now_ns() + beat_in_ns,
-	};
-	uint32_t zero = 0;
-
-	bpf_map_update_elem(map_fd(nic_word), &zero, &word, BPF_ANY);
-}
-
-#define FRESH 60000000000ll
-
-static void set_home(const struct esc_address *address, const char *first, const char *second,
-		     uint16_t flags, uint16_t mtu)
-{
-	struct esc_nic_home home = {
-		.first_ifindex = IFINDEX,
-		.second_ifindex = SECOND_IFINDEX,
-		.deliver_ifindex = IFINDEX,
-		.first_mtu = mtu,
-		.second_mtu = mtu,
-		.flags = flags,
-		.first = address_of(first),
-		.second = address_of(second),
-	};
-
-	memcpy(home.deliver_mac, deliver_mac, 6);
-	bpf_map_update_elem(map_fd(nic_homes), address, &home, BPF_ANY);
-}
-
-static void set_peer(const struct esc_address *address, const char *first, const char *second,
-		     uint64_t id, uint64_t dead_ns)
-{
-	struct esc_nic_peer peer = {.id = id, .dead_ktime_ns = dead_ns};
-
-	if (first) {
-		peer.first = address_of(first);
-		peer.second = address_of(second);
-	}
-	bpf_map_update_elem(map_fd(nic_peers), address, &peer, BPF_ANY);
-}
 
 static uint64_t peer_dead_ns(const struct esc_address *address)
 {
@@ -122,64 +31,7 @@ static uint64_t reason_count(uint32_t reason)
 	return sum;
 }
 
-static void clear_map(int fd, size_t bytes)
-{
-	char key[64];
-
-	(void)bytes;
-	while (!bpf_map_get_next_key(fd, NULL, key))
-		bpf_map_delete_elem(fd, key);
-}
-
-/* Our address @src, the peer's @dst, and the NICs of both. */
-static void set_ends(const struct esc_address *src, const struct esc_address *dst, bool four,
-		     uint16_t flags, uint16_t mtu)
-{
-	const char *ours = four ? "10.9.0.1" : "fd09::1", *ours2 = four ? "10.9.0.2" : "fd09::2";
-	const char *peers = four ? "10.8.0.1" : "fd08::1", *peers2 = four ? "10.8.0.2" : "fd08::2";
-	struct esc_address a;
-
-	clear_map(map_fd(nic_homes), 16);
-	clear_map(map_fd(nic_peers), 16);
-	clear_map(map_fd(nic_ways), 32);
-	set_home(src, ours, ours2, ESC_NIC_PAIRED | flags, mtu);
-	set_peer(dst, peers, peers2, HOME_ID, 0);
-	a = address_of(peers);
-	set_peer(&a, NULL, NULL, HOME_ID, 0);
-	a = address_of(peers2);
-	set_peer(&a, NULL, NULL, HOME_ID, 0);
-}
-
-static int run(int fd, const struct frame *f, struct frame *got)
-{
-	LIBBPF_OPTS(bpf_test_run_opts, o, .data_in = f->data, .data_size_in = f->bytes,
-		    .data_out = got->data, .data_size_out = sizeof(got->data), .repeat = 1);
-	int error = bpf_prog_test_run_opts(fd, &o);
-
-	got->bytes = o.data_size_out;
-	return error ? -1000 : (int)o.retval;
-}
-
-static bool same(const struct frame *a, const struct frame *b)
-{
-	return a->bytes == b->bytes && !memcmp(a->data, b->data, a->bytes);
-}
-
 /* --- what it must be, done the long way --- */
-
-static void addresses_of(const struct frame *f, struct esc_address *src, struct esc_address *dst)
-{
-	memset(src, 0, sizeof(*src));
-	memset(dst, 0, sizeof(*dst));
-	if (frame_is_ipv6(f)) {
-		memcpy(src->bytes, f->data + 22, 16);
-		memcpy(dst->bytes, f->data + 38, 16);
-		return;
-	}
-	src->bytes[10] = src->bytes[11] = dst->bytes[10] = dst->bytes[11] = 0xff;
-	memcpy(src->bytes + 12, f->data + 26, 4);
-	memcpy(dst->bytes + 12, f->data + 30, 4);
-}
 
 /* The IP packet without Ethernet's padding, in UDP between the NICs that are named. */
 static void wrap(struct frame *f, const char *from, const char *to, uint16_t port)
@@ -624,20 +476,90 @@ static void test_dummy(void)
 	set_word(ESC_NIC_ON | ESC_NIC_HAS_DUMMY, 1, FRESH);
 }
 
+/* Of the receiver's entry in `qps`, on port 2. */
+static uint64_t counted(const struct frame *f, uint32_t qpn)
+{
+	struct esc_qp_key key = {.dest_qpn = qpn, .direction = ESC_DIRECTION_RX, .port = 2};
+	struct esc_qp qp = {};
+
+	addresses_of(f, &key.src, &key.dst);
+	bpf_map_lookup_elem(map_fd(qps), &key, &qp);
+	return qp.packets;
+}
+
+/* What native XDP saw in UDP only is counted as its NIC's; what others will see is left to them. */
+static void test_counting(void)
+{
+	static const struct {
+		const char *name;
+		uint8_t xdp_mode;
+		bool dummy;
+		uint64_t packets;
+	} cases[] = {
+		{"native XDP: counted", ESC_XDP_NATIVE, false, 1},
+		{"generic XDP, which sees it again: not counted twice", ESC_XDP_SKB, false, 0},
+		{"no XDP, tc ingress sees it again: not counted twice", ESC_XDP_NONE, false, 0},
+		{"generic XDP, for a dummy device: counted", ESC_XDP_SKB, true, 1},
+	};
+	struct frame inner, f, got;
+	struct esc_address src, dst;
+	struct esc_nic_home home;
+	uint32_t slot = 2;
+
+	for (uint32_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct frame_plan plan = {
+			.ip = 4, .opcode = 0x04, .payload = 64, .source_host = 3, .qpn = 0x100 + i};
+		struct esc_port port = {
+			.name = "eth1", .ifindex = IFINDEX, .xdp_mode = cases[i].xdp_mode};
+
+		bpf_map_update_elem(map_fd(ports), &slot, &port, BPF_ANY);
+		frame_build(&inner, &plan);
+		set_receiver(&inner, true);
+		addresses_of(&inner, &src, &dst);
+		bpf_map_lookup_elem(map_fd(nic_homes), &dst, &home);
+		home.deliver_ifindex = cases[i].dummy ? SECOND_IFINDEX : IFINDEX;
+		bpf_map_update_elem(map_fd(nic_homes), &dst, &home, BPF_ANY);
+		f = inner;
+		wrap(&f, "10.9.0.2", "10.8.0.2", PORT);
+		run(in_fd, &f, &got);
+		tap_ok(counted(&inner, 0x100 + i) == cases[i].packets, "in: %s", cases[i].name);
+	}
+	bpf_map_update_elem(map_fd(ports), &slot, &(struct esc_port){}, BPF_ANY);
+}
+
+static uint32_t changes(void)
+{
+	struct esc_nic_word word = {};
+	uint32_t zero = 0;
+
+	bpf_map_lookup_elem(map_fd(nic_word), &zero, &word);
+	return word.changes;
+}
+
+/* The watch is told once, when a peer's NIC is newly dead. */
+static void test_changes(void)
+{
+	struct frame_plan plan = {.ip = 4, .opcode = 0x04, .payload = 64, .source_host = 3};
+	struct frame f, got;
+	uint32_t before;
+
+	frame_build(&f, &plan);
+	set_receiver(&f, true);
+	wrap(&f, "10.9.0.2", "10.8.0.2", PORT);
+	before = changes();
+	run(in_fd, &f, &got);
+	run(in_fd, &f, &got);
+	tap_ok(changes() == before + 1, "a peer's word that its NIC is dead is a change, once");
+}
+
 int main(int argc, char **argv)
 {
 	uint64_t seed =
 		argc > 1 ? strtoull(argv[1], NULL, 0) : (uint64_t)time(NULL) * 2654435761u | 1;
 
 	printf("# seed %llu\n", (unsigned long long)seed);
-	libbpf_set_print(world_quiet);
-	kernel = nic_programs__open_and_load();
-	if (!kernel)
+	if (!nic_world_open())
 		return tap_bail("the programs of NIC failover load");
-	out_fd = bpf_program__fd(kernel->progs.esc_nic_out);
-	in_fd = bpf_program__fd(kernel->progs.esc_nic_in);
-	dummy_fd = bpf_program__fd(kernel->progs.esc_nic_dummy);
-	set_control(0);
 	set_word(ESC_NIC_ON, 1, FRESH);
 	test_captures();
 	test_random(seed);
@@ -652,6 +574,8 @@ int main(int argc, char **argv)
 	test_learning();
 	test_probes();
 	test_dummy();
+	test_counting();
+	test_changes();
 	nic_programs__destroy(kernel);
 	return tap_end();
 }

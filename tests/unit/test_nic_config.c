@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "config.h"
+#include "config_nic.h"
 
 static struct config *parse(const char *text, char **error)
 {
@@ -25,9 +26,21 @@ Test(nic_config, off_by_default)
 	cr_expect_null(config->interfaces[0].dummy);
 	cr_expect_eq(config->nic.port, 4792);
 	cr_expect_eq(config->nic.mode, CONFIG_NIC_WRAP);
+	cr_expect(config_nic_resends(config));
 	cr_expect_eq(config->nic.probe_interval_ns, 20000000);
 	cr_expect_eq(config->nic.dead_after_ns, 100000000);
 	cr_expect_eq(config->nic.return_after_ns, 5000000000);
+	config_free(config);
+}
+
+Test(nic_config, nothing_is_sent_again_when_it_is_off)
+{
+	char *error;
+	struct config *config =
+		parse("interfaces: [{name: eth1, sibling: eth2}]\nnic: {resend: off}\n", &error);
+
+	cr_assert_not_null(config, "%s", error);
+	cr_expect_not(config_nic_resends(config));
 	config_free(config);
 }
 
@@ -35,17 +48,18 @@ Test(nic_config, everything_given)
 {
 	char *error;
 	json_t *json, *interface;
-	struct config *config =
-		parse("interfaces:\n  - {name: eth1, sibling: eth2, dummy: roce0}\n  - {name: eth2}\n"
-		      "nic: {mode: plain, port: 5000, probe_interval: 10ms, dead_after: 30ms, "
-		      "return_after: 2s}\n",
-		      &error);
+	struct config *config = parse(
+		"interfaces:\n  - {name: eth1, sibling: eth2, dummy: roce0}\n  - {name: eth2}\n"
+		"nic: {mode: plain, port: 5000, probe_interval: 10ms, dead_after: 30ms, "
+		"return_after: 2s}\n",
+		&error);
 
 	cr_assert_not_null(config, "%s", error);
 	cr_expect_str_eq(config->interfaces[0].sibling, "eth2");
 	cr_expect_str_eq(config->interfaces[0].dummy, "roce0");
 	cr_expect_null(config->interfaces[1].sibling);
 	cr_expect_eq(config->nic.mode, CONFIG_NIC_PLAIN);
+	cr_expect_not(config_nic_resends(config), "plain packets cannot be sent again");
 	cr_expect_eq(config->nic.port, 5000);
 	cr_expect_eq(config->nic.probe_interval_ns, 10000000);
 	cr_expect_eq(config->nic.dead_after_ns, 30000000);
@@ -64,7 +78,8 @@ Test(nic_config, each_mistake_has_its_sentence)
 	static const struct {
 		const char *text, *named;
 	} cases[] = {
-		{"interfaces: [{name: eth1, sibling: eth1}]\n", ":1: `sibling: eth1` is the interface"},
+		{"interfaces: [{name: eth1, sibling: eth1}]\n",
+		 ":1: `sibling: eth1` is the interface"},
 		{"interfaces: [{name: eth1, sibling: \"a b\"}]\n", "cannot be an interface"},
 		{"interfaces: [{name: eth1, dummy: roce0}]\n", "beside `sibling` only"},
 		{"interfaces: [{name: eth1}]\nnic: {port: 80}\n", ":2: `port: 80` is out of range"},

@@ -17,9 +17,10 @@ from .bench import CLIENT, SERVER
 import nicwire
 
 DUMMY, DUMMY_PORT = "roce0", 220  # 10.LEAF.220.2, which the leaf sends to the guest's first NIC
-OUTAGE_SECONDS = 3.0
-RETURN_SECONDS = 1.5
-LEAD_SECONDS = 2.0
+OUTAGE_SECONDS = 2.0
+RETURN_SECONDS = 1.0
+LEAD_SECONDS = 1.0
+TAIL_SECONDS = 3.0  # of which the return's hold is a part
 # A QP timeout of 537 ms, seven retries that soft-RoCE takes for no end of them.
 QP_TIMEOUT = ("-u", "17")
 QP_TIMEOUT_SECONDS = 0.537
@@ -37,9 +38,12 @@ CASES = (
     ("nic", "crossed", (CLIENT, SERVER)),
     ("dummy", "carrier", (CLIENT,)), ("dummy", "admin", (CLIENT,)), ("dummy", "admin", (SERVER,)),
     ("dummy", "silent", (SERVER,)), ("dummy", "crossed", (CLIENT, SERVER)),
+    ("dummy", "driver gone", (CLIENT,)),
 )
 FEW = (CASES[0], CASES[3], CASES[6], CASES[9])
 RUNS = 0  # of every case, and the picture; 0: one of a few
+ONLY = ""  # with RUNS: cases with one of these words in their label (a,b); "picture": the picture
+KEPT = {}  # {case: runs so far}, which outlives machines that the emulation killed
 
 
 # --- the two designs ---
@@ -131,6 +135,19 @@ def admin(name, up):
     channel.read(name, ["sh", "-c", "; ".join(lines)])
 
 
+DRIVER = "/sys/bus/virtio/drivers/virtio_net"
+
+
+def driver(name, there):
+    """The NIC's driver goes, and with it the interface; it comes back with nothing of its own."""
+    if not there:
+        channel.read(name, ["sh", "-c", "basename $(readlink -f /sys/class/net/eth0/device) "
+                            f"> /run/nic-device; cat /run/nic-device > {DRIVER}/unbind"])
+        return
+    channel.read(name, ["sh", "-c", f"cat /run/nic-device > {DRIVER}/bind"])
+    admin(name, True)
+
+
 def cut(fault, names):
     if fault == "crossed":
         machine.set_link(SERVER, 1, False)
@@ -142,6 +159,8 @@ def cut(fault, names):
             silence(name, 0, "add")
         elif fault == "admin":
             admin(name, False)
+        elif fault == "driver gone":
+            driver(name, False)
 
 
 def mend(fault, names):
@@ -155,6 +174,8 @@ def mend(fault, names):
             silence(name, 0, "del")
         elif fault == "admin":
             admin(name, True)
+        elif fault == "driver gone":
+            driver(name, True)
 
 
 # --- a run ---
@@ -170,14 +191,14 @@ class Run:
                             os.path.join(folder, "second.pcap"))]
         source = dummy_address(CLIENT) if design == "dummy" else state.guest(CLIENT)["address"]
         self.source = ipaddress.ip_address(source).packed
-        seconds = int(LEAD_SECONDS + OUTAGE_SECONDS + RETURN_SECONDS + 6)
+        seconds = int(LEAD_SECONDS + OUTAGE_SECONDS + TAIL_SECONDS + 1)
         try:
             with concurrent.futures.ThreadPoolExecutor(1) as pool:
                 running = pool.submit(perftest.run, CLIENT, SERVER, "ib_write_bw", qps=1, nice=NICE,
                                       device=device(design), address=dummy_address
                                       if design == "dummy" else None,
                                       extra=("-s", "65536", "-D", str(seconds), *QP_TIMEOUT))
-                self.wait_flow(taps[0].path, running)
+                self.wait_flow([tap.path for tap in taps], running)
                 time.sleep(LEAD_SECONDS)
                 self.break_and_mend()
                 self.result = running.result()
@@ -185,11 +206,13 @@ class Run:
             packets = [packet for tap in taps for packet in tap.stop()]
         self.wrapped = sum(packet.wrapped for packet in packets)
         self.moments = nicwire.progress(packets, self.source)
+        self.resumed = nicwire.resumed(packets, self.moments, self.source, self.cut_at)
 
-    def wait_flow(self, path, running):
+    def wait_flow(self, paths, running):
+        """By whichever NIC: on a machine that stands still probes may have found one silent."""
         deadline = time.monotonic() + 60
-        while nicwire.data_packets(path, self.source) < 100 and not running.done() and \
-                time.monotonic() < deadline:
+        while sum(nicwire.data_packets(path, self.source) for path in paths) < 100 and \
+                not running.done() and time.monotonic() < deadline:
             time.sleep(0.1)
 
     def break_and_mend(self):
@@ -203,6 +226,10 @@ class Run:
 
     def gap(self):
         return nicwire.longest_gap(self.moments, self.cut_at - 0.05, self.mended_at)[0]
+
+    def gap_before(self):
+        """With nothing wrong: what a gap is on this machine now."""
+        return nicwire.longest_gap(self.moments, self.moments[0][0], self.cut_at)[0]
 
     def gap_back(self):
         end = min(self.moments[-1][0], self.mended_at + RETURN_SECONDS + 2.5)
@@ -219,7 +246,7 @@ class Run:
     def picture(self, most):
         """One character for each tenth of a second from the cut on, and a second before."""
         begin = self.cut_at - 1
-        values = nicwire.rates(self.moments, begin, begin + 9)
+        values = nicwire.rates(self.moments, begin, begin + 1 + OUTAGE_SECONDS + TAIL_SECONDS)
         return "".join(BARS[min(len(BARS) - 1, round(value / most * (len(BARS) - 1)))]
                        for value in values)
 
@@ -241,7 +268,9 @@ def check_case(tap, folder, case):
         return None
     before, meanwhile, after = run.rates()
     tap.check(run.gap() < OUTAGE_SECONDS * GAP_SHARE and run.wrapped,
-              f"{label}: delivery goes on, gap {run.gap() * 1000:.0f} ms, at the return "
+              f"{label}: delivery goes on, gap {run.gap() * 1000:.0f} ms "
+              f"({run.gap_before() * 1000:.0f} before anything died), new data by another NIC "
+              f"{run.resumed * 1000:.0f} ms after the cut, at the return a gap of "
               f"{run.gap_back() * 1000:.0f} ms; {before:.0f} Mbit/s before, {meanwhile:.0f} "
               f"meanwhile, {after:.0f} after", f"{run.wrapped} packets in UDP")
     return run if good else None
@@ -261,24 +290,34 @@ def wait_whole(seconds=30):
 
 def repeat(tap, folder, cases, runs):
     """{case: runs}: each case so often, the designs one after the other."""
-    found = {}
     for design in ("nic", "dummy"):
-        chosen = [case for case in cases if case[0] == design]
-        if not chosen:
+        left = [case for number in range(runs) for case in cases
+                if case[0] == design and len(KEPT.get(case, ())) <= number]
+        if not left:
             continue
         with design_up(design):
-            for case in chosen * runs:
-                found.setdefault(case, []).append(check_case(tap, folder, case))
-    return found
+            for case in left:
+                KEPT.setdefault(case, []).append(check_case(tap, folder, case))
+            tap.note(f"sent again by {' and '.join(map(str, bench.each(resent)))} packets")
+    return KEPT
+
+
+def resent(name):
+    return bench.escapement(name, "nic")["resent"]
 
 
 def tell(tap, found):
     for case, runs in found.items():
         good = [run for run in runs if run]
-        gaps = sorted(run.gap() * 1000 for run in good)
-        if gaps:
-            tap.note(f"{label_of(*case)}: {len(good)} of {len(runs)}; gap median "
-                     f"{statistics.median(gaps):.0f} ms, most {gaps[-1]:.0f} ms")
+        if good:
+            tap.note(f"{label_of(*case)}: {len(good)} of {len(runs)} without a queue pair's error; "
+                     f"gap {spread([run.gap() for run in good])} (before anything died "
+                     f"{spread([run.gap_before() for run in good])}), new data by another NIC after "
+                     f"{spread([run.resumed for run in good])}")
+
+
+def spread(seconds):
+    return f"{statistics.median(seconds) * 1000:.0f} ms in the median, {max(seconds) * 1000:.0f} at most"
 
 
 def draw(tap, folder):
@@ -292,7 +331,7 @@ def draw(tap, folder):
         bench.each(lambda name: channel.read(name, ["escapement", "off"]))
         runs["a NIC dies, without"] = Run(folder, "dummy", "carrier", (CLIENT,))
         bench.each(lambda name: channel.read(name, ["escapement", "mode", "observe"]))
-    most = max(max(nicwire.rates(run.moments, run.cut_at - 1, run.cut_at + 8))
+    most = max(max(nicwire.rates(run.moments, run.cut_at - 1, run.cut_at + 5))
                for run in runs.values() if run.moments)
     tap.note(f"each mark 100 ms, the highest {most / 1e6:.0f} Mbit/s; the NIC dies at second 1, is "
              f"back at {1 + OUTAGE_SECONDS:.0f}")
@@ -302,6 +341,14 @@ def draw(tap, folder):
 
 def test_nic(tap, folder):
     """A NIC dies under ib_write_bw: carrier, admin down, silence, both hosts; and returns."""
-    if RUNS:
+    words = ONLY.split(",")
+    if RUNS and (not ONLY or "picture" in words):
         draw(tap, folder)
-    tell(tap, repeat(tap, folder, CASES if RUNS else FEW, RUNS or 1))
+    cases = [case for case in CASES if any(word in label_of(*case) for word in words)] \
+        if RUNS else FEW
+    tell(tap, repeat(tap, folder, cases, RUNS or 1))
+
+
+def repeats():
+    """How often machines that the emulation killed are booted anew."""
+    return max(1, 2 * RUNS)

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * NIC failover: which packets are kept for being sent again, to the byte, and that they go on as
+ * they came; the daemon's look at a carrier.
+ */
+#include "nic_world.h"
+
+/* True: the map has exactly this packet under its key. */
+static bool keeps(int fd, const struct frame *f, uint32_t qpn)
+{
+	uint32_t total = frame_is_ipv6(f) ? 40 + frame_get16(f, 18) : frame_get16(f, 16);
+	struct esc_nic_kept_key key = {.qpn = htonl(qpn)};
+	struct esc_nic_request value = {};
+
+	addresses_of(f, &key.src, &key.dst);
+	return !bpf_map_lookup_elem(fd, &key, &value) && value.kept.begun == value.kept.ended &&
+	       value.kept.bytes == total && value.kept.sent_ktime_ns &&
+	       !memcmp(value.packet, f->data + 14, total);
+}
+
+static bool keeps_none(void)
+{
+	struct esc_nic_kept_key key;
+
+	return bpf_map_get_next_key(map_fd(nic_acks), NULL, &key) &&
+	       bpf_map_get_next_key(map_fd(nic_requests), NULL, &key);
+}
+
+static void forget(void)
+{
+	clear_map(map_fd(nic_acks), sizeof(struct esc_nic_kept_key));
+	clear_map(map_fd(nic_requests), sizeof(struct esc_nic_kept_key));
+}
+
+static const struct keep_case {
+	const char *name;
+	uint8_t opcode, syndrome;
+	bool asks; /* for an acknowledgement */
+	bool ack, request;
+} keep_cases[] = {
+	{"an acknowledgement", 0x11, 0x1f, false, true, false},
+	{"a NAK of a missing packet", 0x11, 0x60, false, true, false},
+	{"a NAK that ends a queue pair", 0x11, 0x62, false, false, false},
+	{"a NAK that asks for a pause", 0x11, 0x2a, false, false, false},
+	{"the end of a WRITE, which asks", 0x08, 0, true, false, true},
+	{"a whole SEND, which asks", 0x04, 0, true, false, true},
+	{"the middle of a WRITE, which does not", 0x07, 0, false, false, false},
+	{"a READ request", 0x0c, 0, true, false, false},
+	{"an atomic request", 0x13, 0, true, false, false},
+	{"an atomic answer", 0x12, 0x1f, false, false, false},
+	{"a whole SEND of UC", 0x24, 0, true, false, false},
+	{"a whole SEND of UD", 0x64, 0, true, false, false},
+	{"a probe of the mesh", ESC_PROBE_OPCODE_PATH_REQUEST, 0, true, false, false},
+};
+
+static void keep_frame(const struct keep_case *c, bool four, uint32_t payload, struct frame *f)
+{
+	struct frame_plan plan = {
+		.ip = four ? 4 : 6,
+		.opcode = c->opcode,
+		.qpn = 0x1234,
+		.psn = 77 | (c->asks ? 0x80000000u : 0),
+		.payload = payload,
+		.extension = c->opcode == 0x11 ? 4 : 16,
+		.source_host = 3,
+	};
+
+	frame_build(f, &plan);
+	if (c->opcode == 0x11 || c->opcode == 0x12)
+		f->data[frame_udp_offset(f) + 8 + 12] = c->syndrome;
+	if (c->asks)
+		f->data[frame_udp_offset(f) + 8 + 8] |= 0x80;
+}
+
+static void run_keep(const struct keep_case *c, bool four)
+{
+	struct esc_address src, dst;
+	struct frame f, got;
+	bool asked = c->ack || c->request;
+	int verdict;
+
+	keep_frame(c, four, c->opcode == 0x11 ? 0 : 1024, &f);
+	addresses_of(&f, &src, &dst);
+	set_ends(&src, &dst, four, 0, 9000);
+	forget();
+	verdict = run(out_fd, &f, &got);
+	tap_ok(verdict == NEXT && same(&f, &got) && keeps(map_fd(nic_acks), &f, 0x1234) == c->ack &&
+		       keeps(map_fd(nic_requests), &f, 0x1234) == c->request &&
+		       keeps_none() == !asked,
+	       "IPv%d, %s: goes as it came, and is %s", four ? 4 : 6, c->name,
+	       asked ? "kept" : "not kept");
+}
+
+/* The newest is kept, in whatever length; and nothing where nothing is to be. */
+static void test_keep_more(void)
+{
+	const struct keep_case *write = &keep_cases[4];
+	struct esc_address src, dst;
+	struct frame f, got;
+
+	keep_frame(write, true, 3000, &f); /* a test run takes no more than a page */
+	addresses_of(&f, &src, &dst);
+	set_ends(&src, &dst, true, 0, 9000);
+	forget();
+	run(out_fd, &f, &got);
+	tap_ok(keeps(map_fd(nic_requests), &f, 0x1234), "3,000 bytes of payload are kept");
+	keep_frame(write, true, 12, &f);
+	f.data[frame_udp_offset(&f) + 8 + 11]++; /* PSN */
+	run(out_fd, &f, &got);
+	tap_ok(keeps(map_fd(nic_requests), &f, 0x1234), "and the next, shorter one in its place");
+	keep_frame(write, true, 1024, &f);
+	clear_map(map_fd(nic_homes), 16);
+	forget();
+	run(out_fd, &f, &got);
+	tap_ok(keeps_none(), "an address that is not protected: nothing is kept");
+	set_ends(&src, &dst, true, 0, 9000);
+	set_word(ESC_NIC_ON, 0, FRESH);
+	run(out_fd, &f, &got);
+	tap_ok(keeps_none(), "not asked to: nothing is kept");
+	set_word(ESC_NIC_ON | ESC_NIC_KEEPS, 0, FRESH);
+	for (uint32_t qpn = 0; qpn < ESC_NIC_REQUESTS_MAX + 10; qpn++) {
+		frame_put16(&f, frame_udp_offset(&f) + 8 + 6, qpn);
+		if (run(out_fd, &f, &got) != NEXT || !same(&f, &got))
+			break;
+		if (qpn == ESC_NIC_REQUESTS_MAX + 9)
+			tap_ok(true, "a full map: packets go as they came");
+	}
+	forget();
+}
+
+static void test_look(void)
+{
+	struct __sk_buff context = {.ifindex = IFINDEX};
+	char frame[64] = {0};
+	LIBBPF_OPTS(bpf_test_run_opts, o, .data_in = frame, .data_size_in = sizeof(frame),
+		    .ctx_in = &context, .ctx_size_in = sizeof(context), .repeat = 1);
+	int fd = bpf_program__fd(kernel->progs.esc_nic_look);
+
+	tap_ok(!bpf_prog_test_run_opts(fd, &o) && !o.retval,
+	       "a look at a device that is up says so");
+	context.ifindex = 999999;
+	tap_ok(bpf_prog_test_run_opts(fd, &o) == -ENODEV, "and at none, that there is none");
+}
+
+static void test_keep(void)
+{
+	set_word(ESC_NIC_ON | ESC_NIC_KEEPS, 0, FRESH);
+	for (size_t i = 0; i < sizeof(keep_cases) / sizeof(keep_cases[0]); i++) {
+		run_keep(&keep_cases[i], true);
+		run_keep(&keep_cases[i], false);
+	}
+	test_keep_more();
+}
+
+int main(void)
+{
+	if (!nic_world_open())
+		return tap_bail("the programs of NIC failover load");
+	test_look();
+	test_keep();
+	nic_programs__destroy(kernel);
+	return tap_end();
+}
