@@ -187,6 +187,8 @@ void paths_tell_down(struct paths *paths, const struct paths_pair *pair, unsigne
 		     const struct pathlive_lane *live);
 void paths_tell_up(struct paths *paths, const struct paths_pair *pair, unsigned int lane,
 		   int64_t died_ns, uint64_t diverted_ns, uint64_t packets);
+void paths_tell_let_go(struct paths *paths, const struct paths_pair *pair, unsigned int lane,
+		       uint64_t diverted_ns, uint64_t packets);
 void paths_tell_failover(struct paths *paths, const struct paths_pair *pair, unsigned int lane,
 			 const struct esc_lane *now, int64_t heard_ns);
 void paths_tell_routes(struct paths *paths, const struct paths_pair *pair);
