@@ -118,19 +118,12 @@ static unsigned int state_value(const struct path_lane_facts *lane)
 static void write_delays(struct prom_family *family, const struct lane_names *names,
 			 const char *direction, const struct quantiles *delays)
 {
-	const struct {
-		const char *stat;
-		int64_t ns;
-	} stats[] = {
-		{"min", delays->min_ns},
-		{"p50", delays->p50_ns},
-		{"p99", delays->p99_ns},
-		{"max", delays->max_ns},
-	};
+	struct quantile_stat stats[QUANTILE_STATS];
+	size_t count = quantiles_stats(delays, stats);
 
-	for (size_t i = 0; delays->samples && i < sizeof(stats) / sizeof(stats[0]); i++)
-		prom_value(family, (double)stats[i].ns / 1e9, LABELS(*names), "direction",
-			   direction, "stat", stats[i].stat, NULL);
+	for (size_t i = 0; i < count; i++)
+		prom_value(family, stats[i].seconds, LABELS(*names), "direction", direction, "stat",
+			   stats[i].name, NULL);
 }
 
 static void write_bound(struct prom_family *family, const struct lane_names *names,

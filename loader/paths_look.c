@@ -148,8 +148,9 @@ static bool lane_judge(struct paths *paths, struct paths_pair *pair, unsigned in
 	__atomic_store_n(&map->state, (uint8_t)lane->damp.state, __ATOMIC_RELAXED);
 	if (lane->damp.state == PATHLIVE_DOWN && is_trusted(before)) {
 		paths_tell_down(paths, pair, number, &live);
-		/* Perhaps it is all routes that changed. */
-		pair->verify_due_ns = 0;
+		paths_unsettle(pair, now_ns);
+	} else if (lane->damp.state == PATHLIVE_HELD) {
+		paths_unsettle(pair, now_ns);
 	} else if (lane->damp.state == PATHLIVE_UP && before == PATHLIVE_HELD) {
 		lane_return(paths, pair, number, died_ns);
 	}

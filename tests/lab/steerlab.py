@@ -87,11 +87,13 @@ def covered(lab, host, qps=QPS):
 
 
 def is_ready(lab, count, qps=QPS):
-    """All of the @count paths of both hosts are found, trusted, and each queue pair is watched."""
+    """All of the @count paths of both hosts are found, trusted, each queue pair is watched, and what
+    it takes is probed each millisecond."""
     for host in LEAF:
         known = lanes(lab, host)
         groups = {lane.get("group") for lane in known} - {None}
         if len(groups) < count or any(lane["state"] != "up" or lane["diverted"] for lane in known) or \
+                any(lane["qps"] and lane["use"] != "active" for lane in known) or \
                 not covered(lab, host, qps):
             return False
     return True
