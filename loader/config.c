@@ -281,6 +281,7 @@ static int take_textfile(struct reading *reading)
 
 	config->textfile.interval_ns = 5 * SECOND_NS;
 	config->textfile.top_qps = 32;
+	config->textfile.top_paths = 32;
 	err = take_path(reading->path, raw->directory, NULL, &config->textfile.directory);
 	if (!err)
 		err = take_duration(reading, "textfile", "interval", raw->interval,
@@ -289,6 +290,9 @@ static int take_textfile(struct reading *reading)
 	if (!err)
 		err = take_number(reading, "textfile", "top_qps", raw->top_qps, 0, 1024,
 				  &config->textfile.top_qps);
+	if (!err)
+		err = take_number(reading, "textfile", "top_paths", raw->top_paths, 0, 1024,
+				  &config->textfile.top_paths);
 	return err ? err : check_textfile_directory(reading);
 }
 

@@ -81,7 +81,7 @@ struct config {
 	struct {
 		char *directory; /* NULL: no textfile */
 		uint64_t interval_ns;
-		uint32_t top_qps;
+		uint32_t top_qps, top_paths;
 	} textfile;
 	struct {
 		char *file;    /* NULL: the ledger is kept in memory only */

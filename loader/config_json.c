@@ -205,6 +205,7 @@ json_t *config_to_json(const struct config *config)
 	set_text(textfile, "directory", config->textfile.directory);
 	set_duration(textfile, "interval", config->textfile.interval_ns);
 	json_object_set_new(textfile, "top_qps", json_integer(config->textfile.top_qps));
+	json_object_set_new(textfile, "top_paths", json_integer(config->textfile.top_paths));
 	json_object_set_new(root, "textfile", textfile);
 	set_text(events, "file", config->events.file);
 	json_object_set_new(events, "keep", json_integer(config->events.keep));

@@ -114,6 +114,7 @@ static const cyaml_schema_field_t textfile_fields[] = {
 	TEXT("directory", struct config_raw_textfile, directory),
 	TEXT("interval", struct config_raw_textfile, interval),
 	NUMBER("top_qps", struct config_raw_textfile, top_qps),
+	NUMBER("top_paths", struct config_raw_textfile, top_paths),
 	CYAML_FIELD_END,
 };
 

@@ -28,6 +28,7 @@ struct config_raw_textfile {
 	char *directory;
 	char *interval;
 	uint64_t *top_qps;
+	uint64_t *top_paths;
 };
 
 struct config_raw_events {

@@ -11,6 +11,7 @@
 #include "dataplane.h"
 #include "judge.h"
 #include "metrics_clock.h"
+#include "metrics_lanes.h"
 #include "metrics_pace.h"
 #include "metrics_steer.h"
 #include "metrics_tcp.h"
@@ -45,6 +46,7 @@ struct metrics_facts {
 	struct metrics_mesh mesh;
 	struct steer_facts steer;
 	struct paths_facts paths;
+	struct metrics_lanes lanes;
 	struct pace_facts pace;
 	struct tcppace_facts tcp;
 	const struct nics *nics; /* NULL: none */

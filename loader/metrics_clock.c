@@ -63,20 +63,13 @@ static void write_tai(FILE *out, const struct mesh_clock_facts *clock)
 static void write_delay(struct prom_family *family, const struct mesh_peer_facts *peer,
 			const char *direction, const struct quantiles *delays)
 {
-	const struct {
-		const char *stat;
-		int64_t ns;
-	} stats[] = {
-		{"min", delays->min_ns},
-		{"p50", delays->p50_ns},
-		{"p99", delays->p99_ns},
-		{"max", delays->max_ns},
-	};
+	struct quantile_stat stats[QUANTILE_STATS];
+	size_t count = quantiles_stats(delays, stats);
 
-	for (size_t i = 0; delays->samples && i < sizeof(stats) / sizeof(stats[0]); i++)
-		prom_value(family, seconds((double)stats[i].ns), "netdev", peer->interface, "peer",
+	for (size_t i = 0; i < count; i++)
+		prom_value(family, stats[i].seconds, "netdev", peer->interface, "peer",
 			   peer->host, "plane", report_plane(peer->plane), "direction", direction,
-			   "stat", stats[i].stat, NULL);
+			   "stat", stats[i].name, NULL);
 }
 
 static void write_delays(FILE *out, const struct metrics_mesh *facts)

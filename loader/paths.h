@@ -86,6 +86,12 @@ size_t paths_lanes(const struct paths *paths, unsigned int slot,
  */
 int paths_lane_of(const struct paths *paths, unsigned int slot, uint16_t sport);
 
+/*
+ * Nothing is answered on the standby of lane @lane, and the peer's programs say nothing of either:
+ * packets leave as static ECMP has it. False: there is no such lane, or its peer does speak.
+ */
+bool paths_let_go(struct paths *paths, unsigned int slot, unsigned int lane);
+
 /* Of the last 5 to 10 s; samples 0: none. */
 void paths_quantiles(const struct paths *paths, unsigned int slot, unsigned int lane,
 		     struct quantiles *out, struct quantiles *in);

@@ -99,6 +99,21 @@ static void lane_return(struct paths *paths, struct paths_pair *pair, unsigned i
 	paths_tell_up(paths, pair, number, died_ns, diverted_ns, packets);
 }
 
+bool paths_let_go(struct paths *paths, unsigned int slot, unsigned int number)
+{
+	struct paths_pair *pair = slot < ESC_PATH_SLOTS_MAX ? paths->by_slot[slot] : NULL;
+	struct esc_lane *map;
+
+	if (!pair || number >= ESC_PATH_LANES_MAX || !pair->lanes[number].sport ||
+	    paths_pair_answers(pair, daemon_local_ns()))
+		return false;
+	map = paths_map_lane(paths, pair, number);
+	paths_tell_let_go(paths, pair, number, load(map->diverted_ns), load(map->diverted));
+	__atomic_store_n(&map->diverted_ns, 0, __ATOMIC_SEQ_CST);
+	pair->lanes[number].diverted_ns = 0;
+	return true;
+}
+
 /* --- one lane --- */
 
 static bool is_trusted(enum pathlive_state state)
@@ -121,14 +136,21 @@ static bool lane_judge(struct paths *paths, struct paths_pair *pair, unsigned in
 	/* The programs have seen a death that was over before we looked. */
 	if (lane->diverted_ns && is_trusted(before))
 		seen = PATHLIVE_DOWN;
+	/*
+	 * The peer says nothing any more (its daemon is gone, perhaps): a lane that died is not
+	 * known to live. Its packets stay on the standby while they are answered there: steer.c.
+	 */
+	if (!lane->deadline_ns && !is_trusted(before))
+		seen = PATHLIVE_SUSPECT;
 	pathlive_step(&lane->damp, &paths->live, seen, (int64_t)now_ns);
 	if (lane->damp.state == before)
 		return false;
 	__atomic_store_n(&map->state, (uint8_t)lane->damp.state, __ATOMIC_RELAXED);
 	if (lane->damp.state == PATHLIVE_DOWN && is_trusted(before)) {
 		paths_tell_down(paths, pair, number, &live);
-		/* Perhaps it is all routes that changed. */
-		pair->verify_due_ns = 0;
+		paths_unsettle(pair, now_ns);
+	} else if (lane->damp.state == PATHLIVE_HELD) {
+		paths_unsettle(pair, now_ns);
 	} else if (lane->damp.state == PATHLIVE_UP && before == PATHLIVE_HELD) {
 		lane_return(paths, pair, number, died_ns);
 	}

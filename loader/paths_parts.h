@@ -77,6 +77,7 @@ struct paths_pair {
 		uint64_t again_ns; /* it is silent: not before that */
 	} hop[PATHSET_HOPS];
 	uint64_t verify_due_ns;
+	uint64_t unsettled_ns; /* until then ports are verified more often */
 	unsigned int verified; /* turns */
 	uint64_t floor_due_ns;
 };
@@ -169,6 +170,8 @@ void paths_follow_uses(struct paths *paths, uint64_t now_ns);
 int paths_survey_open(struct paths *paths);
 void paths_survey_close(struct paths *paths);
 void paths_survey_turn(struct paths *paths, uint64_t now_ns);
+/* Perhaps it is the routes that changed: all ports are looked at again, and soon once more. */
+void paths_unsettle(struct paths_pair *pair, uint64_t now_ns);
 /* A packet came from so far away. */
 void paths_see_distance(struct paths_pair *pair, uint8_t hop_limit);
 /* No switch beyond the first one answers. */
@@ -187,6 +190,8 @@ void paths_tell_down(struct paths *paths, const struct paths_pair *pair, unsigne
 		     const struct pathlive_lane *live);
 void paths_tell_up(struct paths *paths, const struct paths_pair *pair, unsigned int lane,
 		   int64_t died_ns, uint64_t diverted_ns, uint64_t packets);
+void paths_tell_let_go(struct paths *paths, const struct paths_pair *pair, unsigned int lane,
+		       uint64_t diverted_ns, uint64_t packets);
 void paths_tell_failover(struct paths *paths, const struct paths_pair *pair, unsigned int lane,
 			 const struct esc_lane *now, int64_t heard_ns);
 void paths_tell_routes(struct paths *paths, const struct paths_pair *pair);

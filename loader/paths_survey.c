@@ -35,6 +35,9 @@
 #define SILENT_MISSES 8 /* at a distance at which nobody has ever answered */
 #define SILENT_NS 60000000000ull
 #define VERIFY_NS 3000000000ull /* one port of a pair that is known */
+/* Routes that changed a moment ago may change back: what was surveyed in between is wrong then. */
+#define UNSETTLED_NS 10000000000ull
+#define VERIFY_SOON_NS 100000000ull
 #define ORIGIN_NS 60000000000ull
 #define PACE_LEAST 2.0
 #define PACE_FIRST 40.0
@@ -168,6 +171,12 @@ static bool survey_is_whole(const struct paths_pair *pair, const struct paths_su
 	return true;
 }
 
+void paths_unsettle(struct paths_pair *pair, uint64_t now_ns)
+{
+	pair->verify_due_ns = 0;
+	pair->unsettled_ns = now_ns + UNSETTLED_NS;
+}
+
 static void survey_finish(struct paths *paths, struct paths_pair *pair, struct paths_survey *survey,
 			  uint64_t now_ns)
 {
@@ -175,7 +184,7 @@ static void survey_finish(struct paths *paths, struct paths_pair *pair, struct p
 							  : -ENOENT;
 
 	if (index >= 0 && pathset_see_hops(&pair->set, (size_t)index, survey->hops)) {
-		pair->verify_due_ns = 0;
+		paths_unsettle(pair, now_ns);
 		/* Other switches may be silent now. */
 		for (unsigned int i = 0; i < PATHSET_HOPS; i++)
 			pair->hop[i].answers = pair->hop[i].misses = 0;
@@ -337,7 +346,7 @@ static void pair_survey_more(struct paths *paths, struct paths_pair *pair, uint6
 	}
 	if (found || now_ns < pair->verify_due_ns)
 		return;
-	pair->verify_due_ns = now_ns + VERIFY_NS;
+	pair->verify_due_ns = now_ns + (now_ns < pair->unsettled_ns ? VERIFY_SOON_NS : VERIFY_NS);
 	ports[0] = port_to_verify(pair);
 	if (ports[0] && !is_surveyed(pair, ports[0]))
 		survey_begin(paths, pair, ports[0], now_ns);

@@ -132,6 +132,19 @@ void paths_tell_failover(struct paths *paths, const struct paths_pair *pair, uns
 	ledger_add(paths->daemon->ledger, "path_failover", pair->host, seen, done, NULL, result);
 }
 
+void paths_tell_let_go(struct paths *paths, const struct paths_pair *pair, unsigned int number,
+		       uint64_t diverted_ns, uint64_t packets)
+{
+	json_t *seen, *done;
+
+	if (!diverted_ns || !may_tell(paths))
+		return;
+	seen = lane_json(paths, pair, number);
+	done = json_pack("{s:b, s:I}", "returned", true, "packets_by_standby", (json_int_t)packets);
+	json_object_set_new(seen, "peer_answers", json_false());
+	ledger_add(paths->daemon->ledger, "path_let_go", pair->host, seen, done, NULL, NULL);
+}
+
 void paths_tell_routes(struct paths *paths, const struct paths_pair *pair)
 {
 	if (!may_tell(paths))

@@ -11,6 +11,7 @@
 #include "dataplane.h"
 #include "explain.h"
 #include "log.h"
+#include "paths.h"
 #include "steer_parts.h"
 
 #define STEER_LOOK_US 250000
@@ -144,6 +145,26 @@ static void entry_judge(struct steer *steer, struct steered *entry, uint64_t now
 	}
 }
 
+/*
+ * Packets of one that stays where it is take a standby. The peer's words say when that is dead too;
+ * from a peer that says nothing any more it is known by what comes back.
+ */
+static void entry_watch_standby(struct steer *steer, struct steered *entry, uint64_t now_ns)
+{
+	bool was = entry->on_standby;
+
+	entry->on_standby = entry->now.flags & ESC_QP_STEER_DIVERTED;
+	if (!entry->on_standby)
+		return;
+	if (!was)
+		verify_start(&entry->verify, &entry->counts, now_ns, true);
+	if (verify_look(&entry->verify, &entry->counts, now_ns) != VERIFY_SILENT)
+		return;
+	if (steer->paths)
+		paths_let_go(steer->paths, entry->want.slot, entry->want.lane);
+	entry->on_standby = false; /* else it is asked again: from here on */
+}
+
 /* One that sends nothing has no order to keep: whenever it does, it is behind a gap. */
 static bool entry_is_still(const struct steered *entry, uint64_t now_ns)
 {
@@ -168,6 +189,8 @@ void steer_look_at(struct steer *steer, struct steered *entry, uint64_t now_ns)
 		entry_has_moved(steer, entry, &before, now_ns);
 	else if (entry->done && entry->state != STEERED_COVERED)
 		entry_judge(steer, entry, now_ns);
+	else if (entry->done)
+		entry_watch_standby(steer, entry, now_ns);
 	else if (entry_is_still(entry, now_ns))
 		entry_end(steer, entry, "cleared");
 }

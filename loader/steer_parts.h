@@ -33,6 +33,7 @@ struct steered {
 	struct esc_qp_key back; /* entry of what comes back, with has_back */
 	bool has_back;
 	enum steer_reason reason; /* of the order */
+	bool on_standby;	  /* covered, and verify is of its standby */
 	bool by_itself;		  /* want has ESC_STEER_LANE; else it is an order by hand */
 	uint8_t home;		  /* lane of its own port's path, with by_itself */
 	uint8_t stood_lane;	  /* of the newest order that took effect, with by_itself */

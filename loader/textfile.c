@@ -176,6 +176,7 @@ static void gather(struct textfile *textfile, const char *path, struct metrics_f
 	gather_mesh(daemon, &facts->mesh);
 	steer_get(daemon->steer, &facts->steer);
 	paths_get(daemon->paths, &facts->paths);
+	metrics_lanes_gather(daemon->paths, daemon->config->textfile.top_paths, &facts->lanes);
 	pace_get(daemon->pace, &facts->pace);
 	tcppace_get(daemon->tcp, &facts->tcp);
 	facts->nics = daemon->nics;
@@ -236,6 +237,7 @@ int textfile_write(struct textfile *textfile)
 		gather(textfile, path, facts);
 		err = write_file(textfile, path, facts);
 		free((void *)facts->mesh.peers);
+		free(facts->lanes.list);
 	}
 	tell(textfile, directory, err);
 	if (!err) {

@@ -45,6 +45,8 @@ void verify_start(struct verify *verify, const struct verify_counts *counts, uin
 		/* One may be the loss of any day; a move inside a message may cost one more. */
 		.naks_free = forced ? 2 : 1,
 		.answers = counts->paired && counts->back,
+		.heard = *counts,
+		.heard_ns = now_ns,
 	};
 	begin_stretch(verify, counts, now_ns);
 }
@@ -53,6 +55,21 @@ void verify_start(struct verify *verify, const struct verify_counts *counts, uin
 static bool is_most(uint64_t part, uint64_t whole, double usual)
 {
 	return whole >= VERIFY_SHARE_PACKETS && share(part, whole) > 0.5 + usual / 2;
+}
+
+/* Sent, sent again, and unanswered since the last that came back. */
+static bool has_died(struct verify *verify, const struct verify_counts *counts, uint64_t now_ns)
+{
+	if (!counts->paired || !verify->answers)
+		return false;
+	if (counts->back != verify->heard.back || counts->sent == verify->heard.sent) {
+		verify->heard = *counts;
+		verify->heard_ns = now_ns;
+		return false;
+	}
+	return counts->sent - verify->heard.sent >= VERIFY_SILENT_PACKETS &&
+	       counts->resent != verify->heard.resent &&
+	       now_ns - verify->heard_ns >= VERIFY_DIED_NS;
 }
 
 enum verify_verdict verify_look(struct verify *verify, const struct verify_counts *counts,
@@ -67,6 +84,8 @@ enum verify_verdict verify_look(struct verify *verify, const struct verify_count
 		verify->sent_ns = now_ns;
 	if (paired && verify->answers && !back && sent >= VERIFY_SILENT_PACKETS &&
 	    now_ns - verify->sent_ns >= VERIFY_SILENT_NS)
+		return VERIFY_SILENT;
+	if (has_died(verify, counts, now_ns))
 		return VERIFY_SILENT;
 	/* Twice the usual share: a fabric that always loses some is no reason. */
 	if (paired && naks > verify->naks_free &&

@@ -14,6 +14,12 @@
 /* Sent so many, and nothing came back for so long: the path, or its packets, are refused. */
 #define VERIFY_SILENT_PACKETS 8
 #define VERIFY_SILENT_NS 500000000ull
+/*
+ * Later on, in the midst of a stretch, nothing came back for so long, and packets were sent again:
+ * the path was good and died. The longer wait and the repeats are for READ responses, which are not
+ * acknowledged, and for a receiver that stops for a while.
+ */
+#define VERIFY_DIED_NS 1000000000ull
 /* A share of what is sent is sent again: of no fewer packets than these. */
 #define VERIFY_SHARE_PACKETS 32
 /* Then the move is proved, and a new stretch begins. */
@@ -43,6 +49,8 @@ enum verify_verdict {
 struct verify {
 	struct verify_counts from; /* where the stretch began */
 	uint64_t from_ns;
+	struct verify_counts heard; /* when something last came back, and at heard_ns */
+	uint64_t heard_ns;
 	uint64_t sent_ns; /* when the first packets of it were seen to be sent, 0: none yet */
 	double naks_share, resent_share, asked_share; /* of packets, before the move */
 	unsigned int naks_free;			      /* that the move itself may have cost */

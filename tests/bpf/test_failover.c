@@ -385,23 +385,94 @@ static void test_orders(void)
 	is_port(SEND_MIDDLE, SPORT, "an order without a lane follows none");
 }
 
-static void test_silence(void)
-{
-	struct esc_control word = {
-		.flags = ESC_CONTROL_STEER,
-		.heartbeat_local_ns = steer_now_ns() - ESC_HEARTBEAT_DEAD_NS - 1000000,
-		.steer_ports = 1u << w.port,
-	};
+/* --- the daemon falls silent, in each state --- */
 
+static void into_order(void)
+{
+	anew();
+	give(HOME, 1, FAR_NS);
+	is_port(SEND_MIDDLE, SPORT, "an order waits");
+}
+
+static void into_move(void)
+{
+	anew();
+	give(HOME, 1, 0);
+	is_port(SEND_MIDDLE, HOME, "moved");
+}
+
+static void into_next_order(void)
+{
+	into_move();
+	give(PORT(9), 9, FAR_NS);
+	is_port(SEND_MIDDLE, HOME, "moved, and another order waits");
+}
+
+static void into_standby(void)
+{
 	anew();
 	give(HOME, 1, 0);
 	lane_set_live(1, &dead);
 	is_port(SEND_MIDDLE, PORT(0), "diverted");
-	word.steer_generation = generation;
+}
+
+static void into_order_on_standby(void)
+{
+	into_standby();
+	give(PORT(9), 9, FAR_NS);
+	is_port(SEND_MIDDLE, PORT(0), "diverted, and an order waits");
+}
+
+static void into_return(void)
+{
+	into_standby();
+	lane_trust(1);
+	send_opcode(SEND_MIDDLE);
+	set_moment(false);
+	is_port(SEND_MIDDLE, PORT(0), "a return waits");
+}
+
+static void into_nowhere(void)
+{
+	into_move();
+	lane_set_standby(1, ESC_PATH_LANE_NONE);
+	lane_set_live(1, &dead);
+	is_port(SEND_MIDDLE, HOME, "dead, and nobody stands in");
+}
+
+static void beat(uint64_t at_ns)
+{
+	struct esc_control word = {
+		.flags = ESC_CONTROL_STEER,
+		.heartbeat_local_ns = at_ns,
+		.steer_generation = generation,
+		.steer_ports = 1u << w.port,
+	};
+
 	world_set_control(&w, &word);
 	usleep(12000); /* a jiffy is 10 ms at most */
-	is_port(SEND_MIDDLE, SPORT, "2 s without a heartbeat: as it came");
-	tap_ok(entry_read().steer.flags == ESC_QP_STEER_LAPSED, "and no lane is followed");
+}
+
+static void test_silence(void)
+{
+	static void (*const into[])(void) = {
+		into_order,  into_move,	   into_next_order, into_standby, into_order_on_standby,
+		into_return, into_nowhere,
+	};
+
+	for (size_t i = 0; i < sizeof(into) / sizeof(into[0]); i++) {
+		into[i]();
+		beat(steer_now_ns() - ESC_HEARTBEAT_DEAD_NS - 1000000);
+		is_port(SEND_MIDDLE, SPORT, "2 s without a heartbeat: as it came");
+		tap_ok(entry_read().steer.flags == ESC_QP_STEER_LAPSED, "and no lane is followed");
+		set_moment(true);
+		is_port(SEND_FIRST, SPORT, "nor does anything wait");
+		beat(steer_now_ns());
+		is_port(SEND_MIDDLE, SPORT,
+			"the heart beats again: the old order stays without force");
+		give(HOME, ESC_PATH_LANE_NONE, 0);
+		is_port(SEND_MIDDLE, HOME, "and a new one has it");
+	}
 }
 
 static void test_label(void)

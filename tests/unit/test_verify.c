@@ -46,6 +46,50 @@ Test(verify, who_sends_nothing_is_not_silent)
 	cr_assert_eq(after(&before, false, (struct verify_counts){}, 100000), VERIFY_OPEN);
 }
 
+Test(verify, a_path_that_was_good_and_dies_is_left_within_two_seconds)
+{
+	struct verify_counts now = usual();
+	struct verify verify;
+	uint64_t ms = 0;
+
+	verify_start(&verify, &now, 0, false);
+	for (; ms <= 7000; ms += 250) {
+		now.sent += 100;
+		now.back += 10;
+		cr_assert(!verify_is_bad(verify_look(&verify, &now, ms * MS)), "at %lu ms", ms);
+	}
+	/* In the midst of a stretch: a window, and the same again. */
+	now.sent += 20;
+	cr_assert(!verify_is_bad(verify_look(&verify, &now, ms * MS)));
+	for (ms += 250; ms <= 9000; ms += 250) {
+		enum verify_verdict verdict;
+
+		now.sent += 2;
+		now.resent += 2;
+		verdict = verify_look(&verify, &now, ms * MS);
+		if (verify_is_bad(verdict)) {
+			cr_assert_eq(verdict, VERIFY_SILENT);
+			break;
+		}
+	}
+	cr_assert_leq(ms, 7000 + 1500);
+	cr_assert_geq(ms, 7000 + 1000);
+}
+
+Test(verify, a_long_answer_without_acknowledges_is_no_death)
+{
+	struct verify_counts now = usual();
+	struct verify verify;
+
+	verify_start(&verify, &now, 0, false);
+	now.back += 10;
+	for (uint64_t ms = 0; ms <= 4000; ms += 250) {
+		now.sent +=
+			1000; /* a READ's responses: nothing comes back, nothing is sent again */
+		cr_assert(!verify_is_bad(verify_look(&verify, &now, ms * MS)));
+	}
+}
+
 Test(verify, nobody_is_silent_whose_answers_are_not_known)
 {
 	struct verify_counts before = {.sent = 1000};
