@@ -32,16 +32,68 @@ static __noinline struct esc_qp_pace *pace_insert(const struct esc_qp_key *key)
 	return bpf_map_lookup_elem(&qp_pace, key);
 }
 
+/*
+ * What the probes know of the empty path, and 1; 0: nothing. Of a port that is no lane the
+ * longest of all: the flow's own delays lower what is too high, and nothing raises what is too low.
+ */
+static __noinline __u64 pace_floor(const struct esc_qp_key *key, __u16 sport)
+{
+	const __u32 *number = bpf_map_lookup_elem(&path_slots, key);
+	const struct esc_paths *slot = number ? bpf_map_lookup_elem(&paths, number) : NULL;
+	__u32 longest_ns = 0, i;
+
+	if (!slot || !slot->peer)
+		return 0;
+#pragma clang loop unroll(disable)
+	for (i = 0; i < ESC_PATH_LANES_MAX; i++) {
+		__u32 floor_ns = slot->lanes[i].floor_ns;
+
+		if (!slot->lanes[i].sport || !floor_ns)
+			continue;
+		if (slot->lanes[i].sport == sport)
+			return floor_ns;
+		if (floor_ns > longest_ns)
+			longest_ns = floor_ns;
+	}
+	return longest_ns;
+}
+_Static_assert(__builtin_offsetof(struct esc_qp_key, src) == 0 &&
+		       __builtin_offsetof(struct esc_qp_key, dst) == 16 &&
+		       sizeof(struct esc_path_key) == 32,
+	       "a queue pair's key begins with the way");
+
+/* The floor of the path in use: what was learnt on another says nothing. */
+static __always_inline void pace_tell_floor(struct esc_qp_pace *state, const struct esc_packet *p,
+					    __u16 sport)
+{
+	__u64 told_ns = pace_floor(&p->key, sport);
+
+	if ((state->sport && state->sport != sport) ||
+	    (told_ns && (!state->flow.floor_ns || told_ns < state->flow.floor_ns)))
+		state->flow.floor_ns = told_ns;
+	state->sport = sport;
+}
+
 /* The class: as ordered, else by DSCP. */
 static __noinline int pace_ask(struct esc_qp_pace *state, const struct esc_pace *setup,
-			       const struct esc_packet *p)
+			       const struct esc_packet *p, __u16 sport)
 {
 	const struct esc_pace_order *order = bpf_map_lookup_elem(&pace_orders, &p->key);
 
 	state->generation = setup->generation;
 	state->dscp = p->dscp;
 	state->class = order ? order->class : setup->dscp_class[p->dscp & 63];
+	pace_tell_floor(state, p, sport);
 	return 0;
+}
+
+/* That the packet before left with: steering comes behind pacing. */
+static __always_inline __u16 pace_sport(const struct esc_control *word, const struct esc_qp *qp,
+					const struct esc_packet *p)
+{
+	__u16 steered = word->flags & ESC_CONTROL_STEER ? qp->steer.sport : 0;
+
+	return steered ?: p->sport;
 }
 
 /* What is left of the time in which the daemon may be silent; 0: it is gone. */
@@ -54,22 +106,29 @@ static __always_inline __u64 pace_alive_until(const struct esc_control *word, __
 
 /* When the law lets it leave, @now_ns at least. */
 static __always_inline __u64 pace_decide(const struct esc_control *word, struct esc_qp_pace *state,
-					 const struct esc_packet *p, bool again, __u64 now_ns,
-					 struct pause_mark *mark)
+					 const struct esc_packet *p, struct qp_found *found,
+					 __u64 now_ns, struct pause_mark *mark)
 {
 	const struct esc_pace *setup = pace_word();
 	const struct pause_rule *rule;
 	__u64 until_ns = pace_alive_until(word, now_ns), at_ns;
+	__u16 sport = pace_sport(word, found->qp, p);
+	bool floored;
 
 	if (!setup || !until_ns)
 		return 0;
-	if (unlikely(state->generation != setup->generation || state->dscp != p->dscp))
-		pace_ask(state, setup, p);
+	if (unlikely(state->generation != setup->generation || state->dscp != p->dscp ||
+		     state->sport != sport))
+		pace_ask(state, setup, p, sport);
 	rule = pace_rule(esc_port_index, state->class);
 	if (!rule || unlikely(!rule->threshold_ns))
 		return 0;
-	pause_repeat(&state->flow, rule, again, now_ns);
+	pause_repeat(&state->flow, rule, found->what & FOUND_REPEATED, now_ns);
+	floored = state->flow.floor_ns;
 	at_ns = pause_depart(&state->flow, rule, p->bytes, now_ns, mark);
+	/* A long rest makes the law forget it. */
+	if (unlikely(floored && !state->flow.floor_ns))
+		pace_tell_floor(state, p, sport);
 	if (unlikely(at_ns >= now_ns + rule->hold_max_ns))
 		state->bounded++;
 	if (at_ns > until_ns)
@@ -121,7 +180,7 @@ static __noinline __u64 pace_look(const struct esc_control *word, const struct e
 	}
 	now_ns = bpf_ktime_get_ns();
 	if (data)
-		at_ns = pace_decide(word, state, p, found->what & FOUND_REPEATED, now_ns, mark);
+		at_ns = pace_decide(word, state, p, found, now_ns, mark);
 	if (at_ns && (found->what & (FOUND_SAMPLED | FOUND_MESSAGE)))
 		found->what |= FOUND_PACED;
 	/* Somebody else's departure time is kept, if it is one. */

@@ -10,7 +10,7 @@
 #include "cli_table.h"
 #include "units.h"
 
-#define HEADINGS "<FROM <TO QPN <NETDEV <CLASS WEIGHT MAX P50 P99 +- SENT LIMIT HELD PAUSED LONGEST"
+#define HEADINGS "<FROM <TO QPN <NETDEV <CLASS WEIGHT MAX FLOOR P50 P99 +- SENT LIMIT HELD PAUSED LONGEST"
 
 static int bad_value(const char *name, const char *value, const char *should)
 {
@@ -86,6 +86,7 @@ static void add_row(struct cli_table *table, const json_t *row)
 	cli_table_cell(table, "%s", cli_text(row, "class"));
 	cli_table_cell(table, "%llu", (unsigned long long)cli_count(row, "weight"));
 	cell_time(table, row, "threshold_ns");
+	cell_time(table, row, "floor_ns");
 	cell_time(table, delay, "p50");
 	cell_time(table, delay, "p99");
 	cell_time(table, delay, "bound");
@@ -109,7 +110,7 @@ static void write_rows(FILE *out, const json_t *rows)
 	cli_table_write(table, out);
 	cli_table_free(table);
 	fprintf(out,
-		"MAX: the delay that is allowed. P50, P99, +-: the delays of the last second and "
+		"MAX: the delay that is allowed. FLOOR: of the path when nothing waits. P50, P99, +-: the delays of the last second and "
 		"their bound.\nLIMIT: what the law lets it send. HELD: part of the last second in "
 		"which a packet waited; PAUSED: in which nothing was let go.\n");
 }

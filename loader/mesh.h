@@ -107,5 +107,7 @@ struct mesh_out_facts {
 /* False: it is no address that is probed. */
 bool mesh_get_out(const struct mesh *mesh, const struct esc_address *address, int64_t window_ns,
 		  struct mesh_out_facts *out);
+/* What one way to it takes when nothing waits, as good fits showed it; NAN: not known. */
+double mesh_get_floor(const struct mesh *mesh, const struct esc_address *address);
 
 #endif

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* What the mesh knows, for the verbs and the metrics. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -136,6 +137,13 @@ bool mesh_get_out(const struct mesh *mesh, const struct esc_address *address, in
 	out->bound_ns =
 		bound_pair(clock_model_bound(&mesh->clock.model, now_ns), edge->view.bound_ns);
 	return true;
+}
+
+double mesh_get_floor(const struct mesh *mesh, const struct esc_address *address)
+{
+	const struct mesh_edge *edge = mesh ? edge_to(mesh, address) : NULL;
+
+	return edge && edge->edge.floor_known ? edge->edge.floor_ns : NAN;
 }
 
 static void get_counts(const struct mesh_edge *edge, struct mesh_peer_facts *out)

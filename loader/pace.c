@@ -11,6 +11,7 @@
 #include "explain.h"
 #include "log.h"
 #include "pace_parts.h"
+#include "paths.h"
 #include "qptable.h"
 #include "steer.h"
 
@@ -71,6 +72,17 @@ static void watch_control(struct pace *pace)
 	pace_tell_mode(pace, "map");
 }
 
+/* The programs ask for a lane's floor with a flow's first packet, and when they are told to. */
+static void watch_floors(struct pace *pace)
+{
+	uint32_t floors = paths_floors(pace->daemon->paths);
+
+	if (!pace->wanted || floors == pace->floors)
+		return;
+	pace->floors = floors;
+	pace_next_generation(pace);
+}
+
 static void pace_look(struct pace *pace)
 {
 	uint64_t now_ns = daemon_local_ns();
@@ -78,6 +90,7 @@ static void pace_look(struct pace *pace)
 	__atomic_store_n(&pace->control->heartbeat_local_ns, now_ns, __ATOMIC_RELAXED);
 	watch_control(pace);
 	watch_clock(pace);
+	watch_floors(pace);
 	pace_clear_flag(pace, now_ns);
 	if (pace->wanted && now_ns - pace->ports_local_ns >= PACE_PORTS_NS) {
 		pace_look_ports(pace, now_ns);

@@ -83,7 +83,7 @@ void pace_forget_orders(struct pace *pace)
 	}
 }
 
-static void next_generation(struct pace *pace)
+void pace_next_generation(struct pace *pace)
 {
 	uint32_t zero = 0;
 
@@ -97,14 +97,14 @@ int pace_order(struct pace *pace, const struct esc_qp_key *key, unsigned int cla
 	struct esc_pace_order order = {.class = class, .by_hand = by_hand};
 	int err = bpf_map_update_elem(pace->orders_fd, key, &order, BPF_ANY);
 
-	next_generation(pace);
+	pace_next_generation(pace);
 	return err;
 }
 
 void pace_withdraw(struct pace *pace, const struct esc_qp_key *key)
 {
 	if (!bpf_map_delete_elem(pace->orders_fd, key))
-		next_generation(pace);
+		pace_next_generation(pace);
 }
 
 /* --- flows --- */

@@ -55,7 +55,8 @@ struct pace {
 	struct paced *flows; /* by key */
 	size_t count, room;
 	uint64_t gone_samples, gone_unsure, overheld;
-	bool blind; /* fabric time is not good enough: nothing is held */
+	bool blind;		 /* fabric time is not good enough: nothing is held */
+	uint32_t floors;	 /* as of paths_floors() when the programs were last told */
 	uint64_t ports_local_ns; /* when they were last looked at */
 	uint64_t ended_local_ns; /* when the last port ceased to be paced */
 };
@@ -69,6 +70,8 @@ void pace_write_rules(struct pace *pace);
 /* Classes by DSCP and orders are to be asked for anew. */
 void pace_publish(struct pace *pace);
 void pace_forget_orders(struct pace *pace);
+/* Orders, or lanes' floors: they are asked for with the next packet of each flow. */
+void pace_next_generation(struct pace *pace);
 int pace_order(struct pace *pace, const struct esc_qp_key *key, unsigned int class, bool by_hand);
 void pace_withdraw(struct pace *pace, const struct esc_qp_key *key);
 /* Reads `qp_pace`; what belongs to no queue pair any more goes. */

@@ -144,6 +144,8 @@ static json_t *show_flow(const struct pace *pace, const struct paced *flow)
 	}
 	if (now->flow.rate_Bps)
 		report_put_count(object, "rate_bps", now->flow.rate_Bps * 8);
+	if (now->flow.floor_ns)
+		report_put_count(object, "floor_ns", now->flow.floor_ns - 1);
 	report_put_count(object, "packets", now->packets);
 	report_put_count(object, "held", now->held);
 	report_put_count(object, "held_ns", now->flow.held_ns);

@@ -95,6 +95,8 @@ bool paths_let_go(struct paths *paths, unsigned int slot, unsigned int lane);
 /* Of the last 5 to 10 s; samples 0: none. */
 void paths_quantiles(const struct paths *paths, unsigned int slot, unsigned int lane,
 		     struct quantiles *out, struct quantiles *in);
+/* Another number: a lane's floor in the map `paths` is another. 0 for NULL. */
+uint32_t paths_floors(const struct paths *paths);
 /* The address behind a hop; NULL: none. */
 const struct esc_address *paths_hop_address(const struct paths *paths, uint64_t hop);
 

@@ -128,6 +128,7 @@ void paths_lane_write(struct paths *paths, struct paths_pair *pair, unsigned int
 	store(lane->diverted_ns, 0);
 	store(lane->standby, ESC_PATH_LANE_NONE);
 	store(lane->state, PATHLIVE_UP);
+	store(lane->floor_ns, 0);
 	memset(&lane->live, 0, sizeof(lane->live));
 	lane->diverted = lane->probes = lane->replies = 0;
 	__atomic_store_n(&lane->sport, sport, __ATOMIC_SEQ_CST);

@@ -128,6 +128,7 @@ struct paths {
 	uint64_t answered, lost; /* of all lanes there were */
 	uint64_t failovers, returns, failover[PATHS_FAILOVER_BUCKETS];
 	double failover_sum_s;
+	uint32_t floors; /* how often one was told anew */
 
 	paths_listener_fn *listener;
 	void *listener_context;

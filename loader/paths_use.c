@@ -3,6 +3,7 @@
 #include <bpf/bpf.h>
 
 #include "daemon.h"
+#include "mesh.h"
 #include "paths_parts.h"
 #include "qptable.h"
 #include "steer.h"
@@ -111,6 +112,30 @@ static void lane_apply(struct paths *paths, struct paths_pair *pair, unsigned in
 	__atomic_store_n(&map->deadline_ns, deadline_ns, __ATOMIC_RELAXED);
 }
 
+/* Paced flows begin with it: what they see themselves may be of a queue that stands. */
+static void tell_floors(struct paths *paths, const struct paths_pair *pair, uint64_t now_ns)
+{
+	double mesh_ns = mesh_get_floor(paths->daemon->mesh, &pair->key.dst);
+
+	for (unsigned int k = 0; k < ESC_PATH_LANES_MAX; k++) {
+		struct esc_lane *map = paths_map_lane(paths, pair, k);
+		uint32_t floor_ns = 0;
+
+		if (pair->lanes[k].sport)
+			floor_ns =
+				pathstat_told_floor(&pair->lanes[k].out, (int64_t)now_ns, mesh_ns);
+		if (map->floor_ns == floor_ns)
+			continue;
+		__atomic_store_n(&map->floor_ns, floor_ns, __ATOMIC_RELAXED);
+		paths->floors++;
+	}
+}
+
+uint32_t paths_floors(const struct paths *paths)
+{
+	return paths ? paths->floors : 0;
+}
+
 void paths_follow_uses(struct paths *paths, uint64_t now_ns)
 {
 	const struct config *config = paths->daemon->config;
@@ -131,6 +156,9 @@ void paths_follow_uses(struct paths *paths, uint64_t now_ns)
 		for (unsigned int k = 0; paths->by_slot[i] && k < ESC_PATH_LANES_MAX; k++)
 			if (paths->by_slot[i]->sending && paths->by_slot[i]->lanes[k].sport)
 				lane_apply(paths, paths->by_slot[i], k, now_ns);
+	for (unsigned int i = 0; i < ESC_PATH_SLOTS_MAX; i++)
+		if (paths->by_slot[i])
+			tell_floors(paths, paths->by_slot[i], now_ns);
 	if (paths->share.bites != paths->bites_told)
 		paths_tell_budget(paths);
 	paths->bites_told = paths->share.bites;

@@ -2,6 +2,7 @@
 #include "pathstat.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -119,6 +120,19 @@ void pathstat_now(const struct pathstat *stat, int64_t span_ns, struct pathstat_
 	if (count < 3)
 		off_ns = fmax(off_ns, stat->spread_ns);
 	out->noise_ns = DEVIATIONS * off_ns / sqrt((double)count);
+}
+
+uint32_t pathstat_told_floor(const struct pathstat *stat, int64_t now_ns, double mesh_ns)
+{
+	double floor_ns = stat->samples ? fmin(stat->floor_ns, stat->floor_before_ns) : NAN;
+	bool young =
+		isnan(stat->floor_before_ns) && now_ns - stat->floor_begun_ns < PATHSTAT_YOUNG_NS;
+
+	if (isnan(floor_ns) || young)
+		floor_ns = fmin(floor_ns, mesh_ns);
+	if (isnan(floor_ns))
+		return 0;
+	return (uint32_t)fmin(fmax(floor_ns, 0), (double)(UINT32_MAX - 1)) + 1;
 }
 
 void pathstat_quantiles(const struct pathstat *stat, int64_t now_ns, struct quantiles *out)

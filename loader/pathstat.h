@@ -15,6 +15,8 @@
 #define PATHSTAT_RECENT 16
 #define PATHSTAT_WINDOW_NS 5000000000ll	 /* histograms: this one and the one before */
 #define PATHSTAT_FLOOR_NS 300000000000ll /* floors: likewise */
+#define PATHSTAT_YOUNG_NS 30000000000ll	 /* until then its own floor may be of a queue that stood  \
+					  */
 
 struct pathstat {
 	uint64_t samples;
@@ -43,6 +45,13 @@ struct pathstat_now {
 	int64_t at_ns;	  /* of the newest; 0: none */
 };
 void pathstat_now(const struct pathstat *stat, int64_t span_ns, struct pathstat_now *out);
+
+/*
+ * The floor as pacing is told it: a delay and 1, 0 for not known. @mesh_ns (NAN: not known), which
+ * the clock's probes know of another path to the same address, stands for a lane without samples,
+ * and bounds a young one's.
+ */
+uint32_t pathstat_told_floor(const struct pathstat *stat, int64_t now_ns, double mesh_ns);
 
 /* Of the last 5 to 10 s before @now_ns. */
 void pathstat_quantiles(const struct pathstat *stat, int64_t now_ns, struct quantiles *out);

@@ -96,7 +96,7 @@ struct esc_lane {
 	__u16 sport;	   /* host order; 0: no lane */
 	__u8 standby;	   /* lane that takes over; ESC_PATH_LANE_NONE: there is none */
 	__u8 state;	   /* enum pathlive_state, as the daemon sees it */
-	__u32 reserved;
+	__u32 floor_ns;	   /* delay there when nothing waits, and 1, as pause_flow has it; 0: not known */
 	/* Writer: tc egress, which sets it at a death; the daemon sets it to 0 when the lane is to be used again. */
 	__u64 diverted_ns; /* CLOCK_MONOTONIC of the first packet that took the standby; 0: none does.
 			    * Where there is no standby that lives it stays 0 */

@@ -32,7 +32,7 @@
 
 /* Value of `pace`, an array of one. Writer: the daemon. */
 struct esc_pace {
-	__u32 generation;  /* another one: `pace_orders` or `dscp_class` has changed */
+	__u32 generation;  /* another one: `pace_orders`, `dscp_class` or a lane's floor has changed */
 	__u32 reserved;
 	__u8 dscp_class[64]; /* of a queue pair that has no order */
 };
@@ -60,7 +60,7 @@ struct esc_qp_pace {
 	__u32 generation;    /* of `pace` when `class` was looked up */
 	__u8 class;
 	__u8 dscp;
-	__u8 reserved[2];
+	__u16 sport; /* of the path that the flow's floor is of, host order; 0: not asked yet */
 };
 ESC_ASSERT_OFFSET(struct esc_qp_pace, packets, sizeof(struct pause_flow) + 16);
 ESC_ASSERT_SIZE(struct esc_qp_pace, sizeof(struct pause_flow) + 80);

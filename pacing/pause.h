@@ -116,7 +116,7 @@ struct pause_flow {
 	pause_u32 queued;     /* sample: there was a queue since the last rest */
 	pause_u32 lost_bytes; /* departure: low bits of `bytes` then */
 	pause_u64 floor_ns; /* sample: least delay, and 1; 0: not known; a caller that knows better
-			       may set it */
+			       sets it, from a departure */
 	pause_u32 reserved[2];
 };
 _Static_assert(sizeof(struct pause_flow) == 216, "struct pause_flow has a fixed size");

@@ -123,9 +123,7 @@ static void test_law(struct receipt_world *w, int ip)
 		data_build(&f, ip, SEND_MIDDLE, psn);
 		from = now_ns();
 		departure = send_frame(w, &f, 0);
-		good = as_the_law(&before, &usual, f.bytes - 14, from, now_ns(),
-				  departure) &&
-		       good;
+		good = as_the_law(&before, &usual, f.bytes - 14, from, now_ns(), departure) && good;
 		held += departure > 0;
 	}
 	tap_ok(good && held >= 35, "IPv%d: 40 packets leave when the law says (%u held)", ip, held);
@@ -304,6 +302,80 @@ static void test_class(struct receipt_world *w)
 	tap_ok(IS(state_of(w, 4).class, 0), "and none is class 0");
 }
 
+/* --- the floor that probes told --- */
+
+#define OWN_SPORT 50000 /* of data_build() */
+
+static void set_lanes(struct receipt_world *w, const struct esc_lane lanes[2])
+{
+	static struct esc_paths slot;
+	struct esc_qp_key key = data_key(w, 4, ESC_DIRECTION_TX);
+	uint32_t number = 2;
+
+	slot = (struct esc_paths){.peer = PEER, .key = {key.src, key.dst}};
+	memcpy(slot.lanes, lanes, 2 * sizeof(*lanes));
+	bpf_map_update_elem(receipt_fd(w, "paths"), &number, &slot, BPF_ANY);
+	bpf_map_update_elem(receipt_fd(w, "path_slots"), &slot.key, &number, BPF_ANY);
+}
+
+static uint64_t floor_after(struct receipt_world *w, uint32_t generation)
+{
+	set_word(w, generation, -1, 0);
+	send_one(w, 4, SEND_MIDDLE, 1);
+	return state_of(w, 4).flow.floor_ns;
+}
+
+static void steer_to(struct receipt_world *w, uint16_t sport)
+{
+	struct esc_qp_key key = data_key(w, 4, ESC_DIRECTION_TX);
+	struct esc_qp qp = qp_read(w, 4, ESC_DIRECTION_TX);
+
+	qp.steer.sport = sport;
+	bpf_map_update_elem(receipt_fd(w, "qps"), &key, &qp, BPF_EXIST);
+}
+
+static void test_floor(struct receipt_world *w)
+{
+	struct esc_lane lanes[2] = {{.sport = OWN_SPORT, .floor_ns = 30001},
+				    {.sport = 50001, .floor_ns = 70001}};
+	struct esc_qp_key key = data_key(w, 4, ESC_DIRECTION_TX);
+	struct esc_path_key way = {key.src, key.dst};
+	struct esc_qp_pace state;
+
+	reset(w, &usual);
+	tap_ok(IS(floor_after(w, 1), 0), "no lanes: a flow knows no floor");
+	set_lanes(w, lanes);
+	tap_ok(IS(floor_after(w, 1), 0) && IS(floor_after(w, 2), 30001),
+	       "its lane's floor, when it is told to ask");
+	reset(w, &usual);
+	tap_ok(IS(floor_after(w, 2), 30001), "and from the first packet on, when it was there");
+	state = state_of(w, 4);
+	state.flow.floor_ns = 20001;
+	bpf_map_update_elem(receipt_fd(w, "qp_pace"), &key, &state, BPF_EXIST);
+	tap_ok(IS(floor_after(w, 3), 20001), "less that it saw itself stays");
+	w->word.flags |= ESC_CONTROL_STEER;
+	receipt_refresh(w, 0, 0);
+	steer_to(w, 50001);
+	tap_ok(IS(floor_after(w, 3), 70001), "on another lane it is that one's");
+	w->word.flags &= ~ESC_CONTROL_STEER;
+	receipt_refresh(w, 0, 0);
+	lanes[0].sport = 50002;
+	set_lanes(w, lanes);
+	reset(w, &usual);
+	tap_ok(IS(floor_after(w, 4), 70001), "of a port that is no lane, the longest");
+	lanes[1].floor_ns = 0;
+	set_lanes(w, lanes);
+	reset(w, &usual);
+	tap_ok(IS(floor_after(w, 5), 30001), "of those that are known");
+	/* Its newest packet left 11 s ago: as if it had rested. */
+	state = state_of(w, 4);
+	state.flow.departed_ns = now_ns() - 11000 * MS;
+	state.flow.floor_ns = 7;
+	bpf_map_update_elem(receipt_fd(w, "qp_pace"), &key, &state, BPF_EXIST);
+	tap_ok(IS(floor_after(w, 5), 30001), "a long rest ends what it saw, not what it was told");
+	bpf_map_delete_elem(receipt_fd(w, "path_slots"), &way);
+}
+
 /* --- a receipt's delay --- */
 
 static int take(struct receipt_world *w, const struct esc_sent_note *note, int64_t delay_ns,
@@ -445,6 +517,7 @@ int main(void)
 	test_off(&w);
 	test_foreign(&w);
 	test_class(&w);
+	test_floor(&w);
 	test_note(&w);
 	test_sample(&w);
 	probe_world_close(&w.w);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The pause and rate law beside none, in one run: pause_bench [SEED [SEEDS [PART]]], PART of
- * incast, speeds, soft, trouble, bursts, jobs. What pacing/README.md has is from here. Waits are
- * means over the seeds, Jain's index and the link's use the least, drops and repeats sums.
+ * The pause and rate law beside none, in one run: pause_bench [SEED [SEEDS [PART [SENDERS]]]], PART
+ * of incast (SENDERS: only so many), speeds, soft, trouble, bursts, jobs. What pacing/README.md has
+ * is from here. Waits are means over the seeds, Jain's index and the link's use the least, drops
+ * and repeats sums.
  */
 #include <math.h>
 #include <stdio.h>
@@ -18,6 +19,7 @@
 
 static uint64_t seed = 1;
 static unsigned seeds = 5;
+static unsigned senders_only; /* of incast; 0: all */
 
 static void line(const char *name, struct pause_trial trial)
 {
@@ -97,6 +99,8 @@ static void bench_incast(void)
 		for (size_t c = 0; c < sizeof(counts) / sizeof(*counts); c++) {
 			struct pause_trial trial = incast;
 
+			if (senders_only && counts[c] != senders_only)
+				continue;
 			trial.senders = counts[c];
 			trial.rtt_ns = rtts[r];
 			/* Twice what is under way, and soft-RoCE's at least. */
@@ -110,7 +114,8 @@ static void bench_incast(void)
 
 	many.senders = 256;
 	many.buffer_ns = 2 * MS;
-	both("256, 2 ms of buffer", many);
+	if (!senders_only || senders_only == many.senders)
+		both("256, 2 ms of buffer", many);
 }
 
 static void bench_speeds(void)
@@ -367,6 +372,8 @@ int main(int argc, char **argv)
 
 	if (argc > 1)
 		seed = strtoull(argv[1], NULL, 0);
+	if (argc > 4)
+		senders_only = (unsigned)strtoul(argv[4], NULL, 0);
 	if (argc > 2)
 		seeds = (unsigned)strtoul(argv[2], NULL, 0);
 	printf("# seed %lu, %u seeds\n", (unsigned long)seed, seeds);

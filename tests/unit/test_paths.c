@@ -236,6 +236,25 @@ Test(pathstat, quantiles_are_of_the_last_seconds)
 	pathstat_free(&stat);
 }
 
+Test(pathstat, a_told_floor_is_the_lanes_own_once_it_is_old)
+{
+	struct pathstat stat = {};
+	int64_t at = 5000000000;
+
+	pathstat_clear(&stat);
+	cr_expect_eq(pathstat_told_floor(&stat, at, NAN), 0, "nothing is known");
+	cr_expect_eq(pathstat_told_floor(&stat, at, 4000), 4001, "of another path");
+	pathstat_add(&stat, at, 9000, 0);
+	cr_expect_eq(pathstat_told_floor(&stat, at, NAN), 9001);
+	cr_expect_eq(pathstat_told_floor(&stat, at, 4000), 4001, "its own may be a queue's");
+	cr_expect_eq(pathstat_told_floor(&stat, at, 10000), 9001);
+	at += PATHSTAT_YOUNG_NS;
+	cr_expect_eq(pathstat_told_floor(&stat, at, 4000), 9001, "it is longer");
+	pathstat_add(&stat, at, -50, 0);
+	cr_expect_eq(pathstat_told_floor(&stat, at, NAN), 1, "no delay is below 0");
+	pathstat_free(&stat);
+}
+
 Test(pathstat, a_floor_lasts_for_its_windows)
 {
 	struct pathstat stat = {};
