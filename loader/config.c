@@ -18,6 +18,7 @@
 #include "config_reading.h"
 #include "config_schema.h"
 #include "maps.h"
+#include "tcp.h"
 #include "members.h"
 #include "readfile.h"
 #include "units.h"
@@ -461,6 +462,36 @@ static int take_lab_tai(struct reading *reading)
 	return err;
 }
 
+static bool is_word(const char *at, size_t bytes, const char *word)
+{
+	return bytes == strlen(word) && !memcmp(at, word, bytes);
+}
+
+/* "all", or names of congestion controls. */
+static int take_lab_refused(struct reading *reading)
+{
+	static const char between[] = ", ";
+	const char *text = reading->raw->lab.tcp_refused;
+	uint32_t *bits = &reading->config->lab.tcp_refused;
+
+	for (const char *at = text; at && *at; at += strspn(at, between)) {
+		size_t bytes = strcspn(at, between);
+		uint32_t found = 0;
+
+		for (unsigned int i = 1; i < ESC_TCP_INNER_MAX; i++)
+			if (is_word(at, bytes, "all") || is_word(at, bytes, esc_tcp_inner_names[i]))
+				found |= 1u << i;
+		if (!found)
+			return fail_at(reading, line_of(reading, "lab", "tcp_refused"),
+				       "`tcp_refused: %.64s` should be `all`, or some of cubic, bbr "
+				       "and reno",
+				       text);
+		*bits |= found;
+		at += bytes;
+	}
+	return 0;
+}
+
 static int take_lab(struct reading *reading)
 {
 	const char *text = reading->raw->lab.clock_drift_ppb;
@@ -470,6 +501,8 @@ static int take_lab(struct reading *reading)
 
 	if (!err)
 		err = take_lab_tai(reading);
+	if (!err)
+		err = take_lab_refused(reading);
 	if (err || !text)
 		return err;
 	errno = 0;

@@ -41,6 +41,7 @@ struct tcp_window {
 	unsigned int low_ns;   /* least delay of the round trip under way */
 	unsigned int low_before_ns;
 	unsigned int low_seq; /* that round trip ends when this is acknowledged */
+	unsigned int weight;  /* times the window of a connection of weight 1; set after a start */
 };
 
 static inline void tcp_window_start(struct tcp_window *w, unsigned int window)
@@ -48,6 +49,7 @@ static inline void tcp_window_start(struct tcp_window *w, unsigned int window)
 	w->window = window;
 	w->waiting = 0;
 	w->starting = 1;
+	w->weight = 1;
 	w->memory = 0;
 	w->low_ns = w->low_before_ns = ~0u;
 }
@@ -133,10 +135,10 @@ static inline void tcp_window_grow(struct tcp_window *w, unsigned int acked,
 		tcp_window_bound(w, window + up);
 		return;
 	}
-	up = room / 2;
+	up = w->weight * room / 2;
 	if (delay_ns < threshold_ns / 2)
 		up += window * (threshold_ns / 2 - delay_ns) / (2 * rtt_ns);
-	down = TCP_WINDOW_ONE / 4 + window * threshold_ns / (8 * rtt_ns);
+	down = w->weight * TCP_WINDOW_ONE / 4 + window * threshold_ns / (8 * rtt_ns);
 	if (down > window / 8)
 		down = window / 8;
 	window += share * up / TCP_WINDOW_ONE;

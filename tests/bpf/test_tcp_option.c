@@ -58,7 +58,8 @@ static void beat(uint64_t age_ns, enum clock_state state)
 static void set_mode(enum esc_tcp_mode mode)
 {
 	word.mode = mode;
-	word.threshold_ns = 500000;
+	word.class_count = 1;
+	word.classes[0] = (struct esc_tcp_class){.weight = 1, .threshold_ns = 500000};
 	tcpedge_say(edge, &word);
 	beat(0, CLOCK_SYNCED);
 }

@@ -7,7 +7,8 @@
  *
  * Commands on stdin: `mode off|observe|pace`, `counts` (a line of JSON with the
  * delays of each cgroup's incoming data since the last one), `flows` (a line with
- * each connection), `beat on|off`, `clock on|off`. Ends with its stdin.
+ * each connection), `class WEIGHT:FIRST_PORT:LAST_PORT` (one more), `class none`,
+ * `beat on|off`, `clock on|off`. Ends with its stdin.
  */
 #include <bpf/bpf.h>
 #include <poll.h>
@@ -159,6 +160,20 @@ static void set_mode(const char *mode)
 		tcpedge_say(edges[i].edge, &word);
 }
 
+/* "WEIGHT:FIRST:LAST", one class more, by ports; else none but that of all. */
+static void set_class(const char *how)
+{
+	struct esc_tcp_class class = {.threshold_ns = word.classes[0].threshold_ns};
+
+	if (sscanf(how, "%u:%hu:%hu", &class.weight, &class.port_first, &class.port_last) == 3 &&
+	    word.class_count < ESC_TCP_CLASSES)
+		word.classes[word.class_count++] = class;
+	else
+		word.class_count = 1;
+	for (int i = 0; i < edge_count; i++)
+		tcpedge_say(edges[i].edge, &word);
+}
+
 static void command(const char *what, const char *how)
 {
 	if (!strcmp(what, "counts")) {
@@ -169,7 +184,9 @@ static void command(const char *what, const char *how)
 		print_flows();
 		return;
 	}
-	if (!strcmp(what, "mode"))
+	if (!strcmp(what, "class"))
+		set_class(how);
+	else if (!strcmp(what, "mode"))
 		set_mode(how);
 	else if (!strcmp(what, "beat"))
 		beating = !strcmp(how, "on");
@@ -212,7 +229,7 @@ static void wrap_open(struct tcpwrap **wrap)
 	if (tcplist_open(&flows, tcpedge_flows_fd(edges[0].edge), why, sizeof(why)))
 		fprintf(stderr, "edgerun: %s\n", why);
 	if (tcpwrap_open(wrap, tcpedge_flows_fd(edges[0].edge), tcpedge_counts_fd(edges[0].edge),
-			 why, sizeof(why)) ||
+			 0, why, sizeof(why)) ||
 	    why[0])
 		fprintf(stderr, "edgerun: %s\n", why);
 	for (int i = 1; i < ESC_TCP_INNER_MAX; i++)
@@ -234,7 +251,11 @@ int main(int count, char **words)
 			return 1;
 	wrap_open(&wrap);
 	sched_setscheduler(0, SCHED_FIFO, &(struct sched_param){.sched_priority = 5});
-	word.threshold_ns = atoi(words[1]) * 1000;
+	word.classes[0] = (struct esc_tcp_class){
+		.weight = 1,
+		.threshold_ns = (unsigned int)atoi(words[1]) * 1000,
+	};
+	word.class_count = 1;
 	setvbuf(stdin, NULL, _IONBF, 0);
 	printf("{\"names\":\"%s %s %s\"}\n", word.names[1], word.names[2], word.names[3]);
 	fflush(stdout);
