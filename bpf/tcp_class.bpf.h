@@ -46,7 +46,7 @@ static __always_inline void tcp_class_facts(struct bpf_sock *sk, struct tcp_clas
 	facts->local_port = inet->sk.__sk_common.skc_num;
 	facts->remote_port = bpf_ntohs(inet->sk.__sk_common.skc_dport);
 	facts->dscp = inet->tos >> 2;
-	/* With IPv4 in an IPv6 socket it is the one that leaves that counts: IPV6_TCLASS is not. */
+	/* IPV6_TCLASS; IP_TOS is for what leaves as IPv4. */
 	if (inet->sk.__sk_common.skc_family == TCP_CLASS_INET6 && inet->pinet6 &&
 	    inet->pinet6->tclass)
 		facts->dscp = inet->pinet6->tclass >> 2;

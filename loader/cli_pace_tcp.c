@@ -72,8 +72,9 @@ static void write_classes(FILE *out, const json_t *classes)
 	json_array_foreach (classes, i, class) {
 		uint64_t samples = cli_count(class, "samples");
 
-		fprintf(out, "%s%s (weight %llu, at most %s", i ? ", " : "Classes of TCP: ",
-			cli_text(class, "name"), (unsigned long long)cli_count(class, "weight"),
+		fprintf(out, "%s%s (weight %llu, at most %s",
+			i ? ", " : "Classes of TCP: ", cli_text(class, "name"),
+			(unsigned long long)cli_count(class, "weight"),
 			units_duration(text, cli_count(class, "threshold_ns")));
 		if (samples)
 			fprintf(out, ", %.1f%% above",

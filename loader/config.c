@@ -29,7 +29,7 @@
 #define US_NS 1000ull
 #define MS_NS 1000000ull
 #define SECOND_NS 1000000000ull
-#define DRIFT_MOST_PPB 400000 /* a clock's rate has room for 976 ppm */
+#define DRIFT_MOST_PPB 400000	/* a clock's rate has room for 976 ppm */
 #define QPS_MAX_MOST (1u << 20) /* 976 bytes an entry in the kernel: 1.0 GB */
 #define IDLE_LEAST_NS SECOND_NS
 #define IDLE_MOST_NS (24 * 3600 * SECOND_NS)
@@ -202,10 +202,11 @@ static int take_key(struct reading *reading, const char *name, const char *given
 		goto out;
 	slot = bytes[0] & 1;
 	if (keys->have[slot] && memcmp(keys->key[slot], bytes, FLEET_KEY_BYTES)) {
-		err = fail_at(reading, line_of(reading, NULL, name),
-			      "%s: %s cannot stand beside the key of key_file, since both begin with "
-			      "an %s byte; make the new key again until one begins with an %s byte",
-			      name, *path, slot ? "odd" : "even", slot ? "even" : "odd");
+		err = fail_at(
+			reading, line_of(reading, NULL, name),
+			"%s: %s cannot stand beside the key of key_file, since both begin with "
+			"an %s byte; make the new key again until one begins with an %s byte",
+			name, *path, slot ? "odd" : "even", slot ? "even" : "odd");
 		goto out;
 	}
 	if (!keys->have[0] && !keys->have[1])
@@ -482,10 +483,11 @@ static int take_lab_refused(struct reading *reading)
 			if (is_word(at, bytes, "all") || is_word(at, bytes, esc_tcp_inner_names[i]))
 				found |= 1u << i;
 		if (!found)
-			return fail_at(reading, line_of(reading, "lab", "tcp_refused"),
-				       "`tcp_refused: %.64s` should be `all`, or some of cubic, bbr "
-				       "and reno",
-				       text);
+			return fail_at(
+				reading, line_of(reading, "lab", "tcp_refused"),
+				"`tcp_refused: %.64s` should be `all`, or some of cubic, bbr "
+				"and reno",
+				text);
 		*bits |= found;
 		at += bytes;
 	}

@@ -136,7 +136,7 @@ struct config {
 		int64_t clock_offset_ns;
 		int64_t clock_drift_ppb;
 		int64_t tai_offset_ns; /* 0: TAI is the kernel's */
-		uint32_t tcp_refused; /* bits of enum esc_tcp_inner: as if the kernel had no such */
+		uint32_t tcp_refused;  /* bits of enum esc_tcp_inner: as if the kernel lacked it */
 	} lab;
 };
 

@@ -39,10 +39,10 @@ static void set_duration(json_t *object, const char *key, uint64_t ns)
 static json_t *interface_json(const struct config_interface *interface)
 {
 	json_t *object = json_pack("{s:s, s:s, s:s, s:s, s:i}", "name", interface->name, "plane",
-			 config_word(config_plane_names, interface->plane), "attach",
-			 config_word(config_attach_names, interface->attach), "tc",
-			 config_word(config_tc_names, interface->tc), "probe_port",
-			 interface->probe_port);
+				   config_word(config_plane_names, interface->plane), "attach",
+				   config_word(config_attach_names, interface->attach), "tc",
+				   config_word(config_tc_names, interface->tc), "probe_port",
+				   interface->probe_port);
 
 	set_text(object, "sibling", interface->sibling);
 	set_text(object, "dummy", interface->dummy);
@@ -51,9 +51,9 @@ static json_t *interface_json(const struct config_interface *interface)
 
 static void put_nic(json_t *root, const struct config *config)
 {
-	json_t *nic = json_pack("{s:s, s:i}", "mode",
-				config_word(config_nic_names, config->nic.mode), "port",
-				config->nic.port);
+	json_t *nic =
+		json_pack("{s:s, s:i}", "mode", config_word(config_nic_names, config->nic.mode),
+			  "port", config->nic.port);
 
 	set_duration(nic, "probe_interval", config->nic.probe_interval_ns);
 	set_duration(nic, "dead_after", config->nic.dead_after_ns);

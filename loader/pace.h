@@ -63,7 +63,8 @@ struct pace_class_rule {
 	const struct config_pace_class *match; /* who fits; NULL: nobody by itself */
 };
 /* How many of them; 0 is `default`. They are good until the next reload or change. */
-unsigned int pace_get_rules(const struct pace *pace, struct pace_class_rule rules[ESC_PACE_CLASSES]);
+unsigned int pace_get_rules(const struct pace *pace,
+			    struct pace_class_rule rules[ESC_PACE_CLASSES]);
 
 /* A queue pair's class by hand, until it is gone or the daemon ends. */
 int pace_assign(struct pace *pace, const struct pace_assignment *want, json_t **result,

@@ -65,9 +65,9 @@ static void tcppace_load_others(struct tcppace *tcp)
 /* Cgroups come and go: which of them are of a class. */
 static void tcppace_look_cgroups(struct tcppace *tcp)
 {
-	long left_out = tcpclass_look(tcp->classes, tcp->daemon->pace,
-				      tcp->daemon->config->pace.tcp.cgroup,
-				      tcpedge_cgroups_fd(tcp->edge));
+	long left_out =
+		tcpclass_look(tcp->classes, tcp->daemon->pace, tcp->daemon->config->pace.tcp.cgroup,
+			      tcpedge_cgroups_fd(tcp->edge));
 
 	if (left_out == tcp->left_out)
 		return;

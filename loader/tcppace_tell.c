@@ -76,9 +76,10 @@ void tcppace_tell_left_out(const struct tcppace *tcp, long left_out)
 			    strerror((int)-left_out));
 		return;
 	}
-	log_warning("TCP: classes name more than %d cgroups below %s: sockets of %ld of them are of "
-		    "no class by cgroup",
-		    ESC_TCP_CGROUPS, cgroup, left_out);
+	log_warning(
+		"TCP: classes name more than %d cgroups below %s: sockets of %ld of them are of "
+		"no class by cgroup",
+		ESC_TCP_CGROUPS, cgroup, left_out);
 	ledger_add(tcp->daemon->ledger, "pace_tcp_cgroups_full", cgroup,
 		   json_pack("{s:I}", "left_out", (json_int_t)left_out), NULL, NULL, NULL);
 }
@@ -146,7 +147,9 @@ static json_t *show_row(const struct tcppace *tcp, const struct esc_tcp_row *fro
 	put_address(row, "dst", from->family, from->remote);
 	json_object_set_new(row, "dport", json_integer(from->remote_port));
 	if (flow->inner)
-		report_put_text(row, "congestion", esc_tcp_inner_names[flow->inner < ESC_TCP_INNER_MAX ? flow->inner : 0]);
+		report_put_text(
+			row, "congestion",
+			esc_tcp_inner_names[flow->inner < ESC_TCP_INNER_MAX ? flow->inner : 0]);
 	put_delay(row, "delay_out_ns", flow->out_samples, flow->out_last_ns, flow->out_bound_ns,
 		  flow->out_max_ns);
 	put_delay(row, "delay_in_ns", flow->in_samples, flow->in_last_ns, flow->in_bound_ns, 0);
@@ -192,14 +195,13 @@ static void show_classes(const struct tcppace *tcp, json_t *object)
 		return;
 	list = json_array();
 	for (unsigned int i = 0; i < tcp->word.class_count; i++)
-		json_array_append_new(
-			list,
-			json_pack("{s:s, s:I, s:I, s:I, s:I}", "name",
-				  tcpclass_name(tcp->classes, i), "weight",
-				  (json_int_t)tcp->word.classes[i].weight, "threshold_ns",
-				  (json_int_t)tcp->word.classes[i].threshold_ns, "samples",
-				  (json_int_t)counts[i].samples, "above",
-				  (json_int_t)counts[i].above));
+		json_array_append_new(list, json_pack("{s:s, s:I, s:I, s:I, s:I}", "name",
+						      tcpclass_name(tcp->classes, i), "weight",
+						      (json_int_t)tcp->word.classes[i].weight,
+						      "threshold_ns",
+						      (json_int_t)tcp->word.classes[i].threshold_ns,
+						      "samples", (json_int_t)counts[i].samples,
+						      "above", (json_int_t)counts[i].above));
 	json_object_set_new(object, "classes", list);
 }
 

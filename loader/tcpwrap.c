@@ -159,9 +159,9 @@ int tcpwrap_open(struct tcpwrap **out, int flows_fd, int counts_fd, uint32_t ref
 	bpflog_clear();
 	for (int i = 1; i < ESC_TCP_INNER_MAX; i++) {
 		wrap->one[i].link_fd = -1;
-		err = refused >> i & 1 ? -ENOTSUP
-				       : tcpwrap_load(&wrap->one[i], &tcpwrap_kinds[i], flows_fd,
-						      counts_fd);
+		err = refused >> i & 1
+			      ? -ENOTSUP
+			      : tcpwrap_load(&wrap->one[i], &tcpwrap_kinds[i], flows_fd, counts_fd);
 		loaded += !err;
 		last = err ? err : last;
 		if (err && used < why_bytes)

@@ -85,8 +85,8 @@ ESC_ASSERT_SIZE(struct esc_tcp_class, 24);
 
 /* Value of `tcp_word`, an array of one. Writer: the daemon. */
 struct esc_tcp_word {
-	__u32 mode;	   /* enum esc_tcp_mode */
-	__u32 class_count; /* 1 at least */
+	__u32 mode;				       /* enum esc_tcp_mode */
+	__u32 class_count;			       /* 1 at least */
 	struct esc_tcp_class classes[ESC_TCP_CLASSES]; /* the first that fits, from 1 on; else 0 */
 	char names[ESC_TCP_INNER_MAX]
 		  [16]; /* of the wrappers that are loaded, by enum esc_tcp_inner */
@@ -128,8 +128,8 @@ struct esc_tcp_flow {
 			      */
 	/* The limit: written by the wrapper. */
 	__u64 until_ktime_ns; /* no limit from here on; 0: none at all */
-	__u32 threshold_ns; /* of its class */
-	__u32 inner;	    /* enum esc_tcp_inner, 0: not wrapped */
+	__u32 threshold_ns;   /* of its class */
+	__u32 inner;	      /* enum esc_tcp_inner, 0: not wrapped */
 	struct tcp_window law;
 	__u32 inner_cwnd;  /* the wrapped algorithm's own window, in segments */
 	__u32 shown_cwnd;  /* what was put into its place */

@@ -163,6 +163,38 @@ Test(tcpwindow, any_number_of_flows_settles_below_the_threshold)
 		settles(counts[i]);
 }
 
+/* Half of @count have @weight, the others 1; their windows over some seconds. */
+static double weighted_ratio(unsigned int count, unsigned int weight)
+{
+	struct path path = {.count = count};
+	double heavy = 0, light = 0;
+
+	for (unsigned int i = 0; i < count; i++) {
+		tcp_window_start(&path.flows[i], TCP_WINDOW_NEW);
+		path.flows[i].starting = 0;
+		path.flows[i].weight = i < count / 2 ? weight : 1;
+	}
+	for (int turn = 0; turn < 20000; turn++) {
+		path_turn(&path, false);
+		for (unsigned int i = 0; turn >= 10000 && i < count; i++)
+			*(i < count / 2 ? &heavy : &light) += path.flows[i].window;
+	}
+	return heavy / light;
+}
+
+Test(tcpwindow, shares_are_as_the_weights)
+{
+	static const unsigned int counts[] = {2, 4, 8, 16};
+
+	for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
+		for (unsigned int weight = 1; weight <= 4; weight++) {
+			double ratio = weighted_ratio(counts[i], weight);
+
+			cr_expect(ratio > 0.9 * weight && ratio < 1.1 * weight,
+				  "%u flows, weights %u and 1: %f", counts[i], weight, ratio);
+		}
+}
+
 Test(tcpwindow, a_bound_in_a_byte_is_never_too_small)
 {
 	for (uint64_t ns = 0; ns < ESC_TCP_BOUND_MAX_NS; ns += 1 + ns / 50) {

@@ -140,11 +140,13 @@ static void print_flows(void)
 
 		printf("%s{\"local_port\":%u,\"remote_port\":%u,\"window\":%.3f,\"limited\":%u,"
 		       "\"shown\":%u,\"inner\":%u,\"out_ns\":%lld,\"in_ns\":%lld,\"rtt_us\":%u,"
-		       "\"rate_Bps\":%u,\"starting\":%u,\"out_samples\":%llu,\"until_ns\":%llu}",
+		       "\"rate_Bps\":%u,\"app_rate_Bps\":%llu,\"class\":%u,\"starting\":%u,\"out_"
+		       "samples\":%llu,\"until_ns\":%llu}",
 		       i ? "," : "", rows[i].local_port, rows[i].remote_port,
 		       flow->law.window / 1024.0, flow->limited, flow->shown_cwnd, flow->inner_cwnd,
 		       (long long)flow->out_last_ns, (long long)flow->in_last_ns, flow->rtt_us,
-		       flow->rate_Bps, flow->law.starting, (unsigned long long)flow->out_samples,
+		       flow->rate_Bps, (unsigned long long)flow->app_rate_Bps, flow->class,
+		       flow->law.starting, (unsigned long long)flow->out_samples,
 		       (unsigned long long)flow->until_ktime_ns);
 	}
 	printf("]\n");
@@ -228,8 +230,8 @@ static void wrap_open(struct tcpwrap **wrap)
 
 	if (tcplist_open(&flows, tcpedge_flows_fd(edges[0].edge), why, sizeof(why)))
 		fprintf(stderr, "edgerun: %s\n", why);
-	if (tcpwrap_open(wrap, tcpedge_flows_fd(edges[0].edge), tcpedge_counts_fd(edges[0].edge),
-			 0, why, sizeof(why)) ||
+	if (tcpwrap_open(wrap, tcpedge_flows_fd(edges[0].edge), tcpedge_counts_fd(edges[0].edge), 0,
+			 why, sizeof(why)) ||
 	    why[0])
 		fprintf(stderr, "edgerun: %s\n", why);
 	for (int i = 1; i < ESC_TCP_INNER_MAX; i++)
