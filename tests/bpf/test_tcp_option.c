@@ -6,13 +6,13 @@
  */
 #include <bpf/bpf.h>
 #include <errno.h>
-#include <mntent.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <time.h>
 
 #include "maps.h"
 #include "tap.h"
+#include "tcp_cgroup.h"
 #include "tcp_peer.h"
 #include "tcpedge.h"
 
@@ -431,36 +431,6 @@ static void test_repeated(void)
 	close(fd);
 }
 
-static bool find_cgroup(char *path, size_t bytes)
-{
-	FILE *mounts = setmntent("/proc/self/mounts", "r");
-	struct mntent *mount;
-	bool found = false;
-
-	while (mounts && !found && (mount = getmntent(mounts))) {
-		found = !strcmp(mount->mnt_type, "cgroup2");
-		if (found)
-			snprintf(path, bytes, "%s/esc-tcp-%d", mount->mnt_dir, getpid());
-	}
-	if (mounts)
-		endmntent(mounts);
-	return found;
-}
-
-static bool join(const char *path, pid_t pid)
-{
-	char file[256];
-	FILE *procs;
-	bool good;
-
-	snprintf(file, sizeof(file), "%s/cgroup.procs", path);
-	procs = fopen(file, "w");
-	good = procs && fprintf(procs, "%d\n", pid) > 0;
-	if (procs)
-		good = !fclose(procs) && good;
-	return good;
-}
-
 static bool listen_here(void)
 {
 	struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(PEER_PORT)};
@@ -489,7 +459,7 @@ int main(void)
 	char cgroup[200], parent[200], why[256] = "";
 	bool ready;
 
-	if (!find_cgroup(cgroup, sizeof(cgroup))) {
+	if (!tcp_cgroup_find(cgroup, sizeof(cgroup))) {
 		tap_skip("the TCP option", "no unified cgroup hierarchy is mounted");
 		return tap_end();
 	}
@@ -501,14 +471,14 @@ int main(void)
 	ready = !tcpedge_open(&edge, &maps, why, sizeof(why));
 	if (ready) {
 		set_mode(ESC_TCP_OBSERVE);
-		ready = !tcpedge_attach(edge, cgroup, why, sizeof(why)) && join(cgroup, getpid()) &&
+		ready = !tcpedge_attach(edge, cgroup, why, sizeof(why)) && tcp_cgroup_join(cgroup, getpid()) &&
 			listen_here();
 	}
 	tap_ok(ready, "the program loads and attaches %s", why);
 	if (ready)
 		run_all(cgroup);
 	tcpedge_close(edge);
-	join(parent, getpid());
+	tcp_cgroup_join(parent, getpid());
 	rmdir(cgroup);
 	return tap_end();
 }
