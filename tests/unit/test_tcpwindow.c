@@ -86,6 +86,24 @@ Test(tcpwindow, after_a_rest_it_starts_gently_and_remembers)
 	cr_assert_eq(w.window, TCP_WINDOW_NEW);
 }
 
+/* One that has a delay a round trip hears its least of as many as one that has ten. */
+Test(tcpwindow, the_least_delay_is_one_of_as_many)
+{
+	struct tcp_window w;
+	unsigned int rounds = 0;
+
+	tcp_window_start(&w, 2 * TCP_WINDOW_ONE);
+	tcp_window_standing(&w, 0, 1000, 0);
+	while (tcp_window_standing(&w, rounds * 1000, rounds * 1000 + 1000, THRESHOLD) < THRESHOLD)
+		rounds++;
+	cr_assert_geq(rounds, TCP_WINDOW_SAMPLES);
+	cr_assert_leq(rounds, 2 * TCP_WINDOW_SAMPLES + 1, "and then forgets it");
+	w.window = TCP_WINDOW_ONE / 2;
+	tcp_window_standing(&w, 0, 1000, 0);
+	cr_assert_eq(tcp_window_standing(&w, 0, 1000, THRESHOLD), THRESHOLD,
+		     "below a segment: each as it is");
+}
+
 struct path {
 	struct tcp_window flows[FLOWS_MAX];
 	double credit[FLOWS_MAX];
