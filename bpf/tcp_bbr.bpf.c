@@ -87,9 +87,16 @@ void BPF_PROG(esc_bbr_acked, struct sock *sk, const struct ack_sample *sample)
 	wrap_acked(sk, sample);
 }
 
+SEC("struct_ops/esc_bbr_done")
+void BPF_PROG(esc_bbr_done, struct sock *sk)
+{
+	wrap_release(sk);
+}
+
 SEC(".struct_ops")
 struct tcp_congestion_ops esc_bbr = {
 	.init = (void *)esc_bbr_init,
+	.release = (void *)esc_bbr_done,
 	.cong_control = (void *)esc_bbr_control,
 	.ssthresh = (void *)esc_bbr_thresh,
 	.undo_cwnd = (void *)esc_bbr_undo,

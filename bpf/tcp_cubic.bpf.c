@@ -73,9 +73,16 @@ __u32 BPF_PROG(esc_cubic_segs, struct sock *sk)
 	return wrap_segments(sk, 2);
 }
 
+SEC("struct_ops/esc_cubic_done")
+void BPF_PROG(esc_cubic_done, struct sock *sk)
+{
+	wrap_release(sk);
+}
+
 SEC(".struct_ops")
 struct tcp_congestion_ops esc_cubic = {
 	.init = (void *)esc_cubic_init,
+	.release = (void *)esc_cubic_done,
 	.ssthresh = (void *)esc_cubic_thr,
 	.cong_avoid = (void *)esc_cubic_avoid,
 	.set_state = (void *)esc_cubic_state,

@@ -5,6 +5,7 @@
  * what is held, and when, is the wrappers' (tcp_wrap.bpf.h).
  */
 #include "tcp.bpf.h"
+#include "tcp_class.bpf.h"
 #include "tcp_option.bpf.h"
 
 #include <bpf/bpf_core_read.h>
@@ -13,6 +14,9 @@
 /* include/linux/socket.h, include/uapi/linux/tcp.h */
 #define TCP_SOL 6
 #define TCP_OPT_CONGESTION 13
+/* include/uapi/asm-generic/socket.h */
+#define TCP_SOL_SOCKET 1
+#define TCP_MAX_PACING_RATE 47
 #define TCP_FLAG_SYN 0x02
 #define TCP_FLAG_ACK 0x10
 
@@ -81,8 +85,7 @@ static __always_inline void tcp_keep_in(struct esc_tcp_flow *flow, const struct 
 
 /* A delay that the other end tells. The last of the scale is "at least". */
 static __always_inline void tcp_keep_out(struct esc_tcp_flow *flow,
-					 const struct esc_tcp_option *option, __u64 now_ns,
-					 __u32 threshold_ns)
+					 const struct esc_tcp_option *option, __u64 now_ns)
 {
 	__s64 delay_ns = (__s64)bpf_ntohs(option->echo) << ESC_TCP_UNIT_SHIFT;
 
@@ -93,14 +96,16 @@ static __always_inline void tcp_keep_out(struct esc_tcp_flow *flow,
 	flow->out_samples++;
 	if (delay_ns > flow->out_max_ns)
 		flow->out_max_ns = delay_ns;
-	if (delay_ns > threshold_ns) {
+	if (delay_ns > flow->threshold_ns) {
 		flow->out_above++;
 		tcp_count(out_above);
 	}
+	tcp_class_count(flow->class, delay_ns > flow->threshold_ns);
 	tcp_count(out_samples);
 }
 
-static __always_inline void tcp_keep(struct esc_tcp_flow *flow, const struct esc_tcp_option *option,
+static __always_inline void tcp_keep(struct bpf_sock *sk, struct esc_tcp_flow *flow,
+				     const struct esc_tcp_option *option,
 				     const struct esc_tcp_word *word, __u64 now_ns, __u64 until_ns,
 				     bool data)
 {
@@ -118,15 +123,15 @@ static __always_inline void tcp_keep(struct esc_tcp_flow *flow, const struct esc
 	}
 	if (!(option->flags & ESC_TCP_HAS_ECHO))
 		return;
-	tcp_keep_out(flow, option, now_ns, word->threshold_ns);
+	tcp_class_take(sk, flow, word, now_ns);
+	tcp_keep_out(flow, option, now_ns);
 	if (word->mode != ESC_TCP_PACE)
 		return;
-	if (flow->out_bound_ns > word->threshold_ns >> ESC_TCP_BOUND_SHIFT) {
+	if (flow->out_bound_ns > flow->threshold_ns >> ESC_TCP_BOUND_SHIFT) {
 		flow->out_fresh = 0;
 		tcp_count(unsure);
 		return;
 	}
-	flow->threshold_ns = word->threshold_ns;
 	flow->until_ktime_ns = until_ns;
 }
 
@@ -192,7 +197,7 @@ static __always_inline void tcp_begin(struct bpf_sock_ops *ops, struct bpf_sock 
 	}
 	tcp_callbacks(ops, 0, TCP_CALLBACKS);
 	tcp_count(agreed);
-	tcp_keep(flow, option, word, now_ns, until_ns, true);
+	tcp_keep(sk, flow, option, word, now_ns, until_ns, true);
 	if (word->mode == ESC_TCP_PACE)
 		tcp_wrap(ops, flow, word);
 }
@@ -213,6 +218,22 @@ static __always_inline void tcp_established(struct bpf_sock_ops *ops, struct bpf
 		tcp_count(plain);
 	if (ops->bpf_sock_ops_cb_flags & TCP_CALLBACKS)
 		tcp_callbacks(ops, TCP_CALLBACKS, 0);
+}
+
+/*
+ * The application took another congestion control: the wrapper that goes may set nothing any more,
+ * so the maximum of the pacing that it had put there is taken back here.
+ */
+static __always_inline void tcp_give_back(struct bpf_sock_ops *ops, struct bpf_sock *sk)
+{
+	struct esc_tcp_flow *flow = tcp_flow_get(sk, false);
+	__u32 rate;
+
+	if (!flow || !flow->forsaken)
+		return;
+	flow->forsaken = 0;
+	rate = flow->app_rate_Bps > ESC_TCP_NO_RATE ? ESC_TCP_NO_RATE : (__u32)flow->app_rate_Bps;
+	bpf_setsockopt(ops, TCP_SOL_SOCKET, TCP_MAX_PACING_RATE, &rate, sizeof(rate));
 }
 
 /* From now on: what connects is offered the option, what listens answers an offer. */
@@ -330,7 +351,7 @@ static __always_inline void tcp_parse(struct bpf_sock_ops *ops, struct bpf_sock 
 	if (!flow) /* of a daemon before this one */
 		tcp_begin(ops, sk, &option, word, now_ns, until_ns);
 	else
-		tcp_keep(flow, &option, word, now_ns, until_ns, tcp_has_data(ops));
+		tcp_keep(sk, flow, &option, word, now_ns, until_ns, tcp_has_data(ops));
 }
 
 SEC("sockops")
@@ -356,6 +377,7 @@ int esc_tcp_edge(struct bpf_sock_ops *ops)
 		tcp_write(ops, sk, now_ns);
 		break;
 	case BPF_SOCK_OPS_PARSE_HDR_OPT_CB:
+		tcp_give_back(ops, sk);
 		tcp_parse(ops, sk, now_ns);
 		break;
 	}

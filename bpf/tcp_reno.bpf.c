@@ -55,9 +55,16 @@ __u32 BPF_PROG(esc_reno_segs, struct sock *sk)
 	return wrap_segments(sk, 2);
 }
 
+SEC("struct_ops/esc_reno_done")
+void BPF_PROG(esc_reno_done, struct sock *sk)
+{
+	wrap_release(sk);
+}
+
 SEC(".struct_ops")
 struct tcp_congestion_ops esc_reno = {
 	.init = (void *)esc_reno_init,
+	.release = (void *)esc_reno_done,
 	.ssthresh = (void *)esc_reno_thresh,
 	.cong_avoid = (void *)esc_reno_avoid,
 	.pkts_acked = (void *)esc_reno_acked,

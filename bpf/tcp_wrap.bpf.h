@@ -35,18 +35,47 @@ static __always_inline struct esc_tcp_flow *wrap_flow(struct sock *sk)
 	return bpf_sk_storage_get(&tcp_flows, sk, NULL, 0);
 }
 
+/* What the socket's maximum is while ours is @rate. */
+static __always_inline __u64 wrap_max_of(__u32 rate)
+{
+	return rate == ESC_TCP_NO_RATE ? ~0ull : rate;
+}
+
+/*
+ * The application has set a maximum of its own, before the limit or in it: then the socket's is
+ * not the one that we put there. It stays in force where it is less than ours, and comes back when
+ * the limit ends.
+ */
+static __always_inline void wrap_heed_rate(struct sock *sk, struct esc_tcp_flow *flow)
+{
+	__u64 max = sk->sk_max_pacing_rate;
+
+	if (max == wrap_max_of(flow->rate_Bps))
+		return;
+	flow->app_rate_Bps = max;
+	flow->rate_Bps = max > ESC_TCP_NO_RATE ? ESC_TCP_NO_RATE : (__u32)max;
+}
+
+/* A maximum that four bytes cannot say: it could not be put back, and the window alone limits. */
+static __always_inline bool wrap_rate_is_theirs(const struct esc_tcp_flow *flow)
+{
+	return flow->app_rate_Bps >= ESC_TCP_NO_RATE && flow->app_rate_Bps != ~0ull;
+}
+
 /* A new maximum for the socket's pacing, when it is another one by more than 1/16. */
 static __always_inline void wrap_rate(struct sock *sk, struct esc_tcp_flow *flow, __u64 rate_Bps)
 {
 	__u32 old = flow->rate_Bps, rate;
 
+	if (wrap_rate_is_theirs(flow))
+		return;
 	if (rate_Bps > WRAP_RATE_MAX || !rate_Bps)
 		rate_Bps = ESC_TCP_NO_RATE;
 	if (flow->app_rate_Bps < rate_Bps)
 		rate_Bps = flow->app_rate_Bps;
 	rate = (__u32)rate_Bps;
-	if (rate == old ||
-	    (rate != ESC_TCP_NO_RATE && rate > old - old / 16 && rate < old + old / 16))
+	if (rate == old || (rate != ESC_TCP_NO_RATE && rate != flow->app_rate_Bps &&
+			    rate > old - old / 16 && rate < old + old / 16))
 		return;
 	flow->rate_Bps = rate;
 	bpf_setsockopt(sk, WRAP_SOL_SOCKET, WRAP_MAX_PACING_RATE, &rate, sizeof(rate));
@@ -58,8 +87,9 @@ static __always_inline void wrap_begin(struct sock *sk, struct esc_tcp_flow *flo
 
 	flow->limited = 1;
 	flow->inner_cwnd = flow->shown_cwnd = tp->snd_cwnd;
-	flow->app_rate_Bps = sk->sk_max_pacing_rate;
+	flow->app_rate_Bps = ~0ull;
 	flow->rate_Bps = ESC_TCP_NO_RATE;
+	wrap_heed_rate(sk, flow);
 	flow->status_was = sk->sk_pacing_status == WRAP_PACING_NONE;
 	tcp_window_start(&flow->law,
 			 tp->packets_out > 2 ? tp->packets_out * TCP_WINDOW_ONE : TCP_WINDOW_AGAIN);
@@ -69,18 +99,37 @@ static __always_inline void wrap_begin(struct sock *sk, struct esc_tcp_flow *flo
 static __always_inline void wrap_lift(struct sock *sk, struct esc_tcp_flow *flow)
 {
 	struct tcp_sock *tp = (struct tcp_sock *)sk;
-	__u32 rate = flow->app_rate_Bps > ESC_TCP_NO_RATE ? ESC_TCP_NO_RATE : flow->app_rate_Bps;
 
 	if (tp->snd_cwnd == flow->shown_cwnd)
 		tp->snd_cwnd = flow->inner_cwnd;
-	if (flow->rate_Bps != rate)
-		bpf_setsockopt(sk, WRAP_SOL_SOCKET, WRAP_MAX_PACING_RATE, &rate, sizeof(rate));
-	if (flow->status_was && flow->inner != ESC_TCP_INNER_BBR &&
+	wrap_heed_rate(sk, flow);
+	wrap_rate(sk, flow, 0);
+	if (flow->status_was && flow->inner != ESC_TCP_INNER_BBR && flow->app_rate_Bps == ~0ull &&
 	    sk->sk_pacing_status == WRAP_PACING_NEEDED)
 		tp->inet_conn.icsk_inet.sk.sk_pacing_status = WRAP_PACING_NONE;
 	flow->limited = 0;
 	flow->until_ktime_ns = 0;
 	tcp_count(lifted);
+}
+
+/*
+ * The socket takes another congestion control, or closes. The kernel lets nothing be set here: the
+ * window goes on from where it is, the rate is taken back by the sockops program.
+ */
+static __always_inline void wrap_release(struct sock *sk)
+{
+	struct esc_tcp_flow *flow = wrap_flow(sk);
+
+	if (!flow || !flow->inner)
+		return;
+	if (flow->limited) {
+		wrap_heed_rate(sk, flow);
+		flow->forsaken = !wrap_rate_is_theirs(flow) &&
+				 wrap_max_of(flow->rate_Bps) != flow->app_rate_Bps;
+	}
+	flow->limited = 0;
+	flow->until_ktime_ns = 0;
+	flow->inner = ESC_TCP_INNER_NONE;
 }
 
 /* The flow, if there is a limit on it now. */
@@ -182,6 +231,7 @@ static __always_inline void wrap_judge(struct sock *sk, struct esc_tcp_flow *flo
 
 	if (!threshold_ns)
 		return;
+	flow->law.weight = flow->weight;
 	if (acked > 64)
 		acked = 64;
 	if (rtt_ns <= delay_ns)
@@ -253,6 +303,7 @@ static __always_inline void wrap_acked(struct sock *sk, const struct ack_sample 
 	if (wrap_delay(flow, sample->rtt_us, now_ns, &delay_ns))
 		wrap_judge(sk, flow, sample->pkts_acked, delay_ns);
 	wrap_rest(tp, flow, now_ns);
+	wrap_heed_rate(sk, flow);
 	wrap_pace(sk, flow);
 	wrap_enter(sk, flow);
 	wrap_leave(sk, flow);

@@ -18,6 +18,7 @@
 #include "config_reading.h"
 #include "config_schema.h"
 #include "maps.h"
+#include "tcp.h"
 #include "members.h"
 #include "readfile.h"
 #include "units.h"
@@ -28,7 +29,7 @@
 #define US_NS 1000ull
 #define MS_NS 1000000ull
 #define SECOND_NS 1000000000ull
-#define DRIFT_MOST_PPB 400000 /* a clock's rate has room for 976 ppm */
+#define DRIFT_MOST_PPB 400000	/* a clock's rate has room for 976 ppm */
 #define QPS_MAX_MOST (1u << 20) /* 976 bytes an entry in the kernel: 1.0 GB */
 #define IDLE_LEAST_NS SECOND_NS
 #define IDLE_MOST_NS (24 * 3600 * SECOND_NS)
@@ -201,10 +202,11 @@ static int take_key(struct reading *reading, const char *name, const char *given
 		goto out;
 	slot = bytes[0] & 1;
 	if (keys->have[slot] && memcmp(keys->key[slot], bytes, FLEET_KEY_BYTES)) {
-		err = fail_at(reading, line_of(reading, NULL, name),
-			      "%s: %s cannot stand beside the key of key_file, since both begin with "
-			      "an %s byte; make the new key again until one begins with an %s byte",
-			      name, *path, slot ? "odd" : "even", slot ? "even" : "odd");
+		err = fail_at(
+			reading, line_of(reading, NULL, name),
+			"%s: %s cannot stand beside the key of key_file, since both begin with "
+			"an %s byte; make the new key again until one begins with an %s byte",
+			name, *path, slot ? "odd" : "even", slot ? "even" : "odd");
 		goto out;
 	}
 	if (!keys->have[0] && !keys->have[1])
@@ -465,6 +467,37 @@ static int take_lab_tai(struct reading *reading)
 	return err;
 }
 
+static bool is_word(const char *at, size_t bytes, const char *word)
+{
+	return bytes == strlen(word) && !memcmp(at, word, bytes);
+}
+
+/* "all", or names of congestion controls. */
+static int take_lab_refused(struct reading *reading)
+{
+	static const char between[] = ", ";
+	const char *text = reading->raw->lab.tcp_refused;
+	uint32_t *bits = &reading->config->lab.tcp_refused;
+
+	for (const char *at = text; at && *at; at += strspn(at, between)) {
+		size_t bytes = strcspn(at, between);
+		uint32_t found = 0;
+
+		for (unsigned int i = 1; i < ESC_TCP_INNER_MAX; i++)
+			if (is_word(at, bytes, "all") || is_word(at, bytes, esc_tcp_inner_names[i]))
+				found |= 1u << i;
+		if (!found)
+			return fail_at(
+				reading, line_of(reading, "lab", "tcp_refused"),
+				"`tcp_refused: %.64s` should be `all`, or some of cubic, bbr "
+				"and reno",
+				text);
+		*bits |= found;
+		at += bytes;
+	}
+	return 0;
+}
+
 static int take_lab(struct reading *reading)
 {
 	const char *text = reading->raw->lab.clock_drift_ppb;
@@ -474,6 +507,8 @@ static int take_lab(struct reading *reading)
 
 	if (!err)
 		err = take_lab_tai(reading);
+	if (!err)
+		err = take_lab_refused(reading);
 	if (err || !text)
 		return err;
 	errno = 0;

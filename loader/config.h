@@ -48,6 +48,7 @@ struct config_pace_class {
 	char *name;
 	uint32_t weight;
 	uint64_t threshold_ns;
+	bool own_threshold;		/* given, and not pacing's */
 	uint64_t dscps;			/* a bit each */
 	char *job, *cgroup;		/* patterns as of a shell, NULL: none */
 	uint16_t port_first, port_last; /* 0: none */
@@ -137,6 +138,7 @@ struct config {
 		int64_t clock_offset_ns;
 		int64_t clock_drift_ppb;
 		int64_t tai_offset_ns; /* 0: TAI is the kernel's */
+		uint32_t tcp_refused;  /* bits of enum esc_tcp_inner: as if the kernel lacked it */
 	} lab;
 };
 

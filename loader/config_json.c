@@ -4,6 +4,7 @@
 
 #include "config.h"
 #include "config_schema.h"
+#include "tcp.h"
 #include "units.h"
 
 /* Only what is set; a duration as the file would say it. */
@@ -74,6 +75,19 @@ static void put_steer(json_t *root, const struct config *config)
 			  config_word(config_overtake_names, config->steer.overtake)));
 }
 
+static void put_refused(json_t *lab, uint32_t refused)
+{
+	char text[64] = "";
+	size_t used = 0;
+
+	for (unsigned int i = 1; i < ESC_TCP_INNER_MAX; i++)
+		if (refused >> i & 1)
+			used += snprintf(text + used, sizeof(text) - used, "%s%s", used ? ", " : "",
+					 esc_tcp_inner_names[i]);
+	if (used)
+		json_object_set_new(lab, "tcp_refused", json_string(text));
+}
+
 static void put_clock_sections(json_t *root, const struct config *config)
 {
 	json_t *mesh = json_object(), *clock = json_object(), *lab = json_object();
@@ -88,7 +102,8 @@ static void put_clock_sections(json_t *root, const struct config *config)
 	json_object_set_new(clock, "anchor", json_boolean(config->clock.anchor));
 	json_object_set_new(root, "clock", clock);
 	put_steer(root, config);
-	if (!offset_ns && !config->lab.clock_drift_ppb && !config->lab.tai_offset_ns) {
+	if (!offset_ns && !config->lab.clock_drift_ppb && !config->lab.tai_offset_ns &&
+	    !config->lab.tcp_refused) {
 		json_decref(lab);
 		return;
 	}
@@ -96,6 +111,7 @@ static void put_clock_sections(json_t *root, const struct config *config)
 	json_object_set_new(lab, "clock_drift_ppb", json_integer(config->lab.clock_drift_ppb));
 	if (config->lab.tai_offset_ns)
 		set_duration(lab, "tai_offset", (uint64_t)config->lab.tai_offset_ns);
+	put_refused(lab, config->lab.tcp_refused);
 	json_object_set_new(root, "lab", lab);
 }
 

@@ -142,6 +142,7 @@ static int take_class(struct config_pace_fault *fault, const struct config_raw_p
 
 	class->weight = 1;
 	class->threshold_ns = config->pace.threshold_ns;
+	class->own_threshold = raw->threshold != NULL;
 	if (!err && raw->weight && (*raw->weight < 1 || *raw->weight > ESC_PACE_WEIGHT_MAX))
 		err = fail(fault, "weight", "`weight: %llu` is out of range; give 1 to %d",
 			   (unsigned long long)*raw->weight, ESC_PACE_WEIGHT_MAX);

@@ -233,6 +233,7 @@ static const cyaml_schema_field_t lab_fields[] = {
 	TEXT("clock_offset", struct config_raw_lab, clock_offset),
 	TEXT("clock_drift_ppb", struct config_raw_lab, clock_drift_ppb),
 	TEXT("tai_offset", struct config_raw_lab, tai_offset),
+	TEXT("tcp_refused", struct config_raw_lab, tcp_refused),
 	CYAML_FIELD_END,
 };
 

@@ -99,6 +99,7 @@ struct config_raw_nic {
 struct config_raw_lab {
 	char *clock_offset, *clock_drift_ppb; /* may be negative */
 	char *tai_offset;
+	char *tcp_refused;
 };
 
 struct config_raw {

@@ -53,6 +53,52 @@ static void write_delays(FILE *out, const uint64_t *buckets)
 		prom_histogram(&family, &histogram, NULL);
 }
 
+static void write_limits(FILE *out, const struct esc_tcp_counts *counts)
+{
+	write_count(out, "tcp_unwrapped_total",
+		    "Connections that are not limited: no wrapper for their congestion control.",
+		    counts->unwrapped);
+	write_count(out, "tcp_delay_estimated_total",
+		    "Acknowledgements without room for a delay, judged by the round trip.",
+		    counts->estimated);
+	write_count(out, "tcp_window_cuts_total", "Windows made smaller.", counts->cuts);
+	write_count(out, "tcp_limits_lifted_total",
+		    "Limits that ended since no delay was told for 2 s.", counts->lifted);
+}
+
+/* Only where there are classes: `default` alone is what the families without a class say. */
+static void write_classes(FILE *out, const struct tcppace_facts *facts)
+{
+	struct prom_family samples = {
+		.out = out,
+		.name = "tcp_class_delay_samples_total",
+		.type = PROM_COUNTER,
+		.help = "Delays that the other ends told, by class.",
+	};
+	struct prom_family above = {
+		.out = out,
+		.name = "tcp_class_delay_above_total",
+		.type = PROM_COUNTER,
+		.help = "Of these, above the class's threshold.",
+	};
+	struct prom_family threshold = {
+		.out = out,
+		.name = "tcp_class_threshold_seconds",
+		.type = PROM_GAUGE,
+		.help = "One-way delay above which connections of a class are held back.",
+	};
+	unsigned int count = facts->class_count > 1 ? facts->class_count : 0;
+
+	for (unsigned int i = 0; i < count; i++)
+		prom_count(&samples, facts->classes[i].samples, "class", facts->class_names[i],
+			   NULL);
+	for (unsigned int i = 0; i < count; i++)
+		prom_count(&above, facts->classes[i].above, "class", facts->class_names[i], NULL);
+	for (unsigned int i = 0; i < count; i++)
+		prom_value(&threshold, facts->thresholds_ns[i] / 1e9, "class",
+			   facts->class_names[i], NULL);
+}
+
 void metrics_write_tcp(FILE *out, const struct tcppace_facts *facts)
 {
 	const struct esc_tcp_counts *counts = &facts->counts;
@@ -60,17 +106,13 @@ void metrics_write_tcp(FILE *out, const struct tcppace_facts *facts)
 	if (!facts->there)
 		return;
 	write_connections(out, counts);
-	write_count(out, "tcp_unwrapped_total",
-		    "Connections that are not limited: no wrapper for their congestion control.",
-		    counts->unwrapped);
 	write_count(out, "tcp_delay_samples_total", "Delays that the other ends told.",
 		    counts->out_samples);
 	write_count(out, "tcp_delay_above_total", "Of these, above the threshold.",
 		    counts->out_above);
-	write_count(out, "tcp_delay_estimated_total",
-		    "Acknowledgements without room for a delay, judged by the round trip.",
-		    counts->estimated);
-	write_count(out, "tcp_window_cuts_total", "Windows made smaller.", counts->cuts);
+	write_classes(out, facts);
+	if (facts->can_limit)
+		write_limits(out, counts);
 	write_count(out, "tcp_option_malformed_total",
 		    "Segments whose option has a length or flag that is never sent.",
 		    counts->malformed);
@@ -78,7 +120,5 @@ void metrics_write_tcp(FILE *out, const struct tcppace_facts *facts)
 		    counts->no_time);
 	write_count(out, "tcp_unsure_total", "Delays whose bound was too wide for a limit.",
 		    counts->unsure);
-	write_count(out, "tcp_limits_lifted_total",
-		    "Limits that ended since no delay was told for 2 s.", counts->lifted);
 	write_delays(out, facts->delays);
 }

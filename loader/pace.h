@@ -54,6 +54,18 @@ struct pace_assignment {
 	uint32_t qpn;
 	const char *class; /* NULL: as the configuration's classes say */
 };
+/* A class as it is now: of the configuration, or changed or made at run time. */
+struct config_pace_class;
+struct pace_class_rule {
+	const char *name;
+	uint32_t weight;
+	uint64_t threshold_ns;		       /* 0: none of its own */
+	const struct config_pace_class *match; /* who fits; NULL: nobody by itself */
+};
+/* How many of them; 0 is `default`. They are good until the next reload or change. */
+unsigned int pace_get_rules(const struct pace *pace,
+			    struct pace_class_rule rules[ESC_PACE_CLASSES]);
+
 /* A queue pair's class by hand, until it is gone or the daemon ends. */
 int pace_assign(struct pace *pace, const struct pace_assignment *want, json_t **result,
 		char **error);

@@ -14,6 +14,7 @@
 #include "owners.h"
 #include "pace_parts.h"
 #include "qptable.h"
+#include "tcppace.h"
 #include "units.h"
 
 static void class_set(struct pace_class *class, const char *name, uint32_t weight,
@@ -22,7 +23,23 @@ static void class_set(struct pace_class *class, const char *name, uint32_t weigh
 	snprintf(class->name, sizeof(class->name), "%s", name);
 	class->weight = weight;
 	class->threshold_ns = threshold_ns;
+	class->own_threshold = match && match->own_threshold;
 	class->match = match;
+}
+
+unsigned int pace_get_rules(const struct pace *pace, struct pace_class_rule rules[ESC_PACE_CLASSES])
+{
+	for (unsigned int i = 0; i < pace->class_count; i++) {
+		const struct pace_class *class = &pace->classes[i];
+
+		rules[i] = (struct pace_class_rule){
+			.name = class->name,
+			.weight = class->weight,
+			.threshold_ns = class->own_threshold ? class->threshold_ns : 0,
+			.match = class->match,
+		};
+	}
+	return pace->class_count;
 }
 
 int pace_class_index(const struct pace *pace, const char *name)
@@ -175,9 +192,12 @@ int pace_set_class(struct pace *pace, const struct pace_class_change *change, ch
 	class = &pace->classes[index];
 	if (change->weight)
 		class->weight = change->weight;
-	if (change->threshold_ns)
+	if (change->threshold_ns) {
 		class->threshold_ns = change->threshold_ns;
+		class->own_threshold = true;
+	}
 	pace_write_rules(pace);
+	tcppace_retake_classes(pace->daemon->tcp);
 	ledger_add(pace->daemon->ledger, "pace_class_set", class->name, NULL,
 		   json_pack("{s:i, s:I}", "weight", (int)class->weight, "threshold_ns",
 			     (json_int_t) class->threshold_ns),

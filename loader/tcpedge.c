@@ -33,7 +33,8 @@ static int tcpedge_give_maps(struct tcp_edge *skeleton, const struct tcpedge_map
 		bool used = bpf_map__is_internal(map) || map == skeleton->maps.control ||
 			    map == skeleton->maps.clock || map == skeleton->maps.tcp_flows ||
 			    map == skeleton->maps.tcp_word || map == skeleton->maps.tcp_counts ||
-			    map == skeleton->maps.tcp_delays;
+			    map == skeleton->maps.tcp_cgroups ||
+			    map == skeleton->maps.tcp_classes || map == skeleton->maps.tcp_delays;
 
 		if (!used)
 			bpf_map__set_autocreate(map, false);
@@ -109,44 +110,53 @@ int tcpedge_say(struct tcpedge *edge, const struct esc_tcp_word *word)
 				   BPF_ANY);
 }
 
-int tcpedge_counts(const struct tcpedge *edge, struct esc_tcp_counts *counts)
+/* Element @key of a per-CPU array, @words counts of 64 bits, summed over the CPUs. */
+static int tcpedge_sum(int fd, uint32_t key, uint64_t *sum, size_t words)
 {
 	int cpus = libbpf_num_possible_cpus(), err;
-	uint64_t *each, *sum = (uint64_t *)counts;
-	uint32_t zero = 0;
+	uint64_t *each;
 
-	memset(counts, 0, sizeof(*counts));
+	memset(sum, 0, words * sizeof(*sum));
 	if (cpus < 0)
 		return cpus;
-	each = calloc(cpus, sizeof(*counts));
+	each = calloc(cpus, words * sizeof(*each));
 	if (!each)
 		return -ENOMEM;
-	err = bpf_map_lookup_elem(tcpedge_counts_fd(edge), &zero, each);
-	for (size_t i = 0; !err && i < cpus * sizeof(*counts) / sizeof(*each); i++)
-		sum[i % (sizeof(*counts) / sizeof(*each))] += each[i];
+	err = bpf_map_lookup_elem(fd, &key, each);
+	for (size_t i = 0; !err && i < cpus * words; i++)
+		sum[i % words] += each[i];
 	free(each);
+	return err;
+}
+
+int tcpedge_counts(const struct tcpedge *edge, struct esc_tcp_counts *counts)
+{
+	return tcpedge_sum(tcpedge_counts_fd(edge), 0, (uint64_t *)counts,
+			   sizeof(*counts) / sizeof(uint64_t));
+}
+
+int tcpedge_class_counts(const struct tcpedge *edge, struct esc_tcp_class_counts *counts)
+{
+	int fd = bpf_map__fd(edge->skeleton->maps.tcp_classes), err = 0;
+
+	for (uint32_t i = 0; !err && i < ESC_TCP_CLASSES; i++)
+		err = tcpedge_sum(fd, i, (uint64_t *)&counts[i],
+				  sizeof(*counts) / sizeof(uint64_t));
 	return err;
 }
 
 int tcpedge_delays(const struct tcpedge *edge, uint64_t *buckets)
 {
-	int cpus = libbpf_num_possible_cpus(), fd = bpf_map__fd(edge->skeleton->maps.tcp_delays);
-	uint64_t *each;
-	int err = 0;
+	int fd = bpf_map__fd(edge->skeleton->maps.tcp_delays), err = 0;
 
-	if (cpus < 0)
-		return cpus;
-	each = calloc(cpus, sizeof(*each));
-	if (!each)
-		return -ENOMEM;
-	for (uint32_t i = 0; !err && i < ESC_OWD_BUCKETS; i++) {
-		err = bpf_map_lookup_elem(fd, &i, each);
-		buckets[i] = 0;
-		for (int cpu = 0; !err && cpu < cpus; cpu++)
-			buckets[i] += each[cpu];
-	}
-	free(each);
+	for (uint32_t i = 0; !err && i < ESC_OWD_BUCKETS; i++)
+		err = tcpedge_sum(fd, i, &buckets[i], 1);
 	return err;
+}
+
+int tcpedge_cgroups_fd(const struct tcpedge *edge)
+{
+	return bpf_map__fd(edge->skeleton->maps.tcp_cgroups);
 }
 
 int tcpedge_flows_fd(const struct tcpedge *edge)

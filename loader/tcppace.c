@@ -52,16 +52,36 @@ static void tcppace_load_others(struct tcppace *tcp)
 	int err;
 
 	err = tcpwrap_open(&tcp->wrap, tcpedge_flows_fd(tcp->edge), tcpedge_counts_fd(tcp->edge),
-			   tcp->why, sizeof(tcp->why));
-	if (err)
-		log_warning("TCP: nothing can be limited: %s", tcp->why);
-	else if (tcp->why[0])
+			   tcp->daemon->config->lab.tcp_refused, tcp->why, sizeof(tcp->why));
+	if (!err && tcp->why[0])
 		log_warning("TCP: %s: such connections are measured and not limited", tcp->why);
 	for (int i = 1; i < ESC_TCP_INNER_MAX; i++)
 		snprintf(tcp->word.names[i], sizeof(tcp->word.names[i]), "%s",
 			 tcpwrap_name(tcp->wrap, i));
 	if (tcplist_open(&tcp->list, tcpedge_flows_fd(tcp->edge), why, sizeof(why)))
 		log_warning("TCP: %s", why);
+}
+
+/* Cgroups come and go: which of them are of a class. */
+static void tcppace_look_cgroups(struct tcppace *tcp)
+{
+	long left_out =
+		tcpclass_look(tcp->classes, tcp->daemon->pace, tcp->daemon->config->pace.tcp.cgroup,
+			      tcpedge_cgroups_fd(tcp->edge));
+
+	if (left_out == tcp->left_out)
+		return;
+	if (left_out < 0 || !tcp->left_out)
+		tcppace_tell_left_out(tcp, left_out);
+	tcp->left_out = left_out;
+}
+
+/* Asked to limit, with no wrapper that the kernel takes. */
+static int tcppace_only_observe(struct tcppace *tcp)
+{
+	tcp->word.mode = ESC_TCP_OBSERVE;
+	tcppace_tell_unable(tcp);
+	return tcpedge_say(tcp->edge, &tcp->word);
 }
 
 static int tcppace_load(struct tcppace *tcp)
@@ -74,11 +94,15 @@ static int tcppace_load(struct tcppace *tcp)
 		.lab_offset_ns = config->lab.clock_offset_ns,
 		.lab_drift_ppb = (int32_t)config->lab.clock_drift_ppb,
 	};
-	int err = tcpedge_open(&tcp->edge, &maps, tcp->why, sizeof(tcp->why));
+	int err;
 
+	tcp->why[0] = '\0';
+	err = tcpedge_open(&tcp->edge, &maps, tcp->why, sizeof(tcp->why));
 	if (err)
 		return err;
 	tcppace_load_others(tcp);
+	tcpclass_forget(tcp->classes);
+	tcppace_look_cgroups(tcp);
 	err = tcpedge_say(tcp->edge, &tcp->word);
 	if (!err)
 		err = tcpedge_attach(tcp->edge, config->pace.tcp.cgroup, tcp->why,
@@ -103,11 +127,30 @@ static int tcppace_on_timer(sd_event_source *source, uint64_t due_us, void *cont
 	uint64_t now_us;
 
 	(void)due_us;
+	if (tcp->edge)
+		tcppace_look_cgroups(tcp);
 	if (tcp->edge && tcp->word.mode == ESC_TCP_PACE)
 		tcppace_watch_clock(tcp);
 	sd_event_now(tcp->daemon->event, CLOCK_MONOTONIC, &now_us);
 	sd_event_source_set_time(source, now_us + TCPPACE_LOOK_US);
 	return sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
+}
+
+static void tcppace_take_classes(struct tcppace *tcp)
+{
+	tcpclass_take(tcp->classes, tcp->daemon->pace,
+		      (uint32_t)tcp->daemon->config->pace.tcp.threshold_ns, &tcp->word);
+}
+
+void tcppace_retake_classes(struct tcppace *tcp)
+{
+	if (!tcp)
+		return;
+	tcppace_take_classes(tcp);
+	if (!tcp->edge)
+		return;
+	tcppace_look_cgroups(tcp);
+	tcpedge_say(tcp->edge, &tcp->word);
 }
 
 /* To @mode, from whatever it was. */
@@ -116,22 +159,23 @@ static int tcppace_apply(struct tcppace *tcp, enum esc_tcp_mode mode, const char
 	enum esc_tcp_mode was = tcp->edge ? (enum esc_tcp_mode)tcp->word.mode : ESC_TCP_OFF;
 	int err = 0;
 
-	tcp->why[0] = '\0';
 	tcp->word.mode = mode;
-	tcp->word.threshold_ns = (uint32_t)tcp->daemon->config->pace.tcp.threshold_ns;
+	tcppace_take_classes(tcp);
 	if (tcp->edge)
 		err = tcpedge_say(tcp->edge, &tcp->word);
 	if (mode == ESC_TCP_OFF)
 		tcppace_unload(tcp);
 	else if (!tcp->edge)
 		err = tcppace_load(tcp);
+	if (!err && mode == ESC_TCP_PACE && !tcp->wrap)
+		err = tcppace_only_observe(tcp);
 	if (err) {
 		tcppace_unload(tcp);
 		tcp->word.mode = ESC_TCP_OFF;
 		tcppace_tell_unable(tcp);
 		return err;
 	}
-	if (mode != was)
+	if (tcp->word.mode != was)
 		tcppace_tell_mode(tcp, by);
 	return 0;
 }
@@ -152,10 +196,13 @@ int tcppace_new(struct tcppace **out, struct daemon *daemon, char **error)
 		return -ENOMEM;
 	tcp->daemon = daemon;
 	sd_event_now(daemon->event, CLOCK_MONOTONIC, &now_us);
-	err = sd_event_add_time(daemon->event, &tcp->timer, CLOCK_MONOTONIC,
-				now_us + TCPPACE_LOOK_US, TCPPACE_SLACK_US, tcppace_on_timer, tcp);
+	err = tcpclass_new(&tcp->classes);
+	if (!err)
+		err = sd_event_add_time(daemon->event, &tcp->timer, CLOCK_MONOTONIC,
+					now_us + TCPPACE_LOOK_US, TCPPACE_SLACK_US,
+					tcppace_on_timer, tcp);
 	if (err < 0) {
-		free(tcp);
+		tcppace_free(tcp);
 		return explain(error, err, "a timer cannot be made: %s", strerror(-err));
 	}
 	*out = tcp;
@@ -171,6 +218,7 @@ void tcppace_free(struct tcppace *tcp)
 		return;
 	sd_event_source_unref(tcp->timer);
 	tcppace_unload(tcp);
+	tcpclass_free(tcp->classes);
 	free(tcp);
 }
 
@@ -184,8 +232,10 @@ void tcppace_reconfigure(struct tcppace *tcp, const struct config *old)
 	new = tcp->daemon->config;
 	same_cgroup = !strcmp(old->pace.tcp.cgroup ?: "", new->pace.tcp.cgroup ?: "");
 	if (same_cgroup && old->pace.tcp.mode == new->pace.tcp.mode &&
-	    old->pace.tcp.threshold_ns == new->pace.tcp.threshold_ns)
+	    old->pace.tcp.threshold_ns == new->pace.tcp.threshold_ns) {
+		tcppace_retake_classes(tcp);
 		return;
+	}
 	if (!same_cgroup)
 		tcppace_unload(tcp);
 	if (tcppace_may(tcp))
@@ -211,6 +261,9 @@ int tcppace_set(struct tcppace *tcp, const char *mode, const char *by, char **er
 			       "the kill switch is on; `escapement mode observe` "
 			       "ends that");
 	err = tcppace_apply(tcp, (enum esc_tcp_mode)i, by);
+	if (!err && i == ESC_TCP_PACE && tcp->word.mode != ESC_TCP_PACE)
+		return explain(error, -ENOTSUP, "delays are measured, nothing is limited: %s",
+			       tcp->why);
 	return err ? explain(error, err, "%s", tcp->why) : 0;
 }
 

@@ -22,8 +22,14 @@ int tcppace_new(struct tcppace **out, struct daemon *daemon, char **error);
 void tcppace_free(struct tcppace *tcp);
 /* @old: the configuration before a reload. What did not change there stays as it is. */
 void tcppace_reconfigure(struct tcppace *tcp, const struct config *old);
-/* "off", "observe" or "on", of the configured cgroup. -errno with *@error. */
+/*
+ * "off", "observe" or "on", of the configured cgroup. -errno with *@error. Where the kernel takes
+ * no wrapper, on is observe: a window that is clamped without one would stay so when nobody is left
+ * to lift it.
+ */
 int tcppace_set(struct tcppace *tcp, const char *mode, const char *by, char **error);
+/* Classes were changed at run time. NULL is fine. */
+void tcppace_retake_classes(struct tcppace *tcp);
 /* The kill switch. */
 void tcppace_stop(struct tcppace *tcp, const char *by);
 
@@ -31,9 +37,14 @@ void tcppace_stop(struct tcppace *tcp, const char *by);
 json_t *tcppace_show(const struct tcppace *tcp);
 
 struct tcppace_facts {
-	bool there; /* loaded */
+	bool there;	/* loaded */
+	bool can_limit; /* the kernel takes a wrapper at least */
 	enum esc_tcp_mode mode;
 	struct esc_tcp_counts counts;
+	unsigned int class_count;
+	const char *class_names[ESC_TCP_CLASSES];
+	struct esc_tcp_class_counts classes[ESC_TCP_CLASSES];
+	uint32_t thresholds_ns[ESC_TCP_CLASSES];
 	uint64_t delays[ESC_OWD_BUCKETS]; /* of data that came in */
 };
 void tcppace_get(const struct tcppace *tcp, struct tcppace_facts *out);

@@ -15,6 +15,17 @@
 /* Connections in one answer; `left_out` says how many more there are. */
 #define TELL_ROWS 1024
 
+/* Of the class that bears most: with a bound that is too wide for it nobody is limited. */
+static uint32_t widest_threshold(const struct tcppace *tcp)
+{
+	uint32_t widest = 0;
+
+	for (unsigned int i = 0; i < tcp->word.class_count; i++)
+		if (tcp->word.classes[i].threshold_ns > widest)
+			widest = tcp->word.classes[i].threshold_ns;
+	return widest;
+}
+
 bool tcppace_clock_is_good(const struct tcppace *tcp, int64_t *bound_ns)
 {
 	struct mesh_clock_facts clock;
@@ -23,7 +34,7 @@ bool tcppace_clock_is_good(const struct tcppace *tcp, int64_t *bound_ns)
 	*bound_ns = clock.known && clock.state != CLOCK_FREE_RUNNING ? clock.bound_ns : -1;
 	/* A delay has the bounds of both ends; the other end's is taken to be as ours. */
 	return *bound_ns >= 0 && *bound_ns <= ESC_TCP_BOUND_MAX_NS &&
-	       2 * (uint64_t)*bound_ns <= tcp->word.threshold_ns >> ESC_TCP_BOUND_SHIFT;
+	       2 * (uint64_t)*bound_ns <= widest_threshold(tcp) >> ESC_TCP_BOUND_SHIFT;
 }
 
 static json_t *wrapped_names(const struct tcppace *tcp)
@@ -32,7 +43,7 @@ static json_t *wrapped_names(const struct tcppace *tcp)
 
 	for (int i = 1; i < ESC_TCP_INNER_MAX; i++)
 		if (tcpwrap_name(tcp->wrap, i)[0])
-			json_array_append_new(names, json_string(tcpwrap_inner_name(i)));
+			json_array_append_new(names, json_string(esc_tcp_inner_names[i]));
 	return names;
 }
 
@@ -49,18 +60,36 @@ void tcppace_tell_mode(const struct tcppace *tcp, const char *by)
 	log_info("TCP at the edge is %s for %s (by %s)", tcppace_mode_name(tcp->word.mode),
 		 cgroup ? cgroup : "nobody", by);
 	if (tcp->word.mode == ESC_TCP_PACE) {
-		report_put_count(done, "delay_max_ns", tcp->word.threshold_ns);
+		report_put_count(done, "delay_max_ns", tcp->word.classes[0].threshold_ns);
 		json_object_set_new(done, "limited", wrapped_names(tcp));
 	}
 	ledger_add(tcp->daemon->ledger, kinds[tcp->word.mode], cgroup ? cgroup : "tcp", NULL, done,
 		   NULL, NULL);
 }
 
+void tcppace_tell_left_out(const struct tcppace *tcp, long left_out)
+{
+	const char *cgroup = tcp->daemon->config->pace.tcp.cgroup;
+
+	if (left_out < 0) {
+		log_warning("TCP: cgroups below %s cannot be read for classes: %s", cgroup,
+			    strerror((int)-left_out));
+		return;
+	}
+	log_warning(
+		"TCP: classes name more than %d cgroups below %s: sockets of %ld of them are of "
+		"no class by cgroup",
+		ESC_TCP_CGROUPS, cgroup, left_out);
+	ledger_add(tcp->daemon->ledger, "pace_tcp_cgroups_full", cgroup,
+		   json_pack("{s:I}", "left_out", (json_int_t)left_out), NULL, NULL, NULL);
+}
+
 void tcppace_tell_unable(const struct tcppace *tcp)
 {
 	const char *cgroup = tcp->daemon->config->pace.tcp.cgroup;
 
-	log_warning("TCP at the edge is off: %s", tcp->why);
+	log_warning("TCP at the edge %s: %s",
+		    tcp->edge ? "measures delays and limits nothing" : "is off", tcp->why);
 	ledger_add(tcp->daemon->ledger, "pace_tcp_unable", cgroup ? cgroup : "tcp",
 		   json_pack("{s:s}", "why", tcp->why), NULL, NULL, NULL);
 }
@@ -118,14 +147,19 @@ static json_t *show_row(const struct tcppace *tcp, const struct esc_tcp_row *fro
 	put_address(row, "dst", from->family, from->remote);
 	json_object_set_new(row, "dport", json_integer(from->remote_port));
 	if (flow->inner)
-		report_put_text(row, "congestion", tcpwrap_inner_name(flow->inner));
+		report_put_text(
+			row, "congestion",
+			esc_tcp_inner_names[flow->inner < ESC_TCP_INNER_MAX ? flow->inner : 0]);
 	put_delay(row, "delay_out_ns", flow->out_samples, flow->out_last_ns, flow->out_bound_ns,
 		  flow->out_max_ns);
 	put_delay(row, "delay_in_ns", flow->in_samples, flow->in_last_ns, flow->in_bound_ns, 0);
 	report_put_count(row, "above", flow->out_above);
 	if (flow->out_estimated)
 		report_put_count(row, "estimated", flow->out_estimated);
-	json_object_set_new(row, "limited", json_boolean(limited && tcp->edge));
+	if (tcp->word.class_count > 1)
+		report_put_text(row, "class", tcpclass_name(tcp->classes, flow->class));
+	if (tcp->wrap)
+		json_object_set_new(row, "limited", json_boolean(limited));
 	if (!limited)
 		return row;
 	json_object_set_new(row, "window", json_real(flow->law.window / (double)TCP_WINDOW_ONE));
@@ -152,6 +186,25 @@ static void show_rows(const struct tcppace *tcp, json_t *object)
 	free(rows);
 }
 
+static void show_classes(const struct tcppace *tcp, json_t *object)
+{
+	struct esc_tcp_class_counts counts[ESC_TCP_CLASSES];
+	json_t *list;
+
+	if (tcpedge_class_counts(tcp->edge, counts))
+		return;
+	list = json_array();
+	for (unsigned int i = 0; i < tcp->word.class_count; i++)
+		json_array_append_new(list, json_pack("{s:s, s:I, s:I, s:I, s:I}", "name",
+						      tcpclass_name(tcp->classes, i), "weight",
+						      (json_int_t)tcp->word.classes[i].weight,
+						      "threshold_ns",
+						      (json_int_t)tcp->word.classes[i].threshold_ns,
+						      "samples", (json_int_t)counts[i].samples,
+						      "above", (json_int_t)counts[i].above));
+	json_object_set_new(object, "classes", list);
+}
+
 static void show_counts(const struct tcppace *tcp, json_t *object)
 {
 	struct esc_tcp_counts counts;
@@ -163,16 +216,18 @@ static void show_counts(const struct tcppace *tcp, json_t *object)
 	report_put_count(all, "offered", counts.offered);
 	report_put_count(all, "agreed", counts.agreed);
 	report_put_count(all, "plain", counts.plain);
-	report_put_count(all, "unwrapped", counts.unwrapped);
 	report_put_count(all, "samples", counts.out_samples);
 	report_put_count(all, "above", counts.out_above);
-	report_put_count(all, "estimated", counts.estimated);
-	report_put_count(all, "cuts", counts.cuts);
+	if (tcp->wrap) {
+		report_put_count(all, "unwrapped", counts.unwrapped);
+		report_put_count(all, "estimated", counts.estimated);
+		report_put_count(all, "cuts", counts.cuts);
+		report_put_count(all, "lifted", counts.lifted);
+	}
 	report_put_count(all, "short_form", counts.short_form);
 	report_put_count(all, "malformed", counts.malformed);
 	report_put_count(all, "no_time", counts.no_time);
 	report_put_count(all, "unsure", counts.unsure);
-	report_put_count(all, "lifted", counts.lifted);
 	json_object_set_new(object, "counts", all);
 }
 
@@ -189,10 +244,13 @@ json_t *tcppace_show(const struct tcppace *tcp)
 	report_put_text(object, "why", tcp->why);
 	if (!tcp->edge)
 		return object;
-	report_put_count(object, "threshold_ns", tcp->word.threshold_ns);
-	json_object_set_new(object, "limits", wrapped_names(tcp));
-	json_object_set_new(object, "clock_good",
-			    json_boolean(tcppace_clock_is_good(tcp, &bound_ns)));
+	report_put_count(object, "threshold_ns", tcp->word.classes[0].threshold_ns);
+	show_classes(tcp, object);
+	if (tcp->wrap) {
+		json_object_set_new(object, "limits", wrapped_names(tcp));
+		json_object_set_new(object, "clock_good",
+				    json_boolean(tcppace_clock_is_good(tcp, &bound_ns)));
+	}
 	show_counts(tcp, object);
 	show_rows(tcp, object);
 	return object;
@@ -204,6 +262,13 @@ void tcppace_get(const struct tcppace *tcp, struct tcppace_facts *out)
 	if (!tcp || !tcp->edge)
 		return;
 	out->mode = tcp->word.mode;
-	out->there =
-		!tcpedge_counts(tcp->edge, &out->counts) && !tcpedge_delays(tcp->edge, out->delays);
+	out->can_limit = tcp->wrap != NULL;
+	out->class_count = tcp->word.class_count;
+	for (unsigned int i = 0; i < out->class_count; i++) {
+		out->class_names[i] = tcpclass_name(tcp->classes, i);
+		out->thresholds_ns[i] = tcp->word.classes[i].threshold_ns;
+	}
+	out->there = !tcpedge_counts(tcp->edge, &out->counts) &&
+		     !tcpedge_class_counts(tcp->edge, out->classes) &&
+		     !tcpedge_delays(tcp->edge, out->delays);
 }

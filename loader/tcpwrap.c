@@ -32,22 +32,15 @@ struct tcpwrap {
 };
 
 struct tcpwrap_kind {
-	const char *inner;
 	const char *map; /* and its name in the object */
 	const void *(*bytes)(size_t *size);
 };
 
 static const struct tcpwrap_kind tcpwrap_kinds[ESC_TCP_INNER_MAX] = {
-	[ESC_TCP_INNER_CUBIC] = {"cubic", "esc_cubic", tcp_cubic__elf_bytes},
-	[ESC_TCP_INNER_BBR] = {"bbr", "esc_bbr", tcp_bbr__elf_bytes},
-	[ESC_TCP_INNER_RENO] = {"reno", "esc_reno", tcp_reno__elf_bytes},
+	[ESC_TCP_INNER_CUBIC] = {"esc_cubic", tcp_cubic__elf_bytes},
+	[ESC_TCP_INNER_BBR] = {"esc_bbr", tcp_bbr__elf_bytes},
+	[ESC_TCP_INNER_RENO] = {"esc_reno", tcp_reno__elf_bytes},
 };
-
-const char *tcpwrap_inner_name(enum esc_tcp_inner inner)
-{
-	return inner > ESC_TCP_INNER_NONE && inner < ESC_TCP_INNER_MAX ? tcpwrap_kinds[inner].inner
-								       : "none";
-}
 
 /*
  * The kernel's list of names is one for all network namespaces. The name stands in the object's
@@ -151,7 +144,8 @@ static int tcpwrap_load(struct tcpwrap_one *one, const struct tcpwrap_kind *kind
 	return err;
 }
 
-int tcpwrap_open(struct tcpwrap **out, int flows_fd, int counts_fd, char *why, size_t why_bytes)
+int tcpwrap_open(struct tcpwrap **out, int flows_fd, int counts_fd, uint32_t refused, char *why,
+		 size_t why_bytes)
 {
 	struct tcpwrap *wrap = calloc(1, sizeof(*wrap));
 	int err, loaded = 0, last = 0;
@@ -165,13 +159,15 @@ int tcpwrap_open(struct tcpwrap **out, int flows_fd, int counts_fd, char *why, s
 	bpflog_clear();
 	for (int i = 1; i < ESC_TCP_INNER_MAX; i++) {
 		wrap->one[i].link_fd = -1;
-		err = tcpwrap_load(&wrap->one[i], &tcpwrap_kinds[i], flows_fd, counts_fd);
+		err = refused >> i & 1
+			      ? -ENOTSUP
+			      : tcpwrap_load(&wrap->one[i], &tcpwrap_kinds[i], flows_fd, counts_fd);
 		loaded += !err;
 		last = err ? err : last;
 		if (err && used < why_bytes)
 			used += snprintf(why + used, why_bytes - used,
 					 "%sthe kernel takes no wrapper around %s (%s)",
-					 used ? "; " : "", tcpwrap_kinds[i].inner, strerror(-err));
+					 used ? "; " : "", esc_tcp_inner_names[i], strerror(-err));
 	}
 	if (!loaded) {
 		free(wrap);

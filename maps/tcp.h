@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * TCP at the edge: the option that carries time and delay, and the maps
- * `tcp_flows`, `tcp_word`, `tcp_counts` and `tcp_delays`.
+ * `tcp_flows`, `tcp_word`, `tcp_cgroups`, `tcp_counts`, `tcp_classes` and `tcp_delays`.
  */
 #ifndef ESC_MAPS_TCP_H
 #define ESC_MAPS_TCP_H
@@ -54,19 +54,56 @@ enum esc_tcp_inner {
 	ESC_TCP_INNER_MAX,
 };
 
+#ifndef __bpf__
+static const char *const esc_tcp_inner_names[ESC_TCP_INNER_MAX] __attribute__((unused)) = {
+	[ESC_TCP_INNER_NONE] = "none",
+	[ESC_TCP_INNER_CUBIC] = "cubic",
+	[ESC_TCP_INNER_BBR] = "bbr",
+	[ESC_TCP_INNER_RENO] = "reno",
+};
+#endif
+
 enum esc_tcp_mode {
 	ESC_TCP_OFF = 0,
 	ESC_TCP_OBSERVE = 1, /* the option is sent and delays are kept, nothing is held */
 	ESC_TCP_PACE = 2,
 };
 
+#define ESC_TCP_CLASSES 16 /* as ESC_PACE_CLASSES; 0: of what fits no other */
+#define ESC_TCP_CGROUPS 8192
+
+/* What a connection has to be, all of it, to be of a class; and what that makes of it. */
+struct esc_tcp_class {
+	__u64 dscps;	    /* its own, a bit each; 0: any */
+	__u32 threshold_ns; /* a delay above it is too much */
+	__u32 weight;	    /* its share beside others' */
+	__u16 port_first;   /* of either end; 0: any */
+	__u16 port_last;
+	__u32 by_cgroup; /* only sockets of cgroups that have the class's bit in `tcp_cgroups` */
+};
+ESC_ASSERT_SIZE(struct esc_tcp_class, 24);
+
 /* Value of `tcp_word`, an array of one. Writer: the daemon. */
 struct esc_tcp_word {
-	__u32 mode;	    /* enum esc_tcp_mode */
-	__u32 threshold_ns; /* a delay above it is too much */
+	__u32 mode;				       /* enum esc_tcp_mode */
+	__u32 class_count;			       /* 1 at least */
+	struct esc_tcp_class classes[ESC_TCP_CLASSES]; /* the first that fits, from 1 on; else 0 */
 	char names[ESC_TCP_INNER_MAX]
 		  [16]; /* of the wrappers that are loaded, by enum esc_tcp_inner */
 };
+
+/* A connection's class is looked up that often: its DSCP, or what is configured, may change. */
+#define ESC_TCP_CLASS_NS 100000000ull
+
+/* `tcp_cgroups`, a hash by a cgroup's id: bits of the classes that name it, __u32. Writer: the
+ * daemon. */
+
+/* Value of `tcp_classes`, a per-CPU array by class. Writer: the programs. */
+struct esc_tcp_class_counts {
+	__u64 samples; /* delays that the other ends told */
+	__u64 above;   /* of these, above the threshold */
+};
+ESC_ASSERT_SIZE(struct esc_tcp_class_counts, 16);
 
 /* A silent daemon's limits end with that: after its last beat, or its clock's or its peer's word.
  */
@@ -91,8 +128,8 @@ struct esc_tcp_flow {
 			      */
 	/* The limit: written by the wrapper. */
 	__u64 until_ktime_ns; /* no limit from here on; 0: none at all */
-	__u32 threshold_ns;
-	__u32 inner; /* enum esc_tcp_inner, 0: not wrapped */
+	__u32 threshold_ns;   /* of its class */
+	__u32 inner;	      /* enum esc_tcp_inner, 0: not wrapped */
 	struct tcp_window law;
 	__u32 inner_cwnd;  /* the wrapped algorithm's own window, in segments */
 	__u32 shown_cwnd;  /* what was put into its place */
@@ -100,11 +137,18 @@ struct esc_tcp_flow {
 	__u32 rtt_base_us; /* with the delay of base_ns; 0: none yet */
 	__u32 base_ns;
 	__u32 rate_Bps;	    /* maximum that we set; ESC_TCP_NO_RATE: none */
-	__u64 app_rate_Bps; /* maximum that the application had set */
+	__u64 app_rate_Bps; /* maximum that the application has set */
 	__u64 rest_ns;	    /* when all was acknowledged and nothing waited; 0: not so */
 	__u64 rest_end_ns;  /* when data left again; 0: not yet. Writer: the sockops program */
 	__u32 limited;	    /* a limit is on now */
 	__u32 status_was;   /* the socket was not paced before us */
+	/* Its class: written by the sockops program. */
+	__u64 class_ktime_ns; /* when it was looked up; 0: never */
+	__u32 class;
+	__u32 weight;
+	/* Set by a wrapper that the application took away, cleared by the sockops program. */
+	__u32 forsaken;
+	__u32 reserved;
 };
 
 #define ESC_TCP_NO_RATE 0xffffffffu

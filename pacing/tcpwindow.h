@@ -29,6 +29,8 @@
 /* Below it the rate is the limit, and the window in segments leaves room for a delayed
  * acknowledgement. */
 #define TCP_WINDOW_PACED (8 * TCP_WINDOW_ONE)
+/* Delays that a least one is taken of; a heavier connection hears of more of them in a time. */
+#define TCP_WINDOW_SAMPLES 12u
 /* From it on there is no pacing but the socket's own. */
 #define TCP_WINDOW_FREE (64 * TCP_WINDOW_ONE)
 
@@ -38,9 +40,11 @@ struct tcp_window {
 	unsigned int waiting;  /* wait_seq is in force */
 	unsigned int starting; /* no delay above the threshold since the start */
 	unsigned int memory;   /* the window before a rest; 0: none */
-	unsigned int low_ns;   /* least delay of the round trip under way */
+	unsigned int low_ns;   /* least delay of the span under way */
 	unsigned int low_before_ns;
-	unsigned int low_seq; /* that round trip ends when this is acknowledged */
+	unsigned int low_seq;	/* that span does not end before this is acknowledged */
+	unsigned int low_count; /* delays in it */
+	unsigned int weight; /* times the window of a connection of weight 1; set after a start */
 };
 
 static inline void tcp_window_start(struct tcp_window *w, unsigned int window)
@@ -48,8 +52,10 @@ static inline void tcp_window_start(struct tcp_window *w, unsigned int window)
 	w->window = window;
 	w->waiting = 0;
 	w->starting = 1;
+	w->weight = 1;
 	w->memory = 0;
 	w->low_ns = w->low_before_ns = ~0u;
+	w->low_count = 0;
 }
 
 /*
@@ -63,13 +69,15 @@ static inline void tcp_window_rest(struct tcp_window *w)
 	tcp_window_start(w, memory < TCP_WINDOW_AGAIN ? memory : TCP_WINDOW_AGAIN);
 	if (w->window < TCP_WINDOW_NEW)
 		w->window = TCP_WINDOW_NEW;
-	w->memory = memory / 2;
+	w->memory = memory;
 }
 
 /*
- * The delay that a window grows by: for three quarters the least of two round trips. Segments leave
- * in bursts, and the end of a burst waits for its beginning; what stands in the queue is what is
- * there before it. Below one segment two round trips have too few samples for a least one.
+ * The delay that a window grows by: for three quarters the least of two spans, each a round trip
+ * and a number of delays long. Segments leave in bursts, and the end of a burst waits for its
+ * beginning; what stands in the queue is what is there before it. The least of many is less than
+ * that of few: in spans of a round trip alone a connection that had most of a path would see
+ * shorter delays than the others, and keep it. Below one segment there are too few for a least one.
  */
 static inline unsigned long long tcp_window_standing(struct tcp_window *w, unsigned int acked_seq,
 						     unsigned int next_seq,
@@ -77,7 +85,10 @@ static inline unsigned long long tcp_window_standing(struct tcp_window *w, unsig
 {
 	unsigned int delay = delay_ns > ~0u ? ~0u : (unsigned int)delay_ns, low;
 
-	if ((int)(acked_seq - w->low_seq) >= 0 || w->low_ns == ~0u) {
+	w->low_count++;
+	if (w->low_ns == ~0u || ((int)(acked_seq - w->low_seq) >= 0 &&
+				 w->low_count >= TCP_WINDOW_SAMPLES * (w->weight + 1) / 2)) {
+		w->low_count = 0;
 		w->low_before_ns = w->low_ns;
 		w->low_ns = delay;
 		w->low_seq = next_seq;
@@ -133,10 +144,10 @@ static inline void tcp_window_grow(struct tcp_window *w, unsigned int acked,
 		tcp_window_bound(w, window + up);
 		return;
 	}
-	up = room / 2;
+	up = w->weight * room / 2;
 	if (delay_ns < threshold_ns / 2)
 		up += window * (threshold_ns / 2 - delay_ns) / (2 * rtt_ns);
-	down = TCP_WINDOW_ONE / 4 + window * threshold_ns / (8 * rtt_ns);
+	down = w->weight * TCP_WINDOW_ONE / 4 + window * threshold_ns / (8 * rtt_ns);
 	if (down > window / 8)
 		down = window / 8;
 	window += share * up / TCP_WINDOW_ONE;

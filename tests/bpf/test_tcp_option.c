@@ -2,17 +2,17 @@
 /*
  * The TCP option on this kernel, segment by segment: the handshake with peers that speak it, do
  * not, or do so wrongly; others' options of the same kind; no room beside SACK blocks; silence of
- * the daemon.
+ * the daemon; which class a connection is of.
  */
 #include <bpf/bpf.h>
 #include <errno.h>
-#include <mntent.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <time.h>
 
 #include "maps.h"
 #include "tap.h"
+#include "tcp_cgroup.h"
 #include "tcp_peer.h"
 #include "tcpedge.h"
 
@@ -24,7 +24,6 @@
 #define PSH 0x08
 #define RST 0x04
 #define WAIT_MS 2000
-
 
 static struct tcpedge *edge;
 static struct esc_tcp_word word;
@@ -58,7 +57,8 @@ static void beat(uint64_t age_ns, enum clock_state state)
 static void set_mode(enum esc_tcp_mode mode)
 {
 	word.mode = mode;
-	word.threshold_ns = 500000;
+	word.class_count = 1;
+	word.classes[0] = (struct esc_tcp_class){.weight = 1, .threshold_ns = 500000};
 	tcpedge_say(edge, &word);
 	beat(0, CLOCK_SYNCED);
 }
@@ -320,6 +320,97 @@ static void test_no_clock(void)
 	beat(0, CLOCK_SYNCED);
 }
 
+static uint64_t class_samples(unsigned int class)
+{
+	struct esc_tcp_class_counts now[ESC_TCP_CLASSES];
+
+	return tcpedge_class_counts(edge, now) ? 0 : now[class].samples;
+}
+
+static uint64_t cgroup_id(const char *path)
+{
+	struct stat folder;
+
+	return stat(path, &folder) ? 0 : folder.st_ino;
+}
+
+/* The class of a connection whose other end tells a delay. */
+static unsigned int class_of_one(uint8_t tos)
+{
+	uint64_t before[ESC_TCP_CLASSES];
+	uint8_t option[ESC_TCP_FULL];
+	struct peer_segment segment;
+	unsigned int class = 0;
+	int fd = -1, marked = tos;
+
+	for (unsigned int i = 0; i < word.class_count; i++)
+		before[i] = class_samples(i);
+	setsockopt(listener, IPPROTO_IP, IP_TOS, &marked, sizeof(marked));
+	beat(0, CLOCK_SYNCED);
+	make(option, ESC_TCP_FULL, ESC_TCP_HAS_TIME, 0);
+	if (ask(option, sizeof(option), &segment)) {
+		make(option, ESC_TCP_FULL, ESC_TCP_HAS_TIME | ESC_TCP_HAS_ECHO, 0);
+		fd = confirm(option, sizeof(option));
+	}
+	marked = 0;
+	setsockopt(listener, IPPROTO_IP, IP_TOS, &marked, sizeof(marked));
+	while (class < word.class_count && class_samples(class) == before[class])
+		class ++;
+	hang_up(fd);
+	return class;
+}
+
+static void test_classes(const char *cgroup)
+{
+	static const struct {
+		const char *name;
+		struct esc_tcp_class class;
+		bool named; /* the cgroup is of the class */
+		uint8_t tos;
+		unsigned int wanted;
+	} rows[] = {
+		{"nothing asked: no class by itself", {.weight = 1}, false, 0, 0},
+		{"our port", {.port_first = PEER_PORT, .port_last = PEER_PORT}, false, 0, 1},
+		{"the other end's port", {.port_first = 20000, .port_last = 30000}, false, 0, 1},
+		{"another port", {.port_first = 7100, .port_last = 7200}, false, 0, 0},
+		{"the DSCP", {.dscps = 1ull << 46 | 1ull << 10}, false, 46 << 2 | 2, 1},
+		{"another DSCP", {.dscps = 1ull << 46 | 1ull << 10}, false, 12 << 2, 0},
+		{"no DSCP where one is asked", {.dscps = 1ull << 46}, false, 0, 0},
+		{"the cgroup", {.by_cgroup = 1}, true, 0, 1},
+		{"another cgroup", {.by_cgroup = 1}, false, 0, 0},
+		{"all of them",
+		 {.by_cgroup = 1, .dscps = 1ull << 46, .port_first = 1, .port_last = 65535},
+		 true,
+		 46 << 2,
+		 1},
+		{"all but one",
+		 {.by_cgroup = 1, .dscps = 1ull << 46, .port_first = 1, .port_last = 2},
+		 true,
+		 46 << 2,
+		 0},
+	};
+	uint64_t id = cgroup_id(cgroup);
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		uint32_t bits = rows[i].named ? 1 << 1 : 1 << 2;
+
+		bpf_map_update_elem(tcpedge_cgroups_fd(edge), &id, &bits, BPF_ANY);
+		word.class_count = 2;
+		word.classes[1] = rows[i].class;
+		tcpedge_say(edge, &word);
+		tap_ok(class_of_one(rows[i].tos) == rows[i].wanted, "class: %s", rows[i].name);
+	}
+	/* The first that fits, as they are listed. */
+	word.class_count = 4;
+	word.classes[1] = (struct esc_tcp_class){.dscps = 1ull << 46};
+	word.classes[2] = word.classes[3] =
+		(struct esc_tcp_class){.port_first = PEER_PORT, .port_last = PEER_PORT};
+	tcpedge_say(edge, &word);
+	tap_ok(class_of_one(0) == 2, "class: the first of two that fit");
+	word.class_count = 1;
+	tcpedge_say(edge, &word);
+}
+
 /* The kernel asks: its first request has the option, one that is repeated has not. */
 static void test_repeated(void)
 {
@@ -340,36 +431,6 @@ static void test_repeated(void)
 	close(fd);
 }
 
-static bool find_cgroup(char *path, size_t bytes)
-{
-	FILE *mounts = setmntent("/proc/self/mounts", "r");
-	struct mntent *mount;
-	bool found = false;
-
-	while (mounts && !found && (mount = getmntent(mounts))) {
-		found = !strcmp(mount->mnt_type, "cgroup2");
-		if (found)
-			snprintf(path, bytes, "%s/esc-tcp-%d", mount->mnt_dir, getpid());
-	}
-	if (mounts)
-		endmntent(mounts);
-	return found;
-}
-
-static bool join(const char *path, pid_t pid)
-{
-	char file[256];
-	FILE *procs;
-	bool good;
-
-	snprintf(file, sizeof(file), "%s/cgroup.procs", path);
-	procs = fopen(file, "w");
-	good = procs && fprintf(procs, "%d\n", pid) > 0;
-	if (procs)
-		good = !fclose(procs) && good;
-	return good;
-}
-
 static bool listen_here(void)
 {
 	struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(PEER_PORT)};
@@ -379,7 +440,7 @@ static bool listen_here(void)
 	       !listen(listener, 16);
 }
 
-static void run_all(void)
+static void run_all(const char *cgroup)
 {
 	test_agreed();
 	test_not_offered();
@@ -387,6 +448,7 @@ static void run_all(void)
 	test_taken_away();
 	test_no_room();
 	test_no_clock();
+	test_classes(cgroup);
 	test_silent();
 	test_repeated();
 }
@@ -397,7 +459,7 @@ int main(void)
 	char cgroup[200], parent[200], why[256] = "";
 	bool ready;
 
-	if (!find_cgroup(cgroup, sizeof(cgroup))) {
+	if (!tcp_cgroup_find(cgroup, sizeof(cgroup))) {
 		tap_skip("the TCP option", "no unified cgroup hierarchy is mounted");
 		return tap_end();
 	}
@@ -409,14 +471,14 @@ int main(void)
 	ready = !tcpedge_open(&edge, &maps, why, sizeof(why));
 	if (ready) {
 		set_mode(ESC_TCP_OBSERVE);
-		ready = !tcpedge_attach(edge, cgroup, why, sizeof(why)) && join(cgroup, getpid()) &&
+		ready = !tcpedge_attach(edge, cgroup, why, sizeof(why)) && tcp_cgroup_join(cgroup, getpid()) &&
 			listen_here();
 	}
 	tap_ok(ready, "the program loads and attaches %s", why);
 	if (ready)
-		run_all();
+		run_all(cgroup);
 	tcpedge_close(edge);
-	join(parent, getpid());
+	tcp_cgroup_join(parent, getpid());
 	rmdir(cgroup);
 	return tap_end();
 }

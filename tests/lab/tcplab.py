@@ -12,6 +12,7 @@ import time
 import labtest
 
 TOOLS = os.path.join(labtest.BUILD, "tests", "lab")
+RATED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tcptools", "rated")
 
 
 def cgroup_root():
@@ -152,12 +153,12 @@ class Star:
             self.sh("ip", "-n", self.ns(host), "route", "replace", "default", "via",
                     f"10.77.{host}.1", *options)
 
-    def serve(self, hosts, congestion):
-        """Servers anew, so that their sockets have what is set now."""
-        for server in self.servers:
-            self.end(server)
-        self.servers = [self.spawn(self.ns(host), self.cgroup(host), os.path.join(TOOLS, "tcpload"),
-                                   "serve", "7000", congestion, ready=True) for host in hosts]
+    def serve(self, hosts, congestion, port=7000, more=False):
+        """Servers anew, so that their sockets have what is set now; more: beside those there are."""
+        while self.servers and not more:
+            self.end(self.servers.pop())
+        self.servers += [self.spawn(self.ns(host), self.cgroup(host), os.path.join(TOOLS, "tcpload"),
+                                    "serve", str(port), congestion, ready=True) for host in hosts]
 
     def fetching(self, host, hosts, **options):
         """A client at `host` of servers at `hosts`, under way."""
@@ -187,6 +188,28 @@ class Star:
         found = json.loads(self.sh("tc", "-n", self.switch, "-s", "-j", "qdisc", "show", "dev",
                                    f"p{host}"))
         return next(q for q in found if q["kind"] == "tbf") if self.rate else {"drops": 0, "bytes": 0}
+
+
+class Rated:
+    """A sender at `host` that sets its socket's own options when it is told to (tcptools/rated)."""
+
+    def __init__(self, star, host, port, congestion):
+        self.child = subprocess.Popen(
+            star.command(star.ns(host), star.cgroup(host), "/usr/bin/python3", RATED, str(port),
+                         congestion), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.child.stdout.readline()
+
+    def say(self, *words):
+        """Its answer: the maximum of its pacing, in bytes a second, None for none."""
+        self.child.stdin.write(" ".join(map(str, words)) + "\n")
+        self.child.stdin.flush()
+        rate = int(self.child.stdout.readline())
+        return rate if rate < 0xffffffff else None
+
+    def end(self):
+        self.child.stdin.close()
+        self.child.wait(30)
+        self.child.stdout.close()
 
 
 class Edges:

@@ -12,6 +12,7 @@
 #include "config.h"
 #include "maps.h"
 #include "members.h"
+#include "tcp.h"
 
 #define ONE "interfaces: [{name: eth1}]\n"
 
@@ -411,12 +412,13 @@ Test(config, mesh_clock_and_lab)
 					  "10us, down_after: 500ms}\n"
 					  "clock: {window: 3s, anchor: true}\n"
 					  "lab: {clock_offset: -250ms, clock_drift_ppb: -30000, "
-					  "tai_offset: 37s}\n",
+					  "tai_offset: 37s, tcp_refused: 'cubic, reno'}\n",
 				      &error);
 
 	cr_assert_not_null(config, "%s", error);
 	cr_expect(config->clock.anchor);
 	cr_expect_eq(config->lab.tai_offset_ns, 37000000000);
+	cr_expect_eq(config->lab.tcp_refused, 1u << ESC_TCP_INNER_CUBIC | 1u << ESC_TCP_INNER_RENO);
 	cr_expect_eq(config->mesh.degree, 4);
 	cr_expect_eq(config->mesh.pair_interval_ns, 1000000);
 	cr_expect_eq(config->mesh.pair_spacing_ns, 10000);
@@ -442,6 +444,8 @@ Test(config, mesh_clock_and_lab_mistakes)
 		{"clock: {anchor: maybe}", {"anchor", "false, true"}},
 		{"lab: {clock_offset: --1s}", {"clock_offset", "not a duration"}},
 		{"lab: {tai_offset: 1ms}", {"tai_offset", "out of range"}},
+		{"lab: {tcp_refused: al}", {"tcp_refused: al", "`all`"}},
+		{"lab: {tcp_refused: 'cubic, vegas'}", {"tcp_refused", "cubic, bbr and reno"}},
 		{"lab: {clock_drift_ppb: 1.5}", {"clock_drift_ppb", "whole number"}},
 		{"lab: {clock_drift_ppb: 400001}", {"clock_drift_ppb", "400000"}},
 		{"key_file_next: /nowhere/k", {"key_file_next", "missing"}},

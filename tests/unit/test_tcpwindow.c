@@ -86,6 +86,24 @@ Test(tcpwindow, after_a_rest_it_starts_gently_and_remembers)
 	cr_assert_eq(w.window, TCP_WINDOW_NEW);
 }
 
+/* One that has a delay a round trip hears its least of as many as one that has ten. */
+Test(tcpwindow, the_least_delay_is_one_of_as_many)
+{
+	struct tcp_window w;
+	unsigned int rounds = 0;
+
+	tcp_window_start(&w, 2 * TCP_WINDOW_ONE);
+	tcp_window_standing(&w, 0, 1000, 0);
+	while (tcp_window_standing(&w, rounds * 1000, rounds * 1000 + 1000, THRESHOLD) < THRESHOLD)
+		rounds++;
+	cr_assert_geq(rounds, TCP_WINDOW_SAMPLES);
+	cr_assert_leq(rounds, 2 * TCP_WINDOW_SAMPLES + 1, "and then forgets it");
+	w.window = TCP_WINDOW_ONE / 2;
+	tcp_window_standing(&w, 0, 1000, 0);
+	cr_assert_eq(tcp_window_standing(&w, 0, 1000, THRESHOLD), THRESHOLD,
+		     "below a segment: each as it is");
+}
+
 struct path {
 	struct tcp_window flows[FLOWS_MAX];
 	double credit[FLOWS_MAX];
@@ -161,6 +179,38 @@ Test(tcpwindow, any_number_of_flows_settles_below_the_threshold)
 
 	for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
 		settles(counts[i]);
+}
+
+/* Half of @count have @weight, the others 1; their windows over some seconds. */
+static double weighted_ratio(unsigned int count, unsigned int weight)
+{
+	struct path path = {.count = count};
+	double heavy = 0, light = 0;
+
+	for (unsigned int i = 0; i < count; i++) {
+		tcp_window_start(&path.flows[i], TCP_WINDOW_NEW);
+		path.flows[i].starting = 0;
+		path.flows[i].weight = i < count / 2 ? weight : 1;
+	}
+	for (int turn = 0; turn < 20000; turn++) {
+		path_turn(&path, false);
+		for (unsigned int i = 0; turn >= 10000 && i < count; i++)
+			*(i < count / 2 ? &heavy : &light) += path.flows[i].window;
+	}
+	return heavy / light;
+}
+
+Test(tcpwindow, shares_are_as_the_weights)
+{
+	static const unsigned int counts[] = {2, 4, 8, 16};
+
+	for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
+		for (unsigned int weight = 1; weight <= 4; weight++) {
+			double ratio = weighted_ratio(counts[i], weight);
+
+			cr_expect(ratio > 0.9 * weight && ratio < 1.1 * weight,
+				  "%u flows, weights %u and 1: %f", counts[i], weight, ratio);
+		}
 }
 
 Test(tcpwindow, a_bound_in_a_byte_is_never_too_small)

@@ -7,7 +7,8 @@
  *
  * Commands on stdin: `mode off|observe|pace`, `counts` (a line of JSON with the
  * delays of each cgroup's incoming data since the last one), `flows` (a line with
- * each connection), `beat on|off`, `clock on|off`. Ends with its stdin.
+ * each connection), `class WEIGHT:FIRST_PORT:LAST_PORT` (one more), `class none`,
+ * `beat on|off`, `clock on|off`. Ends with its stdin.
  */
 #include <bpf/bpf.h>
 #include <poll.h>
@@ -139,11 +140,13 @@ static void print_flows(void)
 
 		printf("%s{\"local_port\":%u,\"remote_port\":%u,\"window\":%.3f,\"limited\":%u,"
 		       "\"shown\":%u,\"inner\":%u,\"out_ns\":%lld,\"in_ns\":%lld,\"rtt_us\":%u,"
-		       "\"rate_Bps\":%u,\"starting\":%u,\"out_samples\":%llu,\"until_ns\":%llu}",
+		       "\"rate_Bps\":%u,\"app_rate_Bps\":%llu,\"class\":%u,\"starting\":%u,\"out_"
+		       "samples\":%llu,\"until_ns\":%llu}",
 		       i ? "," : "", rows[i].local_port, rows[i].remote_port,
 		       flow->law.window / 1024.0, flow->limited, flow->shown_cwnd, flow->inner_cwnd,
 		       (long long)flow->out_last_ns, (long long)flow->in_last_ns, flow->rtt_us,
-		       flow->rate_Bps, flow->law.starting, (unsigned long long)flow->out_samples,
+		       flow->rate_Bps, (unsigned long long)flow->app_rate_Bps, flow->class,
+		       flow->law.starting, (unsigned long long)flow->out_samples,
 		       (unsigned long long)flow->until_ktime_ns);
 	}
 	printf("]\n");
@@ -159,6 +162,20 @@ static void set_mode(const char *mode)
 		tcpedge_say(edges[i].edge, &word);
 }
 
+/* "WEIGHT:FIRST:LAST", one class more, by ports; else none but that of all. */
+static void set_class(const char *how)
+{
+	struct esc_tcp_class class = {.threshold_ns = word.classes[0].threshold_ns};
+
+	if (sscanf(how, "%u:%hu:%hu", &class.weight, &class.port_first, &class.port_last) == 3 &&
+	    word.class_count < ESC_TCP_CLASSES)
+		word.classes[word.class_count++] = class;
+	else
+		word.class_count = 1;
+	for (int i = 0; i < edge_count; i++)
+		tcpedge_say(edges[i].edge, &word);
+}
+
 static void command(const char *what, const char *how)
 {
 	if (!strcmp(what, "counts")) {
@@ -169,7 +186,9 @@ static void command(const char *what, const char *how)
 		print_flows();
 		return;
 	}
-	if (!strcmp(what, "mode"))
+	if (!strcmp(what, "class"))
+		set_class(how);
+	else if (!strcmp(what, "mode"))
 		set_mode(how);
 	else if (!strcmp(what, "beat"))
 		beating = !strcmp(how, "on");
@@ -211,7 +230,7 @@ static void wrap_open(struct tcpwrap **wrap)
 
 	if (tcplist_open(&flows, tcpedge_flows_fd(edges[0].edge), why, sizeof(why)))
 		fprintf(stderr, "edgerun: %s\n", why);
-	if (tcpwrap_open(wrap, tcpedge_flows_fd(edges[0].edge), tcpedge_counts_fd(edges[0].edge),
+	if (tcpwrap_open(wrap, tcpedge_flows_fd(edges[0].edge), tcpedge_counts_fd(edges[0].edge), 0,
 			 why, sizeof(why)) ||
 	    why[0])
 		fprintf(stderr, "edgerun: %s\n", why);
@@ -234,7 +253,11 @@ int main(int count, char **words)
 			return 1;
 	wrap_open(&wrap);
 	sched_setscheduler(0, SCHED_FIFO, &(struct sched_param){.sched_priority = 5});
-	word.threshold_ns = atoi(words[1]) * 1000;
+	word.classes[0] = (struct esc_tcp_class){
+		.weight = 1,
+		.threshold_ns = (unsigned int)atoi(words[1]) * 1000,
+	};
+	word.class_count = 1;
 	setvbuf(stdin, NULL, _IONBF, 0);
 	printf("{\"names\":\"%s %s %s\"}\n", word.names[1], word.names[2], word.names[3]);
 	fflush(stdout);

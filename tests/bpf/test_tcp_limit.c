@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * A limited connection on this kernel, both ends in one cgroup: its wrapper, the maximum of its
+ * pacing and an application's own, what is left when the limit ends, its class.
+ */
+#include <arpa/inet.h>
+#include <bpf/bpf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "maps.h"
+#include "tap.h"
+#include "tcp_cgroup.h"
+#include "tcpedge.h"
+#include "tcpwrap.h"
+
+#define PORT 7000
+/* So little that every delay is too long: the window is small and the rate is ours. */
+#define THRESHOLD_NS 1000
+#define WAIT_MS 4000
+#define NO_RATE UINT64_MAX
+
+static struct tcpedge *edge;
+static struct tcpwrap *wrap;
+static struct esc_tcp_word word = {.mode = ESC_TCP_PACE, .class_count = 1};
+static int sender = -1, receiver = -1;
+static bool beating = true;
+
+static uint64_t now_ns(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return time.tv_sec * 1000000000ull + time.tv_nsec;
+}
+
+static void beat(void)
+{
+	struct esc_control control = {.heartbeat_local_ns = now_ns()};
+	struct esc_clock clock = {.generation = 2};
+	struct clock_model *model = &clock.slot[0];
+	uint32_t zero = 0;
+
+	if (!beating)
+		return;
+	model->ref_local_ns = model->turn_local_ns = model->bound_local_ns = (long long)now_ns();
+	model->ref_fabric_ns = model->turn_fabric_ns = model->ref_local_ns;
+	model->bound_ns = 50;
+	model->state = CLOCK_SYNCED;
+	bpf_map_update_elem(tcpedge_clock_fd(edge), &zero, &clock, BPF_ANY);
+	bpf_map_update_elem(tcpedge_control_fd(edge), &zero, &control, BPF_ANY);
+}
+
+static struct esc_tcp_flow flow(void)
+{
+	struct esc_tcp_flow found = {};
+
+	bpf_map_lookup_elem(tcpedge_flows_fd(edge), &sender, &found);
+	return found;
+}
+
+static uint64_t own_rate(void)
+{
+	uint64_t rate = 0;
+	socklen_t bytes = sizeof(rate);
+
+	getsockopt(sender, SOL_SOCKET, SO_MAX_PACING_RATE, &rate, &bytes);
+	return rate;
+}
+
+static void set_rate(uint64_t rate)
+{
+	setsockopt(sender, SOL_SOCKET, SO_MAX_PACING_RATE, &rate, sizeof(rate));
+}
+
+/* Data flows until @condition holds. */
+static bool until(bool (*condition)(void))
+{
+	static char data[65536];
+	uint64_t end = now_ns() + WAIT_MS * 1000000ull;
+
+	while (now_ns() < end) {
+		struct pollfd wait = {.fd = receiver, .events = POLLIN};
+
+		beat();
+		if (write(sender, data, sizeof(data)) < 0 && errno != EAGAIN)
+			return false;
+		poll(&wait, 1, 5);
+		while (read(receiver, data, sizeof(data)) > 0)
+			;
+		if (condition())
+			return true;
+	}
+	return false;
+}
+
+static bool is_limited(void)
+{
+	return flow().limited && flow().rate_Bps != ESC_TCP_NO_RATE;
+}
+
+static bool is_free(void)
+{
+	return !flow().limited;
+}
+
+static bool is_ours(void)
+{
+	return own_rate() != NO_RATE && own_rate() == flow().rate_Bps;
+}
+
+static bool is_none(void)
+{
+	return own_rate() == NO_RATE;
+}
+
+static bool is_heeded(void)
+{
+	return flow().app_rate_Bps == 1000000 && own_rate() == 1000000;
+}
+
+static bool is_huge(void)
+{
+	return flow().limited && flow().app_rate_Bps == 5000000000ull;
+}
+
+static bool is_of_class(void)
+{
+	return flow().class == 1 && flow().law.weight == 3;
+}
+
+static bool goes_on(void)
+{
+	static uint64_t begun;
+
+	begun = begun ? begun : now_ns();
+	return now_ns() - begun > 300000000;
+}
+
+static bool has_congestion(const char *name)
+{
+	char found[16] = "";
+	socklen_t bytes = sizeof(found);
+
+	getsockopt(sender, IPPROTO_TCP, TCP_CONGESTION, found, &bytes);
+	return !strcmp(found, name);
+}
+
+static bool silence(void)
+{
+	beating = false;
+	return until(is_free);
+}
+
+static bool speak(void)
+{
+	beating = true;
+	return until(is_limited);
+}
+
+static void test_rates(void)
+{
+	tap_ok(until(is_limited) && until(is_ours), "limited: the maximum of its pacing is ours");
+	tap_ok(has_congestion(tcpwrap_name(wrap, ESC_TCP_INNER_CUBIC)),
+	       "and its congestion control is the wrapper");
+	set_rate(1000000);
+	tap_ok(until(is_heeded), "the application's own, which is less, is in force");
+	tap_ok(silence() && own_rate() == 1000000, "and is there when the limit has ended");
+	tap_ok(speak() && until(is_heeded), "and in the next limit");
+	set_rate(NO_RATE);
+	tap_ok(until(is_ours), "taken back in the limit: ours is left");
+	tap_ok(silence() && own_rate() == NO_RATE, "and none after it");
+	speak();
+	set_rate(5000000000ull);
+	tap_ok(until(is_huge) && until(goes_on) && own_rate() == 5000000000ull,
+	       "one that four bytes cannot say is not touched");
+	tap_ok(silence() && own_rate() == 5000000000ull, "nor when the limit ends");
+	set_rate(NO_RATE);
+	speak();
+}
+
+static void test_class(void)
+{
+	word.class_count = 2;
+	word.classes[1] = (struct esc_tcp_class){
+		.weight = 3, .threshold_ns = THRESHOLD_NS, .port_first = PORT, .port_last = PORT};
+	tcpedge_say(edge, &word);
+	tap_ok(until(is_of_class), "a class that it fits from now on gives it its weight");
+}
+
+static void test_forsaken(void)
+{
+	tap_ok(until(is_ours), "limited again");
+	setsockopt(sender, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
+	tap_ok(until(is_none) && is_free() && has_congestion("reno"),
+	       "another congestion control of the application's choice: no limit, no rate of ours");
+}
+
+static void test_refused(void)
+{
+	struct tcpwrap *none;
+	char why[512] = "";
+
+	tap_ok(tcpwrap_open(&none, tcpedge_flows_fd(edge), tcpedge_counts_fd(edge), ~0u, why,
+			    sizeof(why)) &&
+		       !none && strstr(why, "no wrapper around bbr"),
+	       "a kernel that takes none: %s", why);
+}
+
+static bool connect_both(void)
+{
+	struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(PORT)};
+	int listener = socket(AF_INET, SOCK_STREAM, 0);
+
+	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	receiver = socket(AF_INET, SOCK_STREAM, 0);
+	if (setsockopt(listener, IPPROTO_TCP, TCP_CONGESTION, "cubic", 5) ||
+	    bind(listener, (struct sockaddr *)&address, sizeof(address)) || listen(listener, 1) ||
+	    connect(receiver, (struct sockaddr *)&address, sizeof(address)))
+		return false;
+	sender = accept(listener, NULL, NULL);
+	close(listener);
+	fcntl(sender, F_SETFL, O_NONBLOCK);
+	fcntl(receiver, F_SETFL, O_NONBLOCK);
+	return sender >= 0;
+}
+
+static void run_all(const char *cgroup)
+{
+	char why[512] = "";
+
+	if (tcpwrap_open(&wrap, tcpedge_flows_fd(edge), tcpedge_counts_fd(edge), 0, why,
+			 sizeof(why)) ||
+	    !tcpwrap_name(wrap, ESC_TCP_INNER_CUBIC)[0]) {
+		tap_skip("limits", why);
+		return;
+	}
+	for (int i = 1; i < ESC_TCP_INNER_MAX; i++)
+		snprintf(word.names[i], sizeof(word.names[i]), "%s", tcpwrap_name(wrap, i));
+	tcpedge_say(edge, &word);
+	beat();
+	if (!tap_ok(!tcpedge_attach(edge, cgroup, why, sizeof(why)) &&
+			    tcp_cgroup_join(cgroup, getpid()) && connect_both(),
+		    "a connection in the cgroup %s", why))
+		return;
+	test_rates();
+	test_class();
+	test_forsaken();
+	test_refused();
+}
+
+int main(void)
+{
+	struct tcpedge_maps maps = {.control_fd = -1, .clock_fd = -1, .flows_fd = -1};
+	char cgroup[200], parent[200], why[256] = "";
+
+	if (!tcp_cgroup_find(cgroup, sizeof(cgroup))) {
+		tap_skip("limited TCP", "no unified cgroup hierarchy is mounted");
+		return tap_end();
+	}
+	snprintf(parent, sizeof(parent), "%.*s", (int)(strrchr(cgroup, '/') - cgroup), cgroup);
+	if (unshare(CLONE_NEWNET) || system("ip link set lo up") || mkdir(cgroup, 0755))
+		return tap_bail("no network namespace, or no cgroup");
+	word.classes[0] = (struct esc_tcp_class){.weight = 1, .threshold_ns = THRESHOLD_NS};
+	if (tap_ok(!tcpedge_open(&edge, &maps, why, sizeof(why)), "the program loads %s", why))
+		run_all(cgroup);
+	close(sender);
+	close(receiver);
+	tcpedge_close(edge);
+	tcpwrap_close(wrap);
+	tcp_cgroup_join(parent, getpid());
+	rmdir(cgroup);
+	return tap_end();
+}
