@@ -96,7 +96,9 @@ def is_covered(name, row):
               if (order["dst"], order["dest_qpn"]) == (row["dst"], row["dest_qpn"])]
     if not any(order["by"] == "auto" and order["state"] != "waiting" for order in orders):
         return False
-    paths = [path for path in bench.escapement(name, "paths")["paths"] if path["state"] == "up"]
+    # One that is held has died before, by a guest that stood still: it is left when it dies again.
+    paths = [path for path in bench.escapement(name, "paths")["paths"]
+             if path["state"] in ("up", "held")]
     groups = {path["sport"]: path.get("group") for path in paths}
     used = [path for path in paths if path["qps"]]
     return bool(used) and all(groups.get(path.get("standby_sport")) is not None and
