@@ -15,6 +15,8 @@
 #define GROWN 1.3	      /* of a rate: not chance */
 #define HOME_NS (100 * MS)    /* calm for so long: at home */
 #define HOME_RATE_NS 100e6    /* over which its rate there is taken */
+#define RESTLESS_NS 2e9	      /* that a move of late counts */
+#define RESTLESS_FREE 4	      /* two moves of late double its wait */
 #define HOME_PATIENCE 8	      /* who is at home waits so much longer */
 #define CONTENT_PATIENCE 60   /* and who seems to have all there is */
 #define LAGS 3		      /* a mean wait is at least so many times what feedback takes */
@@ -168,6 +170,7 @@ static void see_qp(const struct look *look, struct contend_qp *qp)
 		qp->calm_ns = 0;
 		qp->home_Bps = qp->rate_Bps;
 	}
+	qp->restless *= exp(-look->since_ns / RESTLESS_NS);
 	if (is_idle(look->contend, qp)) {
 		qp->busy_ns = 0;
 		return;
@@ -443,6 +446,7 @@ static void order(struct look *look, enum contend_act_kind kind, size_t q, uint3
 	qp->arrived_ns = 0;
 	qp->back = kind == CONTEND_BACK;
 	qp->moves++;
+	qp->restless++;
 	/* Until it is seen to have gone. */
 	from->busy_until_ns = onto->busy_until_ns = qp->give_up_ns;
 	look->budget->left -= 1;
@@ -658,6 +662,7 @@ static bool is_time(struct look *look, const struct contend_path *path, const st
 	/* All that is here is ours: there is no herd. */
 	if (path->own > 1 && is_ours(look->contend, look->now_ns, path))
 		return true;
+	wait *= 1 + qp->restless * qp->restless / RESTLESS_FREE;
 	if (qp->at_home)
 		wait *= HOME_PATIENCE;
 	if (is_content(look->contend, path))

@@ -17,6 +17,8 @@
  *    goes first;
  *  - one move at a time per path, and the next one when the paths' delays can show
  *    what the last one did;
+ *  - who moved of late waits longer, with the square of its moves: where everything is
+ *    asked for too much, nobody gains by going on;
  *  - each move is judged: what was gained, beside what was predicted. One that did not
  *    help is taken back, at a random time (of two who met on one path only one has to
  *    go), and its path is not tried again for 1/4, 1/2, 1 .. 60 s. A queue pair whose
@@ -111,6 +113,7 @@ struct contend_qp {
 	int64_t calm_ns; /* since when its path has been calm; 0: it is not */
 	double home_Bps; /* its rate while its path was calm */
 	int64_t busy_ns; /* since when it has been sending; 0: it is idle */
+	double restless; /* moves, fading in 2 s */
 	double doubt_ns; /* mean wait before it is taken back */
 	double before_ns, before_Bps, hold_ns, predicted_ns;
 	uint64_t moves, taken_back;

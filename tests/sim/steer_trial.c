@@ -31,12 +31,14 @@ static void add(struct plan *plan, unsigned from, unsigned to, unsigned job, dou
 }
 
 /* Ranks of a job go round the leaves: neighbours are on different ones. */
-static void add_jobs(struct plan *plan, const struct trial *trial, bool ring)
+static void add_jobs(struct plan *plan, const struct trial *trial)
 {
 	const struct net_shape *shape = &plan->config.shape;
 	unsigned ranks = shape->leaves * shape->hosts_per_leaf / 2, hosts[BEST_FLOWS_MAX];
 
 	for (unsigned job = 0; job < 2; job++) {
+		bool ring = trial->flows == TRIAL_RINGS || (trial->flows == TRIAL_MIXED && !job);
+
 		for (unsigned r = 0; r < ranks; r++)
 			hosts[r] = r % shape->leaves * shape->hosts_per_leaf +
 				   r / shape->leaves * 2 + job;
@@ -56,7 +58,6 @@ static void add_jobs(struct plan *plan, const struct trial *trial, bool ring)
 	}
 	plan->config.job_count = 2;
 	plan->config.onset_s = SECOND_JOB_S;
-	(void)trial;
 }
 
 static void add_streams(struct plan *plan, const struct trial *trial, struct rng *rng)
@@ -64,7 +65,14 @@ static void add_streams(struct plan *plan, const struct trial *trial, struct rng
 	const struct net_shape *shape = &plan->config.shape;
 	unsigned per_leaf = shape->hosts_per_leaf, hosts = per_leaf * shape->leaves;
 
-	for (unsigned f = 0; f < trial->qps; f++) {
+	unsigned qps = trial->qps;
+	double demand_part = trial->demand_part;
+
+	if (trial->placed_part > 0) {
+		qps = QPS_LEAST + (unsigned)rng_below(rng, qps - QPS_LEAST + 1);
+		demand_part = trial->placed_part / ((qps + shape->spines - 1) / shape->spines);
+	}
+	for (unsigned f = 0; f < qps; f++) {
 		unsigned from = f % per_leaf, to = per_leaf + f % per_leaf;
 
 		if (trial->flows == TRIAL_RANDOM) {
@@ -75,9 +83,31 @@ static void add_streams(struct plan *plan, const struct trial *trial, struct rng
 		} else if (trial->flows == TRIAL_INCAST) {
 			to = per_leaf;
 		}
-		add(plan, from, to, 0, trial->demand_part * shape->fabric_bps);
+		add(plan, from, to, 0, demand_part * shape->fabric_bps);
 	}
 	plan->config.jobs[0] = (struct steer_job){.pattern = STEER_STREAM, .start_s = ONSET_S};
+}
+
+/* Streams of two leaves: some link is asked for more than it carries. */
+static bool is_crowded(const struct plan *plan)
+{
+	double asked_bps[STEER_SPINES_MAX] = {0};
+
+	for (size_t f = 0; f < plan->count; f++)
+		asked_bps[plan->start[f]] += plan->flows[f].demand_bps;
+	for (unsigned s = 0; s < plan->config.shape.spines; s++)
+		if (asked_bps[s] > plan->config.shape.fabric_bps)
+			return true;
+	return false;
+}
+
+static void draw_start(struct plan *plan, const struct trial *trial, struct rng *rng)
+{
+	do {
+		for (size_t f = 0; f < plan->count; f++)
+			plan->start[f] =
+				trial->all_on_one ? 0 : (unsigned)rng_below(rng, trial->spines);
+	} while (trial->placed_part > 0 && !is_crowded(plan));
 }
 
 static void make(struct plan *plan, const struct trial *trial, uint64_t seed)
@@ -103,12 +133,12 @@ static void make(struct plan *plan, const struct trial *trial, uint64_t seed)
 	plan->config.late = trial->late;
 	if (trial->capacity_known)
 		plan->config.contend.capacity_Bps = fmin(shape->fabric_bps, shape->host_bps) / 8;
-	if (trial->flows == TRIAL_RINGS || trial->flows == TRIAL_ALL_TO_ALL)
-		add_jobs(plan, trial, trial->flows == TRIAL_RINGS);
+	if (trial->flows == TRIAL_RINGS || trial->flows == TRIAL_ALL_TO_ALL ||
+	    trial->flows == TRIAL_MIXED)
+		add_jobs(plan, trial);
 	else
 		add_streams(plan, trial, &rng);
-	for (size_t f = 0; f < plan->count; f++)
-		plan->start[f] = trial->all_on_one ? 0 : (unsigned)rng_below(&rng, trial->spines);
+	draw_start(plan, trial, &rng);
 	if (plan->count > 64)
 		for (size_t f = 0; f < plan->count; f++)
 			plan->best[f] = (unsigned)(f % trial->spines);

@@ -15,7 +15,10 @@ enum trial_flows {
 	TRIAL_INCAST,	  /* all to one host */
 	TRIAL_RINGS,	  /* jobs: every host to the next one of its job, on another leaf */
 	TRIAL_ALL_TO_ALL, /* jobs: every host to all others of its job on other leaves */
+	TRIAL_MIXED,	  /* a ring, and an all-to-all that starts later */
 };
+
+#define QPS_LEAST 4
 
 struct trial {
 	const char *name;
@@ -29,6 +32,11 @@ struct trial {
 	unsigned late;
 	bool capacity_known;
 	bool all_on_one; /* all start on one spine, not drawn */
+	/*
+	 * As the lab has them, not 0: QPS_LEAST to `qps` queue pairs, drawn, which ask each link
+	 * for this part of it when placed well, and start where some link is asked for too much.
+	 */
+	double placed_part;
 	double seconds;
 };
 

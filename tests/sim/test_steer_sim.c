@@ -156,6 +156,38 @@ static void test_jobs(void)
 	r = run(&trial, seeds / 3 + 1);
 	report(r.ours >= 0.93 && r.moves_of_one <= 10,
 	       "two all-to-alls that start at different times run nearly as if placed");
+	trial.name = "a ring, and an all-to-all later";
+	trial.flows = TRIAL_MIXED;
+	r = run(&trial, seeds / 3 + 1);
+	report(r.ours >= 0.9 && r.ours > 1.2 * r.ecmp && r.moves_of_one <= 10,
+	       "so do a ring and an all-to-all that starts later");
+}
+
+/* As tests/lab/test_contention draws them. */
+static void test_drawn(void)
+{
+	static const char *const names[] = {"2 spines, 4 to 16 that fit",
+					    "3 spines, 4 to 16 that fit",
+					    "4 spines, 4 to 16 that fit"};
+
+	for (unsigned s = 0; s < 3; s++) {
+		struct trial trial = {.name = names[s],
+				      .spines = 2 + s,
+				      .qps = 16,
+				      .hosts = 2,
+				      .host_part = 10,
+				      .window_bytes = 33000,
+				      .placed_part = 0.75,
+				      .capacity_known = true};
+		struct trial_result r = run(&trial, seeds);
+
+		report(r.ours >= 0.98 && r.half_second * 10 >= r.seeds * 9 &&
+			       r.queue_worst_ns < r.floor_ns,
+		       "%s: in half a second as if placed, delays within twice the floor",
+		       trial.name);
+		report(r.moves_most <= trial.qps && r.late_moves <= 0.2,
+		       "%s: few moves, none for long", trial.name);
+	}
 }
 
 static void test_herd(void)
@@ -197,6 +229,7 @@ int main(int argc, char **argv)
 	test_delay();
 	test_quiet();
 	test_one_moves();
+	test_drawn();
 	test_jobs();
 	test_herd();
 	test_poor_sight();

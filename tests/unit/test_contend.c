@@ -176,6 +176,36 @@ Test(contend, who_came_into_an_empty_path_is_soon_at_home)
 	cr_assert_not(s.qps[0].at_home);
 }
 
+/* Wherever it goes there is a queue, and less of it elsewhere. */
+static unsigned moves_of_one(int seconds)
+{
+	struct scene s;
+	unsigned moves = 0;
+
+	scene_init(&s, 1, 5e6);
+	for (int i = 0; i < 100 * seconds; i++) {
+		for (int p = 0; p < PATHS; p++)
+			s.paths[p].delay_ns = 1e5 + (p == (int)s.qps[0].path ? 5e6 : 1e6);
+		for (size_t a = 0, n = look(&s); a < n; a++)
+			if (s.acts[a].kind == CONTEND_MOVE || s.acts[a].kind == CONTEND_BACK) {
+				s.qps[0].path = s.acts[a].to;
+				moves++;
+			}
+		/* As if it had helped: another one is wanted at once. */
+		for (int p = 0; p < PATHS; p++)
+			s.paths[p].shut_until_ns = 0;
+	}
+	return moves;
+}
+
+Test(contend, who_moves_again_and_again_rests)
+{
+	unsigned soon = moves_of_one(1), late = moves_of_one(10);
+
+	cr_assert_geq(soon, 1);
+	cr_assert_leq(late, 32, "%u in 10 s", late);
+}
+
 Test(contend, a_moment_is_no_contention)
 {
 	struct scene s;
