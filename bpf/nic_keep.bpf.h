@@ -86,37 +86,34 @@ static __always_inline enum nic_keep nic_what_to_keep(struct __sk_buff *skb, __b
 		(value)->kept.ended = (value)->kept.begun;                                         \
 	} while (0)
 
-static __noinline int nic_keep_ack(struct __sk_buff *skb, const struct nic_packet *p,
+/* NULL: the map is full. */
+static __always_inline void *nic_kept_get(void *map, const struct esc_nic_kept_key *key)
+{
+	void *value = bpf_map_lookup_elem(map, key);
+
+	if (value)
+		return value;
+	bpf_map_update_elem(map, key, &nic_no_request, BPF_NOEXIST);
+	return bpf_map_lookup_elem(map, key);
+}
+
+static __noinline int nic_keep_ack(struct __sk_buff *skb, __u32 bytes,
 				   const struct esc_nic_kept_key *key)
 {
-	struct esc_nic_ack *ack;
+	struct esc_nic_ack *ack = key ? nic_kept_get(&nic_acks, key) : NULL;
 
-	if (!p || !key)
-		return 0;
-	ack = bpf_map_lookup_elem(&nic_acks, key);
-	if (!ack) {
-		bpf_map_update_elem(&nic_acks, key, &nic_no_request, BPF_NOEXIST);
-		ack = bpf_map_lookup_elem(&nic_acks, key);
-	}
 	if (ack)
-		nic_copy_packet(skb, ack, p->total, ESC_NIC_ACK_BYTES);
+		nic_copy_packet(skb, ack, bytes, ESC_NIC_ACK_BYTES);
 	return 0;
 }
 
-static __noinline int nic_keep_request(struct __sk_buff *skb, const struct nic_packet *p,
+static __noinline int nic_keep_request(struct __sk_buff *skb, __u32 bytes,
 				       const struct esc_nic_kept_key *key)
 {
-	struct esc_nic_request *request;
+	struct esc_nic_request *request = key ? nic_kept_get(&nic_requests, key) : NULL;
 
-	if (!p || !key)
-		return 0;
-	request = bpf_map_lookup_elem(&nic_requests, key);
-	if (!request) {
-		bpf_map_update_elem(&nic_requests, key, &nic_no_request, BPF_NOEXIST);
-		request = bpf_map_lookup_elem(&nic_requests, key);
-	}
 	if (request)
-		nic_copy_packet(skb, request, p->total, ESC_NIC_REQUEST_BYTES);
+		nic_copy_packet(skb, request, bytes, ESC_NIC_REQUEST_BYTES);
 	return 0;
 }
 
@@ -135,7 +132,8 @@ static __noinline int nic_keep(struct __sk_buff *skb, __u32 what, __be32 qpn)
 		return 0;
 	key.src = p.src;
 	key.dst = p.dst;
-	return what == NIC_KEEP_ACK ? nic_keep_ack(skb, &p, &key) : nic_keep_request(skb, &p, &key);
+	return what == NIC_KEEP_ACK ? nic_keep_ack(skb, p.total, &key)
+				    : nic_keep_request(skb, p.total, &key);
 }
 
 #endif

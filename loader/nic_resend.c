@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include <bpf/bpf.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "daemon.h"
 #include "mapsweep.h"
 #include "nic_parts.h"
 
@@ -12,14 +11,6 @@
 #define SWEEP_AGE_NS 10000000000ull
 #define OUTER_V4_BYTES 28
 #define OUTER_V6_BYTES 48
-
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
 
 /* One that is just being written is left out: its queue pair lives. */
 static bool resend_one(const struct esc_nic_kept *kept, const uint8_t *packet, size_t most,
@@ -40,7 +31,7 @@ static unsigned int resend_map(int map_fd, size_t most, void *value,
 	const struct esc_nic_kept *kept = value;
 	struct esc_nic_kept_key at;
 	unsigned int count = 0;
-	uint64_t now = now_ns();
+	uint64_t now = daemon_local_ns();
 	bool first = true;
 
 	while (!bpf_map_get_next_key(map_fd, first ? NULL : &at, &at)) {
@@ -84,7 +75,7 @@ static bool is_young(const void *key, void *context)
 
 void nic_resend_sweep(const struct nic_kernel *kernel)
 {
-	struct sweep sweep = {.fd = kernel->acks_fd, .now_ns = now_ns()};
+	struct sweep sweep = {.fd = kernel->acks_fd, .now_ns = daemon_local_ns()};
 
 	mapsweep(sweep.fd, sizeof(struct esc_nic_kept_key), is_young, &sweep);
 	sweep.fd = kernel->requests_fd;

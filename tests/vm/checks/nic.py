@@ -225,7 +225,10 @@ class Run:
             mend(self.fault, self.names)
 
     def gap(self):
-        return nicwire.longest_gap(self.moments, self.cut_at - 0.05, self.mended_at)[0]
+        """To the end of the outage, and of what began in it: a driver takes its time to go."""
+        end = max(self.mended_at, self.cut_at + self.resumed) if self.wrapped else self.mended_at
+        return nicwire.longest_gap(self.moments, self.cut_at - 0.05,
+                                   min(end, max(self.mended_at, self.moments[-1][0])))[0]
 
     def gap_before(self):
         """With nothing wrong: what a gap is on this machine now."""
