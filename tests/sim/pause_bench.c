@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * The pause and rate law beside none, in one run: pause_bench [SEED [SEEDS [PART [SENDERS]]]], PART
- * of incast (SENDERS: only so many), speeds, soft, trouble, bursts, jobs. What pacing/README.md has
- * is from here. Waits are means over the seeds, Jain's index and the link's use the least, drops
- * and repeats sums.
+ * of incast (SENDERS: only so many), speeds, soft, shares, trouble, bursts, jobs. What
+ * pacing/README.md has is from here. Waits are means over the seeds, Jain's index and the link's
+ * use the least, drops and repeats sums.
  */
 #include <math.h>
 #include <stdio.h>
@@ -188,6 +188,46 @@ static void bench_soft_roce(void)
 	}
 }
 
+/* As tests/vm has it: few packets in a second, and stamps as late as an emulated machine's. */
+static void bench_shares(void)
+{
+	static const double noises[] = {100 * US, 1 * MS};
+	static const double thresholds[] = {16 * MS, 40 * MS};
+	char name[64];
+
+	head("Shares: soft-RoCE at 20 Mbit/s, packets of 576 bytes, RTT 3 ms, a timeout of 1.07 s; "
+	     "22 "
+	     "s to settle");
+	for (size_t t = 0; t < sizeof(thresholds) / sizeof(*thresholds); t++) {
+		for (size_t n = 0; n < sizeof(noises) / sizeof(*noises); n++) {
+			struct pause_trial trial = incast;
+
+			trial.host_bps = trial.link_bps = 20e6;
+			trial.packet_bytes = 576;
+			trial.rtt_ns = 3 * MS;
+			trial.window = 128;
+			trial.ahead = 64;
+			trial.ahead_less = 16;
+			trial.hold_ns = 500 * MS;
+			trial.timeout_ns = 1070 * MS;
+			trial.noise_ns = noises[n];
+			trial.threshold_ns = thresholds[t];
+			trial.buffer_ns = 4 * thresholds[t];
+			trial.seconds = 14;
+			trial.warm = 22;
+			trial.senders = 8;
+			snprintf(name, sizeof(name), "8, T %.0f ms, noise %.1f ms",
+				 trial.threshold_ns / MS, noises[n] / MS);
+			both(name, trial);
+			trial.senders = 4;
+			trial.heavy = 2;
+			snprintf(name, sizeof(name), "4, weights 3:1, T %.0f, noise %.1f ms",
+				 trial.threshold_ns / MS, noises[n] / MS);
+			line(name, trial);
+		}
+	}
+}
+
 static void bench_trouble(void)
 {
 	static const double losses[] = {0.1, 0.5};
@@ -366,9 +406,10 @@ int main(int argc, char **argv)
 	static const struct {
 		const char *name;
 		void (*run)(void);
-	} parts[] = {{"incast", bench_incast},	{"speeds", bench_speeds},
-		     {"soft", bench_soft_roce}, {"trouble", bench_trouble},
-		     {"bursts", bench_bursts},	{"jobs", bench_jobs}};
+	} parts[] = {{"incast", bench_incast},	 {"speeds", bench_speeds},
+		     {"soft", bench_soft_roce},	 {"shares", bench_shares},
+		     {"trouble", bench_trouble}, {"bursts", bench_bursts},
+		     {"jobs", bench_jobs}};
 
 	if (argc > 1)
 		seed = strtoull(argv[1], NULL, 0);
