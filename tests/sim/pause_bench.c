@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The pause and rate law beside none, in one run: pause_bench [SEED [SEEDS [PART [SENDERS]]]], PART
- * of incast (SENDERS: only so many), speeds, soft, trouble, bursts, jobs. What pacing/README.md has
- * is from here. Waits are means over the seeds, Jain's index and the link's use the least, drops
- * and repeats sums.
+ * The pause and rate law beside none, in one run: pause_bench [SEED [SEEDS [PART [ONLY]]]], PART of
+ * incast (ONLY so many senders), speeds, soft, shares, trouble, bursts, jobs (messages of so many
+ * KiB). What pacing/README.md has is from here. Waits are means over the seeds, Jain's index and
+ * the link's use the least, drops and repeats sums.
  */
 #include <math.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@
 
 static uint64_t seed = 1;
 static unsigned seeds = 5;
-static unsigned senders_only; /* of incast; 0: all */
+static unsigned only; /* so many senders of incast, messages of so many KiB of jobs; 0: all */
 
 static void line(const char *name, struct pause_trial trial)
 {
@@ -99,7 +99,7 @@ static void bench_incast(void)
 		for (size_t c = 0; c < sizeof(counts) / sizeof(*counts); c++) {
 			struct pause_trial trial = incast;
 
-			if (senders_only && counts[c] != senders_only)
+			if (only && counts[c] != only)
 				continue;
 			trial.senders = counts[c];
 			trial.rtt_ns = rtts[r];
@@ -114,7 +114,7 @@ static void bench_incast(void)
 
 	many.senders = 256;
 	many.buffer_ns = 2 * MS;
-	if (!senders_only || senders_only == many.senders)
+	if (!only || only == many.senders)
 		both("256, 2 ms of buffer", many);
 }
 
@@ -185,6 +185,46 @@ static void bench_soft_roce(void)
 		trial.seconds = trial.warm = 2;
 		snprintf(name, sizeof(name), "%u at 1 Gbit/s, T 500 us", counts[c]);
 		both(name, trial);
+	}
+}
+
+/* As tests/vm has it: few packets in a second, and stamps as late as an emulated machine's. */
+static void bench_shares(void)
+{
+	static const double noises[] = {100 * US, 1 * MS};
+	static const double thresholds[] = {16 * MS, 40 * MS};
+	char name[64];
+
+	head("Shares: soft-RoCE at 20 Mbit/s, packets of 576 bytes, RTT 3 ms, a timeout of 1.07 s; "
+	     "22 "
+	     "s to settle");
+	for (size_t t = 0; t < sizeof(thresholds) / sizeof(*thresholds); t++) {
+		for (size_t n = 0; n < sizeof(noises) / sizeof(*noises); n++) {
+			struct pause_trial trial = incast;
+
+			trial.host_bps = trial.link_bps = 20e6;
+			trial.packet_bytes = 576;
+			trial.rtt_ns = 3 * MS;
+			trial.window = 128;
+			trial.ahead = 64;
+			trial.ahead_less = 16;
+			trial.hold_ns = 500 * MS;
+			trial.timeout_ns = 1070 * MS;
+			trial.noise_ns = noises[n];
+			trial.threshold_ns = thresholds[t];
+			trial.buffer_ns = 4 * thresholds[t];
+			trial.seconds = 14;
+			trial.warm = 22;
+			trial.senders = 8;
+			snprintf(name, sizeof(name), "8, T %.0f ms, noise %.1f ms",
+				 trial.threshold_ns / MS, noises[n] / MS);
+			both(name, trial);
+			trial.senders = 4;
+			trial.heavy = 2;
+			snprintf(name, sizeof(name), "4, weights 3:1, T %.0f, noise %.1f ms",
+				 trial.threshold_ns / MS, noises[n] / MS);
+			line(name, trial);
+		}
 	}
 }
 
@@ -314,9 +354,10 @@ static void job(const char *name, struct pause_jobs jobs)
 		sum.again += f.again;
 		sum.done += f.done;
 	}
-	printf("| %s | %u KiB | %.0f | %s | %.2f | %.2f / %.2f / %.2f | %lu | %.1f%% |%s\n", name,
-	       4 * jobs.chunk, jobs.timeout_ns / MS, jobs.off ? "none" : "ours", sum.ideal_ns / MS,
-	       sum.p50_ns / MS, sum.least_ns / MS, sum.most_ns / MS, (unsigned long)sum.dropped,
+	printf("| %s | %u KiB | %.0f | %s | %s | %.2f | %.2f / %.2f / %.2f | %lu | %.1f%% |%s\n",
+	       name, 4 * jobs.chunk, jobs.timeout_ns / MS, jobs.off ? "none" : "ours",
+	       jobs.placed ? "placed" : "ECMP", sum.ideal_ns / MS, sum.p50_ns / MS,
+	       sum.least_ns / MS, sum.most_ns / MS, (unsigned long)sum.dropped,
 	       100. * (double)sum.again / (double)sum.packets,
 	       sum.done == jobs.rounds * seeds ? "" : " not all done");
 	fflush(stdout);
@@ -329,14 +370,17 @@ static void bench_jobs(void)
 	static const unsigned chunks[] = {16, 64, 256};
 	static const double timeouts[] = {67 * MS, 4 * MS};
 
-	printf("\nCollectives: 16 hosts on 4 leaves, 4 spines by static ECMP, 10 Gbit/s, RTT 20 "
+	printf("\nCollectives: 16 hosts on 4 leaves, 4 spines, 10 Gbit/s, RTT 20 "
 	       "us, "
 	       "T 50 us, 400 us of buffer, 4 KiB packets, window 128, 1-2 ms of rest\n"
-	       "| pattern | message | timeout, ms | law | ideal, ms | took p50 / least / most, ms "
+	       "| pattern | message | timeout, ms | law | paths | ideal, ms | took p50 / least / "
+	       "most, ms "
 	       "| "
-	       "drops | again |\n|---|---|---|---|---|---|---|---|\n");
+	       "drops | again |\n|---|---|---|---|---|---|---|---|---|\n");
 	for (int p = PAUSE_RING; p <= PAUSE_BURSTS; p++) {
 		for (size_t c = 0; c < sizeof(chunks) / sizeof(*chunks); c++) {
+			if (only && 4 * chunks[c] != only)
+				continue;
 			struct pause_jobs jobs = {.pattern = (enum pause_pattern)p,
 						  .hosts = 16,
 						  .leaves = 4,
@@ -357,6 +401,12 @@ static void bench_jobs(void)
 				jobs.off = false;
 				job(names[p], jobs);
 			}
+			/* As steering ends, where it can do anything. */
+			jobs.placed = true;
+			for (int off = 1; off >= 0 && p != PAUSE_BURSTS; off--) {
+				jobs.off = off;
+				job(names[p], jobs);
+			}
 		}
 	}
 }
@@ -366,14 +416,15 @@ int main(int argc, char **argv)
 	static const struct {
 		const char *name;
 		void (*run)(void);
-	} parts[] = {{"incast", bench_incast},	{"speeds", bench_speeds},
-		     {"soft", bench_soft_roce}, {"trouble", bench_trouble},
-		     {"bursts", bench_bursts},	{"jobs", bench_jobs}};
+	} parts[] = {{"incast", bench_incast},	 {"speeds", bench_speeds},
+		     {"soft", bench_soft_roce},	 {"shares", bench_shares},
+		     {"trouble", bench_trouble}, {"bursts", bench_bursts},
+		     {"jobs", bench_jobs}};
 
 	if (argc > 1)
 		seed = strtoull(argv[1], NULL, 0);
 	if (argc > 4)
-		senders_only = (unsigned)strtoul(argv[4], NULL, 0);
+		only = (unsigned)strtoul(argv[4], NULL, 0);
 	if (argc > 2)
 		seeds = (unsigned)strtoul(argv[2], NULL, 0);
 	printf("# seed %lu, %u seeds\n", (unsigned long)seed, seeds);

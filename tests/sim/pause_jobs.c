@@ -7,11 +7,13 @@
 
 #define PACKET_BYTES 4096
 #define LONGEST_NS 60000000000ll
+#define PASSES 64
 
 struct run {
 	const struct pause_jobs *jobs;
 	struct pnet net;
 	unsigned *from, *to; /* hosts of each flow */
+	unsigned *spine;     /* that it takes; `spines`: none */
 	unsigned *steps;     /* of the ring: chunks that came on each flow in this round */
 	size_t left;	     /* messages of this round that are not there yet */
 	unsigned round;
@@ -47,15 +49,73 @@ static unsigned leaf_of(const struct pause_jobs *j, unsigned host)
 	return host % j->leaves;
 }
 
+/* Of the two links through a spine, how many flows the fuller one has, and both. */
+static unsigned crowd(const struct run *run, size_t f, unsigned spine)
+{
+	const struct pause_jobs *j = run->jobs;
+	unsigned up = 0, down = 0;
+
+	for (size_t other = 0; other < run->net.flow_count; other++) {
+		if (other == f || run->spine[other] != spine)
+			continue;
+		up += leaf_of(j, run->from[other]) == leaf_of(j, run->from[f]);
+		down += leaf_of(j, run->to[other]) == leaf_of(j, run->to[f]);
+	}
+	return 1000 * (up > down ? up : down) + up + down;
+}
+
+/* Each in turn leaves for the emptiest, until nobody gains by it. */
+static void place(struct run *run)
+{
+	const struct pause_jobs *j = run->jobs;
+	bool moved = true;
+
+	for (int pass = 0; moved && pass < PASSES; pass++) {
+		moved = false;
+		for (size_t f = 0; f < run->net.flow_count; f++) {
+			unsigned first = (unsigned)rng_below(&run->net.rng, j->spines);
+			unsigned least = crowd(run, f, run->spine[f]);
+
+			if (run->spine[f] == j->spines)
+				continue;
+			for (unsigned i = 0; i < j->spines; i++) {
+				unsigned spine = (first + i) % j->spines;
+				unsigned users = crowd(run, f, spine);
+
+				/* What is as good breaks a tie that no single move would. */
+				if (users > least || spine == run->spine[f])
+					continue;
+				moved = true;
+				least = users;
+				run->spine[f] = spine;
+			}
+		}
+	}
+}
+
+static void choose_spines(struct run *run)
+{
+	const struct pause_jobs *j = run->jobs;
+
+	for (size_t f = 0; f < run->net.flow_count; f++) {
+		run->spine[f] = (unsigned)rng_below(&run->net.rng, j->spines);
+		/* Meets nobody. */
+		if (leaf_of(j, run->from[f]) == leaf_of(j, run->to[f]))
+			run->spine[f] = j->spines;
+	}
+	if (j->placed)
+		place(run);
+}
+
 static void set_flow(struct run *run, size_t f)
 {
 	const struct pause_jobs *j = run->jobs;
 	struct pnet_flow *flow = &run->net.flows[f];
 	unsigned from = run->from[f], to = run->to[f], hops = 0;
-	unsigned spine = (unsigned)rng_below(&run->net.rng, j->spines);
+	unsigned spine = run->spine[f];
 
 	flow->links[hops++] = port_out(j, from);
-	if (leaf_of(j, from) != leaf_of(j, to)) {
+	if (spine < j->spines) {
 		flow->links[hops++] = leaf_up(j, leaf_of(j, from), spine);
 		flow->links[hops++] = leaf_down(j, leaf_of(j, to), spine);
 	}
@@ -143,6 +203,7 @@ static int set_up(struct run *run, uint64_t seed)
 		return err;
 	run->from = calloc(flows, sizeof(*run->from));
 	run->to = calloc(flows, sizeof(*run->to));
+	run->spine = calloc(flows, sizeof(*run->spine));
 	run->steps = calloc(flows, sizeof(*run->steps));
 	run->net.context = run;
 	run->net.packet_bytes = PACKET_BYTES;
@@ -158,6 +219,7 @@ static int set_up(struct run *run, uint64_t seed)
 			run->net.links[l].buffer_bytes = (uint64_t)(j->buffer_ns * j->bps / 8e9);
 	}
 	name_flows(run);
+	choose_spines(run);
 	for (size_t f = 0; f < flows; f++)
 		set_flow(run, f);
 	return 0;
@@ -205,6 +267,7 @@ void pause_jobs_run(const struct pause_jobs *jobs, uint64_t seed, struct pause_j
 	stats_free(&run.took_ns);
 	free(run.from);
 	free(run.to);
+	free(run.spine);
 	free(run.steps);
 	pnet_free(&run.net);
 }

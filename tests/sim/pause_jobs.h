@@ -25,6 +25,8 @@ struct pause_jobs {
 	unsigned sample_every;
 	double noise_ns;
 	bool off;
+	bool placed; /* flows are spread over the spines, as steering ends; else at random, as ECMP
+			does */
 };
 
 struct pause_job_figures {

@@ -21,6 +21,8 @@ static void set_flow(struct pnet *net, const struct pause_trial *t, unsigned f)
 	flow->ahead_less = t->ahead_less ? t->ahead_less : flow->ahead;
 	flow->paced = !t->off && f >= (unsigned)lround(t->unpaced * t->senders);
 	pause_rule_default(&flow->rule, (uint64_t)t->threshold_ns, (uint64_t)(t->host_bps / 8));
+	if (t->hold_ns > 0)
+		flow->rule.hold_max_ns = (uint64_t)t->hold_ns;
 	if (t->gain > 0)
 		flow->rule.gain = (unsigned)lround(t->gain * PAUSE_GAIN_ONE);
 	flow->floor_ns = (int64_t)t->floor_ns;
@@ -43,6 +45,8 @@ static int set_up(struct pnet *net, const struct pause_trial *t, uint64_t seed)
 	if (err)
 		return err;
 	net->packet_bytes = t->packet_bytes ? t->packet_bytes : 1500;
+	if (t->timeout_ns > 0)
+		net->timeout_ns = (int64_t)t->timeout_ns;
 	net->sample_every = t->sample_every ? t->sample_every : 1;
 	net->feedback_loss = t->feedback_loss;
 	net->noise_ns = t->noise_ns;

@@ -25,6 +25,8 @@ struct pause_trial {
 	double floor_ns;      /* of the delays; the threshold is above it */
 	bool floor_known;     /* and told */
 	double start_part;    /* of the line, before the first sample; 0: by default */
+	double hold_ns;	      /* most that a packet is held; 0: by default */
+	double timeout_ns;    /* of the transport; 0: 67 ms */
 	unsigned heavy;	      /* so many have a weight of 3 */
 	unsigned late;	      /* so many begin in the middle of the warm-up */
 	double seconds, warm; /* what is measured, and before */

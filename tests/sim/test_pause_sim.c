@@ -268,7 +268,7 @@ static void test_jobs(void)
 					  .rest_ns = 1 * MS,
 					  .timeout_ns = 4 * MS,
 					  .noise_ns = 300};
-		struct pause_job_figures with, without;
+		struct pause_job_figures with, without, placed;
 
 		pause_jobs_run(&jobs, seed, &with);
 		jobs.off = true;
@@ -287,6 +287,17 @@ static void test_jobs(void)
 			       (p == PAUSE_ALL_TO_ALL || without.p50_ns > with.p50_ns),
 		       "... without the law much is%s",
 		       p == PAUSE_ALL_TO_ALL ? "" : ", and it takes longer");
+		if (p != PAUSE_RING)
+			continue;
+		jobs.off = false;
+		jobs.placed = true;
+		pause_jobs_run(&jobs, seed, &placed);
+		printf("# ... spread over the spines: ideal %.2f ms, took %.2f\n",
+		       placed.ideal_ns / MS, placed.p50_ns / MS);
+		report(placed.done == jobs.rounds && !placed.again &&
+			       placed.ideal_ns < 0.6 * with.ideal_ns &&
+			       placed.p50_ns < 1.2 * placed.ideal_ns,
+		       "... spread over the spines, as steering ends, it takes what these need");
 	}
 }
 
