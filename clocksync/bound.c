@@ -64,9 +64,11 @@ void bound_compute(const struct consensus *consensus, int64_t now_ns, double asy
 	double used = fmax(1, consensus->used), apart = apart_s(consensus, now_ns);
 	/*
 	 * Errors of clean fits are each edge's own and shrink in the mean. A host's full
-	 * link biases all its edges alike, and that is when fits are flagged.
+	 * link biases all its edges alike, and that is when fits are flagged, some of them or
+	 * a moment before.
 	 */
-	double shrink = FLAGGED_FACTOR * consensus->flagged + (1 - consensus->flagged) / sqrt(used);
+	double flagged = consensus->flagged_lately;
+	double shrink = FLAGGED_FACTOR * flagged + (1 - flagged) / sqrt(used);
 	double mean = fmax(RESIDUAL_FACTOR * consensus->residual_ns * shrink,
 			   FORMAL_FACTOR * consensus->formal_ns);
 	double late;

@@ -57,7 +57,7 @@ struct consensus {
 	unsigned degree;   /* neighbours by the graph, heard or not */
 	int64_t first_round_ns, last_used_ns, last_whole_ns;
 	int64_t last_met_ns; /* most neighbours agreed, some of them too unsure to be followed */
-	double scale_ns; /* deviation of a good neighbour's word */
+	double scale_ns;     /* deviation of a good neighbour's word */
 	double scale_ppb;
 	double reach;	    /* 0..1 */
 	double residual_ns; /* of the accepted, peak held */
@@ -66,8 +66,9 @@ struct consensus {
 	double lag_s;	    /* mean age of the fits it stands on */
 	double formal_ns;   /* standard error by the edges' own word */
 	double formal_ppb;
-	double flagged;	 /* part of the used fits that saw too few clean packets */
-	double sigma_ns; /* what the used fits say of themselves */
+	double flagged;	       /* part of the used fits that saw too few clean packets */
+	double flagged_lately; /* the same, peak held: a host's full link comes and goes */
+	double sigma_ns;       /* what the used fits say of themselves */
 	/* What the floors may be wrong by, where fits of one side join us to the fleet; 0: others
 	 * do. */
 	double one_side_ns;

@@ -8,6 +8,7 @@
 #define SCALE_RISE 1.25 /* a round: liars cannot widen the gate at once */
 #define SCALE_FALL 0.9
 #define RESIDUAL_FADE 0.9
+#define FLAGGED_FADE 0.97 /* half in six seconds: TCP's next burst finds the bound still wide */
 #define CLEAN_FACTOR 10.0
 #define SURPRISE_FADE 0.95
 /* Neighbours that two islands of the fleet are not likely to have in themselves. */
@@ -97,6 +98,8 @@ static void learn_residual(struct consensus *consensus, const struct words *word
 	if (!used)
 		return;
 	consensus->flagged = flagged / (double)used;
+	consensus->flagged_lately =
+		fmax(consensus->flagged, consensus->flagged_lately * FLAGGED_FADE);
 	/* One clean fit beside many that met nothing but queues is what is followed. */
 	consensus->sigma_ns = fmin(words_median(sigma, used), CLEAN_FACTOR * mean / weights);
 }
