@@ -163,7 +163,7 @@ static void test_jobs(void)
 	       "so do a ring and an all-to-all that starts later");
 }
 
-/* As tests/lab/test_contention draws them. */
+/* Drawn; each link is asked for 75% when they are placed well. */
 static void test_drawn(void)
 {
 	static const char *const names[] = {"2 spines, 4 to 16 that fit",
