@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Queue pairs that share spines by chance: the same traffic from the same ports, left where ECMP
 puts it, and steered. What the receivers saw is what counts."""
+import collections
 import json
 import os
 import time
@@ -13,10 +14,18 @@ RATE_MBIT = 60      # of a link of the fabric
 PART = 0.75         # of it that the queue pairs of one spine want, when all are placed well
 WINDOW = 8          # packets of 4 KiB
 BEFORE_NS, AFTER_NS = 50e6, 150e6  # around the event of a move
-WARM_S, HOT_S = 2.0, 3.0
-SETTLE_S = 0.5      # from the onset
+WARM_S, HOT_S = 1.5, 2.6
+SECOND_S = 0.7      # by which the second of two jobs starts later
+SETTLE_S = 0.5      # from the onset: what is measured begins
+LATE_S = 1.5        # a move later than that comes after all has settled
+END_S = HOT_S - 0.2
 MESSAGE = 65536
-PAYLOAD_PART = 4096 / (4096 + 44)
+PACKET = 4096 + 44
+PAYLOAD_PART = 4096 / PACKET
+# A link of that rate takes so long for a packet; the lab's token bucket lets one pass at once.
+PACKET_US = PACKET * 8 / RATE_MBIT
+LINKS = 2
+CANDIDATES = 24     # sets of numbers that are looked up at once
 CONFIG = ("paths: {{ probe_interval: 5ms, standby_interval: 10ms, dead_after: 1s, return_after: 1s }}\n"
           "mesh: {{ pair_interval: 10ms }}\n"
           "qps: {{ idle: 3s }}\n"
@@ -24,38 +33,73 @@ CONFIG = ("paths: {{ probe_interval: 5ms, standby_interval: 10ms, dead_after: 1s
 
 
 class Fabric(labtest.Lab):
-    """Senders on the first leaf, receivers on the second, spines that are slow; daemons in step."""
+    """Half of the hosts on either leaf, spines that are slow; daemons in step."""
 
-    def __init__(self, name, spines, pairs, *options):
+    def __init__(self, name, spines, pairs, both_ways=False):
         super().__init__(name, "--hosts", str(2 * pairs), "--leaves", "2", "--spines", str(spines),
-                         "--rate", f"{RATE_MBIT}mbit", "--queue", "4000000", "--mtu", "4200",
-                         *options)
+                         "--rate", f"{RATE_MBIT}mbit", "--queue", "4000000", "--mtu", "4200")
         self.spines, self.pairs = spines, pairs
-        self.senders = [f"h{i + 1}" for i in range(pairs)]
-        self.receivers = [f"h{pairs + i + 1}" for i in range(pairs)]
+        self.near = [f"h{i + 1}" for i in range(pairs)]
+        self.far = [f"h{pairs + i + 1}" for i in range(pairs)]
+        self.routes = [(stream.source, stream.target)
+                       for stream in (jobs_of(self) if both_ways else streams_of(self, pairs))]
+        self.senders = sorted({source for source, _ in self.routes})
+        self.trickles = []
+        self.via = collections.defaultdict(dict)  # of (from, to): {source port: spine}
 
     def __enter__(self):
         super().__enter__()
         try:
             clocklab.append_config(self, CONFIG.format(rate=RATE_MBIT))
             self("start")
-            self.in_step()
+            self.addresses = {host["name"]: host["address"] for host in self.status()["hosts"]}
+            for host in self.senders:
+                self.good(host, "escapement", "clock", "wait", "--bound", "10us", "--timeout",
+                          "40s", timeout=60)
+            self.trickle()
+            if not labtest.wait_for(lambda: all(map(self.knows_paths, self.senders)), 40, 0.5):
+                raise RuntimeError("not all paths were found")
         except BaseException:
             self.__exit__()
             raise
         return self
 
-    def in_step(self):
-        for host in self.senders:
-            self.good(host, "escapement", "clock", "wait", "--bound", "10us", "--timeout", "40s",
-                      timeout=60)
+    def __exit__(self, *_):
+        super().__exit__()
+        for process in self.trickles:
+            process.kill()
+            process.communicate()
 
-    def spines_of(self, pair, sports):
+    def trickle(self):
+        """Paths are looked for where queue pairs are: one on each route, too slow to matter."""
+        ends = [("--interface", "eth1", "--control-port", str(20000 + number))
+                for number in range(len(self.routes))]
+        for number, (_, target) in enumerate(self.routes):
+            self.trickles.append(self.start(
+                target, labtest.ROCEFLOW, "serve", "--listen", self.addresses[target], "--qpn",
+                str(0x40 + number), "--idle", "3600", *ends[number]))
+        time.sleep(1)
+        for number, (source, target) in enumerate(self.routes):
+            self.trickles.append(self.start(
+                source, labtest.ROCEFLOW, "send", "--to", self.addresses[target], "--qpn",
+                str(0x80 + number), "--qps", "1", "--size", "512", "--qp-rate", "40k",
+                "--seconds", "3600", "--give-up", "60", *ends[number]))
+
+    def knows_paths(self, host):
+        known = {found["to"] for found in self.json(host, "paths")["pairs"]
+                 if found.get("complete") and found.get("groups") == self.spines}
+        return all(self.addresses[target] in known for source, target in self.routes
+                   if source == host)
+
+    def learn(self, source, target, sports):
         """The spine of each source port, as the leaf's own routing table says."""
-        found = json.loads(self("path", self.senders[pair], self.receivers[pair], "-j", "--sport",
-                                ",".join(map(str, sports))))
-        via = {entry["sport"]: entry["via"] for entry in found}
-        return [via[sport] for sport in sports]
+        known = self.via[source, target]
+        missing = sorted(set(sports) - set(known))
+        if missing:
+            for entry in json.loads(self("path", source, target, "-j", "--sport",
+                                         ",".join(map(str, missing)))):
+                known[entry["sport"]] = entry["via"]
+        return known
 
     def steer(self, on):
         for host in self.senders:
@@ -82,80 +126,115 @@ def rxe_port(local_qpn, remote_qpn):
     return ((mixed & 0x3fff) ^ (mixed & 0xfc000) >> 14) | 0xc000
 
 
-class Ports:
-    """Queue pairs' numbers, drawn; their source ports follow, and ECMP decides by these."""
+class Stream:
+    """Queue pairs from one host to another. Their numbers are drawn, their source ports follow,
+    and ECMP decides by these."""
 
-    def __init__(self, lab, qps, draw):
-        self.qps, self.each = qps, qps // lab.pairs
-        self.local = [draw.randrange(0x100, 0xff00) for _ in range(lab.pairs)]
-        self.remote = [draw.randrange(0x100, 0xff00) for _ in range(lab.pairs)]
-        self.own = [[rxe_port(self.local[pair] + i, self.remote[pair] + i)
-                     for i in range(self.each)] for pair in range(lab.pairs)]
-        self.load = spread(lab, self.own)
+    def __init__(self, source, target, qps, rate_bps, warm_s=WARM_S):
+        self.source, self.target, self.qps = source, target, qps
+        self.rate_bps, self.warm_s = rate_bps, warm_s
 
+    def draw(self, draw):
+        local, remote = draw.randrange(0x100, 0xff00), draw.randrange(0x100, 0xff00)
+        return local, remote, [rxe_port(local + i, remote + i) for i in range(self.qps)]
 
-def spread(lab, ports):
-    """{spine: queue pairs} of source ports, a list for each pair of hosts."""
-    load = dict.fromkeys((f"spine{i + 1}" for i in range(lab.spines)), 0)
-    for pair, own in enumerate(ports):
-        for spine in lab.spines_of(pair, own):
-            load[spine] += 1
-    return load
+    def take(self, drawn):
+        self.local, self.remote, self.own = drawn
+
+    def delivered_bps(self):
+        return self.qps * self.rate_bps * PAYLOAD_PART
 
 
-def overloaded(lab, load):
-    """Spines that are asked for more than a link carries."""
-    qps = sum(load.values())
-    return [spine for spine, count in load.items()
-            if count * rate_of_qp(lab, qps) > RATE_MBIT * 1e6]
+def asked_bps(lab, streams, ports):
+    """{(from the near leaf, spine): bit/s} of streams that leave with these ports, a list each."""
+    asked = collections.Counter()
+    for stream, sports in zip(streams, ports):
+        via = lab.learn(stream.source, stream.target, sports)
+        for sport in sports:
+            asked[stream.source in lab.near, via[sport]] += stream.rate_bps
+    return asked
 
 
-def draw_ports(lab, qps, draw, crowded):
-    """Ports that ECMP puts together, or ports that it does not."""
+def overloaded(asked):
+    """Uplinks that are asked for more than a link carries."""
+    return [end for end, bps in asked.items() if bps > RATE_MBIT * 1e6]
+
+
+def place(lab, streams, draw, crowded):
+    """Draws numbers that ECMP puts together (@crowded) or does not."""
     while True:
-        ports = Ports(lab, qps, draw)
-        if bool(overloaded(lab, ports.load)) == crowded:
-            return ports
+        drawn = [[stream.draw(draw) for _ in range(CANDIDATES)] for stream in streams]
+        for stream, ways in zip(streams, drawn):
+            lab.learn(stream.source, stream.target, [port for way in ways for port in way[2]])
+        for ways in zip(*drawn):
+            if bool(overloaded(asked_bps(lab, streams, [way[2] for way in ways]))) == crowded:
+                for stream, way in zip(streams, ways):
+                    stream.take(way)
+                return streams
 
 
-def rate_of_qp(lab, qps):
-    """So that a placement exists where no link is asked for more than PART of it."""
-    most = -(-qps // lab.spines)
-    return PART * RATE_MBIT * 1e6 / most
+def streams_of(lab, qps):
+    """@qps queue pairs from the near leaf to the far one; a placement exists where no link is
+    asked for more than PART of it."""
+    rate = PART * RATE_MBIT * 1e6 / -(-qps // lab.spines)
+    return [Stream(lab.near[i], lab.far[i], qps // lab.pairs, rate) for i in range(lab.pairs)]
 
 
-def sender_words(lab, pair, ports, part):
-    rate = int(part * rate_of_qp(lab, ports.qps))
-    # What a busy machine kept it from sending is sent later, unless the links are to stay calm.
-    catch_up = "20" if part == 1 else "1"
-    # A sender that changes CPUs changes queues of the veth, and its packets overtake each other there.
-    return ["taskset", "-c", str(pair % os.cpu_count()), labtest.ROCEFLOW, "send", "--to", lab.host(lab.receivers[pair])["address"],
-            "--interface", "eth1", "--qps", str(ports.each), "--qpn",
-            str(ports.local[pair]), "--qp-rate", str(rate), "--window", str(WINDOW),
-            "--size", str(MESSAGE), "--mtu", "4096", "--depth", "1", "--catch-up", catch_up, "--warm", str(WARM_S),
-            "--seconds", str(WARM_S + HOT_S), "--timeout", "3000", "--give-up", "60", "--op", "write",
-            "--json"]
+# Of a link: a queue pair of the ring and of the all-to-all. Two of the ring on one spine are too
+# many, or one more of the others; placed well no link is asked for more than PART.
+JOB_PARTS = {2: (0.45, 0.15), 3: (0.6, 0.15), 4: (0.6, 0.3)}
+
+
+def jobs_of(lab):
+    """A ring of four, each neighbour on the other leaf, and an all-to-all of four that starts
+    later. Ranks on one leaf do not load the fabric, so these streams are left out."""
+    ring, to_all = (part * RATE_MBIT * 1e6 for part in JOB_PARTS[lab.spines])
+    ranks = [lab.near[0], lab.far[0], lab.near[1], lab.far[1]]
+    found = [Stream(rank, ranks[(i + 1) % 4], 1, ring) for i, rank in enumerate(ranks)]
+    for one in lab.near[2:4]:
+        for other in lab.far[2:4]:
+            found += [Stream(one, other, 1, to_all, WARM_S + SECOND_S),
+                      Stream(other, one, 1, to_all, WARM_S + SECOND_S)]
+    return found
 
 
 class Run:
-    """One stretch of traffic: a quiet start, the onset, what came of it."""
+    """One stretch of traffic: a quiet start, the onset, what came of it. With two jobs the
+    onset is that of the second."""
 
-    def __init__(self, lab, ports, part=1):
-        self.lab, self.ports = lab, ports
+    def __init__(self, lab, streams, part=1):
+        self.lab, self.streams, self.part = lab, streams, part
         self.began_ns = time.time_ns()
-        serving = [lab.start(host, labtest.ROCEFLOW, "serve", "--listen", lab.host(host)["address"],
-                             "--interface", "eth1", "--qpn", str(ports.remote[i]), "--bin",
-                             str(BIN_MS), "--json")
-                   for i, host in enumerate(lab.receivers)]
-        time.sleep(0.3)
-        sending = [lab.start(lab.senders[i], *sender_words(lab, i, ports, part))
-                   for i in range(lab.pairs)]
+        serving = [lab.start(stream.target, *self.server_words(i, stream))
+                   for i, stream in enumerate(streams)]
+        time.sleep(0.3 + 0.05 * len(streams))
+        sending = [lab.start(stream.source, *self.sender_words(i, stream))
+                   for i, stream in enumerate(streams)]
         self.sent = [finish(process) for process in sending]
         self.served = [finish(process) for process in serving]
         self.onset_ns = max(sent["onset_ns"] for sent in self.sent)
-        self.wanted = part * rate_of_qp(lab, ports.qps) * ports.qps / 8 * PAYLOAD_PART
+        self.first_s = (min(sent["onset_ns"] for sent in self.sent) - self.onset_ns) / 1e9
+        self.wanted = part * sum(stream.delivered_bps() for stream in streams) / 8
         self.moves = self.events("path_switched")
-        self.load = spread(lab, self.ports_at_the_end())
+        self.asked = asked_bps(lab, streams, self.ports_at_the_end())
+
+    def server_words(self, number, stream):
+        return [labtest.ROCEFLOW, "serve", "--listen", self.lab.addresses[stream.target],
+                "--interface", "eth1", "--qpn", str(stream.remote), "--bin", str(BIN_MS),
+                "--control-port", str(18515 + number), "--delays", "--json"]
+
+    def sender_words(self, number, stream):
+        longest = max(other.warm_s for other in self.streams)
+        # What a busy machine kept it from sending is sent later, unless the links are to stay calm.
+        catch_up = "20" if self.part == 1 else "1"
+        # A sender that changes CPUs changes queues of the veth, and its packets overtake each other there.
+        return ["taskset", "-c", str(number % os.cpu_count()), labtest.ROCEFLOW, "send", "--to",
+                self.lab.addresses[stream.target], "--interface", "eth1", "--control-port",
+                str(18515 + number), "--qps", str(stream.qps), "--qpn", str(stream.local),
+                "--qp-rate", str(int(self.part * stream.rate_bps)), "--window", str(WINDOW),
+                "--size", str(MESSAGE), "--mtu", "4096", "--depth", "1", "--catch-up", catch_up,
+                "--warm", str(stream.warm_s), "--seconds", str(longest + HOT_S), "--timeout",
+                "3000", "--give-up", "60", "--op", "write", "--delays", "--json"]
 
     def events(self, *kinds):
         """Those of this run; at_s is from the onset."""
@@ -165,17 +244,27 @@ class Run:
             event["at_s"] = (event["time_ns"] + ahead_ns - self.onset_ns) / 1e9
         return found
 
+    def qp_of(self, event):
+        """(number of the stream, of its queue pair) that an event is of; None: of acknowledgements."""
+        words = event["subject"].split()
+        qpn, target = int(words[-1], 16), words[words.index(">") + 1]
+        for number, stream in enumerate(self.streams):
+            if (stream.source == event["host"] and self.lab.addresses[stream.target] == target and
+                    0 <= qpn - stream.remote < stream.qps):
+                return number, qpn - stream.remote
+        return None
+
     def ports_at_the_end(self):
-        """The source ports that queue pairs left with, a list for each pair of hosts."""
-        left = [list(own) for own in self.ports.own]
+        """The source ports that queue pairs left with, a list for each stream."""
+        left = [list(stream.own) for stream in self.streams]
         for event in self.events("path_switched", "path_rolled_back"):
-            pair = self.lab.senders.index(event["host"])
-            qp = int(event["subject"].rsplit(" ", 1)[1], 16) - self.ports.remote[pair]
-            left[pair][qp] = event["done"]["to"]["sport"]
+            of = self.qp_of(event)
+            if of:
+                left[of[0]][of[1]] = event["done"]["to"]["sport"]
         return left
 
-    def share(self, after_s, until_s):
-        """Of what the queue pairs want."""
+    def share(self, after_s=SETTLE_S, until_s=END_S):
+        """Of what the queue pairs want, which the best placement carries."""
         return self.delivered(after_s, until_s) / self.wanted
 
     def delivered(self, after_s, until_s):
@@ -188,13 +277,32 @@ class Run:
                     total += count
         return total / (until_s - after_s)
 
+    def delays_us(self, after_s, until_s):
+        """What packets took, a list for each queue pair; times from the onset."""
+        since, until = (self.onset_ns + at * 1e9 for at in (after_s, until_s))
+        return [[us for at, us in zip(qp["delays"][::2], qp["delays"][1::2]) if since <= at < until]
+                for served in self.served for qp in served["qps"]]
+
+    def floor_us(self):
+        """Of a data packet: the median while the links are calm, and its own time on each link."""
+        calm = [us for delays in self.delays_us(self.first_s - WARM_S / 2, self.first_s - 0.1) for us in delays]
+        return median(calm) + LINKS * PACKET_US
+
+    def worst_us(self, after_s=LATE_S, until_s=END_S):
+        """The largest median of a queue pair's delays, its own time on the links included."""
+        return max(median(delays) for delays in self.delays_us(after_s, until_s) if delays) + \
+            LINKS * PACKET_US
+
+    def late_moves(self):
+        return [move for move in self.moves if move["at_s"] > LATE_S]
+
     def socket_drops(self):
         return sum(end["socket_drops"] for end in self.sent + self.served)
 
     def settled_s(self, wanted, window_s=0.1):
         """From when on every 100 ms carry @wanted bytes a second; None: never."""
         settled, at = None, 0.0
-        while at + window_s <= HOT_S - 0.2:
+        while at + window_s <= END_S:
             if self.delivered(at, at + window_s) < wanted:
                 settled = None
             elif settled is None:
@@ -210,15 +318,22 @@ class Run:
         """Of those, the ones that a move may have made: the lab's own veths let some overtake as well."""
         count = 0
         for move in self.moves:
-            pair = self.lab.senders.index(move["host"])
-            qpn = int(move["subject"].rsplit(" ", 1)[1], 16)
+            of = self.qp_of(move)
+            if not of:
+                continue
             at_ns = self.onset_ns + move["at_s"] * 1e9
             count += sum(at_ns - BEFORE_NS < gap < at_ns + AFTER_NS
-                         for qp in self.served[pair]["qps"] if qp["qpn"] == qpn for gap in qp["gap_ns"])
+                         for gap in self.served[of[0]]["qps"][of[1]]["gap_ns"])
         return count
 
     def whole(self):
         return all(not served["icrc_errors"] and not served["invalid"] for served in self.served)
+
+
+def median(values):
+    """None of nothing."""
+    values = sorted(values)
+    return values[len(values) // 2] if values else None
 
 
 def finish(process):
