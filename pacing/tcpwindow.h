@@ -69,7 +69,7 @@ static inline void tcp_window_rest(struct tcp_window *w)
 	tcp_window_start(w, memory < TCP_WINDOW_AGAIN ? memory : TCP_WINDOW_AGAIN);
 	if (w->window < TCP_WINDOW_NEW)
 		w->window = TCP_WINDOW_NEW;
-	w->memory = memory;
+	w->memory = memory / 2;
 }
 
 /*
@@ -87,7 +87,7 @@ static inline unsigned long long tcp_window_standing(struct tcp_window *w, unsig
 
 	w->low_count++;
 	if (w->low_ns == ~0u || ((int)(acked_seq - w->low_seq) >= 0 &&
-				 w->low_count >= TCP_WINDOW_SAMPLES * (w->weight + 1) / 2)) {
+				 w->low_count >= TCP_WINDOW_SAMPLES * w->weight)) {
 		w->low_count = 0;
 		w->low_before_ns = w->low_ns;
 		w->low_ns = delay;
