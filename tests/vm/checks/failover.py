@@ -12,7 +12,7 @@ import time
 
 from emulation import capture, channel, daemon, perftest, state
 
-from . import bench, owd, roce_pcap
+from . import bench, cleanup, owd, roce_pcap
 from .bench import CLIENT, SERVER
 
 # One window of soft-RoCE is 128 packets; a QP that lost all of it waits for its timeout.
@@ -173,10 +173,11 @@ def longest_gap(times, dead_at, back_at):
 
 def test_failover(tap, folder):
     """A spine loses one direction or both without a word: ib_write_bw goes on, beside static ECMP."""
-    daemon.stop(bench.GUESTS)
     try:
-        # A path that died three times has to prove itself for long: each round begins anew.
+        # Each round begins with empty tables: a path that died three times has to prove itself for
+        # long, and queue pairs of tests before would keep all lanes to themselves.
         for steered in RUNS * [True] + [False]:
+            cleanup.remove()
             daemon.start(bench.GUESTS, top=AUTO if steered else PLAIN, members=owd.members(),
                          key=owd.KEY)
             owd.wait_in_step()
@@ -199,6 +200,6 @@ def test_failover(tap, folder):
                 else:
                     tap.check(seen["gap_s"] > DEAD_S - QP_TIMEOUT_S,
                               f"{what}: stands still for {seen['gap_s'] * 1e3:.0f} ms", seen)
-            daemon.stop(bench.GUESTS)
     finally:
+        bench.each(cleanup.remove_quietly)
         daemon.start(bench.GUESTS)
