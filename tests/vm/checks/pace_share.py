@@ -29,7 +29,7 @@ def jain(values):
 
 
 def tool(device, number, qps, seconds):
-    return (f"nice -n 19 ib_write_bw -d {device} -x 1 -p {PORTS[number]} -F -q {qps} "
+    return (f"nice -n 19 stdbuf -oL ib_write_bw -d {device} -x 1 -p {PORTS[number]} -F -q {qps} "
             f"-s {MESSAGE_BYTES} -m {world.MTU} -u 18 -t 16 -D {seconds} -f {seconds // 3}")
 
 
