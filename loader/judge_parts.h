@@ -13,7 +13,9 @@
  * Which packets answer a queue pair's (judge_answers.c). No packet names both
  * QPNs of a connection; but a NIC answers with the source port that it is asked
  * with, so the answers are what comes back on the same addresses and port,
- * when only one queue pair each way uses these, or has for five seconds.
+ * when only one queue pair each way uses these, or has for five seconds. A
+ * peer that steers its answers sends them from another port: then nobody is
+ * said to get none while some come back on ports that they do not answer.
  */
 struct answers;
 int answers_new(struct answers **out, const struct qp_entry *entries, size_t count);

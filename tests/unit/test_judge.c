@@ -109,6 +109,27 @@ Test(answers, on_another_interface_or_of_another_host_are_none)
 	cr_expect(nothing_back);
 }
 
+Test(answers, on_another_port_are_perhaps_those_of_a_peer_that_steers)
+{
+	struct qp_entry entries[] = {
+		entry(ESC_DIRECTION_TX, 0x11, 50000), entry(ESC_DIRECTION_TX, 0x12, 50001),
+		entry(ESC_DIRECTION_RX, 0x21, 50001), entry(ESC_DIRECTION_RX, 0x22, 50001)};
+	bool nothing_back;
+
+	for (int i = 0; i < 4; i++)
+		entries[i].seen_local_ns = 20000000000;
+	cr_expect_null(answer(entries, 4, 0, &nothing_back));
+	cr_expect_not(nothing_back, "two come back where one is asked: one is of 50000");
+	cr_expect_null(answer(entries, 3, 0, &nothing_back));
+	cr_expect(nothing_back, "one comes back, and 50001 is whom it answers");
+	entries[3].qp.sport = 60000;
+	cr_expect_null(answer(entries, 4, 0, &nothing_back));
+	cr_expect_not(nothing_back, "nobody asks from 60000");
+	entries[3].seen_local_ns = 14000000000;
+	cr_expect_null(answer(entries, 4, 0, &nothing_back));
+	cr_expect(nothing_back, "it has come for six seconds no more");
+}
+
 Test(answers, to_datagrams_there_are_none)
 {
 	struct qp_entry entries[] = {entry(ESC_DIRECTION_TX, 0x11, 50000),
