@@ -70,6 +70,7 @@ struct path_pair_facts {
 	bool complete;	       /* and there are no more of them, at 99.9% */
 	bool silent;	       /* no switch on the way answers: delays decide */
 	bool answers;	       /* the peer's programs answer */
+	bool crowded;	       /* a queue pair that moves is followed by no lane */
 	unsigned int distance; /* switches on the way; 0: not known, or none */
 	uint32_t routes;       /* raised when routes changed */
 	const char *note;      /* NULL: nothing to say */

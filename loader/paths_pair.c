@@ -19,6 +19,8 @@
 #define ANSWERS_NS 3000000000ll
 /* Without a word from any switch, the other lanes are drawn blindly. */
 #define BLIND_NS 3000000000ull
+/* A queue pair that has not moved for so long may have ended. */
+#define AWAKE_NS 10000000000ll
 
 int paths_set_index(const struct paths_pair *pair, uint16_t sport)
 {
@@ -35,16 +37,16 @@ static uint16_t group_of(const struct paths_pair *pair, uint16_t sport)
 	return index < 0 ? 0 : pair->set.ports[index].group;
 }
 
+/* All ports of a path have one lane, even if several have one of their own still: so those go. */
 int paths_pair_lane_of(const struct paths_pair *pair, uint16_t sport)
 {
-	uint16_t group;
+	uint16_t group = sport ? group_of(pair, sport) : 0;
 
-	for (unsigned int i = 0; i < ESC_PATH_LANES_MAX; i++)
-		if (sport && pair->lanes[i].sport == sport)
-			return (int)i;
-	group = group_of(pair, sport);
 	for (unsigned int i = 0; group && i < ESC_PATH_LANES_MAX; i++)
 		if (pair->lanes[i].sport && group_of(pair, pair->lanes[i].sport) == group)
+			return (int)i;
+	for (unsigned int i = 0; sport && i < ESC_PATH_LANES_MAX; i++)
+		if (pair->lanes[i].sport == sport)
 			return (int)i;
 	return -ENOENT;
 }
@@ -88,9 +90,9 @@ static void lane_set(struct paths *paths, struct paths_pair *pair, unsigned int 
 		pathset_add(&pair->set, sport);
 }
 
-static bool is_own(const struct paths_pair *pair, uint16_t sport)
+bool paths_is_own(const struct paths_pair *pair, uint16_t sport, size_t count)
 {
-	for (size_t i = 0; i < pair->own_count; i++)
+	for (size_t i = 0; i < count; i++)
 		if (pair->own[i] == sport)
 			return true;
 	return false;
@@ -107,7 +109,8 @@ static enum worth lane_worth(const struct paths_pair *pair, unsigned int number)
 	if (lane->orders)
 		return WORTH_ORDERS;
 	if (!group)
-		return is_own(pair, lane->sport) ? WORTH_A_PATH : WORTH_LITTLE;
+		return paths_is_own(pair, lane->sport, pair->own_awake) ? WORTH_A_PATH
+									: WORTH_LITTLE;
 	/* Of lanes on one path one is enough: one with orders, else the first. */
 	for (unsigned int i = 0; i < ESC_PATH_LANES_MAX; i++) {
 		const struct paths_lane *other = &pair->lanes[i];
@@ -163,12 +166,14 @@ static void lanes_for_groups(struct paths *paths, struct paths_pair *pair, uint6
 	}
 }
 
-/* And for each port of a queue pair of which nobody knows whose path it takes. */
+/* And for each port of a queue pair of which nobody knows whose path it takes; where there is room,
+ * for those of queue pairs that are still. */
 static void lanes_for_own(struct paths *paths, struct paths_pair *pair, uint64_t now_ns)
 {
 	for (size_t i = 0; i < pair->own_count; i++)
 		if (paths_pair_lane_of(pair, pair->own[i]) < 0)
-			lane_add(paths, pair, pair->own[i], WORTH_A_PATH, now_ns);
+			lane_add(paths, pair, pair->own[i],
+				 i < pair->own_awake ? WORTH_A_PATH : WORTH_LITTLE, now_ns);
 }
 
 /* Where no switch answers, ports are drawn: their delays will tell. */
@@ -212,6 +217,9 @@ void paths_choose_lanes(struct paths *paths, struct paths_pair *pair, uint64_t n
 	lanes_for_groups(paths, pair, now_ns);
 	lanes_for_own(paths, pair, now_ns);
 	lanes_blindly(paths, pair, now_ns);
+	pair->crowded = false;
+	for (size_t i = 0; i < pair->own_awake; i++)
+		pair->crowded |= paths_pair_lane_of(pair, pair->own[i]) < 0;
 }
 
 /* --- pairs --- */
@@ -377,7 +385,7 @@ static void set_make_room(struct paths_pair *pair)
 
 		for (unsigned int k = 0; k < ESC_PATH_LANES_MAX; k++)
 			lane |= pair->lanes[k].sport == port->sport;
-		if (lane || is_own(pair, port->sport))
+		if (lane || paths_is_own(pair, port->sport, pair->own_count))
 			set->ports[kept++] = *port;
 	}
 	set->count = kept;
@@ -389,7 +397,7 @@ static void pair_see_port(struct paths_pair *pair, uint16_t sport)
 {
 	int added;
 
-	if (!sport || is_own(pair, sport))
+	if (!sport || paths_is_own(pair, sport, pair->own_count))
 		return;
 	if (pair->own_count < PATHS_OWN_PORTS_MAX)
 		pair->own[pair->own_count++] = sport;
@@ -432,7 +440,8 @@ static void forget_round(struct paths *paths)
 			continue;
 		pair->seen = false;
 		pair->qps = 0;
-		pair->own_count = 0;
+		pair->own_before = pair->own_awake;
+		pair->own_count = pair->own_awake = 0;
 	}
 }
 
@@ -453,22 +462,29 @@ static void pair_follow(struct paths *paths, struct paths_pair *pair, uint64_t n
 	}
 	if (!pair->sending)
 		pair_open(paths, pair);
+	pair->changed |= pair->own_awake != pair->own_before;
 	if (pair->sending && pair->changed)
 		paths_choose_lanes(paths, pair, now_ns);
 }
 
-void paths_follow_qps(struct paths *paths, uint64_t now_ns)
+/* It may have ended: what moves goes first. */
+static bool is_awake(const struct qp_entry *entry, uint64_t now_ns)
 {
-	const struct qp_entry *entries;
+	return entry->moved_local_ns && (int64_t)(now_ns - entry->moved_local_ns) < AWAKE_NS;
+}
+
+/* Pairs of addresses of queue pairs that are awake, or are still, and their ports. */
+static void see_qps(struct paths *paths, bool awake, uint64_t now_ns)
+{
 	struct paths_pair *pair = NULL;
+	const struct qp_entry *entries;
 	size_t count;
 
-	forget_round(paths);
 	entries = qptable_entries(paths->daemon->qps, &count);
 	for (size_t i = 0; i < count; i++) {
 		const struct qp_entry *entry = &entries[i];
 
-		if (entry->key.direction != ESC_DIRECTION_TX)
+		if (entry->key.direction != ESC_DIRECTION_TX || is_awake(entry, now_ns) != awake)
 			continue;
 		/* They are sorted: the next one is mostly of the same pair. */
 		if (!pair || memcmp(&pair->key.src, &entry->key.src, sizeof(pair->key.src)) ||
@@ -480,7 +496,15 @@ void paths_follow_qps(struct paths *paths, uint64_t now_ns)
 		pair->port = entry->key.port;
 		pair->qps++;
 		pair_see_port(pair, entry->qp.sport);
+		pair->own_awake = awake ? pair->own_count : pair->own_awake;
 	}
+}
+
+void paths_follow_qps(struct paths *paths, uint64_t now_ns)
+{
+	forget_round(paths);
+	see_qps(paths, true, now_ns);
+	see_qps(paths, false, now_ns);
 	for (unsigned int i = 0; i < ESC_PATH_SLOTS_MAX; i++)
 		if (paths->by_slot[i])
 			pair_follow(paths, paths->by_slot[i], now_ns);

@@ -63,8 +63,9 @@ struct paths_pair {
 	uint64_t since_ns, replied_ns; /* 0: never */
 	bool seen;		       /* in this round */
 	unsigned int qps;
-	uint16_t own[PATHS_OWN_PORTS_MAX]; /* ports of queue pairs, in this round */
-	size_t own_count;
+	uint16_t own[PATHS_OWN_PORTS_MAX];	 /* ports of queue pairs, in this round */
+	size_t own_count, own_awake, own_before; /* those that move come first; how many did */
+	bool crowded;				 /* one of those that move has no lane */
 	bool changed; /* ports or what is known of them: lanes have to be chosen anew */
 
 	struct paths_lane lanes[ESC_PATH_LANES_MAX];
@@ -161,6 +162,8 @@ void paths_pair_forget(struct paths_pair *pair);
 void paths_end_all(struct paths *paths);
 void paths_adopt(struct paths *paths, uint64_t now_ns);
 int paths_set_index(const struct paths_pair *pair, uint16_t sport);
+/* Of the first @count of own[]: all own_count, or the own_awake that move. */
+bool paths_is_own(const struct paths_pair *pair, uint16_t sport, size_t count);
 int paths_pair_lane_of(const struct paths_pair *pair, uint16_t sport);
 bool paths_pair_answers(const struct paths_pair *pair, uint64_t now_ns);
 

@@ -320,6 +320,24 @@ static uint16_t port_to_verify(struct paths_pair *pair)
 	return pair->set.count ? pair->set.ports[turn / 2 % pair->set.count].sport : 0;
 }
 
+/* Of queue pairs that move, first of those that have no lane yet; 0: all are known. */
+static uint16_t port_in_need(const struct paths_pair *pair)
+{
+	uint16_t found = 0;
+
+	for (size_t i = 0; i < pair->set.count; i++) {
+		uint16_t sport = pair->set.ports[i].sport;
+
+		if (pair->set.ports[i].fresh || is_surveyed(pair, sport) ||
+		    !paths_is_own(pair, sport, pair->own_awake))
+			continue;
+		if (paths_pair_lane_of(pair, sport) < 0)
+			return sport;
+		found = found ? found : sport;
+	}
+	return found;
+}
+
 static void pair_survey_more(struct paths *paths, struct paths_pair *pair, uint64_t now_ns)
 {
 	unsigned int unused = surveys_free(pair);
@@ -336,6 +354,8 @@ static void pair_survey_more(struct paths *paths, struct paths_pair *pair, uint6
 		}
 		return;
 	}
+	for (uint16_t sport; unused && (sport = port_in_need(pair)); unused--)
+		survey_begin(paths, pair, sport, now_ns);
 	/* As many as are stale already, and no more new ones than have room. */
 	found = pathset_next(&pair->set, pacing_random(&paths->random), PATHS_SURVEYS * 2, ports);
 	for (size_t i = 0; i < found && unused; i++) {

@@ -165,8 +165,10 @@ static void entry_update(struct qp_entry *entry, const struct qp_entry *before,
 	entry->rate_losses = before->rate_losses;
 	if (now_local_ns - before->rate_local_ns >= QPTABLE_RATE_NS)
 		entry_set_rate(entry, now_local_ns);
-	entry->seen_local_ns =
-		entry->qp.packets != before->qp.packets ? now_local_ns : before->seen_local_ns;
+	entry->seen_local_ns = before->seen_local_ns;
+	entry->moved_local_ns = before->moved_local_ns;
+	if (entry->qp.packets != before->qp.packets)
+		entry->seen_local_ns = entry->moved_local_ns = now_local_ns;
 }
 
 /* New since the last refresh, or to us: the first rate is over the time that it has lived. */
@@ -175,6 +177,8 @@ static void entry_start(struct qptable *table, struct qp_entry *entry, uint64_t 
 	uint64_t start = entry->qp.first_local_ns;
 
 	entry->seen_local_ns = now_local_ns;
+	/* What a daemon before us left may have ended long ago. */
+	entry->moved_local_ns = table->refreshed_local_ns ? now_local_ns : 0;
 	entry->rate_local_ns = start < now_local_ns ? start : now_local_ns;
 	if (now_local_ns - entry->rate_local_ns >= QPTABLE_RATE_NS)
 		entry_set_rate(entry, now_local_ns);

@@ -17,9 +17,10 @@ struct qp_entry {
 	struct esc_qp qp;	   /* as last read */
 	double packets_per_second; /* over the last half a second or more */
 	double bytes_per_second;
-	double loss_per_second; /* gaps and packets sent again: of datagrams neither */
-	uint64_t seen_local_ns; /* CLOCK_MONOTONIC of the refresh that last saw it move */
-	uint64_t rate_local_ns; /* from when the next rate counts, and from which counts */
+	double loss_per_second;	 /* gaps and packets sent again: of datagrams neither */
+	uint64_t seen_local_ns;	 /* CLOCK_MONOTONIC of the refresh that last saw it move */
+	uint64_t moved_local_ns; /* the same; 0: it has not moved since we began */
+	uint64_t rate_local_ns;	 /* from when the next rate counts, and from which counts */
 	uint64_t rate_packets;
 	uint64_t rate_bytes;
 	uint64_t rate_losses;

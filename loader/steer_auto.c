@@ -190,7 +190,7 @@ static void see_table(struct steer *steer, struct steer_auto *by_itself, uint64_
 		struct auto_pair *pair = by_itself->pairs[i];
 
 		if (!(steer_ports(steer) >> pair->facts.port & 1) ||
-		    auto_pair_see_table(pair, steer->paths, entries, count))
+		    auto_pair_see_table(pair, steer->paths, entries, count, now_ns))
 			continue;
 		for (size_t q = 0; q < pair->count; q++)
 			cover(steer, pair, &pair->who[q], now_ns);
@@ -374,7 +374,7 @@ static void look_once(struct steer *steer, struct auto_pair *pair, uint64_t now_
 	pair->contend.config.stale_ns = ONCE_STALE_NS;
 	entries = qptable_entries(steer->daemon->qps, &count);
 	auto_pair_see_lanes(pair, steer->paths);
-	if (auto_pair_see_table(pair, steer->paths, entries, count))
+	if (auto_pair_see_table(pair, steer->paths, entries, count, now_ns))
 		return;
 	take_rates(pair, entries, count);
 	for (size_t q = 0; q < pair->count; q++) {

@@ -9,7 +9,8 @@
 #include "steer_auto_parts.h"
 
 #define NO_PATH UINT32_MAX
-#define SMOOTH_NS 40e6	     /* of rates: four looks */
+#define SMOOTH_NS 40e6 /* of rates: four looks */
+#define STILL_NS 60000000000ll
 #define MESSAGE_PART 0.25    /* that a new mean counts */
 #define MESSAGE_MOST_NS 10e9 /* of no use for a moment to wait for */
 
@@ -235,8 +236,15 @@ static void drop_gone(struct auto_pair *pair)
 	}
 }
 
+/* It may have ended, and a lane that its order leads to is wanted by one that moves. */
+static bool is_in_the_way(const struct auto_pair *pair, const struct qp_entry *entry,
+			  uint64_t now_ns)
+{
+	return pair->facts.crowded && (int64_t)(now_ns - entry->seen_local_ns) > STILL_NS;
+}
+
 int auto_pair_see_table(struct auto_pair *pair, const struct paths *paths,
-			const struct qp_entry *entries, size_t count)
+			const struct qp_entry *entries, size_t count, uint64_t now_ns)
 {
 	size_t at = 0;
 
@@ -245,7 +253,7 @@ int auto_pair_see_table(struct auto_pair *pair, const struct paths *paths,
 	for (size_t i = 0; i < count; i++) {
 		struct auto_qp *who;
 
-		if (!is_of_pair(pair, &entries[i].key))
+		if (!is_of_pair(pair, &entries[i].key) || is_in_the_way(pair, &entries[i], now_ns))
 			continue;
 		at = find_qp(pair, &entries[i], at);
 		if (at == SIZE_MAX) {

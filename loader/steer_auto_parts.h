@@ -59,7 +59,7 @@ void auto_pair_free(struct auto_pair *pair);
 void auto_pair_see_lanes(struct auto_pair *pair, const struct paths *paths);
 /* Its queue pairs, as the table has them. 0 or -ENOMEM. */
 int auto_pair_see_table(struct auto_pair *pair, const struct paths *paths,
-			const struct qp_entry *entries, size_t count);
+			const struct qp_entry *entries, size_t count, uint64_t now_ns);
 /* Counts of queue pair @q as just read: rate, gaps, messages. */
 void auto_qp_see(struct auto_qp *who, struct contend_qp *qp, const struct esc_qp *read,
 		 int64_t now_ns);

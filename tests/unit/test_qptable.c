@@ -145,6 +145,30 @@ Test(qptable, others_delete)
 	world_close(&world);
 }
 
+Test(qptable, what_was_there_before_us_has_not_moved_until_it_does)
+{
+	const struct qp_entry *entries;
+	struct world world;
+	size_t count;
+
+	world_open(&world, 64);
+	put(&world, 1, ESC_DIRECTION_TX, 5, 50);
+	cr_assert_eq(qptable_refresh(world.table, SECOND, 0), 0);
+	put(&world, 2, ESC_DIRECTION_TX, 7, SECOND);
+	cr_assert_eq(qptable_refresh(world.table, 2 * SECOND, 0), 0);
+	entries = qptable_entries(world.table, &count);
+	cr_assert_eq(count, 2);
+	cr_expect_eq(entries[0].seen_local_ns, SECOND, "so it is not aged at once");
+	cr_expect_eq(entries[0].moved_local_ns, 0);
+	cr_expect_eq(entries[1].moved_local_ns, 2 * SECOND, "it came while we were here");
+	put(&world, 1, ESC_DIRECTION_TX, 6, 50);
+	cr_assert_eq(qptable_refresh(world.table, 3 * SECOND, 0), 0);
+	entries = qptable_entries(world.table, &count);
+	cr_expect_eq(entries[0].moved_local_ns, 3 * SECOND);
+	cr_expect_eq(entries[1].moved_local_ns, 2 * SECOND);
+	world_close(&world);
+}
+
 Test(qptable, many_and_full)
 {
 	struct world world;

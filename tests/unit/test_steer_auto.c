@@ -137,18 +137,36 @@ Test(steer_auto, queue_pairs_come_and_go)
 
 	entries[3].key.dst.bytes[15] = 9; /* another pair's */
 	auto_pair_see_lanes(pair, NULL);
-	cr_assert_eq(auto_pair_see_table(pair, NULL, entries, 4), 0);
+	cr_assert_eq(auto_pair_see_table(pair, NULL, entries, 4, SECOND), 0);
 	cr_assert_eq(pair->count, 3);
 	cr_expect_eq(pair->who[0].home, 0);
 	cr_expect_eq(pair->who[1].home, 1);
 	cr_expect_lt(pair->who[2].home, 0, "no lane has its port");
 	pair->qps[1].moves = 5;
-	cr_assert_eq(auto_pair_see_table(pair, NULL, &entries[1], 1), 0);
+	cr_assert_eq(auto_pair_see_table(pair, NULL, &entries[1], 1, SECOND), 0);
 	cr_assert_eq(pair->count, 1);
 	cr_expect_eq(pair->qps[0].moves, 5, "what is known of it stays with it");
 	entries[1].qp.first_local_ns = 8;
-	cr_assert_eq(auto_pair_see_table(pair, NULL, &entries[1], 1), 0);
+	cr_assert_eq(auto_pair_see_table(pair, NULL, &entries[1], 1, SECOND), 0);
 	cr_expect_eq(pair->qps[0].moves, 0, "the same numbers, another queue pair");
+	auto_pair_free(pair);
+}
+
+Test(steer_auto, what_is_still_gives_way_where_lanes_are_short)
+{
+	struct auto_pair *pair = make(2);
+	struct qp_entry entries[] = {entry(pair, 17, 50000), entry(pair, 18, 50001)};
+
+	entries[1].seen_local_ns = 50 * SECOND;
+	auto_pair_see_lanes(pair, NULL);
+	cr_assert_eq(auto_pair_see_table(pair, NULL, entries, 2, 70 * SECOND), 0);
+	cr_expect_eq(pair->count, 2, "still for 70 s, but nobody wants its lane");
+	pair->facts.crowded = true;
+	cr_assert_eq(auto_pair_see_table(pair, NULL, entries, 2, 50 * SECOND), 0);
+	cr_expect_eq(pair->count, 2, "not for long enough");
+	cr_assert_eq(auto_pair_see_table(pair, NULL, entries, 2, 70 * SECOND), 0);
+	cr_assert_eq(pair->count, 1);
+	cr_expect_eq(pair->who[0].key.dest_qpn, 18);
 	auto_pair_free(pair);
 }
 
@@ -190,7 +208,7 @@ Test(steer_auto, the_policy_sees_contention)
 	double gain;
 
 	pair->contend.config.capacity_Bps = 5e6;
-	cr_assert_eq(auto_pair_see_table(pair, NULL, entries, 2), 0);
+	cr_assert_eq(auto_pair_see_table(pair, NULL, entries, 2, SECOND), 0);
 	for (int64_t now = SECOND; !count && now < 3 * SECOND; now += 10 * MS) {
 		for (int i = 0; i < 2; i++) {
 			lanes[i].measured_ns = now;
