@@ -14,10 +14,11 @@ RATE_MBIT = 60      # of a link of the fabric
 PART = 0.75         # of it that the queue pairs of one spine want, when all are placed well
 WINDOW = 8          # packets of 4 KiB
 BEFORE_NS, AFTER_NS = 50e6, 150e6  # around the event of a move
-WARM_S, HOT_S = 1.5, 2.6
+WARM_S, HOT_S = 1.5, 3.8
 SECOND_S = 0.7      # by which the second of two jobs starts later
 SETTLE_S = 0.5      # from the onset: what is measured begins
-LATE_S = 1.5        # a move later than that comes after all has settled
+LATE_S = 1.5        # a move later than that is late: delays are measured from here on
+REST_S = 2.5        # and from here on there is none
 END_S = HOT_S - 0.2
 MESSAGE = 65536
 PACKET = 4096 + 44
@@ -293,8 +294,8 @@ class Run:
         return max(median(delays) for delays in self.delays_us(after_s, until_s) if delays) + \
             LINKS * PACKET_US
 
-    def late_moves(self):
-        return [move for move in self.moves if move["at_s"] > LATE_S]
+    def moves_after(self, at_s):
+        return [move for move in self.moves if move["at_s"] > at_s]
 
     def socket_drops(self):
         return sum(end["socket_drops"] for end in self.sent + self.served)
