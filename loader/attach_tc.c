@@ -43,19 +43,10 @@ static int tc_load(const struct attach_target *target, const struct esc_port *po
 		   struct object **out, char **error)
 {
 	struct object_constants constants = target->constants;
-	int err;
 
 	constants.rx_in_tc = port->xdp_mode == ESC_XDP_NONE;
 	constants.tc_takes = port->xdp_mode != ESC_XDP_NATIVE;
-	err = object_open(out, OBJECT_TC, target->pins, &constants, error);
-	if (err)
-		return err;
-	err = object_load(*out, error);
-	if (err) {
-		object_close(*out);
-		*out = NULL;
-	}
-	return err;
+	return object_new(out, OBJECT_TC, target->pins, &constants, error);
 }
 
 /* --- tcx --- */

@@ -45,18 +45,9 @@ static int xdp_load(const struct attach_target *target, struct object **out, cha
 {
 	const struct esc_control *control = pins_control(target->pins);
 	struct object_constants constants = target->constants;
-	int err;
 
 	constants.turn = control->xdp_turns[target->slot] & ~ESC_TURN_PHASE;
-	err = object_open(out, OBJECT_XDP, target->pins, &constants, error);
-	if (err)
-		return err;
-	err = object_load(*out, error);
-	if (err) {
-		object_close(*out);
-		*out = NULL;
-	}
-	return err;
+	return object_new(out, OBJECT_XDP, target->pins, &constants, error);
 }
 
 /* --- a link of our own --- */

@@ -18,23 +18,13 @@ static void add_device(struct cli_table *table, const json_t *device)
 	cli_table_cell(table, "%s%s%s", cli_text(device, "state"), *why ? ":" : "", why);
 }
 
-static void write_pairs(FILE *out, const json_t *pairs)
+static void add_pair(struct cli_table *table, const json_t *pair)
 {
-	struct cli_table *table = cli_table_new(PAIR_HEADINGS);
-	size_t i;
-	json_t *pair;
+	const char *dummy = cli_text(pair, "dummy");
 
-	if (!table)
-		return;
-	json_array_foreach (pairs, i, pair) {
-		const char *dummy = cli_text(pair, "dummy");
-
-		add_device(table, json_object_get(pair, "nic"));
-		add_device(table, json_object_get(pair, "sibling"));
-		cli_table_cell(table, "%s", *dummy ? dummy : "-");
-	}
-	cli_table_write(table, out);
-	cli_table_free(table);
+	add_device(table, json_object_get(pair, "nic"));
+	add_device(table, json_object_get(pair, "sibling"));
+	cli_table_cell(table, "%s", *dummy ? dummy : "-");
 }
 
 /* "direct,second_to_second"; "none". */
@@ -51,29 +41,18 @@ static const char *usable_ways(const json_t *used, char *out, size_t bytes)
 	return out;
 }
 
-static void write_used(FILE *out, const json_t *list)
+static void add_used(struct cli_table *table, const json_t *used)
 {
-	struct cli_table *table = cli_table_new(USED_HEADINGS);
 	char since[UNITS_TEXT_BYTES], ways[128];
-	size_t i;
-	json_t *used;
+	const char *why = cli_text(used, "why");
 
-	if (!table)
-		return;
-	json_array_foreach (list, i, used) {
-		const char *why = cli_text(used, "why");
-
-		cli_table_cell(table, "%s", cli_text(used, "src"));
-		cli_table_cell(table, "%s", cli_text(used, "dst"));
-		cli_table_cell(table, "%s", cli_text(used, "peer"));
-		cli_table_cell(table, "%s", cli_text(used, "taken"));
-		cli_table_cell(table, "%s", *why ? why : "-");
-		cli_table_cell(table, "%s",
-			       units_duration(since, cli_count(used, "since_ms") * 1000000));
-		cli_table_cell(table, "%s", usable_ways(used, ways, sizeof(ways)));
-	}
-	cli_table_write(table, out);
-	cli_table_free(table);
+	cli_table_cell(table, "%s", cli_text(used, "src"));
+	cli_table_cell(table, "%s", cli_text(used, "dst"));
+	cli_table_cell(table, "%s", cli_text(used, "peer"));
+	cli_table_cell(table, "%s", cli_text(used, "taken"));
+	cli_table_cell(table, "%s", *why ? why : "-");
+	cli_table_cell(table, "%s", units_duration(since, cli_count(used, "since_ms") * 1000000));
+	cli_table_cell(table, "%s", usable_ways(used, ways, sizeof(ways)));
 }
 
 void cli_write_nics(FILE *out, const json_t *nics)
@@ -105,10 +84,10 @@ void cli_write_nics(FILE *out, const json_t *nics)
 		(unsigned long long)cli_count(nics, "unwrapped"),
 		(unsigned long long)cli_count(nics, "held"),
 		(unsigned long long)cli_count(nics, "resent"));
-	write_pairs(out, pairs);
+	cli_table_rows(out, PAIR_HEADINGS, pairs, add_pair);
 	if (json_array_size(used)) {
 		fputc('\n', out);
-		write_used(out, used);
+		cli_table_rows(out, USED_HEADINGS, used, add_used);
 	}
 	if (cli_count(nics, "left_out"))
 		fprintf(out, "%llu more pairs of addresses are not probed\n",

@@ -10,7 +10,8 @@
 #include "cli_table.h"
 #include "units.h"
 
-#define HEADINGS "<FROM <TO QPN <NETDEV <CLASS WEIGHT MAX FLOOR P50 P99 +- SENT LIMIT HELD PAUSED LONGEST"
+#define HEADINGS                                                                                   \
+	"<FROM <TO QPN <NETDEV <CLASS WEIGHT MAX FLOOR P50 P99 +- SENT LIMIT HELD PAUSED LONGEST"
 
 static int bad_value(const char *name, const char *value, const char *should)
 {
@@ -99,18 +100,10 @@ static void add_row(struct cli_table *table, const json_t *row)
 
 static void write_rows(FILE *out, const json_t *rows)
 {
-	struct cli_table *table = cli_table_new(HEADINGS);
-	size_t i;
-	json_t *row;
-
-	if (!table)
-		return;
-	json_array_foreach (rows, i, row)
-		add_row(table, row);
-	cli_table_write(table, out);
-	cli_table_free(table);
+	cli_table_rows(out, HEADINGS, rows, add_row);
 	fprintf(out,
-		"MAX: the delay that is allowed. FLOOR: of the path when nothing waits. P50, P99, +-: the delays of the last second and "
+		"MAX: the delay that is allowed. FLOOR: of the path when nothing waits. P50, P99, "
+		"+-: the delays of the last second and "
 		"their bound.\nLIMIT: what the law lets it send. HELD: part of the last second in "
 		"which a packet waited; PAUSED: in which nothing was let go.\n");
 }

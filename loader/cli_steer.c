@@ -98,16 +98,7 @@ static void add_row(struct cli_table *table, const json_t *row)
 
 static void write_rows(FILE *out, const json_t *rows)
 {
-	struct cli_table *table = cli_table_new(HEADINGS);
-	size_t i;
-	json_t *row;
-
-	if (!table)
-		return;
-	json_array_foreach (rows, i, row)
-		add_row(table, row);
-	cli_table_write(table, out);
-	cli_table_free(table);
+	cli_table_rows(out, HEADINGS, rows, add_row);
 	fprintf(out,
 		"OWN: the queue pair's source port. LEAVES: the one (and IPv6 flow label) that its "
 		"packets have now.\n");
@@ -161,53 +152,30 @@ static void rate_cell(struct cli_table *table, const json_t *row)
 	cli_table_cell(table, "%s", units_bit_rate(text, (double)cli_count(row, "rate_bps") / 8));
 }
 
-static void write_plan_paths(FILE *out, const json_t *paths)
+static void add_plan_path(struct cli_table *table, const json_t *row)
 {
-	struct cli_table *table = cli_table_new(PLAN_PATHS);
-	size_t i;
-	json_t *row;
+	bool measured = json_is_true(json_object_get(row, "measured"));
+	bool contended = json_is_true(json_object_get(row, "contended"));
 
-	if (!table)
-		return;
-	json_array_foreach (paths, i, row) {
-		bool measured = json_is_true(json_object_get(row, "measured"));
-		bool contended = json_is_true(json_object_get(row, "contended"));
-
-		cli_table_cell(table, "%llu", (unsigned long long)cli_count(row, "lane"));
-		cli_table_cell(table, "%llu", (unsigned long long)cli_count(row, "sport"));
-		time_cell(table, row, "delay_ns");
-		time_cell(table, row, "floor_ns");
-		time_cell(table, row, "bound_ns");
-		rate_cell(table, row);
-		cli_table_cell(table, "%llu", (unsigned long long)cli_count(row, "qps"));
-		cli_table_cell(table, "%s",
-			       !measured   ? "not measured"
-			       : contended ? "contended"
-					   : "calm");
-	}
-	cli_table_write(table, out);
-	cli_table_free(table);
+	cli_table_cell(table, "%llu", (unsigned long long)cli_count(row, "lane"));
+	cli_table_cell(table, "%llu", (unsigned long long)cli_count(row, "sport"));
+	time_cell(table, row, "delay_ns");
+	time_cell(table, row, "floor_ns");
+	time_cell(table, row, "bound_ns");
+	rate_cell(table, row);
+	cli_table_cell(table, "%llu", (unsigned long long)cli_count(row, "qps"));
+	cli_table_cell(table, "%s", !measured ? "not measured" : contended ? "contended" : "calm");
 }
 
-static void write_plan_moves(FILE *out, const json_t *moves)
+static void add_plan_move(struct cli_table *table, const json_t *row)
 {
-	struct cli_table *table = cli_table_new(PLAN_MOVES);
-	size_t i;
-	json_t *row;
+	const json_t *from = json_object_get(row, "from"), *to = json_object_get(row, "to");
 
-	if (!table)
-		return;
-	json_array_foreach (moves, i, row) {
-		const json_t *from = json_object_get(row, "from"), *to = json_object_get(row, "to");
-
-		cli_table_cell(table, "%llu", (unsigned long long)cli_count(row, "dest_qpn"));
-		rate_cell(table, row);
-		cli_table_cell(table, "lane %llu", (unsigned long long)cli_count(from, "lane"));
-		cli_table_cell(table, "lane %llu", (unsigned long long)cli_count(to, "lane"));
-		time_cell(table, row, "gain_ns");
-	}
-	cli_table_write(table, out);
-	cli_table_free(table);
+	cli_table_cell(table, "%llu", (unsigned long long)cli_count(row, "dest_qpn"));
+	rate_cell(table, row);
+	cli_table_cell(table, "lane %llu", (unsigned long long)cli_count(from, "lane"));
+	cli_table_cell(table, "lane %llu", (unsigned long long)cli_count(to, "lane"));
+	time_cell(table, row, "gain_ns");
 }
 
 void cli_write_plan(FILE *out, const json_t *result)
@@ -228,9 +196,9 @@ void cli_write_plan(FILE *out, const json_t *result)
 		fprintf(out, "\n%s > %s (%s), %llu queue pairs\n", cli_text(pair, "src"),
 			cli_text(pair, "dst"), cli_text(pair, "peer"),
 			(unsigned long long)cli_count(pair, "qps"));
-		write_plan_paths(out, json_object_get(pair, "paths"));
+		cli_table_rows(out, PLAN_PATHS, json_object_get(pair, "paths"), add_plan_path);
 		if (json_array_size(moves))
-			write_plan_moves(out, moves);
+			cli_table_rows(out, PLAN_MOVES, moves, add_plan_move);
 		else
 			fprintf(out, "Nothing would move: %s.\n", cli_text(pair, "why"));
 	}

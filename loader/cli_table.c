@@ -91,3 +91,18 @@ void cli_table_write(const struct cli_table *table, FILE *out)
 		fputs(last ? "\n" : " ", out);
 	}
 }
+
+void cli_table_rows(FILE *out, const char *headings, const json_t *rows,
+		    void (*add_row)(struct cli_table *table, const json_t *row))
+{
+	struct cli_table *table = cli_table_new(headings);
+	json_t *row;
+	size_t i;
+
+	if (!table)
+		return;
+	json_array_foreach (rows, i, row)
+		add_row(table, row);
+	cli_table_write(table, out);
+	cli_table_free(table);
+}

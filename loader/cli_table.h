@@ -3,6 +3,7 @@
 #ifndef ESC_LOADER_CLI_TABLE_H
 #define ESC_LOADER_CLI_TABLE_H
 
+#include <jansson.h>
 #include <stddef.h>
 #include <stdio.h>
 
@@ -16,5 +17,9 @@ void cli_table_free(struct cli_table *table);
 void cli_table_cell(struct cli_table *table, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 void cli_table_write(const struct cli_table *table, FILE *out);
+
+/* A table of an array, each of whose members @add_row adds the cells of. */
+void cli_table_rows(FILE *out, const char *headings, const json_t *rows,
+		    void (*add_row)(struct cli_table *table, const json_t *row));
 
 #endif

@@ -14,12 +14,6 @@
 #include "report.h"
 #include "report_qp.h"
 
-#define FAMILY(name_, type_, help_)                                                                \
-	&(struct prom_family)                                                                      \
-	{                                                                                          \
-		.out = out, .name = name_, .type = PROM_##type_, .help = help_                     \
-	}
-
 static double seconds(uint64_t ns)
 {
 	return (double)ns / 1e9;

@@ -4,11 +4,6 @@
 #include "prom.h"
 #include "report_clock.h"
 
-#define FAMILY(name_, type_, help_)                                                                \
-	&(struct prom_family)                                                                      \
-	{                                                                                          \
-		.out = out, .name = name_, .type = PROM_##type_, .help = help_                     \
-	}
 #define Q40 1099511627776.0
 
 static double seconds(double ns)
@@ -67,9 +62,9 @@ static void write_delay(struct prom_family *family, const struct mesh_peer_facts
 	size_t count = quantiles_stats(delays, stats);
 
 	for (size_t i = 0; i < count; i++)
-		prom_value(family, stats[i].seconds, "netdev", peer->interface, "peer",
-			   peer->host, "plane", report_plane(peer->plane), "direction", direction,
-			   "stat", stats[i].name, NULL);
+		prom_value(family, stats[i].seconds, "netdev", peer->interface, "peer", peer->host,
+			   "plane", report_plane(peer->plane), "direction", direction, "stat",
+			   stats[i].name, NULL);
 }
 
 static void write_delays(FILE *out, const struct metrics_mesh *facts)

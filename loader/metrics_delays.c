@@ -12,12 +12,6 @@
 #include "prom.h"
 #include "report_clock.h"
 
-#define FAMILY(name_, type_, help_)                                                                \
-	&(struct prom_family)                                                                      \
-	{                                                                                          \
-		.out = out, .name = name_, .type = PROM_##type_, .help = help_                     \
-	}
-
 /* Powers of two of ns, where buckets of the map begin: about 1 us to 1.1 s. */
 #define BOUND_FIRST 10
 #define BOUNDS 21

@@ -8,12 +8,6 @@
 #include "metrics.h"
 #include "prom.h"
 
-#define FAMILY(name_, type_, help_)                                                                \
-	&(struct prom_family)                                                                      \
-	{                                                                                          \
-		.out = out, .name = name_, .type = PROM_##type_, .help = help_                     \
-	}
-
 /* --- which --- */
 
 static int trouble_of(const struct metrics_lane *lane)

@@ -55,20 +55,20 @@ void metrics_owner_of(const struct metrics_facts *facts, const struct qp_entry *
 
 void metrics_write_owners(FILE *out, const struct metrics_facts *facts)
 {
-	struct prom_family how = {out, "qp_tracing_info", PROM_GAUGE,
-				  "How owners of queue pairs are known, always 1.", 0};
-	struct prom_family known = {out, "qp_owners", PROM_GAUGE,
-				    "Queue pairs of this host's RDMA devices.", 0};
-	struct prom_family refused = {out, "qp_owners_refused_total", PROM_COUNTER,
-				      "Queue pairs that found the table of owners full.", 0};
+	struct prom_family *how =
+		FAMILY("qp_tracing_info", GAUGE, "How owners of queue pairs are known, always 1.");
+	struct prom_family *known =
+		FAMILY("qp_owners", GAUGE, "Queue pairs of this host's RDMA devices.");
+	struct prom_family *refused = FAMILY("qp_owners_refused_total", COUNTER,
+					     "Queue pairs that found the table of owners full.");
 	struct owners_facts owners;
 
 	if (!facts->owners)
 		return;
 	owners_get_facts(facts->owners, &owners);
-	prom_count(&how, 1, "how", owners.how, NULL);
+	prom_count(how, 1, "how", owners.how, NULL);
 	if (!strcmp(owners.how, "none"))
 		return;
-	prom_count(&known, owners.tracked, NULL);
-	prom_count(&refused, owners.refused, NULL);
+	prom_count(known, owners.tracked, NULL);
+	prom_count(refused, owners.refused, NULL);
 }

@@ -3,12 +3,6 @@
 
 #include "prom.h"
 
-#define FAMILY(name_, type_, help_)                                                                \
-	&(struct prom_family)                                                                      \
-	{                                                                                          \
-		.out = out, .name = name_, .type = PROM_##type_, .help = help_                     \
-	}
-
 static void write_counts(FILE *out, const struct pace_facts *facts)
 {
 	struct prom_family *held_s =

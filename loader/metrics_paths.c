@@ -3,12 +3,6 @@
 
 #include "prom.h"
 
-#define FAMILY(name_, type_, help_)                                                                \
-	&(struct prom_family)                                                                      \
-	{                                                                                          \
-		.out = out, .name = name_, .type = PROM_##type_, .help = help_                     \
-	}
-
 static void write_states(FILE *out, const struct paths_facts *facts)
 {
 	struct prom_family *lanes =

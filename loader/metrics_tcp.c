@@ -5,23 +5,18 @@
 
 static void write_count(FILE *out, const char *name, const char *help, uint64_t value)
 {
-	struct prom_family family = {.out = out, .name = name, .type = PROM_COUNTER, .help = help};
-
-	prom_count(&family, value, NULL);
+	prom_count(FAMILY(name, COUNTER, help), value, NULL);
 }
 
 static void write_connections(FILE *out, const struct esc_tcp_counts *counts)
 {
-	struct prom_family family = {
-		.out = out,
-		.name = "tcp_connections_total",
-		.type = PROM_COUNTER,
-		.help = "Connections of the cgroup, by what became of the option in their "
-			"handshake.",
-	};
+	struct prom_family *family =
+		FAMILY("tcp_connections_total", COUNTER,
+		       "Connections of the cgroup, by what became of the option in their "
+		       "handshake.");
 
-	prom_count(&family, counts->agreed, "option", "agreed", NULL);
-	prom_count(&family, counts->plain, "option", "plain", NULL);
+	prom_count(family, counts->agreed, "option", "agreed", NULL);
+	prom_count(family, counts->plain, "option", "plain", NULL);
 }
 
 /* Bounds of ten to a decade would be many: a power of four each, from 1 us to 1 s. */
@@ -32,13 +27,10 @@ static void write_delays(FILE *out, const uint64_t *buckets)
 	enum { BOUNDS = sizeof(bounds) / sizeof(bounds[0]) };
 	uint64_t below[BOUNDS] = {}, count = 0;
 	struct prom_histogram histogram = {.bounds = bounds, .below = below, .bound_count = BOUNDS};
-	struct prom_family family = {
-		.out = out,
-		.name = "tcp_owd_seconds",
-		.type = PROM_HISTOGRAM,
-		.help = "One-way delay of TCP data that came in; a segment is counted up to a "
-			"bound if its histogram bucket begins below it.",
-	};
+	struct prom_family *family =
+		FAMILY("tcp_owd_seconds", HISTOGRAM,
+		       "One-way delay of TCP data that came in; a segment is counted up to a "
+		       "bound if its histogram bucket begins below it.");
 
 	for (uint32_t i = 0; i < ESC_OWD_BUCKETS; i++) {
 		double from = (double)esc_owd_bucket_floor(i) / 1e9;
@@ -50,7 +42,7 @@ static void write_delays(FILE *out, const uint64_t *buckets)
 	}
 	histogram.count = count;
 	if (count)
-		prom_histogram(&family, &histogram, NULL);
+		prom_histogram(family, &histogram, NULL);
 }
 
 static void write_limits(FILE *out, const struct esc_tcp_counts *counts)
@@ -69,34 +61,23 @@ static void write_limits(FILE *out, const struct esc_tcp_counts *counts)
 /* Only where there are classes: `default` alone is what the families without a class say. */
 static void write_classes(FILE *out, const struct tcppace_facts *facts)
 {
-	struct prom_family samples = {
-		.out = out,
-		.name = "tcp_class_delay_samples_total",
-		.type = PROM_COUNTER,
-		.help = "Delays that the other ends told, by class.",
-	};
-	struct prom_family above = {
-		.out = out,
-		.name = "tcp_class_delay_above_total",
-		.type = PROM_COUNTER,
-		.help = "Of these, above the class's threshold.",
-	};
-	struct prom_family threshold = {
-		.out = out,
-		.name = "tcp_class_threshold_seconds",
-		.type = PROM_GAUGE,
-		.help = "One-way delay above which connections of a class are held back.",
-	};
+	struct prom_family *samples = FAMILY("tcp_class_delay_samples_total", COUNTER,
+					     "Delays that the other ends told, by class.");
+	struct prom_family *above = FAMILY("tcp_class_delay_above_total", COUNTER,
+					   "Of these, above the class's threshold.");
+	struct prom_family *threshold =
+		FAMILY("tcp_class_threshold_seconds", GAUGE,
+		       "One-way delay above which connections of a class are held back.");
 	unsigned int count = facts->class_count > 1 ? facts->class_count : 0;
 
 	for (unsigned int i = 0; i < count; i++)
-		prom_count(&samples, facts->classes[i].samples, "class", facts->class_names[i],
+		prom_count(samples, facts->classes[i].samples, "class", facts->class_names[i],
 			   NULL);
 	for (unsigned int i = 0; i < count; i++)
-		prom_count(&above, facts->classes[i].above, "class", facts->class_names[i], NULL);
+		prom_count(above, facts->classes[i].above, "class", facts->class_names[i], NULL);
 	for (unsigned int i = 0; i < count; i++)
-		prom_value(&threshold, facts->thresholds_ns[i] / 1e9, "class",
-			   facts->class_names[i], NULL);
+		prom_value(threshold, facts->thresholds_ns[i] / 1e9, "class", facts->class_names[i],
+			   NULL);
 }
 
 void metrics_write_tcp(FILE *out, const struct tcppace_facts *facts)

@@ -220,40 +220,31 @@ json_t *nics_report_short(const struct nics *nics)
 
 static void write_packets(FILE *out, const struct nics *nics, uint64_t resent)
 {
-	struct prom_family packets = {
-		.out = out,
-		.name = "nic_packets_total",
-		.type = PROM_COUNTER,
-		.help = "Packets that NIC failover handled: put into UDP (wrapped), sent as they "
-			"were by "
-			"the other NIC (redirected), taken out of UDP (unwrapped), without any way "
-			"left (held), sent once more behind a failover (resent).",
-	};
+	struct prom_family *packets =
+		FAMILY("nic_packets_total", COUNTER,
+		       "Packets that NIC failover handled: put into UDP (wrapped), sent as they "
+		       "were by "
+		       "the other NIC (redirected), taken out of UDP (unwrapped), without any way "
+		       "left (held), sent once more behind a failover (resent).");
 	struct esc_nic_counts counts;
 
 	nic_kernel_counts(&nics->kernel, &counts);
-	prom_count(&packets, counts.wrapped, "what", "wrapped", NULL);
-	prom_count(&packets, counts.redirected, "what", "redirected", NULL);
-	prom_count(&packets, counts.unwrapped, "what", "unwrapped", NULL);
-	prom_count(&packets, counts.held, "what", "held", NULL);
-	prom_count(&packets, resent, "what", "resent", NULL);
+	prom_count(packets, counts.wrapped, "what", "wrapped", NULL);
+	prom_count(packets, counts.redirected, "what", "redirected", NULL);
+	prom_count(packets, counts.unwrapped, "what", "unwrapped", NULL);
+	prom_count(packets, counts.held, "what", "held", NULL);
+	prom_count(packets, resent, "what", "resent", NULL);
 }
 
 void nics_write_metrics(FILE *out, const struct nics *nics)
 {
-	struct prom_family up = {
-		.out = out,
-		.name = "nic_usable",
-		.type = PROM_GAUGE,
-		.help = "1: the NIC of a pair is used; 0: it is dead, or back for too short a "
-			"time.",
-	};
-	struct prom_family failovers = {
-		.out = out,
-		.name = "nic_failovers_total",
-		.type = PROM_COUNTER,
-		.help = "Times that a pair of addresses went over to other NICs, by reason.",
-	};
+	struct prom_family *up =
+		FAMILY("nic_usable", GAUGE,
+		       "1: the NIC of a pair is used; 0: it is dead, or back for too short a "
+		       "time.");
+	struct prom_family *failovers =
+		FAMILY("nic_failovers_total", COUNTER,
+		       "Times that a pair of addresses went over to other NICs, by reason.");
 	struct nic_watch_facts *facts;
 
 	if (!nics || !nics->watch)
@@ -263,10 +254,10 @@ void nics_write_metrics(FILE *out, const struct nics *nics)
 		return;
 	nic_watch_get(nics->watch, facts);
 	for (size_t i = 0; i < facts->device_count; i++)
-		prom_count(&up, !facts->devices[i].guard.down, "device", facts->devices[i].name,
+		prom_count(up, !facts->devices[i].guard.down, "device", facts->devices[i].name,
 			   NULL);
 	for (int why = NIC_WHY_CARRIER; why < NIC_WHYS; why++)
-		prom_count(&failovers, facts->failovers[why], "reason", nic_why_name(why), NULL);
+		prom_count(failovers, facts->failovers[why], "reason", nic_why_name(why), NULL);
 	write_packets(out, nics, facts->resent);
 	free(facts);
 }

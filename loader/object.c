@@ -92,6 +92,21 @@ int object_load(struct object *object, char **error)
 	return err ? object_explain_load(object, err, error) : 0;
 }
 
+int object_new(struct object **out, enum object_part part, const struct pins *pins,
+	       const struct object_constants *constants, char **error)
+{
+	int err = object_open(out, part, pins, constants, error);
+
+	if (err)
+		return err;
+	err = object_load(*out, error);
+	if (err) {
+		object_close(*out);
+		*out = NULL;
+	}
+	return err;
+}
+
 void object_close(struct object *object)
 {
 	if (!object)

@@ -19,8 +19,8 @@ enum object_part { OBJECT_MAPS, OBJECT_XDP, OBJECT_TC };
 struct object_constants {
 	unsigned int port_index;
 	bool rx_in_tc;
-	bool tc_takes; /* receipts as well: XDP is generic or absent */
-	uint16_t turn; /* see struct esc_control */
+	bool tc_takes;	     /* receipts as well: XDP is generic or absent */
+	uint16_t turn;	     /* see struct esc_control */
 	uint16_t probe_port; /* beside 4791; 0: none */
 	bool frontend;	     /* the mesh of the interface */
 	int64_t lab_offset_ns;
@@ -31,6 +31,9 @@ struct object_constants {
 int object_open(struct object **out, enum object_part part, const struct pins *pins,
 		const struct object_constants *constants, char **error);
 int object_load(struct object *object, char **error);
+/* Both; *@out is NULL after an error. */
+int object_new(struct object **out, enum object_part part, const struct pins *pins,
+	       const struct object_constants *constants, char **error);
 void object_close(struct object *object);
 
 struct bpf_object *object_bpf(const struct object *object);

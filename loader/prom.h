@@ -18,6 +18,10 @@ struct prom_family {
 	int begun;
 };
 
+/* One that lasts as long as the block, of FILE *out: GAUGE, COUNTER or HISTOGRAM. */
+#define FAMILY(name_, type_, help_)                                                                \
+	(&(struct prom_family){.out = out, .name = name_, .type = PROM_##type_, .help = help_})
+
 /*
  * A sample of @family. Then pairs of label name and value, ended by NULL; a
  * label whose value is NULL or empty is left out, as Prometheus takes both for
