@@ -363,6 +363,11 @@ static void bench_jobs(void)
 				jobs.off = off;
 				job(names[p], jobs);
 			}
+			jobs.sample_every = 4;
+			for (int placed = 0; placed <= 1 && p == PAUSE_ALL_TO_ALL; placed++) {
+				jobs.placed = placed;
+				job("... 1 in 4 sampled", jobs);
+			}
 		}
 	}
 }
