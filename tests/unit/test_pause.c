@@ -327,6 +327,28 @@ Test(pause, weights_are_shares)
 		     pause_step(&heavy, &one, THRESHOLD, 60 * US));
 }
 
+/* Of the same rate: were one taken from what the other has made, the larger share would lose more.
+ */
+Test(pause, what_is_added_and_what_the_level_takes_are_parts_of_one_rate)
+{
+	struct pause_rule rule;
+
+	rule_init(&rule);
+	for (uint64_t queue_ns = 10 * US; queue_ns <= 50 * US; queue_ns += 10 * US) {
+		struct pause_flow flow = {.floor_ns = 1,
+					  .rate_Bps = LINE / 16,
+					  .loop_ns = 50 * US,
+					  .turned_ns = START - 100 * US};
+		uint64_t beat_ns = pause_beat(&flow, pause_room(&flow, &rule), START);
+		double step = (double)pause_step(&flow, &rule, pause_room(&flow, &rule), beat_ns);
+		double level = (double)queue_ns * PAUSE_ONE / PAUSE_LEVEL / (double)beat_ns;
+
+		pause_turn(&flow, &rule, PAUSE_ONE, queue_ns, START);
+		cr_assert_float_eq((double)flow.rate_Bps * 16 / (double)LINE,
+				   1 + (step - level) / PAUSE_ONE, 0.0005);
+	}
+}
+
 /* The delay is always @delay_ns and a little: what becomes of the rate, as part of the line's. */
 static double alone(uint64_t delay_ns, uint64_t floor_ns, int *paused)
 {
