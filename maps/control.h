@@ -6,7 +6,7 @@
 #include "types.h"
 
 /* Raised whenever a pinned map's layout or meaning changes. */
-#define ESC_ABI 5
+#define ESC_ABI 6
 
 #define ESC_PORTS_MAX 16
 

@@ -18,6 +18,9 @@
  * over its weight, so shares end up as the weights; and the level of the delay, which all
  * see, takes away as much.
  *
+ * The opening: who begins, or hears that the path is empty, sends some packets at the line's rate,
+ * so that what the buffers would hold anyway does not wait for a share to be learnt.
+ *
  * Packets get their departure when they are handed to the kernel and nothing changes it
  * afterwards. So "since" is by that moment, not by the departure: pause_mark.
  */
@@ -36,6 +39,7 @@
 typedef unsigned long long pause_u64;
 typedef long long pause_s64;
 typedef unsigned int pause_u32;
+typedef int pause_s32;
 
 #define PAUSE_ONE 65536u /* of factors: 1 */
 #define PAUSE_WEIGHT_ONE 16u
@@ -55,6 +59,14 @@ typedef unsigned int pause_u32;
 /* Fewer say nothing of rates, but at the start; a round has more. */
 #define PAUSE_FEW_BYTES 3000u
 #define PAUSE_ROUND_BYTES 6000u
+/*
+ * A flow that begins, or finds its path empty, may send this part of what the threshold lasts at
+ * the line's rate: 32 that begin at once fill four thresholds. Three packets say what share there
+ * is, so these in any case, but not more than the second part.
+ */
+#define PAUSE_OPEN 16u
+#define PAUSE_OPEN_MOST 4u
+#define PAUSE_OPEN_PACKETS 3u
 /* The window of soft-RoCE at 1,500 bytes: 128 packets. */
 #define PAUSE_SERIES_BYTES 192000u
 #define PAUSE_GAP_SHIFT 20
@@ -117,9 +129,16 @@ struct pause_flow {
 	pause_u32 lost_bytes; /* departure: low bits of `bytes` then */
 	pause_u64 floor_ns; /* sample: least delay, and 1; 0: not known; a caller that knows better
 			       sets it, from a departure */
-	pause_u32 reserved[2];
+	pause_u32 opened_bytes; /* departure: what it may send at the line's rate, each time */
+	pause_u32 open_bytes;	/* left of it; the sample sets it anew, the departure takes away */
+	pause_u32 open_end;	/* low bits of `bytes` when it is used up */
+	pause_u32 ref_samples;	/* sample: that the reference is the mean of */
+	pause_u32 end_samples;	/* sample: at the round's end, so far; and their means, */
+	pause_u32 end_span_ns;	/* from the reference to their departure, pauses aside */
+	pause_s32 end_rise_ns;	/* how much longer their delay was */
+	pause_u32 reserved;
 };
-_Static_assert(sizeof(struct pause_flow) == 216, "struct pause_flow has a fixed size");
+_Static_assert(sizeof(struct pause_flow) == 240, "struct pause_flow has a fixed size");
 
 /* What is kept with a packet that is sampled, from its stamping to its receipt: 2^32 ns at most. */
 struct pause_mark {
@@ -191,10 +210,15 @@ PAUSE_INLINE pause_u64 pause_gap(const struct pause_flow *flow, pause_u32 bytes)
 	return bytes * flow->gap >> PAUSE_GAP_SHIFT;
 }
 
-/* The first packet: as if there had been no queue for long, so the rate may double at once. */
+/*
+ * The first packet: as if there had been no queue for long, so the rate may double at once. By
+ * weight, since shares take hundreds of rounds to settle.
+ */
 PAUSE_INLINE void pause_start(struct pause_flow *flow, const struct pause_rule *rule)
 {
-	pause_set_rate(flow, rule, rule->start_Bps ?: rule->line_Bps);
+	pause_set_rate(flow, rule,
+		       rule->start_Bps ? rule->start_Bps * rule->weight / PAUSE_WEIGHT_ONE
+				       : rule->line_Bps);
 	flow->calm = PAUSE_CALM;
 }
 
@@ -219,12 +243,34 @@ PAUSE_INLINE void pause_repeat(struct pause_flow *flow, const struct pause_rule 
 	flow->repeats = again;
 }
 
+/* Bytes that may leave at the line's rate where nothing is known of the path, or that it is empty.
+ */
+PAUSE_INLINE pause_u32 pause_opening(const struct pause_rule *rule, pause_u32 packet_bytes)
+{
+	pause_u64 threshold_ns =
+		rule->threshold_ns < PAUSE_SECOND_NS ? rule->threshold_ns : PAUSE_SECOND_NS;
+	pause_u64 lasts = threshold_ns * (rule->line_Bps / 1024) / (PAUSE_SECOND_NS / 1024);
+	pause_u64 bytes = PAUSE_OPEN_PACKETS * packet_bytes;
+
+	if (bytes > lasts / PAUSE_OPEN_MOST)
+		bytes = lasts / PAUSE_OPEN_MOST;
+	if (bytes < lasts / PAUSE_OPEN)
+		bytes = lasts / PAUSE_OPEN;
+	return bytes < 1u << 30 ? bytes : 1u << 30;
+}
+
+PAUSE_INLINE void pause_reopen(struct pause_flow *flow)
+{
+	flow->open_end = (pause_u32)flow->bytes + flow->opened_bytes;
+	flow->open_bytes = flow->opened_bytes;
+}
+
 /*
  * After a rest a flow that had met a queue begins with what it could send on the whole: the
  * last of many that end together is left with all of the port, and next time they are many again.
  */
 PAUSE_INLINE void pause_rested(struct pause_flow *flow, const struct pause_rule *rule,
-			       pause_u64 now_ns)
+			       pause_u32 packet_bytes, pause_u64 now_ns)
 {
 	pause_u64 rest_ns = 2 * (flow->loop_ns + rule->threshold_ns);
 	pause_u64 bytes = flow->bytes - flow->began_bytes, span_ns;
@@ -242,6 +288,8 @@ PAUSE_INLINE void pause_rested(struct pause_flow *flow, const struct pause_rule 
 		flow->floor_ns = 0;
 	flow->queued = 0;
 	flow->calm = PAUSE_CALM;
+	flow->opened_bytes = pause_opening(rule, packet_bytes);
+	pause_reopen(flow);
 	flow->round++;
 	flow->ref_departure_ns = 0;
 }
@@ -262,6 +310,21 @@ PAUSE_INLINE void pause_go_blind(struct pause_flow *flow, const struct pause_rul
 	flow->blind_ns = now_ns;
 }
 
+/* Where the rate lets a packet leave; at the line's rate while the path is open. */
+PAUSE_INLINE pause_u64 pause_base(const struct pause_flow *flow, const struct pause_rule *rule,
+				  pause_u32 bytes, pause_u64 now_ns)
+{
+	pause_u64 open_ns;
+
+	if (flow->open_bytes) {
+		open_ns = flow->departed_ns + bytes * PAUSE_SECOND_NS / rule->line_Bps;
+		return open_ns > now_ns ? open_ns : now_ns;
+	}
+	if (flow->next_ns + rule->credit_ns > now_ns)
+		return flow->next_ns;
+	return now_ns - rule->credit_ns;
+}
+
 /*
  * When a packet of @bytes that is handed over at @now_ns may leave: now or later. What is to be
  * kept for its sample goes into @mark, if that is not NULL.
@@ -275,12 +338,10 @@ PAUSE_INLINE pause_u64 pause_depart(struct pause_flow *flow, const struct pause_
 	if (rule->flags & PAUSE_RATE) {
 		if (!flow->rate_Bps)
 			pause_start(flow, rule);
-		pause_rested(flow, rule, now_ns);
+		pause_rested(flow, rule, bytes, now_ns);
 		pause_go_blind(flow, rule, now_ns);
-		if (flow->next_ns + rule->credit_ns > now_ns)
-			base_ns = flow->next_ns;
-		else
-			base_ns = now_ns - rule->credit_ns;
+		base_ns = pause_base(flow, rule, bytes, now_ns);
+		flow->open_bytes -= flow->open_bytes < bytes ? flow->open_bytes : bytes;
 	}
 	at_ns = base_ns > last_ns ? base_ns : last_ns;
 	if (flow->until_ns > at_ns) {
@@ -386,14 +447,15 @@ PAUSE_INLINE void pause_turn(struct pause_flow *flow, const struct pause_rule *r
 {
 	pause_u64 room_ns = pause_room(flow, rule);
 	pause_u64 beat_ns = pause_beat(flow, room_ns, now_ns);
-	pause_u64 rate = flow->rate_Bps, level;
+	pause_u64 rate = flow->rate_Bps, added, level;
 
 	if (load > 256ull * PAUSE_ONE)
 		load = 256ull * PAUSE_ONE;
 	if (load < PAUSE_ONE / 2)
 		load = PAUSE_ONE / 2;
 	rate = rate * PAUSE_ONE / load;
-	rate += rate * pause_step(flow, rule, room_ns, beat_ns) / PAUSE_ONE;
+	/* Of the same rate as what is taken: else the larger share loses more. */
+	added = rate * pause_step(flow, rule, room_ns, beat_ns) / PAUSE_ONE;
 	if (queue_ns > 4 * room_ns)
 		flow->vain += flow->rate_Bps > rule->floor_Bps ? 1 : PAUSE_PATIENCE / 8;
 	else if (queue_ns < room_ns)
@@ -405,8 +467,7 @@ PAUSE_INLINE void pause_turn(struct pause_flow *flow, const struct pause_rule *r
 	level = queue_ns * (PAUSE_ONE / PAUSE_LEVEL) / beat_ns;
 	if (level > PAUSE_ONE / 4)
 		level = PAUSE_ONE / 4;
-	rate -= rate * level / PAUSE_ONE;
-	pause_set_rate(flow, rule, rate);
+	pause_set_rate(flow, rule, rate + added - rate * level / PAUSE_ONE);
 	if (!flow->calm)
 		flow->queued = 1;
 	flow->turned_ns = now_ns;
@@ -422,37 +483,104 @@ PAUSE_INLINE void pause_refer(struct pause_flow *flow, const struct pause_mark *
 	flow->ref_delay_ns = delay_ns;
 	flow->ref_taken_ns = mark->taken_ns;
 	flow->ref_bytes = mark->bytes;
+	flow->ref_samples = 1;
+	flow->end_samples = 0;
 }
 
-/* Two samples of one round far enough apart say what all send. */
+/*
+ * One more sample of a round, @span_ns after the reference. Stamps come late by chance, so both
+ * ends are means: of the first eighth of what a round needs, and of what is behind
+ * three quarters of it. True when the round is long enough.
+ */
+PAUSE_INLINE pause_u32 pause_gather(struct pause_flow *flow, pause_u64 span_ns, pause_u64 delay_ns)
+{
+	pause_u64 gap_ns = pause_gap(flow, PAUSE_ROUND_BYTES), need_ns = flow->loop_ns / 2, far_ns;
+	pause_s64 rise_ns = (pause_s64)(delay_ns - flow->ref_delay_ns);
+	pause_u32 count;
+
+	if (need_ns < gap_ns)
+		need_ns = gap_ns;
+	if (!flow->end_samples && span_ns < need_ns / 8) {
+		count = ++flow->ref_samples;
+		flow->ref_departure_ns += span_ns / count;
+		if (rise_ns > 0)
+			flow->ref_delay_ns += (pause_u64)rise_ns / count;
+		else
+			flow->ref_delay_ns -= (pause_u64)-rise_ns / count;
+
+		return 0;
+	}
+	/* The loop as it was: a queue that grows would make it longer while it is waited for. */
+	far_ns = span_ns + (rise_ns > 0 ? (pause_u64)rise_ns / 2 : 0);
+	if (!flow->end_samples) {
+		if (far_ns < need_ns - need_ns / 4)
+			return 0;
+		flow->end_span_ns = 0;
+		flow->end_rise_ns = 0;
+	}
+	count = ++flow->end_samples;
+	flow->end_span_ns += (pause_u32)(span_ns - flow->end_span_ns) / count;
+	rise_ns -= flow->end_rise_ns;
+	if (rise_ns > 0)
+		flow->end_rise_ns += (pause_s32)((pause_u64)rise_ns / count);
+	else
+		flow->end_rise_ns -= (pause_s32)((pause_u64)-rise_ns / count);
+	far_ns = span_ns + (flow->end_rise_ns > 0 ? (pause_u32)flow->end_rise_ns / 2 : 0);
+	return span_ns >= gap_ns && far_ns >= need_ns;
+}
+
+/*
+ * With an opening more than the rate was sent. What queue it left is in the round's reference, so
+ * the load is of what all sent behind it, and what this flow has had is its share. But no more
+ * than one opening in a round trip, where that is more than the rate.
+ */
+PAUSE_INLINE void pause_judge_opening(struct pause_flow *flow, const struct pause_rule *rule,
+				      pause_u64 used_Bps, pause_u64 load)
+{
+	pause_u64 window_Bps = flow->opened_bytes * PAUSE_SECOND_NS / (flow->rtt_ns + 1);
+
+	if (used_Bps < flow->rate_Bps + flow->rate_Bps / 2)
+		return;
+	if (window_Bps > rule->line_Bps)
+		window_Bps = rule->line_Bps;
+	if (load > 256ull * PAUSE_ONE)
+		load = 256ull * PAUSE_ONE;
+	window_Bps = window_Bps * load / PAUSE_ONE;
+	if (used_Bps > window_Bps)
+		used_Bps = window_Bps;
+	if (used_Bps > flow->rate_Bps)
+		pause_set_rate(flow, rule, used_Bps);
+}
+
+/* The samples of one round, far enough apart, say what all send. */
 PAUSE_INLINE void pause_look(struct pause_flow *flow, const struct pause_rule *rule,
 			     const struct pause_mark *mark, pause_u64 departure_ns,
 			     pause_u64 delay_ns, pause_u64 now_ns)
 {
-	pause_u64 span_ns = departure_ns - flow->ref_departure_ns, arrival_ns, used;
+	pause_u64 span_ns = departure_ns - flow->ref_departure_ns, used, load;
 	pause_u32 taken_ns = mark->taken_ns - flow->ref_taken_ns;
 	pause_u64 room_ns = pause_room(flow, rule);
 	pause_u64 queue_ns = delay_ns + 1 - flow->floor_ns;
 	pause_u32 calm = queue_ns < room_ns / 4;
+	pause_s64 arrival_ns;
 
 	if (!flow->rate_Bps || mark->round != flow->round)
 		return;
+	/* Word of an empty path, soon enough, of what left after the last opening. */
+	if (queue_ns < room_ns / 8 && flow->rtt_ns < 2 * room_ns &&
+	    (pause_s32)(mark->bytes - flow->open_end) >= 0)
+		pause_reopen(flow);
 	/* One packet or two under way tell no rates; at the start they need not. */
 	if (flow->calm >= PAUSE_CALM && calm && pause_gap(flow, PAUSE_FEW_BYTES) > flow->rtt_ns) {
 		pause_turn(flow, rule, PAUSE_ONE, queue_ns, now_ns);
 		return;
 	}
-	if (!flow->ref_departure_ns || span_ns >= 4 * PAUSE_SECOND_NS || span_ns <= taken_ns) {
+	if (!flow->ref_departure_ns || span_ns >= 2 * PAUSE_SECOND_NS || span_ns <= taken_ns) {
 		pause_refer(flow, mark, departure_ns, delay_ns);
 		return;
 	}
-	arrival_ns = span_ns + delay_ns;
-	arrival_ns = arrival_ns > flow->ref_delay_ns ? arrival_ns - flow->ref_delay_ns : 0;
 	span_ns -= taken_ns;
-	/* The loop as it was: a queue that grows would make it longer while it is waited for. */
-	if (span_ns < pause_gap(flow, PAUSE_ROUND_BYTES) ||
-	    (delay_ns > flow->ref_delay_ns ? 2 * span_ns + delay_ns - flow->ref_delay_ns
-					   : 2 * span_ns) < flow->loop_ns)
+	if (!pause_gather(flow, span_ns, delay_ns))
 		return;
 	flow->calm = calm && delay_ns < flow->ref_delay_ns + room_ns / 8 ? flow->calm + 1 : 0;
 	used = (pause_u64)(pause_u32)(mark->bytes - flow->ref_bytes) * PAUSE_SECOND_NS / span_ns;
@@ -461,7 +589,10 @@ PAUSE_INLINE void pause_look(struct pause_flow *flow, const struct pause_rule *r
 		pause_refer(flow, mark, departure_ns, delay_ns);
 		return;
 	}
-	pause_turn(flow, rule, arrival_ns * PAUSE_ONE / span_ns, queue_ns, now_ns);
+	arrival_ns = (pause_s64)flow->end_span_ns + taken_ns + flow->end_rise_ns;
+	load = arrival_ns > 0 ? arrival_ns * PAUSE_ONE / (flow->end_span_ns + 1ull) : 0;
+	pause_judge_opening(flow, rule, used, load);
+	pause_turn(flow, rule, load, queue_ns, now_ns);
 }
 
 /* Up at once, down slowly: who waits too short acts twice on one thing. */

@@ -15,7 +15,7 @@
 
 static const struct pause_rule usual = {
 	.threshold_ns = 5 * MS,
-	.line_Bps = 1000000000,
+	.line_Bps = 1000000, /* three packets open, 0.3 ms apart */
 	.floor_Bps = 10000,
 	.start_Bps = 100000, /* a packet of some 300 bytes in 3 ms */
 	.hold_max_ns = 400 * MS,

@@ -10,12 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/sim/pause_burst.h"
-#include "tests/sim/pause_jobs.h"
-#include "tests/sim/pause_trial.h"
-
-#define US 1e3
-#define MS 1e6
+#include "tests/sim/pause_cases.h"
 
 static uint64_t seed = 1;
 static unsigned seeds = 5;
@@ -74,19 +69,6 @@ static void head(const char *title)
 	       title);
 }
 
-static const struct pause_trial incast = {
-	.floor_known = true,
-	.host_bps = 10e9,
-	.link_bps = 10e9,
-	.rtt_ns = 50 * US,
-	.threshold_ns = 50 * US,
-	.buffer_ns = 400 * US,
-	.noise_ns = 300,
-	.window = 128,
-	.seconds = 0.4,
-	.warm = 0.4,
-};
-
 static void bench_incast(void)
 {
 	static const unsigned counts[] = {2, 8, 32, 64, 128};
@@ -97,7 +79,7 @@ static void bench_incast(void)
 	     "packets or twice the round trip's");
 	for (size_t r = 0; r < sizeof(rtts) / sizeof(*rtts); r++) {
 		for (size_t c = 0; c < sizeof(counts) / sizeof(*counts); c++) {
-			struct pause_trial trial = incast;
+			struct pause_trial trial = pause_incast;
 
 			if (only && counts[c] != only)
 				continue;
@@ -110,7 +92,7 @@ static void bench_incast(void)
 			both(name, trial);
 		}
 	}
-	struct pause_trial many = incast;
+	struct pause_trial many = pause_incast;
 
 	many.senders = 256;
 	many.buffer_ns = 2 * MS;
@@ -120,7 +102,7 @@ static void bench_incast(void)
 
 static void bench_speeds(void)
 {
-	struct pause_trial trial = incast;
+	struct pause_trial trial = pause_incast;
 
 	head("8 senders at other speeds");
 	trial.senders = 8;
@@ -130,7 +112,7 @@ static void bench_speeds(void)
 	trial.buffer_ns = 200 * US;
 	trial.seconds = trial.warm = 0.05;
 	both("100 Gbit/s, 4 KiB, RTT 20, T 20 us", trial);
-	trial = incast;
+	trial = pause_incast;
 	trial.senders = 8;
 	trial.host_bps = trial.link_bps = 1e9;
 	trial.threshold_ns = 200 * US;
@@ -162,16 +144,9 @@ static void bench_soft_roce(void)
 	head("Soft-RoCE: a window of 128, packets of 1,100 bytes, 64 of them stamped ahead; RTT "
 	     "200 us");
 	for (size_t c = 0; c < sizeof(counts) / sizeof(*counts); c++) {
-		struct pause_trial trial = incast;
+		struct pause_trial trial = pause_soft_roce;
 
 		trial.senders = counts[c];
-		trial.packet_bytes = 1100;
-		trial.rtt_ns = 200 * US;
-		trial.window = 128;
-		trial.ahead = 64;
-		trial.ahead_less = 16;
-		trial.start_part = 1. / 16;
-		trial.noise_ns = 2000;
 		trial.seconds = 10;
 		trial.warm = 20;
 		trial.host_bps = trial.link_bps = 100e6;
@@ -179,10 +154,8 @@ static void bench_soft_roce(void)
 		trial.buffer_ns = 8 * MS;
 		snprintf(name, sizeof(name), "%u at 100 Mbit/s, T 2 ms", counts[c]);
 		both(name, trial);
-		trial.host_bps = trial.link_bps = 1e9;
-		trial.threshold_ns = 500 * US;
-		trial.buffer_ns = 3 * MS;
-		trial.seconds = trial.warm = 2;
+		trial = pause_soft_roce;
+		trial.senders = counts[c];
 		snprintf(name, sizeof(name), "%u at 1 Gbit/s, T 500 us", counts[c]);
 		both(name, trial);
 	}
@@ -200,14 +173,12 @@ static void bench_shares(void)
 	     "s to settle");
 	for (size_t t = 0; t < sizeof(thresholds) / sizeof(*thresholds); t++) {
 		for (size_t n = 0; n < sizeof(noises) / sizeof(*noises); n++) {
-			struct pause_trial trial = incast;
+			struct pause_trial trial = pause_soft_roce;
 
 			trial.host_bps = trial.link_bps = 20e6;
 			trial.packet_bytes = 576;
 			trial.rtt_ns = 3 * MS;
-			trial.window = 128;
-			trial.ahead = 64;
-			trial.ahead_less = 16;
+			trial.start_part = 0;
 			trial.hold_ns = 500 * MS;
 			trial.timeout_ns = 1070 * MS;
 			trial.noise_ns = noises[n];
@@ -233,7 +204,7 @@ static void bench_trouble(void)
 	static const double losses[] = {0.1, 0.5};
 	static const double clocks[] = {0.01, 0.03, 0.1};
 	char name[64];
-	struct pause_trial trial = incast;
+	struct pause_trial trial = pause_incast;
 
 	head("8 senders at 10 Gbit/s, RTT 50 us, T 50 us");
 	trial.senders = 8;
@@ -254,7 +225,7 @@ static void bench_trouble(void)
 	line("1 in 4 sampled, noise 2 us", trial);
 	trial.sample_every = 16;
 	line("1 in 16 sampled, noise 2 us", trial);
-	trial = incast;
+	trial = pause_incast;
 	trial.senders = 8;
 	trial.late = 4;
 	line("4 of them later", trial);
@@ -264,14 +235,14 @@ static void bench_trouble(void)
 	line("... floor 200 us, T 250 us", trial);
 	trial.floor_known = true;
 	line("... told", trial);
-	trial = incast;
+	trial = pause_incast;
 	trial.senders = 8;
 	trial.heavy = 4;
 	line("4 of weight 3", trial);
 	trial.senders = 2;
 	trial.heavy = 1;
 	line("1 of 2 of weight 3", trial);
-	trial = incast;
+	trial = pause_incast;
 	trial.senders = 8;
 	trial.kind = PNET_AIMD;
 	trial.window = 1000;
@@ -286,7 +257,7 @@ static void bench_trouble(void)
 	trial.ecn = false;
 	trial.pause_only = true;
 	line("go-back-N, the pause alone", trial);
-	trial = incast;
+	trial = pause_incast;
 	trial.senders = 8;
 	trial.seconds = trial.warm = 1;
 	trial.unpaced = 0.25;
@@ -312,22 +283,16 @@ static void bench_bursts(void)
 	for (size_t r = 0; r < sizeof(rtts) / sizeof(*rtts); r++) {
 		for (int law = PAUSE_LAW_NONE; law <= PAUSE_LAW_RATE; law++) {
 			for (size_t g = 0; g < sizeof(gains) / sizeof(*gains); g++) {
-				struct pause_burst burst = {.senders = 8,
-							    .bps = 10e9,
-							    .rtt_ns = rtts[r],
-							    .threshold_ns = rtts[r] >= MS ? 100 * US
-											  : 50 * US,
-							    .load = 0.97,
-							    .burst_load = 4,
-							    .burst_ns = 100 * US,
-							    .every_ns = 20 * MS,
-							    .bursts = 20,
-							    .law = (enum pause_law)law,
-							    .gain = gains[g]};
+				struct pause_burst burst = pause_bursts;
 				struct pause_burst_figures f;
 
 				if (law == PAUSE_LAW_NONE && g)
 					continue;
+				burst.rtt_ns = rtts[r];
+				if (rtts[r] >= MS)
+					burst.threshold_ns = 100 * US;
+				burst.law = (enum pause_law)law;
+				burst.gain = gains[g];
 				pause_burst_run(&burst, seed, &f);
 				printf("| %.0f | %.0f | %s | %.2f | %.2f%% | %.0f | %.0f |\n",
 				       rtts[r] / US, burst.threshold_ns / US, laws[law], gains[g],
@@ -381,19 +346,10 @@ static void bench_jobs(void)
 		for (size_t c = 0; c < sizeof(chunks) / sizeof(*chunks); c++) {
 			if (only && 4 * chunks[c] != only)
 				continue;
-			struct pause_jobs jobs = {.pattern = (enum pause_pattern)p,
-						  .hosts = 16,
-						  .leaves = 4,
-						  .spines = 4,
-						  .bps = 10e9,
-						  .rtt_ns = 20 * US,
-						  .threshold_ns = 50 * US,
-						  .buffer_ns = 400 * US,
-						  .chunk = chunks[c],
-						  .rounds = 20,
-						  .rest_ns = 1 * MS,
-						  .noise_ns = 300};
+			struct pause_jobs jobs = pause_collective;
 
+			jobs.pattern = (enum pause_pattern)p;
+			jobs.chunk = chunks[c];
 			for (size_t t = 0; t < sizeof(timeouts) / sizeof(*timeouts); t++) {
 				jobs.timeout_ns = timeouts[t];
 				jobs.off = true;
@@ -406,6 +362,11 @@ static void bench_jobs(void)
 			for (int off = 1; off >= 0 && p != PAUSE_BURSTS; off--) {
 				jobs.off = off;
 				job(names[p], jobs);
+			}
+			jobs.sample_every = 4;
+			for (int placed = 0; placed <= 1 && p == PAUSE_ALL_TO_ALL; placed++) {
+				jobs.placed = placed;
+				job("... 1 in 4 sampled", jobs);
 			}
 		}
 	}

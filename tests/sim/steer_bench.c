@@ -9,14 +9,6 @@
 
 #define LAB 138000 /* window of soft-RoCE: 128 packets of 1,024 bytes */
 
-/* Drawn; each link is asked for 75% when they are placed well. */
-#define FIT(count)                                                                                 \
-	{                                                                                          \
-		.name = #count " spines, 4-16 QPs that fit", .spines = (count), .qps = 16,         \
-		.hosts = 2, .host_part = 10, .window_bytes = 33000, .placed_part = 0.75,           \
-		.capacity_known = true                                                             \
-	}
-
 static const struct trial trials[] = {
 	{.name = "2 spines, 4 QPs", .spines = 2, .qps = 4, .capacity_known = true},
 	{.name = "3 spines, 4 QPs", .spines = 3, .qps = 4, .capacity_known = true},
@@ -66,41 +58,13 @@ static const struct trial trials[] = {
 	 .window_bytes = LAB,
 	 .capacity_known = true,
 	 .seconds = 1.7},
-	FIT(2),
-	FIT(3),
-	FIT(4),
-	{.name = "two rings of 8, 4 leaves",
-	 .flows = TRIAL_RINGS,
-	 .leaves = 4,
-	 .spines = 4,
-	 .qps = 16,
-	 .hosts = 4,
-	 .capacity_known = true,
-	 .seconds = 3},
-	{.name = "two all-to-alls of 4, 4 leaves",
-	 .flows = TRIAL_ALL_TO_ALL,
-	 .leaves = 4,
-	 .spines = 4,
-	 .qps = 8,
-	 .hosts = 2,
-	 .capacity_known = true,
-	 .seconds = 3},
-	{.name = "ring of 4, all-to-all of 4, 4 leaves",
-	 .flows = TRIAL_MIXED,
-	 .leaves = 4,
-	 .spines = 4,
-	 .qps = 8,
-	 .hosts = 2,
-	 .capacity_known = true,
-	 .seconds = 3},
-	{.name = "of 8 each: all that links carry",
-	 .flows = TRIAL_MIXED,
-	 .leaves = 4,
-	 .spines = 4,
-	 .qps = 16,
-	 .hosts = 4,
-	 .capacity_known = true,
-	 .seconds = 3},
+	{TRIAL_FIT("2 spines, 4-16 QPs that fit", 2)},
+	{TRIAL_FIT("3 spines, 4-16 QPs that fit", 3)},
+	{TRIAL_FIT("4 spines, 4-16 QPs that fit", 4)},
+	{TRIAL_JOBS("two rings of 8, 4 leaves", TRIAL_RINGS, 16, 4)},
+	{TRIAL_JOBS("two all-to-alls of 4, 4 leaves", TRIAL_ALL_TO_ALL, 8, 2)},
+	{TRIAL_JOBS("ring of 4, all-to-all of 4, 4 leaves", TRIAL_MIXED, 8, 2)},
+	{TRIAL_JOBS("of 8 each: all that links carry", TRIAL_MIXED, 16, 4)},
 	{.name = "128 hosts on one path of 8",
 	 .spines = 8,
 	 .qps = 128,

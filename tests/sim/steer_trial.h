@@ -40,6 +40,16 @@ struct trial {
 	double seconds;
 };
 
+/* Jobs over 4 leaves and 4 spines; members of a struct trial. */
+#define TRIAL_JOBS(text, which, count, senders)                                                    \
+	.name = (text), .flows = (which), .leaves = 4, .spines = 4, .qps = (count),                \
+	.hosts = (senders), .capacity_known = true, .seconds = 3
+
+/* Drawn; each link is asked for 75% when they are placed well. */
+#define TRIAL_FIT(text, count)                                                                     \
+	.name = (text), .spines = (count), .qps = 16, .hosts = 2, .host_part = 10,                 \
+	.window_bytes = 33000, .placed_part = 0.75, .capacity_known = true
+
 /* Of all seeds of a trial; rates as parts of the best placement's. */
 struct trial_result {
 	unsigned seeds, held, half_second; /* at least 95% after half a second; and from then on */

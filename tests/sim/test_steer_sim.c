@@ -137,14 +137,7 @@ static void test_one_moves(void)
 
 static void test_jobs(void)
 {
-	struct trial trial = {.name = "two rings",
-			      .flows = TRIAL_RINGS,
-			      .leaves = 4,
-			      .spines = 4,
-			      .qps = 16,
-			      .hosts = 4,
-			      .capacity_known = true,
-			      .seconds = 3};
+	struct trial trial = {TRIAL_JOBS("two rings", TRIAL_RINGS, 16, 4)};
 	struct trial_result r = run(&trial, seeds / 3 + 1);
 
 	report(r.ours >= 0.9 && r.ours > 1.5 * r.ecmp && r.moves_of_one <= 10,
@@ -163,7 +156,6 @@ static void test_jobs(void)
 	       "so do a ring and an all-to-all that starts later");
 }
 
-/* Drawn; each link is asked for 75% when they are placed well. */
 static void test_drawn(void)
 {
 	static const char *const names[] = {"2 spines, 4 to 16 that fit",
@@ -171,14 +163,7 @@ static void test_drawn(void)
 					    "4 spines, 4 to 16 that fit"};
 
 	for (unsigned s = 0; s < 3; s++) {
-		struct trial trial = {.name = names[s],
-				      .spines = 2 + s,
-				      .qps = 16,
-				      .hosts = 2,
-				      .host_part = 10,
-				      .window_bytes = 33000,
-				      .placed_part = 0.75,
-				      .capacity_known = true};
+		struct trial trial = {TRIAL_FIT(names[s], 2 + s)};
 		struct trial_result r = run(&trial, seeds);
 
 		report(r.ours >= 0.98 && r.half_second * 10 >= r.seeds * 9 &&

@@ -2,6 +2,7 @@
 /* Pauses count once, departures are bounded, rates follow what all send, and lost feedback stops
  * nothing. */
 #include <criterion/criterion.h>
+#include <math.h>
 #include <string.h>
 
 #include "pacing/pause.h"
@@ -106,6 +107,137 @@ Test(pause, packets_leave_at_the_rate)
 			   20000.0);
 }
 
+/* When @count packets that are handed over at @now_ns leave; returns the last's. */
+static uint64_t depart_many(struct pause_flow *flow, const struct pause_rule *rule, int count,
+			    uint64_t now_ns, uint64_t *at)
+{
+	for (int i = 0; i < count; i++)
+		at[i] = pause_depart(flow, rule, 1500, now_ns, NULL);
+	return at[count - 1];
+}
+
+Test(pause, what_begins_has_an_opening_at_the_lines_rate)
+{
+	struct pause_flow flow = {.floor_ns = 1};
+	struct pause_rule rule;
+	uint64_t at[8], line_ns = 1500 * SECOND / LINE, gap_ns, last;
+
+	rule_init(&rule);
+	last = depart_many(&flow, &rule, 8, START, at);
+	gap_ns = pause_gap(&flow, 1500);
+	cr_assert_eq(flow.opened_bytes, 4500, "three packets, which are more than T / 16");
+	cr_assert_eq(at[0], START);
+	cr_assert_eq(at[1], START + line_ns);
+	cr_assert_eq(at[2], START + 2 * line_ns);
+	/* The rate begins behind the last of them. */
+	cr_assert_leq(at[3] - at[2], gap_ns);
+	cr_assert_eq(at[5] - at[4], gap_ns);
+	cr_assert_eq(last - at[6], gap_ns);
+	/* And after a rest again. */
+	depart_many(&flow, &rule, 8, last + 100 * MS, at);
+	cr_assert_eq(at[2], last + 100 * MS + 2 * line_ns);
+	cr_assert_eq(at[5] - at[4], gap_ns);
+}
+
+Test(pause, an_opening_is_a_part_of_the_threshold)
+{
+	struct pause_rule rule;
+
+	rule_init(&rule);
+	cr_assert_eq(pause_opening(&rule, 1500), 4500);
+	cr_assert_float_eq(pause_opening(&rule, 9000), LINE * THRESHOLD / SECOND / 4, 10);
+	rule.threshold_ns = 10 * THRESHOLD;
+	cr_assert_float_eq(pause_opening(&rule, 1500), 10 * LINE * THRESHOLD / SECOND / 16, 100);
+	rule.threshold_ns = UINT64_MAX;
+	rule.line_Bps = PAUSE_RATE_MAX_BPS;
+	cr_assert_eq(pause_opening(&rule, 1500), 1u << 30);
+}
+
+/* After its opening a flow hears @delay_ns: what leaves at once after that. */
+static int reopened(uint64_t delay_ns, uint64_t loop_ns)
+{
+	struct pause_flow flow = {.floor_ns = 1};
+	struct pause_mark marks[4];
+	struct pause_rule rule;
+	uint64_t at[4], now = START, line_ns = 1500 * SECOND / LINE;
+	int more = 0;
+
+	rule_init(&rule);
+	rule.start_Bps = LINE / 100;
+	for (int i = 0; i < 4; i++)
+		now = at[i] = pause_depart(&flow, &rule, 1500, now, &marks[i]);
+	hear(&flow, &rule, &marks[0], at[0], (int64_t)delay_ns, loop_ns);
+	cr_assert_eq(flow.open_bytes, 0, "the opening has not come back yet");
+	/* Not the start's doubling, which would end the round. */
+	flow.calm = 0;
+	flow.round = marks[3].round;
+	hear(&flow, &rule, &marks[3], at[3], (int64_t)delay_ns, loop_ns);
+	now += loop_ns;
+	while (pause_depart(&flow, &rule, 1500, now, NULL) <= now + (uint64_t)more * line_ns)
+		more++;
+	return more;
+}
+
+Test(pause, word_of_an_empty_path_opens_it_again)
+{
+	cr_assert_geq(reopened(1 * US, 20 * US), 3);
+	cr_assert_lt(reopened(20 * US, 20 * US), 3, "a queue");
+	cr_assert_lt(reopened(1 * US, 500 * US), 3, "old news");
+}
+
+Test(pause, a_flow_begins_by_its_weight)
+{
+	struct pause_flow one = {.floor_ns = 1}, three = {.floor_ns = 1};
+	struct pause_rule rule;
+
+	rule_init(&rule);
+	pause_depart(&one, &rule, 1500, START, NULL);
+	rule.weight = 3 * PAUSE_WEIGHT_ONE;
+	pause_depart(&three, &rule, 1500, START, NULL);
+	cr_assert_eq(three.rate_Bps, 3 * one.rate_Bps);
+}
+
+/*
+ * A round of samples in which the delay stands, but stamps come late by chance: the spread of the
+ * load that it makes of them.
+ */
+static double spread(int samples)
+{
+	double sum = 0, squares = 0;
+	struct rng rng;
+
+	rng_seed(&rng, SEED);
+	for (int run = 0; run < 2000; run++) {
+		struct pause_flow flow = {.floor_ns = 1, .gap = 1, .loop_ns = 200 * US};
+		struct pause_mark mark = {.bytes = 1};
+		double load;
+
+		pause_refer(&flow, &mark, START, (uint64_t)(30000 + 1000 * rng_normal(&rng)));
+		for (int i = 1;; i++) {
+			uint64_t at = START + (uint64_t)i * 100 * US / (uint64_t)samples;
+			double late = 1000 * rng_normal(&rng);
+
+			if (pause_gather(&flow, at - flow.ref_departure_ns,
+					 (uint64_t)(30000 + late)))
+				break;
+		}
+		load = flow.end_rise_ns / (double)flow.end_span_ns;
+		sum += load;
+		squares += load * load;
+	}
+	sum /= 2000;
+	cr_assert_float_eq(sum, 0, 0.002, "no bias: %g", sum);
+	return sqrt(squares / 2000 - sum * sum);
+}
+
+Test(pause, late_stamps_are_averaged)
+{
+	double few = spread(2), many = spread(100);
+
+	cr_assert_float_eq(few, 0.0141, 0.003);
+	cr_assert_lt(many, few / 2.2);
+}
+
 Test(pause, a_long_pause_is_a_series_of_short_ones)
 {
 	struct pause_flow flow = {.floor_ns = 1};
@@ -193,6 +325,28 @@ Test(pause, weights_are_shares)
 		     "at three times the rate a weight of three adds the same part");
 	cr_assert_gt(pause_step(&light, &one, THRESHOLD, 60 * US),
 		     pause_step(&heavy, &one, THRESHOLD, 60 * US));
+}
+
+/* Of the same rate: were one taken from what the other has made, the larger share would lose more.
+ */
+Test(pause, what_is_added_and_what_the_level_takes_are_parts_of_one_rate)
+{
+	struct pause_rule rule;
+
+	rule_init(&rule);
+	for (uint64_t queue_ns = 10 * US; queue_ns <= 50 * US; queue_ns += 10 * US) {
+		struct pause_flow flow = {.floor_ns = 1,
+					  .rate_Bps = LINE / 16,
+					  .loop_ns = 50 * US,
+					  .turned_ns = START - 100 * US};
+		uint64_t beat_ns = pause_beat(&flow, pause_room(&flow, &rule), START);
+		double step = (double)pause_step(&flow, &rule, pause_room(&flow, &rule), beat_ns);
+		double level = (double)queue_ns * PAUSE_ONE / PAUSE_LEVEL / (double)beat_ns;
+
+		pause_turn(&flow, &rule, PAUSE_ONE, queue_ns, START);
+		cr_assert_float_eq((double)flow.rate_Bps * 16 / (double)LINE,
+				   1 + (step - level) / PAUSE_ONE, 0.0005);
+	}
 }
 
 /* The delay is always @delay_ns and a little: what becomes of the rate, as part of the line's. */
