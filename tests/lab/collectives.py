@@ -270,7 +270,7 @@ def collective(lab, pattern, rounds, laws, draw):
     while True:  # queue pairs that nobody has seen have no paths
         first = Run(lab, flows, pattern, 1)
         note(f"{pattern}: a round of {first.took_ms[0]:.0f} ms, the CPU idle for {first.idle:.0%}")
-        if labtest.wait_for(lambda: not lab.lacking(crossing), 5, 0.5):
+        if labtest.wait_for(lambda: not lab.lacking(crossing), 12, 1):
             break
         lacking = [(flow.source, flow.target) for flow in lab.lacking(crossing)]
         note(f"{pattern}: paths lack for {lacking}")
