@@ -28,8 +28,8 @@ HOSTS, LEAVES, SPINES = 4, 2, 2
 LINK_MBIT = 5
 PAYLOAD = 4096
 PACKET_NS = (PAYLOAD + 60) * 8e3 / LINK_MBIT  # on a link
-# In packets' times T is 10, of tests/sim/pause_bench 15; messages and the queue are shorter as well, since two
-# flows at most meet on a spine here.
+# In packets' times T is 10, of tests/sim/pause_bench 15; messages and the queue are shorter as
+# well, since two flows at most meet on a spine here.
 THRESHOLD_MS = 66
 QUEUE_BYTES = 16 * (PAYLOAD + 60)
 MESSAGE = 32 * PAYLOAD

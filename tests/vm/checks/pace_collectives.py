@@ -11,7 +11,7 @@ from . import bench
 
 SCRIPT = os.path.join(state.TOP, "tests", "lab", "collectives.py")
 RUN_SECONDS = 900
-PATTERNS, ROUNDS = "ring,to_all", 8
+PATTERNS, ROUNDS = "ring,to_all,incast", 8
 SEED = None  # drawn
 
 
@@ -25,14 +25,14 @@ def rows_of(seed):
 
 
 def words(row):
-    return ("{pattern}, {law}: median {median_ms:.0f} ms ({least_ms:.0f} to {most_ms:.0f}) of {rounds} rounds, all "
-            "{took_ms}; {dropped} dropped, {sent_again} of {packets} sent again, {timeouts} timeouts, {moves} moves; "
-            "links need {needs_ms:.0f} ms, placed well {needs_placed_ms:.0f}; the CPU was idle for "
-            "{idle:.0%}").format(**row)
+    return ("{pattern}, {law}: median {median_ms:.0f} ms ({least_ms:.0f} to {most_ms:.0f}) of "
+            "{rounds} rounds, all {took_ms}; {dropped} dropped, {sent_again} of {packets} sent "
+            "again, {timeouts} timeouts, {moves} moves; links need {needs_ms:.0f} ms, placed well "
+            "{needs_placed_ms:.0f}; the CPU was idle for {idle:.0%}").format(**row)
 
 
 def test_pace_collectives(tap, folder):
-    """Ring all-reduce and all-to-all: how long with pacing, steering, both, and neither."""
+    """Ring all-reduce, all-to-all, incast: how long with pacing, steering, both, and neither."""
     seed = SEED or random.SystemRandom().randrange(1 << 32)
     tap.note(f"seed {seed}")
     result, rows = rows_of(seed)
@@ -47,7 +47,8 @@ def test_pace_collectives(tap, folder):
 
 
 def judge(tap, pattern, by_law):
-    none, paced, both = (by_law[law] for law in ("none", "pacing", "both"))
+    none, paced = by_law["none"], by_law["pacing"]
+    best = by_law.get("both", paced)  # an incast has no better path
     tap.check(not none["moves"] and not paced["moves"],
               f"pace_collectives: {pattern}: without steering nothing moves")
     if none["sent_again"] < none["packets"] / 100:
@@ -57,6 +58,6 @@ def judge(tap, pattern, by_law):
         tap.check(2 * paced["sent_again"] < none["sent_again"],
                   f"pace_collectives: {pattern}: paced, less than half is sent again",
                   (paced["sent_again"], none["sent_again"]))
-    tap.check(both["median_ms"] < none["median_ms"],
-              f"pace_collectives: {pattern}: paced and steered, a round takes {both['median_ms']:.0f} ms, with "
-              f"neither {none['median_ms']:.0f}")
+    tap.check(best["median_ms"] < none["median_ms"],
+              f"pace_collectives: {pattern}: with {best['law']}, a round takes {best['median_ms']:.0f} ms, "
+              f"without {none['median_ms']:.0f}")
