@@ -18,6 +18,7 @@ WARM_SECONDS, PLAIN_SECONDS = 20, 5
 SHARE_SECONDS, OWN_SECONDS = 14, 5  # of a reading; ib_write_bw prints a row so often
 PORTS = (19110, 19111)
 PSN_SPACE = 1 << 24
+NEXT = "==== next"  # between the outputs of commands
 # The aims, for the median of several runs, and what a single one on a busy machine has to reach.
 AIM_RATIO, AIM_JAIN, AIM_EQUAL = (2.7, 3.3), 0.98, (0.9, 1.1)
 ONE_RATIO, ONE_JAIN, ONE_EQUAL = (2.3, 3.7), 0.95, (0.75, 1.33)
@@ -51,7 +52,7 @@ def start_jobs(qps):
 
 def asked_at_once(*commands):
     """The output of each: a busy emulated machine takes its time for every request."""
-    return world.must("; echo ----; ".join(commands)).split("----\n")
+    return world.must(f"; echo '{NEXT}'; ".join(commands)).split(NEXT + "\n")
 
 
 SAID = [f"cat {world.FOLDER}/job{number}.client" for number in range(len(PORTS))]
