@@ -9,7 +9,8 @@ from . import enter
 from . import processes
 from . import state
 
-ANSWER_S, STOP_S = 15.0, 10.0
+# An emulated machine takes its time to load the programs.
+ANSWER_S, STOP_S = float(os.environ.get("LAB_ANSWER_SECONDS", 15)), 10.0
 LOG_LINES = 8
 
 

@@ -35,6 +35,10 @@ static const char usage_text[] =
 	"both:  --loss P  --seed N  --control-port PORT (18515)  --interface IF  --json\n"
 	"       --delays (send: the time goes along; serve: lists what each packet took, by the\n"
 	"       same clock)\n"
+	"       --board FILE (the messages of a collective wait for each other, see board.h)\n"
+	"send:  --flow N (the last byte of its QPN: its number there)  --line N (shares --rate "
+	"with\n"
+	"       all of that number)\n"
 	"load:  --seconds S  --size BYTES (1400)  --port PORT (9)  --flows N (1)\n"
 	"       --sport-mode fixed:PORT\n";
 
@@ -68,6 +72,9 @@ enum {
 	OPT_SILENCE,
 	OPT_DELAYS,
 	OPT_CLIENTS,
+	OPT_BOARD,
+	OPT_FLOW,
+	OPT_LINE,
 	OPT_RNR,
 	OPT_CNP,
 	OPT_IDLE,
@@ -112,6 +119,9 @@ static const struct option long_options[] = {
 	{"silence", required_argument, NULL, OPT_SILENCE},
 	{"delays", no_argument, NULL, OPT_DELAYS},
 	{"clients", required_argument, NULL, OPT_CLIENTS},
+	{"board", required_argument, NULL, OPT_BOARD},
+	{"flow", required_argument, NULL, OPT_FLOW},
+	{"line", required_argument, NULL, OPT_LINE},
 	{"rnr-every", required_argument, NULL, OPT_RNR},
 	{"cnp", no_argument, NULL, OPT_CNP},
 	{"idle", required_argument, NULL, OPT_IDLE},
@@ -349,6 +359,15 @@ static bool parse_where(int option, const char *name, const char *text, struct o
 	case OPT_CLIENTS:
 		options->clients = number(name, text, 1, 64);
 		break;
+	case OPT_BOARD:
+		options->board = text;
+		break;
+	case OPT_FLOW:
+		options->flow = number(name, text, 0, 255);
+		break;
+	case OPT_LINE:
+		options->line = number(name, text, 0, 255);
+		break;
 	case OPT_RNR:
 		options->rnr_every = number(name, text, 1, 1u << 31);
 		break;
@@ -425,6 +444,14 @@ static int run(const char *mode, struct options *options)
 	if (load)
 		return options->size_bytes > 65000 ? (bad("size", "", "at most 65000"), 2)
 						   : load_run(options);
+	if (options->board && *mode == 's' && mode[2] == 'n' &&
+	    (options->qps != 1 || options->first_qpn % 256 != options->flow)) {
+		fputs("roceflow: a --flow of a --board has one queue pair, with the flow's number "
+		      "as the "
+		      "last byte of its QPN\n",
+		      stderr);
+		return 2;
+	}
 	if (!options->messages && !options->duration_ns)
 		options->messages = 100;
 	if (!strcmp(mode, "serve"))

@@ -41,32 +41,35 @@ struct port {
 	uint64_t icrc_errors;
 };
 
-/* RoCEv2 only. A raw IPv4 socket shows the filter the IP header, an IPv6 one does not. */
-static int filter_roce(int fd, bool six)
+/*
+ * RoCEv2 only, and some queue pairs' only: who shares a host with other senders need not look at
+ * theirs. A raw IPv4 socket shows the filter the IP header, an IPv6 one does not.
+ */
+static int filter_roce(int fd, bool six, uint32_t first_qpn, uint32_t qps)
 {
-	struct sock_filter four[] = {
-		BPF_STMT(BPF_LDX | BPF_B | BPF_MSH, 0),
+	uint32_t last_qpn = qps ? first_qpn + qps - 1 : WIRE_PSN_MASK;
+	struct sock_filter filter[] = {
+		six ? (struct sock_filter)BPF_STMT(BPF_LDX | BPF_W | BPF_IMM, 0)
+		    : (struct sock_filter)BPF_STMT(BPF_LDX | BPF_B | BPF_MSH, 0),
 		BPF_STMT(BPF_LD | BPF_H | BPF_IND, 2),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, WIRE_PORT, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, 0xffffffff),
-		BPF_STMT(BPF_RET | BPF_K, 0),
-	};
-	struct sock_filter six_only[] = {
-		BPF_STMT(BPF_LD | BPF_H | BPF_ABS, 2),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, WIRE_PORT, 0, 1),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, WIRE_PORT, 0, 5),
+		BPF_STMT(BPF_LD | BPF_W | BPF_IND, WIRE_UDP_BYTES + 4),
+		BPF_STMT(BPF_ALU | BPF_AND | BPF_K, 0xffffff),
+		BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, qps ? first_qpn : 0, 0, 2),
+		BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, last_qpn, 1, 0),
 		BPF_STMT(BPF_RET | BPF_K, 0xffffffff),
 		BPF_STMT(BPF_RET | BPF_K, 0),
 	};
 	struct sock_fprog program = {
-		.len = six ? sizeof(six_only) / sizeof(six_only[0])
-			   : sizeof(four) / sizeof(four[0]),
-		.filter = six ? six_only : four,
+		.len = sizeof(filter) / sizeof(filter[0]),
+		.filter = filter,
 	};
 
 	return setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program));
 }
 
-static int open_receiver(const struct sockaddr_storage *local, const char *interface, bool six)
+static int open_receiver(const struct sockaddr_storage *local, const char *interface, bool six,
+			 uint32_t first_qpn, uint32_t qps)
 {
 	int size = SOCKET_BYTES, on = 1;
 	struct sockaddr_storage address = *local;
@@ -79,7 +82,7 @@ static int open_receiver(const struct sockaddr_storage *local, const char *inter
 	/* Unforced as a second try: a container may not have CAP_NET_ADMIN for it. */
 	if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof(size)))
 		setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
-	if (filter_roce(fd, six) ||
+	if (filter_roce(fd, six, first_qpn, qps) ||
 	    (six && setsockopt(fd, IPPROTO_IPV6, IPV6_RECVTCLASS, &on, sizeof(on))) ||
 	    (*interface &&
 	     setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, interface, strlen(interface) + 1)) ||
@@ -161,7 +164,8 @@ static void prepare_slots(struct port *port)
 	}
 }
 
-struct port *port_open(const struct sockaddr_storage *local, const char *interface)
+struct port *port_open(const struct sockaddr_storage *local, const char *interface,
+		       uint32_t first_qpn, uint32_t qps)
 {
 	struct port *port = calloc(1, sizeof(*port));
 
@@ -175,7 +179,7 @@ struct port *port_open(const struct sockaddr_storage *local, const char *interfa
 		memcpy(port->local, &((const struct sockaddr_in *)local)->sin_addr, 4);
 	port->sink_fd = open_sink(local, port->six);
 	if (port->sink_fd >= 0)
-		port->receive_fd = open_receiver(local, interface, port->six);
+		port->receive_fd = open_receiver(local, interface, port->six, first_qpn, qps);
 	if (port->receive_fd >= 0)
 		port->send_fd = open_sender(local->ss_family, interface);
 	if (port->send_fd < 0) {

@@ -20,8 +20,12 @@ struct port_count {
 	uint64_t packets, bytes, errors;
 };
 
-/* Prints its own complaint; NULL on failure. @interface "" means any. */
-struct port *port_open(const struct sockaddr_storage *local, const char *interface);
+/*
+ * Prints its own complaint; NULL on failure. @interface "" means any. Only what is for one of
+ * @qps queue pairs from @first_qpn on is taken; 0: all.
+ */
+struct port *port_open(const struct sockaddr_storage *local, const char *interface,
+		       uint32_t first_qpn, uint32_t qps);
 void port_close(struct port *port);
 int port_fd(const struct port *port);
 

@@ -26,6 +26,13 @@ void requester_init(struct requester *requester, const struct options *options,
 		options->messages ? options->messages * requester->packets_per_message : UINT64_MAX;
 }
 
+/* When the others let the next message begin; UINT64_MAX: that is not known yet. */
+static uint64_t opens_ns(const struct requester *requester)
+{
+	return board_opens_ns(requester->board, requester->options->flow,
+			      requester->next / requester->packets_per_message);
+}
+
 /* Whether a message's first packet may follow those that are under way. */
 static bool may_begin(const struct requester *requester, uint64_t now)
 {
@@ -34,6 +41,8 @@ static bool may_begin(const struct requester *requester, uint64_t now)
 	if (requester->next % whole || requester->next < requester->high)
 		return true;
 	if (now < requester->think_until_ns)
+		return false;
+	if (requester->board && now < opens_ns(requester))
 		return false;
 	return !requester->options->depth ||
 	       requester->next / whole - requester->unacknowledged / whole <
@@ -281,6 +290,10 @@ uint64_t requester_wake_ns(const struct requester *requester, uint64_t now)
 		wake = requester->rnr_until_ns;
 	if (requester->think_until_ns > now && requester->think_until_ns < wake)
 		wake = requester->think_until_ns;
+	if (requester->board && requester->next == requester->high &&
+	    !(requester->next % requester->packets_per_message) && opens_ns(requester) > now &&
+	    opens_ns(requester) < wake)
+		wake = opens_ns(requester);
 	return wake;
 }
 

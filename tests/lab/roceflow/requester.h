@@ -3,12 +3,14 @@
 #ifndef ROCEFLOW_REQUESTER_H
 #define ROCEFLOW_REQUESTER_H
 
+#include "board.h"
 #include "port.h"
 #include "roceflow.h"
 #include "wire.h"
 
 struct requester {
 	const struct options *options;
+	const struct board *board; /* NULL: messages wait for nobody */
 	struct wire_flow flow;
 	uint32_t qpn, dest_qpn, first_psn;
 	uint16_t ip_id;

@@ -44,9 +44,12 @@ struct options {
 	/* when it is enough */
 	uint64_t retransmit_ns, give_up_ns, idle_ns;
 	unsigned int clients;
-	uint64_t bin_ns;     /* of the delivery's timeline; 0: none is kept */
-	uint64_t silence_ns; /* deliveries of a queue pair so far apart are listed; 0: none */
-	bool delays;	     /* senders stamp payloads, servers list what packets took */
+	/* a collective, see board.h */
+	const char *board;
+	unsigned int flow, line; /* numbers on it: of the sender's flow, of its host */
+	uint64_t bin_ns;	 /* of the delivery's timeline; 0: none is kept */
+	uint64_t silence_ns;	 /* deliveries of a queue pair so far apart are listed; 0: none */
+	bool delays;		 /* senders stamp payloads, servers list what packets took */
 	bool cnp, json;
 	/* load and sink */
 	uint16_t port;

@@ -25,7 +25,9 @@ struct sender {
 	struct control_end *end; /* the server's counts */
 	unsigned int turn;
 	uint64_t random, now, depart_ns, started_ns;
+	uint64_t *line;		/* when the next packet may go; of all the host's with a board */
 	uint64_t *qp_depart_ns; /* of each, with qp_rate_bps */
+	struct board *board;
 	const char *error;
 };
 
@@ -90,6 +92,7 @@ static int sender_agree(struct sender *sender, struct wire_flow *flow)
 					    : wire_rxe_port(ours->qp[i].qpn, theirs->qp[i].qpn);
 		requester_init(&sender->qps[i], options, flow, ours->qp[i].qpn, theirs->qp[i].qpn,
 			       ours->qp[i].psn);
+		sender->qps[i].board = sender->board;
 	}
 	free(ours);
 	return err;
@@ -127,19 +130,24 @@ static struct requester *next_ready(struct sender *sender)
 static void pace_one(const struct options *options, uint64_t *depart_ns, uint64_t now,
 		     uint64_t rate, size_t bytes)
 {
+	uint64_t old, next;
+
 	if (!rate)
 		return;
-	if (*depart_ns + options->catch_up_ns < now)
-		*depart_ns = now - options->catch_up_ns;
-	*depart_ns += (bytes * 8 * NS_PER_S + rate / 2) / rate;
+	/* Others may be at the same line. */
+	old = __atomic_load_n(depart_ns, __ATOMIC_RELAXED);
+	do {
+		next = old + options->catch_up_ns < now ? now - options->catch_up_ns : old;
+		next += (bytes * 8 * NS_PER_S + rate / 2) / rate;
+	} while (!__atomic_compare_exchange_n(depart_ns, &old, next, false, __ATOMIC_RELAXED,
+					      __ATOMIC_RELAXED));
 }
 
 static void pace(struct sender *sender, const struct requester *qp, size_t bytes)
 {
 	if (sender->now - sender->started_ns < sender->options->warm_ns)
 		bytes *= WARM_PART;
-	pace_one(sender->options, &sender->depart_ns, sender->now, sender->options->rate_bps,
-		 bytes);
+	pace_one(sender->options, sender->line, sender->now, sender->options->rate_bps, bytes);
 	pace_one(sender->options, &sender->qp_depart_ns[qp - sender->qps], sender->now,
 		 sender->options->qp_rate_bps, bytes);
 }
@@ -150,7 +158,7 @@ static bool sender_send(struct sender *sender)
 	struct requester *qp = NULL;
 	unsigned int sent = 0;
 
-	while (sent < BURST && sender->depart_ns <= sender->now) {
+	while (sent < BURST && *sender->line <= sender->now) {
 		qp = next_ready(sender);
 		if (!qp)
 			break;
@@ -172,8 +180,8 @@ static uint64_t sender_wake(struct sender *sender)
 		uint64_t departs = sender->qp_depart_ns[i];
 
 		wake = own < wake ? own : wake;
-		if (departs < sender->depart_ns)
-			departs = sender->depart_ns;
+		if (departs < *sender->line)
+			departs = *sender->line;
 		if (requester_may_send(&sender->qps[i], sender->now) && departs < wake)
 			wake = departs;
 	}
@@ -182,13 +190,19 @@ static uint64_t sender_wake(struct sender *sender)
 
 static void sender_wait(struct sender *sender, uint64_t wake)
 {
-	struct pollfd fds[2] = {{.fd = port_fd(sender->port), .events = POLLIN},
-				{.fd = sender->control, .events = POLLIN}};
+	struct pollfd fds[] = {
+		{.fd = port_fd(sender->port), .events = POLLIN},
+		{.fd = sender->control, .events = POLLIN},
+		{.fd = sender->board ? board_fd(sender->board) : -1, .events = POLLIN}};
 	uint64_t now = now_ns(), left = wake > now ? wake - now : 0;
 	struct timespec timeout = {.tv_sec = left / NS_PER_S, .tv_nsec = left % NS_PER_S};
 
-	if (ppoll(fds, 2, &timeout, NULL) > 0 && fds[1].revents)
+	if (ppoll(fds, sizeof(fds) / sizeof(*fds), &timeout, NULL) <= 0)
+		return;
+	if (fds[1].revents)
 		sender->error = "the server went away";
+	if (fds[2].revents)
+		board_hear(sender->board);
 }
 
 /* True while there is something to do. */
@@ -216,7 +230,9 @@ static bool sender_continue(struct sender *sender)
 
 static void sender_drive(struct sender *sender)
 {
-	sender->started_ns = sender->depart_ns = sender->now = now_ns();
+	sender->started_ns = sender->now = now_ns();
+	if (!sender->board)
+		sender->depart_ns = sender->now;
 	while (sender_continue(sender)) {
 		bool more = sender_send(sender);
 
@@ -357,11 +373,18 @@ int send_run(const struct options *options)
 	sender.qp_depart_ns = calloc(options->qps, sizeof(*sender.qp_depart_ns));
 	if (!sender.qps || !sender.end || !sender.qp_depart_ns)
 		goto out;
+	sender.line = &sender.depart_ns;
+	if (options->board) {
+		sender.board = board_open(options->board, (int)options->flow);
+		if (!sender.board)
+			goto out;
+		sender.line = board_line(sender.board, options->line);
+	}
 	sender.control = control_connect(options);
 	if (sender.control < 0)
 		goto out;
 	local_flow(sender.control, options, &local, &flow);
-	sender.port = port_open(&local, options->interface);
+	sender.port = port_open(&local, options->interface, options->first_qpn, options->qps);
 	if (!sender.port)
 		goto out;
 	err = sender_agree(&sender, &flow);
@@ -378,6 +401,7 @@ int send_run(const struct options *options)
 	result = sender.error ? 1 : 0;
 out:
 	port_close(sender.port);
+	board_close(sender.board);
 	if (sender.control >= 0)
 		close(sender.control);
 	free(sender.qp_depart_ns);

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "board.h"
 #include "control.h"
 #include "json.h"
 #include "responder.h"
@@ -29,6 +30,7 @@ struct client {
 struct server {
 	const struct options *options;
 	struct port *port;
+	struct board *board;
 	int listener;
 	struct responder *qps[QPS_MAX];
 	unsigned int qps_used;
@@ -143,7 +145,7 @@ static void server_take(void *context, const struct wire_packet *packet)
 	uint32_t index = packet->qpn - server->options->first_qpn;
 	struct responder *qp = index < server->qps_used ? server->qps[index] : NULL;
 	size_t address_bytes = packet->flow.six ? 16 : 4;
-	uint64_t delivered;
+	uint64_t delivered, messages;
 	bool due;
 
 	if (!qp || memcmp(packet->flow.source, qp->flow.destination, address_bytes)) {
@@ -152,8 +154,11 @@ static void server_take(void *context, const struct wire_packet *packet)
 	}
 	server->active_ns = server->now;
 	delivered = qp->delivered_bytes;
+	messages = qp->messages;
 	due = responder_receive(qp, packet, server->port, &server->random, server->now);
 	server_note(server, qp->delivered_bytes - delivered);
+	if (server->board && qp->messages != messages)
+		board_done(server->board, qp->peer_qpn % BOARD_FLOWS, qp->messages, server->now);
 	if (due && !qp->ack_queued) {
 		qp->ack_queued = true;
 		server->due[server->due_used++] = qp;
@@ -387,7 +392,9 @@ int serve_run(const struct options *options)
 	server->options = options;
 	server->random = options->seed;
 	server->listener = -1;
-	server->port = port_open(&options->address, options->interface);
+	if (options->board && !(server->board = board_open(options->board, -1)))
+		goto out;
+	server->port = port_open(&options->address, options->interface, 0, 0);
 	if (server->port)
 		server->listener = control_listen(options);
 	if (server->listener >= 0) {
@@ -395,6 +402,7 @@ int serve_run(const struct options *options)
 		report(server);
 		close(server->listener);
 	}
+out:
 	for (unsigned int i = 0; i < server->clients_used; i++)
 		if (server->clients[i].control >= 0)
 			close(server->clients[i].control);
@@ -403,6 +411,7 @@ int serve_run(const struct options *options)
 		free(server->qps[i]);
 	}
 	port_close(server->port);
+	board_close(server->board);
 	free(server);
 	return result;
 }

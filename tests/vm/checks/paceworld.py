@@ -107,10 +107,10 @@ def asked(host, *words):
     return json.loads(result.out)
 
 
-def set_up():
+def set_up(limit=LIMIT_BYTES):
     links = "".join(LINK.format(h=host, gateway=GATEWAY[host], address=ADDRESS[host], table=101 + i)
                     for i, host in enumerate(HOSTS))
-    must(BUILD.format(links=links, rate=RATE, limit=LIMIT_BYTES))
+    must(BUILD.format(links=links, rate=RATE, limit=limit))
     must(f"mkdir -p {FOLDER} {CGROUP}a {CGROUP}b")
     put("members.json", json.dumps([{"targets": [ADDRESS[host]], "labels": {"host": host}}
                                     for host in HOSTS]).encode())

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Collectives over the lab's ECMP in one machine, whose kernel has fq: neither pacing nor steering, one of
+them, both (tests/lab/collectives.py)."""
+import json
+import os
+import random
+
+from emulation import channel, state
+
+from . import bench
+
+SCRIPT = os.path.join(state.TOP, "tests", "lab", "collectives.py")
+RUN_SECONDS = 900
+PATTERNS, ROUNDS = "ring,to_all,incast", 8
+SEED = None  # drawn
+
+
+def rows_of(seed):
+    """What each run took, as collectives.py says it; notes as they come."""
+    command = (f"LAB_ANSWER_SECONDS=120 ESCAPEMENT_BUILD={state.BUILD} exec python3 -B {SCRIPT} "
+               f"--seed {seed} --rounds {ROUNDS} --patterns {PATTERNS}")
+    result = channel.run(bench.CLIENT, ["sh", "-c", command], RUN_SECONDS)
+    lines = [json.loads(line) for line in result.out.splitlines()]
+    return result, [line for line in lines if "law" in line]
+
+
+def words(row):
+    return ("{pattern}, {law}: median {median_ms:.0f} ms ({least_ms:.0f} to {most_ms:.0f}) of "
+            "{rounds} rounds, all {took_ms}; {dropped} dropped, {sent_again} of {packets} sent "
+            "again, {timeouts} timeouts, {moves} moves; links need {needs_ms:.0f} ms, placed well "
+            "{needs_placed_ms:.0f}; the CPU was idle for {idle:.0%}").format(**row)
+
+
+def test_pace_collectives(tap, folder):
+    """Ring all-reduce, all-to-all, incast: how long with pacing, steering, both, and neither."""
+    seed = SEED or random.SystemRandom().randrange(1 << 32)
+    tap.note(f"seed {seed}")
+    result, rows = rows_of(seed)
+    for row in rows:
+        tap.note(words(row))
+    if not tap.check(result.rc == 0, "pace_collectives: every run comes to its end",
+                     result.err[-2000:]):
+        return
+    tap.check(not any(row["damaged"] for row in rows), "pace_collectives: nothing is damaged")
+    for pattern in PATTERNS.split(","):
+        judge(tap, pattern, {row["law"]: row for row in rows if row["pattern"] == pattern})
+
+
+def judge(tap, pattern, by_law):
+    none, paced = by_law["none"], by_law["pacing"]
+    best = by_law.get("both", paced)  # an incast has no better path
+    tap.check(not none["moves"] and not paced["moves"],
+              f"pace_collectives: {pattern}: without steering nothing moves")
+    if none["sent_again"] < none["packets"] / 100:
+        tap.skip(f"pace_collectives: {pattern}: paced, less is sent again",
+                 "without pacing next to nothing is")
+    else:
+        tap.check(2 * paced["sent_again"] < none["sent_again"],
+                  f"pace_collectives: {pattern}: paced, less than half is sent again",
+                  (paced["sent_again"], none["sent_again"]))
+    tap.check(best["median_ms"] < none["median_ms"],
+              f"pace_collectives: {pattern}: with {best['law']}, a round takes {best['median_ms']:.0f} ms, "
+              f"without {none['median_ms']:.0f}")
