@@ -3,29 +3,14 @@
  * The network of tests/lab/test_tcp_pace without its machine: the window's law (pacing/tcpwindow.h)
  * with 1, 2, 8, 16 and 40 connections, wrong clocks, weights and requests. TAP. Argument: the seed.
  */
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "tests/bpf/tap.h"
 #include "tests/sim/tcp_net.h"
 
-static int tests, failures;
 static uint64_t seed = 1;
 static struct tnet net;
-
-static void report(bool good, const char *format, ...)
-{
-	va_list arguments;
-
-	tests++;
-	failures += !good;
-	printf("%s %d - ", good ? "ok" : "not ok", tests);
-	va_start(arguments, format);
-	vprintf(format, arguments);
-	va_end(arguments);
-	printf("\n");
-	fflush(stdout);
-}
 
 struct figures {
 	double load, median_us, p99_us, request_ms, request99_ms, jain;
@@ -69,23 +54,23 @@ static void test_incast(void)
 {
 	struct figures f = incast("8 long, 8 short", 1, 1, 0), many;
 
-	report(!f.dropped, "16 connections: nothing is dropped");
-	report(f.median_us < 500 && f.p99_us < 1600,
+	tap_ok(!f.dropped, "16 connections: nothing is dropped");
+	tap_ok(f.median_us < 500 && f.p99_us < 1600,
 	       "delay: the median below the threshold, the 99th not far above a millisecond more");
-	report(f.load > 0.97 && f.jain > 0.98, "the link is used, alike");
+	tap_ok(f.load > 0.97 && f.jain > 0.98, "the link is used, alike");
 	many = incast("16 long, 24 short", 2, 3, 0);
-	report(many.jain > 0.95 && many.median_us < 800,
+	tap_ok(many.jain > 0.95 && many.median_us < 800,
 	       "40 connections, more than the queue has room for");
 }
 
 /* With errors that the floor does not reach the shares do differ: the sim can tell. */
 static void test_clocks(void)
 {
-	report(incast("clocks behind by 25 us", 1, 1, 25).jain > 0.98 &&
+	tap_ok(incast("clocks behind by 25 us", 1, 1, 25).jain > 0.98 &&
 		       incast("by 50 us", 1, 1, 50).jain > 0.98,
 	       "half of the clocks behind by a tenth of the threshold: shares as without");
-	report(incast("ahead by 50 us", 1, 1, -50).jain > 0.98, "and ahead");
-	report(incast("behind by 300 us", 1, 1, 300).jain < 0.9,
+	tap_ok(incast("ahead by 50 us", 1, 1, -50).jain > 0.98, "and ahead");
+	tap_ok(incast("behind by 300 us", 1, 1, 300).jain < 0.9,
 	       "a clock worse than a quarter of the threshold has its effect");
 }
 
@@ -96,13 +81,13 @@ static void test_alone(void)
 	tnet_init(&net, seed);
 	tnet_add(&net, false);
 	f = run("one alone");
-	report(f.load > 0.97 && f.median_us < 500, "one connection alone uses the link");
+	tap_ok(f.load > 0.97 && f.median_us < 500, "one connection alone uses the link");
 	for (int again = 0; again < 3; again++) {
 		tnet_init(&net, seed + (uint64_t)again);
 		net.warm_s = 2;
 		tnet_add(&net, false);
 		tnet_add(&net, false)->start_ns = 1000000000;
-		report(run("two, a second apart").jain > 0.96, "the second one gets as much");
+		tap_ok(run("two, a second apart").jain > 0.96, "the second one gets as much");
 	}
 }
 
@@ -116,7 +101,7 @@ static void test_request(void)
 		tnet_add(&net, true)->free = !limited;
 		took[limited] = run(limited ? "a request alone" : "not limited").request_ms;
 	}
-	report(took[1] < 1.2 * took[0],
+	tap_ok(took[1] < 1.2 * took[0],
 	       "100 KB on an idle network take less than 1.2 times as long");
 }
 
@@ -140,8 +125,8 @@ static void test_weights(void)
 {
 	double equal = ratio(1), three = ratio(3);
 
-	report(equal > 0.95 && equal < 1.05, "equal weights: %.2f", equal);
-	report(three > 2 && three < 3.3, "weights of 3 and 1: %.2f", three);
+	tap_ok(equal > 0.95 && equal < 1.05, "equal weights: %.2f", equal);
+	tap_ok(three > 2 && three < 3.3, "weights of 3 and 1: %.2f", three);
 }
 
 int main(int count, char **words)
@@ -154,6 +139,5 @@ int main(int count, char **words)
 	test_alone();
 	test_request();
 	test_weights();
-	printf("1..%d\n", tests);
-	return failures != 0;
+	return tap_end();
 }
