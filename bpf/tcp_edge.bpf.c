@@ -89,6 +89,8 @@ static __always_inline void tcp_keep_out(struct esc_tcp_flow *flow,
 {
 	__s64 delay_ns = (__s64)bpf_ntohs(option->echo) << ESC_TCP_UNIT_SHIFT;
 
+	if (option->flags & ESC_TCP_ECHO_LESS)
+		delay_ns = -delay_ns;
 	flow->out_last_ns = delay_ns;
 	flow->out_bound_ns = esc_tcp_bound_ns(option->bound) + flow->in_bound_ns;
 	flow->out_last_ktime_ns = now_ns;

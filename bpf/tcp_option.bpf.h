@@ -36,8 +36,10 @@ static __always_inline void tcp_option_make(struct esc_tcp_option *option, __u64
 
 static __always_inline void tcp_option_echo(struct esc_tcp_option *option, __s64 delay_ns)
 {
-	__u64 units = delay_ns < 0 ? 0 : (__u64)delay_ns >> ESC_TCP_UNIT_SHIFT;
+	__u64 units = (__u64)(delay_ns < 0 ? -delay_ns : delay_ns) >> ESC_TCP_UNIT_SHIFT;
 
+	if (delay_ns < 0)
+		option->flags |= ESC_TCP_ECHO_LESS;
 	option->echo = bpf_htons(units < ESC_TCP_ECHO_MAX ? (__u16)units : ESC_TCP_ECHO_MAX);
 	option->flags |= ESC_TCP_HAS_ECHO;
 }
@@ -61,7 +63,7 @@ static __always_inline int tcp_option_load(struct bpf_sock_ops *ops, struct esc_
 	if (got < 0)
 		return -1;
 	if ((got != ESC_TCP_FULL && got != ESC_TCP_SHORT) || option->length != got ||
-	    (option->flags & ~(ESC_TCP_HAS_TIME | ESC_TCP_HAS_ECHO)))
+	    (option->flags & ~(ESC_TCP_HAS_TIME | ESC_TCP_HAS_ECHO | ESC_TCP_ECHO_LESS)))
 		goto malformed;
 	return 0;
 malformed:

@@ -158,8 +158,8 @@ static __always_inline void wrap_leave(struct sock *sk, struct esc_tcp_flow *flo
 	if (!flow)
 		return;
 	window = tcp_window_segments(&flow->law);
-	if (flow->rest_ns && window > TCP_WINDOW_AGAIN / TCP_WINDOW_ONE)
-		window = TCP_WINDOW_AGAIN / TCP_WINDOW_ONE;
+	if (flow->rest_ns && window > tcp_window_rested(&flow->law) / TCP_WINDOW_ONE)
+		window = tcp_window_rested(&flow->law) / TCP_WINDOW_ONE;
 	flow->inner_cwnd = tp->snd_cwnd;
 	if (window > flow->inner_cwnd)
 		window = flow->inner_cwnd;
@@ -176,13 +176,26 @@ static __always_inline bool wrap_may_grow(const struct esc_tcp_flow *flow)
 	return !flow || flow->inner_cwnd < 2 * tcp_window_segments(&flow->law);
 }
 
-static __always_inline void wrap_rtt(struct esc_tcp_flow *flow, __s32 rtt_us)
+/* All that the application wrote has been acknowledged. */
+static __always_inline bool wrap_is_done(const struct tcp_sock *tp)
 {
-	if (rtt_us <= 0)
-		return;
+	return !tp->packets_out && tp->write_seq == tp->snd_nxt;
+}
+
+/*
+ * The round trip of an acknowledgement, 0: it tells none. The last segment of what was written may
+ * have waited for an acknowledgement that was delayed, 40 ms: what comes next would be paced by
+ * that.
+ */
+static __always_inline __u32 wrap_rtt(const struct tcp_sock *tp, struct esc_tcp_flow *flow,
+				      __s32 rtt_us)
+{
+	if (rtt_us <= 0 || (flow->rtt_us && wrap_is_done(tp) && (__u32)rtt_us > 2 * flow->rtt_us))
+		return 0;
 	if (!flow->rtt_us)
 		flow->rtt_us = rtt_us;
 	flow->rtt_us = (flow->rtt_us + (__u32)rtt_us) / 2;
+	return rtt_us;
 }
 
 /*
@@ -190,25 +203,22 @@ static __always_inline void wrap_rtt(struct esc_tcp_flow *flow, __s32 rtt_us)
  * room for it, just when it matters: then it is the last one told, and what the round trip has
  * become longer since.
  */
-static __always_inline bool wrap_delay(struct esc_tcp_flow *flow, __s32 rtt_us, __u64 now_ns,
-				       __u64 *delay_ns)
+static __always_inline bool wrap_delay(struct esc_tcp_flow *flow, __u32 rtt_us, __u64 now_ns,
+				       __s64 *delay_ns)
 {
-	__s64 guess;
 
 	if (flow->out_fresh) {
 		flow->out_fresh = 0;
-		*delay_ns = flow->out_last_ns < 0 ? 0 : flow->out_last_ns;
-		if (rtt_us > 0) {
+		*delay_ns = flow->out_last_ns;
+		if (rtt_us) {
 			flow->rtt_base_us = rtt_us;
 			flow->base_ns = *delay_ns;
 		}
 		return true;
 	}
-	if (rtt_us <= 0 || !flow->rtt_base_us ||
-	    now_ns - flow->out_last_ktime_ns > WRAP_ESTIMATE_NS)
+	if (!rtt_us || !flow->rtt_base_us || now_ns - flow->out_last_ktime_ns > WRAP_ESTIMATE_NS)
 		return false;
-	guess = (__s64)flow->base_ns + ((__s64)rtt_us - flow->rtt_base_us) * 1000;
-	*delay_ns = guess < 0 ? 0 : guess;
+	*delay_ns = flow->base_ns + ((__s64)rtt_us - (__s64)flow->rtt_base_us) * 1000;
 	flow->out_estimated++;
 	tcp_count(estimated);
 	return true;
@@ -224,26 +234,22 @@ static __always_inline __u32 wrap_segments(struct sock *sk, __u32 inner)
 
 /* The window by the law. Nothing is learnt about more than what was really used. */
 static __always_inline void wrap_judge(struct sock *sk, struct esc_tcp_flow *flow, __u32 acked,
-				       __u64 delay_ns)
+				       __s64 told_ns, __u64 now_ns)
 {
 	struct tcp_sock *tp = (struct tcp_sock *)sk;
-	__u64 threshold_ns = flow->threshold_ns, rtt_ns = flow->rtt_us * 1000ull, standing_ns;
+	__u64 threshold_ns = flow->threshold_ns, rtt_ns = flow->rtt_us * 1000ull, delay_ns;
 
 	if (!threshold_ns)
 		return;
 	flow->law.weight = flow->weight;
 	if (acked > 64)
 		acked = 64;
+	delay_ns = tcp_window_above(&flow->law, told_ns, threshold_ns, now_ns);
 	if (rtt_ns <= delay_ns)
 		rtt_ns = delay_ns + 1;
-	standing_ns = tcp_window_standing(&flow->law, tp->snd_una, tp->snd_nxt, delay_ns);
-	if (delay_ns > threshold_ns) {
-		if (tcp_window_cut(&flow->law, acked, tp->snd_una, tp->snd_nxt, delay_ns,
-				   threshold_ns, rtt_ns))
-			tcp_count(cuts);
-	} else if (2 * tp->max_packets_out >= tcp_window_segments(&flow->law)) {
-		tcp_window_grow(&flow->law, acked, standing_ns, threshold_ns, rtt_ns);
-	}
+	if (tcp_window_take(&flow->law, acked, tp->snd_una, tp->snd_nxt, delay_ns, threshold_ns,
+			    rtt_ns, 2 * tp->max_packets_out >= tcp_window_segments(&flow->law)))
+		tcp_count(cuts);
 }
 
 /*
@@ -251,14 +257,11 @@ static __always_inline void wrap_judge(struct sock *sk, struct esc_tcp_flow *flo
  * is. What the window was is forgotten only if that took longer than a round trip: an application
  * that is just slow has not let go of the path.
  */
-static __always_inline void wrap_rest(const struct tcp_sock *tp, struct esc_tcp_flow *flow,
-				      __u64 now_ns)
+static __always_inline void wrap_rested(struct esc_tcp_flow *flow)
 {
 	if (flow->rest_ns && flow->rest_end_ns - flow->rest_ns > flow->rtt_us * 1000ull)
 		tcp_window_rest(&flow->law);
 	flow->rest_ns = flow->rest_end_ns = 0;
-	if (!tp->packets_out && tp->write_seq == tp->snd_nxt)
-		flow->rest_ns = now_ns;
 }
 
 static __always_inline void wrap_pace(struct sock *sk, struct esc_tcp_flow *flow)
@@ -288,7 +291,9 @@ static __always_inline void wrap_acked(struct sock *sk, const struct ack_sample 
 {
 	struct esc_tcp_flow *flow = wrap_flow(sk);
 	struct tcp_sock *tp = (struct tcp_sock *)sk;
-	__u64 now_ns = bpf_ktime_get_ns(), delay_ns;
+	__u64 now_ns = bpf_ktime_get_ns();
+	__s64 delay_ns;
+	__u32 rtt_us;
 
 	if (!flow || !flow->until_ktime_ns)
 		return;
@@ -299,10 +304,12 @@ static __always_inline void wrap_acked(struct sock *sk, const struct ack_sample 
 	}
 	if (!flow->limited)
 		wrap_begin(sk, flow);
-	wrap_rtt(flow, sample->rtt_us);
-	if (wrap_delay(flow, sample->rtt_us, now_ns, &delay_ns))
-		wrap_judge(sk, flow, sample->pkts_acked, delay_ns);
-	wrap_rest(tp, flow, now_ns);
+	wrap_rested(flow);
+	rtt_us = wrap_rtt(tp, flow, sample->rtt_us);
+	if (wrap_delay(flow, rtt_us, now_ns, &delay_ns))
+		wrap_judge(sk, flow, sample->pkts_acked, delay_ns, now_ns);
+	if (wrap_is_done(tp))
+		flow->rest_ns = now_ns;
 	wrap_heed_rate(sk, flow);
 	wrap_pace(sk, flow);
 	wrap_enter(sk, flow);

@@ -39,6 +39,8 @@ ESC_ASSERT_SIZE(struct esc_tcp_option, ESC_TCP_FULL);
 #define ESC_TCP_HAS_TIME                                                                           \
 	0x1u /* the sender has fabric time; in the short form: and bound says how good */
 #define ESC_TCP_HAS_ECHO 0x2u /* echo is a delay that was not told before */
+#define ESC_TCP_ECHO_LESS                                                                          \
+	0x4u /* it is less than nothing by so much, as clocks within their bounds can make it */
 
 /* Fabric time known worse than that is no use for a delay here. */
 #define ESC_TCP_BOUND_MAX_NS 1000000
@@ -135,8 +137,8 @@ struct esc_tcp_flow {
 	__u32 shown_cwnd;  /* what was put into its place */
 	__u32 rtt_us;	   /* smoothed, of the newest segment of each acknowledgement */
 	__u32 rtt_base_us; /* with the delay of base_ns; 0: none yet */
-	__u32 base_ns;
-	__u32 rate_Bps;	    /* maximum that we set; ESC_TCP_NO_RATE: none */
+	__u32 rate_Bps;	   /* maximum that we set; ESC_TCP_NO_RATE: none */
+	__s64 base_ns;
 	__u64 app_rate_Bps; /* maximum that the application has set */
 	__u64 rest_ns;	    /* when all was acknowledged and nothing waited; 0: not so */
 	__u64 rest_end_ns;  /* when data left again; 0: not yet. Writer: the sockops program */

@@ -7,13 +7,16 @@
  * 40 connections that have two segments each under way fill a switch's queue,
  * and that of a window of two cannot be made less but by waiting.
  *
- * The window grows with the room below the threshold, and shrinks when a delay
- * is above it, by what the delay is too long, once a round trip: data that
- * left before the last cut says nothing about it (as in Swift, SIGCOMM 2020).
- * A small pull towards nothing, in proportion to the window, makes equal
- * delays mean equal windows, so connections of one bottleneck come together.
+ * Each delay moves the window by how far it is from an aim below the threshold, in proportion: what
+ * counts is the mean, so it does not matter how many delays a connection hears of in a time, nor
+ * how the segments of a burst wait for each other. A step upwards of its own, the same for all of a
+ * weight, makes equal delays mean equal windows: so connections of one bottleneck come together.
  *
- * One text for the kernel programs and user space: unsigned, 64-bit division only.
+ * Two clocks are never quite right, and a path takes its time when it is empty. A part of the delay
+ * that is always there is not the queue's: the least of some time is taken off, as far as a clock
+ * may be wrong. Those of one bottleneck see it empty at the same moments, and so they agree.
+ *
+ * One text for the kernel programs and user space: 64-bit division unsigned only.
  */
 #ifndef ESC_PACING_TCPWINDOW_H
 #define ESC_PACING_TCPWINDOW_H
@@ -21,82 +24,115 @@
 #define TCP_WINDOW_ONE 1024u
 #define TCP_WINDOW_MIN (TCP_WINDOW_ONE / 8)
 #define TCP_WINDOW_MAX (TCP_WINDOW_ONE << 16)
-/* A connection that starts, or starts again after all was acknowledged. */
-#define TCP_WINDOW_NEW (2 * TCP_WINDOW_ONE)
+/* A connection that starts: two segments, or three now and then. */
+#define TCP_WINDOW_NEW (5 * TCP_WINDOW_ONE / 2)
+/* One that was limited while data was under way, and the most after a rest. */
 #define TCP_WINDOW_AGAIN (4 * TCP_WINDOW_ONE)
+#define TCP_WINDOW_REST (8 * TCP_WINDOW_ONE)
 /* Starting: four times a round trip on an empty path up to here, then twice. */
 #define TCP_WINDOW_LEAP (16 * TCP_WINDOW_ONE)
-/* Below it the rate is the limit, and the window in segments leaves room for a delayed
- * acknowledgement. */
-#define TCP_WINDOW_PACED (8 * TCP_WINDOW_ONE)
-/* Delays that a least one is taken of; a heavier connection hears of more of them in a time. */
-#define TCP_WINDOW_SAMPLES 12u
+/* Below it the rate alone is the limit, and two segments leave room for a delayed
+ * acknowledgement; above it the rate only keeps bursts apart. */
+#define TCP_WINDOW_PACED (2 * TCP_WINDOW_ONE)
 /* From it on there is no pacing but the socket's own. */
 #define TCP_WINDOW_FREE (64 * TCP_WINDOW_ONE)
+/* The aim, in 1/1024 of the threshold: bursts of a third of a window, which is what the kernel
+ * sends, keep a path busy alone if their mean wait is that of half of a burst. */
+#define TCP_WINDOW_AIM 720u
+/* Of what is too much or too little in the queue, a round trip's part, in 1/1024. */
+#define TCP_WINDOW_GAIN 768u
+/* The step upwards of a large window, in 1/1024 of a segment a round trip; half of it at 3/2. */
+#define TCP_WINDOW_STEP 256u
+/* What is too much goes at that part of the gain from small windows and from large ones. */
+#define TCP_WINDOW_GIVE_LEAST 900u
+#define TCP_WINDOW_GIVE_MOST 1536u
+/* The least delay is one of that time and that many, twice; and at most 1 / 2^shift of the
+ * threshold, which is what a clock may be wrong by (ESC_TCP_BOUND_SHIFT). */
+#define TCP_WINDOW_FLOOR_NS 500000000ull
+#define TCP_WINDOW_FLOOR_COUNT 64u
+#define TCP_WINDOW_FLOOR_SHIFT 2
 
 struct tcp_window {
 	unsigned int window;   /* 1/1024 of a segment */
-	unsigned int wait_seq; /* after a cut: what is sent from here on knows of it */
+	unsigned int wait_seq; /* after the first delay above the threshold: what is sent from here
+				  on knows of it */
 	unsigned int waiting;  /* wait_seq is in force */
-	unsigned int starting; /* no delay above the threshold since the start */
+	unsigned int starting; /* no delay above the aim since the start */
 	unsigned int memory;   /* the window before a rest; 0: none */
-	unsigned int low_ns;   /* least delay of the span under way */
-	unsigned int low_before_ns;
-	unsigned int low_seq;	/* that span does not end before this is acknowledged */
-	unsigned int low_count; /* delays in it */
-	unsigned int weight; /* times the window of a connection of weight 1; set after a start */
+	unsigned int weight;   /* times the window of a connection of weight 1; set after a start */
+	/* The least delay, of the span under way and of the one before. */
+	long long floor_ns, floor_before_ns;
+	unsigned long long floor_since_ns; /* 0: none yet */
+	unsigned int floor_count;	   /* delays in this span */
+	unsigned int
+		round; /* added to the window before it is cut to whole segments; 0: none yet */
+	unsigned int round_seq; /* that changes when this is acknowledged */
+	unsigned int reserved;
 };
+
+static inline void tcp_window_begin(struct tcp_window *w, unsigned int window, unsigned int memory)
+{
+	w->window = window < TCP_WINDOW_NEW ? TCP_WINDOW_NEW : window;
+	w->waiting = 0;
+	w->starting = 1;
+	w->memory = memory;
+}
 
 static inline void tcp_window_start(struct tcp_window *w, unsigned int window)
 {
-	w->window = window;
-	w->waiting = 0;
-	w->starting = 1;
+	tcp_window_begin(w, window, 0);
 	w->weight = 1;
-	w->memory = 0;
-	w->low_ns = w->low_before_ns = ~0u;
-	w->low_count = 0;
+	w->floor_since_ns = 0;
+	w->round = 0;
 }
 
 /*
- * All that the application wrote was acknowledged: what comes next starts gently. Where it finds
- * the path empty, the window is the old one again.
+ * All that the application wrote was acknowledged: what comes next starts gently, with a quarter of
+ * what there was, as all others may that rested with it. Where it finds the path empty, the window
+ * is the old one again.
  */
+static inline unsigned int tcp_window_rested(const struct tcp_window *w)
+{
+	unsigned int window = w->window / 4;
+
+	if (window < TCP_WINDOW_NEW)
+		window = TCP_WINDOW_NEW;
+	return window < TCP_WINDOW_REST ? window : TCP_WINDOW_REST;
+}
+
 static inline void tcp_window_rest(struct tcp_window *w)
 {
-	unsigned int memory = w->window;
-
-	tcp_window_start(w, memory < TCP_WINDOW_AGAIN ? memory : TCP_WINDOW_AGAIN);
-	if (w->window < TCP_WINDOW_NEW)
-		w->window = TCP_WINDOW_NEW;
-	w->memory = memory / 2;
+	tcp_window_begin(w, tcp_window_rested(w), w->window);
 }
 
-/*
- * The delay that a window grows by: for three quarters the least of two spans, each a round trip
- * and a number of delays long. Segments leave in bursts, and the end of a burst waits for its
- * beginning; what stands in the queue is what is there before it. The least of many is less than
- * that of few: in spans of a round trip alone a connection that had most of a path would see
- * shorter delays than the others, and keep it. Below one segment there are too few for a least one.
- */
-static inline unsigned long long tcp_window_standing(struct tcp_window *w, unsigned int acked_seq,
-						     unsigned int next_seq,
-						     unsigned long long delay_ns)
+/* A delay at @now_ns (not 0), less the least of the last time. It may be negative; what is left is
+ * not. */
+static inline unsigned long long tcp_window_above(struct tcp_window *w, long long delay_ns,
+						  unsigned long long threshold_ns,
+						  unsigned long long now_ns)
 {
-	unsigned int delay = delay_ns > ~0u ? ~0u : (unsigned int)delay_ns, low;
+	long long most = (long long)(threshold_ns >> TCP_WINDOW_FLOOR_SHIFT), floor;
 
-	w->low_count++;
-	if (w->low_ns == ~0u || ((int)(acked_seq - w->low_seq) >= 0 &&
-				 w->low_count >= TCP_WINDOW_SAMPLES * w->weight)) {
-		w->low_count = 0;
-		w->low_before_ns = w->low_ns;
-		w->low_ns = delay;
-		w->low_seq = next_seq;
+	if (!w->floor_since_ns) {
+		w->floor_ns = w->floor_before_ns = delay_ns;
+		w->floor_since_ns = now_ns;
+		w->floor_count = 0;
+	} else if (now_ns - w->floor_since_ns > TCP_WINDOW_FLOOR_NS &&
+		   w->floor_count >= TCP_WINDOW_FLOOR_COUNT) {
+		w->floor_before_ns = w->floor_ns;
+		w->floor_ns = delay_ns;
+		w->floor_since_ns = now_ns;
+		w->floor_count = 0;
 	}
-	if (delay < w->low_ns)
-		w->low_ns = delay;
-	low = w->low_ns < w->low_before_ns ? w->low_ns : w->low_before_ns;
-	return w->window < TCP_WINDOW_ONE ? delay_ns : (3ull * low + delay_ns) / 4;
+	w->floor_count++;
+	if (delay_ns < w->floor_ns)
+		w->floor_ns = delay_ns;
+	floor = w->floor_ns < w->floor_before_ns ? w->floor_ns : w->floor_before_ns;
+	if (floor > most)
+		floor = most;
+	if (floor < -most)
+		floor = -most;
+	return delay_ns > floor ? (unsigned long long)(delay_ns - floor) : 0;
 }
 
 static inline void tcp_window_bound(struct tcp_window *w, unsigned long long window)
@@ -121,54 +157,31 @@ static inline unsigned long long tcp_window_share(const struct tcp_window *w, un
 	return segments < window ? segments * TCP_WINDOW_ONE / window : window / acked;
 }
 
-/*
- * @acked segments came through in @delay_ns, which is not above @threshold_ns (not 0); the round
- * trip was @rtt_ns (not 0, and more than the delay). Each round trip half of a segment, less the
- * less room there is. Below half of the threshold also half of what the connection lacks to get
- * there, which is window * (threshold / 2 - delay) / rtt: others have gone, or never were. And back
- * goes an eighth of the window, at most half of what an empty path adds. Where both are the same,
- * so are the windows of all who see that delay, and those of who see another one by a wrong clock
- * not much different.
+/* Starting, with a delay of less than the aim: on an empty path four times, then twice a round
+ * trip.
  */
 static inline void tcp_window_grow(struct tcp_window *w, unsigned int acked,
-				   unsigned long long delay_ns, unsigned long long threshold_ns,
-				   unsigned long long rtt_ns)
+				   unsigned long long delay_ns, unsigned long long aim_ns)
 {
-	unsigned long long window = w->window, share = tcp_window_share(w, acked), room, up, down;
+	unsigned long long room = (aim_ns - delay_ns) * TCP_WINDOW_ONE / aim_ns;
+	unsigned int times = w->window < TCP_WINDOW_LEAP ? 3 : 1;
 
-	room = (threshold_ns - delay_ns) * TCP_WINDOW_ONE / threshold_ns;
-	if (w->starting) {
-		up = acked * room * (window < TCP_WINDOW_LEAP ? 3 : 1);
-		if (room > TCP_WINDOW_ONE / 2 && w->memory > window)
-			window = w->memory;
-		tcp_window_bound(w, window + up);
-		return;
-	}
-	up = w->weight * room / 2;
-	if (delay_ns < threshold_ns / 2)
-		up += window * (threshold_ns / 2 - delay_ns) / (2 * rtt_ns);
-	down = w->weight * TCP_WINDOW_ONE / 4 + window * threshold_ns / (8 * rtt_ns);
-	if (down > window / 8)
-		down = window / 8;
-	window += share * up / TCP_WINDOW_ONE;
-	down = share * down / TCP_WINDOW_ONE;
-	tcp_window_bound(w, window > down ? window - down : 0);
+	if (room > TCP_WINDOW_ONE / 2 && w->memory > w->window)
+		w->window = w->memory;
+	tcp_window_bound(w, w->window + acked * room * times);
 }
 
 /*
- * A delay above the threshold, told with @acked segments up to @acked_seq; @next_seq is sent next.
- * What of the connection stands in the queue above the threshold is window * (delay - threshold) /
- * rtt: four fifths of it go, at most half of the window. Returns whether the window was cut.
+ * The first delay above the threshold after a start, whose windows may be of any size: four fifths
+ * of what the connection has in the queue above the threshold go, window * (delay - threshold) /
+ * rtt, at most half of the window.
  */
-static inline int tcp_window_cut(struct tcp_window *w, unsigned int acked, unsigned int acked_seq,
-				 unsigned int next_seq, unsigned long long delay_ns,
-				 unsigned long long threshold_ns, unsigned long long rtt_ns)
+static inline void tcp_window_cut(struct tcp_window *w, unsigned int acked, unsigned int next_seq,
+				  unsigned long long delay_ns, unsigned long long threshold_ns,
+				  unsigned long long rtt_ns)
 {
 	unsigned long long much, window = w->window;
 
-	w->starting = 0;
-	if (w->waiting && (int)(acked_seq - w->wait_seq) <= 0)
-		return 0;
 	much = (delay_ns - threshold_ns) * (TCP_WINDOW_ONE * 4 / 5) / rtt_ns;
 	if (much > TCP_WINDOW_ONE / 2)
 		much = TCP_WINDOW_ONE / 2;
@@ -177,13 +190,96 @@ static inline int tcp_window_cut(struct tcp_window *w, unsigned int acked, unsig
 	tcp_window_bound(w, (window * (TCP_WINDOW_ONE - much)) >> 10);
 	w->waiting = 1;
 	w->wait_seq = next_seq;
-	return 1;
 }
 
-/* The window in whole segments: never one, which would wait for a delayed acknowledgement. */
+/*
+ * What of the connection is in the queue above the aim, or lacks there, is window * (delay - aim) /
+ * rtt: a part of it goes, or comes, in a round trip. So does the step upwards, which is the more of
+ * the window the smaller that is: where both are the same, so are the windows of all who see that
+ * delay. A step of the same size for all would bring them together sooner, and have a delay that
+ * grows with their number. Of what is too much a large window gives more than its part, a small one
+ * less: when many begin at once, those that were there make room.
+ */
+static inline int tcp_window_move(struct tcp_window *w, unsigned int acked,
+				  unsigned long long delay_ns, unsigned long long aim_ns,
+				  unsigned long long rtt_ns)
+{
+	unsigned long long window = w->window, share = tcp_window_share(w, acked), up, down = 0,
+			   one = (unsigned long long)w->weight * TCP_WINDOW_ONE,
+			   part = window * TCP_WINDOW_GAIN / TCP_WINDOW_ONE, give;
+
+	up = w->weight * TCP_WINDOW_STEP * window / (window + one * 3 / 2);
+	if (delay_ns < aim_ns) {
+		up += part * (aim_ns - delay_ns) / rtt_ns;
+	} else {
+		give = 2 * TCP_WINDOW_ONE * window / (window + 2 * one);
+		if (give < TCP_WINDOW_GIVE_LEAST)
+			give = TCP_WINDOW_GIVE_LEAST;
+		if (give > TCP_WINDOW_GIVE_MOST)
+			give = TCP_WINDOW_GIVE_MOST;
+		down = part * (delay_ns - aim_ns) / rtt_ns * give / TCP_WINDOW_ONE;
+	}
+	if (down > window / 2)
+		down = window / 2;
+	up = share * up / TCP_WINDOW_ONE;
+	down = share * down / TCP_WINDOW_ONE;
+	tcp_window_bound(w, window + up > down ? window + up - down : 0);
+	return down > up;
+}
+
+/*
+ * The part of a segment that makes one more is another one in each round trip, evenly spread (the
+ * golden ratio), and begins anywhere: rounded up by all at once, windows of many would jump by a
+ * segment each, and the queue with them.
+ */
+static inline void tcp_window_turn(struct tcp_window *w, unsigned int acked_seq,
+				   unsigned int next_seq)
+{
+	if (!w->round)
+		w->round = (acked_seq * 2654435761u) >> 22;
+	else if ((int)(acked_seq - w->round_seq) < 0)
+		return;
+	w->round = (w->round + 633) % TCP_WINDOW_ONE;
+	w->round_seq = next_seq;
+}
+
+/*
+ * @acked segments up to @acked_seq came through in @delay_ns (tcp_window_above); @next_seq is sent
+ * next. The round trip was @rtt_ns (more than the delay). @full: the connection used its window;
+ * else nothing is learnt of a larger one. Returns whether the window became less.
+ */
+static inline int tcp_window_take(struct tcp_window *w, unsigned int acked, unsigned int acked_seq,
+				  unsigned int next_seq, unsigned long long delay_ns,
+				  unsigned long long threshold_ns, unsigned long long rtt_ns,
+				  int full)
+{
+	unsigned long long aim_ns = threshold_ns * TCP_WINDOW_AIM / 1024;
+
+	tcp_window_turn(w, acked_seq, next_seq);
+	if (delay_ns <= aim_ns && !full)
+		return 0;
+	if (w->starting && delay_ns < aim_ns) {
+		tcp_window_grow(w, acked, delay_ns, aim_ns);
+		return 0;
+	}
+	if (w->starting) {
+		w->starting = 0;
+		if (delay_ns <= threshold_ns)
+			return 0;
+		tcp_window_cut(w, acked, next_seq, delay_ns, threshold_ns, rtt_ns);
+		return 1;
+	}
+	if (w->waiting && (int)(acked_seq - w->wait_seq) <= 0)
+		return 0;
+	w->waiting = 0;
+	return tcp_window_move(w, acked, delay_ns, aim_ns, rtt_ns);
+}
+
+/* The window in whole segments, in the mean of many round trips; never one, which would wait for a
+ * delayed acknowledgement. */
 static inline unsigned int tcp_window_segments(const struct tcp_window *w)
 {
-	unsigned int whole = (w->window + TCP_WINDOW_ONE - 1) / TCP_WINDOW_ONE;
+	unsigned int whole = (w->window + w->round) / TCP_WINDOW_ONE;
 
 	return whole < 2 ? 2 : whole;
 }

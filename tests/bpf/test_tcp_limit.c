@@ -26,8 +26,11 @@
 #include "tcpwrap.h"
 
 #define PORT 7000
-/* So little that every delay is too long: the window is small and the rate is ours. */
-#define THRESHOLD_NS 1000
+/* Less than what the queue in front of the loopback holds: the window is small, the rate ours. */
+#define THRESHOLD_NS 100000
+#define SLOW_LOOPBACK                                                                              \
+	"ip link set lo up mtu 1500 && tc qdisc add dev lo root tbf rate 400mbit burst 10k limit " \
+	"400k"
 #define WAIT_MS 4000
 #define NO_RATE UINT64_MAX
 
@@ -140,6 +143,11 @@ static bool is_of_class(void)
 	return flow().class == 1 && flow().law.weight == 3;
 }
 
+static bool is_of_none(void)
+{
+	return flow().limited && !flow().class;
+}
+
 static bool goes_on(void)
 {
 	static uint64_t begun;
@@ -207,6 +215,49 @@ static void test_forsaken(void)
 	       "another congestion control of the application's choice: no limit, no rate of ours");
 }
 
+static bool connect_both(int family)
+{
+	struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons(PORT)};
+	struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(PORT)};
+	struct sockaddr *address =
+		family == AF_INET6 ? (struct sockaddr *)&v6 : (struct sockaddr *)&v4;
+	socklen_t bytes = family == AF_INET6 ? sizeof(v6) : sizeof(v4);
+	int listener = socket(family, SOCK_STREAM, 0), one = 1;
+
+	v6.sin6_addr = in6addr_loopback;
+	v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	close(sender);
+	close(receiver);
+	sender = -1;
+	receiver = socket(family, SOCK_STREAM, 0);
+	setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	if (setsockopt(listener, IPPROTO_TCP, TCP_CONGESTION, "cubic", 5) ||
+	    bind(listener, address, bytes) || listen(listener, 1) ||
+	    connect(receiver, address, bytes))
+		return false;
+	sender = accept(listener, NULL, NULL);
+	close(listener);
+	fcntl(sender, F_SETFL, O_NONBLOCK);
+	fcntl(receiver, F_SETFL, O_NONBLOCK);
+	return sender >= 0;
+}
+
+/* IPv6 has its own mark; IP_TOS of such a socket is of no packet. */
+static void test_class_v6(void)
+{
+	int marked = 46 << 2;
+
+	word.classes[1] = (struct esc_tcp_class){
+		.weight = 3, .threshold_ns = THRESHOLD_NS, .dscps = 1ull << 46};
+	tcpedge_say(edge, &word);
+	tap_ok(connect_both(AF_INET6) && until(is_of_none), "IPv6: limited, and of no class");
+	setsockopt(sender, IPPROTO_IPV6, IPV6_TCLASS, &marked, sizeof(marked));
+	tap_ok(until(is_of_class), "IPv6: of a class by the DSCP of its traffic class");
+	marked = 12 << 2;
+	setsockopt(sender, IPPROTO_IPV6, IPV6_TCLASS, &marked, sizeof(marked));
+	tap_ok(until(is_of_none), "IPv6: by another DSCP of none");
+}
+
 static void test_refused(void)
 {
 	struct tcpwrap *none;
@@ -216,24 +267,6 @@ static void test_refused(void)
 			    sizeof(why)) &&
 		       !none && strstr(why, "no wrapper around bbr"),
 	       "a kernel that takes none: %s", why);
-}
-
-static bool connect_both(void)
-{
-	struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(PORT)};
-	int listener = socket(AF_INET, SOCK_STREAM, 0);
-
-	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-	receiver = socket(AF_INET, SOCK_STREAM, 0);
-	if (setsockopt(listener, IPPROTO_TCP, TCP_CONGESTION, "cubic", 5) ||
-	    bind(listener, (struct sockaddr *)&address, sizeof(address)) || listen(listener, 1) ||
-	    connect(receiver, (struct sockaddr *)&address, sizeof(address)))
-		return false;
-	sender = accept(listener, NULL, NULL);
-	close(listener);
-	fcntl(sender, F_SETFL, O_NONBLOCK);
-	fcntl(receiver, F_SETFL, O_NONBLOCK);
-	return sender >= 0;
 }
 
 static void run_all(const char *cgroup)
@@ -251,12 +284,13 @@ static void run_all(const char *cgroup)
 	tcpedge_say(edge, &word);
 	beat();
 	if (!tap_ok(!tcpedge_attach(edge, cgroup, why, sizeof(why)) &&
-			    tcp_cgroup_join(cgroup, getpid()) && connect_both(),
+			    tcp_cgroup_join(cgroup, getpid()) && connect_both(AF_INET),
 		    "a connection in the cgroup %s", why))
 		return;
 	test_rates();
 	test_class();
 	test_forsaken();
+	test_class_v6();
 	test_refused();
 }
 
@@ -270,7 +304,7 @@ int main(void)
 		return tap_end();
 	}
 	snprintf(parent, sizeof(parent), "%.*s", (int)(strrchr(cgroup, '/') - cgroup), cgroup);
-	if (unshare(CLONE_NEWNET) || system("ip link set lo up") || mkdir(cgroup, 0755))
+	if (unshare(CLONE_NEWNET) || system(SLOW_LOOPBACK) || mkdir(cgroup, 0755))
 		return tap_bail("no network namespace, or no cgroup");
 	word.classes[0] = (struct esc_tcp_class){.weight = 1, .threshold_ns = THRESHOLD_NS};
 	if (tap_ok(!tcpedge_open(&edge, &maps, why, sizeof(why)), "the program loads %s", why))

@@ -174,6 +174,15 @@ static void test_agreed(void)
 	tap_ok(is_ours(echo) && echo[7] & ESC_TCP_HAS_ECHO &&
 		       (echo[4] << 8 | echo[5]) >= 2000000 >> ESC_TCP_UNIT_SHIFT,
 	       "an acknowledgement tells the delay of the data");
+	make(option, ESC_TCP_FULL, ESC_TCP_HAS_TIME, -500000ull);
+	peer_send(&peer, ACK | PSH, peer.next, option, sizeof(option), 100);
+	peer.next += 100;
+	while (peer_take(&peer, &segment, WAIT_MS) && ntohl(segment.tcp.ack_seq) != peer.next)
+		;
+	echo = peer_find(&segment, KIND);
+	tap_ok(is_ours(echo) && echo[7] & ESC_TCP_ECHO_LESS && (echo[4] << 8 | echo[5]) &&
+		       (echo[4] << 8 | echo[5]) <= 500000 >> ESC_TCP_UNIT_SHIFT,
+	       "a delay of less than nothing, as clocks can make it, is told as such");
 	tap_ok(counts().agreed == before.agreed + 1, "the connection is counted as agreed");
 	hang_up(fd);
 }
@@ -471,8 +480,8 @@ int main(void)
 	ready = !tcpedge_open(&edge, &maps, why, sizeof(why));
 	if (ready) {
 		set_mode(ESC_TCP_OBSERVE);
-		ready = !tcpedge_attach(edge, cgroup, why, sizeof(why)) && tcp_cgroup_join(cgroup, getpid()) &&
-			listen_here();
+		ready = !tcpedge_attach(edge, cgroup, why, sizeof(why)) &&
+			tcp_cgroup_join(cgroup, getpid()) && listen_here();
 	}
 	tap_ok(ready, "the program loads and attaches %s", why);
 	if (ready)

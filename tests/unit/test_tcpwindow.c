@@ -11,32 +11,48 @@
 #define BASE_RTT (1000 * MICROSECOND)
 #define PACKET (60 * MICROSECOND) /* 1500 bytes at 200 Mbit/s */
 #define FLOWS_MAX 64
+#define CUT 204
+#define AIM (THRESHOLD * TCP_WINDOW_AIM / 1024)
+
+/* As many segments as there are in a window, acknowledged at once; all of it was used. */
+static int take(struct tcp_window *w, unsigned int acked, unsigned int acked_seq,
+		unsigned int next_seq, unsigned long long delay_ns)
+{
+	return tcp_window_take(w, acked, acked_seq, next_seq, delay_ns, THRESHOLD,
+			       BASE_RTT + delay_ns, 1);
+}
 
 Test(tcpwindow, an_empty_path_is_filled_quickly)
 {
 	struct tcp_window w;
 
 	tcp_window_start(&w, TCP_WINDOW_NEW);
-	tcp_window_grow(&w, 2, 0, THRESHOLD, BASE_RTT);
+	w.window = 2 * TCP_WINDOW_ONE;
+	take(&w, 2, 1000, 2000, 0);
 	cr_assert_eq(w.window, 8 * TCP_WINDOW_ONE);
-	tcp_window_grow(&w, 8, THRESHOLD / 2, THRESHOLD, BASE_RTT);
+	take(&w, 8, 2000, 3000, AIM / 2);
 	cr_assert_eq(w.window, 20 * TCP_WINDOW_ONE, "half of the room, half of the step");
-	tcp_window_grow(&w, 20, 0, THRESHOLD, BASE_RTT);
+	take(&w, 20, 3000, 4000, 0);
 	cr_assert_eq(w.window, 40 * TCP_WINDOW_ONE, "twice from here on");
+	cr_assert(w.starting);
+	take(&w, 40, 4000, 5000, AIM);
+	cr_assert_not(w.starting);
+	cr_assert_eq(w.window, 40 * TCP_WINDOW_ONE, "as much as there should be in the queue");
 }
 
-Test(tcpwindow, one_cut_a_round_trip)
+Test(tcpwindow, one_cut_at_the_end_of_a_start)
 {
 	struct tcp_window w;
 
 	tcp_window_start(&w, 10 * TCP_WINDOW_ONE);
-	cr_assert(tcp_window_cut(&w, 2, 1000, 5000, 2 * THRESHOLD, THRESHOLD, 2 * BASE_RTT));
-	cr_assert_eq(w.window, 10 * TCP_WINDOW_ONE * (1024 - 204) / 1024,
+	cr_assert(take(&w, 2, 1000, 5000, 2 * THRESHOLD));
+	cr_assert_eq(w.window, 10 * TCP_WINDOW_ONE * (1024 - CUT) / 1024,
 		     "four fifths of a quarter");
-	cr_assert_not(tcp_window_cut(&w, 2, 5000, 9000, 2 * THRESHOLD, THRESHOLD, 2 * BASE_RTT),
-		      "of data that left before");
-	cr_assert(tcp_window_cut(&w, 2, 5001, 9000, 2 * THRESHOLD, THRESHOLD, 2 * BASE_RTT));
-	cr_assert_not(w.starting);
+	cr_assert_not(take(&w, 2, 5000, 9000, 2 * THRESHOLD), "of data that left before");
+	cr_assert_not(take(&w, 2, 5000, 9000, 0), "whatever it says");
+	cr_assert_eq(w.window, 10 * TCP_WINDOW_ONE * (1024 - CUT) / 1024);
+	cr_assert(take(&w, 2, 5001, 9000, 2 * THRESHOLD));
+	cr_assert(take(&w, 2, 5002, 9000, 2 * THRESHOLD), "each counts from here on");
 }
 
 Test(tcpwindow, sequence_numbers_wrap)
@@ -44,9 +60,9 @@ Test(tcpwindow, sequence_numbers_wrap)
 	struct tcp_window w;
 
 	tcp_window_start(&w, 10 * TCP_WINDOW_ONE);
-	cr_assert(tcp_window_cut(&w, 1, 0xfffff000, 0x10, 2 * THRESHOLD, THRESHOLD, BASE_RTT));
-	cr_assert_not(tcp_window_cut(&w, 1, 0xfffffff0, 0x20, 2 * THRESHOLD, THRESHOLD, BASE_RTT));
-	cr_assert(tcp_window_cut(&w, 1, 0x11, 0x30, 2 * THRESHOLD, THRESHOLD, BASE_RTT));
+	cr_assert(take(&w, 1, 0xfffff000, 0x10, 2 * THRESHOLD));
+	cr_assert_not(take(&w, 1, 0xfffffff0, 0x20, 2 * THRESHOLD));
+	cr_assert(take(&w, 1, 0x11, 0x30, 2 * THRESHOLD));
 }
 
 Test(tcpwindow, it_stays_within_its_bounds)
@@ -54,54 +70,120 @@ Test(tcpwindow, it_stays_within_its_bounds)
 	struct tcp_window w;
 
 	tcp_window_start(&w, TCP_WINDOW_NEW);
-	for (unsigned int i = 0; i < 10000; i++)
-		tcp_window_cut(&w, 1, i * 10 + 10, i * 10 + 9, 1000 * THRESHOLD, THRESHOLD,
-			       1001 * THRESHOLD);
+	for (unsigned int i = 0; i < 100000; i++)
+		take(&w, 1, i * 10 + 10, i * 10 + 9, 1000 * THRESHOLD);
 	cr_assert_eq(w.window, TCP_WINDOW_MIN);
 	cr_assert_eq(tcp_window_segments(&w), 2, "less is the pacing's");
 	cr_assert_eq(tcp_window_rate(&w, 1000, 1000), 125000,
 		     "an eighth of a segment a round trip");
 	tcp_window_start(&w, TCP_WINDOW_NEW);
 	for (unsigned int i = 0; i < 100000; i++)
-		tcp_window_grow(&w, 64, 0, THRESHOLD, BASE_RTT);
+		take(&w, 64, i, i + 1, 0);
 	cr_assert_eq(w.window, TCP_WINDOW_MAX);
 	cr_assert_eq(tcp_window_rate(&w, 1000, 1000), 0, "the window alone is the limit");
+}
+
+Test(tcpwindow, what_is_not_used_does_not_grow)
+{
+	struct tcp_window w;
+
+	tcp_window_start(&w, 10 * TCP_WINDOW_ONE);
+	tcp_window_take(&w, 2, 1000, 2000, 0, THRESHOLD, BASE_RTT, 0);
+	cr_assert_eq(w.window, 10 * TCP_WINDOW_ONE);
+	w.starting = 0;
+	tcp_window_take(&w, 2, 1000, 2000, 0, THRESHOLD, BASE_RTT, 0);
+	cr_assert_eq(w.window, 10 * TCP_WINDOW_ONE);
+	tcp_window_take(&w, 2, 1000, 2000, 2 * THRESHOLD, THRESHOLD, BASE_RTT + 2 * THRESHOLD, 0);
+	cr_assert_lt(w.window, 10 * TCP_WINDOW_ONE, "but it becomes less");
 }
 
 Test(tcpwindow, after_a_rest_it_starts_gently_and_remembers)
 {
 	struct tcp_window w;
 
-	tcp_window_start(&w, 40 * TCP_WINDOW_ONE);
+	tcp_window_start(&w, 24 * TCP_WINDOW_ONE);
+	cr_assert_eq(tcp_window_rested(&w), 6 * TCP_WINDOW_ONE);
 	tcp_window_rest(&w);
-	cr_assert_eq(w.window, TCP_WINDOW_AGAIN);
-	tcp_window_grow(&w, 1, THRESHOLD * 3 / 4, THRESHOLD, BASE_RTT);
-	cr_assert_lt(w.window, 5 * TCP_WINDOW_ONE, "somebody is there");
-	tcp_window_start(&w, 40 * TCP_WINDOW_ONE);
+	cr_assert_eq(w.window, 6 * TCP_WINDOW_ONE);
+	take(&w, 1, 1000, 2000, AIM * 3 / 4);
+	cr_assert_lt(w.window, 7 * TCP_WINDOW_ONE, "somebody is there");
+	tcp_window_start(&w, 24 * TCP_WINDOW_ONE);
 	tcp_window_rest(&w);
-	tcp_window_grow(&w, 1, 0, THRESHOLD, BASE_RTT);
-	cr_assert_geq(w.window, 20 * TCP_WINDOW_ONE, "nobody is");
+	take(&w, 1, 1000, 2000, 0);
+	cr_assert_geq(w.window, 24 * TCP_WINDOW_ONE, "nobody is");
+	tcp_window_start(&w, TCP_WINDOW_MAX);
+	cr_assert_eq(tcp_window_rested(&w), TCP_WINDOW_REST);
 	tcp_window_start(&w, TCP_WINDOW_MIN);
 	tcp_window_rest(&w);
 	cr_assert_eq(w.window, TCP_WINDOW_NEW);
 }
 
-/* One that has a delay a round trip hears its least of as many as one that has ten. */
-Test(tcpwindow, the_least_delay_is_one_of_as_many)
+/* What a window of a segment and a half is, in whole ones, in the mean of many round trips. */
+Test(tcpwindow, a_part_of_a_segment_is_one_more_now_and_then)
 {
 	struct tcp_window w;
-	unsigned int rounds = 0;
 
-	tcp_window_start(&w, 2 * TCP_WINDOW_ONE);
-	tcp_window_standing(&w, 0, 1000, 0);
-	while (tcp_window_standing(&w, rounds * 1000, rounds * 1000 + 1000, THRESHOLD) < THRESHOLD)
-		rounds++;
-	cr_assert_geq(rounds, TCP_WINDOW_SAMPLES);
-	cr_assert_leq(rounds, 2 * TCP_WINDOW_SAMPLES + 1, "and then forgets it");
-	w.window = TCP_WINDOW_ONE / 2;
-	tcp_window_standing(&w, 0, 1000, 0);
-	cr_assert_eq(tcp_window_standing(&w, 0, 1000, THRESHOLD), THRESHOLD,
-		     "below a segment: each as it is");
+	for (unsigned int window = 2 * TCP_WINDOW_ONE; window < 5 * TCP_WINDOW_ONE; window += 300) {
+		unsigned int from = window * 2654435761u; /* sequence numbers begin anywhere */
+		double sum = 0;
+
+		tcp_window_start(&w, window);
+		w.window = window;
+		w.starting = 0;
+		for (unsigned int i = 1; i <= 1000; i++) {
+			tcp_window_take(&w, 2, from + i * 100, from + i * 100 + 100, 0, THRESHOLD,
+					BASE_RTT, 0);
+			sum += tcp_window_segments(&w);
+		}
+		cr_assert_float_eq(sum / 1000, window / (double)TCP_WINDOW_ONE, 0.01, "%u: %f",
+				   window, sum / 1000);
+	}
+}
+
+/* Delays that are all wrong by the same: after a moment nothing is different. */
+Test(tcpwindow, a_clock_that_is_wrong_changes_nothing)
+{
+	static const long long errors[] = {0, -50000, 50000, -100000, 100000};
+	unsigned int windows[5] = {};
+
+	for (size_t i = 0; i < 5; i++) {
+		unsigned long long now = 1000000, state = 7;
+		struct tcp_window w;
+
+		tcp_window_start(&w, TCP_WINDOW_NEW);
+		w.starting = 0;
+		for (unsigned int turn = 1; turn < 20000; turn++, now += 300000) {
+			long long delay = 20000 + (long long)((state >> 33) % 600) * 1000;
+			unsigned long long above;
+
+			state = state * 6364136223846793005ull + 1442695040888963407ull;
+			if (turn % 200 == 1)
+				delay = 20000;
+			above = tcp_window_above(&w, delay + errors[i], THRESHOLD, now);
+			if (turn > 1000)
+				take(&w, 2, turn * 10, turn * 10 + 5, above);
+		}
+		windows[i] = w.window;
+		cr_assert_eq(windows[i], windows[0], "%lld: %u, %u", errors[i], windows[i],
+			     windows[0]);
+	}
+}
+
+Test(tcpwindow, a_floor_is_a_part_of_the_threshold_and_forgotten)
+{
+	unsigned long long now = 1000000;
+	struct tcp_window w;
+
+	tcp_window_start(&w, TCP_WINDOW_NEW);
+	cr_assert_eq(tcp_window_above(&w, 2 * THRESHOLD, THRESHOLD, now),
+		     2 * THRESHOLD - THRESHOLD / 4, "a queue that stands is not taken for a path");
+	cr_assert_eq(tcp_window_above(&w, -1000000, THRESHOLD, now), 0);
+	cr_assert_eq(tcp_window_above(&w, 0, THRESHOLD, now), THRESHOLD / 4,
+		     "nor is a clock worse");
+	for (unsigned int i = 0; i < 3 * TCP_WINDOW_FLOOR_COUNT;
+	     i++, now += TCP_WINDOW_FLOOR_NS / 50)
+		tcp_window_above(&w, 30000, THRESHOLD, now);
+	cr_assert_eq(tcp_window_above(&w, 30000, THRESHOLD, now), 0, "of the last time only");
 }
 
 struct path {
@@ -129,13 +211,9 @@ static void path_turn(struct path *path, bool fresh)
 		path->credit[i] += w->window / (double)TCP_WINDOW_ONE;
 		acked = path->credit[i] < 2 && !fresh ? 0 : (unsigned int)path->credit[i];
 		path->credit[i] -= acked;
-		if (!acked)
-			continue;
-		if (path->before > THRESHOLD)
-			tcp_window_cut(w, acked, path->sequence + 1, path->sequence + 500,
-				       path->before, THRESHOLD, rtt);
-		else
-			tcp_window_grow(w, acked, path->before, THRESHOLD, rtt);
+		if (acked)
+			tcp_window_take(w, acked, path->sequence + 1, path->sequence + 500,
+					path->before, THRESHOLD, rtt, 1);
 	}
 }
 
@@ -170,7 +248,8 @@ static void settles(unsigned int count)
 	cr_assert_leq(idle, 10, "%u flows: idle in %u of 1000 round trips", count, idle);
 	cr_assert_leq(above, 10, "%u flows: far above the threshold in %u", count, above);
 	/* Windows of a moment: below one segment they move by a large part of themselves. */
-	cr_assert_geq(path_jain(&path), count > 16 ? 0.93 : 0.98, "%u flows: Jain %f", count, path_jain(&path));
+	cr_assert_geq(path_jain(&path), count > 16 ? 0.93 : 0.98, "%u flows: Jain %f", count,
+		      path_jain(&path));
 }
 
 Test(tcpwindow, any_number_of_flows_settles_below_the_threshold)

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * The network of tests/lab/test_tcp_pace without its machine: the window's law (pacing/tcpwindow.h)
+ * with 1, 2, 8, 16 and 40 connections, wrong clocks, weights and requests. TAP. Argument: the seed.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/bpf/tap.h"
+#include "tests/sim/tcp_net.h"
+
+static uint64_t seed = 1;
+static struct tnet net;
+
+struct figures {
+	double load, median_us, p99_us, request_ms, request99_ms, jain;
+	uint64_t dropped;
+};
+
+static struct figures run(const char *name)
+{
+	struct figures f;
+
+	tnet_run(&net);
+	f = (struct figures){
+		.load = tnet_load(&net),
+		.median_us = stats_percentile(&net.delays_us, 0.5),
+		.p99_us = stats_percentile(&net.delays_us, 0.99),
+		.request_ms = stats_percentile(&net.completions_ms, 0.5),
+		.request99_ms = stats_percentile(&net.completions_ms, 0.99),
+		.jain = tnet_jain(&net),
+		.dropped = net.dropped,
+	};
+	printf("# %s: used %.3f, dropped %lu, delay %.0f/%.0f us, requests %.1f/%.1f ms, Jain "
+	       "%.3f\n",
+	       name, f.load, (unsigned long)f.dropped, f.median_us, f.p99_us, f.request_ms,
+	       f.request99_ms, f.jain);
+	tnet_free(&net);
+	return f;
+}
+
+/* @longs and @shorts of eight hosts each; the clocks of four hosts are behind by so much. */
+static struct figures incast(const char *name, unsigned int longs, unsigned int shorts,
+			     double error_us)
+{
+	tnet_init(&net, seed);
+	for (unsigned int i = 0; i < 8 * (longs + shorts); i++)
+		tnet_add(&net, i >= 8 * longs)->clock_ns =
+			(int64_t)(i % 8 < 4 ? -error_us * 1e3 : 0);
+	return run(name);
+}
+
+static void test_incast(void)
+{
+	struct figures f = incast("8 long, 8 short", 1, 1, 0), many;
+
+	tap_ok(!f.dropped, "16 connections: nothing is dropped");
+	tap_ok(f.median_us < 500 && f.p99_us < 1600,
+	       "delay: the median below the threshold, the 99th not far above a millisecond more");
+	tap_ok(f.load > 0.97 && f.jain > 0.98, "the link is used, alike");
+	many = incast("16 long, 24 short", 2, 3, 0);
+	tap_ok(many.jain > 0.95 && many.median_us < 800,
+	       "40 connections, more than the queue has room for");
+}
+
+/* With errors that the floor does not reach the shares do differ: the sim can tell. */
+static void test_clocks(void)
+{
+	tap_ok(incast("clocks behind by 25 us", 1, 1, 25).jain > 0.98 &&
+		       incast("by 50 us", 1, 1, 50).jain > 0.98,
+	       "half of the clocks behind by a tenth of the threshold: shares as without");
+	tap_ok(incast("ahead by 50 us", 1, 1, -50).jain > 0.98, "and ahead");
+	tap_ok(incast("behind by 300 us", 1, 1, 300).jain < 0.9,
+	       "a clock worse than a quarter of the threshold has its effect");
+}
+
+static void test_alone(void)
+{
+	struct figures f;
+
+	tnet_init(&net, seed);
+	tnet_add(&net, false);
+	f = run("one alone");
+	tap_ok(f.load > 0.97 && f.median_us < 500, "one connection alone uses the link");
+	for (int again = 0; again < 3; again++) {
+		tnet_init(&net, seed + (uint64_t)again);
+		net.warm_s = 2;
+		tnet_add(&net, false);
+		tnet_add(&net, false)->start_ns = 1000000000;
+		tap_ok(run("two, a second apart").jain > 0.96, "the second one gets as much");
+	}
+}
+
+static void test_request(void)
+{
+	double took[2];
+
+	for (int limited = 0; limited < 2; limited++) {
+		tnet_init(&net, seed);
+		net.least = net.most = 70;
+		tnet_add(&net, true)->free = !limited;
+		took[limited] = run(limited ? "a request alone" : "not limited").request_ms;
+	}
+	tap_ok(took[1] < 1.2 * took[0],
+	       "100 KB on an idle network take less than 1.2 times as long");
+}
+
+static double ratio(unsigned int weight)
+{
+	double heavy = 0, light = 0;
+
+	tnet_init(&net, seed);
+	net.warm_s = 2;
+	for (int i = 0; i < 8; i++)
+		tnet_add(&net, false)->weight = i < 4 ? weight : 1;
+	run("8 by weight");
+	for (int i = 0; i < 8; i++)
+		*(i < 4 ? &heavy : &light) += (double)net.flows[i].arrived;
+	return heavy / light;
+}
+
+/* The lab's rows are nearer to the weights: a heavier one's bursts are longer, here still more so.
+ */
+static void test_weights(void)
+{
+	double equal = ratio(1), three = ratio(3);
+
+	tap_ok(equal > 0.95 && equal < 1.05, "equal weights: %.2f", equal);
+	tap_ok(three > 2 && three < 3.3, "weights of 3 and 1: %.2f", three);
+}
+
+int main(int count, char **words)
+{
+	if (count > 1)
+		seed = strtoull(words[1], NULL, 0);
+	printf("TAP version 13\n# seed %lu\n", (unsigned long)seed);
+	test_incast();
+	test_clocks();
+	test_alone();
+	test_request();
+	test_weights();
+	return tap_end();
+}
