@@ -60,6 +60,31 @@ static void add_jobs(struct plan *plan, const struct trial *trial)
 	plan->config.onset_s = SECOND_JOB_S;
 }
 
+/* Of a link: what a queue pair of the ring and of the all-to-all asks for, by spines. */
+static const double lab_parts[][2] = {[2] = {0.45, 0.15}, [3] = {0.6, 0.15}, [4] = {0.6, 0.3}};
+
+/* Ranks are on either leaf by turns; those on one leaf do not load the fabric. */
+static void add_lab_jobs(struct plan *plan)
+{
+	const struct net_shape *shape = &plan->config.shape;
+	const double *parts = lab_parts[shape->spines];
+
+	for (unsigned r = 0; r < 4; r++)
+		add(plan, r % 2 * shape->hosts_per_leaf + r / 2,
+		    (r + 1) % 2 * shape->hosts_per_leaf + (r + 1) % 4 / 2, 0,
+		    parts[0] * shape->fabric_bps);
+	for (unsigned leaf = 0; leaf < 2; leaf++)
+		for (unsigned pair = 0; pair < 4; pair++)
+			add(plan, leaf * shape->hosts_per_leaf + 2 + pair / 2,
+			    !leaf * shape->hosts_per_leaf + 2 + pair % 2, 1,
+			    parts[1] * shape->fabric_bps);
+	for (unsigned job = 0; job < 2; job++)
+		plan->config.jobs[job] = (struct steer_job){
+			.pattern = STEER_STREAM, .start_s = job ? ONSET_S + 0.7 : ONSET_S};
+	plan->config.job_count = 2;
+	plan->config.onset_s = ONSET_S + 0.7;
+}
+
 static void add_streams(struct plan *plan, const struct trial *trial, struct rng *rng)
 {
 	const struct net_shape *shape = &plan->config.shape;
@@ -136,6 +161,8 @@ static void make(struct plan *plan, const struct trial *trial, uint64_t seed)
 	if (trial->flows == TRIAL_RINGS || trial->flows == TRIAL_ALL_TO_ALL ||
 	    trial->flows == TRIAL_MIXED)
 		add_jobs(plan, trial);
+	else if (trial->flows == TRIAL_LAB_JOBS)
+		add_lab_jobs(plan);
 	else
 		add_streams(plan, trial, &rng);
 	draw_start(plan, trial, &rng);

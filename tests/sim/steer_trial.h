@@ -16,6 +16,7 @@ enum trial_flows {
 	TRIAL_RINGS,	  /* jobs: every host to the next one of its job, on another leaf */
 	TRIAL_ALL_TO_ALL, /* jobs: every host to all others of its job on other leaves */
 	TRIAL_MIXED,	  /* a ring, and an all-to-all that starts later */
+	TRIAL_LAB_JOBS,	  /* the same as the lab has it: two leaves, streams of fixed rates */
 };
 
 #define QPS_LEAST 4
@@ -49,6 +50,12 @@ struct trial {
 #define TRIAL_FIT(text, count)                                                                     \
 	.name = (text), .spines = (count), .qps = 16, .hosts = 2, .host_part = 10,                 \
 	.window_bytes = 33000, .placed_part = 0.75, .capacity_known = true
+
+/* tests/lab/test_contention's two jobs; links of 60 Mbit/s. */
+#define TRIAL_LAB(text, count)                                                                     \
+	.name = (text), .flows = TRIAL_LAB_JOBS, .spines = (count), .hosts = 4, .qps = 16,         \
+	.fabric_bps = 60e6, .host_part = 10, .window_bytes = 33000, .capacity_known = true,        \
+	.seconds = 4.4
 
 /* Of all seeds of a trial; rates as parts of the best placement's. */
 struct trial_result {

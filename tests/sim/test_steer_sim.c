@@ -175,6 +175,22 @@ static void test_drawn(void)
 	}
 }
 
+static void test_two_jobs(void)
+{
+	static const char *const names[] = {"a ring and an all-to-all, 2 spines",
+					    "a ring and an all-to-all, 3 spines",
+					    "a ring and an all-to-all, 4 spines"};
+
+	for (unsigned s = 0; s < 3; s++) {
+		struct trial trial = {TRIAL_LAB(names[s], 2 + s)};
+		struct trial_result r = run(&trial, seeds / 3 + 1);
+
+		report(r.ours >= 0.98 && r.late_moves <= 0.2 && r.queue_worst_ns < r.floor_ns,
+		       "%s of fixed rates: as if placed, delays within twice the floor, then rest",
+		       trial.name);
+	}
+}
+
 static void test_herd(void)
 {
 	struct trial trial = {.name = "128 hosts see one path contended and seven free",
@@ -215,6 +231,7 @@ int main(int argc, char **argv)
 	test_quiet();
 	test_one_moves();
 	test_drawn();
+	test_two_jobs();
 	test_jobs();
 	test_herd();
 	test_poor_sight();
