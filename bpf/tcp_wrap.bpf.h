@@ -206,7 +206,6 @@ static __always_inline __u32 wrap_rtt(const struct tcp_sock *tp, struct esc_tcp_
 static __always_inline bool wrap_delay(struct esc_tcp_flow *flow, __u32 rtt_us, __u64 now_ns,
 				       __s64 *delay_ns)
 {
-
 	if (flow->out_fresh) {
 		flow->out_fresh = 0;
 		*delay_ns = flow->out_last_ns;

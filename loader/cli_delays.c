@@ -268,22 +268,14 @@ static void path_row(struct cli_table *table, const json_t *path)
 void cli_write_paths(FILE *out, const json_t *result)
 {
 	const json_t *paths = json_object_get(result, "paths");
-	struct cli_table *table;
-	size_t i;
-	json_t *path;
 
 	if (!json_array_size(paths)) {
 		fprintf(out, "No path matches: no queue pair sends there now.\n");
 		return;
 	}
-	table = cli_table_new(
-		"<PEER <TO SPORT <IFACE QPS RATE LOSS/s SAMPLES MIN P50 P99 MAX +- FLOOR");
-	if (!table)
-		return;
-	json_array_foreach (paths, i, path)
-		path_row(table, path);
-	cli_table_write(table, out);
-	cli_table_free(table);
+	cli_table_rows(out,
+		       "<PEER <TO SPORT <IFACE QPS RATE LOSS/s SAMPLES MIN P50 P99 MAX +- FLOOR",
+		       paths, path_row);
 	fprintf(out, "One-way delays of the last second in microseconds, true within +-; FLOOR: "
 		     "least of 30 s.\n");
 }

@@ -108,9 +108,7 @@ static void write_notes(FILE *out, const json_t *result)
 
 void cli_write_lanes(FILE *out, const json_t *result)
 {
-	const json_t *paths = json_object_get(result, "paths"), *path;
-	struct cli_table *table;
-	size_t i;
+	const json_t *paths = json_object_get(result, "paths");
 
 	if (*cli_text(result, "note"))
 		fprintf(out, "%s\n", cli_text(result, "note"));
@@ -121,14 +119,10 @@ void cli_write_lanes(FILE *out, const json_t *result)
 				       "members.\n");
 		return;
 	}
-	table = cli_table_new("<peer <to sport path <state <out_us <in_us bound_us lost qps "
-			      "standby every <hops");
-	json_array_foreach (paths, i, path)
-		if (table)
-			path_row(table, path);
-	if (table)
-		cli_table_write(table, out);
-	cli_table_free(table);
+	cli_table_rows(out,
+		       "<peer <to sport path <state <out_us <in_us bound_us lost qps "
+		       "standby every <hops",
+		       paths, path_row);
 	fprintf(out, "\nDelays: floor/now/median/99th, true within the bound. Ports with one "
 		     "number share a path.\n");
 	write_notes(out, result);

@@ -9,10 +9,10 @@
 #include "steer_auto_parts.h"
 
 #define NO_PATH UINT32_MAX
-#define SMOOTH_NS 40e6 /* of rates: four looks */
-#define STILL_NS 60000000000ll
-#define MESSAGE_PART 0.25    /* that a new mean counts */
-#define MESSAGE_MOST_NS 10e9 /* of no use for a moment to wait for */
+#define SMOOTH_NS 40e6	       /* of rates: four looks */
+#define STILL_NS 60000000000ll /* perhaps it has ended */
+#define MESSAGE_PART 0.25      /* that a new mean counts */
+#define MESSAGE_MOST_NS 10e9   /* of no use for a moment to wait for */
 
 struct auto_pair *auto_pair_new(const struct path_pair_facts *facts,
 				const struct contend_config *config)

@@ -187,8 +187,9 @@ def streams_of(lab, qps):
 
 
 # Of a link: a queue pair of the ring and of the all-to-all. Two of the ring on one spine are too
-# many, or one more of the others; placed well no link is asked for more than PART.
-JOB_PARTS = {2: (0.45, 0.15), 3: (0.6, 0.15), 4: (0.6, 0.3)}
+# many, or one more of the others; placed well no link is asked for more than PART. What else fits leaves
+# room for the probes, a tenth of so slow a link.
+JOB_PARTS = {2: (0.45, 0.15), 3: (0.6, 0.15), 4: (0.55, 0.25)}
 
 
 def jobs_of(lab):
@@ -233,10 +234,9 @@ class Run:
         longest = max(other.warm_s for other in self.streams)
         # What a busy machine kept it from sending is sent later, unless the links are to stay calm.
         catch_up = "20" if self.part == 1 else "1"
-        # A sender that changes CPUs changes queues of the veth, and its packets overtake each other there.
-        return ["taskset", "-c", str(number % os.cpu_count()), labtest.ROCEFLOW, "send", "--to",
-                self.lab.addresses[stream.target], "--interface", "eth1", "--control-port",
-                str(18515 + number), "--qps", str(stream.qps), "--qpn", str(stream.local),
+        return [*labtest.sender(number), "--to", self.lab.addresses[stream.target], "--interface",
+                "eth1", "--control-port", str(18515 + number), "--qps", str(stream.qps),
+                "--qpn", str(stream.local),
                 "--qp-rate", str(int(self.part * stream.rate_bps)), "--window", str(WINDOW),
                 "--size", str(MESSAGE), "--mtu", "4096", "--depth", "1", "--catch-up", catch_up,
                 "--warm", str(stream.warm_s), "--seconds", str(longest + HOT_S), "--timeout",

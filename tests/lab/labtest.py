@@ -69,13 +69,19 @@ class Lab:
         return next(host for host in self.status()["hosts"] if host["name"] == name)
 
 
+def sender(number=0):
+    """A roceflow that sends, on one CPU: one that changes CPUs changes queues of the veth, and its packets
+    overtake each other there."""
+    return ["taskset", "-c", str(number % os.cpu_count()), ROCEFLOW, "send"]
+
+
 def flow(lab, server, client, *options, server_options=(), timeout=60, six=False):
     """One roceflow run to its end: (server's JSON, client's JSON)."""
     address = lab.host(server)["address6" if six else "address"]
     serving = lab.start(server, ROCEFLOW, "serve", "--listen", address, "--interface", "eth1",
                         "--json", *server_options)
     try:
-        out = lab.good(client, ROCEFLOW, "send", "--to", address, "--json", *options,
+        out = lab.good(client, *sender(), "--to", address, "--json", *options,
                        timeout=timeout)
         served, error = serving.communicate(timeout=timeout)
     finally:

@@ -22,9 +22,9 @@ class Flow:
         self.server = lab.start("h2", labtest.ROCEFLOW, "serve", "--listen", address, "--interface",
                                 "eth1", "--silence", str(silence_ms), "--json")
         time.sleep(0.3)
-        self.client = lab.start("h1", "taskset", "-c", "0", labtest.ROCEFLOW, "send", "--to", address,
-                                "--interface", "eth1", "--qps", str(qps), "--qp-rate", rate,
-                                "--seconds", "3600", "--op", "write", "--give-up", "60", "--json")
+        self.client = lab.start("h1", *labtest.sender(), "--to", address, "--interface", "eth1",
+                                "--qps", str(qps), "--qp-rate", rate, "--seconds", "3600",
+                                "--op", "write", "--give-up", "60", "--json")
 
     def end(self):
         """(the sender's JSON, the receiver's)."""

@@ -161,7 +161,6 @@ static void bench_soft_roce(void)
 	}
 }
 
-/* As tests/vm has it: few packets in a second, and stamps as late as an emulated machine's. */
 static void bench_shares(void)
 {
 	static const double noises[] = {100 * US, 1 * MS};
@@ -173,20 +172,11 @@ static void bench_shares(void)
 	     "s to settle");
 	for (size_t t = 0; t < sizeof(thresholds) / sizeof(*thresholds); t++) {
 		for (size_t n = 0; n < sizeof(noises) / sizeof(*noises); n++) {
-			struct pause_trial trial = pause_soft_roce;
+			struct pause_trial trial = pause_emulated;
 
-			trial.host_bps = trial.link_bps = 20e6;
-			trial.packet_bytes = 576;
-			trial.rtt_ns = 3 * MS;
-			trial.start_part = 0;
-			trial.hold_ns = 500 * MS;
-			trial.timeout_ns = 1070 * MS;
 			trial.noise_ns = noises[n];
 			trial.threshold_ns = thresholds[t];
 			trial.buffer_ns = 4 * thresholds[t];
-			trial.seconds = 14;
-			trial.warm = 22;
-			trial.senders = 8;
 			snprintf(name, sizeof(name), "8, T %.0f ms, noise %.1f ms",
 				 trial.threshold_ns / MS, noises[n] / MS);
 			both(name, trial);

@@ -35,6 +35,26 @@ const struct pause_trial pause_soft_roce = {
 	.warm = 2,
 };
 
+const struct pause_trial pause_emulated = {
+	.name = "soft-RoCE at 20 Mbit/s",
+	.senders = 8,
+	.floor_known = true,
+	.host_bps = 20e6,
+	.link_bps = 20e6,
+	.rtt_ns = 3 * MS,
+	.threshold_ns = 16 * MS,
+	.buffer_ns = 64 * MS,
+	.packet_bytes = 576,
+	.window = 128,
+	.ahead = 64,
+	.ahead_less = 16,
+	.hold_ns = 500 * MS,
+	.timeout_ns = 1070 * MS,
+	.noise_ns = 1 * MS,
+	.seconds = 14,
+	.warm = 22,
+};
+
 const struct pause_jobs pause_collective = {
 	.hosts = 16,
 	.leaves = 4,

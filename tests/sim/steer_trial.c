@@ -61,7 +61,7 @@ static void add_jobs(struct plan *plan, const struct trial *trial)
 }
 
 /* Of a link: what a queue pair of the ring and of the all-to-all asks for, by spines. */
-static const double lab_parts[][2] = {[2] = {0.45, 0.15}, [3] = {0.6, 0.15}, [4] = {0.6, 0.3}};
+static const double lab_parts[][2] = {[2] = {0.45, 0.15}, [3] = {0.6, 0.15}, [4] = {0.55, 0.25}};
 
 /* Ranks are on either leaf by turns; those on one leaf do not load the fabric. */
 static void add_lab_jobs(struct plan *plan)

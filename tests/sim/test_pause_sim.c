@@ -98,20 +98,9 @@ static void test_weights(void)
 	trial.name = "1 of 2 of weight 3";
 	f = run(&trial);
 	report(f.heavy_part > 2.7 && f.heavy_part < 3.3, "... and two alone: %.2f", f.heavy_part);
-	trial = pause_soft_roce;
+	trial = pause_emulated;
 	trial.senders = 4;
 	trial.heavy = 2;
-	trial.host_bps = trial.link_bps = 20e6;
-	trial.packet_bytes = 576;
-	trial.rtt_ns = 3 * MS;
-	trial.start_part = 0;
-	trial.hold_ns = 500 * MS;
-	trial.timeout_ns = 1070 * MS;
-	trial.threshold_ns = 16 * MS;
-	trial.buffer_ns = 64 * MS;
-	trial.noise_ns = 1 * MS;
-	trial.seconds = 14;
-	trial.warm = 22;
 	trial.name = "2 of 4 of weight 3, soft-RoCE, stamps late by a 16th of the threshold";
 	f = run(&trial);
 	report(f.heavy_part > 2.5 && f.heavy_part < 3.5, "... and soft-RoCE with late stamps: %.2f",

@@ -109,6 +109,9 @@ static size_t emit(struct requester *requester, struct port *port, uint64_t numb
 		.payload = payload,
 	};
 
+	requester->behind += number < requester->gone;
+	if (number >= requester->gone)
+		requester->gone = number + 1;
 	if (!++requester->ip_id)
 		requester->ip_id++; /* 0 means that the kernel chooses */
 	packet.ip_id = requester->ip_id;

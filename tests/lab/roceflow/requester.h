@@ -20,6 +20,7 @@ struct requester {
 	uint64_t next;		 /* to be sent next */
 	uint64_t unacknowledged; /* the oldest one */
 	uint64_t high;		 /* one past the furthest ever sent */
+	uint64_t gone;		 /* one past the furthest that left: not held, not lost */
 	uint64_t since_request;	 /* packets since the last acknowledge request */
 	uint64_t held;		 /* a packet kept back, to be overtaken */
 	unsigned int held_left;	 /* by so many; 0: none is held */
@@ -32,6 +33,7 @@ struct requester {
 	/* counts */
 	struct port_count sent;
 	uint64_t retransmitted, payload_bytes, injected_losses, reordered, timeouts;
+	uint64_t behind; /* packets that left after one of a later PSN */
 	uint64_t responses, response_bytes, acks, naks, rnr_naks, cnps, ce, ignored;
 	uint64_t first_ns, last_ns;
 };

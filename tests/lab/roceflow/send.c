@@ -301,6 +301,7 @@ static void report_qp(const struct sender *sender, unsigned int i)
 	json_number("send_errors", qp->sent.errors);
 	json_number("injected_losses", qp->injected_losses);
 	json_number("reordered", qp->reordered);
+	json_number("behind", qp->behind);
 	json_number("responses", qp->responses);
 	json_number("response_bytes", qp->response_bytes);
 	json_number("acks", qp->acks);
