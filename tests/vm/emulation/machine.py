@@ -24,6 +24,7 @@ PROGRAMS = ("escapementd", "escapement")
 # of them in the allocator's fast path: it uses cmpxchg16b, and the flags held what that compares.
 # Without it the kernel compares by itself.
 CPU = "Nehalem,-cx16"
+CPUS = {}  # of guests that need more than one, by name
 MEMORY_MIB = 1024
 BOOT_SECONDS = 60
 BOOT_TRIES = 2  # an emulated boot panics once in a great while
@@ -144,7 +145,8 @@ def open_tap(tap):
 def qemu_argv(guest, files, second_fd=None):
     folder = state.folder(guest["name"])
     argv = ["qemu-system-x86_64", "-name", f"escapement-{state.LAB}-{guest['name']}",
-            "-accel", "tcg,thread=multi", "-cpu", CPU, "-m", str(MEMORY_MIB), "-smp", "1",
+            "-accel", "tcg,thread=multi", "-cpu", CPU, "-m", str(MEMORY_MIB),
+            "-smp", str(CPUS.get(guest["name"], 1)),
             "-nodefaults", "-display", "none", "-no-reboot",
             "-serial", f"file:{folder}/console.log",
             "-kernel", files.kernel, "-initrd", files.initramfs,
