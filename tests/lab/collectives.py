@@ -172,12 +172,6 @@ def steps_of(pattern):
     return 2 * (HOSTS - 1) if pattern == "ring" else 1
 
 
-def idle_ticks():
-    with open("/proc/stat", encoding="ascii") as text:
-        ticks = [int(word) for word in text.readline().split()[1:9]]
-    return ticks[3] + ticks[4], sum(ticks)
-
-
 class Run:
     """Some rounds of a collective under one law."""
 
@@ -185,13 +179,13 @@ class Run:
         self.lab, self.flows, self.rounds = lab, flows, rounds
         self.steps = steps_of(pattern)
         self.began_ns = time.time_ns()
-        drops, ticks = lab.drops(), idle_ticks()
+        drops, ticks = lab.drops(), labtest.cpu_ticks()
         with tempfile.TemporaryDirectory(prefix="escapement-board-", dir="/run") as folder:
             self.board = board.Board(os.path.join(folder, "b"), len(flows), self.steps, REST_NS)
             self.go()
             self.took_ms = [(end - start) / 1e6 for start, end in self.board.rounds(rounds)]
         self.drops = lab.drops() - drops
-        idle, every = (now - then for now, then in zip(idle_ticks(), ticks))
+        idle, every = (now - then for now, then in zip(labtest.cpu_ticks(), ticks))
         self.idle = idle / max(every, 1)
 
     def go(self):
@@ -294,9 +288,9 @@ def main():
     asked = parser.parse_args()
     begun = time.monotonic()
     with Network({"pacing", "both"} & set(asked.laws.split(","))) as lab:
-        ticks = idle_ticks()
+        ticks = labtest.cpu_ticks()
         time.sleep(3)
-        idle, every = (now - then for now, then in zip(idle_ticks(), ticks))
+        idle, every = (now - then for now, then in zip(labtest.cpu_ticks(), ticks))
         note(f"all are up; the CPU idle for {idle / every:.0%}")
         tell(seed=asked.seed, up_s=round(time.monotonic() - begun, 1),
              kernel=subprocess.check_output(["uname", "-r"], text=True).strip())

@@ -69,6 +69,13 @@ class Lab:
         return next(host for host in self.status()["hosts"] if host["name"] == name)
 
 
+def cpu_ticks():
+    """(idle, all) of all CPUs so far, in hundredths of a second."""
+    with open("/proc/stat", encoding="ascii") as text:
+        ticks = [int(word) for word in text.readline().split()[1:9]]
+    return ticks[3] + ticks[4], sum(ticks)
+
+
 def sender(number=0):
     """A roceflow that sends, on one CPU: one that changes CPUs changes queues of the veth, and its packets
     overtake each other there."""
