@@ -62,6 +62,20 @@ static __always_inline bool wrap_rate_is_theirs(const struct esc_tcp_flow *flow)
 	return flow->app_rate_Bps >= ESC_TCP_NO_RATE && flow->app_rate_Bps != ~0ull;
 }
 
+/*
+ * A maximum that is taken back leaves the socket's pacing on, at the rate of its window: without fq
+ * that is a timer for every burst, and tens of Gbit/s become ten. Who had no pacing before has none
+ * again.
+ */
+static __always_inline void wrap_unpace(struct sock *sk, const struct esc_tcp_flow *flow)
+{
+	struct tcp_sock *tp = (struct tcp_sock *)sk;
+
+	if (flow->status_was && flow->inner != ESC_TCP_INNER_BBR && flow->app_rate_Bps == ~0ull &&
+	    sk->sk_pacing_status == WRAP_PACING_NEEDED)
+		tp->inet_conn.icsk_inet.sk.sk_pacing_status = WRAP_PACING_NONE;
+}
+
 /* A new maximum for the socket's pacing, when it is another one by more than 1/16. */
 static __always_inline void wrap_rate(struct sock *sk, struct esc_tcp_flow *flow, __u64 rate_Bps)
 {
@@ -79,6 +93,8 @@ static __always_inline void wrap_rate(struct sock *sk, struct esc_tcp_flow *flow
 		return;
 	flow->rate_Bps = rate;
 	bpf_setsockopt(sk, WRAP_SOL_SOCKET, WRAP_MAX_PACING_RATE, &rate, sizeof(rate));
+	if (rate == ESC_TCP_NO_RATE)
+		wrap_unpace(sk, flow);
 }
 
 static __always_inline void wrap_begin(struct sock *sk, struct esc_tcp_flow *flow)
@@ -104,9 +120,7 @@ static __always_inline void wrap_lift(struct sock *sk, struct esc_tcp_flow *flow
 		tp->snd_cwnd = flow->inner_cwnd;
 	wrap_heed_rate(sk, flow);
 	wrap_rate(sk, flow, 0);
-	if (flow->status_was && flow->inner != ESC_TCP_INNER_BBR && flow->app_rate_Bps == ~0ull &&
-	    sk->sk_pacing_status == WRAP_PACING_NEEDED)
-		tp->inet_conn.icsk_inet.sk.sk_pacing_status = WRAP_PACING_NONE;
+	wrap_unpace(sk, flow);
 	flow->limited = 0;
 	flow->until_ktime_ns = 0;
 	tcp_count(lifted);
