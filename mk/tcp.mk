@@ -10,6 +10,9 @@ $(TCP_SKEL): $(BUILD)/bpf/%.skel.h: $(BUILD)/bpf/%.bpf.o
 TCP_USERS := loader/tcpedge.o loader/tcpwrap.o loader/tcplist.o
 $(TCP_USERS:%=$(BUILD)/%) $(TCP_USERS:%=build/fuzz/%): $(TCP_SKEL)
 
+# How tests/bpf/test_tcp_limit sees what the stack does with a socket; loaded from the file.
+tests: $(BUILD)/tests/bpf/sockpace.bpf.o
+
 # What the lab's test runs: traffic, a longer way back, the programs without a daemon.
 TCPTOOLS := $(BUILD)/tests/lab/tcpload $(BUILD)/tests/lab/delayline
 lab-programs: $(TCPTOOLS) $(BUILD)/tests/lab/edgerun

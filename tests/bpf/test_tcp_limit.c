@@ -5,8 +5,11 @@
  */
 #include <arpa/inet.h>
 #include <bpf/bpf.h>
+#include <bpf/libbpf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
+#include <limits.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -31,7 +34,13 @@
 #define SLOW_LOOPBACK                                                                              \
 	"ip link set lo up mtu 1500 && tc qdisc add dev lo root tbf rate 400mbit burst 10k limit " \
 	"400k"
+#define FAST_LOOPBACK "tc qdisc del dev lo root"
+#define FAST_WRITES 16 /* each time, so that a wide window is what limits */
+#define FAST_THRESHOLD_NS 50000000
 #define WAIT_MS 4000
+/* include/net/sock.h, enum sk_pacing */
+#define PACING_NONE 0
+#define PACING_NEEDED 1
 #define NO_RATE UINT64_MAX
 
 static struct tcpedge *edge;
@@ -39,6 +48,7 @@ static struct tcpwrap *wrap;
 static struct esc_tcp_word word = {.mode = ESC_TCP_PACE, .class_count = 1};
 static int sender = -1, receiver = -1;
 static bool beating = true;
+static int writes = 1;
 
 static uint64_t now_ns(void)
 {
@@ -97,8 +107,9 @@ static bool until(bool (*condition)(void))
 		struct pollfd wait = {.fd = receiver, .events = POLLIN};
 
 		beat();
-		if (write(sender, data, sizeof(data)) < 0 && errno != EAGAIN)
-			return false;
+		for (int i = 0; i < writes; i++)
+			if (write(sender, data, sizeof(data)) < 0 && errno != EAGAIN)
+				return false;
 		poll(&wait, 1, 5);
 		while (read(receiver, data, sizeof(data)) > 0)
 			;
@@ -111,6 +122,12 @@ static bool until(bool (*condition)(void))
 static bool is_limited(void)
 {
 	return flow().limited && flow().rate_Bps != ESC_TCP_NO_RATE;
+}
+
+static bool is_wide(void)
+{
+	return flow().limited && flow().rate_Bps == ESC_TCP_NO_RATE &&
+	       flow().law.window >= TCP_WINDOW_FREE;
 }
 
 static bool is_free(void)
@@ -258,6 +275,64 @@ static void test_class_v6(void)
 	tap_ok(until(is_of_none), "IPv6: by another DSCP of none");
 }
 
+/* sk_pacing_status of the sender as the iterator says it; -1: it does not. */
+static int read_pacing(int link_fd)
+{
+	struct {
+		uint32_t port, status;
+	} row;
+	int fd = bpf_iter_create(link_fd), status = -1;
+
+	if (fd < 0)
+		return -1;
+	while (read(fd, &row, sizeof(row)) == sizeof(row))
+		if (row.port == PORT)
+			status = row.status;
+	close(fd);
+	return status;
+}
+
+static int pacing(void)
+{
+	union bpf_iter_link_info info = {.map.map_fd = tcpedge_flows_fd(edge)};
+	LIBBPF_OPTS(bpf_iter_attach_opts, options, .link_info = &info,
+		    .link_info_len = sizeof(info));
+	char path[PATH_MAX + 32] = "";
+	struct bpf_object *object;
+	struct bpf_link *link;
+	int status = -1;
+
+	if (readlink("/proc/self/exe", path, PATH_MAX - 1) < 0)
+		return -1;
+	strcat(dirname(path), "/sockpace.bpf.o");
+	object = bpf_object__open(path);
+	if (!object)
+		return -1;
+	if (!bpf_object__load(object)) {
+		link = bpf_program__attach_iter(
+			bpf_object__find_program_by_name(object, "sockpace"), &options);
+		if (link)
+			status = read_pacing(bpf_link__fd(link));
+		bpf_link__destroy(link);
+	}
+	bpf_object__close(object);
+	return status;
+}
+
+/* Without fq the stack paces by a timer for every burst, and a fast connection is slow by it. */
+static void test_wide(void)
+{
+	word.class_count = 1;
+	tcpedge_say(edge, &word);
+	tap_ok(connect_both(AF_INET) && until(is_limited) && pacing() == PACING_NEEDED,
+	       "a small window is paced");
+	word.classes[0].threshold_ns = FAST_THRESHOLD_NS;
+	tcpedge_say(edge, &word);
+	writes = FAST_WRITES;
+	tap_ok(!system(FAST_LOOPBACK) && until(is_wide), "on a fast path the window is wide");
+	tap_ok(pacing() == PACING_NONE, "and not paced, since nobody else wants it");
+}
+
 static void test_refused(void)
 {
 	struct tcpwrap *none;
@@ -291,6 +366,7 @@ static void run_all(const char *cgroup)
 	test_class();
 	test_forsaken();
 	test_class_v6();
+	test_wide();
 	test_refused();
 }
 

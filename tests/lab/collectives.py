@@ -185,7 +185,7 @@ class Run:
             self.go()
             self.took_ms = [(end - start) / 1e6 for start, end in self.board.rounds(rounds)]
         self.drops = lab.drops() - drops
-        idle, every = (now - then for now, then in zip(labtest.cpu_ticks(), ticks))
+        idle, every = labtest.cpu_ticks(ticks)
         self.idle = idle / max(every, 1)
 
     def go(self):
@@ -290,7 +290,7 @@ def main():
     with Network({"pacing", "both"} & set(asked.laws.split(","))) as lab:
         ticks = labtest.cpu_ticks()
         time.sleep(3)
-        idle, every = (now - then for now, then in zip(labtest.cpu_ticks(), ticks))
+        idle, every = labtest.cpu_ticks(ticks)
         note(f"all are up; the CPU idle for {idle / every:.0%}")
         tell(seed=asked.seed, up_s=round(time.monotonic() - begun, 1),
              kernel=subprocess.check_output(["uname", "-r"], text=True).strip())

@@ -69,11 +69,11 @@ class Lab:
         return next(host for host in self.status()["hosts"] if host["name"] == name)
 
 
-def cpu_ticks():
-    """(idle, all) of all CPUs so far, in hundredths of a second."""
+def cpu_ticks(since=(0, 0)):
+    """(idle, all) of all CPUs since then, in hundredths of a second."""
     with open("/proc/stat", encoding="ascii") as text:
         ticks = [int(word) for word in text.readline().split()[1:9]]
-    return ticks[3] + ticks[4], sum(ticks)
+    return ticks[3] + ticks[4] - since[0], sum(ticks) - since[1]
 
 
 def sender(number=0):

@@ -33,7 +33,7 @@ struct requester {
 	/* counts */
 	struct port_count sent;
 	uint64_t retransmitted, payload_bytes, injected_losses, reordered, timeouts;
-	uint64_t behind; /* packets that left after one of a later PSN */
+	uint64_t behind; /* packets that left after one of their PSN or a later one */
 	uint64_t responses, response_bytes, acks, naks, rnr_naks, cnps, ce, ignored;
 	uint64_t first_ns, last_ns;
 };
