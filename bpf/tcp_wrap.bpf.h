@@ -120,7 +120,6 @@ static __always_inline void wrap_lift(struct sock *sk, struct esc_tcp_flow *flow
 		tp->snd_cwnd = flow->inner_cwnd;
 	wrap_heed_rate(sk, flow);
 	wrap_rate(sk, flow, 0);
-	wrap_unpace(sk, flow);
 	flow->limited = 0;
 	flow->until_ktime_ns = 0;
 	tcp_count(lifted);

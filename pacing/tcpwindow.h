@@ -41,8 +41,11 @@
 #define TCP_WINDOW_AIM 720u
 /* Of what is too much or too little in the queue, a round trip's part, in 1/1024. */
 #define TCP_WINDOW_GAIN 768u
-/* The step upwards of a large window, in 1/1024 of a segment a round trip; half of it at 3/2. */
-#define TCP_WINDOW_STEP 256u
+/* The step upwards of a large window, in 1/1024 of a segment a threshold, and the least and the
+ * most in a round trip; half of it at 3/2. */
+#define TCP_WINDOW_STEP 680u
+#define TCP_WINDOW_STEP_LEAST 128u
+#define TCP_WINDOW_STEP_MOST 256u
 /* What is too much goes at that part of the gain from small windows and from large ones. */
 #define TCP_WINDOW_GIVE_LEAST 900u
 #define TCP_WINDOW_GIVE_MOST 1536u
@@ -67,6 +70,9 @@ struct tcp_window {
 	unsigned int
 		round; /* added to the window before it is cut to whole segments; 0: none yet */
 	unsigned int round_seq; /* that changes when this is acknowledged */
+	unsigned int base_us;	/* a round trip without the queue, mean of some; 0: none yet */
+	unsigned int
+		pace_us; /* over which a window below TCP_WINDOW_PACED is spread; 0: none yet */
 	unsigned int reserved;
 };
 
@@ -84,6 +90,7 @@ static inline void tcp_window_start(struct tcp_window *w, unsigned int window)
 	w->weight = 1;
 	w->floor_since_ns = 0;
 	w->round = 0;
+	w->base_us = w->pace_us = 0;
 }
 
 /*
@@ -192,6 +199,25 @@ static inline void tcp_window_cut(struct tcp_window *w, unsigned int acked, unsi
 	w->wait_seq = next_seq;
 }
 
+static inline unsigned long long tcp_window_aim(unsigned long long threshold_ns)
+{
+	return threshold_ns * TCP_WINDOW_AIM / 1024;
+}
+
+/*
+ * What the queue stands above the aim for the step's sake is the step times the round trip: where
+ * that is long the step is less, and the queue of many no longer.
+ */
+static inline unsigned long long tcp_window_step(unsigned long long threshold_ns,
+						 unsigned long long rtt_ns)
+{
+	unsigned long long step = TCP_WINDOW_STEP * threshold_ns / rtt_ns;
+
+	if (step < TCP_WINDOW_STEP_LEAST)
+		return TCP_WINDOW_STEP_LEAST;
+	return step < TCP_WINDOW_STEP_MOST ? step : TCP_WINDOW_STEP_MOST;
+}
+
 /*
  * What of the connection is in the queue above the aim, or lacks there, is window * (delay - aim) /
  * rtt: a part of it goes, or comes, in a round trip. So does the step upwards, which is the more of
@@ -201,14 +227,15 @@ static inline void tcp_window_cut(struct tcp_window *w, unsigned int acked, unsi
  * less: when many begin at once, those that were there make room.
  */
 static inline int tcp_window_move(struct tcp_window *w, unsigned int acked,
-				  unsigned long long delay_ns, unsigned long long aim_ns,
+				  unsigned long long delay_ns, unsigned long long threshold_ns,
 				  unsigned long long rtt_ns)
 {
+	unsigned long long aim_ns = tcp_window_aim(threshold_ns);
 	unsigned long long window = w->window, share = tcp_window_share(w, acked), up, down = 0,
 			   one = (unsigned long long)w->weight * TCP_WINDOW_ONE,
 			   part = window * TCP_WINDOW_GAIN / TCP_WINDOW_ONE, give;
 
-	up = w->weight * TCP_WINDOW_STEP * window / (window + one * 3 / 2);
+	up = w->weight * tcp_window_step(threshold_ns, rtt_ns) * window / (window + one * 3 / 2);
 	if (delay_ns < aim_ns) {
 		up += part * (aim_ns - delay_ns) / rtt_ns;
 	} else {
@@ -244,6 +271,25 @@ static inline void tcp_window_turn(struct tcp_window *w, unsigned int acked_seq,
 }
 
 /*
+ * What is spread over a round trip lets go of the queue as that becomes longer, at once if
+ * acknowledgements come at once. Those of a window below two come every 2 / window round trips: a
+ * rate that followed a round trip of so long ago would swing, and the queue with it, between none
+ * and twice the threshold. So it follows the queue by the part that the window is of two, and for
+ * the rest the queue is taken to be as long as it should be.
+ */
+static inline void tcp_window_spread(struct tcp_window *w, unsigned long long delay_ns,
+				     unsigned long long aim_ns, unsigned long long rtt_ns)
+{
+	unsigned int base_us = (unsigned int)((rtt_ns - delay_ns) / 1000);
+	unsigned long long part = w->window < TCP_WINDOW_PACED ? w->window : TCP_WINDOW_PACED;
+	unsigned long long queue_ns =
+		(delay_ns * part + aim_ns * (TCP_WINDOW_PACED - part)) / TCP_WINDOW_PACED;
+
+	w->base_us = w->base_us ? (3 * w->base_us + base_us) / 4 : base_us;
+	w->pace_us = w->base_us + (unsigned int)(queue_ns / 1000);
+}
+
+/*
  * @acked segments up to @acked_seq came through in @delay_ns (tcp_window_above); @next_seq is sent
  * next. The round trip was @rtt_ns (more than the delay). @full: the connection used its window;
  * else nothing is learnt of a larger one. Returns whether the window became less.
@@ -253,9 +299,10 @@ static inline int tcp_window_take(struct tcp_window *w, unsigned int acked, unsi
 				  unsigned long long threshold_ns, unsigned long long rtt_ns,
 				  int full)
 {
-	unsigned long long aim_ns = threshold_ns * TCP_WINDOW_AIM / 1024;
+	unsigned long long aim_ns = tcp_window_aim(threshold_ns);
 
 	tcp_window_turn(w, acked_seq, next_seq);
+	tcp_window_spread(w, delay_ns, aim_ns, rtt_ns);
 	if (delay_ns <= aim_ns && !full)
 		return 0;
 	if (w->starting && delay_ns < aim_ns) {
@@ -272,7 +319,7 @@ static inline int tcp_window_take(struct tcp_window *w, unsigned int acked, unsi
 	if (w->waiting && (int)(acked_seq - w->wait_seq) <= 0)
 		return 0;
 	w->waiting = 0;
-	return tcp_window_move(w, acked, delay_ns, aim_ns, rtt_ns);
+	return tcp_window_move(w, acked, delay_ns, threshold_ns, rtt_ns);
 }
 
 /* The window in whole segments, in the mean of many round trips; never one, which would wait for a
@@ -294,6 +341,8 @@ static inline unsigned long long tcp_window_rate(const struct tcp_window *w,
 		return 0;
 	if (w->window >= TCP_WINDOW_PACED || w->starting)
 		bytes += bytes / 4;
+	else if (w->pace_us)
+		rtt_us = w->pace_us;
 	return bytes * 1000000 / rtt_us;
 }
 

@@ -3,6 +3,10 @@
 
 Each host is a namespace and a cgroup of its own. The switch's port to every host has a token
 bucket; what the receiver sends goes through a user-space delay line (this kernel may have no netem).
+
+Sockets send bundles of segments (GSO), but the hosts' interfaces cut them, as a NIC does: what the
+switch gets are packets of the wire. A token bucket of two packets that is given bundles of two
+loses a tenth of its rate, for it is full again before its timer comes.
 """
 import json
 import os
@@ -95,6 +99,7 @@ class Star:
         self.sh("ip", "-n", self.switch, "address", "add", f"10.77.{host}.1/24", "dev", port)
         self.sh("ip", "-n", self.switch, "link", "set", port, "up")
         self.sh("ip", "-n", ns, "address", "add", f"{self.address(host)}/24", "dev", "eth0")
+        self.inside(ns, "ethtool", "-K", "eth0", "tso", "off")
         self.sh("ip", "-n", ns, "link", "set", "eth0", "up")
         self.sh("ip", "-n", ns, "route", "add", "default", "via", f"10.77.{host}.1")
         self.inside(ns, "sysctl", "-qw", "net.ipv4.tcp_no_metrics_save=1")

@@ -139,6 +139,8 @@ static void tnet_send(struct tnet *net, unsigned int index)
 			return;
 		burst = burst < room ? burst : room;
 		burst = burst < 16 ? burst : 16;
+		if (!flow->free && flow->law.window < TCP_WINDOW_PACED)
+			burst = 1;
 		if (flow->rest_ns && !flow->rest_end_ns)
 			flow->rest_end_ns = net->now_ns;
 		for (uint32_t i = 0; i < burst; i++) {

@@ -74,13 +74,40 @@ Test(tcpwindow, it_stays_within_its_bounds)
 		take(&w, 1, i * 10 + 10, i * 10 + 9, 1000 * THRESHOLD);
 	cr_assert_eq(w.window, TCP_WINDOW_MIN);
 	cr_assert_eq(tcp_window_segments(&w), 2, "less is the pacing's");
-	cr_assert_eq(tcp_window_rate(&w, 1000, 1000), 125000,
+	cr_assert_eq(tcp_window_rate(&w, 1000, 1000), 125000000 / w.pace_us,
 		     "an eighth of a segment a round trip");
 	tcp_window_start(&w, TCP_WINDOW_NEW);
 	for (unsigned int i = 0; i < 100000; i++)
 		take(&w, 64, i, i + 1, 0);
 	cr_assert_eq(w.window, TCP_WINDOW_MAX);
 	cr_assert_eq(tcp_window_rate(&w, 1000, 1000), 0, "the window alone is the limit");
+}
+
+/* Below two segments the rate follows the queue by as much as the window is of two. */
+Test(tcpwindow, a_small_window_is_spread_over_a_steadier_round_trip)
+{
+	const unsigned int base_us = BASE_RTT / 1000, aim_us = AIM / 1000;
+	struct tcp_window w;
+
+	for (unsigned int delay_us = 0; delay_us <= 4 * aim_us; delay_us += aim_us) {
+		tcp_window_start(&w, TCP_WINDOW_NEW);
+		w.starting = 0;
+		w.window = TCP_WINDOW_ONE / 2;
+		take(&w, 0, 1000, 2000, delay_us * MICROSECOND);
+		cr_assert_float_eq(w.pace_us, base_us + aim_us * 0.75 + delay_us * 0.25, 2,
+				   "%u at %u", w.pace_us, delay_us);
+		cr_assert_eq(tcp_window_rate(&w, 1000, 5000), 500000000ull / w.pace_us);
+		w.window = TCP_WINDOW_PACED;
+		take(&w, 0, 2000, 3000, delay_us * MICROSECOND);
+		cr_assert_float_eq(w.pace_us, base_us + delay_us, 2, "the round trip itself");
+	}
+}
+
+Test(tcpwindow, where_the_round_trip_is_long_the_step_is_less)
+{
+	cr_assert_eq(tcp_window_step(THRESHOLD, THRESHOLD), TCP_WINDOW_STEP_MOST);
+	cr_assert_eq(tcp_window_step(THRESHOLD, 4 * THRESHOLD), TCP_WINDOW_STEP / 4);
+	cr_assert_eq(tcp_window_step(THRESHOLD, 100 * THRESHOLD), TCP_WINDOW_STEP_LEAST);
 }
 
 Test(tcpwindow, what_is_not_used_does_not_grow)
