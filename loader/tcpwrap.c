@@ -4,6 +4,7 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,7 @@
 /* Daemons that one kernel may have (the lab's hosts). */
 #define TCPWRAP_NAMES 64
 #define TCPWRAP_NAME_BYTES 16 /* TCP_CA_NAME_MAX */
+#define TCPWRAP_LOADED "/proc/sys/net/ipv4/tcp_available_congestion_control"
 
 struct tcpwrap_one {
 	struct bpf_object *object;
@@ -144,6 +146,34 @@ static int tcpwrap_load(struct tcpwrap_one *one, const struct tcpwrap_kind *kind
 	return err;
 }
 
+/* A module's functions are there once it is. */
+static bool tcpwrap_is_there(const char *inner)
+{
+	char words[512] = "", *rest = words, *word;
+	FILE *file = fopen(TCPWRAP_LOADED, "re");
+	bool there = !file;
+
+	if (file && !fgets(words, sizeof(words), file))
+		there = true;
+	while (!there && (word = strsep(&rest, " \n")))
+		there = !strcmp(word, inner);
+	if (file)
+		fclose(file);
+	return there;
+}
+
+/* Why there is none around @inner, and what to do. */
+static int tcpwrap_say(char *why, size_t why_bytes, const char *inner, int err)
+{
+	if (tcpwrap_is_there(inner))
+		return snprintf(why, why_bytes, "the kernel takes no wrapper around %s (%s)", inner,
+				strerror(-err));
+	return snprintf(why, why_bytes,
+			"the kernel has no %s now (modprobe tcp_%s, then `escapement pace tcp "
+			"off` and `on`)",
+			inner, inner);
+}
+
 int tcpwrap_open(struct tcpwrap **out, int flows_fd, int counts_fd, uint32_t refused, char *why,
 		 size_t why_bytes)
 {
@@ -164,10 +194,11 @@ int tcpwrap_open(struct tcpwrap **out, int flows_fd, int counts_fd, uint32_t ref
 			      : tcpwrap_load(&wrap->one[i], &tcpwrap_kinds[i], flows_fd, counts_fd);
 		loaded += !err;
 		last = err ? err : last;
+		if (err && used && used < why_bytes)
+			used += snprintf(why + used, why_bytes - used, "; ");
 		if (err && used < why_bytes)
-			used += snprintf(why + used, why_bytes - used,
-					 "%sthe kernel takes no wrapper around %s (%s)",
-					 used ? "; " : "", esc_tcp_inner_names[i], strerror(-err));
+			used += tcpwrap_say(why + used, why_bytes - used, esc_tcp_inner_names[i],
+					    err);
 	}
 	if (!loaded) {
 		free(wrap);

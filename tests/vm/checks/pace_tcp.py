@@ -14,6 +14,7 @@ def endless(peer):
         peer.sendall(bytes(65536))
 server = socket.create_server(("{ADDRESS['a']}", {TCP_PORT}))
 server.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 1400)
+server.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"@")
 while True:
     threading.Thread(target=endless, args=(server.accept()[0],), daemon=True).start()
 """
@@ -31,12 +32,13 @@ print(total)
 """
 
 
-def tcp_traffic(port_name):
+def tcp_traffic(port_name, congestion="cubic"):
     """(bytes that came, drops at the port, times that fq let a socket wait, a's `pace` meanwhile)."""
     def counted():
         waits = json.loads(must("tc -s -j qdisc show dev a0"))[0].get("throttled", 0)
         return counts()[0], waits
 
+    put("sender", TCP_SENDER.replace("@", congestion).encode())
     must(f"echo $$ >{CGROUP}a/cgroup.procs; exec setsid python3 {FOLDER}/sender >{FOLDER}/sender.log "
          f"2>&1 </dev/null & until grep -q ':{TCP_PORT:04X} ' /proc/net/tcp; do sleep 0.1; done")
     before = counted()
@@ -54,12 +56,28 @@ def tcp_traffic(port_name):
     return int(came), after[0] - before[0], after[1] - before[1], shown
 
 
+def test_bbr(tap):
+    """A module of this kernel: not there until it is loaded, and then limited like the others."""
+    shown = asked("a", "pace")["tcp"]
+    tap.check("bbr" not in shown["limits"] and "modprobe tcp_bbr" in shown["why"],
+              "pace_tcp: what is not loaded is named, and what to do", shown)
+    must("modprobe tcp_bbr")
+    for word in ("off", "on"):
+        asked("a", "pace", "tcp", word)
+    came, drops, _, shown = tcp_traffic("bbr", "bbr")
+    rows = [row for row in shown["connections"] if row["sport"] == TCP_PORT]
+    tap.note(f"bbr, limited: {came * 8 / TCP_SECONDS / 1e6:.1f} Mbit/s, {drops} dropped; "
+             f"{shown['limits']}")
+    tap.check("bbr" in shown["limits"] and len(rows) == TCP_FLOWS and
+              all(row["limited"] and "bbr" in row["congestion"] for row in rows),
+              "pace_tcp: loaded, bbr is limited", shown)
+
+
 def test_pace_tcp(tap, folder):
     """TCP limited by its own delay on this kernel, its pacing by fq."""
     try:
         set_up()
         asked("a", "pace", "setup-fq", "a0")
-        put("sender", TCP_SENDER.encode())
         put("receiver", TCP_RECEIVER.encode())
         for host in HOSTS:
             asked(host, "pace", "tcp", "on")
@@ -70,10 +88,11 @@ def test_pace_tcp(tap, folder):
         came, drops, waits, shown = tcp_traffic("limited")
         rows = [row for row in shown["connections"] if row["sport"] == TCP_PORT]
         tap.note(f"limited: {came * 8 / TCP_SECONDS / 1e6:.1f} Mbit/s, {drops} dropped, fq let wait "
-                 f"{waits} times; {shown['limits']}{shown.get('why', '')}")
+                 f"{waits} times; {shown['limits']}")
         tap.check("cubic" in shown["limits"] and len(rows) == TCP_FLOWS and
                   all(row["limited"] for row in rows), "pace_tcp: all connections are limited", shown)
         tap.check(waits > 0, "pace_tcp: fq keeps their pace")
+        test_bbr(tap)
         for host in HOSTS:
             asked(host, "pace", "tcp", "observe")
         plain, plain_drops, _, shown = tcp_traffic("observed")
