@@ -99,7 +99,8 @@ class Star:
         self.sh("ip", "-n", self.switch, "address", "add", f"10.77.{host}.1/24", "dev", port)
         self.sh("ip", "-n", self.switch, "link", "set", port, "up")
         self.sh("ip", "-n", ns, "address", "add", f"{self.address(host)}/24", "dev", "eth0")
-        self.inside(ns, "ethtool", "-K", "eth0", "tso", "off")
+        if self.rate:
+            self.inside(ns, "ethtool", "-K", "eth0", "tso", "off")
         self.sh("ip", "-n", ns, "link", "set", "eth0", "up")
         self.sh("ip", "-n", ns, "route", "add", "default", "via", f"10.77.{host}.1")
         self.inside(ns, "sysctl", "-qw", "net.ipv4.tcp_no_metrics_save=1")
