@@ -228,6 +228,19 @@ static void follow_order(struct steer *steer, const struct auto_pair *pair, size
 		auto_withdraw(steer, pair, entry, now_ns);
 }
 
+/* For how long it has sent nothing while an acknowledge lacks; 0: not so, or not known. */
+static double unanswered_ns(struct steer *steer, const struct auto_qp *who,
+			    const struct steered *entry, const struct esc_qp *read)
+{
+	struct esc_qp back;
+
+	if (who->still_ns >= who->read_ns || !entry || !entry->has_back ||
+	    !(read->requests.flags & ESC_PSN_VALID) || steer_read_qp(steer, &entry->back, &back) ||
+	    !(back.responses.flags & ESC_PSN_VALID) || back.responses.next == read->requests.next)
+		return 0;
+	return (double)(who->read_ns - who->still_ns);
+}
+
 static void read_qp(struct steer *steer, struct auto_pair *pair, size_t q, uint64_t now_ns)
 {
 	struct auto_qp *who = &pair->who[q];
@@ -240,6 +253,7 @@ static void read_qp(struct steer *steer, struct auto_pair *pair, size_t q, uint6
 		return;
 	}
 	auto_qp_see(who, qp, &read, (int64_t)now_ns);
+	qp->unanswered_ns = unanswered_ns(steer, who, entry, &read);
 	if (entry && entry->by_itself && !entry->done && read.steer.done == entry->want.order) {
 		steer_look_at(steer, entry, now_ns);
 		entry = order_of(steer, who);

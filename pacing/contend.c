@@ -4,18 +4,10 @@
 #include <math.h>
 #include <string.h>
 
+#include "pacing/contend_parts.h"
 #include "pacing/random.h"
 
-#define MS 1000000ll
-#define SECOND 1000000000ll
-#define NOISES 3	     /* standard errors that are nothing yet */
-#define FADE_NS (60.0 * 1e9) /* of the most that was carried */
-#define NEARLY 0.9	     /* of a rate: the same, as rates go */
-#define RAMP_NS (100 * MS)
-#define GROWN 1.3	      /* of a rate: not chance */
-#define HOME_NS (100 * MS)    /* calm for so long: at home */
-#define HOME_RATE_NS 100e6    /* over which its rate there is taken */
-#define RESTLESS_NS 2e9	      /* that a move of late counts */
+#define NEARLY 0.9	      /* of a rate: the same, as rates go */
 #define RESTLESS_FREE 4	      /* two moves of late double its wait */
 #define HOME_PATIENCE 8	      /* who is at home waits so much longer */
 #define CONTENT_PATIENCE 60   /* and who seems to have all there is */
@@ -23,12 +15,12 @@
 #define HELPED_PART 0.25      /* of the predicted gain; less is no help ... */
 #define HELPED_RATE 1.1	      /* ... unless the rate rose by so much */
 #define DOUBT_LAGS 2	      /* mean wait, in lags, before a useless move is taken back */
-#define PACKETS 3	      /* that a packet meets on a path that is used well */
 #define HOLD_PART 1	      /* of the excess: what a queue may grow until the order is obeyed */
 #define ALONE_TRIES 3	      /* in vain, before a queue is known to be our own ... */
 #define ALONE_LEAST 40	      /* ... for so many times retry_least */
-#define SPAN_MOST_NS 10e9     /* longer is no delay */
 #define GIVE_UP_NS (500 * MS) /* after force_ns: nobody carried it out */
+#define GOES_PART 0.7	      /* chance that a silent one goes ... */
+#define GOES_FREE 2	      /* ... halved by each of its moves of late from the third on */
 
 void contend_config_default(struct contend_config *config)
 {
@@ -64,12 +56,14 @@ void contend_forget(struct contend_path *paths, size_t path_count, struct conten
 
 		path->stands_out = 0;
 		path->fresh = false;
+		path->lately_ns = 0;
 		path->busy_until_ns = path->shut_until_ns = path->shut_ns = 0;
 	}
 	for (size_t q = 0; q < qp_count; q++) {
 		qps[q].ordered = qps[q].at_home = false;
 		qps[q].seen_on = 0;
 		qps[q].calm_ns = 0;
+		qps[q].met_ns = 0;
 	}
 }
 
@@ -93,140 +87,6 @@ const char *contend_act_text(enum contend_act_kind kind)
 	};
 
 	return (unsigned)kind < sizeof(texts) / sizeof(*texts) ? texts[kind] : "unknown";
-}
-
-/* --- what is seen --- */
-
-struct look {
-	struct contend *contend;
-	struct contend_budget *budget;
-	int64_t now_ns;
-	double since_ns; /* since the last look */
-	uint64_t *random;
-	struct contend_path *paths;
-	size_t path_count;
-	struct contend_qp *qps;
-	size_t qp_count;
-	struct contend_act *acts;
-	size_t act_count, acts_most;
-};
-
-static double carried_Bps(const struct contend *contend)
-{
-	return fmax(contend->most_Bps, contend->config.capacity_Bps);
-}
-
-/* On a path that is used and not contended a packet still meets one or two others. */
-static double nothing_yet_ns(const struct contend *contend, const struct contend_path *path)
-{
-	const struct contend_config *config = &contend->config;
-	double carried = carried_Bps(contend);
-	double packets = carried > 0 ? PACKETS * config->packet_bytes * 1e9 / carried : 0;
-
-	return path->bound_ns + NOISES * path->noise_ns + packets +
-	       fmax(config->threshold_ns, config->threshold_part * path->floor_ns);
-}
-
-static bool is_contended(const struct contend *contend, const struct contend_path *path)
-{
-	return path->fresh && path->stands_out >= contend->config.looks;
-}
-
-static bool is_time_span(double ns)
-{
-	return ns >= 0 && ns < SPAN_MOST_NS; /* NAN is not */
-}
-
-static bool is_idle(const struct contend *contend, const struct contend_qp *qp)
-{
-	return !(qp->rate_Bps >= contend->config.idle_Bps) || isinf(qp->rate_Bps);
-}
-
-static void see_path(const struct look *look, struct contend_path *path)
-{
-	const struct contend_config *config = &look->contend->config;
-
-	path->own = 0;
-	path->own_Bps = 0;
-	path->fresh = path->usable && is_time_span(path->floor_ns) &&
-		      is_time_span(path->delay_ns) && is_time_span(path->worst_ns) &&
-		      is_time_span(path->noise_ns) && is_time_span(path->bound_ns) &&
-		      look->now_ns - path->measured_ns <= config->stale_ns;
-	path->excess_ns = path->fresh ? fmax(path->delay_ns - path->floor_ns, 0) : 0;
-	if (!path->fresh || path->excess_ns <= nothing_yet_ns(look->contend, path))
-		path->stands_out = 0;
-	else
-		path->stands_out++;
-}
-
-/* Residents: on a path that was calm for a while with them on it. */
-static void see_qp(const struct look *look, struct contend_qp *qp)
-{
-	struct contend_path *path = &look->paths[qp->path];
-
-	if (qp->seen_on != qp->path + 1) {
-		qp->seen_on = qp->path + 1;
-		qp->at_home = false;
-		qp->calm_ns = 0;
-		qp->home_Bps = qp->rate_Bps;
-	}
-	qp->restless *= exp(-look->since_ns / RESTLESS_NS);
-	if (is_idle(look->contend, qp)) {
-		qp->busy_ns = 0;
-		return;
-	}
-	if (!qp->busy_ns)
-		qp->busy_ns = look->now_ns;
-	path->own++;
-	path->own_Bps += qp->rate_Bps;
-	if (path->stands_out || !path->fresh) {
-		qp->calm_ns = 0;
-		/*
-		 * Who sends far more than then is what made the difference. Its rate there is
-		 * taken no longer than it takes to be at home: it begins with a rise.
-		 */
-		if (qp->rate_Bps > GROWN * qp->home_Bps)
-			qp->at_home = false;
-		return;
-	}
-	if (!qp->calm_ns)
-		qp->calm_ns = look->now_ns;
-	else if (look->now_ns - qp->calm_ns >= HOME_NS)
-		qp->at_home = true;
-	qp->home_Bps += (1 - exp(-look->since_ns / HOME_RATE_NS)) * (qp->rate_Bps - qp->home_Bps);
-}
-
-/*
- * A rate that was squeezed and then rose by so much is what a path carries, not what was left
- * of it. Rates of the first moments are no measure.
- */
-static void see_rate(const struct look *look, const struct contend_qp *qp)
-{
-	struct contend *contend = look->contend;
-	const struct contend_path *path = &look->paths[qp->path];
-
-	if (path->own != 1 || !qp->busy_ns || look->now_ns - qp->busy_ns < RAMP_NS)
-		return;
-	if (contend->squeezed_Bps <= 0 || qp->rate_Bps < contend->squeezed_Bps)
-		contend->squeezed_Bps = qp->rate_Bps;
-}
-
-static void see(struct look *look)
-{
-	struct contend *contend = look->contend;
-
-	for (size_t p = 0; p < look->path_count; p++)
-		see_path(look, &look->paths[p]);
-	for (size_t q = 0; q < look->qp_count; q++)
-		if (look->qps[q].path < look->path_count)
-			see_qp(look, &look->qps[q]);
-	contend->most_Bps *= exp(-look->since_ns / FADE_NS);
-	contend->squeezed_Bps *= exp(look->since_ns / FADE_NS);
-	for (size_t q = 0; q < look->qp_count; q++)
-		if (look->qps[q].path < look->path_count)
-			see_rate(look, &look->qps[q]);
-	for (size_t p = 0; p < look->path_count; p++)
-		contend->most_Bps = fmax(contend->most_Bps, look->paths[p].own_Bps);
 }
 
 /* --- where a queue pair would be better off --- */
@@ -321,6 +181,19 @@ static double common_ns(const struct look *look)
 	return isfinite(least) ? least : 0;
 }
 
+/* The path of @qp; of one that is silent, with the queue that it met and is going to meet. */
+static struct contend_path path_of(const struct look *look, const struct contend_qp *qp)
+{
+	struct contend_path path = look->paths[qp->path];
+
+	if (!is_silent(qp) || qp->met_ns <= path.excess_ns)
+		return path;
+	path.excess_ns = qp->met_ns;
+	path.delay_ns = path.floor_ns + path.excess_ns;
+	path.noise_ns = 0; /* it was seen, whatever has become of it */
+	return path;
+}
+
 /*
  * One of the paths that are worth it, by room: a path that is used meets a packet now and then,
  * one that nobody uses none, and little else tells the two apart. So the weight falls with the
@@ -328,16 +201,19 @@ static double common_ns(const struct look *look)
  */
 static int draw_target(struct look *look, const struct contend_qp *qp, double *gain)
 {
-	const struct contend_path *from = &look->paths[qp->path];
-	double share = share_ns(look->contend, look->now_ns, from, qp);
+	const struct contend_path was = path_of(look, qp), *from = &was;
+	double share = is_silent(qp) ? 0 : share_ns(look->contend, look->now_ns, from, qp);
 	double weights[CONTEND_PATHS_MAX], gains[CONTEND_PATHS_MAX], sum = 0, drawn;
 	double common = common_ns(look);
 	int last = CONTEND_NOWHERE;
 
 	for (size_t p = 0; p < look->path_count; p++) {
-		const struct contend_path *to = &look->paths[p];
+		struct contend_path onto = look->paths[p], *to = &onto;
 		double blur = fmax(NOISES * to->noise_ns, 0.001 * from->excess_ns), meets;
 
+		/* Others may be silent as well at this moment. */
+		if (is_silent(qp))
+			to->delay_ns = fmax(to->delay_ns, to->floor_ns + to->lately_ns);
 		gains[p] = gain_ns(look->contend, from, to, share);
 		weights[p] = 0;
 		if (p == qp->path || !may_go_to(look->now_ns, to) ||
@@ -428,8 +304,9 @@ static void order(struct look *look, enum contend_act_kind kind, size_t q, uint3
 	struct contend_act *a;
 
 	qp->predicted_ns = predicted;
-	qp->before_ns = from->delay_ns;
-	qp->before_Bps = qp->rate_Bps;
+	qp->before_ns = path_of(look, qp).delay_ns;
+	/* Of one that is silent no rate would be less. */
+	qp->before_Bps = is_silent(qp) ? 0 : qp->rate_Bps;
 	qp->hold_ns = (double)contend_hold_ns(from, onto);
 	a = act(look, kind, q, qp->path, to);
 	a->hold_ns = (int64_t)qp->hold_ns;
@@ -443,6 +320,8 @@ static void order(struct look *look, enum contend_act_kind kind, size_t q, uint3
 	qp->to = to;
 	qp->ordered_ns = look->now_ns;
 	qp->give_up_ns = a->force_ns + GIVE_UP_NS;
+	if (is_silent(qp))
+		qp->give_up_ns = look->now_ns + SILENT_NS;
 	qp->arrived_ns = 0;
 	qp->back = kind == CONTEND_BACK;
 	qp->moves++;
@@ -582,6 +461,18 @@ static void judge(struct look *look, size_t q)
 	end_judgement(look, q, CONTEND_HELPED);
 }
 
+/*
+ * The other went, or is silent, before it did. Were it to go as well, at its message's end, they
+ * would meet on the new path.
+ */
+static bool is_left_alone(const struct look *look, const struct contend_qp *qp)
+{
+	const struct contend_path *path = &look->paths[qp->path];
+
+	return path->own == 1 && !is_idle(look->contend, qp) &&
+	       is_ours(look->contend, look->now_ns, path);
+}
+
 /* How an ordered move gets on. */
 static void follow(struct look *look, size_t q)
 {
@@ -599,7 +490,7 @@ static void follow(struct look *look, size_t q)
 		/* A failover or a hand was there first. */
 		release(look, qp, look->now_ns);
 		qp->ordered = false;
-	} else if (look->now_ns > qp->give_up_ns) {
+	} else if (!is_silent(qp) && (look->now_ns > qp->give_up_ns || is_left_alone(look, qp))) {
 		release(look, qp, look->now_ns + look->contend->config.retry_least_ns);
 		end_judgement(look, q, CONTEND_UNDONE);
 	}
@@ -689,6 +580,47 @@ static void consider(struct look *look, size_t p)
 		order(look, CONTEND_MOVE, (size_t)q, (uint32_t)to, gain);
 }
 
+/*
+ * The other may be silent too, and both are not to go together; and one whose losses come along is
+ * not to go for ever.
+ */
+static double chance_to_go(const struct contend_qp *qp)
+{
+	return GOES_PART * exp2(fmin(GOES_FREE - qp->went_silent, 0));
+}
+
+/*
+ * It waits for the answer to what was lost. The others are left with all of the path meanwhile, so
+ * their rates and its queue say nothing; but it was too full for both, and who goes now
+ * overtakes nothing and holds nothing. It is asked once in each silence.
+ */
+static void consider_silent(struct look *look, size_t q)
+{
+	struct contend_qp *qp = &look->qps[q];
+	const struct contend_path *path;
+	double gain;
+	int to;
+
+	if (qp->path >= look->path_count || qp->pinned || qp->ordered || qp->asked ||
+	    !is_silent(qp) || !has_room_for_act(look))
+		return;
+	path = &look->paths[qp->path];
+	/* A probe behind its last packet has been heard of, and an answer to that one has not. */
+	if (!path->fresh || (double)(look->now_ns - path->measured_ns) > qp->unanswered_ns ||
+	    qp->unanswered_ns <
+		    2 * fmax(path->worst_ns, path->floor_ns + qp->met_ns) + SILENT_LEAST_NS ||
+	    look->now_ns < path->busy_until_ns || look->now_ns < look->contend->alone_until_ns)
+		return;
+	qp->asked = true;
+	if (pacing_random_unit(look->random) >= chance_to_go(qp))
+		return;
+	to = draw_target(look, qp, &gain);
+	if (to < 0 || !has_budget(look))
+		return;
+	qp->went_silent++;
+	order(look, CONTEND_MOVE, q, (uint32_t)to, gain);
+}
+
 size_t contend_look(struct contend *contend, struct contend_budget *budget, int64_t now_ns,
 		    uint64_t *random, struct contend_path *paths, size_t path_count,
 		    struct contend_qp *qps, size_t qp_count, struct contend_act *acts,
@@ -712,12 +644,14 @@ size_t contend_look(struct contend *contend, struct contend_budget *budget, int6
 		look.since_ns = fmin((double)(now_ns - contend->looked_ns),
 				     (double)contend->config.stale_ns);
 	contend->looked_ns = now_ns;
-	see(&look);
+	contend_see(&look);
 	/* A judgement may write two acts. */
 	for (size_t q = 0; q < qp_count && look.act_count + 2 <= acts_most; q++)
 		follow(&look, q);
 	for (size_t i = 0, first = look.path_count ? now_ns / MS % look.path_count : 0;
 	     i < look.path_count; i++)
 		consider(&look, (first + i) % look.path_count);
+	for (size_t q = 0; q < qp_count; q++)
+		consider_silent(&look, q);
 	return look.act_count;
 }

@@ -24,6 +24,11 @@
  *    go), and its path is not tried again for 1/4, 1/2, 1 .. 60 s. A queue pair whose
  *    queue came along three times is taken to have made it itself.
  *
+ *  - who is silent and lacks an answer waits for a timeout: it lost something in the queue that
+ *    it met. Those who are left have the path for themselves meanwhile, and no reason to
+ *    go; so it goes itself, with its next packet, not always and ever less often, and to a path
+ *    that was free for some seconds: at this moment others may be silent as well.
+ *
  * Tell it the capacity (contend_config.capacity_Bps; the NIC's speed will do where the fabric
  * is not slower): without it a queue of one's own cannot be told from a shared path
  * but by trying.
@@ -86,6 +91,7 @@ struct contend_path {
 	unsigned stands_out; /* looks on end */
 	bool fresh;
 	double excess_ns;
+	double lately_ns;      /* its mean over the last seconds */
 	double own_Bps;	       /* of our queue pairs on it */
 	unsigned own;	       /* how many of them are not idle */
 	int64_t busy_until_ns; /* a move of ours does not show yet */
@@ -101,6 +107,8 @@ struct contend_qp {
 	double rate_Bps;    /* now, smoothed over some 3-5 looks */
 	double idle_gap_ns; /* longest time between two packets since the last look; 0: not known */
 	double message_ns;  /* mean time between the starts of messages; 0: not known */
+	/* For how long it has sent nothing while what it sent lacks an acknowledge; 0: not so. */
+	double unanswered_ns;
 	/* The policy's own; all zero at birth. */
 	bool ordered;	  /* a move is ordered and not judged yet */
 	bool back;	  /* it takes an older one back */
@@ -110,11 +118,14 @@ struct contend_qp {
 	int64_t ordered_ns, give_up_ns;
 	int64_t arrived_ns; /* on the path it was ordered to; 0: not yet */
 	int64_t judge_ns;
-	int64_t calm_ns; /* since when its path has been calm; 0: it is not */
-	double home_Bps; /* its rate while its path was calm */
-	int64_t busy_ns; /* since when it has been sending; 0: it is idle */
-	double restless; /* moves, fading in 2 s */
-	double doubt_ns; /* mean wait before it is taken back */
+	int64_t calm_ns;    /* since when its path has been calm; 0: it is not */
+	double home_Bps;    /* its rate while its path was calm */
+	int64_t busy_ns;    /* since when it has been sending; 0: it is idle */
+	double met_ns;	    /* the queue that it met of late */
+	bool asked;	    /* whether it goes in this silence */
+	double went_silent; /* moves in a silence, fading in 30 s */
+	double restless;    /* moves, fading in 2 s */
+	double doubt_ns;    /* mean wait before it is taken back */
 	double before_ns, before_Bps, hold_ns, predicted_ns;
 	uint64_t moves, taken_back;
 };

@@ -33,6 +33,8 @@ static void begin_stretch(struct verify *verify, const struct verify_counts *cou
 	verify->from = *counts;
 	verify->from_ns = now_ns;
 	verify->sent_ns = 0;
+	verify->resent_free = 0;
+	verify->resumed = true;
 }
 
 void verify_start(struct verify *verify, const struct verify_counts *counts, uint64_t now_ns,
@@ -49,6 +51,24 @@ void verify_start(struct verify *verify, const struct verify_counts *counts, uin
 		.heard_ns = now_ns,
 	};
 	begin_stretch(verify, counts, now_ns);
+	verify->resumed = false;
+}
+
+/*
+ * Who was moved while it waited for answers that were lost sends that again first, as a window of
+ * go-back-N: it says nothing of the path on which it is sent.
+ */
+static void see_resumed(struct verify *verify, uint64_t sent, uint64_t resent, uint64_t now_ns)
+{
+	uint64_t fresh = sent - resent;
+
+	if (verify->resumed || !sent)
+		return;
+	/* The first that are seen may still have taken the path before. */
+	if (now_ns == verify->sent_ns)
+		verify->fresh = fresh;
+	verify->resumed = fresh > verify->fresh || now_ns - verify->sent_ns >= VERIFY_RESUME_NS;
+	verify->resent_free = resent;
 }
 
 /* Half of @whole, and half more than was usual. */
@@ -78,10 +98,12 @@ enum verify_verdict verify_look(struct verify *verify, const struct verify_count
 	uint64_t sent = counts->sent - verify->from.sent;
 	uint64_t back = counts->back - verify->from.back;
 	uint64_t naks = counts->naks - verify->from.naks;
+	uint64_t resent = counts->resent - verify->from.resent;
 	bool paired = counts->paired && verify->from.paired;
 
 	if (sent && !verify->sent_ns)
 		verify->sent_ns = now_ns;
+	see_resumed(verify, sent, resent, now_ns);
 	if (paired && verify->answers && !back && sent >= VERIFY_SILENT_PACKETS &&
 	    now_ns - verify->sent_ns >= VERIFY_SILENT_NS)
 		return VERIFY_SILENT;
@@ -91,7 +113,7 @@ enum verify_verdict verify_look(struct verify *verify, const struct verify_count
 	if (paired && naks > verify->naks_free &&
 	    (double)(naks - verify->naks_free) > 2 * verify->naks_share * (double)sent)
 		return VERIFY_NAKS;
-	if (is_most(counts->resent - verify->from.resent, sent, verify->resent_share))
+	if (is_most(resent - verify->resent_free, sent - verify->resent_free, verify->resent_share))
 		return VERIFY_RESENT;
 	if (paired && is_most(counts->asked - verify->from.asked, back, verify->asked_share))
 		return VERIFY_ASKED;

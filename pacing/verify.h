@@ -22,6 +22,8 @@
 #define VERIFY_DIED_NS 1000000000ull
 /* A share of what is sent is sent again: of no fewer packets than these. */
 #define VERIFY_SHARE_PACKETS 32
+/* What leaves first may all be repeats of what the path before lost: a few timeouts, at most. */
+#define VERIFY_RESUME_NS 3000000000ull
 /* Then the move is proved, and a new stretch begins. */
 #define VERIFY_PROVED_NS 5000000000ull
 #define VERIFY_PROVED_PACKETS 100
@@ -54,7 +56,10 @@ struct verify {
 	uint64_t sent_ns; /* when the first packets of it were seen to be sent, 0: none yet */
 	double naks_share, resent_share, asked_share; /* of packets, before the move */
 	unsigned int naks_free;			      /* that the move itself may have cost */
-	bool answers;				      /* something came back before */
+	uint64_t resent_free; /* of what was lost on the path before: sent first on this one */
+	uint64_t fresh;	      /* no repeats, of those that were seen first */
+	bool resumed;	      /* packets that are no repeats have been seen on it */
+	bool answers;	      /* something came back before */
 };
 
 /*

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define PROBE_BYTES 150 /* for which there may be room where there is none for others */
+
 static struct net_link *links(size_t count, double bps)
 {
 	struct net_link *made = calloc(count ? count : 1, sizeof(*made));
@@ -65,6 +67,11 @@ static struct net_link *link_at(const struct net *net, unsigned from, unsigned t
 	}
 }
 
+static bool goes_back(const struct net *net)
+{
+	return net->shape.queue_bytes > 0;
+}
+
 static int64_t backlog_ns(const struct net *net, const struct net_link *link)
 {
 	return link->free_ns > net->now_ns ? link->free_ns - net->now_ns : 0;
@@ -74,6 +81,21 @@ int64_t net_queue_ns(const struct net *net, unsigned from, unsigned to, unsigned
 {
 	return backlog_ns(net, link_at(net, from, to, spine, 1)) +
 	       backlog_ns(net, link_at(net, from, to, spine, 2));
+}
+
+static bool has_room(const struct net *net, const struct net_link *link, uint32_t bytes)
+{
+	return !net->shape.queue_bytes ||
+	       (double)backlog_ns(net, link) / link->ns_per_byte + bytes <=
+		       (double)net->shape.queue_bytes;
+}
+
+bool net_is_full(const struct net *net, unsigned from, unsigned to, unsigned spine)
+{
+	for (unsigned hop = 1; hop < NET_HOPS; hop++)
+		if (!has_room(net, link_at(net, from, to, spine, hop), PROBE_BYTES))
+			return true;
+	return false;
 }
 
 /* A probe's own bytes are few: what it waits for are the others' packets. */
@@ -89,11 +111,37 @@ int64_t net_delay_ns(const struct net *net, unsigned from, unsigned to, unsigned
 	       backlog_ns(net, link_at(net, from, to, spine, 3));
 }
 
+/* In order, or again; behind a gap once a NAK and then nothing. The answer; false: none. */
+static bool answer_for(struct net *net, const struct net_event *event, struct net_event *answer)
+{
+	struct net_qp *qp = &net->qps[event->qp];
+	bool behind_gap = event->number > qp->received;
+
+	if (behind_gap && qp->refused)
+		return false;
+	qp->refused = behind_gap;
+	qp->received += event->number == qp->received;
+	answer->kind = behind_gap ? NET_NAK : NET_ACK;
+	answer->number = qp->received;
+	return true;
+}
+
 static void receive(struct net *net, const struct net_event *event)
 {
 	struct net_qp *qp = &net->qps[event->qp];
 	struct net_event ack = {.kind = NET_ACK, .qp = event->qp, .bytes = event->bytes};
+	uint64_t received = qp->received;
 
+	if (goes_back(net)) {
+		if (!answer_for(net, event, &ack))
+			return;
+		ack.time.at_ns = net->now_ns + net_delay_ns(net, qp->to, qp->from, qp->back_spine);
+		heap_push(&net->heap, &ack);
+		qp->received_bytes = qp->received * net->shape.packet_bytes;
+		if (net->on_received && qp->received > received)
+			net->on_received(net, event->qp);
+		return;
+	}
 	/* Go-back-N would send again; here it is counted. */
 	qp->overtaken += event->number != qp->received;
 	qp->received++;
@@ -114,6 +162,10 @@ static void hop(struct net *net, struct net_event event)
 		return;
 	}
 	link = link_at(net, qp->from, qp->to, event.spine, event.hop);
+	if (event.hop && !has_room(net, link, event.bytes)) {
+		net->qps[event.qp].lost++;
+		return;
+	}
 	if (link->free_ns < net->now_ns)
 		link->free_ns = net->now_ns;
 	link->free_ns += (int64_t)(link->ns_per_byte * event.bytes);
@@ -140,6 +192,9 @@ static void obey(struct net *net, struct net_qp *qp)
 	bool start = qp->sent_bytes % qp->message_bytes == 0;
 	int64_t gap_ns = net->now_ns - qp->last_sent_ns;
 
+	/* As the kernel's programs, which know what is acknowledged. */
+	if (goes_back(net) && qp->acked == qp->sent)
+		gap_ns = qp->order.hold_ns;
 	if (gap_ns < qp->order.hold_ns && !(net->now_ns >= qp->order.start_ns && start) &&
 	    net->now_ns < qp->order.force_ns)
 		return;
@@ -148,6 +203,14 @@ static void obey(struct net *net, struct net_qp *qp)
 	qp->switches++;
 	if (gap_ns < qp->order.hold_ns)
 		qp->held_until_ns = qp->last_sent_ns + qp->order.hold_ns;
+}
+
+static void time_out_at(struct net *net, size_t q, int64_t at_ns)
+{
+	struct net_event event = {.kind = NET_TIMEOUT, .qp = (uint32_t)q, .time.at_ns = at_ns};
+
+	net->qps[q].timed = true;
+	heap_push(&net->heap, &event);
 }
 
 static void send_packet(struct net *net, size_t q, uint32_t bytes)
@@ -164,6 +227,15 @@ static void send_packet(struct net *net, size_t q, uint32_t bytes)
 		qp->largest_gap_ns = net->now_ns - qp->last_sent_ns;
 	qp->last_sent_ns = net->now_ns;
 	qp->sent_bytes += bytes;
+	qp->wire_bytes += bytes;
+	if (qp->gone < qp->sent)
+		qp->gone = qp->sent;
+	if (goes_back(net)) {
+		if (qp->acked + 1 == qp->sent)
+			qp->progress_ns = net->now_ns;
+		if (!qp->timed)
+			time_out_at(net, q, qp->progress_ns + net->shape.timeout_ns);
+	}
 	if (qp->left_bytes != UINT64_MAX)
 		qp->left_bytes -= bytes;
 	if (qp->demand_bps > 0) {
@@ -200,6 +272,61 @@ static void try_send(struct net *net, size_t q)
 	}
 }
 
+/* --- go-back-N --- */
+
+static void go_back(struct net *net, struct net_qp *qp)
+{
+	uint64_t bytes = (qp->sent - qp->acked) * net->shape.packet_bytes;
+
+	qp->sent = qp->acked;
+	qp->sent_bytes -= bytes;
+	if (qp->left_bytes != UINT64_MAX)
+		qp->left_bytes += bytes;
+	qp->progress_ns = net->now_ns;
+}
+
+static void hear(struct net *net, const struct net_event *event)
+{
+	struct net_qp *qp = &net->qps[event->qp];
+
+	if (!goes_back(net)) {
+		qp->acked_bytes += event->bytes;
+	} else {
+		/* What comes late, after it went back, may be of packets not sent again yet. */
+		uint64_t ahead = event->number > qp->sent ? event->number - qp->sent : 0;
+
+		if (event->number > qp->acked) {
+			qp->acked = event->number;
+			qp->acked_bytes = qp->acked * net->shape.packet_bytes;
+			qp->progress_ns = net->now_ns;
+		}
+		if (ahead) {
+			qp->sent += ahead;
+			qp->sent_bytes += ahead * net->shape.packet_bytes;
+			if (qp->left_bytes != UINT64_MAX)
+				qp->left_bytes -= ahead * net->shape.packet_bytes;
+		}
+		if (event->kind == NET_NAK)
+			go_back(net, qp);
+	}
+	try_send(net, event->qp);
+}
+
+static void time_out(struct net *net, size_t q)
+{
+	struct net_qp *qp = &net->qps[q];
+
+	qp->timed = false;
+	if (qp->acked == qp->sent)
+		return;
+	if (net->now_ns >= qp->progress_ns + net->shape.timeout_ns) {
+		qp->timeouts++;
+		go_back(net, qp);
+	}
+	time_out_at(net, q, qp->progress_ns + net->shape.timeout_ns);
+	try_send(net, q);
+}
+
 void net_send(struct net *net, size_t q, uint64_t bytes)
 {
 	struct net_qp *qp = &net->qps[q];
@@ -209,6 +336,7 @@ void net_send(struct net *net, size_t q, uint64_t bytes)
 	if (!qp->left_bytes && qp->next_ns < net->now_ns)
 		qp->next_ns = net->now_ns;
 	qp->left_bytes = bytes == UINT64_MAX ? bytes : qp->left_bytes + bytes;
+	qp->asked_bytes += bytes;
 	try_send(net, q);
 }
 
@@ -236,8 +364,11 @@ void net_run(struct net *net, int64_t until_ns)
 			hop(net, event);
 			break;
 		case NET_ACK:
-			net->qps[event.qp].acked_bytes += event.bytes;
-			try_send(net, event.qp);
+		case NET_NAK:
+			hear(net, &event);
+			break;
+		case NET_TIMEOUT:
+			time_out(net, event.qp);
 			break;
 		case NET_WAKE:
 			net->qps[event.qp].wakes = false;

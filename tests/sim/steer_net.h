@@ -21,6 +21,13 @@ struct net_shape {
 	double fabric_bps, host_bps;
 	int64_t hop_ns; /* propagation of a link */
 	uint32_t packet_bytes;
+	/*
+	 * Of a link behind the first, which the host's own pace keeps short; 0: nothing is ever
+	 * lost. Then senders go back to what was lost: when the receiver says so, once for each
+	 * gap, or after timeout_ns without progress, silent till then. All packets are whole.
+	 */
+	uint64_t queue_bytes;
+	int64_t timeout_ns;
 };
 
 struct net_link {
@@ -44,8 +51,13 @@ struct net_qp {
 	/* Made by the net. */
 	uint64_t left_bytes; /* may be sent now; UINT64_MAX: for ever */
 	uint64_t sent_bytes, acked_bytes, received_bytes;
-	uint64_t sent, received; /* packets */
-	uint64_t overtaken;	 /* packets that came before one sent earlier */
+	uint64_t sent, received;	      /* packets */
+	uint64_t overtaken;		      /* packets that came before one sent earlier */
+	uint64_t asked_bytes;		      /* to be sent, by now; of a stream without meaning */
+	uint64_t wire_bytes;		      /* that left the host, those sent again too */
+	uint64_t gone, acked, lost, timeouts; /* gone: sent once or more */
+	int64_t progress_ns;		      /* or when it went back */
+	bool refused, timed;
 	int64_t started_ns, last_sent_ns, held_until_ns, next_ns;
 	int64_t largest_gap_ns; /* since the last look; whoever looks sets it to 0 */
 	bool wakes;
@@ -54,7 +66,7 @@ struct net_qp {
 	unsigned job, rank; /* of steer_jobs */
 };
 
-enum net_event_kind { NET_HOP, NET_ACK, NET_WAKE, NET_TIMER };
+enum net_event_kind { NET_HOP, NET_ACK, NET_NAK, NET_WAKE, NET_TIMEOUT, NET_TIMER };
 
 struct net_event {
 	struct heap_event time;
@@ -92,6 +104,8 @@ unsigned net_leaf(const struct net *net, unsigned host);
 /* Of a packet that is sent now; the floor: of one in an empty fabric. */
 int64_t net_delay_ns(const struct net *net, unsigned from, unsigned to, unsigned spine);
 int64_t net_floor_ns(const struct net *net);
+/* One of the fabric's links on this way would lose a probe now. */
+bool net_is_full(const struct net *net, unsigned from, unsigned to, unsigned spine);
 /* The part of the delay that the fabric's own links make, hosts' links aside. */
 int64_t net_queue_ns(const struct net *net, unsigned from, unsigned to, unsigned spine);
 

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/sim/stats.h"
+
 #define JOB_TIMER 0x80000000u
 #define RATE_PART 0.3 /* of the newest look in a rate */
 #define CLOCK_PERIOD_S 7.0
@@ -37,11 +39,76 @@ void steer_config_default(struct steer_config *config, uint64_t seed)
 
 /* --- what a host sees --- */
 
+static double by_clock_ns(const struct steer *steer, const struct steer_pair *pair)
+{
+	double turn = 2 * M_PI * (double)steer->net.now_ns * 1e-9 / CLOCK_PERIOD_S;
+
+	return steer->config.clock_ns * sin(turn + pair->clock_phase);
+}
+
+/* One probe of each path at a time; lost where a queue is full, as other packets. */
+static void probe(struct steer *steer, struct steer_pair *pair)
+{
+	const struct steer_config *config = &steer->config;
+
+	for (unsigned s = 0; s < config->shape.spines; s++) {
+		struct steer_probes *probes = &pair->probes[s];
+		unsigned at = probes->count % STEER_PROBES;
+
+		if (probes->coming_ns && steer->net.now_ns >= probes->coming_ns) {
+			probes->recent[at] = probes->coming;
+			probes->count++;
+			probes->coming_ns = 0;
+		}
+		if (steer->net.now_ns < probes->next_ns || probes->coming_ns)
+			continue;
+		probes->next_ns = steer->net.now_ns + config->probe_ns;
+		if (net_is_full(&steer->net, pair->from, pair->to, s))
+			continue;
+		probes->coming.delay_ns =
+			(double)net_delay_ns(&steer->net, pair->from, pair->to, s) +
+			by_clock_ns(steer, pair) + config->noise_ns * fabs(rng_normal(&steer->rng));
+		probes->coming.measured_ns = steer->net.now_ns;
+		probes->coming_ns = steer->net.now_ns + (int64_t)probes->coming.delay_ns;
+	}
+	pair->sampled++;
+}
+
+/* The median of the last few, and what their scatter lets it be wrong by: as loader/pathstat. */
+static void show_probes(const struct steer *steer, struct steer_pair *pair, unsigned s)
+{
+	const struct steer_probes *probes = &pair->probes[s];
+	struct contend_path *path = &pair->paths[s];
+	struct stats recent = {0};
+	double off_ns = 0;
+
+	path->usable = probes->count > 0;
+	path->floor_ns = (double)net_floor_ns(&steer->net);
+	path->bound_ns = steer->config.clock_ns;
+	if (!probes->count)
+		return;
+	path->worst_ns = 0;
+	path->measured_ns = probes->recent[(probes->count - 1) % STEER_PROBES].measured_ns;
+	for (unsigned i = 0; i < STEER_PROBES && i < probes->count; i++) {
+		if (path->measured_ns - probes->recent[i].measured_ns >
+		    STEER_PROBES * steer->config.probe_ns)
+			continue;
+		stats_add(&recent, probes->recent[i].delay_ns);
+		path->worst_ns = fmax(path->worst_ns, probes->recent[i].delay_ns);
+	}
+	stats_percentile(&recent, 0.5); /* sorts */
+	path->delay_ns =
+		(recent.samples[recent.count / 2] + recent.samples[(recent.count - 1) / 2]) / 2;
+	for (size_t i = 0; i < recent.count; i++)
+		off_ns += fabs(recent.samples[i] - path->delay_ns) / (double)recent.count;
+	path->noise_ns = 1.2533 * off_ns / sqrt((double)recent.count);
+	stats_free(&recent);
+}
+
 static void sample(struct steer *steer, struct steer_pair *pair)
 {
 	const struct steer_config *config = &steer->config;
-	double turn = 2 * M_PI * (double)steer->net.now_ns * 1e-9 / CLOCK_PERIOD_S;
-	double clock = config->clock_ns * sin(turn + pair->clock_phase);
+	double clock = by_clock_ns(steer, pair);
 
 	for (unsigned s = 0; s < config->shape.spines; s++) {
 		double delay = (double)net_delay_ns(&steer->net, pair->from, pair->to, s) + clock +
@@ -92,12 +159,15 @@ static void show_qps(struct steer *steer, struct steer_pair *pair)
 	for (size_t q = 0; q < pair->qp_count; q++) {
 		struct net_qp *qp = &steer->net.qps[pair->names[q]];
 		struct contend_qp *seen = &pair->qps[q];
-		double rate = (double)(qp->sent_bytes - pair->seen_bytes[q]) * 1e9 /
-			      (double)steer->config.look_ns;
+		uint64_t sent = qp->wire_bytes - pair->seen_bytes[q];
+		double rate = (double)sent * 1e9 / (double)steer->config.look_ns;
 
-		pair->seen_bytes[q] = qp->sent_bytes;
+		pair->seen_bytes[q] = qp->wire_bytes;
 		seen->rate_Bps += RATE_PART * (rate - seen->rate_Bps);
 		seen->path = qp->spine;
+		seen->unanswered_ns = 0;
+		if (!sent && steer->config.shape.queue_bytes && qp->gone > qp->acked)
+			seen->unanswered_ns = (double)(steer->net.now_ns - qp->last_sent_ns);
 		seen->idle_gap_ns = (double)qp->largest_gap_ns;
 		seen->message_ns =
 			seen->rate_Bps > 0 ? (double)qp->message_bytes * 1e9 / seen->rate_Bps : 0;
@@ -108,6 +178,7 @@ static void show_qps(struct steer *steer, struct steer_pair *pair)
 static void carry_out(struct steer *steer, struct steer_pair *pair, const struct contend_act *act)
 {
 	struct net_qp *qp = &steer->net.qps[pair->names[act->qp]];
+	bool never = steer->config.shape.queue_bytes > 0;
 
 	if (steer->trace)
 		printf("# %.3f s qp %u %s %u -> %u: %.0f, %.0f us, %.0f kB/s (%.0f), gain %.0f us, "
@@ -117,13 +188,16 @@ static void carry_out(struct steer *steer, struct steer_pair *pair, const struct
 		       act->to_ns * 1e-3, act->rate_Bps * 1e-3, act->before_Bps * 1e-3,
 		       act->predicted_ns * 1e-3, act->measured_ns * 1e-3,
 		       (double)act->hold_ns * 1e-3);
+	/* Where packets sent again cost more than waiting, only a gap will do, and not for ever. */
+	if (act->kind == CONTEND_UNDONE)
+		qp->order.waits = false;
 	if (act->kind != CONTEND_MOVE && act->kind != CONTEND_BACK)
 		return;
 	qp->order = (struct net_order){.waits = true,
 				       .spine = act->to,
 				       .hold_ns = act->hold_ns,
-				       .start_ns = act->start_ns,
-				       .force_ns = act->force_ns};
+				       .start_ns = never ? INT64_MAX : act->start_ns,
+				       .force_ns = never ? INT64_MAX : act->force_ns};
 	steer->figures.moves++;
 	steer->figures.late_moves += (double)steer->net.now_ns * 1e-9 > steer->config.onset_s + 1.5;
 }
@@ -133,7 +207,13 @@ static void look(struct steer *steer, struct steer_pair *pair)
 	struct contend_act acts[ACTS];
 	size_t count;
 
-	show(steer, pair);
+	if (steer->config.probe_ns) {
+		for (unsigned s = 0; s < steer->config.shape.spines; s++)
+			show_probes(steer, pair, s);
+		pair->sampled = 0;
+	} else {
+		show(steer, pair);
+	}
 	show_qps(steer, pair);
 	if (steer->config.policy != STEER_OURS)
 		return;
@@ -142,6 +222,24 @@ static void look(struct steer *steer, struct steer_pair *pair)
 			     pair->qps, pair->qp_count, acts, ACTS);
 	for (size_t a = 0; a < count; a++)
 		carry_out(steer, pair, &acts[a]);
+}
+
+/* Two queue pairs of one leaf to another one over one spine: asked of those that end parted. */
+static void see_crowd(struct steer *steer)
+{
+	const struct net *net = &steer->net;
+
+	if (!net->shape.queue_bytes)
+		return;
+	for (size_t q = 0; q < net->qp_count; q++)
+		for (size_t r = 0; r < q; r++) {
+			const struct net_qp *one = &net->qps[q], *other = &net->qps[r];
+
+			if (one->spine == other->spine &&
+			    net_leaf(net, one->from) == net_leaf(net, other->from) &&
+			    net_leaf(net, one->to) == net_leaf(net, other->to))
+				steer->figures.crowded_s = (double)net->now_ns * 1e-9;
+		}
 }
 
 /* The truth, for the figures. */
@@ -178,7 +276,7 @@ static void ring_step(struct steer *steer, struct steer_job *job, size_t q)
 	uint64_t steps = qp->received_bytes / job->chunk_bytes;
 
 	before = &steer->net.qps[job->first + (rank + job->count - 1) % job->count];
-	if (qp->sent_bytes > steps * job->chunk_bytes || qp->left_bytes ||
+	if (qp->asked_bytes > steps * job->chunk_bytes ||
 	    before->received_bytes < steps * job->chunk_bytes)
 		return;
 	if (!rank)
@@ -218,7 +316,11 @@ static void on_timer(struct net *net, uint32_t timer)
 	}
 	pair = &steer->pairs[timer];
 	net_timer(net, net->now_ns + steer->config.look_ns / steer->config.samples, timer);
-	sample(steer, pair);
+	if (steer->config.probe_ns)
+		probe(steer, pair);
+	else
+		sample(steer, pair);
+	see_crowd(steer);
 	measure(steer, pair);
 	if (pair->sampled == steer->config.samples)
 		look(steer, pair);

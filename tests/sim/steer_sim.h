@@ -16,6 +16,7 @@
 #define STEER_SPINES_MAX 16
 #define STEER_LATE_MAX 8
 #define STEER_JOBS_MAX 4
+#define STEER_PROBES 4
 
 enum steer_policy { STEER_ECMP, STEER_OURS, STEER_BEST };
 
@@ -46,6 +47,8 @@ struct steer_config {
 	double noise_ns;  /* of a sample */
 	double clock_ns;  /* the clock's bound; its error wanders within */
 	unsigned late;	  /* looks by which what is seen is late */
+	/* Not 0: a probe of each path so often, and what is seen is the median of the last few. */
+	int64_t probe_ns;
 	struct contend_config contend;
 	struct steer_job jobs[STEER_JOBS_MAX];
 	size_t job_count;
@@ -57,6 +60,12 @@ struct steer_sight {
 	int64_t measured_ns;
 };
 
+struct steer_probes {
+	struct steer_sight recent[STEER_PROBES], coming;
+	int64_t coming_ns, next_ns; /* when what is under way is known; 0: nothing is */
+	unsigned count;
+};
+
 struct steer_pair {
 	unsigned from, to;
 	struct contend contend;
@@ -64,6 +73,7 @@ struct steer_pair {
 	struct steer_sight sights[STEER_LATE_MAX + 1][STEER_SPINES_MAX];
 	double sum_ns[STEER_SPINES_MAX], worst_ns[STEER_SPINES_MAX];
 	unsigned sampled, looks;
+	struct steer_probes probes[STEER_SPINES_MAX];
 	double clock_phase;
 	struct contend_qp *qps;
 	uint32_t *names; /* of the net's queue pairs */
@@ -83,6 +93,7 @@ struct steer_figures {
 	uint64_t overtaken;
 	double moves_most; /* of one queue pair */
 	uint64_t rounds[STEER_JOBS_MAX];
+	double crowded_s; /* when two that could be on paths of their own last shared one */
 };
 
 struct steer {

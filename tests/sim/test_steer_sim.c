@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "tests/sim/steer_silence.h"
 #include "tests/sim/steer_trial.h"
 
 static int tests, failures;
@@ -221,6 +222,61 @@ static void test_poor_sight(void)
 	       "poor and late sight: found anyway");
 }
 
+static struct silence_result silence(const struct silence_trial *trial)
+{
+	struct silence_result r;
+
+	silence_run(trial, seed, seeds, &r);
+	printf("# %s: parted %u of %u, in %.2f s, 95%% in %.2f, moves %.1f (most %.0f), "
+	       "timeouts %.1f\n",
+	       trial->name, r.parted, r.seeds, r.median_s, r.part95_s, r.moves, r.moves_most,
+	       r.timeouts);
+	return r;
+}
+
+/* Who is left alone while another waits for its timeout fills the path, and takes it for its own.
+ */
+static void test_silence(void)
+{
+	static const struct silence_trial crowded[] = {
+		{.name = "silent: a ring of 4 on one spine of 2",
+		 .hosts = 4,
+		 .spines = 2,
+		 .pattern = STEER_RING},
+		{.name = "silent: a ring of 8 on one spine of 4",
+		 .hosts = 8,
+		 .spines = 4,
+		 .pattern = STEER_RING},
+		{.name = "silent: 2 streams on one spine of 2", .hosts = 4, .spines = 2},
+		{.name = "silent: a ring of 4, the capacity not known",
+		 .hosts = 4,
+		 .spines = 2,
+		 .pattern = STEER_RING,
+		 .capacity_not_known = true},
+	};
+	static const struct silence_trial placed = {.name = "silent: a ring of 8, placed on 4",
+						    .hosts = 8,
+						    .spines = 4,
+						    .pattern = STEER_RING,
+						    .placed = true};
+	static const struct silence_trial alone = {.name = "silent: one alone, by its own queue",
+						   .hosts = 2,
+						   .spines = 2,
+						   .host_part = 3};
+	struct silence_result r;
+
+	for (size_t t = 0; t < sizeof(crowded) / sizeof(*crowded); t++) {
+		r = silence(&crowded[t]);
+		report(r.parted * 10 >= r.seeds * 9 && r.median_s <= 3 * crowded[t].hosts / 2.0 &&
+			       r.moves <= 2 * crowded[t].hosts,
+		       "%s: parted, by few moves", crowded[t].name);
+	}
+	r = silence(&placed);
+	report(!r.moves_most, "%s: nothing moves", placed.name);
+	r = silence(&alone);
+	report(r.timeouts > 5 && r.moves_most <= 12, "%s: it does not wander for ever", alone.name);
+}
+
 int main(int argc, char **argv)
 {
 	seed = argc > 1 ? strtoull(argv[1], NULL, 0) : 20240607;
@@ -235,6 +291,7 @@ int main(int argc, char **argv)
 	test_jobs();
 	test_herd();
 	test_poor_sight();
+	test_silence();
 	printf("1..%d\n", tests);
 	return failures ? 1 : 0;
 }

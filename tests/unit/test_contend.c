@@ -410,6 +410,105 @@ Test(contend, moves_of_a_host_are_bounded)
 	cr_assert(moves >= 20 && moves <= 31, "%u in a second", moves);
 }
 
+/* A queue of 5 ms while it sends; then it is silent for @silent_ms, and the queue is gone. */
+static void fall_silent(struct scene *s, double silent_ms)
+{
+	s->contend.config.capacity_Bps = s->qps[0].rate_Bps;
+	cr_assert_eq(look_on(s, 50), 0, "the queue is its own, by its rate");
+	s->paths[0].delay_ns = 1e5;
+	s->qps[0].rate_Bps = 0;
+	for (double ms = 10; ms < silent_ms; ms += 10) {
+		s->qps[0].unanswered_ns = ms * MS;
+		cr_assert_eq(look(s), 0, "after %.0f ms", ms);
+	}
+	s->qps[0].unanswered_ns = silent_ms * MS;
+}
+
+Test(contend, who_waits_for_a_timeout_goes_for_the_queue_that_it_met)
+{
+	unsigned gone = 0;
+
+	for (uint64_t r = 0; r < 300; r++) {
+		struct scene s;
+
+		scene_init(&s, 1, 5e6);
+		s.random = SEED + r;
+		fall_silent(&s, 220);
+		if (!look(&s))
+			continue;
+		gone++;
+		cr_assert_eq(s.acts[0].kind, CONTEND_MOVE);
+		cr_assert(s.acts[0].predicted_ns > 4e6, "%.0f", s.acts[0].predicted_ns);
+		/* The order waits for as long as the silence lasts. */
+		for (double ms = 230; ms < 2000; ms += 10) {
+			s.qps[0].unanswered_ns = ms * MS;
+			cr_assert_eq(look(&s), 0, "after %.0f ms", ms);
+		}
+		s.qps[0].path = s.acts[0].to;
+		s.qps[0].unanswered_ns = 0;
+		s.qps[0].rate_Bps = 5e6;
+		cr_assert_eq(look_on(&s, 100), 1);
+		cr_assert_eq(s.acts[0].kind, CONTEND_HELPED);
+	}
+	cr_assert(gone > 180 && gone < 240, "not all: the other may be silent too: %u", gone);
+}
+
+Test(contend, silence_alone_is_no_reason)
+{
+	for (uint64_t r = 0; r < 50; r++) {
+		struct scene s;
+
+		scene_init(&s, 1, 5e6);
+		s.random = SEED + r;
+		fall_silent(&s, 190);
+		s.qps[0].unanswered_ns = 0;
+		cr_assert_eq(look_on(&s, 100), 0, "all was answered: it has nothing to send");
+		scene_init(&s, 1, 0);
+		s.random = SEED + r;
+		fall_silent(&s, 500);
+		cr_assert_eq(look_on(&s, 100), 0, "it met no queue");
+		scene_init(&s, 1, 5e6);
+		s.random = SEED + r;
+		s.qps[0].pinned = true;
+		fall_silent(&s, 500);
+		cr_assert_eq(look_on(&s, 100), 0, "pinned by hand");
+		scene_init(&s, 1, 5e6);
+		s.random = SEED + r;
+		fall_silent(&s, 200);
+		s.paths[0].measured_ns = -1;
+		cr_assert_eq(look_on(&s, 100), 0, "its path was not measured since");
+	}
+}
+
+/* It is moved, and falls silent there too, again and again. */
+Test(contend, one_whose_losses_come_along_goes_ever_less_often)
+{
+	struct scene s;
+	unsigned moves = 0;
+
+	scene_init(&s, 1, 5e6);
+	s.contend.config.capacity_Bps = 5e6;
+	for (int silence = 0; silence < 60; silence++) {
+		for (int i = 0; i < 100; i++) {
+			struct contend_path *path = &s.paths[s.qps[0].path];
+			bool silent = i >= 20;
+			size_t acts;
+
+			for (int p = 0; p < PATHS; p++)
+				s.paths[p].delay_ns = 1e5;
+			path->delay_ns = silent ? 1e5 : 5e6;
+			s.qps[0].rate_Bps = silent ? 0 : 5e6;
+			s.qps[0].unanswered_ns = silent ? (i - 19) * 10.0 * MS : 0;
+			acts = look(&s);
+			for (size_t a = 0; a < acts; a++)
+				moves += s.acts[a].kind == CONTEND_MOVE;
+			if (i == 99 && s.qps[0].ordered && !s.qps[0].arrived_ns)
+				s.qps[0].path = s.qps[0].to;
+		}
+	}
+	cr_assert(moves >= 3 && moves <= 14, "%u in a minute", moves);
+}
+
 static double any(struct rng *rng)
 {
 	static const double odd[] = {0, -1e9, 1e18, 1};
@@ -459,6 +558,7 @@ Test(contend, whatever_it_is_told_its_orders_make_sense)
 			}
 			for (size_t q = 0; q < s.qp_count; q++) {
 				s.qps[q].rate_Bps = any(&rng);
+				s.qps[q].unanswered_ns = rng_below(&rng, 3) ? 0 : 100 * any(&rng);
 				s.qps[q].pinned = !rng_below(&rng, 10);
 				if (!rng_below(&rng, 5))
 					s.qps[q].path = (uint32_t)rng_below(&rng, PATHS + 1);

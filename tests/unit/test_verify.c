@@ -125,13 +125,66 @@ Test(verify, a_fabric_that_always_lost_is_no_reason)
 
 Test(verify, a_window_sent_again_and_again)
 {
-	struct verify_counts before = {.sent = 1000}, more = {.sent = 384, .resent = 256};
+	struct verify_counts now = {.sent = 1000};
+	struct verify verify;
 
-	cr_assert_eq(after(&before, false, more, 0), VERIFY_RESENT);
-	more.resent = 128;
-	cr_assert_eq(after(&before, false, more, 0), VERIFY_OPEN);
-	more = (struct verify_counts){.sent = 31, .resent = 31};
-	cr_assert_eq(after(&before, false, more, 0), VERIFY_OPEN, "too few to judge by");
+	verify_start(&verify, &now, 0, false);
+	now.sent += 100;
+	cr_assert_eq(verify_look(&verify, &now, 100 * MS), VERIFY_OPEN);
+	now.sent += 128;
+	now.resent += 100;
+	cr_assert_eq(verify_look(&verify, &now, 200 * MS), VERIFY_OPEN, "less than half");
+	now.sent += 156;
+	now.resent += 156;
+	cr_assert_eq(verify_look(&verify, &now, 300 * MS), VERIFY_RESENT);
+	verify_start(&verify, &now, 0, false);
+	now.sent++;
+	cr_assert_eq(verify_look(&verify, &now, 100 * MS), VERIFY_OPEN);
+	now.sent += 30;
+	now.resent += 30;
+	cr_assert_eq(verify_look(&verify, &now, 200 * MS), VERIFY_OPEN, "too few to judge by");
+}
+
+Test(verify, what_the_path_before_lost_is_sent_again_first)
+{
+	struct verify_counts now = {.sent = 1000, .resent = 300};
+	struct verify verify;
+
+	verify_start(&verify, &now, 0, false);
+	for (uint64_t ms = 100; ms <= 400; ms += 100) {
+		now.sent += 32;
+		now.resent += 32;
+		cr_assert_eq(verify_look(&verify, &now, ms * MS), VERIFY_OPEN);
+	}
+	/* With what is new the last of it. */
+	now.sent += 30;
+	now.resent += 20;
+	cr_assert_eq(verify_look(&verify, &now, 500 * MS), VERIFY_OPEN);
+	now.sent += 200;
+	now.resent += 190;
+	cr_assert_eq(verify_look(&verify, &now, 600 * MS), VERIFY_RESENT);
+	/* What was new went the old way, after the counts were taken. */
+	verify_start(&verify, &now, 0, false);
+	now.sent += 18;
+	now.resent += 2;
+	cr_assert_eq(verify_look(&verify, &now, 100 * MS), VERIFY_OPEN);
+	now.sent += 32;
+	now.resent += 32;
+	cr_assert_eq(verify_look(&verify, &now, 400 * MS), VERIFY_OPEN);
+	/* Nothing but repeats: then it is this path that loses. */
+	verify_start(&verify, &now, 0, false);
+	for (uint64_t ms = 100; ms <= 10000; ms += 100) {
+		enum verify_verdict verdict;
+
+		now.sent += 8;
+		now.resent += 8;
+		verdict = verify_look(&verify, &now, ms * MS);
+		if (ms <= 3000)
+			cr_assert_eq(verdict, VERIFY_OPEN, "at %lu ms", ms);
+		if (verify_is_bad(verdict))
+			return;
+	}
+	cr_assert_fail("never");
 }
 
 Test(verify, answers_that_do_not_arrive)
