@@ -19,6 +19,7 @@
 #define ALONE_TRIES 3	      /* in vain, before a queue is known to be our own ... */
 #define ALONE_LEAST 40	      /* ... for so many times retry_least */
 #define GIVE_UP_NS (500 * MS) /* after force_ns: nobody carried it out */
+#define STALE_NS SECOND	      /* an order that nobody could carry out */
 #define GOES_PART 0.7	      /* chance that a silent one goes ... */
 #define GOES_FREE 2	      /* ... halved by each of its moves of late from the third on */
 
@@ -463,14 +464,15 @@ static void judge(struct look *look, size_t q)
 
 /*
  * The other went, or is silent, before it did. Were it to go as well, at its message's end, they
- * would meet on the new path.
+ * would meet on the new path. In the first moment that means little: it is alone between two
+ * losses too.
  */
 static bool is_left_alone(const struct look *look, const struct contend_qp *qp)
 {
 	const struct contend_path *path = &look->paths[qp->path];
 
-	return path->own == 1 && !is_idle(look->contend, qp) &&
-	       is_ours(look->contend, look->now_ns, path);
+	return look->now_ns - qp->ordered_ns > STALE_NS && path->own == 1 &&
+	       !is_idle(look->contend, qp) && is_ours(look->contend, look->now_ns, path);
 }
 
 /* How an ordered move gets on. */
