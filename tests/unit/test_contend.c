@@ -509,6 +509,27 @@ Test(contend, one_whose_losses_come_along_goes_ever_less_often)
 	cr_assert(moves >= 3 && moves <= 14, "%u in a minute", moves);
 }
 
+/* An order that waits for a pause between messages; meanwhile the other one of the path is gone. */
+Test(contend, an_order_of_long_ago_ends_when_the_path_is_its_own)
+{
+	for (int left_alone = 0; left_alone < 2; left_alone++) {
+		struct scene s;
+
+		scene_init(&s, 1, 5e6);
+		s.contend.config.capacity_Bps = 1e7;
+		s.qps[0].message_ns = 1e9;
+		cr_assert_eq(look_on(&s, 300), 1);
+		cr_assert_eq(s.acts[0].kind, CONTEND_MOVE);
+		s.qps[0].rate_Bps = left_alone ? 1e7 : 5e6;
+		cr_assert_eq(look_on(&s, 95), 0, "alone for less than a second");
+		cr_assert(s.qps[0].ordered);
+		cr_assert_eq(look_on(&s, 20), (size_t)left_alone);
+		cr_assert_eq(s.qps[0].ordered, !left_alone);
+		if (left_alone)
+			cr_assert_eq(s.acts[0].kind, CONTEND_UNDONE);
+	}
+}
+
 static double any(struct rng *rng)
 {
 	static const double odd[] = {0, -1e9, 1e18, 1};
