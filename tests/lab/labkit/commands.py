@@ -2,6 +2,7 @@
 """The verbs of `lab`, all but `exec`."""
 import argparse
 import json
+import os
 import secrets
 import signal
 
@@ -73,6 +74,8 @@ def add_up(verbs):
     up.add_argument("--queue", type=size, default=250000, metavar="BYTES",
                     help="queue in front of a limited link")
     up.add_argument("--mtu", type=count(1280, 9000), default=1500)
+    up.add_argument("--queues", type=count(1, 64), default=os.cpu_count() or 1,
+                    help="of every device (default: one for each CPU)")
     up.add_argument("--hash-seed", type=count(1, 2**32 - 1), default=12345,
                     help="of the switches' ECMP hash, where the kernel lets it be set")
     up.add_argument("--skew", nargs="?", const="random", metavar="SEED",
@@ -155,7 +158,7 @@ def act_up(paths, asked):
     topology = build.up(paths, {
         "hosts_asked": asked.hosts, "leaves": asked.leaves, "spines": asked.spines,
         "mtu": asked.mtu, "rate_bps": asked.rate, "host_rate_bps": asked.host_rate,
-        "queue_bytes": asked.queue, "hash_seed": asked.hash_seed}, seed_of(asked.skew))
+        "queue_bytes": asked.queue, "hash_seed": asked.hash_seed, "queues": asked.queues}, seed_of(asked.skew))
     if "skew_seed" in topology:
         print(f"clock skew drawn from seed {topology['skew_seed']}")
 

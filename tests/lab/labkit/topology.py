@@ -8,7 +8,6 @@ host .2. A leaf is reached by its aggregate 10.L.0.0/16, fd00:0:L::/48, so a
 port plugged in later needs no new route. Links are 100.64.L.4(S-1)/30.
 Interfaces are named after what is at the other end; a host's is eth1.
 """
-import os
 import random
 import re
 
@@ -55,7 +54,8 @@ def draw_skew(hosts, seed):
 
 
 def make(name, options):
-    """@options: hosts_asked, leaves, spines, mtu, rate_bps, queue_bytes, host_rate_bps, hash_seed."""
+    """@options: hosts_asked, leaves, spines, mtu, rate_bps, queue_bytes, host_rate_bps, hash_seed,
+    queues."""
     ports = {}
     hosts = []
     for i in range(options["hosts_asked"]):
@@ -70,8 +70,7 @@ def make(name, options):
     links = [make_link(leaf, spine, options["rate_bps"])
              for leaf in range(1, options["leaves"] + 1)
              for spine in range(1, options["spines"] + 1)]
-    return {"lab": name, **options, "hosts": hosts, "links": links, "taps": [],
-            "queues": os.cpu_count() or 1}
+    return {"lab": name, **options, "hosts": hosts, "links": links, "taps": []}
 
 
 def make_link(leaf, spine, rate_bps):

@@ -187,8 +187,10 @@ bool responder_receive(struct responder *responder, const struct wire_packet *pa
 
 	responder->packets++;
 	responder->bytes += packet->ip_bytes;
-	if (!responder->first_ns)
+	if (!responder->first_ns) {
 		responder->first_ns = now;
+		responder->first_ahead = (uint32_t)distance;
+	}
 	responder->last_ns = now;
 	notice_congestion(responder, packet, port, now);
 	if (random_hit(random, responder->options->loss)) {

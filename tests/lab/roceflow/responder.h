@@ -40,6 +40,7 @@ struct responder {
 	uint64_t duplicates, gaps, lost, injected_losses, invalid;
 	uint64_t acks, naks, rnr_naks, ce, cnps;
 	uint64_t first_ns, last_ns;
+	uint32_t first_ahead; /* of the first PSN: what came first is not what was sent first */
 	uint64_t gap_ns[RESPONDER_GAPS_MAX]; /* when the first gaps were seen */
 	uint64_t delivered_ns;		     /* the newest delivery */
 	struct responder_silence silences[RESPONDER_SILENCES_MAX];

@@ -319,6 +319,7 @@ static void report_qp(const struct responder *qp)
 	json_number("duplicates", qp->duplicates);
 	json_number("gaps", qp->gaps);
 	json_number("lost", qp->lost);
+	json_number("first_ahead", qp->first_ahead);
 	json_number("injected_losses", qp->injected_losses);
 	json_number("invalid", qp->invalid);
 	json_number("responses", qp->answered.packets - qp->cnps);
