@@ -17,7 +17,7 @@ BPFTOOL ?= $(shell command -v bpftool || echo /usr/sbin/bpftool)
 
 WARN := -Wall -Wextra -Wshadow -Wmissing-prototypes -Wstrict-prototypes -Wformat=2 -Wvla -Werror
 PKGS := libbpf libxdp libcyaml yaml-0.1 jansson libsystemd libelf zlib
-CPPFLAGS += -D_GNU_SOURCE -DESC_VERSION='"$(VERSION)"' -I. -Imaps -Iloader -I$(BUILD)/bpf
+CPPFLAGS += -D_GNU_SOURCE -DESC_VERSION='"$(VERSION)"' -I. -Iloader -I$(BUILD)/bpf
 CFLAGS += -std=gnu11 -O2 -g -fno-strict-aliasing $(WARN)
 LDLIBS = $(shell pkg-config --libs $(PKGS)) -lm
 ifeq ($(SAN),1)
@@ -25,12 +25,13 @@ CFLAGS += -fsanitize=address,undefined -fno-omit-frame-pointer -fno-sanitize-rec
 LDFLAGS += -fsanitize=address,undefined
 endif
 
-BPF_CFLAGS := -O2 -g -target bpf -mcpu=v3 -D__TARGET_ARCH_$(ARCH) -Ivmlinux/$(ARCH) -Imaps -Ibpf \
+BPF_CFLAGS := -O2 -g -target bpf -mcpu=v3 -D__TARGET_ARCH_$(ARCH) -Ivmlinux/$(ARCH) -I. -Ibpf \
 	-I/usr/include -Wall -Wextra -Wno-unused-parameter -Wno-missing-declarations -Werror \
 	-fno-strict-aliasing
 
 MAINS := loader/escapementd.c loader/escapement.c
-CORE_SRC := $(filter-out $(MAINS),$(wildcard loader/*.c clocksync/*.c pacing/*.c))
+LOADER_SRC := $(shell find loader -name "*.c" -not -path "loader/libescapement/*")
+CORE_SRC := $(filter-out $(MAINS),$(LOADER_SRC) $(wildcard clocksync/*.c pacing/*.c))
 CORE_OBJ := $(CORE_SRC:%.c=$(BUILD)/%.o)
 # These have skeletons of their own (mk/trace.mk, mk/hostqueue.mk, mk/tcp.mk, mk/nic.mk).
 BPF_SRC := $(filter-out bpf/qp_trace.bpf.c bpf/host_queue.bpf.c bpf/tcp_%.bpf.c bpf/nic.bpf.c,$(wildcard bpf/*.bpf.c))
@@ -86,7 +87,7 @@ $(BUILD)/%.o: %.c $(SKEL)
 $(BUILD)/libescapement_core.a: $(CORE_OBJ)
 	@rm -f $@
 	@printf '  %-8s %s\n' AR $@
-	$(Q)$(AR) rcs $@ $^
+	$(Q)$(AR) qcs $@ $^
 
 $(BUILD)/escapementd: $(BUILD)/loader/escapementd.o $(BUILD)/libescapement_core.a
 	@printf '  %-8s %s\n' LD $@
@@ -124,7 +125,7 @@ build/fuzz/%.o: %.c $(SKEL)
 build/fuzz/libescapement_core.a: $(CORE_SRC:%.c=build/fuzz/%.o)
 	@rm -f $@
 	@printf '  %-8s %s\n' AR $@
-	$(Q)$(AR) rcs $@ $^
+	$(Q)$(AR) qcs $@ $^
 
 build/tests/fuzz/%: tests/fuzz/%.c build/fuzz/libescapement_core.a
 	@mkdir -p $(@D)

@@ -7,7 +7,7 @@
 #ifndef ESC_BPF_MAPS_H
 #define ESC_BPF_MAPS_H
 
-#include "maps.h"
+#include "maps/maps.h"
 #include <bpf/bpf_helpers.h>
 #include "nicmaps.bpf.h"
 

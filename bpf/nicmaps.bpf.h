@@ -3,7 +3,7 @@
 #ifndef ESC_BPF_NICMAPS_H
 #define ESC_BPF_NICMAPS_H
 
-#include "maps.h"
+#include "maps/maps.h"
 #include <bpf/bpf_helpers.h>
 
 struct {

@@ -4,7 +4,7 @@
 #define ESC_BPF_TCP_H
 
 #include "clock.bpf.h"
-#include "tcp.h"
+#include "maps/tcp.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);

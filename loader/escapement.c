@@ -8,11 +8,11 @@
 #include <string.h>
 #include <time.h>
 
-#include "cli.h"
-#include "maps.h"
-#include "nearest.h"
-#include "units.h"
-#include "verbs.h"
+#include "cli/cli.h"
+#include "maps/maps.h"
+#include "base/nearest.h"
+#include "base/units.h"
+#include "api/verbs.h"
 
 enum option_name {
 	OPTION_SOCKET = 256,

@@ -14,10 +14,10 @@
 #include <systemd/sd-journal.h>
 #include <unistd.h>
 
-#include "config.h"
-#include "daemon.h"
-#include "dataplane.h"
-#include "log.h"
+#include "config/config.h"
+#include "daemon/daemon.h"
+#include "dataplane/dataplane.h"
+#include "base/log.h"
 
 static const char usage[] =
 	"usage: escapementd [-c FILE] [--foreground] [--check-config]\n"

@@ -8,7 +8,7 @@
 #ifndef ESC_MAPS_CLOCK_H
 #define ESC_MAPS_CLOCK_H
 
-#include "types.h"
+#include "maps/types.h"
 #include "../clocksync/local.h"
 #include "../clocksync/model.h"
 

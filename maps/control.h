@@ -3,7 +3,7 @@
 #ifndef ESC_MAPS_CONTROL_H
 #define ESC_MAPS_CONTROL_H
 
-#include "types.h"
+#include "maps/types.h"
 
 /* Raised whenever a pinned map's layout or meaning changes. */
 #define ESC_ABI 6

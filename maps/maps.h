@@ -3,19 +3,19 @@
 #ifndef ESC_MAPS_MAPS_H
 #define ESC_MAPS_MAPS_H
 
-#include "clock.h"
-#include "control.h"
-#include "lane.h"
-#include "nic.h"
-#include "owd.h"
-#include "path.h"
-#include "owner.h"
-#include "pace.h"
-#include "peer.h"
-#include "probe.h"
-#include "qp.h"
-#include "reasons.h"
-#include "rocev2.h"
+#include "maps/clock.h"
+#include "maps/control.h"
+#include "maps/path.h"
+#include "maps/nic.h"
+#include "maps/owd.h"
+#include "maps/steer.h"
+#include "maps/owner.h"
+#include "maps/pace.h"
+#include "maps/peer.h"
+#include "maps/probe.h"
+#include "maps/qp.h"
+#include "maps/reasons.h"
+#include "maps/rocev2.h"
 
 #define ESC_PIN_ROOT "/sys/fs/bpf/escapement"
 #define ESC_QPS_MAX_DEFAULT 16384

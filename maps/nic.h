@@ -14,7 +14,7 @@
 #ifndef ESC_MAPS_NIC_H
 #define ESC_MAPS_NIC_H
 
-#include "qp.h"
+#include "maps/qp.h"
 
 /* Three UDP ports in a row; the first is configured. */
 #define ESC_NIC_PORT_DEFAULT 4792

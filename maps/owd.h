@@ -18,8 +18,8 @@
 #define ESC_MAPS_OWD_H
 
 #include "../pacing/pause.h"
-#include "probe.h"
-#include "qp.h"
+#include "maps/probe.h"
+#include "maps/qp.h"
 
 /* On START, of one or more packets: whether the whole message is timed. It nests as well. */
 #define ESC_MESSAGE_SAMPLED(start_psn, mask) (!((start_psn) * 0x9e3779b1u >> 8 & (mask)))

@@ -10,7 +10,7 @@
 #ifndef ESC_MAPS_OWNER_H
 #define ESC_MAPS_OWNER_H
 
-#include "qp.h"
+#include "maps/qp.h"
 
 #define ESC_OWNERS_MAX 16384
 

@@ -11,7 +11,7 @@
 #define ESC_MAPS_PACE_H
 
 #include "../pacing/pause.h"
-#include "qp.h"
+#include "maps/qp.h"
 
 #define ESC_PACE_CLASSES 16 /* 0: of what fits no other */
 #define ESC_PACE_RULES (16 * ESC_PACE_CLASSES)

@@ -3,8 +3,8 @@
 #ifndef ESC_MAPS_PEER_H
 #define ESC_MAPS_PEER_H
 
-#include "probe.h"
-#include "qp.h"
+#include "maps/probe.h"
+#include "maps/qp.h"
 
 #define ESC_PEERS_MAX_DEFAULT 16384
 

@@ -17,7 +17,7 @@
 #ifndef ESC_MAPS_PROBE_H
 #define ESC_MAPS_PROBE_H
 
-#include "rocev2.h"
+#include "maps/rocev2.h"
 
 #define ESC_PROBE_OPCODE_REQUEST 0xe5
 #define ESC_PROBE_OPCODE_REPLY 0xe6

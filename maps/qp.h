@@ -8,8 +8,8 @@
 #ifndef ESC_MAPS_QP_H
 #define ESC_MAPS_QP_H
 
-#include "path.h"
-#include "rocev2.h"
+#include "maps/steer.h"
+#include "maps/rocev2.h"
 
 enum esc_direction {
 	ESC_DIRECTION_TX = 0,

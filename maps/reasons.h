@@ -9,7 +9,7 @@
 #ifndef ESC_MAPS_REASONS_H
 #define ESC_MAPS_REASONS_H
 
-#include "types.h"
+#include "maps/types.h"
 
 /*
  * Probes that are refused end here (XDP_DROP), since nobody else takes them. What has not our

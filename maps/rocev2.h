@@ -7,7 +7,7 @@
 #ifndef ESC_MAPS_ROCEV2_H
 #define ESC_MAPS_ROCEV2_H
 
-#include "types.h"
+#include "maps/types.h"
 
 #define ESC_ROCEV2_PORT 4791
 #define ESC_ETHERTYPE_ROCEV1 0x8915

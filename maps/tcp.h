@@ -6,8 +6,8 @@
 #ifndef ESC_MAPS_TCP_H
 #define ESC_MAPS_TCP_H
 
-#include "types.h"
-#include "owd.h"
+#include "maps/types.h"
+#include "maps/owd.h"
 #include "../pacing/tcpwindow.h"
 
 /*

@@ -24,7 +24,7 @@ $(BUILD)/clocksync/%.o: clocksync/%.c
 $(BUILD)/libescapement_clock.a: $(CLOCK_OBJ)
 	@rm -f $@
 	@printf '  %-8s %s\n' AR $@
-	$(Q)$(AR) rcs $@ $^
+	$(Q)$(AR) qcs $@ $^
 
 $(BUILD)/tests/sim/%.o: tests/sim/%.c
 	@mkdir -p $(@D)

@@ -6,4 +6,4 @@ $(QUEUE_SKEL): $(BUILD)/bpf/host_queue.bpf.o
 	@printf '  %-8s %s\n' BPFTOOL $@
 	$(Q)$(BPFTOOL) gen skeleton $< name host_queue_out > $@ 2> $@.log || { cat $@.log >&2; exit 1; }
 
-$(BUILD)/loader/hostqueue.o build/fuzz/loader/hostqueue.o: $(QUEUE_SKEL)
+$(BUILD)/loader/delay/hostqueue.o build/fuzz/loader/delay/hostqueue.o: $(QUEUE_SKEL)

@@ -6,11 +6,11 @@ LIB_LINKS := $(BUILD)/$(LIB_SONAME) $(BUILD)/libescapement.so
 
 programs: $(LIB_SO) $(LIB_LINKS)
 
-$(LIB_SO): lib/escapement.c lib/escapement.h lib/page.h lib/escapement.map $(wildcard clocksync/*.h)
+$(LIB_SO): loader/libescapement/escapement.c loader/libescapement/escapement.h loader/libescapement/page.h loader/libescapement/escapement.map $(wildcard clocksync/*.h)
 	@mkdir -p $(@D)
 	@printf '  %-8s %s\n' LD $@
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -fPIC -fvisibility=default -shared \
-		-Wl,-soname,$(LIB_SONAME) -Wl,--version-script=lib/escapement.map $< -o $@
+		-Wl,-soname,$(LIB_SONAME) -Wl,--version-script=loader/libescapement/escapement.map $< -o $@
 
 $(LIB_LINKS): $(LIB_SO)
 	$(Q)ln -sf $(notdir $(LIB_SO)) $@
@@ -21,9 +21,9 @@ install-lib: $(LIB_SO)
 	install -D -m 0755 $(LIB_SO) $(DESTDIR)$(PREFIX)/lib/$(notdir $(LIB_SO))
 	ln -sf $(notdir $(LIB_SO)) $(DESTDIR)$(PREFIX)/lib/$(LIB_SONAME)
 	ln -sf $(notdir $(LIB_SO)) $(DESTDIR)$(PREFIX)/lib/libescapement.so
-	install -D -m 0644 lib/escapement.h $(DESTDIR)$(PREFIX)/include/escapement.h
+	install -D -m 0644 loader/libescapement/escapement.h $(DESTDIR)$(PREFIX)/include/escapement.h
 	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig
-	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' lib/escapement.pc.in \
+	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' loader/libescapement/escapement.pc.in \
 		> $(DESTDIR)$(PREFIX)/lib/pkgconfig/libescapement.pc
 	install -D -m 0644 man/libescapement.3 $(DESTDIR)$(PREFIX)/share/man/man3/libescapement.3
 

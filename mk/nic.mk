@@ -6,5 +6,5 @@ $(NIC_SKEL): $(BUILD)/bpf/nic.bpf.o
 	@printf '  %-8s %s\n' BPFTOOL $@
 	$(Q)$(BPFTOOL) gen skeleton $< name nic_programs > $@ 2> $@.log || { cat $@.log >&2; exit 1; }
 
-$(BUILD)/loader/nic_kernel.o build/fuzz/loader/nic_kernel.o $(BUILD)/tests/bpf/test_nic \
+$(BUILD)/loader/nic/kernel.o build/fuzz/loader/nic/kernel.o $(BUILD)/tests/bpf/test_nic \
 	$(BUILD)/tests/bpf/test_nic_keep: $(NIC_SKEL)

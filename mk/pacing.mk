@@ -11,7 +11,7 @@ $(BUILD)/pacing/%.o: pacing/%.c
 $(BUILD)/libescapement_pacing.a: $(PACING_OBJ)
 	@rm -f $@
 	@printf '  %-8s %s\n' AR $@
-	$(Q)$(AR) rcs $@ $^
+	$(Q)$(AR) qcs $@ $^
 
 # The law as the kernel has it; loaded from the file by tests/bpf/test_pause.
 tests: $(BUILD)/tests/bpf/pause.bpf.o

@@ -7,7 +7,7 @@ $(TCP_SKEL): $(BUILD)/bpf/%.skel.h: $(BUILD)/bpf/%.bpf.o
 	@printf '  %-8s %s\n' BPFTOOL $@
 	$(Q)$(BPFTOOL) gen skeleton $< name $* > $@ 2> $@.log || { cat $@.log >&2; exit 1; }
 
-TCP_USERS := loader/tcpedge.o loader/tcpwrap.o loader/tcplist.o
+TCP_USERS := loader/tcp/edge.o loader/tcp/wrap.o loader/tcp/list.o
 $(TCP_USERS:%=$(BUILD)/%) $(TCP_USERS:%=build/fuzz/%): $(TCP_SKEL)
 
 # How tests/bpf/test_tcp_limit sees what the stack does with a socket; loaded from the file.

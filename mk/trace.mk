@@ -6,4 +6,4 @@ $(TRACE_SKEL): $(BUILD)/bpf/qp_trace.bpf.o
 	@printf '  %-8s %s\n' BPFTOOL $@
 	$(Q)$(BPFTOOL) gen skeleton $< name qp_trace > $@ 2> $@.log || { cat $@.log >&2; exit 1; }
 
-$(BUILD)/loader/qptrace.o build/fuzz/loader/qptrace.o $(BUILD)/tests/bpf/test_trace: $(TRACE_SKEL)
+$(BUILD)/loader/qp/trace.o build/fuzz/loader/qp/trace.o $(BUILD)/tests/bpf/test_trace: $(TRACE_SKEL)

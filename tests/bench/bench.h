@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "dataplane.skel.h"
-#include "maps.h"
+#include "maps/maps.h"
 #include "pacing/icrc.h"
 
 /* Wide enough that no PSN of a benchmark is sampled but the first. */

@@ -17,7 +17,7 @@
 #include <sys/socket.h>
 
 #include "../bpf/receipt_world.h"
-#include "hostqueue.h"
+#include "delay/hostqueue.h"
 #include "bench.h"
 
 #define TCX_INGRESS 46

@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "maps.h"
+#include "maps/maps.h"
 
 #define MODEL_ROCE (-1)
 #define MODEL_OTHER (-2)

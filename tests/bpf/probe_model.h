@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "frame.h"
-#include "maps.h"
+#include "maps/maps.h"
 
 /* Offsets from the BTH. */
 enum {

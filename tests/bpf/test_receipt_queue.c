@@ -8,7 +8,7 @@
 #include <sched.h>
 #include <sys/socket.h>
 
-#include "hostqueue.h"
+#include "delay/hostqueue.h"
 #include "receipt_world.h"
 
 #define TCX_EGRESS 47 /* newer than the headers of the distribution */

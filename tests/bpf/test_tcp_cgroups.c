@@ -7,11 +7,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "config.h"
-#include "pace_parts.h"
+#include "config/config.h"
+#include "pace/internal.h"
 #include "tap.h"
 #include "tcp_cgroup.h"
-#include "tcpclass.h"
+#include "tcp/class.h"
 
 #define THRESHOLD_NS 500000
 

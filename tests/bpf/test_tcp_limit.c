@@ -22,11 +22,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "maps.h"
+#include "maps/maps.h"
 #include "tap.h"
 #include "tcp_cgroup.h"
-#include "tcpedge.h"
-#include "tcpwrap.h"
+#include "tcp/edge.h"
+#include "tcp/wrap.h"
 
 #define PORT 7000
 /* Less than what the queue in front of the loopback holds: the window is small, the rate ours. */

@@ -10,11 +10,11 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include "maps.h"
+#include "maps/maps.h"
 #include "tap.h"
 #include "tcp_cgroup.h"
 #include "tcp_peer.h"
-#include "tcpedge.h"
+#include "tcp/edge.h"
 
 #define KIND ESC_TCP_KIND
 #define ID0 (ESC_TCP_EXID >> 8)

@@ -9,8 +9,8 @@
 #include <bpf/bpf.h>
 #include <errno.h>
 
-#include "maps.h"
-#include "qptrace.h"
+#include "maps/maps.h"
+#include "qp/trace.h"
 #include "tap.h"
 
 static bool is_sentence(const char *why)

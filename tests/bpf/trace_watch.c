@@ -13,9 +13,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "address.h"
-#include "maps.h"
-#include "qptrace.h"
+#include "base/address.h"
+#include "maps/maps.h"
+#include "qp/trace.h"
 
 #define WATCHED_MAX 1024
 #define PERIOD_US 50000

@@ -11,7 +11,7 @@
 
 #include "dataplane.skel.h"
 #include "frame.h"
-#include "maps.h"
+#include "maps/maps.h"
 #include "pacing/icrc.h"
 
 #define WORLD_CPUS_MAX 512

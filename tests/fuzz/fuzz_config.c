@@ -4,8 +4,8 @@
 #include <string.h>
 #include <jansson.h>
 
-#include "config.h"
-#include "log.h"
+#include "config/config.h"
+#include "base/log.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

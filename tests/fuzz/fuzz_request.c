@@ -4,8 +4,8 @@
 #include <stdint.h>
 
 #include "../unit/fakes.h"
-#include "request.h"
-#include "report.h"
+#include "api/request.h"
+#include "api/report.h"
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);

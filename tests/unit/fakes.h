@@ -13,16 +13,16 @@
 #include <string.h>
 #include <time.h>
 
-#include "address.h"
-#include "config.h"
-#include "daemon.h"
-#include "dataplane.h"
-#include "explain.h"
-#include "ledger.h"
-#include "mesh.h"
-#include "qptable.h"
-#include "loader/pace.h"
-#include "steer.h"
+#include "base/address.h"
+#include "config/config.h"
+#include "daemon/daemon.h"
+#include "dataplane/dataplane.h"
+#include "base/explain.h"
+#include "core/events.h"
+#include "mesh/mesh.h"
+#include "qp/table.h"
+#include "pace/pace.h"
+#include "steer/steer.h"
 
 static struct {
 	struct port_info ports[ESC_PORTS_MAX];

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config.h"
-#include "daemon.h"
-#include "mesh_parts.h"
+#include "config/config.h"
+#include "daemon/daemon.h"
+#include "mesh/internal.h"
 
 #define S 1000000000ull
 #define NOW (100 * S)

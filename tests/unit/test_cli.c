@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli.h"
-#include "cli_table.h"
-#include "config.h"
+#include "cli/cli.h"
+#include "cli/table.h"
+#include "config/config.h"
 
 static char *written;
 static size_t written_bytes;

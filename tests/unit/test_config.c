@@ -9,10 +9,10 @@
 #include <jansson.h>
 #include <sys/stat.h>
 
-#include "config.h"
-#include "maps.h"
-#include "members.h"
-#include "tcp.h"
+#include "config/config.h"
+#include "maps/maps.h"
+#include "fleet/members.h"
+#include "maps/tcp.h"
 
 #define ONE "interfaces: [{name: eth1}]\n"
 

@@ -6,10 +6,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "delays.h"
-#include "delays_state.h"
-#include "ledger.h"
-#include "qptable.h"
+#include "delay/delay.h"
+#include "delay/state.h"
+#include "core/events.h"
+#include "qp/table.h"
 
 #define SECOND 1000000000ULL
 #define MS 1000000ULL

@@ -6,12 +6,12 @@
 
 #include "fakes.h"
 
-#include "delays.h"
-#include "delays_group.h"
-#include "members.h"
-#include "metrics.h"
-#include "report_delays.h"
-#include "report_qp.h"
+#include "delay/delay.h"
+#include "delay/group.h"
+#include "fleet/members.h"
+#include "api/metrics.h"
+#include "delay/report.h"
+#include "qp/report.h"
 
 #define MS 1000000ull
 #define MEMBERS                                                                                    \

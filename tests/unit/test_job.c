@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "job.h"
+#include "qp/job.h"
 
 #define ID64 "0a1b2c3d4e5f60718293a4b5c6d7e8f90a1b2c3d4e5f60718293a4b5c6d7e8f9"
 #define UID_DASHED "8d2d37a1-6d4c-4e5e-9c3b-0f6a1b2c3d4e"

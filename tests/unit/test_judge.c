@@ -4,8 +4,8 @@
 #include <jansson.h>
 #include <string.h>
 
-#include "judge_parts.h"
-#include "ledger.h"
+#include "diagnose/internal.h"
+#include "core/events.h"
 
 #define OURS 1
 #define THEIRS 2

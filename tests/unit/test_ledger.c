@@ -7,7 +7,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "ledger.h"
+#include "core/events.h"
 
 static int64_t number_at(json_t *events, size_t i)
 {

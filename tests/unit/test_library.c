@@ -12,9 +12,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "clockpage.h"
+#include "clock/page.h"
 /* The library itself: it is no part of the core. */
-#include "lib/escapement.c"
+#include "loader/libescapement/escapement.c"
 
 static char folder[64], path[96];
 

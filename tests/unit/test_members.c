@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "address.h"
-#include "members.h"
+#include "base/address.h"
+#include "fleet/members.h"
 
 static struct members *parse(const char *text, char **error)
 {

@@ -6,14 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "address.h"
+#include "base/address.h"
 #include "clocksync/graph.h"
 #include "clocksync/local.h"
-#include "losses.h"
-#include "members.h"
-#include "passages.h"
-#include "probesock.h"
-#include "roster.h"
+#include "probe/losses.h"
+#include "fleet/members.h"
+#include "probe/passages.h"
+#include "probe/probesock.h"
+#include "fleet/roster.h"
 
 static struct members *members_of(const char *text)
 {

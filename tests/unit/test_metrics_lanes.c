@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "address.h"
-#include "metrics.h"
+#include "base/address.h"
+#include "api/metrics.h"
 
 static struct metrics_facts facts;
 static struct path_pair_facts pair;

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config.h"
-#include "config_nic.h"
+#include "config/config.h"
+#include "config/nic.h"
 
 static struct config *parse(const char *text, char **error)
 {

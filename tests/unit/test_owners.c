@@ -4,11 +4,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "address.h"
-#include "dataplane.h"
-#include "ownerlist.h"
-#include "owners.h"
-#include "ownertable.h"
+#include "base/address.h"
+#include "dataplane/dataplane.h"
+#include "qp/ownerlist.h"
+#include "qp/owners.h"
+#include "qp/ownertable.h"
 
 #define SECOND 1000000000ULL
 

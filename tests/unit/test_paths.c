@@ -7,11 +7,11 @@
 #include <string.h>
 #include <time.h>
 
-#include "address.h"
-#include "config.h"
-#include "pathbudget.h"
-#include "pathpacket.h"
-#include "pathstat.h"
+#include "base/address.h"
+#include "config/config.h"
+#include "paths/budget.h"
+#include "probe/pathpacket.h"
+#include "paths/stat.h"
 
 /* --- keys --- */
 

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon.h"
-#include "ledger.h"
-#include "paths_parts.h"
+#include "daemon/daemon.h"
+#include "core/events.h"
+#include "paths/internal.h"
 
 #define MS 1000000ull
 #define SECOND (1000 * MS)

@@ -5,9 +5,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "ledger.h"
-#include "qpread.h"
-#include "qptable.h"
+#include "core/events.h"
+#include "qp/read.h"
+#include "qp/table.h"
 
 #define SECOND 1000000000ULL
 #define IDLE (10 * SECOND)

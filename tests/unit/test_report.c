@@ -2,9 +2,9 @@
 #include <criterion/criterion.h>
 
 #include "fakes.h"
-#include "report.h"
-#include "report_clock.h"
-#include "report_qp.h"
+#include "api/report.h"
+#include "clock/report.h"
+#include "qp/report.h"
 
 static const json_t *get(const json_t *object, const char *key)
 {

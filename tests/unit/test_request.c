@@ -2,8 +2,8 @@
 #include <criterion/criterion.h>
 
 #include "fakes.h"
-#include "request.h"
-#include "verbs.h"
+#include "api/request.h"
+#include "api/verbs.h"
 
 static struct daemon the_daemon;
 

@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "fakes.h"
-#include "server.h"
-#include "server_listen.h"
+#include "api/server.h"
+#include "api/server_listen.h"
 
 static struct daemon the_daemon;
 static char folder[64], socket_path[128];

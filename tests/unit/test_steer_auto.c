@@ -5,8 +5,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "qptable.h"
-#include "steer_auto_parts.h"
+#include "qp/table.h"
+#include "steer/auto.h"
 
 #define MS 1000000ll
 #define SECOND 1000000000ll

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "steer_parts.h"
+#include "steer/internal.h"
 
 static struct esc_control control;
 static struct steer steer;

@@ -6,9 +6,9 @@
 #include <unistd.h>
 
 #include "fakes.h"
-#include "metrics.h"
-#include "prom.h"
-#include "textfile.h"
+#include "api/metrics.h"
+#include "base/prom.h"
+#include "api/textfile.h"
 
 static struct daemon the_daemon;
 static char folder[64], prom[128];

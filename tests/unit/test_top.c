@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli.h"
-#include "cli_delays.h"
-#include "cli_top_page.h"
+#include "cli/cli.h"
+#include "cli/delays.h"
+#include "cli/top_page.h"
 
 static char *page_text;
 static size_t page_bytes;

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "nearest.h"
-#include "units.h"
+#include "base/nearest.h"
+#include "base/units.h"
 
 Test(units, durations_are_exact)
 {

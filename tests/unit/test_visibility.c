@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "offload.h"
-#include "rdma.h"
-#include "visibility.h"
+#include "dataplane/offload.h"
+#include "net/rdma.h"
+#include "dataplane/visibility.h"
 
 static const char *fixture(void)
 {

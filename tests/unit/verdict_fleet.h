@@ -10,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "verdict.h"
+#include "diagnose/verdict.h"
 
 #define FLEET_QPS 64
 #define FLEET_PEERS 16

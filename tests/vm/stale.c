@@ -13,4 +13,4 @@ static inline int stale_load(struct dataplane *skeleton)
 }
 
 #define dataplane__load stale_load
-#include "../../loader/object.c"
+#include "dataplane/object.c"

@@ -22,8 +22,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "lib/escapement.h"
-#include "lib/page.h"
+#include "loader/libescapement/escapement.h"
+#include "loader/libescapement/page.h"
 
 #define HOSTS_MAX 64
 #define TRIES_MAX 1000

@@ -20,10 +20,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "maps.h"
-#include "tcpedge.h"
-#include "tcplist.h"
-#include "tcpwrap.h"
+#include "maps/maps.h"
+#include "tcp/edge.h"
+#include "tcp/list.h"
+#include "tcp/wrap.h"
 
 #define RUN_EDGES 32
 #define RUN_FLOWS 1024

@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "server.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <systemd/sd-event.h>
+
+#include "config/config.h"
+#include "daemon/daemon.h"
+#include "core/events.h"
+#include "base/log.h"
+#include "request.h"
+#include "server_listen.h"
+
+#define CLIENTS_MAX 64
+#define CLIENT_PATIENCE_NS 30000000000ull /* without a byte either way */
+#define FOLLOW_BACKLOG_MAX (1u << 20)	  /* a follower that falls further behind is dropped */
+#define LOOK_ROUND_US 5000000		  /* how often the patience is looked at */
+
+struct client {
+	struct server *server;
+	struct client *next;
+	int fd;
+	sd_event_source *source;
+	char in[REQUEST_BYTES_MAX];
+	size_t in_bytes;
+	char *out; /* what is not sent yet is at out + sent */
+	size_t out_bytes, sent;
+	bool following;
+	size_t follow_limit; /* bytes that may wait to be read by a follower */
+	bool closing;	     /* no more is read; ends when all is sent */
+	uint64_t moved_local_ns;
+};
+
+struct server {
+	struct daemon *daemon;
+	struct server_listener listener;
+	sd_event_source *accepting, *round;
+	struct client *clients;
+	unsigned int client_count;
+};
+
+static void follow_event(const json_t *event, void *context);
+
+static void client_drop(struct client *client)
+{
+	struct client **place = &client->server->clients;
+
+	while (*place != client)
+		place = &(*place)->next;
+	*place = client->next;
+	client->server->client_count--;
+	if (client->following)
+		ledger_unlisten(client->server->daemon->ledger, follow_event, client);
+	sd_event_source_disable_unref(client->source);
+	close(client->fd);
+	free(client->out);
+	free(client);
+}
+
+static bool client_has_output(const struct client *client)
+{
+	return client->sent < client->out_bytes;
+}
+
+static char *client_line_end(const struct client *client)
+{
+	return memchr(client->in, '\n', client->in_bytes);
+}
+
+/*
+ * One answer at a time: while it is on its way no further request is read. A
+ * request that is here already waits for the socket to be writable, so that
+ * many in a row do not keep the daemon from its other work.
+ */
+static void client_watch(struct client *client)
+{
+	bool waiting = client_has_output(client) || (!client->following && client_line_end(client));
+	bool reading = !client->closing && (client->following || !waiting);
+
+	sd_event_source_set_io_events(client->source,
+				      (reading ? EPOLLIN : 0) | (waiting ? EPOLLOUT : 0));
+}
+
+/* Takes @text over. False: the client is gone. */
+static bool client_queue(struct client *client, char *text, size_t bytes)
+{
+	size_t waiting = client->out_bytes - client->sent;
+	char *grown;
+
+	if (!text || (client->following && waiting + bytes > client->follow_limit)) {
+		free(text);
+		client_drop(client);
+		return false;
+	}
+	if (!waiting) {
+		free(client->out);
+		client->out = text;
+		client->out_bytes = bytes;
+		client->sent = 0;
+		return true;
+	}
+	memmove(client->out, client->out + client->sent, waiting);
+	client->out_bytes = waiting;
+	client->sent = 0;
+	grown = realloc(client->out, waiting + bytes);
+	if (grown) {
+		client->out = grown;
+		memcpy(grown + waiting, text, bytes);
+		client->out_bytes += bytes;
+	}
+	free(text);
+	if (!grown)
+		client_drop(client);
+	return grown;
+}
+
+/* Sends what goes without waiting. False: the client is gone. */
+static bool client_flush(struct client *client)
+{
+	while (client_has_output(client)) {
+		ssize_t sent = send(client->fd, client->out + client->sent,
+				    client->out_bytes - client->sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+		if (sent < 0 && errno == EINTR)
+			continue;
+		if (sent < 0 && errno == EAGAIN)
+			break;
+		if (sent < 0) {
+			client_drop(client);
+			return false;
+		}
+		client->sent += sent;
+		client->moved_local_ns = daemon_local_ns();
+	}
+	if (!client_has_output(client) && client->closing) {
+		client_drop(client);
+		return false;
+	}
+	client_watch(client);
+	return true;
+}
+
+static void follow_event(const json_t *event, void *context)
+{
+	struct client *client = context;
+	size_t bytes;
+	char *text = request_wrap(event, &bytes);
+
+	if (!client_has_output(client))
+		client->moved_local_ns = daemon_local_ns(); /* patience starts with the backlog */
+	if (client_queue(client, text, bytes))
+		client_flush(client);
+}
+
+static bool client_answer(struct client *client, const char *line, size_t bytes)
+{
+	struct daemon *daemon = client->server->daemon;
+	struct reply reply;
+
+	request_answer(daemon, line, bytes, &reply);
+	if (!client_queue(client, reply.text, reply.bytes))
+		return false;
+	if (reply.follow && ledger_listen(daemon->ledger, follow_event, client) == 0) {
+		client->following = true;
+		client->follow_limit = reply.bytes + FOLLOW_BACKLOG_MAX;
+	}
+	return client_flush(client);
+}
+
+static bool client_refuse(struct client *client, const char *error)
+{
+	size_t bytes;
+	char *text = request_refuse(2, error, &bytes);
+
+	client->closing = true;
+	return client_queue(client, text, bytes) && client_flush(client);
+}
+
+/* Answers a whole line if one is there. False: the client is gone. */
+static bool client_take_line(struct client *client)
+{
+	char *end = client_line_end(client);
+	size_t bytes = end ? (size_t)(end - client->in) : 0;
+
+	if (client->following)
+		client->in_bytes = 0; /* a follower only listens */
+	if (client->following || client_has_output(client))
+		return true;
+	if (!end && client->in_bytes == sizeof(client->in))
+		return client_refuse(client, "a request is one line of at most 64 KiB");
+	if (!end)
+		return true;
+	if (!client_answer(client, client->in, bytes))
+		return false;
+	client->in_bytes -= bytes + 1;
+	memmove(client->in, end + 1, client->in_bytes);
+	client_watch(client);
+	return true;
+}
+
+/* False: the client is gone. */
+static bool client_read(struct client *client)
+{
+	ssize_t got = recv(client->fd, client->in + client->in_bytes,
+			   sizeof(client->in) - client->in_bytes, MSG_DONTWAIT);
+
+	if (got < 0 && (errno == EAGAIN || errno == EINTR))
+		return true;
+	if (got <= 0 && !client_has_output(client)) {
+		client_drop(client);
+		return false;
+	}
+	if (got <= 0) {
+		client->closing = true;
+		client_watch(client);
+		return true;
+	}
+	client->in_bytes += got;
+	client->moved_local_ns = daemon_local_ns();
+	return client_take_line(client);
+}
+
+static int client_event(sd_event_source *source, int fd, uint32_t events, void *context)
+{
+	struct client *client = context;
+
+	(void)source, (void)fd;
+	if (events & EPOLLOUT) {
+		if (!client_flush(client) || !client_take_line(client))
+			return 0;
+	}
+	if (events & EPOLLIN) {
+		if (!client_read(client))
+			return 0;
+	} else if (events & (EPOLLHUP | EPOLLERR)) {
+		client_drop(client);
+	}
+	return 0;
+}
+
+static void client_add(struct server *server, int fd)
+{
+	struct client *client = calloc(1, sizeof(*client));
+
+	if (!client) {
+		close(fd);
+		return;
+	}
+	client->server = server;
+	client->fd = fd;
+	client->moved_local_ns = daemon_local_ns();
+	if (sd_event_add_io(server->daemon->event, &client->source, fd, EPOLLIN, client_event,
+			    client) < 0) {
+		close(fd);
+		free(client);
+		return;
+	}
+	client->next = server->clients;
+	server->clients = client;
+	server->client_count++;
+}
+
+static void turn_away(int fd)
+{
+	size_t bytes;
+	char *text =
+		request_refuse(1, "the daemon serves 64 connections already; close some", &bytes);
+
+	if (text)
+		send(fd, text, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+	free(text);
+	close(fd);
+}
+
+static int server_accept(sd_event_source *source, int fd, uint32_t events, void *context)
+{
+	struct server *server = context;
+	int client_fd = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+	(void)events;
+	if (client_fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM)) {
+		log_warning("socket: no connection can be taken now: %s", strerror(errno));
+		sd_event_source_set_enabled(source, SD_EVENT_OFF); /* until the next round */
+	}
+	if (client_fd < 0)
+		return 0;
+	if (server->client_count >= CLIENTS_MAX)
+		turn_away(client_fd);
+	else
+		client_add(server, client_fd);
+	return 0;
+}
+
+/* Who neither asks nor reads makes room; a follower with nothing to read may wait. */
+static int server_round(sd_event_source *source, uint64_t usec, void *context)
+{
+	struct server *server = context;
+	uint64_t now_ns = daemon_local_ns();
+	struct client *next;
+
+	(void)usec;
+	for (struct client *client = server->clients; client; client = next) {
+		next = client->next;
+		if (client->following && !client_has_output(client))
+			continue;
+		if (now_ns - client->moved_local_ns > CLIENT_PATIENCE_NS)
+			client_drop(client);
+	}
+	sd_event_source_set_enabled(server->accepting, SD_EVENT_ON);
+	sd_event_source_set_time_relative(source, LOOK_ROUND_US);
+	sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
+	return 0;
+}
+
+int server_new(struct server **out, struct daemon *daemon, char **error)
+{
+	struct server *server = calloc(1, sizeof(*server));
+	int err;
+
+	if (!server)
+		return -ENOMEM;
+	server->daemon = daemon;
+	err = server_listen(&server->listener, daemon->config->socket, error);
+	if (err) {
+		free(server);
+		return err;
+	}
+	err = sd_event_add_io(daemon->event, &server->accepting, server->listener.fd, EPOLLIN,
+			      server_accept, server);
+	if (err >= 0)
+		err = sd_event_add_time_relative(daemon->event, &server->round, CLOCK_MONOTONIC,
+						 LOOK_ROUND_US, 0, server_round, server);
+	if (err < 0) {
+		server_free(server);
+		return err;
+	}
+	*out = server;
+	return 0;
+}
+
+void server_free(struct server *server)
+{
+	if (!server)
+		return;
+	while (server->clients)
+		client_drop(server->clients);
+	sd_event_source_disable_unref(server->accepting);
+	sd_event_source_disable_unref(server->round);
+	server_unlisten(&server->listener);
+	free(server);
+}

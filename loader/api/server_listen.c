@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "server_listen.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include "base/explain.h"
+
+#define SERVER_BACKLOG 16
+
+static int make_folder(const char *path, char **error)
+{
+	char *copy = strdup(path), *folder;
+	int err = 0;
+
+	if (!copy)
+		return -ENOMEM;
+	folder = dirname(copy);
+	if (mkdir(folder, 0755) && errno != EEXIST)
+		err = explain(error, -errno, "%s: %s; make the folder, or give `socket` another",
+			      folder, strerror(errno));
+	free(copy);
+	return err;
+}
+
+static int in_use(const char *path, char **error)
+{
+	return explain(error, -EADDRINUSE,
+		       "another escapementd answers at %s: stop it, or give this one its own "
+		       "`socket` and `pin_root`",
+		       path);
+}
+
+/* The kernel drops the lock with the process, however it ends. */
+static int take_lock(struct server_listener *listener, char **error)
+{
+	char *name;
+	int err = 0;
+
+	if (asprintf(&name, "%s.lock", listener->path) < 0)
+		return -ENOMEM;
+	listener->lock_fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (listener->lock_fd < 0)
+		err = explain(error, -errno,
+			      "%s: %s; see that root may write there, or give "
+			      "`socket` another path",
+			      name, strerror(errno));
+	else if (flock(listener->lock_fd, LOCK_EX | LOCK_NB))
+		err = errno == EWOULDBLOCK
+			      ? in_use(listener->path, error)
+			      : explain(error, -errno, "%s: %s", name, strerror(errno));
+	free(name);
+	return err;
+}
+
+/* A socket that is answered belongs to somebody; another that is in the way is left from a crash.
+ */
+static int clear_stale(const struct sockaddr_un *address, char **error)
+{
+	struct stat status;
+	int fd, err = 0;
+
+	if (lstat(address->sun_path, &status))
+		return 0;
+	if (!S_ISSOCK(status.st_mode))
+		return explain(error, -EEXIST,
+			       "%s is there and is no socket; remove it, or give "
+			       "`socket` another path",
+			       address->sun_path);
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return -errno;
+	if (!connect(fd, (const struct sockaddr *)address, sizeof(*address)) || errno == EAGAIN)
+		err = in_use(address->sun_path, error);
+	else if (unlink(address->sun_path))
+		err = explain(error, -errno, "%s: %s", address->sun_path, strerror(errno));
+	close(fd);
+	return err;
+}
+
+static int bind_and_listen(struct server_listener *listener, const struct sockaddr_un *address,
+			   char **error)
+{
+	mode_t mask;
+	int err;
+
+	listener->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (listener->fd < 0)
+		return -errno;
+	mask = umask(0117); /* 0660 from its first moment on */
+	err = bind(listener->fd, (const struct sockaddr *)address, sizeof(*address)) ? -errno : 0;
+	umask(mask);
+	if (!err && listen(listener->fd, SERVER_BACKLOG))
+		err = -errno;
+	return err ? explain(error, err,
+			     "%s: %s; see that root may write there, or give `socket` "
+			     "another path",
+			     listener->path, strerror(-err))
+		   : 0;
+}
+
+int server_listen(struct server_listener *out, const char *path, char **error)
+{
+	struct server_listener listener = {.path = strdup(path), .fd = -1, .lock_fd = -1};
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int err;
+
+	if (!listener.path)
+		return -ENOMEM;
+	err = snprintf(address.sun_path, sizeof(address.sun_path), "%s", path) <
+			      (int)sizeof(address.sun_path)
+		      ? make_folder(path, error)
+		      : explain(error, -ENAMETOOLONG,
+				"%s is too long for a socket; give `socket` "
+				"a shorter path",
+				path);
+	if (!err)
+		err = take_lock(&listener, error);
+	if (!err)
+		err = clear_stale(&address, error);
+	if (!err)
+		err = bind_and_listen(&listener, &address, error);
+	if (!err) {
+		*out = listener;
+		return 0;
+	}
+	if (listener.fd >= 0)
+		close(listener.fd);
+	if (listener.lock_fd >= 0)
+		close(listener.lock_fd);
+	free(listener.path);
+	return err;
+}
+
+void server_unlisten(struct server_listener *listener)
+{
+	if (listener->fd >= 0) {
+		unlink(listener->path);
+		close(listener->fd);
+	}
+	if (listener->lock_fd >= 0)
+		close(listener->lock_fd);
+	free(listener->path);
+	*listener = (struct server_listener){.fd = -1, .lock_fd = -1};
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include <time.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+
+#include "cli.h"
+#include "client.h"
+
+/* "packets 3, why \"...\"": an object in one line. */
+static void write_part(FILE *out, const json_t *event, const char *name)
+{
+	json_t *part = json_object_get(event, name), *value;
+	const char *key, *between = " ";
+
+	if (!part)
+		return;
+	fprintf(out, "  %s:", name);
+	if (!json_is_object(part)) {
+		fputc(' ', out);
+		json_dumpf(part, out, JSON_COMPACT | JSON_ENCODE_ANY);
+		return;
+	}
+	json_object_foreach (part, key, value) {
+		fprintf(out, "%s%s ", between, key);
+		if (json_is_string(value))
+			fputs(json_string_value(value), out);
+		else if (json_is_real(value))
+			fprintf(out, "%.6g", json_real_value(value));
+		else
+			json_dumpf(value, out, JSON_COMPACT | JSON_ENCODE_ANY);
+		between = ", ";
+	}
+}
+
+void cli_write_event(FILE *out, const json_t *event)
+{
+	uint64_t time_ns = cli_count(event, "time_ns");
+	time_t seconds = time_ns / 1000000000;
+	struct tm tm;
+	char when[32];
+
+	localtime_r(&seconds, &tm);
+	strftime(when, sizeof(when), "%Y-%m-%d %H:%M:%S", &tm);
+	fprintf(out, "%s.%03u  %s  %s", when, (unsigned int)(time_ns % 1000000000 / 1000000),
+		cli_text(event, "kind"), cli_text(event, "subject"));
+	write_part(out, event, "seen");
+	write_part(out, event, "done");
+	write_part(out, event, "expected");
+	write_part(out, event, "result");
+	fputc('\n', out);
+}
+
+static void show(const struct cli *cli, const json_t *event)
+{
+	if (cli->format == CLI_TEXT)
+		cli_write_event(stdout, event);
+	else
+		cli_write_json(cli, event);
+}
+
+static int show_kept(const struct cli *cli, struct cli_client *client)
+{
+	json_t *args = json_object(), *result, *event;
+	size_t i;
+	int code;
+
+	if (cli->follow)
+		json_object_set_new(args, "follow", json_true());
+	if (cli->since_given)
+		json_object_set_new(args, "since_ns", json_integer((json_int_t)cli->since_ns));
+	code = cli_client_ask(client, "events", args, &result);
+	if (code)
+		return code;
+	json_array_foreach (json_object_get(result, "events"), i, event)
+		show(cli, event);
+	json_decref(result);
+	return CLI_GOOD;
+}
+
+static int show_new(const struct cli *cli, struct cli_client *client)
+{
+	struct timeval forever = {};
+	json_t *event;
+	int code;
+
+	setsockopt(client->fd, SOL_SOCKET, SO_RCVTIMEO, &forever, sizeof(forever));
+	for (;;) {
+		if (fflush(stdout))
+			return CLI_FAILED;
+		code = cli_client_next(client, &event);
+		if (code)
+			return code;
+		show(cli, event);
+		json_decref(event);
+	}
+}
+
+int cli_events(const struct cli *cli)
+{
+	struct cli_client client;
+	int err = cli_client_open(&client, cli->places.socket), code;
+
+	if (err) {
+		cli_client_explain(cli->places.socket, err);
+		return CLI_NO_DAEMON;
+	}
+	code = show_kept(cli, &client);
+	if (!code && cli->follow)
+		code = show_new(cli, &client);
+	cli_client_close(&client);
+	return code;
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "offload.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "net/ethtool.h"
+#include "net/rtnl.h"
+
+/* The order is in pinned maps: only append. Bit 31 is the MTU's. */
+static const char *const offload_names[] = {
+	"rx-lro",
+	"rx-gro-hw",
+	"rx-gro",
+	"rx-gro-list",
+	"tx-tcp-segmentation",
+	"tx-tcp6-segmentation",
+	"tx-tcp-ecn-segmentation",
+	"tx-tcp-mangleid-segmentation",
+	"tx-udp-segmentation",
+	"tx-generic-segmentation",
+	"tx-gso-partial",
+	"tx-scatter-gather",
+	"tx-scatter-gather-fraglist",
+	"tx-checksum-ip-generic",
+	"tx-checksum-ipv4",
+	"tx-checksum-ipv6",
+	"rx-checksum",
+	"rx-vlan-hw-parse",
+	"rx-vlan-filter",
+	"tx-vlan-hw-insert",
+	"rx-hashing",
+	"rx-ntuple-filter",
+	"hw-tc-offload",
+	"tls-hw-rx-offload",
+	"tls-hw-tx-offload",
+	"tx-udp_tnl-segmentation",
+};
+#define OFFLOAD_COUNT (sizeof(offload_names) / sizeof(offload_names[0]))
+#define OFFLOAD_MAX_MTU (1u << 31)
+_Static_assert(OFFLOAD_COUNT <= 31, "bit 31 is taken");
+
+static void offload_note_feature(const char *feature, bool active, void *context)
+{
+	uint32_t *mask = context;
+
+	for (size_t i = 0; active && i < OFFLOAD_COUNT; i++)
+		if (!strcmp(feature, offload_names[i]))
+			*mask |= 1u << i;
+}
+
+static void offload_read_features(const char *name, struct offload_state *out)
+{
+	memset(out, 0, sizeof(*out));
+	out->known = !ethtool_features(name, offload_note_feature, &out->active);
+}
+
+void offload_read(const char *name, struct offload_state *out)
+{
+	struct link_facts link;
+
+	offload_read_features(name, out);
+	if (rtnl_link(name, &link))
+		return;
+	/* A veth loses only what its peer's XDP takes, which may come or go in this moment. */
+	if (!strcmp(link.kind, "veth"))
+		out->known = false;
+	else
+		out->max_mtu = link.max_mtu;
+}
+
+uint32_t offload_taken(const struct offload_state *before, const struct offload_state *after)
+{
+	uint32_t taken = 0;
+
+	if (before->known && after->known)
+		taken = before->active & ~after->active;
+	if (before->max_mtu && after->max_mtu && after->max_mtu < before->max_mtu)
+		taken |= OFFLOAD_MAX_MTU;
+	return taken;
+}
+
+static size_t offload_append(char *out, size_t bytes, size_t used, const char *separator,
+			     const char *text)
+{
+	int n = snprintf(out + used, bytes - used, "%s%s", used ? separator : "", text);
+
+	return used + (size_t)n < bytes ? used + n : bytes - 1;
+}
+
+static size_t offload_note_taken(const char *name, uint32_t taken, char *out, size_t bytes)
+{
+	struct link_facts link;
+	char text[64];
+	size_t used = 0;
+
+	for (size_t i = 0; i < OFFLOAD_COUNT; i++)
+		if (taken & 1u << i)
+			used = offload_append(out, bytes, used, ", ", offload_names[i]);
+	if (used)
+		used = offload_append(out, bytes, used, " ", "went off while XDP is attached");
+	if ((taken & OFFLOAD_MAX_MTU) && !rtnl_link(name, &link)) {
+		snprintf(text, sizeof(text), "the largest MTU is %u while XDP is attached",
+			 link.max_mtu);
+		used = offload_append(out, bytes, used, "; ", text);
+	}
+	return used;
+}
+
+/* drivers/net/veth.c: veth_disable_xdp() and veth_xdp_set() change the peer's features. */
+static void offload_note_veth(const char *name, size_t used, char *out, size_t bytes)
+{
+	struct offload_state state;
+	struct link_facts link, peer;
+	char text[160];
+
+	if (rtnl_link(name, &link) || strcmp(link.kind, "veth"))
+		return;
+	if (!link.peer_ifindex || rtnl_link_by_index(link.peer_ifindex, &peer)) {
+		offload_append(out, bytes, used, "; ",
+			       "its veth peer, in another network namespace, has TCP segmentation "
+			       "offload off while native XDP is attached");
+		return;
+	}
+	offload_read_features(peer.name, &state);
+	if (!state.known || state.active & 1u << 4) /* tx-tcp-segmentation */
+		return;
+	snprintf(text, sizeof(text),
+		 "its veth peer %s has TCP segmentation offload off and a largest MTU of %u while "
+		 "native XDP is attached",
+		 peer.name, peer.max_mtu);
+	offload_append(out, bytes, used, "; ", text);
+}
+
+void offload_note(const char *name, uint32_t taken, bool native, char *out, size_t bytes)
+{
+	size_t used;
+
+	out[0] = '\0';
+	used = offload_note_taken(name, taken, out, bytes);
+	if (native)
+		offload_note_veth(name, used, out, bytes);
+}

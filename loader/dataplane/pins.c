@@ -1,0 +1,649 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "pins.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "base/explain.h"
+#include "base/log.h"
+#include "object.h"
+#include "pinlock.h"
+
+#define PINS_MAPS_MAX 48
+#define PINS_ROOT_BYTES 256
+
+struct pinned_map {
+	char name[16];
+	int fd;
+	struct bpf_map_info info;
+};
+
+struct pins {
+	char root[PINS_ROOT_BYTES];
+	int lock_fd; /* the folder itself, flock'ed */
+	bool were_there;
+	size_t count;
+	struct pinned_map maps[PINS_MAPS_MAX];
+	struct esc_control *control;
+};
+
+static void pins_path(const struct pins *pins, const char *name, char *out, size_t bytes)
+{
+	snprintf(out, bytes, "%s/%s", pins->root, name);
+}
+
+/*
+ * The kernel names the anonymous inode behind a descriptor after its kind:
+ * bpf-map, bpf-prog, bpf_link (bpf-link since 6.8 or so).
+ */
+static bool pins_fd_is(int fd, const char *kind)
+{
+	char path[64], target[64];
+	ssize_t length;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	length = readlink(path, target, sizeof(target) - 1);
+	if (length < 0)
+		return false;
+	target[length] = '\0';
+	for (char *at = target; *at; at++)
+		if (*at == '_')
+			*at = '-';
+	return strstr(target, kind);
+}
+
+/* --- the folder --- */
+
+static int pins_check_bpffs(const char *root, char **error)
+{
+	char path[PINS_ROOT_BYTES];
+	struct statfs fs;
+
+	if (root[0] != '/' || strlen(root) >= sizeof(path))
+		return explain(error, -EINVAL, "pin_root %s: give an absolute path under %d bytes",
+			       root, PINS_ROOT_BYTES);
+	snprintf(path, sizeof(path), "%s", root);
+	while (statfs(path, &fs) < 0) {
+		if (errno != ENOENT || !strcmp(path, "/"))
+			return explain(error, -errno, "pin_root %s: %s: %s", root, path,
+				       strerror(errno));
+		*strrchr(path, '/') = '\0';
+		if (!path[0])
+			snprintf(path, sizeof(path), "/");
+	}
+	if (fs.f_type == BPF_FS_MAGIC)
+		return 0;
+	return explain(error, -ENOTSUP,
+		       "pin_root %s is not on a bpffs; run `mount -t bpf bpf /sys/fs/bpf`, or set "
+		       "pin_root to a folder of one",
+		       root);
+}
+
+static int pins_make_folder(const char *path, char **error)
+{
+	char partial[PINS_ROOT_BYTES + 8];
+
+	snprintf(partial, sizeof(partial), "%s", path);
+	for (char *slash = strchr(partial + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+		*slash = '\0';
+		if (mkdir(partial, 0700) < 0 && errno != EEXIST)
+			return explain(error, -errno, "pin_root %s: cannot make %s: %s", path,
+				       partial, strerror(errno));
+		*slash = '/';
+	}
+	if (mkdir(partial, 0700) < 0 && errno != EEXIST)
+		return explain(error, -errno, "cannot make the folder %s: %s", path,
+			       strerror(errno));
+	return 0;
+}
+
+/* The first thing in @path that is not a folder called `links`; "" when none. */
+static void pins_first_entry(const char *path, char *out, size_t bytes)
+{
+	DIR *directory = opendir(path);
+	struct dirent *entry;
+
+	out[0] = '\0';
+	while (directory && !out[0] && (entry = readdir(directory)))
+		if (entry->d_name[0] != '.' && strcmp(entry->d_name, "links"))
+			snprintf(out, bytes, "%.63s", entry->d_name);
+	if (directory)
+		closedir(directory);
+}
+
+/* --- maps --- */
+
+/* A descriptor of the map at @name, -ENOENT, or an error with its sentence. */
+static int pins_get_map(struct pins *pins, const char *name, struct pinned_map *out, char **error)
+{
+	char path[PATH_MAX];
+	__u32 bytes = sizeof(out->info);
+	int fd, err;
+
+	pins_path(pins, name, path, sizeof(path));
+	fd = bpf_obj_get(path);
+	if (fd == -ENOENT)
+		return fd;
+	if (fd < 0)
+		return explain(
+			error, fd,
+			"%s cannot be opened as a pin: %s; move it away, or set another pin_root",
+			path, strerror(-fd));
+	if (!pins_fd_is(fd, "bpf-map")) {
+		close(fd);
+		return explain(
+			error, -EEXIST,
+			"%s is not a map of Escapement's; move it away, or set another pin_root",
+			path);
+	}
+	memset(&out->info, 0, sizeof(out->info));
+	err = bpf_obj_get_info_by_fd(fd, &out->info, &bytes);
+	if (err) {
+		close(fd);
+		return explain(error, err, "%s: %s", path, strerror(-err));
+	}
+	snprintf(out->name, sizeof(out->name), "%s", name);
+	out->fd = fd;
+	return 0;
+}
+
+/* Queue pairs' maps have the room that the configuration had when they were made. */
+static bool pins_map_is_sized(const char *name)
+{
+	return !strcmp(name, "qps") || !strcmp(name, "qp_sent") || !strcmp(name, "qp_owd") ||
+	       !strcmp(name, "qp_pace");
+}
+
+static bool pins_map_fits(const struct pinned_map *have, const struct bpf_map *want)
+{
+	const struct bpf_map_info *info = &have->info;
+
+	return info->type == bpf_map__type(want) && info->key_size == bpf_map__key_size(want) &&
+	       info->value_size == bpf_map__value_size(want) &&
+	       (pins_map_is_sized(have->name) || info->max_entries == bpf_map__max_entries(want));
+}
+
+static int pins_take_map(struct pins *pins, const struct bpf_map *want, char **error)
+{
+	struct pinned_map *have = &pins->maps[pins->count];
+	const char *name = bpf_map__name(want);
+	int err;
+
+	if (pins->count == PINS_MAPS_MAX)
+		return explain(error, -E2BIG, "more maps than %d", PINS_MAPS_MAX);
+	err = pins_get_map(pins, name, have, error);
+	if (err)
+		return err;
+	if (!pins_map_fits(have, want)) {
+		close(have->fd);
+		return explain(
+			error, -EEXIST,
+			"%s/%s is a map of another shape than Escapement's; move it away, or "
+			"set another pin_root",
+			pins->root, name);
+	}
+	pins->count++;
+	return 0;
+}
+
+/* What `abi` says. -ENOENT: no pins. */
+static int pins_read_abi(struct pins *pins, struct esc_abi *out, char **error)
+{
+	struct pinned_map map;
+	__u32 zero = 0;
+	int err = pins_get_map(pins, "abi", &map, error);
+
+	if (err)
+		return err;
+	if (map.info.key_size == sizeof(zero) && map.info.value_size == sizeof(*out))
+		err = bpf_map_lookup_elem(map.fd, &zero, out);
+	else
+		err = -EEXIST;
+	close(map.fd);
+	return err ? explain(error, err,
+			     "%s/abi is a map of another shape than Escapement's; move it away, or "
+			     "set another pin_root",
+			     pins->root)
+		   : 0;
+}
+
+/* Refuses another ABI before anything else is looked at. */
+static int pins_check_abi(struct pins *pins, char **error)
+{
+	struct esc_abi abi;
+	int err = pins_read_abi(pins, &abi, error);
+
+	if (err || abi.abi == ESC_ABI)
+		return err;
+	return explain(
+		error, -EPROTO,
+		"the pinned maps at %s have ABI %u (version %.23s made them), this program has "
+		"ABI %u: `escapement off` or `escapementd --remove` detaches and removes them, "
+		"counts included; then start again",
+		pins->root, abi.abi, abi.version, ESC_ABI);
+}
+
+/*
+ * A start that was cut short leaves maps of ours without `abi`, which is
+ * pinned last: they hold nothing yet. Anything else here is foreign.
+ */
+static int pins_clear_leftovers(struct pins *pins, struct bpf_object *object, char **error)
+{
+	char name[64], path[PATH_MAX];
+	const struct bpf_map *map;
+	struct pinned_map have;
+	int err;
+
+	bpf_object__for_each_map (map, object) {
+		if (bpf_map__is_internal(map))
+			continue;
+		err = pins_get_map(pins, bpf_map__name(map), &have, error);
+		if (err == -ENOENT)
+			continue;
+		if (err)
+			return err;
+		close(have.fd);
+		pins_path(pins, bpf_map__name(map), path, sizeof(path));
+		if (!pins_map_fits(&have, map))
+			return explain(
+				error, -EEXIST,
+				"%s is a map of another shape than Escapement's; move it away, "
+				"or set another pin_root",
+				path);
+		unlink(path);
+	}
+	pins_first_entry(pins->root, name, sizeof(name));
+	if (name[0])
+		return explain(
+			error, -EEXIST,
+			"pin_root %s holds '%s', which is not Escapement's; move it away, or "
+			"set another pin_root",
+			pins->root, name);
+	return 0;
+}
+
+static int pins_write_abi(int fd)
+{
+	struct esc_abi abi = {.abi = ESC_ABI, .version = ESC_VERSION};
+	__u32 zero = 0;
+
+	return bpf_map_update_elem(fd, &zero, &abi, BPF_ANY);
+}
+
+static int pins_pin_map(struct pins *pins, const struct bpf_map *map, char **error)
+{
+	char path[PATH_MAX];
+	int err;
+
+	pins_path(pins, bpf_map__name(map), path, sizeof(path));
+	err = bpf_obj_pin(bpf_map__fd(map), path);
+	if (err)
+		return explain(error, err, "cannot pin a map at %s: %s", path, strerror(-err));
+	return pins_take_map(pins, map, error);
+}
+
+/* Makes all maps in the kernel, then pins them, `abi` last. */
+static int pins_make_maps(struct pins *pins, struct object *object, uint32_t qps_max, char **error)
+{
+	struct bpf_object *bpf = object_bpf(object);
+	struct bpf_map *map, *abi = bpf_object__find_map_by_name(bpf, "abi");
+	int err;
+
+	bpf_object__for_each_map (map, bpf)
+		if (pins_map_is_sized(bpf_map__name(map)))
+			bpf_map__set_max_entries(map, qps_max);
+	bpf_map__set_map_flags(bpf_object__find_map_by_name(bpf, "control"), BPF_F_MMAPABLE);
+	err = object_load(object, error);
+	if (err)
+		return err;
+	bpf_object__for_each_map (map, bpf) {
+		if (bpf_map__is_internal(map) || map == abi)
+			continue;
+		err = pins_pin_map(pins, map, error);
+		if (err)
+			return err;
+	}
+	err = pins_write_abi(bpf_map__fd(abi));
+	if (err)
+		return explain(error, err, "%s/abi: %s", pins->root, strerror(-err));
+	return pins_pin_map(pins, abi, error);
+}
+
+static int pins_take_maps(struct pins *pins, struct bpf_object *object, char **error)
+{
+	const struct bpf_map *map;
+	int err;
+
+	bpf_object__for_each_map (map, object) {
+		if (bpf_map__is_internal(map))
+			continue;
+		err = pins_take_map(pins, map, error);
+		if (err == -ENOENT)
+			explain(error, err,
+				"%s/%s is missing beside the other pinned maps; run `escapementd "
+				"--remove`, then start again",
+				pins->root, bpf_map__name(map));
+		if (err)
+			return err;
+	}
+	pins->were_there = true;
+	return 0;
+}
+
+static int pins_map_control(struct pins *pins, char **error)
+{
+	void *memory = mmap(NULL, sizeof(*pins->control), PROT_READ | PROT_WRITE, MAP_SHARED,
+			    pins_map_fd(pins, "control"), 0);
+
+	if (memory == MAP_FAILED)
+		return explain(
+			error, -errno,
+			"%s/control cannot be mapped (%s): it was not made by escapementd; run "
+			"`escapementd --remove`, then start again",
+			pins->root, strerror(errno));
+	pins->control = memory;
+	return 0;
+}
+
+/* --- opening --- */
+
+static int pins_start(struct pins **out, const char *root, char **error)
+{
+	struct pins *pins = calloc(1, sizeof(*pins));
+	int err;
+
+	if (!pins)
+		return -ENOMEM;
+	snprintf(pins->root, sizeof(pins->root), "%s", root);
+	pins->lock_fd = -1;
+	err = pinlock_take(root, error);
+	if (err < 0) {
+		free(pins);
+		return err;
+	}
+	pins->lock_fd = err;
+	*out = pins;
+	return 0;
+}
+
+int pins_open(struct pins **out, const char *root, uint32_t qps_max, char **error)
+{
+	struct object *object = NULL;
+	struct pins *pins = NULL;
+	int err;
+
+	*out = NULL;
+	err = pins_check_bpffs(root, error);
+	if (!err)
+		err = pins_make_folder(root, error);
+	if (!err)
+		err = pins_start(&pins, root, error);
+	if (!err)
+		err = object_open(&object, OBJECT_MAPS, NULL, NULL, error);
+	if (err)
+		goto out;
+	err = pins_check_abi(pins, error);
+	if (err == -ENOENT) {
+		err = pins_clear_leftovers(pins, object_bpf(object), error);
+		if (!err)
+			err = pins_make_maps(pins, object, qps_max, error);
+	} else if (!err) {
+		err = pins_take_maps(pins, object_bpf(object), error);
+	}
+	if (!err)
+		err = pins_map_control(pins, error);
+	if (!err && pins_map_max(pins, "qps") != qps_max)
+		log_warning(
+			"qps.max is %u, but the pinned map at %s/qps has room for %u and stays; "
+			"to change it, stop escapementd and run `escapementd --remove`",
+			qps_max, root, pins_map_max(pins, "qps"));
+out:
+	object_close(object);
+	if (err)
+		pins_close(pins);
+	else
+		*out = pins;
+	return err;
+}
+
+/* Every map in the folder, whatever its shape. */
+static int pins_take_any(struct pins *pins)
+{
+	DIR *directory = opendir(pins->root);
+	struct dirent *entry;
+
+	if (!directory)
+		return -errno;
+	while (pins->count < PINS_MAPS_MAX && (entry = readdir(directory)))
+		if (entry->d_name[0] != '.' && strlen(entry->d_name) < 16 &&
+		    strcmp(entry->d_name, "links") &&
+		    !pins_get_map(pins, entry->d_name, &pins->maps[pins->count], NULL))
+			pins->count++;
+	closedir(directory);
+	return 0;
+}
+
+int pins_open_any(struct pins **out, const char *root, bool *same_abi, char **error)
+{
+	struct pins *pins = NULL;
+	struct esc_abi abi;
+	char path[PATH_MAX];
+	int err;
+
+	*out = NULL;
+	snprintf(path, sizeof(path), "%s/abi", root);
+	if (access(path, F_OK) < 0 && errno == ENOENT)
+		return -ENOENT;
+	err = pins_start(&pins, root, error);
+	if (!err)
+		err = pins_read_abi(pins, &abi, error);
+	if (!err)
+		err = pins_take_any(pins);
+	*same_abi = !err && abi.abi == ESC_ABI;
+	if (*same_abi)
+		err = pins_map_control(pins, error);
+	if (err)
+		pins_close(pins);
+	else
+		*out = pins;
+	return err;
+}
+
+void pins_close(struct pins *pins)
+{
+	if (!pins)
+		return;
+	if (pins->control)
+		munmap(pins->control, sizeof(*pins->control));
+	for (size_t i = 0; i < pins->count; i++)
+		close(pins->maps[i].fd);
+	if (pins->lock_fd >= 0)
+		close(pins->lock_fd);
+	free(pins);
+}
+
+static void pins_remove_links(const struct pins *pins)
+{
+	char folder[PATH_MAX], path[PATH_MAX];
+	struct dirent *entry;
+	DIR *directory;
+
+	pins_path(pins, "links", folder, sizeof(folder));
+	directory = opendir(folder);
+	while (directory && (entry = readdir(directory)))
+		if (entry->d_name[0] != '.' &&
+		    snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name) < PATH_MAX)
+			unlink(path);
+	if (directory)
+		closedir(directory);
+}
+
+int pins_remove(struct pins *pins, char **error)
+{
+	char path[PATH_MAX];
+
+	pins_remove_links(pins);
+	pins_path(pins, "links", path, sizeof(path));
+	if (rmdir(path) < 0 && errno != ENOENT)
+		return explain(error, -errno, "%s cannot be removed: %s", path, strerror(errno));
+	for (size_t i = 0; i < pins->count; i++) {
+		pins_path(pins, pins->maps[i].name, path, sizeof(path));
+		if (unlink(path) < 0 && errno != ENOENT)
+			return explain(error, -errno, "%s cannot be removed: %s", path,
+				       strerror(errno));
+	}
+	/* The folder may be a mount point, or hold things of the operator's. */
+	rmdir(pins->root);
+	return 0;
+}
+
+/* --- asking --- */
+
+bool pins_were_there(const struct pins *pins)
+{
+	return pins->were_there;
+}
+
+static const struct pinned_map *pins_find(const struct pins *pins, const char *name)
+{
+	for (size_t i = 0; i < pins->count; i++)
+		if (!strcmp(pins->maps[i].name, name))
+			return &pins->maps[i];
+	return NULL;
+}
+
+int pins_map_fd(const struct pins *pins, const char *name)
+{
+	const struct pinned_map *map = pins_find(pins, name);
+
+	return map ? map->fd : -1;
+}
+
+uint32_t pins_map_id(const struct pins *pins, const char *name)
+{
+	const struct pinned_map *map = pins_find(pins, name);
+
+	return map ? map->info.id : 0;
+}
+
+uint32_t pins_map_max(const struct pins *pins, const char *name)
+{
+	const struct pinned_map *map = pins_find(pins, name);
+
+	return map ? map->info.max_entries : 0;
+}
+
+struct esc_control *pins_control(const struct pins *pins)
+{
+	return pins->control;
+}
+
+int pins_apply(const struct pins *pins, struct bpf_object *object, char **error)
+{
+	struct bpf_map *map;
+
+	bpf_object__for_each_map (map, object) {
+		const struct pinned_map *pinned = pins_find(pins, bpf_map__name(map));
+		int err = pinned ? bpf_map__reuse_fd(map, pinned->fd) : 0;
+
+		if (err)
+			return explain(error, err, "the pinned map %s/%s cannot be used: %s",
+				       pins->root, pinned->name, strerror(-err));
+	}
+	return 0;
+}
+
+/* --- links --- */
+
+void pins_link_path(const struct pins *pins, const char *interface, const char *hook, char *out,
+		    size_t bytes)
+{
+	snprintf(out, bytes, "%s/links/%s-%s", pins->root, interface, hook);
+}
+
+int pins_open_link(const struct pins *pins, const char *interface, const char *hook,
+		   unsigned int ifindex, char **error)
+{
+	struct bpf_link_info info = {0};
+	__u32 bytes = sizeof(info);
+	char path[PATH_MAX];
+	int fd, err;
+
+	pins_link_path(pins, interface, hook, path, sizeof(path));
+	fd = bpf_obj_get(path);
+	if (fd == -ENOENT)
+		return fd;
+	if (fd < 0 || !pins_fd_is(fd, "bpf-link")) {
+		if (fd >= 0)
+			close(fd);
+		return explain(
+			error, -EEXIST,
+			"%s is not a link of Escapement's; move it away, or set another pin_root",
+			path);
+	}
+	err = bpf_obj_get_info_by_fd(fd, &info, &bytes);
+	/* xdp.ifindex and tcx.ifindex are the same word; 0 when the device is gone. */
+	if (!err && info.xdp.ifindex && info.xdp.ifindex == ifindex)
+		return fd;
+	log_debug("%s was on interface index %u, not %u: unpinned", path, info.xdp.ifindex,
+		  ifindex);
+	close(fd);
+	unlink(path);
+	return -ENOENT;
+}
+
+int pins_keep_link(const struct pins *pins, const char *interface, const char *hook, int link_fd,
+		   char **error)
+{
+	char path[PATH_MAX];
+	int err;
+
+	pins_path(pins, "links", path, sizeof(path));
+	err = pins_make_folder(path, error);
+	if (err)
+		return err;
+	pins_link_path(pins, interface, hook, path, sizeof(path));
+	err = bpf_obj_pin(link_fd, path);
+	return err ? explain(error, err, "cannot pin a link at %s: %s", path, strerror(-err)) : 0;
+}
+
+void pins_drop_link(const struct pins *pins, const char *interface, const char *hook)
+{
+	char path[PATH_MAX];
+	int fd;
+
+	pins_link_path(pins, interface, hook, path, sizeof(path));
+	fd = bpf_obj_get(path);
+	if (fd < 0)
+		return;
+	if (pins_fd_is(fd, "bpf-link")) {
+		bpf_link_detach(fd);
+		unlink(path);
+	}
+	close(fd);
+}
+
+/* --- ports --- */
+
+int pins_read_port(const struct pins *pins, unsigned int slot, struct esc_port *out)
+{
+	return bpf_map_lookup_elem(pins_map_fd(pins, "ports"), &slot, out);
+}
+
+int pins_write_port(const struct pins *pins, unsigned int slot, const struct esc_port *port)
+{
+	return bpf_map_update_elem(pins_map_fd(pins, "ports"), &slot, port, BPF_ANY);
+}

@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "port.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "net/ethtool.h"
+#include "base/explain.h"
+#include "core/events.h"
+#include "base/log.h"
+#include "offload.h"
+#include "pins.h"
+#include "net/qdisc.h"
+#include "net/rdma.h"
+#include "net/rtnl.h"
+#include "visibility.h"
+
+#define PORT_RETRY_NS 10000000000ULL
+
+static const char *const port_xdp_modes[] = {"none", "native", "skb"};
+static const char *const port_xdp_vias[] = {"none", "dispatcher", "link"};
+static const char *const port_tc_vias[] = {"none", "tcx", "clsact"};
+
+static void port_tell(struct ledger *ledger, const char *kind, const struct port *port,
+		      json_t *seen, json_t *done)
+{
+	if (ledger)
+		ledger_add(ledger, kind, port->name, seen, done, NULL, NULL);
+	else {
+		json_decref(seen);
+		json_decref(done);
+	}
+}
+
+void port_init(struct port *port, const struct config *config,
+	       const struct config_interface *interface, unsigned int slot,
+	       const struct esc_port *record)
+{
+	memset(port, 0, sizeof(*port));
+	snprintf(port->name, sizeof(port->name), "%s", interface->name);
+	port->plane = interface->plane;
+	port->attach = interface->attach;
+	port->tc = interface->tc;
+	port->probe_port = interface->probe_port;
+	port->lab_offset_ns = config ? config->lab.clock_offset_ns : 0;
+	port->lab_drift_ppb = config ? (int32_t)config->lab.clock_drift_ppb : 0;
+	port->slot = slot;
+	port->record = *record;
+}
+
+bool port_is_attached(const struct port *port)
+{
+	return port->record.xdp_via != ESC_XDP_VIA_NONE || port->record.tc_via != ESC_TC_NONE;
+}
+
+static struct attach_target port_target(const struct port *port, const struct pins *pins)
+{
+	struct attach_target target = {
+		.pins = pins,
+		.name = port->name,
+		.ifindex = port->ifindex,
+		.slot = port->slot,
+		.attach = port->attach,
+		.tc = port->tc,
+		.constants = {
+			.port_index = port->slot,
+			.probe_port = port->probe_port == ESC_ROCEV2_PORT ? 0 : port->probe_port,
+			.frontend = port->plane == CONFIG_PLANE_FRONTEND,
+			.lab_offset_ns = port->lab_offset_ns,
+			.lab_drift_ppb = port->lab_drift_ppb,
+		},
+	};
+
+	return target;
+}
+
+static int port_write(struct port *port, const struct pins *pins, char **error)
+{
+	int err;
+
+	snprintf(port->record.name, sizeof(port->record.name), "%s", port->name);
+	port->record.ifindex = port->ifindex;
+	err = pins_write_port(pins, port->slot, &port->record);
+	return err ? explain(error, err, "the map ports cannot be written: %s", strerror(-err)) : 0;
+}
+
+static void port_tell_attached(const struct port *port, struct ledger *ledger, bool taken_over)
+{
+	log_info("%s: %s, xdp %s by %s, tc by %s%s%s", port->name,
+		 taken_over ? "taken over" : "attached", port_xdp_modes[port->record.xdp_mode],
+		 port_xdp_vias[port->record.xdp_via], port_tc_vias[port->record.tc_via],
+		 port->xdp_note[0] ? "; " : "", port->xdp_note);
+	port_tell(ledger, "attached", port, json_pack("{s:i}", "ifindex", port->ifindex),
+		  json_pack("{s:s, s:s, s:s, s:b}", "xdp", port_xdp_modes[port->record.xdp_mode],
+			    "xdp_via", port_xdp_vias[port->record.xdp_via], "tc_via",
+			    port_tc_vias[port->record.tc_via], "taken_over", taken_over));
+}
+
+int port_attach(struct port *port, const struct pins *pins, struct ledger *ledger, char **error)
+{
+	struct attach_target target;
+	struct link_facts link;
+	bool was_attached;
+	int err;
+
+	err = rtnl_link(port->name, &link);
+	if (err)
+		return explain(error, err, "interface %s: %s", port->name, strerror(-err));
+	/* Another index: what we had was on an interface that is no more. */
+	if (port->record.ifindex != link.ifindex) {
+		uint8_t none = 0;
+
+		port->record.xdp_mode = none;
+		port->record.xdp_via = none;
+		port->record.tc_via = none;
+		port->record.flags = none;
+		port->record.offloads_taken = 0;
+	}
+	was_attached = port_is_attached(port);
+	port->ifindex = link.ifindex;
+	port->up = link.up;
+	port->lost_note[0] = '\0';
+	target = port_target(port, pins);
+	err = port_write(port, pins, error);
+	if (!err)
+		err = attach_xdp(&target, &port->record, port->xdp_note, error);
+	if (!err)
+		err = attach_tc(&target, &port->record, port->tc_note, error);
+	if (err && !was_attached) {
+		detach_tc(&target, &port->record);
+		detach_xdp(&target, &port->record);
+	}
+	if (err) {
+		port_write(port, pins, NULL);
+		return err;
+	}
+	port->turn = pins_control(pins)->xdp_turns[port->slot];
+	err = port_write(port, pins, error);
+	if (!err)
+		port_tell_attached(port, ledger, was_attached);
+	return err;
+}
+
+void port_detach(struct port *port, const struct pins *pins, struct ledger *ledger, const char *why)
+{
+	struct attach_target target;
+	struct link_facts link;
+	bool was_attached = port_is_attached(port);
+
+	if (!port->ifindex && !rtnl_link(port->name, &link) && link.ifindex == port->record.ifindex)
+		port->ifindex = link.ifindex; /* recorded by a daemon before us */
+	target = port_target(port, pins);
+	detach_xdp(&target, &port->record);
+	detach_tc(&target, &port->record);
+	if (port->ifindex && (port->record.flags & ESC_PORT_FQ_MADE))
+		qdisc_drop_fq(port->ifindex);
+	port->record.flags &= ~ESC_PORT_FQ_MADE;
+	port->xdp_note[0] = port->tc_note[0] = port->lost_note[0] = '\0';
+	port_write(port, pins, NULL);
+	if (!was_attached)
+		return;
+	log_info("%s: detached (%s)", port->name, why);
+	port_tell(ledger, "detached", port, NULL, json_pack("{s:s}", "why", why));
+}
+
+/* --- a qdisc that keeps departure times --- */
+
+int port_make_fq(struct port *port, const struct pins *pins, struct ledger *ledger, char **error)
+{
+	struct qdisc_facts before;
+	char text[40];
+	int err;
+
+	if (!port->ifindex)
+		return explain(error, -ENODEV, "interface %s is gone", port->name);
+	err = qdisc_read(port->ifindex, &before);
+	if (!err && qdisc_is_fq(&before))
+		return 0;
+	/* Written down first: a daemon that dies here still takes its qdisc away later. */
+	port->record.flags |= ESC_PORT_FQ_MADE;
+	err = port_write(port, pins, error);
+	if (!err)
+		err = qdisc_make_fq(port->name, port->ifindex, error);
+	if (err) {
+		port->record.flags &= ~ESC_PORT_FQ_MADE;
+		port_write(port, pins, NULL);
+		return err;
+	}
+	log_info("%s: fq in the place of %s", port->name, qdisc_text(&before, text));
+	port_tell(ledger, "fq_made", port, json_pack("{s:s}", "before", text), NULL);
+	return 0;
+}
+
+int port_drop_fq(struct port *port, const struct pins *pins, struct ledger *ledger, char **error)
+{
+	struct qdisc_facts facts;
+	char text[40];
+	int err = port->ifindex ? qdisc_read(port->ifindex, &facts) : -ENODEV;
+
+	if (err)
+		return explain(error, err, "the qdiscs of %s cannot be read: %s", port->name,
+			       strerror(-err));
+	if (!(port->record.flags & ESC_PORT_FQ_MADE) || !qdisc_is_ours(&facts))
+		return explain(error, -ENOENT, "%s has no fq of ours (it has %s), and is left as it is",
+			       port->name, qdisc_text(&facts, text));
+	err = qdisc_drop_fq(port->ifindex);
+	if (err)
+		return explain(error, err, "fq on %s cannot be taken off: %s", port->name,
+			       strerror(-err));
+	port->record.flags &= ~ESC_PORT_FQ_MADE;
+	port_write(port, pins, NULL);
+	log_info("%s: fq is taken off, the kernel's default is back", port->name);
+	port_tell(ledger, "fq_undone", port, NULL, NULL);
+	return 0;
+}
+
+/* --- looking after it --- */
+
+static void port_tell_gone(struct port *port, const struct pins *pins, struct ledger *ledger)
+{
+	log_warning("interface %s is gone; waiting for it to come back", port->name);
+	port_tell(ledger, "interface_gone", port, json_pack("{s:i}", "ifindex", port->ifindex),
+		  NULL);
+	port->ifindex = 0;
+	port->up = false;
+	pins_drop_link(pins, port->name, PINS_XDP);
+	pins_drop_link(pins, port->name, PINS_TC_INGRESS);
+	pins_drop_link(pins, port->name, PINS_TC_EGRESS);
+	port->record.xdp_mode = ESC_XDP_NONE;
+	port->record.xdp_via = ESC_XDP_VIA_NONE;
+	port->record.tc_via = ESC_TC_NONE;
+	port->record.flags = 0;
+	port->record.offloads_taken = 0;
+	port_write(port, pins, NULL);
+}
+
+static void port_come_back(struct port *port, const struct pins *pins, struct ledger *ledger,
+			   const struct link_facts *link, bool off, uint64_t now_local_ns)
+{
+	char *error = NULL;
+
+	if (now_local_ns < port->retry_local_ns)
+		return;
+	log_info("interface %s is back", port->name);
+	port_tell(ledger, "interface_back", port, json_pack("{s:i}", "ifindex", link->ifindex),
+		  NULL);
+	port->up = link->up;
+	if (off) {
+		port->ifindex = link->ifindex;
+		return;
+	}
+	if (port_attach(port, pins, ledger, &error)) {
+		log_error("%s: %s; trying again in 10 s", port->name, error ? error : "?");
+		port->retry_local_ns = now_local_ns + PORT_RETRY_NS;
+		port->ifindex = 0;
+	}
+	free(error);
+}
+
+static void port_watch_carrier(struct port *port, struct ledger *ledger, bool up)
+{
+	if (up == port->up)
+		return;
+	port->up = up;
+	log_info("%s: link %s", port->name, up ? "up" : "down");
+	port_tell(ledger, up ? "link_up" : "link_down", port, NULL, NULL);
+}
+
+static void port_watch_programs(struct port *port, const struct pins *pins, struct ledger *ledger)
+{
+	struct attach_target target = port_target(port, pins);
+	char note[ATTACH_NOTE_BYTES];
+
+	attach_check(&target, &port->record, note);
+	if (!strcmp(note, port->lost_note))
+		return;
+	memcpy(port->lost_note, note, sizeof(note));
+	if (!note[0])
+		return;
+	log_warning("%s: %s", port->name, note);
+	port_tell(ledger, "detached", port, json_pack("{s:s}", "note", note),
+		  json_pack("{s:s}", "why", "others"));
+}
+
+/* Whoever writes `control` whole, by bpftool for its flags, takes our turn away too. */
+static void port_watch_turn(const struct port *port, const struct pins *pins)
+{
+	uint16_t *turn = &pins_control(pins)->xdp_turns[port->slot];
+
+	if (__atomic_load_n(turn, __ATOMIC_RELAXED) == port->turn)
+		return;
+	__atomic_store_n(turn, port->turn, __ATOMIC_RELEASE);
+	log_warning("%s: the map control was written over; the turn of our XDP program is put back",
+		    port->name);
+}
+
+void port_tick(struct port *port, const struct pins *pins, struct ledger *ledger, bool off,
+	       uint64_t now_local_ns)
+{
+	struct link_facts link;
+	int err = rtnl_link(port->name, &link);
+
+	if (err && err != -ENODEV)
+		return; /* cannot be told now: nothing is concluded */
+	if (port->ifindex && (err || link.ifindex != port->ifindex))
+		port_tell_gone(port, pins, ledger);
+	if (err)
+		return;
+	if (!port->ifindex) {
+		port_come_back(port, pins, ledger, &link, off, now_local_ns);
+		return;
+	}
+	port_watch_carrier(port, ledger, link.up);
+	if (off || !port_is_attached(port))
+		return;
+	port_watch_turn(port, pins);
+	port_watch_programs(port, pins, ledger);
+}
+
+/* --- telling --- */
+
+static void port_join_notes(const struct port *port, char *out, size_t bytes)
+{
+	const char *const notes[] = {port->lost_note, port->xdp_note, port->tc_note};
+	size_t used = 0;
+
+	out[0] = '\0';
+	for (size_t i = 0; i < 3; i++)
+		if (notes[i][0] && used + 1 < bytes)
+			used += snprintf(out + used, bytes - used, "%s%s", used ? "; " : "",
+					 notes[i]);
+}
+
+void port_describe(const struct port *port, uint64_t roce_packets, struct port_info *out)
+{
+	struct visibility visibility;
+	struct rdma_facts rdma;
+	struct link_facts link;
+
+	memset(out, 0, sizeof(*out));
+	out->index = port->slot;
+	out->plane = port->plane;
+	memcpy(out->name, port->name, sizeof(out->name));
+	if (!rtnl_link(port->name, &link)) {
+		out->ifindex = link.ifindex;
+		out->mtu = link.mtu;
+		out->link_up = link.up;
+	}
+	ethtool_driver(port->name, out->driver, sizeof(out->driver));
+	out->xdp_mode = port->record.xdp_mode;
+	out->xdp_via = port->record.xdp_via;
+	out->tc_via = port->record.tc_via;
+	out->xdp_program_id = port->record.xdp_program_id;
+	port_join_notes(port, out->attach_note, sizeof(out->attach_note));
+	rdma_read("/sys", port->name, &rdma);
+	memcpy(out->rdma_device, rdma.device, sizeof(out->rdma_device));
+	out->rdma_port = rdma.port;
+	visibility_decide(port->name, &rdma, roce_packets, &visibility);
+	snprintf(out->visibility, sizeof(out->visibility), "%s", visibility.mode);
+	memcpy(out->visibility_note, visibility.note, sizeof(out->visibility_note));
+	if (out->ifindex && out->xdp_mode != ESC_XDP_NONE)
+		offload_note(port->name, port->record.offloads_taken,
+			     out->xdp_mode == ESC_XDP_NATIVE, out->offload_note,
+			     sizeof(out->offload_note));
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "hostqueue.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "dataplane/bpflog.h"
+#include "host_queue.skel.h"
+#include "maps/maps.h"
+
+struct hostqueue {
+	struct host_queue_out *skeleton;
+	int queue_fd; /* our own copy */
+};
+
+/* The programs of tc egress begin with an empty table, or leave it alone. */
+static int hostqueue_switch(int queue_fd, bool on)
+{
+	struct esc_host_queue *table = calloc(1, sizeof(*table));
+	uint32_t zero = 0;
+	int err;
+
+	if (!table)
+		return -ENOMEM;
+	table->on = on;
+	err = bpf_map_update_elem(queue_fd, &zero, table, BPF_ANY);
+	free(table);
+	return err;
+}
+
+/* The other maps of maps.bpf.h are not made. */
+static int hostqueue_give_maps(struct host_queue_out *skeleton, int queue_fd, int sent_fd)
+{
+	struct bpf_map *map;
+	int err;
+
+	bpf_object__for_each_map (map, skeleton->obj)
+		if (!bpf_map__is_internal(map) && map != skeleton->maps.host_queue &&
+		    map != skeleton->maps.qp_sent)
+			bpf_map__set_autocreate(map, false);
+	err = bpf_map__reuse_fd(skeleton->maps.host_queue, queue_fd);
+	return err ? err : bpf_map__reuse_fd(skeleton->maps.qp_sent, sent_fd);
+}
+
+int hostqueue_open(struct hostqueue **out, int queue_fd, int sent_fd, char *why, size_t why_bytes)
+{
+	struct hostqueue *queue = calloc(1, sizeof(*queue));
+	int err = -ENOMEM;
+
+	*out = NULL;
+	why[0] = '\0';
+	if (!queue)
+		return err;
+	bpflog_install();
+	bpflog_clear();
+	queue->queue_fd = dup(queue_fd);
+	queue->skeleton = queue->queue_fd < 0 ? NULL : host_queue_out__open();
+	err = queue->skeleton ? hostqueue_give_maps(queue->skeleton, queue_fd, sent_fd) : -errno;
+	if (!err)
+		err = host_queue_out__load(queue->skeleton);
+	if (!err)
+		err = host_queue_out__attach(queue->skeleton);
+	if (!err)
+		err = hostqueue_switch(queue_fd, true);
+	if (err) {
+		snprintf(why, why_bytes,
+			 "the tracepoint net_dev_start_xmit cannot be used (%s): delays are told "
+			 "without the sending host's own queue",
+			 strerror(-err));
+		hostqueue_close(queue);
+		return err;
+	}
+	*out = queue;
+	return 0;
+}
+
+void hostqueue_close(struct hostqueue *queue)
+{
+	if (!queue)
+		return;
+	if (queue->queue_fd >= 0) {
+		hostqueue_switch(queue->queue_fd, false);
+		close(queue->queue_fd);
+	}
+	host_queue_out__destroy(queue->skeleton);
+	free(queue);
+}

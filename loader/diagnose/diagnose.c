@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "diagnose.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/daemon.h"
+#include "dataplane/dataplane.h"
+#include "delay/delay.h"
+#include "internal.h"
+#include "base/log.h"
+#include "mesh/mesh.h"
+#include "qp/owners.h"
+#include "api/report.h"
+
+#define LOOK_SAMPLES 8 /* enough for a look to stand for itself, else the last second does */
+#define MESH_WINDOW_NS 1000000000
+#define REPORTED_MOST 64 /* verdicts in `status` */
+#define ACTIVE_MOST 512
+
+struct judge {
+	const struct daemon *daemon;
+	struct verdicts *verdicts;
+	struct verdict_qp *qps; /* of the newest look; grows */
+	size_t qp_count, qp_room;
+	struct verdict_peer peers[MESH_EDGES_MAX];
+	size_t peer_count;
+	struct verdict_port ports[ESC_PORTS_MAX];
+	char devices[ESC_PORTS_MAX][64]; /* RDMA, by index of the port; "" none */
+	size_t port_count;
+	bool failed; /* told once */
+};
+
+int judge_new(struct judge **out, const struct daemon *daemon)
+{
+	struct judge *judge = calloc(1, sizeof(*judge));
+	int err = judge ? verdicts_new(&judge->verdicts) : -ENOMEM;
+
+	*out = NULL;
+	if (err) {
+		free(judge);
+		return err;
+	}
+	judge->daemon = daemon;
+	*out = judge;
+	return 0;
+}
+
+void judge_free(struct judge *judge)
+{
+	if (!judge)
+		return;
+	verdicts_free(judge->verdicts);
+	free(judge->qps);
+	free(judge);
+}
+
+/* --- what is looked at --- */
+
+static void take_delay(struct verdict_qp *qp, const struct delays_entry *entry)
+{
+	const struct delays_span *recent = &entry->recent;
+	const struct delays_span *span =
+		entry->look.samples >= LOOK_SAMPLES ? &entry->look : recent;
+
+	if (!entry->known || !span->samples || !recent->samples)
+		return;
+	qp->delay = (struct verdict_delay){.samples = span->samples,
+					   .ce = span->samples * recent->ce / recent->samples,
+					   .min_ns = span->min_ns,
+					   .p50_ns = span->p50_ns,
+					   .p99_ns = span->p99_ns,
+					   .max_ns = span->max_ns,
+					   .bound_ns = recent->bound_ns};
+	qp->stack_known = true;
+	qp->stack_max_ns = recent->stack_max_ns;
+	qp->queue_known = recent->queue_samples > 0;
+	qp->queue_max_ns = recent->queue_max_ns;
+}
+
+static void take_sent(struct verdict_qp *out, const struct esc_qp *qp)
+{
+	out->sport = qp->sport;
+	out->transport = qp->transport;
+	out->packets = qp->packets;
+	out->bytes = qp->bytes;
+	out->retransmits = qp->retransmits;
+	out->next_psn = qp->requests.next;
+	out->next_known = qp->requests.flags & ESC_PSN_VALID;
+	out->mid_message = qp->requests.flags & ESC_PSN_MESSAGE;
+}
+
+static void take_answers(struct verdict_qp *out, const struct esc_qp *qp)
+{
+	out->paired = true;
+	out->answered_psn = qp->responses.next;
+	out->answered_known = qp->responses.flags & ESC_PSN_VALID;
+	out->acks = qp->acks;
+	out->nak_sequence = qp->nak_sequence;
+	out->naks_other = qp_naks(qp) - qp->nak_sequence;
+	out->rnr_naks = qp->rnr_naks;
+}
+
+static int make_room(struct judge *judge, size_t room)
+{
+	void *qps;
+
+	if (room <= judge->qp_room)
+		return 0;
+	qps = realloc(judge->qps, room * sizeof(*judge->qps));
+	if (!qps)
+		return -ENOMEM;
+	judge->qps = qps;
+	judge->qp_room = room;
+	return 0;
+}
+
+static int gather_qps(struct judge *judge)
+{
+	const struct ownertable *owners = owners_table(judge->daemon->owners);
+	size_t count, delay_count;
+	const struct qp_entry *entries = qptable_entries(judge->daemon->qps, &count);
+	const struct delays_entry *delays = delays_entries(judge->daemon->delays, &delay_count);
+	struct answers *answers;
+	int err = make_room(judge, delay_count);
+
+	if (!err)
+		err = answers_new(&answers, entries, count);
+	if (err)
+		return err;
+	judge->qp_count = delay_count;
+	for (size_t i = 0; i < delay_count; i++) {
+		struct verdict_qp *qp = &judge->qps[i];
+		const struct qp_entry *back, *by_owner;
+
+		*qp = (struct verdict_qp){.key = delays[i].key};
+		take_delay(qp, &delays[i]);
+		take_sent(qp, &delays[i].qp->qp);
+		back = answers_of(answers, delays[i].qp, &qp->nothing_back);
+		by_owner = judge_owner(qp, owners, judge->devices[qp->key.port % ESC_PORTS_MAX],
+				       entries, count);
+		if (by_owner)
+			back = by_owner;
+		if (back)
+			take_answers(qp, &back->qp);
+	}
+	answers_free(answers);
+	return 0;
+}
+
+/* Only those that some queue pair goes to: quantiles cost. */
+static void gather_peers(struct judge *judge)
+{
+	const struct esc_address *before = NULL;
+
+	judge->peer_count = 0;
+	for (size_t i = 0; i < judge->qp_count && judge->peer_count < MESH_EDGES_MAX; i++) {
+		const struct esc_address *dst = &judge->qps[i].key.dst;
+		struct verdict_peer *peer = &judge->peers[judge->peer_count];
+		struct mesh_out_facts facts;
+
+		if ((before && !memcmp(before, dst, sizeof(*dst))) ||
+		    !mesh_get_out(judge->daemon->mesh, dst, MESH_WINDOW_NS, &facts))
+			continue;
+		before = dst;
+		*peer = (struct verdict_peer){.address = *dst,
+					      .source_port = facts.source_port,
+					      .up = facts.state == PEER_UP};
+		peer->delay = (struct verdict_delay){.samples = facts.owd.samples,
+						     .min_ns = facts.owd.min_ns,
+						     .p50_ns = facts.owd.p50_ns,
+						     .p99_ns = facts.owd.p99_ns,
+						     .max_ns = facts.owd.max_ns,
+						     .bound_ns = facts.bound_ns};
+		judge->peer_count++;
+	}
+}
+
+static void gather_ports(struct judge *judge)
+{
+	const struct dataplane *dataplane = judge->daemon->dataplane;
+
+	judge->port_count = 0;
+	memset(judge->devices, 0, sizeof(judge->devices));
+	for (unsigned int i = 0; i < dataplane_port_count(dataplane); i++) {
+		struct verdict_port *port = &judge->ports[judge->port_count];
+		struct esc_port_counts counts;
+		struct port_info info;
+
+		if (judge->port_count >= ESC_PORTS_MAX || dataplane_port(dataplane, i, &info) ||
+		    dataplane_port_counts(dataplane, info.index, &counts))
+			continue;
+		*port = (struct verdict_port){.index = info.index,
+					      .hears = report_counts_rx(&info),
+					      .rocev1_rx = counts.rx_rocev1_frames,
+					      .rocev1_tx = counts.tx_rocev1_frames};
+		snprintf(judge->devices[info.index % ESC_PORTS_MAX], sizeof(judge->devices[0]),
+			 "%s", info.rdma_device);
+		port->rocev1_gids = judge_rocev1(owners_table(judge->daemon->owners),
+						 info.rdma_device, info.rdma_port);
+		memcpy(port->name, info.name, sizeof(port->name));
+		port->name[sizeof(port->name) - 1] = '\0';
+		judge->port_count++;
+	}
+}
+
+static const char *interface_of(const void *context, uint8_t index)
+{
+	const struct judge *judge = context;
+
+	for (size_t i = 0; i < judge->port_count; i++)
+		if (judge->ports[i].index == index)
+			return judge->ports[i].name;
+	return "";
+}
+
+void judge_look(struct judge *judge, uint64_t now_local_ns)
+{
+	const struct verdict_event *events;
+	struct verdict_look look = {.now_ns = now_local_ns};
+	size_t count;
+	int err;
+
+	gather_ports(judge);
+	err = gather_qps(judge);
+	if (!err) {
+		gather_peers(judge);
+		look.qps = judge->qps;
+		look.qp_count = judge->qp_count;
+		look.peers = judge->peers;
+		look.peer_count = judge->peer_count;
+		look.ports = judge->ports;
+		look.port_count = judge->port_count;
+		err = verdicts_look(judge->verdicts, &look, &events, &count);
+	}
+	if (err) {
+		if (!judge->failed)
+			log_error("queue pairs cannot be judged: %s", strerror(-err));
+		judge->failed = true;
+		return;
+	}
+	judge->failed = false;
+	for (size_t i = 0; i < count; i++)
+		judge_tell(judge->daemon->ledger, &events[i], interface_of, judge);
+}
+
+/* --- what stands --- */
+
+void judge_get_counts(const struct judge *judge, struct judge_counts *out)
+{
+	*out = (struct judge_counts){.known = judge != NULL};
+	for (unsigned int i = 0; judge && i < VERDICT_KINDS; i++) {
+		out->active[i] = verdicts_active_count(judge->verdicts, i);
+		out->total[i] = verdicts_total(judge->verdicts, i);
+	}
+}
+
+static int compare_age(const void *a, const void *b)
+{
+	const struct verdict_active *one = a, *two = b;
+
+	return one->first_ns < two->first_ns ? -1 : one->first_ns > two->first_ns;
+}
+
+static json_t *report_one(const struct judge *judge, const struct verdict_active *active,
+			  uint64_t now_ns)
+{
+	const char *interface = interface_of(judge, active->subject.key.port);
+	char subject[JUDGE_SUBJECT_BYTES];
+	json_t *object = json_object();
+	json_t *seen = judge_figures(active->evidence.seen, active->evidence.seen_count);
+
+	report_put_text(object, "kind", verdict_kind_name(active->kind));
+	report_put_text(object, "subject", judge_subject(&active->subject, interface, subject));
+	report_put_count(object, "since_ms", (now_ns - active->first_ns) / 1000000);
+	judge_put_words(seen, &active->evidence, &active->subject, interface);
+	json_object_set_new(object, "seen", seen);
+	return object;
+}
+
+json_t *judge_report(const struct judge *judge, uint64_t now_local_ns)
+{
+	struct verdict_active *active;
+	json_t *list;
+	size_t count;
+
+	if (!judge)
+		return NULL;
+	active = calloc(ACTIVE_MOST, sizeof(*active));
+	if (!active)
+		return NULL;
+	count = verdicts_active(judge->verdicts, active, ACTIVE_MOST);
+	list = json_array();
+	qsort(active, count < ACTIVE_MOST ? count : ACTIVE_MOST, sizeof(*active), compare_age);
+	for (size_t i = 0; i < count && i < REPORTED_MOST; i++)
+		json_array_append_new(list, report_one(judge, &active[i], now_local_ns));
+	free(active);
+	return list;
+}
+
+static bool is_about(const struct verdict_subject *subject, const struct esc_qp_key *key)
+{
+	if (subject->about == VERDICT_ABOUT_QP)
+		return !memcmp(&subject->key, key, sizeof(*key));
+	return subject->about == VERDICT_ABOUT_PAIR && key->direction == ESC_DIRECTION_TX &&
+	       !memcmp(&subject->key.src, &key->src, sizeof(key->src)) &&
+	       !memcmp(&subject->key.dst, &key->dst, sizeof(key->dst));
+}
+
+void judge_put_qp(json_t *qp, const struct judge *judge, const struct qp_entry *entry)
+{
+	const struct verdict_subject *subject;
+	enum verdict_kind kind;
+	json_t *list = NULL;
+	size_t at = 0;
+
+	while (judge && verdicts_next(judge->verdicts, &at, &kind, &subject)) {
+		if (!is_about(subject, &entry->key))
+			continue;
+		if (!list)
+			list = json_array();
+		json_array_append_new(list, json_string(verdict_kind_name(kind)));
+	}
+	if (list)
+		json_object_set_new(qp, "verdicts", list);
+}

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* What NIC failover tells: events, the report, metrics. */
+#include <stdlib.h>
+#include <string.h>
+#include <systemd/sd-event.h>
+#include <unistd.h>
+
+#include "base/address.h"
+#include "config/config.h"
+#include "config/schema.h"
+#include "daemon/daemon.h"
+#include "dataplane/dataplane.h"
+#include "core/events.h"
+#include "base/log.h"
+#include "own.h"
+#include "base/prom.h"
+
+/* --- events --- */
+
+static void tell_device(struct nics *nics, const struct nic_news *news)
+{
+	bool down = news->kind == NIC_NEWS_DOWN;
+
+	if (down)
+		log_warning("%s is dead (%s): its queue pairs leave by the NIC beside it",
+			    news->device, nic_why_name(news->why));
+	else
+		log_info("%s is well again and used", news->device);
+	ledger_add(nics->daemon->ledger, down ? "nic_down" : "nic_return", news->device,
+		   down ? json_pack("{s:s}", "why", nic_why_name(news->why))
+			: json_pack("{s:I}", "well_for_ns", (json_int_t)news->lasted_ns),
+		   NULL,
+		   down ? json_pack("{s:I}", "used_after_well_for_ns", (json_int_t)news->hold_ns)
+			: NULL,
+		   NULL);
+}
+
+static void tell_addresses(struct nics *nics, const struct nic_news *news)
+{
+	char src[ADDRESS_TEXT_BYTES], dst[ADDRESS_TEXT_BYTES], subject[2 * ADDRESS_TEXT_BYTES + 2];
+	bool back = news->kind == NIC_NEWS_BACK;
+
+	snprintf(subject, sizeof(subject), "%s>%s", address_format(&news->key.src, src),
+		 address_format(&news->key.dst, dst));
+	log_info("%s: by %s now, not %s (%s)", subject, nic_way_name(news->to),
+		 nic_way_name(news->from), nic_why_name(news->why));
+	ledger_add(nics->daemon->ledger, back ? "nic_failback" : "nic_failover", subject,
+		   json_pack("{s:s, s:I}", "why", nic_why_name(news->why), "unanswered_for_ns",
+			     (json_int_t)news->silent_ns),
+		   json_pack("{s:s, s:s}", "from", nic_way_name(news->from), "to",
+			     nic_way_name(news->to)),
+		   NULL, json_pack("{s:I}", "lasted_ns", (json_int_t)news->lasted_ns));
+}
+
+int nics_on_news(sd_event_source *source, int fd, uint32_t events, void *context)
+{
+	struct nics *nics = context;
+	struct nic_news news;
+	uint64_t count;
+
+	(void)source;
+	(void)events;
+	if (read(fd, &count, sizeof(count)) < 0)
+		return 0;
+	while (nic_watch_news(nics->watch, &news)) {
+		if (news.kind == NIC_NEWS_DOWN || news.kind == NIC_NEWS_RETURN)
+			tell_device(nics, &news);
+		else
+			tell_addresses(nics, &news);
+	}
+	return 0;
+}
+
+/* --- the report --- */
+
+static const struct nic_device *device_of(const struct nic_watch_facts *facts, const char *name)
+{
+	for (size_t i = 0; i < facts->device_count; i++)
+		if (!strcmp(facts->devices[i].name, name))
+			return &facts->devices[i];
+	return NULL;
+}
+
+static const char *device_state(const struct nic_device *device)
+{
+	return device->why != NIC_WHY_NONE ? "down" : device->guard.down ? "held" : "up";
+}
+
+static json_t *device_json(const struct nic_watch_facts *facts, const char *name)
+{
+	const struct nic_device *device = device_of(facts, name);
+	json_t *object = json_pack("{s:s}", "name", name);
+
+	if (!device)
+		return object;
+	json_object_set_new(object, "state", json_string(device_state(device)));
+	if (device->why != NIC_WHY_NONE)
+		json_object_set_new(object, "why", json_string(nic_why_name(device->why)));
+	return object;
+}
+
+static json_t *pair_json(const struct nic_watch_facts *facts, const struct nic_pair *pair)
+{
+	json_t *object = json_pack("{s:o, s:o}", "nic", device_json(facts, pair->first), "sibling",
+				   device_json(facts, pair->second));
+
+	if (pair->dummy[0])
+		json_object_set_new(object, "dummy", json_string(pair->dummy));
+	return object;
+}
+
+static json_t *way_json(const struct nic_used *used, unsigned int i)
+{
+	const struct nic_way *way = &used->ways[i];
+	json_t *object = json_pack("{s:s, s:b, s:i}", "way", nic_way_name(i), "usable",
+				   !way->guard.down, "unanswered", (int)way->probes.unanswered);
+
+	if (way->rtt_ns)
+		json_object_set_new(object, "rtt_ns", json_integer(way->rtt_ns));
+	return object;
+}
+
+static json_t *used_json(const struct nic_used *used, uint64_t now_ns)
+{
+	char src[ADDRESS_TEXT_BYTES], dst[ADDRESS_TEXT_BYTES];
+	json_t *ways = json_array();
+	json_t *object =
+		json_pack("{s:s, s:s, s:s, s:s, s:I}", "src", address_format(&used->key.src, src),
+			  "dst", address_format(&used->key.dst, dst), "peer", used->host, "taken",
+			  nic_way_name(used->taken), "since_ms",
+			  (json_int_t)((now_ns - used->since_ns) / 1000000));
+
+	if (used->why != NIC_WHY_NONE)
+		json_object_set_new(object, "why", json_string(nic_why_name(used->why)));
+	for (unsigned int i = 0; i < ESC_NIC_WAYS; i++)
+		json_array_append_new(ways, way_json(used, i));
+	json_object_set_new(object, "ways", ways);
+	return object;
+}
+
+static void put_counts(json_t *object, const struct nics *nics)
+{
+	struct esc_nic_counts counts;
+
+	nic_kernel_counts(&nics->kernel, &counts);
+	json_object_set_new(object, "wrapped", json_integer(counts.wrapped));
+	json_object_set_new(object, "redirected", json_integer(counts.redirected));
+	json_object_set_new(object, "unwrapped", json_integer(counts.unwrapped));
+	json_object_set_new(object, "held", json_integer(counts.held));
+	json_object_set_new(object, "answered", json_integer(counts.answered));
+}
+
+static void put_watch(json_t *object, json_t *pairs, json_t *used, const struct nics *nics,
+		      const struct nic_watch_facts *facts)
+{
+	for (size_t i = 0; i < nics->plan.pair_count; i++)
+		json_array_append_new(pairs, pair_json(facts, &nics->plan.pairs[i]));
+	for (size_t i = 0; i < facts->used_count; i++)
+		json_array_append_new(used, used_json(&facts->used[i], daemon_local_ns()));
+	json_object_set_new(object, "peers", json_integer(nics->peer_count));
+	put_counts(object, nics);
+	json_object_set_new(object, "probes_sent", json_integer(facts->probes_sent));
+	json_object_set_new(object, "probes_answered", json_integer(facts->probes_answered));
+	json_object_set_new(object, "resent", json_integer(facts->resent));
+	if (facts->left_out)
+		json_object_set_new(object, "left_out", json_integer(facts->left_out));
+}
+
+json_t *nics_report(const struct nics *nics)
+{
+	json_t *pairs = json_array(), *used = json_array(), *object;
+	struct nic_watch_facts *facts;
+
+	if (!nics)
+		return json_pack("{s:b, s:o, s:o}", "on", 0, "pairs", pairs, "used", used);
+	object = json_pack("{s:b, s:s, s:i}", "on", nics->watch && !nics->off, "mode",
+			   config_word(config_nic_names, nics->daemon->config->nic.mode), "port",
+			   nics->daemon->config->nic.port);
+	facts = nics->watch ? calloc(1, sizeof(*facts)) : NULL;
+	if (facts) {
+		nic_watch_get(nics->watch, facts);
+		put_watch(object, pairs, used, nics, facts);
+	}
+	if (nics->note[0])
+		json_object_set_new(object, "note", json_string(nics->note));
+	json_object_set_new(object, "pairs", pairs);
+	json_object_set_new(object, "used", used);
+	free(facts);
+	return object;
+}
+
+json_t *nics_report_short(const struct nics *nics)
+{
+	size_t dead = 0, over = 0;
+	struct nic_watch_facts *facts;
+	json_t *object;
+
+	if (!nics || (!nics->plan.pair_count && !nics->note[0]))
+		return NULL;
+	object = json_pack("{s:b, s:I}", "on", nics->watch && !nics->off, "pairs",
+			   (json_int_t)nics->plan.pair_count);
+	if (nics->note[0])
+		json_object_set_new(object, "note", json_string(nics->note));
+	facts = nics->watch ? calloc(1, sizeof(*facts)) : NULL;
+	if (!facts)
+		return object;
+	nic_watch_get(nics->watch, facts);
+	for (size_t i = 0; i < facts->device_count; i++)
+		dead += facts->devices[i].guard.down;
+	for (size_t i = 0; i < facts->used_count; i++)
+		over += facts->used[i].taken != ESC_NIC_WAY_DIRECT;
+	json_object_set_new(object, "dead", json_integer(dead));
+	json_object_set_new(object, "used", json_integer(facts->used_count));
+	json_object_set_new(object, "failed_over", json_integer(over));
+	free(facts);
+	return object;
+}
+
+/* --- metrics --- */
+
+static void write_packets(FILE *out, const struct nics *nics, uint64_t resent)
+{
+	struct prom_family *packets =
+		FAMILY("nic_packets_total", COUNTER,
+		       "Packets that NIC failover handled: put into UDP (wrapped), sent as they "
+		       "were by "
+		       "the other NIC (redirected), taken out of UDP (unwrapped), without any way "
+		       "left (held), sent once more behind a failover (resent).");
+	struct esc_nic_counts counts;
+
+	nic_kernel_counts(&nics->kernel, &counts);
+	prom_count(packets, counts.wrapped, "what", "wrapped", NULL);
+	prom_count(packets, counts.redirected, "what", "redirected", NULL);
+	prom_count(packets, counts.unwrapped, "what", "unwrapped", NULL);
+	prom_count(packets, counts.held, "what", "held", NULL);
+	prom_count(packets, resent, "what", "resent", NULL);
+}
+
+void nics_write_metrics(FILE *out, const struct nics *nics)
+{
+	struct prom_family *up =
+		FAMILY("nic_usable", GAUGE,
+		       "1: the NIC of a pair is used; 0: it is dead, or back for too short a "
+		       "time.");
+	struct prom_family *failovers =
+		FAMILY("nic_failovers_total", COUNTER,
+		       "Times that a pair of addresses went over to other NICs, by reason.");
+	struct nic_watch_facts *facts;
+
+	if (!nics || !nics->watch)
+		return;
+	facts = calloc(1, sizeof(*facts));
+	if (!facts)
+		return;
+	nic_watch_get(nics->watch, facts);
+	for (size_t i = 0; i < facts->device_count; i++)
+		prom_count(up, !facts->devices[i].guard.down, "device", facts->devices[i].name,
+			   NULL);
+	for (int why = NIC_WHY_CARRIER; why < NIC_WHYS; why++)
+		prom_count(failovers, facts->failovers[why], "reason", nic_why_name(why), NULL);
+	write_packets(out, nics, facts->resent);
+	free(facts);
+}

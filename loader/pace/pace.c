@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "pace.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <systemd/sd-event.h>
+
+#include "daemon/daemon.h"
+#include "dataplane/dataplane.h"
+#include "base/explain.h"
+#include "base/log.h"
+#include "internal.h"
+#include "paths/paths.h"
+#include "qp/table.h"
+#include "steer/steer.h"
+
+#define PACE_LOOK_US 250000
+#define PACE_SLACK_US 10000
+#define PACE_PORTS_NS 1000000000ull
+/* Of more flows than that one look in four is enough: each is two system calls. */
+#define PACE_FLOWS_FAST 2048
+
+const char *pace_mode_name(uint16_t steered, uint16_t paced_ports)
+{
+	static const char *const names[2][2] = {{"observe", "pace"}, {"steer", "steer+pace"}};
+
+	return names[steered != 0][paced_ports != 0];
+}
+
+uint16_t pace_ports(const struct pace *pace)
+{
+	return pace ? pace->wanted : 0;
+}
+
+/* --- looking --- */
+
+static void watch_flow(struct pace *pace, struct paced *flow, uint64_t now_ns)
+{
+	if (pause_watch_look(&flow->watch, flow->now.flow.paused_ns, now_ns)) {
+		flow->overheld = true;
+		pace->overheld++;
+		pace_tell_overheld(pace, flow);
+	} else if (!flow->watch.said) {
+		flow->overheld = false;
+	}
+}
+
+/* The programs take no uncertain delay by themselves; without any, a rate of before would stay. */
+static void watch_clock(struct pace *pace)
+{
+	int64_t bound_ns;
+	bool good = pace_clock_is_good(pace, &bound_ns);
+
+	if (!pace->wanted || pace->blind != good)
+		return;
+	pace->blind = !good;
+	pace_write_ports(pace);
+	pace_tell_clock(pace, pace->blind, bound_ns);
+}
+
+/* Somebody wrote the flags in the map: the programs obey at once, and it is for good. */
+static void watch_control(struct pace *pace)
+{
+	uint32_t flags = __atomic_load_n(&pace->control->flags, __ATOMIC_SEQ_CST);
+
+	if (!pace->control->pace_ports ||
+	    (flags & (ESC_CONTROL_PACE | ESC_CONTROL_OFF)) == ESC_CONTROL_PACE)
+		return;
+	pace->wanted = 0;
+	pace_write_ports(pace);
+	pace_tell_mode(pace, "map");
+}
+
+/* The programs ask for a lane's floor with a flow's first packet, and when they are told to. */
+static void watch_floors(struct pace *pace)
+{
+	uint32_t floors = paths_floors(pace->daemon->paths);
+
+	if (!pace->wanted || floors == pace->floors)
+		return;
+	pace->floors = floors;
+	pace_next_generation(pace);
+}
+
+static void pace_look(struct pace *pace)
+{
+	uint64_t now_ns = daemon_local_ns();
+
+	__atomic_store_n(&pace->control->heartbeat_local_ns, now_ns, __ATOMIC_RELAXED);
+	watch_control(pace);
+	watch_clock(pace);
+	watch_floors(pace);
+	pace_clear_flag(pace, now_ns);
+	if (pace->wanted && now_ns - pace->ports_local_ns >= PACE_PORTS_NS) {
+		pace_look_ports(pace, now_ns);
+	} else if (pace->count > PACE_FLOWS_FAST) {
+		return;
+	}
+	if ((!pace->wanted && !pace->count) || pace_read_flows(pace, now_ns))
+		return;
+	pace_assign_flows(pace);
+	for (size_t i = 0; i < pace->count; i++)
+		watch_flow(pace, &pace->flows[i], now_ns);
+}
+
+static int pace_on_timer(sd_event_source *source, uint64_t due_us, void *context)
+{
+	struct pace *pace = context;
+	uint64_t now_us;
+
+	(void)due_us;
+	pace_look(pace);
+	sd_event_now(pace->daemon->event, CLOCK_MONOTONIC, &now_us);
+	sd_event_source_set_time(source, now_us + PACE_LOOK_US);
+	return sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
+}
+
+/* --- modes --- */
+
+static void apply_ports(struct pace *pace, uint16_t wanted, const char *by)
+{
+	bool changed = wanted != pace->wanted;
+
+	pace->wanted = wanted;
+	pace_look_ports(pace, daemon_local_ns());
+	pace_write_ports(pace);
+	if (changed)
+		pace_tell_mode(pace, by);
+}
+
+/* All that are named have to be able; of all, one. */
+static int check_able(struct pace *pace, uint16_t ports, bool named, char **error)
+{
+	const char *why = "no interface is served";
+	unsigned int able = 0, unable = 0;
+
+	pace_look_ports(pace, daemon_local_ns());
+	for (unsigned int slot = 0; slot < ESC_PORTS_MAX; slot++) {
+		if (!(ports >> slot & 1))
+			continue;
+		able += pace->ports[slot].able;
+		if (!pace->ports[slot].able && !unable++)
+			why = pace->ports[slot].why;
+	}
+	if (able && (!unable || !named))
+		return 0;
+	return explain(error, -ENOTSUP, "cannot pace: %s", why);
+}
+
+int pace_set_mode(struct pace *pace, bool on, const json_t *interfaces, const char *by,
+		  char **error)
+{
+	uint16_t ports;
+	int err = dataplane_ports_named(pace->daemon->dataplane, interfaces, &ports, error);
+
+	if (err)
+		return err;
+	if (on && dataplane_is_off(pace->daemon->dataplane))
+		return explain(error, -EBUSY,
+			       "the kill switch is on and nothing is attached; `escapement mode "
+			       "observe` ends it");
+	if (on)
+		err = check_able(pace, ports, json_array_size(interfaces) > 0, error);
+	if (err)
+		return err;
+	apply_ports(pace, on ? pace->wanted | ports : pace->wanted & ~ports, by);
+	return 0;
+}
+
+void pace_stop(struct pace *pace, const char *by)
+{
+	if (pace)
+		apply_ports(pace, 0, by);
+}
+
+int pace_setup_fq(struct pace *pace, const char *interface, bool on, char **error)
+{
+	struct dataplane *dataplane = pace->daemon->dataplane;
+	json_t *names = json_pack("[s]", interface);
+	uint16_t ports;
+	int err = dataplane_ports_named(dataplane, names, &ports, error);
+
+	json_decref(names);
+	if (err)
+		return err;
+	err = on ? dataplane_make_fq(dataplane, interface, error)
+		 : dataplane_drop_fq(dataplane, interface, error);
+	if (err)
+		return err;
+	apply_ports(pace, pace->wanted, "setup-fq");
+	return 0;
+}
+
+void pace_reconfigure(struct pace *pace, const struct config *old)
+{
+	const struct config *config = pace->daemon->config;
+	uint16_t wanted = pace->wanted & dataplane_ports_all(pace->daemon->dataplane);
+
+	if (config->pace.mode != old->pace.mode)
+		wanted = config->pace.mode == CONFIG_PACE_ON
+				 ? dataplane_ports_all(pace->daemon->dataplane)
+				 : 0;
+	pace_take_classes(pace);
+	if (!dataplane_is_off(pace->daemon->dataplane))
+		apply_ports(pace, wanted, "configuration");
+	pace_publish(pace);
+}
+
+/* --- from start to end --- */
+
+static void start_ports(struct pace *pace)
+{
+	bool on = pace->daemon->config->pace.mode == CONFIG_PACE_ON &&
+		  !dataplane_is_off(pace->daemon->dataplane);
+
+	pace_forget_orders(pace);
+	pace_take_classes(pace);
+	pace->wanted = on ? dataplane_ports_all(pace->daemon->dataplane) : 0;
+	pace_look_ports(pace, daemon_local_ns());
+	pace_publish(pace);
+	pace_write_ports(pace);
+}
+
+int pace_new(struct pace **out, struct daemon *daemon, char **error)
+{
+	struct pace *pace = calloc(1, sizeof(*pace));
+	int err;
+
+	*out = NULL;
+	if (!pace)
+		return -ENOMEM;
+	pace->daemon = daemon;
+	pace->blind = true; /* until the first look */
+	pace->control = dataplane_control(daemon->dataplane);
+	pace->flows_fd = dataplane_map_fd(daemon->dataplane, "qp_pace");
+	pace->rules_fd = dataplane_map_fd(daemon->dataplane, "pace_rules");
+	pace->orders_fd = dataplane_map_fd(daemon->dataplane, "pace_orders");
+	pace->word_fd = dataplane_map_fd(daemon->dataplane, "pace");
+	start_ports(pace);
+	err = sd_event_add_time_relative(daemon->event, &pace->timer, CLOCK_MONOTONIC, PACE_LOOK_US,
+					 PACE_SLACK_US, pace_on_timer, pace);
+	if (err < 0) {
+		pace_free(pace);
+		return explain(error, err, "pacing cannot be started: %s", strerror(-err));
+	}
+	*out = pace;
+	return 0;
+}
+
+void pace_free(struct pace *pace)
+{
+	if (!pace)
+		return;
+	sd_event_source_disable_unref(pace->timer);
+	free(pace->flows);
+	free(pace);
+}

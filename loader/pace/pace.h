@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Pacing: which interfaces, which class a flow is of, and what it does to them. The kernel
+ * programs pace by themselves (pacing/pause.h); four times a second they get the
+ * heartbeat without which they hold nothing, and it is looked how the flows do.
+ */
+#ifndef ESC_LOADER_PACE_H
+#define ESC_LOADER_PACE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <jansson.h>
+
+#include "maps/maps.h"
+
+struct config;
+struct daemon;
+struct pace;
+
+/* Interfaces of an earlier daemon's `pace on` are paced only if the configuration says so. */
+int pace_new(struct pace **out, struct daemon *daemon, char **error);
+/* The programs hold nothing once the heartbeat has been missed for 2 s. NULL is fine. */
+void pace_free(struct pace *pace);
+
+/* @old: the configuration before a reload. A mode that did not change there stays as it is. */
+void pace_reconfigure(struct pace *pace, const struct config *old);
+
+/*
+ * On or off on the interfaces named in @interfaces, an array of texts (NULL or empty: all).
+ * On is refused, with the reason and its remedy, where nothing can be held.
+ */
+int pace_set_mode(struct pace *pace, bool on, const json_t *interfaces, const char *by,
+		  char **error);
+/* The kill switch. */
+void pace_stop(struct pace *pace, const char *by);
+/* Bit of each slot in `ports` that is to be paced; 0 for NULL. */
+uint16_t pace_ports(const struct pace *pace);
+
+/* "observe", "steer", "pace" or "steer+pace". */
+const char *pace_mode_name(uint16_t steer_ports, uint16_t paced_ports);
+
+struct pace_class_change {
+	const char *name;
+	uint32_t weight;       /* 0: as it is */
+	uint64_t threshold_ns; /* 0: as it is */
+};
+/* A class at run time, until a reload; one that is not there is made. -errno with *@error. */
+int pace_set_class(struct pace *pace, const struct pace_class_change *change, char **error);
+
+struct pace_assignment {
+	const char *src; /* NULL: any; else, as dst, an address */
+	const char *dst;
+	uint32_t qpn;
+	const char *class; /* NULL: as the configuration's classes say */
+};
+/* A class as it is now: of the configuration, or changed or made at run time. */
+struct config_pace_class;
+struct pace_class_rule {
+	const char *name;
+	uint32_t weight;
+	uint64_t threshold_ns;		       /* 0: none of its own */
+	const struct config_pace_class *match; /* who fits; NULL: nobody by itself */
+};
+/* How many of them; 0 is `default`. They are good until the next reload or change. */
+unsigned int pace_get_rules(const struct pace *pace,
+			    struct pace_class_rule rules[ESC_PACE_CLASSES]);
+
+/* A queue pair's class by hand, until it is gone or the daemon ends. */
+int pace_assign(struct pace *pace, const struct pace_assignment *want, json_t **result,
+		char **error);
+
+/* fq onto an interface, or off it again, where it is ours. */
+int pace_setup_fq(struct pace *pace, const char *interface, bool on, char **error);
+
+/* The answer to `pace`. */
+json_t *pace_show(struct pace *pace);
+/* For `qp`: the key `pace` of an entry that is paced. */
+struct qp_entry;
+void pace_put(const struct pace *pace, const struct qp_entry *entry, json_t *qp);
+
+struct pace_class_facts {
+	const char *name;
+	uint64_t threshold_ns, packets, held, held_ns, bounded;
+	size_t flows, flows_held; /* now; held: in the last second */
+};
+struct pace_facts {
+	bool there;
+	uint16_t ports;
+	unsigned int class_count;
+	struct pace_class_facts classes[ESC_PACE_CLASSES];
+	uint64_t samples, unsure, overheld;
+};
+void pace_get(const struct pace *pace, struct pace_facts *out);
+
+#endif

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Pacing in words: events, the answer to `pace`, the key of `qp`, facts for the metrics. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/address.h"
+#include "daemon/daemon.h"
+#include "dataplane/dataplane.h"
+#include "delay/delay.h"
+#include "core/events.h"
+#include "base/log.h"
+#include "internal.h"
+#include "qp/table.h"
+#include "api/report.h"
+#include "steer/steer.h"
+#include "tcp/tcp.h"
+
+static const struct pace_class *class_of(const struct pace *pace, const struct paced *flow)
+{
+	return &pace->classes[flow->now.class < pace->class_count ? flow->now.class : 0];
+}
+
+static const char *subject_of(const struct esc_qp_key *key, char out[128])
+{
+	char src[ADDRESS_TEXT_BYTES], dst[ADDRESS_TEXT_BYTES];
+
+	snprintf(out, 128, "tx %s > %s qpn 0x%x", address_format(&key->src, src),
+		 address_format(&key->dst, dst), key->dest_qpn);
+	return out;
+}
+
+const char *pace_interface(const struct pace *pace, unsigned int slot)
+{
+	return dataplane_port_name(pace->daemon->dataplane, slot);
+}
+
+static json_t *names_of(const struct pace *pace, uint16_t ports)
+{
+	json_t *names = json_array();
+
+	for (unsigned int slot = 0; slot < ESC_PORTS_MAX; slot++)
+		if (ports >> slot & 1 && pace_interface(pace, slot))
+			json_array_append_new(names, json_string(pace_interface(pace, slot)));
+	return names;
+}
+
+void pace_tell_mode(struct pace *pace, const char *by)
+{
+	const char *mode = pace_mode_name(steer_ports(pace->daemon->steer), pace->wanted);
+
+	log_info("mode %s (by %s)", mode, by);
+	ledger_add(pace->daemon->ledger, "mode_changed", "daemon", NULL,
+		   json_pack("{s:s, s:s, s:o}", "mode", mode, "by", by, "paced",
+			     names_of(pace, pace->wanted)),
+		   NULL, NULL);
+}
+
+void pace_tell_port(struct pace *pace, unsigned int slot)
+{
+	const struct pace_port *port = &pace->ports[slot];
+	const char *name = pace_interface(pace, slot);
+
+	if (port->able)
+		log_info("%s is paced (%s)", name, port->qdisc);
+	else
+		log_warning("cannot pace: %s", port->why);
+	ledger_add(pace->daemon->ledger, port->able ? "pace_able" : "pace_unable", name,
+		   port->able ? json_pack("{s:s, s:I}", "qdisc", port->qdisc, "line_bps",
+					  (json_int_t)port->line_Bps * 8)
+			      : json_pack("{s:s}", "why", port->why),
+		   NULL, NULL, NULL);
+}
+
+void pace_tell_clock(struct pace *pace, bool blind, int64_t bound_ns)
+{
+	json_t *seen = json_object();
+
+	if (bound_ns >= 0)
+		report_put_count(seen, "bound_ns", (uint64_t)bound_ns);
+	if (blind)
+		log_warning("fabric time is %s: what is held back is let go, nothing new is held",
+			    bound_ns < 0 ? "not known" : "too uncertain for pacing");
+	else
+		log_info("fabric time is good enough for pacing again");
+	ledger_add(pace->daemon->ledger, blind ? "pace_clock_lost" : "pace_clock_back", "daemon",
+		   seen, NULL, NULL, NULL);
+}
+
+void pace_tell_overheld(struct pace *pace, const struct paced *flow)
+{
+	const struct pause_flow *law = &flow->now.flow;
+	char subject[128];
+
+	subject_of(&flow->key, subject);
+	log_warning(
+		"%s: paused for more than half of the time for long; its sender does not slow down",
+		subject);
+	ledger_add(
+		pace->daemon->ledger, "pace_overheld", subject,
+		json_pack("{s:s, s:I, s:I, s:I}", "class", class_of(pace, flow)->name, "delay_ns",
+			  (json_int_t)law->delay_ns, "rate_bps", (json_int_t)law->rate_Bps * 8,
+			  "paused_ns", (json_int_t)law->paused_ns),
+		NULL,
+		json_pack("{s:I}", "delay_max_ns", (json_int_t)class_of(pace, flow)->threshold_ns),
+		NULL);
+}
+
+/* --- asked --- */
+
+static void put_delay(json_t *object, const struct pace *pace, const struct esc_qp_key *key)
+{
+	const struct delays_entry *entry = delays_find(pace->daemon->delays, key);
+
+	if (!entry || !entry->recent.samples)
+		return;
+	json_object_set_new(object, "delay_ns",
+			    json_pack("{s:I, s:I, s:I, s:I}", "samples",
+				      (json_int_t)entry->recent.samples, "p50",
+				      (json_int_t)entry->recent.p50_ns, "p99",
+				      (json_int_t)entry->recent.p99_ns, "bound",
+				      (json_int_t)entry->recent.bound_ns));
+	json_object_set_new(object, "sent_bps",
+			    json_integer((json_int_t)(entry->qp->bytes_per_second * 8)));
+}
+
+static json_t *show_flow(const struct pace *pace, const struct paced *flow)
+{
+	const struct pace_class *class = class_of(pace, flow);
+	const struct esc_qp_pace *now = &flow->now;
+	char text[ADDRESS_TEXT_BYTES];
+	json_t *object = json_object();
+
+	report_put_text(object, "src", address_format(&flow->key.src, text));
+	report_put_text(object, "dst", address_format(&flow->key.dst, text));
+	report_put_count(object, "dest_qpn", flow->key.dest_qpn);
+	report_put_text(object, "interface", pace_interface(pace, flow->key.port));
+	report_put_text(object, "class", class->name);
+	report_put_count(object, "weight", class->weight);
+	report_put_count(object, "threshold_ns", class->threshold_ns);
+	put_delay(object, pace, &flow->key);
+	if (flow->held_share >= 0) {
+		json_object_set_new(object, "held_share", json_real(flow->held_share));
+		json_object_set_new(object, "paused_share", json_real(flow->paused_share));
+	}
+	if (now->flow.rate_Bps)
+		report_put_count(object, "rate_bps", now->flow.rate_Bps * 8);
+	if (now->flow.floor_ns)
+		report_put_count(object, "floor_ns", now->flow.floor_ns - 1);
+	report_put_count(object, "packets", now->packets);
+	report_put_count(object, "held", now->held);
+	report_put_count(object, "held_ns", now->flow.held_ns);
+	report_put_count(object, "paused_ns", now->flow.paused_ns);
+	report_put_count(object, "longest_ns", now->longest_ns);
+	report_put_count(object, "bounded", now->bounded);
+	report_put_count(object, "samples", now->samples);
+	report_put_count(object, "unsure", now->unsure);
+	json_object_set_new(object, "overheld", json_boolean(flow->overheld));
+	return object;
+}
+
+static json_t *show_ports(const struct pace *pace)
+{
+	json_t *list = json_array();
+
+	for (unsigned int slot = 0; slot < ESC_PORTS_MAX; slot++) {
+		const struct pace_port *port = &pace->ports[slot];
+		const char *name = pace_interface(pace, slot);
+		bool wanted = pace->wanted >> slot & 1;
+		json_t *object;
+
+		if (!name)
+			continue;
+		object = json_object();
+		report_put_text(object, "interface", name);
+		json_object_set_new(object, "wanted", json_boolean(wanted));
+		json_object_set_new(object, "paced", json_boolean(wanted && port->able));
+		report_put_text(object, "qdisc", port->qdisc);
+		report_put_count(object, "line_bps", port->line_Bps * 8);
+		report_put_text(object, "why", port->why);
+		json_array_append_new(list, object);
+	}
+	return list;
+}
+
+static json_t *show_classes(const struct pace *pace)
+{
+	json_t *list = json_array();
+	struct pace_facts facts;
+
+	pace_get(pace, &facts);
+	for (unsigned int i = 0; i < pace->class_count; i++)
+		json_array_append_new(
+			list, json_pack("{s:s, s:i, s:I, s:I, s:I}", "name", pace->classes[i].name,
+					"weight", (int)pace->classes[i].weight, "threshold_ns",
+					(json_int_t)pace->classes[i].threshold_ns, "flows",
+					(json_int_t)facts.classes[i].flows, "held_ns",
+					(json_int_t)facts.classes[i].held_ns));
+	return list;
+}
+
+static json_t *show_clock(const struct pace *pace)
+{
+	json_t *object = json_object();
+	int64_t bound_ns;
+	bool good = pace_clock_is_good(pace, &bound_ns);
+
+	json_object_set_new(object, "good", json_boolean(good));
+	if (bound_ns >= 0)
+		report_put_count(object, "bound_ns", (uint64_t)bound_ns);
+	return object;
+}
+
+json_t *pace_show(struct pace *pace)
+{
+	uint64_t now_ns = daemon_local_ns();
+	json_t *flows = json_array();
+
+	pace_look_ports(pace, now_ns);
+	pace_read_flows(pace, now_ns);
+	for (size_t i = 0; i < pace->count; i++)
+		json_array_append_new(flows, show_flow(pace, &pace->flows[i]));
+	return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:I}", "mode",
+			 pace_mode_name(steer_ports(pace->daemon->steer), pace->wanted),
+			 "interfaces", show_ports(pace), "clock", show_clock(pace), "classes",
+			 show_classes(pace), "qps", flows, "tcp", tcppace_show(pace->daemon->tcp),
+			 "hold_max_ns", (json_int_t)pace->daemon->config->pace.hold_max_ns);
+}
+
+void pace_put(const struct pace *pace, const struct qp_entry *entry, json_t *qp)
+{
+	const struct paced *flow = pace ? pace_find(pace, &entry->key) : NULL;
+
+	if (flow)
+		json_object_set_new(qp, "pace", show_flow(pace, flow));
+}
+
+void pace_get(const struct pace *pace, struct pace_facts *out)
+{
+	*out = (struct pace_facts){.there = pace != NULL};
+	if (!pace)
+		return;
+	out->ports = pace->control->pace_ports;
+	out->class_count = pace->class_count;
+	out->samples = pace->gone_samples;
+	out->unsure = pace->gone_unsure;
+	out->overheld = pace->overheld;
+	for (unsigned int i = 0; i < pace->class_count; i++) {
+		const struct pace_class *class = &pace->classes[i];
+
+		out->classes[i] = (struct pace_class_facts){
+			.name = class->name,
+			.threshold_ns = class->threshold_ns,
+			.packets = class->packets,
+			.held = class->held,
+			.held_ns = class->held_ns,
+			.bounded = class->bounded,
+		};
+	}
+	for (size_t i = 0; i < pace->count; i++) {
+		const struct paced *flow = &pace->flows[i];
+		struct pace_class_facts *class =
+			&out->classes[flow->now.class < pace->class_count ? flow->now.class : 0];
+
+		class->packets += flow->now.packets;
+		class->held += flow->now.held;
+		class->held_ns += flow->now.flow.held_ns;
+		class->bounded += flow->now.bounded;
+		class->flows++;
+		class->flows_held += flow->held_share > 0;
+		out->samples += flow->now.samples;
+		out->unsure += flow->now.unsure;
+	}
+}

@@ -1,0 +1,535 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Which switches a port's packets cross: requests that end 1, 2 .. hops away, and the ICMP errors
+ * that name who ended them. Paris traceroute's way (Augustin et al. 2006): what ECMP hashes is the
+ * same in all of a port's packets; the IPv4 identification, which is not hashed, tells them apart.
+ *
+ * Switches answer few a second (Linux: six at once, then one a second for each host; others
+ * alike), so the pace follows the answers, and what is known to be the same is not asked:
+ * the first switch of an interface is the same for all ports, and the last one, which all paths to
+ * a peer share, is not asked for if there are more than two: it answers with the address of the
+ * link that it answers by, if it runs Linux, and so would seem to be several.
+ */
+#include <errno.h>
+#include <net/if.h> /* ahead of linux/icmp.h, which has its own otherwise */
+
+#include <linux/icmp.h>
+#include <netinet/icmp6.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <systemd/sd-event.h>
+#include <unistd.h>
+
+#include "daemon/daemon.h"
+#include "base/log.h"
+#include "pacing/random.h"
+#include "probe/pathpacket.h"
+#include "internal.h"
+
+#define ANSWER_NS 250000000ull /* an error is waited for */
+#define AGAIN_NS 300000000ull  /* after the first miss; then */
+#define AGAIN_LATER_NS 1100000000ull
+#define ATTEMPTS 4
+#define SILENT_MISSES 8 /* at a distance at which nobody has ever answered */
+#define SILENT_NS 60000000000ull
+#define VERIFY_NS 3000000000ull /* one port of a pair that is known */
+/* Routes that changed a moment ago may change back: what was surveyed in between is wrong then. */
+#define UNSETTLED_NS 10000000000ull
+#define VERIFY_SOON_NS 100000000ull
+#define ORIGIN_NS 60000000000ull
+#define PACE_LEAST 2.0
+#define PACE_FIRST 40.0
+#define PACE_BURST 16.0
+
+/* --- distance --- */
+
+/* The peer's program turns a request with a hop limit of 64, whatever it came with. */
+void paths_see_distance(struct paths_pair *pair, uint8_t hop_limit)
+{
+	unsigned int distance =
+		hop_limit <= PATHPACKET_HOP_LIMIT ? PATHPACKET_HOP_LIMIT - hop_limit : 0;
+
+	if (pair->distance_known && distance == pair->distance) {
+		pair->distance_next = distance;
+		return;
+	}
+	/* One packet that went astray changes nothing. */
+	if (pair->distance_known && pair->distance_next != distance) {
+		pair->distance_next = distance;
+		return;
+	}
+	pair->distance = pair->distance_next = distance;
+	pair->distance_known = true;
+	pair->set.config.distance = paths_forks(pair);
+	memset(pair->hop, 0, sizeof(pair->hop));
+	memset(pair->surveys, 0, sizeof(pair->surveys));
+	pair->verify_due_ns = 0;
+	pair->changed = true;
+}
+
+unsigned int paths_forks(const struct paths_pair *pair)
+{
+	return pair->distance > 2 ? pair->distance - 1 : pair->distance;
+}
+
+/* How far ports are surveyed. */
+static unsigned int hops_asked(const struct paths_pair *pair)
+{
+	unsigned int forks = paths_forks(pair);
+
+	return forks < PATHSET_HOPS ? forks : PATHSET_HOPS;
+}
+
+bool paths_is_silent(const struct paths_pair *pair)
+{
+	unsigned int asked = hops_asked(pair);
+
+	if (!pair->distance_known)
+		return false;
+	for (unsigned int i = asked > 1; i < asked; i++)
+		if (pair->hop[i].answers || pair->hop[i].misses < SILENT_MISSES)
+			return false;
+	return true;
+}
+
+/* --- switches' addresses have numbers --- */
+
+static uint64_t address_number(struct paths *paths, const struct esc_address *address)
+{
+	for (size_t i = 0; i < paths->address_count; i++)
+		if (!memcmp(&paths->addresses[i], address, sizeof(*address)))
+			return i + 1;
+	if (paths->address_count == PATHS_ADDRESSES_MAX)
+		return 0;
+	if (!paths->addresses)
+		paths->addresses = calloc(PATHS_ADDRESSES_MAX, sizeof(*paths->addresses));
+	if (!paths->addresses)
+		return 0;
+	paths->addresses[paths->address_count] = *address;
+	return ++paths->address_count;
+}
+
+const struct esc_address *paths_hop_address(const struct paths *paths, uint64_t hop)
+{
+	return hop && hop <= paths->address_count ? &paths->addresses[hop - 1] : NULL;
+}
+
+/* --- the first switch --- */
+
+static struct paths_origin *origin_of(struct paths *paths, const struct paths_pair *pair)
+{
+	struct paths_origin *empty = NULL;
+
+	for (size_t i = 0; i < sizeof(paths->origins) / sizeof(paths->origins[0]); i++) {
+		struct paths_origin *origin = &paths->origins[i];
+
+		if (!origin->agreed)
+			empty = empty ? empty : origin;
+		else if (origin->port == pair->port &&
+			 !memcmp(&origin->from, &pair->key.src, sizeof(origin->from)))
+			return origin;
+	}
+	if (empty) {
+		empty->from = pair->key.src;
+		empty->port = pair->port;
+		empty->hop = 0;
+	}
+	return empty;
+}
+
+/* Two ports have to agree before the others are spared, and each minute one is asked again. */
+static void origin_see(struct paths *paths, const struct paths_pair *pair, uint64_t hop,
+		       uint64_t now_ns)
+{
+	struct paths_origin *origin = origin_of(paths, pair);
+
+	if (!origin)
+		return;
+	origin->agreed = origin->agreed && origin->hop == hop ? origin->agreed + 1 : 1;
+	origin->hop = hop;
+	origin->until_ns = now_ns + ORIGIN_NS;
+}
+
+static uint64_t origin_hop(struct paths *paths, const struct paths_pair *pair, uint64_t now_ns)
+{
+	const struct paths_origin *origin = origin_of(paths, pair);
+
+	return origin && origin->agreed > 1 && now_ns < origin->until_ns ? origin->hop : 0;
+}
+
+/* --- one port --- */
+
+/* A switch that answers others was too busy for this one: what is known beyond it is of before. */
+static bool survey_is_whole(const struct paths_pair *pair, const struct paths_survey *survey,
+			    uint64_t now_ns)
+{
+	for (unsigned int i = 0; i < hops_asked(pair); i++)
+		if (!survey->hops[i] && now_ns >= pair->hop[i].again_ns)
+			return false;
+	return true;
+}
+
+void paths_unsettle(struct paths_pair *pair, uint64_t now_ns)
+{
+	pair->verify_due_ns = 0;
+	pair->unsettled_ns = now_ns + UNSETTLED_NS;
+}
+
+static void survey_finish(struct paths *paths, struct paths_pair *pair, struct paths_survey *survey,
+			  uint64_t now_ns)
+{
+	int index = survey_is_whole(pair, survey, now_ns) ? paths_set_index(pair, survey->sport)
+							  : -ENOENT;
+
+	if (index >= 0 && pathset_see_hops(&pair->set, (size_t)index, survey->hops)) {
+		paths_unsettle(pair, now_ns);
+		/* Other switches may be silent now. */
+		for (unsigned int i = 0; i < PATHSET_HOPS; i++)
+			pair->hop[i].answers = pair->hop[i].misses = 0;
+		paths_tell_routes(paths, pair);
+	}
+	/* What contradicts is believed when it comes twice: at once then. */
+	if (index >= 0 && pair->set.ports[index].changing)
+		pair->verify_due_ns = 0;
+	pair->changed = true;
+	memset(survey, 0, sizeof(*survey));
+}
+
+/* On to the next switch that is worth asking for. */
+static void survey_advance(struct paths *paths, struct paths_pair *pair,
+			   struct paths_survey *survey, uint64_t now_ns)
+{
+	for (;;) {
+		if (++survey->hop > hops_asked(pair)) {
+			survey_finish(paths, pair, survey, now_ns);
+			return;
+		}
+		if (survey->hop == 1)
+			survey->hops[0] = origin_hop(paths, pair, now_ns);
+		if (!survey->hops[survey->hop - 1] && now_ns >= pair->hop[survey->hop - 1].again_ns)
+			break;
+	}
+	survey->attempts = 0;
+	survey->waits = false;
+	survey->due_ns = now_ns;
+}
+
+static void survey_miss(struct paths *paths, struct paths_pair *pair, struct paths_survey *survey,
+			uint64_t now_ns)
+{
+	unsigned int at = survey->hop - 1;
+
+	survey->waits = false;
+	survey->attempts++;
+	pair->hop[at].misses++;
+	paths->try_pace = paths->try_pace * 0.8 > PACE_LEAST ? paths->try_pace * 0.8 : PACE_LEAST;
+	if (!pair->hop[at].answers && pair->hop[at].misses >= SILENT_MISSES) {
+		pair->hop[at].again_ns = now_ns + SILENT_NS;
+		pair->changed = true;
+	}
+	if (survey->attempts >= ATTEMPTS || now_ns < pair->hop[at].again_ns)
+		survey_advance(paths, pair, survey, now_ns);
+	else
+		survey->due_ns = now_ns + (survey->attempts == 1 ? AGAIN_NS : AGAIN_LATER_NS);
+}
+
+static void survey_turn(struct paths *paths, struct paths_pair *pair, struct paths_survey *survey,
+			uint64_t now_ns)
+{
+	if (!survey->sport || now_ns < survey->due_ns)
+		return;
+	if (survey->waits) {
+		survey_miss(paths, pair, survey, now_ns);
+		return;
+	}
+	if (paths->try_tokens < 1)
+		return;
+	paths->try_tokens--;
+	if (pathsend_try(paths->send, pair->sending, survey->sport, survey->hop, &survey->sequence))
+		return;
+	paths->tries++;
+	survey->waits = true;
+	survey->due_ns = now_ns + ANSWER_NS;
+}
+
+static void survey_answer(struct paths *paths, struct paths_pair *pair, struct paths_survey *survey,
+			  const struct esc_address *from, uint64_t now_ns)
+{
+	uint64_t hop = address_number(paths, from);
+	unsigned int at = survey->hop - 1;
+
+	pair->hop[at].answers++;
+	pair->hop[at].misses = 0;
+	pair->hop[at].again_ns = 0;
+	paths->try_pace += 1;
+	if (paths->try_pace > paths->share.tries_pps)
+		paths->try_pace = paths->share.tries_pps;
+	if (!at)
+		origin_see(paths, pair, hop, now_ns);
+	survey->hops[at] = hop;
+	survey_advance(paths, pair, survey, now_ns);
+}
+
+/* --- which port --- */
+
+static bool is_surveyed(const struct paths_pair *pair, uint16_t sport)
+{
+	for (unsigned int i = 0; i < PATHS_SURVEYS; i++)
+		if (pair->surveys[i].sport == sport)
+			return true;
+	return false;
+}
+
+static void survey_begin(struct paths *paths, struct paths_pair *pair, uint16_t sport,
+			 uint64_t now_ns)
+{
+	for (unsigned int i = 0; i < PATHS_SURVEYS; i++) {
+		if (pair->surveys[i].sport)
+			continue;
+		pair->surveys[i].sport = sport;
+		survey_advance(paths, pair, &pair->surveys[i], now_ns);
+		return;
+	}
+}
+
+static unsigned int surveys_free(const struct paths_pair *pair)
+{
+	unsigned int unused = 0;
+
+	for (unsigned int i = 0; i < PATHS_SURVEYS; i++)
+		unused += !pair->surveys[i].sport;
+	return unused;
+}
+
+/* What is known is looked at again, lanes and all other ports by turns. */
+static uint16_t port_to_verify(struct paths_pair *pair)
+{
+	unsigned int turn = pair->verified++;
+
+	for (unsigned int i = 0; i < pair->set.count; i++)
+		if (pair->set.ports[i].changing)
+			return pair->set.ports[i].sport;
+	for (unsigned int i = 0; turn % 2 && i < ESC_PATH_LANES_MAX; i++) {
+		const struct paths_lane *lane = &pair->lanes[(turn / 2 + i) % ESC_PATH_LANES_MAX];
+
+		if (lane->sport)
+			return lane->sport;
+	}
+	return pair->set.count ? pair->set.ports[turn / 2 % pair->set.count].sport : 0;
+}
+
+/* Of queue pairs that move, first of those that have no lane yet; 0: all are known. */
+static uint16_t port_in_need(const struct paths_pair *pair)
+{
+	uint16_t found = 0;
+
+	for (size_t i = 0; i < pair->set.count; i++) {
+		uint16_t sport = pair->set.ports[i].sport;
+
+		if (pair->set.ports[i].fresh || is_surveyed(pair, sport) ||
+		    !paths_is_own(pair, sport, pair->own_awake))
+			continue;
+		if (paths_pair_lane_of(pair, sport) < 0)
+			return sport;
+		found = found ? found : sport;
+	}
+	return found;
+}
+
+static void pair_survey_more(struct paths *paths, struct paths_pair *pair, uint64_t now_ns)
+{
+	unsigned int unused = surveys_free(pair);
+	uint16_t ports[PATHSET_PORTS_MAX];
+	size_t found;
+
+	if (!unused || !hops_asked(pair))
+		return;
+	/* Silence is tried again with one port, not with all of them. */
+	if (paths_is_silent(pair)) {
+		if (unused == PATHS_SURVEYS && now_ns >= pair->verify_due_ns) {
+			pair->verify_due_ns = now_ns + SILENT_NS;
+			survey_begin(paths, pair, port_to_verify(pair), now_ns);
+		}
+		return;
+	}
+	for (uint16_t sport; unused && (sport = port_in_need(pair)); unused--)
+		survey_begin(paths, pair, sport, now_ns);
+	/* As many as are stale already, and no more new ones than have room. */
+	found = pathset_next(&pair->set, pacing_random(&paths->random), PATHS_SURVEYS * 2, ports);
+	for (size_t i = 0; i < found && unused; i++) {
+		if (is_surveyed(pair, ports[i]))
+			continue;
+		survey_begin(paths, pair, ports[i], now_ns);
+		unused--;
+	}
+	if (found || now_ns < pair->verify_due_ns)
+		return;
+	pair->verify_due_ns = now_ns + (now_ns < pair->unsettled_ns ? VERIFY_SOON_NS : VERIFY_NS);
+	ports[0] = port_to_verify(pair);
+	if (ports[0] && !is_surveyed(pair, ports[0]))
+		survey_begin(paths, pair, ports[0], now_ns);
+}
+
+/* --- a turn --- */
+
+static bool pair_turn(struct paths *paths, struct paths_pair *pair, uint64_t now_ns)
+{
+	if (!pair->sending || !pair->distance_known || !paths_pair_answers(pair, now_ns))
+		return false;
+	pair_survey_more(paths, pair, now_ns);
+	for (unsigned int i = 0; i < PATHS_SURVEYS; i++)
+		survey_turn(paths, pair, &pair->surveys[i], now_ns);
+	return surveys_free(pair) < PATHS_SURVEYS;
+}
+
+static void tokens_fill(struct paths *paths, uint64_t now_ns)
+{
+	if (!paths->try_ns)
+		paths->try_pace =
+			PACE_FIRST < paths->share.tries_pps ? PACE_FIRST : paths->share.tries_pps;
+	else
+		paths->try_tokens += paths->try_pace * (double)(now_ns - paths->try_ns) / 1e9;
+	if (paths->try_tokens > PACE_BURST)
+		paths->try_tokens = PACE_BURST;
+	paths->try_ns = now_ns;
+}
+
+void paths_survey_turn(struct paths *paths, uint64_t now_ns)
+{
+	unsigned int first = paths->try_turn;
+
+	paths->trying = false;
+	tokens_fill(paths, now_ns);
+	for (unsigned int i = 0; i < ESC_PATH_SLOTS_MAX; i++) {
+		struct paths_pair *pair = paths->by_slot[(first + i) % ESC_PATH_SLOTS_MAX];
+
+		if (!pair)
+			continue;
+		/* Who is left without a token is first the next time. */
+		if (paths->try_tokens >= 1)
+			paths->try_turn = pair->slot + 1;
+		paths->trying |= pair_turn(paths, pair, now_ns);
+	}
+}
+
+/* --- ICMP --- */
+
+static void error_take(struct paths *paths, const struct esc_address *from, const uint8_t *quoted,
+		       size_t bytes)
+{
+	struct esc_path_key key;
+	struct pathpacket packet;
+	struct paths_pair *pair;
+
+	if (pathpacket_parse(quoted, bytes, &packet))
+		return;
+	memset(&key, 0, sizeof(key));
+	key.src = packet.from;
+	key.dst = packet.to;
+	pair = paths_find(paths, &key);
+	for (unsigned int i = 0; pair && i < PATHS_SURVEYS; i++) {
+		struct paths_survey *survey = &pair->surveys[i];
+		bool same = packet.sequence ? packet.sequence == survey->sequence
+					    : packet.ident == pathsend_ident(survey->sequence);
+
+		if (survey->sport && survey->sport == packet.from_port && survey->waits && same)
+			survey_answer(paths, pair, survey, from, daemon_local_ns());
+	}
+}
+
+static int on_icmp4(sd_event_source *source, int fd, uint32_t events, void *context)
+{
+	struct esc_address from = {.bytes = {[10] = 0xff, [11] = 0xff}};
+	uint8_t packet[1500];
+	ssize_t bytes;
+
+	(void)source;
+	(void)events;
+	while ((bytes = recv(fd, packet, sizeof(packet), 0)) >= 20) {
+		size_t header = (size_t)(packet[0] & 0x0f) * 4;
+
+		if ((size_t)bytes < header + 8 || packet[header] != ICMP_TIME_EXCEEDED)
+			continue;
+		memcpy(from.bytes + 12, packet + 12, 4);
+		error_take(context, &from, packet + header + 8, (size_t)bytes - header - 8);
+	}
+	return 0;
+}
+
+static int on_icmp6(sd_event_source *source, int fd, uint32_t events, void *context)
+{
+	uint8_t packet[1500];
+	struct sockaddr_in6 six;
+	socklen_t length = sizeof(six);
+	struct esc_address from;
+	ssize_t bytes;
+
+	(void)source;
+	(void)events;
+	while ((bytes = recvfrom(fd, packet, sizeof(packet), 0, (struct sockaddr *)&six,
+				 &length)) >= 8) {
+		if (packet[0] == ICMP6_TIME_EXCEEDED) {
+			memcpy(from.bytes, &six.sin6_addr, 16);
+			error_take(context, &from, packet + 8, (size_t)bytes - 8);
+		}
+		length = sizeof(six);
+	}
+	return 0;
+}
+
+static int icmp_open(int family)
+{
+	struct icmp_filter four = {~(1u << ICMP_TIME_EXCEEDED)};
+	struct icmp6_filter six;
+	int fd, err;
+
+	fd = socket(family, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK,
+		    family == AF_INET ? IPPROTO_ICMP : IPPROTO_ICMPV6);
+	if (fd < 0)
+		return -errno;
+	ICMP6_FILTER_SETBLOCKALL(&six);
+	ICMP6_FILTER_SETPASS(ICMP6_TIME_EXCEEDED, &six);
+	err = family == AF_INET ? setsockopt(fd, SOL_RAW, ICMP_FILTER, &four, sizeof(four))
+				: setsockopt(fd, IPPROTO_ICMPV6, ICMP6_FILTER, &six, sizeof(six));
+	if (!err)
+		return fd;
+	err = -errno;
+	close(fd);
+	return err;
+}
+
+int paths_survey_open(struct paths *paths)
+{
+	static const int families[] = {AF_INET, AF_INET6};
+	int err = 0;
+
+	for (unsigned int i = 0; i < 2; i++) {
+		paths->icmp_fd[i] = icmp_open(families[i]);
+		/* A host without IPv6 has no switches that answer by it. */
+		if (paths->icmp_fd[i] == -EAFNOSUPPORT)
+			continue;
+		if (paths->icmp_fd[i] < 0)
+			return paths->icmp_fd[i];
+		err = sd_event_add_io(paths->daemon->event, &paths->icmp[i], paths->icmp_fd[i],
+				      EPOLLIN, i ? on_icmp6 : on_icmp4, paths);
+		if (err < 0)
+			return err;
+	}
+	return 0;
+}
+
+void paths_survey_close(struct paths *paths)
+{
+	for (unsigned int i = 0; i < 2; i++) {
+		sd_event_source_disable_unref(paths->icmp[i]);
+		paths->icmp[i] = NULL;
+		if (paths->icmp_fd[i] >= 0)
+			close(paths->icmp_fd[i]);
+		paths->icmp_fd[i] = -1;
+	}
+	free(paths->addresses);
+	paths->addresses = NULL;
+	paths->address_count = 0;
+}

@@ -1,0 +1,514 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "pathsend.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "pathpacket.h"
+#include "fleet/roster.h"
+
+#define SEND_NICE (-5)
+/* Lanes that are due so soon are served in one turn: a wake costs more than the wait. */
+#define SEND_AHEAD_NS 100000
+#define SEND_BATCH 64
+#define SEND_PHASES 8
+/* Below, lanes are all of one phase: a wake for each would cost more than a burst does. */
+#define SEND_PHASED_NS 8000000
+
+struct send_socket {
+	struct send_socket *next;
+	unsigned int users;
+	char interface[16];
+	struct esc_address from;
+	bool ipv4;
+	int fd;
+};
+
+struct send_lane {
+	struct pathsend_pair *pair;
+	uint64_t due_ns;
+	uint64_t interval_ns; /* 0: it is not in the heap */
+	size_t place;	      /* in it */
+	uint16_t sport;
+	uint8_t lane;
+};
+
+struct pathsend_pair {
+	struct pathsend_pair *next;
+	struct send_socket *socket;
+	struct sockaddr_storage to;
+	struct pathpacket packet; /* what is the same of all */
+	unsigned int phase;
+	uint32_t sequence; /* of the next request */
+	struct send_lane lanes[ESC_PATH_LANES_MAX];
+};
+
+struct send_batch {
+	struct send_socket *socket;
+	unsigned int count;
+	struct mmsghdr messages[SEND_BATCH];
+	struct iovec parts[SEND_BATCH];
+	uint8_t bytes[SEND_BATCH][PATHPACKET_BYTES_MAX];
+};
+
+struct pathsend {
+	pthread_t thread;
+	pthread_mutex_t lock; /* all below */
+	pthread_cond_t changed;
+	struct send_socket *sockets;
+	struct pathsend_pair *pairs;
+	struct send_lane **heap; /* the next one is the first */
+	size_t count, room;
+	struct send_batch batch;
+	struct pathsend_counts counts;
+	uint32_t ended; /* the highest sequence of a pair that was removed: the peer remembers it */
+	bool paused, ends;
+};
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* --- the heap of lanes, by when they are due --- */
+
+static void heap_put(struct pathsend *send, size_t place, struct send_lane *lane)
+{
+	send->heap[place] = lane;
+	lane->place = place;
+}
+
+static void heap_sift(struct pathsend *send, size_t place)
+{
+	struct send_lane *lane = send->heap[place];
+
+	while (place && send->heap[(place - 1) / 2]->due_ns > lane->due_ns) {
+		heap_put(send, place, send->heap[(place - 1) / 2]);
+		place = (place - 1) / 2;
+	}
+	for (;;) {
+		size_t child = 2 * place + 1;
+
+		if (child + 1 < send->count &&
+		    send->heap[child + 1]->due_ns < send->heap[child]->due_ns)
+			child++;
+		if (child >= send->count || send->heap[child]->due_ns >= lane->due_ns)
+			break;
+		heap_put(send, place, send->heap[child]);
+		place = child;
+	}
+	heap_put(send, place, lane);
+}
+
+static int heap_add(struct pathsend *send, struct send_lane *lane)
+{
+	if (send->count == send->room) {
+		size_t room = send->room ? 2 * send->room : 64;
+		void *grown = reallocarray(send->heap, room, sizeof(*send->heap));
+
+		if (!grown)
+			return -ENOMEM;
+		send->heap = grown;
+		send->room = room;
+	}
+	heap_put(send, send->count++, lane);
+	heap_sift(send, lane->place);
+	return 0;
+}
+
+static void heap_remove(struct pathsend *send, struct send_lane *lane)
+{
+	size_t place = lane->place;
+	struct send_lane *last = send->heap[--send->count];
+
+	if (last == lane)
+		return;
+	heap_put(send, place, last);
+	heap_sift(send, place);
+}
+
+/* --- sending --- */
+
+static void batch_flush(struct pathsend *send)
+{
+	struct send_batch *batch = &send->batch;
+	unsigned int at = 0;
+
+	while (at < batch->count) {
+		int sent = sendmmsg(batch->socket->fd, batch->messages + at, batch->count - at,
+				    MSG_NOSIGNAL);
+
+		if (sent > 0) {
+			send->counts.sent += (unsigned int)sent;
+			at += (unsigned int)sent;
+			continue;
+		}
+		send->counts.failed++;
+		send->counts.last_error = -errno;
+		at++; /* the one that was refused */
+	}
+	batch->count = 0;
+}
+
+static void batch_add(struct pathsend *send, const struct pathsend_pair *pair,
+		      const struct pathpacket *packet)
+{
+	struct send_batch *batch = &send->batch;
+	unsigned int at;
+
+	if (batch->count == SEND_BATCH || (batch->count && batch->socket != pair->socket))
+		batch_flush(send);
+	at = batch->count++;
+	batch->socket = pair->socket;
+	batch->parts[at].iov_base = batch->bytes[at];
+	batch->parts[at].iov_len = pathpacket_build(packet, batch->bytes[at]);
+	batch->messages[at].msg_hdr = (struct msghdr){
+		.msg_name = (void *)&pair->to,
+		.msg_namelen = pair->socket->ipv4 ? sizeof(struct sockaddr_in)
+						  : sizeof(struct sockaddr_in6),
+		.msg_iov = &batch->parts[at],
+		.msg_iovlen = 1,
+	};
+}
+
+static void lane_send(struct pathsend *send, struct send_lane *lane)
+{
+	struct pathsend_pair *pair = lane->pair;
+	struct pathpacket packet = pair->packet;
+
+	packet.from_port = lane->sport;
+	packet.lane = lane->lane;
+	packet.hop_limit = PATHPACKET_HOP_LIMIT;
+	packet.sequence = pair->sequence++;
+	batch_add(send, pair, &packet);
+}
+
+/* On a grid, so that lanes of one interval are due together; a time that has passed is left out. */
+static uint64_t lane_next(const struct send_lane *lane, uint64_t now)
+{
+	uint64_t phase_ns =
+		lane->interval_ns < SEND_PHASED_NS
+			? 0
+			: lane->pair->phase % SEND_PHASES * lane->interval_ns / SEND_PHASES;
+
+	return (now - phase_ns) / lane->interval_ns * lane->interval_ns + lane->interval_ns +
+	       phase_ns;
+}
+
+/* Serves who is due; when the next one is. */
+static uint64_t send_turn(struct pathsend *send)
+{
+	uint64_t now = now_ns(), until = now + SEND_AHEAD_NS;
+
+	if (send->count && send->heap[0]->due_ns <= until) {
+		send->counts.turns++;
+		send->counts.late_ns +=
+			now > send->heap[0]->due_ns ? now - send->heap[0]->due_ns : 0;
+	}
+	while (send->count && send->heap[0]->due_ns <= until) {
+		struct send_lane *lane = send->heap[0];
+		uint64_t due_ns = lane->due_ns;
+
+		lane_send(send, lane);
+		lane->due_ns = lane_next(lane, until);
+		send->counts.skipped += (lane->due_ns - due_ns) / lane->interval_ns - 1;
+		heap_sift(send, 0);
+	}
+	if (send->batch.count)
+		batch_flush(send);
+	return send->count ? send->heap[0]->due_ns : 0;
+}
+
+static void send_settle(void)
+{
+	sigset_t all;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, NULL);
+	prctl(PR_SET_NAME, "esc-paths");
+	prctl(PR_SET_TIMERSLACK, 1);
+	/* Refused without CAP_SYS_NICE or LimitNICE=: probes then leave a little later. */
+	setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), SEND_NICE);
+}
+
+static void *send_run(void *context)
+{
+	struct pathsend *send = context;
+
+	send_settle();
+	pthread_mutex_lock(&send->lock);
+	while (!send->ends) {
+		uint64_t next_ns = send->paused ? 0 : send_turn(send);
+		struct timespec until = {
+			.tv_sec = (time_t)(next_ns / 1000000000),
+			.tv_nsec = (long)(next_ns % 1000000000),
+		};
+
+		if (next_ns)
+			pthread_cond_timedwait(&send->changed, &send->lock, &until);
+		else
+			pthread_cond_wait(&send->changed, &send->lock);
+	}
+	pthread_mutex_unlock(&send->lock);
+	return NULL;
+}
+
+/* --- sockets --- */
+
+static socklen_t socket_address(const struct esc_address *address, struct sockaddr_storage *out)
+{
+	struct sockaddr_in *four = (struct sockaddr_in *)out;
+	struct sockaddr_in6 *six = (struct sockaddr_in6 *)out;
+
+	memset(out, 0, sizeof(*out));
+	if (roster_is_ipv4(address)) {
+		four->sin_family = AF_INET;
+		memcpy(&four->sin_addr, address->bytes + 12, 4);
+		return sizeof(*four);
+	}
+	six->sin6_family = AF_INET6;
+	memcpy(&six->sin6_addr, address->bytes, 16);
+	return sizeof(*six);
+}
+
+/* Of IPPROTO_RAW: the header is ours, and nothing is ever received. */
+static int socket_open(const char *interface, const struct esc_address *from, bool ipv4)
+{
+	const int mark = (int)ESC_PROBE_MARK;
+	struct sockaddr_storage address;
+	socklen_t bytes = socket_address(from, &address);
+	int fd = socket(ipv4 ? AF_INET : AF_INET6, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK,
+			IPPROTO_RAW);
+	int err;
+
+	if (fd < 0)
+		return -errno;
+	if (!setsockopt(fd, SOL_SOCKET, SO_MARK, &mark, sizeof(mark)) &&
+	    !setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, interface, strlen(interface) + 1) &&
+	    !bind(fd, (struct sockaddr *)&address, bytes))
+		return fd;
+	err = -errno;
+	close(fd);
+	return err;
+}
+
+static int socket_take(struct pathsend *send, const struct pathsend_config *config,
+		       struct send_socket **out)
+{
+	struct send_socket *found = send->sockets;
+
+	while (found && (strcmp(found->interface, config->interface) ||
+			 memcmp(&found->from, &config->from, sizeof(found->from))))
+		found = found->next;
+	if (!found) {
+		found = calloc(1, sizeof(*found));
+		if (!found)
+			return -ENOMEM;
+		strncpy(found->interface, config->interface, sizeof(found->interface) - 1);
+		found->from = config->from;
+		found->ipv4 = roster_is_ipv4(&config->from);
+		found->fd = socket_open(found->interface, &found->from, found->ipv4);
+		if (found->fd < 0) {
+			int err = found->fd;
+
+			free(found);
+			return err;
+		}
+		found->next = send->sockets;
+		send->sockets = found;
+	}
+	found->users++;
+	*out = found;
+	return 0;
+}
+
+static void socket_drop(struct pathsend *send, struct send_socket *socket)
+{
+	struct send_socket **at = &send->sockets;
+
+	if (--socket->users)
+		return;
+	while (*at != socket)
+		at = &(*at)->next;
+	*at = socket->next;
+	close(socket->fd);
+	free(socket);
+}
+
+/* --- from the daemon's thread --- */
+
+int pathsend_new(struct pathsend **out)
+{
+	struct pathsend *send = calloc(1, sizeof(*send));
+	pthread_condattr_t attributes;
+	int err;
+
+	*out = NULL;
+	if (!send)
+		return -ENOMEM;
+	pthread_mutex_init(&send->lock, NULL);
+	pthread_condattr_init(&attributes);
+	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	pthread_cond_init(&send->changed, &attributes);
+	pthread_condattr_destroy(&attributes);
+	err = pthread_create(&send->thread, NULL, send_run, send);
+	if (err) {
+		pthread_cond_destroy(&send->changed);
+		pthread_mutex_destroy(&send->lock);
+		free(send);
+		return -err;
+	}
+	*out = send;
+	return 0;
+}
+
+static void send_wake(struct pathsend *send)
+{
+	pthread_cond_signal(&send->changed);
+	pthread_mutex_unlock(&send->lock);
+}
+
+void pathsend_free(struct pathsend *send)
+{
+	if (!send)
+		return;
+	pthread_mutex_lock(&send->lock);
+	send->ends = true;
+	send_wake(send);
+	pthread_join(send->thread, NULL);
+	while (send->pairs)
+		pathsend_remove(send, send->pairs);
+	pthread_cond_destroy(&send->changed);
+	pthread_mutex_destroy(&send->lock);
+	free(send->heap);
+	free(send);
+}
+
+void pathsend_pause(struct pathsend *send, bool paused)
+{
+	pthread_mutex_lock(&send->lock);
+	send->paused = paused;
+	send_wake(send);
+}
+
+int pathsend_add(struct pathsend *send, const struct pathsend_config *config,
+		 struct pathsend_pair **out)
+{
+	struct pathsend_pair *pair = calloc(1, sizeof(*pair));
+	int err;
+
+	*out = NULL;
+	if (!pair)
+		return -ENOMEM;
+	pair->packet.from = config->from;
+	pair->packet.to = config->to;
+	pair->packet.to_port = config->to_port;
+	pair->packet.target = config->target;
+	pair->packet.flags = config->flags;
+	pair->phase = config->phase;
+	socket_address(&config->to, &pair->to);
+	for (unsigned int i = 0; i < ESC_PATH_LANES_MAX; i++)
+		pair->lanes[i] = (struct send_lane){.pair = pair, .lane = (uint8_t)i};
+	pthread_mutex_lock(&send->lock);
+	pair->sequence = send->ended + 1;
+	err = socket_take(send, config, &pair->socket);
+	if (!err) {
+		pair->next = send->pairs;
+		send->pairs = pair;
+	}
+	pthread_mutex_unlock(&send->lock);
+	if (err)
+		free(pair);
+	else
+		*out = pair;
+	return err;
+}
+
+void pathsend_remove(struct pathsend *send, struct pathsend_pair *pair)
+{
+	struct pathsend_pair **at = &send->pairs;
+
+	if (!pair)
+		return;
+	pthread_mutex_lock(&send->lock);
+	for (unsigned int i = 0; i < ESC_PATH_LANES_MAX; i++)
+		if (pair->lanes[i].interval_ns)
+			heap_remove(send, &pair->lanes[i]);
+	while (*at != pair)
+		at = &(*at)->next;
+	*at = pair->next;
+	if ((int32_t)(pair->sequence - send->ended) > 0)
+		send->ended = pair->sequence;
+	socket_drop(send, pair->socket);
+	pthread_mutex_unlock(&send->lock);
+	free(pair);
+}
+
+void pathsend_set(struct pathsend *send, struct pathsend_pair *pair, unsigned int number,
+		  uint16_t sport, uint64_t interval_ns)
+{
+	struct send_lane *lane = &pair->lanes[number];
+
+	if (lane->sport == sport && lane->interval_ns == interval_ns)
+		return;
+	pthread_mutex_lock(&send->lock);
+	if (lane->interval_ns)
+		heap_remove(send, lane);
+	lane->sport = sport;
+	lane->interval_ns = interval_ns;
+	if (interval_ns) {
+		lane->due_ns = lane_next(lane, now_ns());
+		/* Without memory it is not probed, and the next call tries again. */
+		if (heap_add(send, lane))
+			lane->interval_ns = 0;
+	}
+	send_wake(send);
+}
+
+uint16_t pathsend_ident(uint32_t sequence)
+{
+	return (uint16_t)(sequence % 0xffff + 1); /* the kernel would fill in a 0 */
+}
+
+int pathsend_try(struct pathsend *send, struct pathsend_pair *pair, uint16_t sport,
+		 uint8_t hop_limit, uint32_t *sequence)
+{
+	struct pathpacket packet;
+	uint64_t failed;
+
+	pthread_mutex_lock(&send->lock);
+	packet = pair->packet;
+	packet.from_port = sport;
+	packet.lane = ESC_PATH_LANE_NONE;
+	packet.hop_limit = hop_limit;
+	packet.sequence = *sequence = pair->sequence++;
+	packet.ident = pathsend_ident(packet.sequence);
+	failed = send->counts.failed;
+	if (!send->paused) {
+		batch_add(send, pair, &packet);
+		batch_flush(send);
+	}
+	failed = send->paused || send->counts.failed != failed;
+	pthread_mutex_unlock(&send->lock);
+	return failed ? -EAGAIN : 0;
+}
+
+void pathsend_get(struct pathsend *send, struct pathsend_counts *out)
+{
+	pthread_mutex_lock(&send->lock);
+	*out = send->counts;
+	pthread_mutex_unlock(&send->lock);
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Whose the queue pairs are: labels of qp_info, and how that is known. */
+#ifndef ESC_LOADER_METRICS_OWNER_H
+#define ESC_LOADER_METRICS_OWNER_H
+
+#include "api/metrics.h"
+
+/* Each "" where it is not known, which leaves the label out. */
+struct metrics_owner {
+	char device[64], local_qpn[16], sgid_index[16], pid[16];
+	const char *roce_version, *comm, *job;
+};
+
+#define METRICS_OWNER_LABELS(owner)                                                                \
+	"device", (owner).device, "local_qpn", (owner).local_qpn, "roce_version",                  \
+		(owner).roce_version, "sgid_index", (owner).sgid_index, "pid", (owner).pid,        \
+		"comm", (owner).comm, "job", (owner).job
+
+/* Texts point into the table of owners. */
+void metrics_owner_of(const struct metrics_facts *facts, const struct qp_entry *entry,
+		      struct metrics_owner *out);
+/* qp_tracing_info, qp_owners, qp_owners_refused_total */
+void metrics_write_owners(FILE *out, const struct metrics_facts *facts);
+
+#endif

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "tell.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/address.h"
+#include "core/events.h"
+
+void qptell_start(struct qptell *tell, struct ledger *ledger, const char *kind, size_t max)
+{
+	memset(tell, 0, sizeof(*tell));
+	tell->ledger = ledger;
+	tell->kind = kind;
+	tell->max = max;
+}
+
+static json_t *qptell_seen(const struct esc_qp_key *key, const struct esc_qp *qp, const char *src,
+			   const char *dst)
+{
+	return json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "direction",
+			 key->direction == ESC_DIRECTION_TX ? "tx" : "rx", "src", src, "dst", dst,
+			 "dest_qpn", (json_int_t)key->dest_qpn, "port", (json_int_t)key->port,
+			 "packets", (json_int_t)qp->packets, "bytes", (json_int_t)qp->bytes,
+			 "messages", (json_int_t)qp->messages);
+}
+
+void qptell_add(struct qptell *tell, const struct esc_qp_key *key, const struct esc_qp *qp)
+{
+	char src[ADDRESS_TEXT_BYTES], dst[ADDRESS_TEXT_BYTES], subject[128];
+
+	if (tell->count++ >= tell->max) {
+		tell->packets += qp->packets;
+		tell->bytes += qp->bytes;
+		return;
+	}
+	if (!tell->ledger)
+		return;
+	address_format(&key->src, src);
+	address_format(&key->dst, dst);
+	snprintf(subject, sizeof(subject), "%s %s > %s qpn 0x%x",
+		 key->direction == ESC_DIRECTION_TX ? "tx" : "rx", src, dst, key->dest_qpn);
+	ledger_add(tell->ledger, tell->kind, subject, qptell_seen(key, qp, src, dst), NULL, NULL,
+		   NULL);
+}
+
+void qptell_end(struct qptell *tell, bool taken_over)
+{
+	if (tell->count <= tell->max || !tell->ledger)
+		return;
+	ledger_add(tell->ledger, tell->kind, taken_over ? "taken over" : "more",
+		   json_pack("{s:I, s:I, s:I}", "qps", (json_int_t)(tell->count - tell->max),
+			     "packets", (json_int_t)tell->packets, "bytes",
+			     (json_int_t)tell->bytes),
+		   NULL, NULL, NULL);
+}
+
+void qptell_full(struct ledger *ledger, uint64_t refused, size_t entries, uint32_t max)
+{
+	if (!ledger)
+		return;
+	ledger_add(
+		ledger, "qp_table_full", "qps",
+		json_pack("{s:I, s:I, s:I}", "refused_packets", (json_int_t)refused, "entries",
+			  (json_int_t)entries, "max", (json_int_t)max),
+		json_pack("{s:s}", "remedy",
+			  "raise qps.max, stop escapementd, run `escapementd --remove`, start it"),
+		NULL, NULL);
+}

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "edge.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "dataplane/bpflog.h"
+#include "tcp_edge.skel.h"
+
+struct tcpedge {
+	struct tcp_edge *skeleton;
+	struct bpf_link *link;
+};
+
+static int tcpedge_give(struct bpf_map *map, int fd)
+{
+	return fd < 0 ? 0 : bpf_map__reuse_fd(map, fd);
+}
+
+/* The maps that it uses; the others of maps.bpf.h are not made. */
+static int tcpedge_give_maps(struct tcp_edge *skeleton, const struct tcpedge_maps *maps)
+{
+	struct bpf_map *map;
+	int err;
+
+	bpf_object__for_each_map (map, skeleton->obj) {
+		bool used = bpf_map__is_internal(map) || map == skeleton->maps.control ||
+			    map == skeleton->maps.clock || map == skeleton->maps.tcp_flows ||
+			    map == skeleton->maps.tcp_word || map == skeleton->maps.tcp_counts ||
+			    map == skeleton->maps.tcp_cgroups ||
+			    map == skeleton->maps.tcp_classes || map == skeleton->maps.tcp_delays;
+
+		if (!used)
+			bpf_map__set_autocreate(map, false);
+	}
+	err = tcpedge_give(skeleton->maps.control, maps->control_fd);
+	if (!err)
+		err = tcpedge_give(skeleton->maps.clock, maps->clock_fd);
+	return err ? err : tcpedge_give(skeleton->maps.tcp_flows, maps->flows_fd);
+}
+
+int tcpedge_open(struct tcpedge **out, const struct tcpedge_maps *maps, char *why, size_t why_bytes)
+{
+	struct tcpedge *edge = calloc(1, sizeof(*edge));
+	int err;
+
+	*out = NULL;
+	if (!edge)
+		return -ENOMEM;
+	bpflog_install();
+	bpflog_clear();
+	edge->skeleton = tcp_edge__open();
+	err = edge->skeleton ? tcpedge_give_maps(edge->skeleton, maps) : -errno;
+	if (!err) {
+		edge->skeleton->rodata->esc_lab_offset_ns = maps->lab_offset_ns;
+		edge->skeleton->rodata->esc_lab_drift_ppb = maps->lab_drift_ppb;
+		err = tcp_edge__load(edge->skeleton);
+	}
+	if (err) {
+		snprintf(why, why_bytes, "the kernel does not take the TCP program (sockops): %s",
+			 strerror(-err));
+		tcpedge_close(edge);
+		return err;
+	}
+	*out = edge;
+	return 0;
+}
+
+int tcpedge_attach(struct tcpedge *edge, const char *path, char *why, size_t why_bytes)
+{
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), err = 0;
+
+	if (fd < 0) {
+		err = -errno;
+		snprintf(why, why_bytes, "cgroup %s: %s", path, strerror(-err));
+		return err;
+	}
+	edge->link = bpf_program__attach_cgroup(edge->skeleton->progs.esc_tcp_edge, fd);
+	if (!edge->link) {
+		err = -errno;
+		snprintf(why, why_bytes,
+			 "cgroup %s: the TCP program cannot be attached: %s (is it of the unified "
+			 "hierarchy, cgroup2?)",
+			 path, strerror(-err));
+	}
+	close(fd);
+	return err;
+}
+
+void tcpedge_close(struct tcpedge *edge)
+{
+	if (!edge)
+		return;
+	bpf_link__destroy(edge->link);
+	tcp_edge__destroy(edge->skeleton);
+	free(edge);
+}
+
+int tcpedge_say(struct tcpedge *edge, const struct esc_tcp_word *word)
+{
+	uint32_t zero = 0;
+
+	return bpf_map_update_elem(bpf_map__fd(edge->skeleton->maps.tcp_word), &zero, word,
+				   BPF_ANY);
+}
+
+/* Element @key of a per-CPU array, @words counts of 64 bits, summed over the CPUs. */
+static int tcpedge_sum(int fd, uint32_t key, uint64_t *sum, size_t words)
+{
+	int cpus = libbpf_num_possible_cpus(), err;
+	uint64_t *each;
+
+	memset(sum, 0, words * sizeof(*sum));
+	if (cpus < 0)
+		return cpus;
+	each = calloc(cpus, words * sizeof(*each));
+	if (!each)
+		return -ENOMEM;
+	err = bpf_map_lookup_elem(fd, &key, each);
+	for (size_t i = 0; !err && i < cpus * words; i++)
+		sum[i % words] += each[i];
+	free(each);
+	return err;
+}
+
+int tcpedge_counts(const struct tcpedge *edge, struct esc_tcp_counts *counts)
+{
+	return tcpedge_sum(tcpedge_counts_fd(edge), 0, (uint64_t *)counts,
+			   sizeof(*counts) / sizeof(uint64_t));
+}
+
+int tcpedge_class_counts(const struct tcpedge *edge, struct esc_tcp_class_counts *counts)
+{
+	int fd = bpf_map__fd(edge->skeleton->maps.tcp_classes), err = 0;
+
+	for (uint32_t i = 0; !err && i < ESC_TCP_CLASSES; i++)
+		err = tcpedge_sum(fd, i, (uint64_t *)&counts[i],
+				  sizeof(*counts) / sizeof(uint64_t));
+	return err;
+}
+
+int tcpedge_delays(const struct tcpedge *edge, uint64_t *buckets)
+{
+	int fd = bpf_map__fd(edge->skeleton->maps.tcp_delays), err = 0;
+
+	for (uint32_t i = 0; !err && i < ESC_OWD_BUCKETS; i++)
+		err = tcpedge_sum(fd, i, &buckets[i], 1);
+	return err;
+}
+
+int tcpedge_cgroups_fd(const struct tcpedge *edge)
+{
+	return bpf_map__fd(edge->skeleton->maps.tcp_cgroups);
+}
+
+int tcpedge_flows_fd(const struct tcpedge *edge)
+{
+	return bpf_map__fd(edge->skeleton->maps.tcp_flows);
+}
+
+int tcpedge_counts_fd(const struct tcpedge *edge)
+{
+	return bpf_map__fd(edge->skeleton->maps.tcp_counts);
+}
+
+int tcpedge_control_fd(const struct tcpedge *edge)
+{
+	return bpf_map__fd(edge->skeleton->maps.control);
+}
+
+int tcpedge_clock_fd(const struct tcpedge *edge)
+{
+	return bpf_map__fd(edge->skeleton->maps.clock);
+}
+
+int tcpedge_program_fd(const struct tcpedge *edge)
+{
+	return bpf_program__fd(edge->skeleton->progs.esc_tcp_edge);
+}
