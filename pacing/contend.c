@@ -311,6 +311,10 @@ static void order(struct look *look, enum contend_act_kind kind, size_t q, uint3
 	qp->hold_ns = (double)contend_hold_ns(from, onto);
 	a = act(look, kind, q, qp->path, to);
 	a->hold_ns = (int64_t)qp->hold_ns;
+	if (is_silent(qp)) {
+		a->unanswered_ns = qp->unanswered_ns;
+		a->met_ns = qp->met_ns;
+	}
 	/* An idle gap costs nothing: worth waiting for where such gaps were seen. */
 	a->start_ns = look->now_ns + (qp->idle_gap_ns >= qp->hold_ns ? config->patience_ns : 0);
 	a->force_ns = a->start_ns + config->patience_ns;

@@ -166,6 +166,9 @@ struct contend_act {
 	double from_ns, to_ns; /* delays of the two paths now */
 	double bound_ns;
 	double rate_Bps, before_Bps;
+	/* Of an order in a silence: for how long it has lasted, and the queue that was met before;
+	 * else 0. */
+	double unanswered_ns, met_ns;
 	/* Expected and come of it; of judgements both, of orders the first: */
 	double predicted_ns, measured_ns; /* delay less by so much */
 	/*

@@ -251,6 +251,7 @@ def tell(**words):
 
 
 def collective(lab, pattern, rounds, laws, draw):
+    """Some rounds with each law, as they end: (law, run, what a round needs, and placed well, ms)."""
     flows = flows_of(pattern, lab.hosts)
     crossing = [flow for flow in flows if lab.far_apart(flow)]
     for flow in flows:
@@ -276,7 +277,7 @@ def collective(lab, pattern, rounds, laws, draw):
         lab.set_law(law)
         note(f"{pattern}: {law}")
         run = Run(lab, flows, pattern, LEAD_ROUNDS + rounds)
-        tell(pattern=pattern, law=law, needs_ms=placed, needs_placed_ms=well, **run.figures())
+        yield law, run, placed, well
 
 
 def main():
@@ -296,7 +297,10 @@ def main():
              kernel=subprocess.check_output(["uname", "-r"], text=True).strip())
         draw = random.Random(asked.seed)
         for pattern in asked.patterns.split(","):
-            collective(lab, pattern, asked.rounds, asked.laws.split(","), draw)
+            for law, run, needs, well in collective(lab, pattern, asked.rounds,
+                                                    asked.laws.split(","), draw):
+                tell(pattern=pattern, law=law, needs_ms=needs, needs_placed_ms=well,
+                     **run.figures())
     return 0
 
 

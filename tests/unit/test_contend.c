@@ -87,6 +87,7 @@ Test(contend, a_contended_path_is_left_for_a_free_one)
 	cr_assert(act->predicted_ns > 1e6 && act->predicted_ns < 5e6);
 	cr_assert_geq((double)act->hold_ns, 5e6 + 1000, "behind the old path's queue");
 	cr_assert(act->start_ns >= s.now_ns && act->force_ns > act->start_ns);
+	cr_assert(act->unanswered_ns == 0 && act->met_ns == 0, "it sends");
 	cr_assert_str_eq(contend_act_name(act->kind), "move");
 }
 
@@ -439,6 +440,8 @@ Test(contend, who_waits_for_a_timeout_goes_for_the_queue_that_it_met)
 		gone++;
 		cr_assert_eq(s.acts[0].kind, CONTEND_MOVE);
 		cr_assert(s.acts[0].predicted_ns > 4e6, "%.0f", s.acts[0].predicted_ns);
+		cr_assert_eq(s.acts[0].unanswered_ns, 220 * MS);
+		cr_assert_float_eq(s.acts[0].met_ns, 5e6, 1e4, "%.0f", s.acts[0].met_ns);
 		/* The order waits for as long as the silence lasts. */
 		for (double ms = 230; ms < 2000; ms += 10) {
 			s.qps[0].unanswered_ns = ms * MS;

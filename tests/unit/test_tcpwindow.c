@@ -3,8 +3,8 @@
  * bound. */
 #include <criterion/criterion.h>
 
-#include "maps.h"
-#include "tcp.h"
+#include "maps/maps.h"
+#include "maps/tcp.h"
 
 #define MICROSECOND 1000ull
 #define THRESHOLD (500 * MICROSECOND)
@@ -74,8 +74,10 @@ Test(tcpwindow, it_stays_within_its_bounds)
 		take(&w, 1, i * 10 + 10, i * 10 + 9, 1000 * THRESHOLD);
 	cr_assert_eq(w.window, TCP_WINDOW_MIN);
 	cr_assert_eq(tcp_window_segments(&w), 2, "less is the pacing's");
+	/* Of the queue, half a second, it follows a sixteenth; the rest is as long as the aim. */
+	cr_assert_float_eq(w.pace_us, 1000 + 31250 + AIM / 1000 * 15 / 16, 2, "%u", w.pace_us);
 	cr_assert_eq(tcp_window_rate(&w, 1000, 1000), 125000000 / w.pace_us,
-		     "an eighth of a segment a round trip");
+		     "an eighth of a segment");
 	tcp_window_start(&w, TCP_WINDOW_NEW);
 	for (unsigned int i = 0; i < 100000; i++)
 		take(&w, 64, i, i + 1, 0);

@@ -158,7 +158,8 @@ def act_up(paths, asked):
     topology = build.up(paths, {
         "hosts_asked": asked.hosts, "leaves": asked.leaves, "spines": asked.spines,
         "mtu": asked.mtu, "rate_bps": asked.rate, "host_rate_bps": asked.host_rate,
-        "queue_bytes": asked.queue, "hash_seed": asked.hash_seed, "queues": asked.queues}, seed_of(asked.skew))
+        "queue_bytes": asked.queue, "hash_seed": asked.hash_seed, "queues": asked.queues},
+        seed_of(asked.skew))
     if "skew_seed" in topology:
         print(f"clock skew drawn from seed {topology['skew_seed']}")
 

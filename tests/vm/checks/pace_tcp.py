@@ -106,3 +106,4 @@ def test_pace_tcp(tap, folder):
                       (came, plain))
     finally:
         shell(TEAR_DOWN.format(folder=FOLDER))
+        shell("modprobe -r tcp_bbr")  # a run more begins without it
