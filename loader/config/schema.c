@@ -48,7 +48,7 @@ const cyaml_strval_t config_overtake_names[] = {
 
 const cyaml_strval_t config_pace_tcp_names[] = {
 	{"off", CONFIG_PACE_TCP_OFF},
-	{"observe", CONFIG_PACE_TCP_OBSERVE},
+	{"measure", CONFIG_PACE_TCP_OBSERVE},
 	{"on", CONFIG_PACE_TCP_ON},
 	{},
 };

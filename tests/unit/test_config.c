@@ -92,7 +92,7 @@ Test(config, everything_given)
 				   "  threshold: 30us\n"
 				   "  hold_max: 5ms\n"
 				   "  line: 2.5Gbit\n"
-				   "  tcp: {mode: observe, cgroup: /sys/fs/cgroup/a}\n"
+				   "  tcp: {mode: measure, cgroup: /sys/fs/cgroup/a}\n"
 				   "  classes:\n"
 				   "  - {name: storage, weight: 3, dscp: '26, 46', threshold: 1ms}\n"
 				   "  - {name: train, job: 'train-*', port: 50000-50999}\n"
