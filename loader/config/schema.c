@@ -16,8 +16,8 @@
 #define KEYS_MAX 24 /* keys of one mapping */
 
 const cyaml_strval_t config_plane_names[] = {
-	{"backend", CONFIG_PLANE_BACKEND},
-	{"frontend", CONFIG_PLANE_FRONTEND},
+	{"backend", FLEET_PLANE_BACKEND},
+	{"frontend", FLEET_PLANE_FRONTEND},
 	{},
 };
 const cyaml_strval_t config_attach_names[] = {
