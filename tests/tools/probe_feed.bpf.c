@@ -5,7 +5,7 @@
  * anew from a template, with the next sequence and its tag, and handed to the
  * program under test. Their own cost is measured with an empty program behind.
  */
-#include "siphash.bpf.h"
+#include "lib/siphash.bpf.h"
 
 #define BTH 42
 #define FRAME_BYTES (BTH + ESC_PROBE_DATAGRAM_BYTES) /* Ethernet, IPv4, UDP, a probe */

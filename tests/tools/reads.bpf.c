@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* Lets a test call what no hook calls by itself: fabric time, and SipHash over any words. */
-#include "clock.bpf.h"
-#include "siphash.bpf.h"
+#include "lib/clock.bpf.h"
+#include "lib/siphash.bpf.h"
 
 struct reads_question {
 	__s64 local_ns;

@@ -3,7 +3,7 @@
  * TCP senders under the window of pacing/tcpwindow.h, a port with a short queue, a receiver and a
  * longer way back, segment by segment: the network of tests/lab/test_tcp_pace. The sender is as the
  * kernel's is: bursts of up to a third of the window, paced by the socket's own timer, answered by
- * delayed acknowledgements. What is between law and socket is done as bpf/tcp_wrap.bpf.h does it.
+ * delayed acknowledgements. What is between law and socket is done as bpf/tcp/wrap.bpf.h does it.
  */
 #ifndef ESC_TESTS_SIM_TCP_NET_H
 #define ESC_TESTS_SIM_TCP_NET_H
