@@ -4,8 +4,8 @@
  * packets waited. An object of its own, since it is asked for every packet of
  * the host and may be refused alone.
  */
-#include "hostqueue.bpf.h"
-#include "parse.bpf.h"
+#include "receipt/host_queue.bpf.h"
+#include "lib/parse.bpf.h"
 
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>

@@ -3,10 +3,10 @@
  * NIC failover: an object of its own, on the NICs of a pair and on the dummy device that
  * stands on one. Behind the programs that count and steer.
  */
-#include "nic_count.bpf.h"
-#include "nic_keep.bpf.h"
-#include "nic_leave.bpf.h"
-#include "nic_take.bpf.h"
+#include "nic/count.bpf.h"
+#include "nic/retain.bpf.h"
+#include "nic/egress.bpf.h"
+#include "nic/ingress.bpf.h"
 
 #include <bpf/bpf_core_read.h>
 

@@ -5,7 +5,7 @@
  * The source GID is filled in by the call and taken out of its arguments
  * before it returns, so it is read from the queue pair afterwards.
  */
-#include "maps.bpf.h"
+#include "lib/maps.bpf.h"
 
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* Everything that leaves through the interface, before its qdisc. */
-#include "path_send.bpf.h"
-#include "pace_hold.bpf.h"
-#include "receipt_send.bpf.h"
-#include "sent.bpf.h"
-#include "steer.bpf.h"
+#include "probe/path_send.bpf.h"
+#include "pace/departure.bpf.h"
+#include "receipt/send.bpf.h"
+#include "receipt/tx_record.bpf.h"
+#include "steer/steer.bpf.h"
 
 static __always_inline void egress_count(struct __sk_buff *skb, const struct esc_control *word)
 {

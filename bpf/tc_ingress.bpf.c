@@ -4,8 +4,8 @@
  * XDP is not to be had all is counted here, and where it is generic or absent
  * receipts of a host on the same wire are taken here.
  */
-#include "receipt_make.bpf.h"
-#include "receipt_take.bpf.h"
+#include "receipt/build.bpf.h"
+#include "receipt/receive.bpf.h"
 
 static __always_inline bool ingress_has_stamps(void)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* bbr under a limit (tcp_wrap.bpf.h). */
-#include "tcp_wrap.bpf.h"
+/* bbr under a limit (tcp/wrap.bpf.h). */
+#include "tcp/wrap.bpf.h"
 
 extern void bbr_init(struct sock *sk) __ksym;
 extern void bbr_main(struct sock *sk, __u32 ack, int flag, const struct rate_sample *rs) __ksym;

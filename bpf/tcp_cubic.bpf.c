@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* cubic under a limit (tcp_wrap.bpf.h). */
-#include "tcp_wrap.bpf.h"
+/* cubic under a limit (tcp/wrap.bpf.h). */
+#include "tcp/wrap.bpf.h"
 
 extern void cubictcp_init(struct sock *sk) __ksym;
 extern __u32 cubictcp_recalc_ssthresh(struct sock *sk) __ksym;

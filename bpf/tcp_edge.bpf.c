@@ -2,11 +2,11 @@
 /*
  * TCP of a cgroup: time and delay in an option of every segment, once both
  * ends have shown in the handshake that they speak it. Here is what is measured;
- * what is held, and when, is the wrappers' (tcp_wrap.bpf.h).
+ * what is held, and when, is the wrappers' (tcp/wrap.bpf.h).
  */
-#include "tcp.bpf.h"
-#include "tcp_class.bpf.h"
-#include "tcp_option.bpf.h"
+#include "tcp/tcp.bpf.h"
+#include "tcp/class.bpf.h"
+#include "tcp/option.bpf.h"
 
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_endian.h>

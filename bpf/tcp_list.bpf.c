@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* Reads `tcp_flows` out for user space, of all network namespaces: a record for each socket. */
-#include "tcp.bpf.h"
+#include "tcp/tcp.bpf.h"
 
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>

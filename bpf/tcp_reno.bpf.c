@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* reno under a limit (tcp_wrap.bpf.h). */
-#include "tcp_wrap.bpf.h"
+/* reno under a limit (tcp/wrap.bpf.h). */
+#include "tcp/wrap.bpf.h"
 
 extern __u32 tcp_reno_ssthresh(struct sock *sk) __ksym;
 extern void tcp_reno_cong_avoid(struct sock *sk, __u32 ack, __u32 acked) __ksym;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* Everything that comes in, as early as the kernel shows it. */
-#include "hook.bpf.h"
-#include "path_answer.bpf.h"
-#include "receipt_take.bpf.h"
-#include "stamp.bpf.h"
+#include "lib/hook.bpf.h"
+#include "probe/path_reply.bpf.h"
+#include "receipt/receive.bpf.h"
+#include "receipt/rx_timestamp.bpf.h"
 #include <xdp/xdp_helpers.h>
 
 /* Before programs of the usual priority 50, which go on when we pass. */

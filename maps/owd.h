@@ -122,7 +122,7 @@ ESC_ASSERT_SIZE(struct esc_pace_sample, 64);
 struct esc_receipt_cpu {
 	__u64 allowed_ns; /* CLOCK_MONOTONIC from which the next receipt is within the rate */
 	__u64 resume_ns;  /* none is made before: tc egress did not see our clone */
-	__u32 stage; /* enum of bpf/receipt_make.bpf.h: what tc egress is to do with our clone */
+	__u32 stage; /* enum of bpf/receipt/receipt.bpf.h: what tc egress is to do with our clone */
 	__u32 begin; /* the frame's first byte in `frame` */
 	__u8 frame[ESC_RECEIPT_BTH_AT + ESC_RECEIPT_DATAGRAM_BYTES];
 	__u8 reserved[4];

@@ -34,7 +34,7 @@ static int hostqueue_switch(int queue_fd, bool on)
 	return err;
 }
 
-/* The other maps of maps.bpf.h are not made. */
+/* The other maps of bpf/lib/maps.bpf.h are not made. */
 static int hostqueue_give_maps(struct host_queue_out *skeleton, int queue_fd, int sent_fd)
 {
 	struct bpf_map *map;

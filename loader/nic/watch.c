@@ -261,7 +261,7 @@ static uint32_t used_judge_ways(struct nic_watch *watch, struct nic_used *used, 
 	return usable;
 }
 
-/* What nic_choose() in bpf/nic_leave.bpf.h makes of it. @why: what speaks against the direct one.
+/* What nic_choose() in bpf/nic/egress.bpf.h makes of it. @why: what speaks against the direct one.
  */
 static enum esc_nic_way used_choose(struct nic_watch *watch, const struct nic_used *used,
 				    uint64_t now, enum nic_why *why)

@@ -49,7 +49,7 @@ static void qptrace_choose(struct qp_trace *skeleton, enum qptrace_how how)
 	bpf_program__set_autoload(skeleton->progs.esc_qp_gone, !fentry);
 }
 
-/* The two maps that the programs use; the others of maps.bpf.h are not made. */
+/* The two maps that the programs use; the others of bpf/lib/maps.bpf.h are not made. */
 static int qptrace_give_maps(struct qp_trace *skeleton, enum qptrace_how how, int control_fd,
 			     int owners_fd)
 {

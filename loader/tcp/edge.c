@@ -23,7 +23,7 @@ static int tcpedge_give(struct bpf_map *map, int fd)
 	return fd < 0 ? 0 : bpf_map__reuse_fd(map, fd);
 }
 
-/* The maps that it uses; the others of maps.bpf.h are not made. */
+/* The maps that it uses; the others of bpf/lib/maps.bpf.h are not made. */
 static int tcpedge_give_maps(struct tcp_edge *skeleton, const struct tcpedge_maps *maps)
 {
 	struct bpf_map *map;

@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 #include "maps/maps.h"
-#include "tap.h"
+#include "tests/lib/tap.h"
 #include "tcp_cgroup.h"
 #include "tcp/edge.h"
 #include "tcp/wrap.h"
@@ -304,7 +304,7 @@ static int pacing(void)
 
 	if (readlink("/proc/self/exe", path, PATH_MAX - 1) < 0)
 		return -1;
-	strcat(dirname(path), "/sockpace.bpf.o");
+	strcat(dirname(path), "/../tools/sockpace.bpf.o");
 	object = bpf_object__open(path);
 	if (!object)
 		return -1;

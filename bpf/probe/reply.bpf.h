@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Probes that come in: requests are answered in place, replies end in the ring `probes`. */
+#ifndef ESC_BPF_PROBE_REPLY_H
+#define ESC_BPF_PROBE_REPLY_H
+
+#include "probe/verify.bpf.h"
+
+#define PROBE_HOP_LIMIT 64
+/* Any header chain that the parser walks to its end is shorter. */
+#define PROBE_OFFSET_MASK 0x3fff
+
+/*
+ * Leaves the pointers in @f. @at: of the BTH, whose magic was read. @udp_bytes: of such
+ * a datagram, with its UDP header.
+ */
+static __always_inline int probe_open(struct xdp_md *xdp, __u64 at, struct probe_frame *f,
+				      __u32 udp_bytes)
+{
+	struct esc_cursor cursor = {
+		.context = xdp,
+		.skb = false,
+		.start = (void *)(long)xdp->data,
+		.end = (void *)(long)xdp->data_end,
+		.at = (void *)(long)xdp->data,
+	};
+	__u16 ethertype;
+
+	at = (at - sizeof(struct esc_udp)) & PROBE_OFFSET_MASK;
+	barrier_var(at);
+	f->udp = cursor.start + at;
+	if ((void *)f->udp + sizeof(struct esc_udp) > cursor.end)
+		return ESC_REASON_UNREADABLE;
+	if (f->udp->bytes != bpf_htons(udp_bytes))
+		return bpf_ntohs(f->udp->bytes) < udp_bytes ? ESC_REASON_PROBE_SHORT
+							    : ESC_REASON_PROBE_VERSION;
+	if ((void *)f->udp + udp_bytes > cursor.end)
+		return ESC_REASON_UNREADABLE;
+	f->bth = (void *)f->udp + sizeof(*f->udp);
+	f->probe = (void *)f->bth + ESC_BTH_BYTES;
+	f->ethernet = cursor.start;
+	if (parse_ethernet(&cursor, &ethertype) != ESC_PARSE_ON ||
+	    !cursor_has(&cursor, sizeof(struct esc_ipv6)))
+		return ESC_REASON_UNREADABLE;
+	f->ip = cursor.at;
+	f->ipv6 = ethertype == bpf_htons(ESC_ETHERTYPE_IPV6);
+	return PROBE_GOOD;
+}
+
+static __always_inline void probe_turn_ethernet(void *ethernet)
+{
+	__u32 *high = ethernet; /* of the destination, and two bytes of the source */
+	__u16 *words = ethernet;
+	__u32 to = high[0];
+	__u16 to_low = words[2];
+
+	words[0] = words[3];
+	words[1] = words[4];
+	words[2] = words[5];
+	words[3] = to;
+	words[4] = to >> 16;
+	words[5] = to_low;
+}
+
+/* Swapped addresses leave the header's checksum as it was; a new TTL moves it (RFC 1624). */
+static __always_inline void probe_turn_ipv4(struct esc_ipv4 *ip)
+{
+	__be16 *word = (void *)ip + offsetof(struct esc_ipv4, ttl);
+	__be32 src = ip->src;
+	__u32 sum = (__u16)~ip->check + (__u16) ~*word;
+
+	ip->src = ip->dst;
+	ip->dst = src;
+	ip->ttl = PROBE_HOP_LIMIT;
+	barrier();
+	sum += *word;
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	ip->check = ~sum;
+}
+
+static __always_inline void probe_turn_ipv6(struct esc_ipv6 *ip)
+{
+	__u64 *src = (void *)ip + offsetof(struct esc_ipv6, src);
+	__u64 high = src[0], low = src[1];
+
+	src[0] = src[2];
+	src[1] = src[3];
+	src[2] = high;
+	src[3] = low;
+	ip->hop_limit = PROBE_HOP_LIMIT;
+}
+
+/* Back where it came from, on the ports it came on, as a RoCE ACK goes. */
+static __always_inline void probe_turn(const struct probe_frame *f, __u8 opcode)
+{
+	probe_turn_ethernet(f->ethernet);
+	if (f->ipv6)
+		probe_turn_ipv6(f->ip);
+	else
+		probe_turn_ipv4(f->ip);
+	f->udp->check = 0;
+	f->bth->opcode = opcode;
+}
+
+/* How long ago the member that a request asks about was heard. */
+static __always_inline __be32 probe_about_age(const struct esc_probe *probe, __u64 now_ns)
+{
+	struct esc_peer *about = NULL;
+
+	if (probe->flags & ESC_PROBE_ASKS)
+		about = probe_peer(bpf_be64_to_cpu(probe->about));
+	return probe_age_us(now_ns, about ? about->heard_local_ns : 0);
+}
+
+/* The last that happens to a reply: only what is behind t3 is hashed after t3 is taken. */
+static __always_inline void probe_finish_reply(const struct probe_frame *f,
+					       const struct esc_fleet *own)
+{
+	const __u64 *key = probe_own_key(own);
+	struct esc_siphash h;
+
+	f->probe->tag = 0;
+	if (key) {
+		siphash_start(&h, key);
+		siphash_words(&h, (const __u32 *)f->bth, PROBE_WORD_OF(t3));
+	}
+	f->probe->t3 = bpf_cpu_to_be64(esc_local_now());
+	if (key)
+		f->probe->tag = probe_tag_from(&h, f->bth, PROBE_WORD_OF(t3));
+}
+
+/* @heard_ns: when the peer was heard before this request. */
+static __always_inline void probe_answer(const struct probe_frame *f, const struct esc_fleet *own,
+					 __u64 heard_ns)
+{
+	struct esc_probe *probe = f->probe;
+
+	probe_turn(f, ESC_PROBE_OPCODE_REPLY);
+	probe->target = probe->sender;
+	probe->echo_epoch = probe->epoch;
+	probe->t2 = bpf_cpu_to_be64(f->local_ns);
+	probe->about_age_us = probe_about_age(probe, f->ktime_ns);
+	probe->heard_age_us = probe_age_us(f->ktime_ns, heard_ns);
+	probe_put_self(probe, own, ESC_PROBE_SECOND | ESC_PROBE_ASKS);
+	probe_finish_reply(f, own);
+}
+
+static __always_inline void probe_record_view(struct esc_probe_event *event,
+					      const struct esc_probe_view *view)
+{
+	event->view_ref_local_ns = bpf_be64_to_cpu(view->ref_local_ns);
+	event->view_ref_fabric_ns = bpf_be64_to_cpu(view->ref_fabric_ns);
+	event->view_rate_q40 = bpf_be64_to_cpu(view->rate_q40);
+	event->view_ref_fraction = bpf_ntohl(view->ref_fraction);
+	event->view_bound_ns = bpf_ntohl(view->bound_ns);
+	event->view_generation = bpf_ntohl(view->generation);
+	event->view_reach = bpf_ntohs(view->reach);
+	event->view_state = view->state;
+	event->view_reserved = 0;
+}
+
+static __always_inline void probe_record_anchor(struct esc_probe_event *event,
+						const struct esc_probe_anchor *anchor)
+{
+	event->anchor_ref_fabric_ns = bpf_be64_to_cpu(anchor->ref_fabric_ns);
+	event->anchor_ahead_ns = bpf_be64_to_cpu(anchor->ahead_ns);
+	event->anchor_rate_q40 = bpf_be64_to_cpu(anchor->rate_q40);
+	event->anchor_sequence = bpf_ntohl(anchor->sequence);
+	event->anchor_bound_ns = bpf_ntohl(anchor->bound_ns);
+	event->anchor_id = bpf_ntohl(anchor->anchor);
+	event->anchor_hops = anchor->hops;
+	event->anchor_reserved[0] = 0;
+	event->anchor_reserved[1] = 0;
+	event->anchor_reserved[2] = 0;
+}
+
+/* False: no room. Nobody is woken: the daemon comes by itself. */
+static __noinline bool probe_record(const struct esc_probe *probe, __s64 local_ns,
+				    enum esc_probe_event_kind kind)
+{
+	struct esc_probe_event *event = bpf_ringbuf_reserve(&probes, sizeof(*event), 0);
+	bool reply = kind == ESC_PROBE_EVENT_REPLY;
+
+	if (!event)
+		return false;
+	event->peer = bpf_be64_to_cpu(probe->sender);
+	event->epoch = bpf_be64_to_cpu(probe->epoch);
+	event->t1 = bpf_be64_to_cpu(probe->t1);
+	event->t2 = reply ? bpf_be64_to_cpu(probe->t2) : (__u64)local_ns;
+	event->t3 = reply ? bpf_be64_to_cpu(probe->t3) : 0;
+	event->t4 = reply ? local_ns : 0;
+	event->sequence = bpf_ntohl(probe->sequence);
+	event->pair = bpf_ntohl(probe->pair);
+	event->about_age_us = bpf_ntohl(probe->about_age_us);
+	event->heard_age_us = bpf_ntohl(probe->heard_age_us);
+	event->about = bpf_be64_to_cpu(probe->about);
+	event->lane = bpf_ntohs(probe->lane);
+	event->kind = kind;
+	event->flags = probe->flags;
+	event->port = esc_port_index;
+	event->reserved[0] = 0;
+	event->reserved[1] = 0;
+	event->reserved[2] = 0;
+	probe_record_view(event, &probe->view);
+	probe_record_anchor(event, &probe->anchor);
+	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
+	return true;
+}
+
+static __always_inline int probe_take_request(const struct probe_frame *f,
+					      const struct esc_fleet *own, struct esc_peer *peer)
+{
+	__u64 heard_ns = 0;
+	int result = probe_admit_request(f, peer, own->answer_max_pps, &heard_ns);
+
+	if (result != PROBE_GOOD)
+		return result;
+	if (!probe_record(f->probe, f->local_ns, ESC_PROBE_EVENT_REQUEST))
+		hook_count_reason(ESC_REASON_PROBE_RING_FULL, ESC_HOOK_XDP_INGRESS);
+	probe_answer(f, own, heard_ns);
+	return PROBE_GOOD;
+}
+
+static __always_inline int probe_take_reply(const struct probe_frame *f,
+					    const struct esc_fleet *own, struct esc_peer *peer)
+{
+	int result = probe_admit_reply(f, own, peer);
+
+	if (result == PROBE_GOOD && !probe_record(f->probe, f->local_ns, ESC_PROBE_EVENT_REPLY))
+		result = ESC_REASON_PROBE_RING_FULL;
+	return result;
+}
+
+/* A warmer is judged as the pair behind it will be, so that all of this is warm, and forgotten. */
+static __noinline int probe_take(struct xdp_md *xdp, __u64 at)
+{
+	struct probe_frame f = {.ktime_ns = bpf_ktime_get_ns()};
+	const struct esc_fleet *own = probe_fleet();
+	int result, verdict = XDP_DROP;
+	struct esc_peer *peer = NULL;
+
+	if (!own)
+		return XDP_PASS;
+	f.local_ns = esc_local_at(f.ktime_ns);
+	result = probe_open(xdp, at, &f, PROBE_UDP_BYTES);
+	if (result == PROBE_GOOD)
+		result = probe_judge(&f, own, &peer);
+	if (result == PROBE_GOOD && peer) {
+		if (f.bth->opcode == ESC_PROBE_OPCODE_REPLY) {
+			result = probe_take_reply(&f, own, peer);
+		} else if (f.bth->opcode == ESC_PROBE_OPCODE_REQUEST) {
+			result = probe_take_request(&f, own, peer);
+			if (result == PROBE_GOOD)
+				verdict = XDP_TX;
+		} else {
+			result = probe_admit_warmer(&f, peer);
+		}
+	}
+	if (result != PROBE_GOOD)
+		hook_count_reason(result, ESC_HOOK_XDP_INGRESS);
+	return result == ESC_REASON_UNREADABLE ? XDP_PASS : verdict;
+}
+
+#endif
