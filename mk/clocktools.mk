@@ -4,7 +4,7 @@ CLOCKTOOLS := $(patsubst tests/lab/clocktools/%.c,$(BUILD)/tests/lab/%,$(wildcar
 
 lab-programs: $(CLOCKTOOLS)
 
-$(CLOCKTOOLS): $(BUILD)/tests/lab/%: tests/lab/clocktools/%.c loader/libescapement/escapement.c $(wildcard loader/libescapement/*.h clocksync/*.h)
+$(CLOCKTOOLS): $(BUILD)/tests/lab/%: tests/lab/clocktools/%.c loader/libescapement/escapement.c $(wildcard loader/libescapement/*.h clocksync/*.h maps/clock.h)
 	@mkdir -p $(@D)
 	@printf '  %-8s %s\n' LD $@
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) $< loader/libescapement/escapement.c -o $@

@@ -6,7 +6,7 @@ LIB_LINKS := $(BUILD)/$(LIB_SONAME) $(BUILD)/libescapement.so
 
 programs: $(LIB_SO) $(LIB_LINKS)
 
-$(LIB_SO): loader/libescapement/escapement.c loader/libescapement/escapement.h loader/libescapement/page.h loader/libescapement/escapement.map $(wildcard clocksync/*.h)
+$(LIB_SO): loader/libescapement/escapement.c loader/libescapement/escapement.h loader/libescapement/page.h loader/libescapement/escapement.map $(wildcard clocksync/*.h maps/clock.h)
 	@mkdir -p $(@D)
 	@printf '  %-8s %s\n' LD $@
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -fPIC -fvisibility=default -shared \
