@@ -1,181 +1,179 @@
 # SPDX-License-Identifier: BSD-2-Clause
-# Escapement. `make help` lists the targets; README.md tells the story.
+# Escapement. `make help` lists the targets; mk/tests.mk builds the tests.
 
 VERSION := 0.1.0
 ARCH := $(shell uname -m | sed 's/x86_64/x86/; s/aarch64/arm64/')
-SAN ?= 0
-# V=1 shows the commands.
+# V=1 shows the commands, WERROR=1 makes warnings errors, SAN=1 builds with sanitizers.
 V ?= 0
 Q := $(if $(filter 1,$(V)),,@)
-BUILD := build$(if $(filter 1,$(SAN)),/san)
-PREFIX ?= /usr
-DESTDIR ?=
+WERROR ?= 0
+SAN ?= 0
+BUILD ?= build
+# Objects of this flavour; the kernel programs are the same in each.
+OUT := $(BUILD)$(if $(filter 1,$(SAN)),/san)
+BPF_OUT := $(BUILD)/bpf
 
+DESTDIR ?=
+PREFIX ?= /usr/local
+SBINDIR ?= $(PREFIX)/sbin
+BINDIR ?= $(PREFIX)/bin
+LIBDIR ?= $(PREFIX)/lib
+INCLUDEDIR ?= $(PREFIX)/include
+MANDIR ?= $(PREFIX)/share/man
+UNITDIR ?= $(PREFIX)/lib/systemd/system
+SYSCONFDIR ?= /etc
+
+ifeq ($(origin CC),default)
 CC := gcc
+endif
 CLANG ?= clang
 BPFTOOL ?= $(shell command -v bpftool || echo /usr/sbin/bpftool)
+INSTALL ?= install
 
-WARN := -Wall -Wextra -Wshadow -Wmissing-prototypes -Wstrict-prototypes -Wformat=2 -Wvla -Werror
+# CFLAGS, CPPFLAGS and LDFLAGS are the user's; they come after our own.
+CFLAGS ?= -O2 -g
 PKGS := libbpf libxdp libcyaml yaml-0.1 jansson libsystemd libelf zlib
-CPPFLAGS += -D_GNU_SOURCE -DESC_VERSION='"$(VERSION)"' -I. -Iloader -I$(BUILD)/bpf
-CFLAGS += -std=gnu11 -O2 -g -fno-strict-aliasing $(WARN)
-LDLIBS = $(shell pkg-config --libs $(PKGS)) -lm
+WARN := -Wall -Wextra -Wshadow -Wmissing-prototypes -Wstrict-prototypes -Wformat=2 -Wvla \
+	$(if $(filter 1,$(WERROR)),-Werror)
+HARDEN := -fPIE -fstack-protector-strong -fstack-clash-protection
+HARDEN_LINK := -pie -Wl,-z,relro -Wl,-z,now
 ifeq ($(SAN),1)
-CFLAGS += -fsanitize=address,undefined -fno-omit-frame-pointer -fno-sanitize-recover=undefined
-LDFLAGS += -fsanitize=address,undefined
+SANITIZE := -fsanitize=address,undefined -fno-omit-frame-pointer -fno-sanitize-recover=undefined
+else ifeq ($(findstring _FORTIFY_SOURCE,$(CPPFLAGS) $(CFLAGS)),)
+FORTIFY := -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2
 endif
-
+ALL_CPPFLAGS = -D_GNU_SOURCE -DESC_VERSION='"$(VERSION)"' -I. -Iloader -I$(BPF_OUT) $(FORTIFY) $(CPPFLAGS)
+ALL_CFLAGS = -std=gnu11 -fno-strict-aliasing $(WARN) $(HARDEN) $(SANITIZE) $(CFLAGS)
+ALL_LDFLAGS = $(HARDEN_LINK) $(SANITIZE) $(LDFLAGS)
+LDLIBS := $(shell pkg-config --libs $(PKGS)) -lm
 BPF_CFLAGS := -O2 -g -target bpf -mcpu=v3 -D__TARGET_ARCH_$(ARCH) -Ivmlinux/$(ARCH) -I. -Ibpf \
-	-I/usr/include -Wall -Wextra -Wno-unused-parameter -Wno-missing-declarations -Werror \
-	-fno-strict-aliasing
+	-I/usr/include -Wall -Wextra -Wno-unused-parameter -Wno-missing-declarations \
+	$(if $(filter 1,$(WERROR)),-Werror) -fno-strict-aliasing
 
+say = @mkdir -p $(@D); printf '  %-8s %s\n' $(1) $@
+
+LIB := loader/libescapement
 MAINS := loader/escapementd.c loader/escapement.c
-LOADER_SRC := $(shell find loader -name "*.c" -not -path "loader/libescapement/*")
-CORE_SRC := $(filter-out $(MAINS),$(LOADER_SRC) $(wildcard clocksync/*.c pacing/*.c))
-CORE_OBJ := $(CORE_SRC:%.c=$(BUILD)/%.o)
-# These have skeletons of their own (mk/trace.mk, mk/hostqueue.mk, mk/tcp.mk, mk/nic.mk).
-BPF_SRC := $(filter-out bpf/qp_trace.bpf.c bpf/host_queue.bpf.c bpf/tcp_%.bpf.c bpf/nic.bpf.c,$(wildcard bpf/*.bpf.c))
-BPF_OBJ := $(BPF_SRC:%.c=$(BUILD)/%.o)
-SKEL := $(BUILD)/bpf/dataplane.skel.h
-UNIT_SRC := $(wildcard tests/unit/test_*.c)
-UNIT_BIN := $(UNIT_SRC:%.c=$(BUILD)/%)
-# Programs that are one C file each and stand on the core library.
-TOOL_SRC := $(wildcard tests/bpf/*.c tests/bench/*.c)
-TOOL_BIN := $(TOOL_SRC:%.c=$(BUILD)/%)
-# Programs of the lab that stand alone; mk/lab.mk builds them.
-LAB_BIN := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/lab/*.bpf.c)) $(if $(wildcard tests/lab/roceflow/*.c),$(BUILD)/tests/lab/roceflow)
-# libFuzzer targets, built by clang with sanitizers.
-FUZZ_SRC := $(wildcard tests/fuzz/fuzz_*.c)
-FUZZ_BIN := $(FUZZ_SRC:%.c=build/%)
+CORE_SRC := $(filter-out $(MAINS) $(LIB)/%,$(shell find loader -name '*.c'))
+LAWS_SRC := $(shell find clocksync pacing -name '*.c')
+CORE := $(OUT)/libescapement_core.a
+# The clock's arithmetic and the control laws: no kernel program, no daemon.
+LAWS := $(OUT)/libescapement_laws.a
+# Objects of their own, since one of their programs may be refused alone, or stands on other hooks.
+HOOKS := $(patsubst bpf/%.bpf.c,%,$(wildcard bpf/*.bpf.c))
+ALONE := $(filter qp_trace host_queue nic tcp_%,$(HOOKS))
+SKELETONS := $(patsubst %,$(BPF_OUT)/%.skel.h,dataplane $(ALONE))
 
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all deps programs tests lab-programs demo check bench install uninstall clean help fuzz format tidy vmlinux
+.PHONY: all programs tests deps demo check bench install uninstall clean help format vmlinux
 
 all: programs
 
-programs: $(BUILD)/escapementd $(BUILD)/escapement
+programs: $(OUT)/escapementd $(OUT)/escapement $(OUT)/libescapement.so
 
-tests: programs lab-programs $(UNIT_BIN) $(TOOL_BIN)
+include mk/tests.mk
 
-lab-programs: $(LAB_BIN)
-
-fuzz: $(FUZZ_BIN)
-
--include $(wildcard mk/*.mk)
-
-# --- kernel programs: one object per hook, linked into one, one skeleton ---
-$(BUILD)/bpf/%.bpf.o: bpf/%.bpf.c vmlinux/$(ARCH)/vmlinux.h
-	@mkdir -p $(@D)
-	@printf '  %-8s %s\n' CLANG $@
+# --- kernel programs: one object per hook, linked into one, and those that stand alone ---
+$(BPF_OUT)/%.bpf.o: bpf/%.bpf.c vmlinux/$(ARCH)/vmlinux.h
+	$(call say,CLANG)
 	$(Q)$(CLANG) $(BPF_CFLAGS) -MMD -MP -c $< -o $@
 
-$(BUILD)/bpf/dataplane.o: $(BPF_OBJ)
-	@printf '  %-8s %s\n' BPFTOOL $@
+$(BPF_OUT)/dataplane.o: $(patsubst %,$(BPF_OUT)/%.bpf.o,$(filter-out $(ALONE),$(HOOKS)))
+	$(call say,BPFTOOL)
 	$(Q)$(BPFTOOL) gen object $@ $^
 
-$(SKEL): $(BUILD)/bpf/dataplane.o
-	@printf '  %-8s %s\n' BPFTOOL $@
-	$(Q)$(BPFTOOL) gen skeleton $< name dataplane > $@ 2> $@.log || { cat $@.log >&2; exit 1; }
+$(BPF_OUT)/dataplane.skel.h: $(BPF_OUT)/dataplane.o
+$(ALONE:%=$(BPF_OUT)/%.skel.h): $(BPF_OUT)/%.skel.h: $(BPF_OUT)/%.bpf.o
+# Where a program of the object has the object's own name.
+$(BPF_OUT)/host_queue.skel.h: SKELETON := host_queue_out
+$(BPF_OUT)/nic.skel.h: SKELETON := nic_programs
+$(SKELETONS):
+	$(call say,BPFTOOL)
+	$(Q)$(BPFTOOL) gen skeleton $< name $(or $(SKELETON),$(patsubst %.skel.h,%,$(@F))) > $@ 2> $@.log || \
+		{ cat $@.log >&2; exit 1; }
 
 # --- user space ---
-$(BUILD)/%.o: %.c $(SKEL)
-	@mkdir -p $(@D)
-	@printf '  %-8s %s\n' CC $@
-	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
+$(OUT)/%.o: %.c
+	$(call say,CC)
+	$(Q)$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
 
-$(BUILD)/libescapement_core.a: $(CORE_OBJ)
-	@rm -f $@
-	@printf '  %-8s %s\n' AR $@
-	$(Q)$(AR) qcs $@ $^
+# Who includes a skeleton waits for it the first time; from then on its .d file knows.
+skeleton_of = $(addprefix $(BPF_OUT)/,$(shell sed -n 's/^\#include "\(.*\.skel\.h\)"/\1/p' $(1)))
+$(foreach file,$(shell grep -rl --include='*.c' 'skel\.h"' loader),$(eval \
+	$(OUT)/$(file:.c=.o) $(BUILD)/fuzz/$(file:.c=.o): | $(call skeleton_of,$(file))))
 
-$(BUILD)/escapementd: $(BUILD)/loader/escapementd.o $(BUILD)/libescapement_core.a
-	@printf '  %-8s %s\n' LD $@
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) -o $@
+$(CORE): $(CORE_SRC:%.c=$(OUT)/%.o)
+$(LAWS): $(LAWS_SRC:%.c=$(OUT)/%.o)
+$(CORE) $(LAWS):
+	$(call say,AR)
+	$(Q)rm -f $@ && $(AR) qcsT $@ $^
 
-$(BUILD)/escapement: $(BUILD)/loader/escapement.o $(BUILD)/libescapement_core.a
-	@printf '  %-8s %s\n' LD $@
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) -o $@
+LINK = $(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) $(filter %.o %.a,$^) $(LDLIBS) -o $@
 
-# --- tests ---
-$(BUILD)/tests/unit/%: tests/unit/%.c $(BUILD)/libescapement_core.a
-	@mkdir -p $(@D)
-	@printf '  %-8s %s\n' CC $@
-	$(Q)$(CC) $(CPPFLAGS) $(filter-out -Wmissing-prototypes,$(CFLAGS)) -MMD -MP $(LDFLAGS) $< \
-		$(BUILD)/libescapement_core.a -lcriterion $(LDLIBS) -o $@
+$(OUT)/escapementd $(OUT)/escapement: $(OUT)/%: $(OUT)/loader/%.o $(CORE) $(LAWS)
+	$(call say,LD)
+	$(LINK)
 
-$(BUILD)/tests/bpf/%: tests/bpf/%.c $(BUILD)/libescapement_core.a $(SKEL)
-	@mkdir -p $(@D)
-	@printf '  %-8s %s\n' LD $@
-	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP $(LDFLAGS) $< $(BUILD)/libescapement_core.a $(LDLIBS) -o $@
+# libescapement: position-independent, on the C library alone, nothing exported but its own.
+SONAME := libescapement.so.0
+$(OUT)/$(SONAME).1.0: $(LIB)/escapement.c $(LIB)/escapement.map
+	$(call say,LD)
+	$(Q)$(CC) $(ALL_CPPFLAGS) $(filter-out -fPIE,$(ALL_CFLAGS)) $(filter-out -pie,$(ALL_LDFLAGS)) -MMD -MP \
+		-fPIC -shared -Wl,-soname,$(SONAME) -Wl,--version-script=$(LIB)/escapement.map $< -o $@
 
-$(BUILD)/tests/bench/%: tests/bench/%.c $(BUILD)/libescapement_core.a $(SKEL)
-	@mkdir -p $(@D)
-	@printf '  %-8s %s\n' LD $@
-	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP $(LDFLAGS) $< $(BUILD)/libescapement_core.a $(LDLIBS) -o $@
+$(OUT)/libescapement.so: $(OUT)/$(SONAME).1.0
+	$(Q)ln -sf $(<F) $(OUT)/$(SONAME) && ln -sf $(<F) $@
 
-# The fuzzers have a core library of their own: clang's coverage and sanitizers.
-FUZZ_CFLAGS := -std=gnu11 -O1 -g -fno-strict-aliasing
-build/fuzz/%.o: %.c $(SKEL)
-	@mkdir -p $(@D)
-	@printf '  %-8s %s\n' CLANG $@
-	$(Q)$(CLANG) $(CPPFLAGS) $(FUZZ_CFLAGS) -fsanitize=fuzzer-no-link,address,undefined -MMD -MP \
-		-c $< -o $@
-
-build/fuzz/libescapement_core.a: $(CORE_SRC:%.c=build/fuzz/%.o)
-	@rm -f $@
-	@printf '  %-8s %s\n' AR $@
-	$(Q)$(AR) qcs $@ $^
-
-build/tests/fuzz/%: tests/fuzz/%.c build/fuzz/libescapement_core.a
-	@mkdir -p $(@D)
-	@printf '  %-8s %s\n' CLANG $@
-	$(Q)$(CLANG) $(CPPFLAGS) $(FUZZ_CFLAGS) -fsanitize=fuzzer,address,undefined -MMD -MP $< \
-		build/fuzz/libescapement_core.a $(LDLIBS) -o $@
-
-deps:
-	@tests/deps
-
+# --- targets without a file ---
+deps: ; @tests/deps
 demo: ; @tests/demo
 check: ; @tests/check
 bench: ; @tests/bench/run
-
-install: programs
-	install -D -m 0755 $(BUILD)/escapementd $(DESTDIR)$(PREFIX)/sbin/escapementd
-	install -D -m 0755 $(BUILD)/escapement $(DESTDIR)$(PREFIX)/bin/escapement
-	install -D -m 0644 deploy/escapementd.service $(DESTDIR)/lib/systemd/system/escapementd.service
-	install -D -m 0644 deploy/escapement.yaml $(DESTDIR)/etc/escapement/escapement.yaml.example
-	install -D -m 0644 man/escapement.1 $(DESTDIR)$(PREFIX)/share/man/man1/escapement.1
-	install -D -m 0644 man/escapementd.8 $(DESTDIR)$(PREFIX)/share/man/man8/escapementd.8
-	install -D -m 0644 man/escapement.yaml.5 $(DESTDIR)$(PREFIX)/share/man/man5/escapement.yaml.5
-
-uninstall:
-	rm -f $(DESTDIR)$(PREFIX)/sbin/escapementd $(DESTDIR)$(PREFIX)/bin/escapement \
-		$(DESTDIR)/lib/systemd/system/escapementd.service \
-		$(DESTDIR)/etc/escapement/escapement.yaml.example \
-		$(DESTDIR)$(PREFIX)/share/man/man1/escapement.1 \
-		$(DESTDIR)$(PREFIX)/share/man/man8/escapementd.8 \
-		$(DESTDIR)$(PREFIX)/share/man/man5/escapement.yaml.5
-
-vmlinux:
-	vmlinux/make-vmlinux
+vmlinux: ; vmlinux/make-vmlinux
+clean: ; rm -rf $(BUILD)
 
 format:
 	git ls-files '*.c' '*.h' | grep -v '^vmlinux/' | xargs clang-format -i
 
-clean:
-	rm -rf build
+MAN := escapement.1 escapementd.8 escapement.yaml.5 libescapement.3
+INSTALLED = $(SBINDIR)/escapementd $(BINDIR)/escapement $(UNITDIR)/escapementd.service \
+	$(SYSCONFDIR)/escapement/escapement.yaml.example $(INCLUDEDIR)/escapement.h \
+	$(addprefix $(LIBDIR)/,$(SONAME).1.0 $(SONAME) libescapement.so pkgconfig/libescapement.pc) \
+	$(foreach page,$(MAN),$(MANDIR)/man$(subst .,,$(suffix $(page)))/$(page))
+D := $(DESTDIR)
+
+install: programs
+	$(INSTALL) -D -m 0755 $(OUT)/escapementd $(D)$(SBINDIR)/escapementd
+	$(INSTALL) -D -m 0755 $(OUT)/escapement $(D)$(BINDIR)/escapement
+	$(INSTALL) -D -m 0755 $(OUT)/$(SONAME).1.0 $(D)$(LIBDIR)/$(SONAME).1.0
+	ln -sf $(SONAME).1.0 $(D)$(LIBDIR)/$(SONAME)
+	ln -sf $(SONAME).1.0 $(D)$(LIBDIR)/libescapement.so
+	$(INSTALL) -D -m 0644 $(LIB)/escapement.h $(D)$(INCLUDEDIR)/escapement.h
+	$(INSTALL) -d $(D)$(LIBDIR)/pkgconfig $(D)$(UNITDIR)
+	sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@INCLUDEDIR@|$(INCLUDEDIR)|; s|@VERSION@|$(VERSION)|' \
+		$(LIB)/escapement.pc.in > $(D)$(LIBDIR)/pkgconfig/libescapement.pc
+	sed 's|=/usr/sbin/|=$(SBINDIR)/|; s|/etc/escapement|$(SYSCONFDIR)/escapement|' deploy/escapementd.service \
+		> $(D)$(UNITDIR)/escapementd.service
+	$(INSTALL) -D -m 0644 deploy/escapement.yaml $(D)$(SYSCONFDIR)/escapement/escapement.yaml.example
+	for page in $(MAN); do $(INSTALL) -D -m 0644 man/$$page $(D)$(MANDIR)/man$${page##*.}/$$page || exit 1; done
+
+uninstall:
+	rm -f $(addprefix $(D),$(INSTALLED))
 
 help:
-	@echo 'make deps      check and install the Debian packages that are missing (root)'
-	@echo 'make all       build escapementd and escapement into build/'
-	@echo 'make demo      root: the lab, two soft-RoCE machines, the daemon, live queue pairs'
-	@echo 'make check     root: every test; last line: N passed, N failed, N skipped'
-	@echo 'make bench     root: cost per packet and rates, as ratios in one run'
-	@echo 'make install   into $$(DESTDIR)$$(PREFIX)'
-	@echo 'make fuzz      build the fuzzers into build/tests/fuzz'
-	@echo 'make vmlinux   remake vmlinux/*/vmlinux.h'
-	@echo 'make SAN=1 ... build with AddressSanitizer and UBSan into build/san'
-	@echo 'make clean     remove build/'
+	@echo 'make all        build escapementd, escapement and libescapement into build/'
+	@echo 'make install    into $$(DESTDIR)$$(PREFIX), /usr/local if not given; make uninstall removes it'
+	@echo 'make deps       root: install the Debian packages that are missing'
+	@echo 'make demo       root: the lab, two soft-RoCE machines, the daemon, live queue pairs'
+	@echo 'make check      root: every test; last line: N passed, N failed, N skipped'
+	@echo 'make bench      root: cost per packet and rates, as ratios in one run'
+	@echo 'make tests fuzz build the programs of the tests; the fuzzers'
+	@echo 'make format     clang-format on every C file'
+	@echo 'make vmlinux    generate vmlinux/*/vmlinux.h anew'
+	@echo 'make clean      remove build/'
+	@echo 'Variables: V=1 shows commands, WERROR=1 fails on warnings, SAN=1 builds with AddressSanitizer'
+	@echo 'and UBSan into build/san; CC CFLAGS CPPFLAGS LDFLAGS CLANG BPFTOOL; PREFIX DESTDIR SBINDIR BINDIR'
+	@echo 'LIBDIR INCLUDEDIR MANDIR UNITDIR SYSCONFDIR.'
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -14,20 +14,19 @@ import threading
 import time
 
 TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-sys.path[:0] = [os.path.join(TOP, "tests", "lab"), os.path.join(TOP, "tests", "vm"),
-                os.path.join(TOP, "tests")]
+sys.path[0] += "/lib"
 
-import clocklab  # noqa: E402
-import labtest  # noqa: E402
-import verdictlab  # noqa: E402
+import clocklab
+import labtest
+import verdictlab
 
 os.environ["LAB"] = "demo"  # whose machines `emulation` asks about
-from emulation import death, state  # noqa: E402
+from emulation import death, state
 
 BUILD = os.environ.get("ESCAPEMENT_BUILD", os.path.join(TOP, "build"))
 LAB = os.path.join(TOP, "tests", "lab", "lab")
 VM = os.path.join(TOP, "tests", "vm", "vm")
-ROCEFLOW = os.path.join(BUILD, "tests", "lab", "roceflow")
+ROCEFLOW = os.path.join(BUILD, "tests", "tools", "roceflow", "roceflow")
 NO_MACHINES = 77  # vm's exit code: machines cannot be had here
 ENV = dict(os.environ, LAB="demo", ESCAPEMENT_BUILD=BUILD, LC_ALL="C.UTF-8")
 EVENT_WIDTH = 230

@@ -8,7 +8,7 @@
 #include "config/schema.h"
 #include "daemon/daemon.h"
 #include "diagnose/diagnose.h"
-#include "fleet/members.h"
+#include "fleet/fleet.h"
 #include "qp/table.h"
 #include "clock/report.h"
 #include "pace/pace.h"

@@ -316,12 +316,6 @@ static json_t *answer_nic(struct request *request)
 	return nics_report(request->daemon->nics);
 }
 
-/* It changes the host's devices, which is the operator's to do, not the daemon's. */
-static json_t *answer_nic_pair(struct request *request)
-{
-	return misuse(request, "`nic-pair` is done by the command line itself, without the daemon");
-}
-
 static json_t *answer_config(struct request *request)
 {
 	return config_to_json(request->daemon->config);
@@ -390,11 +384,10 @@ static const struct {
 	{"mode", answer_mode},
 	{"steer", answer_steer},
 	{"pace", answer_pace},
-	{"nic", answer_nic},
-	{"nic-pair", answer_nic_pair},
+	{"failover", answer_nic},
 	{"off", answer_off},
 	{"config", answer_config},
-	{"probe-support", answer_support},
+	{"features", answer_support},
 	{"reload", answer_reload},
 	{"version", answer_version},
 };

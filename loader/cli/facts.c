@@ -100,7 +100,7 @@ static int ask_support(const struct cli *cli, json_t **support)
 	int code;
 
 	if (!cli_client_open(&client, cli->places.socket)) {
-		code = cli_client_ask(&client, "probe-support", NULL, support);
+		code = cli_client_ask(&client, "features", NULL, support);
 		cli_client_close(&client);
 		return code;
 	}

@@ -118,7 +118,7 @@ void cli_write_nics_short(FILE *out, const json_t *nics)
 int cli_nic(const struct cli *cli)
 {
 	json_t *result;
-	int code = cli_ask(cli->places.socket, "nic", NULL, &result);
+	int code = cli_ask(cli->places.socket, "failover", NULL, &result);
 
 	if (code)
 		return code;

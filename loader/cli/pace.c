@@ -181,6 +181,8 @@ int cli_pace(const struct cli *cli)
 		json_decref(args);
 		return CLI_USAGE;
 	}
+	if (what && !strcmp(what, "tcp") && cli->word_count == 2)
+		json_object_set_new(args, "mode", json_string(cli->words[1]));
 	for (int i = 1; i < cli->word_count; i++)
 		json_array_append_new(interfaces, json_string(cli->words[i]));
 	json_object_set_new(args, "interfaces", interfaces);

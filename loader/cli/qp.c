@@ -246,7 +246,7 @@ static int show_once(const struct cli *cli, struct cli_client *client)
 	return fflush(stdout) ? CLI_FAILED : CLI_GOOD;
 }
 
-static void pause_for(double seconds)
+static void sleep_for(double seconds)
 {
 	struct timespec left = {.tv_sec = (time_t)seconds,
 				.tv_nsec = (long)((seconds - (time_t)seconds) * 1e9)};
@@ -265,7 +265,7 @@ int cli_qp(const struct cli *cli)
 	}
 	code = show_once(cli, &client);
 	while (!code && cli->watch) {
-		pause_for(cli->watch_seconds);
+		sleep_for(cli->watch_seconds);
 		code = show_once(cli, &client);
 	}
 	cli_client_close(&client);

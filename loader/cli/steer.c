@@ -47,16 +47,16 @@ int cli_steer_option(struct cli *cli, const char *name, const char *value)
 {
 	if (!cli->steer)
 		cli->steer = json_object();
-	if (!strcmp(name, "now") || !strcmp(name, "all"))
+	if (!strcmp(name, "force") || !strcmp(name, "all"))
 		return json_object_set_new(cli->steer, name, json_true()) ? CLI_FAILED : CLI_GOOD;
 	if (!strcmp(name, "src") || !strcmp(name, "dst"))
 		return json_object_set_new(cli->steer, name, json_string(value))
 			       ? bad_value(name, "", "an address")
 			       : CLI_GOOD;
-	if (!strcmp(name, "hold"))
-		return take_time(cli->steer, name, "hold_ns", value);
-	if (!strcmp(name, "within"))
-		return take_time(cli->steer, name, "within_ns", value);
+	if (!strcmp(name, "flowlet-gap"))
+		return take_time(cli->steer, name, "flowlet_gap_ns", value);
+	if (!strcmp(name, "deadline"))
+		return take_time(cli->steer, name, "deadline_ns", value);
 	return take_number(cli->steer, name, strcmp(name, "flow-label") ? name : "flow_label",
 			   value);
 }

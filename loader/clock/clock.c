@@ -74,8 +74,8 @@ void mesh_clock_open(struct mesh *mesh)
 void mesh_clock_configure(struct mesh *mesh)
 {
 	const struct config *config = mesh->daemon->config;
-	unsigned int degree = mesh_plane_edges(mesh, CONFIG_PLANE_BACKEND) +
-			      mesh_plane_edges(mesh, CONFIG_PLANE_FRONTEND);
+	unsigned int degree = mesh_plane_edges(mesh, FLEET_PLANE_BACKEND) +
+			      mesh_plane_edges(mesh, FLEET_PLANE_FRONTEND);
 	bool on = mesh->planes[0].on || mesh->planes[1].on;
 	struct roster all;
 

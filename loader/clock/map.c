@@ -150,17 +150,17 @@ void mesh_write_anchor(struct mesh *mesh, const struct anchor_word *word)
 
 /* --- peers --- */
 
-static struct esc_peer_key peer_key(enum config_plane plane, uint64_t id)
+static struct esc_peer_key peer_key(enum fleet_plane plane, uint64_t id)
 {
 	struct esc_peer_key key;
 
 	memset(&key, 0, sizeof(key));
 	key.id = id;
-	key.plane = plane == CONFIG_PLANE_FRONTEND;
+	key.plane = plane == FLEET_PLANE_FRONTEND;
 	return key;
 }
 
-int mesh_read_peer(const struct mesh *mesh, enum config_plane plane, uint64_t id,
+int mesh_read_peer(const struct mesh *mesh, enum fleet_plane plane, uint64_t id,
 		   struct esc_peer *out)
 {
 	struct esc_peer_key key = peer_key(plane, id);
@@ -176,7 +176,7 @@ static int id_compare(const void *a, const void *b)
 }
 
 struct plane_ids {
-	enum config_plane plane;
+	enum fleet_plane plane;
 	const uint64_t *ids; /* sorted */
 	size_t count;
 };
@@ -187,7 +187,7 @@ static bool peer_stays(const void *key, void *context)
 	const struct plane_ids *mine = context;
 	const struct esc_peer_key *peer = key;
 
-	return peer->plane != (mine->plane == CONFIG_PLANE_FRONTEND) ||
+	return peer->plane != (mine->plane == FLEET_PLANE_FRONTEND) ||
 	       (mine->count &&
 		bsearch(&peer->id, mine->ids, mine->count, sizeof(*mine->ids), id_compare));
 }

@@ -98,8 +98,8 @@ static void take_request(struct mesh_edge *edge, const struct esc_probe_event *e
 
 static void take_record(struct mesh *mesh, const struct esc_probe_event *event, int64_t now_ns)
 {
-	enum config_plane plane =
-		event->flags & ESC_PROBE_PLANE ? CONFIG_PLANE_FRONTEND : CONFIG_PLANE_BACKEND;
+	enum fleet_plane plane =
+		event->flags & ESC_PROBE_PLANE ? FLEET_PLANE_FRONTEND : FLEET_PLANE_BACKEND;
 	struct mesh_edge *edge = mesh_find_edge(mesh, plane, event->peer);
 	bool reply = event->kind == ESC_PROBE_EVENT_REPLY;
 

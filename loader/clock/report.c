@@ -21,7 +21,7 @@ static void put_real(json_t *object, const char *key, double number)
 	json_object_set_new(object, key, json_real(number));
 }
 
-const char *report_plane(enum config_plane plane)
+const char *report_plane(enum fleet_plane plane)
 {
 	return config_word(config_plane_names, plane);
 }
@@ -216,7 +216,7 @@ json_t *report_peers(const struct daemon *daemon)
 
 /* --- status --- */
 
-static json_t *plane_json(const struct mesh_plane_facts *plane, enum config_plane which)
+static json_t *plane_json(const struct mesh_plane_facts *plane, enum fleet_plane which)
 {
 	json_t *object = json_object();
 

@@ -20,6 +20,6 @@ json_t *report_clock_facts(const struct mesh_clock_facts *clock,
 			   const struct mesh_peer_facts *peers, size_t count);
 json_t *report_peer_facts(const struct mesh_peer_facts *peer);
 
-const char *report_plane(enum config_plane plane);
+const char *report_plane(enum fleet_plane plane);
 
 #endif

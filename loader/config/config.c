@@ -19,7 +19,7 @@
 #include "schema.h"
 #include "maps/maps.h"
 #include "maps/tcp.h"
-#include "fleet/members.h"
+#include "fleet/fleet.h"
 #include "base/readfile.h"
 #include "base/units.h"
 #include "yamltree.h"
@@ -157,66 +157,19 @@ static int take_members(struct reading *reading)
 	return err;
 }
 
-/* Checked now, so that a fleet learns of a bad key before it probes with it. */
-static int check_key_file(struct reading *reading, const char *name, const char *path, size_t size,
-			  const struct stat *status)
-{
-	unsigned int line = line_of(reading, NULL, name);
-
-	if (size != FLEET_KEY_BYTES)
-		return fail_at(reading, line, "%s: %s has %zu bytes; a key has exactly %d", name,
-			       path, size, FLEET_KEY_BYTES);
-	if (status->st_uid != 0)
-		return fail_at(reading, line, "%s: %s belongs to user %u; `chown root %s`", name,
-			       path, status->st_uid, path);
-	if (status->st_mode & 077)
-		return fail_at(reading, line,
-			       "%s: %s can be read by others (mode %04o); "
-			       "`chmod 0600 %s`, and make a new key if others may have read it",
-			       name, path, status->st_mode & 07777, path);
-	return 0;
-}
-
-/* The key at *@path into its slot. */
+/* Checked now, so that a bad key is found before anything is probed with it. */
 static int take_key(struct reading *reading, const char *name, const char *given, char **path)
 {
-	struct fleet_keys *keys = &reading->config->keys;
-	char *bytes = NULL, *why = NULL;
-	struct stat status;
-	unsigned int slot;
-	size_t size;
+	char *why = NULL;
 	int err = take_path(reading->path, given, NULL, path);
 
 	if (err || !*path)
 		return err;
-	err = readfile(*path, 4096, &bytes, &size, &status, &why);
+	err = fleet_keys_add(&reading->config->keys, *path, &why);
 	if (err)
-		fail_at(reading, line_of(reading, NULL, name),
-			"%s: %s; make one with `umask 077; head -c %d "
-			"/dev/urandom > FILE`, the same on every host",
-			name, why ? why : strerror(-err), FLEET_KEY_BYTES);
-	else
-		err = check_key_file(reading, name, *path, size, &status);
+		fail_at(reading, line_of(reading, NULL, name), "%s: %s", name,
+			why ? why : strerror(-err));
 	free(why);
-	if (err)
-		goto out;
-	slot = bytes[0] & 1;
-	if (keys->have[slot] && memcmp(keys->key[slot], bytes, FLEET_KEY_BYTES)) {
-		err = fail_at(
-			reading, line_of(reading, NULL, name),
-			"%s: %s cannot stand beside the key of key_file, since both begin with "
-			"an %s byte; make the new key again until one begins with an %s byte",
-			name, *path, slot ? "odd" : "even", slot ? "even" : "odd");
-		goto out;
-	}
-	if (!keys->have[0] && !keys->have[1])
-		keys->use = slot;
-	keys->have[slot] = true;
-	memcpy(keys->key[slot], bytes, FLEET_KEY_BYTES);
-out:
-	if (bytes)
-		explicit_bzero(bytes, size);
-	free(bytes);
 	return err;
 }
 

@@ -8,11 +8,12 @@
 #include <stdint.h>
 #include <net/if.h>
 
+#include "fleet/fleet.h"
+
 #define CONFIG_PATH_DEFAULT "/etc/escapement/escapement.yaml"
 #define CONFIG_SOCKET_DEFAULT "/run/escapement/escapement.sock"
 #define CONFIG_KILL_FILE_DEFAULT "/run/escapement/off"
 
-enum config_plane { CONFIG_PLANE_BACKEND, CONFIG_PLANE_FRONTEND };
 enum config_attach { CONFIG_ATTACH_AUTO, CONFIG_ATTACH_NATIVE, CONFIG_ATTACH_SKB };
 enum config_steer { CONFIG_STEER_OFF, CONFIG_STEER_MANUAL, CONFIG_STEER_AUTO };
 enum config_overtake { CONFIG_OVERTAKE_NEVER, CONFIG_OVERTAKE_ONCE };
@@ -22,20 +23,9 @@ enum config_nic { CONFIG_NIC_WRAP, CONFIG_NIC_PLAIN };
 enum config_nic_resend { CONFIG_NIC_RESEND_ON, CONFIG_NIC_RESEND_OFF };
 enum config_tc { CONFIG_TC_AUTO, CONFIG_TC_TCX, CONFIG_TC_CLSACT };
 
-struct members;
-
-#define FLEET_KEY_BYTES 16
-
-/* The fleet's keys by slot; a slot is the lowest bit of its key's first byte. */
-struct fleet_keys {
-	bool have[2];
-	unsigned int use; /* the slot that tags, when there is any */
-	unsigned char key[2][FLEET_KEY_BYTES];
-};
-
 struct config_interface {
 	char *name;
-	enum config_plane plane;
+	enum fleet_plane plane;
 	enum config_attach attach;
 	enum config_tc tc;
 	uint16_t probe_port;

@@ -16,8 +16,8 @@
 #define KEYS_MAX 24 /* keys of one mapping */
 
 const cyaml_strval_t config_plane_names[] = {
-	{"backend", CONFIG_PLANE_BACKEND},
-	{"frontend", CONFIG_PLANE_FRONTEND},
+	{"backend", FLEET_PLANE_BACKEND},
+	{"frontend", FLEET_PLANE_FRONTEND},
 	{},
 };
 const cyaml_strval_t config_attach_names[] = {
@@ -48,7 +48,7 @@ const cyaml_strval_t config_overtake_names[] = {
 
 const cyaml_strval_t config_pace_tcp_names[] = {
 	{"off", CONFIG_PACE_TCP_OFF},
-	{"observe", CONFIG_PACE_TCP_OBSERVE},
+	{"measure", CONFIG_PACE_TCP_OBSERVE},
 	{"on", CONFIG_PACE_TCP_ON},
 	{},
 };

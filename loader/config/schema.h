@@ -12,7 +12,7 @@ struct yamltree_node;
 /* The file as libcyaml loads it: durations still text, what is not given NULL. */
 struct config_raw_interface {
 	char *name;
-	enum config_plane plane;
+	enum fleet_plane plane;
 	enum config_attach attach;
 	enum config_tc tc;
 	uint64_t *probe_port;

@@ -24,7 +24,7 @@ struct port_info {
 	unsigned int rdma_port;
 	uint32_t mtu;
 	bool link_up;
-	enum config_plane plane;
+	enum fleet_plane plane;
 	enum esc_xdp_mode xdp_mode;
 	enum esc_xdp_via xdp_via;
 	enum esc_tc_via tc_via;

@@ -68,7 +68,7 @@ static struct attach_target port_target(const struct port *port, const struct pi
 		.constants = {
 			.port_index = port->slot,
 			.probe_port = port->probe_port == ESC_ROCEV2_PORT ? 0 : port->probe_port,
-			.frontend = port->plane == CONFIG_PLANE_FRONTEND,
+			.frontend = port->plane == FLEET_PLANE_FRONTEND,
 			.lab_offset_ns = port->lab_offset_ns,
 			.lab_drift_ppb = port->lab_drift_ppb,
 		},

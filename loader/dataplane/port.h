@@ -14,7 +14,7 @@ struct pins;
 
 struct port {
 	char name[IF_NAMESIZE];
-	enum config_plane plane;
+	enum fleet_plane plane;
 	enum config_attach attach;
 	enum config_tc tc;
 	uint16_t probe_port;

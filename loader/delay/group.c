@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "state.h"
-#include "fleet/members.h"
+#include "fleet/fleet.h"
 
 /* One queue pair, or one destination's sums, and where it belongs. */
 struct part {

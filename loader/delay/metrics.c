@@ -7,7 +7,7 @@
 #include "base/address.h"
 #include "delay.h"
 #include "group.h"
-#include "fleet/members.h"
+#include "fleet/fleet.h"
 #include "api/metrics.h"
 #include "base/prom.h"
 #include "clock/report.h"

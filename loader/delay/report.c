@@ -8,7 +8,7 @@
 #include "base/address.h"
 #include "config/config.h"
 #include "daemon/daemon.h"
-#include "fleet/members.h"
+#include "fleet/fleet.h"
 #include "api/report.h"
 #include "clock/report.h"
 
@@ -305,7 +305,7 @@ void report_put_peer_delays(json_t *peers, const struct daemon *daemon)
 		goto out;
 	json_array_foreach (peers, i, peer) {
 		const char *plane = json_string_value(json_object_get(peer, "plane"));
-		unsigned int p = plane && !strcmp(plane, report_plane(CONFIG_PLANE_FRONTEND));
+		unsigned int p = plane && !strcmp(plane, report_plane(FLEET_PLANE_FRONTEND));
 		const struct delays_group *group = find_group(
 			groups, count, json_string_value(json_object_get(peer, "peer")), p);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "members.h"
+#include "fleet.h"
 
 #include <errno.h>
 #include <stdarg.h>

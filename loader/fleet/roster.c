@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "roster.h"
+#include "fleet.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "clocksync/graph.h"
-#include "members.h"
 
 bool roster_is_ipv4(const struct esc_address *address)
 {
@@ -29,10 +28,10 @@ static int entry_compare(const void *a, const void *b)
 	return memcmp(&one->address, &two->address, sizeof(one->address));
 }
 
-static bool entry_is_on(const struct member *member, enum config_plane plane)
+static bool entry_is_on(const struct member *member, enum fleet_plane plane)
 {
 	return member->plane == MEMBER_ANY ||
-	       member->plane == (plane == CONFIG_PLANE_FRONTEND ? MEMBER_FRONTEND : MEMBER_BACKEND);
+	       member->plane == (plane == FLEET_PLANE_FRONTEND ? MEMBER_FRONTEND : MEMBER_BACKEND);
 }
 
 static void roster_add(struct roster *roster, const struct member *entry)
@@ -53,7 +52,7 @@ static void roster_add(struct roster *roster, const struct member *entry)
 }
 
 static int roster_fill(struct roster *out, const struct members *members, const char *host,
-		       bool all, enum config_plane plane)
+		       bool all, enum fleet_plane plane)
 {
 	const struct member **entries = calloc(members->count + 1, sizeof(*entries));
 	size_t count = 0;
@@ -80,7 +79,7 @@ static int roster_fill(struct roster *out, const struct members *members, const 
 	return 0;
 }
 
-int roster_build(struct roster *out, const struct members *members, enum config_plane plane,
+int roster_build(struct roster *out, const struct members *members, enum fleet_plane plane,
 		 const char *host)
 {
 	return roster_fill(out, members, host, false, plane);
@@ -88,7 +87,7 @@ int roster_build(struct roster *out, const struct members *members, enum config_
 
 int roster_build_all(struct roster *out, const struct members *members, const char *host)
 {
-	return roster_fill(out, members, host, true, CONFIG_PLANE_BACKEND);
+	return roster_fill(out, members, host, true, FLEET_PLANE_BACKEND);
 }
 
 void roster_free(struct roster *roster)

@@ -9,7 +9,7 @@
 #include "daemon/daemon.h"
 #include "base/log.h"
 #include "dataplane/mapsweep.h"
-#include "fleet/members.h"
+#include "fleet/fleet.h"
 #include "internal.h"
 
 struct address_entry {

@@ -28,7 +28,7 @@ static int ask_stranger(struct mesh *mesh, const struct mesh_plane *plane,
 		return fd;
 	probe_datagram_init(&datagram, plane->roster.ids[plane->roster.self], member->id,
 			    mesh->epoch,
-			    plane->plane == CONFIG_PLANE_FRONTEND ? ESC_PROBE_PLANE : 0);
+			    plane->plane == FLEET_PLANE_FRONTEND ? ESC_PROBE_PLANE : 0);
 	mesh->sequence++;
 	probe_datagram_number(&datagram, ESC_PROBE_OPCODE_REQUEST, mesh->sequence, mesh->sequence,
 			      ESC_PROBE_ASKS);
@@ -72,7 +72,7 @@ static void ask_neighbours(struct mesh *mesh, const struct mesh_plane *plane,
 
 static const struct mesh_plane *other_plane(const struct mesh *mesh, const struct mesh_edge *edge)
 {
-	return &mesh->planes[edge->plane == CONFIG_PLANE_BACKEND];
+	return &mesh->planes[edge->plane == FLEET_PLANE_BACKEND];
 }
 
 void mesh_inquire(struct mesh *mesh, struct mesh_edge *edge, uint64_t now_ns)
@@ -110,8 +110,8 @@ static void answer_about(struct mesh *mesh, struct mesh_inquiry *inquiry,
 
 void mesh_inquiry_answer(struct mesh *mesh, const struct esc_probe_event *event)
 {
-	enum config_plane plane =
-		event->flags & ESC_PROBE_PLANE ? CONFIG_PLANE_FRONTEND : CONFIG_PLANE_BACKEND;
+	enum fleet_plane plane =
+		event->flags & ESC_PROBE_PLANE ? FLEET_PLANE_FRONTEND : FLEET_PLANE_BACKEND;
 
 	for (size_t i = 0; i < MESH_EDGES_MAX; i++) {
 		struct mesh_edge *edge = mesh->edges[i];
@@ -125,7 +125,7 @@ void mesh_inquiry_answer(struct mesh *mesh, const struct esc_probe_event *event)
 	}
 }
 
-unsigned int mesh_silent_edges(const struct mesh *mesh, enum config_plane plane, uint64_t now_ns)
+unsigned int mesh_silent_edges(const struct mesh *mesh, enum fleet_plane plane, uint64_t now_ns)
 {
 	uint64_t silence_ns = mesh->daemon->config->mesh.down_after_ns / 2;
 	unsigned int count = 0;

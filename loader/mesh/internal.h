@@ -7,7 +7,7 @@
 #include "clocksync/graph.h"
 #include "probe/losses.h"
 #include "mesh.h"
-#include "fleet/roster.h"
+#include "fleet/fleet.h"
 #include "probe/sender.h"
 
 #define MESH_TURN_NS 10000000	/* the ring is read */
@@ -41,7 +41,7 @@ struct mesh_path {
 struct mesh_edge {
 	uint64_t id;
 	char host[256];
-	enum config_plane plane;
+	enum fleet_plane plane;
 	struct esc_address address;
 	uint16_t source_port;
 	struct mesh_path path;
@@ -91,7 +91,7 @@ struct mesh_edge {
 };
 
 struct mesh_plane {
-	enum config_plane plane;
+	enum fleet_plane plane;
 	bool configured; /* an interface is of it */
 	bool on;
 	char interface[16];
@@ -162,8 +162,8 @@ int64_t mesh_local_ns(const struct mesh *mesh, uint64_t monotonic_ns);
 /* mesh_plane.c */
 void mesh_planes_apply(struct mesh *mesh);
 void mesh_planes_free(struct mesh *mesh);
-struct mesh_edge *mesh_find_edge(const struct mesh *mesh, enum config_plane plane, uint64_t id);
-unsigned int mesh_plane_edges(const struct mesh *mesh, enum config_plane plane);
+struct mesh_edge *mesh_find_edge(const struct mesh *mesh, enum fleet_plane plane, uint64_t id);
+unsigned int mesh_plane_edges(const struct mesh *mesh, enum fleet_plane plane);
 /* -EAFNOSUPPORT: the two have no address family in common. */
 int mesh_route(const struct mesh_plane *plane, const struct roster_member *member,
 	       struct probe_route *route);
@@ -184,7 +184,7 @@ void mesh_write_view(struct mesh *mesh, const struct clock_view *view);
 void mesh_write_anchor(struct mesh *mesh, const struct anchor_word *word);
 /* Members that are gone leave `peers`, new ones come; the others are left as they are. */
 void mesh_write_peers(struct mesh *mesh, const struct mesh_plane *plane);
-int mesh_read_peer(const struct mesh *mesh, enum config_plane plane, uint64_t id,
+int mesh_read_peer(const struct mesh *mesh, enum fleet_plane plane, uint64_t id,
 		   struct esc_peer *out);
 
 /* mesh_address.c */
@@ -204,7 +204,7 @@ void mesh_inquiry_answer(struct mesh *mesh, const struct esc_probe_event *event)
 /* "pair", "peer", "nic", "own_nic", or NULL. */
 const char *mesh_blame(const struct mesh *mesh, const struct mesh_edge *edge, uint64_t now_ns);
 /* Edges of its plane that have been silent for half of down_after. */
-unsigned int mesh_silent_edges(const struct mesh *mesh, enum config_plane plane, uint64_t now_ns);
+unsigned int mesh_silent_edges(const struct mesh *mesh, enum fleet_plane plane, uint64_t now_ns);
 
 /* mesh_clock.c */
 void mesh_clock_open(struct mesh *mesh);

@@ -10,7 +10,7 @@
 #include "daemon/daemon.h"
 #include "core/events.h"
 #include "base/log.h"
-#include "fleet/members.h"
+#include "fleet/fleet.h"
 #include "nic/nic.h"
 #include "internal.h"
 

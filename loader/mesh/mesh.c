@@ -178,7 +178,7 @@ int mesh_new(struct mesh **out, struct daemon *daemon, char **error)
 	mesh->lab_offset_ns = daemon->config->lab.clock_offset_ns;
 	mesh->lab_drift_ppb = daemon->config->lab.clock_drift_ppb;
 	for (unsigned int i = 0; i < MESH_PLANES; i++) {
-		mesh->planes[i].plane = (enum config_plane)i;
+		mesh->planes[i].plane = (enum fleet_plane)i;
 		mesh->planes[i].roster.self = ROSTER_NOBODY;
 	}
 	mesh->state_due_ns = now_ns + MESH_STATE_NS;

@@ -73,7 +73,7 @@ void mesh_get_clock(const struct mesh *mesh, struct mesh_clock_facts *out);
 
 struct mesh_peer_facts {
 	char host[256];
-	enum config_plane plane;
+	enum fleet_plane plane;
 	char interface[16];
 	struct esc_address address;
 	uint16_t source_port;

@@ -15,7 +15,7 @@
 #include "dataplane/dataplane.h"
 #include "core/events.h"
 #include "base/log.h"
-#include "fleet/members.h"
+#include "fleet/fleet.h"
 #include "internal.h"
 
 __attribute__((format(printf, 2, 3))) static void plane_off(struct mesh_plane *plane,
@@ -53,7 +53,7 @@ static bool interface_has(const struct ifaddrs *list, const char *name,
 
 /* The interface of the plane that has an address of ours in the list; which families it has. */
 static const struct config_interface *choose_interface(const struct config *config,
-						       enum config_plane plane,
+						       enum fleet_plane plane,
 						       const struct roster_member *self,
 						       bool has[ROSTER_FAMILIES])
 {
@@ -78,7 +78,7 @@ static const struct config_interface *choose_interface(const struct config *conf
 	return chosen;
 }
 
-static bool plane_is_configured(const struct config *config, enum config_plane plane)
+static bool plane_is_configured(const struct config *config, enum fleet_plane plane)
 {
 	for (size_t i = 0; i < config->interface_count; i++)
 		if (config->interfaces[i].plane == plane)
@@ -128,7 +128,7 @@ static void plane_choose(const struct mesh *mesh, struct mesh_plane *plane)
 
 /* --- edges --- */
 
-struct mesh_edge *mesh_find_edge(const struct mesh *mesh, enum config_plane plane, uint64_t id)
+struct mesh_edge *mesh_find_edge(const struct mesh *mesh, enum fleet_plane plane, uint64_t id)
 {
 	for (size_t i = 0; i < MESH_EDGES_MAX; i++)
 		if (mesh->edges[i] && mesh->edges[i]->id == id && mesh->edges[i]->plane == plane)
@@ -136,7 +136,7 @@ struct mesh_edge *mesh_find_edge(const struct mesh *mesh, enum config_plane plan
 	return NULL;
 }
 
-unsigned int mesh_plane_edges(const struct mesh *mesh, enum config_plane plane)
+unsigned int mesh_plane_edges(const struct mesh *mesh, enum fleet_plane plane)
 {
 	unsigned int count = 0;
 
@@ -184,7 +184,7 @@ static void edge_open(struct mesh *mesh, const struct mesh_plane *plane, struct 
 		.self = plane->roster.ids[plane->roster.self],
 		.target = edge->id,
 		.epoch = mesh->epoch,
-		.flags = plane->plane == CONFIG_PLANE_FRONTEND ? ESC_PROBE_PLANE : 0,
+		.flags = plane->plane == FLEET_PLANE_FRONTEND ? ESC_PROBE_PLANE : 0,
 		.interval_ns = mesh->daemon->config->mesh.pair_interval_ns,
 	};
 	char text[ADDRESS_TEXT_BYTES];
@@ -344,7 +344,7 @@ static void tell_moved(struct mesh *mesh, const struct mesh_plane *plane, const 
 		return;
 	}
 	ledger_add(mesh->daemon->ledger, kind,
-		   plane->plane == CONFIG_PLANE_FRONTEND ? "frontend" : "backend",
+		   plane->plane == FLEET_PLANE_FRONTEND ? "frontend" : "backend",
 		   json_pack("{s:I, s:o}", "hosts", (json_int_t)count, "names", names), NULL, NULL,
 		   NULL);
 }
@@ -368,7 +368,7 @@ static void plane_apply(struct mesh *mesh, struct mesh_plane *plane, bool first)
 	if (!plane->on && plane->configured && config->member_list &&
 	    strcmp(before.note, plane->note))
 		log_warning("no probes on the %s plane: %s",
-			    plane->plane == CONFIG_PLANE_FRONTEND ? "frontend" : "backend",
+			    plane->plane == FLEET_PLANE_FRONTEND ? "frontend" : "backend",
 			    plane->note);
 	plane_reconcile(mesh, plane,
 			before.on && (before.ifindex != plane->ifindex ||
@@ -385,7 +385,7 @@ static void plane_apply(struct mesh *mesh, struct mesh_plane *plane, bool first)
 
 void mesh_planes_apply(struct mesh *mesh)
 {
-	bool first = !mesh->rounds && !mesh_plane_edges(mesh, CONFIG_PLANE_BACKEND);
+	bool first = !mesh->rounds && !mesh_plane_edges(mesh, FLEET_PLANE_BACKEND);
 
 	for (unsigned int i = 0; i < MESH_PLANES; i++)
 		plane_apply(mesh, &mesh->planes[i], first);

@@ -26,7 +26,7 @@ static void put_ms(json_t *object, const char *key, uint64_t ns)
 
 static const char *plane_word(const struct mesh_edge *edge)
 {
-	return edge->plane == CONFIG_PLANE_FRONTEND ? "frontend" : "backend";
+	return edge->plane == FLEET_PLANE_FRONTEND ? "frontend" : "backend";
 }
 
 static json_t *evidence(const struct mesh *mesh, const struct mesh_edge *edge, uint64_t now_ns)

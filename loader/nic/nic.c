@@ -17,7 +17,7 @@
 #include "base/explain.h"
 #include "core/events.h"
 #include "base/log.h"
-#include "fleet/members.h"
+#include "fleet/fleet.h"
 #include "own.h"
 #include "qp/table.h"
 #include "net/rtnl.h"

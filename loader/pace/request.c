@@ -121,12 +121,13 @@ static json_t *answer_fq(struct daemon *daemon, const json_t *args, bool on, int
 
 static json_t *answer_tcp(struct daemon *daemon, const json_t *args, int *exit, char **error)
 {
-	const json_t *words = json_object_get(args, "interfaces");
-	const char *mode = json_string_value(json_array_get(words, 0));
+	const char *mode;
 
 	*exit = 2;
-	if (!mode || json_array_size(words) != 1) {
-		explain(error, 0, "`pace tcp` what? there are `off`, `observe` and `on`");
+	if (!take_text(args, "mode", &mode, error))
+		return NULL;
+	if (!mode) {
+		explain(error, 0, "`pace tcp` needs a mode: `off`, `measure` or `on`");
 		return NULL;
 	}
 	*exit = 1;

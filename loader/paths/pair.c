@@ -10,7 +10,7 @@
 #include "daemon/daemon.h"
 #include "dataplane/dataplane.h"
 #include "base/log.h"
-#include "fleet/members.h"
+#include "fleet/fleet.h"
 #include "pacing/random.h"
 #include "internal.h"
 #include "qp/table.h"
@@ -234,7 +234,7 @@ static bool pair_find_port(const struct paths *paths, struct paths_pair *pair, u
 		return false;
 	snprintf(pair->interface, sizeof(pair->interface), "%s", port->name);
 	pair->ifindex = port->ifindex;
-	*flags = port->plane == CONFIG_PLANE_FRONTEND ? ESC_PROBE_PLANE : 0;
+	*flags = port->plane == FLEET_PLANE_FRONTEND ? ESC_PROBE_PLANE : 0;
 	for (size_t i = 0; i < config->interface_count; i++)
 		if (!strcmp(config->interfaces[i].name, port->name))
 			*to_port = config->interfaces[i].probe_port;

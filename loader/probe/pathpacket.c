@@ -9,7 +9,7 @@
 #include <netinet/udp.h>
 #include <string.h>
 
-#include "fleet/roster.h"
+#include "fleet/fleet.h"
 
 #define UDP_BYTES (sizeof(struct udphdr) + ESC_PATH_DATAGRAM_BYTES)
 

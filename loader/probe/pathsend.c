@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "pathpacket.h"
-#include "fleet/roster.h"
+#include "fleet/fleet.h"
 
 #define SEND_NICE (-5)
 /* Lanes that are due so soon are served in one turn: a wake costs more than the wait. */

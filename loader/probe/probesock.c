@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "fleet/roster.h"
+#include "fleet/fleet.h"
 
 uint16_t probe_source_port(uint64_t one_id, uint64_t other_id)
 {

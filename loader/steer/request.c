@@ -67,9 +67,9 @@ static bool take_order(const json_t *args, struct steer_order *order, char **err
 	    !take_number(args, "qpn", ESC_QPN_MASK, &qpn, &has_qpn, error) ||
 	    !take_number(args, "sport", 65535, &sport, &given, error) ||
 	    !take_number(args, "flow_label", ESC_FLOW_LABEL_MASK, &label, &order->label, error) ||
-	    !take_number(args, "hold_ns", HOLD_MOST_NS, &order->hold_ns, &given, error) ||
-	    !take_number(args, "within_ns", WITHIN_MOST_NS, &order->within_ns, &given, error) ||
-	    !take_flag(args, "now", &order->now, error))
+	    !take_number(args, "flowlet_gap_ns", HOLD_MOST_NS, &order->hold_ns, &given, error) ||
+	    !take_number(args, "deadline_ns", WITHIN_MOST_NS, &order->within_ns, &given, error) ||
+	    !take_flag(args, "force", &order->now, error))
 		return false;
 	order->qpn = qpn;
 	order->sport = sport;
@@ -108,7 +108,7 @@ static json_t *answer_clear(struct daemon *daemon, const json_t *args, int *exit
 	int err;
 
 	*exit = 2;
-	if (!take_flag(args, "all", &all, error) || !take_flag(args, "now", &order.now, error) ||
+	if (!take_flag(args, "all", &all, error) || !take_flag(args, "force", &order.now, error) ||
 	    (!all && !take_order(args, &order, error)))
 		return NULL;
 	*exit = 1;

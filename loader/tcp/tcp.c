@@ -19,7 +19,7 @@
 
 static const char *const mode_names[] = {
 	[ESC_TCP_OFF] = "off",
-	[ESC_TCP_OBSERVE] = "observe",
+	[ESC_TCP_OBSERVE] = "measure",
 	[ESC_TCP_PACE] = "on",
 };
 
@@ -251,7 +251,7 @@ int tcppace_set(struct tcppace *tcp, const char *mode, const char *by, char **er
 		i++;
 	if (i == count)
 		return explain(error, -EINVAL,
-			       "`pace tcp %.20s`: there are `off`, `observe` and `on`", mode);
+			       "`pace tcp %.20s`: there are `off`, `measure` and `on`", mode);
 	if (i != ESC_TCP_OFF && !tcp->daemon->config->pace.tcp.cgroup)
 		return explain(error, -EINVAL,
 			       "no cgroup is configured for it: give `pace: tcp: cgroup:` in the "

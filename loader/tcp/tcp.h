@@ -23,8 +23,8 @@ void tcppace_free(struct tcppace *tcp);
 /* @old: the configuration before a reload. What did not change there stays as it is. */
 void tcppace_reconfigure(struct tcppace *tcp, const struct config *old);
 /*
- * "off", "observe" or "on", of the configured cgroup. -errno with *@error. Where the kernel takes
- * no wrapper, on is observe: a window that is clamped without one would stay so when nobody is left
+ * "off", "measure" or "on", of the configured cgroup. -errno with *@error. Where the kernel takes
+ * no wrapper, on is measure: a window that is clamped without one would stay so when nobody is left
  * to lift it.
  */
 int tcppace_set(struct tcppace *tcp, const char *mode, const char *by, char **error);

@@ -52,7 +52,7 @@ void tcppace_tell_mode(const struct tcppace *tcp, const char *by)
 {
 	static const char *const kinds[] = {
 		[ESC_TCP_OFF] = "pace_tcp_off",
-		[ESC_TCP_OBSERVE] = "pace_tcp_observe",
+		[ESC_TCP_OBSERVE] = "pace_tcp_measure",
 		[ESC_TCP_PACE] = "pace_tcp_on",
 	};
 	const char *cgroup = tcp->daemon->config->pace.tcp.cgroup;

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "probe_model.h"
-#include "tap.h"
+#include "tests/lib/tap.h"
 #include "world.h"
 #include "clocksync/model.h"
 
@@ -73,7 +73,7 @@ static bool reads_open(struct reads *r)
 	if (n < 0)
 		return false;
 	path[n] = 0;
-	strcat(dirname(path), "/reads.bpf.o");
+	strcat(dirname(path), "/../tools/reads.bpf.o");
 	libbpf_set_print(world_quiet);
 	r->object = bpf_object__open_file(path, NULL);
 	if (!r->object || bpf_object__load(r->object))

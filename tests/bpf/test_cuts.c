@@ -9,7 +9,7 @@
 #include <glob.h>
 
 #include "model.h"
-#include "tap.h"
+#include "tests/lib/tap.h"
 #include "world.h"
 
 enum cut { CUT_FRAME, CUT_IP, CUT_UDP, CUT_BUFFER, CUTS };

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "steer_model.h"
-#include "tap.h"
+#include "tests/lib/tap.h"
 
 #define SLOT 5
 #define SPORT 50000 /* of frame_build() */

@@ -8,7 +8,7 @@
 #include <time.h>
 
 #include "model_qp.h"
-#include "tap.h"
+#include "tests/lib/tap.h"
 #include "world.h"
 
 #define PACKETS 100000

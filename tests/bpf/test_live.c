@@ -8,7 +8,7 @@
 
 #include "live.h"
 #include "model.h"
-#include "tap.h"
+#include "tests/lib/tap.h"
 #include "world.h"
 
 /*

@@ -4,7 +4,7 @@
  * queue pair's entry, at each hook. The expectations are written by hand.
  */
 #include "model.h"
-#include "tap.h"
+#include "tests/lib/tap.h"
 #include "world.h"
 
 #define NONE (-1) /* no reason: not RoCE */

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "pacing/pause.h"
-#include "tap.h"
+#include "tests/lib/tap.h"
 #include "world.h"
 
 #define US 1000ull
@@ -55,7 +55,7 @@ static bool open_object(struct bpf_object **object)
 	if (n < 0)
 		return false;
 	path[n] = 0;
-	strcat(dirname(path), "/pause.bpf.o");
+	strcat(dirname(path), "/../tools/pause.bpf.o");
 	libbpf_set_print(world_quiet);
 	*object = bpf_object__open_file(path, NULL);
 	if (!*object || bpf_object__load(*object))

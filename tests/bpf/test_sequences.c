@@ -6,7 +6,7 @@
 #include <stddef.h>
 
 #include "model.h"
-#include "tap.h"
+#include "tests/lib/tap.h"
 #include "world.h"
 
 #define STEPS_MAX 24

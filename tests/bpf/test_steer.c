@@ -8,7 +8,7 @@
 #include <glob.h>
 
 #include "steer_model.h"
-#include "tap.h"
+#include "tests/lib/tap.h"
 
 #define PACKETS 100000
 #define ROUND 512	 /* orders that are put in before the packets run */

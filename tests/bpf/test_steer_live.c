@@ -9,7 +9,7 @@
 
 #include "live.h"
 #include "steer_model.h"
-#include "tap.h"
+#include "tests/lib/tap.h"
 
 #define PACKETS 6000
 #define ROUND 256

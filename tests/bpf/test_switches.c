@@ -6,7 +6,7 @@
 #include <time.h>
 
 #include "model.h"
-#include "tap.h"
+#include "tests/lib/tap.h"
 #include "world.h"
 
 static int send_plan(struct world *w, enum world_hook hook, const struct frame_plan *plan)

@@ -9,7 +9,7 @@
 
 #include "config/config.h"
 #include "pace/internal.h"
-#include "tap.h"
+#include "tests/lib/tap.h"
 #include "tcp_cgroup.h"
 #include "tcp/class.h"
 

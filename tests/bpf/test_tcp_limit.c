@@ -24,7 +24,7 @@
 
 #include "maps/maps.h"
 #include "pacing/tcpwindow.h"
-#include "tap.h"
+#include "tests/lib/tap.h"
 #include "tcp_cgroup.h"
 #include "tcp/edge.h"
 #include "tcp/wrap.h"
@@ -305,7 +305,7 @@ static int pacing(void)
 
 	if (readlink("/proc/self/exe", path, PATH_MAX - 1) < 0)
 		return -1;
-	strcat(dirname(path), "/sockpace.bpf.o");
+	strcat(dirname(path), "/../tools/sockpace.bpf.o");
 	object = bpf_object__open(path);
 	if (!object)
 		return -1;

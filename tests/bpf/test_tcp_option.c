@@ -11,7 +11,7 @@
 #include <time.h>
 
 #include "maps/maps.h"
-#include "tap.h"
+#include "tests/lib/tap.h"
 #include "tcp_cgroup.h"
 #include "tcp_peer.h"
 #include "tcp/edge.h"

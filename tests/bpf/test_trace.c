@@ -11,7 +11,7 @@
 
 #include "maps/maps.h"
 #include "qp/trace.h"
-#include "tap.h"
+#include "tests/lib/tap.h"
 
 static bool is_sentence(const char *why)
 {

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "model_qp.h"
-#include "tap.h"
+#include "tests/lib/tap.h"
 #include "world.h"
 
 /* Order matters: the parser below counts columns. */

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fleet/members.h"
+#include "fleet/fleet.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

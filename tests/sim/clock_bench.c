@@ -11,8 +11,8 @@
 #include <time.h>
 
 #include "clocksync/edge.h"
-#include "tests/sim/class_oracle.h"
-#include "tests/sim/cloud.h"
+#include "tests/lib/sim/class_oracle.h"
+#include "tests/lib/sim/cloud.h"
 
 #define POINTS_MAX 4000
 #define NU 0.03

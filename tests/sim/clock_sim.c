@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/sim/sim.h"
+#include "tests/lib/sim/sim.h"
 
 struct option {
 	const char *name;

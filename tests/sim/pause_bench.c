@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/sim/pause_cases.h"
+#include "tests/lib/sim/pause_cases.h"
 
 static uint64_t seed = 1;
 static unsigned seeds = 5;

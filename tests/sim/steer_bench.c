@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "tests/sim/steer_trial.h"
+#include "tests/lib/sim/steer_trial.h"
 
 #define LAB 138000 /* window of soft-RoCE: 128 packets of 1,024 bytes */
 

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "tests/sim/sim.h"
+#include "tests/lib/sim/sim.h"
 
 #define OUTSIDE_MOST 0.001
 #define ERROR_MOST_NS 10000.0 /* following a queue costs a hundred times that */

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/sim/sim.h"
+#include "tests/lib/sim/sim.h"
 
 #define OUTSIDE_MOST 0.001
 #define WATCHED_S 30

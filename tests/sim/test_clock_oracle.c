@@ -13,8 +13,8 @@
 #include "clocksync/consensus.h"
 #include "clocksync/edgefit.h"
 #include "clocksync/graph.h"
-#include "tests/sim/class_oracle.h"
-#include "tests/sim/cloud.h"
+#include "tests/lib/sim/class_oracle.h"
+#include "tests/lib/sim/cloud.h"
 
 #define POINTS 160
 #define PROBLEMS 60

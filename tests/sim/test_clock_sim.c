@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "tests/sim/sim.h"
+#include "tests/lib/sim/sim.h"
 
 #define OUTSIDE_MOST 0.001 /* of readings; the bench holds 0.0001 over longer runs */
 

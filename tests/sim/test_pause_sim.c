@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "tests/sim/pause_cases.h"
+#include "tests/lib/sim/pause_cases.h"
 
 static int tests, failures;
 static uint64_t seed = 1;

@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "tests/sim/steer_silence.h"
-#include "tests/sim/steer_trial.h"
+#include "tests/lib/sim/steer_silence.h"
+#include "tests/lib/sim/steer_trial.h"
 
 static int tests, failures;
 static uint64_t seed;

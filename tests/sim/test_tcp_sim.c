@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "tests/bpf/tap.h"
-#include "tests/sim/tcp_net.h"
+#include "tests/lib/tap.h"
+#include "tests/lib/sim/tcp_net.h"
 
 static uint64_t seed = 1;
 static struct tnet net;

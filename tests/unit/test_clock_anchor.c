@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "clocksync/anchor.h"
-#include "tests/sim/rng.h"
+#include "tests/lib/rng.h"
 
 #define SECOND 1000000000ll
 

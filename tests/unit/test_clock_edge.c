@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "clocksync/edge.h"
-#include "tests/sim/rng.h"
+#include "tests/lib/rng.h"
 
 #define SEED 20240607
 #define MS 1000000ll

@@ -9,7 +9,7 @@
 
 #include "clocksync/graph.h"
 #include "clocksync/hostclock.h"
-#include "tests/sim/rng.h"
+#include "tests/lib/rng.h"
 
 #define MS 1000000ll
 #define ROUND (250 * MS)

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "clocksync/reader.h"
-#include "tests/sim/rng.h"
+#include "tests/lib/rng.h"
 
 #define SEED 20240607
 

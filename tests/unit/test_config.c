@@ -11,7 +11,7 @@
 
 #include "config/config.h"
 #include "maps/maps.h"
-#include "fleet/members.h"
+#include "fleet/fleet.h"
 #include "maps/tcp.h"
 
 #define ONE "interfaces: [{name: eth1}]\n"
@@ -33,7 +33,7 @@ Test(config, defaults)
 	cr_assert_not_null(config, "%s", error);
 	cr_expect_eq(config->interface_count, 1);
 	cr_expect_str_eq(config->interfaces[0].name, "eth1");
-	cr_expect_eq(config->interfaces[0].plane, CONFIG_PLANE_BACKEND);
+	cr_expect_eq(config->interfaces[0].plane, FLEET_PLANE_BACKEND);
 	cr_expect_eq(config->interfaces[0].attach, CONFIG_ATTACH_AUTO);
 	cr_expect_eq(config->interfaces[0].tc, CONFIG_TC_AUTO);
 	cr_expect_eq(config->interfaces[0].probe_port, 4791);
@@ -92,7 +92,7 @@ Test(config, everything_given)
 				   "  threshold: 30us\n"
 				   "  hold_max: 5ms\n"
 				   "  line: 2.5Gbit\n"
-				   "  tcp: {mode: observe, cgroup: /sys/fs/cgroup/a}\n"
+				   "  tcp: {mode: measure, cgroup: /sys/fs/cgroup/a}\n"
 				   "  classes:\n"
 				   "  - {name: storage, weight: 3, dscp: '26, 46', threshold: 1ms}\n"
 				   "  - {name: train, job: 'train-*', port: 50000-50999}\n"
@@ -103,7 +103,7 @@ Test(config, everything_given)
 	cr_assert_not_null(config, "%s", error);
 	cr_expect_str_eq(config->host, "h1");
 	cr_expect_eq(config->interface_count, 2);
-	cr_expect_eq(config->interfaces[0].plane, CONFIG_PLANE_FRONTEND);
+	cr_expect_eq(config->interfaces[0].plane, FLEET_PLANE_FRONTEND);
 	cr_expect_eq(config->interfaces[0].attach, CONFIG_ATTACH_SKB);
 	cr_expect_eq(config->interfaces[0].tc, CONFIG_TC_CLSACT);
 	cr_expect_eq(config->interfaces[1].attach, CONFIG_ATTACH_NATIVE);

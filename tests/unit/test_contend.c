@@ -7,7 +7,7 @@
 
 #include "pacing/contend.h"
 #include "pacing/random.h"
-#include "tests/sim/rng.h"
+#include "tests/lib/rng.h"
 
 #define SEED 20240607
 #define MS 1000000ll

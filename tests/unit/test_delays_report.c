@@ -8,7 +8,7 @@
 
 #include "delay/delay.h"
 #include "delay/group.h"
-#include "fleet/members.h"
+#include "fleet/fleet.h"
 #include "api/metrics.h"
 #include "delay/report.h"
 #include "qp/report.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/address.h"
-#include "fleet/members.h"
+#include "fleet/fleet.h"
 
 static struct members *parse(const char *text, char **error)
 {

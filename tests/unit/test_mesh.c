@@ -10,10 +10,9 @@
 #include "clocksync/graph.h"
 #include "clocksync/local.h"
 #include "probe/losses.h"
-#include "fleet/members.h"
+#include "fleet/fleet.h"
 #include "probe/passages.h"
 #include "probe/probesock.h"
-#include "fleet/roster.h"
 
 static struct members *members_of(const char *text)
 {
@@ -43,7 +42,7 @@ Test(roster, one_member_a_host)
 			   " {\"targets\": [\"10.0.0.7\"]}]");
 	struct roster roster;
 
-	cr_assert_eq(roster_build(&roster, members, CONFIG_PLANE_BACKEND, "b"), 0);
+	cr_assert_eq(roster_build(&roster, members, FLEET_PLANE_BACKEND, "b"), 0);
 	cr_assert_eq(roster.count, 3);
 	cr_expect_str_eq(roster.list[0].host, "10.0.0.7",
 			 "without a label the address is the name");
@@ -57,7 +56,7 @@ Test(roster, one_member_a_host)
 	expect_address(&roster.list[2], ROSTER_IPV6, "fd00::3");
 	cr_expect(!roster.list[1].has[ROSTER_IPV6]);
 	roster_free(&roster);
-	cr_assert_eq(roster_build(&roster, members, CONFIG_PLANE_BACKEND, "c"), 0);
+	cr_assert_eq(roster_build(&roster, members, FLEET_PLANE_BACKEND, "c"), 0);
 	cr_expect_eq(roster.self, ROSTER_NOBODY);
 	roster_free(&roster);
 	members_free(members);
@@ -73,11 +72,11 @@ Test(roster, planes)
 		"\"backend\"}}]");
 	struct roster roster;
 
-	cr_assert_eq(roster_build(&roster, members, CONFIG_PLANE_FRONTEND, "a"), 0);
+	cr_assert_eq(roster_build(&roster, members, FLEET_PLANE_FRONTEND, "a"), 0);
 	cr_assert_eq(roster.count, 1, "b has no frontend");
 	expect_address(&roster.list[0], ROSTER_IPV4, "10.1.0.1");
 	roster_free(&roster);
-	cr_assert_eq(roster_build(&roster, members, CONFIG_PLANE_BACKEND, "a"), 0);
+	cr_assert_eq(roster_build(&roster, members, FLEET_PLANE_BACKEND, "a"), 0);
 	cr_assert_eq(roster.count, 2);
 	expect_address(&roster.list[0], ROSTER_IPV4, "10.0.0.1");
 	roster_free(&roster);
@@ -93,7 +92,7 @@ Test(roster, an_empty_list)
 	struct members *members = members_of("[]");
 	struct roster roster;
 
-	cr_assert_eq(roster_build(&roster, members, CONFIG_PLANE_BACKEND, "a"), 0);
+	cr_assert_eq(roster_build(&roster, members, FLEET_PLANE_BACKEND, "a"), 0);
 	cr_expect_eq(roster.count, 0);
 	cr_expect_eq(roster.self, ROSTER_NOBODY);
 	roster_free(&roster);

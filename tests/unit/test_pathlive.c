@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "pacing/pathlive.h"
-#include "tests/sim/rng.h"
+#include "tests/lib/rng.h"
 
 #define SEED 20240607
 #define MS 1000000ll

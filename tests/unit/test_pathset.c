@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "pacing/pathset.h"
-#include "tests/sim/rng.h"
+#include "tests/lib/rng.h"
 
 #define SEED 20240607
 #define DISTANCE 3

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "pacing/pause.h"
-#include "tests/sim/rng.h"
+#include "tests/lib/rng.h"
 
 #define SEED 20240611
 #define US 1000ull

@@ -7,9 +7,8 @@ import json
 import os
 import time
 
+import roce_pcap
 from emulation import capture, channel, machine, perftest
-
-from . import roce_pcap
 
 CLIENT, SERVER = "A", "B"
 GUESTS = (CLIENT, SERVER)

@@ -8,7 +8,7 @@ from emulation import channel, daemon, state
 
 from . import bench, cleanup, counts
 
-OBJECT = os.path.join(state.BUILD, "tests/lab/foreign.bpf.o")
+OBJECT = os.path.join(state.BUILD, "tests/tools/foreign.bpf.o")
 FOREIGN_XDP, FOREIGN_TC = 0, 1  # indexes of the program's count
 GUEST = bench.SERVER
 SETTINGS = ({"tc": "tcx"}, {"tc": "clsact"})

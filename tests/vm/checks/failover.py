@@ -10,9 +10,10 @@ import subprocess
 import threading
 import time
 
+import roce_pcap
 from emulation import capture, channel, daemon, perftest, state
 
-from . import bench, cleanup, owd, roce_pcap
+from . import bench, cleanup, owd
 from .bench import CLIENT, SERVER
 
 # One window of soft-RoCE is 128 packets; a QP that lost all of it waits for its timeout.

@@ -70,8 +70,8 @@ def make_dummy(name):
     guest = state.guest(name)
     other = dummy_address(bench.other(name))
     program = os.path.join(guest["share"], "bin", "escapement")
-    out = channel.read(name, [program, "nic-pair", "add", DUMMY, "eth0",
-                              f"{dummy_address(name)}/32", "to", f"{other}/32", "rxe"])
+    out = channel.read(name, [program, "failover", "dummy", "add", DUMMY, "eth0",
+                              f"{dummy_address(name)}/32", "--route", f"{other}/32", "--rxe"])
     subprocess.run(state.in_netns(guest["netns"], ["ip", "route", "replace",
                                                    f"{dummy_address(name)}/32", "via",
                                                    guest["address"], "dev", guest["tap"]]), check=True)
@@ -80,7 +80,7 @@ def make_dummy(name):
 
 def remove_dummy(name):
     guest = state.guest(name)
-    channel.run(name, ["escapement", "nic-pair", "remove", DUMMY])
+    channel.run(name, ["escapement", "failover", "dummy", "remove", DUMMY])
     subprocess.run(state.in_netns(guest["netns"], ["ip", "route", "del", f"{dummy_address(name)}/32"]),
                    check=False, stderr=subprocess.DEVNULL)
 
@@ -280,7 +280,7 @@ def check_case(tap, folder, case):
 
 
 def is_whole(name):
-    report = bench.escapement(name, "nic")
+    report = bench.escapement(name, "failover")
     return all(pair[nic]["state"] == "up" for pair in report["pairs"] for nic in ("nic", "sibling")) \
         and all(used["taken"] == "direct" for used in report["used"])
 
@@ -306,7 +306,7 @@ def repeat(tap, folder, cases, runs):
 
 
 def resent(name):
-    return bench.escapement(name, "nic")["resent"]
+    return bench.escapement(name, "failover")["resent"]
 
 
 def tell(tap, found):

@@ -178,7 +178,7 @@ def check_ends(tap, ranks, wanted):
 
 
 class Watch:
-    """tests/bpf/trace_watch on the client: what one way of tracing sees of a perftest run."""
+    """tests/tools/trace_watch on the client: what one way of tracing sees of a perftest run."""
 
     def __init__(self, how):
         self.how, self.leave, self.lines = how, threading.Event(), b""
@@ -186,7 +186,7 @@ class Watch:
         self.thread = threading.Thread(target=self.run)
 
     def run(self):
-        program = os.path.join(state.BUILD, "tests/bpf/trace_watch")
+        program = os.path.join(state.BUILD, "tests/tools/trace_watch")
         self.result = channel.run(bench.CLIENT, [program, self.how], 4 * SECONDS,
                                   on_output=self.take, leave=self.leave)
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Collectives over the lab's ECMP in one machine, whose kernel has fq: neither pacing nor steering, one of
-them, both (tests/lab/collectives.py)."""
+them, both (tests/lib/collectives.py)."""
 import json
 import os
 import random
@@ -9,7 +9,7 @@ from emulation import channel, state
 
 from . import bench
 
-SCRIPT = os.path.join(state.TOP, "tests", "lab", "collectives.py")
+SCRIPT = os.path.join(state.TOP, "tests", "lib", "collectives.py")
 RUN_SECONDS = 900
 PATTERNS, ROUNDS = "ring,to_all,incast", 8
 SEED = None  # drawn

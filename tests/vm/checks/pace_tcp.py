@@ -94,7 +94,7 @@ def test_pace_tcp(tap, folder):
         tap.check(waits > 0, "pace_tcp: fq keeps their pace")
         test_bbr(tap)
         for host in HOSTS:
-            asked(host, "pace", "tcp", "observe")
+            asked(host, "pace", "tcp", "measure")
         plain, plain_drops, _, shown = tcp_traffic("observed")
         tap.note(f"without: {plain * 8 / TCP_SECONDS / 1e6:.1f} Mbit/s, {plain_drops} dropped")
         if plain_drops < 20:

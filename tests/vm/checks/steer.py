@@ -104,7 +104,7 @@ def test_steer(tap, folder):
             tap.check(all(taken > 0 and lost == 0 for taken, lost in drops.values()),
                       f"{label}: no packet with a wrong ICRC of "
                       f"{' and '.join(str(taken) for taken, _ in drops.values())}", drops)
-        start_with("tests/vm/escapementd-stale")
+        start_with("tests/tools/escapementd-stale")
         mode("steer")
         result, _, drops = run_moving(*KINDS[0], STALE_SECONDS)
         tap.check(any(lost > 0 for _, lost in drops.values()),

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: BSD-2-Clause
+# The tests' programs. A directory of tests/ holds the cases of one kind; tests/lib what they share,
+# tests/tools the programs that they run.
+
+UNIT := $(patsubst %.c,$(OUT)/%,$(wildcard tests/unit/test_*.c))
+BPF_TESTS := $(patsubst %.c,$(OUT)/%,$(wildcard tests/bpf/*.c))
+BENCHES := $(patsubst %.c,$(OUT)/%,$(wildcard tests/bench/*.c))
+SIMS := $(patsubst %.c,$(OUT)/%,$(filter-out %/peer_libsvm.c,$(wildcard tests/sim/*.c)))
+SIM_OBJ := $(patsubst %.c,$(OUT)/%.o,$(wildcard tests/lib/sim/*.c))
+FUZZERS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
+TOOLS := $(patsubst %.c,$(OUT)/%,$(filter-out %.bpf.c %/stale.c,$(wildcard tests/tools/*.c))) \
+	$(OUT)/tests/tools/roceflow/roceflow $(OUT)/tests/tools/escapementd-stale \
+	$(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/tools/*.bpf.c))
+
+.PHONY: unit bpf-tests sim tools fuzz
+unit: $(UNIT)
+bpf-tests: $(BPF_TESTS) tools
+sim: $(SIMS)
+tools: $(TOOLS)
+fuzz: $(FUZZERS)
+tests: programs unit bpf-tests sim tools $(BENCHES)
+
+# Unit tests: Criterion defines a function for each test.
+$(OUT)/tests/unit/%.o: WARN += -Wno-missing-prototypes
+$(UNIT): LDLIBS += -lcriterion
+# These stand on a fake daemon (tests/unit/fakes.h): its functions win over the real ones.
+FAKED := test_delays_report test_report test_request test_server test_steer_auto test_textfile
+$(FAKED:%=$(OUT)/tests/unit/%) $(BUILD)/tests/fuzz/fuzz_request $(BUILD)/tests/fuzz/fuzz_config: LDLIBS += -Wl,-z,muldefs
+
+# The kernel programs' tests, benchmarks and tools that run them.
+$(OUT)/tests/bpf/%.o $(OUT)/tests/bench/%.o: ALL_CPPFLAGS += -Itests/lib/bpf
+$(BPF_TESTS:=.o) $(BENCHES:=.o) $(OUT)/tests/tools/stale.o: | $(SKELETONS)
+$(OUT)/tests/tools/true_error: $(OUT)/$(LIB)/escapement.o
+
+# Only the C library and zlib: nothing of ours.
+$(OUT)/tests/tools/roceflow/roceflow: $(patsubst %.c,$(OUT)/%.o,$(wildcard tests/tools/roceflow/*.c))
+	$(call say,LD)
+	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) $^ -lz -lm -lpthread -o $@
+
+# A daemon that leaves the ICRC as it was: tests/vm has to see that it is noticed.
+$(OUT)/tests/tools/escapementd-stale: $(OUT)/tests/tools/stale.o $(OUT)/loader/escapementd.o $(CORE) $(LAWS)
+	$(call say,LD)
+	$(LINK)
+
+# Simulations stand on the laws alone. Oracles and peers are in tests and benches only.
+$(OUT)/tests/sim/test_clock_oracle: SIM_LIBS := -lglpk -lcholmod
+$(OUT)/tests/sim/test_clock_oracle.o: ALL_CPPFLAGS += -isystem /usr/include/suitesparse
+$(OUT)/tests/sim/clock_bench: SIM_LIBS := -lsvm -llinear
+$(OUT)/tests/sim/clock_bench: $(OUT)/tests/sim/peer_libsvm.o
+$(SIMS): LDLIBS := -lm
+$(SIMS): LDLIBS += $(SIM_LIBS)
+$(SIMS): $(SIM_OBJ) $(LAWS)
+
+$(UNIT) $(BPF_TESTS) $(BENCHES) $(filter-out %/roceflow %/escapementd-stale %.bpf.o,$(TOOLS)): $(CORE) $(LAWS)
+$(UNIT) $(BPF_TESTS) $(BENCHES) $(SIMS) $(filter-out %/roceflow %/escapementd-stale %.bpf.o,$(TOOLS)): $(OUT)/%: $(OUT)/%.o
+	$(call say,LD)
+	$(LINK)
+
+$(BUILD)/tests/tools/%.bpf.o: tests/tools/%.bpf.c vmlinux/$(ARCH)/vmlinux.h
+	$(call say,CLANG)
+	$(Q)$(CLANG) $(BPF_CFLAGS) -MMD -MP -c $< -o $@
+
+# Fuzzers: clang's coverage and sanitizers, of those objects only that they link. The first link, of
+# the plain objects, lists them.
+FUZZ_CFLAGS := -std=gnu11 -O1 -g -fno-strict-aliasing
+$(BUILD)/fuzz/%.o: %.c
+	$(call say,CLANG)
+	$(Q)$(CLANG) $(ALL_CPPFLAGS) $(FUZZ_CFLAGS) -fsanitize=fuzzer-no-link,address,undefined -MMD -MP \
+		-c $< -o $@
+
+$(FUZZERS): $(BUILD)/%: $(BUILD)/fuzz/%.o
+	$(call say,LD)
+	$(Q)$(CLANG) $(FUZZ_CFLAGS) -fsanitize=fuzzer,address,undefined $(filter %.o,$^) $(LDLIBS) -o $@
+
+ifneq ($(filter fuzz $(FUZZERS),$(MAKECMDGOALS)),)
+$(BUILD)/tests/fuzz/%.objects: $(BUILD)/tests/fuzz/%.o $(BUILD)/libescapement_core.a $(BUILD)/libescapement_laws.a
+	$(call say,LIST)
+	$(Q)$(LD) -r -z muldefs --trace -o $@.o $^ | sed -n 's|.*($(BUILD)/\(.*\.o\))$$|$(@:.objects=): $(BUILD)/fuzz/\1|p' > $@
+	$(Q)rm -f $@.o
+
+include $(FUZZERS:=.objects)
+endif

@@ -1,0 +1,308 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""A ring all-reduce, an all-to-all and an incast of RoCE flows over the lab's ECMP: how long their rounds
+take with neither pacing nor steering, with one of them, with both. Pacing needs a kernel with fq: where
+there is none, this runs in an emulated machine (tests/vm, check pace_collectives).
+
+tests/lib/collectives.py [--seed N] [--rounds N] [--patterns ring,to_all,incast] [--laws none,...]
+prints one JSON object a line: what was set up, then what each run took.
+"""
+import argparse
+import collections
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+
+import board
+import clocklab
+import contendlab
+import labtest
+from labkit import enter, state
+
+HOSTS, LEAVES, SPINES = 4, 2, 2
+# So slow that one emulated CPU is not what the flows share: with 20 Mbit/s it is.
+LINK_MBIT = 5
+PAYLOAD = 4096
+PACKET_NS = (PAYLOAD + 60) * 8e3 / LINK_MBIT  # on a link
+# In packets' times T is 10, of tests/sim/pause_bench 15; messages and the queue are shorter as
+# well, since two flows at most meet on a spine here.
+THRESHOLD_MS = 66
+QUEUE_BYTES = 16 * (PAYLOAD + 60)
+MESSAGE = 32 * PAYLOAD
+WINDOW = 64          # soft-RoCE hands that many packets over
+TIMEOUT_MS = 1073    # an InfiniBand timeout of 18
+REST_NS = 100_000_000
+PATHS_S = 60
+LEAD_ROUNDS = 2      # in which steering moves, and flows find their share
+LAWS = ("none", "pacing", "steering", "both")
+CONFIG = f"""mesh: {{ pair_interval: 200ms }}
+paths: {{ probe_interval: 60ms, standby_interval: 60ms, dead_after: 1s, return_after: 1s }}
+qps: {{ idle: 300s }}
+steer: {{ mode: off, capacity: {LINK_MBIT}Mbit }}
+pace: {{ threshold: {THRESHOLD_MS}ms, line: {LINK_MBIT}Mbit, hold_max: 500ms }}
+"""
+
+
+BEGUN = time.monotonic()
+
+
+def note(text):
+    print(f"# {time.monotonic() - BEGUN:.0f} s: {text}", file=sys.stderr, flush=True)
+
+
+class Flow(contendlab.Stream):
+    """One queue pair; its number is the last byte of its own QPN."""
+
+    def __init__(self, number, source, target, part):
+        super().__init__(source, target, 1, part * contendlab.RATE_MBIT * 1e6)
+        self.number = number
+
+    def draw(self, draw):
+        local = draw.randrange(1, 255) << 8 | self.number
+        remote = draw.randrange(0x100, 0xff00)
+        return local, remote, [contendlab.rxe_port(local, remote)]
+
+
+class Network(labtest.Lab):
+    """Half of the hosts on either leaf; all links are as fast, those to hosts included."""
+
+    learn = contendlab.Fabric.learn
+
+    def __init__(self, paced):
+        self.paced = paced
+        super().__init__("co", "--hosts", str(HOSTS), "--leaves", str(LEAVES), "--spines",
+                         str(SPINES), "--rate", f"{LINK_MBIT}mbit", "--queue", str(QUEUE_BYTES),
+                         "--mtu", "4200")
+        self.hosts = [f"h{i + 1}" for i in range(HOSTS)]
+        self.near = self.hosts[:HOSTS // 2]
+        self.via = collections.defaultdict(dict)
+
+    def __enter__(self):
+        super().__enter__()
+        try:
+            self.limit_ports()
+            clocklab.append_config(self, CONFIG)
+            for host in self.hosts:
+                self("start", host, timeout=120)
+                if self.paced:
+                    self.good(host, "escapement", "pace", "setup-fq", "eth1")
+                note(f"{host} is there")
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def start(self, node, *command):
+        """As labtest.Lab, without a Python of its own for each: an emulated CPU feels them."""
+        paths = state.Paths(self.name)
+        return subprocess.Popen(command, preexec_fn=lambda: enter.node_view(paths, node),
+                                env=dict(self.env, PATH=f"{labtest.BUILD}:{self.env['PATH']}"),
+                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, text=True)
+
+    def exec(self, node, *command, timeout=60):
+        process = self.start(node, *command)
+        out, err = process.communicate(timeout=timeout)
+        return process.returncode, out, err
+
+    def limit_ports(self):
+        self.addresses = {}
+        for host in self.status()["hosts"]:
+            self.addresses[host["name"]] = host["address"]
+            self.good(host["leaf"], "tc", "qdisc", "add", "dev", host["leaf_interface"], "root",
+                      "tbf", "rate", f"{LINK_MBIT}mbit", "burst", "8436", "limit",
+                      str(QUEUE_BYTES))
+
+    def far_apart(self, flow):
+        return (flow.source in self.near) != (flow.target in self.near)
+
+    def set_law(self, law):
+        for host in self.hosts:
+            self.good(host, "escapement", "mode", "observe")
+            if law in ("pacing", "both"):
+                self.good(host, "escapement", "pace", "on")
+            if law in ("steering", "both"):
+                self.good(host, "escapement", "steer", "auto", "on")
+        if law in ("pacing", "both"):
+            for host in self.hosts:
+                if not labtest.wait_for(lambda: self.json(host, "pace")["clock"]["good"], 30, 0.5):
+                    raise RuntimeError(f"{host}: no clock to pace by: {self.json(host, 'pace')}")
+
+    def lacking(self, flows):
+        """Those whose paths are not all known."""
+        known = {host: {pair["to"] for pair in self.json(host, "paths")["pairs"]
+                        if pair.get("complete") and pair.get("groups") == SPINES}
+                 for host in {flow.source for flow in flows}}
+        return [flow for flow in flows if self.far_apart(flow) and
+                self.addresses[flow.target] not in known[flow.source]]
+
+    def drops(self):
+        """Packets that the fabric's queues dropped so far."""
+        total = 0
+        for node in [f"leaf{i + 1}" for i in range(LEAVES)] + [f"spine{i + 1}" for i in range(SPINES)]:
+            total += sum(qdisc.get("drops", 0) for qdisc in
+                         json.loads(self.good(node, "tc", "-s", "-j", "qdisc", "show"))
+                         if qdisc["kind"] == "tbf")
+        return total
+
+    def moves(self, since_ns):
+        return [event for host in self.hosts
+                for event in map(json.loads, self.good(host, "escapement", "-j", "events").splitlines())
+                if event["kind"] == "path_switched" and event["time_ns"] >= since_ns]
+
+
+def flows_of(pattern, hosts):
+    """Neighbours of the ring are on different leaves."""
+    if pattern == "ring":
+        order = [host for pair in zip(hosts[:HOSTS // 2], hosts[HOSTS // 2:]) for host in pair]
+        ends = [(host, order[(i + 1) % HOSTS]) for i, host in enumerate(order)]
+    elif pattern == "to_all":
+        ends = [(one, other) for one in hosts for other in hosts if one != other]
+    else:
+        ends = [(host, hosts[0]) for host in hosts[1:]]
+    part = 1 / (HOSTS - 1) if pattern == "to_all" else 1
+    return [Flow(number, *end, part) for number, end in enumerate(ends)]
+
+
+def steps_of(pattern):
+    return 2 * (HOSTS - 1) if pattern == "ring" else 1
+
+
+class Run:
+    """Some rounds of a collective under one law."""
+
+    def __init__(self, lab, flows, pattern, rounds):
+        self.lab, self.flows, self.rounds = lab, flows, rounds
+        self.steps = steps_of(pattern)
+        self.began_ns = time.time_ns()
+        drops, ticks = lab.drops(), labtest.cpu_ticks()
+        with tempfile.TemporaryDirectory(prefix="escapement-board-", dir="/run") as folder:
+            self.board = board.Board(os.path.join(folder, "b"), len(flows), self.steps, REST_NS)
+            self.go()
+            self.took_ms = [(end - start) / 1e6 for start, end in self.board.rounds(rounds)]
+        self.drops = lab.drops() - drops
+        idle, every = labtest.cpu_ticks(ticks)
+        self.idle = idle / max(every, 1)
+
+    def go(self):
+        serving = [self.lab.start(flow.target, *self.server_words(flow)) for flow in self.flows]
+        time.sleep(0.5)
+        sending = [self.lab.start(flow.source, *self.sender_words(flow)) for flow in self.flows]
+        labtest.wait_for(lambda: all(os.path.exists(f"{self.board.path}.{flow.number}")
+                                     for flow in self.flows), 30, 0.2)
+        time.sleep(1 + 0.1 * len(self.flows))
+        self.board.start(0.2)
+        self.sent = [finish(process) for process in sending]
+        self.served = [finish(process) for process in serving]
+
+    def server_words(self, flow):
+        return [labtest.ROCEFLOW, "serve", "--listen", self.lab.addresses[flow.target], "--interface",
+                "eth1", "--qpn", str(flow.remote), "--control-port", str(18515 + flow.number),
+                "--board", self.board.path, "--json"]
+
+    def sender_words(self, flow):
+        return [labtest.ROCEFLOW, "send", "--to", self.lab.addresses[flow.target], "--interface",
+                "eth1", "--control-port", str(18515 + flow.number), "--qps", "1", "--qpn",
+                str(flow.local), "--flow", str(flow.number), "--line",
+                str(self.lab.hosts.index(flow.source)), "--rate", f"{LINK_MBIT}m", "--catch-up", "5",
+                "--window", str(WINDOW), "--size", str(MESSAGE), "--mtu", str(PAYLOAD), "--op",
+                "write", "--messages", str(self.steps * self.rounds), "--timeout",
+                str(TIMEOUT_MS), "--give-up", "60", "--board", self.board.path, "--json"]
+
+    def figures(self):
+        counted = sorted(self.took_ms[LEAD_ROUNDS:])
+        packets = sum(sent["packets"] for sent in self.sent)
+        again = sum(sent["retransmitted"] for sent in self.sent)
+        return {"median_ms": round(counted[len(counted) // 2], 1), "least_ms": round(counted[0], 1),
+                "most_ms": round(counted[-1], 1), "rounds": len(counted),
+                "took_ms": [round(took, 1) for took in self.took_ms],
+                "packets": packets, "sent_again": again, "dropped": self.drops,
+                "timeouts": sum(qp["timeouts"] for sent in self.sent for qp in sent["qps"]),
+                "socket_drops": sum(end["socket_drops"] for end in self.sent + self.served),
+                "damaged": sum(end["icrc_errors"] for end in self.sent + self.served) +
+                sum(served["invalid"] for served in self.served),
+                "moves": len(self.lab.moves(self.began_ns)), "idle": round(self.idle, 2)}
+
+
+def finish(process):
+    out, error = process.communicate(timeout=150)
+    if process.returncode:
+        raise RuntimeError(f"roceflow: {error}")
+    return json.loads(out)
+
+
+def ideal_ms(lab, flows, pattern):
+    """What the fullest link needs for a round, as ECMP has placed the flows and as placed well."""
+    users = contendlab.asked_bps(lab, [flow for flow in flows if lab.far_apart(flow)],
+                                 [flow.own for flow in flows if lab.far_apart(flow)])
+    unit = flows[0].rate_bps
+    at_port = max(collections.Counter(flow.target for flow in flows).values())
+    one = steps_of(pattern) * MESSAGE / PAYLOAD * PACKET_NS / 1e6
+    crowd = max(round(bps / unit) for bps in users.values())
+    return round(one * max(crowd, at_port), 1), round(one * at_port, 1)
+
+
+def tell(**words):
+    print(json.dumps(words), flush=True)
+
+
+def collective(lab, pattern, rounds, laws, draw):
+    """Some rounds with each law, as they end: (law, run, what a round needs, and placed well, ms)."""
+    flows = flows_of(pattern, lab.hosts)
+    crossing = [flow for flow in flows if lab.far_apart(flow)]
+    for flow in flows:
+        flow.take(flow.draw(draw))
+    if pattern != "incast":  # which contends for its target's port
+        contendlab.place(lab, crossing, draw, True)
+    placed, well = ideal_ms(lab, flows, pattern)
+    note(f"{pattern}: ports are drawn")
+    lab.set_law("none")
+    begun = time.monotonic()
+    while True:  # queue pairs that nobody has seen have no paths
+        first = Run(lab, flows, pattern, 1)
+        note(f"{pattern}: a round of {first.took_ms[0]:.0f} ms, the CPU idle for {first.idle:.0%}")
+        if labtest.wait_for(lambda: not lab.lacking(crossing), 12, 1):
+            break
+        lacking = [(flow.source, flow.target) for flow in lab.lacking(crossing)]
+        note(f"{pattern}: paths lack for {lacking}")
+        if time.monotonic() - begun > PATHS_S:
+            raise RuntimeError(f"paths: {lacking}: {lab.json(lacking[0][0], 'paths')}")
+    for law in laws:
+        if pattern == "incast" and law not in ("none", "pacing"):
+            continue  # no path is better
+        lab.set_law(law)
+        note(f"{pattern}: {law}")
+        run = Run(lab, flows, pattern, LEAD_ROUNDS + rounds)
+        yield law, run, placed, well
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
+    parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--patterns", default="ring,to_all")
+    parser.add_argument("--laws", default=",".join(LAWS))
+    asked = parser.parse_args()
+    begun = time.monotonic()
+    with Network({"pacing", "both"} & set(asked.laws.split(","))) as lab:
+        ticks = labtest.cpu_ticks()
+        time.sleep(3)
+        idle, every = labtest.cpu_ticks(ticks)
+        note(f"all are up; the CPU idle for {idle / every:.0%}")
+        tell(seed=asked.seed, up_s=round(time.monotonic() - begun, 1),
+             kernel=subprocess.check_output(["uname", "-r"], text=True).strip())
+        draw = random.Random(asked.seed)
+        for pattern in asked.patterns.split(","):
+            for law, run, needs, well in collective(lab, pattern, asked.rounds,
+                                                    asked.laws.split(","), draw):
+                tell(pattern=pattern, law=law, needs_ms=needs, needs_placed_ms=well,
+                     **run.figures())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

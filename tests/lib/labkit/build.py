@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Making a lab and taking it down again."""
+import errno
+import os
+import signal
+import time
+
+from . import children
+from . import enter
+from . import processes
+from . import state
+from . import syscalls as sc
+from . import topology as topo
+
+SETTLE_S = 3.0
+
+HOST_SYSCTLS = {
+    "ipv4/conf/all/rp_filter": 0, "ipv4/conf/default/rp_filter": 0,
+    "ipv6/conf/all/accept_dad": 0, "ipv6/conf/default/accept_dad": 0,
+    "ipv6/conf/all/accept_ra": 0, "ipv6/conf/default/accept_ra": 0,
+    "ipv6/conf/default/router_solicitations": 0,
+    "ipv6/conf/all/keep_addr_on_down": 1, "ipv6/conf/default/keep_addr_on_down": 1,
+    "ipv4/ping_group_range": "0 2147483647",
+}
+# A leaf stops using an uplink that lost its carrier, as a switch does.
+SWITCH_SYSCTLS = {
+    **HOST_SYSCTLS,
+    "ipv4/ip_forward": 1, "ipv6/conf/all/forwarding": 1, "ipv6/conf/default/forwarding": 1,
+    "ipv4/fib_multipath_hash_policy": 1, "ipv6/fib_multipath_hash_policy": 1,
+    "ipv4/conf/all/ignore_routes_with_linkdown": 1,
+    "ipv4/conf/default/ignore_routes_with_linkdown": 1,
+    "ipv6/conf/all/ignore_routes_with_linkdown": 1,
+    "ipv6/conf/default/ignore_routes_with_linkdown": 1,
+    "ipv4/conf/all/send_redirects": 0, "ipv4/conf/default/send_redirects": 0,
+}
+OPTIONAL_SYSCTLS = ("ipv4/fib_multipath_hash_seed",)  # since Linux 6.11
+
+
+def bpf_object():
+    path = state.build_dir() + "/tests/tools/leaf.bpf.o"
+    if not os.path.exists(path):
+        raise state.LabError(f"{path} is not built; run `make tests` "
+                             "(ESCAPEMENT_BUILD names another build folder)")
+    return path
+
+
+# --- up ---
+
+def up(paths, options, skew_seed):
+    """Builds all of it, or leaves nothing."""
+    with state.Lock():
+        leftovers(paths)
+        bpf = bpf_object()
+        topology = topo.make(paths.name, options)
+        if skew_seed is not None:
+            topo.draw_skew(topology["hosts"], skew_seed)
+            topology["skew_seed"] = skew_seed
+        try:
+            own(paths, topology)
+            construct(paths, topology, bpf)
+            ignore_signals()  # from here on it is up, and `up` says so
+            state.save_topology(paths, topology)
+        except BaseException:
+            ignore_signals()
+            tear_down(paths)
+            raise
+    return topology
+
+
+def ignore_signals():
+    for number in children.ENDING:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def leftovers(paths):
+    """A finished lab is refused, the remains of one that never got up are cleared."""
+    if os.path.exists(paths.topology):
+        raise state.LabError(f"lab '{paths.name}' is up already; "
+                             "`lab down` first, or choose another name with LAB=")
+    if os.path.exists(paths.root):
+        tear_down(paths)
+
+
+def own(paths, topology):
+    """Writes down every namespace before it is made: what is on this list is ours to remove."""
+    names = topo.nodes(topology)
+    for name in names:
+        if os.path.exists(paths.netns(name)):
+            raise state.LabError(f"the namespace {paths.netns_name(name)} is there already and "
+                                 "not this lab's; choose another name with LAB=")
+    os.mkdir(paths.root, 0o755)
+    state.write_json(paths.owned, names)
+
+
+def construct(paths, topology, bpf):
+    state.make_daemon_run()
+    make_folders(paths, topology)
+    prepare_netns_dir()
+    names = topo.nodes(topology)
+    children.fork_each(names, lambda name: make_namespace(paths, name, topology["hash_seed"]))
+    children.tool_batch("ip", list(topo.veth_lines(topology)))
+    children.fork_each(names, lambda name: furnish(paths, topology, name, bpf))
+
+
+def make_folders(paths, topology):
+    os.mkdir(paths.loads)
+    for node in topo.nodes(topology):
+        for folder in ("sys", "bpf"):
+            os.makedirs(paths.node(node, folder))
+        sc.mount("bpf", paths.node(node, "bpf"), "bpf",
+                 sc.MS_NOSUID | sc.MS_NODEV | sc.MS_NOEXEC)
+    for host in topology["hosts"]:
+        for folder in ("run", "textfile"):
+            os.makedirs(paths.node(host["name"], folder))
+        write_config(paths, topology, host)
+    state.write_json(paths.members, [
+        {"targets": [h["address"]],
+         "labels": {"host": h["name"], "rack": h["leaf"], "addresses": h["address6"]}}
+        for h in topology["hosts"]])
+
+
+def write_config(paths, topology, host):
+    name = host["name"]
+    text = (f"host: {name}\n"
+            "interfaces:\n"
+            f"  - name: {host['interface']}\n"
+            "    plane: backend\n"
+            f"members: {paths.members}\n"
+            "textfile:\n"
+            f"  directory: {paths.node(name, 'textfile')}\n"
+            "  interval: 1s\n")
+    if "skew_seed" in topology:
+        text += ("lab:\n"
+                 f"  clock_offset: {host['clock_offset_ns']}ns\n"
+                 f"  clock_drift_ppb: {host['clock_drift_ppb']}\n")
+    with open(paths.node(name, "escapement.yaml"), "w", encoding="ascii") as out:
+        out.write(text)
+
+
+def prepare_netns_dir():
+    """As `ip netns add` does it: shared, so that a removed namespace goes in every mount view."""
+    os.makedirs(state.NETNS_DIR, exist_ok=True)
+    try:
+        sc.mount("", state.NETNS_DIR, "none", sc.MS_SHARED | sc.MS_REC)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        sc.mount(state.NETNS_DIR, state.NETNS_DIR, "none", sc.MS_BIND | sc.MS_REC)
+        sc.mount("", state.NETNS_DIR, "none", sc.MS_SHARED | sc.MS_REC)
+
+
+def make_namespace(paths, node, hash_seed):
+    os.close(os.open(paths.netns(node), os.O_CREAT | os.O_EXCL | os.O_RDONLY, 0))
+    sc.unshare(sc.CLONE_NEWNET)
+    sc.mount("/proc/self/ns/net", paths.netns(node), "none", sc.MS_BIND)
+    settings = HOST_SYSCTLS
+    if not node.startswith("h"):
+        settings = {**SWITCH_SYSCTLS, "ipv4/fib_multipath_hash_seed": hash_seed}
+    for key, value in settings.items():
+        write_sysctl(key, value)
+
+
+def write_sysctl(key, value):
+    try:
+        with open("/proc/sys/net/" + key, "w", encoding="ascii") as out:
+            out.write(str(value))
+    except FileNotFoundError:
+        if key not in OPTIONAL_SYSCTLS:
+            raise
+
+
+def furnish(paths, topology, node, bpf):
+    enter.node_view(paths, node)
+    children.tool_batch("ip", topo.ip_lines(topology, node) + [
+        f"link set dev {h['leaf_interface']} xdpdrv obj {bpf} sec xdp.frags"
+        for h in topology["hosts"] if h["leaf"] == node])
+    children.tool_batch("tc", topo.tc_lines(topology, node, bpf))
+    for device in topo.devices(topology, node):
+        spread_queues(device, topology["queues"])
+        wait_operational(device)
+
+
+def spread_queues(device, queues):
+    """Queue i for CPU i: a probe does not wait behind another CPU's bulk traffic."""
+    for i in range(queues):
+        groups = ["00000000"] * (i // 32) + [f"{1 << (i % 32):08x}"]
+        path = f"/sys/class/net/{device}/queues/tx-{i}/xps_cpus"
+        try:
+            with open(path, "w", encoding="ascii") as out:
+                out.write(",".join(reversed(groups)))
+        except OSError:
+            return  # one queue, or a kernel without XPS
+
+
+def wait_operational(device, wanted=("up",)):
+    """Carrier news reach the routes late: after this they are there."""
+    deadline = time.monotonic() + SETTLE_S
+    while True:
+        with open(f"/sys/class/net/{device}/operstate", encoding="ascii") as text:
+            now = text.read().strip()
+        if now in wanted:
+            return
+        if time.monotonic() > deadline:
+            raise state.LabError(f"{device} is {now}, not {' or '.join(wanted)}, "
+                                 f"after {SETTLE_S:.0f} s")
+        time.sleep(0.002)
+
+
+# --- down ---
+
+def down(paths):
+    """True when there was something to take down."""
+    with state.Lock():
+        if not os.path.exists(paths.root):
+            return False
+        tear_down(paths)
+        return True
+
+
+def tear_down(paths):
+    """
+    Removes what owned.json lists, whatever state it is in. Called again after
+    a failure it goes on where it stopped; the list goes last.
+    """
+    owned = state.read_json(paths.owned, [])
+    processes.end_all(paths, owned)
+    for node in owned:
+        if os.path.exists(paths.netns(node)):
+            sc.umount(paths.netns(node))
+            os.unlink(paths.netns(node))
+        sc.umount(paths.node(node, "bpf"))
+    if os.path.exists(paths.topology):
+        os.unlink(paths.topology)
+    state.remove_tree(paths)
