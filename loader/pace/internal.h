@@ -6,6 +6,7 @@
 #include "config/config.h"
 #include "pace.h"
 #include "net/qdisc.h"
+#include "pacing/pause.h"
 
 struct owner;
 struct qp_entry;
