@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "maps/maps.h"
+#include "pacing/pause.h"
 #include "base/units.h"
 #include "yamltree.h"
 

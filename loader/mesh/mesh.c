@@ -16,6 +16,7 @@
 #include "base/explain.h"
 #include "base/log.h"
 #include "internal.h"
+#include "clocksync/local.h"
 #include "paths/paths.h"
 
 #define TURN_SLACK_US 1000

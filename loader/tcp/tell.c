@@ -11,6 +11,7 @@
 #include "mesh/mesh.h"
 #include "api/report.h"
 #include "internal.h"
+#include "pacing/tcpwindow.h"
 
 /* Connections in one answer; `left_out` says how many more there are. */
 #define TELL_ROWS 1024
