@@ -149,10 +149,9 @@ struct mesh {
 	struct edge_scratch scratch;
 	struct mesh_anchor anchor;
 
-	struct {
-		uint64_t mtime_ns, inode, bytes;
-		bool refused;
-	} members_file;
+	struct fleet_subscriber members;
+	void (*resume)(void *context); /* NULL: nobody waits for it */
+	void *resume_context;
 };
 
 uint64_t mesh_monotonic_ns(void);
@@ -219,6 +218,6 @@ void mesh_get_tai(const struct mesh *mesh, struct mesh_clock_facts *out);
 
 /* mesh_members.c */
 void mesh_watch_members(struct mesh *mesh);
-void mesh_remember_members(struct mesh *mesh);
+void mesh_subscribe_members(struct mesh *mesh);
 
 #endif

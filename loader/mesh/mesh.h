@@ -31,6 +31,9 @@ void mesh_reconfigure(struct mesh *mesh);
 /* Once a second: the members file, interfaces that came and went, the kill switch. */
 void mesh_look(struct mesh *mesh);
 
+/* The kill switch was released: called before this host replies to probes again. NULL: no call. */
+void mesh_on_resume(struct mesh *mesh, void (*resume)(void *context), void *context);
+
 /* --- what is known, for the verbs and the metrics --- */
 
 enum peer_state { PEER_DOWN, PEER_SUSPECT, PEER_UP };
