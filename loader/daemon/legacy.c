@@ -567,6 +567,11 @@ const struct capability delay_capability = {
 
 /* --- paths --- */
 
+static void resume_paths(void *self)
+{
+	paths_hear_anew(self);
+}
+
 static int open_paths(void **self, struct core *core, void *const needs[], char **error)
 {
 	struct daemon *daemon = daemon_of(core);
@@ -574,11 +579,14 @@ static int open_paths(void **self, struct core *core, void *const needs[], char 
 
 	(void)needs;
 	*self = daemon->paths;
+	if (!err)
+		mesh_on_resume(daemon->mesh, resume_paths, daemon->paths);
 	return err;
 }
 
 static void close_paths(void *self)
 {
+	mesh_on_resume(legacy_daemon->mesh, NULL, NULL);
 	paths_free(self);
 	legacy_daemon->paths = NULL;
 }
