@@ -84,6 +84,12 @@ static void mesh_watch_switch(struct mesh *mesh)
 	mesh_write_fleet(mesh);
 }
 
+void mesh_on_resume(struct mesh *mesh, void (*resume)(void *context), void *context)
+{
+	mesh->resume = resume;
+	mesh->resume_context = context;
+}
+
 /* Programs that came or went, or another interface under the old name. */
 static bool plane_changed(const struct mesh *mesh, const struct mesh_plane *plane)
 {
@@ -130,12 +136,6 @@ void mesh_look(struct mesh *mesh)
 		return;
 	mesh_planes_apply(mesh);
 	mesh_clock_configure(mesh);
-}
-
-void mesh_on_resume(struct mesh *mesh, void (*resume)(void *context), void *context)
-{
-	mesh->resume = resume;
-	mesh->resume_context = context;
 }
 
 void mesh_reconfigure(struct mesh *mesh)

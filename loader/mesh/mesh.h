@@ -28,11 +28,13 @@ void mesh_free(struct mesh *mesh);
 
 /* After a reload: all from daemon->config. */
 void mesh_reconfigure(struct mesh *mesh);
+/*
+ * @resume is called when the kill switch has ended, before this host replies to probes again.
+ * NULL: not any more.
+ */
+void mesh_on_resume(struct mesh *mesh, void (*resume)(void *context), void *context);
 /* Once a second: the members file, interfaces that came and went, the kill switch. */
 void mesh_look(struct mesh *mesh);
-
-/* The kill switch was released: called before this host replies to probes again. NULL: no call. */
-void mesh_on_resume(struct mesh *mesh, void (*resume)(void *context), void *context);
 
 /* --- what is known, for the verbs and the metrics --- */
 
