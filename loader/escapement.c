@@ -159,7 +159,7 @@ static bool parse_top(const char *text, int64_t *top)
 	return end != text && !*end && !errno && *top >= 0;
 }
 
-static uint64_t now_realtime_ns(void)
+static uint64_t time_realtime_ns(void)
 {
 	struct timespec now;
 
@@ -239,7 +239,7 @@ static int take_verb_option(struct cli *cli, int option, int argc, char **argv)
 		return CLI_GOOD;
 	default:
 		cli->since_given = true;
-		return cli_parse_since(optarg, now_realtime_ns(), &cli->since_ns)
+		return cli_parse_since(optarg, time_realtime_ns(), &cli->since_ns)
 			       ? CLI_GOOD
 			       : usage("--since %s: should be a duration ago (10m), a time (12:00, "
 				       "2026-01-31T12:00:00) or @SECONDS",

@@ -134,8 +134,8 @@ static int on_reload(sd_event_source *source, const struct signalfd_siginfo *inf
 
 	(void)source;
 	(void)info;
-	sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64, daemon_local_ns() / 1000);
-	daemon_reload(daemon, NULL); /* says itself what came of it */
+	sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64, time_local_ns() / 1000);
+	core_reload(&daemon->core, NULL); /* logs the result itself */
 	sd_notify(0, "READY=1");
 	return 0;
 }

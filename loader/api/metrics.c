@@ -14,34 +14,6 @@
 #include "report.h"
 #include "qp/report.h"
 
-static double seconds(uint64_t ns)
-{
-	return (double)ns / 1e9;
-}
-
-static void write_process(FILE *out, bool up, uint64_t written_realtime_ns)
-{
-	prom_count(FAMILY("build_info", GAUGE, "Version of the daemon, always 1."), 1, "version",
-		   ESC_VERSION, NULL);
-	prom_count(FAMILY("up", GAUGE, "1 while the daemon runs, 0 after it was stopped."), up,
-		   NULL);
-	prom_value(FAMILY("last_write_timestamp_seconds", GAUGE, "When this file was written."),
-		   seconds(written_realtime_ns), NULL);
-}
-
-static void write_state(FILE *out, const struct metrics_facts *facts)
-{
-	prom_value(FAMILY("start_time_seconds", GAUGE, "When the daemon started."),
-		   seconds(facts->start_realtime_ns), NULL);
-	prom_count(FAMILY("mode_info", GAUGE, "What the daemon may do, always 1."), 1, "mode",
-		   pace_mode_name(facts->steer.ports, facts->pace.ports), NULL);
-	prom_count(
-		FAMILY("kill_switch", GAUGE, "1 when everything is detached by the kill switch."),
-		facts->kill_switch, NULL);
-	prom_count(FAMILY("events_total", COUNTER, "Events recorded since the daemon started."),
-		   facts->events, NULL);
-}
-
 /* device and port as node_exporter spells them, so that its series can be joined. */
 static const char *port_number(const struct port_info *port, char out[16])
 {
@@ -224,30 +196,6 @@ static void write_totals(FILE *out, const struct metrics_facts *facts)
 			if (total_has(&total_families[i], direction))
 				prom_count(family, *total_at(&totals, &total_families[i]),
 					   "direction", direction_word(direction), NULL);
-		}
-	}
-}
-
-/* As the sample looks in the file, up to its value. */
-static void total_sample(char out[96], const struct total_family *family, int direction)
-{
-	snprintf(out, 96, "escapement_%s{direction=\"%s\"} ", family->name,
-		 direction_word(direction));
-}
-
-void metrics_read_totals(const char *text, struct qp_totals totals[2])
-{
-	memset(totals, 0, 2 * sizeof(*totals));
-	for (size_t i = 0; i < TOTAL_FAMILIES; i++) {
-		for (int direction = 0; direction < 2; direction++) {
-			const char *found;
-			char sample[96];
-
-			total_sample(sample, &total_families[i], direction);
-			found = strstr(text, sample);
-			if (found)
-				*total_at(&totals[direction], &total_families[i]) =
-					strtoull(found + strlen(sample), NULL, 10);
 		}
 	}
 }
@@ -450,8 +398,6 @@ static void write_verdicts(FILE *out, const struct metrics_facts *facts)
 
 void metrics_write(FILE *out, const struct metrics_facts *facts)
 {
-	write_process(out, true, facts->written_realtime_ns);
-	write_state(out, facts);
 	write_collectors(out, facts);
 	write_port_infos(out, facts);
 	write_port_counts(out, facts);
@@ -460,7 +406,6 @@ void metrics_write(FILE *out, const struct metrics_facts *facts)
 	metrics_write_steer(out, &facts->steer, &facts->paths);
 	metrics_write_paths(out, &facts->paths);
 	metrics_write_lanes(out, facts);
-	metrics_write_pace(out, &facts->pace);
 	metrics_write_tcp(out, &facts->tcp);
 	nics_write_metrics(out, facts->nics);
 	write_verdicts(out, facts);
@@ -469,21 +414,4 @@ void metrics_write(FILE *out, const struct metrics_facts *facts)
 	metrics_write_owners(out, facts);
 	write_top_qps(out, facts);
 	metrics_write_delays(out, facts);
-}
-
-void metrics_write_stopped(FILE *out, uint64_t written_realtime_ns,
-			   const struct qp_totals totals[2])
-{
-	write_process(out, false, written_realtime_ns);
-	for (size_t i = 0; i < TOTAL_FAMILIES; i++) {
-		for (int direction = 0; direction < 2; direction++) {
-			struct qp_totals copy = totals[direction];
-			char sample[96];
-
-			total_sample(sample, &total_families[i], direction);
-			if (total_has(&total_families[i], direction))
-				fprintf(out, "# kept: %s%" PRIu64 "\n", sample,
-					*total_at(&copy, &total_families[i]));
-		}
-	}
 }

@@ -12,7 +12,6 @@
 #include "diagnose/diagnose.h"
 #include "clock/metrics.h"
 #include "paths/metrics_lanes.h"
-#include "pace/metrics.h"
 #include "steer/metrics.h"
 #include "tcp/metrics.h"
 #include "qp/owners.h"
@@ -29,8 +28,7 @@ struct metrics_port {
 };
 
 struct metrics_facts {
-	uint64_t start_realtime_ns, written_realtime_ns;
-	bool kill_switch;
+	bool off; /* kill switch */
 	struct metrics_port ports[ESC_PORTS_MAX];
 	unsigned int port_count;
 	bool reasons_read;
@@ -42,12 +40,10 @@ struct metrics_facts {
 	uint32_t top_qps;
 	const struct owners *owners; /* of queue pairs; NULL: not looked for */
 	struct qp_totals totals[2]; /* by enum esc_direction */
-	uint64_t events;
 	struct metrics_mesh mesh;
 	struct steer_facts steer;
 	struct paths_facts paths;
 	struct metrics_lanes lanes;
-	struct pace_facts pace;
 	struct tcppace_facts tcp;
 	const struct nics *nics; /* NULL: none */
 	struct judge_counts verdicts;
@@ -58,14 +54,4 @@ struct metrics_facts {
 
 /* A running daemon. Families without a sample are left out. */
 void metrics_write(FILE *out, const struct metrics_facts *facts);
-/*
- * A daemon that was stopped: escapement_up 0, and no series that would stand
- * still. The totals are kept in comments, for the next daemon.
- */
-void metrics_write_stopped(FILE *out, uint64_t written_realtime_ns,
-			   const struct qp_totals totals[2]);
-
-/* The totals in a file of either kind; what is not in it is 0. */
-void metrics_read_totals(const char *text, struct qp_totals totals[2]);
-
 #endif

@@ -165,33 +165,17 @@ static json_t *status_interfaces(const struct daemon *daemon)
 
 		if (dataplane_port(dataplane, i, &port))
 			continue;
-		owners_judge_port(daemon->owners, daemon_local_ns(), &port);
+		owners_judge_port(daemon->owners, time_local_ns(), &port);
 		one = report_port(&port, dataplane_port_counts(dataplane, port.index, &counts)
 						 ? NULL
 						 : &counts);
-		report_put_text(one, "mode",
-				pace_mode_name(steer_ports(daemon->steer) >> port.index & 1,
-					       pace_ports(daemon->pace) >> port.index & 1));
+		json_object_set_new(one, "mode", core_mode(&daemon->core, (int)port.index));
 		json_array_append_new(list, one);
 	}
 	return list;
 }
 
-static void put_kill_switch(json_t *object, const struct daemon *daemon)
-{
-	bool off = dataplane_is_off(daemon->dataplane);
-	bool file = !access(daemon->config->kill_file, F_OK);
-
-	json_object_set_new(object, "kill_switch", json_boolean(off));
-	if (off)
-		json_object_set_new(
-			object, "kill_switch_reason",
-			file ? json_sprintf("the file %s is there", daemon->config->kill_file)
-			     : json_sprintf("the off flag is set in %s/control",
-					    daemon->config->pin_root));
-}
-
-static void put_dataplane(json_t *object, const struct daemon *daemon)
+void report_put_dataplane(json_t *object, const struct daemon *daemon)
 {
 	struct esc_reason_count counts[ESC_REASON_MAX];
 	json_t *qps = json_object();
@@ -208,35 +192,6 @@ static void put_dataplane(json_t *object, const struct daemon *daemon)
 	}
 	json_object_set_new(object, "qps", qps);
 	json_object_set_new(object, "qp_tracing", report_tracing(daemon->owners));
-}
-
-json_t *report_status(const struct daemon *daemon)
-{
-	const struct config *config = daemon->config;
-	json_t *object = report_version(), *verdicts, *nics;
-
-	report_put_text(object, "host", config->host);
-	report_put_text(object, "mode",
-			pace_mode_name(steer_ports(daemon->steer), pace_ports(daemon->pace)));
-	put_kill_switch(object, daemon);
-	report_put_count(object, "pid", getpid());
-	report_put_count(object, "uptime_s",
-			 (daemon_local_ns() - daemon->start_local_ns) / 1000000000);
-	report_put_text(object, "pin_root", config->pin_root);
-	report_put_text(object, "config", config->path);
-	put_dataplane(object, daemon);
-	if (config->member_list)
-		report_put_count(object, "members", config->member_list->count);
-	report_put_clock(object, daemon);
-	verdicts = judge_report(daemon->judge, daemon_local_ns());
-	if (verdicts)
-		json_object_set_new(object, "verdicts", verdicts);
-	report_put_receipts(object, daemon);
-	report_put_paths(object, daemon);
-	nics = nics_report_short(daemon->nics);
-	if (nics)
-		json_object_set_new(object, "nic_failover", nics);
-	return object;
 }
 
 json_t *report_support(void)
@@ -258,9 +213,4 @@ json_t *report_support(void)
 		json_array_append_new(list, feature);
 	}
 	return json_pack("{s:o}", "features", list);
-}
-
-json_t *report_version(void)
-{
-	return json_pack("{s:s, s:i}", "version", ESC_VERSION, "abi", ESC_ABI);
 }

@@ -11,10 +11,9 @@
 
 struct daemon;
 
-/* Everything `status` shows (new reference). */
-json_t *report_status(const struct daemon *daemon);
+/* `interfaces`, `qps`, `reasons`, `qp_tracing` of `status`. */
+void report_put_dataplane(json_t *status, const struct daemon *daemon);
 json_t *report_support(void);
-json_t *report_version(void);
 
 /* One port of `status`; @counts NULL: they could not be read. */
 json_t *report_port(const struct port_info *port, const struct esc_port_counts *counts);

@@ -10,7 +10,7 @@
 #include <systemd/sd-event.h>
 
 #include "config/config.h"
-#include "daemon/daemon.h"
+#include "core/core.h"
 #include "core/events.h"
 #include "base/log.h"
 #include "request.h"
@@ -37,7 +37,7 @@ struct client {
 };
 
 struct server {
-	struct daemon *daemon;
+	struct core *core;
 	struct server_listener listener;
 	sd_event_source *accepting, *round;
 	struct client *clients;
@@ -55,7 +55,7 @@ static void client_drop(struct client *client)
 	*place = client->next;
 	client->server->client_count--;
 	if (client->following)
-		ledger_unlisten(client->server->daemon->ledger, follow_event, client);
+		events_unlisten(client->server->core->events, follow_event, client);
 	sd_event_source_disable_unref(client->source);
 	close(client->fd);
 	free(client->out);
@@ -135,7 +135,7 @@ static bool client_flush(struct client *client)
 			return false;
 		}
 		client->sent += sent;
-		client->moved_local_ns = daemon_local_ns();
+		client->moved_local_ns = time_local_ns();
 	}
 	if (!client_has_output(client) && client->closing) {
 		client_drop(client);
@@ -152,20 +152,20 @@ static void follow_event(const json_t *event, void *context)
 	char *text = request_wrap(event, &bytes);
 
 	if (!client_has_output(client))
-		client->moved_local_ns = daemon_local_ns(); /* patience starts with the backlog */
+		client->moved_local_ns = time_local_ns(); /* patience starts with the backlog */
 	if (client_queue(client, text, bytes))
 		client_flush(client);
 }
 
 static bool client_answer(struct client *client, const char *line, size_t bytes)
 {
-	struct daemon *daemon = client->server->daemon;
+	struct core *core = client->server->core;
 	struct reply reply;
 
-	request_answer(daemon, line, bytes, &reply);
+	request_reply(core, line, bytes, &reply);
 	if (!client_queue(client, reply.text, reply.bytes))
 		return false;
-	if (reply.follow && ledger_listen(daemon->ledger, follow_event, client) == 0) {
+	if (reply.follow && events_listen(core->events, follow_event, client) == 0) {
 		client->following = true;
 		client->follow_limit = reply.bytes + FOLLOW_BACKLOG_MAX;
 	}
@@ -221,7 +221,7 @@ static bool client_read(struct client *client)
 		return true;
 	}
 	client->in_bytes += got;
-	client->moved_local_ns = daemon_local_ns();
+	client->moved_local_ns = time_local_ns();
 	return client_take_line(client);
 }
 
@@ -253,8 +253,8 @@ static void client_add(struct server *server, int fd)
 	}
 	client->server = server;
 	client->fd = fd;
-	client->moved_local_ns = daemon_local_ns();
-	if (sd_event_add_io(server->daemon->event, &client->source, fd, EPOLLIN, client_event,
+	client->moved_local_ns = time_local_ns();
+	if (sd_event_add_io(server->core->loop, &client->source, fd, EPOLLIN, client_event,
 			    client) < 0) {
 		close(fd);
 		free(client);
@@ -300,7 +300,7 @@ static int server_accept(sd_event_source *source, int fd, uint32_t events, void 
 static int server_round(sd_event_source *source, uint64_t usec, void *context)
 {
 	struct server *server = context;
-	uint64_t now_ns = daemon_local_ns();
+	uint64_t now_ns = time_local_ns();
 	struct client *next;
 
 	(void)usec;
@@ -317,23 +317,23 @@ static int server_round(sd_event_source *source, uint64_t usec, void *context)
 	return 0;
 }
 
-int server_new(struct server **out, struct daemon *daemon, char **error)
+int server_new(struct server **out, struct core *core, char **error)
 {
 	struct server *server = calloc(1, sizeof(*server));
 	int err;
 
 	if (!server)
 		return -ENOMEM;
-	server->daemon = daemon;
-	err = server_listen(&server->listener, daemon->config->socket, error);
+	server->core = core;
+	err = server_listen(&server->listener, core->config->socket, error);
 	if (err) {
 		free(server);
 		return err;
 	}
-	err = sd_event_add_io(daemon->event, &server->accepting, server->listener.fd, EPOLLIN,
+	err = sd_event_add_io(core->loop, &server->accepting, server->listener.fd, EPOLLIN,
 			      server_accept, server);
 	if (err >= 0)
-		err = sd_event_add_time_relative(daemon->event, &server->round, CLOCK_MONOTONIC,
+		err = sd_event_add_time_relative(core->loop, &server->round, CLOCK_MONOTONIC,
 						 LOOK_ROUND_US, 0, server_round, server);
 	if (err < 0) {
 		server_free(server);

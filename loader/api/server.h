@@ -3,15 +3,15 @@
 #ifndef ESC_LOADER_SERVER_H
 #define ESC_LOADER_SERVER_H
 
-struct daemon;
+struct core;
 struct server;
 
 /*
- * Listens on daemon->config->socket and registers with daemon->event. A socket
+ * Listens on daemon->config->socket and registers with the loop of @core. A socket
  * that nobody answers on is replaced; one that is answered is -EADDRINUSE.
  * *@error is a malloc'd sentence on failure.
  */
-int server_new(struct server **out, struct daemon *daemon, char **error);
+int server_new(struct server **out, struct core *core, char **error);
 /* Closes all clients and removes the socket. */
 void server_free(struct server *server);
 

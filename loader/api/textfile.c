@@ -8,34 +8,67 @@
 #include <string.h>
 #include <unistd.h>
 #include <sys/stat.h>
-#include <systemd/sd-event.h>
 
-#include "config/config.h"
-#include "daemon/daemon.h"
-#include "dataplane/dataplane.h"
-#include "delay/delay.h"
-#include "diagnose/diagnose.h"
-#include "core/events.h"
 #include "base/log.h"
-#include "metrics.h"
-#include "qp/owners.h"
-#include "paths/paths.h"
-#include "qp/table.h"
-#include "base/readfile.h"
+#include "base/prom.h"
+#include "core/core.h"
 
-#define LOOK_NS 1000000000ull
-#define FILE_BYTES_MAX (16u << 20)
+#define POLL_NS 1000000000ull
+
+#define TEXTFILE_EVENTS(X)                                                                         \
+	X(TEXTFILE_FAILED, "textfile_failed", "escapement.prom cannot be written.")                \
+	X(TEXTFILE_RECOVERED, "textfile_written_again", "escapement.prom is written again.")
+enum { TEXTFILE_EVENTS(EVENT_ENUM) };
+const struct event_kind textfile_events[] = {TEXTFILE_EVENTS(EVENT_KIND){}};
 
 struct textfile {
-	struct daemon *daemon;
-	sd_event_source *timer;
-	char *written;		/* where our file is, NULL: none yet */
-	bool failed;		/* said once, until it works again */
-	uint64_t turn_local_ns; /* of the last write */
-	bool continued;
-	struct qp_totals before[2]; /* what the daemon before us had counted of QPs that are gone */
-	struct qp_totals totals[2]; /* as last written */
+	struct core *core;
+	struct core_timer *timer;
+	char *written;		 /* where our file is, NULL: none yet */
+	bool failed;		 /* reported once, until it works again */
+	uint64_t write_local_ns; /* of the last write */
 };
+
+static double seconds(uint64_t ns)
+{
+	return (double)ns / 1e9;
+}
+
+static void write_process(FILE *out, bool up)
+{
+	prom_count(FAMILY("build_info", GAUGE, "Version of the daemon, always 1."), 1, "version",
+		   ESC_VERSION, NULL);
+	prom_count(FAMILY("up", GAUGE, "1 while the daemon runs, 0 after it was stopped."), up,
+		   NULL);
+	prom_value(FAMILY("last_write_timestamp_seconds", GAUGE, "When this file was written."),
+		   seconds(time_realtime_ns()), NULL);
+}
+
+static void write_state(FILE *out, struct core *core)
+{
+	json_t *mode = core_mode(core, -1);
+
+	prom_value(FAMILY("start_time_seconds", GAUGE, "When the daemon started."),
+		   seconds(core->start_realtime_ns), NULL);
+	prom_count(FAMILY("mode_info", GAUGE, "What the daemon may do, always 1."), 1, "mode",
+		   json_string_value(mode), NULL);
+	prom_count(
+		FAMILY("kill_switch", GAUGE, "1 when everything is detached by the kill switch."),
+		core_is_off(core), NULL);
+	prom_count(FAMILY("events_total", COUNTER, "Events recorded since the daemon started."),
+		   events_total(core->events), NULL);
+	json_decref(mode);
+}
+
+void textfile_write_families(FILE *out, struct core *core)
+{
+	write_process(out, true);
+	write_state(out, core);
+	core_refresh(core);
+	for (size_t i = 0; i < core->module_count; i++)
+		if (core->modules[i].capability->write_metrics)
+			core->modules[i].capability->write_metrics(core->modules[i].self, out);
+}
 
 /* A new file under a name that node_exporter does not read; NULL with errno. */
 static FILE *open_aside(const char *aside)
@@ -57,9 +90,8 @@ static FILE *open_aside(const char *aside)
 	return out;
 }
 
-/* Aside, and then in one step to where it is read. @facts NULL: the daemon stops. */
-static int write_file(const struct textfile *textfile, const char *path,
-		      const struct metrics_facts *facts)
+/* Aside, and then in one step to where it is read. @up false: the daemon stops. */
+static int write_file(struct textfile *textfile, const char *path, bool up)
 {
 	char *aside;
 	FILE *out;
@@ -72,10 +104,10 @@ static int write_file(const struct textfile *textfile, const char *path,
 		err = -errno;
 		goto out;
 	}
-	if (facts)
-		metrics_write(out, facts);
+	if (up)
+		textfile_write_families(out, textfile->core);
 	else
-		metrics_write_stopped(out, daemon_realtime_ns(), textfile->totals);
+		write_process(out, false);
 	if (ferror(out))
 		err = -EIO;
 	if (fclose(out) && !err)
@@ -89,124 +121,21 @@ out:
 	return err;
 }
 
-/* All fields of struct qp_totals are counts of one type. */
-#define TOTALS_WORDS (sizeof(struct qp_totals) / sizeof(uint64_t))
-
-/*
- * What queue pairs that are gone had counted is known to their daemon alone,
- * and after a restart the sums would shrink: Prometheus would take that for a
- * counter that began anew and count all of it a second time. So the sums go on
- * from where the file of the daemon before us left them. A count taken between
- * its last word and our first one may be missing here; the counts per port
- * have it.
- */
-static void continue_totals(struct textfile *textfile, const char *path,
-			    const struct qp_totals now[2])
-{
-	struct qp_totals kept[2] = {};
-	char *text = NULL, *why = NULL;
-	size_t bytes;
-
-	textfile->continued = true;
-	if (!textfile->daemon->takeover)
-		return;
-	if (!readfile(path, FILE_BYTES_MAX, &text, &bytes, NULL, &why))
-		metrics_read_totals(text, kept);
-	free(text);
-	free(why);
-	for (int direction = 0; direction < 2; direction++) {
-		const uint64_t *was = (const uint64_t *)&kept[direction];
-		const uint64_t *is = (const uint64_t *)&now[direction];
-		uint64_t *before = (uint64_t *)&textfile->before[direction];
-
-		for (size_t i = 0; i < TOTALS_WORDS; i++)
-			before[i] = was[i] > is[i] ? was[i] - is[i] : 0;
-	}
-}
-
-static void gather_totals(struct textfile *textfile, const char *path, struct metrics_facts *facts)
-{
-	for (int direction = 0; direction < 2; direction++)
-		qptable_totals(textfile->daemon->qps, direction, &facts->totals[direction]);
-	if (!textfile->continued)
-		continue_totals(textfile, path, facts->totals);
-	for (int direction = 0; direction < 2; direction++)
-		for (size_t i = 0; i < TOTALS_WORDS; i++)
-			((uint64_t *)&facts->totals[direction])[i] +=
-				((const uint64_t *)&textfile->before[direction])[i];
-	memcpy(textfile->totals, facts->totals, sizeof(textfile->totals));
-}
-
-static void gather_ports(const struct daemon *daemon, struct metrics_facts *facts)
-{
-	const struct dataplane *dataplane = daemon->dataplane;
-
-	for (unsigned int i = 0; i < dataplane_port_count(dataplane) && i < ESC_PORTS_MAX; i++) {
-		struct metrics_port *port = &facts->ports[facts->port_count];
-
-		if (dataplane_port(dataplane, i, &port->info))
-			continue;
-		owners_judge_port(daemon->owners, daemon_local_ns(), &port->info);
-		port->counted = !dataplane_port_counts(dataplane, port->info.index, &port->counts);
-		facts->port_count++;
-	}
-}
-
-/* Freed with the facts. */
-static void gather_mesh(const struct daemon *daemon, struct metrics_mesh *facts)
-{
-	struct mesh_peer_facts *peers = calloc(MESH_EDGES_MAX, sizeof(*peers));
-
-	mesh_get(daemon->mesh, &facts->mesh);
-	mesh_get_clock(daemon->mesh, &facts->clock);
-	if (peers)
-		facts->peer_count = mesh_get_peers(daemon->mesh, peers, MESH_EDGES_MAX);
-	facts->peers = peers;
-}
-
-static void gather(struct textfile *textfile, const char *path, struct metrics_facts *facts)
-{
-	struct daemon *daemon = textfile->daemon;
-
-	facts->start_realtime_ns = daemon->start_realtime_ns;
-	facts->written_realtime_ns = daemon_realtime_ns();
-	facts->kill_switch = dataplane_is_off(daemon->dataplane);
-	facts->events = ledger_total(daemon->ledger);
-	gather_ports(daemon, facts);
-	gather_mesh(daemon, &facts->mesh);
-	steer_get(daemon->steer, &facts->steer);
-	paths_get(daemon->paths, &facts->paths);
-	metrics_lanes_gather(daemon->paths, daemon->config->textfile.top_paths, &facts->lanes);
-	pace_get(daemon->pace, &facts->pace);
-	tcppace_get(daemon->tcp, &facts->tcp);
-	facts->nics = daemon->nics;
-	judge_get_counts(daemon->judge, &facts->verdicts);
-	facts->reasons_read = !dataplane_reasons(daemon->dataplane, facts->reasons);
-	facts->qps_read = !daemon_refresh(daemon);
-	facts->qps_max = dataplane_qps_max(daemon->dataplane);
-	facts->owners = daemon->owners;
-	facts->top_qps = daemon->config->textfile.top_qps;
-	facts->delays = daemon->delays;
-	facts->members = daemon->config->member_list;
-	facts->receipts = daemon->config->receipts.on;
-	if (!facts->qps_read)
-		return;
-	facts->qps = qptable_entries(daemon->qps, &facts->qp_count);
-	gather_totals(textfile, path, facts);
-}
-
-static void tell(struct textfile *textfile, const char *directory, int err)
+static void report(struct textfile *textfile, const char *directory, int err)
 {
 	if (err && !textfile->failed) {
 		log_warning("textfile.directory %s: escapement.prom cannot be written: %s; tried "
-			    "again every turn",
+			    "again at each interval",
 			    directory, strerror(-err));
-		ledger_add(textfile->daemon->ledger, "textfile_failed", directory,
-			   json_pack("{s:s}", "error", strerror(-err)), NULL, NULL, NULL);
+		events_add(textfile->core->events,
+			   &(struct event){.kind = &textfile_events[TEXTFILE_FAILED],
+					   .subject = directory,
+					   .seen = json_pack("{s:s}", "error", strerror(-err))});
 	} else if (!err && textfile->failed) {
 		log_info("textfile.directory %s: escapement.prom is written again", directory);
-		ledger_add(textfile->daemon->ledger, "textfile_written_again", directory, NULL,
-			   NULL, NULL, NULL);
+		events_add(textfile->core->events,
+			   &(struct event){.kind = &textfile_events[TEXTFILE_RECOVERED],
+					   .subject = directory});
 	}
 	textfile->failed = err != 0;
 }
@@ -221,10 +150,16 @@ static void forget_written(struct textfile *textfile, const char *path)
 	textfile->written = NULL;
 }
 
+static void notify_written(struct core *core)
+{
+	for (size_t i = 0; i < core->module_count; i++)
+		if (core->modules[i].capability->metrics_written)
+			core->modules[i].capability->metrics_written(core->modules[i].self);
+}
+
 int textfile_write(struct textfile *textfile)
 {
-	const char *directory = textfile->daemon->config->textfile.directory;
-	struct metrics_facts *facts;
+	const char *directory = textfile->core->config->textfile.directory;
 	char *path = NULL;
 	int err = -ENOMEM;
 
@@ -232,16 +167,13 @@ int textfile_write(struct textfile *textfile)
 		forget_written(textfile, NULL);
 		return 0;
 	}
-	facts = calloc(1, sizeof(*facts));
-	if (facts && asprintf(&path, "%s/escapement.prom", directory) >= 0) {
-		gather(textfile, path, facts);
-		err = write_file(textfile, path, facts);
-		free((void *)facts->mesh.peers);
-		free(facts->lanes.list);
-	}
-	tell(textfile, directory, err);
+	if (asprintf(&path, "%s/escapement.prom", directory) >= 0)
+		err = write_file(textfile, path, true);
+	else
+		path = NULL;
+	report(textfile, directory, err);
 	if (!err) {
-		delays_written(textfile->daemon->delays);
+		notify_written(textfile->core);
 		forget_written(textfile, path);
 		if (!textfile->written) {
 			textfile->written = path;
@@ -249,31 +181,24 @@ int textfile_write(struct textfile *textfile)
 		}
 	}
 	free(path);
-	free(facts);
 	return err;
 }
 
-static int textfile_turn(sd_event_source *source, uint64_t usec, void *context)
+static uint64_t textfile_tick(void *context, uint64_t now_ns)
 {
 	struct textfile *textfile = context;
+	uint64_t interval_ns = textfile->core->config->textfile.interval_ns, left_ns;
 
-	uint64_t interval_ns = textfile->daemon->config->textfile.interval_ns;
-	uint64_t now_ns = daemon_local_ns(), left_ns;
-
-	(void)usec;
-	if (!textfile->turn_local_ns || now_ns - textfile->turn_local_ns >= interval_ns) {
-		textfile->turn_local_ns = now_ns;
+	if (!textfile->write_local_ns || now_ns - textfile->write_local_ns >= interval_ns) {
+		textfile->write_local_ns = now_ns;
 		textfile_write(textfile);
 	}
-	/* A reload may have made the interval shorter: look once a second. */
-	left_ns = textfile->turn_local_ns + interval_ns - now_ns;
-	sd_event_source_set_time_relative(source,
-					  (left_ns < LOOK_NS ? left_ns : LOOK_NS) / 1000 + 1);
-	sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
-	return 0;
+	/* A reload may have made the interval shorter: poll it once a second. */
+	left_ns = textfile->write_local_ns + interval_ns - now_ns;
+	return left_ns < POLL_NS ? left_ns + 1000 : POLL_NS;
 }
 
-int textfile_new(struct textfile **out, struct daemon *daemon, char **error)
+int textfile_new(struct textfile **out, struct core *core, char **error)
 {
 	struct textfile *textfile = calloc(1, sizeof(*textfile));
 	int err;
@@ -281,10 +206,9 @@ int textfile_new(struct textfile **out, struct daemon *daemon, char **error)
 	(void)error;
 	if (!textfile)
 		return -ENOMEM;
-	textfile->daemon = daemon;
-	/* The first turn comes as soon as the loop runs. */
-	err = sd_event_add_time_relative(daemon->event, &textfile->timer, CLOCK_MONOTONIC, 0, 0,
-					 textfile_turn, textfile);
+	textfile->core = core;
+	/* The first write comes as soon as the loop runs. */
+	err = core_timer_new(core, &textfile->timer, 0, 0, textfile_tick, textfile);
 	if (err < 0) {
 		free(textfile);
 		return err;
@@ -299,11 +223,11 @@ void textfile_free(struct textfile *textfile)
 
 	if (!textfile)
 		return;
-	sd_event_source_disable_unref(textfile->timer);
+	core_timer_free(textfile->timer);
 	if (textfile->written) {
-		err = write_file(textfile, textfile->written, NULL);
+		err = write_file(textfile, textfile->written, false);
 		if (err)
-			log_warning("%s: %s; it still says that the daemon is up",
+			log_warning("%s: %s; it still reports that the daemon is up",
 				    textfile->written, strerror(-err));
 	}
 	free(textfile->written);

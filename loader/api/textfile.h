@@ -3,19 +3,24 @@
 #ifndef ESC_LOADER_TEXTFILE_H
 #define ESC_LOADER_TEXTFILE_H
 
-struct daemon;
+#include <stdio.h>
+
+struct core;
 struct textfile;
 
 /*
- * Registers a timer with daemon->event. Without textfile.directory it writes
- * nothing. The configuration is read from @daemon at each turn, so a reload
+ * Registers a timer with the loop of @core. Without textfile.directory it writes
+ * nothing. The configuration is read from @core at each tick, so a reload
  * needs no call.
  */
-int textfile_new(struct textfile **out, struct daemon *daemon, char **error);
+int textfile_new(struct textfile **out, struct core *core, char **error);
 /* Leaves a file that says escapement_up 0 and nothing else. */
 void textfile_free(struct textfile *textfile);
 
 /* Writes the file now. 0 or -errno; a failure is logged and recorded once. */
 int textfile_write(struct textfile *textfile);
+
+/* All families of all capabilities, as text. */
+void textfile_write_families(FILE *out, struct core *core);
 
 #endif

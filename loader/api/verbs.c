@@ -17,7 +17,7 @@ static const struct verb verbs[] = {
 	 "the queue pairs, their delays and what happened on each", false},
 	{"top", "[KEY] [--sort delay|throughput|loss] [--interval SECONDS] [-n FRAMES]",
 	 "the queue pairs live, the slowest first", false},
-	{"events", "[--follow] [--since TIME]", "the ledger: what was seen and done", false},
+	{"events", "[--follow] [--since TIME]", "the events: what was seen and done", false},
 	{"steer",
 	 "[set --dst IP --qpn N --sport P [--flow-label L] [--src IP] [--flowlet-gap TIME] [--deadline TIME]\n"
 	 "                  [--force] | clear --dst IP --qpn N [--src IP] [--force] | clear --all [--force]\n"

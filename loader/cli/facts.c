@@ -6,6 +6,7 @@
 #include "cli.h"
 #include "client.h"
 #include "api/report.h"
+#include "maps/maps.h"
 
 /* Plain where YAML cannot take it for something else, else in double quotes. */
 static void write_scalar(FILE *out, const json_t *value)
@@ -143,7 +144,7 @@ int cli_reload(const struct cli *cli)
 
 int cli_version(const struct cli *cli)
 {
-	json_t *version = report_version(), *theirs = NULL;
+	json_t *version = json_pack("{s:s, s:i}", "version", ESC_VERSION, "abi", ESC_ABI), *theirs = NULL;
 	struct cli_client client;
 	int code = CLI_GOOD;
 

@@ -194,12 +194,12 @@ static void tell(struct mesh *mesh, bool known)
 	const struct anchor_word *word = &anchor->word;
 
 	if (known && (!anchor->told || anchor->told_id != word->anchor))
-		ledger_add(mesh->daemon->ledger, "anchor_heard", anchor_host(mesh, word->anchor),
+		events_record(mesh->daemon->ledger, "anchor_heard", anchor_host(mesh, word->anchor),
 			   json_pack("{s:i, s:I}", "hops", word->hops, "bound_ns",
 				     (json_int_t)word->bound_ns),
 			   NULL, NULL, NULL);
 	if (!known && anchor->told)
-		ledger_add(mesh->daemon->ledger, "anchor_lost", anchor_host(mesh, anchor->told_id),
+		events_record(mesh->daemon->ledger, "anchor_lost", anchor_host(mesh, anchor->told_id),
 			   NULL, NULL, NULL, NULL);
 	anchor->told = known;
 	anchor->told_id = word->anchor;

@@ -109,7 +109,7 @@ static void edge_choose_side(struct mesh *mesh, struct mesh_edge *edge, int64_t 
 		return;
 	edge->one_sided = one_sided;
 	edge_init(&edge->edge, (int64_t)mesh->daemon->config->clock.window_ns);
-	ledger_add(mesh->daemon->ledger, one_sided ? "peer_one_sided" : "peer_two_sided",
+	events_record(mesh->daemon->ledger, one_sided ? "peer_one_sided" : "peer_two_sided",
 		   edge->host, NULL, NULL, NULL, NULL);
 }
 
@@ -219,7 +219,7 @@ static void tell_state(struct mesh *mesh)
 	if (clock->state != CLOCK_FREE_RUNNING)
 		json_object_set_new(seen, "bound_ns", json_integer(clock->model.bound_ns));
 	log_info("the clock is %s", clock_state_name(clock->state));
-	ledger_add(mesh->daemon->ledger, "clock_state", clock_state_name(clock->state), seen, NULL,
+	events_record(mesh->daemon->ledger, "clock_state", clock_state_name(clock->state), seen, NULL,
 		   NULL, NULL);
 	mesh->told_state = clock->state;
 }
@@ -240,7 +240,7 @@ static void tell_peer(struct mesh *mesh, size_t slot, int64_t now_ns)
 
 	if (peer->verdict == CONSENSUS_USED) {
 		if (edge->refused_told)
-			ledger_add(mesh->daemon->ledger, "clock_accepted", edge->host, NULL, NULL,
+			events_record(mesh->daemon->ledger, "clock_accepted", edge->host, NULL, NULL,
 				   NULL, NULL);
 		edge->refused_told = edge->liar_told = false;
 		return;
@@ -249,7 +249,7 @@ static void tell_peer(struct mesh *mesh, size_t slot, int64_t now_ns)
 		return;
 	if (refused_ns > REFUSED_TELL_NS && !edge->refused_told) {
 		edge->refused_told = true;
-		ledger_add(mesh->daemon->ledger, "clock_refused", edge->host, word_json(peer), NULL,
+		events_record(mesh->daemon->ledger, "clock_refused", edge->host, word_json(peer), NULL,
 			   NULL, NULL);
 	}
 	if (refused_ns > LIAR_TELL_NS && !edge->liar_told) {
@@ -258,7 +258,7 @@ static void tell_peer(struct mesh *mesh, size_t slot, int64_t now_ns)
 			"peer %s says another time than the others, %.0f ns off, for %lld s: it "
 			"is left out of the clock",
 			edge->host, -peer->offset_ns, (long long)(refused_ns / SECOND_NS));
-		ledger_add(mesh->daemon->ledger, "clock_liar", edge->host, word_json(peer), NULL,
+		events_record(mesh->daemon->ledger, "clock_liar", edge->host, word_json(peer), NULL,
 			   NULL, NULL);
 	}
 }

@@ -15,7 +15,7 @@
 static void edge_restart(struct mesh *mesh, struct mesh_edge *edge, uint64_t epoch, int64_t now_ns)
 {
 	if (edge->epoch)
-		ledger_add(mesh->daemon->ledger, "peer_restarted", edge->host, NULL, NULL, NULL,
+		events_record(mesh->daemon->ledger, "peer_restarted", edge->host, NULL, NULL, NULL,
 			   NULL);
 	edge->epoch = epoch;
 	edge->begun_local_ns = now_ns;

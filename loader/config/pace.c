@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "maps/maps.h"
-#include "pacing/pause.h"
 #include "base/units.h"
 #include "yamltree.h"
 

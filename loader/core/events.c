@@ -6,72 +6,73 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/json.h"
 #include "base/log.h"
+#include "base/now.h"
 
-struct ledger_listener {
-	ledger_listener_fn *fn;
+struct listener {
+	events_listener_fn *fn;
 	void *context;
 };
 
-struct ledger {
+struct events {
 	json_t **ring; /* @keep places; event n is at n % keep */
 	uint32_t keep;
 	uint64_t total;
 	char *file;
-	bool file_failed; /* said once, until it works again */
+	bool file_failed; /* reported once, until it works again */
 	bool line_open;	  /* the last write ended inside a line */
-	struct ledger_listener *listeners;
+	struct listener *listeners;
 	size_t listener_count;
-	bool telling; /* listeners are being called: leave holes, close them after */
+	bool notifying; /* listeners are being called: leave holes, close them after */
 };
 
-int ledger_new(struct ledger **out, uint32_t keep, const char *file)
+int events_new(struct events **out, uint32_t keep, const char *file)
 {
-	struct ledger *ledger = calloc(1, sizeof(*ledger));
+	struct events *events = calloc(1, sizeof(*events));
 
-	if (!ledger)
+	if (!events)
 		return -ENOMEM;
-	ledger->keep = keep ? keep : 1;
-	ledger->ring = calloc(ledger->keep, sizeof(*ledger->ring));
-	ledger->file = file ? strdup(file) : NULL;
-	if (!ledger->ring || (file && !ledger->file)) {
-		ledger_free(ledger);
+	events->keep = keep ? keep : 1;
+	events->ring = calloc(events->keep, sizeof(*events->ring));
+	events->file = file ? strdup(file) : NULL;
+	if (!events->ring || (file && !events->file)) {
+		events_free(events);
 		return -ENOMEM;
 	}
-	*out = ledger;
+	*out = events;
 	return 0;
 }
 
-void ledger_free(struct ledger *ledger)
+void events_free(struct events *events)
 {
-	if (!ledger)
+	if (!events)
 		return;
-	if (ledger->ring)
-		for (uint32_t i = 0; i < ledger->keep; i++)
-			json_decref(ledger->ring[i]);
-	free(ledger->ring);
-	free(ledger->file);
-	free(ledger->listeners);
-	free(ledger);
+	if (events->ring)
+		for (uint32_t i = 0; i < events->keep; i++)
+			json_decref(events->ring[i]);
+	free(events->ring);
+	free(events->file);
+	free(events->listeners);
+	free(events);
 }
 
-static void ledger_file_failed(struct ledger *ledger, const char *what, int error)
+static void report_file_failure(struct events *events, const char *what, int error)
 {
-	if (!ledger->file_failed)
+	if (!events->file_failed)
 		log_warning("events.file %s: %s: %s; events are kept in memory, and the file is "
 			    "tried again with each event",
-			    ledger->file, what, strerror(error));
-	ledger->file_failed = true;
+			    events->file, what, strerror(error));
+	events->file_failed = true;
 }
 
 /*
  * Opened for each event, so that a rotated or removed file is followed and a
  * disk that was full is noticed when it is not. Events are rare.
  */
-static void ledger_append(struct ledger *ledger, const json_t *event)
+static void append_to_file(struct events *events, const json_t *event)
 {
 	char *text = json_dumps(event, JSON_COMPACT), *line = NULL;
 	ssize_t bytes, written;
@@ -79,25 +80,25 @@ static void ledger_append(struct ledger *ledger, const json_t *event)
 
 	if (!text)
 		return;
-	fd = open(ledger->file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0640);
+	fd = open(events->file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0640);
 	if (fd < 0) {
-		ledger_file_failed(ledger, "cannot be opened", errno);
+		report_file_failure(events, "cannot be opened", errno);
 		goto out;
 	}
-	bytes = asprintf(&line, "%s%s\n", ledger->line_open ? "\n" : "", text);
+	bytes = asprintf(&line, "%s%s\n", events->line_open ? "\n" : "", text);
 	if (bytes < 0) {
 		line = NULL;
 		goto out;
 	}
 	written = write(fd, line, bytes);
 	if (written == bytes) {
-		ledger->file_failed = false;
-		ledger->line_open = false;
+		events->file_failed = false;
+		events->line_open = false;
 		goto out;
 	}
-	ledger_file_failed(ledger, "cannot be written", written < 0 ? errno : ENOSPC);
+	report_file_failure(events, "cannot be written", written < 0 ? errno : ENOSPC);
 	if (written > 0)
-		ledger->line_open = true;
+		events->line_open = true;
 out:
 	if (fd >= 0)
 		close(fd);
@@ -105,100 +106,105 @@ out:
 	free(text);
 }
 
-static void ledger_drop_holes(struct ledger *ledger)
+static void drop_holes(struct events *events)
 {
 	size_t kept = 0;
 
-	for (size_t i = 0; i < ledger->listener_count; i++)
-		if (ledger->listeners[i].fn)
-			ledger->listeners[kept++] = ledger->listeners[i];
-	ledger->listener_count = kept;
+	for (size_t i = 0; i < events->listener_count; i++)
+		if (events->listeners[i].fn)
+			events->listeners[kept++] = events->listeners[i];
+	events->listener_count = kept;
 }
 
-static void ledger_tell(struct ledger *ledger, const json_t *event)
+static void notify_listeners(struct events *events, const json_t *event)
 {
-	ledger->telling = true;
-	for (size_t i = 0; i < ledger->listener_count; i++)
-		if (ledger->listeners[i].fn)
-			ledger->listeners[i].fn(event, ledger->listeners[i].context);
-	ledger->telling = false;
-	ledger_drop_holes(ledger);
+	events->notifying = true;
+	for (size_t i = 0; i < events->listener_count; i++)
+		if (events->listeners[i].fn)
+			events->listeners[i].fn(event, events->listeners[i].context);
+	events->notifying = false;
+	drop_holes(events);
 }
 
-static json_t *ledger_event(const char *kind, const char *subject, json_t *parts[4])
+static json_t *make_event(const struct event *event)
 {
-	static const char *const names[4] = {"seen", "done", "expected", "result"};
-	struct timespec now;
-	json_t *event;
+	json_t *object = json_object();
 
-	clock_gettime(CLOCK_REALTIME, &now);
-	event = json_pack("{s:I, s:s, s:s}", "time_ns",
-			  (json_int_t)now.tv_sec * 1000000000 + now.tv_nsec, "kind", kind,
-			  "subject", subject ? subject : "");
-	for (int i = 0; i < 4; i++) {
-		if (event && parts[i])
-			json_object_set_new(event, names[i], parts[i]);
-		else
-			json_decref(parts[i]);
-	}
-	return event;
+	json_put_count(object, "time_ns", time_realtime_ns());
+	json_put_text(object, "kind", event->kind->name);
+	json_object_set_new(object, "subject", json_string(event->subject ? event->subject : ""));
+	json_put(object, "seen", event->seen);
+	json_put(object, "done", event->done);
+	json_put(object, "expected", event->expected);
+	json_put(object, "result", event->result);
+	return object;
 }
 
-void ledger_add(struct ledger *ledger, const char *kind, const char *subject, json_t *seen,
-		json_t *done, json_t *expected, json_t *result)
+void events_add(struct events *events, const struct event *event)
 {
-	json_t *event = ledger_event(kind, subject, (json_t *[4]){seen, done, expected, result});
+	json_t *object = make_event(event);
 	json_t **place;
 
-	if (!event || !ledger) {
-		json_decref(event);
+	if (!events) {
+		json_decref(object);
 		return;
 	}
-	place = &ledger->ring[ledger->total % ledger->keep];
+	place = &events->ring[events->total % events->keep];
 	json_decref(*place);
-	*place = event;
-	ledger->total++;
-	if (ledger->file)
-		ledger_append(ledger, event);
-	ledger_tell(ledger, event);
+	*place = object;
+	events->total++;
+	if (events->file)
+		append_to_file(events, object);
+	notify_listeners(events, object);
 }
 
-json_t *ledger_since(const struct ledger *ledger, uint64_t since_ns)
+void events_record(struct events *events, const char *kind, const char *subject, json_t *seen,
+		   json_t *done, json_t *expected, json_t *result)
 {
-	uint64_t first = ledger->total > ledger->keep ? ledger->total - ledger->keep : 0;
-	json_t *events = json_array();
+	events_add(events, &(struct event){.kind = &(struct event_kind){kind, NULL},
+					   .subject = subject,
+					   .seen = seen,
+					   .done = done,
+					   .expected = expected,
+					   .result = result});
+}
 
-	for (uint64_t n = first; events && n < ledger->total; n++) {
-		json_t *event = ledger->ring[n % ledger->keep];
+json_t *events_since(const struct events *events, uint64_t since_ns)
+{
+	uint64_t first = events->total > events->keep ? events->total - events->keep : 0;
+	json_t *list = json_array();
+
+	for (uint64_t n = first; list && n < events->total; n++) {
+		json_t *event = events->ring[n % events->keep];
 
 		if ((uint64_t)json_integer_value(json_object_get(event, "time_ns")) >= since_ns)
-			json_array_append(events, event);
+			json_array_append(list, event);
 	}
-	return events;
+	return list;
 }
 
-int ledger_listen(struct ledger *ledger, ledger_listener_fn *fn, void *context)
+int events_listen(struct events *events, events_listener_fn *fn, void *context)
 {
-	struct ledger_listener *grown =
-		reallocarray(ledger->listeners, ledger->listener_count + 1, sizeof(*grown));
+	struct listener *grown =
+		reallocarray(events->listeners, events->listener_count + 1, sizeof(*grown));
 
 	if (!grown)
 		return -ENOMEM;
-	ledger->listeners = grown;
-	grown[ledger->listener_count++] = (struct ledger_listener){fn, context};
+	events->listeners = grown;
+	grown[events->listener_count++] = (struct listener){fn, context};
 	return 0;
 }
 
-void ledger_unlisten(struct ledger *ledger, ledger_listener_fn *fn, void *context)
+void events_unlisten(struct events *events, events_listener_fn *fn, void *context)
 {
-	for (size_t i = 0; i < ledger->listener_count; i++)
-		if (ledger->listeners[i].fn == fn && ledger->listeners[i].context == context)
-			ledger->listeners[i].fn = NULL;
-	if (!ledger->telling)
-		ledger_drop_holes(ledger);
+	for (size_t i = 0; i < events->listener_count; i++)
+		if (events->listeners[i].fn == fn && events->listeners[i].context == context)
+			events->listeners[i].fn = NULL;
+	if (!events->notifying)
+		drop_holes(events);
 }
 
-uint64_t ledger_total(const struct ledger *ledger)
+uint64_t events_total(const struct events *events)
 {
-	return ledger->total;
+	return events->total;
 }

@@ -1,33 +1,53 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The ledger: what was seen, what was done, what was expected, what came of it. */
-#ifndef ESC_LOADER_LEDGER_H
-#define ESC_LOADER_LEDGER_H
+/* The event log: what was seen, what was done, what was expected, and the result. */
+#ifndef ESC_CORE_EVENTS_H
+#define ESC_CORE_EVENTS_H
 
-#include <stdint.h>
 #include <jansson.h>
+#include <stdint.h>
 
-struct ledger;
-
-/* @keep events stay in memory; @file (NULL: none) gets each as a line of JSON. */
-int ledger_new(struct ledger **out, uint32_t keep, const char *file);
-void ledger_free(struct ledger *ledger);
+struct events;
 
 /*
- * Records an event now. @kind and @subject are copied; the four objects are
- * stolen and may be NULL (then left out). Never fails the caller.
+ * A module has one list of its kinds, from which its enum, its table and the manual are made:
+ *   #define PACE_EVENTS(X) X(PACE_ON, "pace_on", "Pacing began on an interface.") ...
+ *   enum { PACE_EVENTS(EVENT_ENUM) };
+ *   static const struct event_kind kinds[] = {PACE_EVENTS(EVENT_KIND){}};
  */
-void ledger_add(struct ledger *ledger, const char *kind, const char *subject, json_t *seen,
-		json_t *done, json_t *expected, json_t *result);
+struct event_kind {
+	const char *name;
+	const char *help; /* one sentence */
+};
+#define EVENT_ENUM(id, name, help) id,
+#define EVENT_KIND(id, name, help) [id] = {name, help},
+
+struct event {
+	const struct event_kind *kind;
+	const char *subject; /* host, interface, path or queue pair; NULL: "" */
+	/* Taken over; NULL: left out. */
+	json_t *seen, *done, *expected, *result;
+};
+
+/* @keep events stay in memory; @file (NULL: none) gets each as a line of JSON. */
+int events_new(struct events **out, uint32_t keep, const char *file);
+void events_free(struct events *events);
+
+/* Records @event now. Never fails the caller; @events may be NULL. */
+void events_add(struct events *events, const struct event *event);
+
+/* The same with the kind's name; each module's list of kinds replaces it. */
+void events_record(struct events *events, const char *kind, const char *subject, json_t *seen,
+		   json_t *done, json_t *expected, json_t *result);
 
 /* New reference: array of events with time_ns (CLOCK_REALTIME) >= @since_ns, oldest first. */
-json_t *ledger_since(const struct ledger *ledger, uint64_t since_ns);
+json_t *events_since(const struct events *events, uint64_t since_ns);
 
 /* Called for each new event until removed; the event is borrowed. */
-typedef void ledger_listener_fn(const json_t *event, void *context);
-int ledger_listen(struct ledger *ledger, ledger_listener_fn *fn, void *context);
-void ledger_unlisten(struct ledger *ledger, ledger_listener_fn *fn, void *context);
+typedef void events_listener_fn(const json_t *event, void *context);
+int events_listen(struct events *events, events_listener_fn *fn, void *context);
+void events_unlisten(struct events *events, events_listener_fn *fn, void *context);
 
 /* Events recorded since the start. */
-uint64_t ledger_total(const struct ledger *ledger);
+uint64_t events_total(const struct events *events);
 
 #endif

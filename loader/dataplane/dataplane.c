@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "core/core.h"
 #include "bpflog.h"
 #include "base/explain.h"
 #include "base/log.h"
@@ -20,7 +21,8 @@
 
 struct dataplane {
 	struct pins *pins;
-	struct ledger *ledger;
+	struct core *core;
+	struct events *events; /* of @core */
 	bool off;
 	bool clear_flag; /* once all is attached */
 	int cpus;
@@ -30,26 +32,12 @@ struct dataplane {
 	struct port ports[ESC_PORTS_MAX];
 };
 
-static uint64_t dataplane_now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
-}
-
-/* Attaching may take seconds, and nobody else beats meanwhile. */
-static void dataplane_beat_now(struct dataplane *dataplane)
-{
-	dataplane_beat(dataplane, dataplane_now_ns());
-}
-
 /* Before our first beat: what ended with a daemon's silence does not begin again with it. */
 static void dataplane_end_steering(struct dataplane *dataplane)
 {
 	struct esc_control *control = pins_control(dataplane->pins);
 
-	if (dataplane_now_ns() - control->heartbeat_local_ns >= ESC_HEARTBEAT_DEAD_NS)
+	if (time_local_ns() - control->heartbeat_local_ns >= ESC_HEARTBEAT_DEAD_NS)
 		__atomic_and_fetch(&control->flags, ~(ESC_CONTROL_STEER | ESC_CONTROL_PACE),
 				   __ATOMIC_SEQ_CST);
 }
@@ -183,7 +171,7 @@ static void dataplane_drop_orphans(struct dataplane *dataplane)
 		if (known)
 			continue;
 		port_init(&port, NULL, &interface, slot, &record);
-		port_detach(&port, dataplane->pins, dataplane->ledger, "not configured");
+		port_detach(&port, dataplane->pins, dataplane->events, "not configured");
 		dataplane_free_slot(dataplane, slot);
 	}
 }
@@ -197,12 +185,12 @@ static int dataplane_attach_all(struct dataplane *dataplane, char **error)
 
 	for (unsigned int i = 0; !err && i < dataplane->count; i++) {
 		was_attached[i] = port_is_attached(&dataplane->ports[i]);
-		dataplane_beat_now(dataplane);
-		err = port_attach(&dataplane->ports[i], dataplane->pins, dataplane->ledger, error);
+		core_beat(dataplane->core);
+		err = port_attach(&dataplane->ports[i], dataplane->pins, dataplane->events, error);
 		for (unsigned int j = 0; err && j < i; j++)
 			if (!was_attached[j])
 				port_detach(&dataplane->ports[j], dataplane->pins,
-					    dataplane->ledger, "another interface failed");
+					    dataplane->events, "another interface failed");
 	}
 	return err;
 }
@@ -210,7 +198,7 @@ static int dataplane_attach_all(struct dataplane *dataplane, char **error)
 static void dataplane_detach_all(struct dataplane *dataplane, const char *why)
 {
 	for (unsigned int i = 0; i < dataplane->count; i++)
-		port_detach(&dataplane->ports[i], dataplane->pins, dataplane->ledger, why);
+		port_detach(&dataplane->ports[i], dataplane->pins, dataplane->events, why);
 }
 
 static void dataplane_set_flag(struct dataplane *dataplane, bool off)
@@ -312,9 +300,9 @@ static bool dataplane_starts_off(struct dataplane *dataplane, const struct confi
 	return false;
 }
 
-int dataplane_open(struct dataplane **out, const struct config *config, struct ledger *ledger,
-		   char **error)
+int dataplane_open(struct dataplane **out, struct core *core, char **error)
 {
+	const struct config *config = core->config;
 	struct dataplane *dataplane;
 	int err;
 
@@ -328,7 +316,8 @@ int dataplane_open(struct dataplane **out, const struct config *config, struct l
 	dataplane = calloc(1, sizeof(*dataplane));
 	if (!dataplane)
 		return -ENOMEM;
-	dataplane->ledger = ledger;
+	dataplane->core = core;
+	dataplane->events = core->events;
 	dataplane->cpus = libbpf_num_possible_cpus();
 	err = pins_open(&dataplane->pins, config->pin_root, config->qps.max, error);
 	if (!err)
@@ -336,6 +325,9 @@ int dataplane_open(struct dataplane **out, const struct config *config, struct l
 	if (err)
 		goto fail;
 	dataplane_end_steering(dataplane);
+	err = core_heartbeat_start(core, (uint64_t *)&pins_control(dataplane->pins)->heartbeat_local_ns);
+	if (err < 0)
+		goto fail;
 	dataplane->count = config->interface_count;
 	dataplane_plan_receipts(dataplane, config);
 	dataplane_write_receipts(dataplane);
@@ -385,12 +377,12 @@ static void dataplane_undo(struct dataplane *dataplane, struct port *changed, un
 		struct port *old = (struct port *)dataplane_find(dataplane, changed[i].name);
 
 		if (!old) {
-			port_detach(&changed[i], dataplane->pins, dataplane->ledger,
+			port_detach(&changed[i], dataplane->pins, dataplane->events,
 				    "configuration refused");
 			dataplane_free_slot(dataplane, changed[i].slot);
 		} else if (!port_is_wanted_as_it_is(old, &changed[i])) {
 			old->record = changed[i].record;
-			if (port_attach(old, dataplane->pins, dataplane->ledger, &error))
+			if (port_attach(old, dataplane->pins, dataplane->events, &error))
 				log_error("%s", error ? error : old->name);
 		}
 	}
@@ -411,9 +403,9 @@ int dataplane_reconfigure(struct dataplane *dataplane, const struct config *conf
 			ports[i] = *old;
 			continue;
 		}
-		dataplane_beat_now(dataplane);
+		core_beat(dataplane->core);
 		if (!dataplane->off)
-			err = port_attach(&ports[i], dataplane->pins, dataplane->ledger, error);
+			err = port_attach(&ports[i], dataplane->pins, dataplane->events, error);
 		if (err)
 			dataplane_undo(dataplane, ports, i + 1);
 	}
@@ -431,23 +423,16 @@ void dataplane_close(struct dataplane *dataplane)
 {
 	if (!dataplane)
 		return;
+	core_heartbeat_start(dataplane->core, NULL);
 	pins_close(dataplane->pins);
 	free(dataplane);
 }
 
-void dataplane_beat(struct dataplane *dataplane, uint64_t now_local_ns)
-{
-	struct esc_control *control = pins_control(dataplane->pins);
-
-	__atomic_store_n(&control->heartbeat_local_ns, now_local_ns, __ATOMIC_RELAXED);
-}
-
 void dataplane_tick(struct dataplane *dataplane, uint64_t now_local_ns)
 {
-	dataplane_beat(dataplane, now_local_ns);
 	dataplane_write_receipts(dataplane);
 	for (unsigned int i = 0; i < dataplane->count; i++)
-		port_tick(&dataplane->ports[i], dataplane->pins, dataplane->ledger, dataplane->off,
+		port_tick(&dataplane->ports[i], dataplane->pins, dataplane->events, dataplane->off,
 			  now_local_ns);
 }
 
@@ -559,14 +544,14 @@ int dataplane_make_fq(struct dataplane *dataplane, const char *interface, char *
 {
 	struct port *port = (struct port *)dataplane_find(dataplane, interface);
 
-	return port ? port_make_fq(port, dataplane->pins, dataplane->ledger, error) : -ENODEV;
+	return port ? port_make_fq(port, dataplane->pins, dataplane->events, error) : -ENODEV;
 }
 
 int dataplane_drop_fq(struct dataplane *dataplane, const char *interface, char **error)
 {
 	struct port *port = (struct port *)dataplane_find(dataplane, interface);
 
-	return port ? port_drop_fq(port, dataplane->pins, dataplane->ledger, error) : -ENODEV;
+	return port ? port_drop_fq(port, dataplane->pins, dataplane->events, error) : -ENODEV;
 }
 
 struct esc_control *dataplane_control(const struct dataplane *dataplane)

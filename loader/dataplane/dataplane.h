@@ -12,7 +12,8 @@
 #include "maps/maps.h"
 
 struct dataplane;
-struct ledger;
+struct core;
+struct events;
 
 /* What an interface is and what was done to it; `status` shows all of it. */
 struct port_info {
@@ -41,11 +42,10 @@ struct port_info {
  * attached on failure. Returns 0 or -errno with *@error a malloc'd sentence
  * that names the thing and the remedy. Attaches nothing while
  * config->kill_file exists.
- * @ledger (borrowed, may be NULL) gets attached, detached, interface_gone,
+ * The event log of @core gets attached, detached, interface_gone,
  * interface_back, link_up, link_down.
  */
-int dataplane_open(struct dataplane **out, const struct config *config, struct ledger *ledger,
-		   char **error);
+int dataplane_open(struct dataplane **out, struct core *core, char **error);
 /* The maps were there before: another daemon made them. */
 bool dataplane_took_over(const struct dataplane *dataplane);
 
@@ -71,11 +71,8 @@ uint32_t dataplane_control_flags(const struct dataplane *dataplane);
  */
 int dataplane_remove(const char *pin_root, char **error);
 
-/* Once a second: heartbeat, links that came or went, re-attach after a NIC returned. */
+/* Once a second: links that came or went, re-attach after a NIC returned. */
 void dataplane_tick(struct dataplane *dataplane, uint64_t now_local_ns);
-
-/* The daemon lives: XDP answers probes for ESC_DAEMON_GONE_NS from now. */
-void dataplane_beat(struct dataplane *dataplane, uint64_t now_local_ns);
 
 unsigned int dataplane_port_count(const struct dataplane *dataplane);
 /* Fresh facts about port number @i of 0..count-1. */

@@ -24,11 +24,11 @@ static const char *const port_xdp_modes[] = {"none", "native", "skb"};
 static const char *const port_xdp_vias[] = {"none", "dispatcher", "link"};
 static const char *const port_tc_vias[] = {"none", "tcx", "clsact"};
 
-static void port_tell(struct ledger *ledger, const char *kind, const struct port *port,
+static void port_tell(struct events *events, const char *kind, const struct port *port,
 		      json_t *seen, json_t *done)
 {
-	if (ledger)
-		ledger_add(ledger, kind, port->name, seen, done, NULL, NULL);
+	if (events)
+		events_record(events, kind, port->name, seen, done, NULL, NULL);
 	else {
 		json_decref(seen);
 		json_decref(done);
@@ -87,19 +87,19 @@ static int port_write(struct port *port, const struct pins *pins, char **error)
 	return err ? explain(error, err, "the map ports cannot be written: %s", strerror(-err)) : 0;
 }
 
-static void port_tell_attached(const struct port *port, struct ledger *ledger, bool taken_over)
+static void port_tell_attached(const struct port *port, struct events *events, bool taken_over)
 {
 	log_info("%s: %s, xdp %s by %s, tc by %s%s%s", port->name,
 		 taken_over ? "taken over" : "attached", port_xdp_modes[port->record.xdp_mode],
 		 port_xdp_vias[port->record.xdp_via], port_tc_vias[port->record.tc_via],
 		 port->xdp_note[0] ? "; " : "", port->xdp_note);
-	port_tell(ledger, "attached", port, json_pack("{s:i}", "ifindex", port->ifindex),
+	port_tell(events, "attached", port, json_pack("{s:i}", "ifindex", port->ifindex),
 		  json_pack("{s:s, s:s, s:s, s:b}", "xdp", port_xdp_modes[port->record.xdp_mode],
 			    "xdp_via", port_xdp_vias[port->record.xdp_via], "tc_via",
 			    port_tc_vias[port->record.tc_via], "taken_over", taken_over));
 }
 
-int port_attach(struct port *port, const struct pins *pins, struct ledger *ledger, char **error)
+int port_attach(struct port *port, const struct pins *pins, struct events *events, char **error)
 {
 	struct attach_target target;
 	struct link_facts link;
@@ -140,11 +140,11 @@ int port_attach(struct port *port, const struct pins *pins, struct ledger *ledge
 	port->turn = pins_control(pins)->xdp_turns[port->slot];
 	err = port_write(port, pins, error);
 	if (!err)
-		port_tell_attached(port, ledger, was_attached);
+		port_tell_attached(port, events, was_attached);
 	return err;
 }
 
-void port_detach(struct port *port, const struct pins *pins, struct ledger *ledger, const char *why)
+void port_detach(struct port *port, const struct pins *pins, struct events *events, const char *why)
 {
 	struct attach_target target;
 	struct link_facts link;
@@ -163,12 +163,12 @@ void port_detach(struct port *port, const struct pins *pins, struct ledger *ledg
 	if (!was_attached)
 		return;
 	log_info("%s: detached (%s)", port->name, why);
-	port_tell(ledger, "detached", port, NULL, json_pack("{s:s}", "why", why));
+	port_tell(events, "detached", port, NULL, json_pack("{s:s}", "why", why));
 }
 
 /* --- a qdisc that keeps departure times --- */
 
-int port_make_fq(struct port *port, const struct pins *pins, struct ledger *ledger, char **error)
+int port_make_fq(struct port *port, const struct pins *pins, struct events *events, char **error)
 {
 	struct qdisc_facts before;
 	char text[40];
@@ -190,11 +190,11 @@ int port_make_fq(struct port *port, const struct pins *pins, struct ledger *ledg
 		return err;
 	}
 	log_info("%s: fq in the place of %s", port->name, qdisc_text(&before, text));
-	port_tell(ledger, "fq_made", port, json_pack("{s:s}", "before", text), NULL);
+	port_tell(events, "fq_made", port, json_pack("{s:s}", "before", text), NULL);
 	return 0;
 }
 
-int port_drop_fq(struct port *port, const struct pins *pins, struct ledger *ledger, char **error)
+int port_drop_fq(struct port *port, const struct pins *pins, struct events *events, char **error)
 {
 	struct qdisc_facts facts;
 	char text[40];
@@ -213,16 +213,16 @@ int port_drop_fq(struct port *port, const struct pins *pins, struct ledger *ledg
 	port->record.flags &= ~ESC_PORT_FQ_MADE;
 	port_write(port, pins, NULL);
 	log_info("%s: fq is taken off, the kernel's default is back", port->name);
-	port_tell(ledger, "fq_undone", port, NULL, NULL);
+	port_tell(events, "fq_undone", port, NULL, NULL);
 	return 0;
 }
 
 /* --- looking after it --- */
 
-static void port_tell_gone(struct port *port, const struct pins *pins, struct ledger *ledger)
+static void port_tell_gone(struct port *port, const struct pins *pins, struct events *events)
 {
 	log_warning("interface %s is gone; waiting for it to come back", port->name);
-	port_tell(ledger, "interface_gone", port, json_pack("{s:i}", "ifindex", port->ifindex),
+	port_tell(events, "interface_gone", port, json_pack("{s:i}", "ifindex", port->ifindex),
 		  NULL);
 	port->ifindex = 0;
 	port->up = false;
@@ -237,7 +237,7 @@ static void port_tell_gone(struct port *port, const struct pins *pins, struct le
 	port_write(port, pins, NULL);
 }
 
-static void port_come_back(struct port *port, const struct pins *pins, struct ledger *ledger,
+static void port_come_back(struct port *port, const struct pins *pins, struct events *events,
 			   const struct link_facts *link, bool off, uint64_t now_local_ns)
 {
 	char *error = NULL;
@@ -245,14 +245,14 @@ static void port_come_back(struct port *port, const struct pins *pins, struct le
 	if (now_local_ns < port->retry_local_ns)
 		return;
 	log_info("interface %s is back", port->name);
-	port_tell(ledger, "interface_back", port, json_pack("{s:i}", "ifindex", link->ifindex),
+	port_tell(events, "interface_back", port, json_pack("{s:i}", "ifindex", link->ifindex),
 		  NULL);
 	port->up = link->up;
 	if (off) {
 		port->ifindex = link->ifindex;
 		return;
 	}
-	if (port_attach(port, pins, ledger, &error)) {
+	if (port_attach(port, pins, events, &error)) {
 		log_error("%s: %s; trying again in 10 s", port->name, error ? error : "?");
 		port->retry_local_ns = now_local_ns + PORT_RETRY_NS;
 		port->ifindex = 0;
@@ -260,16 +260,16 @@ static void port_come_back(struct port *port, const struct pins *pins, struct le
 	free(error);
 }
 
-static void port_watch_carrier(struct port *port, struct ledger *ledger, bool up)
+static void port_watch_carrier(struct port *port, struct events *events, bool up)
 {
 	if (up == port->up)
 		return;
 	port->up = up;
 	log_info("%s: link %s", port->name, up ? "up" : "down");
-	port_tell(ledger, up ? "link_up" : "link_down", port, NULL, NULL);
+	port_tell(events, up ? "link_up" : "link_down", port, NULL, NULL);
 }
 
-static void port_watch_programs(struct port *port, const struct pins *pins, struct ledger *ledger)
+static void port_watch_programs(struct port *port, const struct pins *pins, struct events *events)
 {
 	struct attach_target target = port_target(port, pins);
 	char note[ATTACH_NOTE_BYTES];
@@ -281,7 +281,7 @@ static void port_watch_programs(struct port *port, const struct pins *pins, stru
 	if (!note[0])
 		return;
 	log_warning("%s: %s", port->name, note);
-	port_tell(ledger, "detached", port, json_pack("{s:s}", "note", note),
+	port_tell(events, "detached", port, json_pack("{s:s}", "note", note),
 		  json_pack("{s:s}", "why", "others"));
 }
 
@@ -297,7 +297,7 @@ static void port_watch_turn(const struct port *port, const struct pins *pins)
 		    port->name);
 }
 
-void port_tick(struct port *port, const struct pins *pins, struct ledger *ledger, bool off,
+void port_tick(struct port *port, const struct pins *pins, struct events *events, bool off,
 	       uint64_t now_local_ns)
 {
 	struct link_facts link;
@@ -306,18 +306,18 @@ void port_tick(struct port *port, const struct pins *pins, struct ledger *ledger
 	if (err && err != -ENODEV)
 		return; /* cannot be told now: nothing is concluded */
 	if (port->ifindex && (err || link.ifindex != port->ifindex))
-		port_tell_gone(port, pins, ledger);
+		port_tell_gone(port, pins, events);
 	if (err)
 		return;
 	if (!port->ifindex) {
-		port_come_back(port, pins, ledger, &link, off, now_local_ns);
+		port_come_back(port, pins, events, &link, off, now_local_ns);
 		return;
 	}
-	port_watch_carrier(port, ledger, link.up);
+	port_watch_carrier(port, events, link.up);
 	if (off || !port_is_attached(port))
 		return;
 	port_watch_turn(port, pins);
-	port_watch_programs(port, pins, ledger);
+	port_watch_programs(port, pins, events);
 }
 
 /* --- telling --- */

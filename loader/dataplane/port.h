@@ -9,7 +9,7 @@
 #include "attach.h"
 #include "dataplane.h"
 
-struct ledger;
+struct events;
 struct pins;
 
 struct port {
@@ -41,15 +41,15 @@ bool port_is_attached(const struct port *port);
  * Attaches, or takes over, and writes `ports`. What was not attached before is
  * not attached after a failure.
  */
-int port_attach(struct port *port, const struct pins *pins, struct ledger *ledger, char **error);
+int port_attach(struct port *port, const struct pins *pins, struct events *events, char **error);
 /* Takes all programs off; @why ("off", "removed", ...) goes into the event. */
-void port_detach(struct port *port, const struct pins *pins, struct ledger *ledger,
+void port_detach(struct port *port, const struct pins *pins, struct events *events,
 		 const char *why);
 /* fq onto the interface, and off again: see qdisc.h. Off with port_detach() at the latest. */
-int port_make_fq(struct port *port, const struct pins *pins, struct ledger *ledger, char **error);
-int port_drop_fq(struct port *port, const struct pins *pins, struct ledger *ledger, char **error);
+int port_make_fq(struct port *port, const struct pins *pins, struct events *events, char **error);
+int port_drop_fq(struct port *port, const struct pins *pins, struct events *events, char **error);
 /* Looks after the interface: gone, back, up, down, programs taken off. */
-void port_tick(struct port *port, const struct pins *pins, struct ledger *ledger, bool off,
+void port_tick(struct port *port, const struct pins *pins, struct events *events, bool off,
 	       uint64_t now_local_ns);
 /* Fresh facts. @roce_packets: counted on the port so far. */
 void port_describe(const struct port *port, uint64_t roce_packets, struct port_info *out);

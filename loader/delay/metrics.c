@@ -331,7 +331,7 @@ void metrics_write_delays(FILE *out, const struct metrics_facts *facts)
 		return;
 	prom_count(FAMILY("receipts_enabled", GAUGE,
 			  "1 while packets are sampled and receipts are sent."),
-		   facts->receipts && !facts->kill_switch, NULL);
+		   facts->receipts && !facts->off, NULL);
 	prom_count(FAMILY("qp_sampled", GAUGE, "Queue pairs of which packets were sampled."),
 		   delays_tracked(facts->delays), NULL);
 	write_qps(out, facts);

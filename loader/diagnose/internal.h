@@ -37,7 +37,7 @@ uint32_t judge_rocev1(const struct ownertable *owners, const char *device, unsig
 
 /* Events and words (judge_tell.c). @interface: of a port's index, "" unknown. */
 typedef const char *judge_interface_fn(const void *context, uint8_t port);
-void judge_tell(struct ledger *ledger, const struct verdict_event *event,
+void judge_tell(struct events *ledger, const struct verdict_event *event,
 		judge_interface_fn *interface, const void *context);
 const char *judge_subject(const struct verdict_subject *subject, const char *interface,
 			  char out[JUDGE_SUBJECT_BYTES]);

@@ -60,9 +60,9 @@ void judge_put_words(json_t *seen, const struct verdict_evidence *evidence,
 	}
 }
 
-static void tell_more(struct ledger *ledger, const struct verdict_event *event)
+static void tell_more(struct events *ledger, const struct verdict_event *event)
 {
-	ledger_add(ledger, verdict_kind_name(event->kind), "more",
+	events_record(ledger, verdict_kind_name(event->kind), "more",
 		   json_pack("{s:I}", "left_out", (json_int_t)event->left_out), NULL, NULL, NULL);
 }
 
@@ -76,7 +76,7 @@ static json_t *result_of(const struct verdict_event *event)
 			 event->because);
 }
 
-void judge_tell(struct ledger *ledger, const struct verdict_event *event,
+void judge_tell(struct events *ledger, const struct verdict_event *event,
 		judge_interface_fn *interface_of, const void *context)
 {
 	static const char *const phases[] = {
@@ -99,6 +99,6 @@ void judge_tell(struct ledger *ledger, const struct verdict_event *event,
 	if (event->phase == VERDICT_BEGIN)
 		log_warning("%s: %s%s%s", kind, subject, evidence->cause ? ": " : "",
 			    evidence->cause ? evidence->cause : "");
-	ledger_add(ledger, kind, subject, seen, NULL,
+	events_record(ledger, kind, subject, seen, NULL,
 		   judge_figures(evidence->expected, evidence->expected_count), result_of(event));
 }

@@ -47,14 +47,14 @@ static void members_refuse(struct mesh *mesh, int err, const char *error)
 {
 	log_error("members refused, the old ones stay in force: %s",
 		  error ? error : strerror(-err));
-	ledger_add(mesh->daemon->ledger, "members_refused", mesh->daemon->config->members,
+	events_record(mesh->daemon->ledger, "members_refused", mesh->daemon->config->members,
 		   json_pack("{s:s}", "error", error ? error : strerror(-err)), NULL, NULL, NULL);
 	mesh->members_file.refused = true;
 }
 
 void mesh_watch_members(struct mesh *mesh)
 {
-	struct config *config = mesh->daemon->config;
+	struct config *config = mesh->daemon->core.own_config;
 	struct members *fresh = NULL, *old = config->member_list;
 	char *error = NULL;
 	int err;
@@ -72,7 +72,7 @@ void mesh_watch_members(struct mesh *mesh)
 	mesh_planes_apply(mesh);
 	mesh_clock_configure(mesh);
 	log_info("members reloaded from %s: %zu addresses", config->members, fresh->count);
-	ledger_add(mesh->daemon->ledger, "members_reloaded", config->members,
+	events_record(mesh->daemon->ledger, "members_reloaded", config->members,
 		   json_pack("{s:I, s:I}", "addresses", (json_int_t)fresh->count, "before",
 			     (json_int_t)(old ? old->count : 0)),
 		   NULL, NULL, NULL);

@@ -16,7 +16,6 @@
 #include "base/explain.h"
 #include "base/log.h"
 #include "internal.h"
-#include "clocksync/local.h"
 #include "paths/paths.h"
 
 #define TURN_SLACK_US 1000
@@ -24,7 +23,7 @@
 
 uint64_t mesh_monotonic_ns(void)
 {
-	return daemon_local_ns();
+	return time_local_ns();
 }
 
 int64_t mesh_local_ns(const struct mesh *mesh, uint64_t monotonic_ns)
@@ -57,7 +56,6 @@ static int mesh_on_turn(sd_event_source *source, uint64_t due_us, void *context)
 
 	(void)due_us;
 	mesh_turn(mesh);
-	dataplane_beat(mesh->daemon->dataplane, mesh_monotonic_ns());
 	sd_event_source_set_time_relative(source, MESH_TURN_NS / 1000);
 	return sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
 }
@@ -160,7 +158,7 @@ static void mesh_open_page(struct mesh *mesh)
 /* Later than the one before, also when somebody has set the clock back. */
 static uint64_t mesh_new_epoch(const struct mesh *mesh)
 {
-	uint64_t before = mesh->maps.fleet->epoch, now = daemon_realtime_ns();
+	uint64_t before = mesh->maps.fleet->epoch, now = time_realtime_ns();
 
 	return now > before ? now : before + 1;
 }

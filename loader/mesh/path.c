@@ -97,7 +97,7 @@ static void leave(struct mesh *mesh, struct mesh_edge *edge, uint64_t now_ns)
 		return;
 	log_debug("probes to %s leave by source port %u instead of %u: its path stood full",
 		  edge->host, port, before);
-	ledger_add(mesh->daemon->ledger, "peer_path_changed", edge->host,
+	events_record(mesh->daemon->ledger, "peer_path_changed", edge->host,
 		   json_pack("{s:i}", "sport", before), json_pack("{s:i}", "sport", port), NULL,
 		   NULL);
 }

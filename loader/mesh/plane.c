@@ -343,7 +343,7 @@ static void tell_moved(struct mesh *mesh, const struct mesh_plane *plane, const 
 		json_decref(names);
 		return;
 	}
-	ledger_add(mesh->daemon->ledger, kind,
+	events_record(mesh->daemon->ledger, kind,
 		   plane->plane == FLEET_PLANE_FRONTEND ? "frontend" : "backend",
 		   json_pack("{s:I, s:o}", "hosts", (json_int_t)count, "names", names), NULL, NULL,
 		   NULL);

@@ -62,7 +62,7 @@ static void edge_goes_down(struct mesh *mesh, struct mesh_edge *edge, uint64_t n
 	log_warning("peer %s (%s) is down: nothing heard for %llu ms%s%s", edge->host,
 		    plane_word(edge), (unsigned long long)((now_ns - edge->heard_ns) / 1000000),
 		    blame ? ", to blame: " : "", blame ? blame : "");
-	ledger_add(mesh->daemon->ledger, "peer_down", edge->host, evidence(mesh, edge, now_ns),
+	events_record(mesh->daemon->ledger, "peer_down", edge->host, evidence(mesh, edge, now_ns),
 		   NULL, NULL, blame ? json_pack("{s:s}", "blame", blame) : NULL);
 }
 
@@ -80,7 +80,7 @@ static void edge_comes_up(struct mesh *mesh, struct mesh_edge *edge, uint64_t no
 	seen = json_pack("{s:s}", "plane", plane_word(edge));
 	put_ms(seen, "down_ms", now_ns - edge->down_ns);
 	log_info("peer %s (%s) is up again", edge->host, plane_word(edge));
-	ledger_add(mesh->daemon->ledger, "peer_up", edge->host, seen, NULL, NULL, NULL);
+	events_record(mesh->daemon->ledger, "peer_up", edge->host, seen, NULL, NULL, NULL);
 }
 
 static void tell_absent(struct mesh *mesh, struct mesh_edge *edge, uint64_t now_ns)
@@ -90,7 +90,7 @@ static void tell_absent(struct mesh *mesh, struct mesh_edge *edge, uint64_t now_
 	if (edge->heard_ns || edge->absent_told || now_ns - edge->since_ns < ABSENT_AFTER_NS)
 		return;
 	edge->absent_told = true;
-	ledger_add(mesh->daemon->ledger, "peer_absent", edge->host,
+	events_record(mesh->daemon->ledger, "peer_absent", edge->host,
 		   json_pack("{s:s, s:s}", "plane", plane_word(edge), "address",
 			     address_format(&edge->address, text)),
 		   NULL, NULL, NULL);

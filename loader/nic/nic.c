@@ -332,7 +332,7 @@ static void tell_refused(struct nics *nics, const char *error)
 {
 	snprintf(nics->note, sizeof(nics->note), "%s", error);
 	log_error("NIC failover is off: %s", error);
-	ledger_add(nics->daemon->ledger, "nic_refused", "daemon",
+	events_record(nics->daemon->ledger, "nic_refused", "daemon",
 		   json_pack("{s:s}", "error", error), NULL, NULL, NULL);
 }
 

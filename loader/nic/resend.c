@@ -31,7 +31,7 @@ static unsigned int resend_map(int map_fd, size_t most, void *value,
 	const struct esc_nic_kept *kept = value;
 	struct esc_nic_kept_key at;
 	unsigned int count = 0;
-	uint64_t now = daemon_local_ns();
+	uint64_t now = time_local_ns();
 	bool first = true;
 
 	while (!bpf_map_get_next_key(map_fd, first ? NULL : &at, &at)) {
@@ -75,7 +75,7 @@ static bool is_young(const void *key, void *context)
 
 void nic_resend_sweep(const struct nic_kernel *kernel)
 {
-	struct sweep sweep = {.fd = kernel->acks_fd, .now_ns = daemon_local_ns()};
+	struct sweep sweep = {.fd = kernel->acks_fd, .now_ns = time_local_ns()};
 
 	mapsweep(sweep.fd, sizeof(struct esc_nic_kept_key), is_young, &sweep);
 	sweep.fd = kernel->requests_fd;

@@ -26,7 +26,7 @@ static void tell_device(struct nics *nics, const struct nic_news *news)
 			    news->device, nic_why_name(news->why));
 	else
 		log_info("%s is well again and used", news->device);
-	ledger_add(nics->daemon->ledger, down ? "nic_down" : "nic_return", news->device,
+	events_record(nics->daemon->ledger, down ? "nic_down" : "nic_return", news->device,
 		   down ? json_pack("{s:s}", "why", nic_why_name(news->why))
 			: json_pack("{s:I}", "well_for_ns", (json_int_t)news->lasted_ns),
 		   NULL,
@@ -44,7 +44,7 @@ static void tell_addresses(struct nics *nics, const struct nic_news *news)
 		 address_format(&news->key.dst, dst));
 	log_info("%s: by %s now, not %s (%s)", subject, nic_way_name(news->to),
 		 nic_way_name(news->from), nic_why_name(news->why));
-	ledger_add(nics->daemon->ledger, back ? "nic_failback" : "nic_failover", subject,
+	events_record(nics->daemon->ledger, back ? "nic_failback" : "nic_failover", subject,
 		   json_pack("{s:s, s:I}", "why", nic_why_name(news->why), "unanswered_for_ns",
 			     (json_int_t)news->silent_ns),
 		   json_pack("{s:s, s:s}", "from", nic_way_name(news->from), "to",
@@ -156,7 +156,7 @@ static void put_watch(json_t *object, json_t *pairs, json_t *used, const struct 
 	for (size_t i = 0; i < nics->plan.pair_count; i++)
 		json_array_append_new(pairs, pair_json(facts, &nics->plan.pairs[i]));
 	for (size_t i = 0; i < facts->used_count; i++)
-		json_array_append_new(used, used_json(&facts->used[i], daemon_local_ns()));
+		json_array_append_new(used, used_json(&facts->used[i], time_local_ns()));
 	json_object_set_new(object, "peers", json_integer(nics->peer_count));
 	put_counts(object, nics);
 	json_object_set_new(object, "probes_sent", json_integer(facts->probes_sent));

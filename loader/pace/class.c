@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/address.h"
-#include "daemon/daemon.h"
+#include "core/core.h"
 #include "dataplane/dataplane.h"
 #include "base/explain.h"
 #include "core/events.h"
@@ -68,7 +68,7 @@ void pace_take_classes(struct pace *pace)
 {
 	struct pace_class old[ESC_PACE_CLASSES];
 	unsigned int old_count = pace->class_count;
-	const struct config *config = pace->daemon->config;
+	const struct config *config = pace->core->config;
 
 	memcpy(old, pace->classes, sizeof(old));
 	memset(pace->classes, 0, sizeof(pace->classes));
@@ -87,7 +87,7 @@ void pace_take_classes(struct pace *pace)
 
 static const char *device_of(const struct pace *pace, unsigned int slot, char out[64])
 {
-	const struct dataplane *dataplane = pace->daemon->dataplane;
+	const struct dataplane *dataplane = pace->dataplane;
 	struct port_info port;
 
 	out[0] = '\0';
@@ -124,7 +124,7 @@ static bool names_owner(const struct pace *pace)
 static const struct qp_entry *entry_of(const struct pace *pace, const struct esc_qp_key *key)
 {
 	size_t count;
-	const struct qp_entry *entries = qptable_entries(pace->daemon->qps, &count);
+	const struct qp_entry *entries = qptable_entries(pace->qps, &count);
 
 	for (size_t low = 0, high = count; low < high;) {
 		size_t middle = (low + high) / 2;
@@ -149,8 +149,8 @@ static void assign(struct pace *pace, struct paced *flow, bool with_owner)
 
 	if (!entry || flow->by_hand || !flow->now.generation)
 		return;
-	if (with_owner && pace->daemon->owners)
-		owner = ownertable_of_qp(owners_table(pace->daemon->owners), &flow->key,
+	if (with_owner && pace->owners)
+		owner = ownertable_of_qp(owners_table(pace->owners), &flow->key,
 					 device_of(pace, flow->key.port, device));
 	for (unsigned int i = pace->class_count; i-- > 1;)
 		if (fits(pace->classes[i].match, flow, entry, owner))
@@ -187,7 +187,7 @@ int pace_set_class(struct pace *pace, const struct pace_class_change *change, ch
 	if (index < 0) {
 		index = (int)pace->class_count++;
 		class_set(&pace->classes[index], change->name, 1,
-			  pace->daemon->config->pace.threshold_ns, NULL);
+			  pace->core->config->pace.threshold_ns, NULL);
 	}
 	class = &pace->classes[index];
 	if (change->weight)
@@ -197,8 +197,9 @@ int pace_set_class(struct pace *pace, const struct pace_class_change *change, ch
 		class->own_threshold = true;
 	}
 	pace_write_rules(pace);
-	tcppace_retake_classes(pace->daemon->tcp);
-	ledger_add(pace->daemon->ledger, "pace_class_set", class->name, NULL,
+	if (pace->follower)
+		pace->follower->classes_changed(pace->follower_context);
+	events_record(pace->core->events, "pace_class_set", class->name, NULL,
 		   json_pack("{s:i, s:I}", "weight", (int)class->weight, "threshold_ns",
 			     (json_int_t) class->threshold_ns),
 		   NULL, NULL);
@@ -216,7 +217,7 @@ static int find_one(struct pace *pace, const struct pace_assignment *want,
 	if ((want->src && !address_parse(want->src, &src)) || !address_parse(want->dst, &dst))
 		return explain(error, -EINVAL,
 			       "--src and --dst should be addresses as `escapement qp` shows them");
-	entries = qptable_entries(pace->daemon->qps, &count);
+	entries = qptable_entries(pace->qps, &count);
 	for (size_t i = 0; i < count; i++) {
 		const struct esc_qp_key *key = &entries[i].key;
 
@@ -250,7 +251,7 @@ int pace_assign(struct pace *pace, const struct pace_assignment *want, json_t **
 			"there is no class `%.15s`; `escapement pace set --class %.15s` makes "
 			"it",
 			want->class, want->class);
-	daemon_refresh(pace->daemon);
+	core_refresh(pace->core);
 	err = find_one(pace, want, &entry, error);
 	if (err)
 		return err;

@@ -4,9 +4,9 @@
 #define ESC_LOADER_PACE_PARTS_H
 
 #include "config/config.h"
+#include "core/capability.h"
 #include "pace.h"
 #include "net/qdisc.h"
-#include "pacing/pause.h"
 
 struct owner;
 struct qp_entry;
@@ -45,10 +45,17 @@ struct paced {
 };
 
 struct pace {
-	struct daemon *daemon;
+	struct core *core;
+	struct dataplane *dataplane;
+	struct qptable *qps;
+	struct owners *owners;
+	struct delays *delays;
+	struct mesh *mesh;
+	struct paths *paths;
+	const struct pace_follower *follower; /* NULL: none */
+	void *follower_context;
 	struct esc_control *control;
 	int flows_fd, rules_fd, orders_fd, word_fd;
-	struct sd_event_source *timer;
 	struct esc_pace word;
 	uint16_t wanted; /* by slot in `ports` */
 	unsigned int class_count;
@@ -91,7 +98,11 @@ void pace_assign_flows(struct pace *pace);
 
 void pace_look_ports(struct pace *pace, uint64_t now_local_ns);
 
-/* --- pace_tell.c: events and answers --- */
+/* --- tell.c: events and replies --- */
+
+extern const struct verb_handler pace_verb_handlers[];
+void pace_put(void *self, const struct qp_entry *entry, json_t *qp);
+void pace_write_metrics(void *self, FILE *out);
 
 const char *pace_interface(const struct pace *pace, unsigned int slot);
 void pace_tell_mode(struct pace *pace, const char *by);

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/daemon.h"
+#include "core/core.h"
 #include "internal.h"
 #include "qp/table.h"
 
@@ -19,7 +19,7 @@ void pace_write_ports(struct pace *pace)
 		if (pace->wanted >> slot & 1 && pace->ports[slot].able && !pace->blind)
 			ports |= 1u << slot;
 	if (!ports && pace->control->pace_ports)
-		pace->ended_local_ns = daemon_local_ns();
+		pace->ended_local_ns = time_local_ns();
 	__atomic_store_n(&pace->control->pace_ports, ports, __ATOMIC_SEQ_CST);
 	if (ports)
 		__atomic_or_fetch(&pace->control->flags, ESC_CONTROL_PACE, __ATOMIC_SEQ_CST);
@@ -42,7 +42,7 @@ void pace_write_rules(struct pace *pace)
 		if (class < pace->class_count && pace->ports[slot].line_Bps) {
 			pause_rule_default(&rule, pace->classes[class].threshold_ns,
 					   pace->ports[slot].line_Bps);
-			rule.hold_max_ns = pace->daemon->config->pace.hold_max_ns;
+			rule.hold_max_ns = pace->core->config->pace.hold_max_ns;
 			rule.weight = pace->classes[class].weight * PAUSE_WEIGHT_ONE;
 		}
 		bpf_map_update_elem(pace->rules_fd, &index, &rule, BPF_ANY);
@@ -132,7 +132,7 @@ static int entry_compare(const void *key, const void *entry)
 static bool is_known(const struct pace *pace, const struct esc_qp_key *key)
 {
 	size_t count;
-	const struct qp_entry *entries = qptable_entries(pace->daemon->qps, &count);
+	const struct qp_entry *entries = qptable_entries(pace->qps, &count);
 
 	return count && bsearch(key, entries, count, sizeof(*entries), entry_compare);
 }

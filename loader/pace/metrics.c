@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "metrics.h"
+#include "internal.h"
 
 #include "base/prom.h"
 
@@ -39,7 +39,7 @@ static void write_counts(FILE *out, const struct pace_facts *facts)
 		   facts->overheld, NULL);
 }
 
-void metrics_write_pace(FILE *out, const struct pace_facts *facts)
+static void write_facts(FILE *out, const struct pace_facts *facts)
 {
 	struct prom_family *flows =
 		FAMILY("paced_qps", GAUGE, "Queue pairs that are paced, by class.");
@@ -49,7 +49,7 @@ void metrics_write_pace(FILE *out, const struct pace_facts *facts)
 	struct prom_family *threshold = FAMILY("pace_threshold_seconds", GAUGE,
 					       "One-way delay above which a class is held back.");
 
-	if (!facts->there || (!facts->ports && !facts->samples))
+	if (!facts->ports && !facts->samples)
 		return;
 	for (unsigned int i = 0; i < facts->class_count; i++)
 		prom_count(flows, facts->classes[i].flows, "class", facts->classes[i].name, NULL);
@@ -60,4 +60,12 @@ void metrics_write_pace(FILE *out, const struct pace_facts *facts)
 		prom_value(threshold, (double)facts->classes[i].threshold_ns / 1e9, "class",
 			   facts->classes[i].name, NULL);
 	write_counts(out, facts);
+}
+
+void pace_write_metrics(void *self, FILE *out)
+{
+	struct pace_facts facts;
+
+	pace_get(self, &facts);
+	write_facts(out, &facts);
 }

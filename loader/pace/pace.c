@@ -6,7 +6,7 @@
 #include <string.h>
 #include <systemd/sd-event.h>
 
-#include "daemon/daemon.h"
+#include "core/core.h"
 #include "dataplane/dataplane.h"
 #include "base/explain.h"
 #include "base/log.h"
@@ -15,22 +15,14 @@
 #include "qp/table.h"
 #include "steer/steer.h"
 
-#define PACE_LOOK_US 250000
-#define PACE_SLACK_US 10000
+#define PACE_TICK_NS 250000000ull
 #define PACE_PORTS_NS 1000000000ull
 /* Of more flows than that one look in four is enough: each is two system calls. */
 #define PACE_FLOWS_FAST 2048
 
-const char *pace_mode_name(uint16_t steered, uint16_t paced_ports)
-{
-	static const char *const names[2][2] = {{"observe", "pace"}, {"steer", "steer+pace"}};
-
-	return names[steered != 0][paced_ports != 0];
-}
-
 uint16_t pace_ports(const struct pace *pace)
 {
-	return pace ? pace->wanted : 0;
+	return pace->wanted;
 }
 
 /* --- looking --- */
@@ -75,7 +67,7 @@ static void watch_control(struct pace *pace)
 /* The programs ask for a lane's floor with a flow's first packet, and when they are told to. */
 static void watch_floors(struct pace *pace)
 {
-	uint32_t floors = paths_floors(pace->daemon->paths);
+	uint32_t floors = paths_floors(pace->paths);
 
 	if (!pace->wanted || floors == pace->floors)
 		return;
@@ -83,11 +75,10 @@ static void watch_floors(struct pace *pace)
 	pace_next_generation(pace);
 }
 
-static void pace_look(struct pace *pace)
+static void pace_tick(void *self, uint64_t now_ns)
 {
-	uint64_t now_ns = daemon_local_ns();
+	struct pace *pace = self;
 
-	__atomic_store_n(&pace->control->heartbeat_local_ns, now_ns, __ATOMIC_RELAXED);
 	watch_control(pace);
 	watch_clock(pace);
 	watch_floors(pace);
@@ -104,18 +95,6 @@ static void pace_look(struct pace *pace)
 		watch_flow(pace, &pace->flows[i], now_ns);
 }
 
-static int pace_on_timer(sd_event_source *source, uint64_t due_us, void *context)
-{
-	struct pace *pace = context;
-	uint64_t now_us;
-
-	(void)due_us;
-	pace_look(pace);
-	sd_event_now(pace->daemon->event, CLOCK_MONOTONIC, &now_us);
-	sd_event_source_set_time(source, now_us + PACE_LOOK_US);
-	return sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
-}
-
 /* --- modes --- */
 
 static void apply_ports(struct pace *pace, uint16_t wanted, const char *by)
@@ -123,7 +102,7 @@ static void apply_ports(struct pace *pace, uint16_t wanted, const char *by)
 	bool changed = wanted != pace->wanted;
 
 	pace->wanted = wanted;
-	pace_look_ports(pace, daemon_local_ns());
+	pace_look_ports(pace, time_local_ns());
 	pace_write_ports(pace);
 	if (changed)
 		pace_tell_mode(pace, by);
@@ -135,7 +114,7 @@ static int check_able(struct pace *pace, uint16_t ports, bool named, char **erro
 	const char *why = "no interface is served";
 	unsigned int able = 0, unable = 0;
 
-	pace_look_ports(pace, daemon_local_ns());
+	pace_look_ports(pace, time_local_ns());
 	for (unsigned int slot = 0; slot < ESC_PORTS_MAX; slot++) {
 		if (!(ports >> slot & 1))
 			continue;
@@ -152,11 +131,11 @@ int pace_set_mode(struct pace *pace, bool on, const json_t *interfaces, const ch
 		  char **error)
 {
 	uint16_t ports;
-	int err = dataplane_ports_named(pace->daemon->dataplane, interfaces, &ports, error);
+	int err = dataplane_ports_named(pace->dataplane, interfaces, &ports, error);
 
 	if (err)
 		return err;
-	if (on && dataplane_is_off(pace->daemon->dataplane))
+	if (on && dataplane_is_off(pace->dataplane))
 		return explain(error, -EBUSY,
 			       "the kill switch is on and nothing is attached; `escapement mode "
 			       "observe` ends it");
@@ -168,15 +147,9 @@ int pace_set_mode(struct pace *pace, bool on, const json_t *interfaces, const ch
 	return 0;
 }
 
-void pace_stop(struct pace *pace, const char *by)
-{
-	if (pace)
-		apply_ports(pace, 0, by);
-}
-
 int pace_setup_fq(struct pace *pace, const char *interface, bool on, char **error)
 {
-	struct dataplane *dataplane = pace->daemon->dataplane;
+	struct dataplane *dataplane = pace->dataplane;
 	json_t *names = json_pack("[s]", interface);
 	uint16_t ports;
 	int err = dataplane_ports_named(dataplane, names, &ports, error);
@@ -192,17 +165,18 @@ int pace_setup_fq(struct pace *pace, const char *interface, bool on, char **erro
 	return 0;
 }
 
-void pace_reconfigure(struct pace *pace, const struct config *old)
+static void pace_reconfigure(void *self, const struct config *old)
 {
-	const struct config *config = pace->daemon->config;
-	uint16_t wanted = pace->wanted & dataplane_ports_all(pace->daemon->dataplane);
+	struct pace *pace = self;
+	const struct config *config = pace->core->config;
+	uint16_t wanted = pace->wanted & dataplane_ports_all(pace->dataplane);
 
 	if (config->pace.mode != old->pace.mode)
 		wanted = config->pace.mode == CONFIG_PACE_ON
-				 ? dataplane_ports_all(pace->daemon->dataplane)
+				 ? dataplane_ports_all(pace->dataplane)
 				 : 0;
 	pace_take_classes(pace);
-	if (!dataplane_is_off(pace->daemon->dataplane))
+	if (!dataplane_is_off(pace->dataplane))
 		apply_ports(pace, wanted, "configuration");
 	pace_publish(pace);
 }
@@ -211,48 +185,85 @@ void pace_reconfigure(struct pace *pace, const struct config *old)
 
 static void start_ports(struct pace *pace)
 {
-	bool on = pace->daemon->config->pace.mode == CONFIG_PACE_ON &&
-		  !dataplane_is_off(pace->daemon->dataplane);
+	bool on = pace->core->config->pace.mode == CONFIG_PACE_ON &&
+		  !dataplane_is_off(pace->dataplane);
 
 	pace_forget_orders(pace);
 	pace_take_classes(pace);
-	pace->wanted = on ? dataplane_ports_all(pace->daemon->dataplane) : 0;
-	pace_look_ports(pace, daemon_local_ns());
+	pace->wanted = on ? dataplane_ports_all(pace->dataplane) : 0;
+	pace_look_ports(pace, time_local_ns());
 	pace_publish(pace);
 	pace_write_ports(pace);
 }
 
-int pace_new(struct pace **out, struct daemon *daemon, char **error)
+void pace_follow(struct pace *pace, const struct pace_follower *follower, void *self)
+{
+	pace->follower = follower;
+	pace->follower_context = self;
+}
+
+static int pace_open(void **self, struct core *core, void *const needs[], char **error)
 {
 	struct pace *pace = calloc(1, sizeof(*pace));
-	int err;
 
-	*out = NULL;
 	if (!pace)
-		return -ENOMEM;
-	pace->daemon = daemon;
-	pace->blind = true; /* until the first look */
-	pace->control = dataplane_control(daemon->dataplane);
-	pace->flows_fd = dataplane_map_fd(daemon->dataplane, "qp_pace");
-	pace->rules_fd = dataplane_map_fd(daemon->dataplane, "pace_rules");
-	pace->orders_fd = dataplane_map_fd(daemon->dataplane, "pace_orders");
-	pace->word_fd = dataplane_map_fd(daemon->dataplane, "pace");
+		return explain(error, -ENOMEM, "pacing: out of memory");
+	pace->core = core;
+	pace->dataplane = needs[0];
+	pace->mesh = needs[1];
+	pace->qps = needs[2];
+	pace->owners = needs[3];
+	pace->delays = needs[4];
+	pace->paths = needs[5];
+	pace->blind = true; /* until the first tick */
+	pace->control = dataplane_control(pace->dataplane);
+	pace->flows_fd = dataplane_map_fd(pace->dataplane, "qp_pace");
+	pace->rules_fd = dataplane_map_fd(pace->dataplane, "pace_rules");
+	pace->orders_fd = dataplane_map_fd(pace->dataplane, "pace_orders");
+	pace->word_fd = dataplane_map_fd(pace->dataplane, "pace");
 	start_ports(pace);
-	err = sd_event_add_time_relative(daemon->event, &pace->timer, CLOCK_MONOTONIC, PACE_LOOK_US,
-					 PACE_SLACK_US, pace_on_timer, pace);
-	if (err < 0) {
-		pace_free(pace);
-		return explain(error, err, "pacing cannot be started: %s", strerror(-err));
-	}
-	*out = pace;
+	*self = pace;
 	return 0;
 }
 
-void pace_free(struct pace *pace)
+static void pace_close(void *self)
 {
-	if (!pace)
-		return;
-	sd_event_source_disable_unref(pace->timer);
+	struct pace *pace = self;
+
 	free(pace->flows);
 	free(pace);
 }
+
+static int pace_off(void *self, const char *by, char **error)
+{
+	(void)error;
+	apply_ports(self, 0, by);
+	return 0;
+}
+
+static uint16_t mode_ports(const void *self)
+{
+	return pace_ports(self);
+}
+
+static int mode_set(void *self, bool on, const json_t *interfaces, const char *by, char **error)
+{
+	return pace_set_mode(self, on, interfaces, by, error);
+}
+
+static const struct capability_mode pace_mode = {"pace", mode_ports, mode_set};
+
+const struct capability pace_capability = {
+	.name = "pace",
+	.needs = {"dataplane", "mesh", "qp", "owners", "delay", "paths"},
+	.verbs = pace_verb_handlers,
+	.mode = &pace_mode,
+	.open = pace_open,
+	.close = pace_close,
+	.tick_ns = PACE_TICK_NS,
+	.tick = pace_tick,
+	.reconfigure = pace_reconfigure,
+	.off = pace_off,
+	.qp = pace_put,
+	.write_metrics = pace_write_metrics,
+};

@@ -15,16 +15,27 @@
 #include "maps/maps.h"
 
 struct config;
-struct daemon;
+struct core;
+struct dataplane;
 struct pace;
 
-/* Interfaces of an earlier daemon's `pace on` are paced only if the configuration says so. */
-int pace_new(struct pace **out, struct daemon *daemon, char **error);
-/* The programs hold nothing once the heartbeat has been missed for 2 s. NULL is fine. */
-void pace_free(struct pace *pace);
+/*
+ * needs: dataplane, mesh, qp, owners, delay, paths. Interfaces of an earlier daemon's `pace on` are
+ * paced only if the configuration says so. The programs hold nothing once the heartbeat has been
+ * missed for 2 s.
+ */
+extern const struct capability pace_capability;
 
-/* @old: the configuration before a reload. A mode that did not change there stays as it is. */
-void pace_reconfigure(struct pace *pace, const struct config *old);
+/* TCP's half of edge congestion control, which has the same verb and the same classes. */
+struct pace_follower {
+	void (*classes_changed)(void *self);
+	/* The member `tcp` of the reply to `pace` (new reference). */
+	json_t *(*show)(void *self);
+	/* `pace tcp MODE`: off, observe or on. 0 or -errno with *@error. */
+	int (*set_mode)(void *self, const char *mode, const char *by, char **error);
+};
+/* One follower; NULL removes it. */
+void pace_follow(struct pace *pace, const struct pace_follower *follower, void *self);
 
 /*
  * On or off on the interfaces named in @interfaces, an array of texts (NULL or empty: all).
@@ -32,13 +43,8 @@ void pace_reconfigure(struct pace *pace, const struct config *old);
  */
 int pace_set_mode(struct pace *pace, bool on, const json_t *interfaces, const char *by,
 		  char **error);
-/* The kill switch. */
-void pace_stop(struct pace *pace, const char *by);
-/* Bit of each slot in `ports` that is to be paced; 0 for NULL. */
+/* Bit of each slot in `ports` that is to be paced. */
 uint16_t pace_ports(const struct pace *pace);
-
-/* "observe", "steer", "pace" or "steer+pace". */
-const char *pace_mode_name(uint16_t steer_ports, uint16_t paced_ports);
 
 struct pace_class_change {
 	const char *name;
@@ -75,17 +81,12 @@ int pace_setup_fq(struct pace *pace, const char *interface, bool on, char **erro
 
 /* The answer to `pace`. */
 json_t *pace_show(struct pace *pace);
-/* For `qp`: the key `pace` of an entry that is paced. */
-struct qp_entry;
-void pace_put(const struct pace *pace, const struct qp_entry *entry, json_t *qp);
-
 struct pace_class_facts {
 	const char *name;
 	uint64_t threshold_ns, packets, held, held_ns, bounded;
 	size_t flows, flows_held; /* now; held: in the last second */
 };
 struct pace_facts {
-	bool there;
 	uint16_t ports;
 	unsigned int class_count;
 	struct pace_class_facts classes[ESC_PACE_CLASSES];

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/daemon.h"
+#include "core/core.h"
 #include "dataplane/dataplane.h"
 #include "net/ethtool.h"
 #include "mesh/mesh.h"
@@ -17,8 +17,8 @@ static uint64_t line_of(const struct pace *pace, const char *name)
 {
 	double bps = ethtool_speed_bps(name);
 
-	if (pace->daemon->config->pace.line_Bps)
-		return pace->daemon->config->pace.line_Bps;
+	if (pace->core->config->pace.line_Bps)
+		return pace->core->config->pace.line_Bps;
 	return bps > 0 ? (uint64_t)(bps / 8) : LINE_DEFAULT_BPS;
 }
 
@@ -52,15 +52,13 @@ static void judge_qdisc(struct pace_port *port, const struct port_info *info)
 
 static void judge(const struct pace *pace, struct pace_port *port, const struct port_info *info)
 {
-	const struct daemon *daemon = pace->daemon;
-
 	port->able = false;
 	port->why[0] = port->qdisc[0] = '\0';
 	if (!info->ifindex)
 		snprintf(port->why, sizeof(port->why), "interface %s is gone", info->name);
 	else if (info->tc_via == ESC_TC_NONE)
 		snprintf(port->why, sizeof(port->why), "no program of ours is on %s", info->name);
-	else if (!daemon->config->receipts.on)
+	else if (!pace->core->config->receipts.on)
 		snprintf(port->why, sizeof(port->why),
 			 "receipts tell the delays, and they are off (`receipts.mode`)");
 	else
@@ -69,7 +67,7 @@ static void judge(const struct pace *pace, struct pace_port *port, const struct 
 
 void pace_look_ports(struct pace *pace, uint64_t now_local_ns)
 {
-	const struct dataplane *dataplane = pace->daemon->dataplane;
+	const struct dataplane *dataplane = pace->dataplane;
 	bool lines = false, told = pace->ports_local_ns != 0;
 	struct port_info info;
 
@@ -103,7 +101,7 @@ bool pace_clock_is_good(const struct pace *pace, int64_t *bound_ns)
 	for (unsigned int i = 0; i < pace->class_count; i++)
 		if (pace->classes[i].threshold_ns < least_ns)
 			least_ns = pace->classes[i].threshold_ns;
-	mesh_get_clock(pace->daemon->mesh, &clock);
+	mesh_get_clock(pace->mesh, &clock);
 	*bound_ns = clock.known && clock.state != CLOCK_FREE_RUNNING ? clock.bound_ns : -1;
 	/* A delay has the bounds of both ends. Once lost it has to be twice as good to be good again.
 	 */

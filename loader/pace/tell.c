@@ -4,13 +4,15 @@
 #include <string.h>
 
 #include "base/address.h"
-#include "daemon/daemon.h"
+#include "core/core.h"
 #include "dataplane/dataplane.h"
 #include "delay/delay.h"
 #include "core/events.h"
 #include "base/log.h"
 #include "internal.h"
 #include "qp/table.h"
+#include "base/json.h"
+#include "core/core.h"
 #include "api/report.h"
 #include "steer/steer.h"
 #include "tcp/tcp.h"
@@ -31,7 +33,7 @@ static const char *subject_of(const struct esc_qp_key *key, char out[128])
 
 const char *pace_interface(const struct pace *pace, unsigned int slot)
 {
-	return dataplane_port_name(pace->daemon->dataplane, slot);
+	return dataplane_port_name(pace->dataplane, slot);
 }
 
 static json_t *names_of(const struct pace *pace, uint16_t ports)
@@ -46,11 +48,11 @@ static json_t *names_of(const struct pace *pace, uint16_t ports)
 
 void pace_tell_mode(struct pace *pace, const char *by)
 {
-	const char *mode = pace_mode_name(steer_ports(pace->daemon->steer), pace->wanted);
+	json_t *mode = core_mode(pace->core, -1);
 
-	log_info("mode %s (by %s)", mode, by);
-	ledger_add(pace->daemon->ledger, "mode_changed", "daemon", NULL,
-		   json_pack("{s:s, s:s, s:o}", "mode", mode, "by", by, "paced",
+	log_info("mode %s (by %s)", json_string_value(mode), by);
+	events_record(pace->core->events, "mode_changed", "daemon", NULL,
+		   json_pack("{s:o, s:s, s:o}", "mode", mode, "by", by, "paced",
 			     names_of(pace, pace->wanted)),
 		   NULL, NULL);
 }
@@ -64,7 +66,7 @@ void pace_tell_port(struct pace *pace, unsigned int slot)
 		log_info("%s is paced (%s)", name, port->qdisc);
 	else
 		log_warning("cannot pace: %s", port->why);
-	ledger_add(pace->daemon->ledger, port->able ? "pace_able" : "pace_unable", name,
+	events_record(pace->core->events, port->able ? "pace_able" : "pace_unable", name,
 		   port->able ? json_pack("{s:s, s:I}", "qdisc", port->qdisc, "line_bps",
 					  (json_int_t)port->line_Bps * 8)
 			      : json_pack("{s:s}", "why", port->why),
@@ -82,7 +84,7 @@ void pace_tell_clock(struct pace *pace, bool blind, int64_t bound_ns)
 			    bound_ns < 0 ? "not known" : "too uncertain for pacing");
 	else
 		log_info("fabric time is good enough for pacing again");
-	ledger_add(pace->daemon->ledger, blind ? "pace_clock_lost" : "pace_clock_back", "daemon",
+	events_record(pace->core->events, blind ? "pace_clock_lost" : "pace_clock_back", "daemon",
 		   seen, NULL, NULL, NULL);
 }
 
@@ -95,8 +97,8 @@ void pace_tell_overheld(struct pace *pace, const struct paced *flow)
 	log_warning(
 		"%s: paused for more than half of the time for long; its sender does not slow down",
 		subject);
-	ledger_add(
-		pace->daemon->ledger, "pace_overheld", subject,
+	events_record(
+		pace->core->events, "pace_overheld", subject,
 		json_pack("{s:s, s:I, s:I, s:I}", "class", class_of(pace, flow)->name, "delay_ns",
 			  (json_int_t)law->delay_ns, "rate_bps", (json_int_t)law->rate_Bps * 8,
 			  "paused_ns", (json_int_t)law->paused_ns),
@@ -109,7 +111,7 @@ void pace_tell_overheld(struct pace *pace, const struct paced *flow)
 
 static void put_delay(json_t *object, const struct pace *pace, const struct esc_qp_key *key)
 {
-	const struct delays_entry *entry = delays_find(pace->daemon->delays, key);
+	const struct delays_entry *entry = delays_find(pace->delays, key);
 
 	if (!entry || !entry->recent.samples)
 		return;
@@ -212,23 +214,26 @@ static json_t *show_clock(const struct pace *pace)
 
 json_t *pace_show(struct pace *pace)
 {
-	uint64_t now_ns = daemon_local_ns();
-	json_t *flows = json_array();
+	uint64_t now_ns = time_local_ns();
+	json_t *flows = json_array(), *shown;
 
 	pace_look_ports(pace, now_ns);
 	pace_read_flows(pace, now_ns);
 	for (size_t i = 0; i < pace->count; i++)
 		json_array_append_new(flows, show_flow(pace, &pace->flows[i]));
-	return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:I}", "mode",
-			 pace_mode_name(steer_ports(pace->daemon->steer), pace->wanted),
-			 "interfaces", show_ports(pace), "clock", show_clock(pace), "classes",
-			 show_classes(pace), "qps", flows, "tcp", tcppace_show(pace->daemon->tcp),
-			 "hold_max_ns", (json_int_t)pace->daemon->config->pace.hold_max_ns);
+	shown = json_pack("{s:o, s:o, s:o, s:o, s:o, s:I}", "mode", core_mode(pace->core, -1),
+			  "interfaces", show_ports(pace), "clock", show_clock(pace), "classes",
+			  show_classes(pace), "qps", flows, "hold_max_ns",
+			  (json_int_t)pace->core->config->pace.hold_max_ns);
+	if (pace->follower)
+		json_put(shown, "tcp", pace->follower->show(pace->follower_context));
+	return shown;
 }
 
-void pace_put(const struct pace *pace, const struct qp_entry *entry, json_t *qp)
+void pace_put(void *self, const struct qp_entry *entry, json_t *qp)
 {
-	const struct paced *flow = pace ? pace_find(pace, &entry->key) : NULL;
+	const struct pace *pace = self;
+	const struct paced *flow = pace_find(pace, &entry->key);
 
 	if (flow)
 		json_object_set_new(qp, "pace", show_flow(pace, flow));
@@ -236,9 +241,7 @@ void pace_put(const struct pace *pace, const struct qp_entry *entry, json_t *qp)
 
 void pace_get(const struct pace *pace, struct pace_facts *out)
 {
-	*out = (struct pace_facts){.there = pace != NULL};
-	if (!pace)
-		return;
+	*out = (struct pace_facts){};
 	out->ports = pace->control->pace_ports;
 	out->class_count = pace->class_count;
 	out->samples = pace->gone_samples;

@@ -100,7 +100,7 @@ void paths_hear_anew(struct paths *paths)
 	int fd = paths ? dataplane_map_fd(paths->daemon->dataplane, "path_heard") : -1;
 	struct esc_path_heard heard;
 	struct esc_path_key key;
-	uint64_t now_ns = daemon_local_ns();
+	uint64_t now_ns = time_local_ns();
 	void *before = NULL;
 
 	/* Bounded: peers come and go meanwhile. */

@@ -105,7 +105,7 @@ bool paths_let_go(struct paths *paths, unsigned int slot, unsigned int number)
 	struct esc_lane *map;
 
 	if (!pair || number >= ESC_PATH_LANES_MAX || !pair->lanes[number].sport ||
-	    paths_pair_answers(pair, daemon_local_ns()))
+	    paths_pair_answers(pair, time_local_ns()))
 		return false;
 	map = paths_map_lane(paths, pair, number);
 	paths_tell_let_go(paths, pair, number, load(map->diverted_ns), load(map->diverted));

@@ -140,7 +140,7 @@ static void watch_switch(struct paths *paths)
 
 static uint64_t paths_look(struct paths *paths)
 {
-	uint64_t now_ns = daemon_local_ns();
+	uint64_t now_ns = time_local_ns();
 	bool active = false;
 
 	watch_switch(paths);
@@ -191,7 +191,7 @@ static void read_links(struct paths *paths)
 
 void paths_see_links(struct paths *paths)
 {
-	int64_t now_ns = (int64_t)daemon_local_ns();
+	int64_t now_ns = (int64_t)time_local_ns();
 
 	if (!paths || !paths->on)
 		return;
@@ -272,7 +272,7 @@ static int paths_start(struct paths *paths, char **error)
 	pathsend_pause(paths->send, paths->paused);
 	paths_read_ports(paths);
 	take_deadlines(paths);
-	paths_adopt(paths, daemon_local_ns());
+	paths_adopt(paths, time_local_ns());
 	take_config(paths); /* switched off, that is the end of what was adopted */
 	err = sd_event_add_time_relative(daemon->event, &paths->timer, CLOCK_MONOTONIC,
 					 PATHS_SLOW_NS / 1000, LOOK_SLACK_US, on_look, paths);
@@ -290,7 +290,7 @@ int paths_new(struct paths **out, struct daemon *daemon, char **error)
 	paths->daemon = daemon;
 	paths->icmp_fd[0] = paths->icmp_fd[1] = -1;
 	if (getrandom(&paths->random, sizeof(paths->random), 0) < 0)
-		paths->random = daemon_local_ns();
+		paths->random = time_local_ns();
 	err = paths_start(paths, error);
 	if (err)
 		paths_free(paths);
@@ -369,7 +369,7 @@ static void pair_facts(const struct paths *paths, const struct paths_pair *pair,
 size_t paths_pairs(const struct paths *paths, const struct path_pair_facts **out)
 {
 	struct paths *mine = (struct paths *)paths; /* the list is only kept for the caller */
-	uint64_t now_ns = daemon_local_ns();
+	uint64_t now_ns = time_local_ns();
 	size_t count = 0;
 	void *grown;
 
@@ -396,7 +396,7 @@ size_t paths_lanes(const struct paths *paths, unsigned int slot,
 		   struct path_lane_facts out[ESC_PATH_LANES_MAX])
 {
 	const struct paths_pair *pair = pair_at(paths, slot);
-	uint64_t now_ns = daemon_local_ns();
+	uint64_t now_ns = time_local_ns();
 	size_t count = 0;
 
 	for (unsigned int i = 0; pair && i < ESC_PATH_LANES_MAX; i++)
@@ -416,7 +416,7 @@ void paths_quantiles(const struct paths *paths, unsigned int slot, unsigned int 
 		     struct quantiles *out, struct quantiles *in)
 {
 	const struct paths_pair *pair = pair_at(paths, slot);
-	int64_t now_ns = (int64_t)daemon_local_ns();
+	int64_t now_ns = (int64_t)time_local_ns();
 
 	*out = *in = (struct quantiles){};
 	if (!pair || lane >= ESC_PATH_LANES_MAX)

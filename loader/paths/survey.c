@@ -435,7 +435,7 @@ static void error_take(struct paths *paths, const struct esc_address *from, cons
 					    : packet.ident == pathsend_ident(survey->sequence);
 
 		if (survey->sport && survey->sport == packet.from_port && survey->waits && same)
-			survey_answer(paths, pair, survey, from, daemon_local_ns());
+			survey_answer(paths, pair, survey, from, time_local_ns());
 	}
 }
 

@@ -9,11 +9,11 @@
 
 static bool may_tell(struct paths *paths)
 {
-	uint64_t second = daemon_local_ns() / 1000000000;
+	uint64_t second = time_local_ns() / 1000000000;
 
 	if (second != paths->events_second) {
 		if (paths->events_left_out)
-			ledger_add(paths->daemon->ledger, "path_events_left_out", "paths",
+			events_record(paths->daemon->ledger, "path_events_left_out", "paths",
 				   json_pack("{s:I}", "events", (json_int_t)paths->events_left_out),
 				   NULL, NULL, NULL);
 		paths->events_second = second;
@@ -87,7 +87,7 @@ void paths_tell_down(struct paths *paths, const struct paths_pair *pair, unsigne
 	}
 	put_standby(done, pair, number);
 	log_warning("the path to %s by source port %u is down", pair->host, lane->sport);
-	ledger_add(paths->daemon->ledger, "path_down", pair->host, seen, done,
+	events_record(paths->daemon->ledger, "path_down", pair->host, seen, done,
 		   json_pack("{s:f}", "back_after_s", (double)lane->damp.hold_ns / 1e9), NULL);
 }
 
@@ -110,7 +110,7 @@ void paths_tell_up(struct paths *paths, const struct paths_pair *pair, unsigned 
 	if (diverted_ns)
 		json_object_set_new(done, "packets_by_standby", json_integer((json_int_t)packets));
 	log_info("the path to %s by source port %u is up again", pair->host, lane->sport);
-	ledger_add(paths->daemon->ledger, "path_up", pair->host, seen, done, NULL, NULL);
+	events_record(paths->daemon->ledger, "path_up", pair->host, seen, done, NULL, NULL);
 }
 
 void paths_tell_failover(struct paths *paths, const struct paths_pair *pair, unsigned int number,
@@ -129,7 +129,7 @@ void paths_tell_failover(struct paths *paths, const struct paths_pair *pair, uns
 	/* From when the peer last heard the lane to the first packet that took the other. */
 	if (heard_ns)
 		put_us(result, "failover_us", (int64_t)now->diverted_ns - heard_ns);
-	ledger_add(paths->daemon->ledger, "path_failover", pair->host, seen, done, NULL, result);
+	events_record(paths->daemon->ledger, "path_failover", pair->host, seen, done, NULL, result);
 }
 
 void paths_tell_let_go(struct paths *paths, const struct paths_pair *pair, unsigned int number,
@@ -142,14 +142,14 @@ void paths_tell_let_go(struct paths *paths, const struct paths_pair *pair, unsig
 	seen = lane_json(paths, pair, number);
 	done = json_pack("{s:b, s:I}", "returned", true, "packets_by_standby", (json_int_t)packets);
 	json_object_set_new(seen, "peer_answers", json_false());
-	ledger_add(paths->daemon->ledger, "path_let_go", pair->host, seen, done, NULL, NULL);
+	events_record(paths->daemon->ledger, "path_let_go", pair->host, seen, done, NULL, NULL);
 }
 
 void paths_tell_routes(struct paths *paths, const struct paths_pair *pair)
 {
 	if (!may_tell(paths))
 		return;
-	ledger_add(paths->daemon->ledger, "paths_changed", pair->host,
+	events_record(paths->daemon->ledger, "paths_changed", pair->host,
 		   json_pack("{s:i, s:i}", "ports", (int)pair->set.count, "paths",
 			     (int)pair->set.groups),
 		   json_pack("{s:s}", "surveyed", "anew"), NULL, NULL);
@@ -165,7 +165,7 @@ void paths_tell_budget(struct paths *paths)
 	put_us(done, "probe_interval_us", (int64_t)share->interval_ns[PATH_ACTIVE]);
 	put_us(done, "standby_interval_us", (int64_t)share->interval_ns[PATH_STANDBY]);
 	put_us(done, "watch_interval_us", (int64_t)share->interval_ns[PATH_WATCHED]);
-	ledger_add(paths->daemon->ledger, share->bites ? "path_budget_short" : "path_budget_enough",
+	events_record(paths->daemon->ledger, share->bites ? "path_budget_short" : "path_budget_enough",
 		   "paths", seen, done, NULL, NULL);
 }
 
@@ -174,6 +174,6 @@ void paths_tell_full(struct paths *paths, const struct paths_pair *pair)
 	log_warning("there is no room in the map paths (%d) for paths to %s: its queue pairs "
 		    "leave as they come",
 		    ESC_PATH_SLOTS_MAX, pair->host);
-	ledger_add(paths->daemon->ledger, "paths_full", pair->host,
+	events_record(paths->daemon->ledger, "paths_full", pair->host,
 		   json_pack("{s:i}", "slots", ESC_PATH_SLOTS_MAX), NULL, NULL, NULL);
 }

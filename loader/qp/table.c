@@ -21,7 +21,7 @@ struct qptable {
 	int fd;
 	uint32_t max;
 	uint64_t idle_ns;
-	struct ledger *ledger;
+	struct events *events;
 	struct qpread *reader;
 	struct qp_entry *entries; /* sorted by key */
 	size_t count;
@@ -32,7 +32,7 @@ struct qptable {
 };
 
 int qptable_new(struct qptable **out, int qps_fd, uint32_t max, uint64_t idle_ns,
-		struct ledger *ledger)
+		struct events *events)
 {
 	struct qptable *table = calloc(1, sizeof(*table));
 	int err;
@@ -43,7 +43,7 @@ int qptable_new(struct qptable **out, int qps_fd, uint32_t max, uint64_t idle_ns
 	table->fd = qps_fd;
 	table->max = max;
 	table->idle_ns = idle_ns;
-	table->ledger = ledger;
+	table->events = events;
 	err = qpread_new(&table->reader, qps_fd, max);
 	if (err) {
 		free(table);
@@ -252,7 +252,7 @@ static void qptable_tell_full(struct qptable *table, uint64_t now_local_ns)
 	if (!since || (table->refused_told_local_ns &&
 		       now_local_ns - table->refused_told_local_ns < QPTABLE_FULL_QUIET_NS))
 		return;
-	qptell_full(table->ledger, since, table->count, table->max);
+	qptell_full(table->events, since, table->count, table->max);
 	table->refused_told = table->refused;
 	table->refused_told_local_ns = now_local_ns;
 }
@@ -268,8 +268,8 @@ int qptable_refresh(struct qptable *table, uint64_t now_local_ns, uint64_t refus
 	if (err)
 		return err;
 	/* Those that a daemon before us has told of are only summed up. */
-	qptell_start(&table->seen, table->ledger, "qp_seen", first ? 0 : QPTABLE_EVENTS_MAX);
-	qptell_start(&table->gone, table->ledger, "qp_gone", QPTABLE_EVENTS_MAX);
+	qptell_start(&table->seen, table->events, "qp_seen", first ? 0 : QPTABLE_EVENTS_MAX);
+	qptell_start(&table->gone, table->events, "qp_gone", QPTABLE_EVENTS_MAX);
 	qptable_merge(table, fresh, count, now_local_ns);
 	qptable_retire(table, now_local_ns);
 	qptell_end(&table->seen, first);
@@ -280,6 +280,11 @@ int qptable_refresh(struct qptable *table, uint64_t now_local_ns, uint64_t refus
 	qptable_tell_full(table, now_local_ns);
 	table->refreshed_local_ns = now_local_ns;
 	return 0;
+}
+
+uint64_t qptable_refreshed_ns(const struct qptable *table)
+{
+	return table->refreshed_local_ns;
 }
 
 const struct qp_entry *qptable_entries(const struct qptable *table, size_t *count)

@@ -9,7 +9,7 @@
 
 #include "maps/maps.h"
 
-struct ledger;
+struct events;
 struct qptable;
 
 struct qp_entry {
@@ -34,7 +34,7 @@ struct qp_totals {
 
 /* @qps_fd is borrowed. @idle_ns: a QP still for so long is deleted from the map. */
 int qptable_new(struct qptable **out, int qps_fd, uint32_t max, uint64_t idle_ns,
-		struct ledger *ledger);
+		struct events *events);
 void qptable_free(struct qptable *table);
 /* Changes the bounds after a reload. */
 void qptable_set_idle(struct qptable *table, uint64_t idle_ns);
@@ -45,6 +45,9 @@ void qptable_set_idle(struct qptable *table, uint64_t idle_ns);
  * @refused: the reason count qp_table_full summed over hooks.
  */
 int qptable_refresh(struct qptable *table, uint64_t now_local_ns, uint64_t refused);
+
+/* CLOCK_MONOTONIC of the newest refresh that succeeded; 0: none. */
+uint64_t qptable_refreshed_ns(const struct qptable *table);
 
 /* Entries by src, dst, dest_qpn, direction; valid until the next refresh. */
 const struct qp_entry *qptable_entries(const struct qptable *table, size_t *count);

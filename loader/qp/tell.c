@@ -8,10 +8,10 @@
 #include "base/address.h"
 #include "core/events.h"
 
-void qptell_start(struct qptell *tell, struct ledger *ledger, const char *kind, size_t max)
+void qptell_start(struct qptell *tell, struct events *events, const char *kind, size_t max)
 {
 	memset(tell, 0, sizeof(*tell));
-	tell->ledger = ledger;
+	tell->events = events;
 	tell->kind = kind;
 	tell->max = max;
 }
@@ -35,33 +35,33 @@ void qptell_add(struct qptell *tell, const struct esc_qp_key *key, const struct 
 		tell->bytes += qp->bytes;
 		return;
 	}
-	if (!tell->ledger)
+	if (!tell->events)
 		return;
 	address_format(&key->src, src);
 	address_format(&key->dst, dst);
 	snprintf(subject, sizeof(subject), "%s %s > %s qpn 0x%x",
 		 key->direction == ESC_DIRECTION_TX ? "tx" : "rx", src, dst, key->dest_qpn);
-	ledger_add(tell->ledger, tell->kind, subject, qptell_seen(key, qp, src, dst), NULL, NULL,
+	events_record(tell->events, tell->kind, subject, qptell_seen(key, qp, src, dst), NULL, NULL,
 		   NULL);
 }
 
 void qptell_end(struct qptell *tell, bool taken_over)
 {
-	if (tell->count <= tell->max || !tell->ledger)
+	if (tell->count <= tell->max || !tell->events)
 		return;
-	ledger_add(tell->ledger, tell->kind, taken_over ? "taken over" : "more",
+	events_record(tell->events, tell->kind, taken_over ? "taken over" : "more",
 		   json_pack("{s:I, s:I, s:I}", "qps", (json_int_t)(tell->count - tell->max),
 			     "packets", (json_int_t)tell->packets, "bytes",
 			     (json_int_t)tell->bytes),
 		   NULL, NULL, NULL);
 }
 
-void qptell_full(struct ledger *ledger, uint64_t refused, size_t entries, uint32_t max)
+void qptell_full(struct events *events, uint64_t refused, size_t entries, uint32_t max)
 {
-	if (!ledger)
+	if (!events)
 		return;
-	ledger_add(
-		ledger, "qp_table_full", "qps",
+	events_record(
+		events, "qp_table_full", "qps",
 		json_pack("{s:I, s:I, s:I}", "refused_packets", (json_int_t)refused, "entries",
 			  (json_int_t)entries, "max", (json_int_t)max),
 		json_pack("{s:s}", "remedy",

@@ -9,10 +9,10 @@
 
 #include "maps/maps.h"
 
-struct ledger;
+struct events;
 
 struct qptell {
-	struct ledger *ledger;
+	struct events *events;
 	const char *kind;
 	size_t max;
 	size_t count;
@@ -20,12 +20,12 @@ struct qptell {
 	uint64_t bytes;
 };
 
-void qptell_start(struct qptell *tell, struct ledger *ledger, const char *kind, size_t max);
+void qptell_start(struct qptell *tell, struct events *events, const char *kind, size_t max);
 /* An event of its own for the first @max; the rest is summed up. */
 void qptell_add(struct qptell *tell, const struct esc_qp_key *key, const struct esc_qp *qp);
 /* Sums up what was past @max. @taken_over: they were in the table before the daemon. */
 void qptell_end(struct qptell *tell, bool taken_over);
 
-void qptell_full(struct ledger *ledger, uint64_t refused, size_t entries, uint32_t max);
+void qptell_full(struct events *events, uint64_t refused, size_t entries, uint32_t max);
 
 #endif

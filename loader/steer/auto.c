@@ -346,7 +346,7 @@ void steer_auto_switch(struct steer *steer, bool on, const char *by)
 		drop_pairs(by_itself);
 	}
 	log_info("steering by itself is %s (by %s)", on ? "on" : "off", by);
-	ledger_add(steer->daemon->ledger, on ? "steer_auto_on" : "steer_auto_off", "daemon", NULL,
+	events_record(steer->daemon->ledger, on ? "steer_auto_on" : "steer_auto_off", "daemon", NULL,
 		   json_pack("{s:s}", "by", by), NULL, NULL);
 }
 
@@ -422,7 +422,7 @@ static json_t *plan_now(struct steer *steer, uint64_t now_ns)
 json_t *steer_plan(struct steer *steer)
 {
 	const struct steer_auto *by_itself = steer->by_itself;
-	uint64_t now_ns = daemon_local_ns();
+	uint64_t now_ns = time_local_ns();
 	json_t *pairs;
 
 	if (!steer->paths)

@@ -89,14 +89,14 @@ void auto_tell_act(struct steer *steer, const struct auto_pair *pair, const stru
 		put_ns(result, "gain_ns", act->measured_ns);
 	steer_subject(&pair->who[act->qp].key, subject);
 	log_info("%s: %s", subject, contend_act_text(act->kind));
-	ledger_add(steer->daemon->ledger, ordered ? "move_ordered" : "move_judged", subject,
+	events_record(steer->daemon->ledger, ordered ? "move_ordered" : "move_judged", subject,
 		   show_seen(steer, pair, act), done, expected, result);
 }
 
 void auto_tell_full(struct steer *steer, const struct esc_qp_key *key)
 {
 	struct steer_auto *by_itself = steer->by_itself;
-	uint64_t now_ns = daemon_local_ns();
+	uint64_t now_ns = time_local_ns();
 	char subject[128];
 
 	if (by_itself->full_told_ns && now_ns - by_itself->full_told_ns < QUIET_NS)
@@ -104,7 +104,7 @@ void auto_tell_full(struct steer *steer, const struct esc_qp_key *key)
 	by_itself->full_told_ns = now_ns;
 	steer_subject(key, subject);
 	log_warning("%s: the map steers takes no order; it leaves as it comes", subject);
-	ledger_add(
+	events_record(
 		steer->daemon->ledger, "steer_table_full", subject,
 		json_pack("{s:I, s:i}", "orders", (json_int_t)steer->count, "most", ESC_STEERS_MAX),
 		NULL, NULL, NULL);

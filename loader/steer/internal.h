@@ -67,7 +67,6 @@ struct steer {
 
 /* --- steer_kernel.c: the maps --- */
 
-void steer_beat(struct steer *steer, uint64_t now_local_ns);
 /* Writes @entry's order under a new number and tells the programs. */
 int steer_publish(struct steer *steer, struct steered *entry);
 /* Takes the order of @key away: from the next packet on it leaves as it comes. */

@@ -10,11 +10,6 @@
 #include "qp/table.h"
 #include "internal.h"
 
-void steer_beat(struct steer *steer, uint64_t now_local_ns)
-{
-	__atomic_store_n(&steer->control->heartbeat_local_ns, now_local_ns, __ATOMIC_RELAXED);
-}
-
 /* Numbers go on over restarts, with the map. Entries of `qps` begin with a low half of 0. */
 static uint32_t next_generation(const struct steer *steer)
 {
@@ -155,7 +150,7 @@ int steer_read_orders(struct steer *steer)
 		entry = steer_add(steer, &key);
 		if (!entry)
 			return -ENOMEM;
-		entry->ordered_local_ns = daemon_local_ns();
+		entry->ordered_local_ns = time_local_ns();
 		if (bpf_map_lookup_elem(steer->steers_fd, &key, &entry->want) ||
 		    steer_read_qp(steer, &key, &qp))
 			continue;

@@ -84,7 +84,7 @@ static void drop(struct steer *steer, struct steered *entry)
 
 void steer_uncover(struct steer *steer, struct steered *entry)
 {
-	uint64_t now_ns = daemon_local_ns();
+	uint64_t now_ns = time_local_ns();
 
 	entry->by_itself = false;
 	if (entry->state == STEERED_COVERED) {

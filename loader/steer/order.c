@@ -84,7 +84,7 @@ static int check_steerable(const struct steer *steer, const struct qp_entry *qp,
 
 static int check_held(struct steer *steer, const struct esc_qp_key *key, char **error)
 {
-	uint64_t now_ns = daemon_local_ns();
+	uint64_t now_ns = time_local_ns();
 	char text[128];
 
 	for (size_t i = 0; i < steer->held_count; i++) {
@@ -112,7 +112,7 @@ static void forget_held(struct steer *steer, const struct esc_qp_key *key)
 /* When it is to take effect. */
 static void set_times(struct steered *entry, const struct steer_order *order)
 {
-	uint64_t now_ns = daemon_local_ns();
+	uint64_t now_ns = time_local_ns();
 
 	entry->ordered_local_ns = now_ns;
 	entry->done = false;

@@ -220,9 +220,8 @@ static void watch_control(struct steer *steer)
 
 static void steer_look(struct steer *steer)
 {
-	uint64_t now_ns = daemon_local_ns();
+	uint64_t now_ns = time_local_ns();
 
-	steer_beat(steer, now_ns);
 	watch_control(steer);
 	for (size_t i = steer->count; i-- > 0;)
 		steer_look_at(steer, &steer->list[i], now_ns);
@@ -354,7 +353,6 @@ int steer_new(struct steer **out, struct daemon *daemon, char **error)
 	if (!err)
 		err = take_over(steer);
 	if (!err) {
-		steer_beat(steer, daemon_local_ns());
 		err = sd_event_add_time_relative(daemon->event, &steer->timer, CLOCK_MONOTONIC,
 						 STEER_LOOK_US, STEER_SLACK_US, steer_on_timer,
 						 steer);
@@ -371,7 +369,6 @@ void steer_free(struct steer *steer)
 {
 	if (!steer)
 		return;
-	steer_beat(steer, daemon_local_ns()); /* all of 2 s for whoever starts next */
 	sd_event_source_disable_unref(steer->timer);
 	steer_auto_free(steer->by_itself);
 	free(steer->list);

@@ -109,7 +109,7 @@ static void tell(struct steer *steer, const struct steered *entry, const char *k
 
 	steer_subject(&entry->key, subject);
 	log_info("%s: %s", subject, kind);
-	ledger_add(steer->daemon->ledger, kind, subject, seen, done, expected, result);
+	events_record(steer->daemon->ledger, kind, subject, seen, done, expected, result);
 }
 
 void steer_tell_moved(struct steer *steer, const struct steered *entry, enum steer_reason reason)
@@ -168,7 +168,7 @@ void steer_tell_mode(struct steer *steer, uint16_t ports, const char *by)
 		if (ports >> i & 1 && steer_interface(steer, i, name))
 			json_array_append_new(names, json_string(name));
 	log_info("mode %s (by %s)", ports ? "steer" : "observe", by);
-	ledger_add(steer->daemon->ledger, "mode_changed", "daemon", NULL,
+	events_record(steer->daemon->ledger, "mode_changed", "daemon", NULL,
 		   json_pack("{s:s, s:s, s:o}", "mode", ports ? "steer" : "observe", "by", by,
 			     "interfaces", names),
 		   NULL, NULL);
@@ -209,7 +209,7 @@ json_t *steer_show(const struct steer *steer, const struct steered *entry)
 	report_put_count(object, "refused", entry->now.refused);
 	json_object_set_new(object, "answers_seen", json_boolean(entry->counts.paired));
 	report_put_count(object, "ordered_ms",
-			 (daemon_local_ns() - entry->ordered_local_ns) / 1000000);
+			 (time_local_ns() - entry->ordered_local_ns) / 1000000);
 	return object;
 }
 
@@ -229,7 +229,7 @@ static json_t *show_held(const struct steer_held *held, uint64_t now_ns)
 json_t *steer_list(const struct steer *steer)
 {
 	json_t *steers = json_array(), *helds = json_array(), *names = json_array();
-	uint64_t now_ns = daemon_local_ns();
+	uint64_t now_ns = time_local_ns();
 	uint16_t ports = steer_ports(steer);
 	char name[16];
 

@@ -11,7 +11,6 @@
 #include "mesh/mesh.h"
 #include "api/report.h"
 #include "internal.h"
-#include "pacing/tcpwindow.h"
 
 /* Connections in one answer; `left_out` says how many more there are. */
 #define TELL_ROWS 1024
@@ -64,7 +63,7 @@ void tcppace_tell_mode(const struct tcppace *tcp, const char *by)
 		report_put_count(done, "delay_max_ns", tcp->word.classes[0].threshold_ns);
 		json_object_set_new(done, "limited", wrapped_names(tcp));
 	}
-	ledger_add(tcp->daemon->ledger, kinds[tcp->word.mode], cgroup ? cgroup : "tcp", NULL, done,
+	events_record(tcp->daemon->ledger, kinds[tcp->word.mode], cgroup ? cgroup : "tcp", NULL, done,
 		   NULL, NULL);
 }
 
@@ -81,7 +80,7 @@ void tcppace_tell_left_out(const struct tcppace *tcp, long left_out)
 		"TCP: classes name more than %d cgroups below %s: sockets of %ld of them are of "
 		"no class by cgroup",
 		ESC_TCP_CGROUPS, cgroup, left_out);
-	ledger_add(tcp->daemon->ledger, "pace_tcp_cgroups_full", cgroup,
+	events_record(tcp->daemon->ledger, "pace_tcp_cgroups_full", cgroup,
 		   json_pack("{s:I}", "left_out", (json_int_t)left_out), NULL, NULL, NULL);
 }
 
@@ -91,7 +90,7 @@ void tcppace_tell_unable(const struct tcppace *tcp)
 
 	log_warning("TCP at the edge %s: %s",
 		    tcp->edge ? "measures delays and limits nothing" : "is off", tcp->why);
-	ledger_add(tcp->daemon->ledger, "pace_tcp_unable", cgroup ? cgroup : "tcp",
+	events_record(tcp->daemon->ledger, "pace_tcp_unable", cgroup ? cgroup : "tcp",
 		   json_pack("{s:s}", "why", tcp->why), NULL, NULL, NULL);
 }
 
@@ -107,7 +106,7 @@ void tcppace_tell_clock(const struct tcppace *tcp, int64_t bound_ns)
 			    bound_ns < 0 ? "not known" : "too uncertain for them");
 	else
 		log_info("fabric time is good enough again for limits on TCP connections");
-	ledger_add(tcp->daemon->ledger, tcp->blind ? "pace_tcp_clock_lost" : "pace_tcp_clock_back",
+	events_record(tcp->daemon->ledger, tcp->blind ? "pace_tcp_clock_lost" : "pace_tcp_clock_back",
 		   tcp->daemon->config->pace.tcp.cgroup, seen, NULL, NULL, NULL);
 }
 
@@ -140,7 +139,7 @@ static void put_delay(json_t *row, const char *key, uint64_t samples, int64_t la
 static json_t *show_row(const struct tcppace *tcp, const struct esc_tcp_row *from)
 {
 	const struct esc_tcp_flow *flow = &from->flow;
-	bool limited = flow->limited && flow->until_ktime_ns > daemon_local_ns();
+	bool limited = flow->limited && flow->until_ktime_ns > time_local_ns();
 	json_t *row = json_object();
 
 	put_address(row, "src", from->family, from->local);

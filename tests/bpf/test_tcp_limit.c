@@ -23,7 +23,6 @@
 #include <unistd.h>
 
 #include "maps/maps.h"
-#include "pacing/tcpwindow.h"
 #include "tests/lib/tap.h"
 #include "tcp_cgroup.h"
 #include "tcp/edge.h"

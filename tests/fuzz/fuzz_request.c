@@ -27,7 +27,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	fake_port("eth1");
 	fake_qp(ESC_DIRECTION_TX, "10.0.0.1", "10.0.0.2", 17);
 	fake_qp(ESC_DIRECTION_RX, "fd00::1", "fd00::2", 18);
-	ledger_add(the_daemon.ledger, "kind", "subject", json_pack("{s:i}", "n", 1), NULL, NULL,
+	events_record(the_daemon.ledger, "kind", "subject", json_pack("{s:i}", "n", 1), NULL, NULL,
 		   NULL);
 	return 0;
 }
@@ -37,7 +37,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 	struct reply reply;
 	json_t *answer;
 
-	request_answer(&the_daemon, (const char *)bytes, size, &reply);
+	request_reply(&the_daemon.core, (const char *)bytes, size, &reply);
 	if (!reply.text || memchr(reply.text, '\n', reply.bytes) != reply.text + reply.bytes - 1)
 		abort();
 	answer = json_loadb(reply.text, reply.bytes, 0, NULL);

@@ -21,7 +21,6 @@
 #include "core/events.h"
 #include "mesh/mesh.h"
 #include "qp/table.h"
-#include "pace/pace.h"
 #include "steer/steer.h"
 
 static struct {
@@ -42,11 +41,6 @@ static struct {
 	uint16_t steer_ports;
 	struct steer_order order; /* the newest of `steer set` or `steer clear` */
 	int steer_error;	  /* 0 or -errno */
-	bool paced;		  /* by the newest pace_set_mode() */
-	struct pace_class_change pace_class; /* the newest of `pace set` */
-	struct pace_assignment pace_assigned;
-	const char *pace_fq; /* the newest of `pace setup-fq` */
-	int pace_error;
 	char order_dst[64]; /* copied: the order borrows it */
 	bool cleared_all;
 	struct steer_facts steer;
@@ -133,18 +127,31 @@ int daemon_refresh(struct daemon *daemon)
 	return fake.refresh_error;
 }
 
-int daemon_reload(struct daemon *daemon, char **error)
+int core_reload(struct core *core, char **error)
 {
-	(void)daemon;
+	(void)core;
 	return fake.reload_error ? explain(error, fake.reload_error, "reload refused") : 0;
 }
 
-int daemon_set_off(struct daemon *daemon, bool off, char **error)
+int core_set_off(struct core *core, bool off, const char *by, char **error)
 {
-	(void)daemon;
+	(void)core;
+	(void)by;
 	(void)error;
 	fake.off = off;
 	return 0;
+}
+
+int core_refresh(struct core *core)
+{
+	(void)core;
+	return fake.refresh_error;
+}
+
+bool core_is_off(const struct core *core)
+{
+	(void)core;
+	return fake.off;
 }
 
 uint16_t steer_ports(const struct steer *steer)
@@ -189,56 +196,6 @@ int steer_clear_all(struct steer *steer, bool now, json_t **result)
 	fake.cleared_all = true;
 	*result = json_array();
 	return 0;
-}
-
-int pace_set_mode(struct pace *pace, bool on, const json_t *interfaces, const char *by,
-		  char **error)
-{
-	(void)pace;
-	(void)interfaces;
-	(void)by;
-	if (on && fake.pace_error)
-		return explain(error, fake.pace_error, "cannot pace: eth1 has fq_codel");
-	fake.paced = on;
-	return 0;
-}
-
-uint16_t pace_ports(const struct pace *pace)
-{
-	(void)pace;
-	return fake.paced;
-}
-
-int pace_set_class(struct pace *pace, const struct pace_class_change *change, char **error)
-{
-	(void)pace;
-	(void)error;
-	fake.pace_class = *change;
-	return 0;
-}
-
-int pace_assign(struct pace *pace, const struct pace_assignment *want, json_t **result,
-		char **error)
-{
-	(void)pace;
-	(void)error;
-	fake.pace_assigned = *want;
-	*result = json_object();
-	return 0;
-}
-
-int pace_setup_fq(struct pace *pace, const char *interface, bool on, char **error)
-{
-	(void)pace;
-	(void)error;
-	fake.pace_fq = on ? interface : NULL;
-	return 0;
-}
-
-json_t *pace_show(struct pace *pace)
-{
-	(void)pace;
-	return json_pack("{s:[]}", "interfaces");
 }
 
 json_t *steer_list(const struct steer *steer)
@@ -287,23 +244,16 @@ void steer_stop(struct steer *steer, const char *by)
 	(void)by;
 }
 
-static uint64_t fake_clock_ns(clockid_t clock)
-{
-	struct timespec now;
+extern const struct capability dataplane_capability, mesh_capability, qp_capability,
+	delay_capability, paths_capability, steer_capability, nic_capability, diagnose_capability;
 
-	clock_gettime(clock, &now);
-	return now.tv_sec * 1000000000ull + now.tv_nsec;
-}
-
-uint64_t daemon_local_ns(void)
-{
-	return fake_clock_ns(CLOCK_MONOTONIC);
-}
-
-uint64_t daemon_realtime_ns(void)
-{
-	return fake_clock_ns(CLOCK_REALTIME);
-}
+static struct core_module fake_modules[] = {
+	{.capability = &dataplane_capability}, {.capability = &mesh_capability},
+	{.capability = &qp_capability},	       {.capability = &delay_capability},
+	{.capability = &paths_capability},
+	{.capability = &steer_capability},     {.capability = &nic_capability},
+	{.capability = &diagnose_capability},
+};
 
 /* A port that sees packets, natively attached. */
 static inline struct port_info *fake_port(const char *name)
@@ -349,10 +299,16 @@ static inline int fake_daemon(struct daemon *daemon, const char *yaml)
 	err = config_parse("/nowhere/test.yaml", yaml, strlen(yaml), &daemon->config, &error);
 	if (err)
 		return err;
-	daemon->start_local_ns = daemon_local_ns();
-	daemon->start_realtime_ns = daemon_realtime_ns();
-	return ledger_new(&daemon->ledger, daemon->config->events.keep,
+	daemon->start_local_ns = daemon->core.start_local_ns = time_local_ns();
+	daemon->start_realtime_ns = daemon->core.start_realtime_ns = time_realtime_ns();
+	daemon->core.config = daemon->core.own_config = daemon->config;
+	legacy_daemon = daemon;
+	daemon->core.modules = fake_modules;
+	daemon->core.module_count = sizeof(fake_modules) / sizeof(fake_modules[0]);
+	err = events_new(&daemon->core.events, daemon->config->events.keep,
 			  daemon->config->events.file);
+	daemon->ledger = daemon->core.events;
+	return err;
 }
 
 #endif

@@ -370,7 +370,7 @@ Test(delays_state, an_entry_that_came_again_counts_from_zero)
 
 struct world {
 	int qps_fd, owd_fd, sent_fd;
-	struct ledger *ledger;
+	struct events *ledger;
 	struct qptable *table;
 	struct delays *delays;
 	uint64_t now_ns;
@@ -392,7 +392,7 @@ static void world_open(struct world *world, uint32_t max)
 	world->owd_fd = make_map("test_owd", sizeof(struct esc_qp_owd), max);
 	world->sent_fd = make_map("test_sent", sizeof(struct esc_qp_sent), max);
 	world->now_ns = 1000 * WINDOW;
-	cr_assert_eq(ledger_new(&world->ledger, 1000, NULL), 0);
+	cr_assert_eq(events_new(&world->ledger, 1000, NULL), 0);
 	cr_assert_eq(qptable_new(&world->table, world->qps_fd, 2 * max, IDLE, world->ledger), 0);
 	cr_assert_eq(delays_new(&world->delays, world->owd_fd, world->sent_fd, max, world->table),
 		     0);
@@ -402,7 +402,7 @@ static void world_close(struct world *world)
 {
 	delays_free(world->delays);
 	qptable_free(world->table);
-	ledger_free(world->ledger);
+	events_free(world->ledger);
 	close(world->qps_fd);
 	close(world->owd_fd);
 	close(world->sent_fd);

@@ -52,7 +52,7 @@ static void open_world(void)
 static void close_world(void)
 {
 	delays_free(world.daemon.delays);
-	ledger_free(world.daemon.ledger);
+	events_free(world.daemon.ledger);
 	config_free(world.daemon.config);
 	close(world.fd);
 }

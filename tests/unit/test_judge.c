@@ -165,9 +165,9 @@ static struct verdict_event outlier(enum verdict_phase phase)
 	return event;
 }
 
-static json_t *told(struct ledger *ledger, size_t i)
+static json_t *told(struct events *ledger, size_t i)
 {
-	json_t *events = ledger_since(ledger, 0), *event;
+	json_t *events = events_since(ledger, 0), *event;
 
 	event = json_incref(json_array_get(events, i));
 	json_decref(events);
@@ -185,10 +185,10 @@ static const char *text(const json_t *event, const char *part, const char *key)
 Test(tell, begin_and_end_of_an_outlier)
 {
 	struct verdict_event begin = outlier(VERDICT_BEGIN), end = outlier(VERDICT_CLEAR);
-	struct ledger *ledger;
+	struct events *ledger;
 	json_t *event;
 
-	cr_assert_eq(ledger_new(&ledger, 10, NULL), 0);
+	cr_assert_eq(events_new(&ledger, 10, NULL), 0);
 	judge_tell(ledger, &begin, eth1, NULL);
 	judge_tell(ledger, &end, eth1, NULL);
 	event = told(ledger, 0);
@@ -209,21 +209,21 @@ Test(tell, begin_and_end_of_an_outlier)
 		json_real_value(json_object_get(json_object_get(event, "result"), "duration_s")),
 		0.5, 1e-9);
 	json_decref(event);
-	ledger_free(ledger);
+	events_free(ledger);
 }
 
 Test(tell, what_was_left_out)
 {
 	struct verdict_event more = {.phase = VERDICT_MORE, .kind = VERDICT_STALLED, .left_out = 7};
-	struct ledger *ledger;
+	struct events *ledger;
 	json_t *event;
 
-	cr_assert_eq(ledger_new(&ledger, 10, NULL), 0);
+	cr_assert_eq(events_new(&ledger, 10, NULL), 0);
 	judge_tell(ledger, &more, eth1, NULL);
 	event = told(ledger, 0);
 	cr_expect_str_eq(text(event, NULL, "subject"), "more");
 	cr_expect_eq(
 		json_integer_value(json_object_get(json_object_get(event, "seen"), "left_out")), 7);
 	json_decref(event);
-	ledger_free(ledger);
+	events_free(ledger);
 }

@@ -15,36 +15,36 @@ static int64_t number_at(json_t *events, size_t i)
 		json_object_get(json_object_get(json_array_get(events, i), "seen"), "n"));
 }
 
-static void add(struct ledger *ledger, int n)
+static void add(struct events *ledger, int n)
 {
-	ledger_add(ledger, "kind", "subject", json_pack("{s:i}", "n", n), NULL, NULL, NULL);
+	events_record(ledger, "kind", "subject", json_pack("{s:i}", "n", n), NULL, NULL, NULL);
 }
 
 Test(ledger, keeps_the_newest)
 {
-	struct ledger *ledger;
+	struct events *ledger;
 	json_t *events;
 
-	cr_assert_eq(ledger_new(&ledger, 3, NULL), 0);
+	cr_assert_eq(events_new(&ledger, 3, NULL), 0);
 	for (int n = 1; n <= 5; n++)
 		add(ledger, n);
-	events = ledger_since(ledger, 0);
+	events = events_since(ledger, 0);
 	cr_assert_eq(json_array_size(events), 3);
 	cr_expect_eq(number_at(events, 0), 3);
 	cr_expect_eq(number_at(events, 2), 5);
-	cr_expect_eq(ledger_total(ledger), 5);
+	cr_expect_eq(events_total(ledger), 5);
 	json_decref(events);
-	ledger_free(ledger);
+	events_free(ledger);
 }
 
 Test(ledger, an_event_has_what_it_was_given_and_no_more)
 {
-	struct ledger *ledger;
+	struct events *ledger;
 	json_t *events, *event;
 
-	cr_assert_eq(ledger_new(&ledger, 8, NULL), 0);
-	ledger_add(ledger, "qp_seen", "a>b/1", NULL, json_pack("{s:i}", "x", 1), NULL, NULL);
-	events = ledger_since(ledger, 0);
+	cr_assert_eq(events_new(&ledger, 8, NULL), 0);
+	events_record(ledger, "qp_seen", "a>b/1", NULL, json_pack("{s:i}", "x", 1), NULL, NULL);
+	events = events_since(ledger, 0);
 	event = json_array_get(events, 0);
 	cr_expect_str_eq(json_string_value(json_object_get(event, "kind")), "qp_seen");
 	cr_expect_str_eq(json_string_value(json_object_get(event, "subject")), "a>b/1");
@@ -53,31 +53,31 @@ Test(ledger, an_event_has_what_it_was_given_and_no_more)
 	cr_expect_null(json_object_get(event, "result"));
 	cr_expect_gt(json_integer_value(json_object_get(event, "time_ns")), 1500000000000000000);
 	json_decref(events);
-	ledger_free(ledger);
+	events_free(ledger);
 }
 
 Test(ledger, since_is_a_time)
 {
-	struct ledger *ledger;
+	struct events *ledger;
 	json_t *events;
 	int64_t second_ns;
 
-	cr_assert_eq(ledger_new(&ledger, 8, NULL), 0);
+	cr_assert_eq(events_new(&ledger, 8, NULL), 0);
 	add(ledger, 1);
 	usleep(1000);
 	add(ledger, 2);
-	events = ledger_since(ledger, 0);
+	events = events_since(ledger, 0);
 	second_ns = json_integer_value(json_object_get(json_array_get(events, 1), "time_ns"));
 	json_decref(events);
-	events = ledger_since(ledger, second_ns);
+	events = events_since(ledger, second_ns);
 	cr_assert_eq(json_array_size(events), 1);
 	cr_expect_eq(number_at(events, 0), 2);
 	json_decref(events);
-	ledger_free(ledger);
+	events_free(ledger);
 }
 
 struct listening {
-	struct ledger *ledger;
+	struct events *ledger;
 	int heard;
 	bool leave;
 };
@@ -89,26 +89,26 @@ static void hear(const json_t *event, void *context)
 	(void)event;
 	listening->heard++;
 	if (listening->leave)
-		ledger_unlisten(listening->ledger, hear, listening);
+		events_unlisten(listening->ledger, hear, listening);
 }
 
 Test(ledger, listeners_may_leave_while_they_are_told)
 {
 	struct listening stays = {}, leaves = {.leave = true};
-	struct ledger *ledger;
+	struct events *ledger;
 
-	cr_assert_eq(ledger_new(&ledger, 8, NULL), 0);
+	cr_assert_eq(events_new(&ledger, 8, NULL), 0);
 	leaves.ledger = stays.ledger = ledger;
-	ledger_listen(ledger, hear, &leaves);
-	ledger_listen(ledger, hear, &stays);
+	events_listen(ledger, hear, &leaves);
+	events_listen(ledger, hear, &stays);
 	add(ledger, 1);
 	add(ledger, 2);
 	cr_expect_eq(leaves.heard, 1);
 	cr_expect_eq(stays.heard, 2);
-	ledger_unlisten(ledger, hear, &stays);
+	events_unlisten(ledger, hear, &stays);
 	add(ledger, 3);
 	cr_expect_eq(stays.heard, 2);
-	ledger_free(ledger);
+	events_free(ledger);
 }
 
 static size_t count_lines(const char *path)
@@ -133,19 +133,19 @@ static size_t count_lines(const char *path)
 Test(ledger, the_file_is_followed_when_it_is_rotated)
 {
 	char folder[] = "/tmp/esc-ledger-XXXXXX", path[64], moved[64];
-	struct ledger *ledger;
+	struct events *ledger;
 
 	cr_assert_not_null(mkdtemp(folder));
 	snprintf(path, sizeof(path), "%s/events.jsonl", folder);
 	snprintf(moved, sizeof(moved), "%s/events.1", folder);
-	cr_assert_eq(ledger_new(&ledger, 2, path), 0);
+	cr_assert_eq(events_new(&ledger, 2, path), 0);
 	for (int n = 0; n < 5; n++)
 		add(ledger, n);
 	cr_expect_eq(count_lines(path), 5, "the file keeps all, the memory two");
 	cr_assert_eq(rename(path, moved), 0);
 	add(ledger, 5);
 	cr_expect_eq(count_lines(path), 1);
-	ledger_free(ledger);
+	events_free(ledger);
 	unlink(path);
 	unlink(moved);
 	rmdir(folder);
@@ -156,11 +156,11 @@ Test(ledger, a_cut_line_does_not_swallow_the_next)
 {
 	char folder[] = "/tmp/esc-ledger-XXXXXX", path[64];
 	struct rlimit limit, tight;
-	struct ledger *ledger;
+	struct events *ledger;
 
 	cr_assert_not_null(mkdtemp(folder));
 	snprintf(path, sizeof(path), "%s/events.jsonl", folder);
-	cr_assert_eq(ledger_new(&ledger, 8, path), 0);
+	cr_assert_eq(events_new(&ledger, 8, path), 0);
 	add(ledger, 1);
 	getrlimit(RLIMIT_FSIZE, &limit);
 	signal(SIGXFSZ, SIG_IGN);
@@ -171,22 +171,22 @@ Test(ledger, a_cut_line_does_not_swallow_the_next)
 	setrlimit(RLIMIT_FSIZE, &limit);
 	add(ledger, 4);
 	cr_expect_eq(count_lines(path), 2, "the first and the last");
-	cr_expect_eq(ledger_total(ledger), 4);
-	ledger_free(ledger);
+	cr_expect_eq(events_total(ledger), 4);
+	events_free(ledger);
 	unlink(path);
 	rmdir(folder);
 }
 
 Test(ledger, a_file_that_cannot_be_is_not_fatal)
 {
-	struct ledger *ledger;
+	struct events *ledger;
 	json_t *events;
 
-	cr_assert_eq(ledger_new(&ledger, 8, "/nowhere/events.jsonl"), 0);
+	cr_assert_eq(events_new(&ledger, 8, "/nowhere/events.jsonl"), 0);
 	add(ledger, 1);
 	add(ledger, 2);
-	events = ledger_since(ledger, 0);
+	events = events_since(ledger, 0);
 	cr_expect_eq(json_array_size(events), 2);
 	json_decref(events);
-	ledger_free(ledger);
+	events_free(ledger);
 }

@@ -22,13 +22,13 @@ static void setup(void)
 {
 	memset(&daemon_, 0, sizeof(daemon_));
 	memset(&paths, 0, sizeof(paths));
-	cr_assert_eq(ledger_new(&daemon_.ledger, 64, NULL), 0);
+	cr_assert_eq(events_new(&daemon_.ledger, 64, NULL), 0);
 	paths.daemon = &daemon_;
 	paths.map = calloc(ESC_PATH_SLOTS_MAX, sizeof(*paths.map));
 	pathlive_config_default(&paths.live);
 	pair = calloc(1, sizeof(*pair));
 	paths.by_slot[0] = pair;
-	now_ns = daemon_local_ns();
+	now_ns = time_local_ns();
 	for (unsigned int i = 0; i < 2; i++) {
 		pair->lanes[i].sport = paths.map[0].lanes[i].sport = (uint16_t)(50000 + i);
 		pair->lanes[i].standby = (int)!i;
@@ -41,7 +41,7 @@ static void teardown(void)
 {
 	paths_pair_forget(pair);
 	free(paths.map);
-	ledger_free(daemon_.ledger);
+	events_free(daemon_.ledger);
 }
 
 TestSuite(paths_look, .init = setup, .fini = teardown);

@@ -14,7 +14,7 @@
 
 struct world {
 	int fd;
-	struct ledger *ledger;
+	struct events *ledger;
 	struct qptable *table;
 };
 
@@ -24,14 +24,14 @@ static void world_open(struct world *world, uint32_t max)
 				   sizeof(struct esc_qp), max, NULL);
 	if (world->fd < 0)
 		cr_skip_test("no map can be made: %s", strerror(-world->fd));
-	cr_assert_eq(ledger_new(&world->ledger, 1000, NULL), 0);
+	cr_assert_eq(events_new(&world->ledger, 1000, NULL), 0);
 	cr_assert_eq(qptable_new(&world->table, world->fd, max, IDLE, world->ledger), 0);
 }
 
 static void world_close(struct world *world)
 {
 	qptable_free(world->table);
-	ledger_free(world->ledger);
+	events_free(world->ledger);
 	close(world->fd);
 }
 
@@ -58,7 +58,7 @@ static void put(struct world *world, uint32_t qpn, enum esc_direction direction,
 
 static size_t events(struct world *world, const char *kind)
 {
-	json_t *all = ledger_since(world->ledger, 0), *event;
+	json_t *all = events_since(world->ledger, 0), *event;
 	size_t i, count = 0;
 
 	json_array_foreach (all, i, event)

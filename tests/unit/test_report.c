@@ -3,6 +3,7 @@
 
 #include "fakes.h"
 #include "api/report.h"
+#include "api/request.h"
 #include "clock/report.h"
 #include "qp/report.h"
 
@@ -231,6 +232,20 @@ Test(report, reasons_that_have_a_count)
 		cr_expect(report_reason_name(i) && *report_reason_name(i));
 }
 
+static json_t *status_of(struct daemon *daemon)
+{
+	static const char line[] = "{\"verb\": \"status\"}";
+	struct reply reply;
+	json_t *object, *result;
+
+	request_reply(&daemon->core, line, sizeof(line) - 1, &reply);
+	object = json_loadb(reply.text, reply.bytes, 0, NULL);
+	result = json_incref(json_object_get(object, "result"));
+	json_decref(object);
+	free(reply.text);
+	return result;
+}
+
 Test(report, status)
 {
 	struct daemon daemon;
@@ -240,7 +255,7 @@ Test(report, status)
 	fake_port("eth1");
 	fake_qp(ESC_DIRECTION_TX, "10.0.0.1", "10.0.0.2", 1);
 	fake.reasons[ESC_REASON_QP_TABLE_FULL].tc_egress = 3;
-	status = report_status(&daemon);
+	status = status_of(&daemon);
 	cr_expect_str_eq(text(status, "host"), "h1");
 	cr_expect_str_eq(text(status, "mode"), "observe");
 	cr_expect_str_eq(text(status, "config"), "/nowhere/test.yaml");
@@ -256,11 +271,11 @@ Test(report, status)
 	cr_expect_eq(json_array_size(get(status, "interfaces")), 1);
 	json_decref(status);
 	fake.off = true;
-	status = report_status(&daemon);
+	status = status_of(&daemon);
 	cr_expect(json_is_true(get(status, "kill_switch")));
 	cr_expect(strstr(text(status, "kill_switch_reason"), "control"));
 	json_decref(status);
-	ledger_free(daemon.ledger);
+	events_free(daemon.ledger);
 	config_free(daemon.config);
 }
 

@@ -24,7 +24,8 @@ static void begin(void)
 	snprintf(yaml, sizeof(yaml), "interfaces: [{name: eth1}]\nsocket: %s\n", socket_path);
 	cr_assert_eq(fake_daemon(&the_daemon, yaml), 0);
 	cr_assert_geq(sd_event_new(&the_daemon.event), 0);
-	cr_assert_eq(server_new(&the_daemon.server, &the_daemon, &error), 0, "%s", error);
+	the_daemon.core.loop = the_daemon.event;
+	cr_assert_eq(server_new(&the_daemon.server, &the_daemon.core, &error), 0, "%s", error);
 }
 
 static void end(void)
@@ -34,7 +35,7 @@ static void end(void)
 	server_free(the_daemon.server);
 	cr_expect(access(socket_path, F_OK), "the socket is gone with its server");
 	sd_event_unref(the_daemon.event);
-	ledger_free(the_daemon.ledger);
+	events_free(the_daemon.ledger);
 	config_free(the_daemon.config);
 	snprintf(path, sizeof(path), "%s.lock", socket_path);
 	unlink(path);
@@ -185,7 +186,7 @@ Test(server, serves_64_and_turns_the_next_away)
 
 static void add_event(const char *subject)
 {
-	ledger_add(the_daemon.ledger, "test", subject, NULL, NULL, NULL, NULL);
+	events_record(the_daemon.ledger, "test", subject, NULL, NULL, NULL, NULL);
 }
 
 Test(server, followers_hear_each_event)
@@ -250,7 +251,7 @@ Test(server, a_second_daemon_is_told_so)
 	char *error = NULL;
 	int fd;
 
-	cr_expect_eq(server_new(&second, &the_daemon, &error), -EADDRINUSE);
+	cr_expect_eq(server_new(&second, &the_daemon.core, &error), -EADDRINUSE);
 	cr_expect(error && strstr(error, socket_path) && strstr(error, "another escapementd"), "%s",
 		  error);
 	free(error);

@@ -24,12 +24,13 @@ static void begin(void)
 		 "interfaces: [{name: eth1}]\ntextfile: {directory: %s, top_qps: 2}\n", folder);
 	cr_assert_eq(fake_daemon(&the_daemon, yaml), 0);
 	cr_assert_geq(sd_event_new(&the_daemon.event), 0);
+	the_daemon.core.loop = the_daemon.event;
 }
 
 static void end(void)
 {
 	sd_event_unref(the_daemon.event);
-	ledger_free(the_daemon.ledger);
+	events_free(the_daemon.ledger);
 	config_free(the_daemon.config);
 	unlink(prom);
 	rmdir(folder);
@@ -42,7 +43,7 @@ static struct textfile *new_textfile(void)
 	struct textfile *textfile = NULL;
 	char *error = NULL;
 
-	cr_assert_eq(textfile_new(&textfile, &the_daemon, &error), 0);
+	cr_assert_eq(textfile_new(&textfile, &the_daemon.core, &error), 0);
 	return textfile;
 }
 
@@ -294,46 +295,6 @@ Test(textfile, a_stopped_daemon_leaves_up_0)
 	free(text);
 }
 
-static uint64_t kept_packets(void)
-{
-	struct qp_totals totals[2];
-	char *text = slurp();
-
-	metrics_read_totals(text, totals);
-	free(text);
-	return totals[ESC_DIRECTION_TX].packets;
-}
-
-/*
- * Over a restart the sums go on: neither back, nor doubled, although the next
- * daemon does not know of the queue pairs that were gone (6 of 10 packets).
- */
-Test(textfile, sums_go_on_over_a_restart)
-{
-	struct textfile *textfile = new_textfile();
-
-	fill();
-	cr_assert_eq(textfile_write(textfile), 0);
-	cr_expect_eq(kept_packets(), 10);
-	textfile_free(textfile);
-	the_daemon.takeover = true;
-	fake.totals[ESC_DIRECTION_TX].packets = 4;
-	textfile = new_textfile();
-	cr_assert_eq(textfile_write(textfile), 0);
-	cr_expect_eq(kept_packets(), 10);
-	fake.totals[ESC_DIRECTION_TX].packets = 7;
-	cr_assert_eq(textfile_write(textfile), 0);
-	cr_expect_eq(kept_packets(), 13);
-	textfile_free(textfile);
-	/* New maps: everything begins anew, and Prometheus sees a counter that was reset. */
-	the_daemon.takeover = false;
-	fake.totals[ESC_DIRECTION_TX].packets = 1;
-	textfile = new_textfile();
-	cr_assert_eq(textfile_write(textfile), 0);
-	cr_expect_eq(kept_packets(), 1);
-	textfile_free(textfile);
-}
-
 /* A reader that opens the file at any time sees a whole one, and no other .prom. */
 Test(textfile, is_replaced_in_one_step)
 {
@@ -366,10 +327,10 @@ Test(textfile, failure_is_said_once_and_ends)
 	cr_assert_eq(rename(folder, moved), 0);
 	cr_expect_eq(textfile_write(textfile), -ENOENT);
 	cr_expect_eq(textfile_write(textfile), -ENOENT);
-	cr_expect_eq(ledger_total(the_daemon.ledger), 1);
+	cr_expect_eq(events_total(the_daemon.ledger), 1);
 	cr_assert_eq(rename(moved, folder), 0);
 	cr_expect_eq(textfile_write(textfile), 0);
-	cr_expect_eq(ledger_total(the_daemon.ledger), 2);
+	cr_expect_eq(events_total(the_daemon.ledger), 2);
 	textfile_free(textfile);
 }
 

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "core.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/explain.h"
+#include "base/json.h"
+#include "base/log.h"
+
+#define TICK_SLACK_NS 20000000ull
+#define HEARTBEAT_SLACK_NS 10000000ull
+
+/* --- heartbeat --- */
+
+void core_beat(struct core *core)
+{
+	if (core->heartbeat_local_ns)
+		__atomic_store_n(core->heartbeat_local_ns, time_local_ns(), __ATOMIC_RELAXED);
+}
+
+static uint64_t heartbeat_tick(void *context, uint64_t now_ns)
+{
+	(void)now_ns;
+	core_beat(context);
+	return CORE_HEARTBEAT_NS;
+}
+
+int core_heartbeat_start(struct core *core, uint64_t *heartbeat_local_ns)
+{
+	core_beat(core); /* the last one leaves a successor all of the timeout */
+	core->heartbeat_local_ns = heartbeat_local_ns;
+	core_beat(core);
+	if (core->heartbeat || !heartbeat_local_ns)
+		return 0;
+	return core_timer_new(core, &core->heartbeat, CORE_HEARTBEAT_NS, HEARTBEAT_SLACK_NS,
+			      heartbeat_tick, core);
+}
+
+/* --- capabilities --- */
+
+static uint64_t module_tick(void *context, uint64_t now_ns)
+{
+	struct core_module *module = context;
+
+	module->capability->tick(module->self, now_ns);
+	return module->capability->tick_ns;
+}
+
+void *core_find(const struct core *core, const char *name)
+{
+	for (size_t i = 0; i < core->module_count; i++)
+		if (!strcmp(core->modules[i].capability->name, name))
+			return core->modules[i].self;
+	return NULL;
+}
+
+int core_open(struct core *core, const struct capability *capability, char **error)
+{
+	struct core_module *module = &core->modules[core->module_count];
+	void *needs[CAPABILITY_NEEDS_MAX + 1] = {};
+	int err;
+
+	for (size_t i = 0; capability->needs[i]; i++) {
+		needs[i] = core_find(core, capability->needs[i]);
+		if (!needs[i])
+			return explain(error, -ENOENT, "%s needs %s, which is not open",
+				       capability->name, capability->needs[i]);
+	}
+	*module = (struct core_module){.capability = capability};
+	err = capability->open(&module->self, core, needs, error);
+	if (err)
+		return err;
+	core->module_count++;
+	if (!capability->tick)
+		return 0;
+	err = core_timer_new(core, &module->timer, capability->tick_ns, TICK_SLACK_NS, module_tick,
+			     module);
+	return err < 0 ? explain(error, err, "%s: no timer: %s", capability->name, strerror(-err))
+		       : 0;
+}
+
+void core_close(struct core *core)
+{
+	core_timer_free(core->kill_file_timer);
+	core->kill_file_timer = NULL;
+	while (core->module_count) {
+		struct core_module *module = &core->modules[--core->module_count];
+
+		core_timer_free(module->timer);
+		if (module->capability->close)
+			module->capability->close(module->self);
+	}
+	core_timer_free(core->heartbeat);
+	core->heartbeat = NULL;
+}
+
+int core_refresh(struct core *core)
+{
+	int err = 0, one;
+
+	for (size_t i = 0; i < core->module_count; i++) {
+		const struct core_module *module = &core->modules[i];
+
+		one = module->capability->refresh ? module->capability->refresh(module->self) : 0;
+		err = err ? err : one;
+	}
+	return err;
+}
+
+void core_links_changed(struct core *core)
+{
+	for (size_t i = 0; i < core->module_count; i++)
+		if (core->modules[i].capability->links_changed)
+			core->modules[i].capability->links_changed(core->modules[i].self);
+}
+
+void core_describe_qp(const struct core *core, const struct qp_entry *entry, json_t *qp)
+{
+	for (size_t i = 0; i < core->module_count; i++)
+		if (core->modules[i].capability->qp)
+			core->modules[i].capability->qp(core->modules[i].self, entry, qp);
+}
+
+json_t *core_mode(const struct core *core, int slot)
+{
+	char text[96] = "";
+
+	for (size_t i = 0; i < core->module_count; i++) {
+		const struct capability_mode *mode = core->modules[i].capability->mode;
+		unsigned int ports = mode ? mode->ports(core->modules[i].self) : 0;
+
+		if (!(slot < 0 ? ports : ports >> slot & 1))
+			continue;
+		if (*text)
+			strncat(text, "+", sizeof(text) - strlen(text) - 1);
+		strncat(text, mode->name, sizeof(text) - strlen(text) - 1);
+	}
+	return json_string(*text ? text : "observe");
+}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The verb `pace`: its arguments, and what it calls. */
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/explain.h"
+#include "core/request.h"
+#include "pace/internal.h"
+
+static struct {
+	bool paced;		  /* by the newest pace_set_mode() */
+	struct pace_class_change pace_class; /* the newest of `pace set` */
+	struct pace_assignment pace_assigned;
+	const char *pace_fq; /* the newest of `pace setup-fq` */
+	int pace_error;
+} fake;
+
+int pace_set_mode(struct pace *pace, bool on, const json_t *interfaces, const char *by,
+		  char **error)
+{
+	(void)pace;
+	(void)interfaces;
+	(void)by;
+	if (on && fake.pace_error)
+		return explain(error, fake.pace_error, "cannot pace: eth1 has fq_codel");
+	fake.paced = on;
+	return 0;
+}
+
+uint16_t pace_ports(const struct pace *pace)
+{
+	(void)pace;
+	return fake.paced;
+}
+
+int pace_set_class(struct pace *pace, const struct pace_class_change *change, char **error)
+{
+	(void)pace;
+	(void)error;
+	fake.pace_class = *change;
+	return 0;
+}
+
+int pace_assign(struct pace *pace, const struct pace_assignment *want, json_t **result,
+		char **error)
+{
+	(void)pace;
+	(void)error;
+	fake.pace_assigned = *want;
+	*result = json_object();
+	return 0;
+}
+
+int pace_setup_fq(struct pace *pace, const char *interface, bool on, char **error)
+{
+	(void)pace;
+	(void)error;
+	fake.pace_fq = on ? interface : NULL;
+	return 0;
+}
+
+json_t *pace_show(struct pace *pace)
+{
+	(void)pace;
+	return json_pack("{s:[]}", "interfaces");
+}
+
+static json_t *reply(const char *args, struct request *request)
+{
+	json_t *object = json_loads(args, 0, NULL), *result;
+
+	*request = (struct request){.args = object};
+	result = pace_verb_handlers[0].reply(&(struct pace){}, request);
+	json_decref(object);
+	return result;
+}
+
+static json_t *result(const char *args)
+{
+	struct request request;
+	json_t *object = reply(args, &request);
+
+	cr_assert_not_null(object, "%s: %s", args, request.error);
+	return object;
+}
+
+static void expect_refusal(const char *args, int code, const char *word)
+{
+	struct request request;
+
+	cr_expect_null(reply(args, &request), "%s", args);
+	cr_expect_eq(request.exit, code, "%s", args);
+	cr_assert_not_null(request.error, "%s", args);
+	cr_expect(strstr(request.error, word), "%s: lacks \"%s\": %s", args, word, request.error);
+	free(request.error);
+}
+
+#define PACE(more) "{" more "}"
+#define WHICH "\"dst\":\"10.0.0.2\",\"qpn\":17"
+
+Test(pace_reply, pace)
+{
+	json_decref(result(PACE("\"what\":\"on\"")));
+	cr_expect(fake.paced);
+	json_decref(result(PACE("\"what\":\"off\"")));
+	cr_expect(!fake.paced);
+	json_decref(result(PACE("\"what\":\"set\",\"class\":\"a\",\"weight\":3")));
+	cr_expect_eq(fake.pace_class.weight, 3);
+	cr_expect_eq(fake.pace_class.threshold_ns, 0, "as it is");
+	json_decref(result(PACE("\"what\":\"set\"," WHICH ",\"class\":\"b\"")));
+	cr_expect_not_null(fake.pace_assigned.class);
+	json_decref(result(PACE("\"what\":\"set\"," WHICH)));
+	cr_expect_null(fake.pace_assigned.class, "as it fits");
+	json_decref(result(PACE("\"what\":\"setup-fq\",\"interfaces\":[\"eth1\"]")));
+	cr_expect_not_null(fake.pace_fq);
+	fake.pace_error = -ENOTSUP;
+	expect_refusal(PACE("\"what\":\"on\""), 1, "fq_codel");
+	expect_refusal(PACE("\"what\":\"fast\""), 2, "setup-fq");
+	expect_refusal(PACE("\"what\":\"set\""), 2, "--class");
+	expect_refusal(PACE("\"what\":\"set\",\"class\":\"a\""), 2, "--weight");
+	expect_refusal(PACE("\"what\":\"set\",\"class\":\"a\",\"weight\":16"), 2, "1 to 15");
+	expect_refusal(PACE("\"what\":\"set\",\"class\":\"a\",\"threshold_ns\":1"), 2,
+		       "threshold_ns");
+	expect_refusal(PACE("\"what\":\"set\",\"qpn\":1,\"class\":\"a\""), 2, "--dst");
+	expect_refusal(PACE("\"what\":\"setup-fq\""), 2, "eth1");
+}
