@@ -32,7 +32,6 @@
 #include "qp/table.h"
 #include "steer/request.h"
 #include "steer/steer.h"
-#include "tcp/tcp.h"
 
 static struct daemon *daemon_of(struct core *core)
 {
@@ -568,6 +567,11 @@ const struct capability delay_capability = {
 
 /* --- paths --- */
 
+static void resume_paths(void *self)
+{
+	paths_hear_anew(self);
+}
+
 static int open_paths(void **self, struct core *core, void *const needs[], char **error)
 {
 	struct daemon *daemon = daemon_of(core);
@@ -575,11 +579,14 @@ static int open_paths(void **self, struct core *core, void *const needs[], char 
 
 	(void)needs;
 	*self = daemon->paths;
+	if (!err)
+		mesh_on_resume(daemon->mesh, resume_paths, daemon->paths);
 	return err;
 }
 
 static void close_paths(void *self)
 {
+	mesh_on_resume(legacy_daemon->mesh, NULL, NULL);
 	paths_free(self);
 	legacy_daemon->paths = NULL;
 }
@@ -703,65 +710,6 @@ const struct capability steer_capability = {
 	.reconfigure = reconfigure_steer,
 	.off = off_steer,
 	.qp = qp_steer,
-};
-
-/* --- tcp --- */
-
-static void classes_tcp(void *self)
-{
-	tcppace_retake_classes(self);
-}
-
-static json_t *show_tcp(void *self)
-{
-	return tcppace_show(self);
-}
-
-static int mode_tcp(void *self, const char *mode, const char *by, char **error)
-{
-	return tcppace_set(self, mode, by, error);
-}
-
-static const struct pace_follower follower_tcp = {classes_tcp, show_tcp, mode_tcp};
-
-static int open_tcp(void **self, struct core *core, void *const needs[], char **error)
-{
-	struct daemon *daemon = daemon_of(core);
-	int err;
-
-	(void)needs;
-	daemon->pace = core_find(core, "pace");
-	err = tcppace_new(&daemon->tcp, daemon, error);
-	*self = daemon->tcp;
-	if (!err)
-		pace_follow(daemon->pace, &follower_tcp, daemon->tcp);
-	return err;
-}
-
-static void close_tcp(void *self)
-{
-	pace_follow(legacy_daemon->pace, NULL, NULL);
-	tcppace_free(self);
-}
-
-static void reconfigure_tcp(void *self, const struct config *old)
-{
-	tcppace_reconfigure(self, old);
-}
-
-static int off_tcp(void *self, const char *by, char **error)
-{
-	(void)error;
-	tcppace_stop(self, by);
-	return 0;
-}
-
-const struct capability tcp_capability = {
-	.name = "tcp",
-	.open = open_tcp,
-	.close = close_tcp,
-	.reconfigure = reconfigure_tcp,
-	.off = off_tcp,
 };
 
 /* --- nic --- */
@@ -925,7 +873,6 @@ static void gather(struct daemon *daemon, struct metrics_facts *facts)
 	steer_get(daemon->steer, &facts->steer);
 	paths_get(daemon->paths, &facts->paths);
 	metrics_lanes_gather(daemon->paths, daemon->config->textfile.top_paths, &facts->lanes);
-	tcppace_get(daemon->tcp, &facts->tcp);
 	facts->nics = daemon->nics;
 	judge_get_counts(daemon->judge, &facts->verdicts);
 	facts->reasons_read = !dataplane_reasons(daemon->dataplane, facts->reasons);

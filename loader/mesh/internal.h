@@ -139,6 +139,8 @@ struct mesh {
 	int64_t lab_offset_ns, lab_drift_ppb;
 	uint64_t state_due_ns, round_due_ns, retry_due_ns;
 	bool paused;
+	void (*resume)(void *context); /* NULL: none */
+	void *resume_context;
 	uint64_t peers_refused; /* members without room in the map */
 
 	struct hostclock clock;

@@ -16,7 +16,6 @@
 #include "base/explain.h"
 #include "base/log.h"
 #include "internal.h"
-#include "paths/paths.h"
 
 #define TURN_SLACK_US 1000
 #define RETRY_NS 5000000000ull /* of what could not be opened: it costs a look at every member */
@@ -80,9 +79,15 @@ static void mesh_watch_switch(struct mesh *mesh)
 		mesh->edges[i]->state = PEER_SUSPECT;
 		mesh->edges[i]->blame = NULL;
 	}
-	if (!paused)
-		paths_hear_anew(mesh->daemon->paths);
+	if (!paused && mesh->resume)
+		mesh->resume(mesh->resume_context);
 	mesh_write_fleet(mesh);
+}
+
+void mesh_on_resume(struct mesh *mesh, void (*resume)(void *context), void *context)
+{
+	mesh->resume = resume;
+	mesh->resume_context = context;
 }
 
 /* Programs that came or went, or another interface under the old name. */
