@@ -267,8 +267,9 @@ static const struct verb_handler mesh_handlers[] = {
 static void status_mesh(void *self, json_t *status)
 {
 	(void)self;
-	if (legacy_daemon->config->member_list)
-		report_put_count(status, "members", legacy_daemon->config->member_list->count);
+	if (fleet_members(legacy_daemon->core.fleet))
+		report_put_count(status, "members",
+				 fleet_members(legacy_daemon->core.fleet)->count);
 	report_put_clock(status, legacy_daemon);
 }
 
@@ -714,6 +715,14 @@ const struct capability steer_capability = {
 
 /* --- nic --- */
 
+static void on_members_nic(void *context, const struct members *before)
+{
+	(void)before;
+	nics_members_changed(context);
+}
+
+static struct fleet_subscriber members_nic = {.changed = on_members_nic};
+
 static int open_nic(void **self, struct core *core, void *const needs[], char **error)
 {
 	struct daemon *daemon = daemon_of(core);
@@ -721,11 +730,15 @@ static int open_nic(void **self, struct core *core, void *const needs[], char **
 
 	(void)needs;
 	*self = daemon->nics;
+	members_nic.context = daemon->nics;
+	if (!err)
+		fleet_subscribe(core->fleet, &members_nic);
 	return err;
 }
 
 static void close_nic(void *self)
 {
+	fleet_unsubscribe(legacy_daemon->core.fleet, &members_nic);
 	nics_free(self);
 	legacy_daemon->nics = NULL;
 }
@@ -881,7 +894,7 @@ static void gather(struct daemon *daemon, struct metrics_facts *facts)
 	facts->owners = daemon->owners;
 	facts->top_qps = daemon->config->textfile.top_qps;
 	facts->delays = daemon->delays;
-	facts->members = daemon->config->member_list;
+	facts->members = fleet_members(daemon->core.fleet);
 	facts->receipts = daemon->config->receipts.on;
 	if (!facts->qps_read)
 		return;
