@@ -7,7 +7,6 @@
 
 #include "base/address.h"
 #include "config/config.h"
-#include "config/schema.h"
 #include "daemon/daemon.h"
 #include "dataplane/dataplane.h"
 #include "core/events.h"
@@ -174,7 +173,7 @@ json_t *nics_report(const struct nics *nics)
 	if (!nics)
 		return json_pack("{s:b, s:o, s:o}", "on", 0, "pairs", pairs, "used", used);
 	object = json_pack("{s:b, s:s, s:i}", "on", nics->watch && !nics->off, "mode",
-			   config_word(config_nic_names, nics->daemon->config->nic.mode), "port",
+			   config_nic_modes[nics->daemon->config->nic.mode], "port",
 			   nics->daemon->config->nic.port);
 	facts = nics->watch ? calloc(1, sizeof(*facts)) : NULL;
 	if (facts) {
