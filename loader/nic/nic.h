@@ -10,29 +10,29 @@
 struct config;
 struct daemon;
 struct json_t;
-struct nics;
+struct nic;
 
 /* Without a `sibling` in the configuration nothing is attached, and *@out is a part that waits. */
-int nics_new(struct nics **out, struct daemon *daemon, char **error);
+int nics_new(struct nic **out, struct daemon *daemon, char **error);
 /* Programs stay attached; they end by themselves 2 s after the daemon's last beat. */
-void nics_free(struct nics *nics);
+void nics_free(struct nic *nic);
 /*
  * After a reload, or another members list. What cannot be done is told in the log, as an event
  * and in the report, and leaves failover off.
  */
-void nics_reconfigure(struct nics *nics);
+void nics_reconfigure(struct nic *nic);
 /* The kill switch. A dummy device goes on being forwarded: without that it is cut off. */
-void nics_set_off(struct nics *nics, bool off);
+void nics_set_off(struct nic *nic, bool off);
 /* Once a second, and when a link changed: NICs that came back, the pairs of addresses in use. */
-void nics_look(struct nics *nics);
+void nics_look(struct nic *nic);
 
 /* Before another members list takes the old one's place. */
-void nics_members_changed(struct nics *nics);
+void nics_members_changed(struct nic *nic);
 
 /* {"pairs": [...], "ways": [...], ...}; a new reference. */
-struct json_t *nics_report(const struct nics *nics);
+struct json_t *nic_reply_json(const struct nic *nic);
 /* The same in short; NULL when nothing is configured. */
-struct json_t *nics_report_short(const struct nics *nics);
-void nics_write_metrics(FILE *out, const struct nics *nics);
+struct json_t *nic_status_json(const struct nic *nic);
+void nic_write_metrics(FILE *out, const struct nic *nic);
 
 #endif

@@ -10,26 +10,26 @@
 
 struct sd_event_source;
 
-struct nics_peer {
+struct nic_peer {
 	struct esc_address address; /* first: the list is sorted by it */
 	struct esc_nic_peer is;
 	const char *host; /* NULL: not an address of queue pairs */
 };
 
-struct nics {
+struct nic {
 	struct daemon *daemon;
 	bool off;	/* the kill switch */
 	char note[256]; /* why it is off against the configuration; "" it is not */
 	uint32_t links; /* a digest of interface indices */
 	struct nic_kernel kernel;
 	struct nic_plan plan;
-	struct nics_peer *peers;
+	struct nic_peer *peers;
 	size_t peer_count;
 	struct nic_watch *watch; /* NULL: nothing is protected */
 	struct sd_event_source *news_source;
 };
 
 /* The watch has news: into the ledger. */
-int nics_on_news(struct sd_event_source *source, int fd, uint32_t events, void *context);
+int nic_on_news(struct sd_event_source *source, int fd, uint32_t events, void *context);
 
 #endif
