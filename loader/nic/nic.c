@@ -30,15 +30,15 @@ static int peer_compare(const void *a, const void *b)
 }
 
 static void peer_add(struct nic *nic, const struct esc_address *address, uint64_t id,
-		     const struct member_nic *nic)
+		     const struct member_nic *member)
 {
 	struct nic_peer *peer = &nic->peers[nic->peer_count++];
 
 	*peer = (struct nic_peer){.address = *address, .is = {.id = id}};
-	if (nic) {
-		peer->is.first = nic->first;
-		peer->is.second = nic->second;
-		peer->host = nic->host;
+	if (member) {
+		peer->is.first = member->first;
+		peer->is.second = member->second;
+		peer->host = member->host;
 	}
 }
 
@@ -62,7 +62,7 @@ static void peers_unite(struct nic *nic)
 static int peers_read(struct nic *nic)
 {
 	const struct config *config = nic->core->config;
-	const struct members *members = config->member_list;
+	const struct members *members = fleet_members(nic->core->fleet);
 	size_t room = members ? 3 * members->nic_count : 0;
 
 	free(nic->peers);
@@ -71,14 +71,14 @@ static int peers_read(struct nic *nic)
 	if (!nic->peers)
 		return -ENOMEM;
 	for (size_t i = 0; members && i < members->nic_count; i++) {
-		const struct member_nic *nic = &members->nics[i];
-		uint64_t id = graph_member_id(nic->host);
+		const struct member_nic *member = &members->nics[i];
+		uint64_t id = graph_member_id(member->host);
 
-		if (!strcmp(nic->host, config->host))
+		if (!strcmp(member->host, config->host))
 			continue;
-		peer_add(nic, &nic->address, id, nic);
-		peer_add(nic, &nic->first, id, NULL);
-		peer_add(nic, &nic->second, id, NULL);
+		peer_add(nic, &member->address, id, member);
+		peer_add(nic, &member->first, id, NULL);
+		peer_add(nic, &member->second, id, NULL);
 	}
 	peers_unite(nic);
 	return 0;
@@ -290,8 +290,8 @@ static int start_watch(struct nic *nic, char **error)
 	int err = nic_watch_start(&nic->watch, &nic->kernel, &nic->plan, nic->core->config);
 
 	if (!err)
-		err = sd_event_add_io(nic->core->loop, &nic->news_source,
-				      nic_watch_fd(nic->watch), EPOLLIN, nic_on_news, nic);
+		err = sd_event_add_io(nic->core->loop, &nic->news_source, nic_watch_fd(nic->watch),
+				      EPOLLIN, nic_on_news, nic);
 	return err < 0 ? explain(error, err, "the watch on NICs cannot be started: %s",
 				 strerror(-err))
 		       : 0;
@@ -303,8 +303,7 @@ static int begin(struct nic *nic, char **error)
 	int err = 0;
 
 	if (!nic->kernel.skeleton)
-		err = nic_kernel_open(&nic->kernel, dataplane_pins(nic->dataplane),
-				      error);
+		err = nic_kernel_open(&nic->kernel, dataplane_pins(nic->dataplane), error);
 	if (!err)
 		err = nic_plan_homes(&nic->plan, config);
 	if (!err)
@@ -323,8 +322,8 @@ static int begin(struct nic *nic, char **error)
 		return err;
 	use_now(nic);
 	write_flags(nic, (nic->off ? 0 : ESC_NIC_ON) |
-				  (nic->plan.has_dummy ? ESC_NIC_HAS_DUMMY : 0) |
-				  (config_nic_resends(config) ? ESC_NIC_KEEPS : 0));
+				 (nic->plan.has_dummy ? ESC_NIC_HAS_DUMMY : 0) |
+				 (config_nic_resends(config) ? ESC_NIC_KEEPS : 0));
 	return 0;
 }
 
@@ -332,8 +331,11 @@ static void report_refused(struct nic *nic, const char *error)
 {
 	snprintf(nic->note, sizeof(nic->note), "%s", error);
 	log_error("NIC failover is off: %s", error);
-	events_record(nic->core->events, "nic_refused", "daemon",
-		   json_pack("{s:s}", "error", error), NULL, NULL, NULL);
+	events_add(nic->core->events, &(struct event){
+					      .kind = &nic_events[NIC_REFUSED],
+					      .subject = "daemon",
+					      .seen = json_pack("{s:s}", "error", error),
+				      });
 }
 
 /* As the configuration and the kill switch have it. */
@@ -361,50 +363,46 @@ static void apply(struct nic *nic)
 	free(error);
 }
 
-int nics_new(struct nic **out, struct daemon *daemon, char **error)
+static void nic_reconfigure(void *self, const struct config *old)
 {
-	struct nic *nic = calloc(1, sizeof(*nic));
-
-	*out = nics;
-	if (!nics)
-		return explain(error, -ENOMEM, "NIC failover: out of memory");
-	nic->daemon = daemon;
-	nic->off = dataplane_is_off(daemon->dataplane);
-	apply(nic);
-	return 0;
+	(void)old;
+	apply(self);
 }
 
-void nics_free(struct nic *nic)
+static void on_members(void *context, const struct members *before)
 {
-	if (!nics)
-		return;
-	stop_watch(nic);
-	nic_kernel_close(&nic->kernel);
-	free(nic->peers);
-	free(nic);
-}
+	struct nic *nic = context;
 
-void nics_reconfigure(struct nic *nic)
-{
-	if (nic)
-		apply(nic);
-}
-
-void nics_members_changed(struct nic *nic)
-{
-	if (!nics || !nic->watch)
+	(void)before;
+	if (!nic->watch)
 		return;
 	if (peers_read(nic) || peers_write(nic))
 		log_error("NIC failover: the peers' addresses cannot be written");
 	use_now(nic);
 }
 
-void nics_set_off(struct nic *nic, bool off)
+/* A dummy device goes on being forwarded: without that it is cut off. */
+static void set_off(struct nic *nic, bool off)
 {
-	if (!nics || nic->off == off)
+	if (nic->off == off)
 		return;
 	nic->off = off;
 	apply(nic);
+}
+
+static int nic_off(void *self, const char *by, char **error)
+{
+	(void)by;
+	(void)error;
+	set_off(self, true);
+	return 0;
+}
+
+static int nic_on(void *self, char **error)
+{
+	(void)error;
+	set_off(self, false);
+	return 0;
 }
 
 /* A NIC that is there again has neither programs nor the old index. */
@@ -429,11 +427,68 @@ static void poll_links(struct nic *nic)
 	nic_watch_replan(nic->watch, &plan);
 }
 
-void nics_look(struct nic *nic)
+static void poll(struct nic *nic)
 {
-	if (!nics || !nic->watch)
+	if (!nic->watch)
 		return;
 	poll_links(nic);
 	use_now(nic);
 	nic_resend_sweep(&nic->kernel);
 }
+
+static void nic_tick(void *self, uint64_t now_ns)
+{
+	(void)now_ns;
+	poll(self);
+}
+
+static void nic_links_changed(void *self)
+{
+	poll(self);
+}
+
+static int nic_open(void **self, struct core *core, void *const needs[], char **error)
+{
+	struct nic *nic = calloc(1, sizeof(*nic));
+
+	if (!nic)
+		return explain(error, -ENOMEM, "NIC failover: out of memory");
+	nic->core = core;
+	nic->dataplane = needs[0];
+	nic->qps = needs[1];
+	nic->off = dataplane_is_off(nic->dataplane);
+	nic->members = (struct fleet_subscriber){.changed = on_members, .context = nic};
+	fleet_subscribe(core->fleet, &nic->members);
+	apply(nic);
+	*self = nic;
+	return 0;
+}
+
+static void nic_close(void *self)
+{
+	struct nic *nic = self;
+
+	fleet_unsubscribe(nic->core->fleet, &nic->members);
+	stop_watch(nic);
+	nic_kernel_close(&nic->kernel);
+	free(nic->peers);
+	free(nic);
+}
+
+const struct capability nic_capability = {
+	.name = "nic",
+	.needs = {"dataplane", "qp"},
+	.verbs = nic_verb_handlers,
+	.events = nic_events,
+	.metrics = nic_metrics,
+	.open = nic_open,
+	.close = nic_close,
+	.tick_ns = NIC_TICK_NS,
+	.tick = nic_tick,
+	.reconfigure = nic_reconfigure,
+	.off = nic_off,
+	.on = nic_on,
+	.links_changed = nic_links_changed,
+	.status = nic_status,
+	.write_metrics = nic_write_metrics,
+};

@@ -163,7 +163,7 @@ int nic_plan_homes(struct nic_plan *plan, const struct config *config)
 }
 
 static const struct nic_peer *peer_like(const struct nic_peer *peers, size_t count,
-					 const struct esc_address *like)
+					const struct esc_address *like)
 {
 	for (size_t i = 0; i < count; i++)
 		if (peers[i].host &&

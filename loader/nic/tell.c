@@ -15,6 +15,19 @@
 #include "own.h"
 #include "base/prom.h"
 
+#define NIC_METRICS(X)                                                                             \
+	X(NIC_USABLE, "nic_usable", GAUGE,                                                         \
+	  "1: the NIC of a pair is used; 0: it is dead, or back for too short a time.")            \
+	X(NIC_FAILOVERS, "nic_failovers_total", COUNTER,                                           \
+	  "Times that a pair of addresses went over to other NICs, by reason.")                    \
+	X(NIC_PACKETS, "nic_packets_total", COUNTER,                                               \
+	  "Packets that NIC failover handled: encapsulated in UDP (wrapped), sent as they were "   \
+	  "by the other NIC (redirected), decapsulated (unwrapped), without any route left "       \
+	  "(held), sent again behind a failover (resent).")
+enum { NIC_METRICS(METRIC_ENUM) };
+const struct metric nic_metrics[] = {NIC_METRICS(METRIC){}};
+const struct event_kind nic_events[] = {NIC_EVENTS(EVENT_KIND){}};
+
 /* --- events --- */
 
 static void report_device(struct nic *nic, const struct nic_news *news)
@@ -26,13 +39,17 @@ static void report_device(struct nic *nic, const struct nic_news *news)
 			    news->device, nic_why_name(news->why));
 	else
 		log_info("%s is well again and used", news->device);
-	events_record(nic->core->events, down ? "nic_down" : "nic_return", news->device,
-		   down ? json_pack("{s:s}", "why", nic_why_name(news->why))
-			: json_pack("{s:I}", "well_for_ns", (json_int_t)news->lasted_ns),
-		   NULL,
-		   down ? json_pack("{s:I}", "used_after_well_for_ns", (json_int_t)news->hold_ns)
-			: NULL,
-		   NULL);
+	events_add(nic->core->events,
+		   &(struct event){
+			   .kind = &nic_events[down ? NIC_DOWN : NIC_RETURN],
+			   .subject = news->device,
+			   .seen = down ? json_pack("{s:s}", "why", nic_why_name(news->why))
+					: json_pack("{s:I}", "well_for_ns",
+						    (json_int_t)news->lasted_ns),
+			   .expected = down ? json_pack("{s:I}", "used_after_well_for_ns",
+							(json_int_t)news->hold_ns)
+					    : NULL,
+		   });
 }
 
 static void report_addresses(struct nic *nic, const struct nic_news *news)
@@ -44,12 +61,16 @@ static void report_addresses(struct nic *nic, const struct nic_news *news)
 		 address_format(&news->key.dst, dst));
 	log_info("%s: by %s now, not %s (%s)", subject, nic_way_name(news->to),
 		 nic_way_name(news->from), nic_why_name(news->why));
-	events_record(nic->core->events, back ? "nic_failback" : "nic_failover", subject,
-		   json_pack("{s:s, s:I}", "why", nic_why_name(news->why), "unanswered_for_ns",
-			     (json_int_t)news->silent_ns),
-		   json_pack("{s:s, s:s}", "from", nic_way_name(news->from), "to",
-			     nic_way_name(news->to)),
-		   NULL, json_pack("{s:I}", "lasted_ns", (json_int_t)news->lasted_ns));
+	events_add(nic->core->events,
+		   &(struct event){
+			   .kind = &nic_events[back ? NIC_FAILBACK : NIC_FAILOVER],
+			   .subject = subject,
+			   .seen = json_pack("{s:s, s:I}", "why", nic_why_name(news->why),
+					     "unanswered_for_ns", (json_int_t)news->silent_ns),
+			   .done = json_pack("{s:s, s:s}", "from", nic_way_name(news->from), "to",
+					     nic_way_name(news->to)),
+			   .result = json_pack("{s:I}", "lasted_ns", (json_int_t)news->lasted_ns),
+		   });
 }
 
 int nic_on_news(sd_event_source *source, int fd, uint32_t events, void *context)
@@ -166,13 +187,13 @@ static void put_watch(json_t *object, json_t *pairs, json_t *used, const struct 
 		json_object_set_new(object, "left_out", json_integer(facts->left_out));
 }
 
-json_t *nic_reply_json(const struct nic *nic)
+static json_t *reply_failover(void *self, struct request *request)
 {
+	const struct nic *nic = self;
 	json_t *pairs = json_array(), *used = json_array(), *object;
 	struct nic_watch_facts *facts;
 
-	if (!nics)
-		return json_pack("{s:b, s:o, s:o}", "on", 0, "pairs", pairs, "used", used);
+	(void)request;
 	object = json_pack("{s:b, s:s, s:i}", "on", nic->watch && !nic->off, "mode",
 			   config_word(config_nic_names, nic->core->config->nic.mode), "port",
 			   nic->core->config->nic.port);
@@ -189,21 +210,25 @@ json_t *nic_reply_json(const struct nic *nic)
 	return object;
 }
 
-json_t *nic_status_json(const struct nic *nic)
+const struct verb_handler nic_verb_handlers[] = {{"failover", reply_failover}, {}};
+
+void nic_status(void *self, json_t *status)
 {
+	const struct nic *nic = self;
 	size_t dead = 0, over = 0;
 	struct nic_watch_facts *facts;
 	json_t *object;
 
-	if (!nics || (!nic->plan.pair_count && !nic->note[0]))
-		return NULL;
+	if (!nic->plan.pair_count && !nic->note[0])
+		return;
 	object = json_pack("{s:b, s:I}", "on", nic->watch && !nic->off, "pairs",
 			   (json_int_t)nic->plan.pair_count);
 	if (nic->note[0])
 		json_object_set_new(object, "note", json_string(nic->note));
+	json_object_set_new(status, "nic_failover", object);
 	facts = nic->watch ? calloc(1, sizeof(*facts)) : NULL;
 	if (!facts)
-		return object;
+		return;
 	nic_watch_get(nic->watch, facts);
 	for (size_t i = 0; i < facts->device_count; i++)
 		dead += facts->devices[i].guard.down;
@@ -213,19 +238,13 @@ json_t *nic_status_json(const struct nic *nic)
 	json_object_set_new(object, "used", json_integer(facts->used_count));
 	json_object_set_new(object, "failed_over", json_integer(over));
 	free(facts);
-	return object;
 }
 
 /* --- metrics --- */
 
 static void write_packets(FILE *out, const struct nic *nic, uint64_t resent)
 {
-	struct prom_family *packets =
-		FAMILY("nic_packets_total", COUNTER,
-		       "Packets that NIC failover handled: put into UDP (wrapped), sent as they "
-		       "were by "
-		       "the other NIC (redirected), taken out of UDP (unwrapped), without any way "
-		       "left (held), sent once more behind a failover (resent).");
+	struct prom_family *packets = FAMILY_OF(&nic_metrics[NIC_PACKETS]);
 	struct esc_nic_counts counts;
 
 	nic_kernel_counts(&nic->kernel, &counts);
@@ -236,18 +255,14 @@ static void write_packets(FILE *out, const struct nic *nic, uint64_t resent)
 	prom_count(packets, resent, "what", "resent", NULL);
 }
 
-void nic_write_metrics(FILE *out, const struct nic *nic)
+void nic_write_metrics(void *self, FILE *out)
 {
-	struct prom_family *up =
-		FAMILY("nic_usable", GAUGE,
-		       "1: the NIC of a pair is used; 0: it is dead, or back for too short a "
-		       "time.");
-	struct prom_family *failovers =
-		FAMILY("nic_failovers_total", COUNTER,
-		       "Times that a pair of addresses went over to other NICs, by reason.");
+	const struct nic *nic = self;
+	struct prom_family *up = FAMILY_OF(&nic_metrics[NIC_USABLE]);
+	struct prom_family *failovers = FAMILY_OF(&nic_metrics[NIC_FAILOVERS]);
 	struct nic_watch_facts *facts;
 
-	if (!nics || !nic->watch)
+	if (!nic->watch)
 		return;
 	facts = calloc(1, sizeof(*facts));
 	if (!facts)

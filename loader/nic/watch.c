@@ -99,7 +99,7 @@ static void tell(struct nic_watch *watch, const struct nic_news *news)
 }
 
 static void report_device(struct nic_watch *watch, enum nic_news_kind kind,
-			const struct nic_device *device, uint64_t lasted_ns)
+			  const struct nic_device *device, uint64_t lasted_ns)
 {
 	struct nic_news news = {
 		.kind = kind,
