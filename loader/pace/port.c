@@ -103,7 +103,8 @@ bool pace_clock_is_good(const struct pace *pace, int64_t *bound_ns)
 			least_ns = pace->classes[i].threshold_ns;
 	mesh_get_clock(pace->mesh, &clock);
 	*bound_ns = clock.known && clock.state != CLOCK_FREE_RUNNING ? clock.bound_ns : -1;
-	/* A delay has the bounds of both ends. Once lost it has to be twice as good to be good again.
+	/* A delay has the bounds of both ends. Once lost it has to be twice as good to be good
+	 * again.
 	 */
 	return *bound_ns >= 0 &&
 	       (pace->blind ? 2 : 1) * (uint64_t)*bound_ns <= least_ns >> ESC_PACE_BOUND_SHIFT;
