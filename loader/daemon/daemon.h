@@ -21,8 +21,6 @@ struct paths;
 struct qptable;
 struct server;
 struct steer;
-struct pace;
-struct tcppace;
 struct sd_event;
 struct sd_event_source;
 struct textfile;
@@ -38,8 +36,6 @@ struct daemon {
 	struct mesh *mesh;
 	struct steer *steer;
 	struct paths *paths;
-	struct pace *pace;
-	struct tcppace *tcp;
 	struct nics *nics;
 	struct judge *judge; /* NULL: nothing is judged */
 	struct owners *owners; /* of queue pairs; NULL: none are looked for */
