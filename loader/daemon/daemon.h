@@ -15,7 +15,6 @@ struct judge;
 struct locks;
 struct hostqueue;
 struct mesh;
-struct nics;
 struct owners;
 struct paths;
 struct qptable;
@@ -36,7 +35,6 @@ struct daemon {
 	struct mesh *mesh;
 	struct steer *steer;
 	struct paths *paths;
-	struct nics *nics;
 	struct judge *judge; /* NULL: nothing is judged */
 	struct owners *owners; /* of queue pairs; NULL: none are looked for */
 	struct events *ledger; /* core.events */
