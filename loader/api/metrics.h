@@ -43,7 +43,6 @@ struct metrics_facts {
 	struct steer_facts steer;
 	struct paths_facts paths;
 	struct metrics_lanes lanes;
-	const struct nics *nics; /* NULL: none */
 	struct judge_counts verdicts;
 	const struct delays *delays; /* NULL: none are read */
 	const struct members *members;

@@ -15,7 +15,6 @@ struct judge;
 struct locks;
 struct hostqueue;
 struct mesh;
-struct nics;
 struct owners;
 struct paths;
 struct qptable;
@@ -36,7 +35,6 @@ struct daemon {
 	struct mesh *mesh;
 	struct steer *steer;
 	struct paths *paths;
-	struct nics *nics;
 	struct judge *judge; /* NULL: nothing is judged */
 	struct owners *owners; /* of queue pairs; NULL: none are looked for */
 	struct events *ledger; /* core.events */
@@ -61,6 +59,9 @@ struct daemon {
 int daemon_new(struct daemon **out, const char *config_path, char **error);
 /* Stops serving; programs stay attached and go on counting. */
 void daemon_free(struct daemon *daemon);
+
+/* The sections of the configuration that capabilities have; NULL at the end. */
+const struct config_section *const *daemon_config_sections(void);
 
 int daemon_refresh(struct daemon *daemon);
 void daemon_follow_host_queue(struct daemon *daemon);
