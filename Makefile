@@ -32,7 +32,7 @@ INSTALL ?= install
 
 # CFLAGS, CPPFLAGS and LDFLAGS are the user's; they come after our own.
 CFLAGS ?= -O2 -g
-PKGS := libbpf libxdp libcyaml yaml-0.1 jansson libsystemd libelf zlib
+PKGS := libbpf libxdp yaml-0.1 jansson libsystemd libelf zlib
 WARN := -Wall -Wextra -Wshadow -Wmissing-prototypes -Wstrict-prototypes -Wformat=2 -Wvla \
 	$(if $(filter 1,$(WERROR)),-Werror)
 HARDEN := -fPIE -fstack-protector-strong -fstack-clash-protection
@@ -53,7 +53,7 @@ BPF_CFLAGS := -O2 -g -target bpf -mcpu=v3 -D__TARGET_ARCH_$(ARCH) -Ivmlinux/$(AR
 say = @mkdir -p $(@D); printf '  %-8s %s\n' $(1) $@
 
 LIB := loader/libescapement
-MAINS := loader/escapementd.c loader/escapement.c
+MAINS := loader/escapementd.c loader/escapement.c loader/mkref.c
 CORE_SRC := $(filter-out $(MAINS) $(LIB)/%,$(shell find loader -name '*.c'))
 LAWS_SRC := $(shell find clocksync pacing -name '*.c')
 CORE := $(OUT)/libescapement_core.a
@@ -111,7 +111,7 @@ $(CORE) $(LAWS):
 
 LINK = $(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) $(filter %.o %.a,$^) $(LDLIBS) -o $@
 
-$(OUT)/escapementd $(OUT)/escapement: $(OUT)/%: $(OUT)/loader/%.o $(CORE) $(LAWS)
+$(OUT)/escapementd $(OUT)/escapement $(OUT)/mkref: $(OUT)/%: $(OUT)/loader/%.o $(CORE) $(LAWS)
 	$(call say,LD)
 	$(LINK)
 
