@@ -332,7 +332,7 @@ def collision():
             one.shown("escapement", "top", "-n", "1", lines=6)
         say("\nThe other flow has ended.")
         cleared = named and told(lab, "qp_outlier_cleared", onset_ns)
-    others = [event for event in verdictlab.events(lab, "h1", workload.begun_ns, "qp_outlier")
+    others = [event for event in lab.events("h1", "qp_outlier", since_ns=workload.begun_ns)
               if event["seen"]["sport"] != plan.bad_port]
     if not named or others:
         say("FAILED: the queue pair was not reported." if not named else

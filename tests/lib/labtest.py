@@ -5,6 +5,8 @@ import os
 import subprocess
 import time
 
+import events
+
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get("ESCAPEMENT_BUILD", os.path.join(TOP, "build"))
 ROCEFLOW = os.path.join(BUILD, "tests", "tools", "roceflow", "roceflow")
@@ -58,6 +60,10 @@ class Lab:
     def json(self, node, *words):
         """The command line's answer in a node."""
         return json.loads(self.good(node, "escapement", "-j", *words))
+
+    def events(self, node, *kinds, since_ns=0):
+        """See events.parse()."""
+        return events.parse(self.good(node, "escapement", "-j", "events"), *kinds, since_ns=since_ns)
 
     def status(self):
         return json.loads(self("status", "-j"))

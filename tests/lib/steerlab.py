@@ -106,11 +106,6 @@ def lose(lab, spine, hosts, lost):
         lab.good(spine, "ip", "route", "add" if lost else "del", "blackhole", address)
 
 
-def events(lab, host, kind=None):
-    found = map(json.loads, lab.good(host, "escapement", "-j", "events").splitlines())
-    return [event for event in found if kind in (None, event["kind"])]
-
-
 @contextlib.contextmanager
 def capturing(lab, folder, places, *words):
     """[pcap] of each (node, device, in | out | inout), whole when the block has ended; @words: what

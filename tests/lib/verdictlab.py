@@ -32,18 +32,10 @@ def in_step(lab):
         lambda: {clock["state"] for clock in fabric.clocks().values()} == {"synced"}, 60)
 
 
-def events(lab, host, since_ns, *kinds):
-    """What the host's ledger has of these kinds, from @since_ns (CLOCK_REALTIME) on."""
-    out = lab.good(host, "escapement", "-j", "events", "--since", f"@{since_ns // 10**9}")
-    found = [json.loads(line) for line in out.splitlines()]
-    return [event for event in found
-            if event["time_ns"] >= since_ns and event["kind"] in kinds]
-
-
 def wait_event(lab, kind, since_ns, seconds, good=lambda event: True, host="h1"):
     """The first such event; None: it did not come."""
     def look():
-        return next((e for e in events(lab, host, since_ns, kind) if good(e)), None)
+        return next((e for e in lab.events(host, kind, since_ns=since_ns) if good(e)), None)
     return labtest.wait_for(look, seconds, 0.25)
 
 
@@ -157,7 +149,7 @@ class Names:
         self.lab, self.since_ns = lab, since_ns
 
     def others(self, port):
-        return [event["seen"] for event in events(self.lab, "h1", self.since_ns, "qp_outlier")
+        return [event["seen"] for event in self.lab.events("h1", "qp_outlier", since_ns=self.since_ns)
                 if event["seen"]["sport"] != port]
 
 

@@ -11,6 +11,7 @@ import subprocess
 import threading
 import time
 
+import events
 import rocev2
 from emulation import capture, channel, daemon, perftest, state
 
@@ -118,8 +119,7 @@ def while_dead(name):
 
 
 def failovers(name):
-    lines = channel.read(name, ["escapement", "-j", "events"]).splitlines()
-    return sum(json.loads(line)["kind"] == "path_failover" for line in lines)
+    return len(events.parse(channel.read(name, ["escapement", "-j", "events"]), "path_failover"))
 
 
 def run(folder, direction, steered):
