@@ -10,7 +10,7 @@
 #include "base/address.h"
 #include "config/config.h"
 #include "paths/budget.h"
-#include "probe/pathpacket.h"
+#include "probe/probe.h"
 #include "paths/stat.h"
 
 /* --- keys --- */
