@@ -6,7 +6,6 @@ import json
 import os
 import re
 import signal
-import time
 
 import labtest
 
@@ -14,41 +13,10 @@ QPS = 4
 LEAF = {"h1": 1, "h2": 2}
 
 
-class Flow:
+def flowing(lab, rate="8m", silence_ms=4, qps=QPS):
     """h1 -> h2 until it is ended."""
-
-    def __init__(self, lab, rate="8m", silence_ms=4, qps=QPS):
-        self.lab, address = lab, lab.host("h2")["address"]
-        self.server = lab.start("h2", labtest.ROCEFLOW, "serve", "--listen", address, "--interface",
-                                "eth1", "--silence", str(silence_ms), "--json")
-        time.sleep(0.3)
-        self.client = lab.start("h1", *labtest.sender(), "--to", address, "--interface", "eth1",
-                                "--qps", str(qps), "--qp-rate", rate, "--seconds", "3600",
-                                "--op", "write", "--give-up", "60", "--json")
-
-    def end(self):
-        """(the sender's JSON, the receiver's)."""
-        self.client.terminate()
-        out, error = self.client.communicate(timeout=90)
-        served, _ = self.server.communicate(timeout=90)
-        if self.client.returncode:
-            raise RuntimeError(f"roceflow: {error}")
-        return json.loads(out), json.loads(served)
-
-    def kill(self):
-        for process in (self.client, self.server):
-            if process.poll() is None:
-                process.terminate()
-                process.communicate()
-
-
-@contextlib.contextmanager
-def flowing(lab, **keywords):
-    flow = Flow(lab, **keywords)
-    try:
-        yield flow
-    finally:
-        flow.kill()
+    return labtest.Flow(lab, "--interface", "eth1", "--qps", str(qps), "--qp-rate", rate, "--seconds", "3600",
+                        "--op", "write", "--give-up", "60", server_options=("--silence", str(silence_ms)))
 
 
 def rows(lab, host):
@@ -104,51 +72,6 @@ def lose(lab, spine, hosts, lost):
     for host in hosts:
         address = f"{lab.host(host)['address']}/32"
         lab.good(spine, "ip", "route", "add" if lost else "del", "blackhole", address)
-
-
-def events(lab, host, kind=None):
-    found = map(json.loads, lab.good(host, "escapement", "-j", "events").splitlines())
-    return [event for event in found if kind in (None, event["kind"])]
-
-
-BEAT = """
-import ctypes, os, signal, sys, time
-libc = ctypes.CDLL(None, use_errno=True)
-libc.mmap.restype = ctypes.c_void_p
-path = ctypes.create_string_buffer(b"/sys/fs/bpf/escapement/control")
-attr = (ctypes.c_uint64 * 2)(ctypes.addressof(path), 0)
-fd = libc.syscall({"x86_64": 321, "aarch64": 280}[os.uname().machine], 7, attr, ctypes.sizeof(attr))
-page = libc.mmap(None, 4096, 3, 1, fd, 0)  # read and write, shared
-if fd < 0 or page == ctypes.c_void_p(-1).value:
-    sys.exit("control: " + os.strerror(ctypes.get_errno()))
-beat = ctypes.c_uint64.from_address(page + 8)  # heartbeat_local_ns of struct esc_control
-signal.signal(signal.SIGTERM, lambda *_: sys.exit(print(apart)))
-apart = 0
-print("ready", flush=True)
-while True:
-    now = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
-    apart = max(apart, now - beat.value)
-    beat.value = now
-    time.sleep(0.05)
-"""
-
-
-class Heartbeat:
-    """with Heartbeat(lab, "h1") as beat: the daemon's heartbeat goes on without it, so that how long a
-    restart takes on a busy machine decides nothing. Then beat.apart_ns: the longest pause there was."""
-
-    def __init__(self, lab, host):
-        self.process = lab.start(host, "/usr/bin/python3", "-c", BEAT)
-        self.apart_ns = None
-
-    def __enter__(self):
-        if self.process.stdout.readline() != "ready\n":
-            raise RuntimeError(f"no heartbeat: {self.process.communicate()[1]}")
-        return self
-
-    def __exit__(self, *_):
-        self.process.terminate()
-        self.apart_ns = int(self.process.communicate()[0])
 
 
 @contextlib.contextmanager
