@@ -8,11 +8,12 @@
 #include <stdint.h>
 #include <net/if.h>
 
+#include "base/places.h"
 #include "fleet/fleet.h"
 
 #define CONFIG_PATH_DEFAULT "/etc/escapement/escapement.yaml"
-#define CONFIG_SOCKET_DEFAULT "/run/escapement/escapement.sock"
-#define CONFIG_KILL_FILE_DEFAULT "/run/escapement/off"
+#define CONFIG_SOCKET_DEFAULT PLACES_SOCKET
+#define CONFIG_KILL_FILE_DEFAULT PLACES_KILL_FILE
 
 enum config_attach { CONFIG_ATTACH_AUTO, CONFIG_ATTACH_NATIVE, CONFIG_ATTACH_SKB };
 enum config_steer { CONFIG_STEER_OFF, CONFIG_STEER_MANUAL, CONFIG_STEER_AUTO };
