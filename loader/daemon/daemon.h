@@ -60,6 +60,9 @@ int daemon_new(struct daemon **out, const char *config_path, char **error);
 /* Stops serving; programs stay attached and go on counting. */
 void daemon_free(struct daemon *daemon);
 
+/* The sections of the configuration that capabilities have; NULL at the end. */
+const struct config_section *const *daemon_config_sections(void);
+
 int daemon_refresh(struct daemon *daemon);
 void daemon_follow_host_queue(struct daemon *daemon);
 extern struct daemon *legacy_daemon; /* until legacy.c is gone */

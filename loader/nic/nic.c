@@ -11,7 +11,6 @@
 
 #include "clocksync/graph.h"
 #include "config/config.h"
-#include "config/nic.h"
 #include "core/core.h"
 #include "dataplane/dataplane.h"
 #include "base/explain.h"

@@ -7,7 +7,6 @@
 
 #include "base/address.h"
 #include "config/config.h"
-#include "config/schema.h"
 #include "core/core.h"
 #include "dataplane/dataplane.h"
 #include "core/events.h"
@@ -195,7 +194,7 @@ static json_t *reply_failover(void *self, struct request *request)
 
 	(void)request;
 	object = json_pack("{s:b, s:s, s:i}", "on", nic->watch && !nic->off, "mode",
-			   config_word(config_nic_names, nic->core->config->nic.mode), "port",
+			   config_nic_modes[nic->core->config->nic.mode], "port",
 			   nic->core->config->nic.port);
 	facts = nic->watch ? calloc(1, sizeof(*facts)) : NULL;
 	if (facts) {

@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "config/nic.h"
+#include "config/config.h"
 #include "internal.h"
 #include "net/rtnl.h"
 

@@ -296,7 +296,8 @@ static inline int fake_daemon(struct daemon *daemon, const char *yaml)
 	int err;
 
 	memset(daemon, 0, sizeof(*daemon));
-	err = config_parse("/nowhere/test.yaml", yaml, strlen(yaml), &daemon->config, &error);
+	err = config_parse(&(struct config_input){.path = "/nowhere/test.yaml"}, yaml, strlen(yaml),
+			   &daemon->config, &error);
 	if (err)
 		return err;
 	daemon->start_local_ns = daemon->core.start_local_ns = time_local_ns();
