@@ -570,7 +570,7 @@ const struct capability delay_capability = {
 
 static void resume_paths(void *self)
 {
-	paths_hear_anew(self);
+	paths_reset_heard(self);
 }
 
 static int open_paths(void **self, struct core *core, void *const needs[], char **error)
@@ -600,7 +600,7 @@ static void reconfigure_paths(void *self, const struct config *old)
 
 static void links_paths(void *self)
 {
-	paths_see_links(self);
+	paths_links_changed(self);
 }
 
 static json_t *reply_paths(void *self, struct request *request)

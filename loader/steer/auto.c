@@ -215,7 +215,7 @@ static int lane_of(struct steer *steer, const struct auto_pair *pair, const stru
 	if (entry->by_itself)
 		return who->lane >= 0 ? who->lane : entry->stood_lane;
 	sport = entry->now.sport ? entry->now.sport : who->own_sport;
-	return paths_lane_of(steer->paths, pair->facts.slot, sport);
+	return paths_id_of(steer->paths, pair->facts.slot, sport);
 }
 
 /* An order that waits; the policy may have dropped it, or a daemon before us left it. */

@@ -120,7 +120,7 @@ Test(pathbudget, enough_is_as_wanted)
 	struct pathbudget_share share;
 
 	pathbudget_share(&demand, &share);
-	cr_expect(!share.bites);
+	cr_expect(!share.limited);
 	cr_expect_eq(share.interval_ns[PATH_ACTIVE], 1000000);
 	cr_expect_eq(share.interval_ns[PATH_STANDBY], 20000000);
 	cr_expect_eq(share.interval_ns[PATH_WATCHED], PATHBUDGET_WATCH_NS);
@@ -133,7 +133,7 @@ Test(pathbudget, nobody_is_no_demand)
 	struct pathbudget_share share;
 
 	pathbudget_share(&demand, &share);
-	cr_expect(!share.bites);
+	cr_expect(!share.limited);
 	cr_expect_eq(share.interval_ns[PATH_ACTIVE], 1000000);
 }
 
@@ -144,7 +144,7 @@ Test(pathbudget, active_lanes_come_first_but_never_all)
 	double standby_pps;
 
 	pathbudget_share(&demand, &share);
-	cr_expect(share.bites);
+	cr_expect(share.limited);
 	standby_pps = 256 * 1e9 / (double)share.interval_ns[PATH_STANDBY];
 	cr_expect_float_eq(standby_pps, 0.1 * (20000 - share.tries_pps), 1);
 	cr_expect_leq(sum_of(&demand, &share), 20000.01);
@@ -169,7 +169,7 @@ Test(pathbudget, any_demand_is_kept_below_it)
 			      demand.lanes[PATH_WATCHED], demand.budget_pps);
 		for (int use = PATH_WATCHED; use < PATH_USES; use++)
 			cr_assert_geq(share.interval_ns[use], demand.wanted_ns[use]);
-		cr_assert_eq(share.bites, share.given_pps < share.wanted_pps * (1 - 1e-12));
+		cr_assert_eq(share.limited, share.given_pps < share.wanted_pps * (1 - 1e-12));
 	}
 }
 
@@ -242,16 +242,16 @@ Test(pathstat, a_told_floor_is_the_lanes_own_once_it_is_old)
 	int64_t at = 5000000000;
 
 	pathstat_clear(&stat);
-	cr_expect_eq(pathstat_told_floor(&stat, at, NAN), 0, "nothing is known");
-	cr_expect_eq(pathstat_told_floor(&stat, at, 4000), 4001, "of another path");
+	cr_expect_eq(pathstat_published_floor(&stat, at, NAN), 0, "nothing is known");
+	cr_expect_eq(pathstat_published_floor(&stat, at, 4000), 4001, "of another path");
 	pathstat_add(&stat, at, 9000, 0);
-	cr_expect_eq(pathstat_told_floor(&stat, at, NAN), 9001);
-	cr_expect_eq(pathstat_told_floor(&stat, at, 4000), 4001, "its own may be a queue's");
-	cr_expect_eq(pathstat_told_floor(&stat, at, 10000), 9001);
+	cr_expect_eq(pathstat_published_floor(&stat, at, NAN), 9001);
+	cr_expect_eq(pathstat_published_floor(&stat, at, 4000), 4001, "its own may be a queue's");
+	cr_expect_eq(pathstat_published_floor(&stat, at, 10000), 9001);
 	at += PATHSTAT_YOUNG_NS;
-	cr_expect_eq(pathstat_told_floor(&stat, at, 4000), 9001, "it is longer");
+	cr_expect_eq(pathstat_published_floor(&stat, at, 4000), 9001, "it is longer");
 	pathstat_add(&stat, at, -50, 0);
-	cr_expect_eq(pathstat_told_floor(&stat, at, NAN), 1, "no delay is below 0");
+	cr_expect_eq(pathstat_published_floor(&stat, at, NAN), 1, "no delay is below 0");
 	pathstat_free(&stat);
 }
 

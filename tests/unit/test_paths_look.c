@@ -44,12 +44,12 @@ static void teardown(void)
 	events_free(daemon_.ledger);
 }
 
-TestSuite(paths_look, .init = setup, .fini = teardown);
+TestSuite(paths_poll, .init = setup, .fini = teardown);
 
 static enum pathlive_state look(uint64_t later_ns)
 {
 	now_ns += later_ns;
-	paths_judge(&paths, pair, now_ns);
+	paths_evaluate(&paths, pair, now_ns);
 	return pair->lanes[OWN].damp.state;
 }
 
@@ -64,10 +64,10 @@ static void fall_silent(void)
 {
 	pair->replied_ns = now_ns - 60 * SECOND;
 	for (unsigned int i = 0; i < 2; i++)
-		pair->lanes[i].deadline_ns = 0; /* as paths_follow_uses() has it then */
+		pair->lanes[i].deadline_ns = 0; /* as paths_update_uses() has it then */
 }
 
-Test(paths_look, a_path_that_lives_is_used_again)
+Test(paths_poll, a_path_that_lives_is_used_again)
 {
 	die();
 	cr_expect_eq(look(10 * MS), PATHLIVE_HELD);
@@ -76,7 +76,7 @@ Test(paths_look, a_path_that_lives_is_used_again)
 	cr_expect_eq(paths.map[0].lanes[OWN].diverted_ns, 0);
 }
 
-Test(paths_look, what_a_silent_peer_does_not_say_is_no_life)
+Test(paths_poll, what_a_silent_peer_does_not_say_is_no_life)
 {
 	die();
 	fall_silent();
@@ -90,22 +90,22 @@ Test(paths_look, what_a_silent_peer_does_not_say_is_no_life)
 	cr_expect_eq(look(2 * SECOND), PATHLIVE_UP);
 }
 
-Test(paths_look, a_path_that_is_well_stays_so_when_the_peer_falls_silent)
+Test(paths_poll, a_path_that_is_well_stays_so_when_the_peer_falls_silent)
 {
 	fall_silent();
 	cr_expect_eq(look(10 * SECOND), PATHLIVE_UP);
 }
 
-Test(paths_look, a_standby_is_let_go_only_when_the_peer_is_silent)
+Test(paths_poll, a_standby_is_let_go_only_when_the_peer_is_silent)
 {
 	die();
-	cr_expect_not(paths_let_go(&paths, 0, OWN), "its words are better");
+	cr_expect_not(paths_release(&paths, 0, OWN), "its words are better");
 	cr_expect_neq(paths.map[0].lanes[OWN].diverted_ns, 0);
 	fall_silent();
-	cr_expect(paths_let_go(&paths, 0, OWN));
+	cr_expect(paths_release(&paths, 0, OWN));
 	cr_expect_eq(paths.map[0].lanes[OWN].diverted_ns, 0);
 	cr_expect_neq(look(10 * MS), PATHLIVE_DOWN, "and that is no new death");
-	cr_expect_not(paths_let_go(&paths, 0, 5), "no such lane");
-	cr_expect_not(paths_let_go(&paths, ESC_PATH_SLOTS_MAX, OWN), "no such slot");
-	cr_expect_not(paths_let_go(&paths, 7, OWN), "nobody's slot");
+	cr_expect_not(paths_release(&paths, 0, 5), "no such lane");
+	cr_expect_not(paths_release(&paths, ESC_PATH_SLOTS_MAX, OWN), "no such slot");
+	cr_expect_not(paths_release(&paths, 7, OWN), "nobody's slot");
 }
