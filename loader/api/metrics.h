@@ -11,9 +11,7 @@
 #include "dataplane/dataplane.h"
 #include "diagnose/diagnose.h"
 #include "clock/metrics.h"
-#include "paths/metrics_lanes.h"
 #include "steer/metrics.h"
-#include "tcp/metrics.h"
 #include "qp/owners.h"
 #include "paths/paths.h"
 #include "qp/table.h"
@@ -42,9 +40,7 @@ struct metrics_facts {
 	struct qp_totals totals[2]; /* by enum esc_direction */
 	struct metrics_mesh mesh;
 	struct steer_facts steer;
-	struct paths_facts paths;
-	struct metrics_lanes lanes;
-	struct tcppace_facts tcp;
+	const struct paths *paths;
 	const struct nics *nics; /* NULL: none */
 	struct judge_counts verdicts;
 	const struct delays *delays; /* NULL: none are read */

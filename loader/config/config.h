@@ -51,7 +51,7 @@ struct config {
 	char *socket;
 	char *kill_file;
 	char *members;		     /* NULL: none */
-	struct members *member_list; /* as read from it, NULL: none */
+	struct members *member_list; /* as read from it; core/ takes it over. NULL: none */
 	char *key_file;		     /* NULL: none */
 	char *key_file_next;	     /* NULL: none */
 	struct fleet_keys keys;	     /* as read from them */

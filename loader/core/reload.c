@@ -7,6 +7,7 @@
 #include "base/explain.h"
 #include "base/log.h"
 #include "core.h"
+#include "fleet/fleet.h"
 
 #define RELOAD_EVENTS(X)                                                                           \
 	X(CONFIG_REFUSED, "config_refused", "A reload was refused; the old one stays in force.")   \
@@ -76,6 +77,7 @@ static int refuse(struct core *core, int err, char *why, char **error)
 int core_reload(struct core *core, char **error)
 {
 	struct config *new = NULL, *old = core->own_config;
+	struct members *members;
 	char *why = NULL;
 	int err = config_load(core->config_path, &new, &why);
 
@@ -86,9 +88,12 @@ int core_reload(struct core *core, char **error)
 		return refuse(core, err, why, error);
 	}
 	core->config = core->own_config = new;
+	members = fleet_set(core->fleet, new->members, new->member_list);
+	new->member_list = NULL;
 	for (size_t i = 0; i < core->module_count; i++)
 		if (core->modules[i].capability->reconfigure)
 			core->modules[i].capability->reconfigure(core->modules[i].self, old);
+	members_free(members);
 	config_free(old);
 	log_info("configuration reloaded from %s", new->path);
 	events_add(core->events, &(struct event){.kind = &reload_events[CONFIG_RELOADED],

@@ -15,6 +15,7 @@
 #include "dataplane/dataplane.h"
 #include "dataplane/lock.h"
 #include "dataplane/preflight.h"
+#include "fleet/fleet.h"
 #include "net/rtnl.h"
 
 #define CAPABILITY(name) extern const struct capability name##_capability;
@@ -77,7 +78,12 @@ static int prepare(struct daemon *daemon, char **error)
 	core->config = core->own_config;
 	daemon->config = core->own_config;
 	if (!err)
+		err = fleet_new(&core->fleet);
+	if (!err) {
+		fleet_set(core->fleet, core->config->members, core->own_config->member_list);
+		core->own_config->member_list = NULL;
 		err = preflight_check(error);
+	}
 	if (!err)
 		err = locks_take(&daemon->locks, NULL, core->config, error);
 	if (err)
@@ -167,6 +173,7 @@ void daemon_free(struct daemon *daemon)
 	events_free(daemon->core.events);
 	locks_free(daemon->locks);
 	sd_event_unref(daemon->core.loop);
+	fleet_free(daemon->core.fleet);
 	config_free(daemon->core.own_config);
 	free(daemon->core.modules);
 	free(daemon);

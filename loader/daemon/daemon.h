@@ -17,12 +17,9 @@ struct hostqueue;
 struct mesh;
 struct nics;
 struct owners;
-struct paths;
 struct qptable;
 struct server;
 struct steer;
-struct pace;
-struct tcppace;
 struct sd_event;
 struct sd_event_source;
 struct textfile;
@@ -37,9 +34,6 @@ struct daemon {
 	char host_queue_note[160];
 	struct mesh *mesh;
 	struct steer *steer;
-	struct paths *paths;
-	struct pace *pace;
-	struct tcppace *tcp;
 	struct nics *nics;
 	struct judge *judge; /* NULL: nothing is judged */
 	struct owners *owners; /* of queue pairs; NULL: none are looked for */

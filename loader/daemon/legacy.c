@@ -25,14 +25,12 @@
 #include "nic/nic.h"
 #include "pace/pace.h"
 #include "paths/paths.h"
-#include "paths/report.h"
 #include "qp/owners.h"
 #include "qp/report.h"
 #include "qp/report_owner.h"
 #include "qp/table.h"
 #include "steer/request.h"
 #include "steer/steer.h"
-#include "tcp/tcp.h"
 
 static struct daemon *daemon_of(struct core *core)
 {
@@ -268,8 +266,9 @@ static const struct verb_handler mesh_handlers[] = {
 static void status_mesh(void *self, json_t *status)
 {
 	(void)self;
-	if (legacy_daemon->config->member_list)
-		report_put_count(status, "members", legacy_daemon->config->member_list->count);
+	if (fleet_members(legacy_daemon->core.fleet))
+		report_put_count(status, "members",
+				 fleet_members(legacy_daemon->core.fleet)->count);
 	report_put_clock(status, legacy_daemon);
 }
 
@@ -566,80 +565,6 @@ const struct capability delay_capability = {
 	.metrics_written = written_delay,
 };
 
-/* --- paths --- */
-
-static void resume_paths(void *self)
-{
-	paths_reset_heard(self);
-}
-
-static int open_paths(void **self, struct core *core, void *const needs[], char **error)
-{
-	struct daemon *daemon = daemon_of(core);
-	int err = paths_new(&daemon->paths, daemon, error);
-
-	(void)needs;
-	*self = daemon->paths;
-	if (!err)
-		mesh_on_resume(daemon->mesh, resume_paths, daemon->paths);
-	return err;
-}
-
-static void close_paths(void *self)
-{
-	mesh_on_resume(legacy_daemon->mesh, NULL, NULL);
-	paths_free(self);
-	legacy_daemon->paths = NULL;
-}
-
-static void reconfigure_paths(void *self, const struct config *old)
-{
-	(void)old;
-	paths_reconfigure(self);
-}
-
-static void links_paths(void *self)
-{
-	paths_links_changed(self);
-}
-
-static json_t *reply_paths(void *self, struct request *request)
-{
-	const char *peer;
-	json_t *result;
-
-	(void)self;
-	if (!request_text(request, "peer", NULL, &peer))
-		return NULL;
-	result = report_paths(legacy_daemon, peer);
-	if (!peer || json_array_size(json_object_get(result, "pairs")))
-		return result;
-	json_decref(result);
-	return request_misuse(
-		request,
-		"there are no paths to `%.64s`; give a host that `escapement paths` lists, or "
-		"its address",
-		peer);
-}
-
-static const struct verb_handler paths_handlers[] = {{"paths", reply_paths}, {}};
-
-static void status_paths(void *self, json_t *status)
-{
-	(void)self;
-	report_put_paths(status, legacy_daemon);
-}
-
-const struct capability paths_capability = {
-	.name = "paths",
-	.verbs = paths_handlers,
-	.open = open_paths,
-	.close = close_paths,
-	.reconfigure = reconfigure_paths,
-	.links_changed = links_paths,
-	.status = status_paths,
-};
-
 /* --- steer --- */
 
 static int open_steer(void **self, struct core *core, void *const needs[], char **error)
@@ -650,13 +575,13 @@ static int open_steer(void **self, struct core *core, void *const needs[], char 
 	(void)needs;
 	*self = daemon->steer;
 	if (!err)
-		steer_follow_paths(daemon->steer, daemon->paths);
+		steer_follow_paths(daemon->steer, core_find(core, "paths"));
 	return err;
 }
 
 static void close_steer(void *self)
 {
-	paths_listen(legacy_daemon->paths, NULL, NULL);
+	paths_on_tick(core_find(&legacy_daemon->core, "paths"), NULL, NULL);
 	steer_free(self);
 	legacy_daemon->steer = NULL;
 }
@@ -713,66 +638,15 @@ const struct capability steer_capability = {
 	.qp = qp_steer,
 };
 
-/* --- tcp --- */
-
-static void classes_tcp(void *self)
-{
-	tcppace_retake_classes(self);
-}
-
-static json_t *show_tcp(void *self)
-{
-	return tcppace_show(self);
-}
-
-static int mode_tcp(void *self, const char *mode, const char *by, char **error)
-{
-	return tcppace_set(self, mode, by, error);
-}
-
-static const struct pace_follower follower_tcp = {classes_tcp, show_tcp, mode_tcp};
-
-static int open_tcp(void **self, struct core *core, void *const needs[], char **error)
-{
-	struct daemon *daemon = daemon_of(core);
-	int err;
-
-	(void)needs;
-	daemon->pace = core_find(core, "pace");
-	err = tcppace_new(&daemon->tcp, daemon, error);
-	*self = daemon->tcp;
-	if (!err)
-		pace_follow(daemon->pace, &follower_tcp, daemon->tcp);
-	return err;
-}
-
-static void close_tcp(void *self)
-{
-	pace_follow(legacy_daemon->pace, NULL, NULL);
-	tcppace_free(self);
-}
-
-static void reconfigure_tcp(void *self, const struct config *old)
-{
-	tcppace_reconfigure(self, old);
-}
-
-static int off_tcp(void *self, const char *by, char **error)
-{
-	(void)error;
-	tcppace_stop(self, by);
-	return 0;
-}
-
-const struct capability tcp_capability = {
-	.name = "tcp",
-	.open = open_tcp,
-	.close = close_tcp,
-	.reconfigure = reconfigure_tcp,
-	.off = off_tcp,
-};
-
 /* --- nic --- */
+
+static void on_members_nic(void *context, const struct members *before)
+{
+	(void)before;
+	nics_members_changed(context);
+}
+
+static struct fleet_subscriber members_nic = {.changed = on_members_nic};
 
 static int open_nic(void **self, struct core *core, void *const needs[], char **error)
 {
@@ -781,11 +655,15 @@ static int open_nic(void **self, struct core *core, void *const needs[], char **
 
 	(void)needs;
 	*self = daemon->nics;
+	members_nic.context = daemon->nics;
+	if (!err)
+		fleet_subscribe(core->fleet, &members_nic);
 	return err;
 }
 
 static void close_nic(void *self)
 {
+	fleet_unsubscribe(legacy_daemon->core.fleet, &members_nic);
 	nics_free(self);
 	legacy_daemon->nics = NULL;
 }
@@ -931,9 +809,7 @@ static void gather(struct daemon *daemon, struct metrics_facts *facts)
 	gather_ports(daemon, facts);
 	gather_mesh(daemon, &facts->mesh);
 	steer_get(daemon->steer, &facts->steer);
-	paths_get(daemon->paths, &facts->paths);
-	metrics_lanes_gather(daemon->paths, daemon->config->textfile.top_paths, &facts->lanes);
-	tcppace_get(daemon->tcp, &facts->tcp);
+	facts->paths = core_find(&daemon->core, "paths");
 	facts->nics = daemon->nics;
 	judge_get_counts(daemon->judge, &facts->verdicts);
 	facts->reasons_read = !dataplane_reasons(daemon->dataplane, facts->reasons);
@@ -942,7 +818,7 @@ static void gather(struct daemon *daemon, struct metrics_facts *facts)
 	facts->owners = daemon->owners;
 	facts->top_qps = daemon->config->textfile.top_qps;
 	facts->delays = daemon->delays;
-	facts->members = daemon->config->member_list;
+	facts->members = fleet_members(daemon->core.fleet);
 	facts->receipts = daemon->config->receipts.on;
 	if (!facts->qps_read)
 		return;
@@ -962,7 +838,6 @@ static void metrics_diagnose(void *self, FILE *out)
 	gather(legacy_daemon, facts);
 	metrics_write(out, facts);
 	free((void *)facts->mesh.peers);
-	free(facts->lanes.list);
 	free(facts);
 }
 

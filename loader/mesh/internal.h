@@ -151,10 +151,7 @@ struct mesh {
 	struct edge_scratch scratch;
 	struct mesh_anchor anchor;
 
-	struct {
-		uint64_t mtime_ns, inode, bytes;
-		bool refused;
-	} members_file;
+	struct fleet_subscriber members;
 };
 
 uint64_t mesh_monotonic_ns(void);
@@ -221,6 +218,6 @@ void mesh_get_tai(const struct mesh *mesh, struct mesh_clock_facts *out);
 
 /* mesh_members.c */
 void mesh_watch_members(struct mesh *mesh);
-void mesh_remember_members(struct mesh *mesh);
+void mesh_subscribe_members(struct mesh *mesh);
 
 #endif

@@ -141,7 +141,6 @@ void mesh_look(struct mesh *mesh)
 void mesh_reconfigure(struct mesh *mesh)
 {
 	sender_set_spacing(mesh->sender, mesh->daemon->config->mesh.pair_spacing_ns);
-	mesh_remember_members(mesh);
 	mesh_planes_apply(mesh);
 	mesh_clock_configure(mesh);
 }
@@ -205,6 +204,7 @@ int mesh_new(struct mesh **out, struct daemon *daemon, char **error)
 	mesh_open_page(mesh);
 	mesh_clock_open(mesh);
 	mesh_reconfigure(mesh);
+	mesh_subscribe_members(mesh);
 	err = sd_event_add_time_relative(daemon->event, &mesh->timer, CLOCK_MONOTONIC,
 					 MESH_TURN_NS / 1000, TURN_SLACK_US, mesh_on_turn, mesh);
 	if (err < 0) {
@@ -220,6 +220,7 @@ void mesh_free(struct mesh *mesh)
 	if (!mesh)
 		return;
 	sd_event_source_disable_unref(mesh->timer);
+	fleet_unsubscribe(mesh->daemon->core.fleet, &mesh->members);
 	if (mesh->sender)
 		mesh_planes_free(mesh);
 	sender_free(mesh->sender);

@@ -107,7 +107,7 @@ static void plane_choose(const struct mesh *mesh, struct mesh_plane *plane)
 	plane->configured = plane_is_configured(config, plane->plane);
 	if (!plane->configured)
 		return plane_off(plane, "no interface is of this plane");
-	if (!config->member_list)
+	if (!fleet_members(mesh->daemon->core.fleet))
 		return plane_off(plane, "there is no members file: name one with `members`");
 	if (roster->self == ROSTER_NOBODY)
 		return plane_off(plane,
@@ -352,20 +352,21 @@ static void tell_moved(struct mesh *mesh, const struct mesh_plane *plane, const 
 static void plane_apply(struct mesh *mesh, struct mesh_plane *plane, bool first)
 {
 	const struct config *config = mesh->daemon->config;
+	const struct members *members = fleet_members(mesh->daemon->core.fleet);
 	struct mesh_plane before = *plane;
 	int err = 0;
 
 	plane->roster = (struct roster){.self = ROSTER_NOBODY};
 	plane->graph = (struct graph){};
-	if (config->member_list)
-		err = roster_build(&plane->roster, config->member_list, plane->plane, config->host);
+	if (members)
+		err = roster_build(&plane->roster, members, plane->plane, config->host);
 	plane_choose(mesh, plane);
 	if (!err && plane->on)
 		err = graph_build(&plane->graph, plane->roster.ids, plane->roster.count,
 				  config->mesh.degree, plane->plane);
 	if (err)
 		plane_off(plane, "the mesh cannot be made: %s", strerror(-err));
-	if (!plane->on && plane->configured && config->member_list &&
+	if (!plane->on && plane->configured && members &&
 	    strcmp(before.note, plane->note))
 		log_warning("no probes on the %s plane: %s",
 			    plane->plane == FLEET_PLANE_FRONTEND ? "frontend" : "backend",

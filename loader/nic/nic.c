@@ -62,7 +62,7 @@ static void peers_unite(struct nics *nics)
 static int peers_read(struct nics *nics)
 {
 	const struct config *config = nics->daemon->config;
-	const struct members *members = config->member_list;
+	const struct members *members = fleet_members(nics->daemon->core.fleet);
 	size_t room = members ? 3 * members->nic_count : 0;
 
 	free(nics->peers);

@@ -26,7 +26,7 @@ void nics_set_off(struct nics *nics, bool off);
 /* Once a second, and when a link changed: NICs that came back, the pairs of addresses in use. */
 void nics_look(struct nics *nics);
 
-/* Before another members list takes the old one's place. */
+/* Another member list is in force; the old one is still valid. */
 void nics_members_changed(struct nics *nics);
 
 /* {"pairs": [...], "ways": [...], ...}; a new reference. */

@@ -325,7 +325,7 @@ void steer_follow_paths(struct steer *steer, struct paths *paths)
 {
 	steer->paths = paths;
 	if (paths)
-		paths_listen(paths, on_look, steer);
+		paths_on_tick(paths, on_look, steer);
 }
 
 bool steer_auto_is_on(const struct steer_auto *by_itself)
