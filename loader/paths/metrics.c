@@ -2,6 +2,7 @@
 /* The metrics of candidate paths: of all, and of textfile.top_paths of them one by one. */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/address.h"
 #include "base/fields.h"

@@ -289,7 +289,7 @@ static void on_look(void *context, uint64_t now_ns)
 	struct steer *steer = context;
 	struct steer_auto *by_itself = steer->by_itself;
 
-	if (!by_itself->on || !steer_ports(steer))
+	if (!by_itself->on || !steer_ports(steer) || !paths_are_probed(steer->paths))
 		return;
 	see_pairs(steer, by_itself);
 	if (by_itself->table_local_ns != steer->daemon->refreshed_local_ns)

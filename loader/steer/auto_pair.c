@@ -96,8 +96,8 @@ void auto_pair_see_lanes(struct auto_pair *pair, const struct paths *paths)
 		sports[i] = pair->lanes[i].sport;
 	memset(pair->lanes, 0, sizeof(pair->lanes));
 	for (size_t i = 0; i < count; i++)
-		if (found[i].lane < ESC_PATH_LANES_MAX)
-			pair->lanes[found[i].lane] = found[i];
+		if (found[i].id < ESC_PATH_LANES_MAX)
+			pair->lanes[found[i].id] = found[i];
 	for (size_t i = 0; i < ESC_PATH_LANES_MAX; i++) {
 		uint8_t first = first_of_group(pair, i);
 
@@ -128,7 +128,7 @@ int auto_pair_lane_for(const struct auto_pair *pair, uint32_t path)
 	const struct path_facts *lane =
 		path < ESC_PATH_LANES_MAX ? best_known(pair, path) : NULL;
 
-	return lane ? (int)lane->lane : -1;
+	return lane ? (int)lane->id : -1;
 }
 
 bool auto_pair_is_calm(const struct auto_pair *pair)

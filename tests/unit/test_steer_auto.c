@@ -31,7 +31,7 @@ int paths_id_of(const struct paths *paths, unsigned int slot, uint16_t sport)
 	(void)slot;
 	for (size_t i = 0; i < lane_count; i++)
 		if (lanes[i].sport == sport)
-			return (int)lanes[i].lane;
+			return (int)lanes[i].id;
 	return -ENOENT;
 }
 
@@ -39,7 +39,7 @@ static struct path_facts lane(unsigned int number, uint32_t group)
 {
 	return (struct path_facts){
 		.slot = 3,
-		.lane = number,
+		.id = number,
 		.sport = (uint16_t)(50000 + number),
 		.group = group,
 		.usable = true,
@@ -56,7 +56,7 @@ static struct path_facts lane(unsigned int number, uint32_t group)
 
 static struct auto_pair *make(size_t count)
 {
-	struct path_pair_facts facts = {.slot = 3, .lanes = count};
+	struct path_pair_facts facts = {.slot = 3, .candidates = count};
 	struct contend_config config;
 
 	facts.key.src.bytes[15] = 1;
