@@ -32,7 +32,7 @@ INSTALL ?= install
 
 # CFLAGS, CPPFLAGS and LDFLAGS are the user's; they come after our own.
 CFLAGS ?= -O2 -g
-PKGS := libbpf libxdp libcyaml yaml-0.1 jansson libsystemd libelf zlib
+PKGS := libbpf libxdp yaml-0.1 jansson libsystemd libelf zlib
 WARN := -Wall -Wextra -Wshadow -Wmissing-prototypes -Wstrict-prototypes -Wformat=2 -Wvla \
 	$(if $(filter 1,$(WERROR)),-Werror)
 HARDEN := -fPIE -fstack-protector-strong -fstack-clash-protection
@@ -53,7 +53,7 @@ BPF_CFLAGS := -O2 -g -target bpf -mcpu=v3 -D__TARGET_ARCH_$(ARCH) -Ivmlinux/$(AR
 say = @mkdir -p $(@D); printf '  %-8s %s\n' $(1) $@
 
 LIB := loader/libescapement
-MAINS := loader/escapementd.c loader/escapement.c
+MAINS := loader/escapementd.c loader/escapement.c loader/mkref.c
 CORE_SRC := $(filter-out $(MAINS) $(LIB)/%,$(shell find loader -name '*.c'))
 LAWS_SRC := $(shell find clocksync pacing -name '*.c')
 CORE := $(OUT)/libescapement_core.a
@@ -66,7 +66,7 @@ SKELETONS := $(patsubst %,$(BPF_OUT)/%.skel.h,dataplane $(ALONE))
 
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all programs tests deps demo test check check-long lint bench install uninstall clean help format vmlinux
+.PHONY: all programs tests deps demo check bench install uninstall clean help format vmlinux
 
 all: programs
 
@@ -111,7 +111,7 @@ $(CORE) $(LAWS):
 
 LINK = $(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) $(filter %.o %.a,$^) $(LDLIBS) -o $@
 
-$(OUT)/escapementd $(OUT)/escapement: $(OUT)/%: $(OUT)/loader/%.o $(CORE) $(LAWS)
+$(OUT)/escapementd $(OUT)/escapement $(OUT)/mkref: $(OUT)/%: $(OUT)/loader/%.o $(CORE) $(LAWS)
 	$(call say,LD)
 	$(LINK)
 
@@ -128,11 +128,7 @@ $(OUT)/libescapement.so: $(OUT)/$(SONAME).1.0
 # --- targets without a file ---
 deps: ; @tests/deps
 demo: ; @tests/demo
-test: programs unit
-	@tests/run test
 check: ; @tests/check
-check-long: ; @tests/check long
-lint: ; @tests/text/lint
 bench: ; @tests/bench/run
 vmlinux: ; vmlinux/make-vmlinux
 clean: ; rm -rf $(BUILD)
@@ -170,12 +166,9 @@ help:
 	@echo 'make install    into $$(DESTDIR)$$(PREFIX), /usr/local if not given; make uninstall removes it'
 	@echo 'make deps       root: install the Debian packages that are missing'
 	@echo 'make demo       root: the lab, two soft-RoCE machines, the daemon, live queue pairs'
-	@echo 'make test       unit tests and the source as text: no root, no network, a minute'
-	@echo 'make check      root: every test that passes or fails; last line: N passed, N failed, N skipped'
-	@echo 'make check-long root: long series and whole tables, for hours'
-	@echo 'make lint       clang-format, clang-tidy, shellcheck, ruff or pyflakes, codespell, mandoc, systemd'
+	@echo 'make check      root: every test; last line: N passed, N failed, N skipped'
 	@echo 'make bench      root: cost per packet and rates, as ratios in one run'
-	@echo 'make tests      build the programs of the tests and benchmarks; make fuzz, the fuzzers'
+	@echo 'make tests fuzz build the programs of the tests; the fuzzers'
 	@echo 'make format     clang-format on every C file'
 	@echo 'make vmlinux    generate vmlinux/*/vmlinux.h anew'
 	@echo 'make clean      remove build/'

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "metrics.h"
-#include "nic/nic.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -403,7 +402,6 @@ void metrics_write(FILE *out, const struct metrics_facts *facts)
 	write_reasons(out, facts);
 	metrics_write_mesh(out, &facts->mesh);
 	metrics_write_steer(out, &facts->steer, facts->paths);
-	nics_write_metrics(out, facts->nics);
 	write_verdicts(out, facts);
 	write_table(out, facts);
 	write_totals(out, facts);

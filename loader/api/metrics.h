@@ -41,7 +41,6 @@ struct metrics_facts {
 	struct metrics_mesh mesh;
 	struct steer_facts steer;
 	const struct paths *paths;
-	const struct nics *nics; /* NULL: none */
 	struct judge_counts verdicts;
 	const struct delays *delays; /* NULL: none are read */
 	const struct members *members;

@@ -15,7 +15,6 @@ struct judge;
 struct locks;
 struct hostqueue;
 struct mesh;
-struct nics;
 struct owners;
 struct qptable;
 struct server;
@@ -34,7 +33,6 @@ struct daemon {
 	char host_queue_note[160];
 	struct mesh *mesh;
 	struct steer *steer;
-	struct nics *nics;
 	struct judge *judge; /* NULL: nothing is judged */
 	struct owners *owners; /* of queue pairs; NULL: none are looked for */
 	struct events *ledger; /* core.events */
@@ -59,6 +57,9 @@ struct daemon {
 int daemon_new(struct daemon **out, const char *config_path, char **error);
 /* Stops serving; programs stay attached and go on counting. */
 void daemon_free(struct daemon *daemon);
+
+/* The sections of the configuration that capabilities have; NULL at the end. */
+const struct config_section *const *daemon_config_sections(void);
 
 int daemon_refresh(struct daemon *daemon);
 void daemon_follow_host_queue(struct daemon *daemon);

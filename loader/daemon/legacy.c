@@ -22,7 +22,6 @@
 #include "api/verbs.h"
 #include "fleet/fleet.h"
 #include "mesh/mesh.h"
-#include "nic/nic.h"
 #include "pace/pace.h"
 #include "paths/paths.h"
 #include "qp/owners.h"
@@ -638,98 +637,6 @@ const struct capability steer_capability = {
 	.qp = qp_steer,
 };
 
-/* --- nic --- */
-
-static void on_members_nic(void *context, const struct members *before)
-{
-	(void)before;
-	nics_members_changed(context);
-}
-
-static struct fleet_subscriber members_nic = {.changed = on_members_nic};
-
-static int open_nic(void **self, struct core *core, void *const needs[], char **error)
-{
-	struct daemon *daemon = daemon_of(core);
-	int err = nics_new(&daemon->nics, daemon, error);
-
-	(void)needs;
-	*self = daemon->nics;
-	members_nic.context = daemon->nics;
-	if (!err)
-		fleet_subscribe(core->fleet, &members_nic);
-	return err;
-}
-
-static void close_nic(void *self)
-{
-	fleet_unsubscribe(legacy_daemon->core.fleet, &members_nic);
-	nics_free(self);
-	legacy_daemon->nics = NULL;
-}
-
-static void tick_nic(void *self, uint64_t now_ns)
-{
-	(void)now_ns;
-	nics_look(self);
-}
-
-static void reconfigure_nic(void *self, const struct config *old)
-{
-	(void)old;
-	nics_reconfigure(self);
-}
-
-static int off_nic(void *self, const char *by, char **error)
-{
-	(void)by;
-	(void)error;
-	nics_set_off(self, true);
-	return 0;
-}
-
-static int on_nic(void *self, char **error)
-{
-	(void)error;
-	nics_set_off(self, false);
-	return 0;
-}
-
-static void links_nic(void *self)
-{
-	nics_look(self);
-}
-
-static json_t *reply_nic(void *self, struct request *request)
-{
-	(void)request;
-	return nics_report(self);
-}
-
-static const struct verb_handler nic_handlers[] = {{"failover", reply_nic}, {}};
-
-static void status_nic(void *self, json_t *status)
-{
-	json_t *nics = nics_report_short(self);
-
-	if (nics)
-		json_object_set_new(status, "nic_failover", nics);
-}
-
-const struct capability nic_capability = {
-	.name = "nic",
-	.verbs = nic_handlers,
-	.open = open_nic,
-	.close = close_nic,
-	.tick_ns = 1000000000,
-	.tick = tick_nic,
-	.reconfigure = reconfigure_nic,
-	.off = off_nic,
-	.on = on_nic,
-	.links_changed = links_nic,
-	.status = status_nic,
-};
-
 /* --- diagnose, and the poll of the maps before it --- */
 
 static struct core_timer *poll_timer;
@@ -810,7 +717,6 @@ static void gather(struct daemon *daemon, struct metrics_facts *facts)
 	gather_mesh(daemon, &facts->mesh);
 	steer_get(daemon->steer, &facts->steer);
 	facts->paths = core_find(&daemon->core, "paths");
-	facts->nics = daemon->nics;
 	judge_get_counts(daemon->judge, &facts->verdicts);
 	facts->reasons_read = !dataplane_reasons(daemon->dataplane, facts->reasons);
 	facts->qps_read = !core_refresh(&daemon->core);

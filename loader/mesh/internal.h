@@ -5,10 +5,9 @@
 
 #include "clocksync/anchor.h"
 #include "clocksync/graph.h"
-#include "probe/losses.h"
+#include "probe/probe.h"
 #include "mesh.h"
 #include "fleet/fleet.h"
-#include "probe/sender.h"
 
 #define MESH_TURN_NS 10000000	/* the ring is read */
 #define MESH_STATE_NS 100000000 /* who is heard */

@@ -14,7 +14,7 @@
 #include "clocksync/hostclock.h"
 #include "config/config.h"
 #include "maps/maps.h"
-#include "probe/passages.h"
+#include "probe/probe.h"
 
 #define MESH_PLANES 2
 #define MESH_EDGES_MAX 96 /* of all planes; graph.c gives a member 48 at most */

@@ -4,7 +4,6 @@
 #include <ifaddrs.h>
 #include <jansson.h>
 #include <net/if.h>
-#include <netinet/in.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,20 +33,12 @@ __attribute__((format(printf, 2, 3))) static void plane_off(struct mesh_plane *p
 static bool interface_has(const struct ifaddrs *list, const char *name,
 			  const struct esc_address *address)
 {
-	for (const struct ifaddrs *at = list; at; at = at->ifa_next) {
-		struct esc_address here = {.bytes = {[10] = 0xff, [11] = 0xff}};
+	struct esc_address here;
 
-		if (!at->ifa_addr || strcmp(at->ifa_name, name))
-			continue;
-		if (at->ifa_addr->sa_family == AF_INET)
-			memcpy(here.bytes + 12, &((struct sockaddr_in *)at->ifa_addr)->sin_addr, 4);
-		else if (at->ifa_addr->sa_family == AF_INET6)
-			memcpy(here.bytes, &((struct sockaddr_in6 *)at->ifa_addr)->sin6_addr, 16);
-		else
-			continue;
-		if (!memcmp(&here, address, sizeof(here)))
+	for (const struct ifaddrs *at = list; at; at = at->ifa_next)
+		if (!strcmp(at->ifa_name, name) && address_of_socket(at->ifa_addr, &here) &&
+		    !memcmp(&here, address, sizeof(here)))
 			return true;
-	}
 	return false;
 }
 

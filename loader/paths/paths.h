@@ -14,7 +14,7 @@
 #include "budget.h"
 #include "maps/maps.h"
 #include "pacing/pathlive.h"
-#include "probe/passages.h"
+#include "base/quantiles.h"
 
 struct paths;
 

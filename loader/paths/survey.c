@@ -23,7 +23,7 @@
 
 #include "base/log.h"
 #include "pacing/random.h"
-#include "probe/pathpacket.h"
+#include "probe/probe.h"
 #include "internal.h"
 
 #define REPLY_NS 250000000ull /* an error is waited for */

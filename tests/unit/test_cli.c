@@ -217,21 +217,22 @@ Test(cli, config_show_can_be_taken_again)
 {
 	static const char yaml[] = "host: 'h: 1'\ninterfaces: [{name: eth1, attach: skb},"
 				   "{name: '1e3'}]\nqps: {idle: 90s}\n";
+	const struct config_input input = {.path = "/x/e.yaml"};
 	struct config *config;
 	json_t *first, *second;
 	char *text, *error;
 
-	cr_assert_neq(config_parse("/x/e.yaml", yaml, strlen(yaml), &config, &error), 0,
+	cr_assert_neq(config_parse(&input, yaml, strlen(yaml), &config, &error), 0,
 		      "a host is one word");
 	free(error);
-	cr_assert_eq(config_parse("/x/e.yaml", yaml + 13, strlen(yaml) - 13, &config, &error), 0,
+	cr_assert_eq(config_parse(&input, yaml + 13, strlen(yaml) - 13, &config, &error), 0,
 		     "%s", error);
 	first = config_to_json(config);
 	config_free(config);
 	text = json_dumps(first, 0);
 	render(cli_write_config, text);
 	free(text);
-	cr_assert_eq(config_parse("/x/e.yaml", written, written_bytes, &config, &error), 0,
+	cr_assert_eq(config_parse(&input, written, written_bytes, &config, &error), 0,
 		     "%s\n%s", error, written);
 	second = config_to_json(config);
 	config_free(config);
