@@ -14,7 +14,7 @@
 #include "budget.h"
 #include "maps/maps.h"
 #include "pacing/pathlive.h"
-#include "probe/probe.h"
+#include "base/quantiles.h"
 
 struct paths;
 

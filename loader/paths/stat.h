@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #include "base/delayhist.h"
-#include "probe/probe.h"
+#include "base/quantiles.h"
 
 #define PATHSTAT_RECENT 16
 #define PATHSTAT_WINDOW_NS 5000000000ll	 /* histograms: this one and the one before */
