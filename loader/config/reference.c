@@ -136,15 +136,24 @@ static void write_mdoc_keys(FILE *out, const struct config_key *keys, unsigned i
 	fputs(".El\n", out);
 }
 
-int config_write_man(FILE *out, const struct config_section *const *sections)
+static void write_mdoc_sections(FILE *out, const struct config_section *const *sections,
+				bool for_tests)
 {
 	const struct config_section *section;
 
 	for (size_t i = 0; (section = section_at(sections, i)); i++) {
+		if (section->for_tests != for_tests)
+			continue;
 		fprintf(out, ".Ss %s\n", *section->name ? section->name : "Top level");
 		write_mdoc(out, section->summary);
 		write_mdoc_keys(out, section->keys, section->key_count);
 	}
+}
+
+int config_write_man(FILE *out, const struct config_section *const *sections)
+{
+	write_mdoc_sections(out, sections, false);
+	write_mdoc_sections(out, sections, true);
 	return ferror(out) ? -EIO : 0;
 }
 

@@ -703,6 +703,7 @@ static const struct capability_mode mode_steer = {"steer", ports_steer, set_stee
 
 const struct capability steer_capability = {
 	.name = "steer",
+	.keys = &steer_section,
 	.verbs = steer_handlers,
 	.mode = &mode_steer,
 	.open = open_steer,

@@ -237,7 +237,7 @@ json_t *pace_show(struct pace *pace)
 	shown = json_pack("{s:o, s:o, s:o, s:o, s:o, s:I}", "mode", core_mode(pace->core, -1),
 			  "interfaces", show_ports(pace), "clock", show_clock(pace), "classes",
 			  show_classes(pace), "qps", flows, "hold_max_ns",
-			  (json_int_t)pace->core->config->pace.hold_max_ns);
+			  (json_int_t)pace_keys(pace->core->config)->hold_max_ns);
 	if (pace->follower)
 		json_put(shown, "tcp", pace->follower->show(pace->follower_context));
 	return shown;
