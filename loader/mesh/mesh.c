@@ -16,6 +16,7 @@
 #include "base/explain.h"
 #include "base/log.h"
 #include "internal.h"
+#include "clocksync/local.h"
 
 #define TURN_SLACK_US 1000
 #define RETRY_NS 5000000000ull /* of what could not be opened: it costs a look at every member */
