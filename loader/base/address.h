@@ -4,6 +4,7 @@
 #define ESC_LOADER_ADDRESS_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "maps/maps.h"
 
