@@ -67,7 +67,7 @@ SKELETONS := $(patsubst %,$(BPF_OUT)/%.skel.h,dataplane $(ALONE))
 
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all programs tests deps demo check bench install uninstall clean help format vmlinux
+.PHONY: all programs tests deps demo test check check-long lint bench install uninstall clean help format vmlinux
 
 all: programs
 
@@ -144,7 +144,11 @@ $(OUT)/escapement.yaml: $(OUT)/mkref
 # --- targets without a file ---
 deps: ; @tests/deps
 demo: ; @tests/demo
+test: programs unit
+	@tests/run test
 check: ; @tests/check
+check-long: ; @tests/check long
+lint: ; @tests/text/lint
 bench: ; @tests/bench/run
 vmlinux: ; vmlinux/make-vmlinux
 clean: ; rm -rf $(BUILD)
@@ -190,9 +194,12 @@ help:
 	@echo 'make install    into $$(DESTDIR)$$(PREFIX), /usr/local if not given; make uninstall removes it'
 	@echo 'make deps       root: install the Debian packages that are missing'
 	@echo 'make demo       root: the lab, two soft-RoCE machines, the daemon, live queue pairs'
-	@echo 'make check      root: every test; last line: N passed, N failed, N skipped'
+	@echo 'make test       unit tests and the source as text: no root, no network, a minute'
+	@echo 'make check      root: every test that passes or fails; last line: N passed, N failed, N skipped'
+	@echo 'make check-long root: long series and whole tables, for hours'
+	@echo 'make lint       clang-format, clang-tidy, shellcheck, ruff or pyflakes, codespell, mandoc, systemd'
 	@echo 'make bench      root: cost per packet and rates, as ratios in one run'
-	@echo 'make tests fuzz build the programs of the tests; the fuzzers'
+	@echo 'make tests      build the programs of the tests and benchmarks; make fuzz, the fuzzers'
 	@echo 'make format     clang-format on every C file'
 	@echo 'make vmlinux    generate vmlinux/*/vmlinux.h anew'
 	@echo 'make clean      remove build/'

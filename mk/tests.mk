@@ -75,7 +75,8 @@ $(FUZZERS): $(BUILD)/%: $(BUILD)/fuzz/%.o
 ifneq ($(filter fuzz $(FUZZERS),$(MAKECMDGOALS)),)
 $(BUILD)/tests/fuzz/%.objects: $(BUILD)/tests/fuzz/%.o $(BUILD)/libescapement_core.a $(BUILD)/libescapement_laws.a
 	$(call say,LIST)
-	$(Q)$(LD) -r -z muldefs --trace -o $@.o $^ | sed -n 's|.*($(BUILD)/\(.*\.o\))$$|$(@:.objects=): $(BUILD)/fuzz/\1|p' > $@
+	$(Q)$(LD) -r -z muldefs --trace -o $@.o $^ | \
+		sed -n '2,$$s|^$(BUILD)/\(.*\.o\)$$|$(@:.objects=): $(BUILD)/fuzz/\1|p' > $@
 	$(Q)rm -f $@.o
 
 include $(FUZZERS:=.objects)
