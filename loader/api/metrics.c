@@ -8,7 +8,6 @@
 #include "base/address.h"
 #include "delay/metrics.h"
 #include "qp/metrics_owner.h"
-#include "paths/metrics_delays.h"
 #include "base/prom.h"
 #include "report.h"
 #include "qp/report.h"
@@ -402,9 +401,7 @@ void metrics_write(FILE *out, const struct metrics_facts *facts)
 	write_port_counts(out, facts);
 	write_reasons(out, facts);
 	metrics_write_mesh(out, &facts->mesh);
-	metrics_write_steer(out, &facts->steer, &facts->paths);
-	metrics_write_paths(out, &facts->paths);
-	metrics_write_lanes(out, facts);
+	metrics_write_steer(out, &facts->steer, facts->paths);
 	write_verdicts(out, facts);
 	write_table(out, facts);
 	write_totals(out, facts);

@@ -11,7 +11,6 @@
 #include "dataplane/dataplane.h"
 #include "diagnose/diagnose.h"
 #include "clock/metrics.h"
-#include "paths/metrics_lanes.h"
 #include "steer/metrics.h"
 #include "qp/owners.h"
 #include "paths/paths.h"
@@ -41,8 +40,7 @@ struct metrics_facts {
 	struct qp_totals totals[2]; /* by enum esc_direction */
 	struct metrics_mesh mesh;
 	struct steer_facts steer;
-	struct paths_facts paths;
-	struct metrics_lanes lanes;
+	const struct paths *paths;
 	struct judge_counts verdicts;
 	const struct delays *delays; /* NULL: none are read */
 	const struct members *members;

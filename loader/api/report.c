@@ -14,7 +14,6 @@
 #include "steer/steer.h"
 #include "delay/report.h"
 #include "qp/report_owner.h"
-#include "paths/report.h"
 #include "dataplane/support.h"
 
 void report_put_count(json_t *object, const char *key, uint64_t count)

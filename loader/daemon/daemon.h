@@ -16,7 +16,6 @@ struct locks;
 struct hostqueue;
 struct mesh;
 struct owners;
-struct paths;
 struct qptable;
 struct server;
 struct steer;
@@ -34,7 +33,6 @@ struct daemon {
 	char host_queue_note[160];
 	struct mesh *mesh;
 	struct steer *steer;
-	struct paths *paths;
 	struct judge *judge; /* NULL: nothing is judged */
 	struct owners *owners; /* of queue pairs; NULL: none are looked for */
 	struct events *ledger; /* core.events */

@@ -24,7 +24,6 @@
 #include "mesh/mesh.h"
 #include "pace/pace.h"
 #include "paths/paths.h"
-#include "paths/report.h"
 #include "qp/owners.h"
 #include "qp/report.h"
 #include "qp/report_owner.h"
@@ -565,80 +564,6 @@ const struct capability delay_capability = {
 	.metrics_written = written_delay,
 };
 
-/* --- paths --- */
-
-static void resume_paths(void *self)
-{
-	paths_hear_anew(self);
-}
-
-static int open_paths(void **self, struct core *core, void *const needs[], char **error)
-{
-	struct daemon *daemon = daemon_of(core);
-	int err = paths_new(&daemon->paths, daemon, error);
-
-	(void)needs;
-	*self = daemon->paths;
-	if (!err)
-		mesh_on_resume(daemon->mesh, resume_paths, daemon->paths);
-	return err;
-}
-
-static void close_paths(void *self)
-{
-	mesh_on_resume(legacy_daemon->mesh, NULL, NULL);
-	paths_free(self);
-	legacy_daemon->paths = NULL;
-}
-
-static void reconfigure_paths(void *self, const struct config *old)
-{
-	(void)old;
-	paths_reconfigure(self);
-}
-
-static void links_paths(void *self)
-{
-	paths_see_links(self);
-}
-
-static json_t *reply_paths(void *self, struct request *request)
-{
-	const char *peer;
-	json_t *result;
-
-	(void)self;
-	if (!request_text(request, "peer", NULL, &peer))
-		return NULL;
-	result = report_paths(legacy_daemon, peer);
-	if (!peer || json_array_size(json_object_get(result, "pairs")))
-		return result;
-	json_decref(result);
-	return request_misuse(
-		request,
-		"there are no paths to `%.64s`; give a host that `escapement paths` lists, or "
-		"its address",
-		peer);
-}
-
-static const struct verb_handler paths_handlers[] = {{"paths", reply_paths}, {}};
-
-static void status_paths(void *self, json_t *status)
-{
-	(void)self;
-	report_put_paths(status, legacy_daemon);
-}
-
-const struct capability paths_capability = {
-	.name = "paths",
-	.verbs = paths_handlers,
-	.open = open_paths,
-	.close = close_paths,
-	.reconfigure = reconfigure_paths,
-	.links_changed = links_paths,
-	.status = status_paths,
-};
-
 /* --- steer --- */
 
 static int open_steer(void **self, struct core *core, void *const needs[], char **error)
@@ -649,13 +574,13 @@ static int open_steer(void **self, struct core *core, void *const needs[], char 
 	(void)needs;
 	*self = daemon->steer;
 	if (!err)
-		steer_follow_paths(daemon->steer, daemon->paths);
+		steer_follow_paths(daemon->steer, core_find(core, "paths"));
 	return err;
 }
 
 static void close_steer(void *self)
 {
-	paths_listen(legacy_daemon->paths, NULL, NULL);
+	paths_on_tick(core_find(&legacy_daemon->core, "paths"), NULL, NULL);
 	steer_free(self);
 	legacy_daemon->steer = NULL;
 }
@@ -792,8 +717,7 @@ static void gather(struct daemon *daemon, struct metrics_facts *facts)
 	gather_ports(daemon, facts);
 	gather_mesh(daemon, &facts->mesh);
 	steer_get(daemon->steer, &facts->steer);
-	paths_get(daemon->paths, &facts->paths);
-	metrics_lanes_gather(daemon->paths, daemon->config->textfile.top_paths, &facts->lanes);
+	facts->paths = core_find(&daemon->core, "paths");
 	judge_get_counts(daemon->judge, &facts->verdicts);
 	facts->reasons_read = !dataplane_reasons(daemon->dataplane, facts->reasons);
 	facts->qps_read = !core_refresh(&daemon->core);
@@ -821,7 +745,6 @@ static void metrics_diagnose(void *self, FILE *out)
 	gather(legacy_daemon, facts);
 	metrics_write(out, facts);
 	free((void *)facts->mesh.peers);
-	free(facts->lanes.list);
 	free(facts);
 }
 

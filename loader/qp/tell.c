@@ -39,9 +39,8 @@ void qptell_add(struct qptell *tell, const struct esc_qp_key *key, const struct 
 		return;
 	address_format(&key->src, src);
 	address_format(&key->dst, dst);
-	snprintf(subject, sizeof(subject), "%s %s > %s qpn 0x%x",
-		 key->direction == ESC_DIRECTION_TX ? "tx" : "rx", src, dst, key->dest_qpn);
-	events_record(tell->events, tell->kind, subject, qptell_seen(key, qp, src, dst), NULL, NULL,
+	events_record(tell->events, tell->kind,
+		   address_format_qp(&key->src, &key->dst, key->dest_qpn, subject), qptell_seen(key, qp, src, dst), NULL, NULL,
 		   NULL);
 }
 

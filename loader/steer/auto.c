@@ -215,7 +215,7 @@ static int lane_of(struct steer *steer, const struct auto_pair *pair, const stru
 	if (entry->by_itself)
 		return who->lane >= 0 ? who->lane : entry->stood_lane;
 	sport = entry->now.sport ? entry->now.sport : who->own_sport;
-	return paths_lane_of(steer->paths, pair->facts.slot, sport);
+	return paths_id_of(steer->paths, pair->facts.slot, sport);
 }
 
 /* An order that waits; the policy may have dropped it, or a daemon before us left it. */
@@ -289,7 +289,7 @@ static void on_look(void *context, uint64_t now_ns)
 	struct steer *steer = context;
 	struct steer_auto *by_itself = steer->by_itself;
 
-	if (!by_itself->on || !steer_ports(steer))
+	if (!by_itself->on || !steer_ports(steer) || !paths_are_probed(steer->paths))
 		return;
 	see_pairs(steer, by_itself);
 	if (by_itself->table_local_ns != steer->daemon->refreshed_local_ns)
@@ -325,7 +325,7 @@ void steer_follow_paths(struct steer *steer, struct paths *paths)
 {
 	steer->paths = paths;
 	if (paths)
-		paths_listen(paths, on_look, steer);
+		paths_on_tick(paths, on_look, steer);
 }
 
 bool steer_auto_is_on(const struct steer_auto *by_itself)

@@ -28,7 +28,7 @@ struct auto_qp {
 struct auto_pair {
 	struct path_pair_facts facts;
 	bool there;
-	struct path_lane_facts lanes[ESC_PATH_LANES_MAX]; /* by number; sport 0: none */
+	struct path_facts lanes[ESC_PATH_LANES_MAX]; /* by number; sport 0: none */
 	uint8_t path[ESC_PATH_LANES_MAX];		  /* the lane that stands for its path */
 	struct contend contend;
 	struct contend_path paths[ESC_PATH_LANES_MAX];

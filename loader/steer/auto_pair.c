@@ -49,12 +49,12 @@ static uint8_t first_of_group(const struct auto_pair *pair, size_t lane)
 }
 
 /* The one of a path's lanes that is known best: those in use are probed more often. */
-static const struct path_lane_facts *best_known(const struct auto_pair *pair, size_t path)
+static const struct path_facts *best_known(const struct auto_pair *pair, size_t path)
 {
-	const struct path_lane_facts *best = NULL;
+	const struct path_facts *best = NULL;
 
 	for (size_t i = 0; i < ESC_PATH_LANES_MAX; i++) {
-		const struct path_lane_facts *lane = &pair->lanes[i];
+		const struct path_facts *lane = &pair->lanes[i];
 
 		if (!lane->sport || pair->path[i] != path || !lane->usable)
 			continue;
@@ -69,7 +69,7 @@ static const struct path_lane_facts *best_known(const struct auto_pair *pair, si
 static void see_path(struct auto_pair *pair, size_t number)
 {
 	struct contend_path *path = &pair->paths[number];
-	const struct path_lane_facts *lane = NULL;
+	const struct path_facts *lane = NULL;
 
 	/* What shares a path with another port is only known of groups. */
 	if (pair->lanes[number].sport && pair->lanes[number].group && pair->path[number] == number)
@@ -87,17 +87,17 @@ static void see_path(struct auto_pair *pair, size_t number)
 
 void auto_pair_see_lanes(struct auto_pair *pair, const struct paths *paths)
 {
-	struct path_lane_facts found[ESC_PATH_LANES_MAX];
+	struct path_facts found[ESC_PATH_LANES_MAX];
 	uint16_t sports[ESC_PATH_LANES_MAX];
 	bool another = false;
-	size_t count = paths_lanes(paths, pair->facts.slot, found);
+	size_t count = paths_candidates(paths, pair->facts.slot, found);
 
 	for (size_t i = 0; i < ESC_PATH_LANES_MAX; i++)
 		sports[i] = pair->lanes[i].sport;
 	memset(pair->lanes, 0, sizeof(pair->lanes));
 	for (size_t i = 0; i < count; i++)
-		if (found[i].lane < ESC_PATH_LANES_MAX)
-			pair->lanes[found[i].lane] = found[i];
+		if (found[i].id < ESC_PATH_LANES_MAX)
+			pair->lanes[found[i].id] = found[i];
 	for (size_t i = 0; i < ESC_PATH_LANES_MAX; i++) {
 		uint8_t first = first_of_group(pair, i);
 
@@ -113,7 +113,7 @@ void auto_pair_see_lanes(struct auto_pair *pair, const struct paths *paths)
 
 uint32_t auto_pair_path_of(const struct auto_pair *pair, int lane)
 {
-	const struct path_lane_facts *facts;
+	const struct path_facts *facts;
 
 	if (lane < 0 || lane >= ESC_PATH_LANES_MAX || !pair->lanes[lane].sport)
 		return NO_PATH;
@@ -125,10 +125,10 @@ uint32_t auto_pair_path_of(const struct auto_pair *pair, int lane)
 
 int auto_pair_lane_for(const struct auto_pair *pair, uint32_t path)
 {
-	const struct path_lane_facts *lane =
+	const struct path_facts *lane =
 		path < ESC_PATH_LANES_MAX ? best_known(pair, path) : NULL;
 
-	return lane ? (int)lane->lane : -1;
+	return lane ? (int)lane->id : -1;
 }
 
 bool auto_pair_is_calm(const struct auto_pair *pair)
@@ -264,7 +264,7 @@ int auto_pair_see_table(struct auto_pair *pair, const struct paths *paths,
 		who = &pair->who[at];
 		who->there = true;
 		who->own_sport = entries[i].qp.sport;
-		who->home = paths_lane_of(paths, pair->facts.slot, who->own_sport);
+		who->home = paths_id_of(paths, pair->facts.slot, who->own_sport);
 		at++;
 	}
 	drop_gone(pair);

@@ -5,8 +5,9 @@
 #include "base/prom.h"
 
 void metrics_write_steer(FILE *out, const struct steer_facts *facts,
-			 const struct paths_facts *paths)
+			 const struct paths *paths)
 {
+	struct paths_facts path_facts;
 	struct prom_family *switches =
 		FAMILY("path_switches_total", COUNTER,
 		       "Changes of a queue pair's path that took effect, by reason; those of a "
@@ -32,9 +33,10 @@ void metrics_write_steer(FILE *out, const struct steer_facts *facts,
 	for (int reason = 0; reason < STEER_REASONS; reason++)
 		prom_count(switches, facts->switches[reason], "reason", steer_reason_name(reason),
 			   NULL);
-	if (paths->there) {
-		prom_count(switches, paths->failovers, "reason", "failover", NULL);
-		prom_count(switches, paths->returns, "reason", "recovery", NULL);
+	if (paths) {
+		paths_get(paths, &path_facts);
+		prom_count(switches, path_facts.failovers, "reason", "failover", NULL);
+		prom_count(switches, path_facts.returns, "reason", "recovery", NULL);
 	}
 	prom_count(steered, facts->steered, NULL);
 	prom_count(automatic, facts->by_itself, NULL);

@@ -10,6 +10,6 @@
 
 /* Paths that failed over and came back are changes too. */
 void metrics_write_steer(FILE *out, const struct steer_facts *facts,
-			 const struct paths_facts *paths);
+			 const struct paths *paths);
 
 #endif

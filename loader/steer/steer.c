@@ -161,7 +161,7 @@ static void entry_watch_standby(struct steer *steer, struct steered *entry, uint
 	if (verify_look(&entry->verify, &entry->counts, now_ns) != VERIFY_SILENT)
 		return;
 	if (steer->paths)
-		paths_let_go(steer->paths, entry->want.slot, entry->want.lane);
+		paths_release(steer->paths, entry->want.slot, entry->want.lane);
 	entry->on_standby = false; /* else it is asked again: from here on */
 }
 

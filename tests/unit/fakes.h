@@ -248,13 +248,12 @@ void steer_stop(struct steer *steer, const char *by)
 }
 
 extern const struct capability dataplane_capability, mesh_capability, qp_capability,
-	delay_capability, paths_capability, steer_capability, diagnose_capability;
+	delay_capability, steer_capability, diagnose_capability;
 
 static struct core_module fake_modules[] = {
 	{.capability = &dataplane_capability}, {.capability = &mesh_capability},
 	{.capability = &qp_capability},	       {.capability = &delay_capability},
-	{.capability = &paths_capability},
-	{.capability = &steer_capability},     
+	{.capability = &steer_capability},
 	{.capability = &diagnose_capability},
 };
 

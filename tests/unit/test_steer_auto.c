@@ -12,12 +12,12 @@
 #define SECOND 1000000000ll
 #define FLOOR_NS 20000.0
 
-static struct path_lane_facts lanes[ESC_PATH_LANES_MAX];
+static struct path_facts lanes[ESC_PATH_LANES_MAX];
 static size_t lane_count;
 
 /* These win over the real ones (mk/face.mk). */
-size_t paths_lanes(const struct paths *paths, unsigned int slot,
-		   struct path_lane_facts out[ESC_PATH_LANES_MAX])
+size_t paths_candidates(const struct paths *paths, unsigned int slot,
+		   struct path_facts out[ESC_PATH_LANES_MAX])
 {
 	(void)paths;
 	(void)slot;
@@ -25,21 +25,21 @@ size_t paths_lanes(const struct paths *paths, unsigned int slot,
 	return lane_count;
 }
 
-int paths_lane_of(const struct paths *paths, unsigned int slot, uint16_t sport)
+int paths_id_of(const struct paths *paths, unsigned int slot, uint16_t sport)
 {
 	(void)paths;
 	(void)slot;
 	for (size_t i = 0; i < lane_count; i++)
 		if (lanes[i].sport == sport)
-			return (int)lanes[i].lane;
+			return (int)lanes[i].id;
 	return -ENOENT;
 }
 
-static struct path_lane_facts lane(unsigned int number, uint32_t group)
+static struct path_facts lane(unsigned int number, uint32_t group)
 {
-	return (struct path_lane_facts){
+	return (struct path_facts){
 		.slot = 3,
-		.lane = number,
+		.id = number,
 		.sport = (uint16_t)(50000 + number),
 		.group = group,
 		.usable = true,
@@ -56,7 +56,7 @@ static struct path_lane_facts lane(unsigned int number, uint32_t group)
 
 static struct auto_pair *make(size_t count)
 {
-	struct path_pair_facts facts = {.slot = 3, .lanes = count};
+	struct path_pair_facts facts = {.slot = 3, .candidates = count};
 	struct contend_config config;
 
 	facts.key.src.bytes[15] = 1;

@@ -6,8 +6,6 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "daemon/daemon.h"
-#include "dataplane/dataplane.h"
 #include "base/explain.h"
 #include "internal.h"
 
@@ -21,24 +19,24 @@ static void record_take(struct paths *paths, const struct esc_path_record *recor
 	int64_t at_ns = (int64_t)record->ktime_ns;
 	struct paths_pair *pair =
 		record->slot < ESC_PATH_SLOTS_MAX ? paths->by_slot[record->slot] : NULL;
-	struct paths_lane *lane;
+	struct candidate *path;
 	int index;
 
 	if (!pair)
 		return;
 	pair->replied_ns = record->ktime_ns;
-	paths_see_distance(pair, record->hop_limit);
+	paths_update_distance(pair, record->hop_limit);
 	if (record->lane >= ESC_PATH_LANES_MAX)
 		return;
-	lane = &pair->lanes[record->lane];
-	if (!record->sport || lane->sport != record->sport)
+	path = &pair->candidates[record->lane];
+	if (!record->sport || path->sport != record->sport)
 		return;
-	pathstat_add(&lane->rtt, at_ns, (double)record->rtt_ns, 0);
+	pathstat_add(&path->rtt, at_ns, (double)record->rtt_ns, 0);
 	if (record->flags & ESC_PATH_TIMED)
-		pathstat_add(&lane->out, at_ns, (double)record->out_ns, record->out_bound_ns);
+		pathstat_add(&path->out, at_ns, (double)record->out_ns, record->out_bound_ns);
 	if (record->flags & ESC_PATH_ANSWER_TIMED)
-		pathstat_add(&lane->in, at_ns, (double)record->in_ns, record->in_bound_ns);
-	index = paths_is_silent(pair) ? paths_set_index(pair, lane->sport) : -ENOENT;
+		pathstat_add(&path->in, at_ns, (double)record->in_ns, record->in_bound_ns);
+	index = paths_is_silent(pair) ? paths_set_index(pair, path->sport) : -ENOENT;
 	/* Without fabric time the round trip has the queue in it as well. */
 	if (index >= 0)
 		pathset_sample(&pair->set, (size_t)index,
@@ -59,9 +57,9 @@ void paths_read_records(struct paths *paths)
 	ring_buffer__consume(paths->ring);
 }
 
-int paths_open(struct paths *paths, char **error)
+int paths_open_maps(struct paths *paths, char **error)
 {
-	const struct dataplane *dataplane = paths->daemon->dataplane;
+	const struct dataplane *dataplane = paths->dataplane;
 	int records_fd = dataplane_map_fd(dataplane, "path_records");
 	void *memory;
 
@@ -80,7 +78,7 @@ int paths_open(struct paths *paths, char **error)
 	return 0;
 }
 
-void paths_close(struct paths *paths)
+void paths_close_maps(struct paths *paths)
 {
 	ring_buffer__free(paths->ring);
 	if (paths->map)
@@ -89,15 +87,15 @@ void paths_close(struct paths *paths)
 	paths->map = NULL;
 }
 
-struct esc_lane *paths_map_lane(const struct paths *paths, const struct paths_pair *pair,
-				unsigned int lane)
+struct esc_lane *paths_map_entry(const struct paths *paths, const struct paths_pair *pair,
+				 unsigned int id)
 {
-	return &paths->map[pair->slot].lanes[lane];
+	return &paths->map[pair->slot].lanes[id];
 }
 
-void paths_hear_anew(struct paths *paths)
+void paths_reset_heard(struct paths *paths)
 {
-	int fd = paths ? dataplane_map_fd(paths->daemon->dataplane, "path_heard") : -1;
+	int fd = dataplane_map_fd(paths->dataplane, "path_heard");
 	struct esc_path_heard heard;
 	struct esc_path_key key;
 	uint64_t now_ns = time_local_ns();
@@ -110,28 +108,28 @@ void paths_hear_anew(struct paths *paths)
 		before = &key;
 		if (bpf_map_lookup_elem(fd, &key, &heard))
 			continue;
-		for (unsigned int lane = 0; lane < ESC_PATH_LANES_MAX; lane++)
-			if (heard.sport[lane])
-				heard.heard_ktime_ns[lane] = now_ns;
+		for (unsigned int id = 0; id < ESC_PATH_LANES_MAX; id++)
+			if (heard.sport[id])
+				heard.heard_ktime_ns[id] = now_ns;
 		bpf_map_update_elem(fd, &key, &heard, BPF_EXIST);
 	}
 }
 
-/* The programs look at the port first: between two of them there is none. */
-void paths_lane_write(struct paths *paths, struct paths_pair *pair, unsigned int number,
-		      uint16_t sport)
+/* The programs read the port first: between two of them there is none. */
+void paths_write_candidate(struct paths *paths, struct paths_pair *pair, unsigned int id,
+			   uint16_t sport)
 {
-	struct esc_lane *lane = paths_map_lane(paths, pair, number);
+	struct esc_lane *entry = paths_map_entry(paths, pair, id);
 
-	__atomic_store_n(&lane->sport, 0, __ATOMIC_SEQ_CST);
-	store(lane->deadline_ns, 0);
-	store(lane->diverted_ns, 0);
-	store(lane->standby, ESC_PATH_LANE_NONE);
-	store(lane->state, PATHLIVE_UP);
-	store(lane->floor_ns, 0);
-	memset(&lane->live, 0, sizeof(lane->live));
-	lane->diverted = lane->probes = lane->replies = 0;
-	__atomic_store_n(&lane->sport, sport, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&entry->sport, 0, __ATOMIC_SEQ_CST);
+	store(entry->deadline_ns, 0);
+	store(entry->diverted_ns, 0);
+	store(entry->standby, ESC_PATH_LANE_NONE);
+	store(entry->state, PATHLIVE_UP);
+	store(entry->floor_ns, 0);
+	memset(&entry->live, 0, sizeof(entry->live));
+	entry->diverted = entry->probes = entry->replies = 0;
+	__atomic_store_n(&entry->sport, sport, __ATOMIC_SEQ_CST);
 }
 
 int paths_slot_take(struct paths *paths, struct paths_pair *pair)
@@ -151,7 +149,7 @@ int paths_slot_take(struct paths *paths, struct paths_pair *pair)
 	slot->peer_epoch = 0;
 	pair->slot = number;
 	for (unsigned int i = 0; i < ESC_PATH_LANES_MAX; i++)
-		paths_lane_write(paths, pair, i, 0);
+		paths_write_candidate(paths, pair, i, 0);
 	__atomic_store_n(&slot->peer, pair->peer, __ATOMIC_SEQ_CST);
 	err = bpf_map_update_elem(paths->slots_fd, &pair->key, &number, BPF_ANY);
 	if (err) {
@@ -167,7 +165,7 @@ void paths_slot_free(struct paths *paths, struct paths_pair *pair)
 {
 	bpf_map_delete_elem(paths->slots_fd, &pair->key);
 	for (unsigned int i = 0; i < ESC_PATH_LANES_MAX; i++)
-		paths_lane_write(paths, pair, i, 0);
+		paths_write_candidate(paths, pair, i, 0);
 	__atomic_store_n(&paths->map[pair->slot].peer, 0, __ATOMIC_SEQ_CST);
 	paths->by_slot[pair->slot] = NULL;
 	paths->pairs--;
