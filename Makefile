@@ -72,7 +72,7 @@ SKELETONS := $(patsubst %,$(BPF_OUT)/%.skel.h,dataplane $(ALONE))
 all: programs
 
 programs: $(OUT)/escapementd $(OUT)/escapement $(OUT)/libescapement.so $(MAN:%=$(OUT)/man/%) \
-	$(OUT)/escapement.yaml
+	$(OUT)/escapement.yaml $(OUT)/completion.bash $(OUT)/completion.zsh
 
 include mk/tests.mk
 
@@ -156,7 +156,14 @@ clean: ; rm -rf $(BUILD)
 format:
 	git ls-files '*.c' '*.h' | grep -v '^vmlinux/' | xargs clang-format -i
 
-INSTALLED = $(SBINDIR)/escapementd $(BINDIR)/escapement $(UNITDIR)/escapementd.service \
+# Where the shells look for completion.
+COMPLETION = share/bash-completion/completions/escapement share/zsh/site-functions/_escapement
+
+$(OUT)/completion.%: $(OUT)/mkref
+	$(call say,MKREF)
+	$(Q)$(OUT)/mkref completion-$* > $@
+
+INSTALLED = $(addprefix $(PREFIX)/,$(COMPLETION)) $(SBINDIR)/escapementd $(BINDIR)/escapement $(UNITDIR)/escapementd.service \
 	$(SYSCONFDIR)/escapement/escapement.yaml.example $(INCLUDEDIR)/escapement.h \
 	$(addprefix $(LIBDIR)/,$(SONAME).1.0 $(SONAME) libescapement.so pkgconfig/libescapement.pc) \
 	$(foreach page,$(MAN),$(MANDIR)/man$(subst .,,$(suffix $(page)))/$(page))
@@ -175,6 +182,8 @@ install: programs
 	sed 's|=/usr/sbin/|=$(SBINDIR)/|; s|/etc/escapement|$(SYSCONFDIR)/escapement|' deploy/escapementd.service \
 		> $(D)$(UNITDIR)/escapementd.service
 	$(INSTALL) -D -m 0644 $(OUT)/escapement.yaml $(D)$(SYSCONFDIR)/escapement/escapement.yaml.example
+	$(INSTALL) -D -m 0644 $(OUT)/completion.bash $(D)$(PREFIX)/$(word 1,$(COMPLETION))
+	$(INSTALL) -D -m 0644 $(OUT)/completion.zsh $(D)$(PREFIX)/$(word 2,$(COMPLETION))
 	for page in $(MAN); do $(INSTALL) -D -m 0644 $(OUT)/man/$$page $(D)$(MANDIR)/man$${page##*.}/$$page || exit 1; done
 
 uninstall:

@@ -219,6 +219,8 @@ bool value_write(FILE *out, struct scope scope, const char *key, size_t bytes,
 		number *= scale_of(key, bytes);
 		if (number < 1e9)
 			return fprintf(out, "%.3gms", number / 1e6) > 0;
+		if (number < 60e9)
+			return fprintf(out, "%.3gs", number / 1e9) > 0;
 		return fputs(units_duration(text, number), out) >= 0;
 	case FORMAT_PPM:
 		return fprintf(out, "%+.3f", number / 1000) > 0;

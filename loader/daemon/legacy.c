@@ -195,6 +195,7 @@ const struct capability steer_capability = {
 	.needs = {"dataplane", "qp", "delay", "paths"},
 	.write_metrics = metrics_steer,
 	.name = "steer",
+	.keys = &steer_section,
 	.verbs = steer_handlers,
 	.mode = &mode_steer,
 	.open = open_steer,

@@ -22,7 +22,7 @@ struct pace_class {
 	uint32_t weight;
 	uint64_t threshold_ns;
 	bool own_threshold;		       /* not that of who names none */
-	const struct config_pace_class *match; /* of the configuration; NULL: by hand alone */
+	const struct pace_class_keys *match; /* of the configuration; NULL: by hand alone */
 	/* Of flows that are gone. */
 	uint64_t packets, held, held_ns, bounded;
 };

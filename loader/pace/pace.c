@@ -170,8 +170,8 @@ static void pace_reconfigure(void *self, const struct config *old)
 	const struct config *config = pace->core->config;
 	uint16_t wanted = pace->wanted & dataplane_ports_all(pace->dataplane);
 
-	if (config->pace.mode != old->pace.mode)
-		wanted = config->pace.mode == CONFIG_PACE_ON ? dataplane_ports_all(pace->dataplane)
+	if (pace_keys(config)->on != pace_keys(old)->on)
+		wanted = pace_keys(config)->on ? dataplane_ports_all(pace->dataplane)
 							     : 0;
 	pace_take_classes(pace);
 	if (!dataplane_is_off(pace->dataplane))
@@ -183,7 +183,7 @@ static void pace_reconfigure(void *self, const struct config *old)
 
 static void start_ports(struct pace *pace)
 {
-	bool on = pace->core->config->pace.mode == CONFIG_PACE_ON &&
+	bool on = pace_keys(pace->core->config)->on &&
 		  !dataplane_is_off(pace->dataplane);
 
 	pace_forget_orders(pace);
@@ -254,6 +254,7 @@ static const struct capability_mode pace_mode = {"pace", mode_ports, mode_set};
 const struct capability pace_capability = {
 	.name = "pace",
 	.needs = {"dataplane", "mesh", "qp", "delay", "paths"},
+	.keys = &pace_section,
 	.verbs = pace_verb_handlers,
 	.events = pace_events,
 	.metrics = pace_metrics,

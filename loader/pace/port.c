@@ -17,8 +17,8 @@ static uint64_t line_of(const struct pace *pace, const char *name)
 {
 	double bps = ethtool_speed_bps(name);
 
-	if (pace->core->config->pace.line_bps > 0)
-		return (uint64_t)(pace->core->config->pace.line_bps / 8);
+	if (pace_keys(pace->core->config)->line_bps > 0)
+		return (uint64_t)(pace_keys(pace->core->config)->line_bps / 8);
 	return bps > 0 ? (uint64_t)(bps / 8) : LINE_DEFAULT_BPS;
 }
 

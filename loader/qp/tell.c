@@ -41,7 +41,7 @@ void qptell_add(struct qptell *tell, const struct esc_qp_key *key, const struct 
 		return;
 	address_format(&key->src, src);
 	address_format(&key->dst, dst);
-	snprintf(subject, sizeof(subject), "%s>%s/%u", src, dst, key->dest_qpn);
+	address_format_qp(&key->src, &key->dst, key->dest_qpn, subject);
 	events_add(tell->events, &(struct event){
 					 .kind = &qp_events[tell->kind],
 					 .subject = subject,

@@ -31,7 +31,7 @@
 /* Bytes a second of a path that begins at interface @port; 0: not known. */
 static double capacity_of(const struct steer *steer, unsigned int port)
 {
-	double bps = steer->daemon->config->steer.capacity_bps;
+	double bps = steer_keys(steer->daemon->config)->capacity_bps;
 	char name[16];
 
 	if (bps <= 0 && steer_interface(steer, port, name))
@@ -49,7 +49,7 @@ static void make_config(const struct steer *steer, unsigned int port, struct con
 	config->capacity_Bps = capacity_of(steer, port);
 	if (steer_interface(steer, port, name) && !rtnl_link(name, &link))
 		config->packet_bytes = link.mtu + FRAME_BYTES;
-	config->moves_per_s = steer->daemon->config->steer.moves_per_s;
+	config->moves_per_s = steer_keys(steer->daemon->config)->moves_per_s;
 	config->moves_burst = fmax(config->moves_per_s / 2, 1);
 }
 

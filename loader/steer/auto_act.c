@@ -31,7 +31,7 @@ static bool aim(const struct auto_pair *pair, const struct steered *entry, uint3
 static void move(struct steer *steer, struct auto_pair *pair, const struct contend_act *act,
 		 struct steered *entry, uint64_t now_ns)
 {
-	bool never = steer->daemon->config->steer.overtake == CONFIG_OVERTAKE_NEVER;
+	bool never = steer_keys(steer->daemon->config)->overtake == STEER_OVERTAKE_NEVER;
 	struct steer_lane_order order = {
 		.slot = pair->facts.slot,
 		.reason = act->kind == CONTEND_BACK ? STEER_BY_TAKEN_BACK : STEER_BY_CONTENTION,

@@ -304,16 +304,16 @@ void steer_reconfigure(struct steer *steer, const struct config *old)
 	const struct config *config = steer->daemon->config;
 	uint16_t ports = steer_ports(steer) & dataplane_ports_all(steer->daemon->dataplane);
 
-	if (config->steer.mode != old->steer.mode)
-		ports = config->steer.mode == CONFIG_STEER_OFF
+	if (steer_keys(config)->mode != steer_keys(old)->mode)
+		ports = steer_keys(config)->mode == STEER_START_OFF
 				? 0
 				: dataplane_ports_all(steer->daemon->dataplane);
 	steer_auto_reconfigure(steer);
 	if (dataplane_is_off(steer->daemon->dataplane))
 		return;
 	apply_ports(steer, ports, "configuration");
-	if (config->steer.mode != old->steer.mode)
-		steer_auto_switch(steer, config->steer.mode == CONFIG_STEER_AUTO, "configuration");
+	if (steer_keys(config)->mode != steer_keys(old)->mode)
+		steer_auto_switch(steer, steer_keys(config)->mode == STEER_START_AUTO, "configuration");
 }
 
 /* --- from start to end --- */
@@ -321,7 +321,7 @@ void steer_reconfigure(struct steer *steer, const struct config *old)
 /* The flag is still set when somebody steered until a moment ago (dataplane_end_steering()). */
 static int take_over(struct steer *steer)
 {
-	bool wanted = steer->daemon->config->steer.mode != CONFIG_STEER_OFF &&
+	bool wanted = steer_keys(steer->daemon->config)->mode != STEER_START_OFF &&
 		      !dataplane_is_off(steer->daemon->dataplane);
 	int err = 0;
 
@@ -330,7 +330,7 @@ static int take_over(struct steer *steer)
 	else
 		steer_withdraw_all(steer);
 	steer_write_ports(steer, wanted ? dataplane_ports_all(steer->daemon->dataplane) : 0);
-	if (steer->daemon->config->steer.mode == CONFIG_STEER_AUTO && wanted)
+	if (steer_keys(steer->daemon->config)->mode == STEER_START_AUTO && wanted)
 		steer_auto_switch(steer, true, "configuration");
 	else
 		steer_uncover_all(steer);

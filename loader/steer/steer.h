@@ -15,10 +15,24 @@
 #include "maps/maps.h"
 
 struct config;
+struct config_section;
 struct daemon;
 struct paths;
 struct qp_entry;
 struct steer;
+
+enum steer_start { STEER_START_OFF, STEER_START_MANUAL, STEER_START_AUTO };
+enum steer_overtake { STEER_OVERTAKE_NEVER, STEER_OVERTAKE_ONCE };
+
+/* The section `steer` of the configuration. */
+struct steer_keys {
+	enum steer_start mode;	       /* of every interface, at the start */
+	double capacity_bps;	       /* of a path; 0: the interface's speed */
+	uint32_t moves_per_s;	       /* that automatic steering makes at most */
+	enum steer_overtake overtake; /* of a queue pair without gaps */
+};
+extern const struct config_section steer_section;
+const struct steer_keys *steer_keys(const struct config *config);
 
 #define STEER_HOLD_DEFAULT_NS 1000000ull
 #define STEER_WITHIN_DEFAULT_NS 500000000ull

@@ -13,6 +13,8 @@
 #include "maps/tcp.h"
 
 struct capability;
+struct config;
+struct config_section;
 struct tcp;
 
 /*
@@ -22,6 +24,15 @@ struct tcp;
  * is left to lift it.
  */
 extern const struct capability tcp_capability;
+
+/* The section `pace.tcp` of the configuration. */
+struct tcp_keys {
+	enum esc_tcp_mode mode;
+	char *cgroup; /* NULL: none given */
+	uint64_t threshold_ns;
+};
+extern const struct config_section tcp_section;
+const struct tcp_keys *tcp_keys(const struct config *config);
 
 struct tcp_class_facts {
 	char name[16];

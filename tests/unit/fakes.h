@@ -22,7 +22,10 @@
 #include "mesh/mesh.h"
 #include "dataplane/internal.h"
 #include "qp/internal.h"
+#include "nic/nic.h"
+#include "pace/pace.h"
 #include "steer/steer.h"
+#include "tcp/tcp.h"
 
 static struct {
 	struct port_info ports[ESC_PORTS_MAX];
@@ -300,6 +303,9 @@ static inline struct qp_entry *fake_qp(enum esc_direction direction, const char 
 	return entry;
 }
 
+static const struct config_section *const fake_sections[] __attribute__((unused)) = {
+	&pace_section, &tcp_section, &steer_section, &nic_section, NULL};
+
 /* A daemon with a ledger and a configuration, as much as the fakes need. */
 static inline int fake_daemon(struct daemon *daemon, const char *yaml)
 {
@@ -307,7 +313,8 @@ static inline int fake_daemon(struct daemon *daemon, const char *yaml)
 	int err;
 
 	memset(daemon, 0, sizeof(*daemon));
-	err = config_parse(&(struct config_input){.path = "/nowhere/test.yaml"}, yaml, strlen(yaml),
+	err = config_parse(&(struct config_input){.path = "/nowhere/test.yaml",
+						   .sections = fake_sections}, yaml, strlen(yaml),
 			   &daemon->config, &error);
 	if (err)
 		return err;
