@@ -10,7 +10,6 @@
 
 #include "dataplane/dataplane.h"
 #include "diagnose/diagnose.h"
-#include "clock/metrics.h"
 #include "paths/metrics_lanes.h"
 #include "steer/metrics.h"
 #include "qp/owners.h"
@@ -39,7 +38,6 @@ struct metrics_facts {
 	uint32_t top_qps;
 	const struct owners *owners; /* of queue pairs; NULL: not looked for */
 	struct qp_totals totals[2]; /* by enum esc_direction */
-	struct metrics_mesh mesh;
 	struct steer_facts steer;
 	struct paths_facts paths;
 	struct metrics_lanes lanes;

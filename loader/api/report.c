@@ -9,7 +9,6 @@
 #include "diagnose/diagnose.h"
 #include "fleet/fleet.h"
 #include "qp/table.h"
-#include "clock/report.h"
 #include "pace/pace.h"
 #include "steer/steer.h"
 #include "delay/report.h"

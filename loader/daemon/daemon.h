@@ -14,7 +14,6 @@ struct delays;
 struct judge;
 struct locks;
 struct hostqueue;
-struct mesh;
 struct owners;
 struct paths;
 struct qptable;
@@ -32,7 +31,6 @@ struct daemon {
 	struct delays *delays; /* follows qps */
 	struct hostqueue *host_queue; /* NULL: not wanted, or host_queue_note says why not */
 	char host_queue_note[160];
-	struct mesh *mesh;
 	struct steer *steer;
 	struct paths *paths;
 	struct judge *judge; /* NULL: nothing is judged */

@@ -9,7 +9,6 @@
 #include "api/report.h"
 #include "base/explain.h"
 #include "base/log.h"
-#include "clock/report.h"
 #include "config/config.h"
 #include "daemon.h"
 #include "dataplane/dataplane.h"
@@ -31,6 +30,8 @@
 #include "qp/table.h"
 #include "steer/request.h"
 #include "steer/steer.h"
+
+struct daemon *legacy_daemon; /* until these are in their modules */
 
 static struct daemon *daemon_of(struct core *core)
 {
@@ -111,9 +112,11 @@ static bool dataplane_off_now(void *context)
 static int open_dataplane(void **self, struct core *core, void *const needs[], char **error)
 {
 	struct daemon *daemon = daemon_of(core);
-	int err = dataplane_open(&daemon->dataplane, core, error);
+	int err;
 
 	(void)needs;
+	legacy_daemon = daemon;
+	err = dataplane_open(&daemon->dataplane, core, error);
 	*self = daemon->dataplane;
 	if (err)
 		return err;
@@ -128,8 +131,6 @@ static void close_dataplane(void *self)
 {
 	dataplane_close(self);
 }
-
-struct daemon *legacy_daemon; /* until these are in their modules */
 
 static void tick_dataplane(void *self, uint64_t now_ns)
 {
@@ -212,75 +213,6 @@ const struct capability dataplane_capability = {
 	.on = on_dataplane,
 	.links_changed = links_dataplane,
 	.status = status_dataplane,
-};
-
-/* --- mesh --- */
-
-static int open_mesh(void **self, struct core *core, void *const needs[], char **error)
-{
-	struct daemon *daemon = daemon_of(core);
-	int err;
-
-	(void)needs;
-	legacy_daemon = daemon;
-	err = mesh_new(&daemon->mesh, daemon, error);
-	*self = daemon->mesh;
-	return err;
-}
-
-static void close_mesh(void *self)
-{
-	mesh_free(self);
-	legacy_daemon->mesh = NULL;
-}
-
-static void tick_mesh(void *self, uint64_t now_ns)
-{
-	(void)now_ns;
-	mesh_look(self);
-}
-
-static void reconfigure_mesh(void *self, const struct config *old)
-{
-	(void)old;
-	mesh_reconfigure(self);
-}
-
-static json_t *reply_clock(void *self, struct request *request)
-{
-	(void)self;
-	(void)request;
-	return report_clock(legacy_daemon);
-}
-
-static json_t *reply_peers(void *self, struct request *request)
-{
-	(void)self;
-	(void)request;
-	return report_peers(legacy_daemon);
-}
-
-static const struct verb_handler mesh_handlers[] = {
-	{"clock", reply_clock}, {"peers", reply_peers}, {}};
-
-static void status_mesh(void *self, json_t *status)
-{
-	(void)self;
-	if (fleet_members(legacy_daemon->core.fleet))
-		report_put_count(status, "members",
-				 fleet_members(legacy_daemon->core.fleet)->count);
-	report_put_clock(status, legacy_daemon);
-}
-
-const struct capability mesh_capability = {
-	.name = "mesh",
-	.open = open_mesh,
-	.verbs = mesh_handlers,
-	.close = close_mesh,
-	.tick_ns = 1000000000,
-	.tick = tick_mesh,
-	.reconfigure = reconfigure_mesh,
-	.status = status_mesh,
 };
 
 /* --- queue pairs --- */
@@ -500,6 +432,11 @@ const struct capability owners_capability = {
 
 /* --- delay --- */
 
+static void add_peer_delays(void *context, json_t *peers)
+{
+	report_put_peer_delays(peers, context);
+}
+
 static int open_delay(void **self, struct core *core, void *const needs[], char **error)
 {
 	struct daemon *daemon = daemon_of(core);
@@ -507,6 +444,7 @@ static int open_delay(void **self, struct core *core, void *const needs[], char 
 	(void)needs;
 	(void)error;
 	*self = daemon->delays;
+	mesh_on_reply(core_find(core, "mesh"), add_peer_delays, daemon);
 	daemon_follow_host_queue(daemon);
 	return 0;
 }
@@ -514,6 +452,7 @@ static int open_delay(void **self, struct core *core, void *const needs[], char 
 static void close_delay(void *self)
 {
 	(void)self;
+	mesh_on_reply(core_find(&legacy_daemon->core, "mesh"), NULL, NULL);
 	hostqueue_close(legacy_daemon->host_queue);
 }
 
@@ -580,13 +519,13 @@ static int open_paths(void **self, struct core *core, void *const needs[], char 
 	(void)needs;
 	*self = daemon->paths;
 	if (!err)
-		mesh_on_resume(daemon->mesh, resume_paths, daemon->paths);
+		mesh_on_resume(core_find(core, "mesh"), resume_paths, daemon->paths);
 	return err;
 }
 
 static void close_paths(void *self)
 {
-	mesh_on_resume(legacy_daemon->mesh, NULL, NULL);
+	mesh_on_resume(core_find(&legacy_daemon->core, "mesh"), NULL, NULL);
 	paths_free(self);
 	legacy_daemon->paths = NULL;
 }
@@ -773,23 +712,10 @@ static void gather_ports(const struct daemon *daemon, struct metrics_facts *fact
 	}
 }
 
-/* Freed with the facts. */
-static void gather_mesh(const struct daemon *daemon, struct metrics_mesh *facts)
-{
-	struct mesh_peer_facts *peers = calloc(MESH_EDGES_MAX, sizeof(*peers));
-
-	mesh_get(daemon->mesh, &facts->mesh);
-	mesh_get_clock(daemon->mesh, &facts->clock);
-	if (peers)
-		facts->peer_count = mesh_get_peers(daemon->mesh, peers, MESH_EDGES_MAX);
-	facts->peers = peers;
-}
-
 static void gather(struct daemon *daemon, struct metrics_facts *facts)
 {
 	facts->off = dataplane_is_off(daemon->dataplane);
 	gather_ports(daemon, facts);
-	gather_mesh(daemon, &facts->mesh);
 	steer_get(daemon->steer, &facts->steer);
 	paths_get(daemon->paths, &facts->paths);
 	metrics_lanes_gather(daemon->paths, daemon->config->textfile.top_paths, &facts->lanes);
@@ -819,7 +745,6 @@ static void metrics_diagnose(void *self, FILE *out)
 		return;
 	gather(legacy_daemon, facts);
 	metrics_write(out, facts);
-	free((void *)facts->mesh.peers);
 	free(facts->lanes.list);
 	free(facts);
 }

@@ -10,7 +10,7 @@
 #include "fleet/fleet.h"
 #include "api/metrics.h"
 #include "base/prom.h"
-#include "clock/report.h"
+#include "config/config.h"
 
 /* Powers of two of ns, where buckets of the map begin: about 1 us to 1.1 s. */
 #define BOUND_FIRST 10
@@ -177,7 +177,7 @@ static size_t name_peers(const struct metrics_facts *facts, const struct delays_
 		out[named++] = (struct subject){
 			.netdev = port->info.name,
 			.peer = groups[i].host,
-			.plane = report_plane(port->info.plane),
+			.plane = config_plane_name(port->info.plane),
 			.span = &groups[i].scrape,
 			.over = groups[i].counts.over,
 			.crossings = groups[i].counts.crossings,
@@ -242,7 +242,7 @@ static void write_histogram(struct prom_family *family, const struct metrics_por
 	snprintf(number, sizeof(number), "%u", port->info.rdma_port);
 	prom_histogram(family, &histogram, "device", port->info.rdma_device, "port",
 		       port->info.rdma_device[0] ? number : NULL, "netdev", port->info.name,
-		       "plane", report_plane(port->info.plane), NULL);
+		       "plane", config_plane_name(port->info.plane), NULL);
 }
 
 static const struct port_family {
@@ -280,7 +280,7 @@ static bool port_is_told(const struct metrics_facts *facts, const struct port_in
 static void write_port_count(struct prom_family *family, const struct port_info *port,
 			     uint64_t count)
 {
-	prom_count(family, count, "netdev", port->name, "plane", report_plane(port->plane), NULL);
+	prom_count(family, count, "netdev", port->name, "plane", config_plane_name(port->plane), NULL);
 }
 
 static void write_port_counts(FILE *out, const struct metrics_facts *facts)

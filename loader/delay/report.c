@@ -10,25 +10,24 @@
 #include "daemon/daemon.h"
 #include "fleet/fleet.h"
 #include "api/report.h"
-#include "clock/report.h"
 
 #define SILENT_NS 1100000000ull /* longer than a span `recent` */
 
 void report_delays_begin(struct report_delays *out, const struct daemon *daemon)
 {
-	struct mesh_clock_facts clock;
+	struct clock_facts clock;
 
 	*out = (struct report_delays){
 		.delays = daemon->delays,
 		.members = fleet_members(daemon->core.fleet),
 		.off = dataplane_is_off(daemon->dataplane),
 		.receipts = daemon->config->receipts.on,
-		.peers = calloc(MESH_EDGES_MAX, sizeof(*out->peers)),
+		.peers = calloc(MESH_PEERS_MAX, sizeof(*out->peers)),
 	};
-	mesh_get_clock(daemon->mesh, &clock);
+	clock_get(core_find(&daemon->core, "clock"), &clock);
 	out->clock = clock.state;
 	if (out->peers)
-		out->peer_count = mesh_get_peers(daemon->mesh, out->peers, MESH_EDGES_MAX);
+		out->peer_count = mesh_get_peers(core_find(&daemon->core, "mesh"), out->peers, MESH_PEERS_MAX);
 	for (unsigned int i = 0; i < dataplane_port_count(daemon->dataplane); i++)
 		if (out->port_count < ESC_PORTS_MAX &&
 		    !dataplane_port(daemon->dataplane, i, &out->ports[out->port_count]))
@@ -305,7 +304,7 @@ void report_put_peer_delays(json_t *peers, const struct daemon *daemon)
 		goto out;
 	json_array_foreach (peers, i, peer) {
 		const char *plane = json_string_value(json_object_get(peer, "plane"));
-		unsigned int p = plane && !strcmp(plane, report_plane(FLEET_PLANE_FRONTEND));
+		unsigned int p = plane && !strcmp(plane, config_plane_name(FLEET_PLANE_FRONTEND));
 		const struct delays_group *group = find_group(
 			groups, count, json_string_value(json_object_get(peer, "peer")), p);
 

@@ -115,7 +115,7 @@ static void lane_apply(struct paths *paths, struct paths_pair *pair, unsigned in
 /* Paced flows begin with it: what they see themselves may be of a queue that stands. */
 static void tell_floors(struct paths *paths, const struct paths_pair *pair, uint64_t now_ns)
 {
-	double mesh_ns = mesh_get_floor(paths->daemon->mesh, &pair->key.dst);
+	double mesh_ns = mesh_get_floor(core_find(&paths->daemon->core, "mesh"), &pair->key.dst);
 
 	for (unsigned int k = 0; k < ESC_PATH_LANES_MAX; k++) {
 		struct esc_lane *map = paths_map_lane(paths, pair, k);

@@ -241,7 +241,7 @@ static int tcp_open(void **self, struct core *core, void *const needs[], char **
 	}
 	tcp->core = core;
 	tcp->dataplane = needs[0];
-	tcp->mesh = needs[1];
+	tcp->clock = needs[1];
 	tcp->pace = needs[2];
 	pace_follow(tcp->pace, &follower, tcp);
 	*self = tcp;
@@ -270,7 +270,7 @@ static int tcp_off(void *self, const char *by, char **error)
 
 const struct capability tcp_capability = {
 	.name = "tcp",
-	.needs = {"dataplane", "mesh", "pace"},
+	.needs = {"dataplane", "clock", "pace"},
 	.events = tcp_events,
 	.metrics = tcp_metrics,
 	.open = tcp_open,
