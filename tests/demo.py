@@ -26,7 +26,6 @@ from emulation import death, state
 BUILD = os.environ.get("ESCAPEMENT_BUILD", os.path.join(TOP, "build"))
 LAB = os.path.join(TOP, "tests", "lab", "lab")
 VM = os.path.join(TOP, "tests", "vm", "vm")
-ROCEFLOW = os.path.join(BUILD, "tests", "tools", "roceflow", "roceflow")
 NO_MACHINES = 77  # vm's exit status: no machines are available here
 ENV = dict(os.environ, LAB="demo", ESCAPEMENT_BUILD=BUILD, LC_ALL="C.UTF-8")
 EVENT_WIDTH = 230
@@ -193,21 +192,9 @@ def perftest():
 
 
 def roceflow():
-    status = json.loads(good(LAB, "status", "-j"))
-    address = next(host["address"] for host in status["hosts"] if host["name"] == "h3")
-    server = subprocess.Popen([LAB, "exec", "h3", "--", ROCEFLOW, "serve", "--listen", address,
-                               "--interface", "eth1", "--json"], env=ENV,
-                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, text=True)
-    try:
-        client = good(LAB, "exec", "h1", "--", ROCEFLOW, "send", "--to", address, "--qps", "2",
-                      "--op", "send", "--size", "16384", "--rate", "20mbit",
-                      "--seconds", str(SECONDS), "--json", timeout=SECONDS + 60)
-        served, _ = server.communicate(timeout=30)
-    finally:
-        if server.poll() is None:
-            server.terminate()
-    return {"client": json.loads(client), "server": json.loads(served)}
+    served, sent = labtest.flow(Standing(), "h3", "h1", "--qps", "2", "--op", "send", "--size", "16384", "--rate",
+                                "20mbit", "--seconds", str(SECONDS), timeout=SECONDS + 60)
+    return {"client": sent, "server": served}
 
 
 def follow(sender, receiver, have_machines):
@@ -332,7 +319,7 @@ def collision():
             one.shown("escapement", "top", "-n", "1", lines=6)
         say("\nThe other flow has ended.")
         cleared = named and told(lab, "qp_outlier_cleared", onset_ns)
-    others = [event for event in verdictlab.events(lab, "h1", workload.begun_ns, "qp_outlier")
+    others = [event for event in lab.events("h1", "qp_outlier", since_ns=workload.begun_ns)
               if event["seen"]["sport"] != plan.bad_port]
     if not named or others:
         say("FAILED: the queue pair was not reported." if not named else
@@ -372,13 +359,9 @@ def one_death(lab, steered):
     since the epoch, the longest wait of a queue pair for a packet in ms).
     """
     address, qps = lab.host("h3")["address"], 4
-    server = lab.start("h3", ROCEFLOW, "serve", "--listen", address, "--interface", "eth1",
-                       "--silence", "4", "--json")
-    time.sleep(0.3)
-    client = lab.start("h1", ROCEFLOW, "send", "--to", address, "--interface", "eth1", "--qps",
-                       str(qps), "--qp-rate", "8m", "--op", "write", "--give-up", "60", "--seconds",
-                       "300", "--json")
-    try:
+    flow = labtest.Flow(lab, "--interface", "eth1", "--qps", str(qps), "--qp-rate", "8m", "--op", "write",
+                        "--give-up", "60", "--seconds", "300", server="h3", server_options=("--silence", "4"))
+    with flow:
         time.sleep(1)
         if steered and not labtest.wait_for(
                 lambda: all(is_watched(lab, host, qps) for host in ("h1", "h3")), 30, 0.3):
@@ -393,17 +376,8 @@ def one_death(lab, steered):
         lose_at(lab, spine, address, False)
         ended = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
         time.sleep(0.7)
-        client.terminate()
-        _, error = client.communicate(timeout=60)
-        served, _ = server.communicate(timeout=60)
-    finally:
-        for process in (client, server):
-            if process.poll() is None:
-                process.kill()
-                process.communicate()
-    if client.returncode:
-        raise Failed(f"roceflow: {error.strip()}")
-    waits = [(silence["to_ns"] - silence["from_ns"]) / 1e6 for qp in json.loads(served)["qps"]
+        _, served = flow.end()
+    waits = [(silence["to_ns"] - silence["from_ns"]) / 1e6 for qp in served["qps"]
              for silence in qp["silences"] if silence["to_ns"] >= begun and silence["from_ns"] <= ended]
     return spine, dead_ns, max(waits, default=0)
 
@@ -533,7 +507,7 @@ def show_again():
     for last in (False, True):
         try:
             return show(with_machines=True)
-        except (Failed, subprocess.TimeoutExpired):
+        except (Failed, RuntimeError, subprocess.TimeoutExpired):
             if not emulator_failed():
                 raise
         say("!!! Starting again" + (", without machines." if last else "."))
@@ -549,7 +523,7 @@ def main():
     except KeyboardInterrupt:
         say("\ndemo: interrupted")
         result = 130
-    except (Failed, subprocess.TimeoutExpired, OSError, ValueError) as error:
+    except (Failed, RuntimeError, subprocess.TimeoutExpired, OSError, ValueError) as error:
         print(f"demo: {error}", file=sys.stderr)
     finally:
         clear_up()

@@ -3,6 +3,7 @@
 #ifndef ESC_BPF_PACE_H
 #define ESC_BPF_PACE_H
 
+#include "pacing/pause.h"
 #include "lib/maps.bpf.h"
 
 static __always_inline const struct pause_rule *pace_rule(__u32 port, __u32 class)

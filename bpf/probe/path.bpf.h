@@ -3,6 +3,7 @@
 #ifndef ESC_BPF_PROBE_PATH_H
 #define ESC_BPF_PROBE_PATH_H
 
+#include "pacing/pathlive.h"
 #include "lib/clock.bpf.h"
 #include "probe/probe.bpf.h"
 

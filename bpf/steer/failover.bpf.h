@@ -9,6 +9,7 @@
 #define ESC_BPF_STEER_FAILOVER_H
 
 #include "lib/packet.bpf.h"
+#include "pacing/pathlive.h"
 #include "qp/psn.bpf.h"
 
 /* A return waits for a gap of so long, then for a message's start, and no longer than this. */

@@ -14,6 +14,7 @@
 #define ESC_BPF_TCP_WRAP_H
 
 #include "tcp/tcp.bpf.h"
+#include "pacing/tcpwindow.h"
 
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>

@@ -9,12 +9,13 @@
 #include <stdio.h>
 #include <net/if.h>
 
+#include "base/places.h"
 #include "fleet/fleet.h"
 #include "key.h"
 
 #define CONFIG_PATH_DEFAULT "/etc/escapement/escapement.yaml"
-#define CONFIG_SOCKET_DEFAULT "/run/escapement/escapement.sock"
-#define CONFIG_KILL_FILE_DEFAULT "/run/escapement/off"
+#define CONFIG_SOCKET_DEFAULT PLACES_SOCKET
+#define CONFIG_KILL_FILE_DEFAULT PLACES_KILL_FILE
 
 /* The order of their names in the tables. */
 enum config_attach { CONFIG_ATTACH_AUTO, CONFIG_ATTACH_NATIVE, CONFIG_ATTACH_SKB };

@@ -11,6 +11,7 @@
 #include "core/core.h"
 #include "dataplane/dataplane.h"
 #include "internal.h"
+#include "clocksync/local.h"
 
 #define TICK_SLACK_NS 1000000
 #define RETRY_NS 5000000000ull /* of what could not be opened: it costs a pass over all members */

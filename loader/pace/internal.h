@@ -9,6 +9,7 @@
 #include "core/events.h"
 #include "pace.h"
 #include "net/qdisc.h"
+#include "pacing/pause.h"
 
 struct owner;
 struct qp_entry;

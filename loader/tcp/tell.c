@@ -12,6 +12,7 @@
 #include "clock/clock.h"
 #include "base/json.h"
 #include "internal.h"
+#include "pacing/tcpwindow.h"
 
 /* Connections in one answer; `left_out` says how many more there are. */
 #define TELL_ROWS 1024

@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "maps/maps.h"
+#include "pacing/tcpwindow.h"
 #include "tests/lib/tap.h"
 #include "tcp_cgroup.h"
 #include "tcp/edge.h"

@@ -186,7 +186,7 @@ static const struct refusal {
 	{"interfaces: [{name: seventeen-bytes-x}]\n", 1, {"at most 15"}},
 	{"interfaces: [{name: 'a b'}]\n", 1, {"cannot be an interface"}},
 	{"interfaces: [{name: ''}]\n", 1, {"`name` has no value"}},
-	{ONE "textfile:\n  interval: 5 sec\n", 3, {"5 sec", "ns, us, ms, s, m, h", "`5s`"}},
+	{ONE "textfile:\n  interval: 5 sec\n", 3, {"5 sec", "ns, us, ms, s, min, h", "`5s`"}},
 	{ONE "textfile:\n  interval: 5\n", 3, {"not a duration"}},
 	{ONE "textfile:\n  interval: 1ms\n", 3, {"out of range", "100ms to 1h"}},
 	{ONE "textfile:\n  interval: [1s]\n", 3, {"one value, not a list"}},
