@@ -19,6 +19,7 @@
 #include "dataplane/dataplane.h"
 #include "base/explain.h"
 #include "core/events.h"
+#include "clock/clock.h"
 #include "mesh/mesh.h"
 #include "qp/table.h"
 #include "steer/steer.h"
@@ -34,8 +35,7 @@ static struct {
 	bool off;
 	int reload_error; /* 0 or -errno */
 	int refresh_error;
-	struct mesh_facts mesh;
-	struct mesh_clock_facts clock;
+	struct clock_facts clock;
 	struct mesh_peer_facts peers[4];
 	size_t peer_count;
 	uint16_t steer_ports;
@@ -46,15 +46,9 @@ static struct {
 	struct steer_facts steer;
 } fake;
 
-void mesh_get(const struct mesh *mesh, struct mesh_facts *out)
+void clock_get(const struct clock *clock, struct clock_facts *out)
 {
-	(void)mesh;
-	*out = fake.mesh;
-}
-
-void mesh_get_clock(const struct mesh *mesh, struct mesh_clock_facts *out)
-{
-	(void)mesh;
+	(void)clock;
 	*out = fake.clock;
 }
 
@@ -244,11 +238,11 @@ void steer_stop(struct steer *steer, const char *by)
 	(void)by;
 }
 
-extern const struct capability dataplane_capability, mesh_capability, qp_capability,
+extern const struct capability dataplane_capability, qp_capability,
 	delay_capability, paths_capability, steer_capability, diagnose_capability;
 
 static struct core_module fake_modules[] = {
-	{.capability = &dataplane_capability}, {.capability = &mesh_capability},
+	{.capability = &dataplane_capability},
 	{.capability = &qp_capability},	       {.capability = &delay_capability},
 	{.capability = &paths_capability},
 	{.capability = &steer_capability},     
