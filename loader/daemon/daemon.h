@@ -14,7 +14,6 @@ struct delays;
 struct judge;
 struct locks;
 struct hostqueue;
-struct mesh;
 struct owners;
 struct qptable;
 struct server;
@@ -31,7 +30,6 @@ struct daemon {
 	struct delays *delays; /* follows qps */
 	struct hostqueue *host_queue; /* NULL: not wanted, or host_queue_note says why not */
 	char host_queue_note[160];
-	struct mesh *mesh;
 	struct steer *steer;
 	struct judge *judge; /* NULL: nothing is judged */
 	struct owners *owners; /* of queue pairs; NULL: none are looked for */

@@ -74,10 +74,16 @@ static uint64_t poll(void *context, uint64_t now_ns)
 
 /* --- as a capability --- */
 
+static void add_to_peers(void *context, json_t *peers)
+{
+	report_put_peer_delays(peers, context);
+}
+
 static void close_delay(void *self)
 {
 	struct delays *delays = self;
 
+	mesh_on_reply(delays->mesh, NULL, NULL);
 	core_timer_free(delays->timer);
 	close_host_queue(delays);
 	qptable_set_delay_order(delays->table, NULL);
@@ -92,14 +98,16 @@ static int open_delay(void **self, struct core *core, void *const needs[], char 
 	struct delays *delays;
 	int err = delays_new(&delays, dataplane_map_fd(dataplane, "qp_owd"),
 			     dataplane_map_fd(dataplane, "qp_sent"),
-			     dataplane_map_max(dataplane, "qp_owd"), needs[2]);
+			     dataplane_map_max(dataplane, "qp_owd"), needs[3]);
 
 	if (err)
 		return explain(error, err, "the map qp_owd cannot be read: %s", strerror(-err));
 	delays->core = core;
 	delays->dataplane = dataplane;
-	delays->mesh = needs[1];
-	delays->table = needs[2];
+	delays->clock = needs[1];
+	delays->mesh = needs[2];
+	delays->table = needs[3];
+	mesh_on_reply(delays->mesh, add_to_peers, delays);
 	delays->order = (struct qp_delay_order){delays_order, delays};
 	qptable_set_delay_order(delays->table, &delays->order);
 	err = refresh(delays);
@@ -159,7 +167,7 @@ static void metrics_written(void *self)
 
 const struct capability delay_capability = {
 	.name = "delay",
-	.needs = {"dataplane", "mesh", "qp"},
+	.needs = {"dataplane", "clock", "mesh", "qp"},
 	.metrics = delay_metrics,
 	.open = open_delay,
 	.close = close_delay,

@@ -15,7 +15,7 @@ struct capability;
 struct delays;
 
 /*
- * needs: dataplane, mesh, qp; self is the struct delays. It polls the maps of queue pairs and of
+ * needs: dataplane, clock, mesh, qp; self is the struct delays. It polls the maps of queue pairs and of
  * their delays four times a second (once, of many queue pairs).
  */
 extern const struct capability delay_capability;

@@ -8,6 +8,7 @@
 #include "dataplane/dataplane.h"
 #include "delay.h"
 #include "hostqueue.h"
+#include "clock/clock.h"
 #include "mesh/mesh.h"
 #include "qp/qp.h"
 #include "read.h"
@@ -32,6 +33,7 @@ struct delays {
 	struct core *core;
 	struct dataplane *dataplane;
 	struct qptable *table; /* the same as qps */
+	struct clock *clock;
 	struct mesh *mesh;
 	struct core_timer *timer;
 	struct hostqueue *host_queue; /* NULL: not wanted, or host_queue_note has the reason */

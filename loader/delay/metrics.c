@@ -8,7 +8,7 @@
 #include "group.h"
 #include "fleet/fleet.h"
 #include "base/prom.h"
-#include "clock/report.h"
+#include "config/config.h"
 
 #define DELAY_METRICS(X)                                                                           \
 	X(QP_OWD_SECONDS, "qp_owd_seconds", GAUGE,                                                 \
@@ -219,7 +219,7 @@ static size_t name_peers(const struct delay_metrics_facts *facts, const struct d
 		out[named++] = (struct subject){
 			.netdev = port->info.name,
 			.peer = groups[i].host,
-			.plane = report_plane(port->info.plane),
+			.plane = config_plane_name(port->info.plane),
 			.span = &groups[i].scrape,
 			.over = groups[i].counts.over,
 			.crossings = groups[i].counts.crossings,
@@ -277,7 +277,7 @@ static void write_histogram(struct prom_family *family, const struct port_facts 
 	snprintf(number, sizeof(number), "%u", port->info.rdma_port);
 	prom_histogram(family, &histogram, "device", port->info.rdma_device, "port",
 		       port->info.rdma_device[0] ? number : NULL, "netdev", port->info.name,
-		       "plane", report_plane(port->info.plane), NULL);
+		       "plane", config_plane_name(port->info.plane), NULL);
 }
 
 static const struct port_family {
@@ -306,7 +306,7 @@ static bool port_is_told(const struct delay_metrics_facts *facts, const struct p
 static void write_port_count(struct prom_family *family, const struct port_info *port,
 			     uint64_t count)
 {
-	prom_count(family, count, "netdev", port->name, "plane", report_plane(port->plane), NULL);
+	prom_count(family, count, "netdev", port->name, "plane", config_plane_name(port->plane), NULL);
 }
 
 static void write_port_counts(FILE *out, const struct delay_metrics_facts *facts)

@@ -10,25 +10,24 @@
 #include "fleet/fleet.h"
 #include "fleet/fleet.h"
 #include "base/json.h"
-#include "clock/report.h"
 
 #define SILENT_NS 1100000000ull /* longer than a span `recent` */
 
 void report_delays_begin(struct report_delays *out, const struct delays *delays)
 {
-	struct mesh_clock_facts clock;
+	struct clock_facts clock;
 
 	*out = (struct report_delays){
 		.delays = delays,
 		.members = fleet_members(delays->core->fleet),
 		.off = dataplane_is_off(delays->dataplane),
 		.receipts = delays->core->config->receipts.on,
-		.peers = calloc(MESH_EDGES_MAX, sizeof(*out->peers)),
+		.peers = calloc(MESH_PEERS_MAX, sizeof(*out->peers)),
 	};
-	mesh_get_clock(delays->mesh, &clock);
+	clock_get(delays->clock, &clock);
 	out->clock = clock.state;
 	if (out->peers)
-		out->peer_count = mesh_get_peers(delays->mesh, out->peers, MESH_EDGES_MAX);
+		out->peer_count = mesh_get_peers(delays->mesh, out->peers, MESH_PEERS_MAX);
 	for (unsigned int i = 0; i < dataplane_port_count(delays->dataplane); i++)
 		if (out->port_count < ESC_PORTS_MAX &&
 		    !dataplane_port(delays->dataplane, i, &out->ports[out->port_count]))
@@ -305,7 +304,7 @@ void report_put_peer_delays(json_t *peers, const struct delays *delays)
 		goto out;
 	json_array_foreach (peers, i, peer) {
 		const char *plane = json_string_value(json_object_get(peer, "plane"));
-		unsigned int p = plane && !strcmp(plane, report_plane(FLEET_PLANE_FRONTEND));
+		unsigned int p = plane && !strcmp(plane, config_plane_name(FLEET_PLANE_FRONTEND));
 		const struct delays_group *group = find_group(
 			groups, count, json_string_value(json_object_get(peer, "peer")), p);
 

@@ -8,6 +8,7 @@
 #include "dataplane/dataplane.h"
 #include "delay.h"
 #include "group.h"
+#include "clock/clock.h"
 #include "mesh/mesh.h"
 
 /* What a sentence about a missing delay stands on. */

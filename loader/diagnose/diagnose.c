@@ -31,7 +31,7 @@ struct judge {
 	struct verdicts *verdicts;
 	struct verdict_qp *qps; /* of the newest look; grows */
 	size_t qp_count, qp_room;
-	struct verdict_peer peers[MESH_EDGES_MAX];
+	struct verdict_peer peers[MESH_PEERS_MAX];
 	size_t peer_count;
 	struct verdict_port ports[ESC_PORTS_MAX];
 	char devices[ESC_PORTS_MAX][64]; /* RDMA, by index of the port; "" none */
@@ -138,7 +138,7 @@ static void gather_peers(struct judge *judge)
 	const struct esc_address *before = NULL;
 
 	judge->peer_count = 0;
-	for (size_t i = 0; i < judge->qp_count && judge->peer_count < MESH_EDGES_MAX; i++) {
+	for (size_t i = 0; i < judge->qp_count && judge->peer_count < MESH_PEERS_MAX; i++) {
 		const struct esc_address *dst = &judge->qps[i].key.dst;
 		struct verdict_peer *peer = &judge->peers[judge->peer_count];
 		struct mesh_out_facts facts;

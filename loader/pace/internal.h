@@ -53,7 +53,7 @@ struct pace {
 	struct qptable *qps;
 	struct owners *owners;
 	struct delays *delays;
-	struct mesh *mesh;
+	struct clock *clock;
 	struct paths *paths;
 	const struct pace_follower *follower; /* NULL: none */
 	void *follower_context;

@@ -208,7 +208,7 @@ static int pace_open(void **self, struct core *core, void *const needs[], char *
 		return explain(error, -ENOMEM, "pacing: out of memory");
 	pace->core = core;
 	pace->dataplane = needs[0];
-	pace->mesh = needs[1];
+	pace->clock = needs[1];
 	pace->qps = needs[2];
 	pace->owners = qptable_owners(pace->qps);
 	pace->delays = needs[3];
@@ -253,7 +253,7 @@ static const struct capability_mode pace_mode = {"pace", mode_ports, mode_set};
 
 const struct capability pace_capability = {
 	.name = "pace",
-	.needs = {"dataplane", "mesh", "qp", "delay", "paths"},
+	.needs = {"dataplane", "clock", "qp", "delay", "paths"},
 	.keys = &pace_section,
 	.verbs = pace_verb_handlers,
 	.events = pace_events,

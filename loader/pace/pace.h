@@ -21,7 +21,7 @@ struct dataplane;
 struct pace;
 
 /*
- * needs: dataplane, mesh, qp, owners, delay, paths. Interfaces of an earlier daemon's `pace on` are
+ * needs: dataplane, clock, qp, owners, delay, paths. Interfaces of an earlier daemon's `pace on` are
  * paced only if the configuration says so. The programs hold nothing once the heartbeat has been
  * missed for 2 s.
  */

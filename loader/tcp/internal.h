@@ -18,7 +18,7 @@
 struct tcp {
 	struct core *core;
 	struct dataplane *dataplane;
-	struct mesh *mesh;
+	struct clock *clock;
 	struct pace *pace;
 	struct tcpedge *edge; /* NULL: off */
 	struct tcpwrap *wrap; /* NULL: no wrapper, so nothing is limited */

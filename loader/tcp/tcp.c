@@ -234,7 +234,7 @@ static int tcp_open(void **self, struct core *core, void *const needs[], char **
 	}
 	tcp->core = core;
 	tcp->dataplane = needs[0];
-	tcp->mesh = needs[1];
+	tcp->clock = needs[1];
 	tcp->pace = needs[2];
 	pace_follow(tcp->pace, &follower, tcp);
 	*self = tcp;
@@ -263,7 +263,7 @@ static int tcp_off(void *self, const char *by, char **error)
 
 const struct capability tcp_capability = {
 	.name = "tcp",
-	.needs = {"dataplane", "mesh", "pace"},
+	.needs = {"dataplane", "clock", "pace"},
 	.keys = &tcp_section,
 	.events = tcp_events,
 	.metrics = tcp_metrics,

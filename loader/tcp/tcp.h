@@ -18,7 +18,7 @@ struct config_section;
 struct tcp;
 
 /*
- * needs: dataplane, mesh, pace. When it is closed new connections have no option any more, limits
+ * needs: dataplane, clock, pace. When it is closed new connections have no option any more, limits
  * end within 2 s. `pace tcp MODE` is off, measure or on, of the configured cgroup. Where the kernel
  * takes no wrapper, on is measure: a window that is clamped without one would stay so when nothing
  * is left to lift it.

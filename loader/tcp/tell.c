@@ -9,7 +9,7 @@
 #include "core/core.h"
 #include "core/events.h"
 #include "base/log.h"
-#include "mesh/mesh.h"
+#include "clock/clock.h"
 #include "base/json.h"
 #include "internal.h"
 #include "pacing/tcpwindow.h"
@@ -32,9 +32,9 @@ static uint32_t widest_threshold(const struct tcp *tcp)
 
 bool tcp_clock_is_good(const struct tcp *tcp, int64_t *bound_ns)
 {
-	struct mesh_clock_facts clock;
+	struct clock_facts clock;
 
-	mesh_get_clock(tcp->mesh, &clock);
+	clock_get(tcp->clock, &clock);
 	*bound_ns = clock.known && clock.state != CLOCK_FREE_RUNNING ? clock.bound_ns : -1;
 	/* A delay has the bounds of both ends; the other end's is taken to be as ours. */
 	return *bound_ns >= 0 && *bound_ns <= ESC_TCP_BOUND_MAX_NS &&

@@ -19,6 +19,7 @@
 #include "dataplane/dataplane.h"
 #include "base/explain.h"
 #include "core/events.h"
+#include "clock/clock.h"
 #include "mesh/mesh.h"
 #include "dataplane/internal.h"
 #include "qp/internal.h"
@@ -37,8 +38,7 @@ static struct {
 	bool off;
 	int reload_error; /* 0 or -errno */
 	int refresh_error;
-	struct mesh_facts mesh;
-	struct mesh_clock_facts clock;
+	struct clock_facts clock;
 	struct mesh_peer_facts peers[4];
 	size_t peer_count;
 	uint16_t steer_ports;
@@ -49,15 +49,9 @@ static struct {
 	struct steer_facts steer;
 } fake;
 
-void mesh_get(const struct mesh *mesh, struct mesh_facts *out)
+void clock_get(const struct clock *clock, struct clock_facts *out)
 {
-	(void)mesh;
-	*out = fake.mesh;
-}
-
-void mesh_get_clock(const struct mesh *mesh, struct mesh_clock_facts *out)
-{
-	(void)mesh;
+	(void)clock;
 	*out = fake.clock;
 }
 

@@ -3,6 +3,7 @@
 
 #include "fakes.h"
 #include "api/request.h"
+#include "api/status.h"
 #include "api/verbs.h"
 #include "steer/request.h"
 
