@@ -2,6 +2,8 @@
 /* The verbs clock and peers. */
 #include "base/verb.h"
 
+/* clang-format off: tables */
+
 static const struct verb_section status[] = {
 	{.header = "Clock",
 	 .text = "{clock.state}<|, error bound {clock.bound_ns:time}|>, {clock.peers_used} of "
