@@ -93,7 +93,8 @@ static void write_list(FILE *out)
 		"  -p, --pretty         print JSON, indented\n"
 		"      --socket PATH    the daemon's socket; $ESCAPEMENT_SOCKET\n"
 		"\nExit status: 0 success, 1 a check failed or nothing was found, 2 usage error,\n"
-		"3 no daemon, 4 permission denied. `escapement help VERB` and escapement(1) explain\n"
+		"3 no daemon, 4 permission denied. `escapement help VERB` and escapement(1) "
+		"explain\n"
 		"more.\n");
 }
 
@@ -230,7 +231,8 @@ int cli_help(const struct cli *cli)
 		write_verb(stdout, verb);
 		return CLI_GOOD;
 	}
-	cli_fail(CLI_USAGE, "%s", error ? error : "there is no such verb; `escapement help` lists them");
+	cli_fail(CLI_USAGE, "%s",
+		 error ? error : "there is no such verb; `escapement help` lists them");
 	free(error);
 	return CLI_USAGE;
 }

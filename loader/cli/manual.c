@@ -70,7 +70,9 @@ static void write_columns(FILE *out, const struct verb *verb, const struct verb_
 		const struct column *column = sections->columns;
 
 		if (column)
-			fprintf(out, ".Pp\nColumns, and the keys in\n.Va %s :\n.Bl -tag -width PROBE_EVERY -compact\n",
+			fprintf(out,
+				".Pp\nColumns, and the keys in\n.Va %s :\n.Bl -tag -width "
+				"PROBE_EVERY -compact\n",
 				sections->rows);
 		for (; column && column->header; column++) {
 			if (!table_has(column, sections->live))

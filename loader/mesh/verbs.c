@@ -2,6 +2,8 @@
 /* The verb peers. */
 #include "base/verb.h"
 
+/* clang-format off: tables */
+
 static const struct verb_section status[] = {
 	{.rows = "probing.planes",
 	 .only = "on",

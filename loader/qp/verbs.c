@@ -2,6 +2,8 @@
 /* The verbs qp and top. Other capabilities add to each queue pair; their columns are here too. */
 #include "base/verb.h"
 
+/* clang-format off: tables */
+
 #define ORDERS "bytes|packets|rate|ce|gaps|delay|throughput|loss"
 #define KEY_HELP                                                                                   \
 	"a queue pair SRC>DST/QPN, of which parts may be missing; a queue pair number (17, 0x11); "   \

@@ -4,6 +4,8 @@
 #include "maps/rocev2.h"
 #include "maps/steer.h"
 
+/* clang-format off: tables */
+
 #define MS 1000000ull
 #define S 1000000000ull
 
