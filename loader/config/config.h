@@ -138,18 +138,6 @@ const void *config_section(const struct config *config, const struct config_sect
 struct json_t;
 struct json_t *config_to_json(const struct config *config);
 
-/*
- * Where the daemon with the file at @path is reached: the socket, pin root and kill
- * file of the file, or their defaults. Checks nothing else, so it works on a
- * file that config_load() refuses. -ENOENT when there is no file (the defaults
- * are set all the same), another -errno and *@error when it cannot be read.
- */
-struct config_places {
-	char *socket, *pin_root, *kill_file;
-};
-int config_find_places(const char *path, struct config_places *out, char **error);
-void config_places_clear(struct config_places *places);
-
 /* The name of a plane, as the file has it. */
 const char *config_plane_name(enum fleet_plane plane);
 

@@ -470,27 +470,6 @@ Test(config, json_holds_what_is_in_force)
 	config_free(config);
 }
 
-/* The command line finds the daemon also by a file that the daemon would refuse. */
-Test(config, places_of_a_broken_file, .init = make_folder, .fini = remove_folder)
-{
-	static const char text[] = "socket: s.sock\nnonsense: 1\n";
-	struct config_places places;
-	char path[128], want[160], *error;
-
-	snprintf(path, sizeof(path), "%s/e.yaml", folder);
-	snprintf(want, sizeof(want), "%s/s.sock", folder);
-	write_file(path, text, strlen(text), 0600);
-	cr_expect_eq(config_find_places(path, &places, &error), 0);
-	cr_expect_str_eq(places.socket, want);
-	cr_expect_str_eq(places.pin_root, ESC_PIN_ROOT);
-	config_places_clear(&places);
-	unlink(path);
-	cr_expect_eq(config_find_places(path, &places, &error), -ENOENT);
-	cr_expect_str_eq(places.socket, CONFIG_SOCKET_DEFAULT);
-	config_places_clear(&places);
-	free(error);
-}
-
 Test(config, mesh_clock_and_lab)
 {
 	char *error;
