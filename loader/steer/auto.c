@@ -183,7 +183,7 @@ static void see_table(struct steer *steer, struct steer_auto *by_itself, uint64_
 	const struct qp_entry *entries;
 	size_t count;
 
-	by_itself->table_local_ns = steer->daemon->refreshed_local_ns;
+	by_itself->table_local_ns = qptable_refreshed_ns(steer->daemon->qps);
 	by_itself->turn++;
 	entries = qptable_entries(steer->daemon->qps, &count);
 	for (size_t i = 0; i < by_itself->count; i++) {
@@ -292,7 +292,7 @@ static void on_look(void *context, uint64_t now_ns)
 	if (!by_itself->on || !steer_ports(steer) || !paths_are_probed(steer->paths))
 		return;
 	see_pairs(steer, by_itself);
-	if (by_itself->table_local_ns != steer->daemon->refreshed_local_ns)
+	if (by_itself->table_local_ns != qptable_refreshed_ns(steer->daemon->qps))
 		see_table(steer, by_itself, now_ns);
 	for (size_t i = 0; i < by_itself->count; i++)
 		if (steer_ports(steer) >> by_itself->pairs[i]->facts.port & 1)
@@ -408,7 +408,7 @@ static json_t *plan_now(struct steer *steer, uint64_t now_ns)
 	struct steer_auto once = {0};
 	json_t *pairs = json_array();
 
-	daemon_refresh(steer->daemon);
+	core_refresh(&steer->daemon->core);
 	see_pairs(steer, &once);
 	for (size_t i = 0; i < once.count; i++) {
 		look_once(steer, once.pairs[i], now_ns);

@@ -8,7 +8,8 @@
 #include "delay/delay.h"
 #include "core/events.h"
 #include "base/log.h"
-#include "api/report.h"
+#include "base/json.h"
+#include "core/core.h"
 #include "auto.h"
 
 #define QUIET_NS 60000000000ull /* between two events of one kind of fault */
@@ -30,9 +31,9 @@ static json_t *show_end(const struct auto_pair *pair, uint32_t path, double dela
 {
 	json_t *end = json_object();
 
-	report_put_count(end, "lane", path);
+	json_put_count(end, "lane", path);
 	if (path < ESC_PATH_LANES_MAX && pair->lanes[path].sport)
-		report_put_count(end, "sport", pair->lanes[path].sport);
+		json_put_count(end, "sport", pair->lanes[path].sport);
 	put_ns(end, "delay_ns", delay_ns);
 	if (path < ESC_PATH_LANES_MAX)
 		put_ns(end, "floor_ns", pair->paths[path].floor_ns);
@@ -47,7 +48,7 @@ static void put_own_delay(const struct steer *steer, const struct auto_qp *who, 
 	if (!delays || !delays->recent.samples)
 		return;
 	put_ns(seen, "own_p50_ns", (double)delays->recent.p50_ns);
-	report_put_count(seen, "own_bound_ns", delays->recent.bound_ns);
+	json_put_count(seen, "own_bound_ns", delays->recent.bound_ns);
 }
 
 static json_t *show_seen(const struct steer *steer, const struct auto_pair *pair,
@@ -83,8 +84,8 @@ void auto_tell_act(struct steer *steer, const struct auto_pair *pair, const stru
 				 "hold_ns", (json_int_t)act->hold_ns, "from", (int)act->from, "to",
 				 (int)act->to);
 	put_ns(expected, "gain_ns", act->predicted_ns);
-	report_put_text(result, "verdict", ordered ? "ordered" : contend_act_name(act->kind));
-	report_put_text(result, "meaning", contend_act_text(act->kind));
+	json_put_text(result, "verdict", ordered ? "ordered" : contend_act_name(act->kind));
+	json_put_text(result, "meaning", contend_act_text(act->kind));
 	if (act->kind == CONTEND_HELPED || act->kind == CONTEND_USELESS)
 		put_ns(result, "gain_ns", act->measured_ns);
 	steer_subject(&pair->who[act->qp].key, subject);
@@ -117,8 +118,8 @@ static json_t *show_path(const struct auto_pair *pair, size_t number)
 	const struct contend_path *path = &pair->paths[number];
 	json_t *object = json_object();
 
-	report_put_count(object, "lane", number);
-	report_put_count(object, "sport", pair->lanes[number].sport);
+	json_put_count(object, "lane", number);
+	json_put_count(object, "sport", pair->lanes[number].sport);
 	json_object_set_new(object, "measured", json_boolean(path->fresh));
 	if (path->fresh) {
 		put_ns(object, "floor_ns", path->floor_ns);
@@ -129,7 +130,7 @@ static json_t *show_path(const struct auto_pair *pair, size_t number)
 	json_object_set_new(
 		object, "contended",
 		json_boolean(path->fresh && path->stands_out >= pair->contend.config.looks));
-	report_put_count(object, "qps", path->own);
+	json_put_count(object, "qps", path->own);
 	put_rate(object, "rate_bps", path->own_Bps);
 	return object;
 }
@@ -139,13 +140,13 @@ static json_t *show_move(const struct auto_pair *pair, size_t q, int to, double 
 	const struct contend_qp *qp = &pair->qps[q];
 	json_t *move = json_object();
 
-	report_put_count(move, "dest_qpn", pair->who[q].key.dest_qpn);
+	json_put_count(move, "dest_qpn", pair->who[q].key.dest_qpn);
 	json_object_set_new(move, "from", show_end(pair, qp->path, pair->paths[qp->path].delay_ns));
 	json_object_set_new(move, "to", show_end(pair, (uint32_t)to, pair->paths[to].delay_ns));
 	put_ns(move, "gain_ns", gain_ns);
 	put_rate(move, "rate_bps", qp->rate_Bps);
 	if (qp->ordered)
-		report_put_text(move, "state", "ordered");
+		json_put_text(move, "state", "ordered");
 	return move;
 }
 
@@ -203,6 +204,6 @@ json_t *auto_show_pair(const struct auto_pair *pair, int64_t now_ns)
 			   address_format(&pair->facts.key.dst, dst), "peer", pair->facts.peer,
 			   "qps", (json_int_t)pair->count, "paths", paths, "moves", moves);
 	if (!json_array_size(moves))
-		report_put_text(object, "why", why_nothing(pair));
+		json_put_text(object, "why", why_nothing(pair));
 	return object;
 }

@@ -35,7 +35,7 @@ static int find_entry(const struct steer *steer, const struct steer_order *order
 
 	if (err)
 		return err;
-	daemon_refresh(steer->daemon);
+	core_refresh(&steer->daemon->core);
 	entries = qptable_entries(steer->daemon->qps, &count);
 	for (size_t i = 0; i < count; i++) {
 		const struct esc_qp_key *key = &entries[i].key;

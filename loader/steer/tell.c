@@ -9,7 +9,8 @@
 #include "core/events.h"
 #include "base/log.h"
 #include "qp/table.h"
-#include "api/report.h"
+#include "base/json.h"
+#include "core/core.h"
 #include "internal.h"
 
 static const struct {
@@ -64,9 +65,9 @@ static json_t *path_of(const struct steered *entry, uint16_t sport, bool has_lab
 {
 	json_t *path = json_object();
 
-	report_put_count(path, "sport", sport ? sport : entry->own_sport);
+	json_put_count(path, "sport", sport ? sport : entry->own_sport);
 	if (has_label)
-		report_put_count(path, "flow_label", label);
+		json_put_count(path, "flow_label", label);
 	return path;
 }
 
@@ -88,13 +89,13 @@ static json_t *counts_of(const struct steered *entry, const struct verify_counts
 	const struct verify_counts *now = &entry->counts;
 	json_t *seen = json_object();
 
-	report_put_count(seen, "sent", now->sent - from->sent);
-	report_put_count(seen, "sent_again", now->resent - from->resent);
+	json_put_count(seen, "sent", now->sent - from->sent);
+	json_put_count(seen, "sent_again", now->resent - from->resent);
 	if (!now->paired || !from->paired)
 		return seen;
-	report_put_count(seen, "came_back", now->back - from->back);
-	report_put_count(seen, "naks", now->naks - from->naks);
-	report_put_count(seen, "asked_again", now->asked - from->asked);
+	json_put_count(seen, "came_back", now->back - from->back);
+	json_put_count(seen, "naks", now->naks - from->naks);
+	json_put_count(seen, "asked_again", now->asked - from->asked);
 	return seen;
 }
 
@@ -138,8 +139,8 @@ void steer_tell_rolled_back(struct steer *steer, const struct steered *entry,
 	json_t *result = json_object();
 
 	if (held)
-		report_put_count(result, "held_ms", held->length_ns / 1000000);
-	report_put_count(result, "packets_on_it", entry->now.packets);
+		json_put_count(result, "held_ms", held->length_ns / 1000000);
+	json_put_count(result, "packets_on_it", entry->now.packets);
 	tell(steer, entry, "path_rolled_back", counts_of(entry, &entry->verify.from),
 	     json_pack("{s:s, s:o, s:o}", "reason", steer_reason_name(STEER_BY_ROLLBACK), "from",
 		       path_wanted(entry), "to", path_of(entry, 0, false, 0)),
@@ -180,9 +181,9 @@ static bool leaves_elsewhere(const struct esc_qp_steer *now)
 static void put_left(json_t *object, const struct esc_qp_steer *now)
 {
 	if (now->sport)
-		report_put_count(object, "steered_sport", now->sport);
+		json_put_count(object, "steered_sport", now->sport);
 	if (now->flags & ESC_QP_STEER_LABEL)
-		report_put_count(object, "steered_flow_label", now->flow_label);
+		json_put_count(object, "steered_flow_label", now->flow_label);
 }
 
 json_t *steer_show(const struct steer *steer, const struct steered *entry)
@@ -190,21 +191,21 @@ json_t *steer_show(const struct steer *steer, const struct steered *entry)
 	char text[ADDRESS_TEXT_BYTES], name[16];
 	json_t *object = json_object();
 
-	report_put_text(object, "src", address_format(&entry->key.src, text));
-	report_put_text(object, "dst", address_format(&entry->key.dst, text));
-	report_put_count(object, "dest_qpn", entry->key.dest_qpn);
-	report_put_text(object, "interface", steer_interface(steer, entry->key.port, name));
-	report_put_count(object, "sport", entry->own_sport);
+	json_put_text(object, "src", address_format(&entry->key.src, text));
+	json_put_text(object, "dst", address_format(&entry->key.dst, text));
+	json_put_count(object, "dest_qpn", entry->key.dest_qpn);
+	json_put_text(object, "interface", steer_interface(steer, entry->key.port, name));
+	json_put_count(object, "sport", entry->own_sport);
 	put_left(object, &entry->now);
 	json_object_set_new(object, "wanted", path_wanted(entry));
-	report_put_text(object, "state", states[entry->state]);
-	report_put_text(object, "by", entry->by_itself ? "auto" : "hand");
+	json_put_text(object, "state", states[entry->state]);
+	json_put_text(object, "by", entry->by_itself ? "auto" : "hand");
 	if (entry->done)
-		report_put_text(object, "moment", moments[entry->moment].name);
-	report_put_count(object, "packets", entry->now.packets);
-	report_put_count(object, "refused", entry->now.refused);
+		json_put_text(object, "moment", moments[entry->moment].name);
+	json_put_count(object, "packets", entry->now.packets);
+	json_put_count(object, "refused", entry->now.refused);
 	json_object_set_new(object, "answers_seen", json_boolean(entry->counts.paired));
-	report_put_count(object, "ordered_ms",
+	json_put_count(object, "ordered_ms",
 			 (time_local_ns() - entry->ordered_local_ns) / 1000000);
 	return object;
 }
@@ -214,11 +215,11 @@ static json_t *show_held(const struct steer_held *held, uint64_t now_ns)
 	char text[ADDRESS_TEXT_BYTES];
 	json_t *object = json_object();
 
-	report_put_text(object, "src", address_format(&held->key.src, text));
-	report_put_text(object, "dst", address_format(&held->key.dst, text));
-	report_put_count(object, "dest_qpn", held->key.dest_qpn);
-	report_put_text(object, "why", verify_name(held->why));
-	report_put_count(object, "left_ms", (held->until_local_ns - now_ns) / 1000000);
+	json_put_text(object, "src", address_format(&held->key.src, text));
+	json_put_text(object, "dst", address_format(&held->key.dst, text));
+	json_put_count(object, "dest_qpn", held->key.dest_qpn);
+	json_put_text(object, "why", verify_name(held->why));
+	json_put_count(object, "left_ms", (held->until_local_ns - now_ns) / 1000000);
 	return object;
 }
 

@@ -4,8 +4,22 @@
 #include "fakes.h"
 #include "api/request.h"
 #include "api/verbs.h"
+#include "steer/request.h"
 
 static struct daemon the_daemon;
+
+static json_t *reply_steer(void *self, struct request *request)
+{
+	char *error = NULL;
+	int exit = 0;
+	json_t *result = request_steer(&the_daemon, request->args, &exit, &error);
+
+	(void)self;
+	return result ? result : request_fail(request, exit, error);
+}
+
+static const struct verb_handler handlers[] = {{"steer", reply_steer}, {}};
+static const struct capability steer_verbs = {.name = "steer_verbs", .verbs = handlers};
 
 static void begin(void)
 {
@@ -13,6 +27,8 @@ static void begin(void)
 	fake_port("eth1");
 	fake_qp(ESC_DIRECTION_TX, "10.0.0.1", "10.0.0.2", 17)->qp.bytes = 5;
 	fake_qp(ESC_DIRECTION_RX, "10.0.0.2", "10.0.0.1", 18)->qp.bytes = 9;
+	fake_modules[the_daemon.core.module_count++] =
+		(struct core_module){.capability = &steer_verbs};
 }
 
 static void end(void)
@@ -217,58 +233,6 @@ Test(request, the_mode)
 			   "\"interfaces\":[\"eth1\"]}}"));
 	cr_expect(fake.off, "one interface's mode is not the kill switch");
 	cr_expect_eq(fake.steer_ports, 0);
-}
-
-/* A request that gives what the table requires. */
-static json_t *request_of(const struct verb *verb)
-{
-	char name[64];
-	const char *what = strchr(verb->request ? verb->request : verb->name, ' ');
-	json_t *args = json_object(), *one;
-
-	snprintf(name, sizeof(name), "%s", verb->request ? verb->request : verb->name);
-	name[strcspn(name, " ")] = '\0';
-	if (what)
-		json_object_set_new(args, "what", json_string(what + 1));
-	for (const struct verb_arg *arg = verb->args; arg && arg->name; arg++) {
-		if (!arg->required || arg->local)
-			continue;
-		one = arg->type == VERB_CHOICE ? json_stringn(arg->choices, strcspn(arg->choices, "|"))
-					       : json_string("eth1");
-		json_object_set_new(args, arg->key, one);
-	}
-	return json_pack("{s:s, s:o}", "verb", name, "args", args);
-}
-
-/* What the tables of verbs promise is replied to, or refused with a reason of its own. */
-Test(request, every_verb_has_a_reply)
-{
-	const struct verb *verb = NULL;
-
-	while ((verb = verbs_next(verb))) {
-		json_t *request, *object;
-		const char *error;
-		char *line;
-
-		if (verb->place == VERB_HERE || !strcmp(verb->name, "features"))
-			continue; /* asks the kernel */
-		if (!strncmp(verb->name, "pace", 4) || !strcmp(verb->name, "paths") ||
-		    !strcmp(verb->name, "failover"))
-			continue; /* tests/unit/test_*_reply.c; tests/lab/test_nic_failover */
-		request = request_of(verb);
-		line = json_dumps(request, JSON_COMPACT);
-		object = answer(line, NULL);
-		error = json_string_value(json_object_get(object, "error"));
-		cr_expect(!error || (!strstr(error, "not a verb") && !strstr(error, "has no")),
-			  "%s: %s", line, error);
-		cr_expect(json_is_true(json_object_get(object, "ok")) ||
-				  !strcmp(verb->name, "steer set") ||
-				  !strcmp(verb->name, "steer clear"),
-			  "%s: %s", line, error);
-		json_decref(object);
-		json_decref(request);
-		free(line);
-	}
 }
 
 static const char *find(const char *first, const char *second, char **error)
