@@ -401,7 +401,6 @@ void metrics_write(FILE *out, const struct metrics_facts *facts)
 	write_port_counts(out, facts);
 	write_reasons(out, facts);
 	metrics_write_mesh(out, &facts->mesh);
-	metrics_write_steer(out, &facts->steer, facts->paths);
 	write_verdicts(out, facts);
 	write_table(out, facts);
 	write_totals(out, facts);

@@ -11,9 +11,7 @@
 #include "dataplane/dataplane.h"
 #include "diagnose/diagnose.h"
 #include "clock/metrics.h"
-#include "steer/metrics.h"
 #include "qp/owners.h"
-#include "paths/paths.h"
 #include "qp/table.h"
 
 struct delays;
@@ -39,8 +37,6 @@ struct metrics_facts {
 	const struct owners *owners; /* of queue pairs; NULL: not looked for */
 	struct qp_totals totals[2]; /* by enum esc_direction */
 	struct metrics_mesh mesh;
-	struct steer_facts steer;
-	const struct paths *paths;
 	struct judge_counts verdicts;
 	const struct delays *delays; /* NULL: none are read */
 	const struct members *members;

@@ -11,7 +11,6 @@
 #include "qp/table.h"
 #include "clock/report.h"
 #include "pace/pace.h"
-#include "steer/steer.h"
 #include "delay/report.h"
 #include "qp/report_owner.h"
 #include "dataplane/support.h"

@@ -18,7 +18,6 @@ struct mesh;
 struct owners;
 struct qptable;
 struct server;
-struct steer;
 struct sd_event;
 struct sd_event_source;
 struct textfile;
@@ -32,7 +31,6 @@ struct daemon {
 	struct hostqueue *host_queue; /* NULL: not wanted, or host_queue_note says why not */
 	char host_queue_note[160];
 	struct mesh *mesh;
-	struct steer *steer;
 	struct judge *judge; /* NULL: nothing is judged */
 	struct owners *owners; /* of queue pairs; NULL: none are looked for */
 	struct events *ledger; /* core.events */

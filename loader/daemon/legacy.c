@@ -23,13 +23,10 @@
 #include "fleet/fleet.h"
 #include "mesh/mesh.h"
 #include "pace/pace.h"
-#include "paths/paths.h"
 #include "qp/owners.h"
 #include "qp/report.h"
 #include "qp/report_owner.h"
 #include "qp/table.h"
-#include "steer/request.h"
-#include "steer/steer.h"
 
 static struct daemon *daemon_of(struct core *core)
 {
@@ -564,80 +561,6 @@ const struct capability delay_capability = {
 	.metrics_written = written_delay,
 };
 
-/* --- steer --- */
-
-static int open_steer(void **self, struct core *core, void *const needs[], char **error)
-{
-	struct daemon *daemon = daemon_of(core);
-	int err = steer_new(&daemon->steer, daemon, error);
-
-	(void)needs;
-	*self = daemon->steer;
-	if (!err)
-		steer_follow_paths(daemon->steer, core_find(core, "paths"));
-	return err;
-}
-
-static void close_steer(void *self)
-{
-	paths_on_tick(core_find(&legacy_daemon->core, "paths"), NULL, NULL);
-	steer_free(self);
-	legacy_daemon->steer = NULL;
-}
-
-static void reconfigure_steer(void *self, const struct config *old)
-{
-	steer_reconfigure(self, old);
-}
-
-static int off_steer(void *self, const char *by, char **error)
-{
-	(void)error;
-	steer_stop(self, by);
-	return 0;
-}
-
-static json_t *reply_steer(void *self, struct request *request)
-{
-	char *error = NULL;
-	int exit = 0;
-	json_t *result = request_steer(legacy_daemon, request->args, &exit, &error);
-
-	(void)self;
-	return result ? result : request_fail(request, exit, error);
-}
-
-static const struct verb_handler steer_handlers[] = {{"steer", reply_steer}, {}};
-
-static void qp_steer(void *self, const struct qp_entry *entry, json_t *qp)
-{
-	steer_put(self, entry, qp);
-}
-
-static uint16_t ports_steer(const void *self)
-{
-	return steer_ports(self);
-}
-
-static int set_steer(void *self, bool on, const json_t *interfaces, const char *by, char **error)
-{
-	return steer_set_mode(self, on, interfaces, by, error);
-}
-
-static const struct capability_mode mode_steer = {"steer", ports_steer, set_steer};
-
-const struct capability steer_capability = {
-	.name = "steer",
-	.keys = &steer_section,
-	.verbs = steer_handlers,
-	.mode = &mode_steer,
-	.open = open_steer,
-	.close = close_steer,
-	.reconfigure = reconfigure_steer,
-	.off = off_steer,
-	.qp = qp_steer,
-};
-
 /* --- diagnose, and the poll of the maps before it --- */
 
 static struct core_timer *poll_timer;
@@ -716,8 +639,6 @@ static void gather(struct daemon *daemon, struct metrics_facts *facts)
 	facts->off = dataplane_is_off(daemon->dataplane);
 	gather_ports(daemon, facts);
 	gather_mesh(daemon, &facts->mesh);
-	steer_get(daemon->steer, &facts->steer);
-	facts->paths = core_find(&daemon->core, "paths");
 	judge_get_counts(daemon->judge, &facts->verdicts);
 	facts->reasons_read = !dataplane_reasons(daemon->dataplane, facts->reasons);
 	facts->qps_read = !core_refresh(&daemon->core);
