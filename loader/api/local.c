@@ -13,7 +13,7 @@
 #include "base/places.h"
 #include "dataplane/dataplane.h"
 #include "maps/maps.h"
-#include "report.h"
+
 
 static int make_kill_file(const char *path)
 {
@@ -86,7 +86,7 @@ json_t *local_off(const json_t *args, int *exit, char **error)
 
 json_t *local_features(const json_t *args, int *exit, char **error)
 {
-	json_t *features = report_support();
+	json_t *features = features_json();
 
 	(void)args;
 	if (features)

@@ -6,7 +6,8 @@
 #include "base/address.h"
 #include "config/config.h"
 #include "daemon/daemon.h"
-#include "api/report.h"
+#include "base/json.h"
+#include "core/core.h"
 #include "delay/report.h"
 
 #define Q40 1099511627776.0
@@ -63,8 +64,8 @@ static json_t *clock_peer_json(const struct mesh_peer_facts *peer)
 	const struct edge_estimate *fit = &peer->fit;
 	json_t *object = json_object();
 
-	report_put_text(object, "peer", peer->host);
-	report_put_text(object, "plane", report_plane(peer->plane));
+	json_put_text(object, "peer", peer->host);
+	json_put_text(object, "plane", report_plane(peer->plane));
 	if (peer->fitted) {
 		put_real(object, "offset_ns", (double)fit->offset_ns + fit->offset_fraction_ns);
 		put_number(object, "offset_local_ns", fit->local_ns);
@@ -82,7 +83,7 @@ static json_t *clock_peer_json(const struct mesh_peer_facts *peer)
 			    json_boolean(peer->in_clock && peer->verdict == CONSENSUS_USED));
 	if (!peer->in_clock)
 		return object;
-	report_put_text(object, "verdict", verdict_word(peer->verdict));
+	json_put_text(object, "verdict", verdict_word(peer->verdict));
 	if (peer->verdict != CONSENSUS_ABSENT) {
 		put_real(object, "error_ns", peer->word_ns);
 		put_real(object, "error_ppb", peer->word_ppb);
@@ -95,7 +96,7 @@ static void put_tai(json_t *object, const struct mesh_clock_facts *clock)
 	json_t *tai;
 
 	if (clock->tai_note)
-		report_put_text(object, "tai_note", clock->tai_note);
+		json_put_text(object, "tai_note", clock->tai_note);
 	if (!clock->known || !clock->tai_known)
 		return;
 	tai = json_object();
@@ -103,7 +104,7 @@ static void put_tai(json_t *object, const struct mesh_clock_facts *clock)
 	put_number(tai, "bound_ns", clock->tai_bound_ns);
 	put_real(tai, "anchor_age_s", (double)clock->tai_age_ns / 1e9);
 	put_number(tai, "hops", clock->tai_hops);
-	report_put_text(tai, "anchor", clock->tai_anchor);
+	json_put_text(tai, "anchor", clock->tai_anchor);
 	json_object_set_new(object, "tai", tai);
 }
 
@@ -112,7 +113,7 @@ json_t *report_clock_facts(const struct mesh_clock_facts *clock,
 {
 	json_t *object = json_object(), *list = json_array();
 
-	report_put_text(object, "state", clock_state_name(clock->state));
+	json_put_text(object, "state", clock_state_name(clock->state));
 	put_number(object, "local_ns", clock->local_ns);
 	put_number(object, "monotonic_ns", clock->monotonic_ns);
 	if (clock->known) {
@@ -124,7 +125,7 @@ json_t *report_clock_facts(const struct mesh_clock_facts *clock,
 		put_real(object, "reach", clock->reach);
 	}
 	put_tai(object, clock);
-	report_put_text(object, "timestamp_source", "xdp");
+	json_put_text(object, "timestamp_source", "xdp");
 	put_number(object, "peers_used", clock->used);
 	put_number(object, "peers_heard", clock->heard);
 	put_number(object, "peers_wanted", clock->degree);
@@ -173,27 +174,27 @@ json_t *report_peer_facts(const struct mesh_peer_facts *peer)
 	json_t *object = json_object();
 	char address[ADDRESS_TEXT_BYTES];
 
-	report_put_text(object, "peer", peer->host);
-	report_put_text(object, "address", address_format(&peer->address, address));
-	report_put_text(object, "plane", report_plane(peer->plane));
-	report_put_text(object, "interface", peer->interface);
-	report_put_text(object, "state", peer_state_name(peer->state));
-	report_put_text(object, "blame", peer->blame);
-	report_put_text(object, "note", peer->note);
+	json_put_text(object, "peer", peer->host);
+	json_put_text(object, "address", address_format(&peer->address, address));
+	json_put_text(object, "plane", report_plane(peer->plane));
+	json_put_text(object, "interface", peer->interface);
+	json_put_text(object, "state", peer_state_name(peer->state));
+	json_put_text(object, "blame", peer->blame);
+	json_put_text(object, "note", peer->note);
 	put_quantiles(object, "owd_out_ns", &peer->owd_out);
 	put_quantiles(object, "owd_in_ns", &peer->owd_in);
 	if (peer->owd_out.samples || peer->owd_in.samples)
 		put_number(object, "bound_ns", peer->owd_bound_ns);
 	put_quantiles(object, "rtt_ns", &peer->rtt);
-	report_put_count(object, "sent", peer->sent);
-	report_put_count(object, "answered", peer->answered);
-	report_put_count(object, "lost", peer->lost);
-	report_put_count(object, "late", peer->late);
-	report_put_count(object, "reordered", peer->reordered);
-	report_put_count(object, "received", peer->received);
+	json_put_count(object, "sent", peer->sent);
+	json_put_count(object, "answered", peer->answered);
+	json_put_count(object, "lost", peer->lost);
+	json_put_count(object, "late", peer->late);
+	json_put_count(object, "reordered", peer->reordered);
+	json_put_count(object, "received", peer->received);
 	if (peer->failed)
-		report_put_count(object, "failed", peer->failed);
-	report_put_count(object, "disconnects", peer->disconnects);
+		json_put_count(object, "failed", peer->failed);
+	json_put_count(object, "disconnects", peer->disconnects);
 	if (peer->heard)
 		put_real(object, "last_heard_ms", (double)peer->silent_ns / 1e6);
 	put_number(object, "sport", peer->source_port);
@@ -210,7 +211,7 @@ json_t *report_peers(const struct daemon *daemon)
 	for (size_t i = 0; i < count; i++)
 		json_array_append_new(list, report_peer_facts(&peers[i]));
 	free(peers);
-	report_put_peer_delays(list, daemon);
+	report_put_peer_delays(list, core_find(&daemon->core, "delay"));
 	return json_pack("{s:o}", "peers", list);
 }
 
@@ -220,12 +221,12 @@ static json_t *plane_json(const struct mesh_plane_facts *plane, enum fleet_plane
 {
 	json_t *object = json_object();
 
-	report_put_text(object, "plane", report_plane(which));
+	json_put_text(object, "plane", report_plane(which));
 	json_object_set_new(object, "on", json_boolean(plane->on));
-	report_put_text(object, "interface", plane->interface);
-	report_put_text(object, "note", plane->note);
+	json_put_text(object, "interface", plane->interface);
+	json_put_text(object, "note", plane->note);
 	if (plane->members)
-		report_put_count(object, "members", plane->members);
+		json_put_count(object, "members", plane->members);
 	return object;
 }
 
@@ -250,21 +251,21 @@ void report_put_clock(json_t *status, const struct daemon *daemon)
 
 	mesh_get(daemon->mesh, &mesh);
 	mesh_get_clock(daemon->mesh, &clock);
-	report_put_text(object, "state", clock_state_name(clock.state));
+	json_put_text(object, "state", clock_state_name(clock.state));
 	if (clock.known)
 		put_number(object, "bound_ns", clock.bound_ns);
 	put_number(object, "peers_used", clock.used);
 	put_number(object, "peers_wanted", clock.degree);
-	report_put_text(object, "timestamp_source", "xdp");
+	json_put_text(object, "timestamp_source", "xdp");
 	if (clock.tai_note)
-		report_put_text(object, "tai_note", clock.tai_note);
+		json_put_text(object, "tai_note", clock.tai_note);
 	json_object_set_new(status, "clock", object);
 	for (unsigned int i = 0; i < MESH_PLANES; i++)
 		if (mesh.planes[i].configured)
 			json_array_append_new(planes, plane_json(&mesh.planes[i], i));
 	object = json_object();
 	json_object_set_new(object, "authority", json_boolean(mesh.authority));
-	report_put_text(object, "authority_note",
+	json_put_text(object, "authority_note",
 			mesh.authority
 				? mesh.two_keys ? "two keys are taken, for a change of keys" : ""
 				: "probes carry no authority: anybody in the network can "

@@ -40,12 +40,14 @@ struct daemon {
 	struct sd_event *event;
 	uint64_t start_realtime_ns;  /* CLOCK_REALTIME */
 	uint64_t start_local_ns;     /* CLOCK_MONOTONIC */
-	uint64_t refreshed_local_ns; /* CLOCK_MONOTONIC of the last daemon_refresh() */
 	bool takeover;		     /* the maps were there before us */
 
 	struct sd_event_source *links;
 	int links_fd;
 };
+
+/* In the order in which they are opened; ended by NULL. */
+extern const struct capability *const daemon_capabilities[];
 
 /*
  * Builds everything from the file at @config_path (NULL: the default path) and
@@ -59,8 +61,6 @@ void daemon_free(struct daemon *daemon);
 /* The sections of the configuration that capabilities have; NULL at the end. */
 const struct config_section *const *daemon_config_sections(void);
 
-int daemon_refresh(struct daemon *daemon);
-void daemon_follow_host_queue(struct daemon *daemon);
 extern struct daemon *legacy_daemon; /* until legacy.c is gone */
 
 #endif

@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "internal.h"
 #include "paths/paths.h"
-#include "qp/table.h"
+#include "qp/qp.h"
 
 #define PACE_TICK_NS 250000000ull
 #define PACE_PORTS_NS 1000000000ull
@@ -210,9 +210,9 @@ static int pace_open(void **self, struct core *core, void *const needs[], char *
 	pace->dataplane = needs[0];
 	pace->mesh = needs[1];
 	pace->qps = needs[2];
-	pace->owners = needs[3];
-	pace->delays = needs[4];
-	pace->paths = needs[5];
+	pace->owners = qptable_owners(pace->qps);
+	pace->delays = needs[3];
+	pace->paths = needs[4];
 	pace->blind = true; /* until the first tick */
 	pace->control = dataplane_control(pace->dataplane);
 	pace->flows_fd = dataplane_map_fd(pace->dataplane, "qp_pace");
@@ -253,7 +253,7 @@ static const struct capability_mode pace_mode = {"pace", mode_ports, mode_set};
 
 const struct capability pace_capability = {
 	.name = "pace",
-	.needs = {"dataplane", "mesh", "qp", "owners", "delay", "paths"},
+	.needs = {"dataplane", "mesh", "qp", "delay", "paths"},
 	.keys = &pace_section,
 	.verbs = pace_verb_handlers,
 	.events = pace_events,

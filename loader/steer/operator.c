@@ -7,7 +7,7 @@
 #include "base/address.h"
 #include "base/explain.h"
 #include "internal.h"
-#include "qp/table.h"
+#include "qp/qp.h"
 
 /* A gap that does not occur between two packets of an undisturbed stream. */
 #define FORCED_GAP_NS 1000000ull

@@ -8,7 +8,7 @@
 #include "internal.h"
 #include "net/ethtool.h"
 #include "net/rtnl.h"
-#include "qp/table.h"
+#include "qp/qp.h"
 
 #define NO_ROUTE UINT32_MAX
 #define FRAME_BYTES 38	       /* of Ethernet, with preamble and gap, beside the MTU */

@@ -6,7 +6,7 @@
 #include "base/address.h"
 #include "base/json.h"
 #include "internal.h"
-#include "qp/table.h"
+#include "qp/qp.h"
 
 #define STALE_NS 600000000ll /* paths are probed each 250 ms where nothing is steered */
 

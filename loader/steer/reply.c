@@ -5,7 +5,7 @@
 #include "base/address.h"
 #include "base/json.h"
 #include "internal.h"
-#include "qp/table.h"
+#include "qp/qp.h"
 
 #define GAP_MOST_NS 60000000000ull
 #define DEADLINE_MOST_NS 3600000000000ull

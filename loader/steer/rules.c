@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "internal.h"
-#include "qp/table.h"
+#include "qp/qp.h"
 
 /* --- the map --- */
 

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "internal.h"
-#include "qp/table.h"
+#include "qp/qp.h"
 
 #define CALM_TICKS 10	 /* while no route stands out, queue pairs are read once in so many ticks */
 #define LOST_READINGS 20 /* of the table without its pair: the path of a rule no longer exists */

@@ -5,7 +5,6 @@
 
 #include "../unit/fakes.h"
 #include "api/request.h"
-#include "api/report.h"
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
@@ -13,7 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 static struct daemon the_daemon;
 
 /* Asks the kernel, and is not what is tried here. */
-json_t *report_support(void)
+json_t *features_json(void)
 {
 	return json_object();
 }

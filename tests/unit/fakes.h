@@ -20,9 +20,10 @@
 #include "base/explain.h"
 #include "core/events.h"
 #include "mesh/mesh.h"
+#include "dataplane/internal.h"
+#include "qp/internal.h"
 #include "nic/nic.h"
 #include "pace/pace.h"
-#include "qp/table.h"
 #include "steer/steer.h"
 #include "tcp/tcp.h"
 
@@ -32,8 +33,7 @@ static struct {
 	unsigned int port_count;
 	struct esc_reason_count reasons[ESC_REASON_MAX];
 	struct qp_entry qps[64];
-	size_t qp_count;
-	struct qp_totals totals[2];
+	struct qptable table; /* of them */
 	bool off;
 	int reload_error; /* 0 or -errno */
 	int refresh_error;
@@ -41,8 +41,8 @@ static struct {
 	struct mesh_clock_facts clock;
 	struct mesh_peer_facts peers[4];
 	size_t peer_count;
-	uint16_t mode_ports; /* by the newest `mode steer` */
-	int mode_error;	     /* 0 or -errno */
+	uint16_t steer_ports; /* by the newest `mode steer` */
+	int steer_error;      /* 0 or -errno */
 } fake;
 
 void mesh_get(const struct mesh *mesh, struct mesh_facts *out)
@@ -106,26 +106,6 @@ bool dataplane_is_off(const struct dataplane *dataplane)
 	return fake.off;
 }
 
-const struct qp_entry *qptable_entries(const struct qptable *table, size_t *count)
-{
-	(void)table;
-	*count = fake.qp_count;
-	return fake.qps;
-}
-
-void qptable_totals(const struct qptable *table, enum esc_direction direction,
-		    struct qp_totals *out)
-{
-	(void)table;
-	*out = fake.totals[direction];
-}
-
-int daemon_refresh(struct daemon *daemon)
-{
-	(void)daemon;
-	return fake.refresh_error;
-}
-
 int core_reload(struct core *core, char **error)
 {
 	(void)core;
@@ -141,47 +121,64 @@ int core_set_off(struct core *core, bool off, const char *by, char **error)
 	return 0;
 }
 
-int core_refresh(struct core *core)
-{
-	(void)core;
-	return fake.refresh_error;
-}
-
 bool core_is_off(const struct core *core)
 {
 	(void)core;
 	return fake.off;
 }
 
-static inline uint16_t fake_mode_ports(const void *self)
+unsigned int dataplane_read_ports(const struct dataplane *dataplane,
+				  struct port_facts out[ESC_PORTS_MAX])
 {
-	(void)self;
-	return fake.mode_ports;
+	(void)dataplane;
+	for (unsigned int i = 0; i < fake.port_count; i++)
+		out[i] = (struct port_facts){.info = fake.ports[i],
+					     .counts = fake.counts[i],
+					     .counted = true};
+	return fake.port_count;
 }
 
-static inline int fake_mode_set(void *self, bool on, const json_t *interfaces, const char *by,
-				char **error)
+static int fake_refresh(void *self)
+{
+	(void)self;
+	fake.table.refresh_failed = fake.refresh_error != 0;
+	return fake.refresh_error;
+}
+
+static uint16_t fake_steered(const void *self)
+{
+	(void)self;
+	return fake.steer_ports;
+}
+
+static int fake_steer(void *self, bool on, const json_t *interfaces, const char *by, char **error)
 {
 	(void)self;
 	(void)by;
-	if (fake.mode_error)
-		return explain(error, fake.mode_error, "steering refused");
-	fake.mode_ports = on ? json_array_size(interfaces) ? 1 : 0xffff : 0;
+	if (fake.steer_error)
+		return explain(error, fake.steer_error, "steering refused");
+	fake.steer_ports = on ? json_array_size(interfaces) ? 1 : 0xffff : 0;
 	return 0;
 }
 
-static const struct capability_mode fake_mode = {"steer", fake_mode_ports, fake_mode_set};
-static const struct capability fake_steer = {.name = "steer", .mode = &fake_mode};
+static const struct capability_mode fake_mode = {"steer", fake_steered, fake_steer};
 
-extern const struct capability dataplane_capability, mesh_capability, qp_capability,
-	delay_capability, diagnose_capability;
+/* Capabilities by their own functions, on the parts above. */
+static const struct capability fake_dataplane = {.name = "dataplane",
+						 .write_metrics = dataplane_write_metrics};
+static const struct capability fake_qps = {.name = "qp",
+					   .verbs = qp_verb_handlers,
+					   .refresh = fake_refresh,
+					   .write_metrics = qp_write_metrics};
+static const struct capability fake_steering = {.name = "steer", .mode = &fake_mode};
 
-static struct core_module fake_modules[] = {
-	{.capability = &dataplane_capability}, {.capability = &mesh_capability},
-	{.capability = &qp_capability},	       {.capability = &delay_capability},
-	{.capability = &fake_steer},
-	{.capability = &diagnose_capability},
+static struct core_module fake_modules[8] = {
+	{.capability = &fake_dataplane},
+	{.capability = &fake_qps, .self = &fake.table},
+	{.capability = &fake_steering},
 };
+/* Tests add their own behind these. */
+#define FAKE_MODULES 3
 
 /* A port that sees packets, natively attached. */
 static inline struct port_info *fake_port(const char *name)
@@ -205,7 +202,7 @@ static inline struct port_info *fake_port(const char *name)
 static inline struct qp_entry *fake_qp(enum esc_direction direction, const char *src,
 				       const char *dst, uint32_t qpn)
 {
-	struct qp_entry *entry = &fake.qps[fake.qp_count++];
+	struct qp_entry *entry = &fake.qps[fake.table.count++];
 
 	address_parse(src, &entry->key.src);
 	address_parse(dst, &entry->key.dst);
@@ -235,9 +232,10 @@ static inline int fake_daemon(struct daemon *daemon, const char *yaml)
 	daemon->start_local_ns = daemon->core.start_local_ns = time_local_ns();
 	daemon->start_realtime_ns = daemon->core.start_realtime_ns = time_realtime_ns();
 	daemon->core.config = daemon->core.own_config = daemon->config;
-	legacy_daemon = daemon;
 	daemon->core.modules = fake_modules;
-	daemon->core.module_count = sizeof(fake_modules) / sizeof(fake_modules[0]);
+	daemon->core.module_count = FAKE_MODULES;
+	fake.table.entries = fake.qps;
+	fake.table.core = &daemon->core;
 	err = events_new(&daemon->core.events, daemon->config->events.keep,
 			  daemon->config->events.file);
 	daemon->ledger = daemon->core.events;

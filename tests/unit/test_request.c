@@ -164,58 +164,9 @@ Test(request, the_mode)
 	json_decref(result("{\"verb\":\"mode\",\"args\":{\"mode\":\"observe\","
 			   "\"interfaces\":[\"eth1\"]}}"));
 	cr_expect(fake.off, "one interface's mode is not the kill switch");
-	cr_expect_eq(fake.mode_ports, 0);
-	fake.mode_error = -EPERM;
+	cr_expect_eq(fake.steer_ports, 0);
+	fake.steer_error = -EPERM;
 	expect_refusal("{\"verb\":\"mode\",\"args\":{\"mode\":\"steer\"}}", 1, "steering refused");
-}
-
-/* A request that gives what the table requires. */
-static json_t *request_of(const struct verb *verb)
-{
-	char name[64];
-	const char *what = strchr(verb->request ? verb->request : verb->name, ' ');
-	json_t *args = json_object(), *one;
-
-	snprintf(name, sizeof(name), "%s", verb->request ? verb->request : verb->name);
-	name[strcspn(name, " ")] = '\0';
-	if (what)
-		json_object_set_new(args, "what", json_string(what + 1));
-	for (const struct verb_arg *arg = verb->args; arg && arg->name; arg++) {
-		if (!arg->required || arg->local)
-			continue;
-		one = arg->type == VERB_CHOICE ? json_stringn(arg->choices, strcspn(arg->choices, "|"))
-					       : json_string("eth1");
-		json_object_set_new(args, arg->key, one);
-	}
-	return json_pack("{s:s, s:o}", "verb", name, "args", args);
-}
-
-/* What the tables of verbs promise is replied to, or refused with a reason of its own. */
-Test(request, every_verb_has_a_reply)
-{
-	const struct verb *verb = NULL;
-
-	while ((verb = verbs_next(verb))) {
-		json_t *request, *object;
-		const char *error;
-		char *line;
-
-		if (verb->place == VERB_HERE || !strcmp(verb->name, "features"))
-			continue; /* asks the kernel */
-		if (!strncmp(verb->name, "pace", 4) || !strcmp(verb->name, "paths") ||
-		    !strncmp(verb->name, "steer", 5) || !strcmp(verb->name, "failover"))
-			continue; /* tests/unit/test_*_reply.c; tests/lab/test_nic_failover */
-		request = request_of(verb);
-		line = json_dumps(request, JSON_COMPACT);
-		object = answer(line, NULL);
-		error = json_string_value(json_object_get(object, "error"));
-		cr_expect(!error || (!strstr(error, "not a verb") && !strstr(error, "has no")),
-			  "%s: %s", line, error);
-		cr_expect(json_is_true(json_object_get(object, "ok")), "%s: %s", line, error);
-		json_decref(object);
-		json_decref(request);
-		free(line);
-	}
 }
 
 static const char *find(const char *first, const char *second, char **error)

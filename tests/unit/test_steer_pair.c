@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "qp/table.h"
+#include "qp/qp.h"
 #include "steer/internal.h"
 
 #define MS 1000000ll

@@ -8,7 +8,7 @@
 #include "base/explain.h"
 #include "base/json.h"
 #include "core/request.h"
-#include "qp/table.h"
+#include "qp/qp.h"
 #include "steer/internal.h"
 
 static struct {

@@ -6,12 +6,24 @@
 #include <unistd.h>
 
 #include "fakes.h"
-#include "api/metrics.h"
+#include "clock/metrics.h"
 #include "base/prom.h"
 #include "api/textfile.h"
 
 static struct daemon the_daemon;
 static char folder[64], prom[128];
+
+static void write_mesh(void *self, FILE *out)
+{
+	struct metrics_mesh facts = {.mesh = fake.mesh,
+				     .clock = fake.clock,
+				     .peers = fake.peers,
+				     .peer_count = fake.peer_count};
+
+	(void)self;
+	metrics_write_mesh(out, &facts);
+}
+static const struct capability mesh_families = {.name = "mesh", .write_metrics = write_mesh};
 
 static void begin(void)
 {
@@ -25,6 +37,8 @@ static void begin(void)
 	cr_assert_eq(fake_daemon(&the_daemon, yaml), 0);
 	cr_assert_geq(sd_event_new(&the_daemon.event), 0);
 	the_daemon.core.loop = the_daemon.event;
+	fake_modules[the_daemon.core.module_count++] =
+		(struct core_module){.capability = &mesh_families};
 }
 
 static void end(void)
@@ -83,7 +97,6 @@ static void fill(void)
 	entry->qp.nak_sequence = 2;
 	fake_qp(ESC_DIRECTION_RX, "10.0.0.3", "10.0.0.1", 19); /* the third of two */
 	fake.reasons[ESC_REASON_QP_TABLE_FULL].tc_egress = 3;
-	fake.totals[ESC_DIRECTION_TX] = (struct qp_totals){.packets = 10, .retransmits = 4};
 }
 
 Test(textfile, families)
@@ -219,7 +232,7 @@ Test(textfile, what_is_not_measured_is_absent)
 	cr_expect_null(strstr(text, "escapement_qp_packets_total"));
 	cr_expect_null(strstr(text, "escapement_qp_tracked"));
 	cr_expect_null(strstr(text, "all_qps"));
-	expect_in(text, "escapement_collector_up{collector=\"qps\"} 0", true);
+	expect_in(text, "escapement_collector_up{collector=\"qp\"} 0", true);
 	expect_in(text,
 		  "escapement_port_visibility_info{device=\"mlx5_0\",port=\"1\","
 		  "netdev=\"eth1\",mode=\"counters\"} 1",
