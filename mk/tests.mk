@@ -24,7 +24,7 @@ tests: programs unit bpf-tests sim tools $(BENCHES)
 $(OUT)/tests/unit/%.o: WARN += -Wno-missing-prototypes
 $(UNIT): LDLIBS += -lcriterion
 # These stand on a fake daemon (tests/unit/fakes.h): its functions win over the real ones.
-FAKED := test_delays_report test_report test_request test_server test_steer_auto test_textfile
+FAKED := test_delays_report test_report test_request test_server test_textfile
 $(FAKED:%=$(OUT)/tests/unit/%) $(BUILD)/tests/fuzz/fuzz_request: LDLIBS += -Wl,-z,muldefs
 
 # The kernel programs' tests, benchmarks and tools that run them.

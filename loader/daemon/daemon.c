@@ -86,7 +86,6 @@ static int prepare(struct daemon *daemon, char **error)
 	int err = config_load(&core->config_input, &core->own_config, error);
 
 	core->config = core->own_config;
-	daemon->config = core->own_config;
 	if (!err)
 		err = fleet_new(&core->fleet);
 	if (!err) {
@@ -96,7 +95,6 @@ static int prepare(struct daemon *daemon, char **error)
 	if (err)
 		return err;
 	err = events_new(&core->events, core->config->events.keep, core->config->events.file);
-	daemon->ledger = core->events;
 	if (err)
 		return explain(error, err, "%s: events.file %s: %s", core->config->path,
 			       core->config->events.file ? core->config->events.file : "(none)",
@@ -105,7 +103,6 @@ static int prepare(struct daemon *daemon, char **error)
 	if (!core->modules)
 		return -ENOMEM;
 	err = sd_event_default(&core->loop);
-	daemon->event = core->loop;
 	return err < 0 ? explain(error, err, "sd-event: %s", strerror(-err)) : 0;
 }
 
@@ -152,8 +149,8 @@ int daemon_new(struct daemon **out, const char *config_path, char **error)
 		.sections = daemon_config_sections(),
 	};
 	daemon->links_fd = -1;
-	daemon->start_realtime_ns = daemon->core.start_realtime_ns = time_realtime_ns();
-	daemon->start_local_ns = daemon->core.start_local_ns = time_local_ns();
+	daemon->core.start_realtime_ns = time_realtime_ns();
+	daemon->core.start_local_ns = time_local_ns();
 	err = prepare(daemon, error);
 	if (err) {
 		daemon_free(daemon);

@@ -10,7 +10,7 @@
 #include "clocksync/graph.h"
 #include "fleet/fleet.h"
 #include "internal.h"
-#include "qp/table.h"
+#include "qp/qp.h"
 
 /* Without a reply for so long there is no peer, or none with the programs. */
 #define REPLIES_NS 3000000000ll

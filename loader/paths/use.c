@@ -4,7 +4,7 @@
 
 #include "internal.h"
 #include "mesh/mesh.h"
-#include "qp/table.h"
+#include "qp/qp.h"
 
 /* A bit for each interface on which queue pairs may be steered. */
 static uint16_t steered_ports(const struct paths *paths)

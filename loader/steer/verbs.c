@@ -116,8 +116,7 @@ static const struct verb_section plan_pair[] = {
 
 static const struct verb_section plan[] = {
 	{.text = "Automatic steering is {auto:?on|off}; `plan` changes nothing."},
-	{.text = "{note}"},
-	{.when = "!note !pairs",
+	{.when = "!pairs",
 	 .text = "No queue pair here sends to a host whose paths are known."},
 	{.rows = "pairs", .sections = plan_pair},
 	{},

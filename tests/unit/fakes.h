@@ -41,12 +41,8 @@ static struct {
 	struct clock_facts clock;
 	struct mesh_peer_facts peers[4];
 	size_t peer_count;
-	uint16_t steer_ports;
-	struct steer_order order; /* the newest of `steer set` or `steer clear` */
-	int steer_error;	  /* 0 or -errno */
-	char order_dst[64]; /* copied: the order borrows it */
-	bool cleared_all;
-	struct steer_facts steer;
+	uint16_t steer_ports; /* by the newest `mode steer` */
+	int steer_error;      /* 0 or -errno */
 } fake;
 
 void clock_get(const struct clock *clock, struct clock_facts *out)
@@ -125,96 +121,6 @@ bool core_is_off(const struct core *core)
 	return fake.off;
 }
 
-uint16_t steer_ports(const struct steer *steer)
-{
-	(void)steer;
-	return fake.steer_ports;
-}
-
-int steer_set_mode(struct steer *steer, bool on, const json_t *interfaces, const char *by,
-		   char **error)
-{
-	(void)steer;
-	(void)by;
-	if (fake.steer_error)
-		return explain(error, fake.steer_error, "steering refused");
-	fake.steer_ports = on ? json_array_size(interfaces) ? 1 : 0xffff : 0;
-	return 0;
-}
-
-int steer_set(struct steer *steer, const struct steer_order *order, json_t **result, char **error)
-{
-	(void)steer;
-	fake.order = *order;
-	snprintf(fake.order_dst, sizeof(fake.order_dst), "%s", order->dst);
-	*result = fake.steer_error ? NULL : json_object();
-	return fake.steer_error ? explain(error, fake.steer_error, "steering refused") : 0;
-}
-
-int steer_clear(struct steer *steer, const struct steer_order *order, json_t **result, char **error)
-{
-	int err = steer_set(steer, order, result, error);
-
-	json_decref(*result);
-	*result = err ? NULL : json_array();
-	return err;
-}
-
-int steer_clear_all(struct steer *steer, bool now, json_t **result)
-{
-	(void)steer;
-	(void)now;
-	fake.cleared_all = true;
-	*result = json_array();
-	return 0;
-}
-
-json_t *steer_list(const struct steer *steer)
-{
-	(void)steer;
-	return json_pack("{s:s, s:[]}", "mode", "observe", "steers");
-}
-
-int steer_set_auto(struct steer *steer, bool on, const char *by, char **error)
-{
-	(void)steer;
-	(void)by;
-	if (fake.steer_error)
-		return explain(error, fake.steer_error, "steering refused");
-	fake.steer.by_itself = on;
-	return 0;
-}
-
-json_t *steer_plan(struct steer *steer)
-{
-	(void)steer;
-	return json_pack("{s:b, s:[]}", "auto", fake.steer.by_itself, "pairs");
-}
-
-void steer_put(const struct steer *steer, const struct qp_entry *entry, json_t *qp)
-{
-	(void)steer;
-	if (entry->qp.steer.sport)
-		json_object_set_new(qp, "steered_sport", json_integer(entry->qp.steer.sport));
-}
-
-void steer_get(const struct steer *steer, struct steer_facts *out)
-{
-	(void)steer;
-	*out = fake.steer;
-}
-
-const char *steer_reason_name(enum steer_reason reason)
-{
-	return reason == STEER_BY_OPERATOR ? "operator" : "rollback";
-}
-
-void steer_stop(struct steer *steer, const char *by)
-{
-	(void)steer;
-	(void)by;
-}
-
 unsigned int dataplane_read_ports(const struct dataplane *dataplane,
 				  struct port_facts out[ESC_PORTS_MAX])
 {
@@ -241,7 +147,12 @@ static uint16_t fake_steered(const void *self)
 
 static int fake_steer(void *self, bool on, const json_t *interfaces, const char *by, char **error)
 {
-	return steer_set_mode(self, on, interfaces, by, error);
+	(void)self;
+	(void)by;
+	if (fake.steer_error)
+		return explain(error, fake.steer_error, "steering refused");
+	fake.steer_ports = on ? json_array_size(interfaces) ? 1 : 0xffff : 0;
+	return 0;
 }
 
 static const struct capability_mode fake_mode = {"steer", fake_steered, fake_steer};

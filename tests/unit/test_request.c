@@ -5,22 +5,8 @@
 #include "api/request.h"
 #include "api/status.h"
 #include "api/verbs.h"
-#include "steer/request.h"
 
 static struct daemon the_daemon;
-
-static json_t *reply_steer(void *self, struct request *request)
-{
-	char *error = NULL;
-	int exit = 0;
-	json_t *result = request_steer(&the_daemon, request->args, &exit, &error);
-
-	(void)self;
-	return result ? result : request_fail(request, exit, error);
-}
-
-static const struct verb_handler handlers[] = {{"steer", reply_steer}, {}};
-static const struct capability steer_verbs = {.name = "steer_verbs", .verbs = handlers};
 
 static void begin(void)
 {
@@ -28,8 +14,6 @@ static void begin(void)
 	fake_port("eth1");
 	fake_qp(ESC_DIRECTION_TX, "10.0.0.1", "10.0.0.2", 17)->qp.bytes = 5;
 	fake_qp(ESC_DIRECTION_RX, "10.0.0.2", "10.0.0.1", 18)->qp.bytes = 9;
-	fake_modules[the_daemon.core.module_count++] =
-		(struct core_module){.capability = &steer_verbs};
 }
 
 static void end(void)
@@ -168,58 +152,6 @@ Test(request, the_switches)
 	expect_refusal("{\"verb\":\"reload\"}", 1, "reload refused");
 }
 
-#define STEER(args) "{\"verb\":\"steer\",\"args\":{" args "}}"
-#define WHICH "\"dst\":\"10.0.0.2\",\"qpn\":17"
-
-Test(request, steering_is_ordered)
-{
-	json_decref(result(STEER("")));
-	json_decref(result(STEER("\"what\":\"set\"," WHICH ",\"sport\":50000")));
-	cr_expect_str_eq(fake.order_dst, "10.0.0.2");
-	cr_expect_eq(fake.order.qpn, 17);
-	cr_expect_eq(fake.order.sport, 50000);
-	cr_expect_null(fake.order.src);
-	cr_expect(!fake.order.label && !fake.order.now);
-	cr_expect_eq(fake.order.hold_ns, 1000000);
-	cr_expect_eq(fake.order.within_ns, 500000000);
-	json_decref(result(STEER("\"what\":\"set\"," WHICH ",\"flow_label\":0,\"force\":true,"
-				 "\"flowlet_gap_ns\":7,\"deadline_ns\":8,\"src\":\"fd00::1\"")));
-	cr_expect(fake.order.label && fake.order.now);
-	cr_expect_eq(fake.order.sport, 0);
-	cr_expect_eq(fake.order.hold_ns, 7);
-	cr_expect_eq(fake.order.within_ns, 8);
-	json_decref(result(STEER("\"what\":\"clear\"," WHICH)));
-	cr_expect(!fake.cleared_all);
-	json_decref(result(STEER("\"what\":\"clear\",\"all\":true")));
-	cr_expect(fake.cleared_all);
-	json_decref(result(STEER("\"what\":\"auto\",\"state\":\"on\"")));
-	cr_expect(fake.steer.by_itself);
-	json_decref(result(STEER("\"what\":\"plan\"")));
-	json_decref(result(STEER("\"what\":\"auto\",\"state\":\"off\"")));
-	cr_expect(!fake.steer.by_itself);
-	fake.steer_error = -EPERM;
-	expect_refusal(STEER("\"what\":\"set\"," WHICH ",\"sport\":50000"), 1, "steering refused");
-	expect_refusal("{\"verb\":\"mode\",\"args\":{\"mode\":\"steer\"}}", 1, "steering refused");
-}
-
-Test(request, steering_that_is_not_understood)
-{
-	expect_refusal(STEER("\"what\":\"auto\""), 2, "one of on, off");
-	expect_refusal(STEER("\"what\":\"auto\",\"state\":\"maybe\""), 2, "one of on, off");
-	expect_refusal(STEER("\"what\":\"auto\",\"state\":1"), 2, "one of on, off");
-	expect_refusal(STEER("\"what\":\"sett\""), 2, "steer set");
-	expect_refusal(STEER("\"what\":7"), 2, "what");
-	expect_refusal(STEER("\"what\":\"set\",\"sport\":50000"), 2, "--dst");
-	expect_refusal(STEER("\"what\":\"set\",\"qpn\":1,\"sport\":50000"), 2, "--dst");
-	expect_refusal(STEER("\"what\":\"set\"," WHICH), 2, "--sport");
-	expect_refusal(STEER("\"what\":\"set\"," WHICH ",\"sport\":65536"), 2, "65535");
-	expect_refusal(STEER("\"what\":\"set\"," WHICH ",\"sport\":-1"), 2, "sport");
-	expect_refusal(STEER("\"what\":\"set\"," WHICH ",\"flow_label\":1048576"), 2, "flow_label");
-	expect_refusal(STEER("\"what\":\"set\"," WHICH ",\"force\":1"), 2, "force");
-	expect_refusal(STEER("\"what\":\"clear\",\"all\":1"), 2, "all");
-	expect_refusal(STEER("\"what\":\"clear\""), 2, "--dst");
-}
-
 Test(request, the_mode)
 {
 	json_t *object = result("{\"verb\":\"mode\",\"args\":{\"mode\":\"steer\"}}");
@@ -234,6 +166,8 @@ Test(request, the_mode)
 			   "\"interfaces\":[\"eth1\"]}}"));
 	cr_expect(fake.off, "one interface's mode is not the kill switch");
 	cr_expect_eq(fake.steer_ports, 0);
+	fake.steer_error = -EPERM;
+	expect_refusal("{\"verb\":\"mode\",\"args\":{\"mode\":\"steer\"}}", 1, "steering refused");
 }
 
 static const char *find(const char *first, const char *second, char **error)
