@@ -25,7 +25,7 @@ $(OUT)/tests/unit/%.o: WARN += -Wno-missing-prototypes
 $(UNIT): LDLIBS += -lcriterion
 # These stand on a fake daemon (tests/unit/fakes.h): its functions win over the real ones.
 FAKED := test_delays_report test_report test_request test_server test_textfile
-$(FAKED:%=$(OUT)/tests/unit/%) $(BUILD)/tests/fuzz/fuzz_request: LDLIBS += -Wl,-z,muldefs
+$(FAKED:%=$(OUT)/tests/unit/%) $(BUILD)/tests/fuzz/fuzz_request: LDLIBS +=
 
 # The kernel programs' tests, benchmarks and tools that run them.
 $(OUT)/tests/bpf/%.o $(OUT)/tests/bench/%.o: ALL_CPPFLAGS += -Itests/lib/bpf

@@ -5,8 +5,7 @@
 
 #include "base/fields.h"
 #include "clock.h"
-#include "core/capability.h"
-#include "core/events.h"
+#include "core/core.h"
 
 struct clock_anchor {
 	struct anchor_meter meter;

@@ -4,7 +4,7 @@
 
 #include "base/json.h"
 #include "config/config.h"
-#include "core/request.h"
+#include "core/core.h"
 #include "internal.h"
 
 #define Q40 1099511627776.0

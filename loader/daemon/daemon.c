@@ -8,8 +8,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#include "api/server.h"
-#include "api/textfile.h"
+#include "api/api.h"
 #include "base/explain.h"
 #include "base/log.h"
 #include "dataplane/dataplane.h"

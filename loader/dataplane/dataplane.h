@@ -9,7 +9,11 @@
 #include <net/if.h>
 
 #include "config/config.h"
+#include "bpflog.h"
+#include "mapsweep.h"
 #include "maps/maps.h"
+#include "pins.h"
+#include "visibility.h"
 
 struct dataplane;
 struct capability;

@@ -9,7 +9,7 @@
 
 #include "net/ethtool.h"
 #include "base/explain.h"
-#include "core/events.h"
+#include "core/core.h"
 #include "internal.h"
 #include "base/log.h"
 #include "offload.h"

@@ -9,7 +9,7 @@
 
 #include "base/delayhist.h"
 #include "maps/maps.h"
-#include "qp/table.h"
+#include "qp/qp.h"
 
 struct capability;
 struct delays;

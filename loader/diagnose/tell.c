@@ -4,7 +4,7 @@
 
 #include "base/address.h"
 #include "internal.h"
-#include "core/events.h"
+#include "core/core.h"
 #include "base/log.h"
 #include "base/json.h"
 

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/events.h"
+#include "core/core.h"
 #include "maps/maps.h"
 
 #define VERDICT_LOOK_NS 250000000ull /* what the thresholds expect between two looks */

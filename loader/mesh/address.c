@@ -7,7 +7,7 @@
 
 #include "base/log.h"
 #include "core/core.h"
-#include "dataplane/mapsweep.h"
+#include "dataplane/dataplane.h"
 #include "internal.h"
 
 struct address_entry {

@@ -6,8 +6,7 @@
 #include "base/fields.h"
 #include "clock/clock.h"
 #include "clocksync/graph.h"
-#include "core/capability.h"
-#include "core/events.h"
+#include "core/core.h"
 #include "mesh.h"
 #include "probe/probe.h"
 

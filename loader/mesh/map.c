@@ -8,7 +8,7 @@
 
 #include "base/log.h"
 #include "core/core.h"
-#include "dataplane/mapsweep.h"
+#include "dataplane/dataplane.h"
 #include "internal.h"
 
 /* Requests of a peer that are replied to, times what it sends at most (a quarter of the interval). */

@@ -14,11 +14,10 @@
 #include "core/core.h"
 #include "dataplane/dataplane.h"
 #include "base/explain.h"
-#include "core/events.h"
 #include "base/log.h"
 #include "fleet/fleet.h"
 #include "own.h"
-#include "qp/table.h"
+#include "qp/qp.h"
 #include "net/rtnl.h"
 
 /* --- the peers --- */

@@ -9,7 +9,6 @@
 #include "config/config.h"
 #include "core/core.h"
 #include "dataplane/dataplane.h"
-#include "core/events.h"
 #include "base/log.h"
 #include "own.h"
 #include "base/prom.h"

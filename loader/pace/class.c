@@ -10,10 +10,8 @@
 #include "core/core.h"
 #include "dataplane/dataplane.h"
 #include "base/explain.h"
-#include "core/events.h"
-#include "qp/owners.h"
+#include "qp/qp.h"
 #include "internal.h"
-#include "qp/table.h"
 #include "base/units.h"
 
 static void class_set(struct pace_class *class, const char *name, uint32_t weight,

@@ -5,8 +5,7 @@
 
 #include "config/config.h"
 #include "base/fields.h"
-#include "core/capability.h"
-#include "core/events.h"
+#include "core/core.h"
 #include "pace.h"
 #include "net/qdisc.h"
 #include "pacing/pause.h"

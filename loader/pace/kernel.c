@@ -7,7 +7,7 @@
 
 #include "core/core.h"
 #include "internal.h"
-#include "qp/table.h"
+#include "qp/qp.h"
 
 #define SHARE_NS 1000000000ull
 

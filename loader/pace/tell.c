@@ -7,10 +7,9 @@
 #include "core/core.h"
 #include "dataplane/dataplane.h"
 #include "delay/delay.h"
-#include "core/events.h"
 #include "base/log.h"
 #include "internal.h"
-#include "qp/table.h"
+#include "qp/qp.h"
 #include "base/fields.h"
 #include "base/json.h"
 

@@ -3,6 +3,7 @@
 #ifndef ESC_QP_H
 #define ESC_QP_H
 
+#include "job.h"
 #include "owners.h"
 #include "report.h"
 #include "table.h"

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/events.h"
+#include "core/core.h"
 #include "internal.h"
 
 #define QPTABLE_EVENTS_MAX 64		     /* of a kind, a refresh */

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/address.h"
-#include "core/events.h"
+#include "core/core.h"
 
 const struct event_kind qp_events[] = {QP_EVENTS(EVENT_KIND){}};
 

@@ -9,7 +9,7 @@
 
 #include "maps/maps.h"
 
-#include "core/events.h"
+#include "core/core.h"
 
 #define QP_EVENTS(X)                                                                               \
 	X(QP_SEEN, "qp_seen", "A queue pair sends or receives.")                                   \

@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#include "core/capability.h"
+#include "core/core.h"
 
 /*
  * needs: dataplane, qp, delay, paths. Takes over the rules that are in force when the programs

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "config/config.h"
-#include "qp/job.h"
+#include "qp/qp.h"
 #include "pace/pace.h"
 
 #define TCPCLASS_DEPTH_MAX 32

@@ -11,7 +11,6 @@
 
 #include "base/fields.h"
 #include "core/core.h"
-#include "core/events.h"
 
 #define TCP_WHY_BYTES 512
 

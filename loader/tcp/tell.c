@@ -7,7 +7,6 @@
 
 #include "config/config.h"
 #include "core/core.h"
-#include "core/events.h"
 #include "base/log.h"
 #include "clock/clock.h"
 #include "base/json.h"

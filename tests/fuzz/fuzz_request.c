@@ -9,7 +9,7 @@
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
-static struct daemon the_daemon;
+static struct fake_world the_daemon;
 
 /* Asks the kernel, and is not what is tried here. */
 json_t *features_json(void)

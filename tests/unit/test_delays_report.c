@@ -21,7 +21,7 @@
 	" {\"targets\": [\"10.0.0.3\"], \"labels\": {\"host\": \"h3\"}}]"
 
 static struct {
-	struct daemon daemon;
+	struct fake_world daemon;
 	struct members *members;
 	int fd;
 	uint64_t now_ns;

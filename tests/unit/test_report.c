@@ -230,7 +230,7 @@ Test(report, reasons_that_have_a_count)
 		cr_expect(reason_name(i) && *reason_name(i));
 }
 
-static json_t *status_of(struct daemon *daemon)
+static json_t *status_of(struct fake_world *daemon)
 {
 	static const char line[] = "{\"verb\": \"status\"}";
 	struct reply reply;
@@ -246,7 +246,7 @@ static json_t *status_of(struct daemon *daemon)
 
 Test(report, status)
 {
-	struct daemon daemon;
+	struct fake_world daemon;
 	json_t *status;
 
 	cr_assert_eq(fake_daemon(&daemon, "host: h1\ninterfaces: [{name: eth1}]\n"), 0);

@@ -6,7 +6,7 @@
 #include "api/status.h"
 #include "api/verbs.h"
 
-static struct daemon the_daemon;
+static struct fake_world the_daemon;
 
 static void begin(void)
 {

@@ -9,7 +9,7 @@
 #include "base/prom.h"
 #include "api/textfile.h"
 
-static struct daemon the_daemon;
+static struct fake_world the_daemon;
 static char folder[64], prom[128];
 
 
