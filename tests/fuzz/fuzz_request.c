@@ -11,12 +11,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
 static struct fake_world the_daemon;
 
-/* Asks the kernel, and is not what is tried here. */
-json_t *features_json(void)
-{
-	return json_object();
-}
-
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
 	(void)argc;
