@@ -43,11 +43,7 @@ const char *steer_reason_name(enum steer_reason reason)
 
 const char *steer_subject(const struct esc_qp_key *key, char out[128])
 {
-	char src[ADDRESS_TEXT_BYTES], dst[ADDRESS_TEXT_BYTES];
-
-	snprintf(out, 128, "tx %s > %s qpn 0x%x", address_format(&key->src, src),
-		 address_format(&key->dst, dst), key->dest_qpn);
-	return out;
+	return address_format_qp(&key->src, &key->dst, key->dest_qpn, out);
 }
 
 json_t *steer_interfaces(const struct steer *steer, uint16_t ports)

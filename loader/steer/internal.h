@@ -295,7 +295,7 @@ void steer_follow_control(struct steer *steer);
 	  "The map `steers` takes no rule: a queue pair is not tracked.")
 extern const struct event_kind steer_events[];
 
-/* "tx SRC > DST qpn 0xN" */
+/* "SRC>DST/QPN" */
 const char *steer_subject(const struct esc_qp_key *key, char out[128]);
 /* Names of the interfaces in these slots. */
 json_t *steer_interfaces(const struct steer *steer, uint16_t ports);
