@@ -16,7 +16,7 @@ static bool may_report(struct paths *paths)
 		if (paths->events_left_out)
 			events_add(paths->core->events,
 				   &(struct event){
-					   .kind = &paths_events[PATH_EVENTS_LEFT_OUT],
+					   .kind = &paths_events[PATH_EVENTS_SUPPRESSED],
 					   .subject = "paths",
 					   .seen = json_pack("{s:I}", "events",
 							     (json_int_t)paths->events_left_out),
@@ -186,16 +186,16 @@ void paths_report_budget(struct paths *paths)
 	put_us(done, "probe_interval_us", (int64_t)share->interval_ns[PATH_ACTIVE]);
 	put_us(done, "standby_interval_us", (int64_t)share->interval_ns[PATH_STANDBY]);
 	put_us(done, "watch_interval_us", (int64_t)share->interval_ns[PATH_WATCHED]);
-	events_add(paths->core->events,
-		   &(struct event){
-			   .kind = &paths_events[share->limited ? PATH_BUDGET_SHORT
-								: PATH_BUDGET_RESTORED],
-			   .subject = "paths",
-			   .seen = json_pack("{s:f, s:i}", "wanted_pps", share->wanted_pps,
-					     "budget_pps",
-					     (int)paths->core->config->paths.budget_pps),
-			   .done = done,
-		   });
+	events_add(
+		paths->core->events,
+		&(struct event){
+			.kind = &paths_events[share->limited ? PATH_BUDGET_SHORT
+							     : PATH_BUDGET_RESTORED],
+			.subject = "paths",
+			.seen = json_pack("{s:f, s:i}", "wanted_pps", share->wanted_pps,
+					  "budget_pps", (int)paths->core->config->paths.budget_pps),
+			.done = done,
+		});
 }
 
 void paths_report_full(struct paths *paths, const struct paths_pair *pair)

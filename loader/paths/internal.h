@@ -23,8 +23,8 @@ struct ring_buffer;
 #define PATHS_TICK_SURVEY_NS 20000000ull /* while ports are surveyed */
 #define PATHS_TICK_IDLE_NS 250000000ull
 #define PATHS_UPDATE_NS 250000000ull /* pairs, uses and standbys */
-#define PATHS_HORIZON 6	 /* updates after which a request is lost: 1.25 s at least */
-#define PATHS_SURVEYS 4	 /* of a pair at a time */
+#define PATHS_HORIZON 6		     /* updates after which a request is lost: 1.25 s at least */
+#define PATHS_SURVEYS 4		     /* of a pair at a time */
 /* Ports of queue pairs that are surveyed; the rest of the set is for new ones. */
 #define PATHS_OWN_PORTS_MAX 100
 #define PATHS_ADDRESSES_MAX 4096 /* of switches */
@@ -214,15 +214,16 @@ void paths_candidate_facts(const struct paths *paths, const struct paths_pair *p
 	X(PATH_DOWN, "path_down", "A candidate path is down: its packets take its standby.")       \
 	X(PATH_UP, "path_up", "A candidate path is up again, and trusted.")                        \
 	X(PATH_FAILOVER, "path_failover", "Packets of a path that died took its standby.")         \
-	X(PATH_RELEASED, "path_let_go",                                                            \
+	X(PATH_RELEASED, "path_released",                                                          \
 	  "Packets left a standby that nothing came back over, of a peer that reports nothing.")   \
 	X(PATHS_CHANGED, "paths_changed", "Routes to a peer changed; they are surveyed anew.")     \
 	X(PATH_BUDGET_SHORT, "path_budget_short",                                                  \
 	  "Paths are probed less often than configured: the budget is spent.")                     \
-	X(PATH_BUDGET_RESTORED, "path_budget_enough",                                              \
+	X(PATH_BUDGET_RESTORED, "path_budget_restored",                                            \
 	  "The budget allows the configured intervals again.")                                     \
-	X(PATH_TABLE_FULL, "paths_full", "A pair of addresses found no free slot in `paths`.")     \
-	X(PATH_EVENTS_LEFT_OUT, "path_events_left_out",                                            \
+	X(PATH_TABLE_FULL, "path_table_full",                                                      \
+	  "A pair of addresses found no free slot in `paths`.")                                    \
+	X(PATH_EVENTS_SUPPRESSED, "path_events_suppressed",                                        \
 	  "More events of paths than are recorded in a second.")
 extern const struct event_kind paths_events[];
 void paths_report_down(struct paths *paths, const struct paths_pair *pair, unsigned int id,
@@ -258,7 +259,8 @@ void paths_put_status(void *self, json_t *status);
 	X(PATH_PROBE_RATE, "path_probe_rate_pps", GAUGE,                                           \
 	  "Path probes a second: wanted by the intervals configured, given, and the budget.")      \
 	X(FAILOVER_DURATION, "failover_duration_seconds", HISTOGRAM,                               \
-	  "From the last probe that the peer received on a path to the first packet that used its "\
+	  "From the last probe that the peer received on a path to the first packet that used "    \
+	  "its "                                                                                   \
 	  "standby.")                                                                              \
 	X(PATHS_LEFT_OUT, "paths_left_out", GAUGE,                                                 \
 	  "Candidate paths without series of their own (textfile.top_paths).")                     \
@@ -273,7 +275,8 @@ void paths_put_status(void *self, json_t *status);
 	  "Delays of this path are true within this.")                                             \
 	X(PATH_SENT, "path_sent_total", COUNTER, "Probes sent on a path.")                         \
 	X(PATH_REPLIED, "path_answered_total", COUNTER, "Probes of a path that were replied to.")  \
-	X(PATH_LOST, "path_lost_total", COUNTER, "Probes of a path without a reply within a second.")
+	X(PATH_LOST, "path_lost_total", COUNTER,                                                   \
+	  "Probes of a path without a reply within a second.")
 extern const struct metric paths_metrics[];
 /* Upper bounds of the buckets but the last, seconds. */
 extern const double paths_failover_bounds[PATHS_FAILOVER_BUCKETS - 1];
