@@ -50,31 +50,15 @@ static void qptrace_choose(struct qp_trace *skeleton, enum qptrace_how how)
 	bpf_program__set_autoload(skeleton->progs.esc_qp_gone, !fentry);
 }
 
-/* The two maps that the programs use; the others of bpf/lib/maps.bpf.h are not made. */
-static int qptrace_give_maps(struct qp_trace *skeleton, enum qptrace_how how, int control_fd,
-			     int owners_fd)
-{
-	struct bpf_map *map;
-	int err = 0;
-
-	bpf_object__for_each_map (map, skeleton->obj) {
-		bool used = bpf_map__is_internal(map) || map == skeleton->maps.control ||
-			    map == skeleton->maps.qp_owners ||
-			    (map == skeleton->maps.qp_calls && how == QPTRACE_KPROBE);
-
-		if (!used)
-			bpf_map__set_autocreate(map, false);
-	}
-	if (control_fd >= 0)
-		err = bpf_map__reuse_fd(skeleton->maps.control, control_fd);
-	if (!err && owners_fd >= 0)
-		err = bpf_map__reuse_fd(skeleton->maps.qp_owners, owners_fd);
-	return err;
-}
-
 static int qptrace_attach(struct qptrace *trace, enum qptrace_how how, int control_fd,
 			  int owners_fd)
 {
+	const struct bpfmap_use uses[] = {
+		{"control", control_fd},
+		{"qp_owners", owners_fd},
+		{how == QPTRACE_KPROBE ? "qp_calls" : NULL, -1},
+		{},
+	};
 	int err;
 
 	trace->skeleton = qp_trace__open();
@@ -83,7 +67,7 @@ static int qptrace_attach(struct qptrace *trace, enum qptrace_how how, int contr
 	trace->how = how;
 	qptrace_choose(trace->skeleton, how);
 	bpflog_clear();
-	err = qptrace_give_maps(trace->skeleton, how, control_fd, owners_fd);
+	err = bpfmap_share(trace->skeleton->obj, uses);
 	if (!err)
 		err = qp_trace__load(trace->skeleton);
 	if (!err)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "xdp_query.h"
+/* Which programs an interface runs, and which of them are ours. */
+#include "attach.h"
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -12,7 +13,7 @@
 
 #define PROGRAM_MAPS_MAX 64
 
-/* Name and maps of program @id. */
+/* Name and maps of program @id; @map_ids: room for PROGRAM_MAPS_MAX. */
 static int program_info(uint32_t id, struct bpf_prog_info *info, uint32_t *map_ids)
 {
 	__u32 bytes = sizeof(*info);
@@ -29,7 +30,7 @@ static int program_info(uint32_t id, struct bpf_prog_info *info, uint32_t *map_i
 	return err;
 }
 
-int xdp_query(unsigned int ifindex, struct xdp_seen *out)
+int xdp_query(unsigned int ifindex, struct xdp_attached *out)
 {
 	LIBBPF_OPTS(bpf_xdp_query_opts, query);
 	uint32_t map_ids[PROGRAM_MAPS_MAX];
@@ -62,9 +63,4 @@ bool program_is_ours(const struct pins *pins, uint32_t id, const char *name)
 		if (map_ids[i] == qps)
 			return true;
 	return false;
-}
-
-bool xdp_is_ours(const struct pins *pins, uint32_t id)
-{
-	return program_is_ours(pins, id, ESC_PROGRAM_XDP);
 }
