@@ -9,6 +9,9 @@ import events
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get("ESCAPEMENT_BUILD", os.path.join(TOP, "build"))
+CACHE = os.environ.get("ESCAPEMENT_CACHE", "/var/cache/escapement-tests")
+os.environ["PATH"] += "".join(f":{CACHE}/{package}/usr/bin"
+                              for package in ("prometheus", "prometheus-node-exporter"))
 ROCEFLOW = os.path.join(BUILD, "tests", "tools", "roceflow", "roceflow")
 
 
