@@ -75,6 +75,13 @@ class Lab:
         return next(host for host in self.status()["hosts"] if host["name"] == name)
 
 
+def noise(seconds=1):
+    """The machine's scheduling noise, as tests/tools/noise has it: {"share": of the time that a program was
+    kept from running, "median_us": of the gaps, ...}."""
+    _, out, _ = run([os.path.join(BUILD, "tests", "tools", "noise"), "-j", str(seconds)])
+    return json.loads(out)
+
+
 def cpu_ticks(since=(0, 0)):
     """(idle, all) of all CPUs since then, in hundredths of a second."""
     with open("/proc/stat", encoding="ascii") as text:
