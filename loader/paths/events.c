@@ -22,7 +22,7 @@ static bool may_report(struct paths *paths)
 
 	if (second != paths->events_second) {
 		if (paths->events_left_out)
-			add(paths, PATH_EVENTS_LEFT_OUT, "paths",
+			add(paths, PATH_EVENTS_SUPPRESSED, "paths",
 			    (struct event){.seen = json_pack("{s:I}", "events",
 							     (json_int_t)paths->events_left_out)});
 		paths->events_second = second;
