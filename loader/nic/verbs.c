@@ -112,4 +112,4 @@ static const struct verb verbs[] = {
 	{},
 };
 
-const struct verb_set nic_verbs = {"nic", verbs, status, health};
+const struct verb_set nic_verbs = {"nic", verbs, status, health, NULL};

@@ -65,7 +65,7 @@ void pace_tell_port(struct pace *pace, unsigned int slot)
 		log_warning("cannot pace: %s", port->why);
 	events_add(pace->core->events,
 		   &(struct event){
-			   .kind = &pace_events[port->able ? PACE_ABLE : PACE_UNABLE],
+			   .kind = &pace_events[port->able ? PACE_AVAILABLE : PACE_UNAVAILABLE],
 			   .subject = name,
 			   .seen = port->able
 					   ? json_pack("{s:s, s:I}", "qdisc", port->qdisc,
@@ -87,7 +87,7 @@ void pace_tell_clock(struct pace *pace, bool blind, int64_t bound_ns)
 		log_info("fabric time is good enough for pacing again");
 	events_add(pace->core->events,
 		   &(struct event){
-			   .kind = &pace_events[blind ? PACE_CLOCK_LOST : PACE_CLOCK_BACK],
+			   .kind = &pace_events[blind ? PACE_CLOCK_LOST : PACE_CLOCK_RESTORED],
 			   .subject = "daemon",
 			   .seen = seen,
 		   });

@@ -165,4 +165,4 @@ static const struct verb verbs[] = {
 	{},
 };
 
-const struct verb_set pace_verbs = {"pace", verbs, NULL, NULL};
+const struct verb_set pace_verbs = {.name = "pace", .verbs = verbs};

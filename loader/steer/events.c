@@ -31,10 +31,8 @@ const char *steer_trigger_name(enum esc_steer_moment trigger)
 const char *steer_reason_name(enum steer_reason reason)
 {
 	static const char *const names[] = {
-		[STEER_BY_OPERATOR] = "operator",
-		[STEER_BY_ROLLBACK] = "rollback",
-		[STEER_BY_CONTENTION] = "contention",
-		[STEER_BY_TAKEN_BACK] = "taken_back",
+		[STEER_BY_OPERATOR] = "operator",     [STEER_BY_ROLLBACK] = "rollback",
+		[STEER_BY_CONTENTION] = "contention", [STEER_BY_TAKEN_BACK] = "taken_back",
 		[STEER_BY_TRACKING] = "watch",
 	};
 
@@ -124,8 +122,8 @@ void steer_report_moved(struct steer *steer, const struct rule *rule, enum steer
 					 "waited_us", (json_int_t)waited_ns / 1000),
 		       .done = json_pack("{s:s, s:o, s:o}", "reason", steer_reason_name(reason),
 					 "from", path_before(rule), "to", steer_path_wanted(rule)),
-		       .expected = json_pack("{s:s}", "answers",
-					     "as before; else it is taken back"),
+		       .expected =
+			       json_pack("{s:s}", "answers", "as before; else it is taken back"),
 		       .result = json_pack("{s:s, s:s}", "moment", triggers[rule->trigger].name,
 					   "meaning", triggers[rule->trigger].meaning),
 	       });
@@ -153,10 +151,9 @@ void steer_report_rolled_back(struct steer *steer, const struct rule *rule,
 	report(steer, rule, &steer_events[PATH_ROLLED_BACK],
 	       (struct event){
 		       .seen = counts_json(rule, &rule->verify.from),
-		       .done = json_pack("{s:s, s:o, s:o}", "reason",
-					 steer_reason_name(STEER_BY_ROLLBACK), "from",
-					 steer_path_wanted(rule), "to",
-					 path_json(rule, 0, false, 0)),
+		       .done = json_pack(
+			       "{s:s, s:o, s:o}", "reason", steer_reason_name(STEER_BY_ROLLBACK),
+			       "from", steer_path_wanted(rule), "to", path_json(rule, 0, false, 0)),
 		       .expected = json_pack("{s:s, s:s}", "verdict", verify_name(verdict),
 					     "meaning", verify_meaning(verdict)),
 		       .result = result,
@@ -253,7 +250,7 @@ void steer_report_act(struct steer *steer, const struct pair *pair, const struct
 	log_info("%s: %s", subject, contend_act_text(act->kind));
 	events_add(steer->core->events,
 		   &(struct event){
-			   .kind = &steer_events[ordered ? MOVE_ORDERED : MOVE_EVALUATED],
+			   .kind = &steer_events[ordered ? MOVE_SCHEDULED : MOVE_EVALUATED],
 			   .subject = subject,
 			   .seen = act_seen(steer, pair, act),
 			   .done = done,

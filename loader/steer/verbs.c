@@ -160,4 +160,4 @@ static const struct verb verbs[] = {
 	{},
 };
 
-const struct verb_set steer_verbs = {"steer", verbs, NULL, NULL};
+const struct verb_set steer_verbs = {.name = "steer", .verbs = verbs};

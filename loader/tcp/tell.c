@@ -101,7 +101,7 @@ void tcp_report_unable(const struct tcp *tcp)
 	log_warning("TCP at the edge %s: %s",
 		    tcp->edge ? "measures delays and limits nothing" : "is off", tcp->why);
 	events_add(tcp->core->events, &(struct event){
-					      .kind = &tcp_events[PACE_TCP_UNABLE],
+					      .kind = &tcp_events[PACE_TCP_UNAVAILABLE],
 					      .subject = cgroup ? cgroup : "tcp",
 					      .seen = json_pack("{s:s}", "why", tcp->why),
 				      });
@@ -119,13 +119,13 @@ void tcp_report_clock(const struct tcp *tcp, int64_t bound_ns)
 			    bound_ns < 0 ? "not known" : "too uncertain for them");
 	else
 		log_info("fabric time is good enough again for limits on TCP connections");
-	events_add(
-		tcp->core->events,
-		&(struct event){
-			.kind = &tcp_events[tcp->blind ? PACE_TCP_CLOCK_LOST : PACE_TCP_CLOCK_BACK],
-			.subject = tcp_keys(tcp->core->config)->cgroup,
-			.seen = seen,
-		});
+	events_add(tcp->core->events,
+		   &(struct event){
+			   .kind = &tcp_events[tcp->blind ? PACE_TCP_CLOCK_LOST
+							  : PACE_TCP_CLOCK_RESTORED],
+			   .subject = tcp_keys(tcp->core->config)->cgroup,
+			   .seen = seen,
+		   });
 }
 
 /* --- asked --- */
