@@ -154,7 +154,7 @@ static void test(unsigned runs)
 
 int main(int argc, char **argv)
 {
-	unsigned runs = argc > 2 ? (unsigned)atoi(argv[2]) : 6;
+	unsigned runs = argc > 2 ? (unsigned)atoi(argv[2]) : argc > 1 ? 6 : 3;
 
 	seeds.argument = argc > 1 ? argv[1] : NULL;
 	seeds_plan(&seeds, 10);

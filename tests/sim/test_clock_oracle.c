@@ -386,7 +386,8 @@ static void shuffle(struct rng *rng, size_t *order, size_t count)
 	}
 }
 
-/* One fleet with one draw of noise: rounds until it is at least squares (31: never), pair error into *@pair. */
+/* One fleet with one draw of noise: rounds until it is at least squares (31: never), pair error
+ * into *@pair. */
 static int consensus_rounds(uint64_t seed, size_t count, double *pair)
 {
 	size_t *order = malloc(count * sizeof(*order));
@@ -450,7 +451,8 @@ static void test_class(uint64_t seed)
 {
 	struct class_oracle oracle = class_oracle_run(10e9, 40, seed);
 
-	printf("# priority class at 90%% of 10 Gb/s: offset off by %.1f ns rms, at best %.1f, in %u "
+	printf("# priority class at 90%% of 10 Gb/s: offset off by %.1f ns rms, at best %.1f, in "
+	       "%u "
 	       "windows\n",
 	       oracle.ours_ns, oracle.best_ns, oracle.windows);
 	report(oracle.windows == 40 && oracle.best_ns > 3 && oracle.ours_ns < 4 * oracle.best_ns,

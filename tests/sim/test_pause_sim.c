@@ -281,7 +281,8 @@ static void test_short_messages(void)
 		pause_jobs_run(&jobs, seeds.seed, &with);
 		printf("# all-to-all of 64 KiB: ideal %.2f ms, took %.2f, without %.2f\n",
 		       with.ideal_ns / MS, with.p50_ns / MS, without.p50_ns / MS);
-		/* With 2 drawn seeds of 50 a link is so crowded that much is lost without the law. */
+		/* With 2 drawn seeds of 50 a link is so crowded that much is lost without the law.
+		 */
 		report(!with.again && (seeds.drawn || !without.again) &&
 			       with.p50_ns < 1.25 * without.p50_ns,
 		       "short messages%s take a quarter longer at most",

@@ -108,8 +108,8 @@ static void test_quiet(void)
 			       .host_part = 0.5,
 			       .capacity_known = true};
 	r = run(&trial, draws);
-	/* Seed 20260314 has one move in 30 draws, a known defect (tests/README.md): all of it is judged
-	 * with a seed of the command line. */
+	/* Seed 20260314 has one move in 30 draws, a known defect (tests/README.md): all of it is
+	 * judged with a seed of the command line. */
 	report(r.moves_most <= seeds.few && r.moves * r.seeds <= 2 * seeds.few,
 	       "an incast is contended everywhere: nothing moves");
 	trial = (struct trial){.name = "one elephant with a queue of its own",

@@ -143,12 +143,12 @@ static bool library_agrees(struct host *host)
 	struct escapement_time time;
 	unsigned long long generation = host->model.generation;
 
-	before_ns = clock_model_read(&host->model, clock_local_ns(monotonic_ns(), host->offset_ns,
-								  host->drift_ppb));
+	before_ns = clock_model_read(
+		&host->model, clock_local_ns(monotonic_ns(), host->offset_ns, host->drift_ppb));
 	if (escapement_now(host->clock, &time))
 		return true;
-	after_ns = clock_model_read(&host->model, clock_local_ns(monotonic_ns(), host->offset_ns,
-								 host->drift_ppb));
+	after_ns = clock_model_read(
+		&host->model, clock_local_ns(monotonic_ns(), host->offset_ns, host->drift_ppb));
 	if (!host_take_model(host) || host->model.generation != generation)
 		return true; /* a new model came in between */
 	slack_ns = (time.latest_ns - time.earliest_ns) / 2;
@@ -347,7 +347,8 @@ static bool host_parse(struct host *host, char *word)
 	int used = 0;
 
 	if (sscanf(word, "%31[^:]:%lld:%lld:%n", host->name, &host->offset_ns, &host->drift_ppb,
-		   &used) != 3 || !used || !word[used])
+		   &used) != 3 ||
+	    !used || !word[used])
 		return false;
 	host->path = word + used;
 	return true;
