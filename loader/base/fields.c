@@ -78,6 +78,8 @@ static void write_one(struct prom_family *family, const struct field *field, con
 	}
 }
 
+static const struct prom_label no_labels[] = {{}};
+
 void fields_write(FILE *out, const struct field *fields, const void *rows, size_t count,
 		  size_t row_bytes, fields_labels_fn *labels, void *context)
 {
@@ -89,7 +91,7 @@ void fields_write(FILE *out, const struct field *fields, const void *rows, size_
 
 			if (is_known(fields, row))
 				write_one(family, fields, (const char *)row + fields->offset,
-					  labels(row, context));
+					  labels ? labels(row, context) : no_labels);
 		}
 	}
 }
