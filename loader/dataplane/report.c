@@ -159,7 +159,7 @@ json_t *features_json(void)
 		json_t *feature = json_object();
 
 		json_put_text(feature, "name", features[i].name);
-		json_object_set_new(feature, "here", json_boolean(features[i].here));
+		json_object_set_new(feature, "supported", json_boolean(features[i].here));
 		json_put_text(feature, "detail", features[i].detail);
 		json_put_text(feature, "cost", features[i].cost);
 		json_array_append_new(list, feature);

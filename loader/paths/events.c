@@ -44,7 +44,7 @@ static json_t *describe(const struct paths *paths, const struct paths_pair *pair
 	json_t *seen =
 		json_pack("{s:s, s:s, s:i, s:i, s:i}", "from", address_format(&pair->key.src, from),
 			  "to", address_format(&pair->key.dst, to), "sport", (int)path->sport,
-			  "lane", (int)id, "qps", (int)path->qps);
+			  "path_id", (int)id, "qps", (int)path->qps);
 	json_t *hops = json_array();
 
 	for (size_t i = 0; index >= 0 && i < PATHSET_HOPS; i++) {
@@ -65,7 +65,7 @@ static void put_standby(json_t *object, const struct paths_pair *pair, unsigned 
 	int standby = pair->candidates[id].standby;
 
 	if (standby >= 0)
-		json_put_count(object, "standby_sport", pair->candidates[standby].sport);
+		json_put_count(object, "backup_sport", pair->candidates[standby].sport);
 }
 
 void paths_report_down(struct paths *paths, const struct paths_pair *pair, unsigned int id,
@@ -80,7 +80,7 @@ void paths_report_down(struct paths *paths, const struct paths_pair *pair, unsig
 	if (path->damp.no_carrier) {
 		json_put_text(seen, "no_carrier", pair->interface);
 	} else {
-		json_put_count(seen, "unheard", live->unheard);
+		json_put_count(seen, "probes_unreceived", live->unheard);
 		if (live->heard_peer_ns)
 			put_us(seen, "silent_us",
 			       (int64_t)(live->word_peer_ns - live->heard_peer_ns));
@@ -95,7 +95,7 @@ void paths_report_down(struct paths *paths, const struct paths_pair *pair, unsig
 			   .subject = pair->host,
 			   .seen = seen,
 			   .done = done,
-			   .expected = json_pack("{s:f}", "back_after_s",
+			   .expected = json_pack("{s:f}", "return_after_s",
 						 (double)path->damp.hold_ns / 1e9),
 		   });
 }
@@ -110,11 +110,11 @@ void paths_report_up(struct paths *paths, const struct paths_pair *pair, unsigne
 		return;
 	seen = describe(paths, pair, id);
 	json_put_real(seen, "down_s", (double)(path->damp.returned_ns - died_ns) / 1e9);
-	json_put_real(seen, "alive_s", (double)path->damp.hold_ns / 1e9);
+	json_put_real(seen, "up_for_s", (double)path->damp.hold_ns / 1e9);
 	done = json_object();
 	if (diverted_ns) {
 		json_put_bool(done, "returned", true);
-		json_put_count(done, "packets_by_standby", packets);
+		json_put_count(done, "packets_on_backup", packets);
 	}
 	log_info("the path to %s by source port %u is up again", pair->host, path->sport);
 	events_add(paths->core->events, &(struct event){.kind = &paths_events[PATH_UP],
@@ -153,13 +153,13 @@ void paths_report_released(struct paths *paths, const struct paths_pair *pair, u
 	if (!diverted_ns || !may_report(paths))
 		return;
 	seen = describe(paths, pair, id);
-	json_put_bool(seen, "peer_answers", false);
+	json_put_bool(seen, "peer_replies", false);
 	events_add(paths->core->events,
 		   &(struct event){
 			   .kind = &paths_events[PATH_RELEASED],
 			   .subject = pair->host,
 			   .seen = seen,
-			   .done = json_pack("{s:b, s:I}", "returned", true, "packets_by_standby",
+			   .done = json_pack("{s:b, s:I}", "returned", true, "packets_on_backup",
 					     (json_int_t)packets),
 		   });
 }
@@ -174,7 +174,7 @@ void paths_report_routes(struct paths *paths, const struct paths_pair *pair)
 			   .subject = pair->host,
 			   .seen = json_pack("{s:i, s:i}", "ports", (int)pair->set.count, "paths",
 					     (int)pair->set.groups),
-			   .done = json_pack("{s:s}", "surveyed", "anew"),
+			   .done = json_pack("{s:s}", "discovery", "restarted"),
 		   });
 }
 
@@ -185,7 +185,7 @@ void paths_report_budget(struct paths *paths)
 
 	put_us(done, "probe_interval_us", (int64_t)share->interval_ns[PATH_ACTIVE]);
 	put_us(done, "standby_interval_us", (int64_t)share->interval_ns[PATH_STANDBY]);
-	put_us(done, "watch_interval_us", (int64_t)share->interval_ns[PATH_WATCHED]);
+	put_us(done, "tracked_interval_us", (int64_t)share->interval_ns[PATH_WATCHED]);
 	events_add(
 		paths->core->events,
 		&(struct event){
