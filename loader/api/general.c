@@ -64,8 +64,7 @@ static const struct verb_arg mode_args[] = {
 	{"MODE", .type = VERB_CHOICE, .choices = "observe|steer|pace", .key = "mode",
 	 .required = true,
 	 .help = "`observe`: no packet is changed; `steer`: rules of `steer` are applied; `pace`: "
-		 "as "
-		 "`pace on`"},
+		 "as `pace on`"},
 	{"INTERFACE", .type = VERB_INTERFACE, .key = "interfaces", .repeated = true,
 	 .help = "the interfaces; without one: all, and `observe` turns off the kill switch too"},
 	{},
@@ -91,8 +90,7 @@ static const struct verb_section off[] = {
 	 .text = "Off: every program is detached, and stays so over restarts while {kill_file} "
 		 "exists.\n`escapement mode observe` attaches them again."},
 	{.text = "No daemon is running. What was attached and recorded under {removed} is detached "
-		 "and "
-		 "removed."},
+		 "and removed."},
 	{.text = "No daemon is running, and nothing was recorded under {not_found}. When the "
 		 "configuration\nsets another `pin_root`, give --pin-root and --kill-file."},
 	{.when = "removed|not_found",
@@ -111,7 +109,7 @@ static const struct column features[] = {
 
 static const struct verb_section feature_list[] = {
 	{.rows = "features", .columns = features},
-	{.rows = "features", .only = "!here", .text = "Without {name}: {cost}"},
+	{.rows = "features", .only = "!supported", .text = "Without {name}: {cost}"},
 	{},
 };
 
@@ -129,16 +127,13 @@ static const struct verb status_list[] = {
 	 .help = "Version, mode, kill switch, how the programs are attached to each interface, how "
 		 "much of the RDMA traffic can be seen, what was counted, and a summary of each "
 		 "capability. Packets that are not counted per queue pair are listed by reason; "
-		 "they "
-		 "were forwarded unchanged."},
+		 "they were forwarded unchanged."},
 	{.name = "health",
 	 .request = "status",
 	 .summary = "check this host; exit status 0 or 1",
 	 .help = "Lists what is wrong on this host: programs that are not attached, a clock that "
-		 "is "
-		 "not synced, peers and paths that are down, full tables. The exit status is 0 "
-		 "when "
-		 "there is nothing, else 1."},
+		 "is not synced, peers and paths that are down, full tables. The exit status is 0 "
+		 "when there is nothing, else 1."},
 	{},
 };
 
@@ -149,8 +144,7 @@ static const struct verb verbs[] = {
 	 .summary = "the event log",
 	 .args = event_args,
 	 .help = "One line for each event: what was seen, what was done, what was expected and "
-		 "what "
-		 "resulted."},
+		 "what resulted."},
 	{.name = "mode",
 	 .summary = "observe only, or allow steering or pacing",
 	 .args = mode_args,

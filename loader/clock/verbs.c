@@ -27,8 +27,7 @@ static const struct column clock_peers[] = {
 	 .help = "probe pairs that met no queue, and were used"},
 	{"CONSENSUS", "{consensus}<| {flagged:?(few clean pairs)|}|>", FORMAT_TEXT, COLUMN_LEFT,
 	 .help = "`used`; `refused_offset`, `refused_drift`: a falseticker; `unsure`: it agrees, "
-		 "but "
-		 "queues on its path leave it worse than this clock; `absent`: no estimate"},
+		 "but queues on its path leave it worse than this clock; `absent`: no estimate"},
 	{},
 };
 
@@ -47,8 +46,7 @@ static const struct verb_section clock_output[] = {
 	{.header = "Generation", .text = "{generation}"},
 	{.header = "TAI",
 	 .text = "{tai.ns} ns, error bound {tai.bound_ns:time}, <|from {tai.anchor} |>over "
-		 "{tai.hops} "
-		 "hops, {tai.anchor_age_s:age} ago"},
+		 "{tai.hops} hops, {tai.anchor_age_s:age} ago"},
 	{.header = "TAI", .text = "not measured: {tai_note}"},
 	{.header = "Peers",
 	 .text = "{peers_used} used, {peers_reachable} reachable, {peers_configured} configured"},
@@ -70,10 +68,8 @@ static const struct verb verbs[] = {
 	 .summary = "fabric time, its error bound, and the peers used",
 	 .output = clock_output,
 	 .help = "Fabric time is the fleet's own; it is not the time of day, and the system clock "
-		 "is "
-		 "not changed. It is true within the error bound: readings of two hosts at one "
-		 "moment "
-		 "differ by at most the sum of their bounds."},
+		 "is not changed. It is true within the error bound: readings of two hosts at one "
+		 "moment differ by at most the sum of their bounds."},
 	{.name = "clock wait",
 	 .request = "clock",
 	 .summary = "wait until the clock is good enough",

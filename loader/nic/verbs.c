@@ -53,20 +53,16 @@ static const struct verb_section output[] = {
 	{.when = "note", .text = "NIC failover is off: {note}"},
 	{.when = "!note !pairs",
 	 .text = "No NIC has a `sibling` in the configuration, or the kill switch is on: there is "
-		 "no "
-		 "failover."},
+		 "no failover."},
 	{.when = "!note pairs !mode=plain",
 	 .text = "NIC failover: {on:?on|off (kill switch)}; packets are encapsulated in UDP "
-		 "between "
-		 "the NICs, ports from {port}"},
+		 "between the NICs, ports from {port}"},
 	{.when = "!note pairs mode=plain",
 	 .text = "NIC failover: {on:?on|off (kill switch)}; packets are sent unchanged by the "
-		 "other "
-		 "NIC"},
+		 "other NIC"},
 	{.when = "!note pairs",
 	 .text = "Packets: {encapsulated} encapsulated, {redirected} redirected, {decapsulated} "
-		 "decapsulated, "
-		 "{no_route} without a usable route, {retransmitted} retransmitted"},
+		 "decapsulated, {no_route} without a usable route, {retransmitted} retransmitted"},
 	{.when = "!note", .rows = "pairs", .columns = pairs},
 	{.when = "!note", .rows = "used", .columns = used},
 	{.text = "{not_probed} more pairs of addresses are not probed."},
@@ -91,8 +87,7 @@ static const struct verb_arg add_args[] = {
 static const struct verb_section add_output[] = {
 	{.text = "Created by these commands of ip(8):\n{ip}"},
 	{.text = "Set `dummy: {name}` beside the `sibling` of {nic} in the configuration, and "
-		 "reload: "
-		 "until then no packet leaves it."},
+		 "reload: until then no packet leaves it."},
 	{},
 };
 
@@ -116,10 +111,8 @@ static const struct verb verbs[] = {
 	 .place = VERB_HERE,
 	 .run = nic_dummy_add,
 	 .help = "Queue pairs on it survive the removal of a NIC's driver. Uses ip(8) and rdma(8); "
-		 "when "
-		 "a command fails the device is removed again. Packets leave it once `dummy` names "
-		 "it "
-		 "in the configuration."},
+		 "when a command fails the device is removed again. Packets leave it once `dummy` "
+		 "names it in the configuration."},
 	{.name = "failover dummy remove",
 	 .summary = "remove such a device",
 	 .args = remove_args,

@@ -78,8 +78,7 @@ static const struct verb_section tcp[] = {
 		 "{tcp.counts.agreed} connections negotiated it, {tcp.counts.plain} did not"},
 	{.when = "tcp.mode=measure",
 	 .text = "TCP of {tcp.cgroup}: delays are measured, nothing is limited; "
-		 "{tcp.counts.agreed} "
-		 "connections negotiated it, {tcp.counts.plain} did not"},
+		 "{tcp.counts.agreed} connections negotiated it, {tcp.counts.plain} did not"},
 	{.when = "!tcp.mode=off", .text = "TCP: {tcp.reason}"},
 	{.when = "tcp.mode=on !tcp.clock_usable",
 	 .text = "TCP: no connection is limited now: fabric time is not good enough"},
@@ -127,8 +126,7 @@ static const struct verb_arg set_args[] = {
 	{"--weight", "N", .type = VERB_COUNT, .key = "weight", .least = 1,
 	 .most = ESC_PACE_WEIGHT_MAX,
 	 .help = "weight of the class: a queue pair of weight 3 gets three times what one of "
-		 "weight 1 "
-		 "gets"},
+		 "weight 1 gets"},
 	{"--threshold", "TIME", .type = VERB_DURATION, .key = "threshold_ns",
 	 .least = ESC_PACE_THRESHOLD_MIN_NS, .most = ESC_PACE_THRESHOLD_MAX_NS,
 	 .help = "the delay that the class allows"},
@@ -149,34 +147,29 @@ static const struct verb verbs[] = {
 	 .summary = "congestion control at the sender, by measured delay",
 	 .output = output,
 	 .help = "Which interfaces are paced, and why others are not; the classes; each paced "
-		 "queue "
-		 "pair; TCP connections."},
+		 "queue pair; TCP connections."},
 	{.name = "pace on",
 	 .summary = "delay packets at the sender while the delay is too long",
 	 .args = interfaces,
 	 .output = output,
 	 .help = "Packets wait while the one-way delay is above the threshold. Refused where "
-		 "departure "
-		 "times would be ignored: on an interface without the qdisc `fq`, or with receipts "
-		 "off."},
+		 "departure times would be ignored: on an interface without the qdisc `fq`, or "
+		 "with receipts off."},
 	{.name = "pace off", .summary = "stop pacing", .args = interfaces, .output = output},
 	{.name = "pace set",
 	 .summary = "set a class, or the class of a queue pair",
 	 .args = set_args,
 	 .output = set_output,
 	 .help = "With --weight or --threshold: a class, which is created when there is none of "
-		 "that "
-		 "name, until the next reload. With a queue pair: its class, until it or the "
-		 "daemon "
-		 "ends."},
+		 "that name, until the next reload. With a queue pair: its class, until it or the "
+		 "daemon ends."},
 	{.name = "pace setup-fq",
 	 .summary = "install the qdisc fq",
 	 .args = one_interface,
 	 .output = output,
 	 .help = "In place of the kernel's default qdisc (below `mq` for each queue). A qdisc that "
-		 "was "
-		 "configured is left as it is. It is removed by `pace undo-fq`, and whenever the "
-		 "programs are detached: `off`, `escapementd --remove`."},
+		 "was configured is left as it is. It is removed by `pace undo-fq`, and whenever "
+		 "the programs are detached: `off`, `escapementd --remove`."},
 	{.name = "pace undo-fq",
 	 .summary = "remove the qdisc that setup-fq installed",
 	 .args = one_interface,

@@ -14,8 +14,7 @@ static const struct verb_section status[] = {
 	 .header = "",
 	 .text = "`paths.probe_budget_pps` ({paths.budget.budget_pps}) is below the "
 		 "{paths.budget.wanted_pps} that are needed: paths are probed less often, a dead "
-		 "one "
-		 "is detected later"},
+		 "one is detected later"},
 	{.when = "paths.refused",
 	 .header = "",
 	 .text = "the map of paths was full: some peers have none"},
@@ -37,10 +36,8 @@ static const struct column columns[] = {
 		 "delays agree; `-`: not known yet"},
 	{"STATE", "{state}<|:{diverted:?diverted|}|>", FORMAT_TEXT, COLUMN_LEFT,
 	 .help = "`up`; `suspect`: no reply, and none of the peer; `down`: the peer reports that "
-		 "it "
-		 "receives nothing; `hold_down`: it recovered and is in hold-down; `:diverted`: "
-		 "packets use "
-		 "BACKUP. It is of the direction to the peer"},
+		 "it receives nothing; `hold_down`: it recovered and is in hold-down; `:diverted`: "
+		 "packets use BACKUP. It is of the direction to the peer"},
 	{"OUT_MIN", "owd_out_ns.floor", FORMAT_TIME, .help = "minimum one-way delay to the peer"},
 	{"OUT_P50", "owd_out_ns.p50", FORMAT_TIME, .help = "its median over the last 5 to 10 s"},
 	{"OUT_P99", "owd_out_ns.p99", FORMAT_TIME, .help = "its 99th percentile"},
@@ -90,8 +87,7 @@ static const struct verb verbs[] = {
 	 .args = args,
 	 .output = output,
 	 .help = "One line for each path to a peer's address: a UDP source port by which it is "
-		 "taken. "
-		 "Delays are in fabric time."},
+		 "taken. Delays are in fabric time."},
 	{},
 };
 

@@ -79,8 +79,7 @@ static const struct column columns[] = {
 	 .help = "packets lost or sent again in a second"},
 	{"STATE", "state", FORMAT_TEXT, COLUMN_LEFT | COLUMN_LIVE_ONLY,
 	 .help = "a diagnosis; else `loss`; `spiky`: a delay above `receipts.threshold`; `ok`: it "
-		 "has "
-		 "delays; `no_feedback`: it sends and has none; `idle`; `rx`"},
+		 "has delays; `no_feedback`: it sends and has none; `idle`; `rx`"},
 	{"OWNER", "<|{comm}|><|[{pid}]|><| {job}|>", FORMAT_TEXT, COLUMN_LEFT | COLUMN_OPTIONAL,
 	 .help = "process, its number, and the job"},
 	{},
@@ -105,20 +104,16 @@ static const struct verb_section details[] = {
 		 "({host_queue_ns.samples} samples)"},
 	{.header = "  Lifetime",
 	 .text = "minimum {owd_lifetime_ns.min:time}, maximum {owd_lifetime_ns.max:time}, error "
-		 "bound "
-		 "{owd_lifetime_ns.bound:time}; {owd_lifetime_ns.samples} samples"},
+		 "bound {owd_lifetime_ns.bound:time}; {owd_lifetime_ns.samples} samples"},
 	{.header = "  Messages",
 	 .text = "{messages_timed.count} timed, {messages_timed.bytes:bytes} each: "
 		 "{messages_timed.delay_ns:time} from the first packet sent to the last received, "
 		 "at most {messages_timed.delay_max_ns:time}<|; "
-		 "{messages_timed.throughput_bps:rate} "
-		 "while received|>"},
+		 "{messages_timed.throughput_bps:rate} while received|>"},
 	{.header = "  Receipts",
 	 .text = "for {receipts} of {samples_sent} sampled packets<|, {feedback_ns:time} after "
-		 "they were "
-		 "sent|>; {receipts_untimed} without fabric time, {samples_discarded} "
-		 "retransmitted, "
-		 "{samples_expired} expired"},
+		 "they were sent|>; {receipts_untimed} without fabric time, {samples_discarded} "
+		 "retransmitted, {samples_expired} expired"},
 	{},
 };
 
@@ -167,16 +162,15 @@ static const struct verb verbs[] = {
 	 .args = qp_args,
 	 .output = output,
 	 .help = "One line for each direction of each queue pair. With a KEY, all that is known of "
-		 "the "
-		 "delay of the first eight follows. A `-` stands for what the transport does not "
-		 "have."},
+		 "the delay of the first eight follows. A `-` stands for what the transport does "
+		 "not have."},
 	{.name = "top",
 	 .summary = "the queue pairs live, the slowest first",
 	 .args = top_args,
 	 .output = top_output,
 	 .help = "The whole terminal, until `q` or the end of the input; d, t and l choose the "
-		 "order. "
-		 "When the output is not a terminal, with -j and with --frames pages are printed."},
+		 "order. When the output is not a terminal, with -j and with --frames pages are "
+		 "printed."},
 	{},
 };
 

@@ -65,8 +65,7 @@ static const struct verb_section list[] = {
 	 .text = "Mode observe: no packet is changed. `escapement mode steer` allows it."},
 	{.when = "mode=steer auto",
 	 .text = "Automatic: queue pairs leave contended and dead paths; `escapement steer plan` "
-		 "shows "
-		 "what is seen."},
+		 "shows what is seen."},
 	{.when = "mode=steer !auto !steers",
 	 .text = "No queue pair is steered. `escapement steer set KEY --sport PORT` moves one."},
 	{.rows = "steers", .columns = rules},
@@ -141,8 +140,7 @@ static const struct verb_section plan[] = {
 
 static const struct verb_section set_output[] = {
 	{.text = "The rule is set: it takes effect at the next gap, message or deadline; "
-		 "`escapement "
-		 "events` shows when."},
+		 "`escapement events` shows when."},
 	{},
 };
 static const struct verb_section clear_output[] = {
@@ -165,19 +163,15 @@ static const struct verb verbs[] = {
 	 .summary = "what automatic steering sees, and would do now",
 	 .output = plan,
 	 .help = "Each pair of addresses with its paths and their delays, which queue pair would "
-		 "move "
-		 "with the predicted gain, or why none would."},
+		 "move with the predicted gain, or why none would."},
 	{.name = "steer set",
 	 .summary = "give a queue pair a path",
 	 .args = set_args,
 	 .output = set_output,
 	 .help = "All that this host sends to that queue pair, ACKs and READ responses included, "
-		 "gets "
-		 "the UDP source port, and the ICRC that belongs to it, or the IPv6 flow label. "
-		 "The "
-		 "change waits for a moment at which no packet is overtaken. A change that makes "
-		 "it "
-		 "worse is rolled back, with an event."},
+		 "gets the UDP source port, and the ICRC that belongs to it, or the IPv6 flow "
+		 "label. The change waits for a moment at which no packet is overtaken. A change "
+		 "that makes it worse is rolled back, with an event."},
 	{.name = "steer clear",
 	 .summary = "return a queue pair to its own path",
 	 .args = clear_args,

@@ -22,10 +22,8 @@ static const struct verb verbs[] = {
 	 .args = args,
 	 .output = output,
 	 .help = "Of the cgroup `pace.tcp.cgroup`, until the next reload that changes it. Where "
-		 "the "
-		 "kernel cannot wrap a congestion control, `on` is refused with the reason and "
-		 "delays "
-		 "are measured."},
+		 "the kernel cannot wrap a congestion control, `on` is refused with the reason and "
+		 "delays are measured."},
 	{},
 };
 

@@ -140,7 +140,7 @@ Test(clock_reply, peers_by_plane_and_host)
 	json_array_foreach (get(object, "peers"), i, peer)
 		cr_expect_str_eq(text(peer, "peer"), hosts[i]);
 	peer = json_array_get(get(object, "peers"), 0);
-	cr_expect_str_eq(text(peer, "verdict"), "refused_drift");
+	cr_expect_str_eq(text(peer, "consensus"), "refused_drift");
 	cr_expect_float_eq(real_number(peer, "offset_ns"), -999.5, 1e-9);
 	cr_expect_eq(number(peer, "pairs_kept"), 80);
 	cr_expect_eq(real_number(peer, "error_ppb"), 40);

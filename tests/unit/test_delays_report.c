@@ -150,10 +150,10 @@ Test(delays_report, what_is_measured_is_told_and_what_is_not_is_absent)
 	cr_assert_eq(number(object, "owd_ns", "bound"), 400);
 	cr_assert(llabs(number(object, "owd_ns", "p50") - 5000) <= 5000 / 32);
 	cr_assert_eq(number(object, "owd_lifetime_ns", "samples"), 100);
-	cr_assert_eq(number(object, "owd_lifetime_ns", "over"), 1);
+	cr_assert_eq(number(object, "owd_lifetime_ns", "above_threshold"), 1);
 	cr_assert_eq(number(object, "stack_ns", "max"), 7000);
 	cr_assert_eq(json_integer_value(json_object_get(object, "owd_floor_ns")), 5000);
-	cr_assert_eq(json_integer_value(json_object_get(object, "noted")), 102);
+	cr_assert_eq(json_integer_value(json_object_get(object, "samples_sent")), 102);
 	cr_assert_eq(json_integer_value(json_object_get(object, "receipts")), 100);
 	cr_assert_eq(json_integer_value(json_object_get(object, "feedback_ns")), 20000);
 	cr_assert_null(json_object_get(object, "host_queue_ns"));

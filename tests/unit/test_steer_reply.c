@@ -226,7 +226,7 @@ Test(steer_reply, the_list)
 	cr_expect_null(json_object_get(one, "steered_sport"));
 	cr_assert_eq(json_array_size(json_object_get(object, "penalties")), 1);
 	one = json_array_get(json_object_get(object, "penalties"), 0);
-	cr_expect_str_eq(json_text(one, "why"), "silent");
+	cr_expect_str_eq(json_text(one, "reason"), "silent");
 	cr_expect_leq(json_count(one, "left_ms"), 5000);
 	json_decref(object);
 	steer_put_qp(&steer, &entry, qp);
