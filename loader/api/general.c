@@ -137,7 +137,7 @@ static const struct verb status_list[] = {
 	{},
 };
 
-const struct verb_set status_verbs = {"status", status_list, NULL, health};
+const struct verb_set status_verbs = {.name = "status", .verbs = status_list, .health = health};
 
 static const struct verb verbs[] = {
 	{.name = "events",
@@ -193,4 +193,4 @@ static const struct verb verbs[] = {
 	{},
 };
 
-const struct verb_set general_verbs = {"general", verbs, NULL, NULL};
+const struct verb_set general_verbs = {.name = "general", .verbs = verbs};

@@ -80,4 +80,4 @@ static const struct verb verbs[] = {
 	{},
 };
 
-const struct verb_set clock_verbs = {"clock", verbs, status, health};
+const struct verb_set clock_verbs = {"clock", verbs, status, health, NULL};

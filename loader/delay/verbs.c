@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* How receipts are shown in `status`. */
 #include "base/verb.h"
+#include "hostqueue.h"
 
 /* clang-format off: tables */
 
@@ -19,4 +20,8 @@ static const struct verb_section status[] = {
 	{},
 };
 
-const struct verb_set delay_verbs = {"delay", NULL, status, NULL};
+const struct verb_set delay_verbs = {
+	.name = "delay",
+	.status = status,
+	.features = hostqueue_features,
+};

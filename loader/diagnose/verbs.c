@@ -12,4 +12,4 @@ static const struct verb_section status[] = {
 	{},
 };
 
-const struct verb_set diagnose_verbs = {"diagnose", NULL, status, NULL};
+const struct verb_set diagnose_verbs = {.name = "diagnose", .status = status};

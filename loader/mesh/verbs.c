@@ -64,4 +64,4 @@ static const struct verb verbs[] = {
 	{},
 };
 
-const struct verb_set mesh_verbs = {"mesh", verbs, status, health};
+const struct verb_set mesh_verbs = {"mesh", verbs, status, health, NULL};

@@ -42,7 +42,7 @@ static const struct column used[] = {
 	{"ROUTE", "route", FORMAT_TEXT, COLUMN_LEFT,
 	 .help = "`direct`: by their own NICs; `second_to_second`, `second_to_first`, "
 		 "`first_to_second`: our NIC and the peer's"},
-	{"REASON", "reason", FORMAT_TEXT, COLUMN_LEFT, .help = "why it is not direct"},
+	{"REASON", "reason", FORMAT_TEXT, COLUMN_LEFT, .help = "reason it is not direct"},
 	{"FOR", "since_ms", FORMAT_AGE, .help = "how long"},
 	{"USABLE", "routes[usable].route", FORMAT_TEXT, COLUMN_LEFT,
 	 .help = "routes on which probes are replied to"},
@@ -123,4 +123,4 @@ static const struct verb verbs[] = {
 	{},
 };
 
-const struct verb_set nic_verbs = {"nic", verbs, status, health};
+const struct verb_set nic_verbs = {"nic", verbs, status, health, NULL};

@@ -146,7 +146,7 @@ static const struct verb verbs[] = {
 	{.name = "pace",
 	 .summary = "congestion control at the sender, by measured delay",
 	 .output = output,
-	 .help = "Which interfaces are paced, and why others are not; the classes; each paced "
+	 .help = "Which interfaces are paced, and reason others are not; the classes; each paced "
 		 "queue pair; TCP connections."},
 	{.name = "pace on",
 	 .summary = "delay packets at the sender while the delay is too long",
@@ -177,4 +177,4 @@ static const struct verb verbs[] = {
 	{},
 };
 
-const struct verb_set pace_verbs = {"pace", verbs, NULL, NULL};
+const struct verb_set pace_verbs = {.name = "pace", .verbs = verbs};

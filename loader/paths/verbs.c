@@ -91,4 +91,4 @@ static const struct verb verbs[] = {
 	{},
 };
 
-const struct verb_set paths_verbs = {"paths", verbs, status, health};
+const struct verb_set paths_verbs = {"paths", verbs, status, health, NULL};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The verbs qp and top. Other capabilities add to each queue pair; their columns are here too. */
 #include "base/verb.h"
+#include "trace.h"
 
 /* clang-format off: tables */
 
@@ -174,4 +175,4 @@ static const struct verb verbs[] = {
 	{},
 };
 
-const struct verb_set qp_verbs = {"qp", verbs, status, health};
+const struct verb_set qp_verbs = {"qp", verbs, status, health, qptrace_features};

@@ -163,7 +163,7 @@ static const struct verb verbs[] = {
 	 .summary = "what automatic steering sees, and would do now",
 	 .output = plan,
 	 .help = "Each pair of addresses with its paths and their delays, which queue pair would "
-		 "move with the predicted gain, or why none would."},
+		 "move with the predicted gain, or reason none would."},
 	{.name = "steer set",
 	 .summary = "give a queue pair a path",
 	 .args = set_args,
@@ -186,4 +186,4 @@ static const struct verb verbs[] = {
 	{},
 };
 
-const struct verb_set steer_verbs = {"steer", verbs, NULL, NULL};
+const struct verb_set steer_verbs = {.name = "steer", .verbs = verbs};

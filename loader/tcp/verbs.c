@@ -27,4 +27,4 @@ static const struct verb verbs[] = {
 	{},
 };
 
-const struct verb_set tcp_verbs = {"tcp", verbs, NULL, NULL};
+const struct verb_set tcp_verbs = {.name = "tcp", .verbs = verbs};

@@ -20,7 +20,7 @@ static void candidate(unsigned int id, uint16_t sport)
 {
 	struct candidate *path = &pair->candidates[id];
 
-	paths_candidate_clear(path, sport, 1);
+	paths_candidate_clear(path, sport);
 	path->interval_ns = 1000000;
 	paths.map[2].lanes[id].sport = sport;
 	paths.map[2].lanes[id].standby = ESC_PATH_LANE_NONE;

@@ -49,7 +49,7 @@ def ping(count):
 
 
 def delays(name, before):
-    """`owd_ever_ns` of the queue pairs that a guest has sent on since @before, by what they sent."""
+    """`owd_lifetime_ns` of the queue pairs that a guest has sent on since @before, by what they sent."""
     found = [row for key, row in bench.queue_pairs(name).items() if key[0] == "tx" and
              row["packets"] > before.get(key, {}).get("packets", 0) and row.get("samples_sent")]
     return max(found, key=lambda row: row["samples_sent"], default={})
