@@ -80,7 +80,7 @@ def sending(name, before):
 
 
 def wait_flows(covered):
-    """The one queue pair's entries, data and ACKs; with @covered each on a path_id that has a standby."""
+    """The one queue pair's entries, data and ACKs; with @covered each on a lane that has a standby."""
     deadline, before = time.monotonic() + COVER_S, [bench.queue_pairs(n) for n in bench.GUESTS]
     while time.monotonic() < deadline:
         time.sleep(1)
@@ -94,7 +94,7 @@ def wait_flows(covered):
 
 
 def is_covered(name, row):
-    """The queue pair has an order that names its path_id, and another path stands by."""
+    """The queue pair has an order that names its lane, and another path stands by."""
     orders = [order for order in bench.escapement(name, "steer")["steers"]
               if (order["dst"], order["dest_qpn"]) == (row["dst"], row["dest_qpn"])]
     if not any(order["by"] == "automatic" and order["state"] != "waiting" for order in orders):
