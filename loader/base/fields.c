@@ -78,8 +78,6 @@ static void write_one(struct prom_family *family, const struct field *field, con
 	}
 }
 
-static const struct prom_label no_labels[] = {{}};
-
 void fields_write(FILE *out, const struct field *fields, const void *rows, size_t count,
 		  size_t row_bytes, fields_labels_fn *labels, void *context)
 {
@@ -91,7 +89,8 @@ void fields_write(FILE *out, const struct field *fields, const void *rows, size_
 
 			if (is_known(fields, row))
 				write_one(family, fields, (const char *)row + fields->offset,
-					  labels ? labels(row, context) : no_labels);
+					  labels ? labels(row, context)
+						 : &(struct prom_label){});
 		}
 	}
 }
