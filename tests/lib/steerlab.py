@@ -53,7 +53,7 @@ def covered(lab, host, qps=QPS):
     """Each queue pair has a rule in force: while one waits, packets still take a path that it does not
     name, and nothing watches that path for them."""
     steers = lab.json(host, "steer")["steers"]
-    return sum(entry["by"] == "auto" and entry["state"] != "waiting" for entry in steers) >= qps
+    return sum(entry["by"] == "automatic" and entry["state"] != "waiting" for entry in steers) >= qps
 
 
 def is_ready(lab, count, qps=QPS):
