@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "support_try.h"
+#include "support.h"
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
