@@ -147,7 +147,7 @@ void port_detach(struct port *port, const char *why)
 	if (!was_attached)
 		return;
 	log_info("%s: detached (%s)", port->name, why);
-	report(port, PORT_DETACHED, NULL, json_pack("{s:s}", "why", why));
+	report(port, PORT_DETACHED, NULL, json_pack("{s:s}", "reason", why));
 }
 
 /* --- a qdisc that keeps departure times --- */
@@ -257,7 +257,7 @@ static void watch_programs(struct port *port)
 		return;
 	log_warning("%s: %s", port->name, note);
 	report(port, PORT_DETACHED, json_pack("{s:s}", "note", note),
-	       json_pack("{s:s}", "why", "others"));
+	       json_pack("{s:s}", "reason", "others"));
 }
 
 void port_tick(struct port *port, bool off, uint64_t now_local_ns)
