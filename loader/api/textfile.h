@@ -6,7 +6,12 @@
 #include <stdio.h>
 
 struct core;
+struct event_kind;
+struct metric;
 struct textfile;
+
+extern const struct event_kind textfile_events[]; /* ended by {} */
+extern const struct metric textfile_metrics[];	  /* of the daemon; ended by {} */
 
 /*
  * Registers a timer with the loop of @core. Without textfile.directory it writes

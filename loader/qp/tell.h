@@ -12,9 +12,10 @@
 #include "core/core.h"
 
 #define QP_EVENTS(X)                                                                               \
-	X(QP_SEEN, "qp_seen", "A queue pair sends or receives.")                                   \
-	X(QP_GONE, "qp_gone", "A queue pair was idle for qps.idle and is not tracked any more.")   \
-	X(QP_TABLE_FULL, "qp_table_full",                                                          \
+	X(QP_SEEN, "qp_seen", INFO, "A queue pair sends or receives.")                             \
+	X(QP_GONE, "qp_gone", INFO,                                                                \
+	  "A queue pair was idle for qps.idle and is not tracked any more.")                       \
+	X(QP_TABLE_FULL, "qp_table_full", WARNING,                                                 \
 	  "Packets were not counted per queue pair: the table is full.")
 enum { QP_EVENTS(EVENT_ENUM) };
 extern const struct event_kind qp_events[];

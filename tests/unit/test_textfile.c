@@ -12,7 +12,6 @@
 static struct fake_world the_daemon;
 static char folder[64], prom[128];
 
-
 static void begin(void)
 {
 	char yaml[256];
@@ -96,7 +95,7 @@ Test(textfile, families)
 	text = slurp();
 	expect_in(text, "escapement_up 1", true);
 	expect_in(text, "escapement_kill_switch 0", true);
-	expect_in(text, "escapement_mode_info{mode=\"observe\"} 1", true);
+	expect_in(text, "escapement_mode{state=\"observe\"} 1", true);
 	expect_in(text, "escapement_port_visibility_info{netdev=\"eth1\",mode=\"packets\"} 1",
 		  true);
 	expect_in(text,
