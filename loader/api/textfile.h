@@ -5,9 +5,9 @@
 
 #include <stdio.h>
 
-struct core;
-struct event_kind;
-struct metric;
+#include "base/prom.h"
+#include "core/core.h"
+
 struct textfile;
 
 extern const struct event_kind textfile_events[]; /* ended by {} */
