@@ -10,7 +10,7 @@ void feature_add(json_t *list, const char *name, bool here, const char *detail, 
 	json_t *feature = json_object();
 
 	json_put_text(feature, "name", name);
-	json_put_bool(feature, "here", here);
+	json_put_bool(feature, "supported", here);
 	json_put_text(feature, "detail", detail);
 	json_put_text(feature, "cost", cost);
 	json_array_append_new(list, feature);

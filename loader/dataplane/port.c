@@ -166,7 +166,7 @@ void port_detach(struct port *port, const struct pins *pins, struct events *even
 	if (!was_attached)
 		return;
 	log_info("%s: detached (%s)", port->name, why);
-	report(events, PORT_DETACHED, port, NULL, json_pack("{s:s}", "why", why));
+	report(events, PORT_DETACHED, port, NULL, json_pack("{s:s}", "reason", why));
 }
 
 /* --- a qdisc that keeps departure times --- */
@@ -284,7 +284,7 @@ static void port_watch_programs(struct port *port, const struct pins *pins, stru
 		return;
 	log_warning("%s: %s", port->name, note);
 	report(events, PORT_DETACHED, port, json_pack("{s:s}", "note", note),
-	       json_pack("{s:s}", "why", "others"));
+	       json_pack("{s:s}", "reason", "others"));
 }
 
 /* Whoever writes `control` whole, by bpftool for its flags, takes our turn away too. */

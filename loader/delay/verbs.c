@@ -16,7 +16,7 @@ static const struct verb_section status[] = {
 	 .header = "",
 	 .text = "the delay in the sender's own queue is measured separately"},
 	{.header = "", .text = "{receipts.host_queue_note}"},
-	{.header = "", .text = "{receipts.look_note}"},
+	{.header = "", .text = "{receipts.poll_note}"},
 	{},
 };
 

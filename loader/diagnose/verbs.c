@@ -5,7 +5,7 @@
 /* clang-format off: tables */
 
 static const struct verb_section status[] = {
-	{.rows = "verdicts",
+	{.rows = "diagnoses",
 	 .header = "Diagnosis",
 	 .text = "{kind} {subject}, for {since_ms:age}<|, median {seen.p50_ns:time}|><| "
 		 "({seen.cause})|>"},

@@ -48,7 +48,7 @@ static json_t *describe(const struct paths *paths, const struct paths_pair *pair
 	json_t *seen =
 		json_pack("{s:s, s:s, s:i, s:i, s:i}", "from", address_format(&pair->key.src, from),
 			  "to", address_format(&pair->key.dst, to), "sport", (int)path->sport,
-			  "lane", (int)id, "qps", (int)path->qps);
+			  "path_id", (int)id, "qps", (int)path->qps);
 	json_t *hops = json_array();
 
 	for (size_t i = 0; index >= 0 && i < PATHSET_HOPS; i++) {
@@ -70,7 +70,7 @@ static json_t *standby_json(const struct paths_pair *pair, unsigned int id)
 	json_t *object = json_object();
 
 	if (standby >= 0)
-		json_put_count(object, "standby_sport", pair->candidates[standby].sport);
+		json_put_count(object, "backup_sport", pair->candidates[standby].sport);
 	return object;
 }
 
@@ -86,7 +86,7 @@ void paths_report_down(struct paths *paths, const struct paths_pair *pair, unsig
 	if (path->damp.no_carrier) {
 		json_put_text(seen, "no_carrier", pair->interface);
 	} else {
-		json_put_count(seen, "unheard", live->unheard);
+		json_put_count(seen, "probes_unreceived", live->unheard);
 		if (live->heard_peer_ns)
 			put_us(seen, "silent_us",
 			       (int64_t)(live->word_peer_ns - live->heard_peer_ns));
@@ -98,14 +98,14 @@ void paths_report_down(struct paths *paths, const struct paths_pair *pair, unsig
 		    .seen = seen,
 		    .done = standby_json(pair, id),
 		    .expected =
-			    json_pack("{s:f}", "back_after_s", (double)path->damp.hold_ns / 1e9),
+			    json_pack("{s:f}", "return_after_s", (double)path->damp.hold_ns / 1e9),
 	    });
 }
 
 /* Packets are on their own path again; @diverted_ns: since when they were not, 0: they were. */
 static json_t *returned_json(uint64_t diverted_ns, uint64_t packets)
 {
-	return diverted_ns ? json_pack("{s:b, s:I}", "returned", true, "packets_by_standby",
+	return diverted_ns ? json_pack("{s:b, s:I}", "returned", true, "packets_on_backup",
 				       (json_int_t)packets)
 			   : json_object();
 }
@@ -120,7 +120,7 @@ void paths_report_up(struct paths *paths, const struct paths_pair *pair, unsigne
 		return;
 	seen = describe(paths, pair, id);
 	json_put_real(seen, "down_s", (double)(path->damp.returned_ns - died_ns) / 1e9);
-	json_put_real(seen, "alive_s", (double)path->damp.hold_ns / 1e9);
+	json_put_real(seen, "up_for_s", (double)path->damp.hold_ns / 1e9);
 	log_info("the path to %s by source port %u is up again", pair->host, path->sport);
 	add(paths, PATH_UP, pair->host,
 	    (struct event){.seen = seen, .done = returned_json(diverted_ns, packets)});
@@ -151,7 +151,7 @@ void paths_report_released(struct paths *paths, const struct paths_pair *pair, u
 	if (!diverted_ns || !may_report(paths))
 		return;
 	seen = describe(paths, pair, id);
-	json_put_bool(seen, "peer_answers", false);
+	json_put_bool(seen, "peer_replies", false);
 	add(paths, PATH_RELEASED, pair->host,
 	    (struct event){.seen = seen, .done = returned_json(diverted_ns, packets)});
 }
@@ -162,7 +162,7 @@ void paths_report_routes(struct paths *paths, const struct paths_pair *pair)
 		add(paths, PATHS_CHANGED, pair->host,
 		    (struct event){.seen = json_pack("{s:i, s:i}", "ports", (int)pair->set.count,
 						     "paths", (int)pair->set.groups),
-				   .done = json_pack("{s:s}", "surveyed", "anew")});
+				   .done = json_pack("{s:s}", "discovery", "restarted")});
 }
 
 void paths_report_budget(struct paths *paths)
@@ -172,7 +172,7 @@ void paths_report_budget(struct paths *paths)
 
 	put_us(done, "probe_interval_us", (int64_t)share->interval_ns[PATH_ACTIVE]);
 	put_us(done, "standby_interval_us", (int64_t)share->interval_ns[PATH_STANDBY]);
-	put_us(done, "watch_interval_us", (int64_t)share->interval_ns[PATH_WATCHED]);
+	put_us(done, "tracked_interval_us", (int64_t)share->interval_ns[PATH_WATCHED]);
 	add(paths, share->limited ? PATH_BUDGET_SHORT : PATH_BUDGET_RESTORED, "paths",
 	    (struct event){
 		    .seen = json_pack("{s:f, s:i}", "wanted_pps", share->wanted_pps, "budget_pps",

@@ -79,11 +79,11 @@ static bool has_diverted(const void *path)
 
 #define PATH(member, type, key) FIELD(struct path_facts, member, type, key)
 static const struct field path_fields[] = {
-	{PATH(id, U32, "lane")},
+	{PATH(id, U32, "path_id")},
 	{PATH(sport, U16, "sport")},
 	{PATH(group, U32, "group"), .known = has_group},
 	{PATH(sent, U64, "sent")},
-	{PATH(replied, U64, "answered")},
+	{PATH(replied, U64, "replied")},
 	{PATH(lost, U64, "lost")},
 	{PATH(qps, U32, "qps")},
 	{PATH(interval_ns, U64, "interval_ns")},
@@ -95,7 +95,7 @@ static const struct field path_fields[] = {
 static json_t *path_json(const struct paths *paths, const struct path_pair_facts *pair,
 			 const struct path_facts *all, size_t count, const struct path_facts *path)
 {
-	static const char *const uses[PATH_USES] = {"unused", "watched", "standby", "active"};
+	static const char *const uses[PATH_USES] = {"unused", "tracked", "standby", "active"};
 	/* One that was never replied to may be up or not. */
 	bool unknown = path->state == PATHLIVE_UP && !path->heard;
 	json_t *object = json_object(), *hops = hops_json(paths, path);
@@ -116,7 +116,7 @@ static json_t *path_json(const struct paths *paths, const struct path_pair_facts
 	json_put_text(object, "use", uses[path->use]);
 	for (size_t i = 0; i < count; i++)
 		if ((int)all[i].id == path->standby)
-			json_put_count(object, "standby_sport", all[i].sport);
+			json_put_count(object, "backup_sport", all[i].sport);
 	json_put_bool(object, "diverted", path->diverted_ns);
 	return object;
 }
@@ -136,9 +136,9 @@ static bool has_distance(const void *pair)
 #define PAIR(member, type, key) FIELD(struct path_pair_facts, member, type, key)
 static const struct field pair_fields[] = {
 	{PAIR(slot, U32, "slot")},
-	{PAIR(candidates, U64, "lanes")},
+	{PAIR(candidates, U64, "candidates")},
 	{PAIR(qps, U32, "qps")},
-	{PAIR(replying, BOOL, "answers")},
+	{PAIR(replying, BOOL, "replying")},
 	{PAIR(groups, U64, "groups"), .known = has_groups},
 	{PAIR(complete, BOOL, "complete")},
 	{PAIR(distance, U32, "distance"), .known = has_distance},
@@ -151,18 +151,18 @@ static json_t *budget_json(const struct paths_facts *facts)
 	const struct pathbudget_share *share = &facts->share;
 	json_t *object =
 		json_pack("{s:I, s:I, s:I, s:b}", "budget_pps", (json_int_t)facts->budget_pps,
-			  "wanted_pps", (json_int_t)rint(share->wanted_pps), "given_pps",
+			  "wanted_pps", (json_int_t)rint(share->wanted_pps), "granted_pps",
 			  (json_int_t)rint(share->given_pps), "short", share->limited);
 
 	json_put_count(object, "probe_interval_ns", share->interval_ns[PATH_ACTIVE]);
 	json_put_count(object, "standby_interval_ns", share->interval_ns[PATH_STANDBY]);
-	json_put_count(object, "watch_interval_ns", share->interval_ns[PATH_WATCHED]);
+	json_put_count(object, "tracked_interval_ns", share->interval_ns[PATH_WATCHED]);
 	json_put_count(object, "sent", facts->sent);
 	if (facts->failed) {
 		json_put_count(object, "failed", facts->failed);
 		json_put_text(object, "last_error", strerror(-facts->last_error));
 	}
-	json_put_count(object, "tries", facts->tries);
+	json_put_count(object, "discovery_probes", facts->tries);
 	return object;
 }
 
@@ -218,7 +218,7 @@ void paths_put_status(void *self, json_t *status)
 	object = json_pack("{s:b, s:I, s:I, s:I, s:I, s:I, s:o}", "on", facts.on, "peers",
 			   (json_int_t)facts.pairs, "up", (json_int_t)facts.candidates[PATHLIVE_UP],
 			   "suspect", (json_int_t)facts.candidates[PATHLIVE_SUSPECT], "down",
-			   (json_int_t)facts.candidates[PATHLIVE_DOWN], "held",
+			   (json_int_t)facts.candidates[PATHLIVE_DOWN], "hold_down",
 			   (json_int_t)facts.candidates[PATHLIVE_HELD], "budget",
 			   budget_json(&facts));
 	json_put_text(object, "note", facts.note);
