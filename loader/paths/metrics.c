@@ -36,6 +36,7 @@ static void write_facts(FILE *out, const struct paths_facts *facts)
 	struct prom_family *states = FAMILY_OF(&paths_metrics[PATHS_BY_STATE]);
 	struct prom_family *rates = FAMILY_OF(&paths_metrics[PATH_PROBE_RATE]);
 	uint64_t below[PATHS_FAILOVER_BUCKETS], count = 0;
+	struct prom_histogram failovers;
 
 	for (unsigned int state = 0; state < 4; state++)
 		prom_count(states, facts->candidates[state], "state", pathlive_state_name(state),
@@ -46,13 +47,12 @@ static void write_facts(FILE *out, const struct paths_facts *facts)
 	prom_count(rates, facts->budget_pps, "kind", "budget", NULL);
 	for (unsigned int i = 0; i < PATHS_FAILOVER_BUCKETS; i++)
 		below[i] = count += facts->failover[i];
-	prom_histogram(FAMILY_OF(&paths_metrics[FAILOVER_DURATION]),
-		       &(struct prom_histogram){.bounds = paths_failover_bounds,
-						.below = below,
-						.bound_count = PATHS_FAILOVER_BUCKETS - 1,
-						.count = count,
-						.sum = facts->failover_sum_s},
-		       NULL);
+	failovers = (struct prom_histogram){.bounds = paths_failover_bounds,
+					    .below = below,
+					    .bound_count = PATHS_FAILOVER_BUCKETS - 1,
+					    .count = count,
+					    .sum = facts->failover_sum_s};
+	prom_histogram(FAMILY_OF(&paths_metrics[FAILOVER_DURATION]), &failovers, NULL);
 }
 
 /* --- one by one --- */
