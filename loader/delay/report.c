@@ -135,7 +135,7 @@ static const char *why(struct delays *delays, const struct qp_entry *qp, char ou
 static const struct field span_fields[] = {
 	{SPAN(samples, U64, "samples")},     {SPAN(min_ns, I64, "min")},
 	{SPAN(max_ns, I64, "max")},	     {SPAN(bound_ns, U32, "bound")},
-	{SPAN(over, U64, "over")},	     {SPAN(crossings, U64, "crossings")},
+	{SPAN(over, U64, "above_threshold")},	     {SPAN(crossings, U64, "crossings")},
 	{},
 };
 
@@ -165,7 +165,7 @@ static void put_ever(json_t *object, const struct delays_entry *entry)
 		json_put_integer(json, "p50", ever.p50_ns);
 		json_put_integer(json, "p99", ever.p99_ns);
 	}
-	json_put(object, "owd_ever_ns", json);
+	json_put(object, "owd_lifetime_ns", json);
 }
 
 /* Bytes over the time in which they arrived, first packet to last, is what a message got. */
@@ -203,10 +203,10 @@ static void put_recent(json_t *object, const struct delays_span *recent)
 
 #define OWD(member, key) FIELD(struct esc_qp_owd, member, U64, key)
 static const struct field count_fields[] = {
-	{OWD(noted, "noted")},
+	{OWD(noted, "samples_sent")},
 	{OWD(receipts, "receipts")},
-	{OWD(spoiled, "notes_spoiled")},
-	{OWD(overwritten, "notes_overwritten")},
+	{OWD(spoiled, "samples_discarded")},
+	{OWD(overwritten, "samples_expired")},
 	{},
 };
 
@@ -279,9 +279,9 @@ void delays_put_receipts(json_t *status, const struct delays *delays)
 	if (config->receipts.host_queue)
 		json_put_bool(object, "host_queue", delays->host_queue);
 	json_put_text(object, "host_queue_note", delays->host_queue_note);
-	json_put_count(object, "look_interval_ms", interval_ns / 1000000);
+	json_put_count(object, "poll_interval_ms", interval_ns / 1000000);
 	if (interval_ns > DELAYS_FAST_NS)
-		json_put(object, "look_note",
+		json_put(object, "poll_note",
 			 json_sprintf("more than %d queue pairs are sampled: their delays are "
 				      "looked at once a second, not four times",
 				      DELAYS_FAST_QPS));

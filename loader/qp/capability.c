@@ -130,7 +130,7 @@ static void status(void *self, json_t *object)
 		return;
 	owners_get_facts(table->owners, &facts);
 	tracing = json_object();
-	json_put_text(tracing, "how", facts.how);
+	json_put_text(tracing, "method", facts.how);
 	json_put_text(tracing, "note", facts.note);
 	json_put_count(tracing, "known", facts.tracked);
 	json_put_count(tracing, "max", facts.max);

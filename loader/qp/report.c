@@ -230,7 +230,7 @@ const struct field qp_fields[] = {
 	{QP(qp.ce, U64, "ce"), METRIC_OF(QP_CE_PACKETS_TOTAL)},
 	{QP(qp.cnps, U64, "cnps"), METRIC_OF(QP_CNP_PACKETS_TOTAL)},
 	{QP(qp.first_local_ns, U64, "first_local_ns")},
-	{QP(seen_local_ns, U64, "seen_local_ns")},
+	{QP(seen_local_ns, U64, "last_local_ns")},
 	{},
 };
 const struct field qp_nak_fields[] = {

@@ -3,6 +3,7 @@
 #ifndef ESC_LOADER_QPTRACE_H
 #define ESC_LOADER_QPTRACE_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -31,5 +32,7 @@ const char *qptrace_how_name(enum qptrace_how how);
 
 /* Whether it can be attached, and how: with maps of its own, and detached at once. */
 enum qptrace_how qptrace_try(char *why, size_t why_bytes);
+/* The kernel features that it uses, for `features`. */
+void qptrace_features(json_t *list);
 
 #endif
