@@ -40,7 +40,8 @@ struct qptable {
 /* table.c */
 extern const struct event_kind qp_events[];
 
-/* metrics.c */
+/* --- report.c --- */
+
 #define QP_METRICS(X)                                                                              \
 	X(QP_UNTRACKED, "qp_dropped_total", COUNTER,                                               \
 	  "Packets not counted per QP because the table of queue pairs was full. No packet is "    \
@@ -85,12 +86,12 @@ extern const struct event_kind qp_events[];
 	  "Queue pairs that found the table of owners full.")
 enum { QP_METRICS(METRIC_ENUM) };
 extern const struct metric qp_metrics[];
-void qp_write_metrics(void *self, FILE *out);
-
-/* report.c: of struct qp_entry. The second are the kinds of `naks_by_kind`. */
+/* Of struct qp_entry; the second are the kinds of `naks_by_kind`. */
 extern const struct field qp_fields[], qp_nak_fields[];
 
-/* reply.c */
+/* --- metrics.c, reply.c --- */
+
+void qp_write_metrics(void *self, FILE *out);
 extern const struct verb_handler qp_verb_handlers[];
 
 #endif

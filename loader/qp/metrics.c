@@ -7,8 +7,6 @@
 #include "base/address.h"
 #include "internal.h"
 
-const struct metric qp_metrics[] = {QP_METRICS(METRIC){}};
-
 /* --- the table, and sums --- */
 
 static bool is_rx(const void *row)

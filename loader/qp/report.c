@@ -202,6 +202,8 @@ static bool is_sequenced_tx(const void *row)
 	       ((const struct qp_entry *)row)->key.direction == ESC_DIRECTION_TX;
 }
 
+const struct metric qp_metrics[] = {QP_METRICS(METRIC){}};
+
 #define QP(member, type, key) FIELD(struct qp_entry, member, type, key)
 #define METRIC_OF(id) .metric = &qp_metrics[id]
 const struct field qp_fields[] = {
