@@ -4,7 +4,7 @@
  *   {"verb": "qp", "args": {"key": "10.0.0.2", "sort": "rate"}}
  *   {"ok": true, "result": {...}}
  *   {"ok": false, "error": "...", "exit": 2}
- * The exit is the one of the command line: 1 it failed, 2 it was asked wrongly.
+ * The exit is the one of the command line: 1 it failed, 2 it was wrong.
  */
 #ifndef ESC_API_REQUEST_H
 #define ESC_API_REQUEST_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The unix socket: one JSON object a line in, one a line out; see request.h for what is asked. */
+/* The unix socket: one JSON object a line in, one a line out, see request.h. */
 #ifndef ESC_LOADER_SERVER_H
 #define ESC_LOADER_SERVER_H
 
@@ -7,9 +7,8 @@ struct core;
 struct server;
 
 /*
- * Listens on daemon->config->socket and registers with the loop of @core. A socket
- * that nobody answers on is replaced; one that is answered is -EADDRINUSE.
- * *@error is a malloc'd sentence on failure.
+ * Listens on the socket of the configuration. One on which no daemon listens is replaced; else
+ * -EADDRINUSE. *@error is a malloc'd sentence on failure.
  */
 int server_new(struct server **out, struct core *core, char **error);
 /* Closes all clients and removes the socket. */

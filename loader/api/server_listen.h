@@ -6,12 +6,12 @@
 struct server_listener {
 	char *path;
 	int fd;
-	int lock_fd; /* PATH.lock, held as long as the daemon lives */
+	int lock_fd; /* PATH.lock, locked as long as the daemon runs */
 };
 
 /* -EADDRINUSE: another daemon is there. *@error is a malloc'd sentence on failure. */
 int server_listen(struct server_listener *out, const char *path, char **error);
-/* Removes the socket and lets the path go. */
+/* Removes the socket and unlocks its path. */
 void server_unlisten(struct server_listener *listener);
 
 #endif

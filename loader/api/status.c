@@ -6,25 +6,21 @@
 
 #include "base/json.h"
 #include "core/core.h"
+#include "local.h"
 #include "maps/maps.h"
 #include "verbs.h"
-
-static json_t *version(void)
-{
-	return json_pack("{s:s, s:i}", "version", ESC_VERSION, "abi", ESC_ABI);
-}
 
 static json_t *reply_version(void *self, struct request *request)
 {
 	(void)self;
 	(void)request;
-	return version();
+	return local_version(NULL, NULL, NULL);
 }
 
 static json_t *reply_status(void *self, struct request *request)
 {
 	struct core *core = self;
-	json_t *object = version();
+	json_t *object = local_version(NULL, NULL, NULL);
 	bool off = core_is_off(core);
 
 	(void)request;
