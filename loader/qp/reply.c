@@ -88,16 +88,13 @@ static json_t *reply_qps(struct qptable *table, struct request *request,
 
 static json_t *reply_qp(void *self, struct request *request)
 {
+	const char *key = request_text(request, "key", NULL);
+	const char *sort = request_text(request, "sort", "bytes");
+	uint64_t top = request_count(request, "top", REPORT_QPS_MOST);
 	struct report_qp_filter filter;
 	enum report_qp_order order;
-	const char *key, *sort;
 	struct qptable *table = self;
-	uint64_t top;
 
-	if (!request_text(request, "key", NULL, &key) ||
-	    !request_text(request, "sort", "bytes", &sort) ||
-	    !request_count(request, "top", 0, UINT64_MAX, REPORT_QPS_MOST, &top))
-		return NULL;
 	if (!report_qp_filter(key, &filter))
 		return request_misuse(request,
 				      "`%.64s` names no queue pair; give a QPN (17, 0x11), a part "

@@ -7,8 +7,6 @@
 #include "internal.h"
 #include "qp/qp.h"
 
-#define GAP_MOST_NS 60000000000ull
-#define DEADLINE_MOST_NS 3600000000000ull
 
 /* --- rules --- */
 
@@ -109,22 +107,14 @@ static json_t *reply_list(void *self, struct request *request)
 /* What `set` and `clear` have in common. */
 static bool take_order(struct request *request, struct steer_order *order)
 {
-	uint64_t qpn, sport, label;
-
-	if (!request_text(request, "src", NULL, &order->src) ||
-	    !request_text(request, "dst", NULL, &order->dst) ||
-	    !request_count(request, "qpn", 0, ESC_QPN_MASK, 0, &qpn) ||
-	    !request_count(request, "sport", 0, 65535, 0, &sport) ||
-	    !request_count(request, "flow_label", 0, ESC_FLOW_LABEL_MASK, 0, &label) ||
-	    !request_count(request, "flowlet_gap_ns", 0, GAP_MOST_NS, STEER_FLOWLET_GAP_NS,
-			   &order->flowlet_gap_ns) ||
-	    !request_count(request, "deadline_ns", 0, DEADLINE_MOST_NS, STEER_DEADLINE_NS,
-			   &order->deadline_ns) ||
-	    !request_flag(request, "force", &order->force))
-		return false;
-	order->qpn = (uint32_t)qpn;
-	order->sport = (uint16_t)sport;
-	order->flow_label = (uint32_t)label;
+	order->src = request_text(request, "src", NULL);
+	order->dst = request_text(request, "dst", NULL);
+	order->qpn = (uint32_t)request_count(request, "qpn", 0);
+	order->sport = (uint16_t)request_count(request, "sport", 0);
+	order->flow_label = (uint32_t)request_count(request, "flow_label", 0);
+	order->flowlet_gap_ns = request_count(request, "flowlet_gap_ns", STEER_FLOWLET_GAP_NS);
+	order->deadline_ns = request_count(request, "deadline_ns", STEER_DEADLINE_NS);
+	order->force = request_flag(request, "force");
 	order->label = request_has(request, "flow_label");
 	if (order->dst && request_has(request, "qpn"))
 		return true;
@@ -154,14 +144,13 @@ static json_t *reply_set(void *self, struct request *request)
 
 static json_t *reply_clear(void *self, struct request *request)
 {
-	struct steer_order order = {};
+	struct steer_order order = {.force = request_flag(request, "force")};
+	bool all = request_flag(request, "all");
 	json_t *result = NULL;
 	char *error = NULL;
-	bool all;
 	int err;
 
-	if (!request_flag(request, "all", &all) || !request_flag(request, "force", &order.force) ||
-	    (!all && !take_order(request, &order)))
+	if (!all && !take_order(request, &order))
 		return NULL;
 	if (all)
 		err = steer_clear_all(self, order.force, &result);
@@ -174,15 +163,9 @@ static json_t *reply_clear(void *self, struct request *request)
 
 static json_t *reply_auto(void *self, struct request *request)
 {
-	const char *state;
+	bool on = !strcmp(request_text(request, "state", "off"), "on");
 	char *error = NULL;
-	bool on;
 
-	if (!request_text(request, "state", "", &state))
-		return NULL;
-	on = !strcmp(state, "on");
-	if (!on && strcmp(state, "off"))
-		return request_misuse(request, "`steer auto` needs `on` or `off`");
 	if (steer_set_automatic(self, on, "command", &error))
 		return request_fail(request, REQUEST_FAILED, error);
 	return json_pack("{s:b}", "auto", on);

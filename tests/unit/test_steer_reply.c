@@ -10,6 +10,7 @@
 #include "core/request.h"
 #include "qp/qp.h"
 #include "steer/internal.h"
+#include "replies.h"
 
 static struct {
 	struct steer_order order; /* the newest of `steer set` or `steer clear` */
@@ -112,16 +113,7 @@ TestSuite(steer_reply, .init = setup, .fini = teardown);
 /* @verb: "steer set" */
 static json_t *reply(const char *verb, const char *args, struct request *request)
 {
-	const struct verb_handler *handler = steer_verb_handlers;
-	json_t *object = json_loads(args, 0, NULL), *result;
-
-	while (handler->verb && strcmp(handler->verb, verb))
-		handler++;
-	cr_assert_not_null(handler->verb, "%s", verb);
-	*request = (struct request){.args = object};
-	result = handler->reply(&steer, request);
-	json_decref(object);
-	return result;
+	return replies_get(steer_verb_handlers, &steer, verb, args, request);
 }
 
 static json_t *result(const char *verb, const char *args)
@@ -179,9 +171,9 @@ Test(steer_reply, orders)
 
 Test(steer_reply, what_is_not_understood)
 {
-	expect_refusal("steer auto", "{}", 2, "`on` or `off`");
-	expect_refusal("steer auto", "{\"state\":\"maybe\"}", 2, "`on` or `off`");
-	expect_refusal("steer auto", "{\"state\":1}", 2, "should be a text");
+	expect_refusal("steer auto", "{}", 2, "on, off");
+	expect_refusal("steer auto", "{\"state\":\"maybe\"}", 2, "on, off");
+	expect_refusal("steer auto", "{\"state\":1}", 2, "on, off");
 	expect_refusal("steer set", "{\"sport\":50000}", 2, "--dst");
 	expect_refusal("steer set", "{\"qpn\":1,\"sport\":50000}", 2, "--dst");
 	expect_refusal("steer set", "{" WHICH "}", 2, "--sport");
