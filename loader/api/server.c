@@ -302,8 +302,10 @@ void server_free(struct server *server)
 {
 	if (!server)
 		return;
-	while (server->clients)
-		client_drop(server->clients);
+	for (struct client *client = server->clients, *next; client; client = next) {
+		next = client->next;
+		client_drop(client);
+	}
 	sd_event_source_disable_unref(server->accepting);
 	core_timer_free(server->timer);
 	server_unlisten(&server->listener);
