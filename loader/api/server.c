@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "server.h"
+#include "api.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -12,9 +12,7 @@
 #include "base/array.h"
 #include "base/log.h"
 #include "config/config.h"
-#include "core/core.h"
-#include "request.h"
-#include "server_listen.h"
+#include "internal.h"
 
 #define CLIENTS_MAX 64
 #define IDLE_TIMEOUT_NS 30000000000ull /* without a byte in either direction */

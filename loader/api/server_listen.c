@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "server_listen.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

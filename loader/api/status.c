@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "status.h"
+#include "internal.h"
 
 #include <string.h>
 #include <unistd.h>
 
 #include "base/json.h"
-#include "core/core.h"
-#include "local.h"
 #include "maps/maps.h"
 #include "verbs.h"
 
