@@ -13,43 +13,43 @@
 /* From the IP header to the BTH, of either version. */
 union queue_headers {
 	struct {
-		struct esc_ipv4 ip;
-		struct esc_udp udp;
+		struct iphdr ip;
+		struct udphdr udp;
 		struct esc_bth bth;
 	} v4;
 	struct {
-		struct esc_ipv6 ip;
-		struct esc_udp udp;
+		struct ipv6hdr ip;
+		struct udphdr udp;
 		struct esc_bth bth;
 	} v6;
 };
 
-static __always_inline bool queue_read_bth(struct esc_packet *p, const struct esc_udp *udp,
+static __always_inline bool queue_read_bth(struct pkt_ctx *pkt, const struct udphdr *udp,
 					   const struct esc_bth *bth)
 {
 	if (udp->dst != bpf_htons(ESC_ROCEV2_PORT))
 		return false;
-	p->opcode = bth->opcode;
-	p->psn = bpf_ntohl(bth->psn) & ESC_PSN_MASK;
-	p->dest_qpn = bpf_ntohl(bth->qpn) & ESC_QPN_MASK;
+	pkt->opcode = bth->opcode;
+	pkt->psn = bpf_ntohl(bth->psn) & ESC_PSN_MASK;
+	pkt->dest_qpn = bpf_ntohl(bth->qpn) & ESC_QPN_MASK;
 	return true;
 }
 
 /* Options and extension headers are left out: such packets get no stamp here. */
-static __always_inline bool queue_read(const struct sk_buff *skb, struct esc_packet *p)
+static __always_inline bool queue_read(const struct sk_buff *skb, struct pkt_ctx *pkt)
 {
 	const void *ip = skb->head + skb->network_header;
 	union queue_headers h;
 
-	if (skb->protocol == bpf_htons(ESC_ETHERTYPE_IPV4)) {
+	if (skb->protocol == bpf_htons(ETH_P_IP)) {
 		if (bpf_probe_read_kernel(&h.v4, sizeof(h.v4), ip) ||
-		    h.v4.ip.version_words != 0x45 || h.v4.ip.protocol != ESC_PROTOCOL_UDP)
+		    h.v4.ip.version_words != 0x45 || h.v4.ip.protocol != IPPROTO_UDP)
 			return false;
 		packet_set_ipv4(p, &h.v4.ip);
 		return queue_read_bth(p, &h.v4.udp, &h.v4.bth);
 	}
-	if (skb->protocol != bpf_htons(ESC_ETHERTYPE_IPV6) ||
-	    bpf_probe_read_kernel(&h.v6, sizeof(h.v6), ip) || h.v6.ip.next != ESC_PROTOCOL_UDP)
+	if (skb->protocol != bpf_htons(ETH_P_IPV6) ||
+	    bpf_probe_read_kernel(&h.v6, sizeof(h.v6), ip) || h.v6.ip.next != IPPROTO_UDP)
 		return false;
 	packet_set_ipv6(p, &h.v6.ip);
 	return queue_read_bth(p, &h.v6.udp, &h.v6.bth);

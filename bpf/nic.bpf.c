@@ -34,7 +34,7 @@ static __always_inline bool nic_latched(const struct esc_nic_home *home, __u64 n
 static __always_inline void nic_look(struct nic_ends *ends, const struct esc_nic_home *home,
 				     const struct nic_packet *p, __u64 now_ns)
 {
-	const struct esc_nic_peer *peer = bpf_map_lookup_elem(&nic_peers, &p->dst);
+	const struct esc_nic_peer *peer = bpf_map_lookup_elem(&nic_peers, &pkt->dst);
 
 	ends->first_dead =
 		ends->first_dead || home->flags & ESC_NIC_FIRST_DOWN || nic_latched(home, now_ns);
@@ -54,7 +54,7 @@ static __noinline int nic_consider(struct __sk_buff *skb, struct esc_nic_word *w
 	struct nic_packet p;
 
 	if (!word || skb->vlan_present || !nic_is_led(now) ||
-	    !nic_read(skb, ESC_ETHERNET_BYTES, skb->protocol, &p) || !nic_is_roce(&p))
+	    !nic_read(skb, ETH_HLEN, skb->protocol, &p) || !nic_is_roce(&p))
 		return ESC_TC_NEXT;
 	home = bpf_map_lookup_elem(&nic_homes, &p.src);
 	if (!home || !(home->flags & ESC_NIC_PAIRED) || home->first_ifindex != skb->ifindex)
@@ -102,7 +102,7 @@ int esc_nic_look(struct __sk_buff *skb)
 /* A packet to an address of a dummy device is that device's. */
 static __always_inline int nic_to_dummy(struct __sk_buff *skb, const struct nic_packet *p)
 {
-	const struct esc_nic_home *home = bpf_map_lookup_elem(&nic_homes, &p->dst);
+	const struct esc_nic_home *home = bpf_map_lookup_elem(&nic_homes, &pkt->dst);
 
 	return home && home->flags & ESC_NIC_DUMMY && home->deliver_ifindex != skb->ifindex
 		       ? nic_deliver(skb, home)
@@ -113,14 +113,14 @@ static __always_inline int nic_to_dummy(struct __sk_buff *skb, const struct nic_
 static __always_inline bool nic_may_be_ours(struct __sk_buff *skb, bool six, __u16 port)
 {
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
-	const union nic_ip *ip = data + ESC_ETHERNET_BYTES;
-	const struct esc_udp *udp;
+	const union nic_ip *ip = data + ETH_HLEN;
+	const struct udphdr *udp;
 
-	if (data + ESC_ETHERNET_BYTES + sizeof(*ip) + sizeof(*udp) > end)
+	if (data + ETH_HLEN + sizeof(*ip) + sizeof(*udp) > end)
 		return true;
-	if ((six ? ip->v6.next : ip->v4.protocol) != ESC_PROTOCOL_UDP)
+	if ((six ? ip->v6.next : ip->v4.protocol) != IPPROTO_UDP)
 		return false;
-	udp = data + ESC_ETHERNET_BYTES + (six ? sizeof(ip->v6) : sizeof(ip->v4));
+	udp = data + ETH_HLEN + (six ? sizeof(ip->v6) : sizeof(ip->v4));
 	return (__u16)(bpf_ntohs(udp->dst) - port) < ESC_NIC_PORTS;
 }
 
@@ -129,9 +129,9 @@ static __always_inline int nic_hand_up(struct __sk_buff *skb, __u32 protocol, st
 {
 	const struct esc_nic_home *home;
 
-	if (!nic_read(skb, ESC_ETHERNET_BYTES, protocol, p))
+	if (!nic_read(skb, ETH_HLEN, protocol, p))
 		return TC_ACT_SHOT;
-	home = bpf_map_lookup_elem(&nic_homes, &p->dst);
+	home = bpf_map_lookup_elem(&nic_homes, &pkt->dst);
 	if (!home)
 		return TC_ACT_SHOT;
 	nic_count_received(skb, home);
@@ -151,9 +151,9 @@ int esc_nic_in(struct __sk_buff *skb)
 	if (!word || skb->vlan_present)
 		return ESC_TC_NEXT;
 	if (likely(!(word->flags & ESC_NIC_HAS_DUMMY) &&
-		   !nic_may_be_ours(skb, protocol == bpf_htons(ESC_ETHERTYPE_IPV6), word->port)))
+		   !nic_may_be_ours(skb, protocol == bpf_htons(ETH_P_IPV6), word->port)))
 		return ESC_TC_NEXT;
-	if (!nic_read(skb, ESC_ETHERNET_BYTES, protocol, &p))
+	if (!nic_read(skb, ETH_HLEN, protocol, &p))
 		return ESC_TC_NEXT;
 	kind = bpf_ntohs(p.dport) - word->port;
 	if (unlikely(p.dport && kind < ESC_NIC_PORTS && word->flags & ESC_NIC_ON)) {
@@ -189,7 +189,7 @@ int esc_nic_dummy(struct __sk_buff *skb)
 	__u64 now;
 	bool led;
 
-	if (!nic_read(skb, ESC_ETHERNET_BYTES, skb->protocol, &p))
+	if (!nic_read(skb, ETH_HLEN, skb->protocol, &p))
 		return ESC_TC_NEXT;
 	home = bpf_map_lookup_elem(&nic_homes, &p.src);
 	if (!home || !(home->flags & ESC_NIC_DUMMY))

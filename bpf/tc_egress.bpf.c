@@ -24,13 +24,13 @@ static __always_inline void egress_count(struct __sk_buff *skb, const struct esc
 		return;
 	reason = sent_look(&packet, word, &found, &mark);
 	if (reason)
-		hook_count_reason(reason, ESC_HOOK_TC_EGRESS);
+		reason_count(reason, ESC_HOOK_TC_EGRESS);
 }
 
 SEC("tc")
 int esc_tc_out(struct __sk_buff *skb)
 {
-	const struct esc_control *word = esc_control_get();
+	const struct esc_control *word = control_get();
 	__u32 mark = skb->mark;
 	bool ours;
 	int verdict;

@@ -15,7 +15,7 @@ static __always_inline bool ingress_has_stamps(void)
 }
 
 /* What XDP found, or where there is no XDP what is found here. */
-static __always_inline bool ingress_stamp(int result, struct esc_packet *p,
+static __always_inline bool ingress_stamp(int result, struct pkt_ctx *pkt,
 					  const struct esc_control *word, struct rx_stamp *stamp)
 {
 	struct qp_found found;
@@ -27,18 +27,18 @@ static __always_inline bool ingress_stamp(int result, struct esc_packet *p,
 }
 
 /* In tc only what is surely for us ends; the rest goes to whoever has the port. */
-static __noinline bool receipt_take_tc(struct __sk_buff *skb, struct esc_packet *p,
+static __noinline bool receipt_take_tc(struct __sk_buff *skb, struct pkt_ctx *pkt,
 				       const struct esc_control *word)
 {
-	__u32 at = p->probe_offset - sizeof(struct esc_udp);
+	__u32 at = pkt->probe_offset - sizeof(struct udphdr);
 	struct receipt_message m = {};
 	int result = ESC_REASON_PROBE_SHORT;
 
 	if (!bpf_skb_load_bytes(skb, at, &m.udp, RECEIPT_MESSAGE_BYTES))
 		result = receipt_take(&m, p, word);
-	if (result != PROBE_GOOD)
-		hook_count_reason(result, ESC_HOOK_TC_INGRESS);
-	return result == PROBE_GOOD || result == ESC_REASON_RECEIPT_UNMATCHED ||
+	if (result != ESC_REASON_NONE)
+		reason_count(result, ESC_HOOK_TC_INGRESS);
+	return result == ESC_REASON_NONE || result == ESC_REASON_RECEIPT_UNMATCHED ||
 	       result == ESC_REASON_PROBE_STALE_EPOCH;
 }
 
@@ -52,7 +52,7 @@ int esc_tc_in(struct __sk_buff *skb)
 
 	if (!esc_rx_in_tc && !esc_tc_takes && likely(!ingress_has_stamps()))
 		return ESC_TC_NEXT;
-	word = esc_control_get();
+	word = control_get();
 	if (!word)
 		return ESC_TC_NEXT;
 	result = tc_read(skb, &packet);
@@ -64,7 +64,7 @@ int esc_tc_in(struct __sk_buff *skb)
 		return ESC_TC_NEXT;
 	reason = receipt_make(skb, &packet, &stamp, word);
 	if (reason)
-		hook_count_reason(reason, ESC_HOOK_TC_INGRESS);
+		reason_count(reason, ESC_HOOK_TC_INGRESS);
 	return ESC_TC_NEXT;
 }
 

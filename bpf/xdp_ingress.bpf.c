@@ -36,7 +36,7 @@ static __noinline bool xdp_is_my_turn(__u16 turn)
 	return port && !port->xdp_handover;
 }
 
-static __always_inline int xdp_parse(struct xdp_md *xdp, struct esc_packet *p, bool thorough)
+static __always_inline int xdp_parse(struct xdp_md *xdp, struct pkt_ctx *pkt, bool thorough)
 {
 	struct esc_cursor cursor = {
 		.context = xdp,
@@ -50,16 +50,16 @@ static __always_inline int xdp_parse(struct xdp_md *xdp, struct esc_packet *p, b
 	return esc_parse(&cursor, p);
 }
 
-static __noinline int xdp_parse_thoroughly(struct xdp_md *xdp, struct esc_packet *p)
+static __noinline int xdp_parse_thoroughly(struct xdp_md *xdp, struct pkt_ctx *pkt)
 {
 	return xdp_parse(xdp, p, true);
 }
 
 /* In XDP a receipt ends, whatever it is worth. */
-static __noinline int receipt_take_xdp(struct xdp_md *xdp, struct esc_packet *p,
+static __noinline int receipt_take_xdp(struct xdp_md *xdp, struct pkt_ctx *pkt,
 				       const struct esc_control *word)
 {
-	__u32 at = p->probe_offset - sizeof(struct esc_udp);
+	__u32 at = pkt->probe_offset - sizeof(struct udphdr);
 	struct receipt_message m = {};
 	int result;
 
@@ -67,40 +67,40 @@ static __noinline int receipt_take_xdp(struct xdp_md *xdp, struct esc_packet *p,
 		return XDP_PASS;
 	if (m.udp.bytes == bpf_htons(RECEIPT_UDP_BYTES) &&
 	    bpf_xdp_load_bytes(xdp, at, &m.udp, RECEIPT_MESSAGE_BYTES)) {
-		hook_count_reason(ESC_REASON_UNREADABLE, ESC_HOOK_XDP_INGRESS);
+		reason_count(ESC_REASON_UNREADABLE, ESC_HOOK_XDP_INGRESS);
 		return XDP_PASS;
 	}
 	result = receipt_take(&m, p, word);
-	if (result != PROBE_GOOD)
-		hook_count_reason(result, ESC_HOOK_XDP_INGRESS);
+	if (result != ESC_REASON_NONE)
+		reason_count(result, ESC_HOOK_XDP_INGRESS);
 	return XDP_DROP;
 }
 
-static __noinline int xdp_take(struct xdp_md *xdp, struct esc_packet *p,
+static __noinline int xdp_take(struct xdp_md *xdp, struct pkt_ctx *pkt,
 			       const struct esc_control *word)
 {
-	if (p->opcode == ESC_PROBE_OPCODE_RECEIPT)
+	if (pkt->opcode == ESC_PROBE_OPCODE_RECEIPT)
 		return receipt_take_xdp(xdp, p, word);
-	if (opcode_is_path_probe(p->opcode))
-		return path_take(xdp, p->probe_offset);
-	return probe_take(xdp, p->probe_offset);
+	if (opcode_is_path_probe(pkt->opcode))
+		return path_take(xdp, pkt->probe_offset);
+	return probe_take(xdp, pkt->probe_offset);
 }
 
 /* A stamp for the sampled, for tc ingress to make a receipt of. */
-static __noinline int xdp_stamp(const struct esc_packet *p, const struct esc_control *word,
+static __noinline int xdp_stamp(const struct pkt_ctx *pkt, const struct esc_control *word,
 				struct qp_found *found)
 {
 	struct rx_stamp stamp;
 
 	if (stamp_look(p, word, found, &stamp) && !stamp_put(p, &stamp))
-		hook_count_reason(ESC_REASON_RECEIPT_STAMP, ESC_HOOK_XDP_INGRESS);
+		reason_count(ESC_REASON_RECEIPT_STAMP, ESC_HOOK_XDP_INGRESS);
 	return 0;
 }
 
 SEC("xdp.frags")
 int esc_xdp_in(struct xdp_md *xdp)
 {
-	const struct esc_control *word = esc_control_get();
+	const struct esc_control *word = control_get();
 	struct esc_packet packet;
 	struct qp_found found;
 	int result;

@@ -25,23 +25,23 @@ static __always_inline __u32 nic_counting_port(const struct esc_nic_home *home)
 	return ESC_PORTS_MAX;
 }
 
-static __always_inline void nic_count_port(const struct esc_packet *p, __u32 slot)
+static __always_inline void nic_count_port(const struct pkt_ctx *pkt, __u32 slot)
 {
 	struct esc_port_counts *port = bpf_map_lookup_elem(&port_counts, &slot);
 
 	if (!port)
 		return;
 	port->rx_roce_packets++;
-	port->rx_roce_bytes += p->bytes;
-	if (p->ecn == ESC_ECN_CE)
+	port->rx_roce_bytes += pkt->bytes;
+	if (pkt->ecn == ESC_ECN_CE)
 		port->rx_ce_packets++;
-	if (p->flags & ESC_OP_CNP)
+	if (pkt->flags & ESC_OP_CNP)
 		port->rx_cnps++;
 }
 
 static __noinline int nic_count_received(struct __sk_buff *skb, const struct esc_nic_home *home)
 {
-	const struct esc_control *word = esc_control_get();
+	const struct esc_control *word = control_get();
 	struct esc_packet p;
 	struct qp_found found;
 	__u32 slot;

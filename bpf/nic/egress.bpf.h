@@ -15,13 +15,13 @@
 #define NIC_DONT_FRAGMENT 0x4000
 
 struct nic_outer_v4 {
-	struct esc_ipv4 ip;
-	struct esc_udp udp;
+	struct iphdr ip;
+	struct udphdr udp;
 };
 
 struct nic_outer_v6 {
-	struct esc_ipv6 ip;
-	struct esc_udp udp;
+	struct ipv6hdr ip;
+	struct udphdr udp;
 };
 
 /* What is known of the four ends. */
@@ -43,7 +43,7 @@ static __always_inline bool nic_peer_says_dead(const struct esc_address *address
  */
 static __always_inline __u32 nic_choose(const struct nic_packet *p, const struct nic_ends *ends)
 {
-	struct esc_nic_way_key key = {.src = p->src, .dst = p->dst};
+	struct esc_nic_way_key key = {.src = pkt->src, .dst = pkt->dst};
 	const struct esc_nic_ways *ways = bpf_map_lookup_elem(&nic_ways, &key);
 	__u32 allowed = ESC_NIC_WAYS_ALL, left, way;
 
@@ -64,7 +64,7 @@ static __always_inline __u32 nic_choose(const struct nic_packet *p, const struct
 	return ESC_NIC_WAY_DIRECT;
 }
 
-static __always_inline __u16 nic_sum_v4(const struct esc_ipv4 *ip)
+static __always_inline __u16 nic_sum_v4(const struct iphdr *ip)
 {
 	__s64 sum = bpf_csum_diff(NULL, 0, (__be32 *)ip, sizeof(*ip), 0);
 
@@ -80,19 +80,19 @@ static __always_inline bool nic_wrap_v4(struct __sk_buff *skb, const struct nic_
 		.ip =
 			{
 				.version_words = 0x45,
-				.tos = p->tos,
-				.total_bytes = bpf_htons(p->total + sizeof(outer)),
+				.tos = pkt->tos,
+				.total_bytes = bpf_htons(pkt->total + sizeof(outer)),
 				.fragment = bpf_htons(NIC_DONT_FRAGMENT),
 				.ttl = NIC_TTL,
-				.protocol = ESC_PROTOCOL_UDP,
+				.protocol = IPPROTO_UDP,
 				.src = src,
 				.dst = dst,
 			},
 		.udp =
 			{
-				.src = p->sport,
+				.src = pkt->sport,
 				.dst = port,
-				.bytes = bpf_htons(p->total + sizeof(outer.udp)),
+				.bytes = bpf_htons(pkt->total + sizeof(outer.udp)),
 			},
 	};
 
@@ -100,7 +100,7 @@ static __always_inline bool nic_wrap_v4(struct __sk_buff *skb, const struct nic_
 	if (bpf_skb_adjust_room(skb, sizeof(outer), BPF_ADJ_ROOM_MAC,
 				NIC_WRAP_FLAGS | BPF_F_ADJ_ROOM_ENCAP_L3_IPV4))
 		return false;
-	return !bpf_skb_store_bytes(skb, ESC_ETHERNET_BYTES, &outer, sizeof(outer),
+	return !bpf_skb_store_bytes(skb, ETH_HLEN, &outer, sizeof(outer),
 				    BPF_F_INVALIDATE_HASH);
 }
 
@@ -111,16 +111,16 @@ static __always_inline bool nic_wrap_v6(struct __sk_buff *skb, const struct nic_
 	struct nic_outer_v6 outer = {
 		.ip =
 			{
-				.word = p->first_word,
-				.payload_bytes = bpf_htons(p->total + sizeof(outer.udp)),
-				.next = ESC_PROTOCOL_UDP,
+				.word = pkt->first_word,
+				.payload_bytes = bpf_htons(pkt->total + sizeof(outer.udp)),
+				.next = IPPROTO_UDP,
 				.hop_limit = NIC_TTL,
 			},
 		.udp =
 			{
-				.src = p->sport,
+				.src = pkt->sport,
 				.dst = port,
-				.bytes = bpf_htons(p->total + sizeof(outer.udp)),
+				.bytes = bpf_htons(pkt->total + sizeof(outer.udp)),
 			},
 	};
 
@@ -129,7 +129,7 @@ static __always_inline bool nic_wrap_v6(struct __sk_buff *skb, const struct nic_
 	if (bpf_skb_adjust_room(skb, sizeof(outer), BPF_ADJ_ROOM_MAC,
 				NIC_WRAP_FLAGS | BPF_F_ADJ_ROOM_ENCAP_L3_IPV6))
 		return false;
-	return !bpf_skb_store_bytes(skb, ESC_ETHERNET_BYTES, &outer, sizeof(outer),
+	return !bpf_skb_store_bytes(skb, ETH_HLEN, &outer, sizeof(outer),
 				    BPF_F_INVALIDATE_HASH);
 }
 
@@ -138,11 +138,11 @@ static __always_inline __u32 nic_wrap(struct __sk_buff *skb, const struct nic_pa
 				      const struct esc_address *src, const struct esc_address *dst,
 				      __be16 port, __u32 mtu)
 {
-	bool four = p->version == 4, good;
+	bool four = pkt->version == 4, good;
 
 	if (skb->gso_size)
 		return ESC_REASON_NIC_GSO;
-	if (p->total + (four ? sizeof(struct nic_outer_v4) : sizeof(struct nic_outer_v6)) > mtu)
+	if (pkt->total + (four ? sizeof(struct nic_outer_v4) : sizeof(struct nic_outer_v6)) > mtu)
 		return ESC_REASON_NIC_MTU;
 	if (four)
 		good = nic_wrap_v4(skb, p, nic_v4(src), nic_v4(dst), port);
@@ -200,13 +200,13 @@ static __always_inline int nic_take_way(struct __sk_buff *skb, const struct nic_
 		return nic_hold(dead);
 	}
 	nic_count(wrapped);
-	return nic_send(ifindex, p->version, second ? &home->second_hop : &home->first_hop, dst);
+	return nic_send(ifindex, pkt->version, second ? &home->second_hop : &home->first_hop, dst);
 }
 
 static __always_inline int nic_redirect(const struct nic_packet *p, const struct esc_nic_home *home)
 {
 	nic_count(redirected);
-	return nic_send(home->second_ifindex, p->version, &home->second_hop, &p->dst);
+	return nic_send(home->second_ifindex, pkt->version, &home->second_hop, &pkt->dst);
 }
 
 /* A RoCEv2 packet of an address that is protected. */
@@ -222,7 +222,7 @@ static __noinline int nic_leave(struct __sk_buff *skb, const struct nic_packet *
 		return ends->first_dead && !ends->second_dead && home->second_ifindex
 			       ? nic_redirect(p, home)
 			       : nic_hold(ends->first_dead);
-	peer = bpf_map_lookup_elem(&nic_peers, &p->dst);
+	peer = bpf_map_lookup_elem(&nic_peers, &pkt->dst);
 	if (!peer || !nic_has(&peer->second))
 		return nic_hold(ends->first_dead && home->second_ifindex);
 	way = nic_choose(p, ends);

@@ -42,15 +42,15 @@ static __always_inline struct esc_nic_home *nic_check_inner(struct __sk_buff *sk
 							    const struct nic_packet *outer,
 							    __u64 id, bool dead, __u64 now_ns)
 {
-	__u32 at = ESC_ETHERNET_BYTES + outer->ip_bytes + sizeof(struct esc_udp);
-	__be16 type = bpf_htons(outer->version == 4 ? ESC_ETHERTYPE_IPV4 : ESC_ETHERTYPE_IPV6);
+	__u32 at = ETH_HLEN + outer->ip_bytes + sizeof(struct udphdr);
+	__be16 type = bpf_htons(outer->version == 4 ? ETH_P_IP : ETH_P_IPV6);
 	struct esc_nic_home *home;
 	struct esc_nic_peer *peer;
 	struct nic_packet p;
 
 	if (!nic_read(skb, at, type, &p) || !nic_is_roce(&p) ||
-	    p.total + outer->ip_bytes + sizeof(struct esc_udp) != outer->total ||
-	    ESC_ETHERNET_BYTES + outer->total > skb->len)
+	    p.total + outer->ip_bytes + sizeof(struct udphdr) != outer->total ||
+	    ETH_HLEN + outer->total > skb->len)
 		return NULL;
 	home = bpf_map_lookup_elem(&nic_homes, &p.dst);
 	peer = bpf_map_lookup_elem(&nic_peers, &p.src);
@@ -89,15 +89,15 @@ static __always_inline int nic_unwrap(struct __sk_buff *skb, const struct nic_pa
 struct nic_probe_v4 {
 	__u8 dst[6], src[6];
 	__be16 type;
-	struct esc_ipv4 ip;
-	struct esc_udp udp;
+	struct iphdr ip;
+	struct udphdr udp;
 } __attribute__((packed));
 
 struct nic_probe_v6 {
 	__u8 dst[6], src[6];
 	__be16 type;
-	struct esc_ipv6 ip;
-	struct esc_udp udp;
+	struct ipv6hdr ip;
+	struct udphdr udp;
 } __attribute__((packed));
 
 #define nic_swap(a, b)                                                                             \
@@ -138,7 +138,7 @@ static __always_inline bool nic_turn_v6(struct __sk_buff *skb)
 static __always_inline int nic_answer(struct __sk_buff *skb, const struct nic_packet *p, __u64 id,
 				      __u64 now_ns)
 {
-	__u32 at = ESC_ETHERNET_BYTES + p->ip_bytes + sizeof(struct esc_udp);
+	__u32 at = ETH_HLEN + pkt->ip_bytes + sizeof(struct udphdr);
 	__u8 kind = ESC_NIC_REPLY;
 	struct esc_nic_probe probe;
 	struct esc_nic_peer *peer;
@@ -146,7 +146,7 @@ static __always_inline int nic_answer(struct __sk_buff *skb, const struct nic_pa
 	if (bpf_skb_load_bytes(skb, at, &probe, sizeof(probe)) ||
 	    probe.magic != bpf_htonl(ESC_NIC_MAGIC) || probe.version != ESC_NIC_VERSION ||
 	    probe.kind != ESC_NIC_REQUEST ||
-	    p->total != p->ip_bytes + sizeof(struct esc_udp) + sizeof(probe)) {
+	    pkt->total != pkt->ip_bytes + sizeof(struct udphdr) + sizeof(probe)) {
 		nic_count_reason(ESC_REASON_NIC_PROBE, false);
 		return ESC_TC_NEXT;
 	}
@@ -156,7 +156,7 @@ static __always_inline int nic_answer(struct __sk_buff *skb, const struct nic_pa
 			nic_note_dead(peer, now_ns);
 	}
 	if (bpf_skb_store_bytes(skb, at + offsetof(struct esc_nic_probe, kind), &kind, 1, 0) ||
-	    !(p->version == 4 ? nic_turn_v4(skb) : nic_turn_v6(skb))) {
+	    !(pkt->version == 4 ? nic_turn_v4(skb) : nic_turn_v6(skb))) {
 		nic_count_reason(ESC_REASON_NIC_KERNEL, false);
 		return TC_ACT_SHOT;
 	}
@@ -172,11 +172,11 @@ static __noinline int nic_take(struct __sk_buff *skb, const struct nic_packet *p
 
 	if (!p || !nic_is_led(now))
 		return ESC_TC_NEXT;
-	if (!bpf_map_lookup_elem(&nic_homes, &p->dst)) {
+	if (!bpf_map_lookup_elem(&nic_homes, &pkt->dst)) {
 		nic_count_reason(ESC_REASON_NIC_NOT_OURS, false);
 		return ESC_TC_NEXT;
 	}
-	peer = bpf_map_lookup_elem(&nic_peers, &p->src);
+	peer = bpf_map_lookup_elem(&nic_peers, &pkt->src);
 	if (!peer) {
 		nic_count_reason(ESC_REASON_NIC_UNKNOWN_PEER, false);
 		return ESC_TC_NEXT;

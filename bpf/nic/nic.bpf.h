@@ -21,8 +21,8 @@ struct nic_packet {
 };
 
 union nic_ip {
-	struct esc_ipv4 v4;
-	struct esc_ipv6 v6;
+	struct iphdr v4;
+	struct ipv6hdr v6;
 };
 
 static __always_inline void nic_count_reason(__u32 reason, bool egress)
@@ -70,7 +70,7 @@ static __always_inline bool nic_is_led(__u64 now_ns)
 {
 	const struct esc_nic_word *word = nic_word_get();
 
-	return word && esc_control_get() &&
+	return word && control_get() &&
 	       (__s64)(now_ns - word->beat_ktime_ns) <= (__s64)ESC_HEARTBEAT_DEAD_NS;
 }
 
@@ -103,25 +103,25 @@ static __always_inline bool nic_same(const struct esc_address *a, const struct e
 	return x[0] == y[0] && x[1] == y[1] && x[2] == y[2] && x[3] == y[3];
 }
 
-static __always_inline void nic_take_v4(struct nic_packet *p, const struct esc_ipv4 *ip)
+static __always_inline void nic_take_v4(struct nic_packet *p, const struct iphdr *ip)
 {
-	nic_set_v4(&p->src, ip->src);
-	nic_set_v4(&p->dst, ip->dst);
-	p->ip_bytes = sizeof(*ip);
-	p->total = bpf_ntohs(ip->total_bytes);
-	p->tos = ip->tos;
-	p->version = 4;
+	nic_set_v4(&pkt->src, ip->src);
+	nic_set_v4(&pkt->dst, ip->dst);
+	pkt->ip_bytes = sizeof(*ip);
+	pkt->total = bpf_ntohs(ip->total_bytes);
+	pkt->tos = ip->tos;
+	pkt->version = 4;
 }
 
-static __always_inline void nic_take_v6(struct nic_packet *p, const struct esc_ipv6 *ip)
+static __always_inline void nic_take_v6(struct nic_packet *p, const struct ipv6hdr *ip)
 {
-	__builtin_memcpy(&p->src, ip->src, sizeof(p->src));
-	__builtin_memcpy(&p->dst, ip->dst, sizeof(p->dst));
-	p->ip_bytes = sizeof(*ip);
-	p->total = sizeof(*ip) + bpf_ntohs(ip->payload_bytes);
-	p->first_word = ip->word;
-	p->tos = bpf_ntohl(ip->word) >> 20;
-	p->version = 6;
+	__builtin_memcpy(&pkt->src, ip->src, sizeof(pkt->src));
+	__builtin_memcpy(&pkt->dst, ip->dst, sizeof(pkt->dst));
+	pkt->ip_bytes = sizeof(*ip);
+	pkt->total = sizeof(*ip) + bpf_ntohs(ip->payload_bytes);
+	pkt->first_word = ip->word;
+	pkt->tos = bpf_ntohl(ip->word) >> 20;
+	pkt->version = 6;
 }
 
 /* The IP header at @at. False: it is none, or not one that is handled here. */
@@ -130,7 +130,7 @@ static __always_inline bool nic_read_ip(struct __sk_buff *skb, __u32 at, __be16 
 {
 	union nic_ip ip;
 
-	if (ethertype == bpf_htons(ESC_ETHERTYPE_IPV4)) {
+	if (ethertype == bpf_htons(ETH_P_IP)) {
 		if (bpf_skb_load_bytes(skb, at, &ip.v4, sizeof(ip.v4)) ||
 		    ip.v4.version_words >> 4 != 4)
 			return false;
@@ -140,7 +140,7 @@ static __always_inline bool nic_read_ip(struct __sk_buff *skb, __u32 at, __be16 
 			*protocol = 0;
 		return true;
 	}
-	if (ethertype != bpf_htons(ESC_ETHERTYPE_IPV6) ||
+	if (ethertype != bpf_htons(ETH_P_IPV6) ||
 	    bpf_skb_load_bytes(skb, at, &ip.v6, sizeof(ip.v6)) ||
 	    (bpf_ntohl(ip.v6.word) >> 28) != 6)
 		return false;
@@ -153,28 +153,28 @@ static __always_inline bool nic_read_ip(struct __sk_buff *skb, __u32 at, __be16 
 static __always_inline bool nic_read(struct __sk_buff *skb, __u32 at, __be16 ethertype,
 				     struct nic_packet *p)
 {
-	struct esc_udp udp;
+	struct udphdr udp;
 	__u8 protocol;
 
-	p->sport = 0;
-	p->dport = 0;
-	p->opcode = 0xff;
+	pkt->sport = 0;
+	pkt->dport = 0;
+	pkt->opcode = 0xff;
 	if (!nic_read_ip(skb, at, ethertype, p, &protocol))
 		return false;
-	if (protocol != ESC_PROTOCOL_UDP)
+	if (protocol != IPPROTO_UDP)
 		return true;
-	if (bpf_skb_load_bytes(skb, at + p->ip_bytes, &udp, sizeof(udp)))
+	if (bpf_skb_load_bytes(skb, at + pkt->ip_bytes, &udp, sizeof(udp)))
 		return true;
-	p->sport = udp.src;
-	p->dport = udp.dst;
+	pkt->sport = udp.src;
+	pkt->dport = udp.dst;
 	if (udp.dst == bpf_htons(ESC_ROCEV2_PORT))
-		bpf_skb_load_bytes(skb, at + p->ip_bytes + sizeof(udp), &p->opcode, 1);
+		bpf_skb_load_bytes(skb, at + pkt->ip_bytes + sizeof(udp), &pkt->opcode, 1);
 	return true;
 }
 
 static __always_inline bool nic_is_roce(const struct nic_packet *p)
 {
-	return p->dport == bpf_htons(ESC_ROCEV2_PORT) && p->opcode < NIC_BTH_MANUFACTURER;
+	return pkt->dport == bpf_htons(ESC_ROCEV2_PORT) && pkt->opcode < NIC_BTH_MANUFACTURER;
 }
 
 #endif

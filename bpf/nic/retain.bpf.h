@@ -41,17 +41,17 @@ enum nic_keep { NIC_KEEP_NOTHING, NIC_KEEP_ACK, NIC_KEEP_REQUEST };
 static __always_inline enum nic_keep nic_what_to_keep(struct __sk_buff *skb, __be32 *qpn)
 {
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
-	const union nic_ip *ip = data + ESC_ETHERNET_BYTES;
-	bool six = skb->protocol == bpf_htons(ESC_ETHERTYPE_IPV6);
-	const struct esc_udp *udp;
+	const union nic_ip *ip = data + ETH_HLEN;
+	bool six = skb->protocol == bpf_htons(ETH_P_IPV6);
+	const struct udphdr *udp;
 	const struct esc_bth *bth;
 	const __u8 *syndrome;
 
-	udp = data + ESC_ETHERNET_BYTES + (six ? sizeof(ip->v6) : sizeof(ip->v4));
+	udp = data + ETH_HLEN + (six ? sizeof(ip->v6) : sizeof(ip->v4));
 	bth = (const void *)(udp + 1);
 	if ((void *)(bth + 1) > end)
 		return NIC_KEEP_NOTHING;
-	if ((six ? ip->v6.next : ip->v4.protocol) != ESC_PROTOCOL_UDP ||
+	if ((six ? ip->v6.next : ip->v4.protocol) != IPPROTO_UDP ||
 	    udp->dst != bpf_htons(ESC_ROCEV2_PORT))
 		return NIC_KEEP_NOTHING;
 	*qpn = bth->qpn & bpf_htonl(ESC_QPN_MASK);
@@ -78,7 +78,7 @@ static __always_inline enum nic_keep nic_what_to_keep(struct __sk_buff *skb, __b
 		(value)->kept.begun++;                                                             \
 		barrier();                                                                         \
 		(value)->kept.bytes =                                                              \
-			bpf_skb_load_bytes(skb, ESC_ETHERNET_BYTES, (value)->packet, copied)       \
+			bpf_skb_load_bytes(skb, ETH_HLEN, (value)->packet, copied)       \
 				? 0                                                                \
 				: copied;                                                          \
 		(value)->kept.sent_ktime_ns = bpf_ktime_get_ns();                                  \
@@ -125,7 +125,7 @@ static __noinline int nic_keep(struct __sk_buff *skb, __u32 what, __be32 qpn)
 	struct nic_packet p;
 
 	if (skb->vlan_present || skb->gso_size ||
-	    !nic_read(skb, ESC_ETHERNET_BYTES, skb->protocol, &p) || !nic_is_roce(&p))
+	    !nic_read(skb, ETH_HLEN, skb->protocol, &p) || !nic_is_roce(&p))
 		return 0;
 	home = bpf_map_lookup_elem(&nic_homes, &p.src);
 	if (!home || !(home->flags & ESC_NIC_PAIRED) || home->first_ifindex != skb->ifindex)

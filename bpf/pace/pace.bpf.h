@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What holding packets and hearing of their delays have in common: a class's rule. */
+/* Shared by departures and feedback: the rule of a class. */
 #ifndef ESC_BPF_PACE_H
 #define ESC_BPF_PACE_H
 

@@ -6,16 +6,16 @@
 #include "lib/clock.bpf.h"
 #include "probe/probe.bpf.h"
 
-#define PATH_UDP_BYTES (sizeof(struct esc_udp) + ESC_PATH_DATAGRAM_BYTES)
+#define PATH_UDP_BYTES (sizeof(struct udphdr) + ESC_PATH_DATAGRAM_BYTES)
 
 /* What the tag covers: both addresses, and from the BTH on to the tag. */
-#define PATH_SIGNED_BYTES (ESC_BTH_BYTES + __builtin_offsetof(struct esc_path_probe, tag))
+#define PATH_SIGNED_BYTES (sizeof(struct esc_bth) + __builtin_offsetof(struct esc_path_probe, tag))
 #define PATH_SIGNED_WORDS (PATH_SIGNED_BYTES / 8)
 #define PATH_WAY_WORDS (sizeof(struct esc_path_key) / 8)
 _Static_assert(PATH_SIGNED_BYTES % 8 == 4, "four bytes are left for the last word");
 _Static_assert(sizeof(struct esc_path_key) + PATH_SIGNED_BYTES < 256, "SipHash counts so far");
 /* First word that a stamp is in: all before it can be hashed before the time is taken. */
-#define PATH_WORD_OF(field) ((ESC_BTH_BYTES + __builtin_offsetof(struct esc_path_probe, field)) / 8)
+#define PATH_WORD_OF(field) ((sizeof(struct esc_bth) + __builtin_offsetof(struct esc_path_probe, field)) / 8)
 
 static __always_inline struct esc_path_cpu *path_here(void)
 {

@@ -13,8 +13,8 @@
 static __always_inline void path_read_way(const struct probe_frame *f, struct esc_path_key *way)
 {
 	__u64 *to = (__u64 *)way;
-	const struct esc_ipv4 *ip = f->ip;
-	const __u32 *from = f->ip + offsetof(struct esc_ipv6, src);
+	const struct iphdr *ip = f->ip;
+	const __u32 *from = f->ip + offsetof(struct ipv6hdr, src);
 
 	if (!f->ipv6) {
 		to[0] = 0;
@@ -54,7 +54,7 @@ static __always_inline int path_judge(const struct probe_frame *f, const struct 
 	int result = probe_judge_us(f, own);
 
 	/* Without a daemon a request is not answered, but it is heard: path_take_request(). */
-	if (result != PROBE_GOOD && (result != ESC_REASON_PROBE_NO_DAEMON ||
+	if (result != ESC_REASON_NONE && (result != ESC_REASON_PROBE_NO_DAEMON ||
 				     f->bth->opcode != ESC_PROBE_OPCODE_PATH_REQUEST))
 		return result;
 	*peer = probe_sender(f);
@@ -65,7 +65,7 @@ static __always_inline int path_judge(const struct probe_frame *f, const struct 
 		return ESC_REASON_PROBE_NOT_OURS;
 	if (!path_tag_is_good(f, own, way))
 		return ESC_REASON_PROBE_BAD_TAG;
-	return f->udp->src == f->path->sport ? PROBE_GOOD : ESC_REASON_PROBE_PORT;
+	return f->udp->src == f->path->sport ? ESC_REASON_NONE : ESC_REASON_PROBE_PORT;
 }
 
 /* --- what was heard --- */
@@ -280,7 +280,7 @@ static __always_inline int path_take_request(const struct probe_frame *f,
 	if (!probe_rate_allows(f, &heard->cap_ktime_ns, &heard->cap_count, own->path_max_pps))
 		return ESC_REASON_PROBE_RATE;
 	path_answer(f, own, cpu, heard);
-	return PROBE_GOOD;
+	return ESC_REASON_NONE;
 }
 
 /* --- replies --- */
@@ -330,7 +330,7 @@ static __always_inline bool path_record(const struct probe_frame *f, __u32 slot)
 	r->sport = bpf_ntohs(f->path->sport);
 	r->lane = f->path->lane;
 	r->hop_limit =
-		f->ipv6 ? ((struct esc_ipv6 *)f->ip)->hop_limit : ((struct esc_ipv4 *)f->ip)->ttl;
+		f->ipv6 ? ((struct ipv6hdr *)f->ip)->hop_limit : ((struct iphdr *)f->ip)->ttl;
 	r->port = esc_port_index;
 	r->reserved[0] = 0;
 	r->reserved[1] = 0;
@@ -346,7 +346,7 @@ static __always_inline int path_take_reply(const struct probe_frame *f, struct e
 	if (!path_window_take(&heard->replies, lane, bpf_ntohl(f->path->sequence)))
 		return ESC_REASON_PROBE_REPLAY;
 	heard->ktime_ns = f->ktime_ns;
-	return path_record(f, path_hear_out(f, cpu, true)->slot) ? PROBE_GOOD
+	return path_record(f, path_hear_out(f, cpu, true)->slot) ? ESC_REASON_NONE
 								 : ESC_REASON_PROBE_RING_FULL;
 }
 
@@ -356,17 +356,17 @@ static __always_inline int path_admit(const struct probe_frame *f, const struct 
 	struct esc_peer *peer = NULL;
 	int result = path_judge(f, own, way, &peer);
 
-	if (result != PROBE_GOOD || !peer)
+	if (result != ESC_REASON_NONE || !peer)
 		return result;
 	if (f->bth->opcode == ESC_PROBE_OPCODE_PATH_REPLY &&
 	    f->path->echo_epoch != bpf_cpu_to_be64(own->epoch))
 		return ESC_REASON_PROBE_STALE_EPOCH;
 	result = probe_take_epoch(f, peer);
-	if (result != PROBE_GOOD)
+	if (result != ESC_REASON_NONE)
 		return result;
 	*heard = path_hear(way, bpf_be64_to_cpu(f->path->sender), bpf_be64_to_cpu(f->path->epoch),
 			   own->epoch);
-	return *heard ? PROBE_GOOD : ESC_REASON_PROBE_TABLE_FULL;
+	return *heard ? ESC_REASON_NONE : ESC_REASON_PROBE_TABLE_FULL;
 }
 
 /* XDP_TX: it was made a reply. */
@@ -378,14 +378,14 @@ static __noinline int path_take_frame(const struct probe_frame *f, const struct 
 	path_read_way(f, &cpu->way);
 	path_turn_key(&cpu->back, &cpu->way);
 	*result = path_admit(f, own, &cpu->way, &heard);
-	if (*result != PROBE_GOOD || !heard)
+	if (*result != ESC_REASON_NONE || !heard)
 		return XDP_DROP;
 	if (f->bth->opcode == ESC_PROBE_OPCODE_PATH_REPLY) {
 		*result = path_take_reply(f, cpu, heard);
 		return XDP_DROP;
 	}
 	*result = path_take_request(f, own, cpu, heard);
-	return *result == PROBE_GOOD ? XDP_TX : XDP_DROP;
+	return *result == ESC_REASON_NONE ? XDP_TX : XDP_DROP;
 }
 
 /* @at: of the BTH. */
@@ -400,10 +400,10 @@ static __noinline int path_take(struct xdp_md *xdp, __u64 at)
 		return XDP_PASS;
 	f.local_ns = esc_local_at(f.ktime_ns);
 	result = probe_open(xdp, at, &f, PATH_UDP_BYTES);
-	if (result == PROBE_GOOD)
+	if (result == ESC_REASON_NONE)
 		verdict = path_take_frame(&f, own, cpu, &result);
-	if (result != PROBE_GOOD)
-		hook_count_reason(result, ESC_HOOK_XDP_INGRESS);
+	if (result != ESC_REASON_NONE)
+		reason_count(result, ESC_HOOK_XDP_INGRESS);
 	return result == ESC_REASON_UNREADABLE ? XDP_PASS : verdict;
 }
 

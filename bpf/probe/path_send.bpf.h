@@ -10,7 +10,7 @@
 /* From the UDP header to the tag, with the probe where its fields are aligned. */
 struct path_message {
 	__u32 pad;
-	struct esc_udp udp;
+	struct udphdr udp;
 	struct esc_bth bth;
 	struct esc_path_probe probe;
 };
@@ -19,7 +19,7 @@ struct path_message {
 _Static_assert(sizeof(struct path_message) == sizeof(((struct esc_path_cpu *)0)->message),
 	       "a request has room");
 _Static_assert(__builtin_offsetof(struct path_message, probe) ==
-		       __builtin_offsetof(struct path_message, bth) + ESC_BTH_BYTES,
+		       __builtin_offsetof(struct path_message, bth) + sizeof(struct esc_bth),
 	       "the probe lies just behind its BTH");
 
 /*
@@ -128,7 +128,7 @@ static __noinline bool probe_send(struct __sk_buff *skb)
 
 	if (!own || !probe_find(skb, &own->way, &at, &opcode))
 		return false;
-	at -= sizeof(struct esc_udp);
+	at -= sizeof(struct udphdr);
 	return opcode_is_path_probe(opcode) ? path_send(skb, own, at) : probe_send_clock(skb, at);
 }
 

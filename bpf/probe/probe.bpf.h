@@ -7,15 +7,15 @@
 #include "lib/localtime.bpf.h"
 #include "lib/siphash.bpf.h"
 
-#define PROBE_UDP_BYTES (sizeof(struct esc_udp) + ESC_PROBE_DATAGRAM_BYTES)
+#define PROBE_UDP_BYTES (sizeof(struct udphdr) + ESC_PROBE_DATAGRAM_BYTES)
 #define PROBE_KEYS (ESC_FLEET_HAS_KEY0 | ESC_FLEET_HAS_KEY1)
 
 /* What the tag covers, from the BTH on, in words of SipHash and what is left of it. */
-#define PROBE_SIGNED_BYTES (ESC_BTH_BYTES + __builtin_offsetof(struct esc_probe, tag))
+#define PROBE_SIGNED_BYTES (sizeof(struct esc_bth) + __builtin_offsetof(struct esc_probe, tag))
 #define PROBE_SIGNED_WORDS (PROBE_SIGNED_BYTES / 8)
 _Static_assert(PROBE_SIGNED_BYTES % 8 == 4, "four bytes are left for the last word");
 /* First word that a stamp is in: all before it can be hashed before the time is taken. */
-#define PROBE_WORD_OF(field) ((ESC_BTH_BYTES + __builtin_offsetof(struct esc_probe, field)) / 8)
+#define PROBE_WORD_OF(field) ((sizeof(struct esc_bth) + __builtin_offsetof(struct esc_probe, field)) / 8)
 
 static __always_inline struct esc_fleet *probe_fleet(void)
 {

@@ -25,10 +25,10 @@ static __always_inline int probe_open(struct xdp_md *xdp, __u64 at, struct probe
 	};
 	__u16 ethertype;
 
-	at = (at - sizeof(struct esc_udp)) & PROBE_OFFSET_MASK;
+	at = (at - sizeof(struct udphdr)) & PROBE_OFFSET_MASK;
 	barrier_var(at);
 	f->udp = cursor.start + at;
-	if ((void *)f->udp + sizeof(struct esc_udp) > cursor.end)
+	if ((void *)f->udp + sizeof(struct udphdr) > cursor.end)
 		return ESC_REASON_UNREADABLE;
 	if (f->udp->bytes != bpf_htons(udp_bytes))
 		return bpf_ntohs(f->udp->bytes) < udp_bytes ? ESC_REASON_PROBE_SHORT
@@ -36,14 +36,14 @@ static __always_inline int probe_open(struct xdp_md *xdp, __u64 at, struct probe
 	if ((void *)f->udp + udp_bytes > cursor.end)
 		return ESC_REASON_UNREADABLE;
 	f->bth = (void *)f->udp + sizeof(*f->udp);
-	f->probe = (void *)f->bth + ESC_BTH_BYTES;
+	f->probe = (void *)f->bth + sizeof(struct esc_bth);
 	f->ethernet = cursor.start;
 	if (parse_ethernet(&cursor, &ethertype) != ESC_PARSE_ON ||
-	    !cursor_has(&cursor, sizeof(struct esc_ipv6)))
+	    !cursor_has(&cursor, sizeof(struct ipv6hdr)))
 		return ESC_REASON_UNREADABLE;
 	f->ip = cursor.at;
-	f->ipv6 = ethertype == bpf_htons(ESC_ETHERTYPE_IPV6);
-	return PROBE_GOOD;
+	f->ipv6 = ethertype == bpf_htons(ETH_P_IPV6);
+	return ESC_REASON_NONE;
 }
 
 static __always_inline void probe_turn_ethernet(void *ethernet)
@@ -62,9 +62,9 @@ static __always_inline void probe_turn_ethernet(void *ethernet)
 }
 
 /* Swapped addresses leave the header's checksum as it was; a new TTL moves it (RFC 1624). */
-static __always_inline void probe_turn_ipv4(struct esc_ipv4 *ip)
+static __always_inline void probe_turn_ipv4(struct iphdr *ip)
 {
-	__be16 *word = (void *)ip + offsetof(struct esc_ipv4, ttl);
+	__be16 *word = (void *)ip + offsetof(struct iphdr, ttl);
 	__be32 src = ip->src;
 	__u32 sum = (__u16)~ip->check + (__u16) ~*word;
 
@@ -78,9 +78,9 @@ static __always_inline void probe_turn_ipv4(struct esc_ipv4 *ip)
 	ip->check = ~sum;
 }
 
-static __always_inline void probe_turn_ipv6(struct esc_ipv6 *ip)
+static __always_inline void probe_turn_ipv6(struct ipv6hdr *ip)
 {
-	__u64 *src = (void *)ip + offsetof(struct esc_ipv6, src);
+	__u64 *src = (void *)ip + offsetof(struct ipv6hdr, src);
 	__u64 high = src[0], low = src[1];
 
 	src[0] = src[2];
@@ -213,12 +213,12 @@ static __always_inline int probe_take_request(const struct probe_frame *f,
 	__u64 heard_ns = 0;
 	int result = probe_admit_request(f, peer, own->answer_max_pps, &heard_ns);
 
-	if (result != PROBE_GOOD)
+	if (result != ESC_REASON_NONE)
 		return result;
 	if (!probe_record(f->probe, f->local_ns, ESC_PROBE_EVENT_REQUEST))
-		hook_count_reason(ESC_REASON_PROBE_RING_FULL, ESC_HOOK_XDP_INGRESS);
+		reason_count(ESC_REASON_PROBE_RING_FULL, ESC_HOOK_XDP_INGRESS);
 	probe_answer(f, own, heard_ns);
-	return PROBE_GOOD;
+	return ESC_REASON_NONE;
 }
 
 static __always_inline int probe_take_reply(const struct probe_frame *f,
@@ -226,7 +226,7 @@ static __always_inline int probe_take_reply(const struct probe_frame *f,
 {
 	int result = probe_admit_reply(f, own, peer);
 
-	if (result == PROBE_GOOD && !probe_record(f->probe, f->local_ns, ESC_PROBE_EVENT_REPLY))
+	if (result == ESC_REASON_NONE && !probe_record(f->probe, f->local_ns, ESC_PROBE_EVENT_REPLY))
 		result = ESC_REASON_PROBE_RING_FULL;
 	return result;
 }
@@ -243,21 +243,21 @@ static __noinline int probe_take(struct xdp_md *xdp, __u64 at)
 		return XDP_PASS;
 	f.local_ns = esc_local_at(f.ktime_ns);
 	result = probe_open(xdp, at, &f, PROBE_UDP_BYTES);
-	if (result == PROBE_GOOD)
+	if (result == ESC_REASON_NONE)
 		result = probe_judge(&f, own, &peer);
-	if (result == PROBE_GOOD && peer) {
+	if (result == ESC_REASON_NONE && peer) {
 		if (f.bth->opcode == ESC_PROBE_OPCODE_REPLY) {
 			result = probe_take_reply(&f, own, peer);
 		} else if (f.bth->opcode == ESC_PROBE_OPCODE_REQUEST) {
 			result = probe_take_request(&f, own, peer);
-			if (result == PROBE_GOOD)
+			if (result == ESC_REASON_NONE)
 				verdict = XDP_TX;
 		} else {
 			result = probe_admit_warmer(&f, peer);
 		}
 	}
-	if (result != PROBE_GOOD)
-		hook_count_reason(result, ESC_HOOK_XDP_INGRESS);
+	if (result != ESC_REASON_NONE)
+		reason_count(result, ESC_HOOK_XDP_INGRESS);
 	return result == ESC_REASON_UNREADABLE ? XDP_PASS : verdict;
 }
 

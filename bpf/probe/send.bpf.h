@@ -13,14 +13,14 @@
 /* From the UDP header to the tag, with the probe where its fields are aligned. */
 struct probe_message {
 	__u32 pad;
-	struct esc_udp udp;
+	struct udphdr udp;
 	struct esc_bth bth;
 	struct esc_probe probe;
 };
 #define PROBE_MESSAGE_BYTES                                                                        \
 	(sizeof(struct probe_message) - __builtin_offsetof(struct probe_message, udp))
 _Static_assert(__builtin_offsetof(struct probe_message, probe) ==
-		       __builtin_offsetof(struct probe_message, bth) + ESC_BTH_BYTES,
+		       __builtin_offsetof(struct probe_message, bth) + sizeof(struct esc_bth),
 	       "the probe lies just behind its BTH");
 
 /* Where the BTH of a probe is, and between whom it goes. False: anything else. */

@@ -9,20 +9,20 @@
 
 #include "probe/probe.bpf.h"
 
-#define PROBE_GOOD (-1)
+#define ESC_REASON_NONE (-1)
 #define PROBE_SECOND_NS 1000000000ll
 #define PROBE_WINDOW 64
 
 /* A probe in a frame. Lengths were checked against the frame. */
 struct probe_frame {
-	struct esc_udp *udp;
+	struct udphdr *udp;
 	struct esc_bth *bth;
 	union {
 		struct esc_probe *probe;
 		struct esc_path_probe *path; /* begins alike */
 	};
 	void *ethernet;
-	void *ip; /* struct esc_ipv4 or esc_ipv6 */
+	void *ip; /* struct iphdr or esc_ipv6 */
 	bool ipv6;
 	__u64 ktime_ns; /* when it was seen to be a probe */
 	__s64 local_ns; /* the same */
@@ -45,7 +45,7 @@ static __always_inline bool probe_is_from(const struct probe_frame *f,
 					  const struct esc_address *address)
 {
 	const __u32 *want = (const __u32 *)address->bytes;
-	const __u32 *have = f->ip + offsetof(struct esc_ipv6, src);
+	const __u32 *have = f->ip + offsetof(struct ipv6hdr, src);
 
 	if (!(want[0] | want[1] | want[2] | want[3]))
 		return true;
@@ -53,7 +53,7 @@ static __always_inline bool probe_is_from(const struct probe_frame *f,
 		return !((have[0] ^ want[0]) | (have[1] ^ want[1]) | (have[2] ^ want[2]) |
 			 (have[3] ^ want[3]));
 	return !(want[0] | want[1] | (want[2] ^ bpf_htonl(0xffff)) |
-		 (want[3] ^ ((struct esc_ipv4 *)f->ip)->src));
+		 (want[3] ^ ((struct iphdr *)f->ip)->src));
 }
 
 /* Without any key the tag is 0, and a stamp is all that tells our tc egress was there. */
@@ -77,7 +77,7 @@ static __always_inline bool probe_tag_is_good(const struct probe_frame *f,
 /* Nobody reads what is heard, and what is said of our clock stands still. */
 static __always_inline bool probe_daemon_gone(const struct probe_frame *f)
 {
-	const struct esc_control *word = esc_control_get();
+	const struct esc_control *word = control_get();
 	__u64 beat_ns = word ? *(volatile const __u64 *)&word->heartbeat_local_ns : 0;
 
 	return beat_ns && (__s64)(f->ktime_ns - beat_ns) > (__s64)ESC_DAEMON_GONE_NS;
@@ -98,7 +98,7 @@ static __always_inline int probe_judge_us(const struct probe_frame *f, const str
 		return ESC_REASON_PROBE_VERSION;
 	if (!(own->flags & ESC_FLEET_ANSWER))
 		return ESC_REASON_PROBE_OFF;
-	return probe_daemon_gone(f) ? ESC_REASON_PROBE_NO_DAEMON : PROBE_GOOD;
+	return probe_daemon_gone(f) ? ESC_REASON_PROBE_NO_DAEMON : ESC_REASON_NONE;
 }
 
 static __always_inline int probe_judge(const struct probe_frame *f, const struct esc_fleet *own,
@@ -107,14 +107,14 @@ static __always_inline int probe_judge(const struct probe_frame *f, const struct
 	const struct esc_probe *probe = f->probe;
 	int result = probe_judge_us(f, own);
 
-	if (result != PROBE_GOOD)
+	if (result != ESC_REASON_NONE)
 		return result;
 	*peer = probe_sender(f);
 	if (!*peer || !probe_is_from(f, &(*peer)->address))
 		return ESC_REASON_PROBE_UNKNOWN_PEER;
 	if (probe->target != bpf_cpu_to_be64(own->self))
 		return ESC_REASON_PROBE_NOT_OURS;
-	return probe_tag_is_good(f, own) ? PROBE_GOOD : ESC_REASON_PROBE_BAD_TAG;
+	return probe_tag_is_good(f, own) ? ESC_REASON_NONE : ESC_REASON_PROBE_BAD_TAG;
 }
 
 static __always_inline bool window_has(const struct esc_replay_window *w, __u32 sequence)
@@ -167,7 +167,7 @@ static __always_inline int probe_take_epoch(const struct probe_frame *f, struct 
 		peer->requests.valid = 0;
 		peer->epoch = epoch;
 	}
-	return PROBE_GOOD;
+	return ESC_REASON_NONE;
 }
 
 /* Answers are counted in seconds that begin with the first of them. */
@@ -190,7 +190,7 @@ static __always_inline int probe_admit_request(const struct probe_frame *f, stru
 {
 	int result = probe_take_epoch(f, peer);
 
-	if (result != PROBE_GOOD)
+	if (result != ESC_REASON_NONE)
 		return result;
 	if (!window_take(&peer->requests, bpf_ntohl(f->probe->sequence)))
 		return ESC_REASON_PROBE_REPLAY;
@@ -198,7 +198,7 @@ static __always_inline int probe_admit_request(const struct probe_frame *f, stru
 	peer->heard_local_ns = f->ktime_ns;
 	count(peer->requests_heard, 1);
 	return probe_rate_allows(f, &peer->cap_local_ns, &peer->cap_count, max_pps)
-		       ? PROBE_GOOD
+		       ? ESC_REASON_NONE
 		       : ESC_REASON_PROBE_RATE;
 }
 
@@ -215,7 +215,7 @@ static __always_inline int probe_admit_warmer(const struct probe_frame *f,
 		return ESC_REASON_PROBE_STALE_EPOCH;
 	if (epoch == peer->epoch && window_has(&peer->requests, bpf_ntohl(f->probe->sequence)))
 		return ESC_REASON_PROBE_REPLAY;
-	return PROBE_GOOD;
+	return ESC_REASON_NONE;
 }
 
 static __always_inline int probe_admit_reply(const struct probe_frame *f,
@@ -226,7 +226,7 @@ static __always_inline int probe_admit_reply(const struct probe_frame *f,
 	if (f->probe->echo_epoch != bpf_cpu_to_be64(own->epoch))
 		return ESC_REASON_PROBE_STALE_EPOCH;
 	result = probe_take_epoch(f, peer);
-	if (result != PROBE_GOOD)
+	if (result != ESC_REASON_NONE)
 		return result;
 	if (peer->replies_epoch != own->epoch) {
 		peer->replies_epoch = own->epoch;
@@ -237,7 +237,7 @@ static __always_inline int probe_admit_reply(const struct probe_frame *f,
 	peer->heard_local_ns = f->ktime_ns;
 	peer->replied_local_ns = f->ktime_ns;
 	count(peer->replies_heard, 1);
-	return PROBE_GOOD;
+	return ESC_REASON_NONE;
 }
 
 #endif
