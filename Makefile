@@ -32,7 +32,7 @@ INSTALL ?= install
 
 # CFLAGS, CPPFLAGS and LDFLAGS are the user's; they come after our own.
 CFLAGS ?= -O2 -g
-PKGS := libbpf libxdp libcyaml yaml-0.1 jansson libsystemd libelf zlib
+PKGS := libbpf libxdp yaml-0.1 jansson libsystemd libelf zlib
 WARN := -Wall -Wextra -Wshadow -Wmissing-prototypes -Wstrict-prototypes -Wformat=2 -Wvla \
 	$(if $(filter 1,$(WERROR)),-Werror)
 HARDEN := -fPIE -fstack-protector-strong -fstack-clash-protection
@@ -53,7 +53,8 @@ BPF_CFLAGS := -O2 -g -target bpf -mcpu=v3 -D__TARGET_ARCH_$(ARCH) -Ivmlinux/$(AR
 say = @mkdir -p $(@D); printf '  %-8s %s\n' $(1) $@
 
 LIB := loader/libescapement
-MAINS := loader/escapementd.c loader/escapement.c
+MAN := escapement.1 escapementd.8 escapement.yaml.5 libescapement.3
+MAINS := loader/escapementd.c loader/escapement.c loader/mkref.c
 CORE_SRC := $(filter-out $(MAINS) $(LIB)/%,$(shell find loader -name '*.c'))
 LAWS_SRC := $(shell find clocksync pacing -name '*.c')
 CORE := $(OUT)/libescapement_core.a
@@ -70,7 +71,8 @@ SKELETONS := $(patsubst %,$(BPF_OUT)/%.skel.h,dataplane $(ALONE))
 
 all: programs
 
-programs: $(OUT)/escapementd $(OUT)/escapement $(OUT)/libescapement.so
+programs: $(OUT)/escapementd $(OUT)/escapement $(OUT)/libescapement.so $(MAN:%=$(OUT)/man/%) \
+	$(OUT)/escapement.yaml
 
 include mk/tests.mk
 
@@ -111,7 +113,7 @@ $(CORE) $(LAWS):
 
 LINK = $(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) $(filter %.o %.a,$^) $(LDLIBS) -o $@
 
-$(OUT)/escapementd $(OUT)/escapement: $(OUT)/%: $(OUT)/loader/%.o $(CORE) $(LAWS)
+$(OUT)/escapementd $(OUT)/escapement $(OUT)/mkref: $(OUT)/%: $(OUT)/loader/%.o $(CORE) $(LAWS)
 	$(call say,LD)
 	$(LINK)
 
@@ -125,6 +127,20 @@ $(OUT)/$(SONAME).1.0: $(LIB)/escapement.c $(LIB)/escapement.map
 $(OUT)/libescapement.so: $(OUT)/$(SONAME).1.0
 	$(Q)ln -sf $(<F) $(OUT)/$(SONAME) && ln -sf $(<F) $@
 
+# --- what is written from the tables: an @part@ of a page is what mkref prints for it ---
+$(OUT)/man/%: man/%.in $(OUT)/mkref
+	$(call say,MAN)
+	$(Q)awk -v mkref=$(OUT)/mkref '/^@[a-z-]+@$$/ { gsub(/@/, ""); fflush(); \
+		if (system(mkref " " $$0)) exit 1; next } { print }' $< > $@
+
+$(OUT)/man/%: man/%
+	$(call say,MAN)
+	$(Q)cp $< $@
+
+$(OUT)/escapement.yaml: $(OUT)/mkref
+	$(call say,MKREF)
+	$(Q)$(OUT)/mkref keys-example > $@
+
 # --- targets without a file ---
 deps: ; @tests/deps
 demo: ; @tests/demo
@@ -136,7 +152,6 @@ clean: ; rm -rf $(BUILD)
 format:
 	git ls-files '*.c' '*.h' | grep -v '^vmlinux/' | xargs clang-format -i
 
-MAN := escapement.1 escapementd.8 escapement.yaml.5 libescapement.3
 INSTALLED = $(SBINDIR)/escapementd $(BINDIR)/escapement $(UNITDIR)/escapementd.service \
 	$(SYSCONFDIR)/escapement/escapement.yaml.example $(INCLUDEDIR)/escapement.h \
 	$(addprefix $(LIBDIR)/,$(SONAME).1.0 $(SONAME) libescapement.so pkgconfig/libescapement.pc) \
@@ -155,8 +170,8 @@ install: programs
 		$(LIB)/escapement.pc.in > $(D)$(LIBDIR)/pkgconfig/libescapement.pc
 	sed 's|=/usr/sbin/|=$(SBINDIR)/|; s|/etc/escapement|$(SYSCONFDIR)/escapement|' deploy/escapementd.service \
 		> $(D)$(UNITDIR)/escapementd.service
-	$(INSTALL) -D -m 0644 deploy/escapement.yaml $(D)$(SYSCONFDIR)/escapement/escapement.yaml.example
-	for page in $(MAN); do $(INSTALL) -D -m 0644 man/$$page $(D)$(MANDIR)/man$${page##*.}/$$page || exit 1; done
+	$(INSTALL) -D -m 0644 $(OUT)/escapement.yaml $(D)$(SYSCONFDIR)/escapement/escapement.yaml.example
+	for page in $(MAN); do $(INSTALL) -D -m 0644 $(OUT)/man/$$page $(D)$(MANDIR)/man$${page##*.}/$$page || exit 1; done
 
 uninstall:
 	rm -f $(addprefix $(D),$(INSTALLED))

@@ -18,6 +18,8 @@
 #ifndef ESC_CLOCKSYNC_MODEL_H
 #define ESC_CLOCKSYNC_MODEL_H
 
+#include "maps/clock.h"
+
 #define CLOCK_RATE_SHIFT 40
 #define CLOCK_RATE_MAX ((1 << 30) - 1)
 /* A model older than that is nobody's word any more: its rate is held, and may be wrong. */
@@ -28,28 +30,6 @@
  * bounds of a millisecond, and delays of a hundred to tell.
  */
 #define CLOCK_BOUND_MAX_NS 10000000
-
-enum clock_state {
-	CLOCK_FREE_RUNNING = 0, /* no fabric time, or none worth a bound */
-	CLOCK_CONVERGING = 1,	/* has fabric time, its neighbours not yet agreed */
-	CLOCK_SYNCED = 2,
-	CLOCK_HOLDOVER = 3, /* was in step; alone, or with the smaller part of the fleet */
-};
-
-struct clock_model {
-	long long ref_local_ns;
-	long long ref_fabric_ns;
-	long long turn_local_ns;
-	long long turn_fabric_ns;
-	int line_rate;		       /* from ref to turn */
-	int rate;		       /* from turn on */
-	long long bound_local_ns;      /* when the bound was computed */
-	unsigned int bound_ns;	       /* then */
-	unsigned int bound_growth;     /* per ns of age, 2^-40 */
-	unsigned long long generation; /* one more for every model published */
-	unsigned int state;	       /* enum clock_state */
-	unsigned int bound_late;       /* added to the growth beyond CLOCK_LATE_NS of age */
-};
 
 /* @delta_ns * @rate * 2^-40 rounded down; |delta| < 2^52, |rate| < 2^30. */
 static inline long long clock_scale(long long delta_ns, long long rate)

@@ -102,23 +102,35 @@ static int say(int err, char *error)
 	return err ? 1 : 0;
 }
 
+/* Warnings and errors alike go to stderr, a line each. */
 static int check_config(const struct arguments *arguments)
 {
+	const struct config_input input = {.path = arguments->config,
+					   .sections = daemon_config_sections(),
+					   .check_host = true};
 	struct config *config = NULL;
-	char *error = NULL;
-	int err = config_load(arguments->config, &config, &error);
+	char *report = NULL;
+	int err = config_load(&input, &config, &report);
 
+	if (report)
+		fprintf(stderr, "%s\n", report);
+	else if (err)
+		fprintf(stderr, "escapementd: %s\n", strerror(-err));
 	if (!err)
-		printf("%s: good, %zu interfaces\n", config->path, config->interface_count);
+		printf("%s: valid, %zu interface%s\n", config->path, config->interface_count,
+		       config->interface_count == 1 ? "" : "s");
 	config_free(config);
-	return say(err, error);
+	free(report);
+	return err ? 1 : 0;
 }
 
 static int remove_everything(const struct arguments *arguments)
 {
+	const struct config_input input = {.path = arguments->config,
+					   .sections = daemon_config_sections()};
 	struct config *config = NULL;
 	char *error = NULL;
-	int err = config_load(arguments->config, &config, &error);
+	int err = config_load(&input, &config, &error);
 
 	if (!err)
 		err = dataplane_remove(config->pin_root, &error);

@@ -1,20 +1,43 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * `clock`, an array of one that the daemon maps: fabric time for the kernel programs. Two slots: the
- * daemon fills the one that is not in use and then raises `generation`, whose
- * lowest bit names the slot in use. A reader that finds `generation` changed
- * while it read has to read again: the next model may be on its way into its slot.
+ * `clock`, an array of one that the daemon maps: fabric time for the kernel programs. Two slots:
+ * the daemon fills the one that is not in use and then raises `generation`, whose lowest bit names
+ * the slot in use. A reader that finds `generation` changed while it read has to read again: the
+ * next model may be on its way into its slot.
  */
 #ifndef ESC_MAPS_CLOCK_H
 #define ESC_MAPS_CLOCK_H
 
 #include "maps/types.h"
-#include "../clocksync/local.h"
-#include "../clocksync/model.h"
+
+enum clock_state {
+	CLOCK_FREE_RUNNING = 0, /* no fabric time, or none worth a bound */
+	CLOCK_CONVERGING = 1,	/* has fabric time, its neighbours not yet agreed */
+	CLOCK_SYNCED = 2,
+	CLOCK_HOLDOVER = 3, /* was in step; alone, or with the smaller part of the fleet */
+};
+
+/* A straight line; clocksync/model.h reads it. Rates are in units of 2^-40. */
+struct clock_model {
+	__s64 ref_local_ns;
+	__s64 ref_fabric_ns;
+	__s64 turn_local_ns;
+	__s64 turn_fabric_ns;
+	__s32 line_rate;      /* from ref to turn */
+	__s32 rate;	      /* from turn on */
+	__s64 bound_local_ns; /* when the bound was computed */
+	__u32 bound_ns;	      /* then */
+	__u32 bound_growth;   /* per ns of age, 2^-40 */
+	__u64 generation;     /* one more for every model published */
+	__u32 state;	      /* enum clock_state */
+	__u32 bound_late;     /* added to the growth beyond CLOCK_LATE_NS of age */
+};
+ESC_ASSERT_SIZE(struct clock_model, 72);
 
 struct esc_clock {
 	__u64 generation; /* 0: no fabric time yet */
 	struct clock_model slot[2];
 };
+ESC_ASSERT_SIZE(struct esc_clock, 152);
 
 #endif

@@ -17,7 +17,7 @@
 #ifndef ESC_MAPS_OWD_H
 #define ESC_MAPS_OWD_H
 
-#include "../pacing/pause.h"
+#include "maps/pace.h"
 #include "maps/probe.h"
 #include "maps/qp.h"
 

@@ -11,13 +11,12 @@
  * has queue pairs; `path_slots` finds it. Fields have one writer each, as told.
  * `path_heard`: when we heard the peer's lanes. Writer: XDP; a daemon deletes what is old.
  */
-#ifndef ESC_MAPS_LANE_H
-#define ESC_MAPS_LANE_H
+#ifndef ESC_MAPS_PATH_H
+#define ESC_MAPS_PATH_H
 
 #include "maps/peer.h"
 #include "maps/probe.h"
 #include "maps/qp.h"
-#include "../pacing/pathlive.h"
 
 #define ESC_PROBE_OPCODE_PATH_REQUEST 0xe9
 #define ESC_PROBE_OPCODE_PATH_REPLY 0xea
@@ -88,6 +87,21 @@ struct esc_path_key {
 	struct esc_address dst;
 };
 ESC_ASSERT_SIZE(struct esc_path_key, 32);
+
+/*
+ * A lane as the kernel keeps it. Times with _peer_ are the peer's clock and compared only
+ * with each other (no agreement of clocks is needed); the others are our CLOCK_MONOTONIC.
+ * All zero at birth, and again when the peer's boot epoch changes.
+ */
+struct pathlive_lane {
+	__u64 word_peer_ns;  /* writer: XDP; when the newest word was sent */
+	__u64 heard_peer_ns; /* writer: XDP; when the peer last heard the lane */
+	__u64 word_ns;	  /* writer: XDP; when the newest word came */
+	__u64 since_ns;	  /* writer: tc egress; first sent of the unheard */
+	__u32 unheard;		  /* tc egress adds, XDP sets to 0 */
+	__u32 reserved;
+};
+ESC_ASSERT_SIZE(struct pathlive_lane, 40);
 
 struct esc_lane {
 	struct pathlive_lane live; /* writers: there */

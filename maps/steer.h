@@ -7,8 +7,8 @@
  * keeps what it was told in its entry of `qps` (struct esc_qp_steer, writer:
  * tc egress) and asks again when steer_generation in `control` is another.
  */
-#ifndef ESC_MAPS_PATH_H
-#define ESC_MAPS_PATH_H
+#ifndef ESC_MAPS_STEER_H
+#define ESC_MAPS_STEER_H
 
 #include "maps/types.h"
 

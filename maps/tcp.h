@@ -8,7 +8,6 @@
 
 #include "maps/types.h"
 #include "maps/owd.h"
-#include "../pacing/tcpwindow.h"
 
 /*
  * The option, in network order. Kind 254 is shared by all experiments; the two
@@ -106,6 +105,29 @@ struct esc_tcp_class_counts {
 	__u64 above;   /* of these, above the threshold */
 };
 ESC_ASSERT_SIZE(struct esc_tcp_class_counts, 16);
+
+/* The state of the law of pacing/tcpwindow.h. */
+struct tcp_window {
+	__u32 window;   /* 1/1024 of a segment */
+	__u32 wait_seq; /* after the first delay above the threshold: what is sent from here
+				  on knows of it */
+	__u32 waiting;  /* wait_seq is in force */
+	__u32 starting; /* no delay above the aim since the start */
+	__u32 memory;   /* the window before a rest; 0: none */
+	__u32 weight;   /* times the window of a connection of weight 1; set after a start */
+	/* The least delay, of the span under way and of the one before. */
+	__s64 floor_ns, floor_before_ns;
+	__u64 floor_since_ns; /* 0: none yet */
+	__u32 floor_count;	   /* delays in this span */
+	__u32
+		round; /* added to the window before it is cut to whole segments; 0: none yet */
+	__u32 round_seq; /* that changes when this is acknowledged */
+	__u32 base_us;	/* a round trip without the queue, mean of some; 0: none yet */
+	__u32
+		pace_us; /* over which a window below TCP_WINDOW_PACED is spread; 0: none yet */
+	__u32 reserved;
+};
+ESC_ASSERT_SIZE(struct tcp_window, 72);
 
 /* A silent daemon's limits end with that: after its last beat, or its clock's or its peer's word.
  */

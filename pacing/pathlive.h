@@ -20,26 +20,14 @@
 #ifndef ESC_PACING_PATHLIVE_H
 #define ESC_PACING_PATHLIVE_H
 
+#include "maps/path.h"
+
 /* Fewer may be lost by chance. */
 #define PATHLIVE_UNHEARD 3u
 /* In a word: the peer has not heard this lane since it (or we) came up. */
 #define PATHLIVE_NEVER (~0ull)
 /* Ages may be rounded on the wire: what differs by less is the same packet. */
 #define PATHLIVE_GRAIN_NS 2000ull
-
-/*
- * A lane as the kernel keeps it. Times with _peer_ are the peer's clock and compared only
- * with each other (no agreement of clocks is needed); the others are our CLOCK_MONOTONIC.
- * All zero at birth, and again when the peer's boot epoch changes.
- */
-struct pathlive_lane {
-	unsigned long long word_peer_ns;  /* writer: XDP; when the newest word was sent */
-	unsigned long long heard_peer_ns; /* writer: XDP; when the peer last heard the lane */
-	unsigned long long word_ns;	  /* writer: XDP; when the newest word came */
-	unsigned long long since_ns;	  /* writer: tc egress; first sent of the unheard */
-	unsigned int unheard;		  /* tc egress adds, XDP sets to 0 */
-	unsigned int reserved;
-};
 
 /* What is stored before is seen before, on machines that keep stores in order (x86). */
 #define pathlive_barrier() asm volatile("" ::: "memory")

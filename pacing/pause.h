@@ -27,6 +27,8 @@
 #ifndef ESC_PACING_PAUSE_H
 #define ESC_PACING_PAUSE_H
 
+#include "maps/pace.h"
+
 /* Of a value that the kernel's verifier knows too well it follows each; see icrc.h. */
 #ifdef __bpf__
 #define pause_hide(value) asm volatile("" : "+r"(value))
@@ -71,85 +73,6 @@ typedef int pause_s32;
 #define PAUSE_SERIES_BYTES 192000u
 #define PAUSE_GAP_SHIFT 20
 #define PAUSE_SECOND_NS 1000000000ull
-
-/* A class of flows. Writer: user space, by pause_rule_default() and what is configured. */
-struct pause_rule {
-	pause_u64 threshold_ns;
-	pause_u64 line_Bps;    /* what the port can send, bytes in a second */
-	pause_u64 floor_Bps;   /* a rate is never less */
-	pause_u64 start_Bps;   /* before the first sample; 0: as line_Bps */
-	pause_u64 hold_max_ns; /* no departure is further ahead */
-	pause_u64 quantum_ns;  /* in a long pause a packet leaves so often */
-	pause_u64 credit_ns;   /* so much of the time not used may be made up for */
-	pause_u64 blind_ns;    /* without a sample for so long the rate doubles, and again */
-	pause_u32 weight;      /* in 1 / PAUSE_WEIGHT_ONE, 1 .. 255 */
-	pause_u32 gain;	       /* of the pause, in 1 / PAUSE_GAIN_ONE */
-	pause_u32 flags;       /* PAUSE_RATE */
-	pause_u32 reserved[5];
-};
-_Static_assert(sizeof(struct pause_rule) == 96, "struct pause_rule has a fixed size");
-
-#define PAUSE_RATE 0x01u
-
-/*
- * A flow; all zero at birth. Times are CLOCK_MONOTONIC. "departure": the side that sends
- * (tc egress), "sample": the side that hears of delays (XDP); each field has one writer, but
- * that the departure of a flow that rested, lost a packet or hears nothing sets the rate anew. Two
- * CPUs that send for one flow at once may let two packets leave together, no more.
- */
-struct pause_flow {
-	pause_u64 next_ns;	    /* departure: before it the rate lets nothing leave */
-	pause_u64 departed_ns;	    /* departure: of the newest packet */
-	pause_u64 bytes;	    /* departure: given one */
-	pause_u64 taken_ns;	    /* departure: pause that packets waited for */
-	pause_u64 held_ns;	    /* departure: time in which a packet waited, for whatever */
-	pause_u64 blind_ns;	    /* departure: when the rate was last raised without a sample */
-	pause_u64 until_ns;	    /* sample: end of the pause */
-	pause_u64 paused_ns;	    /* sample: all that was ordered */
-	pause_u64 sampled_ns;	    /* sample: when the newest came; 0: none yet */
-	pause_u64 rate_Bps;	    /* 0: not limited */
-	pause_u64 gap;		    /* ns for a byte, << PAUSE_GAP_SHIFT */
-	pause_u64 loop_ns;	    /* sample: from stamping to the receipt, smoothed */
-	pause_u64 ref_departure_ns; /* sample: the first of this round; 0: none */
-	pause_u64 ref_delay_ns;
-	pause_u32 ref_taken_ns;
-	pause_u32 ref_bytes;
-	pause_u32 round;     /* sample: number of the rate */
-	pause_u32 calm;	     /* sample: rounds without a queue */
-	pause_u64 delay_ns;  /* sample: the newest */
-	pause_u64 over;	     /* sample: how many were above the threshold */
-	pause_u64 lost_ns;   /* departure: when the rate was last lowered for a loss */
-	pause_u64 turned_ns; /* sample: when the rate was last set */
-	pause_u32 repeats;   /* departure: the newest packet had been sent before */
-	pause_u32 vain;	     /* sample: rounds in a row in which giving way was in vain */
-	pause_u64 began_ns;  /* departure: of the first packet after the last rest */
-	pause_u64 began_bytes;
-	pause_u64 rtt_ns;     /* sample: from departure to the receipt, smoothed */
-	pause_u32 queued;     /* sample: there was a queue since the last rest */
-	pause_u32 lost_bytes; /* departure: low bits of `bytes` then */
-	pause_u64 floor_ns; /* sample: least delay, and 1; 0: not known; a caller that knows better
-			       sets it, from a departure */
-	pause_u32 opened_bytes; /* departure: what it may send at the line's rate, each time */
-	pause_u32 open_bytes;	/* left of it; the sample sets it anew, the departure takes away */
-	pause_u32 open_end;	/* low bits of `bytes` when it is used up */
-	pause_u32 ref_samples;	/* sample: that the reference is the mean of */
-	pause_u32 end_samples;	/* sample: at the round's end, so far; and their means, */
-	pause_u32 end_span_ns;	/* from the reference to their departure, pauses aside */
-	pause_s32 end_rise_ns;	/* how much longer their delay was */
-	pause_u32 reserved;
-};
-_Static_assert(sizeof(struct pause_flow) == 240, "struct pause_flow has a fixed size");
-
-/* What is kept with a packet that is sampled, from its stamping to its receipt: 2^32 ns at most. */
-struct pause_mark {
-	pause_u32 paused_ns; /* low bits of the flow's, when it was stamped */
-	pause_u32 taken_ns;
-	pause_u32 bytes;
-	pause_u32 round;
-	pause_u32 ahead_ns; /* from stamping to departure */
-	pause_u32 reserved;
-};
-_Static_assert(sizeof(struct pause_mark) == 24, "struct pause_mark has a fixed size");
 
 /*
  * Others do not give way: the flow no longer pauses, and takes its part by what is lost. It

@@ -21,6 +21,8 @@
 #ifndef ESC_PACING_TCPWINDOW_H
 #define ESC_PACING_TCPWINDOW_H
 
+#include "maps/tcp.h"
+
 #define TCP_WINDOW_ONE 1024u
 #define TCP_WINDOW_MIN (TCP_WINDOW_ONE / 8)
 #define TCP_WINDOW_MAX (TCP_WINDOW_ONE << 16)
@@ -54,27 +56,6 @@
 #define TCP_WINDOW_FLOOR_NS 500000000ull
 #define TCP_WINDOW_FLOOR_COUNT 64u
 #define TCP_WINDOW_FLOOR_SHIFT 2
-
-struct tcp_window {
-	unsigned int window;   /* 1/1024 of a segment */
-	unsigned int wait_seq; /* after the first delay above the threshold: what is sent from here
-				  on knows of it */
-	unsigned int waiting;  /* wait_seq is in force */
-	unsigned int starting; /* no delay above the aim since the start */
-	unsigned int memory;   /* the window before a rest; 0: none */
-	unsigned int weight;   /* times the window of a connection of weight 1; set after a start */
-	/* The least delay, of the span under way and of the one before. */
-	long long floor_ns, floor_before_ns;
-	unsigned long long floor_since_ns; /* 0: none yet */
-	unsigned int floor_count;	   /* delays in this span */
-	unsigned int
-		round; /* added to the window before it is cut to whole segments; 0: none yet */
-	unsigned int round_seq; /* that changes when this is acknowledged */
-	unsigned int base_us;	/* a round trip without the queue, mean of some; 0: none yet */
-	unsigned int
-		pace_us; /* over which a window below TCP_WINDOW_PACED is spread; 0: none yet */
-	unsigned int reserved;
-};
 
 static inline void tcp_window_begin(struct tcp_window *w, unsigned int window, unsigned int memory)
 {

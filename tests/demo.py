@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The demonstration: real queue pairs across an ECMP fabric, followed packet for packet.
+"""The demonstration: real queue pairs across an ECMP fabric, compared packet by packet.
 
-Run by tests/demo. Takes down all that it made, also when it is interrupted.
+Run by tests/demo. Removes everything that it made, also when it is interrupted.
 """
 import json
 import os
@@ -26,15 +26,14 @@ from emulation import death, state
 BUILD = os.environ.get("ESCAPEMENT_BUILD", os.path.join(TOP, "build"))
 LAB = os.path.join(TOP, "tests", "lab", "lab")
 VM = os.path.join(TOP, "tests", "vm", "vm")
-ROCEFLOW = os.path.join(BUILD, "tests", "tools", "roceflow", "roceflow")
-NO_MACHINES = 77  # vm's exit code: machines cannot be had here
+NO_MACHINES = 77  # vm's exit status: no machines are available here
 ENV = dict(os.environ, LAB="demo", ESCAPEMENT_BUILD=BUILD, LC_ALL="C.UTF-8")
 EVENT_WIDTH = 230
 SECONDS = 10
 
 
 class Failed(Exception):
-    """A sentence for the person who watches."""
+    """A sentence for the operator."""
 
 
 def step(title):
@@ -72,7 +71,7 @@ class Node:
         return good(LAB, "exec", self.name, "--", *command, timeout=timeout)
 
     def shown(self, *command, lines=None, timeout=120):
-        """Runs a command as an operator would type it, and shows what it prints."""
+        """Runs a command as an operator would type it, and shows its output."""
         say(f"\n{self.name}# {' '.join(command)}")
         out = self.run(*command, timeout=timeout).rstrip().splitlines()
         for line in out[:lines]:
@@ -85,7 +84,7 @@ class Node:
 
 
 class Flow(threading.Thread):
-    """Traffic that runs beside the narration."""
+    """Traffic in the background."""
 
     def __init__(self, function):
         super().__init__(daemon=True)
@@ -108,7 +107,7 @@ class Flow(threading.Thread):
 
 def fabric():
     step("1. A fabric in network namespaces: 2 leaves, 2 spines, kernel ECMP, links of 100 Mbit/s")
-    say("Each host's clock is made wrong on purpose, by up to a second and 30 ppm.")
+    say("Each host's clock gets an offset of up to a second and a drift of up to 30 ppm.")
     good(LAB, "down")
     good(LAB, "up", "--hosts", "4", "--skew", "--leaves", "2", "--spines", "2", "--rate", "100mbit",
          "--queue", "1000000")
@@ -116,37 +115,39 @@ def fabric():
 
 
 def machines(wanted):
-    """Two soft-RoCE machines on the leaves; False when none can be had here."""
-    step("2. Two machines with soft-RoCE (rdma_rxe), emulated, their NICs plugged into the leaves")
+    """Two soft-RoCE machines on the leaves; False when none are available here."""
+    step("2. Two emulated machines with soft-RoCE (rdma_rxe), their NICs attached to the leaves")
     if not wanted:
-        say("Not this time. The demonstration goes on with roceflow, our own RoCEv2 endpoint.")
+        say("Skipped. The demonstration continues with roceflow, a RoCEv2 endpoint of the tests.")
         return False
     code, out, err = call(VM, "prepare", timeout=600)
     if code == NO_MACHINES:
-        say(f"Not here: {(err or out).strip().splitlines()[-1]}")
-        say("The demonstration goes on with roceflow, our own RoCEv2 endpoint, on the lab's hosts.")
+        say(f"Not available here: {(err or out).strip().splitlines()[-1]}")
+        say("The demonstration continues with roceflow, a RoCEv2 endpoint of the tests, on the hosts.")
         return False
     if code:
         raise Failed(f"vm prepare: {(err or out).strip()}")
     start = time.monotonic()
     good(VM, "up", "A:leaf1", "B:leaf2", timeout=180)
-    say(f"A on leaf1 and B on leaf2 are up after {time.monotonic() - start:.0f} s.")
+    say(f"A on leaf1 and B on leaf2 booted in {time.monotonic() - start:.0f} s.")
     return True
 
 
 def daemons(have_machines):
     step("3. escapementd on every host")
-    # Three times the default: this machine emulates two others, and stands still now and then.
-    clocklab.append_config(Standing(), "paths: { probe_interval: 2ms, dead_after: 10ms }\n")
+    # Three times the default: this machine emulates two others, and stalls now and then. The counts
+    # of the first flow have to be there when they are compared, however busy the machine is.
+    clocklab.append_config(Standing(), "paths: { probe_interval: 2ms, dead_after: 10ms }\n"
+                           "qps: { idle: 10m }\n")
     good(LAB, "start")
     if have_machines:
         good(VM, "start", timeout=120)
-    say("One daemon per host, in observe mode: it attaches, counts, probes its peers, and changes\n"
-        "no packet of a user.")
+    say("One daemon per host, in mode observe: it attaches its programs, counts packets and\n"
+        "probes its peers. No packet of a user is changed.")
 
 
 def local_now(host, monotonic_ns):
-    """What a host's clock, made wrong by the lab, shows at an instant (maps/localtime.h)."""
+    """A host's clock at an instant, with its offset and drift (maps/localtime.h)."""
     return (monotonic_ns + host["clock_offset_ns"] +
             monotonic_ns * host["clock_drift_ppb"] // 1_000_000_000)
 
@@ -157,13 +158,13 @@ def fabric_now(model, local_ns):
 
 
 def fabric_time():
-    """The hosts' readings at one instant, beside the truth that only the lab knows."""
-    step("4. One time for all hosts")
+    """The hosts' readings at one instant, compared with the true time, which the lab knows."""
+    step("4. Fabric time")
     one = Node("h1", False)
     code, out, err = call(LAB, "exec", "h1", "--", "escapement", "clock", "wait", "--bound", "10us",
                           "--timeout", "20s")
     if code:
-        raise Failed(f"the clock did not get in step: {(err or out).strip()}")
+        raise Failed(f"the clock did not reach a bound of 10 us: {(err or out).strip()}")
     time.sleep(2)
     one.shown("escapement", "clock")
     one.shown("escapement", "peers")
@@ -173,15 +174,15 @@ def fabric_time():
     instant = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
     local = {host["name"]: local_now(host, instant) for host in hosts}
     fabric = {name: fabric_now(clock["model"], local[name]) for name, clock in clocks.items()}
-    say("\nAt one instant, which the lab knows because all its hosts share a kernel:")
+    say("\nReadings at one instant (the hosts share a kernel, so the lab knows the true time):")
     for name in fabric:
-        say(f"  {name}: its own clock is {(local[name] - local['h1']) / 1e6:+14.6f} ms from h1's; its "
-            f"fabric time {fabric[name] - fabric['h1']:+5d} ns (it says: within "
-            f"{clocks[name]['bound_ns']} ns)")
+        say(f"  {name}: local clock minus h1's {(local[name] - local['h1']) / 1e6:+14.6f} ms; "
+            f"fabric time minus h1's {fabric[name] - fabric['h1']:+5d} ns "
+            f"(bound {clocks[name]['bound_ns']} ns)")
     inside = all(abs(fabric[a] - fabric[b]) <= clocks[a]["bound_ns"] + clocks[b]["bound_ns"]
                  for a in fabric for b in fabric)
-    say("Each pair is within the bounds that both state." if inside else
-        "BAD: a pair is outside of the bounds that both state.")
+    say("OK: each difference is within the sum of the two bounds." if inside else
+        "FAILED: a difference exceeds the sum of the two bounds.")
     return inside
 
 
@@ -191,36 +192,25 @@ def perftest():
 
 
 def roceflow():
-    status = json.loads(good(LAB, "status", "-j"))
-    address = next(host["address"] for host in status["hosts"] if host["name"] == "h3")
-    server = subprocess.Popen([LAB, "exec", "h3", "--", ROCEFLOW, "serve", "--listen", address,
-                               "--interface", "eth1", "--json"], env=ENV,
-                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, text=True)
-    try:
-        client = good(LAB, "exec", "h1", "--", ROCEFLOW, "send", "--to", address, "--qps", "2",
-                      "--op", "send", "--size", "16384", "--rate", "20mbit",
-                      "--seconds", str(SECONDS), "--json", timeout=SECONDS + 60)
-        served, _ = server.communicate(timeout=30)
-    finally:
-        if server.poll() is None:
-            server.terminate()
-    return {"client": json.loads(client), "server": json.loads(served)}
+    served, sent = labtest.flow(Standing(), "h3", "h1", "--qps", "2", "--op", "send", "--size", "16384", "--rate",
+                                "20mbit", "--seconds", str(SECONDS), timeout=SECONDS + 60)
+    return {"client": sent, "server": served}
 
 
 def follow(sender, receiver, have_machines):
-    """The live view: what an operator types while the queue pairs are busy."""
+    """What an operator types while the queue pairs send."""
     sender.shown("escapement", "qp")
-    say("\nOne line is one direction of a queue pair: tx is what left here, rx what came. The four\n"
-        "lines that carry the bytes are the writes; the other direction carries their ACKs."
-        if have_machines else "\nOne line is one direction of a queue pair: tx left here, rx came.")
+    say("\nOne line is one direction of a queue pair: tx is sent by this host, rx is received. The\n"
+        "four lines with most bytes are the writes; the other direction carries their ACKs."
+        if have_machines else
+        "\nOne line is one direction of a queue pair: tx is sent by this host, rx is received.")
     receiver.shown("escapement", "status")
     receiver.shown("bpftool", "map", "dump", "pinned", "/sys/fs/bpf/escapement/qps", lines=34)
-    say("These are the kernel's own maps, with names and types: bpftool reads them without us.")
+    say("The BPF maps have names and types (BTF): bpftool reads them without Escapement.")
 
 
 def device_counts(node):
-    """Packets that soft-RoCE itself says it sent and took in."""
+    """Packets sent and received by soft-RoCE's own counters."""
     folder = "/sys/class/infiniband/rxe0/ports/1/hw_counters/"
     return tuple(int(node.run("cat", folder + name)) for name in ("sent_pkts", "rcvd_pkts"))
 
@@ -231,13 +221,13 @@ def beside_the_device(node, before):
     ours = [sum(row["packets"] for row in node.qps() if row["direction"] == direction)
             for direction in ("tx", "rx")]
     same = device == ours
-    say(f"  {node.name}: soft-RoCE's own counters say {device[0]:,} sent and {device[1]:,} received; "
-        f"escapement says {ours[0]:,} and {ours[1]:,}: {'equal' if same else 'DIFFERENT'}")
+    say(f"  {node.name}: soft-RoCE's counters {device[0]:,} sent, {device[1]:,} received; "
+        f"escapement {ours[0]:,} and {ours[1]:,}: {'equal' if same else 'DIFFERENT'}")
     return same
 
 
 def wait_for_traffic(node):
-    """perftest takes its time to connect on an emulated machine."""
+    """perftest takes some seconds to connect on an emulated machine."""
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline and len(node.qps()) < 4:
         time.sleep(0.3)
@@ -245,11 +235,11 @@ def wait_for_traffic(node):
 
 
 def spines():
-    """Where the leaf's ECMP put the packets."""
+    """Which links the leaf's ECMP chose."""
     _, out, _ = call(LAB, "exec", "leaf1", "--", "ip", "-s", "-j", "link", "show")
     sent = {link["ifname"]: link["stats64"]["tx"]["packets"] for link in json.loads(out)
             if re.match(r"spine|up", link["ifname"])}
-    say("leaf1's ECMP put the traffic on its links: " +
+    say("leaf1's ECMP sent the traffic to its links: " +
         ", ".join(f"{name} {packets:,} packets" for name, packets in sorted(sent.items())))
 
 
@@ -267,14 +257,14 @@ def compare(sender, receiver):
             agree &= same
             total += sent.get("packets", 0)
             say(f"  {sender.name} {what} {receiver.name}  QP {key[2]:>5}  "
-                f"left {sent.get('packets', 0):>9,} packets {sent.get('bytes', 0):>13,} bytes   "
-                f"came {heard.get('packets', 0):>9,} packets {heard.get('bytes', 0):>13,} bytes   "
-                f"{'equal' if same else 'DIFFERENT'}")
+                f"sent {sent.get('packets', 0):>9,} packets {sent.get('bytes', 0):>13,} bytes   "
+                f"received {heard.get('packets', 0):>9,} packets "
+                f"{heard.get('bytes', 0):>13,} bytes   {'equal' if same else 'DIFFERENT'}")
     return agree and total > 0, total
 
 
 class Standing(labtest.Lab):
-    """The demonstration's lab, which is up already, as the lab's tests see it."""
+    """The demonstration's lab, which is up already, as the lab's tests use it."""
 
     def __init__(self):
         super().__init__("demo")
@@ -283,7 +273,7 @@ class Standing(labtest.Lab):
 
 def one_apart(lab):
     """Four source ports in a row, three on one spine and one on the other; and a port from h2 to
-    h4 that shares that one's spine. By the word of leaf1's kernel."""
+    h4 that shares that one's spine, as leaf1's kernel reports them."""
     ours = clocklab.spines_of(lab, "h1", "h3", 50000, 128)
     theirs = clocklab.spines_of(lab, "h2", "h4", 52000, 64)
     for first in range(50000, 50125):
@@ -298,7 +288,7 @@ def one_apart(lab):
 
 
 def told(lab, kind, since_ns, good=lambda event: True):
-    """The event as an operator reads it; None when it does not come."""
+    """Prints the event as an operator reads it; None when there is none within 20 s."""
     event = verdictlab.wait_event(lab, kind, since_ns, 20, good)
     if event:
         lines = lab.good("h1", "escapement", "events", "--since",
@@ -311,37 +301,37 @@ def told(lab, kind, since_ns, good=lambda event: True):
 
 
 def collision():
-    """One of four queue pairs meets another flow on its spine: who is slow, and since when."""
-    step("7. One queue pair of four meets a stranger on its spine")
+    """One of four queue pairs shares its spine with another flow: which one is slow."""
+    step("7. One queue pair of four shares its spine with another flow")
     lab, one = Standing(), Node("h1", False)
     plan = one_apart(lab)
     say(f"h1 sends to h3 on four queue pairs, source ports {plan.first_port} to "
-        f"{plan.first_port + 3}, 15 Mbit/s each. ECMP has\nport {plan.bad_port} alone on "
+        f"{plan.first_port + 3}, 15 Mbit/s each. ECMP sends\nport {plan.bad_port} alone over "
         f"{plan.spine}.")
     with verdictlab.Workload(lab, plan.first_port, "--qp-rate", "15m") as workload:
         workload.settle()
         one.shown("escapement", "top", "-n", "1", lines=6)
-        say(f"\nNow h2 sends to h4 over {plan.spine}, as fast as it goes.")
+        say(f"\nh2 sends to h4 over {plan.spine} as well, at the rate of the link.")
         with verdictlab.Collider(lab, plan) as collider:
             onset_ns = collider.onset_ns()
             named = told(lab, "qp_outlier", onset_ns,
                          lambda event: event["seen"]["sport"] == plan.bad_port)
             one.shown("escapement", "top", "-n", "1", lines=6)
-        say("\nThe stranger is gone.")
+        say("\nThe other flow has ended.")
         cleared = named and told(lab, "qp_outlier_cleared", onset_ns)
-    others = [event for event in verdictlab.events(lab, "h1", workload.begun_ns, "qp_outlier")
+    others = [event for event in lab.events("h1", "qp_outlier", since_ns=workload.begun_ns)
               if event["seen"]["sport"] != plan.bad_port]
     if not named or others:
-        say("BAD: the queue pair was not named." if not named else
-            f"BAD: another queue pair was named: {others[0]['subject']}.")
+        say("FAILED: the queue pair was not reported." if not named else
+            f"FAILED: another queue pair was reported: {others[0]['subject']}.")
         return False
-    say(f"Named {(named['time_ns'] - onset_ns) / 1e9:.1f} s after the stranger's first packet, and "
-        "no other queue pair was." + ("" if cleared else " BAD: it was not cleared."))
+    say(f"OK: reported {(named['time_ns'] - onset_ns) / 1e9:.1f} s after the other flow's first "
+        "packet, and no other queue pair was." + ("" if cleared else " FAILED: the end was not reported."))
     return bool(cleared)
 
 
 def lose_at(lab, spine, address, lost):
-    """The spine takes what goes to an address and gives it to nobody, without a word; or no more."""
+    """The spine drops the packets to an address without an ICMP error; or no longer."""
     lab.good(spine, "ip", "route", "add" if lost else "del", "blackhole", f"{address}/32")
 
 
@@ -365,21 +355,17 @@ def busy_ports(lab, host, address):
 
 def one_death(lab, steered):
     """
-    h1 writes to h3, the busiest spine dies for a second: (which, when in ns of the epoch, the longest
-    that a queue pair waited for a packet in ms).
+    h1 writes to h3, and the busiest spine drops the packets for a second: (which spine, when in ns
+    since the epoch, the longest wait of a queue pair for a packet in ms).
     """
     address, qps = lab.host("h3")["address"], 4
-    server = lab.start("h3", ROCEFLOW, "serve", "--listen", address, "--interface", "eth1",
-                       "--silence", "4", "--json")
-    time.sleep(0.3)
-    client = lab.start("h1", ROCEFLOW, "send", "--to", address, "--interface", "eth1", "--qps",
-                       str(qps), "--qp-rate", "8m", "--op", "write", "--give-up", "60", "--seconds",
-                       "300", "--json")
-    try:
+    flow = labtest.Flow(lab, "--interface", "eth1", "--qps", str(qps), "--qp-rate", "8m", "--op", "write",
+                        "--give-up", "60", "--seconds", "300", server="h3", server_options=("--silence", "4"))
+    with flow:
         time.sleep(1)
         if steered and not labtest.wait_for(
                 lambda: all(is_watched(lab, host, qps) for host in ("h1", "h3")), 30, 0.3):
-            raise Failed("the paths between h1 and h3 were not found")
+            raise Failed("the paths between h1 and h3 were not identified")
         ports = busy_ports(lab, "h1", address)
         via = [path["via"] for path in json.loads(lab("path", "h1", "h3", "-j", "--sport",
                                                       ",".join(map(str, sorted(ports)))))]
@@ -390,29 +376,21 @@ def one_death(lab, steered):
         lose_at(lab, spine, address, False)
         ended = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
         time.sleep(0.7)
-        client.terminate()
-        _, error = client.communicate(timeout=60)
-        served, _ = server.communicate(timeout=60)
-    finally:
-        for process in (client, server):
-            if process.poll() is None:
-                process.kill()
-                process.communicate()
-    if client.returncode:
-        raise Failed(f"roceflow: {error.strip()}")
-    waits = [(silence["to_ns"] - silence["from_ns"]) / 1e6 for qp in json.loads(served)["qps"]
+        _, served = flow.end()
+    waits = [(silence["to_ns"] - silence["from_ns"]) / 1e6 for qp in served["qps"]
              for silence in qp["silences"] if silence["to_ns"] >= begun and silence["from_ns"] <= ended]
     return spine, dead_ns, max(waits, default=0)
 
 
 def dead_path():
-    """A spine that dies in silence: as ECMP has it, and steered."""
-    step("8. A spine dies without a word")
+    """A spine that drops packets: with ECMP alone, and with failover."""
+    step("8. A spine drops packets, and no link goes down")
     lab, one = Standing(), Node("h1", False)
-    say("h1 writes to h3 on four queue pairs. For one second a spine loses all that goes to h3; no link\n"
-        "goes down, and no switch says anything.")
+    say("h1 writes to h3 on four queue pairs. For one second a spine drops all packets to h3; no\n"
+        "link goes down, and no ICMP error is sent.")
     spine, _, plain = one_death(lab, False)
-    say(f"\nAs ECMP has it, {spine} dead: a queue pair of h3 waited {plain:.0f} ms for its next packet.")
+    say(f"\nECMP alone, {spine} drops packets: a queue pair of h3 waited {plain:.0f} ms for its next "
+        "packet.")
     try:
         for node in (one, Node("h3", False)):
             node.shown("escapement", "steer", "auto", "on")
@@ -424,14 +402,15 @@ def dead_path():
         for node in (one, Node("h3", False)):
             node.run("escapement", "mode", "observe")
     good_enough = bool(event) and steered < plain / 2
-    say(f"\nSteered, {spine} dead: the longest wait was {steered:.1f} ms. The packet that finds its path dead takes\n"
-        "another one; ACKs do the same, at the host that sends them." if good_enough else
-        f"BAD: steered, with {spine} dead, a queue pair waited {steered:.1f} ms.")
+    say(f"\nOK: with failover, {spine} drops packets: the longest wait was {steered:.1f} ms. The first\n"
+        "packet that finds its path dead takes the standby; ACKs do the same at their sender."
+        if good_enough else
+        f"FAILED: with failover, {spine} drops packets: a queue pair waited {steered:.1f} ms.")
     return good_enough
 
 
 def textfile(node, directory):
-    step("9. What Prometheus gets")
+    step("9. Metrics and events")
     node.shown("grep", "-E", "^escapement_(roce_packets|qp_packets|clock_error_bound|owd_seconds|qp_owd_seconds|verdicts_total)",
                f"{directory}/escapement.prom", lines=10)
     node.shown("escapement", "events", lines=8)
@@ -440,7 +419,7 @@ def textfile(node, directory):
 def show_perftest(result):
     summary = result["summary"]
     if "bandwidth" in summary:
-        say(f"\nib_write_bw itself says: {summary['bandwidth'] * 8.388608:.1f} Mbit/s on average.")
+        say(f"\nib_write_bw reports {summary['bandwidth'] * 8.388608:.1f} Mbit/s on average.")
 
 
 def conclusion(agree, total, sender, receiver):
@@ -448,12 +427,12 @@ def conclusion(agree, total, sender, receiver):
     again = sum(row.get("retransmits", 0) for row in rows)
     naks = sum(row.get("naks", 0) for row in rows)
     step("Result")
-    say(f"GOOD: {total:,} RoCEv2 packets crossed the fabric, and the sender's tc egress and the "
-        "receiver's XDP agree on every one." if agree else
-        "BAD: the two ends do not agree (see DIFFERENT above).")
-    say(f"{sender.name} sent {again:,} packets again and got {naks:,} NAKs" +
-        (": soft-RoCE went back after a loss or a time-out, as it happened." if again or naks else
-         ": nothing was lost on the way.") + f" Escapement changed no packet of {sender.name}'s.")
+    say(f"OK: {total:,} RoCEv2 packets crossed the fabric, and the sender's tc egress and the "
+        "receiver's XDP counted the same." if agree else
+        "FAILED: the counts of the two ends differ (see DIFFERENT above).")
+    say(f"{sender.name} retransmitted {again:,} packets and received {naks:,} NAKs" +
+        (": soft-RoCE's go-back-N after a loss or a timeout." if again or naks else
+         ": nothing was lost on the way.") + f" Escapement changed no packet of {sender.name}.")
     return agree
 
 
@@ -464,7 +443,7 @@ def show(with_machines):
     sender, receiver = (Node("A", True), Node("B", True)) if have_machines else \
         (Node("h1", False), Node("h3", False))
     in_step = fabric_time()
-    step("5. Real queue pairs, and what the daemon shows while they run")
+    step("5. Queue pairs, and what the daemon shows while they send")
     flows = [Flow(roceflow)]
     say("roceflow sends on 2 queue pairs from h1 to h3" +
         (", ib_write_bw (perftest) writes on 4 queue pairs from A to B." if have_machines else "."))
@@ -480,7 +459,7 @@ def show(with_machines):
     time.sleep(0.5)
     if have_machines:
         show_perftest(flows[1].result)
-    step("6. The traffic has ended: packet for packet, both ends")
+    step("6. The traffic has ended: counts of both ends compared")
     agree, total = compare(sender, receiver)
     if have_machines:
         agree &= all([beside_the_device(node, before) for node, before in devices.items()])
@@ -494,7 +473,7 @@ def show(with_machines):
 
 
 def clear_up():
-    """Everything that the demonstration made; an interrupt does not stop it."""
+    """Removes all that the demonstration made; an interrupt does not stop it."""
     before = {number: signal.signal(number, signal.SIG_IGN)
               for number in (signal.SIGINT, signal.SIGTERM)}
     call(VM, "down")
@@ -505,8 +484,8 @@ def clear_up():
 
 def emulator_failed():
     """
-    Says so when a machine ended by a kernel panic that no BPF program has a part in: QEMU without KVM
-    now and then gives a kernel wrong flags (tests/vm/README.md). Any other end is not excused.
+    True when a machine ended by a kernel panic without a BPF program in its trace: QEMU without KVM
+    now and then gives a kernel wrong CPU flags (tests/vm/README.md). Any other end is a failure.
     """
     for name in state.names():
         console = death.read_console(name)
@@ -514,8 +493,9 @@ def emulator_failed():
             kept = os.path.join(BUILD, f"demo-console-{name}.log")
             with open(kept, "w", encoding="utf-8") as file:
                 file.write(console)
-            say(f"\n!!! The emulated machine {name} ended with a kernel panic. None of our programs is in its trace\n"
-                f"!!! (all of it: {kept}):")
+            say(f"\n!!! The emulated machine {name} ended with a kernel panic, without a BPF program "
+                "in its trace\n"
+                f"!!! (console: {kept}):")
             for line in death.panic_lines(console)[:3]:
                 say(f"!!!   {line[:150]}")
             return True
@@ -523,14 +503,14 @@ def emulator_failed():
 
 
 def show_again():
-    """An emulator that fails twice is left out."""
+    """Without machines when the emulator failed twice."""
     for last in (False, True):
         try:
             return show(with_machines=True)
-        except (Failed, subprocess.TimeoutExpired):
+        except (Failed, RuntimeError, subprocess.TimeoutExpired):
             if not emulator_failed():
                 raise
-        say("!!! Once more from the start" + (", without machines." if last else "."))
+        say("!!! Starting again" + (", without machines." if last else "."))
         clear_up()
     return show(with_machines=False)
 
@@ -543,11 +523,11 @@ def main():
     except KeyboardInterrupt:
         say("\ndemo: interrupted")
         result = 130
-    except (Failed, subprocess.TimeoutExpired, OSError, ValueError) as error:
+    except (Failed, RuntimeError, subprocess.TimeoutExpired, OSError, ValueError) as error:
         print(f"demo: {error}", file=sys.stderr)
     finally:
         clear_up()
-    say(f"Cleared up. {time.monotonic() - start:.0f} s in all.")
+    say(f"Everything was removed. Total time {time.monotonic() - start:.0f} s.")
     return result
 
 

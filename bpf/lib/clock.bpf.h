@@ -3,6 +3,7 @@
 #ifndef ESC_BPF_LIB_CLOCK_H
 #define ESC_BPF_LIB_CLOCK_H
 
+#include "clocksync/model.h"
 #include "lib/localtime.bpf.h"
 
 /* The daemon publishes four times a second: a second try is rare, a third does not happen. */

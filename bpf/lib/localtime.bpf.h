@@ -3,6 +3,7 @@
 #ifndef ESC_BPF_LIB_LOCALTIME_H
 #define ESC_BPF_LIB_LOCALTIME_H
 
+#include "clocksync/local.h"
 #include "lib/maps.bpf.h"
 
 /* The constants are known when the program is verified: without skew only the sum is left. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* What the programs of NIC failover have in common: headers, counts, the daemon's word. */
-#ifndef ESC_BPF_NIC_H
-#define ESC_BPF_NIC_H
+#ifndef ESC_BPF_NIC_NIC_H
+#define ESC_BPF_NIC_NIC_H
 
 #include "lib/tc.bpf.h"
 

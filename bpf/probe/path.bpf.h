@@ -4,6 +4,7 @@
 #define ESC_BPF_PROBE_PATH_H
 
 #include "lib/clock.bpf.h"
+#include "pacing/pathlive.h"
 #include "probe/probe.bpf.h"
 
 #define PATH_UDP_BYTES (sizeof(struct udphdr) + ESC_PATH_DATAGRAM_BYTES)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* What sending and answering probes have in common: keys, tags, ages, our own view and anchor. */
-#ifndef ESC_BPF_PROBE_H
-#define ESC_BPF_PROBE_H
+#ifndef ESC_BPF_PROBE_PROBE_H
+#define ESC_BPF_PROBE_PROBE_H
 
 #include "lib/hook.bpf.h"
 #include "lib/localtime.bpf.h"

@@ -7,8 +7,8 @@
 #ifndef ESC_BPF_PROBE_SEND_H
 #define ESC_BPF_PROBE_SEND_H
 
-#include "probe/probe.bpf.h"
 #include "lib/tc.bpf.h"
+#include "probe/probe.bpf.h"
 
 /* From the UDP header to the tag, with the probe where its fields are aligned. */
 struct probe_message {

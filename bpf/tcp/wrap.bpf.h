@@ -13,6 +13,7 @@
 #ifndef ESC_BPF_TCP_WRAP_H
 #define ESC_BPF_TCP_WRAP_H
 
+#include "pacing/tcpwindow.h"
 #include "tcp/tcp.bpf.h"
 
 #include <bpf/bpf_core_read.h>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "metrics.h"
-#include "nic/nic.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -406,8 +405,6 @@ void metrics_write(FILE *out, const struct metrics_facts *facts)
 	metrics_write_steer(out, &facts->steer, &facts->paths);
 	metrics_write_paths(out, &facts->paths);
 	metrics_write_lanes(out, facts);
-	metrics_write_tcp(out, &facts->tcp);
-	nics_write_metrics(out, facts->nics);
 	write_verdicts(out, facts);
 	write_table(out, facts);
 	write_totals(out, facts);

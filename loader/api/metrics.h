@@ -13,7 +13,6 @@
 #include "clock/metrics.h"
 #include "paths/metrics_lanes.h"
 #include "steer/metrics.h"
-#include "tcp/metrics.h"
 #include "qp/owners.h"
 #include "paths/paths.h"
 #include "qp/table.h"
@@ -44,8 +43,6 @@ struct metrics_facts {
 	struct steer_facts steer;
 	struct paths_facts paths;
 	struct metrics_lanes lanes;
-	struct tcppace_facts tcp;
-	const struct nics *nics; /* NULL: none */
 	struct judge_counts verdicts;
 	const struct delays *delays; /* NULL: none are read */
 	const struct members *members;

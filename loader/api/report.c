@@ -5,14 +5,12 @@
 #include <unistd.h>
 
 #include "config/config.h"
-#include "config/schema.h"
 #include "daemon/daemon.h"
 #include "diagnose/diagnose.h"
 #include "fleet/fleet.h"
 #include "qp/table.h"
 #include "clock/report.h"
 #include "pace/pace.h"
-#include "nic/nic.h"
 #include "steer/steer.h"
 #include "delay/report.h"
 #include "qp/report_owner.h"
@@ -94,7 +92,7 @@ json_t *report_port(const struct port_info *port, const struct esc_port_counts *
 	json_t *object = json_object();
 
 	report_put_text(object, "name", port->name);
-	report_put_text(object, "plane", config_word(config_plane_names, port->plane));
+	report_put_text(object, "plane", config_plane_name(port->plane));
 	if (port->ifindex) {
 		report_put_count(object, "ifindex", port->ifindex);
 		report_put_text(object, "driver", port->driver);

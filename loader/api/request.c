@@ -51,12 +51,12 @@ static const struct verb_handler *find_handler(const struct verb_handler *handle
 	return NULL;
 }
 
-static json_t *dispatch(struct core *core, const char *name, struct request *request)
+/* Of the whole name, "steer set", else of its first word. */
+static json_t *reply_by(struct core *core, const char *name, struct request *request, bool *found)
 {
 	const struct verb_handler *handler = find_handler(api_verb_handlers, name);
-	const struct verb *verb;
-	char *error = NULL, later[160];
 
+	*found = true;
 	if (handler)
 		return handler->reply(core, request);
 	for (size_t i = 0; i < core->module_count; i++) {
@@ -64,13 +64,25 @@ static json_t *dispatch(struct core *core, const char *name, struct request *req
 		if (handler)
 			return handler->reply(core->modules[i].self, request);
 	}
-	verb = verbs_find(name, false, &error);
-	if (!verb)
+	*found = false;
+	return NULL;
+}
+
+static json_t *dispatch(struct core *core, const char *name, struct request *request)
+{
+	char *error = NULL;
+	const struct verb *verb = verbs_of_request(name, request->args, &error);
+	json_t *result;
+	bool found;
+
+	if (!verb || !verbs_check(verb, request->args, &error))
 		return request_fail(request, REQUEST_MISUSE, error);
-	if (verb->later)
-		return request_misuse(request, "%s", verbs_later(verb->name, later));
-	return request_misuse(request, "`%s` is done by the command line itself, without the daemon",
-			      verb->name);
+	result = reply_by(core, verb->request ? verb->request : verb->name, request, &found);
+	if (!found)
+		result = reply_by(core, name, request, &found);
+	if (!found)
+		return request_misuse(request, "this daemon has no `%s`", verb->name);
+	return result;
 }
 
 static json_t *reply_object(struct core *core, const json_t *object, struct request *request)

@@ -1,29 +1,45 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The verbs, as the command line and the socket know them. */
-#ifndef ESC_LOADER_VERBS_H
-#define ESC_LOADER_VERBS_H
+/* All verbs: those of no capability (general.c) and those of each, by loader/capabilities.def. */
+#ifndef ESC_API_VERBS_H
+#define ESC_API_VERBS_H
 
-#include <stdbool.h>
-#include <stddef.h>
+#include "base/verb.h"
 
-struct verb {
-	const char *name;
-	const char *arguments; /* for the usage text */
-	const char *summary;
-	bool later; /* reserved for a feature that this version does not have */
-};
+/* The verbs that belong to no capability. */
+extern const struct verb_set status_verbs, general_verbs;
 
-/* All of them, those of this version first. */
-const struct verb *verbs_all(size_t *count);
+/* In the order of `help`; ends with NULL. */
+extern const struct verb_set *const verbs_sets[];
+
+/* Each verb in order: NULL for @last begins, NULL is the end. */
+const struct verb *verbs_next(const struct verb *last);
+
+/* The verb of this name, or NULL. */
+const struct verb *verbs_named(const char *name);
 
 /*
- * The verb that @word names: the whole name, or with @prefix a beginning that
- * only one verb has. NULL with *@error, a malloc'd sentence, when there is
- * none or more than one.
+ * The verb that the first of @words name, each written in full or to a beginning that no other
+ * has; *@used is how many they are. NULL with *@error, a malloc'd sentence, when there is none or
+ * more than one.
  */
-const struct verb *verbs_find(const char *word, bool prefix, char **error);
+const struct verb *verbs_find(char *const *words, size_t count, size_t *used, char **error);
 
-/* The sentence for a verb of a later version; @out is returned. */
-const char *verbs_later(const char *what, char out[160]);
+/*
+ * The verb of a request {"verb": @verb, "args": {"what": ...}}: @verb, and behind a space `what`.
+ * NULL with *@error when there is none, or it is not for the daemon.
+ */
+const struct verb *verbs_of_request(const char *verb, const json_t *args, char **error);
+
+/* The arguments of a request by the table: false with *@error when one is unknown or wrong. */
+bool verbs_check(const struct verb *verb, const json_t *args, char **error);
+
+/* "a whole number, 1 to 15": what a value of @arg has to be. Returns @out. */
+#define VERBS_SHOULD_BYTES 160
+const char *verbs_should(const struct verb_arg *arg, char out[VERBS_SHOULD_BYTES]);
+/* True when @text is one of "a|b|c". */
+bool verbs_is_choice(const char *choices, const char *text);
+/* False outside of what @arg allows. */
+bool verbs_in_range(const struct verb_arg *arg, uint64_t value);
+
 
 #endif

@@ -20,3 +20,15 @@ bool address_parse(const char *text, struct esc_address *out)
 		return true;
 	return inet_pton(AF_INET6, text, out->bytes) == 1;
 }
+
+bool address_of_socket(const struct sockaddr *from, struct esc_address *out)
+{
+	memcpy(out->bytes, mapped_prefix, sizeof(mapped_prefix));
+	if (from && from->sa_family == AF_INET)
+		memcpy(out->bytes + 12, &((const struct sockaddr_in *)from)->sin_addr, 4);
+	else if (from && from->sa_family == AF_INET6)
+		memcpy(out->bytes, &((const struct sockaddr_in6 *)from)->sin6_addr, 16);
+	else
+		return false;
+	return true;
+}

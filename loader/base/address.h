@@ -15,4 +15,8 @@ const char *address_format(const struct esc_address *address, char out[ADDRESS_T
 /* The inverse. False: neither IPv4 nor IPv6. */
 bool address_parse(const char *text, struct esc_address *out);
 
+/* The same of a socket address; NULL and other families are neither. */
+struct sockaddr;
+bool address_of_socket(const struct sockaddr *from, struct esc_address *out);
+
 #endif

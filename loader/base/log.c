@@ -3,8 +3,10 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <systemd/sd-daemon.h>
 
 static int debug_on;
@@ -12,13 +14,16 @@ static int debug_on;
 /* The journal reads "<3>" as a priority; anybody else wants to read a word. */
 static void log_line(const char *priority, const char *word, const char *format, va_list arguments)
 {
-	char line[2048];
+	bool journal = getenv("JOURNAL_STREAM");
+	char *text, *rest, *line;
 
-	vsnprintf(line, sizeof(line), format, arguments);
-	if (getenv("JOURNAL_STREAM"))
-		fprintf(stderr, "%s%s\n", priority, line);
-	else
-		fprintf(stderr, "%s: %s%s\n", program_invocation_short_name, word, line);
+	if (vasprintf(&text, format, arguments) < 0)
+		return;
+	/* What is wrong with a configuration has a line each. */
+	for (rest = text; (line = strsep(&rest, "\n"));)
+		fprintf(stderr, "%s%s%s%s\n", journal ? priority : program_invocation_short_name,
+			journal ? "" : ": ", journal ? "" : word, line);
+	free(text);
 }
 
 #define LOG_FUNCTION(name, priority, word)                                                         \

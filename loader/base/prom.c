@@ -23,23 +23,38 @@ static const char *type_name(enum prom_type type)
 	return type == PROM_COUNTER ? "counter" : type == PROM_GAUGE ? "gauge" : "histogram";
 }
 
+#define LABELS_MAX 16
+
+/* Names and values from @arguments into @labels. */
+static void take_labels(struct prom_label labels[LABELS_MAX + 1], va_list arguments)
+{
+	size_t count = 0;
+
+	for (; count < LABELS_MAX; count++) {
+		labels[count].name = va_arg(arguments, const char *);
+		if (!labels[count].name)
+			break;
+		labels[count].value = va_arg(arguments, const char *);
+	}
+	labels[count] = (struct prom_label){};
+}
+
 /* @suffix of the name, @le: a bound of a histogram's, else NULL. */
 static void begin_sample(struct prom_family *family, const char *suffix, const char *le,
-			 va_list labels)
+			 const struct prom_label *labels)
 {
-	const char *name, *value, *before = "{";
+	const char *before = "{";
 
 	if (!family->begun)
 		fprintf(family->out, "# HELP escapement_%s %s\n# TYPE escapement_%s %s\n",
 			family->name, family->help, family->name, type_name(family->type));
 	family->begun = 1;
 	fprintf(family->out, "escapement_%s%s", family->name, suffix);
-	while ((name = va_arg(labels, const char *))) {
-		value = va_arg(labels, const char *);
-		if (!value || !*value)
+	for (; labels->name; labels++) {
+		if (!labels->value || !*labels->value)
 			continue;
-		fprintf(family->out, "%s%s=\"", before, name);
-		write_label_value(family->out, value);
+		fprintf(family->out, "%s%s=\"", before, labels->name);
+		write_label_value(family->out, labels->value);
 		fputc('"', family->out);
 		before = ",";
 	}
@@ -47,16 +62,6 @@ static void begin_sample(struct prom_family *family, const char *suffix, const c
 		fprintf(family->out, "%sle=\"%s\"", before, le);
 	if (le || *before == ',')
 		fputc('}', family->out);
-}
-
-void prom_count(struct prom_family *family, uint64_t value, ...)
-{
-	va_list labels;
-
-	va_start(labels, value);
-	begin_sample(family, "", NULL, labels);
-	va_end(labels);
-	fprintf(family->out, " %" PRIu64 "\n", value);
 }
 
 /* The shorter text where it is read back as the same number. */
@@ -70,21 +75,49 @@ static void write_number(FILE *out, double value)
 	fprintf(out, " %s\n", text);
 }
 
+void prom_sample(struct prom_family *family, double value, const struct prom_label *labels)
+{
+	begin_sample(family, "", NULL, labels);
+	write_number(family->out, value);
+}
+
+void prom_sample_count(struct prom_family *family, uint64_t value, const struct prom_label *labels)
+{
+	begin_sample(family, "", NULL, labels);
+	fprintf(family->out, " %" PRIu64 "\n", value);
+}
+
+void prom_count(struct prom_family *family, uint64_t value, ...)
+{
+	struct prom_label labels[LABELS_MAX + 1];
+	va_list arguments;
+
+	va_start(arguments, value);
+	take_labels(labels, arguments);
+	va_end(arguments);
+	prom_sample_count(family, value, labels);
+}
+
 void prom_value(struct prom_family *family, double value, ...)
 {
-	va_list labels;
+	struct prom_label labels[LABELS_MAX + 1];
+	va_list arguments;
 
-	va_start(labels, value);
-	begin_sample(family, "", NULL, labels);
-	va_end(labels);
-	write_number(family->out, value);
+	va_start(arguments, value);
+	take_labels(labels, arguments);
+	va_end(arguments);
+	prom_sample(family, value, labels);
 }
 
 void prom_histogram(struct prom_family *family, const struct prom_histogram *histogram, ...)
 {
-	va_list labels;
+	struct prom_label labels[LABELS_MAX + 1];
+	va_list arguments;
 	char le[32];
 
+	va_start(arguments, histogram);
+	take_labels(labels, arguments);
+	va_end(arguments);
 	for (size_t i = 0; i <= histogram->bound_count; i++) {
 		bool last = i == histogram->bound_count;
 
@@ -92,18 +125,12 @@ void prom_histogram(struct prom_family *family, const struct prom_histogram *his
 			snprintf(le, sizeof(le), "+Inf");
 		else
 			snprintf(le, sizeof(le), "%.10g", histogram->bounds[i]);
-		va_start(labels, histogram);
 		begin_sample(family, "_bucket", le, labels);
-		va_end(labels);
 		fprintf(family->out, " %" PRIu64 "\n",
 			last ? histogram->count : histogram->below[i]);
 	}
-	va_start(labels, histogram);
 	begin_sample(family, "_sum", NULL, labels);
-	va_end(labels);
 	write_number(family->out, histogram->sum);
-	va_start(labels, histogram);
 	begin_sample(family, "_count", NULL, labels);
-	va_end(labels);
 	fprintf(family->out, " %" PRIu64 "\n", histogram->count);
 }

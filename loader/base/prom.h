@@ -9,6 +9,21 @@
 
 enum prom_type { PROM_GAUGE, PROM_COUNTER, PROM_HISTOGRAM };
 
+/*
+ * A module has one list of its families, from which its enum, its table, the manual and the tests
+ * are made:
+ *   #define PACE_METRICS(X) X(PACED_QPS, "paced_qps", GAUGE, "Queue pairs that are paced.") ...
+ *   enum { PACE_METRICS(METRIC_ENUM) };
+ *   const struct metric pace_metrics[] = {PACE_METRICS(METRIC){}};
+ */
+struct metric {
+	const char *name; /* without "escapement_" */
+	enum prom_type type;
+	const char *help;
+};
+#define METRIC_ENUM(id, name_, type_, help_) id,
+#define METRIC(id, name_, type_, help_) [id] = {name_, PROM_##type_, help_},
+
 /* A family that begins with its first sample, so that an empty one leaves no trace. */
 struct prom_family {
 	FILE *out;
@@ -21,6 +36,21 @@ struct prom_family {
 /* One that lasts as long as the block, of FILE *out: GAUGE, COUNTER or HISTOGRAM. */
 #define FAMILY(name_, type_, help_)                                                                \
 	(&(struct prom_family){.out = out, .name = name_, .type = PROM_##type_, .help = help_})
+
+/* The same of an entry of such a table. */
+#define FAMILY_OF(metric_)                                                                         \
+	(&(struct prom_family){.out = out,                                                         \
+			       .name = (metric_)->name,                                            \
+			       .type = (metric_)->type,                                            \
+			       .help = (metric_)->help})
+
+/* Pairs of label name and value, ended by {}; an empty value is left out. */
+struct prom_label {
+	const char *name, *value;
+};
+void prom_sample(struct prom_family *family, double value, const struct prom_label *labels);
+void prom_sample_count(struct prom_family *family, uint64_t value,
+		       const struct prom_label *labels);
 
 /*
  * A sample of @family. Then pairs of label name and value, ended by NULL; a

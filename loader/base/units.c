@@ -18,6 +18,7 @@ static const struct unit units[] = {
 	{"us", 1000},
 	{"ms", 1000000},
 	{"s", 1000000000},
+	{"min", 60 * 1000000000ull},
 	{"m", 60 * 1000000000ull},
 	{"h", 3600 * 1000000000ull},
 };
@@ -40,10 +41,9 @@ static const struct {
 	{"secs", "s"},
 	{"second", "s"},
 	{"seconds", "s"},
-	{"min", "m"},
-	{"mins", "m"},
-	{"minute", "m"},
-	{"minutes", "m"},
+	{"mins", "min"},
+	{"minute", "min"},
+	{"minutes", "min"},
 	{"hr", "h"},
 	{"hour", "h"},
 	{"hours", "h"},
@@ -165,14 +165,14 @@ const char *units_bit_rate(char out[UNITS_TEXT_BYTES], double bytes_per_second)
 }
 
 /* "3h 5m", "3h" when the smaller part is nothing. */
-static void two_parts(char out[UNITS_TEXT_BYTES], unsigned long long large, char large_unit,
-		      unsigned long long small, char small_unit)
+static void two_parts(char out[UNITS_TEXT_BYTES], unsigned long long large,
+		      const char *large_unit, unsigned long long small, const char *small_unit)
 {
 	if (small)
-		snprintf(out, UNITS_TEXT_BYTES, "%llu%c %llu%c", large, large_unit, small,
+		snprintf(out, UNITS_TEXT_BYTES, "%llu%s %llu%s", large, large_unit, small,
 			 small_unit);
 	else
-		snprintf(out, UNITS_TEXT_BYTES, "%llu%c", large, large_unit);
+		snprintf(out, UNITS_TEXT_BYTES, "%llu%s", large, large_unit);
 }
 
 const char *units_duration(char out[UNITS_TEXT_BYTES], uint64_t ns)
@@ -180,11 +180,11 @@ const char *units_duration(char out[UNITS_TEXT_BYTES], uint64_t ns)
 	uint64_t s = ns / 1000000000;
 
 	if (s >= 86400)
-		two_parts(out, s / 86400, 'd', s % 86400 / 3600, 'h');
+		two_parts(out, s / 86400, "d", s % 86400 / 3600, "h");
 	else if (s >= 3600)
-		two_parts(out, s / 3600, 'h', s % 3600 / 60, 'm');
+		two_parts(out, s / 3600, "h", s % 3600 / 60, "min");
 	else if (s >= 60)
-		two_parts(out, s / 60, 'm', s % 60, 's');
+		two_parts(out, s / 60, "min", s % 60, "s");
 	else if (s)
 		snprintf(out, UNITS_TEXT_BYTES, "%gs", (double)(ns / 1000000) / 1000);
 	else if (ns >= 1000000)
@@ -193,6 +193,26 @@ const char *units_duration(char out[UNITS_TEXT_BYTES], uint64_t ns)
 		snprintf(out, UNITS_TEXT_BYTES, "%gus", (double)ns / 1000);
 	else
 		snprintf(out, UNITS_TEXT_BYTES, "%uns", (unsigned int)ns);
+	return out;
+}
+
+const char *units_delay(char out[UNITS_TEXT_BYTES], double ns)
+{
+	static const char *const names[] = {"us", "ms", "s"};
+	double value = ns / 1e3, size = value < 0 ? -value : value;
+	unsigned int i = 0;
+
+	/* Rounded before the unit is chosen: 999.7 us is 1.00ms. */
+	for (; i < 2 && size >= 999.5; i++) {
+		value /= 1e3;
+		size /= 1e3;
+	}
+	snprintf(out, UNITS_TEXT_BYTES, "%.*f%s",
+		 size < 0.9995	 ? 3
+		 : size < 9.995	 ? 2
+		 : size < 99.95	 ? 1
+				 : 0,
+		 value, names[i]);
 	return out;
 }
 

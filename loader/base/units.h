@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define UNITS_UNDERSTOOD "ns, us, ms, s, m, h"
+#define UNITS_UNDERSTOOD "ns, us, ms, s, min, h"
 
 /*
  * "5s", "2ms", "1.5us", "0". The unit follows the number at once. Returns 0,
@@ -25,7 +25,10 @@ const char *units_count(char out[UNITS_TEXT_BYTES], double count);
 const char *units_bytes(char out[UNITS_TEXT_BYTES], double bytes);
 /* As networks count, powers of 1000 and bits: "9.41 Gbit/s". */
 const char *units_bit_rate(char out[UNITS_TEXT_BYTES], double bytes_per_second);
-/* The two largest parts that matter: "3d 4h", "12m 5s", "250ms", "5us". */
+/* How long something lasts, the two largest parts: "3d 4h", "12min 5s", "250ms", "5us". */
 const char *units_duration(char out[UNITS_TEXT_BYTES], uint64_t ns);
+
+/* A measured delay, three digits: "0.812us", "7.62us", "168us"; from 1000 us up "1.00ms", "16.8s". */
+const char *units_delay(char out[UNITS_TEXT_BYTES], double ns);
 
 #endif

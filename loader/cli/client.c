@@ -11,12 +11,12 @@
 
 #include "cli.h"
 
-#define ANSWER_SECONDS 60 /* the longest answer, of a full table, takes a few */
+#define REPLY_SECONDS 60 /* the longest reply, of a full table, takes a few */
 
 int cli_client_open(struct cli_client *client, const char *path)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	struct timeval patience = {.tv_sec = ANSWER_SECONDS};
+	struct timeval timeout = {.tv_sec = REPLY_SECONDS};
 	int err;
 
 	*client = (struct cli_client){.path = path, .fd = -1};
@@ -26,8 +26,8 @@ int cli_client_open(struct cli_client *client, const char *path)
 	client->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (client->fd < 0)
 		return -errno;
-	setsockopt(client->fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-	setsockopt(client->fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+	setsockopt(client->fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
+	setsockopt(client->fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
 	if (!connect(client->fd, (struct sockaddr *)&address, sizeof(address)))
 		client->in = fdopen(client->fd, "r");
 	if (client->in)
@@ -44,35 +44,36 @@ void cli_client_close(struct cli_client *client)
 	client->in = NULL;
 }
 
-void cli_client_explain(const char *path, int err)
+bool cli_client_absent(int err)
+{
+	return err == -ENOENT || err == -ECONNREFUSED || err == -ENOTDIR;
+}
+
+int cli_client_explain(const char *path, int err)
 {
 	if (err == -EACCES || err == -EPERM)
-		fprintf(stderr, "escapement: %s: permission denied: run it as root\n", path);
-	else if (err == -ENOENT || err == -ECONNREFUSED || err == -ENOTDIR)
-		fprintf(stderr,
-			"escapement: no daemon answers at %s: start escapementd "
-			"(systemctl start escapementd) or give --socket\n",
-			path);
-	else
-		fprintf(stderr, "escapement: no daemon answers at %s: %s; give another --socket\n",
-			path, strerror(-err));
+		return cli_fail(CLI_DENIED, "%s: permission denied: run it as root", path);
+	if (cli_client_absent(err))
+		return cli_fail(CLI_NO_DAEMON,
+				"no daemon replies at %s: start escapementd (systemctl start "
+				"escapementd), or give --socket",
+				path);
+	return cli_fail(CLI_NO_DAEMON, "no daemon replies at %s: %s; give another --socket", path,
+			strerror(-err));
 }
 
 static int lost(const struct cli_client *client, const char *why)
 {
-	fprintf(stderr,
-		"escapement: the daemon at %s %s: see its log (journalctl -u "
-		"escapementd)\n",
-		client->path, why);
-	return CLI_NO_DAEMON;
+	return cli_fail(CLI_NO_DAEMON, "the daemon at %s %s: see its log (journalctl -u escapementd)",
+			client->path, why);
 }
 
-static int refused(const json_t *answer)
+static int refused(const json_t *reply)
 {
-	const json_t *exit_code = json_object_get(answer, "exit");
+	const json_t *exit_code = json_object_get(reply, "exit");
 
-	fprintf(stderr, "escapement: %s\n", cli_text(answer, "error"));
-	return json_is_integer(exit_code) ? (int)json_integer_value(exit_code) : CLI_FAILED;
+	return cli_fail(json_is_integer(exit_code) ? (int)json_integer_value(exit_code) : CLI_FAILED,
+			"%s", cli_text(reply, "error"));
 }
 
 int cli_client_next(struct cli_client *client, json_t **result)
@@ -80,7 +81,7 @@ int cli_client_next(struct cli_client *client, json_t **result)
 	size_t room = 0;
 	char *line = NULL;
 	ssize_t bytes;
-	json_t *answer;
+	json_t *reply;
 	int code = CLI_GOOD;
 
 	errno = 0;
@@ -89,17 +90,17 @@ int cli_client_next(struct cli_client *client, json_t **result)
 		int err = errno;
 
 		free(line);
-		return lost(client, err == EAGAIN ? "does not answer" : "closed the connection");
+		return lost(client, err == EAGAIN ? "does not reply" : "closed the connection");
 	}
-	answer = json_loadb(line, bytes, 0, NULL);
+	reply = json_loadb(line, bytes, 0, NULL);
 	free(line);
-	if (!answer)
-		code = lost(client, "answered what is no JSON");
-	else if (!json_is_true(json_object_get(answer, "ok")))
-		code = refused(answer);
+	if (!reply)
+		code = lost(client, "replied what is not JSON");
+	else if (!json_is_true(json_object_get(reply, "ok")))
+		code = refused(reply);
 	else
-		*result = json_incref(json_object_get(answer, "result"));
-	json_decref(answer);
+		*result = json_incref(json_object_get(reply, "result"));
+	json_decref(reply);
 	return code;
 }
 
@@ -118,7 +119,7 @@ static int send_all(int fd, const char *text, size_t bytes)
 	return 0;
 }
 
-int cli_client_ask(struct cli_client *client, const char *verb, json_t *args, json_t **result)
+int cli_client_query(struct cli_client *client, const char *verb, json_t *args, json_t **result)
 {
 	json_t *request = json_pack("{s:s, s:o*}", "verb", verb, "args", args);
 	char *text = request ? json_dumps(request, JSON_COMPACT) : NULL;
@@ -133,27 +134,24 @@ int cli_client_ask(struct cli_client *client, const char *verb, json_t *args, js
 		err = send_all(client->fd, text, bytes + 1);
 		free(text);
 	}
-	if (err == -EINVAL) {
-		fprintf(stderr, "escapement: an argument is not UTF-8 text\n");
-		return CLI_USAGE;
-	}
-	/* Turned away at the door: the daemon's reason is still there to be read. */
+	if (err == -EINVAL)
+		return cli_fail(CLI_USAGE, "an argument is not UTF-8 text");
+	/* A connection that was refused: the daemon's reason is still there to be read. */
 	if (err && err != -EPIPE && err != -ECONNRESET)
-		return lost(client, "takes no request");
+		return lost(client, "accepts no request");
 	return cli_client_next(client, result);
 }
 
-int cli_ask(const char *path, const char *verb, json_t *args, json_t **result)
+int cli_query(const struct cli *cli, json_t **result)
 {
 	struct cli_client client;
-	int err = cli_client_open(&client, path), code;
+	char verb[64];
+	int err = cli_client_open(&client, cli->socket), code;
 
-	if (err) {
-		json_decref(args);
-		cli_client_explain(path, err);
-		return CLI_NO_DAEMON;
-	}
-	code = cli_client_ask(&client, verb, args, result);
+	if (err)
+		return cli_client_explain(cli->socket, err);
+	code = cli_client_query(&client, cli_request_verb(cli->verb, verb), cli_request_args(cli),
+				result);
 	cli_client_close(&client);
 	return code;
 }

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The command line's end of the socket. */
-#ifndef ESC_LOADER_CLI_CLIENT_H
-#define ESC_LOADER_CLI_CLIENT_H
+#ifndef ESC_CLI_CLIENT_H
+#define ESC_CLI_CLIENT_H
 
 #include <stdbool.h>
 #include <stdio.h>
 #include <jansson.h>
+
+struct cli;
 
 struct cli_client {
 	const char *path;
@@ -13,21 +15,23 @@ struct cli_client {
 	int fd;
 };
 
-/* 0, or -errno when nobody answers on @path; says nothing. */
+/* 0, or -errno when no daemon replies at @path; prints nothing. */
 int cli_client_open(struct cli_client *client, const char *path);
 void cli_client_close(struct cli_client *client);
-/* The sentence for a failed open. */
-void cli_client_explain(const char *path, int err);
+/* True when the reason for a failed open is that there is no daemon. */
+bool cli_client_absent(int err);
+/* Prints the reason for a failed open and returns the exit status. */
+int cli_client_explain(const char *path, int err);
 
 /*
- * Sends a request; steals @args, which may be NULL. Returns an exit code; when
- * it is CLI_GOOD, *@result is a new reference, else the reason was printed.
+ * Sends a request; steals @args, which may be NULL. Returns an exit status; when it is CLI_GOOD,
+ * *@result is a new reference, else the reason was printed.
  */
-int cli_client_ask(struct cli_client *client, const char *verb, json_t *args, json_t **result);
-/* The next answer of a stream, waiting as long as it takes. */
+int cli_client_query(struct cli_client *client, const char *verb, json_t *args, json_t **result);
+/* The next reply of a stream, however long it takes. */
 int cli_client_next(struct cli_client *client, json_t **result);
 
-/* Open, ask, close. */
-int cli_ask(const char *path, const char *verb, json_t *args, json_t **result);
+/* Open, query by the verb and its arguments, close. */
+int cli_query(const struct cli *cli, json_t **result);
 
 #endif

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
+/* `events`: a line for each. */
 #include <time.h>
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -60,15 +61,11 @@ static void show(const struct cli *cli, const json_t *event)
 
 static int show_kept(const struct cli *cli, struct cli_client *client)
 {
-	json_t *args = json_object(), *result, *event;
+	json_t *result, *event;
 	size_t i;
 	int code;
 
-	if (cli->follow)
-		json_object_set_new(args, "follow", json_true());
-	if (cli->since_given)
-		json_object_set_new(args, "since_ns", json_integer((json_int_t)cli->since_ns));
-	code = cli_client_ask(client, "events", args, &result);
+	code = cli_client_query(client, "events", cli_request_args(cli), &result);
 	if (code)
 		return code;
 	json_array_foreach (json_object_get(result, "events"), i, event)
@@ -98,14 +95,12 @@ static int show_new(const struct cli *cli, struct cli_client *client)
 int cli_events(const struct cli *cli)
 {
 	struct cli_client client;
-	int err = cli_client_open(&client, cli->places.socket), code;
+	int err = cli_client_open(&client, cli->socket), code;
 
-	if (err) {
-		cli_client_explain(cli->places.socket, err);
-		return CLI_NO_DAEMON;
-	}
+	if (err)
+		return cli_client_explain(cli->socket, err);
 	code = show_kept(cli, &client);
-	if (!code && cli->follow)
+	if (!code && json_is_true(json_object_get(cli->args, "follow")))
 		code = show_new(cli, &client);
 	cli_client_close(&client);
 	return code;

@@ -1,108 +1,174 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "table.h"
 
-#include <stdarg.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/param.h>
 
-#define COLUMNS_MAX 24
-#define CELL_BYTES 64
+#define COLUMNS_MOST 32
+#define SHRUNK_LEAST 4
 
-struct cli_table {
-	unsigned int columns;
-	bool left[COLUMNS_MAX];
-	int width[COLUMNS_MAX];
-	char (*cells)[CELL_BYTES]; /* the headings are the first row */
-	size_t count, room;
+struct table {
+	const struct column *columns[COLUMNS_MOST];
+	size_t count; /* of columns */
+	size_t width[COLUMNS_MOST];
+	/* The cells one behind the other, each with its NUL; the first are the headings. */
+	FILE *cells;
+	char *text;
+	size_t bytes, rows;
 };
 
-static char *next_cell(struct cli_table *table)
+static bool cell_write(FILE *out, struct scope scope, const struct column *column)
 {
-	if (table->count == table->room) {
-		size_t room = table->room ? table->room * 2 : 256;
-		void *grown = reallocarray(table->cells, room, CELL_BYTES);
+	char *text;
+	bool there;
 
-		if (!grown)
-			return NULL;
-		table->cells = grown;
-		table->room = room;
-	}
-	return table->cells[table->count++];
+	if (!strchr(column->key, '{'))
+		return value_write(out, scope, column->key, strlen(column->key), column->format);
+	text = value_expand(scope, column->key);
+	there = text && *text;
+	if (there)
+		fputs(text, out);
+	free(text);
+	return there;
 }
 
-void cli_table_cell(struct cli_table *table, const char *format, ...)
+static bool any_has(const struct column *column, const json_t *rows, const json_t *args)
 {
-	char *cell = next_cell(table);
-	unsigned int column;
-	va_list arguments;
-
-	if (!cell)
-		return;
-	column = (table->count - 1) % table->columns;
-	va_start(arguments, format);
-	vsnprintf(cell, CELL_BYTES, format, arguments);
-	va_end(arguments);
-	if ((int)strlen(cell) > table->width[column])
-		table->width[column] = strlen(cell);
-}
-
-struct cli_table *cli_table_new(const char *headings)
-{
-	struct cli_table *table = calloc(1, sizeof(*table));
-	char *copy = strdup(headings), *save = NULL;
-
-	if (!table || !copy) {
-		free(table);
-		free(copy);
-		return NULL;
-	}
-	/* Twice: a cell's column follows from the number of columns. */
-	for (const char *c = headings; *c; c++)
-		table->columns += *c == ' ';
-	table->columns++;
-	for (char *word = strtok_r(copy, " ", &save); word; word = strtok_r(NULL, " ", &save)) {
-		table->left[table->count % table->columns] = *word == '<';
-		cli_table_cell(table, "%s", word + (*word == '<'));
-	}
-	free(copy);
-	return table;
-}
-
-void cli_table_free(struct cli_table *table)
-{
-	if (!table)
-		return;
-	free(table->cells);
-	free(table);
-}
-
-void cli_table_write(const struct cli_table *table, FILE *out)
-{
-	for (size_t i = 0; i < table->count; i++) {
-		unsigned int column = i % table->columns;
-		int width = table->width[column];
-		bool last = column + 1 == table->columns;
-
-		if (table->left[column])
-			fprintf(out, "%-*s", last ? 0 : width, table->cells[i]);
-		else
-			fprintf(out, "%*s", width, table->cells[i]);
-		fputs(last ? "\n" : " ", out);
-	}
-}
-
-void cli_table_rows(FILE *out, const char *headings, const json_t *rows,
-		    void (*add_row)(struct cli_table *table, const json_t *row))
-{
-	struct cli_table *table = cli_table_new(headings);
+	FILE *nowhere = fopen("/dev/null", "w");
+	bool found = false;
 	json_t *row;
 	size_t i;
 
-	if (!table)
-		return;
 	json_array_foreach (rows, i, row)
-		add_row(table, row);
-	cli_table_write(table, out);
-	cli_table_free(table);
+		if (nowhere && cell_write(nowhere, (struct scope){row, args}, column)) {
+			found = true;
+			break;
+		}
+	if (nowhere)
+		fclose(nowhere);
+	return found;
+}
+
+bool table_has(const struct column *column, bool live)
+{
+	return live ? column->flags & (COLUMN_LIVE | COLUMN_LIVE_ONLY)
+		    : !(column->flags & COLUMN_LIVE_ONLY);
+}
+
+static bool is_shown(const struct column *column, const json_t *rows, const json_t *args, bool live)
+{
+	if (!table_has(column, live))
+		return false;
+	return live || !(column->flags & COLUMN_OPTIONAL) || any_has(column, rows, args);
+}
+
+static void choose_columns(struct table *table, const struct column *columns, const json_t *rows,
+			   const json_t *args, bool live)
+{
+	for (; columns->header && table->count < COLUMNS_MOST; columns++)
+		if (is_shown(columns, rows, args, live))
+			table->columns[table->count++] = columns;
+}
+
+static void add_headings(struct table *table, bool live)
+{
+	for (size_t i = 0; i < table->count; i++) {
+		const struct column *column = table->columns[i];
+
+		fprintf(table->cells, "%s%c", column->header, '\0');
+		table->width[i] = MAX(strlen(column->header), live ? (size_t)column->width : 0);
+	}
+}
+
+static void add_row(struct table *table, const json_t *row, const json_t *args)
+{
+	for (size_t i = 0; i < table->count; i++) {
+		long begin = ftell(table->cells);
+
+		if (!cell_write(table->cells, (struct scope){row, args}, table->columns[i]))
+			fputc('-', table->cells);
+		table->width[i] = MAX(table->width[i], (size_t)(ftell(table->cells) - begin));
+		fputc('\0', table->cells);
+	}
+	table->rows++;
+}
+
+/* Takes what is too much from the widest of those that may shrink. */
+static void shrink(struct table *table, size_t fit)
+{
+	size_t total = table->count - 1;
+
+	for (size_t i = 0; i < table->count; i++)
+		total += table->width[i];
+	while (total > fit) {
+		size_t widest = table->count;
+
+		for (size_t i = 0; i < table->count; i++)
+			if (table->columns[i]->flags & COLUMN_SHRINK &&
+			    table->width[i] > SHRUNK_LEAST &&
+			    (widest == table->count || table->width[i] > table->width[widest]))
+				widest = i;
+		if (widest == table->count)
+			return;
+		table->width[widest]--;
+		total--;
+	}
+}
+
+/* What does not fit loses its middle: hosts differ at the end, jobs at both. */
+static int cell_text(char *out, size_t room, const char *cell, size_t width, bool left)
+{
+	size_t bytes = strlen(cell), head = width / 3;
+
+	if (bytes <= width)
+		return snprintf(out, room, left ? "%-*s" : "%*s", (int)width, cell);
+	return snprintf(out, room, "%.*s~%s", (int)head, cell, cell + bytes - (width - head - 1));
+}
+
+static void write_line(FILE *out, const struct table *table, const char **cell, size_t fit)
+{
+	char line[4096];
+	size_t used = 0;
+
+	for (size_t i = 0; i < table->count; i++) {
+		const struct column *column = table->columns[i];
+		bool left = column->flags & COLUMN_LEFT, last = i + 1 == table->count;
+		size_t width = left && last ? strlen(*cell) : table->width[i];
+
+		if (used < sizeof(line))
+			used += cell_text(line + used, sizeof(line) - used, *cell, width, left);
+		if (!last && used < sizeof(line))
+			used += snprintf(line + used, sizeof(line) - used, " ");
+		*cell += strlen(*cell) + 1;
+	}
+	fprintf(out, "%.*s\n", fit ? (int)fit : (int)sizeof(line), line);
+}
+
+size_t table_write(FILE *out, const struct column *columns, struct scope scope, const json_t *rows,
+		   const struct table_shape *shape)
+{
+	struct table table = {};
+	const char *cell;
+	json_t *row;
+	size_t i;
+
+	table.cells = open_memstream(&table.text, &table.bytes);
+	if (!table.cells)
+		return 0;
+	choose_columns(&table, columns, rows, scope.args, shape->live);
+	add_headings(&table, shape->live);
+	json_array_foreach (rows, i, row)
+		if (value_holds((struct scope){row, scope.args}, shape->only) &&
+		    !(shape->most && table.rows == shape->most))
+			add_row(&table, row, scope.args);
+	if (!fclose(table.cells) && (table.rows || shape->live)) {
+		if (shape->fit)
+			shrink(&table, shape->fit);
+		cell = table.text;
+		for (i = 0; i <= table.rows; i++)
+			write_line(out, &table, &cell, shape->fit);
+	}
+	free(table.text);
+	return table.rows;
 }

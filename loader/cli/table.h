@@ -1,25 +1,22 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Rows and columns of text, each column as wide as it has to be. */
-#ifndef ESC_LOADER_CLI_TABLE_H
-#define ESC_LOADER_CLI_TABLE_H
+/* Rows of JSON as a table, each column as wide as it has to be. */
+#ifndef ESC_CLI_TABLE_H
+#define ESC_CLI_TABLE_H
 
-#include <jansson.h>
-#include <stddef.h>
-#include <stdio.h>
+#include "value.h"
 
-struct cli_table;
+struct table_shape {
+	const char *only; /* condition on rows; NULL: all */
+	size_t most;	  /* rows; 0: all */
+	bool live;	  /* the columns of a live table, with a heading in any case */
+	size_t fit;	  /* columns of the terminal that lines have to fit into; 0: any */
+};
 
-/* @headings: names separated by spaces; one that begins with '<' is flushed left. */
-struct cli_table *cli_table_new(const char *headings);
-void cli_table_free(struct cli_table *table);
+/* Which of @columns are in a live table, or in another. */
+bool table_has(const struct column *column, bool live);
 
-/* The next cell, row by row. */
-void cli_table_cell(struct cli_table *table, const char *format, ...)
-	__attribute__((format(printf, 2, 3)));
-void cli_table_write(const struct cli_table *table, FILE *out);
-
-/* A table of an array, each of whose members @add_row adds the cells of. */
-void cli_table_rows(FILE *out, const char *headings, const json_t *rows,
-		    void (*add_row)(struct cli_table *table, const json_t *row));
+/* Returns how many rows were written. */
+size_t table_write(FILE *out, const struct column *columns, struct scope scope, const json_t *rows,
+		   const struct table_shape *shape);
 
 #endif

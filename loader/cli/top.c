@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* `top`: pages of queue pairs on the terminal's other screen, until somebody has seen enough. */
+/* `top`: pages of queue pairs on the terminal's alternate screen, until it is ended. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -23,29 +23,28 @@
 #define PLAIN_ROWS 20
 
 #define HINT                                                                                       \
-	"One-way delays of the last second, true within +-. d delay, t throughput, l loss, q "     \
-	"quits"
+	"One-way delays of the last second, error bound ERR. Keys: d delay, t throughput, l loss, "  \
+	"q quit"
 
 struct screen {
 	struct termios before;
-	bool keys; /* the terminal's keys come one by one */
+	bool keys; /* the terminal delivers each key at once */
 	bool on;
-	sigset_t mask; /* while it waits: signals come then and only then */
+	sigset_t mask; /* while it waits: signals are delivered only then */
 };
 
-/* Terminals are asked from signal handlers' flags alone. */
-static volatile sig_atomic_t stop_asked, pause_asked;
+static volatile sig_atomic_t stop_signal, pause_signal;
 
 static void on_stop(int number)
 {
 	(void)number;
-	stop_asked = 1;
+	stop_signal = 1;
 }
 
 static void on_pause(int number)
 {
 	(void)number;
-	pause_asked = 1;
+	pause_signal = 1;
 }
 
 static void on_resize(int number)
@@ -101,7 +100,7 @@ static void fill_ending(sigset_t *signals)
 	sigaddset(signals, SIGHUP);
 }
 
-/* Signals come while it waits, so that none is missed between a look at the flags and the wait. */
+/* Blocked but while it waits, so that none is missed between the test of a flag and the wait. */
 static void screen_catch_signals(struct screen *screen)
 {
 	sigset_t later;
@@ -117,7 +116,7 @@ static void screen_catch_signals(struct screen *screen)
 	catch_signal(SIGWINCH, on_resize);
 }
 
-/* A daemon that does not answer is not to hold anybody. */
+/* A daemon that does not reply must not keep it from being ended. */
 static void allow_ending(bool allow)
 {
 	sigset_t ending;
@@ -126,10 +125,10 @@ static void allow_ending(bool allow)
 	sigprocmask(allow ? SIG_UNBLOCK : SIG_BLOCK, &ending, NULL);
 }
 
-/* Out of the way as long as the shell has the terminal. */
+/* The shell has the terminal meanwhile. */
 static void screen_pause(struct screen *screen)
 {
-	pause_asked = 0;
+	pause_signal = 0;
 	screen_leave(screen);
 	raise(SIGSTOP);
 	screen_enter(screen);
@@ -137,14 +136,23 @@ static void screen_pause(struct screen *screen)
 
 /* --- one page --- */
 
+static uint64_t interval_ns(const struct cli *cli)
+{
+	return json_object_get(cli->args, "interval_ns") ? cli_count(cli->args, "interval_ns")
+							 : 1000000000;
+}
+
+/* The rows that were asked for, @most at most. */
+static size_t row_count(const struct cli *cli, size_t most)
+{
+	const json_t *top = json_object_get(cli->args, "top");
+
+	return top && cli_count(cli->args, "top") < most ? cli_count(cli->args, "top") : most;
+}
+
 static struct top_view view_of(const struct cli *cli, char clock[16])
 {
-	struct top_view view = {
-		.sort = cli->sort ? cli->sort : "delay",
-		.seconds = cli->watch_seconds,
-		.clock = clock,
-		.hint = "",
-	};
+	struct top_view view = {.clock = clock, .hint = "", .interval_ns = interval_ns(cli)};
 	struct winsize size;
 	time_t now = time(NULL);
 	struct tm tm;
@@ -157,19 +165,17 @@ static struct top_view view_of(const struct cli *cli, char clock[16])
 	return view;
 }
 
-static int ask(const struct cli *cli, struct cli_client *client, const char *sort, size_t rows,
-	       json_t **result)
+static int query(const struct cli *cli, struct cli_client *client, const char *sort, size_t rows,
+		 json_t **result)
 {
-	json_t *args = json_object();
+	json_t *args = cli_request_args(cli);
 
-	if (cli->word_count)
-		json_object_set_new(args, "key", json_string(cli->words[0]));
 	json_object_set_new(args, "sort", json_string(sort));
 	json_object_set_new(args, "top", json_integer(rows));
-	return cli_client_ask(client, "qp", args, result);
+	return cli_client_query(client, "top", args, result);
 }
 
-/* Lines over what was there, so that nothing flickers. */
+/* Over the lines that are there, so that nothing flickers. */
 static void paint(const char *page)
 {
 	fputs(HOME, stdout);
@@ -196,10 +202,8 @@ static int show_page(const struct cli *cli, struct cli_client *client, const cha
 	view.sort = sort;
 	view.hint = HINT;
 	rows = view.lines > TOP_LINES_AROUND ? view.lines - TOP_LINES_AROUND : 1;
-	if (cli->top >= 0 && (size_t)cli->top < rows)
-		rows = (size_t)cli->top;
 	allow_ending(true);
-	code = ask(cli, client, sort, rows, &result);
+	code = query(cli, client, sort, row_count(cli, rows), &result);
 	allow_ending(false);
 	if (code)
 		return code;
@@ -216,7 +220,7 @@ static int show_page(const struct cli *cli, struct cli_client *client, const cha
 
 /* --- live --- */
 
-/* False: enough was seen. */
+/* False: it is over. */
 static bool take_key(int key, const char **sort)
 {
 	if (key == 'd')
@@ -229,22 +233,22 @@ static bool take_key(int key, const char **sort)
 }
 
 /* Until the next page is due, a key or a signal. False: it is over. */
-static bool screen_wait(struct screen *screen, double seconds, const char **sort)
+static bool screen_wait(struct screen *screen, uint64_t ns, const char **sort)
 {
-	struct timespec left = {.tv_sec = (time_t)seconds,
-				.tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9)};
+	struct timespec left = {.tv_sec = (time_t)(ns / 1000000000),
+				.tv_nsec = (long)(ns % 1000000000)};
 	struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
 	unsigned char key;
 	int ready = ppoll(&input, 1, &left, &screen->mask);
 
-	if (stop_asked)
+	if (stop_signal)
 		return false;
-	if (pause_asked)
+	if (pause_signal)
 		screen_pause(screen);
 	if (ready <= 0)
 		return true;
 	if (read(STDIN_FILENO, &key, 1) != 1)
-		return false; /* nobody is there any more */
+		return false; /* the end of the input */
 	return take_key(key, sort);
 }
 
@@ -257,24 +261,23 @@ static int show_live(const struct cli *cli, struct cli_client *client, const cha
 	screen_enter(&screen);
 	do
 		code = show_page(cli, client, sort);
-	while (!code && !stop_asked && screen_wait(&screen, cli->watch_seconds, &sort));
+	while (!code && !stop_signal && screen_wait(&screen, interval_ns(cli), &sort));
 	screen_leave(&screen);
-	if (stop_asked)
+	if (stop_signal)
 		return CLI_GOOD;
-	if (code) /* what was said went with the screen */
-		fprintf(stderr, "escapement: the daemon at %s does not answer any more\n",
-			cli->places.socket);
-	return code;
+	/* What was printed went with the screen. */
+	return code ? cli_fail(code, "the daemon at %s does not reply any more", cli->socket) : code;
 }
 
 /* --- printed --- */
 
 static int print_page(const struct cli *cli, struct cli_client *client, const char *sort)
 {
+	bool all = json_object_get(cli->args, "top") != NULL;
 	char clock[16];
 	struct top_view view = view_of(cli, clock);
 	json_t *result;
-	int code = ask(cli, client, sort, cli->top >= 0 ? (size_t)cli->top : PLAIN_ROWS, &result);
+	int code = query(cli, client, sort, row_count(cli, all ? SIZE_MAX : PLAIN_ROWS), &result);
 
 	if (code)
 		return code;
@@ -289,15 +292,14 @@ static int print_page(const struct cli *cli, struct cli_client *client, const ch
 }
 
 static int print_pages(const struct cli *cli, struct cli_client *client, const char *sort,
-		       int64_t frames)
+		       uint64_t frames)
 {
-	struct timespec pause = {
-		.tv_sec = (time_t)cli->watch_seconds,
-		.tv_nsec = (long)((cli->watch_seconds - (double)(time_t)cli->watch_seconds) * 1e9),
-	};
+	uint64_t ns = interval_ns(cli);
+	struct timespec pause = {.tv_sec = (time_t)(ns / 1000000000),
+				 .tv_nsec = (long)(ns % 1000000000)};
 	int code = CLI_GOOD;
 
-	for (int64_t i = 0; !code && i < frames; i++) {
+	for (uint64_t i = 0; !code && i < frames; i++) {
 		if (i) {
 			nanosleep(&pause, NULL);
 			if (cli->format == CLI_TEXT)
@@ -310,25 +312,21 @@ static int print_pages(const struct cli *cli, struct cli_client *client, const c
 
 int cli_top(const struct cli *cli)
 {
-	bool live = cli->format == CLI_TEXT && cli->frames < 0 && isatty(STDOUT_FILENO);
-	const char *sort = cli->sort ? cli->sort : "delay";
-	struct cli shown = *cli;
+	uint64_t frames = cli_count(cli->args, "frames");
+	bool live = cli->format == CLI_TEXT && !frames && isatty(STDOUT_FILENO);
+	const char *sort = *cli_text(cli->args, "sort") ? cli_text(cli->args, "sort") : "delay";
 	struct cli_client client;
-	int err = cli_client_open(&client, cli->places.socket), code;
+	int err = cli_client_open(&client, cli->socket), code;
 
-	if (err) {
-		cli_client_explain(cli->places.socket, err);
-		return CLI_NO_DAEMON;
-	}
-	if (!shown.watch_seconds)
-		shown.watch_seconds = 1;
+	if (err)
+		return cli_client_explain(cli->socket, err);
 	if (live)
-		code = show_live(&shown, &client, sort);
+		code = show_live(cli, &client, sort);
 	else
-		code = print_pages(&shown, &client, sort, cli->frames < 0 ? 1 : cli->frames);
-	if (!code && !live && cli->frames < 0 && cli->format == CLI_TEXT)
-		fprintf(stderr, "escapement: the output is no terminal, so this is one page; -n "
-				"says how many\n");
+		code = print_pages(cli, &client, sort, frames ? frames : 1);
+	if (!code && !live && !frames && cli->format == CLI_TEXT)
+		fprintf(stderr, "escapement: the output is no terminal, so this is one page; "
+				"--frames N prints more\n");
 	cli_client_close(&client);
 	return code;
 }

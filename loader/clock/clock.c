@@ -74,6 +74,7 @@ void mesh_clock_open(struct mesh *mesh)
 void mesh_clock_configure(struct mesh *mesh)
 {
 	const struct config *config = mesh->daemon->config;
+	const struct members *members = fleet_members(mesh->daemon->core.fleet);
 	unsigned int degree = mesh_plane_edges(mesh, FLEET_PLANE_BACKEND) +
 			      mesh_plane_edges(mesh, FLEET_PLANE_FRONTEND);
 	bool on = mesh->planes[0].on || mesh->planes[1].on;
@@ -81,8 +82,7 @@ void mesh_clock_configure(struct mesh *mesh)
 
 	mesh->clock.config.degree = degree;
 	mesh->clock.consensus.degree = degree;
-	if (on && config->member_list &&
-	    !roster_build_all(&all, config->member_list, config->host)) {
+	if (on && members && !roster_build_all(&all, members, config->host)) {
 		if (all.self != ROSTER_NOBODY)
 			mesh->clock.config.rank = graph_rank(all.ids, all.count, all.self, 0);
 		roster_free(&all);

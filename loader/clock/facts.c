@@ -154,7 +154,7 @@ static void get_counts(const struct mesh_edge *edge, struct mesh_peer_facts *out
 		sender_counts(edge->sending, &counts);
 	out->sent = edge->sent_before + counts.requests;
 	out->failed = edge->failed_before + counts.failed;
-	out->answered = edge->losses.answered;
+	out->answered = edge->losses.replied;
 	out->lost = edge->lost;
 	out->late = edge->losses.late;
 	out->reordered = edge->losses.reordered;

@@ -68,7 +68,7 @@ static void take_reply(struct mesh_edge *edge, const struct esc_probe_event *eve
 
 	edge->replies++;
 	edge->reply_local_ns = (int64_t)event->t4;
-	losses_answer(&edge->losses, event->sequence);
+	losses_reply(&edge->losses, event->sequence);
 	if (event->flags & ESC_PROBE_ASKS)
 		return; /* of no pair, and no path was warmed for it */
 	passages_add(&edge->out, (int64_t)event->t1, (int64_t)event->t2);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "base/address.h"
-#include "config/schema.h"
+#include "config/config.h"
 #include "daemon/daemon.h"
 #include "api/report.h"
 #include "delay/report.h"
@@ -23,7 +23,7 @@ static void put_real(json_t *object, const char *key, double number)
 
 const char *report_plane(enum fleet_plane plane)
 {
-	return config_word(config_plane_names, plane);
+	return config_plane_name(plane);
 }
 
 /* --- clock --- */

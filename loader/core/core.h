@@ -29,9 +29,10 @@ struct core {
 	sd_event *loop;
 	const struct config *config; /* in force; a reload replaces it as a whole */
 	struct config *own_config;   /* the same, to be freed */
+	struct fleet *fleet;	     /* the members in force */
 	struct events *events;
 	uint64_t start_realtime_ns, start_local_ns;
-	const char *config_path; /* as given by -c */
+	struct config_input config_input; /* where it is from, and with which sections */
 
 	struct core_module *modules; /* in the order in which they are opened */
 	size_t module_count;

@@ -7,6 +7,7 @@
 #include "base/explain.h"
 #include "base/log.h"
 #include "core.h"
+#include "fleet/fleet.h"
 
 #define RELOAD_EVENTS(X)                                                                           \
 	X(CONFIG_REFUSED, "config_refused", "A reload was refused; the old one stays in force.")   \
@@ -14,42 +15,9 @@
 enum { RELOAD_EVENTS(EVENT_ENUM) };
 const struct event_kind reload_events[] = {RELOAD_EVENTS(EVENT_KIND){}};
 
-static bool text_differs(const char *a, const char *b)
-{
-	return a && b ? strcmp(a, b) != 0 : a != b;
-}
-
-/* What is bound to the process: a socket, pins, an open file. */
-static int check_fixed(const struct config *old, const struct config *new, char **error)
-{
-	const char *key = NULL;
-
-	if (text_differs(old->pin_root, new->pin_root))
-		key = "pin_root";
-	else if (text_differs(old->socket, new->socket))
-		key = "socket";
-	else if (text_differs(old->kill_file, new->kill_file))
-		key = "kill_file";
-	else if (old->qps.max != new->qps.max)
-		key = "qps.max";
-	else if (text_differs(old->events.file, new->events.file))
-		key = "events.file";
-	else if (old->events.keep != new->events.keep)
-		key = "events.keep";
-	else if (old->lab.clock_offset_ns != new->lab.clock_offset_ns ||
-		 old->lab.clock_drift_ppb != new->lab.clock_drift_ppb)
-		key = "lab";
-	if (!key)
-		return 0;
-	return explain(
-		error, -EBUSY,
-		"%s: %s cannot change while escapementd runs; restart it, or set the old value",
-		new->path, key);
-}
-
 static int accept_all(struct core *core, const struct config *new, char **error)
 {
-	int err = check_fixed(core->config, new, error);
+	int err = 0;
 
 	for (size_t i = 0; !err && i < core->module_count; i++) {
 		const struct core_module *module = &core->modules[i];
@@ -68,7 +36,8 @@ static int refuse(struct core *core, int err, char *why, char **error)
 	events_add(core->events, &(struct event){.kind = &reload_events[CONFIG_REFUSED],
 						 .subject = "daemon",
 						 .seen = json_pack("{s:s}", "error", text)});
-	explain(error, err, "%s; the old configuration stays in force", text);
+	explain(error, err, "%s%sthe old configuration stays in force", text,
+		strchr(text, '\n') ? "\n" : "; ");
 	free(why);
 	return err;
 }
@@ -76,9 +45,13 @@ static int refuse(struct core *core, int err, char *why, char **error)
 int core_reload(struct core *core, char **error)
 {
 	struct config *new = NULL, *old = core->own_config;
+	struct config_input input = core->config_input;
+	struct members *members;
 	char *why = NULL;
-	int err = config_load(core->config_path, &new, &why);
+	int err;
 
+	input.in_force = old;
+	err = config_load(&input, &new, &why);
 	if (!err)
 		err = accept_all(core, new, &why);
 	if (err) {
@@ -86,9 +59,12 @@ int core_reload(struct core *core, char **error)
 		return refuse(core, err, why, error);
 	}
 	core->config = core->own_config = new;
+	members = fleet_set(core->fleet, new->members, new->member_list);
+	new->member_list = NULL;
 	for (size_t i = 0; i < core->module_count; i++)
 		if (core->modules[i].capability->reconfigure)
 			core->modules[i].capability->reconfigure(core->modules[i].self, old);
+	members_free(members);
 	config_free(old);
 	log_info("configuration reloaded from %s", new->path);
 	events_add(core->events, &(struct event){.kind = &reload_events[CONFIG_RELOADED],

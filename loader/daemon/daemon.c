@@ -15,6 +15,7 @@
 #include "dataplane/dataplane.h"
 #include "dataplane/lock.h"
 #include "dataplane/preflight.h"
+#include "fleet/fleet.h"
 #include "net/rtnl.h"
 
 #define CAPABILITY(name) extern const struct capability name##_capability;
@@ -28,6 +29,17 @@ static const struct capability *const capabilities[] = {
 #undef CAPABILITY
 };
 #define CAPABILITIES (sizeof(capabilities) / sizeof(capabilities[0]))
+
+const struct config_section *const *daemon_config_sections(void)
+{
+	static const struct config_section *sections[CAPABILITIES + 1];
+	size_t count = 0;
+
+	for (size_t i = 0; i < CAPABILITIES; i++)
+		if (capabilities[i]->keys)
+			sections[count++] = capabilities[i]->keys;
+	return sections;
+}
 
 #define DAEMON_EVENTS(X) X(DAEMON_STARTED, "daemon_started", "The daemon serves.")
 enum { DAEMON_EVENTS(EVENT_ENUM) };
@@ -72,12 +84,17 @@ static void record_start(struct daemon *daemon)
 static int prepare(struct daemon *daemon, char **error)
 {
 	struct core *core = &daemon->core;
-	int err = config_load(core->config_path, &core->own_config, error);
+	int err = config_load(&core->config_input, &core->own_config, error);
 
 	core->config = core->own_config;
 	daemon->config = core->own_config;
 	if (!err)
+		err = fleet_new(&core->fleet);
+	if (!err) {
+		fleet_set(core->fleet, core->config->members, core->own_config->member_list);
+		core->own_config->member_list = NULL;
 		err = preflight_check(error);
+	}
 	if (!err)
 		err = locks_take(&daemon->locks, NULL, core->config, error);
 	if (err)
@@ -134,7 +151,10 @@ int daemon_new(struct daemon **out, const char *config_path, char **error)
 	*out = NULL;
 	if (!daemon)
 		return -ENOMEM;
-	daemon->core.config_path = config_path;
+	daemon->core.config_input = (struct config_input){
+		.path = config_path,
+		.sections = daemon_config_sections(),
+	};
 	daemon->links_fd = -1;
 	daemon->start_realtime_ns = daemon->core.start_realtime_ns = time_realtime_ns();
 	daemon->start_local_ns = daemon->core.start_local_ns = time_local_ns();
@@ -167,6 +187,7 @@ void daemon_free(struct daemon *daemon)
 	events_free(daemon->core.events);
 	locks_free(daemon->locks);
 	sd_event_unref(daemon->core.loop);
+	fleet_free(daemon->core.fleet);
 	config_free(daemon->core.own_config);
 	free(daemon->core.modules);
 	free(daemon);

@@ -15,14 +15,11 @@ struct judge;
 struct locks;
 struct hostqueue;
 struct mesh;
-struct nics;
 struct owners;
 struct paths;
 struct qptable;
 struct server;
 struct steer;
-struct pace;
-struct tcppace;
 struct sd_event;
 struct sd_event_source;
 struct textfile;
@@ -38,9 +35,6 @@ struct daemon {
 	struct mesh *mesh;
 	struct steer *steer;
 	struct paths *paths;
-	struct pace *pace;
-	struct tcppace *tcp;
-	struct nics *nics;
 	struct judge *judge; /* NULL: nothing is judged */
 	struct owners *owners; /* of queue pairs; NULL: none are looked for */
 	struct events *ledger; /* core.events */
@@ -65,6 +59,9 @@ struct daemon {
 int daemon_new(struct daemon **out, const char *config_path, char **error);
 /* Stops serving; programs stay attached and go on counting. */
 void daemon_free(struct daemon *daemon);
+
+/* The sections of the configuration that capabilities have; NULL at the end. */
+const struct config_section *const *daemon_config_sections(void);
 
 int daemon_refresh(struct daemon *daemon);
 void daemon_follow_host_queue(struct daemon *daemon);

@@ -22,7 +22,6 @@
 #include "api/verbs.h"
 #include "fleet/fleet.h"
 #include "mesh/mesh.h"
-#include "nic/nic.h"
 #include "pace/pace.h"
 #include "paths/paths.h"
 #include "paths/report.h"
@@ -32,7 +31,6 @@
 #include "qp/table.h"
 #include "steer/request.h"
 #include "steer/steer.h"
-#include "tcp/tcp.h"
 
 static struct daemon *daemon_of(struct core *core)
 {
@@ -268,8 +266,9 @@ static const struct verb_handler mesh_handlers[] = {
 static void status_mesh(void *self, json_t *status)
 {
 	(void)self;
-	if (legacy_daemon->config->member_list)
-		report_put_count(status, "members", legacy_daemon->config->member_list->count);
+	if (fleet_members(legacy_daemon->core.fleet))
+		report_put_count(status, "members",
+				 fleet_members(legacy_daemon->core.fleet)->count);
 	report_put_clock(status, legacy_daemon);
 }
 
@@ -568,6 +567,11 @@ const struct capability delay_capability = {
 
 /* --- paths --- */
 
+static void resume_paths(void *self)
+{
+	paths_hear_anew(self);
+}
+
 static int open_paths(void **self, struct core *core, void *const needs[], char **error)
 {
 	struct daemon *daemon = daemon_of(core);
@@ -575,11 +579,14 @@ static int open_paths(void **self, struct core *core, void *const needs[], char 
 
 	(void)needs;
 	*self = daemon->paths;
+	if (!err)
+		mesh_on_resume(daemon->mesh, resume_paths, daemon->paths);
 	return err;
 }
 
 static void close_paths(void *self)
 {
+	mesh_on_resume(legacy_daemon->mesh, NULL, NULL);
 	paths_free(self);
 	legacy_daemon->paths = NULL;
 }
@@ -705,145 +712,6 @@ const struct capability steer_capability = {
 	.qp = qp_steer,
 };
 
-/* --- tcp --- */
-
-static void classes_tcp(void *self)
-{
-	tcppace_retake_classes(self);
-}
-
-static json_t *show_tcp(void *self)
-{
-	return tcppace_show(self);
-}
-
-static int mode_tcp(void *self, const char *mode, const char *by, char **error)
-{
-	return tcppace_set(self, mode, by, error);
-}
-
-static const struct pace_follower follower_tcp = {classes_tcp, show_tcp, mode_tcp};
-
-static int open_tcp(void **self, struct core *core, void *const needs[], char **error)
-{
-	struct daemon *daemon = daemon_of(core);
-	int err;
-
-	(void)needs;
-	daemon->pace = core_find(core, "pace");
-	err = tcppace_new(&daemon->tcp, daemon, error);
-	*self = daemon->tcp;
-	if (!err)
-		pace_follow(daemon->pace, &follower_tcp, daemon->tcp);
-	return err;
-}
-
-static void close_tcp(void *self)
-{
-	pace_follow(legacy_daemon->pace, NULL, NULL);
-	tcppace_free(self);
-}
-
-static void reconfigure_tcp(void *self, const struct config *old)
-{
-	tcppace_reconfigure(self, old);
-}
-
-static int off_tcp(void *self, const char *by, char **error)
-{
-	(void)error;
-	tcppace_stop(self, by);
-	return 0;
-}
-
-const struct capability tcp_capability = {
-	.name = "tcp",
-	.open = open_tcp,
-	.close = close_tcp,
-	.reconfigure = reconfigure_tcp,
-	.off = off_tcp,
-};
-
-/* --- nic --- */
-
-static int open_nic(void **self, struct core *core, void *const needs[], char **error)
-{
-	struct daemon *daemon = daemon_of(core);
-	int err = nics_new(&daemon->nics, daemon, error);
-
-	(void)needs;
-	*self = daemon->nics;
-	return err;
-}
-
-static void close_nic(void *self)
-{
-	nics_free(self);
-	legacy_daemon->nics = NULL;
-}
-
-static void tick_nic(void *self, uint64_t now_ns)
-{
-	(void)now_ns;
-	nics_look(self);
-}
-
-static void reconfigure_nic(void *self, const struct config *old)
-{
-	(void)old;
-	nics_reconfigure(self);
-}
-
-static int off_nic(void *self, const char *by, char **error)
-{
-	(void)by;
-	(void)error;
-	nics_set_off(self, true);
-	return 0;
-}
-
-static int on_nic(void *self, char **error)
-{
-	(void)error;
-	nics_set_off(self, false);
-	return 0;
-}
-
-static void links_nic(void *self)
-{
-	nics_look(self);
-}
-
-static json_t *reply_nic(void *self, struct request *request)
-{
-	(void)request;
-	return nics_report(self);
-}
-
-static const struct verb_handler nic_handlers[] = {{"failover", reply_nic}, {}};
-
-static void status_nic(void *self, json_t *status)
-{
-	json_t *nics = nics_report_short(self);
-
-	if (nics)
-		json_object_set_new(status, "nic_failover", nics);
-}
-
-const struct capability nic_capability = {
-	.name = "nic",
-	.verbs = nic_handlers,
-	.open = open_nic,
-	.close = close_nic,
-	.tick_ns = 1000000000,
-	.tick = tick_nic,
-	.reconfigure = reconfigure_nic,
-	.off = off_nic,
-	.on = on_nic,
-	.links_changed = links_nic,
-	.status = status_nic,
-};
-
 /* --- diagnose, and the poll of the maps before it --- */
 
 static struct core_timer *poll_timer;
@@ -925,8 +793,6 @@ static void gather(struct daemon *daemon, struct metrics_facts *facts)
 	steer_get(daemon->steer, &facts->steer);
 	paths_get(daemon->paths, &facts->paths);
 	metrics_lanes_gather(daemon->paths, daemon->config->textfile.top_paths, &facts->lanes);
-	tcppace_get(daemon->tcp, &facts->tcp);
-	facts->nics = daemon->nics;
 	judge_get_counts(daemon->judge, &facts->verdicts);
 	facts->reasons_read = !dataplane_reasons(daemon->dataplane, facts->reasons);
 	facts->qps_read = !core_refresh(&daemon->core);
@@ -934,7 +800,7 @@ static void gather(struct daemon *daemon, struct metrics_facts *facts)
 	facts->owners = daemon->owners;
 	facts->top_qps = daemon->config->textfile.top_qps;
 	facts->delays = daemon->delays;
-	facts->members = daemon->config->member_list;
+	facts->members = fleet_members(daemon->core.fleet);
 	facts->receipts = daemon->config->receipts.on;
 	if (!facts->qps_read)
 		return;

@@ -20,7 +20,7 @@ void report_delays_begin(struct report_delays *out, const struct daemon *daemon)
 
 	*out = (struct report_delays){
 		.delays = daemon->delays,
-		.members = daemon->config->member_list,
+		.members = fleet_members(daemon->core.fleet),
 		.off = dataplane_is_off(daemon->dataplane),
 		.receipts = daemon->config->receipts.on,
 		.peers = calloc(MESH_EDGES_MAX, sizeof(*out->peers)),

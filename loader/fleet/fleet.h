@@ -85,6 +85,39 @@ void members_free(struct members *members);
 /* The host that has @address, further ones too; NULL: none, or @members is NULL. */
 const char *members_host(const struct members *members, const struct esc_address *address);
 
+/* --- the member list in force --- */
+
+struct fleet;
+
+/* -ENOMEM. There are no members until fleet_set(). */
+int fleet_new(struct fleet **out);
+void fleet_free(struct fleet *fleet);
+/* NULL: there is no members file, or @fleet is NULL. Valid until the list is replaced. */
+const struct members *fleet_members(const struct fleet *fleet);
+/*
+ * After the configuration was read: @members (taken over, NULL: none), as read from the file at
+ * @path. Subscribers are not called. Returns the list before, for members_free() once nothing
+ * refers to it.
+ */
+struct members *fleet_set(struct fleet *fleet, const char *path, struct members *members);
+/*
+ * Reads the file when it is another one than last time. 1: its members are in force and all
+ * subscribers were called; 0: unchanged, or away while it is replaced; -errno and *@error:
+ * refused, the old members stay in force.
+ */
+int fleet_poll(struct fleet *fleet, char **error);
+
+/* Called in the order of subscription; @before (NULL: none) is valid until all were called. */
+typedef void fleet_changed_fn(void *context, const struct members *before);
+/* Filled in and kept by the subscriber. */
+struct fleet_subscriber {
+	fleet_changed_fn *changed;
+	void *context;
+	struct fleet_subscriber *next;
+};
+void fleet_subscribe(struct fleet *fleet, struct fleet_subscriber *subscriber);
+void fleet_unsubscribe(struct fleet *fleet, const struct fleet_subscriber *subscriber);
+
 /* --- the members of one mesh: a host each, with its id and its addresses on that plane --- */
 
 enum roster_family { ROSTER_IPV4, ROSTER_IPV6, ROSTER_FAMILIES };

@@ -266,8 +266,10 @@ static int read_nics(struct reading *reading, size_t entry, size_t targets,
 		snprintf(shown, sizeof(shown), "%s", word);
 		if (++count > MEMBER_NICS_MAX || !nic_parse(word, &nic))
 			err = fail(reading,
-				   "entry %zu, labels.nics: \"%s\": write each as FIRST|SECOND, such as "
-				   "\"10.1.1.2|10.2.1.2\", or ADDRESS=FIRST|SECOND where a dummy device "
+				   "entry %zu, labels.nics: \"%s\": write each as FIRST|SECOND, "
+				   "such as "
+				   "\"10.1.1.2|10.2.1.2\", or ADDRESS=FIRST|SECOND where a dummy "
+				   "device "
 				   "has the address; one IP version each, %d at most",
 				   entry, shown, MEMBER_NICS_MAX);
 		else

@@ -41,7 +41,8 @@ static struct address_entry *addresses_list(const struct mesh *mesh, size_t *cou
 {
 	static const struct members nobody;
 	const struct config *config = mesh->daemon->config;
-	const struct members *members = config->member_list ? config->member_list : &nobody;
+	const struct members *listed = fleet_members(mesh->daemon->core.fleet);
+	const struct members *members = listed ? listed : &nobody;
 	struct address_entry *list =
 		calloc(members->count + members->other_count + 1, sizeof(*list));
 

@@ -44,7 +44,7 @@ static int ask(struct mesh *mesh, const struct mesh_plane *plane,
 	struct mesh_edge *edge = mesh_find_edge(mesh, plane->plane, member->id);
 
 	if (edge && edge->sending)
-		return sender_ask(mesh->sender, edge->sending, about);
+		return sender_query(mesh->sender, edge->sending, about);
 	return ask_stranger(mesh, plane, member, about);
 }
 

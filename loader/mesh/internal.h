@@ -5,10 +5,9 @@
 
 #include "clocksync/anchor.h"
 #include "clocksync/graph.h"
-#include "probe/losses.h"
+#include "probe/probe.h"
 #include "mesh.h"
 #include "fleet/fleet.h"
-#include "probe/sender.h"
 
 #define MESH_TURN_NS 10000000	/* the ring is read */
 #define MESH_STATE_NS 100000000 /* who is heard */
@@ -139,6 +138,8 @@ struct mesh {
 	int64_t lab_offset_ns, lab_drift_ppb;
 	uint64_t state_due_ns, round_due_ns, retry_due_ns;
 	bool paused;
+	void (*resume)(void *context); /* NULL: none */
+	void *resume_context;
 	uint64_t peers_refused; /* members without room in the map */
 
 	struct hostclock clock;
@@ -149,10 +150,7 @@ struct mesh {
 	struct edge_scratch scratch;
 	struct mesh_anchor anchor;
 
-	struct {
-		uint64_t mtime_ns, inode, bytes;
-		bool refused;
-	} members_file;
+	struct fleet_subscriber members;
 };
 
 uint64_t mesh_monotonic_ns(void);
@@ -219,6 +217,6 @@ void mesh_get_tai(const struct mesh *mesh, struct mesh_clock_facts *out);
 
 /* mesh_members.c */
 void mesh_watch_members(struct mesh *mesh);
-void mesh_remember_members(struct mesh *mesh);
+void mesh_subscribe_members(struct mesh *mesh);
 
 #endif

@@ -16,7 +16,7 @@
 #include "base/explain.h"
 #include "base/log.h"
 #include "internal.h"
-#include "paths/paths.h"
+#include "clocksync/local.h"
 
 #define TURN_SLACK_US 1000
 #define RETRY_NS 5000000000ull /* of what could not be opened: it costs a look at every member */
@@ -80,9 +80,15 @@ static void mesh_watch_switch(struct mesh *mesh)
 		mesh->edges[i]->state = PEER_SUSPECT;
 		mesh->edges[i]->blame = NULL;
 	}
-	if (!paused)
-		paths_hear_anew(mesh->daemon->paths);
+	if (!paused && mesh->resume)
+		mesh->resume(mesh->resume_context);
 	mesh_write_fleet(mesh);
+}
+
+void mesh_on_resume(struct mesh *mesh, void (*resume)(void *context), void *context)
+{
+	mesh->resume = resume;
+	mesh->resume_context = context;
 }
 
 /* Programs that came or went, or another interface under the old name. */
@@ -136,7 +142,6 @@ void mesh_look(struct mesh *mesh)
 void mesh_reconfigure(struct mesh *mesh)
 {
 	sender_set_spacing(mesh->sender, mesh->daemon->config->mesh.pair_spacing_ns);
-	mesh_remember_members(mesh);
 	mesh_planes_apply(mesh);
 	mesh_clock_configure(mesh);
 }
@@ -200,6 +205,7 @@ int mesh_new(struct mesh **out, struct daemon *daemon, char **error)
 	mesh_open_page(mesh);
 	mesh_clock_open(mesh);
 	mesh_reconfigure(mesh);
+	mesh_subscribe_members(mesh);
 	err = sd_event_add_time_relative(daemon->event, &mesh->timer, CLOCK_MONOTONIC,
 					 MESH_TURN_NS / 1000, TURN_SLACK_US, mesh_on_turn, mesh);
 	if (err < 0) {
@@ -215,6 +221,7 @@ void mesh_free(struct mesh *mesh)
 	if (!mesh)
 		return;
 	sd_event_source_disable_unref(mesh->timer);
+	fleet_unsubscribe(mesh->daemon->core.fleet, &mesh->members);
 	if (mesh->sender)
 		mesh_planes_free(mesh);
 	sender_free(mesh->sender);

@@ -14,7 +14,7 @@
 #include "clocksync/hostclock.h"
 #include "config/config.h"
 #include "maps/maps.h"
-#include "probe/passages.h"
+#include "probe/probe.h"
 
 #define MESH_PLANES 2
 #define MESH_EDGES_MAX 96 /* of all planes; graph.c gives a member 48 at most */
@@ -28,6 +28,11 @@ void mesh_free(struct mesh *mesh);
 
 /* After a reload: all from daemon->config. */
 void mesh_reconfigure(struct mesh *mesh);
+/*
+ * @resume is called when the kill switch has ended, before this host replies to probes again.
+ * NULL: not any more.
+ */
+void mesh_on_resume(struct mesh *mesh, void (*resume)(void *context), void *context);
 /* Once a second: the members file, interfaces that came and went, the kill switch. */
 void mesh_look(struct mesh *mesh);
 

@@ -4,7 +4,6 @@
 #include <ifaddrs.h>
 #include <jansson.h>
 #include <net/if.h>
-#include <netinet/in.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,20 +33,12 @@ __attribute__((format(printf, 2, 3))) static void plane_off(struct mesh_plane *p
 static bool interface_has(const struct ifaddrs *list, const char *name,
 			  const struct esc_address *address)
 {
-	for (const struct ifaddrs *at = list; at; at = at->ifa_next) {
-		struct esc_address here = {.bytes = {[10] = 0xff, [11] = 0xff}};
+	struct esc_address here;
 
-		if (!at->ifa_addr || strcmp(at->ifa_name, name))
-			continue;
-		if (at->ifa_addr->sa_family == AF_INET)
-			memcpy(here.bytes + 12, &((struct sockaddr_in *)at->ifa_addr)->sin_addr, 4);
-		else if (at->ifa_addr->sa_family == AF_INET6)
-			memcpy(here.bytes, &((struct sockaddr_in6 *)at->ifa_addr)->sin6_addr, 16);
-		else
-			continue;
-		if (!memcmp(&here, address, sizeof(here)))
+	for (const struct ifaddrs *at = list; at; at = at->ifa_next)
+		if (!strcmp(at->ifa_name, name) && address_of_socket(at->ifa_addr, &here) &&
+		    !memcmp(&here, address, sizeof(here)))
 			return true;
-	}
 	return false;
 }
 
@@ -107,7 +98,7 @@ static void plane_choose(const struct mesh *mesh, struct mesh_plane *plane)
 	plane->configured = plane_is_configured(config, plane->plane);
 	if (!plane->configured)
 		return plane_off(plane, "no interface is of this plane");
-	if (!config->member_list)
+	if (!fleet_members(mesh->daemon->core.fleet))
 		return plane_off(plane, "there is no members file: name one with `members`");
 	if (roster->self == ROSTER_NOBODY)
 		return plane_off(plane,
@@ -352,20 +343,21 @@ static void tell_moved(struct mesh *mesh, const struct mesh_plane *plane, const 
 static void plane_apply(struct mesh *mesh, struct mesh_plane *plane, bool first)
 {
 	const struct config *config = mesh->daemon->config;
+	const struct members *members = fleet_members(mesh->daemon->core.fleet);
 	struct mesh_plane before = *plane;
 	int err = 0;
 
 	plane->roster = (struct roster){.self = ROSTER_NOBODY};
 	plane->graph = (struct graph){};
-	if (config->member_list)
-		err = roster_build(&plane->roster, config->member_list, plane->plane, config->host);
+	if (members)
+		err = roster_build(&plane->roster, members, plane->plane, config->host);
 	plane_choose(mesh, plane);
 	if (!err && plane->on)
 		err = graph_build(&plane->graph, plane->roster.ids, plane->roster.count,
 				  config->mesh.degree, plane->plane);
 	if (err)
 		plane_off(plane, "the mesh cannot be made: %s", strerror(-err));
-	if (!plane->on && plane->configured && config->member_list &&
+	if (!plane->on && plane->configured && members &&
 	    strcmp(before.note, plane->note))
 		log_warning("no probes on the %s plane: %s",
 			    plane->plane == FLEET_PLANE_FRONTEND ? "frontend" : "backend",

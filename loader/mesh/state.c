@@ -161,7 +161,7 @@ static void edge_judge_losses(struct mesh_edge *edge)
 			edge->horizon[i] = counts.next_sequence;
 		return;
 	}
-	losses_judge(&edge->losses, edge->horizon[edge->horizon_next]);
+	losses_expire(&edge->losses, edge->horizon[edge->horizon_next]);
 	edge->horizon[edge->horizon_next] = counts.next_sequence;
 	edge->horizon_next = (edge->horizon_next + 1) % MESH_HORIZON;
 	edge_sum_losses(edge);

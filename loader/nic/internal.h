@@ -14,7 +14,7 @@
 #include "pacing/nicguard.h"
 
 struct pins;
-struct nics_peer;
+struct nic_peer;
 
 /* ---- what is there: nic_plan.c ---- */
 
@@ -47,7 +47,7 @@ void nic_plan_pairs(struct nic_plan *plan, const struct config *config);
 /* Addresses, indices, MACs and MTUs as they are now. */
 int nic_plan_homes(struct nic_plan *plan, const struct config *config);
 /* The next hops to the peers: the kernel is asked for one peer of each IP version. */
-void nic_plan_hops(struct nic_plan *plan, const struct nics_peer *peers, size_t count);
+void nic_plan_hops(struct nic_plan *plan, const struct nic_peer *peers, size_t count);
 /* The gateway from @ifindex to @to; all zero: it is on the link, or there is no way. */
 struct esc_address nic_route_hop(unsigned int ifindex, const struct esc_address *to);
 

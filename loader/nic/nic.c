@@ -11,8 +11,7 @@
 
 #include "clocksync/graph.h"
 #include "config/config.h"
-#include "config/nic.h"
-#include "daemon/daemon.h"
+#include "core/core.h"
 #include "dataplane/dataplane.h"
 #include "base/explain.h"
 #include "core/events.h"
@@ -29,87 +28,87 @@ static int peer_compare(const void *a, const void *b)
 	return memcmp(a, b, sizeof(struct esc_address));
 }
 
-static void peer_add(struct nics *nics, const struct esc_address *address, uint64_t id,
-		     const struct member_nic *nic)
+static void peer_add(struct nic *nic, const struct esc_address *address, uint64_t id,
+		     const struct member_nic *member)
 {
-	struct nics_peer *peer = &nics->peers[nics->peer_count++];
+	struct nic_peer *peer = &nic->peers[nic->peer_count++];
 
-	*peer = (struct nics_peer){.address = *address, .is = {.id = id}};
-	if (nic) {
-		peer->is.first = nic->first;
-		peer->is.second = nic->second;
-		peer->host = nic->host;
+	*peer = (struct nic_peer){.address = *address, .is = {.id = id}};
+	if (member) {
+		peer->is.first = member->first;
+		peer->is.second = member->second;
+		peer->host = member->host;
 	}
 }
 
 /* A queue pair's address goes before the mere address of a NIC. */
-static void peers_unite(struct nics *nics)
+static void peers_unite(struct nic *nic)
 {
 	size_t kept = 0;
 
-	qsort(nics->peers, nics->peer_count, sizeof(*nics->peers), peer_compare);
-	for (size_t i = 0; i < nics->peer_count; i++) {
-		struct nics_peer *last = kept ? &nics->peers[kept - 1] : NULL;
+	qsort(nic->peers, nic->peer_count, sizeof(*nic->peers), peer_compare);
+	for (size_t i = 0; i < nic->peer_count; i++) {
+		struct nic_peer *last = kept ? &nic->peers[kept - 1] : NULL;
 
-		if (!last || peer_compare(last, &nics->peers[i]))
-			nics->peers[kept++] = nics->peers[i];
-		else if (nics->peers[i].host)
-			*last = nics->peers[i];
+		if (!last || peer_compare(last, &nic->peers[i]))
+			nic->peers[kept++] = nic->peers[i];
+		else if (nic->peers[i].host)
+			*last = nic->peers[i];
 	}
-	nics->peer_count = kept;
+	nic->peer_count = kept;
 }
 
-static int peers_read(struct nics *nics)
+static int peers_read(struct nic *nic)
 {
-	const struct config *config = nics->daemon->config;
-	const struct members *members = config->member_list;
+	const struct config *config = nic->core->config;
+	const struct members *members = fleet_members(nic->core->fleet);
 	size_t room = members ? 3 * members->nic_count : 0;
 
-	free(nics->peers);
-	nics->peer_count = 0;
-	nics->peers = calloc(room + 1, sizeof(*nics->peers));
-	if (!nics->peers)
+	free(nic->peers);
+	nic->peer_count = 0;
+	nic->peers = calloc(room + 1, sizeof(*nic->peers));
+	if (!nic->peers)
 		return -ENOMEM;
 	for (size_t i = 0; members && i < members->nic_count; i++) {
-		const struct member_nic *nic = &members->nics[i];
-		uint64_t id = graph_member_id(nic->host);
+		const struct member_nic *member = &members->nics[i];
+		uint64_t id = graph_member_id(member->host);
 
-		if (!strcmp(nic->host, config->host))
+		if (!strcmp(member->host, config->host))
 			continue;
-		peer_add(nics, &nic->address, id, nic);
-		peer_add(nics, &nic->first, id, NULL);
-		peer_add(nics, &nic->second, id, NULL);
+		peer_add(nic, &member->address, id, member);
+		peer_add(nic, &member->first, id, NULL);
+		peer_add(nic, &member->second, id, NULL);
 	}
-	peers_unite(nics);
+	peers_unite(nic);
 	return 0;
 }
 
-static const struct nics_peer *peer_find(const struct nics *nics, const struct esc_address *address)
+static const struct nic_peer *peer_find(const struct nic *nic, const struct esc_address *address)
 {
-	struct nics_peer key = {.address = *address};
+	struct nic_peer key = {.address = *address};
 
-	return nics->peer_count
-		       ? bsearch(&key, nics->peers, nics->peer_count, sizeof(key), peer_compare)
+	return nic->peer_count
+		       ? bsearch(&key, nic->peers, nic->peer_count, sizeof(key), peer_compare)
 		       : NULL;
 }
 
 /* What tc ingress noted of a peer that stays is kept. */
-static int peers_write(struct nics *nics)
+static int peers_write(struct nic *nic)
 {
-	struct esc_address *keys = calloc(nics->peer_count + 1, sizeof(*keys));
+	struct esc_address *keys = calloc(nic->peer_count + 1, sizeof(*keys));
 	int err = keys ? 0 : -ENOMEM;
 
-	for (size_t i = 0; !err && i < nics->peer_count; i++) {
-		const struct nics_peer *peer = &nics->peers[i];
+	for (size_t i = 0; !err && i < nic->peer_count; i++) {
+		const struct nic_peer *peer = &nic->peers[i];
 		struct esc_nic_peer was, is = peer->is;
 
 		keys[i] = peer->address;
-		if (!bpf_map_lookup_elem(nics->kernel.peers_fd, &peer->address, &was))
+		if (!bpf_map_lookup_elem(nic->kernel.peers_fd, &peer->address, &was))
 			is.dead_ktime_ns = was.dead_ktime_ns;
-		err = bpf_map_update_elem(nics->kernel.peers_fd, &peer->address, &is, BPF_ANY);
+		err = bpf_map_update_elem(nic->kernel.peers_fd, &peer->address, &is, BPF_ANY);
 	}
 	if (!err)
-		nic_kernel_keep_only(nics->kernel.peers_fd, keys, nics->peer_count, sizeof(*keys));
+		nic_kernel_keep_only(nic->kernel.peers_fd, keys, nic->peer_count, sizeof(*keys));
 	free(keys);
 	return err;
 }
@@ -134,12 +133,12 @@ static bool is_listed(const struct nic_used *list, size_t count, const struct es
 }
 
 /* True: the entry's addresses are ours and a peer's with NICs. */
-static bool use_entry(const struct nics *nics, const struct qp_entry *entry, struct nic_used *out)
+static bool use_entry(const struct nic *nic, const struct qp_entry *entry, struct nic_used *out)
 {
 	bool tx = entry->key.direction == ESC_DIRECTION_TX;
 	const struct esc_address *ours = tx ? &entry->key.src : &entry->key.dst;
-	const struct nics_peer *peer = peer_find(nics, tx ? &entry->key.dst : &entry->key.src);
-	int home = home_of(&nics->plan, ours);
+	const struct nic_peer *peer = peer_find(nic, tx ? &entry->key.dst : &entry->key.src);
+	int home = home_of(&nic->plan, ours);
 
 	if (home < 0 || !peer || !peer->host)
 		return false;
@@ -153,24 +152,24 @@ static bool use_entry(const struct nics *nics, const struct qp_entry *entry, str
 	return true;
 }
 
-static void use_now(struct nics *nics)
+static void use_now(struct nic *nic)
 {
 	static struct nic_used list[NIC_USED_MAX];
 	const struct qp_entry *entries;
 	size_t entry_count, count = 0, left_out = 0;
 
-	entries = qptable_entries(nics->daemon->qps, &entry_count);
+	entries = qptable_entries(nic->qps, &entry_count);
 	for (size_t i = 0; i < entry_count; i++) {
 		struct nic_used used;
 
-		if (!use_entry(nics, &entries[i], &used) || is_listed(list, count, &used.key))
+		if (!use_entry(nic, &entries[i], &used) || is_listed(list, count, &used.key))
 			continue;
 		if (count < NIC_USED_MAX)
 			list[count++] = used;
 		else
 			left_out++;
 	}
-	nic_watch_use(nics->watch, list, count, left_out);
+	nic_watch_use(nic->watch, list, count, left_out);
 }
 
 /* --- onto the interfaces --- */
@@ -189,13 +188,13 @@ static bool is_in_plan(const struct nic_plan *plan, const char *name, size_t byt
 }
 
 /* Links that an earlier configuration, or an earlier daemon, has left. */
-static void detach_others(const struct nics *nics, const struct nic_plan *keep)
+static void detach_others(const struct nic *nic, const struct nic_plan *keep)
 {
 	char path[300];
 	struct dirent *entry;
 	DIR *folder;
 
-	snprintf(path, sizeof(path), "%s/links", nics->daemon->config->pin_root);
+	snprintf(path, sizeof(path), "%s/links", nic->core->config->pin_root);
 	folder = opendir(path);
 	while (folder && (entry = readdir(folder))) {
 		const char *end = strstr(entry->d_name, "-nic-");
@@ -205,13 +204,13 @@ static void detach_others(const struct nics *nics, const struct nic_plan *keep)
 			continue;
 		memcpy(name, entry->d_name, end - entry->d_name);
 		if (!keep || !is_in_plan(keep, name, end - entry->d_name))
-			nic_kernel_detach(dataplane_pins(nics->daemon->dataplane), name);
+			nic_kernel_detach(dataplane_pins(nic->dataplane), name);
 	}
 	if (folder)
 		closedir(folder);
 }
 
-static int attach_one(struct nics *nics, const char *name, enum nic_hook hook, char **error)
+static int attach_one(struct nic *nic, const char *name, enum nic_hook hook, char **error)
 {
 	struct link_facts link;
 	int err = rtnl_link(name, &link);
@@ -220,29 +219,29 @@ static int attach_one(struct nics *nics, const char *name, enum nic_hook hook, c
 		return 0; /* its pair is told to be without it */
 	if (err)
 		return explain(error, err, "interface %s: %s", name, strerror(-err));
-	return nic_kernel_attach(&nics->kernel, name, link.ifindex, hook, error);
+	return nic_kernel_attach(&nic->kernel, name, link.ifindex, hook, error);
 }
 
-static int attach_pair(struct nics *nics, const struct nic_pair *pair, char **error)
+static int attach_pair(struct nic *nic, const struct nic_pair *pair, char **error)
 {
-	int err = attach_one(nics, pair->first, NIC_EGRESS, error);
+	int err = attach_one(nic, pair->first, NIC_EGRESS, error);
 
 	if (!err)
-		err = attach_one(nics, pair->first, NIC_INGRESS, error);
+		err = attach_one(nic, pair->first, NIC_INGRESS, error);
 	if (!err)
-		err = attach_one(nics, pair->second, NIC_INGRESS, error);
+		err = attach_one(nic, pair->second, NIC_INGRESS, error);
 	if (!err && pair->dummy[0])
-		err = attach_one(nics, pair->dummy, NIC_DUMMY, error);
+		err = attach_one(nic, pair->dummy, NIC_DUMMY, error);
 	return err;
 }
 
-static uint32_t links_now(const struct nics *nics, bool *all_up)
+static uint32_t links_now(const struct nic *nic, bool *all_up)
 {
 	uint32_t sum = 0;
 
 	*all_up = true;
-	for (size_t i = 0; i < nics->plan.pair_count; i++) {
-		const struct nic_pair *pair = &nics->plan.pairs[i];
+	for (size_t i = 0; i < nic->plan.pair_count; i++) {
+		const struct nic_pair *pair = &nic->plan.pairs[i];
 		const char *const names[] = {pair->first, pair->second, pair->dummy};
 
 		for (size_t k = 0; k < 3; k++) {
@@ -259,181 +258,236 @@ static uint32_t links_now(const struct nics *nics, bool *all_up)
 	return sum;
 }
 
-static int attach_all(struct nics *nics, char **error)
+static int attach_all(struct nic *nic, char **error)
 {
 	bool all_up;
 	int err = 0;
 
-	for (size_t i = 0; !err && i < nics->plan.pair_count; i++)
-		err = attach_pair(nics, &nics->plan.pairs[i], error);
-	nics->links = links_now(nics, &all_up);
+	for (size_t i = 0; !err && i < nic->plan.pair_count; i++)
+		err = attach_pair(nic, &nic->plan.pairs[i], error);
+	nic->links = links_now(nic, &all_up);
 	return err;
 }
 
 /* --- on and off --- */
 
-static void write_flags(struct nics *nics, uint32_t flags)
+static void write_flags(struct nic *nic, uint32_t flags)
 {
-	if (nics->kernel.word)
-		__atomic_store_n(&nics->kernel.word->flags, flags, __ATOMIC_SEQ_CST);
+	if (nic->kernel.word)
+		__atomic_store_n(&nic->kernel.word->flags, flags, __ATOMIC_SEQ_CST);
 }
 
-static void stop_watch(struct nics *nics)
+static void stop_watch(struct nic *nic)
 {
-	nics->news_source = sd_event_source_disable_unref(nics->news_source);
-	nic_watch_stop(nics->watch);
-	nics->watch = NULL;
+	nic->news_source = sd_event_source_disable_unref(nic->news_source);
+	nic_watch_stop(nic->watch);
+	nic->watch = NULL;
 }
 
-static int start_watch(struct nics *nics, char **error)
+static int start_watch(struct nic *nic, char **error)
 {
-	int err = nic_watch_start(&nics->watch, &nics->kernel, &nics->plan, nics->daemon->config);
+	int err = nic_watch_start(&nic->watch, &nic->kernel, &nic->plan, nic->core->config);
 
 	if (!err)
-		err = sd_event_add_io(nics->daemon->event, &nics->news_source,
-				      nic_watch_fd(nics->watch), EPOLLIN, nics_on_news, nics);
+		err = sd_event_add_io(nic->core->loop, &nic->news_source, nic_watch_fd(nic->watch),
+				      EPOLLIN, nic_on_news, nic);
 	return err < 0 ? explain(error, err, "the watch on NICs cannot be started: %s",
 				 strerror(-err))
 		       : 0;
 }
 
-static int begin(struct nics *nics, char **error)
+static int begin(struct nic *nic, char **error)
 {
-	const struct config *config = nics->daemon->config;
+	const struct config *config = nic->core->config;
 	int err = 0;
 
-	if (!nics->kernel.skeleton)
-		err = nic_kernel_open(&nics->kernel, dataplane_pins(nics->daemon->dataplane),
-				      error);
+	if (!nic->kernel.skeleton)
+		err = nic_kernel_open(&nic->kernel, dataplane_pins(nic->dataplane), error);
 	if (!err)
-		err = nic_plan_homes(&nics->plan, config);
+		err = nic_plan_homes(&nic->plan, config);
 	if (!err)
-		err = peers_read(nics);
+		err = peers_read(nic);
 	if (!err) {
-		nic_plan_hops(&nics->plan, nics->peers, nics->peer_count);
-		err = peers_write(nics);
+		nic_plan_hops(&nic->plan, nic->peers, nic->peer_count);
+		err = peers_write(nic);
 	}
 	if (!err) {
-		nics->kernel.word->port = config->nic.port;
-		err = attach_all(nics, error);
+		nic->kernel.word->port = config->nic.port;
+		err = attach_all(nic, error);
 	}
 	if (!err)
-		err = start_watch(nics, error);
+		err = start_watch(nic, error);
 	if (err)
 		return err;
-	use_now(nics);
-	write_flags(nics, (nics->off ? 0 : ESC_NIC_ON) |
-				  (nics->plan.has_dummy ? ESC_NIC_HAS_DUMMY : 0) |
-				  (config_nic_resends(config) ? ESC_NIC_KEEPS : 0));
+	use_now(nic);
+	write_flags(nic, (nic->off ? 0 : ESC_NIC_ON) |
+				 (nic->plan.has_dummy ? ESC_NIC_HAS_DUMMY : 0) |
+				 (config_nic_resends(config) ? ESC_NIC_KEEPS : 0));
 	return 0;
 }
 
-static void tell_refused(struct nics *nics, const char *error)
+static void report_refused(struct nic *nic, const char *error)
 {
-	snprintf(nics->note, sizeof(nics->note), "%s", error);
+	snprintf(nic->note, sizeof(nic->note), "%s", error);
 	log_error("NIC failover is off: %s", error);
-	events_record(nics->daemon->ledger, "nic_refused", "daemon",
-		   json_pack("{s:s}", "error", error), NULL, NULL, NULL);
+	events_add(nic->core->events, &(struct event){
+					      .kind = &nic_events[NIC_REFUSED],
+					      .subject = "daemon",
+					      .seen = json_pack("{s:s}", "error", error),
+				      });
 }
 
 /* As the configuration and the kill switch have it. */
-static void apply(struct nics *nics)
+static void apply(struct nic *nic)
 {
 	char *error = NULL;
 	int err;
 
-	stop_watch(nics);
-	nics->note[0] = '\0';
-	nic_plan_pairs(&nics->plan, nics->daemon->config);
-	if (!nics->plan.pair_count || (nics->off && !nics->plan.has_dummy)) {
-		write_flags(nics, 0);
-		detach_others(nics, NULL);
+	stop_watch(nic);
+	nic->note[0] = '\0';
+	nic_plan_pairs(&nic->plan, nic->core->config);
+	if (!nic->plan.pair_count || (nic->off && !nic->plan.has_dummy)) {
+		write_flags(nic, 0);
+		detach_others(nic, NULL);
 		return;
 	}
-	detach_others(nics, &nics->plan);
-	err = begin(nics, &error);
+	detach_others(nic, &nic->plan);
+	err = begin(nic, &error);
 	if (err) {
-		stop_watch(nics);
-		write_flags(nics, 0);
-		detach_others(nics, NULL);
-		tell_refused(nics, error ? error : strerror(-err));
+		stop_watch(nic);
+		write_flags(nic, 0);
+		detach_others(nic, NULL);
+		report_refused(nic, error ? error : strerror(-err));
 	}
 	free(error);
 }
 
-int nics_new(struct nics **out, struct daemon *daemon, char **error)
+static void nic_reconfigure(void *self, const struct config *old)
 {
-	struct nics *nics = calloc(1, sizeof(*nics));
+	(void)old;
+	apply(self);
+}
 
-	*out = nics;
-	if (!nics)
-		return explain(error, -ENOMEM, "NIC failover: out of memory");
-	nics->daemon = daemon;
-	nics->off = dataplane_is_off(daemon->dataplane);
-	apply(nics);
+static void on_members(void *context, const struct members *before)
+{
+	struct nic *nic = context;
+
+	(void)before;
+	if (!nic->watch)
+		return;
+	if (peers_read(nic) || peers_write(nic))
+		log_error("NIC failover: the peers' addresses cannot be written");
+	use_now(nic);
+}
+
+/* A dummy device goes on being forwarded: without that it is cut off. */
+static void set_off(struct nic *nic, bool off)
+{
+	if (nic->off == off)
+		return;
+	nic->off = off;
+	apply(nic);
+}
+
+static int nic_off(void *self, const char *by, char **error)
+{
+	(void)by;
+	(void)error;
+	set_off(self, true);
 	return 0;
 }
 
-void nics_free(struct nics *nics)
+static int nic_on(void *self, char **error)
 {
-	if (!nics)
-		return;
-	stop_watch(nics);
-	nic_kernel_close(&nics->kernel);
-	free(nics->peers);
-	free(nics);
-}
-
-void nics_reconfigure(struct nics *nics)
-{
-	if (nics)
-		apply(nics);
-}
-
-void nics_members_changed(struct nics *nics)
-{
-	if (!nics || !nics->watch)
-		return;
-	if (peers_read(nics) || peers_write(nics))
-		log_error("NIC failover: the peers' addresses cannot be written");
-	use_now(nics);
-}
-
-void nics_set_off(struct nics *nics, bool off)
-{
-	if (!nics || nics->off == off)
-		return;
-	nics->off = off;
-	apply(nics);
+	(void)error;
+	set_off(self, false);
+	return 0;
 }
 
 /* A NIC that is there again has neither programs nor the old index. */
-static void look_links(struct nics *nics)
+static void poll_links(struct nic *nic)
 {
 	bool all_up;
-	uint32_t links = links_now(nics, &all_up);
-	struct nic_plan plan = nics->plan;
+	uint32_t links = links_now(nic, &all_up);
+	struct nic_plan plan = nic->plan;
 	char *error = NULL;
 
-	if (links != nics->links && attach_all(nics, &error))
+	if (links != nic->links && attach_all(nic, &error))
 		log_warning("NIC failover: %s", error ? error : "?");
 	free(error);
 	/* While a NIC is down its IPv6 addresses may be away: what was known stays. */
-	if (!all_up || nic_plan_homes(&plan, nics->daemon->config))
+	if (!all_up || nic_plan_homes(&plan, nic->core->config))
 		return;
-	nic_plan_hops(&plan, nics->peers, nics->peer_count);
-	if (plan.home_count == nics->plan.home_count &&
-	    !memcmp(plan.homes, nics->plan.homes, plan.home_count * sizeof(plan.homes[0])))
+	nic_plan_hops(&plan, nic->peers, nic->peer_count);
+	if (plan.home_count == nic->plan.home_count &&
+	    !memcmp(plan.homes, nic->plan.homes, plan.home_count * sizeof(plan.homes[0])))
 		return;
-	nics->plan = plan;
-	nic_watch_replan(nics->watch, &plan);
+	nic->plan = plan;
+	nic_watch_replan(nic->watch, &plan);
 }
 
-void nics_look(struct nics *nics)
+static void poll(struct nic *nic)
 {
-	if (!nics || !nics->watch)
+	if (!nic->watch)
 		return;
-	look_links(nics);
-	use_now(nics);
-	nic_resend_sweep(&nics->kernel);
+	poll_links(nic);
+	use_now(nic);
+	nic_resend_sweep(&nic->kernel);
 }
+
+static void nic_tick(void *self, uint64_t now_ns)
+{
+	(void)now_ns;
+	poll(self);
+}
+
+static void nic_links_changed(void *self)
+{
+	poll(self);
+}
+
+static int nic_open(void **self, struct core *core, void *const needs[], char **error)
+{
+	struct nic *nic = calloc(1, sizeof(*nic));
+
+	if (!nic)
+		return explain(error, -ENOMEM, "NIC failover: out of memory");
+	nic->core = core;
+	nic->dataplane = needs[0];
+	nic->qps = needs[1];
+	nic->off = dataplane_is_off(nic->dataplane);
+	nic->members = (struct fleet_subscriber){.changed = on_members, .context = nic};
+	fleet_subscribe(core->fleet, &nic->members);
+	apply(nic);
+	*self = nic;
+	return 0;
+}
+
+static void nic_close(void *self)
+{
+	struct nic *nic = self;
+
+	fleet_unsubscribe(nic->core->fleet, &nic->members);
+	stop_watch(nic);
+	nic_kernel_close(&nic->kernel);
+	free(nic->peers);
+	free(nic);
+}
+
+const struct capability nic_capability = {
+	.name = "nic",
+	.needs = {"dataplane", "qp"},
+	.verbs = nic_verb_handlers,
+	.events = nic_events,
+	.metrics = nic_metrics,
+	.open = nic_open,
+	.close = nic_close,
+	.tick_ns = NIC_TICK_NS,
+	.tick = nic_tick,
+	.reconfigure = nic_reconfigure,
+	.off = nic_off,
+	.on = nic_on,
+	.links_changed = nic_links_changed,
+	.status = nic_status,
+	.write_metrics = nic_write_metrics,
+};

@@ -162,8 +162,8 @@ int nic_plan_homes(struct nic_plan *plan, const struct config *config)
 	return 0;
 }
 
-static const struct nics_peer *peer_like(const struct nics_peer *peers, size_t count,
-					 const struct esc_address *like)
+static const struct nic_peer *peer_like(const struct nic_peer *peers, size_t count,
+					const struct esc_address *like)
 {
 	for (size_t i = 0; i < count; i++)
 		if (peers[i].host &&
@@ -172,11 +172,11 @@ static const struct nics_peer *peer_like(const struct nics_peer *peers, size_t c
 	return NULL;
 }
 
-void nic_plan_hops(struct nic_plan *plan, const struct nics_peer *peers, size_t count)
+void nic_plan_hops(struct nic_plan *plan, const struct nic_peer *peers, size_t count)
 {
 	for (size_t i = 0; i < plan->home_count; i++) {
 		struct nic_home *home = &plan->homes[i];
-		const struct nics_peer *peer = peer_like(peers, count, &home->address);
+		const struct nic_peer *peer = peer_like(peers, count, &home->address);
 
 		if (!peer || !(home->is.flags & ESC_NIC_PAIRED))
 			continue;

@@ -2,7 +2,7 @@
 #include <bpf/bpf.h>
 #include <string.h>
 
-#include "daemon/daemon.h"
+#include "core/core.h"
 #include "dataplane/mapsweep.h"
 #include "internal.h"
 

@@ -7,17 +7,29 @@
 
 #include "base/address.h"
 #include "config/config.h"
-#include "config/schema.h"
-#include "daemon/daemon.h"
+#include "core/core.h"
 #include "dataplane/dataplane.h"
 #include "core/events.h"
 #include "base/log.h"
 #include "own.h"
 #include "base/prom.h"
 
+#define NIC_METRICS(X)                                                                             \
+	X(NIC_USABLE, "nic_usable", GAUGE,                                                         \
+	  "1: the NIC of a pair is used; 0: it is dead, or back for too short a time.")            \
+	X(NIC_FAILOVERS, "nic_failovers_total", COUNTER,                                           \
+	  "Times that a pair of addresses went over to other NICs, by reason.")                    \
+	X(NIC_PACKETS, "nic_packets_total", COUNTER,                                               \
+	  "Packets that NIC failover handled: encapsulated in UDP (wrapped), sent as they were "   \
+	  "by the other NIC (redirected), decapsulated (unwrapped), without any route left "       \
+	  "(held), sent again behind a failover (resent).")
+enum { NIC_METRICS(METRIC_ENUM) };
+const struct metric nic_metrics[] = {NIC_METRICS(METRIC){}};
+const struct event_kind nic_events[] = {NIC_EVENTS(EVENT_KIND){}};
+
 /* --- events --- */
 
-static void tell_device(struct nics *nics, const struct nic_news *news)
+static void report_device(struct nic *nic, const struct nic_news *news)
 {
 	bool down = news->kind == NIC_NEWS_DOWN;
 
@@ -26,16 +38,20 @@ static void tell_device(struct nics *nics, const struct nic_news *news)
 			    news->device, nic_why_name(news->why));
 	else
 		log_info("%s is well again and used", news->device);
-	events_record(nics->daemon->ledger, down ? "nic_down" : "nic_return", news->device,
-		   down ? json_pack("{s:s}", "why", nic_why_name(news->why))
-			: json_pack("{s:I}", "well_for_ns", (json_int_t)news->lasted_ns),
-		   NULL,
-		   down ? json_pack("{s:I}", "used_after_well_for_ns", (json_int_t)news->hold_ns)
-			: NULL,
-		   NULL);
+	events_add(nic->core->events,
+		   &(struct event){
+			   .kind = &nic_events[down ? NIC_DOWN : NIC_RETURN],
+			   .subject = news->device,
+			   .seen = down ? json_pack("{s:s}", "why", nic_why_name(news->why))
+					: json_pack("{s:I}", "well_for_ns",
+						    (json_int_t)news->lasted_ns),
+			   .expected = down ? json_pack("{s:I}", "used_after_well_for_ns",
+							(json_int_t)news->hold_ns)
+					    : NULL,
+		   });
 }
 
-static void tell_addresses(struct nics *nics, const struct nic_news *news)
+static void report_addresses(struct nic *nic, const struct nic_news *news)
 {
 	char src[ADDRESS_TEXT_BYTES], dst[ADDRESS_TEXT_BYTES], subject[2 * ADDRESS_TEXT_BYTES + 2];
 	bool back = news->kind == NIC_NEWS_BACK;
@@ -44,17 +60,21 @@ static void tell_addresses(struct nics *nics, const struct nic_news *news)
 		 address_format(&news->key.dst, dst));
 	log_info("%s: by %s now, not %s (%s)", subject, nic_way_name(news->to),
 		 nic_way_name(news->from), nic_why_name(news->why));
-	events_record(nics->daemon->ledger, back ? "nic_failback" : "nic_failover", subject,
-		   json_pack("{s:s, s:I}", "why", nic_why_name(news->why), "unanswered_for_ns",
-			     (json_int_t)news->silent_ns),
-		   json_pack("{s:s, s:s}", "from", nic_way_name(news->from), "to",
-			     nic_way_name(news->to)),
-		   NULL, json_pack("{s:I}", "lasted_ns", (json_int_t)news->lasted_ns));
+	events_add(nic->core->events,
+		   &(struct event){
+			   .kind = &nic_events[back ? NIC_FAILBACK : NIC_FAILOVER],
+			   .subject = subject,
+			   .seen = json_pack("{s:s, s:I}", "why", nic_why_name(news->why),
+					     "unanswered_for_ns", (json_int_t)news->silent_ns),
+			   .done = json_pack("{s:s, s:s}", "from", nic_way_name(news->from), "to",
+					     nic_way_name(news->to)),
+			   .result = json_pack("{s:I}", "lasted_ns", (json_int_t)news->lasted_ns),
+		   });
 }
 
-int nics_on_news(sd_event_source *source, int fd, uint32_t events, void *context)
+int nic_on_news(sd_event_source *source, int fd, uint32_t events, void *context)
 {
-	struct nics *nics = context;
+	struct nic *nic = context;
 	struct nic_news news;
 	uint64_t count;
 
@@ -62,11 +82,11 @@ int nics_on_news(sd_event_source *source, int fd, uint32_t events, void *context
 	(void)events;
 	if (read(fd, &count, sizeof(count)) < 0)
 		return 0;
-	while (nic_watch_news(nics->watch, &news)) {
+	while (nic_watch_news(nic->watch, &news)) {
 		if (news.kind == NIC_NEWS_DOWN || news.kind == NIC_NEWS_RETURN)
-			tell_device(nics, &news);
+			report_device(nic, &news);
 		else
-			tell_addresses(nics, &news);
+			report_addresses(nic, &news);
 	}
 	return 0;
 }
@@ -138,11 +158,11 @@ static json_t *used_json(const struct nic_used *used, uint64_t now_ns)
 	return object;
 }
 
-static void put_counts(json_t *object, const struct nics *nics)
+static void put_counts(json_t *object, const struct nic *nic)
 {
 	struct esc_nic_counts counts;
 
-	nic_kernel_counts(&nics->kernel, &counts);
+	nic_kernel_counts(&nic->kernel, &counts);
 	json_object_set_new(object, "wrapped", json_integer(counts.wrapped));
 	json_object_set_new(object, "redirected", json_integer(counts.redirected));
 	json_object_set_new(object, "unwrapped", json_integer(counts.unwrapped));
@@ -150,15 +170,15 @@ static void put_counts(json_t *object, const struct nics *nics)
 	json_object_set_new(object, "answered", json_integer(counts.answered));
 }
 
-static void put_watch(json_t *object, json_t *pairs, json_t *used, const struct nics *nics,
+static void put_watch(json_t *object, json_t *pairs, json_t *used, const struct nic *nic,
 		      const struct nic_watch_facts *facts)
 {
-	for (size_t i = 0; i < nics->plan.pair_count; i++)
-		json_array_append_new(pairs, pair_json(facts, &nics->plan.pairs[i]));
+	for (size_t i = 0; i < nic->plan.pair_count; i++)
+		json_array_append_new(pairs, pair_json(facts, &nic->plan.pairs[i]));
 	for (size_t i = 0; i < facts->used_count; i++)
 		json_array_append_new(used, used_json(&facts->used[i], time_local_ns()));
-	json_object_set_new(object, "peers", json_integer(nics->peer_count));
-	put_counts(object, nics);
+	json_object_set_new(object, "peers", json_integer(nic->peer_count));
+	put_counts(object, nic);
 	json_object_set_new(object, "probes_sent", json_integer(facts->probes_sent));
 	json_object_set_new(object, "probes_answered", json_integer(facts->probes_answered));
 	json_object_set_new(object, "resent", json_integer(facts->resent));
@@ -166,45 +186,49 @@ static void put_watch(json_t *object, json_t *pairs, json_t *used, const struct 
 		json_object_set_new(object, "left_out", json_integer(facts->left_out));
 }
 
-json_t *nics_report(const struct nics *nics)
+static json_t *reply_failover(void *self, struct request *request)
 {
+	const struct nic *nic = self;
 	json_t *pairs = json_array(), *used = json_array(), *object;
 	struct nic_watch_facts *facts;
 
-	if (!nics)
-		return json_pack("{s:b, s:o, s:o}", "on", 0, "pairs", pairs, "used", used);
-	object = json_pack("{s:b, s:s, s:i}", "on", nics->watch && !nics->off, "mode",
-			   config_word(config_nic_names, nics->daemon->config->nic.mode), "port",
-			   nics->daemon->config->nic.port);
-	facts = nics->watch ? calloc(1, sizeof(*facts)) : NULL;
+	(void)request;
+	object = json_pack("{s:b, s:s, s:i}", "on", nic->watch && !nic->off, "mode",
+			   config_nic_modes[nic->core->config->nic.mode], "port",
+			   nic->core->config->nic.port);
+	facts = nic->watch ? calloc(1, sizeof(*facts)) : NULL;
 	if (facts) {
-		nic_watch_get(nics->watch, facts);
-		put_watch(object, pairs, used, nics, facts);
+		nic_watch_get(nic->watch, facts);
+		put_watch(object, pairs, used, nic, facts);
 	}
-	if (nics->note[0])
-		json_object_set_new(object, "note", json_string(nics->note));
+	if (nic->note[0])
+		json_object_set_new(object, "note", json_string(nic->note));
 	json_object_set_new(object, "pairs", pairs);
 	json_object_set_new(object, "used", used);
 	free(facts);
 	return object;
 }
 
-json_t *nics_report_short(const struct nics *nics)
+const struct verb_handler nic_verb_handlers[] = {{"failover", reply_failover}, {}};
+
+void nic_status(void *self, json_t *status)
 {
+	const struct nic *nic = self;
 	size_t dead = 0, over = 0;
 	struct nic_watch_facts *facts;
 	json_t *object;
 
-	if (!nics || (!nics->plan.pair_count && !nics->note[0]))
-		return NULL;
-	object = json_pack("{s:b, s:I}", "on", nics->watch && !nics->off, "pairs",
-			   (json_int_t)nics->plan.pair_count);
-	if (nics->note[0])
-		json_object_set_new(object, "note", json_string(nics->note));
-	facts = nics->watch ? calloc(1, sizeof(*facts)) : NULL;
+	if (!nic->plan.pair_count && !nic->note[0])
+		return;
+	object = json_pack("{s:b, s:I}", "on", nic->watch && !nic->off, "pairs",
+			   (json_int_t)nic->plan.pair_count);
+	if (nic->note[0])
+		json_object_set_new(object, "note", json_string(nic->note));
+	json_object_set_new(status, "nic_failover", object);
+	facts = nic->watch ? calloc(1, sizeof(*facts)) : NULL;
 	if (!facts)
-		return object;
-	nic_watch_get(nics->watch, facts);
+		return;
+	nic_watch_get(nic->watch, facts);
 	for (size_t i = 0; i < facts->device_count; i++)
 		dead += facts->devices[i].guard.down;
 	for (size_t i = 0; i < facts->used_count; i++)
@@ -213,22 +237,16 @@ json_t *nics_report_short(const struct nics *nics)
 	json_object_set_new(object, "used", json_integer(facts->used_count));
 	json_object_set_new(object, "failed_over", json_integer(over));
 	free(facts);
-	return object;
 }
 
 /* --- metrics --- */
 
-static void write_packets(FILE *out, const struct nics *nics, uint64_t resent)
+static void write_packets(FILE *out, const struct nic *nic, uint64_t resent)
 {
-	struct prom_family *packets =
-		FAMILY("nic_packets_total", COUNTER,
-		       "Packets that NIC failover handled: put into UDP (wrapped), sent as they "
-		       "were by "
-		       "the other NIC (redirected), taken out of UDP (unwrapped), without any way "
-		       "left (held), sent once more behind a failover (resent).");
+	struct prom_family *packets = FAMILY_OF(&nic_metrics[NIC_PACKETS]);
 	struct esc_nic_counts counts;
 
-	nic_kernel_counts(&nics->kernel, &counts);
+	nic_kernel_counts(&nic->kernel, &counts);
 	prom_count(packets, counts.wrapped, "what", "wrapped", NULL);
 	prom_count(packets, counts.redirected, "what", "redirected", NULL);
 	prom_count(packets, counts.unwrapped, "what", "unwrapped", NULL);
@@ -236,28 +254,24 @@ static void write_packets(FILE *out, const struct nics *nics, uint64_t resent)
 	prom_count(packets, resent, "what", "resent", NULL);
 }
 
-void nics_write_metrics(FILE *out, const struct nics *nics)
+void nic_write_metrics(void *self, FILE *out)
 {
-	struct prom_family *up =
-		FAMILY("nic_usable", GAUGE,
-		       "1: the NIC of a pair is used; 0: it is dead, or back for too short a "
-		       "time.");
-	struct prom_family *failovers =
-		FAMILY("nic_failovers_total", COUNTER,
-		       "Times that a pair of addresses went over to other NICs, by reason.");
+	const struct nic *nic = self;
+	struct prom_family *up = FAMILY_OF(&nic_metrics[NIC_USABLE]);
+	struct prom_family *failovers = FAMILY_OF(&nic_metrics[NIC_FAILOVERS]);
 	struct nic_watch_facts *facts;
 
-	if (!nics || !nics->watch)
+	if (!nic->watch)
 		return;
 	facts = calloc(1, sizeof(*facts));
 	if (!facts)
 		return;
-	nic_watch_get(nics->watch, facts);
+	nic_watch_get(nic->watch, facts);
 	for (size_t i = 0; i < facts->device_count; i++)
 		prom_count(up, !facts->devices[i].guard.down, "device", facts->devices[i].name,
 			   NULL);
 	for (int why = NIC_WHY_CARRIER; why < NIC_WHYS; why++)
 		prom_count(failovers, facts->failovers[why], "reason", nic_why_name(why), NULL);
-	write_packets(out, nics, facts->resent);
+	write_packets(out, nic, facts->resent);
 	free(facts);
 }

@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "config/nic.h"
+#include "config/config.h"
 #include "internal.h"
 #include "net/rtnl.h"
 
@@ -98,8 +98,8 @@ static void tell(struct nic_watch *watch, const struct nic_news *news)
 		return; /* it counts up to 2^64 */
 }
 
-static void tell_device(struct nic_watch *watch, enum nic_news_kind kind,
-			const struct nic_device *device, uint64_t lasted_ns)
+static void report_device(struct nic_watch *watch, enum nic_news_kind kind,
+			  const struct nic_device *device, uint64_t lasted_ns)
 {
 	struct nic_news news = {
 		.kind = kind,
@@ -176,15 +176,15 @@ static void device_judge(struct nic_watch *watch, struct nic_device *device, uin
 	if (device->why == NIC_WHY_NONE && device_was_seen_dead(watch, device, now)) {
 		device->why = NIC_WHY_CARRIER;
 		if (nicguard_fall(&device->guard, watch->return_after_ns, now))
-			tell_device(watch, NIC_NEWS_DOWN, device, 0);
+			report_device(watch, NIC_NEWS_DOWN, device, 0);
 		device->why = NIC_WHY_NONE;
 		return;
 	}
 	if (device->why != NIC_WHY_NONE) {
 		if (nicguard_fall(&device->guard, watch->return_after_ns, now))
-			tell_device(watch, NIC_NEWS_DOWN, device, 0);
+			report_device(watch, NIC_NEWS_DOWN, device, 0);
 	} else if (nicguard_well(&device->guard, now)) {
-		tell_device(watch, NIC_NEWS_RETURN, device, fell_ns);
+		report_device(watch, NIC_NEWS_RETURN, device, fell_ns);
 	}
 }
 

@@ -14,7 +14,6 @@
 #include "qp/owners.h"
 #include "internal.h"
 #include "qp/table.h"
-#include "tcp/tcp.h"
 #include "base/units.h"
 
 static void class_set(struct pace_class *class, const char *name, uint32_t weight,
@@ -199,10 +198,13 @@ int pace_set_class(struct pace *pace, const struct pace_class_change *change, ch
 	pace_write_rules(pace);
 	if (pace->follower)
 		pace->follower->classes_changed(pace->follower_context);
-	events_record(pace->core->events, "pace_class_set", class->name, NULL,
-		   json_pack("{s:i, s:I}", "weight", (int)class->weight, "threshold_ns",
-			     (json_int_t) class->threshold_ns),
-		   NULL, NULL);
+	events_add(pace->core->events,
+		   &(struct event){
+			   .kind = &pace_events[PACE_CLASS_SET],
+			   .subject = class->name,
+			   .done = json_pack("{s:i, s:I}", "weight", (int)class->weight,
+					     "threshold_ns", (json_int_t) class->threshold_ns),
+		   });
 	return 0;
 }
 

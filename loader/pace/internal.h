@@ -4,9 +4,12 @@
 #define ESC_LOADER_PACE_PARTS_H
 
 #include "config/config.h"
+#include "base/fields.h"
 #include "core/capability.h"
+#include "core/events.h"
 #include "pace.h"
 #include "net/qdisc.h"
+#include "pacing/pause.h"
 
 struct owner;
 struct qp_entry;
@@ -18,7 +21,7 @@ struct pace_class {
 	char name[16];
 	uint32_t weight;
 	uint64_t threshold_ns;
-	bool own_threshold; /* not that of who names none */
+	bool own_threshold;		       /* not that of who names none */
 	const struct config_pace_class *match; /* of the configuration; NULL: by hand alone */
 	/* Of flows that are gone. */
 	uint64_t packets, held, held_ns, bounded;
@@ -99,6 +102,40 @@ void pace_assign_flows(struct pace *pace);
 void pace_look_ports(struct pace *pace, uint64_t now_local_ns);
 
 /* --- tell.c: events and replies --- */
+
+#define PACE_METRICS(X)                                                                            \
+	X(PACE_QPS, "paced_qps", GAUGE, "Queue pairs that are paced, by class.")                   \
+	X(PACE_HELD_QPS, "pace_held_qps", GAUGE,                                                   \
+	  "Queue pairs of which a packet was held back within the last second.")                   \
+	X(PACE_THRESHOLD, "pace_threshold_seconds", GAUGE,                                         \
+	  "One-way delay above which a class is held back.")                                       \
+	X(PACE_HELD_SECONDS, "pace_held_seconds_total", COUNTER,                                   \
+	  "Time in which a packet was held back, summed over queue pairs.")                        \
+	X(PACE_PACKETS, "pace_packets_total", COUNTER,                                             \
+	  "Packets of paced queue pairs, held back or not.")                                       \
+	X(PACE_HELD_PACKETS, "pace_held_packets_total", COUNTER, "Packets that were held back.")   \
+	X(PACE_HOLD_LIMITED, "pace_hold_limited_total", COUNTER,                                   \
+	  "Packets that left when hold_max was over, before the control law allowed it.")          \
+	X(PACE_SAMPLES, "pace_samples_total", COUNTER, "Delays that the control law used.")        \
+	X(PACE_UNSURE, "pace_unsure_total", COUNTER,                                               \
+	  "Delays that it did not use: no fabric time, or a bound that is too wide.")              \
+	X(PACE_OVERHELD, "pace_overheld_total", COUNTER,                                           \
+	  "Times that a queue pair was paused for more than half of the time for long.")
+extern const struct metric pace_metrics[];
+extern const struct field pace_class_fields[];
+
+#define PACE_EVENTS(X)                                                                             \
+	X(PACE_CLASS_SET, "pace_class_set", "A class was changed or made at run time.")            \
+	X(PACE_MODE_CHANGED, "mode_changed", "Pacing began or ended on interfaces.")               \
+	X(PACE_ABLE, "pace_able", "An interface in mode pace can be paced.")                       \
+	X(PACE_UNABLE, "pace_unable", "An interface in mode pace cannot be paced.")                \
+	X(PACE_CLOCK_LOST, "pace_clock_lost",                                                      \
+	  "Fabric time is not good enough for the thresholds: nothing is held.")                   \
+	X(PACE_CLOCK_BACK, "pace_clock_back", "Fabric time is good enough again.")                 \
+	X(PACE_OVERHELD_EVENT, "pace_overheld",                                                    \
+	  "A queue pair was paused for more than half of the time for long.")
+enum { PACE_EVENTS(EVENT_ENUM) };
+extern const struct event_kind pace_events[];
 
 extern const struct verb_handler pace_verb_handlers[];
 void pace_put(void *self, const struct qp_entry *entry, json_t *qp);

@@ -13,7 +13,6 @@
 #include "internal.h"
 #include "paths/paths.h"
 #include "qp/table.h"
-#include "steer/steer.h"
 
 #define PACE_TICK_NS 250000000ull
 #define PACE_PORTS_NS 1000000000ull
@@ -172,9 +171,8 @@ static void pace_reconfigure(void *self, const struct config *old)
 	uint16_t wanted = pace->wanted & dataplane_ports_all(pace->dataplane);
 
 	if (config->pace.mode != old->pace.mode)
-		wanted = config->pace.mode == CONFIG_PACE_ON
-				 ? dataplane_ports_all(pace->dataplane)
-				 : 0;
+		wanted = config->pace.mode == CONFIG_PACE_ON ? dataplane_ports_all(pace->dataplane)
+							     : 0;
 	pace_take_classes(pace);
 	if (!dataplane_is_off(pace->dataplane))
 		apply_ports(pace, wanted, "configuration");
@@ -257,6 +255,8 @@ const struct capability pace_capability = {
 	.name = "pace",
 	.needs = {"dataplane", "mesh", "qp", "owners", "delay", "paths"},
 	.verbs = pace_verb_handlers,
+	.events = pace_events,
+	.metrics = pace_metrics,
 	.mode = &pace_mode,
 	.open = pace_open,
 	.close = pace_close,

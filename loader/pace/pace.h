@@ -82,9 +82,10 @@ int pace_setup_fq(struct pace *pace, const char *interface, bool on, char **erro
 /* The answer to `pace`. */
 json_t *pace_show(struct pace *pace);
 struct pace_class_facts {
-	const char *name;
+	char name[16];
+	uint32_t weight;
 	uint64_t threshold_ns, packets, held, held_ns, bounded;
-	size_t flows, flows_held; /* now; held: in the last second */
+	uint64_t flows, flows_held; /* now; held: in the last second */
 };
 struct pace_facts {
 	uint16_t ports;

@@ -17,8 +17,8 @@ static uint64_t line_of(const struct pace *pace, const char *name)
 {
 	double bps = ethtool_speed_bps(name);
 
-	if (pace->core->config->pace.line_Bps)
-		return pace->core->config->pace.line_Bps;
+	if (pace->core->config->pace.line_bps > 0)
+		return (uint64_t)(pace->core->config->pace.line_bps / 8);
 	return bps > 0 ? (uint64_t)(bps / 8) : LINE_DEFAULT_BPS;
 }
 
@@ -103,7 +103,8 @@ bool pace_clock_is_good(const struct pace *pace, int64_t *bound_ns)
 			least_ns = pace->classes[i].threshold_ns;
 	mesh_get_clock(pace->mesh, &clock);
 	*bound_ns = clock.known && clock.state != CLOCK_FREE_RUNNING ? clock.bound_ns : -1;
-	/* A delay has the bounds of both ends. Once lost it has to be twice as good to be good again.
+	/* A delay has the bounds of both ends. Once lost it has to be twice as good to be good
+	 * again.
 	 */
 	return *bound_ns >= 0 &&
 	       (pace->blind ? 2 : 1) * (uint64_t)*bound_ns <= least_ns >> ESC_PACE_BOUND_SHIFT;

@@ -67,13 +67,9 @@ static json_t *reply_set(struct pace *pace, struct request *request)
 
 static json_t *reply_fq(struct pace *pace, struct request *request, bool on)
 {
-	const json_t *interfaces = json_object_get(request->args, "interfaces");
-	const char *name = json_string_value(json_array_get(interfaces, 0));
+	const char *name = json_string_value(json_object_get(request->args, "interface"));
 	char *error = NULL;
 
-	if (!name || json_array_size(interfaces) != 1)
-		return request_misuse(request, "name one interface, such as `escapement pace %s eth1`",
-				      on ? "setup-fq" : "undo-fq");
 	if (pace_setup_fq(pace, name, on, &error))
 		return request_fail(request, REQUEST_FAILED, error);
 	return pace_show(pace);
@@ -87,8 +83,7 @@ static json_t *reply_tcp(struct pace *pace, struct request *request)
 	if (!request_text(request, "mode", NULL, &mode))
 		return NULL;
 	if (!mode)
-		return request_misuse(request,
-				      "`pace tcp` needs a mode: `off`, `measure` or `on`");
+		return request_misuse(request, "`pace tcp` needs a mode: `off`, `measure` or `on`");
 	if (!pace->follower)
 		return request_misuse(request, "TCP pacing is not open");
 	if (pace->follower->set_mode(pace->follower_context, mode, "command", &error))

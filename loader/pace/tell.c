@@ -11,11 +11,8 @@
 #include "base/log.h"
 #include "internal.h"
 #include "qp/table.h"
+#include "base/fields.h"
 #include "base/json.h"
-#include "core/core.h"
-#include "api/report.h"
-#include "steer/steer.h"
-#include "tcp/tcp.h"
 
 static const struct pace_class *class_of(const struct pace *pace, const struct paced *flow)
 {
@@ -30,6 +27,8 @@ static const char *subject_of(const struct esc_qp_key *key, char out[128])
 		 address_format(&key->dst, dst), key->dest_qpn);
 	return out;
 }
+
+const struct event_kind pace_events[] = {PACE_EVENTS(EVENT_KIND){}};
 
 const char *pace_interface(const struct pace *pace, unsigned int slot)
 {
@@ -51,10 +50,13 @@ void pace_tell_mode(struct pace *pace, const char *by)
 	json_t *mode = core_mode(pace->core, -1);
 
 	log_info("mode %s (by %s)", json_string_value(mode), by);
-	events_record(pace->core->events, "mode_changed", "daemon", NULL,
-		   json_pack("{s:o, s:s, s:o}", "mode", mode, "by", by, "paced",
-			     names_of(pace, pace->wanted)),
-		   NULL, NULL);
+	events_add(pace->core->events,
+		   &(struct event){
+			   .kind = &pace_events[PACE_MODE_CHANGED],
+			   .subject = "daemon",
+			   .done = json_pack("{s:o, s:s, s:o}", "mode", mode, "by", by, "paced",
+					     names_of(pace, pace->wanted)),
+		   });
 }
 
 void pace_tell_port(struct pace *pace, unsigned int slot)
@@ -66,11 +68,15 @@ void pace_tell_port(struct pace *pace, unsigned int slot)
 		log_info("%s is paced (%s)", name, port->qdisc);
 	else
 		log_warning("cannot pace: %s", port->why);
-	events_record(pace->core->events, port->able ? "pace_able" : "pace_unable", name,
-		   port->able ? json_pack("{s:s, s:I}", "qdisc", port->qdisc, "line_bps",
-					  (json_int_t)port->line_Bps * 8)
-			      : json_pack("{s:s}", "why", port->why),
-		   NULL, NULL, NULL);
+	events_add(pace->core->events,
+		   &(struct event){
+			   .kind = &pace_events[port->able ? PACE_ABLE : PACE_UNABLE],
+			   .subject = name,
+			   .seen = port->able
+					   ? json_pack("{s:s, s:I}", "qdisc", port->qdisc,
+						       "line_bps", (json_int_t)port->line_Bps * 8)
+					   : json_pack("{s:s}", "why", port->why),
+		   });
 }
 
 void pace_tell_clock(struct pace *pace, bool blind, int64_t bound_ns)
@@ -78,14 +84,18 @@ void pace_tell_clock(struct pace *pace, bool blind, int64_t bound_ns)
 	json_t *seen = json_object();
 
 	if (bound_ns >= 0)
-		report_put_count(seen, "bound_ns", (uint64_t)bound_ns);
+		json_put_count(seen, "bound_ns", (uint64_t)bound_ns);
 	if (blind)
 		log_warning("fabric time is %s: what is held back is let go, nothing new is held",
 			    bound_ns < 0 ? "not known" : "too uncertain for pacing");
 	else
 		log_info("fabric time is good enough for pacing again");
-	events_record(pace->core->events, blind ? "pace_clock_lost" : "pace_clock_back", "daemon",
-		   seen, NULL, NULL, NULL);
+	events_add(pace->core->events,
+		   &(struct event){
+			   .kind = &pace_events[blind ? PACE_CLOCK_LOST : PACE_CLOCK_BACK],
+			   .subject = "daemon",
+			   .seen = seen,
+		   });
 }
 
 void pace_tell_overheld(struct pace *pace, const struct paced *flow)
@@ -97,14 +107,18 @@ void pace_tell_overheld(struct pace *pace, const struct paced *flow)
 	log_warning(
 		"%s: paused for more than half of the time for long; its sender does not slow down",
 		subject);
-	events_record(
-		pace->core->events, "pace_overheld", subject,
-		json_pack("{s:s, s:I, s:I, s:I}", "class", class_of(pace, flow)->name, "delay_ns",
-			  (json_int_t)law->delay_ns, "rate_bps", (json_int_t)law->rate_Bps * 8,
-			  "paused_ns", (json_int_t)law->paused_ns),
-		NULL,
-		json_pack("{s:I}", "delay_max_ns", (json_int_t)class_of(pace, flow)->threshold_ns),
-		NULL);
+	events_add(pace->core->events,
+		   &(struct event){
+			   .kind = &pace_events[PACE_OVERHELD_EVENT],
+			   .subject = subject,
+			   .seen = json_pack("{s:s, s:I, s:I, s:I}", "class",
+					     class_of(pace, flow)->name, "delay_ns",
+					     (json_int_t)law->delay_ns, "rate_bps",
+					     (json_int_t)law->rate_Bps * 8, "paused_ns",
+					     (json_int_t)law->paused_ns),
+			   .expected = json_pack("{s:I}", "delay_max_ns",
+						 (json_int_t)class_of(pace, flow)->threshold_ns),
+		   });
 }
 
 /* --- asked --- */
@@ -132,30 +146,30 @@ static json_t *show_flow(const struct pace *pace, const struct paced *flow)
 	char text[ADDRESS_TEXT_BYTES];
 	json_t *object = json_object();
 
-	report_put_text(object, "src", address_format(&flow->key.src, text));
-	report_put_text(object, "dst", address_format(&flow->key.dst, text));
-	report_put_count(object, "dest_qpn", flow->key.dest_qpn);
-	report_put_text(object, "interface", pace_interface(pace, flow->key.port));
-	report_put_text(object, "class", class->name);
-	report_put_count(object, "weight", class->weight);
-	report_put_count(object, "threshold_ns", class->threshold_ns);
+	json_put_text(object, "src", address_format(&flow->key.src, text));
+	json_put_text(object, "dst", address_format(&flow->key.dst, text));
+	json_put_count(object, "dest_qpn", flow->key.dest_qpn);
+	json_put_text(object, "interface", pace_interface(pace, flow->key.port));
+	json_put_text(object, "class", class->name);
+	json_put_count(object, "weight", class->weight);
+	json_put_count(object, "threshold_ns", class->threshold_ns);
 	put_delay(object, pace, &flow->key);
 	if (flow->held_share >= 0) {
 		json_object_set_new(object, "held_share", json_real(flow->held_share));
 		json_object_set_new(object, "paused_share", json_real(flow->paused_share));
 	}
 	if (now->flow.rate_Bps)
-		report_put_count(object, "rate_bps", now->flow.rate_Bps * 8);
+		json_put_count(object, "rate_bps", now->flow.rate_Bps * 8);
 	if (now->flow.floor_ns)
-		report_put_count(object, "floor_ns", now->flow.floor_ns - 1);
-	report_put_count(object, "packets", now->packets);
-	report_put_count(object, "held", now->held);
-	report_put_count(object, "held_ns", now->flow.held_ns);
-	report_put_count(object, "paused_ns", now->flow.paused_ns);
-	report_put_count(object, "longest_ns", now->longest_ns);
-	report_put_count(object, "bounded", now->bounded);
-	report_put_count(object, "samples", now->samples);
-	report_put_count(object, "unsure", now->unsure);
+		json_put_count(object, "floor_ns", now->flow.floor_ns - 1);
+	json_put_count(object, "packets", now->packets);
+	json_put_count(object, "held", now->held);
+	json_put_count(object, "held_ns", now->flow.held_ns);
+	json_put_count(object, "paused_ns", now->flow.paused_ns);
+	json_put_count(object, "longest_ns", now->longest_ns);
+	json_put_count(object, "bounded", now->bounded);
+	json_put_count(object, "samples", now->samples);
+	json_put_count(object, "unsure", now->unsure);
 	json_object_set_new(object, "overheld", json_boolean(flow->overheld));
 	return object;
 }
@@ -173,12 +187,12 @@ static json_t *show_ports(const struct pace *pace)
 		if (!name)
 			continue;
 		object = json_object();
-		report_put_text(object, "interface", name);
+		json_put_text(object, "interface", name);
 		json_object_set_new(object, "wanted", json_boolean(wanted));
 		json_object_set_new(object, "paced", json_boolean(wanted && port->able));
-		report_put_text(object, "qdisc", port->qdisc);
-		report_put_count(object, "line_bps", port->line_Bps * 8);
-		report_put_text(object, "why", port->why);
+		json_put_text(object, "qdisc", port->qdisc);
+		json_put_count(object, "line_bps", port->line_Bps * 8);
+		json_put_text(object, "why", port->why);
 		json_array_append_new(list, object);
 	}
 	return list;
@@ -190,13 +204,12 @@ static json_t *show_classes(const struct pace *pace)
 	struct pace_facts facts;
 
 	pace_get(pace, &facts);
-	for (unsigned int i = 0; i < pace->class_count; i++)
-		json_array_append_new(
-			list, json_pack("{s:s, s:i, s:I, s:I, s:I}", "name", pace->classes[i].name,
-					"weight", (int)pace->classes[i].weight, "threshold_ns",
-					(json_int_t)pace->classes[i].threshold_ns, "flows",
-					(json_int_t)facts.classes[i].flows, "held_ns",
-					(json_int_t)facts.classes[i].held_ns));
+	for (unsigned int i = 0; i < facts.class_count; i++) {
+		json_t *class = json_object();
+
+		fields_put(class, pace_class_fields, &facts.classes[i]);
+		json_array_append_new(list, class);
+	}
 	return list;
 }
 
@@ -208,7 +221,7 @@ static json_t *show_clock(const struct pace *pace)
 
 	json_object_set_new(object, "good", json_boolean(good));
 	if (bound_ns >= 0)
-		report_put_count(object, "bound_ns", (uint64_t)bound_ns);
+		json_put_count(object, "bound_ns", (uint64_t)bound_ns);
 	return object;
 }
 
@@ -251,13 +264,14 @@ void pace_get(const struct pace *pace, struct pace_facts *out)
 		const struct pace_class *class = &pace->classes[i];
 
 		out->classes[i] = (struct pace_class_facts){
-			.name = class->name,
+			.weight = class->weight,
 			.threshold_ns = class->threshold_ns,
 			.packets = class->packets,
 			.held = class->held,
 			.held_ns = class->held_ns,
 			.bounded = class->bounded,
 		};
+		memcpy(out->classes[i].name, class->name, sizeof(class->name));
 	}
 	for (size_t i = 0; i < pace->count; i++) {
 		const struct paced *flow = &pace->flows[i];

@@ -8,7 +8,7 @@
 #include "dataplane/dataplane.h"
 #include "pacing/pathset.h"
 #include "paths.h"
-#include "probe/pathsend.h"
+#include "probe/probe.h"
 #include "stat.h"
 
 struct ring_buffer;

@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "probe/passages.h"
+#include "probe/probe.h"
 #include "paths.h"
 
 struct metrics_facts;

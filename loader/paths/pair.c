@@ -332,8 +332,8 @@ static struct paths_pair *pair_add(struct paths *paths, const struct esc_path_ke
 static void slot_adopt(struct paths *paths, unsigned int number, uint64_t now_ns)
 {
 	struct esc_paths *slot = &paths->map[number];
-	const struct config *config = paths->daemon->config;
-	const char *host = members_host(config->member_list, &slot->key.dst);
+	const char *host =
+		members_host(fleet_members(paths->daemon->core.fleet), &slot->key.dst);
 	struct paths_pair *pair = host && graph_member_id(host) == slot->peer
 					  ? pair_new(&slot->key, slot->port, host, now_ns)
 					  : NULL;
@@ -425,7 +425,7 @@ static struct paths_pair *pair_for(struct paths *paths, const struct qp_entry *e
 	pair = paths_find(paths, &key);
 	if (pair)
 		return pair;
-	host = members_host(config->member_list, &key.dst);
+	host = members_host(fleet_members(paths->daemon->core.fleet), &key.dst);
 	if (!host || !strcmp(host, config->host))
 		return NULL;
 	return pair_add(paths, &key, entry->key.port, host, now_ns);

@@ -233,7 +233,7 @@ static void take_config(struct paths *paths)
 	const struct config *config = paths->daemon->config;
 
 	take_deadlines(paths);
-	paths->on = config->paths.on && config->member_list && !*paths->note;
+	paths->on = config->paths.on && fleet_members(paths->daemon->core.fleet) && !*paths->note;
 	paths->share.interval_ns[PATH_STANDBY] = config->paths.standby_interval_ns;
 	if (!paths->on)
 		paths_end_all(paths);

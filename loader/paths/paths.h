@@ -14,7 +14,7 @@
 #include "maps/maps.h"
 #include "pacing/pathlive.h"
 #include "budget.h"
-#include "probe/passages.h"
+#include "probe/probe.h"
 
 struct daemon;
 struct paths;

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include "base/delayhist.h"
-#include "probe/passages.h"
+#include "probe/probe.h"
 
 #define PATHSTAT_RECENT 16
 #define PATHSTAT_WINDOW_NS 5000000000ll	 /* histograms: this one and the one before */

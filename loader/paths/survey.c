@@ -25,7 +25,7 @@
 #include "daemon/daemon.h"
 #include "base/log.h"
 #include "pacing/random.h"
-#include "probe/pathpacket.h"
+#include "probe/probe.h"
 #include "internal.h"
 
 #define ANSWER_NS 250000000ull /* an error is waited for */

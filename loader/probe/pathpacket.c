@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "pathpacket.h"
+#include "probe.h"
 
 #include <endian.h>
 #include <errno.h>

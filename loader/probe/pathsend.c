@@ -1,28 +1,22 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "pathsend.h"
-
 #include <errno.h>
 #include <netinet/in.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "pathpacket.h"
+#include "base/now.h"
 #include "fleet/fleet.h"
+#include "internal.h"
 
-#define SEND_NICE (-5)
-/* Lanes that are due so soon are served in one turn: a wake costs more than the wait. */
+/* Lanes that are due within it are served together: a wakeup costs more than the wait. */
 #define SEND_AHEAD_NS 100000
 #define SEND_BATCH 64
 #define SEND_PHASES 8
-/* Below, lanes are all of one phase: a wake for each would cost more than a burst does. */
+/* Below, lanes are all of one phase: a wakeup for each would cost more than a burst does. */
 #define SEND_PHASED_NS 8000000
 
 struct send_socket {
@@ -74,14 +68,6 @@ struct pathsend {
 	uint32_t ended; /* the highest sequence of a pair that was removed: the peer remembers it */
 	bool paused, ends;
 };
-
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
 
 /* --- the heap of lanes, by when they are due --- */
 
@@ -208,23 +194,16 @@ static uint64_t lane_next(const struct send_lane *lane, uint64_t now)
 	       phase_ns;
 }
 
-/* Serves who is due; when the next one is. */
-static uint64_t send_turn(struct pathsend *send)
+/* Serves the lanes that are due; returns when the next one is. */
+static uint64_t send_due(struct pathsend *send)
 {
-	uint64_t now = now_ns(), until = now + SEND_AHEAD_NS;
+	uint64_t until = time_local_ns() + SEND_AHEAD_NS;
 
-	if (send->count && send->heap[0]->due_ns <= until) {
-		send->counts.turns++;
-		send->counts.late_ns +=
-			now > send->heap[0]->due_ns ? now - send->heap[0]->due_ns : 0;
-	}
 	while (send->count && send->heap[0]->due_ns <= until) {
 		struct send_lane *lane = send->heap[0];
-		uint64_t due_ns = lane->due_ns;
 
 		lane_send(send, lane);
 		lane->due_ns = lane_next(lane, until);
-		send->counts.skipped += (lane->due_ns - due_ns) / lane->interval_ns - 1;
 		heap_sift(send, 0);
 	}
 	if (send->batch.count)
@@ -232,26 +211,14 @@ static uint64_t send_turn(struct pathsend *send)
 	return send->count ? send->heap[0]->due_ns : 0;
 }
 
-static void send_settle(void)
-{
-	sigset_t all;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_BLOCK, &all, NULL);
-	prctl(PR_SET_NAME, "esc-paths");
-	prctl(PR_SET_TIMERSLACK, 1);
-	/* Refused without CAP_SYS_NICE or LimitNICE=: probes then leave a little later. */
-	setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), SEND_NICE);
-}
-
 static void *send_run(void *context)
 {
 	struct pathsend *send = context;
 
-	send_settle();
+	probe_thread_setup("esc-paths");
 	pthread_mutex_lock(&send->lock);
 	while (!send->ends) {
-		uint64_t next_ns = send->paused ? 0 : send_turn(send);
+		uint64_t next_ns = send->paused ? 0 : send_due(send);
 		struct timespec until = {
 			.tv_sec = (time_t)(next_ns / 1000000000),
 			.tv_nsec = (long)(next_ns % 1000000000),
@@ -268,28 +235,12 @@ static void *send_run(void *context)
 
 /* --- sockets --- */
 
-static socklen_t socket_address(const struct esc_address *address, struct sockaddr_storage *out)
-{
-	struct sockaddr_in *four = (struct sockaddr_in *)out;
-	struct sockaddr_in6 *six = (struct sockaddr_in6 *)out;
-
-	memset(out, 0, sizeof(*out));
-	if (roster_is_ipv4(address)) {
-		four->sin_family = AF_INET;
-		memcpy(&four->sin_addr, address->bytes + 12, 4);
-		return sizeof(*four);
-	}
-	six->sin6_family = AF_INET6;
-	memcpy(&six->sin6_addr, address->bytes, 16);
-	return sizeof(*six);
-}
-
 /* Of IPPROTO_RAW: the header is ours, and nothing is ever received. */
 static int socket_open(const char *interface, const struct esc_address *from, bool ipv4)
 {
 	const int mark = (int)ESC_PROBE_MARK;
 	struct sockaddr_storage address;
-	socklen_t bytes = socket_address(from, &address);
+	socklen_t bytes = probe_sockaddr(from, 0, ipv4, &address);
 	int fd = socket(ipv4 ? AF_INET : AF_INET6, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK,
 			IPPROTO_RAW);
 	int err;
@@ -419,7 +370,7 @@ int pathsend_add(struct pathsend *send, const struct pathsend_config *config,
 	pair->packet.target = config->target;
 	pair->packet.flags = config->flags;
 	pair->phase = config->phase;
-	socket_address(&config->to, &pair->to);
+	probe_sockaddr(&config->to, 0, roster_is_ipv4(&config->to), &pair->to);
 	for (unsigned int i = 0; i < ESC_PATH_LANES_MAX; i++)
 		pair->lanes[i] = (struct send_lane){.pair = pair, .lane = (uint8_t)i};
 	pthread_mutex_lock(&send->lock);
@@ -470,7 +421,7 @@ void pathsend_set(struct pathsend *send, struct pathsend_pair *pair, unsigned in
 	lane->sport = sport;
 	lane->interval_ns = interval_ns;
 	if (interval_ns) {
-		lane->due_ns = lane_next(lane, now_ns());
+		lane->due_ns = lane_next(lane, time_local_ns());
 		/* Without memory it is not probed, and the next call tries again. */
 		if (heap_add(send, lane))
 			lane->interval_ns = 0;

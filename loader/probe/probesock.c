@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "probesock.h"
+#include "internal.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -18,8 +18,8 @@ uint16_t probe_source_port(uint64_t one_id, uint64_t other_id)
 	return (uint16_t)(PROBESOCK_PORT_BASE + (hash >> 50)); /* 14 bits */
 }
 
-static socklen_t socket_address(const struct esc_address *address, uint16_t port, bool ipv4,
-				struct sockaddr_storage *out)
+socklen_t probe_sockaddr(const struct esc_address *address, uint16_t port, bool ipv4,
+			 struct sockaddr_storage *out)
 {
 	struct sockaddr_in *four = (struct sockaddr_in *)out;
 	struct sockaddr_in6 *six = (struct sockaddr_in6 *)out;
@@ -74,10 +74,10 @@ int probesock_open(const struct probe_route *route)
 	if (fd < 0)
 		return -errno;
 	err = socket_prepare(fd, route->interface, ipv4);
-	bytes = socket_address(&route->from, route->from_port, ipv4, &address);
+	bytes = probe_sockaddr(&route->from, route->from_port, ipv4, &address);
 	if (!err && bind(fd, (struct sockaddr *)&address, bytes))
 		err = -errno;
-	bytes = socket_address(&route->to, route->to_port, ipv4, &address);
+	bytes = probe_sockaddr(&route->to, route->to_port, ipv4, &address);
 	if (!err && connect(fd, (struct sockaddr *)&address, bytes))
 		err = -errno;
 	if (!err)

@@ -1,21 +1,17 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "sender.h"
-
 #include <endian.h>
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/random.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-#define SENDER_NICE (-5)
-/* Edges that are due so soon are served in one turn: a wake costs more than the wait. */
+#include "base/now.h"
+#include "internal.h"
+
+/* Edges that are due within it are served together: a wakeup costs more than the wait. */
 #define SENDER_AHEAD_NS 50000
 #define SENDER_IDLE_NS 100000000
 #define SENDER_LATE_INTERVALS 2
@@ -43,14 +39,6 @@ struct sender {
 	bool paused, ends;
 };
 
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
 /* xorshift64: phases have to differ, not to be secret. */
 static uint64_t sender_random(struct sender *sender)
 {
@@ -66,7 +54,7 @@ static int edge_send(struct sender_edge *edge)
 {
 	int err = probe_datagram_send(edge->fd, &edge->datagram);
 
-	/* A port unreachable of before: it is told once, and this packet was not sent. */
+	/* A pending "port unreachable" is reported once, and this packet was not sent. */
 	return err == -ECONNREFUSED ? probe_datagram_send(edge->fd, &edge->datagram) : err;
 }
 
@@ -88,7 +76,7 @@ static int edge_send_request(struct sender_edge *edge, uint8_t more)
 	return err;
 }
 
-/* A queue or a doorbell that sleeps would spoil the first of the pair: another packet wakes it. */
+/* An idle queue or doorbell would delay the first of the pair: a warm-up packet precedes it. */
 static void edge_send_pair(struct sender_edge *edge, uint64_t spacing_ns)
 {
 	uint64_t begun_ns;
@@ -97,14 +85,14 @@ static void edge_send_pair(struct sender_edge *edge, uint64_t spacing_ns)
 	probe_datagram_number(&edge->datagram, ESC_PROBE_OPCODE_WARMER, edge->sequence, edge->pair,
 			      0);
 	edge_send(edge);
-	begun_ns = now_ns();
+	begun_ns = time_local_ns();
 	edge_send_request(edge, 0);
-	while (now_ns() - begun_ns < spacing_ns)
+	while (time_local_ns() - begun_ns < spacing_ns)
 		;
 	edge_send_request(edge, ESC_PROBE_SECOND);
 }
 
-/* Within an eighth of its interval to either side, so that no two hosts keep step. */
+/* Within an eighth of its interval to either side, so that no two hosts stay synchronized. */
 static void edge_schedule(struct sender *sender, struct sender_edge *edge, uint64_t now)
 {
 	uint64_t interval = __atomic_load_n(&edge->interval_ns, __ATOMIC_RELAXED);
@@ -115,15 +103,15 @@ static void edge_schedule(struct sender *sender, struct sender_edge *edge, uint6
 		edge->due_ns = now + sender_random(sender) % interval;
 }
 
-/* Serves who is due; when the next one is. */
-static uint64_t sender_turn(struct sender *sender)
+/* Serves the edges that are due; returns when the next one is. */
+static uint64_t sender_send_due(struct sender *sender)
 {
-	uint64_t now = now_ns(), next_ns = now + SENDER_IDLE_NS;
+	uint64_t now = time_local_ns(), next_ns = now + SENDER_IDLE_NS;
 
 	for (struct sender_edge *edge = sender->edges; edge; edge = edge->next) {
 		if (edge->due_ns <= now + SENDER_AHEAD_NS) {
 			edge_send_pair(edge, sender->spacing_ns);
-			now = now_ns();
+			now = time_local_ns();
 			edge_schedule(sender, edge, now);
 		}
 		if (edge->due_ns < next_ns)
@@ -132,32 +120,20 @@ static uint64_t sender_turn(struct sender *sender)
 	return next_ns;
 }
 
-static void sender_settle(void)
-{
-	sigset_t all;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_BLOCK, &all, NULL);
-	prctl(PR_SET_NAME, "esc-probes");
-	prctl(PR_SET_TIMERSLACK, 1);
-	/* Refused without CAP_SYS_NICE or LimitNICE=: probes then leave a little later. */
-	setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), SENDER_NICE);
-}
-
 static void *sender_run(void *context)
 {
 	struct sender *sender = context;
 	struct timespec until;
 	uint64_t next_ns;
 
-	sender_settle();
+	probe_thread_setup("esc-probes");
 	pthread_mutex_lock(&sender->lock);
 	while (!sender->ends) {
 		if (sender->paused || !sender->edges) {
 			pthread_cond_wait(&sender->changed, &sender->lock);
 			continue;
 		}
-		next_ns = sender_turn(sender);
+		next_ns = sender_send_due(sender);
 		pthread_mutex_unlock(&sender->lock);
 		until.tv_sec = (time_t)(next_ns / 1000000000);
 		until.tv_nsec = (long)(next_ns % 1000000000);
@@ -180,7 +156,7 @@ int sender_new(struct sender **out, uint64_t spacing_ns)
 		return -ENOMEM;
 	sender->spacing_ns = spacing_ns;
 	if (getrandom(&sender->random, sizeof(sender->random), 0) < 0 || !sender->random)
-		sender->random = now_ns() | 1;
+		sender->random = time_local_ns() | 1;
 	pthread_mutex_init(&sender->lock, NULL);
 	pthread_cond_init(&sender->changed, NULL);
 	err = pthread_create(&sender->thread, NULL, sender_run, sender);
@@ -250,7 +226,7 @@ int sender_add(struct sender *sender, const struct sender_edge_config *config,
 	edge->pair = config->first_sequence;
 	edge->interval_ns = config->interval_ns;
 	pthread_mutex_lock(&sender->lock);
-	edge->due_ns = now_ns() + sender_random(sender) % config->interval_ns;
+	edge->due_ns = time_local_ns() + sender_random(sender) % config->interval_ns;
 	edge->next = sender->edges;
 	sender->edges = edge;
 	sender_wake(sender);
@@ -293,12 +269,12 @@ void sender_set_interval(struct sender_edge *edge, uint64_t interval_ns)
 	__atomic_store_n(&edge->interval_ns, interval_ns, __ATOMIC_RELAXED);
 }
 
-int sender_ask(struct sender *sender, struct sender_edge *edge, uint64_t about)
+int sender_query(struct sender *sender, struct sender_edge *edge, uint64_t about)
 {
 	int err;
 
 	pthread_mutex_lock(&sender->lock);
-	/* A pair of its own: this request must not be taken for another's half. */
+	/* A pair of its own: this request must not be taken for half of another. */
 	edge->pair++;
 	edge->datagram.probe.about = htobe64(about);
 	err = edge_send_request(edge, ESC_PROBE_ASKS);

@@ -217,7 +217,7 @@ static int write_cgroups(const struct tcpclass_found *was, const struct tcpclass
 	return err;
 }
 
-long tcpclass_look(struct tcpclass *classes, const struct pace *pace, const char *top, int map_fd)
+long tcpclass_poll(struct tcpclass *classes, const struct pace *pace, const char *top, int map_fd)
 {
 	struct tcpclass_found found = {};
 	char path[TCPCLASS_PATH_BYTES];

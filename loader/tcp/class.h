@@ -23,7 +23,7 @@ unsigned int tcpclass_count(const struct tcpclass *classes);
  * The cgroups from @top down, a folder of the unified hierarchy, that classes name, into the map
  * `tcp_cgroups`. Nothing is read when no class names any. How many did not fit, or -errno.
  */
-long tcpclass_look(struct tcpclass *classes, const struct pace *pace, const char *top, int map_fd);
+long tcpclass_poll(struct tcpclass *classes, const struct pace *pace, const char *top, int map_fd);
 /* The map is another one, and empty. */
 void tcpclass_forget(struct tcpclass *classes);
 

@@ -102,7 +102,7 @@ void tcpedge_close(struct tcpedge *edge)
 	free(edge);
 }
 
-int tcpedge_say(struct tcpedge *edge, const struct esc_tcp_word *word)
+int tcpedge_write(struct tcpedge *edge, const struct esc_tcp_word *word)
 {
 	uint32_t zero = 0;
 

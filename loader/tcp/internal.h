@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What the files of TCP at the edge share; nobody else includes it. */
-#ifndef ESC_LOADER_TCPPACE_PARTS_H
-#define ESC_LOADER_TCPPACE_PARTS_H
+#ifndef ESC_LOADER_TCP_PARTS_H
+#define ESC_LOADER_TCP_PARTS_H
 
 #include "class.h"
 #include "edge.h"
@@ -9,31 +9,60 @@
 #include "tcp.h"
 #include "wrap.h"
 
-#define TCPPACE_WHY_BYTES 512
+#include "base/fields.h"
+#include "core/core.h"
+#include "core/events.h"
 
-struct sd_event_source;
+#define TCP_WHY_BYTES 512
 
-struct tcppace {
-	struct daemon *daemon;
-	struct sd_event_source *timer;
+struct tcp {
+	struct core *core;
+	struct dataplane *dataplane;
+	struct mesh *mesh;
+	struct pace *pace;
 	struct tcpedge *edge; /* NULL: off */
 	struct tcpwrap *wrap; /* NULL: no wrapper, so nothing is limited */
 	struct tcplist *list; /* NULL: connections cannot be listed */
 	struct tcpclass *classes;
 	long left_out; /* cgroups that a class names and that there was no room for */
-	struct esc_tcp_word word;
-	bool blind;		     /* fabric time is not good enough, and that was told */
-	char why[TCPPACE_WHY_BYTES]; /* what could not be had when it was loaded; "": all */
+	struct esc_tcp_word ctl;
+	bool blind;		 /* fabric time is not good enough, and that was told */
+	char why[TCP_WHY_BYTES]; /* what could not be had when it was loaded; "": all */
 };
 
-/* --- tcppace_tell.c --- */
+/* --- tell.c --- */
 
-void tcppace_tell_mode(const struct tcppace *tcp, const char *by);
+const char *tcp_mode_name(enum esc_tcp_mode mode);
+
+void tcp_report_mode(const struct tcp *tcp, const char *by);
 /* @left_out: cgroups, or -errno. */
-void tcppace_tell_left_out(const struct tcppace *tcp, long left_out);
-void tcppace_tell_unable(const struct tcppace *tcp);
-void tcppace_tell_clock(const struct tcppace *tcp, int64_t bound_ns);
+void tcp_report_left_out(const struct tcp *tcp, long left_out);
+void tcp_report_unable(const struct tcp *tcp);
+void tcp_report_clock(const struct tcp *tcp, int64_t bound_ns);
 /* Fabric time is good enough for the threshold. *@bound_ns: -1 there is none. */
-bool tcppace_clock_is_good(const struct tcppace *tcp, int64_t *bound_ns);
+bool tcp_clock_is_good(const struct tcp *tcp, int64_t *bound_ns);
+
+/* The member `tcp` of the reply to `pace`. */
+json_t *tcp_show(void *self);
+
+/* --- metrics.c --- */
+
+extern const struct metric tcp_metrics[];
+extern const struct field tcp_count_fields[], tcp_limit_fields[], tcp_class_fields[];
+void tcp_write_metrics(void *self, FILE *out);
+
+#define TCP_EVENTS(X)                                                                              \
+	X(PACE_TCP_OFF, "pace_tcp_off", "Delays of TCP connections are not measured any more.")    \
+	X(PACE_TCP_MEASURE, "pace_tcp_measure", "Delays of TCP connections are measured.")         \
+	X(PACE_TCP_ON, "pace_tcp_on", "TCP connections are limited by their own delay.")           \
+	X(PACE_TCP_CGROUPS_FULL, "pace_tcp_cgroups_full",                                          \
+	  "Classes name more cgroups than there is room for.")                                     \
+	X(PACE_TCP_UNABLE, "pace_tcp_unable",                                                      \
+	  "The kernel does not support measuring or limiting TCP connections.")                    \
+	X(PACE_TCP_CLOCK_LOST, "pace_tcp_clock_lost",                                              \
+	  "Fabric time is not good enough for the thresholds: limits end.")                        \
+	X(PACE_TCP_CLOCK_BACK, "pace_tcp_clock_back", "Fabric time is good enough again.")
+enum { TCP_EVENTS(EVENT_ENUM) };
+extern const struct event_kind tcp_events[];
 
 #endif

@@ -1,19 +1,84 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "metrics.h"
+/* What is shown of TCP's counts, and its families of metrics. */
+#include "internal.h"
 
-#include "base/prom.h"
+#define TCP_METRICS(X)                                                                             \
+	X(TCP_CONNECTIONS, "tcp_connections_total", COUNTER,                                       \
+	  "Connections of the cgroup, by what became of the option in their handshake.")           \
+	X(TCP_SAMPLES, "tcp_delay_samples_total", COUNTER, "Delays that the peers reported.")      \
+	X(TCP_ABOVE, "tcp_delay_above_total", COUNTER, "Of these, above the threshold.")           \
+	X(TCP_CLASS_SAMPLES, "tcp_class_delay_samples_total", COUNTER,                             \
+	  "Delays that the peers reported, by class.")                                             \
+	X(TCP_CLASS_ABOVE, "tcp_class_delay_above_total", COUNTER,                                 \
+	  "Of these, above the class's threshold.")                                                \
+	X(TCP_CLASS_THRESHOLD, "tcp_class_threshold_seconds", GAUGE,                               \
+	  "One-way delay above which connections of a class are held back.")                       \
+	X(TCP_UNWRAPPED, "tcp_unwrapped_total", COUNTER,                                           \
+	  "Connections that are not limited: no wrapper for their congestion control.")            \
+	X(TCP_ESTIMATED, "tcp_delay_estimated_total", COUNTER,                                     \
+	  "Acknowledgements without room for a delay, for which the round trip is used.")          \
+	X(TCP_CUTS, "tcp_window_cuts_total", COUNTER, "Windows made smaller.")                     \
+	X(TCP_LIFTED, "tcp_limits_lifted_total", COUNTER,                                          \
+	  "Limits that ended since no delay was reported for 2 s.")                                \
+	X(TCP_MALFORMED, "tcp_option_malformed_total", COUNTER,                                    \
+	  "Segments whose option has a length or flag that is never sent.")                        \
+	X(TCP_NO_TIME, "tcp_no_time_total", COUNTER, "Segments without fabric time at both ends.") \
+	X(TCP_UNSURE, "tcp_unsure_total", COUNTER, "Delays whose bound was too wide for a limit.") \
+	X(TCP_OWD, "tcp_owd_seconds", HISTOGRAM,                                                   \
+	  "One-way delay of TCP data that came in; a segment is counted up to a bound if its "     \
+	  "histogram bucket begins below it.")
+enum { TCP_METRICS(METRIC_ENUM) };
+const struct metric tcp_metrics[] = {TCP_METRICS(METRIC){}};
 
-static void write_count(FILE *out, const char *name, const char *help, uint64_t value)
+#define COUNT(member, key) FIELD(struct esc_tcp_counts, member, U64, key)
+const struct field tcp_count_fields[] = {
+	{COUNT(offered, "offered")},
+	{COUNT(agreed, "agreed")},
+	{COUNT(plain, "plain")},
+	{COUNT(out_samples, "samples"), .metric = &tcp_metrics[TCP_SAMPLES]},
+	{COUNT(out_above, "above"), .metric = &tcp_metrics[TCP_ABOVE]},
+	{COUNT(short_form, "short_form")},
+	{COUNT(malformed, "malformed"), .metric = &tcp_metrics[TCP_MALFORMED]},
+	{COUNT(no_time, "no_time"), .metric = &tcp_metrics[TCP_NO_TIME]},
+	{COUNT(unsure, "unsure"), .metric = &tcp_metrics[TCP_UNSURE]},
+	{},
+};
+/* Where connections can be limited. */
+const struct field tcp_limit_fields[] = {
+	{COUNT(unwrapped, "unwrapped"), .metric = &tcp_metrics[TCP_UNWRAPPED]},
+	{COUNT(estimated, "estimated"), .metric = &tcp_metrics[TCP_ESTIMATED]},
+	{COUNT(cuts, "cuts"), .metric = &tcp_metrics[TCP_CUTS]},
+	{COUNT(lifted, "lifted"), .metric = &tcp_metrics[TCP_LIFTED]},
+	{},
+};
+#define CLASS(member, type, key) FIELD(struct tcp_class_facts, member, type, key)
+const struct field tcp_class_fields[] = {
+	{CLASS(name, TEXT, "name")},
+	{CLASS(weight, U64, "weight")},
+	{CLASS(threshold_ns, U64, "threshold_ns"), .metric = &tcp_metrics[TCP_CLASS_THRESHOLD],
+	 .divisor = 1e9},
+	{CLASS(samples, U64, "samples"), .metric = &tcp_metrics[TCP_CLASS_SAMPLES]},
+	{CLASS(above, U64, "above"), .metric = &tcp_metrics[TCP_CLASS_ABOVE]},
+	{},
+};
+
+static const struct prom_label *no_labels(const void *row, void *context)
 {
-	prom_count(FAMILY(name, COUNTER, help), value, NULL);
+	(void)row;
+	return context;
+}
+
+static const struct prom_label *class_labels(const void *row, void *context)
+{
+	struct prom_label *labels = context;
+
+	labels[0] = (struct prom_label){"class", ((const struct tcp_class_facts *)row)->name};
+	return labels;
 }
 
 static void write_connections(FILE *out, const struct esc_tcp_counts *counts)
 {
-	struct prom_family *family =
-		FAMILY("tcp_connections_total", COUNTER,
-		       "Connections of the cgroup, by what became of the option in their "
-		       "handshake.");
+	struct prom_family *family = FAMILY_OF(&tcp_metrics[TCP_CONNECTIONS]);
 
 	prom_count(family, counts->agreed, "option", "agreed", NULL);
 	prom_count(family, counts->plain, "option", "plain", NULL);
@@ -27,10 +92,7 @@ static void write_delays(FILE *out, const uint64_t *buckets)
 	enum { BOUNDS = sizeof(bounds) / sizeof(bounds[0]) };
 	uint64_t below[BOUNDS] = {}, count = 0;
 	struct prom_histogram histogram = {.bounds = bounds, .below = below, .bound_count = BOUNDS};
-	struct prom_family *family =
-		FAMILY("tcp_owd_seconds", HISTOGRAM,
-		       "One-way delay of TCP data that came in; a segment is counted up to a "
-		       "bound if its histogram bucket begins below it.");
+	struct prom_family *family = FAMILY_OF(&tcp_metrics[TCP_OWD]);
 
 	for (uint32_t i = 0; i < ESC_OWD_BUCKETS; i++) {
 		double from = (double)esc_owd_bucket_floor(i) / 1e9;
@@ -45,61 +107,23 @@ static void write_delays(FILE *out, const uint64_t *buckets)
 		prom_histogram(family, &histogram, NULL);
 }
 
-static void write_limits(FILE *out, const struct esc_tcp_counts *counts)
+void tcp_write_metrics(void *self, FILE *out)
 {
-	write_count(out, "tcp_unwrapped_total",
-		    "Connections that are not limited: no wrapper for their congestion control.",
-		    counts->unwrapped);
-	write_count(out, "tcp_delay_estimated_total",
-		    "Acknowledgements without room for a delay, judged by the round trip.",
-		    counts->estimated);
-	write_count(out, "tcp_window_cuts_total", "Windows made smaller.", counts->cuts);
-	write_count(out, "tcp_limits_lifted_total",
-		    "Limits that ended since no delay was told for 2 s.", counts->lifted);
-}
+	struct prom_label labels[2] = {};
+	struct tcp_facts facts;
 
-/* Only where there are classes: `default` alone is what the families without a class say. */
-static void write_classes(FILE *out, const struct tcppace_facts *facts)
-{
-	struct prom_family *samples = FAMILY("tcp_class_delay_samples_total", COUNTER,
-					     "Delays that the other ends told, by class.");
-	struct prom_family *above = FAMILY("tcp_class_delay_above_total", COUNTER,
-					   "Of these, above the class's threshold.");
-	struct prom_family *threshold =
-		FAMILY("tcp_class_threshold_seconds", GAUGE,
-		       "One-way delay above which connections of a class are held back.");
-	unsigned int count = facts->class_count > 1 ? facts->class_count : 0;
-
-	for (unsigned int i = 0; i < count; i++)
-		prom_count(samples, facts->classes[i].samples, "class", facts->class_names[i],
-			   NULL);
-	for (unsigned int i = 0; i < count; i++)
-		prom_count(above, facts->classes[i].above, "class", facts->class_names[i], NULL);
-	for (unsigned int i = 0; i < count; i++)
-		prom_value(threshold, facts->thresholds_ns[i] / 1e9, "class", facts->class_names[i],
-			   NULL);
-}
-
-void metrics_write_tcp(FILE *out, const struct tcppace_facts *facts)
-{
-	const struct esc_tcp_counts *counts = &facts->counts;
-
-	if (!facts->there)
+	tcp_get(self, &facts);
+	if (!facts.there)
 		return;
-	write_connections(out, counts);
-	write_count(out, "tcp_delay_samples_total", "Delays that the other ends told.",
-		    counts->out_samples);
-	write_count(out, "tcp_delay_above_total", "Of these, above the threshold.",
-		    counts->out_above);
-	write_classes(out, facts);
-	if (facts->can_limit)
-		write_limits(out, counts);
-	write_count(out, "tcp_option_malformed_total",
-		    "Segments whose option has a length or flag that is never sent.",
-		    counts->malformed);
-	write_count(out, "tcp_no_time_total", "Segments without fabric time at both ends.",
-		    counts->no_time);
-	write_count(out, "tcp_unsure_total", "Delays whose bound was too wide for a limit.",
-		    counts->unsure);
-	write_delays(out, facts->delays);
+	write_connections(out, &facts.counts);
+	fields_write(out, tcp_count_fields, &facts.counts, 1, sizeof(facts.counts), no_labels,
+		     labels);
+	if (facts.can_limit)
+		fields_write(out, tcp_limit_fields, &facts.counts, 1, sizeof(facts.counts),
+			     no_labels, labels);
+	/* `default` alone is what the families without a class show. */
+	if (facts.class_count > 1)
+		fields_write(out, tcp_class_fields, facts.classes, facts.class_count,
+			     sizeof(facts.classes[0]), class_labels, labels);
+	write_delays(out, facts.delays);
 }

@@ -5,17 +5,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <systemd/sd-event.h>
 
 #include "config/config.h"
-#include "daemon/daemon.h"
+#include "core/core.h"
 #include "dataplane/dataplane.h"
 #include "base/explain.h"
 #include "base/log.h"
 #include "internal.h"
+#include "pace/pace.h"
 
-#define TCPPACE_LOOK_US 1000000
-#define TCPPACE_SLACK_US 100000
+#define TCP_TICK_NS 1000000000ull
 
 static const char *const mode_names[] = {
 	[ESC_TCP_OFF] = "off",
@@ -23,19 +22,19 @@ static const char *const mode_names[] = {
 	[ESC_TCP_PACE] = "on",
 };
 
-const char *tcppace_mode_name(enum esc_tcp_mode mode)
+const char *tcp_mode_name(enum esc_tcp_mode mode)
 {
 	return mode_names[mode];
 }
 
-static enum esc_tcp_mode tcppace_mode_of(enum config_pace_tcp mode)
+static enum esc_tcp_mode tcp_mode_of(enum config_pace_tcp mode)
 {
 	return mode == CONFIG_PACE_TCP_ON	 ? ESC_TCP_PACE
 	       : mode == CONFIG_PACE_TCP_OBSERVE ? ESC_TCP_OBSERVE
 						 : ESC_TCP_OFF;
 }
 
-static void tcppace_unload(struct tcppace *tcp)
+static void tcp_unload(struct tcp *tcp)
 {
 	tcplist_close(tcp->list);
 	tcpedge_close(tcp->edge);
@@ -46,50 +45,49 @@ static void tcppace_unload(struct tcppace *tcp)
 }
 
 /* What is missing beside the program itself is said, and does without. */
-static void tcppace_load_others(struct tcppace *tcp)
+static void tcp_load_others(struct tcp *tcp)
 {
-	char why[TCPPACE_WHY_BYTES];
+	char why[TCP_WHY_BYTES];
 	int err;
 
 	err = tcpwrap_open(&tcp->wrap, tcpedge_flows_fd(tcp->edge), tcpedge_counts_fd(tcp->edge),
-			   tcp->daemon->config->lab.tcp_refused, tcp->why, sizeof(tcp->why));
+			   tcp->core->config->lab.tcp_refused, tcp->why, sizeof(tcp->why));
 	if (!err && tcp->why[0])
 		log_warning("TCP: %s: such connections are measured and not limited", tcp->why);
 	for (int i = 1; i < ESC_TCP_INNER_MAX; i++)
-		snprintf(tcp->word.names[i], sizeof(tcp->word.names[i]), "%s",
+		snprintf(tcp->ctl.names[i], sizeof(tcp->ctl.names[i]), "%s",
 			 tcpwrap_name(tcp->wrap, i));
 	if (tcplist_open(&tcp->list, tcpedge_flows_fd(tcp->edge), why, sizeof(why)))
 		log_warning("TCP: %s", why);
 }
 
 /* Cgroups come and go: which of them are of a class. */
-static void tcppace_look_cgroups(struct tcppace *tcp)
+static void tcp_poll_cgroups(struct tcp *tcp)
 {
-	long left_out =
-		tcpclass_look(tcp->classes, tcp->daemon->pace, tcp->daemon->config->pace.tcp.cgroup,
-			      tcpedge_cgroups_fd(tcp->edge));
+	long left_out = tcpclass_poll(tcp->classes, tcp->pace, tcp->core->config->pace.tcp.cgroup,
+				      tcpedge_cgroups_fd(tcp->edge));
 
 	if (left_out == tcp->left_out)
 		return;
 	if (left_out < 0 || !tcp->left_out)
-		tcppace_tell_left_out(tcp, left_out);
+		tcp_report_left_out(tcp, left_out);
 	tcp->left_out = left_out;
 }
 
 /* Asked to limit, with no wrapper that the kernel takes. */
-static int tcppace_only_observe(struct tcppace *tcp)
+static int tcp_only_observe(struct tcp *tcp)
 {
-	tcp->word.mode = ESC_TCP_OBSERVE;
-	tcppace_tell_unable(tcp);
-	return tcpedge_say(tcp->edge, &tcp->word);
+	tcp->ctl.mode = ESC_TCP_OBSERVE;
+	tcp_report_unable(tcp);
+	return tcpedge_write(tcp->edge, &tcp->ctl);
 }
 
-static int tcppace_load(struct tcppace *tcp)
+static int tcp_load(struct tcp *tcp)
 {
-	const struct config *config = tcp->daemon->config;
+	const struct config *config = tcp->core->config;
 	struct tcpedge_maps maps = {
-		.control_fd = dataplane_map_fd(tcp->daemon->dataplane, "control"),
-		.clock_fd = dataplane_map_fd(tcp->daemon->dataplane, "clock"),
+		.control_fd = dataplane_map_fd(tcp->dataplane, "control"),
+		.clock_fd = dataplane_map_fd(tcp->dataplane, "clock"),
 		.flows_fd = -1,
 		.lab_offset_ns = config->lab.clock_offset_ns,
 		.lab_drift_ppb = (int32_t)config->lab.clock_drift_ppb,
@@ -100,150 +98,109 @@ static int tcppace_load(struct tcppace *tcp)
 	err = tcpedge_open(&tcp->edge, &maps, tcp->why, sizeof(tcp->why));
 	if (err)
 		return err;
-	tcppace_load_others(tcp);
+	tcp_load_others(tcp);
 	tcpclass_forget(tcp->classes);
-	tcppace_look_cgroups(tcp);
-	err = tcpedge_say(tcp->edge, &tcp->word);
+	tcp_poll_cgroups(tcp);
+	err = tcpedge_write(tcp->edge, &tcp->ctl);
 	if (!err)
 		err = tcpedge_attach(tcp->edge, config->pace.tcp.cgroup, tcp->why,
 				     sizeof(tcp->why));
 	return err;
 }
 
-static void tcppace_watch_clock(struct tcppace *tcp)
+static void tcp_watch_clock(struct tcp *tcp)
 {
 	int64_t bound_ns;
-	bool good = tcppace_clock_is_good(tcp, &bound_ns);
+	bool good = tcp_clock_is_good(tcp, &bound_ns);
 
 	if (tcp->blind != good)
 		return;
 	tcp->blind = !good;
-	tcppace_tell_clock(tcp, bound_ns);
+	tcp_report_clock(tcp, bound_ns);
 }
 
-static int tcppace_on_timer(sd_event_source *source, uint64_t due_us, void *context)
+static void tcp_tick(void *self, uint64_t now_ns)
 {
-	struct tcppace *tcp = context;
-	uint64_t now_us;
+	struct tcp *tcp = self;
 
-	(void)due_us;
+	(void)now_ns;
 	if (tcp->edge)
-		tcppace_look_cgroups(tcp);
-	if (tcp->edge && tcp->word.mode == ESC_TCP_PACE)
-		tcppace_watch_clock(tcp);
-	sd_event_now(tcp->daemon->event, CLOCK_MONOTONIC, &now_us);
-	sd_event_source_set_time(source, now_us + TCPPACE_LOOK_US);
-	return sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
+		tcp_poll_cgroups(tcp);
+	if (tcp->edge && tcp->ctl.mode == ESC_TCP_PACE)
+		tcp_watch_clock(tcp);
 }
 
-static void tcppace_take_classes(struct tcppace *tcp)
+static void tcp_take_classes(struct tcp *tcp)
 {
-	tcpclass_take(tcp->classes, tcp->daemon->pace,
-		      (uint32_t)tcp->daemon->config->pace.tcp.threshold_ns, &tcp->word);
+	tcpclass_take(tcp->classes, tcp->pace, (uint32_t)tcp->core->config->pace.tcp.threshold_ns,
+		      &tcp->ctl);
 }
 
-void tcppace_retake_classes(struct tcppace *tcp)
+/* Classes were changed: by the configuration or at run time. */
+static void tcp_retake_classes(void *self)
 {
-	if (!tcp)
-		return;
-	tcppace_take_classes(tcp);
+	struct tcp *tcp = self;
+
+	tcp_take_classes(tcp);
 	if (!tcp->edge)
 		return;
-	tcppace_look_cgroups(tcp);
-	tcpedge_say(tcp->edge, &tcp->word);
+	tcp_poll_cgroups(tcp);
+	tcpedge_write(tcp->edge, &tcp->ctl);
 }
 
 /* To @mode, from whatever it was. */
-static int tcppace_apply(struct tcppace *tcp, enum esc_tcp_mode mode, const char *by)
+static int tcp_apply(struct tcp *tcp, enum esc_tcp_mode mode, const char *by)
 {
-	enum esc_tcp_mode was = tcp->edge ? (enum esc_tcp_mode)tcp->word.mode : ESC_TCP_OFF;
+	enum esc_tcp_mode was = tcp->edge ? (enum esc_tcp_mode)tcp->ctl.mode : ESC_TCP_OFF;
 	int err = 0;
 
-	tcp->word.mode = mode;
-	tcppace_take_classes(tcp);
+	tcp->ctl.mode = mode;
+	tcp_take_classes(tcp);
 	if (tcp->edge)
-		err = tcpedge_say(tcp->edge, &tcp->word);
+		err = tcpedge_write(tcp->edge, &tcp->ctl);
 	if (mode == ESC_TCP_OFF)
-		tcppace_unload(tcp);
+		tcp_unload(tcp);
 	else if (!tcp->edge)
-		err = tcppace_load(tcp);
+		err = tcp_load(tcp);
 	if (!err && mode == ESC_TCP_PACE && !tcp->wrap)
-		err = tcppace_only_observe(tcp);
+		err = tcp_only_observe(tcp);
 	if (err) {
-		tcppace_unload(tcp);
-		tcp->word.mode = ESC_TCP_OFF;
-		tcppace_tell_unable(tcp);
+		tcp_unload(tcp);
+		tcp->ctl.mode = ESC_TCP_OFF;
+		tcp_report_unable(tcp);
 		return err;
 	}
-	if (tcp->word.mode != was)
-		tcppace_tell_mode(tcp, by);
+	if (tcp->ctl.mode != was)
+		tcp_report_mode(tcp, by);
 	return 0;
 }
 
-static bool tcppace_may(const struct tcppace *tcp)
+static bool tcp_may(const struct tcp *tcp)
 {
-	return !dataplane_is_off(tcp->daemon->dataplane);
+	return !dataplane_is_off(tcp->dataplane);
 }
 
-int tcppace_new(struct tcppace **out, struct daemon *daemon, char **error)
+static void tcp_reconfigure(void *self, const struct config *old)
 {
-	struct tcppace *tcp = calloc(1, sizeof(*tcp));
-	uint64_t now_us;
-	int err;
-
-	*out = NULL;
-	if (!tcp)
-		return -ENOMEM;
-	tcp->daemon = daemon;
-	sd_event_now(daemon->event, CLOCK_MONOTONIC, &now_us);
-	err = tcpclass_new(&tcp->classes);
-	if (!err)
-		err = sd_event_add_time(daemon->event, &tcp->timer, CLOCK_MONOTONIC,
-					now_us + TCPPACE_LOOK_US, TCPPACE_SLACK_US,
-					tcppace_on_timer, tcp);
-	if (err < 0) {
-		tcppace_free(tcp);
-		return explain(error, err, "a timer cannot be made: %s", strerror(-err));
-	}
-	*out = tcp;
-	/* Without it the daemon does all the rest: it has been said why. */
-	if (tcppace_may(tcp))
-		tcppace_apply(tcp, tcppace_mode_of(daemon->config->pace.tcp.mode), "configuration");
-	return 0;
-}
-
-void tcppace_free(struct tcppace *tcp)
-{
-	if (!tcp)
-		return;
-	sd_event_source_unref(tcp->timer);
-	tcppace_unload(tcp);
-	tcpclass_free(tcp->classes);
-	free(tcp);
-}
-
-void tcppace_reconfigure(struct tcppace *tcp, const struct config *old)
-{
-	const struct config *new;
+	struct tcp *tcp = self;
+	const struct config *new = tcp->core->config;
 	bool same_cgroup;
 
-	if (!tcp)
-		return;
-	new = tcp->daemon->config;
 	same_cgroup = !strcmp(old->pace.tcp.cgroup ?: "", new->pace.tcp.cgroup ?: "");
 	if (same_cgroup && old->pace.tcp.mode == new->pace.tcp.mode &&
 	    old->pace.tcp.threshold_ns == new->pace.tcp.threshold_ns) {
-		tcppace_retake_classes(tcp);
+		tcp_retake_classes(tcp);
 		return;
 	}
 	if (!same_cgroup)
-		tcppace_unload(tcp);
-	if (tcppace_may(tcp))
-		tcppace_apply(tcp, tcppace_mode_of(new->pace.tcp.mode), "configuration");
+		tcp_unload(tcp);
+	if (tcp_may(tcp))
+		tcp_apply(tcp, tcp_mode_of(new->pace.tcp.mode), "configuration");
 }
 
-int tcppace_set(struct tcppace *tcp, const char *mode, const char *by, char **error)
+static int tcp_set_mode(void *self, const char *mode, const char *by, char **error)
 {
+	struct tcp *tcp = self;
 	size_t count = sizeof(mode_names) / sizeof(mode_names[0]), i = 0;
 	int err;
 
@@ -252,23 +209,75 @@ int tcppace_set(struct tcppace *tcp, const char *mode, const char *by, char **er
 	if (i == count)
 		return explain(error, -EINVAL,
 			       "`pace tcp %.20s`: there are `off`, `measure` and `on`", mode);
-	if (i != ESC_TCP_OFF && !tcp->daemon->config->pace.tcp.cgroup)
+	if (i != ESC_TCP_OFF && !tcp->core->config->pace.tcp.cgroup)
 		return explain(error, -EINVAL,
 			       "no cgroup is configured for it: give `pace: tcp: cgroup:` in the "
 			       "configuration, then reload");
-	if (i != ESC_TCP_OFF && !tcppace_may(tcp))
+	if (i != ESC_TCP_OFF && !tcp_may(tcp))
 		return explain(error, -EPERM,
 			       "the kill switch is on; `escapement mode observe` "
 			       "ends that");
-	err = tcppace_apply(tcp, (enum esc_tcp_mode)i, by);
-	if (!err && i == ESC_TCP_PACE && tcp->word.mode != ESC_TCP_PACE)
+	err = tcp_apply(tcp, (enum esc_tcp_mode)i, by);
+	if (!err && i == ESC_TCP_PACE && tcp->ctl.mode != ESC_TCP_PACE)
 		return explain(error, -ENOTSUP, "delays are measured, nothing is limited: %s",
 			       tcp->why);
 	return err ? explain(error, err, "%s", tcp->why) : 0;
 }
 
-void tcppace_stop(struct tcppace *tcp, const char *by)
+static const struct pace_follower follower = {
+	.classes_changed = tcp_retake_classes,
+	.show = tcp_show,
+	.set_mode = tcp_set_mode,
+};
+
+static int tcp_open(void **self, struct core *core, void *const needs[], char **error)
 {
-	if (tcp)
-		tcppace_apply(tcp, ESC_TCP_OFF, by);
+	struct tcp *tcp = calloc(1, sizeof(*tcp));
+	int err = tcp ? tcpclass_new(&tcp->classes) : -ENOMEM;
+
+	if (err) {
+		free(tcp);
+		return explain(error, err, "TCP pacing: %s", strerror(-err));
+	}
+	tcp->core = core;
+	tcp->dataplane = needs[0];
+	tcp->mesh = needs[1];
+	tcp->pace = needs[2];
+	pace_follow(tcp->pace, &follower, tcp);
+	*self = tcp;
+	/* Without it the daemon does all the rest: the reason has been reported. */
+	if (tcp_may(tcp))
+		tcp_apply(tcp, tcp_mode_of(core->config->pace.tcp.mode), "configuration");
+	return 0;
 }
+
+static void tcp_close(void *self)
+{
+	struct tcp *tcp = self;
+
+	pace_follow(tcp->pace, NULL, NULL);
+	tcp_unload(tcp);
+	tcpclass_free(tcp->classes);
+	free(tcp);
+}
+
+static int tcp_off(void *self, const char *by, char **error)
+{
+	(void)error;
+	tcp_apply(self, ESC_TCP_OFF, by);
+	return 0;
+}
+
+const struct capability tcp_capability = {
+	.name = "tcp",
+	.needs = {"dataplane", "mesh", "pace"},
+	.events = tcp_events,
+	.metrics = tcp_metrics,
+	.open = tcp_open,
+	.close = tcp_close,
+	.tick_ns = TCP_TICK_NS,
+	.tick = tcp_tick,
+	.reconfigure = tcp_reconfigure,
+	.off = tcp_off,
+	.write_metrics = tcp_write_metrics,
+};

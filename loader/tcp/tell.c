@@ -1,43 +1,47 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* TCP at the edge in words: events, the answer to `pace`, facts for the metrics. */
 #include <arpa/inet.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "config/config.h"
-#include "daemon/daemon.h"
+#include "core/core.h"
 #include "core/events.h"
 #include "base/log.h"
 #include "mesh/mesh.h"
-#include "api/report.h"
+#include "base/json.h"
 #include "internal.h"
+#include "pacing/tcpwindow.h"
 
 /* Connections in one answer; `left_out` says how many more there are. */
 #define TELL_ROWS 1024
 
+const struct event_kind tcp_events[] = {TCP_EVENTS(EVENT_KIND){}};
+
 /* Of the class that bears most: with a bound that is too wide for it nobody is limited. */
-static uint32_t widest_threshold(const struct tcppace *tcp)
+static uint32_t widest_threshold(const struct tcp *tcp)
 {
 	uint32_t widest = 0;
 
-	for (unsigned int i = 0; i < tcp->word.class_count; i++)
-		if (tcp->word.classes[i].threshold_ns > widest)
-			widest = tcp->word.classes[i].threshold_ns;
+	for (unsigned int i = 0; i < tcp->ctl.class_count; i++)
+		if (tcp->ctl.classes[i].threshold_ns > widest)
+			widest = tcp->ctl.classes[i].threshold_ns;
 	return widest;
 }
 
-bool tcppace_clock_is_good(const struct tcppace *tcp, int64_t *bound_ns)
+bool tcp_clock_is_good(const struct tcp *tcp, int64_t *bound_ns)
 {
 	struct mesh_clock_facts clock;
 
-	mesh_get_clock(tcp->daemon->mesh, &clock);
+	mesh_get_clock(tcp->mesh, &clock);
 	*bound_ns = clock.known && clock.state != CLOCK_FREE_RUNNING ? clock.bound_ns : -1;
 	/* A delay has the bounds of both ends; the other end's is taken to be as ours. */
 	return *bound_ns >= 0 && *bound_ns <= ESC_TCP_BOUND_MAX_NS &&
 	       2 * (uint64_t)*bound_ns <= widest_threshold(tcp) >> ESC_TCP_BOUND_SHIFT;
 }
 
-static json_t *wrapped_names(const struct tcppace *tcp)
+static json_t *wrapped_names(const struct tcp *tcp)
 {
 	json_t *names = json_array();
 
@@ -47,29 +51,32 @@ static json_t *wrapped_names(const struct tcppace *tcp)
 	return names;
 }
 
-void tcppace_tell_mode(const struct tcppace *tcp, const char *by)
+void tcp_report_mode(const struct tcp *tcp, const char *by)
 {
-	static const char *const kinds[] = {
-		[ESC_TCP_OFF] = "pace_tcp_off",
-		[ESC_TCP_OBSERVE] = "pace_tcp_measure",
-		[ESC_TCP_PACE] = "pace_tcp_on",
+	static const unsigned int kinds[] = {
+		[ESC_TCP_OFF] = PACE_TCP_OFF,
+		[ESC_TCP_OBSERVE] = PACE_TCP_MEASURE,
+		[ESC_TCP_PACE] = PACE_TCP_ON,
 	};
-	const char *cgroup = tcp->daemon->config->pace.tcp.cgroup;
+	const char *cgroup = tcp->core->config->pace.tcp.cgroup;
 	json_t *done = json_pack("{s:s}", "by", by);
 
-	log_info("TCP at the edge is %s for %s (by %s)", tcppace_mode_name(tcp->word.mode),
+	log_info("TCP at the edge is %s for %s (by %s)", tcp_mode_name(tcp->ctl.mode),
 		 cgroup ? cgroup : "nobody", by);
-	if (tcp->word.mode == ESC_TCP_PACE) {
-		report_put_count(done, "delay_max_ns", tcp->word.classes[0].threshold_ns);
+	if (tcp->ctl.mode == ESC_TCP_PACE) {
+		json_put_count(done, "delay_max_ns", tcp->ctl.classes[0].threshold_ns);
 		json_object_set_new(done, "limited", wrapped_names(tcp));
 	}
-	events_record(tcp->daemon->ledger, kinds[tcp->word.mode], cgroup ? cgroup : "tcp", NULL, done,
-		   NULL, NULL);
+	events_add(tcp->core->events, &(struct event){
+					      .kind = &tcp_events[kinds[tcp->ctl.mode]],
+					      .subject = cgroup ? cgroup : "tcp",
+					      .done = done,
+				      });
 }
 
-void tcppace_tell_left_out(const struct tcppace *tcp, long left_out)
+void tcp_report_left_out(const struct tcp *tcp, long left_out)
 {
-	const char *cgroup = tcp->daemon->config->pace.tcp.cgroup;
+	const char *cgroup = tcp->core->config->pace.tcp.cgroup;
 
 	if (left_out < 0) {
 		log_warning("TCP: cgroups below %s cannot be read for classes: %s", cgroup,
@@ -80,34 +87,46 @@ void tcppace_tell_left_out(const struct tcppace *tcp, long left_out)
 		"TCP: classes name more than %d cgroups below %s: sockets of %ld of them are of "
 		"no class by cgroup",
 		ESC_TCP_CGROUPS, cgroup, left_out);
-	events_record(tcp->daemon->ledger, "pace_tcp_cgroups_full", cgroup,
-		   json_pack("{s:I}", "left_out", (json_int_t)left_out), NULL, NULL, NULL);
+	events_add(tcp->core->events,
+		   &(struct event){
+			   .kind = &tcp_events[PACE_TCP_CGROUPS_FULL],
+			   .subject = cgroup,
+			   .seen = json_pack("{s:I}", "left_out", (json_int_t)left_out),
+		   });
 }
 
-void tcppace_tell_unable(const struct tcppace *tcp)
+void tcp_report_unable(const struct tcp *tcp)
 {
-	const char *cgroup = tcp->daemon->config->pace.tcp.cgroup;
+	const char *cgroup = tcp->core->config->pace.tcp.cgroup;
 
 	log_warning("TCP at the edge %s: %s",
 		    tcp->edge ? "measures delays and limits nothing" : "is off", tcp->why);
-	events_record(tcp->daemon->ledger, "pace_tcp_unable", cgroup ? cgroup : "tcp",
-		   json_pack("{s:s}", "why", tcp->why), NULL, NULL, NULL);
+	events_add(tcp->core->events, &(struct event){
+					      .kind = &tcp_events[PACE_TCP_UNABLE],
+					      .subject = cgroup ? cgroup : "tcp",
+					      .seen = json_pack("{s:s}", "why", tcp->why),
+				      });
 }
 
-void tcppace_tell_clock(const struct tcppace *tcp, int64_t bound_ns)
+void tcp_report_clock(const struct tcp *tcp, int64_t bound_ns)
 {
 	json_t *seen = json_object();
 
 	if (bound_ns >= 0)
-		report_put_count(seen, "bound_ns", (uint64_t)bound_ns);
+		json_put_count(seen, "bound_ns", (uint64_t)bound_ns);
 	if (tcp->blind)
 		log_warning("fabric time is %s: limits on TCP connections end, there are no new "
 			    "ones",
 			    bound_ns < 0 ? "not known" : "too uncertain for them");
 	else
 		log_info("fabric time is good enough again for limits on TCP connections");
-	events_record(tcp->daemon->ledger, tcp->blind ? "pace_tcp_clock_lost" : "pace_tcp_clock_back",
-		   tcp->daemon->config->pace.tcp.cgroup, seen, NULL, NULL, NULL);
+	events_add(
+		tcp->core->events,
+		&(struct event){
+			.kind = &tcp_events[tcp->blind ? PACE_TCP_CLOCK_LOST : PACE_TCP_CLOCK_BACK],
+			.subject = tcp->core->config->pace.tcp.cgroup,
+			.seen = seen,
+		});
 }
 
 /* --- asked --- */
@@ -136,7 +155,7 @@ static void put_delay(json_t *row, const char *key, uint64_t samples, int64_t la
 	json_object_set_new(row, key, delay);
 }
 
-static json_t *show_row(const struct tcppace *tcp, const struct esc_tcp_row *from)
+static json_t *show_row(const struct tcp *tcp, const struct esc_tcp_row *from)
 {
 	const struct esc_tcp_flow *flow = &from->flow;
 	bool limited = flow->limited && flow->until_ktime_ns > time_local_ns();
@@ -147,30 +166,30 @@ static json_t *show_row(const struct tcppace *tcp, const struct esc_tcp_row *fro
 	put_address(row, "dst", from->family, from->remote);
 	json_object_set_new(row, "dport", json_integer(from->remote_port));
 	if (flow->inner)
-		report_put_text(
+		json_put_text(
 			row, "congestion",
 			esc_tcp_inner_names[flow->inner < ESC_TCP_INNER_MAX ? flow->inner : 0]);
 	put_delay(row, "delay_out_ns", flow->out_samples, flow->out_last_ns, flow->out_bound_ns,
 		  flow->out_max_ns);
 	put_delay(row, "delay_in_ns", flow->in_samples, flow->in_last_ns, flow->in_bound_ns, 0);
-	report_put_count(row, "above", flow->out_above);
+	json_put_count(row, "above", flow->out_above);
 	if (flow->out_estimated)
-		report_put_count(row, "estimated", flow->out_estimated);
-	if (tcp->word.class_count > 1)
-		report_put_text(row, "class", tcpclass_name(tcp->classes, flow->class));
+		json_put_count(row, "estimated", flow->out_estimated);
+	if (tcp->ctl.class_count > 1)
+		json_put_text(row, "class", tcpclass_name(tcp->classes, flow->class));
 	if (tcp->wrap)
 		json_object_set_new(row, "limited", json_boolean(limited));
 	if (!limited)
 		return row;
 	json_object_set_new(row, "window", json_real(flow->law.window / (double)TCP_WINDOW_ONE));
-	report_put_count(row, "inner_window", flow->inner_cwnd);
-	report_put_count(row, "rtt_ns", flow->rtt_us * 1000ull);
+	json_put_count(row, "inner_window", flow->inner_cwnd);
+	json_put_count(row, "rtt_ns", flow->rtt_us * 1000ull);
 	if (flow->rate_Bps != ESC_TCP_NO_RATE)
-		report_put_count(row, "rate_bps", flow->rate_Bps * 8ull);
+		json_put_count(row, "rate_bps", flow->rate_Bps * 8ull);
 	return row;
 }
 
-static void show_rows(const struct tcppace *tcp, json_t *object)
+static void show_rows(const struct tcp *tcp, json_t *object)
 {
 	struct esc_tcp_row *rows = calloc(TELL_ROWS, sizeof(*rows));
 	long count = rows && tcp->list ? tcplist_read(tcp->list, rows, TELL_ROWS) : -1;
@@ -181,31 +200,30 @@ static void show_rows(const struct tcppace *tcp, json_t *object)
 	if (count >= 0)
 		json_object_set(object, "connections", list);
 	if (count > TELL_ROWS)
-		report_put_count(object, "left_out", (uint64_t)(count - TELL_ROWS));
+		json_put_count(object, "left_out", (uint64_t)(count - TELL_ROWS));
 	json_decref(list);
 	free(rows);
 }
 
-static void show_classes(const struct tcppace *tcp, json_t *object)
+static void show_classes(const struct tcp *tcp, json_t *object)
 {
-	struct esc_tcp_class_counts counts[ESC_TCP_CLASSES];
+	struct tcp_facts facts;
 	json_t *list;
 
-	if (tcpedge_class_counts(tcp->edge, counts))
+	tcp_get(tcp, &facts);
+	if (!facts.there)
 		return;
 	list = json_array();
-	for (unsigned int i = 0; i < tcp->word.class_count; i++)
-		json_array_append_new(list, json_pack("{s:s, s:I, s:I, s:I, s:I}", "name",
-						      tcpclass_name(tcp->classes, i), "weight",
-						      (json_int_t)tcp->word.classes[i].weight,
-						      "threshold_ns",
-						      (json_int_t)tcp->word.classes[i].threshold_ns,
-						      "samples", (json_int_t)counts[i].samples,
-						      "above", (json_int_t)counts[i].above));
+	for (unsigned int i = 0; i < facts.class_count; i++) {
+		json_t *class = json_object();
+
+		fields_put(class, tcp_class_fields, &facts.classes[i]);
+		json_array_append_new(list, class);
+	}
 	json_object_set_new(object, "classes", list);
 }
 
-static void show_counts(const struct tcppace *tcp, json_t *object)
+static void show_counts(const struct tcp *tcp, json_t *object)
 {
 	struct esc_tcp_counts counts;
 	json_t *all;
@@ -213,62 +231,53 @@ static void show_counts(const struct tcppace *tcp, json_t *object)
 	if (tcpedge_counts(tcp->edge, &counts))
 		return;
 	all = json_object();
-	report_put_count(all, "offered", counts.offered);
-	report_put_count(all, "agreed", counts.agreed);
-	report_put_count(all, "plain", counts.plain);
-	report_put_count(all, "samples", counts.out_samples);
-	report_put_count(all, "above", counts.out_above);
-	if (tcp->wrap) {
-		report_put_count(all, "unwrapped", counts.unwrapped);
-		report_put_count(all, "estimated", counts.estimated);
-		report_put_count(all, "cuts", counts.cuts);
-		report_put_count(all, "lifted", counts.lifted);
-	}
-	report_put_count(all, "short_form", counts.short_form);
-	report_put_count(all, "malformed", counts.malformed);
-	report_put_count(all, "no_time", counts.no_time);
-	report_put_count(all, "unsure", counts.unsure);
+	fields_put(all, tcp_count_fields, &counts);
+	if (tcp->wrap)
+		fields_put(all, tcp_limit_fields, &counts);
 	json_object_set_new(object, "counts", all);
 }
 
-json_t *tcppace_show(const struct tcppace *tcp)
+json_t *tcp_show(void *self)
 {
+	const struct tcp *tcp = self;
 	json_t *object = json_object();
 	int64_t bound_ns;
 
-	if (!tcp)
-		return object;
-	report_put_text(object, "mode",
-			tcppace_mode_name(tcp->edge ? tcp->word.mode : ESC_TCP_OFF));
-	report_put_text(object, "cgroup", tcp->daemon->config->pace.tcp.cgroup ?: "");
-	report_put_text(object, "why", tcp->why);
+	json_put_text(object, "mode", tcp_mode_name(tcp->edge ? tcp->ctl.mode : ESC_TCP_OFF));
+	json_put_text(object, "cgroup", tcp->core->config->pace.tcp.cgroup ?: "");
+	json_put_text(object, "why", tcp->why);
 	if (!tcp->edge)
 		return object;
-	report_put_count(object, "threshold_ns", tcp->word.classes[0].threshold_ns);
+	json_put_count(object, "threshold_ns", tcp->ctl.classes[0].threshold_ns);
 	show_classes(tcp, object);
 	if (tcp->wrap) {
 		json_object_set_new(object, "limits", wrapped_names(tcp));
 		json_object_set_new(object, "clock_good",
-				    json_boolean(tcppace_clock_is_good(tcp, &bound_ns)));
+				    json_boolean(tcp_clock_is_good(tcp, &bound_ns)));
 	}
 	show_counts(tcp, object);
 	show_rows(tcp, object);
 	return object;
 }
 
-void tcppace_get(const struct tcppace *tcp, struct tcppace_facts *out)
+void tcp_get(const struct tcp *tcp, struct tcp_facts *out)
 {
+	struct esc_tcp_class_counts counts[ESC_TCP_CLASSES];
+
 	memset(out, 0, sizeof(*out));
-	if (!tcp || !tcp->edge)
+	if (!tcp->edge || tcpedge_class_counts(tcp->edge, counts))
 		return;
-	out->mode = tcp->word.mode;
 	out->can_limit = tcp->wrap != NULL;
-	out->class_count = tcp->word.class_count;
+	out->class_count = tcp->ctl.class_count;
 	for (unsigned int i = 0; i < out->class_count; i++) {
-		out->class_names[i] = tcpclass_name(tcp->classes, i);
-		out->thresholds_ns[i] = tcp->word.classes[i].threshold_ns;
+		struct tcp_class_facts *class = &out->classes[i];
+
+		snprintf(class->name, sizeof(class->name), "%s", tcpclass_name(tcp->classes, i));
+		class->weight = tcp->ctl.classes[i].weight;
+		class->threshold_ns = tcp->ctl.classes[i].threshold_ns;
+		class->samples = counts[i].samples;
+		class->above = counts[i].above;
 	}
-	out->there = !tcpedge_counts(tcp->edge, &out->counts) &&
-		     !tcpedge_class_counts(tcp->edge, out->classes) &&
-		     !tcpedge_delays(tcp->edge, out->delays);
+	out->there =
+		!tcpedge_counts(tcp->edge, &out->counts) && !tcpedge_delays(tcp->edge, out->delays);
 }

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "bench.h"
+#include "pacing/pause.h"
 
 #include "../bpf/frame.h"
 #include "../bpf/steer_model.h"

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "bench.h"
+#include "pacing/pathlive.h"
 
 #include "../bpf/frame.h"
 #include "../bpf/steer_model.h"

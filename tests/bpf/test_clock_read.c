@@ -12,6 +12,7 @@
 #include "probe_model.h"
 #include "tests/lib/tap.h"
 #include "world.h"
+#include "clocksync/model.h"
 
 /* As in bpf/reads.bpf.c. */
 struct reads_question {

@@ -118,13 +118,60 @@ static void test_keep_more(void)
 	run(out_fd, &f, &got);
 	tap_ok(keeps_none(), "not asked to: nothing is kept");
 	set_word(ESC_NIC_ON | ESC_NIC_KEEPS, 0, FRESH);
-	for (uint32_t qpn = 0; qpn < ESC_NIC_REQUESTS_MAX + 10; qpn++) {
-		frame_put16(&f, frame_udp_offset(&f) + 8 + 6, qpn);
-		if (run(out_fd, &f, &got) != NEXT || !same(&f, &got))
-			break;
-		if (qpn == ESC_NIC_REQUESTS_MAX + 9)
-			tap_ok(true, "a full map: packets go as they came");
-	}
+	forget();
+}
+
+static uint32_t kept_requests(void)
+{
+	struct esc_nic_kept_key key, *before = NULL;
+	uint32_t count = 0;
+
+	for (; !bpf_map_get_next_key(map_fd(nic_requests), before, &key); before = &key)
+		count++;
+	return count;
+}
+
+/* Sends @f as queue pair @qpn's; true: it left unchanged. */
+static bool send_as(struct frame *f, uint16_t qpn)
+{
+	struct frame got;
+
+	frame_put16(f, frame_udp_offset(f) + 8 + 6, qpn);
+	return run(out_fd, f, &got) == NEXT && same(f, &got);
+}
+
+/*
+ * A full map: packets of every queue pair leave unchanged, those of new ones are not kept, and
+ * those that have an entry are still replaced by their newest packet.
+ */
+static void test_full_map(void)
+{
+	const uint32_t more = 10, last = ESC_NIC_REQUESTS_MAX + more - 1;
+	struct esc_address src, dst;
+	uint32_t unchanged = 0;
+	struct frame f;
+
+	keep_frame(&keep_cases[4], true, 1024, &f);
+	addresses_of(&f, &src, &dst);
+	set_ends(&src, &dst, true, 0, 9000);
+	forget();
+	for (uint32_t qpn = 0; qpn <= last; qpn++)
+		unchanged += send_as(&f, qpn);
+	tap_ok(unchanged == ESC_NIC_REQUESTS_MAX + more,
+	       "a full map: packets leave unchanged (%u of %u)", unchanged,
+	       ESC_NIC_REQUESTS_MAX + more);
+	tap_ok(kept_requests() == ESC_NIC_REQUESTS_MAX &&
+		       !keeps(map_fd(nic_requests), &f, last),
+	       "a full map: %u queue pairs have an entry, the last ones none (%u)",
+	       ESC_NIC_REQUESTS_MAX, kept_requests());
+	f.data[frame_udp_offset(&f) + 8 + 11]++; /* PSN */
+	send_as(&f, 0);
+	tap_ok(keeps(map_fd(nic_requests), &f, 0),
+	       "a full map: the newest packet of a queue pair with an entry replaces the old one");
+	forget();
+	send_as(&f, last);
+	tap_ok(kept_requests() == 1 && keeps(map_fd(nic_requests), &f, last),
+	       "when there is room again, a queue pair that found none is kept");
 	forget();
 }
 
@@ -150,6 +197,7 @@ static void test_keep(void)
 		run_keep(&keep_cases[i], false);
 	}
 	test_keep_more();
+	test_full_map();
 }
 
 int main(void)

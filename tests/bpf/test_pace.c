@@ -4,6 +4,7 @@
  * held, what ends it, and what a receipt's delay does.
  */
 #include "receipt_world.h"
+#include "pacing/pause.h"
 
 #define SEND_FIRST 0x00
 #define SEND_MIDDLE 0x01

@@ -4,6 +4,7 @@
  * the record of a reply, and each reason to refuse one. The expectations come from path_model.h.
  */
 #include "path_world.h"
+#include "pacing/pathlive.h"
 
 static struct path_world p;
 

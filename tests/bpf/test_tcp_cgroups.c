@@ -104,25 +104,25 @@ static void test_look(struct tcpclass *classes)
 	make("/job_71");
 	make("/job_71/step_0");
 	make("/other");
-	tap_ok(!tcpclass_look(classes, &pace, top, map) && bits_of("/inner") == 1 << 1 &&
+	tap_ok(!tcpclass_poll(classes, &pace, top, map) && bits_of("/inner") == 1 << 1 &&
 		       bits_of("/job_71") == 1 << 2 && bits_of("/job_71/step_0") == 1 << 2,
 	       "cgroups by their path and by the job that it says");
 	tap_ok(entries() == 3 && !bits_of("/other") && !bits_of("/inner/deeper") && !bits_of(""),
 	       "and no others");
 	take_away("/job_71/step_0");
 	make("/job_71/inner");
-	tap_ok(!tcpclass_look(classes, &pace, top, map) && entries() == 3 &&
+	tap_ok(!tcpclass_poll(classes, &pace, top, map) && entries() == 3 &&
 		       bits_of("/job_71/inner") == (1 << 1 | 1 << 2),
 	       "one that went is out, one that came is in");
 	by_path.cgroup = "*/other";
-	tap_ok(!tcpclass_look(classes, &pace, top, map) && !bits_of("/inner") &&
+	tap_ok(!tcpclass_poll(classes, &pace, top, map) && !bits_of("/inner") &&
 		       bits_of("/other") == 1 << 1 && bits_of("/job_71/inner") == 1 << 2,
 	       "a class that names others");
 	by_path.cgroup = NULL;
 	by_job.job = NULL;
-	tap_ok(!tcpclass_look(classes, &pace, top, map) && !entries(), "and none");
+	tap_ok(!tcpclass_poll(classes, &pace, top, map) && !entries(), "and none");
 	by_path.cgroup = "*";
-	tap_ok(tcpclass_look(classes, &pace, "/nowhere", map) == -ENOENT,
+	tap_ok(tcpclass_poll(classes, &pace, "/nowhere", map) == -ENOENT,
 	       "a folder that is not there is an error");
 }
 

@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "maps/maps.h"
+#include "pacing/tcpwindow.h"
 #include "tests/lib/tap.h"
 #include "tcp_cgroup.h"
 #include "tcp/edge.h"
@@ -220,7 +221,7 @@ static void test_class(void)
 	word.class_count = 2;
 	word.classes[1] = (struct esc_tcp_class){
 		.weight = 3, .threshold_ns = THRESHOLD_NS, .port_first = PORT, .port_last = PORT};
-	tcpedge_say(edge, &word);
+	tcpedge_write(edge, &word);
 	tap_ok(until(is_of_class), "a class that it fits from now on gives it its weight");
 }
 
@@ -266,7 +267,7 @@ static void test_class_v6(void)
 
 	word.classes[1] = (struct esc_tcp_class){
 		.weight = 3, .threshold_ns = THRESHOLD_NS, .dscps = 1ull << 46};
-	tcpedge_say(edge, &word);
+	tcpedge_write(edge, &word);
 	tap_ok(connect_both(AF_INET6) && until(is_of_none), "IPv6: limited, and of no class");
 	setsockopt(sender, IPPROTO_IPV6, IPV6_TCLASS, &marked, sizeof(marked));
 	tap_ok(until(is_of_class), "IPv6: of a class by the DSCP of its traffic class");
@@ -323,11 +324,11 @@ static int pacing(void)
 static void test_wide(void)
 {
 	word.class_count = 1;
-	tcpedge_say(edge, &word);
+	tcpedge_write(edge, &word);
 	tap_ok(connect_both(AF_INET) && until(is_limited) && pacing() == PACING_NEEDED,
 	       "a small window is paced");
 	word.classes[0].threshold_ns = FAST_THRESHOLD_NS;
-	tcpedge_say(edge, &word);
+	tcpedge_write(edge, &word);
 	writes = FAST_WRITES;
 	tap_ok(!system(FAST_LOOPBACK) && until(is_wide), "on a fast path the window is wide");
 	tap_ok(pacing() == PACING_NONE, "and not paced, since nobody else wants it");
@@ -356,7 +357,7 @@ static void run_all(const char *cgroup)
 	}
 	for (int i = 1; i < ESC_TCP_INNER_MAX; i++)
 		snprintf(word.names[i], sizeof(word.names[i]), "%s", tcpwrap_name(wrap, i));
-	tcpedge_say(edge, &word);
+	tcpedge_write(edge, &word);
 	beat();
 	if (!tap_ok(!tcpedge_attach(edge, cgroup, why, sizeof(why)) &&
 			    tcp_cgroup_join(cgroup, getpid()) && connect_both(AF_INET),

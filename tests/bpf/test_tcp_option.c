@@ -59,7 +59,7 @@ static void set_mode(enum esc_tcp_mode mode)
 	word.mode = mode;
 	word.class_count = 1;
 	word.classes[0] = (struct esc_tcp_class){.weight = 1, .threshold_ns = 500000};
-	tcpedge_say(edge, &word);
+	tcpedge_write(edge, &word);
 	beat(0, CLOCK_SYNCED);
 }
 
@@ -406,7 +406,7 @@ static void test_classes(const char *cgroup)
 		bpf_map_update_elem(tcpedge_cgroups_fd(edge), &id, &bits, BPF_ANY);
 		word.class_count = 2;
 		word.classes[1] = rows[i].class;
-		tcpedge_say(edge, &word);
+		tcpedge_write(edge, &word);
 		tap_ok(class_of_one(rows[i].tos) == rows[i].wanted, "class: %s", rows[i].name);
 	}
 	/* The first that fits, as they are listed. */
@@ -414,10 +414,10 @@ static void test_classes(const char *cgroup)
 	word.classes[1] = (struct esc_tcp_class){.dscps = 1ull << 46};
 	word.classes[2] = word.classes[3] =
 		(struct esc_tcp_class){.port_first = PEER_PORT, .port_last = PEER_PORT};
-	tcpedge_say(edge, &word);
+	tcpedge_write(edge, &word);
 	tap_ok(class_of_one(0) == 2, "class: the first of two that fit");
 	word.class_count = 1;
-	tcpedge_say(edge, &word);
+	tcpedge_write(edge, &word);
 }
 
 /* The kernel asks: its first request has the option, one that is repeated has not. */

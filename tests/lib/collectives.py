@@ -151,8 +151,7 @@ class Network(labtest.Lab):
 
     def moves(self, since_ns):
         return [event for host in self.hosts
-                for event in map(json.loads, self.good(host, "escapement", "-j", "events").splitlines())
-                if event["kind"] == "path_switched" and event["time_ns"] >= since_ns]
+                for event in self.events(host, "path_switched", since_ns=since_ns)]
 
 
 def flows_of(pattern, hosts):

@@ -3,7 +3,6 @@
 puts it, and steered. What the receivers saw is what counts."""
 import collections
 import json
-import os
 import time
 
 import clocklab
@@ -114,13 +113,10 @@ class Fabric(labtest.Lab):
             else:
                 self.good(host, "escapement", "mode", "observe")
 
-    def events(self, since_ns, *kinds):
-        found = []
-        for host in self.senders:
-            for line in self.good(host, "escapement", "-j", "events").splitlines():
-                event = json.loads(line)
-                if event["kind"] in kinds and event["time_ns"] >= since_ns:
-                    found.append({"host": host, **event})
+    def senders_events(self, since_ns, *kinds):
+        """Of all senders, in the order of time."""
+        found = [{"host": host, **event} for host in self.senders
+                 for event in self.events(host, *kinds, since_ns=since_ns)]
         return sorted(found, key=lambda event: event["time_ns"])
 
 
@@ -245,7 +241,7 @@ class Run:
     def events(self, *kinds):
         """Those of this run; at_s is from the onset."""
         ahead_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC) - time.time_ns()
-        found = self.lab.events(self.began_ns, *kinds)
+        found = self.lab.senders_events(self.began_ns, *kinds)
         for event in found:
             event["at_s"] = (event["time_ns"] + ahead_ns - self.onset_ns) / 1e9
         return found

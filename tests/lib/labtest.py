@@ -5,6 +5,8 @@ import os
 import subprocess
 import time
 
+import events
+
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get("ESCAPEMENT_BUILD", os.path.join(TOP, "build"))
 ROCEFLOW = os.path.join(BUILD, "tests", "tools", "roceflow", "roceflow")
@@ -59,6 +61,10 @@ class Lab:
         """The command line's answer in a node."""
         return json.loads(self.good(node, "escapement", "-j", *words))
 
+    def events(self, node, *kinds, since_ns=0):
+        """See events.parse()."""
+        return events.parse(self.good(node, "escapement", "-j", "events"), *kinds, since_ns=since_ns)
+
     def status(self):
         return json.loads(self("status", "-j"))
 
@@ -79,22 +85,77 @@ def sender(number=0):
     return ["taskset", "-c", str(number % os.cpu_count()), ROCEFLOW, "send"]
 
 
+class Flow:
+    """roceflow from @client to @server, until it is ended or, as @options may say, through. In a `with` it is
+    gone behind it."""
+
+    def __init__(self, lab, *options, client="h1", server="h2", six=False, server_options=(), cpu=0):
+        self.lab, self.from_, self.to = lab, client, server
+        self.address = lab.host(server)["address6" if six else "address"]
+        self.server = lab.start(server, ROCEFLOW, "serve", "--listen", self.address, "--interface", "eth1", "--json",
+                                *server_options)
+        try:
+            self.client = lab.start(client, *sender(cpu), "--to", self.address, "--json", *options)
+        except BaseException:
+            self.server.kill()
+            raise
+        self.begun_ns = time.time_ns()
+        self.ends = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.kill()
+
+    def rows(self):
+        """Its queue pairs as the client's daemon has them, by number."""
+        return sorted((qp for qp in self.lab.json(self.from_, "qp")["qps"]
+                       if qp["direction"] == "tx" and qp["dst"] == self.address),
+                      key=lambda qp: qp["dest_qpn"])
+
+    def row(self, qpn):
+        return next(qp for qp in self.rows() if qp["dest_qpn"] == qpn)
+
+    def arriving(self, qpn):
+        """The source port that the newest packet reached the server with."""
+        return next(qp["sport"] for qp in self.lab.json(self.to, "qp")["qps"]
+                    if qp["direction"] == "rx" and qp["dest_qpn"] == qpn and qp["dst"] == self.address)
+
+    def through(self, timeout=90):
+        """(the client's JSON, the server's), once both have ended by themselves."""
+        if self.ends is None:
+            ended = [(process, *process.communicate(timeout=timeout)) for process in (self.client, self.server)]
+            for process, _, error in ended:
+                if process.returncode:
+                    raise RuntimeError(f"roceflow: exit {process.returncode}: {error}")
+            self.ends = tuple(json.loads(out) for _, out, _ in ended)
+        return self.ends
+
+    def end(self, timeout=90):
+        """As through(), at once."""
+        if self.client.poll() is None:
+            self.client.terminate()
+        return self.through(timeout)
+
+    def kill(self):
+        for process in (self.client, self.server):
+            if process.poll() is None:
+                process.terminate()
+                process.communicate()
+
+    def diagnosis(self):
+        """Ends it: (stderr, exit code) of the client and of the server."""
+        self.kill()
+        return [(process.stderr.read() if not process.stderr.closed else "", process.returncode)
+                for process in (self.client, self.server)]
+
+
 def flow(lab, server, client, *options, server_options=(), timeout=60, six=False):
     """One roceflow run to its end: (server's JSON, client's JSON)."""
-    address = lab.host(server)["address6" if six else "address"]
-    serving = lab.start(server, ROCEFLOW, "serve", "--listen", address, "--interface", "eth1",
-                        "--json", *server_options)
-    try:
-        out = lab.good(client, *sender(), "--to", address, "--json", *options,
-                       timeout=timeout)
-        served, error = serving.communicate(timeout=timeout)
-    finally:
-        if serving.poll() is None:
-            serving.terminate()
-            serving.wait()
-    if serving.returncode:
-        raise RuntimeError(f"roceflow serve: exit {serving.returncode}: {error}")
-    return json.loads(served), json.loads(out)
+    with Flow(lab, *options, client=client, server=server, six=six, server_options=server_options) as running:
+        sent, served = running.through(timeout)
+    return served, sent
 
 
 def wait_for(condition, seconds=10, step=0.1):

@@ -1,19 +1,15 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """What a host's two links saw of RoCEv2, plain or in UDP: progress over time, and its gaps."""
-import collections
 import os
 import signal
-import struct
 import subprocess
 import time
 
+import rocev2
+
 FILTER = "udp portrange 4791-4793"
 SNAP_BYTES = 160
-PSN_HALF = 1 << 23
 BIN_SECONDS = 0.1
-READ_REQUEST = 0x0c  # opcodes of RC from SEND to WRITE are below this
-
-Packet = collections.namedtuple("Packet", "at src wrapped sport opcode qpn psn bytes")
 
 
 class Tap:
@@ -37,66 +33,25 @@ class Tap:
         time.sleep(0.3)
         self.process.send_signal(signal.SIGINT)
         self.process.communicate(timeout=30)
-        packets = list(read(self.path))
+        packets = list(rocev2.packets(self.path))
         os.unlink(self.path)
         return packets
 
 
 def data_packets(path, source):
     """How many packets of data from one address a capture that goes on has by now."""
-    return sum(packet.src == source and packet.opcode < READ_REQUEST for packet in read(path))
-
-
-def roce(frame, offset):
-    """(source address, source port, opcode, QPN, PSN, IP bytes, was in UDP) of the IP packet at offset."""
-    six = frame[offset] >> 4 == 6
-    header = 40 if six else 20
-    source = frame[offset + 8:offset + 24] if six else frame[offset + 12:offset + 16]
-    sport, dport = struct.unpack_from("!HH", frame, offset + header)
-    if dport != 4791:
-        found = roce(frame, offset + header + 8)
-        return found and found[:-1] + (True,)
-    bth = offset + header + 8
-    if len(frame) < bth + 12:
-        return None
-    size = struct.unpack_from("!H", frame, offset + (4 if six else 2))[0] + (40 if six else 0)
-    return (source, sport, frame[bth], int.from_bytes(frame[bth + 5:bth + 8], "big"),
-            int.from_bytes(frame[bth + 9:bth + 12], "big"), size, False)
-
-
-def read(path):
-    with open(path, "rb") as file:
-        data = file.read()
-    at = 24
-    while at + 16 <= len(data):
-        seconds, micros, kept, _ = struct.unpack_from("<IIII", data, at)
-        if at + 16 + kept > len(data):
-            return  # under way
-        frame, at = data[at + 16:at + 16 + kept], at + 16 + kept
-        found = len(frame) > 54 and roce(frame, 14)
-        if found:
-            source, sport, opcode, qpn, psn, size, wrapped = found
-            yield Packet(seconds + micros / 1e6, source, wrapped, sport, opcode, qpn, psn, size)
+    return sum(packet.source == source and packet.is_request for packet in rocev2.packets(path))
 
 
 def progress(packets, source):
     """[(time, bytes)] of the data from one address that was new: no PSN of a queue pair twice."""
-    newest, found = {}, []
-    for packet in sorted(packets, key=lambda packet: packet.at):
-        if packet.src != source or packet.opcode >= READ_REQUEST:
-            continue
-        before = newest.get(packet.qpn)
-        if before is not None and (packet.psn - before) % (2 * PSN_HALF) not in range(1, PSN_HALF):
-            continue
-        newest[packet.qpn] = packet.psn
-        found.append((packet.at, packet.bytes))
-    return found
+    return [(packet.time, packet.ip_bytes) for packet in rocev2.progress(packets, source)]
 
 
 def resumed(packets, moments, source, cut_at):
     """Seconds from a moment until new data of one address came in UDP; endless: it never did.
     A gap may be of a busy machine, this is of the failover alone."""
-    wrapped = {packet.at for packet in packets if packet.wrapped and packet.src == source}
+    wrapped = {packet.time for packet in packets if packet.wrapped and packet.source == source}
     return next((at - cut_at for at, _ in moments if at > cut_at and at in wrapped), float("inf"))
 
 

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import signal
-import time
 
 import labtest
 
@@ -14,41 +13,10 @@ QPS = 4
 LEAF = {"h1": 1, "h2": 2}
 
 
-class Flow:
+def flowing(lab, rate="8m", silence_ms=4, qps=QPS):
     """h1 -> h2 until it is ended."""
-
-    def __init__(self, lab, rate="8m", silence_ms=4, qps=QPS):
-        self.lab, address = lab, lab.host("h2")["address"]
-        self.server = lab.start("h2", labtest.ROCEFLOW, "serve", "--listen", address, "--interface",
-                                "eth1", "--silence", str(silence_ms), "--json")
-        time.sleep(0.3)
-        self.client = lab.start("h1", *labtest.sender(), "--to", address, "--interface", "eth1",
-                                "--qps", str(qps), "--qp-rate", rate, "--seconds", "3600",
-                                "--op", "write", "--give-up", "60", "--json")
-
-    def end(self):
-        """(the sender's JSON, the receiver's)."""
-        self.client.terminate()
-        out, error = self.client.communicate(timeout=90)
-        served, _ = self.server.communicate(timeout=90)
-        if self.client.returncode:
-            raise RuntimeError(f"roceflow: {error}")
-        return json.loads(out), json.loads(served)
-
-    def kill(self):
-        for process in (self.client, self.server):
-            if process.poll() is None:
-                process.terminate()
-                process.communicate()
-
-
-@contextlib.contextmanager
-def flowing(lab, **keywords):
-    flow = Flow(lab, **keywords)
-    try:
-        yield flow
-    finally:
-        flow.kill()
+    return labtest.Flow(lab, "--interface", "eth1", "--qps", str(qps), "--qp-rate", rate, "--seconds", "3600",
+                        "--op", "write", "--give-up", "60", server_options=("--silence", str(silence_ms)))
 
 
 def rows(lab, host):
@@ -104,11 +72,6 @@ def lose(lab, spine, hosts, lost):
     for host in hosts:
         address = f"{lab.host(host)['address']}/32"
         lab.good(spine, "ip", "route", "add" if lost else "del", "blackhole", address)
-
-
-def events(lab, host, kind=None):
-    found = map(json.loads, lab.good(host, "escapement", "-j", "events").splitlines())
-    return [event for event in found if kind in (None, event["kind"])]
 
 
 @contextlib.contextmanager

@@ -11,7 +11,6 @@ loses a tenth of its rate, for it is full again before its timer comes.
 import json
 import os
 import subprocess
-import time
 
 import labtest
 

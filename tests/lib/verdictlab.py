@@ -32,18 +32,10 @@ def in_step(lab):
         lambda: {clock["state"] for clock in fabric.clocks().values()} == {"synced"}, 60)
 
 
-def events(lab, host, since_ns, *kinds):
-    """What the host's ledger has of these kinds, from @since_ns (CLOCK_REALTIME) on."""
-    out = lab.good(host, "escapement", "-j", "events", "--since", f"@{since_ns // 10**9}")
-    found = [json.loads(line) for line in out.splitlines()]
-    return [event for event in found
-            if event["time_ns"] >= since_ns and event["kind"] in kinds]
-
-
 def wait_event(lab, kind, since_ns, seconds, good=lambda event: True, host="h1"):
     """The first such event; None: it did not come."""
     def look():
-        return next((e for e in events(lab, host, since_ns, kind) if good(e)), None)
+        return next((e for e in lab.events(host, kind, since_ns=since_ns) if good(e)), None)
     return labtest.wait_for(look, seconds, 0.25)
 
 
@@ -67,39 +59,16 @@ def plan_collision(lab, chance):
     return Plan(first, bad, ours[bad], collider)
 
 
-class Flow:
+class Flow(labtest.Flow):
     """roceflow from @client to @server until it is ended. Its numbers are its own."""
     next_qpn = 0x100
 
     def __init__(self, lab, server, client, *options):
-        self.lab, self.said = lab, None
         self.qpns = range(Flow.next_qpn, Flow.next_qpn + 0x10)
         numbers = ("--qpn", str(Flow.next_qpn))
         Flow.next_qpn += 0x10
-        address = lab.host(server)["address"]
-        self.serving = lab.start(server, labtest.ROCEFLOW, "serve", "--listen", address,
-                                 "--interface", "eth1", "--json", *numbers)
-        time.sleep(0.3)
-        self.sending = lab.start(client, labtest.ROCEFLOW, "send", "--to", address, "--json",
-                                 "--seconds", "600", "--window", WINDOW, *numbers,
-                                 *options)
-        self.begun_ns = time.time_ns()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.words()
-
-    def words(self):
-        """Ends both, and what they said: (stderr, exit code) of each."""
-        for child in (self.sending, self.serving):
-            if child.poll() is None:
-                child.terminate()
-        if self.said is None:
-            self.said = [(child.communicate()[1], child.returncode)
-                         for child in (self.sending, self.serving)]
-        return self.said
+        super().__init__(lab, "--seconds", "600", "--window", WINDOW, *numbers, *options, client=client,
+                         server=server, server_options=numbers)
 
 
 class Workload(Flow):
@@ -128,7 +97,7 @@ class Workload(Flow):
             return len(qps) == QPS and all("owd_ns" in qp or "verdicts" in qp or
                                            qp["packets"] > 2000 for qp in qps)
         if not labtest.wait_for(measured, 20):
-            raise RuntimeError(f"the workload does not flow: {self.rates()}, {self.words()}")
+            raise RuntimeError(f"the workload does not flow: {self.rates()}, {self.diagnosis()}")
         time.sleep(2)
 
 
@@ -157,7 +126,7 @@ class Names:
         self.lab, self.since_ns = lab, since_ns
 
     def others(self, port):
-        return [event["seen"] for event in events(self.lab, "h1", self.since_ns, "qp_outlier")
+        return [event["seen"] for event in self.lab.events("h1", "qp_outlier", since_ns=self.since_ns)
                 if event["seen"]["sport"] != port]
 
 

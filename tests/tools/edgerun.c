@@ -159,7 +159,7 @@ static void set_mode(const char *mode)
 		    : !strcmp(mode, "observe") ? ESC_TCP_OBSERVE
 					       : ESC_TCP_OFF;
 	for (int i = 0; i < edge_count; i++)
-		tcpedge_say(edges[i].edge, &word);
+		tcpedge_write(edges[i].edge, &word);
 }
 
 /* "WEIGHT:FIRST:LAST", one class more, by ports; else none but that of all. */
@@ -173,7 +173,7 @@ static void set_class(const char *how)
 	else
 		word.class_count = 1;
 	for (int i = 0; i < edge_count; i++)
-		tcpedge_say(edges[i].edge, &word);
+		tcpedge_write(edges[i].edge, &word);
 }
 
 static void command(const char *what, const char *how)

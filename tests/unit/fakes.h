@@ -245,13 +245,13 @@ void steer_stop(struct steer *steer, const char *by)
 }
 
 extern const struct capability dataplane_capability, mesh_capability, qp_capability,
-	delay_capability, paths_capability, steer_capability, nic_capability, diagnose_capability;
+	delay_capability, paths_capability, steer_capability, diagnose_capability;
 
 static struct core_module fake_modules[] = {
 	{.capability = &dataplane_capability}, {.capability = &mesh_capability},
 	{.capability = &qp_capability},	       {.capability = &delay_capability},
 	{.capability = &paths_capability},
-	{.capability = &steer_capability},     {.capability = &nic_capability},
+	{.capability = &steer_capability},     
 	{.capability = &diagnose_capability},
 };
 
@@ -296,7 +296,8 @@ static inline int fake_daemon(struct daemon *daemon, const char *yaml)
 	int err;
 
 	memset(daemon, 0, sizeof(*daemon));
-	err = config_parse("/nowhere/test.yaml", yaml, strlen(yaml), &daemon->config, &error);
+	err = config_parse(&(struct config_input){.path = "/nowhere/test.yaml"}, yaml, strlen(yaml),
+			   &daemon->config, &error);
 	if (err)
 		return err;
 	daemon->start_local_ns = daemon->core.start_local_ns = time_local_ns();

@@ -10,20 +10,26 @@
 static char *written;
 static size_t written_bytes;
 
-/* What @write makes of the JSON in @text. */
-static const char *render(void (*write)(FILE *, const json_t *), const char *text)
+/* The text that a verb makes of the reply in @text. */
+static const char *render_with(const char *verb, const char *text, const char *args)
 {
-	json_t *object = json_loads(text, 0, NULL);
+	json_t *object = json_loads(text, 0, NULL), *given = json_loads(args, 0, NULL);
 	FILE *out;
 
 	cr_assert_not_null(object, "%s", text);
 	free(written);
 	written = NULL;
 	out = open_memstream(&written, &written_bytes);
-	write(out, object);
+	cli_write(out, verbs_named(verb), object, given);
 	fclose(out);
 	json_decref(object);
+	json_decref(given);
 	return written;
+}
+
+static const char *render(const char *verb, const char *text)
+{
+	return render_with(verb, text, "{}");
 }
 
 static void expect(const char *text, const char *part)
@@ -64,20 +70,26 @@ Test(cli, since)
 
 Test(cli, table_columns_are_as_wide_as_they_have_to_be)
 {
-	struct cli_table *table = cli_table_new("<NAME N");
+	static const struct column columns[] = {
+		{"NAME", "name", FORMAT_TEXT, COLUMN_LEFT, .help = ""},
+		{"N", "n", FORMAT_TEXT, .help = ""},
+		{"MORE", "more", FORMAT_TEXT, COLUMN_OPTIONAL, .help = ""},
+		{},
+	};
+	json_t *rows = json_loads("[{\"name\":\"a-long-name\",\"n\":5},{\"name\":\"b\",\"n\":"
+				  "1234},{\"n\":0}]",
+				  0, NULL);
+	struct table_shape shape = {};
 	char *text = NULL;
 	size_t bytes;
 	FILE *out = open_memstream(&text, &bytes);
 
-	cli_table_cell(table, "a-long-name");
-	cli_table_cell(table, "%d", 5);
-	cli_table_cell(table, "b");
-	cli_table_cell(table, "%d", 1234);
-	cli_table_write(table, out);
+	cr_expect_eq(table_write(out, columns, (struct scope){}, rows, &shape), 3);
 	fclose(out);
-	cr_expect_str_eq(text, "NAME           N\na-long-name    5\nb           1234\n");
-	cli_table_free(table);
+	cr_expect_str_eq(text,
+			 "NAME           N\na-long-name    5\nb           1234\n-              0\n");
 	free(text);
+	json_decref(rows);
 }
 
 #define QP(more)                                                                                   \
@@ -88,7 +100,7 @@ Test(cli, table_columns_are_as_wide_as_they_have_to_be)
 Test(cli, qp_table)
 {
 	const char *text = render(
-		cli_write_qps,
+		"qp",
 		"{\"tracked\":2,\"max\":16,\"refused\":7,\"qps\":[" QP(
 			",\"transport\":\"RC\",\"message_bytes\":{\"p50\":65536},\"retransmits\":9,"
 			"\"psn_gaps\":0,\"naks\":1,\"ce\":0,\"cnps\":0") "," QP(",\"transport\":"
@@ -96,11 +108,12 @@ Test(cli, qp_table)
 										"\"cnps\":0") "]}");
 
 	expect(text,
-	       "tx  10.0.0.1 10.0.0.2  17 50000 RC     12.3k 1.50GiB 1.00Gbit/s    3 64.0KiB  "
-	       "0   0    0     9    1\n");
-	expect(text, " UD     12.3k 1.50GiB 1.00Gbit/s    3       -  2   0    -     -    -\n");
-	expect(text, "1 flow sent packets again; most: 10.0.0.1>10.0.0.2/17, 9.");
-	expect(text, "1 flow carried congestion marks");
+	       "tx  10.0.0.1>10.0.0.2/17 50000 RC   12.3k 1.50GiB 1.00Gbit/s    3 64.0KiB  0   0  "
+	       "      0    9    1\n");
+	expect(text, " UD   12.3k 1.50GiB 1.00Gbit/s    3       -  2   0        -    -    -\n");
+	cr_expect_null(strstr(text, "DUP"), "none has it: no column");
+	expect(text, "1 queue pair retransmitted; most: 10.0.0.1>10.0.0.2/17, 9.");
+	expect(text, "1 queue pair carried CE marks");
 	expect(text, "7 packets are in no line above");
 	cr_expect_null(strstr(text, "receiver-not-ready"), "nothing to say, nothing said");
 }
@@ -108,7 +121,7 @@ Test(cli, qp_table)
 Test(cli, qp_table_names_owners_when_there_are_any)
 {
 	const char *text = render(
-		cli_write_qps,
+		"qp",
 		"{\"tracked\":3,\"max\":16,\"refused\":0,\"qps\":[" QP(
 			",\"local_qpn\":18,\"pid\":407,\"comm\":\"ib_write_bw\",\"job\":"
 			"\"job_1234/step_0\"") "," QP(",\"local_qpn\":19,\"comm\":\"nvme_rdma"
@@ -117,15 +130,16 @@ Test(cli, qp_table_names_owners_when_there_are_any)
 	expect(text, " NAKS OWNER\n");
 	expect(text, " ib_write_bw[407] job_1234/step_0\n");
 	expect(text, " nvme_rdma\n");
+	expect(text, "/17   18 50000 ");
 	expect(text, "    - -\n");
-	text = render(cli_write_qps, "{\"tracked\":1,\"max\":16,\"qps\":[" QP("") "]}");
+	text = render("qp", "{\"tracked\":1,\"max\":16,\"qps\":[" QP("") "]}");
 	cr_expect_null(strstr(text, "OWNER"), "nobody is known: no column");
 }
 
 Test(cli, qp_table_is_readable_in_120_columns)
 {
 	const char *text = render(
-		cli_write_qps,
+		"qp",
 		"{\"qps\":[{\"direction\":\"tx\",\"src\":\"192.168.100.100\",\"dst\":"
 		"\"192.168.100.101\",\"dest_qpn\":16777215,\"sport\":65535,\"transport\":\"XRC\","
 		"\"packets\":999400,\"bytes\":1e3,\"bytes_per_second\":1.25e10,\"messages\":999400,"
@@ -138,8 +152,8 @@ Test(cli, qp_table_is_readable_in_120_columns)
 
 Test(cli, no_queue_pairs)
 {
-	expect(render(cli_write_qps, "{\"qps\":[],\"tracked\":0}"), "No queue pair sends or receives here now");
-	expect(render(cli_write_qps, "{\"qps\":[],\"tracked\":5}"), "No queue pair matches, of 5");
+	expect(render("qp", "{\"qps\":[],\"tracked\":0}"), "No queue pair sends or receives here now");
+	expect(render("qp", "{\"qps\":[],\"tracked\":5}"), "No queue pair matches; 5 are tracked");
 }
 
 #define STATUS(more)                                                                               \
@@ -149,7 +163,7 @@ Test(cli, no_queue_pairs)
 Test(cli, status_page)
 {
 	const char *text = render(
-		cli_write_status,
+		"status",
 		STATUS("\"kill_switch\":false,\"interfaces\":[{\"name\":\"eth1\",\"ifindex\":2,"
 		       "\"plane\":\"backend\",\"link_up\":true,\"mtu\":9000,\"driver\":\"veth\","
 		       "\"attach\":\"native\",\"attach_via\":\"link\",\"attach_note\":\"note one\","
@@ -160,56 +174,120 @@ Test(cli, status_page)
 		       "\"reasons\":[{\"reason\":\"fragment\",\"xdp_ingress\":1,\"tc_ingress\":2,"
 		       "\"tc_egress\":4,\"meaning\":\"a fragment\"}]"));
 
-	expect(text, "escapement 1 on h, up 1m 5s");
-	expect(text, "Mode: observe");
-	expect(text, "eth1  backend, link up, MTU 9000, driver veth");
-	expect(text, "in: XDP native, on its own; out: tcx");
-	expect(text, "note one");
-	expect(text, "sees      packets: every RoCEv2 packet passes the kernel");
-	expect(text, "RoCE in   5 packets, 2.00 KiB, 1 CE marks, 2 CNPs");
+	expect(text, "Host            : h\n");
+	expect(text, "Daemon          : escapementd 1, pid 1, up 1min 5s\n");
+	expect(text, "Mode            : observe: packets are counted");
+	expect(text, "Interface       : eth1: backend, link up, MTU 9000, driver veth\n");
+	expect(text, "  Attached      : XDP native (link), tc tcx\n                  note one\n");
+	expect(text, "  Visibility    : packets: every RoCEv2 packet passes the kernel\n");
+	expect(text, "  RoCE in       : 5 packets, 2.00KiB, 1 CE marks, 2 CNPs\n");
 	cr_expect_null(strstr(text, "RoCE out"), "absent is not shown as 0");
-	expect(text, "eth2  is not there now");
-	expect(text, "fragment         3 in, 4 out: a fragment");
-	cr_expect_null(strstr(text, "Owners"), "not asked for, not shown");
-	expect(render(cli_write_status,
+	cr_expect_null(strstr(text, "RoCEv1"));
+	expect(text, "Interface       : eth2: not present");
+	expect(text, "Not counted     : fragment: 3 in, 4 out (forwarded unchanged): a fragment\n");
+	cr_expect_null(strstr(text, "Owners"), "not in the reply, not shown");
+	expect(render("status",
 		      STATUS("\"qp_tracing\":{\"how\":\"fentry\",\"known\":64,\"refused\":2}")),
-	       "Owners of queue pairs: by fentry, 64 known\n  The table was full: the owners of 2 "
-	       "are not known\n");
-	expect(render(cli_write_status,
-		      STATUS("\"qp_tracing\":{\"how\":\"none\",\"note\":\"no RDMA\"}")),
-	       "Owners of queue pairs: not known; no RDMA\n");
-	text = render(cli_write_status,
-		      STATUS("\"kill_switch\":true,\"kill_switch_reason\":\"because\""));
-	expect(text, "Off: the kill switch is on (because)");
+	       "Owners          : 64 queue pairs, by fentry\n                  the table was full: "
+	       "the owners of 2 are not known\n");
+	expect(render("status", STATUS("\"qp_tracing\":{\"how\":\"none\",\"note\":\"no RDMA\"}")),
+	       "Owners          : not known: no RDMA\n");
+	text = render("status", STATUS("\"kill_switch\":true,\"kill_switch_reason\":\"because\""));
+	expect(text, "Kill switch     : on: because");
+	cr_expect_null(strstr(text, "Mode"));
 	cr_expect_null(strstr(text, "Receipts"));
-	text = render(cli_write_status, STATUS("\"receipts\":{\"mode\":\"on\",\"qps_sampled\":"
-					       "3000,\"look_note\":\"once a second\"}"));
-	expect(text, "Receipts: on, 3000 queue pairs sampled\n  once a second\n");
-	text = render(cli_write_status, STATUS("\"receipts\":{\"mode\":\"off\"}"));
-	expect(text, "Receipts: off");
+	text = render("status", STATUS("\"receipts\":{\"mode\":\"on\",\"qps_sampled\":3000,"
+				       "\"look_note\":\"once a second\"}"));
+	expect(text, "Receipts        : on, 3000 queue pairs sampled\n                  once a "
+		     "second\n");
+	text = render("status", STATUS("\"receipts\":{\"mode\":\"off\"}"));
+	expect(text, "Receipts        : off");
+}
+
+/* The reasons of `health`, one a line. */
+static const char *health(const char *text)
+{
+	json_t *status = json_loads(text, 0, NULL), *reasons = cli_health_reasons(status), *one;
+	FILE *out;
+	size_t i;
+
+	free(written);
+	written = NULL;
+	out = open_memstream(&written, &written_bytes);
+	json_array_foreach (reasons, i, one)
+		fprintf(out, "%s\n", json_string_value(one));
+	fclose(out);
+	json_decref(status);
+	json_decref(reasons);
+	return written;
+}
+
+Test(cli, health_lists_what_is_wrong)
+{
+	static const char attached[] = "{\"name\":\"eth1\",\"ifindex\":2,\"link_up\":true,"
+				       "\"attach\":\"native\",\"tc\":\"tcx\"}";
+	static const char torn[] = "{\"name\":\"eth2\",\"ifindex\":3,\"link_up\":false,"
+				   "\"attach\":\"none\",\"tc\":\"none\",\"attach_note\":\"why\"},"
+				   "{\"name\":\"eth3\",\"attach\":\"none\",\"tc\":\"none\"}";
+	char status[2048];
+
+	snprintf(status, sizeof(status),
+		 "{\"interfaces\":[%s],\"clock\":{\"state\":\"synced\",\"peers_wanted\":3},"
+		 "\"probing\":{\"peers\":{\"down\":0}},\"paths\":{\"on\":true,\"down\":0},"
+		 "\"qps\":{\"tracked\":15,\"max\":16,\"refused\":9}}",
+		 attached);
+	cr_expect_str_eq(health(status), "");
+	snprintf(status, sizeof(status),
+		 "{\"interfaces\":[%s,%s],\"clock\":{\"state\":\"holdover\",\"bound_ns\":2500,"
+		 "\"peers_wanted\":3},\"probing\":{\"peers\":{\"down\":2}},\"paths\":{\"on\":true,"
+		 "\"down\":1},\"qps\":{\"tracked\":16,\"max\":16}}",
+		 attached, torn);
+	expect(health(status), "eth3: the interface is not present\n");
+	expect(written, "eth2: no program is attached: why\n");
+	expect(written, "eth2: the link is down\n");
+	cr_expect_null(strstr(written, "eth1"));
+	expect(written, "the clock is holdover, error bound 2.50us");
+	expect(written, "2 peers are down");
+	expect(written, "1 paths are down");
+	expect(written, "the table of queue pairs is full (16 entries)");
+	expect(health("{\"kill_switch\":true,\"interfaces\":[{\"name\":\"eth1\",\"ifindex\":2,"
+		      "\"link_up\":true,\"attach\":\"none\",\"tc\":\"none\"}],\"clock\":{"
+		      "\"state\":\"free_running\",\"peers_wanted\":0}}"),
+	       "the kill switch is on");
+	cr_expect_null(strstr(written, "eth1"), "one reason is enough");
+	cr_expect_null(strstr(written, "clock"), "a host alone has none");
 }
 
 Test(cli, event_line)
 {
+	json_t *event = json_loads("{\"time_ns\":1769860800123000000,\"kind\":\"qp_seen\","
+				   "\"subject\":\"a>b/1\",\"seen\":{\"packets\":3,\"why\":\"x\"},"
+				   "\"result\":[1]}",
+				   0, NULL);
+	FILE *out;
+
 	setenv("TZ", "UTC", 1);
-	cr_expect_str_eq(render(cli_write_event,
-				"{\"time_ns\":1769860800123000000,\"kind\":\"qp_seen\",\"subject\":"
-				"\"a>b/1\",\"seen\":{\"packets\":3,\"why\":\"x\"},\"result\":[1]}"),
+	free(written);
+	out = open_memstream(&written, &written_bytes);
+	cli_write_event(out, event);
+	fclose(out);
+	json_decref(event);
+	cr_expect_str_eq(written,
 			 "2026-01-31 12:00:00.123  qp_seen  a>b/1  seen: packets 3, why x  "
 			 "result: [1]\n");
 }
 
-Test(cli, support_says_what_is_missing)
+Test(cli, features_say_what_is_missing)
 {
-	const char *text = render(cli_write_support,
+	const char *text = render("features",
 				  "{\"features\":[{\"name\":\"btf\",\"here\":true,\"cost\":\"c1\"},"
 				  "{\"name\":\"tcx\",\"here\":false,\"detail\":\"EINVAL\","
 				  "\"cost\":\"c2\"}]}");
 
-	expect(text, "yes btf");
-	expect(text, "no  tcx                c2\n");
-	expect(text, "(EINVAL)");
-	cr_expect_null(strstr(text, "c1"), "what is here costs nothing");
+	expect(text, "btf     yes       -\n");
+	expect(text, "tcx     no        EINVAL\n");
+	expect(text, "Without tcx: c2\n");
+	cr_expect_null(strstr(text, "c1"), "what is available costs nothing");
 }
 
 /* `config show` is a configuration: what is shown, taken again, shows the same. */
@@ -217,25 +295,306 @@ Test(cli, config_show_can_be_taken_again)
 {
 	static const char yaml[] = "host: 'h: 1'\ninterfaces: [{name: eth1, attach: skb},"
 				   "{name: '1e3'}]\nqps: {idle: 90s}\n";
+	const struct config_input input = {.path = "/x/e.yaml"};
 	struct config *config;
 	json_t *first, *second;
 	char *text, *error;
 
-	cr_assert_neq(config_parse("/x/e.yaml", yaml, strlen(yaml), &config, &error), 0,
+	cr_assert_neq(config_parse(&input, yaml, strlen(yaml), &config, &error), 0,
 		      "a host is one word");
 	free(error);
-	cr_assert_eq(config_parse("/x/e.yaml", yaml + 13, strlen(yaml) - 13, &config, &error), 0,
+	cr_assert_eq(config_parse(&input, yaml + 13, strlen(yaml) - 13, &config, &error), 0,
 		     "%s", error);
 	first = config_to_json(config);
 	config_free(config);
 	text = json_dumps(first, 0);
-	render(cli_write_config, text);
+	render("config show", text);
 	free(text);
-	cr_assert_eq(config_parse("/x/e.yaml", written, written_bytes, &config, &error), 0,
+	cr_assert_eq(config_parse(&input, written, written_bytes, &config, &error), 0,
 		     "%s\n%s", error, written);
 	second = config_to_json(config);
 	config_free(config);
 	cr_expect(json_equal(first, second), "%s", written);
 	json_decref(first);
 	json_decref(second);
+}
+
+/* --- keys, conditions, templates --- */
+
+static const char *expand(const char *object, const char *template)
+{
+	json_t *json = json_loads(object, 0, NULL), *args = json_loads("{\"k\":\"v\"}", 0, NULL);
+
+	cr_assert_not_null(json, "%s", object);
+	cr_expect(value_template_is_good(template), "%s", template);
+	free(written);
+	written = value_expand((struct scope){json, args}, template);
+	json_decref(json);
+	json_decref(args);
+	return written;
+}
+
+Test(cli, templates)
+{
+	static const struct {
+		const char *object, *template, *text;
+	} cases[] = {
+		{"{\"a\":{\"b\":5}}", "x {a.b} y", "x 5 y"},
+		{"{}", "x {a}", ""},
+		{"{}", "x<| {a}|>.", "x."},
+		{"{\"a\":\"\"}", "x<| {a}|>", "x"},
+		{"{\"a\":null}", "x<| {a}|>", "x"},
+		{"{\"a\":1}", "x<| {a}<|/{b}|>|>", "x 1"},
+		{"{\"a_ns\":7616}", "{a_ns:time}", "7.62us"},
+		{"{\"a_ms\":2.5}", "{a_ms:time}", "2.50ms"},
+		{"{\"owd_ns\":{\"p50\":812}}", "{owd_ns.p50:time}", "0.812us"},
+		{"{\"a_s\":65}", "{a_s:age}", "1min 5s"},
+		{"{\"a\":1536}", "{a:bytes}", "1.50KiB"},
+		{"{\"a_bps\":1e9}", "{a_bps:rate}", "1.00Gbit/s"},
+		{"{\"bytes_per_second\":1.25e8}", "{bytes_per_second:rate}", "1.00Gbit/s"},
+		{"{\"bytes_per_second\":1.25e9}", "{bytes_per_second:gbps}", "10.00"},
+		{"{\"lost\":1,\"answered\":3}", "{lost/answered+lost:share}", "25%"},
+		{"{\"lost\":0,\"sent\":0}", "<|{lost/sent:share}|>", ""},
+		{"{\"a\":0.5}", "{a:share}", "50%"},
+		{"{\"a\":12345}", "{a:ppm}", "+12.345"},
+		{"{\"a\":18}", "{a:hex}", "0x12"},
+		{"{\"a\":true,\"b\":false}", "{a:?up|down} {b:?up|down} {a}", "up down yes"},
+		{"{\"b\":2}", "{a|b}", "2"},
+		{"{\"a\":1,\"b\":2}", "{a|b} {a+b}", "1 3"},
+		{"{\"a\":[\"x\",null,3]}", "{a}", "x,*,3"},
+		{"{\"w\":[{\"n\":\"x\",\"u\":true},{\"n\":\"y\",\"u\":false},{\"n\":\"z\",\"u\":true}]}",
+		 "{w[u].n}", "x,z"},
+		{"{\"fabric_ns\":1769860800123456789}", "{fabric_ns}", "1769860800123456789"},
+		{"{}", "{@k}", "v"},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		cr_expect_str_eq(expand(cases[i].object, cases[i].template), cases[i].text,
+				 "%s of %s: %s", cases[i].template, cases[i].object, written);
+	cr_expect(!value_template_is_good("{a:tiem}"));
+	cr_expect(!value_template_is_good("{a"));
+	cr_expect(!value_template_is_good("x<| {a}"));
+	cr_expect(!value_template_is_good("x |>"));
+}
+
+Test(cli, conditions)
+{
+	static const char object[] = "{\"on\":true,\"off\":false,\"n\":3,\"zero\":0,\"text\":\"abc\","
+				     "\"none\":\"\",\"list\":[1],\"empty\":[],\"max\":3,\"more\":4}";
+	static const struct {
+		const char *condition;
+		bool holds;
+	} cases[] = {
+		{"on", true},	      {"off", false},	    {"!off", true},	{"n", true},
+		{"zero", false},      {"text", true},	    {"none", false},	{"list", true},
+		{"empty", false},     {"absent", false},    {"!absent", true},	{"on n !zero", true},
+		{"on zero", false},   {"text=abc", true},   {"text=ab", false}, {"!text=ab", true},
+		{"text^=ab", true},   {"text^=b", false},   {"n>=max", true},	{"n>=more", false},
+		{"zero+off", false},  {"zero+n", true},	    {"absent=x", false}, {"@k=v", true},
+		{"n>=absent", false}, {"", true},
+	};
+	json_t *json = json_loads(object, 0, NULL), *args = json_loads("{\"k\":\"v\"}", 0, NULL);
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		cr_expect_eq(value_holds((struct scope){json, args}, cases[i].condition),
+			     cases[i].holds, "%s", cases[i].condition);
+	json_decref(json);
+	json_decref(args);
+}
+
+static void check_text(const char *verb, const char *text)
+{
+	if (text)
+		cr_expect(value_template_is_good(text), "%s: %s", verb, text);
+}
+
+static void check_sections(const char *verb, const struct verb_section *sections)
+{
+	for (; sections && (sections->rows || sections->text || sections->sections); sections++) {
+		check_text(verb, sections->text);
+		check_text(verb, sections->empty);
+		for (const struct column *column = sections->columns; column && column->header;
+		     column++) {
+			cr_expect(column->help && *column->help, "%s: %s", verb, column->header);
+			check_text(verb, column->key);
+			for (const char *at = column->header; *at; at++)
+				cr_expect(*at < 'a' || *at > 'z', "%s: %s", verb, column->header);
+		}
+		check_sections(verb, sections->sections);
+	}
+}
+
+/* A mistake in a table is one here, not on an operator's screen. */
+Test(cli, tables_of_all_verbs_are_good)
+{
+	const struct verb *verb = NULL;
+
+	while ((verb = verbs_next(verb))) {
+		cr_expect_eq(verbs_named(verb->name), verb, "%s is there twice", verb->name);
+		cr_expect(verb->summary && *verb->summary, "%s", verb->name);
+		cr_expect(verb->place == VERB_DAEMON || verb->run || verb->place == VERB_HERE, "%s",
+			  verb->name);
+		check_sections(verb->name, verb->output);
+		for (const struct verb_arg *arg = verb->args; arg && arg->name; arg++) {
+			cr_expect(arg->help && *arg->help, "%s %s", verb->name, arg->name);
+			cr_expect(arg->key || arg->type == VERB_QP, "%s %s", verb->name, arg->name);
+			cr_expect_eq(arg->type == VERB_CHOICE, arg->choices != NULL, "%s %s",
+				     verb->name, arg->name);
+		}
+	}
+	for (size_t i = 0; verbs_sets[i]; i++) {
+		check_sections(verbs_sets[i]->name, verbs_sets[i]->status);
+		check_sections(verbs_sets[i]->name, verbs_sets[i]->health);
+	}
+}
+
+/* --- arguments --- */
+
+/* The exit status of cli_parse(), -1 for none; *@out is what the daemon would get. */
+static int parse(const char *line, struct cli *out, json_t **request)
+{
+	char *copy = strdup(line), *words[32], *save = NULL;
+	int count = 0, code;
+
+	for (char *word = strtok_r(copy, " ", &save); word; word = strtok_r(NULL, " ", &save))
+		words[count++] = word;
+	*out = (struct cli){};
+	code = cli_parse(out, count, words);
+	*request = code < 0 ? cli_request_args(out) : NULL;
+	return code;
+}
+
+Test(cli, arguments_become_a_request)
+{
+	static const struct {
+		const char *line, *verb, *args;
+	} cases[] = {
+		{"escapement status", "status", "{}"},
+		{"escapement stat", "status", "{}"},
+		{"escapement -j qp", "qp", "{}"},
+		{"escapement qp 10.0.0.2 --sort rate --top 3", "qp",
+		 "{\"key\":\"10.0.0.2\",\"sort\":\"rate\",\"top\":3}"},
+		{"escapement qp --sor=rate", "qp", "{\"sort\":\"rate\"}"},
+		{"escapement top -n 2 --interval 200ms", "top", "{}"},
+		{"escapement health", "status", "{}"},
+		{"escapement config show", "config", "{}"},
+		{"escapement clock wait --bound 1us", "clock", "{}"},
+		{"escapement events --follow", "events", "{\"follow\":true}"},
+		{"escapement mode observe eth1 eth2", "mode",
+		 "{\"mode\":\"observe\",\"interfaces\":[\"eth1\",\"eth2\"]}"},
+		{"escapement steer set 10.0.0.1>10.0.0.2/17 --sport 50000", "steer",
+		 "{\"src\":\"10.0.0.1\",\"dst\":\"10.0.0.2\",\"qpn\":17,\"sport\":50000,"
+		 "\"what\":\"set\"}"},
+		{"escapement steer set fd00::1>fd00::2/0x11 --flow-label 0x12", "steer",
+		 "{\"src\":\"fd00::1\",\"dst\":\"fd00::2\",\"qpn\":17,\"flow_label\":18,"
+		 "\"what\":\"set\"}"},
+		{"escapement steer set 10.0.0.2/17 --sport 1 --force --flowlet-gap 2ms --deadline 1s",
+		 "steer",
+		 "{\"dst\":\"10.0.0.2\",\"qpn\":17,\"sport\":1,\"force\":true,"
+		 "\"flowlet_gap_ns\":2000000,\"deadline_ns\":1000000000,\"what\":\"set\"}"},
+		{"escapement steer clear --dst 10.0.0.2 --qpn 17", "steer",
+		 "{\"dst\":\"10.0.0.2\",\"qpn\":17,\"what\":\"clear\"}"},
+		{"escapement steer auto on", "steer", "{\"state\":\"on\",\"what\":\"auto\"}"},
+		{"escapement pace tcp measure", "pace", "{\"mode\":\"measure\",\"what\":\"tcp\"}"},
+		{"escapement pace set --class a --weight 3 --threshold 50us", "pace",
+		 "{\"class\":\"a\",\"weight\":3,\"threshold_ns\":50000,\"what\":\"set\"}"},
+		{"escapement pace setup-fq eth1", "pace",
+		 "{\"interface\":\"eth1\",\"what\":\"setup-fq\"}"},
+		{"escapement off --pin-root /a --kill-file /b", "off", "{}"},
+		{"escapement paths -- -x", "paths", "{\"peer\":\"-x\"}"},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		json_t *want = json_loads(cases[i].args, 0, NULL), *request;
+		struct cli cli;
+		char verb[64], *error = NULL;
+
+		cr_assert_eq(parse(cases[i].line, &cli, &request), -1, "%s", cases[i].line);
+		cr_assert_not_null(want, "%s", cases[i].args);
+		cr_expect_str_eq(cli_request_verb(cli.verb, verb), cases[i].verb, "%s",
+				 cases[i].line);
+		cr_expect(json_equal(request, want), "%s: %s", cases[i].line,
+			  json_dumps(request, JSON_COMPACT));
+		/* And the daemon takes it. */
+		cr_expect(verbs_check(verbs_of_request(verb, request, &error), request, &error),
+			  "%s: %s", cases[i].line, error);
+		json_decref(want);
+		json_decref(request);
+		json_decref(cli.args);
+	}
+}
+
+Test(cli, wrong_arguments_are_usage_errors)
+{
+	static const char *const lines[] = {
+		"escapement",
+		"escapement statsu",
+		"escapement s",
+		"escapement topo",
+		"escapement config",
+		"escapement failover dummy",
+		"escapement qp a b",
+		"escapement qp --so rate",
+		"escapement qp --watch",
+		"escapement qp --paths",
+		"escapement qp --sort colour",
+		"escapement qp --top -1",
+		"escapement qp --top",
+		"escapement --sort rate qp",
+		"escapement -z",
+		"escapement status --follow",
+		"escapement events --since yesterday",
+		"escapement events --follow=1",
+		"escapement clock wait",
+		"escapement clock wait --bound 1",
+		"escapement top --interval 1ns",
+		"escapement top -n 0",
+		"escapement mode",
+		"escapement mode sleep",
+		"escapement steer auto",
+		"escapement steer auto maybe",
+		"escapement steer set 10.0.0.1>10.0.0.2",
+		"escapement steer set x>10.0.0.2/17",
+		"escapement steer set --sport 65536",
+		"escapement steer set --dst h2",
+		"escapement steer set --hold 1ms",
+		"escapement pace fast",
+		"escapement pace set --weight 16",
+		"escapement pace set --threshold 2s",
+		"escapement pace setup-fq",
+		"escapement completion fish",
+	};
+
+	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
+		json_t *request;
+		struct cli cli;
+
+		cr_expect_eq(parse(lines[i], &cli, &request), CLI_USAGE, "%s", lines[i]);
+		json_decref(request);
+		json_decref(cli.args);
+	}
+}
+
+Test(cli, the_socket_and_the_format)
+{
+	json_t *request;
+	struct cli cli;
+
+	unsetenv("ESCAPEMENT_SOCKET");
+	cr_assert_eq(parse("escapement status", &cli, &request), -1);
+	cr_expect_str_eq(cli.socket, "/run/escapement/escapement.sock");
+	cr_expect_eq(cli.format, CLI_TEXT);
+	setenv("ESCAPEMENT_SOCKET", "/tmp/a", 1);
+	cr_assert_eq(parse("escapement status -p", &cli, &request), -1);
+	cr_expect_str_eq(cli.socket, "/tmp/a");
+	cr_expect_eq(cli.format, CLI_PRETTY);
+	cr_assert_eq(parse("escapement --socket /tmp/b status -j", &cli, &request), -1);
+	cr_expect_str_eq(cli.socket, "/tmp/b");
+	cr_expect_eq(cli.format, CLI_JSON);
+	cr_assert_eq(parse("escapement --version", &cli, &request), -1);
+	cr_expect_str_eq(cli.verb->name, "version");
+	cr_assert_eq(parse("escapement steer set --help", &cli, &request), -1);
+	cr_expect_str_eq(cli.verb->name, "help");
+	cr_expect_str_eq(json_string_value(json_array_get(json_object_get(cli.args, "verb"), 0)),
+			 "steer set");
 }

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "config/config.h"
+#include "config/keys.h"
 #include "maps/maps.h"
 #include "fleet/fleet.h"
 #include "maps/tcp.h"
@@ -21,7 +22,8 @@ static struct config *parse(const char *text, char **error)
 	struct config *config = NULL;
 
 	*error = NULL;
-	config_parse("/etc/x/e.yaml", text, strlen(text), &config, error);
+	config_parse(&(struct config_input){.path = "/etc/x/e.yaml"}, text, strlen(text), &config,
+		     error);
 	return config;
 }
 
@@ -70,33 +72,34 @@ Test(config, defaults)
 
 Test(config, everything_given)
 {
-	static const char text[] = "host: h1\n"
-				   "interfaces:\n"
-				   "  - {name: eth1, plane: frontend, attach: skb, tc: clsact}\n"
-				   "  - name: eth2\n"
-				   "    attach: native\n"
-				   "    tc: tcx\n"
-				   "    probe_port: 4800\n"
-				   "pin_root: /sys/fs/bpf/second\n"
-				   "socket: run/e.sock\n"
-				   "kill_file: /run/e.off\n"
-				   "qps: {max: 1000, idle: 1.5s}\n"
-				   "textfile: {directory: /tmp, interval: 250ms, top_qps: 0}\n"
-				   "events: {file: events.jsonl, keep: 7}\n"
-				   "receipts: {mode: off, sample: 1/4096, max_pps: 7, "
-				   "threshold: 2ms, host_queue: true}\n"
-				   "steer: {mode: auto, capacity: 2.5Gbit/s, "
-				   "moves_per_second: 3, overtake: once}\n"
-				   "pace:\n"
-				   "  mode: on\n"
-				   "  threshold: 30us\n"
-				   "  hold_max: 5ms\n"
-				   "  line: 2.5Gbit\n"
-				   "  tcp: {mode: measure, cgroup: /sys/fs/cgroup/a}\n"
-				   "  classes:\n"
-				   "  - {name: storage, weight: 3, dscp: '26, 46', threshold: 1ms}\n"
-				   "  - {name: train, job: 'train-*', port: 50000-50999}\n"
-				   "  - {name: web, cgroup: '*/web.slice/*', port: 443}\n";
+	static const char text[] =
+		"host: h1\n"
+		"interfaces:\n"
+		"  - {name: eth1, plane: frontend, attach: skb, tc: clsact}\n"
+		"  - name: eth2\n"
+		"    attach: native\n"
+		"    tc: tcx\n"
+		"    probe_port: 4800\n"
+		"pin_root: /sys/fs/bpf/second\n"
+		"socket: run/e.sock\n"
+		"kill_file: /run/e.off\n"
+		"qps: {max: 1000, idle: 1.5s}\n"
+		"textfile: {directory: /tmp, interval: 250ms, top_qps: 0}\n"
+		"events: {file: events.jsonl, keep: 7}\n"
+		"receipts: {mode: off, sample: 1/4096, max_pps: 7, "
+		"threshold: 2ms, host_queue: true}\n"
+		"steer: {mode: auto, capacity: 2.5Gbit/s, "
+		"moves_per_second: 3, overtake: once}\n"
+		"pace:\n"
+		"  mode: on\n"
+		"  threshold: 30us\n"
+		"  hold_max: 5ms\n"
+		"  line: 2.5Gbit\n"
+		"  tcp: {mode: measure, cgroup: /sys/fs/cgroup/a}\n"
+		"  classes:\n"
+		"  - {name: storage, weight: 3, dscp: '26, 46', threshold: 1ms}\n"
+		"  - {name: train, job: 'train-*', port: 50000-50999}\n"
+		"  - {name: web, cgroup: '*/web.slice/*', port: 443}\n";
 	char *error;
 	struct config *config = parse(text, &error);
 
@@ -130,7 +133,7 @@ Test(config, everything_given)
 	cr_expect_eq(config->pace.mode, CONFIG_PACE_ON);
 	cr_expect_eq(config->pace.threshold_ns, 30000);
 	cr_expect_eq(config->pace.hold_max_ns, 5000000);
-	cr_expect_eq(config->pace.line_Bps, 312500000);
+	cr_expect_eq(config->pace.line_bps, 2.5e9);
 	cr_expect_eq(config->pace.tcp.mode, CONFIG_PACE_TCP_OBSERVE);
 	cr_expect_str_eq(config->pace.tcp.cgroup, "/sys/fs/cgroup/a");
 	cr_expect_eq(config->pace.tcp.threshold_ns, 30000, "as `pace.threshold`");
@@ -159,7 +162,7 @@ static const struct refusal {
 	{"- a\n", 1, {"key: value"}},
 	{ONE "inteval: 5s\n", 2, {"`inteval`", "not a key"}},
 	{ONE "textfile:\n  inteval: 5s\n", 3, {"`inteval`", "did you mean `interval`"}},
-	{ONE "receipts:\n  mode: of\n", 3, {"mode: of", "(on, off)"}},
+	{ONE "receipts:\n  mode: of\n", 3, {"mode: of", "(off, on)"}},
 	{ONE "receipts:\n  sample: 48\n", 3, {"`sample: 48`", "power of two", "1/64"}},
 	{ONE "receipts:\n  sample: 1/131072\n", 3, {"65536"}},
 	{ONE "receipts:\n  sample: 1/\n", 3, {"`sample: 1/`"}},
@@ -183,7 +186,7 @@ static const struct refusal {
 	{"interfaces: [{name: seventeen-bytes-x}]\n", 1, {"at most 15"}},
 	{"interfaces: [{name: 'a b'}]\n", 1, {"cannot be an interface"}},
 	{"interfaces: [{name: ''}]\n", 1, {"`name` has no value"}},
-	{ONE "textfile:\n  interval: 5 sec\n", 3, {"5 sec", "ns, us, ms, s, m, h", "`5s`"}},
+	{ONE "textfile:\n  interval: 5 sec\n", 3, {"5 sec", "ns, us, ms, s, min, h", "`5s`"}},
 	{ONE "textfile:\n  interval: 5\n", 3, {"not a duration"}},
 	{ONE "textfile:\n  interval: 1ms\n", 3, {"out of range", "100ms to 1h"}},
 	{ONE "textfile:\n  interval: [1s]\n", 3, {"one value, not a list"}},
@@ -196,6 +199,11 @@ static const struct refusal {
 	{ONE "events: {keep: 0}\n", 2, {"out of range"}},
 	{ONE "host:\n", 2, {"`host` has no value"}},
 	{ONE "host: a\nhost: b\n", 3, {"second time", "line 2"}},
+	{ONE "qps: {max: 16, max: 17}\n", 2, {"`max`", "second time"}},
+	{ONE "pace.tcp: {mode: off}\n", 2, {"`pace.tcp`", "not a key"}},
+	{ONE "\"\": 1\n", 2, {"not a key"}},
+	{ONE "\"a\\nb\": 1\n", 2, {"`a b`"}},
+	{ONE "host: \"a\\0b\"\n", 2, {"zero byte"}},
 	{ONE "pin_root: relative\n", 0, {NULL}},
 	{ONE "steer:\n  mode: ought\n", 3, {"mode: ought", "off, manual, auto"}},
 	{ONE "steer:\n  capacity: fast\n", 3, {"capacity: fast", "100Gbit"}},
@@ -220,18 +228,20 @@ static const struct refusal {
 	{ONE "pace:\n  tcp: {cgroup: a.slice}\n", 3, {"/sys/fs/cgroup/system.slice"}},
 	{ONE "pace:\n  tcp: {mode: no}\n", 3, {"mode: no"}},
 	{ONE "mesh: {degre: 10}\n", 2, {"did you mean `degree`"}},
+	{ONE "mesh:\n  pair_interval: 2\n", 3, {"not a duration", "write `2ms`"}},
 	{ONE "mesh: 10\n", 2, {"`mesh`"}},
 	{ONE "members: /nowhere/m.json\n", 2, {"/nowhere/m.json", "No such file"}},
 	{ONE "key_file: /nowhere/key\n", 2, {"/nowhere/key", "urandom"}},
 	{ONE "textfile:\n  directory: /nowhere\n", 3, {"/nowhere", "No such file"}},
 	{ONE "textfile:\n  directory: /etc/passwd\n", 3, {"not a directory"}},
-	{"a: &x 1\nb: *x\n", 2, {"aliases"}},
+	{ONE "host: &x h\nmembers: *x\n", 3, {"aliases"}},
+	{ONE "pace: &p {tcp: *p}\n", 2, {"aliases"}},
+	{"interfaces: &x [*x]\n", 1, {"aliases"}},
 	{ONE "---\nhost: b\n", 2, {"second document"}},
 	{"host: [\n", 2, {"not YAML"}},
 	{"host: \"a\n", 2, {"not YAML"}},
 	{ONE "\thost: a\n", 2, {"not YAML"}},
-	{"? [a]\n: b\n", 1, {"plain word"}},
-	{"a: [[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]\n", 1, {"deep"}},
+	{ONE "? [a]\n: b\n", 2, {"plain word"}},
 };
 
 Test(config, each_mistake_has_its_sentence)
@@ -257,6 +267,75 @@ Test(config, each_mistake_has_its_sentence)
 		cr_expect_null(strchr(error, '\n'), "one line: %s", error);
 		free(error);
 	}
+}
+
+/* All that is wrong with a file, by line. */
+Test(config, all_mistakes_are_reported_at_once)
+{
+	static const char text[] = "interfaces:\n"
+				   "  - name: eth1\n"
+				   "    atach: skb\n"
+				   "  - name: eth1\n"
+				   "mesh: {degree: 1, down_after: 5}\n"
+				   "pace:\n"
+				   "  threshold: 1ns\n"
+				   "  tcp: {mode: on}\n"
+				   "key_file: /nowhere/key\n"
+				   "members: /nowhere/m.json\n"
+				   "nonsense: 1\n";
+	static const struct {
+		unsigned int line;
+		const char *words;
+	} want[] = {
+		{3, "`atach`"},
+		{4, "in `interfaces` twice"},
+		{5, "`degree: 1` is out of range"},
+		{5, "write `5s`"},
+		{7, "`threshold: 1ns` is out of range"},
+		{8, "needs a `cgroup`"},
+		{9, "/nowhere/key"},
+		{10, "/nowhere/m.json"},
+		{11, "`nonsense`"},
+	};
+	char *error, *rest, *line, place[64];
+	size_t i = 0;
+
+	cr_assert_null(parse(text, &error));
+	rest = error;
+	while ((line = strsep(&rest, "\n"))) {
+		cr_assert_lt(i, sizeof(want) / sizeof(want[0]), "one too many: %s", line);
+		snprintf(place, sizeof(place), "/etc/x/e.yaml:%u: ", want[i].line);
+		cr_expect(!strncmp(line, place, strlen(place)) && strstr(line, want[i].words),
+			  "not %s...%s: %s", place, want[i].words, line);
+		i++;
+	}
+	cr_expect_eq(i, sizeof(want) / sizeof(want[0]));
+	free(error);
+}
+
+/* A value that was refused has its default; others are not held against that. */
+Test(config, no_mistake_follows_from_another)
+{
+	char *error;
+
+	cr_assert_null(parse(ONE "paths: {probe_interval: 2sec, dead_after: 2ms}\n", &error));
+	cr_expect_null(strchr(error, '\n'), "%s", error);
+	cr_expect(strstr(error, "`2s`"), "%s", error);
+	free(error);
+}
+
+Test(config, a_flood_of_mistakes_is_cut)
+{
+	char text[4096] = ONE, *error;
+	unsigned int lines = 1;
+
+	for (unsigned int i = 0; i < 200; i++)
+		sprintf(text + strlen(text), "zzzzzz%u: 1\n", i);
+	cr_assert_null(parse(text, &error));
+	for (const char *at = error; (at = strchr(at, '\n')); at++)
+		lines++;
+	cr_expect_leq(lines, 51);
+	free(error);
 }
 
 static void write_file(const char *path, const void *bytes, size_t size, mode_t mode)
@@ -294,7 +373,7 @@ static int load(const char *text, struct config **config, char **error)
 	snprintf(path, sizeof(path), "%s/e.yaml", folder);
 	write_file(path, text, strlen(text), 0600);
 	*config = NULL;
-	return config_load(path, config, error);
+	return config_load(&(struct config_input){.path = path}, config, error);
 }
 
 static void expect_key(const char *bytes, mode_t mode, const char *word)
@@ -351,12 +430,13 @@ Test(config, files_that_are_none, .init = make_folder, .fini = remove_folder)
 	char path[128], *error, *large = calloc(1, (1 << 20) + 2);
 
 	snprintf(path, sizeof(path), "%s/none.yaml", folder);
-	cr_expect_eq(config_load(path, &config, &error), -ENOENT);
+	cr_expect_eq(config_load(&(struct config_input){.path = path}, &config, &error), -ENOENT);
 	cr_expect(strstr(error, path) && strstr(error, "-c FILE"), "%s", error);
 	free(error);
-	cr_expect_eq(config_load(folder, &config, &error), -EISDIR);
+	cr_expect_eq(config_load(&(struct config_input){.path = folder}, &config, &error), -EISDIR);
 	free(error);
-	cr_expect_eq(config_load("/dev/zero", &config, &error), -EINVAL);
+	cr_expect_eq(config_load(&(struct config_input){.path = "/dev/zero"}, &config, &error),
+		     -EINVAL);
 	free(error);
 	memset(large, '#', (1 << 20) + 1);
 	cr_expect_eq(load(large, &config, &error), -EFBIG);
@@ -508,4 +588,182 @@ Test(config, keys_have_slots)
 	unlink(even);
 	unlink(odd);
 	unlink(also_even);
+}
+
+/* --- keys that cannot change --- */
+
+Test(config, a_reload_cannot_change_what_is_bound_to_the_process)
+{
+	static const struct {
+		const char *before, *after, *words[2];
+	} cases[] = {
+		{"", "pin_root: /sys/fs/bpf/b", {":2: pin_root", "/sys/fs/bpf/escapement"}},
+		{"socket: /run/a", "socket: /run/b", {":2: socket cannot change", "/run/a"}},
+		{"kill_file: /run/a", "", {":1: kill_file", "restart"}},
+		{"qps: {max: 16}", "qps:\n  max: 17", {":3: qps.max", "16"}},
+		{"", "events: {keep: 5}", {":2: events.keep", "4096"}},
+		{"events: {file: /a}", "events: {file: /b}", {"events.file", "/a"}},
+		{"", "events: {file: /b}", {"events.file", "take the line out"}},
+		{"", "lab: {clock_offset: 1s}", {"lab.clock_offset", "restart"}},
+		{"lab: {clock_drift_ppb: 5}",
+		 "lab: {clock_drift_ppb: 6}",
+		 {"lab.clock_drift_ppb", "5"}},
+		{"qps: {idle: 5s}", "qps: {idle: 6s}", {NULL}},
+		{"lab: {tai_offset: 5s}", "lab: {tai_offset: 6s}", {NULL}},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct config_input input = {.path = "/e.yaml"};
+		struct config *before = NULL, *after = NULL;
+		char text[128], *error;
+
+		snprintf(text, sizeof(text), ONE "%s\n", cases[i].before);
+		cr_assert_eq(config_parse(&input, text, strlen(text), &before, &error), 0, "%s",
+			     error);
+		input.in_force = before;
+		snprintf(text, sizeof(text), ONE "%s\n", cases[i].after);
+		cr_expect_eq(config_parse(&input, text, strlen(text), &after, &error),
+			     cases[i].words[0] ? -EINVAL : 0, "%s", cases[i].after);
+		for (int w = 0; w < 2 && cases[i].words[w]; w++)
+			cr_expect(error && strstr(error, cases[i].words[w]), "%s: lacks %s: %s",
+				  cases[i].after, cases[i].words[w], error);
+		free(error);
+		config_free(before);
+		config_free(after);
+	}
+}
+
+/* --- this host --- */
+
+Test(config, the_file_against_this_host, .init = make_folder, .fini = remove_folder)
+{
+	static const char members[] =
+		"[{\"targets\": [\"192.0.2.1\"], \"labels\": {\"host\": \"a\"}}]";
+	static const struct {
+		const char *text;
+		int err;
+		const char *words[2];
+	} cases[] = {
+		{"interfaces:\n  - name: lo\n  - name: nosuch0\n",
+		 -EINVAL,
+		 {"e.yaml:2: interfaces: lo is not an Ethernet device",
+		  "\n%s/e.yaml:3: interfaces: there is no interface nosuch0; the ones here are "}},
+		{"host: b\nmembers: m.json\ninterfaces: [{name: lo}]\n",
+		 -EINVAL,
+		 {"e.yaml:2: warning: host b is not in ", "lo is not"}},
+		{"host: a\nmembers: m.json\ninterfaces: [{name: lo}]\n",
+		 -EINVAL,
+		 {"e.yaml:2: warning: no interface of the plane backend has an address",
+		  "lo is not"}},
+		{"interfaces: [{name: lo, sibling: nosuch0}]\n",
+		 -EINVAL,
+		 {":1: warning: `sibling: nosuch0`: there is no such interface", "lo is not"}},
+		{"mesh: {degree: 1}\ninterfaces: [{name: nosuch0}]\n",
+		 -EINVAL,
+		 {":1: `degree: 1`", ":2: interfaces: there is no interface nosuch0"}},
+	};
+	char path[128], want[256], *report;
+	struct config *config;
+
+	snprintf(path, sizeof(path), "%s/m.json", folder);
+	write_file(path, members, strlen(members), 0644);
+	snprintf(path, sizeof(path), "%s/e.yaml", folder);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		const struct config_input input = {.path = path, .check_host = true};
+
+		write_file(path, cases[i].text, strlen(cases[i].text), 0600);
+		cr_expect_eq(config_load(&input, &config, &report), cases[i].err);
+		for (int w = 0; w < 2; w++) {
+			const char *words = cases[i].words[w];
+
+			if (strstr(words, "%s")) {
+				snprintf(want, sizeof(want), "\n%s%s", folder,
+					 strstr(words, "%s") + 2);
+				words = want;
+			}
+			cr_expect(report && strstr(report, words), "case %zu lacks %s: %s", i,
+				  words, report);
+		}
+		free(report);
+	}
+}
+
+/* --- the tables --- */
+
+static void expect_key_complete(const char *section, const struct config_key *key)
+{
+	const char *end = strstr(key->help, ". ");
+	size_t sentence = end ? (size_t)(end - key->help) : strlen(key->help);
+
+	cr_expect(key->list || key->fallback || key->example, "%s.%s has nothing for the example",
+		  section, key->name);
+	cr_expect(key->type->name || key->words, "%s.%s", section, key->name);
+	cr_expect(!key->type->format || key->least < key->most, "%s.%s has no range", section,
+		  key->name);
+	cr_expect(key->help[strlen(key->help) - 1] == '.', "%s.%s", section, key->name);
+	cr_expect(sentence <= 75 || key->help[0] == '`', "%s.%s: %zu", section, key->name,
+		  sentence);
+	for (unsigned int k = 0; key->list && k < key->list->key_count; k++)
+		expect_key_complete(key->name, &key->list->keys[k]);
+}
+
+Test(config, each_key_is_complete)
+{
+	for (size_t i = 0; i < config_own_section_count; i++)
+		for (unsigned int k = 0; k < config_own_sections[i]->key_count; k++)
+			expect_key_complete(config_own_sections[i]->name,
+					    &config_own_sections[i]->keys[k]);
+}
+
+/* The example with every key in it, and files that are there where it names some. */
+static void uncomment(const char *line, FILE *out)
+{
+	size_t indent = strspn(line, " ");
+	const char *key = line + indent + 2 * !strncmp(line + indent, "# ", 2);
+	const char *name = key + strspn(key, " -");
+
+	if (strstr(name, "members:") == name || !strncmp(name, "key_file", 8) ||
+	    !strncmp(name, "directory:", 10))
+		return;
+	if (name[strspn(name, "abcdefghijklmnopqrstuvwxyz_")] == ':')
+		fprintf(out, "%.*s%s\n", (int)indent, line, key);
+}
+
+Test(config, the_example_is_valid_and_has_the_defaults)
+{
+	struct config *from_example, *plain;
+	char *example = NULL, *text = NULL, *rest, *line, *error;
+	size_t bytes;
+	FILE *out = open_memstream(&example, &bytes);
+
+	cr_assert_eq(config_write_example(out, NULL), 0);
+	fclose(out);
+	plain = parse(example, &error);
+	cr_assert_not_null(plain, "as it is installed: %s", error);
+	out = open_memstream(&text, &bytes);
+	for (rest = example; (line = strsep(&rest, "\n"));)
+		uncomment(line, out);
+	fclose(out);
+	from_example = parse(text, &error);
+	cr_assert_not_null(from_example, "%s\n%s", error, text);
+	for (size_t i = 0; i < config_own_section_count; i++) {
+		const struct config_section *section = config_own_sections[i];
+		const char *a = config_section(from_example, section);
+		const char *b = config_section(plain, section);
+
+		for (unsigned int k = 0; k < section->key_count; k++) {
+			const struct config_key *key = &section->keys[k];
+			json_t *x = key->type->show(key, a + key->offset);
+			json_t *y = key->type->show(key, b + key->offset);
+
+			if (key->fallback)
+				cr_expect(json_equal(x, y), "%s.%s", section->name, key->name);
+			json_decref(x);
+			json_decref(y);
+		}
+	}
+	config_free(from_example);
+	config_free(plain);
+	free(example);
+	free(text);
 }

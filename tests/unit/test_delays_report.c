@@ -36,7 +36,8 @@ static void open_world(void)
 	cr_assert_eq(fake_daemon(&world.daemon, "interfaces: [{name: eth1}]\n"), 0);
 	cr_assert_eq(members_parse("m", MEMBERS, strlen(MEMBERS), &world.members, &error), 0, "%s",
 		     error);
-	world.daemon.config->member_list = world.members;
+	cr_assert_eq(fleet_new(&world.daemon.core.fleet), 0);
+	fleet_set(world.daemon.core.fleet, NULL, world.members);
 	fake_port("eth1");
 	fake.clock.state = CLOCK_SYNCED;
 	world.fd = bpf_map_create(BPF_MAP_TYPE_HASH, "test_owd", sizeof(struct esc_qp_key),
@@ -52,6 +53,7 @@ static void open_world(void)
 static void close_world(void)
 {
 	delays_free(world.daemon.delays);
+	fleet_free(world.daemon.core.fleet);
 	events_free(world.daemon.ledger);
 	config_free(world.daemon.config);
 	close(world.fd);
@@ -204,7 +206,7 @@ Test(delays_report, why_there_is_no_delay)
 		if (IS("tc"))
 			fake.ports[0].tc_via = ESC_TC_NONE;
 		if (IS("nobody"))
-			world.daemon.config->member_list = NULL;
+			fleet_set(world.daemon.core.fleet, NULL, NULL);
 		snprintf(fake.peers[0].host, sizeof(fake.peers[0].host), "h2");
 		fake.peers[0].state = IS("down") ? PEER_DOWN : PEER_UP;
 		fake.peer_count = 1;
@@ -227,7 +229,7 @@ Test(delays_report, why_there_is_no_delay)
 		cr_assert(note && strstr(note, causes[i].words), "%s: %s", cause, note);
 		cr_assert_null(json_object_get(object, "owd_ns"), "%s", cause);
 		json_decref(object);
-		world.daemon.config->member_list = world.members;
+		fleet_set(world.daemon.core.fleet, NULL, world.members);
 		close_world();
 	}
 }

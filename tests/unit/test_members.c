@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/address.h"
 #include "fleet/fleet.h"
@@ -197,4 +198,76 @@ Test(members, nics_that_are_not_understood_are_refused)
 		free(error);
 		free(text);
 	}
+}
+
+/* --- the list in force --- */
+
+static struct seen {
+	unsigned int calls;
+	size_t before;
+	struct fleet *fleet;
+	struct seen *first; /* was called before this one */
+} seen[2];
+
+static void on_change(void *context, const struct members *before)
+{
+	struct seen *one = context;
+
+	one->calls++;
+	one->before = before ? before->count : 0;
+	cr_expect_not_null(fleet_members(one->fleet));
+	cr_expect(!one->first || one->first->calls == one->calls, "in the order of subscription");
+}
+
+static void replace(const char *path, const char *text)
+{
+	char fresh[160];
+	FILE *file;
+
+	snprintf(fresh, sizeof(fresh), "%s.new", path);
+	file = fopen(fresh, "w");
+	cr_assert_not_null(file);
+	fputs(text, file);
+	fclose(file);
+	cr_assert_eq(rename(fresh, path), 0);
+}
+
+Test(fleet, another_list_comes_into_force_or_is_refused)
+{
+	struct fleet_subscriber one = {.changed = on_change, .context = &seen[0]};
+	struct fleet_subscriber two = {.changed = on_change, .context = &seen[1]};
+	char folder[] = "/tmp/test_members.XXXXXX", path[128], *error = NULL;
+	struct fleet *fleet;
+
+	cr_assert_not_null(mkdtemp(folder));
+	snprintf(path, sizeof(path), "%s/m.json", folder);
+	replace(path, "[{\"targets\": [\"10.0.0.1\"]}]");
+	cr_assert_eq(fleet_new(&fleet), 0);
+	cr_expect_null(fleet_set(fleet, path, NULL));
+	seen[0].fleet = seen[1].fleet = fleet;
+	seen[1].first = &seen[0];
+	fleet_subscribe(fleet, &one);
+	fleet_subscribe(fleet, &two);
+	cr_expect_eq(fleet_poll(fleet, &error), 0, "the file is as it was at the start");
+	replace(path, "[{\"targets\": [\"10.0.0.1\", \"10.0.0.2\"]}]");
+	cr_expect_eq(fleet_poll(fleet, &error), 1);
+	cr_expect_eq(fleet_members(fleet)->count, 2);
+	replace(path, "[{");
+	cr_expect_eq(fleet_poll(fleet, &error), -EINVAL);
+	cr_expect(error && strstr(error, "m.json"), "%s", error);
+	free(error);
+	cr_expect_eq(fleet_members(fleet)->count, 2, "the old ones stay");
+	cr_expect_eq(fleet_poll(fleet, &error), 0, "refused once");
+	fleet_unsubscribe(fleet, &one);
+	unlink(path);
+	cr_expect_eq(fleet_poll(fleet, &error), 0, "away while it is replaced");
+	seen[1].first = NULL;
+	replace(path, "[{\"targets\": [\"10.0.0.3\"]}]");
+	cr_expect_eq(fleet_poll(fleet, &error), 1);
+	cr_expect_eq(seen[0].calls, 1);
+	cr_expect_eq(seen[1].calls, 2);
+	cr_expect_eq(seen[1].before, 2);
+	fleet_free(fleet);
+	unlink(path);
+	rmdir(folder);
 }

@@ -9,10 +9,8 @@
 #include "base/address.h"
 #include "clocksync/graph.h"
 #include "clocksync/local.h"
-#include "probe/losses.h"
+#include "probe/probe.h"
 #include "fleet/fleet.h"
-#include "probe/passages.h"
-#include "probe/probesock.h"
 
 static struct members *members_of(const char *text)
 {
@@ -169,24 +167,24 @@ Test(losses, answered_late_lost)
 	losses_begin(&losses, 100);
 	for (uint32_t s = 100; s < 110; s++)
 		if (s != 103 && s != 104)
-			losses_answer(&losses, s);
-	losses_judge(&losses, 110);
-	cr_expect_eq(losses.answered, 8);
+			losses_reply(&losses, s);
+	losses_expire(&losses, 110);
+	cr_expect_eq(losses.replied, 8);
 	cr_expect_eq(losses.lost, 2);
-	losses_answer(&losses, 103);
+	losses_reply(&losses, 103);
 	cr_expect_eq(losses.late, 1);
 	cr_expect_eq(losses.lost, 2, "a loss is not taken back");
-	losses_answer(&losses, 112);
-	losses_answer(&losses, 111);
-	losses_answer(&losses, 111);
+	losses_reply(&losses, 112);
+	losses_reply(&losses, 111);
+	losses_reply(&losses, 111);
 	cr_expect_eq(losses.reordered, 1);
-	cr_expect_eq(losses.answered, 10, "a double counts once");
-	losses_judge(&losses, 105);
+	cr_expect_eq(losses.replied, 10, "a double counts once");
+	losses_expire(&losses, 105);
 	cr_expect_eq(losses.lost, 2, "time does not go back");
-	losses_judge(&losses, 113);
+	losses_expire(&losses, 113);
 	cr_expect_eq(losses.lost, 3);
 	losses_skip(&losses, 120);
-	losses_judge(&losses, 121);
+	losses_expire(&losses, 121);
 	cr_expect_eq(losses.lost, 4, "what was skipped is not lost");
 }
 
@@ -198,12 +196,12 @@ Test(losses, numbers_wrap)
 	losses_begin(&losses, first);
 	for (uint32_t i = 0; i < 100000; i++) {
 		if (i % 10)
-			losses_answer(&losses, first + i);
+			losses_reply(&losses, first + i);
 		if (i >= 1000)
-			losses_judge(&losses, first + i - 1000);
+			losses_expire(&losses, first + i - 1000);
 	}
-	losses_judge(&losses, first + 100000);
-	cr_expect_eq(losses.answered, 90000);
+	losses_expire(&losses, first + 100000);
+	cr_expect_eq(losses.replied, 90000);
 	cr_expect_eq(losses.lost, 10000);
 	cr_expect_eq(losses.late, 0);
 	cr_expect_eq(losses.reordered, 0);

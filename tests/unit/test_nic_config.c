@@ -5,14 +5,14 @@
 #include <string.h>
 
 #include "config/config.h"
-#include "config/nic.h"
 
 static struct config *parse(const char *text, char **error)
 {
 	struct config *config = NULL;
 
 	*error = NULL;
-	config_parse("/etc/x/e.yaml", text, strlen(text), &config, error);
+	config_parse(&(struct config_input){.path = "/etc/x/e.yaml"}, text, strlen(text), &config,
+		     error);
 	return config;
 }
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/verbs.h"
 #include "base/explain.h"
 #include "core/request.h"
 #include "pace/internal.h"
@@ -97,6 +98,18 @@ static void expect_refusal(const char *args, int code, const char *word)
 	free(request.error);
 }
 
+/* The table requires it, so the handler is not called without. */
+static void expect_missing(const char *verb, const char *name)
+{
+	json_t *args = json_object();
+	char *error = NULL;
+
+	cr_expect(!verbs_check(verbs_named(verb), args, &error), "%s", verb);
+	cr_expect(error && strstr(error, name), "%s: %s", verb, error);
+	free(error);
+	json_decref(args);
+}
+
 #define PACE(more) "{" more "}"
 #define WHICH "\"dst\":\"10.0.0.2\",\"qpn\":17"
 
@@ -113,7 +126,7 @@ Test(pace_reply, pace)
 	cr_expect_not_null(fake.pace_assigned.class);
 	json_decref(result(PACE("\"what\":\"set\"," WHICH)));
 	cr_expect_null(fake.pace_assigned.class, "as it fits");
-	json_decref(result(PACE("\"what\":\"setup-fq\",\"interfaces\":[\"eth1\"]")));
+	json_decref(result(PACE("\"what\":\"setup-fq\",\"interface\":\"eth1\"")));
 	cr_expect_not_null(fake.pace_fq);
 	fake.pace_error = -ENOTSUP;
 	expect_refusal(PACE("\"what\":\"on\""), 1, "fq_codel");
@@ -124,5 +137,5 @@ Test(pace_reply, pace)
 	expect_refusal(PACE("\"what\":\"set\",\"class\":\"a\",\"threshold_ns\":1"), 2,
 		       "threshold_ns");
 	expect_refusal(PACE("\"what\":\"set\",\"qpn\":1,\"class\":\"a\""), 2, "--dst");
-	expect_refusal(PACE("\"what\":\"setup-fq\""), 2, "eth1");
+	expect_missing("pace setup-fq", "INTERFACE");
 }

@@ -10,7 +10,7 @@
 #include "base/address.h"
 #include "config/config.h"
 #include "paths/budget.h"
-#include "probe/pathpacket.h"
+#include "probe/probe.h"
 #include "paths/stat.h"
 
 /* --- keys --- */
@@ -22,7 +22,8 @@ static struct config *parse(const char *paths, char **error)
 
 	snprintf(text, sizeof(text), "interfaces: [{name: eth1}]\n%s\n", paths);
 	*error = NULL;
-	config_parse("/etc/x/e.yaml", text, strlen(text), &config, error);
+	config_parse(&(struct config_input){.path = "/etc/x/e.yaml"}, text, strlen(text), &config,
+		     error);
 	return config;
 }
 
@@ -63,9 +64,9 @@ Test(paths_config, mistakes)
 	static const struct {
 		const char *text, *words[3];
 	} bad[] = {
-		{"paths: {probe: on}", {"probe: on", "auto, off", ""}},
+		{"paths: {probe: on}", {"probe: on", "off, auto", ""}},
 		{"paths: {per_peer: 17}", {"per_peer: 17", "2 to 16", ""}},
-		{"paths: {probe_interval: 1}", {"probe_interval", "not a duration", "write `1s`"}},
+		{"paths: {probe_interval: 1}", {"probe_interval", "not a duration", "write `1ms`"}},
 		{"paths: {probe_interval: 100us}", {"probe_interval", "out of range", "500us"}},
 		{"paths: {dead_after: 2ms}", {"dead_after: 2ms", "three probes", "at least 3ms"}},
 		{"paths: {standby_interval: 1ms, probe_interval: 5ms, dead_after: 15ms}",

@@ -72,7 +72,10 @@ Test(request, misuse_is_answered)
 	expect_refusal("{\"verb\":7}", 2, "verb");
 	expect_refusal("{\"verb\":\"statsu\"}", 2, "`status`");
 	expect_refusal("{\"verb\":\"zzz\"}", 2, "zzz");
-	expect_refusal("{\"verb\":\"topo\"}", 2, "not in this version");
+	expect_refusal("{\"verb\":\"topo\"}", 2, "`topo` is not a verb");
+	expect_refusal("{\"verb\":\"qp\",\"args\":{\"kye\":\"a\"}}", 2, "did you mean `key`");
+	expect_refusal("{\"verb\":\"failover\",\"args\":{\"what\":\"dummy add\"}}", 2,
+		       "without the daemon");
 	expect_refusal("{\"verb\":\"qp\",\"args\":[]}", 2, "args");
 	expect_refusal("{\"verb\":\"qp\",\"args\":{\"key\":1}}", 2, "key");
 	expect_refusal("{\"verb\":\"qp\",\"args\":{\"sort\":\"x\"}}", 2, "bytes, packets");
@@ -184,10 +187,10 @@ Test(request, steering_is_ordered)
 
 Test(request, steering_that_is_not_understood)
 {
-	expect_refusal(STEER("\"what\":\"auto\""), 2, "`on` or `off`");
-	expect_refusal(STEER("\"what\":\"auto\",\"state\":\"maybe\""), 2, "`on` or `off`");
-	expect_refusal(STEER("\"what\":\"auto\",\"state\":1"), 2, "should be a text");
-	expect_refusal(STEER("\"what\":\"sett\""), 2, "`steer set`");
+	expect_refusal(STEER("\"what\":\"auto\""), 2, "one of on, off");
+	expect_refusal(STEER("\"what\":\"auto\",\"state\":\"maybe\""), 2, "one of on, off");
+	expect_refusal(STEER("\"what\":\"auto\",\"state\":1"), 2, "one of on, off");
+	expect_refusal(STEER("\"what\":\"sett\""), 2, "steer set");
 	expect_refusal(STEER("\"what\":7"), 2, "what");
 	expect_refusal(STEER("\"what\":\"set\",\"sport\":50000"), 2, "--dst");
 	expect_refusal(STEER("\"what\":\"set\",\"qpn\":1,\"sport\":50000"), 2, "--dst");
@@ -216,42 +219,85 @@ Test(request, the_mode)
 	cr_expect_eq(fake.steer_ports, 0);
 }
 
-/* What the table of verbs promises for this version is answered. */
-Test(request, every_verb_has_an_answer)
+/* A request that gives what the table requires. */
+static json_t *request_of(const struct verb *verb)
 {
-	const struct verb *verbs;
-	size_t count;
+	char name[64];
+	const char *what = strchr(verb->request ? verb->request : verb->name, ' ');
+	json_t *args = json_object(), *one;
 
-	verbs = verbs_all(&count);
-	for (size_t i = 0; i < count; i++) {
-		char line[128];
-		json_t *object;
-
-		if (!strcmp(verbs[i].name, "features") ||
-		    !strcmp(verbs[i].name, "failover-dummy"))
-			continue; /* asks the kernel */
-		if (!strcmp(verbs[i].name, "pace"))
-			continue; /* tests/unit/test_pace_reply.c */
-		snprintf(line, sizeof(line), "{\"verb\":\"%s\",\"args\":{\"mode\":\"observe\"}}",
-			 verbs[i].name);
-		object = answer(line, NULL);
-		cr_expect_eq(json_is_true(json_object_get(object, "ok")), !verbs[i].later, "%s",
-			     verbs[i].name);
-		json_decref(object);
+	snprintf(name, sizeof(name), "%s", verb->request ? verb->request : verb->name);
+	name[strcspn(name, " ")] = '\0';
+	if (what)
+		json_object_set_new(args, "what", json_string(what + 1));
+	for (const struct verb_arg *arg = verb->args; arg && arg->name; arg++) {
+		if (!arg->required || arg->local)
+			continue;
+		one = arg->type == VERB_CHOICE ? json_stringn(arg->choices, strcspn(arg->choices, "|"))
+					       : json_string("eth1");
+		json_object_set_new(args, arg->key, one);
 	}
+	return json_pack("{s:s, s:o}", "verb", name, "args", args);
+}
+
+/* What the tables of verbs promise is replied to, or refused with a reason of its own. */
+Test(request, every_verb_has_a_reply)
+{
+	const struct verb *verb = NULL;
+
+	while ((verb = verbs_next(verb))) {
+		json_t *request, *object;
+		const char *error;
+		char *line;
+
+		if (verb->place == VERB_HERE || !strcmp(verb->name, "features"))
+			continue; /* asks the kernel */
+		if (!strncmp(verb->name, "pace", 4) || !strcmp(verb->name, "failover"))
+			continue; /* tests/unit/test_pace_reply.c; tests/lab/test_nic_failover */
+		request = request_of(verb);
+		line = json_dumps(request, JSON_COMPACT);
+		object = answer(line, NULL);
+		error = json_string_value(json_object_get(object, "error"));
+		cr_expect(!error || (!strstr(error, "not a verb") && !strstr(error, "has no")),
+			  "%s: %s", line, error);
+		cr_expect(json_is_true(json_object_get(object, "ok")) ||
+				  !strcmp(verb->name, "steer set") ||
+				  !strcmp(verb->name, "steer clear"),
+			  "%s: %s", line, error);
+		json_decref(object);
+		json_decref(request);
+		free(line);
+	}
+}
+
+static const char *find(const char *first, const char *second, char **error)
+{
+	char *words[] = {(char *)first, (char *)second};
+	size_t used;
+	const struct verb *verb = verbs_find(words, second ? 2 : 1, &used, error);
+
+	return verb ? verb->name : "";
 }
 
 Test(verbs, prefixes)
 {
 	char *error = NULL;
 
-	cr_expect_str_eq(verbs_find("q", true, &error)->name, "qp");
-	cr_expect_str_eq(verbs_find("stat", true, &error)->name, "status");
-	cr_expect_str_eq(verbs_find("mode", true, &error)->name, "mode");
-	cr_expect_null(verbs_find("st", true, &error));
+	cr_expect_str_eq(find("q", NULL, &error), "qp");
+	cr_expect_str_eq(find("stat", NULL, &error), "status");
+	cr_expect_str_eq(find("mode", NULL, &error), "mode");
+	cr_expect_str_eq(find("mode", "observe", &error), "mode");
+	cr_expect_str_eq(find("steer", "pl", &error), "steer plan");
+	cr_expect_str_eq(find("pace", "set", &error), "pace set", "a whole word before a beginning");
+	cr_expect_str_eq(find("pace", "setu", &error), "pace setup-fq");
+	cr_expect_str_eq(find("st", NULL, &error), "");
 	cr_expect(strstr(error, "`status` or `steer`"), "%s", error);
-	cr_expect_null(verbs_find("stat", false, &error));
+	cr_expect_str_eq(find("steer", "pln", &error), "");
+	cr_expect(strstr(error, "did you mean `steer plan`"), "%s", error);
+	cr_expect_str_eq(find("config", NULL, &error), "");
+	cr_expect(strstr(error, "followed by `show`"), "%s", error);
+	cr_expect_null(verbs_of_request("stat", NULL, &error), "a request has the whole name");
 	cr_expect(strstr(error, "did you mean `status`"), "%s", error);
-	cr_expect_null(verbs_find("", true, &error));
+	cr_expect_str_eq(find("", NULL, &error), "");
 	free(error);
 }

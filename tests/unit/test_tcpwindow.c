@@ -2,9 +2,11 @@
 /* The window of a TCP connection by its delay, alone and many at one queue; the option's one-byte
  * bound. */
 #include <criterion/criterion.h>
+#include <stdint.h>
 
 #include "maps/maps.h"
 #include "maps/tcp.h"
+#include "pacing/tcpwindow.h"
 
 #define MICROSECOND 1000ull
 #define THRESHOLD (500 * MICROSECOND)

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "cli/delays.h"
+#include "cli/qp.h"
 #include "cli/top_page.h"
 
 static char *page_text;
@@ -18,7 +18,7 @@ static const char *page(const char *json, unsigned int columns, unsigned int lin
 		.columns = columns,
 		.lines = lines,
 		.sort = "throughput",
-		.seconds = 0.25,
+		.interval_ns = 250000000,
 		.clock = "12:34:56",
 		.hint = "a hint that is long enough to be cut at the edge of a narrow "
 			"terminal, which it has to be"};
@@ -72,8 +72,8 @@ Test(top, the_widest_fits_into_80_columns)
 
 	cr_expect_eq(check_lines(text, 80), 5);
 	expect(text, "16777215");
-	expect(text, " loss");
-	expect(text, "999999");
+	expect(text, " loss\n");
+	expect(text, "1.23e+07");
 }
 
 Test(top, narrower_terminals_get_80_and_wider_ones_longer_names)
@@ -106,13 +106,13 @@ Test(top, a_row)
 		80, 24);
 
 	check_lines(text, 80);
-	expect(text, "top 12:34:56  by throughput every 0.25s; 7 queue pairs, 2 shown, 1 with "
+	expect(text, "top 12:34:56  by throughput every 250ms; 7 queue pairs, 2 shown, 1 with "
 		     "delays\n");
-	expect(text, "        QPN PEER        JOB/PID        Gb/s   p50   p99   max    +- LOSS/s "
+	expect(text, "DIR RQPN PEER      OWNER      GBIT/S OWD_P50 OWD_P99 OWD_MAX    ERR LOSS/S "
 		     "STATE\n");
-	expect(text, "tx       17 h2          train[407]    10.00 7.62u 19.7u 20.8u 1.05u      0 "
+	expect(text, "tx    17 h2        train[407]  10.00  7.62us  19.7us  20.8us 1.05us      0 "
 		     "ok\n");
-	expect(text, "rx       18 10.0.0.2    -             0.001     -     -     -     -    2.5 "
+	expect(text, "rx    18 10.0.0.2  -           0.001       -       -       -      -    2.5 "
 		     "loss\n");
 }
 
@@ -122,7 +122,7 @@ Test(top, states)
 		const char *qp, *state;
 	} cases[] = {
 		{"{\"direction\":\"tx\",\"bytes_per_second\":1.0,\"owd_ns\":{\"over\":0}}", "ok"},
-		{"{\"direction\":\"tx\",\"bytes_per_second\":1.0,\"owd_ns\":{\"over\":3}}", "peaks"},
+		{"{\"direction\":\"tx\",\"bytes_per_second\":1.0,\"owd_ns\":{\"over\":3}}", "spiky"},
 		{"{\"direction\":\"tx\",\"loss_per_second\":0.5,\"verdicts\":[\"imbalance\","
 		 "\"qp_outlier\"]}",
 		 "outlier"},
@@ -130,7 +130,7 @@ Test(top, states)
 		{"{\"direction\":\"tx\",\"bytes_per_second\":1.0,\"loss_per_second\":0.5,"
 		 "\"owd_ns\":{\"over\":3}}",
 		 "loss"},
-		{"{\"direction\":\"tx\",\"bytes_per_second\":1.0}", "blind"},
+		{"{\"direction\":\"tx\",\"bytes_per_second\":1.0}", "no_feedback"},
 		{"{\"direction\":\"tx\",\"bytes_per_second\":0.0}", "idle"},
 		{"{\"direction\":\"rx\",\"bytes_per_second\":1.0}", "rx"},
 	};
@@ -138,45 +138,26 @@ Test(top, states)
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		json_t *qp = json_loads(cases[i].qp, 0, NULL);
 
-		cr_expect_str_eq(top_state(qp), cases[i].state, "%s", cases[i].qp);
+		cr_expect_str_eq(qp_state(qp), cases[i].state, "%s", cases[i].qp);
 		json_decref(qp);
-	}
-}
-
-Test(top, delays_have_five_characters)
-{
-	static const struct {
-		double ns;
-		const char *text;
-	} cases[] = {
-		{0, "0.00u"},	   {7, "0.01u"},	{7616, "7.62u"},     {9994, "9.99u"},
-		{9996, "10.0u"},   {99949, "99.9u"},	{99951, "100u"},     {999400, "999u"},
-		{999600, "1.00m"}, {16808000, "16.8m"}, {999499999, "999m"}, {999500001, "1.00s"},
-		{99.9e9, "99.9s"}, {999e9, "999s"},	{-300, "-0.3u"},     {-12345678, "-12.3m"},
-	};
-
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		char text[16];
-
-		cr_expect_str_eq(top_delay(text, cases[i].ns), cases[i].text, "%g: %s", cases[i].ns,
-				 text);
 	}
 }
 
 /* --- delays in `qp` --- */
 
-static const char *render(void (*write)(FILE *, const json_t *), const char *text)
+static const char *render(const char *text, const char *args)
 {
-	json_t *object = json_loads(text, 0, NULL);
+	json_t *object = json_loads(text, 0, NULL), *given = json_loads(args, 0, NULL);
 	FILE *out;
 
 	cr_assert_not_null(object, "%s", text);
 	free(page_text);
 	page_text = NULL;
 	out = open_memstream(&page_text, &page_bytes);
-	write(out, object);
+	cli_write(out, verbs_named("qp"), object, given);
 	fclose(out);
 	json_decref(object);
+	json_decref(given);
 	return page_text;
 }
 
@@ -187,70 +168,69 @@ static const char *render(void (*write)(FILE *, const json_t *), const char *tex
 	",\"owd_ns\":{\"samples\":140,\"min\":5459,\"p50\":7616,\"p99\":19712,\"max\":207540,"     \
 	"\"bound\":1053,\"over\":2,\"crossings\":1,\"ce\":0}"
 
-Test(delays_text, the_column_is_there_when_somebody_has_delays)
+Test(delays_text, the_columns_are_there_when_any_has_delays)
 {
-	const char *text = render(cli_write_qps, "{\"qps\":[" QP("tx", OWD) "," QP("rx", "") "]}");
+	const char *text = render("{\"qps\":[" QP("tx", OWD) "," QP("rx", "") "]}", "{}");
 
-	expect(text, " OWD50/99/MAX+-us\n");
-	expect(text, " 7.62/19.7/208+-1.05\n");
-	expect(text, "true within +-");
-	text = render(cli_write_qps, "{\"qps\":[" QP("rx", "") "]}");
+	expect(text, " OWD_P50 OWD_P99 OWD_MAX    ERR\n");
+	expect(text, "  7.62us  19.7us   208us 1.05us\n");
+	expect(text, "       -       -       -      -\n");
+	text = render("{\"qps\":[" QP("rx", "") "]}", "{}");
 	cr_expect_null(strstr(text, "OWD"));
 }
 
-Test(delays_text, notes_are_said_once)
+Test(delays_text, notes_are_written_once)
 {
-	const char *text = render(
-		cli_write_qps,
-		"{\"qps\":[" QP("tx", ",\"owd_note\":\"h2 is down\"") "," QP(
-			"rx", ",\"owd_note\":\"ask there\"") "," QP("tx", ",\"owd_note\":\"h2 is "
-									  "down\"") "]}");
+	const char *text =
+		render("{\"qps\":[" QP("tx", ",\"owd_note\":\"h2 is down\"") "," QP(
+			       "rx", ",\"owd_note\":\"ask there\"") "," QP("tx", ",\"owd_note\":\"h2 is "
+									    "down\"") "]}",
+		       "{}");
 
-	expect(text, "No delay of 2 that send: h2 is down.\n");
+	expect(text, "No delay of 2 queue pairs: h2 is down.\n");
 	cr_expect_null(strstr(text, "ask there"), "senders alone");
 	cr_expect_null(strstr(strstr(text, "h2 is down") + 1, "h2 is down"));
 }
 
-static void write_details(FILE *out, const json_t *result)
-{
-	cli_write_delay_details(out, json_object_get(result, "qps"), 2);
-}
+#define DETAILED                                                                                   \
+	QP("tx",                                                                                   \
+	   OWD ",\"peer\":\"h2\",\"owd_floor_ns\":5050,\"stack_ns\":{\"max\":7721},"                   \
+	       "\"host_queue_ns\":{\"samples\":3,\"max\":1200000},\"messages_timed\":{"               \
+	       "\"count\":3,\"bytes\":65536,\"delay_ns\":55484069,\"delay_max_ns\":"                 \
+	       "65960428,\"throughput_bps\":9450518},\"noted\":799,\"receipts\":798,"               \
+	       "\"receipts_untimed\":1,\"notes_spoiled\":2,\"notes_overwritten\":3,"               \
+	       "\"feedback_ns\":20805")
 
 Test(delays_text, details)
 {
-	const char *text = render(
-		write_details,
-		"{\"qps\":[" QP(
-			"tx",
-			OWD ",\"peer\":\"h2\",\"owd_floor_ns\":5050,\"stack_ns\":{\"max\":7721},"
-			    "\"host_queue_ns\":{\"samples\":3,\"max\":1200000},\"messages_timed\":{"
-			    "\"count\":3,\"bytes\":65536,\"delay_ns\":55484069,\"delay_max_ns\":"
-			    "65960428,\"throughput_bps\":9450518},\"noted\":799,\"receipts\":798,"
-			    "\"receipts_untimed\":1,\"notes_spoiled\":2,\"notes_overwritten\":3,"
-			    "\"feedback_ns\":20805") "]}");
+	const char *text = render("{\"qps\":[" DETAILED "]}", "{\"key\":\"17\"}");
 
-	expect(text, "10.0.0.1>10.0.0.2/17 to h2, source port 50000\n");
-	expect(text, "least 5.46 us, median 7.62 us, 99th 19.7 us, most 208 us; +-1.05 us; 140 "
-		     "samples in the last second, 2 above the threshold in 1 bursts\n");
-	expect(text, "floor     5.05 us");
-	expect(text, "at most 7.72 us more");
-	expect(text, "at most 1.20 ms of it");
-	expect(text, "3 timed, 64.0 KiB each: 55.5 ms from");
-	expect(text, "9.45 Mbit/s while arriving");
-	expect(text, "for 798 of 799 sampled packets, back 20.8 us after they left; 1 without "
-		     "fabric time, 2 sent again, 3 too late\n");
+	expect(text, "\n10.0.0.1>10.0.0.2/17 to h2, source port 50000\n");
+	expect(text, "  Delay         : minimum 5.46us, median 7.62us, 99th percentile 19.7us, maximum "
+		     "208us, error bound 1.05us; 140 samples in the last second\n");
+	expect(text, "                  2 above the threshold in 1 bursts\n");
+	expect(text, "  Floor         : 5.05us");
+	expect(text, "at most 7.72us more");
+	expect(text, "at most 1.20ms of it");
+	expect(text, "3 timed, 64.0KiB each: 55.5ms from");
+	expect(text, "9.45Mbit/s while received");
+	expect(text, "for 798 of 799 sampled packets, 20.8us after they were sent; 1 without fabric "
+		     "time, 2 retransmitted, 3 expired\n");
+	cr_expect_null(strstr(text, "none:"), "no note, no reason");
+	text = render("{\"qps\":[" DETAILED "]}", "{}");
+	cr_expect_null(strstr(text, "Receipts"), "of those alone that were asked for");
 }
 
-Test(delays_text, paths)
+Test(delays_text, details_are_of_the_first_eight_senders)
 {
 	const char *text = render(
-		cli_write_paths,
-		"{\"paths\":[{\"peer\":\"h2\",\"dst\":\"10.0.0.2\",\"sport\":50000,\"interface\":"
-		"\"eth1\",\"qps\":2,\"bytes_per_second\":1.25e8,\"loss_per_second\":0.0,"
-		"\"owd_floor_ns\":4801" OWD "},{\"dst\":\"10.0.0.3\",\"sport\":50001,\"qps\":1}]}");
+		"{\"qps\":[" QP("rx", "") "," QP("tx", "") "," QP("tx", "") "," QP("tx", "") "," QP(
+			"tx", "") "," QP("tx", "") "," QP("tx", "") "," QP("tx", "") "," QP("tx", "") ","
+		QP("tx", "") "]}",
+		"{\"key\":\"17\"}");
+	unsigned int count = 0;
 
-	expect(text, "h2   10.0.0.2 50000 eth1    2 1.00 Gbit/s      0     140 5.46 7.62 19.7 208 "
-		     "1.05  4.80\n");
-	expect(text, "-    10.0.0.3 50001         1");
-	expect(render(cli_write_paths, "{\"paths\":[]}"), "No path matches");
+	for (; (text = strstr(text, ", source port ")); text++)
+		count++;
+	cr_expect_eq(count, 8);
 }

@@ -24,6 +24,7 @@ Test(units, durations_are_exact)
 		{"1.5000000000s", 1500000000}, /* zeros beyond the nanosecond are none */
 		{"60s", 60000000000},
 		{"1m", 60000000000},
+		{"1min", 60000000000},
 		{"0.25h", 900000000000},
 		{"18446744073709551615ns", UINT64_MAX},
 	};
@@ -47,7 +48,7 @@ Test(units, what_is_no_duration_is_refused)
 		{"5", "5s", -EINVAL},
 		{"5 sec", "5s", -EINVAL},
 		{"5 s", "5s", -EINVAL},
-		{"10 Minutes", "10m", -EINVAL},
+		{"10 Minutes", "10min", -EINVAL},
 		{"3 parsec", "", -EINVAL},
 		{"-5s", "", -EINVAL},
 		{"1.s", "", -EINVAL},
@@ -116,11 +117,32 @@ Test(units, numbers_for_people)
 	cr_expect_str_eq(units_duration(out, 3 * 86400000000000ull + 4 * 3600000000000ull),
 			 "3d 4h");
 	cr_expect_str_eq(units_duration(out, 3600000000000ull), "1h");
-	cr_expect_str_eq(units_duration(out, 65000000000ull), "1m 5s");
+	cr_expect_str_eq(units_duration(out, 65000000000ull), "1min 5s");
 	cr_expect_str_eq(units_duration(out, 1500000000), "1.5s");
 	cr_expect_str_eq(units_duration(out, 250000000), "250ms");
 	cr_expect_str_eq(units_duration(out, 5000), "5us");
 	cr_expect_str_eq(units_duration(out, 0), "0ns");
+}
+
+Test(units, delays_have_three_digits)
+{
+	static const struct {
+		double ns;
+		const char *text;
+	} cases[] = {
+		{0, "0.000us"},	     {7, "0.007us"},	  {999.4, "0.999us"},  {999.6, "1.00us"},
+		{7616, "7.62us"},    {9994, "9.99us"},	  {9996, "10.0us"},    {99949, "99.9us"},
+		{99951, "100us"},    {999400, "999us"},	  {999600, "1.00ms"},  {16808000, "16.8ms"},
+		{999499999, "999ms"}, {999500001, "1.00s"}, {99.9e9, "99.9s"},	 {999e9, "999s"},
+		{-300, "-0.300us"},  {-12345678, "-12.3ms"},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		char text[UNITS_TEXT_BYTES];
+
+		cr_expect_str_eq(units_delay(text, cases[i].ns), cases[i].text, "%g: %s",
+				 cases[i].ns, text);
+	}
 }
 
 Test(nearest, distance_counts_edits)

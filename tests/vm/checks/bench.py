@@ -7,7 +7,7 @@ import json
 import os
 import time
 
-import roce_pcap
+import rocev2
 from emulation import capture, channel, machine, perftest
 
 CLIENT, SERVER = "A", "B"
@@ -102,7 +102,7 @@ def difference(after, before, direction):
         growth = {field: entry[field] - old.get(field, 0) for field in GROWING if field in entry}
         if growth["packets"]:
             growth["sizes"] = entry.get("message_bytes", {})
-            grown[roce_pcap.Key(*key[1:])] = growth
+            grown[rocev2.Key(*key[1:])] = growth
     return grown
 
 
@@ -132,7 +132,7 @@ def observing(folder, label):
         seen.capture = capture.stop(CLIENT)
     finally:
         capture.abandon(CLIENT)
-    seen.wire = roce_pcap.decode(path)
+    seen.wire = rocev2.count(path)
     os.unlink(path)
     for name in GUESTS:
         after = queue_pairs(name)

@@ -4,13 +4,15 @@
 A spine that takes packets and gives nothing on (a blackhole route): no carrier is lost, no switch
 says anything. It dies for the data, for what comes back, or for both.
 """
+import ipaddress
 import json
 import os
 import subprocess
 import threading
 import time
 
-import roce_pcap
+import events
+import rocev2
 from emulation import capture, channel, daemon, perftest, state
 
 from . import bench, cleanup, owd
@@ -42,7 +44,7 @@ def spine_of(source, sport):
     found = subprocess.run(state.in_netns(guest["netns"], [
         "ip", "-j", "route", "get", bench.address_of(bench.other(source), 4), "from",
         bench.address_of(source, 4), "iif", guest["tap"], "ipproto", "udp", "sport", str(sport),
-        "dport", str(roce_pcap.ROCEV2_PORT)]), stdout=subprocess.PIPE, check=True, text=True)
+        "dport", str(rocev2.ROCE_PORT)]), stdout=subprocess.PIPE, check=True, text=True)
     return json.loads(found.stdout)[0]["dev"]
 
 
@@ -117,8 +119,7 @@ def while_dead(name):
 
 
 def failovers(name):
-    lines = channel.read(name, ["escapement", "-j", "events"]).splitlines()
-    return sum(json.loads(line)["kind"] == "path_failover" for line in lines)
+    return len(events.parse(channel.read(name, ["escapement", "-j", "events"]), "path_failover"))
 
 
 def run(folder, direction, steered):
@@ -154,9 +155,8 @@ def run(folder, direction, steered):
     seen["good"] = result.get("good", False)
     seen["output"] = result.get("client_output", "") + result.get("server_output", "")
     if rows:
-        times = sorted(when for some in
-                       roce_pcap.progress(path, bench.address_of(CLIENT, 4)).values()
-                       for when in some)
+        source = ipaddress.ip_address(bench.address_of(CLIENT, 4)).packed
+        times = [packet.time for packet in rocev2.progress(rocev2.packets(path), source)]
         seen["ended_at"] = times[-1] if times else 0
         if seen["ended_at"] > seen["back_at"]:  # else the traffic was over, and waited for nothing
             seen.update(longest_gap(times, seen["dead_at"], seen["back_at"]))

@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 
+import events
 from emulation import channel, daemon, perftest, state
 
 from . import bench
@@ -68,8 +69,7 @@ def run_moving(tool, gid, seconds):
 
 def switches(name):
     """Changes of path that took effect, by the daemon's own events."""
-    lines = channel.read(name, ["escapement", "-j", "events"]).splitlines()
-    return sum(json.loads(line)["kind"] == "path_switched" for line in lines)
+    return len(events.parse(channel.read(name, ["escapement", "-j", "events"]), "path_switched"))
 
 
 def mode(word):

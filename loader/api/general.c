@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The verbs of no capability. */
+#include "local.h"
+#include "verbs.h"
+
+static const struct verb_section status[] = {
+	{.header = "Host", .text = "{host}"},
+	{.header = "Daemon", .text = "escapementd {version}, pid {pid}, up {uptime_s:age}"},
+	{.header = "Members", .text = "{members} addresses"},
+	{.when = "kill_switch",
+	 .header = "Kill switch",
+	 .text = "on: {kill_switch_reason}; `escapement mode observe` turns it off"},
+	{.when = "!kill_switch mode=observe",
+	 .header = "Mode",
+	 .text = "observe: packets are counted, none is changed"},
+	{.when = "!kill_switch mode=steer",
+	 .header = "Mode",
+	 .text = "steer: queue pairs in `escapement steer` take the path that is named there"},
+	{.when = "!kill_switch mode=pace",
+	 .header = "Mode",
+	 .text = "pace: packets wait at the sender while queues in the fabric are long"},
+	{.when = "!kill_switch mode=steer+pace",
+	 .header = "Mode",
+	 .text = "steer+pace: queue pairs are steered, and their packets are paced"},
+	{},
+};
+
+static const struct verb_section health[] = {
+	{.when = "kill_switch",
+	 .text = "the kill switch is on, nothing is attached: `escapement mode observe`"},
+	{},
+};
+
+/* --- the verbs --- */
+
+static const struct verb_arg help_args[] = {
+	{"VERB", .type = VERB_TEXT, .key = "verb", .repeated = true, .local = true,
+	 .help = "the verb to explain; without it all are listed"},
+	{},
+};
+
+static const struct verb_arg completion_args[] = {
+	{"SHELL", .type = VERB_CHOICE, .choices = "bash|zsh|words", .key = "shell",
+	 .required = true, .local = true,
+	 .help = "the shell; `words` is what the scripts run to complete the last WORD"},
+	{"WORD", .type = VERB_TEXT, .key = "words", .repeated = true, .local = true,
+	 .help = "the words of a command line"},
+	{},
+};
+
+static const struct verb_arg event_args[] = {
+	{"--follow", .type = VERB_FLAG, .key = "follow",
+	 .help = "continue with each new event; without --since from now on"},
+	{"--since", "TIME", .type = VERB_SINCE, .key = "since_ns",
+	 .help = "how long ago (10min), a time of day (12:00), a date with or without a time "
+		 "(2026-01-31T12:00:00, in UTC with a Z behind it), or seconds since 1970 "
+		 "(@1769860800)"},
+	{},
+};
+
+static const struct verb_arg mode_args[] = {
+	{"MODE", .type = VERB_CHOICE, .choices = "observe|steer|pace", .key = "mode",
+	 .required = true,
+	 .help = "`observe`: no packet is changed; `steer`: rules of `steer` are applied; `pace`: as "
+		 "`pace on`"},
+	{"INTERFACE", .type = VERB_INTERFACE, .key = "interfaces", .repeated = true,
+	 .help = "the interfaces; without one: all, and `observe` turns off the kill switch too"},
+	{},
+};
+
+static const struct verb_section mode[] = {
+	{.text = "Mode: {mode}; the kill switch is {kill_switch:?on|off}."},
+	{},
+};
+
+static const struct verb_arg off_args[] = {
+	{"--pin-root", "PATH", .type = VERB_TEXT, .key = "pin_root", .local = true,
+	 .help = "without a daemon: the `pin_root` of its configuration, when that is not the "
+		 "default"},
+	{"--kill-file", "PATH", .type = VERB_TEXT, .key = "kill_file", .local = true,
+	 .help = "without a daemon: the `kill_file` of its configuration, when that is not the "
+		 "default"},
+	{},
+};
+
+static const struct verb_section off[] = {
+	{.when = "!removed",
+	 .text = "Off: every program is detached, and stays so over restarts while {kill_file} "
+		 "exists.\n`escapement mode observe` attaches them again."},
+	{.text = "No daemon is running. What was attached and recorded under {removed} is detached "
+		 "and removed,\nand {kill_file} was created: a daemon that starts now attaches "
+		 "nothing until\n`escapement mode observe`."},
+	{},
+};
+
+static const struct column features[] = {
+	{"FEATURE", "name", FORMAT_TEXT, COLUMN_LEFT, .help = "a feature of the running kernel"},
+	{"AVAILABLE", "{here:?yes|no}", FORMAT_TEXT, COLUMN_LEFT, .help = "whether it can be used"},
+	{"DETAIL", "detail", FORMAT_TEXT, COLUMN_LEFT, .help = "its version, or the error"},
+	{},
+};
+
+static const struct verb_section feature_list[] = {
+	{.rows = "features", .columns = features},
+	{.rows = "features", .only = "!here", .text = "Without {name}: {cost}"},
+	{},
+};
+
+static const struct verb_section reload[] = {{.text = "{config} is in force."}, {}};
+
+static const struct verb_section version[] = {
+	{.text = "escapement {version}, map ABI {abi}<|; the daemon is {daemon.version}|>"},
+	{},
+};
+
+static const struct verb status_list[] = {
+	{.name = "status", .summary = "what is attached, visible and possible", .output = status,
+	 .help = "Version, mode, kill switch, how the programs are attached to each interface, how "
+		 "much of the RDMA traffic can be seen, what was counted, and a summary of each "
+		 "capability. Packets that are not counted per queue pair are listed by reason; they "
+		 "were forwarded unchanged."},
+	{.name = "health", .request = "status", .summary = "check this host; exit status 0 or 1",
+	 .help = "Lists what is wrong on this host: programs that are not attached, a clock that is "
+		 "not synced, peers and paths that are down, full tables. The exit status is 0 when "
+		 "there is nothing, else 1."},
+	{},
+};
+
+const struct verb_set status_verbs = {"status", status_list, NULL, health};
+
+static const struct verb verbs[] = {
+	{.name = "events", .summary = "the event log",
+	 .args = event_args,
+	 .help = "One line for each event: what was seen, what was done, what was expected and what "
+		 "resulted."},
+	{.name = "mode", .summary = "observe only, or allow steering or pacing", .args = mode_args,
+	 .output = mode,
+	 .help = "In mode `observe` no packet is changed: every rule of `steer` ends with the next "
+		 "packet, and no packet is delayed. When the daemon starts, `steer.mode` and "
+		 "`pace.mode` of the configuration decide."},
+	{.name = "off", .summary = "the kill switch: detach everywhere, and stay detached",
+	 .args = off_args, .output = off, .place = VERB_EITHER, .run = local_off,
+	 .help = "Every program is detached and every interface is as it was before; the daemon "
+		 "continues without them, also after a restart, until `mode observe`. Without a "
+		 "daemon the command line does it itself, and removes the pinned maps with their "
+		 "counts."},
+	{.name = "config show", .request = "config", .summary = "the configuration in force, as YAML",
+	 .help = "With the defaults filled in; the daemon accepts it as a configuration."},
+	{.name = "features", .summary = "which kernel features are available",
+	 .output = feature_list, .place = VERB_EITHER, .run = local_features,
+	 .help = "Asks the daemon, whose confinement may hide some; works without a daemon too."},
+	{.name = "reload", .summary = "read the configuration file again", .output = reload,
+	 .help = "It is applied as a whole, or refused as a whole with all errors."},
+	{.name = "help", .summary = "list the verbs, or explain one", .args = help_args,
+	 .place = VERB_HERE},
+	{.name = "version", .summary = "the versions of the command line and the daemon",
+	 .output = version, .place = VERB_EITHER, .run = local_version},
+	{.name = "completion", .summary = "print the completion script of a shell",
+	 .args = completion_args, .place = VERB_HERE,
+	 .help = "`source <(escapement completion bash)`; packages install it."},
+	{},
+};
+
+const struct verb_set general_verbs = {"general", verbs, NULL, NULL};

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* From a verb to its reply on stdout: as its table says, or by what is registered here. */
+#include <errno.h>
+#include <locale.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+#include "client.h"
+#include "render.h"
+
+static const struct command {
+	const char *verb;
+	int (*run)(const struct cli *cli);
+	void (*write)(FILE *out, const struct verb *verb, const json_t *result, const json_t *args);
+} commands[] = {
+	{"help", .run = cli_help},
+	{"completion", .run = cli_completion},
+	{"health", .run = cli_health},
+	{"version", .run = cli_version},
+	{"events", .run = cli_events},
+	{"clock wait", .run = cli_clock_wait},
+	{"top", .run = cli_top},
+	{"status", .write = cli_write_status},
+	{"qp", .write = cli_write_qps},
+	{"config show", .write = cli_write_config},
+};
+
+static const struct command *find_command(const struct verb *verb)
+{
+	static const struct command plain = {};
+
+	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+		if (!strcmp(commands[i].verb, verb->name))
+			return &commands[i];
+	return &plain;
+}
+
+uint64_t cli_count(const json_t *object, const char *key)
+{
+	return json_integer_value(json_object_get(object, key));
+}
+
+const char *cli_text(const json_t *object, const char *key)
+{
+	const char *text = json_string_value(json_object_get(object, key));
+
+	return text ? text : "";
+}
+
+void cli_write_json(const struct cli *cli, const json_t *value)
+{
+	json_dumpf(value, stdout, cli->format == CLI_PRETTY ? JSON_INDENT(2) : JSON_COMPACT);
+	putchar('\n');
+}
+
+void cli_write(FILE *out, const struct verb *verb, const json_t *result, const json_t *args)
+{
+	const struct command *command = find_command(verb);
+
+	if (command->write)
+		command->write(out, verb, result, args);
+	else if (verb->output)
+		render(out, verb->output, result, args);
+	else
+		render_plain(out, result);
+}
+
+int cli_show(const struct cli *cli, const json_t *result)
+{
+	if (cli->format == CLI_TEXT)
+		cli_write(stdout, cli->verb, result, cli->args);
+	else
+		cli_write_json(cli, result);
+	return fflush(stdout) ? CLI_FAILED : CLI_GOOD;
+}
+
+/* What the command line does itself. */
+static int run_here(const struct cli *cli, json_t **result)
+{
+	json_t *args = json_copy(cli->args);
+	char *error = NULL;
+	int code = CLI_FAILED;
+
+	json_object_set_new(args, "socket", json_string(cli->socket));
+	*result = cli->verb->run(args, &code, &error);
+	json_decref(args);
+	if (*result)
+		return CLI_GOOD;
+	cli_fail(code, "%s", error ? error : "out of memory");
+	free(error);
+	return code;
+}
+
+static int get_result(const struct cli *cli, json_t **result)
+{
+	struct cli_client client;
+	int err;
+
+	if (cli->verb->place == VERB_HERE)
+		return run_here(cli, result);
+	if (cli->verb->place == VERB_EITHER) {
+		err = cli_client_open(&client, cli->socket);
+		if (!err)
+			cli_client_close(&client);
+		if (cli_client_absent(err))
+			return run_here(cli, result);
+	}
+	return cli_query(cli, result);
+}
+
+int cli_run(const struct cli *cli)
+{
+	const struct command *command = find_command(cli->verb);
+	json_t *result;
+	int code;
+
+	if (command->run)
+		return command->run(cli);
+	code = get_result(cli, &result);
+	if (code)
+		return code;
+	code = cli_show(cli, result);
+	json_decref(result);
+	return code;
+}
+
+/* --- version --- */
+
+int cli_version(const struct cli *cli)
+{
+	struct cli_client client;
+	json_t *version, *daemon = NULL;
+	int code = run_here(cli, &version), err;
+
+	if (code)
+		return code;
+	err = cli_client_open(&client, cli->socket);
+	if (!err) {
+		code = cli_client_query(&client, "version", NULL, &daemon);
+		cli_client_close(&client);
+	}
+	if (daemon)
+		json_object_set_new(version, "daemon", daemon);
+	if (!code)
+		code = cli_show(cli, version);
+	if (cli_client_absent(err) && cli->format == CLI_TEXT)
+		printf("No daemon replies at %s.\n", cli->socket);
+	json_decref(version);
+	return code;
+}
+
+/* --- status and health: each capability has its part --- */
+
+void cli_write_status(FILE *out, const struct verb *verb, const json_t *result, const json_t *args)
+{
+	render(out, verb->output, result, args);
+	for (size_t i = 0; verbs_sets[i]; i++)
+		if (verbs_sets[i]->status)
+			render(out, verbs_sets[i]->status, result, args);
+}
+
+/* A line is a reason. */
+static void add_reasons(json_t *reasons, const struct verb_section *sections, const json_t *status)
+{
+	char *text = NULL, *save = NULL;
+	size_t bytes;
+	FILE *out = open_memstream(&text, &bytes);
+
+	if (!out)
+		return;
+	render(out, sections, status, NULL);
+	if (!fclose(out))
+		for (char *line = strtok_r(text, "\n", &save); line;
+		     line = strtok_r(NULL, "\n", &save))
+			json_array_append_new(reasons, json_string(line));
+	free(text);
+}
+
+json_t *cli_health_reasons(const json_t *status)
+{
+	json_t *reasons = json_array();
+
+	for (size_t i = 0; verbs_sets[i]; i++)
+		if (verbs_sets[i]->health)
+			add_reasons(reasons, verbs_sets[i]->health, status);
+	return reasons;
+}
+
+int cli_health(const struct cli *cli)
+{
+	json_t *status, *reasons, *result, *reason;
+	int code = cli_query(cli, &status);
+	bool good;
+	size_t i;
+
+	if (code)
+		return code;
+	reasons = cli_health_reasons(status);
+	good = !json_array_size(reasons);
+	result = json_pack("{s:b, s:O*, s:o}", "healthy", good, "host",
+			   json_object_get(status, "host"), "reasons", reasons);
+	if (cli->format != CLI_TEXT)
+		cli_write_json(cli, result);
+	else if (good)
+		printf("%s: healthy\n", cli_text(status, "host"));
+	else
+		json_array_foreach (reasons, i, reason)
+			printf("%s: %s\n", cli_text(status, "host"), json_string_value(reason));
+	json_decref(result);
+	json_decref(status);
+	return good ? CLI_GOOD : CLI_FAILED;
+}
+
+/* --- the whole --- */
+
+int cli_main(int argc, char **argv)
+{
+	struct cli cli = {};
+	int code;
+
+	setlocale(LC_TIME, "");
+	code = cli_parse(&cli, argc, argv);
+	if (code < 0)
+		code = cli_run(&cli);
+	json_decref(cli.args);
+	if (fflush(stdout) || ferror(stdout)) {
+		cli_fail(CLI_FAILED, "the output cannot be written: %s", strerror(errno));
+		return code ? code : CLI_FAILED;
+	}
+	return code;
+}

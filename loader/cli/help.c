@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* `help`: the verbs, or one of them with its arguments and columns, from the tables. */
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/units.h"
+#include "cli.h"
+#include "table.h"
+
+#define LINE_COLUMNS 80
+#define NAME_COLUMNS 24
+
+/* Words of a paragraph, from column @at on, further lines at @indent. */
+struct paragraph {
+	FILE *out;
+	size_t at, indent;
+	bool begun;
+};
+
+static void write_word(struct paragraph *to, const char *word, size_t bytes)
+{
+	if (to->begun && to->at + 1 + bytes > LINE_COLUMNS) {
+		fprintf(to->out, "\n%*s", (int)to->indent, "");
+		to->at = to->indent;
+	} else if (to->begun) {
+		fputc(' ', to->out);
+		to->at++;
+	}
+	fprintf(to->out, "%.*s", (int)bytes, word);
+	to->at += bytes;
+	to->begun = true;
+}
+
+static void write_wrapped(FILE *out, const char *text, size_t at, size_t indent)
+{
+	struct paragraph to = {.out = out, .at = at, .indent = indent};
+
+	while (*text) {
+		size_t bytes = strcspn(text, " ");
+
+		write_word(&to, text, bytes);
+		text += bytes + (text[bytes] == ' ');
+	}
+	fputc('\n', out);
+}
+
+/* "  NAME    text". */
+static void write_entry(FILE *out, const char *name, const char *text)
+{
+	int used = fprintf(out, "  %-*s ", NAME_COLUMNS - 3, name);
+
+	if (used > NAME_COLUMNS) {
+		fprintf(out, "\n%*s", NAME_COLUMNS, "");
+		used = NAME_COLUMNS;
+	}
+	write_wrapped(out, text, (size_t)used, NAME_COLUMNS);
+}
+
+/* Each argument stays on one line. */
+static void write_synopsis(FILE *out, const struct verb *verb)
+{
+	struct paragraph to = {.out = out, .indent = 4};
+	char text[128];
+
+	write_word(&to, "escapement", strlen("escapement"));
+	write_word(&to, verb->name, strlen(verb->name));
+	for (const struct verb_arg *arg = verb->args; arg && arg->name; arg++) {
+		bool option = arg->name[0] == '-', valued = option && arg->type != VERB_FLAG;
+
+		snprintf(text, sizeof(text), "%s%s%s%s%s%s", arg->required ? "" : "[",
+			 !option && arg->choices ? arg->choices : arg->name, valued ? " " : "",
+			 !valued      ? ""
+			 : arg->value ? arg->value
+				      : "N",
+			 arg->repeated ? "..." : "", arg->required ? "" : "]");
+		write_word(&to, text, strlen(text));
+	}
+	fputc('\n', out);
+}
+
+static void write_list(FILE *out)
+{
+	const struct verb *verb = NULL;
+
+	fprintf(out, "escapement [-j|-p] [--socket PATH] VERB ...\n\n");
+	while ((verb = verbs_next(verb)))
+		write_entry(out, verb->name, verb->summary);
+	fprintf(out,
+		"\nVerbs and options may be shortened to what no other begins with.\n"
+		"  -j, --json           print JSON on one line\n"
+		"  -p, --pretty         print JSON, indented\n"
+		"      --socket PATH    the daemon's socket; $ESCAPEMENT_SOCKET\n"
+		"\nExit status: 0 success, 1 a check failed or nothing was found, 2 usage error,\n"
+		"3 no daemon, 4 permission denied. `escapement help VERB` and escapement(1) explain\n"
+		"more.\n");
+}
+
+/* --- one verb --- */
+
+/* "1 to 65535", "1us to 1s", "bytes, packets, rate"; "" where help says it all. */
+static const char *range_of(const struct verb_arg *arg, char out[VERBS_SHOULD_BYTES])
+{
+	char least[UNITS_TEXT_BYTES], most[UNITS_TEXT_BYTES];
+
+	out[0] = '\0';
+	if (arg->type == VERB_CHOICE && arg->name[0] == '-')
+		return verbs_should(arg, out);
+	if (arg->type == VERB_COUNT && arg->most)
+		snprintf(out, VERBS_SHOULD_BYTES, "%llu to %llu", (unsigned long long)arg->least,
+			 (unsigned long long)arg->most);
+	else if (arg->most)
+		snprintf(out, VERBS_SHOULD_BYTES, "%s to %s", units_duration(least, arg->least),
+			 units_duration(most, arg->most));
+	return out;
+}
+
+static void write_args(FILE *out, const struct verb *verb)
+{
+	char name[64], text[512], range[VERBS_SHOULD_BYTES];
+
+	if (verb->args)
+		fputc('\n', out);
+	for (const struct verb_arg *arg = verb->args; arg && arg->name; arg++) {
+		bool valued = arg->name[0] == '-' && arg->type != VERB_FLAG;
+		char letter[8] = "";
+		const char *more = range_of(arg, range);
+
+		if (arg->letter)
+			snprintf(letter, sizeof(letter), "-%c, ", arg->letter);
+		snprintf(name, sizeof(name), "%s%s%s%s", letter, arg->name, valued ? " " : "",
+			 !valued      ? ""
+			 : arg->value ? arg->value
+				      : "N");
+		snprintf(text, sizeof(text), "%s%s%s", arg->help, *more ? "; " : "", more);
+		write_entry(out, name, text);
+	}
+}
+
+static void write_columns(FILE *out, const struct verb_section *sections)
+{
+	for (; sections && (sections->rows || sections->text || sections->sections); sections++) {
+		if (sections->columns)
+			fprintf(out, "\nColumns:\n");
+		for (const struct column *column = sections->columns; column && column->header;
+		     column++)
+			if (table_has(column, sections->live) && *column->help)
+				write_entry(out, column->header, column->help);
+		write_columns(out, sections->sections);
+	}
+}
+
+static void write_verb(FILE *out, const struct verb *verb)
+{
+	size_t bytes = strlen(verb->name);
+	const struct verb *other = NULL;
+
+	write_synopsis(out, verb);
+	fprintf(out, "\n%c%s.\n", toupper((unsigned char)verb->summary[0]), verb->summary + 1);
+	if (verb->help)
+		write_wrapped(out, verb->help, 0, 0);
+	write_args(out, verb);
+	write_columns(out, verb->output);
+	while ((other = verbs_next(other)))
+		if (!strncmp(other->name, verb->name, bytes) && other->name[bytes] == ' ') {
+			fputc('\n', out);
+			write_verb(out, other);
+		}
+}
+
+/* The verbs below words that are no verb themselves: "config", "failover dummy". */
+static int write_below(FILE *out, const char *prefix)
+{
+	size_t bytes = strlen(prefix);
+	const struct verb *verb = NULL;
+	bool found = false;
+
+	while ((verb = verbs_next(verb)))
+		if (bytes && !strncmp(verb->name, prefix, bytes) && verb->name[bytes] == ' ') {
+			if (found)
+				fputc('\n', out);
+			write_verb(out, verb);
+			found = true;
+		}
+	return found;
+}
+
+int cli_help(const struct cli *cli)
+{
+	const json_t *list = json_object_get(cli->args, "verb");
+	size_t count = json_array_size(list), i, used = 0;
+	char joined[256] = "", *words[8], *save = NULL;
+	const struct verb *verb;
+	char *error = NULL;
+	json_t *word;
+
+	if (!count) {
+		write_list(stdout);
+		return CLI_GOOD;
+	}
+	json_array_foreach (list, i, word)
+		if (used < sizeof(joined))
+			used += snprintf(joined + used, sizeof(joined) - used, "%s%s", i ? " " : "",
+					 json_string_value(word));
+	if (write_below(stdout, verbs_named(joined) ? "" : joined))
+		return CLI_GOOD;
+	count = 0;
+	for (char *part = strtok_r(joined, " ", &save); part && count < 8;
+	     part = strtok_r(NULL, " ", &save))
+		words[count++] = part;
+	verb = verbs_find(words, count, &used, &error);
+	if (verb && used == count) {
+		write_verb(stdout, verb);
+		return CLI_GOOD;
+	}
+	cli_fail(CLI_USAGE, "%s", error ? error : "there is no such verb; `escapement help` lists them");
+	free(error);
+	return CLI_USAGE;
+}

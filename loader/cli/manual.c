@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The list of verbs of escapement(1), in mdoc. */
+#include <ctype.h>
+#include <string.h>
+
+#include "api/verbs.h"
+#include "reference.h"
+#include "table.h"
+
+/* Text of a table: `x` is bold, and what mdoc would read is escaped. */
+static void write_text(FILE *out, const char *text)
+{
+	bool bold = false, begin = true;
+
+	for (; *text; text++) {
+		if (*text == '`') {
+			bold = !bold;
+			fputs(bold ? "\\fB" : "\\fP", out);
+		} else if (*text == '\\') {
+			fputs("\\e", out);
+		} else if (*text == '-' && (text[1] == '-' || bold)) {
+			fputs("\\-", out);
+		} else if (begin && (*text == '.' || *text == '\'')) {
+			fprintf(out, "\\&%c", *text);
+		} else if (!strncmp(text, ". ", 2)) {
+			fputs(".\n", out); /* a sentence, a line */
+			text++;
+		} else {
+			fputc(*text, out);
+		}
+		begin = *text == '\n';
+	}
+}
+
+static void write_sentence(FILE *out, const char *text)
+{
+	fputc(toupper((unsigned char)*text), out);
+	write_text(out, text + 1);
+	fputs(".\n", out);
+}
+
+static void write_option(FILE *out, const struct verb_arg *arg)
+{
+	if (arg->letter)
+		fprintf(out, "Fl %c | ", arg->letter);
+	fprintf(out, "Fl Fl %s", arg->name + 2);
+	if (arg->type != VERB_FLAG)
+		fprintf(out, " Ar %s", arg->value ? arg->value : "N");
+}
+
+static void write_synopsis_arg(FILE *out, const struct verb_arg *arg)
+{
+	fputs(arg->required ? "." : ".Op ", out);
+	if (arg->name[0] == '-') {
+		write_option(out, arg);
+	} else if (arg->choices) {
+		fputs("Cm ", out);
+		for (const char *at = arg->choices; *at; at++)
+			fprintf(out, *at == '|' ? " | " : "%c", *at);
+	} else {
+		fprintf(out, "Ar %s", arg->name);
+	}
+	fputs(arg->repeated ? " ...\n" : "\n", out);
+}
+
+static void write_args(FILE *out, const struct verb *verb)
+{
+	if (!verb->args)
+		return;
+	fputs(".Bl -tag -width Ds\n", out);
+	for (const struct verb_arg *arg = verb->args; arg->name; arg++) {
+		fputs(".It ", out);
+		if (arg->name[0] == '-')
+			write_option(out, arg);
+		else
+			fprintf(out, "Ar %s", arg->name);
+		fputc('\n', out);
+		write_sentence(out, arg->help);
+	}
+	fputs(".El\n", out);
+}
+
+static void write_columns(FILE *out, const struct verb_section *sections)
+{
+	for (; sections && (sections->rows || sections->text || sections->sections); sections++) {
+		const struct column *column = sections->columns;
+
+		if (column)
+			fprintf(out, ".Pp\nColumns, of %s with\n.Fl j :\n.Bl -tag -width Ds\n",
+				sections->rows);
+		for (; column && column->header; column++) {
+			if (!table_has(column, sections->live))
+				continue;
+			fprintf(out, ".It %s", column->header);
+			if (!strpbrk(column->key, "{|+/["))
+				fprintf(out, " Pq Va %s", column->key);
+			fputc('\n', out);
+			write_sentence(out, column->help);
+		}
+		if (sections->columns)
+			fputs(".El\n", out);
+		write_columns(out, sections->sections);
+	}
+}
+
+void reference_man(FILE *out)
+{
+	const struct verb *verb = NULL;
+
+	fputs(".Bl -tag -width Ds\n", out);
+	while ((verb = verbs_next(verb))) {
+		fprintf(out, ".It Xo\n.Cm %s\n", verb->name);
+		for (const struct verb_arg *arg = verb->args; arg && arg->name; arg++)
+			write_synopsis_arg(out, arg);
+		fputs(".Xc\n", out);
+		write_sentence(out, verb->summary);
+		if (verb->help) {
+			write_text(out, verb->help);
+			fputc('\n', out);
+		}
+		write_args(out, verb);
+		write_columns(out, verb->output);
+	}
+	fputs(".El\n", out);
+}

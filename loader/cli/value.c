@@ -1,0 +1,400 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "value.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/units.h"
+
+/* --- paths --- */
+
+static const json_t *member(const json_t *object, const char *name, size_t bytes)
+{
+	char key[64];
+
+	if (bytes >= sizeof(key))
+		return NULL;
+	memcpy(key, name, bytes);
+	key[bytes] = '\0';
+	return json_object_get(object, key);
+}
+
+const json_t *value_at(struct scope scope, const char *path, size_t bytes)
+{
+	const json_t *value = scope.object;
+	const char *end = path + bytes;
+
+	if (bytes && *path == '@') {
+		value = scope.args;
+		path++;
+	}
+	while (value && path < end) {
+		const char *dot = memchr(path, '.', end - path);
+		size_t name = (dot ? dot : end) - path;
+
+		value = member(value, path, name);
+		path += name + (dot != NULL);
+	}
+	return value && !json_is_null(value) ? value : NULL;
+}
+
+/* The bytes up to @separator, or to the end. */
+static size_t part_bytes(const char *text, size_t bytes, char separator)
+{
+	const char *found = memchr(text, separator, bytes);
+
+	return found ? (size_t)(found - text) : bytes;
+}
+
+/* The first of "a|b" that is there; *@bytes becomes its own. Else the last. */
+static const char *first_present(struct scope scope, const char *key, size_t *bytes)
+{
+	for (;;) {
+		size_t part = part_bytes(key, *bytes, '|');
+
+		if (part == *bytes || value_at(scope, key, part)) {
+			*bytes = part;
+			return key;
+		}
+		key += part + 1;
+		*bytes -= part + 1;
+	}
+}
+
+bool value_number(struct scope scope, const char *key, size_t bytes, double *out)
+{
+	const char *at = first_present(scope, key, &bytes), *end = at + bytes;
+	bool found = false;
+
+	*out = 0;
+	while (at < end) {
+		size_t part = part_bytes(at, end - at, '+');
+		const json_t *value = value_at(scope, at, part);
+
+		if (json_is_number(value)) {
+			*out += json_number_value(value);
+			found = true;
+		}
+		at += part + 1;
+	}
+	return found;
+}
+
+/* --- formats --- */
+
+static bool ends_with(const char *text, size_t bytes, const char *end)
+{
+	size_t length = strlen(end);
+
+	return bytes >= length && !strncmp(text + bytes - length, end, length);
+}
+
+/* ns of one: by the unit that the path, or the object around it, has in its name. */
+static double scale_of(const char *key, size_t bytes)
+{
+	while (bytes) {
+		if (ends_with(key, bytes, "_ns"))
+			return 1;
+		if (ends_with(key, bytes, "_us"))
+			return 1e3;
+		if (ends_with(key, bytes, "_ms"))
+			return 1e6;
+		if (ends_with(key, bytes, "_s"))
+			return 1e9;
+		while (bytes && key[bytes - 1] != '.')
+			bytes--;
+		bytes -= bytes != 0;
+	}
+	return 1;
+}
+
+/* "1.50 GiB" is "1.50GiB" in a column, and everywhere. */
+static const char *narrow(char *text)
+{
+	char *space = strchr(text, ' ');
+
+	if (space)
+		memmove(space, space + 1, strlen(space));
+	return text;
+}
+
+static bool write_share(FILE *out, struct scope scope, const char *key, size_t bytes)
+{
+	size_t part = part_bytes(key, bytes, '/');
+	double share, of = 1;
+
+	if (!value_number(scope, key, part, &share))
+		return false;
+	if (part < bytes && (!value_number(scope, key + part + 1, bytes - part - 1, &of) || !(of > 0)))
+		return false;
+	fprintf(out, "%.3g%%", 100 * share / of);
+	return true;
+}
+
+/* Members for which a flag is true: "ways[usable].way". */
+static bool write_members(FILE *out, struct scope scope, const char *key, size_t bytes)
+{
+	size_t path = part_bytes(key, bytes, '['), flag = part_bytes(key, bytes, ']') - path - 1;
+	const char *name = key + path + flag + 3, *between = "";
+	json_t *one;
+	size_t i;
+
+	json_array_foreach (value_at(scope, key, path), i, one) {
+		struct scope inner = {one, scope.args};
+		const json_t *text = value_at(inner, name, key + bytes - name);
+
+		if (!json_is_true(value_at(inner, key + path + 1, flag)) || !text)
+			continue;
+		fprintf(out, "%s%s", between, json_string_value(text));
+		between = ",";
+	}
+	return *between;
+}
+
+static bool write_value(FILE *out, const json_t *value)
+{
+	const char *between = "";
+	json_t *one;
+	size_t i;
+
+	if (json_is_string(value))
+		return fputs(json_string_value(value), out), *json_string_value(value);
+	if (json_is_boolean(value))
+		return fputs(json_is_true(value) ? "yes" : "no", out), true;
+	if (json_is_integer(value))
+		return fprintf(out, "%" JSON_INTEGER_FORMAT, json_integer_value(value)) > 0;
+	if (json_is_real(value))
+		return fprintf(out, "%.6g", json_real_value(value)) > 0;
+	json_array_foreach (value, i, one) {
+		fputs(between, out);
+		if (json_is_null(one))
+			fputc('*', out);
+		else
+			write_value(out, one);
+		between = ",";
+	}
+	return *between;
+}
+
+static bool write_text(FILE *out, struct scope scope, const char *key, size_t bytes)
+{
+	double sum;
+
+	if (memchr(key, '[', bytes))
+		return write_members(out, scope, key, bytes);
+	key = first_present(scope, key, &bytes);
+	if (!memchr(key, '+', bytes))
+		return write_value(out, value_at(scope, key, bytes));
+	return value_number(scope, key, bytes, &sum) && fprintf(out, "%.0f", sum) > 0;
+}
+
+bool value_write(FILE *out, struct scope scope, const char *key, size_t bytes,
+		 enum column_format format)
+{
+	char text[UNITS_TEXT_BYTES];
+	double number;
+
+	if (format == FORMAT_TEXT)
+		return write_text(out, scope, key, bytes);
+	if (format == FORMAT_SHARE)
+		return write_share(out, scope, key, bytes);
+	if (!value_number(scope, key, bytes, &number))
+		return false;
+	switch (format) {
+	case FORMAT_COUNT:
+		return fputs(units_count(text, number), out) >= 0;
+	case FORMAT_BYTES:
+		units_bytes(text, number);
+		return fputs(narrow(text), out) >= 0;
+	case FORMAT_RATE:
+		units_bit_rate(text, ends_with(key, bytes, "bytes_per_second") ? number : number / 8);
+		return fputs(narrow(text), out) >= 0;
+	case FORMAT_GBPS:
+		number *= (ends_with(key, bytes, "bytes_per_second") ? 8 : 1) / 1e9;
+		return fprintf(out, "%.*f", number >= 99.995 ? 1 : number >= 9.9995 ? 2 : 3, number) > 0;
+	case FORMAT_TIME:
+		return fputs(units_delay(text, number * scale_of(key, bytes)), out) >= 0;
+	case FORMAT_AGE:
+		number *= scale_of(key, bytes);
+		if (number < 1e9)
+			return fprintf(out, "%.3gms", number / 1e6) > 0;
+		return fputs(units_duration(text, number), out) >= 0;
+	case FORMAT_PPM:
+		return fprintf(out, "%+.3f", number / 1000) > 0;
+	case FORMAT_REAL:
+		return fprintf(out, "%.3g", number) > 0;
+	case FORMAT_HEX:
+		return fprintf(out, "0x%llx", (unsigned long long)number) > 0;
+	default:
+		return false;
+	}
+}
+
+/* --- conditions --- */
+
+static bool is_set(const json_t *value)
+{
+	return json_is_string(value)	? *json_string_value(value)
+	       : json_is_number(value)	? json_number_value(value) != 0
+	       : json_is_array(value)	? json_array_size(value) != 0
+	       : json_is_object(value)	? json_object_size(value) != 0
+					: json_is_true(value);
+}
+
+static bool text_is(const json_t *value, const char *text, size_t bytes, bool begins)
+{
+	const char *have = json_string_value(value);
+
+	return have && !strncmp(have, text, bytes) && (begins || !have[bytes]);
+}
+
+/* One test, without its '!'. */
+static bool test_holds(struct scope scope, const char *test, size_t bytes)
+{
+	size_t left = part_bytes(test, bytes, '=');
+	char sign = left < bytes && left ? test[left - 1] : '\0';
+	size_t key = left - (sign == '^' || sign == '>');
+	const char *right = test + left + 1;
+	double a, b;
+
+	if (left == bytes && memchr(test, '+', bytes))
+		return value_number(scope, test, bytes, &a) && a != 0;
+	if (left == bytes)
+		return is_set(value_at(scope, test, bytes));
+	if (sign == '>')
+		return value_number(scope, test, key, &a) &&
+		       value_number(scope, right, test + bytes - right, &b) && a >= b;
+	return text_is(value_at(scope, test, key), right, test + bytes - right, sign == '^');
+}
+
+bool value_holds(struct scope scope, const char *condition)
+{
+	while (condition && *condition) {
+		size_t bytes = strcspn(condition, " ");
+		bool not = *condition == '!';
+
+		if (test_holds(scope, condition + not, bytes - not) == not)
+			return false;
+		condition += bytes + (condition[bytes] == ' ');
+	}
+	return true;
+}
+
+/* --- templates --- */
+
+static bool find_format(const char *name, size_t bytes, enum column_format *out)
+{
+	static const char *const names[] = {
+#define X(id, name) [FORMAT_##id] = name,
+		COLUMN_FORMATS(X)
+#undef X
+	};
+
+	for (size_t i = 0; i < FORMATS; i++)
+		if (strlen(names[i]) == bytes && !strncmp(names[i], name, bytes)) {
+			*out = i;
+			return true;
+		}
+	return false;
+}
+
+/* What is between the braces: "key", "key:time", "key:?up|down". */
+static bool write_slot(FILE *out, struct scope scope, const char *slot, size_t bytes)
+{
+	size_t key = part_bytes(slot, bytes, ':');
+	const char *how = slot + key + 1;
+	enum column_format format = FORMAT_TEXT;
+	const json_t *value;
+	size_t yes;
+
+	if (key < bytes && *how == '?') {
+		value = value_at(scope, slot, key);
+		yes = part_bytes(how + 1, slot + bytes - how - 1, '|');
+		if (!value)
+			return false;
+		if (is_set(value))
+			return fwrite(how + 1, 1, yes, out) > 0;
+		how += yes + 2;
+		return how < slot + bytes && fwrite(how, 1, slot + bytes - how, out) > 0;
+	}
+	if (key < bytes && !find_format(how, slot + bytes - how, &format))
+		return false;
+	return value_write(out, scope, slot, key, format);
+}
+
+/* Up to "|>" in an optional part, else to the end. False: a value is missing. */
+static bool expand_part(FILE *out, struct scope scope, const char **at, bool optional)
+{
+	bool whole = true;
+
+	while (**at && !(optional && !strncmp(*at, "|>", 2))) {
+		if (!strncmp(*at, "<|", 2)) {
+			char *text = NULL;
+			size_t bytes;
+			FILE *part = open_memstream(&text, &bytes);
+			bool there;
+
+			*at += 2;
+			there = part && expand_part(part, scope, at, true);
+			*at += **at ? 2 : 0;
+			if (part)
+				fclose(part);
+			if (there)
+				fputs(text, out);
+			free(text);
+		} else if (**at == '{') {
+			size_t bytes = strcspn(*at, "}");
+
+			whole = write_slot(out, scope, *at + 1, bytes - 1) && whole;
+			*at += bytes + ((*at)[bytes] == '}');
+		} else {
+			fputc(*(*at)++, out);
+		}
+	}
+	return whole;
+}
+
+char *value_expand(struct scope scope, const char *template)
+{
+	char *text = NULL;
+	size_t bytes;
+	FILE *out = open_memstream(&text, &bytes);
+	bool whole;
+
+	if (!out)
+		return strdup("");
+	whole = expand_part(out, scope, &template, false);
+	if (fclose(out)) {
+		free(text);
+		return strdup("");
+	}
+	if (!whole)
+		*text = '\0';
+	return text;
+}
+
+bool value_template_is_good(const char *template)
+{
+	enum column_format format;
+	int depth = 0;
+
+	for (; *template; template++) {
+		depth += !strncmp(template, "<|", 2);
+		depth -= !strncmp(template, "|>", 2);
+		if (depth < 0)
+			return false;
+		if (*template == '{') {
+			size_t bytes = strcspn(template, "}");
+			const char *colon = memchr(template, ':', bytes);
+
+			if (!template[bytes] || bytes == 1)
+				return false;
+			if (colon && colon[1] != '?' &&
+			    !find_format(colon + 1, template + bytes - colon - 1, &format))
+				return false;
+			template += bytes;
+		}
+	}
+	return !depth;
+}

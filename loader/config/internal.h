@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* A file that is being read, and what is done with the keys of a mapping. */
+#ifndef ESC_LOADER_CONFIG_INTERNAL_H
+#define ESC_LOADER_CONFIG_INTERNAL_H
+
+#include <yaml.h>
+
+#include "config.h"
+
+#define CONFIG_FAULTS_MAX 50
+#define CONFIG_NAME_BYTES 64 /* of a section */
+
+struct config_fault {
+	unsigned int line;
+	char *text;
+};
+
+struct config_reading {
+	const char *path;
+	struct config *config;
+	yaml_document_t document;
+	const yaml_node_t *mapping; /* that is read or checked; NULL: the file has none */
+	unsigned int line;	    /* of the key that it is the value of */
+	struct config_fault faults[CONFIG_FAULTS_MAX]; /* by line */
+	unsigned int fault_count;
+	unsigned int error_count; /* of them and of those without room; warnings are not counted */
+	uint64_t refused;	  /* a bit for each section in which there is an error */
+	bool no_memory;
+};
+
+/* Into reading->document; -EINVAL: it is not YAML, which is recorded. */
+int config_load_document(struct config_reading *reading, const char *bytes, size_t size);
+/* The document's mappings into the configuration, and all checks of sections. */
+int config_read_yaml(struct config_reading *reading, const char *bytes, size_t size);
+/* What is refused next is in the mapping of @section. */
+void config_enter_section(struct config_reading *reading, const struct config_section *section);
+/* Interfaces and membership against this host, now; for --check-config. */
+void config_check_host(struct config_reading *reading);
+
+/* The value of @key, NULL: it has none; *@line is the key's. @mapping may be NULL or of any kind.
+ */
+const yaml_node_t *config_find(struct config_reading *reading, const yaml_node_t *mapping,
+			       const char *key, unsigned int *line);
+
+/* malloc'd; a relative @given starts from the folder of the file at @path. */
+char *config_path_from(const char *path, const char *given);
+
+/* --- the keys of one structure --- */
+
+void config_set_defaults(const struct config_key *keys, unsigned int count, void *values);
+struct json_t *config_show_keys(const struct config_key *keys, unsigned int count,
+				const void *values);
+void config_clear_keys(const struct config_key *keys, unsigned int count, void *values);
+
+/* How many entries the list at @value has. */
+size_t *config_list_count(const struct config_key *key, void *value);
+/* The structure of the configuration's section number @i. */
+void *config_values(const struct config *config, size_t i);
+
+#endif

@@ -1,0 +1,507 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* A YAML document against the tables of keys; each thing that is wrong is recorded with its line.
+ */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/nearest.h"
+#include "internal.h"
+
+#define NAMES_MAX 64 /* keys and sections of one mapping */
+
+/* What a mapping may hold. */
+struct scope {
+	const char *name; /* of the section, or of the list that it is an entry of */
+	bool entry;
+	const struct config_key *keys;
+	unsigned int key_count;
+	void *values;
+};
+
+/* --- what is wrong --- */
+
+/* Takes @text. One line each, whatever a key of the file holds. */
+static void add_fault(struct config_reading *reading, unsigned int line, char *text)
+{
+	unsigned int at = reading->fault_count;
+
+	if (!text) {
+		config_no_memory(reading);
+		return;
+	}
+	if (at == CONFIG_FAULTS_MAX) {
+		free(text);
+		return;
+	}
+	for (char *c = text; *c; c++)
+		if ((unsigned char)*c < ' ')
+			*c = ' ';
+	for (; at && reading->faults[at - 1].line > line; at--)
+		reading->faults[at] = reading->faults[at - 1];
+	reading->faults[at] = (struct config_fault){line, text};
+	reading->fault_count++;
+}
+
+__attribute__((format(printf, 3, 4))) static int
+refuse_at(struct config_reading *reading, unsigned int line, const char *format, ...)
+{
+	va_list arguments;
+	char *text;
+
+	va_start(arguments, format);
+	if (vasprintf(&text, format, arguments) < 0)
+		text = NULL;
+	va_end(arguments);
+	reading->error_count++;
+	add_fault(reading, line, text);
+	return -EINVAL;
+}
+
+int config_refuse(struct config_reading *reading, const char *key, const char *format, ...)
+{
+	unsigned int line = reading->line;
+	va_list arguments;
+	char *text;
+
+	if (key)
+		config_find(reading, reading->mapping, key, &line);
+	va_start(arguments, format);
+	if (vasprintf(&text, format, arguments) < 0)
+		text = NULL;
+	va_end(arguments);
+	reading->error_count++;
+	add_fault(reading, line, text);
+	return -EINVAL;
+}
+
+void config_warn(struct config_reading *reading, unsigned int line, const char *format, ...)
+{
+	va_list arguments;
+	char *text, *whole;
+
+	va_start(arguments, format);
+	if (vasprintf(&text, format, arguments) < 0)
+		text = NULL;
+	va_end(arguments);
+	if (!text || asprintf(&whole, "warning: %s", text) < 0)
+		whole = NULL;
+	free(text);
+	add_fault(reading, line, whole);
+}
+
+int config_no_memory(struct config_reading *reading)
+{
+	reading->no_memory = true;
+	return -ENOMEM;
+}
+
+/* --- the document --- */
+
+static int refuse_yaml(struct config_reading *reading, const yaml_parser_t *parser)
+{
+	if (parser->error == YAML_MEMORY_ERROR)
+		return -ENOMEM;
+	return refuse_at(reading, parser->problem_mark.line + 1,
+			 "not YAML: %s%s%s; indent with spaces, and quote a value that has a colon "
+			 "or begins with a sign",
+			 parser->problem ? parser->problem : "unreadable text",
+			 parser->context ? " " : "", parser->context ? parser->context : "");
+}
+
+int config_load_document(struct config_reading *reading, const char *bytes, size_t size)
+{
+	yaml_document_t more = {};
+	yaml_parser_t parser;
+	int err = 0;
+
+	if (!yaml_parser_initialize(&parser))
+		return -ENOMEM;
+	yaml_parser_set_input_string(&parser, (const unsigned char *)bytes, size);
+	if (!yaml_parser_load(&parser, &reading->document) ||
+	    (yaml_document_get_root_node(&reading->document) && !yaml_parser_load(&parser, &more)))
+		err = refuse_yaml(reading, &parser);
+	else if (yaml_document_get_root_node(&more))
+		err = refuse_at(reading, more.start_mark.line + 1,
+				"a second document begins here; keep everything in one, without "
+				"`---`");
+	yaml_document_delete(&more);
+	yaml_parser_delete(&parser);
+	return err;
+}
+
+static unsigned int line_of(const yaml_node_t *node)
+{
+	return node->start_mark.line + 1;
+}
+
+/* NULL: not a scalar, or with a zero byte in it. */
+static const char *text_of(const yaml_node_t *node)
+{
+	const char *text = (const char *)node->data.scalar.value;
+
+	return node->type == YAML_SCALAR_NODE && strlen(text) == node->data.scalar.length ? text
+											  : NULL;
+}
+
+static const yaml_node_t *node_at(struct config_reading *reading, int index)
+{
+	return yaml_document_get_node(&reading->document, index);
+}
+
+/* The first of @mapping, which may be NULL or of any kind; NULL: none. */
+static const yaml_node_pair_t *find_pair(struct config_reading *reading, const yaml_node_t *mapping,
+					 const char *key)
+{
+	const yaml_node_pair_t *pair;
+
+	if (!mapping || mapping->type != YAML_MAPPING_NODE)
+		return NULL;
+	for (pair = mapping->data.mapping.pairs.start; pair < mapping->data.mapping.pairs.top;
+	     pair++) {
+		const char *text = text_of(node_at(reading, pair->key));
+
+		if (text && !strcmp(text, key))
+			return pair;
+	}
+	return NULL;
+}
+
+const yaml_node_t *config_find(struct config_reading *reading, const yaml_node_t *mapping,
+			       const char *key, unsigned int *line)
+{
+	const yaml_node_pair_t *pair = find_pair(reading, mapping, key);
+
+	if (pair && line)
+		*line = line_of(node_at(reading, pair->key));
+	return pair ? node_at(reading, pair->value) : NULL;
+}
+
+/* An alias is the node that it names, which is before the key or list that holds it. */
+static int refuse_alias(struct config_reading *reading, const yaml_node_t *holder,
+			const yaml_node_t *value, unsigned int line)
+{
+	if (value->start_mark.index > holder->start_mark.index)
+		return 0;
+	return refuse_at(reading, line,
+			 "aliases (*name) are not understood here; write the value out");
+}
+
+/* --- keys that there are not --- */
+
+/* The section @key of the section @scope, NULL: none. */
+static const struct config_section *
+section_in(const struct config *config, const struct scope *scope, const char *key, size_t *i)
+{
+	size_t bytes = strlen(scope->name);
+
+	for (*i = 0; !scope->entry && *i < config->section_count; (*i)++) {
+		const char *name = config->sections[*i]->name;
+
+		if (strncmp(name, scope->name, bytes) || (bytes && name[bytes] != '.'))
+			continue;
+		if (*name && !strchr(key, '.') && !strcmp(name + bytes + !!bytes, key))
+			return config->sections[*i];
+	}
+	return NULL;
+}
+
+static unsigned int names_in(const struct config *config, const struct scope *scope,
+			     const char *names[NAMES_MAX])
+{
+	size_t bytes = strlen(scope->name);
+	unsigned int count = 0;
+
+	for (unsigned int i = 0; i < scope->key_count && count < NAMES_MAX; i++)
+		names[count++] = scope->keys[i].name;
+	for (size_t i = 0; !scope->entry && i < config->section_count && count < NAMES_MAX; i++) {
+		const char *name = config->sections[i]->name;
+		const char *rest = name + bytes + !!bytes;
+
+		if (strncmp(name, scope->name, bytes) || (bytes && name[bytes] != '.'))
+			continue;
+		if (*name && !strchr(rest, '.'))
+			names[count++] = rest;
+	}
+	return count;
+}
+
+/* The section, or list, that has a key of this name. */
+static const char *home_of(const struct config *config, const char *key)
+{
+	for (size_t i = 0; i < config->section_count; i++) {
+		const struct config_section *section = config->sections[i];
+
+		for (unsigned int k = 0; k < section->key_count; k++) {
+			const struct config_list *list = section->keys[k].list;
+
+			if (*section->name && !strcmp(section->keys[k].name, key))
+				return section->name;
+			for (unsigned int e = 0; list && e < list->key_count; e++)
+				if (!strcmp(list->keys[e].name, key))
+					return section->keys[k].name;
+		}
+	}
+	return NULL;
+}
+
+static int refuse_unknown(struct config_reading *reading, const struct scope *scope,
+			  const char *key, unsigned int line)
+{
+	const char *names[NAMES_MAX], *near, *home = home_of(reading->config, key);
+	unsigned int count = names_in(reading->config, scope, names);
+	char where[96] = "", list[512] = "";
+	size_t used = 0;
+
+	if (*scope->name)
+		snprintf(where, sizeof(where), " in `%s`", scope->name);
+	near = nearest_name(key, names, count);
+	if (near)
+		return refuse_at(reading, line, "`%.64s` is not a key%s; did you mean `%s`?", key,
+				 where, near);
+	if (home && strcmp(home, scope->name))
+		return refuse_at(reading, line, "`%.64s` is not a key%s; it belongs under `%s`",
+				 key, where, home);
+	for (unsigned int i = 0; i < count && used < sizeof(list); i++)
+		used += snprintf(list + used, sizeof(list) - used, "%s%s", i ? ", " : "", names[i]);
+	return refuse_at(reading, line, "`%.64s` is not a key%s; known are %s", key, where, list);
+}
+
+/* --- values --- */
+
+static void read_mapping(struct config_reading *reading, const struct scope *scope,
+			 const yaml_node_t *node, unsigned int line);
+
+static int read_scalar(struct config_reading *reading, const struct config_key *key,
+		       const yaml_node_t *node, unsigned int line, void *value)
+{
+	const char *text = text_of(node);
+
+	if (node->type != YAML_SCALAR_NODE)
+		return refuse_at(reading, line, "`%s` should be one value, not a %s", key->name,
+				 node->type == YAML_MAPPING_NODE ? "group of keys" : "list");
+	if (!text)
+		return refuse_at(reading, line, "`%s` holds a zero byte; take it out", key->name);
+	if (!*text)
+		return refuse_at(reading, line, "`%s` has no value; give one, or take the line out",
+				 key->name);
+	return key->type->parse(reading, key, text, value);
+}
+
+/* The first entry before @i that has the name of entry @i; NULL: it is the only one. */
+static const yaml_node_t *entry_twin(struct config_reading *reading, const struct config_key *key,
+				     const yaml_node_item_t *items, size_t i, unsigned int *line)
+{
+	const char *name_key = key->list->keys[0].name;
+	const yaml_node_t *name = config_find(reading, node_at(reading, items[i]), name_key, NULL);
+	const char *text = name ? text_of(name) : NULL;
+
+	for (size_t k = 0; text && k < i; k++) {
+		const yaml_node_t *other =
+			config_find(reading, node_at(reading, items[k]), name_key, line);
+
+		if (other && text_of(other) && !strcmp(text_of(other), text))
+			return other;
+	}
+	return NULL;
+}
+
+static void read_entry(struct config_reading *reading, const struct config_key *key,
+		       const yaml_node_item_t *items, size_t i, void *values)
+{
+	const struct config_list *list = key->list;
+	const yaml_node_t *node = node_at(reading, items[i]), *twin;
+	struct scope scope = {key->name, true, list->keys, list->key_count, values};
+	unsigned int line;
+
+	config_set_defaults(list->keys, list->key_count, values);
+	read_mapping(reading, &scope, node, line_of(node));
+	twin = entry_twin(reading, key, items, i, &line);
+	if (!twin)
+		return;
+	reading->mapping = node;
+	config_refuse(reading, list->keys[0].name,
+		      "`%s: %.64s` is in `%s` twice (first in line %u); keep one",
+		      list->keys[0].name, text_of(twin), key->name, line);
+}
+
+static int read_list(struct config_reading *reading, const struct config_key *key,
+		     const yaml_node_t *node, unsigned int line, void *value)
+{
+	const struct config_list *list = key->list;
+	const struct config_key *first = &list->keys[0];
+	const yaml_node_item_t *items;
+	size_t count;
+
+	if (node->type != YAML_SEQUENCE_NODE)
+		return refuse_at(reading, line, "`%s` should be a list; write `- %s: %s` below it",
+				 key->name, first->name, first->example);
+	items = node->data.sequence.items.start;
+	count = node->data.sequence.items.top - items;
+	if (count < list->least)
+		return refuse_at(reading, line, "`%s` is empty; name at least one: `- %s: %s`",
+				 key->name, first->name, first->example);
+	if (count > list->most)
+		return refuse_at(reading, line, "`%s` has %zu entries; at most %u are served",
+				 key->name, count, list->most);
+	*(void **)value = calloc(count + 1, list->entry_bytes);
+	if (!*(void **)value)
+		return -ENOMEM;
+	*config_list_count(key, value) = count;
+	for (size_t i = 0; i < count; i++)
+		if (!refuse_alias(reading, node, node_at(reading, items[i]), line))
+			read_entry(reading, key, items, i, *(char **)value + i * list->entry_bytes);
+	return 0;
+}
+
+/* --- mappings --- */
+
+static void read_section(struct config_reading *reading, size_t i, const yaml_node_t *node,
+			 unsigned int line)
+{
+	const struct config_section *section = reading->config->sections[i];
+	struct scope scope = {.name = section->name,
+			      .keys = section->keys,
+			      .key_count = section->key_count,
+			      .values = config_values(reading->config, i)};
+	unsigned int before = reading->error_count;
+
+	read_mapping(reading, &scope, node, line);
+	if (reading->error_count != before)
+		reading->refused |= 1ull << i;
+}
+
+/* One `key: value`; *@accepted is the key of @scope whose type takes the value, else NULL. */
+static int read_pair(struct config_reading *reading, const struct scope *scope,
+		     const yaml_node_t *mapping, const yaml_node_pair_t *pair,
+		     const struct config_key **accepted)
+{
+	const yaml_node_t *name = node_at(reading, pair->key);
+	const yaml_node_t *value = node_at(reading, pair->value);
+	const char *text = text_of(name);
+	unsigned int line = line_of(name), k = 0;
+	const struct config_key *key;
+	const yaml_node_pair_t *first;
+	void *out;
+	size_t i = 0;
+	int err;
+
+	*accepted = NULL;
+	if (!text)
+		return refuse_at(reading, line, "a key should be a plain word; write `key: value`");
+	first = find_pair(reading, mapping, text);
+	if (first != pair)
+		return refuse_at(reading, line,
+				 "`%.64s` is here for the second time (first in line %u); keep one",
+				 text, line_of(node_at(reading, first->key)));
+	while (k < scope->key_count && strcmp(scope->keys[k].name, text))
+		k++;
+	if (k == scope->key_count && !section_in(reading->config, scope, text, &i))
+		return refuse_unknown(reading, scope, text, line);
+	err = refuse_alias(reading, name, value, line);
+	if (err)
+		return err;
+	if (k == scope->key_count) {
+		read_section(reading, i, value, line);
+		return 0;
+	}
+	key = &scope->keys[k];
+	out = (char *)scope->values + key->offset;
+	err = key->list ? read_list(reading, key, value, line, out)
+			: read_scalar(reading, key, value, line, out);
+	if (err == -ENOMEM)
+		config_no_memory(reading);
+	*accepted = err ? NULL : key;
+	return err;
+}
+
+static void check_required(struct config_reading *reading, const struct scope *scope,
+			   const yaml_node_t *node, unsigned int line)
+{
+	for (unsigned int k = 0; k < scope->key_count; k++) {
+		const struct config_key *key = &scope->keys[k];
+
+		if (key->required && !config_find(reading, node, key->name, NULL))
+			refuse_at(reading, line, "`%s` is missing%s%s%s; give `%s: %s`", key->name,
+				  scope->entry ? " in an entry of `" : "", scope->name,
+				  scope->entry ? "`" : "", key->name, key->example);
+	}
+}
+
+static void read_mapping(struct config_reading *reading, const struct scope *scope,
+			 const yaml_node_t *node, unsigned int line)
+{
+	const yaml_node_pair_t *pair;
+	const struct config_key *accepted;
+	uint64_t good = 0; /* a bit for each key of which a value was accepted */
+
+	if (node->type != YAML_MAPPING_NODE) {
+		refuse_at(reading, line,
+			  *scope->name ? "`%s` should hold lines of `key: value`, indented"
+				       : "the file%s should hold lines of `key: value`",
+			  scope->name);
+		return;
+	}
+	for (pair = node->data.mapping.pairs.start;
+	     pair < node->data.mapping.pairs.top && reading->error_count < CONFIG_FAULTS_MAX;
+	     pair++) {
+		reading->mapping = node;
+		reading->line = line;
+		read_pair(reading, scope, node, pair, &accepted);
+		if (accepted)
+			good |= 1ull << (accepted - scope->keys);
+	}
+	reading->mapping = node;
+	reading->line = line;
+	check_required(reading, scope, node, line);
+	for (unsigned int k = 0; k < scope->key_count; k++)
+		if (good >> k & 1 && scope->keys[k].check)
+			scope->keys[k].check(reading, &scope->keys[k], scope->values);
+}
+
+void config_enter_section(struct config_reading *reading, const struct config_section *section)
+{
+	const char *name = section->name;
+
+	reading->mapping = yaml_document_get_root_node(&reading->document);
+	reading->line = 1;
+	while (*name) {
+		char part[CONFIG_NAME_BYTES];
+		size_t bytes = strcspn(name, ".");
+
+		snprintf(part, sizeof(part), "%.*s", (int)bytes, name);
+		reading->mapping = config_find(reading, reading->mapping, part, &reading->line);
+		name += bytes + (name[bytes] == '.');
+	}
+}
+
+/* A default in the place of a value that was refused may not suit the others: no check then. */
+static void check_section(struct config_reading *reading, size_t i)
+{
+	const struct config_section *section = reading->config->sections[i];
+
+	if (!section->check || reading->refused >> i & 1)
+		return;
+	config_enter_section(reading, section);
+	section->check(reading, reading->config, config_values(reading->config, i));
+}
+
+int config_read_yaml(struct config_reading *reading, const char *bytes, size_t size)
+{
+	int err = config_load_document(reading, bytes, size);
+	const yaml_node_t *root;
+
+	if (err)
+		return err;
+	root = yaml_document_get_root_node(&reading->document);
+	if (!root)
+		return refuse_at(reading, 1,
+				 "the file is empty; name at least one interface: "
+				 "`interfaces: [{name: eth1}]`");
+	read_section(reading, 0, root, line_of(root));
+	for (size_t i = 0; i < reading->config->section_count; i++)
+		check_section(reading, i);
+	return 0;
+}

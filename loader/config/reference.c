@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The reference part of escapement.yaml(5), and the example configuration, from the tables. */
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config.h"
+#include "keys.h"
+
+#define COMMENT_COLUMN 34
+#define SUMMARY_COLUMNS 92
+
+static const struct config_section *section_at(const struct config_section *const *more, size_t i)
+{
+	if (i < config_own_section_count)
+		return config_own_sections[i];
+	return more ? more[i - config_own_section_count] : NULL;
+}
+
+/* "1us to 1s"; false: the type has no range. */
+static bool range_text(const struct config_key *key, char out[2 * CONFIG_NUMBER_BYTES + 4])
+{
+	char least[CONFIG_NUMBER_BYTES], most[CONFIG_NUMBER_BYTES];
+
+	if (!key->type->format)
+		return false;
+	key->type->format(least, key->least);
+	key->type->format(most, key->most);
+	sprintf(out, "%s to %s", least, most);
+	return true;
+}
+
+/* --- mdoc --- */
+
+/* The end of page(1), NULL: @at is not a reference to a manual page. */
+static const char *reference_end(const char *at)
+{
+	const char *end = at;
+
+	while (isalnum((unsigned char)*end) || *end == '.' || *end == '_')
+		end++;
+	return end > at && end[0] == '(' && isdigit((unsigned char)end[1]) && end[2] == ')'
+		       ? end + 3
+		       : NULL;
+}
+
+/* What stands right behind a macro's argument, up to the next space. */
+static const char *write_behind(FILE *out, const char *at)
+{
+	for (; *at && strchr(".,;:)", *at); at++)
+		fprintf(out, " %c", *at);
+	if (*at && *at != ' ') {
+		fputs(" Ns ", out);
+		for (; *at && *at != ' '; at++)
+			fputc(*at, out);
+	}
+	fputc('\n', out);
+	return at;
+}
+
+/* A word with `x` or page(1) in it, as a line with a macro. */
+static const char *write_macro(FILE *out, const char *at)
+{
+	bool open = *at == '(';
+	const char *end;
+
+	at += open;
+	end = reference_end(at);
+	if (end) {
+		fprintf(out, ".Xr %s%.*s %c", open ? "( " : "", (int)(end - at) - 3, at, end[-2]);
+		return write_behind(out, end);
+	}
+	end = strchr(at + 1, '`');
+	fprintf(out, ".Ql %s\"%.*s\"", open ? "( " : "", (int)(end - at) - 1, at + 1);
+	return write_behind(out, end + 1);
+}
+
+static void write_mdoc(FILE *out, const char *text)
+{
+	bool line = false; /* one has begun */
+
+	while (*text) {
+		const char *word = text + (*text == '(');
+		size_t bytes = strcspn(text, " ");
+
+		if ((*word == '`' && strchr(word + 1, '`')) || reference_end(word)) {
+			fputs(line ? "\n" : "", out);
+			text = write_macro(out, text);
+			line = false;
+		} else {
+			bool sentence = bytes > 1 && text[bytes - 1] == '.' && text[bytes];
+
+			fprintf(out, "%s%.*s%s", line ? " " : "", (int)bytes, text,
+				sentence ? "\n" : "");
+			text += bytes;
+			line = !sentence;
+		}
+		text += strspn(text, " ");
+	}
+	fputs(line ? "\n" : "", out);
+}
+
+static void write_words(FILE *out, const struct config_key *key, const char *macro)
+{
+	for (size_t i = 0; key->words[i]; i++)
+		fprintf(out, "%s%s", i ? " | " : macro, key->words[i]);
+}
+
+static void write_mdoc_keys(FILE *out, const struct config_key *keys, unsigned int count)
+{
+	char range[2 * CONFIG_NUMBER_BYTES + 4];
+
+	fputs(".Bl -tag -width Ds\n", out);
+	for (unsigned int k = 0; k < count; k++) {
+		const struct config_key *key = &keys[k];
+
+		fprintf(out, ".It Cm %s :", key->name);
+		if (key->words)
+			write_words(out, key, " Cm ");
+		else
+			fprintf(out, " Ar %s", key->type->name);
+		fputc('\n', out);
+		write_mdoc(out, key->help);
+		if (key->required)
+			fputs("Required.\n", out);
+		if (key->fallback)
+			fprintf(out, "Default: %s.\n", key->fallback);
+		if (range_text(key, range))
+			fprintf(out, "Range: %s.\n", range);
+		if (key->fixed)
+			fputs("Cannot change while the daemon runs.\n", out);
+		if (key->list)
+			write_mdoc_keys(out, key->list->keys, key->list->key_count);
+	}
+	fputs(".El\n", out);
+}
+
+int config_write_man(FILE *out, const struct config_section *const *sections)
+{
+	const struct config_section *section;
+
+	for (size_t i = 0; (section = section_at(sections, i)); i++) {
+		fprintf(out, ".Ss %s\n", *section->name ? section->name : "Top level");
+		write_mdoc(out, section->summary);
+		write_mdoc_keys(out, section->keys, section->key_count);
+	}
+	return ferror(out) ? -EIO : 0;
+}
+
+/* --- the example --- */
+
+/* The first sentence, without its full stop and its backquotes. */
+static void write_comment(FILE *out, const struct config_key *key)
+{
+	bool per_word = key->words && key->help[0] == '`'; /* the help explains each word */
+	const char *end = strstr(key->help, ". ");
+	char range[2 * CONFIG_NUMBER_BYTES + 4];
+
+	if (key->words)
+		write_words(out, key, "");
+	if (key->words && !per_word)
+		fputs(": ", out);
+	for (const char *at = key->help; !per_word && *at && at != end; at++)
+		if (*at != '`' && (*at != '.' || at[1]))
+			fputc(*at, out);
+	if (range_text(key, range))
+		fprintf(out, "; %s", range);
+}
+
+/* @lead is what the line begins with, up to the key. */
+static void write_example_key(FILE *out, const char *lead, const struct config_key *key)
+{
+	const char *value = key->fallback ? key->fallback : key->example;
+	int used = fprintf(out, "%s%s: %s", lead, key->name, value);
+
+	fprintf(out, "%*s # ", used < COMMENT_COLUMN ? COMMENT_COLUMN - used : 0, "");
+	write_comment(out, key);
+	fputc('\n', out);
+}
+
+/* A required list is not commented out, nor are its required keys. */
+static void write_example_list(FILE *out, const char *lead, const struct config_key *key)
+{
+	const struct config_list *list = key->list;
+	char begin[32], more[32];
+
+	if (key->required) {
+		fprintf(out, "%s:\n", key->name);
+		strcpy(begin, "  - ");
+		strcpy(more, "    # ");
+	} else {
+		fprintf(out, "%s%s:\n", lead, key->name);
+		snprintf(begin, sizeof(begin), "%s- ", lead);
+		snprintf(more, sizeof(more), "%s  ", lead);
+	}
+	for (unsigned int k = 0; k < list->key_count; k++)
+		write_example_key(out, k ? more : begin, &list->keys[k]);
+}
+
+static void write_summary(FILE *out, const char *lead, const char *text)
+{
+	size_t used = 0;
+
+	while (*text) {
+		size_t bytes = strcspn(text, " ");
+
+		if (!used || used + bytes > SUMMARY_COLUMNS) {
+			fprintf(out, "%s%s", used ? "\n" : "", lead);
+			used = strlen(lead);
+		} else {
+			fputc(' ', out);
+		}
+		for (size_t i = 0; i < bytes; i++)
+			if (text[i] != '`')
+				fputc(text[i], out);
+		used += bytes + 1;
+		text += bytes;
+		text += strspn(text, " ");
+	}
+	fputs(used ? "\n" : "", out);
+}
+
+static void write_example_section(FILE *out, const struct config_section *section)
+{
+	const char *dot = strrchr(section->name, '.');
+	char lead[16] = "# ";
+
+	if (!dot)
+		fputc('\n', out);
+	for (const char *at = section->name; (at = strchr(at, '.')); at++)
+		strcat(lead, "  ");
+	write_summary(out, dot ? strcat(lead, "# ") : lead, section->summary);
+	if (dot)
+		lead[strlen(lead) - 2] = '\0';
+	if (*section->name) {
+		fprintf(out, "%s%s:\n", lead, dot ? dot + 1 : section->name);
+		strcat(lead, "  ");
+	}
+	for (unsigned int k = 0; k < section->key_count; k++) {
+		if (section->keys[k].list)
+			write_example_list(out, lead, &section->keys[k]);
+		else
+			write_example_key(out, lead, &section->keys[k]);
+	}
+}
+
+int config_write_example(FILE *out, const struct config_section *const *sections)
+{
+	const struct config_section *section;
+
+	fputs("# SPDX-License-Identifier: BSD-2-Clause\n"
+	      "# Escapement: copy to " CONFIG_PATH_DEFAULT " and name your interfaces.\n"
+	      "# A key that is commented out has its default, or an example where there is none.\n"
+	      "# escapement.yaml(5) explains every key; `escapementd --check-config` checks the\n"
+	      "# file, `systemctl reload escapementd` applies it as a whole or not at all.\n",
+	      out);
+	for (size_t i = 0; (section = section_at(sections, i)); i++)
+		if (!section->for_tests)
+			write_example_section(out, section);
+	return ferror(out) ? -EIO : 0;
+}

@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The types that keys have: from a file's text, to JSON, and their bounds. */
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/nearest.h"
+#include "base/units.h"
+#include "internal.h"
+
+#define TEXT_BYTES_MAX 4096
+
+/* An integer of the key's size. */
+static int64_t load(const struct config_key *key, const void *value)
+{
+	switch (key->bytes) {
+	case 1:
+		return *(const uint8_t *)value;
+	case 2:
+		return *(const uint16_t *)value;
+	case 4:
+		return *(const uint32_t *)value;
+	default:
+		return *(const int64_t *)value;
+	}
+}
+
+static void store(const struct config_key *key, void *value, int64_t number)
+{
+	memcpy(value, &number, key->bytes); /* little-endian */
+}
+
+static int check_range(struct config_reading *reading, const struct config_key *key,
+		       const char *text, int64_t number)
+{
+	char least[CONFIG_NUMBER_BYTES], most[CONFIG_NUMBER_BYTES];
+
+	if (number >= key->least && number <= key->most)
+		return 0;
+	key->type->format(least, key->least);
+	key->type->format(most, key->most);
+	return config_refuse(reading, key->name, "`%s: %.64s` is out of range; give %s to %s",
+			     key->name, text, least, most);
+}
+
+/* --- texts --- */
+
+static int copy_text(const char *text, char **out)
+{
+	free(*out);
+	*out = strdup(text);
+	return *out ? 0 : -ENOMEM;
+}
+
+static int parse_text(struct config_reading *reading, const struct config_key *key,
+		      const char *text, void *value)
+{
+	size_t most = key->most ? (size_t)key->most : TEXT_BYTES_MAX;
+
+	if (strlen(text) > most)
+		return config_refuse(reading, key->name, "`%s` is %zu bytes long; at most %zu fit",
+				     key->name, strlen(text), most);
+	return copy_text(text, value);
+}
+
+char *config_path_from(const char *path, const char *given)
+{
+	const char *slash = strrchr(path, '/');
+	char *out;
+
+	if (given[0] == '/' || !slash)
+		return strdup(given);
+	return asprintf(&out, "%.*s/%s", (int)(slash - path), path, given) < 0 ? NULL : out;
+}
+
+static int parse_path(struct config_reading *reading, const struct config_key *key,
+		      const char *text, void *value)
+{
+	char *path;
+	int err = parse_text(reading, key, text, value);
+
+	if (err)
+		return err;
+	path = config_path_from(reading->path, text);
+	if (!path)
+		return -ENOMEM;
+	free(*(char **)value);
+	*(char **)value = path;
+	return 0;
+}
+
+static json_t *show_text(const struct config_key *key, const void *value)
+{
+	const char *text = *(char *const *)value;
+
+	(void)key;
+	return text ? json_string(text) : NULL;
+}
+
+static void clear_text(const struct config_key *key, void *value)
+{
+	(void)key;
+	free(*(char **)value);
+	*(char **)value = NULL;
+}
+
+const struct config_type config_type_text = {"text", parse_text, show_text, clear_text, NULL};
+const struct config_type config_type_path = {"path", parse_path, show_text, clear_text, NULL};
+
+/* --- one of some words --- */
+
+static int parse_index(struct config_reading *reading, const struct config_key *key,
+		       const char *const *words, const char *text, int *index)
+{
+	char list[256];
+	const char *near;
+	size_t count = 0, used = 0;
+
+	for (; words[count]; count++) {
+		if (!strcmp(words[count], text)) {
+			*index = (int)count;
+			return 0;
+		}
+		used += snprintf(list + used, used < sizeof(list) ? sizeof(list) - used : 0, "%s%s",
+				 count ? ", " : "", words[count]);
+	}
+	near = nearest_name(text, words, count);
+	if (near)
+		return config_refuse(reading, key->name,
+				     "`%s: %.64s` is not understood; did you mean `%s`? (%s)",
+				     key->name, text, near, list);
+	return config_refuse(reading, key->name, "`%s: %.64s` is not understood; give one of %s",
+			     key->name, text, list);
+}
+
+static int parse_word(struct config_reading *reading, const struct config_key *key,
+		      const char *text, void *value)
+{
+	int index, err = parse_index(reading, key, key->words, text, &index);
+
+	if (!err)
+		store(key, value, index);
+	return err;
+}
+
+static json_t *show_word(const struct config_key *key, const void *value)
+{
+	return json_string(key->words[load(key, value)]);
+}
+
+static int parse_boolean(struct config_reading *reading, const struct config_key *key,
+			 const char *text, void *value)
+{
+	static const char *const words[] = {"false", "true", NULL};
+	int index, err = parse_index(reading, key, words, text, &index);
+
+	if (!err)
+		store(key, value, index);
+	return err;
+}
+
+static json_t *show_boolean(const struct config_key *key, const void *value)
+{
+	return json_boolean(load(key, value));
+}
+
+const struct config_type config_type_word = {NULL, parse_word, show_word, NULL, NULL};
+const struct config_type config_type_boolean = {"boolean", parse_boolean, show_boolean, NULL, NULL};
+
+/* --- numbers --- */
+
+static void format_number(char out[CONFIG_NUMBER_BYTES], int64_t number)
+{
+	snprintf(out, CONFIG_NUMBER_BYTES, "%" PRId64, number);
+}
+
+static int parse_number(struct config_reading *reading, const struct config_key *key,
+			const char *text, void *value)
+{
+	const char *at = text + (key->least < 0 && *text == '-');
+	size_t digits = strspn(at, "0123456789");
+	int64_t number;
+	int err;
+
+	if (!digits || at[digits] || digits > 18 || (*at == '0' && digits > 1))
+		return config_refuse(reading, key->name,
+				     "`%s: %.64s` should be a plain whole number, such as %s",
+				     key->name, text, key->fallback ? key->fallback : key->example);
+	number = strtoll(text, NULL, 10);
+	err = check_range(reading, key, text, number);
+	if (!err)
+		store(key, value, number);
+	return err;
+}
+
+/* Without a default 0 is the same as not set. */
+static json_t *show_number(const struct config_key *key, const void *value)
+{
+	int64_t number = load(key, value);
+
+	return number || key->fallback ? json_integer(number) : NULL;
+}
+
+const struct config_type config_type_number = {"number", parse_number, show_number, NULL,
+					       format_number};
+
+/* --- durations --- */
+
+void config_format_duration(char out[CONFIG_NUMBER_BYTES], int64_t ns)
+{
+	static const struct {
+		int64_t ns;
+		const char *name;
+	} units[] = {
+		{3600 * CONFIG_S, "h"}, {CONFIG_S, "s"}, {CONFIG_MS, "ms"},
+		{CONFIG_US, "us"},	{1, "ns"},
+	};
+	unsigned int i = ns ? 0 : CONFIG_COUNT_OF(units) - 1;
+
+	while (ns % units[i].ns)
+		i++;
+	snprintf(out, CONFIG_NUMBER_BYTES, "%" PRId64 "%s", ns / units[i].ns, units[i].name);
+}
+
+/* A bare number most likely has the unit of the default. */
+static int refuse_duration(struct config_reading *reading, const struct config_key *key,
+			   const char *text, char hint[32])
+{
+	const char *usual = key->fallback ? key->fallback : key->example;
+	const char *unit = usual + strspn(usual, "0123456789.-");
+	size_t digits = strspn(text, "0123456789.");
+
+	if (digits && !text[digits] && digits < 16)
+		snprintf(hint, 32, "%s%s", text, unit);
+	return config_refuse(reading, key->name,
+			     "`%s: %.64s` is not a duration; units are " UNITS_UNDERSTOOD
+			     ", right behind the number: write `%s`%s",
+			     key->name, text, hint[0] ? hint : usual,
+			     hint[0] ? "" : ", for example");
+}
+
+static int parse_duration(struct config_reading *reading, const struct config_key *key,
+			  const char *text, void *value)
+{
+	bool negative = text[0] == '-' && key->least < 0;
+	uint64_t size;
+	char hint[32];
+	int64_t ns;
+	int err = units_parse_duration(text + negative, &size, hint);
+
+	if (err == -EINVAL)
+		return refuse_duration(reading, key, text, hint);
+	ns = err || size > INT64_MAX ? INT64_MAX : (int64_t)size;
+	err = check_range(reading, key, text, negative ? -ns : ns);
+	if (!err)
+		store(key, value, negative ? -ns : ns);
+	return err;
+}
+
+/* Without a default 0 is the same as not set. */
+static json_t *show_duration(const struct config_key *key, const void *value)
+{
+	char text[CONFIG_NUMBER_BYTES];
+	int64_t ns = load(key, value);
+
+	if (!ns && !key->fallback)
+		return NULL;
+	config_format_duration(text, ns);
+	return json_string(text);
+}
+
+const struct config_type config_type_duration = {"duration", parse_duration, show_duration, NULL,
+						 config_format_duration};
+
+/* --- rates --- */
+
+static void format_bit_rate(char out[CONFIG_NUMBER_BYTES], int64_t bps)
+{
+	static const char *const names[] = {"", "k", "M", "G", "T"};
+	double value = (double)bps;
+	size_t i = 0;
+
+	for (; value >= 1000 && i + 1 < CONFIG_COUNT_OF(names); i++)
+		value /= 1000;
+	snprintf(out, CONFIG_NUMBER_BYTES, "%.15g%sbit", value, names[i]);
+}
+
+static int parse_bit_rate(struct config_reading *reading, const struct config_key *key,
+			  const char *text, void *value)
+{
+	char least[CONFIG_NUMBER_BYTES], most[CONFIG_NUMBER_BYTES];
+	double bps;
+
+	if (!strcmp(text, "auto")) {
+		*(double *)value = 0;
+		return 0;
+	}
+	if (!units_parse_bit_rate(text, &bps) && bps >= (double)key->least &&
+	    bps <= (double)key->most) {
+		*(double *)value = bps;
+		return 0;
+	}
+	format_bit_rate(least, key->least);
+	format_bit_rate(most, key->most);
+	return config_refuse(reading, key->name,
+			     "`%s: %.64s` should be `auto`, or a rate in bits a second, such as "
+			     "`%s`; %s to %s",
+			     key->name, text, key->example, least, most);
+}
+
+static json_t *show_bit_rate(const struct config_key *key, const void *value)
+{
+	char text[CONFIG_NUMBER_BYTES] = "auto";
+
+	(void)key;
+	if (*(const double *)value > 0)
+		format_bit_rate(text, (int64_t) * (const double *)value);
+	return json_string(text);
+}
+
+const struct config_type config_type_bit_rate = {"rate", parse_bit_rate, show_bit_rate, NULL,
+						 format_bit_rate};
+
+/* --- lists --- */
+
+size_t *config_list_count(const struct config_key *key, void *value)
+{
+	return (size_t *)((char *)value - key->offset + key->list->count_offset);
+}
+
+static json_t *show_list(const struct config_key *key, const void *value)
+{
+	const struct config_list *list = key->list;
+	size_t count = *config_list_count(key, (void *)value);
+	json_t *array = count ? json_array() : NULL;
+
+	for (size_t i = 0; i < count; i++)
+		json_array_append_new(
+			array, config_show_keys(list->keys, list->key_count,
+						*(char *const *)value + i * list->entry_bytes));
+	return array;
+}
+
+static void clear_list(const struct config_key *key, void *value)
+{
+	const struct config_list *list = key->list;
+	size_t *count = config_list_count(key, value);
+
+	for (size_t i = 0; i < *count; i++)
+		config_clear_keys(list->keys, list->key_count,
+				  *(char **)value + i * list->entry_bytes);
+	free(*(void **)value);
+	*(void **)value = NULL;
+	*count = 0;
+}
+
+const struct config_type config_type_list = {"list", NULL, show_list, clear_list, NULL};

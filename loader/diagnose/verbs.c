@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* How diagnoses are shown in `status`. */
+#include "base/verb.h"
+
+static const struct verb_section status[] = {
+	{.rows = "verdicts",
+	 .header = "Diagnosis",
+	 .text = "{kind} {subject}, for {since_ms:age}<|, median {seen.p50_ns:time}|><| "
+		 "({seen.cause})|>"},
+	{},
+};
+
+const struct verb_set diagnose_verbs = {"diagnose", NULL, status, NULL};

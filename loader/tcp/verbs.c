@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The verb pace tcp; its connections are in the reply to `pace`. */
+#include "base/verb.h"
+
+static const struct verb_arg args[] = {
+	{"MODE", .type = VERB_CHOICE, .choices = "off|measure|on", .key = "mode", .required = true,
+	 .help = "`measure`: delays only; `on`: windows and rates are limited as well"},
+	{},
+};
+
+static const struct verb_section output[] = {
+	{.text = "TCP: {tcp.mode}; `escapement pace` shows the connections."},
+	{.text = "{tcp.why}"},
+	{},
+};
+
+static const struct verb verbs[] = {
+	{.name = "pace tcp", .summary = "limit TCP connections by their one-way delay",
+	 .args = args, .output = output,
+	 .help = "Of the cgroup `pace.tcp.cgroup`, until the next reload that changes it. Where the "
+		 "kernel cannot wrap a congestion control, `on` is refused with the reason and delays "
+		 "are measured."},
+	{},
+};
+
+const struct verb_set tcp_verbs = {"tcp", verbs, NULL, NULL};
