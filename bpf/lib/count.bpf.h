@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What every hook counts: packets of its interface, and packets that it left out by reason. */
+/* Counters: what every hook counts for its interface. */
 #ifndef ESC_BPF_LIB_COUNT_H
 #define ESC_BPF_LIB_COUNT_H
 
 #include "lib/packet.bpf.h"
+
+/* Of a counter that several CPUs share. */
+#define count(field, n) ((void)__sync_fetch_and_add(&(field), n))
 
 enum esc_hook {
 	ESC_HOOK_XDP_INGRESS,
@@ -12,28 +15,6 @@ enum esc_hook {
 };
 
 #define hook_direction(hook) ((hook) == ESC_HOOK_TC_EGRESS ? ESC_DIRECTION_TX : ESC_DIRECTION_RX)
-
-static __noinline int reason_count(__u32 reason, enum esc_hook hook)
-{
-	struct esc_reason_count *counts = bpf_map_lookup_elem(&reasons, &reason);
-	struct esc_port_counts *port = NULL;
-
-	if (!counts)
-		return 0;
-	if (hook == ESC_HOOK_XDP_INGRESS)
-		counts->xdp_ingress++;
-	else if (hook == ESC_HOOK_TC_INGRESS)
-		counts->tc_ingress++;
-	else
-		counts->tc_egress++;
-	if (reason == ESC_REASON_ROCEV1)
-		port = port_counts_get();
-	if (port && hook_direction(hook) == ESC_DIRECTION_RX)
-		port->rx_rocev1_frames++;
-	else if (port)
-		port->tx_rocev1_frames++;
-	return 0;
-}
 
 static __always_inline void port_count(const struct pkt_ctx *pkt, enum esc_direction direction)
 {

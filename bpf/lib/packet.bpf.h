@@ -22,8 +22,10 @@ struct pkt_ctx {
 	__u32 psn;
 	__u32 bytes;	     /* IP packet, by the IP header */
 	__u32 payload_bytes; /* without headers, pad and ICRC */
-	__u32 aeth;	     /* with ESC_OP_AETH */
-	__u32 read_bytes;    /* with ESC_OP_READ_REQUEST: RETH length */
+	union {
+		__u32 aeth;	  /* with ESC_OP_AETH */
+		__u32 read_bytes; /* with ESC_OP_READ_REQUEST: RETH length */
+	};
 	__u32 bth_offset;    /* PKT_PROBE only: from the start of the frame */
 	__u16 sport;
 	__u16 op_flags;	  /* ESC_OP_* */
@@ -34,18 +36,21 @@ struct pkt_ctx {
 	__u8 ip_version;
 	__u8 dscp; /* tc only: the six bits beside ecn */
 
+	/* Account. */
+	__u8 flags; /* PKT_SAMPLED ... */
+	/* Timestamp, rx only. */
+	__u8 receipt_flags; /* ESC_RECEIPT_RESPONSE, _CE, _MESSAGE */
+	__u32 message_ns;   /* with ESC_RECEIPT_MESSAGE: from its START to this packet */
+	/* Account. */
+	__u32 message_bytes; /* with PKT_MESSAGE */
+	struct esc_qp *qp;   /* the entry in `qps` */
+	__u64 now_ns;	     /* CLOCK_MONOTONIC, of sampled packets and of ends of timed messages */
+
 	/* The hook. */
 	const struct esc_control *ctl;
 	__u64 departure_ns; /* tx: CLOCK_MONOTONIC at which the qdisc releases it; 0: at once */
-
-	/* Account. */
-	struct esc_qp *qp;   /* the entry in `qps` */
-	__u64 now_ns;	     /* CLOCK_MONOTONIC, of sampled packets and of ends of timed messages */
-	__u32 message_bytes; /* with PKT_MESSAGE */
-	__u8 flags;	     /* PKT_SAMPLED ... */
-
-	/* Pace. */
-	struct pause_mark mark; /* with PKT_PACED: state of the law at departure */
+	/* Pace, tx only: with PKT_PACED the state of the law at departure. */
+	struct pause_mark *mark;
 };
 
 /* Bits of pkt_ctx.flags. */

@@ -124,7 +124,7 @@ static __always_inline __u64 pace_decide(struct esc_qp_pace *state, struct pkt_c
 		return 0;
 	pause_repeat(&state->flow, rule, pkt->flags & PKT_DUPLICATE, now_ns);
 	floored = state->flow.floor_ns;
-	at_ns = pause_depart(&state->flow, rule, pkt->bytes, now_ns, &pkt->mark);
+	at_ns = pause_depart(&state->flow, rule, pkt->bytes, now_ns, pkt->mark);
 	/* A long idle time resets it. */
 	if (unlikely(floored && !state->flow.floor_ns))
 		pace_update_floor(state, pkt, sport);
@@ -155,7 +155,7 @@ static __always_inline void pace_move_timestamps(struct pkt_ctx *pkt, __u64 now_
 	    qp->message_start_local_ns == pkt->now_ns)
 		qp->message_start_local_ns = at_ns;
 	pkt->now_ns = at_ns;
-	pkt->mark.ahead_ns = at_ns - now_ns;
+	pkt->mark->ahead_ns = at_ns - now_ns;
 }
 
 /* 0: at once, else CLOCK_MONOTONIC of the departure. */

@@ -14,7 +14,7 @@
 #ifndef ESC_BPF_QP_PSN_H
 #define ESC_BPF_QP_PSN_H
 
-#include "lib/packet.bpf.h"
+#include "lib/count.bpf.h"
 
 enum psn_result {
 	PSN_DUPLICATE, /* has passed before */
@@ -31,8 +31,6 @@ enum psn_result {
 
 #define ESC_PMTU_MIN 256
 #define ESC_PMTU_MAX 4096
-
-#define count(field, n) ((void)__sync_fetch_and_add(&(field), n))
 
 /* How far @psn is ahead of @next, modulo 2^24. */
 static __always_inline __s32 psn_distance(__u32 psn, __u32 next)

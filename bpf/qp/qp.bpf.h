@@ -7,7 +7,6 @@
 #ifndef ESC_BPF_QP_QP_H
 #define ESC_BPF_QP_QP_H
 
-#include "lib/count.bpf.h"
 #include "qp/sample.bpf.h"
 
 static const struct esc_qp qp_empty;

@@ -130,13 +130,13 @@ static __always_inline void receipt_put_bth(struct esc_bth *bth)
 	bth->pkey = bpf_htons(0xffff);
 }
 
-static __always_inline void receipt_put_time(struct esc_receipt *r, const struct rx_timestamp *rx)
+static __always_inline void receipt_put_time(struct esc_receipt *r, const struct pkt_ctx *pkt)
 {
 	struct esc_fabric_time time;
 
 	r->rx_fabric_ns = 0;
 	r->rx_bound_ns = 0;
-	if (!esc_fabric_at(esc_local_at(rx->rx_ktime_ns), &time))
+	if (!esc_fabric_at(esc_local_at(pkt->now_ns), &time))
 		return;
 	r->flags |= ESC_RECEIPT_TIMED;
 	r->rx_fabric_ns = bpf_cpu_to_be64(time.fabric_ns);
@@ -146,8 +146,7 @@ static __always_inline void receipt_put_time(struct esc_receipt *r, const struct
 /* From the BTH to the end. */
 static __always_inline void receipt_put_body(struct esc_receipt_cpu *cpu,
 					     const struct esc_fleet *own,
-					     const struct pkt_ctx *pkt,
-					     const struct rx_timestamp *rx, __u64 target)
+					     const struct pkt_ctx *pkt, __u64 target)
 {
 	struct esc_bth *bth = (void *)cpu->frame + ESC_RECEIPT_BTH_AT;
 	struct esc_receipt *r = (void *)bth + sizeof(struct esc_bth);
@@ -156,18 +155,18 @@ static __always_inline void receipt_put_body(struct esc_receipt_cpu *cpu,
 	receipt_put_bth(bth);
 	r->magic = bpf_htonl(ESC_PROBE_MAGIC);
 	r->version = ESC_PROBE_VERSION;
-	r->flags = (rx->flags & (ESC_RECEIPT_RESPONSE | ESC_RECEIPT_CE | ESC_RECEIPT_MESSAGE)) |
+	r->flags = (pkt->receipt_flags & (ESC_RECEIPT_RESPONSE | ESC_RECEIPT_CE | ESC_RECEIPT_MESSAGE)) |
 		   (esc_plane ? ESC_RECEIPT_PLANE : 0) |
 		   (own->flags & ESC_FLEET_USE_KEY1 ? ESC_RECEIPT_KEY : 0);
 	r->sport = bpf_htons(pkt->sport);
 	r->sender = bpf_cpu_to_be64(own->self);
 	r->target = bpf_cpu_to_be64(target);
 	r->epoch = bpf_cpu_to_be64(own->epoch);
-	receipt_put_time(r, rx);
+	receipt_put_time(r, pkt);
 	r->dest_qpn = bpf_htonl(pkt->dest_qpn);
 	r->psn = bpf_htonl(pkt->psn);
-	r->stack_ns = bpf_htonl(saturate_ns(bpf_ktime_get_ns() - rx->rx_ktime_ns));
-	r->message_ns = bpf_htonl(rx->message_ns);
+	r->stack_ns = bpf_htonl(saturate_ns(bpf_ktime_get_ns() - pkt->now_ns));
+	r->message_ns = bpf_htonl(pkt->message_ns);
 	r->reserved = 0;
 	r->tag = key ? receipt_tag(key, bth) : 0;
 	*(__u32 *)(r + 1) = 0;
@@ -196,9 +195,8 @@ static __always_inline int receipt_clone(struct __sk_buff *skb, struct esc_recei
 	return error ? ESC_REASON_RECEIPT_CLONE : ESC_REASON_NONE;
 }
 
-/* The last stage of tc ingress, with the timestamp @rx. */
-static __noinline int receipt_build(struct __sk_buff *skb, const struct pkt_ctx *pkt,
-				   const struct rx_timestamp *rx)
+/* The last stage of tc ingress. */
+static __noinline int receipt_build(struct __sk_buff *skb, const struct pkt_ctx *pkt)
 {
 	struct esc_receipt_cpu *cpu = receipt_cpu_get();
 	const struct esc_fleet *own = probe_fleet();
@@ -213,7 +211,7 @@ static __noinline int receipt_build(struct __sk_buff *skb, const struct pkt_ctx 
 		return ESC_REASON_RECEIPT_CLONE;
 	if (!receipt_rate_limit(cpu, now_ns, pkt->ctl->receipts_max_pps))
 		return ESC_REASON_RECEIPT_RATE;
-	receipt_put_body(cpu, own, pkt, rx, target);
+	receipt_put_body(cpu, own, pkt, target);
 	return receipt_clone(skb, cpu, now_ns);
 }
 

@@ -13,14 +13,6 @@
 #define RX_TIMESTAMP_STALE_NS 10000000ll
 #define RX_TIMESTAMP_MISSES 16 /* for one slot that is swept */
 
-/* A sampled packet as it arrived. */
-struct rx_timestamp {
-	__u64 rx_ktime_ns;
-	__u32 flags; /* ESC_RECEIPT_RESPONSE, _CE, _MESSAGE */
-	__u32 psn;
-	__u32 message_ns;
-};
-
 static __always_inline struct esc_rx_stamps *rx_timestamps_get(void)
 {
 	__u32 zero = 0;
@@ -57,8 +49,7 @@ static __always_inline void rx_timestamp_sweep(struct esc_rx_stamps *table, __u3
 }
 
 /* ESC_REASON_RECEIPT_STAMP: the slot is another packet's. */
-static __always_inline int rx_timestamp_put(const struct pkt_ctx *pkt,
-					    const struct rx_timestamp *rx)
+static __always_inline int rx_timestamp_put(const struct pkt_ctx *pkt)
 {
 	struct esc_rx_stamps *table = rx_timestamps_get();
 	__u64 id = packet_hash(pkt), old;
@@ -69,13 +60,13 @@ static __always_inline int rx_timestamp_put(const struct pkt_ctx *pkt,
 	slot = rx_timestamp_slot(table, id);
 	old = slot->id;
 	if (old == ESC_RX_SLOT_BUSY ||
-	    (old != ESC_RX_SLOT_FREE && !rx_timestamp_is_stale(slot, rx->rx_ktime_ns)))
+	    (old != ESC_RX_SLOT_FREE && !rx_timestamp_is_stale(slot, pkt->now_ns)))
 		return ESC_REASON_RECEIPT_STAMP;
 	if (!rx_timestamp_change(slot, old, ESC_RX_SLOT_BUSY))
 		return ESC_REASON_RECEIPT_STAMP;
-	slot->rx_ktime_ns = rx->rx_ktime_ns;
-	slot->flags = rx->flags;
-	slot->message_ns = rx->message_ns;
+	slot->rx_ktime_ns = pkt->now_ns;
+	slot->flags = pkt->receipt_flags;
+	slot->message_ns = pkt->message_ns;
 	if (old == ESC_RX_SLOT_FREE)
 		count(table->pending, 1);
 	rx_timestamp_change(slot, ESC_RX_SLOT_BUSY, id);
@@ -83,7 +74,7 @@ static __always_inline int rx_timestamp_put(const struct pkt_ctx *pkt,
 }
 
 /* PKT_DONE: XDP left no timestamp for the packet. */
-static __always_inline int rx_timestamp_take(const struct pkt_ctx *pkt, struct rx_timestamp *rx)
+static __always_inline int rx_timestamp_take(struct pkt_ctx *pkt)
 {
 	struct esc_rx_stamps *table = rx_timestamps_get();
 	__u64 id = packet_hash(pkt);
@@ -99,10 +90,9 @@ static __always_inline int rx_timestamp_take(const struct pkt_ctx *pkt, struct r
 			rx_timestamp_sweep(table, misses / RX_TIMESTAMP_MISSES, bpf_ktime_get_ns());
 		return PKT_DONE;
 	}
-	rx->rx_ktime_ns = slot->rx_ktime_ns;
-	rx->flags = slot->flags;
-	rx->message_ns = slot->message_ns;
-	rx->psn = pkt->psn;
+	pkt->now_ns = slot->rx_ktime_ns;
+	pkt->receipt_flags = slot->flags;
+	pkt->message_ns = slot->message_ns;
 	if (!rx_timestamp_change(slot, id, ESC_RX_SLOT_FREE))
 		return PKT_DONE;
 	count(table->pending, -1);
@@ -113,21 +103,19 @@ static __always_inline int rx_timestamp_take(const struct pkt_ctx *pkt, struct r
  * Behind the account stage. PKT_DONE: no receipt is due. Nothing confirms the PSN of a packet
  * that begins a sequence.
  */
-static __always_inline int rx_timestamp_make(const struct pkt_ctx *pkt, struct rx_timestamp *rx)
+static __always_inline int rx_timestamp_make(struct pkt_ctx *pkt)
 {
 	if (likely(!(pkt->flags & (PKT_SAMPLED | PKT_MESSAGE))) ||
 	    !(pkt->ctl->flags & ESC_CONTROL_RECEIPTS) || (pkt->flags & PKT_RESYNC) ||
 	    !receipt_has_daemon(pkt->ctl, pkt->now_ns) ||
 	    !receipt_peer_of(pkt->qp, &pkt->key.src, pkt->now_ns))
 		return PKT_DONE;
-	rx->flags = (pkt->op_flags & ESC_OP_REQUEST ? 0 : ESC_RECEIPT_RESPONSE) |
-		    (pkt->ecn == INET_ECN_CE ? ESC_RECEIPT_CE : 0);
-	rx->rx_ktime_ns = pkt->now_ns;
-	rx->psn = pkt->psn;
-	rx->message_ns = 0;
+	pkt->receipt_flags = (pkt->op_flags & ESC_OP_REQUEST ? 0 : ESC_RECEIPT_RESPONSE) |
+			     (pkt->ecn == INET_ECN_CE ? ESC_RECEIPT_CE : 0);
+	pkt->message_ns = 0;
 	if (pkt->flags & PKT_MESSAGE) {
-		rx->flags |= ESC_RECEIPT_MESSAGE;
-		rx->message_ns = saturate_ns(pkt->now_ns - pkt->qp->message_start_local_ns);
+		pkt->receipt_flags |= ESC_RECEIPT_MESSAGE;
+		pkt->message_ns = saturate_ns(pkt->now_ns - pkt->qp->message_start_local_ns);
 	}
 	return ESC_REASON_NONE;
 }

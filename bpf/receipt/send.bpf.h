@@ -3,7 +3,7 @@
 #ifndef ESC_BPF_RECEIPT_SEND_H
 #define ESC_BPF_RECEIPT_SEND_H
 
-#include "lib/count.bpf.h"
+#include "lib/reason.bpf.h"
 #include "lib/tc.bpf.h"
 #include "receipt/receipt.bpf.h"
 

@@ -67,7 +67,7 @@ static __always_inline void tx_record_fill(struct esc_sent_note *record, const s
 		key |= ESC_SENT_UNTIMED;
 	}
 	if (pkt->flags & PKT_PACED) {
-		record->mark = pkt->mark;
+		record->mark = *pkt->mark;
 		key |= ESC_SENT_PACED;
 	}
 	record->psn = key;

@@ -216,8 +216,8 @@ static __noinline int steer_lookup(struct esc_qp *qp, const struct esc_qp_key *k
  */
 static __always_inline bool steer_is_start(const struct esc_qp *qp, const struct pkt_ctx *pkt)
 {
-	if (pkt->flags & (ESC_OP_START | ESC_OP_PAYLOAD))
-		return pkt->flags & ESC_OP_START;
+	if (pkt->op_flags & (ESC_OP_START | ESC_OP_PAYLOAD))
+		return pkt->op_flags & ESC_OP_START;
 	return !((qp->requests.flags | qp->responses.flags) & ESC_PSN_MESSAGE);
 }
 
@@ -238,7 +238,7 @@ static __noinline int steer_is_drained(const struct esc_qp *qp, const struct pkt
 	struct esc_qp_key key = {.src = pkt->key.dst, .dst = pkt->key.src};
 	const struct esc_qp *back;
 
-	if (!rule || !(rule->flags & ESC_STEER_BACK) || !(pkt->flags & ESC_OP_REQUEST) ||
+	if (!rule || !(rule->flags & ESC_STEER_BACK) || !(pkt->op_flags & ESC_OP_REQUEST) ||
 	    qp->requests.next != psn_add(pkt->psn, 1) || qp->responses.flags & ESC_PSN_MESSAGE)
 		return false;
 	key.dest_qpn = rule->back_qpn;
@@ -257,9 +257,9 @@ static __noinline int steer_check_triggers(struct esc_qp *qp, const struct pkt_c
 
 	if (now - steer->last_local_ns >= steer->hold_ns || steer_is_same_path(steer))
 		trigger = ESC_STEER_MOMENT_IDLE;
-	else if (steer_is_drained(qp, p))
+	else if (steer_is_drained(qp, pkt))
 		trigger = ESC_STEER_MOMENT_DRAINED;
-	else if (now >= steer->start_local_ns && steer_is_start(qp, p))
+	else if (now >= steer->start_local_ns && steer_is_start(qp, pkt))
 		trigger = ESC_STEER_MOMENT_START;
 	else if (now >= steer->force_local_ns)
 		trigger = ESC_STEER_MOMENT_FORCED;

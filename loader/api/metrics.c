@@ -117,7 +117,7 @@ static void write_reasons(FILE *out, const struct metrics_facts *facts)
 		       "Packets left out of the per-QP counts, by reason. Probes (probe_*) end "
 		       "here, all others go on untouched.");
 
-	for (unsigned int i = 0; facts->reasons_read && i < ESC_REASON_MAX; i++) {
+	for (unsigned int i = ESC_REASON_NONE + 1; facts->reasons_read && i < ESC_REASON_MAX; i++) {
 		const struct esc_reason_count *count = &facts->reasons[i];
 		const char *name = report_reason_name(i);
 
