@@ -67,12 +67,12 @@ SKELETONS := $(patsubst %,$(BPF_OUT)/%.skel.h,dataplane $(ALONE))
 
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all programs tests deps demo check bench install uninstall clean help format vmlinux
+.PHONY: all programs tests deps demo test check check-long lint bench install uninstall clean help format vmlinux
 
 all: programs
 
 programs: $(OUT)/escapementd $(OUT)/escapement $(OUT)/libescapement.so $(MAN:%=$(OUT)/man/%) \
-	$(OUT)/escapement.yaml
+	$(OUT)/escapement.yaml $(OUT)/completion.bash $(OUT)/completion.zsh
 
 include mk/tests.mk
 
@@ -144,7 +144,11 @@ $(OUT)/escapement.yaml: $(OUT)/mkref
 # --- targets without a file ---
 deps: ; @tests/deps
 demo: ; @tests/demo
+test: programs unit
+	@tests/run test
 check: ; @tests/check
+check-long: ; @tests/check long
+lint: ; @tests/text/lint
 bench: ; @tests/bench/run
 vmlinux: ; vmlinux/make-vmlinux
 clean: ; rm -rf $(BUILD)
@@ -152,7 +156,14 @@ clean: ; rm -rf $(BUILD)
 format:
 	git ls-files '*.c' '*.h' | grep -v '^vmlinux/' | xargs clang-format -i
 
-INSTALLED = $(SBINDIR)/escapementd $(BINDIR)/escapement $(UNITDIR)/escapementd.service \
+# Where the shells look for completion.
+COMPLETION = share/bash-completion/completions/escapement share/zsh/site-functions/_escapement
+
+$(OUT)/completion.%: $(OUT)/mkref
+	$(call say,MKREF)
+	$(Q)$(OUT)/mkref completion-$* > $@
+
+INSTALLED = $(addprefix $(PREFIX)/,$(COMPLETION)) $(SBINDIR)/escapementd $(BINDIR)/escapement $(UNITDIR)/escapementd.service \
 	$(SYSCONFDIR)/escapement/escapement.yaml.example $(INCLUDEDIR)/escapement.h \
 	$(addprefix $(LIBDIR)/,$(SONAME).1.0 $(SONAME) libescapement.so pkgconfig/libescapement.pc) \
 	$(foreach page,$(MAN),$(MANDIR)/man$(subst .,,$(suffix $(page)))/$(page))
@@ -171,6 +182,8 @@ install: programs
 	sed 's|=/usr/sbin/|=$(SBINDIR)/|; s|/etc/escapement|$(SYSCONFDIR)/escapement|' deploy/escapementd.service \
 		> $(D)$(UNITDIR)/escapementd.service
 	$(INSTALL) -D -m 0644 $(OUT)/escapement.yaml $(D)$(SYSCONFDIR)/escapement/escapement.yaml.example
+	$(INSTALL) -D -m 0644 $(OUT)/completion.bash $(D)$(PREFIX)/$(word 1,$(COMPLETION))
+	$(INSTALL) -D -m 0644 $(OUT)/completion.zsh $(D)$(PREFIX)/$(word 2,$(COMPLETION))
 	for page in $(MAN); do $(INSTALL) -D -m 0644 $(OUT)/man/$$page $(D)$(MANDIR)/man$${page##*.}/$$page || exit 1; done
 
 uninstall:
@@ -181,9 +194,12 @@ help:
 	@echo 'make install    into $$(DESTDIR)$$(PREFIX), /usr/local if not given; make uninstall removes it'
 	@echo 'make deps       root: install the Debian packages that are missing'
 	@echo 'make demo       root: the lab, two soft-RoCE machines, the daemon, live queue pairs'
-	@echo 'make check      root: every test; last line: N passed, N failed, N skipped'
+	@echo 'make test       unit tests and the source as text: no root, no network, a minute'
+	@echo 'make check      root: every test that passes or fails; last line: N passed, N failed, N skipped'
+	@echo 'make check-long root: long series and whole tables, for hours'
+	@echo 'make lint       clang-format, clang-tidy, shellcheck, ruff or pyflakes, codespell, mandoc, systemd'
 	@echo 'make bench      root: cost per packet and rates, as ratios in one run'
-	@echo 'make tests fuzz build the programs of the tests; the fuzzers'
+	@echo 'make tests      build the programs of the tests and benchmarks; make fuzz, the fuzzers'
 	@echo 'make format     clang-format on every C file'
 	@echo 'make vmlinux    generate vmlinux/*/vmlinux.h anew'
 	@echo 'make clean      remove build/'

@@ -23,7 +23,8 @@ static const char usage[] =
 	"usage: escapementd [-c FILE] [--foreground] [--check-config]\n"
 	"  -c, --config FILE  the configuration (" CONFIG_PATH_DEFAULT ")\n"
 	"  --foreground       stay in the foreground; so it is under systemd\n"
-	"  --check-config     read the configuration, say what is wrong with it, end\n"
+	"  --check-config     check the configuration, also against this host's interfaces\n"
+	"                     and the members file, report all errors, exit\n"
 	"  --remove           without a daemon: detach everything recorded under pin_root\n"
 	"                     and remove the pins, counts included\n"
 	"  --debug            log what the kernel and its libraries say\n"
@@ -158,19 +159,19 @@ static int on_end(sd_event_source *source, const struct signalfd_siginfo *info, 
 
 	(void)source;
 	log_info("ending on signal %u; programs stay attached and go on counting", info->ssi_signo);
-	return sd_event_exit(daemon->event, 0);
+	return sd_event_exit(daemon->core.loop, 0);
 }
 
 static int serve_signals(struct daemon *daemon)
 {
-	int err = sd_event_add_signal(daemon->event, NULL, SIGTERM, on_end, daemon);
+	int err = sd_event_add_signal(daemon->core.loop, NULL, SIGTERM, on_end, daemon);
 
 	if (err >= 0)
-		err = sd_event_add_signal(daemon->event, NULL, SIGINT, on_end, daemon);
+		err = sd_event_add_signal(daemon->core.loop, NULL, SIGINT, on_end, daemon);
 	if (err >= 0)
-		err = sd_event_add_signal(daemon->event, NULL, SIGHUP, on_reload, daemon);
+		err = sd_event_add_signal(daemon->core.loop, NULL, SIGHUP, on_reload, daemon);
 	if (err >= 0)
-		err = sd_event_set_watchdog(daemon->event, true);
+		err = sd_event_set_watchdog(daemon->core.loop, true);
 	return err < 0 ? err : 0;
 }
 
@@ -252,13 +253,13 @@ static int serve(const struct arguments *arguments)
 		return say(err, error);
 	}
 	log_info("version " ESC_VERSION " serves %zu interfaces from %s",
-		 daemon->config->interface_count, daemon->config->path);
+		 daemon->core.config->interface_count, daemon->core.config->path);
 	sd_notifyf(0, "READY=1\nSTATUS=%s, %zu interfaces",
-		   dataplane_is_off(daemon->dataplane) ? "kill switch on" : "observing",
-		   daemon->config->interface_count);
+		   core_is_off(&daemon->core) ? "kill switch on" : "observing",
+		   daemon->core.config->interface_count);
 	if (ready >= 0)
 		leave_terminal(ready);
-	err = sd_event_loop(daemon->event);
+	err = sd_event_loop(daemon->core.loop);
 	sd_notify(0, "STOPPING=1");
 	daemon_free(daemon);
 	return say(err < 0 ? err : 0, NULL);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Writes what is generated from the tables: parts of manual pages, the example configuration. */
+/* Writes what is generated from the tables: parts of manual pages, the example configuration,
+ * the completion of shells. */
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/reference.h"
 #include "config/config.h"
 #include "daemon/daemon.h"
 
@@ -16,12 +18,33 @@ static int keys_example(FILE *out)
 	return config_write_example(out, daemon_config_sections());
 }
 
+static int verbs_man(FILE *out)
+{
+	reference_man(out);
+	return 0;
+}
+
+static int completion_bash(FILE *out)
+{
+	reference_script(out, "bash");
+	return 0;
+}
+
+static int completion_zsh(FILE *out)
+{
+	reference_script(out, "zsh");
+	return 0;
+}
+
 static const struct {
 	const char *name;
 	int (*write)(FILE *out); /* 0 or -errno */
 } parts[] = {
 	{"keys-man", keys_man},
 	{"keys-example", keys_example},
+	{"verbs-man", verbs_man},
+	{"completion-bash", completion_bash},
+	{"completion-zsh", completion_zsh},
 };
 
 int main(int argc, char **argv)

@@ -24,8 +24,8 @@ tests: programs unit bpf-tests sim tools $(BENCHES)
 $(OUT)/tests/unit/%.o: WARN += -Wno-missing-prototypes
 $(UNIT): LDLIBS += -lcriterion
 # These stand on a fake daemon (tests/unit/fakes.h): its functions win over the real ones.
-FAKED := test_delays_report test_report test_request test_server test_steer_auto test_textfile
-$(FAKED:%=$(OUT)/tests/unit/%) $(BUILD)/tests/fuzz/fuzz_request $(BUILD)/tests/fuzz/fuzz_config: LDLIBS += -Wl,-z,muldefs
+FAKED := test_delays_report test_report test_request test_server test_textfile
+$(FAKED:%=$(OUT)/tests/unit/%) $(BUILD)/tests/fuzz/fuzz_request: LDLIBS +=
 
 # The kernel programs' tests, benchmarks and tools that run them.
 $(OUT)/tests/bpf/%.o $(OUT)/tests/bench/%.o: ALL_CPPFLAGS += -Itests/lib/bpf
@@ -75,7 +75,8 @@ $(FUZZERS): $(BUILD)/%: $(BUILD)/fuzz/%.o
 ifneq ($(filter fuzz $(FUZZERS),$(MAKECMDGOALS)),)
 $(BUILD)/tests/fuzz/%.objects: $(BUILD)/tests/fuzz/%.o $(BUILD)/libescapement_core.a $(BUILD)/libescapement_laws.a
 	$(call say,LIST)
-	$(Q)$(LD) -r -z muldefs --trace -o $@.o $^ | sed -n 's|.*($(BUILD)/\(.*\.o\))$$|$(@:.objects=): $(BUILD)/fuzz/\1|p' > $@
+	$(Q)$(LD) -r -z muldefs --trace -o $@.o $^ | \
+		sed -n '2,$$s|^$(BUILD)/\(.*\.o\)$$|$(@:.objects=): $(BUILD)/fuzz/\1|p' > $@
 	$(Q)rm -f $@.o
 
 include $(FUZZERS:=.objects)

@@ -3,6 +3,8 @@
 #include "local.h"
 #include "verbs.h"
 
+/* clang-format off: tables */
+
 static const struct verb_section status[] = {
 	{.header = "Host", .text = "{host}"},
 	{.header = "Daemon", .text = "escapementd {version}, pid {pid}, up {uptime_s:age}"},
@@ -84,12 +86,16 @@ static const struct verb_arg off_args[] = {
 };
 
 static const struct verb_section off[] = {
-	{.when = "!removed",
+	{.when = "!removed !not_found",
 	 .text = "Off: every program is detached, and stays so over restarts while {kill_file} "
 		 "exists.\n`escapement mode observe` attaches them again."},
-	{.text = "No daemon is running. What was attached and recorded under {removed} is detached "
-		 "and removed,\nand {kill_file} was created: a daemon that starts now attaches "
-		 "nothing until\n`escapement mode observe`."},
+	{.text = "No daemon is running. What was attached and recorded under {removed} is detached and "
+		 "removed."},
+	{.text = "No daemon is running, and nothing was recorded under {not_found}. When the "
+		 "configuration\nsets another `pin_root`, give --pin-root and --kill-file."},
+	{.when = "removed|not_found",
+	 .text = "{kill_file} was created: a daemon that starts now attaches nothing until\n"
+		 "`escapement mode observe`."},
 	{},
 };
 

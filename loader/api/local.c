@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -13,7 +14,7 @@
 #include "base/places.h"
 #include "dataplane/dataplane.h"
 #include "maps/maps.h"
-#include "report.h"
+
 
 static int make_kill_file(const char *path)
 {
@@ -55,6 +56,7 @@ json_t *local_off(const json_t *args, int *exit, char **error)
 {
 	const char *kill_file = place(args, "kill_file", PLACES_KILL_FILE);
 	const char *pin_root = place(args, "pin_root", ESC_PIN_ROOT);
+	bool found = !access(pin_root, F_OK);
 	char *why = NULL;
 	int err_file, err;
 
@@ -81,12 +83,12 @@ json_t *local_off(const json_t *args, int *exit, char **error)
 	if (err || err_file)
 		return NULL;
 	return json_pack("{s:b, s:s, s:s, s:b}", "kill_switch", 1, "kill_file", kill_file,
-			 "removed", pin_root, "daemon", 0);
+			 found ? "removed" : "not_found", pin_root, "daemon", 0);
 }
 
 json_t *local_features(const json_t *args, int *exit, char **error)
 {
-	json_t *features = report_support();
+	json_t *features = features_json();
 
 	(void)args;
 	if (features)

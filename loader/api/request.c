@@ -43,7 +43,7 @@ char *request_refuse(int exit_code, const char *error, size_t *bytes)
 }
 
 static const struct verb_handler *find_handler(const struct verb_handler *handlers,
-						const char *verb)
+					       const char *verb)
 {
 	for (; handlers && handlers->verb; handlers++)
 		if (!strcmp(handlers->verb, verb))

@@ -11,7 +11,6 @@
 
 #include "config/config.h"
 #include "core/core.h"
-#include "core/events.h"
 #include "base/log.h"
 #include "request.h"
 #include "server_listen.h"

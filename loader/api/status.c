@@ -45,8 +45,7 @@ static json_t *reply_status(void *self, struct request *request)
 	json_put(object, "mode", core_mode(core, -1));
 	put_kill_switch(object, core);
 	json_put_count(object, "pid", (uint64_t)getpid());
-	json_put_count(object, "uptime_s",
-		       (time_local_ns() - core->start_local_ns) / 1000000000);
+	json_put_count(object, "uptime_s", (time_local_ns() - core->start_local_ns) / 1000000000);
 	json_put_text(object, "pin_root", core->config->pin_root);
 	json_put_text(object, "config", core->config->path);
 	for (size_t i = 0; i < core->module_count; i++)
@@ -114,8 +113,8 @@ static json_t *reply_mode(void *self, struct request *request)
 	if (!request_text(request, "mode", "", &mode))
 		return NULL;
 	if (!mode_exists(core, mode))
-		return request_misuse(request,
-				      "`%.32s` is not a mode; give observe, steer or pace", mode);
+		return request_misuse(request, "`%.32s` is not a mode; give observe, steer or pace",
+				      mode);
 	/* `mode observe` ends the kill switch; on one interface alone it does not. */
 	if ((!strcmp(mode, "observe") && !json_array_size(interfaces) &&
 	     core_set_off(core, false, "command", &error)) ||
@@ -144,7 +143,8 @@ static json_t *reply_reload(void *self, struct request *request)
 }
 
 const struct verb_handler api_verb_handlers[] = {
-	{"status", reply_status}, {"events", reply_events}, {"mode", reply_mode},
-	{"off", reply_off},	  {"config", reply_config}, {"reload", reply_reload},
+	{"status", reply_status},   {"events", reply_events},
+	{"mode", reply_mode},	    {"off", reply_off},
+	{"config", reply_config},   {"reload", reply_reload},
 	{"version", reply_version}, {},
 };

@@ -3,7 +3,7 @@
 #ifndef ESC_API_STATUS_H
 #define ESC_API_STATUS_H
 
-#include "core/capability.h"
+#include "core/core.h"
 
 /* self is the struct core. */
 extern const struct verb_handler api_verb_handlers[];

@@ -60,11 +60,23 @@ static void write_state(FILE *out, struct core *core)
 	json_decref(mode);
 }
 
+static void write_collectors(FILE *out, const struct core *core)
+{
+	struct prom_family *family =
+		FAMILY("collector_up", GAUGE, "1 when this module's maps could be read.");
+
+	for (size_t i = 0; i < core->module_count; i++)
+		if (core->modules[i].capability->refresh)
+			prom_count(family, !core->modules[i].refresh_error, "collector",
+				   core->modules[i].capability->name, NULL);
+}
+
 void textfile_write_families(FILE *out, struct core *core)
 {
 	write_process(out, true);
 	write_state(out, core);
 	core_refresh(core);
+	write_collectors(out, core);
 	for (size_t i = 0; i < core->module_count; i++)
 		if (core->modules[i].capability->write_metrics)
 			core->modules[i].capability->write_metrics(core->modules[i].self, out);

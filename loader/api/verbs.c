@@ -114,9 +114,9 @@ static void list_names(const struct following *from, char *out, size_t bytes)
 	*out = '\0';
 	for (size_t i = 0; i < from->count && used < bytes; i++)
 		used += snprintf(out + used, bytes - used, "%s`%s`",
-				 !i			 ? ""
+				 !i			? ""
 				 : i + 1 == from->count ? " or "
-							 : ", ",
+							: ", ",
 				 from->words[i]);
 }
 
@@ -148,8 +148,7 @@ static bool has_positional(const struct verb *verb)
 }
 
 /* Appends the word to @name; false when @words ends with it, *@error set when it must not. */
-static bool take_word(struct following *next, char name[NAME_BYTES], const char *word,
-		      char **error)
+static bool take_word(struct following *next, char name[NAME_BYTES], const char *word, char **error)
 {
 	const struct verb *verb = *name ? verbs_named(name) : NULL;
 	const char *other, *found = choose(next, word, &other);
@@ -203,12 +202,20 @@ static const struct verb *sent_as(const char *name)
 	return NULL;
 }
 
+static void explain_request(const char *verb, const char *rest, char **error)
+{
+	bool known = rest && sent_as(verb);
+	struct following next;
+
+	list_following(&next, known ? verb : "");
+	explain_unknown(&next, known ? verb : "", known ? rest : verb, error);
+}
+
 const struct verb *verbs_of_request(const char *verb, const json_t *args, char **error)
 {
 	const json_t *what = json_object_get(args, "what");
 	const char *rest = json_string_value(what);
 	const struct verb *found;
-	struct following next;
 	char name[NAME_BYTES];
 
 	*error = NULL;
@@ -220,16 +227,9 @@ const struct verb *verbs_of_request(const char *verb, const json_t *args, char *
 	found = sent_as(name);
 	if (found && found->place != VERB_HERE)
 		return found;
-	if (found) {
+	if (found)
 		explain(error, 0, "`%s` is done by the command line, without the daemon", name);
-		return NULL;
-	}
-	list_following(&next, rest ? verb : "");
-	if (next.count) {
-		explain_unknown(&next, rest ? verb : "", rest ? rest : verb, error);
-		return NULL;
-	}
-	list_following(&next, "");
-	explain_unknown(&next, "", verb, error);
+	else
+		explain_request(verb, rest, error);
 	return NULL;
 }

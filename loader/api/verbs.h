@@ -36,10 +36,8 @@ bool verbs_check(const struct verb *verb, const json_t *args, char **error);
 /* "a whole number, 1 to 15": what a value of @arg has to be. Returns @out. */
 #define VERBS_SHOULD_BYTES 160
 const char *verbs_should(const struct verb_arg *arg, char out[VERBS_SHOULD_BYTES]);
-/* True when @text is one of "a|b|c". */
-bool verbs_is_choice(const char *choices, const char *text);
-/* False outside of what @arg allows. */
-bool verbs_in_range(const struct verb_arg *arg, uint64_t value);
+/* One value of @arg in a request: its type and range. */
+bool verbs_value_is_good(const struct verb_arg *arg, const json_t *value);
 
 
 #endif

@@ -11,7 +11,7 @@
 
 #define ARGS_MOST 32
 
-bool verbs_is_choice(const char *choices, const char *text)
+static bool is_choice(const char *choices, const char *text)
 {
 	size_t bytes = strlen(text);
 
@@ -21,11 +21,6 @@ bool verbs_is_choice(const char *choices, const char *text)
 			return true;
 	}
 	return false;
-}
-
-bool verbs_in_range(const struct verb_arg *arg, uint64_t value)
-{
-	return value >= arg->least && (!arg->most || value <= arg->most);
 }
 
 static const char *should_choice(const char *choices, char out[VERBS_SHOULD_BYTES])
@@ -78,7 +73,7 @@ const char *verbs_should(const struct verb_arg *arg, char out[VERBS_SHOULD_BYTES
 
 /* --- requests --- */
 
-static bool value_is_good(const struct verb_arg *arg, const json_t *value)
+bool verbs_value_is_good(const struct verb_arg *arg, const json_t *value)
 {
 	const char *text = json_string_value(value);
 	struct esc_address address;
@@ -88,11 +83,12 @@ static bool value_is_good(const struct verb_arg *arg, const json_t *value)
 	case VERB_DURATION:
 	case VERB_SINCE:
 		return json_is_integer(value) && json_integer_value(value) >= 0 &&
-		       verbs_in_range(arg, (uint64_t)json_integer_value(value));
+		       (uint64_t)json_integer_value(value) >= arg->least &&
+		       (!arg->most || (uint64_t)json_integer_value(value) <= arg->most);
 	case VERB_FLAG:
 		return json_is_boolean(value);
 	case VERB_CHOICE:
-		return text && verbs_is_choice(arg->choices, text);
+		return text && is_choice(arg->choices, text);
 	case VERB_ADDRESS:
 		return text && address_parse(text, &address);
 	case VERB_TEXT:
@@ -106,14 +102,14 @@ static bool value_is_good(const struct verb_arg *arg, const json_t *value)
 static bool check_value(const struct verb_arg *arg, const json_t *value, char **error)
 {
 	char should[VERBS_SHOULD_BYTES];
-	bool good = value_is_good(arg, value);
+	bool good = verbs_value_is_good(arg, value);
 	size_t i;
 	json_t *one;
 
 	if (arg->repeated) {
 		good = json_is_array(value);
 		json_array_foreach (value, i, one)
-			good = good && value_is_good(arg, one);
+			good = good && verbs_value_is_good(arg, one);
 	}
 	if (!good)
 		explain(error, 0, "argument `%s` should be %s%s", arg->key,

@@ -2,6 +2,7 @@
 #include "address.h"
 
 #include <arpa/inet.h>
+#include <stdio.h>
 #include <string.h>
 
 static const __u8 mapped_prefix[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
@@ -31,4 +32,14 @@ bool address_of_socket(const struct sockaddr *from, struct esc_address *out)
 	else
 		return false;
 	return true;
+}
+
+const char *address_format_qp(const struct esc_address *src, const struct esc_address *dst,
+			      uint32_t qpn, char out[ADDRESS_QP_BYTES])
+{
+	char from[ADDRESS_TEXT_BYTES], to[ADDRESS_TEXT_BYTES];
+
+	snprintf(out, ADDRESS_QP_BYTES, "%s>%s/%u", address_format(src, from),
+		 address_format(dst, to), qpn);
+	return out;
 }

@@ -4,6 +4,7 @@
 #define ESC_LOADER_ADDRESS_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "maps/maps.h"
 
@@ -18,5 +19,10 @@ bool address_parse(const char *text, struct esc_address *out);
 /* The same of a socket address; NULL and other families are neither. */
 struct sockaddr;
 bool address_of_socket(const struct sockaddr *from, struct esc_address *out);
+
+/* The one spelling of a queue pair: "10.0.0.1>10.0.0.2/17". Returns @out. */
+#define ADDRESS_QP_BYTES (2 * ADDRESS_TEXT_BYTES + 12)
+const char *address_format_qp(const struct esc_address *src, const struct esc_address *dst,
+			      uint32_t qpn, char out[ADDRESS_QP_BYTES]);
 
 #endif

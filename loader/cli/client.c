@@ -64,7 +64,8 @@ int cli_client_explain(const char *path, int err)
 
 static int lost(const struct cli_client *client, const char *why)
 {
-	return cli_fail(CLI_NO_DAEMON, "the daemon at %s %s: see its log (journalctl -u escapementd)",
+	return cli_fail(CLI_NO_DAEMON,
+			"the daemon at %s %s: see its log (journalctl -u escapementd)",
 			client->path, why);
 }
 
@@ -72,7 +73,8 @@ static int refused(const json_t *reply)
 {
 	const json_t *exit_code = json_object_get(reply, "exit");
 
-	return cli_fail(json_is_integer(exit_code) ? (int)json_integer_value(exit_code) : CLI_FAILED,
+	return cli_fail(json_is_integer(exit_code) ? (int)json_integer_value(exit_code)
+						   : CLI_FAILED,
 			"%s", cli_text(reply, "error"));
 }
 

@@ -14,16 +14,11 @@ static const struct command {
 	int (*run)(const struct cli *cli);
 	void (*write)(FILE *out, const struct verb *verb, const json_t *result, const json_t *args);
 } commands[] = {
-	{"help", .run = cli_help},
-	{"completion", .run = cli_completion},
-	{"health", .run = cli_health},
-	{"version", .run = cli_version},
-	{"events", .run = cli_events},
-	{"clock wait", .run = cli_clock_wait},
-	{"top", .run = cli_top},
-	{"status", .write = cli_write_status},
-	{"qp", .write = cli_write_qps},
-	{"config show", .write = cli_write_config},
+	{"help", .run = cli_help},	{"completion", .run = cli_completion},
+	{"health", .run = cli_health},	{"version", .run = cli_version},
+	{"events", .run = cli_events},	{"clock wait", .run = cli_clock_wait},
+	{"top", .run = cli_top},	{"status", .write = cli_write_status},
+	{"qp", .write = cli_write_qps}, {"config show", .write = cli_write_config},
 };
 
 static const struct command *find_command(const struct verb *verb)

@@ -124,7 +124,8 @@ static void take_word(struct before *before, const char *word)
 	if (before->option) {
 		before->option = NULL;
 	} else if (word[0] == '-') {
-		before->option = strcmp(word, socket.name) ? option_of(before->verb, word) : &socket;
+		before->option =
+			strcmp(word, socket.name) ? option_of(before->verb, word) : &socket;
 	} else {
 		snprintf(longer, sizeof(longer), "%.40s%s%.20s", before->name,
 			 *before->name ? " " : "", word);

@@ -6,6 +6,7 @@
 
 #include "base/units.h"
 #include "cli.h"
+#include "reference.h"
 #include "table.h"
 
 #define LINE_COLUMNS 80
@@ -92,11 +93,22 @@ static void write_list(FILE *out)
 		"  -p, --pretty         print JSON, indented\n"
 		"      --socket PATH    the daemon's socket; $ESCAPEMENT_SOCKET\n"
 		"\nExit status: 0 success, 1 a check failed or nothing was found, 2 usage error,\n"
-		"3 no daemon, 4 permission denied. `escapement help VERB` and escapement(1) explain\n"
+		"3 no daemon, 4 permission denied. `escapement help VERB` and escapement(1) "
+		"explain\n"
 		"more.\n");
 }
 
 /* --- one verb --- */
+
+const struct verb *reference_owner(const struct verb_section *output)
+{
+	const struct verb *verb = NULL;
+
+	while (output && (verb = verbs_next(verb)))
+		if (verb->output == output)
+			return verb;
+	return NULL;
+}
 
 /* "1 to 65535", "1us to 1s", "bytes, packets, rate"; "" where help says it all. */
 static const char *range_of(const struct verb_arg *arg, char out[VERBS_SHOULD_BYTES])
@@ -137,8 +149,14 @@ static void write_args(FILE *out, const struct verb *verb)
 	}
 }
 
-static void write_columns(FILE *out, const struct verb_section *sections)
+static void write_columns(FILE *out, const struct verb *verb, const struct verb_section *sections)
 {
+	const struct verb *other = reference_owner(sections);
+
+	if (other && other != verb) {
+		fprintf(out, "\nThe output is that of `%s`.\n", other->name);
+		return;
+	}
 	for (; sections && (sections->rows || sections->text || sections->sections); sections++) {
 		if (sections->columns)
 			fprintf(out, "\nColumns:\n");
@@ -146,7 +164,7 @@ static void write_columns(FILE *out, const struct verb_section *sections)
 		     column++)
 			if (table_has(column, sections->live) && *column->help)
 				write_entry(out, column->header, column->help);
-		write_columns(out, sections->sections);
+		write_columns(out, verb, sections->sections);
 	}
 }
 
@@ -160,7 +178,7 @@ static void write_verb(FILE *out, const struct verb *verb)
 	if (verb->help)
 		write_wrapped(out, verb->help, 0, 0);
 	write_args(out, verb);
-	write_columns(out, verb->output);
+	write_columns(out, verb, verb->output);
 	while ((other = verbs_next(other)))
 		if (!strncmp(other->name, verb->name, bytes) && other->name[bytes] == ' ') {
 			fputc('\n', out);
@@ -213,7 +231,8 @@ int cli_help(const struct cli *cli)
 		write_verb(stdout, verb);
 		return CLI_GOOD;
 	}
-	cli_fail(CLI_USAGE, "%s", error ? error : "there is no such verb; `escapement help` lists them");
+	cli_fail(CLI_USAGE, "%s",
+		 error ? error : "there is no such verb; `escapement help` lists them");
 	free(error);
 	return CLI_USAGE;
 }

@@ -4,39 +4,16 @@
 #include <string.h>
 
 #include "api/verbs.h"
+#include "base/mdoc.h"
 #include "reference.h"
 #include "table.h"
 
-/* Text of a table: `x` is bold, and what mdoc would read is escaped. */
-static void write_text(FILE *out, const char *text)
-{
-	bool bold = false, begin = true;
-
-	for (; *text; text++) {
-		if (*text == '`') {
-			bold = !bold;
-			fputs(bold ? "\\fB" : "\\fP", out);
-		} else if (*text == '\\') {
-			fputs("\\e", out);
-		} else if (*text == '-' && (text[1] == '-' || bold)) {
-			fputs("\\-", out);
-		} else if (begin && (*text == '.' || *text == '\'')) {
-			fprintf(out, "\\&%c", *text);
-		} else if (!strncmp(text, ". ", 2)) {
-			fputs(".\n", out); /* a sentence, a line */
-			text++;
-		} else {
-			fputc(*text, out);
-		}
-		begin = *text == '\n';
-	}
-}
-
 static void write_sentence(FILE *out, const char *text)
 {
-	fputc(toupper((unsigned char)*text), out);
-	write_text(out, text + 1);
-	fputs(".\n", out);
+	char sentence[1024];
+
+	snprintf(sentence, sizeof(sentence), "%c%s.", toupper((unsigned char)*text), text + 1);
+	mdoc_write(out, sentence);
 }
 
 static void write_option(FILE *out, const struct verb_arg *arg)
@@ -80,13 +57,22 @@ static void write_args(FILE *out, const struct verb *verb)
 	fputs(".El\n", out);
 }
 
-static void write_columns(FILE *out, const struct verb_section *sections)
+/* The columns of a verb; those of another verb are explained there. */
+static void write_columns(FILE *out, const struct verb *verb, const struct verb_section *sections)
 {
+	const struct verb *other = reference_owner(sections);
+
+	if (other && other != verb) {
+		fprintf(out, "The output is that of\n.Cm %s .\n", other->name);
+		return;
+	}
 	for (; sections && (sections->rows || sections->text || sections->sections); sections++) {
 		const struct column *column = sections->columns;
 
 		if (column)
-			fprintf(out, ".Pp\nColumns, of %s with\n.Fl j :\n.Bl -tag -width Ds\n",
+			fprintf(out,
+				".Pp\nColumns, and the keys in\n.Va %s :\n.Bl -tag -width "
+				"PROBE_EVERY -compact\n",
 				sections->rows);
 		for (; column && column->header; column++) {
 			if (!table_has(column, sections->live))
@@ -99,7 +85,7 @@ static void write_columns(FILE *out, const struct verb_section *sections)
 		}
 		if (sections->columns)
 			fputs(".El\n", out);
-		write_columns(out, sections->sections);
+		write_columns(out, verb, sections->sections);
 	}
 }
 
@@ -114,12 +100,10 @@ void reference_man(FILE *out)
 			write_synopsis_arg(out, arg);
 		fputs(".Xc\n", out);
 		write_sentence(out, verb->summary);
-		if (verb->help) {
-			write_text(out, verb->help);
-			fputc('\n', out);
-		}
+		if (verb->help)
+			mdoc_write(out, verb->help);
 		write_args(out, verb);
-		write_columns(out, verb->output);
+		write_columns(out, verb, verb->output);
 	}
 	fputs(".El\n", out);
 }

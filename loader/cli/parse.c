@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The arguments of the command line, by the tables of the verbs. */
 #include <errno.h>
+#include <getopt.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,26 +14,14 @@
 #include "cli.h"
 
 #define OPTIONS_MOST 32
+#define OF_VERB 256 /* the value of a verb's first option, for getopt */
 
-/* Where the reading is. */
-struct parsing {
-	struct cli *cli;
-	char **argv;
-	int argc, at;
-	const struct verb_arg *positional; /* the next one */
-	bool only_words;		   /* behind -- */
-	bool help, version;
+static const struct option globals[] = {
+	{"json", no_argument, NULL, 'j'},	  {"pretty", no_argument, NULL, 'p'},
+	{"socket", required_argument, NULL, 's'}, {"help", no_argument, NULL, 'h'},
+	{"version", no_argument, NULL, 'V'},	  {},
 };
-
-/* Those that every verb has. */
-static const struct verb_arg globals[] = {
-	{"--json", .letter = 'j', .type = VERB_FLAG},
-	{"--pretty", .letter = 'p', .type = VERB_FLAG},
-	{"--socket", .value = "PATH", .type = VERB_TEXT},
-	{"--help", .letter = 'h', .type = VERB_FLAG},
-	{"--version", .letter = 'V', .type = VERB_FLAG},
-	{},
-};
+#define GLOBALS (sizeof(globals) / sizeof(globals[0]) - 1)
 
 int cli_fail(int code, const char *format, ...)
 {
@@ -50,50 +39,34 @@ int cli_fail(int code, const char *format, ...)
 
 static bool parse_count(const char *text, uint64_t *out)
 {
-	bool hex = !strncasecmp(text, "0x", 2);
 	char *end;
 
 	errno = 0;
-	*out = strtoull(text, &end, hex ? 16 : 10);
-	return !errno && end != text && !*end && *text != '-' && *text != '+' && *text != ' ';
+	*out = strtoull(text, &end, strncasecmp(text, "0x", 2) ? 10 : 16);
+	return !errno && end != text && !*end && *out <= INT64_MAX && !strpbrk(text, "+- ");
 }
 
-static bool parse_number(const struct verb_arg *arg, const char *text, uint64_t *out)
+static bool parse_since(const char *text, uint64_t *out)
 {
 	struct timespec now;
 
-	if (arg->type == VERB_COUNT)
-		return parse_count(text, out) && verbs_in_range(arg, *out);
-	if (arg->type == VERB_DURATION)
-		return !units_parse_duration(text, out, NULL) && verbs_in_range(arg, *out);
 	clock_gettime(CLOCK_REALTIME, &now);
 	return cli_parse_since(text, now.tv_sec * 1000000000ull + now.tv_nsec, out);
 }
 
-/* A new reference, or NULL when it is not what the argument has to be. */
+/* As it is in a request, a new reference; NULL: not a value of this type. */
 static json_t *parse_value(const struct verb_arg *arg, const char *text)
 {
-	struct esc_address address;
-	uint64_t number;
+	uint64_t number = 0;
+	bool good = arg->type == VERB_COUNT	 ? parse_count(text, &number)
+		    : arg->type == VERB_DURATION ? !units_parse_duration(text, &number, NULL)
+		    : arg->type == VERB_SINCE	 ? parse_since(text, &number)
+						 : false;
 
-	switch (arg->type) {
-	case VERB_COUNT:
-	case VERB_DURATION:
-	case VERB_SINCE:
-		return parse_number(arg, text, &number) && number <= INT64_MAX
-			       ? json_integer((json_int_t)number)
-			       : NULL;
-	case VERB_FLAG:
+	if (arg->type == VERB_FLAG)
 		return json_true();
-	case VERB_CHOICE:
-		return verbs_is_choice(arg->choices, text) ? json_string(text) : NULL;
-	case VERB_ADDRESS:
-		return address_parse(text, &address) ? json_string(text) : NULL;
-	case VERB_TEXT:
-	case VERB_INTERFACE:
-	case VERB_QP:
-		break;
-	}
+	if (arg->type == VERB_COUNT || arg->type == VERB_DURATION || arg->type == VERB_SINCE)
+		return good ? json_integer((json_int_t)number) : NULL;
 	return json_string(text); /* NULL: it is not UTF-8 */
 }
 
@@ -110,8 +83,8 @@ static bool parse_qp(json_t *args, const char *text)
 		*slash = '\0';
 	if (more)
 		*more = '\0';
-	good = slash && parse_count(slash + 1, &qpn) && qpn <= INT32_MAX &&
-	       address_parse(dst, &address) && (!more || !*copy || address_parse(copy, &address));
+	good = slash && parse_count(slash + 1, &qpn) && address_parse(dst, &address) &&
+	       (!more || !*copy || address_parse(copy, &address));
 	if (good) {
 		json_object_set_new(args, "dst", json_string(dst));
 		json_object_set_new(args, "qpn", json_integer((json_int_t)qpn));
@@ -125,13 +98,16 @@ static bool parse_qp(json_t *args, const char *text)
 static int take_value(struct cli *cli, const struct verb_arg *arg, const char *text)
 {
 	char should[VERBS_SHOULD_BYTES];
-	json_t *value = arg->type == VERB_QP ? NULL : parse_value(arg, text), *list;
+	json_t *value, *list;
 
 	if (arg->type == VERB_QP && parse_qp(cli->args, text))
 		return CLI_GOOD;
-	if (!value)
+	value = arg->type == VERB_QP ? NULL : parse_value(arg, text);
+	if (!value || !verbs_value_is_good(arg, value)) {
+		json_decref(value);
 		return cli_fail(CLI_USAGE, "%s %.128s: should be %s", arg->name, text,
 				verbs_should(arg, should));
+	}
 	if (!arg->repeated) {
 		json_object_set_new(cli->args, arg->key, value);
 		return CLI_GOOD;
@@ -152,144 +128,126 @@ static bool is_option(const struct verb_arg *arg)
 	return arg->name[0] == '-';
 }
 
-/* The one of @args that an option of @bytes names, whole or by a beginning that no other has. */
-static const struct verb_arg *find_option(const struct verb_arg *args, const char *name,
-					  size_t bytes, unsigned int *found)
+/* Those of all verbs and of this one, for getopt. */
+static void list_options(const struct verb *verb, struct option out[OPTIONS_MOST], char letters[64])
 {
-	const struct verb_arg *one = NULL;
+	size_t count = GLOBALS, used;
 
-	for (; args && args->name; args++) {
-		if (!is_option(args) || strncmp(args->name, name, bytes))
+	memcpy(out, globals, sizeof(globals));
+	used = snprintf(letters, 64, "%s:jphV", verb ? "" : "+");
+	for (int i = 0; verb && verb->args && verb->args[i].name; i++) {
+		const struct verb_arg *arg = &verb->args[i];
+		bool valued = arg->type != VERB_FLAG;
+
+		if (!is_option(arg) || count + 1 == OPTIONS_MOST)
 			continue;
-		one = args;
-		++*found;
-		if (!args->name[bytes]) {
-			*found = 1;
-			break;
-		}
+		out[count++] = (struct option){arg->name + 2, valued, NULL, OF_VERB + i};
+		if (arg->letter)
+			used += snprintf(letters + used, 64 - used, "%c%s", arg->letter,
+					 valued ? ":" : "");
 	}
-	return one;
+	out[count] = (struct option){};
 }
 
-static const struct verb_arg *find_letter(const struct verb_arg *args, char letter)
+static int unknown_option(const struct verb *verb, const struct option *options, const char *given)
 {
-	for (; args && args->name; args++)
-		if (args->letter && args->letter == letter)
-			return args;
-	return NULL;
-}
-
-static int unknown_option(const struct parsing *in, const char *option, size_t bytes)
-{
-	const struct verb *verb = in->cli->verb;
 	const char *names[OPTIONS_MOST], *near;
-	char given[64];
-	size_t count = 0;
+	size_t bytes = strcspn(given, "="), count = 0, found = 0;
+	char word[64];
 
-	snprintf(given, sizeof(given), "%.*s", (int)bytes, option);
-	for (const struct verb_arg *arg = verb ? verb->args : NULL;
-	     arg && arg->name && count < OPTIONS_MOST; arg++)
-		if (is_option(arg))
-			names[count++] = arg->name;
-	near = nearest_name(given, names, count);
+	snprintf(word, sizeof(word), "%.*s", (int)bytes, given);
+	for (; options[count].name; count++) {
+		names[count] = options[count].name;
+		found += bytes > 2 && !strncmp(given + 2, names[count], bytes - 2);
+	}
+	if (found > 1)
+		return cli_fail(CLI_USAGE,
+				"%s is the beginning of several options; write more of it", word);
+	near = bytes > 2 ? nearest_name(word + 2, names, count) : NULL;
 	if (near)
-		return cli_fail(CLI_USAGE, "`%s` has no %s; did you mean %s?", verb->name, given,
-				near);
-	if (verb)
-		return cli_fail(CLI_USAGE, "`%s` has no %s; `escapement help %s` lists what it has",
-				verb->name, given, verb->name);
-	return cli_fail(CLI_USAGE, "there is no option %s before the verb; `escapement help` lists "
-				   "those that there are",
-			given);
+		return cli_fail(CLI_USAGE, "%s has no option %s; did you mean --%s?",
+				verb ? verb->name : "escapement", word, near);
+	return cli_fail(CLI_USAGE, "%s has no option %s; see `escapement help%s%s`",
+			verb ? verb->name : "escapement", word, verb ? " " : "",
+			verb ? verb->name : "");
 }
 
-static int take_global(struct parsing *in, const struct verb_arg *arg, const char *value)
+static const struct verb_arg *arg_of(const struct verb *verb, int option)
 {
-	switch (arg->letter) {
+	const struct verb_arg *arg = verb ? verb->args : NULL;
+
+	if (option >= OF_VERB)
+		return arg + (option - OF_VERB);
+	while (arg && arg->name && arg->letter != option)
+		arg++;
+	return arg && arg->name ? arg : NULL;
+}
+
+/* `VERB --help` is `help VERB`. */
+static int ask_help(struct cli *cli)
+{
+	json_t *words = json_array();
+
+	if (cli->verb)
+		json_array_append_new(words, json_string(cli->verb->name));
+	json_object_set_new(cli->args, "verb", words);
+	cli->verb = verbs_named("help");
+	return -1;
+}
+
+/* CLI_GOOD to go on, -1 when it is known what to do. */
+static int take_option(struct cli *cli, int option)
+{
+	const struct verb_arg *arg = arg_of(cli->verb, option);
+
+	if (arg)
+		return take_value(cli, arg, optarg ? optarg : "");
+	switch (option) {
 	case 'j':
-		in->cli->format = CLI_JSON;
-		break;
+		cli->format = CLI_JSON;
+		return CLI_GOOD;
 	case 'p':
-		in->cli->format = CLI_PRETTY;
-		break;
+		cli->format = CLI_PRETTY;
+		return CLI_GOOD;
+	case 's':
+		cli->socket = optarg;
+		return CLI_GOOD;
 	case 'h':
-		in->help = true;
-		break;
-	case 'V':
-		in->version = true;
-		break;
+		return ask_help(cli);
 	default:
-		in->cli->socket = value;
+		cli->verb = verbs_named("version");
+		return -1;
 	}
-	return CLI_GOOD;
 }
 
-/* @attached: what follows "=", or the letter; NULL: the next word. */
-static int take_found(struct parsing *in, const struct verb_arg *arg, bool global,
-		      const char *attached)
+/* Up to the first word when there is no verb yet, else all; words are left behind optind. */
+static int take_options(struct cli *cli, int argc, char **argv)
 {
-	const char *value = attached;
+	struct option options[OPTIONS_MOST];
+	char letters[64], letter[3] = "-";
+	int option, code = CLI_GOOD;
 
-	if (arg->type != VERB_FLAG && !value) {
-		if (in->at >= in->argc)
-			return cli_fail(CLI_USAGE, "%s needs a value, %s", arg->name,
-					arg->value ? arg->value : "N");
-		value = in->argv[in->at++];
-	}
-	return global ? take_global(in, arg, value) : take_value(in->cli, arg, value ? value : "");
-}
+	list_options(cli->verb, options, letters);
+	opterr = 0;
+	while (!code && (option = getopt_long(argc, argv, letters, options, NULL)) != -1) {
+		const char *given = argv[optind - 1];
 
-static int take_long(struct parsing *in, const char *option)
-{
-	const char *equals = strchr(option, '=');
-	size_t bytes = equals ? (size_t)(equals - option) : strlen(option);
-	const struct verb_arg *args = in->cli->verb ? in->cli->verb->args : NULL;
-	unsigned int own = 0, global = 0;
-	const struct verb_arg *arg = find_option(args, option, bytes, &own);
-	const struct verb_arg *other = find_option(globals, option, bytes, &global);
-	bool exact = (arg && !arg->name[bytes]) || (other && !other->name[bytes]);
-
-	if (other && (!arg || !other->name[bytes])) {
-		arg = other;
-		own = 0;
-	} else {
-		global = exact ? 0 : global;
-	}
-	if (own + global > 1)
-		return cli_fail(CLI_USAGE, "%s is the beginning of more than one option; write more "
-					   "of it",
-				option);
-	if (!arg)
-		return unknown_option(in, option, bytes);
-	if (equals && arg->type == VERB_FLAG)
-		return cli_fail(CLI_USAGE, "%s takes no value", arg->name);
-	return take_found(in, arg, arg == other, equals ? equals + 1 : NULL);
-}
-
-/* "-j", "-jp", "-n1" or "-n 1". */
-static int take_letters(struct parsing *in, const char *letters)
-{
-	int code = CLI_GOOD;
-
-	for (; !code && *letters; letters++) {
-		const struct verb_arg *args = in->cli->verb ? in->cli->verb->args : NULL;
-		const struct verb_arg *arg = find_letter(args, *letters);
-		bool global = !arg;
-		char name[3] = {'-', *letters, '\0'};
-
-		arg = arg ? arg : find_letter(globals, *letters);
-		if (!arg)
-			return unknown_option(in, name, 2);
-		if (arg->type != VERB_FLAG)
-			return take_found(in, arg, global, letters[1] ? letters + 1 : NULL);
-		code = take_found(in, arg, global, NULL);
+		if (option == '?' && optopt && optopt < OF_VERB && given[1] != '-') {
+			letter[1] = (char)optopt;
+			given = letter;
+		}
+		if (option == ':')
+			code = cli_fail(CLI_USAGE, "%s needs a value", given);
+		else if (option == '?' && optopt)
+			code = strchr(given, '=')
+				       ? cli_fail(CLI_USAGE, "%s: the option takes no value", given)
+				       : unknown_option(cli->verb, options, given);
+		else if (option == '?')
+			code = unknown_option(cli->verb, options, given);
+		else
+			code = take_option(cli, option);
 	}
 	return code;
-}
-
-static int take_option(struct parsing *in, const char *option)
-{
-	return option[1] == '-' ? take_long(in, option) : take_letters(in, option + 1);
 }
 
 /* --- words --- */
@@ -301,53 +259,20 @@ static const struct verb_arg *next_positional(const struct verb_arg *arg)
 	return arg && arg->name ? arg : NULL;
 }
 
-static int take_positional(struct parsing *in, const char *word)
+static int take_words(struct cli *cli, int count, char **words)
 {
-	const struct verb_arg *arg = in->positional;
+	const struct verb_arg *arg = next_positional(cli->verb->args);
+	int code = CLI_GOOD;
 
-	if (!arg)
-		return cli_fail(CLI_USAGE, "`%s` takes no further argument: %.64s",
-				in->cli->verb->name, word);
-	if (!arg->repeated)
-		in->positional = next_positional(arg + 1);
-	return take_value(in->cli, arg, word);
-}
-
-static int take_verb(struct parsing *in)
-{
-	char *error = NULL;
-	size_t words = 0, used;
-
-	while (in->at + (int)words < in->argc && in->argv[in->at + words][0] != '-')
-		words++;
-	in->cli->verb = verbs_find(in->argv + in->at, words, &used, &error);
-	if (!in->cli->verb) {
-		cli_fail(CLI_USAGE, "%s", error ? error : "out of memory");
-		free(error);
-		return CLI_USAGE;
+	for (int i = 0; !code && i < count; i++) {
+		if (!arg)
+			return cli_fail(CLI_USAGE, "`%s` takes no further argument: %.64s",
+					cli->verb->name, words[i]);
+		code = take_value(cli, arg, words[i]);
+		if (!arg->repeated)
+			arg = next_positional(arg + 1);
 	}
-	in->at += (int)used;
-	in->positional = next_positional(in->cli->verb->args);
-	return CLI_GOOD;
-}
-
-static int take_argument(struct parsing *in)
-{
-	const char *word = in->argv[in->at];
-
-	if (!in->only_words && !strcmp(word, "--")) {
-		in->only_words = true;
-		in->at++;
-		return CLI_GOOD;
-	}
-	if (!in->only_words && word[0] == '-' && word[1]) {
-		in->at++;
-		return take_option(in, word);
-	}
-	if (!in->cli->verb)
-		return take_verb(in);
-	in->at++;
-	return take_positional(in, word);
+	return code;
 }
 
 static int check_required(const struct cli *cli)
@@ -356,45 +281,52 @@ static int check_required(const struct cli *cli)
 
 	for (const struct verb_arg *arg = cli->verb->args; arg && arg->name; arg++)
 		if (arg->required && !json_object_get(cli->args, arg->key))
-			return cli_fail(CLI_USAGE, "`%s` needs %s, %s; `escapement help %s` explains it",
+			return cli_fail(CLI_USAGE, "`%s` needs %s, %s; see `escapement help %s`",
 					cli->verb->name, arg->name, verbs_should(arg, should),
 					cli->verb->name);
-	return CLI_GOOD;
+	return -1;
 }
 
-/* `VERB --help` is `help VERB`. */
-static void ask_help(struct cli *cli)
+/* The verb's words end where an option begins. */
+static int take_verb(struct cli *cli, int argc, char **argv, size_t *used)
 {
-	json_t *words = json_array();
+	size_t words = 0;
+	char *error = NULL;
 
-	if (cli->verb)
-		json_array_append_new(words, json_string(cli->verb->name));
-	json_object_set_new(cli->args, "verb", words);
-	cli->verb = verbs_named("help");
+	while (optind + (int)words < argc && argv[optind + words][0] != '-')
+		words++;
+	if (!words)
+		return cli_fail(CLI_USAGE, "no verb; `escapement status` is a beginning, "
+					   "`escapement help` lists them");
+	cli->verb = verbs_find(argv + optind, words, used, &error);
+	if (!cli->verb)
+		cli_fail(CLI_USAGE, "%s", error ? error : "out of memory");
+	free(error);
+	return cli->verb ? CLI_GOOD : CLI_USAGE;
 }
 
 int cli_parse(struct cli *cli, int argc, char **argv)
 {
-	struct parsing in = {.cli = cli, .argc = argc, .argv = argv, .at = 1};
-	int code = CLI_GOOD;
+	const char *socket = getenv("ESCAPEMENT_SOCKET");
+	size_t used;
+	int code;
 
-	cli->socket = getenv("ESCAPEMENT_SOCKET");
-	if (!cli->socket || !*cli->socket)
-		cli->socket = PLACES_SOCKET;
+	cli->socket = socket && *socket ? socket : PLACES_SOCKET;
 	cli->args = json_object();
-	while (!code && in.at < argc && !in.help)
-		code = take_argument(&in);
+	optind = 0; /* glibc: from the beginning, whatever was read before */
+	code = take_options(cli, argc, argv);
+	if (!code)
+		code = take_verb(cli, argc, argv, &used);
 	if (code)
 		return code;
-	if (in.help)
-		ask_help(cli);
-	else if (in.version)
-		cli->verb = verbs_named("version");
-	if (!cli->verb)
-		return cli_fail(CLI_USAGE, "no verb; `escapement status` is a beginning, "
-					   "`escapement help` lists them");
-	code = check_required(cli);
-	return code ? code : -1;
+	/* The last word of the verb stands for the program's name. */
+	argc -= optind + (int)used - 1;
+	argv += optind + (int)used - 1;
+	optind = 0;
+	code = take_options(cli, argc, argv);
+	if (!code)
+		code = take_words(cli, argc - optind, argv + optind);
+	return code ? code : check_required(cli);
 }
 
 /* --- for the daemon --- */

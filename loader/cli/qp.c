@@ -124,8 +124,8 @@ static void write_notes(FILE *out, const json_t *qps)
 			fprintf(out, "And more without delays; `qp KEY` shows why.\n");
 			return;
 		}
-		fprintf(out, "No delay of %zu queue %s: %s.\n", count, count == 1 ? "pair" : "pairs",
-			note);
+		fprintf(out, "No delay of %zu queue %s: %s.\n", count,
+			count == 1 ? "pair" : "pairs", note);
 	}
 }
 

@@ -6,6 +6,11 @@
 #include <stdio.h>
 #include <jansson.h>
 
+#include "base/verb.h"
+
+/* The first verb that has this output, or NULL. */
+const struct verb *reference_owner(const struct verb_section *output);
+
 /* mdoc: a list of the verbs, for man/escapement.1. */
 void reference_man(FILE *out);
 

@@ -55,7 +55,8 @@ static void write_row(struct renderer *to, const struct verb_section *section, c
 static size_t write_table(struct renderer *to, const struct verb_section *section,
 			  struct scope scope, const json_t *rows)
 {
-	struct table_shape shape = {.only = section->only, .most = section->most, .live = section->live};
+	struct table_shape shape = {
+		.only = section->only, .most = section->most, .live = section->live};
 	size_t written;
 
 	/* A blank line before a table that is not the first. */

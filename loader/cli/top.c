@@ -23,7 +23,8 @@
 #define PLAIN_ROWS 20
 
 #define HINT                                                                                       \
-	"One-way delays of the last second, error bound ERR. Keys: d delay, t throughput, l loss, "  \
+	"One-way delays of the last second, error bound ERR. Keys: d delay, t throughput, l "      \
+	"loss, "                                                                                   \
 	"q quit"
 
 struct screen {
@@ -266,7 +267,8 @@ static int show_live(const struct cli *cli, struct cli_client *client, const cha
 	if (stop_signal)
 		return CLI_GOOD;
 	/* What was printed went with the screen. */
-	return code ? cli_fail(code, "the daemon at %s does not reply any more", cli->socket) : code;
+	return code ? cli_fail(code, "the daemon at %s does not reply any more", cli->socket)
+		    : code;
 }
 
 /* --- printed --- */

@@ -40,11 +40,12 @@ void top_page(FILE *out, json_t *result, const struct top_view *view)
 		timed += json_object_get(qp, "owd_ns") != NULL;
 	}
 	put_line(out, columns,
-		 "top %s  by %s every %s; %llu queue pairs, %zu shown, %zu with delays", view->clock,
-		 view->sort, units_duration(every, view->interval_ns),
+		 "top %s  by %s every %s; %llu queue pairs, %zu shown, %zu with delays",
+		 view->clock, view->sort, units_duration(every, view->interval_ns),
 		 (unsigned long long)cli_count(result, "tracked"), rows, timed);
 	shape.most = rows;
-	table_write(out, verbs_named("top")->output->columns, (struct scope){result, NULL}, qps, &shape);
+	table_write(out, verbs_named("top")->output->columns, (struct scope){result, NULL}, qps,
+		    &shape);
 	if (*view->hint)
 		put_line(out, columns, "%s", view->hint);
 }

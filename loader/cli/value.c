@@ -126,7 +126,8 @@ static bool write_share(FILE *out, struct scope scope, const char *key, size_t b
 
 	if (!value_number(scope, key, part, &share))
 		return false;
-	if (part < bytes && (!value_number(scope, key + part + 1, bytes - part - 1, &of) || !(of > 0)))
+	if (part < bytes &&
+	    (!value_number(scope, key + part + 1, bytes - part - 1, &of) || !(of > 0)))
 		return false;
 	fprintf(out, "%.3g%%", 100 * share / of);
 	return true;
@@ -208,17 +209,24 @@ bool value_write(FILE *out, struct scope scope, const char *key, size_t bytes,
 		units_bytes(text, number);
 		return fputs(narrow(text), out) >= 0;
 	case FORMAT_RATE:
-		units_bit_rate(text, ends_with(key, bytes, "bytes_per_second") ? number : number / 8);
+		units_bit_rate(text,
+			       ends_with(key, bytes, "bytes_per_second") ? number : number / 8);
 		return fputs(narrow(text), out) >= 0;
 	case FORMAT_GBPS:
 		number *= (ends_with(key, bytes, "bytes_per_second") ? 8 : 1) / 1e9;
-		return fprintf(out, "%.*f", number >= 99.995 ? 1 : number >= 9.9995 ? 2 : 3, number) > 0;
+		return fprintf(out, "%.*f",
+			       number >= 99.995	  ? 1
+			       : number >= 9.9995 ? 2
+						  : 3,
+			       number) > 0;
 	case FORMAT_TIME:
 		return fputs(units_delay(text, number * scale_of(key, bytes)), out) >= 0;
 	case FORMAT_AGE:
 		number *= scale_of(key, bytes);
 		if (number < 1e9)
 			return fprintf(out, "%.3gms", number / 1e6) > 0;
+		if (number < 60e9)
+			return fprintf(out, "%.3gs", number / 1e9) > 0;
 		return fputs(units_duration(text, number), out) >= 0;
 	case FORMAT_PPM:
 		return fprintf(out, "%+.3f", number / 1000) > 0;
@@ -235,11 +243,11 @@ bool value_write(FILE *out, struct scope scope, const char *key, size_t bytes,
 
 static bool is_set(const json_t *value)
 {
-	return json_is_string(value)	? *json_string_value(value)
-	       : json_is_number(value)	? json_number_value(value) != 0
-	       : json_is_array(value)	? json_array_size(value) != 0
-	       : json_is_object(value)	? json_object_size(value) != 0
-					: json_is_true(value);
+	return json_is_string(value)   ? *json_string_value(value)
+	       : json_is_number(value) ? json_number_value(value) != 0
+	       : json_is_array(value)  ? json_array_size(value) != 0
+	       : json_is_object(value) ? json_object_size(value) != 0
+				       : json_is_true(value);
 }
 
 static bool text_is(const json_t *value, const char *text, size_t bytes, bool begins)
@@ -260,8 +268,10 @@ static bool test_holds(struct scope scope, const char *test, size_t bytes)
 
 	if (left == bytes && memchr(test, '+', bytes))
 		return value_number(scope, test, bytes, &a) && a != 0;
-	if (left == bytes)
+	if (left == bytes) {
+		test = first_present(scope, test, &bytes);
 		return is_set(value_at(scope, test, bytes));
+	}
 	if (sign == '>')
 		return value_number(scope, test, key, &a) &&
 		       value_number(scope, right, test + bytes - right, &b) && a >= b;
@@ -274,7 +284,7 @@ bool value_holds(struct scope scope, const char *condition)
 		size_t bytes = strcspn(condition, " ");
 		bool not = *condition == '!';
 
-		if (test_holds(scope, condition + not, bytes - not) == not)
+		if (test_holds(scope, condition + not, bytes - not ) == not )
 			return false;
 		condition += bytes + (condition[bytes] == ' ');
 	}
@@ -379,7 +389,7 @@ bool value_template_is_good(const char *template)
 	enum column_format format;
 	int depth = 0;
 
-	for (; *template; template++) {
+	for (; *template; template ++) {
 		depth += !strncmp(template, "<|", 2);
 		depth -= !strncmp(template, "|>", 2);
 		if (depth < 0)

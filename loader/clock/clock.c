@@ -1,285 +1,199 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* This host's clock: a round four times a second, and its result to all who read it. */
-#include <jansson.h>
-#include <math.h>
+#include "clock.h"
+
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <libgen.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "page.h"
-#include "daemon/daemon.h"
-#include "core/events.h"
+#include "base/explain.h"
 #include "base/log.h"
-#include "mesh/internal.h"
+#include "clocksync/graph.h"
+#include "clocksync/local.h"
+#include "core/core.h"
+#include "dataplane/dataplane.h"
+#include "internal.h"
+#include "page.h"
 
-#define SECOND_NS 1000000000ll
-#define Q40 1099511627776.0
-/*
- * What a host's own two directions may differ by, halved, that no loop of the
- * graph can show: both ends stamp in tc egress and in XDP, so it is what two
- * hosts' kernels differ by between the stamp and the wire.
- */
-#define ASYMMETRY_SOFTWARE_NS 30.0
-/* A reply leaves from XDP, a request from tc: measured 190 ns apart, halved. */
-#define ASYMMETRY_ONE_SIDED_NS 95.0
-#define DOWN_STRETCH 10 /* of the interval, for a peer that is down: 20 ms until it is back */
-#define REFUSED_TELL_NS (2 * SECOND_NS)
-#define LIAR_TELL_NS (10 * SECOND_NS)
-/* A model older than that is of another life of the machine's clock. */
-#define TAKE_AGE_MAX_NS (3600 * SECOND_NS)
+const struct event_kind clock_events[] = {CLOCK_EVENTS(EVENT_KIND){}};
 
-/* --- over a restart --- */
-
-/*
- * The clock goes on from the model that the daemon before us published, as in
- * holdover: readers never see a step.
- */
-static void clock_resume(struct mesh *mesh, const struct clock_model *model, int64_t now_ns)
+void clock_report(const struct clock *clock, unsigned int kind, const char *subject, json_t *seen)
 {
-	struct hostclock *clock = &mesh->clock;
-	struct consensus *consensus = &clock->consensus;
-
-	clock->model = *model;
-	clock->state = CLOCK_HOLDOVER;
-	consensus->line = (struct clock_line){
-		.local_ns = model->turn_local_ns,
-		.fabric_ns = model->turn_fabric_ns,
-		.rate_ppb = model->rate / Q40 * 1e9,
-	};
-	consensus->line = clock_line_move(&consensus->line, now_ns, 0);
-	consensus->has_line = true;
-	consensus->generation = model->generation;
-	consensus->last_used_ns = model->bound_local_ns;
-	/* It was in step with the fleet: what comes is slewed to. */
-	consensus->last_whole_ns = model->bound_local_ns;
-	mesh->model_taken = true;
+	events_add(clock->core->events, &(struct event){.kind = &clock_events[kind],
+							.subject = subject,
+							.seen = seen});
 }
 
-void mesh_clock_open(struct mesh *mesh)
+uint64_t clock_epoch(const struct clock *clock)
 {
-	const struct esc_clock *map = mesh->maps.clock;
-	int64_t now_ns = mesh_local_ns(mesh, mesh_monotonic_ns());
-	struct hostclock_config config = {
-		.degree = 1, .round_ns = HOSTCLOCK_ROUND_NS, .asymmetry_ns = ASYMMETRY_SOFTWARE_NS};
-	const struct clock_model *model = &map->slot[map->generation & 1];
-	int64_t age_ns = now_ns - model->bound_local_ns;
-
-	hostclock_init(&mesh->clock, &config, now_ns);
-	mesh->told_state = CLOCK_FREE_RUNNING;
-	if (!map->generation || model->state == CLOCK_FREE_RUNNING || age_ns < 0 ||
-	    age_ns > TAKE_AGE_MAX_NS)
-		return;
-	clock_resume(mesh, model, now_ns);
-	mesh->told_state = CLOCK_HOLDOVER;
+	return clock->epoch;
 }
 
-void mesh_clock_configure(struct mesh *mesh)
+struct esc_fleet *clock_fleet(const struct clock *clock)
 {
-	const struct config *config = mesh->daemon->config;
-	const struct members *members = fleet_members(mesh->daemon->core.fleet);
-	unsigned int degree = mesh_plane_edges(mesh, FLEET_PLANE_BACKEND) +
-			      mesh_plane_edges(mesh, FLEET_PLANE_FRONTEND);
-	bool on = mesh->planes[0].on || mesh->planes[1].on;
-	struct roster all;
-
-	mesh->clock.config.degree = degree;
-	mesh->clock.consensus.degree = degree;
-	if (on && members && !roster_build_all(&all, members, config->host)) {
-		if (all.self != ROSTER_NOBODY)
-			mesh->clock.config.rank = graph_rank(all.ids, all.count, all.self, 0);
-		roster_free(&all);
-	}
-	if (on && !mesh->clock_runs)
-		mesh->clock.consensus.first_round_ns = mesh_local_ns(mesh, mesh_monotonic_ns());
-	mesh->clock_runs = mesh->clock_runs || on || mesh->model_taken;
+	return clock->fleet;
 }
 
-/* --- a round --- */
-
-/* From which probes the peer's direction is known; a change begins the edge's window anew. */
-static void edge_choose_side(struct mesh *mesh, struct mesh_edge *edge, int64_t now_ns)
+int64_t clock_local_at(const struct clock *clock, uint64_t monotonic_ns)
 {
-	bool requests = edge->request_local_ns && now_ns - edge->request_local_ns < SECOND_NS;
-	bool replies = edge->reply_local_ns && now_ns - edge->reply_local_ns < SECOND_NS;
-	bool one_sided = edge->one_sided;
-
-	if (requests)
-		one_sided = false;
-	else if (replies && now_ns - edge->begun_local_ns > 2 * SECOND_NS)
-		one_sided = true;
-	if (one_sided == edge->one_sided)
-		return;
-	edge->one_sided = one_sided;
-	edge_init(&edge->edge, (int64_t)mesh->daemon->config->clock.window_ns);
-	events_record(mesh->daemon->ledger, one_sided ? "peer_one_sided" : "peer_two_sided",
-		   edge->host, NULL, NULL, NULL, NULL);
+	return clock_local_ns(monotonic_ns, clock->lab_offset_ns, clock->lab_drift_ppb);
 }
 
-static const struct clock_view *edge_view(const struct mesh_edge *edge, int64_t now_ns)
+const struct hostclock *clock_host(const struct clock *clock)
 {
-	if (!edge->view_known || now_ns - edge->view_fresh_ns > MESH_VIEW_ROUNDS_NS)
+	return &clock->host;
+}
+
+uint64_t clock_rounds(const struct clock *clock)
+{
+	return clock->rounds;
+}
+
+/* --- edges --- */
+
+struct clock_edge *clock_add_edge(struct clock *clock, enum fleet_plane plane, uint64_t id,
+				  const char *host)
+{
+	struct clock_edge *edge;
+	size_t slot = 0;
+
+	while (slot < CLOCK_EDGES_MAX && clock->edges[slot])
+		slot++;
+	edge = slot < CLOCK_EDGES_MAX ? calloc(1, sizeof(*edge)) : NULL;
+	if (!edge)
 		return NULL;
-	return &edge->view;
+	edge->slot = slot;
+	edge->id = id;
+	edge->plane = plane;
+	snprintf(edge->host, sizeof(edge->host), "%s", host);
+	edge->begun_local_ns = clock_local_at(clock, time_local_ns());
+	edge_init(&edge->fit, (int64_t)clock->core->config->clock.window_ns);
+	clock->edges[slot] = edge;
+	return edge;
 }
 
-static void edge_round(struct mesh *mesh, struct mesh_edge *edge, int64_t now_ns)
+void clock_remove_edge(struct clock *clock, struct clock_edge *edge)
 {
-	int64_t base_ns = (int64_t)mesh->daemon->config->mesh.pair_interval_ns;
-	const struct clock_view *view = edge_view(edge, now_ns);
-	struct edge_prior prior;
-
-	edge_choose_side(mesh, edge, now_ns);
-	prior = consensus_prior(&mesh->clock.consensus, view);
-	edge_fit(&edge->edge, now_ns, &prior, &mesh->scratch);
-	mesh_path_round(mesh, edge, now_ns);
-	edge->pair_interval_ns = base_ns * DOWN_STRETCH;
-	if (edge->state != PEER_DOWN)
-		edge->pair_interval_ns = edge_pair_interval(&edge->edge, base_ns);
+	clock->edges[edge->slot] = NULL;
+	if (edge->slot < CONSENSUS_PEERS_MAX)
+		consensus_peer_init(&clock->host.consensus, edge->slot);
+	free(edge);
 }
 
-/*
- * Edges may want more pairs than the configuration's mean where others want
- * fewer, never all of them: probes that make the load they suffer from would
- * call for more and more of themselves.
- */
-static void spread_budget(struct mesh *mesh)
+void clock_listen(struct clock *clock, const struct clock_listener *listener, void *context)
 {
-	double base_ns = (double)mesh->daemon->config->mesh.pair_interval_ns;
-	double wanted = 0, edges = 0, stretch;
-
-	for (size_t slot = 0; slot < MESH_EDGES_MAX; slot++)
-		if (mesh->edges[slot]) {
-			wanted += base_ns / (double)mesh->edges[slot]->pair_interval_ns;
-			edges++;
-		}
-	stretch = wanted > edges ? wanted / edges : 1;
-	for (size_t slot = 0; slot < MESH_EDGES_MAX; slot++) {
-		struct mesh_edge *edge = mesh->edges[slot];
-
-		if (!edge)
-			continue;
-		edge->pair_interval_ns = (int64_t)((double)edge->pair_interval_ns * stretch);
-		if (edge->sending)
-			sender_set_interval(edge->sending, (uint64_t)edge->pair_interval_ns);
-	}
+	clock->listener = listener;
+	clock->listener_context = context;
 }
 
-static size_t gather(struct mesh *mesh, int64_t now_ns,
-		     struct consensus_input input[CONSENSUS_PEERS_MAX])
+static unsigned int edge_count(const struct clock *clock)
 {
-	bool one_sided = false;
-	size_t count = 0;
+	unsigned int count = 0;
 
-	memset(input, 0, CONSENSUS_PEERS_MAX * sizeof(*input));
-	for (size_t slot = 0; slot < MESH_EDGES_MAX; slot++) {
-		struct mesh_edge *edge = mesh->edges[slot];
-
-		if (!edge)
-			continue;
-		edge_round(mesh, edge, now_ns);
-		if (slot >= CONSENSUS_PEERS_MAX)
-			continue;
-		one_sided = one_sided || edge->one_sided;
-		input[slot].edge = &edge->edge.estimate;
-		input[slot].view = edge_view(edge, now_ns);
-		input[slot].view_age_ns = now_ns - edge->view_local_ns;
-		count = slot + 1;
-	}
-	spread_budget(mesh);
-	mesh->clock.config.asymmetry_ns =
-		ASYMMETRY_SOFTWARE_NS + (one_sided ? ASYMMETRY_ONE_SIDED_NS : 0);
+	for (size_t slot = 0; slot < CLOCK_EDGES_MAX; slot++)
+		count += clock->edges[slot] != NULL;
 	return count;
 }
 
-static void publish(struct mesh *mesh)
+void clock_configure(struct clock *clock, bool on)
 {
-	struct esc_clock *map = mesh->maps.clock;
-	uint64_t generation = map->generation + 1;
-	struct clock_view view;
+	const struct members *members = fleet_members(clock->core->fleet);
+	const char *host = clock->core->config->host;
+	struct roster *roster = &clock->members;
+	bool known;
 
-	hostclock_view(&mesh->clock, &view);
-	mesh_write_view(mesh, &view);
-	if (!mesh->clock.model.generation)
-		return;
-	map->slot[generation & 1] = mesh->clock.model;
-	__atomic_store_n(&map->generation, generation, __ATOMIC_RELEASE);
-	if (mesh->page)
-		clockpage_write(mesh->page, &mesh->clock.model);
+	clock->host.config.degree = clock->host.consensus.degree = edge_count(clock);
+	roster_free(roster);
+	known = members && !roster_build_all(roster, members, host);
+	if (on && known && roster->self != ROSTER_NOBODY)
+		clock->host.config.rank = graph_rank(roster->ids, roster->count, roster->self, 0);
+	if (on && !clock->runs)
+		clock->host.consensus.first_round_ns = clock_local_at(clock, time_local_ns());
+	clock->runs = clock->runs || on || clock->model_taken;
 }
 
-/* --- events --- */
-
-static void tell_state(struct mesh *mesh)
+void clock_tick(struct clock *clock, uint64_t now_ns)
 {
-	const struct hostclock *clock = &mesh->clock;
-	json_t *seen;
-
-	if (clock->state == mesh->told_state)
+	if (now_ns < clock->round_due_ns)
 		return;
-	seen = json_pack("{s:s, s:i, s:i}", "before", clock_state_name(mesh->told_state), "heard",
-			 (int)clock->consensus.heard, "used", (int)clock->consensus.used);
-	if (clock->state != CLOCK_FREE_RUNNING)
-		json_object_set_new(seen, "bound_ns", json_integer(clock->model.bound_ns));
-	log_info("the clock is %s", clock_state_name(clock->state));
-	events_record(mesh->daemon->ledger, "clock_state", clock_state_name(clock->state), seen, NULL,
-		   NULL, NULL);
-	mesh->told_state = clock->state;
+	clock->round_due_ns += HOSTCLOCK_ROUND_NS;
+	if (clock->round_due_ns <= now_ns)
+		clock->round_due_ns = now_ns + HOSTCLOCK_ROUND_NS;
+	clock_round(clock, now_ns);
 }
 
-static json_t *word_json(const struct consensus_peer *peer)
+/* --- from start to end --- */
+
+static void open_page(struct clock *clock)
 {
-	return json_pack("{s:s, s:f, s:f}", "refused_for",
-			 peer->verdict == CONSENSUS_REFUSED_DRIFT ? "drift" : "offset", "offset_ns",
-			 peer->offset_ns, "drift_ppb", peer->drift_ppb);
+	char *copy = strdup(clock->core->config->socket), *path = NULL, *error = NULL;
+
+	if (copy && asprintf(&path, "%s/clock", dirname(copy)) >= 0 &&
+	    clockpage_open(&clock->page, path, clock->lab_offset_ns, clock->lab_drift_ppb, &error))
+		log_warning("%s", error ? error : path);
+	free(error);
+	free(path);
+	free(copy);
 }
 
-/* Refused for long while the others agree: it lies, or its path is uneven. */
-static void tell_peer(struct mesh *mesh, size_t slot, int64_t now_ns)
+/* Later than the one before, also when the system clock was set back. */
+static uint64_t new_epoch(const struct clock *clock)
 {
-	const struct consensus_peer *peer = &mesh->clock.consensus.peers[slot];
-	struct mesh_edge *edge = mesh->edges[slot];
-	int64_t refused_ns = peer->refused_since_ns ? now_ns - peer->refused_since_ns : 0;
+	uint64_t before = clock->fleet->epoch, now = time_realtime_ns();
 
-	if (peer->verdict == CONSENSUS_USED) {
-		if (edge->refused_told)
-			events_record(mesh->daemon->ledger, "clock_accepted", edge->host, NULL, NULL,
-				   NULL, NULL);
-		edge->refused_told = edge->liar_told = false;
-		return;
+	return now > before ? now : before + 1;
+}
+
+static void clock_close(void *self)
+{
+	struct clock *clock = self;
+
+	ring_buffer__free(clock->ring);
+	clock_close_maps(clock);
+	clockpage_close(clock->page);
+	roster_free(&clock->members);
+	free(clock);
+}
+
+static int clock_open(void **self, struct core *core, void *const needs[], char **error)
+{
+	struct clock *clock = calloc(1, sizeof(*clock));
+	const struct dataplane *dataplane = needs[0];
+	int err;
+
+	if (!clock)
+		return -ENOMEM;
+	clock->core = core;
+	clock->members.self = ROSTER_NOBODY;
+	clock->lab_offset_ns = core->config->lab.clock_offset_ns;
+	clock->lab_drift_ppb = core->config->lab.clock_drift_ppb;
+	/* Hosts that started together are not to have their rounds together. */
+	clock->round_due_ns =
+		time_local_ns() + core->start_realtime_ns / 1000 % HOSTCLOCK_ROUND_NS;
+	err = clock_open_maps(clock, dataplane, error);
+	if (!err)
+		err = clock_open_ring(clock, dataplane_map_fd(dataplane, "probes"), error);
+	if (err) {
+		clock_close(clock);
+		return err;
 	}
-	if (peer->verdict == CONSENSUS_ABSENT || mesh->clock.state != CLOCK_SYNCED)
-		return;
-	if (refused_ns > REFUSED_TELL_NS && !edge->refused_told) {
-		edge->refused_told = true;
-		events_record(mesh->daemon->ledger, "clock_refused", edge->host, word_json(peer), NULL,
-			   NULL, NULL);
-	}
-	if (refused_ns > LIAR_TELL_NS && !edge->liar_told) {
-		edge->liar_told = true;
-		log_warning(
-			"peer %s says another time than the others, %.0f ns off, for %lld s: it "
-			"is left out of the clock",
-			edge->host, -peer->offset_ns, (long long)(refused_ns / SECOND_NS));
-		events_record(mesh->daemon->ledger, "clock_liar", edge->host, word_json(peer), NULL,
-			   NULL, NULL);
-	}
+	clock->epoch = new_epoch(clock);
+	open_page(clock);
+	clock_start_host(clock);
+	*self = clock;
+	return 0;
 }
 
-void mesh_clock_round(struct mesh *mesh, uint64_t now_ns)
-{
-	struct consensus_input input[CONSENSUS_PEERS_MAX];
-	int64_t local_ns = mesh_local_ns(mesh, now_ns);
-	size_t count;
-
-	if (!mesh->clock_runs)
-		return;
-	count = gather(mesh, local_ns, input);
-	/* The fits took a while: the round's time is when its model begins. */
-	local_ns = mesh_local_ns(mesh, mesh_monotonic_ns());
-	hostclock_round(&mesh->clock, local_ns, input, count);
-	publish(mesh);
-	mesh_anchor_round(mesh, local_ns);
-	mesh->rounds++;
-	tell_state(mesh);
-	for (size_t slot = 0; slot < CONSENSUS_PEERS_MAX; slot++)
-		if (mesh->edges[slot])
-			tell_peer(mesh, slot, local_ns);
-}
+const struct capability clock_capability = {
+	.name = "clock",
+	.needs = {"dataplane"},
+	.verbs = clock_verb_handlers,
+	.events = clock_events,
+	.metrics = clock_metrics,
+	.open = clock_open,
+	.close = clock_close,
+	.status = clock_put_status,
+	.write_metrics = clock_write_metrics,
+};

@@ -2,39 +2,34 @@
 /* Records of probes, from the ring buffer to the edges. */
 #include <bpf/libbpf.h>
 #include <errno.h>
-#include <jansson.h>
 #include <string.h>
 
-#include "daemon/daemon.h"
 #include "base/explain.h"
-#include "core/events.h"
-#include "base/log.h"
-#include "mesh/internal.h"
+#include "core/core.h"
+#include "internal.h"
 
-/* The peer began anew: what was known of its clock and its path is of another run. */
-static void edge_restart(struct mesh *mesh, struct mesh_edge *edge, uint64_t epoch, int64_t now_ns)
+/* The peer began anew: what is known of its clock and its path is of another run. */
+static void restart(struct clock *clock, struct clock_edge *edge, uint64_t epoch, int64_t now_ns)
 {
 	if (edge->epoch)
-		events_record(mesh->daemon->ledger, "peer_restarted", edge->host, NULL, NULL, NULL,
-			   NULL);
+		clock_report(clock, CLOCK_PEER_RESTARTED, edge->host, NULL);
 	edge->epoch = epoch;
 	edge->begun_local_ns = now_ns;
 	edge->view_known = false;
 	edge->anchor.sequence = 0;
 	edge->request_local_ns = edge->reply_local_ns = 0;
 	edge->one_sided = false;
-	edge_init(&edge->edge, (int64_t)mesh->daemon->config->clock.window_ns);
+	edge_init(&edge->fit, (int64_t)clock->core->config->clock.window_ns);
 	passages_clear(&edge->out);
 	passages_clear(&edge->in);
 	passages_clear(&edge->back);
 }
 
 /*
- * A view that says the same for more rounds than get lost is of a daemon that
- * is gone: the kernel programs go on answering for a while. Its age counts from
- * when it last changed.
+ * A view that stays the same for more rounds than get lost is of a daemon that is gone: the kernel
+ * programs go on replying for a while. Its age counts from when it last changed.
  */
-static void edge_take_view(struct mesh_edge *edge, const struct esc_probe_event *event,
+static void take_view(struct clock_edge *edge, const struct esc_probe_event *event,
 			   int64_t local_ns)
 {
 	if (!(event->flags & ESC_PROBE_VIEW))
@@ -61,7 +56,7 @@ static struct clock_probe passage_of(uint64_t tx_ns, uint64_t rx_ns, uint32_t pa
 	return (struct clock_probe){(int64_t)tx_ns, (int64_t)rx_ns, pair};
 }
 
-static void take_reply(struct mesh_edge *edge, const struct esc_probe_event *event, int64_t now_ns)
+static void take_reply(struct clock_edge *edge, const struct esc_probe_event *event, int64_t now_ns)
 {
 	struct clock_probe forward = passage_of(event->t1, event->t2, event->pair);
 	struct clock_probe backward = passage_of(event->t3, event->t4, event->pair);
@@ -70,19 +65,19 @@ static void take_reply(struct mesh_edge *edge, const struct esc_probe_event *eve
 	edge->reply_local_ns = (int64_t)event->t4;
 	losses_reply(&edge->losses, event->sequence);
 	if (event->flags & ESC_PROBE_ASKS)
-		return; /* of no pair, and no path was warmed for it */
+		return; /* of no pair: no warm-up packet preceded it */
 	passages_add(&edge->out, (int64_t)event->t1, (int64_t)event->t2);
 	passages_add(&edge->back, (int64_t)event->t3, (int64_t)event->t4);
-	edge_add(&edge->edge, CLOCK_FORWARD, &forward, now_ns);
+	edge_add(&edge->fit, CLOCK_FORWARD, &forward, now_ns);
 	if (edge->one_sided)
-		edge_add(&edge->edge, CLOCK_BACKWARD, &backward, now_ns);
+		edge_add(&edge->fit, CLOCK_BACKWARD, &backward, now_ns);
 }
 
 /*
- * The peer's request went the way that ours go, from tc egress to XDP, so that
- * what the two directions have in common cancels; a reply leaves from XDP.
+ * The peer's request went from tc egress to XDP, as ours do, so that what the two directions have
+ * in common cancels; a reply leaves from XDP.
  */
-static void take_request(struct mesh_edge *edge, const struct esc_probe_event *event,
+static void take_request(struct clock_edge *edge, const struct esc_probe_event *event,
 			 int64_t now_ns)
 {
 	struct clock_probe backward = passage_of(event->t1, event->t2, event->pair);
@@ -93,27 +88,36 @@ static void take_request(struct mesh_edge *edge, const struct esc_probe_event *e
 		return;
 	passages_add(&edge->in, (int64_t)event->t1, (int64_t)event->t2);
 	if (!edge->one_sided)
-		edge_add(&edge->edge, CLOCK_BACKWARD, &backward, now_ns);
+		edge_add(&edge->fit, CLOCK_BACKWARD, &backward, now_ns);
 }
 
-static void take_record(struct mesh *mesh, const struct esc_probe_event *event, int64_t now_ns)
+static struct clock_edge *find_edge(const struct clock *clock, enum fleet_plane plane, uint64_t id)
+{
+	for (size_t slot = 0; slot < CLOCK_EDGES_MAX; slot++)
+		if (clock->edges[slot] && clock->edges[slot]->id == id &&
+		    clock->edges[slot]->plane == plane)
+			return clock->edges[slot];
+	return NULL;
+}
+
+static void take_record(struct clock *clock, const struct esc_probe_event *event, int64_t now_ns)
 {
 	enum fleet_plane plane =
 		event->flags & ESC_PROBE_PLANE ? FLEET_PLANE_FRONTEND : FLEET_PLANE_BACKEND;
-	struct mesh_edge *edge = mesh_find_edge(mesh, plane, event->peer);
+	struct clock_edge *edge = find_edge(clock, plane, event->peer);
 	bool reply = event->kind == ESC_PROBE_EVENT_REPLY;
 
-	if (reply && event->flags & ESC_PROBE_ASKS)
-		mesh_inquiry_answer(mesh, event);
+	if (reply && event->flags & ESC_PROBE_ASKS && clock->listener)
+		clock->listener->query_replied(clock->listener_context, event);
 	if (!edge)
-		return; /* a stranger's question, or a neighbour of before */
+		return; /* a query of no neighbor, or a neighbor of before */
 	if (event->epoch != edge->epoch) {
 		if (event->epoch < edge->epoch)
-			return; /* it stood in the ring while the peer restarted */
-		edge_restart(mesh, edge, event->epoch, now_ns);
+			return; /* it was in the ring while the peer restarted */
+		restart(clock, edge, event->epoch, now_ns);
 	}
-	edge_take_view(edge, event, (int64_t)(reply ? event->t4 : event->t2));
-	mesh_take_anchor(edge, event);
+	take_view(edge, event, (int64_t)(reply ? event->t4 : event->t2));
+	clock_take_anchor(edge, event);
 	if (reply)
 		take_reply(edge, event, now_ns);
 	else if (event->kind == ESC_PROBE_EVENT_REQUEST)
@@ -122,22 +126,22 @@ static void take_record(struct mesh *mesh, const struct esc_probe_event *event, 
 
 static int on_record(void *context, void *data, size_t bytes)
 {
-	struct mesh *mesh = context;
+	struct clock *clock = context;
 
 	if (bytes >= sizeof(struct esc_probe_event))
-		take_record(mesh, data, mesh_local_ns(mesh, mesh_monotonic_ns()));
+		take_record(clock, data, clock_local_at(clock, time_local_ns()));
 	return 0;
 }
 
-int mesh_ring_open(struct mesh *mesh, char **error)
+int clock_open_ring(struct clock *clock, int probes_fd, char **error)
 {
-	mesh->ring = ring_buffer__new(mesh->maps.probes_fd, on_record, mesh, NULL);
-	return mesh->ring ? 0
-			  : explain(error, -errno, "the ring buffer of probes cannot be read: %s",
-				    strerror(errno));
+	clock->ring = ring_buffer__new(probes_fd, on_record, clock, NULL);
+	return clock->ring ? 0
+			   : explain(error, -errno, "the ring buffer of probes cannot be read: %s",
+				     strerror(errno));
 }
 
-void mesh_ring_read(struct mesh *mesh)
+void clock_read_records(struct clock *clock)
 {
-	ring_buffer__consume(mesh->ring);
+	ring_buffer__consume(clock->ring);
 }

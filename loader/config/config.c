@@ -12,7 +12,6 @@
 #include "base/readfile.h"
 #include "internal.h"
 #include "keys.h"
-#include "maps/maps.h"
 
 #define CONFIG_BYTES_MAX (1u << 20)
 #define CONFIG_SECTIONS_MAX 64 /* bits in config_reading.refused */
@@ -308,54 +307,4 @@ int config_load(const struct config_input *input, struct config **out, char **re
 	err = config_parse(input, bytes, size, out, report);
 	free(bytes);
 	return err;
-}
-
-/* --- where a daemon is reached --- */
-
-static int find_place(struct config_reading *reading, const char *key, const char *fallback,
-		      char **out)
-{
-	const yaml_node_t *root = yaml_document_get_root_node(&reading->document);
-	const yaml_node_t *node = config_find(reading, root, key, NULL);
-	const char *text =
-		node && node->type == YAML_SCALAR_NODE ? (const char *)node->data.scalar.value : "";
-
-	*out = config_path_from(reading->path, *text ? text : fallback);
-	return *out ? 0 : -ENOMEM;
-}
-
-int config_find_places(const char *path, struct config_places *out, char **error)
-{
-	struct config_reading reading = {.path = path ? path : CONFIG_PATH_DEFAULT};
-	char *bytes = NULL;
-	size_t size;
-	int err, err_places;
-
-	*out = (struct config_places){};
-	*error = NULL;
-	err = read_config_file(reading.path, &bytes, &size, error);
-	if (!err)
-		err = config_load_document(&reading, bytes, size);
-	if (reading.fault_count)
-		explain(error, err, "%s:%u: %s", reading.path, reading.faults[0].line,
-			reading.faults[0].text);
-	err_places = find_place(&reading, "pin_root", ESC_PIN_ROOT, &out->pin_root);
-	if (!err_places)
-		err_places = find_place(&reading, "socket", CONFIG_SOCKET_DEFAULT, &out->socket);
-	if (!err_places)
-		err_places = find_place(&reading, "kill_file", CONFIG_KILL_FILE_DEFAULT,
-					&out->kill_file);
-	for (unsigned int i = 0; i < reading.fault_count; i++)
-		free(reading.faults[i].text);
-	yaml_document_delete(&reading.document);
-	free(bytes);
-	return err ? err : err_places;
-}
-
-void config_places_clear(struct config_places *places)
-{
-	free(places->socket);
-	free(places->pin_root);
-	free(places->kill_file);
-	*places = (struct config_places){};
 }

@@ -20,11 +20,6 @@
 /* The order of their names in the tables. */
 enum config_attach { CONFIG_ATTACH_AUTO, CONFIG_ATTACH_NATIVE, CONFIG_ATTACH_SKB };
 enum config_tc { CONFIG_TC_AUTO, CONFIG_TC_TCX, CONFIG_TC_CLSACT };
-enum config_steer { CONFIG_STEER_OFF, CONFIG_STEER_MANUAL, CONFIG_STEER_AUTO };
-enum config_overtake { CONFIG_OVERTAKE_NEVER, CONFIG_OVERTAKE_ONCE };
-enum config_pace { CONFIG_PACE_OFF, CONFIG_PACE_ON };
-enum config_pace_tcp { CONFIG_PACE_TCP_OFF, CONFIG_PACE_TCP_OBSERVE, CONFIG_PACE_TCP_ON };
-enum config_nic { CONFIG_NIC_WRAP, CONFIG_NIC_PLAIN };
 
 struct config_interface {
 	char *name;
@@ -73,13 +68,6 @@ struct config_clock {
 	bool anchor; /* this host distributes TAI */
 };
 
-struct config_steer_keys {
-	enum config_steer mode;	       /* of every interface, at the start */
-	double capacity_bps;	       /* of a path; 0: the interface's speed */
-	uint32_t moves_per_s;	       /* that automatic steering makes at most */
-	enum config_overtake overtake; /* of a queue pair without gaps */
-};
-
 struct config_paths {
 	bool on;		      /* candidate paths are found and probed */
 	uint32_t per_peer;	      /* candidate paths to an address of a peer */
@@ -88,40 +76,6 @@ struct config_paths {
 	uint64_t dead_after_ns;
 	uint64_t return_after_ns;
 	uint32_t budget_pps; /* of all path probes together */
-};
-
-/* Flows that are paced alike. A flow is of the first class that matches it, else of `default`. */
-struct config_pace_class {
-	char *name;
-	uint32_t weight;
-	uint64_t threshold_ns;
-	bool own_threshold;		/* given, not that of the section */
-	uint64_t dscps;			/* a bit each */
-	char *job, *cgroup;		/* shell patterns, NULL: none */
-	uint16_t port_first, port_last; /* 0: none */
-};
-
-struct config_pace_keys {
-	enum config_pace mode;		   /* of every interface, at the start */
-	uint64_t threshold_ns;		   /* of the class `default` */
-	uint64_t hold_max_ns;		   /* no packet is held longer */
-	double line_bps;		   /* of every interface; 0: as each reports it */
-	struct config_pace_class *classes; /* beside `default` */
-	size_t class_count;
-	struct config_pace_tcp_keys {
-		enum config_pace_tcp mode;
-		char *cgroup; /* NULL: none given */
-		uint64_t threshold_ns;
-	} tcp;
-};
-
-struct config_nic_keys {
-	enum config_nic mode;
-	bool resend;
-	uint16_t port; /* the first of ESC_NIC_PORTS */
-	uint64_t probe_interval_ns;
-	uint64_t dead_after_ns;	  /* without a reply for so long while another route has replies */
-	uint64_t return_after_ns; /* up again for so long before it is used */
 };
 
 struct config_lab {
@@ -151,9 +105,6 @@ struct config {
 	struct config_mesh mesh;
 	struct config_clock clock;
 	struct config_paths paths;
-	struct config_steer_keys steer;
-	struct config_pace_keys pace;
-	struct config_nic_keys nic;
 	struct config_lab lab;
 	const struct config_section **sections; /* those of config/ first */
 	void **values;				/* of each, NULL: in this structure */
@@ -186,22 +137,6 @@ const void *config_section(const struct config *config, const struct config_sect
 /* The configuration in force as a JSON object (new reference). */
 struct json_t;
 struct json_t *config_to_json(const struct config *config);
-
-/*
- * Where the daemon with the file at @path is reached: the socket, pin root and kill
- * file of the file, or their defaults. Checks nothing else, so it works on a
- * file that config_load() refuses. -ENOENT when there is no file (the defaults
- * are set all the same), another -errno and *@error when it cannot be read.
- */
-struct config_places {
-	char *socket, *pin_root, *kill_file;
-};
-int config_find_places(const char *path, struct config_places *out, char **error);
-void config_places_clear(struct config_places *places);
-
-/* What a dead NIC may have lost last is kept, and retransmitted by the other one. */
-bool config_nic_resends(const struct config *config);
-extern const char *const config_nic_modes[];
 
 /* The name of a plane, as the file has it. */
 const char *config_plane_name(enum fleet_plane plane);

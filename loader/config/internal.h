@@ -28,8 +28,6 @@ struct config_reading {
 	bool no_memory;
 };
 
-/* Into reading->document; -EINVAL: it is not YAML, which is recorded. */
-int config_load_document(struct config_reading *reading, const char *bytes, size_t size);
 /* The document's mappings into the configuration, and all checks of sections. */
 int config_read_yaml(struct config_reading *reading, const char *bytes, size_t size);
 /* What is refused next is in the mapping of @section. */

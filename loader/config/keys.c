@@ -382,9 +382,7 @@ static const struct config_section lab_section = {
 };
 
 const struct config_section *const config_own_sections[] = {
-	&config_top_section, &mesh_section,	    &clock_section,	  &receipts_section,
-	&paths_section,	     &config_steer_section, &config_pace_section, &config_pace_tcp_section,
-	&config_nic_section, &qps_section,	    &textfile_section,	  &events_section,
-	&lab_section,
+	&config_top_section, &mesh_section,	&clock_section,	 &receipts_section, &paths_section,
+	&qps_section,	     &textfile_section, &events_section, &lab_section,
 };
 const size_t config_own_section_count = CONFIG_COUNT_OF(config_own_sections);

@@ -5,8 +5,7 @@
 
 #include "key.h"
 
-extern const struct config_section config_top_section, config_steer_section, config_pace_section,
-	config_pace_tcp_section, config_nic_section;
+extern const struct config_section config_top_section;
 extern const struct config_section *const config_own_sections[]; /* the top level first */
 extern const size_t config_own_section_count;
 

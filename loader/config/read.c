@@ -23,25 +23,27 @@ struct scope {
 
 /* --- what is wrong --- */
 
-/* Takes @text. One line each, whatever a key of the file holds. */
-static void add_fault(struct config_reading *reading, unsigned int line, char *text)
+/* One line each, whatever a key of the file holds. */
+static void add_fault(struct config_reading *reading, unsigned int line, const char *what,
+		      const char *format, va_list arguments)
 {
 	unsigned int at = reading->fault_count;
+	char *text = NULL, *whole = NULL;
 
-	if (!text) {
+	if (at == CONFIG_FAULTS_MAX)
+		return;
+	if (vasprintf(&text, format, arguments) < 0 || asprintf(&whole, "%s%s", what, text) < 0) {
+		free(text);
 		config_no_memory(reading);
 		return;
 	}
-	if (at == CONFIG_FAULTS_MAX) {
-		free(text);
-		return;
-	}
-	for (char *c = text; *c; c++)
+	free(text);
+	for (char *c = whole; *c; c++)
 		if ((unsigned char)*c < ' ')
 			*c = ' ';
 	for (; at && reading->faults[at - 1].line > line; at--)
 		reading->faults[at] = reading->faults[at - 1];
-	reading->faults[at] = (struct config_fault){line, text};
+	reading->faults[at] = (struct config_fault){line, whole};
 	reading->fault_count++;
 }
 
@@ -49,14 +51,11 @@ __attribute__((format(printf, 3, 4))) static int
 refuse_at(struct config_reading *reading, unsigned int line, const char *format, ...)
 {
 	va_list arguments;
-	char *text;
 
-	va_start(arguments, format);
-	if (vasprintf(&text, format, arguments) < 0)
-		text = NULL;
-	va_end(arguments);
 	reading->error_count++;
-	add_fault(reading, line, text);
+	va_start(arguments, format);
+	add_fault(reading, line, "", format, arguments);
+	va_end(arguments);
 	return -EINVAL;
 }
 
@@ -64,32 +63,23 @@ int config_refuse(struct config_reading *reading, const char *key, const char *f
 {
 	unsigned int line = reading->line;
 	va_list arguments;
-	char *text;
 
 	if (key)
 		config_find(reading, reading->mapping, key, &line);
-	va_start(arguments, format);
-	if (vasprintf(&text, format, arguments) < 0)
-		text = NULL;
-	va_end(arguments);
 	reading->error_count++;
-	add_fault(reading, line, text);
+	va_start(arguments, format);
+	add_fault(reading, line, "", format, arguments);
+	va_end(arguments);
 	return -EINVAL;
 }
 
 void config_warn(struct config_reading *reading, unsigned int line, const char *format, ...)
 {
 	va_list arguments;
-	char *text, *whole;
 
 	va_start(arguments, format);
-	if (vasprintf(&text, format, arguments) < 0)
-		text = NULL;
+	add_fault(reading, line, "warning: ", format, arguments);
 	va_end(arguments);
-	if (!text || asprintf(&whole, "warning: %s", text) < 0)
-		whole = NULL;
-	free(text);
-	add_fault(reading, line, whole);
 }
 
 int config_no_memory(struct config_reading *reading)
@@ -111,7 +101,8 @@ static int refuse_yaml(struct config_reading *reading, const yaml_parser_t *pars
 			 parser->context ? " " : "", parser->context ? parser->context : "");
 }
 
-int config_load_document(struct config_reading *reading, const char *bytes, size_t size)
+/* Into reading->document; -EINVAL: it is not YAML, which is recorded. */
+static int load_document(struct config_reading *reading, const char *bytes, size_t size)
 {
 	yaml_document_t more = {};
 	yaml_parser_t parser;
@@ -490,7 +481,7 @@ static void check_section(struct config_reading *reading, size_t i)
 
 int config_read_yaml(struct config_reading *reading, const char *bytes, size_t size)
 {
-	int err = config_load_document(reading, bytes, size);
+	int err = load_document(reading, bytes, size);
 	const yaml_node_t *root;
 
 	if (err)

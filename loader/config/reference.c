@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/mdoc.h"
 #include "config.h"
 #include "keys.h"
 
@@ -33,74 +34,6 @@ static bool range_text(const struct config_key *key, char out[2 * CONFIG_NUMBER_
 
 /* --- mdoc --- */
 
-/* The end of page(1), NULL: @at is not a reference to a manual page. */
-static const char *reference_end(const char *at)
-{
-	const char *end = at;
-
-	while (isalnum((unsigned char)*end) || *end == '.' || *end == '_')
-		end++;
-	return end > at && end[0] == '(' && isdigit((unsigned char)end[1]) && end[2] == ')'
-		       ? end + 3
-		       : NULL;
-}
-
-/* What stands right behind a macro's argument, up to the next space. */
-static const char *write_behind(FILE *out, const char *at)
-{
-	for (; *at && strchr(".,;:)", *at); at++)
-		fprintf(out, " %c", *at);
-	if (*at && *at != ' ') {
-		fputs(" Ns ", out);
-		for (; *at && *at != ' '; at++)
-			fputc(*at, out);
-	}
-	fputc('\n', out);
-	return at;
-}
-
-/* A word with `x` or page(1) in it, as a line with a macro. */
-static const char *write_macro(FILE *out, const char *at)
-{
-	bool open = *at == '(';
-	const char *end;
-
-	at += open;
-	end = reference_end(at);
-	if (end) {
-		fprintf(out, ".Xr %s%.*s %c", open ? "( " : "", (int)(end - at) - 3, at, end[-2]);
-		return write_behind(out, end);
-	}
-	end = strchr(at + 1, '`');
-	fprintf(out, ".Ql %s\"%.*s\"", open ? "( " : "", (int)(end - at) - 1, at + 1);
-	return write_behind(out, end + 1);
-}
-
-static void write_mdoc(FILE *out, const char *text)
-{
-	bool line = false; /* one has begun */
-
-	while (*text) {
-		const char *word = text + (*text == '(');
-		size_t bytes = strcspn(text, " ");
-
-		if ((*word == '`' && strchr(word + 1, '`')) || reference_end(word)) {
-			fputs(line ? "\n" : "", out);
-			text = write_macro(out, text);
-			line = false;
-		} else {
-			bool sentence = bytes > 1 && text[bytes - 1] == '.' && text[bytes];
-
-			fprintf(out, "%s%.*s%s", line ? " " : "", (int)bytes, text,
-				sentence ? "\n" : "");
-			text += bytes;
-			line = !sentence;
-		}
-		text += strspn(text, " ");
-	}
-	fputs(line ? "\n" : "", out);
-}
-
 static void write_words(FILE *out, const struct config_key *key, const char *macro)
 {
 	for (size_t i = 0; key->words[i]; i++)
@@ -121,7 +54,7 @@ static void write_mdoc_keys(FILE *out, const struct config_key *keys, unsigned i
 		else
 			fprintf(out, " Ar %s", key->type->name);
 		fputc('\n', out);
-		write_mdoc(out, key->help);
+		mdoc_write(out, key->help);
 		if (key->required)
 			fputs("Required.\n", out);
 		if (key->fallback)
@@ -136,15 +69,24 @@ static void write_mdoc_keys(FILE *out, const struct config_key *keys, unsigned i
 	fputs(".El\n", out);
 }
 
-int config_write_man(FILE *out, const struct config_section *const *sections)
+static void write_mdoc_sections(FILE *out, const struct config_section *const *sections,
+				bool for_tests)
 {
 	const struct config_section *section;
 
 	for (size_t i = 0; (section = section_at(sections, i)); i++) {
+		if (section->for_tests != for_tests)
+			continue;
 		fprintf(out, ".Ss %s\n", *section->name ? section->name : "Top level");
-		write_mdoc(out, section->summary);
+		mdoc_write(out, section->summary);
 		write_mdoc_keys(out, section->keys, section->key_count);
 	}
+}
+
+int config_write_man(FILE *out, const struct config_section *const *sections)
+{
+	write_mdoc_sections(out, sections, false);
+	write_mdoc_sections(out, sections, true);
 	return ferror(out) ? -EIO : 0;
 }
 

@@ -83,7 +83,8 @@ struct capability {
 	void (*qp)(void *self, const struct qp_entry *entry, json_t *qp);
 	/* Writes its families of metrics. */
 	void (*write_metrics)(void *self, FILE *out);
-	/* The metrics were written and are read from now on: histograms of one scrape begin anew. */
+	/* The metrics were written and are read from now on: histograms of one scrape begin anew.
+	 */
 	void (*metrics_written)(void *self);
 };
 

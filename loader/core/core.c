@@ -98,13 +98,15 @@ void core_close(struct core *core)
 
 int core_refresh(struct core *core)
 {
-	int err = 0, one;
+	int err = 0;
 
 	for (size_t i = 0; i < core->module_count; i++) {
-		const struct core_module *module = &core->modules[i];
+		struct core_module *module = &core->modules[i];
 
-		one = module->capability->refresh ? module->capability->refresh(module->self) : 0;
-		err = err ? err : one;
+		if (!module->capability->refresh)
+			continue;
+		module->refresh_error = module->capability->refresh(module->self);
+		err = err ? err : module->refresh_error;
 	}
 	return err;
 }

@@ -23,6 +23,7 @@ struct core_module {
 	const struct capability *capability;
 	void *self; /* NULL: not open */
 	struct core_timer *timer;
+	int refresh_error; /* of the newest core_refresh(); 0 or -errno */
 };
 
 struct core {
@@ -40,6 +41,8 @@ struct core {
 	/* heartbeat_local_ns of the map `control`; NULL until the dataplane is open. */
 	uint64_t *heartbeat_local_ns;
 	struct core_timer *heartbeat;
+	bool took_over; /* the maps were there before this daemon */
+
 	/* Whether the programs are switched off, as the dataplane has it. */
 	bool (*is_off)(void *context);
 	void *is_off_context;
@@ -54,8 +57,8 @@ struct core_timer;
 typedef uint64_t core_timer_fn(void *context, uint64_t now_ns);
 
 /* First call after @first_ns, within @slack_ns. *@out is freed with core_timer_free(). */
-int core_timer_new(struct core *core, struct core_timer **out, uint64_t first_ns,
-		   uint64_t slack_ns, core_timer_fn *fn, void *context);
+int core_timer_new(struct core *core, struct core_timer **out, uint64_t first_ns, uint64_t slack_ns,
+		   core_timer_fn *fn, void *context);
 /* The next call is @delay_ns from now. */
 void core_timer_set(struct core_timer *timer, uint64_t delay_ns);
 void core_timer_free(struct core_timer *timer);
@@ -103,6 +106,8 @@ json_t *core_mode(const struct core *core, int slot);
  */
 int core_set_off(struct core *core, bool off, const char *by, char **error);
 bool core_is_off(const struct core *core);
+/* The event of it, when it was turned otherwise; @seen (NULL: nothing) is taken over. */
+void core_record_kill_switch(struct core *core, bool off, const char *by, json_t *seen);
 /* Follows the kill file from now on: an operator's `touch` or `rm` works as well. */
 int core_watch_kill_file(struct core *core);
 bool core_kill_file_exists(const struct core *core);

@@ -93,6 +93,17 @@ bool core_is_off(const struct core *core)
 	return core->is_off && core->is_off(core->is_off_context);
 }
 
+void core_record_kill_switch(struct core *core, bool off, const char *by, json_t *seen)
+{
+	events_add(core->events,
+		   &(struct event){
+			   .kind = &killswitch_events[off ? KILL_SWITCH_ON : KILL_SWITCH_OFF],
+			   .subject = "daemon",
+			   .seen = seen,
+			   .done = json_pack("{s:s}", "by", by),
+		   });
+}
+
 static int switch_all(struct core *core, bool off, const char *by, char **error)
 {
 	bool was_off = core_is_off(core);
@@ -102,12 +113,7 @@ static int switch_all(struct core *core, bool off, const char *by, char **error)
 		return err;
 	log_warning("the kill switch is %s (by %s)", off ? "on: everything is detached" : "off",
 		    by);
-	events_add(core->events,
-		   &(struct event){
-			   .kind = &killswitch_events[off ? KILL_SWITCH_ON : KILL_SWITCH_OFF],
-			   .subject = "daemon",
-			   .done = json_pack("{s:s}", "by", by),
-		   });
+	core_record_kill_switch(core, off, by, NULL);
 	return 0;
 }
 

@@ -40,8 +40,7 @@ bool request_has(const struct request *request, const char *name)
 	return value && !json_is_null(value);
 }
 
-bool request_text(struct request *request, const char *name, const char *fallback,
-		  const char **out)
+bool request_text(struct request *request, const char *name, const char *fallback, const char **out)
 {
 	*out = fallback;
 	if (!request_has(request, name))

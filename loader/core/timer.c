@@ -30,8 +30,8 @@ static int on_time(sd_event_source *source, uint64_t due_us, void *context)
 	return 0;
 }
 
-int core_timer_new(struct core *core, struct core_timer **out, uint64_t first_ns,
-		   uint64_t slack_ns, core_timer_fn *fn, void *context)
+int core_timer_new(struct core *core, struct core_timer **out, uint64_t first_ns, uint64_t slack_ns,
+		   core_timer_fn *fn, void *context)
 {
 	struct core_timer *timer = calloc(1, sizeof(*timer));
 	int err;

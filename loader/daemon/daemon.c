@@ -8,13 +8,10 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#include "api/server.h"
-#include "api/textfile.h"
+#include "api/api.h"
 #include "base/explain.h"
 #include "base/log.h"
 #include "dataplane/dataplane.h"
-#include "dataplane/lock.h"
-#include "dataplane/preflight.h"
 #include "fleet/fleet.h"
 #include "net/rtnl.h"
 
@@ -23,12 +20,13 @@
 #undef CAPABILITY
 
 /* In the order in which they are opened. */
-static const struct capability *const capabilities[] = {
+const struct capability *const daemon_capabilities[] = {
 #define CAPABILITY(name) &name##_capability,
 #include "capabilities.def"
 #undef CAPABILITY
+	NULL,
 };
-#define CAPABILITIES (sizeof(capabilities) / sizeof(capabilities[0]))
+#define CAPABILITIES (sizeof(daemon_capabilities) / sizeof(daemon_capabilities[0]) - 1)
 
 const struct config_section *const *daemon_config_sections(void)
 {
@@ -36,8 +34,8 @@ const struct config_section *const *daemon_config_sections(void)
 	size_t count = 0;
 
 	for (size_t i = 0; i < CAPABILITIES; i++)
-		if (capabilities[i]->keys)
-			sections[count++] = capabilities[i]->keys;
+		if (daemon_capabilities[i]->keys)
+			sections[count++] = daemon_capabilities[i]->keys;
 	return sections;
 }
 
@@ -75,7 +73,7 @@ static void record_start(struct daemon *daemon)
 			   .subject = daemon->core.config->host,
 			   .seen = json_pack("{s:s, s:i}", "version", ESC_VERSION, "pid",
 					     (int)getpid()),
-			   .done = json_pack("{s:b, s:b}", "taken_over", daemon->takeover,
+			   .done = json_pack("{s:b, s:b}", "taken_over", daemon->core.took_over,
 					     "kill_switch", core_is_off(&daemon->core)),
 		   });
 }
@@ -87,20 +85,15 @@ static int prepare(struct daemon *daemon, char **error)
 	int err = config_load(&core->config_input, &core->own_config, error);
 
 	core->config = core->own_config;
-	daemon->config = core->own_config;
 	if (!err)
 		err = fleet_new(&core->fleet);
 	if (!err) {
 		fleet_set(core->fleet, core->config->members, core->own_config->member_list);
 		core->own_config->member_list = NULL;
-		err = preflight_check(error);
 	}
-	if (!err)
-		err = locks_take(&daemon->locks, NULL, core->config, error);
 	if (err)
 		return err;
 	err = events_new(&core->events, core->config->events.keep, core->config->events.file);
-	daemon->ledger = core->events;
 	if (err)
 		return explain(error, err, "%s: events.file %s: %s", core->config->path,
 			       core->config->events.file ? core->config->events.file : "(none)",
@@ -109,7 +102,6 @@ static int prepare(struct daemon *daemon, char **error)
 	if (!core->modules)
 		return -ENOMEM;
 	err = sd_event_default(&core->loop);
-	daemon->event = core->loop;
 	return err < 0 ? explain(error, err, "sd-event: %s", strerror(-err)) : 0;
 }
 
@@ -119,7 +111,7 @@ static int serve(struct daemon *daemon, char **error)
 	int err = 0;
 
 	for (size_t i = 0; !err && i < CAPABILITIES; i++)
-		err = core_open(core, capabilities[i], error);
+		err = core_open(core, daemon_capabilities[i], error);
 	if (!err)
 		err = server_new(&daemon->server, core, error);
 	if (!err)
@@ -135,7 +127,7 @@ static int serve(struct daemon *daemon, char **error)
 static void undo(struct daemon *daemon)
 {
 	char *pin_root = strdup(daemon->core.config->pin_root);
-	bool fresh = daemon->dataplane && !daemon->takeover;
+	bool fresh = daemon->core.module_count && !daemon->core.took_over;
 
 	daemon_free(daemon);
 	if (fresh && pin_root)
@@ -156,8 +148,8 @@ int daemon_new(struct daemon **out, const char *config_path, char **error)
 		.sections = daemon_config_sections(),
 	};
 	daemon->links_fd = -1;
-	daemon->start_realtime_ns = daemon->core.start_realtime_ns = time_realtime_ns();
-	daemon->start_local_ns = daemon->core.start_local_ns = time_local_ns();
+	daemon->core.start_realtime_ns = time_realtime_ns();
+	daemon->core.start_local_ns = time_local_ns();
 	err = prepare(daemon, error);
 	if (err) {
 		daemon_free(daemon);
@@ -185,7 +177,6 @@ void daemon_free(struct daemon *daemon)
 		close(daemon->links_fd);
 	core_close(&daemon->core);
 	events_free(daemon->core.events);
-	locks_free(daemon->locks);
 	sd_event_unref(daemon->core.loop);
 	fleet_free(daemon->core.fleet);
 	config_free(daemon->core.own_config);

@@ -16,13 +16,18 @@
 #include "base/log.h"
 #include "pins.h"
 #include "port.h"
-#include "preflight.h"
+#include "lock.h"
+#include "internal.h"
 #include "net/rtnl.h"
 
 struct dataplane {
 	struct pins *pins;
 	struct core *core;
 	struct events *events; /* of @core */
+	struct locks *locks;
+	uint32_t control_flags; /* as last written or seen here */
+	dataplane_visibility_fn *visibility;
+	void *visibility_context;
 	bool off;
 	bool clear_flag; /* once all is attached */
 	int cpus;
@@ -209,6 +214,7 @@ static void dataplane_set_flag(struct dataplane *dataplane, bool off)
 		__atomic_or_fetch(&control->flags, ESC_CONTROL_OFF, __ATOMIC_SEQ_CST);
 	else
 		__atomic_and_fetch(&control->flags, ~ESC_CONTROL_OFF, __ATOMIC_SEQ_CST);
+	dataplane->control_flags = control->flags;
 }
 
 uint32_t dataplane_control_flags(const struct dataplane *dataplane)
@@ -300,7 +306,7 @@ static bool dataplane_starts_off(struct dataplane *dataplane, const struct confi
 	return false;
 }
 
-int dataplane_open(struct dataplane **out, struct core *core, char **error)
+int dataplane_open(struct dataplane **out, struct core *core, struct locks *locks, char **error)
 {
 	const struct config *config = core->config;
 	struct dataplane *dataplane;
@@ -308,9 +314,7 @@ int dataplane_open(struct dataplane **out, struct core *core, char **error)
 
 	*out = NULL;
 	bpflog_install();
-	err = preflight_check(error);
-	if (!err)
-		err = dataplane_check_interfaces(config, error);
+	err = dataplane_check_interfaces(config, error);
 	if (err)
 		return err;
 	dataplane = calloc(1, sizeof(*dataplane));
@@ -340,6 +344,8 @@ int dataplane_open(struct dataplane **out, struct core *core, char **error)
 	if (dataplane->clear_flag)
 		dataplane_set_flag(dataplane, false);
 	dataplane_drop_orphans(dataplane);
+	dataplane->locks = locks;
+	dataplane->control_flags = dataplane_control_flags(dataplane);
 	*out = dataplane;
 	return 0;
 fail:
@@ -389,7 +395,7 @@ static void dataplane_undo(struct dataplane *dataplane, struct port *changed, un
 	free(error);
 }
 
-int dataplane_reconfigure(struct dataplane *dataplane, const struct config *config, char **error)
+static int replace_ports(struct dataplane *dataplane, const struct config *config, char **error)
 {
 	struct port ports[ESC_PORTS_MAX];
 	int err = dataplane_check_interfaces(config, error);
@@ -419,12 +425,28 @@ int dataplane_reconfigure(struct dataplane *dataplane, const struct config *conf
 	return 0;
 }
 
+int dataplane_reconfigure(struct dataplane *dataplane, const struct config *config, char **error)
+{
+	struct locks *locks;
+	int err = locks_take(&locks, dataplane->locks, config, error);
+
+	if (err)
+		return err;
+	err = replace_ports(dataplane, config, error);
+	if (err)
+		locks_free(locks);
+	else
+		locks_replace(&dataplane->locks, locks);
+	return err;
+}
+
 void dataplane_close(struct dataplane *dataplane)
 {
 	if (!dataplane)
 		return;
 	core_heartbeat_start(dataplane->core, NULL);
 	pins_close(dataplane->pins);
+	locks_free(dataplane->locks);
 	free(dataplane);
 }
 
@@ -436,7 +458,55 @@ void dataplane_tick(struct dataplane *dataplane, uint64_t now_local_ns)
 			  now_local_ns);
 }
 
-/* --- asking --- */
+struct core *dataplane_core(const struct dataplane *dataplane)
+{
+	return dataplane->core;
+}
+
+/* control.flags written by bpftool: the programs follow at once, it is reported here. */
+void dataplane_watch_control(struct dataplane *dataplane)
+{
+	uint32_t flags = dataplane_control_flags(dataplane);
+	bool off = flags & ESC_CONTROL_OFF;
+
+	if (!((flags ^ dataplane->control_flags) & ESC_CONTROL_OFF))
+		return;
+	dataplane->control_flags = flags;
+	log_warning("the map control was written by another program: kill switch %s",
+		    off ? "on, the programs pass every packet unchanged" : "off");
+	core_record_kill_switch(dataplane->core, off, "map",
+				json_pack("{s:I}", "flags", (json_int_t)flags));
+}
+
+/* --- facts --- */
+
+void dataplane_set_visibility(struct dataplane *dataplane, dataplane_visibility_fn *visibility,
+			      void *context)
+{
+	dataplane->visibility = visibility;
+	dataplane->visibility_context = context;
+}
+
+unsigned int dataplane_read_ports(const struct dataplane *dataplane,
+				  struct port_facts out[ESC_PORTS_MAX])
+{
+	unsigned int count = 0;
+
+	for (unsigned int i = 0; i < dataplane->count && i < ESC_PORTS_MAX; i++) {
+		struct port_facts *port = &out[count];
+
+		if (dataplane_port(dataplane, i, &port->info))
+			continue;
+		if (dataplane->visibility)
+			dataplane->visibility(dataplane->visibility_context, time_local_ns(),
+					      &port->info);
+		port->counted =
+			!dataplane_port_counts(dataplane, port->info.index, &port->counts);
+		count++;
+	}
+	return count;
+}
+
 
 unsigned int dataplane_port_count(const struct dataplane *dataplane)
 {

@@ -9,10 +9,16 @@
 #include <net/if.h>
 
 #include "config/config.h"
+#include "bpflog.h"
+#include "mapsweep.h"
 #include "maps/maps.h"
+#include "pins.h"
+#include "visibility.h"
 
 struct dataplane;
+struct capability;
 struct core;
+struct locks;
 struct events;
 
 /* What an interface is and what was done to it; `status` shows all of it. */
@@ -45,7 +51,8 @@ struct port_info {
  * The event log of @core gets attached, detached, interface_gone,
  * interface_back, link_up, link_down.
  */
-int dataplane_open(struct dataplane **out, struct core *core, char **error);
+/* @locks: of the interfaces (lock.h), taken over. */
+int dataplane_open(struct dataplane **out, struct core *core, struct locks *locks, char **error);
 /* The maps were there before: another daemon made them. */
 bool dataplane_took_over(const struct dataplane *dataplane);
 
@@ -73,6 +80,42 @@ int dataplane_remove(const char *pin_root, char **error);
 
 /* Once a second: links that came or went, re-attach after a NIC returned. */
 void dataplane_tick(struct dataplane *dataplane, uint64_t now_local_ns);
+
+/* needs nothing; self is the struct dataplane. */
+extern const struct capability dataplane_capability;
+
+struct core *dataplane_core(const struct dataplane *dataplane);
+/* Reports the kill switch when another program wrote it into the map. */
+void dataplane_watch_control(struct dataplane *dataplane);
+
+struct port_facts {
+	struct port_info info;
+	struct esc_port_counts counts;
+	bool counted; /* counts could be read */
+};
+/* All that are served, with their visibility as far as it is known. Returns how many. */
+unsigned int dataplane_read_ports(const struct dataplane *dataplane,
+				  struct port_facts out[ESC_PORTS_MAX]);
+/* Called for each port of dataplane_read_ports(): may change visibility and its note. */
+typedef void dataplane_visibility_fn(void *context, uint64_t now_local_ns,
+				     struct port_info *port);
+void dataplane_set_visibility(struct dataplane *dataplane, dataplane_visibility_fn *visibility,
+			      void *context);
+
+/* One port of `status`; @counts NULL: they could not be read. */
+json_t *port_json(const struct port_info *port, const struct esc_port_counts *counts);
+/* The reasons that have a count, of ESC_REASON_MAX. */
+json_t *reasons_json(const struct esc_reason_count *counts);
+/* True when packets of this direction are counted now, so that 0 means none. */
+bool port_counts_rx(const struct port_info *port);
+bool port_counts_tx(const struct port_info *port);
+uint64_t reason_sum(const struct esc_reason_count *count);
+const char *reason_name(enum esc_reason reason);
+const char *xdp_mode_name(enum esc_xdp_mode mode);
+const char *xdp_via_name(enum esc_xdp_via via);
+const char *tc_via_name(enum esc_tc_via via);
+/* Which kernel features exist here (new reference); NULL: the kernel could not be probed. */
+json_t *features_json(void);
 
 unsigned int dataplane_port_count(const struct dataplane *dataplane);
 /* Fresh facts about port number @i of 0..count-1. */

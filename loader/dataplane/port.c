@@ -9,7 +9,8 @@
 
 #include "net/ethtool.h"
 #include "base/explain.h"
-#include "core/events.h"
+#include "core/core.h"
+#include "internal.h"
 #include "base/log.h"
 #include "offload.h"
 #include "pins.h"
@@ -20,19 +21,19 @@
 
 #define PORT_RETRY_NS 10000000000ULL
 
+const struct event_kind dataplane_events[] = {DATAPLANE_EVENTS(EVENT_KIND){}};
+
 static const char *const port_xdp_modes[] = {"none", "native", "skb"};
 static const char *const port_xdp_vias[] = {"none", "dispatcher", "link"};
 static const char *const port_tc_vias[] = {"none", "tcx", "clsact"};
 
-static void port_tell(struct events *events, const char *kind, const struct port *port,
-		      json_t *seen, json_t *done)
+static void report(struct events *events, unsigned int kind, const struct port *port, json_t *seen,
+		   json_t *done)
 {
-	if (events)
-		events_record(events, kind, port->name, seen, done, NULL, NULL);
-	else {
-		json_decref(seen);
-		json_decref(done);
-	}
+	events_add(events, &(struct event){.kind = &dataplane_events[kind],
+					   .subject = port->name,
+					   .seen = seen,
+					   .done = done});
 }
 
 void port_init(struct port *port, const struct config *config,
@@ -87,13 +88,13 @@ static int port_write(struct port *port, const struct pins *pins, char **error)
 	return err ? explain(error, err, "the map ports cannot be written: %s", strerror(-err)) : 0;
 }
 
-static void port_tell_attached(const struct port *port, struct events *events, bool taken_over)
+static void report_attached(const struct port *port, struct events *events, bool taken_over)
 {
 	log_info("%s: %s, xdp %s by %s, tc by %s%s%s", port->name,
 		 taken_over ? "taken over" : "attached", port_xdp_modes[port->record.xdp_mode],
 		 port_xdp_vias[port->record.xdp_via], port_tc_vias[port->record.tc_via],
 		 port->xdp_note[0] ? "; " : "", port->xdp_note);
-	port_tell(events, "attached", port, json_pack("{s:i}", "ifindex", port->ifindex),
+	report(events, PORT_ATTACHED, port, json_pack("{s:i}", "ifindex", port->ifindex),
 		  json_pack("{s:s, s:s, s:s, s:b}", "xdp", port_xdp_modes[port->record.xdp_mode],
 			    "xdp_via", port_xdp_vias[port->record.xdp_via], "tc_via",
 			    port_tc_vias[port->record.tc_via], "taken_over", taken_over));
@@ -140,7 +141,7 @@ int port_attach(struct port *port, const struct pins *pins, struct events *event
 	port->turn = pins_control(pins)->xdp_turns[port->slot];
 	err = port_write(port, pins, error);
 	if (!err)
-		port_tell_attached(port, events, was_attached);
+		report_attached(port, events, was_attached);
 	return err;
 }
 
@@ -163,7 +164,7 @@ void port_detach(struct port *port, const struct pins *pins, struct events *even
 	if (!was_attached)
 		return;
 	log_info("%s: detached (%s)", port->name, why);
-	port_tell(events, "detached", port, NULL, json_pack("{s:s}", "why", why));
+	report(events, PORT_DETACHED, port, NULL, json_pack("{s:s}", "why", why));
 }
 
 /* --- a qdisc that keeps departure times --- */
@@ -190,7 +191,7 @@ int port_make_fq(struct port *port, const struct pins *pins, struct events *even
 		return err;
 	}
 	log_info("%s: fq in the place of %s", port->name, qdisc_text(&before, text));
-	port_tell(events, "fq_made", port, json_pack("{s:s}", "before", text), NULL);
+	report(events, PORT_FQ_MADE, port, json_pack("{s:s}", "before", text), NULL);
 	return 0;
 }
 
@@ -213,16 +214,16 @@ int port_drop_fq(struct port *port, const struct pins *pins, struct events *even
 	port->record.flags &= ~ESC_PORT_FQ_MADE;
 	port_write(port, pins, NULL);
 	log_info("%s: fq is taken off, the kernel's default is back", port->name);
-	port_tell(events, "fq_undone", port, NULL, NULL);
+	report(events, PORT_FQ_UNDONE, port, NULL, NULL);
 	return 0;
 }
 
 /* --- looking after it --- */
 
-static void port_tell_gone(struct port *port, const struct pins *pins, struct events *events)
+static void report_gone(struct port *port, const struct pins *pins, struct events *events)
 {
 	log_warning("interface %s is gone; waiting for it to come back", port->name);
-	port_tell(events, "interface_gone", port, json_pack("{s:i}", "ifindex", port->ifindex),
+	report(events, PORT_GONE, port, json_pack("{s:i}", "ifindex", port->ifindex),
 		  NULL);
 	port->ifindex = 0;
 	port->up = false;
@@ -245,7 +246,7 @@ static void port_come_back(struct port *port, const struct pins *pins, struct ev
 	if (now_local_ns < port->retry_local_ns)
 		return;
 	log_info("interface %s is back", port->name);
-	port_tell(events, "interface_back", port, json_pack("{s:i}", "ifindex", link->ifindex),
+	report(events, PORT_BACK, port, json_pack("{s:i}", "ifindex", link->ifindex),
 		  NULL);
 	port->up = link->up;
 	if (off) {
@@ -266,7 +267,7 @@ static void port_watch_carrier(struct port *port, struct events *events, bool up
 		return;
 	port->up = up;
 	log_info("%s: link %s", port->name, up ? "up" : "down");
-	port_tell(events, up ? "link_up" : "link_down", port, NULL, NULL);
+	report(events, up ? PORT_LINK_UP_EVENT : PORT_LINK_DOWN, port, NULL, NULL);
 }
 
 static void port_watch_programs(struct port *port, const struct pins *pins, struct events *events)
@@ -281,7 +282,7 @@ static void port_watch_programs(struct port *port, const struct pins *pins, stru
 	if (!note[0])
 		return;
 	log_warning("%s: %s", port->name, note);
-	port_tell(events, "detached", port, json_pack("{s:s}", "note", note),
+	report(events, PORT_DETACHED, port, json_pack("{s:s}", "note", note),
 		  json_pack("{s:s}", "why", "others"));
 }
 
@@ -306,7 +307,7 @@ void port_tick(struct port *port, const struct pins *pins, struct events *events
 	if (err && err != -ENODEV)
 		return; /* cannot be told now: nothing is concluded */
 	if (port->ifindex && (err || link.ifindex != port->ifindex))
-		port_tell_gone(port, pins, events);
+		report_gone(port, pins, events);
 	if (err)
 		return;
 	if (!port->ifindex) {

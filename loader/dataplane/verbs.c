@@ -2,6 +2,8 @@
 /* How the attachment of the programs is shown in `status` and `health`. */
 #include "base/verb.h"
 
+/* clang-format off: tables */
+
 static const struct verb_section interface[] = {
 	{.when = "!ifindex",
 	 .header = "Interface",

@@ -5,29 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "read.h"
-#include "state.h"
-#include "sums.h"
+#include "internal.h"
 
 #define AGAIN_NS 100000000ull  /* a younger reading is good enough */
 #define STILL_NS 2200000000ull /* after so long nothing of a queue pair's last is under way */
 #define RATE_NS 500000000ull   /* a rate is over no less */
 #define SWEEP_NS 60000000000ull
 #define SWEEP_MOST 4096
-
-struct delays {
-	const struct qptable *qps;
-	struct delayread *reader;
-	struct delays_entry *entries; /* sorted as the table */
-	size_t count, tracked;
-	uint64_t read_local_ns, sweep_local_ns; /* 0: never */
-	bool no_batch;
-	struct delayhist scratch;
-	struct delays_sums sums;
-	/* Of the look under way. */
-	uint64_t now_local_ns;
-	int error;
-};
 
 int delays_new(struct delays **out, int owd_fd, int sent_fd, uint32_t max,
 	       const struct qptable *qps)
@@ -376,7 +360,7 @@ static void entry_finish(struct delays *delays, struct delays_entry *entry)
 	entry_set_rates(entry, now_ns);
 }
 
-int delays_look(struct delays *delays, uint64_t now_local_ns)
+int delays_poll(struct delays *delays, uint64_t now_local_ns)
 {
 	int err = follow_table(delays);
 
@@ -465,4 +449,14 @@ const struct delays_destination *delays_destinations(const struct delays *delays
 {
 	*count = delays ? delays->sums.destination_count : 0;
 	return delays ? delays->sums.destinations : NULL;
+}
+
+/* Less than any delay, also than one that a clock's error made negative. */
+#define NO_DELAY (-1e18)
+
+double delays_order(const void *context, const struct qp_entry *entry)
+{
+	const struct delays_entry *known = delays_find(context, &entry->key);
+
+	return known && known->recent.samples ? (double)known->recent.p99_ns : NO_DELAY;
 }

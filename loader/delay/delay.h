@@ -9,9 +9,20 @@
 
 #include "base/delayhist.h"
 #include "maps/maps.h"
-#include "qp/table.h"
+#include "qp/qp.h"
 
+struct capability;
 struct delays;
+
+/*
+ * needs: dataplane, clock, mesh, qp; self is the struct delays. It polls the maps of queue pairs and of
+ * their delays four times a second (once, of many queue pairs).
+ */
+extern const struct capability delay_capability;
+
+/* Called after each poll that succeeded; one listener, NULL removes it. */
+typedef void delays_listener_fn(void *context, uint64_t now_local_ns);
+void delays_listen(struct delays *delays, delays_listener_fn *fn, void *context);
 
 /* What was sampled in a span of time. Nothing is known when samples is 0. */
 struct delays_span {
@@ -98,7 +109,7 @@ void delays_free(struct delays *delays);
  * Deletes what belongs to no queue pair any more. Coming later than each 1.8 s
  * costs exactness: extremes are then as wide as a bucket, 3.1%.
  */
-int delays_look(struct delays *delays, uint64_t now_local_ns);
+int delays_poll(struct delays *delays, uint64_t now_local_ns);
 
 /* In all that follows @delays may be NULL: there are none. */
 
@@ -136,6 +147,9 @@ struct delays_destination {
 	struct delays_counts counts;
 };
 const struct delays_destination *delays_destinations(const struct delays *delays, size_t *count);
+
+/* The order of `qp --sort delay`: the 99th percentile of the last second. */
+double delays_order(const void *delays, const struct qp_entry *entry);
 
 /* How soon to look again: while many queue pairs are sampled, less often. */
 #define DELAYS_FAST_QPS 2048

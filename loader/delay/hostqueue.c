@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "dataplane/bpflog.h"
+#include "dataplane/dataplane.h"
 #include "host_queue.skel.h"
 #include "maps/maps.h"
 

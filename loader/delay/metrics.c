@@ -1,27 +1,75 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "metrics.h"
+#include "internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/address.h"
-#include "delay.h"
 #include "group.h"
 #include "fleet/fleet.h"
-#include "api/metrics.h"
 #include "base/prom.h"
-#include "clock/report.h"
+#include "config/config.h"
+
+#define DELAY_METRICS(X)                                                                           \
+	X(QP_OWD_SECONDS, "qp_owd_seconds", GAUGE,                                                 \
+	  "One-way delay of a queue pair's packets since the last write, in fabric time.")         \
+	X(QP_OWD_ERROR_BOUND_SECONDS, "qp_owd_error_bound_seconds", GAUGE,                         \
+	  "Delays of this queue pair are true within this.")                                       \
+	X(QP_OWD_OVER_THRESHOLD_TOTAL, "qp_owd_over_threshold_total", COUNTER,                     \
+	  "Samples with a delay above receipts.threshold.")                                        \
+	X(QP_OWD_THRESHOLD_CROSSINGS_TOTAL, "qp_owd_threshold_crossings_total", COUNTER,           \
+	  "Times that the delay rose above receipts.threshold.")                                   \
+	X(PEER_QP_OWD_SECONDS, "peer_qp_owd_seconds", GAUGE,                                       \
+	  "One-way delay of all queue pairs to a peer since the last write.")                      \
+	X(PEER_QP_OWD_ERROR_BOUND_SECONDS, "peer_qp_owd_error_bound_seconds", GAUGE,               \
+	  "Delays of queue pairs to this peer are true within this.")                              \
+	X(PEER_QP_OWD_OVER_THRESHOLD_TOTAL, "peer_qp_owd_over_threshold_total", COUNTER,           \
+	  "Samples to a peer with a delay above receipts.threshold.")                              \
+	X(PEER_QP_OWD_THRESHOLD_CROSSINGS_TOTAL, "peer_qp_owd_threshold_crossings_total", COUNTER, \
+	  "Times that a queue pair's delay to a peer rose above receipts.threshold.")              \
+	X(RECEIPTS_UNTIMED_TOTAL, "receipts_untimed_total", COUNTER,                               \
+	  "Receipts that tell no delay, since one end had no fabric time.")                        \
+	X(PORT_QP_OWD_SECONDS, "port_qp_owd_seconds", HISTOGRAM,                                   \
+	  "One-way delays of all queue pairs since the daemon started.")                           \
+	X(RECEIPTS_ENABLED, "receipts_enabled", GAUGE,                                             \
+	  "1 while packets are sampled and receipts are sent.")                                    \
+	X(QP_SAMPLED, "qp_sampled", GAUGE, "Queue pairs of which packets were sampled.")           \
+	X(RECEIPTS_NOTED_TOTAL, "receipts_noted_total", COUNTER, "Sampled packets that left.")     \
+	X(RECEIPTS_MATCHED_TOTAL, "receipts_matched_total", COUNTER,                               \
+	  "Receipts that came back for them.")                                                     \
+	X(RECEIPTS_SPOILED_TOTAL, "receipts_spoiled_total", COUNTER,                               \
+	  "Sampled packets that were sent again, so that no receipt counts.")                      \
+	X(RECEIPTS_OVERWRITTEN_TOTAL, "receipts_overwritten_total", COUNTER,                       \
+	  "Sampled packets that no receipt came back for in time.")                                \
+	X(PORT_QP_OWD_OVER_THRESHOLD_TOTAL, "port_qp_owd_over_threshold_total", COUNTER,           \
+	  "Samples of all queue pairs with a delay above receipts.threshold.")                     \
+	X(PORT_QP_OWD_THRESHOLD_CROSSINGS_TOTAL, "port_qp_owd_threshold_crossings_total", COUNTER, \
+	  "Times that the delay of any queue pair rose above receipts.threshold.")
+enum { DELAY_METRICS(METRIC_ENUM) };
+const struct metric delay_metrics[] = {DELAY_METRICS(METRIC){}};
 
 /* Powers of two of ns, where buckets of the map begin: about 1 us to 1.1 s. */
 #define BOUND_FIRST 10
 #define BOUNDS 21
+
+/* Peers with series of their own: those that most samples went to. */
+#define METRICS_DELAY_PEERS_MOST 128
+
+struct delay_metrics_facts {
+	const struct delays *delays;
+	const struct members *members;
+	struct port_facts ports[ESC_PORTS_MAX];
+	unsigned int port_count;
+	uint32_t top_qps;
+	bool receipts; /* configured */
+};
 
 static double seconds(double ns)
 {
 	return ns / 1e9;
 }
 
-static const struct metrics_port *port_of(const struct metrics_facts *facts, unsigned int index)
+static const struct port_facts *port_of(const struct delay_metrics_facts *facts, unsigned int index)
 {
 	for (unsigned int i = 0; i < facts->port_count; i++)
 		if (facts->ports[i].info.index == index)
@@ -81,7 +129,7 @@ static void write_thresholds(struct prom_family *over, struct prom_family *cross
 /* --- queue pairs --- */
 
 /* Those with delays since the last write, and with a name of their own. */
-static size_t gather_qps(const struct metrics_facts *facts, const struct delays_entry **list)
+static size_t gather_qps(const struct delay_metrics_facts *facts, const struct delays_entry **list)
 {
 	size_t count, found = 0;
 	const struct delays_entry *entries = delays_entries(facts->delays, &count);
@@ -102,7 +150,7 @@ static int slowest_first(const void *a, const void *b)
 	return memcmp(&one->key, &two->key, sizeof(one->key));
 }
 
-static void name_qp(const struct metrics_facts *facts, const struct delays_entry *entry,
+static void name_qp(const struct delay_metrics_facts *facts, const struct delays_entry *entry,
 		    struct subject *out)
 {
 	*out = (struct subject){
@@ -117,7 +165,7 @@ static void name_qp(const struct metrics_facts *facts, const struct delays_entry
 	snprintf(out->qpn, sizeof(out->qpn), "%u", entry->key.dest_qpn);
 }
 
-static void write_qps(FILE *out, const struct metrics_facts *facts)
+static void write_qps(FILE *out, const struct delay_metrics_facts *facts)
 {
 	size_t all, count;
 	const struct delays_entry **list;
@@ -134,17 +182,11 @@ static void write_qps(FILE *out, const struct metrics_facts *facts)
 	for (size_t i = 0; subjects && i < count; i++)
 		name_qp(facts, list[i], &subjects[i]);
 	if (subjects) {
-		write_spans(FAMILY("qp_owd_seconds", GAUGE,
-				   "One-way delay of a queue pair's packets since the last write, "
-				   "in fabric time."),
-			    subjects, count);
-		write_bounds(FAMILY("qp_owd_error_bound_seconds", GAUGE,
-				    "Delays of this queue pair are true within this."),
-			     subjects, count);
-		write_thresholds(FAMILY("qp_owd_over_threshold_total", COUNTER,
-					"Samples with a delay above receipts.threshold."),
-				 FAMILY("qp_owd_threshold_crossings_total", COUNTER,
-					"Times that the delay rose above receipts.threshold."),
+		write_spans(FAMILY_OF(&delay_metrics[QP_OWD_SECONDS]), subjects, count);
+		write_bounds(FAMILY_OF(&delay_metrics[QP_OWD_ERROR_BOUND_SECONDS]), subjects,
+			     count);
+		write_thresholds(FAMILY_OF(&delay_metrics[QP_OWD_OVER_THRESHOLD_TOTAL]),
+				 FAMILY_OF(&delay_metrics[QP_OWD_THRESHOLD_CROSSINGS_TOTAL]),
 				 subjects, count);
 	}
 	free(subjects);
@@ -162,13 +204,13 @@ static int busiest_first(const void *a, const void *b)
 	return memcmp(&one->dst, &two->dst, sizeof(one->dst));
 }
 
-static size_t name_peers(const struct metrics_facts *facts, const struct delays_group *groups,
+static size_t name_peers(const struct delay_metrics_facts *facts, const struct delays_group *groups,
 			 size_t count, struct subject *out)
 {
 	size_t named = 0;
 
 	for (size_t i = 0; i < count && named < METRICS_DELAY_PEERS_MOST; i++) {
-		const struct metrics_port *port = port_of(facts, groups[i].port);
+		const struct port_facts *port = port_of(facts, groups[i].port);
 
 		/* Whom nothing was measured to is no peer of these families. */
 		if (!port || !groups[i].host ||
@@ -177,7 +219,7 @@ static size_t name_peers(const struct metrics_facts *facts, const struct delays_
 		out[named++] = (struct subject){
 			.netdev = port->info.name,
 			.peer = groups[i].host,
-			.plane = report_plane(port->info.plane),
+			.plane = config_plane_name(port->info.plane),
 			.span = &groups[i].scrape,
 			.over = groups[i].counts.over,
 			.crossings = groups[i].counts.crossings,
@@ -186,7 +228,7 @@ static size_t name_peers(const struct metrics_facts *facts, const struct delays_
 	return named;
 }
 
-static void write_peers(FILE *out, const struct metrics_facts *facts)
+static void write_peers(FILE *out, const struct delay_metrics_facts *facts)
 {
 	struct subject *subjects = calloc(METRICS_DELAY_PEERS_MOST, sizeof(*subjects));
 	struct delays_group *groups;
@@ -200,25 +242,18 @@ static void write_peers(FILE *out, const struct metrics_facts *facts)
 	if (count)
 		qsort(groups, count, sizeof(*groups), busiest_first);
 	count = name_peers(facts, groups, count, subjects);
-	write_spans(FAMILY("peer_qp_owd_seconds", GAUGE,
-			   "One-way delay of all queue pairs to a peer since the last write."),
-		    subjects, count);
-	write_bounds(FAMILY("peer_qp_owd_error_bound_seconds", GAUGE,
-			    "Delays of queue pairs to this peer are true within this."),
-		     subjects, count);
-	write_thresholds(
-		FAMILY("peer_qp_owd_over_threshold_total", COUNTER,
-		       "Samples to a peer with a delay above receipts.threshold."),
-		FAMILY("peer_qp_owd_threshold_crossings_total", COUNTER,
-		       "Times that a queue pair's delay to a peer rose above receipts.threshold."),
-		subjects, count);
+	write_spans(FAMILY_OF(&delay_metrics[PEER_QP_OWD_SECONDS]), subjects, count);
+	write_bounds(FAMILY_OF(&delay_metrics[PEER_QP_OWD_ERROR_BOUND_SECONDS]), subjects, count);
+	write_thresholds(FAMILY_OF(&delay_metrics[PEER_QP_OWD_OVER_THRESHOLD_TOTAL]),
+			 FAMILY_OF(&delay_metrics[PEER_QP_OWD_THRESHOLD_CROSSINGS_TOTAL]), subjects,
+			 count);
 	free(groups);
 	free(subjects);
 }
 
 /* --- ports --- */
 
-static void write_histogram(struct prom_family *family, const struct metrics_port *port,
+static void write_histogram(struct prom_family *family, const struct port_facts *port,
 			    const struct delays_port *delays)
 {
 	struct prom_histogram histogram = {.bound_count = BOUNDS, .sum = seconds(delays->sum_ns)};
@@ -242,28 +277,19 @@ static void write_histogram(struct prom_family *family, const struct metrics_por
 	snprintf(number, sizeof(number), "%u", port->info.rdma_port);
 	prom_histogram(family, &histogram, "device", port->info.rdma_device, "port",
 		       port->info.rdma_device[0] ? number : NULL, "netdev", port->info.name,
-		       "plane", report_plane(port->info.plane), NULL);
+		       "plane", config_plane_name(port->info.plane), NULL);
 }
 
 static const struct port_family {
-	const char *name, *help;
+	unsigned int metric;
 	size_t offset; /* in struct delays_counts */
 } port_families[] = {
-	{"receipts_noted_total", "Sampled packets that left.",
-	 offsetof(struct delays_counts, noted)},
-	{"receipts_matched_total", "Receipts that came back for them.",
-	 offsetof(struct delays_counts, receipts)},
-	{"receipts_spoiled_total",
-	 "Sampled packets that were sent again, so that no receipt counts.",
-	 offsetof(struct delays_counts, spoiled)},
-	{"receipts_overwritten_total", "Sampled packets that no receipt came back for in time.",
-	 offsetof(struct delays_counts, overwritten)},
-	{"port_qp_owd_over_threshold_total",
-	 "Samples of all queue pairs with a delay above receipts.threshold.",
-	 offsetof(struct delays_counts, over)},
-	{"port_qp_owd_threshold_crossings_total",
-	 "Times that the delay of any queue pair rose above receipts.threshold.",
-	 offsetof(struct delays_counts, crossings)},
+	{RECEIPTS_NOTED_TOTAL, offsetof(struct delays_counts, noted)},
+	{RECEIPTS_MATCHED_TOTAL, offsetof(struct delays_counts, receipts)},
+	{RECEIPTS_SPOILED_TOTAL, offsetof(struct delays_counts, spoiled)},
+	{RECEIPTS_OVERWRITTEN_TOTAL, offsetof(struct delays_counts, overwritten)},
+	{PORT_QP_OWD_OVER_THRESHOLD_TOTAL, offsetof(struct delays_counts, over)},
+	{PORT_QP_OWD_THRESHOLD_CROSSINGS_TOTAL, offsetof(struct delays_counts, crossings)},
 };
 
 static uint64_t count_at(const struct delays_counts *counts, size_t offset)
@@ -272,7 +298,7 @@ static uint64_t count_at(const struct delays_counts *counts, size_t offset)
 }
 
 /* Nobody measures there, and nobody did: a 0 would say more. */
-static bool port_is_told(const struct metrics_facts *facts, const struct port_info *port)
+static bool port_is_told(const struct delay_metrics_facts *facts, const struct port_info *port)
 {
 	return facts->receipts || delays_port(facts->delays, port->index)->counts.noted;
 }
@@ -280,18 +306,15 @@ static bool port_is_told(const struct metrics_facts *facts, const struct port_in
 static void write_port_count(struct prom_family *family, const struct port_info *port,
 			     uint64_t count)
 {
-	prom_count(family, count, "netdev", port->name, "plane", report_plane(port->plane), NULL);
+	prom_count(family, count, "netdev", port->name, "plane", config_plane_name(port->plane), NULL);
 }
 
-static void write_port_counts(FILE *out, const struct metrics_facts *facts)
+static void write_port_counts(FILE *out, const struct delay_metrics_facts *facts)
 {
-	struct prom_family *untimed =
-		FAMILY("receipts_untimed_total", COUNTER,
-		       "Receipts that tell no delay, since one end had no fabric time.");
+	struct prom_family *untimed = FAMILY_OF(&delay_metrics[RECEIPTS_UNTIMED_TOTAL]);
 
 	for (size_t f = 0; f < sizeof(port_families) / sizeof(port_families[0]); f++) {
-		struct prom_family *family =
-			FAMILY(port_families[f].name, COUNTER, port_families[f].help);
+		struct prom_family *family = FAMILY_OF(&delay_metrics[port_families[f].metric]);
 
 		for (unsigned int i = 0; i < facts->port_count; i++) {
 			const struct port_info *port = &facts->ports[i].info;
@@ -312,11 +335,9 @@ static void write_port_counts(FILE *out, const struct metrics_facts *facts)
 	}
 }
 
-static void write_ports(FILE *out, const struct metrics_facts *facts)
+static void write_ports(FILE *out, const struct delay_metrics_facts *facts)
 {
-	struct prom_family *histogram =
-		FAMILY("port_qp_owd_seconds", HISTOGRAM,
-		       "One-way delays of all queue pairs since the daemon started.");
+	struct prom_family *histogram = FAMILY_OF(&delay_metrics[PORT_QP_OWD_SECONDS]);
 
 	for (unsigned int i = 0; i < facts->port_count; i++)
 		if (port_is_told(facts, &facts->ports[i].info))
@@ -325,16 +346,23 @@ static void write_ports(FILE *out, const struct metrics_facts *facts)
 	write_port_counts(out, facts);
 }
 
-void metrics_write_delays(FILE *out, const struct metrics_facts *facts)
+void delay_write_metrics(void *self, FILE *out)
 {
-	if (!facts->delays || !facts->qps_read)
+	const struct delays *delays = self;
+	struct delay_metrics_facts facts = {
+		.delays = delays,
+		.members = fleet_members(delays->core->fleet),
+		.top_qps = delays->core->config->textfile.top_qps,
+		.receipts = delays->core->config->receipts.on,
+	};
+
+	if (delays->poll_failed)
 		return;
-	prom_count(FAMILY("receipts_enabled", GAUGE,
-			  "1 while packets are sampled and receipts are sent."),
-		   facts->receipts && !facts->off, NULL);
-	prom_count(FAMILY("qp_sampled", GAUGE, "Queue pairs of which packets were sampled."),
-		   delays_tracked(facts->delays), NULL);
-	write_qps(out, facts);
-	write_peers(out, facts);
-	write_ports(out, facts);
+	facts.port_count = dataplane_read_ports(delays->dataplane, facts.ports);
+	prom_count(FAMILY_OF(&delay_metrics[RECEIPTS_ENABLED]),
+		   facts.receipts && !dataplane_is_off(delays->dataplane), NULL);
+	prom_count(FAMILY_OF(&delay_metrics[QP_SAMPLED]), delays_tracked(delays), NULL);
+	write_qps(out, &facts);
+	write_peers(out, &facts);
+	write_ports(out, &facts);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "report.h"
+#include "internal.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
@@ -7,31 +7,30 @@
 
 #include "base/address.h"
 #include "config/config.h"
-#include "daemon/daemon.h"
 #include "fleet/fleet.h"
-#include "api/report.h"
-#include "clock/report.h"
+#include "fleet/fleet.h"
+#include "base/json.h"
 
 #define SILENT_NS 1100000000ull /* longer than a span `recent` */
 
-void report_delays_begin(struct report_delays *out, const struct daemon *daemon)
+void report_delays_begin(struct report_delays *out, const struct delays *delays)
 {
-	struct mesh_clock_facts clock;
+	struct clock_facts clock;
 
 	*out = (struct report_delays){
-		.delays = daemon->delays,
-		.members = fleet_members(daemon->core.fleet),
-		.off = dataplane_is_off(daemon->dataplane),
-		.receipts = daemon->config->receipts.on,
-		.peers = calloc(MESH_EDGES_MAX, sizeof(*out->peers)),
+		.delays = delays,
+		.members = fleet_members(delays->core->fleet),
+		.off = dataplane_is_off(delays->dataplane),
+		.receipts = delays->core->config->receipts.on,
+		.peers = calloc(MESH_PEERS_MAX, sizeof(*out->peers)),
 	};
-	mesh_get_clock(daemon->mesh, &clock);
+	clock_get(delays->clock, &clock);
 	out->clock = clock.state;
 	if (out->peers)
-		out->peer_count = mesh_get_peers(daemon->mesh, out->peers, MESH_EDGES_MAX);
-	for (unsigned int i = 0; i < dataplane_port_count(daemon->dataplane); i++)
+		out->peer_count = mesh_get_peers(delays->mesh, out->peers, MESH_PEERS_MAX);
+	for (unsigned int i = 0; i < dataplane_port_count(delays->dataplane); i++)
 		if (out->port_count < ESC_PORTS_MAX &&
-		    !dataplane_port(daemon->dataplane, i, &out->ports[out->port_count]))
+		    !dataplane_port(delays->dataplane, i, &out->ports[out->port_count]))
 			out->port_count++;
 }
 
@@ -152,16 +151,16 @@ json_t *report_span(const struct delays_span *span)
 {
 	json_t *object = json_object();
 
-	report_put_count(object, "samples", span->samples);
+	json_put_count(object, "samples", span->samples);
 	put_number(object, "min", span->min_ns);
 	put_number(object, "p50", span->p50_ns);
 	put_number(object, "p99", span->p99_ns);
 	put_number(object, "max", span->max_ns);
 	put_number(object, "mean", (int64_t)span->mean_ns);
-	report_put_count(object, "bound", span->bound_ns);
-	report_put_count(object, "over", span->over);
-	report_put_count(object, "crossings", span->crossings);
-	report_put_count(object, "ce", span->ce);
+	json_put_count(object, "bound", span->bound_ns);
+	json_put_count(object, "over", span->over);
+	json_put_count(object, "crossings", span->crossings);
+	json_put_count(object, "ce", span->ce);
 	return object;
 }
 
@@ -192,10 +191,10 @@ static void put_messages_timed(json_t *object, const struct delays_span *span)
 	if (!span->messages)
 		return;
 	json = json_object();
-	report_put_count(json, "count", span->messages);
+	json_put_count(json, "count", span->messages);
 	put_number(json, "bytes", (int64_t)((double)span->message_bytes / count));
 	put_number(json, "delay_ns", (int64_t)((double)span->message_delay_sum_ns / count));
-	report_put_count(json, "delay_max_ns", span->message_delay_max_ns);
+	json_put_count(json, "delay_max_ns", span->message_delay_max_ns);
 	put_number(json, "spread_ns", (int64_t)((double)span->message_spread_sum_ns / count));
 	if (span->message_spread_sum_ns)
 		put_number(json, "throughput_bps",
@@ -223,11 +222,11 @@ static void put_recent(json_t *object, const struct delays_entry *entry)
 
 static void put_counts(json_t *object, const struct delays_entry *entry)
 {
-	report_put_count(object, "noted", entry->noted);
-	report_put_count(object, "receipts", entry->receipts);
-	report_put_count(object, "receipts_untimed", entry->receipts - entry->samples);
-	report_put_count(object, "notes_spoiled", entry->spoiled);
-	report_put_count(object, "notes_overwritten", entry->overwritten);
+	json_put_count(object, "noted", entry->noted);
+	json_put_count(object, "receipts", entry->receipts);
+	json_put_count(object, "receipts_untimed", entry->receipts - entry->samples);
+	json_put_count(object, "notes_spoiled", entry->spoiled);
+	json_put_count(object, "notes_overwritten", entry->overwritten);
 	if (entry->receipts)
 		put_number(object, "feedback_ns", (int64_t)entry->feedback_ns);
 }
@@ -240,7 +239,7 @@ void report_put_delays(json_t *object, const struct report_delays *facts, const 
 			     qp->key.direction == ESC_DIRECTION_TX ? &qp->key.dst : &qp->key.src);
 	char why[256];
 
-	report_put_text(object, "peer", host);
+	json_put_text(object, "peer", host);
 	if (entry && entry->known) {
 		put_recent(object, entry);
 		if (entry->floor_known)
@@ -251,7 +250,7 @@ void report_put_delays(json_t *object, const struct report_delays *facts, const 
 	if (entry && entry->recent.samples)
 		return;
 	report_delays_why(facts, qp, entry, why);
-	report_put_text(object, "owd_note", why);
+	json_put_text(object, "owd_note", why);
 }
 
 /* --- peers and paths --- */
@@ -262,12 +261,12 @@ json_t *report_path(const struct report_delays *facts, const struct delays_group
 	char address[ADDRESS_TEXT_BYTES];
 	json_t *object = json_object();
 
-	report_put_text(object, "peer", group->host);
-	report_put_text(object, "dst", address_format(&group->dst, address));
-	report_put_count(object, "sport", group->sport);
-	report_put_text(object, "interface", port ? port->name : NULL);
-	report_put_count(object, "qps", group->qps);
-	report_put_count(object, "qps_sampled", group->sampled);
+	json_put_text(object, "peer", group->host);
+	json_put_text(object, "dst", address_format(&group->dst, address));
+	json_put_count(object, "sport", group->sport);
+	json_put_text(object, "interface", port ? port->name : NULL);
+	json_put_count(object, "qps", group->qps);
+	json_put_count(object, "qps_sampled", group->sampled);
 	json_object_set_new(object, "bytes_per_second", json_real(group->bytes_per_second));
 	json_object_set_new(object, "loss_per_second", json_real(group->loss_per_second));
 	if (group->recent.samples)
@@ -287,7 +286,7 @@ static const struct delays_group *find_group(const struct delays_group *groups, 
 }
 
 /* Queue pairs of several interfaces of a plane are one peer's. */
-void report_put_peer_delays(json_t *peers, const struct daemon *daemon)
+void report_put_peer_delays(json_t *peers, const struct delays *delays)
 {
 	uint8_t planes[ESC_PORTS_MAX];
 	struct report_delays facts;
@@ -295,7 +294,7 @@ void report_put_peer_delays(json_t *peers, const struct daemon *daemon)
 	size_t count, i;
 	json_t *peer;
 
-	report_delays_begin(&facts, daemon);
+	report_delays_begin(&facts, delays);
 	for (unsigned int port = 0; port < ESC_PORTS_MAX; port++) {
 		const struct port_info *info = report_delays_port(&facts, port);
 
@@ -305,13 +304,13 @@ void report_put_peer_delays(json_t *peers, const struct daemon *daemon)
 		goto out;
 	json_array_foreach (peers, i, peer) {
 		const char *plane = json_string_value(json_object_get(peer, "plane"));
-		unsigned int p = plane && !strcmp(plane, report_plane(FLEET_PLANE_FRONTEND));
+		unsigned int p = plane && !strcmp(plane, config_plane_name(FLEET_PLANE_FRONTEND));
 		const struct delays_group *group = find_group(
 			groups, count, json_string_value(json_object_get(peer, "peer")), p);
 
 		if (!group)
 			continue;
-		report_put_count(peer, "qps", group->qps);
+		json_put_count(peer, "qps", group->qps);
 		if (group->recent.samples)
 			json_object_set_new(peer, "qp_owd_out_ns", report_span(&group->recent));
 	}
@@ -320,20 +319,20 @@ out:
 	report_delays_end(&facts);
 }
 
-void report_put_receipts(json_t *status, const struct daemon *daemon)
+void report_put_receipts(json_t *status, const struct delays *delays)
 {
-	const struct config *config = daemon->config;
-	uint64_t interval_ns = daemon->delays ? delays_interval_ns(daemon->delays) : 0;
+	const struct config *config = delays->core->config;
+	uint64_t interval_ns = delays ? delays_interval_ns(delays) : 0;
 	json_t *object = json_object();
 
-	report_put_text(object, "mode", config->receipts.on ? "on" : "off");
-	report_put_count(object, "qps_sampled", delays_tracked(daemon->delays));
+	json_put_text(object, "mode", config->receipts.on ? "on" : "off");
+	json_put_count(object, "qps_sampled", delays_tracked(delays));
 	if (config->receipts.host_queue)
-		json_object_set_new(object, "host_queue", json_boolean(daemon->host_queue));
-	if (*daemon->host_queue_note)
-		report_put_text(object, "host_queue_note", daemon->host_queue_note);
+		json_object_set_new(object, "host_queue", json_boolean(delays->host_queue));
+	if (*delays->host_queue_note)
+		json_put_text(object, "host_queue_note", delays->host_queue_note);
 	if (interval_ns)
-		report_put_count(object, "look_interval_ms", interval_ns / 1000000);
+		json_put_count(object, "look_interval_ms", interval_ns / 1000000);
 	if (interval_ns > DELAYS_FAST_NS)
 		json_object_set_new(object, "look_note",
 				    json_sprintf("more than %d queue pairs are sampled: their "

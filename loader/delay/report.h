@@ -8,9 +8,8 @@
 #include "dataplane/dataplane.h"
 #include "delay.h"
 #include "group.h"
+#include "clock/clock.h"
 #include "mesh/mesh.h"
-
-struct daemon;
 
 /* What a sentence about a missing delay stands on. */
 struct report_delays {
@@ -25,7 +24,7 @@ struct report_delays {
 	unsigned int port_count;
 };
 
-void report_delays_begin(struct report_delays *out, const struct daemon *daemon);
+void report_delays_begin(struct report_delays *out, const struct delays *delays);
 void report_delays_end(struct report_delays *facts);
 
 /* NULL: that port is not configured any more. */
@@ -46,8 +45,8 @@ json_t *report_span(const struct delays_span *span);
 /* One path, an element of `paths`. */
 json_t *report_path(const struct report_delays *facts, const struct delays_group *group);
 /* `qp_owd_out_ns` into the peers of `peers`. */
-void report_put_peer_delays(json_t *peers, const struct daemon *daemon);
+void report_put_peer_delays(json_t *peers, const struct delays *delays);
 /* `receipts` into `status`. */
-void report_put_receipts(json_t *status, const struct daemon *daemon);
+void report_put_receipts(json_t *status, const struct delays *delays);
 
 #endif

@@ -2,6 +2,8 @@
 /* How receipts are shown in `status`. */
 #include "base/verb.h"
 
+/* clang-format off: tables */
+
 static const struct verb_section status[] = {
 	{.when = "receipts.mode=on",
 	 .header = "Receipts",

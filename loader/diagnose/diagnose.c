@@ -6,14 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/daemon.h"
+#include "core/core.h"
 #include "dataplane/dataplane.h"
 #include "delay/delay.h"
 #include "internal.h"
+#include "base/explain.h"
 #include "base/log.h"
+#include "base/prom.h"
 #include "mesh/mesh.h"
-#include "qp/owners.h"
-#include "api/report.h"
+#include "qp/qp.h"
+#include "base/json.h"
 
 #define LOOK_SAMPLES 8 /* enough for a look to stand for itself, else the last second does */
 #define MESH_WINDOW_NS 1000000000
@@ -21,41 +23,21 @@
 #define ACTIVE_MOST 512
 
 struct judge {
-	const struct daemon *daemon;
+	struct core *core;
+	struct dataplane *dataplane;
+	struct mesh *mesh;
+	struct qptable *qps_table;
+	struct delays *delay_table;
 	struct verdicts *verdicts;
 	struct verdict_qp *qps; /* of the newest look; grows */
 	size_t qp_count, qp_room;
-	struct verdict_peer peers[MESH_EDGES_MAX];
+	struct verdict_peer peers[MESH_PEERS_MAX];
 	size_t peer_count;
 	struct verdict_port ports[ESC_PORTS_MAX];
 	char devices[ESC_PORTS_MAX][64]; /* RDMA, by index of the port; "" none */
 	size_t port_count;
 	bool failed; /* told once */
 };
-
-int judge_new(struct judge **out, const struct daemon *daemon)
-{
-	struct judge *judge = calloc(1, sizeof(*judge));
-	int err = judge ? verdicts_new(&judge->verdicts) : -ENOMEM;
-
-	*out = NULL;
-	if (err) {
-		free(judge);
-		return err;
-	}
-	judge->daemon = daemon;
-	*out = judge;
-	return 0;
-}
-
-void judge_free(struct judge *judge)
-{
-	if (!judge)
-		return;
-	verdicts_free(judge->verdicts);
-	free(judge->qps);
-	free(judge);
-}
 
 /* --- what is looked at --- */
 
@@ -119,10 +101,10 @@ static int make_room(struct judge *judge, size_t room)
 
 static int gather_qps(struct judge *judge)
 {
-	const struct ownertable *owners = owners_table(judge->daemon->owners);
+	const struct ownertable *owners = owners_table(qptable_owners(judge->qps_table));
 	size_t count, delay_count;
-	const struct qp_entry *entries = qptable_entries(judge->daemon->qps, &count);
-	const struct delays_entry *delays = delays_entries(judge->daemon->delays, &delay_count);
+	const struct qp_entry *entries = qptable_entries(judge->qps_table, &count);
+	const struct delays_entry *delays = delays_entries(judge->delay_table, &delay_count);
 	struct answers *answers;
 	int err = make_room(judge, delay_count);
 
@@ -156,13 +138,13 @@ static void gather_peers(struct judge *judge)
 	const struct esc_address *before = NULL;
 
 	judge->peer_count = 0;
-	for (size_t i = 0; i < judge->qp_count && judge->peer_count < MESH_EDGES_MAX; i++) {
+	for (size_t i = 0; i < judge->qp_count && judge->peer_count < MESH_PEERS_MAX; i++) {
 		const struct esc_address *dst = &judge->qps[i].key.dst;
 		struct verdict_peer *peer = &judge->peers[judge->peer_count];
 		struct mesh_out_facts facts;
 
 		if ((before && !memcmp(before, dst, sizeof(*dst))) ||
-		    !mesh_get_out(judge->daemon->mesh, dst, MESH_WINDOW_NS, &facts))
+		    !mesh_get_out(judge->mesh, dst, MESH_WINDOW_NS, &facts))
 			continue;
 		before = dst;
 		*peer = (struct verdict_peer){.address = *dst,
@@ -180,7 +162,7 @@ static void gather_peers(struct judge *judge)
 
 static void gather_ports(struct judge *judge)
 {
-	const struct dataplane *dataplane = judge->daemon->dataplane;
+	const struct dataplane *dataplane = judge->dataplane;
 
 	judge->port_count = 0;
 	memset(judge->devices, 0, sizeof(judge->devices));
@@ -193,12 +175,12 @@ static void gather_ports(struct judge *judge)
 		    dataplane_port_counts(dataplane, info.index, &counts))
 			continue;
 		*port = (struct verdict_port){.index = info.index,
-					      .hears = report_counts_rx(&info),
+					      .hears = port_counts_rx(&info),
 					      .rocev1_rx = counts.rx_rocev1_frames,
 					      .rocev1_tx = counts.tx_rocev1_frames};
 		snprintf(judge->devices[info.index % ESC_PORTS_MAX], sizeof(judge->devices[0]),
 			 "%s", info.rdma_device);
-		port->rocev1_gids = judge_rocev1(owners_table(judge->daemon->owners),
+		port->rocev1_gids = judge_rocev1(owners_table(qptable_owners(judge->qps_table)),
 						 info.rdma_device, info.rdma_port);
 		memcpy(port->name, info.name, sizeof(port->name));
 		port->name[sizeof(port->name) - 1] = '\0';
@@ -216,8 +198,9 @@ static const char *interface_of(const void *context, uint8_t index)
 	return "";
 }
 
-void judge_look(struct judge *judge, uint64_t now_local_ns)
+static void judge_poll(void *context, uint64_t now_local_ns)
 {
+	struct judge *judge = context;
 	const struct verdict_event *events;
 	struct verdict_look look = {.now_ns = now_local_ns};
 	size_t count;
@@ -243,19 +226,10 @@ void judge_look(struct judge *judge, uint64_t now_local_ns)
 	}
 	judge->failed = false;
 	for (size_t i = 0; i < count; i++)
-		judge_tell(judge->daemon->ledger, &events[i], interface_of, judge);
+		judge_tell(judge->core->events, &events[i], interface_of, judge);
 }
 
 /* --- what stands --- */
-
-void judge_get_counts(const struct judge *judge, struct judge_counts *out)
-{
-	*out = (struct judge_counts){.known = judge != NULL};
-	for (unsigned int i = 0; judge && i < VERDICT_KINDS; i++) {
-		out->active[i] = verdicts_active_count(judge->verdicts, i);
-		out->total[i] = verdicts_total(judge->verdicts, i);
-	}
-}
 
 static int compare_age(const void *a, const void *b)
 {
@@ -272,22 +246,20 @@ static json_t *report_one(const struct judge *judge, const struct verdict_active
 	json_t *object = json_object();
 	json_t *seen = judge_figures(active->evidence.seen, active->evidence.seen_count);
 
-	report_put_text(object, "kind", verdict_kind_name(active->kind));
-	report_put_text(object, "subject", judge_subject(&active->subject, interface, subject));
-	report_put_count(object, "since_ms", (now_ns - active->first_ns) / 1000000);
+	json_put_text(object, "kind", verdict_kind_name(active->kind));
+	json_put_text(object, "subject", judge_subject(&active->subject, interface, subject));
+	json_put_count(object, "since_ms", (now_ns - active->first_ns) / 1000000);
 	judge_put_words(seen, &active->evidence, &active->subject, interface);
 	json_object_set_new(object, "seen", seen);
 	return object;
 }
 
-json_t *judge_report(const struct judge *judge, uint64_t now_local_ns)
+static json_t *active_json(const struct judge *judge, uint64_t now_local_ns)
 {
 	struct verdict_active *active;
 	json_t *list;
 	size_t count;
 
-	if (!judge)
-		return NULL;
 	active = calloc(ACTIVE_MOST, sizeof(*active));
 	if (!active)
 		return NULL;
@@ -309,14 +281,15 @@ static bool is_about(const struct verdict_subject *subject, const struct esc_qp_
 	       !memcmp(&subject->key.dst, &key->dst, sizeof(key->dst));
 }
 
-void judge_put_qp(json_t *qp, const struct judge *judge, const struct qp_entry *entry)
+static void describe_qp(void *self, const struct qp_entry *entry, json_t *qp)
 {
+	const struct judge *judge = self;
 	const struct verdict_subject *subject;
 	enum verdict_kind kind;
 	json_t *list = NULL;
 	size_t at = 0;
 
-	while (judge && verdicts_next(judge->verdicts, &at, &kind, &subject)) {
+	while (verdicts_next(judge->verdicts, &at, &kind, &subject)) {
 		if (!is_about(subject, &entry->key))
 			continue;
 		if (!list)
@@ -326,3 +299,72 @@ void judge_put_qp(json_t *qp, const struct judge *judge, const struct qp_entry *
 	if (list)
 		json_object_set_new(qp, "verdicts", list);
 }
+
+/* --- as a capability --- */
+
+#define DIAGNOSE_METRICS(X)                                                                        \
+	X(VERDICTS_ACTIVE, "verdicts_active", GAUGE, "Diagnoses that stand now, by kind.")         \
+	X(VERDICTS_TOTAL, "verdicts_total", COUNTER,                                               \
+	  "Diagnoses that began since the daemon started, those left out of the events included.")
+enum { DIAGNOSE_METRICS(METRIC_ENUM) };
+static const struct metric diagnose_metrics[] = {DIAGNOSE_METRICS(METRIC){}};
+
+static void write_metrics(void *self, FILE *out)
+{
+	struct prom_family *active = FAMILY_OF(&diagnose_metrics[VERDICTS_ACTIVE]);
+	struct prom_family *total = FAMILY_OF(&diagnose_metrics[VERDICTS_TOTAL]);
+	const struct judge *judge = self;
+
+	for (unsigned int i = 0; i < VERDICT_KINDS; i++)
+		prom_count(active, verdicts_active_count(judge->verdicts, i), "kind",
+			   verdict_kind_name(i), NULL);
+	for (unsigned int i = 0; i < VERDICT_KINDS; i++)
+		prom_count(total, verdicts_total(judge->verdicts, i), "kind", verdict_kind_name(i),
+			   NULL);
+}
+
+static void status(void *self, json_t *object)
+{
+	json_put(object, "verdicts", active_json(self, time_local_ns()));
+}
+
+static int open_diagnose(void **self, struct core *core, void *const needs[], char **error)
+{
+	struct judge *judge = calloc(1, sizeof(*judge));
+	int err = judge ? verdicts_new(&judge->verdicts) : -ENOMEM;
+
+	if (err) {
+		free(judge);
+		return explain(error, err, "diagnosis: %s", strerror(-err));
+	}
+	judge->core = core;
+	judge->dataplane = needs[0];
+	judge->mesh = needs[1];
+	judge->qps_table = needs[2];
+	judge->delay_table = needs[3];
+	delays_listen(judge->delay_table, judge_poll, judge);
+	*self = judge;
+	return 0;
+}
+
+static void close_diagnose(void *self)
+{
+	struct judge *judge = self;
+
+	delays_listen(judge->delay_table, NULL, NULL);
+	verdicts_free(judge->verdicts);
+	free(judge->qps);
+	free(judge);
+}
+
+const struct capability diagnose_capability = {
+	.name = "diagnose",
+	.needs = {"dataplane", "mesh", "qp", "delay"},
+	.events = verdict_events,
+	.metrics = diagnose_metrics,
+	.open = open_diagnose,
+	.close = close_diagnose,
+	.status = status,
+	.qp = describe_qp,
+	.write_metrics = write_metrics,
+};

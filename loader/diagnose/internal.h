@@ -5,9 +5,13 @@
 
 #include "config/config.h"
 #include "diagnose.h"
-#include "qp/ownertable.h"
+#include "qp/qp.h"
+
+#include "verdict.h"
 
 #define JUDGE_SUBJECT_BYTES 128
+
+extern const struct event_kind verdict_events[]; /* by kind, three each: begin, change, clear */
 
 /*
  * Which packets answer a queue pair's (judge_answers.c). No packet names both
@@ -37,7 +41,7 @@ uint32_t judge_rocev1(const struct ownertable *owners, const char *device, unsig
 
 /* Events and words (judge_tell.c). @interface: of a port's index, "" unknown. */
 typedef const char *judge_interface_fn(const void *context, uint8_t port);
-void judge_tell(struct events *ledger, const struct verdict_event *event,
+void judge_tell(struct events *events, const struct verdict_event *event,
 		judge_interface_fn *interface, const void *context);
 const char *judge_subject(const struct verdict_subject *subject, const char *interface,
 			  char out[JUDGE_SUBJECT_BYTES]);

@@ -4,9 +4,16 @@
 
 #include "base/address.h"
 #include "internal.h"
-#include "core/events.h"
+#include "core/core.h"
 #include "base/log.h"
-#include "api/report.h"
+#include "base/json.h"
+
+_Static_assert(VERDICT_BEGIN == 0 && VERDICT_CHANGE == 1 && VERDICT_CLEAR == 2, "index below");
+#define PHASES(id, name, help)                                                                     \
+	[3 * (id)] = {name, help},                                                                 \
+	     [3 * (id) + 1] = {name "_changed", "Its cause is another now."},                      \
+	     [3 * (id) + 2] = {name "_cleared", "It is over."},
+const struct event_kind verdict_events[] = {VERDICT_LIST(PHASES){}};
 
 const char *judge_subject(const struct verdict_subject *subject, const char *interface,
 			  char out[JUDGE_SUBJECT_BYTES])
@@ -46,24 +53,28 @@ void judge_put_words(json_t *seen, const struct verdict_evidence *evidence,
 {
 	char text[ADDRESS_TEXT_BYTES];
 
-	report_put_text(seen, "cause", evidence->cause);
-	report_put_text(seen, "note", evidence->note);
+	json_put_text(seen, "cause", evidence->cause);
+	json_put_text(seen, "note", evidence->note);
 	if (subject->about == VERDICT_ABOUT_PORT) {
-		report_put_text(seen, "interface", interface);
+		json_put_text(seen, "interface", interface);
 		return;
 	}
-	report_put_text(seen, "src", address_format(&subject->key.src, text));
-	report_put_text(seen, "dst", address_format(&subject->key.dst, text));
+	json_put_text(seen, "src", address_format(&subject->key.src, text));
+	json_put_text(seen, "dst", address_format(&subject->key.dst, text));
 	if (subject->about == VERDICT_ABOUT_QP) {
-		report_put_count(seen, "dest_qpn", subject->key.dest_qpn);
-		report_put_text(seen, "interface", interface);
+		json_put_count(seen, "dest_qpn", subject->key.dest_qpn);
+		json_put_text(seen, "interface", interface);
 	}
 }
 
-static void tell_more(struct events *ledger, const struct verdict_event *event)
+static void report_more(struct events *events, const struct verdict_event *event)
 {
-	events_record(ledger, verdict_kind_name(event->kind), "more",
-		   json_pack("{s:I}", "left_out", (json_int_t)event->left_out), NULL, NULL, NULL);
+	events_add(events,
+		   &(struct event){
+			   .kind = &verdict_events[3 * event->kind],
+			   .subject = "more",
+			   .seen = json_pack("{s:I}", "left_out", (json_int_t)event->left_out),
+		   });
 }
 
 static json_t *result_of(const struct verdict_event *event)
@@ -76,29 +87,34 @@ static json_t *result_of(const struct verdict_event *event)
 			 event->because);
 }
 
-void judge_tell(struct events *ledger, const struct verdict_event *event,
+void judge_tell(struct events *events, const struct verdict_event *event,
 		judge_interface_fn *interface_of, const void *context)
 {
-	static const char *const phases[] = {
-		[VERDICT_BEGIN] = "", [VERDICT_CHANGE] = "_changed", [VERDICT_CLEAR] = "_cleared"};
 	const struct verdict_evidence *evidence = &event->evidence;
 	const char *interface;
-	char subject[JUDGE_SUBJECT_BYTES], kind[64];
+	char subject[JUDGE_SUBJECT_BYTES];
+	const struct event_kind *kind;
 	json_t *seen;
 
 	if (event->phase == VERDICT_MORE) {
-		tell_more(ledger, event);
+		report_more(events, event);
 		return;
 	}
 	interface = interface_of(context, event->subject.key.port);
 	judge_subject(&event->subject, interface, subject);
-	snprintf(kind, sizeof(kind), "%s%s", verdict_kind_name(event->kind), phases[event->phase]);
+	kind = &verdict_events[3 * event->kind + event->phase];
 	seen = judge_figures(evidence->seen, evidence->seen_count);
-	report_put_count(seen, "since_ms", (event->now_ns - event->first_ns) / 1000000);
+	json_put_count(seen, "since_ms", (event->now_ns - event->first_ns) / 1000000);
 	judge_put_words(seen, evidence, &event->subject, interface);
 	if (event->phase == VERDICT_BEGIN)
-		log_warning("%s: %s%s%s", kind, subject, evidence->cause ? ": " : "",
+		log_warning("%s: %s%s%s", kind->name, subject, evidence->cause ? ": " : "",
 			    evidence->cause ? evidence->cause : "");
-	events_record(ledger, kind, subject, seen, NULL,
-		   judge_figures(evidence->expected, evidence->expected_count), result_of(event));
+	events_add(events,
+		   &(struct event){
+			   .kind = kind,
+			   .subject = subject,
+			   .seen = seen,
+			   .expected = judge_figures(evidence->expected, evidence->expected_count),
+			   .result = result_of(event),
+		   });
 }

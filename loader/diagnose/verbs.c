@@ -2,6 +2,8 @@
 /* How diagnoses are shown in `status`. */
 #include "base/verb.h"
 
+/* clang-format off: tables */
+
 static const struct verb_section status[] = {
 	{.rows = "verdicts",
 	 .header = "Diagnosis",

@@ -18,16 +18,9 @@ struct verdicts {
 
 const char *verdict_kind_name(enum verdict_kind kind)
 {
-	static const char *const names[VERDICT_KINDS] = {
-		[VERDICT_OUTLIER] = "qp_outlier",
-		[VERDICT_MISCONFIGURATION] = "misconfiguration_suspected",
-		[VERDICT_STALLED] = "qp_stalled",
-		[VERDICT_LOSS] = "loss_hardware",
-		[VERDICT_CONGESTION] = "congestion",
-		[VERDICT_IMBALANCE] = "imbalance",
-		[VERDICT_HOST] = "host",
-		[VERDICT_PATH_SLOW] = "path_slow",
-	};
+#define NAME(id, name, help) [id] = name,
+	static const char *const names[VERDICT_KINDS] = {VERDICT_LIST(NAME)};
+#undef NAME
 
 	return names[kind];
 }

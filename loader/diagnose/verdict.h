@@ -11,21 +11,23 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/core.h"
 #include "maps/maps.h"
 
 #define VERDICT_LOOK_NS 250000000ull /* what the thresholds expect between two looks */
 
-enum verdict_kind {
-	VERDICT_OUTLIER, /* one queue pair's delay, against its siblings' and its own floor */
-	VERDICT_MISCONFIGURATION, /* in-band delay far above the mesh's; RoCEv1 frames */
-	VERDICT_STALLED,	  /* unacknowledged packets and no progress */
-	VERDICT_LOSS,		  /* loss without delay */
-	VERDICT_CONGESTION,	  /* delay with CE marks, or with loss */
-	VERDICT_IMBALANCE,	  /* delay on some source ports, the others are fine */
-	VERDICT_HOST,		  /* the delay is a host's own */
-	VERDICT_PATH_SLOW,	  /* all to a destination alike, and nothing says why */
-	VERDICT_KINDS,
-};
+#define VERDICT_LIST(X)                                                                            \
+	X(VERDICT_OUTLIER, "qp_outlier", "A queue pair's delay is far above that of its peers.")   \
+	X(VERDICT_MISCONFIGURATION, "misconfiguration_suspected",                                  \
+	  "Packets do not arrive, or use RoCEv1, as with a wrong configuration.")                  \
+	X(VERDICT_STALLED, "qp_stalled", "A queue pair sends again and makes no progress.")        \
+	X(VERDICT_LOSS, "loss_hardware", "Packets are lost where no queue is long.")               \
+	X(VERDICT_CONGESTION, "congestion", "A queue of the fabric is long.")                      \
+	X(VERDICT_IMBALANCE, "imbalance", "One path is congested while others are free.")          \
+	X(VERDICT_HOST, "host", "The delay arises in a host.")                                     \
+	X(VERDICT_PATH_SLOW, "path_slow",                                                          \
+	  "All packets to a destination are slow, and no cause is known.")
+enum verdict_kind { VERDICT_LIST(EVENT_ENUM) VERDICT_KINDS };
 const char *verdict_kind_name(enum verdict_kind kind);
 
 /* --- what is looked at --- */

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* `peer_addresses`: queue pairs name addresses only, and this tells the programs whose they are. */
+/* The map `peer_addresses`: the host of each address, as queue pairs name addresses only. */
 #include <bpf/bpf.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "clocksync/graph.h"
-#include "daemon/daemon.h"
 #include "base/log.h"
-#include "dataplane/mapsweep.h"
-#include "fleet/fleet.h"
+#include "core/core.h"
+#include "dataplane/dataplane.h"
 #include "internal.h"
 
 struct address_entry {
@@ -31,17 +29,17 @@ static struct esc_peer_address address_value(const struct mesh *mesh, const char
 	};
 
 	for (unsigned int plane = 0; plane < MESH_PLANES; plane++)
-		if (mesh_find_edge(mesh, mesh->planes[plane].plane, value.id))
+		if (mesh_find_peer(mesh, mesh->planes[plane].plane, value.id))
 			value.flags |= ESC_PEER_NEIGHBOUR(plane);
 	return value;
 }
 
-/* What the map is to hold, by address; this host's own addresses are nobody's we wait for. */
+/* What the map is to hold, by address, without this host's own addresses. */
 static struct address_entry *addresses_list(const struct mesh *mesh, size_t *count)
 {
 	static const struct members nobody;
-	const struct config *config = mesh->daemon->config;
-	const struct members *listed = fleet_members(mesh->daemon->core.fleet);
+	const struct config *config = mesh->core->config;
+	const struct members *listed = fleet_members(mesh->core->fleet);
 	const struct members *members = listed ? listed : &nobody;
 	struct address_entry *list =
 		calloc(members->count + members->other_count + 1, sizeof(*list));
@@ -83,7 +81,7 @@ static bool address_stays(const void *key, void *context)
 
 void mesh_write_addresses(struct mesh *mesh)
 {
-	int fd = mesh->maps.addresses_fd;
+	int fd = mesh->addresses_fd;
 	uint64_t refused = 0;
 	size_t count;
 	struct address_entry *list = addresses_list(mesh, &count);
@@ -95,10 +93,10 @@ void mesh_write_addresses(struct mesh *mesh)
 	for (size_t i = 0; i < count; i++)
 		refused += bpf_map_update_elem(fd, &list[i].address, &list[i].value, BPF_ANY) != 0;
 	free(list);
-	if (refused && !mesh->maps.addresses_refused)
+	if (refused && !mesh->addresses_refused)
 		log_warning(
 			"%llu addresses of members have no room in the map peer_addresses (%d): "
 			"delays of queue pairs with them are not measured",
 			(unsigned long long)refused, ESC_PEER_ADDRESSES_MAX);
-	mesh->maps.addresses_refused = refused;
+	mesh->addresses_refused = refused;
 }

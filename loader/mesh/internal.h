@@ -1,34 +1,36 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the files mesh_*.c share. Nobody else includes it. */
-#ifndef ESC_LOADER_MESH_PARTS_H
-#define ESC_LOADER_MESH_PARTS_H
+/* What the files of the mesh share. */
+#ifndef ESC_MESH_INTERNAL_H
+#define ESC_MESH_INTERNAL_H
 
-#include "clocksync/anchor.h"
+#include "base/fields.h"
+#include "clock/clock.h"
 #include "clocksync/graph.h"
-#include "probe/probe.h"
+#include "core/core.h"
 #include "mesh.h"
-#include "fleet/fleet.h"
+#include "probe/probe.h"
 
-#define MESH_TURN_NS 10000000	/* the ring is read */
-#define MESH_STATE_NS 100000000 /* who is heard */
-#define MESH_HORIZON 11		/* turns of that after which a request is lost: 1 s and one more */
-#define MESH_VIEW_ROUNDS_NS                                                                        \
-	1500000000 /* a view that says the same for longer is of a dead daemon */
-#define MESH_ASKED_MAX 5
+_Static_assert(MESH_PEERS_MAX == CLOCK_EDGES_MAX, "a peer for each edge");
 
-/* Who was asked about a peer that fell silent, and what they said. */
+#define MESH_TICK_NS 10000000	/* the ring is read */
+#define MESH_STATE_NS 100000000 /* the states of the peers are evaluated */
+/* Evaluations after which a request is lost: 1 s and one more. */
+#define MESH_HORIZON 11
+#define MESH_QUERIES_MAX 5
+
+/* The hosts that were queried about a peer that fell silent, and what they replied. */
 struct mesh_inquiry {
 	bool open;
 	uint64_t begun_ns;
 	unsigned int asked, answered, hearing;
-	uint64_t ids[MESH_ASKED_MAX];
-	bool has_answered[MESH_ASKED_MAX];
+	uint64_t ids[MESH_QUERIES_MAX];
+	bool has_answered[MESH_QUERIES_MAX];
 	bool asked_elsewhere, heard_elsewhere; /* the peer itself, on the other plane */
 };
 
 #define MESH_PORTS_GOOD 4
 
-/* Which of the fabric's paths the edge's probes take, by their source port. */
+/* Which of the fabric's paths the probes to a peer take, by their source port. */
 struct mesh_path {
 	uint16_t port;			/* drawn; 0: the pair's own */
 	uint16_t good[MESH_PORTS_GOOD]; /* that were clean, the latest first; 0: none */
@@ -37,56 +39,32 @@ struct mesh_path {
 	uint64_t next_ns;		/* not before that */
 };
 
-struct mesh_edge {
-	uint64_t id;
-	char host[256];
-	enum fleet_plane plane;
+struct mesh_peer {
+	struct clock_edge *edge; /* id, host, plane, and what came of its probes */
 	struct esc_address address;
 	uint16_t source_port;
 	struct mesh_path path;
-	struct sender_edge *sending; /* NULL: no socket, see open_error */
-	int open_error;
-	uint64_t told_failed;		     /* failures when they were last told of */
+	int open_error;			     /* with edge->sending NULL */
+	uint64_t failed_reported;	     /* failures when they were last reported */
 	uint64_t sent_before, failed_before; /* by sockets that are closed */
 
-	/* As told by `peers`, each 100 ms; CLOCK_MONOTONIC. */
+	/* As shown by `peers`, each MESH_STATE_NS; CLOCK_MONOTONIC. */
 	enum peer_state state;
-	uint64_t since_ns; /* the edge is there */
-	uint64_t heard_ns; /* 0: never */
+	uint64_t since_ns; /* the peer is there */
+	uint64_t heard_ns; /* its newest probe or reply; 0: never */
 	uint64_t replied_ns;
 	uint64_t down_ns;
 	uint64_t disconnects;
-	bool absent_told;
-	bool unanswered; /* heard, but our own requests are not answered */
+	bool absent_reported;
+	bool unanswered; /* heard, but our own requests are not replied to */
 	struct mesh_inquiry inquiry;
 	const char *blame;
 
-	/* From the ring. */
-	uint64_t epoch; /* the peer's */
-	struct edge edge;
-	struct clock_view view;
-	bool view_known;
-	struct anchor_word anchor;  /* as last heard */
-	int64_t view_local_ns;	    /* when it came */
-	int64_t view_fresh_ns;	    /* when its generation last changed */
-	uint64_t requests, replies; /* heard */
-	int64_t request_local_ns;   /* of the newest; 0: none */
-	int64_t reply_local_ns;
-	int64_t begun_local_ns; /* of this run of the peer */
-	bool one_sided;
-	struct passages out, in; /* our requests that were answered, the peer's requests */
-	struct passages back;	 /* the replies: one for each of `out` */
-	struct losses losses;
-	uint64_t replies_map, replies_base; /* heard by XDP: now, and when `replies` was 0 */
+	uint64_t replies_map, replies_base; /* received by XDP: now, and when none was read */
 	bool replies_known;
-	uint64_t lost;			/* never goes back */
-	uint32_t horizon[MESH_HORIZON]; /* sequence at the last turns */
+	uint64_t lost;			/* never decreases */
+	uint32_t horizon[MESH_HORIZON]; /* sequence at the last evaluations */
 	unsigned int horizon_next;
-	int64_t pair_interval_ns;
-
-	/* In the consensus. */
-	int64_t refused_since_ns;
-	bool refused_told, liar_told;
 };
 
 struct mesh_plane {
@@ -102,121 +80,119 @@ struct mesh_plane {
 	bool has_address[ROSTER_FAMILIES]; /* of ours on the interface */
 };
 
-struct mesh_anchor {
-	struct anchor_meter meter;
-	struct anchor_word measured; /* our own */
-	struct anchor_word word;     /* what we show and say */
-	int64_t due_local_ns;
-	uint64_t moves;	  /* of the consensus: another fabric time since */
-	const char *note; /* why we do not measure though we should; NULL: nothing */
-	bool told;
-	uint32_t told_id;
-};
-
-struct mesh_maps {
-	int peers_fd, addresses_fd, probes_fd;
-	uint64_t addresses_refused; /* without room in the map */
-	struct esc_fleet *fleet;    /* mapped */
-	struct esc_clock *clock;
-};
-
-struct ring_buffer;
-struct sd_event_source;
-struct clockpage;
-
 struct mesh {
-	struct daemon *daemon;
-	struct mesh_maps maps;
-	struct ring_buffer *ring;
+	struct core *core;
+	struct dataplane *dataplane;
+	struct clock *clock;
 	struct sender *sender;
-	struct sd_event_source *timer;
-	struct clockpage *page;
+	struct core_timer *timer;
+	int peers_fd, addresses_fd;	       /* maps */
+	uint64_t peers_refused;		       /* members without room in the map */
+	uint64_t addresses_refused;	       /* addresses */
 	struct mesh_plane planes[MESH_PLANES];
-	struct mesh_edge *edges[MESH_EDGES_MAX]; /* a hole is NULL; the index is its slot */
-	uint64_t epoch;
-	uint32_t sequence; /* above every number used in this run */
-	int64_t lab_offset_ns, lab_drift_ppb;
-	uint64_t state_due_ns, round_due_ns, retry_due_ns;
-	bool paused;
+	struct mesh_peer *peers[MESH_PEERS_MAX]; /* by the slot of their edge; a hole is NULL */
+	uint32_t sequence;			 /* above every number used in this run */
+	uint64_t state_due_ns, retry_due_ns;
+	bool paused; /* the kill switch is on */
+	struct fleet_subscriber members;
 	void (*resume)(void *context); /* NULL: none */
 	void *resume_context;
-	uint64_t peers_refused; /* members without room in the map */
-
-	struct hostclock clock;
-	bool clock_runs;
-	bool model_taken; /* from the daemon before us */
-	uint64_t rounds;
-	enum clock_state told_state;
-	struct edge_scratch scratch;
-	struct mesh_anchor anchor;
-
-	struct fleet_subscriber members;
+	void (*add)(void *context, json_t *peers); /* NULL: none */
+	void *add_context;
 };
 
-uint64_t mesh_monotonic_ns(void);
-/* This host's local clock, as the kernel programs read it. */
-int64_t mesh_local_ns(const struct mesh *mesh, uint64_t monotonic_ns);
+#define MESH_EVENTS(X)                                                                             \
+	X(MESH_PEER_DOWN, "peer_down", "Nothing was received from a peer for mesh.down_after.")    \
+	X(MESH_PEER_UP, "peer_up", "Probes or replies of that peer arrive again.")                 \
+	X(MESH_PEER_ABSENT, "peer_absent", "Nothing was ever received from a peer, for 10 s.")     \
+	X(MESH_PEER_PATH_CHANGED, "peer_path_changed",                                             \
+	  "Probes to a peer have another source port: their path was full.")                       \
+	X(MESH_MEMBERS_JOINED, "members_joined", "Hosts came into the mesh of a plane.")           \
+	X(MESH_MEMBERS_LEFT, "members_left", "Hosts left the mesh of a plane.")                    \
+	X(MESH_MEMBERS_RELOADED, "members_reloaded", "Another member list is in force.")           \
+	X(MESH_MEMBERS_REFUSED, "members_refused",                                                 \
+	  "A member list was refused; the old one stays in force.")
+enum { MESH_EVENTS(EVENT_ENUM) };
+extern const struct event_kind mesh_events[];
 
-/* mesh_plane.c */
-void mesh_planes_apply(struct mesh *mesh);
-void mesh_planes_free(struct mesh *mesh);
-struct mesh_edge *mesh_find_edge(const struct mesh *mesh, enum fleet_plane plane, uint64_t id);
-unsigned int mesh_plane_edges(const struct mesh *mesh, enum fleet_plane plane);
+#define MESH_METRICS(X)                                                                            \
+	X(MESH_PROBING, "probing", GAUGE, "1 while the mesh of a plane is probed.")                \
+	X(MESH_AUTHORITY, "probe_authority", GAUGE, "1 when probes are tagged with a fleet key.")  \
+	X(MESH_CONNECTED, "peer_connected", GAUGE, "0 when a peer is down, else 1.")               \
+	X(MESH_RECEIVED_AGE, "probe_last_received_age_seconds", GAUGE,                             \
+	  "Since a probe or reply of a peer was last received.")                                   \
+	X(MESH_SENT, "probe_sent_total", COUNTER, "Requests sent to a peer.")                      \
+	X(MESH_REPLIED, "probe_answered_total", COUNTER, "Requests that the peer replied to.")     \
+	X(MESH_RECEIVED, "probe_received_total", COUNTER, "Requests of the peer that arrived.")    \
+	X(MESH_LOST, "probe_lost_total", COUNTER, "Requests without a reply after a second.")      \
+	X(MESH_LATE, "probe_late_total", COUNTER, "Replies that came after a second.")             \
+	X(MESH_REORDERED, "probe_reordered_total", COUNTER, "Replies that came behind a later one.") \
+	X(MESH_FAILED, "probe_failed_total", COUNTER, "Requests that the kernel did not send.")    \
+	X(MESH_DISCONNECTS, "peer_disconnects_total", COUNTER, "Times that a peer went down.")     \
+	X(MESH_OWD, "owd_seconds", GAUGE, "One-way delay of probes in the last window.")           \
+	X(MESH_OWD_BOUND, "owd_error_bound_seconds", GAUGE,                                        \
+	  "One-way delays of this peer are true within this.")                                     \
+	X(MESH_RTT, "rtt_seconds", GAUGE,                                                          \
+	  "Round-trip time of probes in the last window, without the time that the peer took to "  \
+	  "reply.")
+extern const struct metric mesh_metrics[];
+
+/* An event of @kind, an enumerator of MESH_EVENTS; takes @seen over, which may be NULL. */
+void mesh_report(const struct mesh *mesh, unsigned int kind, const char *subject, json_t *seen);
+
+/* mesh.c: all planes, then the clock, by the configuration and the members in force */
+void mesh_apply(struct mesh *mesh);
+
+/* plane.c */
+void mesh_apply_planes(struct mesh *mesh);
+void mesh_free_planes(struct mesh *mesh);
+struct mesh_peer *mesh_find_peer(const struct mesh *mesh, enum fleet_plane plane, uint64_t id);
+unsigned int mesh_count_peers(const struct mesh *mesh, enum fleet_plane plane);
 /* -EAFNOSUPPORT: the two have no address family in common. */
 int mesh_route(const struct mesh_plane *plane, const struct roster_member *member,
 	       struct probe_route *route);
+/* Another source port for the probes to a peer; its numbers go on. 0 or -errno, then as it was. */
+int mesh_move_peer(struct mesh *mesh, struct mesh_peer *peer, uint16_t port);
 
-/* Another source port for the edge's probes; its numbers go on. 0 or -errno, then as it was. */
-int mesh_plane_move(struct mesh *mesh, const struct mesh_plane *plane, struct mesh_edge *edge,
-		    uint16_t port);
+/* path.c: after the fit of the peer's edge */
+void mesh_check_path(struct mesh *mesh, struct mesh_peer *peer, int64_t local_ns);
 
-/* mesh_path.c: after the edge's fit */
-void mesh_path_round(struct mesh *mesh, struct mesh_edge *edge, int64_t local_ns);
-
-/* mesh_map.c */
-int mesh_maps_open(struct mesh *mesh, char **error);
-void mesh_maps_close(struct mesh *mesh);
-/* The fleet's keys, our id and whether we answer. */
+/* map.c */
+/* The fleet's keys, our id and whether we reply. */
 void mesh_write_fleet(struct mesh *mesh);
-void mesh_write_view(struct mesh *mesh, const struct clock_view *view);
-void mesh_write_anchor(struct mesh *mesh, const struct anchor_word *word);
 /* Members that are gone leave `peers`, new ones come; the others are left as they are. */
 void mesh_write_peers(struct mesh *mesh, const struct mesh_plane *plane);
 int mesh_read_peer(const struct mesh *mesh, enum fleet_plane plane, uint64_t id,
 		   struct esc_peer *out);
 
-/* mesh_address.c */
-/* Whose address is whose, by the members file; those that are gone leave `peer_addresses`. */
+/* address.c */
+/* The host of each address, by the members; those that are gone leave `peer_addresses`. */
 void mesh_write_addresses(struct mesh *mesh);
 
-/* mesh_receive.c */
-int mesh_ring_open(struct mesh *mesh, char **error);
-void mesh_ring_read(struct mesh *mesh);
+/* state.c */
+void mesh_evaluate_peers(struct mesh *mesh, uint64_t now_ns);
+void mesh_set_state(struct mesh_peer *peer, enum peer_state state);
 
-/* mesh_state.c */
-void mesh_watch_peers(struct mesh *mesh, uint64_t now_ns);
-
-/* mesh_blame.c */
-void mesh_inquire(struct mesh *mesh, struct mesh_edge *edge, uint64_t now_ns);
-void mesh_inquiry_answer(struct mesh *mesh, const struct esc_probe_event *event);
+/* blame.c */
+void mesh_inquire(struct mesh *mesh, struct mesh_peer *peer, uint64_t now_ns);
+void mesh_take_query_reply(struct mesh *mesh, const struct esc_probe_event *event);
 /* "pair", "peer", "nic", "own_nic", or NULL. */
-const char *mesh_blame(const struct mesh *mesh, const struct mesh_edge *edge, uint64_t now_ns);
-/* Edges of its plane that have been silent for half of down_after. */
-unsigned int mesh_silent_edges(const struct mesh *mesh, enum fleet_plane plane, uint64_t now_ns);
+const char *mesh_blame(const struct mesh *mesh, const struct mesh_peer *peer, uint64_t now_ns);
+/* Peers of a plane that have been silent for half of down_after. */
+unsigned int mesh_count_silent(const struct mesh *mesh, enum fleet_plane plane, uint64_t now_ns);
 
-/* mesh_clock.c */
-void mesh_clock_open(struct mesh *mesh);
-void mesh_clock_configure(struct mesh *mesh);
-void mesh_clock_round(struct mesh *mesh, uint64_t now_ns);
-
-/* mesh_anchor.c */
-void mesh_take_anchor(struct mesh_edge *edge, const struct esc_probe_event *event);
-void mesh_anchor_round(struct mesh *mesh, int64_t local_ns);
-/* The rest of *@out is filled. */
-void mesh_get_tai(const struct mesh *mesh, struct mesh_clock_facts *out);
-
-/* mesh_members.c */
-void mesh_watch_members(struct mesh *mesh);
+/* members.c */
+void mesh_poll_members(struct mesh *mesh);
 void mesh_subscribe_members(struct mesh *mesh);
+
+/* reply.c */
+json_t *mesh_peer_json(const struct mesh_peer_facts *peer);
+void mesh_put_status(void *self, json_t *status);
+extern const struct verb_handler mesh_verb_handlers[];
+
+/* metrics.c */
+extern const struct field mesh_peer_fields[];
+void mesh_peers_metrics(FILE *out, const struct mesh_peer_facts *peers, size_t count);
+void mesh_write_metrics(void *self, FILE *out);
 
 #endif

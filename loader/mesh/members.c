@@ -5,38 +5,33 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "core/events.h"
-#include "daemon/daemon.h"
-#include "fleet/fleet.h"
+#include "core/core.h"
 #include "internal.h"
 
 static void on_members(void *context, const struct members *before)
 {
 	struct mesh *mesh = context;
-	const struct members *now = fleet_members(mesh->daemon->core.fleet);
-	const char *path = mesh->daemon->config->members;
+	const struct members *now = fleet_members(mesh->core->fleet);
+	const char *path = mesh->core->config->members;
 
-	mesh_planes_apply(mesh);
-	mesh_clock_configure(mesh);
+	mesh_apply(mesh);
 	log_info("members reloaded from %s: %zu addresses", path, now->count);
-	events_record(mesh->daemon->ledger, "members_reloaded", path,
-		      json_pack("{s:I, s:I}", "addresses", (json_int_t)now->count, "before",
-				(json_int_t)(before ? before->count : 0)),
-		      NULL, NULL, NULL);
+	mesh_report(mesh, MESH_MEMBERS_RELOADED, path,
+		    json_pack("{s:I, s:I}", "addresses", (json_int_t)now->count, "before",
+			      (json_int_t)(before ? before->count : 0)));
 }
 
-void mesh_watch_members(struct mesh *mesh)
+void mesh_poll_members(struct mesh *mesh)
 {
-	const char *path = mesh->daemon->config->members;
+	const char *path = mesh->core->config->members;
 	char *error = NULL;
-	int err = fleet_poll(mesh->daemon->core.fleet, &error);
+	int err = fleet_poll(mesh->core->fleet, &error);
 
 	if (err < 0) {
 		log_error("members refused, the old ones stay in force: %s",
 			  error ? error : strerror(-err));
-		events_record(mesh->daemon->ledger, "members_refused", path,
-			      json_pack("{s:s}", "error", error ? error : strerror(-err)), NULL,
-			      NULL, NULL);
+		mesh_report(mesh, MESH_MEMBERS_REFUSED, path,
+			    json_pack("{s:s}", "error", error ? error : strerror(-err)));
 	}
 	free(error);
 }
@@ -45,5 +40,5 @@ void mesh_subscribe_members(struct mesh *mesh)
 {
 	mesh->members.changed = on_members;
 	mesh->members.context = mesh;
-	fleet_subscribe(mesh->daemon->core.fleet, &mesh->members);
+	fleet_subscribe(mesh->core->fleet, &mesh->members);
 }

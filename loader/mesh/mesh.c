@@ -1,94 +1,83 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "mesh.h"
 
-#include <bpf/libbpf.h>
 #include <errno.h>
-#include <libgen.h>
 #include <net/if.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <systemd/sd-event.h>
 
-#include "clock/page.h"
-#include "daemon/daemon.h"
-#include "dataplane/dataplane.h"
 #include "base/explain.h"
 #include "base/log.h"
+#include "core/core.h"
+#include "dataplane/dataplane.h"
 #include "internal.h"
 #include "clocksync/local.h"
 
-#define TURN_SLACK_US 1000
-#define RETRY_NS 5000000000ull /* of what could not be opened: it costs a look at every member */
+#define TICK_SLACK_NS 1000000
+#define RETRY_NS 5000000000ull /* of what could not be opened: it costs a pass over all members */
 
-uint64_t mesh_monotonic_ns(void)
+const struct event_kind mesh_events[] = {MESH_EVENTS(EVENT_KIND){}};
+
+void mesh_report(const struct mesh *mesh, unsigned int kind, const char *subject, json_t *seen)
 {
-	return time_local_ns();
+	events_add(mesh->core->events,
+		   &(struct event){.kind = &mesh_events[kind], .subject = subject, .seen = seen});
 }
 
-int64_t mesh_local_ns(const struct mesh *mesh, uint64_t monotonic_ns)
-{
-	return clock_local_ns(monotonic_ns, mesh->lab_offset_ns, mesh->lab_drift_ppb);
-}
+/* --- each 10 ms --- */
 
-/* --- the loop --- */
-
-static void mesh_turn(struct mesh *mesh)
-{
-	uint64_t now_ns = mesh_monotonic_ns();
-
-	mesh_ring_read(mesh);
-	if (now_ns >= mesh->state_due_ns) {
-		mesh->state_due_ns = now_ns + MESH_STATE_NS;
-		mesh_watch_peers(mesh, now_ns);
-	}
-	if (now_ns >= mesh->round_due_ns) {
-		mesh->round_due_ns += HOSTCLOCK_ROUND_NS;
-		if (mesh->round_due_ns <= now_ns)
-			mesh->round_due_ns = now_ns + HOSTCLOCK_ROUND_NS;
-		mesh_clock_round(mesh, now_ns);
-	}
-}
-
-static int mesh_on_turn(sd_event_source *source, uint64_t due_us, void *context)
+static uint64_t mesh_tick(void *context, uint64_t now_ns)
 {
 	struct mesh *mesh = context;
 
-	(void)due_us;
-	mesh_turn(mesh);
-	sd_event_source_set_time_relative(source, MESH_TURN_NS / 1000);
-	return sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
+	clock_read_records(mesh->clock);
+	if (now_ns >= mesh->state_due_ns) {
+		mesh->state_due_ns = now_ns + MESH_STATE_NS;
+		mesh_evaluate_peers(mesh, now_ns);
+	}
+	clock_tick(mesh->clock, now_ns);
+	return MESH_TICK_NS;
 }
+
+static void on_fitted(void *context, struct clock_edge *edge, int64_t local_ns)
+{
+	struct mesh *mesh = context;
+
+	mesh_check_path(mesh, mesh->peers[edge->slot], local_ns);
+}
+
+static void on_query_replied(void *context, const struct esc_probe_event *event)
+{
+	mesh_take_query_reply(context, event);
+}
+
+static const struct clock_listener listener = {on_fitted, on_query_replied};
 
 /* --- once a second --- */
 
-static void mesh_watch_switch(struct mesh *mesh)
+static void poll_kill_switch(struct mesh *mesh)
 {
-	bool paused = dataplane_is_off(mesh->daemon->dataplane);
-	uint64_t now_ns = mesh_monotonic_ns();
+	bool paused = dataplane_is_off(mesh->dataplane);
+	uint64_t now_ns = time_local_ns();
 
 	if (paused == mesh->paused)
 		return;
 	mesh->paused = paused;
 	sender_pause(mesh->sender, paused);
-	for (size_t i = 0; i < MESH_EDGES_MAX; i++) {
-		if (!mesh->edges[i])
+	for (size_t i = 0; i < MESH_PEERS_MAX; i++) {
+		struct mesh_peer *peer = mesh->peers[i];
+
+		if (!peer)
 			continue;
-		/* Nothing could be heard while it was off: silence begins now. */
-		mesh->edges[i]->since_ns = now_ns;
-		mesh->edges[i]->heard_ns = mesh->edges[i]->replied_ns = 0;
-		mesh->edges[i]->state = PEER_SUSPECT;
-		mesh->edges[i]->blame = NULL;
+		/* Nothing could be received while it was off: silence begins now. */
+		peer->since_ns = now_ns;
+		peer->heard_ns = peer->replied_ns = 0;
+		mesh_set_state(peer, PEER_SUSPECT);
+		peer->blame = NULL;
 	}
 	if (!paused && mesh->resume)
 		mesh->resume(mesh->resume_context);
 	mesh_write_fleet(mesh);
-}
-
-void mesh_on_resume(struct mesh *mesh, void (*resume)(void *context), void *context)
-{
-	mesh->resume = resume;
-	mesh->resume_context = context;
 }
 
 /* Programs that came or went, or another interface under the old name. */
@@ -98,14 +87,14 @@ static bool plane_changed(const struct mesh *mesh, const struct mesh_plane *plan
 
 	if (!plane->interface[0])
 		return false;
-	stamps = !dataplane_stamps_missing(mesh->daemon->dataplane, plane->interface);
+	stamps = !dataplane_stamps_missing(mesh->dataplane, plane->interface);
 	return stamps != plane->on || if_nametoindex(plane->interface) != plane->ifindex;
 }
 
-static bool edges_want_sockets(const struct mesh *mesh)
+static bool peers_want_sockets(const struct mesh *mesh)
 {
-	for (size_t i = 0; i < MESH_EDGES_MAX; i++)
-		if (mesh->edges[i] && !mesh->edges[i]->sending)
+	for (size_t i = 0; i < MESH_PEERS_MAX; i++)
+		if (mesh->peers[i] && !mesh->peers[i]->edge->sending)
 			return true;
 	return false;
 }
@@ -119,114 +108,117 @@ static bool planes_want_more(const struct mesh *mesh)
 		if (!plane->on && plane->configured && plane->roster.self != ROSTER_NOBODY)
 			return true;
 	}
-	return edges_want_sockets(mesh);
+	return peers_want_sockets(mesh);
 }
 
-void mesh_look(struct mesh *mesh)
+void mesh_apply(struct mesh *mesh)
 {
-	uint64_t now_ns = mesh_monotonic_ns();
+	mesh_apply_planes(mesh);
+	clock_configure(mesh->clock, mesh->planes[0].on || mesh->planes[1].on);
+}
+
+static void mesh_poll(void *self, uint64_t now_ns)
+{
+	struct mesh *mesh = self;
 	bool changed = now_ns >= mesh->retry_due_ns && planes_want_more(mesh);
 
 	if (changed)
 		mesh->retry_due_ns = now_ns + RETRY_NS;
-	mesh_watch_switch(mesh);
-	mesh_watch_members(mesh);
+	poll_kill_switch(mesh);
+	mesh_poll_members(mesh);
 	for (unsigned int i = 0; i < MESH_PLANES; i++)
 		changed = changed || plane_changed(mesh, &mesh->planes[i]);
-	if (!changed || mesh->paused)
-		return;
-	mesh_planes_apply(mesh);
-	mesh_clock_configure(mesh);
+	if (changed && !mesh->paused)
+		mesh_apply(mesh);
 }
 
-void mesh_reconfigure(struct mesh *mesh)
+/* --- from start to end --- */
+
+void mesh_on_resume(struct mesh *mesh, void (*resume)(void *context), void *context)
 {
-	sender_set_spacing(mesh->sender, mesh->daemon->config->mesh.pair_spacing_ns);
-	mesh_planes_apply(mesh);
-	mesh_clock_configure(mesh);
+	mesh->resume = resume;
+	mesh->resume_context = context;
 }
 
-/* --- from nothing to probes --- */
-
-static void mesh_open_page(struct mesh *mesh)
+void mesh_on_reply(struct mesh *mesh, void (*add)(void *context, json_t *peers), void *context)
 {
-	char *copy = strdup(mesh->daemon->config->socket), *path = NULL, *error = NULL;
-
-	if (copy && asprintf(&path, "%s/clock", dirname(copy)) >= 0 &&
-	    clockpage_open(&mesh->page, path, mesh->lab_offset_ns, mesh->lab_drift_ppb, &error))
-		log_warning("%s", error ? error : path);
-	free(error);
-	free(path);
-	free(copy);
+	mesh->add = add;
+	mesh->add_context = context;
 }
 
-/* Later than the one before, also when somebody has set the clock back. */
-static uint64_t mesh_new_epoch(const struct mesh *mesh)
+static void mesh_reconfigure(void *self, const struct config *old)
 {
-	uint64_t before = mesh->maps.fleet->epoch, now = time_realtime_ns();
+	struct mesh *mesh = self;
 
-	return now > before ? now : before + 1;
+	(void)old;
+	sender_set_spacing(mesh->sender, mesh->core->config->mesh.pair_spacing_ns);
+	mesh_apply(mesh);
 }
 
-int mesh_new(struct mesh **out, struct daemon *daemon, char **error)
+static void mesh_close(void *self)
 {
-	struct mesh *mesh = calloc(1, sizeof(*mesh));
-	uint64_t now_ns = mesh_monotonic_ns();
-	int err;
+	struct mesh *mesh = self;
 
-	*out = NULL;
-	if (!mesh)
-		return -ENOMEM;
-	mesh->daemon = daemon;
-	mesh->lab_offset_ns = daemon->config->lab.clock_offset_ns;
-	mesh->lab_drift_ppb = daemon->config->lab.clock_drift_ppb;
+	core_timer_free(mesh->timer);
+	fleet_unsubscribe(mesh->core->fleet, &mesh->members);
+	clock_listen(mesh->clock, NULL, NULL);
+	mesh_free_planes(mesh);
+	sender_free(mesh->sender);
+	free(mesh);
+}
+
+static void start_planes(struct mesh *mesh)
+{
 	for (unsigned int i = 0; i < MESH_PLANES; i++) {
 		mesh->planes[i].plane = (enum fleet_plane)i;
 		mesh->planes[i].roster.self = ROSTER_NOBODY;
 	}
-	mesh->state_due_ns = now_ns + MESH_STATE_NS;
-	/* Hosts that started together are not to have their rounds together. */
-	mesh->round_due_ns = now_ns + daemon->start_realtime_ns / 1000 % HOSTCLOCK_ROUND_NS;
-	err = mesh_maps_open(mesh, error);
-	if (!err)
-		err = mesh_ring_open(mesh, error);
-	if (!err) {
-		err = sender_new(&mesh->sender, daemon->config->mesh.pair_spacing_ns);
-		if (err)
-			explain(error, err, "the thread that sends probes: %s", strerror(-err));
-	}
-	if (err) {
-		mesh_free(mesh);
-		return err;
-	}
-	mesh->epoch = mesh_new_epoch(mesh);
-	mesh->paused = dataplane_is_off(daemon->dataplane);
+	mesh->paused = dataplane_is_off(mesh->dataplane);
 	sender_pause(mesh->sender, mesh->paused);
-	mesh_open_page(mesh);
-	mesh_clock_open(mesh);
-	mesh_reconfigure(mesh);
+	clock_listen(mesh->clock, &listener, mesh);
+	mesh_apply(mesh);
 	mesh_subscribe_members(mesh);
-	err = sd_event_add_time_relative(daemon->event, &mesh->timer, CLOCK_MONOTONIC,
-					 MESH_TURN_NS / 1000, TURN_SLACK_US, mesh_on_turn, mesh);
+}
+
+static int mesh_open(void **self, struct core *core, void *const needs[], char **error)
+{
+	struct mesh *mesh = calloc(1, sizeof(*mesh));
+	int err;
+
+	if (!mesh)
+		return -ENOMEM;
+	mesh->core = core;
+	mesh->dataplane = needs[0];
+	mesh->clock = needs[1];
+	mesh->peers_fd = dataplane_map_fd(mesh->dataplane, "peers");
+	mesh->addresses_fd = dataplane_map_fd(mesh->dataplane, "peer_addresses");
+	mesh->state_due_ns = time_local_ns() + MESH_STATE_NS;
+	err = sender_new(&mesh->sender, core->config->mesh.pair_spacing_ns);
+	if (err) {
+		free(mesh);
+		return explain(error, err, "the thread that sends probes: %s", strerror(-err));
+	}
+	start_planes(mesh);
+	err = core_timer_new(core, &mesh->timer, MESH_TICK_NS, TICK_SLACK_NS, mesh_tick, mesh);
 	if (err < 0) {
-		mesh_free(mesh);
+		mesh_close(mesh);
 		return explain(error, err, "sd-event: %s", strerror(-err));
 	}
-	*out = mesh;
+	*self = mesh;
 	return 0;
 }
 
-void mesh_free(struct mesh *mesh)
-{
-	if (!mesh)
-		return;
-	sd_event_source_disable_unref(mesh->timer);
-	fleet_unsubscribe(mesh->daemon->core.fleet, &mesh->members);
-	if (mesh->sender)
-		mesh_planes_free(mesh);
-	sender_free(mesh->sender);
-	ring_buffer__free(mesh->ring);
-	mesh_maps_close(mesh);
-	clockpage_close(mesh->page);
-	free(mesh);
-}
+const struct capability mesh_capability = {
+	.name = "mesh",
+	.needs = {"dataplane", "clock"},
+	.verbs = mesh_verb_handlers,
+	.events = mesh_events,
+	.metrics = mesh_metrics,
+	.open = mesh_open,
+	.close = mesh_close,
+	.tick_ns = 1000000000,
+	.tick = mesh_poll,
+	.reconfigure = mesh_reconfigure,
+	.status = mesh_put_status,
+	.write_metrics = mesh_write_metrics,
+};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Who is probed on a plane, and from which of our interfaces. */
+/* The peers that are probed on a plane, and the interface they are probed from. */
 #include <errno.h>
 #include <ifaddrs.h>
 #include <jansson.h>
@@ -10,11 +10,9 @@
 #include <string.h>
 
 #include "base/address.h"
-#include "daemon/daemon.h"
-#include "dataplane/dataplane.h"
-#include "core/events.h"
 #include "base/log.h"
-#include "fleet/fleet.h"
+#include "core/core.h"
+#include "dataplane/dataplane.h"
 #include "internal.h"
 
 __attribute__((format(printf, 2, 3))) static void plane_off(struct mesh_plane *plane,
@@ -77,10 +75,10 @@ static bool plane_is_configured(const struct config *config, enum fleet_plane pl
 	return false;
 }
 
-/* Stamps are made in XDP and tc egress; without both there is nothing to probe with. */
+/* Timestamps are taken in XDP and tc egress; without both there is nothing to probe with. */
 static void plane_check_attached(const struct mesh *mesh, struct mesh_plane *plane)
 {
-	const char *missing = dataplane_stamps_missing(mesh->daemon->dataplane, plane->interface);
+	const char *missing = dataplane_stamps_missing(mesh->dataplane, plane->interface);
 
 	if (missing)
 		plane_off(plane, "%s has no %s of ours, by which probes are stamped",
@@ -89,7 +87,7 @@ static void plane_check_attached(const struct mesh *mesh, struct mesh_plane *pla
 
 static void plane_choose(const struct mesh *mesh, struct mesh_plane *plane)
 {
-	const struct config *config = mesh->daemon->config;
+	const struct config *config = mesh->core->config;
 	const struct roster *roster = &plane->roster;
 	const struct config_interface *interface;
 
@@ -98,7 +96,7 @@ static void plane_choose(const struct mesh *mesh, struct mesh_plane *plane)
 	plane->configured = plane_is_configured(config, plane->plane);
 	if (!plane->configured)
 		return plane_off(plane, "no interface is of this plane");
-	if (!fleet_members(mesh->daemon->core.fleet))
+	if (!fleet_members(mesh->core->fleet))
 		return plane_off(plane, "there is no members file: name one with `members`");
 	if (roster->self == ROSTER_NOBODY)
 		return plane_off(plane,
@@ -117,22 +115,23 @@ static void plane_choose(const struct mesh *mesh, struct mesh_plane *plane)
 	plane_check_attached(mesh, plane);
 }
 
-/* --- edges --- */
+/* --- peers --- */
 
-struct mesh_edge *mesh_find_edge(const struct mesh *mesh, enum fleet_plane plane, uint64_t id)
+struct mesh_peer *mesh_find_peer(const struct mesh *mesh, enum fleet_plane plane, uint64_t id)
 {
-	for (size_t i = 0; i < MESH_EDGES_MAX; i++)
-		if (mesh->edges[i] && mesh->edges[i]->id == id && mesh->edges[i]->plane == plane)
-			return mesh->edges[i];
+	for (size_t i = 0; i < MESH_PEERS_MAX; i++)
+		if (mesh->peers[i] && mesh->peers[i]->edge->id == id &&
+		    mesh->peers[i]->edge->plane == plane)
+			return mesh->peers[i];
 	return NULL;
 }
 
-unsigned int mesh_plane_edges(const struct mesh *mesh, enum fleet_plane plane)
+unsigned int mesh_count_peers(const struct mesh *mesh, enum fleet_plane plane)
 {
 	unsigned int count = 0;
 
-	for (size_t i = 0; i < MESH_EDGES_MAX; i++)
-		count += mesh->edges[i] && mesh->edges[i]->plane == plane;
+	for (size_t i = 0; i < MESH_PEERS_MAX; i++)
+		count += mesh->peers[i] && mesh->peers[i]->edge->plane == plane;
 	return count;
 }
 
@@ -154,111 +153,107 @@ int mesh_route(const struct mesh_plane *plane, const struct roster_member *membe
 	return -EAFNOSUPPORT;
 }
 
-/* Numbers are never used twice in a run, whoever they were sent to. */
-static void mesh_note_sequence(struct mesh *mesh, struct mesh_edge *edge)
+/* Numbers are never used twice in a run, for no two peers. */
+static void keep_counts(struct mesh *mesh, struct mesh_peer *peer)
 {
 	struct sender_counts counts;
 
-	if (!edge->sending)
+	if (!peer->edge->sending)
 		return;
-	sender_counts(edge->sending, &counts);
+	sender_counts(peer->edge->sending, &counts);
 	if ((int32_t)(counts.next_sequence - mesh->sequence) > 0)
 		mesh->sequence = counts.next_sequence;
-	edge->sent_before += counts.requests;
-	edge->failed_before += counts.failed;
+	peer->sent_before += counts.requests;
+	peer->failed_before += counts.failed;
 }
 
-static void edge_open(struct mesh *mesh, const struct mesh_plane *plane, struct mesh_edge *edge,
+static void peer_open(struct mesh *mesh, const struct mesh_plane *plane, struct mesh_peer *peer,
 		      const struct roster_member *member)
 {
+	struct clock_edge *edge = peer->edge;
 	struct sender_edge_config config = {
 		.self = plane->roster.ids[plane->roster.self],
 		.target = edge->id,
-		.epoch = mesh->epoch,
+		.epoch = clock_epoch(mesh->clock),
 		.flags = plane->plane == FLEET_PLANE_FRONTEND ? ESC_PROBE_PLANE : 0,
-		.interval_ns = mesh->daemon->config->mesh.pair_interval_ns,
+		.interval_ns = mesh->core->config->mesh.pair_interval_ns,
 	};
 	char text[ADDRESS_TEXT_BYTES];
 	int err = mesh_route(plane, member, &config.route);
 
-	if (edge->path.port)
-		config.route.from_port = edge->path.port;
+	if (peer->path.port)
+		config.route.from_port = peer->path.port;
 	config.first_sequence = mesh->sequence + 1;
 	edge->pair_interval_ns = (int64_t)config.interval_ns;
 	if (!err) {
-		edge->address = config.route.to;
-		edge->source_port = config.route.from_port;
+		peer->address = config.route.to;
+		peer->source_port = config.route.from_port;
 		err = sender_add(mesh->sender, &config, &edge->sending);
 	}
-	if (err && err != edge->open_error)
+	if (err && err != peer->open_error)
 		log_warning("%s (%s) cannot be probed from %s: %s", edge->host,
-			    address_format(&edge->address, text), plane->interface,
+			    address_format(&peer->address, text), plane->interface,
 			    err == -EAFNOSUPPORT ? "no address family in common" : strerror(-err));
-	edge->open_error = err;
+	peer->open_error = err;
 	losses_begin(&edge->losses, config.first_sequence);
 	for (unsigned int i = 0; i < MESH_HORIZON; i++)
-		edge->horizon[i] = config.first_sequence;
+		peer->horizon[i] = config.first_sequence;
 }
 
-int mesh_plane_move(struct mesh *mesh, const struct mesh_plane *plane, struct mesh_edge *edge,
-		    uint16_t port)
+int mesh_move_peer(struct mesh *mesh, struct mesh_peer *peer, uint16_t port)
 {
+	const struct mesh_plane *plane = &mesh->planes[peer->edge->plane];
+	const struct roster_member *member = roster_find(&plane->roster, peer->edge->id);
 	struct probe_route route;
-	int err = -ENOENT;
+	int err = member ? mesh_route(plane, member, &route) : -ENOENT;
 
-	for (size_t i = 0; err == -ENOENT && i < plane->roster.count; i++)
-		if (plane->roster.list[i].id == edge->id)
-			err = mesh_route(plane, &plane->roster.list[i], &route);
 	if (err)
 		return err;
 	route.from_port = port;
-	err = sender_move(mesh->sender, edge->sending, &route);
+	err = sender_move(mesh->sender, peer->edge->sending, &route);
 	if (!err)
-		edge->source_port = edge->path.port = port;
+		peer->source_port = peer->path.port = port;
 	return err;
 }
 
-static void edge_close(struct mesh *mesh, struct mesh_edge *edge)
+static void peer_close(struct mesh *mesh, struct mesh_peer *peer)
 {
-	mesh_note_sequence(mesh, edge);
-	sender_remove(mesh->sender, edge->sending);
-	edge->sending = NULL;
-	edge->told_failed = 0;
+	keep_counts(mesh, peer);
+	sender_remove(mesh->sender, peer->edge->sending);
+	peer->edge->sending = NULL;
+	peer->failed_reported = 0;
 }
 
-static void edge_remove(struct mesh *mesh, size_t slot)
+static void peer_remove(struct mesh *mesh, size_t slot)
 {
-	edge_close(mesh, mesh->edges[slot]);
-	free(mesh->edges[slot]);
-	mesh->edges[slot] = NULL;
-	if (slot < CONSENSUS_PEERS_MAX)
-		consensus_peer_init(&mesh->clock.consensus, slot);
+	struct mesh_peer *peer = mesh->peers[slot];
+
+	peer_close(mesh, peer);
+	clock_remove_edge(mesh->clock, peer->edge);
+	free(peer);
+	mesh->peers[slot] = NULL;
 }
 
-static void edge_add_new(struct mesh *mesh, const struct mesh_plane *plane,
-			 const struct roster_member *member)
+static void peer_add(struct mesh *mesh, const struct mesh_plane *plane,
+		     const struct roster_member *member)
 {
-	struct mesh_edge *edge;
-	size_t slot = 0;
+	struct mesh_peer *peer = calloc(1, sizeof(*peer));
 
-	while (slot < MESH_EDGES_MAX && mesh->edges[slot])
-		slot++;
-	edge = slot < MESH_EDGES_MAX ? calloc(1, sizeof(*edge)) : NULL;
-	if (!edge)
+	if (peer)
+		peer->edge =
+			clock_add_edge(mesh->clock, plane->plane, member->id, member->host);
+	if (!peer || !peer->edge) {
+		free(peer);
 		return;
-	edge->id = member->id;
-	edge->plane = plane->plane;
-	edge->address = member->address[!member->has[ROSTER_IPV4]];
-	snprintf(edge->host, sizeof(edge->host), "%s", member->host);
-	edge->since_ns = mesh_monotonic_ns();
-	edge->state = PEER_SUSPECT;
-	edge->begun_local_ns = mesh_local_ns(mesh, edge->since_ns);
-	edge_init(&edge->edge, (int64_t)mesh->daemon->config->clock.window_ns);
-	mesh->edges[slot] = edge;
-	edge_open(mesh, plane, edge, member);
+	}
+	peer->address = member->address[!member->has[ROSTER_IPV4]];
+	peer->since_ns = time_local_ns();
+	mesh_set_state(peer, PEER_SUSPECT);
+	mesh->peers[peer->edge->slot] = peer;
+	peer_open(mesh, plane, peer, member);
 }
 
-static bool plane_wants(const struct mesh_plane *plane, const struct mesh_edge *edge,
+static bool plane_wants(const struct mesh_plane *plane, const struct mesh_peer *peer,
 			const struct roster_member **member)
 {
 	const struct graph *graph = &plane->graph;
@@ -268,45 +263,45 @@ static bool plane_wants(const struct mesh_plane *plane, const struct mesh_edge *
 		return false;
 	for (uint32_t i = graph->start[self]; i < graph->start[self + 1]; i++) {
 		*member = &plane->roster.list[graph->peers[i]];
-		if ((*member)->id == edge->id)
+		if ((*member)->id == peer->edge->id)
 			return true;
 	}
 	return false;
 }
 
-static bool address_moved(const struct mesh_plane *plane, const struct mesh_edge *edge,
+static bool address_moved(const struct mesh_plane *plane, const struct mesh_peer *peer,
 			  const struct roster_member *member)
 {
 	struct probe_route route;
 
 	return !mesh_route(plane, member, &route) &&
-	       memcmp(&route.to, &edge->address, sizeof(route.to));
+	       memcmp(&route.to, &peer->address, sizeof(route.to));
 }
 
-/* Edges that stay are not touched: their windows go on. */
+/* Peers that stay are left as they are: their windows go on. */
 static void plane_reconcile(struct mesh *mesh, const struct mesh_plane *plane, bool reopen)
 {
 	const struct graph *graph = &plane->graph;
 	const struct roster_member *member;
 	size_t self = plane->roster.self;
 
-	for (size_t slot = 0; slot < MESH_EDGES_MAX; slot++) {
-		struct mesh_edge *edge = mesh->edges[slot];
+	for (size_t slot = 0; slot < MESH_PEERS_MAX; slot++) {
+		struct mesh_peer *peer = mesh->peers[slot];
 
-		if (!edge || edge->plane != plane->plane)
+		if (!peer || peer->edge->plane != plane->plane)
 			continue;
-		if (!plane_wants(plane, edge, &member)) {
-			edge_remove(mesh, slot);
-		} else if (reopen || !edge->sending || address_moved(plane, edge, member)) {
-			edge_close(mesh, edge);
-			edge_open(mesh, plane, edge, member);
+		if (!plane_wants(plane, peer, &member)) {
+			peer_remove(mesh, slot);
+		} else if (reopen || !peer->edge->sending || address_moved(plane, peer, member)) {
+			peer_close(mesh, peer);
+			peer_open(mesh, plane, peer, member);
 		}
 	}
 	for (uint32_t i = plane->on ? graph->start[self] : 0;
 	     plane->on && i < graph->start[self + 1]; i++) {
 		member = &plane->roster.list[graph->peers[i]];
-		if (!mesh_find_edge(mesh, plane->plane, member->id))
-			edge_add_new(mesh, plane, member);
+		if (!mesh_find_peer(mesh, plane->plane, member->id))
+			peer_add(mesh, plane, member);
 	}
 }
 
@@ -315,8 +310,8 @@ static void plane_reconcile(struct mesh *mesh, const struct mesh_plane *plane, b
 /* A few by name, the rest as a number: a new rack is one event, not forty. */
 #define NAMED_MAX 8
 
-static void tell_moved(struct mesh *mesh, const struct mesh_plane *plane, const char *kind,
-		       const struct roster *of, const struct roster *not_in)
+static void report_moved(struct mesh *mesh, const struct mesh_plane *plane, unsigned int kind,
+			 const struct roster *of, const struct roster *not_in)
 {
 	json_t *names = json_array();
 	size_t count = 0, at = 0;
@@ -334,16 +329,14 @@ static void tell_moved(struct mesh *mesh, const struct mesh_plane *plane, const 
 		json_decref(names);
 		return;
 	}
-	events_record(mesh->daemon->ledger, kind,
-		   plane->plane == FLEET_PLANE_FRONTEND ? "frontend" : "backend",
-		   json_pack("{s:I, s:o}", "hosts", (json_int_t)count, "names", names), NULL, NULL,
-		   NULL);
+	mesh_report(mesh, kind, config_plane_name(plane->plane),
+		    json_pack("{s:I, s:o}", "hosts", (json_int_t)count, "names", names));
 }
 
 static void plane_apply(struct mesh *mesh, struct mesh_plane *plane, bool first)
 {
-	const struct config *config = mesh->daemon->config;
-	const struct members *members = fleet_members(mesh->daemon->core.fleet);
+	const struct config *config = mesh->core->config;
+	const struct members *members = fleet_members(mesh->core->fleet);
 	struct mesh_plane before = *plane;
 	int err = 0;
 
@@ -359,8 +352,7 @@ static void plane_apply(struct mesh *mesh, struct mesh_plane *plane, bool first)
 		plane_off(plane, "the mesh cannot be made: %s", strerror(-err));
 	if (!plane->on && plane->configured && members &&
 	    strcmp(before.note, plane->note))
-		log_warning("no probes on the %s plane: %s",
-			    plane->plane == FLEET_PLANE_FRONTEND ? "frontend" : "backend",
+		log_warning("no probes on the %s plane: %s", config_plane_name(plane->plane),
 			    plane->note);
 	plane_reconcile(mesh, plane,
 			before.on && (before.ifindex != plane->ifindex ||
@@ -368,16 +360,17 @@ static void plane_apply(struct mesh *mesh, struct mesh_plane *plane, bool first)
 				      strcmp(before.interface, plane->interface)));
 	mesh_write_peers(mesh, plane);
 	if (!first && plane->configured) {
-		tell_moved(mesh, plane, "members_joined", &plane->roster, &before.roster);
-		tell_moved(mesh, plane, "members_left", &before.roster, &plane->roster);
+		report_moved(mesh, plane, MESH_MEMBERS_JOINED, &plane->roster, &before.roster);
+		report_moved(mesh, plane, MESH_MEMBERS_LEFT, &before.roster, &plane->roster);
 	}
 	graph_free(&before.graph);
 	roster_free(&before.roster);
 }
 
-void mesh_planes_apply(struct mesh *mesh)
+void mesh_apply_planes(struct mesh *mesh)
 {
-	bool first = !mesh->rounds && !mesh_plane_edges(mesh, FLEET_PLANE_BACKEND);
+	bool first =
+		!clock_rounds(mesh->clock) && !mesh_count_peers(mesh, FLEET_PLANE_BACKEND);
 
 	for (unsigned int i = 0; i < MESH_PLANES; i++)
 		plane_apply(mesh, &mesh->planes[i], first);
@@ -385,11 +378,11 @@ void mesh_planes_apply(struct mesh *mesh)
 	mesh_write_fleet(mesh);
 }
 
-void mesh_planes_free(struct mesh *mesh)
+void mesh_free_planes(struct mesh *mesh)
 {
-	for (size_t slot = 0; slot < MESH_EDGES_MAX; slot++)
-		if (mesh->edges[slot])
-			edge_remove(mesh, slot);
+	for (size_t slot = 0; slot < MESH_PEERS_MAX; slot++)
+		if (mesh->peers[slot])
+			peer_remove(mesh, slot);
 	for (unsigned int i = 0; i < MESH_PLANES; i++) {
 		graph_free(&mesh->planes[i].graph);
 		roster_free(&mesh->planes[i].roster);

@@ -2,14 +2,12 @@
 #include "dummy.h"
 
 #include <arpa/inet.h>
-#include <errno.h>
 #include <net/if.h>
-#include <stdarg.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/explain.h"
@@ -21,65 +19,23 @@
 #define DUMMY_HOP4 "169.254.77.1"
 #define DUMMY_HOP6 "fe80::77:1"
 #define DUMMY_HOP_MAC "02:e5:ca:00:00:01"
-#define WORDS_MOST 24
 
-/* Commands, until one fails. */
-struct script {
-	json_t *commands;
-	char **error;
-	bool failed;
-};
-
-/* Words separated by spaces, run without a shell. The exit status, or -errno. */
-static int run_words(const char *line)
+/* Runs @program, whose words are ours, with @input at its standard input. */
+static bool run(const char *program, const char *input, char **error)
 {
-	char *copy = strdup(line), *words[WORDS_MOST], *save = NULL;
-	size_t count = 0;
-	int status;
-	pid_t pid;
+	FILE *pipe;
+	int status = -1;
 
-	if (!copy)
-		return -ENOMEM;
-	for (char *word = strtok_r(copy, " ", &save); word && count < WORDS_MOST - 1;
-	     word = strtok_r(NULL, " ", &save))
-		words[count++] = word;
-	words[count] = NULL;
-	pid = fork();
-	if (!pid) {
-		dup2(STDERR_FILENO, STDOUT_FILENO); /* ours is for the result */
-		execvp(words[0], words);
-		_exit(127);
+	signal(SIGPIPE, SIG_IGN); /* one that ends early has its own exit status */
+	pipe = popen(program, "w");
+
+	if (pipe) {
+		fputs(input, pipe);
+		status = pclose(pipe);
 	}
-	status = pid < 0 || waitpid(pid, &status, 0) < 0 ? -errno
-		 : WIFEXITED(status)			  ? WEXITSTATUS(status)
-							  : 1;
-	free(copy);
-	return status;
-}
-
-/* Runs a command when those before succeeded. */
-__attribute__((format(printf, 2, 3))) static void run(struct script *script, const char *format,
-						      ...)
-{
-	va_list arguments;
-	char *line = NULL;
-	int status;
-
-	if (script->failed)
-		return;
-	va_start(arguments, format);
-	if (vasprintf(&line, format, arguments) < 0)
-		line = NULL;
-	va_end(arguments);
-	status = line ? run_words(line) : -ENOMEM;
-	if (status == 127)
-		explain(script->error, 0, "`%s`: the command was not found", line);
-	else if (status)
-		explain(script->error, 0, "`%s` failed", line ? line : "");
-	script->failed = status != 0;
-	if (line)
-		json_array_append_new(script->commands, json_pack("{s:s}", "command", line));
-	free(line);
+	if (status)
+		explain(error, 0, "`%s` failed", program);
+	return !status;
 }
 
 /* "10.1.200.1/32" and networks. */
@@ -130,13 +86,25 @@ static bool has_version(const json_t *list, bool wanted)
 	return false;
 }
 
+/* It becomes a word of a command. */
+static bool is_device_name(const char *name)
+{
+	size_t bytes = strlen(name);
+
+	return bytes && bytes < IF_NAMESIZE && name[0] != '-' && name[0] != '.' &&
+	       strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-") ==
+		       bytes;
+}
+
 /* Both names exist as they should; the MTU that is left for the device. */
 static bool check(const char *name, const char *nic, unsigned int *mtu, char **error)
 {
 	struct link_facts link;
 
-	if (strlen(name) >= IF_NAMESIZE) {
-		explain(error, 0, "the name `%.32s` is longer than %d bytes", name, IF_NAMESIZE - 1);
+	if (!is_device_name(name)) {
+		explain(error, 0,
+			"`%.32s` is no name of a device: 1 to %d letters, digits, _, . or -", name,
+			IF_NAMESIZE - 1);
 		return false;
 	}
 	if (rtnl_link(nic, &link)) {
@@ -153,40 +121,62 @@ static bool check(const char *name, const char *nic, unsigned int *mtu, char **e
 	return false;
 }
 
-static void add_addresses(struct script *script, const char *name, const json_t *args)
+/* The commands of `ip` that make the device. */
+static void write_script(FILE *out, const json_t *args, unsigned int mtu)
 {
 	const json_t *routes = json_object_get(args, "routes");
+	const char *name = text_of(args, "name");
 	json_t *one;
 	size_t i;
 	bool four;
 
+	fprintf(out, "link add name %s type dummy\n", name);
+	/* The alias marks it as ours, for `remove`. */
+	fprintf(out, "link set dev %s mtu %u arp on alias " DUMMY_ALIAS "%s\n", name, mtu,
+		text_of(args, "nic"));
+	fprintf(out, "link set dev %s up\n", name);
 	json_array_foreach (json_object_get(args, "addresses"), i, one) {
 		is_prefix(json_string_value(one), &four);
-		run(script, "ip address add %s dev %s%s", json_string_value(one), name,
-		    four ? "" : " nodad");
+		fprintf(out, "address add %s dev %s%s\n", json_string_value(one), name,
+			four ? "" : " nodad");
 	}
 	if (has_version(routes, true))
-		run(script,
-		    "ip neighbour replace " DUMMY_HOP4 " lladdr " DUMMY_HOP_MAC
-		    " dev %s nud permanent",
-		    name);
+		fprintf(out,
+			"neighbour replace " DUMMY_HOP4 " lladdr " DUMMY_HOP_MAC
+			" dev %s nud permanent\n",
+			name);
 	if (has_version(routes, false))
-		run(script,
-		    "ip neighbour replace " DUMMY_HOP6 " lladdr " DUMMY_HOP_MAC
-		    " dev %s nud permanent",
-		    name);
+		fprintf(out,
+			"neighbour replace " DUMMY_HOP6 " lladdr " DUMMY_HOP_MAC
+			" dev %s nud permanent\n",
+			name);
 	json_array_foreach (routes, i, one) {
 		is_prefix(json_string_value(one), &four);
-		run(script, "ip route replace %s via %s dev %s onlink", json_string_value(one),
-		    four ? DUMMY_HOP4 : DUMMY_HOP6, name);
+		fprintf(out, "route replace %s via %s dev %s onlink\n", json_string_value(one),
+			four ? DUMMY_HOP4 : DUMMY_HOP6, name);
 	}
+}
+
+/* "rdma link add rxe_NAME type rxe netdev NAME", or the end of it. */
+static bool run_rdma(const char *name, bool add, char **error)
+{
+	char line[128];
+
+	snprintf(line, sizeof(line),
+		 add ? "rdma link add rxe_%s type rxe netdev %s" : "rdma link delete rxe_%s", name,
+		 name);
+	return run(line, "", error);
 }
 
 json_t *nic_dummy_add(const json_t *args, int *exit, char **error)
 {
 	const char *name = text_of(args, "name"), *nic = text_of(args, "nic");
-	struct script script = {.error = error};
+	bool rxe = json_is_true(json_object_get(args, "rxe")), done;
+	char *script = NULL, remove[64];
+	json_t *result;
 	unsigned int mtu;
+	size_t bytes;
+	FILE *out;
 
 	*exit = 2;
 	if (!are_prefixes(json_object_get(args, "addresses"), error) ||
@@ -195,25 +185,18 @@ json_t *nic_dummy_add(const json_t *args, int *exit, char **error)
 	*exit = 1;
 	if (!check(name, nic, &mtu, error))
 		return NULL;
-	script.commands = json_array();
-	run(&script, "ip link add name %s type dummy", name);
-	if (script.failed) {
-		json_decref(script.commands);
+	out = open_memstream(&script, &bytes);
+	if (!out)
 		return NULL;
-	}
-	/* The alias marks it as ours, for `remove`. */
-	run(&script, "ip link set dev %s mtu %u arp on alias " DUMMY_ALIAS "%s", name, mtu, nic);
-	run(&script, "ip link set dev %s up", name);
-	add_addresses(&script, name, args);
-	if (json_is_true(json_object_get(args, "rxe")))
-		run(&script, "rdma link add rxe_%s type rxe netdev %s", name, name);
-	if (!script.failed)
-		return json_pack("{s:s, s:s, s:o}", "name", name, "nic", nic, "commands",
-				 script.commands);
-	script = (struct script){.commands = script.commands};
-	run(&script, "ip link delete dev %s", name);
-	json_decref(script.commands);
-	return NULL;
+	write_script(out, args, mtu);
+	fclose(out);
+	done = run("ip -batch -", script, error) && (!rxe || run_rdma(name, true, error));
+	result = done ? json_pack("{s:s, s:s, s:s}", "name", name, "nic", nic, "ip", script) : NULL;
+	free(script);
+	snprintf(remove, sizeof(remove), "link delete dev %s\n", name);
+	if (!done && if_nametoindex(name))
+		run("ip -batch -", remove, NULL);
+	return result;
 }
 
 /* --- remove --- */
@@ -235,21 +218,17 @@ static bool is_ours(const char *name)
 json_t *nic_dummy_remove(const json_t *args, int *exit, char **error)
 {
 	const char *name = text_of(args, "name");
-	struct script script = {.error = error};
-	char path[96];
+	char path[96], script[64];
 
 	*exit = 1;
-	if (strlen(name) >= IF_NAMESIZE || !is_ours(name)) {
+	if (!is_device_name(name) || !is_ours(name)) {
 		explain(error, 0, "%.32s is not a device that `failover dummy add` created", name);
 		return NULL;
 	}
-	script.commands = json_array();
 	snprintf(path, sizeof(path), "/sys/class/infiniband/rxe_%s", name);
-	if (!access(path, F_OK))
-		run(&script, "rdma link delete rxe_%s", name);
-	run(&script, "ip link delete dev %s", name);
-	if (!script.failed)
-		return json_pack("{s:s, s:o}", "name", name, "commands", script.commands);
-	json_decref(script.commands);
-	return NULL;
+	snprintf(script, sizeof(script), "link delete dev %s\n", name);
+	if ((!access(path, F_OK) && !run_rdma(name, false, error)) ||
+	    !run("ip -batch -", script, error))
+		return NULL;
+	return json_pack("{s:s}", "removed", name);
 }

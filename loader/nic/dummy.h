@@ -8,7 +8,7 @@
 
 #include <jansson.h>
 
-/* As struct verb has it; the result lists the commands that were run. */
+/* As struct verb has it; the result of `add` has the commands that were run. */
 json_t *nic_dummy_add(const json_t *args, int *exit, char **error);
 json_t *nic_dummy_remove(const json_t *args, int *exit, char **error);
 

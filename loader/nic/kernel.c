@@ -7,11 +7,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "dataplane/bpflog.h"
+#include "dataplane/dataplane.h"
 #include "base/explain.h"
 #include "nic.skel.h"
 #include "internal.h"
-#include "dataplane/pins.h"
 
 /* linux/bpf.h of Debian 12 ends before these; include/uapi/linux/bpf.h of 6.6. */
 #define TCX_INGRESS ((enum bpf_attach_type)46)

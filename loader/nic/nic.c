@@ -14,11 +14,10 @@
 #include "core/core.h"
 #include "dataplane/dataplane.h"
 #include "base/explain.h"
-#include "core/events.h"
 #include "base/log.h"
 #include "fleet/fleet.h"
 #include "own.h"
-#include "qp/table.h"
+#include "qp/qp.h"
 #include "net/rtnl.h"
 
 /* --- the peers --- */
@@ -312,7 +311,7 @@ static int begin(struct nic *nic, char **error)
 		err = peers_write(nic);
 	}
 	if (!err) {
-		nic->kernel.word->port = config->nic.port;
+		nic->kernel.word->port = nic_keys(config)->port;
 		err = attach_all(nic, error);
 	}
 	if (!err)
@@ -322,7 +321,7 @@ static int begin(struct nic *nic, char **error)
 	use_now(nic);
 	write_flags(nic, (nic->off ? 0 : ESC_NIC_ON) |
 				 (nic->plan.has_dummy ? ESC_NIC_HAS_DUMMY : 0) |
-				 (config_nic_resends(config) ? ESC_NIC_KEEPS : 0));
+				 (nic_resends(config) ? ESC_NIC_KEEPS : 0));
 	return 0;
 }
 
@@ -477,6 +476,7 @@ static void nic_close(void *self)
 const struct capability nic_capability = {
 	.name = "nic",
 	.needs = {"dataplane", "qp"},
+	.keys = &nic_section,
 	.verbs = nic_verb_handlers,
 	.events = nic_events,
 	.metrics = nic_metrics,

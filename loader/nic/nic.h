@@ -3,7 +3,12 @@
 #ifndef ESC_LOADER_NIC_H
 #define ESC_LOADER_NIC_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 struct capability;
+struct config;
+struct config_section;
 
 /*
  * needs: dataplane, qp. Without a `sibling` in the configuration nothing is attached. What cannot
@@ -12,5 +17,22 @@ struct capability;
  * switch on, dummy devices go on being forwarded: without that they are cut off.
  */
 extern const struct capability nic_capability;
+
+enum nic_mode { NIC_WRAP, NIC_PLAIN };
+
+/* The section `nic` of the configuration. */
+struct nic_keys {
+	enum nic_mode mode;
+	bool resend;
+	uint16_t port; /* the first of ESC_NIC_PORTS */
+	uint64_t probe_interval_ns;
+	uint64_t dead_after_ns;	  /* without a reply for so long while another route has replies */
+	uint64_t return_after_ns; /* up again for so long before it is used */
+};
+extern const struct config_section nic_section;
+extern const char *const nic_modes[];
+const struct nic_keys *nic_keys(const struct config *config);
+/* What a dead NIC may have lost last is kept, and retransmitted by the other one. */
+bool nic_resends(const struct config *config);
 
 #endif

@@ -111,7 +111,7 @@ static void home_fill(struct nic_plan *plan, const struct ifaddrs *all, unsigned
 		.first_mtu = first.mtu < 65535 ? first.mtu : 65535,
 		.second_mtu = second.mtu < 65535 ? second.mtu : 65535,
 		.flags = ESC_NIC_PAIRED | (dummy ? ESC_NIC_DUMMY : 0) |
-			 (config->nic.mode == CONFIG_NIC_PLAIN ? ESC_NIC_PLAIN : 0),
+			 (nic_keys(config)->mode == NIC_PLAIN ? ESC_NIC_PLAIN : 0),
 		.first = dummy ? address_like(all, pair->first, &home->address) : home->address,
 		.second = address_like(all, pair->second, &home->address),
 	};

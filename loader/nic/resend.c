@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "core/core.h"
-#include "dataplane/mapsweep.h"
+#include "dataplane/dataplane.h"
 #include "internal.h"
 
 /* Older than that, a sender has sent again by itself, or has nothing to wait for. */

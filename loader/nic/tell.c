@@ -9,7 +9,6 @@
 #include "config/config.h"
 #include "core/core.h"
 #include "dataplane/dataplane.h"
-#include "core/events.h"
 #include "base/log.h"
 #include "own.h"
 #include "base/prom.h"
@@ -194,8 +193,8 @@ static json_t *reply_failover(void *self, struct request *request)
 
 	(void)request;
 	object = json_pack("{s:b, s:s, s:i}", "on", nic->watch && !nic->off, "mode",
-			   config_nic_modes[nic->core->config->nic.mode], "port",
-			   nic->core->config->nic.port);
+			   nic_modes[nic_keys(nic->core->config)->mode], "port",
+			   nic_keys(nic->core->config)->port);
 	facts = nic->watch ? calloc(1, sizeof(*facts)) : NULL;
 	if (facts) {
 		nic_watch_get(nic->watch, facts);

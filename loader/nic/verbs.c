@@ -3,6 +3,8 @@
 #include "base/verb.h"
 #include "dummy.h"
 
+/* clang-format off: tables */
+
 static const struct verb_section status[] = {
 	{.when = "nic_failover.on",
 	 .header = "NIC failover",
@@ -81,7 +83,7 @@ static const struct verb_arg add_args[] = {
 };
 
 static const struct verb_section add_output[] = {
-	{.rows = "commands", .text = "{command}"},
+	{.text = "Created by these commands of ip(8):\n{ip}"},
 	{.text = "Set `dummy: {name}` beside the `sibling` of {nic} in the configuration, and reload: "
 		 "until then no packet leaves it."},
 	{},
@@ -92,10 +94,7 @@ static const struct verb_arg remove_args[] = {
 	{},
 };
 
-static const struct verb_section remove_output[] = {
-	{.rows = "commands", .text = "{command}"},
-	{},
-};
+static const struct verb_section remove_output[] = {{.text = "{removed} is removed."}, {}};
 
 static const struct verb verbs[] = {
 	{.name = "failover", .summary = "pairs of NICs, and the NIC that is used",

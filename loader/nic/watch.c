@@ -747,11 +747,11 @@ int nic_watch_start(struct nic_watch **out, const struct nic_kernel *kernel,
 	for (size_t i = 0; i < ESC_NIC_HOMES_MAX; i++)
 		watch->sockets[i] = (struct nic_sockets){-1, -1};
 	watch->kernel = kernel;
-	watch->port = config->nic.port;
-	watch->probe_interval_ns = config->nic.probe_interval_ns;
-	watch->dead_after_ns = config->nic.dead_after_ns;
-	watch->return_after_ns = config->nic.return_after_ns;
-	watch->resends = config_nic_resends(config);
+	watch->port = nic_keys(config)->port;
+	watch->probe_interval_ns = nic_keys(config)->probe_interval_ns;
+	watch->dead_after_ns = nic_keys(config)->dead_after_ns;
+	watch->return_after_ns = nic_keys(config)->return_after_ns;
+	watch->resends = nic_resends(config);
 	err = watch_open(watch);
 	if (!err)
 		nic_watch_replan(watch, plan);

@@ -10,14 +10,12 @@
 #include "core/core.h"
 #include "dataplane/dataplane.h"
 #include "base/explain.h"
-#include "core/events.h"
-#include "qp/owners.h"
+#include "qp/qp.h"
 #include "internal.h"
-#include "qp/table.h"
 #include "base/units.h"
 
 static void class_set(struct pace_class *class, const char *name, uint32_t weight,
-		      uint64_t threshold_ns, const struct config_pace_class *match)
+		      uint64_t threshold_ns, const struct pace_class_keys *match)
 {
 	snprintf(class->name, sizeof(class->name), "%s", name);
 	class->weight = weight;
@@ -71,14 +69,14 @@ void pace_take_classes(struct pace *pace)
 
 	memcpy(old, pace->classes, sizeof(old));
 	memset(pace->classes, 0, sizeof(pace->classes));
-	class_set(&pace->classes[0], "default", 1, config->pace.threshold_ns, NULL);
-	for (size_t i = 0; i < config->pace.class_count; i++) {
-		const struct config_pace_class *match = &config->pace.classes[i];
+	class_set(&pace->classes[0], "default", 1, pace_keys(config)->threshold_ns, NULL);
+	for (size_t i = 0; i < pace_keys(config)->class_count; i++) {
+		const struct pace_class_keys *match = &pace_keys(config)->classes[i];
 
 		class_set(&pace->classes[i + 1], match->name, match->weight, match->threshold_ns,
 			  match);
 	}
-	pace->class_count = config->pace.class_count + 1;
+	pace->class_count = pace_keys(config)->class_count + 1;
 	keep_totals(pace, old, old_count);
 }
 
@@ -96,7 +94,7 @@ static const char *device_of(const struct pace *pace, unsigned int slot, char ou
 	return out;
 }
 
-static bool fits(const struct config_pace_class *match, const struct paced *flow,
+static bool fits(const struct pace_class_keys *match, const struct paced *flow,
 		 const struct qp_entry *entry, const struct owner *owner)
 {
 	if (!match || (!match->dscps && !match->job && !match->cgroup && !match->port_first))
@@ -186,7 +184,7 @@ int pace_set_class(struct pace *pace, const struct pace_class_change *change, ch
 	if (index < 0) {
 		index = (int)pace->class_count++;
 		class_set(&pace->classes[index], change->name, 1,
-			  pace->core->config->pace.threshold_ns, NULL);
+			  pace_keys(pace->core->config)->threshold_ns, NULL);
 	}
 	class = &pace->classes[index];
 	if (change->weight)

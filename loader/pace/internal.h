@@ -5,8 +5,7 @@
 
 #include "config/config.h"
 #include "base/fields.h"
-#include "core/capability.h"
-#include "core/events.h"
+#include "core/core.h"
 #include "pace.h"
 #include "net/qdisc.h"
 #include "pacing/pause.h"
@@ -22,7 +21,7 @@ struct pace_class {
 	uint32_t weight;
 	uint64_t threshold_ns;
 	bool own_threshold;		       /* not that of who names none */
-	const struct config_pace_class *match; /* of the configuration; NULL: by hand alone */
+	const struct pace_class_keys *match; /* of the configuration; NULL: by hand alone */
 	/* Of flows that are gone. */
 	uint64_t packets, held, held_ns, bounded;
 };
@@ -53,7 +52,7 @@ struct pace {
 	struct qptable *qps;
 	struct owners *owners;
 	struct delays *delays;
-	struct mesh *mesh;
+	struct clock *clock;
 	struct paths *paths;
 	const struct pace_follower *follower; /* NULL: none */
 	void *follower_context;

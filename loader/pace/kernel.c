@@ -7,7 +7,7 @@
 
 #include "core/core.h"
 #include "internal.h"
-#include "qp/table.h"
+#include "qp/qp.h"
 
 #define SHARE_NS 1000000000ull
 
@@ -42,7 +42,7 @@ void pace_write_rules(struct pace *pace)
 		if (class < pace->class_count && pace->ports[slot].line_Bps) {
 			pause_rule_default(&rule, pace->classes[class].threshold_ns,
 					   pace->ports[slot].line_Bps);
-			rule.hold_max_ns = pace->core->config->pace.hold_max_ns;
+			rule.hold_max_ns = pace_keys(pace->core->config)->hold_max_ns;
 			rule.weight = pace->classes[class].weight * PAUSE_WEIGHT_ONE;
 		}
 		bpf_map_update_elem(pace->rules_fd, &index, &rule, BPF_ANY);
@@ -56,7 +56,7 @@ void pace_publish(struct pace *pace)
 	bpf_map_lookup_elem(pace->word_fd, &zero, &pace->word);
 	memset(pace->word.dscp_class, 0, sizeof(pace->word.dscp_class));
 	for (unsigned int i = pace->class_count; i-- > 1;) {
-		const struct config_pace_class *match = pace->classes[i].match;
+		const struct pace_class_keys *match = pace->classes[i].match;
 
 		/* What depends on more than the DSCP is ordered for each queue pair. */
 		if (!match || match->job || match->cgroup || match->port_first)

@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "internal.h"
 #include "paths/paths.h"
-#include "qp/table.h"
+#include "qp/qp.h"
 
 #define PACE_TICK_NS 250000000ull
 #define PACE_PORTS_NS 1000000000ull
@@ -170,8 +170,8 @@ static void pace_reconfigure(void *self, const struct config *old)
 	const struct config *config = pace->core->config;
 	uint16_t wanted = pace->wanted & dataplane_ports_all(pace->dataplane);
 
-	if (config->pace.mode != old->pace.mode)
-		wanted = config->pace.mode == CONFIG_PACE_ON ? dataplane_ports_all(pace->dataplane)
+	if (pace_keys(config)->on != pace_keys(old)->on)
+		wanted = pace_keys(config)->on ? dataplane_ports_all(pace->dataplane)
 							     : 0;
 	pace_take_classes(pace);
 	if (!dataplane_is_off(pace->dataplane))
@@ -183,7 +183,7 @@ static void pace_reconfigure(void *self, const struct config *old)
 
 static void start_ports(struct pace *pace)
 {
-	bool on = pace->core->config->pace.mode == CONFIG_PACE_ON &&
+	bool on = pace_keys(pace->core->config)->on &&
 		  !dataplane_is_off(pace->dataplane);
 
 	pace_forget_orders(pace);
@@ -208,11 +208,11 @@ static int pace_open(void **self, struct core *core, void *const needs[], char *
 		return explain(error, -ENOMEM, "pacing: out of memory");
 	pace->core = core;
 	pace->dataplane = needs[0];
-	pace->mesh = needs[1];
+	pace->clock = needs[1];
 	pace->qps = needs[2];
-	pace->owners = needs[3];
-	pace->delays = needs[4];
-	pace->paths = needs[5];
+	pace->owners = qptable_owners(pace->qps);
+	pace->delays = needs[3];
+	pace->paths = needs[4];
 	pace->blind = true; /* until the first tick */
 	pace->control = dataplane_control(pace->dataplane);
 	pace->flows_fd = dataplane_map_fd(pace->dataplane, "qp_pace");
@@ -253,7 +253,8 @@ static const struct capability_mode pace_mode = {"pace", mode_ports, mode_set};
 
 const struct capability pace_capability = {
 	.name = "pace",
-	.needs = {"dataplane", "mesh", "qp", "owners", "delay", "paths"},
+	.needs = {"dataplane", "clock", "qp", "delay", "paths"},
+	.keys = &pace_section,
 	.verbs = pace_verb_handlers,
 	.events = pace_events,
 	.metrics = pace_metrics,

@@ -15,16 +15,40 @@
 #include "maps/maps.h"
 
 struct config;
+struct config_section;
 struct core;
 struct dataplane;
 struct pace;
 
 /*
- * needs: dataplane, mesh, qp, owners, delay, paths. Interfaces of an earlier daemon's `pace on` are
+ * needs: dataplane, clock, qp, owners, delay, paths. Interfaces of an earlier daemon's `pace on` are
  * paced only if the configuration says so. The programs hold nothing once the heartbeat has been
  * missed for 2 s.
  */
 extern const struct capability pace_capability;
+
+/* Flows that are paced alike. A flow is of the first class that matches it, else of `default`. */
+struct pace_class_keys {
+	char *name;
+	uint32_t weight;
+	uint64_t threshold_ns;
+	bool own_threshold;		/* given, not that of the section */
+	uint64_t dscps;			/* a bit each */
+	char *job, *cgroup;		/* shell patterns, NULL: none */
+	uint16_t port_first, port_last; /* 0: none */
+};
+
+/* The section `pace` of the configuration. */
+struct pace_keys {
+	bool on;			 /* every interface, at the start */
+	uint64_t threshold_ns;		 /* of the class `default` */
+	uint64_t hold_max_ns;		 /* no packet is held longer */
+	double line_bps;		 /* of every interface; 0: as each reports it */
+	struct pace_class_keys *classes; /* beside `default` */
+	size_t class_count;
+};
+extern const struct config_section pace_section;
+const struct pace_keys *pace_keys(const struct config *config);
 
 /* TCP's half of edge congestion control, which has the same verb and the same classes. */
 struct pace_follower {
@@ -61,12 +85,11 @@ struct pace_assignment {
 	const char *class; /* NULL: as the configuration's classes say */
 };
 /* A class as it is now: of the configuration, or changed or made at run time. */
-struct config_pace_class;
 struct pace_class_rule {
 	const char *name;
 	uint32_t weight;
 	uint64_t threshold_ns;		       /* 0: none of its own */
-	const struct config_pace_class *match; /* who fits; NULL: nobody by itself */
+	const struct pace_class_keys *match; /* who fits; NULL: nobody by itself */
 };
 /* How many of them; 0 is `default`. They are good until the next reload or change. */
 unsigned int pace_get_rules(const struct pace *pace,

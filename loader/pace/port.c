@@ -7,7 +7,7 @@
 #include "core/core.h"
 #include "dataplane/dataplane.h"
 #include "net/ethtool.h"
-#include "mesh/mesh.h"
+#include "clock/clock.h"
 #include "internal.h"
 
 /* A link that does not say its rate (most virtual ones): flows begin at this, and find theirs. */
@@ -17,8 +17,8 @@ static uint64_t line_of(const struct pace *pace, const char *name)
 {
 	double bps = ethtool_speed_bps(name);
 
-	if (pace->core->config->pace.line_bps > 0)
-		return (uint64_t)(pace->core->config->pace.line_bps / 8);
+	if (pace_keys(pace->core->config)->line_bps > 0)
+		return (uint64_t)(pace_keys(pace->core->config)->line_bps / 8);
 	return bps > 0 ? (uint64_t)(bps / 8) : LINE_DEFAULT_BPS;
 }
 
@@ -96,12 +96,12 @@ void pace_look_ports(struct pace *pace, uint64_t now_local_ns)
 bool pace_clock_is_good(const struct pace *pace, int64_t *bound_ns)
 {
 	uint64_t least_ns = UINT64_MAX;
-	struct mesh_clock_facts clock;
+	struct clock_facts clock;
 
 	for (unsigned int i = 0; i < pace->class_count; i++)
 		if (pace->classes[i].threshold_ns < least_ns)
 			least_ns = pace->classes[i].threshold_ns;
-	mesh_get_clock(pace->mesh, &clock);
+	clock_get(pace->clock, &clock);
 	*bound_ns = clock.known && clock.state != CLOCK_FREE_RUNNING ? clock.bound_ns : -1;
 	/* A delay has the bounds of both ends. Once lost it has to be twice as good to be good
 	 * again.

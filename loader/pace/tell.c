@@ -7,10 +7,9 @@
 #include "core/core.h"
 #include "dataplane/dataplane.h"
 #include "delay/delay.h"
-#include "core/events.h"
 #include "base/log.h"
 #include "internal.h"
-#include "qp/table.h"
+#include "qp/qp.h"
 #include "base/fields.h"
 #include "base/json.h"
 
@@ -21,11 +20,7 @@ static const struct pace_class *class_of(const struct pace *pace, const struct p
 
 static const char *subject_of(const struct esc_qp_key *key, char out[128])
 {
-	char src[ADDRESS_TEXT_BYTES], dst[ADDRESS_TEXT_BYTES];
-
-	snprintf(out, 128, "tx %s > %s qpn 0x%x", address_format(&key->src, src),
-		 address_format(&key->dst, dst), key->dest_qpn);
-	return out;
+	return address_format_qp(&key->src, &key->dst, key->dest_qpn, out);
 }
 
 const struct event_kind pace_events[] = {PACE_EVENTS(EVENT_KIND){}};
@@ -237,7 +232,7 @@ json_t *pace_show(struct pace *pace)
 	shown = json_pack("{s:o, s:o, s:o, s:o, s:o, s:I}", "mode", core_mode(pace->core, -1),
 			  "interfaces", show_ports(pace), "clock", show_clock(pace), "classes",
 			  show_classes(pace), "qps", flows, "hold_max_ns",
-			  (json_int_t)pace->core->config->pace.hold_max_ns);
+			  (json_int_t)pace_keys(pace->core->config)->hold_max_ns);
 	if (pace->follower)
 		json_put(shown, "tcp", pace->follower->show(pace->follower_context));
 	return shown;

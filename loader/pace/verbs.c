@@ -4,6 +4,8 @@
 #include "maps/pace.h"
 #include "maps/rocev2.h"
 
+/* clang-format off: tables */
+
 static const struct verb_section interface[] = {
 	{.when = "paced", .text = "{interface}: paced by {qdisc}, link {line_bps:rate}"},
 	{.when = "!paced why", .text = "{interface}: cannot be paced: {why}"},

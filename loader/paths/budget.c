@@ -6,12 +6,12 @@
 #define TRIES_PART 100
 #define TRIES_LEAST_PPS 10
 #define TRIES_MOST_PPS 200
-#define SLOW_PART 10 /* of the budget, at least, is for lanes that nobody takes */
+#define SLOW_PART 10 /* of the budget, at least, is for paths that are not in use */
 
 static double rate_of(const struct pathbudget_demand *demand, enum path_use use)
 {
 	return demand->wanted_ns[use]
-		       ? (double)demand->lanes[use] * 1e9 / (double)demand->wanted_ns[use]
+		       ? (double)demand->candidates[use] * 1e9 / (double)demand->wanted_ns[use]
 		       : 0;
 }
 
@@ -43,7 +43,7 @@ void pathbudget_share(const struct pathbudget_demand *demand, struct pathbudget_
 	slow_given = fmin(slow, left - active_given);
 	out->wanted_pps = active + slow;
 	out->given_pps = active_given + slow_given;
-	out->bites = active_given < active || slow_given < slow;
+	out->limited = active_given < active || slow_given < slow;
 	out->interval_ns[PATH_ACTIVE] =
 		stretch(demand->wanted_ns[PATH_ACTIVE], active, active_given);
 	out->interval_ns[PATH_STANDBY] = stretch(demand->wanted_ns[PATH_STANDBY], slow, slow_given);

@@ -3,63 +3,61 @@
 
 #include <errno.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <systemd/sd-event.h>
 
-#include "daemon/daemon.h"
-#include "dataplane/dataplane.h"
 #include "base/explain.h"
 #include "base/log.h"
 #include "internal.h"
+#include "mesh/mesh.h"
 #include "net/rtnl.h"
 
-#define LOOK_SLACK_US 1000
-#define TAIL_DEVIATIONS 3      /* the 99th percentile above the middle, some */
-#define PORTS_NS 5000000000ull /* what an interface is; its link is known at once */
+#define TICK_SLACK_NS 1000000ull
+#define TAIL_DEVIATIONS 3      /* the 99th percentile above the median, some */
+#define PORTS_NS 5000000000ull /* facts of an interface; its link is known at once */
 
-/* --- a look --- */
+/* --- every 250 ms --- */
 
-/* Requests have a second to be answered in. */
+/* A request without a reply within a second is lost. */
 static void count_losses(struct paths *paths, struct paths_pair *pair)
 {
 	for (unsigned int i = 0; i < ESC_PATH_LANES_MAX; i++) {
-		struct paths_lane *lane = &pair->lanes[i];
-		const struct esc_lane *map = paths_map_lane(paths, pair, i);
-		uint64_t then, answered;
+		struct candidate *path = &pair->candidates[i];
+		const struct esc_lane *map = paths_map_entry(paths, pair, i);
+		uint64_t then, replied;
 
-		if (!lane->sport)
+		if (!path->sport)
 			continue;
-		then = lane->sent_then[0];
-		memmove(lane->sent_then, lane->sent_then + 1,
-			sizeof(lane->sent_then) - sizeof(lane->sent_then[0]));
-		lane->sent_then[PATHS_HORIZON - 1] =
+		then = path->sent_then[0];
+		memmove(path->sent_then, path->sent_then + 1,
+			sizeof(path->sent_then) - sizeof(path->sent_then[0]));
+		path->sent_then[PATHS_HORIZON - 1] =
 			__atomic_load_n(&map->probes, __ATOMIC_RELAXED);
-		answered = __atomic_load_n(&map->replies, __ATOMIC_RELAXED);
-		paths->answered += answered - lane->answered;
-		lane->answered = answered;
-		if (then <= answered || then - answered <= lane->lost)
+		replied = __atomic_load_n(&map->replies, __ATOMIC_RELAXED);
+		paths->replied += replied - path->replied;
+		path->replied = replied;
+		if (then <= replied || then - replied <= path->lost)
 			continue;
-		paths->lost += then - answered - lane->lost;
-		lane->lost = then - answered;
+		paths->lost += then - replied - path->lost;
+		path->lost = then - replied;
 	}
 }
 
-static void lane_quantiles(const struct paths_lane *lane, uint64_t now_ns, struct quantiles *out)
+static void candidate_quantiles(const struct candidate *path, uint64_t now_ns,
+				struct quantiles *out)
 {
 	*out = (struct quantiles){};
-	if (lane->sport)
-		pathstat_quantiles(lane->out.samples ? &lane->out : &lane->rtt, (int64_t)now_ns,
+	if (path->sport)
+		pathstat_quantiles(path->out.samples ? &path->out : &path->rtt, (int64_t)now_ns,
 				   out);
 }
 
 /*
- * What paths scatter by, nothing said of queues: a floor as its middle stands above its least,
- * a single delay as the tail of the path that has the least of it.
+ * The noise of delays without queues: of a floor, how far the median is above the minimum; of a
+ * single delay, the tail of the path that has the shortest one.
  */
-static void see_noise(struct paths_pair *pair, uint64_t now_ns)
+static void update_noise(struct paths_pair *pair, uint64_t now_ns)
 {
 	struct pathset_config usual, *config = &pair->set.config;
 	double floor_ns, tail_ns = INFINITY;
@@ -69,7 +67,7 @@ static void see_noise(struct paths_pair *pair, uint64_t now_ns)
 	for (unsigned int i = 0; i < ESC_PATH_LANES_MAX; i++) {
 		struct quantiles delays;
 
-		lane_quantiles(&pair->lanes[i], now_ns, &delays);
+		candidate_quantiles(&pair->candidates[i], now_ns, &delays);
 		if (delays.samples < PATHSTAT_RECENT)
 			continue;
 		floor_ns = fmax(floor_ns, (double)(delays.p50_ns - delays.min_ns));
@@ -80,18 +78,18 @@ static void see_noise(struct paths_pair *pair, uint64_t now_ns)
 		isfinite(tail_ns) ? fmax(tail_ns, usual.delay_noise_ns) : usual.delay_noise_ns;
 }
 
-/* Where no switch answers floors tell paths apart; of the last seconds, each time those run. */
-static void see_floors(struct paths_pair *pair, uint64_t now_ns)
+/* Where no switch replies, floors tell routes apart: once for each window of samples. */
+static void update_floors(struct paths_pair *pair, uint64_t now_ns)
 {
 	if (now_ns < pair->floor_due_ns || !paths_is_silent(pair))
 		return;
 	pair->floor_due_ns = now_ns + (uint64_t)PATHSTAT_WINDOW_NS;
-	see_noise(pair, now_ns);
+	update_noise(pair, now_ns);
 	for (unsigned int i = 0; i < ESC_PATH_LANES_MAX; i++) {
-		int index = paths_set_index(pair, pair->lanes[i].sport);
+		int index = paths_set_index(pair, pair->candidates[i].sport);
 		struct quantiles delays;
 
-		lane_quantiles(&pair->lanes[i], now_ns, &delays);
+		candidate_quantiles(&pair->candidates[i], now_ns, &delays);
 		if (index >= 0 && delays.samples >= PATHSTAT_RECENT)
 			pathset_see_floor(&pair->set, (size_t)index, (double)delays.min_ns);
 	}
@@ -100,7 +98,7 @@ static void see_floors(struct paths_pair *pair, uint64_t now_ns)
 
 void paths_read_ports(struct paths *paths)
 {
-	const struct dataplane *dataplane = paths->daemon->dataplane;
+	const struct dataplane *dataplane = paths->dataplane;
 	struct port_info port;
 
 	memset(paths->ports, 0, sizeof(paths->ports));
@@ -109,28 +107,30 @@ void paths_read_ports(struct paths *paths)
 			paths->ports[port.index] = port;
 }
 
-static void paths_round(struct paths *paths, uint64_t now_ns)
+static void update(struct paths *paths, uint64_t now_ns)
 {
 	if (now_ns >= paths->ports_due_ns) {
 		paths->ports_due_ns = now_ns + PORTS_NS;
 		paths_read_ports(paths);
 	}
-	paths_follow_qps(paths, now_ns);
-	paths_follow_uses(paths, now_ns);
+	paths_update_pairs(paths, now_ns);
+	paths_update_uses(paths, now_ns);
 	for (unsigned int i = 0; i < ESC_PATH_SLOTS_MAX; i++) {
 		struct paths_pair *pair = paths->by_slot[i];
 
 		if (!pair)
 			continue;
 		count_losses(paths, pair);
-		see_floors(pair, now_ns);
+		update_floors(pair, now_ns);
 		paths_choose_standbys(paths, pair);
 	}
 }
 
-static void watch_switch(struct paths *paths)
+/* --- the tick --- */
+
+static void follow_kill_switch(struct paths *paths)
 {
-	bool paused = dataplane_is_off(paths->daemon->dataplane);
+	bool paused = dataplane_is_off(paths->dataplane);
 
 	if (paused == paths->paused)
 		return;
@@ -138,44 +138,63 @@ static void watch_switch(struct paths *paths)
 	pathsend_pause(paths->send, paused);
 }
 
-static uint64_t paths_look(struct paths *paths)
+bool paths_are_probed(const struct paths *paths)
 {
-	uint64_t now_ns = time_local_ns();
+	return paths->on && !paths->paused;
+}
+
+/* True: candidates are in use by steered queue pairs. */
+static bool evaluate_pairs(struct paths *paths, uint64_t now_ns)
+{
 	bool active = false;
 
-	watch_switch(paths);
-	paths_read_records(paths);
-	if (paths->paused || !paths->on)
-		return PATHS_SLOW_NS;
-	if (now_ns >= paths->round_due_ns) {
-		paths->round_due_ns = now_ns + PATHS_ROUND_NS;
-		paths_round(paths, now_ns);
-	}
 	for (unsigned int i = 0; paths->pairs && i < ESC_PATH_SLOTS_MAX; i++) {
 		if (!paths->by_slot[i])
 			continue;
-		paths_judge(paths, paths->by_slot[i], now_ns);
+		paths_evaluate(paths, paths->by_slot[i], now_ns);
 		for (unsigned int k = 0; k < ESC_PATH_LANES_MAX; k++)
-			active |= paths->by_slot[i]->lanes[k].use == PATH_ACTIVE;
+			active |= paths->by_slot[i]->candidates[k].use == PATH_ACTIVE;
 	}
-	paths_survey_turn(paths, now_ns);
-	if (paths->listener)
-		paths->listener(paths->listener_context, now_ns);
-	if (active)
-		return PATHS_FAST_NS;
-	return paths->trying ? PATHS_TRYING_NS : PATHS_SLOW_NS;
+	return active;
 }
 
-static int on_look(sd_event_source *source, uint64_t due_us, void *context)
+/* Returns the time to the next tick. */
+static uint64_t probe_tick(struct paths *paths, uint64_t now_ns)
+{
+	bool active;
+
+	follow_kill_switch(paths);
+	paths_read_records(paths);
+	if (!paths_are_probed(paths))
+		return PATHS_TICK_IDLE_NS;
+	if (now_ns >= paths->update_due_ns) {
+		paths->update_due_ns = now_ns + PATHS_UPDATE_NS;
+		update(paths, now_ns);
+	}
+	active = evaluate_pairs(paths, now_ns);
+	paths_survey_tick(paths, now_ns);
+	if (active)
+		return PATHS_TICK_ACTIVE_NS;
+	return paths->trying ? PATHS_TICK_SURVEY_NS : PATHS_TICK_IDLE_NS;
+}
+
+static uint64_t paths_tick(void *context, uint64_t now_ns)
 {
 	struct paths *paths = context;
+	uint64_t next_ns = probe_tick(paths, now_ns);
 
-	(void)due_us;
-	sd_event_source_set_time_relative(source, paths_look(paths) / 1000);
-	return sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
+	if (paths->tick)
+		paths->tick(paths->tick_context, now_ns);
+	return next_ns;
 }
 
-/* Of the interfaces that are known: a question each, not all that there is to know of them. */
+void paths_on_tick(struct paths *paths, paths_tick_fn *fn, void *context)
+{
+	paths->tick = fn;
+	paths->tick_context = context;
+}
+
+/* Of the interfaces that are known: one query each, not all facts. */
 static void read_links(struct paths *paths)
 {
 	for (unsigned int i = 0; i < ESC_PORTS_MAX; i++) {
@@ -189,11 +208,13 @@ static void read_links(struct paths *paths)
 	}
 }
 
-void paths_see_links(struct paths *paths)
+/* A link came or went: known at once, without probes. */
+static void paths_links_changed(void *self)
 {
 	int64_t now_ns = (int64_t)time_local_ns();
+	struct paths *paths = self;
 
-	if (!paths || !paths->on)
+	if (!paths->on)
 		return;
 	read_links(paths);
 	for (unsigned int i = 0; i < ESC_PATH_SLOTS_MAX; i++) {
@@ -201,27 +222,27 @@ void paths_see_links(struct paths *paths)
 		bool carrier = pair && paths->ports[pair->port % ESC_PORTS_MAX].link_up;
 
 		for (unsigned int k = 0; pair && k < ESC_PATH_LANES_MAX; k++) {
-			struct paths_lane *lane = &pair->lanes[k];
-			enum pathlive_state before = lane->damp.state;
+			struct candidate *path = &pair->candidates[k];
+			enum pathlive_state before = path->damp.state;
 
-			if (!lane->sport || lane->damp.no_carrier == !carrier)
+			if (!path->sport || path->damp.no_carrier == !carrier)
 				continue;
-			pathlive_carrier(&lane->damp, &paths->live, carrier, now_ns);
-			paths_map_lane(paths, pair, k)->state = (uint8_t)lane->damp.state;
-			if (lane->damp.state == PATHLIVE_DOWN && before != PATHLIVE_DOWN)
-				paths_tell_down(paths, pair, k,
-						&paths_map_lane(paths, pair, k)->live);
+			pathlive_carrier(&path->damp, &paths->live, carrier, now_ns);
+			paths_map_entry(paths, pair, k)->state = (uint8_t)path->damp.state;
+			if (path->damp.state == PATHLIVE_DOWN && before != PATHLIVE_DOWN)
+				paths_report_down(paths, pair, k,
+						  &paths_map_entry(paths, pair, k)->live);
 		}
 		if (pair)
 			paths_choose_standbys(paths, pair);
 	}
 }
 
-/* --- from nothing to probes --- */
+/* --- open and close --- */
 
 static void take_deadlines(struct paths *paths)
 {
-	const struct config *config = paths->daemon->config;
+	const struct config *config = paths->core->config;
 
 	pathlive_config_default(&paths->live);
 	paths->live.dead_after_ns = (int64_t)config->paths.dead_after_ns;
@@ -230,10 +251,10 @@ static void take_deadlines(struct paths *paths)
 
 static void take_config(struct paths *paths)
 {
-	const struct config *config = paths->daemon->config;
+	const struct config *config = paths->core->config;
 
 	take_deadlines(paths);
-	paths->on = config->paths.on && fleet_members(paths->daemon->core.fleet) && !*paths->note;
+	paths->on = config->paths.on && fleet_members(paths->core->fleet) && !*paths->note;
 	paths->share.interval_ns[PATH_STANDBY] = config->paths.standby_interval_ns;
 	if (!paths->on)
 		paths_end_all(paths);
@@ -242,18 +263,18 @@ static void take_config(struct paths *paths)
 			paths->by_slot[i]->changed = true;
 }
 
-void paths_reconfigure(struct paths *paths)
+static void paths_reconfigure(void *self, const struct config *old)
 {
-	if (!paths)
-		return;
-	paths->round_due_ns = 0;
+	struct paths *paths = self;
+
+	(void)old;
+	paths->update_due_ns = 0;
 	take_config(paths);
 }
 
-static int paths_start(struct paths *paths, char **error)
+static int start(struct paths *paths, char **error)
 {
-	struct daemon *daemon = paths->daemon;
-	int err = paths_open(paths, error);
+	int err = paths_open_maps(paths, error);
 
 	if (err)
 		return err;
@@ -264,64 +285,66 @@ static int paths_start(struct paths *paths, char **error)
 	/* Without raw sockets nothing can be sent from a queue pair's port. */
 	if (err) {
 		snprintf(paths->note, sizeof(paths->note),
-			 "raw sockets cannot be had (%s): allow escapementd CAP_NET_RAW",
+			 "raw sockets cannot be opened (%s): allow escapementd CAP_NET_RAW",
 			 strerror(-err));
 		log_warning("no candidate paths: %s", paths->note);
 	}
-	paths->paused = dataplane_is_off(daemon->dataplane);
+	paths->paused = dataplane_is_off(paths->dataplane);
 	pathsend_pause(paths->send, paths->paused);
 	paths_read_ports(paths);
 	take_deadlines(paths);
-	paths_adopt(paths, time_local_ns());
-	take_config(paths); /* switched off, that is the end of what was adopted */
-	err = sd_event_add_time_relative(daemon->event, &paths->timer, CLOCK_MONOTONIC,
-					 PATHS_SLOW_NS / 1000, LOOK_SLACK_US, on_look, paths);
-	return err < 0 ? explain(error, err, "sd-event: %s", strerror(-err)) : 0;
+	paths_take_over(paths, time_local_ns());
+	take_config(paths); /* switched off, that ends what was taken over */
+	err = core_timer_new(paths->core, &paths->timer, PATHS_TICK_IDLE_NS, TICK_SLACK_NS,
+			     paths_tick, paths);
+	return err < 0 ? explain(error, err, "paths: no timer: %s", strerror(-err)) : 0;
 }
 
-int paths_new(struct paths **out, struct daemon *daemon, char **error)
+static void resume(void *context)
 {
-	struct paths *paths = calloc(1, sizeof(*paths));
-	int err;
-
-	*out = NULL;
-	if (!paths)
-		return -ENOMEM;
-	paths->daemon = daemon;
-	paths->icmp_fd[0] = paths->icmp_fd[1] = -1;
-	if (getrandom(&paths->random, sizeof(paths->random), 0) < 0)
-		paths->random = time_local_ns();
-	err = paths_start(paths, error);
-	if (err)
-		paths_free(paths);
-	else
-		*out = paths;
-	return err;
+	paths_reset_heard(context);
 }
 
-void paths_free(struct paths *paths)
+static void paths_close(void *self)
 {
-	if (!paths)
-		return;
-	sd_event_source_disable_unref(paths->timer);
+	struct paths *paths = self;
+
+	mesh_on_resume(paths->mesh, NULL, NULL);
+	core_timer_free(paths->timer);
 	pathsend_free(paths->send);
 	for (unsigned int i = 0; i < ESC_PATH_SLOTS_MAX; i++)
 		paths_pair_forget(paths->by_slot[i]);
 	paths_survey_close(paths);
-	paths_close(paths);
+	paths_close_maps(paths);
 	free(paths->facts);
 	free(paths);
 }
 
-/* --- what is known --- */
-
-void paths_listen(struct paths *paths, paths_listener_fn *fn, void *context)
+static int paths_open(void **self, struct core *core, void *const needs[], char **error)
 {
+	struct paths *paths = calloc(1, sizeof(*paths));
+	int err;
+
 	if (!paths)
-		return;
-	paths->listener = fn;
-	paths->listener_context = context;
+		return explain(error, -ENOMEM, "paths: out of memory");
+	paths->core = core;
+	paths->dataplane = needs[0];
+	paths->mesh = needs[1];
+	paths->qps = needs[2];
+	paths->icmp_fd[0] = paths->icmp_fd[1] = -1;
+	if (getrandom(&paths->random, sizeof(paths->random), 0) < 0)
+		paths->random = time_local_ns();
+	err = start(paths, error);
+	if (err) {
+		paths_close(paths);
+		return err;
+	}
+	mesh_on_resume(paths->mesh, resume, paths);
+	*self = paths;
+	return 0;
 }
+
+/* --- facts --- */
 
 static const char *pair_note(const struct paths *paths, const struct paths_pair *pair,
 			     uint64_t now_ns)
@@ -333,14 +356,14 @@ static const char *pair_note(const struct paths *paths, const struct paths_pair 
 			       ? "its interface is not there, or lacks a program of ours"
 			       : "the socket for its probes could not be opened; the log says why";
 	if (!pair->replied_ns && now_ns - pair->since_ns > 2000000000)
-		return "nobody answers path probes there: is escapementd running, with this host "
+		return "no reply to path probes from there: is escapementd running, with this host "
 		       "in its members?";
-	if (pair->replied_ns && !paths_pair_answers(pair, now_ns))
-		return "path probes are not answered any more";
+	if (pair->replied_ns && !paths_pair_replies(pair, now_ns))
+		return "no more replies to path probes";
 	if (paths_is_silent(pair))
-		return "no switch on the way answers: paths are told apart by their delays alone";
-	if (pair->set.groups > paths->daemon->config->paths.per_peer)
-		return "there are more paths than paths.per_peer allows lanes";
+		return "no switch on the way replies: paths are told apart by their delays alone";
+	if (pair->set.groups > paths->core->config->paths.per_peer)
+		return "there are more paths than paths.per_peer allows";
 	return NULL;
 }
 
@@ -355,7 +378,7 @@ static void pair_facts(const struct paths *paths, const struct paths_pair *pair,
 		.groups = pair->set.groups,
 		.complete = pathset_is_complete(&pair->set),
 		.silent = paths_is_silent(pair),
-		.answers = paths_pair_answers(pair, now_ns),
+		.replying = paths_pair_replies(pair, now_ns),
 		.crowded = pair->crowded,
 		.distance = pair->distance,
 		.routes = pair->set.generation,
@@ -363,7 +386,7 @@ static void pair_facts(const struct paths *paths, const struct paths_pair *pair,
 	};
 	memcpy(out->peer, pair->host, sizeof(out->peer));
 	for (unsigned int i = 0; i < ESC_PATH_LANES_MAX; i++)
-		out->lanes += pair->lanes[i].sport != 0;
+		out->candidates += pair->candidates[i].sport != 0;
 }
 
 size_t paths_pairs(const struct paths *paths, const struct path_pair_facts **out)
@@ -374,7 +397,7 @@ size_t paths_pairs(const struct paths *paths, const struct path_pair_facts **out
 	void *grown;
 
 	*out = NULL;
-	if (!paths || !paths->pairs)
+	if (!paths->pairs)
 		return 0;
 	grown = reallocarray(mine->facts, paths->pairs, sizeof(*mine->facts));
 	if (!grown)
@@ -389,69 +412,81 @@ size_t paths_pairs(const struct paths *paths, const struct path_pair_facts **out
 
 static struct paths_pair *pair_at(const struct paths *paths, unsigned int slot)
 {
-	return paths && slot < ESC_PATH_SLOTS_MAX ? paths->by_slot[slot] : NULL;
+	return slot < ESC_PATH_SLOTS_MAX ? paths->by_slot[slot] : NULL;
 }
 
-size_t paths_lanes(const struct paths *paths, unsigned int slot,
-		   struct path_lane_facts out[ESC_PATH_LANES_MAX])
+size_t paths_candidates(const struct paths *paths, unsigned int slot,
+			struct path_facts out[ESC_PATH_LANES_MAX])
 {
 	const struct paths_pair *pair = pair_at(paths, slot);
 	uint64_t now_ns = time_local_ns();
 	size_t count = 0;
 
 	for (unsigned int i = 0; pair && i < ESC_PATH_LANES_MAX; i++)
-		if (pair->lanes[i].sport)
-			paths_lane_facts(paths, pair, i, now_ns, &out[count++]);
+		if (pair->candidates[i].sport)
+			paths_candidate_facts(paths, pair, i, now_ns, &out[count++]);
 	return count;
 }
 
-int paths_lane_of(const struct paths *paths, unsigned int slot, uint16_t sport)
+int paths_id_of(const struct paths *paths, unsigned int slot, uint16_t sport)
 {
 	const struct paths_pair *pair = pair_at(paths, slot);
 
-	return pair ? paths_pair_lane_of(pair, sport) : -ENOENT;
+	return pair ? paths_pair_id_of(pair, sport) : -ENOENT;
 }
 
-void paths_quantiles(const struct paths *paths, unsigned int slot, unsigned int lane,
+void paths_quantiles(const struct paths *paths, unsigned int slot, unsigned int id,
 		     struct quantiles *out, struct quantiles *in)
 {
 	const struct paths_pair *pair = pair_at(paths, slot);
 	int64_t now_ns = (int64_t)time_local_ns();
 
 	*out = *in = (struct quantiles){};
-	if (!pair || lane >= ESC_PATH_LANES_MAX)
+	if (!pair || id >= ESC_PATH_LANES_MAX)
 		return;
-	pathstat_quantiles(&pair->lanes[lane].out, now_ns, out);
-	pathstat_quantiles(&pair->lanes[lane].in, now_ns, in);
+	pathstat_quantiles(&pair->candidates[id].out, now_ns, out);
+	pathstat_quantiles(&pair->candidates[id].in, now_ns, in);
 }
 
 void paths_get(const struct paths *paths, struct paths_facts *out)
 {
 	struct pathsend_counts counts;
 
-	*out = (struct paths_facts){};
-	if (!paths)
-		return;
 	pathsend_get(paths->send, &counts);
-	out->there = true;
-	out->on = paths->on;
+	*out = (struct paths_facts){
+		.on = paths->on,
+		.pairs = paths->pairs,
+		.pairs_refused = paths->pairs_refused,
+		.budget_pps = paths->core->config->paths.budget_pps,
+		.share = paths->share,
+		.sent = counts.sent,
+		.failed = counts.failed,
+		.last_error = counts.last_error,
+		.replied = paths->replied,
+		.lost = paths->lost,
+		.tries = paths->tries,
+		.failovers = paths->failovers,
+		.returns = paths->returns,
+		.failover_sum_s = paths->failover_sum_s,
+	};
 	memcpy(out->note, paths->note, sizeof(out->note));
-	out->pairs = paths->pairs;
-	out->pairs_refused = paths->pairs_refused;
-	out->budget_pps = paths->daemon->config->paths.budget_pps;
-	out->share = paths->share;
-	out->sent = counts.sent;
-	out->failed = counts.failed;
-	out->last_error = counts.last_error;
-	out->answered = paths->answered;
-	out->lost = paths->lost;
-	out->tries = paths->tries;
-	out->failovers = paths->failovers;
-	out->returns = paths->returns;
 	memcpy(out->failover, paths->failover, sizeof(out->failover));
-	out->failover_sum_s = paths->failover_sum_s;
 	for (unsigned int i = 0; i < ESC_PATH_SLOTS_MAX; i++)
 		for (unsigned int k = 0; paths->by_slot[i] && k < ESC_PATH_LANES_MAX; k++)
-			if (paths->by_slot[i]->lanes[k].sport)
-				out->lanes[paths->by_slot[i]->lanes[k].damp.state]++;
+			if (paths->by_slot[i]->candidates[k].sport)
+				out->candidates[paths->by_slot[i]->candidates[k].damp.state]++;
 }
+
+const struct capability paths_capability = {
+	.name = "paths",
+	.needs = {"dataplane", "mesh", "qp"},
+	.verbs = paths_verb_handlers,
+	.events = paths_events,
+	.metrics = paths_metrics,
+	.open = paths_open,
+	.close = paths_close,
+	.reconfigure = paths_reconfigure,
+	.links_changed = paths_links_changed,
+	.status = paths_put_status,
+	.write_metrics = paths_write_metrics,
+};

@@ -29,8 +29,8 @@ void pathstat_free(struct pathstat *stat)
 	delayhist_free(&stat->before);
 }
 
-/* A window without samples in it says nothing of the time before. */
-static void turn_floor(struct pathstat *stat, int64_t at_ns)
+/* After a window without samples the time before it is not known. */
+static void rotate_floor(struct pathstat *stat, int64_t at_ns)
 {
 	if (at_ns - stat->floor_begun_ns < PATHSTAT_FLOOR_NS)
 		return;
@@ -40,7 +40,7 @@ static void turn_floor(struct pathstat *stat, int64_t at_ns)
 	stat->floor_begun_ns = at_ns;
 }
 
-static void turn_window(struct pathstat *stat, int64_t at_ns)
+static void rotate_window(struct pathstat *stat, int64_t at_ns)
 {
 	struct delayhist spare = stat->before;
 	int64_t since_ns = at_ns - stat->now_begun_ns;
@@ -69,8 +69,8 @@ void pathstat_add(struct pathstat *stat, int64_t at_ns, double delay_ns, double 
 		stat->floor_begun_ns = stat->now_begun_ns = at_ns;
 		stat->mean_ns = delay_ns;
 	}
-	turn_floor(stat, at_ns);
-	turn_window(stat, at_ns);
+	rotate_floor(stat, at_ns);
+	rotate_window(stat, at_ns);
 	stat->floor_ns = fmin(stat->floor_ns, delay_ns);
 	if (!stat->now.count || whole_ns < stat->now_min_ns)
 		stat->now_min_ns = whole_ns;
@@ -116,13 +116,13 @@ void pathstat_now(const struct pathstat *stat, int64_t span_ns, struct pathstat_
 	out->worst_ns = values[count - 1];
 	for (size_t i = 0; i < count; i++)
 		off_ns += fabs(values[i] - out->delay_ns) / (double)count;
-	/* One sample says nothing of its own scatter: then it is what others had. */
+	/* The deviation of one or two samples is not known: that of all is used. */
 	if (count < 3)
 		off_ns = fmax(off_ns, stat->spread_ns);
 	out->noise_ns = DEVIATIONS * off_ns / sqrt((double)count);
 }
 
-uint32_t pathstat_told_floor(const struct pathstat *stat, int64_t now_ns, double mesh_ns)
+uint32_t pathstat_published_floor(const struct pathstat *stat, int64_t now_ns, double mesh_ns)
 {
 	double floor_ns = stat->samples ? fmin(stat->floor_ns, stat->floor_before_ns) : NAN;
 	bool young =
@@ -157,7 +157,7 @@ void pathstat_quantiles(const struct pathstat *stat, int64_t now_ns, struct quan
 			out->max_ns = stat->before_max_ns;
 		out->p50_ns = delayhist_quantile(&both, 0.5);
 		out->p99_ns = delayhist_quantile(&both, 0.99);
-		/* Middles of buckets may lie beyond the extremes, which are exact. */
+		/* Midpoints of buckets may lie beyond the extremes, which are exact. */
 		out->p50_ns = out->p50_ns < out->min_ns ? out->min_ns : out->p50_ns;
 		out->p50_ns = out->p50_ns > out->max_ns ? out->max_ns : out->p50_ns;
 		out->p99_ns = out->p99_ns > out->max_ns ? out->max_ns : out->p99_ns;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Which switches a port's packets cross: requests that end 1, 2 .. hops away, and the ICMP errors
- * that name who ended them. Paris traceroute's way (Augustin et al. 2006): what ECMP hashes is the
- * same in all of a port's packets; the IPv4 identification, which is not hashed, tells them apart.
+ * Which switches a port's packets cross: requests with hop limits 1, 2 .., and the ICMP errors of
+ * the switches where they end. As Paris traceroute does (Augustin et al. 2006), what ECMP hashes is
+ * the same in all packets of a port; the IPv4 identification, which is not hashed, tells them apart.
  *
- * Switches answer few a second (Linux: six at once, then one a second for each host; others
- * alike), so the pace follows the answers, and what is known to be the same is not asked:
- * the first switch of an interface is the same for all ports, and the last one, which all paths to
- * a peer share, is not asked for if there are more than two: it answers with the address of the
- * link that it answers by, if it runs Linux, and so would seem to be several.
+ * Switches send few errors a second (Linux: six at once, then one a second for each host; others
+ * alike), so the rate follows the replies, and what is known to be the same is not queried: the
+ * first switch of an interface is the same for all ports, and the last one, which all routes to a
+ * peer share, is left out if there are more than two: Linux replies with the address of the link
+ * that the reply leaves by, so that it would seem to be several.
  */
 #include <errno.h>
 #include <net/if.h> /* ahead of linux/icmp.h, which has its own otherwise */
@@ -19,20 +19,18 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <systemd/sd-event.h>
 #include <unistd.h>
 
-#include "daemon/daemon.h"
 #include "base/log.h"
 #include "pacing/random.h"
 #include "probe/probe.h"
 #include "internal.h"
 
-#define ANSWER_NS 250000000ull /* an error is waited for */
+#define REPLY_NS 250000000ull /* an error is waited for */
 #define AGAIN_NS 300000000ull  /* after the first miss; then */
 #define AGAIN_LATER_NS 1100000000ull
 #define ATTEMPTS 4
-#define SILENT_MISSES 8 /* at a distance at which nobody has ever answered */
+#define SILENT_MISSES 8 /* at a distance from which there never was a reply */
 #define SILENT_NS 60000000000ull
 #define VERIFY_NS 3000000000ull /* one port of a pair that is known */
 /* Routes that changed a moment ago may change back: what was surveyed in between is wrong then. */
@@ -45,8 +43,8 @@
 
 /* --- distance --- */
 
-/* The peer's program turns a request with a hop limit of 64, whatever it came with. */
-void paths_see_distance(struct paths_pair *pair, uint8_t hop_limit)
+/* The peer's program returns a request with a hop limit of 64, whatever it came with. */
+void paths_update_distance(struct paths_pair *pair, uint8_t hop_limit)
 {
 	unsigned int distance =
 		hop_limit <= PATHPACKET_HOP_LIMIT ? PATHPACKET_HOP_LIMIT - hop_limit : 0;
@@ -75,7 +73,7 @@ unsigned int paths_forks(const struct paths_pair *pair)
 }
 
 /* How far ports are surveyed. */
-static unsigned int hops_asked(const struct paths_pair *pair)
+static unsigned int hops_surveyed(const struct paths_pair *pair)
 {
 	unsigned int forks = paths_forks(pair);
 
@@ -84,12 +82,12 @@ static unsigned int hops_asked(const struct paths_pair *pair)
 
 bool paths_is_silent(const struct paths_pair *pair)
 {
-	unsigned int asked = hops_asked(pair);
+	unsigned int hops = hops_surveyed(pair);
 
 	if (!pair->distance_known)
 		return false;
-	for (unsigned int i = asked > 1; i < asked; i++)
-		if (pair->hop[i].answers || pair->hop[i].misses < SILENT_MISSES)
+	for (unsigned int i = hops > 1; i < hops; i++)
+		if (pair->hop[i].replies || pair->hop[i].misses < SILENT_MISSES)
 			return false;
 	return true;
 }
@@ -139,8 +137,8 @@ static struct paths_origin *origin_of(struct paths *paths, const struct paths_pa
 	return empty;
 }
 
-/* Two ports have to agree before the others are spared, and each minute one is asked again. */
-static void origin_see(struct paths *paths, const struct paths_pair *pair, uint64_t hop,
+/* Two ports have to agree before the others are spared; each minute one is queried again. */
+static void origin_update(struct paths *paths, const struct paths_pair *pair, uint64_t hop,
 		       uint64_t now_ns)
 {
 	struct paths_origin *origin = origin_of(paths, pair);
@@ -161,11 +159,11 @@ static uint64_t origin_hop(struct paths *paths, const struct paths_pair *pair, u
 
 /* --- one port --- */
 
-/* A switch that answers others was too busy for this one: what is known beyond it is of before. */
+/* A switch that replies to others did not to this one: what is known beyond it is older. */
 static bool survey_is_whole(const struct paths_pair *pair, const struct paths_survey *survey,
 			    uint64_t now_ns)
 {
-	for (unsigned int i = 0; i < hops_asked(pair); i++)
+	for (unsigned int i = 0; i < hops_surveyed(pair); i++)
 		if (!survey->hops[i] && now_ns >= pair->hop[i].again_ns)
 			return false;
 	return true;
@@ -187,22 +185,22 @@ static void survey_finish(struct paths *paths, struct paths_pair *pair, struct p
 		paths_unsettle(pair, now_ns);
 		/* Other switches may be silent now. */
 		for (unsigned int i = 0; i < PATHSET_HOPS; i++)
-			pair->hop[i].answers = pair->hop[i].misses = 0;
-		paths_tell_routes(paths, pair);
+			pair->hop[i].replies = pair->hop[i].misses = 0;
+		paths_report_routes(paths, pair);
 	}
-	/* What contradicts is believed when it comes twice: at once then. */
+	/* A contradiction counts when it is seen twice: verified at once. */
 	if (index >= 0 && pair->set.ports[index].changing)
 		pair->verify_due_ns = 0;
 	pair->changed = true;
 	memset(survey, 0, sizeof(*survey));
 }
 
-/* On to the next switch that is worth asking for. */
+/* On to the next switch that has to be queried. */
 static void survey_advance(struct paths *paths, struct paths_pair *pair,
 			   struct paths_survey *survey, uint64_t now_ns)
 {
 	for (;;) {
-		if (++survey->hop > hops_asked(pair)) {
+		if (++survey->hop > hops_surveyed(pair)) {
 			survey_finish(paths, pair, survey, now_ns);
 			return;
 		}
@@ -225,7 +223,7 @@ static void survey_miss(struct paths *paths, struct paths_pair *pair, struct pat
 	survey->attempts++;
 	pair->hop[at].misses++;
 	paths->try_pace = paths->try_pace * 0.8 > PACE_LEAST ? paths->try_pace * 0.8 : PACE_LEAST;
-	if (!pair->hop[at].answers && pair->hop[at].misses >= SILENT_MISSES) {
+	if (!pair->hop[at].replies && pair->hop[at].misses >= SILENT_MISSES) {
 		pair->hop[at].again_ns = now_ns + SILENT_NS;
 		pair->changed = true;
 	}
@@ -235,7 +233,7 @@ static void survey_miss(struct paths *paths, struct paths_pair *pair, struct pat
 		survey->due_ns = now_ns + (survey->attempts == 1 ? AGAIN_NS : AGAIN_LATER_NS);
 }
 
-static void survey_turn(struct paths *paths, struct paths_pair *pair, struct paths_survey *survey,
+static void survey_tick(struct paths *paths, struct paths_pair *pair, struct paths_survey *survey,
 			uint64_t now_ns)
 {
 	if (!survey->sport || now_ns < survey->due_ns)
@@ -251,23 +249,23 @@ static void survey_turn(struct paths *paths, struct paths_pair *pair, struct pat
 		return;
 	paths->tries++;
 	survey->waits = true;
-	survey->due_ns = now_ns + ANSWER_NS;
+	survey->due_ns = now_ns + REPLY_NS;
 }
 
-static void survey_answer(struct paths *paths, struct paths_pair *pair, struct paths_survey *survey,
+static void survey_reply(struct paths *paths, struct paths_pair *pair, struct paths_survey *survey,
 			  const struct esc_address *from, uint64_t now_ns)
 {
 	uint64_t hop = address_number(paths, from);
 	unsigned int at = survey->hop - 1;
 
-	pair->hop[at].answers++;
+	pair->hop[at].replies++;
 	pair->hop[at].misses = 0;
 	pair->hop[at].again_ns = 0;
 	paths->try_pace += 1;
 	if (paths->try_pace > paths->share.tries_pps)
 		paths->try_pace = paths->share.tries_pps;
 	if (!at)
-		origin_see(paths, pair, hop, now_ns);
+		origin_update(paths, pair, hop, now_ns);
 	survey->hops[at] = hop;
 	survey_advance(paths, pair, survey, now_ns);
 }
@@ -303,24 +301,24 @@ static unsigned int surveys_free(const struct paths_pair *pair)
 	return unused;
 }
 
-/* What is known is looked at again, lanes and all other ports by turns. */
+/* Known ports are surveyed again: candidates and all ports alternately. */
 static uint16_t port_to_verify(struct paths_pair *pair)
 {
-	unsigned int turn = pair->verified++;
+	unsigned int n = pair->verified++;
 
 	for (unsigned int i = 0; i < pair->set.count; i++)
 		if (pair->set.ports[i].changing)
 			return pair->set.ports[i].sport;
-	for (unsigned int i = 0; turn % 2 && i < ESC_PATH_LANES_MAX; i++) {
-		const struct paths_lane *lane = &pair->lanes[(turn / 2 + i) % ESC_PATH_LANES_MAX];
+	for (unsigned int i = 0; n % 2 && i < ESC_PATH_LANES_MAX; i++) {
+		const struct candidate *path = &pair->candidates[(n / 2 + i) % ESC_PATH_LANES_MAX];
 
-		if (lane->sport)
-			return lane->sport;
+		if (path->sport)
+			return path->sport;
 	}
-	return pair->set.count ? pair->set.ports[turn / 2 % pair->set.count].sport : 0;
+	return pair->set.count ? pair->set.ports[n / 2 % pair->set.count].sport : 0;
 }
 
-/* Of queue pairs that move, first of those that have no lane yet; 0: all are known. */
+/* Of queue pairs that send, first of those that have no candidate yet; 0: all are known. */
 static uint16_t port_in_need(const struct paths_pair *pair)
 {
 	uint16_t found = 0;
@@ -331,7 +329,7 @@ static uint16_t port_in_need(const struct paths_pair *pair)
 		if (pair->set.ports[i].fresh || is_surveyed(pair, sport) ||
 		    !paths_is_own(pair, sport, pair->own_awake))
 			continue;
-		if (paths_pair_lane_of(pair, sport) < 0)
+		if (paths_pair_id_of(pair, sport) < 0)
 			return sport;
 		found = found ? found : sport;
 	}
@@ -344,9 +342,9 @@ static void pair_survey_more(struct paths *paths, struct paths_pair *pair, uint6
 	uint16_t ports[PATHSET_PORTS_MAX];
 	size_t found;
 
-	if (!unused || !hops_asked(pair))
+	if (!unused || !hops_surveyed(pair))
 		return;
-	/* Silence is tried again with one port, not with all of them. */
+	/* Silent switches are tried again with one port, not with all of them. */
 	if (paths_is_silent(pair)) {
 		if (unused == PATHS_SURVEYS && now_ns >= pair->verify_due_ns) {
 			pair->verify_due_ns = now_ns + SILENT_NS;
@@ -372,15 +370,15 @@ static void pair_survey_more(struct paths *paths, struct paths_pair *pair, uint6
 		survey_begin(paths, pair, ports[0], now_ns);
 }
 
-/* --- a turn --- */
+/* --- the tick --- */
 
-static bool pair_turn(struct paths *paths, struct paths_pair *pair, uint64_t now_ns)
+static bool pair_survey_tick(struct paths *paths, struct paths_pair *pair, uint64_t now_ns)
 {
-	if (!pair->sending || !pair->distance_known || !paths_pair_answers(pair, now_ns))
+	if (!pair->sending || !pair->distance_known || !paths_pair_replies(pair, now_ns))
 		return false;
 	pair_survey_more(paths, pair, now_ns);
 	for (unsigned int i = 0; i < PATHS_SURVEYS; i++)
-		survey_turn(paths, pair, &pair->surveys[i], now_ns);
+		survey_tick(paths, pair, &pair->surveys[i], now_ns);
 	return surveys_free(pair) < PATHS_SURVEYS;
 }
 
@@ -396,9 +394,9 @@ static void tokens_fill(struct paths *paths, uint64_t now_ns)
 	paths->try_ns = now_ns;
 }
 
-void paths_survey_turn(struct paths *paths, uint64_t now_ns)
+void paths_survey_tick(struct paths *paths, uint64_t now_ns)
 {
-	unsigned int first = paths->try_turn;
+	unsigned int first = paths->try_first;
 
 	paths->trying = false;
 	tokens_fill(paths, now_ns);
@@ -407,10 +405,10 @@ void paths_survey_turn(struct paths *paths, uint64_t now_ns)
 
 		if (!pair)
 			continue;
-		/* Who is left without a token is first the next time. */
+		/* A pair that is left without a token is first the next time. */
 		if (paths->try_tokens >= 1)
-			paths->try_turn = pair->slot + 1;
-		paths->trying |= pair_turn(paths, pair, now_ns);
+			paths->try_first = pair->slot + 1;
+		paths->trying |= pair_survey_tick(paths, pair, now_ns);
 	}
 }
 
@@ -435,7 +433,7 @@ static void error_take(struct paths *paths, const struct esc_address *from, cons
 					    : packet.ident == pathsend_ident(survey->sequence);
 
 		if (survey->sport && survey->sport == packet.from_port && survey->waits && same)
-			survey_answer(paths, pair, survey, from, time_local_ns());
+			survey_reply(paths, pair, survey, from, time_local_ns());
 	}
 }
 
@@ -507,12 +505,12 @@ int paths_survey_open(struct paths *paths)
 
 	for (unsigned int i = 0; i < 2; i++) {
 		paths->icmp_fd[i] = icmp_open(families[i]);
-		/* A host without IPv6 has no switches that answer by it. */
+		/* A host without IPv6 has no switches that reply over it. */
 		if (paths->icmp_fd[i] == -EAFNOSUPPORT)
 			continue;
 		if (paths->icmp_fd[i] < 0)
 			return paths->icmp_fd[i];
-		err = sd_event_add_io(paths->daemon->event, &paths->icmp[i], paths->icmp_fd[i],
+		err = sd_event_add_io(paths->core->loop, &paths->icmp[i], paths->icmp_fd[i],
 				      EPOLLIN, i ? on_icmp6 : on_icmp4, paths);
 		if (err < 0)
 			return err;

@@ -2,6 +2,8 @@
 /* The verb paths. */
 #include "base/verb.h"
 
+/* clang-format off: tables */
+
 static const struct verb_section status[] = {
 	{.when = "paths.on",
 	 .header = "Paths",

@@ -44,3 +44,22 @@ void passages_delays(const struct passages *passages, bool out_going, int64_t si
 	}
 	quantiles_of(values, count, out);
 }
+
+void passages_round_trips(const struct passages *there, const struct passages *back,
+			  int64_t since_ns, struct quantiles *out)
+{
+	uint64_t first = there->count > PASSAGES_KEPT ? there->count - PASSAGES_KEPT : 0;
+	int64_t values[PASSAGES_KEPT];
+	size_t count = 0;
+
+	for (uint64_t i = first; i < there->count; i++) {
+		const struct passage *request = &there->at[i % PASSAGES_KEPT];
+		const struct passage *reply = &back->at[i % PASSAGES_KEPT];
+
+		if (request->tx_ns < since_ns)
+			continue;
+		values[count++] = ns_sub(ns_sub(reply->rx_ns, request->tx_ns),
+					 ns_sub(reply->tx_ns, request->rx_ns));
+	}
+	quantiles_of(values, count, out);
+}

@@ -226,5 +226,11 @@ void passages_add(struct passages *passages, int64_t tx_ns, int64_t rx_ns);
 void passages_delays(const struct passages *passages, bool out_going, int64_t since_ns,
 		     const struct clock_line *ours, const struct clock_line *theirs,
 		     struct quantiles *out);
+/*
+ * Round-trip times of requests that left since @since_ns, without the time that the peer took to
+ * reply. @back: the replies, one for each of @there.
+ */
+void passages_round_trips(const struct passages *there, const struct passages *back,
+			  int64_t since_ns, struct quantiles *out);
 
 #endif

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Whose the queue pairs are: labels of qp_info, and how that is known. */
+/* Owners of queue pairs as labels of qp_info. */
 #ifndef ESC_LOADER_METRICS_OWNER_H
 #define ESC_LOADER_METRICS_OWNER_H
 
-#include "api/metrics.h"
+#include "owners.h"
+#include "table.h"
 
 /* Each "" where it is not known, which leaves the label out. */
 struct metrics_owner {
@@ -17,9 +18,6 @@ struct metrics_owner {
 		"comm", (owner).comm, "job", (owner).job
 
 /* Texts point into the table of owners. */
-void metrics_owner_of(const struct metrics_facts *facts, const struct qp_entry *entry,
+void metrics_owner_of(const struct owners *owners, const char *device, const struct qp_entry *entry,
 		      struct metrics_owner *out);
-/* qp_tracing_info, qp_owners, qp_owners_refused_total */
-void metrics_write_owners(FILE *out, const struct metrics_facts *facts);
-
 #endif

@@ -11,7 +11,6 @@
 #include "base/log.h"
 #include "ownerlist.h"
 #include "trace.h"
-#include "dataplane/visibility.h"
 
 #define OWNERS_BATCH 512
 #define OWNERS_RETRY_NS 10000000000ULL /* until the RDMA core may have been loaded */

@@ -6,8 +6,7 @@
 #include <string.h>
 
 #include "base/address.h"
-#include "delay/delay.h"
-#include "api/report.h"
+#include "base/json.h"
 
 bool report_qp_order(const char *name, enum report_qp_order *out)
 {
@@ -99,15 +98,8 @@ bool report_qp_matches_address(const struct report_qp_filter *filter, const stru
 /* Less than any delay, also than one that a clock's error made negative. */
 #define NO_DELAY (-1e18)
 
-static double delay_value(const struct qp_entry *entry, const struct delays *delays)
-{
-	const struct delays_entry *known = delays_find(delays, &entry->key);
-
-	return known && known->recent.samples ? (double)known->recent.p99_ns : NO_DELAY;
-}
-
 static double order_value(const struct qp_entry *entry, enum report_qp_order order,
-			  const struct delays *delays)
+			  const struct qp_delay_order *delay)
 {
 	const struct esc_qp *qp = &entry->qp;
 
@@ -124,7 +116,7 @@ static double order_value(const struct qp_entry *entry, enum report_qp_order ord
 	case REPORT_QP_LOSS:
 		return entry->loss_per_second;
 	case REPORT_QP_DELAY:
-		return delay_value(entry, delays);
+		return delay ? delay->value(delay->context, entry) : 0;
 	case REPORT_QP_BYTES:
 		break;
 	}
@@ -153,7 +145,7 @@ static int compare_ranked(const void *a, const void *b)
 
 const struct qp_entry **report_qp_choose(const struct qp_entry *entries, size_t count,
 					 const struct report_qp_filter *filter,
-					 enum report_qp_order order, const struct delays *delays,
+					 enum report_qp_order order, const struct qp_delay_order *delay,
 					 size_t *chosen)
 {
 	const struct qp_entry **list = calloc(count + 1, sizeof(*list));
@@ -169,7 +161,7 @@ const struct qp_entry **report_qp_choose(const struct qp_entry *entries, size_t 
 	for (size_t i = 0; i < count; i++)
 		if (report_qp_matches(filter, &entries[i]))
 			ranked[found++] = (struct ranked){&entries[i],
-							  order_value(&entries[i], order, delays)};
+							  order_value(&entries[i], order, delay)};
 	qsort(ranked, found, sizeof(*ranked), compare_ranked);
 	for (size_t i = 0; i < found; i++)
 		list[i] = ranked[i].entry;
@@ -206,15 +198,15 @@ static void put_messages(json_t *object, const struct esc_qp *qp)
 	uint64_t whole = 0;
 	json_t *sizes;
 
-	report_put_count(object, "messages", qp->messages);
+	json_put_count(object, "messages", qp->messages);
 	for (unsigned int i = 0; i < ESC_MESSAGE_BUCKETS; i++)
 		whole += qp->message_sizes[i].count;
 	if (!whole)
 		return;
 	sizes = json_object();
-	report_put_count(sizes, "min", qp->message_min);
-	report_put_count(sizes, "p50", qp_message_quantile(qp, 0.5));
-	report_put_count(sizes, "max", qp->message_max);
+	json_put_count(sizes, "min", qp->message_min);
+	json_put_count(sizes, "p50", qp_message_quantile(qp, 0.5));
+	json_put_count(sizes, "max", qp->message_max);
 	json_object_set_new(object, "message_bytes", sizes);
 }
 
@@ -223,45 +215,45 @@ static void put_sequence(json_t *object, const struct qp_entry *entry)
 {
 	const struct esc_qp *qp = &entry->qp;
 
-	report_put_count(object, "psn_gaps", qp->psn_gaps);
-	report_put_count(object, "psn_missing", qp->psn_missing);
-	report_put_count(object, "psn_resyncs", qp->psn_resyncs);
-	report_put_count(object, "out_of_sequence", qp->out_of_sequence);
+	json_put_count(object, "psn_gaps", qp->psn_gaps);
+	json_put_count(object, "psn_missing", qp->psn_missing);
+	json_put_count(object, "psn_resyncs", qp->psn_resyncs);
+	json_put_count(object, "out_of_sequence", qp->out_of_sequence);
 	if (entry->key.direction == ESC_DIRECTION_RX)
-		report_put_count(object, "duplicates", qp->duplicates);
+		json_put_count(object, "duplicates", qp->duplicates);
 	else
-		report_put_count(object, "retransmits", qp->retransmits);
+		json_put_count(object, "retransmits", qp->retransmits);
 }
 
 static void put_answers(json_t *object, const struct esc_qp *qp)
 {
 	json_t *kinds = json_object();
 
-	report_put_count(object, "acks", qp->acks);
-	report_put_count(object, "naks", qp_naks(qp));
-	report_put_count(kinds, "sequence", qp->nak_sequence);
-	report_put_count(kinds, "invalid_request", qp->nak_invalid_request);
-	report_put_count(kinds, "remote_access", qp->nak_remote_access);
-	report_put_count(kinds, "remote_operational", qp->nak_remote_operational);
-	report_put_count(kinds, "other", qp->nak_other);
+	json_put_count(object, "acks", qp->acks);
+	json_put_count(object, "naks", qp_naks(qp));
+	json_put_count(kinds, "sequence", qp->nak_sequence);
+	json_put_count(kinds, "invalid_request", qp->nak_invalid_request);
+	json_put_count(kinds, "remote_access", qp->nak_remote_access);
+	json_put_count(kinds, "remote_operational", qp->nak_remote_operational);
+	json_put_count(kinds, "other", qp->nak_other);
 	json_object_set_new(object, "naks_by_kind", kinds);
-	report_put_count(object, "rnr_naks", qp->rnr_naks);
+	json_put_count(object, "rnr_naks", qp->rnr_naks);
 }
 
 static void put_flow(json_t *object, const struct qp_entry *entry, const char *interface)
 {
 	char text[ADDRESS_TEXT_BYTES];
 
-	report_put_text(object, "direction", report_direction(&entry->key));
-	report_put_text(object, "src", address_format(&entry->key.src, text));
-	report_put_text(object, "dst", address_format(&entry->key.dst, text));
-	report_put_count(object, "dest_qpn", entry->key.dest_qpn);
-	report_put_count(object, "sport", entry->qp.sport);
-	report_put_count(object, "sport_changes", entry->qp.sport_changes);
-	report_put_text(object, "interface", interface);
-	report_put_text(object, "transport", report_transport(&entry->qp));
+	json_put_text(object, "direction", report_direction(&entry->key));
+	json_put_text(object, "src", address_format(&entry->key.src, text));
+	json_put_text(object, "dst", address_format(&entry->key.dst, text));
+	json_put_count(object, "dest_qpn", entry->key.dest_qpn);
+	json_put_count(object, "sport", entry->qp.sport);
+	json_put_count(object, "sport_changes", entry->qp.sport_changes);
+	json_put_text(object, "interface", interface);
+	json_put_text(object, "transport", report_transport(&entry->qp));
 	if (entry->qp.pmtu)
-		report_put_count(object, "pmtu", entry->qp.pmtu);
+		json_put_count(object, "pmtu", entry->qp.pmtu);
 }
 
 json_t *report_qp(const struct qp_entry *entry, const char *interface)
@@ -270,12 +262,12 @@ json_t *report_qp(const struct qp_entry *entry, const char *interface)
 	json_t *object = json_object();
 
 	put_flow(object, entry, interface);
-	report_put_count(object, "packets", qp->packets);
-	report_put_count(object, "bytes", qp->bytes);
-	report_put_count(object, "payload_bytes", qp->payload_bytes);
+	json_put_count(object, "packets", qp->packets);
+	json_put_count(object, "bytes", qp->bytes);
+	json_put_count(object, "payload_bytes", qp->payload_bytes);
 	json_object_set_new(object, "packets_per_second", json_real(entry->packets_per_second));
 	json_object_set_new(object, "bytes_per_second", json_real(entry->bytes_per_second));
-	report_put_count(object, "throughput_bps", (uint64_t)(entry->bytes_per_second * 8));
+	json_put_count(object, "throughput_bps", (uint64_t)(entry->bytes_per_second * 8));
 	if (qp->transport != ESC_TRANSPORT_UD)
 		json_object_set_new(object, "loss_per_second", json_real(entry->loss_per_second));
 	put_messages(object, qp);
@@ -283,11 +275,11 @@ json_t *report_qp(const struct qp_entry *entry, const char *interface)
 		put_sequence(object, entry);
 		put_answers(object, qp);
 	}
-	report_put_count(object, "ect", qp->ect);
-	report_put_count(object, "ce", qp->ce);
-	report_put_count(object, "cnps", qp->cnps);
-	report_put_count(object, "first_local_ns", qp->first_local_ns);
-	report_put_count(object, "seen_local_ns", entry->seen_local_ns);
-	report_put_text(object, "source", "packet");
+	json_put_count(object, "ect", qp->ect);
+	json_put_count(object, "ce", qp->ce);
+	json_put_count(object, "cnps", qp->cnps);
+	json_put_count(object, "first_local_ns", qp->first_local_ns);
+	json_put_count(object, "seen_local_ns", entry->seen_local_ns);
+	json_put_text(object, "source", "packet");
 	return object;
 }

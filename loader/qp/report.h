@@ -10,7 +10,12 @@
 
 #include "table.h"
 
-struct delays;
+/* How to order by delay: the module above that knows delays sets it. */
+struct qp_delay_order {
+	/* Larger comes first; queue pairs without a delay last. */
+	double (*value)(const void *context, const struct qp_entry *entry);
+	const void *context;
+};
 
 #define REPORT_QPS_MOST 65536 /* one answer; more would hold up the daemon's loop */
 
@@ -47,12 +52,12 @@ bool report_qp_matches_address(const struct report_qp_filter *filter,
 
 /*
  * The matching ones of @entries, the most first; equal ones keep their order.
- * @delays, for the order of that name, may be NULL.
+ * @delay, for the order of that name, may be NULL.
  * Returns a malloc'd array of pointers and its length in *@chosen, or NULL.
  */
 const struct qp_entry **report_qp_choose(const struct qp_entry *entries, size_t count,
 					 const struct report_qp_filter *filter,
-					 enum report_qp_order order, const struct delays *delays,
+					 enum report_qp_order order, const struct qp_delay_order *delay,
 					 size_t *chosen);
 
 /* @interface may be NULL: its port is not configured any more. */

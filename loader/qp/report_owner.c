@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "report_owner.h"
 
-#include "api/report.h"
+#include "base/json.h"
 
 const char *report_gid_type(const struct esc_owner *owner)
 {
@@ -33,16 +33,16 @@ void report_put_owner(json_t *qp, const struct owners *owners, const struct esc_
 
 	if (!owner)
 		return;
-	report_put_text(qp, "rdma_device", owner->is.device);
-	report_put_count(qp, "local_qpn", owner->key.qpn);
+	json_put_text(qp, "rdma_device", owner->is.device);
+	json_put_count(qp, "local_qpn", owner->key.qpn);
 	if (owner->is.pid)
-		report_put_count(qp, "pid", owner->is.pid);
+		json_put_count(qp, "pid", owner->is.pid);
 	put_free_text(qp, "comm", owner->is.comm);
 	put_free_text(qp, "job", owner->job.name);
 	if (owner->job.kind != JOB_NONE)
-		report_put_text(qp, "job_kind", job_kind_name(owner->job.kind));
+		json_put_text(qp, "job_kind", job_kind_name(owner->job.kind));
 	put_free_text(qp, "cgroup", owner->job.cgroup);
-	report_put_text(qp, "gid_type", report_gid_type(&owner->is));
+	json_put_text(qp, "gid_type", report_gid_type(&owner->is));
 }
 
 json_t *report_tracing(const struct owners *owners)
@@ -54,10 +54,10 @@ json_t *report_tracing(const struct owners *owners)
 		return NULL;
 	object = json_object();
 	owners_get_facts(owners, &facts);
-	report_put_text(object, "how", facts.how);
-	report_put_text(object, "note", facts.note);
-	report_put_count(object, "known", facts.tracked);
-	report_put_count(object, "max", facts.max);
-	report_put_count(object, "refused", facts.refused);
+	json_put_text(object, "how", facts.how);
+	json_put_text(object, "note", facts.note);
+	json_put_count(object, "known", facts.tracked);
+	json_put_count(object, "max", facts.max);
+	json_put_count(object, "refused", facts.refused);
 	return object;
 }

@@ -9,27 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/events.h"
-#include "read.h"
-#include "tell.h"
+#include "core/core.h"
+#include "internal.h"
 
 #define QPTABLE_EVENTS_MAX 64		     /* of a kind, a refresh */
 #define QPTABLE_RATE_NS 500000000	     /* a rate is over no less */
 #define QPTABLE_FULL_QUIET_NS 10000000000ULL /* between two qp_table_full */
-
-struct qptable {
-	int fd;
-	uint32_t max;
-	uint64_t idle_ns;
-	struct events *events;
-	struct qpread *reader;
-	struct qp_entry *entries; /* sorted by key */
-	size_t count;
-	uint64_t refreshed_local_ns; /* 0: never */
-	struct qp_totals aged[2];    /* by direction */
-	struct qptell seen, gone;    /* events of the refresh under way */
-	uint64_t refused, refused_told, refused_told_local_ns;
-};
 
 int qptable_new(struct qptable **out, int qps_fd, uint32_t max, uint64_t idle_ns,
 		struct events *events)
@@ -268,8 +253,8 @@ int qptable_refresh(struct qptable *table, uint64_t now_local_ns, uint64_t refus
 	if (err)
 		return err;
 	/* Those that a daemon before us has told of are only summed up. */
-	qptell_start(&table->seen, table->events, "qp_seen", first ? 0 : QPTABLE_EVENTS_MAX);
-	qptell_start(&table->gone, table->events, "qp_gone", QPTABLE_EVENTS_MAX);
+	qptell_start(&table->seen, table->events, QP_SEEN, first ? 0 : QPTABLE_EVENTS_MAX);
+	qptell_start(&table->gone, table->events, QP_GONE, QPTABLE_EVENTS_MAX);
 	qptable_merge(table, fresh, count, now_local_ns);
 	qptable_retire(table, now_local_ns);
 	qptell_end(&table->seen, first);

@@ -6,9 +6,11 @@
 #include <string.h>
 
 #include "base/address.h"
-#include "core/events.h"
+#include "core/core.h"
 
-void qptell_start(struct qptell *tell, struct events *events, const char *kind, size_t max)
+const struct event_kind qp_events[] = {QP_EVENTS(EVENT_KIND){}};
+
+void qptell_start(struct qptell *tell, struct events *events, unsigned int kind, size_t max)
 {
 	memset(tell, 0, sizeof(*tell));
 	tell->events = events;
@@ -39,32 +41,40 @@ void qptell_add(struct qptell *tell, const struct esc_qp_key *key, const struct 
 		return;
 	address_format(&key->src, src);
 	address_format(&key->dst, dst);
-	snprintf(subject, sizeof(subject), "%s %s > %s qpn 0x%x",
-		 key->direction == ESC_DIRECTION_TX ? "tx" : "rx", src, dst, key->dest_qpn);
-	events_record(tell->events, tell->kind, subject, qptell_seen(key, qp, src, dst), NULL, NULL,
-		   NULL);
+	address_format_qp(&key->src, &key->dst, key->dest_qpn, subject);
+	events_add(tell->events, &(struct event){
+					 .kind = &qp_events[tell->kind],
+					 .subject = subject,
+					 .seen = qptell_seen(key, qp, src, dst),
+				 });
 }
 
 void qptell_end(struct qptell *tell, bool taken_over)
 {
 	if (tell->count <= tell->max || !tell->events)
 		return;
-	events_record(tell->events, tell->kind, taken_over ? "taken over" : "more",
-		   json_pack("{s:I, s:I, s:I}", "qps", (json_int_t)(tell->count - tell->max),
-			     "packets", (json_int_t)tell->packets, "bytes",
-			     (json_int_t)tell->bytes),
-		   NULL, NULL, NULL);
+	events_add(tell->events, &(struct event){
+					 .kind = &qp_events[tell->kind],
+					 .subject = taken_over ? "taken over" : "more",
+					 .seen = json_pack("{s:I, s:I, s:I}", "qps",
+							   (json_int_t)(tell->count - tell->max),
+							   "packets", (json_int_t)tell->packets,
+							   "bytes", (json_int_t)tell->bytes),
+				 });
 }
 
 void qptell_full(struct events *events, uint64_t refused, size_t entries, uint32_t max)
 {
 	if (!events)
 		return;
-	events_record(
-		events, "qp_table_full", "qps",
-		json_pack("{s:I, s:I, s:I}", "refused_packets", (json_int_t)refused, "entries",
-			  (json_int_t)entries, "max", (json_int_t)max),
-		json_pack("{s:s}", "remedy",
-			  "raise qps.max, stop escapementd, run `escapementd --remove`, start it"),
-		NULL, NULL);
+	events_add(events, &(struct event){
+				   .kind = &qp_events[QP_TABLE_FULL],
+				   .subject = "qps",
+				   .seen = json_pack("{s:I, s:I, s:I}", "refused_packets",
+						     (json_int_t)refused, "entries",
+						     (json_int_t)entries, "max", (json_int_t)max),
+				   .done = json_pack("{s:s}", "remedy",
+						     "raise qps.max, stop escapementd, run "
+						     "`escapementd --remove`, start it"),
+			   });
 }

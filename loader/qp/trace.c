@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "dataplane/bpflog.h"
+#include "dataplane/dataplane.h"
 #include "qp_trace.skel.h"
 
 #define QPTRACE_MODULE "ib_core"

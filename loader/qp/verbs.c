@@ -2,6 +2,8 @@
 /* The verbs qp and top. Other capabilities add to each queue pair; their columns are here too. */
 #include "base/verb.h"
 
+/* clang-format off: tables */
+
 #define ORDERS "bytes|packets|rate|ce|gaps|delay|throughput|loss"
 #define KEY_HELP                                                                                   \
 	"a queue pair SRC>DST/QPN, of which parts may be missing; a queue pair number (17, 0x11); "   \
@@ -14,6 +16,15 @@ static const struct verb_section status[] = {
 	 .header = "",
 	 .text = "the table was full: {qps.refused} packets were not counted per queue pair; raise "
 		 "`qps.max`"},
+	{.when = "!qp_tracing.how=none",
+	 .header = "Owners",
+	 .text = "{qp_tracing.known} queue pairs, by {qp_tracing.how}<|; {qp_tracing.note}|>"},
+	{.when = "qp_tracing.how=none",
+	 .header = "Owners",
+	 .text = "not known<|: {qp_tracing.note}|>"},
+	{.when = "qp_tracing.refused",
+	 .header = "",
+	 .text = "the table was full: the owners of {qp_tracing.refused} are not known"},
 	{},
 };
 
@@ -153,18 +164,3 @@ static const struct verb verbs[] = {
 };
 
 const struct verb_set qp_verbs = {"qp", verbs, status, health};
-
-static const struct verb_section owners_status[] = {
-	{.when = "!qp_tracing.how=none",
-	 .header = "Owners",
-	 .text = "{qp_tracing.known} queue pairs, by {qp_tracing.how}<|; {qp_tracing.note}|>"},
-	{.when = "qp_tracing.how=none",
-	 .header = "Owners",
-	 .text = "not known<|: {qp_tracing.note}|>"},
-	{.when = "qp_tracing.refused",
-	 .header = "",
-	 .text = "the table was full: the owners of {qp_tracing.refused} are not known"},
-	{},
-};
-
-const struct verb_set owners_verbs = {"owners", NULL, owners_status, NULL};

@@ -1,139 +1,350 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the files of steering share; nobody else includes it. */
-#ifndef ESC_LOADER_STEER_PARTS_H
-#define ESC_LOADER_STEER_PARTS_H
+/* What the files of steering share. */
+#ifndef ESC_STEER_INTERNAL_H
+#define ESC_STEER_INTERNAL_H
 
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/prom.h"
+#include "core/core.h"
+#include "dataplane/dataplane.h"
+#include "pacing/contend.h"
 #include "pacing/verify.h"
+#include "paths/paths.h"
 #include "steer.h"
 
-struct sd_event_source;
+struct delays;
+struct qp_entry;
+struct qptable;
 
-enum steered_state {
-	STEERED_WAITS, /* the order has not taken effect */
-	STEERED_MOVED, /* it has; not proved yet */
-	STEERED_PROVED,
-	STEERED_CLEARS,	 /* the order is to go back */
-	STEERED_COVERED, /* on its own path: nothing to prove */
+#define STEER_VERIFY_NS 250000000ull
+#define STEER_FLOWLET_GAP_NS 1000000ull /* defaults of `steer set` */
+#define STEER_DEADLINE_NS 500000000ull
+#define STEER_ACTS_MAX 8 /* of one pair in a tick */
+
+enum steer_reason {
+	STEER_BY_OPERATOR,
+	STEER_BY_ROLLBACK,
+	STEER_BY_CONTENTION,
+	STEER_BY_TAKEN_BACK,
+	STEER_REASONS,
+	STEER_BY_TRACKING = STEER_REASONS, /* no change of path: it is tracked from now on */
 };
 
-/* An order in force. */
-struct steered {
+enum rule_state {
+	RULE_WAITING, /* it has not taken effect */
+	RULE_MOVED,   /* it has; not verified yet */
+	RULE_VERIFIED,
+	RULE_CLEARING, /* operator: the queue pair returns to its own path, then the rule ends */
+	RULE_TRACKING, /* automatic: on its own path, nothing to verify */
+};
+
+/* A rule of the map `steers`, and what the queue pair does. An operator's rule is no more. */
+struct rule {
 	struct esc_qp_key key;
-	struct esc_steer want; /* as it is in `steers` */
-	enum steered_state state;
-	bool done; /* it has taken effect, and that was told */
-	enum esc_steer_moment moment;
-	uint64_t ordered_local_ns, done_local_ns;
-	uint64_t first_local_ns; /* of the queue pair's entry: another one is another queue pair */
+	struct esc_steer want; /* as published */
+	enum rule_state state;
+	uint64_t published_local_ns;
+	bool in_effect; /* and that was reported */
+	enum esc_steer_moment trigger;
+	uint64_t effect_local_ns;
+	uint64_t first_local_ns; /* of the entry of `qps`: another one is another queue pair */
 	uint16_t own_sport;	 /* that the packets come with */
-	struct esc_qp_steer before; /* what was done before this order */
+	struct esc_qp_steer before; /* this rule */
 	struct esc_qp_steer now;    /* as last read */
 	struct verify_counts counts;
 	struct verify verify;
 	struct esc_qp_key back; /* entry of what comes back, with has_back */
 	bool has_back;
-	enum steer_reason reason; /* of the order */
-	bool on_standby;	  /* covered, and verify is of its standby */
-	bool by_itself;		  /* want has ESC_STEER_LANE; else it is an order by hand */
-	uint8_t home;		  /* lane of its own port's path, with by_itself */
-	uint8_t stood_lane;	  /* of the newest order that took effect, with by_itself */
-	uint16_t stood_sport;
-	uint32_t turn; /* of steering by itself, that last saw it */
 };
 
-/* A queue pair that was taken back and is left alone for a while. */
-struct steer_held {
+/* An automatic rule: it names a candidate path, which packets leave when it is down. */
+struct auto_rule {
+	struct rule rule;
+	enum steer_reason reason;
+	uint8_t home;	   /* candidate of its own port's route */
+	uint8_t last_id;   /* of the newest rule that took effect */
+	uint16_t last_sport;
+	bool on_standby;   /* tracking, and `verify` is of the standby */
+	uint32_t reading;  /* of the table of queue pairs that last had it */
+};
+
+/* A queue pair that was rolled back is not steered for a while. */
+struct penalty {
 	struct esc_qp_key key;
 	uint64_t until_local_ns;
 	uint64_t length_ns;
 	enum verify_verdict why;
 };
 
-struct steer_auto;
+/* A queue pair of a pair, as of the last tick; beside it a struct contend_qp of the same index. */
+struct pair_qp {
+	struct esc_qp_key key;
+	uint64_t first_local_ns; /* another one is another queue pair */
+	uint16_t own_sport;
+	int home;   /* candidate of its own port's route; -1: not known */
+	bool there; /* in the newest reading of the table */
+	uint64_t packets, bytes, messages;
+	int64_t read_ns;    /* of these; 0: never */
+	int64_t idle_ns;    /* since when `packets` is the same */
+	int64_t message_ns; /* when `messages` last rose */
+	int id;		    /* candidate that its packets used last; -1: not known */
+	size_t at;	    /* index of its automatic rule, when it was last found */
+	enum { RULE_KEEP, RULE_RENEW, RULE_WITHDRAW } waiting; /* decided of a rule that waits */
+	uint64_t gap_ns;				       /* with RULE_RENEW */
+};
+
+/*
+ * All queue pairs between two addresses. A route is known by the first candidate of its group,
+ * whose id is the index into routes[].
+ */
+struct pair {
+	struct path_pair_facts facts;
+	bool there;
+	struct path_facts candidates[ESC_PATH_LANES_MAX]; /* by id; sport 0: none */
+	uint8_t route_of[ESC_PATH_LANES_MAX];
+	struct contend contend;
+	struct contend_path routes[ESC_PATH_LANES_MAX];
+	struct contend_qp *qps;
+	struct pair_qp *members;
+	size_t count, room;
+	unsigned int skipped; /* ticks since there was something to see */
+};
+
+struct pair_list {
+	struct pair **list; /* each stays where it is */
+	size_t count, room;
+};
 
 struct steer {
-	struct daemon *daemon;
-	struct steer_auto *by_itself; /* always there; does nothing until it is switched on */
+	struct core *core;
+	struct dataplane *dataplane;
+	struct qptable *qps;
+	struct delays *delays;
+	struct paths *paths;
 	struct esc_control *control;
 	int steers_fd, qps_fd;
-	struct sd_event_source *timer;
-	struct paths *paths; /* NULL: there are none */
-	struct steered *list;
-	size_t count, room;
-	struct steer_held *held;
-	size_t held_count, held_room;
-	uint64_t switches[STEER_REASONS];
+
+	struct rule *rules; /* of the operator */
+	size_t rule_count, rule_room;
+	struct auto_rule *autos;
+	size_t auto_count, auto_room;
+	struct penalty *penalties;
+	size_t penalty_count, penalty_room;
+
+	bool automatic; /* switched on */
+	struct pair_list pairs;
+	struct contend_budget budget;
+	uint64_t random;
+	uint64_t table_local_ns; /* of the reading of `qps` that the members are of */
+	uint32_t reading;
+	uint64_t full_reported_ns;
+
+	uint64_t verify_due_ns;
+	uint64_t switches[STEER_REASONS], acts[CONTEND_UNDONE + 1];
 };
 
-/* --- steer_kernel.c: the maps --- */
+/* --- tick.c --- */
 
-/* Writes @entry's order under a new number and tells the programs. */
-int steer_publish(struct steer *steer, struct steered *entry);
-/* Takes the order of @key away: from the next packet on it leaves as it comes. */
+/* After each tick of the candidate paths. */
+void steer_tick(void *steer, uint64_t now_local_ns);
+/* The candidate that its packets use now, as far as rules tell; -1: not known. */
+int steer_id_of(const struct steer *steer, const struct pair *pair, const struct pair_qp *member);
+
+/* --- rules.c: the map `steers`, and the lists of what is in it --- */
+
+/* Writes @rule under a new number and notifies the programs. */
+int steer_publish(struct steer *steer, struct rule *rule);
+/* Deletes the rule of @key: its next packet leaves unchanged. */
 void steer_withdraw(struct steer *steer, const struct esc_qp_key *key);
 void steer_withdraw_all(struct steer *steer);
-/* Bits of `ports`; 0 is mode observe. */
-void steer_write_ports(struct steer *steer, uint16_t ports);
+/* Both lists together hold ESC_STEERS_MAX. */
+bool steer_is_full(const struct steer *steer);
+/* A new one, all zero; NULL: no memory. Earlier pointers are invalid. */
+struct rule *steer_rule_add(struct steer *steer, const struct esc_qp_key *key);
+struct auto_rule *steer_auto_add(struct steer *steer, const struct esc_qp_key *key);
+struct rule *steer_rule_find(const struct steer *steer, const struct esc_qp_key *key);
+struct auto_rule *steer_auto_find(const struct steer *steer, const struct esc_qp_key *key);
+/* From the list alone; the last one takes its place. */
+void steer_rule_forget(struct steer *steer, struct rule *rule);
+void steer_auto_forget(struct steer *steer, struct auto_rule *one);
+/* Withdrawn, and from the list. */
+void steer_rule_drop(struct steer *steer, struct rule *rule);
+void steer_auto_drop(struct steer *steer, struct auto_rule *one);
 int steer_read_qp(const struct steer *steer, const struct esc_qp_key *key, struct esc_qp *qp);
-/* Finds what comes back, if it has not been, and fills in what can be counted. */
-void steer_count(struct steer *steer, struct steered *entry, const struct esc_qp *qp);
-/* Orders that are in the map already. */
-int steer_read_orders(struct steer *steer);
-struct steered *steer_add(struct steer *steer, const struct esc_qp_key *key);
+/* Finds the entry of what comes back, if it is not known, and reads what can be counted. */
+void steer_count(struct steer *steer, struct rule *rule, const struct esc_qp *qp);
+/* The rules that the daemon before left in the map. */
+int steer_read_rules(struct steer *steer);
 
-/* --- steer.c --- */
+/* --- verify.c: what became of a rule --- */
 
-struct steered *steer_find(struct steer *steer, const struct esc_qp_key *key);
-/* True while it was taken back and is left alone. */
-bool steer_is_held(const struct steer *steer, const struct esc_qp_key *key, uint64_t now_ns);
-/* How an order gets on; may drop @entry. */
-void steer_look_at(struct steer *steer, struct steered *entry, uint64_t now_ns);
+/* May drop @rule, @one. */
+void steer_verify_rule(struct steer *steer, struct rule *rule, uint64_t now_ns);
+void steer_verify_auto(struct steer *steer, struct auto_rule *one, uint64_t now_ns);
+/* The penalty in force, or NULL. */
+const struct penalty *steer_penalty(const struct steer *steer, const struct esc_qp_key *key,
+				    uint64_t now_ns);
+void steer_expire_penalties(struct steer *steer, uint64_t now_ns);
+void steer_end_rule(struct steer *steer, struct rule *rule, const char *why);
+void steer_end_auto(struct steer *steer, struct auto_rule *one, const char *why);
 
-/* --- steer_lane.c: orders by lane --- */
+/* --- operator.c: `steer set` and `steer clear` --- */
 
-struct steer_lane_order {
-	unsigned int slot, lane;
+struct steer_order {
+	const char *src; /* NULL: any; else, as dst, an address */
+	const char *dst;
+	uint32_t qpn;
 	uint16_t sport; /* 0: its own */
-	enum steer_reason reason;
-	uint64_t hold_ns, start_local_ns, force_local_ns;
+	bool label;	/* IPv6: flow_label is to be set */
+	uint32_t flow_label;
+	uint64_t flowlet_gap_ns, deadline_ns;
+	bool force; /* wait for nothing */
 };
 
-/* A new order for @entry. 0 or -errno, then nothing has changed. */
-int steer_order_lane(struct steer *steer, struct steered *entry,
-		     const struct steer_lane_order *order, uint64_t now_ns);
-/* Begins to watch a queue pair on its own path, lane @home of @slot; NULL: no room. */
-struct steered *steer_cover(struct steer *steer, const struct esc_qp_key *key,
-			    const struct esc_qp *qp, unsigned int slot, unsigned int home,
-			    uint64_t now_ns);
-/* Back to its own path at once, still watched. */
-int steer_go_home(struct steer *steer, struct steered *entry, uint64_t now_ns);
-/* Ends all orders of steering by itself; those that moved go back at a good moment. */
-void steer_uncover_all(struct steer *steer);
-void steer_uncover(struct steer *steer, struct steered *entry);
+/* -errno with *@error, a sentence with its remedy. The result shows which queue pair it is. */
+int steer_set(struct steer *steer, const struct steer_order *order, json_t **result, char **error);
+/* Back to its own path; @order names it by src, dst and qpn, and how to wait. */
+int steer_clear(struct steer *steer, const struct steer_order *order, json_t **result,
+		char **error);
+int steer_clear_all(struct steer *steer, bool force, json_t **result);
 
-/* --- steer_auto.c --- */
+/* --- automatic.c: automatic rules --- */
 
-int steer_auto_new(struct steer *steer);
-void steer_auto_free(struct steer_auto *by_itself);
-bool steer_auto_is_on(const struct steer_auto *by_itself);
-/* The mode ended, or began: @by as in steer_set_auto(). */
-void steer_auto_switch(struct steer *steer, bool on, const char *by);
-void steer_auto_reconfigure(struct steer *steer);
-void steer_auto_get(const struct steer_auto *by_itself, struct steer_facts *out);
+struct auto_target {
+	unsigned int slot, id;
+	uint16_t sport; /* 0: its own */
+	enum steer_reason reason;
+	uint64_t gap_ns, start_local_ns, force_local_ns;
+};
 
-/* --- steer_tell.c: events --- */
+/* A new rule for @one. 0 or -errno, then nothing has changed. */
+int steer_auto_publish(struct steer *steer, struct auto_rule *one,
+		       const struct auto_target *target, uint64_t now_ns);
+/* Tracks a queue pair on its own path, candidate @home of @slot; NULL: no room. */
+struct auto_rule *steer_track(struct steer *steer, const struct esc_qp_key *key,
+			      const struct esc_qp *qp, unsigned int slot, unsigned int home,
+			      uint64_t now_ns);
+/* Back to its own path at once, still tracked. */
+int steer_auto_return(struct steer *steer, struct auto_rule *one, uint64_t now_ns);
+/* No longer automatic: one that was moved returns to its own path at a good moment. */
+void steer_untrack(struct steer *steer, struct auto_rule *one);
+void steer_untrack_all(struct steer *steer);
+void steer_switch_automatic(struct steer *steer, bool on, const char *by);
 
+/* --- pair.c: one pair of addresses as the policy sees it --- */
+
+struct pair *pair_new(const struct path_pair_facts *facts, const struct contend_config *config);
+void pair_free(struct pair *pair);
+/* The pairs as the paths have them now. One without memory for it is left out of this tick. */
+void pairs_update(struct steer *steer, struct pair_list *pairs);
+void pairs_free(struct pair_list *pairs);
+void pair_configure(const struct steer *steer, unsigned int port, struct contend_config *config);
+/* Its candidates and their delays now. */
+void pair_update_candidates(struct pair *pair, const struct paths *paths);
+/* Its queue pairs, as the table has them. 0 or -ENOMEM. */
+int pair_update_members(struct pair *pair, const struct paths *paths,
+			const struct qp_entry *entries, size_t count, uint64_t now_ns);
+/* Counters of a queue pair as just read: rate, gaps, messages. */
+void pair_update_qp(struct pair_qp *member, struct contend_qp *qp, const struct esc_qp *read,
+		    int64_t now_ns);
+/* The route that packets on candidate @id take now; UINT32_MAX: not known. */
+uint32_t pair_route_of(const struct pair *pair, int id);
+/* The candidate to use for a route; -1: none of it is usable. */
+int pair_candidate_for(const struct pair *pair, uint32_t route);
+/* No route stands out, and no move is under way. */
+bool pair_is_calm(const struct pair *pair);
+
+/* --- steer.c: modes --- */
+
+/* Bit of each slot in `ports` that is in mode steer. */
+uint16_t steer_ports(const struct steer *steer);
+/*
+ * Mode steer or observe on the interfaces named in @interfaces, an array of texts (NULL or empty:
+ * all of them). Observe ends their rules at once.
+ */
+int steer_set_mode(struct steer *steer, bool on, const json_t *interfaces, const char *by,
+		   char **error);
+/*
+ * Automatic: on the interfaces in mode steer each queue pair to a peer with paths is tracked, so
+ * that it leaves a path that is down at once (the programs do that), and moved where it is
+ * contended (pacing/contend.h). On switches mode steer on on all interfaces when none has it.
+ */
+int steer_set_automatic(struct steer *steer, bool on, const char *by, char **error);
+/* The map `control` was written by somebody else: the programs obey at once, and so does this. */
+void steer_follow_control(struct steer *steer);
+
+/* --- events.c --- */
+
+#define STEER_EVENTS(X)                                                                            \
+	X(PATH_SWITCHED, "path_switched", "A queue pair's packets leave by another path.")         \
+	X(PATH_VERIFIED, "path_proved", "A queue pair does as well as before on its new path.")    \
+	X(PATH_ROLLED_BACK, "path_rolled_back",                                                    \
+	  "A queue pair did worse on its new path and is back on its own.")                        \
+	X(STEERING_ENDED, "steering_ended",                                                        \
+	  "A rule ended: cleared, lapsed, its queue pair gone, or mode observe.")                  \
+	X(STEER_MODE_CHANGED, "mode_changed", "Mode steer began or ended on interfaces.")          \
+	X(STEER_AUTO_ON, "steer_auto_on", "Automatic steering was switched on.")                   \
+	X(STEER_AUTO_OFF, "steer_auto_off", "Automatic steering was switched off.")                \
+	X(MOVE_ORDERED, "move_ordered", "A queue pair on a contended path is to move.")            \
+	X(MOVE_EVALUATED, "move_judged", "What a move gained, beside what was predicted.")         \
+	X(STEER_TABLE_FULL, "steer_table_full",                                                    \
+	  "The map `steers` takes no rule: a queue pair is not tracked.")
+extern const struct event_kind steer_events[];
+
+/* "tx SRC > DST qpn 0xN" */
 const char *steer_subject(const struct esc_qp_key *key, char out[128]);
-void steer_tell_moved(struct steer *steer, const struct steered *entry, enum steer_reason reason);
-void steer_tell_proved(struct steer *steer, const struct steered *entry,
-		       const struct verify_counts *from);
-void steer_tell_rolled_back(struct steer *steer, const struct steered *entry,
-			    enum verify_verdict verdict, const struct steer_held *held);
-/* An order ended otherwise: "cleared", "lapsed", "gone", "mode". */
-void steer_tell_ended(struct steer *steer, const struct steered *entry, const char *why);
-void steer_tell_mode(struct steer *steer, uint16_t ports, const char *by);
-json_t *steer_show(const struct steer *steer, const struct steered *entry);
-/* Name of the interface in slot @index, or NULL. */
-const char *steer_interface(const struct steer *steer, unsigned int index, char out[16]);
+/* Names of the interfaces in these slots. */
+json_t *steer_interfaces(const struct steer *steer, uint16_t ports);
+const char *steer_trigger_name(enum esc_steer_moment trigger);
+const char *steer_reason_name(enum steer_reason reason);
+json_t *steer_path_wanted(const struct rule *rule);
+void steer_report_moved(struct steer *steer, const struct rule *rule, enum steer_reason reason);
+void steer_report_verified(struct steer *steer, const struct rule *rule,
+			   const struct verify_counts *from);
+/* @penalty NULL: there is none. */
+void steer_report_rolled_back(struct steer *steer, const struct rule *rule,
+			      enum verify_verdict verdict, const struct penalty *penalty);
+/* @why: "cleared", "lapsed", "gone", "mode". */
+void steer_report_ended(struct steer *steer, const struct rule *rule, const char *why);
+void steer_report_mode(struct steer *steer, uint16_t ports, const char *by);
+void steer_report_automatic(struct steer *steer, const char *by);
+void steer_report_act(struct steer *steer, const struct pair *pair, const struct contend_act *act);
+void steer_report_full(struct steer *steer, const struct esc_qp_key *key);
+
+/* --- plan.c, reply.c, metrics.c --- */
+
+void steer_put_ns(json_t *object, const char *key, double ns);	/* left out when NAN */
+void steer_put_rate(json_t *object, const char *key, double Bps); /* as bit/s; likewise */
+/* A route by the source port that probes use. */
+json_t *steer_route_json(const struct pair *pair, uint32_t route, double delay_ns);
+/* What would move where, and why not; nothing is done. */
+json_t *steer_plan(struct steer *steer);
+
+json_t *steer_rule_json(const struct steer *steer, const struct rule *rule, bool automatic);
+json_t *steer_list(const struct steer *steer);
+void steer_put_qp(void *self, const struct qp_entry *entry, json_t *qp);
+extern const struct verb_handler steer_verb_handlers[];
+
+#define STEER_METRICS(X)                                                                           \
+	X(PATH_SWITCHES, "path_switches_total", COUNTER,                                           \
+	  "Changes of a queue pair's path that took effect, by reason; those of a path that went " \
+	  "down or came back count once for all of its queue pairs.")                              \
+	X(STEERED_QPS, "steered_qps", GAUGE,                                                       \
+	  "Queue pairs whose packets leave with a source port or flow label of ours.")             \
+	X(STEER_AUTO, "steer_auto", GAUGE,                                                         \
+	  "1 when queue pairs leave contended and dead paths automatically.")                      \
+	X(TRACKED_QPS, "watched_qps", GAUGE,                                                       \
+	  "Queue pairs whose packets leave a dead path automatically.")                            \
+	X(MOVES_REFUSED, "path_moves_refused_total", COUNTER,                                      \
+	  "Ticks in which a queue pair would have moved, had steer.moves_per_second allowed it.")  \
+	X(PATH_MOVES, "path_moves_total", COUNTER,                                                 \
+	  "What automatic steering ordered, and what came of it.")
+extern const struct metric steer_metrics[];
+bool steer_leaves_elsewhere(const struct esc_qp_steer *now);
+void steer_write_metrics(void *self, FILE *out);
 
 #endif

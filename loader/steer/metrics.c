@@ -1,45 +1,31 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "metrics.h"
+#include "internal.h"
 
-#include "pacing/contend.h"
-#include "base/prom.h"
+enum { STEER_METRICS(METRIC_ENUM) };
+const struct metric steer_metrics[] = {STEER_METRICS(METRIC){}};
 
-void metrics_write_steer(FILE *out, const struct steer_facts *facts,
-			 const struct paths_facts *paths)
+void steer_write_metrics(void *self, FILE *out)
 {
-	struct prom_family *switches =
-		FAMILY("path_switches_total", COUNTER,
-		       "Changes of a queue pair's path that took effect, by reason; those of a "
-		       "path that died or came back count once for all of its queue pairs.");
-	struct prom_family *steered =
-		FAMILY("steered_qps", GAUGE,
-		       "Queue pairs whose packets leave with a source port or flow label of ours.");
+	struct prom_family *switches = FAMILY_OF(&steer_metrics[PATH_SWITCHES]);
+	struct prom_family *acts = FAMILY_OF(&steer_metrics[PATH_MOVES]);
+	const struct steer *steer = self;
+	struct paths_facts paths;
+	size_t steered = 0;
 
-	struct prom_family *automatic =
-		FAMILY("steer_auto", GAUGE,
-		       "1 when queue pairs leave contended and dead paths by themselves.");
-	struct prom_family *watched = FAMILY(
-		"watched_qps", GAUGE, "Queue pairs whose packets leave a dead path by themselves.");
-	struct prom_family *refused =
-		FAMILY("path_moves_refused_total", COUNTER,
-		       "Looks at which a queue pair would have moved, had steer.moves_per_second "
-		       "allowed it.");
-	struct prom_family *acts = FAMILY("path_moves_total", COUNTER,
-					  "What steering by itself ordered, and what came of it.");
-
-	if (!facts->there)
-		return;
+	for (size_t i = 0; i < steer->rule_count; i++)
+		steered += steer_leaves_elsewhere(&steer->rules[i].now);
+	for (size_t i = 0; i < steer->auto_count; i++)
+		steered += steer_leaves_elsewhere(&steer->autos[i].rule.now);
+	paths_get(steer->paths, &paths);
 	for (int reason = 0; reason < STEER_REASONS; reason++)
-		prom_count(switches, facts->switches[reason], "reason", steer_reason_name(reason),
+		prom_count(switches, steer->switches[reason], "reason", steer_reason_name(reason),
 			   NULL);
-	if (paths->there) {
-		prom_count(switches, paths->failovers, "reason", "failover", NULL);
-		prom_count(switches, paths->returns, "reason", "recovery", NULL);
-	}
-	prom_count(steered, facts->steered, NULL);
-	prom_count(automatic, facts->by_itself, NULL);
-	prom_count(watched, facts->covered, NULL);
-	prom_count(refused, facts->moves_refused, NULL);
+	prom_count(switches, paths.failovers, "reason", "failover", NULL);
+	prom_count(switches, paths.returns, "reason", "recovery", NULL);
+	prom_count(FAMILY_OF(&steer_metrics[STEERED_QPS]), steered, NULL);
+	prom_count(FAMILY_OF(&steer_metrics[STEER_AUTO]), steer->automatic, NULL);
+	prom_count(FAMILY_OF(&steer_metrics[TRACKED_QPS]), steer->auto_count, NULL);
+	prom_count(FAMILY_OF(&steer_metrics[MOVES_REFUSED]), steer->budget.refused, NULL);
 	for (int kind = 0; kind <= CONTEND_UNDONE; kind++)
-		prom_count(acts, facts->acts[kind], "act", contend_act_name(kind), NULL);
+		prom_count(acts, steer->acts[kind], "act", contend_act_name(kind), NULL);
 }

@@ -4,6 +4,8 @@
 #include "maps/rocev2.h"
 #include "maps/steer.h"
 
+/* clang-format off: tables */
+
 #define MS 1000000ull
 #define S 1000000000ull
 
@@ -82,8 +84,7 @@ static const struct verb_arg auto_args[] = {
 /* --- plan --- */
 
 static const struct column plan_paths[] = {
-	{"PATH", "lane", FORMAT_TEXT, .help = "number of the candidate path"},
-	{"SPORT", "sport", FORMAT_TEXT, .help = "a UDP source port by which it is taken"},
+	{"SPORT", "sport", FORMAT_TEXT, .help = "a UDP source port by which the path is taken"},
 	{"DELAY", "delay_ns", FORMAT_TIME, .help = "one-way delay now"},
 	{"FLOOR", "floor_ns", FORMAT_TIME, .help = "the same when it is empty"},
 	{"ERR", "bound_ns", FORMAT_TIME, .help = "bound of the error"},
@@ -99,14 +100,14 @@ static const struct column plan_paths[] = {
 static const struct column plan_moves[] = {
 	{"RQPN", "dest_qpn", FORMAT_TEXT, .help = "the queue pair that would move"},
 	{"RATE", "rate_bps", FORMAT_RATE, .help = "what it sends"},
-	{"FROM", "from.lane", FORMAT_TEXT, .help = "its path"},
-	{"TO", "to.lane", FORMAT_TEXT, .help = "the path that it would take"},
+	{"FROM", "from.sport", FORMAT_TEXT, .help = "its path, by a source port"},
+	{"TO", "to.sport", FORMAT_TEXT, .help = "the path that it would take"},
 	{"GAIN", "gain_ns", FORMAT_TIME, .help = "predicted reduction of its delay"},
 	{},
 };
 
 static const struct verb_section plan_pair[] = {
-	{.text = "\n{src} > {dst} ({peer}), {qps} queue pairs"},
+	{.text = "\n{src}>{dst} ({peer}), {qps} queue pairs"},
 	{.rows = "paths", .columns = plan_paths},
 	{.rows = "moves", .columns = plan_moves},
 	{.when = "!moves", .text = "Nothing would move: {why}."},
@@ -115,8 +116,7 @@ static const struct verb_section plan_pair[] = {
 
 static const struct verb_section plan[] = {
 	{.text = "Automatic steering is {auto:?on|off}; `plan` changes nothing."},
-	{.text = "{note}"},
-	{.when = "!note !pairs",
+	{.when = "!pairs",
 	 .text = "No queue pair here sends to a host whose paths are known."},
 	{.rows = "pairs", .sections = plan_pair},
 	{},

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "config/config.h"
-#include "qp/job.h"
+#include "qp/qp.h"
 #include "pace/pace.h"
 
 #define TCPCLASS_DEPTH_MAX 32
@@ -62,7 +62,7 @@ static bool rule_names_cgroups(const struct pace_class_rule *rule)
 static void take_one(const struct pace_class_rule *rule, uint32_t threshold_ns,
 		     struct esc_tcp_class *out)
 {
-	const struct config_pace_class *match = rule->match;
+	const struct pace_class_keys *match = rule->match;
 
 	memset(out, 0, sizeof(*out));
 	out->weight = rule->weight;

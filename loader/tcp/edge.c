@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "dataplane/bpflog.h"
+#include "dataplane/dataplane.h"
 #include "tcp_edge.skel.h"
 
 struct tcpedge {

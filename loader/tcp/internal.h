@@ -11,14 +11,13 @@
 
 #include "base/fields.h"
 #include "core/core.h"
-#include "core/events.h"
 
 #define TCP_WHY_BYTES 512
 
 struct tcp {
 	struct core *core;
 	struct dataplane *dataplane;
-	struct mesh *mesh;
+	struct clock *clock;
 	struct pace *pace;
 	struct tcpedge *edge; /* NULL: off */
 	struct tcpwrap *wrap; /* NULL: no wrapper, so nothing is limited */

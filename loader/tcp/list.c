@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "dataplane/bpflog.h"
+#include "dataplane/dataplane.h"
 #include "tcp_list.skel.h"
 
 struct tcplist {

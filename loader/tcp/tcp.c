@@ -27,13 +27,6 @@ const char *tcp_mode_name(enum esc_tcp_mode mode)
 	return mode_names[mode];
 }
 
-static enum esc_tcp_mode tcp_mode_of(enum config_pace_tcp mode)
-{
-	return mode == CONFIG_PACE_TCP_ON	 ? ESC_TCP_PACE
-	       : mode == CONFIG_PACE_TCP_OBSERVE ? ESC_TCP_OBSERVE
-						 : ESC_TCP_OFF;
-}
-
 static void tcp_unload(struct tcp *tcp)
 {
 	tcplist_close(tcp->list);
@@ -64,7 +57,7 @@ static void tcp_load_others(struct tcp *tcp)
 /* Cgroups come and go: which of them are of a class. */
 static void tcp_poll_cgroups(struct tcp *tcp)
 {
-	long left_out = tcpclass_poll(tcp->classes, tcp->pace, tcp->core->config->pace.tcp.cgroup,
+	long left_out = tcpclass_poll(tcp->classes, tcp->pace, tcp_keys(tcp->core->config)->cgroup,
 				      tcpedge_cgroups_fd(tcp->edge));
 
 	if (left_out == tcp->left_out)
@@ -103,7 +96,7 @@ static int tcp_load(struct tcp *tcp)
 	tcp_poll_cgroups(tcp);
 	err = tcpedge_write(tcp->edge, &tcp->ctl);
 	if (!err)
-		err = tcpedge_attach(tcp->edge, config->pace.tcp.cgroup, tcp->why,
+		err = tcpedge_attach(tcp->edge, tcp_keys(config)->cgroup, tcp->why,
 				     sizeof(tcp->why));
 	return err;
 }
@@ -132,7 +125,7 @@ static void tcp_tick(void *self, uint64_t now_ns)
 
 static void tcp_take_classes(struct tcp *tcp)
 {
-	tcpclass_take(tcp->classes, tcp->pace, (uint32_t)tcp->core->config->pace.tcp.threshold_ns,
+	tcpclass_take(tcp->classes, tcp->pace, (uint32_t)tcp_keys(tcp->core->config)->threshold_ns,
 		      &tcp->ctl);
 }
 
@@ -186,16 +179,16 @@ static void tcp_reconfigure(void *self, const struct config *old)
 	const struct config *new = tcp->core->config;
 	bool same_cgroup;
 
-	same_cgroup = !strcmp(old->pace.tcp.cgroup ?: "", new->pace.tcp.cgroup ?: "");
-	if (same_cgroup && old->pace.tcp.mode == new->pace.tcp.mode &&
-	    old->pace.tcp.threshold_ns == new->pace.tcp.threshold_ns) {
+	same_cgroup = !strcmp(tcp_keys(old)->cgroup ?: "", tcp_keys(new)->cgroup ?: "");
+	if (same_cgroup && tcp_keys(old)->mode == tcp_keys(new)->mode &&
+	    tcp_keys(old)->threshold_ns == tcp_keys(new)->threshold_ns) {
 		tcp_retake_classes(tcp);
 		return;
 	}
 	if (!same_cgroup)
 		tcp_unload(tcp);
 	if (tcp_may(tcp))
-		tcp_apply(tcp, tcp_mode_of(new->pace.tcp.mode), "configuration");
+		tcp_apply(tcp, tcp_keys(new)->mode, "configuration");
 }
 
 static int tcp_set_mode(void *self, const char *mode, const char *by, char **error)
@@ -209,7 +202,7 @@ static int tcp_set_mode(void *self, const char *mode, const char *by, char **err
 	if (i == count)
 		return explain(error, -EINVAL,
 			       "`pace tcp %.20s`: there are `off`, `measure` and `on`", mode);
-	if (i != ESC_TCP_OFF && !tcp->core->config->pace.tcp.cgroup)
+	if (i != ESC_TCP_OFF && !tcp_keys(tcp->core->config)->cgroup)
 		return explain(error, -EINVAL,
 			       "no cgroup is configured for it: give `pace: tcp: cgroup:` in the "
 			       "configuration, then reload");
@@ -241,13 +234,13 @@ static int tcp_open(void **self, struct core *core, void *const needs[], char **
 	}
 	tcp->core = core;
 	tcp->dataplane = needs[0];
-	tcp->mesh = needs[1];
+	tcp->clock = needs[1];
 	tcp->pace = needs[2];
 	pace_follow(tcp->pace, &follower, tcp);
 	*self = tcp;
 	/* Without it the daemon does all the rest: the reason has been reported. */
 	if (tcp_may(tcp))
-		tcp_apply(tcp, tcp_mode_of(core->config->pace.tcp.mode), "configuration");
+		tcp_apply(tcp, tcp_keys(core->config)->mode, "configuration");
 	return 0;
 }
 
@@ -270,7 +263,8 @@ static int tcp_off(void *self, const char *by, char **error)
 
 const struct capability tcp_capability = {
 	.name = "tcp",
-	.needs = {"dataplane", "mesh", "pace"},
+	.needs = {"dataplane", "clock", "pace"},
+	.keys = &tcp_section,
 	.events = tcp_events,
 	.metrics = tcp_metrics,
 	.open = tcp_open,

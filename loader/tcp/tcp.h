@@ -13,15 +13,26 @@
 #include "maps/tcp.h"
 
 struct capability;
+struct config;
+struct config_section;
 struct tcp;
 
 /*
- * needs: dataplane, mesh, pace. When it is closed new connections have no option any more, limits
+ * needs: dataplane, clock, pace. When it is closed new connections have no option any more, limits
  * end within 2 s. `pace tcp MODE` is off, measure or on, of the configured cgroup. Where the kernel
  * takes no wrapper, on is measure: a window that is clamped without one would stay so when nothing
  * is left to lift it.
  */
 extern const struct capability tcp_capability;
+
+/* The section `pace.tcp` of the configuration. */
+struct tcp_keys {
+	enum esc_tcp_mode mode;
+	char *cgroup; /* NULL: none given */
+	uint64_t threshold_ns;
+};
+extern const struct config_section tcp_section;
+const struct tcp_keys *tcp_keys(const struct config *config);
 
 struct tcp_class_facts {
 	char name[16];

@@ -7,9 +7,8 @@
 
 #include "config/config.h"
 #include "core/core.h"
-#include "core/events.h"
 #include "base/log.h"
-#include "mesh/mesh.h"
+#include "clock/clock.h"
 #include "base/json.h"
 #include "internal.h"
 #include "pacing/tcpwindow.h"
@@ -32,9 +31,9 @@ static uint32_t widest_threshold(const struct tcp *tcp)
 
 bool tcp_clock_is_good(const struct tcp *tcp, int64_t *bound_ns)
 {
-	struct mesh_clock_facts clock;
+	struct clock_facts clock;
 
-	mesh_get_clock(tcp->mesh, &clock);
+	clock_get(tcp->clock, &clock);
 	*bound_ns = clock.known && clock.state != CLOCK_FREE_RUNNING ? clock.bound_ns : -1;
 	/* A delay has the bounds of both ends; the other end's is taken to be as ours. */
 	return *bound_ns >= 0 && *bound_ns <= ESC_TCP_BOUND_MAX_NS &&
@@ -58,7 +57,7 @@ void tcp_report_mode(const struct tcp *tcp, const char *by)
 		[ESC_TCP_OBSERVE] = PACE_TCP_MEASURE,
 		[ESC_TCP_PACE] = PACE_TCP_ON,
 	};
-	const char *cgroup = tcp->core->config->pace.tcp.cgroup;
+	const char *cgroup = tcp_keys(tcp->core->config)->cgroup;
 	json_t *done = json_pack("{s:s}", "by", by);
 
 	log_info("TCP at the edge is %s for %s (by %s)", tcp_mode_name(tcp->ctl.mode),
@@ -76,7 +75,7 @@ void tcp_report_mode(const struct tcp *tcp, const char *by)
 
 void tcp_report_left_out(const struct tcp *tcp, long left_out)
 {
-	const char *cgroup = tcp->core->config->pace.tcp.cgroup;
+	const char *cgroup = tcp_keys(tcp->core->config)->cgroup;
 
 	if (left_out < 0) {
 		log_warning("TCP: cgroups below %s cannot be read for classes: %s", cgroup,
@@ -97,7 +96,7 @@ void tcp_report_left_out(const struct tcp *tcp, long left_out)
 
 void tcp_report_unable(const struct tcp *tcp)
 {
-	const char *cgroup = tcp->core->config->pace.tcp.cgroup;
+	const char *cgroup = tcp_keys(tcp->core->config)->cgroup;
 
 	log_warning("TCP at the edge %s: %s",
 		    tcp->edge ? "measures delays and limits nothing" : "is off", tcp->why);
@@ -124,7 +123,7 @@ void tcp_report_clock(const struct tcp *tcp, int64_t bound_ns)
 		tcp->core->events,
 		&(struct event){
 			.kind = &tcp_events[tcp->blind ? PACE_TCP_CLOCK_LOST : PACE_TCP_CLOCK_BACK],
-			.subject = tcp->core->config->pace.tcp.cgroup,
+			.subject = tcp_keys(tcp->core->config)->cgroup,
 			.seen = seen,
 		});
 }
@@ -244,7 +243,7 @@ json_t *tcp_show(void *self)
 	int64_t bound_ns;
 
 	json_put_text(object, "mode", tcp_mode_name(tcp->edge ? tcp->ctl.mode : ESC_TCP_OFF));
-	json_put_text(object, "cgroup", tcp->core->config->pace.tcp.cgroup ?: "");
+	json_put_text(object, "cgroup", tcp_keys(tcp->core->config)->cgroup ?: "");
 	json_put_text(object, "why", tcp->why);
 	if (!tcp->edge)
 		return object;

@@ -2,6 +2,8 @@
 /* The verb pace tcp; its connections are in the reply to `pace`. */
 #include "base/verb.h"
 
+/* clang-format off: tables */
+
 static const struct verb_arg args[] = {
 	{"MODE", .type = VERB_CHOICE, .choices = "off|measure|on", .key = "mode", .required = true,
 	 .help = "`measure`: delays only; `on`: windows and rates are limited as well"},

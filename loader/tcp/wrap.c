@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "dataplane/bpflog.h"
+#include "dataplane/dataplane.h"
 #include "tcp_bbr.skel.h"
 #include "tcp_cubic.skel.h"
 #include "tcp_reno.skel.h"

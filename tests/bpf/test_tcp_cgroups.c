@@ -15,9 +15,9 @@
 
 #define THRESHOLD_NS 500000
 
-static struct config_pace_class by_path = {.cgroup = "*/inner"};
-static struct config_pace_class by_job = {.job = "job_7*", .port_first = 80, .port_last = 81};
-static struct config_pace_class by_dscp = {.dscps = 1ull << 46};
+static struct pace_class_keys by_path = {.cgroup = "*/inner"};
+static struct pace_class_keys by_job = {.job = "job_7*", .port_first = 80, .port_last = 81};
+static struct pace_class_keys by_dscp = {.dscps = 1ull << 46};
 static struct pace pace = {
 	.class_count = 4,
 	.classes =

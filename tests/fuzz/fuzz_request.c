@@ -5,18 +5,11 @@
 
 #include "../unit/fakes.h"
 #include "api/request.h"
-#include "api/report.h"
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
-static struct daemon the_daemon;
-
-/* Asks the kernel, and is not what is tried here. */
-json_t *report_support(void)
-{
-	return json_object();
-}
+static struct fake_world the_daemon;
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {

@@ -248,8 +248,8 @@ class Run:
 
     def qp_of(self, event):
         """(number of the stream, of its queue pair) that an event is of; None: of acknowledgements."""
-        words = event["subject"].split()
-        qpn, target = int(words[-1], 16), words[words.index(">") + 1]
+        target, qpn = event["subject"].split(">")[1].rsplit("/", 1)
+        qpn = int(qpn)
         for number, stream in enumerate(self.streams):
             if (stream.source == event["host"] and self.lab.addresses[stream.target] == target and
                     0 <= qpn - stream.remote < stream.qps):

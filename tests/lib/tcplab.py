@@ -13,6 +13,7 @@ import os
 import subprocess
 
 import labtest
+import undo
 
 TOOLS = os.path.join(labtest.BUILD, "tests", "tools")
 RATED = os.path.join(labtest.TOP, "tests", "tools", "rated")
@@ -83,6 +84,10 @@ class Star:
         return self
 
     def build(self):
+        for ns in [self.switch, *map(self.ns, self.hosts)]:
+            undo.register("ip", "netns", "del", ns)
+        for host in self.hosts:
+            undo.register("rmdir", self.cgroup(host))
         self.sh("ip", "netns", "add", self.switch)
         self.inside(self.switch, "sysctl", "-qw", "net.ipv4.ip_forward=1")
         for host in self.hosts:

@@ -15,13 +15,31 @@
 
 #include "base/address.h"
 #include "config/config.h"
-#include "daemon/daemon.h"
+#include "core/core.h"
 #include "dataplane/dataplane.h"
 #include "base/explain.h"
 #include "core/events.h"
+#include "clock/clock.h"
 #include "mesh/mesh.h"
-#include "qp/table.h"
+#include "dataplane/internal.h"
+#include "qp/internal.h"
+#include "nic/nic.h"
+#include "pace/pace.h"
 #include "steer/steer.h"
+#include "tcp/tcp.h"
+
+struct delays;
+struct server;
+
+/* What a test of api/ stands on. */
+struct fake_world {
+	struct core core;
+	struct config *config;
+	struct events *ledger;
+	struct delays *delays;
+	struct server *server;
+	struct sd_event *event;
+};
 
 static struct {
 	struct port_info ports[ESC_PORTS_MAX];
@@ -29,32 +47,20 @@ static struct {
 	unsigned int port_count;
 	struct esc_reason_count reasons[ESC_REASON_MAX];
 	struct qp_entry qps[64];
-	size_t qp_count;
-	struct qp_totals totals[2];
+	struct qptable table; /* of them */
 	bool off;
 	int reload_error; /* 0 or -errno */
 	int refresh_error;
-	struct mesh_facts mesh;
-	struct mesh_clock_facts clock;
+	struct clock_facts clock;
 	struct mesh_peer_facts peers[4];
 	size_t peer_count;
-	uint16_t steer_ports;
-	struct steer_order order; /* the newest of `steer set` or `steer clear` */
-	int steer_error;	  /* 0 or -errno */
-	char order_dst[64]; /* copied: the order borrows it */
-	bool cleared_all;
-	struct steer_facts steer;
+	uint16_t steer_ports; /* by the newest `mode steer` */
+	int steer_error;      /* 0 or -errno */
 } fake;
 
-void mesh_get(const struct mesh *mesh, struct mesh_facts *out)
+void clock_get(const struct clock *clock, struct clock_facts *out)
 {
-	(void)mesh;
-	*out = fake.mesh;
-}
-
-void mesh_get_clock(const struct mesh *mesh, struct mesh_clock_facts *out)
-{
-	(void)mesh;
+	(void)clock;
 	*out = fake.clock;
 }
 
@@ -107,26 +113,6 @@ bool dataplane_is_off(const struct dataplane *dataplane)
 	return fake.off;
 }
 
-const struct qp_entry *qptable_entries(const struct qptable *table, size_t *count)
-{
-	(void)table;
-	*count = fake.qp_count;
-	return fake.qps;
-}
-
-void qptable_totals(const struct qptable *table, enum esc_direction direction,
-		    struct qp_totals *out)
-{
-	(void)table;
-	*out = fake.totals[direction];
-}
-
-int daemon_refresh(struct daemon *daemon)
-{
-	(void)daemon;
-	return fake.refresh_error;
-}
-
 int core_reload(struct core *core, char **error)
 {
 	(void)core;
@@ -142,10 +128,18 @@ int core_set_off(struct core *core, bool off, const char *by, char **error)
 	return 0;
 }
 
-int core_refresh(struct core *core)
+bool core_kill_file_exists(const struct core *core)
 {
 	(void)core;
-	return fake.refresh_error;
+	return false;
+}
+
+void core_record_kill_switch(struct core *core, bool off, const char *by, json_t *seen)
+{
+	(void)core;
+	(void)off;
+	(void)by;
+	json_decref(seen);
 }
 
 bool core_is_off(const struct core *core)
@@ -154,16 +148,33 @@ bool core_is_off(const struct core *core)
 	return fake.off;
 }
 
-uint16_t steer_ports(const struct steer *steer)
+unsigned int dataplane_read_ports(const struct dataplane *dataplane,
+				  struct port_facts out[ESC_PORTS_MAX])
 {
-	(void)steer;
+	(void)dataplane;
+	for (unsigned int i = 0; i < fake.port_count; i++)
+		out[i] = (struct port_facts){.info = fake.ports[i],
+					     .counts = fake.counts[i],
+					     .counted = true};
+	return fake.port_count;
+}
+
+static int fake_refresh(void *self)
+{
+	(void)self;
+	fake.table.refresh_failed = fake.refresh_error != 0;
+	return fake.refresh_error;
+}
+
+static uint16_t fake_steered(const void *self)
+{
+	(void)self;
 	return fake.steer_ports;
 }
 
-int steer_set_mode(struct steer *steer, bool on, const json_t *interfaces, const char *by,
-		   char **error)
+static int fake_steer(void *self, bool on, const json_t *interfaces, const char *by, char **error)
 {
-	(void)steer;
+	(void)self;
 	(void)by;
 	if (fake.steer_error)
 		return explain(error, fake.steer_error, "steering refused");
@@ -171,89 +182,24 @@ int steer_set_mode(struct steer *steer, bool on, const json_t *interfaces, const
 	return 0;
 }
 
-int steer_set(struct steer *steer, const struct steer_order *order, json_t **result, char **error)
-{
-	(void)steer;
-	fake.order = *order;
-	snprintf(fake.order_dst, sizeof(fake.order_dst), "%s", order->dst);
-	*result = fake.steer_error ? NULL : json_object();
-	return fake.steer_error ? explain(error, fake.steer_error, "steering refused") : 0;
-}
+static const struct capability_mode fake_mode = {"steer", fake_steered, fake_steer};
 
-int steer_clear(struct steer *steer, const struct steer_order *order, json_t **result, char **error)
-{
-	int err = steer_set(steer, order, result, error);
+/* Capabilities by their own functions, on the parts above. */
+static const struct capability fake_dataplane = {.name = "dataplane",
+						 .write_metrics = dataplane_write_metrics};
+static const struct capability fake_qps = {.name = "qp",
+					   .verbs = qp_verb_handlers,
+					   .refresh = fake_refresh,
+					   .write_metrics = qp_write_metrics};
+static const struct capability fake_steering = {.name = "steer", .mode = &fake_mode};
 
-	json_decref(*result);
-	*result = err ? NULL : json_array();
-	return err;
-}
-
-int steer_clear_all(struct steer *steer, bool now, json_t **result)
-{
-	(void)steer;
-	(void)now;
-	fake.cleared_all = true;
-	*result = json_array();
-	return 0;
-}
-
-json_t *steer_list(const struct steer *steer)
-{
-	(void)steer;
-	return json_pack("{s:s, s:[]}", "mode", "observe", "steers");
-}
-
-int steer_set_auto(struct steer *steer, bool on, const char *by, char **error)
-{
-	(void)steer;
-	(void)by;
-	if (fake.steer_error)
-		return explain(error, fake.steer_error, "steering refused");
-	fake.steer.by_itself = on;
-	return 0;
-}
-
-json_t *steer_plan(struct steer *steer)
-{
-	(void)steer;
-	return json_pack("{s:b, s:[]}", "auto", fake.steer.by_itself, "pairs");
-}
-
-void steer_put(const struct steer *steer, const struct qp_entry *entry, json_t *qp)
-{
-	(void)steer;
-	if (entry->qp.steer.sport)
-		json_object_set_new(qp, "steered_sport", json_integer(entry->qp.steer.sport));
-}
-
-void steer_get(const struct steer *steer, struct steer_facts *out)
-{
-	(void)steer;
-	*out = fake.steer;
-}
-
-const char *steer_reason_name(enum steer_reason reason)
-{
-	return reason == STEER_BY_OPERATOR ? "operator" : "rollback";
-}
-
-void steer_stop(struct steer *steer, const char *by)
-{
-	(void)steer;
-	(void)by;
-}
-
-extern const struct capability dataplane_capability, mesh_capability, qp_capability,
-	delay_capability, paths_capability, steer_capability, diagnose_capability;
-
-static struct core_module fake_modules[] = {
-	{.capability = &dataplane_capability}, {.capability = &mesh_capability},
-	{.capability = &qp_capability},	       {.capability = &delay_capability},
-	{.capability = &paths_capability},
-	{.capability = &steer_capability},     
-	{.capability = &diagnose_capability},
+static struct core_module fake_modules[8] = {
+	{.capability = &fake_dataplane},
+	{.capability = &fake_qps, .self = &fake.table},
+	{.capability = &fake_steering},
 };
+/* Tests add their own behind these. */
+#define FAKE_MODULES 3
 
 /* A port that sees packets, natively attached. */
 static inline struct port_info *fake_port(const char *name)
@@ -277,7 +223,7 @@ static inline struct port_info *fake_port(const char *name)
 static inline struct qp_entry *fake_qp(enum esc_direction direction, const char *src,
 				       const char *dst, uint32_t qpn)
 {
-	struct qp_entry *entry = &fake.qps[fake.qp_count++];
+	struct qp_entry *entry = &fake.qps[fake.table.count++];
 
 	address_parse(src, &entry->key.src);
 	address_parse(dst, &entry->key.dst);
@@ -289,23 +235,28 @@ static inline struct qp_entry *fake_qp(enum esc_direction direction, const char 
 	return entry;
 }
 
+static const struct config_section *const fake_sections[] __attribute__((unused)) = {
+	&pace_section, &tcp_section, &steer_section, &nic_section, NULL};
+
 /* A daemon with a ledger and a configuration, as much as the fakes need. */
-static inline int fake_daemon(struct daemon *daemon, const char *yaml)
+static inline int fake_daemon(struct fake_world *daemon, const char *yaml)
 {
 	char *error;
 	int err;
 
 	memset(daemon, 0, sizeof(*daemon));
-	err = config_parse(&(struct config_input){.path = "/nowhere/test.yaml"}, yaml, strlen(yaml),
+	err = config_parse(&(struct config_input){.path = "/nowhere/test.yaml",
+						   .sections = fake_sections}, yaml, strlen(yaml),
 			   &daemon->config, &error);
 	if (err)
 		return err;
-	daemon->start_local_ns = daemon->core.start_local_ns = time_local_ns();
-	daemon->start_realtime_ns = daemon->core.start_realtime_ns = time_realtime_ns();
+	daemon->core.start_local_ns = time_local_ns();
+	daemon->core.start_realtime_ns = time_realtime_ns();
 	daemon->core.config = daemon->core.own_config = daemon->config;
-	legacy_daemon = daemon;
 	daemon->core.modules = fake_modules;
-	daemon->core.module_count = sizeof(fake_modules) / sizeof(fake_modules[0]);
+	daemon->core.module_count = FAKE_MODULES;
+	fake.table.entries = fake.qps;
+	fake.table.core = &daemon->core;
 	err = events_new(&daemon->core.events, daemon->config->events.keep,
 			  daemon->config->events.file);
 	daemon->ledger = daemon->core.events;

@@ -349,6 +349,8 @@ Test(cli, templates)
 		{"{\"a_ms\":2.5}", "{a_ms:time}", "2.50ms"},
 		{"{\"owd_ns\":{\"p50\":812}}", "{owd_ns.p50:time}", "0.812us"},
 		{"{\"a_s\":65}", "{a_s:age}", "1min 5s"},
+		{"{\"a_ms\":19603}", "{a_ms:age}", "19.6s"},
+		{"{\"a_ms\":1.069}", "{a_ms:age}", "1.07ms"},
 		{"{\"a\":1536}", "{a:bytes}", "1.50KiB"},
 		{"{\"a_bps\":1e9}", "{a_bps:rate}", "1.00Gbit/s"},
 		{"{\"bytes_per_second\":1.25e8}", "{bytes_per_second:rate}", "1.00Gbit/s"},

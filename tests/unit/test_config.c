@@ -10,10 +10,16 @@
 #include <sys/stat.h>
 
 #include "config/config.h"
-#include "config/keys.h"
+#include "nic/nic.h"
+#include "pace/pace.h"
+#include "steer/steer.h"
+#include "tcp/tcp.h"
 #include "maps/maps.h"
 #include "fleet/fleet.h"
 #include "maps/tcp.h"
+
+static const struct config_section *const sections[] = {&pace_section, &tcp_section, &steer_section,
+							&nic_section, NULL};
 
 #define ONE "interfaces: [{name: eth1}]\n"
 
@@ -22,7 +28,7 @@ static struct config *parse(const char *text, char **error)
 	struct config *config = NULL;
 
 	*error = NULL;
-	config_parse(&(struct config_input){.path = "/etc/x/e.yaml"}, text, strlen(text), &config,
+	config_parse(&(struct config_input){.path = "/etc/x/e.yaml", .sections = sections}, text, strlen(text), &config,
 		     error);
 	return config;
 }
@@ -120,35 +126,35 @@ Test(config, everything_given)
 	cr_expect_eq(config->textfile.top_qps, 0);
 	cr_expect_str_eq(config->events.file, "/etc/x/events.jsonl");
 	cr_expect_eq(config->events.keep, 7);
-	cr_expect_eq(config->steer.mode, CONFIG_STEER_AUTO);
-	cr_expect_eq(config->steer.capacity_bps, 2.5e9);
-	cr_expect_eq(config->steer.moves_per_s, 3);
-	cr_expect_eq(config->steer.overtake, CONFIG_OVERTAKE_ONCE);
+	cr_expect_eq(steer_keys(config)->mode, STEER_START_AUTO);
+	cr_expect_eq(steer_keys(config)->capacity_bps, 2.5e9);
+	cr_expect_eq(steer_keys(config)->moves_per_s, 3);
+	cr_expect_eq(steer_keys(config)->overtake, STEER_OVERTAKE_ONCE);
 	cr_expect(!config->receipts.on);
 	cr_expect(config->receipts.sample_fixed);
 	cr_expect_eq(config->receipts.sample_mask, 4095);
 	cr_expect_eq(config->receipts.max_pps, 7);
 	cr_expect_eq(config->receipts.threshold_ns, 2000000);
 	cr_expect(config->receipts.host_queue);
-	cr_expect_eq(config->pace.mode, CONFIG_PACE_ON);
-	cr_expect_eq(config->pace.threshold_ns, 30000);
-	cr_expect_eq(config->pace.hold_max_ns, 5000000);
-	cr_expect_eq(config->pace.line_bps, 2.5e9);
-	cr_expect_eq(config->pace.tcp.mode, CONFIG_PACE_TCP_OBSERVE);
-	cr_expect_str_eq(config->pace.tcp.cgroup, "/sys/fs/cgroup/a");
-	cr_expect_eq(config->pace.tcp.threshold_ns, 30000, "as `pace.threshold`");
-	cr_assert_eq(config->pace.class_count, 3);
-	cr_expect_str_eq(config->pace.classes[0].name, "storage");
-	cr_expect_eq(config->pace.classes[0].weight, 3);
-	cr_expect_eq(config->pace.classes[0].threshold_ns, 1000000);
-	cr_expect_eq(config->pace.classes[0].dscps, 1ull << 26 | 1ull << 46);
-	cr_expect_str_eq(config->pace.classes[1].job, "train-*");
-	cr_expect_eq(config->pace.classes[1].weight, 1);
-	cr_expect_eq(config->pace.classes[1].threshold_ns, 30000, "as `pace.threshold`");
-	cr_expect_eq(config->pace.classes[1].port_first, 50000);
-	cr_expect_eq(config->pace.classes[1].port_last, 50999);
-	cr_expect_eq(config->pace.classes[2].port_last, 443);
-	cr_expect_str_eq(config->pace.classes[2].cgroup, "*/web.slice/*");
+	cr_expect(pace_keys(config)->on);
+	cr_expect_eq(pace_keys(config)->threshold_ns, 30000);
+	cr_expect_eq(pace_keys(config)->hold_max_ns, 5000000);
+	cr_expect_eq(pace_keys(config)->line_bps, 2.5e9);
+	cr_expect_eq(tcp_keys(config)->mode, ESC_TCP_OBSERVE);
+	cr_expect_str_eq(tcp_keys(config)->cgroup, "/sys/fs/cgroup/a");
+	cr_expect_eq(tcp_keys(config)->threshold_ns, 30000, "as `pace.threshold`");
+	cr_assert_eq(pace_keys(config)->class_count, 3);
+	cr_expect_str_eq(pace_keys(config)->classes[0].name, "storage");
+	cr_expect_eq(pace_keys(config)->classes[0].weight, 3);
+	cr_expect_eq(pace_keys(config)->classes[0].threshold_ns, 1000000);
+	cr_expect_eq(pace_keys(config)->classes[0].dscps, 1ull << 26 | 1ull << 46);
+	cr_expect_str_eq(pace_keys(config)->classes[1].job, "train-*");
+	cr_expect_eq(pace_keys(config)->classes[1].weight, 1);
+	cr_expect_eq(pace_keys(config)->classes[1].threshold_ns, 30000, "as `pace.threshold`");
+	cr_expect_eq(pace_keys(config)->classes[1].port_first, 50000);
+	cr_expect_eq(pace_keys(config)->classes[1].port_last, 50999);
+	cr_expect_eq(pace_keys(config)->classes[2].port_last, 443);
+	cr_expect_str_eq(pace_keys(config)->classes[2].cgroup, "*/web.slice/*");
 	config_free(config);
 }
 
@@ -464,27 +470,6 @@ Test(config, json_holds_what_is_in_force)
 	config_free(config);
 }
 
-/* The command line finds the daemon also by a file that the daemon would refuse. */
-Test(config, places_of_a_broken_file, .init = make_folder, .fini = remove_folder)
-{
-	static const char text[] = "socket: s.sock\nnonsense: 1\n";
-	struct config_places places;
-	char path[128], want[160], *error;
-
-	snprintf(path, sizeof(path), "%s/e.yaml", folder);
-	snprintf(want, sizeof(want), "%s/s.sock", folder);
-	write_file(path, text, strlen(text), 0600);
-	cr_expect_eq(config_find_places(path, &places, &error), 0);
-	cr_expect_str_eq(places.socket, want);
-	cr_expect_str_eq(places.pin_root, ESC_PIN_ROOT);
-	config_places_clear(&places);
-	unlink(path);
-	cr_expect_eq(config_find_places(path, &places, &error), -ENOENT);
-	cr_expect_str_eq(places.socket, CONFIG_SOCKET_DEFAULT);
-	config_places_clear(&places);
-	free(error);
-}
-
 Test(config, mesh_clock_and_lab)
 {
 	char *error;
@@ -709,10 +694,13 @@ static void expect_key_complete(const char *section, const struct config_key *ke
 
 Test(config, each_key_is_complete)
 {
-	for (size_t i = 0; i < config_own_section_count; i++)
-		for (unsigned int k = 0; k < config_own_sections[i]->key_count; k++)
-			expect_key_complete(config_own_sections[i]->name,
-					    &config_own_sections[i]->keys[k]);
+	char *error;
+	struct config *config = parse(ONE, &error);
+
+	for (size_t i = 0; i < config->section_count; i++)
+		for (unsigned int k = 0; k < config->sections[i]->key_count; k++)
+			expect_key_complete(config->sections[i]->name, &config->sections[i]->keys[k]);
+	config_free(config);
 }
 
 /* The example with every key in it, and files that are there where it names some. */
@@ -736,7 +724,7 @@ Test(config, the_example_is_valid_and_has_the_defaults)
 	size_t bytes;
 	FILE *out = open_memstream(&example, &bytes);
 
-	cr_assert_eq(config_write_example(out, NULL), 0);
+	cr_assert_eq(config_write_example(out, sections), 0);
 	fclose(out);
 	plain = parse(example, &error);
 	cr_assert_not_null(plain, "as it is installed: %s", error);
@@ -746,8 +734,8 @@ Test(config, the_example_is_valid_and_has_the_defaults)
 	fclose(out);
 	from_example = parse(text, &error);
 	cr_assert_not_null(from_example, "%s\n%s", error, text);
-	for (size_t i = 0; i < config_own_section_count; i++) {
-		const struct config_section *section = config_own_sections[i];
+	for (size_t i = 0; i < plain->section_count; i++) {
+		const struct config_section *section = plain->sections[i];
 		const char *a = config_section(from_example, section);
 		const char *b = config_section(plain, section);
 

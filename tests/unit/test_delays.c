@@ -448,7 +448,7 @@ static bool has(int fd, uint32_t qpn)
 static void look(struct world *world)
 {
 	cr_assert_eq(qptable_refresh(world->table, world->now_ns, 0), 0);
-	cr_assert_eq(delays_look(world->delays, world->now_ns), 0);
+	cr_assert_eq(delays_poll(world->delays, world->now_ns), 0);
 }
 
 Test(delays, entries_follow_the_table)

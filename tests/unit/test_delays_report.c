@@ -9,7 +9,7 @@
 #include "delay/delay.h"
 #include "delay/group.h"
 #include "fleet/fleet.h"
-#include "api/metrics.h"
+#include "delay/internal.h"
 #include "delay/report.h"
 #include "qp/report.h"
 
@@ -21,7 +21,7 @@
 	" {\"targets\": [\"10.0.0.3\"], \"labels\": {\"host\": \"h3\"}}]"
 
 static struct {
-	struct daemon daemon;
+	struct fake_world daemon;
 	struct members *members;
 	int fd;
 	uint64_t now_ns;
@@ -45,8 +45,10 @@ static void open_world(void)
 	if (world.fd < 0)
 		cr_skip_test("no map can be made: %s", strerror(-world.fd));
 	cr_assert_eq(delays_new(&world.daemon.delays, world.fd, -1, 64, NULL), 0);
+	world.daemon.delays->core = &world.daemon.core;
+	world.daemon.delays->qps = &fake.table;
 	world.now_ns = 1000ull << ESC_OWD_WINDOW_SHIFT;
-	cr_assert_eq(delays_look(world.daemon.delays, world.now_ns), 0);
+	cr_assert_eq(delays_poll(world.daemon.delays, world.now_ns), 0);
 	world.now_ns += 250 * MS;
 }
 
@@ -108,7 +110,7 @@ static struct qp_entry *sender(const char *dst, uint32_t qpn, uint16_t sport)
 
 static void look(void)
 {
-	cr_assert_eq(delays_look(world.daemon.delays, world.now_ns), 0);
+	cr_assert_eq(delays_poll(world.daemon.delays, world.now_ns), 0);
 }
 
 /* The entries point into the table, so what is faked of it stays where it is. */
@@ -116,7 +118,7 @@ static json_t *told(const struct qp_entry *qp)
 {
 	json_t *object = json_object();
 
-	report_delays_begin(&world.facts, &world.daemon);
+	report_delays_begin(&world.facts, world.daemon.delays);
 	report_put_delays(object, &world.facts, qp);
 	report_delays_end(&world.facts);
 	return object;
@@ -304,15 +306,15 @@ Test(delays_report, the_slowest_come_first)
 	size_t count;
 
 	open_fleet(qps);
-	list = report_qp_choose(fake.qps, fake.qp_count, &all, REPORT_QP_DELAY, world.daemon.delays,
-				&count);
+	list = report_qp_choose(fake.qps, fake.table.count, &all, REPORT_QP_DELAY,
+				&(struct qp_delay_order){delays_order, world.daemon.delays}, &count);
 	cr_assert_eq(count, 4);
 	cr_assert_eq(list[0], qps[2]);
 	cr_assert_eq(list[1], qps[1]);
 	cr_assert_eq(list[2], qps[0]);
 	cr_assert_eq(list[3], qps[3], "those without delay are last");
 	free(list);
-	list = report_qp_choose(fake.qps, fake.qp_count, &all, REPORT_QP_LOSS, NULL, &count);
+	list = report_qp_choose(fake.qps, fake.table.count, &all, REPORT_QP_LOSS, NULL, &count);
 	cr_assert_eq(list[0], qps[1]);
 	free(list);
 	close_world();
@@ -327,7 +329,7 @@ Test(delays_report, peers_have_delays_of_queue_pairs_beside_the_mesh)
 				   0, NULL);
 
 	open_fleet(qps);
-	report_put_peer_delays(peers, &world.daemon);
+	report_put_peer_delays(peers, world.daemon.delays);
 	cr_assert_eq(number(json_array_get(peers, 0), "qp_owd_out_ns", "samples"), 100);
 	cr_assert_eq(number(json_array_get(peers, 0), "qp_owd_out_ns", "bound"), 400);
 	cr_assert_null(json_object_get(json_array_get(peers, 1), "qp_owd_out_ns"));
@@ -340,23 +342,13 @@ Test(delays_report, peers_have_delays_of_queue_pairs_beside_the_mesh)
 
 static char *metrics(uint32_t top_qps)
 {
-	struct metrics_facts *facts = calloc(1, sizeof(*facts));
 	char *text = NULL;
 	size_t bytes;
 	FILE *out = open_memstream(&text, &bytes);
 
-	facts->ports[0].info = fake.ports[0];
-	facts->port_count = 1;
-	facts->qps_read = true;
-	facts->qps = fake.qps;
-	facts->qp_count = fake.qp_count;
-	facts->top_qps = top_qps;
-	facts->delays = world.daemon.delays;
-	facts->members = world.members;
-	facts->receipts = world.daemon.config->receipts.on;
-	metrics_write(out, facts);
+	world.daemon.config->textfile.top_qps = top_qps;
+	delay_write_metrics(world.daemon.delays, out);
 	fclose(out);
-	free(facts);
 	return text;
 }
 

@@ -5,13 +5,16 @@
 #include <string.h>
 
 #include "config/config.h"
+#include "nic/nic.h"
+
+static const struct config_section *const sections[] = {&nic_section, NULL};
 
 static struct config *parse(const char *text, char **error)
 {
 	struct config *config = NULL;
 
 	*error = NULL;
-	config_parse(&(struct config_input){.path = "/etc/x/e.yaml"}, text, strlen(text), &config,
+	config_parse(&(struct config_input){.path = "/etc/x/e.yaml", .sections = sections}, text, strlen(text), &config,
 		     error);
 	return config;
 }
@@ -24,12 +27,12 @@ Test(nic_config, off_by_default)
 	cr_assert_not_null(config, "%s", error);
 	cr_expect_null(config->interfaces[0].sibling);
 	cr_expect_null(config->interfaces[0].dummy);
-	cr_expect_eq(config->nic.port, 4792);
-	cr_expect_eq(config->nic.mode, CONFIG_NIC_WRAP);
-	cr_expect(config_nic_resends(config));
-	cr_expect_eq(config->nic.probe_interval_ns, 20000000);
-	cr_expect_eq(config->nic.dead_after_ns, 100000000);
-	cr_expect_eq(config->nic.return_after_ns, 5000000000);
+	cr_expect_eq(nic_keys(config)->port, 4792);
+	cr_expect_eq(nic_keys(config)->mode, NIC_WRAP);
+	cr_expect(nic_resends(config));
+	cr_expect_eq(nic_keys(config)->probe_interval_ns, 20000000);
+	cr_expect_eq(nic_keys(config)->dead_after_ns, 100000000);
+	cr_expect_eq(nic_keys(config)->return_after_ns, 5000000000);
 	config_free(config);
 }
 
@@ -40,7 +43,7 @@ Test(nic_config, nothing_is_sent_again_when_it_is_off)
 		parse("interfaces: [{name: eth1, sibling: eth2}]\nnic: {resend: off}\n", &error);
 
 	cr_assert_not_null(config, "%s", error);
-	cr_expect_not(config_nic_resends(config));
+	cr_expect_not(nic_resends(config));
 	config_free(config);
 }
 
@@ -58,11 +61,11 @@ Test(nic_config, everything_given)
 	cr_expect_str_eq(config->interfaces[0].sibling, "eth2");
 	cr_expect_str_eq(config->interfaces[0].dummy, "roce0");
 	cr_expect_null(config->interfaces[1].sibling);
-	cr_expect_eq(config->nic.mode, CONFIG_NIC_PLAIN);
-	cr_expect_not(config_nic_resends(config), "plain packets cannot be sent again");
-	cr_expect_eq(config->nic.port, 5000);
-	cr_expect_eq(config->nic.probe_interval_ns, 10000000);
-	cr_expect_eq(config->nic.dead_after_ns, 30000000);
+	cr_expect_eq(nic_keys(config)->mode, NIC_PLAIN);
+	cr_expect_not(nic_resends(config), "plain packets cannot be sent again");
+	cr_expect_eq(nic_keys(config)->port, 5000);
+	cr_expect_eq(nic_keys(config)->probe_interval_ns, 10000000);
+	cr_expect_eq(nic_keys(config)->dead_after_ns, 30000000);
 	json = config_to_json(config);
 	interface = json_array_get(json_object_get(json, "interfaces"), 0);
 	cr_expect_str_eq(json_string_value(json_object_get(interface, "sibling")), "eth2");

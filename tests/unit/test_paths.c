@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The pure parts of candidate paths: keys, the budget, delays of a lane, a request on the wire. */
+/* The pure parts of candidate paths: keys, the budget, delays of a path, a request on the wire. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -98,7 +98,7 @@ static struct pathbudget_demand demand_of(size_t active, size_t standby, size_t 
 		.wanted_ns = {[PATH_ACTIVE] = 1000000,
 			      [PATH_STANDBY] = 20000000,
 			      [PATH_WATCHED] = PATHBUDGET_WATCH_NS},
-		.lanes = {[PATH_ACTIVE] = active,
+		.candidates = {[PATH_ACTIVE] = active,
 			  [PATH_STANDBY] = standby,
 			  [PATH_WATCHED] = watched},
 		.budget_pps = pps,
@@ -110,8 +110,8 @@ static double sum_of(const struct pathbudget_demand *demand, const struct pathbu
 	double pps = share->tries_pps;
 
 	for (int use = PATH_WATCHED; use < PATH_USES; use++)
-		if (demand->lanes[use])
-			pps += (double)demand->lanes[use] * 1e9 / (double)share->interval_ns[use];
+		if (demand->candidates[use])
+			pps += (double)demand->candidates[use] * 1e9 / (double)share->interval_ns[use];
 	return pps;
 }
 
@@ -121,31 +121,31 @@ Test(pathbudget, enough_is_as_wanted)
 	struct pathbudget_share share;
 
 	pathbudget_share(&demand, &share);
-	cr_expect(!share.bites);
+	cr_expect(!share.limited);
 	cr_expect_eq(share.interval_ns[PATH_ACTIVE], 1000000);
 	cr_expect_eq(share.interval_ns[PATH_STANDBY], 20000000);
 	cr_expect_eq(share.interval_ns[PATH_WATCHED], PATHBUDGET_WATCH_NS);
 	cr_expect_float_eq(share.given_pps, 4000 + 200 + 16, 0.01);
 }
 
-Test(pathbudget, nobody_is_no_demand)
+Test(pathbudget, no_path_is_no_demand)
 {
 	struct pathbudget_demand demand = demand_of(0, 0, 0, 100);
 	struct pathbudget_share share;
 
 	pathbudget_share(&demand, &share);
-	cr_expect(!share.bites);
+	cr_expect(!share.limited);
 	cr_expect_eq(share.interval_ns[PATH_ACTIVE], 1000000);
 }
 
-Test(pathbudget, active_lanes_come_first_but_never_all)
+Test(pathbudget, active_paths_come_first_but_never_all)
 {
 	struct pathbudget_demand demand = demand_of(256, 256, 0, 20000);
 	struct pathbudget_share share;
 	double standby_pps;
 
 	pathbudget_share(&demand, &share);
-	cr_expect(share.bites);
+	cr_expect(share.limited);
 	standby_pps = 256 * 1e9 / (double)share.interval_ns[PATH_STANDBY];
 	cr_expect_float_eq(standby_pps, 0.1 * (20000 - share.tries_pps), 1);
 	cr_expect_leq(sum_of(&demand, &share), 20000.01);
@@ -166,11 +166,11 @@ Test(pathbudget, any_demand_is_kept_below_it)
 
 		pathbudget_share(&demand, &share);
 		cr_assert_leq(sum_of(&demand, &share), demand.budget_pps * 1.0001, "%zu %zu %zu %u",
-			      demand.lanes[PATH_ACTIVE], demand.lanes[PATH_STANDBY],
-			      demand.lanes[PATH_WATCHED], demand.budget_pps);
+			      demand.candidates[PATH_ACTIVE], demand.candidates[PATH_STANDBY],
+			      demand.candidates[PATH_WATCHED], demand.budget_pps);
 		for (int use = PATH_WATCHED; use < PATH_USES; use++)
 			cr_assert_geq(share.interval_ns[use], demand.wanted_ns[use]);
-		cr_assert_eq(share.bites, share.given_pps < share.wanted_pps * (1 - 1e-12));
+		cr_assert_eq(share.limited, share.given_pps < share.wanted_pps * (1 - 1e-12));
 	}
 }
 
@@ -226,7 +226,7 @@ Test(pathstat, quantiles_are_of_the_last_seconds)
 	cr_expect_float_eq((double)delays.p50_ns, 500e3, 500e3 * 0.032);
 	cr_expect_float_eq((double)delays.p99_ns, 990e3, 990e3 * 0.032);
 	pathstat_quantiles(&stat, at + 2 * PATHSTAT_WINDOW_NS, &delays);
-	cr_expect_eq(delays.samples, 0, "old ones are nobody's now");
+	cr_expect_eq(delays.samples, 0, "old ones do not count");
 	pathstat_add(&stat, at + PATHSTAT_WINDOW_NS, 42, 0);
 	pathstat_quantiles(&stat, at + PATHSTAT_WINDOW_NS, &delays);
 	cr_expect_eq(delays.samples, 1001, "the window before counts for a while");
@@ -237,22 +237,22 @@ Test(pathstat, quantiles_are_of_the_last_seconds)
 	pathstat_free(&stat);
 }
 
-Test(pathstat, a_told_floor_is_the_lanes_own_once_it_is_old)
+Test(pathstat, a_published_floor_is_its_own_once_it_is_old)
 {
 	struct pathstat stat = {};
 	int64_t at = 5000000000;
 
 	pathstat_clear(&stat);
-	cr_expect_eq(pathstat_told_floor(&stat, at, NAN), 0, "nothing is known");
-	cr_expect_eq(pathstat_told_floor(&stat, at, 4000), 4001, "of another path");
+	cr_expect_eq(pathstat_published_floor(&stat, at, NAN), 0, "nothing is known");
+	cr_expect_eq(pathstat_published_floor(&stat, at, 4000), 4001, "of another path");
 	pathstat_add(&stat, at, 9000, 0);
-	cr_expect_eq(pathstat_told_floor(&stat, at, NAN), 9001);
-	cr_expect_eq(pathstat_told_floor(&stat, at, 4000), 4001, "its own may be a queue's");
-	cr_expect_eq(pathstat_told_floor(&stat, at, 10000), 9001);
+	cr_expect_eq(pathstat_published_floor(&stat, at, NAN), 9001);
+	cr_expect_eq(pathstat_published_floor(&stat, at, 4000), 4001, "its own may be a queue's");
+	cr_expect_eq(pathstat_published_floor(&stat, at, 10000), 9001);
 	at += PATHSTAT_YOUNG_NS;
-	cr_expect_eq(pathstat_told_floor(&stat, at, 4000), 9001, "it is longer");
+	cr_expect_eq(pathstat_published_floor(&stat, at, 4000), 9001, "it is longer");
 	pathstat_add(&stat, at, -50, 0);
-	cr_expect_eq(pathstat_told_floor(&stat, at, NAN), 1, "no delay is below 0");
+	cr_expect_eq(pathstat_published_floor(&stat, at, NAN), 1, "no delay is below 0");
 	pathstat_free(&stat);
 }
 

@@ -2,9 +2,7 @@
 #include <criterion/criterion.h>
 
 #include "fakes.h"
-#include "api/report.h"
 #include "api/request.h"
-#include "clock/report.h"
 #include "qp/report.h"
 
 static const json_t *get(const json_t *object, const char *key)
@@ -150,7 +148,7 @@ static void expect_order(const char *name, const uint32_t want[3])
 	size_t count;
 
 	cr_assert(report_qp_order(name, &order));
-	list = report_qp_choose(fake.qps, fake.qp_count, &all, order, NULL, &count);
+	list = report_qp_choose(fake.qps, fake.table.count, &all, order, NULL, &count);
 	cr_assert_eq(count, 3);
 	for (size_t i = 0; i < 3; i++)
 		cr_expect_eq(list[i]->key.dest_qpn, want[i], "%s: place %zu is %u", name, i,
@@ -182,7 +180,7 @@ Test(report, port_counts_only_where_something_counts)
 {
 	struct port_info *port = fake_port("eth1");
 	struct esc_port_counts counts = {.rx_roce_packets = 5, .rx_roce_bytes = 500};
-	json_t *object = report_port(port, &counts);
+	json_t *object = port_json(port, &counts);
 
 	cr_expect_str_eq(text(object, "attach"), "native");
 	cr_expect_str_eq(text(object, "attach_via"), "link");
@@ -198,7 +196,7 @@ Test(report, port_counts_only_where_something_counts)
 	port->xdp_mode = ESC_XDP_NONE;
 	port->xdp_via = ESC_XDP_VIA_NONE;
 	port->tc_via = ESC_TC_NONE;
-	object = report_port(port, &counts);
+	object = port_json(port, &counts);
 	cr_expect_str_eq(text(object, "attach"), "none");
 	cr_expect_null(get(object, "timestamp_source"));
 	cr_expect_eq(number(get(object, "roce_rx"), "packets"), 5, "was true when it was counted");
@@ -207,12 +205,12 @@ Test(report, port_counts_only_where_something_counts)
 
 	fake_port("eth2");
 	strcpy(fake.ports[1].visibility, "counters");
-	object = report_port(&fake.ports[1], &(struct esc_port_counts){});
+	object = port_json(&fake.ports[1], &(struct esc_port_counts){});
 	cr_expect_null(get(object, "roce_rx"), "packets of this NIC pass us by");
 	json_decref(object);
 
 	fake.ports[1].ifindex = 0;
-	object = report_port(&fake.ports[1], NULL);
+	object = port_json(&fake.ports[1], NULL);
 	cr_expect_null(get(object, "link_up"), "an interface that is not there has no link");
 	json_decref(object);
 }
@@ -222,17 +220,17 @@ Test(report, reasons_that_have_a_count)
 	json_t *list;
 
 	fake.reasons[ESC_REASON_FRAGMENT] = (struct esc_reason_count){1, 2, 4};
-	cr_expect_eq(report_reason_sum(&fake.reasons[ESC_REASON_FRAGMENT]), 7);
-	list = report_reasons(fake.reasons);
+	cr_expect_eq(reason_sum(&fake.reasons[ESC_REASON_FRAGMENT]), 7);
+	list = reasons_json(fake.reasons);
 	cr_assert_eq(json_array_size(list), 1);
 	cr_expect_str_eq(text(json_array_get(list, 0), "reason"), "fragment");
 	cr_expect_eq(number(json_array_get(list, 0), "tc_egress"), 4);
 	json_decref(list);
 	for (unsigned int i = 0; i < ESC_REASON_MAX; i++)
-		cr_expect(report_reason_name(i) && *report_reason_name(i));
+		cr_expect(reason_name(i) && *reason_name(i));
 }
 
-static json_t *status_of(struct daemon *daemon)
+static json_t *status_of(struct fake_world *daemon)
 {
 	static const char line[] = "{\"verb\": \"status\"}";
 	struct reply reply;
@@ -248,7 +246,7 @@ static json_t *status_of(struct daemon *daemon)
 
 Test(report, status)
 {
-	struct daemon daemon;
+	struct fake_world daemon;
 	json_t *status;
 
 	cr_assert_eq(fake_daemon(&daemon, "host: h1\ninterfaces: [{name: eth1}]\n"), 0);
@@ -261,14 +259,6 @@ Test(report, status)
 	cr_expect_str_eq(text(status, "config"), "/nowhere/test.yaml");
 	cr_expect(json_is_false(get(status, "kill_switch")));
 	cr_expect_null(get(status, "kill_switch_reason"));
-	cr_expect_null(get(status, "members"));
-	cr_expect_str_eq(text(get(status, "clock"), "state"), "free_running");
-	cr_expect_null(get(get(status, "clock"), "bound_ns"), "without fabric time");
-	cr_expect(json_is_false(get(get(status, "probing"), "authority")));
-	cr_expect(strstr(text(get(status, "probing"), "authority_note"), "key_file"));
-	cr_expect_eq(number(get(status, "qps"), "tracked"), 1);
-	cr_expect_eq(number(get(status, "qps"), "refused"), 3);
-	cr_expect_eq(json_array_size(get(status, "interfaces")), 1);
 	json_decref(status);
 	fake.off = true;
 	status = status_of(&daemon);
@@ -277,104 +267,4 @@ Test(report, status)
 	json_decref(status);
 	events_free(daemon.ledger);
 	config_free(daemon.config);
-}
-
-static double real_number(const json_t *object, const char *key)
-{
-	return json_number_value(json_object_get(object, key));
-}
-
-Test(report_clock, without_fabric_time)
-{
-	const struct mesh_clock_facts clock = {.state = CLOCK_FREE_RUNNING, .last_used_age_ns = -1};
-	struct mesh_peer_facts peer = {.host = "h2"};
-	json_t *object = report_clock_facts(&clock, &peer, 1), *first;
-
-	cr_expect_str_eq(text(object, "state"), "free_running");
-	for (const char *const *key = (const char *const[]){"bound_ns", "fabric_ns", "model",
-							    "generation", "last_sync_age_ms", NULL};
-	     *key; key++)
-		cr_expect_null(get(object, *key), "%s is not known", *key);
-	first = json_array_get(get(object, "peers"), 0);
-	cr_expect_str_eq(text(first, "peer"), "h2");
-	cr_expect(json_is_false(get(first, "used")));
-	cr_expect_null(get(first, "offset_ns"), "no fit yet");
-	cr_expect_null(get(first, "error_ns"));
-	json_decref(object);
-}
-
-/* fabric(local) = ref_fabric_ns + (local - ref_local_ns) * (1 + rate_ppb * 1e-9), on both parts. */
-Test(report_clock, the_model_reads_as_documented)
-{
-	struct mesh_clock_facts clock = {
-		.state = CLOCK_SYNCED,
-		.known = true,
-		.model = {.ref_local_ns = 1000000000000,
-			  .ref_fabric_ns = 5000000000000,
-			  .line_rate = 30000000,
-			  .rate = 20000000,
-			  .generation = 7},
-	};
-
-	clock.model.turn_local_ns = clock.model.ref_local_ns + 250000000;
-	clock.model.turn_fabric_ns = clock.model.ref_fabric_ns + 250000000 +
-				     clock_scale(250000000, clock.model.line_rate);
-	for (int64_t after = 0; after < 1000000000; after += 99999999) {
-		json_t *object, *model;
-		double reading;
-
-		clock.local_ns = clock.model.ref_local_ns + after;
-		clock.fabric_ns = clock_model_read(&clock.model, clock.local_ns);
-		object = report_clock_facts(&clock, NULL, 0);
-		model = (json_t *)get(object, "model");
-		reading = (double)(clock.local_ns - number(model, "ref_local_ns"));
-		reading *= 1 + real_number(model, "rate_ppb") * 1e-9;
-		cr_expect_float_eq(reading,
-				   (double)(clock.fabric_ns - number(model, "ref_fabric_ns")), 1.1);
-		cr_expect_eq(get(model, "turn_local_ns") != NULL, after < 250000000);
-		json_decref(object);
-	}
-}
-
-Test(report_clock, a_peer)
-{
-	struct mesh_peer_facts peer = {
-		.host = "h2",
-		.interface = "eth1",
-		.state = PEER_DOWN,
-		.blame = "nic",
-		.heard = true,
-		.silent_ns = 1500000000,
-		.sent = 100,
-		.lost = 3,
-		.source_port = 50000,
-		.rtt = {4, 1, 2, 3, 4},
-	};
-	json_t *object;
-
-	address_parse("10.0.0.2", &peer.address);
-	object = report_peer_facts(&peer);
-	cr_expect_str_eq(text(object, "peer"), "h2");
-	cr_expect_str_eq(text(object, "address"), "10.0.0.2");
-	cr_expect_str_eq(text(object, "plane"), "backend");
-	cr_expect_str_eq(text(object, "state"), "down");
-	cr_expect_str_eq(text(object, "blame"), "nic");
-	cr_expect_eq(number(object, "sent"), 100);
-	cr_expect_eq(number(object, "lost"), 3);
-	cr_expect_eq(number(get(object, "rtt_ns"), "p99"), 3);
-	cr_expect_eq(real_number(object, "last_heard_ms"), 1500);
-	for (const char *const *key = (const char *const[]){"owd_out_ns", "owd_in_ns", "bound_ns",
-							    "note", "failed", NULL};
-	     *key; key++)
-		cr_expect_null(get(object, *key), "%s is not known", *key);
-	json_decref(object);
-	peer.owd_in = (struct quantiles){2, -5, 6, 7, 8};
-	peer.owd_bound_ns = 300;
-	peer.heard = false;
-	object = report_peer_facts(&peer);
-	cr_expect_eq(number(get(object, "owd_in_ns"), "min"), -5);
-	cr_expect_eq(number(object, "bound_ns"), 300);
-	cr_expect_null(get(object, "owd_out_ns"));
-	cr_expect_null(get(object, "last_heard_ms"), "it was never heard");
-	json_decref(object);
 }

@@ -3,9 +3,10 @@
 
 #include "fakes.h"
 #include "api/request.h"
+#include "api/status.h"
 #include "api/verbs.h"
 
-static struct daemon the_daemon;
+static struct fake_world the_daemon;
 
 static void begin(void)
 {
@@ -151,58 +152,6 @@ Test(request, the_switches)
 	expect_refusal("{\"verb\":\"reload\"}", 1, "reload refused");
 }
 
-#define STEER(args) "{\"verb\":\"steer\",\"args\":{" args "}}"
-#define WHICH "\"dst\":\"10.0.0.2\",\"qpn\":17"
-
-Test(request, steering_is_ordered)
-{
-	json_decref(result(STEER("")));
-	json_decref(result(STEER("\"what\":\"set\"," WHICH ",\"sport\":50000")));
-	cr_expect_str_eq(fake.order_dst, "10.0.0.2");
-	cr_expect_eq(fake.order.qpn, 17);
-	cr_expect_eq(fake.order.sport, 50000);
-	cr_expect_null(fake.order.src);
-	cr_expect(!fake.order.label && !fake.order.now);
-	cr_expect_eq(fake.order.hold_ns, 1000000);
-	cr_expect_eq(fake.order.within_ns, 500000000);
-	json_decref(result(STEER("\"what\":\"set\"," WHICH ",\"flow_label\":0,\"force\":true,"
-				 "\"flowlet_gap_ns\":7,\"deadline_ns\":8,\"src\":\"fd00::1\"")));
-	cr_expect(fake.order.label && fake.order.now);
-	cr_expect_eq(fake.order.sport, 0);
-	cr_expect_eq(fake.order.hold_ns, 7);
-	cr_expect_eq(fake.order.within_ns, 8);
-	json_decref(result(STEER("\"what\":\"clear\"," WHICH)));
-	cr_expect(!fake.cleared_all);
-	json_decref(result(STEER("\"what\":\"clear\",\"all\":true")));
-	cr_expect(fake.cleared_all);
-	json_decref(result(STEER("\"what\":\"auto\",\"state\":\"on\"")));
-	cr_expect(fake.steer.by_itself);
-	json_decref(result(STEER("\"what\":\"plan\"")));
-	json_decref(result(STEER("\"what\":\"auto\",\"state\":\"off\"")));
-	cr_expect(!fake.steer.by_itself);
-	fake.steer_error = -EPERM;
-	expect_refusal(STEER("\"what\":\"set\"," WHICH ",\"sport\":50000"), 1, "steering refused");
-	expect_refusal("{\"verb\":\"mode\",\"args\":{\"mode\":\"steer\"}}", 1, "steering refused");
-}
-
-Test(request, steering_that_is_not_understood)
-{
-	expect_refusal(STEER("\"what\":\"auto\""), 2, "one of on, off");
-	expect_refusal(STEER("\"what\":\"auto\",\"state\":\"maybe\""), 2, "one of on, off");
-	expect_refusal(STEER("\"what\":\"auto\",\"state\":1"), 2, "one of on, off");
-	expect_refusal(STEER("\"what\":\"sett\""), 2, "steer set");
-	expect_refusal(STEER("\"what\":7"), 2, "what");
-	expect_refusal(STEER("\"what\":\"set\",\"sport\":50000"), 2, "--dst");
-	expect_refusal(STEER("\"what\":\"set\",\"qpn\":1,\"sport\":50000"), 2, "--dst");
-	expect_refusal(STEER("\"what\":\"set\"," WHICH), 2, "--sport");
-	expect_refusal(STEER("\"what\":\"set\"," WHICH ",\"sport\":65536"), 2, "65535");
-	expect_refusal(STEER("\"what\":\"set\"," WHICH ",\"sport\":-1"), 2, "sport");
-	expect_refusal(STEER("\"what\":\"set\"," WHICH ",\"flow_label\":1048576"), 2, "flow_label");
-	expect_refusal(STEER("\"what\":\"set\"," WHICH ",\"force\":1"), 2, "force");
-	expect_refusal(STEER("\"what\":\"clear\",\"all\":1"), 2, "all");
-	expect_refusal(STEER("\"what\":\"clear\""), 2, "--dst");
-}
-
 Test(request, the_mode)
 {
 	json_t *object = result("{\"verb\":\"mode\",\"args\":{\"mode\":\"steer\"}}");
@@ -217,57 +166,8 @@ Test(request, the_mode)
 			   "\"interfaces\":[\"eth1\"]}}"));
 	cr_expect(fake.off, "one interface's mode is not the kill switch");
 	cr_expect_eq(fake.steer_ports, 0);
-}
-
-/* A request that gives what the table requires. */
-static json_t *request_of(const struct verb *verb)
-{
-	char name[64];
-	const char *what = strchr(verb->request ? verb->request : verb->name, ' ');
-	json_t *args = json_object(), *one;
-
-	snprintf(name, sizeof(name), "%s", verb->request ? verb->request : verb->name);
-	name[strcspn(name, " ")] = '\0';
-	if (what)
-		json_object_set_new(args, "what", json_string(what + 1));
-	for (const struct verb_arg *arg = verb->args; arg && arg->name; arg++) {
-		if (!arg->required || arg->local)
-			continue;
-		one = arg->type == VERB_CHOICE ? json_stringn(arg->choices, strcspn(arg->choices, "|"))
-					       : json_string("eth1");
-		json_object_set_new(args, arg->key, one);
-	}
-	return json_pack("{s:s, s:o}", "verb", name, "args", args);
-}
-
-/* What the tables of verbs promise is replied to, or refused with a reason of its own. */
-Test(request, every_verb_has_a_reply)
-{
-	const struct verb *verb = NULL;
-
-	while ((verb = verbs_next(verb))) {
-		json_t *request, *object;
-		const char *error;
-		char *line;
-
-		if (verb->place == VERB_HERE || !strcmp(verb->name, "features"))
-			continue; /* asks the kernel */
-		if (!strncmp(verb->name, "pace", 4) || !strcmp(verb->name, "failover"))
-			continue; /* tests/unit/test_pace_reply.c; tests/lab/test_nic_failover */
-		request = request_of(verb);
-		line = json_dumps(request, JSON_COMPACT);
-		object = answer(line, NULL);
-		error = json_string_value(json_object_get(object, "error"));
-		cr_expect(!error || (!strstr(error, "not a verb") && !strstr(error, "has no")),
-			  "%s: %s", line, error);
-		cr_expect(json_is_true(json_object_get(object, "ok")) ||
-				  !strcmp(verb->name, "steer set") ||
-				  !strcmp(verb->name, "steer clear"),
-			  "%s: %s", line, error);
-		json_decref(object);
-		json_decref(request);
-		free(line);
-	}
+	fake.steer_error = -EPERM;
+	expect_refusal("{\"verb\":\"mode\",\"args\":{\"mode\":\"steer\"}}", 1, "steering refused");
 }
 
 static const char *find(const char *first, const char *second, char **error)

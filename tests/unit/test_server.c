@@ -11,7 +11,7 @@
 #include "api/server.h"
 #include "api/server_listen.h"
 
-static struct daemon the_daemon;
+static struct fake_world the_daemon;
 static char folder[64], socket_path[128];
 
 static void begin(void)

@@ -6,12 +6,12 @@
 #include <unistd.h>
 
 #include "fakes.h"
-#include "api/metrics.h"
 #include "base/prom.h"
 #include "api/textfile.h"
 
-static struct daemon the_daemon;
+static struct fake_world the_daemon;
 static char folder[64], prom[128];
+
 
 static void begin(void)
 {
@@ -83,7 +83,6 @@ static void fill(void)
 	entry->qp.nak_sequence = 2;
 	fake_qp(ESC_DIRECTION_RX, "10.0.0.3", "10.0.0.1", 19); /* the third of two */
 	fake.reasons[ESC_REASON_QP_TABLE_FULL].tc_egress = 3;
-	fake.totals[ESC_DIRECTION_TX] = (struct qp_totals){.packets = 10, .retransmits = 4};
 }
 
 Test(textfile, families)
@@ -129,78 +128,6 @@ Test(textfile, families)
 	textfile_free(textfile);
 }
 
-static const struct mesh_peer_facts one_peer = {
-	.host = "h2",
-	.interface = "eth1",
-	.state = PEER_UP,
-	.heard = true,
-	.silent_ns = 2000000,
-	.sent = 10,
-	.lost = 1,
-};
-
-Test(textfile, clock_and_peers)
-{
-	struct textfile *textfile = new_textfile();
-	char *text;
-
-	fill();
-	fake.clock = (struct mesh_clock_facts){.state = CLOCK_SYNCED,
-					       .known = true,
-					       .bound_ns = 250,
-					       .used = 3,
-					       .model = {.rate = 1 << 20}};
-	fake.mesh.authority = true;
-	fake.mesh.planes[0] = (struct mesh_plane_facts){.configured = true, .on = true};
-	fake.peers[0] = one_peer;
-	fake.peers[0].owd_out = (struct quantiles){5, 900, 1000, 2000, 3000};
-	fake.peers[0].owd_bound_ns = 500;
-	fake.peer_count = 1;
-	cr_assert_eq(textfile_write(textfile), 0);
-	text = slurp();
-	expect_in(text, "escapement_clock_sync_state 1", true);
-	expect_in(text, "escapement_clock_state_info{state=\"synced\"} 1", true);
-	expect_in(text, "escapement_clock_peers 3", true);
-	expect_in(text, "escapement_clock_error_bound_seconds 2.5e-07", true);
-	expect_in(text, "escapement_clock_frequency_ppm 0.95367431640625", true);
-	expect_in(text, "escapement_probing{plane=\"backend\"} 1", true);
-	expect_in(text, "escapement_probe_authority 1", true);
-	expect_in(text,
-		  "escapement_peer_connected{netdev=\"eth1\",peer=\"h2\",plane=\"backend\"} 1",
-		  true);
-	expect_in(text,
-		  "escapement_probe_lost_total{netdev=\"eth1\",peer=\"h2\",plane=\"backend\"} 1",
-		  true);
-	expect_in(text,
-		  "escapement_owd_seconds{netdev=\"eth1\",peer=\"h2\",plane=\"backend\","
-		  "direction=\"out\",stat=\"p50\"} 1e-06",
-		  true);
-	cr_expect_null(strstr(text, "direction=\"in\",stat"), "nothing came in");
-	cr_expect_null(strstr(text, "escapement_rtt_seconds"));
-	free(text);
-	textfile_free(textfile);
-}
-
-Test(textfile, without_fabric_time_there_is_no_delay)
-{
-	struct textfile *textfile = new_textfile();
-	char *text;
-
-	fill();
-	fake.clock.last_used_age_ns = -1;
-	fake.peers[0] = one_peer;
-	fake.peer_count = 1;
-	cr_assert_eq(textfile_write(textfile), 0);
-	text = slurp();
-	expect_in(text, "escapement_clock_sync_state 0", true);
-	cr_expect_null(strstr(text, "clock_error_bound_seconds"));
-	cr_expect_null(strstr(text, "clock_frequency_ppm"));
-	cr_expect_null(strstr(text, "clock_last_sync_age_seconds"));
-	cr_expect_null(strstr(text, "escapement_owd_"));
-	free(text);
-	textfile_free(textfile);
-}
-
 /* Blind is absent: no series that reads 0 where nothing was counted. */
 Test(textfile, what_is_not_measured_is_absent)
 {
@@ -219,7 +146,7 @@ Test(textfile, what_is_not_measured_is_absent)
 	cr_expect_null(strstr(text, "escapement_qp_packets_total"));
 	cr_expect_null(strstr(text, "escapement_qp_tracked"));
 	cr_expect_null(strstr(text, "all_qps"));
-	expect_in(text, "escapement_collector_up{collector=\"qps\"} 0", true);
+	expect_in(text, "escapement_collector_up{collector=\"qp\"} 0", true);
 	expect_in(text,
 		  "escapement_port_visibility_info{device=\"mlx5_0\",port=\"1\","
 		  "netdev=\"eth1\",mode=\"counters\"} 1",
@@ -261,12 +188,6 @@ static int run_promtool(void)
 Test(textfile, promtool_is_content)
 {
 	struct textfile *textfile = new_textfile();
-
-	fake.peers[0] = one_peer;
-	fake.peers[0].rtt = fake.peers[0].owd_in = (struct quantiles){5, 900, 1000, 2000, 3000};
-	fake.peer_count = 1;
-	fake.clock.known = true;
-	fake.mesh.planes[0].configured = true;
 
 	if (system("promtool --version >/dev/null 2>&1"))
 		cr_skip("promtool is not here");

@@ -13,6 +13,8 @@ import struct
 import subprocess
 import time
 
+import undo
+
 from . import capture, channel, image, state
 from .errors import VmError
 
@@ -57,6 +59,7 @@ def up(places, mtu, say):
                 raise VmError(f"guest {name} runs already in lab {state.LAB}: 'vm down {name}'")
             down([name])
     files = image.prepare(say)
+    undo.register("env", f"LAB={state.LAB}", os.path.join(state.TOP, "tests/vm/vm"), "down")
     guests = []
     try:
         for name, leaf in places:

@@ -5,6 +5,7 @@ import json
 import os
 import secrets
 import signal
+import sys
 
 from . import build
 from . import daemons
@@ -13,6 +14,8 @@ from . import show
 from . import state
 from . import topology as topo
 from . import traffic
+
+import undo
 
 
 def count(low, high):
@@ -155,6 +158,7 @@ def act_up(paths, asked):
                           "ask for more --leaves")
     signal.signal(signal.SIGTERM, interrupt)
     signal.signal(signal.SIGHUP, interrupt)
+    undo.register("env", f"LAB={paths.name}", os.path.abspath(sys.argv[0]), "down")
     topology = build.up(paths, {
         "hosts_asked": asked.hosts, "leaves": asked.leaves, "spines": asked.spines,
         "mtu": asked.mtu, "rate_bps": asked.rate, "host_rate_bps": asked.host_rate,

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * This host's fabric clock: what came of the probes to its neighbors, and the time by them. mesh/
+ * decides which hosts are neighbors, and drives the clock.
+ */
+#ifndef ESC_CLOCK_CLOCK_H
+#define ESC_CLOCK_CLOCK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "clocksync/anchor.h"
+#include "clocksync/edge.h"
+#include "clocksync/hostclock.h"
+#include "fleet/fleet.h"
+#include "maps/maps.h"
+#include "probe/probe.h"
+
+#define CLOCK_PLANES 2
+#define CLOCK_EDGES_MAX 96 /* of all planes; graph.c gives a member 48 at most */
+/* A view that has not changed for longer is of a daemon that is gone. */
+#define CLOCK_VIEW_FRESH_NS 1500000000ll
+
+struct clock; /* needs: dataplane */
+
+/*
+ * A neighbor, by what its probes and replies contained. Times are of the local clock, 0: none.
+ * mesh/ keeps `sending`, `down` and what expires in `losses`; all else is written here.
+ */
+struct clock_edge {
+	size_t slot;
+	uint64_t id;
+	char host[256];
+	enum fleet_plane plane;
+	struct sender_edge *sending; /* NULL: no socket */
+	bool down;		     /* it is probed less often */
+	int64_t pair_interval_ns;    /* in force */
+
+	uint64_t epoch; /* of this run of the peer */
+	int64_t begun_local_ns;
+	struct edge fit;
+	bool one_sided; /* the peer's own probes do not arrive: its replies stand for them */
+
+	bool view_known;
+	struct clock_view view;
+	int64_t view_local_ns;	     /* when it arrived */
+	int64_t view_fresh_ns;	     /* when its generation last changed */
+	struct anchor_word anchor;   /* as last received */
+
+	uint64_t requests, replies;  /* received */
+	int64_t request_local_ns;    /* of the newest */
+	int64_t reply_local_ns;
+	struct passages out, in;     /* own requests that were replied to; the peer's requests */
+	struct passages back;	     /* the replies: one for each of `out` */
+	struct losses losses;
+
+	bool refused_reported, falseticker_reported;
+};
+
+/* --- for mesh/ --- */
+
+/* The number of this run of the daemon: above that of every run before. */
+uint64_t clock_epoch(const struct clock *clock);
+/* The map `fleet`; view and anchor in it are written here, the rest by mesh/. */
+struct esc_fleet *clock_fleet(const struct clock *clock);
+/* The local clock, as the kernel programs read it, at CLOCK_MONOTONIC @monotonic_ns. */
+int64_t clock_local_at(const struct clock *clock, uint64_t monotonic_ns);
+const struct hostclock *clock_host(const struct clock *clock);
+/* Rounds since the start. */
+uint64_t clock_rounds(const struct clock *clock);
+
+/* In the lowest free slot; NULL: none is free, or no memory. */
+struct clock_edge *clock_add_edge(struct clock *clock, enum fleet_plane plane, uint64_t id,
+				  const char *host);
+/* Frees it; nothing sends for it any more. */
+void clock_remove_edge(struct clock *clock, struct clock_edge *edge);
+/* After edges, the configuration or the members changed. @on: some plane probes. */
+void clock_configure(struct clock *clock, bool on);
+
+struct clock_listener {
+	/* In a round, after the fit of @edge and before the host clock follows the fits. */
+	void (*fitted)(void *context, struct clock_edge *edge, int64_t local_ns);
+	/* A reply to a query about a peer arrived, from any member. */
+	void (*query_replied)(void *context, const struct esc_probe_event *event);
+};
+/* One; NULL: not any more. */
+void clock_listen(struct clock *clock, const struct clock_listener *listener, void *context);
+
+/* All records that are in the ring buffer of probes, into the edges. */
+void clock_read_records(struct clock *clock);
+/* A round each HOSTCLOCK_ROUND_NS: fits, consensus, and the model to all that read it. */
+void clock_tick(struct clock *clock, uint64_t now_ns);
+
+/* --- what is known --- */
+
+struct clock_facts {
+	enum clock_state state;
+	bool known; /* there is a model: all below */
+	struct clock_model model;
+	int64_t local_ns, fabric_ns, bound_ns; /* at one instant, now */
+	int64_t monotonic_ns;
+	double residual_ns;
+	unsigned int used, heard, degree;
+	double reach;		  /* part of the members that keep this time, 0..1 */
+	int64_t last_used_age_ns; /* since a neighbor was used; -1: never */
+	uint64_t rounds, moves;
+	bool one_sided;	      /* some edge is measured by our own probes alone */
+	const char *tai_note; /* why TAI is not measured here though it should; NULL: nothing */
+	bool tai_known;	      /* an anchor is received, or is here: */
+	int64_t tai_ns, tai_bound_ns, tai_age_ns; /* at the same instant */
+	unsigned int tai_hops;
+	const char *tai_anchor; /* host; "" not a member any more */
+};
+void clock_get(const struct clock *clock, struct clock_facts *out);
+
+struct clock_peer_facts {
+	char host[256];
+	enum fleet_plane plane;
+	bool one_sided;
+	bool fitted;
+	struct edge_estimate fit;
+	bool in_clock; /* has a place in the consensus: */
+	enum consensus_verdict verdict;
+	double error_ns, error_ppb; /* of our clock, by this peer */
+};
+/* By plane and host. Returns how many of @max. */
+size_t clock_get_peers(const struct clock *clock, struct clock_peer_facts *out, size_t max);
+
+#endif

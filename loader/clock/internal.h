@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the files of the clock share. */
+#ifndef ESC_CLOCK_INTERNAL_H
+#define ESC_CLOCK_INTERNAL_H
+
+#include "base/fields.h"
+#include "clock.h"
+#include "core/core.h"
+
+struct clock_anchor {
+	struct anchor_meter meter;
+	struct anchor_word measured; /* here */
+	struct anchor_word current;  /* what is shown here and sent on probes */
+	int64_t due_local_ns;
+	uint64_t moves;	  /* of the consensus: another fabric time since */
+	const char *note; /* why it is not measured here though it should; NULL: nothing */
+	bool reported;
+	uint32_t reported_id;
+};
+
+struct clockpage;
+struct dataplane;
+struct ring_buffer;
+
+struct clock {
+	struct core *core;
+	struct esc_fleet *fleet; /* mapped */
+	struct esc_clock *map;	 /* mapped */
+	struct ring_buffer *ring;
+	struct clockpage *page;
+	uint64_t epoch;
+	int64_t lab_offset_ns, lab_drift_ppb;
+
+	struct clock_edge *edges[CLOCK_EDGES_MAX]; /* by slot; a hole is NULL */
+	struct roster members;			   /* all of the fleet */
+	const struct clock_listener *listener;	   /* NULL: none */
+	void *listener_context;
+
+	struct hostclock host;
+	bool runs;
+	bool model_taken; /* from the daemon before */
+	uint64_t round_due_ns, rounds;
+	enum clock_state reported_state;
+	struct edge_scratch scratch;
+	struct clock_anchor anchor;
+};
+
+#define CLOCK_EVENTS(X)                                                                            \
+	X(CLOCK_STATE, "clock_state", "The fabric clock is in another state.")                     \
+	X(CLOCK_REFUSED, "clock_refused", "A peer is not used for the clock for 2 s.")             \
+	X(CLOCK_ACCEPTED, "clock_accepted", "That peer is used again.")                            \
+	X(CLOCK_FALSETICKER, "clock_liar",                                                         \
+	  "A peer is not used for the clock for 10 s: its time differs from all others.")          \
+	X(CLOCK_ANCHOR_HEARD, "anchor_heard", "TAI is known, by this anchor.")                     \
+	X(CLOCK_ANCHOR_LOST, "anchor_lost", "TAI is not known any more.")                          \
+	X(CLOCK_PEER_RESTARTED, "peer_restarted", "The daemon of a peer began anew.")              \
+	X(CLOCK_PEER_ONE_SIDED, "peer_one_sided", "A peer replies, but its probes do not arrive.") \
+	X(CLOCK_PEER_TWO_SIDED, "peer_two_sided", "Probes of that peer arrive again.")
+enum { CLOCK_EVENTS(EVENT_ENUM) };
+extern const struct event_kind clock_events[];
+
+#define CLOCK_METRICS(X)                                                                           \
+	X(CLOCK_SYNC_STATE, "clock_sync_state", GAUGE,                                             \
+	  "Fabric clock: 0 free running or converging, 1 in step, 2 holdover.")                    \
+	X(CLOCK_STATE_INFO, "clock_state_info", GAUGE, "State of the fabric clock, always 1.")     \
+	X(CLOCK_PEERS, "clock_peers", GAUGE, "Neighbors that the clock is agreed with.")           \
+	X(CLOCK_LAST_SYNC_AGE, "clock_last_sync_age_seconds", GAUGE,                               \
+	  "Since a neighbor was last used for the clock.")                                         \
+	X(CLOCK_ERROR_BOUND, "clock_error_bound_seconds", GAUGE,                                   \
+	  "Fabric time as read here is true within this.")                                         \
+	X(CLOCK_FREQUENCY, "clock_frequency_ppm", GAUGE,                                           \
+	  "Rate of fabric time against this host's clock, in millionths.")                         \
+	X(CLOCK_RESIDUAL, "clock_loop_residual_seconds", GAUGE,                                    \
+	  "Spread of the neighbors' estimates of this host's clock.")                              \
+	X(CLOCK_TAI_OFFSET, "clock_tai_offset_seconds", GAUGE,                                     \
+	  "How far TAI is ahead of fabric time, by an anchor.")                                    \
+	X(CLOCK_TAI_BOUND, "clock_tai_error_bound_seconds", GAUGE,                                 \
+	  "TAI as read here is true within this.")
+extern const struct metric clock_metrics[];
+
+/* An event of @kind, an enumerator of CLOCK_EVENTS; takes @seen over, which may be NULL. */
+void clock_report(const struct clock *clock, unsigned int kind, const char *subject,
+		  json_t *seen);
+
+/* map.c: the part of the map `fleet` that is of the clock, and the map `clock` */
+int clock_open_maps(struct clock *clock, const struct dataplane *dataplane, char **error);
+void clock_close_maps(struct clock *clock);
+void clock_write_view(struct clock *clock, const struct clock_view *view);
+void clock_write_anchor(struct clock *clock, const struct anchor_word *anchor);
+void clock_write_model(struct clock *clock);
+
+/* receive.c */
+int clock_open_ring(struct clock *clock, int probes_fd, char **error);
+
+/* round.c */
+void clock_start_host(struct clock *clock);
+void clock_round(struct clock *clock, uint64_t now_ns);
+
+/* anchor.c */
+void clock_take_anchor(struct clock_edge *edge, const struct esc_probe_event *event);
+void clock_anchor_round(struct clock *clock, int64_t local_ns);
+/* The rest of *@out is filled. */
+void clock_get_tai(const struct clock *clock, struct clock_facts *out);
+
+/* reply.c */
+json_t *clock_facts_json(const struct clock_facts *clock, const struct clock_peer_facts *peers,
+			 size_t count);
+void clock_put_status(void *self, json_t *status);
+extern const struct verb_handler clock_verb_handlers[];
+
+/* metrics.c */
+void clock_facts_metrics(const struct clock_facts *facts, FILE *out);
+void clock_write_metrics(void *self, FILE *out);
+
+#endif

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The verb `clock`, and the clock in `status`. What is not known is left out. */
+#include <stdlib.h>
+
+#include "base/json.h"
+#include "config/config.h"
+#include "core/core.h"
+#include "internal.h"
+
+#define Q40 1099511627776.0
+
+#define CLOCK(member, type, key) FIELD(struct clock_facts, member, type, key)
+static const struct field always_fields[] = {
+	{CLOCK(local_ns, I64, "local_ns")},
+	{CLOCK(monotonic_ns, I64, "monotonic_ns")},
+	{CLOCK(used, U32, "peers_used")},
+	{CLOCK(heard, U32, "peers_heard")},
+	{CLOCK(degree, U32, "peers_wanted")},
+	{},
+};
+/* With fabric time. */
+static const struct field known_fields[] = {
+	{CLOCK(bound_ns, I64, "bound_ns")},
+	{CLOCK(fabric_ns, I64, "fabric_ns")},
+	{CLOCK(model.generation, U64, "generation")},
+	{CLOCK(residual_ns, REAL, "residual_ns")},
+	{CLOCK(reach, REAL, "reach")},
+	{},
+};
+static const struct field tai_fields[] = {
+	{CLOCK(tai_ns, I64, "ns")},
+	{CLOCK(tai_bound_ns, I64, "bound_ns")},
+	{CLOCK(tai_hops, U32, "hops")},
+	{},
+};
+
+#define FIT(member, type, key) FIELD(struct edge_estimate, member, type, key)
+static const struct field fit_fields[] = {
+	{FIT(local_ns, I64, "offset_local_ns")},
+	{FIT(drift_ppb, REAL, "drift_ppb")},
+	{FIT(residual_ns, REAL, "residual_ns")},
+	{FIT(floor_ns, REAL, "floor_ns")},
+	{FIT(noise_ns, REAL, "noise_ns")},
+	{FIT(window_s, REAL, "window_s")},
+	{FIT(pairs_kept, U32, "pairs_kept")},
+	{FIT(pairs_seen, U32, "pairs_seen")},
+	{FIT(flagged, BOOL, "flagged")},
+	{},
+};
+
+/* The line in force; until the time of the turn, if that is still to come, it is another one. */
+static json_t *model_json(const struct clock_model *model, int64_t local_ns)
+{
+	bool turned = local_ns >= model->turn_local_ns;
+	json_t *object = json_object();
+
+	json_put_integer(object, "ref_local_ns",
+			 turned ? model->turn_local_ns : model->ref_local_ns);
+	json_put_integer(object, "ref_fabric_ns",
+			 turned ? model->turn_fabric_ns : model->ref_fabric_ns);
+	json_put_real(object, "rate_ppb", (turned ? model->rate : model->line_rate) / Q40 * 1e9);
+	if (!turned) {
+		json_put_integer(object, "turn_local_ns", model->turn_local_ns);
+		json_put_integer(object, "turn_fabric_ns", model->turn_fabric_ns);
+		json_put_real(object, "turn_rate_ppb", model->rate / Q40 * 1e9);
+	}
+	json_put_integer(object, "bound_local_ns", model->bound_local_ns);
+	json_put_integer(object, "bound_ns", model->bound_ns);
+	json_put_real(object, "bound_growth_ppb", model->bound_growth / Q40 * 1e9);
+	json_put_real(object, "bound_late_ppb", model->bound_late / Q40 * 1e9);
+	return object;
+}
+
+static const char *verdict_name(enum consensus_verdict verdict)
+{
+	static const char *const names[] = {"absent", "used", "refused_offset", "refused_drift",
+					    "unsure"};
+
+	return names[verdict];
+}
+
+static json_t *peer_json(const struct clock_peer_facts *peer)
+{
+	const struct edge_estimate *fit = &peer->fit;
+	json_t *object = json_object();
+
+	json_put_text(object, "peer", peer->host);
+	json_put_text(object, "plane", config_plane_name(peer->plane));
+	if (peer->fitted) {
+		json_put_real(object, "offset_ns",
+			      (double)fit->offset_ns + fit->offset_fraction_ns);
+		fields_put(object, fit_fields, fit);
+	}
+	json_put_bool(object, "one_sided", peer->one_sided);
+	json_put_bool(object, "used", peer->in_clock && peer->verdict == CONSENSUS_USED);
+	if (!peer->in_clock)
+		return object;
+	json_put_text(object, "verdict", verdict_name(peer->verdict));
+	if (peer->verdict != CONSENSUS_ABSENT) {
+		json_put_real(object, "error_ns", peer->error_ns);
+		json_put_real(object, "error_ppb", peer->error_ppb);
+	}
+	return object;
+}
+
+static json_t *tai_json(const struct clock_facts *clock)
+{
+	json_t *tai;
+
+	if (!clock->known || !clock->tai_known)
+		return NULL;
+	tai = json_object();
+	fields_put(tai, tai_fields, clock);
+	json_put_real(tai, "anchor_age_s", (double)clock->tai_age_ns / 1e9);
+	json_put_text(tai, "anchor", clock->tai_anchor);
+	return tai;
+}
+
+json_t *clock_facts_json(const struct clock_facts *clock, const struct clock_peer_facts *peers,
+			 size_t count)
+{
+	json_t *object = json_object(), *list = json_array();
+
+	json_put_text(object, "state", clock_state_name(clock->state));
+	fields_put(object, always_fields, clock);
+	if (clock->known) {
+		fields_put(object, known_fields, clock);
+		json_put(object, "model", model_json(&clock->model, clock->local_ns));
+	}
+	json_put_text(object, "tai_note", clock->tai_note);
+	json_put(object, "tai", tai_json(clock));
+	json_put_text(object, "timestamp_source", "xdp");
+	if (clock->last_used_age_ns >= 0)
+		json_put_real(object, "last_sync_age_ms", (double)clock->last_used_age_ns / 1e6);
+	for (size_t i = 0; i < count; i++)
+		json_array_append_new(list, peer_json(&peers[i]));
+	json_put(object, "peers", list);
+	return object;
+}
+
+static json_t *reply_clock(void *self, struct request *request)
+{
+	struct clock_peer_facts *peers = calloc(CLOCK_EDGES_MAX, sizeof(*peers));
+	struct clock_facts clock;
+	json_t *object;
+
+	if (!peers)
+		return request_fail(request, REQUEST_FAILED, NULL);
+	clock_get(self, &clock);
+	object = clock_facts_json(&clock, peers, clock_get_peers(self, peers, CLOCK_EDGES_MAX));
+	free(peers);
+	return object;
+}
+
+const struct verb_handler clock_verb_handlers[] = {{"clock", reply_clock}, {}};
+
+void clock_put_status(void *self, json_t *status)
+{
+	json_t *object = json_object();
+	struct clock_facts clock;
+
+	clock_get(self, &clock);
+	json_put_text(object, "state", clock_state_name(clock.state));
+	if (clock.known)
+		json_put_integer(object, "bound_ns", clock.bound_ns);
+	json_put_count(object, "peers_used", clock.used);
+	json_put_count(object, "peers_wanted", clock.degree);
+	json_put_text(object, "timestamp_source", "xdp");
+	json_put_text(object, "tai_note", clock.tai_note);
+	json_put(status, "clock", object);
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The verb clock. */
+#include "base/verb.h"
+
+static const struct verb_section status[] = {
+	{.header = "Clock",
+	 .text = "{clock.state}<|, error bound {clock.bound_ns:time}|>, {clock.peers_used} of "
+		 "{clock.peers_wanted} peers used"},
+	{},
+};
+
+static const struct verb_section health[] = {
+	{.when = "clock.peers_wanted !clock.state=synced",
+	 .text = "the clock is {clock.state}<|, error bound {clock.bound_ns:time}|>: `escapement "
+		 "clock`"},
+	{},
+};
+
+static const struct column clock_peers[] = {
+	{"PEER", "peer", FORMAT_TEXT, COLUMN_LEFT, .help = "the peer's host name"},
+	{"PLANE", "plane", FORMAT_TEXT, COLUMN_LEFT, .help = "the plane that it is probed on"},
+	{"ERROR", "error_ns", FORMAT_TIME,
+	 .help = "what the peer's readings say of this host's clock"},
+	{"FLOOR", "floor_ns", FORMAT_TIME, .help = "one-way delay of the path when it is empty"},
+	{"DRIFT_PPM", "drift_ppb", FORMAT_PPM, .help = "the peer's local clock against ours"},
+	{"KEPT", "pairs_kept/pairs_seen", FORMAT_SHARE,
+	 .help = "probe pairs that met no queue, and were used"},
+	{"VERDICT", "{verdict}<| {flagged:?(few clean pairs)|}|>", FORMAT_TEXT, COLUMN_LEFT,
+	 .help = "`used`; `refused_offset`, `refused_drift`: a falseticker; `unsure`: it agrees, but "
+		 "queues on its path leave it worse than this clock; `absent`: no estimate"},
+	{},
+};
+
+static const struct verb_section clock_output[] = {
+	{.when = "state=synced", .header = "State", .text = "synced: agrees with its peers"},
+	{.when = "state=converging",
+	 .header = "State",
+	 .text = "converging: has fabric time, its peers do not agree yet"},
+	{.when = "state=holdover",
+	 .header = "State",
+	 .text = "holdover: was synced, has no peers now, and the error bound grows"},
+	{.when = "state=free_running", .header = "State", .text = "free_running: no fabric time"},
+	{.header = "Fabric time", .text = "{fabric_ns} ns"},
+	{.header = "Error bound", .text = "{bound_ns:time}"},
+	{.header = "Rate", .text = "{model.rate_ppb:ppm} ppm against the local clock"},
+	{.header = "Generation", .text = "{generation}"},
+	{.header = "TAI",
+	 .text = "{tai.ns} ns, error bound {tai.bound_ns:time}, <|from {tai.anchor} |>over {tai.hops} "
+		 "hops, {tai.anchor_age_s:age} ago"},
+	{.header = "TAI", .text = "not measured: {tai_note}"},
+	{.header = "Peers",
+	 .text = "{peers_used} used, {peers_heard} reachable, {peers_wanted} configured"},
+	{.header = "Timestamps", .text = "{timestamp_source}"},
+	{.rows = "peers", .columns = clock_peers},
+	{},
+};
+
+static const struct verb_arg wait_args[] = {
+	{"--bound", "TIME", .type = VERB_DURATION, .key = "bound_ns", .required = true,
+	 .local = true, .help = "the error bound to wait for"},
+	{"--timeout", "TIME", .type = VERB_DURATION, .key = "timeout_ns", .local = true,
+	 .help = "how long to wait; default 30s"},
+	{},
+};
+
+static const struct verb verbs[] = {
+	{.name = "clock", .summary = "fabric time, its error bound, and the peers used",
+	 .output = clock_output,
+	 .help = "Fabric time is the fleet's own; it is not the time of day, and the system clock is "
+		 "not changed. It is true within the error bound: readings of two hosts at one moment "
+		 "differ by at most the sum of their bounds."},
+	{.name = "clock wait", .request = "clock", .summary = "wait until the clock is good enough",
+	 .args = wait_args, .output = clock_output,
+	 .help = "Returns when the clock is synced or in holdover with an error bound of at most "
+		 "--bound; after --timeout with exit status 1."},
+	{},
+};
+
+const struct verb_set clock_verbs = {"clock", verbs, status, health};

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Delays of queue pairs as a capability: the poll of the maps, `qp` and `status`. */
+#include <errno.h>
+#include <string.h>
+
+#include "base/explain.h"
+#include "base/log.h"
+#include "internal.h"
+
+#define POLL_SLACK_NS 20000000ull
+
+void delays_listen(struct delays *delays, delays_listener_fn *fn, void *context)
+{
+	delays->listener = fn;
+	delays->listener_context = context;
+}
+
+/* --- the program behind the qdisc --- */
+
+static void close_host_queue(struct delays *delays)
+{
+	hostqueue_close(delays->host_queue);
+	delays->host_queue = NULL;
+}
+
+/* As the configuration and the kill switch have it. */
+static void apply_host_queue(struct delays *delays)
+{
+	const struct config *config = delays->core->config;
+	const struct dataplane *dataplane = delays->dataplane;
+
+	if (!config->receipts.on || !config->receipts.host_queue || dataplane_is_off(dataplane)) {
+		close_host_queue(delays);
+		delays->host_queue_note[0] = '\0';
+		return;
+	}
+	if (delays->host_queue)
+		return;
+	if (hostqueue_open(&delays->host_queue, dataplane_map_fd(dataplane, "host_queue"),
+			   dataplane_map_fd(dataplane, "qp_sent"), delays->host_queue_note,
+			   sizeof(delays->host_queue_note)))
+		log_warning("%s", delays->host_queue_note);
+}
+
+/* --- poll --- */
+
+/* Right after each poll of the table, since entries point into it. */
+static int refresh(void *self)
+{
+	struct delays *delays = self;
+	int err = delays_poll(delays, qptable_refreshed_ns(delays->table));
+
+	if (delays->facts_known)
+		report_delays_end(&delays->facts);
+	delays->facts_known = false;
+	delays->poll_failed = err != 0;
+	return err;
+}
+
+static uint64_t poll(void *context, uint64_t now_ns)
+{
+	struct delays *delays = context;
+	int err = qptable_poll(delays->table);
+
+	(void)now_ns;
+	if (!err)
+		err = refresh(delays);
+	if (err)
+		log_debug("the maps of queue pairs could not be read in this tick");
+	else if (delays->listener)
+		delays->listener(delays->listener_context, qptable_refreshed_ns(delays->table));
+	return delays_interval_ns(delays);
+}
+
+/* --- as a capability --- */
+
+static void add_to_peers(void *context, json_t *peers)
+{
+	report_put_peer_delays(peers, context);
+}
+
+static void close_delay(void *self)
+{
+	struct delays *delays = self;
+
+	mesh_on_reply(delays->mesh, NULL, NULL);
+	core_timer_free(delays->timer);
+	close_host_queue(delays);
+	qptable_set_delay_order(delays->table, NULL);
+	if (delays->facts_known)
+		report_delays_end(&delays->facts);
+	delays_free(delays);
+}
+
+static int open_delay(void **self, struct core *core, void *const needs[], char **error)
+{
+	struct dataplane *dataplane = needs[0];
+	struct delays *delays;
+	int err = delays_new(&delays, dataplane_map_fd(dataplane, "qp_owd"),
+			     dataplane_map_fd(dataplane, "qp_sent"),
+			     dataplane_map_max(dataplane, "qp_owd"), needs[3]);
+
+	if (err)
+		return explain(error, err, "the map qp_owd cannot be read: %s", strerror(-err));
+	delays->core = core;
+	delays->dataplane = dataplane;
+	delays->clock = needs[1];
+	delays->mesh = needs[2];
+	delays->table = needs[3];
+	mesh_on_reply(delays->mesh, add_to_peers, delays);
+	delays->order = (struct qp_delay_order){delays_order, delays};
+	qptable_set_delay_order(delays->table, &delays->order);
+	err = refresh(delays);
+	if (!err)
+		err = core_timer_new(core, &delays->timer, DELAYS_FAST_NS, POLL_SLACK_NS, poll,
+				     delays);
+	if (err < 0) {
+		close_delay(delays);
+		return explain(error, err, "the map qp_owd cannot be read: %s", strerror(-err));
+	}
+	apply_host_queue(delays);
+	*self = delays;
+	return 0;
+}
+
+static void reconfigure(void *self, const struct config *old)
+{
+	(void)old;
+	apply_host_queue(self);
+}
+
+static int off(void *self, const char *by, char **error)
+{
+	(void)by;
+	(void)error;
+	close_host_queue(self);
+	return 0;
+}
+
+static int on(void *self, char **error)
+{
+	(void)error;
+	apply_host_queue(self);
+	return 0;
+}
+
+static void status(void *self, json_t *object)
+{
+	report_put_receipts(object, self);
+}
+
+/* What a sentence about a missing delay is made of is read once for all queue pairs of a reply. */
+static void describe_qp(void *self, const struct qp_entry *entry, json_t *qp)
+{
+	struct delays *delays = self;
+
+	if (!delays->facts_known)
+		report_delays_begin(&delays->facts, delays);
+	delays->facts_known = true;
+	report_put_delays(qp, &delays->facts, entry);
+}
+
+static void metrics_written(void *self)
+{
+	delays_written(self);
+}
+
+const struct capability delay_capability = {
+	.name = "delay",
+	.needs = {"dataplane", "clock", "mesh", "qp"},
+	.metrics = delay_metrics,
+	.open = open_delay,
+	.close = close_delay,
+	.reconfigure = reconfigure,
+	.refresh = refresh,
+	.off = off,
+	.on = on,
+	.status = status,
+	.qp = describe_qp,
+	.write_metrics = delay_write_metrics,
+	.metrics_written = metrics_written,
+};

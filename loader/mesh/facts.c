@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* What is known of planes and peers, for the verbs, the metrics and the modules above. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/core.h"
+#include "internal.h"
+
+void mesh_get(const struct mesh *mesh, struct mesh_facts *out)
+{
+	const struct config *config = mesh->core->config;
+
+	memset(out, 0, sizeof(*out));
+	out->authority = config->keys.have[0] || config->keys.have[1];
+	out->two_keys = config->keys.have[0] && config->keys.have[1];
+	for (unsigned int i = 0; i < MESH_PLANES; i++) {
+		const struct mesh_plane *plane = &mesh->planes[i];
+		struct mesh_plane_facts *facts = &out->planes[i];
+
+		facts->configured = plane->configured;
+		facts->on = plane->on && !mesh->paused;
+		facts->members = plane->roster.count;
+		memcpy(facts->interface, plane->interface, sizeof(facts->interface));
+		if (plane->on && mesh->paused)
+			snprintf(facts->note, sizeof(facts->note), "the kill switch is on");
+		else
+			memcpy(facts->note, plane->note, sizeof(facts->note));
+	}
+}
+
+/* --- delays --- */
+
+/* Both ends have to have fabric time, and the peer's view of its own has to be fresh. */
+static bool has_time(const struct mesh *mesh, const struct clock_edge *edge, int64_t now_ns,
+		     struct clock_line *theirs)
+{
+	return clock_host(mesh->clock)->state != CLOCK_FREE_RUNNING && edge->view_known &&
+	       now_ns - edge->view_fresh_ns <= CLOCK_VIEW_FRESH_NS &&
+	       clock_view_get(&edge->view, theirs);
+}
+
+static int64_t delay_bound(const struct mesh *mesh, const struct clock_edge *edge, int64_t now_ns)
+{
+	return bound_pair(clock_model_bound(&clock_host(mesh->clock)->model, now_ns),
+			  edge->view.bound_ns);
+}
+
+static void get_delays(const struct mesh *mesh, const struct clock_edge *edge, int64_t now_ns,
+		       int64_t since_ns, struct mesh_peer_facts *out)
+{
+	const struct clock_line *ours = &clock_host(mesh->clock)->consensus.line;
+	struct clock_line theirs;
+
+	passages_round_trips(&edge->out, &edge->back, since_ns, &out->rtt);
+	if (!has_time(mesh, edge, now_ns, &theirs))
+		return;
+	passages_delays(&edge->out, true, since_ns, ours, &theirs, &out->owd_out);
+	passages_delays(edge->one_sided ? &edge->back : &edge->in, false, since_ns, ours, &theirs,
+			&out->owd_in);
+	out->owd_bound_ns = delay_bound(mesh, edge, now_ns);
+}
+
+static const struct mesh_peer *peer_at(const struct mesh *mesh, const struct esc_address *address)
+{
+	for (size_t i = 0; i < MESH_PEERS_MAX; i++)
+		if (mesh->peers[i] && !memcmp(&mesh->peers[i]->address, address, sizeof(*address)))
+			return mesh->peers[i];
+	return NULL;
+}
+
+bool mesh_get_out(const struct mesh *mesh, const struct esc_address *address, int64_t window_ns,
+		  struct mesh_out_facts *out)
+{
+	const struct mesh_peer *peer = peer_at(mesh, address);
+	int64_t now_ns = clock_local_at(mesh->clock, time_local_ns());
+	struct clock_line theirs;
+
+	*out = (struct mesh_out_facts){};
+	if (!peer)
+		return false;
+	out->state = peer->state;
+	out->source_port = peer->source_port;
+	if (!has_time(mesh, peer->edge, now_ns, &theirs))
+		return true;
+	passages_delays(&peer->edge->out, true, now_ns - window_ns,
+			&clock_host(mesh->clock)->consensus.line, &theirs, &out->owd);
+	out->bound_ns = delay_bound(mesh, peer->edge, now_ns);
+	return true;
+}
+
+double mesh_get_floor(const struct mesh *mesh, const struct esc_address *address)
+{
+	const struct mesh_peer *peer = mesh ? peer_at(mesh, address) : NULL;
+
+	return peer && peer->edge->fit.floor_known ? peer->edge->fit.floor_ns : NAN;
+}
+
+/* --- peers --- */
+
+static void get_counts(const struct mesh_peer *peer, struct mesh_peer_facts *out)
+{
+	const struct clock_edge *edge = peer->edge;
+	struct sender_counts counts = {};
+
+	if (edge->sending)
+		sender_counts(edge->sending, &counts);
+	out->sent = peer->sent_before + counts.requests;
+	out->failed = peer->failed_before + counts.failed;
+	out->answered = edge->losses.replied;
+	out->lost = peer->lost;
+	out->late = edge->losses.late;
+	out->reordered = edge->losses.reordered;
+	out->received = edge->requests;
+	out->disconnects = peer->disconnects;
+	if (peer->open_error)
+		snprintf(out->note, sizeof(out->note), "cannot be probed: %s",
+			 strerror(-peer->open_error));
+	else if (counts.failed && !counts.requests)
+		snprintf(out->note, sizeof(out->note), "the kernel sends no probe to it: %s",
+			 strerror(-counts.last_error));
+}
+
+static void get_note(const struct mesh_peer *peer, struct mesh_peer_facts *out)
+{
+	if (out->note[0] || peer->state == PEER_DOWN)
+		return;
+	if (peer->unanswered)
+		snprintf(out->note, sizeof(out->note),
+			 "its probes arrive, but it does not reply to ours");
+	else if (peer->edge->one_sided)
+		snprintf(out->note, sizeof(out->note),
+			 "it replies, but does not probe: the delay from it is of its replies, "
+			 "which leave sooner than probes");
+}
+
+/* From the map itself: what the daemon knows is up to 100 ms old. */
+static void get_silence(const struct mesh *mesh, const struct mesh_peer *peer,
+			uint64_t monotonic_ns, struct mesh_peer_facts *out)
+{
+	uint64_t heard_ns = peer->heard_ns;
+	struct esc_peer now;
+
+	if (!mesh_read_peer(mesh, peer->edge->plane, peer->edge->id, &now) &&
+	    now.heard_local_ns > heard_ns && now.heard_local_ns >= peer->since_ns)
+		heard_ns = now.heard_local_ns;
+	out->heard = heard_ns != 0;
+	if (out->heard && monotonic_ns > heard_ns)
+		out->silent_ns = monotonic_ns - heard_ns;
+}
+
+static void get_peer(const struct mesh *mesh, const struct mesh_peer *peer, uint64_t monotonic_ns,
+		     struct mesh_peer_facts *out)
+{
+	const struct clock_edge *edge = peer->edge;
+	int64_t now_ns = clock_local_at(mesh->clock, monotonic_ns);
+
+	memset(out, 0, sizeof(*out));
+	memcpy(out->host, edge->host, sizeof(out->host));
+	out->plane = edge->plane;
+	memcpy(out->interface, mesh->planes[edge->plane].interface, sizeof(out->interface));
+	out->address = peer->address;
+	out->source_port = peer->source_port;
+	out->state = peer->state;
+	out->blame = peer->state == PEER_DOWN ? peer->blame : NULL;
+	get_silence(mesh, peer, monotonic_ns, out);
+	out->pair_interval_ns = edge->pair_interval_ns;
+	get_counts(peer, out);
+	get_note(peer, out);
+	get_delays(mesh, edge, now_ns, now_ns - (int64_t)mesh->core->config->clock.window_ns, out);
+}
+
+static int peer_compare(const void *a, const void *b)
+{
+	const struct mesh_peer_facts *one = a, *two = b;
+
+	if (one->plane != two->plane)
+		return one->plane < two->plane ? -1 : 1;
+	return strverscmp(one->host, two->host);
+}
+
+size_t mesh_get_peers(const struct mesh *mesh, struct mesh_peer_facts *out, size_t max)
+{
+	uint64_t now_ns = time_local_ns();
+	size_t count = 0;
+
+	for (size_t slot = 0; slot < MESH_PEERS_MAX && count < max; slot++)
+		if (mesh->peers[slot])
+			get_peer(mesh, mesh->peers[slot], now_ns, &out[count++]);
+	qsort(out, count, sizeof(*out), peer_compare);
+	return count;
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The verb `peers`, and the mesh in `status`. What is not known is left out. */
+#include <stdlib.h>
+
+#include "base/address.h"
+#include "base/json.h"
+#include "core/core.h"
+#include "internal.h"
+
+/* --- peers --- */
+
+static void put_quantiles(json_t *object, const char *key, const struct quantiles *delays)
+{
+	if (!delays->samples)
+		return;
+	json_put(object, key,
+		 json_pack("{s:I, s:I, s:I, s:I, s:I}", "min", (json_int_t)delays->min_ns, "p50",
+			   (json_int_t)delays->p50_ns, "p99", (json_int_t)delays->p99_ns, "max",
+			   (json_int_t)delays->max_ns, "samples", (json_int_t)delays->samples));
+}
+
+json_t *mesh_peer_json(const struct mesh_peer_facts *peer)
+{
+	json_t *object = json_object();
+	char address[ADDRESS_TEXT_BYTES];
+
+	json_put_text(object, "address", address_format(&peer->address, address));
+	json_put_text(object, "plane", config_plane_name(peer->plane));
+	json_put_text(object, "state", peer_state_name(peer->state));
+	json_put_text(object, "blame", peer->blame);
+	put_quantiles(object, "owd_out_ns", &peer->owd_out);
+	put_quantiles(object, "owd_in_ns", &peer->owd_in);
+	put_quantiles(object, "rtt_ns", &peer->rtt);
+	if (peer->heard)
+		json_put_real(object, "last_heard_ms", (double)peer->silent_ns / 1e6);
+	fields_put(object, mesh_peer_fields, peer);
+	return object;
+}
+
+static json_t *reply_peers(void *self, struct request *request)
+{
+	struct mesh_peer_facts *peers = calloc(MESH_PEERS_MAX, sizeof(*peers));
+	const struct mesh *mesh = self;
+	json_t *list;
+	size_t count;
+
+	if (!peers)
+		return request_fail(request, REQUEST_FAILED, NULL);
+	list = json_array();
+	count = mesh_get_peers(mesh, peers, MESH_PEERS_MAX);
+	for (size_t i = 0; i < count; i++)
+		json_array_append_new(list, mesh_peer_json(&peers[i]));
+	free(peers);
+	if (mesh->add)
+		mesh->add(mesh->add_context, list);
+	return json_pack("{s:o}", "peers", list);
+}
+
+const struct verb_handler mesh_verb_handlers[] = {{"peers", reply_peers}, {}};
+
+/* --- status --- */
+
+static json_t *plane_json(const struct mesh_plane_facts *plane, enum fleet_plane which)
+{
+	json_t *object = json_object();
+
+	json_put_text(object, "plane", config_plane_name(which));
+	json_put_bool(object, "on", plane->on);
+	json_put_text(object, "interface", plane->interface);
+	json_put_text(object, "note", plane->note);
+	if (plane->members)
+		json_put_count(object, "members", plane->members);
+	return object;
+}
+
+static json_t *states_json(const struct mesh *mesh)
+{
+	unsigned int states[3] = {};
+
+	for (size_t i = 0; i < MESH_PEERS_MAX; i++)
+		if (mesh->peers[i])
+			states[mesh->peers[i]->state]++;
+	return json_pack("{s:i, s:i, s:i}", "up", (int)states[PEER_UP], "suspect",
+			 (int)states[PEER_SUSPECT], "down", (int)states[PEER_DOWN]);
+}
+
+void mesh_put_status(void *self, json_t *status)
+{
+	const struct mesh *mesh = self;
+	const struct members *members = fleet_members(mesh->core->fleet);
+	json_t *object = json_object(), *planes = json_array();
+	struct mesh_facts facts;
+
+	mesh_get(mesh, &facts);
+	if (members)
+		json_put_count(status, "members", members->count);
+	json_put_bool(object, "authority", facts.authority);
+	json_put_text(object, "authority_note",
+		      !facts.authority ? "probes carry no authority: anybody in the network can "
+					 "forge them; give every host one `key_file`"
+		      : facts.two_keys ? "two keys are accepted, for a change of keys"
+				       : "");
+	for (unsigned int i = 0; i < MESH_PLANES; i++)
+		if (facts.planes[i].configured)
+			json_array_append_new(planes, plane_json(&facts.planes[i], i));
+	json_put(object, "planes", planes);
+	json_put(object, "peers", states_json(mesh));
+	json_put(status, "probing", object);
+}

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Up or down, and which path is the standby of which: the daemon's side of pacing/pathlive.h. */
+#include <math.h>
+#include <string.h>
+
+#include "internal.h"
+
+/* A path is usable that was measured in the last so many intervals, or within MEASURED_NS. */
+#define MEASURED_INTERVALS 4
+#define MEASURED_NS 50000000ull
+
+#define load(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
+
+static void live_read(const struct pathlive_lane *from, struct pathlive_lane *out)
+{
+	out->unheard = load(from->unheard);
+	out->since_ns = load(from->since_ns);
+	out->heard_peer_ns = load(from->heard_peer_ns);
+	out->word_peer_ns = load(from->word_peer_ns);
+	out->word_ns = load(from->word_ns);
+	out->reserved = 0;
+}
+
+/* Fields are written one by one while they are read: down is what is so in two readings. */
+static enum pathlive_state state_read(const struct esc_lane *map, uint64_t deadline_ns,
+				    uint64_t now_ns, struct pathlive_lane *live)
+{
+	enum pathlive_state seen;
+
+	live_read(&map->live, live);
+	if (!deadline_ns)
+		return PATHLIVE_UP;
+	seen = pathlive_judge(live, deadline_ns, now_ns);
+	if (seen == PATHLIVE_UP)
+		return seen;
+	live_read(&map->live, live);
+	return pathlive_judge(live, deadline_ns, now_ns);
+}
+
+/* When the peer last received a probe of it, by our clock: late by the report's way back. 0: never. */
+static int64_t heard_at(const struct pathlive_lane *live)
+{
+	if (!live->heard_peer_ns || live->word_peer_ns < live->heard_peer_ns)
+		return 0;
+	return (int64_t)(live->word_ns - (live->word_peer_ns - live->heard_peer_ns));
+}
+
+/* --- packets that use a standby --- */
+
+static void failover_count(struct paths *paths, double seconds)
+{
+	unsigned int bucket = 0;
+
+	while (bucket < PATHS_FAILOVER_BUCKETS - 1 && seconds > paths_failover_bounds[bucket])
+		bucket++;
+	paths->failover[bucket]++;
+	paths->failover_sum_s += seconds;
+}
+
+static void detect_failover(struct paths *paths, struct paths_pair *pair, unsigned int id,
+			    const struct pathlive_lane *live)
+{
+	struct candidate *path = &pair->candidates[id];
+	const struct esc_lane *map = paths_map_entry(paths, pair, id);
+	uint64_t diverted_ns = load(map->diverted_ns);
+	int64_t heard_ns = heard_at(live);
+
+	if (diverted_ns == path->diverted_ns)
+		return;
+	path->diverted_ns = diverted_ns;
+	if (!diverted_ns)
+		return;
+	paths->failovers++;
+	/* A probe has arrived again before this tick: the length of the silence is lost. */
+	if ((int64_t)diverted_ns - heard_ns < (int64_t)path->deadline_ns)
+		heard_ns = 0;
+	if (heard_ns)
+		failover_count(paths, (double)((int64_t)diverted_ns - heard_ns) / 1e9);
+	paths_report_failover(paths, pair, id, map, heard_ns);
+}
+
+/* Trusted again: packets return to it. */
+static void candidate_restore(struct paths *paths, struct paths_pair *pair, unsigned int id,
+			      int64_t died_ns)
+{
+	struct candidate *path = &pair->candidates[id];
+	struct esc_lane *map = paths_map_entry(paths, pair, id);
+	uint64_t diverted_ns = load(map->diverted_ns), packets = load(map->diverted);
+
+	__atomic_store_n(&map->diverted_ns, 0, __ATOMIC_SEQ_CST);
+	path->diverted_ns = 0;
+	paths->returns += diverted_ns != 0;
+	paths_report_up(paths, pair, id, died_ns, diverted_ns, packets);
+}
+
+bool paths_release(struct paths *paths, unsigned int slot, unsigned int id)
+{
+	struct paths_pair *pair = slot < ESC_PATH_SLOTS_MAX ? paths->by_slot[slot] : NULL;
+	struct esc_lane *map;
+
+	if (!pair || id >= ESC_PATH_LANES_MAX || !pair->candidates[id].sport ||
+	    paths_pair_replies(pair, time_local_ns()))
+		return false;
+	map = paths_map_entry(paths, pair, id);
+	paths_report_released(paths, pair, id, load(map->diverted_ns), load(map->diverted));
+	__atomic_store_n(&map->diverted_ns, 0, __ATOMIC_SEQ_CST);
+	pair->candidates[id].diverted_ns = 0;
+	return true;
+}
+
+/* --- one candidate --- */
+
+static bool is_trusted(enum pathlive_state state)
+{
+	return state == PATHLIVE_UP || state == PATHLIVE_SUSPECT;
+}
+
+/* True: the standbys have to be chosen again. */
+static bool candidate_evaluate(struct paths *paths, struct paths_pair *pair, unsigned int id,
+			       uint64_t now_ns)
+{
+	struct candidate *path = &pair->candidates[id];
+	struct esc_lane *map = paths_map_entry(paths, pair, id);
+	enum pathlive_state before = path->damp.state, seen;
+	int64_t died_ns = path->damp.died_ns;
+	struct pathlive_lane live;
+
+	seen = state_read(map, path->deadline_ns, now_ns, &live);
+	detect_failover(paths, pair, id, &live);
+	/* The programs have seen a failure that was over before this tick. */
+	if (path->diverted_ns && is_trusted(before))
+		seen = PATHLIVE_DOWN;
+	/*
+	 * The peer reports nothing any more (its daemon has ended, perhaps): a path that went down
+	 * is not known to be up. Its packets stay on the standby while replies come over that
+	 * (steer/ watches it).
+	 */
+	if (!path->deadline_ns && !is_trusted(before))
+		seen = PATHLIVE_SUSPECT;
+	pathlive_step(&path->damp, &paths->live, seen, (int64_t)now_ns);
+	if (path->damp.state == before)
+		return false;
+	__atomic_store_n(&map->state, (uint8_t)path->damp.state, __ATOMIC_RELAXED);
+	if (path->damp.state == PATHLIVE_DOWN && is_trusted(before)) {
+		paths_report_down(paths, pair, id, &live);
+		paths_unsettle(pair, now_ns);
+	} else if (path->damp.state == PATHLIVE_HELD) {
+		paths_unsettle(pair, now_ns);
+	} else if (path->damp.state == PATHLIVE_UP && before == PATHLIVE_HELD) {
+		candidate_restore(paths, pair, id, died_ns);
+	}
+	return true;
+}
+
+void paths_evaluate(struct paths *paths, struct paths_pair *pair, uint64_t now_ns)
+{
+	bool changed = false;
+
+	for (unsigned int i = 0; i < ESC_PATH_LANES_MAX; i++)
+		if (pair->candidates[i].sport)
+			changed |= candidate_evaluate(paths, pair, i, now_ns);
+	if (changed)
+		paths_choose_standbys(paths, pair);
+}
+
+/* --- standbys --- */
+
+/* A probe was replied to, or reported as received: the way back may be down. */
+static bool was_heard(const struct candidate *path, const struct esc_lane *map)
+{
+	return path->rtt.samples || load(map->live.heard_peer_ns);
+}
+
+static void choice_of(const struct paths *paths, const struct paths_pair *pair, unsigned int id,
+		      struct pathlive_choice *out)
+{
+	const struct esc_lane *map = paths_map_entry(paths, pair, id);
+	const struct candidate *path = &pair->candidates[id];
+	int index = paths_set_index(pair, path->sport);
+	struct pathstat_now now;
+
+	pathstat_now(&path->out, (int64_t)PATHS_TICK_IDLE_NS, &now);
+	*out = (struct pathlive_choice){
+		.state = path->damp.state,
+		.delay_ns = now.delay_ns,
+		.spread_ns = now.spread_ns,
+	};
+	/* One that never was heard is no help. */
+	if (!was_heard(path, map) && out->state == PATHLIVE_UP)
+		out->state = PATHLIVE_SUSPECT;
+	if (index < 0)
+		return;
+	out->group = pair->set.ports[index].group;
+	memcpy(out->hops, pair->set.ports[index].hops, sizeof(out->hops));
+}
+
+void paths_choose_standbys(struct paths *paths, struct paths_pair *pair)
+{
+	struct pathlive_choice choices[ESC_PATH_LANES_MAX];
+	unsigned int ids[ESC_PATH_LANES_MAX];
+	size_t count = 0;
+
+	for (unsigned int i = 0; i < ESC_PATH_LANES_MAX; i++) {
+		if (!pair->candidates[i].sport)
+			continue;
+		choice_of(paths, pair, i, &choices[count]);
+		ids[count++] = i;
+	}
+	for (size_t i = 0; i < count; i++) {
+		int chosen = pathlive_choose_standby(choices, count, i);
+		struct esc_lane *map = paths_map_entry(paths, pair, ids[i]);
+
+		pair->candidates[ids[i]].standby = chosen < 0 ? -1 : (int)ids[chosen];
+		__atomic_store_n(&map->standby,
+				 chosen < 0 ? ESC_PATH_LANE_NONE : (uint8_t)ids[chosen],
+				 __ATOMIC_RELAXED);
+	}
+}
+
+/* --- facts --- */
+
+static void copy_delays(const struct candidate *path, int64_t span_ns, struct path_facts *out)
+{
+	struct pathstat_now now;
+
+	pathstat_now(&path->in, span_ns, &now);
+	out->in_floor_ns = now.floor_ns;
+	out->in_delay_ns = now.delay_ns;
+	out->in_worst_ns = now.worst_ns;
+	out->in_noise_ns = now.noise_ns;
+	out->in_bound_ns = now.bound_ns;
+	pathstat_now(&path->out, span_ns, &now);
+	out->floor_ns = now.floor_ns;
+	out->delay_ns = now.delay_ns;
+	out->worst_ns = now.worst_ns;
+	out->noise_ns = now.noise_ns;
+	out->bound_ns = now.bound_ns;
+	out->measured_ns = now.at_ns;
+}
+
+void paths_candidate_facts(const struct paths *paths, const struct paths_pair *pair,
+			   unsigned int id, uint64_t now_ns, struct path_facts *out)
+{
+	const struct candidate *path = &pair->candidates[id];
+	const struct esc_lane *map = paths_map_entry(paths, pair, id);
+	uint64_t recent_ns = MEASURED_INTERVALS * path->interval_ns;
+	int index = paths_set_index(pair, path->sport);
+
+	recent_ns = recent_ns > MEASURED_NS ? recent_ns : MEASURED_NS;
+	*out = (struct path_facts){
+		.slot = pair->slot,
+		.id = id,
+		.sport = path->sport,
+		.state = path->damp.state,
+		.heard = was_heard(path, map),
+		.diverted_ns = load(map->diverted_ns),
+		.diverted_packets = load(map->diverted),
+		.sent = load(map->probes),
+		.replied = load(map->replies),
+		.lost = path->lost,
+		.standby = path->standby,
+		.use = path->use,
+		.interval_ns = path->interval_ns,
+		.deadline_ns = path->deadline_ns,
+		.qps = path->qps,
+	};
+	/* "Now" is the last four probes or so. */
+	copy_delays(path, (int64_t)(MEASURED_INTERVALS * path->interval_ns), out);
+	out->usable = out->state == PATHLIVE_UP && !out->diverted_ns && out->measured_ns &&
+		      now_ns < (uint64_t)out->measured_ns + recent_ns;
+	if (index < 0)
+		return;
+	out->group = pair->set.ports[index].group;
+	memcpy(out->hops, pair->set.ports[index].hops, sizeof(out->hops));
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Queue pairs and their owners as a capability. */
+#include <errno.h>
+#include <string.h>
+
+#include "base/explain.h"
+#include "base/json.h"
+#include "internal.h"
+#include "report_owner.h"
+
+#define QP_TICK_NS 1000000000ull
+
+struct owners *qptable_owners(const struct qptable *table)
+{
+	return table->owners;
+}
+
+void qptable_set_delay_order(struct qptable *table, const struct qp_delay_order *order)
+{
+	table->delay_order = order;
+}
+
+int qptable_poll(struct qptable *table)
+{
+	struct esc_reason_count reasons[ESC_REASON_MAX];
+	int err = dataplane_reasons(table->dataplane, reasons);
+
+	if (!err)
+		err = qptable_refresh(table, time_local_ns(),
+				      reason_sum(&reasons[ESC_REASON_QP_TABLE_FULL]));
+	table->refresh_failed = err != 0;
+	return err;
+}
+
+static int refresh(void *self)
+{
+	struct qptable *table = self;
+	int err = qptable_poll(table);
+
+	owners_refresh(table->owners);
+	return err;
+}
+
+static void check_visibility(void *context, uint64_t now_local_ns, struct port_info *port)
+{
+	owners_judge_port(context, now_local_ns, port);
+}
+
+static int open_owners(struct qptable *table, char **error)
+{
+	const struct dataplane *dataplane = table->dataplane;
+	int err = owners_new(&table->owners, dataplane_map_fd(dataplane, "control"),
+			     dataplane_map_fd(dataplane, "qp_owners"), dataplane_is_off(dataplane));
+
+	if (err)
+		return explain(error, err, "queue pairs' owners: %s", strerror(-err));
+	dataplane_set_visibility(table->dataplane, check_visibility, table->owners);
+	return 0;
+}
+
+static void close_qp(void *self)
+{
+	struct qptable *table = self;
+
+	dataplane_set_visibility(table->dataplane, NULL, NULL);
+	owners_free(table->owners);
+	qptable_free(table);
+}
+
+static int open_qp(void **self, struct core *core, void *const needs[], char **error)
+{
+	struct dataplane *dataplane = needs[0];
+	struct qptable *table;
+	int err = qptable_new(&table, dataplane_qps_fd(dataplane), dataplane_qps_max(dataplane),
+			      core->config->qps.idle_ns, core->events);
+
+	if (err)
+		return explain(error, err, "the map qps cannot be read: %s", strerror(-err));
+	table->core = core;
+	table->dataplane = dataplane;
+	err = qptable_poll(table);
+	if (err)
+		explain(error, err, "the map qps cannot be read: %s", strerror(-err));
+	else
+		err = open_owners(table, error);
+	if (err)
+		close_qp(table);
+	else
+		*self = table;
+	return err;
+}
+
+static void tick(void *self, uint64_t now_ns)
+{
+	struct qptable *table = self;
+
+	owners_turn(table->owners, now_ns);
+	owners_refresh(table->owners);
+}
+
+static void reconfigure(void *self, const struct config *old)
+{
+	struct qptable *table = self;
+
+	(void)old;
+	qptable_set_idle(table, table->core->config->qps.idle_ns);
+}
+
+static int off(void *self, const char *by, char **error)
+{
+	struct qptable *table = self;
+
+	(void)by;
+	(void)error;
+	owners_set_off(table->owners, true);
+	return 0;
+}
+
+static int on(void *self, char **error)
+{
+	struct qptable *table = self;
+
+	(void)error;
+	owners_set_off(table->owners, dataplane_is_off(table->dataplane));
+	return 0;
+}
+
+static void status(void *self, json_t *object)
+{
+	struct esc_reason_count counts[ESC_REASON_MAX];
+	struct qptable *table = self;
+	json_t *qps = json_object();
+
+	json_put_count(qps, "tracked", table->count);
+	json_put_count(qps, "max", dataplane_qps_max(table->dataplane));
+	if (!dataplane_reasons(table->dataplane, counts))
+		json_put_count(qps, "refused", reason_sum(&counts[ESC_REASON_QP_TABLE_FULL]));
+	json_put(object, "qps", qps);
+	json_put(object, "qp_tracing", report_tracing(table->owners));
+}
+
+const struct capability qp_capability = {
+	.name = "qp",
+	.needs = {"dataplane"},
+	.verbs = qp_verb_handlers,
+	.events = qp_events,
+	.metrics = qp_metrics,
+	.open = open_qp,
+	.close = close_qp,
+	.tick_ns = QP_TICK_NS,
+	.tick = tick,
+	.reconfigure = reconfigure,
+	.refresh = refresh,
+	.off = off,
+	.on = on,
+	.status = status,
+	.write_metrics = qp_write_metrics,
+};

@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* One pair of addresses as the policy sees it: its routes and its queue pairs. */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "internal.h"
+#include "net/ethtool.h"
+#include "net/rtnl.h"
+#include "qp/qp.h"
+
+#define NO_ROUTE UINT32_MAX
+#define FRAME_BYTES 38	       /* of Ethernet, with preamble and gap, beside the MTU */
+#define TICKS 4		       /* on end: a burst of a few ms is no reason to move */
+#define SMOOTH_NS 40e6	       /* of rates: four ticks */
+#define IDLE_NS 60000000000ll  /* perhaps it has ended */
+#define MESSAGE_PART 0.25      /* weight of a new mean */
+#define MESSAGE_MOST_NS 10e9   /* longer than a move waits for a message's start */
+
+/* --- the pairs --- */
+
+/* Bytes a second of a path that begins at interface @port; 0: not known. */
+static double capacity_of(const struct steer *steer, unsigned int port)
+{
+	const char *interface = dataplane_port_name(steer->dataplane, port);
+	double bps = steer_keys(steer->core->config)->capacity_bps;
+
+	if (bps <= 0 && interface)
+		bps = ethtool_speed_bps(interface);
+	return bps / 8;
+}
+
+void pair_configure(const struct steer *steer, unsigned int port, struct contend_config *config)
+{
+	const char *interface = dataplane_port_name(steer->dataplane, port);
+	struct link_facts link;
+
+	contend_config_default(config);
+	config->looks = TICKS;
+	config->capacity_Bps = capacity_of(steer, port);
+	if (interface && !rtnl_link(interface, &link))
+		config->packet_bytes = link.mtu + FRAME_BYTES;
+	config->moves_per_s = steer_keys(steer->core->config)->moves_per_s;
+	config->moves_burst = fmax(config->moves_per_s / 2, 1);
+}
+
+struct pair *pair_new(const struct path_pair_facts *facts, const struct contend_config *config)
+{
+	struct pair *pair = calloc(1, sizeof(*pair));
+
+	if (!pair)
+		return NULL;
+	pair->facts = *facts;
+	contend_init(&pair->contend, config);
+	return pair;
+}
+
+void pair_free(struct pair *pair)
+{
+	if (!pair)
+		return;
+	free(pair->qps);
+	free(pair->members);
+	free(pair);
+}
+
+static struct pair *pair_find(const struct pair_list *pairs, const struct path_pair_facts *facts)
+{
+	for (size_t i = 0; i < pairs->count; i++) {
+		struct pair *pair = pairs->list[i];
+
+		if (pair->facts.port == facts->port &&
+		    !memcmp(&pair->facts.key, &facts->key, sizeof(facts->key)))
+			return pair;
+	}
+	return NULL;
+}
+
+static struct pair *pair_add(struct steer *steer, struct pair_list *pairs,
+			     const struct path_pair_facts *facts)
+{
+	struct contend_config config;
+
+	if (pairs->count == pairs->room) {
+		size_t room = pairs->room ? 2 * pairs->room : 8;
+		void *grown = reallocarray(pairs->list, room, sizeof(struct pair *));
+
+		if (!grown)
+			return NULL;
+		pairs->list = grown;
+		pairs->room = room;
+	}
+	pair_configure(steer, facts->port, &config);
+	pairs->list[pairs->count] = pair_new(facts, &config);
+	return pairs->list[pairs->count] ? pairs->list[pairs->count++] : NULL;
+}
+
+void pairs_update(struct steer *steer, struct pair_list *pairs)
+{
+	const struct path_pair_facts *facts;
+	size_t count = paths_pairs(steer->paths, &facts);
+
+	for (size_t i = 0; i < pairs->count; i++)
+		pairs->list[i]->there = false;
+	for (size_t i = 0; i < count; i++) {
+		struct pair *pair = pair_find(pairs, &facts[i]);
+
+		if (!pair)
+			pair = pair_add(steer, pairs, &facts[i]);
+		if (!pair)
+			continue;
+		pair->there = true;
+		pair->facts = facts[i];
+	}
+	for (size_t i = pairs->count; i-- > 0;) {
+		if (pairs->list[i]->there)
+			continue;
+		pair_free(pairs->list[i]);
+		pairs->list[i] = pairs->list[--pairs->count];
+	}
+}
+
+void pairs_free(struct pair_list *pairs)
+{
+	while (pairs->count)
+		pair_free(pairs->list[--pairs->count]);
+	free(pairs->list);
+	*pairs = (struct pair_list){};
+}
+
+/* --- routes --- */
+
+/* Candidates of one group are one route, which is known by the first of them. */
+static uint8_t first_of_group(const struct pair *pair, size_t id)
+{
+	uint32_t group = pair->candidates[id].group;
+
+	for (size_t i = 0; group && i < id; i++)
+		if (pair->candidates[i].sport && pair->candidates[i].group == group)
+			return (uint8_t)i;
+	return (uint8_t)id;
+}
+
+/* The usable candidate of a route with the best measurement: those in use are probed more often. */
+static const struct path_facts *best_measured(const struct pair *pair, size_t route)
+{
+	const struct path_facts *best = NULL;
+
+	for (size_t i = 0; i < ESC_PATH_LANES_MAX; i++) {
+		const struct path_facts *path = &pair->candidates[i];
+
+		if (!path->sport || pair->route_of[i] != route || !path->usable)
+			continue;
+		if (!best || path->interval_ns < best->interval_ns ||
+		    (path->interval_ns == best->interval_ns &&
+		     path->measured_ns > best->measured_ns))
+			best = path;
+	}
+	return best;
+}
+
+static void update_route(struct pair *pair, size_t number)
+{
+	struct contend_path *route = &pair->routes[number];
+	const struct path_facts *path = NULL;
+
+	/* Which other ports share the route is only known of groups. */
+	if (pair->candidates[number].sport && pair->candidates[number].group &&
+	    pair->route_of[number] == number)
+		path = best_measured(pair, number);
+	route->usable = path && path->measured_ns;
+	if (!route->usable)
+		return;
+	route->floor_ns = path->floor_ns;
+	route->delay_ns = path->delay_ns;
+	route->worst_ns = path->worst_ns >= path->delay_ns ? path->worst_ns : path->delay_ns;
+	route->noise_ns = isnan(path->noise_ns) ? 0 : path->noise_ns;
+	route->bound_ns = path->bound_ns;
+	route->measured_ns = path->measured_ns;
+}
+
+void pair_update_candidates(struct pair *pair, const struct paths *paths)
+{
+	struct path_facts found[ESC_PATH_LANES_MAX];
+	uint16_t sports[ESC_PATH_LANES_MAX];
+	bool changed = false;
+	size_t count = paths_candidates(paths, pair->facts.slot, found);
+
+	for (size_t i = 0; i < ESC_PATH_LANES_MAX; i++)
+		sports[i] = pair->candidates[i].sport;
+	memset(pair->candidates, 0, sizeof(pair->candidates));
+	for (size_t i = 0; i < count; i++)
+		if (found[i].id < ESC_PATH_LANES_MAX)
+			pair->candidates[found[i].id] = found[i];
+	for (size_t i = 0; i < ESC_PATH_LANES_MAX; i++) {
+		uint8_t first = first_of_group(pair, i);
+
+		changed |= sports[i] && (pair->route_of[i] != first ||
+					 sports[i] != pair->candidates[i].sport);
+		pair->route_of[i] = first;
+	}
+	if (changed)
+		contend_forget(pair->routes, ESC_PATH_LANES_MAX, pair->qps, pair->count);
+	for (size_t i = 0; i < ESC_PATH_LANES_MAX; i++)
+		update_route(pair, i);
+}
+
+uint32_t pair_route_of(const struct pair *pair, int id)
+{
+	const struct path_facts *path;
+
+	if (id < 0 || id >= ESC_PATH_LANES_MAX || !pair->candidates[id].sport)
+		return NO_ROUTE;
+	path = &pair->candidates[id];
+	if (path->diverted_ns && path->standby >= 0 && path->standby < ESC_PATH_LANES_MAX)
+		return pair->route_of[path->standby];
+	return pair->route_of[id];
+}
+
+int pair_candidate_for(const struct pair *pair, uint32_t route)
+{
+	const struct path_facts *path =
+		route < ESC_PATH_LANES_MAX ? best_measured(pair, route) : NULL;
+
+	return path ? (int)path->id : -1;
+}
+
+bool pair_is_calm(const struct pair *pair)
+{
+	for (size_t i = 0; i < ESC_PATH_LANES_MAX; i++)
+		if (pair->routes[i].stands_out)
+			return false;
+	for (size_t i = 0; i < pair->count; i++)
+		if (pair->qps[i].ordered)
+			return false;
+	return true;
+}
+
+/* --- queue pairs --- */
+
+static void update_messages(struct contend_qp *qp, double mean_ns)
+{
+	if (mean_ns > MESSAGE_MOST_NS)
+		return;
+	qp->message_ns += qp->message_ns > 0 ? MESSAGE_PART * (mean_ns - qp->message_ns) : mean_ns;
+}
+
+void pair_update_qp(struct pair_qp *member, struct contend_qp *qp, const struct esc_qp *read,
+		    int64_t now_ns)
+{
+	double ns = (double)(now_ns - member->read_ns);
+	uint64_t messages = read->messages - member->messages;
+
+	if (!member->read_ns || read->packets < member->packets || ns <= 0) {
+		member->idle_ns = now_ns;
+	} else {
+		double rate = (double)(read->bytes - member->bytes) * 1e9 / ns;
+
+		qp->rate_Bps += (1 - exp(-ns / SMOOTH_NS)) * (rate - qp->rate_Bps);
+		qp->idle_gap_ns =
+			read->packets == member->packets ? (double)(now_ns - member->idle_ns) : 0;
+		if (read->packets != member->packets)
+			member->idle_ns = now_ns;
+		if (messages && member->message_ns)
+			update_messages(qp, (double)(now_ns - member->message_ns) /
+						    (double)messages);
+		if (messages)
+			member->message_ns = now_ns;
+	}
+	member->read_ns = now_ns;
+	member->packets = read->packets;
+	member->bytes = read->bytes;
+	member->messages = read->messages;
+}
+
+static bool is_of_pair(const struct pair *pair, const struct esc_qp_key *key)
+{
+	return key->direction == ESC_DIRECTION_TX && key->port == pair->facts.port &&
+	       !memcmp(&key->src, &pair->facts.key.src, sizeof(key->src)) &&
+	       !memcmp(&key->dst, &pair->facts.key.dst, sizeof(key->dst));
+}
+
+static int add_member(struct pair *pair, const struct qp_entry *entry)
+{
+	if (pair->count == pair->room) {
+		size_t room = pair->room ? 2 * pair->room : 8;
+		void *qps = reallocarray(pair->qps, room, sizeof(*pair->qps)), *members;
+
+		if (!qps)
+			return -ENOMEM;
+		pair->qps = qps;
+		members = reallocarray(pair->members, room, sizeof(*pair->members));
+		if (!members)
+			return -ENOMEM;
+		pair->members = members;
+		pair->room = room;
+	}
+	pair->qps[pair->count] = (struct contend_qp){.path = NO_ROUTE};
+	pair->members[pair->count] = (struct pair_qp){
+		.key = entry->key,
+		.first_local_ns = entry->qp.first_local_ns,
+		.own_sport = entry->qp.sport,
+		.home = -1,
+		.id = -1,
+	};
+	pair->count++;
+	return 0;
+}
+
+/* Its index, or SIZE_MAX. Tables are sorted, so it is mostly the one after the last. */
+static size_t find_member(const struct pair *pair, const struct qp_entry *entry, size_t from)
+{
+	for (size_t n = 0; n < pair->count; n++) {
+		size_t i = (from + n) % pair->count;
+
+		if (pair->members[i].first_local_ns == entry->qp.first_local_ns &&
+		    !memcmp(&pair->members[i].key, &entry->key, sizeof(entry->key)))
+			return i;
+	}
+	return SIZE_MAX;
+}
+
+static void drop_gone(struct pair *pair)
+{
+	for (size_t i = pair->count; i-- > 0;) {
+		if (pair->members[i].there)
+			continue;
+		pair->count--;
+		pair->members[i] = pair->members[pair->count];
+		pair->qps[i] = pair->qps[pair->count];
+	}
+}
+
+/* It may have ended, and one that sends needs the candidate that its rule keeps. */
+static bool is_in_the_way(const struct pair *pair, const struct qp_entry *entry, uint64_t now_ns)
+{
+	return pair->facts.crowded && (int64_t)(now_ns - entry->seen_local_ns) > IDLE_NS;
+}
+
+int pair_update_members(struct pair *pair, const struct paths *paths,
+			const struct qp_entry *entries, size_t count, uint64_t now_ns)
+{
+	size_t at = 0;
+
+	for (size_t i = 0; i < pair->count; i++)
+		pair->members[i].there = false;
+	for (size_t i = 0; i < count; i++) {
+		struct pair_qp *member;
+
+		if (!is_of_pair(pair, &entries[i].key) || is_in_the_way(pair, &entries[i], now_ns))
+			continue;
+		at = find_member(pair, &entries[i], at);
+		if (at == SIZE_MAX) {
+			if (add_member(pair, &entries[i]))
+				return -ENOMEM;
+			at = pair->count - 1;
+		}
+		member = &pair->members[at];
+		member->there = true;
+		member->own_sport = entries[i].qp.sport;
+		member->home = paths_id_of(paths, pair->facts.slot, member->own_sport);
+		at++;
+	}
+	drop_gone(pair);
+	return 0;
+}

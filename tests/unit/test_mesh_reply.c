@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The capability `mesh` as it shows itself: `peers`, `status` and the metrics. */
+#include <criterion/criterion.h>
+#include <math.h>
+
+#include "base/address.h"
+#include "core/core.h"
+#include "mesh/internal.h"
+#include "shown.h"
+
+#define S 1000000000ll
+
+extern const struct capability mesh_capability;
+
+/* The clock below, as the mesh calls it. */
+struct clock {
+	struct hostclock host;
+} the_clock;
+
+const struct hostclock *clock_host(const struct clock *clock)
+{
+	return &clock->host;
+}
+
+int64_t clock_local_at(const struct clock *clock, uint64_t monotonic_ns)
+{
+	(void)clock;
+	return (int64_t)monotonic_ns;
+}
+
+uint64_t clock_epoch(const struct clock *clock)
+{
+	(void)clock;
+	return 1;
+}
+
+uint64_t clock_rounds(const struct clock *clock)
+{
+	(void)clock;
+	return 0;
+}
+
+struct esc_fleet *clock_fleet(const struct clock *clock)
+{
+	(void)clock;
+	return NULL;
+}
+
+struct clock_edge *clock_add_edge(struct clock *clock, enum fleet_plane plane, uint64_t id,
+				  const char *host)
+{
+	(void)clock;
+	(void)plane;
+	(void)id;
+	(void)host;
+	return NULL;
+}
+
+void clock_remove_edge(struct clock *clock, struct clock_edge *edge)
+{
+	(void)clock;
+	free(edge);
+}
+
+void clock_configure(struct clock *clock, bool on)
+{
+	(void)clock;
+	(void)on;
+}
+
+void clock_listen(struct clock *clock, const struct clock_listener *listener, void *context)
+{
+	(void)clock;
+	(void)listener;
+	(void)context;
+}
+
+void clock_read_records(struct clock *clock)
+{
+	(void)clock;
+}
+
+void clock_tick(struct clock *clock, uint64_t now_ns)
+{
+	(void)clock;
+	(void)now_ns;
+}
+
+static struct config config = {.clock = {.window_ns = 2 * S}, .mesh = {.down_after_ns = S}};
+static struct core core = {.config = &config};
+static struct mesh mesh;
+
+static void begin(void)
+{
+	the_clock.host = (struct hostclock){.state = CLOCK_FREE_RUNNING};
+	mesh = (struct mesh){.core = &core, .clock = &the_clock, .peers_fd = -1};
+	for (int i = 0; i < MESH_PLANES; i++)
+		mesh.planes[i] = (struct mesh_plane){.plane = i, .interface = "eth1"};
+}
+
+static struct mesh_peer *add(size_t slot, const char *host)
+{
+	struct mesh_peer *peer = calloc(1, sizeof(*peer));
+
+	peer->edge = calloc(1, sizeof(*peer->edge));
+	peer->edge->slot = slot;
+	snprintf(peer->edge->host, sizeof(peer->edge->host), "%s", host);
+	address_parse("10.0.0.2", &peer->address);
+	peer->state = PEER_UP;
+	peer->heard_ns = time_local_ns();
+	mesh.peers[slot] = peer;
+	return peer;
+}
+
+static void end(void)
+{
+	for (size_t i = 0; i < MESH_PEERS_MAX; i++) {
+		if (mesh.peers[i])
+			free(mesh.peers[i]->edge);
+		free(mesh.peers[i]);
+	}
+}
+
+TestSuite(mesh_reply, .init = begin, .fini = end);
+
+/* Both clocks are true: fabric time is local time. */
+static void give_time(struct mesh_peer *peer)
+{
+	int64_t now_ns = (int64_t)time_local_ns();
+
+	the_clock.host.state = CLOCK_SYNCED;
+	the_clock.host.consensus.line =
+		(struct clock_line){.local_ns = now_ns, .fabric_ns = now_ns};
+	the_clock.host.model = (struct clock_model){.generation = 1,
+						    .ref_local_ns = now_ns,
+						    .ref_fabric_ns = now_ns,
+						    .turn_local_ns = now_ns,
+						    .turn_fabric_ns = now_ns,
+						    .bound_local_ns = now_ns,
+						    .bound_ns = 200};
+	peer->edge->view_known = true;
+	peer->edge->view_fresh_ns = now_ns;
+	peer->edge->view = (struct clock_view){.ref_local_ns = now_ns,
+					       .ref_fabric_ns = now_ns,
+					       .bound_ns = 300,
+					       .generation = 1,
+					       .state = CLOCK_SYNCED};
+}
+
+static void probe(struct mesh_peer *peer, int64_t there_ns, int64_t back_ns)
+{
+	int64_t now_ns = (int64_t)time_local_ns();
+
+	passages_add(&peer->edge->out, now_ns, now_ns + there_ns);
+	passages_add(&peer->edge->back, now_ns + there_ns + 50, now_ns + there_ns + 50 + back_ns);
+}
+
+Test(mesh_reply, a_peer)
+{
+	struct mesh_peer_facts peer = {
+		.host = "h2",
+		.interface = "eth1",
+		.state = PEER_DOWN,
+		.blame = "nic",
+		.heard = true,
+		.silent_ns = 1500000000,
+		.sent = 100,
+		.lost = 3,
+		.source_port = 50000,
+		.rtt = {4, 1, 2, 3, 4},
+	};
+	json_t *object;
+
+	address_parse("10.0.0.2", &peer.address);
+	object = mesh_peer_json(&peer);
+	cr_expect_str_eq(text(object, "peer"), "h2");
+	cr_expect_str_eq(text(object, "address"), "10.0.0.2");
+	cr_expect_str_eq(text(object, "plane"), "backend");
+	cr_expect_str_eq(text(object, "state"), "down");
+	cr_expect_str_eq(text(object, "blame"), "nic");
+	cr_expect_eq(number(object, "sport"), 50000);
+	cr_expect_eq(number(object, "sent"), 100);
+	cr_expect_eq(number(object, "lost"), 3);
+	cr_expect_eq(number(get(object, "rtt_ns"), "p99"), 3);
+	cr_expect_eq(real_number(object, "last_heard_ms"), 1500);
+	for (const char *const *key = (const char *const[]){"owd_out_ns", "owd_in_ns", "bound_ns",
+							    "note", "failed", NULL};
+	     *key; key++)
+		cr_expect_null(get(object, *key), "%s is not known", *key);
+	json_decref(object);
+	peer.owd_in = (struct quantiles){2, -5, 6, 7, 8};
+	peer.owd_bound_ns = 300;
+	peer.heard = false;
+	peer.failed = 2;
+	object = mesh_peer_json(&peer);
+	cr_expect_eq(number(get(object, "owd_in_ns"), "min"), -5);
+	cr_expect_eq(number(object, "bound_ns"), 300);
+	cr_expect_eq(number(object, "failed"), 2);
+	cr_expect_null(get(object, "owd_out_ns"));
+	cr_expect_null(get(object, "last_heard_ms"), "nothing was ever received");
+	json_decref(object);
+}
+
+static void add_qps(void *context, json_t *peers)
+{
+	json_object_set_new(json_array_get(peers, 0), "qps", json_integer(*(int *)context));
+}
+
+Test(mesh_reply, peers_with_what_another_module_adds)
+{
+	struct mesh_peer *peer;
+	json_t *object, *first;
+	int qps = 5;
+
+	add(0, "h10");
+	peer = add(1, "h2");
+	peer->edge->requests = 7;
+	peer->edge->losses.replied = 9;
+	peer->unanswered = true;
+	probe(peer, 1000, 2000);
+	mesh_on_reply(&mesh, add_qps, &qps);
+	object = reply_of(&mesh_capability, &mesh);
+	cr_assert_eq(json_array_size(get(object, "peers")), 2);
+	first = json_array_get(get(object, "peers"), 0);
+	cr_expect_str_eq(text(first, "peer"), "h2", "by host, as numbers are read");
+	cr_expect_eq(number(first, "received"), 7);
+	cr_expect_eq(number(first, "answered"), 9);
+	cr_expect_eq(number(get(first, "rtt_ns"), "p50"), 3000);
+	cr_expect_null(get(first, "owd_out_ns"), "without fabric time");
+	cr_expect_eq(number(first, "qps"), 5);
+	cr_expect_str_neq(text(first, "note"), "(absent)");
+	json_decref(object);
+}
+
+Test(mesh_reply, delays_by_fabric_time)
+{
+	struct mesh_peer *peer = add(0, "h2");
+	struct mesh_out_facts out;
+	json_t *object, *first;
+
+	give_time(peer);
+	probe(peer, 1000, 2000);
+	peer->edge->one_sided = true; /* the replies stand for the peer's probes */
+	object = reply_of(&mesh_capability, &mesh);
+	first = json_array_get(get(object, "peers"), 0);
+	cr_expect_eq(number(get(first, "owd_out_ns"), "p50"), 1000);
+	cr_expect_eq(number(get(first, "owd_in_ns"), "p50"), 2000);
+	cr_expect_geq(number(first, "bound_ns"), 500);
+	json_decref(object);
+	cr_assert(mesh_get_out(&mesh, &peer->address, S, &out));
+	cr_expect_eq(out.owd.p50_ns, 1000);
+	cr_expect(isnan(mesh_get_floor(&mesh, &peer->address)));
+	peer->edge->fit.floor_known = true;
+	peer->edge->fit.floor_ns = 900;
+	cr_expect_eq(mesh_get_floor(&mesh, &peer->address), 900);
+	peer->edge->view_fresh_ns -= CLOCK_VIEW_FRESH_NS + S;
+	cr_assert(mesh_get_out(&mesh, &peer->address, S, &out));
+	cr_expect_eq(out.owd.samples, 0, "the view of a daemon that is gone");
+	peer->address.bytes[15]++;
+	cr_expect(mesh_get_out(&mesh, &peer->address, S, &out));
+	peer->address.bytes[15]--;
+	cr_expect(!mesh_get_out(&mesh, &(struct esc_address){}, S, &out), "it is not probed");
+}
+
+Test(mesh_reply, status)
+{
+	json_t *status = status_of(&mesh_capability, &mesh);
+	const json_t *probing = get(status, "probing");
+
+	cr_expect_null(get(status, "members"), "there is no file");
+	cr_expect(json_is_false(get(probing, "authority")));
+	cr_expect(strstr(text(probing, "authority_note"), "key_file"));
+	cr_expect_eq(json_array_size(get(probing, "planes")), 0, "none is configured");
+	json_decref(status);
+	add(0, "h2");
+	add(1, "h3")->state = PEER_SUSPECT;
+	config.keys.have[0] = true;
+	mesh.planes[0].configured = mesh.planes[0].on = true;
+	mesh.paused = true;
+	status = status_of(&mesh_capability, &mesh);
+	probing = get(status, "probing");
+	cr_expect(json_is_true(get(probing, "authority")));
+	cr_expect_eq(number(get(probing, "peers"), "up"), 1);
+	cr_expect_eq(number(get(probing, "peers"), "suspect"), 1);
+	probing = json_array_get(get(probing, "planes"), 0);
+	cr_expect(json_is_false(get(probing, "on")));
+	cr_expect(strstr(text(probing, "note"), "kill switch"));
+	json_decref(status);
+}
+
+Test(mesh_reply, metrics)
+{
+	struct mesh_peer *peer = add(0, "h2");
+	char *metrics;
+
+	config.keys.have[0] = true;
+	mesh.planes[0].configured = mesh.planes[0].on = true;
+	peer->lost = 1;
+	peer->sent_before = 10;
+	give_time(peer);
+	probe(peer, 1000, 2000);
+	metrics = metrics_of(&mesh_capability, &mesh);
+	expect_line(metrics, "escapement_probing{plane=\"backend\"} 1");
+	expect_line(metrics, "escapement_probe_authority 1");
+#define PEER "{netdev=\"eth1\",peer=\"h2\",plane=\"backend\""
+	expect_line(metrics, "escapement_peer_connected" PEER "} 1");
+	expect_line(metrics, "escapement_probe_lost_total" PEER "} 1");
+	expect_line(metrics, "escapement_probe_sent_total" PEER "} 10");
+	expect_line(metrics, "escapement_probe_failed_total" PEER "} 0");
+	expect_line(metrics, "escapement_owd_seconds" PEER ",direction=\"out\",stat=\"p50\"} 1e-06");
+	expect_line(metrics, "escapement_rtt_seconds" PEER ",stat=\"p50\"} 3e-06");
+	expect_no_family(metrics, "direction=\"in\",stat"); /* no probe of the peer arrived */
+	expect_families(metrics, mesh_capability.metrics);
+	free(metrics);
+	the_clock.host.state = CLOCK_FREE_RUNNING;
+	passages_clear(&peer->edge->out);
+	metrics = metrics_of(&mesh_capability, &mesh);
+	expect_no_family(metrics, "escapement_owd_");
+	expect_no_family(metrics, "escapement_rtt_");
+	free(metrics);
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* What becomes of a path that went down, while its peer reports and when it no longer does. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "paths/internal.h"
+
+#define MS 1000000ull
+#define SECOND (1000 * MS)
+#define OWN 0
+#define OTHER 1
+
+static struct core core;
+static struct paths paths;
+static struct paths_pair *pair;
+static uint64_t now_ns;
+
+static void setup(void)
+{
+	memset(&core, 0, sizeof(core));
+	memset(&paths, 0, sizeof(paths));
+	cr_assert_eq(events_new(&core.events, 64, NULL), 0);
+	paths.core = &core;
+	paths.map = calloc(ESC_PATH_SLOTS_MAX, sizeof(*paths.map));
+	pathlive_config_default(&paths.live);
+	pair = calloc(1, sizeof(*pair));
+	paths.by_slot[0] = pair;
+	now_ns = time_local_ns();
+	for (unsigned int i = 0; i < 2; i++) {
+		pair->candidates[i].sport = paths.map[0].lanes[i].sport = (uint16_t)(50000 + i);
+		pair->candidates[i].standby = (int)!i;
+		pair->candidates[i].deadline_ns = 3 * MS;
+	}
+	pair->replied_ns = now_ns;
+}
+
+static void teardown(void)
+{
+	paths_pair_forget(pair);
+	free(paths.map);
+	events_free(core.events);
+}
+
+TestSuite(paths_poll, .init = setup, .fini = teardown);
+
+static enum pathlive_state evaluate(uint64_t later_ns)
+{
+	now_ns += later_ns;
+	paths_evaluate(&paths, pair, now_ns);
+	return pair->candidates[OWN].damp.state;
+}
+
+/* The programs found it dead, and took the standby. */
+static void die(void)
+{
+	paths.map[0].lanes[OWN].diverted_ns = now_ns;
+	cr_assert_eq(evaluate(10 * MS), PATHLIVE_DOWN);
+}
+
+static void fall_silent(void)
+{
+	pair->replied_ns = now_ns - 60 * SECOND;
+	for (unsigned int i = 0; i < 2; i++)
+		pair->candidates[i].deadline_ns = 0; /* as paths_update_uses() has it then */
+}
+
+Test(paths_poll, a_path_that_lives_is_used_again)
+{
+	die();
+	cr_expect_eq(evaluate(10 * MS), PATHLIVE_HELD);
+	cr_expect_eq(evaluate(4 * SECOND), PATHLIVE_HELD);
+	cr_expect_eq(evaluate(2 * SECOND), PATHLIVE_UP);
+	cr_expect_eq(paths.map[0].lanes[OWN].diverted_ns, 0);
+}
+
+Test(paths_poll, a_silent_peer_reports_no_path_up)
+{
+	die();
+	fall_silent();
+	for (int i = 0; i < 20; i++)
+		cr_expect_eq(evaluate(10 * SECOND), PATHLIVE_HELD);
+	cr_expect_neq(paths.map[0].lanes[OWN].diverted_ns, 0, "packets stay on the standby");
+	/* It reports again: from then on the time counts. */
+	pair->candidates[OWN].deadline_ns = 3 * MS;
+	cr_expect_eq(evaluate(10 * MS), PATHLIVE_HELD);
+	cr_expect_eq(evaluate(4 * SECOND), PATHLIVE_HELD);
+	cr_expect_eq(evaluate(2 * SECOND), PATHLIVE_UP);
+}
+
+Test(paths_poll, a_path_that_is_up_stays_so_when_the_peer_falls_silent)
+{
+	fall_silent();
+	cr_expect_eq(evaluate(10 * SECOND), PATHLIVE_UP);
+}
+
+Test(paths_poll, a_standby_is_released_only_when_the_peer_is_silent)
+{
+	die();
+	cr_expect_not(paths_release(&paths, 0, OWN), "its reports are better");
+	cr_expect_neq(paths.map[0].lanes[OWN].diverted_ns, 0);
+	fall_silent();
+	cr_expect(paths_release(&paths, 0, OWN));
+	cr_expect_eq(paths.map[0].lanes[OWN].diverted_ns, 0);
+	cr_expect_neq(evaluate(10 * MS), PATHLIVE_DOWN, "and that is no new failure");
+	cr_expect_not(paths_release(&paths, 0, 5), "no such candidate");
+	cr_expect_not(paths_release(&paths, ESC_PATH_SLOTS_MAX, OWN), "no such slot");
+	cr_expect_not(paths_release(&paths, 7, OWN), "a free slot");
+}
