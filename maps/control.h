@@ -6,7 +6,7 @@
 #include "maps/types.h"
 
 /* Raised whenever a pinned map's layout or meaning changes. */
-#define ESC_ABI 6
+#define ESC_ABI 7
 
 #define ESC_PORTS_MAX 16
 

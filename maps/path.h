@@ -158,8 +158,8 @@ ESC_ASSERT_SIZE(struct esc_path_window, 200);
  * in hand, for which their stack has no room.
  */
 struct esc_path_cpu {
-	struct esc_path_key way; /* as the packet has it */
-	struct esc_path_key back;
+	struct esc_path_key key; /* addresses of the packet */
+	struct esc_path_key reverse;
 	__u64 message[28]; /* a request, from four bytes before the UDP header to the tag; or words */
 };
 ESC_ASSERT_SIZE(struct esc_path_cpu, 288);

@@ -83,6 +83,7 @@
 	ESC_NIC_REASONS(X)
 
 enum esc_reason {
+	ESC_REASON_NONE = 0, /* a stage's result: go on; never counted */
 #define X(id, name, text) ESC_REASON_##id,
 	ESC_REASONS(X)
 #undef X

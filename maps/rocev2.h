@@ -12,6 +12,7 @@
 #define ESC_ROCEV2_PORT 4791
 #define ESC_ETHERTYPE_ROCEV1 0x8915
 #define ESC_ICRC_BYTES 4
+#define ESC_XRCETH_BYTES 4
 #define ESC_PSN_MASK 0xffffffu
 #define ESC_QPN_MASK 0xffffffu
 

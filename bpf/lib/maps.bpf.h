@@ -227,16 +227,16 @@ const volatile __u8 esc_plane __weak = 0;
 const volatile __s64 esc_lab_offset_ns __weak = 0;
 const volatile __s32 esc_lab_drift_ppb __weak = 0;
 
-/* The control word, or NULL when the programs are to leave every packet alone. */
-static __always_inline const struct esc_control *esc_control_get(void)
+/* The control block; NULL when the kill switch is set. */
+static __always_inline const struct esc_control *control_get(void)
 {
 	__u32 zero = 0;
-	const struct esc_control *word = bpf_map_lookup_elem(&control, &zero);
+	const struct esc_control *ctl = bpf_map_lookup_elem(&control, &zero);
 
-	return word && !(word->flags & ESC_CONTROL_OFF) ? word : NULL;
+	return ctl && !(ctl->flags & ESC_CONTROL_OFF) ? ctl : NULL;
 }
 
-static __always_inline struct esc_port_counts *esc_port_counts_get(void)
+static __always_inline struct esc_port_counts *port_counts_get(void)
 {
 	__u32 index = esc_port_index;
 

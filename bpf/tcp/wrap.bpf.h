@@ -13,8 +13,8 @@
 #ifndef ESC_BPF_TCP_WRAP_H
 #define ESC_BPF_TCP_WRAP_H
 
-#include "tcp/tcp.bpf.h"
 #include "pacing/tcpwindow.h"
+#include "tcp/tcp.bpf.h"
 
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>

@@ -117,7 +117,7 @@ static void write_reasons(FILE *out, const struct esc_reason_count *reasons)
 {
 	struct prom_family *family = FAMILY_OF(&dataplane_metrics[PORT_REASONS]);
 
-	for (unsigned int i = 0; i < ESC_REASON_MAX; i++) {
+	for (unsigned int i = ESC_REASON_NONE + 1; i < ESC_REASON_MAX; i++) {
 		const char *name = reason_name(i);
 
 		prom_count(family, reasons[i].xdp_ingress, "reason", name, "hook", "xdp_ingress",

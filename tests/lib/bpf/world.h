@@ -206,8 +206,9 @@ static inline void world_reset(struct world *w)
 
 static inline const char *world_reason_name(int reason)
 {
-	static const char *const names[] = {
-#define X(id, name, text) #name,
+	static const char *const names[ESC_REASON_MAX] = {
+		[ESC_REASON_NONE] = "none",
+#define X(id, name, text) [ESC_REASON_##id] = #name,
 		ESC_REASONS(X)
 #undef X
 	};
