@@ -32,7 +32,7 @@ INSTALL ?= install
 
 # CFLAGS, CPPFLAGS and LDFLAGS are the user's; they come after our own.
 CFLAGS ?= -O2 -g
-PKGS := libbpf libxdp yaml-0.1 jansson libsystemd libelf zlib
+PKGS := libbpf libxdp yaml-0.1 jansson libmnl libsystemd libelf zlib
 WARN := -Wall -Wextra -Wshadow -Wmissing-prototypes -Wstrict-prototypes -Wformat=2 -Wvla \
 	$(if $(filter 1,$(WERROR)),-Werror)
 HARDEN := -fPIE -fstack-protector-strong -fstack-clash-protection

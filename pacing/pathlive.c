@@ -31,7 +31,7 @@ uint64_t pathlive_deadline(const struct pathlive_config *config, double rtt_ns, 
 
 const char *pathlive_state_name(enum pathlive_state state)
 {
-	static const char *const names[] = {"up", "suspect", "down", "held"};
+	static const char *const names[] = {"up", "suspect", "down", "hold_down"};
 
 	return (unsigned)state < 4 ? names[state] : "unknown";
 }

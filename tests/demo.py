@@ -338,7 +338,7 @@ def lose_at(lab, spine, address, lost):
 def is_watched(lab, host, qps):
     """Each queue pair is on a path that is probed, and there is another one."""
     paths = lab.json(host, "paths")["paths"]
-    return sum(row["by"] == "auto" for row in lab.json(host, "steer")["steers"]) >= qps and \
+    return sum(row["by"] == "automatic" for row in lab.json(host, "steer")["steers"]) >= qps and \
         len({path.get("group") for path in paths if path["state"] == "up"} - {None}) > 1
 
 

@@ -63,8 +63,8 @@ static const struct verb_arg event_args[] = {
 static const struct verb_arg mode_args[] = {
 	{"MODE", .type = VERB_CHOICE, .choices = "observe|steer|pace", .key = "mode",
 	 .required = true,
-	 .help = "`observe`: no packet is changed; `steer`: rules of `steer` are applied; `pace`: as "
-		 "`pace on`"},
+	 .help = "`observe`: no packet is changed; `steer`: rules of `steer` are applied; `pace`: "
+		 "as `pace on`"},
 	{"INTERFACE", .type = VERB_INTERFACE, .key = "interfaces", .repeated = true,
 	 .help = "the interfaces; without one: all, and `observe` turns off the kill switch too"},
 	{},
@@ -89,8 +89,8 @@ static const struct verb_section off[] = {
 	{.when = "!removed !not_found",
 	 .text = "Off: every program is detached, and stays so over restarts while {kill_file} "
 		 "exists.\n`escapement mode observe` attaches them again."},
-	{.text = "No daemon is running. What was attached and recorded under {removed} is detached and "
-		 "removed."},
+	{.text = "No daemon is running. What was attached and recorded under {removed} is detached "
+		 "and removed."},
 	{.text = "No daemon is running, and nothing was recorded under {not_found}. When the "
 		 "configuration\nsets another `pin_root`, give --pin-root and --kill-file."},
 	{.when = "removed|not_found",
@@ -101,14 +101,15 @@ static const struct verb_section off[] = {
 
 static const struct column features[] = {
 	{"FEATURE", "name", FORMAT_TEXT, COLUMN_LEFT, .help = "a feature of the running kernel"},
-	{"AVAILABLE", "{here:?yes|no}", FORMAT_TEXT, COLUMN_LEFT, .help = "whether it can be used"},
+	{"AVAILABLE", "{supported:?yes|no}", FORMAT_TEXT, COLUMN_LEFT,
+	 .help = "whether it can be used"},
 	{"DETAIL", "detail", FORMAT_TEXT, COLUMN_LEFT, .help = "its version, or the error"},
 	{},
 };
 
 static const struct verb_section feature_list[] = {
 	{.rows = "features", .columns = features},
-	{.rows = "features", .only = "!here", .text = "Without {name}: {cost}"},
+	{.rows = "features", .only = "!supported", .text = "Without {name}: {cost}"},
 	{},
 };
 
@@ -120,51 +121,76 @@ static const struct verb_section version[] = {
 };
 
 static const struct verb status_list[] = {
-	{.name = "status", .summary = "what is attached, visible and possible", .output = status,
+	{.name = "status",
+	 .summary = "what is attached, visible and possible",
+	 .output = status,
 	 .help = "Version, mode, kill switch, how the programs are attached to each interface, how "
 		 "much of the RDMA traffic can be seen, what was counted, and a summary of each "
-		 "capability. Packets that are not counted per queue pair are listed by reason; they "
-		 "were forwarded unchanged."},
-	{.name = "health", .request = "status", .summary = "check this host; exit status 0 or 1",
-	 .help = "Lists what is wrong on this host: programs that are not attached, a clock that is "
-		 "not synced, peers and paths that are down, full tables. The exit status is 0 when "
-		 "there is nothing, else 1."},
+		 "capability. Packets that are not counted per queue pair are listed by reason; "
+		 "they were forwarded unchanged."},
+	{.name = "health",
+	 .request = "status",
+	 .summary = "check this host; exit status 0 or 1",
+	 .help = "Lists what is wrong on this host: programs that are not attached, a clock that "
+		 "is not synced, peers and paths that are down, full tables. The exit status is 0 "
+		 "when there is nothing, else 1."},
 	{},
 };
 
-const struct verb_set status_verbs = {"status", status_list, NULL, health};
+const struct verb_set status_verbs = {.name = "status", .verbs = status_list, .health = health};
 
 static const struct verb verbs[] = {
-	{.name = "events", .summary = "the event log",
+	{.name = "events",
+	 .summary = "the event log",
 	 .args = event_args,
-	 .help = "One line for each event: what was seen, what was done, what was expected and what "
-		 "resulted."},
-	{.name = "mode", .summary = "observe only, or allow steering or pacing", .args = mode_args,
+	 .help = "One line for each event: what was seen, what was done, what was expected and "
+		 "what resulted."},
+	{.name = "mode",
+	 .summary = "observe only, or allow steering or pacing",
+	 .args = mode_args,
 	 .output = mode,
 	 .help = "In mode `observe` no packet is changed: every rule of `steer` ends with the next "
 		 "packet, and no packet is delayed. When the daemon starts, `steer.mode` and "
 		 "`pace.mode` of the configuration decide."},
-	{.name = "off", .summary = "the kill switch: detach everywhere, and stay detached",
-	 .args = off_args, .output = off, .place = VERB_EITHER, .run = local_off,
+	{.name = "off",
+	 .summary = "the kill switch: detach everywhere, and stay detached",
+	 .args = off_args,
+	 .output = off,
+	 .place = VERB_EITHER,
+	 .run = local_off,
 	 .help = "Every program is detached and every interface is as it was before; the daemon "
 		 "continues without them, also after a restart, until `mode observe`. Without a "
 		 "daemon the command line does it itself, and removes the pinned maps with their "
 		 "counts."},
-	{.name = "config show", .request = "config", .summary = "the configuration in force, as YAML",
+	{.name = "config show",
+	 .request = "config",
+	 .summary = "the configuration in force, as YAML",
 	 .help = "With the defaults filled in; the daemon accepts it as a configuration."},
-	{.name = "features", .summary = "which kernel features are available",
-	 .output = feature_list, .place = VERB_EITHER, .run = local_features,
+	{.name = "features",
+	 .summary = "which kernel features are available",
+	 .output = feature_list,
+	 .place = VERB_EITHER,
+	 .run = local_features,
 	 .help = "Asks the daemon, whose confinement may hide some; works without a daemon too."},
-	{.name = "reload", .summary = "read the configuration file again", .output = reload,
+	{.name = "reload",
+	 .summary = "read the configuration file again",
+	 .output = reload,
 	 .help = "It is applied as a whole, or refused as a whole with all errors."},
-	{.name = "help", .summary = "list the verbs, or explain one", .args = help_args,
+	{.name = "help",
+	 .summary = "list the verbs, or explain one",
+	 .args = help_args,
 	 .place = VERB_HERE},
-	{.name = "version", .summary = "the versions of the command line and the daemon",
-	 .output = version, .place = VERB_EITHER, .run = local_version},
-	{.name = "completion", .summary = "print the completion script of a shell",
-	 .args = completion_args, .place = VERB_HERE,
+	{.name = "version",
+	 .summary = "the versions of the command line and the daemon",
+	 .output = version,
+	 .place = VERB_EITHER,
+	 .run = local_version},
+	{.name = "completion",
+	 .summary = "print the completion script of a shell",
+	 .args = completion_args,
+	 .place = VERB_HERE,
 	 .help = "`source <(escapement completion bash)`; packages install it."},
 	{},
 };
 
-const struct verb_set general_verbs = {"general", verbs, NULL, NULL};
+const struct verb_set general_verbs = {.name = "general", .verbs = verbs};

@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "core/core.h"
 #include "maps/maps.h"
+#include "verbs.h"
 
 static json_t *version(void)
 {
@@ -142,9 +143,17 @@ static json_t *reply_reload(void *self, struct request *request)
 	return json_pack("{s:s}", "config", core->config->path);
 }
 
+static json_t *reply_features(void *self, struct request *request)
+{
+	(void)self;
+	(void)request;
+	return verbs_features();
+}
+
 const struct verb_handler api_verb_handlers[] = {
 	{"status", reply_status},   {"events", reply_events},
 	{"mode", reply_mode},	    {"off", reply_off},
 	{"config", reply_config},   {"reload", reply_reload},
-	{"version", reply_version}, {},
+	{"version", reply_version}, {"features", reply_features},
+	{},
 };

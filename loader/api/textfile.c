@@ -17,7 +17,7 @@
 
 #define TEXTFILE_EVENTS(X)                                                                         \
 	X(TEXTFILE_FAILED, "textfile_failed", "escapement.prom cannot be written.")                \
-	X(TEXTFILE_RECOVERED, "textfile_written_again", "escapement.prom is written again.")
+	X(TEXTFILE_RECOVERED, "textfile_recovered", "escapement.prom is written again.")
 enum { TEXTFILE_EVENTS(EVENT_ENUM) };
 const struct event_kind textfile_events[] = {TEXTFILE_EVENTS(EVENT_KIND){}};
 

@@ -23,6 +23,16 @@ const struct verb_set *const verbs_sets[] = {
 	NULL,
 };
 
+json_t *verbs_features(void)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; verbs_sets[i]; i++)
+		if (verbs_sets[i]->features)
+			verbs_sets[i]->features(list);
+	return json_pack("{s:o}", "features", list);
+}
+
 const struct verb *verbs_next(const struct verb *last)
 {
 	bool found = !last;

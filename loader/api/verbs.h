@@ -11,6 +11,9 @@ extern const struct verb_set status_verbs, general_verbs;
 /* In the order of `help`; ends with NULL. */
 extern const struct verb_set *const verbs_sets[];
 
+/* The reply to `features`: what the modules probe of this kernel (new reference). */
+json_t *verbs_features(void);
+
 /* Each verb in order: NULL for @last begins, NULL is the end. */
 const struct verb *verbs_next(const struct verb *last);
 

@@ -89,7 +89,8 @@ void fields_write(FILE *out, const struct field *fields, const void *rows, size_
 
 			if (is_known(fields, row))
 				write_one(family, fields, (const char *)row + fields->offset,
-					  labels(row, context));
+					  labels ? labels(row, context)
+						 : &(struct prom_label){});
 		}
 	}
 }

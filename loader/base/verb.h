@@ -137,6 +137,8 @@ struct verb_set {
 	const struct verb *verbs; /* ends with one of zeros */
 	const struct verb_section *status;
 	const struct verb_section *health; /* each line that is written is a problem */
+	/* Probes the kernel features that it uses, see base/feature.h; works without a daemon. */
+	void (*features)(json_t *list);
 };
 
 #endif

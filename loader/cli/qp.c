@@ -23,7 +23,7 @@ static const char *diagnosis_of(const json_t *qp)
 	size_t i;
 	json_t *kind;
 
-	json_array_foreach (json_object_get(qp, "verdicts"), i, kind) {
+	json_array_foreach (json_object_get(qp, "diagnoses"), i, kind) {
 		const char *name = json_string_value(kind);
 
 		if (name && !strncmp(name, "qp_", 3))
@@ -43,7 +43,7 @@ const char *qp_state(const json_t *qp)
 		return diagnosis;
 	if (json_number_value(json_object_get(qp, "loss_per_second")) > 0)
 		return "loss";
-	if (owd && cli_count(owd, "over"))
+	if (owd && cli_count(owd, "above_threshold"))
 		return "spiky";
 	if (!(json_number_value(json_object_get(qp, "bytes_per_second")) > 0) && !owd)
 		return "idle";

@@ -190,7 +190,7 @@ static void report_change(struct clock *clock, bool known)
 	const struct anchor_word *current = &anchor->current;
 
 	if (known && (!anchor->reported || anchor->reported_id != current->anchor))
-		clock_report(clock, CLOCK_ANCHOR_HEARD, anchor_host(clock, current->anchor),
+		clock_report(clock, CLOCK_ANCHOR_ACQUIRED, anchor_host(clock, current->anchor),
 			     json_pack("{s:i, s:I}", "hops", current->hops, "bound_ns",
 				       (json_int_t)current->bound_ns));
 	if (!known && anchor->reported)
@@ -262,8 +262,8 @@ void clock_get_tai(const struct clock *clock, struct clock_facts *out)
 	out->tai_note = clock->anchor.note;
 	if (!out->known)
 		return;
-	out->tai_known =
-		anchor_read(current, out->fabric_ns, out->bound_ns, &out->tai_ns, &out->tai_bound_ns);
+	out->tai_known = anchor_read(current, out->fabric_ns, out->bound_ns, &out->tai_ns,
+				     &out->tai_bound_ns);
 	out->tai_age_ns = report_age_ns(current, out->fabric_ns);
 	out->tai_hops = current->hops;
 	out->tai_anchor = anchor_host(clock, current->anchor);

@@ -49,9 +49,9 @@ struct clock {
 	X(CLOCK_STATE, "clock_state", "The fabric clock is in another state.")                     \
 	X(CLOCK_REFUSED, "clock_refused", "A peer is not used for the clock for 2 s.")             \
 	X(CLOCK_ACCEPTED, "clock_accepted", "That peer is used again.")                            \
-	X(CLOCK_FALSETICKER, "clock_liar",                                                         \
+	X(CLOCK_FALSETICKER, "clock_falseticker",                                                  \
 	  "A peer is not used for the clock for 10 s: its time differs from all others.")          \
-	X(CLOCK_ANCHOR_HEARD, "anchor_heard", "TAI is known, by this anchor.")                     \
+	X(CLOCK_ANCHOR_ACQUIRED, "anchor_acquired", "TAI is known, by this anchor.")               \
 	X(CLOCK_ANCHOR_LOST, "anchor_lost", "TAI is not known any more.")                          \
 	X(CLOCK_PEER_RESTARTED, "peer_restarted", "The daemon of a peer began anew.")              \
 	X(CLOCK_PEER_ONE_SIDED, "peer_one_sided", "A peer replies, but its probes do not arrive.") \
@@ -79,8 +79,7 @@ extern const struct event_kind clock_events[];
 extern const struct metric clock_metrics[];
 
 /* An event of @kind, an enumerator of CLOCK_EVENTS; takes @seen over, which may be NULL. */
-void clock_report(const struct clock *clock, unsigned int kind, const char *subject,
-		  json_t *seen);
+void clock_report(const struct clock *clock, unsigned int kind, const char *subject, json_t *seen);
 
 /* map.c: the part of the map `fleet` that is of the clock, and the map `clock` */
 int clock_open_maps(struct clock *clock, const struct dataplane *dataplane, char **error);

@@ -11,12 +11,9 @@
 
 #define CLOCK(member, type, key) FIELD(struct clock_facts, member, type, key)
 static const struct field always_fields[] = {
-	{CLOCK(local_ns, I64, "local_ns")},
-	{CLOCK(monotonic_ns, I64, "monotonic_ns")},
-	{CLOCK(used, U32, "peers_used")},
-	{CLOCK(heard, U32, "peers_heard")},
-	{CLOCK(degree, U32, "peers_wanted")},
-	{},
+	{CLOCK(local_ns, I64, "local_ns")},	  {CLOCK(monotonic_ns, I64, "monotonic_ns")},
+	{CLOCK(used, U32, "peers_used")},	  {CLOCK(heard, U32, "peers_reachable")},
+	{CLOCK(degree, U32, "peers_configured")}, {},
 };
 /* With fabric time. */
 static const struct field known_fields[] = {
@@ -36,16 +33,11 @@ static const struct field tai_fields[] = {
 
 #define FIT(member, type, key) FIELD(struct edge_estimate, member, type, key)
 static const struct field fit_fields[] = {
-	{FIT(local_ns, I64, "offset_local_ns")},
-	{FIT(drift_ppb, REAL, "drift_ppb")},
-	{FIT(residual_ns, REAL, "residual_ns")},
-	{FIT(floor_ns, REAL, "floor_ns")},
-	{FIT(noise_ns, REAL, "noise_ns")},
-	{FIT(window_s, REAL, "window_s")},
-	{FIT(pairs_kept, U32, "pairs_kept")},
-	{FIT(pairs_seen, U32, "pairs_seen")},
-	{FIT(flagged, BOOL, "flagged")},
-	{},
+	{FIT(local_ns, I64, "offset_local_ns")}, {FIT(drift_ppb, REAL, "drift_ppb")},
+	{FIT(residual_ns, REAL, "residual_ns")}, {FIT(floor_ns, REAL, "floor_ns")},
+	{FIT(noise_ns, REAL, "noise_ns")},	 {FIT(window_s, REAL, "window_s")},
+	{FIT(pairs_kept, U32, "pairs_kept")},	 {FIT(pairs_seen, U32, "pairs_seen")},
+	{FIT(flagged, BOOL, "flagged")},	 {},
 };
 
 /* The line in force; until the time of the turn, if that is still to come, it is another one. */
@@ -60,9 +52,9 @@ static json_t *model_json(const struct clock_model *model, int64_t local_ns)
 			 turned ? model->turn_fabric_ns : model->ref_fabric_ns);
 	json_put_real(object, "rate_ppb", (turned ? model->rate : model->line_rate) / Q40 * 1e9);
 	if (!turned) {
-		json_put_integer(object, "turn_local_ns", model->turn_local_ns);
-		json_put_integer(object, "turn_fabric_ns", model->turn_fabric_ns);
-		json_put_real(object, "turn_rate_ppb", model->rate / Q40 * 1e9);
+		json_put_integer(object, "slew_local_ns", model->turn_local_ns);
+		json_put_integer(object, "slew_fabric_ns", model->turn_fabric_ns);
+		json_put_real(object, "slew_rate_ppb", model->rate / Q40 * 1e9);
 	}
 	json_put_integer(object, "bound_local_ns", model->bound_local_ns);
 	json_put_integer(object, "bound_ns", model->bound_ns);
@@ -95,7 +87,7 @@ static json_t *peer_json(const struct clock_peer_facts *peer)
 	json_put_bool(object, "used", peer->in_clock && peer->verdict == CONSENSUS_USED);
 	if (!peer->in_clock)
 		return object;
-	json_put_text(object, "verdict", verdict_name(peer->verdict));
+	json_put_text(object, "consensus", verdict_name(peer->verdict));
 	if (peer->verdict != CONSENSUS_ABSENT) {
 		json_put_real(object, "error_ns", peer->error_ns);
 		json_put_real(object, "error_ppb", peer->error_ppb);
@@ -164,7 +156,7 @@ void clock_put_status(void *self, json_t *status)
 	if (clock.known)
 		json_put_integer(object, "bound_ns", clock.bound_ns);
 	json_put_count(object, "peers_used", clock.used);
-	json_put_count(object, "peers_wanted", clock.degree);
+	json_put_count(object, "peers_configured", clock.degree);
 	json_put_text(object, "timestamp_source", "xdp");
 	json_put_text(object, "tai_note", clock.tai_note);
 	json_put(status, "clock", object);

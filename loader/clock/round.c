@@ -184,7 +184,8 @@ static void report_state(struct clock *clock)
 	if (host->state == clock->reported_state)
 		return;
 	seen = json_pack("{s:s, s:i, s:i}", "before", clock_state_name(clock->reported_state),
-			 "heard", (int)host->consensus.heard, "used", (int)host->consensus.used);
+			 "reachable", (int)host->consensus.heard, "used",
+			 (int)host->consensus.used);
 	if (host->state != CLOCK_FREE_RUNNING)
 		json_object_set_new(seen, "bound_ns", json_integer(host->model.bound_ns));
 	log_info("the clock is %s", clock_state_name(host->state));
@@ -194,7 +195,7 @@ static void report_state(struct clock *clock)
 
 static json_t *estimate_json(const struct consensus_peer *peer)
 {
-	return json_pack("{s:s, s:f, s:f}", "refused_for",
+	return json_pack("{s:s, s:f, s:f}", "reason",
 			 peer->verdict == CONSENSUS_REFUSED_DRIFT ? "drift" : "offset", "offset_ns",
 			 peer->offset_ns, "drift_ppb", peer->drift_ppb);
 }

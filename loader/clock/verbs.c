@@ -5,12 +5,12 @@
 static const struct verb_section status[] = {
 	{.header = "Clock",
 	 .text = "{clock.state}<|, error bound {clock.bound_ns:time}|>, {clock.peers_used} of "
-		 "{clock.peers_wanted} peers used"},
+		 "{clock.peers_configured} peers used"},
 	{},
 };
 
 static const struct verb_section health[] = {
-	{.when = "clock.peers_wanted !clock.state=synced",
+	{.when = "clock.peers_configured !clock.state=synced",
 	 .text = "the clock is {clock.state}<|, error bound {clock.bound_ns:time}|>: `escapement "
 		 "clock`"},
 	{},
@@ -25,9 +25,9 @@ static const struct column clock_peers[] = {
 	{"DRIFT_PPM", "drift_ppb", FORMAT_PPM, .help = "the peer's local clock against ours"},
 	{"KEPT", "pairs_kept/pairs_seen", FORMAT_SHARE,
 	 .help = "probe pairs that met no queue, and were used"},
-	{"VERDICT", "{verdict}<| {flagged:?(few clean pairs)|}|>", FORMAT_TEXT, COLUMN_LEFT,
-	 .help = "`used`; `refused_offset`, `refused_drift`: a falseticker; `unsure`: it agrees, but "
-		 "queues on its path leave it worse than this clock; `absent`: no estimate"},
+	{"CONSENSUS", "{consensus}<| {flagged:?(few clean pairs)|}|>", FORMAT_TEXT, COLUMN_LEFT,
+	 .help = "`used`; `refused_offset`, `refused_drift`: a falseticker; `unsure`: it agrees, "
+		 "but queues on its path leave it worse than this clock; `absent`: no estimate"},
 	{},
 };
 
@@ -45,11 +45,11 @@ static const struct verb_section clock_output[] = {
 	{.header = "Rate", .text = "{model.rate_ppb:ppm} ppm against the local clock"},
 	{.header = "Generation", .text = "{generation}"},
 	{.header = "TAI",
-	 .text = "{tai.ns} ns, error bound {tai.bound_ns:time}, <|from {tai.anchor} |>over {tai.hops} "
-		 "hops, {tai.anchor_age_s:age} ago"},
+	 .text = "{tai.ns} ns, error bound {tai.bound_ns:time}, <|from {tai.anchor} |>over "
+		 "{tai.hops} hops, {tai.anchor_age_s:age} ago"},
 	{.header = "TAI", .text = "not measured: {tai_note}"},
 	{.header = "Peers",
-	 .text = "{peers_used} used, {peers_heard} reachable, {peers_wanted} configured"},
+	 .text = "{peers_used} used, {peers_reachable} reachable, {peers_configured} configured"},
 	{.header = "Timestamps", .text = "{timestamp_source}"},
 	{.rows = "peers", .columns = clock_peers},
 	{},
@@ -64,16 +64,20 @@ static const struct verb_arg wait_args[] = {
 };
 
 static const struct verb verbs[] = {
-	{.name = "clock", .summary = "fabric time, its error bound, and the peers used",
+	{.name = "clock",
+	 .summary = "fabric time, its error bound, and the peers used",
 	 .output = clock_output,
-	 .help = "Fabric time is the fleet's own; it is not the time of day, and the system clock is "
-		 "not changed. It is true within the error bound: readings of two hosts at one moment "
-		 "differ by at most the sum of their bounds."},
-	{.name = "clock wait", .request = "clock", .summary = "wait until the clock is good enough",
-	 .args = wait_args, .output = clock_output,
+	 .help = "Fabric time is the fleet's own; it is not the time of day, and the system clock "
+		 "is not changed. It is true within the error bound: readings of two hosts at one "
+		 "moment differ by at most the sum of their bounds."},
+	{.name = "clock wait",
+	 .request = "clock",
+	 .summary = "wait until the clock is good enough",
+	 .args = wait_args,
+	 .output = clock_output,
 	 .help = "Returns when the clock is synced or in holdover with an error bound of at most "
 		 "--bound; after --timeout with exit status 1."},
 	{},
 };
 
-const struct verb_set clock_verbs = {"clock", verbs, status, health};
+const struct verb_set clock_verbs = {"clock", verbs, status, health, NULL};

@@ -11,6 +11,7 @@
 #include "base/explain.h"
 #include "object.h"
 #include "pins.h"
+#include "net/qdisc.h"
 #include "net/rtnl.h"
 #include "xdp_query.h"
 
@@ -176,15 +177,15 @@ static int clsact_make_qdisc(const struct attach_target *target, struct esc_port
 			     char **error)
 {
 	struct bpf_tc_hook where;
-	char kind[16];
-	int err = rtnl_ingress_qdisc(target->ifindex, kind);
+	struct qdisc_facts facts;
+	int err = qdisc_read(target->ifindex, &facts);
 
 	if (err)
 		return explain(error, err, "the qdiscs of %s cannot be read: %s", target->name,
 			       strerror(-err));
-	if (!strcmp(kind, "clsact"))
+	if (!strcmp(facts.ingress, "clsact"))
 		return 0;
-	if (kind[0])
+	if (facts.ingress[0])
 		return explain(
 			error, -EBUSY,
 			"interface %s has an ingress qdisc of somebody else's, which has no "

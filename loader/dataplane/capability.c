@@ -82,18 +82,6 @@ static int accept_config(void *self, const struct config *new, char **error)
 	return dataplane_reconfigure(self, new, error);
 }
 
-static json_t *reply_features(void *self, struct request *request)
-{
-	json_t *features = features_json();
-
-	(void)self;
-	return features ? features
-			: request_fail(request, REQUEST_FAILED,
-				       strdup("the kernel could not be probed"));
-}
-
-static const struct verb_handler verbs[] = {{"features", reply_features}, {}};
-
 static void status(void *self, json_t *object)
 {
 	struct esc_reason_count counts[ESC_REASON_MAX];
@@ -105,7 +93,6 @@ static void status(void *self, json_t *object)
 
 const struct capability dataplane_capability = {
 	.name = "dataplane",
-	.verbs = verbs,
 	.events = dataplane_events,
 	.metrics = dataplane_metrics,
 	.open = open_dataplane,

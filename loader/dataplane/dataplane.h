@@ -114,8 +114,6 @@ const char *reason_name(enum esc_reason reason);
 const char *xdp_mode_name(enum esc_xdp_mode mode);
 const char *xdp_via_name(enum esc_xdp_via via);
 const char *tc_via_name(enum esc_tc_via via);
-/* Which kernel features exist here (new reference); NULL: the kernel could not be probed. */
-json_t *features_json(void);
 
 unsigned int dataplane_port_count(const struct dataplane *dataplane);
 /* Fresh facts about port number @i of 0..count-1. */

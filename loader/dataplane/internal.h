@@ -14,8 +14,8 @@
 	X(PORT_BACK, "interface_back", "An interface exists again.")                               \
 	X(PORT_LINK_UP_EVENT, "link_up", "The link of an interface is up.")                        \
 	X(PORT_LINK_DOWN, "link_down", "The link of an interface is down.")                        \
-	X(PORT_FQ_MADE, "fq_made", "An fq qdisc was put onto an interface.")                       \
-	X(PORT_FQ_UNDONE, "fq_undone", "The qdisc from before fq was put back.")
+	X(PORT_FQ_INSTALLED, "fq_installed", "An fq qdisc was put onto an interface.")             \
+	X(PORT_FQ_REMOVED, "fq_removed", "The qdisc from before fq was put back.")
 enum { DATAPLANE_EVENTS(EVENT_ENUM) };
 extern const struct event_kind dataplane_events[];
 

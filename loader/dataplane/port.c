@@ -66,13 +66,15 @@ static struct attach_target port_target(const struct port *port, const struct pi
 		.slot = port->slot,
 		.attach = port->attach,
 		.tc = port->tc,
-		.constants = {
-			.port_index = port->slot,
-			.probe_port = port->probe_port == ESC_ROCEV2_PORT ? 0 : port->probe_port,
-			.frontend = port->plane == FLEET_PLANE_FRONTEND,
-			.lab_offset_ns = port->lab_offset_ns,
-			.lab_drift_ppb = port->lab_drift_ppb,
-		},
+		.constants =
+			{
+				.port_index = port->slot,
+				.probe_port =
+					port->probe_port == ESC_ROCEV2_PORT ? 0 : port->probe_port,
+				.frontend = port->plane == FLEET_PLANE_FRONTEND,
+				.lab_offset_ns = port->lab_offset_ns,
+				.lab_drift_ppb = port->lab_drift_ppb,
+			},
 	};
 
 	return target;
@@ -95,9 +97,9 @@ static void report_attached(const struct port *port, struct events *events, bool
 		 port_xdp_vias[port->record.xdp_via], port_tc_vias[port->record.tc_via],
 		 port->xdp_note[0] ? "; " : "", port->xdp_note);
 	report(events, PORT_ATTACHED, port, json_pack("{s:i}", "ifindex", port->ifindex),
-		  json_pack("{s:s, s:s, s:s, s:b}", "xdp", port_xdp_modes[port->record.xdp_mode],
-			    "xdp_via", port_xdp_vias[port->record.xdp_via], "tc_via",
-			    port_tc_vias[port->record.tc_via], "taken_over", taken_over));
+	       json_pack("{s:s, s:s, s:s, s:b}", "xdp", port_xdp_modes[port->record.xdp_mode],
+			 "xdp_via", port_xdp_vias[port->record.xdp_via], "tc_via",
+			 port_tc_vias[port->record.tc_via], "taken_over", taken_over));
 }
 
 int port_attach(struct port *port, const struct pins *pins, struct events *events, char **error)
@@ -164,7 +166,7 @@ void port_detach(struct port *port, const struct pins *pins, struct events *even
 	if (!was_attached)
 		return;
 	log_info("%s: detached (%s)", port->name, why);
-	report(events, PORT_DETACHED, port, NULL, json_pack("{s:s}", "why", why));
+	report(events, PORT_DETACHED, port, NULL, json_pack("{s:s}", "reason", why));
 }
 
 /* --- a qdisc that keeps departure times --- */
@@ -191,7 +193,7 @@ int port_make_fq(struct port *port, const struct pins *pins, struct events *even
 		return err;
 	}
 	log_info("%s: fq in the place of %s", port->name, qdisc_text(&before, text));
-	report(events, PORT_FQ_MADE, port, json_pack("{s:s}", "before", text), NULL);
+	report(events, PORT_FQ_INSTALLED, port, json_pack("{s:s}", "before", text), NULL);
 	return 0;
 }
 
@@ -205,8 +207,9 @@ int port_drop_fq(struct port *port, const struct pins *pins, struct events *even
 		return explain(error, err, "the qdiscs of %s cannot be read: %s", port->name,
 			       strerror(-err));
 	if (!(port->record.flags & ESC_PORT_FQ_MADE) || !qdisc_is_ours(&facts))
-		return explain(error, -ENOENT, "%s has no fq of ours (it has %s), and is left as it is",
-			       port->name, qdisc_text(&facts, text));
+		return explain(error, -ENOENT,
+			       "%s has no fq of ours (it has %s), and is left as it is", port->name,
+			       qdisc_text(&facts, text));
 	err = qdisc_drop_fq(port->ifindex);
 	if (err)
 		return explain(error, err, "fq on %s cannot be taken off: %s", port->name,
@@ -214,7 +217,7 @@ int port_drop_fq(struct port *port, const struct pins *pins, struct events *even
 	port->record.flags &= ~ESC_PORT_FQ_MADE;
 	port_write(port, pins, NULL);
 	log_info("%s: fq is taken off, the kernel's default is back", port->name);
-	report(events, PORT_FQ_UNDONE, port, NULL, NULL);
+	report(events, PORT_FQ_REMOVED, port, NULL, NULL);
 	return 0;
 }
 
@@ -223,8 +226,7 @@ int port_drop_fq(struct port *port, const struct pins *pins, struct events *even
 static void report_gone(struct port *port, const struct pins *pins, struct events *events)
 {
 	log_warning("interface %s is gone; waiting for it to come back", port->name);
-	report(events, PORT_GONE, port, json_pack("{s:i}", "ifindex", port->ifindex),
-		  NULL);
+	report(events, PORT_GONE, port, json_pack("{s:i}", "ifindex", port->ifindex), NULL);
 	port->ifindex = 0;
 	port->up = false;
 	pins_drop_link(pins, port->name, PINS_XDP);
@@ -246,8 +248,7 @@ static void port_come_back(struct port *port, const struct pins *pins, struct ev
 	if (now_local_ns < port->retry_local_ns)
 		return;
 	log_info("interface %s is back", port->name);
-	report(events, PORT_BACK, port, json_pack("{s:i}", "ifindex", link->ifindex),
-		  NULL);
+	report(events, PORT_BACK, port, json_pack("{s:i}", "ifindex", link->ifindex), NULL);
 	port->up = link->up;
 	if (off) {
 		port->ifindex = link->ifindex;
@@ -283,7 +284,7 @@ static void port_watch_programs(struct port *port, const struct pins *pins, stru
 		return;
 	log_warning("%s: %s", port->name, note);
 	report(events, PORT_DETACHED, port, json_pack("{s:s}", "note", note),
-		  json_pack("{s:s}", "why", "others"));
+	       json_pack("{s:s}", "reason", "others"));
 }
 
 /* Whoever writes `control` whole, by bpftool for its flags, takes our turn away too. */

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What `status` and `features` show of interfaces, reasons and the kernel. */
+/* What `status` shows of interfaces and reasons. */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/json.h"
 #include "internal.h"
-#include "support.h"
 
 const char *xdp_mode_name(enum esc_xdp_mode mode)
 {
@@ -144,25 +143,4 @@ json_t *dataplane_interfaces_json(const struct dataplane *dataplane, const struc
 		json_array_append_new(list, one);
 	}
 	return list;
-}
-
-json_t *features_json(void)
-{
-	struct support_feature features[64];
-	int count = support_probe(features, sizeof(features) / sizeof(features[0]));
-	json_t *list;
-
-	if (count < 0)
-		return NULL;
-	list = json_array();
-	for (int i = 0; i < count; i++) {
-		json_t *feature = json_object();
-
-		json_put_text(feature, "name", features[i].name);
-		json_object_set_new(feature, "here", json_boolean(features[i].here));
-		json_put_text(feature, "detail", features[i].detail);
-		json_put_text(feature, "cost", features[i].cost);
-		json_array_append_new(list, feature);
-	}
-	return json_pack("{s:o}", "features", list);
 }

@@ -1,22 +1,29 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* probe-support: which kernel features are here and what each missing one costs. */
-#ifndef ESC_LOADER_SUPPORT_H
-#define ESC_LOADER_SUPPORT_H
+/* Which kernel features the programs on interfaces have here. */
+#ifndef ESC_DATAPLANE_SUPPORT_H
+#define ESC_DATAPLANE_SUPPORT_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 
-struct support_feature {
-	const char *name; /* "btf", "freplace", "tcx", ... */
-	bool here;
-	char detail[224]; /* what the kernel said, "" nothing */
-	const char *cost; /* what is missing without it, one sentence */
-};
-
-/* Probes the running kernel. Returns the number written to @out, at most @max, or -errno. */
-int support_probe(struct support_feature *out, size_t max);
+/* Probes the running kernel, for `features`; see struct verb_set. */
+void support_features(json_t *list);
 
 /* True when libxdp's dispatcher can be had here; else @why gets one sentence. */
 bool support_dispatcher(char *why, size_t why_bytes);
+
+/* What can only be tried. Each 0 when it worked, else -errno. */
+struct support_trial {
+	int namespace;
+	int xdp_link_skb, xdp_link_native, xdp_frags;
+	int tcx, clsact, fq;
+};
+
+/*
+ * In a child process with a network namespace of its own, which ends with it: no interface of the
+ * host is touched.
+ */
+void support_try(struct support_trial *out);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "support_try.h"
+#include "support.h"
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -8,14 +8,14 @@
 #include <linux/if_link.h>
 #include <linux/pkt_sched.h>
 #include <linux/rtnetlink.h>
-#include <linux/veth.h>
 #include <net/if.h>
 #include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "net/netlink.h"
 
 #define LOOPBACK 1 /* its index in every network namespace */
 #define TCX_INGRESS ((enum bpf_attach_type)46)
@@ -23,88 +23,30 @@
 #define BPF_F_XDP_HAS_FRAGS (1U << 5)
 #endif
 
-struct try_request {
-	struct nlmsghdr header;
-	union {
-		struct ifinfomsg link;
-		struct tcmsg tc;
-	};
-	char attributes[256];
-};
-
-static struct rtattr *try_add(struct try_request *request, int type, const void *data, size_t bytes)
-{
-	struct rtattr *a =
-		(struct rtattr *)((char *)request + NLMSG_ALIGN(request->header.nlmsg_len));
-
-	a->rta_type = type;
-	a->rta_len = RTA_LENGTH(bytes);
-	if (bytes)
-		memcpy(RTA_DATA(a), data, bytes);
-	request->header.nlmsg_len = NLMSG_ALIGN(request->header.nlmsg_len) + RTA_ALIGN(a->rta_len);
-	return a;
-}
-
-static void try_end_nest(struct try_request *request, struct rtattr *nest)
-{
-	nest->rta_len = (char *)request + request->header.nlmsg_len - (char *)nest;
-}
-
-static int try_send(struct try_request *request)
-{
-	char answer[4096] __attribute__((aligned(8)));
-	const struct nlmsghdr *message = (struct nlmsghdr *)answer;
-	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
-	int err = 0;
-
-	if (fd < 0)
-		return -errno;
-	if (send(fd, request, request->header.nlmsg_len, 0) < 0 ||
-	    recv(fd, answer, sizeof(answer), 0) < 0)
-		err = -errno;
-	else if (message->nlmsg_type == NLMSG_ERROR)
-		err = ((const struct nlmsgerr *)NLMSG_DATA(message))->error;
-	close(fd);
-	return err;
-}
-
 static int try_make_veth(void)
 {
-	struct try_request request = {
-		.header =
-			{
-				.nlmsg_len = NLMSG_LENGTH(sizeof(struct ifinfomsg)),
-				.nlmsg_type = RTM_NEWLINK,
-				.nlmsg_flags =
-					NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL,
-			},
-	};
-	struct rtattr *info, *data;
+	union netlink_request request;
+	struct nlattr *info;
 
-	try_add(&request, IFLA_IFNAME, "esc0", 5);
-	info = try_add(&request, IFLA_LINKINFO, NULL, 0);
-	try_add(&request, IFLA_INFO_KIND, "veth", 4);
-	data = try_add(&request, IFLA_INFO_DATA, NULL, 0);
-	try_end_nest(&request, data);
-	try_end_nest(&request, info);
-	return try_send(&request);
+	netlink_begin(&request, RTM_NEWLINK, NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL,
+		      sizeof(struct ifinfomsg));
+	mnl_attr_put_strz(&request.header, IFLA_IFNAME, "esc0");
+	info = mnl_attr_nest_start(&request.header, IFLA_LINKINFO);
+	mnl_attr_put_str(&request.header, IFLA_INFO_KIND, "veth");
+	mnl_attr_nest_end(&request.header, info);
+	return netlink_query(NETLINK_ROUTE, &request, NULL, NULL);
 }
 
 static int try_fq(void)
 {
-	struct try_request request = {
-		.header =
-			{
-				.nlmsg_len = NLMSG_LENGTH(sizeof(struct tcmsg)),
-				.nlmsg_type = RTM_NEWQDISC,
-				.nlmsg_flags =
-					NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE,
-			},
-		.tc = {.tcm_ifindex = LOOPBACK, .tcm_parent = TC_H_ROOT},
-	};
+	union netlink_request request;
+	struct tcmsg *tc = netlink_begin(&request, RTM_NEWQDISC,
+					 NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE, sizeof(*tc));
 
-	try_add(&request, TCA_KIND, "fq", 3);
-	return try_send(&request);
+	tc->tcm_ifindex = LOOPBACK;
+	tc->tcm_parent = TC_H_ROOT;
+	mnl_attr_put_strz(&request.header, TCA_KIND, "fq");
+	return netlink_query(NETLINK_ROUTE, &request, NULL, NULL);
 }
 
 /* "return @value" as a program; a descriptor or -errno. */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* How the attachment of the programs is shown in `status` and `health`. */
 #include "base/verb.h"
+#include "support.h"
 
 /* clang-format off: tables */
 
@@ -71,4 +72,4 @@ static const struct verb_section health[] = {
 	{},
 };
 
-const struct verb_set dataplane_verbs = {"dataplane", NULL, status, health};
+const struct verb_set dataplane_verbs = {"dataplane", NULL, status, health, support_features};

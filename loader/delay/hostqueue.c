@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/feature.h"
 #include "dataplane/dataplane.h"
 #include "host_queue.skel.h"
 #include "maps/maps.h"
@@ -90,4 +91,24 @@ void hostqueue_close(struct hostqueue *queue)
 	}
 	host_queue_out__destroy(queue->skeleton);
 	free(queue);
+}
+
+void hostqueue_features(json_t *list)
+{
+	const struct bpf_insn insns[] = {
+		{.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0},
+		{.code = BPF_JMP | BPF_EXIT},
+	};
+	int id = libbpf_find_vmlinux_btf_id("net_dev_start_xmit", BPF_TRACE_RAW_TP);
+	LIBBPF_OPTS(bpf_prog_load_opts, options, .expected_attach_type = BPF_TRACE_RAW_TP,
+		    .attach_btf_id = id);
+	int fd =
+		id < 0 ? id
+		       : bpf_prog_load(BPF_PROG_TYPE_TRACING, "esc_try", "GPL", insns, 2, &options);
+
+	feature_add_trial(
+		list, "tp_btf", fd < 0 ? fd : 0,
+		"without BTF tracepoints host queueing and fabric delay cannot be told apart");
+	if (fd >= 0)
+		close(fd);
 }

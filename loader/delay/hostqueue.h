@@ -6,6 +6,7 @@
 #ifndef ESC_LOADER_HOSTQUEUE_H
 #define ESC_LOADER_HOSTQUEUE_H
 
+#include <jansson.h>
 #include <stddef.h>
 
 struct hostqueue;
@@ -17,5 +18,7 @@ struct hostqueue;
  */
 int hostqueue_open(struct hostqueue **out, int queue_fd, int sent_fd, char *why, size_t why_bytes);
 void hostqueue_close(struct hostqueue *queue); /* detaches; NULL is fine */
+/* The kernel feature that it uses, for `features`. */
+void hostqueue_features(json_t *list);
 
 #endif

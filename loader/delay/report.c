@@ -158,7 +158,7 @@ json_t *report_span(const struct delays_span *span)
 	put_number(object, "max", span->max_ns);
 	put_number(object, "mean", (int64_t)span->mean_ns);
 	json_put_count(object, "bound", span->bound_ns);
-	json_put_count(object, "over", span->over);
+	json_put_count(object, "above_threshold", span->over);
 	json_put_count(object, "crossings", span->crossings);
 	json_put_count(object, "ce", span->ce);
 	return object;
@@ -179,7 +179,7 @@ static void put_ever(json_t *object, const struct delays_entry *entry)
 		json_object_del(json, "p50");
 		json_object_del(json, "p99");
 	}
-	json_object_set_new(object, "owd_ever_ns", json);
+	json_object_set_new(object, "owd_lifetime_ns", json);
 }
 
 /* Bytes over the time in which they arrived, first packet to last, is what a message got. */
@@ -222,11 +222,11 @@ static void put_recent(json_t *object, const struct delays_entry *entry)
 
 static void put_counts(json_t *object, const struct delays_entry *entry)
 {
-	json_put_count(object, "noted", entry->noted);
+	json_put_count(object, "samples_sent", entry->noted);
 	json_put_count(object, "receipts", entry->receipts);
 	json_put_count(object, "receipts_untimed", entry->receipts - entry->samples);
-	json_put_count(object, "notes_spoiled", entry->spoiled);
-	json_put_count(object, "notes_overwritten", entry->overwritten);
+	json_put_count(object, "samples_discarded", entry->spoiled);
+	json_put_count(object, "samples_expired", entry->overwritten);
 	if (entry->receipts)
 		put_number(object, "feedback_ns", (int64_t)entry->feedback_ns);
 }
@@ -332,9 +332,9 @@ void report_put_receipts(json_t *status, const struct delays *delays)
 	if (*delays->host_queue_note)
 		json_put_text(object, "host_queue_note", delays->host_queue_note);
 	if (interval_ns)
-		json_put_count(object, "look_interval_ms", interval_ns / 1000000);
+		json_put_count(object, "poll_interval_ms", interval_ns / 1000000);
 	if (interval_ns > DELAYS_FAST_NS)
-		json_object_set_new(object, "look_note",
+		json_object_set_new(object, "poll_note",
 				    json_sprintf("more than %d queue pairs are sampled: their "
 						 "delays are looked at once a second, not four "
 						 "times",

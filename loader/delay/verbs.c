@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* How receipts are shown in `status`. */
 #include "base/verb.h"
+#include "hostqueue.h"
 
 /* clang-format off: tables */
 
@@ -15,8 +16,12 @@ static const struct verb_section status[] = {
 	 .header = "",
 	 .text = "the delay in the sender's own queue is measured separately"},
 	{.header = "", .text = "{receipts.host_queue_note}"},
-	{.header = "", .text = "{receipts.look_note}"},
+	{.header = "", .text = "{receipts.poll_note}"},
 	{},
 };
 
-const struct verb_set delay_verbs = {"delay", NULL, status, NULL};
+const struct verb_set delay_verbs = {
+	.name = "delay",
+	.status = status,
+	.features = hostqueue_features,
+};

@@ -297,7 +297,7 @@ static void describe_qp(void *self, const struct qp_entry *entry, json_t *qp)
 		json_array_append_new(list, json_string(verdict_kind_name(kind)));
 	}
 	if (list)
-		json_object_set_new(qp, "verdicts", list);
+		json_object_set_new(qp, "diagnoses", list);
 }
 
 /* --- as a capability --- */
@@ -325,7 +325,7 @@ static void write_metrics(void *self, FILE *out)
 
 static void status(void *self, json_t *object)
 {
-	json_put(object, "verdicts", active_json(self, time_local_ns()));
+	json_put(object, "diagnoses", active_json(self, time_local_ns()));
 }
 
 static int open_diagnose(void **self, struct core *core, void *const needs[], char **error)

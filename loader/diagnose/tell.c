@@ -73,7 +73,7 @@ static void report_more(struct events *events, const struct verdict_event *event
 		   &(struct event){
 			   .kind = &verdict_events[3 * event->kind],
 			   .subject = "more",
-			   .seen = json_pack("{s:I}", "left_out", (json_int_t)event->left_out),
+			   .seen = json_pack("{s:I}", "suppressed", (json_int_t)event->left_out),
 		   });
 }
 
@@ -83,7 +83,7 @@ static json_t *result_of(const struct verdict_event *event)
 
 	if (event->phase != VERDICT_CLEAR)
 		return NULL;
-	return json_pack("{s:f, s:s}", "duration_s", round(seconds * 1e3) / 1e3, "because",
+	return json_pack("{s:f, s:s}", "duration_s", round(seconds * 1e3) / 1e3, "reason",
 			 event->because);
 }
 

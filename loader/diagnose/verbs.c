@@ -5,11 +5,11 @@
 /* clang-format off: tables */
 
 static const struct verb_section status[] = {
-	{.rows = "verdicts",
+	{.rows = "diagnoses",
 	 .header = "Diagnosis",
 	 .text = "{kind} {subject}, for {since_ms:age}<|, median {seen.p50_ns:time}|><| "
 		 "({seen.cause})|>"},
 	{},
 };
 
-const struct verb_set diagnose_verbs = {"diagnose", NULL, status, NULL};
+const struct verb_set diagnose_verbs = {.name = "diagnose", .status = status};

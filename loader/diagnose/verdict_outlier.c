@@ -205,7 +205,7 @@ static void name_one(const struct siblings *s, size_t rank, size_t named,
 	see_delay(&evidence, qp, track);
 	verdict_see(&evidence, "bytes_per_second", track->bytes_per_second);
 	verdict_see(&evidence, "ce_ratio", (double)qp->delay.ce / qp->delay.samples);
-	verdict_see(&evidence, "named", named);
+	verdict_see(&evidence, "outliers", named);
 	see_siblings(&evidence, s, named, middle);
 	verdict_expect(&evidence, s->above_floor ? "above_floor_max_ns" : "p50_max_ns", limit);
 	evidence.cause = cause_of(qp, track);

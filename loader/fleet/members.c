@@ -9,6 +9,8 @@
 #include <jansson.h>
 
 #include "base/address.h"
+#include "base/array.h"
+#include "base/explain.h"
 #include "base/readfile.h"
 
 #define MEMBERS_BYTES_MAX (64u << 20) /* a fleet of 100,000 hosts takes about 10 MB */
@@ -56,23 +58,6 @@ static bool target_address(const char *target, char out[ADDRESS_TEXT_BYTES])
 	return true;
 }
 
-static struct member *members_add(struct reading *reading)
-{
-	struct members *members = reading->members;
-
-	if (members->count == reading->room) {
-		size_t room = reading->room ? reading->room * 2 : 64;
-		struct member *grown = reallocarray(members->list, room, sizeof(*grown));
-
-		if (!grown)
-			return NULL;
-		members->list = grown;
-		reading->room = room;
-	}
-	members->list[members->count] = (struct member){};
-	return &members->list[members->count++];
-}
-
 struct labels {
 	const char *host, *rack, *addresses, *nics; /* NULL: none */
 	enum member_plane plane;
@@ -81,6 +66,7 @@ struct labels {
 static int read_target(struct reading *reading, size_t entry, size_t i, const json_t *target,
 		       const struct labels *labels)
 {
+	struct members *members = reading->members;
 	char text[ADDRESS_TEXT_BYTES];
 	struct member *member;
 	struct esc_address address;
@@ -93,7 +79,7 @@ static int read_target(struct reading *reading, size_t entry, size_t i, const js
 			    "entry %zu, targets[%zu]: \"%.64s\" is no IP address; write "
 			    "the address itself, a name is not looked up",
 			    entry, i, json_string_value(target));
-	member = members_add(reading);
+	member = array_add(&members->list, &members->count, &reading->room, sizeof(*member));
 	if (!member)
 		return -ENOMEM;
 	member->address = address;
@@ -134,77 +120,33 @@ static int read_labels(struct reading *reading, size_t entry, const json_t *obje
 	return 0;
 }
 
-static struct member_address *others_add(struct reading *reading)
-{
-	struct members *members = reading->members;
+/* One word of a label, the @count-th, of the host @host. */
+typedef int read_word_fn(struct reading *reading, size_t entry, size_t count, char *word,
+			 const struct labels *labels, const char *host);
 
-	if (members->other_count == reading->other_room) {
-		size_t room = reading->other_room ? reading->other_room * 2 : 64;
-		struct member_address *grown = reallocarray(members->others, room, sizeof(*grown));
-
-		if (!grown)
-			return NULL;
-		members->others = grown;
-		reading->other_room = room;
-	}
-	members->others[members->other_count] = (struct member_address){};
-	return &members->others[members->other_count++];
-}
-
-static int read_other(struct reading *reading, size_t entry, const char *word,
+static int read_other(struct reading *reading, size_t entry, size_t count, char *word,
 		      const struct labels *labels, const char *host)
 {
+	struct members *members = reading->members;
 	struct member_address *other;
 	struct esc_address address;
 
+	if (count > MEMBER_OTHERS_MAX)
+		return fail(reading,
+			    "entry %zu, labels.addresses: more than %d; leave out those that carry "
+			    "no RDMA",
+			    entry, MEMBER_OTHERS_MAX);
 	if (!address_parse(word, &address))
 		return fail(reading,
 			    "entry %zu, labels.addresses: \"%.64s\" is no IP address; write them "
 			    "with commas between, such as \"10.3.0.2, fd00::2\"",
 			    entry, word);
-	other = others_add(reading);
+	other = array_add(&members->others, &members->other_count, &reading->other_room,
+			  sizeof(*other));
 	if (!other)
 		return -ENOMEM;
-	other->address = address;
-	other->plane = labels->plane;
-	other->host = host;
+	*other = (struct member_address){address, labels->plane, host};
 	return 0;
-}
-
-/* Further addresses of the host of this entry, whose last target was just read. */
-static int read_others(struct reading *reading, size_t entry, size_t targets,
-		       const struct labels *labels)
-{
-	const struct members *members = reading->members;
-	char *copy, *save = NULL, *word;
-	size_t count = 0;
-	int err = 0;
-
-	if (!labels->addresses || !targets)
-		return 0;
-	if (targets > 1 && !labels->host)
-		return fail(reading,
-			    "entry %zu, labels.addresses: whose they are is not said; give the "
-			    "entry a label `host`, or one target",
-			    entry);
-	copy = strdup(labels->addresses);
-	if (!copy)
-		return -ENOMEM;
-	for (word = strtok_r(copy, ", \t", &save); word && !err;
-	     word = strtok_r(NULL, ", \t", &save)) {
-		if (++count > MEMBER_OTHERS_MAX)
-			err = fail(reading,
-				   "entry %zu, labels.addresses: more than %d; leave out those "
-				   "that carry no RDMA",
-				   entry, MEMBER_OTHERS_MAX);
-		else
-			err = read_other(reading, entry, word, labels,
-					 members->list[members->count - 1].host);
-	}
-	if (!err && !count)
-		err = fail(reading, "entry %zu, labels.addresses: names none; take it out", entry);
-	free(copy);
-	return err;
 }
 
 static bool nic_parse(char *word, struct member_nic *out)
@@ -224,57 +166,54 @@ static bool nic_parse(char *word, struct member_nic *out)
 	return four == !strchr(bar, ':') && four == !strchr(sign ? sign : word, ':');
 }
 
-static int nic_add(struct reading *reading, const struct member_nic *nic)
+static int read_nic(struct reading *reading, size_t entry, size_t count, char *word,
+		    const struct labels *labels, const char *host)
 {
 	struct members *members = reading->members;
+	struct member_nic parsed = {.host = host}, *nic;
+	char shown[128];
 
-	if (members->nic_count == reading->nic_room) {
-		size_t room = reading->nic_room ? reading->nic_room * 2 : 64;
-		struct member_nic *grown = reallocarray(members->nics, room, sizeof(*grown));
-
-		if (!grown)
-			return -ENOMEM;
-		members->nics = grown;
-		reading->nic_room = room;
-	}
-	members->nics[members->nic_count++] = *nic;
+	(void)labels;
+	snprintf(shown, sizeof(shown), "%s", word);
+	if (count > MEMBER_NICS_MAX || !nic_parse(word, &parsed))
+		return fail(reading,
+			    "entry %zu, labels.nics: \"%s\": write each as FIRST|SECOND, such as "
+			    "\"10.1.1.2|10.2.1.2\", or ADDRESS=FIRST|SECOND where a dummy device "
+			    "has the address; one IP version each, %d at most",
+			    entry, shown, MEMBER_NICS_MAX);
+	nic = array_add(&members->nics, &members->nic_count, &reading->nic_room, sizeof(*nic));
+	if (!nic)
+		return -ENOMEM;
+	*nic = parsed;
 	return 0;
 }
 
-/* The NICs of the host of this entry, whose last target was just read. */
-static int read_nics(struct reading *reading, size_t entry, size_t targets,
-		     const struct labels *labels)
+/* What the label @name lists for the host of this entry, whose last target was just read. */
+static int read_words(struct reading *reading, size_t entry, size_t targets,
+		      const struct labels *labels, const char *name, const char *text,
+		      read_word_fn *read_word)
 {
-	char *copy, *save = NULL, *word, shown[128];
-	struct member_nic nic = {};
+	const struct members *members = reading->members;
+	char *copy, *save = NULL;
 	size_t count = 0;
 	int err = 0;
 
-	if (!labels->nics || !targets)
+	if (!text || !targets)
 		return 0;
 	if (targets > 1 && !labels->host)
 		return fail(reading,
-			    "entry %zu, labels.nics: whose they are is not said; give the entry a "
-			    "label `host`, or one target",
-			    entry);
-	copy = strdup(labels->nics);
+			    "entry %zu, labels.%s: it is not known which host has them; give the "
+			    "entry a label `host`, or one target",
+			    entry, name);
+	copy = strdup(text);
 	if (!copy)
 		return -ENOMEM;
-	nic.host = reading->members->list[reading->members->count - 1].host;
-	for (word = strtok_r(copy, ", \t", &save); word && !err;
-	     word = strtok_r(NULL, ", \t", &save)) {
-		snprintf(shown, sizeof(shown), "%s", word);
-		if (++count > MEMBER_NICS_MAX || !nic_parse(word, &nic))
-			err = fail(reading,
-				   "entry %zu, labels.nics: \"%s\": write each as FIRST|SECOND, "
-				   "such as "
-				   "\"10.1.1.2|10.2.1.2\", or ADDRESS=FIRST|SECOND where a dummy "
-				   "device "
-				   "has the address; one IP version each, %d at most",
-				   entry, shown, MEMBER_NICS_MAX);
-		else
-			err = nic_add(reading, &nic);
-	}
+	for (char *word = strtok_r(copy, ", \t", &save); word && !err;
+	     word = strtok_r(NULL, ", \t", &save))
+		err = read_word(reading, entry, ++count, word, labels,
+				members->list[members->count - 1].host);
+	if (!err && !count)
+		err = fail(reading, "entry %zu, labels.%s: names none; take it out", entry, name);
 	free(copy);
 	return err;
 }
@@ -297,45 +236,38 @@ static int read_entry(struct reading *reading, size_t entry, const json_t *objec
 	for (size_t i = 0; !err && i < json_array_size(targets); i++)
 		err = read_target(reading, entry, i, json_array_get(targets, i), &labels);
 	if (!err)
-		err = read_others(reading, entry, json_array_size(targets), &labels);
-	return err ? err : read_nics(reading, entry, json_array_size(targets), &labels);
+		err = read_words(reading, entry, json_array_size(targets), &labels, "addresses",
+				 labels.addresses, read_other);
+	return err ? err
+		   : read_words(reading, entry, json_array_size(targets), &labels, "nics",
+				labels.nics, read_nic);
 }
 
-static int member_compare(const void *a, const void *b)
+/* Entries of all three lists begin with their address. */
+static int by_address(const void *a, const void *b)
 {
-	const struct member *one = a, *two = b;
-
-	return memcmp(&one->address, &two->address, sizeof(one->address));
+	return memcmp(a, b, sizeof(struct esc_address));
 }
 
-static int other_compare(const void *a, const void *b)
+static void *find(const struct esc_address *address, const void *list, size_t count, size_t bytes)
 {
-	const struct member_address *one = a, *two = b;
-
-	return memcmp(&one->address, &two->address, sizeof(one->address));
+	return count ? bsearch(address, list, count, bytes, by_address) : NULL;
 }
 
 static const struct member *member_find(const struct members *members,
 					const struct esc_address *address)
 {
-	struct member key = {.address = *address};
-
-	return members->count
-		       ? bsearch(&key, members->list, members->count, sizeof(key), member_compare)
-		       : NULL;
+	return find(address, members->list, members->count, sizeof(*members->list));
 }
 
 const char *members_host(const struct members *members, const struct esc_address *address)
 {
-	struct member_address key = {.address = *address};
-	const struct member_address *other = NULL;
 	const struct member *member = members ? member_find(members, address) : NULL;
+	const struct member_address *other;
 
-	if (member)
-		return member->host;
-	if (members && members->other_count)
-		other = bsearch(&key, members->others, members->other_count, sizeof(key),
-				other_compare);
+	if (!members || member)
+		return member ? member->host : NULL;
+	other = find(address, members->others, members->other_count, sizeof(*other));
 	return other ? other->host : NULL;
 }
 
@@ -352,7 +284,7 @@ static int refuse_other_twins(struct reading *reading)
 		const struct member_address *last = kept ? &members->others[kept - 1] : NULL;
 		const char *owner = member ? member->host : NULL;
 
-		if (last && !other_compare(last, other))
+		if (last && !by_address(last, other))
 			owner = last->host;
 		if (owner && strcmp(owner, other->host))
 			return fail(reading,
@@ -365,41 +297,31 @@ static int refuse_other_twins(struct reading *reading)
 	return 0;
 }
 
+static void sort(void *list, size_t count, size_t bytes)
+{
+	if (count)
+		qsort(list, count, bytes, by_address);
+}
+
 static int refuse_twins(struct reading *reading)
 {
 	const struct members *members = reading->members;
 	char text[ADDRESS_TEXT_BYTES];
 
+	for (size_t i = 1; i < members->nic_count; i++)
+		if (!by_address(&members->nics[i - 1], &members->nics[i]))
+			return fail(reading, "labels.nics: the address %s has NICs twice; keep one",
+				    address_format(&members->nics[i].address, text));
 	for (size_t i = 1; i < members->count; i++)
-		if (!member_compare(&members->list[i - 1], &members->list[i]))
+		if (!by_address(&members->list[i - 1], &members->list[i]))
 			return fail(reading, "the address %s is listed twice; keep one",
 				    address_format(&members->list[i].address, text));
 	return 0;
 }
 
-static int nic_compare(const void *a, const void *b)
-{
-	const struct member_nic *one = a, *two = b;
-
-	return memcmp(&one->address, &two->address, sizeof(one->address));
-}
-
-static int refuse_nic_twins(struct reading *reading)
-{
-	struct members *members = reading->members;
-	char text[ADDRESS_TEXT_BYTES];
-
-	if (members->nic_count)
-		qsort(members->nics, members->nic_count, sizeof(*members->nics), nic_compare);
-	for (size_t i = 1; i < members->nic_count; i++)
-		if (!nic_compare(&members->nics[i - 1], &members->nics[i]))
-			return fail(reading, "labels.nics: the address %s has NICs twice; keep one",
-				    address_format(&members->nics[i].address, text));
-	return 0;
-}
-
 static int read_list(struct reading *reading, const json_t *root)
 {
+	struct members *members = reading->members;
 	size_t entry;
 	json_t *object;
 	int err;
@@ -411,15 +333,9 @@ static int read_list(struct reading *reading, const json_t *root)
 		if (err)
 			return err;
 	}
-	if (reading->members->count)
-		qsort(reading->members->list, reading->members->count, sizeof(struct member),
-		      member_compare);
-	if (reading->members->other_count)
-		qsort(reading->members->others, reading->members->other_count,
-		      sizeof(struct member_address), other_compare);
-	err = refuse_nic_twins(reading);
-	if (err)
-		return err;
+	sort(members->list, members->count, sizeof(*members->list));
+	sort(members->others, members->other_count, sizeof(*members->others));
+	sort(members->nics, members->nic_count, sizeof(*members->nics));
 	err = refuse_twins(reading);
 	return err ? err : refuse_other_twins(reading);
 }
@@ -457,12 +373,12 @@ int members_load(const char *path, struct members **out, char **error)
 	size_t size;
 	int err = readfile(path, MEMBERS_BYTES_MAX, &bytes, &size, NULL, &reason);
 
+	*error = NULL;
 	if (err) {
-		if (!reason || asprintf(error,
-					"%s; give a readable file in Prometheus' file_sd "
-					"format, or take `members` out",
-					reason) < 0)
-			*error = NULL;
+		explain(error, err,
+			"%s; give a readable file in Prometheus' file_sd format, or take `members` "
+			"out",
+			reason ? reason : strerror(-err));
 		free(reason);
 		return err;
 	}

@@ -40,16 +40,17 @@ static json_t *evidence(const struct mesh *mesh, const struct mesh_peer *peer, u
 	json_t *seen = json_pack("{s:s}", "plane", plane_name(peer));
 
 	put_ms(seen, "silent_ms", now_ns - peer->heard_ns);
-	json_object_set_new(seen, "own_peers", json_integer(mesh_count_peers(mesh, peer->edge->plane)));
+	json_object_set_new(seen, "own_peers",
+			    json_integer(mesh_count_peers(mesh, peer->edge->plane)));
 	json_object_set_new(seen, "own_peers_silent",
 			    json_integer(mesh_count_silent(mesh, peer->edge->plane, now_ns)));
 	if (!inquiry->open)
 		return seen;
-	json_object_set_new(seen, "asked", json_integer(inquiry->asked));
-	json_object_set_new(seen, "answered", json_integer(inquiry->answered));
-	json_object_set_new(seen, "that_hear_it", json_integer(inquiry->hearing));
+	json_object_set_new(seen, "queried", json_integer(inquiry->asked));
+	json_object_set_new(seen, "replied", json_integer(inquiry->answered));
+	json_object_set_new(seen, "reachable_from", json_integer(inquiry->hearing));
 	if (inquiry->asked_elsewhere)
-		json_object_set_new(seen, "heard_on_other_plane",
+		json_object_set_new(seen, "received_on_other_plane",
 				    json_boolean(inquiry->heard_elsewhere));
 	return seen;
 }

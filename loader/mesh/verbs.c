@@ -42,7 +42,7 @@ static const struct column peers[] = {
 	{"RTT_P50", "rtt_ns.p50", FORMAT_TIME,
 	 .help = "median round trip, without the time that the peer took to reply"},
 	{"SENT", "sent", FORMAT_COUNT, .help = "probes sent"},
-	{"LOST", "lost/answered+lost", FORMAT_SHARE, .help = "probes without a reply within 1 s"},
+	{"LOST", "lost/replied+lost", FORMAT_SHARE, .help = "probes without a reply within 1 s"},
 	{"LAST_RX", "last_heard_ms", FORMAT_AGE, .help = "how long ago a packet was received"},
 	{},
 };
@@ -56,11 +56,12 @@ static const struct verb_section peer_list[] = {
 };
 
 static const struct verb verbs[] = {
-	{.name = "peers", .summary = "each probed peer: state, one-way delays, loss",
+	{.name = "peers",
+	 .summary = "each probed peer: state, one-way delays, loss",
 	 .output = peer_list,
 	 .help = "Delays are of the last `clock.window`, in fabric time. Without fabric time there "
 		 "are none."},
 	{},
 };
 
-const struct verb_set mesh_verbs = {"mesh", verbs, status, health};
+const struct verb_set mesh_verbs = {"mesh", verbs, status, health, NULL};

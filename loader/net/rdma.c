@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "rdma.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <limits.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,12 +13,19 @@
 /* GIDs of a netdev come first in the table; holes are short. */
 #define RDMA_GID_HOLE_MAX 8
 
-/* First line of a file; false when it cannot be read. */
-static bool rdma_read_line(int directory, const char *name, char *out, size_t bytes)
+/* First line of the file at the path that @format gives; false when it cannot be read. */
+__attribute__((format(printf, 3, 4))) static bool read_line(char *out, size_t bytes,
+							    const char *format, ...)
 {
-	int fd = openat(directory, name, O_RDONLY | O_CLOEXEC);
+	char path[PATH_MAX];
+	va_list arguments;
 	ssize_t got;
+	int fd;
 
+	va_start(arguments, format);
+	vsnprintf(path, sizeof(path), format, arguments);
+	va_end(arguments);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return false;
 	got = read(fd, out, bytes - 1);
@@ -30,83 +37,13 @@ static bool rdma_read_line(int directory, const char *name, char *out, size_t by
 	return true;
 }
 
-/* Calls @fn for each entry until one says true. Takes no ownership of @parent. */
-typedef bool rdma_entry_fn(int directory, const char *name, void *context);
-
-static bool rdma_each_entry(int parent, const char *path, rdma_entry_fn *fn, void *context)
+static bool port_has_netdev(const char *port, const char *netdev)
 {
-	int fd = openat(parent, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	struct dirent *entry;
-	bool found = false;
-	DIR *directory;
-
-	if (fd < 0)
-		return false;
-	directory = fdopendir(fd);
-	if (!directory) {
-		close(fd);
-		return false;
-	}
-	while (!found && (entry = readdir(directory)))
-		found = entry->d_name[0] != '.' && fn(fd, entry->d_name, context);
-	closedir(directory);
-	return found;
-}
-
-static bool rdma_is_counter(int directory, const char *name, void *context)
-{
-	char text[64];
-
-	(void)context;
-	return strcmp(name, "lifespan") && rdma_read_line(directory, name, text, sizeof(text));
-}
-
-static void rdma_read_driver(int device, char *out, size_t bytes)
-{
-	char target[PATH_MAX];
-	const char *slash;
-	ssize_t length = readlinkat(device, "device/driver", target, sizeof(target) - 1);
-
-	out[0] = '\0';
-	if (length <= 0)
-		return;
-	target[length] = '\0';
-	slash = strrchr(target, '/');
-	snprintf(out, bytes, "%.31s", slash ? slash + 1 : target);
-}
-
-/*
- * A NIC's device hangs under a bus device; rxe and siw hang nowhere, or under
- * their netdev's device in older kernels. rxe alone has the file `parent`
- * (drivers/infiniband/sw/rxe/rxe_verbs.c), siw a node_desc of its own
- * (drivers/infiniband/sw/siw/siw.h).
- */
-static bool rdma_is_software(int device, const char *driver)
-{
-	char text[128];
-
-	if (!faccessat(device, "parent", F_OK, 0))
-		return true;
-	if (rdma_read_line(device, "node_desc", text, sizeof(text)) &&
-	    (!strcmp(text, "rxe") || !strncmp(text, "Software iWARP", 14)))
-		return true;
-	return !driver[0] && faccessat(device, "device", F_OK, 0);
-}
-
-struct rdma_search {
-	const char *netdev;
-	struct rdma_facts *out;
-	int device; /* directory of the device under search */
-};
-
-static bool rdma_port_has_netdev(int port, const char *netdev)
-{
-	char file[48], name[64];
+	char name[64];
 	int hole = 0;
 
 	for (int i = 0; hole < RDMA_GID_HOLE_MAX; i++) {
-		snprintf(file, sizeof(file), "gid_attrs/ndevs/%d", i);
-		if (!rdma_read_line(port, file, name, sizeof(name)) || !name[0])
+		if (!read_line(name, sizeof(name), "%s/gid_attrs/ndevs/%d", port, i) || !name[0])
 			hole++;
 		else if (!strcmp(name, netdev))
 			return true;
@@ -116,51 +53,83 @@ static bool rdma_port_has_netdev(int port, const char *netdev)
 	return false;
 }
 
-static bool rdma_match_port(int ports, const char *name, void *context)
+static bool port_has_counters(const char *port)
 {
-	struct rdma_search *search = context;
-	int port = openat(ports, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	bool found;
+	char pattern[PATH_MAX], text[64];
+	bool found = false;
+	glob_t files;
 
-	if (port < 0)
+	snprintf(pattern, sizeof(pattern), "%s/{hw_counters,counters}/*", port);
+	if (glob(pattern, GLOB_BRACE, NULL, &files))
 		return false;
-	found = rdma_port_has_netdev(port, search->netdev);
-	if (found) {
-		struct rdma_facts *out = search->out;
-
-		out->port = strtoul(name, NULL, 10);
-		rdma_read_driver(search->device, out->driver, sizeof(out->driver));
-		out->software = rdma_is_software(search->device, out->driver);
-		out->counters = rdma_each_entry(port, "hw_counters", rdma_is_counter, NULL) ||
-				rdma_each_entry(port, "counters", rdma_is_counter, NULL);
-	}
-	close(port);
+	for (size_t i = 0; !found && i < files.gl_pathc; i++)
+		found = strcmp(strrchr(files.gl_pathv[i], '/'), "/lifespan") &&
+			read_line(text, sizeof(text), "%s", files.gl_pathv[i]);
+	globfree(&files);
 	return found;
 }
 
-static bool rdma_match_device(int devices, const char *name, void *context)
+static bool has_file(const char *device, const char *name)
 {
-	struct rdma_search *search = context;
-	bool found;
+	char path[PATH_MAX];
 
-	search->device = openat(devices, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (search->device < 0)
-		return false;
-	found = rdma_each_entry(search->device, "ports", rdma_match_port, search);
-	if (found)
-		snprintf(search->out->device, sizeof(search->out->device), "%.63s", name);
-	close(search->device);
-	return found;
+	snprintf(path, sizeof(path), "%s/%s", device, name);
+	return !access(path, F_OK);
+}
+
+static void read_driver(const char *device, char *out, size_t bytes)
+{
+	char path[PATH_MAX], target[PATH_MAX];
+	const char *slash;
+	ssize_t length;
+
+	snprintf(path, sizeof(path), "%s/device/driver", device);
+	length = readlink(path, target, sizeof(target) - 1);
+	if (length <= 0)
+		return;
+	target[length] = '\0';
+	slash = strrchr(target, '/');
+	snprintf(out, bytes, "%.31s", slash ? slash + 1 : target);
+}
+
+/*
+ * A NIC's device is below a bus device; rxe and siw are below none, or below their netdev's device
+ * in older kernels. rxe alone has the file `parent` (drivers/infiniband/sw/rxe/rxe_verbs.c), siw a
+ * node_desc of its own (drivers/infiniband/sw/siw/siw.h).
+ */
+static bool is_software(const char *device, const char *driver)
+{
+	char text[128];
+
+	if (has_file(device, "parent"))
+		return true;
+	if (read_line(text, sizeof(text), "%s/node_desc", device) &&
+	    (!strcmp(text, "rxe") || !strncmp(text, "Software iWARP", 14)))
+		return true;
+	return !driver[0] && !has_file(device, "device");
 }
 
 void rdma_read(const char *sysroot, const char *netdev, struct rdma_facts *out)
 {
-	struct rdma_search search = {.netdev = netdev, .out = out};
-	int root = open(sysroot, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	char pattern[PATH_MAX], *slash;
+	glob_t ports;
 
 	memset(out, 0, sizeof(*out));
-	if (root < 0)
+	snprintf(pattern, sizeof(pattern), "%s/class/infiniband/*/ports/*", sysroot);
+	if (glob(pattern, 0, NULL, &ports))
 		return;
-	rdma_each_entry(root, "class/infiniband", rdma_match_device, &search);
-	close(root);
+	for (size_t i = 0; i < ports.gl_pathc && !out->device[0]; i++) {
+		char *path = ports.gl_pathv[i];
+
+		if (!port_has_netdev(path, netdev))
+			continue;
+		out->port = strtoul(strrchr(path, '/') + 1, NULL, 10);
+		out->counters = port_has_counters(path);
+		slash = strstr(path + strlen(sysroot), "/ports/");
+		*slash = '\0'; /* the device's own directory from here on */
+		read_driver(path, out->driver, sizeof(out->driver));
+		out->software = is_software(path, out->driver);
+		snprintf(out->device, sizeof(out->device), "%.63s", strrchr(path, '/') + 1);
+	}
+	globfree(&ports);
 }

@@ -19,8 +19,9 @@
 	X(NIC_FAILOVERS, "nic_failovers_total", COUNTER,                                           \
 	  "Times that a pair of addresses went over to other NICs, by reason.")                    \
 	X(NIC_PACKETS, "nic_packets_total", COUNTER,                                               \
-	  "Packets that NIC failover handled: encapsulated in UDP (wrapped), sent as they were "   \
-	  "by the other NIC (redirected), decapsulated (unwrapped), without any route left "       \
+	  "Packets that NIC failover handled: encapsulated in UDP (encapsulated), sent as they "   \
+	  "were "                                                                                  \
+	  "by the other NIC (redirected), decapsulated (decapsulated), without any route left "    \
 	  "(held), sent again behind a failover (resent).")
 enum { NIC_METRICS(METRIC_ENUM) };
 const struct metric nic_metrics[] = {NIC_METRICS(METRIC){}};
@@ -37,17 +38,17 @@ static void report_device(struct nic *nic, const struct nic_news *news)
 			    news->device, nic_why_name(news->why));
 	else
 		log_info("%s is well again and used", news->device);
-	events_add(nic->core->events,
-		   &(struct event){
-			   .kind = &nic_events[down ? NIC_DOWN : NIC_RETURN],
-			   .subject = news->device,
-			   .seen = down ? json_pack("{s:s}", "why", nic_why_name(news->why))
-					: json_pack("{s:I}", "well_for_ns",
-						    (json_int_t)news->lasted_ns),
-			   .expected = down ? json_pack("{s:I}", "used_after_well_for_ns",
-							(json_int_t)news->hold_ns)
-					    : NULL,
-		   });
+	events_add(
+		nic->core->events,
+		&(struct event){
+			.kind = &nic_events[down ? NIC_DOWN : NIC_RETURN],
+			.subject = news->device,
+			.seen = down ? json_pack("{s:s}", "reason", nic_why_name(news->why))
+				     : json_pack("{s:I}", "up_for_ns", (json_int_t)news->lasted_ns),
+			.expected = down ? json_pack("{s:I}", "return_after_ns",
+						     (json_int_t)news->hold_ns)
+					 : NULL,
+		});
 }
 
 static void report_addresses(struct nic *nic, const struct nic_news *news)
@@ -63,11 +64,11 @@ static void report_addresses(struct nic *nic, const struct nic_news *news)
 		   &(struct event){
 			   .kind = &nic_events[back ? NIC_FAILBACK : NIC_FAILOVER],
 			   .subject = subject,
-			   .seen = json_pack("{s:s, s:I}", "why", nic_why_name(news->why),
-					     "unanswered_for_ns", (json_int_t)news->silent_ns),
+			   .seen = json_pack("{s:s, s:I}", "reason", nic_why_name(news->why),
+					     "no_reply_for_ns", (json_int_t)news->silent_ns),
 			   .done = json_pack("{s:s, s:s}", "from", nic_way_name(news->from), "to",
 					     nic_way_name(news->to)),
-			   .result = json_pack("{s:I}", "lasted_ns", (json_int_t)news->lasted_ns),
+			   .result = json_pack("{s:I}", "duration_ns", (json_int_t)news->lasted_ns),
 		   });
 }
 
@@ -102,7 +103,7 @@ static const struct nic_device *device_of(const struct nic_watch_facts *facts, c
 
 static const char *device_state(const struct nic_device *device)
 {
-	return device->why != NIC_WHY_NONE ? "down" : device->guard.down ? "held" : "up";
+	return device->why != NIC_WHY_NONE ? "down" : device->guard.down ? "hold_down" : "up";
 }
 
 static json_t *device_json(const struct nic_watch_facts *facts, const char *name)
@@ -114,7 +115,7 @@ static json_t *device_json(const struct nic_watch_facts *facts, const char *name
 		return object;
 	json_object_set_new(object, "state", json_string(device_state(device)));
 	if (device->why != NIC_WHY_NONE)
-		json_object_set_new(object, "why", json_string(nic_why_name(device->why)));
+		json_object_set_new(object, "reason", json_string(nic_why_name(device->why)));
 	return object;
 }
 
@@ -131,8 +132,8 @@ static json_t *pair_json(const struct nic_watch_facts *facts, const struct nic_p
 static json_t *way_json(const struct nic_used *used, unsigned int i)
 {
 	const struct nic_way *way = &used->ways[i];
-	json_t *object = json_pack("{s:s, s:b, s:i}", "way", nic_way_name(i), "usable",
-				   !way->guard.down, "unanswered", (int)way->probes.unanswered);
+	json_t *object = json_pack("{s:s, s:b, s:i}", "route", nic_way_name(i), "usable",
+				   !way->guard.down, "no_reply", (int)way->probes.unanswered);
 
 	if (way->rtt_ns)
 		json_object_set_new(object, "rtt_ns", json_integer(way->rtt_ns));
@@ -145,15 +146,15 @@ static json_t *used_json(const struct nic_used *used, uint64_t now_ns)
 	json_t *ways = json_array();
 	json_t *object =
 		json_pack("{s:s, s:s, s:s, s:s, s:I}", "src", address_format(&used->key.src, src),
-			  "dst", address_format(&used->key.dst, dst), "peer", used->host, "taken",
+			  "dst", address_format(&used->key.dst, dst), "peer", used->host, "route",
 			  nic_way_name(used->taken), "since_ms",
 			  (json_int_t)((now_ns - used->since_ns) / 1000000));
 
 	if (used->why != NIC_WHY_NONE)
-		json_object_set_new(object, "why", json_string(nic_why_name(used->why)));
+		json_object_set_new(object, "reason", json_string(nic_why_name(used->why)));
 	for (unsigned int i = 0; i < ESC_NIC_WAYS; i++)
 		json_array_append_new(ways, way_json(used, i));
-	json_object_set_new(object, "ways", ways);
+	json_object_set_new(object, "routes", ways);
 	return object;
 }
 
@@ -162,11 +163,11 @@ static void put_counts(json_t *object, const struct nic *nic)
 	struct esc_nic_counts counts;
 
 	nic_kernel_counts(&nic->kernel, &counts);
-	json_object_set_new(object, "wrapped", json_integer(counts.wrapped));
+	json_object_set_new(object, "encapsulated", json_integer(counts.wrapped));
 	json_object_set_new(object, "redirected", json_integer(counts.redirected));
-	json_object_set_new(object, "unwrapped", json_integer(counts.unwrapped));
-	json_object_set_new(object, "held", json_integer(counts.held));
-	json_object_set_new(object, "answered", json_integer(counts.answered));
+	json_object_set_new(object, "decapsulated", json_integer(counts.unwrapped));
+	json_object_set_new(object, "no_route", json_integer(counts.held));
+	json_object_set_new(object, "replied", json_integer(counts.answered));
 }
 
 static void put_watch(json_t *object, json_t *pairs, json_t *used, const struct nic *nic,
@@ -179,10 +180,10 @@ static void put_watch(json_t *object, json_t *pairs, json_t *used, const struct 
 	json_object_set_new(object, "peers", json_integer(nic->peer_count));
 	put_counts(object, nic);
 	json_object_set_new(object, "probes_sent", json_integer(facts->probes_sent));
-	json_object_set_new(object, "probes_answered", json_integer(facts->probes_answered));
-	json_object_set_new(object, "resent", json_integer(facts->resent));
+	json_object_set_new(object, "probes_replied", json_integer(facts->probes_answered));
+	json_object_set_new(object, "retransmitted", json_integer(facts->resent));
 	if (facts->left_out)
-		json_object_set_new(object, "left_out", json_integer(facts->left_out));
+		json_object_set_new(object, "not_probed", json_integer(facts->left_out));
 }
 
 static json_t *reply_failover(void *self, struct request *request)
@@ -246,9 +247,9 @@ static void write_packets(FILE *out, const struct nic *nic, uint64_t resent)
 	struct esc_nic_counts counts;
 
 	nic_kernel_counts(&nic->kernel, &counts);
-	prom_count(packets, counts.wrapped, "what", "wrapped", NULL);
+	prom_count(packets, counts.wrapped, "what", "encapsulated", NULL);
 	prom_count(packets, counts.redirected, "what", "redirected", NULL);
-	prom_count(packets, counts.unwrapped, "what", "unwrapped", NULL);
+	prom_count(packets, counts.unwrapped, "what", "decapsulated", NULL);
 	prom_count(packets, counts.held, "what", "held", NULL);
 	prom_count(packets, resent, "what", "resent", NULL);
 }

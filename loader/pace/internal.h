@@ -20,7 +20,7 @@ struct pace_class {
 	char name[16];
 	uint32_t weight;
 	uint64_t threshold_ns;
-	bool own_threshold;		       /* not that of who names none */
+	bool own_threshold;		     /* not that of who names none */
 	const struct pace_class_keys *match; /* of the configuration; NULL: by hand alone */
 	/* Of flows that are gone. */
 	uint64_t packets, held, held_ns, bounded;
@@ -126,11 +126,11 @@ extern const struct field pace_class_fields[];
 #define PACE_EVENTS(X)                                                                             \
 	X(PACE_CLASS_SET, "pace_class_set", "A class was changed or made at run time.")            \
 	X(PACE_MODE_CHANGED, "mode_changed", "Pacing began or ended on interfaces.")               \
-	X(PACE_ABLE, "pace_able", "An interface in mode pace can be paced.")                       \
-	X(PACE_UNABLE, "pace_unable", "An interface in mode pace cannot be paced.")                \
+	X(PACE_AVAILABLE, "pace_available", "An interface in mode pace can be paced.")             \
+	X(PACE_UNAVAILABLE, "pace_unavailable", "An interface in mode pace cannot be paced.")      \
 	X(PACE_CLOCK_LOST, "pace_clock_lost",                                                      \
 	  "Fabric time is not good enough for the thresholds: nothing is held.")                   \
-	X(PACE_CLOCK_BACK, "pace_clock_back", "Fabric time is good enough again.")                 \
+	X(PACE_CLOCK_RESTORED, "pace_clock_restored", "Fabric time is good enough again.")         \
 	X(PACE_OVERHELD_EVENT, "pace_overheld",                                                    \
 	  "A queue pair was paused for more than half of the time for long.")
 enum { PACE_EVENTS(EVENT_ENUM) };

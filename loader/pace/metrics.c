@@ -12,7 +12,7 @@ const struct field pace_class_fields[] = {
 	{CLASS(weight, U32, "weight")},
 	{CLASS(threshold_ns, U64, "threshold_ns"), .metric = &pace_metrics[PACE_THRESHOLD],
 	 .divisor = 1e9},
-	{CLASS(flows, U64, "flows"), .metric = &pace_metrics[PACE_QPS]},
+	{CLASS(flows, U64, "qps"), .metric = &pace_metrics[PACE_QPS]},
 	{CLASS(flows_held, U64, NULL), .metric = &pace_metrics[PACE_HELD_QPS]},
 	{CLASS(held_ns, U64, "held_ns"), .metric = &pace_metrics[PACE_HELD_SECONDS],
 	 .divisor = 1e9},

@@ -55,8 +55,6 @@ struct pace_follower {
 	void (*classes_changed)(void *self);
 	/* The member `tcp` of the reply to `pace` (new reference). */
 	json_t *(*show)(void *self);
-	/* `pace tcp MODE`: off, observe or on. 0 or -errno with *@error. */
-	int (*set_mode)(void *self, const char *mode, const char *by, char **error);
 };
 /* One follower; NULL removes it. */
 void pace_follow(struct pace *pace, const struct pace_follower *follower, void *self);

@@ -65,12 +65,12 @@ void pace_tell_port(struct pace *pace, unsigned int slot)
 		log_warning("cannot pace: %s", port->why);
 	events_add(pace->core->events,
 		   &(struct event){
-			   .kind = &pace_events[port->able ? PACE_ABLE : PACE_UNABLE],
+			   .kind = &pace_events[port->able ? PACE_AVAILABLE : PACE_UNAVAILABLE],
 			   .subject = name,
 			   .seen = port->able
 					   ? json_pack("{s:s, s:I}", "qdisc", port->qdisc,
 						       "line_bps", (json_int_t)port->line_Bps * 8)
-					   : json_pack("{s:s}", "why", port->why),
+					   : json_pack("{s:s}", "reason", port->why),
 		   });
 }
 
@@ -87,7 +87,7 @@ void pace_tell_clock(struct pace *pace, bool blind, int64_t bound_ns)
 		log_info("fabric time is good enough for pacing again");
 	events_add(pace->core->events,
 		   &(struct event){
-			   .kind = &pace_events[blind ? PACE_CLOCK_LOST : PACE_CLOCK_BACK],
+			   .kind = &pace_events[blind ? PACE_CLOCK_LOST : PACE_CLOCK_RESTORED],
 			   .subject = "daemon",
 			   .seen = seen,
 		   });
@@ -161,8 +161,8 @@ static json_t *show_flow(const struct pace *pace, const struct paced *flow)
 	json_put_count(object, "held", now->held);
 	json_put_count(object, "held_ns", now->flow.held_ns);
 	json_put_count(object, "paused_ns", now->flow.paused_ns);
-	json_put_count(object, "longest_ns", now->longest_ns);
-	json_put_count(object, "bounded", now->bounded);
+	json_put_count(object, "held_longest_ns", now->longest_ns);
+	json_put_count(object, "hold_limited", now->bounded);
 	json_put_count(object, "samples", now->samples);
 	json_put_count(object, "unsure", now->unsure);
 	json_object_set_new(object, "overheld", json_boolean(flow->overheld));
@@ -183,11 +183,11 @@ static json_t *show_ports(const struct pace *pace)
 			continue;
 		object = json_object();
 		json_put_text(object, "interface", name);
-		json_object_set_new(object, "wanted", json_boolean(wanted));
+		json_object_set_new(object, "enabled", json_boolean(wanted));
 		json_object_set_new(object, "paced", json_boolean(wanted && port->able));
 		json_put_text(object, "qdisc", port->qdisc);
 		json_put_count(object, "line_bps", port->line_Bps * 8);
-		json_put_text(object, "why", port->why);
+		json_put_text(object, "reason", port->why);
 		json_array_append_new(list, object);
 	}
 	return list;
@@ -214,7 +214,7 @@ static json_t *show_clock(const struct pace *pace)
 	int64_t bound_ns;
 	bool good = pace_clock_is_good(pace, &bound_ns);
 
-	json_object_set_new(object, "good", json_boolean(good));
+	json_object_set_new(object, "usable", json_boolean(good));
 	if (bound_ns >= 0)
 		json_put_count(object, "bound_ns", (uint64_t)bound_ns);
 	return object;

@@ -8,8 +8,8 @@
 
 static const struct verb_section interface[] = {
 	{.when = "paced", .text = "{interface}: paced by {qdisc}, link {line_bps:rate}"},
-	{.when = "!paced why", .text = "{interface}: cannot be paced: {why}"},
-	{.when = "!paced !why",
+	{.when = "!paced reason", .text = "{interface}: cannot be paced: {reason}"},
+	{.when = "!paced !reason",
 	 .text = "{interface}: not paced; `escapement pace on {interface}` paces it"},
 	{},
 };
@@ -23,7 +23,8 @@ static const struct column classes[] = {
 };
 
 static const struct column qps[] = {
-	{"SRC>DST/RQPN", "{src}>{dst}/{dest_qpn}", FORMAT_TEXT, COLUMN_LEFT, .help = "the queue pair"},
+	{"SRC>DST/RQPN", "{src}>{dst}/{dest_qpn}", FORMAT_TEXT, COLUMN_LEFT,
+	 .help = "the queue pair"},
 	{"INTERFACE", "interface", FORMAT_TEXT, COLUMN_LEFT, .help = "by which it sends"},
 	{"CLASS", "class", FORMAT_TEXT, COLUMN_LEFT, .help = "its class"},
 	{"WEIGHT", "weight", FORMAT_TEXT, .help = "its share"},
@@ -38,7 +39,7 @@ static const struct column qps[] = {
 	 .help = "part of the last second in which a packet of it waited"},
 	{"PAUSED", "paused_share", FORMAT_SHARE,
 	 .help = "part of the last second in which it could send nothing"},
-	{"LONGEST", "longest_ns", FORMAT_TIME, .help = "longest time that a packet waited"},
+	{"LONGEST", "held_longest_ns", FORMAT_TIME, .help = "longest time that a packet waited"},
 	{},
 };
 
@@ -65,20 +66,21 @@ static const struct column connections[] = {
 	 .help = "segments that may be in flight; below 2 the rate is the limit"},
 	{"OWN_WINDOW", "inner_window", FORMAT_TEXT, COLUMN_OPTIONAL,
 	 .help = "the window of its own congestion control"},
-	{"LIMIT", "rate_bps", FORMAT_RATE, COLUMN_OPTIONAL, .help = "the rate that it is limited to"},
+	{"LIMIT", "rate_bps", FORMAT_RATE, COLUMN_OPTIONAL,
+	 .help = "the rate that it is limited to"},
 	{},
 };
 
 static const struct verb_section tcp[] = {
-	{.when = "tcp.mode=off", .text = "TCP: off: {tcp.why}"},
+	{.when = "tcp.mode=off", .text = "TCP: off: {tcp.reason}"},
 	{.when = "tcp.mode=on",
 	 .text = "TCP of {tcp.cgroup}: limited by delay, at most {tcp.threshold_ns:time}; "
 		 "{tcp.counts.agreed} connections negotiated it, {tcp.counts.plain} did not"},
 	{.when = "tcp.mode=measure",
-	 .text = "TCP of {tcp.cgroup}: delays are measured, nothing is limited; {tcp.counts.agreed} "
-		 "connections negotiated it, {tcp.counts.plain} did not"},
-	{.when = "!tcp.mode=off", .text = "TCP: {tcp.why}"},
-	{.when = "tcp.mode=on !tcp.clock_good",
+	 .text = "TCP of {tcp.cgroup}: delays are measured, nothing is limited; "
+		 "{tcp.counts.agreed} connections negotiated it, {tcp.counts.plain} did not"},
+	{.when = "!tcp.mode=off", .text = "TCP: {tcp.reason}"},
+	{.when = "tcp.mode=on !tcp.clock_usable",
 	 .text = "TCP: no connection is limited now: fabric time is not good enough"},
 	{.rows = "tcp.classes", .columns = tcp_classes},
 	{.rows = "tcp.connections", .columns = connections},
@@ -87,7 +89,7 @@ static const struct verb_section tcp[] = {
 
 static const struct verb_section output[] = {
 	{.rows = "interfaces", .sections = interface},
-	{.when = "clock !clock.good",
+	{.when = "clock !clock.usable",
 	 .text = "No packet is delayed now: fabric time is not good enough<| (error bound "
 		 "{clock.bound_ns:time})|>"},
 	{.rows = "classes", .columns = classes},
@@ -123,8 +125,8 @@ static const struct verb_arg set_args[] = {
 	 .help = "the class; of a queue pair without it: the one that it matches"},
 	{"--weight", "N", .type = VERB_COUNT, .key = "weight", .least = 1,
 	 .most = ESC_PACE_WEIGHT_MAX,
-	 .help = "weight of the class: a queue pair of weight 3 gets three times what one of weight 1 "
-		 "gets"},
+	 .help = "weight of the class: a queue pair of weight 3 gets three times what one of "
+		 "weight 1 gets"},
 	{"--threshold", "TIME", .type = VERB_DURATION, .key = "threshold_ns",
 	 .least = ESC_PACE_THRESHOLD_MIN_NS, .most = ESC_PACE_THRESHOLD_MAX_NS,
 	 .help = "the delay that the class allows"},
@@ -133,36 +135,46 @@ static const struct verb_arg set_args[] = {
 
 static const struct verb_section set_output[] = {
 	{.when = "interfaces", .sections = output},
-	{.when = "qpn class", .text = "From the next packet on, QPN {qpn} of {dst} is in class {class}."},
+	{.when = "qpn class",
+	 .text = "From the next packet on, QPN {qpn} of {dst} is in class {class}."},
 	{.when = "qpn !class",
 	 .text = "From the next packet on, QPN {qpn} of {dst} is in the class that it matches."},
 	{},
 };
 
 static const struct verb verbs[] = {
-	{.name = "pace", .summary = "congestion control at the sender, by measured delay",
+	{.name = "pace",
+	 .summary = "congestion control at the sender, by measured delay",
 	 .output = output,
-	 .help = "Which interfaces are paced, and why others are not; the classes; each paced queue "
-		 "pair; TCP connections."},
-	{.name = "pace on", .summary = "delay packets at the sender while the delay is too long",
-	 .args = interfaces, .output = output,
-	 .help = "Packets wait while the one-way delay is above the threshold. Refused where departure "
-		 "times would be ignored: on an interface without the qdisc `fq`, or with receipts "
-		 "off."},
+	 .help = "Which interfaces are paced, and reason others are not; the classes; each paced "
+		 "queue pair; TCP connections."},
+	{.name = "pace on",
+	 .summary = "delay packets at the sender while the delay is too long",
+	 .args = interfaces,
+	 .output = output,
+	 .help = "Packets wait while the one-way delay is above the threshold. Refused where "
+		 "departure times would be ignored: on an interface without the qdisc `fq`, or "
+		 "with receipts off."},
 	{.name = "pace off", .summary = "stop pacing", .args = interfaces, .output = output},
-	{.name = "pace set", .summary = "set a class, or the class of a queue pair",
-	 .args = set_args, .output = set_output,
-	 .help = "With --weight or --threshold: a class, which is created when there is none of that "
-		 "name, until the next reload. With a queue pair: its class, until it or the daemon "
-		 "ends."},
-	{.name = "pace setup-fq", .summary = "install the qdisc fq", .args = one_interface,
+	{.name = "pace set",
+	 .summary = "set a class, or the class of a queue pair",
+	 .args = set_args,
+	 .output = set_output,
+	 .help = "With --weight or --threshold: a class, which is created when there is none of "
+		 "that name, until the next reload. With a queue pair: its class, until it or the "
+		 "daemon ends."},
+	{.name = "pace setup-fq",
+	 .summary = "install the qdisc fq",
+	 .args = one_interface,
 	 .output = output,
-	 .help = "In place of the kernel's default qdisc (below `mq` for each queue). A qdisc that was "
-		 "configured is left as it is. It is removed by `pace undo-fq`, and whenever the "
-		 "programs are detached: `off`, `escapementd --remove`."},
-	{.name = "pace undo-fq", .summary = "remove the qdisc that setup-fq installed",
-	 .args = one_interface, .output = output},
+	 .help = "In place of the kernel's default qdisc (below `mq` for each queue). A qdisc that "
+		 "was configured is left as it is. It is removed by `pace undo-fq`, and whenever "
+		 "the programs are detached: `off`, `escapementd --remove`."},
+	{.name = "pace undo-fq",
+	 .summary = "remove the qdisc that setup-fq installed",
+	 .args = one_interface,
+	 .output = output},
 	{},
 };
 
-const struct verb_set pace_verbs = {"pace", verbs, NULL, NULL};
+const struct verb_set pace_verbs = {.name = "pace", .verbs = verbs};

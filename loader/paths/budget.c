@@ -21,22 +21,17 @@ static uint64_t stretch(uint64_t wanted_ns, double wanted_pps, double given_pps)
 				      : wanted_ns;
 }
 
-static uint32_t tries_of(uint32_t budget_pps)
-{
-	uint32_t tries = budget_pps / TRIES_PART;
-
-	if (tries < TRIES_LEAST_PPS)
-		return TRIES_LEAST_PPS;
-	return tries < TRIES_MOST_PPS ? tries : TRIES_MOST_PPS;
-}
-
 void pathbudget_share(const struct pathbudget_demand *demand, struct pathbudget_share *out)
 {
 	double active = rate_of(demand, PATH_ACTIVE);
 	double slow = rate_of(demand, PATH_STANDBY) + rate_of(demand, PATH_WATCHED);
 	double left, kept, active_given, slow_given;
 
-	*out = (struct pathbudget_share){.tries_pps = tries_of(demand->budget_pps)};
+	*out = (struct pathbudget_share){.tries_pps = demand->budget_pps / TRIES_PART};
+	if (out->tries_pps < TRIES_LEAST_PPS)
+		out->tries_pps = TRIES_LEAST_PPS;
+	if (out->tries_pps > TRIES_MOST_PPS)
+		out->tries_pps = TRIES_MOST_PPS;
 	left = (double)demand->budget_pps - out->tries_pps;
 	kept = fmin(slow, left / SLOW_PART);
 	active_given = fmin(active, left - kept);

@@ -28,10 +28,10 @@ int paths_pair_id_of(const struct paths_pair *pair, uint16_t sport)
 {
 	uint16_t group = sport ? group_of(pair, sport) : 0;
 
-	for (unsigned int i = 0; group && i < ESC_PATH_LANES_MAX; i++)
-		if (pair->candidates[i].sport && group_of(pair, pair->candidates[i].sport) == group)
+	for_each_candidate (pair, i)
+		if (group && group_of(pair, pair->candidates[i].sport) == group)
 			return (int)i;
-	for (unsigned int i = 0; sport && i < ESC_PATH_LANES_MAX; i++)
+	for_each_candidate (pair, i)
 		if (pair->candidates[i].sport == sport)
 			return (int)i;
 	return -ENOENT;
@@ -45,7 +45,7 @@ bool paths_is_own(const struct paths_pair *pair, uint16_t sport, size_t count)
 	return false;
 }
 
-void paths_candidate_clear(struct candidate *path, uint16_t sport, uint64_t now_ns)
+void paths_candidate_clear(struct candidate *path, uint16_t sport)
 {
 	struct pathstat out = path->out, in = path->in, rtt = path->rtt;
 
@@ -54,7 +54,6 @@ void paths_candidate_clear(struct candidate *path, uint16_t sport, uint64_t now_
 		.out = out,
 		.in = in,
 		.rtt = rtt,
-		.since_ns = now_ns,
 		.standby = -1,
 	};
 	pathstat_clear(&path->out);
@@ -63,13 +62,13 @@ void paths_candidate_clear(struct candidate *path, uint16_t sport, uint64_t now_
 }
 
 static void candidate_set(struct paths *paths, struct paths_pair *pair, unsigned int id,
-			  uint16_t sport, uint64_t now_ns)
+			  uint16_t sport)
 {
 	if (pair->sending)
 		pathsend_set(paths->send, pair->sending, id, 0, 0);
-	paths_candidate_clear(&pair->candidates[id], sport, now_ns);
+	paths_candidate_clear(&pair->candidates[id], sport);
 	paths_write_candidate(paths, pair, id, sport);
-	for (unsigned int i = 0; i < ESC_PATH_LANES_MAX; i++)
+	for_each_candidate (pair, i)
 		if (pair->candidates[i].standby == (int)id)
 			pair->candidates[i].standby = -1;
 	if (sport)
@@ -90,13 +89,10 @@ static enum worth worth_of(const struct paths_pair *pair, unsigned int id)
 		return paths_is_own(pair, path->sport, pair->own_awake) ? WORTH_A_ROUTE
 									: WORTH_LITTLE;
 	/* Of candidates on one route one is enough: one with rules, else the first. */
-	for (unsigned int i = 0; i < ESC_PATH_LANES_MAX; i++) {
-		const struct candidate *other = &pair->candidates[i];
-
-		if (i != id && other->sport && group_of(pair, other->sport) == group &&
-		    (other->rules || i < id))
+	for_each_candidate (pair, i)
+		if (i != id && group_of(pair, pair->candidates[i].sport) == group &&
+		    (pair->candidates[i].rules || i < id))
 			return WORTH_NOTHING;
-	}
 	return WORTH_A_ROUTE;
 }
 
@@ -104,7 +100,6 @@ static enum worth worth_of(const struct paths_pair *pair, unsigned int id)
 static int find_id(const struct paths *paths, const struct paths_pair *pair, enum worth worth)
 {
 	unsigned int most = paths->core->config->paths.per_peer, count = 0;
-	enum worth least = worth;
 	int found = -1, empty = -1;
 
 	for (unsigned int i = 0; i < ESC_PATH_LANES_MAX; i++) {
@@ -116,74 +111,36 @@ static int find_id(const struct paths *paths, const struct paths_pair *pair, enu
 		}
 		count++;
 		here = worth_of(pair, i);
-		if (here < least) {
-			least = here;
+		if (here < worth) {
+			worth = here;
 			found = (int)i;
 		}
 	}
 	return count < most ? empty : found;
 }
 
+/* A candidate for @sport, unless its route has one. */
 static void candidate_add(struct paths *paths, struct paths_pair *pair, uint16_t sport,
-			  enum worth worth, uint64_t now_ns)
+			  enum worth worth)
 {
-	int id = find_id(paths, pair, worth);
+	int id = paths_pair_id_of(pair, sport) < 0 ? find_id(paths, pair, worth) : -1;
 
 	if (id >= 0)
-		candidate_set(paths, pair, (unsigned int)id, sport, now_ns);
+		candidate_set(paths, pair, (unsigned int)id, sport);
 }
 
-/* One for each route that is known. */
-static void add_for_routes(struct paths *paths, struct paths_pair *pair, uint64_t now_ns)
-{
-	for (size_t g = 1; g <= pair->set.groups; g++) {
-		uint16_t sport = pair->set.ports[pair->set.representative[g]].sport;
-
-		if (paths_pair_id_of(pair, sport) < 0)
-			candidate_add(paths, pair, sport, WORTH_A_ROUTE, now_ns);
-	}
-}
-
-/*
- * And one for each port of a queue pair whose route is not known; where there is room, for those
- * of idle queue pairs as well.
- */
-static void add_for_qps(struct paths *paths, struct paths_pair *pair, uint64_t now_ns)
-{
-	for (size_t i = 0; i < pair->own_count; i++)
-		if (paths_pair_id_of(pair, pair->own[i]) < 0)
-			candidate_add(paths, pair, pair->own[i],
-				      i < pair->own_awake ? WORTH_A_ROUTE : WORTH_LITTLE, now_ns);
-}
-
-/* Where no switch replies ports are drawn, and their delays tell routes apart. */
-static void add_at_random(struct paths *paths, struct paths_pair *pair, uint64_t now_ns)
-{
-	bool unknown = paths_is_silent(pair) || (pair->distance_known && !pair->distance);
-
-	if (!unknown || now_ns - pair->since_ns < NO_REPLY_NS || pathset_is_complete(&pair->set))
-		return;
-	while (find_id(paths, pair, WORTH_LITTLE) >= 0) {
-		uint16_t sport = (uint16_t)(PATHSET_PORT_FIRST +
-					    pacing_random(&paths->random) % PATHSET_PORT_COUNT);
-
-		if (paths_set_index(pair, sport) < 0)
-			candidate_add(paths, pair, sport, WORTH_LITTLE, now_ns);
-	}
-}
-
-/* More than there may be, after a reload; and two on one route. */
-static void drop_surplus(struct paths *paths, struct paths_pair *pair, uint64_t now_ns)
+/* Drops those beyond paths.per_peer, after a reload, and the second one on a route. */
+static void drop_surplus(struct paths *paths, struct paths_pair *pair)
 {
 	unsigned int most = paths->core->config->paths.per_peer, count = 0;
 
-	for (unsigned int i = 0; i < ESC_PATH_LANES_MAX; i++)
-		count += pair->candidates[i].sport != 0;
+	for_each_candidate (pair, i)
+		count++;
 	for (unsigned int i = ESC_PATH_LANES_MAX; i-- > 0;) {
 		enum worth worth = pair->candidates[i].sport ? worth_of(pair, i) : WORTH_RULES;
 
 		if (worth == WORTH_NOTHING || (count > most && worth < WORTH_RULES)) {
-			candidate_set(paths, pair, i, 0, now_ns);
+			candidate_set(paths, pair, i, 0);
 			count--;
 		}
 	}
@@ -191,12 +148,32 @@ static void drop_surplus(struct paths *paths, struct paths_pair *pair, uint64_t 
 
 void paths_choose_candidates(struct paths *paths, struct paths_pair *pair, uint64_t now_ns)
 {
+	bool unknown = paths_is_silent(pair) || (pair->distance_known && !pair->distance);
+
 	pair->changed = false;
 	pathset_group(&pair->set);
-	drop_surplus(paths, pair, now_ns);
-	add_for_routes(paths, pair, now_ns);
-	add_for_qps(paths, pair, now_ns);
-	add_at_random(paths, pair, now_ns);
+	drop_surplus(paths, pair);
+	/* One for each route that is known. */
+	for (size_t g = 1; g <= pair->set.groups; g++)
+		candidate_add(paths, pair, pair->set.ports[pair->set.representative[g]].sport,
+			      WORTH_A_ROUTE);
+	/*
+	 * And one for each port of a queue pair whose route is not known; where there is room, for
+	 * those of idle queue pairs as well.
+	 */
+	for (size_t i = 0; i < pair->own_count; i++)
+		candidate_add(paths, pair, pair->own[i],
+			      i < pair->own_awake ? WORTH_A_ROUTE : WORTH_LITTLE);
+	/* Where no switch replies ports are drawn, and their delays distinguish routes. */
+	unknown = unknown && now_ns - pair->since_ns >= NO_REPLY_NS &&
+		  !pathset_is_complete(&pair->set);
+	while (unknown && find_id(paths, pair, WORTH_LITTLE) >= 0) {
+		uint16_t sport = (uint16_t)(PATHSET_PORT_FIRST +
+					    pacing_random(&paths->random) % PATHSET_PORT_COUNT);
+
+		if (paths_set_index(pair, sport) < 0)
+			candidate_add(paths, pair, sport, WORTH_LITTLE);
+	}
 	pair->crowded = false;
 	for (size_t i = 0; i < pair->own_awake; i++)
 		pair->crowded |= paths_pair_id_of(pair, pair->own[i]) < 0;

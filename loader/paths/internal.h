@@ -23,8 +23,8 @@ struct ring_buffer;
 #define PATHS_TICK_SURVEY_NS 20000000ull /* while ports are surveyed */
 #define PATHS_TICK_IDLE_NS 250000000ull
 #define PATHS_UPDATE_NS 250000000ull /* pairs, uses and standbys */
-#define PATHS_HORIZON 6	 /* updates after which a request is lost: 1.25 s at least */
-#define PATHS_SURVEYS 4	 /* of a pair at a time */
+#define PATHS_HORIZON 6		     /* updates after which a request is lost: 1.25 s at least */
+#define PATHS_SURVEYS 4		     /* of a pair at a time */
 /* Ports of queue pairs that are surveyed; the rest of the set is for new ones. */
 #define PATHS_OWN_PORTS_MAX 100
 #define PATHS_ADDRESSES_MAX 4096 /* of switches */
@@ -38,7 +38,6 @@ struct candidate {
 	enum path_use use;
 	uint64_t interval_ns, deadline_ns;
 	unsigned int qps, rules; /* queue pairs that use it, and that have a rule for it */
-	uint64_t since_ns;
 	uint64_t replied, lost;
 	uint64_t sent_then[PATHS_HORIZON];
 	uint64_t diverted_ns; /* as last reported */
@@ -116,8 +115,6 @@ struct paths {
 	int slots_fd, steers_fd;
 	struct paths_pair *by_slot[ESC_PATH_SLOTS_MAX];
 	size_t pairs;
-	uint64_t pairs_refused;
-	bool refusal_reported;
 
 	struct port_info ports[ESC_PORTS_MAX]; /* by slot, of this update; no name: none */
 
@@ -125,28 +122,37 @@ struct paths {
 	bool on, paused;
 	uint64_t random;
 	uint64_t update_due_ns, ports_due_ns;
-	struct pathbudget_share share;
 	bool limit_reported;
 
 	double try_tokens, try_pace; /* tries a second, as switches reply */
 	uint64_t try_ns;
 	unsigned int try_first; /* slot that is served first */
 	bool trying;
-	uint64_t tries;
 	struct paths_origin origins[2 * ESC_PORTS_MAX];
 	struct esc_address *addresses; /* of switches, by number - 1 */
 	size_t address_count;
 
 	uint64_t events_second, events_reported, events_left_out;
-	uint64_t replied, lost; /* of all candidates there were */
-	uint64_t failovers, returns, failover[PATHS_FAILOVER_BUCKETS];
-	double failover_sum_s;
-	uint32_t floors; /* how often one was published */
+	struct paths_facts total; /* what is counted, and the share; paths_get() adds the rest */
+	uint32_t floors;	  /* how often one was published */
 
 	paths_tick_fn *tick;
 	void *tick_context;
 	struct path_pair_facts *facts; /* of paths_pairs() */
 };
+
+/* All pairs; the body may end its own pair. */
+#define for_each_pair(paths, pair)                                                                 \
+	for (unsigned int slot_ = 0; slot_ < ESC_PATH_SLOTS_MAX; slot_++)                          \
+		if (!((pair) = (paths)->by_slot[slot_]))                                           \
+			continue;                                                                  \
+		else
+/* The ids of a pair's candidates. */
+#define for_each_candidate(pair, id)                                                               \
+	for (unsigned int id = 0; id < ESC_PATH_LANES_MAX; id++)                                   \
+		if (!(pair)->candidates[id].sport)                                                 \
+			continue;                                                                  \
+		else
 
 /* maps.c: the maps and the ring */
 int paths_open_maps(struct paths *paths, char **error);
@@ -160,12 +166,11 @@ struct esc_lane *paths_map_entry(const struct paths *paths, const struct paths_p
 /* The source port of a candidate, with nothing known of it yet. 0: none. */
 void paths_write_candidate(struct paths *paths, struct paths_pair *pair, unsigned int id,
 			   uint16_t sport);
-void paths_read_records(struct paths *paths);
 /*
  * Nothing could be received until now: what peers sent meanwhile is not reported as missing.
  * Before this host replies again.
  */
-void paths_reset_heard(struct paths *paths);
+void paths_reset_heard(void *paths);
 
 /* paths.c: fresh facts about interfaces */
 void paths_read_ports(struct paths *paths);
@@ -175,13 +180,12 @@ void paths_update_pairs(struct paths *paths, uint64_t now_ns);
 void paths_pair_end(struct paths *paths, struct paths_pair *pair);
 /* Its memory alone: the slot stays. */
 void paths_pair_forget(struct paths_pair *pair);
-void paths_end_all(struct paths *paths);
 void paths_take_over(struct paths *paths, uint64_t now_ns);
 bool paths_pair_replies(const struct paths_pair *pair, uint64_t now_ns);
 
 /* candidates.c: which of their ports are candidates */
 void paths_choose_candidates(struct paths *paths, struct paths_pair *pair, uint64_t now_ns);
-void paths_candidate_clear(struct candidate *candidate, uint16_t sport, uint64_t now_ns);
+void paths_candidate_clear(struct candidate *candidate, uint16_t sport);
 int paths_set_index(const struct paths_pair *pair, uint16_t sport);
 /* Of the first @count of own[]: all own_count, or the own_awake that send. */
 bool paths_is_own(const struct paths_pair *pair, uint16_t sport, size_t count);
@@ -191,6 +195,7 @@ int paths_pair_id_of(const struct paths_pair *pair, uint16_t sport);
 void paths_update_uses(struct paths *paths, uint64_t now_ns);
 
 /* survey.c: the switches on the way */
+/* 0 or -errno: no raw sockets. */
 int paths_survey_open(struct paths *paths);
 void paths_survey_close(struct paths *paths);
 void paths_survey_tick(struct paths *paths, uint64_t now_ns);
@@ -200,8 +205,6 @@ void paths_unsettle(struct paths_pair *pair, uint64_t now_ns);
 void paths_update_distance(struct paths_pair *pair, uint8_t hop_limit);
 /* No switch beyond the first one replies. */
 bool paths_is_silent(const struct paths_pair *pair);
-/* Switches that can differ from port to port: the last one is the same for all. */
-unsigned int paths_forks(const struct paths_pair *pair);
 
 /* state.c: up or down */
 void paths_evaluate(struct paths *paths, struct paths_pair *pair, uint64_t now_ns);
@@ -214,15 +217,16 @@ void paths_candidate_facts(const struct paths *paths, const struct paths_pair *p
 	X(PATH_DOWN, "path_down", "A candidate path is down: its packets take its standby.")       \
 	X(PATH_UP, "path_up", "A candidate path is up again, and trusted.")                        \
 	X(PATH_FAILOVER, "path_failover", "Packets of a path that died took its standby.")         \
-	X(PATH_RELEASED, "path_let_go",                                                            \
+	X(PATH_RELEASED, "path_released",                                                          \
 	  "Packets left a standby that nothing came back over, of a peer that reports nothing.")   \
 	X(PATHS_CHANGED, "paths_changed", "Routes to a peer changed; they are surveyed anew.")     \
 	X(PATH_BUDGET_SHORT, "path_budget_short",                                                  \
 	  "Paths are probed less often than configured: the budget is spent.")                     \
-	X(PATH_BUDGET_RESTORED, "path_budget_enough",                                              \
+	X(PATH_BUDGET_RESTORED, "path_budget_restored",                                            \
 	  "The budget allows the configured intervals again.")                                     \
-	X(PATH_TABLE_FULL, "paths_full", "A pair of addresses found no free slot in `paths`.")     \
-	X(PATH_EVENTS_LEFT_OUT, "path_events_left_out",                                            \
+	X(PATH_TABLE_FULL, "path_table_full",                                                      \
+	  "A pair of addresses found no free slot in `paths`.")                                    \
+	X(PATH_EVENTS_SUPPRESSED, "path_events_suppressed",                                        \
 	  "More events of paths than are recorded in a second.")
 extern const struct event_kind paths_events[];
 void paths_report_down(struct paths *paths, const struct paths_pair *pair, unsigned int id,
@@ -258,7 +262,8 @@ void paths_put_status(void *self, json_t *status);
 	X(PATH_PROBE_RATE, "path_probe_rate_pps", GAUGE,                                           \
 	  "Path probes a second: wanted by the intervals configured, given, and the budget.")      \
 	X(FAILOVER_DURATION, "failover_duration_seconds", HISTOGRAM,                               \
-	  "From the last probe that the peer received on a path to the first packet that used its "\
+	  "From the last probe that the peer received on a path to the first packet that used "    \
+	  "its "                                                                                   \
 	  "standby.")                                                                              \
 	X(PATHS_LEFT_OUT, "paths_left_out", GAUGE,                                                 \
 	  "Candidate paths without series of their own (textfile.top_paths).")                     \
@@ -273,7 +278,8 @@ void paths_put_status(void *self, json_t *status);
 	  "Delays of this path are true within this.")                                             \
 	X(PATH_SENT, "path_sent_total", COUNTER, "Probes sent on a path.")                         \
 	X(PATH_REPLIED, "path_answered_total", COUNTER, "Probes of a path that were replied to.")  \
-	X(PATH_LOST, "path_lost_total", COUNTER, "Probes of a path without a reply within a second.")
+	X(PATH_LOST, "path_lost_total", COUNTER,                                                   \
+	  "Probes of a path without a reply within a second.")
 extern const struct metric paths_metrics[];
 /* Upper bounds of the buckets but the last, seconds. */
 extern const double paths_failover_bounds[PATHS_FAILOVER_BUCKETS - 1];

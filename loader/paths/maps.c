@@ -14,25 +14,30 @@ _Static_assert(sizeof(struct esc_paths) % 8 == 0, "values of an array lie at ste
 
 #define store(field, value) __atomic_store_n(&(field), value, __ATOMIC_RELAXED)
 
-static void record_take(struct paths *paths, const struct esc_path_record *record)
+static int record_read(void *context, void *bytes, size_t size)
 {
+	const struct esc_path_record *record = bytes;
 	int64_t at_ns = (int64_t)record->ktime_ns;
-	struct paths_pair *pair =
-		record->slot < ESC_PATH_SLOTS_MAX ? paths->by_slot[record->slot] : NULL;
+	bool timed = record->flags & ESC_PATH_TIMED;
+	struct paths *paths = context;
+	struct paths_pair *pair;
 	struct candidate *path;
 	int index;
 
+	pair = size >= sizeof(*record) && record->slot < ESC_PATH_SLOTS_MAX
+		       ? paths->by_slot[record->slot]
+		       : NULL;
 	if (!pair)
-		return;
+		return 0;
 	pair->replied_ns = record->ktime_ns;
 	paths_update_distance(pair, record->hop_limit);
 	if (record->lane >= ESC_PATH_LANES_MAX)
-		return;
+		return 0;
 	path = &pair->candidates[record->lane];
 	if (!record->sport || path->sport != record->sport)
-		return;
+		return 0;
 	pathstat_add(&path->rtt, at_ns, (double)record->rtt_ns, 0);
-	if (record->flags & ESC_PATH_TIMED)
+	if (timed)
 		pathstat_add(&path->out, at_ns, (double)record->out_ns, record->out_bound_ns);
 	if (record->flags & ESC_PATH_ANSWER_TIMED)
 		pathstat_add(&path->in, at_ns, (double)record->in_ns, record->in_bound_ns);
@@ -40,21 +45,9 @@ static void record_take(struct paths *paths, const struct esc_path_record *recor
 	/* Without fabric time the round trip has the queue in it as well. */
 	if (index >= 0)
 		pathset_sample(&pair->set, (size_t)index,
-			       record->ktime_ns / paths->share.interval_ns[PATH_STANDBY],
-			       record->flags & ESC_PATH_TIMED ? (double)record->out_ns
-							      : (double)record->rtt_ns);
-}
-
-static int record_read(void *context, void *bytes, size_t size)
-{
-	if (size >= sizeof(struct esc_path_record))
-		record_take(context, bytes);
+			       record->ktime_ns / paths->total.share.interval_ns[PATH_STANDBY],
+			       timed ? (double)record->out_ns : (double)record->rtt_ns);
 	return 0;
-}
-
-void paths_read_records(struct paths *paths)
-{
-	ring_buffer__consume(paths->ring);
 }
 
 int paths_open_maps(struct paths *paths, char **error)
@@ -83,8 +76,6 @@ void paths_close_maps(struct paths *paths)
 	ring_buffer__free(paths->ring);
 	if (paths->map)
 		munmap(paths->map, MAP_BYTES);
-	paths->ring = NULL;
-	paths->map = NULL;
 }
 
 struct esc_lane *paths_map_entry(const struct paths *paths, const struct paths_pair *pair,
@@ -93,8 +84,9 @@ struct esc_lane *paths_map_entry(const struct paths *paths, const struct paths_p
 	return &paths->map[pair->slot].lanes[id];
 }
 
-void paths_reset_heard(struct paths *paths)
+void paths_reset_heard(void *context)
 {
+	const struct paths *paths = context;
 	int fd = dataplane_map_fd(paths->dataplane, "path_heard");
 	struct esc_path_heard heard;
 	struct esc_path_key key;

@@ -23,26 +23,12 @@ bool paths_pair_replies(const struct paths_pair *pair, uint64_t now_ns)
 	return pair->replied_ns && (int64_t)(now_ns - pair->replied_ns) < REPLIES_NS;
 }
 
-static bool pair_find_port(const struct paths *paths, struct paths_pair *pair, uint16_t *to_port,
-			   uint8_t *flags)
+static void pair_open(struct paths *paths, struct paths_pair *pair)
 {
 	const struct config *config = paths->core->config;
 	const struct port_info *port = &paths->ports[pair->port % ESC_PORTS_MAX];
-
-	if (!port->ifindex || dataplane_stamps_missing(paths->dataplane, port->name))
-		return false;
-	snprintf(pair->interface, sizeof(pair->interface), "%s", port->name);
-	pair->ifindex = port->ifindex;
-	*flags = port->plane == FLEET_PLANE_FRONTEND ? ESC_PROBE_PLANE : 0;
-	for (size_t i = 0; i < config->interface_count; i++)
-		if (!strcmp(config->interfaces[i].name, port->name))
-			*to_port = config->interfaces[i].probe_port;
-	return true;
-}
-
-static void pair_open(struct paths *paths, struct paths_pair *pair)
-{
-	struct pathsend_config config = {
+	struct pathsend_config wanted = {
+		.interface = pair->interface,
 		.from = pair->key.src,
 		.to = pair->key.dst,
 		.to_port = ESC_ROCEV2_PORT,
@@ -50,11 +36,17 @@ static void pair_open(struct paths *paths, struct paths_pair *pair)
 		.phase = pair->slot,
 	};
 	char text[ADDRESS_TEXT_BYTES];
-	int err = pair_find_port(paths, pair, &config.to_port, &config.flags) ? 0 : -ENODEV;
+	int err = -ENODEV;
 
-	config.interface = pair->interface;
-	if (!err)
-		err = pathsend_add(paths->send, &config, &pair->sending);
+	if (port->ifindex && !dataplane_stamps_missing(paths->dataplane, port->name)) {
+		snprintf(pair->interface, sizeof(pair->interface), "%s", port->name);
+		pair->ifindex = port->ifindex;
+		wanted.flags = port->plane == FLEET_PLANE_FRONTEND ? ESC_PROBE_PLANE : 0;
+		for (size_t i = 0; i < config->interface_count; i++)
+			if (!strcmp(config->interfaces[i].name, port->name))
+				wanted.to_port = config->interfaces[i].probe_port;
+		err = pathsend_add(paths->send, &wanted, &pair->sending);
+	}
 	if (err && err != pair->open_error && err != -ENODEV)
 		log_warning("paths to %s (%s) cannot be probed from %s: %s", pair->host,
 			    address_format(&pair->key.dst, text), pair->interface, strerror(-err));
@@ -81,7 +73,7 @@ static struct paths_pair *pair_new(const struct esc_path_key *key, uint8_t port,
 	pair->changed = true;
 	snprintf(pair->host, sizeof(pair->host), "%s", host);
 	for (unsigned int i = 0; i < ESC_PATH_LANES_MAX; i++)
-		paths_candidate_clear(&pair->candidates[i], 0, now_ns);
+		paths_candidate_clear(&pair->candidates[i], 0);
 	return pair;
 }
 
@@ -102,50 +94,6 @@ void paths_pair_forget(struct paths_pair *pair)
 	free(pair);
 }
 
-void paths_end_all(struct paths *paths)
-{
-	for (unsigned int i = 0; i < ESC_PATH_SLOTS_MAX; i++)
-		if (paths->by_slot[i])
-			paths_pair_end(paths, paths->by_slot[i]);
-}
-
-static struct paths_pair *pair_add(struct paths *paths, const struct esc_path_key *key,
-				   uint8_t port, const char *host, uint64_t now_ns)
-{
-	struct paths_pair *pair = pair_new(key, port, host, now_ns);
-	int err = pair ? paths_slot_take(paths, pair) : -ENOMEM;
-
-	if (!err) {
-		pair_open(paths, pair);
-		return pair;
-	}
-	paths->pairs_refused++;
-	if (pair && !paths->refusal_reported)
-		paths_report_full(paths, pair);
-	paths->refusal_reported = true;
-	free(pair);
-	return NULL;
-}
-
-static void candidate_take_over(struct paths *paths, struct paths_pair *pair, unsigned int id,
-				uint64_t now_ns)
-{
-	struct esc_lane *entry = paths_map_entry(paths, pair, id);
-	struct candidate *path = &pair->candidates[id];
-
-	paths_candidate_clear(path, entry->sport, now_ns);
-	if (!path->sport)
-		return;
-	pathset_add(&pair->set, path->sport);
-	/* What is missing was sent before this daemon started. */
-	__atomic_store_n(&entry->deadline_ns, 0, __ATOMIC_SEQ_CST);
-	memset(&entry->live, 0, sizeof(entry->live));
-	/* Packets that use a standby do so until the path has been up for long. */
-	path->diverted_ns = entry->diverted_ns;
-	if (path->diverted_ns)
-		pathlive_step(&path->damp, &paths->live, PATHLIVE_DOWN, (int64_t)now_ns);
-}
-
 /* Left by the daemon before: candidates may have rules, and keep their ids. */
 static void slot_take_over(struct paths *paths, unsigned int number, uint64_t now_ns)
 {
@@ -162,8 +110,22 @@ static void slot_take_over(struct paths *paths, unsigned int number, uint64_t no
 	pair->slot = number;
 	paths->by_slot[number] = pair;
 	paths->pairs++;
-	for (unsigned int i = 0; i < ESC_PATH_LANES_MAX; i++)
-		candidate_take_over(paths, pair, i, now_ns);
+	for (unsigned int i = 0; i < ESC_PATH_LANES_MAX; i++) {
+		struct esc_lane *entry = &slot->lanes[i];
+		struct candidate *path = &pair->candidates[i];
+
+		paths_candidate_clear(path, entry->sport);
+		if (!path->sport)
+			continue;
+		pathset_add(&pair->set, path->sport);
+		/* What is missing was sent before this daemon started. */
+		__atomic_store_n(&entry->deadline_ns, 0, __ATOMIC_SEQ_CST);
+		memset(&entry->live, 0, sizeof(entry->live));
+		/* Packets that use a standby do so until the path has been up for long. */
+		path->diverted_ns = entry->diverted_ns;
+		if (path->diverted_ns)
+			pathlive_step(&path->damp, &paths->live, PATHLIVE_DOWN, (int64_t)now_ns);
+	}
 	pair_open(paths, pair);
 }
 
@@ -174,76 +136,58 @@ void paths_take_over(struct paths *paths, uint64_t now_ns)
 			slot_take_over(paths, i, now_ns);
 }
 
-/* Room for a port of a queue pair: drops what is neither a candidate nor one of those now. */
-static void set_make_room(struct paths_pair *pair)
+/* Adds a port of a queue pair. A full set drops what is neither a candidate nor one of those. */
+static void pair_add_port(struct paths_pair *pair, uint16_t sport)
 {
 	struct pathset *set = &pair->set;
 	size_t kept = 0;
-
-	for (size_t i = 0; i < set->count; i++) {
-		struct pathset_port *port = &set->ports[i];
-		bool candidate = false;
-
-		for (unsigned int k = 0; k < ESC_PATH_LANES_MAX; k++)
-			candidate |= pair->candidates[k].sport == port->sport;
-		if (candidate || paths_is_own(pair, port->sport, pair->own_count))
-			set->ports[kept++] = *port;
-	}
-	set->count = kept;
-	set->groups = 0;
-	pathset_group(set);
-}
-
-static void pair_add_port(struct paths_pair *pair, uint16_t sport)
-{
 	int added;
 
-	if (!sport || paths_is_own(pair, sport, pair->own_count))
+	if (!sport || paths_is_own(pair, sport, pair->own_count) ||
+	    pair->own_count == PATHS_OWN_PORTS_MAX)
 		return;
-	if (pair->own_count < PATHS_OWN_PORTS_MAX)
-		pair->own[pair->own_count++] = sport;
-	else
-		return;
-	added = pathset_add(&pair->set, sport);
+	pair->own[pair->own_count++] = sport;
+	added = pathset_add(set, sport);
 	if (added == -ENOSPC) {
-		set_make_room(pair);
-		added = pathset_add(&pair->set, sport);
+		for (size_t i = 0; i < set->count; i++) {
+			bool keep = paths_is_own(pair, set->ports[i].sport, pair->own_count);
+
+			for_each_candidate (pair, id)
+				keep |= pair->candidates[id].sport == set->ports[i].sport;
+			if (keep)
+				set->ports[kept++] = set->ports[i];
+		}
+		set->count = kept;
+		set->groups = 0;
+		pathset_group(set);
+		added = pathset_add(set, sport);
 	}
 	pair->changed |= added >= 0;
 }
 
+/* The pair of a queue pair, new if need be; NULL: its peer is no other member, or no slot is free.
+ */
 static struct paths_pair *pair_for(struct paths *paths, const struct qp_entry *entry,
 				   uint64_t now_ns)
 {
-	const struct config *config = paths->core->config;
-	struct esc_path_key key;
-	struct paths_pair *pair;
+	struct esc_path_key key = {entry->key.src, entry->key.dst};
+	struct paths_pair *pair = paths_find(paths, &key);
 	const char *host;
 
-	memset(&key, 0, sizeof(key));
-	key.src = entry->key.src;
-	key.dst = entry->key.dst;
-	pair = paths_find(paths, &key);
 	if (pair)
 		return pair;
 	host = members_host(fleet_members(paths->core->fleet), &key.dst);
-	if (!host || !strcmp(host, config->host))
+	if (!host || !strcmp(host, paths->core->config->host))
 		return NULL;
-	return pair_add(paths, &key, entry->key.port, host, now_ns);
-}
-
-static void begin_poll(struct paths *paths)
-{
-	for (unsigned int i = 0; i < ESC_PATH_SLOTS_MAX; i++) {
-		struct paths_pair *pair = paths->by_slot[i];
-
-		if (!pair)
-			continue;
-		pair->seen = false;
-		pair->qps = 0;
-		pair->own_before = pair->own_awake;
-		pair->own_count = pair->own_awake = 0;
+	pair = pair_new(&key, entry->key.port, host, now_ns);
+	if (pair && !paths_slot_take(paths, pair)) {
+		pair_open(paths, pair);
+		return pair;
 	}
+	if (!paths->total.pairs_refused++ && pair)
+		paths_report_full(paths, pair);
+	free(pair);
+	return NULL;
 }
 
 /* It ends with its queue pairs, its member or its interface; not while rules lead there. */
@@ -251,7 +195,7 @@ static void pair_update(struct paths *paths, struct paths_pair *pair, uint64_t n
 {
 	unsigned int rules = 0;
 
-	for (unsigned int i = 0; i < ESC_PATH_LANES_MAX; i++)
+	for_each_candidate (pair, i)
 		rules += pair->candidates[i].rules;
 	if (!pair->seen && !rules && now_ns - pair->since_ns > PATHS_UPDATE_NS) {
 		paths_pair_end(paths, pair);
@@ -268,12 +212,6 @@ static void pair_update(struct paths *paths, struct paths_pair *pair, uint64_t n
 		paths_choose_candidates(paths, pair, now_ns);
 }
 
-/* One that does not send may have ended: those that do come first. */
-static bool is_awake(const struct qp_entry *entry, uint64_t now_ns)
-{
-	return entry->moved_local_ns && (int64_t)(now_ns - entry->moved_local_ns) < AWAKE_NS;
-}
-
 /* Pairs of addresses of queue pairs that are awake, or idle, and their ports. */
 static void scan_qps(struct paths *paths, bool awake, uint64_t now_ns)
 {
@@ -284,8 +222,10 @@ static void scan_qps(struct paths *paths, bool awake, uint64_t now_ns)
 	entries = qptable_entries(paths->qps, &count);
 	for (size_t i = 0; i < count; i++) {
 		const struct qp_entry *entry = &entries[i];
+		bool sends = entry->moved_local_ns &&
+			     (int64_t)(now_ns - entry->moved_local_ns) < AWAKE_NS;
 
-		if (entry->key.direction != ESC_DIRECTION_TX || is_awake(entry, now_ns) != awake)
+		if (entry->key.direction != ESC_DIRECTION_TX || sends != awake)
 			continue;
 		/* They are sorted: the next one is mostly of the same pair. */
 		if (!pair || memcmp(&pair->key.src, &entry->key.src, sizeof(pair->key.src)) ||
@@ -303,10 +243,17 @@ static void scan_qps(struct paths *paths, bool awake, uint64_t now_ns)
 
 void paths_update_pairs(struct paths *paths, uint64_t now_ns)
 {
-	begin_poll(paths);
+	struct paths_pair *pair;
+
+	for_each_pair (paths, pair) {
+		pair->seen = false;
+		pair->qps = 0;
+		pair->own_before = pair->own_awake;
+		pair->own_count = pair->own_awake = 0;
+	}
+	/* A queue pair that does not send may have ended: those that do come first. */
 	scan_qps(paths, true, now_ns);
 	scan_qps(paths, false, now_ns);
-	for (unsigned int i = 0; i < ESC_PATH_SLOTS_MAX; i++)
-		if (paths->by_slot[i])
-			pair_update(paths, paths->by_slot[i], now_ns);
+	for_each_pair (paths, pair)
+		pair_update(paths, pair, now_ns);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "paths.h"
 
+#include <bpf/libbpf.h>
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -22,76 +23,60 @@
 /* A request without a reply within a second is lost. */
 static void count_losses(struct paths *paths, struct paths_pair *pair)
 {
-	for (unsigned int i = 0; i < ESC_PATH_LANES_MAX; i++) {
+	for_each_candidate (pair, i) {
 		struct candidate *path = &pair->candidates[i];
 		const struct esc_lane *map = paths_map_entry(paths, pair, i);
-		uint64_t then, replied;
+		uint64_t then = path->sent_then[0], replied;
 
-		if (!path->sport)
-			continue;
-		then = path->sent_then[0];
 		memmove(path->sent_then, path->sent_then + 1,
 			sizeof(path->sent_then) - sizeof(path->sent_then[0]));
 		path->sent_then[PATHS_HORIZON - 1] =
 			__atomic_load_n(&map->probes, __ATOMIC_RELAXED);
 		replied = __atomic_load_n(&map->replies, __ATOMIC_RELAXED);
-		paths->replied += replied - path->replied;
+		paths->total.replied += replied - path->replied;
 		path->replied = replied;
 		if (then <= replied || then - replied <= path->lost)
 			continue;
-		paths->lost += then - replied - path->lost;
+		paths->total.lost += then - replied - path->lost;
 		path->lost = then - replied;
 	}
 }
 
-static void candidate_quantiles(const struct candidate *path, uint64_t now_ns,
-				struct quantiles *out)
-{
-	*out = (struct quantiles){};
-	if (path->sport)
-		pathstat_quantiles(path->out.samples ? &path->out : &path->rtt, (int64_t)now_ns,
-				   out);
-}
-
 /*
- * The noise of delays without queues: of a floor, how far the median is above the minimum; of a
- * single delay, the tail of the path that has the shortest one.
+ * Where no switch replies, floors distinguish routes: once for each window of samples. The noise of
+ * delays without queues: of a floor, how far the median is above the minimum; of a single delay,
+ * the tail of the path that has the shortest one.
  */
-static void update_noise(struct paths_pair *pair, uint64_t now_ns)
-{
-	struct pathset_config usual, *config = &pair->set.config;
-	double floor_ns, tail_ns = INFINITY;
-
-	pathset_config_default(&usual);
-	floor_ns = usual.floor_noise_ns;
-	for (unsigned int i = 0; i < ESC_PATH_LANES_MAX; i++) {
-		struct quantiles delays;
-
-		candidate_quantiles(&pair->candidates[i], now_ns, &delays);
-		if (delays.samples < PATHSTAT_RECENT)
-			continue;
-		floor_ns = fmax(floor_ns, (double)(delays.p50_ns - delays.min_ns));
-		tail_ns = fmin(tail_ns, (double)(delays.p99_ns - delays.p50_ns) / TAIL_DEVIATIONS);
-	}
-	config->floor_noise_ns = floor_ns;
-	config->delay_noise_ns =
-		isfinite(tail_ns) ? fmax(tail_ns, usual.delay_noise_ns) : usual.delay_noise_ns;
-}
-
-/* Where no switch replies, floors tell routes apart: once for each window of samples. */
 static void update_floors(struct paths_pair *pair, uint64_t now_ns)
 {
+	struct pathset_config usual, *config = &pair->set.config;
+	struct quantiles delays[ESC_PATH_LANES_MAX] = {};
+	double tail_ns = INFINITY;
+
 	if (now_ns < pair->floor_due_ns || !paths_is_silent(pair))
 		return;
 	pair->floor_due_ns = now_ns + (uint64_t)PATHSTAT_WINDOW_NS;
-	update_noise(pair, now_ns);
-	for (unsigned int i = 0; i < ESC_PATH_LANES_MAX; i++) {
-		int index = paths_set_index(pair, pair->candidates[i].sport);
-		struct quantiles delays;
+	pathset_config_default(&usual);
+	config->floor_noise_ns = usual.floor_noise_ns;
+	for_each_candidate (pair, i) {
+		const struct candidate *path = &pair->candidates[i];
 
-		candidate_quantiles(&pair->candidates[i], now_ns, &delays);
-		if (index >= 0 && delays.samples >= PATHSTAT_RECENT)
-			pathset_see_floor(&pair->set, (size_t)index, (double)delays.min_ns);
+		pathstat_quantiles(path->out.samples ? &path->out : &path->rtt, (int64_t)now_ns,
+				   &delays[i]);
+		if (delays[i].samples < PATHSTAT_RECENT)
+			continue;
+		config->floor_noise_ns =
+			fmax(config->floor_noise_ns, (double)(delays[i].p50_ns - delays[i].min_ns));
+		tail_ns = fmin(tail_ns,
+			       (double)(delays[i].p99_ns - delays[i].p50_ns) / TAIL_DEVIATIONS);
+	}
+	config->delay_noise_ns =
+		isfinite(tail_ns) ? fmax(tail_ns, usual.delay_noise_ns) : usual.delay_noise_ns;
+	for_each_candidate (pair, i) {
+		int index = paths_set_index(pair, pair->candidates[i].sport);
+
+		if (index >= 0 && delays[i].samples >= PATHSTAT_RECENT)
+			pathset_see_floor(&pair->set, (size_t)index, (double)delays[i].min_ns);
 	}
 	pair->changed = true;
 }
@@ -109,17 +94,15 @@ void paths_read_ports(struct paths *paths)
 
 static void update(struct paths *paths, uint64_t now_ns)
 {
+	struct paths_pair *pair;
+
 	if (now_ns >= paths->ports_due_ns) {
 		paths->ports_due_ns = now_ns + PORTS_NS;
 		paths_read_ports(paths);
 	}
 	paths_update_pairs(paths, now_ns);
 	paths_update_uses(paths, now_ns);
-	for (unsigned int i = 0; i < ESC_PATH_SLOTS_MAX; i++) {
-		struct paths_pair *pair = paths->by_slot[i];
-
-		if (!pair)
-			continue;
+	for_each_pair (paths, pair) {
 		count_losses(paths, pair);
 		update_floors(pair, now_ns);
 		paths_choose_standbys(paths, pair);
@@ -128,50 +111,32 @@ static void update(struct paths *paths, uint64_t now_ns)
 
 /* --- the tick --- */
 
-static void follow_kill_switch(struct paths *paths)
-{
-	bool paused = dataplane_is_off(paths->dataplane);
-
-	if (paused == paths->paused)
-		return;
-	paths->paused = paused;
-	pathsend_pause(paths->send, paused);
-}
-
 bool paths_are_probed(const struct paths *paths)
 {
 	return paths->on && !paths->paused;
 }
 
-/* True: candidates are in use by steered queue pairs. */
-static bool evaluate_pairs(struct paths *paths, uint64_t now_ns)
-{
-	bool active = false;
-
-	for (unsigned int i = 0; paths->pairs && i < ESC_PATH_SLOTS_MAX; i++) {
-		if (!paths->by_slot[i])
-			continue;
-		paths_evaluate(paths, paths->by_slot[i], now_ns);
-		for (unsigned int k = 0; k < ESC_PATH_LANES_MAX; k++)
-			active |= paths->by_slot[i]->candidates[k].use == PATH_ACTIVE;
-	}
-	return active;
-}
-
 /* Returns the time to the next tick. */
 static uint64_t probe_tick(struct paths *paths, uint64_t now_ns)
 {
-	bool active;
+	bool paused = dataplane_is_off(paths->dataplane), active = false;
+	struct paths_pair *pair;
 
-	follow_kill_switch(paths);
-	paths_read_records(paths);
+	if (paused != paths->paused)
+		pathsend_pause(paths->send, paused);
+	paths->paused = paused;
+	ring_buffer__consume(paths->ring);
 	if (!paths_are_probed(paths))
 		return PATHS_TICK_IDLE_NS;
 	if (now_ns >= paths->update_due_ns) {
 		paths->update_due_ns = now_ns + PATHS_UPDATE_NS;
 		update(paths, now_ns);
 	}
-	active = evaluate_pairs(paths, now_ns);
+	for_each_pair (paths, pair) {
+		paths_evaluate(paths, pair, now_ns);
+		for_each_candidate (pair, i)
+			active |= pair->candidates[i].use == PATH_ACTIVE;
+	}
 	paths_survey_tick(paths, now_ns);
 	if (active)
 		return PATHS_TICK_ACTIVE_NS;
@@ -194,9 +159,16 @@ void paths_on_tick(struct paths *paths, paths_tick_fn *fn, void *context)
 	paths->tick_context = context;
 }
 
-/* Of the interfaces that are known: one query each, not all facts. */
-static void read_links(struct paths *paths)
+/* A link came or went: known at once, without probes. */
+static void paths_links_changed(void *self)
 {
+	int64_t now_ns = (int64_t)time_local_ns();
+	struct paths *paths = self;
+	struct paths_pair *pair;
+
+	if (!paths->on)
+		return;
+	/* Of the interfaces that are known: one query each, not all facts. */
 	for (unsigned int i = 0; i < ESC_PORTS_MAX; i++) {
 		struct port_info *port = &paths->ports[i];
 		struct link_facts link;
@@ -206,35 +178,22 @@ static void read_links(struct paths *paths)
 		port->link_up = !rtnl_link(port->name, &link) && link.up;
 		port->ifindex = port->link_up ? link.ifindex : port->ifindex;
 	}
-}
+	for_each_pair (paths, pair) {
+		bool carrier = paths->ports[pair->port % ESC_PORTS_MAX].link_up;
 
-/* A link came or went: known at once, without probes. */
-static void paths_links_changed(void *self)
-{
-	int64_t now_ns = (int64_t)time_local_ns();
-	struct paths *paths = self;
+		for_each_candidate (pair, i) {
+			struct esc_lane *map = paths_map_entry(paths, pair, i);
+			struct pathlive_damp *damp = &pair->candidates[i].damp;
+			enum pathlive_state before = damp->state;
 
-	if (!paths->on)
-		return;
-	read_links(paths);
-	for (unsigned int i = 0; i < ESC_PATH_SLOTS_MAX; i++) {
-		struct paths_pair *pair = paths->by_slot[i];
-		bool carrier = pair && paths->ports[pair->port % ESC_PORTS_MAX].link_up;
-
-		for (unsigned int k = 0; pair && k < ESC_PATH_LANES_MAX; k++) {
-			struct candidate *path = &pair->candidates[k];
-			enum pathlive_state before = path->damp.state;
-
-			if (!path->sport || path->damp.no_carrier == !carrier)
+			if (damp->no_carrier == !carrier)
 				continue;
-			pathlive_carrier(&path->damp, &paths->live, carrier, now_ns);
-			paths_map_entry(paths, pair, k)->state = (uint8_t)path->damp.state;
-			if (path->damp.state == PATHLIVE_DOWN && before != PATHLIVE_DOWN)
-				paths_report_down(paths, pair, k,
-						  &paths_map_entry(paths, pair, k)->live);
+			pathlive_carrier(damp, &paths->live, carrier, now_ns);
+			map->state = (uint8_t)damp->state;
+			if (damp->state == PATHLIVE_DOWN && before != PATHLIVE_DOWN)
+				paths_report_down(paths, pair, i, &map->live);
 		}
-		if (pair)
-			paths_choose_standbys(paths, pair);
+		paths_choose_standbys(paths, pair);
 	}
 }
 
@@ -252,15 +211,16 @@ static void take_deadlines(struct paths *paths)
 static void take_config(struct paths *paths)
 {
 	const struct config *config = paths->core->config;
+	struct paths_pair *pair;
 
 	take_deadlines(paths);
 	paths->on = config->paths.on && fleet_members(paths->core->fleet) && !*paths->note;
-	paths->share.interval_ns[PATH_STANDBY] = config->paths.standby_interval_ns;
-	if (!paths->on)
-		paths_end_all(paths);
-	for (unsigned int i = 0; i < ESC_PATH_SLOTS_MAX; i++)
-		if (paths->by_slot[i])
-			paths->by_slot[i]->changed = true;
+	paths->total.share.interval_ns[PATH_STANDBY] = config->paths.standby_interval_ns;
+	for_each_pair (paths, pair) {
+		pair->changed = true;
+		if (!paths->on)
+			paths_pair_end(paths, pair);
+	}
 }
 
 static void paths_reconfigure(void *self, const struct config *old)
@@ -300,11 +260,6 @@ static int start(struct paths *paths, char **error)
 	return err < 0 ? explain(error, err, "paths: no timer: %s", strerror(-err)) : 0;
 }
 
-static void resume(void *context)
-{
-	paths_reset_heard(context);
-}
-
 static void paths_close(void *self)
 {
 	struct paths *paths = self;
@@ -339,7 +294,7 @@ static int paths_open(void **self, struct core *core, void *const needs[], char 
 		paths_close(paths);
 		return err;
 	}
-	mesh_on_resume(paths->mesh, resume, paths);
+	mesh_on_resume(paths->mesh, paths_reset_heard, paths);
 	*self = paths;
 	return 0;
 }
@@ -367,47 +322,40 @@ static const char *pair_note(const struct paths *paths, const struct paths_pair 
 	return NULL;
 }
 
-static void pair_facts(const struct paths *paths, const struct paths_pair *pair, uint64_t now_ns,
-		       struct path_pair_facts *out)
-{
-	*out = (struct path_pair_facts){
-		.slot = pair->slot,
-		.key = pair->key,
-		.port = pair->port,
-		.qps = pair->qps,
-		.groups = pair->set.groups,
-		.complete = pathset_is_complete(&pair->set),
-		.silent = paths_is_silent(pair),
-		.replying = paths_pair_replies(pair, now_ns),
-		.crowded = pair->crowded,
-		.distance = pair->distance,
-		.routes = pair->set.generation,
-		.note = pair_note(paths, pair, now_ns),
-	};
-	memcpy(out->peer, pair->host, sizeof(out->peer));
-	for (unsigned int i = 0; i < ESC_PATH_LANES_MAX; i++)
-		out->candidates += pair->candidates[i].sport != 0;
-}
-
 size_t paths_pairs(const struct paths *paths, const struct path_pair_facts **out)
 {
 	struct paths *mine = (struct paths *)paths; /* the list is only kept for the caller */
+	struct path_pair_facts *facts;
 	uint64_t now_ns = time_local_ns();
-	size_t count = 0;
-	void *grown;
+	const struct paths_pair *pair;
 
 	*out = NULL;
 	if (!paths->pairs)
 		return 0;
-	grown = reallocarray(mine->facts, paths->pairs, sizeof(*mine->facts));
-	if (!grown)
+	facts = reallocarray(mine->facts, paths->pairs, sizeof(*facts));
+	if (!facts)
 		return 0;
-	mine->facts = grown;
-	for (unsigned int i = 0; i < ESC_PATH_SLOTS_MAX; i++)
-		if (paths->by_slot[i])
-			pair_facts(paths, paths->by_slot[i], now_ns, &mine->facts[count++]);
-	*out = mine->facts;
-	return count;
+	*out = mine->facts = facts;
+	for_each_pair (paths, pair) {
+		*facts = (struct path_pair_facts){
+			.slot = pair->slot,
+			.key = pair->key,
+			.port = pair->port,
+			.qps = pair->qps,
+			.groups = pair->set.groups,
+			.complete = pathset_is_complete(&pair->set),
+			.replying = paths_pair_replies(pair, now_ns),
+			.crowded = pair->crowded,
+			.distance = pair->distance,
+			.routes = pair->set.generation,
+			.note = pair_note(paths, pair, now_ns),
+		};
+		memcpy(facts->peer, pair->host, sizeof(facts->peer));
+		for_each_candidate (pair, i)
+			facts->candidates++;
+		facts++;
+	}
+	return paths->pairs;
 }
 
 static struct paths_pair *pair_at(const struct paths *paths, unsigned int slot)
@@ -422,9 +370,10 @@ size_t paths_candidates(const struct paths *paths, unsigned int slot,
 	uint64_t now_ns = time_local_ns();
 	size_t count = 0;
 
-	for (unsigned int i = 0; pair && i < ESC_PATH_LANES_MAX; i++)
-		if (pair->candidates[i].sport)
-			paths_candidate_facts(paths, pair, i, now_ns, &out[count++]);
+	if (!pair)
+		return 0;
+	for_each_candidate (pair, i)
+		paths_candidate_facts(paths, pair, i, now_ns, &out[count++]);
 	return count;
 }
 
@@ -450,31 +399,21 @@ void paths_quantiles(const struct paths *paths, unsigned int slot, unsigned int 
 
 void paths_get(const struct paths *paths, struct paths_facts *out)
 {
+	const struct paths_pair *pair;
 	struct pathsend_counts counts;
 
 	pathsend_get(paths->send, &counts);
-	*out = (struct paths_facts){
-		.on = paths->on,
-		.pairs = paths->pairs,
-		.pairs_refused = paths->pairs_refused,
-		.budget_pps = paths->core->config->paths.budget_pps,
-		.share = paths->share,
-		.sent = counts.sent,
-		.failed = counts.failed,
-		.last_error = counts.last_error,
-		.replied = paths->replied,
-		.lost = paths->lost,
-		.tries = paths->tries,
-		.failovers = paths->failovers,
-		.returns = paths->returns,
-		.failover_sum_s = paths->failover_sum_s,
-	};
+	*out = paths->total;
+	out->on = paths->on;
+	out->pairs = paths->pairs;
+	out->budget_pps = paths->core->config->paths.budget_pps;
+	out->sent = counts.sent;
+	out->failed = counts.failed;
+	out->last_error = counts.last_error;
 	memcpy(out->note, paths->note, sizeof(out->note));
-	memcpy(out->failover, paths->failover, sizeof(out->failover));
-	for (unsigned int i = 0; i < ESC_PATH_SLOTS_MAX; i++)
-		for (unsigned int k = 0; paths->by_slot[i] && k < ESC_PATH_LANES_MAX; k++)
-			if (paths->by_slot[i]->candidates[k].sport)
-				out->candidates[paths->by_slot[i]->candidates[k].damp.state]++;
+	for_each_pair (paths, pair)
+		for_each_candidate (pair, i)
+			out->candidates[pair->candidates[i].damp.state]++;
 }
 
 const struct capability paths_capability = {

@@ -30,12 +30,13 @@ extern const struct capability paths_capability;
 struct path_facts {
 	unsigned int slot, id; /* paths[slot] of the map, and its entry there */
 	uint16_t sport;	       /* host order */
-	uint32_t group; /* candidates of one group share a route; 0: undecided. Numbers may change */
+	uint32_t
+		group; /* candidates of one group share a route; 0: undecided. Numbers may change */
 	enum pathlive_state state;
 	bool usable; /* up, not diverted, and measured recently */
 	bool heard;  /* a probe of it was replied to, or received by the peer, ever */
-	double floor_ns, delay_ns, worst_ns, noise_ns, bound_ns;		/* one way there */
-	double in_floor_ns, in_delay_ns, in_worst_ns, in_noise_ns, in_bound_ns; /* and back */
+	double floor_ns, delay_ns, worst_ns, noise_ns, bound_ns; /* one way there */
+	double in_floor_ns, in_delay_ns, in_bound_ns;		 /* and back */
 	int64_t measured_ns;		  /* of the newest sample in delay_ns; 0: none */
 	uint64_t sent, replied, lost;	  /* probes; lost: no reply within a second */
 	uint64_t hops[PATHLIVE_HOPS_MAX]; /* for paths_hop_address(); 0: no reply */
@@ -56,7 +57,6 @@ struct path_pair_facts {
 	unsigned int qps;
 	size_t groups;	       /* routes that were told apart */
 	bool complete;	       /* and there are no more of them, at 99.9% */
-	bool silent;	       /* no switch on the way replies: delays decide */
 	bool replying;	       /* the peer's programs reply */
 	bool crowded;	       /* a queue pair that sends has no candidate */
 	unsigned int distance; /* switches on the way; 0: not known, or none */

@@ -8,50 +8,33 @@
 #include "base/json.h"
 #include "internal.h"
 
-static const char *use_name(enum path_use use)
-{
-	static const char *const names[PATH_USES] = {"unused", "watched", "standby", "active"};
-
-	return use < PATH_USES ? names[use] : "unused";
-}
-
 static void put_ns(json_t *object, const char *key, double ns)
 {
 	if (isfinite(ns))
 		json_put_integer(object, key, (int64_t)rint(ns));
 }
 
-static json_t *delay_json(const struct quantiles *delays, double floor_ns, double now_ns)
+static void put_delay(json_t *object, const char *key, const struct quantiles *delays,
+		      double floor_ns, double now_ns)
 {
-	json_t *object = json_object();
+	json_t *delay = json_object();
 
-	put_ns(object, "floor", floor_ns);
-	put_ns(object, "now", now_ns);
+	put_ns(delay, "floor", floor_ns);
+	put_ns(delay, "now", now_ns);
 	if (delays->samples) {
-		json_put_integer(object, "min", delays->min_ns);
-		json_put_integer(object, "p50", delays->p50_ns);
-		json_put_integer(object, "p99", delays->p99_ns);
-		json_put_integer(object, "max", delays->max_ns);
-		json_put_count(object, "samples", delays->samples);
+		json_put_integer(delay, "min", delays->min_ns);
+		json_put_integer(delay, "p50", delays->p50_ns);
+		json_put_integer(delay, "p99", delays->p99_ns);
+		json_put_integer(delay, "max", delays->max_ns);
+		json_put_count(delay, "samples", delays->samples);
 	}
-	if (json_object_size(object))
-		return object;
-	json_decref(object);
-	return NULL;
-}
-
-static void put_delays(json_t *object, const struct paths *paths, const struct path_facts *path)
-{
-	struct quantiles out, in;
-
-	paths_quantiles(paths, path->slot, path->id, &out, &in);
-	json_put(object, "owd_out_ns", delay_json(&out, path->floor_ns, path->delay_ns));
-	json_put(object, "owd_in_ns", delay_json(&in, path->in_floor_ns, path->in_delay_ns));
-	put_ns(object, "bound_ns", fmax(path->bound_ns, path->in_bound_ns));
+	if (json_object_size(delay))
+		json_object_set(object, key, delay);
+	json_decref(delay);
 }
 
 /* Silent switches between those that replied are null. */
-static void put_hops(json_t *object, const struct paths *paths, const struct path_facts *path)
+static json_t *hops_json(const struct paths *paths, const struct path_facts *path)
 {
 	json_t *hops = json_array();
 	char text[ADDRESS_TEXT_BYTES];
@@ -65,9 +48,7 @@ static void put_hops(json_t *object, const struct paths *paths, const struct pat
 		json_array_append_new(hops,
 				      hop ? json_string(address_format(hop, text)) : json_null());
 	}
-	if (count)
-		json_object_set(object, "hops", hops);
-	json_decref(hops);
+	return hops;
 }
 
 static void put_addresses(json_t *object, const struct path_pair_facts *pair)
@@ -98,11 +79,11 @@ static bool has_diverted(const void *path)
 
 #define PATH(member, type, key) FIELD(struct path_facts, member, type, key)
 static const struct field path_fields[] = {
-	{PATH(id, U32, "lane")},
+	{PATH(id, U32, "path_id")},
 	{PATH(sport, U16, "sport")},
 	{PATH(group, U32, "group"), .known = has_group},
 	{PATH(sent, U64, "sent")},
-	{PATH(replied, U64, "answered")},
+	{PATH(replied, U64, "replied")},
 	{PATH(lost, U64, "lost")},
 	{PATH(qps, U32, "qps")},
 	{PATH(interval_ns, U64, "interval_ns")},
@@ -114,21 +95,28 @@ static const struct field path_fields[] = {
 static json_t *path_json(const struct paths *paths, const struct path_pair_facts *pair,
 			 const struct path_facts *all, size_t count, const struct path_facts *path)
 {
+	static const char *const uses[PATH_USES] = {"unused", "tracked", "standby", "active"};
 	/* One that was never replied to may be up or not. */
 	bool unknown = path->state == PATHLIVE_UP && !path->heard;
-	json_t *object = json_object();
+	json_t *object = json_object(), *hops = hops_json(paths, path);
+	struct quantiles out, in;
 
+	paths_quantiles(paths, path->slot, path->id, &out, &in);
 	put_addresses(object, pair);
 	fields_put(object, path_fields, path);
 	json_put_text(object, "state",
 		      pathlive_state_name(unknown ? PATHLIVE_SUSPECT : path->state));
-	put_delays(object, paths, path);
-	put_hops(object, paths, path);
+	put_delay(object, "owd_out_ns", &out, path->floor_ns, path->delay_ns);
+	put_delay(object, "owd_in_ns", &in, path->in_floor_ns, path->in_delay_ns);
+	put_ns(object, "bound_ns", fmax(path->bound_ns, path->in_bound_ns));
+	if (json_array_size(hops))
+		json_object_set(object, "hops", hops);
+	json_decref(hops);
 	json_put_bool(object, "standby", !path->qps);
-	json_put_text(object, "use", use_name(path->use));
+	json_put_text(object, "use", uses[path->use]);
 	for (size_t i = 0; i < count; i++)
 		if ((int)all[i].id == path->standby)
-			json_put_count(object, "standby_sport", all[i].sport);
+			json_put_count(object, "backup_sport", all[i].sport);
 	json_put_bool(object, "diverted", path->diverted_ns);
 	return object;
 }
@@ -148,9 +136,9 @@ static bool has_distance(const void *pair)
 #define PAIR(member, type, key) FIELD(struct path_pair_facts, member, type, key)
 static const struct field pair_fields[] = {
 	{PAIR(slot, U32, "slot")},
-	{PAIR(candidates, U64, "lanes")},
+	{PAIR(candidates, U64, "candidates")},
 	{PAIR(qps, U32, "qps")},
-	{PAIR(replying, BOOL, "answers")},
+	{PAIR(replying, BOOL, "replying")},
 	{PAIR(groups, U64, "groups"), .known = has_groups},
 	{PAIR(complete, BOOL, "complete")},
 	{PAIR(distance, U32, "distance"), .known = has_distance},
@@ -158,88 +146,65 @@ static const struct field pair_fields[] = {
 	{},
 };
 
-static json_t *pair_json(const struct path_pair_facts *pair)
-{
-	json_t *object = json_object();
-
-	put_addresses(object, pair);
-	fields_put(object, pair_fields, pair);
-	json_put_text(object, "note", pair->note);
-	return object;
-}
-
 static json_t *budget_json(const struct paths_facts *facts)
 {
 	const struct pathbudget_share *share = &facts->share;
 	json_t *object =
 		json_pack("{s:I, s:I, s:I, s:b}", "budget_pps", (json_int_t)facts->budget_pps,
-			  "wanted_pps", (json_int_t)rint(share->wanted_pps), "given_pps",
+			  "wanted_pps", (json_int_t)rint(share->wanted_pps), "granted_pps",
 			  (json_int_t)rint(share->given_pps), "short", share->limited);
 
 	json_put_count(object, "probe_interval_ns", share->interval_ns[PATH_ACTIVE]);
 	json_put_count(object, "standby_interval_ns", share->interval_ns[PATH_STANDBY]);
-	json_put_count(object, "watch_interval_ns", share->interval_ns[PATH_WATCHED]);
+	json_put_count(object, "tracked_interval_ns", share->interval_ns[PATH_WATCHED]);
 	json_put_count(object, "sent", facts->sent);
 	if (facts->failed) {
 		json_put_count(object, "failed", facts->failed);
 		json_put_text(object, "last_error", strerror(-facts->last_error));
 	}
-	json_put_count(object, "tries", facts->tries);
+	json_put_count(object, "discovery_probes", facts->tries);
 	return object;
-}
-
-static bool pair_is(const struct path_pair_facts *pair, const char *peer)
-{
-	char text[ADDRESS_TEXT_BYTES];
-
-	return !peer || !strcmp(pair->peer, peer) ||
-	       !strcmp(address_format(&pair->key.dst, text), peer);
-}
-
-static void append_pair(const struct paths *paths, const struct path_pair_facts *pair,
-			json_t *list, json_t *pairs)
-{
-	struct path_facts found[ESC_PATH_LANES_MAX];
-	size_t count = paths_candidates(paths, pair->slot, found);
-
-	for (size_t k = 0; k < count; k++)
-		json_array_append_new(list, path_json(paths, pair, found, count, &found[k]));
-	json_array_append_new(pairs, pair_json(pair));
-}
-
-static json_t *show(const struct paths *paths, const char *peer)
-{
-	json_t *list = json_array(), *pairs = json_array(), *result;
-	const struct path_pair_facts *all;
-	size_t count = paths_pairs(paths, &all);
-	struct paths_facts facts;
-
-	for (size_t i = 0; i < count; i++)
-		if (pair_is(&all[i], peer))
-			append_pair(paths, &all[i], list, pairs);
-	paths_get(paths, &facts);
-	result = json_pack("{s:o, s:o, s:b, s:o}", "paths", list, "pairs", pairs, "on", facts.on,
-			   "budget", budget_json(&facts));
-	json_put_text(result, "note", facts.note);
-	return result;
 }
 
 static json_t *reply_paths(void *self, struct request *request)
 {
+	struct path_facts found[ESC_PATH_LANES_MAX];
+	json_t *list, *pairs, *pair, *result;
+	const struct path_pair_facts *all;
+	size_t count = paths_pairs(self, &all), known;
 	const char *peer; /* a host, or an address of one; NULL: all */
-	json_t *result;
+	char text[ADDRESS_TEXT_BYTES];
+	struct paths_facts facts;
 
 	if (!request_text(request, "peer", NULL, &peer))
 		return NULL;
-	result = show(self, peer);
-	if (!peer || json_array_size(json_object_get(result, "pairs")))
+	list = json_array();
+	pairs = json_array();
+	for (size_t i = 0; i < count; i++) {
+		if (peer && strcmp(all[i].peer, peer) &&
+		    strcmp(address_format(&all[i].key.dst, text), peer))
+			continue;
+		known = paths_candidates(self, all[i].slot, found);
+		for (size_t k = 0; k < known; k++)
+			json_array_append_new(list,
+					      path_json(self, &all[i], found, known, &found[k]));
+		pair = json_object();
+		put_addresses(pair, &all[i]);
+		fields_put(pair, pair_fields, &all[i]);
+		json_put_text(pair, "note", all[i].note);
+		json_array_append_new(pairs, pair);
+	}
+	paths_get(self, &facts);
+	result = json_pack("{s:o, s:o, s:b, s:o}", "paths", list, "pairs", pairs, "on", facts.on,
+			   "budget", budget_json(&facts));
+	json_put_text(result, "note", facts.note);
+	if (!peer || json_array_size(pairs))
 		return result;
 	json_decref(result);
-	return request_misuse(
-		request,
-		"there are no paths to `%.64s`; give a host that `escapement paths` lists, or "
-		"its address",
-		peer);
+	return request_misuse(request,
+			      "there are no paths to `%.64s`; give a host that `escapement paths` "
+			      "lists, or its address",
+			      peer);
 }
 
 const struct verb_handler paths_verb_handlers[] = {{"paths", reply_paths}, {}};
@@ -253,7 +218,7 @@ void paths_put_status(void *self, json_t *status)
 	object = json_pack("{s:b, s:I, s:I, s:I, s:I, s:I, s:o}", "on", facts.on, "peers",
 			   (json_int_t)facts.pairs, "up", (json_int_t)facts.candidates[PATHLIVE_UP],
 			   "suspect", (json_int_t)facts.candidates[PATHLIVE_SUSPECT], "down",
-			   (json_int_t)facts.candidates[PATHLIVE_DOWN], "held",
+			   (json_int_t)facts.candidates[PATHLIVE_DOWN], "hold_down",
 			   (json_int_t)facts.candidates[PATHLIVE_HELD], "budget",
 			   budget_json(&facts));
 	json_put_text(object, "note", facts.note);

@@ -11,51 +11,26 @@
 
 #define load(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
 
-static void live_read(const struct pathlive_lane *from, struct pathlive_lane *out)
-{
-	out->unheard = load(from->unheard);
-	out->since_ns = load(from->since_ns);
-	out->heard_peer_ns = load(from->heard_peer_ns);
-	out->word_peer_ns = load(from->word_peer_ns);
-	out->word_ns = load(from->word_ns);
-	out->reserved = 0;
-}
-
 /* Fields are written one by one while they are read: down is what is so in two readings. */
 static enum pathlive_state state_read(const struct esc_lane *map, uint64_t deadline_ns,
-				    uint64_t now_ns, struct pathlive_lane *live)
+				      uint64_t now_ns, struct pathlive_lane *live)
 {
-	enum pathlive_state seen;
+	enum pathlive_state seen = PATHLIVE_SUSPECT;
 
-	live_read(&map->live, live);
-	if (!deadline_ns)
-		return PATHLIVE_UP;
-	seen = pathlive_judge(live, deadline_ns, now_ns);
-	if (seen == PATHLIVE_UP)
-		return seen;
-	live_read(&map->live, live);
-	return pathlive_judge(live, deadline_ns, now_ns);
-}
-
-/* When the peer last received a probe of it, by our clock: late by the report's way back. 0: never. */
-static int64_t heard_at(const struct pathlive_lane *live)
-{
-	if (!live->heard_peer_ns || live->word_peer_ns < live->heard_peer_ns)
-		return 0;
-	return (int64_t)(live->word_ns - (live->word_peer_ns - live->heard_peer_ns));
+	for (int i = 0; i < 2 && seen != PATHLIVE_UP; i++) {
+		*live = (struct pathlive_lane){
+			.unheard = load(map->live.unheard),
+			.since_ns = load(map->live.since_ns),
+			.heard_peer_ns = load(map->live.heard_peer_ns),
+			.word_peer_ns = load(map->live.word_peer_ns),
+			.word_ns = load(map->live.word_ns),
+		};
+		seen = deadline_ns ? pathlive_judge(live, deadline_ns, now_ns) : PATHLIVE_UP;
+	}
+	return seen;
 }
 
 /* --- packets that use a standby --- */
-
-static void failover_count(struct paths *paths, double seconds)
-{
-	unsigned int bucket = 0;
-
-	while (bucket < PATHS_FAILOVER_BUCKETS - 1 && seconds > paths_failover_bounds[bucket])
-		bucket++;
-	paths->failover[bucket]++;
-	paths->failover_sum_s += seconds;
-}
 
 static void detect_failover(struct paths *paths, struct paths_pair *pair, unsigned int id,
 			    const struct pathlive_lane *live)
@@ -63,19 +38,31 @@ static void detect_failover(struct paths *paths, struct paths_pair *pair, unsign
 	struct candidate *path = &pair->candidates[id];
 	const struct esc_lane *map = paths_map_entry(paths, pair, id);
 	uint64_t diverted_ns = load(map->diverted_ns);
-	int64_t heard_ns = heard_at(live);
+	int64_t heard_ns = 0;
+	unsigned int bucket = 0;
+	double seconds;
 
 	if (diverted_ns == path->diverted_ns)
 		return;
 	path->diverted_ns = diverted_ns;
 	if (!diverted_ns)
 		return;
-	paths->failovers++;
+	paths->total.failovers++;
+	/* When the peer last received a probe of it, by our clock: late by the report's way back.
+	 */
+	if (live->heard_peer_ns && live->word_peer_ns >= live->heard_peer_ns)
+		heard_ns = (int64_t)(live->word_ns - (live->word_peer_ns - live->heard_peer_ns));
 	/* A probe has arrived again before this tick: the length of the silence is lost. */
 	if ((int64_t)diverted_ns - heard_ns < (int64_t)path->deadline_ns)
 		heard_ns = 0;
-	if (heard_ns)
-		failover_count(paths, (double)((int64_t)diverted_ns - heard_ns) / 1e9);
+	if (heard_ns) {
+		seconds = (double)((int64_t)diverted_ns - heard_ns) / 1e9;
+		while (bucket < PATHS_FAILOVER_BUCKETS - 1 &&
+		       seconds > paths_failover_bounds[bucket])
+			bucket++;
+		paths->total.failover[bucket]++;
+		paths->total.failover_sum_s += seconds;
+	}
 	paths_report_failover(paths, pair, id, map, heard_ns);
 }
 
@@ -89,7 +76,7 @@ static void candidate_restore(struct paths *paths, struct paths_pair *pair, unsi
 
 	__atomic_store_n(&map->diverted_ns, 0, __ATOMIC_SEQ_CST);
 	path->diverted_ns = 0;
-	paths->returns += diverted_ns != 0;
+	paths->total.returns += diverted_ns != 0;
 	paths_report_up(paths, pair, id, died_ns, diverted_ns, packets);
 }
 
@@ -156,9 +143,8 @@ void paths_evaluate(struct paths *paths, struct paths_pair *pair, uint64_t now_n
 {
 	bool changed = false;
 
-	for (unsigned int i = 0; i < ESC_PATH_LANES_MAX; i++)
-		if (pair->candidates[i].sport)
-			changed |= candidate_evaluate(paths, pair, i, now_ns);
+	for_each_candidate (pair, i)
+		changed |= candidate_evaluate(paths, pair, i, now_ns);
 	if (changed)
 		paths_choose_standbys(paths, pair);
 }
@@ -200,59 +186,50 @@ void paths_choose_standbys(struct paths *paths, struct paths_pair *pair)
 	unsigned int ids[ESC_PATH_LANES_MAX];
 	size_t count = 0;
 
-	for (unsigned int i = 0; i < ESC_PATH_LANES_MAX; i++) {
-		if (!pair->candidates[i].sport)
-			continue;
+	for_each_candidate (pair, i) {
 		choice_of(paths, pair, i, &choices[count]);
 		ids[count++] = i;
 	}
 	for (size_t i = 0; i < count; i++) {
 		int chosen = pathlive_choose_standby(choices, count, i);
-		struct esc_lane *map = paths_map_entry(paths, pair, ids[i]);
+		int standby = chosen < 0 ? -1 : (int)ids[chosen];
 
-		pair->candidates[ids[i]].standby = chosen < 0 ? -1 : (int)ids[chosen];
-		__atomic_store_n(&map->standby,
-				 chosen < 0 ? ESC_PATH_LANE_NONE : (uint8_t)ids[chosen],
+		pair->candidates[ids[i]].standby = standby;
+		__atomic_store_n(&paths_map_entry(paths, pair, ids[i])->standby,
+				 standby < 0 ? ESC_PATH_LANE_NONE : (uint8_t)standby,
 				 __ATOMIC_RELAXED);
 	}
 }
 
 /* --- facts --- */
 
-static void copy_delays(const struct candidate *path, int64_t span_ns, struct path_facts *out)
-{
-	struct pathstat_now now;
-
-	pathstat_now(&path->in, span_ns, &now);
-	out->in_floor_ns = now.floor_ns;
-	out->in_delay_ns = now.delay_ns;
-	out->in_worst_ns = now.worst_ns;
-	out->in_noise_ns = now.noise_ns;
-	out->in_bound_ns = now.bound_ns;
-	pathstat_now(&path->out, span_ns, &now);
-	out->floor_ns = now.floor_ns;
-	out->delay_ns = now.delay_ns;
-	out->worst_ns = now.worst_ns;
-	out->noise_ns = now.noise_ns;
-	out->bound_ns = now.bound_ns;
-	out->measured_ns = now.at_ns;
-}
-
 void paths_candidate_facts(const struct paths *paths, const struct paths_pair *pair,
 			   unsigned int id, uint64_t now_ns, struct path_facts *out)
 {
 	const struct candidate *path = &pair->candidates[id];
 	const struct esc_lane *map = paths_map_entry(paths, pair, id);
-	uint64_t recent_ns = MEASURED_INTERVALS * path->interval_ns;
+	/* "Now" is the last four probes or so. */
+	uint64_t span_ns = MEASURED_INTERVALS * path->interval_ns;
 	int index = paths_set_index(pair, path->sport);
+	struct pathstat_now there, back;
 
-	recent_ns = recent_ns > MEASURED_NS ? recent_ns : MEASURED_NS;
+	pathstat_now(&path->out, (int64_t)span_ns, &there);
+	pathstat_now(&path->in, (int64_t)span_ns, &back);
 	*out = (struct path_facts){
 		.slot = pair->slot,
 		.id = id,
 		.sport = path->sport,
 		.state = path->damp.state,
 		.heard = was_heard(path, map),
+		.floor_ns = there.floor_ns,
+		.delay_ns = there.delay_ns,
+		.worst_ns = there.worst_ns,
+		.noise_ns = there.noise_ns,
+		.bound_ns = there.bound_ns,
+		.measured_ns = there.at_ns,
+		.in_floor_ns = back.floor_ns,
+		.in_delay_ns = back.delay_ns,
+		.in_bound_ns = back.bound_ns,
 		.diverted_ns = load(map->diverted_ns),
 		.diverted_packets = load(map->diverted),
 		.sent = load(map->probes),
@@ -264,10 +241,10 @@ void paths_candidate_facts(const struct paths *paths, const struct paths_pair *p
 		.deadline_ns = path->deadline_ns,
 		.qps = path->qps,
 	};
-	/* "Now" is the last four probes or so. */
-	copy_delays(path, (int64_t)(MEASURED_INTERVALS * path->interval_ns), out);
+	if (span_ns < MEASURED_NS)
+		span_ns = MEASURED_NS;
 	out->usable = out->state == PATHLIVE_UP && !out->diverted_ns && out->measured_ns &&
-		      now_ns < (uint64_t)out->measured_ns + recent_ns;
+		      now_ns < (uint64_t)out->measured_ns + span_ns;
 	if (index < 0)
 		return;
 	out->group = pair->set.ports[index].group;

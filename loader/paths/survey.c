@@ -2,7 +2,8 @@
 /*
  * Which switches a port's packets cross: requests with hop limits 1, 2 .., and the ICMP errors of
  * the switches where they end. As Paris traceroute does (Augustin et al. 2006), what ECMP hashes is
- * the same in all packets of a port; the IPv4 identification, which is not hashed, tells them apart.
+ * the same in all packets of a port; the IPv4 identification, which is not hashed, tells them
+ * apart.
  *
  * Switches send few errors a second (Linux: six at once, then one a second for each host; others
  * alike), so the rate follows the replies, and what is known to be the same is not queried: the
@@ -14,6 +15,7 @@
 #include <net/if.h> /* ahead of linux/icmp.h, which has its own otherwise */
 
 #include <linux/icmp.h>
+#include <math.h>
 #include <netinet/icmp6.h>
 #include <netinet/in.h>
 #include <stdlib.h>
@@ -27,7 +29,7 @@
 #include "internal.h"
 
 #define REPLY_NS 250000000ull /* an error is waited for */
-#define AGAIN_NS 300000000ull  /* after the first miss; then */
+#define AGAIN_NS 300000000ull /* after the first miss; then */
 #define AGAIN_LATER_NS 1100000000ull
 #define ATTEMPTS 4
 #define SILENT_MISSES 8 /* at a distance from which there never was a reply */
@@ -43,31 +45,8 @@
 
 /* --- distance --- */
 
-/* The peer's program returns a request with a hop limit of 64, whatever it came with. */
-void paths_update_distance(struct paths_pair *pair, uint8_t hop_limit)
-{
-	unsigned int distance =
-		hop_limit <= PATHPACKET_HOP_LIMIT ? PATHPACKET_HOP_LIMIT - hop_limit : 0;
-
-	if (pair->distance_known && distance == pair->distance) {
-		pair->distance_next = distance;
-		return;
-	}
-	/* One packet that went astray changes nothing. */
-	if (pair->distance_known && pair->distance_next != distance) {
-		pair->distance_next = distance;
-		return;
-	}
-	pair->distance = pair->distance_next = distance;
-	pair->distance_known = true;
-	pair->set.config.distance = paths_forks(pair);
-	memset(pair->hop, 0, sizeof(pair->hop));
-	memset(pair->surveys, 0, sizeof(pair->surveys));
-	pair->verify_due_ns = 0;
-	pair->changed = true;
-}
-
-unsigned int paths_forks(const struct paths_pair *pair)
+/* Switches that can differ from port to port: the last one is the same for all. */
+static unsigned int forks(const struct paths_pair *pair)
 {
 	return pair->distance > 2 ? pair->distance - 1 : pair->distance;
 }
@@ -75,9 +54,27 @@ unsigned int paths_forks(const struct paths_pair *pair)
 /* How far ports are surveyed. */
 static unsigned int hops_surveyed(const struct paths_pair *pair)
 {
-	unsigned int forks = paths_forks(pair);
+	return forks(pair) < PATHSET_HOPS ? forks(pair) : PATHSET_HOPS;
+}
 
-	return forks < PATHSET_HOPS ? forks : PATHSET_HOPS;
+/* The peer's program returns a request with a hop limit of 64, whatever it came with. */
+void paths_update_distance(struct paths_pair *pair, uint8_t hop_limit)
+{
+	unsigned int distance =
+		hop_limit <= PATHPACKET_HOP_LIMIT ? PATHPACKET_HOP_LIMIT - hop_limit : 0;
+	unsigned int before = pair->distance_next;
+
+	pair->distance_next = distance;
+	/* One packet that went astray changes nothing. */
+	if (pair->distance_known && (distance == pair->distance || distance != before))
+		return;
+	pair->distance = distance;
+	pair->distance_known = true;
+	pair->set.config.distance = forks(pair);
+	memset(pair->hop, 0, sizeof(pair->hop));
+	memset(pair->surveys, 0, sizeof(pair->surveys));
+	pair->verify_due_ns = 0;
+	pair->changed = true;
 }
 
 bool paths_is_silent(const struct paths_pair *pair)
@@ -137,37 +134,7 @@ static struct paths_origin *origin_of(struct paths *paths, const struct paths_pa
 	return empty;
 }
 
-/* Two ports have to agree before the others are spared; each minute one is queried again. */
-static void origin_update(struct paths *paths, const struct paths_pair *pair, uint64_t hop,
-		       uint64_t now_ns)
-{
-	struct paths_origin *origin = origin_of(paths, pair);
-
-	if (!origin)
-		return;
-	origin->agreed = origin->agreed && origin->hop == hop ? origin->agreed + 1 : 1;
-	origin->hop = hop;
-	origin->until_ns = now_ns + ORIGIN_NS;
-}
-
-static uint64_t origin_hop(struct paths *paths, const struct paths_pair *pair, uint64_t now_ns)
-{
-	const struct paths_origin *origin = origin_of(paths, pair);
-
-	return origin && origin->agreed > 1 && now_ns < origin->until_ns ? origin->hop : 0;
-}
-
 /* --- one port --- */
-
-/* A switch that replies to others did not to this one: what is known beyond it is older. */
-static bool survey_is_whole(const struct paths_pair *pair, const struct paths_survey *survey,
-			    uint64_t now_ns)
-{
-	for (unsigned int i = 0; i < hops_surveyed(pair); i++)
-		if (!survey->hops[i] && now_ns >= pair->hop[i].again_ns)
-			return false;
-	return true;
-}
 
 void paths_unsettle(struct paths_pair *pair, uint64_t now_ns)
 {
@@ -178,9 +145,12 @@ void paths_unsettle(struct paths_pair *pair, uint64_t now_ns)
 static void survey_finish(struct paths *paths, struct paths_pair *pair, struct paths_survey *survey,
 			  uint64_t now_ns)
 {
-	int index = survey_is_whole(pair, survey, now_ns) ? paths_set_index(pair, survey->sport)
-							  : -ENOENT;
+	int index = paths_set_index(pair, survey->sport);
 
+	/* A switch that replies to others did not to this one: what is known beyond it is older. */
+	for (unsigned int i = 0; i < hops_surveyed(pair); i++)
+		if (!survey->hops[i] && now_ns >= pair->hop[i].again_ns)
+			index = -ENOENT;
 	if (index >= 0 && pathset_see_hops(&pair->set, (size_t)index, survey->hops)) {
 		paths_unsettle(pair, now_ns);
 		/* Other switches may be silent now. */
@@ -199,13 +169,17 @@ static void survey_finish(struct paths *paths, struct paths_pair *pair, struct p
 static void survey_advance(struct paths *paths, struct paths_pair *pair,
 			   struct paths_survey *survey, uint64_t now_ns)
 {
+	const struct paths_origin *origin = origin_of(paths, pair);
+
 	for (;;) {
 		if (++survey->hop > hops_surveyed(pair)) {
 			survey_finish(paths, pair, survey, now_ns);
 			return;
 		}
 		if (survey->hop == 1)
-			survey->hops[0] = origin_hop(paths, pair, now_ns);
+			survey->hops[0] = origin && origin->agreed > 1 && now_ns < origin->until_ns
+						  ? origin->hop
+						  : 0;
 		if (!survey->hops[survey->hop - 1] && now_ns >= pair->hop[survey->hop - 1].again_ns)
 			break;
 	}
@@ -222,7 +196,7 @@ static void survey_miss(struct paths *paths, struct paths_pair *pair, struct pat
 	survey->waits = false;
 	survey->attempts++;
 	pair->hop[at].misses++;
-	paths->try_pace = paths->try_pace * 0.8 > PACE_LEAST ? paths->try_pace * 0.8 : PACE_LEAST;
+	paths->try_pace = fmax(paths->try_pace * 0.8, PACE_LEAST);
 	if (!pair->hop[at].replies && pair->hop[at].misses >= SILENT_MISSES) {
 		pair->hop[at].again_ns = now_ns + SILENT_NS;
 		pair->changed = true;
@@ -247,25 +221,29 @@ static void survey_tick(struct paths *paths, struct paths_pair *pair, struct pat
 	paths->try_tokens--;
 	if (pathsend_try(paths->send, pair->sending, survey->sport, survey->hop, &survey->sequence))
 		return;
-	paths->tries++;
+	paths->total.tries++;
 	survey->waits = true;
 	survey->due_ns = now_ns + REPLY_NS;
 }
 
 static void survey_reply(struct paths *paths, struct paths_pair *pair, struct paths_survey *survey,
-			  const struct esc_address *from, uint64_t now_ns)
+			 const struct esc_address *from, uint64_t now_ns)
 {
 	uint64_t hop = address_number(paths, from);
 	unsigned int at = survey->hop - 1;
+	struct paths_origin *origin = at ? NULL : origin_of(paths, pair);
 
 	pair->hop[at].replies++;
 	pair->hop[at].misses = 0;
 	pair->hop[at].again_ns = 0;
-	paths->try_pace += 1;
-	if (paths->try_pace > paths->share.tries_pps)
-		paths->try_pace = paths->share.tries_pps;
-	if (!at)
-		origin_update(paths, pair, hop, now_ns);
+	paths->try_pace = fmin(paths->try_pace + 1, paths->total.share.tries_pps);
+	/* Two ports have to agree before the others are spared; each minute one is queried again.
+	 */
+	if (origin) {
+		origin->agreed = origin->agreed && origin->hop == hop ? origin->agreed + 1 : 1;
+		origin->hop = hop;
+		origin->until_ns = now_ns + ORIGIN_NS;
+	}
 	survey->hops[at] = hop;
 	survey_advance(paths, pair, survey, now_ns);
 }
@@ -372,34 +350,17 @@ static void pair_survey_more(struct paths *paths, struct paths_pair *pair, uint6
 
 /* --- the tick --- */
 
-static bool pair_survey_tick(struct paths *paths, struct paths_pair *pair, uint64_t now_ns)
-{
-	if (!pair->sending || !pair->distance_known || !paths_pair_replies(pair, now_ns))
-		return false;
-	pair_survey_more(paths, pair, now_ns);
-	for (unsigned int i = 0; i < PATHS_SURVEYS; i++)
-		survey_tick(paths, pair, &pair->surveys[i], now_ns);
-	return surveys_free(pair) < PATHS_SURVEYS;
-}
-
-static void tokens_fill(struct paths *paths, uint64_t now_ns)
-{
-	if (!paths->try_ns)
-		paths->try_pace =
-			PACE_FIRST < paths->share.tries_pps ? PACE_FIRST : paths->share.tries_pps;
-	else
-		paths->try_tokens += paths->try_pace * (double)(now_ns - paths->try_ns) / 1e9;
-	if (paths->try_tokens > PACE_BURST)
-		paths->try_tokens = PACE_BURST;
-	paths->try_ns = now_ns;
-}
-
 void paths_survey_tick(struct paths *paths, uint64_t now_ns)
 {
 	unsigned int first = paths->try_first;
 
+	if (!paths->try_ns)
+		paths->try_pace = fmin(PACE_FIRST, paths->total.share.tries_pps);
+	else
+		paths->try_tokens += paths->try_pace * (double)(now_ns - paths->try_ns) / 1e9;
+	paths->try_tokens = fmin(paths->try_tokens, PACE_BURST);
+	paths->try_ns = now_ns;
 	paths->trying = false;
-	tokens_fill(paths, now_ns);
 	for (unsigned int i = 0; i < ESC_PATH_SLOTS_MAX; i++) {
 		struct paths_pair *pair = paths->by_slot[(first + i) % ESC_PATH_SLOTS_MAX];
 
@@ -408,7 +369,12 @@ void paths_survey_tick(struct paths *paths, uint64_t now_ns)
 		/* A pair that is left without a token is first the next time. */
 		if (paths->try_tokens >= 1)
 			paths->try_first = pair->slot + 1;
-		paths->trying |= pair_survey_tick(paths, pair, now_ns);
+		if (!pair->sending || !pair->distance_known || !paths_pair_replies(pair, now_ns))
+			continue;
+		pair_survey_more(paths, pair, now_ns);
+		for (unsigned int k = 0; k < PATHS_SURVEYS; k++)
+			survey_tick(paths, pair, &pair->surveys[k], now_ns);
+		paths->trying |= surveys_free(pair) < PATHS_SURVEYS;
 	}
 }
 
@@ -417,16 +383,12 @@ void paths_survey_tick(struct paths *paths, uint64_t now_ns)
 static void error_take(struct paths *paths, const struct esc_address *from, const uint8_t *quoted,
 		       size_t bytes)
 {
-	struct esc_path_key key;
 	struct pathpacket packet;
 	struct paths_pair *pair;
 
 	if (pathpacket_parse(quoted, bytes, &packet))
 		return;
-	memset(&key, 0, sizeof(key));
-	key.src = packet.from;
-	key.dst = packet.to;
-	pair = paths_find(paths, &key);
+	pair = paths_find(paths, &(struct esc_path_key){packet.from, packet.to});
 	for (unsigned int i = 0; pair && i < PATHS_SURVEYS; i++) {
 		struct paths_survey *survey = &pair->surveys[i];
 		bool same = packet.sequence ? packet.sequence == survey->sequence
@@ -522,12 +484,8 @@ void paths_survey_close(struct paths *paths)
 {
 	for (unsigned int i = 0; i < 2; i++) {
 		sd_event_source_disable_unref(paths->icmp[i]);
-		paths->icmp[i] = NULL;
 		if (paths->icmp_fd[i] >= 0)
 			close(paths->icmp_fd[i]);
-		paths->icmp_fd[i] = -1;
 	}
 	free(paths->addresses);
-	paths->addresses = NULL;
-	paths->address_count = 0;
 }

@@ -36,9 +36,13 @@ static int id_of(const struct paths *paths, const struct paths_pair *pair,
 static void count_qps(struct paths *paths)
 {
 	const struct qp_entry *entries;
-	struct paths_pair *pair = NULL;
+	struct paths_pair *pair;
 	size_t count;
 
+	for_each_pair (paths, pair)
+		for (unsigned int i = 0; i < ESC_PATH_LANES_MAX; i++)
+			pair->candidates[i].qps = pair->candidates[i].rules = 0;
+	pair = NULL;
 	entries = qptable_entries(paths->qps, &count);
 	for (size_t i = 0; i < count; i++) {
 		const struct qp_entry *entry = &entries[i];
@@ -58,12 +62,6 @@ static void count_qps(struct paths *paths)
 	}
 }
 
-static bool is_down(const struct candidate *path)
-{
-	return path->damp.state == PATHLIVE_DOWN || path->damp.state == PATHLIVE_HELD;
-}
-
-/* One that is down, or not trusted yet, may take seconds to be trusted. */
 static enum path_use use_of(const struct paths *paths, const struct paths_pair *pair,
 			    unsigned int id, uint64_t now_ns)
 {
@@ -72,25 +70,16 @@ static enum path_use use_of(const struct paths *paths, const struct paths_pair *
 	if (!path->sport || !pair->sending)
 		return PATH_UNUSED;
 	/* Of a peer that never replies one path is enough to see when it does. */
-	if (!paths_pair_replies(pair, now_ns) && now_ns - pair->since_ns > 10 * PATHS_UPDATE_NS)
+	if (!pair->replied_ns && now_ns - pair->since_ns > 10 * PATHS_UPDATE_NS)
 		for (unsigned int i = 0; i < id; i++)
-			if (!pair->replied_ns && pair->candidates[i].sport)
+			if (pair->candidates[i].sport)
 				return PATH_UNUSED;
 	if (!(steered_ports(paths) >> pair->port & 1) || !pair->replied_ns)
 		return PATH_WATCHED;
-	return path->qps && !is_down(path) ? PATH_ACTIVE : PATH_STANDBY;
-}
-
-static void count_demand(struct paths *paths, struct pathbudget_demand *demand, uint64_t now_ns)
-{
-	for (unsigned int i = 0; i < ESC_PATH_SLOTS_MAX; i++) {
-		struct paths_pair *pair = paths->by_slot[i];
-
-		for (unsigned int k = 0; pair && k < ESC_PATH_LANES_MAX; k++) {
-			pair->candidates[k].use = use_of(paths, pair, k, now_ns);
-			demand->candidates[pair->candidates[k].use]++;
-		}
-	}
+	/* One that is down, or not trusted yet, may take seconds to be trusted. */
+	return path->qps && path->damp.state != PATHLIVE_DOWN && path->damp.state != PATHLIVE_HELD
+		       ? PATH_ACTIVE
+		       : PATH_STANDBY;
 }
 
 /*
@@ -102,7 +91,7 @@ static void candidate_apply(struct paths *paths, struct paths_pair *pair, unsign
 {
 	struct candidate *path = &pair->candidates[id];
 	struct esc_lane *map = paths_map_entry(paths, pair, id);
-	uint64_t interval_ns = paths->share.interval_ns[path->use], deadline_ns = 0;
+	uint64_t interval_ns = paths->total.share.interval_ns[path->use], deadline_ns = 0;
 	struct pathstat_now rtt;
 
 	if (paths_pair_replies(pair, now_ns) && path->use) {
@@ -145,28 +134,29 @@ uint32_t paths_floors(const struct paths *paths)
 void paths_update_uses(struct paths *paths, uint64_t now_ns)
 {
 	const struct config *config = paths->core->config;
+	struct pathbudget_share *share = &paths->total.share;
 	struct pathbudget_demand demand = {
 		.wanted_ns = {[PATH_WATCHED] = PATHBUDGET_WATCH_NS,
 			      [PATH_STANDBY] = config->paths.standby_interval_ns,
 			      [PATH_ACTIVE] = config->paths.probe_interval_ns},
 		.budget_pps = config->paths.budget_pps,
 	};
+	struct paths_pair *pair;
 
-	for (unsigned int i = 0; i < ESC_PATH_SLOTS_MAX; i++)
-		for (unsigned int k = 0; paths->by_slot[i] && k < ESC_PATH_LANES_MAX; k++)
-			paths->by_slot[i]->candidates[k].qps =
-				paths->by_slot[i]->candidates[k].rules = 0;
 	count_qps(paths);
-	count_demand(paths, &demand, now_ns);
-	pathbudget_share(&demand, &paths->share);
-	for (unsigned int i = 0; i < ESC_PATH_SLOTS_MAX; i++)
-		for (unsigned int k = 0; paths->by_slot[i] && k < ESC_PATH_LANES_MAX; k++)
-			if (paths->by_slot[i]->sending && paths->by_slot[i]->candidates[k].sport)
-				candidate_apply(paths, paths->by_slot[i], k, now_ns);
-	for (unsigned int i = 0; i < ESC_PATH_SLOTS_MAX; i++)
-		if (paths->by_slot[i])
-			publish_floors(paths, paths->by_slot[i], now_ns);
-	if (paths->share.limited != paths->limit_reported)
+	for_each_pair (paths, pair)
+		for (unsigned int i = 0; i < ESC_PATH_LANES_MAX; i++) {
+			pair->candidates[i].use = use_of(paths, pair, i, now_ns);
+			demand.candidates[pair->candidates[i].use]++;
+		}
+	pathbudget_share(&demand, share);
+	for_each_pair (paths, pair) {
+		for_each_candidate (pair, i)
+			if (pair->sending)
+				candidate_apply(paths, pair, i, now_ns);
+		publish_floors(paths, pair, now_ns);
+	}
+	if (share->limited != paths->limit_reported)
 		paths_report_budget(paths);
-	paths->limit_reported = paths->share.limited;
+	paths->limit_reported = share->limited;
 }

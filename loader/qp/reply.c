@@ -58,7 +58,7 @@ static int write_qps(struct qptable *table, FILE *out, const struct qp_entry **l
 		fprintf(out, ",\"refused\":%llu",
 			(unsigned long long)reason_sum(&reasons[ESC_REASON_QP_TABLE_FULL]));
 	if (count > most)
-		fprintf(out, ",\"left_out\":%zu", count - most);
+		fprintf(out, ",\"not_shown\":%zu", count - most);
 	fputs("}}\n", out);
 	return ferror(out) ? -ENOMEM : 0;
 }

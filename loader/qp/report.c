@@ -145,8 +145,8 @@ static int compare_ranked(const void *a, const void *b)
 
 const struct qp_entry **report_qp_choose(const struct qp_entry *entries, size_t count,
 					 const struct report_qp_filter *filter,
-					 enum report_qp_order order, const struct qp_delay_order *delay,
-					 size_t *chosen)
+					 enum report_qp_order order,
+					 const struct qp_delay_order *delay, size_t *chosen)
 {
 	const struct qp_entry **list = calloc(count + 1, sizeof(*list));
 	struct ranked *ranked = calloc(count + 1, sizeof(*ranked));
@@ -279,7 +279,7 @@ json_t *report_qp(const struct qp_entry *entry, const char *interface)
 	json_put_count(object, "ce", qp->ce);
 	json_put_count(object, "cnps", qp->cnps);
 	json_put_count(object, "first_local_ns", qp->first_local_ns);
-	json_put_count(object, "seen_local_ns", entry->seen_local_ns);
+	json_put_count(object, "last_local_ns", entry->seen_local_ns);
 	json_put_text(object, "source", "packet");
 	return object;
 }

@@ -54,7 +54,7 @@ json_t *report_tracing(const struct owners *owners)
 		return NULL;
 	object = json_object();
 	owners_get_facts(owners, &facts);
-	json_put_text(object, "how", facts.how);
+	json_put_text(object, "method", facts.how);
 	json_put_text(object, "note", facts.note);
 	json_put_count(object, "known", facts.tracked);
 	json_put_count(object, "max", facts.max);

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/feature.h"
 #include "dataplane/dataplane.h"
 #include "qp_trace.skel.h"
 
@@ -190,4 +191,20 @@ enum qptrace_how qptrace_try(char *why, size_t why_bytes)
 	how = trace->how;
 	qptrace_close(trace);
 	return how;
+}
+
+void qptrace_features(json_t *list)
+{
+	char why[224];
+	enum qptrace_how how = qptrace_try(why, sizeof(why));
+
+	feature_add(
+		list, "fentry", libbpf_probe_bpf_prog_type(BPF_PROG_TYPE_TRACING, NULL) == 1, "",
+		"without fentry programs queue pairs are not tied to processes by the cheap way");
+	feature_add(list, "kprobe", !access("/sys/bus/event_source/devices/kprobe/type", R_OK), "",
+		    "without kprobes there is no second way to tie queue pairs to processes");
+	feature_add(list, "qp_tracing", how != QPTRACE_NONE,
+		    how != QPTRACE_NONE ? qptrace_how_name(how) : why,
+		    "without tracing only RDMA netlink tells whose a queue pair is, by numbers "
+		    "alone and late");
 }

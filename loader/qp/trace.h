@@ -3,6 +3,7 @@
 #ifndef ESC_LOADER_QPTRACE_H
 #define ESC_LOADER_QPTRACE_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -33,5 +34,7 @@ const char *qptrace_how_name(enum qptrace_how how);
 
 /* Loads and attaches for a moment with maps of its own. Returns how it went. */
 enum qptrace_how qptrace_try(char *why, size_t why_bytes);
+/* The kernel features that it uses, for `features`. */
+void qptrace_features(json_t *list);
 
 #endif

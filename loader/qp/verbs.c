@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The verbs qp and top. Other capabilities add to each queue pair; their columns are here too. */
 #include "base/verb.h"
+#include "trace.h"
 
 /* clang-format off: tables */
 
 #define ORDERS "bytes|packets|rate|ce|gaps|delay|throughput|loss"
 #define KEY_HELP                                                                                   \
-	"a queue pair SRC>DST/QPN, of which parts may be missing; a queue pair number (17, 0x11); "   \
+	"a queue pair SRC>DST/QPN, of which parts may be missing; a queue pair number (17, "       \
+	"0x11); "                                                                                  \
 	"or a part of an address"
 
 static const struct verb_section status[] = {
@@ -16,10 +18,10 @@ static const struct verb_section status[] = {
 	 .header = "",
 	 .text = "the table was full: {qps.refused} packets were not counted per queue pair; raise "
 		 "`qps.max`"},
-	{.when = "!qp_tracing.how=none",
+	{.when = "!qp_tracing.method=none",
 	 .header = "Owners",
-	 .text = "{qp_tracing.known} queue pairs, by {qp_tracing.how}<|; {qp_tracing.note}|>"},
-	{.when = "qp_tracing.how=none",
+	 .text = "{qp_tracing.known} queue pairs, by {qp_tracing.method}<|; {qp_tracing.note}|>"},
+	{.when = "qp_tracing.method=none",
 	 .header = "Owners",
 	 .text = "not known<|: {qp_tracing.note}|>"},
 	{.when = "qp_tracing.refused",
@@ -35,7 +37,8 @@ static const struct verb_section health[] = {
 };
 
 static const struct column columns[] = {
-	{"DIR", "direction", FORMAT_TEXT, COLUMN_LEFT | COLUMN_LIVE, .help = "tx: sent; rx: received"},
+	{"DIR", "direction", FORMAT_TEXT, COLUMN_LEFT | COLUMN_LIVE,
+	 .help = "tx: sent; rx: received"},
 	{"SRC>DST/RQPN", "{src}>{dst}/{dest_qpn}", FORMAT_TEXT, COLUMN_LEFT,
 	 .help = "the queue pair: addresses, and the queue pair number of the destination, as "
 		 "packets carry it"},
@@ -47,12 +50,15 @@ static const struct column columns[] = {
 	 .help = "the other end: the member's name, else its address"},
 	{"OWNER", "owner", FORMAT_TEXT, COLUMN_LEFT | COLUMN_SHRINK | COLUMN_LIVE_ONLY, 10,
 	 .help = "its job, else its process"},
-	{"SPORT", "sport", FORMAT_TEXT, .help = "UDP source port, by which an ECMP fabric chooses the path"},
+	{"SPORT", "sport", FORMAT_TEXT,
+	 .help = "UDP source port, by which an ECMP fabric chooses the path"},
 	{"TYPE", "transport", FORMAT_TEXT, COLUMN_LEFT, .help = "transport: RC, UC, UD or XRC"},
 	{"PKTS", "packets", FORMAT_COUNT, .help = "packets"},
-	{"BYTES", "bytes", FORMAT_BYTES, .help = "bytes of IP packets, from the IP header to the ICRC"},
+	{"BYTES", "bytes", FORMAT_BYTES,
+	 .help = "bytes of IP packets, from the IP header to the ICRC"},
 	{"RATE", "bytes_per_second", FORMAT_RATE, .help = "over the last second"},
-	{"GBIT/S", "bytes_per_second", FORMAT_GBPS, COLUMN_LIVE_ONLY, 6, .help = "over the last second"},
+	{"GBIT/S", "bytes_per_second", FORMAT_GBPS, COLUMN_LIVE_ONLY, 6,
+	 .help = "over the last second"},
 	{"MSGS", "messages", FORMAT_COUNT, .help = "messages that ended in order"},
 	{"MSG_P50", "message_bytes.p50", FORMAT_BYTES, .help = "median size of a message"},
 	{"CE", "ce", FORMAT_COUNT, .help = "packets with a congestion mark"},
@@ -66,14 +72,15 @@ static const struct column columns[] = {
 	 .help = "median one-way delay of the last second"},
 	{"OWD_P99", "owd_ns.p99", FORMAT_TIME, COLUMN_OPTIONAL | COLUMN_LIVE, 7,
 	 .help = "its 99th percentile"},
-	{"OWD_MAX", "owd_ns.max", FORMAT_TIME, COLUMN_OPTIONAL | COLUMN_LIVE, 7, .help = "its maximum"},
+	{"OWD_MAX", "owd_ns.max", FORMAT_TIME, COLUMN_OPTIONAL | COLUMN_LIVE, 7,
+	 .help = "its maximum"},
 	{"ERR", "owd_ns.bound", FORMAT_TIME, COLUMN_OPTIONAL | COLUMN_LIVE, 6,
 	 .help = "bound of the error of these delays"},
 	{"LOSS/S", "loss_per_second", FORMAT_REAL, COLUMN_LIVE_ONLY, 6,
 	 .help = "packets lost or sent again in a second"},
 	{"STATE", "state", FORMAT_TEXT, COLUMN_LEFT | COLUMN_LIVE_ONLY,
-	 .help = "a diagnosis; else `loss`; `spiky`: a delay above `receipts.threshold`; `ok`: it has "
-		 "delays; `no_feedback`: it sends and has none; `idle`; `rx`"},
+	 .help = "a diagnosis; else `loss`; `spiky`: a delay above `receipts.threshold`; `ok`: it "
+		 "has delays; `no_feedback`: it sends and has none; `idle`; `rx`"},
 	{"OWNER", "<|{comm}|><|[{pid}]|><| {job}|>", FORMAT_TEXT, COLUMN_LEFT | COLUMN_OPTIONAL,
 	 .help = "process, its number, and the job"},
 	{},
@@ -86,9 +93,9 @@ static const struct verb_section details[] = {
 	 .text = "minimum {owd_ns.min:time}, median {owd_ns.p50:time}, 99th percentile "
 		 "{owd_ns.p99:time}, maximum {owd_ns.max:time}, error bound {owd_ns.bound:time}; "
 		 "{owd_ns.samples} samples in the last second"},
-	{.when = "owd_ns.over",
+	{.when = "owd_ns.above_threshold",
 	 .header = "",
-	 .text = "{owd_ns.over} above the threshold in {owd_ns.crossings} bursts"},
+	 .text = "{owd_ns.above_threshold} above the threshold in {owd_ns.crossings} bursts"},
 	{.when = "owd_ns.ce", .header = "", .text = "{owd_ns.ce} marked CE"},
 	{.header = "  Delay", .text = "none: {owd_note}"},
 	{.header = "  Floor", .text = "{owd_floor_ns:time}, the minimum of the last 30 s"},
@@ -97,30 +104,29 @@ static const struct verb_section details[] = {
 	 .text = "at most {host_queue_ns.max:time} of it, from tc to the driver "
 		 "({host_queue_ns.samples} samples)"},
 	{.header = "  Lifetime",
-	 .text = "minimum {owd_ever_ns.min:time}, maximum {owd_ever_ns.max:time}, error bound "
-		 "{owd_ever_ns.bound:time}; {owd_ever_ns.samples} samples"},
+	 .text = "minimum {owd_lifetime_ns.min:time}, maximum {owd_lifetime_ns.max:time}, error "
+		 "bound {owd_lifetime_ns.bound:time}; {owd_lifetime_ns.samples} samples"},
 	{.header = "  Messages",
 	 .text = "{messages_timed.count} timed, {messages_timed.bytes:bytes} each: "
 		 "{messages_timed.delay_ns:time} from the first packet sent to the last received, "
-		 "at most {messages_timed.delay_max_ns:time}<|; {messages_timed.throughput_bps:rate} "
-		 "while received|>"},
+		 "at most {messages_timed.delay_max_ns:time}<|; "
+		 "{messages_timed.throughput_bps:rate} while received|>"},
 	{.header = "  Receipts",
-	 .text = "for {receipts} of {noted} sampled packets<|, {feedback_ns:time} after they were "
-		 "sent|>; {receipts_untimed} without fabric time, {notes_spoiled} retransmitted, "
-		 "{notes_overwritten} expired"},
+	 .text = "for {receipts} of {samples_sent} sampled packets<|, {feedback_ns:time} after "
+		 "they were sent|>; {receipts_untimed} without fabric time, {samples_discarded} "
+		 "retransmitted, {samples_expired} expired"},
 	{},
 };
 
 static const struct verb_section output[] = {
 	{.rows = "qps", .columns = columns},
-	{.when = "!qps tracked",
-	 .text = "No queue pair matches; {tracked} are tracked."},
+	{.when = "!qps tracked", .text = "No queue pair matches; {tracked} are tracked."},
 	{.when = "!qps !tracked",
 	 .text = "No queue pair sends or receives here now. `escapement status` shows whether its "
 		 "packets\ncan be seen, `escapement events` which were here."},
 	{.when = "refused",
 	 .text = "The table was full: {refused} packets are in no line above; raise `qps.max`."},
-	{.when = "left_out", .text = "{left_out} more match and are not shown."},
+	{.when = "not_shown", .text = "{not_shown} more match and are not shown."},
 	{.when = "@key", .rows = "qps", .only = "direction=tx", .most = 8, .sections = details},
 	{},
 };
@@ -152,15 +158,21 @@ static const struct verb_arg top_args[] = {
 };
 
 static const struct verb verbs[] = {
-	{.name = "qp", .summary = "the queue pairs, their delays and losses", .args = qp_args,
+	{.name = "qp",
+	 .summary = "the queue pairs, their delays and losses",
+	 .args = qp_args,
 	 .output = output,
-	 .help = "One line for each direction of each queue pair. With a KEY, all that is known of the "
-		 "delay of the first eight follows. A `-` stands for what the transport does not have."},
-	{.name = "top", .summary = "the queue pairs live, the slowest first", .args = top_args,
+	 .help = "One line for each direction of each queue pair. With a KEY, all that is known of "
+		 "the delay of the first eight follows. A `-` stands for what the transport does "
+		 "not have."},
+	{.name = "top",
+	 .summary = "the queue pairs live, the slowest first",
+	 .args = top_args,
 	 .output = top_output,
-	 .help = "The whole terminal, until `q` or the end of the input; d, t and l choose the order. "
-		 "When the output is not a terminal, with -j and with --frames pages are printed."},
+	 .help = "The whole terminal, until `q` or the end of the input; d, t and l choose the "
+		 "order. When the output is not a terminal, with -j and with --frames pages are "
+		 "printed."},
 	{},
 };
 
-const struct verb_set qp_verbs = {"qp", verbs, status, health};
+const struct verb_set qp_verbs = {"qp", verbs, status, health, qptrace_features};

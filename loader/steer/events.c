@@ -31,11 +31,9 @@ const char *steer_trigger_name(enum esc_steer_moment trigger)
 const char *steer_reason_name(enum steer_reason reason)
 {
 	static const char *const names[] = {
-		[STEER_BY_OPERATOR] = "operator",
-		[STEER_BY_ROLLBACK] = "rollback",
-		[STEER_BY_CONTENTION] = "contention",
-		[STEER_BY_TAKEN_BACK] = "taken_back",
-		[STEER_BY_TRACKING] = "watch",
+		[STEER_BY_OPERATOR] = "operator",     [STEER_BY_ROLLBACK] = "rollback",
+		[STEER_BY_CONTENTION] = "contention", [STEER_BY_TAKEN_BACK] = "undone",
+		[STEER_BY_TRACKING] = "tracking",
 	};
 
 	return names[reason];
@@ -91,12 +89,12 @@ static json_t *counts_json(const struct rule *rule, const struct verify_counts *
 	json_t *seen = json_object();
 
 	json_put_count(seen, "sent", now->sent - from->sent);
-	json_put_count(seen, "sent_again", now->resent - from->resent);
+	json_put_count(seen, "retransmitted", now->resent - from->resent);
 	if (!now->paired || !from->paired)
 		return seen;
-	json_put_count(seen, "came_back", now->back - from->back);
+	json_put_count(seen, "acked", now->back - from->back);
 	json_put_count(seen, "naks", now->naks - from->naks);
-	json_put_count(seen, "asked_again", now->asked - from->asked);
+	json_put_count(seen, "requests_repeated", now->asked - from->asked);
 	return seen;
 }
 
@@ -124,9 +122,9 @@ void steer_report_moved(struct steer *steer, const struct rule *rule, enum steer
 					 "waited_us", (json_int_t)waited_ns / 1000),
 		       .done = json_pack("{s:s, s:o, s:o}", "reason", steer_reason_name(reason),
 					 "from", path_before(rule), "to", steer_path_wanted(rule)),
-		       .expected = json_pack("{s:s}", "answers",
-					     "as before; else it is taken back"),
-		       .result = json_pack("{s:s, s:s}", "moment", triggers[rule->trigger].name,
+		       .expected = json_pack("{s:s}", "replies",
+					     "as before; else the rule is rolled back"),
+		       .result = json_pack("{s:s, s:s}", "trigger", triggers[rule->trigger].name,
 					   "meaning", triggers[rule->trigger].meaning),
 	       });
 }
@@ -148,16 +146,15 @@ void steer_report_rolled_back(struct steer *steer, const struct rule *rule,
 	json_t *result = json_object();
 
 	if (penalty)
-		json_put_count(result, "held_ms", penalty->length_ns / 1000000);
-	json_put_count(result, "packets_on_it", rule->now.packets);
+		json_put_count(result, "penalty_ms", penalty->length_ns / 1000000);
+	json_put_count(result, "packets", rule->now.packets);
 	report(steer, rule, &steer_events[PATH_ROLLED_BACK],
 	       (struct event){
 		       .seen = counts_json(rule, &rule->verify.from),
-		       .done = json_pack("{s:s, s:o, s:o}", "reason",
-					 steer_reason_name(STEER_BY_ROLLBACK), "from",
-					 steer_path_wanted(rule), "to",
-					 path_json(rule, 0, false, 0)),
-		       .expected = json_pack("{s:s, s:s}", "verdict", verify_name(verdict),
+		       .done = json_pack(
+			       "{s:s, s:o, s:o}", "reason", steer_reason_name(STEER_BY_ROLLBACK),
+			       "from", steer_path_wanted(rule), "to", path_json(rule, 0, false, 0)),
+		       .expected = json_pack("{s:s, s:s}", "verification", verify_name(verdict),
 					     "meaning", verify_meaning(verdict)),
 		       .result = result,
 	       });
@@ -168,7 +165,8 @@ void steer_report_ended(struct steer *steer, const struct rule *rule, const char
 	report(steer, rule, &steer_events[STEERING_ENDED],
 	       (struct event){
 		       .seen = json_pack("{s:I}", "packets", (json_int_t)rule->now.packets),
-		       .done = json_pack("{s:s, s:o}", "why", why, "from", steer_path_wanted(rule)),
+		       .done = json_pack("{s:s, s:o}", "reason", why, "from",
+					 steer_path_wanted(rule)),
 	       });
 }
 
@@ -225,8 +223,8 @@ static json_t *act_seen(const struct steer *steer, const struct pair *pair,
 		steer_put_rate(seen, "rate_before_bps", act->before_Bps);
 	/* The reason for the move, whatever the delays are now. */
 	if (act->unanswered_ns > 0) {
-		steer_put_ns(seen, "unanswered_for_ns", act->unanswered_ns);
-		steer_put_ns(seen, "queue_met_ns", act->met_ns);
+		steer_put_ns(seen, "no_reply_for_ns", act->unanswered_ns);
+		steer_put_ns(seen, "queue_before_ns", act->met_ns);
 	}
 	put_own_delay(steer, &pair->members[act->qp], seen);
 	return seen;
@@ -245,7 +243,7 @@ void steer_report_act(struct steer *steer, const struct pair *pair, const struct
 				 "hold_ns", (json_int_t)act->hold_ns, "from", (int)act->from, "to",
 				 (int)act->to);
 	steer_put_ns(expected, "gain_ns", act->predicted_ns);
-	json_put_text(result, "verdict", ordered ? "ordered" : contend_act_name(act->kind));
+	json_put_text(result, "evaluation", ordered ? "scheduled" : contend_act_name(act->kind));
 	json_put_text(result, "meaning", contend_act_text(act->kind));
 	if (act->kind == CONTEND_HELPED || act->kind == CONTEND_USELESS)
 		steer_put_ns(result, "gain_ns", act->measured_ns);
@@ -253,7 +251,7 @@ void steer_report_act(struct steer *steer, const struct pair *pair, const struct
 	log_info("%s: %s", subject, contend_act_text(act->kind));
 	events_add(steer->core->events,
 		   &(struct event){
-			   .kind = &steer_events[ordered ? MOVE_ORDERED : MOVE_EVALUATED],
+			   .kind = &steer_events[ordered ? MOVE_SCHEDULED : MOVE_EVALUATED],
 			   .subject = subject,
 			   .seen = act_seen(steer, pair, act),
 			   .done = done,
@@ -276,8 +274,8 @@ void steer_report_full(struct steer *steer, const struct esc_qp_key *key)
 		   &(struct event){
 			   .kind = &steer_events[STEER_TABLE_FULL],
 			   .subject = subject,
-			   .seen = json_pack("{s:I, s:i}", "orders",
+			   .seen = json_pack("{s:I, s:i}", "rules",
 					     (json_int_t)(steer->rule_count + steer->auto_count),
-					     "most", ESC_STEERS_MAX),
+					     "max", ESC_STEERS_MAX),
 		   });
 }

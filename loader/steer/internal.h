@@ -51,8 +51,8 @@ struct rule {
 	bool in_effect; /* and that was reported */
 	enum esc_steer_moment trigger;
 	uint64_t effect_local_ns;
-	uint64_t first_local_ns; /* of the entry of `qps`: another one is another queue pair */
-	uint16_t own_sport;	 /* that the packets come with */
+	uint64_t first_local_ns;    /* of the entry of `qps`: another one is another queue pair */
+	uint16_t own_sport;	    /* that the packets come with */
 	struct esc_qp_steer before; /* this rule */
 	struct esc_qp_steer now;    /* as last read */
 	struct verify_counts counts;
@@ -65,11 +65,11 @@ struct rule {
 struct auto_rule {
 	struct rule rule;
 	enum steer_reason reason;
-	uint8_t home;	   /* candidate of its own port's route */
-	uint8_t last_id;   /* of the newest rule that took effect */
+	uint8_t home;	 /* candidate of its own port's route */
+	uint8_t last_id; /* of the newest rule that took effect */
 	uint16_t last_sport;
-	bool on_standby;   /* tracking, and `verify` is of the standby */
-	uint32_t reading;  /* of the table of queue pairs that last had it */
+	bool on_standby;  /* tracking, and `verify` is of the standby */
+	uint32_t reading; /* of the table of queue pairs that last had it */
 };
 
 /* A queue pair that was rolled back is not steered for a while. */
@@ -222,8 +222,8 @@ struct auto_target {
 };
 
 /* A new rule for @one. 0 or -errno, then nothing has changed. */
-int steer_auto_publish(struct steer *steer, struct auto_rule *one,
-		       const struct auto_target *target, uint64_t now_ns);
+int steer_auto_publish(struct steer *steer, struct auto_rule *one, const struct auto_target *target,
+		       uint64_t now_ns);
 /* Tracks a queue pair on its own path, candidate @home of @slot; NULL: no room. */
 struct auto_rule *steer_track(struct steer *steer, const struct esc_qp_key *key,
 			      const struct esc_qp *qp, unsigned int slot, unsigned int home,
@@ -281,7 +281,7 @@ void steer_follow_control(struct steer *steer);
 
 #define STEER_EVENTS(X)                                                                            \
 	X(PATH_SWITCHED, "path_switched", "A queue pair's packets leave by another path.")         \
-	X(PATH_VERIFIED, "path_proved", "A queue pair does as well as before on its new path.")    \
+	X(PATH_VERIFIED, "path_verified", "A queue pair does as well as before on its new path.")  \
 	X(PATH_ROLLED_BACK, "path_rolled_back",                                                    \
 	  "A queue pair did worse on its new path and is back on its own.")                        \
 	X(STEERING_ENDED, "steering_ended",                                                        \
@@ -289,8 +289,8 @@ void steer_follow_control(struct steer *steer);
 	X(STEER_MODE_CHANGED, "mode_changed", "Mode steer began or ended on interfaces.")          \
 	X(STEER_AUTO_ON, "steer_auto_on", "Automatic steering was switched on.")                   \
 	X(STEER_AUTO_OFF, "steer_auto_off", "Automatic steering was switched off.")                \
-	X(MOVE_ORDERED, "move_ordered", "A queue pair on a contended path is to move.")            \
-	X(MOVE_EVALUATED, "move_judged", "What a move gained, beside what was predicted.")         \
+	X(MOVE_SCHEDULED, "move_scheduled", "A queue pair on a contended path is to move.")        \
+	X(MOVE_EVALUATED, "move_evaluated", "What a move gained, beside what was predicted.")      \
 	X(STEER_TABLE_FULL, "steer_table_full",                                                    \
 	  "The map `steers` takes no rule: a queue pair is not tracked.")
 extern const struct event_kind steer_events[];
@@ -317,7 +317,7 @@ void steer_report_full(struct steer *steer, const struct esc_qp_key *key);
 
 /* --- plan.c, reply.c, metrics.c --- */
 
-void steer_put_ns(json_t *object, const char *key, double ns);	/* left out when NAN */
+void steer_put_ns(json_t *object, const char *key, double ns);	  /* left out when NAN */
 void steer_put_rate(json_t *object, const char *key, double Bps); /* as bit/s; likewise */
 /* A route by the source port that probes use. */
 json_t *steer_route_json(const struct pair *pair, uint32_t route, double delay_ns);

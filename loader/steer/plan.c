@@ -25,7 +25,7 @@ json_t *steer_route_json(const struct pair *pair, uint32_t route, double delay_n
 {
 	json_t *object = json_object();
 
-	json_put_count(object, "lane", route);
+	json_put_count(object, "path_id", route);
 	if (route < ESC_PATH_LANES_MAX && pair->candidates[route].sport)
 		json_put_count(object, "sport", pair->candidates[route].sport);
 	steer_put_ns(object, "delay_ns", delay_ns);
@@ -46,7 +46,7 @@ static json_t *route_json(const struct pair *pair, size_t number)
 	const struct contend_path *route = &pair->routes[number];
 	json_t *object = json_object();
 
-	json_put_count(object, "lane", number);
+	json_put_count(object, "path_id", number);
 	json_put_count(object, "sport", pair->candidates[number].sport);
 	json_put_bool(object, "measured", route->fresh);
 	if (route->fresh) {
@@ -72,7 +72,7 @@ static json_t *move_json(const struct pair *pair, size_t q, int to, double gain_
 	steer_put_ns(move, "gain_ns", gain_ns);
 	steer_put_rate(move, "rate_bps", qp->rate_Bps);
 	if (qp->ordered)
-		json_put_text(move, "state", "ordered");
+		json_put_text(move, "state", "scheduled");
 	return move;
 }
 
@@ -127,7 +127,7 @@ static json_t *pair_json(const struct pair *pair, int64_t now_ns)
 			   address_format(&pair->facts.key.dst, dst), "peer", pair->facts.peer,
 			   "qps", (json_int_t)pair->count, "paths", routes, "moves", moves);
 	if (!json_array_size(moves))
-		json_put_text(object, "why", why_nothing(pair));
+		json_put_text(object, "reason", why_nothing(pair));
 	return object;
 }
 

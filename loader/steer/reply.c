@@ -38,8 +38,8 @@ json_t *steer_rule_json(const struct steer *steer, const struct rule *rule, bool
 {
 	static const char *const states[] = {
 		[RULE_WAITING] = "waiting",   [RULE_MOVED] = "moved",
-		[RULE_VERIFIED] = "proved",   [RULE_CLEARING] = "clearing",
-		[RULE_TRACKING] = "watched",
+		[RULE_VERIFIED] = "verified", [RULE_CLEARING] = "clearing",
+		[RULE_TRACKING] = "tracked",
 	};
 	json_t *object = json_object();
 
@@ -47,16 +47,15 @@ json_t *steer_rule_json(const struct steer *steer, const struct rule *rule, bool
 	json_put_text(object, "interface", dataplane_port_name(steer->dataplane, rule->key.port));
 	json_put_count(object, "sport", rule->own_sport);
 	put_path_now(object, &rule->now);
-	json_put(object, "wanted", steer_path_wanted(rule));
+	json_put(object, "rule", steer_path_wanted(rule));
 	json_put_text(object, "state", states[rule->state]);
-	json_put_text(object, "by", automatic ? "auto" : "hand");
+	json_put_text(object, "by", automatic ? "automatic" : "operator");
 	if (rule->in_effect)
-		json_put_text(object, "moment", steer_trigger_name(rule->trigger));
+		json_put_text(object, "trigger", steer_trigger_name(rule->trigger));
 	json_put_count(object, "packets", rule->now.packets);
 	json_put_count(object, "refused", rule->now.refused);
-	json_put_bool(object, "answers_seen", rule->counts.paired);
-	json_put_count(object, "ordered_ms",
-		       (time_local_ns() - rule->published_local_ns) / 1000000);
+	json_put_bool(object, "replies_matched", rule->counts.paired);
+	json_put_count(object, "age_ms", (time_local_ns() - rule->published_local_ns) / 1000000);
 	return object;
 }
 
@@ -65,7 +64,7 @@ static json_t *penalty_json(const struct penalty *penalty, uint64_t now_ns)
 	json_t *object = json_object();
 
 	put_key(object, &penalty->key);
-	json_put_text(object, "why", verify_name(penalty->why));
+	json_put_text(object, "reason", verify_name(penalty->why));
 	json_put_count(object, "left_ms", (penalty->until_local_ns - now_ns) / 1000000);
 	return object;
 }
@@ -86,7 +85,7 @@ json_t *steer_list(const struct steer *steer)
 					      penalty_json(&steer->penalties[i], now_ns));
 	return json_pack("{s:s, s:b, s:o, s:o, s:o}", "mode", ports ? "steer" : "observe", "auto",
 			 steer->automatic, "interfaces", steer_interfaces(steer, ports), "steers",
-			 rules, "held", penalties);
+			 rules, "penalties", penalties);
 }
 
 void steer_put_qp(void *self, const struct qp_entry *entry, json_t *qp)
@@ -161,8 +160,8 @@ static json_t *reply_clear(void *self, struct request *request)
 	bool all;
 	int err;
 
-	if (!request_flag(request, "all", &all) ||
-	    !request_flag(request, "force", &order.force) || (!all && !take_order(request, &order)))
+	if (!request_flag(request, "all", &all) || !request_flag(request, "force", &order.force) ||
+	    (!all && !take_order(request, &order)))
 		return NULL;
 	if (all)
 		err = steer_clear_all(self, order.force, &result);
@@ -196,6 +195,6 @@ static json_t *reply_plan(void *self, struct request *request)
 }
 
 const struct verb_handler steer_verb_handlers[] = {
-	{"steer", reply_list},	     {"steer set", reply_set},	 {"steer clear", reply_clear},
-	{"steer auto", reply_auto},  {"steer plan", reply_plan}, {},
+	{"steer", reply_list},	    {"steer set", reply_set},	{"steer clear", reply_clear},
+	{"steer auto", reply_auto}, {"steer plan", reply_plan}, {},
 };

@@ -56,11 +56,11 @@ void tcp_write_metrics(void *self, FILE *out);
 	X(PACE_TCP_ON, "pace_tcp_on", "TCP connections are limited by their own delay.")           \
 	X(PACE_TCP_CGROUPS_FULL, "pace_tcp_cgroups_full",                                          \
 	  "Classes name more cgroups than there is room for.")                                     \
-	X(PACE_TCP_UNABLE, "pace_tcp_unable",                                                      \
+	X(PACE_TCP_UNAVAILABLE, "pace_tcp_unavailable",                                            \
 	  "The kernel does not support measuring or limiting TCP connections.")                    \
 	X(PACE_TCP_CLOCK_LOST, "pace_tcp_clock_lost",                                              \
 	  "Fabric time is not good enough for the thresholds: limits end.")                        \
-	X(PACE_TCP_CLOCK_BACK, "pace_tcp_clock_back", "Fabric time is good enough again.")
+	X(PACE_TCP_CLOCK_RESTORED, "pace_tcp_clock_restored", "Fabric time is good enough again.")
 enum { TCP_EVENTS(EVENT_ENUM) };
 extern const struct event_kind tcp_events[];
 

@@ -10,6 +10,7 @@
 #include "core/core.h"
 #include "dataplane/dataplane.h"
 #include "base/explain.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "internal.h"
 #include "pace/pace.h"
@@ -191,36 +192,40 @@ static void tcp_reconfigure(void *self, const struct config *old)
 		tcp_apply(tcp, tcp_keys(new)->mode, "configuration");
 }
 
-static int tcp_set_mode(void *self, const char *mode, const char *by, char **error)
+/* `pace tcp MODE` */
+static json_t *reply_tcp(void *self, struct request *request)
 {
+	const char *name = json_text(request->args, "mode");
+	enum esc_tcp_mode mode = ESC_TCP_OFF;
 	struct tcp *tcp = self;
-	size_t count = sizeof(mode_names) / sizeof(mode_names[0]), i = 0;
+	char *error = NULL;
 	int err;
 
-	while (i < count && strcmp(mode, mode_names[i]))
-		i++;
-	if (i == count)
-		return explain(error, -EINVAL,
-			       "`pace tcp %.20s`: there are `off`, `measure` and `on`", mode);
-	if (i != ESC_TCP_OFF && !tcp_keys(tcp->core->config)->cgroup)
-		return explain(error, -EINVAL,
-			       "no cgroup is configured for it: give `pace: tcp: cgroup:` in the "
-			       "configuration, then reload");
-	if (i != ESC_TCP_OFF && !tcp_may(tcp))
-		return explain(error, -EPERM,
-			       "the kill switch is on; `escapement mode observe` "
-			       "ends that");
-	err = tcp_apply(tcp, (enum esc_tcp_mode)i, by);
-	if (!err && i == ESC_TCP_PACE && tcp->ctl.mode != ESC_TCP_PACE)
-		return explain(error, -ENOTSUP, "delays are measured, nothing is limited: %s",
-			       tcp->why);
-	return err ? explain(error, err, "%s", tcp->why) : 0;
+	while (mode < ESC_TCP_PACE && strcmp(name, mode_names[mode]))
+		mode++;
+	if (mode != ESC_TCP_OFF && !tcp_keys(tcp->core->config)->cgroup)
+		err = explain(&error, -EINVAL,
+			      "no cgroup is configured for it: give `pace: tcp: cgroup:` in the "
+			      "configuration, then reload");
+	else if (mode != ESC_TCP_OFF && !tcp_may(tcp))
+		err = explain(&error, -EPERM,
+			      "the kill switch is on; `escapement mode observe` ends that");
+	else {
+		err = tcp_apply(tcp, mode, "command");
+		if (err)
+			explain(&error, err, "%s", tcp->why);
+		else if (mode != (enum esc_tcp_mode)tcp->ctl.mode && mode != ESC_TCP_OFF)
+			err = explain(&error, -ENOTSUP,
+				      "delays are measured, nothing is limited: %s", tcp->why);
+	}
+	return err ? request_fail(request, REQUEST_FAILED, error) : pace_show(tcp->pace);
 }
+
+static const struct verb_handler tcp_verb_handlers[] = {{"pace tcp", reply_tcp}, {}};
 
 static const struct pace_follower follower = {
 	.classes_changed = tcp_retake_classes,
 	.show = tcp_show,
-	.set_mode = tcp_set_mode,
 };
 
 static int tcp_open(void **self, struct core *core, void *const needs[], char **error)
@@ -265,6 +270,7 @@ const struct capability tcp_capability = {
 	.name = "tcp",
 	.needs = {"dataplane", "clock", "pace"},
 	.keys = &tcp_section,
+	.verbs = tcp_verb_handlers,
 	.events = tcp_events,
 	.metrics = tcp_metrics,
 	.open = tcp_open,

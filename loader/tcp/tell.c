@@ -13,7 +13,7 @@
 #include "internal.h"
 #include "pacing/tcpwindow.h"
 
-/* Connections in one answer; `left_out` says how many more there are. */
+/* Connections in one answer; `not_shown` is how many more there are. */
 #define TELL_ROWS 1024
 
 const struct event_kind tcp_events[] = {TCP_EVENTS(EVENT_KIND){}};
@@ -90,7 +90,7 @@ void tcp_report_left_out(const struct tcp *tcp, long left_out)
 		   &(struct event){
 			   .kind = &tcp_events[PACE_TCP_CGROUPS_FULL],
 			   .subject = cgroup,
-			   .seen = json_pack("{s:I}", "left_out", (json_int_t)left_out),
+			   .seen = json_pack("{s:I}", "unattributed", (json_int_t)left_out),
 		   });
 }
 
@@ -101,9 +101,9 @@ void tcp_report_unable(const struct tcp *tcp)
 	log_warning("TCP at the edge %s: %s",
 		    tcp->edge ? "measures delays and limits nothing" : "is off", tcp->why);
 	events_add(tcp->core->events, &(struct event){
-					      .kind = &tcp_events[PACE_TCP_UNABLE],
+					      .kind = &tcp_events[PACE_TCP_UNAVAILABLE],
 					      .subject = cgroup ? cgroup : "tcp",
-					      .seen = json_pack("{s:s}", "why", tcp->why),
+					      .seen = json_pack("{s:s}", "reason", tcp->why),
 				      });
 }
 
@@ -119,13 +119,13 @@ void tcp_report_clock(const struct tcp *tcp, int64_t bound_ns)
 			    bound_ns < 0 ? "not known" : "too uncertain for them");
 	else
 		log_info("fabric time is good enough again for limits on TCP connections");
-	events_add(
-		tcp->core->events,
-		&(struct event){
-			.kind = &tcp_events[tcp->blind ? PACE_TCP_CLOCK_LOST : PACE_TCP_CLOCK_BACK],
-			.subject = tcp_keys(tcp->core->config)->cgroup,
-			.seen = seen,
-		});
+	events_add(tcp->core->events,
+		   &(struct event){
+			   .kind = &tcp_events[tcp->blind ? PACE_TCP_CLOCK_LOST
+							  : PACE_TCP_CLOCK_RESTORED],
+			   .subject = tcp_keys(tcp->core->config)->cgroup,
+			   .seen = seen,
+		   });
 }
 
 /* --- asked --- */
@@ -199,7 +199,7 @@ static void show_rows(const struct tcp *tcp, json_t *object)
 	if (count >= 0)
 		json_object_set(object, "connections", list);
 	if (count > TELL_ROWS)
-		json_put_count(object, "left_out", (uint64_t)(count - TELL_ROWS));
+		json_put_count(object, "not_shown", (uint64_t)(count - TELL_ROWS));
 	json_decref(list);
 	free(rows);
 }
@@ -244,14 +244,14 @@ json_t *tcp_show(void *self)
 
 	json_put_text(object, "mode", tcp_mode_name(tcp->edge ? tcp->ctl.mode : ESC_TCP_OFF));
 	json_put_text(object, "cgroup", tcp_keys(tcp->core->config)->cgroup ?: "");
-	json_put_text(object, "why", tcp->why);
+	json_put_text(object, "reason", tcp->why);
 	if (!tcp->edge)
 		return object;
 	json_put_count(object, "threshold_ns", tcp->ctl.classes[0].threshold_ns);
 	show_classes(tcp, object);
 	if (tcp->wrap) {
 		json_object_set_new(object, "limits", wrapped_names(tcp));
-		json_object_set_new(object, "clock_good",
+		json_object_set_new(object, "clock_usable",
 				    json_boolean(tcp_clock_is_good(tcp, &bound_ns)));
 	}
 	show_counts(tcp, object);

@@ -12,17 +12,19 @@ static const struct verb_arg args[] = {
 
 static const struct verb_section output[] = {
 	{.text = "TCP: {tcp.mode}; `escapement pace` shows the connections."},
-	{.text = "{tcp.why}"},
+	{.text = "{tcp.reason}"},
 	{},
 };
 
 static const struct verb verbs[] = {
-	{.name = "pace tcp", .summary = "limit TCP connections by their one-way delay",
-	 .args = args, .output = output,
-	 .help = "Of the cgroup `pace.tcp.cgroup`, until the next reload that changes it. Where the "
-		 "kernel cannot wrap a congestion control, `on` is refused with the reason and delays "
-		 "are measured."},
+	{.name = "pace tcp",
+	 .summary = "limit TCP connections by their one-way delay",
+	 .args = args,
+	 .output = output,
+	 .help = "Of the cgroup `pace.tcp.cgroup`, until the next reload that changes it. Where "
+		 "the kernel cannot wrap a congestion control, `on` is refused with the reason and "
+		 "delays are measured."},
 	{},
 };
 
-const struct verb_set tcp_verbs = {"tcp", verbs, NULL, NULL};
+const struct verb_set tcp_verbs = {.name = "tcp", .verbs = verbs};

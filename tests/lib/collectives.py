@@ -129,7 +129,7 @@ class Network(labtest.Lab):
                 self.good(host, "escapement", "steer", "auto", "on")
         if law in ("pacing", "both"):
             for host in self.hosts:
-                if not labtest.wait_for(lambda: self.json(host, "pace")["clock"]["good"], 30, 0.5):
+                if not labtest.wait_for(lambda: self.json(host, "pace")["clock"]["usable"], 30, 0.5):
                     raise RuntimeError(f"{host}: no clock to pace by: {self.json(host, 'pace')}")
 
     def lacking(self, flows):
@@ -219,7 +219,7 @@ class Run:
         return {"median_ms": round(counted[len(counted) // 2], 1), "least_ms": round(counted[0], 1),
                 "most_ms": round(counted[-1], 1), "rounds": len(counted),
                 "took_ms": [round(took, 1) for took in self.took_ms],
-                "packets": packets, "sent_again": again, "dropped": self.drops,
+                "packets": packets, "retransmitted": again, "dropped": self.drops,
                 "timeouts": sum(qp["timeouts"] for sent in self.sent for qp in sent["qps"]),
                 "socket_drops": sum(end["socket_drops"] for end in self.sent + self.served),
                 "damaged": sum(end["icrc_errors"] for end in self.sent + self.served) +

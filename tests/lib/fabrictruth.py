@@ -17,8 +17,8 @@ def local_ns(monotonic_ns, host):
 def fabric_ns(model, local):
     """Fabric time at a local time: (whole nanoseconds, fraction)."""
     part = ("ref_local_ns", "ref_fabric_ns", "rate_ppb")
-    if "turn_local_ns" in model and local >= model["turn_local_ns"]:
-        part = ("turn_local_ns", "turn_fabric_ns", "turn_rate_ppb")
+    if "slew_local_ns" in model and local >= model["slew_local_ns"]:
+        part = ("slew_local_ns", "slew_fabric_ns", "slew_rate_ppb")
     delta = local - model[part[0]]
     return model[part[1]] + delta, delta * model[part[2]] * 1e-9
 

@@ -147,6 +147,19 @@ def check_sampled(tap, label, run, qp, mask):
     return [delay for delay in delays if delay], unseen, once
 
 
+def replaced(run, qp):
+    """PSNs whose receipt came after another packet had taken the place of their record: an END's by the
+    next sample at any time, a sample's after 64 of its kind (bpf/README.md). On an idle fabric that
+    is a machine that was away for that long."""
+    packets = run.truth.of_qp(qp["dest_qpn"])
+    receipted = [psn for psn in run.truth.receipted(qp["dest_qpn"]) if packets[psn].leaving]
+    arrived = {r.about_psn: r.ktime_ns for r in run.truth.receipts_ported
+               if r.about_qpn == qp["dest_qpn"]}
+    return {psn for psn in receipted for other in receipted
+            if psn != other and owdmap.record_index(psn) == owdmap.record_index(other) and
+            packets[psn].leaving[0] < packets[other].leaving[0] < arrived.get(psn, float("inf"))}
+
+
 def explained(owd, delays, bound):
     """{floor of a bucket: samples in it} for which there is no true delay of their own left."""
     left, without = sorted(delays, key=lambda delay: delay.high), {}

@@ -38,6 +38,11 @@ def floor_ns(bucket):
     return (n | 1 << SUB_BITS) << (octave - 1 + LINEAR_BITS - SUB_BITS)
 
 
+def record_index(psn):
+    """The place of a PSN's record among its queue pair's 64 (ESC_SENT_INDEX)."""
+    return (psn ^ psn >> 6 ^ psn >> 12 ^ psn >> 18) & 63
+
+
 def owd_of(value):
     windows = [Window(*WINDOW.unpack_from(value, HEAD.size + i * WINDOW.size))
                for i in range(WINDOWS)]

@@ -82,12 +82,15 @@ class Truth:
         self.packets = collections.defaultdict(Packet)
         self.receipts = []  # as they left the host that made them
         self.receipts_arrived = []
+        self.receipts_ported = []  # as they left the fabric for their host
         self.records = records
         for record in records:
             own = hosts[record.host % len(hosts)]
             if record.opcode == RECEIPT:
                 if record.host < len(hosts):
                     self.take_receipt(record, own, arrival)
+                elif record.place == LEAVING and record.destination in own:
+                    self.receipts_ported.append(record)
                 continue
             packet = self.packets[Key(record.source, record.destination, record.qpn, record.psn)]
             packet.opcode = record.opcode

@@ -51,7 +51,7 @@ def lanes(lab, host):
 
 def covered(lab, host, qps=QPS):
     steers = lab.json(host, "steer")["steers"]
-    return sum(entry["by"] == "auto" for entry in steers) >= qps
+    return sum(entry["by"] == "automatic" for entry in steers) >= qps
 
 
 def is_ready(lab, count, qps=QPS):

@@ -94,7 +94,7 @@ class Workload(Flow):
         """All four have delays, and a floor of some seconds."""
         def measured():
             qps = self.qps()
-            return len(qps) == QPS and all("owd_ns" in qp or "verdicts" in qp or
+            return len(qps) == QPS and all("owd_ns" in qp or "diagnoses" in qp or
                                            qp["packets"] > 2000 for qp in qps)
         if not labtest.wait_for(measured, 20):
             raise RuntimeError(f"the workload does not flow: {self.rates()}, {self.diagnosis()}")

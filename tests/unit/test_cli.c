@@ -86,8 +86,8 @@ Test(cli, table_columns_are_as_wide_as_they_have_to_be)
 
 	cr_expect_eq(table_write(out, columns, (struct scope){}, rows, &shape), 3);
 	fclose(out);
-	cr_expect_str_eq(text,
-			 "NAME           N\na-long-name    5\nb           1234\n-              0\n");
+	cr_expect_str_eq(
+		text, "NAME           N\na-long-name    5\nb           1234\n-              0\n");
 	free(text);
 	json_decref(rows);
 }
@@ -121,11 +121,10 @@ Test(cli, qp_table)
 Test(cli, qp_table_names_owners_when_there_are_any)
 {
 	const char *text = render(
-		"qp",
-		"{\"tracked\":3,\"max\":16,\"refused\":0,\"qps\":[" QP(
-			",\"local_qpn\":18,\"pid\":407,\"comm\":\"ib_write_bw\",\"job\":"
-			"\"job_1234/step_0\"") "," QP(",\"local_qpn\":19,\"comm\":\"nvme_rdma"
-						      "\"") "," QP("") "]}");
+		"qp", "{\"tracked\":3,\"max\":16,\"refused\":0,\"qps\":[" QP(
+			      ",\"local_qpn\":18,\"pid\":407,\"comm\":\"ib_write_bw\",\"job\":"
+			      "\"job_1234/step_0\"") "," QP(",\"local_qpn\":19,\"comm\":\"nvme_rdma"
+							    "\"") "," QP("") "]}");
 
 	expect(text, " NAKS OWNER\n");
 	expect(text, " ib_write_bw[407] job_1234/step_0\n");
@@ -152,7 +151,8 @@ Test(cli, qp_table_is_readable_in_120_columns)
 
 Test(cli, no_queue_pairs)
 {
-	expect(render("qp", "{\"qps\":[],\"tracked\":0}"), "No queue pair sends or receives here now");
+	expect(render("qp", "{\"qps\":[],\"tracked\":0}"),
+	       "No queue pair sends or receives here now");
 	expect(render("qp", "{\"qps\":[],\"tracked\":5}"), "No queue pair matches; 5 are tracked");
 }
 
@@ -187,17 +187,18 @@ Test(cli, status_page)
 	expect(text, "Not counted     : fragment: 3 in, 4 out (forwarded unchanged): a fragment\n");
 	cr_expect_null(strstr(text, "Owners"), "not in the reply, not shown");
 	expect(render("status",
-		      STATUS("\"qp_tracing\":{\"how\":\"fentry\",\"known\":64,\"refused\":2}")),
+		      STATUS("\"qp_tracing\":{\"method\":\"fentry\",\"known\":64,\"refused\":2}")),
 	       "Owners          : 64 queue pairs, by fentry\n                  the table was full: "
 	       "the owners of 2 are not known\n");
-	expect(render("status", STATUS("\"qp_tracing\":{\"how\":\"none\",\"note\":\"no RDMA\"}")),
+	expect(render("status",
+		      STATUS("\"qp_tracing\":{\"method\":\"none\",\"note\":\"no RDMA\"}")),
 	       "Owners          : not known: no RDMA\n");
 	text = render("status", STATUS("\"kill_switch\":true,\"kill_switch_reason\":\"because\""));
 	expect(text, "Kill switch     : on: because");
 	cr_expect_null(strstr(text, "Mode"));
 	cr_expect_null(strstr(text, "Receipts"));
 	text = render("status", STATUS("\"receipts\":{\"mode\":\"on\",\"qps_sampled\":3000,"
-				       "\"look_note\":\"once a second\"}"));
+				       "\"poll_note\":\"once a second\"}"));
 	expect(text, "Receipts        : on, 3000 queue pairs sampled\n                  once a "
 		     "second\n");
 	text = render("status", STATUS("\"receipts\":{\"mode\":\"off\"}"));
@@ -232,14 +233,15 @@ Test(cli, health_lists_what_is_wrong)
 	char status[2048];
 
 	snprintf(status, sizeof(status),
-		 "{\"interfaces\":[%s],\"clock\":{\"state\":\"synced\",\"peers_wanted\":3},"
+		 "{\"interfaces\":[%s],\"clock\":{\"state\":\"synced\",\"peers_configured\":3},"
 		 "\"probing\":{\"peers\":{\"down\":0}},\"paths\":{\"on\":true,\"down\":0},"
 		 "\"qps\":{\"tracked\":15,\"max\":16,\"refused\":9}}",
 		 attached);
 	cr_expect_str_eq(health(status), "");
 	snprintf(status, sizeof(status),
 		 "{\"interfaces\":[%s,%s],\"clock\":{\"state\":\"holdover\",\"bound_ns\":2500,"
-		 "\"peers_wanted\":3},\"probing\":{\"peers\":{\"down\":2}},\"paths\":{\"on\":true,"
+		 "\"peers_configured\":3},\"probing\":{\"peers\":{\"down\":2}},\"paths\":{\"on\":"
+		 "true,"
 		 "\"down\":1},\"qps\":{\"tracked\":16,\"max\":16}}",
 		 attached, torn);
 	expect(health(status), "eth3: the interface is not present\n");
@@ -252,7 +254,7 @@ Test(cli, health_lists_what_is_wrong)
 	expect(written, "the table of queue pairs is full (16 entries)");
 	expect(health("{\"kill_switch\":true,\"interfaces\":[{\"name\":\"eth1\",\"ifindex\":2,"
 		      "\"link_up\":true,\"attach\":\"none\",\"tc\":\"none\"}],\"clock\":{"
-		      "\"state\":\"free_running\",\"peers_wanted\":0}}"),
+		      "\"state\":\"free_running\",\"peers_configured\":0}}"),
 	       "the kill switch is on");
 	cr_expect_null(strstr(written, "eth1"), "one reason is enough");
 	cr_expect_null(strstr(written, "clock"), "a host alone has none");
@@ -279,10 +281,10 @@ Test(cli, event_line)
 
 Test(cli, features_say_what_is_missing)
 {
-	const char *text = render("features",
-				  "{\"features\":[{\"name\":\"btf\",\"here\":true,\"cost\":\"c1\"},"
-				  "{\"name\":\"tcx\",\"here\":false,\"detail\":\"EINVAL\","
-				  "\"cost\":\"c2\"}]}");
+	const char *text = render(
+		"features", "{\"features\":[{\"name\":\"btf\",\"supported\":true,\"cost\":\"c1\"},"
+			    "{\"name\":\"tcx\",\"supported\":false,\"detail\":\"EINVAL\","
+			    "\"cost\":\"c2\"}]}");
 
 	expect(text, "btf     yes       -\n");
 	expect(text, "tcx     no        EINVAL\n");
@@ -303,15 +305,15 @@ Test(cli, config_show_can_be_taken_again)
 	cr_assert_neq(config_parse(&input, yaml, strlen(yaml), &config, &error), 0,
 		      "a host is one word");
 	free(error);
-	cr_assert_eq(config_parse(&input, yaml + 13, strlen(yaml) - 13, &config, &error), 0,
-		     "%s", error);
+	cr_assert_eq(config_parse(&input, yaml + 13, strlen(yaml) - 13, &config, &error), 0, "%s",
+		     error);
 	first = config_to_json(config);
 	config_free(config);
 	text = json_dumps(first, 0);
 	render("config show", text);
 	free(text);
-	cr_assert_eq(config_parse(&input, written, written_bytes, &config, &error), 0,
-		     "%s\n%s", error, written);
+	cr_assert_eq(config_parse(&input, written, written_bytes, &config, &error), 0, "%s\n%s",
+		     error, written);
 	second = config_to_json(config);
 	config_free(config);
 	cr_expect(json_equal(first, second), "%s", written);
@@ -364,7 +366,8 @@ Test(cli, templates)
 		{"{\"b\":2}", "{a|b}", "2"},
 		{"{\"a\":1,\"b\":2}", "{a|b} {a+b}", "1 3"},
 		{"{\"a\":[\"x\",null,3]}", "{a}", "x,*,3"},
-		{"{\"w\":[{\"n\":\"x\",\"u\":true},{\"n\":\"y\",\"u\":false},{\"n\":\"z\",\"u\":true}]}",
+		{"{\"w\":[{\"n\":\"x\",\"u\":true},{\"n\":\"y\",\"u\":false},{\"n\":\"z\",\"u\":"
+		 "true}]}",
 		 "{w[u].n}", "x,z"},
 		{"{\"fabric_ns\":1769860800123456789}", "{fabric_ns}", "1769860800123456789"},
 		{"{}", "{@k}", "v"},
@@ -381,18 +384,19 @@ Test(cli, templates)
 
 Test(cli, conditions)
 {
-	static const char object[] = "{\"on\":true,\"off\":false,\"n\":3,\"zero\":0,\"text\":\"abc\","
-				     "\"none\":\"\",\"list\":[1],\"empty\":[],\"max\":3,\"more\":4}";
+	static const char object[] =
+		"{\"on\":true,\"off\":false,\"n\":3,\"zero\":0,\"text\":\"abc\","
+		"\"none\":\"\",\"list\":[1],\"empty\":[],\"max\":3,\"more\":4}";
 	static const struct {
 		const char *condition;
 		bool holds;
 	} cases[] = {
-		{"on", true},	      {"off", false},	    {"!off", true},	{"n", true},
-		{"zero", false},      {"text", true},	    {"none", false},	{"list", true},
-		{"empty", false},     {"absent", false},    {"!absent", true},	{"on n !zero", true},
-		{"on zero", false},   {"text=abc", true},   {"text=ab", false}, {"!text=ab", true},
-		{"text^=ab", true},   {"text^=b", false},   {"n>=max", true},	{"n>=more", false},
-		{"zero+off", false},  {"zero+n", true},	    {"absent=x", false}, {"@k=v", true},
+		{"on", true},	      {"off", false},	  {"!off", true},      {"n", true},
+		{"zero", false},      {"text", true},	  {"none", false},     {"list", true},
+		{"empty", false},     {"absent", false},  {"!absent", true},   {"on n !zero", true},
+		{"on zero", false},   {"text=abc", true}, {"text=ab", false},  {"!text=ab", true},
+		{"text^=ab", true},   {"text^=b", false}, {"n>=max", true},    {"n>=more", false},
+		{"zero+off", false},  {"zero+n", true},	  {"absent=x", false}, {"@k=v", true},
 		{"n>=absent", false}, {"", true},
 	};
 	json_t *json = json_loads(object, 0, NULL), *args = json_loads("{\"k\":\"v\"}", 0, NULL);
@@ -490,7 +494,8 @@ Test(cli, arguments_become_a_request)
 		{"escapement steer set fd00::1>fd00::2/0x11 --flow-label 0x12", "steer",
 		 "{\"src\":\"fd00::1\",\"dst\":\"fd00::2\",\"qpn\":17,\"flow_label\":18,"
 		 "\"what\":\"set\"}"},
-		{"escapement steer set 10.0.0.2/17 --sport 1 --force --flowlet-gap 2ms --deadline 1s",
+		{"escapement steer set 10.0.0.2/17 --sport 1 --force --flowlet-gap 2ms --deadline "
+		 "1s",
 		 "steer",
 		 "{\"dst\":\"10.0.0.2\",\"qpn\":17,\"sport\":1,\"force\":true,"
 		 "\"flowlet_gap_ns\":2000000,\"deadline_ns\":1000000000,\"what\":\"set\"}"},

@@ -111,7 +111,7 @@ Test(clock_reply, the_model_reads_as_documented)
 		reading *= 1 + real_number(model, "rate_ppb") * 1e-9;
 		cr_expect_float_eq(reading,
 				   (double)(clock.fabric_ns - number(model, "ref_fabric_ns")), 1.1);
-		cr_expect_eq(get(model, "turn_local_ns") != NULL, after < 250000000);
+		cr_expect_eq(get(model, "slew_local_ns") != NULL, after < 250000000);
 		json_decref(object);
 	}
 }
@@ -134,13 +134,13 @@ Test(clock_reply, peers_by_plane_and_host)
 	object = reply_of(&clock_capability, &the_clock);
 	cr_expect_str_eq(text(object, "state"), "synced");
 	cr_expect_eq(number(object, "generation"), 7);
-	cr_expect_eq(number(object, "peers_heard"), 4);
+	cr_expect_eq(number(object, "peers_reachable"), 4);
 	cr_expect_geq(number(object, "bound_ns"), 250);
 	cr_expect_eq(json_array_size(get(object, "peers")), 3);
 	json_array_foreach (get(object, "peers"), i, peer)
 		cr_expect_str_eq(text(peer, "peer"), hosts[i]);
 	peer = json_array_get(get(object, "peers"), 0);
-	cr_expect_str_eq(text(peer, "verdict"), "refused_drift");
+	cr_expect_str_eq(text(peer, "consensus"), "refused_drift");
 	cr_expect_float_eq(real_number(peer, "offset_ns"), -999.5, 1e-9);
 	cr_expect_eq(number(peer, "pairs_kept"), 80);
 	cr_expect_eq(real_number(peer, "error_ppb"), 40);
@@ -179,9 +179,11 @@ Test(clock_reply, metrics)
 	char *metrics;
 
 	synced();
-	the_clock.anchor.current = (struct anchor_word){
-		.sequence = 1, .ref_fabric_ns = the_clock.host.model.ref_fabric_ns, .ahead_ns = 37,
-		.bound_ns = 40};
+	the_clock.anchor.current =
+		(struct anchor_word){.sequence = 1,
+				     .ref_fabric_ns = the_clock.host.model.ref_fabric_ns,
+				     .ahead_ns = 37,
+				     .bound_ns = 40};
 	metrics = metrics_of(&clock_capability, &the_clock);
 	expect_line(metrics, "escapement_clock_sync_state 1");
 	expect_line(metrics, "escapement_clock_state_info{state=\"synced\"} 1");

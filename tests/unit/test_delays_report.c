@@ -149,11 +149,11 @@ Test(delays_report, what_is_measured_is_told_and_what_is_not_is_absent)
 	cr_assert_eq(number(object, "owd_ns", "max"), 250000);
 	cr_assert_eq(number(object, "owd_ns", "bound"), 400);
 	cr_assert(llabs(number(object, "owd_ns", "p50") - 5000) <= 5000 / 32);
-	cr_assert_eq(number(object, "owd_ever_ns", "samples"), 100);
-	cr_assert_eq(number(object, "owd_ever_ns", "over"), 1);
+	cr_assert_eq(number(object, "owd_lifetime_ns", "samples"), 100);
+	cr_assert_eq(number(object, "owd_lifetime_ns", "above_threshold"), 1);
 	cr_assert_eq(number(object, "stack_ns", "max"), 7000);
 	cr_assert_eq(json_integer_value(json_object_get(object, "owd_floor_ns")), 5000);
-	cr_assert_eq(json_integer_value(json_object_get(object, "noted")), 102);
+	cr_assert_eq(json_integer_value(json_object_get(object, "samples_sent")), 102);
 	cr_assert_eq(json_integer_value(json_object_get(object, "receipts")), 100);
 	cr_assert_eq(json_integer_value(json_object_get(object, "feedback_ns")), 20000);
 	cr_assert_null(json_object_get(object, "host_queue_ns"));
@@ -307,7 +307,8 @@ Test(delays_report, the_slowest_come_first)
 
 	open_fleet(qps);
 	list = report_qp_choose(fake.qps, fake.table.count, &all, REPORT_QP_DELAY,
-				&(struct qp_delay_order){delays_order, world.daemon.delays}, &count);
+				&(struct qp_delay_order){delays_order, world.daemon.delays},
+				&count);
 	cr_assert_eq(count, 4);
 	cr_assert_eq(list[0], qps[2]);
 	cr_assert_eq(list[1], qps[1]);
@@ -394,12 +395,9 @@ Test(delays_report, metrics_show_the_slowest_and_sum_up_all)
 	cr_assert_eq(value_of(text, "escapement_receipts_noted_total{" PORT "} "), 103);
 	cr_assert_eq(value_of(text, "escapement_receipts_matched_total{" PORT "} "), 100);
 	cr_assert_eq(value_of(text, "escapement_receipts_untimed_total{" PORT "} "), 0);
-	cr_assert_eq(value_of(text, "port_qp_owd_seconds_bucket{" PORT ",le=\"4.096e-06\"} "),
-		     0);
-	cr_assert_eq(value_of(text, "port_qp_owd_seconds_bucket{" PORT ",le=\"8.192e-06\"} "),
-		     70);
-	cr_assert_eq(value_of(text, "port_qp_owd_seconds_bucket{" PORT ",le=\"6.5536e-05\"} "),
-		     90);
+	cr_assert_eq(value_of(text, "port_qp_owd_seconds_bucket{" PORT ",le=\"4.096e-06\"} "), 0);
+	cr_assert_eq(value_of(text, "port_qp_owd_seconds_bucket{" PORT ",le=\"8.192e-06\"} "), 70);
+	cr_assert_eq(value_of(text, "port_qp_owd_seconds_bucket{" PORT ",le=\"6.5536e-05\"} "), 90);
 	cr_assert_eq(value_of(text, "port_qp_owd_seconds_bucket{" PORT ",le=\"+Inf\"} "), 100);
 	cr_assert_eq(value_of(text, "port_qp_owd_seconds_count{" PORT "} "), 100);
 	cr_assert_float_eq(value_of(text, "port_qp_owd_seconds_sum{" PORT "} "),

@@ -204,7 +204,7 @@ Test(tell, begin_and_end_of_an_outlier)
 	json_decref(event);
 	event = told(ledger, 1);
 	cr_expect_str_eq(text(event, NULL, "kind"), "qp_outlier_cleared");
-	cr_expect_str_eq(text(event, "result", "because"), "well");
+	cr_expect_str_eq(text(event, "result", "reason"), "well");
 	cr_expect_float_eq(
 		json_real_value(json_object_get(json_object_get(event, "result"), "duration_s")),
 		0.5, 1e-9);
@@ -223,7 +223,8 @@ Test(tell, what_was_left_out)
 	event = told(ledger, 0);
 	cr_expect_str_eq(text(event, NULL, "subject"), "more");
 	cr_expect_eq(
-		json_integer_value(json_object_get(json_object_get(event, "seen"), "left_out")), 7);
+		json_integer_value(json_object_get(json_object_get(event, "seen"), "suppressed")),
+		7);
 	json_decref(event);
 	events_free(ledger);
 }

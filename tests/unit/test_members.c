@@ -117,7 +117,7 @@ Test(members, each_mistake_has_its_sentence)
 		 {"labels.addresses", "none"}},
 		{"[{\"targets\": [\"10.0.0.2\", \"10.0.0.3\"], \"labels\": {\"addresses\": "
 		 "\"10.3.0.2\"}}]",
-		 {"labels.addresses", "whose", "`host`"}},
+		 {"labels.addresses", "not known which host", "`host`"}},
 		{"[{\"targets\": [\"10.0.0.2\"], \"labels\": {\"addresses\": \"10.0.0.3\"}},"
 		 " {\"targets\": [\"10.0.0.3\"]}]",
 		 {"10.0.0.3", "10.0.0.2", "keep one"}},

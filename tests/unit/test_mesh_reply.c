@@ -224,7 +224,7 @@ Test(mesh_reply, peers_with_what_another_module_adds)
 	first = json_array_get(get(object, "peers"), 0);
 	cr_expect_str_eq(text(first, "peer"), "h2", "by host, as numbers are read");
 	cr_expect_eq(number(first, "received"), 7);
-	cr_expect_eq(number(first, "answered"), 9);
+	cr_expect_eq(number(first, "replied"), 9);
 	cr_expect_eq(number(get(first, "rtt_ns"), "p50"), 3000);
 	cr_expect_null(get(first, "owd_out_ns"), "without fabric time");
 	cr_expect_eq(number(first, "qps"), 5);
@@ -307,7 +307,8 @@ Test(mesh_reply, metrics)
 	expect_line(metrics, "escapement_probe_lost_total" PEER "} 1");
 	expect_line(metrics, "escapement_probe_sent_total" PEER "} 10");
 	expect_line(metrics, "escapement_probe_failed_total" PEER "} 0");
-	expect_line(metrics, "escapement_owd_seconds" PEER ",direction=\"out\",stat=\"p50\"} 1e-06");
+	expect_line(metrics,
+		    "escapement_owd_seconds" PEER ",direction=\"out\",stat=\"p50\"} 1e-06");
 	expect_line(metrics, "escapement_rtt_seconds" PEER ",stat=\"p50\"} 3e-06");
 	expect_no_family(metrics, "direction=\"in\",stat"); /* no probe of the peer arrived */
 	expect_families(metrics, mesh_capability.metrics);

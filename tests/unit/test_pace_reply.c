@@ -70,10 +70,20 @@ json_t *pace_show(struct pace *pace)
 
 static json_t *reply(const char *args, struct request *request)
 {
-	json_t *object = json_loads(args, 0, NULL), *result;
+	json_t *object = json_loads(args, 0, NULL), *result = NULL;
+	const struct verb_handler *handler = pace_verb_handlers;
+	char *error = NULL;
+	const struct verb *verb = verbs_of_request("pace", object, &error);
 
 	*request = (struct request){.args = object};
-	result = pace_verb_handlers[0].reply(&(struct pace){}, request);
+	if (!verb || !verbs_check(verb, object, &error)) {
+		request_fail(request, REQUEST_MISUSE, error);
+	} else {
+		while (handler->verb && strcmp(handler->verb, verb->name))
+			handler++;
+		cr_assert_not_null(handler->verb, "%s", verb->name);
+		result = handler->reply(&(struct pace){}, request);
+	}
 	json_decref(object);
 	return result;
 }

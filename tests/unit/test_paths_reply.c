@@ -20,7 +20,7 @@ static void candidate(unsigned int id, uint16_t sport)
 {
 	struct candidate *path = &pair->candidates[id];
 
-	paths_candidate_clear(path, sport, 1);
+	paths_candidate_clear(path, sport);
 	path->interval_ns = 1000000;
 	paths.map[2].lanes[id].sport = sport;
 	paths.map[2].lanes[id].standby = ESC_PATH_LANE_NONE;
@@ -97,8 +97,8 @@ Test(paths_reply, candidates_of_each_pair)
 	cr_expect_str_eq(json_text(one, "to"), "10.0.0.2");
 	cr_expect_eq(json_count(one, "sport"), 50000);
 	cr_expect_eq(json_count(one, "sent"), 9);
-	cr_expect_eq(json_count(one, "answered"), 7);
-	cr_expect_eq(json_count(one, "standby_sport"), 50005);
+	cr_expect_eq(json_count(one, "replied"), 7);
+	cr_expect_eq(json_count(one, "backup_sport"), 50005);
 	cr_expect_eq(json_count(one, "dead_after_ns"), 3000000);
 	cr_expect_eq(json_count(one, "diverted_packets"), 3);
 	cr_expect(json_is_true(json_object_get(one, "diverted")));
@@ -108,13 +108,13 @@ Test(paths_reply, candidates_of_each_pair)
 	cr_expect_null(json_object_get(one, "owd_in_ns"), "not known");
 	cr_expect_null(json_object_get(one, "group"), "not known");
 	one = json_array_get(list, 1);
-	cr_expect_eq(json_count(one, "lane"), 5);
+	cr_expect_eq(json_count(one, "path_id"), 5);
 	cr_expect_str_eq(json_text(one, "state"), "suspect", "never replied to");
 	cr_expect_null(json_object_get(one, "dead_after_ns"));
 	cr_expect_null(json_object_get(one, "diverted_packets"));
 	one = json_array_get(json_object_get(all, "pairs"), 0);
-	cr_expect_eq(json_count(one, "lanes"), 2);
-	cr_expect(json_is_true(json_object_get(one, "answers")));
+	cr_expect_eq(json_count(one, "candidates"), 2);
+	cr_expect(json_is_true(json_object_get(one, "replying")));
 	json_decref(all);
 }
 

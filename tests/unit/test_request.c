@@ -100,14 +100,14 @@ Test(request, qps_are_filtered_sorted_and_cut)
 	cr_expect_eq(json_integer_value(json_object_get(first, "dest_qpn")), 18, "most bytes");
 	cr_expect_str_eq(json_string_value(json_object_get(first, "interface")), "eth1");
 	cr_expect_eq(json_integer_value(json_object_get(all, "tracked")), 2);
-	cr_expect_null(json_object_get(all, "left_out"));
+	cr_expect_null(json_object_get(all, "not_shown"));
 	json_decref(all);
 	one = result("{\"verb\":\"qp\",\"args\":{\"key\":\"17\"}}");
 	cr_expect_eq(json_array_size(json_object_get(one, "qps")), 1);
 	json_decref(one);
 	one = result("{\"verb\":\"qp\",\"args\":{\"top\":1}}");
 	cr_expect_eq(json_array_size(json_object_get(one, "qps")), 1);
-	cr_expect_eq(json_integer_value(json_object_get(one, "left_out")), 1);
+	cr_expect_eq(json_integer_value(json_object_get(one, "not_shown")), 1);
 	json_decref(one);
 	one = result("{\"verb\":\"qp\",\"args\":{\"key\":\"no such\"}}");
 	cr_expect_eq(json_array_size(json_object_get(one, "qps")), 0);
@@ -188,7 +188,8 @@ Test(verbs, prefixes)
 	cr_expect_str_eq(find("mode", NULL, &error), "mode");
 	cr_expect_str_eq(find("mode", "observe", &error), "mode");
 	cr_expect_str_eq(find("steer", "pl", &error), "steer plan");
-	cr_expect_str_eq(find("pace", "set", &error), "pace set", "a whole word before a beginning");
+	cr_expect_str_eq(find("pace", "set", &error), "pace set",
+			 "a whole word before a beginning");
 	cr_expect_str_eq(find("pace", "setu", &error), "pace setup-fq");
 	cr_expect_str_eq(find("st", NULL, &error), "");
 	cr_expect(strstr(error, "`status` or `steer`"), "%s", error);

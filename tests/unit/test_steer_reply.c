@@ -156,8 +156,9 @@ Test(steer_reply, orders)
 	cr_expect(!fake.order.label && !fake.order.force);
 	cr_expect_eq(fake.order.flowlet_gap_ns, 1000000);
 	cr_expect_eq(fake.order.deadline_ns, 500000000);
-	json_decref(result("steer set", "{" WHICH ",\"flow_label\":0,\"force\":true,"
-					"\"flowlet_gap_ns\":7,\"deadline_ns\":8,\"src\":\"fd00::1\"}"));
+	json_decref(result("steer set",
+			   "{" WHICH ",\"flow_label\":0,\"force\":true,"
+			   "\"flowlet_gap_ns\":7,\"deadline_ns\":8,\"src\":\"fd00::1\"}"));
 	cr_expect(fake.order.label && fake.order.force);
 	cr_expect_eq(fake.order.sport, 0);
 	cr_expect_eq(fake.order.flowlet_gap_ns, 7);
@@ -211,20 +212,21 @@ Test(steer_reply, the_list)
 	steer.penalty_count = 2;
 	object = result("steer", "{}");
 	cr_expect_str_eq(json_text(object, "mode"), "steer");
-	cr_expect_str_eq(json_string_value(json_array_get(json_object_get(object, "interfaces"), 0)),
-			 "eth1");
+	cr_expect_str_eq(
+		json_string_value(json_array_get(json_object_get(object, "interfaces"), 0)),
+		"eth1");
 	cr_assert_eq(json_array_size(json_object_get(object, "steers")), 2);
 	one = json_array_get(json_object_get(object, "steers"), 0);
 	cr_expect_eq(json_count(one, "steered_sport"), 51000);
 	cr_expect_eq(json_count(one, "sport"), 50000);
 	cr_expect_str_eq(json_text(one, "state"), "waiting");
-	cr_expect_null(json_object_get(one, "moment"), "it has not taken effect");
+	cr_expect_null(json_object_get(one, "trigger"), "it has not taken effect");
 	one = json_array_get(json_object_get(object, "steers"), 1);
-	cr_expect_str_eq(json_text(one, "state"), "watched");
+	cr_expect_str_eq(json_text(one, "state"), "tracked");
 	cr_expect_null(json_object_get(one, "steered_sport"));
-	cr_assert_eq(json_array_size(json_object_get(object, "held")), 1);
-	one = json_array_get(json_object_get(object, "held"), 0);
-	cr_expect_str_eq(json_text(one, "why"), "silent");
+	cr_assert_eq(json_array_size(json_object_get(object, "penalties")), 1);
+	one = json_array_get(json_object_get(object, "penalties"), 0);
+	cr_expect_str_eq(json_text(one, "reason"), "silent");
 	cr_expect_leq(json_count(one, "left_ms"), 5000);
 	json_decref(object);
 	steer_put_qp(&steer, &entry, qp);

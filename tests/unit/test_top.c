@@ -64,7 +64,7 @@ static unsigned int check_lines(const char *text, size_t columns)
 	"\"bytes_per_second\":1.0e11,\"loss_per_second\":12345678.9,"                              \
 	"\"job\":\"a-job-with-a-name-that-is-longer-than-any-terminal-is-wide\",\"owd_ns\":{"      \
 	"\"samples\":9,\"p50\":-12345678,\"p99\":999499999,\"max\":999949999999,\"bound\":99949,"  \
-	"\"over\":1}}"
+	"\"above_threshold\":1}}"
 
 Test(top, the_widest_fits_into_80_columns)
 {
@@ -100,7 +100,7 @@ Test(top, a_row)
 		"{\"tracked\":7,\"qps\":[{\"direction\":\"tx\",\"src\":\"10.0.0.1\",\"dst\":"
 		"\"10.0.0.2\",\"peer\":\"h2\",\"dest_qpn\":17,\"bytes_per_second\":1.25e9,"
 		"\"loss_per_second\":0.0,\"pid\":407,\"comm\":\"train\",\"owd_ns\":{\"samples\":9,"
-		"\"p50\":7616,\"p99\":19712,\"max\":20754,\"bound\":1053,\"over\":0}},"
+		"\"p50\":7616,\"p99\":19712,\"max\":20754,\"bound\":1053,\"above_threshold\":0}},"
 		"{\"direction\":\"rx\",\"src\":\"10.0.0.2\",\"dst\":\"10.0.0.1\",\"dest_qpn\":18,"
 		"\"bytes_per_second\":1.25e5,\"loss_per_second\":2.5}]}",
 		80, 24);
@@ -121,14 +121,18 @@ Test(top, states)
 	static const struct {
 		const char *qp, *state;
 	} cases[] = {
-		{"{\"direction\":\"tx\",\"bytes_per_second\":1.0,\"owd_ns\":{\"over\":0}}", "ok"},
-		{"{\"direction\":\"tx\",\"bytes_per_second\":1.0,\"owd_ns\":{\"over\":3}}", "spiky"},
-		{"{\"direction\":\"tx\",\"loss_per_second\":0.5,\"verdicts\":[\"imbalance\","
+		{"{\"direction\":\"tx\",\"bytes_per_second\":1.0,\"owd_ns\":{\"above_threshold\":0}"
+		 "}",
+		 "ok"},
+		{"{\"direction\":\"tx\",\"bytes_per_second\":1.0,\"owd_ns\":{\"above_threshold\":3}"
+		 "}",
+		 "spiky"},
+		{"{\"direction\":\"tx\",\"loss_per_second\":0.5,\"diagnoses\":[\"imbalance\","
 		 "\"qp_outlier\"]}",
 		 "outlier"},
-		{"{\"direction\":\"tx\",\"verdicts\":[\"imbalance\"]}", "imbalance"},
+		{"{\"direction\":\"tx\",\"diagnoses\":[\"imbalance\"]}", "imbalance"},
 		{"{\"direction\":\"tx\",\"bytes_per_second\":1.0,\"loss_per_second\":0.5,"
-		 "\"owd_ns\":{\"over\":3}}",
+		 "\"owd_ns\":{\"above_threshold\":3}}",
 		 "loss"},
 		{"{\"direction\":\"tx\",\"bytes_per_second\":1.0}", "no_feedback"},
 		{"{\"direction\":\"tx\",\"bytes_per_second\":0.0}", "idle"},
@@ -166,7 +170,7 @@ static const char *render(const char *text, const char *args)
 	"17,\"sport\":50000" more "}"
 #define OWD                                                                                        \
 	",\"owd_ns\":{\"samples\":140,\"min\":5459,\"p50\":7616,\"p99\":19712,\"max\":207540,"     \
-	"\"bound\":1053,\"over\":2,\"crossings\":1,\"ce\":0}"
+	"\"bound\":1053,\"above_threshold\":2,\"crossings\":1,\"ce\":0}"
 
 Test(delays_text, the_columns_are_there_when_any_has_delays)
 {
@@ -181,11 +185,11 @@ Test(delays_text, the_columns_are_there_when_any_has_delays)
 
 Test(delays_text, notes_are_written_once)
 {
-	const char *text =
-		render("{\"qps\":[" QP("tx", ",\"owd_note\":\"h2 is down\"") "," QP(
-			       "rx", ",\"owd_note\":\"ask there\"") "," QP("tx", ",\"owd_note\":\"h2 is "
-									    "down\"") "]}",
-		       "{}");
+	const char *text = render(
+		"{\"qps\":[" QP("tx", ",\"owd_note\":\"h2 is down\"") "," QP(
+			"rx", ",\"owd_note\":\"ask there\"") "," QP("tx", ",\"owd_note\":\"h2 is "
+									  "down\"") "]}",
+		"{}");
 
 	expect(text, "No delay of 2 queue pairs: h2 is down.\n");
 	cr_expect_null(strstr(text, "ask there"), "senders alone");
@@ -193,29 +197,30 @@ Test(delays_text, notes_are_written_once)
 }
 
 #define DETAILED                                                                                   \
-	QP("tx",                                                                                   \
-	   OWD ",\"peer\":\"h2\",\"owd_floor_ns\":5050,\"stack_ns\":{\"max\":7721},"                   \
-	       "\"host_queue_ns\":{\"samples\":3,\"max\":1200000},\"messages_timed\":{"               \
-	       "\"count\":3,\"bytes\":65536,\"delay_ns\":55484069,\"delay_max_ns\":"                 \
-	       "65960428,\"throughput_bps\":9450518},\"noted\":799,\"receipts\":798,"               \
-	       "\"receipts_untimed\":1,\"notes_spoiled\":2,\"notes_overwritten\":3,"               \
-	       "\"feedback_ns\":20805")
+	QP("tx", OWD ",\"peer\":\"h2\",\"owd_floor_ns\":5050,\"stack_ns\":{\"max\":7721},"         \
+		     "\"host_queue_ns\":{\"samples\":3,\"max\":1200000},\"messages_timed\":{"      \
+		     "\"count\":3,\"bytes\":65536,\"delay_ns\":55484069,\"delay_max_ns\":"         \
+		     "65960428,\"throughput_bps\":9450518},\"samples_sent\":799,\"receipts\":798," \
+		     "\"receipts_untimed\":1,\"samples_discarded\":2,\"samples_expired\":3,"       \
+		     "\"feedback_ns\":20805")
 
 Test(delays_text, details)
 {
 	const char *text = render("{\"qps\":[" DETAILED "]}", "{\"key\":\"17\"}");
 
 	expect(text, "\n10.0.0.1>10.0.0.2/17 to h2, source port 50000\n");
-	expect(text, "  Delay         : minimum 5.46us, median 7.62us, 99th percentile 19.7us, maximum "
-		     "208us, error bound 1.05us; 140 samples in the last second\n");
+	expect(text,
+	       "  Delay         : minimum 5.46us, median 7.62us, 99th percentile 19.7us, maximum "
+	       "208us, error bound 1.05us; 140 samples in the last second\n");
 	expect(text, "                  2 above the threshold in 1 bursts\n");
 	expect(text, "  Floor         : 5.05us");
 	expect(text, "at most 7.72us more");
 	expect(text, "at most 1.20ms of it");
 	expect(text, "3 timed, 64.0KiB each: 55.5ms from");
 	expect(text, "9.45Mbit/s while received");
-	expect(text, "for 798 of 799 sampled packets, 20.8us after they were sent; 1 without fabric "
-		     "time, 2 retransmitted, 3 expired\n");
+	expect(text,
+	       "for 798 of 799 sampled packets, 20.8us after they were sent; 1 without fabric "
+	       "time, 2 retransmitted, 3 expired\n");
 	cr_expect_null(strstr(text, "none:"), "no note, no reason");
 	text = render("{\"qps\":[" DETAILED "]}", "{}");
 	cr_expect_null(strstr(text, "Receipts"), "of those alone that were asked for");
@@ -225,8 +230,11 @@ Test(delays_text, details_are_of_the_first_eight_senders)
 {
 	const char *text = render(
 		"{\"qps\":[" QP("rx", "") "," QP("tx", "") "," QP("tx", "") "," QP("tx", "") "," QP(
-			"tx", "") "," QP("tx", "") "," QP("tx", "") "," QP("tx", "") "," QP("tx", "") ","
-		QP("tx", "") "]}",
+			"tx", "") "," QP("tx", "") "," QP("tx",
+							  "") "," QP("tx",
+								     "") "," QP("tx",
+										"") "," QP("tx",
+											   "") "]}",
 		"{\"key\":\"17\"}");
 	unsigned int count = 0;
 

@@ -97,20 +97,20 @@ def is_covered(name, row):
     """The queue pair has an order that names its lane, and another path stands by."""
     orders = [order for order in bench.escapement(name, "steer")["steers"]
               if (order["dst"], order["dest_qpn"]) == (row["dst"], row["dest_qpn"])]
-    if not any(order["by"] == "auto" and order["state"] != "waiting" for order in orders):
+    if not any(order["by"] == "automatic" and order["state"] != "waiting" for order in orders):
         return False
     # One that is held has died before, by a guest that stood still: it is left when it dies again.
     paths = [path for path in bench.escapement(name, "paths")["paths"]
-             if path["state"] in ("up", "held")]
+             if path["state"] in ("up", "hold_down")]
     groups = {path["sport"]: path.get("group") for path in paths}
     used = [path for path in paths if path["qps"]]
-    return bool(used) and all(groups.get(path.get("standby_sport")) is not None and
-                              groups[path["standby_sport"]] != path.get("group") for path in used)
+    return bool(used) and all(groups.get(path.get("backup_sport")) is not None and
+                              groups[path["backup_sport"]] != path.get("group") for path in used)
 
 
 def while_dead(name):
     """What a daemon knows of the death, for a diagnosis."""
-    keys = ("lane", "sport", "group", "state", "sent", "answered", "qps", "use", "standby_sport",
+    keys = ("path_id", "sport", "group", "state", "sent", "replied", "qps", "use", "backup_sport",
             "dead_after_ns", "interval_ns", "diverted")
     return {"paths": [{key: path.get(key) for key in keys}
                       for path in bench.escapement(name, "paths")["paths"]],

@@ -282,7 +282,7 @@ def check_case(tap, folder, case):
 def is_whole(name):
     report = bench.escapement(name, "failover")
     return all(pair[nic]["state"] == "up" for pair in report["pairs"] for nic in ("nic", "sibling")) \
-        and all(used["taken"] == "direct" for used in report["used"])
+        and all(used["route"] == "direct" for used in report["used"])
 
 
 def wait_whole(seconds=30):

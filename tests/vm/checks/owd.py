@@ -49,10 +49,10 @@ def ping(count):
 
 
 def delays(name, before):
-    """`owd_ever_ns` of the queue pairs that a guest has sent on since @before, by what they sent."""
+    """`owd_lifetime_ns` of the queue pairs that a guest has sent on since @before, by what they sent."""
     found = [row for key, row in bench.queue_pairs(name).items() if key[0] == "tx" and
-             row["packets"] > before.get(key, {}).get("packets", 0) and row.get("noted")]
-    return max(found, key=lambda row: row["noted"], default={})
+             row["packets"] > before.get(key, {}).get("packets", 0) and row.get("samples_sent")]
+    return max(found, key=lambda row: row["samples_sent"], default={})
 
 
 def slow_down(ms):
@@ -71,7 +71,7 @@ def speed_up():
 def check_floor(tap, seen):
     """What the clocks are wrong by adds to one direction what it takes from the other."""
     peer = bench.escapement(CLIENT, "peers")["peers"][0]
-    there, back = (seen[name]["owd_ever_ns"] for name in bench.GUESTS)
+    there, back = (seen[name]["owd_lifetime_ns"] for name in bench.GUESTS)
     both, trip = there["min"] + back["min"], peer["rtt_ns"]["min"]
     bound = there["bound"] + back["bound"]
     tap.note(f"floor {there['min']} ns there, {back['min']} ns back; round trip of probes "
@@ -93,7 +93,7 @@ def check_step(tap, before):
         after = ping(SLOW_PINGS)
     finally:
         speed_up()
-    step, middle = ({name: after[name]["owd_ever_ns"][stat] - before[name]["owd_ever_ns"][stat]
+    step, middle = ({name: after[name]["owd_lifetime_ns"][stat] - before[name]["owd_lifetime_ns"][stat]
                      for name in bench.GUESTS} for stat in ("min", "p50"))
     tap.note(f"a step of {STEP_MS} ms at {CLIENT}: floors grew by {step} ns, medians by {middle} ns")
     wanted, allowed = STEP_MS * 1e6, STEP_MS * 1e6 * STEP_SHARE
@@ -131,17 +131,17 @@ def check_loss(tap):
               "owd: what was not sent again are the messages' packets")
     rows = [row for key, row in after[CLIENT].items() if key[0] == "tx" and
             row["first_local_ns"] != before[CLIENT].get(key, {}).get("first_local_ns") and
-            row.get("owd_ever_ns")]
+            row.get("owd_lifetime_ns")]
     tap.equal(len(rows), LOSS_QPS, "owd: each queue pair has delays all the same")
     if len(rows) != LOSS_QPS:
         tap.note(f"{[row for key, row in after[CLIENT].items() if key[0] == 'tx']}")
-    longest = max((row["owd_ever_ns"]["max"] for row in rows), default=0)
-    counts = [{field: row[field] for field in ("noted", "receipts", "notes_spoiled",
-                                               "notes_overwritten", "retransmits")} for row in rows]
+    longest = max((row["owd_lifetime_ns"]["max"] for row in rows), default=0)
+    counts = [{field: row[field] for field in ("samples_sent", "receipts", "samples_discarded",
+                                               "samples_expired", "retransmits")} for row in rows]
     tap.note(f"1% lost: {counts}, longest {longest / 1e6:.2f} ms")
     tap.check(0 < longest < RETRANSMIT_NS, "owd: none is as long as a packet that is sent again waits",
               longest)
-    tap.check(all(row["receipts"] + row["notes_spoiled"] + row["notes_overwritten"] <= row["noted"]
+    tap.check(all(row["receipts"] + row["samples_discarded"] + row["samples_expired"] <= row["samples_sent"]
                   for row in rows), "owd: a note is used once", counts)
 
 
@@ -168,7 +168,7 @@ def test_owd(tap, folder):
         tap.note(f"their own clocks are {apart / 1e6:.1f} ms apart, as far as asking can tell")
         before = ping(PINGS)
         for name in bench.GUESTS:
-            if not tap.check(before[name].get("owd_ever_ns"),
+            if not tap.check(before[name].get("owd_lifetime_ns"),
                              f"owd: {name} has delays of what it sends", before[name]):
                 return
         check_floor(tap, before)

@@ -248,7 +248,7 @@ def test_qp_owners(tap, _folder):
         wanted = wait_for(truth, lambda got: len(got) == total, "ranks")
         tap.check(len(wanted) == total, f"owners: {len(wanted)} queue pairs of {len(RANKS)} "
                   "processes are connected", ranks.ended)
-        how = wait_for(tracing, lambda got: got["how"] != "none", "tracing")["how"]
+        how = wait_for(tracing, lambda got: got["method"] != "none", "tracing")["method"]
         tap.equal(how, "fentry", "owners: traced by fentry")
         check_entries(tap, "owners, traced", wanted, "RoCE v2")
         tap.equal(in_map(), set(wanted), "owners: the pinned map has them, read by bpftool")
@@ -275,7 +275,7 @@ def test_qp_listed(tap, _folder):
         wanted = wait_for(truth, lambda got: len(got) == total, "ranks")
         tap.equal(len(wanted), total, f"listed: {total} queue pairs are connected")
         how = wait_for(tracing, lambda got: got["known"] == total, "netlink")
-        tap.equal((how["how"], how["known"]), ("netlink", total), "listed: by RDMA netlink")
+        tap.equal((how["method"], how["known"]), ("netlink", total), "listed: by RDMA netlink")
         tap.check("traced" in how.get("note", ""), "listed: status says why", how)
         check_entries(tap, "listed", wanted, None)
     tap.equal(wait_for(lambda: tracing()["known"], lambda got: not got, "the end"), 0,

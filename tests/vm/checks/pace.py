@@ -57,7 +57,7 @@ def check_paced(tap):
     """The figures of a run that is paced, None when it could not be."""
     asked("a", "pace", "on")
     now = wait_paced()
-    if not tap.check(now["clock"]["good"] and now["interfaces"][0]["paced"],
+    if not tap.check(now["clock"]["usable"] and now["interfaces"][0]["paced"],
                      "pace: the interface is paced, with fabric time good enough", now):
         return None
     before = held()[0]

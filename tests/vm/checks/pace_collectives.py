@@ -26,7 +26,7 @@ def rows_of(seed):
 
 def words(row):
     return ("{pattern}, {law}: median {median_ms:.0f} ms ({least_ms:.0f} to {most_ms:.0f}) of "
-            "{rounds} rounds, all {took_ms}; {dropped} dropped, {sent_again} of {packets} sent "
+            "{rounds} rounds, all {took_ms}; {dropped} dropped, {retransmitted} of {packets} sent "
             "again, {timeouts} timeouts, {moves} moves; links need {needs_ms:.0f} ms, placed well "
             "{needs_placed_ms:.0f}; the CPU was idle for {idle:.0%}").format(**row)
 
@@ -51,13 +51,13 @@ def judge(tap, pattern, by_law):
     best = by_law.get("both", paced)  # an incast has no better path
     tap.check(not none["moves"] and not paced["moves"],
               f"pace_collectives: {pattern}: without steering nothing moves")
-    if none["sent_again"] < none["packets"] / 100:
+    if none["retransmitted"] < none["packets"] / 100:
         tap.skip(f"pace_collectives: {pattern}: paced, less is sent again",
                  "without pacing next to nothing is")
     else:
-        tap.check(2 * paced["sent_again"] < none["sent_again"],
+        tap.check(2 * paced["retransmitted"] < none["retransmitted"],
                   f"pace_collectives: {pattern}: paced, less than half is sent again",
-                  (paced["sent_again"], none["sent_again"]))
+                  (paced["retransmitted"], none["retransmitted"]))
     tap.check(best["median_ms"] < none["median_ms"],
               f"pace_collectives: {pattern}: with {best['law']}, a round takes {best['median_ms']:.0f} ms, "
               f"without {none['median_ms']:.0f}")

@@ -191,7 +191,7 @@ def test_pace_share(tap, folder):
         world.asked("a", "pace", "on")
         now = world.wait_paced()
         tap.note(f"paced after {time.monotonic() - begun:.0f} s")
-        if tap.check(now["clock"]["good"] and now["interfaces"][0]["paced"],
+        if tap.check(now["clock"]["usable"] and now["interfaces"][0]["paced"],
                      "pace_share: the interface is paced", now):
             judge(tap, [one_run(tap) for _ in range(RUNS)])
     finally:

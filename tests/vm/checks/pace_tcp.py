@@ -59,7 +59,7 @@ def tcp_traffic(port_name, congestion="cubic"):
 def test_bbr(tap):
     """A module of this kernel: not there until it is loaded, and then limited like the others."""
     shown = asked("a", "pace")["tcp"]
-    tap.check("bbr" not in shown["limits"] and "modprobe tcp_bbr" in shown["why"],
+    tap.check("bbr" not in shown["limits"] and "modprobe tcp_bbr" in shown["reason"],
               "pace_tcp: what is not loaded is named, and what to do", shown)
     must("modprobe tcp_bbr")
     for word in ("off", "on"):
@@ -82,7 +82,7 @@ def test_pace_tcp(tap, folder):
         for host in HOSTS:
             asked(host, "pace", "tcp", "on")
         deadline = time.monotonic() + CLOCK_SECONDS
-        while not all(asked(host, "pace")["tcp"]["clock_good"] for host in HOSTS) \
+        while not all(asked(host, "pace")["tcp"]["clock_usable"] for host in HOSTS) \
                 and time.monotonic() < deadline:
             time.sleep(0.5)
         came, drops, waits, shown = tcp_traffic("limited")

@@ -99,7 +99,7 @@ def check_set(tap):
         tap.check(shown == (want if queues > 1 else [("fq", "e5c0:", "root")]),
                   f"pace: {device} with {queues} queues has an fq for each", shown)
         check_kept(tap, device, queues)
-    able = {row["interface"]: row.get("why", "") for row in asked_ports()}
+    able = {row["interface"]: row.get("reason", "") for row in asked_ports()}
     tap.check(able == {device: "" for device in DEVICES}, "pace: both can be paced", able)
 
 

@@ -132,7 +132,7 @@ def set_up(limit=LIMIT_BYTES):
 def wait_paced():
     """Pacing that is on waits for a clock that is good enough."""
     deadline = time.monotonic() + CLOCK_SECONDS
-    while not asked("a", "pace")["clock"]["good"] and time.monotonic() < deadline:
+    while not asked("a", "pace")["clock"]["usable"] and time.monotonic() < deadline:
         time.sleep(0.5)
     return asked("a", "pace")
 
