@@ -38,14 +38,14 @@ static __always_inline bool nic_device_is_down(struct __sk_buff *skb)
 }
 
 /* The NIC was seen dead within the latch time. */
-static __always_inline bool nic_is_latched(const struct esc_nic_home *local, __u64 now_ns)
+static __always_inline bool nic_is_latched(const struct esc_nic_local *local, __u64 now_ns)
 {
 	return local->seen_dead_ktime_ns &&
 	       (__s64)(now_ns - local->seen_dead_ktime_ns) < (__s64)ESC_NIC_LATCH_NS;
 }
 
 static __always_inline void nic_collect_dead(struct nic_dead *dead,
-					     const struct esc_nic_home *local,
+					     const struct esc_nic_local *local,
 					     const struct nic_packet *p, __u64 now_ns)
 {
 	const struct esc_nic_peer *peer = bpf_map_lookup_elem(&nic_peers, &p->dst);
@@ -60,17 +60,17 @@ static __always_inline void nic_collect_dead(struct nic_dead *dead,
 	dead->peer_second = nic_address_is_dead(&peer->second, now_ns);
 }
 
-static __noinline int nic_fail_over(struct __sk_buff *skb, struct esc_nic_word *ctl, bool down)
+static __noinline int nic_fail_over(struct __sk_buff *skb, struct esc_nic_control *ctl, bool down)
 {
 	struct nic_dead dead = {.first = down};
 	__u64 now = bpf_ktime_get_ns();
-	struct esc_nic_home *local;
+	struct esc_nic_local *local;
 	struct nic_packet p;
 
 	if (!ctl || skb->vlan_present || !nic_has_daemon(now) ||
 	    !nic_parse(skb, ETH_HLEN, skb->protocol, &p) || !nic_is_roce(&p))
 		return ESC_TC_NEXT;
-	local = bpf_map_lookup_elem(&nic_homes, &p.src);
+	local = bpf_map_lookup_elem(&nic_local, &p.src);
 	if (!local || !(local->flags & ESC_NIC_PAIRED) || local->first_ifindex != skb->ifindex)
 		return ESC_TC_NEXT;
 	if (down) {
@@ -87,14 +87,14 @@ static __noinline int nic_fail_over(struct __sk_buff *skb, struct esc_nic_word *
 SEC("tc")
 int esc_nic_out(struct __sk_buff *skb)
 {
-	struct esc_nic_word *ctl = nic_ctl_get();
+	struct esc_nic_control *ctl = nic_ctl_get();
 	enum nic_copy copy;
 	__be32 qpn = 0;
 	bool down;
 
 	if (!ctl || !(ctl->flags & ESC_NIC_ON))
 		return ESC_TC_NEXT;
-	copy = ctl->flags & ESC_NIC_KEEPS ? nic_select_copy(skb, &qpn) : NIC_COPY_NONE;
+	copy = ctl->flags & ESC_NIC_RETAIN ? nic_select_copy(skb, &qpn) : NIC_COPY_NONE;
 	if (copy != NIC_COPY_NONE)
 		nic_retain(skb, copy, qpn);
 	down = nic_device_is_down(skb);
@@ -108,7 +108,7 @@ int esc_nic_out(struct __sk_buff *skb)
  * without a lock; user space is notified up to a second later (net/core/link_watch.c).
  */
 SEC("tc")
-int esc_nic_look(struct __sk_buff *skb)
+int esc_nic_carrier(struct __sk_buff *skb)
 {
 	return nic_device_is_down(skb);
 }
@@ -116,7 +116,7 @@ int esc_nic_look(struct __sk_buff *skb)
 /* A packet to the address of a dummy device is delivered on that device. */
 static __always_inline int nic_deliver_dummy(struct __sk_buff *skb, const struct nic_packet *p)
 {
-	const struct esc_nic_home *local = bpf_map_lookup_elem(&nic_homes, &p->dst);
+	const struct esc_nic_local *local = bpf_map_lookup_elem(&nic_local, &p->dst);
 
 	return local && local->flags & ESC_NIC_DUMMY && local->deliver_ifindex != skb->ifindex
 		       ? nic_deliver(skb, local)
@@ -142,11 +142,11 @@ static __always_inline bool nic_may_be_ours(struct __sk_buff *skb, bool six, __u
 static __always_inline int nic_deliver_inner(struct __sk_buff *skb, __u32 protocol,
 					     struct nic_packet *p)
 {
-	const struct esc_nic_home *local;
+	const struct esc_nic_local *local;
 
 	if (!nic_parse(skb, ETH_HLEN, protocol, p))
 		return TC_ACT_SHOT;
-	local = bpf_map_lookup_elem(&nic_homes, &p->dst);
+	local = bpf_map_lookup_elem(&nic_local, &p->dst);
 	if (!local)
 		return TC_ACT_SHOT;
 	nic_count_received(skb, local);
@@ -157,7 +157,7 @@ static __always_inline int nic_deliver_inner(struct __sk_buff *skb, __u32 protoc
 SEC("tc")
 int esc_nic_in(struct __sk_buff *skb)
 {
-	const struct esc_nic_word *ctl = nic_ctl_get();
+	const struct esc_nic_control *ctl = nic_ctl_get();
 	__u32 protocol = skb->protocol, kind;
 	struct nic_packet p;
 	int verdict;
@@ -182,7 +182,7 @@ int esc_nic_in(struct __sk_buff *skb)
 
 /* The first NIC does not exist, and neither does its hook. */
 static __always_inline int nic_dummy_transmit(struct __sk_buff *skb, const struct nic_packet *p,
-					      const struct esc_nic_home *local, bool has_daemon)
+					      const struct esc_nic_local *local, bool has_daemon)
 {
 	struct nic_dead dead = {.first = true};
 
@@ -200,14 +200,14 @@ static __always_inline int nic_dummy_transmit(struct __sk_buff *skb, const struc
 SEC("tc")
 int esc_nic_dummy(struct __sk_buff *skb)
 {
-	const struct esc_nic_home *local;
+	const struct esc_nic_local *local;
 	struct nic_packet p;
 	bool has_daemon;
 	__u64 now;
 
 	if (!nic_parse(skb, ETH_HLEN, skb->protocol, &p))
 		return ESC_TC_NEXT;
-	local = bpf_map_lookup_elem(&nic_homes, &p.src);
+	local = bpf_map_lookup_elem(&nic_local, &p.src);
 	if (!local || !(local->flags & ESC_NIC_DUMMY))
 		return ESC_TC_NEXT;
 	now = bpf_ktime_get_ns();

@@ -14,7 +14,7 @@
 
 static __always_inline bool ingress_has_timestamps(void)
 {
-	const volatile struct esc_rx_stamps *table = rx_timestamps_get();
+	const volatile struct esc_rx_timestamps *table = rx_timestamps_get();
 
 	return table && table->pending;
 }

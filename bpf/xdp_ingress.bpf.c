@@ -21,30 +21,30 @@ static __always_inline bool xdp_set_handover(__u64 value)
 	struct esc_port_counts *port = port_counts_get();
 
 	if (port)
-		port->xdp_handover = value;
+		port->xdp_counted = value;
 	return value;
 }
 
 /* While one program takes over from another in a dispatcher: see ESC_TURN_*. */
-static __noinline bool xdp_is_my_turn(__u16 turn)
+static __noinline bool xdp_is_counting(__u16 turn)
 {
 	struct esc_port_counts *port;
 
-	if (turn == (esc_turn | ESC_TURN_ANNOUNCE))
+	if (turn == (esc_handover_id | ESC_HANDOVER_ANNOUNCE))
 		return xdp_set_handover(1);
-	if (turn == (esc_turn | ESC_TURN_PASS))
+	if (turn == (esc_handover_id | ESC_HANDOVER_PASS))
 		return xdp_set_handover(0);
-	if (turn != (__u16)((esc_turn - ESC_TURN_NEXT) | ESC_TURN_PASS))
+	if (turn != (__u16)((esc_handover_id - ESC_HANDOVER_NEXT) | ESC_HANDOVER_PASS))
 		return false;
 	port = port_counts_get();
-	return port && !port->xdp_handover;
+	return port && !port->xdp_counted;
 }
 
 static __always_inline bool xdp_is_active(const struct esc_control *ctl)
 {
-	__u16 turn = ctl->xdp_turns[esc_port_index % ESC_PORTS_MAX];
+	__u16 turn = ctl->xdp_handover[esc_port_index % ESC_PORTS_MAX];
 
-	return likely(turn == esc_turn) || xdp_is_my_turn(turn);
+	return likely(turn == esc_handover_id) || xdp_is_counting(turn);
 }
 
 static __always_inline int xdp_parse_with(struct xdp_md *xdp, struct pkt_ctx *pkt, bool thorough)

@@ -6,7 +6,7 @@
 #include "maps/types.h"
 
 /* Raised whenever a pinned map's layout or meaning changes. */
-#define ESC_ABI 7
+#define ESC_ABI 8
 
 #define ESC_PORTS_MAX 16
 
@@ -23,7 +23,7 @@ struct esc_control {
 	__u32 flags;		   /* ESC_CONTROL_* */
 	__u32 sample_mask;	   /* that a queue pair starts with: 2^n - 1, see struct esc_qp */
 	__u64 heartbeat_local_ns;  /* CLOCK_MONOTONIC of the daemon's last turn; 0: none yet */
-	__u16 xdp_turns[ESC_PORTS_MAX]; /* by port: whose turn it is to count in XDP */
+	__u16 xdp_handover[ESC_PORTS_MAX]; /* by port: whose turn it is to count in XDP */
 	__u32 receipts_max_pps;	   /* that this host sends, on each CPU */
 	__u32 delay_threshold_ns;  /* crossings of it are counted per queue pair */
 	__u32 steer_generation;	   /* another one: `steers` has changed */
@@ -41,11 +41,11 @@ ESC_ASSERT_SIZE(struct esc_control, 64);
  * more, so that the neighbours see it. Beats come every 50 ms; one that is restarted, or
  * waits for the kernel's RTNL lock, is back before.
  */
-#define ESC_DAEMON_GONE_NS 3000000000ull
+#define ESC_PROBE_HEARTBEAT_TIMEOUT_NS 3000000000ull
 
 /*
  * A turn: generation << 2 | phase. An XDP program counts when its own turn
- * (rodata esc_turn, phase always ESC_TURN_STEADY) equals xdp_turns[its port];
+ * (rodata esc_handover_id, phase always ESC_HANDOVER_STEADY) equals xdp_handover[its port];
  * both are 0 where one program is replaced in one step (bpf_link_update).
  * In libxdp's dispatcher that cannot be had: the successor (generation + 1)
  * joins behind the incumbent, so both see every packet, and the daemon leads
@@ -57,11 +57,11 @@ ESC_ASSERT_SIZE(struct esc_control, 64);
  *   successor's, STEADY:   the successor counts, the incumbent does not
  * so that a packet which meets a step between the two is counted once.
  */
-#define ESC_TURN_PHASE 0x3u
-#define ESC_TURN_STEADY 0x0u
-#define ESC_TURN_ANNOUNCE 0x1u
-#define ESC_TURN_PASS 0x2u
-#define ESC_TURN_NEXT 0x4u /* added to a steady turn: the successor's */
+#define ESC_HANDOVER_PHASE 0x3u
+#define ESC_HANDOVER_STEADY 0x0u
+#define ESC_HANDOVER_ANNOUNCE 0x1u
+#define ESC_HANDOVER_PASS 0x2u
+#define ESC_HANDOVER_NEXT 0x4u /* added to a steady turn: the successor's */
 
 enum esc_xdp_mode {
 	ESC_XDP_NONE = 0, /* rx is counted in tc ingress instead */
@@ -111,7 +111,7 @@ struct esc_port_counts {
 	__u64 tx_cnps;
 	__u64 rx_rocev1_frames;
 	__u64 tx_rocev1_frames;
-	__u64 xdp_handover; /* not a count: see ESC_TURN_*, of the packet under way */
+	__u64 xdp_counted; /* not a count: see ESC_TURN_*, of the packet under way */
 };
 ESC_ASSERT_SIZE(struct esc_port_counts, 88);
 

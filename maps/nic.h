@@ -8,7 +8,7 @@
  * takes packets as they are; the others put them into UDP, between the addresses
  * of the NICs that they take, and the peer's program hands them to the device of the address.
  *
- * `nic_homes`: our addresses. `nic_peers`: the peers'. `nic_ways`: what
+ * `nic_local`: our addresses. `nic_peers`: the peers'. `nic_routes`: what
  * probes say of the ways in use. Writer of each field: the daemon, but where it is said.
  */
 #ifndef ESC_MAPS_NIC_H
@@ -19,7 +19,7 @@
 /* Three UDP ports in a row; the first is configured. */
 #define ESC_NIC_PORT_DEFAULT 4792
 #define ESC_NIC_PORT_DEAD 0    /* a packet within: the NIC of its source address is dead */
-#define ESC_NIC_PORT_FOLLOWS 1 /* a packet within, which says nothing of its sender's NICs */
+#define ESC_NIC_PORT_DATA 1 /* a packet within, which says nothing of its sender's NICs */
 #define ESC_NIC_PORT_PROBE 2
 #define ESC_NIC_PORTS 3
 
@@ -36,7 +36,7 @@
 #define ESC_NIC_REQUEST 1
 #define ESC_NIC_REPLY 2
 /* `subject` is an address of the sender's whose NIC is dead. */
-#define ESC_NIC_SAYS_DEAD 0x1u
+#define ESC_NIC_REPORTS_DEAD 0x1u
 
 /* Turned round in place by the peer's tc ingress: only `kind` differs in the reply. */
 struct esc_nic_probe {
@@ -47,34 +47,34 @@ struct esc_nic_probe {
 	__u8 reserved;
 	__be64 cookie; /* random, of the requester's daemon: who does not see it cannot answer */
 	__be32 sequence;
-	__be32 way; /* requester's own number for it */
+	__be32 route; /* requester's own number for it */
 	struct esc_address subject;
 };
 ESC_ASSERT_SIZE(struct esc_nic_probe, 40);
 
 /* ---- maps ---- */
 
-/* Value of `nic_word`, an array of one, mapped. */
-struct esc_nic_word {
+/* Value of `nic_control`, an array of one, mapped. */
+struct esc_nic_control {
 	__u32 flags;	 /* ESC_NIC_ON, ... */
 	__u32 attention; /* something may be dead. Set by the programs, and by the daemon, which
 			    clears it */
 	__u16 port;	 /* host order */
 	__u16 reserved;
 	__u32 changes; /* writer: the programs, when a NIC is newly dead: the watch looks at once */
-	__u64 beat_ktime_ns; /* CLOCK_MONOTONIC of the watch's last turn; old: nothing fails over */
+	__u64 heartbeat_ktime_ns; /* CLOCK_MONOTONIC of the watch's last turn; old: nothing fails over */
 };
-ESC_ASSERT_SIZE(struct esc_nic_word, 24);
+ESC_ASSERT_SIZE(struct esc_nic_control, 24);
 #define ESC_NIC_ON 0x1u
 #define ESC_NIC_HAS_DUMMY 0x2u /* packets to an address with ESC_NIC_DUMMY are its */
-#define ESC_NIC_KEEPS 0x4u     /* what may have to be sent again is kept */
+#define ESC_NIC_RETAIN 0x4u     /* what may have to be sent again is kept */
 
-#define ESC_NIC_HOMES_MAX 256
+#define ESC_NIC_LOCAL_MAX 256
 #define ESC_NIC_PEERS_MAX 65536
-#define ESC_NIC_WAYS_MAX 4096
+#define ESC_NIC_ROUTES_MAX 4096
 
-/* Value of `nic_homes`, a hash by struct esc_address. */
-struct esc_nic_home {
+/* Value of `nic_local`, a hash by struct esc_address. */
+struct esc_nic_local {
 	__u32 first_ifindex;   /* NIC that the address is reached by; 0: it is not there */
 	__u32 second_ifindex;  /* the one that stands in; 0: none, or it is not there */
 	__u32 deliver_ifindex; /* device that takes what is for the address */
@@ -87,8 +87,8 @@ struct esc_nic_home {
 		second_hop;	  /* gateways of the two; all zero: the peer itself */
 	__u64 seen_dead_ktime_ns; /* writer: tc egress; 0: never */
 };
-ESC_ASSERT_OFFSET(struct esc_nic_home, first, 24);
-ESC_ASSERT_SIZE(struct esc_nic_home, 96);
+ESC_ASSERT_OFFSET(struct esc_nic_local, first, 24);
+ESC_ASSERT_SIZE(struct esc_nic_local, 96);
 #define ESC_NIC_PAIRED 0x1u /* the address is protected; else it is only one to be reached at */
 #define ESC_NIC_DUMMY 0x2u  /* it is a dummy device's */
 #define ESC_NIC_PLAIN                                                                              \
@@ -107,31 +107,31 @@ struct esc_nic_peer {
 };
 ESC_ASSERT_SIZE(struct esc_nic_peer, 48);
 
-/* Key of `nic_ways`: our address, the peer's. */
-struct esc_nic_way_key {
+/* Key of `nic_routes`: our address, the peer's. */
+struct esc_nic_route_key {
 	struct esc_address src;
 	struct esc_address dst;
 };
-ESC_ASSERT_SIZE(struct esc_nic_way_key, 32);
+ESC_ASSERT_SIZE(struct esc_nic_route_key, 32);
 
 /* The four ways, in the order in which they are chosen. Our NIC, then the peer's. */
-enum esc_nic_way {
-	ESC_NIC_WAY_DIRECT, /* first to first */
-	ESC_NIC_WAY_SECOND, /* second to second */
-	ESC_NIC_WAY_LEAVE,  /* second to first */
-	ESC_NIC_WAY_CROSS,  /* first to second */
-	ESC_NIC_WAYS,
+enum esc_nic_route {
+	ESC_NIC_ROUTE_DIRECT, /* first to first */
+	ESC_NIC_ROUTE_SECOND, /* second to second */
+	ESC_NIC_ROUTE_LEAVE,  /* second to first */
+	ESC_NIC_ROUTE_CROSS,  /* first to second */
+	ESC_NIC_ROUTES,
 };
-#define ESC_NIC_LEAVES_SECOND ((1u << ESC_NIC_WAY_SECOND) | (1u << ESC_NIC_WAY_LEAVE))
-#define ESC_NIC_REACHES_SECOND ((1u << ESC_NIC_WAY_SECOND) | (1u << ESC_NIC_WAY_CROSS))
-#define ESC_NIC_WAYS_ALL ((1u << ESC_NIC_WAYS) - 1)
+#define ESC_NIC_LEAVES_SECOND ((1u << ESC_NIC_ROUTE_SECOND) | (1u << ESC_NIC_ROUTE_LEAVE))
+#define ESC_NIC_REACHES_SECOND ((1u << ESC_NIC_ROUTE_SECOND) | (1u << ESC_NIC_ROUTE_CROSS))
+#define ESC_NIC_ROUTES_ALL ((1u << ESC_NIC_ROUTES) - 1)
 
-/* Value of `nic_ways`. */
-struct esc_nic_ways {
-	__u32 usable; /* bits of enum esc_nic_way: alive, and for long enough */
+/* Value of `nic_routes`. */
+struct esc_nic_routes {
+	__u32 usable; /* bits of enum esc_nic_route: alive, and for long enough */
 	__u32 reserved;
 };
-ESC_ASSERT_SIZE(struct esc_nic_ways, 8);
+ESC_ASSERT_SIZE(struct esc_nic_routes, 8);
 
 /* Value of `nic_counts`, a per-CPU array of one. Writer: the programs. */
 struct esc_nic_counts {
@@ -150,31 +150,31 @@ ESC_ASSERT_SIZE(struct esc_nic_counts, 40);
  * last packet of data that asked for one, from the IP header on, as they left. Sent once
  * more, by another way, they make the peer say how far it has come.
  */
-struct esc_nic_kept_key {
+struct esc_nic_retained_key {
 	struct esc_address src, dst;
 	__be32 qpn; /* destination's */
 };
-ESC_ASSERT_SIZE(struct esc_nic_kept_key, 36);
+ESC_ASSERT_SIZE(struct esc_nic_retained_key, 36);
 
-struct esc_nic_kept {
+struct esc_nic_retained {
 	__u64 sent_ktime_ns;
 	__u32 begun, ended; /* another one: it is being written */
 	__u32 bytes;
 	__u32 reserved;
 };
-ESC_ASSERT_SIZE(struct esc_nic_kept, 24);
+ESC_ASSERT_SIZE(struct esc_nic_retained, 24);
 
 #define ESC_NIC_ACK_BYTES 72	   /* IPv6, UDP, BTH, AETH, ICRC */
 #define ESC_NIC_REQUEST_BYTES 4200 /* 4,096 of payload, and all headers there may be */
 
 struct esc_nic_ack {
-	struct esc_nic_kept kept;
+	struct esc_nic_retained retained;
 	__u8 packet[ESC_NIC_ACK_BYTES];
 };
 ESC_ASSERT_SIZE(struct esc_nic_ack, 96);
 
 struct esc_nic_request {
-	struct esc_nic_kept kept;
+	struct esc_nic_retained retained;
 	__u8 packet[ESC_NIC_REQUEST_BYTES];
 };
 ESC_ASSERT_SIZE(struct esc_nic_request, 4224);

@@ -77,7 +77,7 @@ ESC_ASSERT_SIZE(struct esc_receipt, 72);
 #define ESC_RECEIPT_MARK 0x45735270u
 #define ESC_RECEIPT_MARK_DONE 0x45735271u
 
-/* ---- `rx_stamps`: array of one, from XDP to tc ingress. Writer: the programs ---- */
+/* ---- `rx_timestamps`: array of one, from XDP to tc ingress. Writer: the programs ---- */
 
 /*
  * Not in the packet's metadata: programs that move a packet's start are refused in libxdp's
@@ -95,13 +95,13 @@ ESC_ASSERT_SIZE(struct esc_rx_slot, 24);
 #define ESC_RX_SLOT_BUSY 1
 #define ESC_RX_SLOTS 512
 
-struct esc_rx_stamps {
+struct esc_rx_timestamps {
 	__u32 pending; /* slots taken: while it is 0 tc ingress need not look */
-	__u32 looks;   /* that found nothing; they sweep out what was left behind */
+	__u32 misses;   /* that found nothing; they sweep out what was left behind */
 	__u32 reserved[14];
 	struct esc_rx_slot slots[ESC_RX_SLOTS];
 };
-ESC_ASSERT_OFFSET(struct esc_rx_stamps, slots, 64);
+ESC_ASSERT_OFFSET(struct esc_rx_timestamps, slots, 64);
 
 /* ---- `receipt_cpu`: per-CPU array of one, for the programs alone ---- */
 
@@ -132,29 +132,29 @@ ESC_ASSERT_SIZE(struct esc_receipt_cpu, 184 + 64);
 
 /* ---- `qp_sent`: hash of struct esc_qp_key (tx) to struct esc_qp_sent. Writer: the programs ---- */
 
-struct esc_sent_note {
+struct esc_tx_record {
 	__s64 tx_fabric_ns;
 	__s64 start_fabric_ns;	/* START of the timed message that this packet ends; bytes 0: none */
 	__u64 tx_ktime_ns;	/* CLOCK_MONOTONIC; 0: free, taken or spoiled */
 	__u32 tx_bound_ns;
-	__u32 psn;		/* with ESC_SENT_RESPONSE; only notes that equal it match */
+	__u32 psn;		/* with ESC_TX_RECORD_RESPONSE; only notes that equal it match */
 	__u32 message_bytes;
 	__u32 queue_ns;		/* from tc egress to the driver: the sending host's own queue */
-	struct pause_mark mark; /* with ESC_SENT_PACED: what pacing is to know with the delay */
+	struct pause_mark mark; /* with ESC_TX_RECORD_PACED: what pacing is to know with the delay */
 };
-#define ESC_SENT_RESPONSE 0x01000000u
-#define ESC_SENT_UNTIMED 0x02000000u /* no fabric time here when it left */
-#define ESC_SENT_PACED 0x04000000u
-#define ESC_SENT_NAME 0x01ffffffu /* of `psn`: what has to match */
-ESC_ASSERT_SIZE(struct esc_sent_note, 64);
+#define ESC_TX_RECORD_RESPONSE 0x01000000u
+#define ESC_TX_RECORD_UNTIMED 0x02000000u /* no fabric time here when it left */
+#define ESC_TX_RECORD_PACED 0x04000000u
+#define ESC_TX_RECORD_ID 0x01ffffffu /* of `psn`: what has to match */
+ESC_ASSERT_SIZE(struct esc_tx_record, 64);
 
-#define ESC_SENT_NOTES 64
+#define ESC_TX_RECORDS 64
 /* 64 samples in a row of any power-of-two spacing fall into 64 notes. */
-#define ESC_SENT_INDEX(psn)                                                                   \
-	(((psn) ^ ((psn) >> 6) ^ ((psn) >> 12) ^ ((psn) >> 18)) & (ESC_SENT_NOTES - 1))
+#define ESC_TX_RECORD_INDEX(psn)                                                                   \
+	(((psn) ^ ((psn) >> 6) ^ ((psn) >> 12) ^ ((psn) >> 18)) & (ESC_TX_RECORDS - 1))
 
 struct esc_qp_sent {
-	struct esc_sent_note notes[ESC_SENT_NOTES];
+	struct esc_tx_record records[ESC_TX_RECORDS];
 };
 
 /* ---- `host_queue`: array of one, from tc egress to the driver. Writers: the programs; `on`: the daemon ---- */
@@ -168,12 +168,12 @@ struct esc_host_slot {
 };
 ESC_ASSERT_SIZE(struct esc_host_slot, 64);
 /* The notes of a queue pair have slots beside each other, and do not collide. */
-#define ESC_HOST_SLOTS (16 * ESC_SENT_NOTES)
+#define ESC_HOST_SLOTS (16 * ESC_TX_RECORDS)
 
 struct esc_host_queue {
 	__u32 on;      /* the program behind the qdisc is attached */
 	__u32 pending; /* slots taken: while it is 0 that program need not look */
-	__u32 looks;   /* that found nothing */
+	__u32 misses;   /* that found nothing */
 	__u32 reserved[13];
 	struct esc_host_slot slots[ESC_HOST_SLOTS];
 };
@@ -218,11 +218,11 @@ ESC_ASSERT_SIZE(struct esc_owd_window, 96);
 #define ESC_OWD_BUCKETS ((ESC_OWD_OCTAVES + 1) << ESC_OWD_SUB_BITS)
 
 struct esc_qp_owd {
-	__u64 noted;	   /* sampled packets that left */
+	__u64 samples_sent;	   /* sampled packets that left */
 	__u64 receipts;	   /* that matched a note */
 	__u64 samples;	   /* of these, with fabric time at both ends: all delays are of them */
-	__u64 spoiled;	   /* notes of a PSN that was sent again */
-	__u64 overwritten; /* notes that no receipt came for in time */
+	__u64 samples_discarded;	   /* notes of a PSN that was sent again */
+	__u64 samples_expired; /* notes that no receipt came for in time */
 	__u64 first_ktime_ns; /* CLOCK_MONOTONIC of the first receipt */
 	__u64 last_ktime_ns;  /* and of the newest */
 	__s64 last_ns;

@@ -3,7 +3,7 @@
  * Pacing: when a packet of a flow may leave. The law is pacing/pause.h.
  *
  * `pace_rules`, an array by ESC_PACE_RULE(port, class), holds a class's rule on
- * a port, `pace` what the programs know of classes by themselves, `pace_orders`
+ * a port, `pace` what the programs know of classes by themselves, `pace_assigned`
  * the class of single queue pairs. Writer: the daemon. `qp_pace` has the state
  * of each queue pair that is paced. Writer: the programs.
  */
@@ -16,7 +16,7 @@
 #define ESC_PACE_RULES (16 * ESC_PACE_CLASSES)
 #define ESC_PACE_RULE(port, class)                                                                 \
 	(((port) & 15) * ESC_PACE_CLASSES + ((class) & (ESC_PACE_CLASSES - 1)))
-#define ESC_PACE_ORDERS_MAX 4096
+#define ESC_PACE_ASSIGNED_MAX 4096
 
 #define ESC_PACE_WEIGHT_MAX 15
 #define ESC_PACE_THRESHOLD_DEFAULT_NS 50000
@@ -40,7 +40,7 @@ struct pause_rule {
 	__u64 hold_max_ns; /* no departure is further ahead */
 	__u64 quantum_ns;  /* in a long pause a packet leaves so often */
 	__u64 credit_ns;   /* so much of the time not used may be made up for */
-	__u64 blind_ns;    /* without a sample for so long the rate doubles, and again */
+	__u64 no_feedback_ns;    /* without a sample for so long the rate doubles, and again */
 	__u32 weight;      /* in 1 / PAUSE_WEIGHT_ONE, 1 .. 255 */
 	__u32 gain;	       /* of the pause, in 1 / PAUSE_GAIN_ONE */
 	__u32 flags;       /* PAUSE_RATE */
@@ -62,7 +62,7 @@ struct pause_flow {
 	__u64 bytes;	    /* departure: given one */
 	__u64 taken_ns;	    /* departure: pause that packets waited for */
 	__u64 held_ns;	    /* departure: time in which a packet waited, for whatever */
-	__u64 blind_ns;	    /* departure: when the rate was last raised without a sample */
+	__u64 no_feedback_ns;	    /* departure: when the rate was last raised without a sample */
 	__u64 until_ns;	    /* sample: end of the pause */
 	__u64 paused_ns;	    /* sample: all that was ordered */
 	__u64 sampled_ns;	    /* sample: when the newest came; 0: none yet */
@@ -78,9 +78,9 @@ struct pause_flow {
 	__u64 delay_ns;  /* sample: the newest */
 	__u64 over;	     /* sample: how many were above the threshold */
 	__u64 lost_ns;   /* departure: when the rate was last lowered for a loss */
-	__u64 turned_ns; /* sample: when the rate was last set */
+	__u64 rate_set_ns; /* sample: when the rate was last set */
 	__u32 repeats;   /* departure: the newest packet had been sent before */
-	__u32 vain;	     /* sample: rounds in a row in which giving way was in vain */
+	__u32 ineffective;	     /* sample: rounds in a row in which giving way was in vain */
 	__u64 began_ns;  /* departure: of the first packet after the last rest */
 	__u64 began_bytes;
 	__u64 rtt_ns;     /* sample: from departure to the receipt, smoothed */
@@ -114,24 +114,24 @@ ESC_ASSERT_SIZE(struct pause_mark, 24);
 
 /* Value of `pace`, an array of one. Writer: the daemon. */
 struct esc_pace {
-	__u32 generation;  /* another one: `pace_orders`, `dscp_class` or a lane's floor has changed */
+	__u32 generation;  /* another one: `pace_assigned`, `dscp_class` or a lane's floor has changed */
 	__u32 reserved;
 	__u8 dscp_class[64]; /* of a queue pair that has no order */
 };
 ESC_ASSERT_SIZE(struct esc_pace, 72);
 
-/* Value of `pace_orders`, a hash by struct esc_qp_key (tx). */
-struct esc_pace_order {
+/* Value of `pace_assigned`, a hash by struct esc_qp_key (tx). */
+struct esc_pace_assignment {
 	__u8 class;
-	__u8 by_hand; /* not by the configuration's classes */
+	__u8 by_operator; /* not by the configuration's classes */
 	__u8 reserved[6];
 };
-ESC_ASSERT_SIZE(struct esc_pace_order, 8);
+ESC_ASSERT_SIZE(struct esc_pace_assignment, 8);
 
 /* Value of `qp_pace`, a hash by struct esc_qp_key (tx). */
 struct esc_qp_pace {
 	struct pause_flow flow;
-	__u64 ordered_ns[2]; /* newest departure of a request, of a response: nothing overtakes it */
+	__u64 last_departure_ns[2]; /* newest departure of a request, of a response: nothing overtakes it */
 	__u64 packets;	     /* data that was given a departure */
 	__u64 held;	     /* of these, not at once */
 	__u64 waited_ns;     /* sum over packets, from tc egress to departure */

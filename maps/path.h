@@ -9,7 +9,7 @@
  *
  * `paths`, an array, mapped by the daemon: one struct esc_paths for each (our address, peer's address) that
  * has queue pairs; `path_slots` finds it. Fields have one writer each, as told.
- * `path_heard`: when we heard the peer's lanes. Writer: XDP; a daemon deletes what is old.
+ * `path_received`: when we heard the peer's lanes. Writer: XDP; a daemon deletes what is old.
  */
 #ifndef ESC_MAPS_PATH_H
 #define ESC_MAPS_PATH_H
@@ -21,9 +21,9 @@
 #define ESC_PROBE_OPCODE_PATH_REQUEST 0xe9
 #define ESC_PROBE_OPCODE_PATH_REPLY 0xea
 
-#define ESC_PATH_LANES_MAX 16
+#define ESC_PATHS_MAX 16
 #define ESC_PATH_SLOTS_MAX 1024
-#define ESC_PATH_HEARD_MAX 4096
+#define ESC_PATH_RECEIVED_MAX 4096
 #define ESC_PATH_SLOT_NONE 0xffffffffu
 #define ESC_PATH_RECORDS_RING_BYTES (1 << 20)
 
@@ -42,7 +42,7 @@ struct esc_path_probe {
 	__be32 magic;	/* ESC_PROBE_MAGIC */
 	__u8 version;	/* ESC_PROBE_VERSION */
 	__u8 flags;	/* ESC_PROBE_KEY, ESC_PROBE_PLANE, ESC_PATH_* */
-	__u8 lane;	/* the requester's number of it, < ESC_PATH_LANES_MAX; _NONE: a port that is tried */
+	__u8 path;	/* the requester's number of it, < ESC_PATHS_MAX; _NONE: a port that is tried */
 	__u8 reserved;
 	__be64 sender;	/* graph_member_id() of the filler */
 	__be64 target;
@@ -56,9 +56,9 @@ struct esc_path_probe {
 	 * the port that it heard it with. Port 0: with ESC_PROBE_NEVER that number was not heard
 	 * since the filler began to listen to the target, with any other age there is no word.
 	 */
-	__be32 age_us[ESC_PATH_LANES_MAX];
-	__be16 word_sport[ESC_PATH_LANES_MAX];
-	__be64 t2_fabric_ns; /* ESC_PATH_ANSWER_TIMED: arrival at the responder's XDP */
+	__be32 age_us[ESC_PATHS_MAX];
+	__be16 report_sport[ESC_PATHS_MAX];
+	__be64 t2_fabric_ns; /* ESC_PATH_REPLY_TIMED: arrival at the responder's XDP */
 	__be64 t1_fabric_ns; /* ESC_PATH_TIMED: request's leaving, requester's fabric time */
 	__be64 t1_ktime_ns;  /* requester's CLOCK_MONOTONIC with t1; echoed */
 	__be64 ktime_ns;     /* filler's CLOCK_MONOTONIC: the ages in the words count from here back */
@@ -75,13 +75,13 @@ ESC_ASSERT_OFFSET(struct esc_path_probe, tag, 192);
 ESC_ASSERT_SIZE(struct esc_path_probe, 200);
 
 #define ESC_PATH_TIMED 0x20
-#define ESC_PATH_ANSWER_TIMED 0x40
-#define ESC_PATH_LANE_NONE 0xff
+#define ESC_PATH_REPLY_TIMED 0x40
+#define ESC_PATH_NONE 0xff
 #define ESC_PATH_DATAGRAM_BYTES (12 + 200 + 4)
 
 /* ---- maps ---- */
 
-/* Key of `path_slots` (src is ours) and of `path_heard` (src is the peer's). */
+/* Key of `path_slots` (src is ours) and of `path_received` (src is the peer's). */
 struct esc_path_key {
 	struct esc_address src;
 	struct esc_address dst;
@@ -93,22 +93,22 @@ ESC_ASSERT_SIZE(struct esc_path_key, 32);
  * with each other (no agreement of clocks is needed); the others are our CLOCK_MONOTONIC.
  * All zero at birth, and again when the peer's boot epoch changes.
  */
-struct pathlive_lane {
-	__u64 word_peer_ns;  /* writer: XDP; when the newest word was sent */
-	__u64 heard_peer_ns; /* writer: XDP; when the peer last heard the lane */
-	__u64 word_ns;	  /* writer: XDP; when the newest word came */
-	__u64 since_ns;	  /* writer: tc egress; first sent of the unheard */
-	__u32 unheard;		  /* tc egress adds, XDP sets to 0 */
+struct pathlive_path {
+	__u64 report_peer_ns;  /* writer: XDP; when the newest word was sent */
+	__u64 received_peer_ns; /* writer: XDP; when the peer last heard the lane */
+	__u64 report_ns;	  /* writer: XDP; when the newest word came */
+	__u64 since_ns;	  /* writer: tc egress; first sent of the unconfirmed */
+	__u32 unconfirmed;		  /* tc egress adds, XDP sets to 0 */
 	__u32 reserved;
 };
-ESC_ASSERT_SIZE(struct pathlive_lane, 40);
+ESC_ASSERT_SIZE(struct pathlive_path, 40);
 
-struct esc_lane {
-	struct pathlive_lane live; /* writers: there */
+struct esc_path {
+	struct pathlive_path live; /* writers: there */
 	/* Writer: the daemon. */
 	__u64 deadline_ns; /* pathlive_deadline(); 0: nothing is judged, the lane is taken to be alive */
 	__u16 sport;	   /* host order; 0: no lane */
-	__u8 standby;	   /* lane that takes over; ESC_PATH_LANE_NONE: there is none */
+	__u8 backup;	   /* lane that takes over; ESC_PATH_NONE: there is none */
 	__u8 state;	   /* enum pathlive_state, as the daemon sees it */
 	__u32 floor_ns;	   /* delay there when nothing waits, and 1, as pause_flow has it; 0: not known */
 	/* Writer: tc egress, which sets it at a death; the daemon sets it to 0 when the lane is to be used again. */
@@ -120,9 +120,9 @@ struct esc_lane {
 	/* Writer: XDP. */
 	__u64 replies;
 };
-ESC_ASSERT_OFFSET(struct esc_lane, deadline_ns, 40);
-ESC_ASSERT_OFFSET(struct esc_lane, diverted_ns, 56);
-ESC_ASSERT_SIZE(struct esc_lane, 88);
+ESC_ASSERT_OFFSET(struct esc_path, deadline_ns, 40);
+ESC_ASSERT_OFFSET(struct esc_path, diverted_ns, 56);
+ESC_ASSERT_SIZE(struct esc_path, 88);
 
 /* Value of `paths`. */
 struct esc_paths {
@@ -133,9 +133,9 @@ struct esc_paths {
 	__u8 reserved[7];
 	/* Writer: XDP. */
 	__u64 peer_epoch; /* of its daemon; a new one begins all lanes' `live` anew */
-	struct esc_lane lanes[ESC_PATH_LANES_MAX];
+	struct esc_path paths[ESC_PATHS_MAX];
 };
-ESC_ASSERT_OFFSET(struct esc_paths, lanes, 56);
+ESC_ASSERT_OFFSET(struct esc_paths, paths, 56);
 ESC_ASSERT_SIZE(struct esc_paths, 56 + 16 * 88);
 
 #define ESC_PATH_WINDOWS 8
@@ -146,10 +146,10 @@ ESC_ASSERT_SIZE(struct esc_paths, 56 + 16 * 88);
  * 64 by the sequence's lowest bits, each with the rest of it.
  */
 struct esc_path_window {
-	__u32 newest[ESC_PATH_LANES_MAX];
+	__u32 newest[ESC_PATHS_MAX];
 	__u32 valid; /* by lane, a bit each */
 	__u32 reserved;
-	struct esc_replay_window tried[ESC_PATH_WINDOWS];
+	struct esc_replay_window search[ESC_PATH_WINDOWS];
 };
 ESC_ASSERT_SIZE(struct esc_path_window, 200);
 
@@ -165,10 +165,10 @@ struct esc_path_cpu {
 ESC_ASSERT_SIZE(struct esc_path_cpu, 288);
 
 /*
- * Value of `path_heard`, by (peer's address, ours). It begins anew with another peer or another
+ * Value of `path_received`, by (peer's address, ours). It begins anew with another peer or another
  * epoch of it; `replies` with another epoch of ours.
  */
-struct esc_path_heard {
+struct esc_path_received {
 	__u64 peer;
 	__u64 peer_epoch;
 	__u64 own_epoch;    /* `replies` are of */
@@ -176,13 +176,13 @@ struct esc_path_heard {
 	__u32 cap_count;
 	__u32 reserved;
 	__u64 ktime_ns; /* CLOCK_MONOTONIC of the newest packet */
-	__u64 heard_ktime_ns[ESC_PATH_LANES_MAX]; /* CLOCK_MONOTONIC */
-	__u16 sport[ESC_PATH_LANES_MAX];	  /* host order; 0: not heard */
+	__u64 received_ktime_ns[ESC_PATHS_MAX]; /* CLOCK_MONOTONIC */
+	__u16 sport[ESC_PATHS_MAX];	  /* host order; 0: not heard */
 	struct esc_path_window requests;
 	struct esc_path_window replies;
 };
-ESC_ASSERT_OFFSET(struct esc_path_heard, heard_ktime_ns, 48);
-ESC_ASSERT_SIZE(struct esc_path_heard, 608);
+ESC_ASSERT_OFFSET(struct esc_path_received, received_ktime_ns, 48);
+ESC_ASSERT_SIZE(struct esc_path_received, 608);
 
 /* What XDP hands to the daemon for each reply, through the ring `path_records`; nobody is woken. */
 struct esc_path_record {
@@ -191,12 +191,12 @@ struct esc_path_record {
 	__u64 ktime_ns; /* CLOCK_MONOTONIC of the reply's arrival */
 	__u64 rtt_ns;	/* less the time within the responder where both stamps are there */
 	__s64 out_ns;	/* one way there; with ESC_PATH_TIMED: both ends had fabric time */
-	__s64 in_ns;	/* and back; with ESC_PATH_ANSWER_TIMED: the same */
+	__s64 in_ns;	/* and back; with ESC_PATH_REPLY_TIMED: the same */
 	__u32 out_bound_ns;
 	__u32 in_bound_ns;
 	__u16 sport;
-	__u8 lane;
-	__u8 flags;	/* ESC_PATH_TIMED, ESC_PATH_ANSWER_TIMED */
+	__u8 path;
+	__u8 flags;	/* ESC_PATH_TIMED, ESC_PATH_REPLY_TIMED */
 	__u8 hop_limit; /* that the reply came with */
 	__u8 port; /* index into `ports` that it came in by */
 	__u8 reserved[2];

@@ -32,13 +32,13 @@ struct esc_peer {
 	struct esc_address address; /* its probes must come from here; all zero: from anywhere */
 	/* Writer: XDP. */
 	__u64 epoch;		/* newest of the peer's; older ones are stale */
-	__u64 heard_local_ns;	/* newest packet of the peer with a good tag, ktime */
+	__u64 received_local_ns;	/* newest packet of the peer with a good tag, ktime */
 	__u64 replied_local_ns;	/* newest reply of the peer, ktime */
 	struct esc_replay_window requests; /* of the peer */
 	struct esc_replay_window replies;  /* to our requests of `replies_epoch` */
 	__u64 replies_epoch;	/* ours: a new run of the daemon counts its requests anew */
-	__u64 requests_heard;
-	__u64 replies_heard;
+	__u64 requests_received;
+	__u64 replies_received;
 	/* Rate cap: requests answered in the second that began at cap_local_ns. */
 	__u64 cap_local_ns;
 	__u32 cap_count;
@@ -71,7 +71,7 @@ ESC_ASSERT_SIZE(struct esc_peer_address, 16);
 #define ESC_FLEET_HAS_KEY0 0x1u
 #define ESC_FLEET_HAS_KEY1 0x2u
 #define ESC_FLEET_USE_KEY1 0x4u /* tag with key 1; both are taken */
-#define ESC_FLEET_ANSWER 0x8u   /* probing is on: requests are answered */
+#define ESC_FLEET_REPLY 0x8u   /* probing is on: requests are answered */
 
 /*
  * Value of `fleet`, an array of one, mapped by its writer, the daemon. Two
@@ -85,7 +85,7 @@ struct esc_fleet {
 	__u64 epoch;	/* of this run of the daemon */
 	__u64 key[2][2]; /* SipHash keys k0, k1; all zero without authority (ESC_FLEET_HAS_KEY*) */
 	__u32 flags;
-	__u32 answer_max_pps; /* requests answered a second, of one peer */
+	__u32 reply_max_pps; /* requests answered a second, of one peer */
 	__u64 view_generation;
 	struct esc_probe_view view[2]; /* wire order: what our probes and replies say; state 0: nothing */
 	__u64 anchor_generation;

@@ -22,7 +22,7 @@
 #define ESC_PROBE_OPCODE_REQUEST 0xe5
 #define ESC_PROBE_OPCODE_REPLY 0xe6
 #define ESC_PROBE_OPCODE_RECEIPT 0xe7
-#define ESC_PROBE_OPCODE_WARMER 0xe8 /* sent just ahead of a pair, never answered */
+#define ESC_PROBE_OPCODE_WARMUP 0xe8 /* sent just ahead of a pair, never answered */
 
 #define ESC_PROBE_MAGIC 0x45734370u /* "EsCp" */
 #define ESC_PROBE_VERSION 2
@@ -33,7 +33,7 @@
 /* Bits of esc_probe.flags. */
 #define ESC_PROBE_SECOND 0x01 /* second of its pair */
 #define ESC_PROBE_VIEW 0x02   /* `view` is valid */
-#define ESC_PROBE_ASKS 0x04   /* asks how long ago the answerer heard `about` */
+#define ESC_PROBE_QUERY 0x04   /* asks how long ago the answerer heard `about` */
 #define ESC_PROBE_KEY 0x08    /* tagged with key slot 1, else 0 */
 #define ESC_PROBE_PLANE 0x10  /* frontend mesh, else backend */
 
@@ -68,7 +68,7 @@ struct esc_probe {
 	__be32 magic;
 	__u8 version;
 	__u8 flags;
-	__be16 lane;	   /* which candidate path of the pair of hosts; 0: the clock's */
+	__be16 path;	   /* which candidate path of the pair of hosts; 0: the clock's */
 	__be64 sender;	   /* graph_member_id() of the one who fills this packet */
 	__be64 target;	   /* of the other */
 	__be64 epoch;	   /* sender's: CLOCK_REALTIME of its daemon's start, ns */
@@ -78,9 +78,9 @@ struct esc_probe {
 	__be64 t1;	   /* requester, tc egress, its local clock */
 	__be64 t2;	   /* reply: responder, XDP, its local clock */
 	__be64 t3;	   /* reply: responder, just before XDP_TX */
-	__be64 about;	   /* ESC_PROBE_ASKS: a member's id */
+	__be64 about;	   /* ESC_PROBE_QUERY: a member's id */
 	__be32 about_age_us; /* reply to it: since it was heard; all ones: never */
-	__be32 heard_age_us; /* since the filler last heard the other on this lane; all ones: never */
+	__be32 received_age_us; /* since the filler last heard the other on this lane; all ones: never */
 	struct esc_probe_view view;
 	struct esc_probe_anchor anchor;
 	__u64 tag;
@@ -110,9 +110,9 @@ struct esc_probe_event {
 	__u32 sequence;
 	__u32 pair;
 	__u32 about_age_us;
-	__u32 heard_age_us;
+	__u32 received_age_us;
 	__u64 about;
-	__u16 lane;
+	__u16 path;
 	__u8 kind;	/* enum esc_probe_event_kind */
 	__u8 flags;	/* ESC_PROBE_* of the packet */
 	__u8 port;	/* index into `ports` */

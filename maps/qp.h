@@ -59,7 +59,7 @@ struct esc_message_bucket {
 #define ESC_MESSAGE_BUCKETS 32 /* bucket 0: empty; n: 2^(n-1) .. 2^n - 1 bytes */
 
 #define ESC_SAMPLE_MESSAGE 0x01 /* the message under way is sampled: message_start_* */
-#define ESC_SAMPLE_BLIND 0x02	/* no known peer at the other end: nothing is noted, no receipts */
+#define ESC_SAMPLE_NO_FEEDBACK 0x02	/* no known peer at the other end: nothing is noted, no receipts */
 #define ESC_SAMPLE_RESPONSE 0x04 /* with _MESSAGE: it answers a READ */
 
 #define ESC_QP_STEERED 0x01 /* tx: `steer` says what is done to packets */
@@ -101,8 +101,8 @@ struct esc_qp {
 	__u64 ce;
 	__u64 cnps;
 	__u64 first_local_ns; /* CLOCK_MONOTONIC of the entry's first packet */
-	__u64 stamp_local_ns; /* CLOCK_MONOTONIC of the newest sampled packet */
-	__u32 stamp_psn;
+	__u64 sample_local_ns; /* CLOCK_MONOTONIC of the newest sampled packet */
+	__u32 sample_psn;
 	__u32 sport_changes;
 	__u32 message_min;   /* bytes; of messages seen whole */
 	__u32 message_max;

@@ -249,7 +249,7 @@ static __always_inline bool opcode_is_path_probe(__u8 opcode)
 static __always_inline bool opcode_is_probe(__u8 opcode)
 {
 	return opcode == ESC_PROBE_OPCODE_REQUEST || opcode == ESC_PROBE_OPCODE_REPLY ||
-	       opcode == ESC_PROBE_OPCODE_WARMER || opcode == ESC_PROBE_OPCODE_RECEIPT ||
+	       opcode == ESC_PROBE_OPCODE_WARMUP || opcode == ESC_PROBE_OPCODE_RECEIPT ||
 	       opcode_is_path_probe(opcode);
 }
 

@@ -11,7 +11,7 @@
 #include "qp/qp.bpf.h"
 
 /* The first NIC's slot in `ports`; ESC_PORTS_MAX: it has none, or its own hook counts. */
-static __always_inline __u32 nic_counting_port(const struct esc_nic_home *local)
+static __always_inline __u32 nic_counting_port(const struct esc_nic_local *local)
 {
 	bool dummy = local->deliver_ifindex != local->first_ifindex;
 	const struct esc_port *port;
@@ -40,7 +40,7 @@ static __always_inline void nic_count_port(const struct pkt_ctx *pkt, __u32 slot
 		port->rx_cnps++;
 }
 
-static __noinline int nic_count_received(struct __sk_buff *skb, const struct esc_nic_home *local)
+static __noinline int nic_count_received(struct __sk_buff *skb, const struct esc_nic_local *local)
 {
 	struct pkt_ctx pkt;
 	__u32 slot;

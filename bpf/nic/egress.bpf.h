@@ -42,9 +42,9 @@ static __always_inline bool nic_address_is_dead(const struct esc_address *addres
 static __always_inline __u32 nic_select_route(const struct nic_packet *p,
 					      const struct nic_dead *dead)
 {
-	struct esc_nic_way_key key = {.src = p->src, .dst = p->dst};
-	const struct esc_nic_ways *routes = bpf_map_lookup_elem(&nic_ways, &key);
-	__u32 allowed = ESC_NIC_WAYS_ALL, left, route;
+	struct esc_nic_route_key key = {.src = p->src, .dst = p->dst};
+	const struct esc_nic_routes *routes = bpf_map_lookup_elem(&nic_routes, &key);
+	__u32 allowed = ESC_NIC_ROUTES_ALL, left, route;
 
 	if (dead->first)
 		allowed &= ESC_NIC_LEAVES_SECOND;
@@ -57,10 +57,10 @@ static __always_inline __u32 nic_select_route(const struct nic_packet *p,
 	left = routes ? routes->usable & allowed : allowed;
 	if (!left)
 		left = allowed;
-	for (route = 0; route < ESC_NIC_WAYS; route++)
+	for (route = 0; route < ESC_NIC_ROUTES; route++)
 		if (left >> route & 1)
 			return route;
-	return ESC_NIC_WAY_DIRECT;
+	return ESC_NIC_ROUTE_DIRECT;
 }
 
 static __always_inline __u16 nic_checksum_v4(const struct iphdr *ip)
@@ -179,7 +179,7 @@ static __always_inline int nic_discard(bool dead)
 }
 
 static __always_inline int nic_transmit_by(struct __sk_buff *skb, const struct nic_packet *p,
-					   const struct esc_nic_home *local,
+					   const struct esc_nic_local *local,
 					   const struct esc_nic_peer *peer, __u32 route,
 					   bool first_dead)
 {
@@ -188,7 +188,7 @@ static __always_inline int nic_transmit_by(struct __sk_buff *skb, const struct n
 	const struct esc_address *src = from_second ? &local->second : &local->first;
 	const struct esc_address *dst = to_second ? &peer->second : &peer->first;
 	__u32 ifindex = from_second ? local->second_ifindex : local->first_ifindex, reason;
-	__u16 port = nic_port(first_dead ? ESC_NIC_PORT_DEAD : ESC_NIC_PORT_FOLLOWS);
+	__u16 port = nic_port(first_dead ? ESC_NIC_PORT_DEAD : ESC_NIC_PORT_DATA);
 
 	if (!ifindex || !port || !nic_address_is_set(src) || !nic_address_is_set(dst))
 		return nic_discard(first_dead);
@@ -204,7 +204,7 @@ static __always_inline int nic_transmit_by(struct __sk_buff *skb, const struct n
 }
 
 static __always_inline int nic_redirect(const struct nic_packet *p,
-					const struct esc_nic_home *local)
+					const struct esc_nic_local *local)
 {
 	nic_count(redirected);
 	return nic_send(local->second_ifindex, p->version, &local->second_hop, &p->dst);
@@ -212,7 +212,7 @@ static __always_inline int nic_redirect(const struct nic_packet *p,
 
 /* A RoCEv2 packet of a protected address. */
 static __noinline int nic_transmit(struct __sk_buff *skb, const struct nic_packet *p,
-				   const struct esc_nic_home *local, const struct nic_dead *dead)
+				   const struct esc_nic_local *local, const struct nic_dead *dead)
 {
 	const struct esc_nic_peer *peer;
 	__u32 route;
@@ -227,7 +227,7 @@ static __noinline int nic_transmit(struct __sk_buff *skb, const struct nic_packe
 	if (!peer || !nic_address_is_set(&peer->second))
 		return nic_discard(dead->first && local->second_ifindex);
 	route = nic_select_route(p, dead);
-	if (route == ESC_NIC_WAY_DIRECT)
+	if (route == ESC_NIC_ROUTE_DIRECT)
 		return nic_discard(dead->first);
 	return nic_transmit_by(skb, p, local, peer, route, dead->first);
 }

@@ -16,7 +16,7 @@
 #define NIC_DECAPPED 1000
 
 /* Delivers the packet on the device that has its address. */
-static __always_inline int nic_deliver(struct __sk_buff *skb, const struct esc_nic_home *local)
+static __always_inline int nic_deliver(struct __sk_buff *skb, const struct esc_nic_local *local)
 {
 	if (bpf_skb_store_bytes(skb, 0, local->deliver_mac, sizeof(local->deliver_mac), 0))
 		return ESC_TC_NEXT;
@@ -27,7 +27,7 @@ static __always_inline int nic_deliver(struct __sk_buff *skb, const struct esc_n
 static __always_inline void nic_set_dead(struct esc_nic_peer *peer, __u64 now_ns)
 {
 	__u32 zero = 0;
-	struct esc_nic_word *ctl = bpf_map_lookup_elem(&nic_word, &zero);
+	struct esc_nic_control *ctl = bpf_map_lookup_elem(&nic_control, &zero);
 
 	if (ctl && (__s64)(peer->dead_ktime_ns - now_ns) <= 0)
 		ctl->changes++;
@@ -37,13 +37,13 @@ static __always_inline void nic_set_dead(struct esc_nic_peer *peer, __u64 now_ns
 }
 
 /* The inner packet must be a whole RoCEv2 packet from an address of member @id to a protected one. */
-static __always_inline struct esc_nic_home *nic_verify_inner(struct __sk_buff *skb,
+static __always_inline struct esc_nic_local *nic_verify_inner(struct __sk_buff *skb,
 							     const struct nic_packet *outer,
 							     __u64 id, bool dead, __u64 now_ns)
 {
 	__u32 at = ETH_HLEN + outer->ip_bytes + sizeof(struct udphdr);
 	__be16 type = bpf_htons(outer->version == 4 ? ETH_P_IP : ETH_P_IPV6);
-	struct esc_nic_home *local;
+	struct esc_nic_local *local;
 	struct esc_nic_peer *peer;
 	struct nic_packet p;
 
@@ -51,7 +51,7 @@ static __always_inline struct esc_nic_home *nic_verify_inner(struct __sk_buff *s
 	    p.total + outer->ip_bytes + sizeof(struct udphdr) != outer->total ||
 	    ETH_HLEN + outer->total > skb->len)
 		return NULL;
-	local = bpf_map_lookup_elem(&nic_homes, &p.dst);
+	local = bpf_map_lookup_elem(&nic_local, &p.dst);
 	peer = bpf_map_lookup_elem(&nic_peers, &p.src);
 	if (!local || !(local->flags & ESC_NIC_PAIRED) || !peer || peer->id != id)
 		return NULL;
@@ -63,7 +63,7 @@ static __always_inline struct esc_nic_home *nic_verify_inner(struct __sk_buff *s
 static __always_inline int nic_decap(struct __sk_buff *skb, const struct nic_packet *outer,
 				     __u64 id, bool dead, __u64 now_ns)
 {
-	const struct esc_nic_home *local = nic_verify_inner(skb, outer, id, dead, now_ns);
+	const struct esc_nic_local *local = nic_verify_inner(skb, outer, id, dead, now_ns);
 	__u32 bytes = outer->version == 4 ? 28 : 48;
 
 	if (!local) {
@@ -134,7 +134,7 @@ static __always_inline int nic_reply(struct __sk_buff *skb, const struct nic_pac
 		nic_count_reason(ESC_REASON_NIC_PROBE, false);
 		return ESC_TC_NEXT;
 	}
-	if (probe.flags & ESC_NIC_SAYS_DEAD) {
+	if (probe.flags & ESC_NIC_REPORTS_DEAD) {
 		peer = bpf_map_lookup_elem(&nic_peers, &probe.subject);
 		if (peer && peer->id == id)
 			nic_set_dead(peer, now_ns);
@@ -157,7 +157,7 @@ static __noinline int nic_receive(struct __sk_buff *skb, const struct nic_packet
 
 	if (!p || !nic_has_daemon(now))
 		return ESC_TC_NEXT;
-	if (!bpf_map_lookup_elem(&nic_homes, &p->dst)) {
+	if (!bpf_map_lookup_elem(&nic_local, &p->dst)) {
 		nic_count_reason(ESC_REASON_NIC_NOT_OURS, false);
 		return ESC_TC_NEXT;
 	}

@@ -49,10 +49,10 @@ static __always_inline struct esc_nic_counts *nic_counts_get(void)
 	})
 
 /* NULL: no pair of NICs is configured. */
-static __always_inline struct esc_nic_word *nic_ctl_get(void)
+static __always_inline struct esc_nic_control *nic_ctl_get(void)
 {
 	__u32 zero = 0;
-	struct esc_nic_word *ctl = bpf_map_lookup_elem(&nic_word, &zero);
+	struct esc_nic_control *ctl = bpf_map_lookup_elem(&nic_control, &zero);
 
 	return ctl && ctl->flags ? ctl : NULL;
 }
@@ -60,7 +60,7 @@ static __always_inline struct esc_nic_word *nic_ctl_get(void)
 /* The UDP port of a kind, host order; 0: failover is off. */
 static __always_inline __u16 nic_port(__u32 kind)
 {
-	const struct esc_nic_word *ctl = nic_ctl_get();
+	const struct esc_nic_control *ctl = nic_ctl_get();
 
 	return ctl && ctl->flags & ESC_NIC_ON ? ctl->port + kind : 0;
 }
@@ -68,10 +68,10 @@ static __always_inline __u16 nic_port(__u32 kind)
 /* False: the kill switch is set, or the daemon is gone. */
 static __always_inline bool nic_has_daemon(__u64 now_ns)
 {
-	const struct esc_nic_word *ctl = nic_ctl_get();
+	const struct esc_nic_control *ctl = nic_ctl_get();
 
 	return ctl && control_get() &&
-	       (__s64)(now_ns - ctl->beat_ktime_ns) <= (__s64)ESC_HEARTBEAT_DEAD_NS;
+	       (__s64)(now_ns - ctl->heartbeat_ktime_ns) <= (__s64)ESC_HEARTBEAT_TIMEOUT_NS;
 }
 
 static __always_inline void nic_address_set_v4(struct esc_address *out, __be32 address)

@@ -21,7 +21,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, ESC_NIC_ACKS_MAX);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, struct esc_nic_kept_key);
+	__type(key, struct esc_nic_retained_key);
 	__type(value, struct esc_nic_ack);
 } nic_acks SEC(".maps");
 
@@ -29,7 +29,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, ESC_NIC_REQUESTS_MAX);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, struct esc_nic_kept_key);
+	__type(key, struct esc_nic_retained_key);
 	__type(value, struct esc_nic_request);
 } nic_requests SEC(".maps");
 
@@ -74,17 +74,17 @@ static __always_inline enum nic_copy nic_select_copy(struct __sk_buff *skb, __be
 		barrier_var(copied);                                                               \
 		if (!copied || copied > (most))                                                    \
 			break;                                                                     \
-		(value)->kept.begun++;                                                             \
+		(value)->retained.begun++;                                                             \
 		barrier();                                                                         \
-		(value)->kept.bytes =                                                              \
+		(value)->retained.bytes =                                                              \
 			bpf_skb_load_bytes(skb, ETH_HLEN, (value)->packet, copied) ? 0 : copied;   \
-		(value)->kept.sent_ktime_ns = bpf_ktime_get_ns();                                  \
+		(value)->retained.sent_ktime_ns = bpf_ktime_get_ns();                                  \
 		barrier();                                                                         \
-		(value)->kept.ended = (value)->kept.begun;                                         \
+		(value)->retained.ended = (value)->retained.begun;                                         \
 	} while (0)
 
 /* NULL: the map is full. */
-static __always_inline void *nic_copy_get(void *map, const struct esc_nic_kept_key *key)
+static __always_inline void *nic_copy_get(void *map, const struct esc_nic_retained_key *key)
 {
 	void *value = bpf_map_lookup_elem(map, key);
 
@@ -95,7 +95,7 @@ static __always_inline void *nic_copy_get(void *map, const struct esc_nic_kept_k
 }
 
 static __noinline int nic_retain_ack(struct __sk_buff *skb, __u32 bytes,
-				     const struct esc_nic_kept_key *key)
+				     const struct esc_nic_retained_key *key)
 {
 	struct esc_nic_ack *ack = key ? nic_copy_get(&nic_acks, key) : NULL;
 
@@ -105,7 +105,7 @@ static __noinline int nic_retain_ack(struct __sk_buff *skb, __u32 bytes,
 }
 
 static __noinline int nic_retain_request(struct __sk_buff *skb, __u32 bytes,
-					 const struct esc_nic_kept_key *key)
+					 const struct esc_nic_retained_key *key)
 {
 	struct esc_nic_request *request = key ? nic_copy_get(&nic_requests, key) : NULL;
 
@@ -117,14 +117,14 @@ static __noinline int nic_retain_request(struct __sk_buff *skb, __u32 bytes,
 /* A packet of a protected address, on its first NIC. */
 static __noinline int nic_retain(struct __sk_buff *skb, __u32 copy, __be32 qpn)
 {
-	struct esc_nic_kept_key key = {.qpn = qpn};
-	const struct esc_nic_home *local;
+	struct esc_nic_retained_key key = {.qpn = qpn};
+	const struct esc_nic_local *local;
 	struct nic_packet p;
 
 	if (skb->vlan_present || skb->gso_size ||
 	    !nic_parse(skb, ETH_HLEN, skb->protocol, &p) || !nic_is_roce(&p))
 		return 0;
-	local = bpf_map_lookup_elem(&nic_homes, &p.src);
+	local = bpf_map_lookup_elem(&nic_local, &p.src);
 	if (!local || !(local->flags & ESC_NIC_PAIRED) || local->first_ifindex != skb->ifindex)
 		return 0;
 	key.src = p.src;

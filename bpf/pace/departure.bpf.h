@@ -46,12 +46,12 @@ static __noinline __u64 pace_floor(const struct esc_qp_key *key, __u16 sport)
 	if (!slot || !slot->peer)
 		return 0;
 #pragma clang loop unroll(disable)
-	for (i = 0; i < ESC_PATH_LANES_MAX; i++) {
-		__u32 floor_ns = slot->lanes[i].floor_ns;
+	for (i = 0; i < ESC_PATHS_MAX; i++) {
+		__u32 floor_ns = slot->paths[i].floor_ns;
 
-		if (!slot->lanes[i].sport || !floor_ns)
+		if (!slot->paths[i].sport || !floor_ns)
 			continue;
-		if (slot->lanes[i].sport == sport)
+		if (slot->paths[i].sport == sport)
 			return floor_ns;
 		if (floor_ns > longest_ns)
 			longest_ns = floor_ns;
@@ -79,7 +79,7 @@ static __always_inline void pace_update_floor(struct esc_qp_pace *state, const s
 static __noinline int pace_classify(struct esc_qp_pace *state, const struct esc_pace *setup,
 				    const struct pkt_ctx *pkt, __u16 sport)
 {
-	const struct esc_pace_order *order = bpf_map_lookup_elem(&pace_orders, &pkt->key);
+	const struct esc_pace_assignment *order = bpf_map_lookup_elem(&pace_assigned, &pkt->key);
 
 	state->generation = setup->generation;
 	state->dscp = pkt->dscp;
@@ -99,7 +99,7 @@ static __always_inline __u16 pace_sport(const struct pkt_ctx *pkt)
 /* When departures end without another heartbeat; 0: the daemon is gone. */
 static __always_inline __u64 pace_valid_until(const struct esc_control *ctl, __u64 now_ns)
 {
-	__u64 until_ns = ctl->heartbeat_local_ns + ESC_HEARTBEAT_DEAD_NS;
+	__u64 until_ns = ctl->heartbeat_local_ns + ESC_HEARTBEAT_TIMEOUT_NS;
 
 	return until_ns > now_ns ? until_ns : 0;
 }
@@ -162,7 +162,7 @@ static __always_inline void pace_move_timestamps(struct pkt_ctx *pkt, __u64 now_
 static __noinline __u64 pace_departure(struct pkt_ctx *pkt)
 {
 	bool data = (pkt->op_flags & ESC_OP_PAYLOAD) && pace_port_is_on(pkt->ctl) &&
-		    !(pkt->qp->sample_flags & ESC_SAMPLE_BLIND);
+		    !(pkt->qp->sample_flags & ESC_SAMPLE_NO_FEEDBACK);
 	struct esc_qp_pace *state = bpf_map_lookup_elem(&qp_pace, &pkt->key);
 	__u32 stream = pkt->op_flags & ESC_OP_REQUEST ? 0 : 1;
 	__u64 now_ns, at_ns = 0;
@@ -183,10 +183,10 @@ static __noinline __u64 pace_departure(struct pkt_ctx *pkt)
 	/* A departure set by another program is kept, if it is one. */
 	if (pkt->departure_ns > at_ns && pkt->departure_ns - now_ns < SAMPLE_DEPARTURE_MAX_NS)
 		at_ns = pkt->departure_ns;
-	if (at_ns < state->ordered_ns[stream])
-		at_ns = state->ordered_ns[stream];
+	if (at_ns < state->last_departure_ns[stream])
+		at_ns = state->last_departure_ns[stream];
 	else
-		state->ordered_ns[stream] = at_ns;
+		state->last_departure_ns[stream] = at_ns;
 	if (at_ns <= now_ns)
 		return 0;
 	if (data)

@@ -7,7 +7,7 @@
 #include "receipt/owd.bpf.h"
 
 /* Before the tx record is claimed; pace_feedback() follows on the same CPU. */
-static __always_inline void pace_save_sample(const struct esc_sent_note *record,
+static __always_inline void pace_save_sample(const struct esc_tx_record *record,
 					     const struct owd_sample *s)
 {
 	struct esc_receipt_cpu *cpu = receipt_cpu_get();

@@ -69,17 +69,17 @@ static __always_inline struct esc_paths *path_slot(const struct esc_path_key *ke
 
 /* As in a probe. */
 struct path_reports {
-	__be32 age_us[ESC_PATH_LANES_MAX];
-	__be16 sport[ESC_PATH_LANES_MAX];
+	__be32 age_us[ESC_PATHS_MAX];
+	__be16 sport[ESC_PATHS_MAX];
 };
-_Static_assert(__builtin_offsetof(struct esc_path_probe, word_sport) ==
+_Static_assert(__builtin_offsetof(struct esc_path_probe, report_sport) ==
 		       __builtin_offsetof(struct esc_path_probe, age_us) +
 			       __builtin_offsetof(struct path_reports, sport),
 	       "the reports are contiguous");
 
 /* Reports about the peer's paths; with @rx NULL there are none. */
 static __always_inline void path_put_reports(struct path_reports *reports,
-					     const struct esc_path_heard *rx, __u64 now_ns)
+					     const struct esc_path_received *rx, __u64 now_ns)
 {
 	__u32 i;
 
@@ -87,10 +87,10 @@ static __always_inline void path_put_reports(struct path_reports *reports,
 	if (!rx)
 		return;
 #pragma clang loop unroll(disable)
-	for (i = 0; i < ESC_PATH_LANES_MAX; i++) {
+	for (i = 0; i < ESC_PATHS_MAX; i++) {
 		reports->sport[i] = bpf_htons(rx->sport[i]);
 		reports->age_us[i] =
-			probe_age_us(now_ns, rx->sport[i] ? rx->heard_ktime_ns[i] : 0);
+			probe_age_us(now_ns, rx->sport[i] ? rx->received_ktime_ns[i] : 0);
 	}
 }
 

@@ -71,17 +71,17 @@ static __always_inline int path_verify(const struct probe_frame *f, const struct
 
 /* --- state of received probes --- */
 
-static const struct esc_path_heard path_rx_empty;
+static const struct esc_path_received path_rx_empty;
 
 /* NULL: the table is full. The peer's epoch is the newest that is known. */
-static __noinline struct esc_path_heard *path_rx_get(const struct esc_path_key *key, __u64 peer,
+static __noinline struct esc_path_received *path_rx_get(const struct esc_path_key *key, __u64 peer,
 						     __u64 peer_epoch, __u64 own_epoch)
 {
-	struct esc_path_heard *rx = bpf_map_lookup_elem(&path_heard, key);
+	struct esc_path_received *rx = bpf_map_lookup_elem(&path_received, key);
 
 	if (!rx || rx->peer != peer || rx->peer_epoch != peer_epoch) {
-		bpf_map_update_elem(&path_heard, key, &path_rx_empty, BPF_ANY);
-		rx = bpf_map_lookup_elem(&path_heard, key);
+		bpf_map_update_elem(&path_received, key, &path_rx_empty, BPF_ANY);
+		rx = bpf_map_lookup_elem(&path_received, key);
 		if (!rx)
 			return NULL;
 		rx->peer = peer;
@@ -99,8 +99,8 @@ static __noinline bool path_window_add(struct esc_path_window *w, __u32 path, __
 {
 	if (!w)
 		return false;
-	if (path >= ESC_PATH_LANES_MAX)
-		return window_add_every(&w->tried[sequence % ESC_PATH_WINDOWS], sequence, 3);
+	if (path >= ESC_PATHS_MAX)
+		return window_add_every(&w->search[sequence % ESC_PATH_WINDOWS], sequence, 3);
 	if ((w->valid >> path & 1) && (__s32)(sequence - w->newest[path]) <= 0)
 		return false;
 	w->newest[path] = sequence;
@@ -152,11 +152,11 @@ static __always_inline void path_apply_reports(struct esc_paths *slot, const str
 	__u32 i;
 
 #pragma clang loop unroll(disable)
-	for (i = 0; i < ESC_PATH_LANES_MAX; i++) {
-		struct esc_lane *path = &slot->lanes[i];
+	for (i = 0; i < ESC_PATHS_MAX; i++) {
+		struct esc_path *path = &slot->paths[i];
 
 		if (path->sport && path_read_report(&u->reports, i, path->sport, &age_ns))
-			pathlive_word(&path->live, u->peer_ns, age_ns, u->now_ns);
+			pathlive_report(&path->live, u->peer_ns, age_ns, u->now_ns);
 	}
 }
 
@@ -165,8 +165,8 @@ static __always_inline void path_restart(struct esc_paths *slot, __u64 epoch)
 	__u32 i;
 
 #pragma clang loop unroll(disable)
-	for (i = 0; i < ESC_PATH_LANES_MAX; i++)
-		slot->lanes[i].live = (struct pathlive_lane){};
+	for (i = 0; i < ESC_PATHS_MAX; i++)
+		slot->paths[i].live = (struct pathlive_path){};
 	slot->peer_epoch = epoch;
 }
 
@@ -174,7 +174,7 @@ static __always_inline void path_restart(struct esc_paths *slot, __u64 epoch)
 __noinline int path_update(struct path_update *u)
 {
 	struct esc_paths *slot;
-	struct esc_lane *path;
+	struct esc_path *path;
 
 	if (!u)
 		return 0;
@@ -184,9 +184,9 @@ __noinline int path_update(struct path_update *u)
 	if (slot->peer_epoch != u->epoch)
 		path_restart(slot, u->epoch);
 	path_apply_reports(slot, u);
-	if (!u->reply || u->path >= ESC_PATH_LANES_MAX)
+	if (!u->reply || u->path >= ESC_PATHS_MAX)
 		return 0;
-	path = &slot->lanes[u->path];
+	path = &slot->paths[u->path];
 	if (path->sport == u->sport)
 		count(path->replies, 1);
 	return 0;
@@ -204,7 +204,7 @@ static __always_inline struct path_update *path_process(const struct probe_frame
 	u->peer_ns = bpf_be64_to_cpu(f->path->ktime_ns);
 	u->now_ns = f->ktime_ns;
 	u->sport = bpf_ntohs(f->path->sport);
-	u->path = f->path->lane;
+	u->path = f->path->path;
 	u->reply = reply;
 	path_update(u);
 	return u;
@@ -225,7 +225,7 @@ static __always_inline void path_finish_reply(const struct probe_frame *f,
 	f->path->tag = 0;
 	if (key)
 		path_tag_start(&h, key, addresses, f->bth, PATH_WORD_OF(t3_fabric_ns));
-	if (f->path->flags & ESC_PATH_ANSWER_TIMED)
+	if (f->path->flags & ESC_PATH_REPLY_TIMED)
 		f->path->t3_fabric_ns = bpf_cpu_to_be64(t2_ns + (bpf_ktime_get_ns() - f->ktime_ns));
 	if (key)
 		f->path->tag = path_tag_from(&h, f->bth, PATH_WORD_OF(t3_fabric_ns));
@@ -233,7 +233,7 @@ static __always_inline void path_finish_reply(const struct probe_frame *f,
 
 static __always_inline void path_make_reply(const struct probe_frame *f,
 					    const struct esc_fleet *own, struct esc_path_cpu *cpu,
-					    const struct esc_path_heard *rx)
+					    const struct esc_path_received *rx)
 {
 	struct path_reports *reports = (struct path_reports *)cpu->message;
 	struct esc_path_probe *probe = f->path;
@@ -251,7 +251,7 @@ static __always_inline void path_make_reply(const struct probe_frame *f,
 	probe->t2_fabric_ns = 0;
 	probe->t2_bound_ns = 0;
 	if (esc_fabric_at(f->local_ns, &time)) {
-		probe->flags |= ESC_PATH_ANSWER_TIMED;
+		probe->flags |= ESC_PATH_REPLY_TIMED;
 		probe->t2_fabric_ns = bpf_cpu_to_be64(time.fabric_ns);
 		probe->t2_bound_ns = bpf_htonl(saturate_ns(time.bound_ns));
 	}
@@ -260,22 +260,22 @@ static __always_inline void path_make_reply(const struct probe_frame *f,
 
 static __always_inline int path_handle_request(const struct probe_frame *f,
 					       const struct esc_fleet *own,
-					       struct esc_path_cpu *cpu, struct esc_path_heard *rx)
+					       struct esc_path_cpu *cpu, struct esc_path_received *rx)
 {
-	__u32 path = f->path->lane;
+	__u32 path = f->path->path;
 
 	if (!path_window_add(&rx->requests, path, bpf_ntohl(f->path->sequence)))
 		return ESC_REASON_PROBE_REPLAY;
 	rx->ktime_ns = f->ktime_ns;
-	if (path < ESC_PATH_LANES_MAX) {
-		rx->heard_ktime_ns[path] = f->ktime_ns;
+	if (path < ESC_PATHS_MAX) {
+		rx->received_ktime_ns[path] = f->ktime_ns;
 		rx->sport[path] = bpf_ntohs(f->path->sport);
 	}
 	/*
 	 * A host that received nothing for a while would report of all paths but the first that
 	 * arrives again that they were silent for that time, and they would be declared dead.
 	 */
-	if (probe_daemon_is_gone(f))
+	if (probe_heartbeat_timed_out(f))
 		return ESC_REASON_PROBE_NO_DAEMON;
 	path_process(f, cpu, false);
 	if (!probe_rate_limit(f, &rx->cap_ktime_ns, &rx->cap_count, own->path_max_pps))
@@ -291,7 +291,7 @@ static __always_inline void path_measure(struct esc_path_record *r, const struct
 {
 	const struct esc_path_probe *probe = f->path;
 	__u64 t2 = bpf_be64_to_cpu(probe->t2_fabric_ns), t3 = bpf_be64_to_cpu(probe->t3_fabric_ns);
-	__u64 turnaround_ns = probe->flags & ESC_PATH_ANSWER_TIMED ? t3 - t2 : 0;
+	__u64 turnaround_ns = probe->flags & ESC_PATH_REPLY_TIMED ? t3 - t2 : 0;
 	__u64 bound_ns = bpf_ntohl(probe->t2_bound_ns);
 	struct esc_fabric_time now;
 
@@ -303,7 +303,7 @@ static __always_inline void path_measure(struct esc_path_record *r, const struct
 	r->out_bound_ns = 0;
 	r->in_ns = 0;
 	r->in_bound_ns = 0;
-	if (!(probe->flags & ESC_PATH_ANSWER_TIMED))
+	if (!(probe->flags & ESC_PATH_REPLY_TIMED))
 		return;
 	if (probe->flags & ESC_PATH_TIMED) {
 		r->flags |= ESC_PATH_TIMED;
@@ -312,7 +312,7 @@ static __always_inline void path_measure(struct esc_path_record *r, const struct
 	}
 	if (!esc_fabric_at(f->local_ns, &now))
 		return;
-	r->flags |= ESC_PATH_ANSWER_TIMED;
+	r->flags |= ESC_PATH_REPLY_TIMED;
 	r->in_ns = now.fabric_ns - t3;
 	r->in_bound_ns = saturate_ns(now.bound_ns + bound_ns);
 }
@@ -329,7 +329,7 @@ static __always_inline bool path_record(const struct probe_frame *f, __u32 slot)
 	r->ktime_ns = f->ktime_ns;
 	path_measure(r, f);
 	r->sport = bpf_ntohs(f->path->sport);
-	r->lane = f->path->lane;
+	r->path = f->path->path;
 	r->hop_limit =
 		f->ipv6 ? ((struct ipv6hdr *)f->ip)->hop_limit : ((struct iphdr *)f->ip)->ttl;
 	r->port = esc_port_index;
@@ -340,9 +340,9 @@ static __always_inline bool path_record(const struct probe_frame *f, __u32 slot)
 }
 
 static __always_inline int path_handle_reply(const struct probe_frame *f, struct esc_path_cpu *cpu,
-					     struct esc_path_heard *rx)
+					     struct esc_path_received *rx)
 {
-	if (!path_window_add(&rx->replies, f->path->lane, bpf_ntohl(f->path->sequence)))
+	if (!path_window_add(&rx->replies, f->path->path, bpf_ntohl(f->path->sequence)))
 		return ESC_REASON_PROBE_REPLAY;
 	rx->ktime_ns = f->ktime_ns;
 	return path_record(f, path_process(f, cpu, true)->slot) ? ESC_REASON_NONE
@@ -350,7 +350,7 @@ static __always_inline int path_handle_reply(const struct probe_frame *f, struct
 }
 
 static __always_inline int path_accept(const struct probe_frame *f, const struct esc_fleet *own,
-				       struct esc_path_key *key, struct esc_path_heard **rx)
+				       struct esc_path_key *key, struct esc_path_received **rx)
 {
 	struct esc_peer *peer = NULL;
 	int result = path_verify(f, own, key, &peer);
@@ -372,7 +372,7 @@ static __always_inline int path_accept(const struct probe_frame *f, const struct
 static __noinline int path_handle_frame(const struct probe_frame *f, const struct esc_fleet *own,
 				      struct esc_path_cpu *cpu, int *result)
 {
-	struct esc_path_heard *rx = NULL;
+	struct esc_path_received *rx = NULL;
 
 	path_read_key(f, &cpu->key);
 	path_reverse_key(&cpu->reverse, &cpu->key);

@@ -57,7 +57,7 @@ static __noinline bool path_put_request(struct path_message *m, struct esc_path_
 		return false;
 	path_reverse_key(&cpu->reverse, &cpu->key);
 	path_put_reports((struct path_reports *)probe->age_us,
-			 bpf_map_lookup_elem(&path_heard, &cpu->reverse), now_ns);
+			 bpf_map_lookup_elem(&path_received, &cpu->reverse), now_ns);
 	probe->flags = probe_own_flags(own);
 	probe->sender = bpf_cpu_to_be64(own->self);
 	probe->epoch = bpf_cpu_to_be64(own->epoch);
@@ -83,16 +83,16 @@ static __always_inline void path_count_sent(const struct path_message *m,
 					    const struct esc_path_key *key)
 {
 	__u64 peer = bpf_be64_to_cpu(m->probe.target);
-	__u32 index = m->probe.lane, number;
+	__u32 index = m->probe.path, number;
 	struct esc_paths *slot;
-	struct esc_lane *path;
+	struct esc_path *path;
 
-	if (index >= ESC_PATH_LANES_MAX)
+	if (index >= ESC_PATHS_MAX)
 		return;
 	slot = path_slot(key, peer, &number);
 	if (!slot)
 		return;
-	path = &slot->lanes[index];
+	path = &slot->paths[index];
 	if (!path->sport || m->udp.source != bpf_htons(path->sport))
 		return;
 	count(path->probes, 1);

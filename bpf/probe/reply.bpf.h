@@ -109,9 +109,9 @@ static __always_inline __be32 probe_query_age(const struct esc_probe *probe, __u
 {
 	struct esc_peer *about = NULL;
 
-	if (probe->flags & ESC_PROBE_ASKS)
+	if (probe->flags & ESC_PROBE_QUERY)
 		about = probe_peer(bpf_be64_to_cpu(probe->about));
-	return probe_age_us(now_ns, about ? about->heard_local_ns : 0);
+	return probe_age_us(now_ns, about ? about->received_local_ns : 0);
 }
 
 /* t3 is read as late as possible: only what follows it is hashed afterwards. */
@@ -142,8 +142,8 @@ static __always_inline void probe_make_reply(const struct probe_frame *f,
 	probe->echo_epoch = probe->epoch;
 	probe->t2 = bpf_cpu_to_be64(f->local_ns);
 	probe->about_age_us = probe_query_age(probe, f->ktime_ns);
-	probe->heard_age_us = probe_age_us(f->ktime_ns, last_rx_ns);
-	probe_put_self(probe, own, ESC_PROBE_SECOND | ESC_PROBE_ASKS);
+	probe->received_age_us = probe_age_us(f->ktime_ns, last_rx_ns);
+	probe_put_self(probe, own, ESC_PROBE_SECOND | ESC_PROBE_QUERY);
 	probe_finish_reply(f, own);
 }
 
@@ -194,9 +194,9 @@ static __noinline bool probe_record(const struct esc_probe *probe, __s64 local_n
 	event->sequence = bpf_ntohl(probe->sequence);
 	event->pair = bpf_ntohl(probe->pair);
 	event->about_age_us = bpf_ntohl(probe->about_age_us);
-	event->heard_age_us = bpf_ntohl(probe->heard_age_us);
+	event->received_age_us = bpf_ntohl(probe->received_age_us);
 	event->about = bpf_be64_to_cpu(probe->about);
-	event->lane = bpf_ntohs(probe->lane);
+	event->path = bpf_ntohs(probe->path);
 	event->kind = kind;
 	event->flags = probe->flags;
 	event->port = esc_port_index;
@@ -213,7 +213,7 @@ static __always_inline int probe_handle_request(const struct probe_frame *f,
 					      const struct esc_fleet *own, struct esc_peer *peer)
 {
 	__u64 last_rx_ns = 0;
-	int result = probe_accept_request(f, peer, own->answer_max_pps, &last_rx_ns);
+	int result = probe_accept_request(f, peer, own->reply_max_pps, &last_rx_ns);
 
 	if (result)
 		return result;

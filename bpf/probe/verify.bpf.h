@@ -74,12 +74,12 @@ static __always_inline bool probe_tag_is_valid(const struct probe_frame *f,
 }
 
 /* Nothing reads the records, and our clock view is out of date. */
-static __always_inline bool probe_daemon_is_gone(const struct probe_frame *f)
+static __always_inline bool probe_heartbeat_timed_out(const struct probe_frame *f)
 {
 	const struct esc_control *ctl = control_get();
 	__u64 heartbeat_ns = ctl ? *(volatile const __u64 *)&ctl->heartbeat_local_ns : 0;
 
-	return heartbeat_ns && (__s64)(f->ktime_ns - heartbeat_ns) > (__s64)ESC_DAEMON_GONE_NS;
+	return heartbeat_ns && (__s64)(f->ktime_ns - heartbeat_ns) > (__s64)ESC_PROBE_HEARTBEAT_TIMEOUT_NS;
 }
 
 /* NULL: no such member, or not of this mesh. */
@@ -96,9 +96,9 @@ static __always_inline int probe_verify_common(const struct probe_frame *f,
 {
 	if (f->probe->version != ESC_PROBE_VERSION)
 		return ESC_REASON_PROBE_VERSION;
-	if (!(own->flags & ESC_FLEET_ANSWER))
+	if (!(own->flags & ESC_FLEET_REPLY))
 		return ESC_REASON_PROBE_OFF;
-	return probe_daemon_is_gone(f) ? ESC_REASON_PROBE_NO_DAEMON : ESC_REASON_NONE;
+	return probe_heartbeat_timed_out(f) ? ESC_REASON_PROBE_NO_DAEMON : ESC_REASON_NONE;
 }
 
 static __always_inline int probe_verify(const struct probe_frame *f, const struct esc_fleet *own,
@@ -194,9 +194,9 @@ static __always_inline int probe_accept_request(const struct probe_frame *f, str
 		return result;
 	if (!window_add(&peer->requests, bpf_ntohl(f->probe->sequence)))
 		return ESC_REASON_PROBE_REPLAY;
-	*last_rx_ns = peer->heard_local_ns;
-	peer->heard_local_ns = f->ktime_ns;
-	count(peer->requests_heard, 1);
+	*last_rx_ns = peer->received_local_ns;
+	peer->received_local_ns = f->ktime_ns;
+	count(peer->requests_received, 1);
 	return probe_rate_limit(f, &peer->cap_local_ns, &peer->cap_count, max_pps)
 		       ? ESC_REASON_NONE
 		       : ESC_REASON_PROBE_RATE;
@@ -234,9 +234,9 @@ static __always_inline int probe_accept_reply(const struct probe_frame *f,
 	}
 	if (!window_add(&peer->replies, bpf_ntohl(f->probe->sequence)))
 		return ESC_REASON_PROBE_REPLAY;
-	peer->heard_local_ns = f->ktime_ns;
+	peer->received_local_ns = f->ktime_ns;
 	peer->replied_local_ns = f->ktime_ns;
-	count(peer->replies_heard, 1);
+	count(peer->replies_received, 1);
 	return ESC_REASON_NONE;
 }
 

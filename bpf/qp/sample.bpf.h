@@ -45,7 +45,7 @@ static __always_inline void sample_halve_rate(struct esc_qp *qp)
 /* The mask follows the time since the previous sample. */
 static __noinline int sample_adapt(struct esc_qp *qp, const struct esc_control *ctl, __u64 now_ns)
 {
-	__s64 apart_ns = now_ns - qp->stamp_local_ns;
+	__s64 apart_ns = now_ns - qp->sample_local_ns;
 	bool paced = ctl->flags & ESC_CONTROL_PACE;
 	__s64 least_ns = paced ? ESC_SAMPLE_APART_PACE_MIN_NS : ESC_SAMPLE_APART_MIN_NS;
 	__s64 most_ns = qp->sample_mask <= 7 ? ESC_SAMPLE_APART_MAX_FINE_NS
@@ -53,7 +53,7 @@ static __noinline int sample_adapt(struct esc_qp *qp, const struct esc_control *
 
 	if (ctl->flags & ESC_CONTROL_SAMPLE_FIXED)
 		qp->sample_mask = ctl->sample_mask & ESC_SAMPLE_MASK_MAX;
-	else if (!qp->stamp_local_ns)
+	else if (!qp->sample_local_ns)
 		return 0;
 	else if (apart_ns < least_ns)
 		sample_halve_rate(qp);
@@ -69,8 +69,8 @@ static __always_inline void sample_update(const struct pkt_ctx *pkt)
 
 	if (pkt->ctl->flags & ESC_CONTROL_RECEIPTS)
 		sample_adapt(qp, pkt->ctl, pkt->now_ns);
-	qp->stamp_local_ns = pkt->now_ns;
-	qp->stamp_psn = pkt->psn;
+	qp->sample_local_ns = pkt->now_ns;
+	qp->sample_psn = pkt->psn;
 }
 
 /* The message being timed is of the packet's sequence: requests or responses. */

@@ -22,9 +22,9 @@ static __always_inline struct esc_host_queue *host_queue_get(void)
 static __always_inline struct esc_host_slot *host_queue_slot(struct esc_host_queue *table,
 							     const struct pkt_ctx *pkt)
 {
-	__u32 block = (packet_flow_hash(pkt) >> 40) % (ESC_HOST_SLOTS / ESC_SENT_NOTES);
+	__u32 block = (packet_flow_hash(pkt) >> 40) % (ESC_HOST_SLOTS / ESC_TX_RECORDS);
 
-	return &table->slots[block * ESC_SENT_NOTES + ESC_SENT_INDEX(pkt->psn)];
+	return &table->slots[block * ESC_TX_RECORDS + ESC_TX_RECORD_INDEX(pkt->psn)];
 }
 
 static __always_inline bool host_queue_change(struct esc_host_slot *slot, __u64 id, __u64 to)
@@ -80,12 +80,12 @@ static __always_inline void host_queue_leave(struct esc_host_queue *table,
 {
 	__u64 id = packet_hash(pkt);
 	struct esc_host_slot *slot = host_queue_slot(table, pkt), found;
-	struct esc_sent_note *record;
+	struct esc_tx_record *record;
 	struct esc_qp_sent *sent;
 	__u32 misses;
 
 	if (slot->id != id) {
-		misses = ++table->looks;
+		misses = ++table->misses;
 		if (!(misses % HOST_QUEUE_MISSES))
 			host_queue_sweep(table, misses / HOST_QUEUE_MISSES, now_ns);
 		return;
@@ -97,7 +97,7 @@ static __always_inline void host_queue_leave(struct esc_host_queue *table,
 	sent = bpf_map_lookup_elem(&qp_sent, &found.key);
 	if (!sent)
 		return;
-	record = &sent->notes[found.index % ESC_SENT_NOTES];
+	record = &sent->records[found.index % ESC_TX_RECORDS];
 	if (record->tx_ktime_ns == found.tx_ktime_ns && (__s64)(now_ns - found.tx_ktime_ns) > 0)
 		record->queue_ns = saturate_ns(now_ns - found.tx_ktime_ns);
 }

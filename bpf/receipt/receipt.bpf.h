@@ -18,7 +18,7 @@ _Static_assert(RECEIPT_SIGNED_BYTES % 8 == 4, "four bytes are left for the last 
 /* Without a daemon nothing reads the delays. False before its first heartbeat as well. */
 static __always_inline bool receipt_has_daemon(const struct esc_control *ctl, __u64 now_ns)
 {
-	return (__s64)(now_ns - ctl->heartbeat_local_ns) < (__s64)ESC_DAEMON_GONE_NS;
+	return (__s64)(now_ns - ctl->heartbeat_local_ns) < (__s64)ESC_PROBE_HEARTBEAT_TIMEOUT_NS;
 }
 
 /* The id of the member that has @address and, as far as is known, runs the programs; else 0. */
@@ -30,8 +30,8 @@ static __always_inline __u64 receipt_peer(const struct esc_address *address, __u
 	if (!peer)
 		return 0;
 	if ((entry->flags & ESC_PEER_NEIGHBOUR(esc_plane)) &&
-	    (!peer->heard_local_ns ||
-	     (__s64)(now_ns - peer->heard_local_ns) > RECEIPT_PEER_TIMEOUT_NS))
+	    (!peer->received_local_ns ||
+	     (__s64)(now_ns - peer->received_local_ns) > RECEIPT_PEER_TIMEOUT_NS))
 		return 0;
 	return entry->id;
 }
@@ -43,9 +43,9 @@ static __always_inline __u64 receipt_peer_of(struct esc_qp *qp, const struct esc
 	__u64 id = receipt_peer(address, now_ns);
 
 	if (id)
-		qp->sample_flags &= ~ESC_SAMPLE_BLIND;
+		qp->sample_flags &= ~ESC_SAMPLE_NO_FEEDBACK;
 	else
-		qp->sample_flags |= ESC_SAMPLE_BLIND;
+		qp->sample_flags |= ESC_SAMPLE_NO_FEEDBACK;
 	return id;
 }
 

@@ -65,18 +65,18 @@ static __always_inline int receipt_verify(const struct receipt_message *m,
 
 /* True when the receipt is for the packet of @record, which left at @tx_ns. */
 static __always_inline bool receipt_is_for(const struct esc_receipt *r,
-					   const struct esc_sent_note *record, __u64 tx_ns,
+					   const struct esc_tx_record *record, __u64 tx_ns,
 					   __u64 now_ns)
 {
 	__u32 key = (bpf_ntohl(r->psn) & ESC_PSN_MASK) |
-		     (r->flags & ESC_RECEIPT_RESPONSE ? ESC_SENT_RESPONSE : 0);
+		     (r->flags & ESC_RECEIPT_RESPONSE ? ESC_TX_RECORD_RESPONSE : 0);
 
-	return tx_ns && (record->psn & ESC_SENT_NAME) == key &&
+	return tx_ns && (record->psn & ESC_TX_RECORD_ID) == key &&
 	       (__s64)(now_ns - tx_ns) <= RECEIPT_AGE_MAX_NS;
 }
 
 static __always_inline void receipt_measure(const struct esc_receipt *r,
-					    const struct esc_sent_note *record, struct owd_sample *s)
+					    const struct esc_tx_record *record, struct owd_sample *s)
 {
 	__s64 rx_fabric_ns = bpf_be64_to_cpu(r->rx_fabric_ns);
 	__u64 tx_ns = s->departure_ns, now_ns = s->now_ktime_ns;
@@ -86,7 +86,7 @@ static __always_inline void receipt_measure(const struct esc_receipt *r,
 	s->stack_ns = bpf_ntohl(r->stack_ns);
 	s->queue_ns = record->queue_ns;
 	s->ce = r->flags & ESC_RECEIPT_CE;
-	s->timed = (r->flags & ESC_RECEIPT_TIMED) && !(record->psn & ESC_SENT_UNTIMED);
+	s->timed = (r->flags & ESC_RECEIPT_TIMED) && !(record->psn & ESC_TX_RECORD_UNTIMED);
 	s->delay_ns = rx_fabric_ns - record->tx_fabric_ns;
 	s->bound_ns = saturate_ns((__u64)bpf_ntohl(r->rx_bound_ns) + record->tx_bound_ns);
 	s->message_bytes = r->flags & ESC_RECEIPT_MESSAGE ? record->message_bytes : 0;
@@ -104,17 +104,17 @@ static __noinline int receipt_match(const struct esc_receipt *r, const struct es
 	struct esc_qp_sent *sent = bpf_map_lookup_elem(&qp_sent, key);
 	struct esc_qp_owd *owd = bpf_map_lookup_elem(&qp_owd, key);
 	struct owd_sample sample;
-	struct esc_sent_note *record;
+	struct esc_tx_record *record;
 
 	if (!sent || !owd)
 		return ESC_REASON_RECEIPT_UNMATCHED;
-	record = &sent->notes[ESC_SENT_INDEX(bpf_ntohl(r->psn) & ESC_PSN_MASK)];
+	record = &sent->records[ESC_TX_RECORD_INDEX(bpf_ntohl(r->psn) & ESC_PSN_MASK)];
 	sample.now_ktime_ns = bpf_ktime_get_ns();
 	sample.departure_ns = *(volatile __u64 *)&record->tx_ktime_ns;
 	if (!receipt_is_for(r, record, sample.departure_ns, sample.now_ktime_ns))
 		return ESC_REASON_RECEIPT_UNMATCHED;
 	receipt_measure(r, record, &sample);
-	if (unlikely(record->psn & ESC_SENT_PACED))
+	if (unlikely(record->psn & ESC_TX_RECORD_PACED))
 		pace_save_sample(record, &sample);
 	barrier();
 	if (__sync_val_compare_and_swap(&record->tx_ktime_ns, sample.departure_ns, 0) !=

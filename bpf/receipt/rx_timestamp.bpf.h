@@ -13,14 +13,14 @@
 #define RX_TIMESTAMP_STALE_NS 10000000ll
 #define RX_TIMESTAMP_MISSES 16 /* for one slot that is swept */
 
-static __always_inline struct esc_rx_stamps *rx_timestamps_get(void)
+static __always_inline struct esc_rx_timestamps *rx_timestamps_get(void)
 {
 	__u32 zero = 0;
 
-	return bpf_map_lookup_elem(&rx_stamps, &zero);
+	return bpf_map_lookup_elem(&rx_timestamps, &zero);
 }
 
-static __always_inline struct esc_rx_slot *rx_timestamp_slot(struct esc_rx_stamps *table, __u64 id)
+static __always_inline struct esc_rx_slot *rx_timestamp_slot(struct esc_rx_timestamps *table, __u64 id)
 {
 	return &table->slots[id % ESC_RX_SLOTS];
 }
@@ -37,7 +37,7 @@ static __always_inline bool rx_timestamp_is_stale(const struct esc_rx_slot *slot
 }
 
 /* One slot after the other, so that tc ingress does not search for ever for a lost packet. */
-static __always_inline void rx_timestamp_sweep(struct esc_rx_stamps *table, __u32 index,
+static __always_inline void rx_timestamp_sweep(struct esc_rx_timestamps *table, __u32 index,
 					       __u64 now_ns)
 {
 	struct esc_rx_slot *slot = &table->slots[index % ESC_RX_SLOTS];
@@ -51,7 +51,7 @@ static __always_inline void rx_timestamp_sweep(struct esc_rx_stamps *table, __u3
 /* ESC_REASON_RECEIPT_STAMP: the slot is another packet's. */
 static __always_inline int rx_timestamp_put(const struct pkt_ctx *pkt)
 {
-	struct esc_rx_stamps *table = rx_timestamps_get();
+	struct esc_rx_timestamps *table = rx_timestamps_get();
 	__u64 id = packet_hash(pkt), old;
 	struct esc_rx_slot *slot;
 
@@ -76,7 +76,7 @@ static __always_inline int rx_timestamp_put(const struct pkt_ctx *pkt)
 /* PKT_DONE: XDP left no timestamp for the packet. */
 static __always_inline int rx_timestamp_take(struct pkt_ctx *pkt)
 {
-	struct esc_rx_stamps *table = rx_timestamps_get();
+	struct esc_rx_timestamps *table = rx_timestamps_get();
 	__u64 id = packet_hash(pkt);
 	struct esc_rx_slot *slot;
 	__u32 misses;
@@ -85,7 +85,7 @@ static __always_inline int rx_timestamp_take(struct pkt_ctx *pkt)
 		return PKT_DONE;
 	slot = rx_timestamp_slot(table, id);
 	if (slot->id != id) {
-		misses = ++table->looks;
+		misses = ++table->misses;
 		if (!(misses % RX_TIMESTAMP_MISSES))
 			rx_timestamp_sweep(table, misses / RX_TIMESTAMP_MISSES, bpf_ktime_get_ns());
 		return PKT_DONE;

@@ -18,7 +18,7 @@ static const struct esc_qp_owd owd_empty;
 /* The PSN and its sequence. */
 static __always_inline __u32 tx_record_key(const struct pkt_ctx *pkt)
 {
-	return pkt->psn | (pkt->op_flags & ESC_OP_REQUEST ? 0 : ESC_SENT_RESPONSE);
+	return pkt->psn | (pkt->op_flags & ESC_OP_REQUEST ? 0 : ESC_TX_RECORD_RESPONSE);
 }
 
 /* NULL: the tables are full. Another CPU may have been first. */
@@ -32,14 +32,14 @@ static __noinline struct esc_qp_sent *tx_record_insert(const struct esc_qp_key *
 
 /* True when a record that still waits for its receipt may be overwritten. */
 static __always_inline bool tx_record_expire(const struct pkt_ctx *pkt, struct esc_qp_owd *owd,
-					     const struct esc_sent_note *record)
+					     const struct esc_tx_record *record)
 {
 	__u64 now_ns = pkt->now_ns;
 	bool young = (__s64)(now_ns - record->tx_ktime_ns) < TX_RECORD_YOUNG_NS;
 
 	if (young && !(pkt->flags & PKT_SAMPLED))
 		return false;
-	count(owd->overwritten, 1);
+	count(owd->samples_expired, 1);
 	if (young && !(pkt->ctl->flags & ESC_CONTROL_SAMPLE_FIXED) &&
 	    !(record->psn & pkt->qp->sample_mask)) {
 		sample_halve_rate(pkt->qp);
@@ -48,7 +48,7 @@ static __always_inline bool tx_record_expire(const struct pkt_ctx *pkt, struct e
 	return true;
 }
 
-static __always_inline void tx_record_fill(struct esc_sent_note *record, const struct pkt_ctx *pkt)
+static __always_inline void tx_record_fill(struct esc_tx_record *record, const struct pkt_ctx *pkt)
 {
 	struct esc_fabric_time time, start;
 	__u32 key = tx_record_key(pkt);
@@ -64,11 +64,11 @@ static __always_inline void tx_record_fill(struct esc_sent_note *record, const s
 			record->message_bytes = pkt->message_bytes;
 		}
 	} else {
-		key |= ESC_SENT_UNTIMED;
+		key |= ESC_TX_RECORD_UNTIMED;
 	}
 	if (pkt->flags & PKT_PACED) {
 		record->mark = *pkt->mark;
-		key |= ESC_SENT_PACED;
+		key |= ESC_TX_RECORD_PACED;
 	}
 	record->psn = key;
 	barrier();
@@ -78,7 +78,7 @@ static __always_inline void tx_record_fill(struct esc_sent_note *record, const s
 static __noinline int tx_record_add(const struct pkt_ctx *pkt)
 {
 	struct esc_qp_sent *sent = bpf_map_lookup_elem(&qp_sent, &pkt->key);
-	struct esc_sent_note *record;
+	struct esc_tx_record *record;
 	struct esc_qp_owd *owd;
 
 	if (!pkt->qp || !receipt_peer_of(pkt->qp, &pkt->key.dst, bpf_ktime_get_ns()))
@@ -88,11 +88,11 @@ static __noinline int tx_record_add(const struct pkt_ctx *pkt)
 	owd = bpf_map_lookup_elem(&qp_owd, &pkt->key);
 	if (!sent || !owd)
 		return ESC_REASON_OWD_TABLE_FULL;
-	record = &sent->notes[ESC_SENT_INDEX(pkt->psn)];
+	record = &sent->records[ESC_TX_RECORD_INDEX(pkt->psn)];
 	if (record->tx_ktime_ns) {
-		if ((record->psn & ESC_SENT_NAME) == tx_record_key(pkt)) {
+		if ((record->psn & ESC_TX_RECORD_ID) == tx_record_key(pkt)) {
 			record->tx_ktime_ns = 0;
-			count(owd->spoiled, 1);
+			count(owd->samples_discarded, 1);
 			return ESC_REASON_NONE;
 		}
 		if (!tx_record_expire(pkt, owd, record))
@@ -101,8 +101,8 @@ static __noinline int tx_record_add(const struct pkt_ctx *pkt)
 	record->tx_ktime_ns = 0;
 	barrier();
 	tx_record_fill(record, pkt);
-	host_queue_add(pkt, ESC_SENT_INDEX(pkt->psn), pkt->now_ns);
-	count(owd->noted, 1);
+	host_queue_add(pkt, ESC_TX_RECORD_INDEX(pkt->psn), pkt->now_ns);
+	count(owd->samples_sent, 1);
 	return ESC_REASON_NONE;
 }
 
@@ -110,18 +110,18 @@ static __noinline int tx_record_add(const struct pkt_ctx *pkt)
 static __noinline int tx_record_discard(const struct pkt_ctx *pkt)
 {
 	struct esc_qp_sent *sent = bpf_map_lookup_elem(&qp_sent, &pkt->key);
-	struct esc_sent_note *record;
+	struct esc_tx_record *record;
 	struct esc_qp_owd *owd;
 
 	if (!sent)
 		return ESC_REASON_NONE;
-	record = &sent->notes[ESC_SENT_INDEX(pkt->psn)];
-	if (!record->tx_ktime_ns || (record->psn & ESC_SENT_NAME) != tx_record_key(pkt))
+	record = &sent->records[ESC_TX_RECORD_INDEX(pkt->psn)];
+	if (!record->tx_ktime_ns || (record->psn & ESC_TX_RECORD_ID) != tx_record_key(pkt))
 		return ESC_REASON_NONE;
 	record->tx_ktime_ns = 0;
 	owd = bpf_map_lookup_elem(&qp_owd, &pkt->key);
 	if (owd)
-		count(owd->spoiled, 1);
+		count(owd->samples_discarded, 1);
 	return ESC_REASON_NONE;
 }
 

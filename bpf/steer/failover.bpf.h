@@ -17,51 +17,51 @@
 #define FAILOVER_FORCE_NS 1000000000ull
 
 /* Bits of `flags` that belong to a rule. */
-#define FAILOVER_KEPT (ESC_QP_STEER_LABEL | ESC_QP_STEER_LANE)
+#define FAILOVER_KEPT (ESC_QP_STEER_LABEL | ESC_QP_STEER_PATH)
 
 /* The pending rule takes effect. */
 static __always_inline void failover_take_next(struct esc_qp_steer *steer, __u8 trigger, __u64 now)
 {
 	steer->sport = steer->next_sport;
-	steer->home_sport = steer->next_sport;
+	steer->rule_sport = steer->next_sport;
 	steer->flow_label = steer->next_flow_label;
 	steer->flags = steer->next_flags;
 	steer->slot = steer->next_slot;
-	steer->lane = steer->next_lane;
-	steer->moment = trigger;
-	steer->done = steer->order;
-	steer->done_local_ns = now;
+	steer->path = steer->next_path;
+	steer->trigger = trigger;
+	steer->applied = steer->rule;
+	steer->applied_local_ns = now;
 }
 
 /* Without a deadline a path is not judged. */
-static __always_inline bool failover_is_dead(const struct esc_lane *path)
+static __always_inline bool failover_is_dead(const struct esc_path *path)
 {
 	__u64 deadline_ns = path->deadline_ns;
 
 	return deadline_ns && pathlive_is_dead(&path->live, deadline_ns);
 }
 
-static __always_inline bool failover_is_usable(const struct esc_lane *path)
+static __always_inline bool failover_is_usable(const struct esc_path *path)
 {
 	return path->sport && !failover_is_dead(path);
 }
 
 /*
- * The backup of @path, ESC_PATH_LANE_NONE for none that is alive. A queue pair stays on the
+ * The backup of @path, ESC_PATH_NONE for none that is alive. A queue pair stays on the
  * backup that it has: a change from one live path to another could reorder.
  */
 static __always_inline __u32 failover_backup(const struct esc_qp_steer *steer,
 					      const struct esc_paths *slot,
-					      const struct esc_lane *path)
+					      const struct esc_path *path)
 {
-	__u32 backup = steer->standby % ESC_PATH_LANES_MAX;
+	__u32 backup = steer->backup % ESC_PATHS_MAX;
 
-	if (steer->flags & ESC_QP_STEER_DIVERTED && slot->lanes[backup].sport == steer->sport &&
-	    failover_is_usable(&slot->lanes[backup]))
+	if (steer->flags & ESC_QP_STEER_DIVERTED && slot->paths[backup].sport == steer->sport &&
+	    failover_is_usable(&slot->paths[backup]))
 		return backup;
-	backup = path->standby;
-	if (backup >= ESC_PATH_LANES_MAX || !failover_is_usable(&slot->lanes[backup]))
-		return ESC_PATH_LANE_NONE;
+	backup = path->backup;
+	if (backup >= ESC_PATHS_MAX || !failover_is_usable(&slot->paths[backup]))
+		return ESC_PATH_NONE;
 	return backup;
 }
 
@@ -70,19 +70,19 @@ static __always_inline void failover_return(struct esc_qp_steer *steer)
 {
 	__u64 now = bpf_ktime_get_ns();
 
-	if (steer->flags & ESC_QP_STEER_WAITS)
+	if (steer->flags & ESC_QP_STEER_PENDING)
 		return;
-	steer->next_sport = steer->home_sport;
+	steer->next_sport = steer->rule_sport;
 	steer->next_flow_label = steer->flow_label;
 	steer->next_flags = steer->flags & FAILOVER_KEPT;
 	steer->next_slot = steer->slot;
-	steer->next_lane = steer->lane;
-	if (steer->hold_ns < FAILOVER_HOLD_NS)
-		steer->hold_ns = FAILOVER_HOLD_NS;
+	steer->next_path = steer->path;
+	if (steer->flowlet_gap_ns < FAILOVER_HOLD_NS)
+		steer->flowlet_gap_ns = FAILOVER_HOLD_NS;
 	steer->start_local_ns = now + FAILOVER_START_NS;
 	steer->force_local_ns = now + FAILOVER_FORCE_NS;
 	steer->last_local_ns = now;
-	steer->flags |= ESC_QP_STEER_WAITS | ESC_QP_STEER_RETURNS;
+	steer->flags |= ESC_QP_STEER_PENDING | ESC_QP_STEER_RETURNS;
 }
 
 /* The path is dead and has no live backup: the port of the rule is as good as any. */
@@ -91,19 +91,19 @@ static __always_inline void failover_give_up(struct esc_qp_steer *steer)
 	__u64 now = bpf_ktime_get_ns();
 
 	/* The pending rule waits for packets that do not arrive. */
-	if (steer->flags & ESC_QP_STEER_WAITS) {
-		failover_take_next(steer, ESC_STEER_MOMENT_DEAD, now);
+	if (steer->flags & ESC_QP_STEER_PENDING) {
+		failover_take_next(steer, ESC_STEER_TRIGGER_DEAD, now);
 		return;
 	}
 	if (!(steer->flags & ESC_QP_STEER_DIVERTED))
 		return;
-	steer->sport = steer->home_sport;
+	steer->sport = steer->rule_sport;
 	steer->flags &= ~ESC_QP_STEER_DIVERTED;
-	steer->moment = ESC_STEER_MOMENT_DEAD;
-	steer->done_local_ns = now;
+	steer->trigger = ESC_STEER_TRIGGER_DEAD;
+	steer->applied_local_ns = now;
 }
 
-static __always_inline void failover_divert(struct esc_qp_steer *steer, struct esc_lane *path,
+static __always_inline void failover_divert(struct esc_qp_steer *steer, struct esc_path *path,
 					    __u32 backup, __u16 sport)
 {
 	bool diverted = steer->flags & ESC_QP_STEER_DIVERTED;
@@ -118,10 +118,10 @@ static __always_inline void failover_divert(struct esc_qp_steer *steer, struct e
 	if (diverted && steer->sport == sport)
 		return;
 	steer->sport = sport;
-	steer->standby = backup;
+	steer->backup = backup;
 	steer->flags |= ESC_QP_STEER_DIVERTED;
-	steer->moment = ESC_STEER_MOMENT_DEAD;
-	steer->done_local_ns = now;
+	steer->trigger = ESC_STEER_TRIGGER_DEAD;
+	steer->applied_local_ns = now;
 }
 
 /* The daemon may have reassigned the slot to another pair of addresses since the rule was set. */
@@ -137,7 +137,7 @@ _Static_assert(__builtin_offsetof(struct esc_qp_key, src) == 0 &&
 	       "a queue pair's key begins with that of its paths");
 
 static __noinline int failover_decide(struct esc_qp_steer *steer, struct esc_paths *slot,
-				      struct esc_lane *path, const struct esc_qp_key *key)
+				      struct esc_path *path, const struct esc_qp_key *key)
 {
 	bool dead = failover_is_dead(path);
 	__u32 backup;
@@ -148,26 +148,26 @@ static __noinline int failover_decide(struct esc_qp_steer *steer, struct esc_pat
 		return 0;
 	}
 	if (steer->flags & ESC_QP_STEER_RETURNS)
-		steer->flags &= ~(ESC_QP_STEER_RETURNS | ESC_QP_STEER_WAITS);
+		steer->flags &= ~(ESC_QP_STEER_RETURNS | ESC_QP_STEER_PENDING);
 	backup = failover_backup(steer, slot, path);
-	if (backup < ESC_PATH_LANES_MAX)
-		failover_divert(steer, path, backup, slot->lanes[backup].sport);
+	if (backup < ESC_PATHS_MAX)
+		failover_divert(steer, path, backup, slot->paths[backup].sport);
 	else if (dead || steer->flags & ESC_QP_STEER_DIVERTED)
 		failover_give_up(steer);
 	return 0;
 }
 
-/* With ESC_QP_STEER_LANE, for each packet. Leaves the port to use in @steer. */
+/* With ESC_QP_STEER_PATH, for each packet. Leaves the port to use in @steer. */
 static __always_inline void failover_check(struct esc_qp_steer *steer, const struct esc_qp_key *key)
 {
 	__u32 number = steer->slot;
 	struct esc_paths *slot = bpf_map_lookup_elem(&paths, &number);
-	struct esc_lane *path;
+	struct esc_path *path;
 
 	if (unlikely(!slot))
 		return;
-	path = &slot->lanes[steer->lane % ESC_PATH_LANES_MAX];
-	if (likely(!path->diverted_ns && path->live.unheard < PATHLIVE_UNHEARD &&
+	path = &slot->paths[steer->path % ESC_PATHS_MAX];
+	if (likely(!path->diverted_ns && path->live.unconfirmed < PATHLIVE_UNCONFIRMED &&
 		   !(steer->flags & ESC_QP_STEER_DIVERTED)))
 		return;
 	failover_decide(steer, slot, path, key);

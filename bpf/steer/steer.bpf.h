@@ -172,7 +172,7 @@ static __always_inline bool steer_apply(struct __sk_buff *skb, const struct pkt_
 
 static __always_inline void steer_clear(struct esc_qp *qp)
 {
-	qp->steer.order = 0;
+	qp->steer.rule = 0;
 	qp->steer.sport = 0;
 	qp->steer.flags = 0;
 	qp->steer_flags &= ~ESC_QP_STEERED;
@@ -190,22 +190,22 @@ static __noinline int steer_lookup(struct esc_qp *qp, const struct esc_qp_key *k
 		steer_clear(qp);
 		return 0;
 	}
-	if (rule->order == steer->order)
+	if (rule->number == steer->rule)
 		return 0;
-	steer->order = rule->order;
+	steer->rule = rule->number;
 	steer->next_sport = rule->sport;
 	steer->next_flow_label = rule->flow_label;
 	steer->next_slot = rule->slot;
-	steer->next_lane = rule->lane;
+	steer->next_path = rule->path;
 	steer->next_flags = (rule->flags & ESC_STEER_LABEL ? ESC_QP_STEER_LABEL : 0) |
-			    (rule->flags & ESC_STEER_LANE ? ESC_QP_STEER_LANE : 0);
-	steer->hold_ns = rule->hold_ns;
+			    (rule->flags & ESC_STEER_PATH ? ESC_QP_STEER_PATH : 0);
+	steer->flowlet_gap_ns = rule->flowlet_gap_ns;
 	steer->start_local_ns = rule->start_local_ns;
 	steer->force_local_ns = rule->force_local_ns;
 	steer->last_local_ns = bpf_ktime_get_ns();
 	/* The rule in force applies until the trigger, on its backup path as well. */
 	steer->flags &= ~(ESC_QP_STEER_LAPSED | ESC_QP_STEER_RETURNS);
-	steer->flags |= ESC_QP_STEER_WAITS;
+	steer->flags |= ESC_QP_STEER_PENDING;
 	qp->steer_flags |= ESC_QP_STEERED;
 	return 0;
 }
@@ -238,10 +238,10 @@ static __noinline int steer_is_drained(const struct esc_qp *qp, const struct pkt
 	struct esc_qp_key key = {.src = pkt->key.dst, .dst = pkt->key.src};
 	const struct esc_qp *back;
 
-	if (!rule || !(rule->flags & ESC_STEER_BACK) || !(pkt->op_flags & ESC_OP_REQUEST) ||
+	if (!rule || !(rule->flags & ESC_STEER_REVERSE) || !(pkt->op_flags & ESC_OP_REQUEST) ||
 	    qp->requests.next != psn_add(pkt->psn, 1) || qp->responses.flags & ESC_PSN_MESSAGE)
 		return false;
-	key.dest_qpn = rule->back_qpn;
+	key.dest_qpn = rule->reverse_qpn;
 	key.direction = ESC_DIRECTION_RX;
 	key.port = pkt->key.port;
 	back = bpf_map_lookup_elem(&qps, &key);
@@ -255,18 +255,18 @@ static __noinline int steer_check_triggers(struct esc_qp *qp, const struct pkt_c
 	__u64 now = bpf_ktime_get_ns();
 	__u8 trigger;
 
-	if (now - steer->last_local_ns >= steer->hold_ns || steer_is_same_path(steer))
-		trigger = ESC_STEER_MOMENT_IDLE;
+	if (now - steer->last_local_ns >= steer->flowlet_gap_ns || steer_is_same_path(steer))
+		trigger = ESC_STEER_TRIGGER_IDLE;
 	else if (steer_is_drained(qp, pkt))
-		trigger = ESC_STEER_MOMENT_DRAINED;
+		trigger = ESC_STEER_TRIGGER_DRAINED;
 	else if (now >= steer->start_local_ns && steer_is_start(qp, pkt))
-		trigger = ESC_STEER_MOMENT_START;
+		trigger = ESC_STEER_TRIGGER_START;
 	else if (now >= steer->force_local_ns)
-		trigger = ESC_STEER_MOMENT_FORCED;
+		trigger = ESC_STEER_TRIGGER_FORCED;
 	else
-		trigger = ESC_STEER_MOMENT_NONE;
+		trigger = ESC_STEER_TRIGGER_NONE;
 	steer->last_local_ns = now;
-	if (trigger != ESC_STEER_MOMENT_NONE)
+	if (trigger != ESC_STEER_TRIGGER_NONE)
 		failover_take_next(steer, trigger, now);
 	return 0;
 }
@@ -276,8 +276,8 @@ static __noinline int steer_lapse(struct esc_qp_steer *steer, __u64 now)
 {
 	steer->sport = 0;
 	steer->flags = ESC_QP_STEER_LAPSED;
-	steer->moment = ESC_STEER_MOMENT_LAPSED;
-	steer->done_local_ns = now;
+	steer->trigger = ESC_STEER_TRIGGER_LAPSED;
+	steer->applied_local_ns = now;
 	return 0;
 }
 
@@ -294,7 +294,7 @@ static __always_inline bool steer_is_alive(struct esc_qp_steer *steer,
 	if (likely(steer->jiffies == jiffies))
 		return true;
 	now = bpf_ktime_get_ns();
-	if (likely((__s64)(now - ctl->heartbeat_local_ns) <= (__s64)ESC_HEARTBEAT_DEAD_NS)) {
+	if (likely((__s64)(now - ctl->heartbeat_local_ns) <= (__s64)ESC_HEARTBEAT_TIMEOUT_NS)) {
 		steer->jiffies = jiffies;
 		return true;
 	}
@@ -312,9 +312,9 @@ static __noinline int steer_slow(struct __sk_buff *skb, const struct pkt_ctx *pk
 		steer_lookup(qp, &pkt->key, ctl->steer_generation);
 	if (!(qp->steer_flags & ESC_QP_STEERED) || unlikely(!steer_is_alive(steer, ctl)))
 		return 0;
-	if (unlikely(steer->flags & ESC_QP_STEER_WAITS))
+	if (unlikely(steer->flags & ESC_QP_STEER_PENDING))
 		steer_check_triggers(qp, pkt);
-	if (steer->flags & ESC_QP_STEER_LANE)
+	if (steer->flags & ESC_QP_STEER_PATH)
 		failover_check(steer, &pkt->key);
 	if (!steer->sport && !(steer->flags & ESC_QP_STEER_LABEL))
 		return 0;

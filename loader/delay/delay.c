@@ -187,11 +187,11 @@ static void set_acks(struct delays *delays)
 
 static void entry_take_counters(struct delays_entry *entry, const struct esc_qp_owd *owd)
 {
-	entry->noted = owd->noted;
+	entry->samples_sent = owd->samples_sent;
 	entry->receipts = owd->receipts;
 	entry->samples = owd->samples;
-	entry->spoiled = owd->spoiled;
-	entry->overwritten = owd->overwritten;
+	entry->samples_discarded = owd->samples_discarded;
+	entry->samples_expired = owd->samples_expired;
 	entry->over = owd->over;
 	entry->crossings = owd->crossings;
 	entry->last_ns = owd->last_ns;
@@ -295,7 +295,7 @@ static void entry_get_base(const struct delays_entry *entry, uint64_t now_local_
 
 	*out = (struct delays_rate_base){
 		.local_ns = now_local_ns,
-		.noted = entry->noted,
+		.samples_sent = entry->samples_sent,
 		.receipts = entry->receipts,
 		.feedback_sum_ns = entry->state ? entry->state->feedback_sum_ns : 0,
 		.gaps = qp->psn_gaps,
@@ -321,7 +321,7 @@ static void entry_set_rates(struct delays_entry *entry, uint64_t now_local_ns)
 	if (!before.local_ns)
 		return;
 	entry->rates = (struct delays_rates){
-		.noted = rate(now.noted, before.noted, ns),
+		.samples_sent = rate(now.samples_sent, before.samples_sent, ns),
 		.receipts = rate(now.receipts, before.receipts, ns),
 		.gaps = rate(now.gaps, before.gaps, ns),
 		.missing = rate(now.missing, before.missing, ns),

@@ -40,7 +40,7 @@ struct delays_span {
 
 /* Over the last half a second or more, each second. */
 struct delays_rates {
-	double noted, receipts;
+	double samples_sent, receipts;
 	double gaps, missing, retransmits, naks, rnr_naks;
 	double ce;	  /* of what left here; few stacks mark their own */
 	double pair_acks; /* see below */
@@ -48,7 +48,7 @@ struct delays_rates {
 
 /* The counters that these rates are of, as they were then. */
 struct delays_rate_base {
-	uint64_t local_ns, noted, receipts, feedback_sum_ns;
+	uint64_t local_ns, samples_sent, receipts, feedback_sum_ns;
 	uint64_t gaps, missing, retransmits, naks, rnr_naks, ce, pair_acks;
 };
 
@@ -61,7 +61,7 @@ struct delays_entry {
 
 	/* Ever, as the programs counted in the map. False: no entry there, all of it is 0. */
 	bool known;
-	uint64_t noted, receipts, samples, spoiled, overwritten;
+	uint64_t samples_sent, receipts, samples, samples_discarded, samples_expired;
 	uint64_t over, crossings;
 	int64_t last_ns; /* newest delay, with samples */
 	uint32_t last_bound_ns;
@@ -130,7 +130,7 @@ int delays_add_scrape(const struct delays_entry *entry, struct delayhist *hist);
 
 /* Sums since this daemon reads the maps: they outlive queue pairs, and never go back. */
 struct delays_counts {
-	uint64_t noted, receipts, samples, spoiled, overwritten, over, crossings;
+	uint64_t samples_sent, receipts, samples, samples_discarded, samples_expired, over, crossings;
 };
 struct delays_port {
 	struct delays_counts counts;

@@ -92,11 +92,11 @@ static int collect(struct grouping *grouping)
 
 static void counts_add(struct delays_counts *to, const struct delays_counts *more)
 {
-	to->noted += more->noted;
+	to->samples_sent += more->samples_sent;
 	to->receipts += more->receipts;
 	to->samples += more->samples;
-	to->spoiled += more->spoiled;
-	to->overwritten += more->overwritten;
+	to->samples_discarded += more->samples_discarded;
+	to->samples_expired += more->samples_expired;
 	to->over += more->over;
 	to->crossings += more->crossings;
 }

@@ -284,10 +284,10 @@ static const struct port_family {
 	unsigned int metric;
 	size_t offset; /* in struct delays_counts */
 } port_families[] = {
-	{RECEIPTS_NOTED_TOTAL, offsetof(struct delays_counts, noted)},
+	{RECEIPTS_NOTED_TOTAL, offsetof(struct delays_counts, samples_sent)},
 	{RECEIPTS_MATCHED_TOTAL, offsetof(struct delays_counts, receipts)},
-	{RECEIPTS_SPOILED_TOTAL, offsetof(struct delays_counts, spoiled)},
-	{RECEIPTS_OVERWRITTEN_TOTAL, offsetof(struct delays_counts, overwritten)},
+	{RECEIPTS_SPOILED_TOTAL, offsetof(struct delays_counts, samples_discarded)},
+	{RECEIPTS_OVERWRITTEN_TOTAL, offsetof(struct delays_counts, samples_expired)},
 	{PORT_QP_OWD_OVER_THRESHOLD_TOTAL, offsetof(struct delays_counts, over)},
 	{PORT_QP_OWD_THRESHOLD_CROSSINGS_TOTAL, offsetof(struct delays_counts, crossings)},
 };
@@ -300,7 +300,7 @@ static uint64_t count_at(const struct delays_counts *counts, size_t offset)
 /* Nobody measures there, and nobody did: a 0 would say more. */
 static bool port_is_told(const struct delay_metrics_facts *facts, const struct port_info *port)
 {
-	return facts->receipts || delays_port(facts->delays, port->index)->counts.noted;
+	return facts->receipts || delays_port(facts->delays, port->index)->counts.samples_sent;
 }
 
 static void write_port_count(struct prom_family *family, const struct port_info *port,

@@ -134,7 +134,7 @@ void report_delays_why(const struct report_delays *facts, const struct qp_entry 
 		    "%.64s sent no receipt for the last %llu packets that were sampled: its "
 		    "daemon is old or stopped, or receipts are lost",
 		    host, (unsigned long long)entry->noted_since_receipt);
-	else if (qp->qp.sample_flags & ESC_SAMPLE_BLIND)
+	else if (qp->qp.sample_flags & ESC_SAMPLE_NO_FEEDBACK)
 		say(out, "%.64s is not known to answer with receipts", host);
 	else
 		say(out, "none of its packets was sampled in the last second");
@@ -222,11 +222,11 @@ static void put_recent(json_t *object, const struct delays_entry *entry)
 
 static void put_counts(json_t *object, const struct delays_entry *entry)
 {
-	json_put_count(object, "samples_sent", entry->noted);
+	json_put_count(object, "samples_sent", entry->samples_sent);
 	json_put_count(object, "receipts", entry->receipts);
 	json_put_count(object, "receipts_untimed", entry->receipts - entry->samples);
-	json_put_count(object, "samples_discarded", entry->spoiled);
-	json_put_count(object, "samples_expired", entry->overwritten);
+	json_put_count(object, "samples_discarded", entry->samples_discarded);
+	json_put_count(object, "samples_expired", entry->samples_expired);
 	if (entry->receipts)
 		put_number(object, "feedback_ns", (int64_t)entry->feedback_ns);
 }

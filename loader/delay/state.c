@@ -274,7 +274,7 @@ static void remember(struct delays_state *state, const struct esc_qp_owd *owd, u
 	state->max_ns = owd->max_ns;
 	RAISE(state->bound_max_ns, owd->last_bound_ns);
 	if (owd->receipts != state->receipts)
-		state->noted_at_receipt = owd->noted;
+		state->noted_at_receipt = owd->samples_sent;
 	state->receipts = owd->receipts;
 	state->window_number = newest;
 	state->window = owd->windows[newest % ESC_OWD_WINDOWS];
@@ -339,7 +339,7 @@ int delays_state_spans(const struct delays_state *state, const struct esc_qp_owd
 	entry->look.over = state->look_over;
 	entry->look.crossings = state->look_crossings;
 	scrape_span(state, entry);
-	entry->noted_since_receipt = owd->noted - state->noted_at_receipt;
+	entry->noted_since_receipt = owd->samples_sent - state->noted_at_receipt;
 	return err;
 }
 

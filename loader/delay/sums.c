@@ -77,11 +77,11 @@ static uint64_t beyond(uint64_t now, uint64_t before)
 static void counts_add(struct delays_counts *counts, const struct esc_qp_owd *owd,
 		       const struct delays_entry *before)
 {
-	counts->noted += beyond(owd->noted, before->noted);
+	counts->samples_sent += beyond(owd->samples_sent, before->samples_sent);
 	counts->receipts += beyond(owd->receipts, before->receipts);
 	counts->samples += beyond(owd->samples, before->samples);
-	counts->spoiled += beyond(owd->spoiled, before->spoiled);
-	counts->overwritten += beyond(owd->overwritten, before->overwritten);
+	counts->samples_discarded += beyond(owd->samples_discarded, before->samples_discarded);
+	counts->samples_expired += beyond(owd->samples_expired, before->samples_expired);
 	counts->over += beyond(owd->over, before->over);
 	counts->crossings += beyond(owd->crossings, before->crossings);
 }

@@ -130,7 +130,7 @@ static void set_times(struct rule *rule, const struct steer_order *order)
 	rule->published_local_ns = now_ns;
 	rule->in_effect = false;
 	rule->before = rule->now;
-	rule->want.hold_ns = order->force ? FORCED_GAP_NS : order->flowlet_gap_ns;
+	rule->want.flowlet_gap_ns = order->force ? FORCED_GAP_NS : order->flowlet_gap_ns;
 	rule->want.start_local_ns = order->force ? 0 : now_ns + order->deadline_ns;
 	rule->want.force_local_ns = order->force ? 0 : now_ns + 2 * order->deadline_ns;
 }

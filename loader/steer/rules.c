@@ -31,7 +31,7 @@ int steer_publish(struct steer *steer, struct rule *rule)
 	uint32_t generation = next_generation(steer);
 	int err;
 
-	rule->want.order = generation;
+	rule->want.number = generation;
 	err = bpf_map_update_elem(steer->steers_fd, &rule->key, &rule->want, BPF_ANY);
 	if (!err)
 		set_generation(steer, generation);
@@ -199,12 +199,12 @@ static void read_auto(struct auto_rule *one, const struct esc_qp *qp)
 {
 	struct rule *rule = &one->rule;
 
-	one->home = rule->want.lane; /* until the paths are known */
-	one->last_id = rule->want.lane;
+	one->home = rule->want.path; /* until the paths are known */
+	one->last_id = rule->want.path;
 	one->last_sport = rule->want.sport;
-	if (qp->steer.done != rule->want.order) {
-		one->last_id = qp->steer.lane;
-		one->last_sport = qp->steer.home_sport;
+	if (qp->steer.applied != rule->want.number) {
+		one->last_id = qp->steer.path;
+		one->last_sport = qp->steer.rule_sport;
 	}
 	one->reason = rule->want.sport ? STEER_BY_CONTENTION : STEER_BY_TRACKING;
 	if (!rule->want.sport)
@@ -217,14 +217,14 @@ static void read_effect(struct steer *steer, struct rule *rule, const struct esc
 	rule->own_sport = qp->sport;
 	rule->now = rule->before = qp->steer;
 	steer_count(steer, rule, qp);
-	if (qp->steer.done != rule->want.order || rule->state == RULE_CLEARING)
+	if (qp->steer.applied != rule->want.number || rule->state == RULE_CLEARING)
 		return;
 	rule->in_effect = true;
 	if (rule->state == RULE_TRACKING)
 		return;
 	rule->state = RULE_MOVED;
-	rule->trigger = qp->steer.moment;
-	rule->effect_local_ns = qp->steer.done_local_ns;
+	rule->trigger = qp->steer.trigger;
+	rule->effect_local_ns = qp->steer.applied_local_ns;
 	verify_start(&rule->verify, &rule->counts, rule->published_local_ns, false);
 }
 
@@ -235,7 +235,7 @@ static int read_rule(struct steer *steer, const struct esc_qp_key *key)
 	struct esc_qp qp;
 	bool there = !bpf_map_lookup_elem(steer->steers_fd, key, &want) &&
 		     !steer_read_qp(steer, key, &qp);
-	bool automatic = there && want.flags & ESC_STEER_LANE;
+	bool automatic = there && want.flags & ESC_STEER_PATH;
 	struct auto_rule *one = automatic ? steer_auto_add(steer, key) : NULL;
 	struct rule *rule = one ? &one->rule : automatic ? NULL : steer_rule_add(steer, key);
 

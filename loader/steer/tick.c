@@ -50,7 +50,7 @@ static double unanswered_ns(const struct steer *steer, const struct pair_qp *mem
 static int auto_id_of(const struct auto_rule *one, const struct pair_qp *member)
 {
 	if (one->rule.in_effect)
-		return one->rule.want.lane;
+		return one->rule.want.path;
 	return member->id >= 0 ? member->id : one->last_id;
 }
 
@@ -87,7 +87,7 @@ static void observe_qp(struct steer *steer, struct pair *pair, size_t q, uint64_
 	pair_update_qp(member, qp, &read, (int64_t)now_ns);
 	qp->unanswered_ns = unanswered_ns(steer, member, one ? &one->rule : rule, &read);
 	/* A rule that took effect is verified from now on, and the decision has to know its path. */
-	if (one && !one->rule.in_effect && read.steer.done == one->rule.want.order) {
+	if (one && !one->rule.in_effect && read.steer.applied == one->rule.want.number) {
 		steer_verify_auto(steer, one, now_ns);
 		one = auto_rule_of(steer, member);
 	}
@@ -113,14 +113,14 @@ static void decide_gap(struct pair *pair, struct pair_qp *member, const struct c
 {
 	const struct contend_path *from, *to;
 
-	if (qp->arrived_ns || qp->from >= ESC_PATH_LANES_MAX || qp->to >= ESC_PATH_LANES_MAX)
+	if (qp->arrived_ns || qp->from >= ESC_PATHS_MAX || qp->to >= ESC_PATHS_MAX)
 		return;
 	from = &pair->routes[qp->from];
 	to = &pair->routes[qp->to];
 	if (!from->fresh || !to->fresh)
 		return;
 	member->gap_ns = (uint64_t)contend_hold_ns(from, to);
-	if (member->gap_ns > rule->want.hold_ns + rule->want.hold_ns / GAP_GROWTH)
+	if (member->gap_ns > rule->want.flowlet_gap_ns + rule->want.flowlet_gap_ns / GAP_GROWTH)
 		member->waiting = RULE_RENEW;
 }
 
@@ -148,7 +148,7 @@ static size_t decide(struct steer *steer, struct pair *pair, uint64_t now_ns,
 			decide_waiting(steer, pair, q);
 	}
 	return contend_look(&pair->contend, &steer->budget, (int64_t)now_ns, &steer->random,
-			    pair->routes, ESC_PATH_LANES_MAX, pair->qps, pair->count, acts,
+			    pair->routes, ESC_PATHS_MAX, pair->qps, pair->count, acts,
 			    STEER_ACTS_MAX);
 }
 
@@ -158,7 +158,7 @@ static void renew(struct steer *steer, struct auto_rule *one, uint64_t gap_ns)
 {
 	struct esc_steer was = one->rule.want;
 
-	one->rule.want.hold_ns = gap_ns;
+	one->rule.want.flowlet_gap_ns = gap_ns;
 	if (steer_publish(steer, &one->rule))
 		one->rule.want = was;
 }
@@ -270,7 +270,7 @@ static void follow_candidates(struct steer *steer, const struct pair *pair,
 {
 	const struct esc_steer *want = &one->rule.want;
 	struct auto_target target = {.slot = pair->facts.slot,
-				     .id = want->lane,
+				     .id = want->path,
 				     .sport = want->sport,
 				     .reason = STEER_BY_TRACKING};
 
@@ -280,10 +280,10 @@ static void follow_candidates(struct steer *steer, const struct pair *pair,
 		return;
 	if (!target.sport)
 		target.id = one->home;
-	for (unsigned int i = 0; target.sport && i < ESC_PATH_LANES_MAX; i++)
+	for (unsigned int i = 0; target.sport && i < ESC_PATHS_MAX; i++)
 		if (pair->candidates[i].sport == target.sport)
 			target.id = i;
-	if (target.slot != want->slot || target.id != want->lane)
+	if (target.slot != want->slot || target.id != want->path)
 		steer_auto_publish(steer, one, &target, now_ns);
 }
 

@@ -98,18 +98,18 @@ static enum progress progress_of(struct steer *steer, struct rule *rule)
 		return GONE;
 	rule->now = qp.steer;
 	steer_count(steer, rule, &qp);
-	if (rule->now.order == rule->want.order && rule->now.flags & ESC_QP_STEER_LAPSED)
+	if (rule->now.rule == rule->want.number && rule->now.flags & ESC_QP_STEER_LAPSED)
 		return LAPSED;
 	if (rule->in_effect)
 		return IN_EFFECT;
-	return rule->now.done == rule->want.order ? TAKES_EFFECT : WAITS;
+	return rule->now.applied == rule->want.number ? TAKES_EFFECT : WAITS;
 }
 
 static void take_effect(struct steer *steer, struct rule *rule, enum steer_reason reason)
 {
 	rule->in_effect = true;
-	rule->trigger = rule->now.moment;
-	rule->effect_local_ns = rule->now.done_local_ns;
+	rule->trigger = rule->now.trigger;
+	rule->effect_local_ns = rule->now.applied_local_ns;
 	if (reason == STEER_BY_TRACKING)
 		return;
 	steer->switches[reason]++;
@@ -121,7 +121,7 @@ static void start_verification(struct rule *rule, const struct verify_counts *be
 			       uint64_t now_ns)
 {
 	rule->state = RULE_MOVED;
-	verify_start(&rule->verify, before, now_ns, rule->trigger == ESC_STEER_MOMENT_FORCED);
+	verify_start(&rule->verify, before, now_ns, rule->trigger == ESC_STEER_TRIGGER_FORCED);
 }
 
 /* True: it does worse, which was reported, and is to be rolled back. */
@@ -147,7 +147,7 @@ static bool does_worse(struct steer *steer, struct rule *rule, uint64_t now_ns)
 /* One that sends nothing has no rule to wait for: its next packet comes after a gap. */
 static bool has_cleared(const struct rule *rule, uint64_t now_ns)
 {
-	return rule->state == RULE_CLEARING && rule->now.order != rule->want.order &&
+	return rule->state == RULE_CLEARING && rule->now.rule != rule->want.number &&
 	       now_ns > rule->want.force_local_ns;
 }
 
@@ -198,7 +198,7 @@ static void verify_standby(struct steer *steer, struct auto_rule *one, uint64_t 
 		verify_start(&rule->verify, &rule->counts, now_ns, true);
 	if (verify_look(&rule->verify, &rule->counts, now_ns) != VERIFY_SILENT)
 		return;
-	paths_release(steer->paths, rule->want.slot, rule->want.lane);
+	paths_release(steer->paths, rule->want.slot, rule->want.path);
 	one->on_standby = false; /* verified anew from here on */
 }
 
@@ -207,7 +207,7 @@ static void auto_take_effect(struct steer *steer, struct auto_rule *one,
 {
 	struct rule *rule = &one->rule;
 
-	one->last_id = rule->want.lane;
+	one->last_id = rule->want.path;
 	one->last_sport = rule->want.sport;
 	take_effect(steer, rule, one->reason);
 	if (rule->want.sport)

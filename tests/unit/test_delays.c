@@ -63,7 +63,7 @@ static void sample(struct esc_qp_owd *owd, uint64_t ktime_ns, int64_t delay_ns,
 		owd->max_ns = delay_ns;
 	if (!owd->receipts)
 		owd->first_ktime_ns = ktime_ns;
-	owd->noted++;
+	owd->samples_sent++;
 	owd->receipts++;
 	owd->samples++;
 	owd->feedback_sum_ns += 20000;
@@ -646,7 +646,7 @@ Test(delays, rates_and_progress)
 		tx.psn_gaps += 1;
 		tx.retransmits += 5;
 		rx.acks += turn < 4 ? 10 : 0;
-		owd.noted += 50;
+		owd.samples_sent += 50;
 	}
 	entry = delays_find(world.delays, &key);
 	cr_assert_eq(entry->pair_qps, 2);
@@ -654,7 +654,7 @@ Test(delays, rates_and_progress)
 	cr_assert_eq(entry->pair_ack_age_ns, 3 * 250 * MS);
 	cr_assert_float_eq(entry->rates.gaps, 4, 0.01);
 	cr_assert_float_eq(entry->rates.retransmits, 20, 0.01);
-	cr_assert_float_eq(entry->rates.noted, 200, 0.01);
+	cr_assert_float_eq(entry->rates.samples_sent, 200, 0.01);
 	cr_assert_float_eq(entry->rates.receipts, 0, 0.01);
 	cr_assert_float_eq(entry->rates.pair_acks, 0, 0.01);
 	cr_assert_eq(entry->noted_since_receipt, 350);
