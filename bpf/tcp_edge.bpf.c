@@ -85,7 +85,7 @@ static __always_inline void tcp_store_in(struct esc_tcp_flow *flow, const struct
 
 /* A delay that the other end tells. The last of the scale is "at least". */
 static __always_inline void tcp_store_out(struct esc_tcp_flow *flow,
-					 const struct esc_tcp_option *option, __u64 now_ns)
+					  const struct esc_tcp_option *option, __u64 now_ns)
 {
 	__s64 delay_ns = (__s64)bpf_ntohs(option->echo) << ESC_TCP_UNIT_SHIFT;
 
@@ -107,9 +107,9 @@ static __always_inline void tcp_store_out(struct esc_tcp_flow *flow,
 }
 
 static __always_inline void tcp_store(struct bpf_sock *sk, struct esc_tcp_flow *flow,
-				     const struct esc_tcp_option *option,
-				     const struct esc_tcp_control *word, __u64 now_ns, __u64 until_ns,
-				     bool data)
+				      const struct esc_tcp_option *option,
+				      const struct esc_tcp_control *word, __u64 now_ns,
+				      __u64 until_ns, bool data)
 {
 	struct tcp_delay delay;
 

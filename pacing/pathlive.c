@@ -159,7 +159,8 @@ int pathlive_choose_backup(const struct pathlive_choice *paths, size_t count, si
 	for (size_t p = 0; p < count; p++) {
 		unsigned value;
 
-		if (p == of || (paths[p].state != PATHLIVE_UP && paths[p].state != PATHLIVE_HOLD_DOWN))
+		if (p == of ||
+		    (paths[p].state != PATHLIVE_UP && paths[p].state != PATHLIVE_HOLD_DOWN))
 			continue;
 		value = rank(paths, count, of, p);
 		if (best < 0 || value < best_rank ||

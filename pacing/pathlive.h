@@ -51,9 +51,9 @@ static inline __attribute__((always_inline)) void pathlive_sent(struct pathlive_
  * is on its way when a word comes is no longer counted: the next death is later by that.
  */
 static inline __attribute__((always_inline)) void pathlive_report(struct pathlive_path *path,
-								unsigned long long peer_ns,
-								unsigned long long age_ns,
-								unsigned long long now_ns)
+								  unsigned long long peer_ns,
+								  unsigned long long age_ns,
+								  unsigned long long now_ns)
 {
 	unsigned long long heard_ns = age_ns < peer_ns ? peer_ns - age_ns : 0;
 

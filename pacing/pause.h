@@ -219,9 +219,10 @@ PAUSE_INLINE void pause_rested(struct pause_flow *flow, const struct pause_rule 
 
 /* No sample for long: what is not known holds nothing back. */
 PAUSE_INLINE void pause_lose_feedback(struct pause_flow *flow, const struct pause_rule *rule,
-				 pause_u64 now_ns)
+				      pause_u64 now_ns)
 {
-	pause_u64 since_ns = flow->sampled_ns > flow->no_feedback_ns ? flow->sampled_ns : flow->no_feedback_ns;
+	pause_u64 since_ns =
+		flow->sampled_ns > flow->no_feedback_ns ? flow->sampled_ns : flow->no_feedback_ns;
 
 	if (since_ns < flow->lost_ns)
 		since_ns = flow->lost_ns;
@@ -328,7 +329,7 @@ PAUSE_INLINE pause_u64 pause_room(const struct pause_flow *flow, const struct pa
 
 /* How long a rate lasts: no shorter than feedback takes, nor than a queue worth steering. */
 PAUSE_INLINE pause_u64 pause_interval(const struct pause_flow *flow, pause_u64 room_ns,
-				  pause_u64 now_ns)
+				      pause_u64 now_ns)
 {
 	pause_u64 beat_ns = now_ns - flow->rate_set_ns;
 
@@ -365,8 +366,8 @@ PAUSE_INLINE pause_u64 pause_step(const struct pause_flow *flow, const struct pa
 
 /* @load: what all send, as part of what the queue can take; @queue_ns: the delay above the floor.
  */
-PAUSE_INLINE void pause_set_next_rate(struct pause_flow *flow, const struct pause_rule *rule, pause_u64 load,
-			     pause_u64 queue_ns, pause_u64 now_ns)
+PAUSE_INLINE void pause_set_next_rate(struct pause_flow *flow, const struct pause_rule *rule,
+				      pause_u64 load, pause_u64 queue_ns, pause_u64 now_ns)
 {
 	pause_u64 room_ns = pause_room(flow, rule);
 	pause_u64 beat_ns = pause_interval(flow, room_ns, now_ns);
@@ -477,8 +478,8 @@ PAUSE_INLINE void pause_judge_opening(struct pause_flow *flow, const struct paus
 
 /* The samples of one round, far enough apart, say what all send. */
 PAUSE_INLINE void pause_evaluate(struct pause_flow *flow, const struct pause_rule *rule,
-			     const struct pause_mark *mark, pause_u64 departure_ns,
-			     pause_u64 delay_ns, pause_u64 now_ns)
+				 const struct pause_mark *mark, pause_u64 departure_ns,
+				 pause_u64 delay_ns, pause_u64 now_ns)
 {
 	pause_u64 span_ns = departure_ns - flow->ref_departure_ns, used, load;
 	pause_u32 taken_ns = mark->taken_ns - flow->ref_taken_ns;

@@ -38,8 +38,8 @@ static __always_inline void nic_set_dead(struct esc_nic_peer *peer, __u64 now_ns
 
 /* The inner packet must be a whole RoCEv2 packet from an address of member @id to a protected one. */
 static __always_inline struct esc_nic_local *nic_verify_inner(struct __sk_buff *skb,
-							     const struct nic_packet *outer,
-							     __u64 id, bool dead, __u64 now_ns)
+							      const struct nic_packet *outer,
+							      __u64 id, bool dead, __u64 now_ns)
 {
 	__u32 at = ETH_HLEN + outer->ip_bytes + sizeof(struct udphdr);
 	__be16 type = bpf_htons(outer->version == 4 ? ETH_P_IP : ETH_P_IPV6);

@@ -74,13 +74,13 @@ static __always_inline enum nic_copy nic_select_copy(struct __sk_buff *skb, __be
 		barrier_var(copied);                                                               \
 		if (!copied || copied > (most))                                                    \
 			break;                                                                     \
-		(value)->retained.begun++;                                                             \
+		(value)->retained.begun++;                                                         \
 		barrier();                                                                         \
-		(value)->retained.bytes =                                                              \
+		(value)->retained.bytes =                                                          \
 			bpf_skb_load_bytes(skb, ETH_HLEN, (value)->packet, copied) ? 0 : copied;   \
-		(value)->retained.sent_ktime_ns = bpf_ktime_get_ns();                                  \
+		(value)->retained.sent_ktime_ns = bpf_ktime_get_ns();                              \
 		barrier();                                                                         \
-		(value)->retained.ended = (value)->retained.begun;                                         \
+		(value)->retained.ended = (value)->retained.begun;                                 \
 	} while (0)
 
 /* NULL: the map is full. */

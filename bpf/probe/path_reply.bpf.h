@@ -75,7 +75,7 @@ static const struct esc_path_received path_rx_empty;
 
 /* NULL: the table is full. The peer's epoch is the newest that is known. */
 static __noinline struct esc_path_received *path_rx_get(const struct esc_path_key *key, __u64 peer,
-						     __u64 peer_epoch, __u64 own_epoch)
+							__u64 peer_epoch, __u64 own_epoch)
 {
 	struct esc_path_received *rx = bpf_map_lookup_elem(&path_received, key);
 
@@ -260,7 +260,8 @@ static __always_inline void path_make_reply(const struct probe_frame *f,
 
 static __always_inline int path_handle_request(const struct probe_frame *f,
 					       const struct esc_fleet *own,
-					       struct esc_path_cpu *cpu, struct esc_path_received *rx)
+					       struct esc_path_cpu *cpu,
+					       struct esc_path_received *rx)
 {
 	__u32 path = f->path->path;
 

@@ -77,7 +77,8 @@ static __noinline bool probe_send_clock(struct __sk_buff *skb, __u32 at)
 		return false;
 	peer = probe_peer(bpf_be64_to_cpu(m.probe.target));
 	m.udp.check = 0;
-	m.probe.received_age_us = probe_age_us(bpf_ktime_get_ns(), peer ? peer->received_local_ns : 0);
+	m.probe.received_age_us =
+		probe_age_us(bpf_ktime_get_ns(), peer ? peer->received_local_ns : 0);
 	probe_put_self(&m.probe, own, ESC_PROBE_SECOND | ESC_PROBE_QUERY);
 	probe_sign(&m, own);
 	if (bpf_skb_store_bytes(skb, at, &m.udp, PROBE_MESSAGE_BYTES, 0))

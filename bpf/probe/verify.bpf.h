@@ -79,7 +79,8 @@ static __always_inline bool probe_heartbeat_timed_out(const struct probe_frame *
 	const struct esc_control *ctl = control_get();
 	__u64 heartbeat_ns = ctl ? *(volatile const __u64 *)&ctl->heartbeat_local_ns : 0;
 
-	return heartbeat_ns && (__s64)(f->ktime_ns - heartbeat_ns) > (__s64)ESC_PROBE_HEARTBEAT_TIMEOUT_NS;
+	return heartbeat_ns &&
+	       (__s64)(f->ktime_ns - heartbeat_ns) > (__s64)ESC_PROBE_HEARTBEAT_TIMEOUT_NS;
 }
 
 /* NULL: no such member, or not of this mesh. */

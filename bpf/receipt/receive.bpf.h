@@ -69,14 +69,15 @@ static __always_inline bool receipt_is_for(const struct esc_receipt *r,
 					   __u64 now_ns)
 {
 	__u32 key = (bpf_ntohl(r->psn) & ESC_PSN_MASK) |
-		     (r->flags & ESC_RECEIPT_RESPONSE ? ESC_TX_RECORD_RESPONSE : 0);
+		    (r->flags & ESC_RECEIPT_RESPONSE ? ESC_TX_RECORD_RESPONSE : 0);
 
 	return tx_ns && (record->psn & ESC_TX_RECORD_ID) == key &&
 	       (__s64)(now_ns - tx_ns) <= RECEIPT_AGE_MAX_NS;
 }
 
 static __always_inline void receipt_measure(const struct esc_receipt *r,
-					    const struct esc_tx_record *record, struct owd_sample *s)
+					    const struct esc_tx_record *record,
+					    struct owd_sample *s)
 {
 	__s64 rx_fabric_ns = bpf_be64_to_cpu(r->rx_fabric_ns);
 	__u64 tx_ns = s->departure_ns, now_ns = s->now_ktime_ns;

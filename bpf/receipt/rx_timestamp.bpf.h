@@ -20,7 +20,8 @@ static __always_inline struct esc_rx_timestamps *rx_timestamps_get(void)
 	return bpf_map_lookup_elem(&rx_timestamps, &zero);
 }
 
-static __always_inline struct esc_rx_slot *rx_timestamp_slot(struct esc_rx_timestamps *table, __u64 id)
+static __always_inline struct esc_rx_slot *rx_timestamp_slot(struct esc_rx_timestamps *table,
+							     __u64 id)
 {
 	return &table->slots[id % ESC_RX_SLOTS];
 }

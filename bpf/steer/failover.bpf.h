@@ -51,8 +51,8 @@ static __always_inline bool failover_is_usable(const struct esc_path *path)
  * backup that it has: a change from one live path to another could reorder.
  */
 static __always_inline __u32 failover_backup(const struct esc_qp_steer *steer,
-					      const struct esc_paths *slot,
-					      const struct esc_path *path)
+					     const struct esc_paths *slot,
+					     const struct esc_path *path)
 {
 	__u32 backup = steer->backup % ESC_PATHS_MAX;
 

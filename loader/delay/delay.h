@@ -130,7 +130,8 @@ int delays_add_scrape(const struct delays_entry *entry, struct delayhist *hist);
 
 /* Sums since this daemon reads the maps: they outlive queue pairs, and never go back. */
 struct delays_counts {
-	uint64_t samples_sent, receipts, samples, samples_discarded, samples_expired, over, crossings;
+	uint64_t samples_sent, receipts, samples, samples_discarded, samples_expired, over,
+		crossings;
 };
 struct delays_port {
 	struct delays_counts counts;

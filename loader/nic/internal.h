@@ -110,7 +110,7 @@ struct nic_used {
 	const char *host; /* borrowed from the members */
 	bool wanted;	  /* while the list is made anew */
 	struct nic_way ways[ESC_NIC_ROUTES];
-	uint32_t usable;	/* as `nic_routes` has it */
+	uint32_t usable;	  /* as `nic_routes` has it */
 	enum esc_nic_route taken; /* what tc egress does with its packets now */
 	enum nic_why why;
 	uint64_t since_ns;    /* that it is taken */

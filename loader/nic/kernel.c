@@ -108,8 +108,8 @@ bool nic_kernel_is_dead(const struct nic_kernel *kernel, unsigned int ifindex)
 	char frame[64] = {0};
 	LIBBPF_OPTS(bpf_test_run_opts, run, .data_in = frame, .data_size_in = sizeof(frame),
 		    .ctx_in = &context, .ctx_size_in = sizeof(context), .repeat = 1);
-	int err =
-		bpf_prog_test_run_opts(bpf_program__fd(kernel->skeleton->progs.esc_nic_carrier), &run);
+	int err = bpf_prog_test_run_opts(bpf_program__fd(kernel->skeleton->progs.esc_nic_carrier),
+					 &run);
 
 	return err == -ENODEV || (!err && run.retval);
 }

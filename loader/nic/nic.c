@@ -123,7 +123,8 @@ static int home_of(const struct nic_plan *plan, const struct esc_address *addres
 	return -1;
 }
 
-static bool is_listed(const struct nic_used *list, size_t count, const struct esc_nic_route_key *key)
+static bool is_listed(const struct nic_used *list, size_t count,
+		      const struct esc_nic_route_key *key)
 {
 	for (size_t i = 0; i < count; i++)
 		if (!memcmp(&list[i].key, key, sizeof(*key)))

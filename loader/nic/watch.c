@@ -77,7 +77,7 @@ const char *nic_why_name(enum nic_why why)
 const char *nic_way_name(enum esc_nic_route way)
 {
 	static const char *const names[ESC_NIC_ROUTES] = {"direct", "second_to_second",
-							"second_to_first", "first_to_second"};
+							  "second_to_first", "first_to_second"};
 
 	return names[way];
 }
@@ -264,7 +264,7 @@ static uint32_t used_judge_ways(struct nic_watch *watch, struct nic_used *used, 
 /* What nic_choose() in bpf/nic/egress.bpf.h makes of it. @why: what speaks against the direct one.
  */
 static enum esc_nic_route used_choose(struct nic_watch *watch, const struct nic_used *used,
-				    uint64_t now, enum nic_why *why)
+				      uint64_t now, enum nic_why *why)
 {
 	const struct nic_device *first = used_device(watch, used, false);
 	const struct nic_device *second = used_device(watch, used, true);

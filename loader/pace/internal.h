@@ -83,7 +83,8 @@ void pace_publish(struct pace *pace);
 void pace_forget_orders(struct pace *pace);
 /* Orders, or lanes' floors: they are asked for with the next packet of each flow. */
 void pace_next_generation(struct pace *pace);
-int pace_order(struct pace *pace, const struct esc_qp_key *key, unsigned int class, bool by_operator);
+int pace_order(struct pace *pace, const struct esc_qp_key *key, unsigned int class,
+	       bool by_operator);
 void pace_withdraw(struct pace *pace, const struct esc_qp_key *key);
 /* Reads `qp_pace`; what belongs to no queue pair any more goes. */
 int pace_read_flows(struct pace *pace, uint64_t now_local_ns);

@@ -92,7 +92,8 @@ void pace_next_generation(struct pace *pace)
 	bpf_map_update_elem(pace->word_fd, &zero, &pace->word, BPF_ANY);
 }
 
-int pace_order(struct pace *pace, const struct esc_qp_key *key, unsigned int class, bool by_operator)
+int pace_order(struct pace *pace, const struct esc_qp_key *key, unsigned int class,
+	       bool by_operator)
 {
 	struct esc_pace_assignment order = {.class = class, .by_operator = by_operator};
 	int err = bpf_map_update_elem(pace->orders_fd, key, &order, BPF_ANY);

@@ -149,7 +149,7 @@ struct paths {
 		else
 /* The ids of a pair's candidates. */
 #define for_each_candidate(pair, id)                                                               \
-	for (unsigned int id = 0; id < ESC_PATHS_MAX; id++)                                   \
+	for (unsigned int id = 0; id < ESC_PATHS_MAX; id++)                                        \
 		if (!(pair)->candidates[id].sport)                                                 \
 			continue;                                                                  \
 		else

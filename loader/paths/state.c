@@ -51,7 +51,8 @@ static void detect_failover(struct paths *paths, struct paths_pair *pair, unsign
 	/* When the peer last received a probe of it, by our clock: late by the report's way back.
 	 */
 	if (live->received_peer_ns && live->report_peer_ns >= live->received_peer_ns)
-		heard_ns = (int64_t)(live->report_ns - (live->report_peer_ns - live->received_peer_ns));
+		heard_ns = (int64_t)(live->report_ns -
+				     (live->report_peer_ns - live->received_peer_ns));
 	/* A probe has arrived again before this tick: the length of the silence is lost. */
 	if ((int64_t)diverted_ns - heard_ns < (int64_t)path->deadline_ns)
 		heard_ns = 0;
@@ -196,8 +197,7 @@ void paths_choose_standbys(struct paths *paths, struct paths_pair *pair)
 
 		pair->candidates[ids[i]].backup = backup;
 		__atomic_store_n(&paths_map_entry(paths, pair, ids[i])->backup,
-				 backup < 0 ? ESC_PATH_NONE : (uint8_t)backup,
-				 __ATOMIC_RELAXED);
+				 backup < 0 ? ESC_PATH_NONE : (uint8_t)backup, __ATOMIC_RELAXED);
 	}
 }
 

@@ -25,8 +25,7 @@ static int id_of(const struct paths *paths, const struct paths_pair *pair,
 	if (!(steered_ports(paths) >> pair->port & 1) ||
 	    bpf_map_lookup_elem(paths->steers_fd, &entry->key, &rule))
 		return paths_pair_id_of(pair, sport);
-	if (rule.flags & ESC_STEER_PATH && rule.slot == pair->slot &&
-	    rule.path < ESC_PATHS_MAX) {
+	if (rule.flags & ESC_STEER_PATH && rule.slot == pair->slot && rule.path < ESC_PATHS_MAX) {
 		*by_rule = true;
 		return rule.path;
 	}
@@ -77,7 +76,8 @@ static enum path_use use_of(const struct paths *paths, const struct paths_pair *
 	if (!(steered_ports(paths) >> pair->port & 1) || !pair->replied_ns)
 		return PATH_WATCHED;
 	/* One that is down, or not trusted yet, may take seconds to be trusted. */
-	return path->qps && path->damp.state != PATHLIVE_DOWN && path->damp.state != PATHLIVE_HOLD_DOWN
+	return path->qps && path->damp.state != PATHLIVE_DOWN &&
+			       path->damp.state != PATHLIVE_HOLD_DOWN
 		       ? PATH_ACTIVE
 		       : PATH_STANDBY;
 }

@@ -220,8 +220,7 @@ uint32_t pair_route_of(const struct pair *pair, int id)
 
 int pair_candidate_for(const struct pair *pair, uint32_t route)
 {
-	const struct path_facts *path =
-		route < ESC_PATHS_MAX ? best_measured(pair, route) : NULL;
+	const struct path_facts *path = route < ESC_PATHS_MAX ? best_measured(pair, route) : NULL;
 
 	return path ? (int)path->id : -1;
 }

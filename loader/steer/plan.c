@@ -114,10 +114,9 @@ static json_t *pair_json(const struct pair *pair, int64_t now_ns)
 		if (pair->candidates[i].sport && pair->route_of[i] == i)
 			json_array_append_new(routes, route_json(pair, i));
 	for (size_t q = 0; q < pair->count; q++) {
-		int to = pair->qps[q].pinned
-				 ? CONTEND_NOWHERE
-				 : contend_best(&pair->contend, now_ns, pair->routes,
-						ESC_PATHS_MAX, &pair->qps[q], &gain_ns);
+		int to = pair->qps[q].pinned ? CONTEND_NOWHERE
+					     : contend_best(&pair->contend, now_ns, pair->routes,
+							    ESC_PATHS_MAX, &pair->qps[q], &gain_ns);
 
 		if (to >= 0)
 			json_array_append_new(moves, move_json(pair, q, to, gain_ns));

@@ -56,8 +56,9 @@ static void set_paths(const struct bench *b, const struct row *row, const struct
 		slot.paths[i] = (struct esc_path){
 			.sport = 0xc123 + i, .deadline_ns = 3000000, .backup = STANDBY};
 	if (row->path == DEAD)
-		slot.paths[PATH].live = (struct pathlive_path){
-			.report_peer_ns = 9000000, .report_ns = 9000000, .unconfirmed = PATHLIVE_UNCONFIRMED};
+		slot.paths[PATH].live = (struct pathlive_path){.report_peer_ns = 9000000,
+							       .report_ns = 9000000,
+							       .unconfirmed = PATHLIVE_UNCONFIRMED};
 	bpf_map_update_elem(bpf_map__fd(b->ours->maps.paths), &number, &slot, BPF_ANY);
 }
 

@@ -550,7 +550,7 @@ static void model_divert(struct esc_paths *slot)
 	if (backup == NOTHING || !model_lives(slot, backup) ||
 	    slot->paths[backup].sport != m.standby_port)
 		backup = path->backup < 16 && model_lives(slot, path->backup) ? path->backup
-										 : NOTHING;
+									      : NOTHING;
 	if (backup == NOTHING) {
 		if (m.backup == NOTHING && !model_dead(path))
 			return;

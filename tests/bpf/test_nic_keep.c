@@ -13,9 +13,9 @@ static bool keeps(int fd, const struct frame *f, uint32_t qpn)
 	struct esc_nic_request value = {};
 
 	addresses_of(f, &key.src, &key.dst);
-	return !bpf_map_lookup_elem(fd, &key, &value) && value.retained.begun == value.retained.ended &&
-	       value.retained.bytes == total && value.retained.sent_ktime_ns &&
-	       !memcmp(value.packet, f->data + 14, total);
+	return !bpf_map_lookup_elem(fd, &key, &value) &&
+	       value.retained.begun == value.retained.ended && value.retained.bytes == total &&
+	       value.retained.sent_ktime_ns && !memcmp(value.packet, f->data + 14, total);
 }
 
 static bool keeps_none(void)

@@ -546,8 +546,9 @@ static bool same_live(const struct esc_paths *have, const struct esc_paths *want
 		const struct pathlive_path *a = &have->paths[i].live, *b = &want->paths[i].live;
 
 		if (!IS(a->report_peer_ns, b->report_peer_ns) ||
-		    !IS(a->received_peer_ns, b->received_peer_ns) || !IS(!a->report_ns, !b->report_ns) ||
-		    !IS(a->since_ns, b->since_ns) || !IS(a->unconfirmed, b->unconfirmed)) {
+		    !IS(a->received_peer_ns, b->received_peer_ns) ||
+		    !IS(!a->report_ns, !b->report_ns) || !IS(a->since_ns, b->since_ns) ||
+		    !IS(a->unconfirmed, b->unconfirmed)) {
 			printf("# lane %d\n", i);
 			return false;
 		}
@@ -616,7 +617,8 @@ static void test_words_in(uint32_t seed)
 		random_words(&plan, &slot);
 		path_send(&p, &plan);
 		for (int l = 0; l < Q_PATHS; l++)
-			model_word(&slot.paths[l], plan.report_sport[l], plan.age_us[l], plan.ktime);
+			model_word(&slot.paths[l], plan.report_sport[l], plan.age_us[l],
+				   plan.ktime);
 		have = path_get_slot(&p);
 		if (!same_live(&have, &slot))
 			break;

@@ -75,7 +75,8 @@ static void test_stamps(void)
 				path_build(&given, &plan);
 				good = check_sent(&given, &by);
 				tap_ok(good && IS(path_get_slot(&p).paths[PATH].probes, 1) &&
-					       IS(path_get_slot(&p).paths[PATH].live.unconfirmed, 1),
+					       IS(path_get_slot(&p).paths[PATH].live.unconfirmed,
+						  1),
 				       "a request over IPv%d, %s%s: filled in, tagged, counted", ip,
 				       frame_shape_names[shape], timed ? ", with fabric time" : "");
 			}
@@ -105,7 +106,8 @@ static void test_words(void)
 		uint32_t age = probe_get(&out, bth + Q_AGES + 4 * i, 4);
 
 		good = good && IS(probe_get(&out, bth + Q_PORTS + 2 * i, 2), heard.sport[i]) &&
-		       IS(age, heard.sport[i] ? (ktime - heard.received_ktime_ns[i]) / 1000 : Q_NEVER);
+		       IS(age,
+			  heard.sport[i] ? (ktime - heard.received_ktime_ns[i]) / 1000 : Q_NEVER);
 	}
 	tap_ok(good, "a request says when each of the peer's lanes was heard");
 }

@@ -322,8 +322,9 @@ static void test_refusals(struct probe_world *w)
 		peer = probe_get_peer(w, PEER);
 		good = good && probe_same(&out, &request) &&
 		       probe_reason_is(w, WORLD_XDP, r->reason, 1) &&
-		       is("records", probe_events(w), 0) && is("heard", peer.requests_received, 0) &&
-		       is("epoch", peer.epoch, 0) && is("heard_local_ns", peer.received_local_ns, 0);
+		       is("records", probe_events(w), 0) &&
+		       is("heard", peer.requests_received, 0) && is("epoch", peer.epoch, 0) &&
+		       is("heard_local_ns", peer.received_local_ns, 0);
 		tap_ok(good, "a request %s: %s, nothing is written", r->name,
 		       world_reason_name(r->reason));
 	}

@@ -231,7 +231,8 @@ static void test_daemon_gone(struct probe_world *w)
 		good = good && send_plan(w, &plan) == XDP_VERDICT_DROP &&
 		       probe_reason_is(w, WORLD_XDP, ESC_REASON_PROBE_NO_DAEMON, i + 1);
 	}
-	tap_ok(good && is("records", probe_events(w), 0) && !probe_get_peer(w, PEER).received_local_ns,
+	tap_ok(good && is("records", probe_events(w), 0) &&
+		       !probe_get_peer(w, PEER).received_local_ns,
 	       "probes while the daemon is gone end here, counted, unanswered");
 	word.heartbeat_local_ns = now_ns() - ESC_PROBE_HEARTBEAT_TIMEOUT_NS / 2;
 	world_set_control(&w->world, &word);
@@ -322,8 +323,9 @@ static void test_lab(int64_t offset_ns, int32_t drift_ppb)
 	good = good && probe_events(&w) == 1 && is("t2 of the record", w.event.t2, t2) &&
 	       probe_get_peer(&w, PEER).received_local_ns >= before &&
 	       probe_get_peer(&w, PEER).received_local_ns <= after;
-	good = good && is("t2", t2,
-			  local_ns(probe_get_peer(&w, PEER).received_local_ns, offset_ns, drift_ppb));
+	good = good &&
+	       is("t2", t2,
+		  local_ns(probe_get_peer(&w, PEER).received_local_ns, offset_ns, drift_ppb));
 	tap_ok(good, "local time set by %lld ns, %d ppb off: stamps follow, ages do not",
 	       (long long)offset_ns, drift_ppb);
 	probe_world_close(&w);

@@ -50,12 +50,13 @@ static void test_note(struct receipt_world *w, int ip)
 	tap_ok(good, "IPv%d: a sampled packet is noted with fabric time and its bound", ip);
 	good = data_send(w, OUT, ip, SEND_MIDDLE, 16);
 	owd_read(w, ip, &owd);
-	tap_ok(good && !is_noted(w, ip, 16) && IS(owd.samples_discarded, 1) && IS(owd.samples_sent, 1),
+	tap_ok(good && !is_noted(w, ip, 16) && IS(owd.samples_discarded, 1) &&
+		       IS(owd.samples_sent, 1),
 	       "IPv%d: sent again, its note is spoiled", ip);
 	good = data_send(w, OUT, ip, SEND_MIDDLE, 16);
 	owd_read(w, ip, &owd);
-	tap_ok(good && !is_noted(w, ip, 16) && IS(owd.samples_discarded, 1) && IS(owd.samples_sent, 1) &&
-		       probe_reason_is(&w->w, OUT, -1, 0),
+	tap_ok(good && !is_noted(w, ip, 16) && IS(owd.samples_discarded, 1) &&
+		       IS(owd.samples_sent, 1) && probe_reason_is(&w->w, OUT, -1, 0),
 	       "IPv%d: and stays so", ip);
 }
 
@@ -288,7 +289,8 @@ static void test_ring(struct receipt_world *w)
 		good = data_send(w, OUT, 4, SEND_MIDDLE, psn) && good;
 	owd_read(w, 4, &owd);
 	sent_read(w, 4, &sent);
-	tap_ok(good && IS(sent_waiting(&sent), 64) && IS(owd.samples_sent, 64) && IS(owd.samples_expired, 0),
+	tap_ok(good && IS(sent_waiting(&sent), 64) && IS(owd.samples_sent, 64) &&
+		       IS(owd.samples_expired, 0),
 	       "64 samples in a row wait beside each other");
 	for (; psn < 80; psn++)
 		good = data_send(w, OUT, 4, SEND_MIDDLE, psn) && good;

@@ -98,9 +98,8 @@ static struct pathbudget_demand demand_of(size_t active, size_t backup, size_t w
 		.wanted_ns = {[PATH_ACTIVE] = 1000000,
 			      [PATH_STANDBY] = 20000000,
 			      [PATH_WATCHED] = PATHBUDGET_WATCH_NS},
-		.candidates = {[PATH_ACTIVE] = active,
-			  [PATH_STANDBY] = backup,
-			  [PATH_WATCHED] = watched},
+		.candidates =
+			{[PATH_ACTIVE] = active, [PATH_STANDBY] = backup, [PATH_WATCHED] = watched},
 		.budget_pps = pps,
 	};
 }

@@ -230,8 +230,8 @@ Test(steer_pair, the_policy_sees_contention)
 		count = contend_look(&pair->contend, &budget, now, &random, pair->routes,
 				     ESC_PATHS_MAX, pair->qps, pair->count, acts, 4);
 		if (now > SECOND + 50 * MS && !count)
-			cr_expect_eq(contend_best(&pair->contend, now, pair->routes,
-						  ESC_PATHS_MAX, &pair->qps[0], &gain),
+			cr_expect_eq(contend_best(&pair->contend, now, pair->routes, ESC_PATHS_MAX,
+						  &pair->qps[0], &gain),
 				     1);
 	}
 	cr_assert_eq(count, 1);

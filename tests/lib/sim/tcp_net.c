@@ -225,8 +225,8 @@ static void tnet_judge(struct tnet *net, struct tnet_flow *flow, uint32_t acked,
 		 delay_ns;
 
 	flow->law.weight = flow->weight;
-	delay_ns =
-		tcp_window_above(&flow->law, (int64_t)reported_ns, threshold_ns, (uint64_t)net->now_ns);
+	delay_ns = tcp_window_above(&flow->law, (int64_t)reported_ns, threshold_ns,
+				    (uint64_t)net->now_ns);
 	if (rtt_ns <= delay_ns)
 		rtt_ns = delay_ns + 1;
 	net->cuts += (uint64_t)tcp_window_take(&flow->law, acked, flow->una, flow->next, delay_ns,
