@@ -1,37 +1,17 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "local.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <libgen.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/explain.h"
 #include "base/places.h"
+#include "base/readfile.h"
 #include "dataplane/dataplane.h"
 #include "maps/maps.h"
 #include "verbs.h"
-
-static int make_kill_file(const char *path)
-{
-	char *copy = strdup(path);
-	int fd, err = 0;
-
-	if (!copy)
-		return -ENOMEM;
-	mkdir(dirname(copy), 0755); /* when it fails, open() says why */
-	free(copy);
-	fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
-	if (fd < 0)
-		err = -errno;
-	else
-		close(fd);
-	return err;
-}
 
 static const char *place(const json_t *args, const char *key, const char *fallback)
 {
@@ -69,7 +49,7 @@ json_t *local_off(const json_t *args, int *exit, char **error)
 		return NULL;
 	}
 	/* A daemon that starts meanwhile has to find the file, so it comes first. */
-	err_file = make_kill_file(kill_file);
+	err_file = createfile(kill_file);
 	err = dataplane_remove(pin_root, &why);
 	*exit = 1;
 	if (err)

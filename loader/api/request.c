@@ -59,22 +59,30 @@ static json_t *reply_by(struct core *core, const char *name, struct request *req
 	*found = true;
 	if (handler)
 		return handler->reply(core, request);
-	for (size_t i = 0; i < core->module_count; i++) {
-		handler = find_handler(core->modules[i].capability->verbs, name);
+	core_for_each(module, core) {
+		handler = find_handler(module->capability->verbs, name);
 		if (handler)
-			return handler->reply(core->modules[i].self, request);
+			return handler->reply(module->self, request);
 	}
 	*found = false;
 	return NULL;
 }
 
-static json_t *dispatch(struct core *core, const char *name, struct request *request)
+static json_t *reply_object(struct core *core, const json_t *object, struct request *request)
 {
+	const char *name = json_string_value(json_object_get(object, "verb"));
+	const struct verb *verb;
 	char *error = NULL;
-	const struct verb *verb = verbs_of_request(name, request->args, &error);
 	json_t *result;
 	bool found;
 
+	request->args = json_object_get(object, "args");
+	if (!name)
+		return request_misuse(request,
+				      "a request is a line {\"verb\": \"status\", \"args\": {}}");
+	if (request->args && !json_is_object(request->args))
+		return request_misuse(request, "`args` should be an object");
+	verb = verbs_of_request(name, request->args, &error);
 	if (!verb || !verbs_check(verb, request->args, &error))
 		return request_fail(request, REQUEST_MISUSE, error);
 	result = reply_by(core, verb->request ? verb->request : verb->name, request, &found);
@@ -83,19 +91,6 @@ static json_t *dispatch(struct core *core, const char *name, struct request *req
 	if (!found)
 		return request_misuse(request, "this daemon has no `%s`", verb->name);
 	return result;
-}
-
-static json_t *reply_object(struct core *core, const json_t *object, struct request *request)
-{
-	const char *verb = json_string_value(json_object_get(object, "verb"));
-
-	request->args = json_object_get(object, "args");
-	if (!verb)
-		return request_misuse(request,
-				      "a request is a line {\"verb\": \"status\", \"args\": {}}");
-	if (request->args && !json_is_object(request->args))
-		return request_misuse(request, "`args` should be an object");
-	return dispatch(core, verb, request);
 }
 
 void request_reply(struct core *core, const char *line, size_t bytes, struct reply *reply)

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "status.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -22,10 +21,16 @@ static json_t *reply_version(void *self, struct request *request)
 	return version();
 }
 
-static void put_kill_switch(json_t *object, const struct core *core)
+static json_t *reply_status(void *self, struct request *request)
 {
+	struct core *core = self;
+	json_t *object = version();
 	bool off = core_is_off(core);
 
+	(void)request;
+	core_refresh(core);
+	json_put_text(object, "host", core->config->host);
+	json_put(object, "mode", core_mode(core, -1));
 	json_put_bool(object, "kill_switch", off);
 	if (off && core_kill_file_exists(core))
 		json_put(object, "kill_switch_reason",
@@ -33,39 +38,25 @@ static void put_kill_switch(json_t *object, const struct core *core)
 	else if (off)
 		json_put(object, "kill_switch_reason",
 			 json_sprintf("the off flag is set in %s/control", core->config->pin_root));
-}
-
-static json_t *reply_status(void *self, struct request *request)
-{
-	struct core *core = self;
-	json_t *object = version();
-
-	(void)request;
-	core_refresh(core);
-	json_put_text(object, "host", core->config->host);
-	json_put(object, "mode", core_mode(core, -1));
-	put_kill_switch(object, core);
 	json_put_count(object, "pid", (uint64_t)getpid());
 	json_put_count(object, "uptime_s", (time_local_ns() - core->start_local_ns) / 1000000000);
 	json_put_text(object, "pin_root", core->config->pin_root);
 	json_put_text(object, "config", core->config->path);
-	for (size_t i = 0; i < core->module_count; i++)
-		if (core->modules[i].capability->status)
-			core->modules[i].capability->status(core->modules[i].self, object);
+	core_for_each(module, core)
+		if (module->capability->status)
+			module->capability->status(module->self, object);
 	return object;
 }
 
 static json_t *reply_events(void *self, struct request *request)
 {
 	struct core *core = self;
-	uint64_t since_ns;
+	uint64_t since_ns = json_count(request->args, "since_ns");
 
-	if (!request_flag(request, "follow", &request->follow))
-		return NULL;
-	/* A follower who names no time wants what comes from now on. */
-	if (!request_count(request, "since_ns", 0, UINT64_MAX, request->follow ? INT64_MAX : 0,
-			   &since_ns))
-		return NULL;
+	request->follow = json_is_true(json_object_get(request->args, "follow"));
+	/* A follower without a time gets what is recorded from now on. */
+	if (request->follow && !request_has(request, "since_ns"))
+		since_ns = INT64_MAX;
 	return json_pack("{s:o}", "events", events_since(core->events, since_ns));
 }
 
@@ -80,46 +71,25 @@ static json_t *reply_off(void *self, struct request *request)
 }
 
 /* `mode observe` ends all modes; another begins its own and leaves the others. */
-static int set_modes(struct core *core, const char *name, const json_t *interfaces, char **error)
-{
-	bool observe = !strcmp(name, "observe");
-	int err = 0;
-
-	for (size_t i = 0; !err && i < core->module_count; i++) {
-		const struct capability_mode *mode = core->modules[i].capability->mode;
-
-		if (mode && (observe || !strcmp(mode->name, name)))
-			err = mode->set(core->modules[i].self, !observe, interfaces, "command",
-					error);
-	}
-	return err;
-}
-
-static bool mode_exists(const struct core *core, const char *name)
-{
-	for (size_t i = 0; i < core->module_count; i++)
-		if (core->modules[i].capability->mode &&
-		    !strcmp(core->modules[i].capability->mode->name, name))
-			return true;
-	return !strcmp(name, "observe");
-}
-
 static json_t *reply_mode(void *self, struct request *request)
 {
 	const json_t *interfaces = json_object_get(request->args, "interfaces");
+	const char *name = json_text(request->args, "mode");
 	struct core *core = self;
-	const char *mode;
+	bool observe = !strcmp(name, "observe");
 	char *error = NULL;
+	int err = 0;
 
-	if (!request_text(request, "mode", "", &mode))
-		return NULL;
-	if (!mode_exists(core, mode))
-		return request_misuse(request, "`%.32s` is not a mode; give observe, steer or pace",
-				      mode);
-	/* `mode observe` ends the kill switch; on one interface alone it does not. */
-	if ((!strcmp(mode, "observe") && !json_array_size(interfaces) &&
-	     core_set_off(core, false, "command", &error)) ||
-	    set_modes(core, mode, interfaces, &error))
+	/* It ends the kill switch, too, unless it is for some interfaces alone. */
+	if (observe && !json_array_size(interfaces))
+		err = core_set_off(core, false, "command", &error);
+	core_for_each(module, core) {
+		const struct capability_mode *mode = module->capability->mode;
+
+		if (!err && mode && (observe || !strcmp(mode->name, name)))
+			err = mode->set(module->self, !observe, interfaces, "command", &error);
+	}
+	if (err)
 		return request_fail(request, REQUEST_FAILED, error);
 	return json_pack("{s:o, s:b}", "mode", core_mode(core, -1), "kill_switch",
 			 core_is_off(core));

@@ -29,11 +29,6 @@ struct textfile {
 	uint64_t write_local_ns; /* of the last write */
 };
 
-static double seconds(uint64_t ns)
-{
-	return (double)ns / 1e9;
-}
-
 static void write_process(FILE *out, bool up)
 {
 	prom_count(FAMILY("build_info", GAUGE, "Version of the daemon, always 1."), 1, "version",
@@ -41,45 +36,34 @@ static void write_process(FILE *out, bool up)
 	prom_count(FAMILY("up", GAUGE, "1 while the daemon runs, 0 after it was stopped."), up,
 		   NULL);
 	prom_value(FAMILY("last_write_timestamp_seconds", GAUGE, "When this file was written."),
-		   seconds(time_realtime_ns()), NULL);
+		   (double)time_realtime_ns() / 1e9, NULL);
 }
 
-static void write_state(FILE *out, struct core *core)
+void textfile_write_families(FILE *out, struct core *core)
 {
+	struct prom_family *collectors =
+		FAMILY("collector_up", GAUGE, "1 when this module's maps could be read.");
 	json_t *mode = core_mode(core, -1);
 
+	write_process(out, true);
 	prom_value(FAMILY("start_time_seconds", GAUGE, "When the daemon started."),
-		   seconds(core->start_realtime_ns), NULL);
+		   (double)core->start_realtime_ns / 1e9, NULL);
 	prom_count(FAMILY("mode_info", GAUGE, "What the daemon may do, always 1."), 1, "mode",
 		   json_string_value(mode), NULL);
+	json_decref(mode);
 	prom_count(
 		FAMILY("kill_switch", GAUGE, "1 when everything is detached by the kill switch."),
 		core_is_off(core), NULL);
 	prom_count(FAMILY("events_total", COUNTER, "Events recorded since the daemon started."),
 		   events_total(core->events), NULL);
-	json_decref(mode);
-}
-
-static void write_collectors(FILE *out, const struct core *core)
-{
-	struct prom_family *family =
-		FAMILY("collector_up", GAUGE, "1 when this module's maps could be read.");
-
-	for (size_t i = 0; i < core->module_count; i++)
-		if (core->modules[i].capability->refresh)
-			prom_count(family, !core->modules[i].refresh_error, "collector",
-				   core->modules[i].capability->name, NULL);
-}
-
-void textfile_write_families(FILE *out, struct core *core)
-{
-	write_process(out, true);
-	write_state(out, core);
 	core_refresh(core);
-	write_collectors(out, core);
-	for (size_t i = 0; i < core->module_count; i++)
-		if (core->modules[i].capability->write_metrics)
-			core->modules[i].capability->write_metrics(core->modules[i].self, out);
+	core_for_each(module, core)
+		if (module->capability->refresh)
+			prom_count(collectors, !module->refresh_error, "collector",
+				   module->capability->name, NULL);
+	core_for_each(module, core)
+		if (module->capability->write_metrics)
+			module->capability->write_metrics(module->self, out);
 }
 
 /* A new file under a name that node_exporter does not read; NULL with errno. */
@@ -162,13 +146,6 @@ static void forget_written(struct textfile *textfile, const char *path)
 	textfile->written = NULL;
 }
 
-static void notify_written(struct core *core)
-{
-	for (size_t i = 0; i < core->module_count; i++)
-		if (core->modules[i].capability->metrics_written)
-			core->modules[i].capability->metrics_written(core->modules[i].self);
-}
-
 int textfile_write(struct textfile *textfile)
 {
 	const char *directory = textfile->core->config->textfile.directory;
@@ -185,7 +162,9 @@ int textfile_write(struct textfile *textfile)
 		path = NULL;
 	report(textfile, directory, err);
 	if (!err) {
-		notify_written(textfile->core);
+		core_for_each(module, textfile->core)
+			if (module->capability->metrics_written)
+				module->capability->metrics_written(module->self);
 		forget_written(textfile, path);
 		if (!textfile->written) {
 			textfile->written = path;

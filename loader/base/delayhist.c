@@ -17,7 +17,7 @@ void delayhist_clear(struct delayhist *hist)
 	hist->count = 0;
 }
 
-/* Some more than needed: most additions raise bars that are there. */
+/* An eighth more than needed: most additions raise bars that are there. */
 static int delayhist_reserve(struct delayhist *hist, size_t room)
 {
 	struct delayhist_bar *grown;
@@ -146,15 +146,6 @@ int64_t delayhist_quantile(const struct delayhist *hist, double q)
 	return 0;
 }
 
-uint64_t delayhist_below(const struct delayhist *hist, uint64_t ns)
-{
-	uint64_t below = 0;
-
-	for (size_t i = 0; i < hist->count && bucket_end(hist->bars[i].bucket) <= ns; i++)
-		below += hist->bars[i].count;
-	return below;
-}
-
 double delayhist_sum(const struct delayhist *hist)
 {
 	double sum = 0;
@@ -164,32 +155,22 @@ double delayhist_sum(const struct delayhist *hist)
 	return sum;
 }
 
-/* The first bucket takes what is less than 0 as well. */
-static int64_t bucket_least(uint32_t bucket)
+/* @ns, brought into the bucket; the first one has no lower bound, the last one no upper one. */
+static int64_t clamp(int64_t ns, uint32_t bucket)
 {
-	return bucket ? (int64_t)esc_owd_bucket_floor(bucket) : INT64_MIN;
-}
-
-static int64_t bucket_most(uint32_t bucket)
-{
-	return bucket + 1 < ESC_OWD_BUCKETS ? (int64_t)bucket_end(bucket) - 1 : INT64_MAX;
-}
-
-static int64_t clamp(int64_t value, int64_t least, int64_t most)
-{
-	return value < least ? least : value > most ? most : value;
+	if (bucket && ns < (int64_t)esc_owd_bucket_floor(bucket))
+		return (int64_t)esc_owd_bucket_floor(bucket);
+	if (bucket + 1 < ESC_OWD_BUCKETS && ns >= (int64_t)bucket_end(bucket))
+		return (int64_t)bucket_end(bucket) - 1;
+	return ns;
 }
 
 int64_t delayhist_clamp_min(const struct delayhist *hist, int64_t ns)
 {
-	uint32_t first = hist->count ? hist->bars[0].bucket : 0;
-
-	return hist->count ? clamp(ns, bucket_least(first), bucket_most(first)) : ns;
+	return hist->count ? clamp(ns, hist->bars[0].bucket) : ns;
 }
 
 int64_t delayhist_clamp_max(const struct delayhist *hist, int64_t ns)
 {
-	uint32_t last = hist->count ? hist->bars[hist->count - 1].bucket : 0;
-
-	return hist->count ? clamp(ns, bucket_least(last), bucket_most(last)) : ns;
+	return hist->count ? clamp(ns, hist->bars[hist->count - 1].bucket) : ns;
 }

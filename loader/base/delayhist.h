@@ -38,15 +38,9 @@ uint64_t delayhist_samples(const struct delayhist *hist);
  * middle of its bucket, so wrong by half a bucket at most, 1.6%. 0 of none.
  */
 int64_t delayhist_quantile(const struct delayhist *hist, double q);
-/* Samples in whole buckets below @ns; exact when a bucket begins there. */
-uint64_t delayhist_below(const struct delayhist *hist, uint64_t ns);
 /* By the middles of the buckets. */
 double delayhist_sum(const struct delayhist *hist);
-/*
- * @ns, brought into the bucket of the least (largest) sample when it is not in
- * there: an extreme known from elsewhere that may be of a longer or of a
- * shorter time than the histogram.
- */
+/* @ns, an extreme over another period, brought into the bucket of the least (largest) sample. */
 int64_t delayhist_clamp_min(const struct delayhist *hist, int64_t ns);
 int64_t delayhist_clamp_max(const struct delayhist *hist, int64_t ns);
 

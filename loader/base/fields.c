@@ -50,32 +50,19 @@ static void write_one(struct prom_family *family, const struct field *field, con
 		      const struct prom_label *labels)
 {
 	double divisor = field->divisor ? field->divisor : 1;
+	uint64_t count = field->type == FIELD_U16   ? *(const uint16_t *)at
+			 : field->type == FIELD_U32 ? *(const uint32_t *)at
+			 : field->type == FIELD_U64 ? *(const uint64_t *)at
+						    : field->type == FIELD_BOOL && *(const bool *)at;
 
-	switch (field->type) {
-	case FIELD_U64:
-		if (divisor == 1)
-			prom_sample_count(family, *(const uint64_t *)at, labels);
-		else
-			prom_sample(family, (double)*(const uint64_t *)at / divisor, labels);
-		break;
-	case FIELD_U16:
-		prom_sample(family, *(const uint16_t *)at / divisor, labels);
-		break;
-	case FIELD_U32:
-		prom_sample(family, *(const uint32_t *)at / divisor, labels);
-		break;
-	case FIELD_I64:
-		prom_sample(family, (double)*(const int64_t *)at / divisor, labels);
-		break;
-	case FIELD_BOOL:
-		prom_sample_count(family, *(const bool *)at, labels);
-		break;
-	case FIELD_REAL:
+	if (field->type == FIELD_REAL)
 		prom_sample(family, *(const double *)at / divisor, labels);
-		break;
-	case FIELD_TEXT:
-		break;
-	}
+	else if (field->type == FIELD_I64)
+		prom_sample(family, (double)*(const int64_t *)at / divisor, labels);
+	else if (divisor != 1)
+		prom_sample(family, (double)count / divisor, labels);
+	else
+		prom_sample_count(family, count, labels);
 }
 
 void fields_write(FILE *out, const struct field *fields, const void *rows, size_t count,

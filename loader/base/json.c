@@ -47,8 +47,3 @@ const char *json_text(const json_t *object, const char *key)
 
 	return text ? text : "";
 }
-
-double json_real_of(const json_t *object, const char *key)
-{
-	return json_number_value(json_object_get(object, key));
-}

@@ -21,6 +21,5 @@ void json_put(json_t *object, const char *key, json_t *value);
 /* Members as given; 0 and "" when absent. */
 uint64_t json_count(const json_t *object, const char *key);
 const char *json_text(const json_t *object, const char *key);
-double json_real_of(const json_t *object, const char *key);
 
 #endif

@@ -44,21 +44,10 @@ struct prom_family {
 			       .type = (metric_)->type,                                            \
 			       .help = (metric_)->help})
 
-/* Pairs of label name and value, ended by {}; an empty value is left out. */
+/* Name and value of a label; a list is ended by {}, and an empty value is left out. */
 struct prom_label {
 	const char *name, *value;
 };
-void prom_sample(struct prom_family *family, double value, const struct prom_label *labels);
-void prom_sample_count(struct prom_family *family, uint64_t value,
-		       const struct prom_label *labels);
-
-/*
- * A sample of @family. Then pairs of label name and value, ended by NULL; a
- * label whose value is NULL or empty is left out, as Prometheus takes both for
- * the same.
- */
-void prom_count(struct prom_family *family, uint64_t value, ...) __attribute__((sentinel));
-void prom_value(struct prom_family *family, double value, ...) __attribute__((sentinel));
 
 /* Of a PROM_HISTOGRAM: how many values there were up to each of @bounds, and of all. */
 struct prom_histogram {
@@ -68,7 +57,19 @@ struct prom_histogram {
 	uint64_t count;
 	double sum;
 };
-void prom_histogram(struct prom_family *family, const struct prom_histogram *histogram, ...)
-	__attribute__((sentinel));
+
+/* A sample of @family. */
+void prom_sample(struct prom_family *family, double value, const struct prom_label *labels);
+void prom_sample_count(struct prom_family *family, uint64_t value,
+		       const struct prom_label *labels);
+void prom_sample_histogram(struct prom_family *family, const struct prom_histogram *histogram,
+			   const struct prom_label *labels);
+
+/* The same with names and values as arguments, the last one NULL. */
+#define PROM_LABELS(...) ((const struct prom_label *)(const char *const[]){__VA_ARGS__})
+#define prom_value(family, value, ...) prom_sample(family, value, PROM_LABELS(__VA_ARGS__))
+#define prom_count(family, value, ...) prom_sample_count(family, value, PROM_LABELS(__VA_ARGS__))
+#define prom_histogram(family, histogram, ...)                                                     \
+	prom_sample_histogram(family, histogram, PROM_LABELS(__VA_ARGS__))
 
 #endif

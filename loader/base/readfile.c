@@ -3,17 +3,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
+#include <libgen.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-static int refuse(const char *path, int err, const char *reason, char **error)
-{
-	if (asprintf(error, "%s: %s", path, reason) < 0)
-		*error = NULL;
-	return -err;
-}
+#include "explain.h"
 
 static int read_all(int fd, size_t max, char **bytes, size_t *size)
 {
@@ -26,10 +21,10 @@ static int read_all(int fd, size_t max, char **bytes, size_t *size)
 	while (got && have < max) {
 		got = read(fd, buffer + have, max - have);
 		if (got < 0 && errno != EINTR) {
-			int err = errno;
+			int err = -errno;
 
 			free(buffer);
-			return -err;
+			return err;
 		}
 		have += got > 0 ? got : 0;
 	}
@@ -48,25 +43,37 @@ int readfile(const char *path, size_t max, char **bytes, size_t *size, struct st
 
 	*error = NULL;
 	if (fd < 0 || fstat(fd, &st)) {
-		err = refuse(path, errno, strerror(errno), error);
+		err = explain(error, -errno, "%s: %s", path, strerror(errno));
 	} else if (!S_ISREG(st.st_mode)) {
-		err = refuse(path, S_ISDIR(st.st_mode) ? EISDIR : EINVAL,
-			     S_ISDIR(st.st_mode) ? "is a directory" : "is not a regular file",
-			     error);
+		err = S_ISDIR(st.st_mode)
+			      ? explain(error, -EISDIR, "%s: is a directory", path)
+			      : explain(error, -EINVAL, "%s: is not a regular file", path);
 	} else if ((unsigned long long)st.st_size > max) {
-		char reason[64];
-
-		snprintf(reason, sizeof(reason), "is larger than %zu KiB", max / 1024);
-		err = refuse(path, EFBIG, reason, error);
+		err = explain(error, -EFBIG, "%s: is larger than %zu KiB", path, max / 1024);
 	} else {
 		/* A file that grows meanwhile is read as far as it was. */
 		err = read_all(fd, st.st_size, bytes, size);
 		if (err)
-			refuse(path, -err, strerror(-err), error);
+			explain(error, err, "%s: %s", path, strerror(-err));
 	}
 	if (fd >= 0)
 		close(fd);
 	if (!err && status)
 		*status = st;
 	return err;
+}
+
+int createfile(const char *path)
+{
+	char *copy = strdup(path);
+	int fd;
+
+	if (copy)
+		mkdir(dirname(copy), 0755); /* when it fails, so does open() */
+	free(copy);
+	fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+	if (fd < 0)
+		return -errno;
+	close(fd);
+	return 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A whole regular file into memory, bounded, with a reason in words. */
+/* A whole regular file into memory, bounded, with a reason in words; an empty file. */
 #ifndef ESC_LOADER_READFILE_H
 #define ESC_LOADER_READFILE_H
 
@@ -13,5 +13,8 @@
  */
 int readfile(const char *path, size_t max, char **bytes, size_t *size, struct stat *status,
 	     char **error);
+
+/* An empty file, unless it is there, and its directory, when its parent is. 0 or -errno. */
+int createfile(const char *path);
 
 #endif

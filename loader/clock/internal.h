@@ -60,16 +60,14 @@ enum { CLOCK_EVENTS(EVENT_ENUM) };
 extern const struct event_kind clock_events[];
 
 #define CLOCK_METRICS(X)                                                                           \
-	X(CLOCK_SYNC_STATE, "clock_sync_state", GAUGE,                                             \
-	  "Fabric clock: 0 free running or converging, 1 in step, 2 holdover.")                    \
-	X(CLOCK_STATE_INFO, "clock_state_info", GAUGE, "State of the fabric clock, always 1.")     \
+	X(CLOCK_STATES, "clock_state", GAUGE, "1 for the state that the fabric clock is in.")      \
 	X(CLOCK_PEERS, "clock_peers", GAUGE, "Neighbors that the clock is agreed with.")           \
-	X(CLOCK_LAST_SYNC_AGE, "clock_last_sync_age_seconds", GAUGE,                               \
-	  "Since a neighbor was last used for the clock.")                                         \
+	X(CLOCK_LAST_SYNC, "clock_last_sync_timestamp_seconds", GAUGE,                             \
+	  "When a neighbor was last used for the clock.")                                          \
 	X(CLOCK_ERROR_BOUND, "clock_error_bound_seconds", GAUGE,                                   \
 	  "Fabric time as read here is true within this.")                                         \
-	X(CLOCK_FREQUENCY, "clock_frequency_ppm", GAUGE,                                           \
-	  "Rate of fabric time against this host's clock, in millionths.")                         \
+	X(CLOCK_FREQUENCY, "clock_frequency_offset_ratio", GAUGE,                                  \
+	  "Rate of fabric time against this host's clock, less 1.")                                \
 	X(CLOCK_RESIDUAL, "clock_loop_residual_seconds", GAUGE,                                    \
 	  "Spread of the neighbors' estimates of this host's clock.")                              \
 	X(CLOCK_TAI_OFFSET, "clock_tai_offset_seconds", GAUGE,                                     \

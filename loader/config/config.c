@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/explain.h"
+#include "base/json.h"
 #include "base/readfile.h"
 #include "internal.h"
 #include "keys.h"
@@ -33,78 +34,63 @@ const void *config_section(const struct config *config, const struct config_sect
 	return NULL;
 }
 
-void config_set_defaults(const struct config_key *keys, unsigned int count, void *values)
+void config_set_defaults(const struct config_key *keys, void *values)
 {
 	struct config_reading nowhere = {.path = "default"};
 
-	for (unsigned int k = 0; k < count; k++)
-		if (keys[k].fallback)
-			keys[k].type->parse(&nowhere, &keys[k], keys[k].fallback,
-					    (char *)values + keys[k].offset);
+	for (const struct config_key *key = keys; key->name; key++)
+		if (key->fallback)
+			key->type->parse(&nowhere, key, key->fallback, (char *)values + key->offset);
 	assert(!nowhere.error_count);
 }
 
-void config_clear_keys(const struct config_key *keys, unsigned int count, void *values)
+void config_clear_keys(const struct config_key *keys, void *values)
 {
-	for (unsigned int k = 0; k < count; k++)
-		if (keys[k].type->clear)
-			keys[k].type->clear(&keys[k], (char *)values + keys[k].offset);
-}
-
-static int list_sections(struct config *config, const struct config_section *const *more)
-{
-	size_t count = 0;
-
-	while (more && more[count])
-		count++;
-	config->section_count = config_own_section_count + count;
-	if (config->section_count > CONFIG_SECTIONS_MAX)
-		return -E2BIG;
-	config->sections = calloc(config->section_count, sizeof(*config->sections));
-	config->values = calloc(config->section_count, sizeof(*config->values));
-	if (!config->sections || !config->values)
-		return -ENOMEM;
-	for (size_t i = 0; i < config->section_count; i++)
-		config->sections[i] = i < config_own_section_count
-					      ? config_own_sections[i]
-					      : more[i - config_own_section_count];
-	return 0;
+	for (const struct config_key *key = keys; key->name; key++)
+		if (key->type->clear)
+			key->type->clear(key, (char *)values + key->offset);
 }
 
 static int config_new(const char *path, const struct config_section *const *more,
 		      struct config **out)
 {
 	struct config *config = calloc(1, sizeof(*config));
-	int err;
+	size_t count = config_own_section_count;
 
 	*out = config;
+	while (more && more[count - config_own_section_count])
+		count++;
 	if (!config)
 		return -ENOMEM;
 	config->path = strdup(path);
-	err = config->path ? list_sections(config, more) : -ENOMEM;
-	for (size_t i = 0; !err && i < config->section_count; i++) {
-		const struct config_section *section = config->sections[i];
+	config->sections = calloc(count, sizeof(*config->sections));
+	config->values = calloc(count, sizeof(*config->values));
+	if (!config->path || !config->sections || !config->values)
+		return -ENOMEM;
+	if (count > CONFIG_SECTIONS_MAX)
+		return -E2BIG;
+	for (size_t i = 0; i < count; i++) {
+		const struct config_section *section =
+			i < config_own_section_count ? config_own_sections[i]
+						     : more[i - config_own_section_count];
 
 		if (section->bytes) {
 			config->values[i] = calloc(1, section->bytes);
 			if (!config->values[i])
 				return -ENOMEM;
 		}
-		config_set_defaults(section->keys, section->key_count, config_values(config, i));
+		config->sections[config->section_count++] = section;
+		config_set_defaults(section->keys, config_values(config, i));
 	}
-	return err;
+	return 0;
 }
 
 void config_free(struct config *config)
 {
 	if (!config)
 		return;
-	for (size_t i = 0; config->values && i < config->section_count; i++) {
-		const struct config_section *section = config->sections[i];
-
-		if (!section->bytes || config->values[i])
-			config_clear_keys(section->keys, section->key_count,
-					  config_values(config, i));
+	for (size_t i = 0; i < config->section_count; i++) {
+		config_clear_keys(config->sections[i]->keys, config_values(config, i));
 		free(config->values[i]);
 	}
 	free(config->sections);
@@ -117,16 +103,13 @@ void config_free(struct config *config)
 
 /* --- to JSON --- */
 
-json_t *config_show_keys(const struct config_key *keys, unsigned int count, const void *values)
+json_t *config_show_keys(const struct config_key *keys, const void *values)
 {
 	json_t *object = json_object();
 
-	for (unsigned int k = 0; k < count; k++) {
-		json_t *value = keys[k].type->show(&keys[k], (const char *)values + keys[k].offset);
-
-		if (value)
-			json_object_set_new(object, keys[k].name, value);
-	}
+	for (const struct config_key *key = keys; key->name; key++)
+		json_put(object, key->name,
+			 key->type->show(key, (const char *)values + key->offset));
 	return object;
 }
 
@@ -157,13 +140,9 @@ json_t *config_to_json(const struct config *config)
 {
 	json_t *root = json_pack("{s:s}", "path", config->path);
 
-	for (size_t i = 0; i < config->section_count; i++) {
-		const struct config_section *section = config->sections[i];
-
-		put_section(root, section->name,
-			    config_show_keys(section->keys, section->key_count,
-					     config_values(config, i)));
-	}
+	for (size_t i = 0; i < config->section_count; i++)
+		put_section(root, config->sections[i]->name,
+			    config_show_keys(config->sections[i]->keys, config_values(config, i)));
 	return root;
 }
 
@@ -196,9 +175,9 @@ static void check_fixed(struct config_reading *reading, const struct config *in_
 		const struct config_section *section = reading->config->sections[i];
 		const void *old = config_section(in_force, section);
 
-		for (unsigned int k = 0; old && k < section->key_count; k++)
-			if (section->keys[k].fixed)
-				check_fixed_key(reading, section, &section->keys[k], old,
+		for (const struct config_key *key = section->keys; old && key->name; key++)
+			if (key->fixed)
+				check_fixed_key(reading, section, key, old,
 						config_values(reading->config, i));
 	}
 }
@@ -224,36 +203,31 @@ static int report_faults(struct config_reading *reading, char **report)
 	return fclose(out) ? -ENOMEM : 0;
 }
 
-/* Without a host name of its own (a container may have none) a host is "localhost". */
-static int set_host(struct config *config)
-{
-	char name[256] = "";
-
-	if (config->host)
-		return 0;
-	if (gethostname(name, sizeof(name) - 1) || !name[0])
-		strcpy(name, "localhost");
-	config->host = strdup(name);
-	return config->host ? 0 : -ENOMEM;
-}
-
 static int read_file(struct config_reading *reading, const struct config_input *input,
 		     const char *bytes, size_t size)
 {
+	char name[256] = "";
 	int err = config_new(reading->path, input->sections, &reading->config);
 
+	if (!err)
+		err = config_read_yaml(reading, bytes, size);
 	if (err)
 		return err;
-	err = config_read_yaml(reading, bytes, size);
-	if (!err)
-		err = set_host(reading->config);
-	if (!err && input->in_force)
+	/* A container may have no host name. */
+	if (!reading->config->host) {
+		bool named = !gethostname(name, sizeof(name) - 1) && name[0];
+
+		reading->config->host = strdup(named ? name : "localhost");
+	}
+	if (!reading->config->host)
+		return -ENOMEM;
+	if (input->in_force)
 		check_fixed(reading, input->in_force);
-	if (!err && input->check_host)
+	if (input->check_host)
 		config_check_host(reading);
 	if (reading->no_memory)
 		return -ENOMEM;
-	return !err && reading->error_count ? -EINVAL : err;
+	return reading->error_count ? -EINVAL : 0;
 }
 
 int config_parse(const struct config_input *input, const char *bytes, size_t size,
@@ -277,33 +251,24 @@ int config_parse(const struct config_input *input, const char *bytes, size_t siz
 	return err;
 }
 
-static int read_config_file(const char *path, char **bytes, size_t *size, char **error)
+int config_load(const struct config_input *input, struct config **out, char **report)
 {
-	char *reason;
-	int err = readfile(path, CONFIG_BYTES_MAX, bytes, size, NULL, &reason);
+	char *bytes, *reason;
+	size_t size;
+	int err = readfile(input->path ? input->path : CONFIG_PATH_DEFAULT, CONFIG_BYTES_MAX,
+			   &bytes, &size, NULL, &reason);
 
-	if (err)
-		explain(error, err, "%s; %s", reason ? reason : strerror(-err),
-			err == -ENOENT ? "write one (man escapement.yaml) or name another "
-					 "with -c FILE"
+	*report = NULL;
+	if (err) {
+		explain(report, err, "%s; %s", reason ? reason : strerror(-err),
+			err == -ENOENT ? "write one (man escapement.yaml) or name another with -c "
+					 "FILE"
 			: err == -EFBIG || err == -EISDIR || err == -EINVAL
 				? "name a configuration file with -c FILE"
 				: "see that root may read it");
-	free(reason);
-	return err;
-}
-
-int config_load(const struct config_input *input, struct config **out, char **report)
-{
-	char *bytes;
-	size_t size;
-	int err;
-
-	*report = NULL;
-	err = read_config_file(input->path ? input->path : CONFIG_PATH_DEFAULT, &bytes, &size,
-			       report);
-	if (err)
+		free(reason);
 		return err;
+	}
 	err = config_parse(input, bytes, size, out, report);
 	free(bytes);
 	return err;

@@ -40,15 +40,11 @@ void config_check_host(struct config_reading *reading);
 const yaml_node_t *config_find(struct config_reading *reading, const yaml_node_t *mapping,
 			       const char *key, unsigned int *line);
 
-/* malloc'd; a relative @given starts from the folder of the file at @path. */
-char *config_path_from(const char *path, const char *given);
-
 /* --- the keys of one structure --- */
 
-void config_set_defaults(const struct config_key *keys, unsigned int count, void *values);
-struct json_t *config_show_keys(const struct config_key *keys, unsigned int count,
-				const void *values);
-void config_clear_keys(const struct config_key *keys, unsigned int count, void *values);
+void config_set_defaults(const struct config_key *keys, void *values);
+struct json_t *config_show_keys(const struct config_key *keys, const void *values);
+void config_clear_keys(const struct config_key *keys, void *values);
 
 /* How many entries the list at @value has. */
 size_t *config_list_count(const struct config_key *key, void *value);

@@ -36,9 +36,8 @@ struct config_type {
 
 /* A list of mappings, each kept as an entry of @entry_bytes. Its first key names it, uniquely. */
 struct config_list {
-	const struct config_key *keys;
-	unsigned int key_count;
-	unsigned int least, most; /* entries */
+	const struct config_key *keys; /* ended by {} */
+	unsigned int least, most;      /* entries */
 	size_t entry_bytes;
 	size_t count_offset; /* of its size_t, where the list's own offset is counted from */
 };
@@ -63,8 +62,7 @@ struct config_key {
 struct config_section {
 	const char *name;    /* "pace", or "pace.tcp" for a mapping in it; "": the top level */
 	const char *summary; /* one sentence or more, as of @help */
-	const struct config_key *keys;
-	unsigned int key_count;
+	const struct config_key *keys; /* ended by {} */
 	size_t bytes; /* of its structure; 0: it is part of struct config, at @offset */
 	size_t offset;
 	bool for_tests; /* not in the example */
@@ -94,7 +92,10 @@ extern const struct config_type config_type_text, config_type_path, config_type_
  * An error in the file, at the line of @key in the mapping that is being read or checked (NULL:
  * of the mapping). The text continues "FILE:LINE: ". Returns -EINVAL.
  */
-int config_refuse(struct config_reading *reading, const char *key, const char *format, ...)
+#define config_refuse(reading, key, ...)                                                           \
+	config_refuse_at(reading, config_line_of(reading, key), __VA_ARGS__)
+unsigned int config_line_of(struct config_reading *reading, const char *key);
+int config_refuse_at(struct config_reading *reading, unsigned int line, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 /* What does not keep the file from being used; at @line, for --check-config. */
 void config_warn(struct config_reading *reading, unsigned int line, const char *format, ...)

@@ -38,13 +38,13 @@ static const struct config_key mesh_keys[] = {
 	{"down_after", CONFIG_FIELD(duration, struct config_mesh, down_after_ns), .fallback = "1s",
 	 .least = 100 * CONFIG_MS, .most = 60 * CONFIG_S,
 	 .help = "A peer is down when nothing was received from it for so long."},
+	{},
 };
 
 static const struct config_section mesh_section = {
 	.name = "mesh",
 	.summary = "Probes between this host and some others of the fleet.",
 	.keys = mesh_keys,
-	.key_count = CONFIG_COUNT_OF(mesh_keys),
 	.offset = offsetof(struct config, mesh),
 };
 
@@ -61,13 +61,13 @@ static const struct config_key clock_keys[] = {
 		 "the clock's maximum error; otherwise nothing is sent, and `clock` shows the "
 		 "reason. Of several anchors the one with the lowest id is used while it is "
 		 "received."},
+	{},
 };
 
 static const struct config_section clock_section = {
 	.name = "clock",
 	.summary = "Fabric time.",
 	.keys = clock_keys,
-	.key_count = CONFIG_COUNT_OF(clock_keys),
 	.offset = offsetof(struct config, clock),
 };
 
@@ -131,6 +131,7 @@ static const struct config_key receipts_keys[] = {
 		 "of sampled packets between the tc hook and the driver, as opposed to the "
 		 "fabric's delay. A program then runs for every packet that any interface of this "
 		 "host sends."},
+	{},
 };
 
 static const struct config_section receipts_section = {
@@ -138,7 +139,6 @@ static const struct config_section receipts_section = {
 	.summary = "One-way delay of queue pairs. Both ends sample the same packets, by their "
 		   "sequence numbers, and the receiver of one sends a receipt of some 130 bytes.",
 	.keys = receipts_keys,
-	.key_count = CONFIG_COUNT_OF(receipts_keys),
 	.offset = offsetof(struct config, receipts),
 };
 
@@ -152,13 +152,13 @@ static const struct config_key qps_keys[] = {
 	{"idle", CONFIG_FIELD(duration, struct config_qps, idle_ns), .fallback = "60s",
 	 .least = CONFIG_S, .most = 24 * 3600 * CONFIG_S,
 	 .help = "A queue pair without a packet for so long is removed."},
+	{},
 };
 
 static const struct config_section qps_section = {
 	.name = "qps",
 	.summary = "The table of queue pairs.",
 	.keys = qps_keys,
-	.key_count = CONFIG_COUNT_OF(qps_keys),
 	.offset = offsetof(struct config, qps),
 };
 
@@ -202,13 +202,13 @@ static const struct config_key textfile_keys[] = {
 	 .help = "Candidate paths with series of their own. 16 series each at most; paths that are "
 		 "down, in hold-down or suspect first, then those with most queue pairs. The "
 		 "number of paths in each state is always there."},
+	{},
 };
 
 static const struct config_section textfile_section = {
 	.name = "textfile",
 	.summary = "Metrics for the textfile collector of node_exporter.",
 	.keys = textfile_keys,
-	.key_count = CONFIG_COUNT_OF(textfile_keys),
 	.offset = offsetof(struct config, textfile),
 };
 
@@ -220,13 +220,13 @@ static const struct config_key events_keys[] = {
 		 "any time: it is opened for each event."},
 	{"keep", CONFIG_FIELD(number, struct config_events, keep), .fallback = "4096", .least = 1,
 	 .most = 1000000, .fixed = true, .help = "Events kept in memory for `escapement events`."},
+	{},
 };
 
 static const struct config_section events_section = {
 	.name = "events",
 	.summary = "The event log.",
 	.keys = events_keys,
-	.key_count = CONFIG_COUNT_OF(events_keys),
 	.offset = offsetof(struct config, events),
 };
 
@@ -293,6 +293,7 @@ static const struct config_key paths_keys[] = {
 	 .help = "All path probes of this host together, per second. When it is short, paths in "
 		 "use come first and the others keep a tenth of it; `escapement status` shows it. "
 		 "A peer gets replies up to a quarter more than this: give all hosts the same."},
+	{},
 };
 
 static const struct config_section paths_section = {
@@ -301,7 +302,6 @@ static const struct config_section paths_section = {
 		   "are found for each address of a member with which this host has queue pairs, "
 		   "in either direction.",
 	.keys = paths_keys,
-	.key_count = CONFIG_COUNT_OF(paths_keys),
 	.offset = offsetof(struct config, paths),
 	.check = check_paths,
 };
@@ -370,13 +370,13 @@ static const struct config_key lab_keys[] = {
 	 .help = "`all`, or some of `cubic`, `bbr`, `reno`. TCP pacing acts as if the kernel had "
 		 "no "
 		 "such congestion controls to wrap."},
+	{},
 };
 
 static const struct config_section lab_section = {
 	.name = "lab",
 	.summary = "For tests only.",
 	.keys = lab_keys,
-	.key_count = CONFIG_COUNT_OF(lab_keys),
 	.offset = offsetof(struct config, lab),
 	.for_tests = true,
 };

@@ -93,11 +93,11 @@ static const struct config_key interface_keys[] = {
 	{"dummy", CONFIG_FIELD(text, struct config_interface, dummy), .example = "roce0",
 	 .most = IF_NAMESIZE - 1, .check = check_other_interface,
 	 .help = "Dummy device on top of this NIC. It is made by `escapement failover dummy add`."},
+	{},
 };
 
 static const struct config_list interface_list = {
 	.keys = interface_keys,
-	.key_count = CONFIG_COUNT_OF(interface_keys),
 	.least = 1,
 	.most = ESC_PORTS_MAX,
 	.entry_bytes = sizeof(struct config_interface),
@@ -202,11 +202,11 @@ static const struct config_key top_keys[] = {
 	{"kill_file", CONFIG_FIELD(path, struct config, kill_file),
 	 .fallback = CONFIG_KILL_FILE_DEFAULT, .fixed = true,
 	 .help = "While this file exists, nothing is attached."},
+	{},
 };
 
 const struct config_section config_top_section = {
 	.name = "",
 	.summary = "",
 	.keys = top_keys,
-	.key_count = CONFIG_COUNT_OF(top_keys),
 };

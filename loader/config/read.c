@@ -17,14 +17,13 @@ struct scope {
 	const char *name; /* of the section, or of the list that it is an entry of */
 	bool entry;
 	const struct config_key *keys;
-	unsigned int key_count;
 	void *values;
 };
 
-/* --- what is wrong --- */
+/* --- errors --- */
 
 /* One line each, whatever a key of the file holds. */
-static void add_fault(struct config_reading *reading, unsigned int line, const char *what,
+static void add_fault(struct config_reading *reading, unsigned int line, const char *kind,
 		      const char *format, va_list arguments)
 {
 	unsigned int at = reading->fault_count;
@@ -32,7 +31,7 @@ static void add_fault(struct config_reading *reading, unsigned int line, const c
 
 	if (at == CONFIG_FAULTS_MAX)
 		return;
-	if (vasprintf(&text, format, arguments) < 0 || asprintf(&whole, "%s%s", what, text) < 0) {
+	if (vasprintf(&text, format, arguments) < 0 || asprintf(&whole, "%s%s", kind, text) < 0) {
 		free(text);
 		config_no_memory(reading);
 		return;
@@ -47,8 +46,7 @@ static void add_fault(struct config_reading *reading, unsigned int line, const c
 	reading->fault_count++;
 }
 
-__attribute__((format(printf, 3, 4))) static int
-refuse_at(struct config_reading *reading, unsigned int line, const char *format, ...)
+int config_refuse_at(struct config_reading *reading, unsigned int line, const char *format, ...)
 {
 	va_list arguments;
 
@@ -59,18 +57,13 @@ refuse_at(struct config_reading *reading, unsigned int line, const char *format,
 	return -EINVAL;
 }
 
-int config_refuse(struct config_reading *reading, const char *key, const char *format, ...)
+unsigned int config_line_of(struct config_reading *reading, const char *key)
 {
 	unsigned int line = reading->line;
-	va_list arguments;
 
 	if (key)
 		config_find(reading, reading->mapping, key, &line);
-	reading->error_count++;
-	va_start(arguments, format);
-	add_fault(reading, line, "", format, arguments);
-	va_end(arguments);
-	return -EINVAL;
+	return line;
 }
 
 void config_warn(struct config_reading *reading, unsigned int line, const char *format, ...)
@@ -94,7 +87,7 @@ static int refuse_yaml(struct config_reading *reading, const yaml_parser_t *pars
 {
 	if (parser->error == YAML_MEMORY_ERROR)
 		return -ENOMEM;
-	return refuse_at(reading, parser->problem_mark.line + 1,
+	return config_refuse_at(reading, parser->problem_mark.line + 1,
 			 "not YAML: %s%s%s; indent with spaces, and quote a value that has a colon "
 			 "or begins with a sign",
 			 parser->problem ? parser->problem : "unreadable text",
@@ -115,7 +108,7 @@ static int load_document(struct config_reading *reading, const char *bytes, size
 	    (yaml_document_get_root_node(&reading->document) && !yaml_parser_load(&parser, &more)))
 		err = refuse_yaml(reading, &parser);
 	else if (yaml_document_get_root_node(&more))
-		err = refuse_at(reading, more.start_mark.line + 1,
+		err = config_refuse_at(reading, more.start_mark.line + 1,
 				"a second document begins here; keep everything in one, without "
 				"`---`");
 	yaml_document_delete(&more);
@@ -176,88 +169,81 @@ static int refuse_alias(struct config_reading *reading, const yaml_node_t *holde
 {
 	if (value->start_mark.index > holder->start_mark.index)
 		return 0;
-	return refuse_at(reading, line,
+	return config_refuse_at(reading, line,
 			 "aliases (*name) are not understood here; write the value out");
 }
 
-/* --- keys that there are not --- */
+/* --- unknown keys --- */
 
-/* The section @key of the section @scope, NULL: none. */
-static const struct config_section *
-section_in(const struct config *config, const struct scope *scope, const char *key, size_t *i)
+/* The name of @section in the mapping of @scope, such as "tcp" in "pace"; NULL: not there. */
+static const char *name_in(const struct config_section *section, const struct scope *scope)
 {
 	size_t bytes = strlen(scope->name);
+	const char *name = section->name;
 
-	for (*i = 0; !scope->entry && *i < config->section_count; (*i)++) {
-		const char *name = config->sections[*i]->name;
-
-		if (strncmp(name, scope->name, bytes) || (bytes && name[bytes] != '.'))
-			continue;
-		if (*name && !strchr(key, '.') && !strcmp(name + bytes + !!bytes, key))
-			return config->sections[*i];
-	}
-	return NULL;
+	if (scope->entry || !*name || strncmp(name, scope->name, bytes) ||
+	    (bytes && name[bytes] != '.'))
+		return NULL;
+	name += bytes + (bytes != 0);
+	return strchr(name, '.') ? NULL : name;
 }
 
-static unsigned int names_in(const struct config *config, const struct scope *scope,
-			     const char *names[NAMES_MAX])
+/* The index of the section @key of @scope; -1: none. */
+static int section_in(const struct config *config, const struct scope *scope, const char *key)
 {
-	size_t bytes = strlen(scope->name);
-	unsigned int count = 0;
+	for (size_t i = 0; i < config->section_count; i++) {
+		const char *name = name_in(config->sections[i], scope);
 
-	for (unsigned int i = 0; i < scope->key_count && count < NAMES_MAX; i++)
-		names[count++] = scope->keys[i].name;
-	for (size_t i = 0; !scope->entry && i < config->section_count && count < NAMES_MAX; i++) {
-		const char *name = config->sections[i]->name;
-		const char *rest = name + bytes + !!bytes;
-
-		if (strncmp(name, scope->name, bytes) || (bytes && name[bytes] != '.'))
-			continue;
-		if (*name && !strchr(rest, '.'))
-			names[count++] = rest;
+		if (name && !strcmp(name, key))
+			return (int)i;
 	}
-	return count;
+	return -1;
 }
 
 /* The section, or list, that has a key of this name. */
-static const char *home_of(const struct config *config, const char *key)
+static const char *home_of(const struct config *config, const char *name)
 {
-	for (size_t i = 0; i < config->section_count; i++) {
-		const struct config_section *section = config->sections[i];
+	for (size_t i = 0; i < config->section_count; i++)
+		for (const struct config_key *key = config->sections[i]->keys; key->name; key++) {
+			const struct config_key *entry = key->list ? key->list->keys : NULL;
 
-		for (unsigned int k = 0; k < section->key_count; k++) {
-			const struct config_list *list = section->keys[k].list;
-
-			if (*section->name && !strcmp(section->keys[k].name, key))
-				return section->name;
-			for (unsigned int e = 0; list && e < list->key_count; e++)
-				if (!strcmp(list->keys[e].name, key))
-					return section->keys[k].name;
+			if (*config->sections[i]->name && !strcmp(key->name, name))
+				return config->sections[i]->name;
+			for (; entry && entry->name; entry++)
+				if (!strcmp(entry->name, name))
+					return key->name;
 		}
-	}
 	return NULL;
 }
 
 static int refuse_unknown(struct config_reading *reading, const struct scope *scope,
 			  const char *key, unsigned int line)
 {
-	const char *names[NAMES_MAX], *near, *home = home_of(reading->config, key);
-	unsigned int count = names_in(reading->config, scope, names);
+	const struct config *config = reading->config;
+	const char *names[NAMES_MAX], *near, *home = home_of(config, key);
 	char where[96] = "", list[512] = "";
-	size_t used = 0;
+	size_t count = 0, used = 0;
 
+	for (const struct config_key *known = scope->keys; known->name && count < NAMES_MAX; known++)
+		names[count++] = known->name;
+	for (size_t i = 0; i < config->section_count && count < NAMES_MAX; i++)
+		if (name_in(config->sections[i], scope))
+			names[count++] = name_in(config->sections[i], scope);
 	if (*scope->name)
 		snprintf(where, sizeof(where), " in `%s`", scope->name);
 	near = nearest_name(key, names, count);
 	if (near)
-		return refuse_at(reading, line, "`%.64s` is not a key%s; did you mean `%s`?", key,
-				 where, near);
+		return config_refuse_at(reading, line,
+					"`%.64s` is not a key%s; did you mean `%s`?", key, where,
+					near);
 	if (home && strcmp(home, scope->name))
-		return refuse_at(reading, line, "`%.64s` is not a key%s; it belongs under `%s`",
-				 key, where, home);
-	for (unsigned int i = 0; i < count && used < sizeof(list); i++)
+		return config_refuse_at(reading, line,
+					"`%.64s` is not a key%s; it belongs under `%s`", key,
+					where, home);
+	for (size_t i = 0; i < count && used < sizeof(list); i++)
 		used += snprintf(list + used, sizeof(list) - used, "%s%s", i ? ", " : "", names[i]);
-	return refuse_at(reading, line, "`%.64s` is not a key%s; known are %s", key, where, list);
+	return config_refuse_at(reading, line, "`%.64s` is not a key%s; known are %s", key, where,
+				list);
 }
 
 /* --- values --- */
@@ -271,12 +257,12 @@ static int read_scalar(struct config_reading *reading, const struct config_key *
 	const char *text = text_of(node);
 
 	if (node->type != YAML_SCALAR_NODE)
-		return refuse_at(reading, line, "`%s` should be one value, not a %s", key->name,
+		return config_refuse_at(reading, line, "`%s` should be one value, not a %s", key->name,
 				 node->type == YAML_MAPPING_NODE ? "group of keys" : "list");
 	if (!text)
-		return refuse_at(reading, line, "`%s` holds a zero byte; take it out", key->name);
+		return config_refuse_at(reading, line, "`%s` holds a zero byte; take it out", key->name);
 	if (!*text)
-		return refuse_at(reading, line, "`%s` has no value; give one, or take the line out",
+		return config_refuse_at(reading, line, "`%s` has no value; give one, or take the line out",
 				 key->name);
 	return key->type->parse(reading, key, text, value);
 }
@@ -304,10 +290,10 @@ static void read_entry(struct config_reading *reading, const struct config_key *
 {
 	const struct config_list *list = key->list;
 	const yaml_node_t *node = node_at(reading, items[i]), *twin;
-	struct scope scope = {key->name, true, list->keys, list->key_count, values};
+	struct scope scope = {key->name, true, list->keys, values};
 	unsigned int line;
 
-	config_set_defaults(list->keys, list->key_count, values);
+	config_set_defaults(list->keys, values);
 	read_mapping(reading, &scope, node, line_of(node));
 	twin = entry_twin(reading, key, items, i, &line);
 	if (!twin)
@@ -327,15 +313,15 @@ static int read_list(struct config_reading *reading, const struct config_key *ke
 	size_t count;
 
 	if (node->type != YAML_SEQUENCE_NODE)
-		return refuse_at(reading, line, "`%s` should be a list; write `- %s: %s` below it",
+		return config_refuse_at(reading, line, "`%s` should be a list; write `- %s: %s` below it",
 				 key->name, first->name, first->example);
 	items = node->data.sequence.items.start;
 	count = node->data.sequence.items.top - items;
 	if (count < list->least)
-		return refuse_at(reading, line, "`%s` is empty; name at least one: `- %s: %s`",
+		return config_refuse_at(reading, line, "`%s` is empty; name at least one: `- %s: %s`",
 				 key->name, first->name, first->example);
 	if (count > list->most)
-		return refuse_at(reading, line, "`%s` has %zu entries; at most %u are served",
+		return config_refuse_at(reading, line, "`%s` has %zu entries; at most %u are served",
 				 key->name, count, list->most);
 	*(void **)value = calloc(count + 1, list->entry_bytes);
 	if (!*(void **)value)
@@ -353,10 +339,8 @@ static void read_section(struct config_reading *reading, size_t i, const yaml_no
 			 unsigned int line)
 {
 	const struct config_section *section = reading->config->sections[i];
-	struct scope scope = {.name = section->name,
-			      .keys = section->keys,
-			      .key_count = section->key_count,
-			      .values = config_values(reading->config, i)};
+	struct scope scope = {section->name, false, section->keys,
+			      config_values(reading->config, i)};
 	unsigned int before = reading->error_count;
 
 	read_mapping(reading, &scope, node, line);
@@ -372,33 +356,32 @@ static int read_pair(struct config_reading *reading, const struct scope *scope,
 	const yaml_node_t *name = node_at(reading, pair->key);
 	const yaml_node_t *value = node_at(reading, pair->value);
 	const char *text = text_of(name);
-	unsigned int line = line_of(name), k = 0;
-	const struct config_key *key;
+	const struct config_key *key = scope->keys;
+	unsigned int line = line_of(name);
 	const yaml_node_pair_t *first;
+	int section, err;
 	void *out;
-	size_t i = 0;
-	int err;
 
 	*accepted = NULL;
 	if (!text)
-		return refuse_at(reading, line, "a key should be a plain word; write `key: value`");
+		return config_refuse_at(reading, line, "a key should be a plain word; write `key: value`");
 	first = find_pair(reading, mapping, text);
 	if (first != pair)
-		return refuse_at(reading, line,
+		return config_refuse_at(reading, line,
 				 "`%.64s` is here for the second time (first in line %u); keep one",
 				 text, line_of(node_at(reading, first->key)));
-	while (k < scope->key_count && strcmp(scope->keys[k].name, text))
-		k++;
-	if (k == scope->key_count && !section_in(reading->config, scope, text, &i))
+	while (key->name && strcmp(key->name, text))
+		key++;
+	section = key->name ? -1 : section_in(reading->config, scope, text);
+	if (!key->name && section < 0)
 		return refuse_unknown(reading, scope, text, line);
 	err = refuse_alias(reading, name, value, line);
 	if (err)
 		return err;
-	if (k == scope->key_count) {
-		read_section(reading, i, value, line);
+	if (!key->name) {
+		read_section(reading, section, value, line);
 		return 0;
 	}
-	key = &scope->keys[k];
 	out = (char *)scope->values + key->offset;
 	err = key->list ? read_list(reading, key, value, line, out)
 			: read_scalar(reading, key, value, line, out);
@@ -406,19 +389,6 @@ static int read_pair(struct config_reading *reading, const struct scope *scope,
 		config_no_memory(reading);
 	*accepted = err ? NULL : key;
 	return err;
-}
-
-static void check_required(struct config_reading *reading, const struct scope *scope,
-			   const yaml_node_t *node, unsigned int line)
-{
-	for (unsigned int k = 0; k < scope->key_count; k++) {
-		const struct config_key *key = &scope->keys[k];
-
-		if (key->required && !config_find(reading, node, key->name, NULL))
-			refuse_at(reading, line, "`%s` is missing%s%s%s; give `%s: %s`", key->name,
-				  scope->entry ? " in an entry of `" : "", scope->name,
-				  scope->entry ? "`" : "", key->name, key->example);
-	}
 }
 
 static void read_mapping(struct config_reading *reading, const struct scope *scope,
@@ -429,7 +399,7 @@ static void read_mapping(struct config_reading *reading, const struct scope *sco
 	uint64_t good = 0; /* a bit for each key of which a value was accepted */
 
 	if (node->type != YAML_MAPPING_NODE) {
-		refuse_at(reading, line,
+		config_refuse_at(reading, line,
 			  *scope->name ? "`%s` should hold lines of `key: value`, indented"
 				       : "the file%s should hold lines of `key: value`",
 			  scope->name);
@@ -446,10 +416,15 @@ static void read_mapping(struct config_reading *reading, const struct scope *sco
 	}
 	reading->mapping = node;
 	reading->line = line;
-	check_required(reading, scope, node, line);
-	for (unsigned int k = 0; k < scope->key_count; k++)
-		if (good >> k & 1 && scope->keys[k].check)
-			scope->keys[k].check(reading, &scope->keys[k], scope->values);
+	for (const struct config_key *key = scope->keys; key->name; key++)
+		if (key->required && !config_find(reading, node, key->name, NULL))
+			config_refuse_at(reading, line, "`%s` is missing%s%s%s; give `%s: %s`",
+					 key->name, scope->entry ? " in an entry of `" : "",
+					 scope->name, scope->entry ? "`" : "", key->name,
+					 key->example);
+	for (const struct config_key *key = scope->keys; key->name; key++)
+		if (good >> (key - scope->keys) & 1 && key->check)
+			key->check(reading, key, scope->values);
 }
 
 void config_enter_section(struct config_reading *reading, const struct config_section *section)
@@ -468,17 +443,6 @@ void config_enter_section(struct config_reading *reading, const struct config_se
 	}
 }
 
-/* A default in the place of a value that was refused may not suit the others: no check then. */
-static void check_section(struct config_reading *reading, size_t i)
-{
-	const struct config_section *section = reading->config->sections[i];
-
-	if (!section->check || reading->refused >> i & 1)
-		return;
-	config_enter_section(reading, section);
-	section->check(reading, reading->config, config_values(reading->config, i));
-}
-
 int config_read_yaml(struct config_reading *reading, const char *bytes, size_t size)
 {
 	int err = load_document(reading, bytes, size);
@@ -488,11 +452,18 @@ int config_read_yaml(struct config_reading *reading, const char *bytes, size_t s
 		return err;
 	root = yaml_document_get_root_node(&reading->document);
 	if (!root)
-		return refuse_at(reading, 1,
+		return config_refuse_at(reading, 1,
 				 "the file is empty; name at least one interface: "
 				 "`interfaces: [{name: eth1}]`");
 	read_section(reading, 0, root, line_of(root));
-	for (size_t i = 0; i < reading->config->section_count; i++)
-		check_section(reading, i);
+	/* A default in the place of a refused value may not suit the others: no check then. */
+	for (size_t i = 0; i < reading->config->section_count; i++) {
+		const struct config_section *section = reading->config->sections[i];
+
+		if (!section->check || reading->refused >> i & 1)
+			continue;
+		config_enter_section(reading, section);
+		section->check(reading, reading->config, config_values(reading->config, i));
+	}
 	return 0;
 }

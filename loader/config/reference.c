@@ -40,14 +40,12 @@ static void write_words(FILE *out, const struct config_key *key, const char *mac
 		fprintf(out, "%s%s", i ? " | " : macro, key->words[i]);
 }
 
-static void write_mdoc_keys(FILE *out, const struct config_key *keys, unsigned int count)
+static void write_mdoc_keys(FILE *out, const struct config_key *keys)
 {
 	char range[2 * CONFIG_NUMBER_BYTES + 4];
 
 	fputs(".Bl -tag -width Ds\n", out);
-	for (unsigned int k = 0; k < count; k++) {
-		const struct config_key *key = &keys[k];
-
+	for (const struct config_key *key = keys; key->name; key++) {
 		fprintf(out, ".It Cm %s :", key->name);
 		if (key->words)
 			write_words(out, key, " Cm ");
@@ -64,7 +62,7 @@ static void write_mdoc_keys(FILE *out, const struct config_key *keys, unsigned i
 		if (key->fixed)
 			fputs("Cannot change while the daemon runs.\n", out);
 		if (key->list)
-			write_mdoc_keys(out, key->list->keys, key->list->key_count);
+			write_mdoc_keys(out, key->list->keys);
 	}
 	fputs(".El\n", out);
 }
@@ -79,7 +77,7 @@ static void write_mdoc_sections(FILE *out, const struct config_section *const *s
 			continue;
 		fprintf(out, ".Ss %s\n", *section->name ? section->name : "Top level");
 		mdoc_write(out, section->summary);
-		write_mdoc_keys(out, section->keys, section->key_count);
+		write_mdoc_keys(out, section->keys);
 	}
 }
 
@@ -124,7 +122,7 @@ static void write_example_key(FILE *out, const char *lead, const struct config_k
 /* A required list is not commented out, nor are its required keys. */
 static void write_example_list(FILE *out, const char *lead, const struct config_key *key)
 {
-	const struct config_list *list = key->list;
+	const struct config_key *entry = key->list->keys;
 	char begin[32], more[32];
 
 	if (key->required) {
@@ -136,8 +134,8 @@ static void write_example_list(FILE *out, const char *lead, const struct config_
 		snprintf(begin, sizeof(begin), "%s- ", lead);
 		snprintf(more, sizeof(more), "%s  ", lead);
 	}
-	for (unsigned int k = 0; k < list->key_count; k++)
-		write_example_key(out, k ? more : begin, &list->keys[k]);
+	for (; entry->name; entry++)
+		write_example_key(out, entry == key->list->keys ? begin : more, entry);
 }
 
 static void write_summary(FILE *out, const char *lead, const char *text)
@@ -179,12 +177,11 @@ static void write_example_section(FILE *out, const struct config_section *sectio
 		fprintf(out, "%s%s:\n", lead, dot ? dot + 1 : section->name);
 		strcat(lead, "  ");
 	}
-	for (unsigned int k = 0; k < section->key_count; k++) {
-		if (section->keys[k].list)
-			write_example_list(out, lead, &section->keys[k]);
+	for (const struct config_key *key = section->keys; key->name; key++)
+		if (key->list)
+			write_example_list(out, lead, key);
 		else
-			write_example_key(out, lead, &section->keys[k]);
-	}
+			write_example_key(out, lead, key);
 }
 
 int config_write_example(FILE *out, const struct config_section *const *sections)

@@ -48,47 +48,23 @@ static int check_range(struct config_reading *reading, const struct config_key *
 
 /* --- texts --- */
 
-static int copy_text(const char *text, char **out)
-{
-	free(*out);
-	*out = strdup(text);
-	return *out ? 0 : -ENOMEM;
-}
-
+/* A relative path starts from the directory of the file. */
 static int parse_text(struct config_reading *reading, const struct config_key *key,
 		      const char *text, void *value)
 {
+	const char *slash = strrchr(reading->path, '/');
 	size_t most = key->most ? (size_t)key->most : TEXT_BYTES_MAX;
+	bool relative = key->type == &config_type_path && text[0] != '/' && slash;
+	char *copy;
 
 	if (strlen(text) > most)
 		return config_refuse(reading, key->name, "`%s` is %zu bytes long; at most %zu fit",
 				     key->name, strlen(text), most);
-	return copy_text(text, value);
-}
-
-char *config_path_from(const char *path, const char *given)
-{
-	const char *slash = strrchr(path, '/');
-	char *out;
-
-	if (given[0] == '/' || !slash)
-		return strdup(given);
-	return asprintf(&out, "%.*s/%s", (int)(slash - path), path, given) < 0 ? NULL : out;
-}
-
-static int parse_path(struct config_reading *reading, const struct config_key *key,
-		      const char *text, void *value)
-{
-	char *path;
-	int err = parse_text(reading, key, text, value);
-
-	if (err)
-		return err;
-	path = config_path_from(reading->path, text);
-	if (!path)
+	if (asprintf(&copy, "%.*s%s", relative ? (int)(slash + 1 - reading->path) : 0,
+		     reading->path, text) < 0)
 		return -ENOMEM;
 	free(*(char **)value);
-	*(char **)value = path;
+	*(char **)value = copy;
 	return 0;
 }
 
@@ -108,20 +84,22 @@ static void clear_text(const struct config_key *key, void *value)
 }
 
 const struct config_type config_type_text = {"text", parse_text, show_text, clear_text, NULL};
-const struct config_type config_type_path = {"path", parse_path, show_text, clear_text, NULL};
+const struct config_type config_type_path = {"path", parse_text, show_text, clear_text, NULL};
 
 /* --- one of some words --- */
 
-static int parse_index(struct config_reading *reading, const struct config_key *key,
-		       const char *const *words, const char *text, int *index)
+static int parse_word(struct config_reading *reading, const struct config_key *key,
+		      const char *text, void *value)
 {
+	static const char *const boolean[] = {"false", "true", NULL};
+	const char *const *words = key->words ? key->words : boolean;
 	char list[256];
 	const char *near;
 	size_t count = 0, used = 0;
 
 	for (; words[count]; count++) {
 		if (!strcmp(words[count], text)) {
-			*index = (int)count;
+			store(key, value, (int64_t)count);
 			return 0;
 		}
 		used += snprintf(list + used, used < sizeof(list) ? sizeof(list) - used : 0, "%s%s",
@@ -136,39 +114,14 @@ static int parse_index(struct config_reading *reading, const struct config_key *
 			     key->name, text, list);
 }
 
-static int parse_word(struct config_reading *reading, const struct config_key *key,
-		      const char *text, void *value)
-{
-	int index, err = parse_index(reading, key, key->words, text, &index);
-
-	if (!err)
-		store(key, value, index);
-	return err;
-}
-
 static json_t *show_word(const struct config_key *key, const void *value)
 {
-	return json_string(key->words[load(key, value)]);
-}
-
-static int parse_boolean(struct config_reading *reading, const struct config_key *key,
-			 const char *text, void *value)
-{
-	static const char *const words[] = {"false", "true", NULL};
-	int index, err = parse_index(reading, key, words, text, &index);
-
-	if (!err)
-		store(key, value, index);
-	return err;
-}
-
-static json_t *show_boolean(const struct config_key *key, const void *value)
-{
-	return json_boolean(load(key, value));
+	return key->words ? json_string(key->words[load(key, value)])
+			  : json_boolean(load(key, value));
 }
 
 const struct config_type config_type_word = {NULL, parse_word, show_word, NULL, NULL};
-const struct config_type config_type_boolean = {"boolean", parse_boolean, show_boolean, NULL, NULL};
+const struct config_type config_type_boolean = {"boolean", parse_word, show_word, NULL, NULL};
 
 /* --- numbers --- */
 
@@ -225,38 +178,33 @@ void config_format_duration(char out[CONFIG_NUMBER_BYTES], int64_t ns)
 	snprintf(out, CONFIG_NUMBER_BYTES, "%" PRId64 "%s", ns / units[i].ns, units[i].name);
 }
 
-/* A bare number most likely has the unit of the default. */
-static int refuse_duration(struct config_reading *reading, const struct config_key *key,
-			   const char *text, char hint[32])
-{
-	const char *usual = key->fallback ? key->fallback : key->example;
-	const char *unit = usual + strspn(usual, "0123456789.-");
-	size_t digits = strspn(text, "0123456789.");
-
-	if (digits && !text[digits] && digits < 16)
-		snprintf(hint, 32, "%s%s", text, unit);
-	return config_refuse(reading, key->name,
-			     "`%s: %.64s` is not a duration; units are " UNITS_UNDERSTOOD
-			     ", right behind the number: write `%s`%s",
-			     key->name, text, hint[0] ? hint : usual,
-			     hint[0] ? "" : ", for example");
-}
-
 static int parse_duration(struct config_reading *reading, const struct config_key *key,
 			  const char *text, void *value)
 {
+	const char *usual = key->fallback ? key->fallback : key->example;
+	size_t digits = strspn(text, "0123456789.");
 	bool negative = text[0] == '-' && key->least < 0;
 	uint64_t size;
 	char hint[32];
 	int64_t ns;
 	int err = units_parse_duration(text + negative, &size, hint);
 
-	if (err == -EINVAL)
-		return refuse_duration(reading, key, text, hint);
+	if (err == -EINVAL) {
+		/* A bare number most likely has the unit of the default. */
+		if (digits && !text[digits] && digits < 16)
+			snprintf(hint, sizeof(hint), "%s%s", text,
+				 usual + strspn(usual, "0123456789.-"));
+		return config_refuse(reading, key->name,
+				     "`%s: %.64s` is not a duration; units are " UNITS_UNDERSTOOD
+				     ", right behind the number: write `%s`%s",
+				     key->name, text, hint[0] ? hint : usual,
+				     hint[0] ? "" : ", for example");
+	}
 	ns = err || size > INT64_MAX ? INT64_MAX : (int64_t)size;
-	err = check_range(reading, key, text, negative ? -ns : ns);
+	ns = negative ? -ns : ns;
+	err = check_range(reading, key, text, ns);
 	if (!err)
-		store(key, value, negative ? -ns : ns);
+		store(key, value, ns);
 	return err;
 }
 
@@ -339,8 +287,8 @@ static json_t *show_list(const struct config_key *key, const void *value)
 
 	for (size_t i = 0; i < count; i++)
 		json_array_append_new(
-			array, config_show_keys(list->keys, list->key_count,
-						*(char *const *)value + i * list->entry_bytes));
+			array, config_show_keys(list->keys, *(char *const *)value +
+								    i * list->entry_bytes));
 	return array;
 }
 
@@ -350,8 +298,7 @@ static void clear_list(const struct config_key *key, void *value)
 	size_t *count = config_list_count(key, value);
 
 	for (size_t i = 0; i < *count; i++)
-		config_clear_keys(list->keys, list->key_count,
-				  *(char **)value + i * list->entry_bytes);
+		config_clear_keys(list->keys, *(char **)value + i * list->entry_bytes);
 	free(*(void **)value);
 	*(void **)value = NULL;
 	*count = 0;

@@ -2,12 +2,10 @@
 #include "core.h"
 
 #include <errno.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/explain.h"
-#include "base/json.h"
-#include "base/log.h"
 
 #define TICK_SLACK_NS 20000000ull
 #define HEARTBEAT_SLACK_NS 10000000ull
@@ -50,9 +48,9 @@ static uint64_t module_tick(void *context, uint64_t now_ns)
 
 void *core_find(const struct core *core, const char *name)
 {
-	for (size_t i = 0; i < core->module_count; i++)
-		if (!strcmp(core->modules[i].capability->name, name))
-			return core->modules[i].self;
+	core_for_each(module, core)
+		if (!strcmp(module->capability->name, name))
+			return module->self;
 	return NULL;
 }
 
@@ -100,9 +98,7 @@ int core_refresh(struct core *core)
 {
 	int err = 0;
 
-	for (size_t i = 0; i < core->module_count; i++) {
-		struct core_module *module = &core->modules[i];
-
+	core_for_each(module, core) {
 		if (!module->capability->refresh)
 			continue;
 		module->refresh_error = module->capability->refresh(module->self);
@@ -113,31 +109,30 @@ int core_refresh(struct core *core)
 
 void core_links_changed(struct core *core)
 {
-	for (size_t i = 0; i < core->module_count; i++)
-		if (core->modules[i].capability->links_changed)
-			core->modules[i].capability->links_changed(core->modules[i].self);
+	core_for_each(module, core)
+		if (module->capability->links_changed)
+			module->capability->links_changed(module->self);
 }
 
 void core_describe_qp(const struct core *core, const struct qp_entry *entry, json_t *qp)
 {
-	for (size_t i = 0; i < core->module_count; i++)
-		if (core->modules[i].capability->qp)
-			core->modules[i].capability->qp(core->modules[i].self, entry, qp);
+	core_for_each(module, core)
+		if (module->capability->qp)
+			module->capability->qp(module->self, entry, qp);
 }
 
 json_t *core_mode(const struct core *core, int slot)
 {
 	char text[96] = "";
+	size_t used = 0;
 
-	for (size_t i = 0; i < core->module_count; i++) {
-		const struct capability_mode *mode = core->modules[i].capability->mode;
-		unsigned int ports = mode ? mode->ports(core->modules[i].self) : 0;
+	core_for_each(module, core) {
+		const struct capability_mode *mode = module->capability->mode;
+		unsigned int ports = mode ? mode->ports(module->self) : 0;
 
-		if (!(slot < 0 ? ports : ports >> slot & 1))
-			continue;
-		if (*text)
-			strncat(text, "+", sizeof(text) - strlen(text) - 1);
-		strncat(text, mode->name, sizeof(text) - strlen(text) - 1);
+		if (slot < 0 ? ports : ports >> slot & 1)
+			used += snprintf(text + used, sizeof(text) - used, "%s%s", used ? "+" : "",
+					 mode->name);
 	}
-	return json_string(*text ? text : "observe");
+	return json_string(used ? text : "observe");
 }

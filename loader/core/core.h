@@ -50,6 +50,10 @@ struct core {
 	struct core_timer *kill_file_timer;
 };
 
+#define core_for_each(module, core)                                                                \
+	for (struct core_module *module = (core)->modules;                                         \
+	     module < (core)->modules + (core)->module_count; module++)
+
 /* --- timers --- */
 
 struct core_timer;

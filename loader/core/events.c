@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/now.h"
@@ -25,7 +26,7 @@ struct events {
 	bool file_failed; /* reported once, until it works again */
 	bool line_open;	  /* the last write ended inside a line */
 	struct listener *listeners;
-	size_t listener_count;
+	size_t listener_count, listener_room;
 	bool notifying; /* listeners are being called: leave holes, close them after */
 };
 
@@ -69,41 +70,32 @@ static void report_file_failure(struct events *events, const char *what, int err
 }
 
 /*
- * Opened for each event, so that a rotated or removed file is followed and a
- * disk that was full is noticed when it is not. Events are rare.
+ * Opened for each event, so that a rotated or removed file is followed, and a full disk is noticed
+ * once there is room again. Events are rare.
  */
 static void append_to_file(struct events *events, const json_t *event)
 {
 	char *text = json_dumps(event, JSON_COMPACT), *line = NULL;
-	ssize_t bytes, written;
-	int fd;
+	ssize_t bytes = -1, written;
+	int fd = -1;
 
-	if (!text)
+	if (text)
+		bytes = asprintf(&line, "%s%s\n", events->line_open ? "\n" : "", text);
+	free(text);
+	if (bytes < 0)
 		return;
 	fd = open(events->file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0640);
-	if (fd < 0) {
-		report_file_failure(events, "cannot be opened", errno);
-		goto out;
-	}
-	bytes = asprintf(&line, "%s%s\n", events->line_open ? "\n" : "", text);
-	if (bytes < 0) {
-		line = NULL;
-		goto out;
-	}
-	written = write(fd, line, bytes);
-	if (written == bytes) {
+	written = fd < 0 ? -1 : write(fd, line, bytes);
+	if (written == bytes)
 		events->file_failed = false;
-		events->line_open = false;
-		goto out;
-	}
-	report_file_failure(events, "cannot be written", written < 0 ? errno : ENOSPC);
+	else
+		report_file_failure(events, fd < 0 ? "cannot be opened" : "cannot be written",
+				    written < 0 ? errno : ENOSPC);
 	if (written > 0)
-		events->line_open = true;
-out:
+		events->line_open = written != bytes;
 	if (fd >= 0)
 		close(fd);
 	free(line);
-	free(text);
 }
 
 static void drop_holes(struct events *events)
@@ -116,19 +108,9 @@ static void drop_holes(struct events *events)
 	events->listener_count = kept;
 }
 
-static void notify_listeners(struct events *events, const json_t *event)
+void events_add(struct events *events, const struct event *event)
 {
-	events->notifying = true;
-	for (size_t i = 0; i < events->listener_count; i++)
-		if (events->listeners[i].fn)
-			events->listeners[i].fn(event, events->listeners[i].context);
-	events->notifying = false;
-	drop_holes(events);
-}
-
-static json_t *make_event(const struct event *event)
-{
-	json_t *object = json_object();
+	json_t *object = json_object(), **place;
 
 	json_put_count(object, "time_ns", time_realtime_ns());
 	json_put_text(object, "kind", event->kind->name);
@@ -137,14 +119,6 @@ static json_t *make_event(const struct event *event)
 	json_put(object, "done", event->done);
 	json_put(object, "expected", event->expected);
 	json_put(object, "result", event->result);
-	return object;
-}
-
-void events_add(struct events *events, const struct event *event)
-{
-	json_t *object = make_event(event);
-	json_t **place;
-
 	if (!events) {
 		json_decref(object);
 		return;
@@ -155,18 +129,13 @@ void events_add(struct events *events, const struct event *event)
 	events->total++;
 	if (events->file)
 		append_to_file(events, object);
-	notify_listeners(events, object);
-}
-
-void events_record(struct events *events, const char *kind, const char *subject, json_t *seen,
-		   json_t *done, json_t *expected, json_t *result)
-{
-	events_add(events, &(struct event){.kind = &(struct event_kind){kind, NULL},
-					   .subject = subject,
-					   .seen = seen,
-					   .done = done,
-					   .expected = expected,
-					   .result = result});
+	/* A listener may remove itself, or another one. */
+	events->notifying = true;
+	for (size_t i = 0; i < events->listener_count; i++)
+		if (events->listeners[i].fn)
+			events->listeners[i].fn(object, events->listeners[i].context);
+	events->notifying = false;
+	drop_holes(events);
 }
 
 json_t *events_since(const struct events *events, uint64_t since_ns)
@@ -185,13 +154,12 @@ json_t *events_since(const struct events *events, uint64_t since_ns)
 
 int events_listen(struct events *events, events_listener_fn *fn, void *context)
 {
-	struct listener *grown =
-		reallocarray(events->listeners, events->listener_count + 1, sizeof(*grown));
+	struct listener *listener = array_add(&events->listeners, &events->listener_count,
+					      &events->listener_room, sizeof(*listener));
 
-	if (!grown)
+	if (!listener)
 		return -ENOMEM;
-	events->listeners = grown;
-	grown[events->listener_count++] = (struct listener){fn, context};
+	*listener = (struct listener){fn, context};
 	return 0;
 }
 

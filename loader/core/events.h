@@ -35,10 +35,6 @@ void events_free(struct events *events);
 /* Records @event now. Never fails the caller; @events may be NULL. */
 void events_add(struct events *events, const struct event *event);
 
-/* The same with the kind's name; each module's list of kinds replaces it. */
-void events_record(struct events *events, const char *kind, const char *subject, json_t *seen,
-		   json_t *done, json_t *expected, json_t *result);
-
 /* New reference: array of events with time_ns (CLOCK_REALTIME) >= @since_ns, oldest first. */
 json_t *events_since(const struct events *events, uint64_t since_ns);
 

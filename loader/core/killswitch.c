@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The kill switch: the verb `off`, the kill file, and back on. */
 #include <errno.h>
-#include <fcntl.h>
-#include <libgen.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/explain.h"
-#include "base/json.h"
 #include "base/log.h"
+#include "base/readfile.h"
 #include "core.h"
 
 #define KILL_FILE_POLL_NS 1000000000ull
@@ -27,67 +24,29 @@ bool core_kill_file_exists(const struct core *core)
 	return !access(core->config->kill_file, F_OK);
 }
 
-static int make_kill_file(const struct core *core, char **error)
-{
-	const char *path = core->config->kill_file;
-	char *copy = strdup(path);
-	int fd;
-
-	if (copy)
-		mkdir(dirname(copy), 0755); /* when it fails, open() reports why */
-	free(copy);
-	fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
-	if (fd < 0)
-		return explain(error, -errno,
-			       "everything is detached, but %s cannot be made (%s): a daemon that "
-			       "starts later would attach again",
-			       path, strerror(errno));
-	close(fd);
-	return 0;
-}
-
-static int remove_kill_file(const struct core *core, char **error)
-{
-	const char *path = core->config->kill_file;
-
-	if (!unlink(path) || errno == ENOENT)
-		return 0;
-	return explain(error, -errno, "%s cannot be removed: %s", path, strerror(errno));
-}
-
-static int call_off(const struct core_module *module, const char *by, char **error)
-{
-	return module->capability->off ? module->capability->off(module->self, by, error) : 0;
-}
-
-static int call_on(const struct core_module *module, char **error)
-{
-	return module->capability->on ? module->capability->on(module->self, error) : 0;
-}
-
-/* Off goes through all, whatever fails: the first error is reported. */
+/* Off continues when a capability fails, on ends there: the first error is reported. */
 static int switch_modules(struct core *core, bool off, const char *by, char **error)
 {
 	int err = 0, one;
 
-	for (size_t i = 0; i < core->module_count; i++) {
+	for (size_t i = 0; i < core->module_count && (off || !err); i++) {
 		size_t place = off ? core->module_count - 1 - i : i;
+		const struct capability *capability = core->modules[place].capability;
+		void *self = core->modules[place].self;
 		char *why = NULL;
 
-		one = off ? call_off(&core->modules[place], by, &why)
-			  : call_on(&core->modules[place], &why);
-		if (one && !err) {
-			err = one;
-			explain(error, err, "%s", why ? why : strerror(-one));
-		}
+		if (off)
+			one = capability->off ? capability->off(self, by, &why) : 0;
+		else
+			one = capability->on ? capability->on(self, &why) : 0;
+		if (one && !err)
+			err = explain(error, one, "%s", why ? why : strerror(-one));
 		free(why);
-		if (err && !off)
-			return err;
 	}
 	return err;
 }
 
-/* What the map `control` says; an operator may have written it. */
+/* As the map `control` has it; an operator may have written it. */
 bool core_is_off(const struct core *core)
 {
 	return core->is_off && core->is_off(core->is_off_context);
@@ -119,14 +78,25 @@ static int switch_all(struct core *core, bool off, const char *by, char **error)
 
 int core_set_off(struct core *core, bool off, const char *by, char **error)
 {
-	/* Detaching comes first: it is what the operator is in a hurry for. */
-	int err = switch_all(core, off, by, error), err_file;
+	const char *path = core->config->kill_file;
+	/* Before the file, since detaching is urgent. */
+	int err = switch_all(core, off, by, error);
 
 	if (err)
 		return err;
-	err_file = off ? make_kill_file(core, error) : remove_kill_file(core, error);
+	if (off)
+		err = createfile(path);
+	else if (unlink(path) && errno != ENOENT)
+		err = -errno;
 	core->kill_file_seen = core_kill_file_exists(core);
-	return err_file;
+	if (err && off)
+		explain(error, err,
+			"everything is detached, but %s cannot be made (%s): a daemon that starts "
+			"later would attach again",
+			path, strerror(-err));
+	else if (err)
+		explain(error, err, "%s cannot be removed: %s", path, strerror(-err));
+	return err;
 }
 
 /* Only a change counts. */

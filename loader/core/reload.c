@@ -15,19 +15,6 @@
 enum { RELOAD_EVENTS(EVENT_ENUM) };
 const struct event_kind reload_events[] = {RELOAD_EVENTS(EVENT_KIND){}};
 
-static int accept_all(struct core *core, const struct config *new, char **error)
-{
-	int err = 0;
-
-	for (size_t i = 0; !err && i < core->module_count; i++) {
-		const struct core_module *module = &core->modules[i];
-
-		if (module->capability->accept)
-			err = module->capability->accept(module->self, new, error);
-	}
-	return err;
-}
-
 static int refuse(struct core *core, int err, char *why, char **error)
 {
 	const char *text = why ? why : strerror(-err);
@@ -52,8 +39,9 @@ int core_reload(struct core *core, char **error)
 
 	input.in_force = old;
 	err = config_load(&input, &new, &why);
-	if (!err)
-		err = accept_all(core, new, &why);
+	core_for_each(module, core)
+		if (!err && module->capability->accept)
+			err = module->capability->accept(module->self, new, &why);
 	if (err) {
 		config_free(new);
 		return refuse(core, err, why, error);
@@ -61,9 +49,9 @@ int core_reload(struct core *core, char **error)
 	core->config = core->own_config = new;
 	members = fleet_set(core->fleet, new->members, new->member_list);
 	new->member_list = NULL;
-	for (size_t i = 0; i < core->module_count; i++)
-		if (core->modules[i].capability->reconfigure)
-			core->modules[i].capability->reconfigure(core->modules[i].self, old);
+	core_for_each(module, core)
+		if (module->capability->reconfigure)
+			module->capability->reconfigure(module->self, old);
 	members_free(members);
 	config_free(old);
 	log_info("configuration reloaded from %s", new->path);

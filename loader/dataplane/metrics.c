@@ -15,13 +15,16 @@
 	  "RoCEv2 packets that were understood.")                                                  \
 	X(PORT_ROCE_BYTES, "roce_bytes_total", COUNTER,                                            \
 	  "Bytes of these packets, IP header to ICRC.")                                            \
-	X(PORT_CE, "ecn_ce_packets_total", COUNTER,                                                \
+	X(PORT_CE, "roce_ce_packets_total", COUNTER,                                               \
 	  "RoCEv2 packets with a congestion mark (ECN CE).")                                       \
-	X(PORT_CNPS, "cnp_packets_total", COUNTER, "Congestion notification packets.")             \
+	X(PORT_CNPS, "roce_cnp_packets_total", COUNTER, "Congestion notification packets.")        \
 	X(PORT_ROCEV1, "rocev1_frames_total", COUNTER, "RoCEv1 frames (ethertype 0x8915).")        \
-	X(PORT_REASONS, "reason_packets_total", COUNTER,                                           \
-	  "Packets left out of the per-QP counts, by reason. Probes (probe_*) end here, all "      \
-	  "others continue unchanged.")
+	X(PORT_UNCOUNTED, "uncounted_packets_total", COUNTER,                                      \
+	  "Packets left out of the per-QP counts, by reason; they continue unchanged.")            \
+	X(PORT_PROBES_REFUSED, "probes_refused_total", COUNTER,                                    \
+	  "Probes that were dropped, by reason.")                                                  \
+	X(PORT_RECEIPTS_REFUSED, "receipts_refused_total", COUNTER,                                \
+	  "Receipts that were not sent or not used, by reason.")
 enum { DATAPLANE_METRICS(METRIC_ENUM) };
 const struct metric dataplane_metrics[] = {DATAPLANE_METRICS(METRIC){}};
 
@@ -113,13 +116,34 @@ static void write_port_counts(FILE *out, const struct port_facts *ports, unsigne
 	}
 }
 
-static void write_reasons(FILE *out, const struct esc_reason_count *reasons)
+/* The family that counts a reason. */
+static unsigned int family_of(unsigned int reason)
 {
-	struct prom_family *family = FAMILY_OF(&dataplane_metrics[PORT_REASONS]);
+	switch (reason) {
+#define X(id, name, text) case ESC_REASON_##id:
+		ESC_PROBE_REASONS(X)
+		ESC_PATH_REASONS(X)
+		return PORT_PROBES_REFUSED;
+		ESC_RECEIPT_REASONS(X)
+		return PORT_RECEIPTS_REFUSED;
+#undef X
+	}
+	return PORT_UNCOUNTED;
+}
+
+static void write_reasons(FILE *out, const struct esc_reason_count *reasons, unsigned int metric)
+{
+	struct prom_family *family = FAMILY_OF(&dataplane_metrics[metric]);
 
 	for (unsigned int i = ESC_REASON_NONE + 1; i < ESC_REASON_MAX; i++) {
 		const char *name = reason_name(i);
 
+		if (family_of(i) != metric)
+			continue;
+		if (metric != PORT_UNCOUNTED) {
+			prom_count(family, reason_sum(&reasons[i]), "reason", name, NULL);
+			continue;
+		}
 		prom_count(family, reasons[i].xdp_ingress, "reason", name, "hook", "xdp_ingress",
 			   NULL);
 		prom_count(family, reasons[i].tc_ingress, "reason", name, "hook", "tc_ingress",
@@ -136,6 +160,9 @@ void dataplane_write_metrics(void *self, FILE *out)
 
 	write_port_infos(out, ports, count);
 	write_port_counts(out, ports, count);
-	if (!dataplane_reasons(self, reasons))
-		write_reasons(out, reasons);
+	if (dataplane_reasons(self, reasons))
+		return;
+	write_reasons(out, reasons, PORT_UNCOUNTED);
+	write_reasons(out, reasons, PORT_PROBES_REFUSED);
+	write_reasons(out, reasons, PORT_RECEIPTS_REFUSED);
 }

@@ -303,9 +303,9 @@ static void describe_qp(void *self, const struct qp_entry *entry, json_t *qp)
 /* --- as a capability --- */
 
 #define DIAGNOSE_METRICS(X)                                                                        \
-	X(VERDICTS_ACTIVE, "verdicts_active", GAUGE, "Diagnoses that stand now, by kind.")         \
-	X(VERDICTS_TOTAL, "verdicts_total", COUNTER,                                               \
-	  "Diagnoses that began since the daemon started, those left out of the events included.")
+	X(VERDICTS_ACTIVE, "diagnoses_active", GAUGE, "Diagnoses that stand now, by kind.")        \
+	X(VERDICTS_TOTAL, "diagnoses_total", COUNTER,                                              \
+	  "Diagnoses that began since the daemon started, those without an event included.")
 enum { DIAGNOSE_METRICS(METRIC_ENUM) };
 static const struct metric diagnose_metrics[] = {DIAGNOSE_METRICS(METRIC){}};
 

@@ -47,13 +47,13 @@ static const struct config_key keys[] = {
 	 .least = 500 * CONFIG_MS, .most = 3600 * CONFIG_S,
 	 .help = "Hold-down: up for so long before it is used again. Of a NIC or of a route; twice "
 		 "as long each time that it dies again soon, up to 16 times."},
+	{},
 };
 
 const struct config_section nic_section = {
 	.name = "nic",
 	.summary = "NIC failover, for interfaces with a `sibling`; see escapementd(8).",
 	.keys = keys,
-	.key_count = CONFIG_COUNT_OF(keys),
 	.bytes = sizeof(struct nic_keys),
 	.check = check_nic,
 };

@@ -131,11 +131,11 @@ static const struct config_key class_keys[] = {
 	{"port", .type = &ports_type, .offset = offsetof(struct pace_class_keys, port_first),
 	 .example = "50000-50999",
 	 .help = "UDP source port, or a range of them. For TCP: the port of either end."},
+	{},
 };
 
 static const struct config_list class_list = {
 	.keys = class_keys,
-	.key_count = CONFIG_COUNT_OF(class_keys),
 	.least = 1,
 	.most = ESC_PACE_CLASSES - 1,
 	.entry_bytes = sizeof(struct pace_class_keys),
@@ -168,6 +168,7 @@ static const struct config_key keys[] = {
 	{"classes", CONFIG_FIELD(list, struct pace_keys, classes), .list = &class_list,
 	 .help = "Classes of flows, at most 15. A queue pair, or a TCP connection (`pace.tcp`), is "
 		 "of the first class all of whose keys it matches, else of `default`."},
+	{},
 };
 
 /* A class without a threshold has that of the section. */
@@ -191,7 +192,6 @@ const struct config_section pace_section = {
 	.summary = "Pacing of RoCE: packets are held at the sender while the fabric's queues are "
 		   "long. It needs the qdisc fq, see `pace` in escapement(1).",
 	.keys = keys,
-	.key_count = CONFIG_COUNT_OF(keys),
 	.bytes = sizeof(struct pace_keys),
 	.check = check_pace,
 };

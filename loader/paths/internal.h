@@ -248,36 +248,43 @@ void paths_put_status(void *self, json_t *status);
 /* metrics.c */
 #define PATHS_METRICS(X)                                                                           \
 	X(PATHS_BY_STATE, "paths", GAUGE,                                                          \
-	  "Candidate paths to all peers with queue pairs, by state: up, suspect, down or held.")   \
+	  "Candidate paths to all peers with queue pairs, by state: up, suspect, down or "         \
+	  "hold_down.")                                                                            \
 	X(PATH_PEERS, "path_peers", GAUGE, "Pairs of addresses that have candidate paths.")        \
 	X(PATH_PEERS_REFUSED, "path_peers_refused_total", COUNTER,                                 \
 	  "Times that a pair of addresses found no room for paths.")                               \
 	X(PATH_PROBES, "path_probes_total", COUNTER, "Path probes handed to the kernel.")          \
 	X(PATH_PROBES_FAILED, "path_probes_failed_total", COUNTER,                                 \
 	  "Path probes that the kernel refused.")                                                  \
-	X(PATH_PROBES_REPLIED, "path_probes_answered_total", COUNTER,                              \
+	X(PATH_PROBES_REPLIED, "path_probes_replied_total", COUNTER,                               \
 	  "Path probes that were replied to.")                                                     \
 	X(PATH_PROBES_LOST, "path_probes_lost_total", COUNTER,                                     \
 	  "Path probes without a reply within a second.")                                          \
-	X(PATH_PROBE_RATE, "path_probe_rate_pps", GAUGE,                                           \
-	  "Path probes a second: wanted by the intervals configured, given, and the budget.")      \
+	X(PATH_PROBES_WANTED, "path_wanted_probes_per_second", GAUGE,                              \
+	  "Path probes a second that the configured intervals need.")                              \
+	X(PATH_PROBES_GRANTED, "path_granted_probes_per_second", GAUGE,                            \
+	  "Path probes a second that are sent within the budget.")                                 \
+	X(PATH_PROBES_BUDGET, "path_budget_probes_per_second", GAUGE, "paths.probe_budget_pps.")   \
 	X(FAILOVER_DURATION, "failover_duration_seconds", HISTOGRAM,                               \
 	  "From the last probe that the peer received on a path to the first packet that used "    \
 	  "its "                                                                                   \
 	  "standby.")                                                                              \
-	X(PATHS_LEFT_OUT, "paths_left_out", GAUGE,                                                 \
+	X(PATHS_NOT_SHOWN, "paths_not_shown", GAUGE,                                               \
 	  "Candidate paths without series of their own (textfile.top_paths).")                     \
 	X(PATH_STATE, "path_state", GAUGE,                                                         \
-	  "A candidate path, by source port: 0 down, 1 suspect, 2 up, 3 held (up, not trusted "    \
-	  "yet). Ports with one path number share a path.")                                        \
+	  "1 for the state of a candidate path, by source port: up, suspect, down or hold_down. "  \
+	  "Ports with one path number share a path.")                                              \
 	X(PATH_QPS, "path_qps", GAUGE, "Queue pairs whose packets are to use this path.")          \
 	X(PATH_DIVERTED, "path_diverted", GAUGE, "1 while packets of this path use its standby.")  \
-	X(PATH_OWD, "path_owd_seconds", GAUGE,                                                     \
-	  "One-way delay of a path's probes in the last seconds, in fabric time.")                 \
+	X(PATH_OWD_MIN, "path_owd_min_seconds", GAUGE,                                             \
+	  "Minimum one-way delay of a path's probes in the last seconds, in fabric time.")         \
+	X(PATH_OWD_P50, "path_owd_p50_seconds", GAUGE, "Median of the same.")                      \
+	X(PATH_OWD_P99, "path_owd_p99_seconds", GAUGE, "99th percentile of the same.")             \
+	X(PATH_OWD_MAX, "path_owd_max_seconds", GAUGE, "Maximum of the same.")                     \
 	X(PATH_OWD_BOUND, "path_owd_error_bound_seconds", GAUGE,                                   \
 	  "Delays of this path are true within this.")                                             \
 	X(PATH_SENT, "path_sent_total", COUNTER, "Probes sent on a path.")                         \
-	X(PATH_REPLIED, "path_answered_total", COUNTER, "Probes of a path that were replied to.")  \
+	X(PATH_REPLIED, "path_replied_total", COUNTER, "Probes of a path that were replied to.")   \
 	X(PATH_LOST, "path_lost_total", COUNTER,                                                   \
 	  "Probes of a path without a reply within a second.")
 extern const struct metric paths_metrics[];

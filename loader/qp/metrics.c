@@ -275,7 +275,7 @@ static void write_owners(FILE *out, const struct owners *owners)
 	struct owners_facts facts;
 
 	owners_get_facts(owners, &facts);
-	prom_count(FAMILY_OF(&qp_metrics[QP_TRACING]), 1, "how", facts.how, NULL);
+	prom_count(FAMILY_OF(&qp_metrics[QP_TRACING]), 1, "method", facts.how, NULL);
 	if (!strcmp(facts.how, "none"))
 		return;
 	prom_count(FAMILY_OF(&qp_metrics[QP_OWNERS]), facts.tracked, NULL);

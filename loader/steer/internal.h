@@ -337,7 +337,7 @@ extern const struct verb_handler steer_verb_handlers[];
 	  "Queue pairs whose packets leave with a source port or flow label of ours.")             \
 	X(STEER_AUTO, "steer_auto", GAUGE,                                                         \
 	  "1 when queue pairs leave contended and dead paths automatically.")                      \
-	X(TRACKED_QPS, "watched_qps", GAUGE,                                                       \
+	X(TRACKED_QPS, "steer_tracked_qps", GAUGE,                                                 \
 	  "Queue pairs whose packets leave a dead path automatically.")                            \
 	X(MOVES_REFUSED, "path_moves_refused_total", COUNTER,                                      \
 	  "Ticks in which a queue pair would have moved, had steer.moves_per_second allowed it.")  \

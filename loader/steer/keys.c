@@ -28,13 +28,13 @@ static const struct config_key keys[] = {
 		 "automatically only when none of its packets can be overtaken; one without a gap "
 		 "stays where it is. `once`: after a while it moves nevertheless, at the cost of "
 		 "one go-back-N."},
+	{},
 };
 
 const struct config_section steer_section = {
 	.name = "steer",
 	.summary = "Steering of queue pairs to other paths.",
 	.keys = keys,
-	.key_count = CONFIG_COUNT_OF(keys),
 	.bytes = sizeof(struct steer_keys),
 };
 

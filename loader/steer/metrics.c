@@ -27,5 +27,5 @@ void steer_write_metrics(void *self, FILE *out)
 	prom_count(FAMILY_OF(&steer_metrics[TRACKED_QPS]), steer->auto_count, NULL);
 	prom_count(FAMILY_OF(&steer_metrics[MOVES_REFUSED]), steer->budget.refused, NULL);
 	for (int kind = 0; kind <= CONTEND_UNDONE; kind++)
-		prom_count(acts, steer->acts[kind], "act", contend_act_name(kind), NULL);
+		prom_count(acts, steer->acts[kind], "action", contend_act_name(kind), NULL);
 }

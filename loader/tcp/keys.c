@@ -51,6 +51,7 @@ static const struct config_key keys[] = {
 		 "ten times the error of the clocks. What is always there, an idle path's delay "
 		 "and a clock's error, is not counted, up to a quarter of it: the least delay of "
 		 "the last half second."},
+	{},
 };
 
 const struct config_section tcp_section = {
@@ -58,7 +59,6 @@ const struct config_section tcp_section = {
 	.summary = "Pacing of TCP: connections of one cgroup, by the one-way delay of their own "
 		   "data. See TCP PACING.",
 	.keys = keys,
-	.key_count = CONFIG_COUNT_OF(keys),
 	.bytes = sizeof(struct tcp_keys),
 	.check = check_tcp,
 };

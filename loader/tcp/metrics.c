@@ -62,12 +62,6 @@ const struct field tcp_class_fields[] = {
 	{},
 };
 
-static const struct prom_label *no_labels(const void *row, void *context)
-{
-	(void)row;
-	return context;
-}
-
 static const struct prom_label *class_labels(const void *row, void *context)
 {
 	struct prom_label *labels = context;
@@ -116,11 +110,10 @@ void tcp_write_metrics(void *self, FILE *out)
 	if (!facts.there)
 		return;
 	write_connections(out, &facts.counts);
-	fields_write(out, tcp_count_fields, &facts.counts, 1, sizeof(facts.counts), no_labels,
-		     labels);
+	fields_write(out, tcp_count_fields, &facts.counts, 1, sizeof(facts.counts), NULL, NULL);
 	if (facts.can_limit)
 		fields_write(out, tcp_limit_fields, &facts.counts, 1, sizeof(facts.counts),
-			     no_labels, labels);
+			     NULL, NULL);
 	/* `default` alone is what the families without a class show. */
 	if (facts.class_count > 1)
 		fields_write(out, tcp_class_fields, facts.classes, facts.class_count,

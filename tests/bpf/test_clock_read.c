@@ -3,6 +3,8 @@
  * Fabric time as kernel programs read it, against clocksync's reading of the
  * same model; while a model is replaced; and SipHash over any number of words.
  */
+#define TAP_PLAN 8
+
 #include <libgen.h>
 #include <pthread.h>
 #include <sys/mman.h>

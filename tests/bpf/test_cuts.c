@@ -6,6 +6,8 @@
  * of cutting: the frame alone, the IP length with it, the UDP length too, and
  * (XDP) the first buffer alone.
  */
+#define TAP_PLAN 350
+
 #include <glob.h>
 
 #include "model.h"

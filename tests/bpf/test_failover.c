@@ -4,6 +4,8 @@
  * change hands, one case at a time and then at random against a second account of the rules.
  * Every packet's ICRC is compared as well. `test_failover SEED [STEPS]` repeats a run.
  */
+#define TAP_PLAN 96
+
 #include <unistd.h>
 
 #include "steer_model.h"

@@ -5,6 +5,8 @@
  * the answers say; a whole link that is silent diverts nobody. `paths` is mapped, as the daemon has
  * it.
  */
+#define TAP_PLAN 7
+
 #include <linux/if_link.h>
 #include <linux/if_packet.h>
 #include <net/ethernet.h>

@@ -4,6 +4,8 @@
  * it was, and the maps say what the model says. `test_fuzz SEED [PACKETS]`
  * repeats a run.
  */
+#define TAP_PLAN 3
+
 #include <glob.h>
 #include <time.h>
 

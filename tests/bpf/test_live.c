@@ -4,6 +4,8 @@
  * part, and a VLAN tag in the skb's metadata. Over a veth pair in a network
  * namespace of the test's own, tc egress at one end, native XDP at the other.
  */
+#define TAP_PLAN 34
+
 #include <poll.h>
 
 #include "live.h"
@@ -171,10 +173,8 @@ int main(void)
 	struct live l = {.egress = -1};
 	int push;
 
-	if (!live_make_veth()) {
-		tap_skip("live frames over veth", "no network namespace with a veth pair");
-		return tap_end();
-	}
+	if (!live_make_veth())
+		return tap_skip_all("no network namespace with a veth pair");
 	if (world_open(&l.world, &(struct world_options){.rx_in_xdp_only = true}))
 		return tap_bail("the programs do not load");
 	l.from = live_open("v0", true);
@@ -182,10 +182,8 @@ int main(void)
 	push = load_vlan_push();
 	if (l.from < 0 || l.to < 0 || push < 0)
 		return tap_bail("no packet sockets, or no program that pushes a tag");
-	if (!attach_xdp(&l) || !attach_egress(&l, -1)) {
-		tap_skip("live frames over veth", "the kernel has no TCX or no native XDP on veth");
-		return tap_end();
-	}
+	if (!attach_xdp(&l) || !attach_egress(&l, -1))
+		return tap_skip_all("the kernel has no TCX or no native XDP on veth");
 	test_all(&l, "", false);
 	tap_ok(attach_egress(&l, push), "a program that pushes a VLAN tag goes before ours");
 	test_all(&l, ", tag in the metadata", true);

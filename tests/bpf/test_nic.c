@@ -5,6 +5,8 @@
  * name, or not believed.
  * `test_nic SEED` repeats a run.
  */
+#define TAP_PLAN 63
+
 #include <glob.h>
 
 #include "nic_world.h"

@@ -3,6 +3,8 @@
  * NIC failover: which packets are kept for being sent again, to the byte, and that they go on as
  * they came; the daemon's look at a carrier.
  */
+#define TAP_PLAN 36
+
 #include "nic_world.h"
 
 /* True: the map has exactly this packet under its key. */

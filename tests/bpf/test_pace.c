@@ -3,6 +3,8 @@
  * What leaves while pacing is on: departures as the law in user space says them, what is never
  * held, what ends it, and what a receipt's delay does.
  */
+#define TAP_PLAN 40
+
 #include "receipt_world.h"
 #include "pacing/pause.h"
 

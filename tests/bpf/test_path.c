@@ -3,6 +3,8 @@
  * Path probes that come in: the answer byte for byte, what is noted and taken from the words,
  * the record of a reply, and each reason to refuse one. The expectations come from path_model.h.
  */
+#define TAP_PLAN 78
+
 #include "path_world.h"
 #include "pacing/pathlive.h"
 

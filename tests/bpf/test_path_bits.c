@@ -4,6 +4,8 @@
  * buffers, and random bytes. None is answered, and none leaves a trace. `test_path_bits SEED`
  * repeats a run.
  */
+#define TAP_PLAN 11
+
 #include "path_world.h"
 
 #define RANDOM_PROBES 20000

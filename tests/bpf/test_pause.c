@@ -3,6 +3,8 @@
  * The law of pacing/pause.h in the kernel against the same text in user space, call by call on the
  * same state: test_pause [SEED [CALLS]]; and what a call costs.
  */
+#define TAP_PLAN 3
+
 #include <libgen.h>
 #include <string.h>
 #include <sys/mman.h>

@@ -3,6 +3,8 @@
  * Requests that come in: the answer byte for byte, the record, and each reason
  * to refuse one. The expectations come from probe_model.h.
  */
+#define TAP_PLAN 67
+
 #include "probe_world.h"
 
 static bool is(const char *what, uint64_t value, uint64_t want)

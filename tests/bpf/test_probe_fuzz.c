@@ -5,6 +5,8 @@
  * probe_model.h makes, and who is refused is who must be.
  * `test_probe_fuzz SEED [PACKETS]` repeats a run.
  */
+#define TAP_PLAN 4
+
 #include "probe_world.h"
 
 #define PACKETS 60000

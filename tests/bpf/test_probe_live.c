@@ -4,6 +4,8 @@
  * stamp in tc egress, the answer in the other's XDP, the record in ours. There
  * is one kernel clock, so the four stamps of a probe are in order.
  */
+#define TAP_PLAN 14
+
 #include <linux/if_link.h>
 
 #include "pair.h"

@@ -3,6 +3,8 @@
  * Replies and warmers that come in, and what interfaces differ in: the probe
  * port, the mesh, the lab's clock, where packets are received, the kill switch.
  */
+#define TAP_PLAN 43
+
 #include "probe_world.h"
 
 static bool is(const char *what, uint64_t value, uint64_t want)

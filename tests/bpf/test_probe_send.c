@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Probes that leave: what the daemon's socket marked is stamped and tagged, nothing else. */
+#define TAP_PLAN 35
+
 #include "probe_world.h"
 
 #define MARK 0x45734350u

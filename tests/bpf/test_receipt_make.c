@@ -4,6 +4,8 @@
  * are made on the loopback interface of a network namespace of the test's own,
  * with tc egress attached there, and caught as they leave.
  */
+#define TAP_PLAN 33
+
 #include <arpa/inet.h>
 #include <linux/if_packet.h>
 #include <net/if.h>

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* What leaves: which packets are noted, when they are said to leave, what spoils a note. */
+#define TAP_PLAN 44
+
 #include "receipt_world.h"
 
 #define OUT WORLD_TC_OUT

@@ -3,6 +3,8 @@
  * How long noted packets waited in the sending host's qdisc: behind a slow one
  * on a veth pair in a network namespace of the test's own.
  */
+#define TAP_PLAN 3
+
 #include <linux/if_packet.h>
 #include <net/if.h>
 #include <sched.h>
@@ -107,10 +109,8 @@ int main(void)
 	    system("ip link add rq0 address 02:00:00:00:00:01 type veth peer name rq1 && "
 		   "ip link set rq0 up && ip link set rq1 up"))
 		return tap_bail("no network namespace with a veth pair");
-	if (system("tc qdisc add dev rq0 root tbf rate " RATE " burst 1600 limit 100000")) {
-		tap_skip("the sending host's queue", "no tbf qdisc here");
-		return tap_end();
-	}
+	if (system("tc qdisc add dev rq0 root tbf rate " RATE " burst 1600 limit 100000"))
+		return tap_skip_all("no tbf qdisc here");
 	if (receipt_world_open(&w, &(struct world_options){.port = 3}))
 		return tap_bail("the programs do not load");
 	fd = packet_socket("rq0");

@@ -4,6 +4,8 @@
  * what they leave in the queue pair's delays.
  * test_receipt_take [SEED [PACKETS]]
  */
+#define TAP_PLAN 32
+
 #include "receipt_world.h"
 
 #define SEND_MIDDLE 0x01

@@ -3,6 +3,8 @@
  * Sequences of packets of one queue pair and what its entry must say, counted
  * by hand. A count that a case does not name must be zero.
  */
+#define TAP_PLAN 87
+
 #include <stddef.h>
 
 #include "model.h"

@@ -5,6 +5,8 @@
  * and not a bit else. With the patch disabled the same comparison fails.
  * `test_steer SEED [PACKETS]` repeats a run.
  */
+#define TAP_PLAN 4
+
 #include <glob.h>
 
 #include "steer_model.h"

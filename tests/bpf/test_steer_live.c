@@ -5,6 +5,8 @@
  * somebody else holds and that must stay as it was.
  * `test_steer_live SEED [PACKETS]` repeats a run.
  */
+#define TAP_PLAN 2
+
 #include <poll.h>
 
 #include "live.h"
@@ -157,10 +159,8 @@ int main(int argc, char **argv)
 
 	printf("# seed %llu (repeat with: test_steer_live %llu %u)\n", (unsigned long long)seed,
 	       (unsigned long long)seed, packets);
-	if (!live_make_veth()) {
-		tap_skip("live frames over veth", "no network namespace with a veth pair");
-		return tap_end();
-	}
+	if (!live_make_veth())
+		return tap_skip_all("no network namespace with a veth pair");
 	if (world_open(&l.world, &(struct world_options){.port = 1}))
 		return tap_bail("the programs do not load");
 	v0 = if_nametoindex("v0");
@@ -170,10 +170,8 @@ int main(int argc, char **argv)
 	clone = load_clone(v0);
 	if (l.from < 0 || l.to < 0 || clone < 0)
 		return tap_bail("no packet sockets, or no program that makes clones");
-	if (link < 0) {
-		tap_skip("live frames over veth", "the kernel has no TCX");
-		return tap_end();
-	}
+	if (link < 0)
+		return tap_skip_all("the kernel has no TCX");
 	steer_random_state = seed;
 	right = run_all(&l, packets);
 	tap_ok(right >= packets, "%u packets of up to %u bytes are right on their new port", right,

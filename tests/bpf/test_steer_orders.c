@@ -4,6 +4,8 @@
  * heartbeat, the switches, the map. Times are far in the past or in the future,
  * or waited for; none is measured.
  */
+#define TAP_PLAN 54
+
 #include <unistd.h>
 
 #include "steer_model.h"

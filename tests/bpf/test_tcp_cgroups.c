@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Which cgroups a class names, in the map that the TCP programs read: they come, go and change. */
+#define TAP_PLAN 9
+
 #include <bpf/bpf.h>
 #include <errno.h>
 #include <stdio.h>
@@ -133,10 +135,8 @@ int main(void)
 		"/other",	 ""};
 	struct tcpclass *classes = NULL;
 
-	if (!tcp_cgroup_find(top, sizeof(top))) {
-		tap_skip("cgroups of classes", "no unified cgroup hierarchy is mounted");
-		return tap_end();
-	}
+	if (!tcp_cgroup_find(top, sizeof(top)))
+		return tap_skip_all("no unified cgroup hierarchy is mounted");
 	map = bpf_map_create(BPF_MAP_TYPE_HASH, "tcp_cgroups", 8, 4, ESC_TCP_CGROUPS, NULL);
 	if (map < 0 || mkdir(top, 0755) || tcpclass_new(&classes))
 		return tap_bail("no map, or no cgroup");

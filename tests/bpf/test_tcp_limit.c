@@ -3,6 +3,8 @@
  * A limited connection on this kernel, both ends in one cgroup: its wrapper, the maximum of its
  * pacing and an application's own, what is left when the limit ends, its class.
  */
+#define TAP_PLAN 21
+
 #include <arpa/inet.h>
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -376,10 +378,8 @@ int main(void)
 	struct tcpedge_maps maps = {.control_fd = -1, .clock_fd = -1, .flows_fd = -1};
 	char cgroup[200], parent[200], why[256] = "";
 
-	if (!tcp_cgroup_find(cgroup, sizeof(cgroup))) {
-		tap_skip("limited TCP", "no unified cgroup hierarchy is mounted");
-		return tap_end();
-	}
+	if (!tcp_cgroup_find(cgroup, sizeof(cgroup)))
+		return tap_skip_all("no unified cgroup hierarchy is mounted");
 	snprintf(parent, sizeof(parent), "%.*s", (int)(strrchr(cgroup, '/') - cgroup), cgroup);
 	if (unshare(CLONE_NEWNET) || system(SLOW_LOOPBACK) || mkdir(cgroup, 0755))
 		return tap_bail("no network namespace, or no cgroup");

@@ -4,6 +4,8 @@
  * not, or do so wrongly; others' options of the same kind; no room beside SACK blocks; silence of
  * the daemon; which class a connection is of.
  */
+#define TAP_PLAN 44
+
 #include <bpf/bpf.h>
 #include <errno.h>
 #include <stdio.h>
@@ -468,10 +470,8 @@ int main(void)
 	char cgroup[200], parent[200], why[256] = "";
 	bool ready;
 
-	if (!tcp_cgroup_find(cgroup, sizeof(cgroup))) {
-		tap_skip("the TCP option", "no unified cgroup hierarchy is mounted");
-		return tap_end();
-	}
+	if (!tcp_cgroup_find(cgroup, sizeof(cgroup)))
+		return tap_skip_all("no unified cgroup hierarchy is mounted");
 	snprintf(parent, sizeof(parent), "%.*s", (int)(strrchr(cgroup, '/') - cgroup), cgroup);
 	peer.tun = peer_open_tun();
 	peer.sport = 20000;

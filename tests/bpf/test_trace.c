@@ -3,6 +3,8 @@
  * The tracing of queue pairs on this kernel: it attaches, or says in one
  * sentence why it cannot be had. What it traces is for tests/vm.
  */
+#define TAP_PLAN 3
+
 #include <string.h>
 #include <unistd.h>
 

@@ -9,6 +9,9 @@ import events
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get("ESCAPEMENT_BUILD", os.path.join(TOP, "build"))
+CACHE = os.environ.get("ESCAPEMENT_CACHE", "/var/cache/escapement-tests")
+os.environ["PATH"] += "".join(f":{CACHE}/{package}/usr/bin"
+                              for package in ("prometheus", "prometheus-node-exporter"))
 ROCEFLOW = os.path.join(BUILD, "tests", "tools", "roceflow", "roceflow")
 
 
@@ -70,6 +73,13 @@ class Lab:
 
     def host(self, name):
         return next(host for host in self.status()["hosts"] if host["name"] == name)
+
+
+def noise(seconds=1):
+    """The machine's scheduling noise, as tests/tools/noise has it: {"share": of the time that a program was
+    kept from running, "median_us": of the gaps, ...}."""
+    _, out, _ = run([os.path.join(BUILD, "tests", "tools", "noise"), "-j", str(seconds)])
+    return json.loads(out)
 
 
 def cpu_ticks(since=(0, 0)):

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "tests/lib/sim/seeds.h"
 #include "tests/lib/sim/sim.h"
 
 #define OUTSIDE_MOST 0.001
@@ -16,13 +17,16 @@
 #define NAME_MAX_BYTES 160
 
 static int tests, failures;
-static uint64_t seed;
+static struct seeds seeds = {.fixed = 20240607};
 
 static void report(int good, const char *name)
 {
 	tests++;
 	failures += !good;
-	printf("%s %d - %s\n", good ? "ok" : "not ok", tests, name);
+	printf("%s %d - ", good ? "ok" : "not ok", tests);
+	if (seeds.drawn)
+		printf("seed %lu: ", (unsigned long)seeds.seed);
+	printf("%s\n", name);
 	fflush(stdout);
 }
 
@@ -31,7 +35,7 @@ static struct sim_config lab(void)
 {
 	struct sim_config config;
 
-	sim_config_default(&config, seed);
+	sim_config_default(&config, seeds.seed);
 	config.packets = true;
 	config.hosts = 8;
 	config.degree = 7;
@@ -72,7 +76,7 @@ static void stand_full(struct sim_config config, unsigned runs, const char *name
 	for (unsigned i = 0; i < runs; i++) {
 		struct sim *sim;
 
-		config.seed = rng_mix(rng_mix(seed) + i);
+		config.seed = rng_mix(rng_mix(seeds.seed) + i);
 		sim = begin(&config);
 		sim_run(sim);
 		worst = fmax(worst, stats_percentile(&sim->result.error, 1));
@@ -131,13 +135,10 @@ static void routes_longer(void)
 	free(sim);
 }
 
-int main(int argc, char **argv)
+static void test(unsigned runs)
 {
-	unsigned runs = argc > 2 ? (unsigned)atoi(argv[2]) : 6;
 	struct sim_config config = lab();
 
-	seed = argc > 1 ? strtoull(argv[1], NULL, 0) : 20240607;
-	printf("TAP version 13\n# seed %lu\n", (unsigned long)seed);
 	config.fabric.full_part = 0.25;
 	stand_full(config, runs, "a quarter of the links between switches stands full");
 	config.fabric.full_part = 0.5;
@@ -149,6 +150,15 @@ int main(int argc, char **argv)
 	config.fabric.full_hosts = 0;
 	stand_full(config, runs, "all between switches");
 	routes_longer();
-	printf("1..%d\n", tests);
+}
+
+int main(int argc, char **argv)
+{
+	unsigned runs = argc > 2 ? (unsigned)atoi(argv[2]) : argc > 1 ? 6 : 3;
+
+	seeds.argument = argc > 1 ? argv[1] : NULL;
+	seeds_plan(&seeds, 10);
+	while (seeds_next(&seeds))
+		test(seeds.few ? 1 + runs / 6 : runs);
 	return failures ? 1 : 0;
 }

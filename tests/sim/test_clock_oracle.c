@@ -15,12 +15,15 @@
 #include "clocksync/graph.h"
 #include "tests/lib/sim/class_oracle.h"
 #include "tests/lib/sim/cloud.h"
+#include "tests/lib/sim/seeds.h"
 
 #define POINTS 160
 #define PROBLEMS 60
 #define NOISE_NS 5.0
 #define ROUND_NS 250000000LL
 #define DEGREE 10
+#define ROUNDS_MAX 30
+#define SMALL_DRAWS 8
 
 static int tests, failures;
 
@@ -371,53 +374,76 @@ static void fleet_free(struct fleet *fleet)
 	free(fleet->back);
 }
 
-static void test_consensus(uint64_t seed, size_t count)
+static void shuffle(struct rng *rng, size_t *order, size_t count)
 {
+	for (size_t h = 0; h < count; h++)
+		order[h] = h;
+	for (size_t h = count - 1; h; h--) {
+		size_t other = rng_below(rng, h + 1), kept = order[h];
+
+		order[h] = order[other];
+		order[other] = kept;
+	}
+}
+
+/* One fleet with one draw of noise: rounds until it is at least squares (31: never), pair error
+ * into *@pair. */
+static int consensus_rounds(uint64_t seed, size_t count, double *pair)
+{
+	size_t *order = malloc(count * sizeof(*order));
 	struct fleet fleet;
 	struct rng rng;
-	char name[160];
-	double away = 1, pair = 1;
+	double away = 1;
 	int rounds = 0;
-	size_t *order;
 
-	rng_seed(&rng, seed + count);
-	order = malloc(count * sizeof(*order));
+	rng_seed(&rng, seed);
 	if (!order || fleet_make(&fleet, count)) {
-		report(0, "a fleet could be made");
-		return;
+		free(order);
+		return ROUNDS_MAX + 1;
 	}
 	noise_draw(&fleet, &rng);
 	solve_exact(&fleet);
 	fleet_warm(&fleet);
 	noise_draw(&fleet, &rng);
 	solve_exact(&fleet);
-	for (size_t h = 0; h < count; h++)
-		order[h] = h;
-	for (size_t h = count - 1; h; h--) {
-		size_t other = rng_below(&rng, h + 1), kept = order[h];
-
-		order[h] = order[other];
-		order[other] = kept;
-	}
+	shuffle(&rng, order, count);
 	if (count <= CHOLMOD_MOST)
 		check_gradients(&fleet);
-	while (away > 0.01 && rounds < 30) {
+	while (away > 0.01 && rounds <= ROUNDS_MAX) {
 		rounds++;
 		for (size_t i = 0; i < count; i++)
 			host_round(&fleet, order[i],
 				   ROUND_NS * (rounds + 1) +
 					   (int64_t)i * ROUND_NS / (int64_t)count);
-		away = distance(&fleet, ROUND_NS * (rounds + 2), &pair);
+		away = distance(&fleet, ROUND_NS * (rounds + 2), pair);
 		printf("# %zu hosts, round %d: %.4f of the edge noise from least squares\n", count,
 		       rounds, away);
 	}
-	snprintf(name, sizeof(name),
-		 "%zu hosts reach least squares in %d rounds (at most 10), pair "
-		 "error %.2f of an edge's (at most 0.5)",
-		 count, rounds, pair);
-	report(rounds <= 10 && away <= 0.01 && pair <= 0.5, name);
 	fleet_free(&fleet);
 	free(order);
+	return rounds;
+}
+
+/* The pair error of a small fleet depends on the draw: 0.38 to 0.52 of an edge's for 100 hosts. */
+static void test_consensus(uint64_t seed, size_t count)
+{
+	unsigned draws = count < 1000 ? SMALL_DRAWS : 1;
+	double pairs = 0;
+	char name[160];
+	int most = 0;
+
+	for (unsigned i = 0; i < draws; i++) {
+		double pair = 1;
+		int rounds = consensus_rounds(seed + count + i, count, &pair);
+
+		most = rounds > most ? rounds : most;
+		pairs += pair / draws;
+	}
+	snprintf(name, sizeof(name),
+		 "%zu hosts reach least squares in %d rounds (at most 10), pair "
+		 "error %.2f of an edge's (at most 0.5), %u draws",
+		 count, most, pairs, draws);
+	report(most <= 10 && pairs <= 0.5, name);
 }
 
 /* The fit beside the best possible one, where every packet waits for a lower class. */
@@ -425,7 +451,8 @@ static void test_class(uint64_t seed)
 {
 	struct class_oracle oracle = class_oracle_run(10e9, 40, seed);
 
-	printf("# priority class at 90%% of 10 Gb/s: offset off by %.1f ns rms, at best %.1f, in %u "
+	printf("# priority class at 90%% of 10 Gb/s: offset off by %.1f ns rms, at best %.1f, in "
+	       "%u "
 	       "windows\n",
 	       oracle.ours_ns, oracle.best_ns, oracle.windows);
 	report(oracle.windows == 40 && oracle.best_ns > 3 && oracle.ours_ns < 4 * oracle.best_ns,
@@ -434,17 +461,18 @@ static void test_class(uint64_t seed)
 
 int main(int argc, char **argv)
 {
-	uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 0) : 20240607;
+	struct seeds seeds = {.argument = argc > 1 ? argv[1] : NULL, .fixed = 20240607};
 
-	printf("TAP version 13\n# seed %lu\n", (unsigned long)seed);
-	test_edgefit(seed);
-	test_class(seed);
-	if (argc > 2)
-		for (int i = 2; i < argc; i++)
-			test_consensus(seed, strtoull(argv[i], NULL, 0));
-	else
-		for (size_t count = 100; count <= 1000; count *= 10)
-			test_consensus(seed, count);
-	printf("1..%d\n", tests);
+	seeds_plan(&seeds, 2 + (argc > 2 ? (unsigned int)argc - 2 : 2));
+	while (seeds_next(&seeds)) {
+		test_edgefit(seeds.seed);
+		test_class(seeds.seed);
+		if (argc > 2)
+			for (int i = 2; i < argc; i++)
+				test_consensus(seeds.seed, strtoull(argv[i], NULL, 0));
+		else
+			for (size_t count = 100; count <= 1000; count *= 10)
+				test_consensus(seeds.seed, count);
+	}
 	return failures ? 1 : 0;
 }

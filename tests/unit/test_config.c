@@ -688,8 +688,8 @@ static void expect_key_complete(const char *section, const struct config_key *ke
 	cr_expect(key->help[strlen(key->help) - 1] == '.', "%s.%s", section, key->name);
 	cr_expect(sentence <= 75 || key->help[0] == '`', "%s.%s: %zu", section, key->name,
 		  sentence);
-	for (unsigned int k = 0; key->list && k < key->list->key_count; k++)
-		expect_key_complete(key->name, &key->list->keys[k]);
+	for (size_t i = 0; key->list && key->list->keys[i].name; i++)
+		expect_key_complete(key->name, &key->list->keys[i]);
 }
 
 Test(config, each_key_is_complete)
@@ -698,7 +698,7 @@ Test(config, each_key_is_complete)
 	struct config *config = parse(ONE, &error);
 
 	for (size_t i = 0; i < config->section_count; i++)
-		for (unsigned int k = 0; k < config->sections[i]->key_count; k++)
+		for (size_t k = 0; config->sections[i]->keys[k].name; k++)
 			expect_key_complete(config->sections[i]->name, &config->sections[i]->keys[k]);
 	config_free(config);
 }
@@ -739,8 +739,7 @@ Test(config, the_example_is_valid_and_has_the_defaults)
 		const char *a = config_section(from_example, section);
 		const char *b = config_section(plain, section);
 
-		for (unsigned int k = 0; k < section->key_count; k++) {
-			const struct config_key *key = &section->keys[k];
+		for (const struct config_key *key = section->keys; key->name; key++) {
 			json_t *x = key->type->show(key, a + key->offset);
 			json_t *y = key->type->show(key, b + key->offset);
 

@@ -157,21 +157,6 @@ Test(delayhist, adding_is_adding_bucket_by_bucket)
 	}
 }
 
-Test(delayhist, below_is_exact_where_a_bucket_begins)
-{
-	uint32_t now[ESC_OWD_BUCKETS] = {};
-	struct delayhist hist = {};
-
-	for (int64_t ns = 0; ns < 5000; ns++)
-		now[esc_owd_bucket(ns)]++;
-	cr_assert_eq(delayhist_add_since(&hist, now, NULL), 0);
-	cr_assert_eq(delayhist_below(&hist, 1024), 1024);
-	cr_assert_eq(delayhist_below(&hist, 4096), 4096);
-	cr_assert_eq(delayhist_below(&hist, 1 << 20), 5000);
-	cr_assert_eq(delayhist_below(&hist, 0), 0);
-	delayhist_free(&hist);
-}
-
 /* --- one queue pair's state --- */
 
 struct one {

@@ -17,7 +17,9 @@ static int64_t number_at(json_t *events, size_t i)
 
 static void add(struct events *ledger, int n)
 {
-	events_record(ledger, "kind", "subject", json_pack("{s:i}", "n", n), NULL, NULL, NULL);
+	events_add(ledger, &(struct event){.kind = &(struct event_kind){"kind", NULL},
+					   .subject = "subject",
+					   .seen = json_pack("{s:i}", "n", n)});
 }
 
 Test(ledger, keeps_the_newest)
@@ -43,7 +45,9 @@ Test(ledger, an_event_has_what_it_was_given_and_no_more)
 	json_t *events, *event;
 
 	cr_assert_eq(events_new(&ledger, 8, NULL), 0);
-	events_record(ledger, "qp_seen", "a>b/1", NULL, json_pack("{s:i}", "x", 1), NULL, NULL);
+	events_add(ledger, &(struct event){.kind = &(struct event_kind){"qp_seen", NULL},
+					   .subject = "a>b/1",
+					   .done = json_pack("{s:i}", "x", 1)});
 	events = events_since(ledger, 0);
 	event = json_array_get(events, 0);
 	cr_expect_str_eq(json_string_value(json_object_get(event, "kind")), "qp_seen");

@@ -119,7 +119,8 @@ Test(request, events_and_their_followers)
 	json_t *object;
 	bool follow;
 
-	events_record(the_daemon.ledger, "k", "s", NULL, NULL, NULL, NULL);
+	events_add(the_daemon.ledger,
+		   &(struct event){.kind = &(struct event_kind){"k", NULL}, .subject = "s"});
 	object = result("{\"verb\":\"events\"}");
 	cr_expect_eq(json_array_size(json_object_get(object, "events")), 1);
 	json_decref(object);

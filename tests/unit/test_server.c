@@ -186,7 +186,8 @@ Test(server, serves_64_and_turns_the_next_away)
 
 static void add_event(const char *subject)
 {
-	events_record(the_daemon.ledger, "test", subject, NULL, NULL, NULL, NULL);
+	events_add(the_daemon.ledger,
+		   &(struct event){.kind = &(struct event_kind){"test", NULL}, .subject = subject});
 }
 
 Test(server, followers_hear_each_event)

@@ -3,6 +3,7 @@
 import errno
 import os
 import signal
+import subprocess
 import time
 
 from . import children
@@ -177,6 +178,8 @@ def furnish(paths, topology, node, bpf):
     children.tool_batch("tc", topo.tc_lines(topology, node, bpf))
     for device in topo.devices(topology, node):
         spread_queues(device, topology["queues"])
+        if topology["queues"] == 1:
+            keep_order(device)
         wait_operational(device)
 
 
@@ -190,6 +193,12 @@ def spread_queues(device, queues):
                 out.write(",".join(reversed(groups)))
         except OSError:
             return  # one queue, or a kernel without XPS
+
+
+def keep_order(device):
+    """With GRO a veth receives by NAPI, from one ring. Without, what two CPUs sent to it (one that enqueued
+    at a token bucket, and the one of its timer) is in a backlog of each, and may overtake."""
+    subprocess.run(["ethtool", "-K", device, "gro", "on"], check=True, stdin=subprocess.DEVNULL)
 
 
 def wait_operational(device, wanted=("up",)):

@@ -130,13 +130,6 @@ static bool refuse_not_ready(struct responder *responder, struct port *port)
 	return true;
 }
 
-static void note_gap(struct responder *responder, uint64_t now)
-{
-	if (responder->gaps < RESPONDER_GAPS_MAX)
-		responder->gap_ns[responder->gaps] = now;
-	responder->gaps++;
-}
-
 static bool receive_reliable(struct responder *responder, const struct wire_packet *packet,
 			     struct port *port, int32_t distance, uint64_t now)
 {
@@ -146,7 +139,7 @@ static bool receive_reliable(struct responder *responder, const struct wire_pack
 		return true;
 	}
 	if (distance > 0) {
-		note_gap(responder, now);
+		responder->gaps++;
 		if (responder->nak_sent || responder->rnr_waiting)
 			return false;
 		responder->nak_sent = true;
@@ -171,12 +164,22 @@ static void receive_unreliable(struct responder *responder, const struct wire_pa
 		return;
 	}
 	if (distance > 0) {
-		note_gap(responder, now);
+		responder->gaps++;
 		responder->lost += distance;
 		responder->expected += distance;
 		responder->message_broken = true;
 	}
 	deliver(responder, packet, now);
+}
+
+static void note_port(struct responder *responder, uint16_t sport, uint64_t now)
+{
+	if (responder->ports_used && responder->newest_sport == sport)
+		return;
+	responder->newest_sport = sport;
+	if (responder->ports_used < RESPONDER_PORTS_MAX)
+		responder->ports[responder->ports_used] = (struct responder_port){now, sport};
+	responder->ports_used++;
 }
 
 bool responder_receive(struct responder *responder, const struct wire_packet *packet,
@@ -192,6 +195,7 @@ bool responder_receive(struct responder *responder, const struct wire_packet *pa
 		responder->first_ahead = (uint32_t)distance;
 	}
 	responder->last_ns = now;
+	note_port(responder, packet->flow.source_port, now);
 	notice_congestion(responder, packet, port, now);
 	if (random_hit(random, responder->options->loss)) {
 		responder->injected_losses++;

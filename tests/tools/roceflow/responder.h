@@ -7,7 +7,7 @@
 #include "roceflow.h"
 #include "wire.h"
 
-#define RESPONDER_GAPS_MAX 64
+#define RESPONDER_PORTS_MAX 256
 #define RESPONDER_SILENCES_MAX 16384
 #define RESPONDER_DELAYS_MAX 65536
 
@@ -20,6 +20,12 @@ struct responder_delay {
 /* Two deliveries, one after the other. */
 struct responder_silence {
 	uint64_t from_ns, to_ns;
+};
+
+/* A source port other than that of the packet before. */
+struct responder_port {
+	uint64_t at_ns;
+	uint16_t sport;
 };
 
 struct responder {
@@ -41,7 +47,9 @@ struct responder {
 	uint64_t acks, naks, rnr_naks, ce, cnps;
 	uint64_t first_ns, last_ns;
 	uint32_t first_ahead; /* of the first PSN: what came first is not what was sent first */
-	uint64_t gap_ns[RESPONDER_GAPS_MAX]; /* when the first gaps were seen */
+	struct responder_port ports[RESPONDER_PORTS_MAX];
+	uint16_t newest_sport;
+	unsigned int ports_used; /* may be more than there is room for */
 	uint64_t delivered_ns;		     /* the newest delivery */
 	struct responder_silence silences[RESPONDER_SILENCES_MAX];
 	struct responder_delay *delays; /* NULL: none are asked for */

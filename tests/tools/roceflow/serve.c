@@ -282,6 +282,20 @@ static void report_silences(const struct responder *qp)
 	json_close(']');
 }
 
+/* The source port of the first packet, and each that differs from the packet's before. */
+static void report_ports(const struct responder *qp)
+{
+	json_number("ports_seen", qp->ports_used);
+	json_open("ports", '[');
+	for (unsigned int i = 0; i < qp->ports_used && i < RESPONDER_PORTS_MAX; i++) {
+		json_open(NULL, '{');
+		json_number("at_ns", qp->ports[i].at_ns);
+		json_number("sport", qp->ports[i].sport);
+		json_close('}');
+	}
+	json_close(']');
+}
+
 /* One after the other: when a packet came, ns, and what it took, us. */
 static void report_delays(const struct responder *qp)
 {
@@ -333,10 +347,7 @@ static void report_qp(const struct responder *qp)
 		json_number("start_ns", qp->first_ns);
 		json_number("end_ns", qp->last_ns);
 	}
-	json_open("gap_ns", '[');
-	for (uint64_t i = 0; i < qp->gaps && i < RESPONDER_GAPS_MAX; i++)
-		json_number(NULL, qp->gap_ns[i]);
-	json_close(']');
+	report_ports(qp);
 	if (qp->options->silence_ns)
 		report_silences(qp);
 	if (qp->delays)

@@ -5,6 +5,7 @@ import contextlib
 import difflib
 import json
 import os
+import sys
 import time
 
 import rocev2
@@ -12,6 +13,7 @@ from emulation import capture, channel, machine, perftest
 
 CLIENT, SERVER = "A", "B"
 GUESTS = (CLIENT, SERVER)
+FULL = "--full" in sys.argv[1:]  # more traffic, more repetitions: for `make check-long`
 HW_COUNTERS = "/sys/class/infiniband/rxe0/ports/1/hw_counters"
 STILL_READS = 2  # readings in a row that agree: traffic is over
 STILL_GAP_SECONDS = 0.15

@@ -5,8 +5,8 @@ from emulation import channel, perftest
 from . import bench
 
 VERSIONS = {"v4": 4, "v6": 6}
-RC_BYTES, RC_MESSAGES = 65536, 48
-UD_BYTES, UD_MESSAGES = 1024, 1024
+RC_BYTES, RC_MESSAGES = 65536, 48 if bench.FULL else 24
+UD_BYTES, UD_MESSAGES = 1024, 1024 if bench.FULL else 512
 QPS = 4
 PMTU = 1024  # of an interface with an MTU of 1500
 RC = ("-s", str(RC_BYTES), "-n", str(RC_MESSAGES))
