@@ -11,8 +11,8 @@
 #define RETURN_GAP_NS 10000000ull
 #define RETURN_DEADLINE_NS 500000000ull
 
-int steer_auto_publish(struct steer *steer, struct auto_rule *one,
-		       const struct auto_target *target, uint64_t now_ns)
+int steer_auto_publish(struct steer *steer, struct auto_rule *one, const struct auto_target *target,
+		       uint64_t now_ns)
 {
 	struct auto_rule was = *one;
 	struct rule *rule = &one->rule;
@@ -47,9 +47,9 @@ struct auto_rule *steer_track(struct steer *steer, const struct esc_qp_key *key,
 			      const struct esc_qp *qp, unsigned int slot, unsigned int home,
 			      uint64_t now_ns)
 {
-	const struct auto_target target = {
-		.slot = slot, .id = home, .reason = STEER_BY_TRACKING};
-	struct auto_rule *one = steer_is_full(steer) ? NULL : steer_auto_add(steer, key);
+	const struct auto_target target = {.slot = slot, .id = home, .reason = STEER_BY_TRACKING};
+	struct auto_rule *one =
+		steer_rule_total(steer) < ESC_STEERS_MAX ? steer_auto_add(steer, key) : NULL;
 
 	if (!one)
 		return NULL;
@@ -59,7 +59,7 @@ struct auto_rule *steer_track(struct steer *steer, const struct esc_qp_key *key,
 	steer_count(steer, &one->rule, qp);
 	if (!steer_auto_publish(steer, one, &target, now_ns))
 		return one;
-	steer_auto_forget(steer, one);
+	steer_rule_forget(steer, &one->rule);
 	return NULL;
 }
 
@@ -75,16 +75,12 @@ int steer_auto_return(struct steer *steer, struct auto_rule *one, uint64_t now_n
 void steer_untrack(struct steer *steer, struct auto_rule *one)
 {
 	uint64_t now_ns = time_local_ns();
-	struct rule *rule = NULL;
+	struct rule *rule = one->rule.state == RULE_TRACKING ? NULL : steer_auto_take(steer, one);
 
-	if (one->rule.state != RULE_TRACKING)
-		rule = steer_rule_add(steer, &one->rule.key);
 	if (!rule) {
-		steer_auto_drop(steer, one);
+		steer_rule_drop(steer, &one->rule);
 		return;
 	}
-	*rule = one->rule;
-	steer_auto_forget(steer, one);
 	rule->want = (struct esc_steer){
 		.flowlet_gap_ns = RETURN_GAP_NS,
 		.start_local_ns = now_ns + RETURN_DEADLINE_NS,

@@ -41,6 +41,7 @@ static bool is_contended(const struct pair *pair, size_t route)
 	return path->fresh && path->stands_out >= pair->contend.config.looks;
 }
 
+/* A route as the policy sees it. */
 static json_t *route_json(const struct pair *pair, size_t number)
 {
 	const struct contend_path *route = &pair->routes[number];
@@ -132,15 +133,6 @@ static json_t *pair_json(const struct pair *pair, int64_t now_ns)
 
 /* --- while automatic steering is off --- */
 
-/* Rates as the table has them: there is no tick that reads each queue pair. */
-static void take_rates(struct pair *pair, const struct qp_entry *entries, size_t count)
-{
-	for (size_t i = 0; i < count; i++)
-		for (size_t q = 0; q < pair->count; q++)
-			if (!memcmp(&entries[i].key, &pair->members[q].key, sizeof(entries[i].key)))
-				pair->qps[q].rate_Bps = entries[i].bytes_per_second;
-}
-
 /* As the policy would see the pair if it had been on until now. */
 static void evaluate_once(struct steer *steer, struct pair *pair, uint64_t now_ns)
 {
@@ -154,10 +146,13 @@ static void evaluate_once(struct steer *steer, struct pair *pair, uint64_t now_n
 	pair_update_candidates(pair, steer->paths);
 	if (pair_update_members(pair, steer->paths, entries, count, now_ns))
 		return;
-	take_rates(pair, entries, count);
 	for (size_t q = 0; q < pair->count; q++) {
-		const struct pair_qp *member = &pair->members[q];
+		struct pair_qp *member = &pair->members[q];
 
+		/* Rates as the table has them: there is no tick that reads each queue pair. */
+		for (size_t i = 0; i < count; i++)
+			if (!memcmp(&entries[i].key, &member->key, sizeof(member->key)))
+				pair->qps[q].rate_Bps = entries[i].bytes_per_second;
 		pair->qps[q].path = pair_route_of(pair, steer_id_of(steer, pair, member));
 		pair->qps[q].pinned = steer_rule_find(steer, &member->key);
 	}
