@@ -7,9 +7,6 @@
 #include "base/explain.h"
 #include "base/nearest.h"
 
-#define WORDS_MOST 128 /* different words at one place of the names */
-#define NAME_BYTES 64
-
 #define CAPABILITY(name) extern const struct verb_set name##_verbs;
 #include "capabilities.def"
 #undef CAPABILITY
@@ -58,92 +55,83 @@ const struct verb *verbs_named(const char *name)
 
 /* --- by the words of a command line --- */
 
-/* The words that may follow @prefix, which is "" or a name that was found so far. */
-struct following {
-	char words[WORDS_MOST][NAME_BYTES];
-	const char *names[WORDS_MOST];
-	size_t count;
-};
-
-static void add_word(struct following *out, const char *word, size_t bytes)
+static bool has_word(const struct verbs_words *words, const char *word)
 {
-	for (size_t i = 0; i < out->count; i++)
-		if (strlen(out->words[i]) == bytes && !strncmp(out->words[i], word, bytes))
-			return;
-	if (out->count == WORDS_MOST || bytes >= NAME_BYTES)
-		return;
-	memcpy(out->words[out->count], word, bytes);
-	out->words[out->count][bytes] = '\0';
-	out->names[out->count] = out->words[out->count];
-	out->count++;
+	for (size_t i = 0; i < words->count; i++)
+		if (!strcmp(words->list[i], word))
+			return true;
+	return false;
 }
 
-static void list_following(struct following *out, const char *prefix)
+void verbs_following(const char *prefix, struct verbs_words *out)
 {
 	size_t bytes = strlen(prefix);
 	const struct verb *verb = NULL;
 
 	out->count = 0;
-	while ((verb = verbs_next(verb))) {
-		const char *rest = verb->name + bytes;
+	while ((verb = verbs_next(verb)) && out->count < VERBS_WORDS_MOST) {
+		const char *rest = verb->name + bytes + (bytes != 0);
+		char *text = out->text[out->count];
 
-		if (strncmp(verb->name, prefix, bytes) || (bytes && *rest != ' '))
+		if (strncmp(verb->name, prefix, bytes) || (bytes && verb->name[bytes] != ' '))
 			continue;
-		rest += bytes != 0;
-		add_word(out, rest, strcspn(rest, " "));
+		snprintf(text, VERBS_NAME_BYTES, "%.*s", (int)strcspn(rest, " "), rest);
+		if (!has_word(out, text))
+			out->list[out->count++] = text;
 	}
 }
 
-/* The one of @from that @word names, whole or by its beginning; NULL, with *@other when it is
- * ambiguous. */
-static const char *choose(const struct following *from, const char *word, const char **other)
+/* The one of @from that @word names, in full or by its beginning; NULL, or one of several that
+ * begin so with *@other another of them. */
+static const char *choose(const struct verbs_words *from, const char *word, const char **other)
 {
 	const char *found = NULL;
 	size_t bytes = strlen(word);
 
 	*other = NULL;
-	for (size_t i = 0; i < from->count; i++)
-		if (!strcmp(from->words[i], word))
-			return from->words[i];
 	for (size_t i = 0; bytes && i < from->count; i++) {
-		if (strncmp(from->words[i], word, bytes))
+		if (strncmp(from->list[i], word, bytes))
 			continue;
-		if (found) {
-			*other = from->words[i];
-			return found;
+		if (!from->list[i][bytes]) {
+			*other = NULL;
+			return from->list[i];
 		}
-		found = from->words[i];
+		if (!found)
+			found = from->list[i];
+		else if (!*other)
+			*other = from->list[i];
 	}
 	return found;
 }
 
-static void list_names(const struct following *from, char *out, size_t bytes)
+static void explain_followed(const char *prefix, const struct verbs_words *from, const char *begin,
+			     char **error)
 {
+	char list[512] = "";
 	size_t used = 0;
 
-	*out = '\0';
-	for (size_t i = 0; i < from->count && used < bytes; i++)
-		used += snprintf(out + used, bytes - used, "%s`%s`",
+	for (size_t i = 0; i < from->count && used < sizeof(list); i++)
+		used += snprintf(list + used, sizeof(list) - used, "%s`%s`",
 				 !i			? ""
 				 : i + 1 == from->count ? " or "
 							: ", ",
-				 from->words[i]);
+				 from->list[i]);
+	explain(error, 0, "%s`%s` is followed by %s", begin, prefix, list);
 }
 
 /* No verb: the sentence, with what was probably meant. */
-static void explain_unknown(const struct following *from, const char *prefix, const char *word,
+static void explain_unknown(const struct verbs_words *from, const char *prefix, const char *word,
 			    char **error)
 {
-	const char *near = nearest_name(word, from->names, from->count);
-	char list[512];
+	const char *near = nearest_name(word, from->list, from->count);
+	char begin[160];
 
-	if (near)
+	if (near) {
 		explain(error, 0, "`%s%s%.40s` is not a verb; did you mean `%s%s%s`?", prefix,
 			*prefix ? " " : "", word, prefix, *prefix ? " " : "", near);
-	else if (*prefix) {
-		list_names(from, list, sizeof(list));
-		explain(error, 0, "`%s %.40s` is not a verb; `%s` is followed by %s", prefix, word,
-			prefix, list);
+	} else if (*prefix) {
+		snprintf(begin, sizeof(begin), "`%s %.40s` is not a verb; ", prefix, word);
+		explain_followed(prefix, from, begin, error);
 	} else {
 		explain(error, 0, "`%.40s` is not a verb; `escapement help` lists them", word);
 	}
@@ -151,51 +139,40 @@ static void explain_unknown(const struct following *from, const char *prefix, co
 
 static bool has_positional(const struct verb *verb)
 {
-	for (const struct verb_arg *arg = verb->args; arg && arg->name; arg++)
-		if (arg->name[0] != '-')
+	verb_for_each_arg(arg, verb)
+		if (!verb_arg_is_option(arg))
 			return true;
 	return false;
 }
 
-/* Appends the word to @name; false when @words ends with it, *@error set when it must not. */
-static bool take_word(struct following *next, char name[NAME_BYTES], const char *word, char **error)
-{
-	const struct verb *verb = *name ? verbs_named(name) : NULL;
-	const char *other, *found = choose(next, word, &other);
-	size_t used = strlen(name);
-
-	if (other)
-		explain(error, 0, "`%.40s` could be `%s` or `%s`; write more of it", word, found,
-			other);
-	else if (!found && !(verb && has_positional(verb)))
-		explain_unknown(next, name, word, error);
-	if (!found || other)
-		return false;
-	snprintf(name + used, NAME_BYTES - used, "%s%s", used ? " " : "", found);
-	return true;
-}
-
 const struct verb *verbs_find(char *const *words, size_t count, size_t *used, char **error)
 {
-	char name[NAME_BYTES] = "", list[512];
-	struct following next;
-	const struct verb *verb;
+	char name[VERBS_NAME_BYTES] = "";
+	const struct verb *verb = NULL;
+	struct verbs_words next;
 
 	*error = NULL;
-	list_following(&next, name);
+	verbs_following(name, &next);
 	for (*used = 0; *used < count && next.count; ++*used) {
-		if (!take_word(&next, name, words[*used], error))
-			break;
-		list_following(&next, name);
+		const char *word = words[*used], *other, *found = choose(&next, word, &other);
+		size_t bytes = strlen(name);
+
+		if (!found && verb && has_positional(verb))
+			break; /* its first argument */
+		if (other)
+			explain(error, 0, "`%.40s` could be `%s` or `%s`; write more of it", word,
+				found, other);
+		else if (!found)
+			explain_unknown(&next, name, word, error);
+		if (*error)
+			return NULL;
+		snprintf(name + bytes, sizeof(name) - bytes, "%s%s", bytes ? " " : "", found);
+		verb = verbs_named(name);
+		verbs_following(name, &next);
 	}
-	if (*error)
-		return NULL;
-	verb = verbs_named(name);
-	if (verb)
-		return verb;
-	list_names(&next, list, sizeof(list));
-	explain(error, 0, "`%s` is followed by %s", name, list);
-	return NULL;
+	if (!verb)
+		explain_followed(name, &next, "", error);
+	return verb;
 }
 
 /* --- requests --- */
@@ -212,21 +189,13 @@ static const struct verb *sent_as(const char *name)
 	return NULL;
 }
 
-static void explain_request(const char *verb, const char *rest, char **error)
-{
-	bool known = rest && sent_as(verb);
-	struct following next;
-
-	list_following(&next, known ? verb : "");
-	explain_unknown(&next, known ? verb : "", known ? rest : verb, error);
-}
-
 const struct verb *verbs_of_request(const char *verb, const json_t *args, char **error)
 {
 	const json_t *what = json_object_get(args, "what");
 	const char *rest = json_string_value(what);
+	char name[VERBS_NAME_BYTES];
 	const struct verb *found;
-	char name[NAME_BYTES];
+	struct verbs_words next;
 
 	*error = NULL;
 	if (what && !json_is_null(what) && !rest) {
@@ -237,9 +206,13 @@ const struct verb *verbs_of_request(const char *verb, const json_t *args, char *
 	found = sent_as(name);
 	if (found && found->place != VERB_HERE)
 		return found;
-	if (found)
+	if (found) {
 		explain(error, 0, "`%s` is done by the command line, without the daemon", name);
-	else
-		explain_request(verb, rest, error);
+	} else {
+		bool known = rest && sent_as(verb);
+
+		verbs_following(known ? verb : "", &next);
+		explain_unknown(&next, known ? verb : "", known ? rest : verb, error);
+	}
 	return NULL;
 }

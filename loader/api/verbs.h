@@ -20,6 +20,16 @@ const struct verb *verbs_next(const struct verb *last);
 /* The verb of this name, or NULL. */
 const struct verb *verbs_named(const char *name);
 
+/* The different words that follow @prefix, "" or words so far, in the names of verbs. */
+#define VERBS_WORDS_MOST 128
+#define VERBS_NAME_BYTES 64
+struct verbs_words {
+	char text[VERBS_WORDS_MOST][VERBS_NAME_BYTES];
+	const char *list[VERBS_WORDS_MOST];
+	size_t count;
+};
+void verbs_following(const char *prefix, struct verbs_words *out);
+
 /*
  * The verb that the first of @words name, each written in full or to a beginning that no other
  * has; *@used is how many they are. NULL with *@error, a malloc'd sentence, when there is none or
@@ -41,6 +51,5 @@ bool verbs_check(const struct verb *verb, const json_t *args, char **error);
 const char *verbs_should(const struct verb_arg *arg, char out[VERBS_SHOULD_BYTES]);
 /* One value of @arg in a request: its type and range. */
 bool verbs_value_is_good(const struct verb_arg *arg, const json_t *value);
-
 
 #endif

@@ -119,7 +119,7 @@ static bool check_value(const struct verb_arg *arg, const json_t *value, char **
 
 static const struct verb_arg *arg_of(const struct verb *verb, const char *key)
 {
-	for (const struct verb_arg *arg = verb->args; arg && arg->name; arg++)
+	verb_for_each_arg(arg, verb)
 		if (arg->key && !arg->local && !strcmp(arg->key, key))
 			return arg;
 	return NULL;
@@ -130,8 +130,8 @@ static bool unknown_key(const struct verb *verb, const char *key, char **error)
 	const char *keys[ARGS_MOST], *near;
 	size_t count = 0;
 
-	for (const struct verb_arg *arg = verb->args; arg && arg->name && count < ARGS_MOST; arg++)
-		if (arg->key && !arg->local)
+	verb_for_each_arg(arg, verb)
+		if (arg->key && !arg->local && count < ARGS_MOST)
 			keys[count++] = arg->key;
 	near = nearest_name(key, keys, count);
 	if (near)
@@ -158,7 +158,7 @@ bool verbs_check(const struct verb *verb, const json_t *args, char **error)
 		if (!json_is_null(value) && !check_value(arg, value, error))
 			return false;
 	}
-	for (const struct verb_arg *arg = verb->args; arg && arg->name; arg++) {
+	verb_for_each_arg(arg, verb) {
 		const json_t *given = arg->key ? json_object_get(args, arg->key) : NULL;
 
 		if (!arg->required || arg->local || (given && !json_is_null(given)))

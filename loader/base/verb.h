@@ -40,6 +40,16 @@ struct verb_arg {
 	const char *help;
 };
 
+/* "--dst", and not one that is given by its position. */
+static inline bool verb_arg_is_option(const struct verb_arg *arg)
+{
+	return arg->name[0] == '-';
+}
+
+/* The arguments of @verb, which may be NULL. */
+#define verb_for_each_arg(arg, verb)                                                               \
+	for (const struct verb_arg *arg = (verb) ? (verb)->args : NULL; arg && arg->name; arg++)
+
 /* --- replies --- */
 
 /*

@@ -41,9 +41,35 @@ json_t *cli_request_args(const struct cli *cli);
 /* The verb that the daemon gets. */
 const char *cli_request_verb(const struct verb *verb, char out[64]);
 
-/* "10min" (ago), "@1700000000", "2026-01-31", "2026-01-31T12:00:00[Z]", "12:00"; local time
- * without Z. */
+/* "10min" (ago), "@1700000000", "2026-01-31", "2026-01-31T12:00:00[Z]", "12:00"; local but for Z. */
 bool cli_parse_since(const char *text, uint64_t now_realtime_ns, uint64_t *since_ns);
+
+/* --- the socket --- */
+
+struct cli_client {
+	const char *path;
+	FILE *in;
+	int fd;
+};
+
+/* 0, or -errno when no daemon replies at @path; prints nothing. */
+int cli_client_open(struct cli_client *client, const char *path);
+void cli_client_close(struct cli_client *client);
+/* True when the reason for a failed open is that there is no daemon. */
+bool cli_client_absent(int err);
+/* Prints the reason for a failed open and returns the exit status. */
+int cli_client_explain(const char *path, int err);
+
+/*
+ * Sends a request; steals @args, which may be NULL. Returns an exit status; when it is CLI_GOOD,
+ * *@result is a new reference, else the reason was printed.
+ */
+int cli_client_query(struct cli_client *client, const char *verb, json_t *args, json_t **result);
+/* The next reply of a stream, however long it takes. */
+int cli_client_next(struct cli_client *client, json_t **result);
+
+/* Open, query by the verb and its arguments, close. */
+int cli_query(const struct cli *cli, json_t **result);
 
 /* --- output --- */
 
@@ -54,7 +80,7 @@ void cli_write(FILE *out, const struct verb *verb, const json_t *result, const j
 /* In the format that was asked for. CLI_FAILED when stdout takes no more. */
 int cli_show(const struct cli *cli, const json_t *result);
 
-/* What a verb does that its table cannot say; registered in commands.c. */
+/* Verbs, and the text of replies, that need more than their tables; registered in commands.c. */
 int cli_help(const struct cli *cli);
 int cli_completion(const struct cli *cli);
 int cli_health(const struct cli *cli);
@@ -69,8 +95,7 @@ void cli_write_event(FILE *out, const json_t *event);
 /* The lines of `health` as an array of strings (new reference). */
 json_t *cli_health_reasons(const json_t *status);
 
-/* Numbers and texts of an object; 0 and "" when absent. */
-uint64_t cli_count(const json_t *object, const char *key);
-const char *cli_text(const json_t *object, const char *key);
+/* Sets what is shown of a queue pair and not in the reply: `state`, `peer`, `owner`. */
+void cli_complete_qp(json_t *qp);
 
 #endif

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "client.h"
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +7,7 @@
 #include <sys/time.h>
 #include <sys/un.h>
 
+#include "base/json.h"
 #include "cli.h"
 
 #define REPLY_SECONDS 60 /* the longest reply, of a full table, takes a few */
@@ -69,77 +68,52 @@ static int lost(const struct cli_client *client, const char *why)
 			client->path, why);
 }
 
-static int refused(const json_t *reply)
-{
-	const json_t *exit_code = json_object_get(reply, "exit");
-
-	return cli_fail(json_is_integer(exit_code) ? (int)json_integer_value(exit_code)
-						   : CLI_FAILED,
-			"%s", cli_text(reply, "error"));
-}
-
 int cli_client_next(struct cli_client *client, json_t **result)
 {
-	size_t room = 0;
+	const json_t *exit_code;
 	char *line = NULL;
-	ssize_t bytes;
+	size_t room = 0;
 	json_t *reply;
 	int code = CLI_GOOD;
 
 	errno = 0;
-	bytes = getline(&line, &room, client->in);
-	if (bytes <= 0) {
-		int err = errno;
+	if (getline(&line, &room, client->in) <= 0) {
+		const char *why = errno == EAGAIN ? "does not reply" : "closed the connection";
 
 		free(line);
-		return lost(client, err == EAGAIN ? "does not reply" : "closed the connection");
+		return lost(client, why);
 	}
-	reply = json_loadb(line, bytes, 0, NULL);
+	reply = json_loads(line, 0, NULL);
 	free(line);
+	exit_code = json_object_get(reply, "exit");
 	if (!reply)
 		code = lost(client, "replied what is not JSON");
-	else if (!json_is_true(json_object_get(reply, "ok")))
-		code = refused(reply);
-	else
+	else if (json_is_true(json_object_get(reply, "ok")))
 		*result = json_incref(json_object_get(reply, "result"));
+	else
+		code = cli_fail(exit_code ? (int)json_integer_value(exit_code) : CLI_FAILED, "%s",
+				json_text(reply, "error"));
 	json_decref(reply);
 	return code;
-}
-
-static int send_all(int fd, const char *text, size_t bytes)
-{
-	while (bytes) {
-		ssize_t sent = send(fd, text, bytes, MSG_NOSIGNAL);
-
-		if (sent < 0 && errno != EINTR)
-			return -errno;
-		if (sent > 0) {
-			text += sent;
-			bytes -= sent;
-		}
-	}
-	return 0;
 }
 
 int cli_client_query(struct cli_client *client, const char *verb, json_t *args, json_t **result)
 {
 	json_t *request = json_pack("{s:s, s:o*}", "verb", verb, "args", args);
-	char *text = request ? json_dumps(request, JSON_COMPACT) : NULL;
-	int err = -EINVAL;
+	char *text = json_dumps(request, JSON_COMPACT);
+	size_t bytes;
+	ssize_t sent;
 
 	json_decref(request);
-	if (text) {
-		/* The newline takes the place of the NUL. */
-		size_t bytes = strlen(text);
-
-		text[bytes] = '\n';
-		err = send_all(client->fd, text, bytes + 1);
-		free(text);
-	}
-	if (err == -EINVAL)
+	if (!text)
 		return cli_fail(CLI_USAGE, "an argument is not UTF-8 text");
+	bytes = strlen(text);
+	text[bytes] = '\n'; /* in place of the NUL */
+	errno = 0;
+	sent = send(client->fd, text, bytes + 1, MSG_NOSIGNAL);
+	free(text);
 	/* A connection that was refused: the daemon's reason is still there to be read. */
-	if (err && err != -EPIPE && err != -ECONNRESET)
+	if (sent != (ssize_t)bytes + 1 && errno != EPIPE && errno != ECONNRESET)
 		return lost(client, "accepts no request");
 	return cli_client_next(client, result);
 }

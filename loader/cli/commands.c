@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "cli.h"
-#include "client.h"
 #include "render.h"
 
 static const struct command {
@@ -29,18 +29,6 @@ static const struct command *find_command(const struct verb *verb)
 		if (!strcmp(commands[i].verb, verb->name))
 			return &commands[i];
 	return &plain;
-}
-
-uint64_t cli_count(const json_t *object, const char *key)
-{
-	return json_integer_value(json_object_get(object, key));
-}
-
-const char *cli_text(const json_t *object, const char *key)
-{
-	const char *text = json_string_value(json_object_get(object, key));
-
-	return text ? text : "";
 }
 
 void cli_write_json(const struct cli *cli, const json_t *value)
@@ -87,32 +75,29 @@ static int run_here(const struct cli *cli, json_t **result)
 	return code;
 }
 
-static int get_result(const struct cli *cli, json_t **result)
+static bool daemon_is_absent(const char *socket)
 {
 	struct cli_client client;
-	int err;
+	int err = cli_client_open(&client, socket);
 
-	if (cli->verb->place == VERB_HERE)
-		return run_here(cli, result);
-	if (cli->verb->place == VERB_EITHER) {
-		err = cli_client_open(&client, cli->socket);
-		if (!err)
-			cli_client_close(&client);
-		if (cli_client_absent(err))
-			return run_here(cli, result);
-	}
-	return cli_query(cli, result);
+	if (!err)
+		cli_client_close(&client);
+	return cli_client_absent(err);
 }
 
 int cli_run(const struct cli *cli)
 {
 	const struct command *command = find_command(cli->verb);
+	enum verb_place place = cli->verb->place;
 	json_t *result;
 	int code;
 
 	if (command->run)
 		return command->run(cli);
-	code = get_result(cli, &result);
+	if (place == VERB_HERE || (place == VERB_EITHER && daemon_is_absent(cli->socket)))
+		code = run_here(cli, &result);
+	else
+		code = cli_query(cli, &result);
 	if (code)
 		return code;
 	code = cli_show(cli, result);
@@ -155,30 +140,21 @@ void cli_write_status(FILE *out, const struct verb *verb, const json_t *result, 
 			render(out, verbs_sets[i]->status, result, args);
 }
 
-/* A line is a reason. */
-static void add_reasons(json_t *reasons, const struct verb_section *sections, const json_t *status)
+json_t *cli_health_reasons(const json_t *status)
 {
 	char *text = NULL, *save = NULL;
 	size_t bytes;
 	FILE *out = open_memstream(&text, &bytes);
+	json_t *reasons = json_array();
 
-	if (!out)
-		return;
-	render(out, sections, status, NULL);
-	if (!fclose(out))
+	for (size_t i = 0; out && verbs_sets[i]; i++)
+		if (verbs_sets[i]->health)
+			render(out, verbs_sets[i]->health, status, NULL);
+	if (out && !fclose(out))
 		for (char *line = strtok_r(text, "\n", &save); line;
 		     line = strtok_r(NULL, "\n", &save))
 			json_array_append_new(reasons, json_string(line));
 	free(text);
-}
-
-json_t *cli_health_reasons(const json_t *status)
-{
-	json_t *reasons = json_array();
-
-	for (size_t i = 0; verbs_sets[i]; i++)
-		if (verbs_sets[i]->health)
-			add_reasons(reasons, verbs_sets[i]->health, status);
 	return reasons;
 }
 
@@ -198,10 +174,10 @@ int cli_health(const struct cli *cli)
 	if (cli->format != CLI_TEXT)
 		cli_write_json(cli, result);
 	else if (good)
-		printf("%s: healthy\n", cli_text(status, "host"));
+		printf("%s: healthy\n", json_text(status, "host"));
 	else
 		json_array_foreach (reasons, i, reason)
-			printf("%s: %s\n", cli_text(status, "host"), json_string_value(reason));
+			printf("%s: %s\n", json_text(status, "host"), json_string_value(reason));
 	json_decref(result);
 	json_decref(status);
 	return good ? CLI_GOOD : CLI_FAILED;

@@ -2,6 +2,7 @@
 /* `config show`: the configuration as YAML. */
 #include <string.h>
 
+#include "base/json.h"
 #include "cli.h"
 
 /* Plain where YAML cannot take it for something else, else in double quotes. */
@@ -42,7 +43,7 @@ void cli_write_config(FILE *out, const struct verb *verb, const json_t *config, 
 
 	(void)verb;
 	(void)args;
-	fprintf(out, "# in force, from %s\n", cli_text(config, "path"));
+	fprintf(out, "# in force, from %s\n", json_text(config, "path"));
 	json_object_foreach ((json_t *)config, key, value) {
 		if (!strcmp(key, "path"))
 			continue;

@@ -4,8 +4,8 @@
 #include <sys/socket.h>
 #include <sys/time.h>
 
+#include "base/json.h"
 #include "cli.h"
-#include "client.h"
 
 /* "packets 3, why \"...\"": an object in one line. */
 static void write_part(FILE *out, const json_t *event, const char *name)
@@ -35,7 +35,7 @@ static void write_part(FILE *out, const json_t *event, const char *name)
 
 void cli_write_event(FILE *out, const json_t *event)
 {
-	uint64_t time_ns = cli_count(event, "time_ns");
+	uint64_t time_ns = json_count(event, "time_ns");
 	time_t seconds = time_ns / 1000000000;
 	struct tm tm;
 	char when[32];
@@ -43,7 +43,7 @@ void cli_write_event(FILE *out, const json_t *event)
 	localtime_r(&seconds, &tm);
 	strftime(when, sizeof(when), "%Y-%m-%d %H:%M:%S", &tm);
 	fprintf(out, "%s.%03u  %s  %s", when, (unsigned int)(time_ns % 1000000000 / 1000000),
-		cli_text(event, "kind"), cli_text(event, "subject"));
+		json_text(event, "kind"), json_text(event, "subject"));
 	write_part(out, event, "seen");
 	write_part(out, event, "done");
 	write_part(out, event, "expected");
@@ -59,49 +59,31 @@ static void show(const struct cli *cli, const json_t *event)
 		cli_write_json(cli, event);
 }
 
-static int show_kept(const struct cli *cli, struct cli_client *client)
-{
-	json_t *result, *event;
-	size_t i;
-	int code;
-
-	code = cli_client_query(client, "events", cli_request_args(cli), &result);
-	if (code)
-		return code;
-	json_array_foreach (json_object_get(result, "events"), i, event)
-		show(cli, event);
-	json_decref(result);
-	return CLI_GOOD;
-}
-
-static int show_new(const struct cli *cli, struct cli_client *client)
-{
-	struct timeval forever = {};
-	json_t *event;
-	int code;
-
-	setsockopt(client->fd, SOL_SOCKET, SO_RCVTIMEO, &forever, sizeof(forever));
-	for (;;) {
-		if (fflush(stdout))
-			return CLI_FAILED;
-		code = cli_client_next(client, &event);
-		if (code)
-			return code;
-		show(cli, event);
-		json_decref(event);
-	}
-}
-
+/* Those of the log, and with --follow each new one. */
 int cli_events(const struct cli *cli)
 {
+	struct timeval forever = {};
 	struct cli_client client;
+	json_t *result, *event;
 	int err = cli_client_open(&client, cli->socket), code;
+	size_t i;
 
 	if (err)
 		return cli_client_explain(cli->socket, err);
-	code = show_kept(cli, &client);
-	if (!code && json_is_true(json_object_get(cli->args, "follow")))
-		code = show_new(cli, &client);
+	code = cli_client_query(&client, "events", cli_request_args(cli), &result);
+	if (!code) {
+		json_array_foreach (json_object_get(result, "events"), i, event)
+			show(cli, event);
+		json_decref(result);
+	}
+	setsockopt(client.fd, SOL_SOCKET, SO_RCVTIMEO, &forever, sizeof(forever));
+	while (!code && json_is_true(json_object_get(cli->args, "follow"))) {
+		code = fflush(stdout) ? CLI_FAILED : cli_client_next(&client, &event);
+		if (code)
+			break;
+		show(cli, event);
+		json_decref(event);
+	}
 	cli_client_close(&client);
 	return code;
 }

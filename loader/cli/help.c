@@ -7,40 +7,25 @@
 #include "base/units.h"
 #include "cli.h"
 #include "reference.h"
-#include "table.h"
+#include "render.h"
 
 #define LINE_COLUMNS 80
 #define NAME_COLUMNS 24
 
-/* Words of a paragraph, from column @at on, further lines at @indent. */
-struct paragraph {
-	FILE *out;
-	size_t at, indent;
-	bool begun;
-};
-
-static void write_word(struct paragraph *to, const char *word, size_t bytes)
-{
-	if (to->begun && to->at + 1 + bytes > LINE_COLUMNS) {
-		fprintf(to->out, "\n%*s", (int)to->indent, "");
-		to->at = to->indent;
-	} else if (to->begun) {
-		fputc(' ', to->out);
-		to->at++;
-	}
-	fprintf(to->out, "%.*s", (int)bytes, word);
-	to->at += bytes;
-	to->begun = true;
-}
-
+/* From column @at on, further lines at @indent. A tab is a space where no line ends. */
 static void write_wrapped(FILE *out, const char *text, size_t at, size_t indent)
 {
-	struct paragraph to = {.out = out, .at = at, .indent = indent};
-
-	while (*text) {
+	for (bool first = true; *text; first = false) {
 		size_t bytes = strcspn(text, " ");
+		bool wrap = !first && at + 1 + bytes > LINE_COLUMNS;
 
-		write_word(&to, text, bytes);
+		if (wrap)
+			fprintf(out, "\n%*s", (int)indent, "");
+		else if (!first)
+			fputc(' ', out);
+		for (size_t i = 0; i < bytes; i++)
+			fputc(text[i] == '\t' ? ' ' : text[i], out);
+		at = (wrap ? indent : at + !first) + bytes;
 		text += bytes + (text[bytes] == ' ');
 	}
 	fputc('\n', out);
@@ -51,33 +36,40 @@ static void write_entry(FILE *out, const char *name, const char *text)
 {
 	int used = fprintf(out, "  %-*s ", NAME_COLUMNS - 3, name);
 
-	if (used > NAME_COLUMNS) {
+	if (used > NAME_COLUMNS)
 		fprintf(out, "\n%*s", NAME_COLUMNS, "");
-		used = NAME_COLUMNS;
-	}
-	write_wrapped(out, text, (size_t)used, NAME_COLUMNS);
+	write_wrapped(out, text, NAME_COLUMNS, NAME_COLUMNS);
+}
+
+/* What follows an option's name: "", or its value behind @space. */
+static const char *value_of(const struct verb_arg *arg, const char **space)
+{
+	bool valued = verb_arg_is_option(arg) && arg->type != VERB_FLAG;
+
+	*space = valued ? *space : "";
+	return !valued ? "" : arg->value ? arg->value : "N";
 }
 
 /* Each argument stays on one line. */
 static void write_synopsis(FILE *out, const struct verb *verb)
 {
-	struct paragraph to = {.out = out, .indent = 4};
-	char text[128];
+	char text[1024];
+	size_t used = snprintf(text, sizeof(text), "escapement %s", verb->name);
 
-	write_word(&to, "escapement", strlen("escapement"));
-	write_word(&to, verb->name, strlen(verb->name));
-	for (const struct verb_arg *arg = verb->args; arg && arg->name; arg++) {
-		bool option = arg->name[0] == '-', valued = option && arg->type != VERB_FLAG;
+	for (char *at = strchr(text, ' ') + 1; (at = strchr(at, ' '));)
+		*at = '\t';
+	verb_for_each_arg(arg, verb) {
+		const char *space = "\t", *value = value_of(arg, &space);
 
-		snprintf(text, sizeof(text), "%s%s%s%s%s%s", arg->required ? "" : "[",
-			 !option && arg->choices ? arg->choices : arg->name, valued ? " " : "",
-			 !valued      ? ""
-			 : arg->value ? arg->value
-				      : "N",
-			 arg->repeated ? "..." : "", arg->required ? "" : "]");
-		write_word(&to, text, strlen(text));
+		if (used < sizeof(text))
+			used += snprintf(text + used, sizeof(text) - used, " %s%s%s%s%s%s",
+					 arg->required ? "" : "[",
+					 !verb_arg_is_option(arg) && arg->choices ? arg->choices
+										  : arg->name,
+					 space, value, arg->repeated ? "..." : "",
+					 arg->required ? "" : "]");
 	}
-	fputc('\n', out);
+	write_wrapped(out, text, 0, 4);
 }
 
 static void write_list(FILE *out)
@@ -116,7 +108,7 @@ static const char *range_of(const struct verb_arg *arg, char out[VERBS_SHOULD_BY
 	char least[UNITS_TEXT_BYTES], most[UNITS_TEXT_BYTES];
 
 	out[0] = '\0';
-	if (arg->type == VERB_CHOICE && arg->name[0] == '-')
+	if (arg->type == VERB_CHOICE && verb_arg_is_option(arg))
 		return verbs_should(arg, out);
 	if (arg->type == VERB_COUNT && arg->most)
 		snprintf(out, VERBS_SHOULD_BYTES, "%llu to %llu", (unsigned long long)arg->least,
@@ -133,17 +125,14 @@ static void write_args(FILE *out, const struct verb *verb)
 
 	if (verb->args)
 		fputc('\n', out);
-	for (const struct verb_arg *arg = verb->args; arg && arg->name; arg++) {
-		bool valued = arg->name[0] == '-' && arg->type != VERB_FLAG;
-		char letter[8] = "";
+	verb_for_each_arg(arg, verb) {
+		const char *space = " ", *value = value_of(arg, &space);
 		const char *more = range_of(arg, range);
+		char letter[8] = "";
 
 		if (arg->letter)
 			snprintf(letter, sizeof(letter), "-%c, ", arg->letter);
-		snprintf(name, sizeof(name), "%s%s%s%s", letter, arg->name, valued ? " " : "",
-			 !valued      ? ""
-			 : arg->value ? arg->value
-				      : "N");
+		snprintf(name, sizeof(name), "%s%s%s%s", letter, arg->name, space, value);
 		snprintf(text, sizeof(text), "%s%s%s", arg->help, *more ? "; " : "", more);
 		write_entry(out, name, text);
 	}
@@ -168,34 +157,32 @@ static void write_columns(FILE *out, const struct verb *verb, const struct verb_
 	}
 }
 
+static bool write_below(FILE *out, const char *prefix, bool blank);
+
 static void write_verb(FILE *out, const struct verb *verb)
 {
-	size_t bytes = strlen(verb->name);
-	const struct verb *other = NULL;
-
 	write_synopsis(out, verb);
 	fprintf(out, "\n%c%s.\n", toupper((unsigned char)verb->summary[0]), verb->summary + 1);
 	if (verb->help)
 		write_wrapped(out, verb->help, 0, 0);
 	write_args(out, verb);
 	write_columns(out, verb, verb->output);
-	while ((other = verbs_next(other)))
-		if (!strncmp(other->name, verb->name, bytes) && other->name[bytes] == ' ') {
-			fputc('\n', out);
-			write_verb(out, other);
-		}
+	write_below(out, verb->name, true);
 }
 
-/* The verbs below words that are no verb themselves: "config", "failover dummy". */
-static int write_below(FILE *out, const char *prefix)
+/*
+ * The verbs whose names begin with the words @prefix, "config", with a blank line before each, of
+ * the first one if @blank. False: there is none.
+ */
+static bool write_below(FILE *out, const char *prefix, bool blank)
 {
 	size_t bytes = strlen(prefix);
 	const struct verb *verb = NULL;
 	bool found = false;
 
-	while ((verb = verbs_next(verb)))
-		if (bytes && !strncmp(verb->name, prefix, bytes) && verb->name[bytes] == ' ') {
-			if (found)
+	while (bytes && (verb = verbs_next(verb)))
+		if (!strncmp(verb->name, prefix, bytes) && verb->name[bytes] == ' ') {
+			if (blank || found)
 				fputc('\n', out);
 			write_verb(out, verb);
 			found = true;
@@ -206,23 +193,21 @@ static int write_below(FILE *out, const char *prefix)
 int cli_help(const struct cli *cli)
 {
 	const json_t *list = json_object_get(cli->args, "verb");
-	size_t count = json_array_size(list), i, used = 0;
-	char joined[256] = "", *words[8], *save = NULL;
+	size_t count = 0, i, used = 0;
+	char joined[256] = "", *words[8], *save = NULL, *error = NULL;
 	const struct verb *verb;
-	char *error = NULL;
 	json_t *word;
 
-	if (!count) {
-		write_list(stdout);
-		return CLI_GOOD;
-	}
 	json_array_foreach (list, i, word)
 		if (used < sizeof(joined))
 			used += snprintf(joined + used, sizeof(joined) - used, "%s%s", i ? " " : "",
 					 json_string_value(word));
-	if (write_below(stdout, verbs_named(joined) ? "" : joined))
+	if (!used) {
+		write_list(stdout);
 		return CLI_GOOD;
-	count = 0;
+	}
+	if (!verbs_named(joined) && write_below(stdout, joined, false))
+		return CLI_GOOD;
 	for (char *part = strtok_r(joined, " ", &save); part && count < 8;
 	     part = strtok_r(NULL, " ", &save))
 		words[count++] = part;

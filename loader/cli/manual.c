@@ -6,7 +6,7 @@
 #include "api/verbs.h"
 #include "base/mdoc.h"
 #include "reference.h"
-#include "table.h"
+#include "render.h"
 
 static void write_sentence(FILE *out, const char *text)
 {
@@ -28,7 +28,7 @@ static void write_option(FILE *out, const struct verb_arg *arg)
 static void write_synopsis_arg(FILE *out, const struct verb_arg *arg)
 {
 	fputs(arg->required ? "." : ".Op ", out);
-	if (arg->name[0] == '-') {
+	if (verb_arg_is_option(arg)) {
 		write_option(out, arg);
 	} else if (arg->choices) {
 		fputs("Cm ", out);
@@ -45,9 +45,9 @@ static void write_args(FILE *out, const struct verb *verb)
 	if (!verb->args)
 		return;
 	fputs(".Bl -tag -width Ds\n", out);
-	for (const struct verb_arg *arg = verb->args; arg->name; arg++) {
+	verb_for_each_arg(arg, verb) {
 		fputs(".It ", out);
-		if (arg->name[0] == '-')
+		if (verb_arg_is_option(arg))
 			write_option(out, arg);
 		else
 			fprintf(out, "Ar %s", arg->name);
@@ -96,7 +96,7 @@ void reference_man(FILE *out)
 	fputs(".Bl -tag -width Ds\n", out);
 	while ((verb = verbs_next(verb))) {
 		fprintf(out, ".It Xo\n.Cm %s\n", verb->name);
-		for (const struct verb_arg *arg = verb->args; arg && arg->name; arg++)
+		verb_for_each_arg(arg, verb)
 			write_synopsis_arg(out, arg);
 		fputs(".Xc\n", out);
 		write_sentence(out, verb->summary);

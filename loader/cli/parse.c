@@ -5,10 +5,10 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/address.h"
 #include "base/nearest.h"
+#include "base/now.h"
 #include "base/places.h"
 #include "base/units.h"
 #include "cli.h"
@@ -46,28 +46,28 @@ static bool parse_count(const char *text, uint64_t *out)
 	return !errno && end != text && !*end && *out <= INT64_MAX && !strpbrk(text, "+- ");
 }
 
-static bool parse_since(const char *text, uint64_t *out)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	return cli_parse_since(text, now.tv_sec * 1000000000ull + now.tv_nsec, out);
-}
-
 /* As it is in a request, a new reference; NULL: not a value of this type. */
 static json_t *parse_value(const struct verb_arg *arg, const char *text)
 {
 	uint64_t number = 0;
-	bool good = arg->type == VERB_COUNT	 ? parse_count(text, &number)
-		    : arg->type == VERB_DURATION ? !units_parse_duration(text, &number, NULL)
-		    : arg->type == VERB_SINCE	 ? parse_since(text, &number)
-						 : false;
+	bool good = false;
 
-	if (arg->type == VERB_FLAG)
+	switch (arg->type) {
+	case VERB_FLAG:
 		return json_true();
-	if (arg->type == VERB_COUNT || arg->type == VERB_DURATION || arg->type == VERB_SINCE)
-		return good ? json_integer((json_int_t)number) : NULL;
-	return json_string(text); /* NULL: it is not UTF-8 */
+	case VERB_COUNT:
+		good = parse_count(text, &number);
+		break;
+	case VERB_DURATION:
+		good = !units_parse_duration(text, &number, NULL);
+		break;
+	case VERB_SINCE:
+		good = cli_parse_since(text, time_realtime_ns(), &number);
+		break;
+	default:
+		return json_string(text); /* NULL: it is not UTF-8 */
+	}
+	return good ? json_integer((json_int_t)number) : NULL;
 }
 
 /* "src>dst/qpn", of which the source may be missing. */
@@ -108,25 +108,17 @@ static int take_value(struct cli *cli, const struct verb_arg *arg, const char *t
 		return cli_fail(CLI_USAGE, "%s %.128s: should be %s", arg->name, text,
 				verbs_should(arg, should));
 	}
-	if (!arg->repeated) {
-		json_object_set_new(cli->args, arg->key, value);
-		return CLI_GOOD;
-	}
 	list = json_object_get(cli->args, arg->key);
-	if (!list) {
-		list = json_array();
-		json_object_set_new(cli->args, arg->key, list);
-	}
-	json_array_append_new(list, value);
+	if (!arg->repeated)
+		json_object_set_new(cli->args, arg->key, value);
+	else if (list)
+		json_array_append_new(list, value);
+	else
+		json_object_set_new(cli->args, arg->key, json_pack("[o]", value));
 	return CLI_GOOD;
 }
 
 /* --- options --- */
-
-static bool is_option(const struct verb_arg *arg)
-{
-	return arg->name[0] == '-';
-}
 
 /* Those of all verbs and of this one, for getopt. */
 static void list_options(const struct verb *verb, struct option out[OPTIONS_MOST], char letters[64])
@@ -135,13 +127,13 @@ static void list_options(const struct verb *verb, struct option out[OPTIONS_MOST
 
 	memcpy(out, globals, sizeof(globals));
 	used = snprintf(letters, 64, "%s:jphV", verb ? "" : "+");
-	for (int i = 0; verb && verb->args && verb->args[i].name; i++) {
-		const struct verb_arg *arg = &verb->args[i];
+	verb_for_each_arg(arg, verb) {
 		bool valued = arg->type != VERB_FLAG;
 
-		if (!is_option(arg) || count + 1 == OPTIONS_MOST)
+		if (!verb_arg_is_option(arg) || count + 1 == OPTIONS_MOST)
 			continue;
-		out[count++] = (struct option){arg->name + 2, valued, NULL, OF_VERB + i};
+		out[count++] = (struct option){arg->name + 2, valued, NULL,
+					       OF_VERB + (int)(arg - verb->args)};
 		if (arg->letter)
 			used += snprintf(letters + used, 64 - used, "%c%s", arg->letter,
 					 valued ? ":" : "");
@@ -172,36 +164,14 @@ static int unknown_option(const struct verb *verb, const struct option *options,
 			verb ? verb->name : "");
 }
 
-static const struct verb_arg *arg_of(const struct verb *verb, int option)
-{
-	const struct verb_arg *arg = verb ? verb->args : NULL;
-
-	if (option >= OF_VERB)
-		return arg + (option - OF_VERB);
-	while (arg && arg->name && arg->letter != option)
-		arg++;
-	return arg && arg->name ? arg : NULL;
-}
-
-/* `VERB --help` is `help VERB`. */
-static int ask_help(struct cli *cli)
-{
-	json_t *words = json_array();
-
-	if (cli->verb)
-		json_array_append_new(words, json_string(cli->verb->name));
-	json_object_set_new(cli->args, "verb", words);
-	cli->verb = verbs_named("help");
-	return -1;
-}
-
 /* CLI_GOOD to go on, -1 when it is known what to do. */
 static int take_option(struct cli *cli, int option)
 {
-	const struct verb_arg *arg = arg_of(cli->verb, option);
-
-	if (arg)
-		return take_value(cli, arg, optarg ? optarg : "");
+	if (option >= OF_VERB)
+		return take_value(cli, cli->verb->args + (option - OF_VERB), optarg ? optarg : "");
+	verb_for_each_arg(arg, cli->verb)
+		if (arg->letter == option)
+			return take_value(cli, arg, optarg ? optarg : "");
 	switch (option) {
 	case 'j':
 		cli->format = CLI_JSON;
@@ -212,8 +182,11 @@ static int take_option(struct cli *cli, int option)
 	case 's':
 		cli->socket = optarg;
 		return CLI_GOOD;
-	case 'h':
-		return ask_help(cli);
+	case 'h': /* `VERB --help` is `help VERB` */
+		json_object_set_new(cli->args, "verb",
+				    cli->verb ? json_pack("[s]", cli->verb->name) : json_array());
+		cli->verb = verbs_named("help");
+		return -1;
 	default:
 		cli->verb = verbs_named("version");
 		return -1;
@@ -238,10 +211,8 @@ static int take_options(struct cli *cli, int argc, char **argv)
 		}
 		if (option == ':')
 			code = cli_fail(CLI_USAGE, "%s needs a value", given);
-		else if (option == '?' && optopt)
-			code = strchr(given, '=')
-				       ? cli_fail(CLI_USAGE, "%s: the option takes no value", given)
-				       : unknown_option(cli->verb, options, given);
+		else if (option == '?' && optopt && strchr(given, '='))
+			code = cli_fail(CLI_USAGE, "%s: the option takes no value", given);
 		else if (option == '?')
 			code = unknown_option(cli->verb, options, given);
 		else
@@ -254,37 +225,31 @@ static int take_options(struct cli *cli, int argc, char **argv)
 
 static const struct verb_arg *next_positional(const struct verb_arg *arg)
 {
-	while (arg && arg->name && is_option(arg))
+	while (arg && arg->name && verb_arg_is_option(arg))
 		arg++;
 	return arg && arg->name ? arg : NULL;
 }
 
 static int take_words(struct cli *cli, int count, char **words)
 {
-	const struct verb_arg *arg = next_positional(cli->verb->args);
+	const struct verb_arg *positional = next_positional(cli->verb->args);
+	char should[VERBS_SHOULD_BYTES];
 	int code = CLI_GOOD;
 
 	for (int i = 0; !code && i < count; i++) {
-		if (!arg)
+		if (!positional)
 			return cli_fail(CLI_USAGE, "`%s` takes no further argument: %.64s",
 					cli->verb->name, words[i]);
-		code = take_value(cli, arg, words[i]);
-		if (!arg->repeated)
-			arg = next_positional(arg + 1);
+		code = take_value(cli, positional, words[i]);
+		if (!positional->repeated)
+			positional = next_positional(positional + 1);
 	}
-	return code;
-}
-
-static int check_required(const struct cli *cli)
-{
-	char should[VERBS_SHOULD_BYTES];
-
-	for (const struct verb_arg *arg = cli->verb->args; arg && arg->name; arg++)
-		if (arg->required && !json_object_get(cli->args, arg->key))
-			return cli_fail(CLI_USAGE, "`%s` needs %s, %s; see `escapement help %s`",
+	verb_for_each_arg(arg, cli->verb)
+		if (!code && arg->required && !json_object_get(cli->args, arg->key))
+			code = cli_fail(CLI_USAGE, "`%s` needs %s, %s; see `escapement help %s`",
 					cli->verb->name, arg->name, verbs_should(arg, should),
 					cli->verb->name);
-	return -1;
+	return code;
 }
 
 /* The verb's words end where an option begins. */
@@ -308,7 +273,7 @@ static int take_verb(struct cli *cli, int argc, char **argv, size_t *used)
 int cli_parse(struct cli *cli, int argc, char **argv)
 {
 	const char *socket = getenv("ESCAPEMENT_SOCKET");
-	size_t used;
+	size_t used = 0;
 	int code;
 
 	cli->socket = socket && *socket ? socket : PLACES_SOCKET;
@@ -326,7 +291,7 @@ int cli_parse(struct cli *cli, int argc, char **argv)
 	code = take_options(cli, argc, argv);
 	if (!code)
 		code = take_words(cli, argc - optind, argv + optind);
-	return code ? code : check_required(cli);
+	return code ? code : -1;
 }
 
 /* --- for the daemon --- */
@@ -343,7 +308,7 @@ json_t *cli_request_args(const struct cli *cli)
 	const char *what = strchr(cli->verb->request ? cli->verb->request : cli->verb->name, ' ');
 	json_t *args = json_copy(cli->args);
 
-	for (const struct verb_arg *arg = cli->verb->args; arg && arg->name; arg++)
+	verb_for_each_arg(arg, cli->verb)
 		if (arg->local && arg->key)
 			json_object_del(args, arg->key);
 	if (what)

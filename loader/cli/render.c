@@ -5,15 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "table.h"
-
 #define HEADER_WIDTH 15
 
 struct renderer {
 	FILE *out;
 	const json_t *args;
 	size_t lines; /* written so far */
-	bool after_table;
+	size_t after_table; /* rows of the table that was the last */
 };
 
 static void write_line(struct renderer *to, const char *header, const char *text)
@@ -22,7 +20,7 @@ static void write_line(struct renderer *to, const char *header, const char *text
 		return;
 	if (to->after_table && *text != '\n')
 		fputc('\n', to->out);
-	to->after_table = false;
+	to->after_table = 0;
 	if (header && *header)
 		fprintf(to->out, "%-*s : ", HEADER_WIDTH, header);
 	else if (header)
@@ -52,22 +50,20 @@ static void write_row(struct renderer *to, const struct verb_section *section, c
 		write_sections(to, section->sections, row);
 }
 
+/* A blank line stands before a table that is not the first. */
 static size_t write_table(struct renderer *to, const struct verb_section *section,
 			  struct scope scope, const json_t *rows)
 {
 	struct table_shape shape = {
 		.only = section->only, .most = section->most, .live = section->live};
-	size_t written;
 
-	/* A blank line before a table that is not the first. */
 	if (to->lines && json_array_size(rows))
 		fputc('\n', to->out);
 	if (section->text && json_array_size(rows))
 		write_template(to, scope, NULL, section->text);
-	written = table_write(to->out, section->columns, scope, rows, &shape);
-	to->lines += written;
-	to->after_table = written;
-	return written;
+	to->after_table = table_write(to->out, section->columns, scope, rows, &shape);
+	to->lines += to->after_table;
+	return to->after_table;
 }
 
 static void write_rows(struct renderer *to, const struct verb_section *section, struct scope scope)
@@ -117,24 +113,14 @@ size_t render(FILE *out, const struct verb_section *sections, const json_t *obje
 
 /* --- without sections --- */
 
-static size_t widest_key(const json_t *object)
+void render_plain(FILE *out, const json_t *object)
 {
-	size_t widest = 0;
+	size_t width = 0;
 	const char *key;
 	json_t *value;
 
 	json_object_foreach ((json_t *)object, key, value)
-		if (strlen(key) > widest)
-			widest = strlen(key);
-	return widest;
-}
-
-void render_plain(FILE *out, const json_t *object)
-{
-	size_t width = widest_key(object);
-	const char *key;
-	json_t *value;
-
+		width = strlen(key) > width ? strlen(key) : width;
 	json_object_foreach ((json_t *)object, key, value) {
 		fprintf(out, "%-*s : ", (int)width, key);
 		if (json_is_string(value))

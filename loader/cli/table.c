@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "table.h"
-
+/* Rows of JSON as a table. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/param.h>
+
+#include "render.h"
 
 #define COLUMNS_MOST 32
 #define SHRUNK_LEAST 4
@@ -33,6 +34,13 @@ static bool cell_write(FILE *out, struct scope scope, const struct column *colum
 	return there;
 }
 
+bool table_has(const struct column *column, bool live)
+{
+	return live ? column->flags & (COLUMN_LIVE | COLUMN_LIVE_ONLY)
+		    : !(column->flags & COLUMN_LIVE_ONLY);
+}
+
+/* An optional column is shown when a row has a value in it. */
 static bool any_has(const struct column *column, const json_t *rows, const json_t *args)
 {
 	FILE *nowhere = fopen("/dev/null", "w");
@@ -41,43 +49,24 @@ static bool any_has(const struct column *column, const json_t *rows, const json_
 	size_t i;
 
 	json_array_foreach (rows, i, row)
-		if (nowhere && cell_write(nowhere, (struct scope){row, args}, column)) {
-			found = true;
-			break;
-		}
+		found = found ||
+			(nowhere && cell_write(nowhere, (struct scope){row, args}, column));
 	if (nowhere)
 		fclose(nowhere);
 	return found;
 }
 
-bool table_has(const struct column *column, bool live)
+static void add_headings(struct table *table, const struct column *columns, const json_t *rows,
+			 const json_t *args, bool live)
 {
-	return live ? column->flags & (COLUMN_LIVE | COLUMN_LIVE_ONLY)
-		    : !(column->flags & COLUMN_LIVE_ONLY);
-}
-
-static bool is_shown(const struct column *column, const json_t *rows, const json_t *args, bool live)
-{
-	if (!table_has(column, live))
-		return false;
-	return live || !(column->flags & COLUMN_OPTIONAL) || any_has(column, rows, args);
-}
-
-static void choose_columns(struct table *table, const struct column *columns, const json_t *rows,
-			   const json_t *args, bool live)
-{
-	for (; columns->header && table->count < COLUMNS_MOST; columns++)
-		if (is_shown(columns, rows, args, live))
-			table->columns[table->count++] = columns;
-}
-
-static void add_headings(struct table *table, bool live)
-{
-	for (size_t i = 0; i < table->count; i++) {
-		const struct column *column = table->columns[i];
-
-		fprintf(table->cells, "%s%c", column->header, '\0');
-		table->width[i] = MAX(strlen(column->header), live ? (size_t)column->width : 0);
+	for (; columns->header && table->count < COLUMNS_MOST; columns++) {
+		if (!table_has(columns, live) || (!live && columns->flags & COLUMN_OPTIONAL &&
+						  !any_has(columns, rows, args)))
+			continue;
+		fprintf(table->cells, "%s%c", columns->header, '\0');
+		table->width[table->count] =
+			MAX(strlen(columns->header), live ? (size_t)columns->width : 0);
+		table->columns[table->count++] = columns;
 	}
 }
 
@@ -156,8 +145,7 @@ size_t table_write(FILE *out, const struct column *columns, struct scope scope, 
 	table.cells = open_memstream(&table.text, &table.bytes);
 	if (!table.cells)
 		return 0;
-	choose_columns(&table, columns, rows, scope.args, shape->live);
-	add_headings(&table, shape->live);
+	add_headings(&table, columns, rows, scope.args, shape->live);
 	json_array_foreach (rows, i, row)
 		if (value_holds((struct scope){row, scope.args}, shape->only) &&
 		    !(shape->most && table.rows == shape->most))

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* `top`: pages of queue pairs on the terminal's alternate screen, until it is ended. */
-#include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -10,9 +10,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/json.h"
+#include "base/units.h"
 #include "cli.h"
-#include "client.h"
-#include "top_page.h"
+#include "render.h"
+#include "top.h"
 
 #define ENTER_SCREEN "\033[?1049h\033[?25l"
 #define LEAVE_SCREEN "\033[?25h\033[?1049l"
@@ -30,27 +32,18 @@
 struct screen {
 	struct termios before;
 	bool keys; /* the terminal delivers each key at once */
-	bool on;
 	sigset_t mask; /* while it waits: signals are delivered only then */
 };
 
 static volatile sig_atomic_t stop_signal, pause_signal;
 
-static void on_stop(int number)
+/* Of SIGWINCH it is enough that the wait ends. */
+static void on_signal(int number)
 {
-	(void)number;
-	stop_signal = 1;
-}
-
-static void on_pause(int number)
-{
-	(void)number;
-	pause_signal = 1;
-}
-
-static void on_resize(int number)
-{
-	(void)number; /* it is enough that the wait ends */
+	if (number == SIGTSTP)
+		pause_signal = 1;
+	else if (number != SIGWINCH)
+		stop_signal = 1;
 }
 
 static void put_text(const char *text)
@@ -72,88 +65,99 @@ static void screen_enter(struct screen *screen)
 		tcsetattr(STDIN_FILENO, TCSANOW, &raw);
 	}
 	put_text(ENTER_SCREEN);
-	screen->on = true;
 }
 
 static void screen_leave(struct screen *screen)
 {
-	if (!screen->on)
-		return;
 	if (screen->keys)
 		tcsetattr(STDIN_FILENO, TCSANOW, &screen->before);
 	put_text(LEAVE_SCREEN);
-	screen->on = false;
 }
 
-static void catch_signal(int number, void (*handler)(int))
-{
-	struct sigaction action = {.sa_handler = handler}; /* no SA_RESTART: reads end too */
+static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGWINCH};
+#define ENDING 3 /* the first of them end it */
 
-	sigemptyset(&action.sa_mask);
-	sigaction(number, &action, NULL);
-}
-
-static void fill_ending(sigset_t *signals)
+static sigset_t first_signals(size_t count)
 {
-	sigemptyset(signals);
-	sigaddset(signals, SIGINT);
-	sigaddset(signals, SIGTERM);
-	sigaddset(signals, SIGHUP);
+	sigset_t set;
+
+	sigemptyset(&set);
+	for (size_t i = 0; i < count; i++)
+		sigaddset(&set, signals[i]);
+	return set;
 }
 
 /* Blocked but while it waits, so that none is missed between the test of a flag and the wait. */
 static void screen_catch_signals(struct screen *screen)
 {
-	sigset_t later;
+	struct sigaction action = {.sa_handler = on_signal}; /* no SA_RESTART: reads end too */
+	sigset_t all = first_signals(sizeof(signals) / sizeof(signals[0]));
 
-	fill_ending(&later);
-	sigaddset(&later, SIGTSTP);
-	sigaddset(&later, SIGWINCH);
-	sigprocmask(SIG_BLOCK, &later, &screen->mask);
-	catch_signal(SIGINT, on_stop);
-	catch_signal(SIGTERM, on_stop);
-	catch_signal(SIGHUP, on_stop);
-	catch_signal(SIGTSTP, on_pause);
-	catch_signal(SIGWINCH, on_resize);
-}
-
-/* A daemon that does not reply must not keep it from being ended. */
-static void allow_ending(bool allow)
-{
-	sigset_t ending;
-
-	fill_ending(&ending);
-	sigprocmask(allow ? SIG_UNBLOCK : SIG_BLOCK, &ending, NULL);
-}
-
-/* The shell has the terminal meanwhile. */
-static void screen_pause(struct screen *screen)
-{
-	pause_signal = 0;
-	screen_leave(screen);
-	raise(SIGSTOP);
-	screen_enter(screen);
+	sigprocmask(SIG_BLOCK, &all, &screen->mask);
+	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+		sigaction(signals[i], &action, NULL);
 }
 
 /* --- one page --- */
 
-static uint64_t interval_ns(const struct cli *cli)
+/* A line of text, cut at the edge. */
+__attribute__((format(printf, 3, 4))) static void put_line(FILE *out, unsigned int columns,
+							   const char *format, ...)
 {
-	return json_object_get(cli->args, "interval_ns") ? cli_count(cli->args, "interval_ns")
-							 : 1000000000;
+	char text[512];
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(text, sizeof(text), format, arguments);
+	va_end(arguments);
+	fprintf(out, "%.*s\n", (int)columns, text);
 }
 
-/* The rows that were asked for, @most at most. */
-static size_t row_count(const struct cli *cli, size_t most)
+void top_page(FILE *out, json_t *result, const struct top_view *view)
 {
-	const json_t *top = json_object_get(cli->args, "top");
+	unsigned int columns =
+		view->columns > TOP_COLUMNS_LEAST ? view->columns : TOP_COLUMNS_LEAST;
+	json_t *qps = json_object_get(result, "qps"), *qp;
+	size_t rows = json_array_size(qps), room, timed = 0, i;
+	struct table_shape shape = {.live = true, .fit = columns};
+	char every[UNITS_TEXT_BYTES];
 
-	return top && cli_count(cli->args, "top") < most ? cli_count(cli->args, "top") : most;
+	room = view->lines > TOP_LINES_AROUND ? view->lines - TOP_LINES_AROUND : 1;
+	if (view->lines && rows > room)
+		rows = room;
+	json_array_foreach (qps, i, qp) {
+		cli_complete_qp(qp);
+		timed += json_object_get(qp, "owd_ns") != NULL;
+	}
+	put_line(out, columns,
+		 "top %s  by %s every %s; %llu queue pairs, %zu shown, %zu with delays",
+		 view->clock, view->sort, units_duration(every, view->interval_ns),
+		 (unsigned long long)json_count(result, "tracked"), rows, timed);
+	shape.most = rows;
+	table_write(out, verbs_named("top")->output->columns, (struct scope){result, NULL}, qps,
+		    &shape);
+	if (*view->hint)
+		put_line(out, columns, "%s", view->hint);
 }
 
-static struct top_view view_of(const struct cli *cli, char clock[16])
+struct top {
+	const struct cli *cli;
+	struct cli_client client;
+	const char *sort;
+	uint64_t interval_ns;
+	struct screen screen;
+};
+
+static struct timespec interval(const struct top *top)
 {
-	struct top_view view = {.clock = clock, .hint = "", .interval_ns = interval_ns(cli)};
+	return (struct timespec){.tv_sec = (time_t)(top->interval_ns / 1000000000),
+				 .tv_nsec = (long)(top->interval_ns % 1000000000)};
+}
+
+static struct top_view view_of(const struct top *top, char clock[16])
+{
+	struct top_view view = {
+		.sort = top->sort, .interval_ns = top->interval_ns, .clock = clock, .hint = ""};
 	struct winsize size;
 	time_t now = time(NULL);
 	struct tm tm;
@@ -166,14 +170,16 @@ static struct top_view view_of(const struct cli *cli, char clock[16])
 	return view;
 }
 
-static int query(const struct cli *cli, struct cli_client *client, const char *sort, size_t rows,
-		 json_t **result)
+/* As many queue pairs as --top gives, @rows at most. */
+static int query(struct top *top, size_t rows, json_t **result)
 {
-	json_t *args = cli_request_args(cli);
+	json_t *args = cli_request_args(top->cli);
 
-	json_object_set_new(args, "sort", json_string(sort));
-	json_object_set_new(args, "top", json_integer(rows));
-	return cli_client_query(client, "top", args, result);
+	if (json_object_get(args, "top") && json_count(args, "top") < rows)
+		rows = json_count(args, "top");
+	json_object_set_new(args, "sort", json_string(top->sort));
+	json_object_set_new(args, "top", json_integer((json_int_t)rows));
+	return cli_client_query(&top->client, "top", args, result);
 }
 
 /* Over the lines that are there, so that nothing flickers. */
@@ -191,21 +197,24 @@ static void paint(const char *page)
 	put_text(CLEAR_BELOW);
 }
 
-static int show_page(const struct cli *cli, struct cli_client *client, const char *sort)
+/* --- live --- */
+
+static int show_page(struct top *top)
 {
 	char clock[16], *page = NULL;
-	struct top_view view = view_of(cli, clock);
-	size_t bytes, rows;
+	struct top_view view = view_of(top, clock);
+	sigset_t ending = first_signals(ENDING);
+	size_t bytes;
 	json_t *result;
 	FILE *out;
 	int code;
 
-	view.sort = sort;
 	view.hint = HINT;
-	rows = view.lines > TOP_LINES_AROUND ? view.lines - TOP_LINES_AROUND : 1;
-	allow_ending(true);
-	code = query(cli, client, sort, row_count(cli, rows), &result);
-	allow_ending(false);
+	/* A daemon that does not reply must not keep it from being ended. */
+	sigprocmask(SIG_UNBLOCK, &ending, NULL);
+	code = query(top, view.lines > TOP_LINES_AROUND ? view.lines - TOP_LINES_AROUND : 1,
+		     &result);
+	sigprocmask(SIG_BLOCK, &ending, NULL);
 	if (code)
 		return code;
 	out = open_memstream(&page, &bytes);
@@ -219,116 +228,102 @@ static int show_page(const struct cli *cli, struct cli_client *client, const cha
 	return ferror(stdout) ? CLI_FAILED : CLI_GOOD;
 }
 
-/* --- live --- */
-
-/* False: it is over. */
-static bool take_key(int key, const char **sort)
-{
-	if (key == 'd')
-		*sort = "delay";
-	else if (key == 't')
-		*sort = "throughput";
-	else if (key == 'l')
-		*sort = "loss";
-	return key != 'q' && key != CONTROL_D;
-}
-
 /* Until the next page is due, a key or a signal. False: it is over. */
-static bool screen_wait(struct screen *screen, uint64_t ns, const char **sort)
+static bool wait_for_key(struct top *top)
 {
-	struct timespec left = {.tv_sec = (time_t)(ns / 1000000000),
-				.tv_nsec = (long)(ns % 1000000000)};
 	struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
+	struct timespec left = interval(top);
 	unsigned char key;
-	int ready = ppoll(&input, 1, &left, &screen->mask);
+	int ready = ppoll(&input, 1, &left, &top->screen.mask);
 
 	if (stop_signal)
 		return false;
-	if (pause_signal)
-		screen_pause(screen);
+	if (pause_signal) {
+		/* The shell has the terminal meanwhile. */
+		pause_signal = 0;
+		screen_leave(&top->screen);
+		raise(SIGSTOP);
+		screen_enter(&top->screen);
+	}
 	if (ready <= 0)
 		return true;
 	if (read(STDIN_FILENO, &key, 1) != 1)
 		return false; /* the end of the input */
-	return take_key(key, sort);
+	if (key == 'd')
+		top->sort = "delay";
+	else if (key == 't')
+		top->sort = "throughput";
+	else if (key == 'l')
+		top->sort = "loss";
+	return key != 'q' && key != CONTROL_D;
 }
 
-static int show_live(const struct cli *cli, struct cli_client *client, const char *sort)
+static int show_live(struct top *top)
 {
-	struct screen screen = {};
 	int code;
 
-	screen_catch_signals(&screen);
-	screen_enter(&screen);
+	screen_catch_signals(&top->screen);
+	screen_enter(&top->screen);
 	do
-		code = show_page(cli, client, sort);
-	while (!code && !stop_signal && screen_wait(&screen, interval_ns(cli), &sort));
-	screen_leave(&screen);
+		code = show_page(top);
+	while (!code && !stop_signal && wait_for_key(top));
+	screen_leave(&top->screen);
 	if (stop_signal)
 		return CLI_GOOD;
 	/* What was printed went with the screen. */
-	return code ? cli_fail(code, "the daemon at %s does not reply any more", cli->socket)
+	return code ? cli_fail(code, "the daemon at %s does not reply any more", top->cli->socket)
 		    : code;
 }
 
 /* --- printed --- */
 
-static int print_page(const struct cli *cli, struct cli_client *client, const char *sort)
+static int print_page(struct top *top)
 {
-	bool all = json_object_get(cli->args, "top") != NULL;
+	bool limited = json_object_get(top->cli->args, "top") != NULL;
 	char clock[16];
-	struct top_view view = view_of(cli, clock);
+	struct top_view view = view_of(top, clock);
 	json_t *result;
-	int code = query(cli, client, sort, row_count(cli, all ? SIZE_MAX : PLAIN_ROWS), &result);
+	int code = query(top, limited ? SIZE_MAX : PLAIN_ROWS, &result);
 
 	if (code)
 		return code;
-	view.sort = sort;
 	view.lines = 0;
-	if (cli->format == CLI_TEXT)
+	if (top->cli->format == CLI_TEXT)
 		top_page(stdout, result, &view);
 	else
-		cli_write_json(cli, result);
+		cli_write_json(top->cli, result);
 	json_decref(result);
 	return fflush(stdout) ? CLI_FAILED : CLI_GOOD;
 }
 
-static int print_pages(const struct cli *cli, struct cli_client *client, const char *sort,
-		       uint64_t frames)
-{
-	uint64_t ns = interval_ns(cli);
-	struct timespec pause = {.tv_sec = (time_t)(ns / 1000000000),
-				 .tv_nsec = (long)(ns % 1000000000)};
-	int code = CLI_GOOD;
-
-	for (uint64_t i = 0; !code && i < frames; i++) {
-		if (i) {
-			nanosleep(&pause, NULL);
-			if (cli->format == CLI_TEXT)
-				putchar('\n');
-		}
-		code = print_page(cli, client, sort);
-	}
-	return code;
-}
-
 int cli_top(const struct cli *cli)
 {
-	uint64_t frames = cli_count(cli->args, "frames");
-	bool live = cli->format == CLI_TEXT && !frames && isatty(STDOUT_FILENO);
-	const char *sort = *cli_text(cli->args, "sort") ? cli_text(cli->args, "sort") : "delay";
-	struct cli_client client;
-	int err = cli_client_open(&client, cli->socket), code;
+	uint64_t interval_ns = json_count(cli->args, "interval_ns");
+	uint64_t frames = json_count(cli->args, "frames");
+	const char *sort = json_text(cli->args, "sort");
+	bool text = cli->format == CLI_TEXT;
+	struct top top = {.cli = cli,
+			  .sort = *sort ? sort : "delay",
+			  .interval_ns = interval_ns ? interval_ns : 1000000000};
+	struct timespec pause = interval(&top);
+	int code = cli_client_open(&top.client, cli->socket);
 
-	if (err)
-		return cli_client_explain(cli->socket, err);
-	if (live)
-		code = show_live(cli, &client, sort);
-	else
-		code = print_pages(cli, &client, sort, frames ? frames : 1);
-	if (!code && !live && !frames && cli->format == CLI_TEXT)
-		fprintf(stderr, "escapement: the output is no terminal, so this is one page; "
-				"--frames N prints more\n");
-	cli_client_close(&client);
+	if (code)
+		return cli_client_explain(cli->socket, code);
+	if (text && !frames && isatty(STDOUT_FILENO)) {
+		code = show_live(&top);
+	} else {
+		code = print_page(&top);
+		if (!code && !frames && text)
+			fprintf(stderr, "escapement: the output is no terminal, so this is one "
+					"page; --frames N prints more\n");
+		for (uint64_t i = 1; !code && i < frames; i++) {
+			nanosleep(&pause, NULL);
+			if (text)
+				putchar('\n');
+			code = print_page(&top);
+		}
+	}
+	cli_client_close(&top.client);
 	return code;
 }

@@ -1,24 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "value.h"
-
+/* Keys, conditions and templates of base/verb.h on the JSON of a reply. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/units.h"
+#include "render.h"
 
 /* --- paths --- */
-
-static const json_t *member(const json_t *object, const char *name, size_t bytes)
-{
-	char key[64];
-
-	if (bytes >= sizeof(key))
-		return NULL;
-	memcpy(key, name, bytes);
-	key[bytes] = '\0';
-	return json_object_get(object, key);
-}
 
 const json_t *value_at(struct scope scope, const char *path, size_t bytes)
 {
@@ -33,7 +22,7 @@ const json_t *value_at(struct scope scope, const char *path, size_t bytes)
 		const char *dot = memchr(path, '.', end - path);
 		size_t name = (dot ? dot : end) - path;
 
-		value = member(value, path, name);
+		value = json_object_getn(value, path, name);
 		path += name + (dot != NULL);
 	}
 	return value && !json_is_null(value) ? value : NULL;
@@ -62,7 +51,8 @@ static const char *first_present(struct scope scope, const char *key, size_t *by
 	}
 }
 
-bool value_number(struct scope scope, const char *key, size_t bytes, double *out)
+/* The sum of "a+b"; false when none of them is a number. */
+static bool value_number(struct scope scope, const char *key, size_t bytes, double *out)
 {
 	const char *at = first_present(scope, key, &bytes), *end = at + bytes;
 	bool found = false;
@@ -93,30 +83,20 @@ static bool ends_with(const char *text, size_t bytes, const char *end)
 /* ns of one: by the unit that the path, or the object around it, has in its name. */
 static double scale_of(const char *key, size_t bytes)
 {
+	static const struct {
+		const char *end;
+		double ns;
+	} units[] = {{"_ns", 1}, {"_us", 1e3}, {"_ms", 1e6}, {"_s", 1e9}};
+
 	while (bytes) {
-		if (ends_with(key, bytes, "_ns"))
-			return 1;
-		if (ends_with(key, bytes, "_us"))
-			return 1e3;
-		if (ends_with(key, bytes, "_ms"))
-			return 1e6;
-		if (ends_with(key, bytes, "_s"))
-			return 1e9;
+		for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
+			if (ends_with(key, bytes, units[i].end))
+				return units[i].ns;
 		while (bytes && key[bytes - 1] != '.')
 			bytes--;
 		bytes -= bytes != 0;
 	}
 	return 1;
-}
-
-/* "1.50 GiB" is "1.50GiB" in a column, and everywhere. */
-static const char *narrow(char *text)
-{
-	char *space = strchr(text, ' ');
-
-	if (space)
-		memmove(space, space + 1, strlen(space));
-	return text;
 }
 
 static bool write_share(FILE *out, struct scope scope, const char *key, size_t bytes)
@@ -190,9 +170,18 @@ static bool write_text(FILE *out, struct scope scope, const char *key, size_t by
 	return value_number(scope, key, bytes, &sum) && fprintf(out, "%.0f", sum) > 0;
 }
 
+/* "1.50 GiB" is "1.50GiB" in a column, and everywhere. */
+static bool write_narrow(FILE *out, const char *text)
+{
+	size_t bytes = strcspn(text, " ");
+
+	return fprintf(out, "%.*s%s", (int)bytes, text, text + bytes + (text[bytes] == ' ')) > 0;
+}
+
 bool value_write(FILE *out, struct scope scope, const char *key, size_t bytes,
 		 enum column_format format)
 {
+	bool in_bytes = ends_with(key, bytes, "bytes_per_second");
 	char text[UNITS_TEXT_BYTES];
 	double number;
 
@@ -204,23 +193,20 @@ bool value_write(FILE *out, struct scope scope, const char *key, size_t bytes,
 		return false;
 	switch (format) {
 	case FORMAT_COUNT:
-		return fputs(units_count(text, number), out) >= 0;
+		return write_narrow(out, units_count(text, number));
 	case FORMAT_BYTES:
-		units_bytes(text, number);
-		return fputs(narrow(text), out) >= 0;
+		return write_narrow(out, units_bytes(text, number));
 	case FORMAT_RATE:
-		units_bit_rate(text,
-			       ends_with(key, bytes, "bytes_per_second") ? number : number / 8);
-		return fputs(narrow(text), out) >= 0;
+		return write_narrow(out, units_bit_rate(text, in_bytes ? number : number / 8));
 	case FORMAT_GBPS:
-		number *= (ends_with(key, bytes, "bytes_per_second") ? 8 : 1) / 1e9;
+		number *= (in_bytes ? 8 : 1) / 1e9;
 		return fprintf(out, "%.*f",
 			       number >= 99.995	  ? 1
 			       : number >= 9.9995 ? 2
 						  : 3,
 			       number) > 0;
 	case FORMAT_TIME:
-		return fputs(units_delay(text, number * scale_of(key, bytes)), out) >= 0;
+		return write_narrow(out, units_delay(text, number * scale_of(key, bytes)));
 	case FORMAT_AGE:
 		number *= scale_of(key, bytes);
 		if (number < 1e9)
@@ -345,11 +331,12 @@ static bool expand_part(FILE *out, struct scope scope, const char **at, bool opt
 			FILE *part = open_memstream(&text, &bytes);
 			bool there;
 
+			if (!part)
+				return false;
 			*at += 2;
-			there = part && expand_part(part, scope, at, true);
+			there = expand_part(part, scope, at, true);
 			*at += **at ? 2 : 0;
-			if (part)
-				fclose(part);
+			fclose(part);
 			if (there)
 				fputs(text, out);
 			free(text);
@@ -370,41 +357,10 @@ char *value_expand(struct scope scope, const char *template)
 	char *text = NULL;
 	size_t bytes;
 	FILE *out = open_memstream(&text, &bytes);
-	bool whole;
+	bool whole = out && expand_part(out, scope, &template, false);
 
-	if (!out)
-		return strdup("");
-	whole = expand_part(out, scope, &template, false);
-	if (fclose(out)) {
-		free(text);
-		return strdup("");
-	}
-	if (!whole)
-		*text = '\0';
-	return text;
-}
-
-bool value_template_is_good(const char *template)
-{
-	enum column_format format;
-	int depth = 0;
-
-	for (; *template; template ++) {
-		depth += !strncmp(template, "<|", 2);
-		depth -= !strncmp(template, "|>", 2);
-		if (depth < 0)
-			return false;
-		if (*template == '{') {
-			size_t bytes = strcspn(template, "}");
-			const char *colon = memchr(template, ':', bytes);
-
-			if (!template[bytes] || bytes == 1)
-				return false;
-			if (colon && colon[1] != '?' &&
-			    !find_format(colon + 1, template + bytes - colon - 1, &format))
-				return false;
-			template += bytes;
-		}
-	}
-	return !depth;
+	if (out && !fclose(out) && whole)
+		return text;
+	free(text);
+	return strdup("");
 }

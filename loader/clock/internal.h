@@ -46,30 +46,29 @@ struct clock {
 };
 
 #define CLOCK_EVENTS(X)                                                                            \
-	X(CLOCK_STATE, "clock_state", "The fabric clock is in another state.")                     \
-	X(CLOCK_REFUSED, "clock_refused", "A peer is not used for the clock for 2 s.")             \
-	X(CLOCK_ACCEPTED, "clock_accepted", "That peer is used again.")                            \
-	X(CLOCK_FALSETICKER, "clock_falseticker",                                                  \
+	X(CLOCK_STATE, "clock_state", NOTICE, "The fabric clock is in another state.")             \
+	X(CLOCK_REFUSED, "clock_refused", WARNING, "A peer is not used for the clock for 2 s.")    \
+	X(CLOCK_ACCEPTED, "clock_accepted", NOTICE, "That peer is used again.")                    \
+	X(CLOCK_FALSETICKER, "clock_falseticker", WARNING,                                         \
 	  "A peer is not used for the clock for 10 s: its time differs from all others.")          \
-	X(CLOCK_ANCHOR_ACQUIRED, "anchor_acquired", "TAI is known, by this anchor.")               \
-	X(CLOCK_ANCHOR_LOST, "anchor_lost", "TAI is not known any more.")                          \
-	X(CLOCK_PEER_RESTARTED, "peer_restarted", "The daemon of a peer began anew.")              \
-	X(CLOCK_PEER_ONE_SIDED, "peer_one_sided", "A peer replies, but its probes do not arrive.") \
-	X(CLOCK_PEER_TWO_SIDED, "peer_two_sided", "Probes of that peer arrive again.")
+	X(CLOCK_ANCHOR_ACQUIRED, "anchor_acquired", NOTICE, "TAI is known, by this anchor.")       \
+	X(CLOCK_ANCHOR_LOST, "anchor_lost", WARNING, "TAI is not known any more.")                 \
+	X(CLOCK_PEER_RESTARTED, "peer_restarted", NOTICE, "The daemon of a peer began anew.")      \
+	X(CLOCK_PEER_ONE_SIDED, "peer_one_sided", WARNING,                                         \
+	  "A peer replies, but its probes do not arrive.")                                         \
+	X(CLOCK_PEER_TWO_SIDED, "peer_two_sided", NOTICE, "Probes of that peer arrive again.")
 enum { CLOCK_EVENTS(EVENT_ENUM) };
 extern const struct event_kind clock_events[];
 
 #define CLOCK_METRICS(X)                                                                           \
-	X(CLOCK_SYNC_STATE, "clock_sync_state", GAUGE,                                             \
-	  "Fabric clock: 0 free running or converging, 1 in step, 2 holdover.")                    \
-	X(CLOCK_STATE_INFO, "clock_state_info", GAUGE, "State of the fabric clock, always 1.")     \
+	X(CLOCK_STATES, "clock_state", GAUGE, "1 for the state that the fabric clock is in.")      \
 	X(CLOCK_PEERS, "clock_peers", GAUGE, "Neighbors that the clock is agreed with.")           \
-	X(CLOCK_LAST_SYNC_AGE, "clock_last_sync_age_seconds", GAUGE,                               \
-	  "Since a neighbor was last used for the clock.")                                         \
+	X(CLOCK_LAST_SYNC, "clock_last_sync_timestamp_seconds", GAUGE,                             \
+	  "When a neighbor was last used for the clock.")                                          \
 	X(CLOCK_ERROR_BOUND, "clock_error_bound_seconds", GAUGE,                                   \
 	  "Fabric time as read here is true within this.")                                         \
-	X(CLOCK_FREQUENCY, "clock_frequency_ppm", GAUGE,                                           \
-	  "Rate of fabric time against this host's clock, in millionths.")                         \
+	X(CLOCK_FREQUENCY, "clock_frequency_offset_ratio", GAUGE,                                  \
+	  "Rate of fabric time against this host's clock, less 1.")                                \
 	X(CLOCK_RESIDUAL, "clock_loop_residual_seconds", GAUGE,                                    \
 	  "Spread of the neighbors' estimates of this host's clock.")                              \
 	X(CLOCK_TAI_OFFSET, "clock_tai_offset_seconds", GAUGE,                                     \

@@ -6,12 +6,6 @@
 enum { CLOCK_METRICS(METRIC_ENUM) };
 const struct metric clock_metrics[] = {CLOCK_METRICS(METRIC){}};
 
-/* 0 free running, 1 locked, 2 holdover, as the exporter of linuxptp-daemon has it. */
-static unsigned int sync_state(enum clock_state state)
-{
-	return state == CLOCK_SYNCED ? 1 : state == CLOCK_HOLDOVER ? 2 : 0;
-}
-
 static void write_count(FILE *out, unsigned int metric, uint64_t value)
 {
 	prom_count(FAMILY_OF(&clock_metrics[metric]), value, NULL);
@@ -24,17 +18,18 @@ static void write_seconds(FILE *out, unsigned int metric, double ns)
 
 void clock_facts_metrics(const struct clock_facts *clock, FILE *out)
 {
-	write_count(out, CLOCK_SYNC_STATE, sync_state(clock->state));
-	prom_count(FAMILY_OF(&clock_metrics[CLOCK_STATE_INFO]), 1, "state",
-		   clock_state_name(clock->state), NULL);
+	struct prom_family *states = FAMILY_OF(&clock_metrics[CLOCK_STATES]);
+
+	for (unsigned int state = 0; state <= CLOCK_HOLDOVER; state++)
+		prom_count(states, clock->state == state, "state", clock_state_name(state), NULL);
 	write_count(out, CLOCK_PEERS, clock->used);
 	if (clock->last_used_age_ns >= 0)
-		write_seconds(out, CLOCK_LAST_SYNC_AGE, (double)clock->last_used_age_ns);
+		write_seconds(out, CLOCK_LAST_SYNC,
+			      (double)time_realtime_ns() - (double)clock->last_used_age_ns);
 	if (!clock->known)
 		return;
 	write_seconds(out, CLOCK_ERROR_BOUND, (double)clock->bound_ns);
-	prom_value(FAMILY_OF(&clock_metrics[CLOCK_FREQUENCY]), clock->model.rate / Q40 * 1e6,
-		   NULL);
+	prom_value(FAMILY_OF(&clock_metrics[CLOCK_FREQUENCY]), clock->model.rate / Q40, NULL);
 	write_seconds(out, CLOCK_RESIDUAL, clock->residual_ns);
 	if (!clock->tai_known)
 		return;

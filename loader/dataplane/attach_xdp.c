@@ -60,7 +60,7 @@ static int attach_link(const struct attach_target *target, enum esc_xdp_mode mod
 	struct object *object;
 	int err;
 
-	constants.turn = control->xdp_turns[target->slot] & ~ESC_TURN_PHASE;
+	constants.turn = control->xdp_handover[target->slot] & ~ESC_HANDOVER_PHASE;
 	err = object_new(&object, OBJECT_XDP, target->pins, &constants, error);
 	if (err)
 		return err;

@@ -321,7 +321,7 @@ static int dataplane_open(void **self, struct core *core, void *const needs[], c
 
 	/* Before our first beat: what ended with a daemon's silence does not begin again with it. */
 	control = pins_control(dataplane->pins);
-	if (time_local_ns() - control->heartbeat_local_ns >= ESC_HEARTBEAT_DEAD_NS)
+	if (time_local_ns() - control->heartbeat_local_ns >= ESC_HEARTBEAT_TIMEOUT_NS)
 		__atomic_and_fetch(&control->flags, ~(ESC_CONTROL_STEER | ESC_CONTROL_PACE),
 				   __ATOMIC_SEQ_CST);
 	err = core_heartbeat_start(core, (uint64_t *)&control->heartbeat_local_ns);

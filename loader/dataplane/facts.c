@@ -130,7 +130,7 @@ int dataplane_port_counts(const struct dataplane *dataplane, unsigned int index,
 {
 	int err = bpfmap_sum(pins_map_fd(dataplane->pins, "port_counts"), index, out, sizeof(*out));
 
-	out->xdp_handover = 0; /* not a count */
+	out->xdp_counted = 0; /* not a count */
 	return err;
 }
 

@@ -111,7 +111,7 @@ int port_attach(struct port *port, char **error)
 		port_write(port, NULL);
 		return err;
 	}
-	port->turn = pins_control(port->pins)->xdp_turns[port->slot];
+	port->turn = pins_control(port->pins)->xdp_handover[port->slot];
 	err = port_write(port, error);
 	if (err)
 		return err;
@@ -238,7 +238,7 @@ static void interface_back(struct port *port, const struct link_facts *link, boo
 
 static void watch_programs(struct port *port)
 {
-	uint16_t *turn = &pins_control(port->pins)->xdp_turns[port->slot];
+	uint16_t *turn = &pins_control(port->pins)->xdp_handover[port->slot];
 	struct attach_target target = port_target(port);
 	char note[ATTACH_NOTE_BYTES];
 

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "internal.h"
 #include "pins.h"
 
 #define PROGRAM_MAPS_MAX 64
@@ -63,4 +64,21 @@ bool program_is_ours(const struct pins *pins, uint32_t id, const char *name)
 		if (map_ids[i] == qps)
 			return true;
 	return false;
+}
+
+const char *xdp_mode_name(enum esc_xdp_mode mode)
+{
+	return mode == ESC_XDP_NATIVE ? "native" : mode == ESC_XDP_SKB ? "skb" : "none";
+}
+
+const char *xdp_via_name(enum esc_xdp_via via)
+{
+	return via == ESC_XDP_VIA_DISPATCHER ? "dispatcher"
+	       : via == ESC_XDP_VIA_LINK     ? "link"
+					     : "none";
+}
+
+const char *tc_via_name(enum esc_tc_via via)
+{
+	return via == ESC_TC_TCX ? "tcx" : via == ESC_TC_CLSACT ? "clsact" : "none";
 }

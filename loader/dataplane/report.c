@@ -17,34 +17,20 @@
 	  "RoCEv2 packets that were understood.")                                                  \
 	X(PORT_ROCE_BYTES, "roce_bytes_total", COUNTER,                                            \
 	  "Bytes of these packets, IP header to ICRC.")                                            \
-	X(PORT_CE, "ecn_ce_packets_total", COUNTER,                                                \
+	X(PORT_CE, "roce_ce_packets_total", COUNTER,                                               \
 	  "RoCEv2 packets with a congestion mark (ECN CE).")                                       \
-	X(PORT_CNPS, "cnp_packets_total", COUNTER, "Congestion notification packets.")             \
+	X(PORT_CNPS, "roce_cnp_packets_total", COUNTER, "Congestion notification packets.")        \
 	X(PORT_ROCEV1, "rocev1_frames_total", COUNTER, "RoCEv1 frames (ethertype 0x8915).")        \
-	X(PORT_REASONS, "reason_packets_total", COUNTER,                                           \
-	  "Packets left out of the per-QP counts, by reason. Probes (probe_*) end here, all "      \
-	  "others continue unchanged.")
+	X(PORT_UNCOUNTED, "uncounted_packets_total", COUNTER,                                      \
+	  "Packets left out of the per-QP counts, by reason; they continue unchanged.")            \
+	X(PORT_PROBES_REFUSED, "probes_refused_total", COUNTER,                                    \
+	  "Probes that were dropped, by reason.")                                                  \
+	X(PORT_RECEIPTS_REFUSED, "receipts_refused_total", COUNTER,                                \
+	  "Receipts that were not sent or not used, by reason.")
 enum { DATAPLANE_METRICS(METRIC_ENUM) };
 const struct metric dataplane_metrics[] = {DATAPLANE_METRICS(METRIC){}};
 
 /* --- names --- */
-
-const char *xdp_mode_name(enum esc_xdp_mode mode)
-{
-	return mode == ESC_XDP_NATIVE ? "native" : mode == ESC_XDP_SKB ? "skb" : "none";
-}
-
-const char *xdp_via_name(enum esc_xdp_via via)
-{
-	return via == ESC_XDP_VIA_DISPATCHER ? "dispatcher"
-	       : via == ESC_XDP_VIA_LINK     ? "link"
-					     : "none";
-}
-
-const char *tc_via_name(enum esc_tc_via via)
-{
-	return via == ESC_TC_TCX ? "tcx" : via == ESC_TC_CLSACT ? "clsact" : "none";
-}
 
 static const struct {
 	const char *name, *meaning;
@@ -167,7 +153,7 @@ json_t *reasons_json(const struct esc_reason_count *counts)
 {
 	json_t *list = json_array();
 
-	for (unsigned int i = 0; i < ESC_REASON_MAX; i++) {
+	for (unsigned int i = ESC_REASON_NONE + 1; i < ESC_REASON_MAX; i++) {
 		json_t *reason;
 
 		if (!reason_sum(&counts[i]))
@@ -221,12 +207,47 @@ static const struct prom_label *direction_labels(const void *row, void *context)
 	return labels;
 }
 
+/* The family that counts a reason. */
+static unsigned int family_of(unsigned int reason)
+{
+	switch (reason) {
+#define X(id, name, text) case ESC_REASON_##id:
+		ESC_PROBE_REASONS(X)
+		ESC_PATH_REASONS(X)
+		return PORT_PROBES_REFUSED;
+		ESC_RECEIPT_REASONS(X)
+		return PORT_RECEIPTS_REFUSED;
+#undef X
+	}
+	return PORT_UNCOUNTED;
+}
+
+static void write_reasons(FILE *out, const struct esc_reason_count *counts, unsigned int metric)
+{
+	struct prom_family *family = FAMILY_OF(&dataplane_metrics[metric]);
+
+	for (unsigned int i = ESC_REASON_NONE + 1; i < ESC_REASON_MAX; i++) {
+		const char *name = reason_name(i);
+
+		if (family_of(i) != metric)
+			continue;
+		if (metric != PORT_UNCOUNTED) {
+			prom_count(family, reason_sum(&counts[i]), "reason", name, NULL);
+			continue;
+		}
+		prom_count(family, counts[i].xdp_ingress, "reason", name, "hook", "xdp_ingress",
+			   NULL);
+		prom_count(family, counts[i].tc_ingress, "reason", name, "hook", "tc_ingress",
+			   NULL);
+		prom_count(family, counts[i].tc_egress, "reason", name, "hook", "tc_egress", NULL);
+	}
+}
+
 void dataplane_write_metrics(void *self, FILE *out)
 {
 	struct prom_family *visibility = FAMILY_OF(&dataplane_metrics[PORT_VISIBILITY]);
 	struct prom_family *attach = FAMILY_OF(&dataplane_metrics[PORT_ATTACH]);
 	struct prom_family *link = FAMILY_OF(&dataplane_metrics[PORT_LINK_UP]);
-	struct prom_family *reason = FAMILY_OF(&dataplane_metrics[PORT_REASONS]);
 	struct direction directions[2 * ESC_PORTS_MAX], both[2];
 	struct esc_reason_count counts[ESC_REASON_MAX];
 	struct port_facts ports[ESC_PORTS_MAX];
@@ -258,13 +279,7 @@ void dataplane_write_metrics(void *self, FILE *out)
 		     direction_labels, NULL);
 	if (dataplane_reasons(self, counts))
 		return;
-	for (unsigned int i = 0; i < ESC_REASON_MAX; i++) {
-		const char *name = reason_name(i);
-
-		prom_count(reason, counts[i].xdp_ingress, "reason", name, "hook", "xdp_ingress",
-			   NULL);
-		prom_count(reason, counts[i].tc_ingress, "reason", name, "hook", "tc_ingress",
-			   NULL);
-		prom_count(reason, counts[i].tc_egress, "reason", name, "hook", "tc_egress", NULL);
-	}
+	write_reasons(out, counts, PORT_UNCOUNTED);
+	write_reasons(out, counts, PORT_PROBES_REFUSED);
+	write_reasons(out, counts, PORT_RECEIPTS_REFUSED);
 }

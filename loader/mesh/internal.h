@@ -86,9 +86,9 @@ struct mesh {
 	struct clock *clock;
 	struct sender *sender;
 	struct core_timer *timer;
-	int peers_fd, addresses_fd;	       /* maps */
-	uint64_t peers_refused;		       /* members without room in the map */
-	uint64_t addresses_refused;	       /* addresses */
+	int peers_fd, addresses_fd; /* maps */
+	uint64_t peers_refused;	    /* members without room in the map */
+	uint64_t addresses_refused; /* addresses */
 	struct mesh_plane planes[MESH_PLANES];
 	struct mesh_peer *peers[MESH_PEERS_MAX]; /* by the slot of their edge; a hole is NULL */
 	uint32_t sequence;			 /* above every number used in this run */
@@ -102,15 +102,17 @@ struct mesh {
 };
 
 #define MESH_EVENTS(X)                                                                             \
-	X(MESH_PEER_DOWN, "peer_down", "Nothing was received from a peer for mesh.down_after.")    \
-	X(MESH_PEER_UP, "peer_up", "Probes or replies of that peer arrive again.")                 \
-	X(MESH_PEER_ABSENT, "peer_absent", "Nothing was ever received from a peer, for 10 s.")     \
-	X(MESH_PEER_PATH_CHANGED, "peer_path_changed",                                             \
+	X(MESH_PEER_DOWN, "peer_down", WARNING,                                                    \
+	  "Nothing was received from a peer for mesh.down_after.")                                 \
+	X(MESH_PEER_UP, "peer_up", NOTICE, "Probes or replies of that peer arrive again.")         \
+	X(MESH_PEER_ABSENT, "peer_absent", WARNING,                                                \
+	  "Nothing was ever received from a peer, for 10 s.")                                      \
+	X(MESH_PEER_PATH_CHANGED, "peer_path_changed", INFO,                                       \
 	  "Probes to a peer have another source port: their path was full.")                       \
-	X(MESH_MEMBERS_JOINED, "members_joined", "Hosts came into the mesh of a plane.")           \
-	X(MESH_MEMBERS_LEFT, "members_left", "Hosts left the mesh of a plane.")                    \
-	X(MESH_MEMBERS_RELOADED, "members_reloaded", "Another member list is in force.")           \
-	X(MESH_MEMBERS_REFUSED, "members_refused",                                                 \
+	X(MESH_MEMBERS_JOINED, "members_joined", NOTICE, "Hosts came into the mesh of a plane.")   \
+	X(MESH_MEMBERS_LEFT, "members_left", NOTICE, "Hosts left the mesh of a plane.")            \
+	X(MESH_MEMBERS_RELOADED, "members_reloaded", NOTICE, "Another member list is in force.")   \
+	X(MESH_MEMBERS_REFUSED, "members_refused", WARNING,                                        \
 	  "A member list was refused; the old one stays in force.")
 enum { MESH_EVENTS(EVENT_ENUM) };
 extern const struct event_kind mesh_events[];
@@ -118,23 +120,33 @@ extern const struct event_kind mesh_events[];
 #define MESH_METRICS(X)                                                                            \
 	X(MESH_PROBING, "probing", GAUGE, "1 while the mesh of a plane is probed.")                \
 	X(MESH_AUTHORITY, "probe_authority", GAUGE, "1 when probes are tagged with a fleet key.")  \
-	X(MESH_CONNECTED, "peer_connected", GAUGE, "0 when a peer is down, else 1.")               \
-	X(MESH_RECEIVED_AGE, "probe_last_received_age_seconds", GAUGE,                             \
-	  "Since a probe or reply of a peer was last received.")                                   \
+	X(MESH_UP, "peer_up", GAUGE, "0 when a peer is down, else 1.")                             \
+	X(MESH_LAST_RECEIVED, "peer_last_received_timestamp_seconds", GAUGE,                       \
+	  "When a probe or reply of a peer was last received.")                                    \
 	X(MESH_SENT, "probe_sent_total", COUNTER, "Requests sent to a peer.")                      \
-	X(MESH_REPLIED, "probe_answered_total", COUNTER, "Requests that the peer replied to.")     \
+	X(MESH_REPLIED, "probe_replied_total", COUNTER, "Requests that the peer replied to.")      \
 	X(MESH_RECEIVED, "probe_received_total", COUNTER, "Requests of the peer that arrived.")    \
 	X(MESH_LOST, "probe_lost_total", COUNTER, "Requests without a reply after a second.")      \
 	X(MESH_LATE, "probe_late_total", COUNTER, "Replies that came after a second.")             \
-	X(MESH_REORDERED, "probe_reordered_total", COUNTER, "Replies that came behind a later one.") \
+	X(MESH_REORDERED, "probe_reordered_total", COUNTER,                                        \
+	  "Replies that came behind a later one.")                                                 \
 	X(MESH_FAILED, "probe_failed_total", COUNTER, "Requests that the kernel did not send.")    \
-	X(MESH_DISCONNECTS, "peer_disconnects_total", COUNTER, "Times that a peer went down.")     \
-	X(MESH_OWD, "owd_seconds", GAUGE, "One-way delay of probes in the last window.")           \
-	X(MESH_OWD_BOUND, "owd_error_bound_seconds", GAUGE,                                        \
+	X(MESH_DOWN_TRANSITIONS, "peer_down_transitions_total", COUNTER,                           \
+	  "Times that a peer went down.")                                                          \
+	X(MESH_OWD_FLOOR, "probe_owd_floor_seconds", GAUGE,                                        \
+	  "Minimum one-way delay of probes in the last window.")                                   \
+	X(MESH_OWD_P50, "probe_owd_p50_seconds", GAUGE,                                            \
+	  "Median one-way delay of probes in the last window.")                                    \
+	X(MESH_OWD_P99, "probe_owd_p99_seconds", GAUGE, "99th percentile of the same.")            \
+	X(MESH_OWD_MAX, "probe_owd_max_seconds", GAUGE, "Maximum of the same.")                    \
+	X(MESH_OWD_BOUND, "probe_owd_error_bound_seconds", GAUGE,                                  \
 	  "One-way delays of this peer are true within this.")                                     \
-	X(MESH_RTT, "rtt_seconds", GAUGE,                                                          \
-	  "Round-trip time of probes in the last window, without the time that the peer took to "  \
-	  "reply.")
+	X(MESH_RTT_MIN, "probe_rtt_min_seconds", GAUGE,                                            \
+	  "Minimum round-trip time of probes in the last window, without the time that the peer "  \
+	  "took to reply.")                                                                        \
+	X(MESH_RTT_P50, "probe_rtt_p50_seconds", GAUGE, "Median of the same.")                     \
+	X(MESH_RTT_P99, "probe_rtt_p99_seconds", GAUGE, "99th percentile of the same.")            \
+	X(MESH_RTT_MAX, "probe_rtt_max_seconds", GAUGE, "Maximum of the same.")
 extern const struct metric mesh_metrics[];
 
 /* An event of @kind, an enumerator of MESH_EVENTS; takes @seen over, which may be NULL. */

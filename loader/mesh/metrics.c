@@ -15,11 +15,6 @@ static bool has_delays(const void *row)
 	return peer->owd_out.samples || peer->owd_in.samples;
 }
 
-static bool is_heard(const void *row)
-{
-	return ((const struct mesh_peer_facts *)row)->heard;
-}
-
 static bool has_failed(const void *row)
 {
 	return ((const struct mesh_peer_facts *)row)->failed;
@@ -40,9 +35,8 @@ const struct field mesh_peer_fields[] = {
 	{PEER(reordered, U64, "reordered"), .metric = &mesh_metrics[MESH_REORDERED]},
 	{PEER(failed, U64, "failed"), .known = has_failed},
 	{PEER(failed, U64, NULL), .metric = &mesh_metrics[MESH_FAILED]},
-	{PEER(disconnects, U64, "down_transitions"), .metric = &mesh_metrics[MESH_DISCONNECTS]},
-	{PEER(silent_ns, U64, NULL), .metric = &mesh_metrics[MESH_RECEIVED_AGE], .divisor = 1e9,
-	 .known = is_heard},
+	{PEER(disconnects, U64, "down_transitions"),
+	 .metric = &mesh_metrics[MESH_DOWN_TRANSITIONS]},
 	{PEER(owd_bound_ns, I64, "bound_ns"), .metric = &mesh_metrics[MESH_OWD_BOUND],
 	 .divisor = 1e9, .known = has_delays},
 	{},
@@ -59,35 +53,55 @@ static const struct prom_label *peer_labels(const void *row, void *context)
 	return labels;
 }
 
-static void write_delay(struct prom_family *family, const struct mesh_peer_facts *peer,
-			const char *direction, const struct quantiles *delays)
+/* A family for each statistic, from @first on: of one-way delays, or of round trips. */
+static void write_delays(FILE *out, unsigned int first, const struct mesh_peer_facts *peers,
+			 size_t count)
 {
-	struct quantile_stat stats[QUANTILE_STATS];
-	size_t count = quantiles_stats(delays, stats);
+	struct prom_label labels[5] = {};
+
+	for (unsigned int s = 0; s < QUANTILE_STATS; s++) {
+		struct prom_family *family = FAMILY_OF(&mesh_metrics[first + s]);
+		struct quantile_stat stats[QUANTILE_STATS];
+
+		for (size_t i = 0; i < 2 * count; i++) {
+			const struct mesh_peer_facts *peer = &peers[i / 2];
+			bool in = i % 2;
+
+			if (first == MESH_RTT_MIN
+				    ? in || !quantiles_stats(&peer->rtt, stats)
+				    : !quantiles_stats(in ? &peer->owd_in : &peer->owd_out, stats))
+				continue;
+			peer_labels(peer, labels);
+			if (first != MESH_RTT_MIN)
+				labels[3] = (struct prom_label){"direction", in ? "in" : "out"};
+			prom_sample(family, stats[s].seconds, labels);
+		}
+	}
+}
+
+static void write_last_received(FILE *out, const struct mesh_peer_facts *peers, size_t count)
+{
+	struct prom_family *family = FAMILY_OF(&mesh_metrics[MESH_LAST_RECEIVED]);
+	double now_ns = (double)time_realtime_ns();
+	struct prom_label labels[4] = {};
 
 	for (size_t i = 0; i < count; i++)
-		prom_value(family, stats[i].seconds, "netdev", peer->interface, "peer", peer->host,
-			   "plane", config_plane_name(peer->plane), "direction", direction, "stat",
-			   stats[i].name, NULL);
+		if (peers[i].heard)
+			prom_sample(family, (now_ns - (double)peers[i].silent_ns) / 1e9,
+				    peer_labels(&peers[i], labels));
 }
 
 void mesh_peers_metrics(FILE *out, const struct mesh_peer_facts *peers, size_t count)
 {
-	struct prom_family *connected = FAMILY_OF(&mesh_metrics[MESH_CONNECTED]);
-	struct prom_family *delay = FAMILY_OF(&mesh_metrics[MESH_OWD]);
-	struct prom_family *rtt = FAMILY_OF(&mesh_metrics[MESH_RTT]);
+	struct prom_family *up = FAMILY_OF(&mesh_metrics[MESH_UP]);
 	struct prom_label labels[4] = {};
 
 	for (size_t i = 0; i < count; i++)
-		prom_sample_count(connected, peers[i].state != PEER_DOWN,
-				  peer_labels(&peers[i], labels));
+		prom_sample_count(up, peers[i].state != PEER_DOWN, peer_labels(&peers[i], labels));
 	fields_write(out, mesh_peer_fields, peers, count, sizeof(*peers), peer_labels, labels);
-	for (size_t i = 0; i < count; i++) {
-		write_delay(delay, &peers[i], "out", &peers[i].owd_out);
-		write_delay(delay, &peers[i], "in", &peers[i].owd_in);
-	}
-	for (size_t i = 0; i < count; i++)
-		write_delay(rtt, &peers[i], NULL, &peers[i].rtt);
+	write_last_received(out, peers, count);
+	write_delays(out, MESH_OWD_FLOOR, peers, count);
+	write_delays(out, MESH_RTT_MIN, peers, count);
 }
 
 void mesh_write_metrics(void *self, FILE *out)

@@ -14,15 +14,16 @@
 #include "base/prom.h"
 
 #define NIC_METRICS(X)                                                                             \
-	X(NIC_USABLE, "nic_usable", GAUGE,                                                         \
+	X(NIC_UP, "nic_up", GAUGE,                                                                 \
 	  "1: the NIC of a pair is used; 0: it is dead, or back for too short a time.")            \
 	X(NIC_FAILOVERS, "nic_failovers_total", COUNTER,                                           \
 	  "Times that a pair of addresses went over to other NICs, by reason.")                    \
 	X(NIC_PACKETS, "nic_packets_total", COUNTER,                                               \
-	  "Packets that NIC failover handled: encapsulated in UDP (encapsulated), sent as they "   \
-	  "were "                                                                                  \
-	  "by the other NIC (redirected), decapsulated (decapsulated), without any route left "    \
-	  "(held), sent again behind a failover (resent).")
+	  "Packets that NIC failover handled: encapsulated in UDP, redirected as they were to "    \
+	  "the "                                                                                   \
+	  "other NIC, decapsulated, retransmitted after a failover.")                              \
+	X(NIC_LOST, "nic_lost_packets_total", COUNTER,                                             \
+	  "Packets that were dropped, by reason; no_route: no route was usable.")
 enum { NIC_METRICS(METRIC_ENUM) };
 const struct metric nic_metrics[] = {NIC_METRICS(METRIC){}};
 const struct event_kind nic_events[] = {NIC_EVENTS(EVENT_KIND){}};
@@ -152,7 +153,7 @@ static json_t *used_json(const struct nic_used *used, uint64_t now_ns)
 
 	if (used->why != NIC_WHY_NONE)
 		json_object_set_new(object, "reason", json_string(nic_why_name(used->why)));
-	for (unsigned int i = 0; i < ESC_NIC_WAYS; i++)
+	for (unsigned int i = 0; i < ESC_NIC_ROUTES; i++)
 		json_array_append_new(ways, way_json(used, i));
 	json_object_set_new(object, "routes", ways);
 	return object;
@@ -232,7 +233,7 @@ void nic_status(void *self, json_t *status)
 	for (size_t i = 0; i < facts->device_count; i++)
 		dead += facts->devices[i].guard.down;
 	for (size_t i = 0; i < facts->used_count; i++)
-		over += facts->used[i].taken != ESC_NIC_WAY_DIRECT;
+		over += facts->used[i].taken != ESC_NIC_ROUTE_DIRECT;
 	json_object_set_new(object, "dead", json_integer(dead));
 	json_object_set_new(object, "used", json_integer(facts->used_count));
 	json_object_set_new(object, "failed_over", json_integer(over));
@@ -247,17 +248,17 @@ static void write_packets(FILE *out, const struct nic *nic, uint64_t resent)
 	struct esc_nic_counts counts;
 
 	nic_kernel_counts(&nic->kernel, &counts);
-	prom_count(packets, counts.wrapped, "what", "encapsulated", NULL);
-	prom_count(packets, counts.redirected, "what", "redirected", NULL);
-	prom_count(packets, counts.unwrapped, "what", "decapsulated", NULL);
-	prom_count(packets, counts.held, "what", "held", NULL);
-	prom_count(packets, resent, "what", "resent", NULL);
+	prom_count(packets, counts.wrapped, "action", "encapsulated", NULL);
+	prom_count(packets, counts.redirected, "action", "redirected", NULL);
+	prom_count(packets, counts.unwrapped, "action", "decapsulated", NULL);
+	prom_count(packets, resent, "action", "retransmitted", NULL);
+	prom_count(FAMILY_OF(&nic_metrics[NIC_LOST]), counts.held, "reason", "no_route", NULL);
 }
 
 void nic_write_metrics(void *self, FILE *out)
 {
 	const struct nic *nic = self;
-	struct prom_family *up = FAMILY_OF(&nic_metrics[NIC_USABLE]);
+	struct prom_family *up = FAMILY_OF(&nic_metrics[NIC_UP]);
 	struct prom_family *failovers = FAMILY_OF(&nic_metrics[NIC_FAILOVERS]);
 	struct nic_watch_facts *facts;
 
@@ -268,7 +269,7 @@ void nic_write_metrics(void *self, FILE *out)
 		return;
 	nic_watch_get(nic->watch, facts);
 	for (size_t i = 0; i < facts->device_count; i++)
-		prom_count(up, !facts->devices[i].guard.down, "device", facts->devices[i].name,
+		prom_count(up, !facts->devices[i].guard.down, "netdev", facts->devices[i].name,
 			   NULL);
 	for (int why = NIC_WHY_CARRIER; why < NIC_WHYS; why++)
 		prom_count(failovers, facts->failovers[why], "reason", nic_why_name(why), NULL);

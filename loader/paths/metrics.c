@@ -34,7 +34,6 @@ static const struct field fact_fields[] = {
 static void write_facts(FILE *out, const struct paths_facts *facts)
 {
 	struct prom_family *states = FAMILY_OF(&paths_metrics[PATHS_BY_STATE]);
-	struct prom_family *rates = FAMILY_OF(&paths_metrics[PATH_PROBE_RATE]);
 	uint64_t below[PATHS_FAILOVER_BUCKETS], count = 0;
 	struct prom_histogram failovers;
 
@@ -42,9 +41,9 @@ static void write_facts(FILE *out, const struct paths_facts *facts)
 		prom_count(states, facts->candidates[state], "state", pathlive_state_name(state),
 			   NULL);
 	fields_write(out, fact_fields, facts, 1, sizeof(*facts), NULL, NULL);
-	prom_value(rates, facts->share.wanted_pps, "kind", "wanted", NULL);
-	prom_value(rates, facts->share.given_pps, "kind", "given", NULL);
-	prom_count(rates, facts->budget_pps, "kind", "budget", NULL);
+	prom_value(FAMILY_OF(&paths_metrics[PATH_PROBES_WANTED]), facts->share.wanted_pps, NULL);
+	prom_value(FAMILY_OF(&paths_metrics[PATH_PROBES_GRANTED]), facts->share.given_pps, NULL);
+	prom_count(FAMILY_OF(&paths_metrics[PATH_PROBES_BUDGET]), facts->budget_pps, NULL);
 	for (unsigned int i = 0; i < PATHS_FAILOVER_BUCKETS; i++)
 		below[i] = count += facts->failover[i];
 	failovers = (struct prom_histogram){.bounds = paths_failover_bounds,
@@ -60,7 +59,7 @@ static void write_facts(FILE *out, const struct paths_facts *facts)
 static int trouble_of(const struct path_facts *path)
 {
 	static const int trouble[] = {
-		[PATHLIVE_SUSPECT] = 1, [PATHLIVE_HELD] = 2, [PATHLIVE_DOWN] = 3};
+		[PATHLIVE_SUSPECT] = 1, [PATHLIVE_HOLD_DOWN] = 2, [PATHLIVE_DOWN] = 3};
 
 	return path->state == PATHLIVE_UP ? path->diverted_ns != 0 : trouble[path->state];
 }
@@ -130,10 +129,6 @@ static const struct prom_label *counter_labels(const void *row, void *context)
 static void write_states(FILE *out, const struct path_row *rows, size_t count,
 			 struct row_labels *labels)
 {
-	static const unsigned int values[] = {[PATHLIVE_DOWN] = 0,
-					      [PATHLIVE_SUSPECT] = 1,
-					      [PATHLIVE_UP] = 2,
-					      [PATHLIVE_HELD] = 3};
 	struct prom_family *states = FAMILY_OF(&paths_metrics[PATH_STATE]);
 	struct prom_family *diverted = FAMILY_OF(&paths_metrics[PATH_DIVERTED]);
 
@@ -141,9 +136,13 @@ static void write_states(FILE *out, const struct path_row *rows, size_t count,
 		const struct path_facts *path = &rows[i].path;
 		/* One that was never replied to may be up or not. */
 		bool unknown = path->state == PATHLIVE_UP && !path->heard;
+		enum pathlive_state is = unknown ? PATHLIVE_SUSPECT : path->state;
 
-		prom_sample_count(states, values[unknown ? PATHLIVE_SUSPECT : path->state],
-				  gauge_labels(&rows[i], labels));
+		make_labels(&rows[i], true, labels);
+		for (unsigned int state = 0; state < 4; state++) {
+			labels->list[6] = (struct prom_label){"state", pathlive_state_name(state)};
+			prom_sample_count(states, state == is, labels->list);
+		}
 	}
 	for (size_t i = 0; i < count; i++)
 		prom_sample_count(diverted, rows[i].path.diverted_ns != 0,
@@ -153,18 +152,18 @@ static void write_states(FILE *out, const struct path_row *rows, size_t count,
 static void write_delays(FILE *out, const struct path_row *rows, size_t count,
 			 struct row_labels *labels)
 {
-	struct prom_family *family = FAMILY_OF(&paths_metrics[PATH_OWD]);
+	for (unsigned int s = 0; s < QUANTILE_STATS; s++) {
+		struct prom_family *family = FAMILY_OF(&paths_metrics[PATH_OWD_MIN + s]);
 
-	for (size_t i = 0; i < 2 * count; i++) {
-		const struct path_row *row = &rows[i / 2];
-		struct quantile_stat stats[QUANTILE_STATS];
-		size_t known = quantiles_stats(i % 2 ? &row->in : &row->out, stats);
+		for (size_t i = 0; i < 2 * count; i++) {
+			const struct path_row *row = &rows[i / 2];
+			struct quantile_stat stats[QUANTILE_STATS];
 
-		make_labels(row, true, labels);
-		labels->list[6] = (struct prom_label){"direction", i % 2 ? "in" : "out"};
-		for (size_t k = 0; k < known; k++) {
-			labels->list[7] = (struct prom_label){"stat", stats[k].name};
-			prom_sample(family, stats[k].seconds, labels->list);
+			if (!quantiles_stats(i % 2 ? &row->in : &row->out, stats))
+				continue;
+			make_labels(row, true, labels);
+			labels->list[6] = (struct prom_label){"direction", i % 2 ? "in" : "out"};
+			prom_sample(family, stats[s].seconds, labels->list);
 		}
 	}
 }
@@ -204,7 +203,7 @@ void paths_write_rows(FILE *out, const struct path_row *rows, size_t count, size
 {
 	struct row_labels labels;
 
-	prom_count(FAMILY_OF(&paths_metrics[PATHS_LEFT_OUT]), left_out, NULL);
+	prom_count(FAMILY_OF(&paths_metrics[PATHS_NOT_SHOWN]), left_out, NULL);
 	write_states(out, rows, count, &labels);
 	fields_write(out, gauges, rows, count, sizeof(*rows), gauge_labels, &labels);
 	write_delays(out, rows, count, &labels);
@@ -219,7 +218,7 @@ void paths_write_metrics(void *self, FILE *out)
 	size_t most = paths->core->config->textfile.top_paths, count = 0;
 	const struct path_pair_facts *pairs;
 	size_t pair_count = paths_pairs(paths, &pairs);
-	struct path_facts found[ESC_PATH_LANES_MAX];
+	struct path_facts found[ESC_PATHS_MAX];
 	struct paths_facts facts;
 	struct path_row *rows;
 
@@ -227,7 +226,7 @@ void paths_write_metrics(void *self, FILE *out)
 	if (!facts.on)
 		return;
 	write_facts(out, &facts);
-	rows = calloc(pair_count * ESC_PATH_LANES_MAX + 1, sizeof(*rows));
+	rows = calloc(pair_count * ESC_PATHS_MAX + 1, sizeof(*rows));
 	if (!rows)
 		return;
 	for (size_t i = 0; i < pair_count; i++) {

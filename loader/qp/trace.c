@@ -32,13 +32,7 @@ const char *qptrace_how_name(enum qptrace_how how)
 	return names[how];
 }
 
-/* As a module it has a folder; built in, it may not, but then it has its class. */
-static bool qptrace_has_rdma(void)
-{
-	return !access("/sys/module/" QPTRACE_MODULE, F_OK) ||
-	       !access("/sys/class/infiniband", F_OK);
-}
-
+/* Of the programs those of @how. */
 static void qptrace_choose(struct qp_trace *skeleton, enum qptrace_how how)
 {
 	bool fentry = how == QPTRACE_FENTRY;
@@ -59,91 +53,71 @@ static int qptrace_attach(struct qptrace *trace, enum qptrace_how how, int contr
 		{how == QPTRACE_KPROBE ? "qp_calls" : NULL, -1},
 		{},
 	};
+	struct qp_trace *skeleton = qp_trace__open();
 	int err;
 
-	trace->skeleton = qp_trace__open();
-	if (!trace->skeleton)
+	if (!skeleton)
 		return -errno;
-	trace->how = how;
-	qptrace_choose(trace->skeleton, how);
+	qptrace_choose(skeleton, how);
 	bpflog_clear();
-	err = bpfmap_share(trace->skeleton->obj, uses);
+	err = bpfmap_share(skeleton->obj, uses);
 	if (!err)
-		err = qp_trace__load(trace->skeleton);
+		err = qp_trace__load(skeleton);
 	if (!err)
-		err = qp_trace__attach(trace->skeleton);
+		err = qp_trace__attach(skeleton);
 	if (err) {
-		qp_trace__destroy(trace->skeleton);
-		trace->skeleton = NULL;
+		qp_trace__destroy(skeleton);
+		return err;
 	}
-	return err;
+	trace->skeleton = skeleton;
+	trace->how = how;
+	return 0;
 }
 
-static const char *qptrace_words(int err)
+static const char *qptrace_reason(int err)
 {
 	if (err == -EPERM)
 		return "forbidden (lockdown, a security module or a missing capability)";
 	if (err == -ENOENT || err == -ESRCH)
 		return "the kernel has it not, or not under this name";
 	if (err == -EINVAL)
-		return "the program is not taken, as under lockdown's confidentiality";
+		return "the program is refused, as under lockdown's confidentiality";
 	return strerror(-err);
 }
 
-/* Tries @count ways; @errors gets what each said. */
-static int qptrace_open_any(struct qptrace **out, const enum qptrace_how *ways, size_t count,
-			    int control_fd, int owners_fd, int *errors)
+int qptrace_open(struct qptrace **out, enum qptrace_how how, int control_fd, int owners_fd,
+		 char *why, size_t why_bytes)
 {
-	struct qptrace *trace = calloc(1, sizeof(*trace));
-
-	if (!trace)
-		return -ENOMEM;
-	for (size_t i = 0; i < count; i++) {
-		errors[i] = qptrace_attach(trace, ways[i], control_fd, owners_fd);
-		if (!errors[i]) {
-			*out = trace;
-			return 0;
-		}
-	}
-	free(trace);
-	return errors[0];
-}
-
-int qptrace_open_by(struct qptrace **out, enum qptrace_how how, int control_fd, int owners_fd,
-		    char *why, size_t why_bytes)
-{
-	int err, error = 0;
+	struct qptrace *trace;
+	int fentry = 0, kprobe = 0;
 
 	*out = NULL;
 	why[0] = '\0';
 	bpflog_install();
-	err = qptrace_open_any(out, &how, 1, control_fd, owners_fd, &error);
-	if (err)
-		snprintf(why, why_bytes, "%s: %s", qptrace_how_name(how), qptrace_words(err));
-	return err;
-}
-
-int qptrace_open(struct qptrace **out, int control_fd, int owners_fd, char *why, size_t why_bytes)
-{
-	static const enum qptrace_how ways[] = {QPTRACE_FENTRY, QPTRACE_KPROBE};
-	int err, errors[2] = {};
-
-	*out = NULL;
-	why[0] = '\0';
-	bpflog_install();
-	if (!qptrace_has_rdma()) {
+	/* As a module it has a folder; built in, it may not, but then it has its class. */
+	if (access("/sys/module/" QPTRACE_MODULE, F_OK) && access("/sys/class/infiniband", F_OK)) {
 		snprintf(why, why_bytes,
 			 "the kernel's RDMA core (" QPTRACE_MODULE ") is not loaded: this host has "
 			 "no RDMA device of its own");
 		return -ENODEV;
 	}
-	err = qptrace_open_any(out, ways, 2, control_fd, owners_fd, errors);
-	if (err)
-		snprintf(why, why_bytes,
-			 "the kernel does not let its modify-QP path be traced (fentry: %s; "
-			 "kprobe: %s)",
-			 qptrace_words(errors[0]), qptrace_words(errors[1]));
-	return err;
+	trace = calloc(1, sizeof(*trace));
+	if (!trace)
+		return -ENOMEM;
+	if (how != QPTRACE_KPROBE)
+		fentry = qptrace_attach(trace, QPTRACE_FENTRY, control_fd, owners_fd);
+	if (how == QPTRACE_KPROBE || (fentry && how == QPTRACE_NONE))
+		kprobe = qptrace_attach(trace, QPTRACE_KPROBE, control_fd, owners_fd);
+	if (trace->skeleton) {
+		*out = trace;
+		return 0;
+	}
+	free(trace);
+	snprintf(why, why_bytes,
+		 "the kernel does not let its modify-QP path be traced (fentry: %s; kprobe: %s)",
+		 fentry ? qptrace_reason(fentry) : "not tried",
+		 kprobe ? qptrace_reason(kprobe) : "not tried");
+	return fentry ? fentry : kprobe;
 }
 
 void qptrace_close(struct qptrace *trace)
@@ -170,7 +144,7 @@ enum qptrace_how qptrace_try(char *why, size_t why_bytes)
 	struct qptrace *trace;
 	enum qptrace_how how;
 
-	if (qptrace_open(&trace, -1, -1, why, why_bytes))
+	if (qptrace_open(&trace, QPTRACE_NONE, -1, -1, why, why_bytes))
 		return QPTRACE_NONE;
 	how = trace->how;
 	qptrace_close(trace);

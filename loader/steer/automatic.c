@@ -11,8 +11,8 @@
 #define RETURN_GAP_NS 10000000ull
 #define RETURN_DEADLINE_NS 500000000ull
 
-int steer_auto_publish(struct steer *steer, struct auto_rule *one,
-		       const struct auto_target *target, uint64_t now_ns)
+int steer_auto_publish(struct steer *steer, struct auto_rule *one, const struct auto_target *target,
+		       uint64_t now_ns)
 {
 	struct auto_rule was = *one;
 	struct rule *rule = &one->rule;
@@ -20,16 +20,16 @@ int steer_auto_publish(struct steer *steer, struct auto_rule *one,
 
 	rule->want = (struct esc_steer){
 		.sport = target->sport,
-		.flags = ESC_STEER_LANE,
-		.lane = (uint8_t)target->id,
+		.flags = ESC_STEER_PATH,
+		.path = (uint8_t)target->id,
 		.slot = (uint16_t)target->slot,
-		.hold_ns = target->gap_ns,
+		.flowlet_gap_ns = target->gap_ns,
 		.start_local_ns = target->start_local_ns,
 		.force_local_ns = target->force_local_ns,
 	};
 	if (rule->has_back) {
-		rule->want.flags |= ESC_STEER_BACK;
-		rule->want.back_qpn = rule->back.dest_qpn;
+		rule->want.flags |= ESC_STEER_REVERSE;
+		rule->want.reverse_qpn = rule->back.dest_qpn;
 	}
 	rule->state = target->reason == STEER_BY_TRACKING && !target->sport ? RULE_TRACKING
 									    : RULE_WAITING;
@@ -47,9 +47,9 @@ struct auto_rule *steer_track(struct steer *steer, const struct esc_qp_key *key,
 			      const struct esc_qp *qp, unsigned int slot, unsigned int home,
 			      uint64_t now_ns)
 {
-	const struct auto_target target = {
-		.slot = slot, .id = home, .reason = STEER_BY_TRACKING};
-	struct auto_rule *one = steer_is_full(steer) ? NULL : steer_auto_add(steer, key);
+	const struct auto_target target = {.slot = slot, .id = home, .reason = STEER_BY_TRACKING};
+	struct auto_rule *one =
+		steer_rule_total(steer) < ESC_STEERS_MAX ? steer_auto_add(steer, key) : NULL;
 
 	if (!one)
 		return NULL;
@@ -59,7 +59,7 @@ struct auto_rule *steer_track(struct steer *steer, const struct esc_qp_key *key,
 	steer_count(steer, &one->rule, qp);
 	if (!steer_auto_publish(steer, one, &target, now_ns))
 		return one;
-	steer_auto_forget(steer, one);
+	steer_rule_forget(steer, &one->rule);
 	return NULL;
 }
 
@@ -75,18 +75,14 @@ int steer_auto_return(struct steer *steer, struct auto_rule *one, uint64_t now_n
 void steer_untrack(struct steer *steer, struct auto_rule *one)
 {
 	uint64_t now_ns = time_local_ns();
-	struct rule *rule = NULL;
+	struct rule *rule = one->rule.state == RULE_TRACKING ? NULL : steer_auto_take(steer, one);
 
-	if (one->rule.state != RULE_TRACKING)
-		rule = steer_rule_add(steer, &one->rule.key);
 	if (!rule) {
-		steer_auto_drop(steer, one);
+		steer_rule_drop(steer, &one->rule);
 		return;
 	}
-	*rule = one->rule;
-	steer_auto_forget(steer, one);
 	rule->want = (struct esc_steer){
-		.hold_ns = RETURN_GAP_NS,
+		.flowlet_gap_ns = RETURN_GAP_NS,
 		.start_local_ns = now_ns + RETURN_DEADLINE_NS,
 		.force_local_ns = now_ns + 2 * RETURN_DEADLINE_NS,
 	};

@@ -17,13 +17,13 @@ const struct event_kind steer_events[] = {STEER_EVENTS(EVENT_KIND){}};
 
 static const struct {
 	const char *name, *meaning;
-} triggers[ESC_STEER_MOMENT_MAX] = {
-#define X(id, name, text) [ESC_STEER_MOMENT_##id] = {#name, text},
-	ESC_STEER_MOMENTS(X)
+} triggers[ESC_STEER_TRIGGER_MAX] = {
+#define X(id, name, text) [ESC_STEER_TRIGGER_##id] = {#name, text},
+	ESC_STEER_TRIGGERS(X)
 #undef X
 };
 
-const char *steer_trigger_name(enum esc_steer_moment trigger)
+const char *steer_trigger_name(enum esc_steer_trigger trigger)
 {
 	return triggers[trigger].name;
 }
@@ -70,12 +70,6 @@ static json_t *path_json(const struct rule *rule, uint16_t sport, bool has_label
 	return path;
 }
 
-static json_t *path_before(const struct rule *rule)
-{
-	return path_json(rule, rule->before.sport, rule->before.flags & ESC_QP_STEER_LABEL,
-			 rule->before.flow_label);
-}
-
 json_t *steer_path_wanted(const struct rule *rule)
 {
 	return path_json(rule, rule->want.sport, rule->want.flags & ESC_STEER_LABEL,
@@ -99,15 +93,19 @@ static json_t *counts_json(const struct rule *rule, const struct verify_counts *
 }
 
 /* @event: but for kind and subject. */
-static void report(struct steer *steer, const struct rule *rule, const struct event_kind *kind,
-		   struct event event)
+static void add(struct steer *steer, int kind, const char *subject, struct event event)
+{
+	event.kind = &steer_events[kind];
+	event.subject = subject;
+	events_add(steer->core->events, &event);
+}
+
+static void report(struct steer *steer, const struct rule *rule, int kind, struct event event)
 {
 	char subject[128];
 
-	event.kind = kind;
-	event.subject = steer_subject(&rule->key, subject);
-	log_info("%s: %s", subject, kind->name);
-	events_add(steer->core->events, &event);
+	log_info("%s: %s", steer_subject(&rule->key, subject), steer_events[kind].name);
+	add(steer, kind, subject, event);
 }
 
 void steer_report_moved(struct steer *steer, const struct rule *rule, enum steer_reason reason)
@@ -116,12 +114,16 @@ void steer_report_moved(struct steer *steer, const struct rule *rule, enum steer
 				     ? rule->effect_local_ns - rule->published_local_ns
 				     : 0;
 
-	report(steer, rule, &steer_events[PATH_SWITCHED],
+	report(steer, rule, PATH_SWITCHED,
 	       (struct event){
 		       .seen = json_pack("{s:I, s:I}", "own_sport", (json_int_t)rule->own_sport,
 					 "waited_us", (json_int_t)waited_ns / 1000),
 		       .done = json_pack("{s:s, s:o, s:o}", "reason", steer_reason_name(reason),
-					 "from", path_before(rule), "to", steer_path_wanted(rule)),
+					 "from",
+					 path_json(rule, rule->before.sport,
+						   rule->before.flags & ESC_QP_STEER_LABEL,
+						   rule->before.flow_label),
+					 "to", steer_path_wanted(rule)),
 		       .expected = json_pack("{s:s}", "replies",
 					     "as before; else the rule is rolled back"),
 		       .result = json_pack("{s:s, s:s}", "trigger", triggers[rule->trigger].name,
@@ -132,7 +134,7 @@ void steer_report_moved(struct steer *steer, const struct rule *rule, enum steer
 void steer_report_verified(struct steer *steer, const struct rule *rule,
 			   const struct verify_counts *from)
 {
-	report(steer, rule, &steer_events[PATH_VERIFIED],
+	report(steer, rule, PATH_VERIFIED,
 	       (struct event){
 		       .seen = counts_json(rule, from),
 		       .done = json_pack("{s:o}", "path", steer_path_wanted(rule)),
@@ -148,7 +150,7 @@ void steer_report_rolled_back(struct steer *steer, const struct rule *rule,
 	if (penalty)
 		json_put_count(result, "penalty_ms", penalty->length_ns / 1000000);
 	json_put_count(result, "packets", rule->now.packets);
-	report(steer, rule, &steer_events[PATH_ROLLED_BACK],
+	report(steer, rule, PATH_ROLLED_BACK,
 	       (struct event){
 		       .seen = counts_json(rule, &rule->verify.from),
 		       .done = json_pack(
@@ -162,7 +164,7 @@ void steer_report_rolled_back(struct steer *steer, const struct rule *rule,
 
 void steer_report_ended(struct steer *steer, const struct rule *rule, const char *why)
 {
-	report(steer, rule, &steer_events[STEERING_ENDED],
+	report(steer, rule, STEERING_ENDED,
 	       (struct event){
 		       .seen = json_pack("{s:I}", "packets", (json_int_t)rule->now.packets),
 		       .done = json_pack("{s:s, s:o}", "reason", why, "from",
@@ -177,42 +179,24 @@ void steer_report_mode(struct steer *steer, uint16_t ports, const char *by)
 	const char *mode = ports ? "steer" : "observe";
 
 	log_info("mode %s (by %s)", mode, by);
-	events_add(steer->core->events,
-		   &(struct event){
-			   .kind = &steer_events[STEER_MODE_CHANGED],
-			   .subject = "daemon",
-			   .done = json_pack("{s:s, s:s, s:o}", "mode", mode, "by", by,
-					     "interfaces", steer_interfaces(steer, ports)),
-		   });
+	add(steer, STEER_MODE_CHANGED, "daemon",
+	    (struct event){.done = json_pack("{s:s, s:s, s:o}", "mode", mode, "by", by,
+					     "interfaces", steer_interfaces(steer, ports))});
 }
 
 void steer_report_automatic(struct steer *steer, const char *by)
 {
 	log_info("automatic steering is %s (by %s)", steer->automatic ? "on" : "off", by);
-	events_add(steer->core->events,
-		   &(struct event){
-			   .kind = &steer_events[steer->automatic ? STEER_AUTO_ON : STEER_AUTO_OFF],
-			   .subject = "daemon",
-			   .done = json_pack("{s:s}", "by", by),
-		   });
+	add(steer, steer->automatic ? STEER_AUTO_ON : STEER_AUTO_OFF, "daemon",
+	    (struct event){.done = json_pack("{s:s}", "by", by)});
 }
 
 /* --- automatic moves --- */
 
-/* The delay of its own packets, where it is measured. */
-static void put_own_delay(const struct steer *steer, const struct pair_qp *member, json_t *seen)
-{
-	const struct delays_entry *delays = delays_find(steer->delays, &member->key);
-
-	if (!delays || !delays->recent.samples)
-		return;
-	json_put_integer(seen, "own_p50_ns", delays->recent.p50_ns);
-	json_put_count(seen, "own_bound_ns", delays->recent.bound_ns);
-}
-
 static json_t *act_seen(const struct steer *steer, const struct pair *pair,
 			const struct contend_act *act)
 {
+	const struct delays_entry *own = delays_find(steer->delays, &pair->members[act->qp].key);
 	json_t *seen = json_object();
 
 	json_put(seen, "from", steer_route_json(pair, act->from, act->from_ns));
@@ -226,7 +210,11 @@ static json_t *act_seen(const struct steer *steer, const struct pair *pair,
 		steer_put_ns(seen, "no_reply_for_ns", act->unanswered_ns);
 		steer_put_ns(seen, "queue_before_ns", act->met_ns);
 	}
-	put_own_delay(steer, &pair->members[act->qp], seen);
+	/* The delay of its own packets, where it is measured. */
+	if (own && own->recent.samples) {
+		json_put_integer(seen, "own_p50_ns", own->recent.p50_ns);
+		json_put_count(seen, "own_bound_ns", own->recent.bound_ns);
+	}
 	return seen;
 }
 
@@ -249,15 +237,11 @@ void steer_report_act(struct steer *steer, const struct pair *pair, const struct
 		steer_put_ns(result, "gain_ns", act->measured_ns);
 	steer_subject(&pair->members[act->qp].key, subject);
 	log_info("%s: %s", subject, contend_act_text(act->kind));
-	events_add(steer->core->events,
-		   &(struct event){
-			   .kind = &steer_events[ordered ? MOVE_SCHEDULED : MOVE_EVALUATED],
-			   .subject = subject,
-			   .seen = act_seen(steer, pair, act),
+	add(steer, ordered ? MOVE_SCHEDULED : MOVE_EVALUATED, subject,
+	    (struct event){.seen = act_seen(steer, pair, act),
 			   .done = done,
 			   .expected = expected,
-			   .result = result,
-		   });
+			   .result = result});
 }
 
 void steer_report_full(struct steer *steer, const struct esc_qp_key *key)
@@ -270,12 +254,8 @@ void steer_report_full(struct steer *steer, const struct esc_qp_key *key)
 	steer->full_reported_ns = now_ns;
 	steer_subject(key, subject);
 	log_warning("%s: the map steers takes no rule; it leaves unchanged", subject);
-	events_add(steer->core->events,
-		   &(struct event){
-			   .kind = &steer_events[STEER_TABLE_FULL],
-			   .subject = subject,
-			   .seen = json_pack("{s:I, s:i}", "rules",
-					     (json_int_t)(steer->rule_count + steer->auto_count),
-					     "max", ESC_STEERS_MAX),
-		   });
+	add(steer, STEER_TABLE_FULL, subject,
+	    (struct event){.seen = json_pack("{s:I, s:i}", "rules",
+					     (json_int_t)steer_rule_total(steer), "max",
+					     ESC_STEERS_MAX)});
 }

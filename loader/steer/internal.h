@@ -45,11 +45,12 @@ enum rule_state {
 /* A rule of the map `steers`, and what the queue pair does. An operator's rule is no more. */
 struct rule {
 	struct esc_qp_key key;
+	bool automatic;	       /* it is in a struct auto_rule */
 	struct esc_steer want; /* as published */
 	enum rule_state state;
 	uint64_t published_local_ns;
 	bool in_effect; /* and that was reported */
-	enum esc_steer_moment trigger;
+	enum esc_steer_trigger trigger;
 	uint64_t effect_local_ns;
 	uint64_t first_local_ns;    /* of the entry of `qps`: another one is another queue pair */
 	uint16_t own_sport;	    /* that the packets come with */
@@ -63,7 +64,7 @@ struct rule {
 
 /* An automatic rule: it names a candidate path, which packets leave when it is down. */
 struct auto_rule {
-	struct rule rule;
+	struct rule rule; /* first: one is cast to the other */
 	enum steer_reason reason;
 	uint8_t home;	 /* candidate of its own port's route */
 	uint8_t last_id; /* of the newest rule that took effect */
@@ -104,10 +105,10 @@ struct pair_qp {
 struct pair {
 	struct path_pair_facts facts;
 	bool there;
-	struct path_facts candidates[ESC_PATH_LANES_MAX]; /* by id; sport 0: none */
-	uint8_t route_of[ESC_PATH_LANES_MAX];
+	struct path_facts candidates[ESC_PATHS_MAX]; /* by id; sport 0: none */
+	uint8_t route_of[ESC_PATHS_MAX];
 	struct contend contend;
-	struct contend_path routes[ESC_PATH_LANES_MAX];
+	struct contend_path routes[ESC_PATHS_MAX];
 	struct contend_qp *qps;
 	struct pair_qp *members;
 	size_t count, room;
@@ -152,28 +153,27 @@ struct steer {
 /* After each tick of the candidate paths. */
 void steer_tick(void *steer, uint64_t now_local_ns);
 /* The candidate that its packets use now, as far as rules tell; -1: not known. */
-int steer_id_of(const struct steer *steer, const struct pair *pair, const struct pair_qp *member);
+int steer_id_of(struct steer *steer, const struct pair *pair, struct pair_qp *member);
 
 /* --- rules.c: the map `steers`, and the lists of what is in it --- */
 
 /* Writes @rule under a new number and notifies the programs. */
 int steer_publish(struct steer *steer, struct rule *rule);
-/* Deletes the rule of @key: its next packet leaves unchanged. */
-void steer_withdraw(struct steer *steer, const struct esc_qp_key *key);
 void steer_withdraw_all(struct steer *steer);
-/* Both lists together hold ESC_STEERS_MAX. */
-bool steer_is_full(const struct steer *steer);
+/* Rules of both lists, the operator's first: ESC_STEERS_MAX at most. */
+size_t steer_rule_total(const struct steer *steer);
+struct rule *steer_rule_at(const struct steer *steer, size_t i);
 /* A new one, all zero; NULL: no memory. Earlier pointers are invalid. */
 struct rule *steer_rule_add(struct steer *steer, const struct esc_qp_key *key);
 struct auto_rule *steer_auto_add(struct steer *steer, const struct esc_qp_key *key);
 struct rule *steer_rule_find(const struct steer *steer, const struct esc_qp_key *key);
 struct auto_rule *steer_auto_find(const struct steer *steer, const struct esc_qp_key *key);
-/* From the list alone; the last one takes its place. */
+/* From its list alone; the last one takes its place. */
 void steer_rule_forget(struct steer *steer, struct rule *rule);
-void steer_auto_forget(struct steer *steer, struct auto_rule *one);
-/* Withdrawn, and from the list. */
+/* Deleted from the map too: the queue pair's next packet leaves unchanged. */
 void steer_rule_drop(struct steer *steer, struct rule *rule);
-void steer_auto_drop(struct steer *steer, struct auto_rule *one);
+/* An automatic rule is the operator's from now on; NULL: no memory, then it is as it was. */
+struct rule *steer_auto_take(struct steer *steer, struct auto_rule *one);
 int steer_read_qp(const struct steer *steer, const struct esc_qp_key *key, struct esc_qp *qp);
 /* Finds the entry of what comes back, if it is not known, and reads what can be counted. */
 void steer_count(struct steer *steer, struct rule *rule, const struct esc_qp *qp);
@@ -182,19 +182,17 @@ int steer_read_rules(struct steer *steer);
 
 /* --- verify.c: what became of a rule --- */
 
-/* May drop @rule, @one. */
+/* May drop @rule. */
 void steer_verify_rule(struct steer *steer, struct rule *rule, uint64_t now_ns);
-void steer_verify_auto(struct steer *steer, struct auto_rule *one, uint64_t now_ns);
 /* The penalty in force, or NULL. */
 const struct penalty *steer_penalty(const struct steer *steer, const struct esc_qp_key *key,
 				    uint64_t now_ns);
 void steer_expire_penalties(struct steer *steer, uint64_t now_ns);
 void steer_end_rule(struct steer *steer, struct rule *rule, const char *why);
-void steer_end_auto(struct steer *steer, struct auto_rule *one, const char *why);
 
 /* --- operator.c: `steer set` and `steer clear` --- */
 
-struct steer_order {
+struct steer_args {
 	const char *src; /* NULL: any; else, as dst, an address */
 	const char *dst;
 	uint32_t qpn;
@@ -206,11 +204,10 @@ struct steer_order {
 };
 
 /* -errno with *@error, a sentence with its remedy. The result shows which queue pair it is. */
-int steer_set(struct steer *steer, const struct steer_order *order, json_t **result, char **error);
-/* Back to its own path; @order names it by src, dst and qpn, and how to wait. */
-int steer_clear(struct steer *steer, const struct steer_order *order, json_t **result,
-		char **error);
-int steer_clear_all(struct steer *steer, bool force, json_t **result);
+int steer_set(struct steer *steer, const struct steer_args *args, json_t **result, char **error);
+/* Back to its own path; @args name it by src, dst and qpn, and how to wait. */
+int steer_clear(struct steer *steer, const struct steer_args *args, json_t **result, char **error);
+void steer_clear_all(struct steer *steer, bool force, json_t **result);
 
 /* --- automatic.c: automatic rules --- */
 
@@ -280,18 +277,20 @@ void steer_follow_control(struct steer *steer);
 /* --- events.c --- */
 
 #define STEER_EVENTS(X)                                                                            \
-	X(PATH_SWITCHED, "path_switched", "A queue pair's packets leave by another path.")         \
-	X(PATH_VERIFIED, "path_verified", "A queue pair does as well as before on its new path.")  \
-	X(PATH_ROLLED_BACK, "path_rolled_back",                                                    \
+	X(PATH_SWITCHED, "path_switched", INFO, "A queue pair's packets leave by another path.")   \
+	X(PATH_VERIFIED, "path_verified", INFO,                                                    \
+	  "A queue pair does as well as before on its new path.")                                  \
+	X(PATH_ROLLED_BACK, "path_rolled_back", WARNING,                                           \
 	  "A queue pair did worse on its new path and is back on its own.")                        \
-	X(STEERING_ENDED, "steering_ended",                                                        \
+	X(STEERING_ENDED, "steering_ended", NOTICE,                                                \
 	  "A rule ended: cleared, lapsed, its queue pair gone, or mode observe.")                  \
-	X(STEER_MODE_CHANGED, "mode_changed", "Mode steer began or ended on interfaces.")          \
-	X(STEER_AUTO_ON, "steer_auto_on", "Automatic steering was switched on.")                   \
-	X(STEER_AUTO_OFF, "steer_auto_off", "Automatic steering was switched off.")                \
-	X(MOVE_SCHEDULED, "move_scheduled", "A queue pair on a contended path is to move.")        \
-	X(MOVE_EVALUATED, "move_evaluated", "What a move gained, beside what was predicted.")      \
-	X(STEER_TABLE_FULL, "steer_table_full",                                                    \
+	X(STEER_MODE_CHANGED, "mode_changed", NOTICE, "Mode steer began or ended on interfaces.")  \
+	X(STEER_AUTO_ON, "steer_auto_on", NOTICE, "Automatic steering was switched on.")           \
+	X(STEER_AUTO_OFF, "steer_auto_off", NOTICE, "Automatic steering was switched off.")        \
+	X(MOVE_SCHEDULED, "move_scheduled", INFO, "A queue pair on a contended path is to move.")  \
+	X(MOVE_EVALUATED, "move_evaluated", INFO,                                                  \
+	  "What a move gained, beside what was predicted.")                                        \
+	X(STEER_TABLE_FULL, "steer_table_full", WARNING,                                           \
 	  "The map `steers` takes no rule: a queue pair is not tracked.")
 extern const struct event_kind steer_events[];
 
@@ -299,7 +298,7 @@ extern const struct event_kind steer_events[];
 const char *steer_subject(const struct esc_qp_key *key, char out[128]);
 /* Names of the interfaces in these slots. */
 json_t *steer_interfaces(const struct steer *steer, uint16_t ports);
-const char *steer_trigger_name(enum esc_steer_moment trigger);
+const char *steer_trigger_name(enum esc_steer_trigger trigger);
 const char *steer_reason_name(enum steer_reason reason);
 json_t *steer_path_wanted(const struct rule *rule);
 void steer_report_moved(struct steer *steer, const struct rule *rule, enum steer_reason reason);
@@ -324,8 +323,7 @@ json_t *steer_route_json(const struct pair *pair, uint32_t route, double delay_n
 /* What would move where, and why not; nothing is done. */
 json_t *steer_plan(struct steer *steer);
 
-json_t *steer_rule_json(const struct steer *steer, const struct rule *rule, bool automatic);
-json_t *steer_list(const struct steer *steer);
+json_t *steer_rule_json(const struct steer *steer, const struct rule *rule);
 void steer_put_qp(void *self, const struct qp_entry *entry, json_t *qp);
 extern const struct verb_handler steer_verb_handlers[];
 
@@ -337,7 +335,7 @@ extern const struct verb_handler steer_verb_handlers[];
 	  "Queue pairs whose packets leave with a source port or flow label of ours.")             \
 	X(STEER_AUTO, "steer_auto", GAUGE,                                                         \
 	  "1 when queue pairs leave contended and dead paths automatically.")                      \
-	X(TRACKED_QPS, "watched_qps", GAUGE,                                                       \
+	X(TRACKED_QPS, "steer_tracked_qps", GAUGE,                                                 \
 	  "Queue pairs whose packets leave a dead path automatically.")                            \
 	X(MOVES_REFUSED, "path_moves_refused_total", COUNTER,                                      \
 	  "Ticks in which a queue pair would have moved, had steer.moves_per_second allowed it.")  \

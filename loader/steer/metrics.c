@@ -12,10 +12,8 @@ void steer_write_metrics(void *self, FILE *out)
 	struct paths_facts paths;
 	size_t steered = 0;
 
-	for (size_t i = 0; i < steer->rule_count; i++)
-		steered += steer_leaves_elsewhere(&steer->rules[i].now);
-	for (size_t i = 0; i < steer->auto_count; i++)
-		steered += steer_leaves_elsewhere(&steer->autos[i].rule.now);
+	for (size_t i = 0; i < steer_rule_total(steer); i++)
+		steered += steer_leaves_elsewhere(&steer_rule_at(steer, i)->now);
 	paths_get(steer->paths, &paths);
 	for (int reason = 0; reason < STEER_REASONS; reason++)
 		prom_count(switches, steer->switches[reason], "reason", steer_reason_name(reason),
@@ -27,5 +25,5 @@ void steer_write_metrics(void *self, FILE *out)
 	prom_count(FAMILY_OF(&steer_metrics[TRACKED_QPS]), steer->auto_count, NULL);
 	prom_count(FAMILY_OF(&steer_metrics[MOVES_REFUSED]), steer->budget.refused, NULL);
 	for (int kind = 0; kind <= CONTEND_UNDONE; kind++)
-		prom_count(acts, steer->acts[kind], "act", contend_act_name(kind), NULL);
+		prom_count(acts, steer->acts[kind], "action", contend_act_name(kind), NULL);
 }

@@ -12,20 +12,20 @@
 /* A gap that does not occur between two packets of an undisturbed stream. */
 #define FORCED_GAP_NS 1000000ull
 
-/* Which queue pairs an order names. */
+/* Which queue pairs the arguments name. */
 struct selector {
 	bool has_src;
 	struct esc_address src, dst;
 	uint32_t qpn;
 };
 
-static int selector_parse(const struct steer_order *order, struct selector *out, char **error)
+static int selector_parse(const struct steer_args *args, struct selector *out, char **error)
 {
-	*out = (struct selector){.has_src = order->src, .qpn = order->qpn};
-	if (order->src && !address_parse(order->src, &out->src))
-		return explain(error, -EINVAL, "--src %.64s is no IP address", order->src);
-	if (!address_parse(order->dst, &out->dst))
-		return explain(error, -EINVAL, "--dst %.64s is no IP address", order->dst);
+	*out = (struct selector){.has_src = args->src, .qpn = args->qpn};
+	if (args->src && !address_parse(args->src, &out->src))
+		return explain(error, -EINVAL, "--src %.64s is no IP address", args->src);
+	if (!address_parse(args->dst, &out->dst))
+		return explain(error, -EINVAL, "--dst %.64s is no IP address", args->dst);
 	return 0;
 }
 
@@ -38,14 +38,14 @@ static bool selects(const struct selector *selector, const struct esc_qp_key *ke
 
 /* --- checks --- */
 
-/* The one queue pair that sends as @order names it. */
-static int find_qp(const struct steer *steer, const struct steer_order *order,
+/* The one queue pair that sends as @args names it. */
+static int find_qp(const struct steer *steer, const struct steer_args *args,
 		   const struct qp_entry **out, char **error)
 {
 	const struct qp_entry *entries;
 	struct selector selector;
 	size_t count, found = 0;
-	int err = selector_parse(order, &selector, error);
+	int err = selector_parse(args, &selector, error);
 
 	if (err)
 		return err;
@@ -64,122 +64,91 @@ static int find_qp(const struct steer *steer, const struct steer_order *order,
 		return explain(error, -ENOENT,
 			       "no queue pair here sends to %.64s with QPN %u; `escapement qp` "
 			       "lists those that do (direction tx)",
-			       order->dst, order->qpn);
+			       args->dst, args->qpn);
 	return explain(error, -EEXIST,
 		       "%zu queue pairs send to %.64s with QPN %u; name one with --src ADDRESS",
-		       found, order->dst, order->qpn);
+		       found, args->dst, args->qpn);
 }
 
 static int check_steerable(const struct steer *steer, const struct qp_entry *qp,
-			   const struct steer_order *order, char **error)
+			   const struct steer_args *args, char **error)
 {
+	uint64_t now_ns = time_local_ns();
+	const struct penalty *penalty = steer_penalty(steer, &qp->key, now_ns);
+	const char *interface = dataplane_port_name(steer->dataplane, qp->key.port);
 	char text[128];
 
 	if (dataplane_is_off(steer->dataplane))
 		return explain(error, -EBUSY,
 			       "the kill switch is on and nothing is attached; `escapement mode "
 			       "observe` ends it");
-	if (!(steer_ports(steer) >> qp->key.port & 1)) {
-		const char *interface = dataplane_port_name(steer->dataplane, qp->key.port);
-
+	if (!(steer_ports(steer) >> qp->key.port & 1))
 		return explain(error, -EPERM,
 			       "%s is in mode observe; `escapement mode steer %s` allows steering",
 			       interface ? interface : "its interface", interface ? interface : "");
-	}
-	if (order->label && qp->qp.ip_version != 6)
+	steer_subject(&qp->key, text);
+	if (args->label && qp->qp.ip_version != 6)
 		return explain(error, -EINVAL,
-			       "%s is IPv4, which has no flow label; give --sport PORT",
-			       steer_subject(&qp->key, text));
+			       "%s is IPv4, which has no flow label; give --sport PORT", text);
+	if (penalty)
+		return explain(error, -EAGAIN,
+			       "%s was rolled back (%s) and is not steered for %llu s more; `steer "
+			       "clear` of it ends that",
+			       text, verify_meaning(penalty->why),
+			       (unsigned long long)(penalty->until_local_ns - now_ns) / 1000000000 +
+				       1);
 	return 0;
-}
-
-static int check_penalty(const struct steer *steer, const struct esc_qp_key *key, char **error)
-{
-	uint64_t now_ns = time_local_ns();
-	const struct penalty *penalty = steer_penalty(steer, key, now_ns);
-	char text[128];
-
-	if (!penalty)
-		return 0;
-	return explain(error, -EAGAIN,
-		       "%s was rolled back (%s) and is not steered for %llu s more; `steer "
-		       "clear` of it ends that",
-		       steer_subject(key, text), verify_meaning(penalty->why),
-		       (unsigned long long)(penalty->until_local_ns - now_ns) / 1000000000 + 1);
 }
 
 /* --- rules --- */
 
-/* An automatic rule is the operator's from now on; NULL: no memory, then it is as it was. */
-static struct rule *take(struct steer *steer, struct auto_rule *one)
-{
-	struct rule *rule = steer_rule_add(steer, &one->rule.key);
-
-	if (!rule)
-		return NULL;
-	*rule = one->rule;
-	steer_auto_forget(steer, one);
-	return rule;
-}
-
-/* When it is to take effect. */
-static void set_times(struct rule *rule, const struct steer_order *order)
+/* The rule is to take effect as @args have it. *@result: the rule. */
+static int publish(struct steer *steer, struct rule *rule, const struct steer_args *args,
+		   json_t **result, char **error)
 {
 	uint64_t now_ns = time_local_ns();
+	char text[128];
+	int err;
 
 	rule->published_local_ns = now_ns;
 	rule->in_effect = false;
 	rule->before = rule->now;
-	rule->want.hold_ns = order->force ? FORCED_GAP_NS : order->flowlet_gap_ns;
-	rule->want.start_local_ns = order->force ? 0 : now_ns + order->deadline_ns;
-	rule->want.force_local_ns = order->force ? 0 : now_ns + 2 * order->deadline_ns;
-}
-
-static int publish(struct steer *steer, struct rule *rule, json_t **result, char **error)
-{
-	char text[128];
-	int err = steer_publish(steer, rule);
-
+	rule->want.flowlet_gap_ns = args->force ? FORCED_GAP_NS : args->flowlet_gap_ns;
+	rule->want.start_local_ns = args->force ? 0 : now_ns + args->deadline_ns;
+	rule->want.force_local_ns = args->force ? 0 : now_ns + 2 * args->deadline_ns;
+	err = steer_publish(steer, rule);
 	if (err) {
 		explain(error, err, "%s: the map steers took no rule: %s",
 			steer_subject(&rule->key, text), strerror(-err));
 		steer_rule_drop(steer, rule);
 		return err;
 	}
-	*result = steer_rule_json(steer, rule, false);
+	*result = steer_rule_json(steer, rule);
 	return 0;
 }
 
-/* *@out: the rule for @key, new, or the one that it has. */
-static int rule_for(struct steer *steer, const struct esc_qp_key *key, struct rule **out,
-		    char **error)
-{
-	struct auto_rule *one = steer_auto_find(steer, key);
-
-	*out = one ? take(steer, one) : steer_rule_find(steer, key);
-	if (*out || one)
-		return *out ? 0 : -ENOMEM;
-	if (steer_is_full(steer))
-		return explain(error, -ENOSPC, "%d queue pairs are steered, which is the most",
-			       ESC_STEERS_MAX);
-	*out = steer_rule_add(steer, key);
-	return *out ? 0 : -ENOMEM;
-}
-
-int steer_set(struct steer *steer, const struct steer_order *order, json_t **result, char **error)
+int steer_set(struct steer *steer, const struct steer_args *args, json_t **result, char **error)
 {
 	const struct qp_entry *qp = NULL;
+	struct auto_rule *one;
 	struct rule *rule;
-	int err = find_qp(steer, order, &qp, error);
+	int err = find_qp(steer, args, &qp, error);
 
 	if (!err)
-		err = check_steerable(steer, qp, order, error);
-	if (!err)
-		err = check_penalty(steer, &qp->key, error);
-	if (!err)
-		err = rule_for(steer, &qp->key, &rule, error);
+		err = check_steerable(steer, qp, args, error);
 	if (err)
 		return err;
+	one = steer_auto_find(steer, &qp->key);
+	rule = one ? steer_auto_take(steer, one) : steer_rule_find(steer, &qp->key);
+	if (!rule && !one) {
+		if (steer_rule_total(steer) >= ESC_STEERS_MAX)
+			return explain(error, -ENOSPC,
+				       "%d queue pairs are steered, which is the most",
+				       ESC_STEERS_MAX);
+		rule = steer_rule_add(steer, &qp->key);
+	}
+	if (!rule)
+		return -ENOMEM;
 	rule->now = qp->qp.steer;
 	if (!(qp->qp.steer_flags & ESC_QP_STEERED)) { /* counts of earlier rules stay in it */
 		rule->now.sport = 0;
@@ -188,91 +157,66 @@ int steer_set(struct steer *steer, const struct steer_order *order, json_t **res
 	rule->first_local_ns = qp->qp.first_local_ns;
 	rule->own_sport = qp->qp.sport;
 	rule->state = RULE_WAITING;
-	rule->want.sport = order->sport;
-	rule->want.flow_label = order->flow_label;
-	rule->want.flags = order->label ? ESC_STEER_LABEL : 0;
-	set_times(rule, order);
+	rule->want.sport = args->sport;
+	rule->want.flow_label = args->flow_label;
+	rule->want.flags = args->label ? ESC_STEER_LABEL : 0;
 	steer_count(steer, rule, &qp->qp);
-	return publish(steer, rule, result, error);
+	return publish(steer, rule, args, result, error);
 }
 
-/* Appends to @results. */
-static int clear_rule(struct steer *steer, struct rule *rule, const struct steer_order *order,
+/* The result is appended to @results. */
+static int clear_rule(struct steer *steer, struct rule *rule, const struct steer_args *args,
 		      json_t *results, char **error)
 {
-	json_t *one = NULL;
+	json_t *result;
 	int err;
 
+	if (rule->automatic)
+		rule = steer_auto_take(steer, (struct auto_rule *)rule);
+	if (!rule)
+		return -ENOMEM;
 	rule->state = RULE_CLEARING;
 	rule->want.sport = 0;
 	rule->want.flow_label = 0;
 	rule->want.flags = 0;
-	set_times(rule, order);
-	err = publish(steer, rule, &one, error);
+	err = publish(steer, rule, args, &result, error);
 	if (!err)
-		json_array_append_new(results, one);
+		json_array_append_new(results, result);
 	return err;
 }
 
-static int clear_auto(struct steer *steer, struct auto_rule *one, const struct steer_order *order,
-		      json_t *results, char **error)
-{
-	struct rule *rule = take(steer, one);
-
-	return rule ? clear_rule(steer, rule, order, results, error) : -ENOMEM;
-}
-
-static size_t end_penalties(struct steer *steer, const struct selector *selector)
-{
-	size_t ended = 0;
-
-	for (size_t i = steer->penalty_count; i-- > 0;) {
-		if (!selects(selector, &steer->penalties[i].key))
-			continue;
-		steer->penalties[i] = steer->penalties[--steer->penalty_count];
-		ended++;
-	}
-	return ended;
-}
-
-/* *@cleared: how many rules there were. */
-static int clear_selected(struct steer *steer, const struct selector *selector,
-			  const struct steer_order *order, json_t *results, size_t *cleared,
-			  char **error)
-{
-	int err = 0;
-
-	for (size_t i = steer->rule_count; !err && i-- > 0;) {
-		if (!selects(selector, &steer->rules[i].key))
-			continue;
-		err = clear_rule(steer, &steer->rules[i], order, results, error);
-		++*cleared;
-	}
-	for (size_t i = steer->auto_count; !err && i-- > 0;) {
-		if (!selects(selector, &steer->autos[i].rule.key))
-			continue;
-		err = clear_auto(steer, &steer->autos[i], order, results, error);
-		++*cleared;
-	}
-	return err;
-}
-
-int steer_clear(struct steer *steer, const struct steer_order *order, json_t **result, char **error)
+int steer_clear(struct steer *steer, const struct steer_args *args, json_t **result, char **error)
 {
 	struct selector selector;
-	size_t cleared = 0;
-	int err = selector_parse(order, &selector, error);
+	bool found = false;
+	int err = selector_parse(args, &selector, error);
 
+	if (err)
+		return err;
 	*result = json_array();
-	if (!err) {
-		cleared = end_penalties(steer, &selector);
-		err = clear_selected(steer, &selector, order, *result, &cleared, error);
+	for (size_t i = steer->penalty_count; i-- > 0;) {
+		if (!selects(&selector, &steer->penalties[i].key))
+			continue;
+		steer->penalties[i] = steer->penalties[--steer->penalty_count];
+		found = true;
 	}
-	if (!err && !cleared)
+	for (size_t i = steer->rule_count; !err && i-- > 0;) {
+		if (!selects(&selector, &steer->rules[i].key))
+			continue;
+		err = clear_rule(steer, &steer->rules[i], args, *result, error);
+		found = true;
+	}
+	for (size_t i = steer->auto_count; !err && i-- > 0;) {
+		if (!selects(&selector, &steer->autos[i].rule.key))
+			continue;
+		err = clear_rule(steer, &steer->autos[i].rule, args, *result, error);
+		found = true;
+	}
+	if (!err && !found)
 		err = explain(error, -ENOENT,
 			      "no queue pair to %.64s with QPN %u is steered; `escapement steer` "
 			      "lists those that are",
-			      order->dst, order->qpn);
+			      args->dst, args->qpn);
 	if (err) {
 		json_decref(*result);
 		*result = NULL;
@@ -280,18 +224,17 @@ int steer_clear(struct steer *steer, const struct steer_order *order, json_t **r
 	return err;
 }
 
-int steer_clear_all(struct steer *steer, bool force, json_t **result)
+void steer_clear_all(struct steer *steer, bool force, json_t **result)
 {
-	struct steer_order order = {.flowlet_gap_ns = STEER_FLOWLET_GAP_NS,
-				    .deadline_ns = STEER_DEADLINE_NS,
-				    .force = force};
+	const struct steer_args args = {.flowlet_gap_ns = STEER_FLOWLET_GAP_NS,
+					.deadline_ns = STEER_DEADLINE_NS,
+					.force = force};
 
 	*result = json_array();
 	steer->penalty_count = 0;
 	for (size_t i = steer->rule_count; i-- > 0;)
-		clear_rule(steer, &steer->rules[i], &order, *result, NULL);
+		clear_rule(steer, &steer->rules[i], &args, *result, NULL);
 	for (size_t i = steer->auto_count; i-- > 0;)
 		if (steer->autos[i].rule.state != RULE_TRACKING)
-			clear_auto(steer, &steer->autos[i], &order, *result, NULL);
-	return 0;
+			clear_rule(steer, &steer->autos[i].rule, &args, *result, NULL);
 }

@@ -5,43 +5,37 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "internal.h"
 #include "net/ethtool.h"
 #include "net/rtnl.h"
 #include "qp/qp.h"
 
 #define NO_ROUTE UINT32_MAX
-#define FRAME_BYTES 38	       /* of Ethernet, with preamble and gap, beside the MTU */
-#define TICKS 4		       /* on end: a burst of a few ms is no reason to move */
-#define SMOOTH_NS 40e6	       /* of rates: four ticks */
-#define IDLE_NS 60000000000ll  /* perhaps it has ended */
-#define MESSAGE_PART 0.25      /* weight of a new mean */
-#define MESSAGE_MOST_NS 10e9   /* longer than a move waits for a message's start */
+#define FRAME_BYTES 38	      /* of Ethernet, with preamble and gap, beside the MTU */
+#define TICKS 4		      /* on end: a burst of a few ms is no reason to move */
+#define SMOOTH_NS 40e6	      /* of rates: four ticks */
+#define IDLE_NS 60000000000ll /* perhaps it has ended */
+#define MESSAGE_PART 0.25     /* weight of a new mean */
+#define MESSAGE_MOST_NS 10e9  /* longer than a move waits for a message's start */
 
 /* --- the pairs --- */
-
-/* Bytes a second of a path that begins at interface @port; 0: not known. */
-static double capacity_of(const struct steer *steer, unsigned int port)
-{
-	const char *interface = dataplane_port_name(steer->dataplane, port);
-	double bps = steer_keys(steer->core->config)->capacity_bps;
-
-	if (bps <= 0 && interface)
-		bps = ethtool_speed_bps(interface);
-	return bps / 8;
-}
 
 void pair_configure(const struct steer *steer, unsigned int port, struct contend_config *config)
 {
 	const char *interface = dataplane_port_name(steer->dataplane, port);
+	const struct steer_keys *keys = steer_keys(steer->core->config);
+	double bps = keys->capacity_bps;
 	struct link_facts link;
 
 	contend_config_default(config);
+	if (bps <= 0 && interface)
+		bps = ethtool_speed_bps(interface);
 	config->looks = TICKS;
-	config->capacity_Bps = capacity_of(steer, port);
+	config->capacity_Bps = bps / 8;
 	if (interface && !rtnl_link(interface, &link))
 		config->packet_bytes = link.mtu + FRAME_BYTES;
-	config->moves_per_s = steer_keys(steer->core->config)->moves_per_s;
+	config->moves_per_s = keys->moves_per_s;
 	config->moves_burst = fmax(config->moves_per_s / 2, 1);
 }
 
@@ -65,35 +59,26 @@ void pair_free(struct pair *pair)
 	free(pair);
 }
 
-static struct pair *pair_find(const struct pair_list *pairs, const struct path_pair_facts *facts)
+/* The pair of @facts, a new one if need be. NULL: no memory. */
+static struct pair *pair_of(struct steer *steer, struct pair_list *pairs,
+			    const struct path_pair_facts *facts)
 {
-	for (size_t i = 0; i < pairs->count; i++) {
-		struct pair *pair = pairs->list[i];
+	struct contend_config config;
+	struct pair *pair;
 
+	for (size_t i = 0; i < pairs->count; i++) {
+		pair = pairs->list[i];
 		if (pair->facts.port == facts->port &&
 		    !memcmp(&pair->facts.key, &facts->key, sizeof(facts->key)))
 			return pair;
 	}
-	return NULL;
-}
-
-static struct pair *pair_add(struct steer *steer, struct pair_list *pairs,
-			     const struct path_pair_facts *facts)
-{
-	struct contend_config config;
-
-	if (pairs->count == pairs->room) {
-		size_t room = pairs->room ? 2 * pairs->room : 8;
-		void *grown = reallocarray(pairs->list, room, sizeof(struct pair *));
-
-		if (!grown)
-			return NULL;
-		pairs->list = grown;
-		pairs->room = room;
-	}
 	pair_configure(steer, facts->port, &config);
-	pairs->list[pairs->count] = pair_new(facts, &config);
-	return pairs->list[pairs->count] ? pairs->list[pairs->count++] : NULL;
+	if (array_reserve(&pairs->list, &pairs->room, pairs->count + 1, sizeof(pair)))
+		return NULL;
+	pair = pair_new(facts, &config);
+	if (pair)
+		pairs->list[pairs->count++] = pair;
+	return pair;
 }
 
 void pairs_update(struct steer *steer, struct pair_list *pairs)
@@ -104,10 +89,8 @@ void pairs_update(struct steer *steer, struct pair_list *pairs)
 	for (size_t i = 0; i < pairs->count; i++)
 		pairs->list[i]->there = false;
 	for (size_t i = 0; i < count; i++) {
-		struct pair *pair = pair_find(pairs, &facts[i]);
+		struct pair *pair = pair_of(steer, pairs, &facts[i]);
 
-		if (!pair)
-			pair = pair_add(steer, pairs, &facts[i]);
 		if (!pair)
 			continue;
 		pair->there = true;
@@ -147,7 +130,7 @@ static const struct path_facts *best_measured(const struct pair *pair, size_t ro
 {
 	const struct path_facts *best = NULL;
 
-	for (size_t i = 0; i < ESC_PATH_LANES_MAX; i++) {
+	for (size_t i = 0; i < ESC_PATHS_MAX; i++) {
 		const struct path_facts *path = &pair->candidates[i];
 
 		if (!path->sport || pair->route_of[i] != route || !path->usable)
@@ -182,27 +165,27 @@ static void update_route(struct pair *pair, size_t number)
 
 void pair_update_candidates(struct pair *pair, const struct paths *paths)
 {
-	struct path_facts found[ESC_PATH_LANES_MAX];
-	uint16_t sports[ESC_PATH_LANES_MAX];
+	struct path_facts found[ESC_PATHS_MAX];
+	uint16_t sports[ESC_PATHS_MAX];
 	bool changed = false;
 	size_t count = paths_candidates(paths, pair->facts.slot, found);
 
-	for (size_t i = 0; i < ESC_PATH_LANES_MAX; i++)
+	for (size_t i = 0; i < ESC_PATHS_MAX; i++)
 		sports[i] = pair->candidates[i].sport;
 	memset(pair->candidates, 0, sizeof(pair->candidates));
 	for (size_t i = 0; i < count; i++)
-		if (found[i].id < ESC_PATH_LANES_MAX)
+		if (found[i].id < ESC_PATHS_MAX)
 			pair->candidates[found[i].id] = found[i];
-	for (size_t i = 0; i < ESC_PATH_LANES_MAX; i++) {
+	for (size_t i = 0; i < ESC_PATHS_MAX; i++) {
 		uint8_t first = first_of_group(pair, i);
 
-		changed |= sports[i] && (pair->route_of[i] != first ||
-					 sports[i] != pair->candidates[i].sport);
+		changed |= sports[i] &&
+			   (pair->route_of[i] != first || sports[i] != pair->candidates[i].sport);
 		pair->route_of[i] = first;
 	}
 	if (changed)
-		contend_forget(pair->routes, ESC_PATH_LANES_MAX, pair->qps, pair->count);
-	for (size_t i = 0; i < ESC_PATH_LANES_MAX; i++)
+		contend_forget(pair->routes, ESC_PATHS_MAX, pair->qps, pair->count);
+	for (size_t i = 0; i < ESC_PATHS_MAX; i++)
 		update_route(pair, i);
 }
 
@@ -210,25 +193,24 @@ uint32_t pair_route_of(const struct pair *pair, int id)
 {
 	const struct path_facts *path;
 
-	if (id < 0 || id >= ESC_PATH_LANES_MAX || !pair->candidates[id].sport)
+	if (id < 0 || id >= ESC_PATHS_MAX || !pair->candidates[id].sport)
 		return NO_ROUTE;
 	path = &pair->candidates[id];
-	if (path->diverted_ns && path->standby >= 0 && path->standby < ESC_PATH_LANES_MAX)
-		return pair->route_of[path->standby];
+	if (path->diverted_ns && path->backup >= 0 && path->backup < ESC_PATHS_MAX)
+		return pair->route_of[path->backup];
 	return pair->route_of[id];
 }
 
 int pair_candidate_for(const struct pair *pair, uint32_t route)
 {
-	const struct path_facts *path =
-		route < ESC_PATH_LANES_MAX ? best_measured(pair, route) : NULL;
+	const struct path_facts *path = route < ESC_PATHS_MAX ? best_measured(pair, route) : NULL;
 
 	return path ? (int)path->id : -1;
 }
 
 bool pair_is_calm(const struct pair *pair)
 {
-	for (size_t i = 0; i < ESC_PATH_LANES_MAX; i++)
+	for (size_t i = 0; i < ESC_PATHS_MAX; i++)
 		if (pair->routes[i].stands_out)
 			return false;
 	for (size_t i = 0; i < pair->count; i++)
@@ -238,13 +220,6 @@ bool pair_is_calm(const struct pair *pair)
 }
 
 /* --- queue pairs --- */
-
-static void update_messages(struct contend_qp *qp, double mean_ns)
-{
-	if (mean_ns > MESSAGE_MOST_NS)
-		return;
-	qp->message_ns += qp->message_ns > 0 ? MESSAGE_PART * (mean_ns - qp->message_ns) : mean_ns;
-}
 
 void pair_update_qp(struct pair_qp *member, struct contend_qp *qp, const struct esc_qp *read,
 		    int64_t now_ns)
@@ -256,15 +231,17 @@ void pair_update_qp(struct pair_qp *member, struct contend_qp *qp, const struct 
 		member->idle_ns = now_ns;
 	} else {
 		double rate = (double)(read->bytes - member->bytes) * 1e9 / ns;
+		double mean_ns = (double)(now_ns - member->message_ns) / (double)messages;
 
 		qp->rate_Bps += (1 - exp(-ns / SMOOTH_NS)) * (rate - qp->rate_Bps);
 		qp->idle_gap_ns =
 			read->packets == member->packets ? (double)(now_ns - member->idle_ns) : 0;
 		if (read->packets != member->packets)
 			member->idle_ns = now_ns;
-		if (messages && member->message_ns)
-			update_messages(qp, (double)(now_ns - member->message_ns) /
-						    (double)messages);
+		if (messages && member->message_ns && mean_ns <= MESSAGE_MOST_NS)
+			qp->message_ns += qp->message_ns > 0
+						  ? MESSAGE_PART * (mean_ns - qp->message_ns)
+						  : mean_ns;
 		if (messages)
 			member->message_ns = now_ns;
 	}
@@ -274,41 +251,25 @@ void pair_update_qp(struct pair_qp *member, struct contend_qp *qp, const struct 
 	member->messages = read->messages;
 }
 
-static bool is_of_pair(const struct pair *pair, const struct esc_qp_key *key)
-{
-	return key->direction == ESC_DIRECTION_TX && key->port == pair->facts.port &&
-	       !memcmp(&key->src, &pair->facts.key.src, sizeof(key->src)) &&
-	       !memcmp(&key->dst, &pair->facts.key.dst, sizeof(key->dst));
-}
-
 static int add_member(struct pair *pair, const struct qp_entry *entry)
 {
-	if (pair->count == pair->room) {
-		size_t room = pair->room ? 2 * pair->room : 8;
-		void *qps = reallocarray(pair->qps, room, sizeof(*pair->qps)), *members;
+	size_t room = pair->room;
 
-		if (!qps)
-			return -ENOMEM;
-		pair->qps = qps;
-		members = reallocarray(pair->members, room, sizeof(*pair->members));
-		if (!members)
-			return -ENOMEM;
-		pair->members = members;
-		pair->room = room;
-	}
+	if (array_reserve(&pair->qps, &room, pair->count + 1, sizeof(*pair->qps)) ||
+	    array_reserve(&pair->members, &pair->room, pair->count + 1, sizeof(*pair->members)))
+		return -ENOMEM;
 	pair->qps[pair->count] = (struct contend_qp){.path = NO_ROUTE};
-	pair->members[pair->count] = (struct pair_qp){
+	pair->members[pair->count++] = (struct pair_qp){
 		.key = entry->key,
 		.first_local_ns = entry->qp.first_local_ns,
 		.own_sport = entry->qp.sport,
 		.home = -1,
 		.id = -1,
 	};
-	pair->count++;
 	return 0;
 }
 
-/* Its index, or SIZE_MAX. Tables are sorted, so it is mostly the one after the last. */
+/* Its index, or the count. Tables are sorted, so it is mostly the one after the last. */
 static size_t find_member(const struct pair *pair, const struct qp_entry *entry, size_t from)
 {
 	for (size_t n = 0; n < pair->count; n++) {
@@ -318,24 +279,21 @@ static size_t find_member(const struct pair *pair, const struct qp_entry *entry,
 		    !memcmp(&pair->members[i].key, &entry->key, sizeof(entry->key)))
 			return i;
 	}
-	return SIZE_MAX;
+	return pair->count;
 }
 
-static void drop_gone(struct pair *pair)
+/*
+ * One of the pair's queue pairs. One that is idle may have ended, and where candidates are short
+ * one that sends needs the candidate that its rule keeps.
+ */
+static bool is_member(const struct pair *pair, const struct qp_entry *entry, uint64_t now_ns)
 {
-	for (size_t i = pair->count; i-- > 0;) {
-		if (pair->members[i].there)
-			continue;
-		pair->count--;
-		pair->members[i] = pair->members[pair->count];
-		pair->qps[i] = pair->qps[pair->count];
-	}
-}
+	const struct esc_qp_key *key = &entry->key;
 
-/* It may have ended, and one that sends needs the candidate that its rule keeps. */
-static bool is_in_the_way(const struct pair *pair, const struct qp_entry *entry, uint64_t now_ns)
-{
-	return pair->facts.crowded && (int64_t)(now_ns - entry->seen_local_ns) > IDLE_NS;
+	return key->direction == ESC_DIRECTION_TX && key->port == pair->facts.port &&
+	       !memcmp(&key->src, &pair->facts.key.src, sizeof(key->src)) &&
+	       !memcmp(&key->dst, &pair->facts.key.dst, sizeof(key->dst)) &&
+	       !(pair->facts.crowded && (int64_t)(now_ns - entry->seen_local_ns) > IDLE_NS);
 }
 
 int pair_update_members(struct pair *pair, const struct paths *paths,
@@ -348,20 +306,22 @@ int pair_update_members(struct pair *pair, const struct paths *paths,
 	for (size_t i = 0; i < count; i++) {
 		struct pair_qp *member;
 
-		if (!is_of_pair(pair, &entries[i].key) || is_in_the_way(pair, &entries[i], now_ns))
+		if (!is_member(pair, &entries[i], now_ns))
 			continue;
 		at = find_member(pair, &entries[i], at);
-		if (at == SIZE_MAX) {
-			if (add_member(pair, &entries[i]))
-				return -ENOMEM;
-			at = pair->count - 1;
-		}
-		member = &pair->members[at];
+		if (at == pair->count && add_member(pair, &entries[i]))
+			return -ENOMEM;
+		member = &pair->members[at++];
 		member->there = true;
 		member->own_sport = entries[i].qp.sport;
 		member->home = paths_id_of(paths, pair->facts.slot, member->own_sport);
-		at++;
 	}
-	drop_gone(pair);
+	for (size_t i = pair->count; i-- > 0;) {
+		if (pair->members[i].there)
+			continue;
+		pair->count--;
+		pair->members[i] = pair->members[pair->count];
+		pair->qps[i] = pair->qps[pair->count];
+	}
 	return 0;
 }

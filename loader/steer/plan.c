@@ -26,10 +26,10 @@ json_t *steer_route_json(const struct pair *pair, uint32_t route, double delay_n
 	json_t *object = json_object();
 
 	json_put_count(object, "path_id", route);
-	if (route < ESC_PATH_LANES_MAX && pair->candidates[route].sport)
+	if (route < ESC_PATHS_MAX && pair->candidates[route].sport)
 		json_put_count(object, "sport", pair->candidates[route].sport);
 	steer_put_ns(object, "delay_ns", delay_ns);
-	if (route < ESC_PATH_LANES_MAX)
+	if (route < ESC_PATHS_MAX)
 		steer_put_ns(object, "floor_ns", pair->routes[route].floor_ns);
 	return object;
 }
@@ -41,6 +41,7 @@ static bool is_contended(const struct pair *pair, size_t route)
 	return path->fresh && path->stands_out >= pair->contend.config.looks;
 }
 
+/* A route as the policy sees it. */
 static json_t *route_json(const struct pair *pair, size_t number)
 {
 	const struct contend_path *route = &pair->routes[number];
@@ -81,7 +82,7 @@ static const char *why_nothing(const struct pair *pair)
 {
 	unsigned int fresh = 0, contended = 0, busy = 0, pinned = 0;
 
-	for (size_t i = 0; i < ESC_PATH_LANES_MAX; i++) {
+	for (size_t i = 0; i < ESC_PATHS_MAX; i++) {
 		fresh += pair->routes[i].fresh;
 		contended += is_contended(pair, i);
 	}
@@ -110,14 +111,13 @@ static json_t *pair_json(const struct pair *pair, int64_t now_ns)
 	json_t *routes = json_array(), *moves = json_array(), *object;
 	double gain_ns;
 
-	for (size_t i = 0; i < ESC_PATH_LANES_MAX; i++)
+	for (size_t i = 0; i < ESC_PATHS_MAX; i++)
 		if (pair->candidates[i].sport && pair->route_of[i] == i)
 			json_array_append_new(routes, route_json(pair, i));
 	for (size_t q = 0; q < pair->count; q++) {
-		int to = pair->qps[q].pinned
-				 ? CONTEND_NOWHERE
-				 : contend_best(&pair->contend, now_ns, pair->routes,
-						ESC_PATH_LANES_MAX, &pair->qps[q], &gain_ns);
+		int to = pair->qps[q].pinned ? CONTEND_NOWHERE
+					     : contend_best(&pair->contend, now_ns, pair->routes,
+							    ESC_PATHS_MAX, &pair->qps[q], &gain_ns);
 
 		if (to >= 0)
 			json_array_append_new(moves, move_json(pair, q, to, gain_ns));
@@ -133,15 +133,6 @@ static json_t *pair_json(const struct pair *pair, int64_t now_ns)
 
 /* --- while automatic steering is off --- */
 
-/* Rates as the table has them: there is no tick that reads each queue pair. */
-static void take_rates(struct pair *pair, const struct qp_entry *entries, size_t count)
-{
-	for (size_t i = 0; i < count; i++)
-		for (size_t q = 0; q < pair->count; q++)
-			if (!memcmp(&entries[i].key, &pair->members[q].key, sizeof(entries[i].key)))
-				pair->qps[q].rate_Bps = entries[i].bytes_per_second;
-}
-
 /* As the policy would see the pair if it had been on until now. */
 static void evaluate_once(struct steer *steer, struct pair *pair, uint64_t now_ns)
 {
@@ -155,16 +146,19 @@ static void evaluate_once(struct steer *steer, struct pair *pair, uint64_t now_n
 	pair_update_candidates(pair, steer->paths);
 	if (pair_update_members(pair, steer->paths, entries, count, now_ns))
 		return;
-	take_rates(pair, entries, count);
 	for (size_t q = 0; q < pair->count; q++) {
-		const struct pair_qp *member = &pair->members[q];
+		struct pair_qp *member = &pair->members[q];
 
+		/* Rates as the table has them: there is no tick that reads each queue pair. */
+		for (size_t i = 0; i < count; i++)
+			if (!memcmp(&entries[i].key, &member->key, sizeof(member->key)))
+				pair->qps[q].rate_Bps = entries[i].bytes_per_second;
 		pair->qps[q].path = pair_route_of(pair, steer_id_of(steer, pair, member));
 		pair->qps[q].pinned = steer_rule_find(steer, &member->key);
 	}
 	for (unsigned int i = 0; i < pair->contend.config.looks; i++)
 		contend_look(&pair->contend, &budget, (int64_t)now_ns, &random, pair->routes,
-			     ESC_PATH_LANES_MAX, pair->qps, pair->count, NULL, 0);
+			     ESC_PATHS_MAX, pair->qps, pair->count, NULL, 0);
 }
 
 json_t *steer_plan(struct steer *steer)

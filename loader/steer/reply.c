@@ -7,9 +7,6 @@
 #include "internal.h"
 #include "qp/qp.h"
 
-#define GAP_MOST_NS 60000000000ull
-#define DEADLINE_MOST_NS 3600000000000ull
-
 /* --- rules --- */
 
 bool steer_leaves_elsewhere(const struct esc_qp_steer *now)
@@ -34,7 +31,7 @@ static void put_key(json_t *object, const struct esc_qp_key *key)
 	json_put_count(object, "dest_qpn", key->dest_qpn);
 }
 
-json_t *steer_rule_json(const struct steer *steer, const struct rule *rule, bool automatic)
+json_t *steer_rule_json(const struct steer *steer, const struct rule *rule)
 {
 	static const char *const states[] = {
 		[RULE_WAITING] = "waiting",   [RULE_MOVED] = "moved",
@@ -49,7 +46,7 @@ json_t *steer_rule_json(const struct steer *steer, const struct rule *rule, bool
 	put_path_now(object, &rule->now);
 	json_put(object, "rule", steer_path_wanted(rule));
 	json_put_text(object, "state", states[rule->state]);
-	json_put_text(object, "by", automatic ? "automatic" : "operator");
+	json_put_text(object, "by", rule->automatic ? "automatic" : "operator");
 	if (rule->in_effect)
 		json_put_text(object, "trigger", steer_trigger_name(rule->trigger));
 	json_put_count(object, "packets", rule->now.packets);
@@ -59,30 +56,27 @@ json_t *steer_rule_json(const struct steer *steer, const struct rule *rule, bool
 	return object;
 }
 
-static json_t *penalty_json(const struct penalty *penalty, uint64_t now_ns)
+static json_t *reply_list(void *self, struct request *request)
 {
-	json_t *object = json_object();
-
-	put_key(object, &penalty->key);
-	json_put_text(object, "reason", verify_name(penalty->why));
-	json_put_count(object, "left_ms", (penalty->until_local_ns - now_ns) / 1000000);
-	return object;
-}
-
-json_t *steer_list(const struct steer *steer)
-{
-	json_t *rules = json_array(), *penalties = json_array();
+	json_t *rules = json_array(), *penalties = json_array(), *object;
+	const struct steer *steer = self;
 	uint64_t now_ns = time_local_ns();
 	uint16_t ports = steer_ports(steer);
 
-	for (size_t i = 0; i < steer->rule_count; i++)
-		json_array_append_new(rules, steer_rule_json(steer, &steer->rules[i], false));
-	for (size_t i = 0; i < steer->auto_count; i++)
-		json_array_append_new(rules, steer_rule_json(steer, &steer->autos[i].rule, true));
-	for (size_t i = 0; i < steer->penalty_count; i++)
-		if (steer->penalties[i].until_local_ns > now_ns)
-			json_array_append_new(penalties,
-					      penalty_json(&steer->penalties[i], now_ns));
+	(void)request;
+	for (size_t i = 0; i < steer_rule_total(steer); i++)
+		json_array_append_new(rules, steer_rule_json(steer, steer_rule_at(steer, i)));
+	for (size_t i = 0; i < steer->penalty_count; i++) {
+		const struct penalty *penalty = &steer->penalties[i];
+
+		if (penalty->until_local_ns <= now_ns)
+			continue;
+		object = json_object();
+		put_key(object, &penalty->key);
+		json_put_text(object, "reason", verify_name(penalty->why));
+		json_put_count(object, "left_ms", (penalty->until_local_ns - now_ns) / 1000000);
+		json_array_append_new(penalties, object);
+	}
 	return json_pack("{s:s, s:b, s:o, s:o, s:o}", "mode", ports ? "steer" : "observe", "auto",
 			 steer->automatic, "interfaces", steer_interfaces(steer, ports), "steers",
 			 rules, "penalties", penalties);
@@ -100,33 +94,26 @@ void steer_put_qp(void *self, const struct qp_entry *entry, json_t *qp)
 
 /* --- requests --- */
 
-static json_t *reply_list(void *self, struct request *request)
+/* What `set` and `clear` have in common. Types and ranges are as the verbs' tables have them. */
+static bool take_args(struct request *request, struct steer_args *out)
 {
-	(void)request;
-	return steer_list(self);
-}
+	const json_t *args = request->args;
 
-/* What `set` and `clear` have in common. */
-static bool take_order(struct request *request, struct steer_order *order)
-{
-	uint64_t qpn, sport, label;
-
-	if (!request_text(request, "src", NULL, &order->src) ||
-	    !request_text(request, "dst", NULL, &order->dst) ||
-	    !request_count(request, "qpn", 0, ESC_QPN_MASK, 0, &qpn) ||
-	    !request_count(request, "sport", 0, 65535, 0, &sport) ||
-	    !request_count(request, "flow_label", 0, ESC_FLOW_LABEL_MASK, 0, &label) ||
-	    !request_count(request, "flowlet_gap_ns", 0, GAP_MOST_NS, STEER_FLOWLET_GAP_NS,
-			   &order->flowlet_gap_ns) ||
-	    !request_count(request, "deadline_ns", 0, DEADLINE_MOST_NS, STEER_DEADLINE_NS,
-			   &order->deadline_ns) ||
-	    !request_flag(request, "force", &order->force))
-		return false;
-	order->qpn = (uint32_t)qpn;
-	order->sport = (uint16_t)sport;
-	order->flow_label = (uint32_t)label;
-	order->label = request_has(request, "flow_label");
-	if (order->dst && request_has(request, "qpn"))
+	*out = (struct steer_args){
+		.src = json_string_value(json_object_get(args, "src")),
+		.dst = json_string_value(json_object_get(args, "dst")),
+		.qpn = (uint32_t)json_count(args, "qpn"),
+		.sport = (uint16_t)json_count(args, "sport"),
+		.label = request_has(request, "flow_label"),
+		.flow_label = (uint32_t)json_count(args, "flow_label"),
+		.flowlet_gap_ns = request_has(request, "flowlet_gap_ns")
+					  ? json_count(args, "flowlet_gap_ns")
+					  : STEER_FLOWLET_GAP_NS,
+		.deadline_ns = request_has(request, "deadline_ns") ? json_count(args, "deadline_ns")
+								   : STEER_DEADLINE_NS,
+		.force = json_is_true(json_object_get(args, "force")),
+	};
+	if (out->dst && request_has(request, "qpn"))
 		return true;
 	request_misuse(request,
 		       "which queue pair? give --dst ADDRESS and --qpn NUMBER, as `escapement qp` "
@@ -136,53 +123,43 @@ static bool take_order(struct request *request, struct steer_order *order)
 
 static json_t *reply_set(void *self, struct request *request)
 {
-	struct steer_order order = {};
+	struct steer_args args;
 	json_t *result = NULL;
 	char *error = NULL;
 
-	if (!take_order(request, &order))
+	if (!take_args(request, &args))
 		return NULL;
-	if (!order.sport && !order.label)
+	if (!args.sport && !args.label)
 		return request_misuse(
 			request,
 			"which path? give --sport PORT, 1 to 65535, or for IPv6 --flow-label "
 			"LABEL");
-	if (steer_set(self, &order, &result, &error))
+	if (steer_set(self, &args, &result, &error))
 		return request_fail(request, REQUEST_FAILED, error);
 	return result;
 }
 
 static json_t *reply_clear(void *self, struct request *request)
 {
-	struct steer_order order = {};
+	struct steer_args args;
 	json_t *result = NULL;
 	char *error = NULL;
-	bool all;
-	int err;
 
-	if (!request_flag(request, "all", &all) || !request_flag(request, "force", &order.force) ||
-	    (!all && !take_order(request, &order)))
+	if (json_is_true(json_object_get(request->args, "all")))
+		steer_clear_all(self, json_is_true(json_object_get(request->args, "force")),
+				&result);
+	else if (!take_args(request, &args))
 		return NULL;
-	if (all)
-		err = steer_clear_all(self, order.force, &result);
-	else
-		err = steer_clear(self, &order, &result, &error);
-	if (err)
+	else if (steer_clear(self, &args, &result, &error))
 		return request_fail(request, REQUEST_FAILED, error);
 	return json_pack("{s:o}", "clearing", result);
 }
 
 static json_t *reply_auto(void *self, struct request *request)
 {
-	const char *state;
+	bool on = !strcmp(json_text(request->args, "state"), "on");
 	char *error = NULL;
-	bool on;
 
-	if (!request_text(request, "state", "", &state))
-		return NULL;
-	on = !strcmp(state, "on");
-	if (!on && strcmp(state, "off"))
-		return request_misuse(request, "`steer auto` needs `on` or `off`");
 	if (steer_set_automatic(self, on, "command", &error))
 		return request_fail(request, REQUEST_FAILED, error);
 	return json_pack("{s:b}", "auto", on);

@@ -5,9 +5,9 @@
  */
 #include <bpf/bpf.h>
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "internal.h"
 #include "qp/qp.h"
 
@@ -21,27 +21,21 @@ static uint32_t next_generation(const struct steer *steer)
 	return generation & 0xffff ? generation : generation + 1;
 }
 
-static void set_generation(struct steer *steer, uint32_t generation)
+static void notify_programs(struct steer *steer)
 {
-	__atomic_store_n(&steer->control->steer_generation, generation, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&steer->control->steer_generation, next_generation(steer),
+			 __ATOMIC_SEQ_CST);
 }
 
 int steer_publish(struct steer *steer, struct rule *rule)
 {
-	uint32_t generation = next_generation(steer);
 	int err;
 
-	rule->want.order = generation;
+	rule->want.number = next_generation(steer);
 	err = bpf_map_update_elem(steer->steers_fd, &rule->key, &rule->want, BPF_ANY);
 	if (!err)
-		set_generation(steer, generation);
+		notify_programs(steer);
 	return err;
-}
-
-void steer_withdraw(struct steer *steer, const struct esc_qp_key *key)
-{
-	bpf_map_delete_elem(steer->steers_fd, key);
-	set_generation(steer, next_generation(steer));
 }
 
 void steer_withdraw_all(struct steer *steer)
@@ -54,51 +48,40 @@ void steer_withdraw_all(struct steer *steer)
 			break;
 		bpf_map_delete_elem(steer->steers_fd, &key);
 	}
-	set_generation(steer, next_generation(steer));
+	notify_programs(steer);
 }
 
 /* --- the lists --- */
 
-bool steer_is_full(const struct steer *steer)
+size_t steer_rule_total(const struct steer *steer)
 {
-	return steer->rule_count + steer->auto_count >= ESC_STEERS_MAX;
+	return steer->rule_count + steer->auto_count;
 }
 
-/* Room for one more of @bytes each. */
-static int grow(void **list, size_t *room, size_t count, size_t bytes)
+struct rule *steer_rule_at(const struct steer *steer, size_t i)
 {
-	size_t more = *room ? 2 * *room : 16;
-	void *grown;
-
-	if (count < *room)
-		return 0;
-	grown = reallocarray(*list, more, bytes);
-	if (!grown)
-		return -ENOMEM;
-	*list = grown;
-	*room = more;
-	return 0;
+	return i < steer->rule_count ? &steer->rules[i] : &steer->autos[i - steer->rule_count].rule;
 }
 
 struct rule *steer_rule_add(struct steer *steer, const struct esc_qp_key *key)
 {
-	struct rule *rule;
+	struct rule *rule =
+		array_add(&steer->rules, &steer->rule_count, &steer->rule_room, sizeof(*rule));
 
-	if (grow((void **)&steer->rules, &steer->rule_room, steer->rule_count, sizeof(*rule)))
-		return NULL;
-	rule = &steer->rules[steer->rule_count++];
-	*rule = (struct rule){.key = *key};
+	if (rule)
+		rule->key = *key;
 	return rule;
 }
 
 struct auto_rule *steer_auto_add(struct steer *steer, const struct esc_qp_key *key)
 {
-	struct auto_rule *one;
+	struct auto_rule *one =
+		array_add(&steer->autos, &steer->auto_count, &steer->auto_room, sizeof(*one));
 
-	if (grow((void **)&steer->autos, &steer->auto_room, steer->auto_count, sizeof(*one)))
+	if (!one)
 		return NULL;
-	one = &steer->autos[steer->auto_count++];
-	*one = (struct auto_rule){.rule.key = *key};
+	one->rule.key = *key;
+	one->rule.automatic = true;
 	return one;
 }
 
@@ -120,24 +103,29 @@ struct auto_rule *steer_auto_find(const struct steer *steer, const struct esc_qp
 
 void steer_rule_forget(struct steer *steer, struct rule *rule)
 {
-	*rule = steer->rules[--steer->rule_count];
-}
-
-void steer_auto_forget(struct steer *steer, struct auto_rule *one)
-{
-	*one = steer->autos[--steer->auto_count];
+	if (rule->automatic)
+		*(struct auto_rule *)rule = steer->autos[--steer->auto_count];
+	else
+		*rule = steer->rules[--steer->rule_count];
 }
 
 void steer_rule_drop(struct steer *steer, struct rule *rule)
 {
-	steer_withdraw(steer, &rule->key);
+	bpf_map_delete_elem(steer->steers_fd, &rule->key);
+	notify_programs(steer);
 	steer_rule_forget(steer, rule);
 }
 
-void steer_auto_drop(struct steer *steer, struct auto_rule *one)
+struct rule *steer_auto_take(struct steer *steer, struct auto_rule *one)
 {
-	steer_withdraw(steer, &one->rule.key);
-	steer_auto_forget(steer, one);
+	struct rule *rule = steer_rule_add(steer, &one->rule.key);
+
+	if (!rule)
+		return NULL;
+	*rule = one->rule;
+	rule->automatic = false;
+	steer_rule_forget(steer, &one->rule);
+	return rule;
 }
 
 /* --- what the queue pairs do --- */
@@ -195,49 +183,17 @@ void steer_count(struct steer *steer, struct rule *rule, const struct esc_qp *qp
 
 /* --- taking over --- */
 
-static void read_auto(struct auto_rule *one, const struct esc_qp *qp)
-{
-	struct rule *rule = &one->rule;
-
-	one->home = rule->want.lane; /* until the paths are known */
-	one->last_id = rule->want.lane;
-	one->last_sport = rule->want.sport;
-	if (qp->steer.done != rule->want.order) {
-		one->last_id = qp->steer.lane;
-		one->last_sport = qp->steer.home_sport;
-	}
-	one->reason = rule->want.sport ? STEER_BY_CONTENTION : STEER_BY_TRACKING;
-	if (!rule->want.sport)
-		rule->state = RULE_TRACKING;
-}
-
-static void read_effect(struct steer *steer, struct rule *rule, const struct esc_qp *qp)
-{
-	rule->first_local_ns = qp->first_local_ns;
-	rule->own_sport = qp->sport;
-	rule->now = rule->before = qp->steer;
-	steer_count(steer, rule, qp);
-	if (qp->steer.done != rule->want.order || rule->state == RULE_CLEARING)
-		return;
-	rule->in_effect = true;
-	if (rule->state == RULE_TRACKING)
-		return;
-	rule->state = RULE_MOVED;
-	rule->trigger = qp->steer.moment;
-	rule->effect_local_ns = qp->steer.done_local_ns;
-	verify_start(&rule->verify, &rule->counts, rule->published_local_ns, false);
-}
-
-/* One whose queue pair is gone ends with the next verification. */
+/* A rule that the daemon before left. One whose queue pair is gone ends when it is verified. */
 static int read_rule(struct steer *steer, const struct esc_qp_key *key)
 {
 	struct esc_steer want = {};
 	struct esc_qp qp;
 	bool there = !bpf_map_lookup_elem(steer->steers_fd, key, &want) &&
 		     !steer_read_qp(steer, key, &qp);
-	bool automatic = there && want.flags & ESC_STEER_LANE;
+	bool automatic = there && want.flags & ESC_STEER_PATH;
 	struct auto_rule *one = automatic ? steer_auto_add(steer, key) : NULL;
 	struct rule *rule = one ? &one->rule : automatic ? NULL : steer_rule_add(steer, key);
+	bool in_effect;
 
 	if (!rule)
 		return -ENOMEM;
@@ -245,11 +201,29 @@ static int read_rule(struct steer *steer, const struct esc_qp_key *key)
 	rule->published_local_ns = time_local_ns();
 	if (!there)
 		return 0;
-	if (automatic)
-		read_auto(one, &qp);
-	else if (!want.sport && !(want.flags & ESC_STEER_LABEL))
+	in_effect = qp.steer.applied == want.number;
+	if (one) {
+		one->home = want.path; /* until the paths are known */
+		one->last_id = in_effect ? want.path : qp.steer.path;
+		one->last_sport = in_effect ? want.sport : qp.steer.rule_sport;
+		one->reason = want.sport ? STEER_BY_CONTENTION : STEER_BY_TRACKING;
+		rule->state = want.sport ? RULE_WAITING : RULE_TRACKING;
+	} else if (!want.sport && !(want.flags & ESC_STEER_LABEL)) {
 		rule->state = RULE_CLEARING;
-	read_effect(steer, rule, &qp);
+	}
+	rule->first_local_ns = qp.first_local_ns;
+	rule->own_sport = qp.sport;
+	rule->now = rule->before = qp.steer;
+	steer_count(steer, rule, &qp);
+	if (!in_effect || rule->state == RULE_CLEARING)
+		return 0;
+	rule->in_effect = true;
+	if (rule->state == RULE_TRACKING)
+		return 0;
+	rule->state = RULE_MOVED;
+	rule->trigger = qp.steer.trigger;
+	rule->effect_local_ns = qp.steer.applied_local_ns;
+	verify_start(&rule->verify, &rule->counts, rule->published_local_ns, false);
 	return 0;
 }
 

@@ -32,12 +32,9 @@ static void apply_ports(struct steer *steer, uint16_t ports, const char *by)
 {
 	uint16_t was = steer_ports(steer);
 
-	for (size_t i = steer->rule_count; i-- > 0;)
-		if (!(ports >> steer->rules[i].key.port & 1))
-			steer_end_rule(steer, &steer->rules[i], "mode");
-	for (size_t i = steer->auto_count; i-- > 0;)
-		if (!(ports >> steer->autos[i].rule.key.port & 1))
-			steer_end_auto(steer, &steer->autos[i], "mode");
+	for (size_t i = steer_rule_total(steer); i-- > 0;)
+		if (!(ports >> steer_rule_at(steer, i)->key.port & 1))
+			steer_end_rule(steer, steer_rule_at(steer, i), "mode");
 	write_ports(steer, ports);
 	if (ports != was)
 		steer_report_mode(steer, ports, by);
@@ -79,11 +76,9 @@ void steer_follow_control(struct steer *steer)
 	if (!steer->control->steer_ports ||
 	    (flags & (ESC_CONTROL_STEER | ESC_CONTROL_OFF)) == ESC_CONTROL_STEER)
 		return;
-	for (size_t i = 0; i < steer->rule_count; i++)
-		steer_report_ended(steer, &steer->rules[i], "mode");
-	for (size_t i = 0; i < steer->auto_count; i++)
-		if (steer->autos[i].rule.state != RULE_TRACKING)
-			steer_report_ended(steer, &steer->autos[i].rule, "mode");
+	for (size_t i = 0; i < steer_rule_total(steer); i++)
+		if (steer_rule_at(steer, i)->state != RULE_TRACKING)
+			steer_report_ended(steer, steer_rule_at(steer, i), "mode");
 	steer->rule_count = steer->auto_count = 0;
 	steer_withdraw_all(steer);
 	write_ports(steer, 0);

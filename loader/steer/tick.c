@@ -34,41 +34,19 @@ static struct auto_rule *auto_rule_of(struct steer *steer, struct pair_qp *membe
 	return one;
 }
 
-/* For how long it has sent nothing while an acknowledge is missing; 0: not so, or not known. */
-static double unanswered_ns(const struct steer *steer, const struct pair_qp *member,
-			    const struct rule *rule, const struct esc_qp *read)
+int steer_id_of(struct steer *steer, const struct pair *pair, struct pair_qp *member)
 {
-	struct esc_qp back;
+	const struct auto_rule *one = auto_rule_of(steer, member);
+	const struct rule *rule = one ? &one->rule : steer_rule_find(steer, &member->key);
 
-	if (member->idle_ns >= member->read_ns || !rule || !rule->has_back ||
-	    !(read->requests.flags & ESC_PSN_VALID) || steer_read_qp(steer, &rule->back, &back) ||
-	    !(back.responses.flags & ESC_PSN_VALID) || back.responses.next == read->requests.next)
-		return 0;
-	return (double)(member->read_ns - member->idle_ns);
-}
-
-static int auto_id_of(const struct auto_rule *one, const struct pair_qp *member)
-{
-	if (one->rule.in_effect)
-		return one->rule.want.lane;
-	return member->id >= 0 ? member->id : one->last_id;
-}
-
-static int id_of(const struct steer *steer, const struct pair *pair, const struct pair_qp *member,
-		 const struct auto_rule *one, const struct rule *rule)
-{
-	if (one)
-		return auto_id_of(one, member);
 	if (!rule)
 		return member->home;
-	return paths_id_of(steer->paths, pair->facts.slot,
-			   rule->now.sport ? rule->now.sport : member->own_sport);
-}
-
-int steer_id_of(const struct steer *steer, const struct pair *pair, const struct pair_qp *member)
-{
-	return id_of(steer, pair, member, steer_auto_find(steer, &member->key),
-		     steer_rule_find(steer, &member->key));
+	if (!one)
+		return paths_id_of(steer->paths, pair->facts.slot,
+				   rule->now.sport ? rule->now.sport : member->own_sport);
+	if (rule->in_effect)
+		return rule->want.path;
+	return member->id >= 0 ? member->id : one->last_id;
 }
 
 static void observe_qp(struct steer *steer, struct pair *pair, size_t q, uint64_t now_ns)
@@ -76,8 +54,8 @@ static void observe_qp(struct steer *steer, struct pair *pair, size_t q, uint64_
 	struct pair_qp *member = &pair->members[q];
 	struct contend_qp *qp = &pair->qps[q];
 	struct auto_rule *one = auto_rule_of(steer, member);
-	const struct rule *rule = one ? NULL : steer_rule_find(steer, &member->key);
-	struct esc_qp read;
+	struct rule *rule = one ? &one->rule : steer_rule_find(steer, &member->key);
+	struct esc_qp read, back;
 
 	if (steer_read_qp(steer, &member->key, &read) ||
 	    read.first_local_ns != member->first_local_ns) {
@@ -85,13 +63,20 @@ static void observe_qp(struct steer *steer, struct pair *pair, size_t q, uint64_
 		return;
 	}
 	pair_update_qp(member, qp, &read, (int64_t)now_ns);
-	qp->unanswered_ns = unanswered_ns(steer, member, one ? &one->rule : rule, &read);
-	/* A rule that took effect is verified from now on, and the decision has to know its path. */
-	if (one && !one->rule.in_effect && read.steer.done == one->rule.want.order) {
-		steer_verify_auto(steer, one, now_ns);
+	/* For how long it has sent nothing while an acknowledge is missing; 0: not so, or unknown.
+	 */
+	qp->unanswered_ns = 0;
+	if (rule && rule->has_back && member->idle_ns < member->read_ns &&
+	    read.requests.flags & ESC_PSN_VALID && !steer_read_qp(steer, &rule->back, &back) &&
+	    back.responses.flags & ESC_PSN_VALID && back.responses.next != read.requests.next)
+		qp->unanswered_ns = (double)(member->read_ns - member->idle_ns);
+	/* A rule that took effect is verified from now on, and the decision has to know its path.
+	 */
+	if (one && !rule->in_effect && read.steer.applied == rule->want.number) {
+		steer_verify_rule(steer, rule, now_ns);
 		one = auto_rule_of(steer, member);
 	}
-	member->id = id_of(steer, pair, member, one, rule);
+	member->id = steer_id_of(steer, pair, member);
 	qp->path = pair_route_of(pair, member->id);
 	qp->pinned = !one || steer_penalty(steer, &member->key, now_ns);
 }
@@ -107,35 +92,33 @@ static void observe(struct steer *steer, struct pair *pair, uint64_t now_ns)
 
 /* --- decide --- */
 
-/* A rule waits for a gap: one that was long enough when it was published may no longer be. */
-static void decide_gap(struct pair *pair, struct pair_qp *member, const struct contend_qp *qp,
-		       const struct rule *rule)
+/*
+ * Of a rule that waits. The policy may have dropped what it waits for, or the daemon before
+ * published it; and a gap that was long enough when it was published may no longer be.
+ */
+static void decide_waiting(struct steer *steer, struct pair *pair, size_t q)
 {
+	struct pair_qp *member = &pair->members[q];
+	const struct contend_qp *qp = &pair->qps[q];
+	const struct auto_rule *one = auto_rule_of(steer, member);
 	const struct contend_path *from, *to;
 
-	if (qp->arrived_ns || qp->from >= ESC_PATH_LANES_MAX || qp->to >= ESC_PATH_LANES_MAX)
+	if (!one || one->rule.in_effect)
+		return;
+	if (!qp->ordered) {
+		if (one->reason != STEER_BY_TRACKING)
+			member->waiting = RULE_WITHDRAW;
+		return;
+	}
+	if (qp->arrived_ns || qp->from >= ESC_PATHS_MAX || qp->to >= ESC_PATHS_MAX)
 		return;
 	from = &pair->routes[qp->from];
 	to = &pair->routes[qp->to];
 	if (!from->fresh || !to->fresh)
 		return;
 	member->gap_ns = (uint64_t)contend_hold_ns(from, to);
-	if (member->gap_ns > rule->want.hold_ns + rule->want.hold_ns / GAP_GROWTH)
+	if (member->gap_ns > one->rule.want.flowlet_gap_ns + one->rule.want.flowlet_gap_ns / GAP_GROWTH)
 		member->waiting = RULE_RENEW;
-}
-
-/* The policy may have dropped what a rule waits for, or the daemon before published it. */
-static void decide_waiting(struct steer *steer, struct pair *pair, size_t q)
-{
-	struct pair_qp *member = &pair->members[q];
-	const struct auto_rule *one = auto_rule_of(steer, member);
-
-	if (!one || one->rule.in_effect)
-		return;
-	if (pair->qps[q].ordered)
-		decide_gap(pair, member, &pair->qps[q], &one->rule);
-	else if (one->reason != STEER_BY_TRACKING)
-		member->waiting = RULE_WITHDRAW;
 }
 
 /* Returns how many @acts there are. */
@@ -148,20 +131,11 @@ static size_t decide(struct steer *steer, struct pair *pair, uint64_t now_ns,
 			decide_waiting(steer, pair, q);
 	}
 	return contend_look(&pair->contend, &steer->budget, (int64_t)now_ns, &steer->random,
-			    pair->routes, ESC_PATH_LANES_MAX, pair->qps, pair->count, acts,
+			    pair->routes, ESC_PATHS_MAX, pair->qps, pair->count, acts,
 			    STEER_ACTS_MAX);
 }
 
 /* --- act --- */
-
-static void renew(struct steer *steer, struct auto_rule *one, uint64_t gap_ns)
-{
-	struct esc_steer was = one->rule.want;
-
-	one->rule.want.hold_ns = gap_ns;
-	if (steer_publish(steer, &one->rule))
-		one->rule.want = was;
-}
 
 /* The rule is not to take effect any more: the path stays as it is. */
 static void withdraw(struct steer *steer, const struct pair *pair, struct auto_rule *one,
@@ -178,28 +152,29 @@ static void withdraw(struct steer *steer, const struct pair *pair, struct auto_r
 		steer_auto_publish(steer, one, &target, now_ns);
 }
 
-/* The port of a route: the queue pair's own, if it is one of the route's; else a candidate's. */
-static bool choose_port(const struct pair *pair, const struct auto_rule *one, uint32_t route,
-			struct auto_target *target)
+static void act_on_waiting(struct steer *steer, const struct pair *pair, struct pair_qp *member,
+			   uint64_t now_ns)
 {
-	int id = pair_candidate_for(pair, route);
+	struct auto_rule *one = member->waiting ? auto_rule_of(steer, member) : NULL;
+	struct esc_steer was;
 
-	if (pair_route_of(pair, one->home) == route) {
-		target->id = one->home;
-		target->sport = 0;
-		return true;
+	if (!one)
+		return;
+	if (member->waiting == RULE_WITHDRAW) {
+		withdraw(steer, pair, one, now_ns);
+		return;
 	}
-	if (id < 0)
-		return false;
-	target->id = (unsigned int)id;
-	target->sport = pair->candidates[id].sport;
-	return true;
+	was = one->rule.want;
+	one->rule.want.flowlet_gap_ns = member->gap_ns;
+	if (steer_publish(steer, &one->rule))
+		one->rule.want = was;
 }
 
-static void move(struct steer *steer, const struct pair *pair, const struct contend_act *act,
-		 struct auto_rule *one, uint64_t now_ns)
+static void act_on(struct steer *steer, const struct pair *pair, const struct contend_act *act,
+		   uint64_t now_ns)
 {
 	bool never = steer_keys(steer->core->config)->overtake == STEER_OVERTAKE_NEVER;
+	struct auto_rule *one = steer_auto_find(steer, &pair->members[act->qp].key);
 	struct auto_target target = {
 		.slot = pair->facts.slot,
 		.reason = act->kind == CONTEND_BACK ? STEER_BY_TAKEN_BACK : STEER_BY_CONTENTION,
@@ -207,37 +182,27 @@ static void move(struct steer *steer, const struct pair *pair, const struct cont
 		.start_local_ns = never ? NEVER_NS : (uint64_t)act->start_ns,
 		.force_local_ns = never ? NEVER_NS : (uint64_t)act->force_ns,
 	};
-
-	if (!choose_port(pair, one, act->to, &target))
-		return; /* it went down since: the policy sees that nothing was done */
-	if (steer_auto_publish(steer, one, &target, now_ns))
-		steer_report_full(steer, &one->rule.key);
-}
-
-static void act_on_waiting(struct steer *steer, const struct pair *pair, struct pair_qp *member,
-			   uint64_t now_ns)
-{
-	struct auto_rule *one = member->waiting ? auto_rule_of(steer, member) : NULL;
-
-	if (one && member->waiting == RULE_RENEW)
-		renew(steer, one, member->gap_ns);
-	else if (one)
-		withdraw(steer, pair, one, now_ns);
-}
-
-static void act_on(struct steer *steer, const struct pair *pair, const struct contend_act *act,
-		   uint64_t now_ns)
-{
-	struct auto_rule *one = steer_auto_find(steer, &pair->members[act->qp].key);
+	int id;
 
 	steer->acts[act->kind]++;
 	steer_report_act(steer, pair, act);
 	if (!one)
 		return; /* the operator has given it a path meanwhile */
-	if (act->kind == CONTEND_MOVE || act->kind == CONTEND_BACK)
-		move(steer, pair, act, one, now_ns);
-	else if (act->kind == CONTEND_UNDONE)
+	if (act->kind == CONTEND_UNDONE)
 		withdraw(steer, pair, one, now_ns);
+	if (act->kind != CONTEND_MOVE && act->kind != CONTEND_BACK)
+		return;
+	/* The queue pair's own port, if it is one of the route's; else a candidate's. */
+	target.id = one->home;
+	if (pair_route_of(pair, one->home) != act->to) {
+		id = pair_candidate_for(pair, act->to);
+		if (id < 0)
+			return; /* it went down since: the policy sees that nothing was done */
+		target.id = (unsigned int)id;
+		target.sport = pair->candidates[id].sport;
+	}
+	if (steer_auto_publish(steer, one, &target, now_ns))
+		steer_report_full(steer, &one->rule.key);
 }
 
 static void act(struct steer *steer, struct pair *pair, const struct contend_act *acts,
@@ -255,10 +220,8 @@ static void verify(struct steer *steer, uint64_t now_ns)
 {
 	steer->verify_due_ns = now_ns + STEER_VERIFY_NS;
 	steer_follow_control(steer);
-	for (size_t i = steer->rule_count; i-- > 0;)
-		steer_verify_rule(steer, &steer->rules[i], now_ns);
-	for (size_t i = steer->auto_count; i-- > 0;)
-		steer_verify_auto(steer, &steer->autos[i], now_ns);
+	for (size_t i = steer_rule_total(steer); i-- > 0;)
+		steer_verify_rule(steer, steer_rule_at(steer, i), now_ns);
 	steer_expire_penalties(steer, now_ns);
 }
 
@@ -270,7 +233,7 @@ static void follow_candidates(struct steer *steer, const struct pair *pair,
 {
 	const struct esc_steer *want = &one->rule.want;
 	struct auto_target target = {.slot = pair->facts.slot,
-				     .id = want->lane,
+				     .id = want->path,
 				     .sport = want->sport,
 				     .reason = STEER_BY_TRACKING};
 
@@ -280,10 +243,10 @@ static void follow_candidates(struct steer *steer, const struct pair *pair,
 		return;
 	if (!target.sport)
 		target.id = one->home;
-	for (unsigned int i = 0; target.sport && i < ESC_PATH_LANES_MAX; i++)
+	for (unsigned int i = 0; target.sport && i < ESC_PATHS_MAX; i++)
 		if (pair->candidates[i].sport == target.sport)
 			target.id = i;
-	if (target.slot != want->slot || target.id != want->lane)
+	if (target.slot != want->slot || target.id != want->path)
 		steer_auto_publish(steer, one, &target, now_ns);
 }
 

@@ -22,7 +22,7 @@ int tcpedge_open(struct tcpedge **out, const struct tcpedge_maps *maps, char *wh
 {
 	const struct bpfmap_use uses[] = {
 		{"control", maps->control_fd}, {"clock", maps->clock_fd},
-		{"tcp_flows", maps->flows_fd}, {"tcp_word", -1},
+		{"tcp_flows", maps->flows_fd}, {"tcp_control", -1},
 		{"tcp_counts", -1},	       {"tcp_cgroups", -1},
 		{"tcp_classes", -1},	       {"tcp_delays", -1},
 		{},
@@ -82,11 +82,11 @@ void tcpedge_close(struct tcpedge *edge)
 	free(edge);
 }
 
-int tcpedge_write(struct tcpedge *edge, const struct esc_tcp_word *word)
+int tcpedge_write(struct tcpedge *edge, const struct esc_tcp_control *word)
 {
 	uint32_t zero = 0;
 
-	return bpf_map_update_elem(bpf_map__fd(edge->skeleton->maps.tcp_word), &zero, word,
+	return bpf_map_update_elem(bpf_map__fd(edge->skeleton->maps.tcp_control), &zero, word,
 				   BPF_ANY);
 }
 

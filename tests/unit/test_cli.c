@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "cli/table.h"
+#include "cli/render.h"
 #include "config/config.h"
 
 static char *written;
@@ -27,7 +27,7 @@ static const char *render_with(const char *verb, const char *text, const char *a
 	return written;
 }
 
-static const char *render(const char *verb, const char *text)
+static const char *shown(const char *verb, const char *text)
 {
 	return render_with(verb, text, "{}");
 }
@@ -99,7 +99,7 @@ Test(cli, table_columns_are_as_wide_as_they_have_to_be)
 
 Test(cli, qp_table)
 {
-	const char *text = render(
+	const char *text = shown(
 		"qp",
 		"{\"tracked\":2,\"max\":16,\"refused\":7,\"qps\":[" QP(
 			",\"transport\":\"RC\",\"message_bytes\":{\"p50\":65536},\"retransmits\":9,"
@@ -120,7 +120,7 @@ Test(cli, qp_table)
 
 Test(cli, qp_table_names_owners_when_there_are_any)
 {
-	const char *text = render(
+	const char *text = shown(
 		"qp", "{\"tracked\":3,\"max\":16,\"refused\":0,\"qps\":[" QP(
 			      ",\"local_qpn\":18,\"pid\":407,\"comm\":\"ib_write_bw\",\"job\":"
 			      "\"job_1234/step_0\"") "," QP(",\"local_qpn\":19,\"comm\":\"nvme_rdma"
@@ -131,13 +131,13 @@ Test(cli, qp_table_names_owners_when_there_are_any)
 	expect(text, " nvme_rdma\n");
 	expect(text, "/17   18 50000 ");
 	expect(text, "    - -\n");
-	text = render("qp", "{\"tracked\":1,\"max\":16,\"qps\":[" QP("") "]}");
+	text = shown("qp", "{\"tracked\":1,\"max\":16,\"qps\":[" QP("") "]}");
 	cr_expect_null(strstr(text, "OWNER"), "nobody is known: no column");
 }
 
 Test(cli, qp_table_is_readable_in_120_columns)
 {
-	const char *text = render(
+	const char *text = shown(
 		"qp",
 		"{\"qps\":[{\"direction\":\"tx\",\"src\":\"192.168.100.100\",\"dst\":"
 		"\"192.168.100.101\",\"dest_qpn\":16777215,\"sport\":65535,\"transport\":\"XRC\","
@@ -151,9 +151,9 @@ Test(cli, qp_table_is_readable_in_120_columns)
 
 Test(cli, no_queue_pairs)
 {
-	expect(render("qp", "{\"qps\":[],\"tracked\":0}"),
+	expect(shown("qp", "{\"qps\":[],\"tracked\":0}"),
 	       "No queue pair sends or receives here now");
-	expect(render("qp", "{\"qps\":[],\"tracked\":5}"), "No queue pair matches; 5 are tracked");
+	expect(shown("qp", "{\"qps\":[],\"tracked\":5}"), "No queue pair matches; 5 are tracked");
 }
 
 #define STATUS(more)                                                                               \
@@ -162,7 +162,7 @@ Test(cli, no_queue_pairs)
 
 Test(cli, status_page)
 {
-	const char *text = render(
+	const char *text = shown(
 		"status",
 		STATUS("\"kill_switch\":false,\"interfaces\":[{\"name\":\"eth1\",\"ifindex\":2,"
 		       "\"plane\":\"backend\",\"link_up\":true,\"mtu\":9000,\"driver\":\"veth\","
@@ -186,22 +186,22 @@ Test(cli, status_page)
 	expect(text, "Interface       : eth2: not present");
 	expect(text, "Not counted     : fragment: 3 in, 4 out (forwarded unchanged): a fragment\n");
 	cr_expect_null(strstr(text, "Owners"), "not in the reply, not shown");
-	expect(render("status",
+	expect(shown("status",
 		      STATUS("\"qp_tracing\":{\"method\":\"fentry\",\"known\":64,\"refused\":2}")),
 	       "Owners          : 64 queue pairs, by fentry\n                  the table was full: "
 	       "the owners of 2 are not known\n");
-	expect(render("status",
+	expect(shown("status",
 		      STATUS("\"qp_tracing\":{\"method\":\"none\",\"note\":\"no RDMA\"}")),
 	       "Owners          : not known: no RDMA\n");
-	text = render("status", STATUS("\"kill_switch\":true,\"kill_switch_reason\":\"because\""));
+	text = shown("status", STATUS("\"kill_switch\":true,\"kill_switch_reason\":\"because\""));
 	expect(text, "Kill switch     : on: because");
 	cr_expect_null(strstr(text, "Mode"));
 	cr_expect_null(strstr(text, "Receipts"));
-	text = render("status", STATUS("\"receipts\":{\"mode\":\"on\",\"qps_sampled\":3000,"
+	text = shown("status", STATUS("\"receipts\":{\"mode\":\"on\",\"qps_sampled\":3000,"
 				       "\"poll_note\":\"once a second\"}"));
 	expect(text, "Receipts        : on, 3000 queue pairs sampled\n                  once a "
 		     "second\n");
-	text = render("status", STATUS("\"receipts\":{\"mode\":\"off\"}"));
+	text = shown("status", STATUS("\"receipts\":{\"mode\":\"off\"}"));
 	expect(text, "Receipts        : off");
 }
 
@@ -281,7 +281,7 @@ Test(cli, event_line)
 
 Test(cli, features_say_what_is_missing)
 {
-	const char *text = render(
+	const char *text = shown(
 		"features", "{\"features\":[{\"name\":\"btf\",\"supported\":true,\"cost\":\"c1\"},"
 			    "{\"name\":\"tcx\",\"supported\":false,\"detail\":\"EINVAL\","
 			    "\"cost\":\"c2\"}]}");
@@ -310,7 +310,7 @@ Test(cli, config_show_can_be_taken_again)
 	first = config_to_json(config);
 	config_free(config);
 	text = json_dumps(first, 0);
-	render("config show", text);
+	shown("config show", text);
 	free(text);
 	cr_assert_eq(config_parse(&input, written, written_bytes, &config, &error), 0, "%s\n%s",
 		     error, written);
@@ -323,12 +323,43 @@ Test(cli, config_show_can_be_taken_again)
 
 /* --- keys, conditions, templates --- */
 
+/* False for a template with a format that is unknown, or parts that do not end. */
+static bool template_is_good(const char *template)
+{
+	static const char *const formats[] = {
+#define X(id, name) name,
+		COLUMN_FORMATS(X)
+#undef X
+	};
+	int depth = 0;
+
+	for (; *template; template ++) {
+		size_t bytes = strcspn(template, "}");
+		const char *colon = memchr(template, ':', bytes);
+		bool known = !colon || colon[1] == '?';
+
+		depth += !strncmp(template, "<|", 2);
+		depth -= !strncmp(template, "|>", 2);
+		if (depth < 0)
+			return false;
+		if (*template != '{')
+			continue;
+		for (size_t i = 0; !known && i < FORMATS; i++)
+			known = strlen(formats[i]) == (size_t)(template + bytes - colon - 1) &&
+				!strncmp(formats[i], colon + 1, strlen(formats[i]));
+		if (!template[bytes] || bytes == 1 || !known)
+			return false;
+		template += bytes;
+	}
+	return !depth;
+}
+
 static const char *expand(const char *object, const char *template)
 {
 	json_t *json = json_loads(object, 0, NULL), *args = json_loads("{\"k\":\"v\"}", 0, NULL);
 
 	cr_assert_not_null(json, "%s", object);
-	cr_expect(value_template_is_good(template), "%s", template);
+	cr_expect(template_is_good(template), "%s", template);
 	free(written);
 	written = value_expand((struct scope){json, args}, template);
 	json_decref(json);
@@ -376,10 +407,10 @@ Test(cli, templates)
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
 		cr_expect_str_eq(expand(cases[i].object, cases[i].template), cases[i].text,
 				 "%s of %s: %s", cases[i].template, cases[i].object, written);
-	cr_expect(!value_template_is_good("{a:tiem}"));
-	cr_expect(!value_template_is_good("{a"));
-	cr_expect(!value_template_is_good("x<| {a}"));
-	cr_expect(!value_template_is_good("x |>"));
+	cr_expect(!template_is_good("{a:tiem}"));
+	cr_expect(!template_is_good("{a"));
+	cr_expect(!template_is_good("x<| {a}"));
+	cr_expect(!template_is_good("x |>"));
 }
 
 Test(cli, conditions)
@@ -411,7 +442,7 @@ Test(cli, conditions)
 static void check_text(const char *verb, const char *text)
 {
 	if (text)
-		cr_expect(value_template_is_good(text), "%s: %s", verb, text);
+		cr_expect(template_is_good(text), "%s: %s", verb, text);
 }
 
 static void check_sections(const char *verb, const struct verb_section *sections)

@@ -185,10 +185,10 @@ Test(clock_reply, metrics)
 				     .ahead_ns = 37,
 				     .bound_ns = 40};
 	metrics = metrics_of(&clock_capability, &the_clock);
-	expect_line(metrics, "escapement_clock_sync_state 1");
-	expect_line(metrics, "escapement_clock_state_info{state=\"synced\"} 1");
+	expect_line(metrics, "escapement_clock_state{state=\"synced\"} 1");
+	expect_line(metrics, "escapement_clock_state{state=\"holdover\"} 0");
 	expect_line(metrics, "escapement_clock_peers 3");
-	expect_line(metrics, "escapement_clock_frequency_ppm 0.95367431640625");
+	expect_line(metrics, "escapement_clock_frequency_offset_ratio 9.5367431640625e-07");
 	expect_line(metrics, "escapement_clock_loop_residual_seconds 1.25e-08");
 	cr_expect(strstr(metrics, "\nescapement_clock_error_bound_seconds 2.5"), "%s", metrics);
 	expect_families(metrics, clock_capability.metrics);
@@ -199,7 +199,7 @@ Test(clock_reply, metrics_without_fabric_time)
 {
 	char *metrics = metrics_of(&clock_capability, &the_clock);
 
-	expect_line(metrics, "escapement_clock_sync_state 0");
+	expect_line(metrics, "escapement_clock_state{state=\"synced\"} 0");
 	expect_no_family(metrics, "clock_error_bound_seconds");
 	expect_no_family(metrics, "clock_frequency_ppm");
 	expect_no_family(metrics, "clock_last_sync_age_seconds");

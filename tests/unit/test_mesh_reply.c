@@ -303,20 +303,19 @@ Test(mesh_reply, metrics)
 	expect_line(metrics, "escapement_probing{plane=\"backend\"} 1");
 	expect_line(metrics, "escapement_probe_authority 1");
 #define PEER "{netdev=\"eth1\",peer=\"h2\",plane=\"backend\""
-	expect_line(metrics, "escapement_peer_connected" PEER "} 1");
+	expect_line(metrics, "escapement_peer_up" PEER "} 1");
 	expect_line(metrics, "escapement_probe_lost_total" PEER "} 1");
 	expect_line(metrics, "escapement_probe_sent_total" PEER "} 10");
 	expect_line(metrics, "escapement_probe_failed_total" PEER "} 0");
-	expect_line(metrics,
-		    "escapement_owd_seconds" PEER ",direction=\"out\",stat=\"p50\"} 1e-06");
-	expect_line(metrics, "escapement_rtt_seconds" PEER ",stat=\"p50\"} 3e-06");
+	expect_line(metrics, "escapement_probe_owd_p50_seconds" PEER ",direction=\"out\"} 1e-06");
+	expect_line(metrics, "escapement_probe_rtt_p50_seconds" PEER "} 3e-06");
 	expect_no_family(metrics, "direction=\"in\",stat"); /* no probe of the peer arrived */
 	expect_families(metrics, mesh_capability.metrics);
 	free(metrics);
 	the_clock.host.state = CLOCK_FREE_RUNNING;
 	passages_clear(&peer->edge->out);
 	metrics = metrics_of(&mesh_capability, &mesh);
-	expect_no_family(metrics, "escapement_owd_");
-	expect_no_family(metrics, "escapement_rtt_");
+	expect_no_family(metrics, "escapement_probe_owd_");
+	expect_no_family(metrics, "escapement_probe_rtt_");
 	free(metrics);
 }

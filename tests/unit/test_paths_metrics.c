@@ -36,7 +36,7 @@ static void setup(void)
 	address_parse("10.0.0.2", &pair.key.dst);
 	list[0] = row(0, PATHLIVE_UP, 1);
 	list[1] = row(1, PATHLIVE_UP, 3);
-	list[2] = row(2, PATHLIVE_HELD, 0);
+	list[2] = row(2, PATHLIVE_HOLD_DOWN, 0);
 	list[3] = row(3, PATHLIVE_DOWN, 0);
 	left_out = 0;
 }
@@ -87,21 +87,21 @@ Test(paths_metrics, state_and_counts)
 	list[0].path.lost = 2;
 	list[0].path.diverted_ns = 5;
 	left_out = 9;
-	expect("escapement_path_state{" ROUTE ",sport=\"50000\",path=\"7\"} 2", true);
-	expect("escapement_path_state{" ROUTE ",sport=\"50003\"} 0", true);
-	expect("escapement_path_state{" ROUTE ",sport=\"50002\"} 3", true);
+	expect("escapement_path_state{" ROUTE ",sport=\"50000\",path=\"7\",state=\"up\"} 1", true);
+	expect("escapement_path_state{" ROUTE ",sport=\"50003\",state=\"up\"} 0", true);
+	expect("escapement_path_state{" ROUTE ",sport=\"50002\",state=\"hold_down\"} 1", true);
 	expect("escapement_path_qps{" ROUTE ",sport=\"50001\"} 3", true);
 	expect("escapement_path_diverted{" ROUTE ",sport=\"50000\",path=\"7\"} 1", true);
 	expect("escapement_path_sent_total{" ROUTE ",sport=\"50000\"} 10", true);
-	expect("escapement_path_answered_total{" ROUTE ",sport=\"50000\"} 8", true);
+	expect("escapement_path_replied_total{" ROUTE ",sport=\"50000\"} 8", true);
 	expect("escapement_path_lost_total{" ROUTE ",sport=\"50000\"} 2", true);
-	expect("escapement_paths_left_out 9", true);
+	expect("escapement_paths_not_shown 9", true);
 }
 
 Test(paths_metrics, one_that_was_never_heard_is_not_up)
 {
 	list[0].path.heard = false;
-	expect("escapement_path_state{" ROUTE ",sport=\"50000\"} 1", true);
+	expect("escapement_path_state{" ROUTE ",sport=\"50000\",state=\"suspect\"} 1", true);
 }
 
 Test(paths_metrics, a_delay_that_is_not_known_is_absent)
@@ -113,8 +113,7 @@ Test(paths_metrics, a_delay_that_is_not_known_is_absent)
 	list[1].out = (struct quantiles){
 		.samples = 3, .min_ns = 1000, .p50_ns = 2000, .p99_ns = 3000, .max_ns = 4000};
 	list[1].path.bound_ns = 250;
-	expect("escapement_path_owd_seconds{" ROUTE
-	       ",sport=\"50001\",direction=\"out\",stat=\"p99\"} 3e-06",
+	expect("escapement_path_owd_p99_seconds{" ROUTE ",sport=\"50001\",direction=\"out\"} 3e-06",
 	       true);
 	expect("escapement_path_owd_error_bound_seconds{" ROUTE
 	       ",sport=\"50001\",direction=\"out\"} 2.5e-07",
@@ -149,7 +148,7 @@ Test(paths_metrics, without_paths_there_is_nothing)
 	paths.on = true;
 	text = all_written(&paths);
 	cr_expect(strstr(text, "\nescapement_paths{state=\"up\"} 0\n"), "%s", text);
-	cr_expect(strstr(text, "\nescapement_paths_left_out 0\n"), "%s", text);
+	cr_expect(strstr(text, "\nescapement_paths_not_shown 0\n"), "%s", text);
 	free(text);
 	pathsend_free(paths.send);
 }

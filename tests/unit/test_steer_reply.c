@@ -7,18 +7,18 @@
 
 #include "base/explain.h"
 #include "base/json.h"
-#include "core/request.h"
 #include "qp/qp.h"
 #include "steer/internal.h"
+#include "replies.h"
 
 static struct {
-	struct steer_order order; /* the newest of `steer set` or `steer clear` */
+	struct steer_args order; /* the newest of `steer set` or `steer clear` */
 	char dst[64];		  /* copied: the order borrows it */
 	bool cleared_all, automatic;
 	int error; /* 0 or -errno */
 } fake;
 
-int steer_set(struct steer *steer, const struct steer_order *order, json_t **result, char **error)
+int steer_set(struct steer *steer, const struct steer_args *order, json_t **result, char **error)
 {
 	(void)steer;
 	fake.order = *order;
@@ -27,7 +27,7 @@ int steer_set(struct steer *steer, const struct steer_order *order, json_t **res
 	return fake.error ? explain(error, fake.error, "steering refused") : 0;
 }
 
-int steer_clear(struct steer *steer, const struct steer_order *order, json_t **result, char **error)
+int steer_clear(struct steer *steer, const struct steer_args *order, json_t **result, char **error)
 {
 	int err = steer_set(steer, order, result, error);
 
@@ -36,13 +36,12 @@ int steer_clear(struct steer *steer, const struct steer_order *order, json_t **r
 	return err;
 }
 
-int steer_clear_all(struct steer *steer, bool force, json_t **result)
+void steer_clear_all(struct steer *steer, bool force, json_t **result)
 {
 	(void)steer;
 	(void)force;
 	fake.cleared_all = true;
 	*result = json_array();
-	return 0;
 }
 
 uint16_t steer_ports(const struct steer *steer)
@@ -112,16 +111,7 @@ TestSuite(steer_reply, .init = setup, .fini = teardown);
 /* @verb: "steer set" */
 static json_t *reply(const char *verb, const char *args, struct request *request)
 {
-	const struct verb_handler *handler = steer_verb_handlers;
-	json_t *object = json_loads(args, 0, NULL), *result;
-
-	while (handler->verb && strcmp(handler->verb, verb))
-		handler++;
-	cr_assert_not_null(handler->verb, "%s", verb);
-	*request = (struct request){.args = object};
-	result = handler->reply(&steer, request);
-	json_decref(object);
-	return result;
+	return replies_get(steer_verb_handlers, &steer, verb, args, request);
 }
 
 static json_t *result(const char *verb, const char *args)
@@ -179,9 +169,9 @@ Test(steer_reply, orders)
 
 Test(steer_reply, what_is_not_understood)
 {
-	expect_refusal("steer auto", "{}", 2, "`on` or `off`");
-	expect_refusal("steer auto", "{\"state\":\"maybe\"}", 2, "`on` or `off`");
-	expect_refusal("steer auto", "{\"state\":1}", 2, "should be a text");
+	expect_refusal("steer auto", "{}", 2, "one of on, off");
+	expect_refusal("steer auto", "{\"state\":\"maybe\"}", 2, "one of on, off");
+	expect_refusal("steer auto", "{\"state\":1}", 2, "one of on, off");
 	expect_refusal("steer set", "{\"sport\":50000}", 2, "--dst");
 	expect_refusal("steer set", "{\"qpn\":1,\"sport\":50000}", 2, "--dst");
 	expect_refusal("steer set", "{" WHICH "}", 2, "--sport");

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "cli/cli.h"
-#include "cli/qp.h"
-#include "cli/top_page.h"
+#include "cli/top.h"
 
 static char *page_text;
 static size_t page_bytes;
@@ -142,7 +142,8 @@ Test(top, states)
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		json_t *qp = json_loads(cases[i].qp, 0, NULL);
 
-		cr_expect_str_eq(qp_state(qp), cases[i].state, "%s", cases[i].qp);
+		cli_complete_qp(qp);
+		cr_expect_str_eq(json_text(qp, "state"), cases[i].state, "%s", cases[i].qp);
 		json_decref(qp);
 	}
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The page of `top`: from the reply to lines that fit. Pure. */
-#ifndef ESC_CLI_TOP_PAGE_H
-#define ESC_CLI_TOP_PAGE_H
+/* The page of `top`: from the reply to lines that fit. */
+#ifndef ESC_CLI_TOP_H
+#define ESC_CLI_TOP_H
 
 #include <stdint.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@ struct top_view {
 	const char *hint;     /* the last line, "" none */
 };
 
-/* @result is completed (qp_complete()). */
+/* Completes the queue pairs of @result, which the daemon sorted. */
 void top_page(FILE *out, json_t *result, const struct top_view *view);
 
 #endif
