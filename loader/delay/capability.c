@@ -15,22 +15,15 @@ void delays_listen(struct delays *delays, delays_listener_fn *fn, void *context)
 	delays->listener_context = context;
 }
 
-/* --- the program behind the qdisc --- */
-
-static void close_host_queue(struct delays *delays)
-{
-	hostqueue_close(delays->host_queue);
-	delays->host_queue = NULL;
-}
-
-/* As the configuration and the kill switch have it. */
+/* The program behind the qdisc, as the configuration and the kill switch have it. */
 static void apply_host_queue(struct delays *delays)
 {
 	const struct config *config = delays->core->config;
 	const struct dataplane *dataplane = delays->dataplane;
 
 	if (!config->receipts.on || !config->receipts.host_queue || dataplane_is_off(dataplane)) {
-		close_host_queue(delays);
+		hostqueue_close(delays->host_queue);
+		delays->host_queue = NULL;
 		delays->host_queue_note[0] = '\0';
 		return;
 	}
@@ -42,17 +35,12 @@ static void apply_host_queue(struct delays *delays)
 		log_warning("%s", delays->host_queue_note);
 }
 
-/* --- poll --- */
-
-/* Right after each poll of the table, since entries point into it. */
 static int refresh(void *self)
 {
 	struct delays *delays = self;
 	int err = delays_poll(delays, qptable_refreshed_ns(delays->table));
 
-	if (delays->facts_known)
-		report_delays_end(&delays->facts);
-	delays->facts_known = false;
+	delays_forget_facts(delays);
 	delays->poll_failed = err != 0;
 	return err;
 }
@@ -72,23 +60,14 @@ static uint64_t poll(void *context, uint64_t now_ns)
 	return delays_interval_ns(delays);
 }
 
-/* --- as a capability --- */
-
-static void add_to_peers(void *context, json_t *peers)
-{
-	report_put_peer_delays(peers, context);
-}
-
 static void close_delay(void *self)
 {
 	struct delays *delays = self;
 
 	mesh_on_reply(delays->mesh, NULL, NULL);
 	core_timer_free(delays->timer);
-	close_host_queue(delays);
+	hostqueue_close(delays->host_queue);
 	qptable_set_delay_order(delays->table, NULL);
-	if (delays->facts_known)
-		report_delays_end(&delays->facts);
 	delays_free(delays);
 }
 
@@ -101,13 +80,12 @@ static int open_delay(void **self, struct core *core, void *const needs[], char 
 			     dataplane_map_max(dataplane, "qp_owd"), needs[3]);
 
 	if (err)
-		return explain(error, err, "the map qp_owd cannot be read: %s", strerror(-err));
+		return explain(error, err, "delays of queue pairs: %s", strerror(-err));
 	delays->core = core;
 	delays->dataplane = dataplane;
 	delays->clock = needs[1];
 	delays->mesh = needs[2];
-	delays->table = needs[3];
-	mesh_on_reply(delays->mesh, add_to_peers, delays);
+	mesh_on_reply(delays->mesh, delays_put_peers, delays);
 	delays->order = (struct qp_delay_order){delays_order, delays};
 	qptable_set_delay_order(delays->table, &delays->order);
 	err = refresh(delays);
@@ -131,9 +109,12 @@ static void reconfigure(void *self, const struct config *old)
 
 static int off(void *self, const char *by, char **error)
 {
+	struct delays *delays = self;
+
 	(void)by;
 	(void)error;
-	close_host_queue(self);
+	hostqueue_close(delays->host_queue);
+	delays->host_queue = NULL;
 	return 0;
 }
 
@@ -146,18 +127,12 @@ static int on(void *self, char **error)
 
 static void status(void *self, json_t *object)
 {
-	report_put_receipts(object, self);
+	delays_put_receipts(object, self);
 }
 
-/* What a sentence about a missing delay is made of is read once for all queue pairs of a reply. */
 static void describe_qp(void *self, const struct qp_entry *entry, json_t *qp)
 {
-	struct delays *delays = self;
-
-	if (!delays->facts_known)
-		report_delays_begin(&delays->facts, delays);
-	delays->facts_known = true;
-	report_put_delays(qp, &delays->facts, entry);
+	delays_put_qp(qp, self, entry);
 }
 
 static void metrics_written(void *self)

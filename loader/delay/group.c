@@ -1,175 +1,111 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "group.h"
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "state.h"
-#include "fleet/fleet.h"
-
-/* One queue pair, or one destination's sums, and where it belongs. */
-struct part {
-	struct delays_group key; /* host, dst, sport and port alone */
-	const struct delays_entry *entry;
-	const struct delays_destination *destination;
-};
+#include "internal.h"
 
 struct grouping {
 	const struct delays *delays;
 	const struct members *members;
-	enum delays_by by;
 	const uint8_t *fold;
-	struct part *parts;
-	size_t count;
-	struct delayhist recent, scrape;
+	struct delays_group *groups;
+	size_t count, room;
+	/* What the newest group was found for: entries to one destination follow each other. */
+	struct esc_address dst;
+	uint8_t port;
+	size_t newest;
 };
 
-static int text_compare(const char *one, const char *two)
+static bool is_of(const struct delays_group *group, const char *host, const struct esc_address *dst,
+		  uint8_t port)
 {
-	if (!one || !two)
-		return (one != NULL) - (two != NULL);
-	return strcmp(one, two);
+	if (group->port != port || !group->host != !host)
+		return false;
+	return host ? !strcmp(group->host, host) : !memcmp(&group->dst, dst, sizeof(*dst));
 }
 
-static int key_compare(const struct delays_group *one, const struct delays_group *two,
-		       enum delays_by by)
+/* The group of what goes to @dst; NULL: no memory. */
+static struct delays_group *find_group(struct grouping *grouping, const struct esc_address *dst,
+				       uint8_t port)
 {
-	int order = text_compare(one->host, two->host);
+	uint8_t folded = grouping->fold ? grouping->fold[port % ESC_PORTS_MAX] : port;
+	const char *host = members_host(grouping->members, dst);
+	size_t i = 0, room = grouping->room * 2 + 16;
+	void *groups;
 
-	if (!order && (by == DELAYS_BY_PATH || !one->host))
-		order = memcmp(&one->dst, &two->dst, sizeof(one->dst));
-	if (!order)
-		order = (int)one->port - two->port;
-	if (!order && by == DELAYS_BY_PATH)
-		order = (int)one->sport - two->sport;
-	return order;
-}
-
-static int part_compare(const void *a, const void *b, void *by)
-{
-	const struct part *one = a, *two = b;
-	int order = key_compare(&one->key, &two->key, *(const enum delays_by *)by);
-
-	return order ? order : memcmp(&one->key.dst, &two->key.dst, sizeof(one->key.dst));
-}
-
-static struct part *add_part(struct grouping *grouping, const struct esc_address *dst, uint8_t port)
-{
-	struct part *part = &grouping->parts[grouping->count++];
-
-	*part = (struct part){};
-	part->key.host = members_host(grouping->members, dst);
-	part->key.dst = *dst;
-	part->key.port = grouping->fold ? grouping->fold[port % ESC_PORTS_MAX] : port;
-	return part;
-}
-
-static int collect(struct grouping *grouping)
-{
-	size_t entry_count, destination_count;
-	const struct delays_entry *entries = delays_entries(grouping->delays, &entry_count);
-	const struct delays_destination *destinations =
-		delays_destinations(grouping->delays, &destination_count);
-
-	grouping->parts = calloc(entry_count + destination_count + 1, sizeof(*grouping->parts));
-	if (!grouping->parts)
-		return -ENOMEM;
-	for (size_t i = 0; i < entry_count; i++) {
-		struct part *part = add_part(grouping, &entries[i].key.dst, entries[i].key.port);
-
-		part->entry = &entries[i];
-		part->key.sport = entries[i].qp->qp.sport;
+	if (grouping->count && grouping->port == port &&
+	    !memcmp(&grouping->dst, dst, sizeof(*dst)))
+		return &grouping->groups[grouping->newest];
+	while (i < grouping->count && !is_of(&grouping->groups[i], host, dst, folded))
+		i++;
+	if (i == grouping->room) {
+		groups = reallocarray(grouping->groups, room, sizeof(*grouping->groups));
+		if (!groups)
+			return NULL;
+		grouping->groups = groups;
+		grouping->room = room;
 	}
-	for (size_t i = 0; grouping->by == DELAYS_BY_PEER && i < destination_count; i++)
-		add_part(grouping, &destinations[i].dst, destinations[i].port)->destination =
-			&destinations[i];
-	if (grouping->count)
-		qsort_r(grouping->parts, grouping->count, sizeof(*grouping->parts), part_compare,
-			&grouping->by);
-	return 0;
+	if (i == grouping->count)
+		grouping->groups[grouping->count++] =
+			(struct delays_group){.host = host, .dst = *dst, .port = folded};
+	grouping->dst = *dst;
+	grouping->port = port;
+	grouping->newest = i;
+	return &grouping->groups[i];
 }
 
-static void counts_add(struct delays_counts *to, const struct delays_counts *more)
+static int add_entry(struct grouping *grouping, const struct qp_entry *qp)
 {
-	to->noted += more->noted;
-	to->receipts += more->receipts;
-	to->samples += more->samples;
-	to->spoiled += more->spoiled;
-	to->overwritten += more->overwritten;
-	to->over += more->over;
-	to->crossings += more->crossings;
-}
+	struct delays_group *group = find_group(grouping, &qp->key.dst, qp->key.port);
+	const struct delays_entry *entry = qp->delays;
+	int err = group ? 0 : -ENOMEM;
 
-static int group_add(struct grouping *grouping, struct delays_group *group,
-		     const struct delays_entry *entry)
-{
-	int err;
-
+	if (err)
+		return err;
 	group->qps++;
-	group->sampled += entry->recent.samples > 0;
-	group->bytes_per_second += entry->qp->bytes_per_second;
-	group->loss_per_second += entry->qp->loss_per_second;
-	if (entry->floor_known && (!group->floor_known || entry->floor_ns < group->floor_ns))
-		group->floor_ns = entry->floor_ns;
-	group->floor_known = group->floor_known || entry->floor_known;
+	if (!entry)
+		return 0;
 	delays_span_add(&group->recent, &entry->recent);
 	delays_span_add(&group->scrape, &entry->scrape);
-	err = delays_add_recent(grouping->delays, entry, &grouping->recent);
-	return err ? err : delays_add_scrape(entry, &grouping->scrape);
+	if (entry->recent.samples)
+		err = delays_entry_add_recent(entry, grouping->delays->read_local_ns,
+					      &group->recent_histogram);
+	return err ? err : delayhist_add(&group->scrape_histogram, &entry->scrape_histogram);
 }
 
-/* Parts @from and on that are of one group; returns where the next begins, or -ENOMEM. */
-static ssize_t group_fill(struct grouping *grouping, size_t from, struct delays_group *group)
+int delays_group(const struct delays *delays, const struct members *members, const uint8_t *fold,
+		 struct delays_group **out, size_t *count)
 {
-	size_t at;
+	struct grouping grouping = {.delays = delays, .members = members, .fold = fold};
+	size_t qp_count;
+	const struct qp_entry *qps = qptable_entries(delays->table, &qp_count);
+	struct delays_group *group;
 	int err = 0;
 
-	*group = grouping->parts[from].key;
-	delayhist_clear(&grouping->recent);
-	delayhist_clear(&grouping->scrape);
-	for (at = from; !err && at < grouping->count; at++) {
-		const struct part *part = &grouping->parts[at];
+	for (size_t i = 0; !err && i < qp_count; i++)
+		if (qps[i].key.direction == ESC_DIRECTION_TX)
+			err = add_entry(&grouping, &qps[i]);
+	for (size_t i = 0; !err && i < delays->destination_count; i++) {
+		const struct delays_destination *destination = &delays->destinations[i];
 
-		if (key_compare(&part->key, &grouping->parts[from].key, grouping->by))
-			break;
-		if (part->entry)
-			err = group_add(grouping, group, part->entry);
+		group = find_group(&grouping, &destination->dst, destination->port);
+		if (group)
+			delays_counts_add(&group->counts, &destination->counts);
 		else
-			counts_add(&group->counts, &part->destination->counts);
+			err = -ENOMEM;
 	}
-	if (group->recent.samples)
-		delays_span_quantiles(&group->recent, &grouping->recent);
-	if (group->scrape.samples)
-		delays_span_quantiles(&group->scrape, &grouping->scrape);
-	return err ? err : (ssize_t)at;
-}
-
-int delays_group(const struct delays *delays, const struct members *members, enum delays_by by,
-		 const uint8_t *fold, struct delays_group **out, size_t *count)
-{
-	struct grouping grouping = {.delays = delays, .members = members, .by = by, .fold = fold};
-	struct delays_group *groups = NULL;
-	size_t found = 0;
-	ssize_t at = 0;
-	int err = collect(&grouping);
-
-	if (!err)
-		groups = calloc(grouping.count + 1, sizeof(*groups));
-	if (!groups)
-		err = -ENOMEM;
-	while (!err && (size_t)at < grouping.count) {
-		at = group_fill(&grouping, at, &groups[found++]);
-		err = at < 0 ? (int)at : 0;
+	for (group = grouping.groups; group < grouping.groups + grouping.count; group++) {
+		delays_span_finish(&group->recent, &group->recent_histogram);
+		delays_span_finish(&group->scrape, &group->scrape_histogram);
+		delayhist_free(&group->recent_histogram);
+		delayhist_free(&group->scrape_histogram);
 	}
-	free(grouping.parts);
-	delayhist_free(&grouping.recent);
-	delayhist_free(&grouping.scrape);
 	if (err) {
-		free(groups);
+		free(grouping.groups);
 		return err;
 	}
-	*out = groups;
-	*count = found;
+	*out = grouping.groups;
+	*count = grouping.count;
 	return 0;
 }

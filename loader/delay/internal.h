@@ -4,47 +4,150 @@
 #define ESC_DELAY_INTERNAL_H
 
 #include "base/prom.h"
+#include "clock/clock.h"
 #include "core/core.h"
 #include "dataplane/dataplane.h"
 #include "delay.h"
+#include "fleet/fleet.h"
 #include "hostqueue.h"
-#include "clock/clock.h"
 #include "mesh/mesh.h"
 #include "qp/qp.h"
-#include "read.h"
-#include "report.h"
-#include "state.h"
-#include "sums.h"
+
+/* --- entry.c: one queue pair, what of a map's value is new, and of which span. Pure --- */
+
+/*
+ * Takes a reading. @baseline: what it holds was before our time. @scratch: any histogram. 0 or
+ * -ENOMEM, then these samples are missing in what is shown.
+ */
+int delays_entry_read(struct delays_entry *entry, const struct esc_qp_owd *owd,
+		      uint64_t now_local_ns, bool baseline, struct delayhist *scratch);
+/* Nothing was read since nothing moved for longer than `recent`. */
+void delays_entry_still(struct delays_entry *entry);
+/* The least delay of the last 30 s. False: nothing was sampled in them. */
+bool delays_entry_floor(const struct delays_entry *entry, uint64_t now_local_ns, int64_t *floor_ns);
+/* Spans `scrape` begin anew. */
+void delays_entry_written(struct delays_entry *entry);
+void delays_entry_free(struct delays_entry *entry);
+/* Adds the histogram of `recent` at @now_local_ns. 0 or -ENOMEM. */
+int delays_entry_add_recent(const struct delays_entry *entry, uint64_t now_local_ns,
+			    struct delayhist *histogram);
+/*
+ * All delays there have been. p50 and p99 are 0 when the histogram has wrapped (after 2^32 samples
+ * in a bucket); the bound is of what this daemon saw.
+ */
+void delays_entry_ever(const struct delays_entry *entry, struct delays_span *out);
+
+/* Adds up all but quantiles and mean, which delays_span_finish() derives. */
+void delays_span_add(struct delays_span *span, const struct delays_span *more);
+void delays_span_finish(struct delays_span *span, const struct delayhist *histogram);
+void delays_counts_add(struct delays_counts *sum, const struct delays_counts *more);
+
+/* --- delay.c: the map, and sums since this daemon reads it, which outlive queue pairs --- */
+
+struct delays_port {
+	struct delays_counts counts;
+	uint64_t histogram[ESC_OWD_BUCKETS];
+	double sum_ns;
+};
+/* Of what went to an address; it goes when no queue pair to there lives. */
+struct delays_destination {
+	struct esc_address dst;
+	uint8_t port;
+	bool lives;
+	struct delays_counts counts;
+};
+
+/* Read once for all sentences about missing delays in a reply. */
+struct delays_facts {
+	bool known;
+	enum clock_state clock;
+	struct mesh_peer_facts *peers; /* neighbours */
+	size_t peer_count;
+	struct port_info ports[ESC_PORTS_MAX];
+	unsigned int port_count;
+};
 
 struct delays {
-	const struct qptable *qps;
-	struct delayread *reader;
-	struct delays_entry *entries; /* sorted as the table */
-	size_t count, tracked;
+	struct qptable *table;
+	struct mapread reader; /* of qp_owd */
+	int sent_fd;
+	size_t tracked;
 	uint64_t read_local_ns, sweep_local_ns; /* 0: never */
-	bool no_batch;
 	struct delayhist scratch;
-	struct delays_sums sums;
-	/* Of the look under way. */
+	struct delays_port ports[ESC_PORTS_MAX];
+	struct delays_destination *destinations; /* by dst, port */
+	size_t destination_count, destination_room;
+	/* Of the poll under way. */
 	uint64_t now_local_ns;
-	int error;
 
 	/* Of the capability. */
 	struct core *core;
 	struct dataplane *dataplane;
-	struct qptable *table; /* the same as qps */
 	struct clock *clock;
 	struct mesh *mesh;
 	struct core_timer *timer;
-	struct hostqueue *host_queue; /* NULL: not wanted, or host_queue_note has the reason */
+	struct hostqueue *host_queue; /* NULL: not configured, or host_queue_note has the reason */
 	char host_queue_note[160];
 	struct qp_delay_order order;
-	struct report_delays facts; /* of the replies since the newest refresh */
-	bool facts_known;
+	struct delays_facts facts; /* since the newest refresh */
 	bool poll_failed;
 	delays_listener_fn *listener;
 	void *listener_context;
 };
+
+/*
+ * @owd_fd and @sent_fd are borrowed; less than 0: the maps are not there, and no queue pair has
+ * delays. @max: entries they have room for. Times are CLOCK_MONOTONIC, as in the map.
+ */
+int delays_new(struct delays **out, int owd_fd, int sent_fd, uint32_t max, struct qptable *table);
+void delays_free(struct delays *delays);
+/*
+ * After each refresh of the table. Reads of the map what may have changed, 4,088 bytes a queue
+ * pair, in batches when that is most of it; nothing when the last reading is less than 0.1 s old.
+ * Deletes what belongs to no queue pair any more. Coming later than each 1.8 s costs exactness:
+ * extremes are then as wide as a bucket, 3.1%. 0 or -errno.
+ */
+int delays_poll(struct delays *delays, uint64_t now_local_ns);
+/* How soon to poll again: while many queue pairs are sampled, less often. */
+#define DELAYS_FAST_QPS 2048
+#define DELAYS_FAST_NS 250000000ull
+#define DELAYS_SLOW_NS 1000000000ull
+uint64_t delays_interval_ns(const struct delays *delays);
+/* The textfile was written: spans `scrape` begin anew. */
+void delays_written(struct delays *delays);
+/* The order of `qp --sort delay`: the 99th percentile of the last second. */
+double delays_order(const void *delays, const struct qp_entry *entry);
+
+/* --- group.c: delays of all queue pairs to a peer --- */
+
+struct delays_group {
+	const char *host;	/* the member's; NULL: none has the address */
+	struct esc_address dst; /* when there is no host; else one of its addresses */
+	uint8_t port;		/* index into `ports`, or what @fold makes of it */
+	size_t qps;		/* that send there */
+	struct delays_span recent, scrape;
+	struct delays_counts counts;
+	struct delayhist recent_histogram, scrape_histogram; /* while they are added up */
+};
+/*
+ * *@out is malloc'd. @members may be NULL, and has to outlive it. @fold: what stands for each port,
+ * so that several are one group (ESC_PORTS_MAX of them); NULL: itself. 0 or -ENOMEM.
+ */
+int delays_group(const struct delays *delays, const struct members *members, const uint8_t *fold,
+		 struct delays_group **out, size_t *count);
+
+/* --- report.c --- */
+
+/* Adds all that is known of the delay of @qp, or `owd_note`. */
+void delays_put_qp(json_t *object, struct delays *delays, const struct qp_entry *qp);
+/* `qp_owd_out_ns` into the peers of `peers`; @delays: a struct delays. */
+void delays_put_peers(void *delays, json_t *peers);
+/* `receipts` into `status`. */
+void delays_put_receipts(json_t *status, const struct delays *delays);
+/* The next reply reads its facts anew. */
+void delays_forget_facts(struct delays *delays);
+
+/* --- metrics.c --- */
 
 extern const struct metric delay_metrics[];
 void delay_write_metrics(void *self, FILE *out);

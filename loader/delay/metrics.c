@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "internal.h"
-
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/address.h"
-#include "group.h"
-#include "fleet/fleet.h"
-#include "base/prom.h"
+#include "base/fields.h"
 #include "config/config.h"
+#include "internal.h"
 
 #define DELAY_METRICS(X)                                                                           \
 	X(QP_OWD_SECONDS, "qp_owd_seconds", GAUGE,                                                 \
@@ -53,147 +50,123 @@ const struct metric delay_metrics[] = {DELAY_METRICS(METRIC){}};
 #define BOUNDS 21
 
 /* Peers with series of their own: those that most samples went to. */
-#define METRICS_DELAY_PEERS_MOST 128
+#define PEERS_MOST 128
 
-struct delay_metrics_facts {
-	const struct delays *delays;
-	const struct members *members;
-	struct port_facts ports[ESC_PORTS_MAX];
-	unsigned int port_count;
-	uint32_t top_qps;
-	bool receipts; /* configured */
-};
-
-static double seconds(double ns)
+static const struct port_info *port_of(const struct port_facts *ports, unsigned int count,
+				       unsigned int index)
 {
-	return ns / 1e9;
-}
-
-static const struct port_facts *port_of(const struct delay_metrics_facts *facts, unsigned int index)
-{
-	for (unsigned int i = 0; i < facts->port_count; i++)
-		if (facts->ports[i].info.index == index)
-			return &facts->ports[i];
+	for (unsigned int i = 0; i < count; i++)
+		if (ports[i].info.index == index)
+			return &ports[i].info;
 	return NULL;
 }
 
-/* --- what labels a sample, whatever it is of --- */
+/* --- queue pairs, and peers --- */
 
-struct subject {
-	const char *netdev, *peer, *plane;				/* NULL: has none */
-	char src[ADDRESS_TEXT_BYTES], dst[ADDRESS_TEXT_BYTES], qpn[16]; /* "": has none */
-	const struct delays_span *span;
+struct row {
+	struct delays_span span;
 	uint64_t over, crossings; /* ever */
+	char src[ADDRESS_TEXT_BYTES], dst[ADDRESS_TEXT_BYTES], qpn[16];
+	struct prom_label labels[6];
 };
 
-#define LABELS(subject)                                                                            \
-	"netdev", (subject)->netdev, "qpn", (subject)->qpn, "src", (subject)->src, "dst",          \
-		(subject)->dst, "peer", (subject)->peer, "plane", (subject)->plane
-
-static void write_spans(struct prom_family *delay, const struct subject *list, size_t count)
+static bool is_sampled(const void *row)
 {
+	return ((const struct row *)row)->span.samples;
+}
+
+#define ROW(member, type, id) FIELD(struct row, member, type, NULL), .metric = &delay_metrics[id]
+static const struct field qp_row_fields[] = {
+	{ROW(span.bound_ns, U32, QP_OWD_ERROR_BOUND_SECONDS), .divisor = 1e9, .known = is_sampled},
+	{ROW(over, U64, QP_OWD_OVER_THRESHOLD_TOTAL)},
+	{ROW(crossings, U64, QP_OWD_THRESHOLD_CROSSINGS_TOTAL)},
+	{},
+};
+static const struct field peer_row_fields[] = {
+	{ROW(span.bound_ns, U32, PEER_QP_OWD_ERROR_BOUND_SECONDS),
+	 .divisor = 1e9,
+	 .known = is_sampled},
+	{ROW(over, U64, PEER_QP_OWD_OVER_THRESHOLD_TOTAL)},
+	{ROW(crossings, U64, PEER_QP_OWD_THRESHOLD_CROSSINGS_TOTAL)},
+	{},
+};
+
+static const struct prom_label *row_labels(const void *row, void *context)
+{
+	(void)context;
+	return ((const struct row *)row)->labels;
+}
+
+static void write_rows(FILE *out, const struct metric *delay, const struct field *fields,
+		       const struct row *rows, size_t count)
+{
+	struct prom_family *family = FAMILY_OF(delay);
+
 	for (size_t i = 0; i < count; i++) {
-		const struct delays_span *span = list[i].span;
-		const struct {
-			const char *stat;
-			int64_t ns;
-		} stats[] = {
-			{"min", span->min_ns},
-			{"p50", span->p50_ns},
-			{"p99", span->p99_ns},
-			{"max", span->max_ns},
-		};
+		const struct delays_span *span = &rows[i].span;
+		const struct quantiles quantiles = {span->samples, span->min_ns, span->p50_ns,
+						    span->p99_ns, span->max_ns};
+		struct prom_label labels[7] = {};
+		struct quantile_stat stats[QUANTILE_STATS];
+		size_t stat_count = quantiles_stats(&quantiles, stats), l = 0;
 
-		for (size_t s = 0; span->samples && s < sizeof(stats) / sizeof(stats[0]); s++)
-			prom_value(delay, seconds((double)stats[s].ns), LABELS(&list[i]), "stat",
-				   stats[s].stat, NULL);
+		for (; rows[i].labels[l].name; l++)
+			labels[l] = rows[i].labels[l];
+		for (size_t s = 0; s < stat_count; s++) {
+			labels[l] = (struct prom_label){"stat", stats[s].name};
+			prom_sample(family, stats[s].seconds, labels);
+		}
 	}
-}
-
-static void write_bounds(struct prom_family *bound, const struct subject *list, size_t count)
-{
-	for (size_t i = 0; i < count; i++)
-		if (list[i].span->samples)
-			prom_value(bound, seconds(list[i].span->bound_ns), LABELS(&list[i]), NULL);
-}
-
-static void write_thresholds(struct prom_family *over, struct prom_family *crossings,
-			     const struct subject *list, size_t count)
-{
-	for (size_t i = 0; i < count; i++)
-		prom_count(over, list[i].over, LABELS(&list[i]), NULL);
-	for (size_t i = 0; i < count; i++)
-		prom_count(crossings, list[i].crossings, LABELS(&list[i]), NULL);
-}
-
-/* --- queue pairs --- */
-
-/* Those with delays since the last write, and with a name of their own. */
-static size_t gather_qps(const struct delay_metrics_facts *facts, const struct delays_entry **list)
-{
-	size_t count, found = 0;
-	const struct delays_entry *entries = delays_entries(facts->delays, &count);
-
-	for (size_t i = 0; i < count; i++)
-		if (entries[i].scrape.samples && port_of(facts, entries[i].key.port))
-			list[found++] = &entries[i];
-	return found;
+	fields_write(out, fields, rows, count, sizeof(*rows), row_labels, NULL);
 }
 
 static int slowest_first(const void *a, const void *b)
 {
-	const struct delays_entry *one = *(const struct delays_entry *const *)a;
-	const struct delays_entry *two = *(const struct delays_entry *const *)b;
+	const struct qp_entry *one = *(const struct qp_entry *const *)a;
+	const struct qp_entry *two = *(const struct qp_entry *const *)b;
 
-	if (one->scrape.p99_ns != two->scrape.p99_ns)
-		return one->scrape.p99_ns > two->scrape.p99_ns ? -1 : 1;
+	if (one->delays->scrape.p99_ns != two->delays->scrape.p99_ns)
+		return one->delays->scrape.p99_ns > two->delays->scrape.p99_ns ? -1 : 1;
 	return memcmp(&one->key, &two->key, sizeof(one->key));
 }
 
-static void name_qp(const struct delay_metrics_facts *facts, const struct delays_entry *entry,
-		    struct subject *out)
+/* Those with delays since the last write, and with a port, without which their name is not unique. */
+static void write_qps(FILE *out, const struct delays *delays, const struct port_facts *ports,
+		      unsigned int port_count)
 {
-	*out = (struct subject){
-		.netdev = port_of(facts, entry->key.port)->info.name,
-		.peer = members_host(facts->members, &entry->key.dst),
-		.span = &entry->scrape,
-		.over = entry->over,
-		.crossings = entry->crossings,
-	};
-	address_format(&entry->key.src, out->src);
-	address_format(&entry->key.dst, out->dst);
-	snprintf(out->qpn, sizeof(out->qpn), "%u", entry->key.dest_qpn);
-}
+	const struct members *members = fleet_members(delays->core->fleet);
+	size_t all, count = 0, most = delays->core->config->textfile.top_qps;
+	const struct qp_entry *qps = qptable_entries(delays->table, &all);
+	const struct qp_entry **list = calloc(all + 1, sizeof(*list));
+	struct row *rows = calloc(most + 1, sizeof(*rows));
 
-static void write_qps(FILE *out, const struct delay_metrics_facts *facts)
-{
-	size_t all, count;
-	const struct delays_entry **list;
-	struct subject *subjects;
-
-	delays_entries(facts->delays, &all);
-	list = calloc(all + 1, sizeof(*list));
-	count = list ? gather_qps(facts, list) : 0;
+	for (size_t i = 0; list && i < all; i++)
+		if (qps[i].delays && qps[i].delays->scrape.samples &&
+		    port_of(ports, port_count, qps[i].key.port))
+			list[count++] = &qps[i];
 	if (count)
 		qsort(list, count, sizeof(*list), slowest_first);
-	if (count > facts->top_qps)
-		count = facts->top_qps;
-	subjects = calloc(count + 1, sizeof(*subjects));
-	for (size_t i = 0; subjects && i < count; i++)
-		name_qp(facts, list[i], &subjects[i]);
-	if (subjects) {
-		write_spans(FAMILY_OF(&delay_metrics[QP_OWD_SECONDS]), subjects, count);
-		write_bounds(FAMILY_OF(&delay_metrics[QP_OWD_ERROR_BOUND_SECONDS]), subjects,
-			     count);
-		write_thresholds(FAMILY_OF(&delay_metrics[QP_OWD_OVER_THRESHOLD_TOTAL]),
-				 FAMILY_OF(&delay_metrics[QP_OWD_THRESHOLD_CROSSINGS_TOTAL]),
-				 subjects, count);
+	for (size_t i = 0; rows && i < count && i < most; i++) {
+		const struct esc_qp_key *key = &list[i]->key;
+		struct row *row = &rows[i];
+
+		row->span = list[i]->delays->scrape;
+		row->over = list[i]->delays->owd.over;
+		row->crossings = list[i]->delays->owd.crossings;
+		snprintf(row->qpn, sizeof(row->qpn), "%u", key->dest_qpn);
+		row->labels[0] = (struct prom_label){"netdev",
+						     port_of(ports, port_count, key->port)->name};
+		row->labels[1] = (struct prom_label){"qpn", row->qpn};
+		row->labels[2] = (struct prom_label){"src", address_format(&key->src, row->src)};
+		row->labels[3] = (struct prom_label){"dst", address_format(&key->dst, row->dst)};
+		row->labels[4] = (struct prom_label){"peer", members_host(members, &key->dst)};
 	}
-	free(subjects);
+	if (rows)
+		write_rows(out, &delay_metrics[QP_OWD_SECONDS], qp_row_fields, rows,
+			   count < most ? count : most);
+	free(rows);
 	free(list);
 }
-
-/* --- peers --- */
 
 static int busiest_first(const void *a, const void *b)
 {
@@ -204,59 +177,69 @@ static int busiest_first(const void *a, const void *b)
 	return memcmp(&one->dst, &two->dst, sizeof(one->dst));
 }
 
-static size_t name_peers(const struct delay_metrics_facts *facts, const struct delays_group *groups,
-			 size_t count, struct subject *out)
+static void write_peers(FILE *out, const struct delays *delays, const struct port_facts *ports,
+			unsigned int port_count)
 {
-	size_t named = 0;
+	struct row *rows = calloc(PEERS_MOST, sizeof(*rows));
+	struct delays_group *groups = NULL;
+	size_t count, rows_count = 0;
 
-	for (size_t i = 0; i < count && named < METRICS_DELAY_PEERS_MOST; i++) {
-		const struct port_facts *port = port_of(facts, groups[i].port);
-
-		/* Whom nothing was measured to is no peer of these families. */
-		if (!port || !groups[i].host ||
-		    (!groups[i].counts.samples && !groups[i].scrape.samples))
-			continue;
-		out[named++] = (struct subject){
-			.netdev = port->info.name,
-			.peer = groups[i].host,
-			.plane = config_plane_name(port->info.plane),
-			.span = &groups[i].scrape,
-			.over = groups[i].counts.over,
-			.crossings = groups[i].counts.crossings,
-		};
-	}
-	return named;
-}
-
-static void write_peers(FILE *out, const struct delay_metrics_facts *facts)
-{
-	struct subject *subjects = calloc(METRICS_DELAY_PEERS_MOST, sizeof(*subjects));
-	struct delays_group *groups;
-	size_t count;
-
-	if (!subjects ||
-	    delays_group(facts->delays, facts->members, DELAYS_BY_PEER, NULL, &groups, &count)) {
-		free(subjects);
-		return;
-	}
+	if (!rows || delays_group(delays, fleet_members(delays->core->fleet), NULL, &groups, &count))
+		goto out;
 	if (count)
 		qsort(groups, count, sizeof(*groups), busiest_first);
-	count = name_peers(facts, groups, count, subjects);
-	write_spans(FAMILY_OF(&delay_metrics[PEER_QP_OWD_SECONDS]), subjects, count);
-	write_bounds(FAMILY_OF(&delay_metrics[PEER_QP_OWD_ERROR_BOUND_SECONDS]), subjects, count);
-	write_thresholds(FAMILY_OF(&delay_metrics[PEER_QP_OWD_OVER_THRESHOLD_TOTAL]),
-			 FAMILY_OF(&delay_metrics[PEER_QP_OWD_THRESHOLD_CROSSINGS_TOTAL]), subjects,
-			 count);
+	for (size_t i = 0; i < count && rows_count < PEERS_MOST; i++) {
+		const struct delays_group *group = &groups[i];
+		const struct port_info *port = port_of(ports, port_count, group->port);
+
+		/* One to which nothing was measured is no peer of these families. */
+		if (!port || !group->host || (!group->counts.samples && !group->scrape.samples))
+			continue;
+		rows[rows_count++] = (struct row){
+			.span = group->scrape,
+			.over = group->counts.over,
+			.crossings = group->counts.crossings,
+			.labels = {{"netdev", port->name},
+				   {"peer", group->host},
+				   {"plane", config_plane_name(port->plane)}},
+		};
+	}
+	write_rows(out, &delay_metrics[PEER_QP_OWD_SECONDS], peer_row_fields, rows, rows_count);
+out:
 	free(groups);
-	free(subjects);
+	free(rows);
 }
 
 /* --- ports --- */
 
-static void write_histogram(struct prom_family *family, const struct port_facts *port,
+struct port_row {
+	struct delays_counts counts;
+	uint64_t untimed;
+	struct prom_label labels[3];
+};
+
+#define PORT(member, id) FIELD(struct port_row, member, U64, NULL), .metric = &delay_metrics[id]
+static const struct field port_fields[] = {
+	{PORT(counts.noted, RECEIPTS_NOTED_TOTAL)},
+	{PORT(counts.receipts, RECEIPTS_MATCHED_TOTAL)},
+	{PORT(counts.spoiled, RECEIPTS_SPOILED_TOTAL)},
+	{PORT(counts.overwritten, RECEIPTS_OVERWRITTEN_TOTAL)},
+	{PORT(counts.over, PORT_QP_OWD_OVER_THRESHOLD_TOTAL)},
+	{PORT(counts.crossings, PORT_QP_OWD_THRESHOLD_CROSSINGS_TOTAL)},
+	{PORT(untimed, RECEIPTS_UNTIMED_TOTAL)},
+	{},
+};
+
+static const struct prom_label *port_labels(const void *row, void *context)
+{
+	(void)context;
+	return ((const struct port_row *)row)->labels;
+}
+
+static void write_histogram(struct prom_family *family, const struct port_info *port,
 			    const struct delays_port *delays)
 {
-	struct prom_histogram histogram = {.bound_count = BOUNDS, .sum = seconds(delays->sum_ns)};
+	struct prom_histogram histogram = {.bound_count = BOUNDS, .sum = delays->sum_ns / 1e9};
 	uint64_t below[BOUNDS];
 	double bounds[BOUNDS];
 	uint32_t bucket = 0;
@@ -268,101 +251,56 @@ static void write_histogram(struct prom_family *family, const struct port_facts 
 		while (bucket + 1 < ESC_OWD_BUCKETS && esc_owd_bucket_floor(bucket + 1) <= ns)
 			histogram.count += delays->histogram[bucket++];
 		below[i] = histogram.count;
-		bounds[i] = seconds((double)ns);
+		bounds[i] = (double)ns / 1e9;
 	}
 	while (bucket < ESC_OWD_BUCKETS)
 		histogram.count += delays->histogram[bucket++];
 	histogram.bounds = bounds;
 	histogram.below = below;
-	snprintf(number, sizeof(number), "%u", port->info.rdma_port);
-	prom_histogram(family, &histogram, "device", port->info.rdma_device, "port",
-		       port->info.rdma_device[0] ? number : NULL, "netdev", port->info.name,
-		       "plane", config_plane_name(port->info.plane), NULL);
+	snprintf(number, sizeof(number), "%u", port->rdma_port);
+	prom_histogram(family, &histogram, "device", port->rdma_device, "port",
+		       port->rdma_device[0] ? number : NULL, "netdev", port->name, "plane",
+		       config_plane_name(port->plane), NULL);
 }
 
-static const struct port_family {
-	unsigned int metric;
-	size_t offset; /* in struct delays_counts */
-} port_families[] = {
-	{RECEIPTS_NOTED_TOTAL, offsetof(struct delays_counts, noted)},
-	{RECEIPTS_MATCHED_TOTAL, offsetof(struct delays_counts, receipts)},
-	{RECEIPTS_SPOILED_TOTAL, offsetof(struct delays_counts, spoiled)},
-	{RECEIPTS_OVERWRITTEN_TOTAL, offsetof(struct delays_counts, overwritten)},
-	{PORT_QP_OWD_OVER_THRESHOLD_TOTAL, offsetof(struct delays_counts, over)},
-	{PORT_QP_OWD_THRESHOLD_CROSSINGS_TOTAL, offsetof(struct delays_counts, crossings)},
-};
-
-static uint64_t count_at(const struct delays_counts *counts, size_t offset)
-{
-	return *(const uint64_t *)((const char *)counts + offset);
-}
-
-/* Nobody measures there, and nobody did: a 0 would say more. */
-static bool port_is_told(const struct delay_metrics_facts *facts, const struct port_info *port)
-{
-	return facts->receipts || delays_port(facts->delays, port->index)->counts.noted;
-}
-
-static void write_port_count(struct prom_family *family, const struct port_info *port,
-			     uint64_t count)
-{
-	prom_count(family, count, "netdev", port->name, "plane", config_plane_name(port->plane), NULL);
-}
-
-static void write_port_counts(FILE *out, const struct delay_metrics_facts *facts)
-{
-	struct prom_family *untimed = FAMILY_OF(&delay_metrics[RECEIPTS_UNTIMED_TOTAL]);
-
-	for (size_t f = 0; f < sizeof(port_families) / sizeof(port_families[0]); f++) {
-		struct prom_family *family = FAMILY_OF(&delay_metrics[port_families[f].metric]);
-
-		for (unsigned int i = 0; i < facts->port_count; i++) {
-			const struct port_info *port = &facts->ports[i].info;
-			const struct delays_port *sums = delays_port(facts->delays, port->index);
-
-			if (port_is_told(facts, port))
-				write_port_count(family, port,
-						 count_at(&sums->counts, port_families[f].offset));
-		}
-	}
-	for (unsigned int i = 0; i < facts->port_count; i++) {
-		const struct port_info *port = &facts->ports[i].info;
-		const struct delays_counts *counts =
-			&delays_port(facts->delays, port->index)->counts;
-
-		if (port_is_told(facts, port))
-			write_port_count(untimed, port, counts->receipts - counts->samples);
-	}
-}
-
-static void write_ports(FILE *out, const struct delay_metrics_facts *facts)
+static void write_ports(FILE *out, const struct delays *delays, const struct port_facts *ports,
+			unsigned int port_count)
 {
 	struct prom_family *histogram = FAMILY_OF(&delay_metrics[PORT_QP_OWD_SECONDS]);
+	struct port_row rows[ESC_PORTS_MAX];
+	size_t count = 0;
 
-	for (unsigned int i = 0; i < facts->port_count; i++)
-		if (port_is_told(facts, &facts->ports[i].info))
-			write_histogram(histogram, &facts->ports[i],
-					delays_port(facts->delays, facts->ports[i].info.index));
-	write_port_counts(out, facts);
+	for (unsigned int i = 0; i < port_count; i++) {
+		const struct port_info *port = &ports[i].info;
+		const struct delays_port *sums = &delays->ports[port->index % ESC_PORTS_MAX];
+
+		/* Nothing is measured there, and nothing was: a 0 would be more than is known. */
+		if (!delays->core->config->receipts.on && !sums->counts.noted)
+			continue;
+		write_histogram(histogram, port, sums);
+		rows[count++] = (struct port_row){
+			.counts = sums->counts,
+			.untimed = sums->counts.receipts - sums->counts.samples,
+			.labels = {{"netdev", port->name},
+				   {"plane", config_plane_name(port->plane)}},
+		};
+	}
+	fields_write(out, port_fields, rows, count, sizeof(rows[0]), port_labels, NULL);
 }
 
 void delay_write_metrics(void *self, FILE *out)
 {
 	const struct delays *delays = self;
-	struct delay_metrics_facts facts = {
-		.delays = delays,
-		.members = fleet_members(delays->core->fleet),
-		.top_qps = delays->core->config->textfile.top_qps,
-		.receipts = delays->core->config->receipts.on,
-	};
+	struct port_facts ports[ESC_PORTS_MAX];
+	unsigned int port_count;
 
 	if (delays->poll_failed)
 		return;
-	facts.port_count = dataplane_read_ports(delays->dataplane, facts.ports);
+	port_count = dataplane_read_ports(delays->dataplane, ports);
 	prom_count(FAMILY_OF(&delay_metrics[RECEIPTS_ENABLED]),
-		   facts.receipts && !dataplane_is_off(delays->dataplane), NULL);
-	prom_count(FAMILY_OF(&delay_metrics[QP_SAMPLED]), delays_tracked(delays), NULL);
-	write_qps(out, &facts);
-	write_peers(out, &facts);
-	write_ports(out, &facts);
+		   delays->core->config->receipts.on && !dataplane_is_off(delays->dataplane), NULL);
+	prom_count(FAMILY_OF(&delay_metrics[QP_SAMPLED]), delays->tracked, NULL);
+	write_qps(out, delays, ports, port_count);
+	write_peers(out, delays, ports, port_count);
+	write_ports(out, delays, ports, port_count);
 }

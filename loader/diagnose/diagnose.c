@@ -1,23 +1,21 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "diagnose.h"
-
+/* What the daemon knows to the diagnosis (verdict.h), and its results to those who look at them. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/explain.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/prom.h"
 #include "core/core.h"
 #include "dataplane/dataplane.h"
 #include "delay/delay.h"
 #include "internal.h"
-#include "base/explain.h"
-#include "base/log.h"
-#include "base/prom.h"
 #include "mesh/mesh.h"
-#include "qp/qp.h"
-#include "base/json.h"
 
-#define LOOK_SAMPLES 8 /* enough for a look to stand for itself, else the last second does */
+#define POLL_SAMPLES 8 /* enough for a poll to stand for itself, else the last second does */
 #define MESH_WINDOW_NS 1000000000
 #define REPORTED_MOST 64 /* verdicts in `status` */
 #define ACTIVE_MOST 512
@@ -26,28 +24,28 @@ struct judge {
 	struct core *core;
 	struct dataplane *dataplane;
 	struct mesh *mesh;
-	struct qptable *qps_table;
-	struct delays *delay_table;
+	struct qptable *table;
+	struct delays *delays;
 	struct verdicts *verdicts;
-	struct verdict_qp *qps; /* of the newest look; grows */
-	size_t qp_count, qp_room;
+	struct verdict_qp *qps; /* of the newest poll */
+	size_t qp_count;
 	struct verdict_peer peers[MESH_PEERS_MAX];
 	size_t peer_count;
 	struct verdict_port ports[ESC_PORTS_MAX];
 	char devices[ESC_PORTS_MAX][64]; /* RDMA, by index of the port; "" none */
 	size_t port_count;
-	bool failed; /* told once */
+	bool failed; /* logged once */
 };
 
-/* --- what is looked at --- */
+/* --- what goes in --- */
 
 static void take_delay(struct verdict_qp *qp, const struct delays_entry *entry)
 {
 	const struct delays_span *recent = &entry->recent;
 	const struct delays_span *span =
-		entry->look.samples >= LOOK_SAMPLES ? &entry->look : recent;
+		entry->poll.samples >= POLL_SAMPLES ? &entry->poll : recent;
 
-	if (!entry->known || !span->samples || !recent->samples)
+	if (!recent->samples)
 		return;
 	qp->delay = (struct verdict_delay){.samples = span->samples,
 					   .ce = span->samples * recent->ce / recent->samples,
@@ -85,48 +83,69 @@ static void take_answers(struct verdict_qp *out, const struct esc_qp *qp)
 	out->rnr_naks = qp->rnr_naks;
 }
 
-static int make_room(struct judge *judge, size_t room)
+/* Never 0. */
+static uint64_t job_id(const struct job *job)
 {
-	void *qps;
+	uint64_t hash = 0xcbf29ce484222325;
 
-	if (room <= judge->qp_room)
-		return 0;
-	qps = realloc(judge->qps, room * sizeof(*judge->qps));
-	if (!qps)
-		return -ENOMEM;
-	judge->qps = qps;
-	judge->qp_room = room;
-	return 0;
+	for (const char *at = job->name; *at; at++)
+		hash = (hash ^ (uint8_t)*at) * 0x100000001b3;
+	return hash | 1;
+}
+
+/*
+ * By what the kernel's queue pairs are known for: who is alive and of which job, and what comes to
+ * the local queue pair from where @tx goes to. NULL: not known so.
+ */
+static const struct qp_entry *take_owner(const struct judge *judge, struct verdict_qp *qp)
+{
+	const char *device = judge->devices[qp->key.port % ESC_PORTS_MAX];
+	const struct owner *owner =
+		ownertable_of_qp(owners_table(qptable_owners(judge->table)), &qp->key, device);
+	struct esc_qp_key back = {.src = qp->key.dst,
+				  .dst = qp->key.src,
+				  .direction = ESC_DIRECTION_RX,
+				  .port = qp->key.port};
+
+	if (!owner)
+		return NULL;
+	qp->alive = owner->is.state == ESC_OWNER_RTS;
+	if (owner->job.kind != JOB_NONE)
+		qp->job = job_id(&owner->job);
+	back.dest_qpn = owner->key.qpn;
+	return qptable_find(judge->table, &back);
 }
 
 static int gather_qps(struct judge *judge)
 {
-	const struct ownertable *owners = owners_table(qptable_owners(judge->qps_table));
-	size_t count, delay_count;
-	const struct qp_entry *entries = qptable_entries(judge->qps_table, &count);
-	const struct delays_entry *delays = delays_entries(judge->delay_table, &delay_count);
+	size_t count;
+	const struct qp_entry *entries = qptable_entries(judge->table, &count);
+	struct verdict_qp *qps = reallocarray(judge->qps, count + 1, sizeof(*qps));
 	struct answers *answers;
-	int err = make_room(judge, delay_count);
+	int err = qps ? answers_new(&answers, entries, count) : -ENOMEM;
 
-	if (!err)
-		err = answers_new(&answers, entries, count);
+	if (qps)
+		judge->qps = qps;
 	if (err)
 		return err;
-	judge->qp_count = delay_count;
-	for (size_t i = 0; i < delay_count; i++) {
-		struct verdict_qp *qp = &judge->qps[i];
+	judge->qp_count = 0;
+	for (size_t i = 0; i < count; i++) {
+		struct verdict_qp *qp = &qps[judge->qp_count];
 		const struct qp_entry *back, *by_owner;
 
-		*qp = (struct verdict_qp){.key = delays[i].key};
-		take_delay(qp, &delays[i]);
-		take_sent(qp, &delays[i].qp->qp);
-		back = answers_of(answers, delays[i].qp, &qp->nothing_back);
-		by_owner = judge_owner(qp, owners, judge->devices[qp->key.port % ESC_PORTS_MAX],
-				       entries, count);
+		if (entries[i].key.direction != ESC_DIRECTION_TX)
+			continue;
+		*qp = (struct verdict_qp){.key = entries[i].key};
+		if (entries[i].delays)
+			take_delay(qp, entries[i].delays);
+		take_sent(qp, &entries[i].qp);
+		back = answers_of(answers, &entries[i], &qp->nothing_back);
+		by_owner = take_owner(judge, qp);
 		if (by_owner)
 			back = by_owner;
 		if (back)
 			take_answers(qp, &back->qp);
+		judge->qp_count++;
 	}
 	answers_free(answers);
 	return 0;
@@ -162,6 +181,7 @@ static void gather_peers(struct judge *judge)
 
 static void gather_ports(struct judge *judge)
 {
+	const struct ownertable *owners = owners_table(qptable_owners(judge->table));
 	const struct dataplane *dataplane = judge->dataplane;
 
 	judge->port_count = 0;
@@ -180,8 +200,9 @@ static void gather_ports(struct judge *judge)
 					      .rocev1_tx = counts.tx_rocev1_frames};
 		snprintf(judge->devices[info.index % ESC_PORTS_MAX], sizeof(judge->devices[0]),
 			 "%s", info.rdma_device);
-		port->rocev1_gids = judge_rocev1(owners_table(qptable_owners(judge->qps_table)),
-						 info.rdma_device, info.rdma_port);
+		if (owners && info.rdma_device[0])
+			port->rocev1_gids =
+				ownertable_rocev1(owners, info.rdma_device, info.rdma_port);
 		memcpy(port->name, info.name, sizeof(port->name));
 		port->name[sizeof(port->name) - 1] = '\0';
 		judge->port_count++;
@@ -340,9 +361,9 @@ static int open_diagnose(void **self, struct core *core, void *const needs[], ch
 	judge->core = core;
 	judge->dataplane = needs[0];
 	judge->mesh = needs[1];
-	judge->qps_table = needs[2];
-	judge->delay_table = needs[3];
-	delays_listen(judge->delay_table, judge_poll, judge);
+	judge->table = needs[2];
+	judge->delays = needs[3];
+	delays_listen(judge->delays, judge_poll, judge);
 	*self = judge;
 	return 0;
 }
@@ -351,7 +372,7 @@ static void close_diagnose(void *self)
 {
 	struct judge *judge = self;
 
-	delays_listen(judge->delay_table, NULL, NULL);
+	delays_listen(judge->delays, NULL, NULL);
 	verdicts_free(judge->verdicts);
 	free(judge->qps);
 	free(judge);

@@ -28,17 +28,6 @@ void answers_free(struct answers *answers);
 const struct qp_entry *answers_of(const struct answers *answers, const struct qp_entry *tx,
 				  bool *nothing_back);
 
-/*
- * With what the kernel told of its queue pairs (judge_owner.c), @owners NULL:
- * nothing. Fills in alive and job; returns the answers by the local number,
- * NULL: not known so. @entries by the bytes of their keys.
- */
-const struct qp_entry *judge_owner(struct verdict_qp *qp, const struct ownertable *owners,
-				   const char *device, const struct qp_entry *entries,
-				   size_t count);
-/* Queue pairs of a device's port that use a RoCEv1 GID, at most 64. */
-uint32_t judge_rocev1(const struct ownertable *owners, const char *device, unsigned int port);
-
 /* Events and words (judge_tell.c). @interface: of a port's index, "" unknown. */
 typedef const char *judge_interface_fn(const void *context, uint8_t port);
 void judge_tell(struct events *events, const struct verdict_event *event,

@@ -130,8 +130,8 @@ static void put_delay(json_t *object, const struct pace *pace, const struct esc_
 				      (json_int_t)entry->recent.p50_ns, "p99",
 				      (json_int_t)entry->recent.p99_ns, "bound",
 				      (json_int_t)entry->recent.bound_ns));
-	json_object_set_new(object, "sent_bps",
-			    json_integer((json_int_t)(entry->qp->bytes_per_second * 8)));
+	json_put_count(object, "sent_bps",
+		       (uint64_t)(qptable_find(pace->qps, key)->bytes_per_second * 8));
 }
 
 static json_t *show_flow(const struct pace *pace, const struct paced *flow)

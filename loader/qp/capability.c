@@ -6,7 +6,6 @@
 #include "base/explain.h"
 #include "base/json.h"
 #include "internal.h"
-#include "report_owner.h"
 
 #define QP_TICK_NS 1000000000ull
 
@@ -41,23 +40,6 @@ static int refresh(void *self)
 	return err;
 }
 
-static void check_visibility(void *context, uint64_t now_local_ns, struct port_info *port)
-{
-	owners_judge_port(context, now_local_ns, port);
-}
-
-static int open_owners(struct qptable *table, char **error)
-{
-	const struct dataplane *dataplane = table->dataplane;
-	int err = owners_new(&table->owners, dataplane_map_fd(dataplane, "control"),
-			     dataplane_map_fd(dataplane, "qp_owners"), dataplane_is_off(dataplane));
-
-	if (err)
-		return explain(error, err, "queue pairs' owners: %s", strerror(-err));
-	dataplane_set_visibility(table->dataplane, check_visibility, table->owners);
-	return 0;
-}
-
 static void close_qp(void *self)
 {
 	struct qptable *table = self;
@@ -75,18 +57,25 @@ static int open_qp(void **self, struct core *core, void *const needs[], char **e
 			      core->config->qps.idle_ns, core->events);
 
 	if (err)
-		return explain(error, err, "the map qps cannot be read: %s", strerror(-err));
+		return explain(error, err, "queue pairs: %s", strerror(-err));
 	table->core = core;
 	table->dataplane = dataplane;
 	err = qptable_poll(table);
-	if (err)
+	if (err) {
 		explain(error, err, "the map qps cannot be read: %s", strerror(-err));
-	else
-		err = open_owners(table, error);
-	if (err)
-		close_qp(table);
-	else
-		*self = table;
+		goto fail;
+	}
+	err = owners_new(&table->owners, dataplane_map_fd(dataplane, "control"),
+			 dataplane_map_fd(dataplane, "qp_owners"), dataplane_is_off(dataplane));
+	if (err) {
+		explain(error, err, "queue pairs' owners: %s", strerror(-err));
+		goto fail;
+	}
+	dataplane_set_visibility(dataplane, owners_check_port, table->owners);
+	*self = table;
+	return 0;
+fail:
+	close_qp(table);
 	return err;
 }
 
@@ -94,7 +83,7 @@ static void tick(void *self, uint64_t now_ns)
 {
 	struct qptable *table = self;
 
-	owners_turn(table->owners, now_ns);
+	owners_tick(table->owners, now_ns);
 	owners_refresh(table->owners);
 }
 
@@ -103,7 +92,7 @@ static void reconfigure(void *self, const struct config *old)
 	struct qptable *table = self;
 
 	(void)old;
-	qptable_set_idle(table, table->core->config->qps.idle_ns);
+	table->idle_ns = table->core->config->qps.idle_ns;
 }
 
 static int off(void *self, const char *by, char **error)
@@ -129,14 +118,24 @@ static void status(void *self, json_t *object)
 {
 	struct esc_reason_count counts[ESC_REASON_MAX];
 	struct qptable *table = self;
-	json_t *qps = json_object();
+	json_t *qps = json_object(), *tracing;
+	struct owners_facts facts;
 
 	json_put_count(qps, "tracked", table->count);
 	json_put_count(qps, "max", dataplane_qps_max(table->dataplane));
 	if (!dataplane_reasons(table->dataplane, counts))
 		json_put_count(qps, "refused", reason_sum(&counts[ESC_REASON_QP_TABLE_FULL]));
 	json_put(object, "qps", qps);
-	json_put(object, "qp_tracing", report_tracing(table->owners));
+	if (!table->owners)
+		return;
+	owners_get_facts(table->owners, &facts);
+	tracing = json_object();
+	json_put_text(tracing, "method", facts.how);
+	json_put_text(tracing, "note", facts.note);
+	json_put_count(tracing, "known", facts.tracked);
+	json_put_count(tracing, "max", facts.max);
+	json_put_count(tracing, "refused", facts.refused);
+	json_put(object, "qp_tracing", tracing);
 }
 
 const struct capability qp_capability = {

@@ -9,7 +9,7 @@
 #define JOB_NAME_BYTES 96
 #define JOB_PATH_BYTES 384
 
-/* The most telling one first: a Slurm job in a pod is a Slurm job. */
+/* The most specific one first: a Slurm job in a pod is a Slurm job. */
 enum job_kind { JOB_NONE, JOB_SLURM, JOB_POD, JOB_DOCKER, JOB_PODMAN, JOB_UNIT };
 
 struct job {
@@ -19,16 +19,16 @@ struct job {
 	 * "docker_<12 digits>", "podman_<12 digits>", "nfsd.service"; "" none.
 	 */
 	char name[JOB_NAME_BYTES];
-	char cgroup[JOB_PATH_BYTES]; /* the path that says so; "" unknown; a longer one is cut */
+	char cgroup[JOB_PATH_BYTES]; /* by this path; "" unknown; a longer one is cut */
 };
 
 /* "slurm", "kubernetes", "docker", "podman", "systemd", "none" */
 const char *job_kind_name(enum job_kind kind);
 
-/* What the path of a cgroup says, from its root: "/system.slice/...". */
+/* By the path of a cgroup from its root: "/system.slice/...". */
 void job_of_path(const char *path, struct job *out);
 
-/* What a whole /proc/PID/cgroup says: of its lines (v1 has many) the most telling one. */
+/* By a whole /proc/PID/cgroup: of its lines (v1 has many) the most specific one. */
 void job_of_text(const char *text, struct job *out);
 
 /* @proc: "/proc", or a recorded tree. False: the process is gone. */

@@ -1,95 +1,55 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Families of queue pairs: their table, sums, and those that are shown one by one. */
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/address.h"
 #include "internal.h"
-#include "metrics_owner.h"
 
-#define QP_METRICS(X)                                                                              \
-	X(QP_UNTRACKED, "qp_dropped_total", COUNTER,                                               \
-	  "Packets not counted per QP because the table of queue pairs was full. No packet is "    \
-	  "lost by it.")                                                                           \
-	X(QP_MAP_MAX, "map_max_entries", GAUGE, "Entries that a BPF map has room for.")            \
-	X(QP_MAP_ENTRIES, "map_entries", GAUGE, "Entries in a BPF map.")                           \
-	X(QP_TRACKED, "qp_tracked", GAUGE, "Queue pairs tracked now, one per direction.")          \
-	X(ALL_QPS_PACKETS, "all_qps_packets_total", COUNTER, "Packets of all queue pairs.")        \
-	X(ALL_QPS_BYTES, "all_qps_bytes_total", COUNTER,                                           \
-	  "Bytes of all queue pairs, IP header to ICRC.")                                          \
-	X(ALL_QPS_MESSAGES, "all_qps_messages_total", COUNTER, "Messages that ended in order.")    \
-	X(ALL_QPS_CE_PACKETS, "all_qps_ce_packets_total", COUNTER,                                 \
-	  "Packets with a congestion mark (ECN CE).")                                              \
-	X(ALL_QPS_CNP_PACKETS, "all_qps_cnp_packets_total", COUNTER,                               \
-	  "Congestion notification packets.")                                                      \
-	X(ALL_QPS_PSN_GAP, "all_qps_psn_gap_total", COUNTER,                                       \
-	  "Times that a sequence number was skipped.")                                             \
-	X(ALL_QPS_DUPLICATE_PACKETS, "all_qps_duplicate_packets_total", COUNTER,                   \
-	  "Packets that had come before.")                                                         \
-	X(ALL_QPS_RETRANSMIT_PACKETS, "all_qps_retransmit_packets_total", COUNTER,                 \
-	  "Packets that had been sent before.")                                                    \
-	X(ALL_QPS_NAKS, "all_qps_naks_total", COUNTER, "Negative acknowledgements.")               \
-	X(ALL_QPS_RNR_NAKS, "all_qps_rnr_naks_total", COUNTER, "Receiver-not-ready answers.")      \
-	X(QP_INFO, "qp_info", GAUGE, "Facts about a queue pair, always 1.")                        \
-	X(QP_PACKETS_TOTAL, "qp_packets_total", COUNTER, "Packets of a queue pair.")               \
-	X(QP_BYTES_TOTAL, "qp_bytes_total", COUNTER, "Bytes of these packets, IP header to ICRC.") \
-	X(QP_MESSAGES_TOTAL, "qp_messages_total", COUNTER, "Messages that ended in order.")        \
-	X(QP_CE_PACKETS_TOTAL, "qp_ce_packets_total", COUNTER,                                     \
-	  "Packets with a congestion mark (ECN CE).")                                              \
-	X(QP_CNP_PACKETS_TOTAL, "qp_cnp_packets_total", COUNTER,                                   \
-	  "Congestion notification packets.")                                                      \
-	X(QP_RETRANSMIT_PACKETS_TOTAL, "qp_retransmit_packets_total", COUNTER,                     \
-	  "Packets that had been sent before.")                                                    \
-	X(QP_PSN_GAP_TOTAL, "qp_psn_gap_total", COUNTER,                                           \
-	  "Times that a sequence number was skipped.")                                             \
-	X(QP_DUPLICATE_PACKETS_TOTAL, "qp_duplicate_packets_total", COUNTER,                       \
-	  "Packets that had come before.")                                                         \
-	X(QP_NAKS, "qp_naks_total", COUNTER, "Negative acknowledgements by kind.")                 \
-	X(QP_TRACING, "qp_tracing_info", GAUGE, "How owners of queue pairs are known, always 1.")  \
-	X(QP_OWNERS, "qp_owners", GAUGE, "Queue pairs of this host's RDMA devices.")               \
-	X(QP_OWNERS_REFUSED, "qp_owners_refused_total", COUNTER,                                   \
-	  "Queue pairs that found the table of owners full.")
-enum { QP_METRICS(METRIC_ENUM) };
-const struct metric qp_metrics[] = {QP_METRICS(METRIC){}};
+/* --- the table, and sums --- */
 
-static const struct total_family {
-	unsigned int metric;
-	size_t offset; /* in struct qp_totals */
-	int direction; /* that has it, or -1: both */
-} total_families[] = {
-	{ALL_QPS_PACKETS, offsetof(struct qp_totals, packets), -1},
-	{ALL_QPS_BYTES, offsetof(struct qp_totals, bytes), -1},
-	{ALL_QPS_MESSAGES, offsetof(struct qp_totals, messages), -1},
-	{ALL_QPS_CE_PACKETS, offsetof(struct qp_totals, ce), -1},
-	{ALL_QPS_CNP_PACKETS, offsetof(struct qp_totals, cnps), -1},
-	{ALL_QPS_PSN_GAP, offsetof(struct qp_totals, psn_gaps), -1},
-	{ALL_QPS_DUPLICATE_PACKETS, offsetof(struct qp_totals, duplicates), ESC_DIRECTION_RX},
-	{ALL_QPS_RETRANSMIT_PACKETS, offsetof(struct qp_totals, retransmits), ESC_DIRECTION_TX},
-	{ALL_QPS_NAKS, offsetof(struct qp_totals, naks), -1},
-	{ALL_QPS_RNR_NAKS, offsetof(struct qp_totals, rnr_naks), -1},
+static bool is_rx(const void *row)
+{
+	return ((const struct qp_totals *)row)->direction == ESC_DIRECTION_RX;
+}
+
+static bool is_tx(const void *row)
+{
+	return !is_rx(row);
+}
+
+#define TOTAL(member, id) FIELD(struct qp_totals, member, U64, NULL), .metric = &qp_metrics[id]
+static const struct field total_fields[] = {
+	{TOTAL(packets, ALL_QPS_PACKETS)},
+	{TOTAL(bytes, ALL_QPS_BYTES)},
+	{TOTAL(messages, ALL_QPS_MESSAGES)},
+	{TOTAL(ce, ALL_QPS_CE_PACKETS)},
+	{TOTAL(cnps, ALL_QPS_CNP_PACKETS)},
+	{TOTAL(psn_gaps, ALL_QPS_PSN_GAP)},
+	{TOTAL(duplicates, ALL_QPS_DUPLICATE_PACKETS), .known = is_rx},
+	{TOTAL(retransmits, ALL_QPS_RETRANSMIT_PACKETS), .known = is_tx},
+	{TOTAL(naks, ALL_QPS_NAKS)},
+	{TOTAL(rnr_naks, ALL_QPS_RNR_NAKS)},
+	{},
 };
-#define TOTAL_FAMILIES (sizeof(total_families) / sizeof(total_families[0]))
+
+static const struct prom_label *total_labels(const void *row, void *context)
+{
+	struct prom_label *labels = context;
+
+	labels[0] = (struct prom_label){"direction", is_rx(row) ? "rx" : "tx"};
+	return labels;
+}
 
 static void write_totals(FILE *out, const struct qptable *table)
 {
-	static const char *const names[2] = {[ESC_DIRECTION_TX] = "tx", [ESC_DIRECTION_RX] = "rx"};
+	struct prom_label labels[2] = {};
 	struct qp_totals totals[2];
 
-	for (int direction = 0; direction < 2; direction++)
-		qptable_totals(table, (enum esc_direction)direction, &totals[direction]);
-	for (size_t i = 0; i < TOTAL_FAMILIES; i++) {
-		const struct total_family *total = &total_families[i];
-		struct prom_family *family = FAMILY_OF(&qp_metrics[total->metric]);
-
-		for (int direction = 0; direction < 2; direction++)
-			if (total->direction < 0 || total->direction == direction)
-				prom_count(family,
-					   *(const uint64_t *)((const char *)&totals[direction] +
-							       total->offset),
-					   "direction", names[direction], NULL);
-	}
+	qptable_totals(table, ESC_DIRECTION_TX, &totals[0]);
+	qptable_totals(table, ESC_DIRECTION_RX, &totals[1]);
+	fields_write(out, total_fields, totals, 2, sizeof(totals[0]), total_labels, labels);
 }
 
 static void write_table(FILE *out, const struct qptable *table)
@@ -107,169 +67,6 @@ static void write_table(FILE *out, const struct qptable *table)
 	prom_count(FAMILY_OF(&qp_metrics[QP_MAP_ENTRIES]), table->count, "map", "qps", NULL);
 }
 
-/* The queue pairs that are shown one by one. */
-struct top {
-	const struct qp_entry **list;
-	size_t count;
-	const struct port_facts *ports;
-	unsigned int port_count;
-	const struct owners *owners;
-};
-
-static const struct port_info *port_of(const struct top *top, const struct qp_entry *entry)
-{
-	for (unsigned int i = 0; i < top->port_count; i++)
-		if (top->ports[i].info.index == entry->key.port)
-			return &top->ports[i].info;
-	return NULL;
-}
-
-/* Without its port a queue pair has no name that is its own: two could be one series. */
-static void keep_named(struct top *top, size_t most)
-{
-	size_t kept = 0;
-
-	for (size_t i = 0; i < top->count && kept < most; i++)
-		if (port_of(top, top->list[i]))
-			top->list[kept++] = top->list[i];
-	top->count = kept;
-}
-
-struct qp_names {
-	char src[ADDRESS_TEXT_BYTES], dst[ADDRESS_TEXT_BYTES], qpn[16];
-	const char *netdev, *direction;
-};
-
-static void name_qp(const struct top *top, const struct qp_entry *entry, struct qp_names *names)
-{
-	address_format(&entry->key.src, names->src);
-	address_format(&entry->key.dst, names->dst);
-	snprintf(names->qpn, sizeof(names->qpn), "%u", entry->key.dest_qpn);
-	names->netdev = port_of(top, entry)->name;
-	names->direction = report_direction(&entry->key);
-}
-
-#define QP_LABELS(names)                                                                           \
-	"netdev", (names).netdev, "qpn", (names).qpn, "src", (names).src, "dst", (names).dst,      \
-		"direction", (names).direction
-
-static void write_qp_infos(FILE *out, const struct top *top)
-{
-	struct prom_family *family = FAMILY_OF(&qp_metrics[QP_INFO]);
-
-	for (size_t i = 0; i < top->count; i++) {
-		struct qp_names names;
-		struct metrics_owner owner;
-		char sport[16];
-
-		name_qp(top, top->list[i], &names);
-		metrics_owner_of(top->owners, port_of(top, top->list[i])->rdma_device, top->list[i],
-				 &owner);
-		snprintf(sport, sizeof(sport), "%u", top->list[i]->qp.sport);
-		prom_count(family, 1, QP_LABELS(names), "sport", sport, "transport",
-			   report_transport(&top->list[i]->qp), "source", "packet",
-			   METRICS_OWNER_LABELS(owner), NULL);
-	}
-}
-
-#define QP_ANY 0x1 /* every transport */
-#define QP_RX 0x2  /* only received, */
-#define QP_TX 0x4  /* only sent */
-
-/* Datagrams have no sequence: UD only in the families that say QP_ANY. */
-static const struct qp_family {
-	unsigned int metric;
-	size_t offset; /* in struct esc_qp */
-	unsigned int where;
-} qp_families[] = {
-	{QP_PACKETS_TOTAL, offsetof(struct esc_qp, packets), QP_ANY},
-	{QP_BYTES_TOTAL, offsetof(struct esc_qp, bytes), QP_ANY},
-	{QP_MESSAGES_TOTAL, offsetof(struct esc_qp, messages), QP_ANY},
-	{QP_CE_PACKETS_TOTAL, offsetof(struct esc_qp, ce), QP_ANY},
-	{QP_CNP_PACKETS_TOTAL, offsetof(struct esc_qp, cnps), QP_ANY},
-	{QP_RETRANSMIT_PACKETS_TOTAL, offsetof(struct esc_qp, retransmits), QP_TX},
-	{QP_PSN_GAP_TOTAL, offsetof(struct esc_qp, psn_gaps), QP_RX | QP_TX},
-	{QP_DUPLICATE_PACKETS_TOTAL, offsetof(struct esc_qp, duplicates), QP_RX},
-};
-
-static bool qp_has(const struct qp_entry *entry, unsigned int where)
-{
-	bool tx = entry->key.direction == ESC_DIRECTION_TX;
-
-	if (where & QP_ANY)
-		return true;
-	return entry->qp.transport != ESC_TRANSPORT_UD && where & (tx ? QP_TX : QP_RX);
-}
-
-static void write_qp_counts(FILE *out, const struct top *top)
-{
-	for (size_t f = 0; f < sizeof(qp_families) / sizeof(qp_families[0]); f++) {
-		struct prom_family *family = FAMILY_OF(&qp_metrics[qp_families[f].metric]);
-
-		for (size_t i = 0; i < top->count; i++) {
-			struct qp_names names;
-
-			if (!qp_has(top->list[i], qp_families[f].where))
-				continue;
-			name_qp(top, top->list[i], &names);
-			prom_count(family,
-				   *(const __u64 *)((const char *)&top->list[i]->qp +
-						    qp_families[f].offset),
-				   QP_LABELS(names), NULL);
-		}
-	}
-}
-
-static void write_qp_naks(FILE *out, const struct top *top)
-{
-	static const struct {
-		const char *kind;
-		size_t offset;
-	} kinds[] = {
-		{"sequence", offsetof(struct esc_qp, nak_sequence)},
-		{"invalid_request", offsetof(struct esc_qp, nak_invalid_request)},
-		{"remote_access", offsetof(struct esc_qp, nak_remote_access)},
-		{"remote_operational", offsetof(struct esc_qp, nak_remote_operational)},
-		{"other", offsetof(struct esc_qp, nak_other)},
-		{"rnr", offsetof(struct esc_qp, rnr_naks)},
-	};
-	struct prom_family *family = FAMILY_OF(&qp_metrics[QP_NAKS]);
-
-	for (size_t i = 0; i < top->count; i++) {
-		struct qp_names names;
-
-		if (!qp_has(top->list[i], QP_RX | QP_TX))
-			continue;
-		name_qp(top, top->list[i], &names);
-		for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++)
-			prom_count(
-				family,
-				*(const __u64 *)((const char *)&top->list[i]->qp + kinds[k].offset),
-				QP_LABELS(names), "kind", kinds[k].kind, NULL);
-	}
-}
-
-static void write_top_qps(FILE *out, const struct qptable *table)
-{
-	const struct report_qp_filter all = {};
-	struct port_facts ports[ESC_PORTS_MAX];
-	struct top top = {.ports = ports, .owners = table->owners};
-	uint32_t most = table->core->config->textfile.top_qps;
-
-	if (!most)
-		return;
-	top.port_count = dataplane_read_ports(table->dataplane, ports);
-	top.list = report_qp_choose(table->entries, table->count, &all, REPORT_QP_RATE, NULL,
-				    &top.count);
-	if (!top.list)
-		return;
-	keep_named(&top, most);
-	write_qp_infos(out, &top);
-	write_qp_counts(out, &top);
-	write_qp_naks(out, &top);
-	free(top.list);
-}
-
 static void write_owners(FILE *out, const struct owners *owners)
 {
 	struct owners_facts facts;
@@ -280,6 +77,120 @@ static void write_owners(FILE *out, const struct owners *owners)
 		return;
 	prom_count(FAMILY_OF(&qp_metrics[QP_OWNERS]), facts.tracked, NULL);
 	prom_count(FAMILY_OF(&qp_metrics[QP_OWNERS_REFUSED]), facts.refused, NULL);
+}
+
+/* --- the queue pairs that are shown one by one --- */
+
+#define QP_LABELS 5 /* that name one: netdev, qpn, src, dst, direction */
+
+struct top_qp {
+	struct qp_entry entry;
+	const struct port_info *port;
+	char src[ADDRESS_TEXT_BYTES], dst[ADDRESS_TEXT_BYTES], qpn[16];
+	struct prom_label labels[QP_LABELS + 1];
+};
+
+static const struct prom_label *qp_labels(const void *row, void *context)
+{
+	(void)context;
+	return ((const struct top_qp *)row)->labels;
+}
+
+static void name_qp(struct top_qp *qp)
+{
+	const struct esc_qp_key *key = &qp->entry.key;
+
+	snprintf(qp->qpn, sizeof(qp->qpn), "%u", key->dest_qpn);
+	qp->labels[0] = (struct prom_label){"netdev", qp->port->name};
+	qp->labels[1] = (struct prom_label){"qpn", qp->qpn};
+	qp->labels[2] = (struct prom_label){"src", address_format(&key->src, qp->src)};
+	qp->labels[3] = (struct prom_label){"dst", address_format(&key->dst, qp->dst)};
+	qp->labels[4] = (struct prom_label){"direction", report_direction(key)};
+}
+
+/* Prometheus refuses a whole file for one label that is no UTF-8. */
+static const char *plain(const char *text)
+{
+	for (const char *c = text; *c; c++)
+		if ((unsigned char)*c < 0x20 || (unsigned char)*c >= 0x7f)
+			return NULL;
+	return text;
+}
+
+static void write_info(struct prom_family *family, const struct top_qp *qp,
+		       const struct owners *owners)
+{
+	const char *device = qp->port->rdma_device, *version = NULL;
+	const struct owner *owner =
+		ownertable_of_qp(owners_table(owners), &qp->entry.key, device);
+	char sport[16], local_qpn[16] = "", sgid_index[16] = "", pid[16] = "";
+
+	snprintf(sport, sizeof(sport), "%u", qp->entry.qp.sport);
+	if (owner) {
+		snprintf(local_qpn, sizeof(local_qpn), "%u", owner->key.qpn);
+		if (owner->is.pid)
+			snprintf(pid, sizeof(pid), "%u", owner->is.pid);
+	}
+	if (owner && owner->is.flags & ESC_OWNER_PATH) {
+		snprintf(sgid_index, sizeof(sgid_index), "%u", owner->is.sgid_index);
+		version = owner->is.gid_type == ESC_GID_ROCE_V1	  ? "1"
+			  : owner->is.gid_type == ESC_GID_ROCE_V2 ? "2"
+								  : NULL;
+	}
+	prom_count(family, 1, "netdev", qp->port->name, "qpn", qp->qpn, "src", qp->src, "dst",
+		   qp->dst, "direction", report_direction(&qp->entry.key), "sport", sport,
+		   "transport", report_transport(&qp->entry.qp), "source", "packet", "device",
+		   device, "local_qpn", local_qpn, "roce_version", version, "sgid_index",
+		   sgid_index, "pid", pid, "comm", owner ? plain(owner->is.comm) : NULL, "job",
+		   owner ? plain(owner->job.name) : NULL, NULL);
+}
+
+static void write_naks(struct prom_family *family, const struct top_qp *qp)
+{
+	struct prom_label labels[QP_LABELS + 2] = {};
+
+	if (qp->entry.qp.transport == ESC_TRANSPORT_UD)
+		return;
+	memcpy(labels, qp->labels, sizeof(qp->labels));
+	for (const struct field *kind = qp_nak_fields; kind->key; kind++) {
+		labels[QP_LABELS] = (struct prom_label){"kind", kind->key};
+		prom_sample_count(family,
+				  *(const uint64_t *)((const char *)&qp->entry + kind->offset),
+				  labels);
+	}
+	labels[QP_LABELS] = (struct prom_label){"kind", "rnr"};
+	prom_sample_count(family, qp->entry.qp.rnr_naks, labels);
+}
+
+static void write_top_qps(FILE *out, const struct qptable *table)
+{
+	const struct report_qp_filter all = {};
+	uint32_t most = table->core->config->textfile.top_qps;
+	struct port_facts ports[ESC_PORTS_MAX];
+	unsigned int port_count = dataplane_read_ports(table->dataplane, ports);
+	size_t chosen, count = 0;
+	const struct qp_entry **list = report_qp_choose(table->entries, table->count, &all,
+							REPORT_QP_RATE, NULL, &chosen);
+	struct top_qp *top = calloc(most + 1, sizeof(*top));
+	struct prom_family *info = FAMILY_OF(&qp_metrics[QP_INFO]);
+	struct prom_family *naks = FAMILY_OF(&qp_metrics[QP_NAKS]);
+
+	/* Without its port a queue pair has no name that is its own: two could be one series. */
+	for (size_t i = 0; list && top && i < chosen && count < most; i++)
+		for (unsigned int p = 0; p < port_count; p++)
+			if (ports[p].info.index == list[i]->key.port) {
+				top[count].entry = *list[i];
+				top[count].port = &ports[p].info;
+				name_qp(&top[count++]);
+				break;
+			}
+	for (size_t i = 0; i < count; i++)
+		write_info(info, &top[i], table->owners);
+	fields_write(out, qp_fields, top, count, sizeof(*top), qp_labels, NULL);
+	for (size_t i = 0; i < count; i++)
+		write_naks(naks, &top[i]);
+	free(top);
+	free(list);
 }
 
 void qp_write_metrics(void *self, FILE *out)

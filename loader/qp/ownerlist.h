@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Queue pairs that no trace has seen being made: RDMA netlink lists them, and
- * the map gets them. At the start, and every now and then where nothing is traced.
+ * Queue pairs that no trace has seen being made: RDMA netlink lists them, and the map gets them.
+ * At the start, and periodically where nothing is traced.
  */
-#ifndef ESC_LOADER_OWNERLIST_H
-#define ESC_LOADER_OWNERLIST_H
+#ifndef ESC_QP_OWNERLIST_H
+#define ESC_QP_OWNERLIST_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -13,25 +14,32 @@
 #include "maps/maps.h"
 #include "net/rdmares.h"
 
-struct ownerlist;
+/* All zero but the descriptor: nothing is listed yet. */
+struct ownerlist {
+	int fd;	    /* of the map; borrowed */
+	bool works; /* a list has come, and named a device */
+	bool listing;
+	uint64_t due_local_ns;	   /* of the next list; UINT64_MAX: none */
+	uint64_t started_local_ns; /* before the kernel began to list */
+	pthread_t thread;
+	int done; /* written by the thread, last */
+	int err;
+	struct rdmares result;
+};
 
-struct ownerlist *ownerlist_new(int owners_fd);
-void ownerlist_free(struct ownerlist *list); /* waits for a question under way */
-void ownerlist_ask_anew(struct ownerlist *list);
+void ownerlist_close(struct ownerlist *list); /* waits for a list under way */
 /*
- * Takes in an answer that has come, asks when it is time. The kernel is asked
- * in a thread: drivers may take seconds for it.
+ * Merges a list that has come, and begins the next when it is due: in a thread, since drivers may
+ * take seconds for it.
  */
-void ownerlist_turn(struct ownerlist *list, uint64_t now_local_ns, bool traced);
-/* An answer has come, and named a device. */
-bool ownerlist_works(const struct ownerlist *list);
+void ownerlist_tick(struct ownerlist *list, uint64_t now_local_ns, bool traced);
 
 /*
- * What to do about one entry of the map, or (with @is NULL) about a queue pair
- * that is not in it, by a list that was asked for at @asked_local_ns.
+ * What to do about one entry of the map, or (with @is NULL) about a queue pair that is not in it, by
+ * a list that began at @started_local_ns.
  */
-enum ownerlist_verdict { OWNERLIST_KEEP, OWNERLIST_DROP, OWNERLIST_PUT };
-enum ownerlist_verdict ownerlist_judge(const struct esc_owner *is, const struct rdmares_qp *listed,
-				       uint32_t listed_pid, bool traced, uint64_t asked_local_ns);
+enum ownerlist_action { OWNERLIST_KEEP, OWNERLIST_DROP, OWNERLIST_PUT };
+enum ownerlist_action ownerlist_decide(const struct esc_owner *is, const struct rdmares_qp *listed,
+				       uint32_t listed_pid, bool traced, uint64_t started_local_ns);
 
 #endif

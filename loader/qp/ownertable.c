@@ -1,16 +1,24 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "ownertable.h"
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "owners.h"
+
+/* Owners by one of their numbers; those of equal ones by local number and device. */
+struct numbered {
+	uint32_t qpn;
+	const struct owner *owner;
+};
+struct index {
+	struct numbered *first, *end;
+};
 
 struct ownertable {
 	const char *proc;
 	struct owner *list; /* by local number, then device */
 	size_t count;
-	const struct owner **remote; /* those with a remote number, by it */
-	size_t remote_count;
+	struct index local, remote;
 };
 
 struct ownertable *ownertable_new(const char *proc)
@@ -27,13 +35,19 @@ void ownertable_free(struct ownertable *table)
 	if (!table)
 		return;
 	free(table->list);
-	free(table->remote);
+	free(table->local.first);
+	free(table->remote.first);
 	free(table);
+}
+
+size_t ownertable_count(const struct ownertable *table)
+{
+	return table->count;
 }
 
 /* --- building --- */
 
-static int ownertable_compare(const void *a, const void *b)
+static int compare_owners(const void *a, const void *b)
 {
 	const struct owner *x = a, *y = b;
 
@@ -42,23 +56,21 @@ static int ownertable_compare(const void *a, const void *b)
 	return x->key.device < y->key.device ? -1 : x->key.device > y->key.device;
 }
 
-static int ownertable_compare_remote(const void *a, const void *b)
+static int compare_numbered(const void *a, const void *b)
 {
-	const struct owner *x = *(const struct owner *const *)a;
-	const struct owner *y = *(const struct owner *const *)b;
+	const struct numbered *x = a, *y = b;
 
-	if (x->is.remote_qpn != y->is.remote_qpn)
-		return x->is.remote_qpn < y->is.remote_qpn ? -1 : 1;
-	return ownertable_compare(x, y);
+	if (x->qpn != y->qpn)
+		return x->qpn < y->qpn ? -1 : 1;
+	return x->owner < y->owner ? -1 : x->owner > y->owner;
 }
 
 /* A process stays in its cgroup: what is known of a queue pair's is not read again. */
-static void ownertable_find_job(const struct ownertable *table, struct owner *owner)
+static void find_job(const struct ownertable *table, struct owner *owner)
 {
-	const struct owner *before = table->count
-					     ? bsearch(owner, table->list, table->count,
-						       sizeof(*table->list), ownertable_compare)
-					     : NULL;
+	const struct owner *before = table->count ? bsearch(owner, table->list, table->count,
+							    sizeof(*owner), compare_owners)
+						  : NULL;
 
 	if (before && before->is.pid == owner->is.pid &&
 	    before->is.first_local_ns == owner->is.first_local_ns)
@@ -69,51 +81,51 @@ static void ownertable_find_job(const struct ownertable *table, struct owner *ow
 
 int ownertable_replace(struct ownertable *table, struct owner *entries, size_t count)
 {
-	const struct owner **remote = calloc(count + 1, sizeof(*remote));
-	size_t remote_count = 0;
+	struct index local = {.first = calloc(count + 1, sizeof(*local.first))};
+	struct index remote = {.first = calloc(count + 1, sizeof(*remote.first))};
 
-	if (!remote) {
+	if (!local.first || !remote.first) {
+		free(local.first);
+		free(remote.first);
 		free(entries);
 		return -ENOMEM;
 	}
 	for (size_t i = 0; i < count; i++) {
 		entries[i].is.comm[sizeof(entries[i].is.comm) - 1] = '\0';
 		entries[i].is.device[sizeof(entries[i].is.device) - 1] = '\0';
-		ownertable_find_job(table, &entries[i]);
+		find_job(table, &entries[i]);
 	}
 	if (count)
-		qsort(entries, count, sizeof(*entries), ownertable_compare);
-	for (size_t i = 0; i < count; i++)
+		qsort(entries, count, sizeof(*entries), compare_owners);
+	local.end = local.first;
+	remote.end = remote.first;
+	for (size_t i = 0; i < count; i++) {
+		*local.end++ = (struct numbered){entries[i].key.qpn, &entries[i]};
 		if (entries[i].is.flags & ESC_OWNER_REMOTE_QPN)
-			remote[remote_count++] = &entries[i];
-	if (remote_count)
-		qsort(remote, remote_count, sizeof(*remote), ownertable_compare_remote);
+			*remote.end++ = (struct numbered){entries[i].is.remote_qpn, &entries[i]};
+	}
+	qsort(remote.first, remote.end - remote.first, sizeof(*remote.first), compare_numbered);
 	free(table->list);
-	free(table->remote);
+	free(table->local.first);
+	free(table->remote.first);
 	table->list = entries;
 	table->count = count;
+	table->local = local;
 	table->remote = remote;
-	table->remote_count = remote_count;
 	return 0;
 }
 
-const struct owner *ownertable_list(const struct ownertable *table, size_t *count)
-{
-	*count = table->count;
-	return table->list;
-}
+/* --- lookup --- */
 
-/* --- looking up --- */
-
-/* Index of the first with at least this number. */
-static size_t ownertable_first_local(const struct ownertable *table, uint32_t qpn)
+/* The first with at least @qpn. */
+static const struct numbered *lower_bound(const struct index *index, uint32_t qpn)
 {
-	size_t low = 0, high = table->count;
+	const struct numbered *low = index->first, *high = index->end;
 
 	while (low < high) {
-		size_t middle = low + (high - low) / 2;
+		const struct numbered *middle = low + (high - low) / 2;
 
-		if (table->list[middle].key.qpn < qpn)
+		if (middle->qpn < qpn)
 			low = middle + 1;
 		else
 			high = middle;
@@ -121,102 +133,57 @@ static size_t ownertable_first_local(const struct ownertable *table, uint32_t qp
 	return low;
 }
 
-static size_t ownertable_first_remote(const struct ownertable *table, uint32_t qpn)
-{
-	size_t low = 0, high = table->remote_count;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (table->remote[middle]->is.remote_qpn < qpn)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
-}
+#define for_each_numbered(at, index, number)                                                       \
+	for (const struct numbered *at = lower_bound(index, number);                               \
+	     at < (index)->end && at->qpn == (number); at++)
 
 /* The kernel's name may be longer than the field in the map. */
-static bool ownertable_is_on(const struct owner *owner, const char *device)
+static bool is_on(const struct owner *owner, const char *device)
 {
 	return !strncmp(owner->is.device, device, sizeof(owner->is.device) - 1);
 }
 
-static bool ownertable_same(const struct esc_address *a, const struct esc_address *b)
+static bool is_same(const struct esc_address *a, const struct esc_address *b)
 {
 	return !memcmp(a, b, sizeof(*a));
 }
 
-const struct owner *ownertable_local(const struct ownertable *table, const char *device,
-				     uint32_t qpn)
+static const struct owner *find_local(const struct ownertable *table, const struct esc_qp_key *key,
+				      const char *device)
 {
-	for (size_t i = ownertable_first_local(table, qpn);
-	     i < table->count && table->list[i].key.qpn == qpn; i++)
-		if (ownertable_is_on(&table->list[i], device))
-			return &table->list[i];
-	return NULL;
-}
+	for_each_numbered (at, &table->local, key->dest_qpn) {
+		const struct esc_owner *is = &at->owner->is;
 
-const struct owner *ownertable_remote(const struct ownertable *table,
-				      const struct esc_address *remote, uint32_t remote_qpn,
-				      const struct esc_address *local)
-{
-	for (size_t i = ownertable_first_remote(table, remote_qpn);
-	     i < table->remote_count && table->remote[i]->is.remote_qpn == remote_qpn; i++) {
-		const struct esc_owner *is = &table->remote[i]->is;
-
-		if ((is->flags & ESC_OWNER_PATH) && ownertable_same(&is->remote, remote) &&
-		    (!local || ownertable_same(&is->local, local)))
-			return table->remote[i];
+		if (device[0] ? is_on(at->owner, device)
+			      : is->flags & ESC_OWNER_PATH && is_same(&is->local, &key->dst))
+			return at->owner;
 	}
-	return NULL;
-}
-
-static const struct owner *ownertable_only_listed(const struct ownertable *table,
-						  uint32_t remote_qpn, const char *device)
-{
-	const struct owner *found = NULL;
-
-	for (size_t i = ownertable_first_remote(table, remote_qpn);
-	     i < table->remote_count && table->remote[i]->is.remote_qpn == remote_qpn; i++) {
-		const struct owner *owner = table->remote[i];
-
-		if ((owner->is.flags & ESC_OWNER_PATH) || !ownertable_is_on(owner, device))
-			continue;
-		if (found)
-			return NULL;
-		found = owner;
-	}
-	return found;
-}
-
-/* By the destination's address alone: the interface's RDMA device is not known. */
-static const struct owner *ownertable_at(const struct ownertable *table,
-					 const struct esc_address *local, uint32_t qpn)
-{
-	for (size_t i = ownertable_first_local(table, qpn);
-	     i < table->count && table->list[i].key.qpn == qpn; i++)
-		if ((table->list[i].is.flags & ESC_OWNER_PATH) &&
-		    ownertable_same(&table->list[i].is.local, local))
-			return &table->list[i];
 	return NULL;
 }
 
 const struct owner *ownertable_of_qp(const struct ownertable *table, const struct esc_qp_key *key,
 				     const char *device)
 {
-	const struct owner *found;
+	const struct owner *listed = NULL;
+	size_t listed_count = 0;
 
+	if (!table)
+		return NULL;
 	if (key->direction == ESC_DIRECTION_RX)
-		return device[0] ? ownertable_local(table, device, key->dest_qpn)
-				 : ownertable_at(table, &key->dst, key->dest_qpn);
-	found = ownertable_remote(table, &key->dst, key->dest_qpn, &key->src);
-	if (!found && device[0])
-		found = ownertable_only_listed(table, key->dest_qpn, device);
-	return found;
-}
+		return find_local(table, key, device);
+	for_each_numbered (at, &table->remote, key->dest_qpn) {
+		const struct esc_owner *is = &at->owner->is;
 
-/* --- facts --- */
+		if (is->flags & ESC_OWNER_PATH) {
+			if (is_same(&is->remote, &key->dst) && is_same(&is->local, &key->src))
+				return at->owner;
+		} else if (device[0] && is_on(at->owner, device)) {
+			listed = at->owner;
+			listed_count++;
+		}
+	}
+	return listed_count == 1 ? listed : NULL;
+}
 
 size_t ownertable_ready(const struct ownertable *table, const char *device, unsigned int port,
 			uint64_t now_local_ns, uint64_t for_ns)
@@ -227,26 +194,22 @@ size_t ownertable_ready(const struct ownertable *table, const char *device, unsi
 		const struct esc_owner *is = &table->list[i].is;
 		bool there = !port || !(is->flags & ESC_OWNER_PORT) || is->port == port;
 
-		ready += is->state == ESC_OWNER_RTS && there &&
-			 ownertable_is_on(&table->list[i], device) &&
+		ready += is->state == ESC_OWNER_RTS && there && is_on(&table->list[i], device) &&
 			 now_local_ns >= is->changed_local_ns &&
 			 now_local_ns - is->changed_local_ns >= for_ns;
 	}
 	return ready;
 }
 
-size_t ownertable_rocev1(const struct ownertable *table, const struct owner **out, size_t max)
+size_t ownertable_rocev1(const struct ownertable *table, const char *device, unsigned int port)
 {
 	size_t count = 0;
 
 	for (size_t i = 0; i < table->count; i++) {
 		const struct esc_owner *is = &table->list[i].is;
 
-		if (!(is->flags & ESC_OWNER_PATH) || is->gid_type != ESC_GID_ROCE_V1)
-			continue;
-		if (count < max)
-			out[count] = &table->list[i];
-		count++;
+		count += is->flags & ESC_OWNER_PATH && is->gid_type == ESC_GID_ROCE_V1 &&
+			 is_on(&table->list[i], device) && is->port == port;
 	}
 	return count;
 }

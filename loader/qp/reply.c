@@ -6,7 +6,6 @@
 
 #include "base/json.h"
 #include "internal.h"
-#include "report_owner.h"
 
 struct qp_reply {
 	struct qptable *table;
@@ -22,13 +21,38 @@ static const struct port_info *port_of(const struct qp_reply *reply, unsigned in
 	return NULL;
 }
 
+/* Members that are known of a local queue pair; a process may use any bytes as its name. */
+static void put_owner(json_t *qp, const struct owner *owner)
+{
+	static const char *const gid_types[] = {
+		[ESC_GID_IB] = "IB",
+		[ESC_GID_ROCE_V1] = "RoCE v1",
+		[ESC_GID_ROCE_V2] = "RoCE v2",
+	};
+
+	if (!owner)
+		return;
+	json_put_text(qp, "rdma_device", owner->is.device);
+	json_put_count(qp, "local_qpn", owner->key.qpn);
+	if (owner->is.pid)
+		json_put_count(qp, "pid", owner->is.pid);
+	json_put_text(qp, "comm", owner->is.comm);
+	json_put_text(qp, "job", owner->job.name);
+	if (owner->job.kind != JOB_NONE)
+		json_put_text(qp, "job_kind", job_kind_name(owner->job.kind));
+	json_put_text(qp, "cgroup", owner->job.cgroup);
+	if (owner->is.flags & ESC_OWNER_PATH && owner->is.gid_type <= ESC_GID_ROCE_V2)
+		json_put_text(qp, "gid_type", gid_types[owner->is.gid_type]);
+}
+
 static int write_qp(FILE *out, const struct qp_reply *reply, const struct qp_entry *entry)
 {
 	const struct port_info *port = port_of(reply, entry->key.port);
 	json_t *qp = report_qp(entry, port ? port->name : NULL);
 	int err;
 
-	report_put_owner(qp, reply->table->owners, &entry->key, port ? port->rdma_device : "");
+	put_owner(qp, ownertable_of_qp(owners_table(reply->table->owners), &entry->key,
+				       port ? port->rdma_device : ""));
 	core_describe_qp(reply->table->core, entry, qp);
 	err = json_dumpf(qp, out, JSON_COMPACT) ? -ENOMEM : 0;
 	json_decref(qp);
@@ -63,20 +87,31 @@ static int write_qps(struct qptable *table, FILE *out, const struct qp_entry **l
 	return ferror(out) ? -ENOMEM : 0;
 }
 
-static json_t *reply_qps(struct qptable *table, struct request *request,
-			 const struct report_qp_filter *filter, enum report_qp_order order,
-			 size_t most)
+static json_t *reply_qp(void *self, struct request *request)
 {
+	const char *key = json_text(request->args, "key"), *sort = json_text(request->args, "sort");
+	size_t most = REPORT_QPS_MOST, count, bytes;
+	struct qptable *table = self;
+	struct report_qp_filter filter;
+	enum report_qp_order order;
 	const struct qp_entry **list;
-	size_t chosen = 0, bytes;
 	char *text = NULL;
 	FILE *out;
 	int err;
 
-	list = report_qp_choose(table->entries, table->count, filter, order, table->delay_order,
-				&chosen);
+	if (!report_qp_filter(key, &filter))
+		return request_misuse(request,
+				      "`%.64s` names no queue pair; give a QPN (17, 0x11), a part "
+				      "of an address, or SRC>DST/QPN",
+				      key);
+	report_qp_order(sort, &order);
+	if (request_has(request, "top") && json_count(request->args, "top") < most)
+		most = json_count(request->args, "top");
+	core_refresh(table->core);
+	list = report_qp_choose(table->entries, table->count, &filter, order, table->delay_order,
+				&count);
 	out = open_memstream(&text, &bytes);
-	err = list && out ? write_qps(table, out, list, chosen, most) : -ENOMEM;
+	err = list && out ? write_qps(table, out, list, count, most) : -ENOMEM;
 	if (out && fclose(out))
 		err = -ENOMEM;
 	free(list);
@@ -84,33 +119,6 @@ static json_t *reply_qps(struct qptable *table, struct request *request,
 		return request_raw(request, text, bytes);
 	free(text);
 	return request_fail(request, REQUEST_FAILED, NULL);
-}
-
-static json_t *reply_qp(void *self, struct request *request)
-{
-	struct report_qp_filter filter;
-	enum report_qp_order order;
-	const char *key, *sort;
-	struct qptable *table = self;
-	uint64_t top;
-
-	if (!request_text(request, "key", NULL, &key) ||
-	    !request_text(request, "sort", "bytes", &sort) ||
-	    !request_count(request, "top", 0, UINT64_MAX, REPORT_QPS_MOST, &top))
-		return NULL;
-	if (!report_qp_filter(key, &filter))
-		return request_misuse(request,
-				      "`%.64s` names no queue pair; give a QPN (17, 0x11), a part "
-				      "of an address, or SRC>DST/QPN",
-				      key);
-	if (!report_qp_order(sort, &order))
-		return request_misuse(
-			request,
-			"queue pairs are not sorted by `%.32s`; give one of " REPORT_QP_ORDERS,
-			sort);
-	core_refresh(table->core);
-	return reply_qps(table, request, &filter, order,
-			 top < REPORT_QPS_MOST ? top : REPORT_QPS_MOST);
 }
 
 const struct verb_handler qp_verb_handlers[] = {{"qp", reply_qp}, {"top", reply_qp}, {}};

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "report.h"
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/address.h"
+#include "base/fields.h"
 #include "base/json.h"
+#include "internal.h"
 
 bool report_qp_order(const char *name, enum report_qp_order *out)
 {
@@ -17,12 +17,12 @@ bool report_qp_order(const char *name, enum report_qp_order *out)
 		[REPORT_QP_LOSS] = "loss",   [REPORT_QP_DELAY] = "delay",
 	};
 
-	for (unsigned int i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+	*out = REPORT_QP_BYTES;
+	for (unsigned int i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		if (!strcmp(names[i], name)) {
 			*out = i;
 			return true;
 		}
-	}
 	return false;
 }
 
@@ -39,18 +39,9 @@ static bool parse_qpn(const char *text, uint32_t *qpn)
 	return true;
 }
 
-static bool copy_part(char out[64], const char *from, size_t bytes)
-{
-	if (bytes >= 64)
-		return false;
-	memcpy(out, from, bytes);
-	out[bytes] = '\0';
-	return true;
-}
-
 bool report_qp_filter(const char *key, struct report_qp_filter *out)
 {
-	const char *arrow, *slash;
+	const char *arrow, *slash, *dst;
 
 	*out = (struct report_qp_filter){};
 	if (!key || !*key)
@@ -68,10 +59,14 @@ bool report_qp_filter(const char *key, struct report_qp_filter *out)
 		slash = key + strlen(key);
 	arrow = memchr(key, '>', slash - key);
 	out->either = !arrow;
+	dst = arrow ? arrow + 1 : slash;
 	if (!arrow)
-		return copy_part(out->src, key, slash - key);
-	return copy_part(out->src, key, arrow - key) &&
-	       copy_part(out->dst, arrow + 1, slash - arrow - 1);
+		arrow = slash;
+	if ((size_t)(arrow - key) >= sizeof(out->src) || (size_t)(slash - dst) >= sizeof(out->dst))
+		return false;
+	memcpy(out->src, key, arrow - key);
+	memcpy(out->dst, dst, slash - dst);
+	return true;
 }
 
 bool report_qp_matches(const struct report_qp_filter *filter, const struct qp_entry *entry)
@@ -86,17 +81,6 @@ bool report_qp_matches(const struct report_qp_filter *filter, const struct qp_en
 		return strstr(src, filter->src) || strstr(dst, filter->src);
 	return strstr(src, filter->src) && strstr(dst, filter->dst);
 }
-
-bool report_qp_matches_address(const struct report_qp_filter *filter, const struct esc_address *dst)
-{
-	char text[ADDRESS_TEXT_BYTES];
-
-	return !filter->has_qpn &&
-	       strstr(address_format(dst, text), filter->either ? filter->src : filter->dst);
-}
-
-/* Less than any delay, also than one that a clock's error made negative. */
-#define NO_DELAY (-1e18)
 
 static double order_value(const struct qp_entry *entry, enum report_qp_order order,
 			  const struct qp_delay_order *delay)
@@ -145,8 +129,8 @@ static int compare_ranked(const void *a, const void *b)
 
 const struct qp_entry **report_qp_choose(const struct qp_entry *entries, size_t count,
 					 const struct report_qp_filter *filter,
-					 enum report_qp_order order,
-					 const struct qp_delay_order *delay, size_t *chosen)
+					 enum report_qp_order order, const struct qp_delay_order *delay,
+					 size_t *chosen)
 {
 	const struct qp_entry **list = calloc(count + 1, sizeof(*list));
 	struct ranked *ranked = calloc(count + 1, sizeof(*ranked));
@@ -193,93 +177,102 @@ const char *report_transport(const struct esc_qp *qp)
 	return NULL;
 }
 
-static void put_messages(json_t *object, const struct esc_qp *qp)
-{
-	uint64_t whole = 0;
-	json_t *sizes;
+/* --- as JSON, and as metrics --- */
 
-	json_put_count(object, "messages", qp->messages);
-	for (unsigned int i = 0; i < ESC_MESSAGE_BUCKETS; i++)
-		whole += qp->message_sizes[i].count;
-	if (!whole)
-		return;
-	sizes = json_object();
-	json_put_count(sizes, "min", qp->message_min);
-	json_put_count(sizes, "p50", qp_message_quantile(qp, 0.5));
-	json_put_count(sizes, "max", qp->message_max);
-	json_object_set_new(object, "message_bytes", sizes);
+static bool has_pmtu(const void *row)
+{
+	return ((const struct qp_entry *)row)->qp.pmtu;
 }
 
-/* A datagram's PSN promises no order, and nobody answers it. */
-static void put_sequence(json_t *object, const struct qp_entry *entry)
+/* A datagram's PSN promises no order, and it gets no reply. */
+static bool is_sequenced(const void *row)
 {
-	const struct esc_qp *qp = &entry->qp;
-
-	json_put_count(object, "psn_gaps", qp->psn_gaps);
-	json_put_count(object, "psn_missing", qp->psn_missing);
-	json_put_count(object, "psn_resyncs", qp->psn_resyncs);
-	json_put_count(object, "out_of_sequence", qp->out_of_sequence);
-	if (entry->key.direction == ESC_DIRECTION_RX)
-		json_put_count(object, "duplicates", qp->duplicates);
-	else
-		json_put_count(object, "retransmits", qp->retransmits);
+	return ((const struct qp_entry *)row)->qp.transport != ESC_TRANSPORT_UD;
 }
 
-static void put_answers(json_t *object, const struct esc_qp *qp)
+static bool is_sequenced_rx(const void *row)
 {
-	json_t *kinds = json_object();
-
-	json_put_count(object, "acks", qp->acks);
-	json_put_count(object, "naks", qp_naks(qp));
-	json_put_count(kinds, "sequence", qp->nak_sequence);
-	json_put_count(kinds, "invalid_request", qp->nak_invalid_request);
-	json_put_count(kinds, "remote_access", qp->nak_remote_access);
-	json_put_count(kinds, "remote_operational", qp->nak_remote_operational);
-	json_put_count(kinds, "other", qp->nak_other);
-	json_object_set_new(object, "naks_by_kind", kinds);
-	json_put_count(object, "rnr_naks", qp->rnr_naks);
+	return is_sequenced(row) &&
+	       ((const struct qp_entry *)row)->key.direction == ESC_DIRECTION_RX;
 }
 
-static void put_flow(json_t *object, const struct qp_entry *entry, const char *interface)
+static bool is_sequenced_tx(const void *row)
 {
-	char text[ADDRESS_TEXT_BYTES];
-
-	json_put_text(object, "direction", report_direction(&entry->key));
-	json_put_text(object, "src", address_format(&entry->key.src, text));
-	json_put_text(object, "dst", address_format(&entry->key.dst, text));
-	json_put_count(object, "dest_qpn", entry->key.dest_qpn);
-	json_put_count(object, "sport", entry->qp.sport);
-	json_put_count(object, "sport_changes", entry->qp.sport_changes);
-	json_put_text(object, "interface", interface);
-	json_put_text(object, "transport", report_transport(&entry->qp));
-	if (entry->qp.pmtu)
-		json_put_count(object, "pmtu", entry->qp.pmtu);
+	return is_sequenced(row) &&
+	       ((const struct qp_entry *)row)->key.direction == ESC_DIRECTION_TX;
 }
+
+const struct metric qp_metrics[] = {QP_METRICS(METRIC){}};
+
+#define QP(member, type, key) FIELD(struct qp_entry, member, type, key)
+#define METRIC_OF(id) .metric = &qp_metrics[id]
+const struct field qp_fields[] = {
+	{QP(key.dest_qpn, U32, "dest_qpn")},
+	{QP(qp.sport, U16, "sport")},
+	{QP(qp.sport_changes, U32, "sport_changes")},
+	{QP(qp.pmtu, U16, "pmtu"), .known = has_pmtu},
+	{QP(qp.packets, U64, "packets"), METRIC_OF(QP_PACKETS_TOTAL)},
+	{QP(qp.bytes, U64, "bytes"), METRIC_OF(QP_BYTES_TOTAL)},
+	{QP(qp.payload_bytes, U64, "payload_bytes")},
+	{QP(packets_per_second, REAL, "packets_per_second")},
+	{QP(bytes_per_second, REAL, "bytes_per_second")},
+	{QP(loss_per_second, REAL, "loss_per_second"), .known = is_sequenced},
+	{QP(qp.messages, U64, "messages"), METRIC_OF(QP_MESSAGES_TOTAL)},
+	{QP(qp.psn_gaps, U64, "psn_gaps"), METRIC_OF(QP_PSN_GAP_TOTAL), .known = is_sequenced},
+	{QP(qp.psn_missing, U64, "psn_missing"), .known = is_sequenced},
+	{QP(qp.psn_resyncs, U64, "psn_resyncs"), .known = is_sequenced},
+	{QP(qp.out_of_sequence, U64, "out_of_sequence"), .known = is_sequenced},
+	{QP(qp.duplicates, U64, "duplicates"), METRIC_OF(QP_DUPLICATE_PACKETS_TOTAL),
+	 .known = is_sequenced_rx},
+	{QP(qp.retransmits, U64, "retransmits"), METRIC_OF(QP_RETRANSMIT_PACKETS_TOTAL),
+	 .known = is_sequenced_tx},
+	{QP(qp.acks, U64, "acks"), .known = is_sequenced},
+	{QP(qp.rnr_naks, U64, "rnr_naks"), .known = is_sequenced},
+	{QP(qp.ect, U64, "ect")},
+	{QP(qp.ce, U64, "ce"), METRIC_OF(QP_CE_PACKETS_TOTAL)},
+	{QP(qp.cnps, U64, "cnps"), METRIC_OF(QP_CNP_PACKETS_TOTAL)},
+	{QP(qp.first_local_ns, U64, "first_local_ns")},
+	{QP(seen_local_ns, U64, "last_local_ns")},
+	{},
+};
+const struct field qp_nak_fields[] = {
+	{QP(qp.nak_sequence, U64, "sequence")},
+	{QP(qp.nak_invalid_request, U64, "invalid_request")},
+	{QP(qp.nak_remote_access, U64, "remote_access")},
+	{QP(qp.nak_remote_operational, U64, "remote_operational")},
+	{QP(qp.nak_other, U64, "other")},
+	{},
+};
 
 json_t *report_qp(const struct qp_entry *entry, const char *interface)
 {
 	const struct esc_qp *qp = &entry->qp;
-	json_t *object = json_object();
+	json_t *object = json_object(), *naks, *sizes;
+	char text[ADDRESS_TEXT_BYTES];
+	uint64_t whole = 0;
 
-	put_flow(object, entry, interface);
-	json_put_count(object, "packets", qp->packets);
-	json_put_count(object, "bytes", qp->bytes);
-	json_put_count(object, "payload_bytes", qp->payload_bytes);
-	json_object_set_new(object, "packets_per_second", json_real(entry->packets_per_second));
-	json_object_set_new(object, "bytes_per_second", json_real(entry->bytes_per_second));
+	json_put_text(object, "direction", report_direction(&entry->key));
+	json_put_text(object, "src", address_format(&entry->key.src, text));
+	json_put_text(object, "dst", address_format(&entry->key.dst, text));
+	json_put_text(object, "interface", interface);
+	json_put_text(object, "transport", report_transport(qp));
+	fields_put(object, qp_fields, entry);
 	json_put_count(object, "throughput_bps", (uint64_t)(entry->bytes_per_second * 8));
-	if (qp->transport != ESC_TRANSPORT_UD)
-		json_object_set_new(object, "loss_per_second", json_real(entry->loss_per_second));
-	put_messages(object, qp);
-	if (qp->transport != ESC_TRANSPORT_UD) {
-		put_sequence(object, entry);
-		put_answers(object, qp);
+	if (is_sequenced(entry)) {
+		naks = json_object();
+		fields_put(naks, qp_nak_fields, entry);
+		json_put_count(object, "naks", qp_naks(qp));
+		json_put(object, "naks_by_kind", naks);
 	}
-	json_put_count(object, "ect", qp->ect);
-	json_put_count(object, "ce", qp->ce);
-	json_put_count(object, "cnps", qp->cnps);
-	json_put_count(object, "first_local_ns", qp->first_local_ns);
-	json_put_count(object, "last_local_ns", entry->seen_local_ns);
+	for (unsigned int i = 0; i < ESC_MESSAGE_BUCKETS; i++)
+		whole += qp->message_sizes[i].count;
+	if (whole) {
+		sizes = json_object();
+		json_put_count(sizes, "min", qp->message_min);
+		json_put_count(sizes, "p50", qp_message_quantile(qp, 0.5));
+		json_put_count(sizes, "max", qp->message_max);
+		json_put(object, "message_bytes", sizes);
+	}
 	json_put_text(object, "source", "packet");
 	return object;
 }

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The answer to `qp`: which queue pairs, in which order, and each as JSON. */
-#ifndef ESC_LOADER_REPORT_QP_H
-#define ESC_LOADER_REPORT_QP_H
+/* The reply to `qp`: which queue pairs, in which order, and each as JSON. */
+#ifndef ESC_QP_REPORT_H
+#define ESC_QP_REPORT_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <jansson.h>
 
-#include "table.h"
+#include "maps/maps.h"
+
+struct qp_entry;
 
 /* How to order by delay: the module above that knows delays sets it. */
 struct qp_delay_order {
@@ -17,7 +19,7 @@ struct qp_delay_order {
 	const void *context;
 };
 
-#define REPORT_QPS_MOST 65536 /* one answer; more would hold up the daemon's loop */
+#define REPORT_QPS_MOST 65536 /* one reply; more would hold up the daemon's loop */
 
 enum report_qp_order {
 	REPORT_QP_BYTES,
@@ -29,13 +31,12 @@ enum report_qp_order {
 	REPORT_QP_LOSS,
 	REPORT_QP_DELAY, /* 99th percentile of the last second; those without come last */
 };
-/* False: no such order; the names are REPORT_QP_ORDERS. */
+/* False: no such order, and *@out is REPORT_QP_BYTES. */
 bool report_qp_order(const char *name, enum report_qp_order *out);
-#define REPORT_QP_ORDERS "bytes, packets, rate, ce, gaps, delay, throughput, loss"
 
 /*
- * What KEY asks for: a QPN ("17", "0x11"), a part of an address, or
- * "SRC>DST/QPN" of which parts may be missing. "" or NULL asks for all.
+ * KEY: a QPN ("17", "0x11"), a part of an address, or
+ * "SRC>DST/QPN" of which parts may be missing. "" or NULL: all.
  */
 struct report_qp_filter {
 	char src[64], dst[64]; /* "": any; parts of the address as text */
@@ -46,9 +47,6 @@ struct report_qp_filter {
 /* False: @key is longer than any address, or its QPN is no 24-bit number. */
 bool report_qp_filter(const char *key, struct report_qp_filter *out);
 bool report_qp_matches(const struct report_qp_filter *filter, const struct qp_entry *entry);
-/* Of a path, which is to an address and of no single queue pair. */
-bool report_qp_matches_address(const struct report_qp_filter *filter,
-			       const struct esc_address *dst);
 
 /*
  * The matching ones of @entries, the most first; equal ones keep their order.

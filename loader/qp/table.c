@@ -1,40 +1,43 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "table.h"
-
+/* The map `qps` as a sorted list: what is new, what moved, what went. */
 #include <bpf/bpf.h>
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/core.h"
+#include "base/address.h"
 #include "internal.h"
 
-#define QPTABLE_EVENTS_MAX 64		     /* of a kind, a refresh */
-#define QPTABLE_RATE_NS 500000000	     /* a rate is over no less */
-#define QPTABLE_FULL_QUIET_NS 10000000000ULL /* between two qp_table_full */
+#define BATCH 256
+#define BURST_MAX 64		     /* events of a kind, a refresh */
+#define RATE_NS 500000000	     /* a rate is over no less */
+#define FULL_QUIET_NS 10000000000ULL /* between two qp_table_full */
+
+#define QP_EVENTS(X)                                                                               \
+	X(QP_SEEN, "qp_seen", "A queue pair sends or receives.")                                   \
+	X(QP_GONE, "qp_gone", "A queue pair was idle for qps.idle and is not tracked any more.")   \
+	X(QP_TABLE_FULL, "qp_table_full",                                                          \
+	  "Packets were not counted per queue pair: the table is full.")
+enum { QP_EVENTS(EVENT_ENUM) };
+const struct event_kind qp_events[] = {QP_EVENTS(EVENT_KIND){}};
 
 int qptable_new(struct qptable **out, int qps_fd, uint32_t max, uint64_t idle_ns,
 		struct events *events)
 {
 	struct qptable *table = calloc(1, sizeof(*table));
-	int err;
 
-	*out = NULL;
+	*out = table;
 	if (!table)
 		return -ENOMEM;
-	table->fd = qps_fd;
-	table->max = max;
+	table->reader = (struct mapread){.fd = qps_fd,
+					 .max = max,
+					 .key_bytes = sizeof(struct esc_qp_key),
+					 .value_bytes = sizeof(struct esc_qp),
+					 .batch = BATCH};
 	table->idle_ns = idle_ns;
 	table->events = events;
-	err = qpread_new(&table->reader, qps_fd, max);
-	if (err) {
-		free(table);
-		return err;
-	}
-	*out = table;
 	return 0;
 }
 
@@ -42,14 +45,71 @@ void qptable_free(struct qptable *table)
 {
 	if (!table)
 		return;
-	qpread_free(table->reader);
+	mapread_free(&table->reader);
 	free(table->entries);
 	free(table);
 }
 
-void qptable_set_idle(struct qptable *table, uint64_t idle_ns)
+/* --- events --- */
+
+static void burst_add(struct qptable *table, struct qp_burst *burst, const struct qp_entry *entry)
 {
-	table->idle_ns = idle_ns;
+	const struct esc_qp_key *key = &entry->key;
+	char src[ADDRESS_TEXT_BYTES], dst[ADDRESS_TEXT_BYTES], subject[ADDRESS_QP_BYTES];
+	json_t *seen;
+
+	if (burst->count++ >= burst->max) {
+		burst->packets += entry->qp.packets;
+		burst->bytes += entry->qp.bytes;
+		return;
+	}
+	seen = json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "direction",
+			 report_direction(key), "src", address_format(&key->src, src), "dst",
+			 address_format(&key->dst, dst), "dest_qpn", (json_int_t)key->dest_qpn,
+			 "port", (json_int_t)key->port, "packets", (json_int_t)entry->qp.packets,
+			 "bytes", (json_int_t)entry->qp.bytes, "messages",
+			 (json_int_t)entry->qp.messages);
+	address_format_qp(&key->src, &key->dst, key->dest_qpn, subject);
+	events_add(table->events, &(struct event){.kind = &qp_events[burst->kind],
+						  .subject = subject,
+						  .seen = seen});
+}
+
+static void burst_end(struct qptable *table, const struct qp_burst *burst, const char *subject)
+{
+	if (burst->count <= burst->max)
+		return;
+	events_add(table->events, &(struct event){
+					  .kind = &qp_events[burst->kind],
+					  .subject = subject,
+					  .seen = json_pack("{s:I, s:I, s:I}", "qps",
+							    (json_int_t)(burst->count - burst->max),
+							    "packets", (json_int_t)burst->packets,
+							    "bytes", (json_int_t)burst->bytes),
+				  });
+}
+
+static void report_full(struct qptable *table, uint64_t now_local_ns, uint64_t refused)
+{
+	uint64_t since = refused - table->refused_reported;
+
+	if (!since || (table->refused_reported_local_ns &&
+		       now_local_ns - table->refused_reported_local_ns < FULL_QUIET_NS))
+		return;
+	events_add(table->events,
+		   &(struct event){
+			   .kind = &qp_events[QP_TABLE_FULL],
+			   .subject = "qps",
+			   .seen = json_pack("{s:I, s:I, s:I}", "refused_packets",
+					     (json_int_t)since, "entries",
+					     (json_int_t)table->count, "max",
+					     (json_int_t)table->reader.max),
+			   .done = json_pack("{s:s}", "remedy",
+					     "raise qps.max, stop escapementd, run "
+					     "`escapementd --remove`, start it"),
+		   });
+	table->refused_reported = refused;
+	table->refused_reported_local_ns = now_local_ns;
 }
 
 /* --- sums --- */
@@ -78,6 +138,7 @@ void qptable_totals(const struct qptable *table, enum esc_direction direction,
 		    struct qp_totals *out)
 {
 	*out = table->aged[direction];
+	out->direction = direction;
 	for (size_t i = 0; i < table->count; i++)
 		if (table->entries[i].key.direction == direction)
 			totals_add(out, &table->entries[i].qp);
@@ -89,11 +150,7 @@ uint64_t qp_message_quantile(const struct esc_qp *qp, double q)
 
 	for (size_t i = 0; i < ESC_MESSAGE_BUCKETS; i++)
 		total += qp->message_sizes[i].count;
-	if (!total)
-		return 0;
-	rank = (uint64_t)ceil(q * (double)total);
-	if (rank < 1)
-		rank = 1;
+	rank = (uint64_t)fmax(1, ceil(q * (double)total));
 	for (size_t i = 0; i < ESC_MESSAGE_BUCKETS; i++) {
 		const struct esc_message_bucket *bucket = &qp->message_sizes[i];
 
@@ -101,58 +158,104 @@ uint64_t qp_message_quantile(const struct esc_qp *qp, double q)
 		if (bucket->count && passed >= rank)
 			return bucket->bytes / bucket->count;
 	}
-	return qp->message_max;
+	return 0;
 }
 
 /* --- one refresh --- */
 
+struct reading {
+	struct qp_entry *entries;
+	size_t count, room;
+};
+
+static int reading_add(void *context, const void *key, const void *value)
+{
+	struct reading *reading = context;
+	struct qp_entry *entry;
+
+	if (reading->count == reading->room) {
+		size_t room = reading->room ? reading->room * 2 : 64;
+		void *entries = reallocarray(reading->entries, room, sizeof(*reading->entries));
+
+		if (!entries)
+			return -ENOMEM;
+		reading->entries = entries;
+		reading->room = room;
+	}
+	entry = &reading->entries[reading->count++];
+	*entry = (struct qp_entry){};
+	memcpy(&entry->key, key, sizeof(entry->key));
+	memcpy(&entry->qp, value, sizeof(entry->qp));
+	return 0;
+}
+
+static int compare_keys(const void *a, const void *b)
+{
+	const struct qp_entry *x = a, *y = b;
+
+	return memcmp(&x->key, &y->key, sizeof(x->key));
+}
+
+/* All entries of the map, sorted, each once; only key and qp are filled in. */
+static int read_map(struct qptable *table, struct reading *out)
+{
+	size_t kept = 0;
+	int err = mapread_all(&table->reader, reading_add, out);
+
+	if (err) {
+		free(out->entries);
+		return err;
+	}
+	if (out->count)
+		qsort(out->entries, out->count, sizeof(*out->entries), compare_keys);
+	for (size_t i = 0; i < out->count; i++)
+		if (!kept || compare_keys(&out->entries[kept - 1], &out->entries[i]))
+			out->entries[kept++] = out->entries[i];
+	out->count = kept;
+	return 0;
+}
+
 /* An entry is over: what it counted stays in the totals. */
-static void qptable_age(struct qptable *table, const struct esc_qp_key *key,
-			const struct esc_qp *qp)
+static void entry_age(struct qptable *table, const struct qp_entry *entry)
 {
-	totals_add(&table->aged[key->direction & 1], qp);
-	qptell_add(&table->gone, key, qp);
+	totals_add(&table->aged[entry->key.direction & 1], &entry->qp);
+	burst_add(table, &table->gone, entry);
 }
 
-static double qptable_rate(uint64_t now, uint64_t before, uint64_t ns)
+static void entry_drop(struct qptable *table, struct qp_entry *entry)
 {
-	return ns ? (double)(now - before) * 1e9 / (double)ns : 0;
+	entry_age(table, entry);
+	if (entry->delays && table->gone_fn)
+		table->gone_fn(table->gone_context, entry);
 }
 
-static uint64_t qp_losses(const struct esc_qp *qp)
-{
-	return qp->psn_gaps + qp->retransmits;
-}
-
+/* Over the time since the last rate, when that is long enough. */
 static void entry_set_rate(struct qp_entry *entry, uint64_t now_local_ns)
 {
-	uint64_t ns = now_local_ns - entry->rate_local_ns;
+	const struct qp_rate_base *before = &entry->before;
+	const struct esc_qp *qp = &entry->qp;
+	struct qp_rate_base now = {now_local_ns, qp->packets, qp->bytes,
+				   qp->psn_gaps + qp->retransmits};
+	double seconds = (double)(now_local_ns - before->local_ns) / 1e9;
 
-	entry->packets_per_second = qptable_rate(entry->qp.packets, entry->rate_packets, ns);
-	entry->bytes_per_second = qptable_rate(entry->qp.bytes, entry->rate_bytes, ns);
-	entry->loss_per_second = qptable_rate(qp_losses(&entry->qp), entry->rate_losses, ns);
-	entry->rate_local_ns = now_local_ns;
-	entry->rate_packets = entry->qp.packets;
-	entry->rate_bytes = entry->qp.bytes;
-	entry->rate_losses = qp_losses(&entry->qp);
+	if (now_local_ns - before->local_ns < RATE_NS)
+		return;
+	entry->packets_per_second = (double)(now.packets - before->packets) / seconds;
+	entry->bytes_per_second = (double)(now.bytes - before->bytes) / seconds;
+	entry->loss_per_second = (double)(now.losses - before->losses) / seconds;
+	entry->before = now;
 }
 
 /* The same entry, read again; refreshes may follow each other closely. */
 static void entry_update(struct qp_entry *entry, const struct qp_entry *before,
 			 uint64_t now_local_ns)
 {
-	entry->packets_per_second = before->packets_per_second;
-	entry->bytes_per_second = before->bytes_per_second;
-	entry->loss_per_second = before->loss_per_second;
-	entry->rate_local_ns = before->rate_local_ns;
-	entry->rate_packets = before->rate_packets;
-	entry->rate_bytes = before->rate_bytes;
-	entry->rate_losses = before->rate_losses;
-	if (now_local_ns - before->rate_local_ns >= QPTABLE_RATE_NS)
-		entry_set_rate(entry, now_local_ns);
-	entry->seen_local_ns = before->seen_local_ns;
-	entry->moved_local_ns = before->moved_local_ns;
-	if (entry->qp.packets != before->qp.packets)
+	struct esc_qp qp = entry->qp;
+
+	*entry = *before;
+	entry->qp = qp;
+	entry_set_rate(entry, now_local_ns);
+	if (qp.packets != before->qp.packets)
 		entry->seen_local_ns = entry->moved_local_ns = now_local_ns;
 }
 
@@ -164,54 +267,61 @@ static void entry_start(struct qptable *table, struct qp_entry *entry, uint64_t 
 	entry->seen_local_ns = now_local_ns;
 	/* What a daemon before us left may have ended long ago. */
 	entry->moved_local_ns = table->refreshed_local_ns ? now_local_ns : 0;
-	entry->rate_local_ns = start < now_local_ns ? start : now_local_ns;
-	if (now_local_ns - entry->rate_local_ns >= QPTABLE_RATE_NS)
-		entry_set_rate(entry, now_local_ns);
-	qptell_add(&table->seen, &entry->key, &entry->qp);
+	entry->before.local_ns = start < now_local_ns ? start : now_local_ns;
+	entry_set_rate(entry, now_local_ns);
+	burst_add(table, &table->seen, entry);
 }
 
 /*
- * Both lists are sorted: walks them side by side. An entry that is not in the
- * map any more was deleted by somebody else; one whose first packet is another
- * was deleted and came again.
+ * Both lists are sorted: walks them side by side. An entry that is not in the map any more was
+ * deleted by others; one whose first packet is another was deleted and came again.
  */
-static void qptable_merge(struct qptable *table, struct qp_entry *fresh, size_t count,
-			  uint64_t now_local_ns)
+static void merge(struct qptable *table, struct reading *fresh, uint64_t now_local_ns)
 {
-	size_t old = 0;
+	struct qp_entry *old = table->entries, *end = old + table->count;
 
-	for (size_t i = 0; i < count; i++) {
-		int order = -1;
+	for (size_t i = 0; i < fresh->count; i++) {
+		struct qp_entry *entry = &fresh->entries[i];
 
-		while (old < table->count) {
-			order = memcmp(&table->entries[old].key, &fresh[i].key,
-				       sizeof(fresh[i].key));
-			if (order >= 0)
-				break;
-			qptable_age(table, &table->entries[old].key, &table->entries[old].qp);
-			old++;
-		}
-		if (old == table->count || order != 0) {
-			entry_start(table, &fresh[i], now_local_ns);
-			continue;
-		}
-		if (table->entries[old].qp.first_local_ns == fresh[i].qp.first_local_ns) {
-			entry_update(&fresh[i], &table->entries[old], now_local_ns);
+		while (old < end && compare_keys(old, entry) < 0)
+			entry_drop(table, old++);
+		if (old == end || compare_keys(old, entry)) {
+			entry_start(table, entry, now_local_ns);
+		} else if (old->qp.first_local_ns == entry->qp.first_local_ns) {
+			entry_update(entry, old++, now_local_ns);
 		} else {
-			qptable_age(table, &fresh[i].key, &table->entries[old].qp);
-			entry_start(table, &fresh[i], now_local_ns);
+			entry->delays = old->delays;
+			entry_age(table, old++);
+			entry_start(table, entry, now_local_ns);
 		}
-		old++;
 	}
-	for (; old < table->count; old++)
-		qptable_age(table, &table->entries[old].key, &table->entries[old].qp);
+	while (old < end)
+		entry_drop(table, old++);
 	free(table->entries);
-	table->entries = fresh;
-	table->count = count;
+	table->entries = fresh->entries;
+	table->count = fresh->count;
 }
 
-/* Takes entries out of the map that have been still for so long. */
-static void qptable_retire(struct qptable *table, uint64_t now_local_ns)
+/*
+ * Takes @key out of the map, with its last value. A packet that is counted at this instant on
+ * another CPU may be lost: only what has been still for long is taken.
+ */
+static int take_out(int fd, const struct esc_qp_key *key, struct esc_qp *qp)
+{
+	struct esc_qp last;
+	int err = bpf_map_lookup_and_delete_elem(fd, key, &last);
+
+	if (mapread_unsupported(err)) {
+		err = bpf_map_lookup_elem(fd, key, &last);
+		if (!err)
+			err = bpf_map_delete_elem(fd, key);
+	}
+	if (!err)
+		*qp = last;
+	return err;
+}
+
+static void retire_idle(struct qptable *table, uint64_t now_local_ns)
 {
 	size_t kept = 0;
 
@@ -219,50 +329,32 @@ static void qptable_retire(struct qptable *table, uint64_t now_local_ns)
 		struct qp_entry *entry = &table->entries[i];
 		bool idle = table->idle_ns && now_local_ns - entry->seen_local_ns >= table->idle_ns;
 
-		if (idle && !qpread_take(table->fd, &entry->key, &entry->qp)) {
-			qptable_age(table, &entry->key, &entry->qp);
-			continue;
-		}
-		if (kept != i)
-			table->entries[kept] = *entry;
-		kept++;
+		if (idle && !take_out(table->reader.fd, &entry->key, &entry->qp))
+			entry_drop(table, entry);
+		else
+			table->entries[kept++] = *entry;
 	}
 	table->count = kept;
-}
-
-static void qptable_tell_full(struct qptable *table, uint64_t now_local_ns)
-{
-	uint64_t since = table->refused - table->refused_told;
-
-	if (!since || (table->refused_told_local_ns &&
-		       now_local_ns - table->refused_told_local_ns < QPTABLE_FULL_QUIET_NS))
-		return;
-	qptell_full(table->events, since, table->count, table->max);
-	table->refused_told = table->refused;
-	table->refused_told_local_ns = now_local_ns;
 }
 
 int qptable_refresh(struct qptable *table, uint64_t now_local_ns, uint64_t refused)
 {
 	bool first = !table->refreshed_local_ns;
-	struct qp_entry *fresh;
-	size_t count;
-	int err;
+	struct reading fresh = {};
+	int err = read_map(table, &fresh);
 
-	err = qpread_all(table->reader, &fresh, &count);
 	if (err)
 		return err;
-	/* Those that a daemon before us has told of are only summed up. */
-	qptell_start(&table->seen, table->events, QP_SEEN, first ? 0 : QPTABLE_EVENTS_MAX);
-	qptell_start(&table->gone, table->events, QP_GONE, QPTABLE_EVENTS_MAX);
-	qptable_merge(table, fresh, count, now_local_ns);
-	qptable_retire(table, now_local_ns);
-	qptell_end(&table->seen, first);
-	qptell_end(&table->gone, false);
-	table->refused = refused;
+	/* Those that a daemon before us has reported are only summed up. */
+	table->seen = (struct qp_burst){.kind = QP_SEEN, .max = first ? 0 : BURST_MAX};
+	table->gone = (struct qp_burst){.kind = QP_GONE, .max = BURST_MAX};
+	merge(table, &fresh, now_local_ns);
+	retire_idle(table, now_local_ns);
+	burst_end(table, &table->seen, first ? "taken over" : "more");
+	burst_end(table, &table->gone, "more");
 	if (first)
-		table->refused_told = refused; /* said by the daemon before us */
-	qptable_tell_full(table, now_local_ns);
+		table->refused_reported = refused;
+	report_full(table, now_local_ns, refused);
 	table->refreshed_local_ns = now_local_ns;
 	return 0;
 }
@@ -272,8 +364,22 @@ uint64_t qptable_refreshed_ns(const struct qptable *table)
 	return table->refreshed_local_ns;
 }
 
-const struct qp_entry *qptable_entries(const struct qptable *table, size_t *count)
+struct qp_entry *qptable_entries(const struct qptable *table, size_t *count)
 {
 	*count = table->count;
 	return table->entries;
+}
+
+struct qp_entry *qptable_find(const struct qptable *table, const struct esc_qp_key *key)
+{
+	struct qp_entry of = {.key = *key};
+
+	return table->count ? bsearch(&of, table->entries, table->count, sizeof(of), compare_keys)
+			    : NULL;
+}
+
+void qptable_on_gone(struct qptable *table, qptable_gone_fn *gone, void *context)
+{
+	table->gone_fn = gone;
+	table->gone_context = context;
 }

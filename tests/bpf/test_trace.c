@@ -24,7 +24,7 @@ static void test_open(int control, int owners)
 {
 	struct qptrace *trace;
 	char why[256];
-	int err = qptrace_open(&trace, control, owners, why, sizeof(why));
+	int err = qptrace_open(&trace, QPTRACE_NONE, control, owners, why, sizeof(why));
 
 	printf("# %s%s\n", err ? "absent: " : qptrace_how_name(qptrace_how(trace)), why);
 	if (err) {

@@ -79,8 +79,8 @@ int main(int count, char **words)
 		fprintf(stderr, "trace_watch fentry|kprobe\n");
 		return 2;
 	}
-	if (qptrace_open_by(&trace, kprobe ? QPTRACE_KPROBE : QPTRACE_FENTRY, control, owners, why,
-			    sizeof(why))) {
+	if (qptrace_open(&trace, kprobe ? QPTRACE_KPROBE : QPTRACE_FENTRY, control, owners, why,
+			 sizeof(why))) {
 		fprintf(stderr, "%s\n", why);
 		return 1;
 	}

@@ -7,10 +7,8 @@
 #include "fakes.h"
 
 #include "delay/delay.h"
-#include "delay/group.h"
 #include "fleet/fleet.h"
 #include "delay/internal.h"
-#include "delay/report.h"
 #include "qp/report.h"
 
 #define MS 1000000ull
@@ -25,7 +23,6 @@ static struct {
 	struct members *members;
 	int fd;
 	uint64_t now_ns;
-	struct report_delays facts;
 } world;
 
 static void open_world(void)
@@ -44,9 +41,8 @@ static void open_world(void)
 				  sizeof(struct esc_qp_owd), 64, NULL);
 	if (world.fd < 0)
 		cr_skip_test("no map can be made: %s", strerror(-world.fd));
-	cr_assert_eq(delays_new(&world.daemon.delays, world.fd, -1, 64, NULL), 0);
+	cr_assert_eq(delays_new(&world.daemon.delays, world.fd, -1, 64, &fake.table), 0);
 	world.daemon.delays->core = &world.daemon.core;
-	world.daemon.delays->qps = &fake.table;
 	world.now_ns = 1000ull << ESC_OWD_WINDOW_SHIFT;
 	cr_assert_eq(delays_poll(world.daemon.delays, world.now_ns), 0);
 	world.now_ns += 250 * MS;
@@ -118,9 +114,8 @@ static json_t *told(const struct qp_entry *qp)
 {
 	json_t *object = json_object();
 
-	report_delays_begin(&world.facts, world.daemon.delays);
-	report_put_delays(object, &world.facts, qp);
-	report_delays_end(&world.facts);
+	delays_forget_facts(world.daemon.delays);
+	delays_put_qp(object, world.daemon.delays, qp);
 	return object;
 }
 
@@ -236,7 +231,7 @@ Test(delays_report, why_there_is_no_delay)
 	}
 }
 
-/* h2 by two addresses; two source ports to the first of them; h3 without samples. */
+/* h2 by two addresses; two to the first of them; h3 without samples. */
 static void open_fleet(struct qp_entry *qps[4])
 {
 	open_world();
@@ -251,20 +246,17 @@ static void open_fleet(struct qp_entry *qps[4])
 	look();
 }
 
-Test(delays_report, groups_by_peer_and_by_path)
+Test(delays_report, groups_by_peer)
 {
 	struct qp_entry *qps[4];
 	struct delays_group *groups;
 	size_t count;
 
 	open_fleet(qps);
-	cr_assert_eq(delays_group(world.daemon.delays, world.members, DELAYS_BY_PEER, NULL, &groups,
-				  &count),
-		     0);
+	cr_assert_eq(delays_group(world.daemon.delays, world.members, NULL, &groups, &count), 0);
 	cr_assert_eq(count, 2);
 	cr_assert_str_eq(groups[0].host, "h2");
 	cr_assert_eq(groups[0].qps, 3);
-	cr_assert_eq(groups[0].sampled, 3);
 	cr_assert_eq(groups[0].recent.samples, 100);
 	cr_assert_eq(groups[0].recent.min_ns, 5000);
 	cr_assert_eq(groups[0].recent.max_ns, 300000);
@@ -272,27 +264,13 @@ Test(delays_report, groups_by_peer_and_by_path)
 			   1);
 	cr_assert(llabs(groups[0].recent.p50_ns - 5000) <= 5000 / 32);
 	cr_assert(llabs(groups[0].recent.p99_ns - 300000) <= 300000 / 32);
-	cr_assert_float_eq(groups[0].bytes_per_second, 3000, 0.1);
-	cr_assert_float_eq(groups[0].loss_per_second, 3, 0.1);
 	cr_assert_eq(groups[0].counts.samples, 100);
 	cr_assert_eq(groups[0].counts.over, 10);
 	cr_assert_str_eq(groups[1].host, "h3");
 	cr_assert_eq(groups[1].recent.samples, 0);
 	free(groups);
-	cr_assert_eq(delays_group(world.daemon.delays, world.members, DELAYS_BY_PATH, NULL, &groups,
-				  &count),
-		     0);
-	cr_assert_eq(count, 4);
-	cr_assert_eq(groups[0].sport, 50000);
-	cr_assert_eq(groups[0].recent.samples, 70);
-	cr_assert_eq(groups[1].sport, 50001);
-	cr_assert_eq(groups[1].recent.samples, 20);
-	cr_assert_eq(groups[2].recent.samples, 10);
-	cr_assert_eq(groups[2].floor_ns, 300000);
-	free(groups);
 	/* Nobody knows the hosts: each address for itself. */
-	cr_assert_eq(delays_group(world.daemon.delays, NULL, DELAYS_BY_PEER, NULL, &groups, &count),
-		     0);
+	cr_assert_eq(delays_group(world.daemon.delays, NULL, NULL, &groups, &count), 0);
 	cr_assert_eq(count, 3);
 	free(groups);
 	close_world();
@@ -330,7 +308,7 @@ Test(delays_report, peers_have_delays_of_queue_pairs_beside_the_mesh)
 				   0, NULL);
 
 	open_fleet(qps);
-	report_put_peer_delays(peers, world.daemon.delays);
+	delays_put_peers(world.daemon.delays, peers);
 	cr_assert_eq(number(json_array_get(peers, 0), "qp_owd_out_ns", "samples"), 100);
 	cr_assert_eq(number(json_array_get(peers, 0), "qp_owd_out_ns", "bound"), 400);
 	cr_assert_null(json_object_get(json_array_get(peers, 1), "qp_owd_out_ns"));

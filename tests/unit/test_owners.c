@@ -8,7 +8,6 @@
 #include "dataplane/dataplane.h"
 #include "qp/ownerlist.h"
 #include "qp/owners.h"
-#include "qp/ownertable.h"
 
 #define SECOND 1000000000ULL
 
@@ -170,24 +169,21 @@ Test(owners, ready_for_a_while)
 Test(owners, rocev1)
 {
 	struct ownertable *table = table_of(two_nics, COUNT(two_nics));
-	const struct owner *found[1];
 
-	cr_assert_eq(ownertable_rocev1(table, found, 1), 1);
-	cr_expect_eq(found[0]->is.pid, 102);
-	cr_expect_eq(ownertable_rocev1(table, NULL, 0), 1);
+	cr_expect_eq(ownertable_rocev1(table, "mlx5_1", 1), 1);
+	cr_expect_eq(ownertable_rocev1(table, "mlx5_0", 1), 0, "another device");
+	cr_expect_eq(ownertable_rocev1(table, "mlx5_1", 2), 0, "another port");
 	ownertable_free(table);
 }
 
 Test(owners, a_table_that_is_replaced)
 {
 	struct ownertable *table = table_of(two_nics, COUNT(two_nics));
-	size_t count;
 
 	cr_assert_eq(ownertable_replace(table, NULL, 0), 0);
-	ownertable_list(table, &count);
-	cr_expect_eq(count, 0);
+	cr_expect_eq(ownertable_count(table), 0);
 	cr_expect_eq(pid_of(table, TX, "10.0.0.1", "10.0.0.2", 17, "mlx5_0"), 0);
-	cr_expect_eq(ownertable_rocev1(table, NULL, 0), 0);
+	cr_expect_eq(ownertable_rocev1(table, "mlx5_1", 1), 0);
 	ownertable_free(table);
 }
 
@@ -202,33 +198,33 @@ Test(owners, a_list_against_the_map)
 	struct rdmares_qp listed = {.has_remote = true, .remote_qpn = 17, .state = ESC_OWNER_RTS};
 	struct rdmares_qp other = listed;
 
-	cr_expect_eq(ownerlist_judge(NULL, &listed, 100, true, 10), OWNERLIST_PUT);
-	cr_expect_eq(ownerlist_judge(&is, &listed, 100, true, 10), OWNERLIST_KEEP);
-	cr_expect_eq(ownerlist_judge(&is, &listed, 0, true, 10), OWNERLIST_KEEP,
+	cr_expect_eq(ownerlist_decide(NULL, &listed, 100, true, 10), OWNERLIST_PUT);
+	cr_expect_eq(ownerlist_decide(&is, &listed, 100, true, 10), OWNERLIST_KEEP);
+	cr_expect_eq(ownerlist_decide(&is, &listed, 0, true, 10), OWNERLIST_KEEP,
 		     "the thread is gone, the process may not be");
-	cr_expect_eq(ownerlist_judge(&is, NULL, 0, true, 10), OWNERLIST_DROP);
-	cr_expect_eq(ownerlist_judge(&is, NULL, 0, true, 7), OWNERLIST_KEEP,
+	cr_expect_eq(ownerlist_decide(&is, NULL, 0, true, 10), OWNERLIST_DROP);
+	cr_expect_eq(ownerlist_decide(&is, NULL, 0, true, 7), OWNERLIST_KEEP,
 		     "it changed after the list was begun");
-	cr_expect_eq(ownerlist_judge(&is, &listed, 101, true, 10), OWNERLIST_PUT,
+	cr_expect_eq(ownerlist_decide(&is, &listed, 101, true, 10), OWNERLIST_PUT,
 		     "the number was given to another process");
 	other.remote_qpn = 18;
-	cr_expect_eq(ownerlist_judge(&is, &other, 100, true, 10), OWNERLIST_PUT, "another peer");
+	cr_expect_eq(ownerlist_decide(&is, &other, 100, true, 10), OWNERLIST_PUT, "another peer");
 	other = listed;
 	other.state = ESC_OWNER_ERR;
-	cr_expect_eq(ownerlist_judge(&is, &other, 100, true, 10), OWNERLIST_KEEP,
+	cr_expect_eq(ownerlist_decide(&is, &other, 100, true, 10), OWNERLIST_KEEP,
 		     "the trace knows better");
-	cr_expect_eq(ownerlist_judge(&is, &other, 100, false, 10), OWNERLIST_PUT);
+	cr_expect_eq(ownerlist_decide(&is, &other, 100, false, 10), OWNERLIST_PUT);
 }
 
 Test(owners, nobody_looks)
 {
 	struct port_info port = {.visibility = "counters", .rdma_device = "mlx5_0"};
 
-	owners_judge_port(NULL, 0, &port);
+	owners_check_port(NULL, 0, &port);
 	cr_expect_str_eq(port.visibility, "counters");
 	cr_expect_null(owners_table(NULL));
 	owners_refresh(NULL);
-	owners_turn(NULL, 0);
+	owners_tick(NULL, 0);
 	owners_set_off(NULL, true);
 	owners_free(NULL);
 }

@@ -6,8 +6,7 @@
 #include <unistd.h>
 
 #include "core/events.h"
-#include "qp/read.h"
-#include "qp/table.h"
+#include "qp/qp.h"
 
 #define SECOND 1000000000ULL
 #define IDLE (10 * SECOND)

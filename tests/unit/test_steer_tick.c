@@ -114,7 +114,7 @@ uint64_t qptable_refreshed_ns(const struct qptable *table)
 	return world.table_ns;
 }
 
-const struct qp_entry *qptable_entries(const struct qptable *table, size_t *count)
+struct qp_entry *qptable_entries(const struct qptable *table, size_t *count)
 {
 	(void)table;
 	*count = 0;
