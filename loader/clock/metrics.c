@@ -27,8 +27,6 @@ const struct field clock_fields[] = {
 	{CLOCK(bound_ns, I64, "bound_ns"), .known = is_known, NS(CLOCK_ERROR_BOUND)},
 	{CLOCK(fabric_ns, I64, "fabric_ns"), .known = is_known},
 	{CLOCK(model.generation, U64, "generation"), .known = is_known},
-	{CLOCK(model.rate, I64, NULL), .known = is_known, .metric = &clock_metrics[CLOCK_FREQUENCY],
-	 .divisor = Q40},
 	{CLOCK(residual_ns, REAL, "residual_ns"), .known = is_known, NS(CLOCK_RESIDUAL)},
 	{CLOCK(reach, REAL, "reach"), .known = is_known},
 	{CLOCK(tai_bound_ns, I64, NULL), .known = has_tai, NS(CLOCK_TAI_BOUND)},
