@@ -119,9 +119,9 @@ static void get_peer(const struct mesh *mesh, const struct mesh_peer *peer, uint
 	if (edge->sending)
 		sender_counts(edge->sending, &counts);
 	/* From the map itself: what the daemon knows is up to 100 ms old. */
-	if (!mesh_read_peer(mesh, edge->plane, edge->id, &read) && read.heard_local_ns > heard_ns &&
-	    read.heard_local_ns >= peer->since_ns)
-		heard_ns = read.heard_local_ns;
+	if (!mesh_read_peer(mesh, edge->plane, edge->id, &read) &&
+	    read.received_local_ns > heard_ns && read.received_local_ns >= peer->since_ns)
+		heard_ns = read.received_local_ns;
 	*out = (struct mesh_peer_facts){
 		.plane = edge->plane,
 		.address = peer->address,
