@@ -109,15 +109,17 @@ struct mesh {
 		else
 
 #define MESH_EVENTS(X)                                                                             \
-	X(MESH_PEER_DOWN, "peer_down", "Nothing was received from a peer for mesh.down_after.")    \
-	X(MESH_PEER_UP, "peer_up", "Probes or replies of that peer arrive again.")                 \
-	X(MESH_PEER_ABSENT, "peer_absent", "Nothing was ever received from a peer, for 10 s.")     \
-	X(MESH_PEER_PATH_CHANGED, "peer_path_changed",                                             \
+	X(MESH_PEER_DOWN, "peer_down", WARNING,                                                    \
+	  "Nothing was received from a peer for mesh.down_after.")                                 \
+	X(MESH_PEER_UP, "peer_up", NOTICE, "Probes or replies of that peer arrive again.")         \
+	X(MESH_PEER_ABSENT, "peer_absent", WARNING,                                                \
+	  "Nothing was ever received from a peer, for 10 s.")                                      \
+	X(MESH_PEER_PATH_CHANGED, "peer_path_changed", INFO,                                       \
 	  "Probes to a peer have another source port: their path was full.")                       \
-	X(MESH_MEMBERS_JOINED, "members_joined", "Hosts came into the mesh of a plane.")           \
-	X(MESH_MEMBERS_LEFT, "members_left", "Hosts left the mesh of a plane.")                    \
-	X(MESH_MEMBERS_RELOADED, "members_reloaded", "Another member list is in force.")           \
-	X(MESH_MEMBERS_REFUSED, "members_refused",                                                 \
+	X(MESH_MEMBERS_JOINED, "members_joined", NOTICE, "Hosts came into the mesh of a plane.")   \
+	X(MESH_MEMBERS_LEFT, "members_left", NOTICE, "Hosts left the mesh of a plane.")            \
+	X(MESH_MEMBERS_RELOADED, "members_reloaded", NOTICE, "Another member list is in force.")   \
+	X(MESH_MEMBERS_REFUSED, "members_refused", WARNING,                                        \
 	  "A member list was refused; the old one stays in force.")
 enum { MESH_EVENTS(EVENT_ENUM) };
 extern const struct event_kind mesh_events[];
