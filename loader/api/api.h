@@ -5,7 +5,9 @@
 
 #include <stdio.h>
 
-struct core;
+#include "base/prom.h"
+#include "core/core.h"
+
 struct server;
 struct textfile;
 
@@ -35,5 +37,8 @@ int textfile_write(struct textfile *textfile);
 
 /* All families of all capabilities, as text. */
 void textfile_write_families(FILE *out, struct core *core);
+
+extern const struct event_kind textfile_events[]; /* ended by {} */
+extern const struct metric textfile_metrics[];	  /* of the daemon; ended by {} */
 
 #endif

@@ -27,8 +27,17 @@ struct events {
 	bool line_open;	  /* the last write ended inside a line */
 	struct listener *listeners;
 	size_t listener_count, listener_room;
+	struct event_count *counts; /* by name: modules may share one */
+	size_t count_count, count_room;
 	bool notifying; /* listeners are being called: leave holes, close them after */
 };
+
+const char *event_severity_name(enum event_severity severity)
+{
+	static const char *const names[] = {"info", "notice", "warning", "critical"};
+
+	return names[severity];
+}
 
 int events_new(struct events **out, uint32_t keep, const char *file)
 {
@@ -57,6 +66,7 @@ void events_free(struct events *events)
 	free(events->ring);
 	free(events->file);
 	free(events->listeners);
+	free(events->counts);
 	free(events);
 }
 
@@ -100,12 +110,30 @@ static void drop_holes(struct events *events)
 	events->listener_count = kept;
 }
 
+/* Without memory a kind is not counted by itself. */
+static void count(struct events *events, const struct event_kind *kind)
+{
+	struct event_count *found;
+
+	for (size_t i = 0; i < events->count_count; i++) {
+		if (strcmp(events->counts[i].kind, kind->name))
+			continue;
+		events->counts[i].count++;
+		return;
+	}
+	found = array_add(&events->counts, &events->count_count, &events->count_room,
+			  sizeof(*found));
+	if (found)
+		*found = (struct event_count){kind->name, kind->severity, 1};
+}
+
 void events_add(struct events *events, const struct event *event)
 {
 	json_t *object = json_object(), **place;
 
 	json_put_count(object, "time_ns", time_realtime_ns());
 	json_put_text(object, "kind", event->kind->name);
+	json_put_text(object, "severity", event_severity_name(event->kind->severity));
 	json_object_set_new(object, "subject", json_string(event->subject ? event->subject : ""));
 	json_put(object, "seen", event->seen);
 	json_put(object, "done", event->done);
@@ -119,6 +147,7 @@ void events_add(struct events *events, const struct event *event)
 	json_decref(*place);
 	*place = object;
 	events->total++;
+	count(events, event->kind);
 	if (events->file)
 		append_to_file(events, object);
 	/* A listener may remove itself, or another one. */
@@ -167,4 +196,10 @@ void events_unlisten(struct events *events, events_listener_fn *fn, void *contex
 uint64_t events_total(const struct events *events)
 {
 	return events->total;
+}
+
+size_t events_counts(const struct events *events, const struct event_count **out)
+{
+	*out = events->counts;
+	return events->count_count;
 }

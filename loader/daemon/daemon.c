@@ -39,9 +39,32 @@ const struct config_section *const *daemon_config_sections(void)
 	return sections;
 }
 
-#define DAEMON_EVENTS(X) X(DAEMON_STARTED, "daemon_started", "The daemon serves.")
+#define DAEMON_EVENTS(X) X(DAEMON_STARTED, "daemon_started", NOTICE, "The daemon serves.")
 enum { DAEMON_EVENTS(EVENT_ENUM) };
 static const struct event_kind daemon_events[] = {DAEMON_EVENTS(EVENT_KIND){}};
+
+const struct event_kind *const *daemon_event_kinds(void)
+{
+	static const struct event_kind *lists[CAPABILITIES + 5] = {
+		daemon_events, reload_events, killswitch_events, textfile_events};
+	size_t count = 4;
+
+	for (size_t i = 0; i < CAPABILITIES; i++)
+		if (daemon_capabilities[i]->events)
+			lists[count++] = daemon_capabilities[i]->events;
+	return lists;
+}
+
+const struct metric *const *daemon_metrics(void)
+{
+	static const struct metric *lists[CAPABILITIES + 2] = {textfile_metrics};
+	size_t count = 1;
+
+	for (size_t i = 0; i < CAPABILITIES; i++)
+		if (daemon_capabilities[i]->metrics)
+			lists[count++] = daemon_capabilities[i]->metrics;
+	return lists;
+}
 
 static int on_links(sd_event_source *source, int fd, uint32_t events, void *context)
 {

@@ -119,7 +119,7 @@ Test(request, events_and_their_followers)
 	bool follow;
 
 	events_add(the_daemon.ledger,
-		   &(struct event){.kind = &(struct event_kind){"k", NULL}, .subject = "s"});
+		   &(struct event){.kind = &(struct event_kind){.name = "k"}, .subject = "s"});
 	object = result("{\"verb\":\"events\"}");
 	cr_expect_eq(json_array_size(json_object_get(object, "events")), 1);
 	json_decref(object);
