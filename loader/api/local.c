@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "local.h"
+#include "internal.h"
 
 #include <stdbool.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "textfile.h"
+#include "api.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -12,7 +12,6 @@
 #include "base/json.h"
 #include "base/readfile.h"
 #include "internal.h"
-#include "keys.h"
 
 #define CONFIG_BYTES_MAX (1u << 20)
 #define CONFIG_SECTIONS_MAX 64 /* bits in config_reading.refused */

@@ -9,7 +9,6 @@
 
 #include "base/units.h"
 #include "internal.h"
-#include "keys.h"
 #include "maps/maps.h"
 
 /* --- interfaces --- */

@@ -226,10 +226,10 @@ struct port_row {
 
 #define PORT(member, id) FIELD(struct port_row, member, U64, NULL), .metric = &delay_metrics[id]
 static const struct field port_fields[] = {
-	{PORT(counts.noted, RECEIPT_SAMPLES_SENT_TOTAL)},
+	{PORT(counts.samples_sent, RECEIPT_SAMPLES_SENT_TOTAL)},
 	{PORT(counts.receipts, RECEIPTS_MATCHED_TOTAL)},
-	{PORT(counts.spoiled, RECEIPT_SAMPLES_DISCARDED_TOTAL)},
-	{PORT(counts.overwritten, RECEIPT_SAMPLES_EXPIRED_TOTAL)},
+	{PORT(counts.samples_discarded, RECEIPT_SAMPLES_DISCARDED_TOTAL)},
+	{PORT(counts.samples_expired, RECEIPT_SAMPLES_EXPIRED_TOTAL)},
 	{PORT(counts.over, PORT_QP_OWD_OVER_THRESHOLD_TOTAL)},
 	{PORT(counts.crossings, PORT_QP_OWD_THRESHOLD_CROSSINGS_TOTAL)},
 	{PORT(untimed, RECEIPTS_UNTIMED_TOTAL)},
@@ -281,7 +281,7 @@ static void write_ports(FILE *out, const struct delays *delays, const struct por
 		const struct delays_port *sums = &delays->ports[port->index % ESC_PORTS_MAX];
 
 		/* Nothing is measured there, and nothing was: a 0 would be more than is known. */
-		if (!delays->core->config->receipts.on && !sums->counts.noted)
+		if (!delays->core->config->receipts.on && !sums->counts.samples_sent)
 			continue;
 		write_histogram(histogram, port, sums);
 		rows[count++] = (struct port_row){

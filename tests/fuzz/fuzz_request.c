@@ -4,7 +4,7 @@
 #include <stdint.h>
 
 #include "../unit/fakes.h"
-#include "api/request.h"
+#include "api/internal.h"
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);

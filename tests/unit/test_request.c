@@ -2,8 +2,7 @@
 #include <criterion/criterion.h>
 
 #include "fakes.h"
-#include "api/request.h"
-#include "api/status.h"
+#include "api/internal.h"
 #include "api/verbs.h"
 
 static struct fake_world the_daemon;

@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "fakes.h"
-#include "api/server.h"
-#include "api/server_listen.h"
+#include "api/api.h"
+#include "api/internal.h"
 
 static struct fake_world the_daemon;
 static char folder[64], socket_path[128];

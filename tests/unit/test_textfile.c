@@ -7,7 +7,7 @@
 
 #include "fakes.h"
 #include "base/prom.h"
-#include "api/textfile.h"
+#include "api/api.h"
 
 static struct fake_world the_daemon;
 static char folder[64], prom[128];
