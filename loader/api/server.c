@@ -346,8 +346,10 @@ void server_free(struct server *server)
 {
 	if (!server)
 		return;
-	while (server->clients)
-		client_drop(server->clients);
+	for (struct client *client = server->clients, *next; client; client = next) {
+		next = client->next;
+		client_drop(client);
+	}
 	sd_event_source_disable_unref(server->accepting);
 	sd_event_source_disable_unref(server->round);
 	server_unlisten(&server->listener);

@@ -64,7 +64,7 @@ static void take_reply(struct clock_edge *edge, const struct esc_probe_event *ev
 	edge->replies++;
 	edge->reply_local_ns = (int64_t)event->t4;
 	losses_reply(&edge->losses, event->sequence);
-	if (event->flags & ESC_PROBE_ASKS)
+	if (event->flags & ESC_PROBE_QUERY)
 		return; /* of no pair: no warm-up packet preceded it */
 	passages_add(&edge->out, (int64_t)event->t1, (int64_t)event->t2);
 	passages_add(&edge->back, (int64_t)event->t3, (int64_t)event->t4);
@@ -84,7 +84,7 @@ static void take_request(struct clock_edge *edge, const struct esc_probe_event *
 
 	edge->requests++;
 	edge->request_local_ns = (int64_t)event->t2;
-	if (event->flags & ESC_PROBE_ASKS)
+	if (event->flags & ESC_PROBE_QUERY)
 		return;
 	passages_add(&edge->in, (int64_t)event->t1, (int64_t)event->t2);
 	if (!edge->one_sided)
@@ -107,7 +107,7 @@ static void take_record(struct clock *clock, const struct esc_probe_event *event
 	struct clock_edge *edge = find_edge(clock, plane, event->peer);
 	bool reply = event->kind == ESC_PROBE_EVENT_REPLY;
 
-	if (reply && event->flags & ESC_PROBE_ASKS && clock->listener)
+	if (reply && event->flags & ESC_PROBE_QUERY && clock->listener)
 		clock->listener->query_replied(clock->listener_context, event);
 	if (!edge)
 		return; /* a query of no neighbor, or a neighbor of before */

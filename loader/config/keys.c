@@ -237,7 +237,7 @@ static void check_paths(struct config_reading *reading, const struct config *con
 {
 	char given[CONFIG_NUMBER_BYTES], probe[CONFIG_NUMBER_BYTES], least[CONFIG_NUMBER_BYTES];
 	const struct config_paths *paths = values;
-	uint64_t least_ns = PATHLIVE_UNHEARD * paths->probe_interval_ns;
+	uint64_t least_ns = PATHLIVE_UNCONFIRMED * paths->probe_interval_ns;
 
 	(void)config;
 	config_format_duration(probe, paths->probe_interval_ns);
@@ -268,7 +268,7 @@ static const struct config_key paths_keys[] = {
 	 .help = "`auto`: paths are found and probed. `off`: they are not, and no queue pair is "
 		 "steered to a backup."},
 	{"per_peer", CONFIG_FIELD(number, struct config_paths, per_peer), .fallback = "8",
-	 .least = 2, .most = ESC_PATH_LANES_MAX,
+	 .least = 2, .most = ESC_PATHS_MAX,
 	 .help = "Candidate paths to an address of a peer."},
 	{"probe_interval", CONFIG_FIELD(duration, struct config_paths, probe_interval_ns),
 	 .fallback = "1ms", .least = 500 * CONFIG_US, .most = 100 * CONFIG_MS,

@@ -220,10 +220,10 @@ struct port_row {
 
 #define PORT(member, id) FIELD(struct port_row, member, U64, NULL), .metric = &delay_metrics[id]
 static const struct field port_fields[] = {
-	{PORT(counts.noted, RECEIPTS_NOTED_TOTAL)},
+	{PORT(counts.samples_sent, RECEIPTS_NOTED_TOTAL)},
 	{PORT(counts.receipts, RECEIPTS_MATCHED_TOTAL)},
-	{PORT(counts.spoiled, RECEIPTS_SPOILED_TOTAL)},
-	{PORT(counts.overwritten, RECEIPTS_OVERWRITTEN_TOTAL)},
+	{PORT(counts.samples_discarded, RECEIPTS_SPOILED_TOTAL)},
+	{PORT(counts.samples_expired, RECEIPTS_OVERWRITTEN_TOTAL)},
 	{PORT(counts.over, PORT_QP_OWD_OVER_THRESHOLD_TOTAL)},
 	{PORT(counts.crossings, PORT_QP_OWD_THRESHOLD_CROSSINGS_TOTAL)},
 	{PORT(untimed, RECEIPTS_UNTIMED_TOTAL)},
@@ -275,7 +275,7 @@ static void write_ports(FILE *out, const struct delays *delays, const struct por
 		const struct delays_port *sums = &delays->ports[port->index % ESC_PORTS_MAX];
 
 		/* Nothing is measured there, and nothing was: a 0 would be more than is known. */
-		if (!delays->core->config->receipts.on && !sums->counts.noted)
+		if (!delays->core->config->receipts.on && !sums->counts.samples_sent)
 			continue;
 		write_histogram(histogram, port, sums);
 		rows[count++] = (struct port_row){

@@ -153,7 +153,7 @@ static bool book_take_token(struct book_kind *kind)
 static void book_tell(struct verdict_book *book, struct book_entry *entry, enum verdict_phase phase)
 {
 	entry->told = true;
-	entry->told_ns = book->now_ns;
+	entry->reported_ns = book->now_ns;
 	entry->told_lead = entry->evidence.lead;
 	book_event(book, phase, entry);
 }
@@ -176,7 +176,7 @@ static void book_change(struct verdict_book *book, struct book_entry *entry)
 {
 	double lead = entry->evidence.lead, told = entry->told_lead;
 
-	if (!entry->told || !entry->found || book->now_ns - entry->told_ns < LAW_CHANGE_NS)
+	if (!entry->told || !entry->found || book->now_ns - entry->reported_ns < LAW_CHANGE_NS)
 		return;
 	if ((lead >= 2 * told || 2 * lead <= told) && book_take_token(&book->kinds[entry->kind]))
 		book_tell(book, entry, VERDICT_CHANGE);

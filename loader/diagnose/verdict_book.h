@@ -26,7 +26,7 @@ struct book_entry {
 	bool told;  /* its begin was an event */
 	double told_lead;
 	unsigned int returns;
-	uint64_t first_ns, found_ns, told_ns, over_ns;
+	uint64_t first_ns, found_ns, reported_ns, over_ns;
 };
 
 struct book_kind {

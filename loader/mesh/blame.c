@@ -31,7 +31,7 @@ static int query_other(struct mesh *mesh, const struct mesh_plane *plane,
 			    plane->plane == FLEET_PLANE_FRONTEND ? ESC_PROBE_PLANE : 0);
 	mesh->sequence++;
 	probe_datagram_number(&datagram, ESC_PROBE_OPCODE_REQUEST, mesh->sequence, mesh->sequence,
-			      ESC_PROBE_ASKS);
+			      ESC_PROBE_QUERY);
 	datagram.probe.about = htobe64(about);
 	err = probe_datagram_send(fd, &datagram);
 	close(fd);

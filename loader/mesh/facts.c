@@ -143,8 +143,8 @@ static void get_silence(const struct mesh *mesh, const struct mesh_peer *peer,
 	struct esc_peer now;
 
 	if (!mesh_read_peer(mesh, peer->edge->plane, peer->edge->id, &now) &&
-	    now.heard_local_ns > heard_ns && now.heard_local_ns >= peer->since_ns)
-		heard_ns = now.heard_local_ns;
+	    now.received_local_ns > heard_ns && now.received_local_ns >= peer->since_ns)
+		heard_ns = now.received_local_ns;
 	out->heard = heard_ns != 0;
 	if (out->heard && monotonic_ns > heard_ns)
 		out->silent_ns = monotonic_ns - heard_ns;

@@ -49,8 +49,8 @@ void mesh_write_fleet(struct mesh *mesh)
 	if (flags && keys->use)
 		flags |= ESC_FLEET_USE_KEY1;
 	if (replies(mesh))
-		flags |= ESC_FLEET_ANSWER;
-	fleet->answer_max_pps = most_pps > REPLY_LEAST_PPS ? (uint32_t)most_pps : REPLY_LEAST_PPS;
+		flags |= ESC_FLEET_REPLY;
+	fleet->reply_max_pps = most_pps > REPLY_LEAST_PPS ? (uint32_t)most_pps : REPLY_LEAST_PPS;
 	/* What a peer with our budget may send here alone, and some more. */
 	fleet->path_max_pps = config->paths.budget_pps + config->paths.budget_pps / 4;
 	for (unsigned int i = 0; i < MESH_PLANES; i++)

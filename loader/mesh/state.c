@@ -187,11 +187,11 @@ static void read_map(const struct mesh *mesh, struct mesh_peer *peer)
 	if (mesh_read_peer(mesh, edge->plane, edge->id, &now))
 		return;
 	/* What the daemon before received is not current. */
-	if (now.heard_local_ns >= peer->since_ns)
-		peer->heard_ns = now.heard_local_ns;
+	if (now.received_local_ns >= peer->since_ns)
+		peer->heard_ns = now.received_local_ns;
 	if (now.replied_local_ns >= peer->since_ns)
 		peer->replied_ns = now.replied_local_ns;
-	peer->replies_map = now.replies_heard;
+	peer->replies_map = now.replies_received;
 	/* The count goes on over a restart of the daemon, and begins anew with a new entry. */
 	if (!peer->replies_known || peer->replies_map < peer->replies_base)
 		peer->replies_base = peer->replies_map - edge->replies;

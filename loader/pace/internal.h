@@ -40,7 +40,7 @@ struct paced {
 	struct esc_qp_pace now; /* as last read */
 	struct pause_watch watch;
 	bool overheld; /* said, and still so */
-	bool by_hand;
+	bool by_operator;
 	bool seen; /* in the look under way */
 	uint64_t base_local_ns, base_held_ns, base_paused_ns;
 	double held_share, paused_share; /* of the last second; less than 0: not known yet */
@@ -83,7 +83,8 @@ void pace_publish(struct pace *pace);
 void pace_forget_orders(struct pace *pace);
 /* Orders, or lanes' floors: they are asked for with the next packet of each flow. */
 void pace_next_generation(struct pace *pace);
-int pace_order(struct pace *pace, const struct esc_qp_key *key, unsigned int class, bool by_hand);
+int pace_order(struct pace *pace, const struct esc_qp_key *key, unsigned int class,
+	       bool by_operator);
 void pace_withdraw(struct pace *pace, const struct esc_qp_key *key);
 /* Reads `qp_pace`; what belongs to no queue pair any more goes. */
 int pace_read_flows(struct pace *pace, uint64_t now_local_ns);

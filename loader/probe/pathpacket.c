@@ -70,7 +70,7 @@ static size_t put_probe(const struct pathpacket *packet, uint8_t *out)
 		.magic = htobe32(ESC_PROBE_MAGIC),
 		.version = ESC_PROBE_VERSION,
 		.flags = packet->flags,
-		.lane = packet->lane,
+		.path = packet->path,
 		.target = htobe64(packet->target),
 		.sequence = htobe32(packet->sequence),
 		.sport = htobe16(packet->from_port),
@@ -135,7 +135,7 @@ int pathpacket_parse(const uint8_t *ip, size_t bytes, struct pathpacket *out)
 		return -EINVAL;
 	out->sequence = be32toh(probe.sequence);
 	out->target = be64toh(probe.target);
-	out->lane = probe.lane;
+	out->path = probe.path;
 	out->flags = probe.flags;
 	return 0;
 }

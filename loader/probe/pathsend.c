@@ -28,13 +28,13 @@ struct send_socket {
 	int fd;
 };
 
-struct send_lane {
+struct send_path {
 	struct pathsend_pair *pair;
 	uint64_t due_ns;
 	uint64_t interval_ns; /* 0: it is not in the heap */
 	size_t place;	      /* in it */
 	uint16_t sport;
-	uint8_t lane;
+	uint8_t path;
 };
 
 struct pathsend_pair {
@@ -44,7 +44,7 @@ struct pathsend_pair {
 	struct pathpacket packet; /* what is the same of all */
 	unsigned int phase;
 	uint32_t sequence; /* of the next request */
-	struct send_lane lanes[ESC_PATH_LANES_MAX];
+	struct send_path paths[ESC_PATHS_MAX];
 };
 
 struct send_batch {
@@ -61,7 +61,7 @@ struct pathsend {
 	pthread_cond_t changed;
 	struct send_socket *sockets;
 	struct pathsend_pair *pairs;
-	struct send_lane **heap; /* the next one is the first */
+	struct send_path **heap; /* the next one is the first */
 	size_t count, room;
 	struct send_batch batch;
 	struct pathsend_counts counts;
@@ -71,17 +71,17 @@ struct pathsend {
 
 /* --- the heap of lanes, by when they are due --- */
 
-static void heap_put(struct pathsend *send, size_t place, struct send_lane *lane)
+static void heap_put(struct pathsend *send, size_t place, struct send_path *path)
 {
-	send->heap[place] = lane;
-	lane->place = place;
+	send->heap[place] = path;
+	path->place = place;
 }
 
 static void heap_sift(struct pathsend *send, size_t place)
 {
-	struct send_lane *lane = send->heap[place];
+	struct send_path *path = send->heap[place];
 
-	while (place && send->heap[(place - 1) / 2]->due_ns > lane->due_ns) {
+	while (place && send->heap[(place - 1) / 2]->due_ns > path->due_ns) {
 		heap_put(send, place, send->heap[(place - 1) / 2]);
 		place = (place - 1) / 2;
 	}
@@ -91,15 +91,15 @@ static void heap_sift(struct pathsend *send, size_t place)
 		if (child + 1 < send->count &&
 		    send->heap[child + 1]->due_ns < send->heap[child]->due_ns)
 			child++;
-		if (child >= send->count || send->heap[child]->due_ns >= lane->due_ns)
+		if (child >= send->count || send->heap[child]->due_ns >= path->due_ns)
 			break;
 		heap_put(send, place, send->heap[child]);
 		place = child;
 	}
-	heap_put(send, place, lane);
+	heap_put(send, place, path);
 }
 
-static int heap_add(struct pathsend *send, struct send_lane *lane)
+static int heap_add(struct pathsend *send, struct send_path *path)
 {
 	if (send->count == send->room) {
 		size_t room = send->room ? 2 * send->room : 64;
@@ -110,17 +110,17 @@ static int heap_add(struct pathsend *send, struct send_lane *lane)
 		send->heap = grown;
 		send->room = room;
 	}
-	heap_put(send, send->count++, lane);
-	heap_sift(send, lane->place);
+	heap_put(send, send->count++, path);
+	heap_sift(send, path->place);
 	return 0;
 }
 
-static void heap_remove(struct pathsend *send, struct send_lane *lane)
+static void heap_remove(struct pathsend *send, struct send_path *path)
 {
-	size_t place = lane->place;
-	struct send_lane *last = send->heap[--send->count];
+	size_t place = path->place;
+	struct send_path *last = send->heap[--send->count];
 
-	if (last == lane)
+	if (last == path)
 		return;
 	heap_put(send, place, last);
 	heap_sift(send, place);
@@ -170,27 +170,27 @@ static void batch_add(struct pathsend *send, const struct pathsend_pair *pair,
 	};
 }
 
-static void lane_send(struct pathsend *send, struct send_lane *lane)
+static void path_send(struct pathsend *send, struct send_path *path)
 {
-	struct pathsend_pair *pair = lane->pair;
+	struct pathsend_pair *pair = path->pair;
 	struct pathpacket packet = pair->packet;
 
-	packet.from_port = lane->sport;
-	packet.lane = lane->lane;
+	packet.from_port = path->sport;
+	packet.path = path->path;
 	packet.hop_limit = PATHPACKET_HOP_LIMIT;
 	packet.sequence = pair->sequence++;
 	batch_add(send, pair, &packet);
 }
 
 /* On a grid, so that lanes of one interval are due together; a time that has passed is left out. */
-static uint64_t lane_next(const struct send_lane *lane, uint64_t now)
+static uint64_t path_next(const struct send_path *path, uint64_t now)
 {
 	uint64_t phase_ns =
-		lane->interval_ns < SEND_PHASED_NS
+		path->interval_ns < SEND_PHASED_NS
 			? 0
-			: lane->pair->phase % SEND_PHASES * lane->interval_ns / SEND_PHASES;
+			: path->pair->phase % SEND_PHASES * path->interval_ns / SEND_PHASES;
 
-	return (now - phase_ns) / lane->interval_ns * lane->interval_ns + lane->interval_ns +
+	return (now - phase_ns) / path->interval_ns * path->interval_ns + path->interval_ns +
 	       phase_ns;
 }
 
@@ -200,10 +200,10 @@ static uint64_t send_due(struct pathsend *send)
 	uint64_t until = time_local_ns() + SEND_AHEAD_NS;
 
 	while (send->count && send->heap[0]->due_ns <= until) {
-		struct send_lane *lane = send->heap[0];
+		struct send_path *path = send->heap[0];
 
-		lane_send(send, lane);
-		lane->due_ns = lane_next(lane, until);
+		path_send(send, path);
+		path->due_ns = path_next(path, until);
 		heap_sift(send, 0);
 	}
 	if (send->batch.count)
@@ -371,8 +371,8 @@ int pathsend_add(struct pathsend *send, const struct pathsend_config *config,
 	pair->packet.flags = config->flags;
 	pair->phase = config->phase;
 	probe_sockaddr(&config->to, 0, roster_is_ipv4(&config->to), &pair->to);
-	for (unsigned int i = 0; i < ESC_PATH_LANES_MAX; i++)
-		pair->lanes[i] = (struct send_lane){.pair = pair, .lane = (uint8_t)i};
+	for (unsigned int i = 0; i < ESC_PATHS_MAX; i++)
+		pair->paths[i] = (struct send_path){.pair = pair, .path = (uint8_t)i};
 	pthread_mutex_lock(&send->lock);
 	pair->sequence = send->ended + 1;
 	err = socket_take(send, config, &pair->socket);
@@ -395,9 +395,9 @@ void pathsend_remove(struct pathsend *send, struct pathsend_pair *pair)
 	if (!pair)
 		return;
 	pthread_mutex_lock(&send->lock);
-	for (unsigned int i = 0; i < ESC_PATH_LANES_MAX; i++)
-		if (pair->lanes[i].interval_ns)
-			heap_remove(send, &pair->lanes[i]);
+	for (unsigned int i = 0; i < ESC_PATHS_MAX; i++)
+		if (pair->paths[i].interval_ns)
+			heap_remove(send, &pair->paths[i]);
 	while (*at != pair)
 		at = &(*at)->next;
 	*at = pair->next;
@@ -411,20 +411,20 @@ void pathsend_remove(struct pathsend *send, struct pathsend_pair *pair)
 void pathsend_set(struct pathsend *send, struct pathsend_pair *pair, unsigned int number,
 		  uint16_t sport, uint64_t interval_ns)
 {
-	struct send_lane *lane = &pair->lanes[number];
+	struct send_path *path = &pair->paths[number];
 
-	if (lane->sport == sport && lane->interval_ns == interval_ns)
+	if (path->sport == sport && path->interval_ns == interval_ns)
 		return;
 	pthread_mutex_lock(&send->lock);
-	if (lane->interval_ns)
-		heap_remove(send, lane);
-	lane->sport = sport;
-	lane->interval_ns = interval_ns;
+	if (path->interval_ns)
+		heap_remove(send, path);
+	path->sport = sport;
+	path->interval_ns = interval_ns;
 	if (interval_ns) {
-		lane->due_ns = lane_next(lane, time_local_ns());
+		path->due_ns = path_next(path, time_local_ns());
 		/* Without memory it is not probed, and the next call tries again. */
-		if (heap_add(send, lane))
-			lane->interval_ns = 0;
+		if (heap_add(send, path))
+			path->interval_ns = 0;
 	}
 	send_wake(send);
 }
@@ -443,7 +443,7 @@ int pathsend_try(struct pathsend *send, struct pathsend_pair *pair, uint16_t spo
 	pthread_mutex_lock(&send->lock);
 	packet = pair->packet;
 	packet.from_port = sport;
-	packet.lane = ESC_PATH_LANE_NONE;
+	packet.path = ESC_PATH_NONE;
 	packet.hop_limit = hop_limit;
 	packet.sequence = *sequence = pair->sequence++;
 	packet.ident = pathsend_ident(packet.sequence);

@@ -100,7 +100,7 @@ void probe_datagram_init(struct probe_datagram *datagram, uint64_t self, uint64_
 	probe->target = htobe64(target);
 	probe->epoch = htobe64(epoch);
 	probe->about_age_us = htobe32(ESC_PROBE_NEVER);
-	probe->heard_age_us = htobe32(ESC_PROBE_NEVER);
+	probe->received_age_us = htobe32(ESC_PROBE_NEVER);
 }
 
 void probe_datagram_number(struct probe_datagram *datagram, uint8_t opcode, uint32_t sequence,

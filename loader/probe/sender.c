@@ -82,7 +82,7 @@ static void edge_send_pair(struct sender_edge *edge, uint64_t spacing_ns)
 	uint64_t begun_ns;
 
 	edge->pair++;
-	probe_datagram_number(&edge->datagram, ESC_PROBE_OPCODE_WARMER, edge->sequence, edge->pair,
+	probe_datagram_number(&edge->datagram, ESC_PROBE_OPCODE_WARMUP, edge->sequence, edge->pair,
 			      0);
 	edge_send(edge);
 	begun_ns = time_local_ns();
@@ -277,7 +277,7 @@ int sender_query(struct sender *sender, struct sender_edge *edge, uint64_t about
 	/* A pair of its own: this request must not be taken for half of another. */
 	edge->pair++;
 	edge->datagram.probe.about = htobe64(about);
-	err = edge_send_request(edge, ESC_PROBE_ASKS);
+	err = edge_send_request(edge, ESC_PROBE_QUERY);
 	edge->datagram.probe.about = 0;
 	pthread_mutex_unlock(&sender->lock);
 	return err;

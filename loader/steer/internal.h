@@ -50,7 +50,7 @@ struct rule {
 	enum rule_state state;
 	uint64_t published_local_ns;
 	bool in_effect; /* and that was reported */
-	enum esc_steer_moment trigger;
+	enum esc_steer_trigger trigger;
 	uint64_t effect_local_ns;
 	uint64_t first_local_ns;    /* of the entry of `qps`: another one is another queue pair */
 	uint16_t own_sport;	    /* that the packets come with */
@@ -105,10 +105,10 @@ struct pair_qp {
 struct pair {
 	struct path_pair_facts facts;
 	bool there;
-	struct path_facts candidates[ESC_PATH_LANES_MAX]; /* by id; sport 0: none */
-	uint8_t route_of[ESC_PATH_LANES_MAX];
+	struct path_facts candidates[ESC_PATHS_MAX]; /* by id; sport 0: none */
+	uint8_t route_of[ESC_PATHS_MAX];
 	struct contend contend;
-	struct contend_path routes[ESC_PATH_LANES_MAX];
+	struct contend_path routes[ESC_PATHS_MAX];
 	struct contend_qp *qps;
 	struct pair_qp *members;
 	size_t count, room;
@@ -296,7 +296,7 @@ extern const struct event_kind steer_events[];
 const char *steer_subject(const struct esc_qp_key *key, char out[128]);
 /* Names of the interfaces in these slots. */
 json_t *steer_interfaces(const struct steer *steer, uint16_t ports);
-const char *steer_trigger_name(enum esc_steer_moment trigger);
+const char *steer_trigger_name(enum esc_steer_trigger trigger);
 const char *steer_reason_name(enum steer_reason reason);
 json_t *steer_path_wanted(const struct rule *rule);
 void steer_report_moved(struct steer *steer, const struct rule *rule, enum steer_reason reason);

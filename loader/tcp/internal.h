@@ -24,7 +24,7 @@ struct tcp {
 	struct tcplist *list; /* NULL: connections cannot be listed */
 	struct tcpclass *classes;
 	long left_out; /* cgroups that a class names and that there was no room for */
-	struct esc_tcp_word ctl;
+	struct esc_tcp_control ctl;
 	bool blind;		 /* fabric time is not good enough, and that was told */
 	char why[TCP_WHY_BYTES]; /* what could not be had when it was loaded; "": all */
 };

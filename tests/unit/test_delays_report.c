@@ -79,7 +79,7 @@ static void put(const struct qp_entry *qp, unsigned int samples, int64_t delay_n
 	}
 	window->bound_ns = 400;
 	window->stack_max_ns = 7000;
-	owd.noted += samples + 1;
+	owd.samples_sent += samples + 1;
 	owd.receipts += samples;
 	owd.samples += samples;
 	owd.over += delay_ns > 100000 ? samples : 0;
@@ -212,13 +212,13 @@ Test(delays_report, why_there_is_no_delay)
 		if (IS("clock"))
 			fake.clock.state = CLOCK_FREE_RUNNING;
 		memset(&owd, 0, sizeof(owd));
-		owd.noted = IS("untimed") || IS("unanswered") ? 20 : 0;
+		owd.samples_sent = IS("untimed") || IS("unanswered") ? 20 : 0;
 		owd.receipts = IS("untimed") ? 20 : 0;
 		owd.first_ktime_ns = owd.last_ktime_ns = IS("untimed") ? world.now_ns : 0;
-		if (owd.noted)
+		if (owd.samples_sent)
 			bpf_map_update_elem(world.fd, &qp->key, &owd, BPF_ANY);
 		if (IS("blind"))
-			qp->qp.sample_flags = ESC_SAMPLE_BLIND;
+			qp->qp.sample_flags = ESC_SAMPLE_NO_FEEDBACK;
 #undef IS
 		look();
 		object = told(qp);
