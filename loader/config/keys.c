@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The sections of the configuration that several modules read. */
-#include "keys.h"
-
 #include <ctype.h>
 #include <errno.h>
 #include <jansson.h>
@@ -12,14 +10,13 @@
 #include <unistd.h>
 
 #include "clocksync/graph.h"
-#include "config.h"
+#include "internal.h"
 #include "maps/maps.h"
 #include "maps/tcp.h"
 #include "pacing/pathlive.h"
 
 #define DRIFT_MOST_PPB 400000	/* a clock's rate has room for 976 ppm */
 #define QPS_MAX_MOST (1u << 20) /* 976 bytes an entry in the kernel: 1.0 GB */
-
 /* --- mesh, clock --- */
 
 static const struct config_key mesh_keys[] = {
