@@ -78,16 +78,22 @@ static int finish(int err, char *error)
 	return err ? 1 : 0;
 }
 
-/* Warnings and errors alike go to stderr, a line each. */
-static int check_config(const struct arguments *arguments)
+/* --check-config: warnings and errors go to stderr, a line each. --remove: see the usage. */
+static int check_or_remove(const struct arguments *arguments)
 {
 	const struct config_input input = {.path = arguments->config,
 					   .sections = daemon_config_sections(),
-					   .check_host = true};
+					   .check_host = arguments->check};
 	struct config *config = NULL;
 	char *report = NULL;
 	int err = config_load(&input, &config, &report);
 
+	if (!arguments->check) {
+		if (!err)
+			err = dataplane_remove(config->pin_root, &report);
+		config_free(config);
+		return finish(err, report);
+	}
 	if (report)
 		fprintf(stderr, "%s\n", report);
 	else if (err)
@@ -98,20 +104,6 @@ static int check_config(const struct arguments *arguments)
 	config_free(config);
 	free(report);
 	return err ? 1 : 0;
-}
-
-static int remove_everything(const struct arguments *arguments)
-{
-	const struct config_input input = {.path = arguments->config,
-					   .sections = daemon_config_sections()};
-	struct config *config = NULL;
-	char *error = NULL;
-	int err = config_load(&input, &config, &error);
-
-	if (!err)
-		err = dataplane_remove(config->pin_root, &error);
-	config_free(config);
-	return finish(err, error);
 }
 
 /* --- signals --- */
@@ -135,19 +127,6 @@ static int on_end(sd_event_source *source, const struct signalfd_siginfo *info, 
 	(void)source;
 	log_info("ending on signal %u; programs stay attached and go on counting", info->ssi_signo);
 	return sd_event_exit(daemon->core.loop, 0);
-}
-
-static int serve_signals(struct daemon *daemon)
-{
-	int err = sd_event_add_signal(daemon->core.loop, NULL, SIGTERM, on_end, daemon);
-
-	if (err >= 0)
-		err = sd_event_add_signal(daemon->core.loop, NULL, SIGINT, on_end, daemon);
-	if (err >= 0)
-		err = sd_event_add_signal(daemon->core.loop, NULL, SIGHUP, on_reload, daemon);
-	if (err >= 0)
-		err = sd_event_set_watchdog(daemon->core.loop, true);
-	return err < 0 ? err : 0;
 }
 
 /* Blocked before anything may be sent: the loop receives them. */
@@ -212,14 +191,23 @@ static int serve(const struct arguments *arguments)
 	bool foreground = arguments->foreground || getenv("NOTIFY_SOCKET");
 	int ready = foreground ? -1 : go_to_background();
 	struct daemon *daemon = NULL;
+	sd_event *loop = NULL;
 	char *error = NULL;
 	int err;
 
 	block_signals();
 	err = daemon_new(&daemon, arguments->config, &error);
-	if (!err)
-		err = serve_signals(daemon);
-	if (err) {
+	if (!err) {
+		loop = daemon->core.loop;
+		err = sd_event_add_signal(loop, NULL, SIGTERM, on_end, daemon);
+	}
+	if (err >= 0)
+		err = sd_event_add_signal(loop, NULL, SIGINT, on_end, daemon);
+	if (err >= 0)
+		err = sd_event_add_signal(loop, NULL, SIGHUP, on_reload, daemon);
+	if (err >= 0)
+		err = sd_event_set_watchdog(loop, true);
+	if (err < 0) {
 		daemon_free(daemon);
 		return finish(err, error);
 	}
@@ -230,7 +218,7 @@ static int serve(const struct arguments *arguments)
 		   daemon->core.config->interface_count);
 	if (ready >= 0)
 		leave_terminal(ready);
-	err = sd_event_loop(daemon->core.loop);
+	err = sd_event_loop(loop);
 	sd_notify(0, "STOPPING=1");
 	daemon_free(daemon);
 	return finish(err < 0 ? err : 0, NULL);
@@ -243,7 +231,6 @@ int main(int argc, char **argv)
 
 	if (code >= 0)
 		return code;
-	if (arguments.check)
-		return check_config(&arguments);
-	return arguments.remove ? remove_everything(&arguments) : serve(&arguments);
+	return arguments.check || arguments.remove ? check_or_remove(&arguments)
+						   : serve(&arguments);
 }

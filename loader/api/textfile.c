@@ -109,53 +109,37 @@ void textfile_write_families(FILE *out, struct core *core)
 		module->capability->write_metrics(module->self, out);
 }
 
-/* A new file under a name that node_exporter does not read; NULL with errno. */
-static FILE *open_aside(const char *aside)
+/*
+ * Aside, under a name that node_exporter does not read, and then in one step to where it is read.
+ * @up false: the daemon stops.
+ */
+static int write_file(struct textfile *textfile, const char *path, bool up)
 {
 	FILE *out = NULL;
-	int fd, err;
+	char *aside;
+	int fd, err = 0;
 
-	/* The folder may belong to another user: nothing that lies there is followed. */
+	if (asprintf(&aside, "%s.new", path) < 0)
+		return -ENOMEM;
+	/* The directory may belong to another user: nothing that lies there is followed. */
 	unlink(aside);
 	fd = open(aside, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
 	if (fd >= 0 && !fchmod(fd, 0644))
 		out = fdopen(fd, "w");
-	err = errno;
-	if (fd >= 0 && !out) {
-		close(fd);
-		unlink(aside);
-	}
-	errno = err;
-	return out;
-}
-
-/* Aside, and then in one step to where it is read. @up false: the daemon stops. */
-static int write_file(struct textfile *textfile, const char *path, bool up)
-{
-	char *aside;
-	FILE *out;
-	int err = 0;
-
-	if (asprintf(&aside, "%s.new", path) < 0)
-		return -ENOMEM;
-	out = open_aside(aside);
-	if (!out) {
+	if (!out)
 		err = -errno;
-		goto out;
-	}
-	if (up)
+	else if (up)
 		textfile_write_families(out, textfile->core);
 	else
 		write_process(out, false);
-	if (ferror(out))
+	if (out && ferror(out))
 		err = -EIO;
-	if (fclose(out) && !err)
+	if (out ? fclose(out) && !err : fd >= 0 && close(fd))
 		err = -errno;
 	if (!err && rename(aside, path))
 		err = -errno;
-	if (err)
+	if (err && fd >= 0)
 		unlink(aside);
-out:
 	free(aside);
 	return err;
 }
@@ -179,7 +163,7 @@ static void report(struct textfile *textfile, const char *directory, int err)
 	textfile->failed = err != 0;
 }
 
-/* A reload may have moved the file; the old one would stand there for ever. */
+/* A reload may have moved the file; the old one would stay there for ever. */
 static void forget_written(struct textfile *textfile, const char *path)
 {
 	if (!textfile->written || (path && !strcmp(textfile->written, path)))

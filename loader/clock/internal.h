@@ -45,6 +45,13 @@ struct clock {
 	struct clock_anchor anchor;
 };
 
+/* All edges; the body may remove its own. */
+#define for_each_edge(clock, edge)                                                                 \
+	for (size_t slot_ = 0; slot_ < CLOCK_EDGES_MAX; slot_++)                                   \
+		if (!((edge) = (clock)->edges[slot_]))                                             \
+			continue;                                                                  \
+		else
+
 #define CLOCK_EVENTS(X)                                                                            \
 	X(CLOCK_STATE, "clock_state", NOTICE, "The fabric clock is in another state.")             \
 	X(CLOCK_REFUSED, "clock_refused", WARNING, "A peer is not used for the clock for 2 s.")    \
@@ -107,6 +114,7 @@ void clock_put_status(void *self, json_t *status);
 extern const struct verb_handler clock_verb_handlers[];
 
 /* metrics.c */
+extern const struct field clock_fields[]; /* of struct clock_facts: JSON and metrics */
 void clock_facts_metrics(const struct clock_facts *facts, FILE *out);
 void clock_write_metrics(void *self, FILE *out);
 

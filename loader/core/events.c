@@ -70,15 +70,6 @@ void events_free(struct events *events)
 	free(events);
 }
 
-static void report_file_failure(struct events *events, const char *what, int error)
-{
-	if (!events->file_failed)
-		log_warning("events.file %s: %s: %s; events are kept in memory, and the file is "
-			    "tried again with each event",
-			    events->file, what, strerror(error));
-	events->file_failed = true;
-}
-
 /*
  * Opened for each event, so that a rotated or removed file is followed, and a full disk is noticed
  * once there is room again. Events are rare.
@@ -96,11 +87,12 @@ static void append_to_file(struct events *events, const json_t *event)
 		return;
 	fd = open(events->file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0640);
 	written = fd < 0 ? -1 : write(fd, line, bytes);
-	if (written == bytes)
-		events->file_failed = false;
-	else
-		report_file_failure(events, fd < 0 ? "cannot be opened" : "cannot be written",
-				    written < 0 ? errno : ENOSPC);
+	if (written != bytes && !events->file_failed)
+		log_warning("events.file %s: %s: %s; events are kept in memory, and the file is "
+			    "tried again with each event",
+			    events->file, fd < 0 ? "cannot be opened" : "cannot be written",
+			    strerror(written < 0 ? errno : ENOSPC));
+	events->file_failed = written != bytes;
 	if (written > 0)
 		events->line_open = written != bytes;
 	if (fd >= 0)

@@ -101,6 +101,13 @@ struct mesh {
 	void *add_context;
 };
 
+/* All peers; the body may remove its own. */
+#define for_each_peer(mesh, peer)                                                                  \
+	for (size_t slot_ = 0; slot_ < MESH_PEERS_MAX; slot_++)                                    \
+		if (!((peer) = (mesh)->peers[slot_]))                                              \
+			continue;                                                                  \
+		else
+
 #define MESH_EVENTS(X)                                                                             \
 	X(MESH_PEER_DOWN, "peer_down", WARNING,                                                    \
 	  "Nothing was received from a peer for mesh.down_after.")                                 \
@@ -177,7 +184,6 @@ void mesh_write_peers(struct mesh *mesh, const struct mesh_plane *plane);
 int mesh_read_peer(const struct mesh *mesh, enum fleet_plane plane, uint64_t id,
 		   struct esc_peer *out);
 
-/* address.c */
 /* The host of each address, by the members; those that are gone leave `peer_addresses`. */
 void mesh_write_addresses(struct mesh *mesh);
 
@@ -187,15 +193,11 @@ void mesh_set_state(struct mesh_peer *peer, enum peer_state state);
 
 /* blame.c */
 void mesh_inquire(struct mesh *mesh, struct mesh_peer *peer, uint64_t now_ns);
-void mesh_take_query_reply(struct mesh *mesh, const struct esc_probe_event *event);
+void mesh_take_query_reply(void *mesh, const struct esc_probe_event *event);
 /* "pair", "peer", "nic", "own_nic", or NULL. */
 const char *mesh_blame(const struct mesh *mesh, const struct mesh_peer *peer, uint64_t now_ns);
 /* Peers of a plane that have been silent for half of down_after. */
 unsigned int mesh_count_silent(const struct mesh *mesh, enum fleet_plane plane, uint64_t now_ns);
-
-/* members.c */
-void mesh_poll_members(struct mesh *mesh);
-void mesh_subscribe_members(struct mesh *mesh);
 
 /* reply.c */
 json_t *mesh_peer_json(const struct mesh_peer_facts *peer);
