@@ -3,12 +3,16 @@
 #ifndef ESC_LOADER_NIC_PARTS_H
 #define ESC_LOADER_NIC_PARTS_H
 
+#include <jansson.h>
 #include <net/if.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/prom.h"
 #include "config/config.h"
+#include "core/core.h"
+#include "fleet/fleet.h"
 #include "maps/maps.h"
 #include "nic.h"
 #include "pacing/nicguard.h"
@@ -19,9 +23,7 @@ struct nic_peer;
 /* ---- what is there: nic_plan.c ---- */
 
 #define NIC_PAIRS_MAX ESC_PORTS_MAX
-#define NIC_USED_MAX                                                                               \
-	64 /* (our address, peer's) that are watched; more only fail over by carrier               \
-	    */
+#define NIC_USED_MAX 64 /* pairs of addresses that are watched; more fail over by carrier only */
 
 /* A pair as the configuration has it, and as the kernel has it now. */
 struct nic_pair {
@@ -48,7 +50,7 @@ void nic_plan_pairs(struct nic_plan *plan, const struct config *config);
 int nic_plan_homes(struct nic_plan *plan, const struct config *config);
 /* The next hops to the peers: the kernel is asked for one peer of each IP version. */
 void nic_plan_hops(struct nic_plan *plan, const struct nic_peer *peers, size_t count);
-/* The gateway from @ifindex to @to; all zero: it is on the link, or there is no way. */
+/* The gateway from @ifindex to @to; all zero: it is on the link, or there is no route. */
 struct esc_address nic_route_hop(unsigned int ifindex, const struct esc_address *to);
 
 /* ---- the kernel's side: nic_kernel.c ---- */
@@ -58,7 +60,7 @@ enum nic_hook { NIC_EGRESS, NIC_INGRESS, NIC_DUMMY };
 struct nic_kernel {
 	struct nic_programs *skeleton;
 	const struct pins *pins;   /* borrowed */
-	struct esc_nic_control *word; /* mapped */
+	struct esc_nic_control *control; /* mapped */
 	int local_fd, peers_fd, routes_fd, counts_fd;
 	int acks_fd, requests_fd; /* the programs' own */
 };
@@ -77,26 +79,26 @@ void nic_kernel_counts(const struct nic_kernel *kernel, struct esc_nic_counts *o
 
 /* ---- the watch: a thread of its own, since what it says is in a hurry: nic_watch.c ---- */
 
-enum nic_why {
-	NIC_WHY_NONE,
-	NIC_WHY_CARRIER,
-	NIC_WHY_ADMIN,
-	NIC_WHY_GONE,
-	NIC_WHY_SILENT,
-	NIC_WHY_PEER,
-	NIC_WHYS
+enum nic_reason {
+	NIC_REASON_NONE,
+	NIC_REASON_CARRIER,
+	NIC_REASON_ADMIN,
+	NIC_REASON_GONE,
+	NIC_REASON_SILENT,
+	NIC_REASON_PEER,
+	NIC_REASONS
 };
 
 /* A device of a pair. */
 struct nic_device {
 	char name[IF_NAMESIZE];
 	unsigned int ifindex; /* 0: gone */
-	enum nic_why why;     /* NONE: it is up */
+	enum nic_reason why;     /* NONE: it is up */
 	struct nicguard guard;
 };
 
 /* One of the four ways of a pair of addresses. */
-struct nic_way {
+struct nic_route {
 	struct nicguard_probes probes;
 	struct nicguard guard;
 	uint64_t rtt_ns; /* of the newest answer; 0: none */
@@ -109,25 +111,24 @@ struct nic_used {
 	struct esc_address peer_first, peer_second;
 	const char *host; /* borrowed from the members */
 	bool wanted;	  /* while the list is made anew */
-	struct nic_way ways[ESC_NIC_ROUTES];
+	struct nic_route routes[ESC_NIC_ROUTES];
 	uint32_t usable;	  /* as `nic_routes` has it */
 	enum esc_nic_route taken; /* what tc egress does with its packets now */
-	enum nic_why why;
+	enum nic_reason why;
 	uint64_t since_ns;    /* that it is taken */
 	unsigned int resends; /* still to do */
 };
 
 /* What the thread saw, for the ledger. */
-enum nic_news_kind { NIC_NEWS_DOWN, NIC_NEWS_RETURN, NIC_NEWS_FAILOVER, NIC_NEWS_BACK };
+enum nic_report_kind { NIC_REPORT_DOWN, NIC_REPORT_RETURN, NIC_REPORT_FAILOVER, NIC_REPORT_BACK };
 
-struct nic_news {
-	enum nic_news_kind kind;
+struct nic_report {
+	enum nic_report_kind kind;
 	char device[IF_NAMESIZE];
-	enum nic_why why;
+	enum nic_reason why;
 	uint64_t hold_ns;
 	struct esc_nic_route_key key;
 	enum esc_nic_route from, to;
-	uint32_t usable;
 	uint64_t silent_ns; /* since the newest probe that was answered had been sent */
 	uint64_t lasted_ns; /* of what ends */
 };
@@ -140,7 +141,7 @@ struct nic_watch_facts {
 	struct nic_used used[NIC_USED_MAX];
 	size_t used_count;
 	size_t left_out;
-	uint64_t failovers[NIC_WHYS];
+	uint64_t failovers[NIC_REASONS];
 	uint64_t probes_sent, probes_answered, resent;
 };
 
@@ -155,7 +156,7 @@ void nic_watch_use(struct nic_watch *watch, const struct nic_used *used, size_t 
 void nic_watch_get(struct nic_watch *watch, struct nic_watch_facts *out);
 /* Readable when there are news; false: no more. */
 int nic_watch_fd(const struct nic_watch *watch);
-bool nic_watch_news(struct nic_watch *watch, struct nic_news *out);
+bool nic_watch_read(struct nic_watch *watch, struct nic_report *out);
 
 /* ---- what a dead NIC may have lost last: nic_resend.c ---- */
 
@@ -187,7 +188,52 @@ bool nic_socket_receive(int fd, struct esc_nic_probe *out, struct esc_address *f
 
 bool nic_address_is_v4(const struct esc_address *address);
 bool nic_address_is_set(const struct esc_address *address);
-const char *nic_why_name(enum nic_why why);
-const char *nic_way_name(enum esc_nic_route way);
+const char *nic_reason_name(enum nic_reason why);
+const char *nic_route_name(enum esc_nic_route route);
+
+/* ---- in the loop: nic.c and report.c ---- */
+
+struct sd_event_source;
+
+struct nic_peer {
+	struct esc_address address; /* first: the list is sorted by it */
+	struct esc_nic_peer is;
+	const char *host; /* NULL: not an address of queue pairs */
+};
+
+struct nic {
+	struct core *core;
+	struct dataplane *dataplane;
+	struct qptable *qps;
+	struct fleet_subscriber members;
+	bool off;	/* the kill switch */
+	char note[256]; /* why it is off against the configuration; "" it is not */
+	uint32_t links; /* a digest of interface indices */
+	struct nic_kernel kernel;
+	struct nic_plan plan;
+	struct nic_peer *peers;
+	size_t peer_count;
+	struct nic_watch *watch; /* NULL: nothing is protected */
+	struct sd_event_source *report_source;
+};
+
+#define NIC_TICK_NS 1000000000ull
+
+#define NIC_EVENTS(X)                                                                              \
+	X(NIC_REFUSED, "nic_refused", WARNING, "NIC failover is off against the configuration.")   \
+	X(NIC_DOWN, "nic_down", WARNING, "A NIC of a pair is dead; its sibling is used.")          \
+	X(NIC_RETURN, "nic_return", NOTICE, "A NIC of a pair is used again.")                      \
+	X(NIC_FAILOVER, "nic_failover", WARNING, "A pair of addresses uses other NICs.")           \
+	X(NIC_FAILBACK, "nic_failback", NOTICE, "A pair of addresses uses its own NICs again.")
+enum { NIC_EVENTS(EVENT_ENUM) };
+extern const struct event_kind nic_events[];
+extern const struct metric nic_metrics[];
+extern const struct verb_handler nic_verb_handlers[];
+
+/* The watch has reports: into the event log. */
+int nic_on_report(struct sd_event_source *source, int fd, uint32_t events, void *context);
+/* `nic_failover` of `status`. */
+void nic_status(void *self, json_t *status);
+void nic_write_metrics(void *self, FILE *out);
 
 #endif

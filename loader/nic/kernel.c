@@ -44,7 +44,7 @@ static int map_word(struct nic_kernel *kernel)
 
 	if (at == MAP_FAILED)
 		return -errno;
-	kernel->word = at;
+	kernel->control = at;
 	return 0;
 }
 
@@ -89,8 +89,8 @@ int nic_kernel_open(struct nic_kernel *kernel, const struct pins *pins, char **e
 
 void nic_kernel_close(struct nic_kernel *kernel)
 {
-	if (kernel->word)
-		munmap(kernel->word, getpagesize());
+	if (kernel->control)
+		munmap(kernel->control, getpagesize());
 	nic_programs__destroy(kernel->skeleton);
 	memset(kernel, 0, sizeof(*kernel));
 }

@@ -16,7 +16,7 @@
 #include "base/explain.h"
 #include "base/log.h"
 #include "fleet/fleet.h"
-#include "own.h"
+#include "internal.h"
 #include "qp/qp.h"
 #include "net/rtnl.h"
 
@@ -273,13 +273,13 @@ static int attach_all(struct nic *nic, char **error)
 
 static void write_flags(struct nic *nic, uint32_t flags)
 {
-	if (nic->kernel.word)
-		__atomic_store_n(&nic->kernel.word->flags, flags, __ATOMIC_SEQ_CST);
+	if (nic->kernel.control)
+		__atomic_store_n(&nic->kernel.control->flags, flags, __ATOMIC_SEQ_CST);
 }
 
 static void stop_watch(struct nic *nic)
 {
-	nic->news_source = sd_event_source_disable_unref(nic->news_source);
+	nic->report_source = sd_event_source_disable_unref(nic->report_source);
 	nic_watch_stop(nic->watch);
 	nic->watch = NULL;
 }
@@ -289,8 +289,8 @@ static int start_watch(struct nic *nic, char **error)
 	int err = nic_watch_start(&nic->watch, &nic->kernel, &nic->plan, nic->core->config);
 
 	if (!err)
-		err = sd_event_add_io(nic->core->loop, &nic->news_source, nic_watch_fd(nic->watch),
-				      EPOLLIN, nic_on_news, nic);
+		err = sd_event_add_io(nic->core->loop, &nic->report_source, nic_watch_fd(nic->watch),
+				      EPOLLIN, nic_on_report, nic);
 	return err < 0 ? explain(error, err, "the watch on NICs cannot be started: %s",
 				 strerror(-err))
 		       : 0;
@@ -312,7 +312,7 @@ static int begin(struct nic *nic, char **error)
 		err = peers_write(nic);
 	}
 	if (!err) {
-		nic->kernel.word->port = nic_keys(config)->port;
+		nic->kernel.control->port = nic_keys(config)->port;
 		err = attach_all(nic, error);
 	}
 	if (!err)

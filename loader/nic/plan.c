@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "own.h"
+#include "internal.h"
 #include "net/rtnl.h"
 
 void nic_plan_pairs(struct nic_plan *plan, const struct config *config)
