@@ -16,7 +16,6 @@
 #include "net/ethtool.h"
 #include "net/rtnl.h"
 #include "offload.h"
-#include "support.h"
 
 static bool mode_is_wanted(enum config_attach attach, enum esc_xdp_mode mode)
 {

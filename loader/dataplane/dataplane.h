@@ -82,6 +82,9 @@ const char *xdp_mode_name(enum esc_xdp_mode mode);
 const char *xdp_via_name(enum esc_xdp_via via);
 const char *tc_via_name(enum esc_tc_via via);
 
+/* Probes the kernel features that it uses, for `features`; see struct verb_set. */
+void support_features(json_t *list);
+
 unsigned int dataplane_port_count(const struct dataplane *dataplane);
 /* Fresh facts about port number @i of 0..count-1. */
 int dataplane_port(const struct dataplane *dataplane, unsigned int i, struct port_info *out);
@@ -103,8 +106,7 @@ int dataplane_reasons(const struct dataplane *dataplane,
 		      struct esc_reason_count out[ESC_REASON_MAX]);
 
 /* fq onto an interface (qdisc.h), to be undone when it is detached; and off again, if it is ours. */
-int dataplane_make_fq(struct dataplane *dataplane, const char *interface, char **error);
-int dataplane_drop_fq(struct dataplane *dataplane, const char *interface, char **error);
+int dataplane_set_fq(struct dataplane *dataplane, const char *interface, bool on, char **error);
 
 /* The value of `control`, mapped; borrowed. */
 struct esc_control *dataplane_control(const struct dataplane *dataplane);

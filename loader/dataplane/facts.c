@@ -109,18 +109,13 @@ const char *dataplane_stamps_missing(const struct dataplane *dataplane, const ch
 	return port->record.tc_via == ESC_TC_NONE ? "tc program" : NULL;
 }
 
-int dataplane_make_fq(struct dataplane *dataplane, const char *interface, char **error)
+int dataplane_set_fq(struct dataplane *dataplane, const char *interface, bool on, char **error)
 {
 	struct port *port = (struct port *)dataplane_find(dataplane, interface);
 
-	return port ? port_make_fq(port, error) : -ENODEV;
-}
-
-int dataplane_drop_fq(struct dataplane *dataplane, const char *interface, char **error)
-{
-	struct port *port = (struct port *)dataplane_find(dataplane, interface);
-
-	return port ? port_drop_fq(port, error) : -ENODEV;
+	if (!port)
+		return -ENODEV;
+	return on ? port_make_fq(port, error) : port_drop_fq(port, error);
 }
 
 /* --- counts, summed over CPUs --- */

@@ -100,7 +100,8 @@ int locks_take(struct locks **out, const struct locks *owned, const struct confi
 	if (!locks)
 		return -ENOMEM;
 	for (size_t i = 0; i < config->interface_count; i++) {
-		struct lock *lock = &locks->locks[locks->count];
+		struct lock *lock = &locks->locks[i];
+		int err;
 
 		snprintf(lock->name, sizeof(lock->name), "%s", config->interfaces[i].name);
 		lock->fd = locks_find(owned, lock->name);
@@ -108,8 +109,7 @@ int locks_take(struct locks **out, const struct locks *owned, const struct confi
 		if (!lock->borrowed)
 			lock->fd = lock_bind(lock->name, config, error);
 		if (lock->fd < 0) {
-			int err = lock->fd;
-
+			err = lock->fd;
 			locks_free(locks);
 			return err;
 		}

@@ -80,46 +80,24 @@ uint32_t offload_taken(const struct offload_state *before, const struct offload_
 	return taken;
 }
 
-static size_t offload_append(char *out, size_t bytes, size_t used, const char *separator,
-			     const char *text)
+static void append(char *out, size_t bytes, const char *separator, const char *text)
 {
-	int n = snprintf(out + used, bytes - used, "%s%s", used ? separator : "", text);
+	size_t used = strlen(out);
 
-	return used + (size_t)n < bytes ? used + n : bytes - 1;
-}
-
-static size_t offload_note_taken(const char *name, uint32_t taken, char *out, size_t bytes)
-{
-	struct link_facts link;
-	char text[64];
-	size_t used = 0;
-
-	for (size_t i = 0; i < OFFLOAD_COUNT; i++)
-		if (taken & 1u << i)
-			used = offload_append(out, bytes, used, ", ", offload_names[i]);
-	if (used)
-		used = offload_append(out, bytes, used, " ", "went off while XDP is attached");
-	if ((taken & OFFLOAD_MAX_MTU) && !rtnl_link(name, &link)) {
-		snprintf(text, sizeof(text), "the largest MTU is %u while XDP is attached",
-			 link.max_mtu);
-		used = offload_append(out, bytes, used, "; ", text);
-	}
-	return used;
+	snprintf(out + used, bytes - used, "%s%s", used ? separator : "", text);
 }
 
 /* drivers/net/veth.c: veth_disable_xdp() and veth_xdp_set() change the peer's features. */
-static void offload_note_veth(const char *name, size_t used, char *out, size_t bytes)
+static void note_veth(const struct link_facts *link, char *out, size_t bytes)
 {
 	struct offload_state state;
-	struct link_facts link, peer;
+	struct link_facts peer;
 	char text[160];
 
-	if (rtnl_link(name, &link) || strcmp(link.kind, "veth"))
-		return;
-	if (!link.peer_ifindex || rtnl_link_by_index(link.peer_ifindex, &peer)) {
-		offload_append(out, bytes, used, "; ",
-			       "its veth peer, in another network namespace, has TCP segmentation "
-			       "offload off while native XDP is attached");
+	if (!link->peer_ifindex || rtnl_link_by_index(link->peer_ifindex, &peer)) {
+		append(out, bytes, "; ",
+		       "its veth peer, in another network namespace, has TCP segmentation "
+		       "offload off while native XDP is attached");
 		return;
 	}
 	offload_read_features(peer.name, &state);
@@ -129,15 +107,27 @@ static void offload_note_veth(const char *name, size_t used, char *out, size_t b
 		 "its veth peer %s has TCP segmentation offload off and a largest MTU of %u while "
 		 "native XDP is attached",
 		 peer.name, peer.max_mtu);
-	offload_append(out, bytes, used, "; ", text);
+	append(out, bytes, "; ", text);
 }
 
 void offload_note(const char *name, uint32_t taken, bool native, char *out, size_t bytes)
 {
-	size_t used;
+	struct link_facts link;
+	char text[64];
 
 	out[0] = '\0';
-	used = offload_note_taken(name, taken, out, bytes);
-	if (native)
-		offload_note_veth(name, used, out, bytes);
+	for (size_t i = 0; i < OFFLOAD_COUNT; i++)
+		if (taken & 1u << i)
+			append(out, bytes, ", ", offload_names[i]);
+	if (out[0])
+		append(out, bytes, " ", "went off while XDP is attached");
+	if (rtnl_link(name, &link))
+		return;
+	if (taken & OFFLOAD_MAX_MTU) {
+		snprintf(text, sizeof(text), "the largest MTU is %u while XDP is attached",
+			 link.max_mtu);
+		append(out, bytes, "; ", text);
+	}
+	if (native && !strcmp(link.kind, "veth"))
+		note_veth(&link, out, bytes);
 }

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "port.h"
-
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "support.h"
-
 #include <bpf/bpf.h>
 #include <bpf/btf.h>
 #include <bpf/libbpf.h>
@@ -21,9 +19,8 @@
 #include <unistd.h>
 #include <xdp/libxdp.h>
 
-#include "attach.h"
 #include "base/feature.h"
-#include "bpflog.h"
+#include "internal.h"
 #include "net/netlink.h"
 #include "pins.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* How the attachment of the programs is shown in `status` and `health`. */
 #include "base/verb.h"
-#include "support.h"
+#include "dataplane.h"
 
 /* clang-format off: tables */
 

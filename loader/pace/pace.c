@@ -156,8 +156,7 @@ int pace_setup_fq(struct pace *pace, const char *interface, bool on, char **erro
 	json_decref(names);
 	if (err)
 		return err;
-	err = on ? dataplane_make_fq(dataplane, interface, error)
-		 : dataplane_drop_fq(dataplane, interface, error);
+	err = dataplane_set_fq(dataplane, interface, on, error);
 	if (err)
 		return err;
 	apply_ports(pace, pace->wanted, "setup-fq");
