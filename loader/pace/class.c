@@ -109,37 +109,9 @@ static bool fits(const struct pace_class_keys *match, const struct paced *flow,
 	return !match->cgroup || (owner && !fnmatch(match->cgroup, owner->job.cgroup, 0));
 }
 
-static bool names_owner(const struct pace *pace)
-{
-	for (unsigned int i = 1; i < pace->class_count; i++)
-		if (pace->classes[i].match &&
-		    (pace->classes[i].match->job || pace->classes[i].match->cgroup))
-			return true;
-	return false;
-}
-
-static const struct qp_entry *entry_of(const struct pace *pace, const struct esc_qp_key *key)
-{
-	size_t count;
-	const struct qp_entry *entries = qptable_entries(pace->qps, &count);
-
-	for (size_t low = 0, high = count; low < high;) {
-		size_t middle = (low + high) / 2;
-		int order = memcmp(key, &entries[middle].key, sizeof(*key));
-
-		if (!order)
-			return &entries[middle];
-		if (order < 0)
-			high = middle;
-		else
-			low = middle + 1;
-	}
-	return NULL;
-}
-
 static void assign(struct pace *pace, struct paced *flow, bool with_owner)
 {
-	const struct qp_entry *entry = entry_of(pace, &flow->key);
+	const struct qp_entry *entry = qptable_find(pace->qps, &flow->key);
 	const struct owner *owner = NULL;
 	unsigned int class = 0;
 	char device[64];
@@ -162,8 +134,13 @@ static void assign(struct pace *pace, struct paced *flow, bool with_owner)
 
 void pace_assign_flows(struct pace *pace)
 {
-	bool with_owner = names_owner(pace);
+	bool with_owner = false;
 
+	for (unsigned int i = 1; i < pace->class_count; i++) {
+		const struct pace_class_keys *match = pace->classes[i].match;
+
+		with_owner = with_owner || (match && (match->job || match->cgroup));
+	}
 	for (size_t i = 0; i < pace->count; i++)
 		assign(pace, &pace->flows[i], with_owner);
 }

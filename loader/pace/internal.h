@@ -101,7 +101,7 @@ void pace_assign_flows(struct pace *pace);
 
 void pace_look_ports(struct pace *pace, uint64_t now_local_ns);
 
-/* --- tell.c: events and replies --- */
+/* --- report.c: events and replies --- */
 
 #define PACE_METRICS(X)                                                                            \
 	X(PACE_QPS, "paced_qps", GAUGE, "Queue pairs that are paced, by class.")                   \
@@ -143,10 +143,10 @@ void pace_put(void *self, const struct qp_entry *entry, json_t *qp);
 void pace_write_metrics(void *self, FILE *out);
 
 const char *pace_interface(const struct pace *pace, unsigned int slot);
-void pace_tell_mode(struct pace *pace, const char *by);
-void pace_tell_port(struct pace *pace, unsigned int slot);
-void pace_tell_clock(struct pace *pace, bool blind, int64_t bound_ns);
-void pace_tell_overheld(struct pace *pace, const struct paced *flow);
+void pace_report_mode(struct pace *pace, const char *by);
+void pace_report_port(struct pace *pace, unsigned int slot);
+void pace_report_clock(struct pace *pace, bool blind, int64_t bound_ns);
+void pace_report_overheld(struct pace *pace, const struct paced *flow);
 /* Fabric time is good enough for the narrowest class. *@bound_ns: -1 there is none. */
 bool pace_clock_is_good(const struct pace *pace, int64_t *bound_ns);
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/array.h"
 #include "core/core.h"
 #include "internal.h"
 #include "qp/qp.h"
@@ -66,9 +67,7 @@ void pace_publish(struct pace *pace)
 			if (match->dscps >> dscp & 1)
 				pace->word.dscp_class[dscp] = i;
 	}
-	pace->word.generation++;
-	pace->word.generation += !pace->word.generation; /* new entries begin with 0 */
-	bpf_map_update_elem(pace->word_fd, &zero, &pace->word, BPF_ANY);
+	pace_next_generation(pace);
 	pace_write_rules(pace);
 }
 
@@ -89,7 +88,7 @@ void pace_next_generation(struct pace *pace)
 	uint32_t zero = 0;
 
 	pace->word.generation++;
-	pace->word.generation += !pace->word.generation;
+	pace->word.generation += !pace->word.generation; /* new entries begin with 0 */
 	bpf_map_update_elem(pace->word_fd, &zero, &pace->word, BPF_ANY);
 }
 
@@ -126,19 +125,6 @@ struct paced *pace_find(const struct pace *pace, const struct esc_qp_key *key)
 			   : NULL;
 }
 
-static int entry_compare(const void *key, const void *entry)
-{
-	return memcmp(key, &((const struct qp_entry *)entry)->key, sizeof(struct esc_qp_key));
-}
-
-static bool is_known(const struct pace *pace, const struct esc_qp_key *key)
-{
-	size_t count;
-	const struct qp_entry *entries = qptable_entries(pace->qps, &count);
-
-	return count && bsearch(key, entries, count, sizeof(*entries), entry_compare);
-}
-
 static void flow_gone(struct pace *pace, struct paced *flow)
 {
 	unsigned int index = flow->now.class < pace->class_count ? flow->now.class : 0;
@@ -155,15 +141,16 @@ static void flow_gone(struct pace *pace, struct paced *flow)
 
 static struct paced *flow_add(struct pace *pace, const struct esc_qp_key *key)
 {
-	struct esc_pace_assignment order = {};
+	struct paced *flow = array_add(&pace->flows, &pace->count, &pace->room, sizeof(*flow));
+	struct esc_pace_assignment order;
 
-	if (array_reserve(&pace->flows, &pace->room, pace->count + 1, sizeof(*pace->flows)))
+	if (!flow)
 		return NULL;
-	if (bpf_map_lookup_elem(pace->orders_fd, key, &order))
-		order.by_operator = 0;
-	pace->flows[pace->count] =
-		(struct paced){.key = *key, .by_operator = order.by_operator, .held_share = -1};
-	return &pace->flows[pace->count++];
+	flow->key = *key;
+	flow->held_share = -1;
+	if (!bpf_map_lookup_elem(pace->orders_fd, key, &order))
+		flow->by_operator = order.by_operator;
+	return flow;
 }
 
 static void take_share(struct paced *flow, uint64_t now_ns)
@@ -182,30 +169,19 @@ static void take_share(struct paced *flow, uint64_t now_ns)
 	flow->base_paused_ns = flow->now.flow.paused_ns;
 }
 
-static void drop_unseen(struct pace *pace)
+/* By key, those that were seen; a walk that a deletion made begin anew may have met one twice. */
+static void keep_seen(struct pace *pace)
 {
 	size_t kept = 0;
 
+	if (pace->count)
+		qsort(pace->flows, pace->count, sizeof(*pace->flows), flow_compare);
 	for (size_t i = 0; i < pace->count; i++) {
-		if (pace->flows[i].seen)
-			pace->flows[kept++] = pace->flows[i];
-		else
+		if (!pace->flows[i].seen)
 			flow_gone(pace, &pace->flows[i]);
-	}
-	pace->count = kept;
-}
-
-/* A walk that a deletion made begin anew may have met a new flow twice. */
-static void sort_flows(struct pace *pace)
-{
-	size_t kept = 1;
-
-	if (!pace->count)
-		return;
-	qsort(pace->flows, pace->count, sizeof(*pace->flows), flow_compare);
-	for (size_t i = 1; i < pace->count; i++)
-		if (flow_compare(&pace->flows[i], &pace->flows[kept - 1]))
+		else if (!kept || flow_compare(&pace->flows[i], &pace->flows[kept - 1]))
 			pace->flows[kept++] = pace->flows[i];
+	}
 	pace->count = kept;
 }
 
@@ -224,7 +200,7 @@ int pace_read_flows(struct pace *pace, uint64_t now_local_ns)
 		key = next;
 		/* Of two keys in the walk the first may go only when the second is known. */
 		err = bpf_map_get_next_key(pace->flows_fd, &key, &next);
-		if (!is_known(pace, &key)) {
+		if (!qptable_find(pace->qps, &key)) {
 			bpf_map_delete_elem(pace->flows_fd, &key);
 			continue;
 		}
@@ -240,7 +216,6 @@ int pace_read_flows(struct pace *pace, uint64_t now_local_ns)
 		flow->now = value;
 		take_share(flow, now_local_ns);
 	}
-	drop_unseen(pace);
-	sort_flows(pace);
+	keep_seen(pace);
 	return 0;
 }

@@ -31,7 +31,7 @@ static void watch_flow(struct pace *pace, struct paced *flow, uint64_t now_ns)
 	if (pause_watch_poll(&flow->watch, flow->now.flow.paused_ns, now_ns)) {
 		flow->overheld = true;
 		pace->overheld++;
-		pace_tell_overheld(pace, flow);
+		pace_report_overheld(pace, flow);
 	} else if (!flow->watch.said) {
 		flow->overheld = false;
 	}
@@ -47,7 +47,7 @@ static void watch_clock(struct pace *pace)
 		return;
 	pace->blind = !good;
 	pace_write_ports(pace);
-	pace_tell_clock(pace, pace->blind, bound_ns);
+	pace_report_clock(pace, pace->blind, bound_ns);
 }
 
 /* Somebody wrote the flags in the map: the programs obey at once, and it is for good. */
@@ -60,7 +60,7 @@ static void watch_control(struct pace *pace)
 		return;
 	pace->wanted = 0;
 	pace_write_ports(pace);
-	pace_tell_mode(pace, "map");
+	pace_report_mode(pace, "map");
 }
 
 /* The programs ask for a lane's floor with a flow's first packet, and when they are told to. */
@@ -104,7 +104,7 @@ static void apply_ports(struct pace *pace, uint16_t wanted, const char *by)
 	pace_look_ports(pace, time_local_ns());
 	pace_write_ports(pace);
 	if (changed)
-		pace_tell_mode(pace, by);
+		pace_report_mode(pace, by);
 }
 
 /* All that are named have to be able; of all, one. */

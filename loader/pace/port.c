@@ -85,7 +85,7 @@ void pace_look_ports(struct pace *pace, uint64_t now_local_ns)
 		lines = lines || line_Bps != port->line_Bps;
 		port->line_Bps = line_Bps;
 		if (pace->wanted >> info.index & 1 && (before.able != port->able || !told))
-			pace_tell_port(pace, info.index);
+			pace_report_port(pace, info.index);
 	}
 	if (lines)
 		pace_write_rules(pace);

@@ -92,7 +92,7 @@ int tcpedge_write(struct tcpedge *edge, const struct esc_tcp_control *word)
 
 int tcpedge_counts(const struct tcpedge *edge, struct esc_tcp_counts *counts)
 {
-	return bpfmap_sum(tcpedge_counts_fd(edge), 0, counts, sizeof(*counts));
+	return bpfmap_sum(tcpedge_map_fd(edge, "tcp_counts"), 0, counts, sizeof(*counts));
 }
 
 int tcpedge_class_counts(const struct tcpedge *edge, struct esc_tcp_class_counts *counts)
@@ -113,27 +113,7 @@ int tcpedge_delays(const struct tcpedge *edge, uint64_t *buckets)
 	return err;
 }
 
-int tcpedge_cgroups_fd(const struct tcpedge *edge)
+int tcpedge_map_fd(const struct tcpedge *edge, const char *map)
 {
-	return bpf_map__fd(edge->skeleton->maps.tcp_cgroups);
-}
-
-int tcpedge_flows_fd(const struct tcpedge *edge)
-{
-	return bpf_map__fd(edge->skeleton->maps.tcp_flows);
-}
-
-int tcpedge_counts_fd(const struct tcpedge *edge)
-{
-	return bpf_map__fd(edge->skeleton->maps.tcp_counts);
-}
-
-int tcpedge_control_fd(const struct tcpedge *edge)
-{
-	return bpf_map__fd(edge->skeleton->maps.control);
-}
-
-int tcpedge_clock_fd(const struct tcpedge *edge)
-{
-	return bpf_map__fd(edge->skeleton->maps.clock);
+	return bpf_object__find_map_fd_by_name(edge->skeleton->obj, map);
 }

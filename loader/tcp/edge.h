@@ -32,10 +32,7 @@ int tcpedge_counts(const struct tcpedge *edge, struct esc_tcp_counts *counts);
 int tcpedge_class_counts(const struct tcpedge *edge, struct esc_tcp_class_counts *counts);
 /* Totals of each of ESC_OWD_BUCKETS. */
 int tcpedge_delays(const struct tcpedge *edge, uint64_t *buckets);
-int tcpedge_flows_fd(const struct tcpedge *edge);
-int tcpedge_cgroups_fd(const struct tcpedge *edge);
-int tcpedge_counts_fd(const struct tcpedge *edge);
-int tcpedge_control_fd(const struct tcpedge *edge);
-int tcpedge_clock_fd(const struct tcpedge *edge);
+/* Borrowed descriptor of a map that it uses. */
+int tcpedge_map_fd(const struct tcpedge *edge, const char *map);
 
 #endif

@@ -44,14 +44,14 @@ static void tcp_load_others(struct tcp *tcp)
 	char why[TCP_WHY_BYTES];
 	int err;
 
-	err = tcpwrap_open(&tcp->wrap, tcpedge_flows_fd(tcp->edge), tcpedge_counts_fd(tcp->edge),
+	err = tcpwrap_open(&tcp->wrap, tcpedge_map_fd(tcp->edge, "tcp_flows"), tcpedge_map_fd(tcp->edge, "tcp_counts"),
 			   tcp->core->config->lab.tcp_refused, tcp->why, sizeof(tcp->why));
 	if (!err && tcp->why[0])
 		log_warning("TCP: %s: such connections are measured and not limited", tcp->why);
 	for (int i = 1; i < ESC_TCP_INNER_MAX; i++)
 		snprintf(tcp->ctl.names[i], sizeof(tcp->ctl.names[i]), "%s",
 			 tcpwrap_name(tcp->wrap, i));
-	if (tcplist_open(&tcp->list, tcpedge_flows_fd(tcp->edge), why, sizeof(why)))
+	if (tcplist_open(&tcp->list, tcpedge_map_fd(tcp->edge, "tcp_flows"), why, sizeof(why)))
 		log_warning("TCP: %s", why);
 }
 
@@ -59,7 +59,7 @@ static void tcp_load_others(struct tcp *tcp)
 static void tcp_poll_cgroups(struct tcp *tcp)
 {
 	long left_out = tcpclass_poll(tcp->classes, tcp->pace, tcp_keys(tcp->core->config)->cgroup,
-				      tcpedge_cgroups_fd(tcp->edge));
+				      tcpedge_map_fd(tcp->edge, "tcp_cgroups"));
 
 	if (left_out == tcp->left_out)
 		return;

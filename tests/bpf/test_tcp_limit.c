@@ -74,15 +74,15 @@ static void beat(void)
 	model->ref_fabric_ns = model->turn_fabric_ns = model->ref_local_ns;
 	model->bound_ns = 50;
 	model->state = CLOCK_SYNCED;
-	bpf_map_update_elem(tcpedge_clock_fd(edge), &zero, &clock, BPF_ANY);
-	bpf_map_update_elem(tcpedge_control_fd(edge), &zero, &control, BPF_ANY);
+	bpf_map_update_elem(tcpedge_map_fd(edge, "clock"), &zero, &clock, BPF_ANY);
+	bpf_map_update_elem(tcpedge_map_fd(edge, "control"), &zero, &control, BPF_ANY);
 }
 
 static struct esc_tcp_flow flow(void)
 {
 	struct esc_tcp_flow found = {};
 
-	bpf_map_lookup_elem(tcpedge_flows_fd(edge), &sender, &found);
+	bpf_map_lookup_elem(tcpedge_map_fd(edge, "tcp_flows"), &sender, &found);
 	return found;
 }
 
@@ -297,7 +297,7 @@ static int read_pacing(int link_fd)
 
 static int pacing(void)
 {
-	union bpf_iter_link_info info = {.map.map_fd = tcpedge_flows_fd(edge)};
+	union bpf_iter_link_info info = {.map.map_fd = tcpedge_map_fd(edge, "tcp_flows")};
 	LIBBPF_OPTS(bpf_iter_attach_opts, options, .link_info = &info,
 		    .link_info_len = sizeof(info));
 	char path[PATH_MAX + 32] = "";
@@ -341,7 +341,7 @@ static void test_refused(void)
 	struct tcpwrap *none;
 	char why[512] = "";
 
-	tap_ok(tcpwrap_open(&none, tcpedge_flows_fd(edge), tcpedge_counts_fd(edge), ~0u, why,
+	tap_ok(tcpwrap_open(&none, tcpedge_map_fd(edge, "tcp_flows"), tcpedge_map_fd(edge, "tcp_counts"), ~0u, why,
 			    sizeof(why)) &&
 		       !none && strstr(why, "no wrapper around bbr"),
 	       "a kernel that takes none: %s", why);
@@ -351,7 +351,7 @@ static void run_all(const char *cgroup)
 {
 	char why[512] = "";
 
-	if (tcpwrap_open(&wrap, tcpedge_flows_fd(edge), tcpedge_counts_fd(edge), 0, why,
+	if (tcpwrap_open(&wrap, tcpedge_map_fd(edge, "tcp_flows"), tcpedge_map_fd(edge, "tcp_counts"), 0, why,
 			 sizeof(why)) ||
 	    !tcpwrap_name(wrap, ESC_TCP_INNER_CUBIC)[0]) {
 		tap_skip("limits", why);

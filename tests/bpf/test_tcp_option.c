@@ -52,8 +52,8 @@ static void beat(uint64_t age_ns, enum clock_state state)
 	model->ref_fabric_ns = model->turn_fabric_ns = model->ref_local_ns;
 	model->bound_ns = 100;
 	model->state = state;
-	bpf_map_update_elem(tcpedge_control_fd(edge), &zero, &control, BPF_ANY);
-	bpf_map_update_elem(tcpedge_clock_fd(edge), &zero, &clock, BPF_ANY);
+	bpf_map_update_elem(tcpedge_map_fd(edge, "control"), &zero, &control, BPF_ANY);
+	bpf_map_update_elem(tcpedge_map_fd(edge, "clock"), &zero, &clock, BPF_ANY);
 }
 
 static void set_mode(enum esc_tcp_mode mode)
@@ -405,7 +405,7 @@ static void test_classes(const char *cgroup)
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		uint32_t bits = rows[i].named ? 1 << 1 : 1 << 2;
 
-		bpf_map_update_elem(tcpedge_cgroups_fd(edge), &id, &bits, BPF_ANY);
+		bpf_map_update_elem(tcpedge_map_fd(edge, "tcp_cgroups"), &id, &bits, BPF_ANY);
 		word.class_count = 2;
 		word.classes[1] = rows[i].class;
 		tcpedge_write(edge, &word);

@@ -55,7 +55,7 @@ static void beat(struct run_edge *run)
 	uint32_t zero = 0;
 
 	if (beating)
-		bpf_map_update_elem(tcpedge_control_fd(run->edge), &zero, &control, BPF_ANY);
+		bpf_map_update_elem(tcpedge_map_fd(run->edge, "control"), &zero, &control, BPF_ANY);
 }
 
 static void set_clock(struct run_edge *run)
@@ -69,7 +69,7 @@ static void set_clock(struct run_edge *run)
 	model->bound_ns = 100;
 	model->generation = 1;
 	model->state = clock_good ? CLOCK_SYNCED : CLOCK_FREE_RUNNING;
-	bpf_map_update_elem(tcpedge_clock_fd(run->edge), &zero, &clock, BPF_ANY);
+	bpf_map_update_elem(tcpedge_map_fd(run->edge, "clock"), &zero, &clock, BPF_ANY);
 }
 
 static void print_delays(struct run_edge *run)
@@ -212,7 +212,7 @@ static int edge_open(struct run_edge *run, char *text)
 	}
 	run->cgroup = text;
 	if (run != edges)
-		maps.flows_fd = tcpedge_flows_fd(edges[0].edge);
+		maps.flows_fd = tcpedge_map_fd(edges[0].edge, "tcp_flows");
 	err = tcpedge_open(&run->edge, &maps, why, sizeof(why));
 	if (!err) {
 		set_clock(run);
@@ -228,9 +228,9 @@ static void wrap_open(struct tcpwrap **wrap)
 {
 	char why[512];
 
-	if (tcplist_open(&flows, tcpedge_flows_fd(edges[0].edge), why, sizeof(why)))
+	if (tcplist_open(&flows, tcpedge_map_fd(edges[0].edge, "tcp_flows"), why, sizeof(why)))
 		fprintf(stderr, "edgerun: %s\n", why);
-	if (tcpwrap_open(wrap, tcpedge_flows_fd(edges[0].edge), tcpedge_counts_fd(edges[0].edge), 0,
+	if (tcpwrap_open(wrap, tcpedge_map_fd(edges[0].edge, "tcp_flows"), tcpedge_map_fd(edges[0].edge, "tcp_counts"), 0,
 			 why, sizeof(why)) ||
 	    why[0])
 		fprintf(stderr, "edgerun: %s\n", why);

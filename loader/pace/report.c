@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Pacing in words: events, the answer to `pace`, the key of `qp`, facts for the metrics. */
+/* Events of pacing, the reply to `pace`, its part of `qp`, facts for the metrics. */
 #include <stdio.h>
 #include <string.h>
 
@@ -40,7 +40,7 @@ static json_t *names_of(const struct pace *pace, uint16_t ports)
 	return names;
 }
 
-void pace_tell_mode(struct pace *pace, const char *by)
+void pace_report_mode(struct pace *pace, const char *by)
 {
 	json_t *mode = core_mode(pace->core, -1);
 
@@ -54,7 +54,7 @@ void pace_tell_mode(struct pace *pace, const char *by)
 		   });
 }
 
-void pace_tell_port(struct pace *pace, unsigned int slot)
+void pace_report_port(struct pace *pace, unsigned int slot)
 {
 	const struct pace_port *port = &pace->ports[slot];
 	const char *name = pace_interface(pace, slot);
@@ -74,7 +74,7 @@ void pace_tell_port(struct pace *pace, unsigned int slot)
 		   });
 }
 
-void pace_tell_clock(struct pace *pace, bool blind, int64_t bound_ns)
+void pace_report_clock(struct pace *pace, bool blind, int64_t bound_ns)
 {
 	json_t *seen = json_object();
 
@@ -93,7 +93,7 @@ void pace_tell_clock(struct pace *pace, bool blind, int64_t bound_ns)
 		   });
 }
 
-void pace_tell_overheld(struct pace *pace, const struct paced *flow)
+void pace_report_overheld(struct pace *pace, const struct paced *flow)
 {
 	const struct pause_flow *law = &flow->now.flow;
 	char subject[128];
@@ -116,7 +116,28 @@ void pace_tell_overheld(struct pace *pace, const struct paced *flow)
 		   });
 }
 
-/* --- asked --- */
+/* --- replies --- */
+
+static bool share_is_known(const void *row)
+{
+	return ((const struct paced *)row)->held_share >= 0;
+}
+
+#define FLOW(member, type, key) FIELD(struct paced, member, type, key)
+static const struct field flow_fields[] = {
+	{FLOW(held_share, REAL, "held_share"), .known = share_is_known},
+	{FLOW(paused_share, REAL, "paused_share"), .known = share_is_known},
+	{FLOW(now.packets, U64, "packets")},
+	{FLOW(now.held, U64, "held")},
+	{FLOW(now.flow.held_ns, U64, "held_ns")},
+	{FLOW(now.flow.paused_ns, U64, "paused_ns")},
+	{FLOW(now.longest_ns, U64, "held_longest_ns")},
+	{FLOW(now.bounded, U64, "hold_limited")},
+	{FLOW(now.samples, U64, "samples")},
+	{FLOW(now.unsure, U64, "unsure")},
+	{FLOW(overheld, BOOL, "overheld")},
+	{},
+};
 
 static void put_delay(json_t *object, const struct pace *pace, const struct esc_qp_key *key)
 {
@@ -149,23 +170,11 @@ static json_t *show_flow(const struct pace *pace, const struct paced *flow)
 	json_put_count(object, "weight", class->weight);
 	json_put_count(object, "threshold_ns", class->threshold_ns);
 	put_delay(object, pace, &flow->key);
-	if (flow->held_share >= 0) {
-		json_object_set_new(object, "held_share", json_real(flow->held_share));
-		json_object_set_new(object, "paused_share", json_real(flow->paused_share));
-	}
 	if (now->flow.rate_Bps)
 		json_put_count(object, "rate_bps", now->flow.rate_Bps * 8);
 	if (now->flow.floor_ns)
 		json_put_count(object, "floor_ns", now->flow.floor_ns - 1);
-	json_put_count(object, "packets", now->packets);
-	json_put_count(object, "held", now->held);
-	json_put_count(object, "held_ns", now->flow.held_ns);
-	json_put_count(object, "paused_ns", now->flow.paused_ns);
-	json_put_count(object, "held_longest_ns", now->longest_ns);
-	json_put_count(object, "hold_limited", now->bounded);
-	json_put_count(object, "samples", now->samples);
-	json_put_count(object, "unsure", now->unsure);
-	json_object_set_new(object, "overheld", json_boolean(flow->overheld));
+	fields_put(object, flow_fields, flow);
 	return object;
 }
 
@@ -183,8 +192,8 @@ static json_t *show_ports(const struct pace *pace)
 			continue;
 		object = json_object();
 		json_put_text(object, "interface", name);
-		json_object_set_new(object, "enabled", json_boolean(wanted));
-		json_object_set_new(object, "paced", json_boolean(wanted && port->able));
+		json_put_bool(object, "enabled", wanted);
+		json_put_bool(object, "paced", wanted && port->able);
 		json_put_text(object, "qdisc", port->qdisc);
 		json_put_count(object, "line_bps", port->line_Bps * 8);
 		json_put_text(object, "reason", port->why);
