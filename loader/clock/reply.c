@@ -63,7 +63,7 @@ static json_t *model_json(const struct clock_model *model, int64_t local_ns)
 	return object;
 }
 
-static const char *verdict_name(enum consensus_verdict verdict)
+static const char *verdict_name(enum consensus_status verdict)
 {
 	static const char *const names[] = {"absent", "used", "refused_offset", "refused_drift",
 					    "unsure"};
