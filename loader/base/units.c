@@ -58,30 +58,6 @@ static const struct unit *unit_find(const char *name)
 	return NULL;
 }
 
-/* @number_bytes of @text are a number; the rest is not a unit. */
-static void unit_hint(const char *text, size_t number_bytes, char hint[32])
-{
-	const char *rest = text + number_bytes + strspn(text + number_bytes, " \t");
-	const char *meant = unit_find(rest) ? rest : NULL;
-
-	for (size_t i = 0; !meant && i < sizeof(spellings) / sizeof(spellings[0]); i++)
-		if (!strcasecmp(spellings[i].written, rest))
-			meant = spellings[i].meant;
-	if (meant && number_bytes && number_bytes < 24)
-		snprintf(hint, 32, "%.*s%s", (int)number_bytes, text, meant);
-}
-
-/* Digits with at most one point among them; returns how many bytes that is. */
-static size_t number_span(const char *text)
-{
-	size_t whole = strspn(text, "0123456789"), part;
-
-	if (!whole || text[whole] != '.')
-		return whole;
-	part = strspn(text + whole + 1, "0123456789");
-	return part ? whole + 1 + part : whole;
-}
-
 /* Exact: no floating point between "0.1s" and 100000000. */
 static int scale(const char *number, size_t bytes, uint64_t unit_ns, uint64_t *ns)
 {
@@ -109,9 +85,14 @@ static int scale(const char *number, size_t bytes, uint64_t unit_ns, uint64_t *n
 
 int units_parse_duration(const char *text, uint64_t *ns, char hint[32])
 {
-	size_t bytes = number_span(text);
-	const struct unit *unit = bytes ? unit_find(text + bytes) : NULL;
+	size_t bytes = strspn(text, "0123456789"), part;
+	const struct unit *unit;
+	const char *rest, *meant;
 
+	/* Digits, with at most one point among them. */
+	part = bytes && text[bytes] == '.' ? strspn(text + bytes + 1, "0123456789") : 0;
+	bytes += part ? part + 1 : 0;
+	unit = bytes ? unit_find(text + bytes) : NULL;
 	if (hint)
 		hint[0] = '\0';
 	if (!strcmp(text, "0")) {
@@ -120,8 +101,13 @@ int units_parse_duration(const char *text, uint64_t *ns, char hint[32])
 	}
 	if (unit)
 		return scale(text, bytes, unit->ns, ns);
-	if (hint)
-		unit_hint(text, bytes, hint);
+	rest = text + bytes + strspn(text + bytes, " \t");
+	meant = unit_find(rest) ? rest : NULL;
+	for (size_t i = 0; !meant && i < sizeof(spellings) / sizeof(spellings[0]); i++)
+		if (!strcasecmp(spellings[i].written, rest))
+			meant = spellings[i].meant;
+	if (hint && meant && bytes && bytes < 24)
+		snprintf(hint, 32, "%.*s%s", (int)bytes, text, meant);
 	return -EINVAL;
 }
 
@@ -164,28 +150,27 @@ const char *units_bit_rate(char out[UNITS_TEXT_BYTES], double bytes_per_second)
 	return scaled(out, bytes_per_second * 8, 1000, names, 5, " ");
 }
 
-/* "3h 5m", "3h" when the smaller part is nothing. */
-static void two_parts(char out[UNITS_TEXT_BYTES], unsigned long long large,
-		      const char *large_unit, unsigned long long small, const char *small_unit)
-{
-	if (small)
-		snprintf(out, UNITS_TEXT_BYTES, "%llu%s %llu%s", large, large_unit, small,
-			 small_unit);
-	else
-		snprintf(out, UNITS_TEXT_BYTES, "%llu%s", large, large_unit);
-}
-
 const char *units_duration(char out[UNITS_TEXT_BYTES], uint64_t ns)
 {
-	uint64_t s = ns / 1000000000;
+	static const struct {
+		const char *name;
+		unsigned int s;
+	} parts[] = {{"d", 86400}, {"h", 3600}, {"min", 60}, {"s", 1}};
+	uint64_t s = ns / 1000000000, rest;
+	int used;
 
-	if (s >= 86400)
-		two_parts(out, s / 86400, "d", s % 86400 / 3600, "h");
-	else if (s >= 3600)
-		two_parts(out, s / 3600, "h", s % 3600 / 60, "min");
-	else if (s >= 60)
-		two_parts(out, s / 60, "min", s % 60, "s");
-	else if (s)
+	for (size_t i = 0; i < 3; i++) {
+		if (s < parts[i].s)
+			continue;
+		rest = s % parts[i].s / parts[i + 1].s;
+		used = snprintf(out, UNITS_TEXT_BYTES, "%llu%s",
+				(unsigned long long)s / parts[i].s, parts[i].name);
+		if (rest)
+			snprintf(out + used, UNITS_TEXT_BYTES - used, " %llu%s",
+				 (unsigned long long)rest, parts[i + 1].name);
+		return out;
+	}
+	if (s)
 		snprintf(out, UNITS_TEXT_BYTES, "%gs", (double)(ns / 1000000) / 1000);
 	else if (ns >= 1000000)
 		snprintf(out, UNITS_TEXT_BYTES, "%gms", (double)(ns / 1000) / 1000);

@@ -9,10 +9,10 @@
 #include "base/json.h"
 
 _Static_assert(VERDICT_BEGIN == 0 && VERDICT_CHANGE == 1 && VERDICT_CLEAR == 2, "index below");
-#define PHASES(id, name, help)                                                                     \
-	[3 * (id)] = {name, help},                                                                 \
-	     [3 * (id) + 1] = {name "_changed", "Its cause is another now."},                      \
-	     [3 * (id) + 2] = {name "_cleared", "It is over."},
+#define PHASES(id, name, severity, help)                                                           \
+	[3 * (id)] = {name, EVENT_##severity, help},                                               \
+	     [3 * (id) + 1] = {name "_changed", EVENT_NOTICE, "Its cause is another now."},        \
+	     [3 * (id) + 2] = {name "_cleared", EVENT_NOTICE, "It is over."},
 const struct event_kind verdict_events[] = {VERDICT_LIST(PHASES){}};
 
 const char *judge_subject(const struct verdict_subject *subject, const char *interface,

@@ -18,7 +18,7 @@ struct verdicts {
 
 const char *verdict_kind_name(enum verdict_kind kind)
 {
-#define NAME(id, name, help) [id] = name,
+#define NAME(id, name, severity, help) [id] = name,
 	static const char *const names[VERDICT_KINDS] = {VERDICT_LIST(NAME)};
 #undef NAME
 

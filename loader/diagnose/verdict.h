@@ -17,15 +17,17 @@
 #define VERDICT_LOOK_NS 250000000ull /* what the thresholds expect between two looks */
 
 #define VERDICT_LIST(X)                                                                            \
-	X(VERDICT_OUTLIER, "qp_outlier", "A queue pair's delay is far above that of its peers.")   \
-	X(VERDICT_MISCONFIGURATION, "misconfiguration_suspected",                                  \
+	X(VERDICT_OUTLIER, "qp_outlier", WARNING,                                                  \
+	  "A queue pair's delay is far above that of its peers.")                                  \
+	X(VERDICT_MISCONFIGURATION, "misconfiguration_suspected", WARNING,                         \
 	  "Packets do not arrive, or use RoCEv1, as with a wrong configuration.")                  \
-	X(VERDICT_STALLED, "qp_stalled", "A queue pair sends again and makes no progress.")        \
-	X(VERDICT_LOSS, "loss_hardware", "Packets are lost where no queue is long.")               \
-	X(VERDICT_CONGESTION, "congestion", "A queue of the fabric is long.")                      \
-	X(VERDICT_IMBALANCE, "imbalance", "One path is congested while others are free.")          \
-	X(VERDICT_HOST, "host", "The delay arises in a host.")                                     \
-	X(VERDICT_PATH_SLOW, "path_slow",                                                          \
+	X(VERDICT_STALLED, "qp_stalled", WARNING,                                                  \
+	  "A queue pair sends again and makes no progress.")                                       \
+	X(VERDICT_LOSS, "loss_hardware", WARNING, "Packets are lost where no queue is long.")      \
+	X(VERDICT_CONGESTION, "congestion", WARNING, "A queue of the fabric is long.")             \
+	X(VERDICT_IMBALANCE, "imbalance", WARNING, "One path is congested while others are free.") \
+	X(VERDICT_HOST, "host", WARNING, "The delay arises in a host.")                            \
+	X(VERDICT_PATH_SLOW, "path_slow", WARNING,                                                 \
 	  "All packets to a destination are slow, and no cause is known.")
 enum verdict_kind { VERDICT_LIST(EVENT_ENUM) VERDICT_KINDS };
 const char *verdict_kind_name(enum verdict_kind kind);

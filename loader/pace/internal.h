@@ -125,14 +125,15 @@ extern const struct metric pace_metrics[];
 extern const struct field pace_class_fields[];
 
 #define PACE_EVENTS(X)                                                                             \
-	X(PACE_CLASS_SET, "pace_class_set", "A class was changed or made at run time.")            \
-	X(PACE_MODE_CHANGED, "mode_changed", "Pacing began or ended on interfaces.")               \
-	X(PACE_AVAILABLE, "pace_available", "An interface in mode pace can be paced.")             \
-	X(PACE_UNAVAILABLE, "pace_unavailable", "An interface in mode pace cannot be paced.")      \
-	X(PACE_CLOCK_LOST, "pace_clock_lost",                                                      \
+	X(PACE_CLASS_SET, "pace_class_set", NOTICE, "A class was changed or made at run time.")    \
+	X(PACE_MODE_CHANGED, "mode_changed", NOTICE, "Pacing began or ended on interfaces.")       \
+	X(PACE_AVAILABLE, "pace_available", NOTICE, "An interface in mode pace can be paced.")     \
+	X(PACE_UNAVAILABLE, "pace_unavailable", WARNING,                                           \
+	  "An interface in mode pace cannot be paced.")                                            \
+	X(PACE_CLOCK_LOST, "pace_clock_lost", WARNING,                                             \
 	  "Fabric time is not good enough for the thresholds: nothing is held.")                   \
-	X(PACE_CLOCK_RESTORED, "pace_clock_restored", "Fabric time is good enough again.")         \
-	X(PACE_OVERHELD_EVENT, "pace_overheld",                                                    \
+	X(PACE_CLOCK_RESTORED, "pace_clock_restored", NOTICE, "Fabric time is good enough again.") \
+	X(PACE_OVERHELD_EVENT, "pace_overheld", WARNING,                                           \
 	  "A queue pair was paused for more than half of the time for long.")
 enum { PACE_EVENTS(EVENT_ENUM) };
 extern const struct event_kind pace_events[];

@@ -214,19 +214,22 @@ void paths_candidate_facts(const struct paths *paths, const struct paths_pair *p
 
 /* events.c */
 #define PATHS_EVENTS(X)                                                                            \
-	X(PATH_DOWN, "path_down", "A candidate path is down: its packets take its standby.")       \
-	X(PATH_UP, "path_up", "A candidate path is up again, and trusted.")                        \
-	X(PATH_FAILOVER, "path_failover", "Packets of a path that died took its standby.")         \
-	X(PATH_RELEASED, "path_released",                                                          \
+	X(PATH_DOWN, "path_down", WARNING,                                                         \
+	  "A candidate path is down: its packets take its standby.")                               \
+	X(PATH_UP, "path_up", NOTICE, "A candidate path is up again, and trusted.")                \
+	X(PATH_FAILOVER, "path_failover", WARNING,                                                 \
+	  "Packets of a path that died took its standby.")                                         \
+	X(PATH_RELEASED, "path_released", NOTICE,                                                  \
 	  "Packets left a standby that nothing came back over, of a peer that reports nothing.")   \
-	X(PATHS_CHANGED, "paths_changed", "Routes to a peer changed; they are surveyed anew.")     \
-	X(PATH_BUDGET_SHORT, "path_budget_short",                                                  \
+	X(PATHS_CHANGED, "paths_changed", NOTICE,                                                  \
+	  "Routes to a peer changed; they are surveyed anew.")                                     \
+	X(PATH_BUDGET_SHORT, "path_budget_short", WARNING,                                         \
 	  "Paths are probed less often than configured: the budget is spent.")                     \
-	X(PATH_BUDGET_RESTORED, "path_budget_restored",                                            \
+	X(PATH_BUDGET_RESTORED, "path_budget_restored", NOTICE,                                    \
 	  "The budget allows the configured intervals again.")                                     \
-	X(PATH_TABLE_FULL, "path_table_full",                                                      \
+	X(PATH_TABLE_FULL, "path_table_full", WARNING,                                             \
 	  "A pair of addresses found no free slot in `paths`.")                                    \
-	X(PATH_EVENTS_SUPPRESSED, "path_events_suppressed",                                        \
+	X(PATH_EVENTS_SUPPRESSED, "path_events_suppressed", WARNING,                               \
 	  "More events of paths than are recorded in a second.")
 extern const struct event_kind paths_events[];
 void paths_report_down(struct paths *paths, const struct paths_pair *pair, unsigned int id,

@@ -172,12 +172,11 @@ static json_t *reply_paths(void *self, struct request *request)
 	json_t *list, *pairs, *pair, *result;
 	const struct path_pair_facts *all;
 	size_t count = paths_pairs(self, &all), known;
-	const char *peer; /* a host, or an address of one; NULL: all */
+	/* A host, or an address of one; NULL: all. */
+	const char *peer = request_text(request, "peer", NULL);
 	char text[ADDRESS_TEXT_BYTES];
 	struct paths_facts facts;
 
-	if (!request_text(request, "peer", NULL, &peer))
-		return NULL;
 	list = json_array();
 	pairs = json_array();
 	for (size_t i = 0; i < count; i++) {

@@ -46,21 +46,15 @@ static size_t put_ip6(const struct pathpacket *packet, uint8_t *out)
 	return sizeof(ip);
 }
 
-/* As RoCEv2 has it: no UDP checksum. */
-static size_t put_udp(const struct pathpacket *packet, uint8_t *out)
+size_t pathpacket_build(const struct pathpacket *packet, uint8_t out[PATHPACKET_BYTES_MAX])
 {
+	size_t at = roster_is_ipv4(&packet->to) ? put_ip4(packet, out) : put_ip6(packet, out);
+	/* As RoCEv2 has it: no UDP checksum. */
 	struct udphdr udp = {
 		.source = htobe16(packet->from_port),
 		.dest = htobe16(packet->to_port),
 		.len = htobe16(UDP_BYTES),
 	};
-
-	memcpy(out, &udp, sizeof(udp));
-	return sizeof(udp);
-}
-
-static size_t put_probe(const struct pathpacket *packet, uint8_t *out)
-{
 	struct esc_bth bth = {
 		.opcode = ESC_PROBE_OPCODE_PATH_REQUEST,
 		.pkey = htobe16(0xffff),
@@ -76,18 +70,14 @@ static size_t put_probe(const struct pathpacket *packet, uint8_t *out)
 		.sport = htobe16(packet->from_port),
 	};
 
-	memcpy(out, &bth, sizeof(bth));
-	memcpy(out + sizeof(bth), &probe, sizeof(probe));
-	memset(out + sizeof(bth) + sizeof(probe), 0, ESC_ICRC_BYTES);
-	return sizeof(bth) + sizeof(probe) + ESC_ICRC_BYTES;
-}
-
-size_t pathpacket_build(const struct pathpacket *packet, uint8_t out[PATHPACKET_BYTES_MAX])
-{
-	size_t at = roster_is_ipv4(&packet->to) ? put_ip4(packet, out) : put_ip6(packet, out);
-
-	at += put_udp(packet, out + at);
-	return at + put_probe(packet, out + at);
+	memcpy(out + at, &udp, sizeof(udp));
+	at += sizeof(udp);
+	memcpy(out + at, &bth, sizeof(bth));
+	at += sizeof(bth);
+	memcpy(out + at, &probe, sizeof(probe));
+	at += sizeof(probe);
+	memset(out + at, 0, ESC_ICRC_BYTES);
+	return at + ESC_ICRC_BYTES;
 }
 
 /* --- what comes back --- */

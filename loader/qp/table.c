@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/address.h"
+#include "base/array.h"
 #include "internal.h"
 
 #define BATCH 256
@@ -16,9 +17,10 @@
 #define FULL_QUIET_NS 10000000000ULL /* between two qp_table_full */
 
 #define QP_EVENTS(X)                                                                               \
-	X(QP_SEEN, "qp_seen", "A queue pair sends or receives.")                                   \
-	X(QP_GONE, "qp_gone", "A queue pair was idle for qps.idle and is not tracked any more.")   \
-	X(QP_TABLE_FULL, "qp_table_full",                                                          \
+	X(QP_SEEN, "qp_seen", INFO, "A queue pair sends or receives.")                             \
+	X(QP_GONE, "qp_gone", INFO,                                                                \
+	  "A queue pair was idle for qps.idle and is not tracked any more.")                       \
+	X(QP_TABLE_FULL, "qp_table_full", WARNING,                                                 \
 	  "Packets were not counted per queue pair: the table is full.")
 enum { QP_EVENTS(EVENT_ENUM) };
 const struct event_kind qp_events[] = {QP_EVENTS(EVENT_KIND){}};
@@ -70,9 +72,9 @@ static void burst_add(struct qptable *table, struct qp_burst *burst, const struc
 			 "bytes", (json_int_t)entry->qp.bytes, "messages",
 			 (json_int_t)entry->qp.messages);
 	address_format_qp(&key->src, &key->dst, key->dest_qpn, subject);
-	events_add(table->events, &(struct event){.kind = &qp_events[burst->kind],
-						  .subject = subject,
-						  .seen = seen});
+	events_add(
+		table->events,
+		&(struct event){.kind = &qp_events[burst->kind], .subject = subject, .seen = seen});
 }
 
 static void burst_end(struct qptable *table, const struct qp_burst *burst, const char *subject)
@@ -101,9 +103,8 @@ static void report_full(struct qptable *table, uint64_t now_local_ns, uint64_t r
 			   .kind = &qp_events[QP_TABLE_FULL],
 			   .subject = "qps",
 			   .seen = json_pack("{s:I, s:I, s:I}", "refused_packets",
-					     (json_int_t)since, "entries",
-					     (json_int_t)table->count, "max",
-					     (json_int_t)table->reader.max),
+					     (json_int_t)since, "entries", (json_int_t)table->count,
+					     "max", (json_int_t)table->reader.max),
 			   .done = json_pack("{s:s}", "remedy",
 					     "raise qps.max, stop escapementd, run "
 					     "`escapementd --remove`, start it"),
@@ -173,17 +174,9 @@ static int reading_add(void *context, const void *key, const void *value)
 	struct reading *reading = context;
 	struct qp_entry *entry;
 
-	if (reading->count == reading->room) {
-		size_t room = reading->room ? reading->room * 2 : 64;
-		void *entries = reallocarray(reading->entries, room, sizeof(*reading->entries));
-
-		if (!entries)
-			return -ENOMEM;
-		reading->entries = entries;
-		reading->room = room;
-	}
-	entry = &reading->entries[reading->count++];
-	*entry = (struct qp_entry){};
+	entry = array_add(&reading->entries, &reading->count, &reading->room, sizeof(*entry));
+	if (!entry)
+		return -ENOMEM;
 	memcpy(&entry->key, key, sizeof(entry->key));
 	memcpy(&entry->qp, value, sizeof(entry->qp));
 	return 0;

@@ -277,18 +277,20 @@ void steer_follow_control(struct steer *steer);
 /* --- events.c --- */
 
 #define STEER_EVENTS(X)                                                                            \
-	X(PATH_SWITCHED, "path_switched", "A queue pair's packets leave by another path.")         \
-	X(PATH_VERIFIED, "path_verified", "A queue pair does as well as before on its new path.")  \
-	X(PATH_ROLLED_BACK, "path_rolled_back",                                                    \
+	X(PATH_SWITCHED, "path_switched", INFO, "A queue pair's packets leave by another path.")   \
+	X(PATH_VERIFIED, "path_verified", INFO,                                                    \
+	  "A queue pair does as well as before on its new path.")                                  \
+	X(PATH_ROLLED_BACK, "path_rolled_back", WARNING,                                           \
 	  "A queue pair did worse on its new path and is back on its own.")                        \
-	X(STEERING_ENDED, "steering_ended",                                                        \
+	X(STEERING_ENDED, "steering_ended", NOTICE,                                                \
 	  "A rule ended: cleared, lapsed, its queue pair gone, or mode observe.")                  \
-	X(STEER_MODE_CHANGED, "mode_changed", "Mode steer began or ended on interfaces.")          \
-	X(STEER_AUTO_ON, "steer_auto_on", "Automatic steering was switched on.")                   \
-	X(STEER_AUTO_OFF, "steer_auto_off", "Automatic steering was switched off.")                \
-	X(MOVE_SCHEDULED, "move_scheduled", "A queue pair on a contended path is to move.")        \
-	X(MOVE_EVALUATED, "move_evaluated", "What a move gained, beside what was predicted.")      \
-	X(STEER_TABLE_FULL, "steer_table_full",                                                    \
+	X(STEER_MODE_CHANGED, "mode_changed", NOTICE, "Mode steer began or ended on interfaces.")  \
+	X(STEER_AUTO_ON, "steer_auto_on", NOTICE, "Automatic steering was switched on.")           \
+	X(STEER_AUTO_OFF, "steer_auto_off", NOTICE, "Automatic steering was switched off.")        \
+	X(MOVE_SCHEDULED, "move_scheduled", INFO, "A queue pair on a contended path is to move.")  \
+	X(MOVE_EVALUATED, "move_evaluated", INFO,                                                  \
+	  "What a move gained, beside what was predicted.")                                        \
+	X(STEER_TABLE_FULL, "steer_table_full", WARNING,                                           \
 	  "The map `steers` takes no rule: a queue pair is not tracked.")
 extern const struct event_kind steer_events[];
 

@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "core/request.h"
 #include "paths/internal.h"
+#include "replies.h"
 
 #define SECOND 1000000000ull
 
@@ -58,12 +59,7 @@ TestSuite(paths_reply, .init = setup, .fini = teardown);
 
 static json_t *reply(const char *args, struct request *request)
 {
-	json_t *object = json_loads(args, 0, NULL), *result;
-
-	*request = (struct request){.args = object};
-	result = paths_verb_handlers[0].reply(&paths, request);
-	json_decref(object);
-	return result;
+	return replies_get(paths_verb_handlers, &paths, "paths", args, request);
 }
 
 static json_t *result(const char *args)

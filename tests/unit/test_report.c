@@ -2,7 +2,7 @@
 #include <criterion/criterion.h>
 
 #include "fakes.h"
-#include "api/request.h"
+#include "api/internal.h"
 #include "qp/report.h"
 
 static const json_t *get(const json_t *object, const char *key)

@@ -310,7 +310,7 @@ def repeat(tap, folder, cases, runs):
 
 
 def resent(name):
-    return bench.escapement(name, "failover")["resent"]
+    return bench.escapement(name, "failover")["retransmitted"]
 
 
 def tell(tap, found):
