@@ -5,25 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
+
 #define KEY_BYTES_MAX 64
-
-/* Room for one more key at the end; NULL: no memory, and @keys is still the caller's. */
-static char *keys_grow(char *keys, size_t count, size_t *room, size_t key_bytes)
-{
-	size_t wanted = *room ? *room * 2 : 64;
-	char *grown;
-
-	if (count < *room)
-		return keys;
-	grown = reallocarray(keys, wanted, key_bytes);
-	if (grown)
-		*room = wanted;
-	return grown;
-}
 
 void mapsweep(int fd, size_t key_bytes, mapsweep_stays_fn *stays, void *context)
 {
-	char at[KEY_BYTES_MAX] __attribute__((aligned(8))), *gone = NULL, *grown;
+	char at[KEY_BYTES_MAX] __attribute__((aligned(8))), *gone = NULL;
 	size_t room = 0, count = 0;
 	bool first = true;
 
@@ -33,10 +21,8 @@ void mapsweep(int fd, size_t key_bytes, mapsweep_stays_fn *stays, void *context)
 		first = false;
 		if (stays(at, context))
 			continue;
-		grown = keys_grow(gone, count, &room, key_bytes);
-		if (!grown)
+		if (array_reserve(&gone, &room, count + 1, key_bytes))
 			break;
-		gone = grown;
 		memcpy(gone + count++ * key_bytes, at, key_bytes);
 	}
 	for (size_t i = 0; i < count; i++)

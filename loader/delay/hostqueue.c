@@ -108,7 +108,7 @@ void hostqueue_features(json_t *list)
 
 	feature_add_trial(
 		list, "tp_btf", fd < 0 ? fd : 0,
-		"without BTF tracepoints host queueing and fabric delay cannot be told apart");
+		"without BTF tracepoints host queueing and fabric delay cannot be distinguished");
 	if (fd >= 0)
 		close(fd);
 }
