@@ -83,8 +83,7 @@ static const struct field qp_row_fields[] = {
 	{},
 };
 static const struct field peer_row_fields[] = {
-	{ROW(span.bound_ns, U32, PEER_QP_OWD_ERROR_BOUND_SECONDS),
-	 .divisor = 1e9,
+	{ROW(span.bound_ns, U32, PEER_QP_OWD_ERROR_BOUND_SECONDS), .divisor = 1e9,
 	 .known = is_sampled},
 	{ROW(over, U64, PEER_QP_OWD_OVER_THRESHOLD_TOTAL)},
 	{ROW(crossings, U64, PEER_QP_OWD_THRESHOLD_CROSSINGS_TOTAL)},
@@ -130,7 +129,7 @@ static int slowest_first(const void *a, const void *b)
 	return memcmp(&one->key, &two->key, sizeof(one->key));
 }
 
-/* Those with delays since the last write, and with a port, without which their name is not unique. */
+/* Those with delays since the last write, and with a port: without it a name is not unique. */
 static void write_qps(FILE *out, const struct delays *delays, const struct port_facts *ports,
 		      unsigned int port_count)
 {
@@ -154,8 +153,8 @@ static void write_qps(FILE *out, const struct delays *delays, const struct port_
 		row->over = list[i]->delays->owd.over;
 		row->crossings = list[i]->delays->owd.crossings;
 		snprintf(row->qpn, sizeof(row->qpn), "%u", key->dest_qpn);
-		row->labels[0] = (struct prom_label){"netdev",
-						     port_of(ports, port_count, key->port)->name};
+		row->labels[0] =
+			(struct prom_label){"netdev", port_of(ports, port_count, key->port)->name};
 		row->labels[1] = (struct prom_label){"qpn", row->qpn};
 		row->labels[2] = (struct prom_label){"src", address_format(&key->src, row->src)};
 		row->labels[3] = (struct prom_label){"dst", address_format(&key->dst, row->dst)};
@@ -184,7 +183,8 @@ static void write_peers(FILE *out, const struct delays *delays, const struct por
 	struct delays_group *groups = NULL;
 	size_t count, rows_count = 0;
 
-	if (!rows || delays_group(delays, fleet_members(delays->core->fleet), NULL, &groups, &count))
+	if (!rows ||
+	    delays_group(delays, fleet_members(delays->core->fleet), NULL, &groups, &count))
 		goto out;
 	if (count)
 		qsort(groups, count, sizeof(*groups), busiest_first);

@@ -121,8 +121,7 @@ static void write_info(struct prom_family *family, const struct top_qp *qp,
 		       const struct owners *owners)
 {
 	const char *device = qp->port->rdma_device, *version = NULL;
-	const struct owner *owner =
-		ownertable_of_qp(owners_table(owners), &qp->entry.key, device);
+	const struct owner *owner = ownertable_of_qp(owners_table(owners), &qp->entry.key, device);
 	char sport[16], local_qpn[16] = "", sgid_index[16] = "", pid[16] = "";
 
 	snprintf(sport, sizeof(sport), "%u", qp->entry.qp.sport);
@@ -169,8 +168,8 @@ static void write_top_qps(FILE *out, const struct qptable *table)
 	struct port_facts ports[ESC_PORTS_MAX];
 	unsigned int port_count = dataplane_read_ports(table->dataplane, ports);
 	size_t chosen, count = 0;
-	const struct qp_entry **list = report_qp_choose(table->entries, table->count, &all,
-							REPORT_QP_RATE, NULL, &chosen);
+	const struct qp_entry **list =
+		report_qp_choose(table->entries, table->count, &all, REPORT_QP_RATE, NULL, &chosen);
 	struct top_qp *top = calloc(most + 1, sizeof(*top));
 	struct prom_family *info = FAMILY_OF(&qp_metrics[QP_INFO]);
 	struct prom_family *naks = FAMILY_OF(&qp_metrics[QP_NAKS]);

@@ -129,8 +129,8 @@ static int compare_ranked(const void *a, const void *b)
 
 const struct qp_entry **report_qp_choose(const struct qp_entry *entries, size_t count,
 					 const struct report_qp_filter *filter,
-					 enum report_qp_order order, const struct qp_delay_order *delay,
-					 size_t *chosen)
+					 enum report_qp_order order,
+					 const struct qp_delay_order *delay, size_t *chosen)
 {
 	const struct qp_entry **list = calloc(count + 1, sizeof(*list));
 	struct ranked *ranked = calloc(count + 1, sizeof(*ranked));

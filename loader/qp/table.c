@@ -70,9 +70,9 @@ static void burst_add(struct qptable *table, struct qp_burst *burst, const struc
 			 "bytes", (json_int_t)entry->qp.bytes, "messages",
 			 (json_int_t)entry->qp.messages);
 	address_format_qp(&key->src, &key->dst, key->dest_qpn, subject);
-	events_add(table->events, &(struct event){.kind = &qp_events[burst->kind],
-						  .subject = subject,
-						  .seen = seen});
+	events_add(
+		table->events,
+		&(struct event){.kind = &qp_events[burst->kind], .subject = subject, .seen = seen});
 }
 
 static void burst_end(struct qptable *table, const struct qp_burst *burst, const char *subject)
@@ -101,9 +101,8 @@ static void report_full(struct qptable *table, uint64_t now_local_ns, uint64_t r
 			   .kind = &qp_events[QP_TABLE_FULL],
 			   .subject = "qps",
 			   .seen = json_pack("{s:I, s:I, s:I}", "refused_packets",
-					     (json_int_t)since, "entries",
-					     (json_int_t)table->count, "max",
-					     (json_int_t)table->reader.max),
+					     (json_int_t)since, "entries", (json_int_t)table->count,
+					     "max", (json_int_t)table->reader.max),
 			   .done = json_pack("{s:s}", "remedy",
 					     "raise qps.max, stop escapementd, run "
 					     "`escapementd --remove`, start it"),
