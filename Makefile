@@ -53,7 +53,7 @@ BPF_CFLAGS := -O2 -g -target bpf -mcpu=v3 -D__TARGET_ARCH_$(ARCH) -Ivmlinux/$(AR
 say = @mkdir -p $(@D); printf '  %-8s %s\n' $(1) $@
 
 LIB := loader/libescapement
-MAN := escapement.1 escapementd.8 escapement.yaml.5 libescapement.3
+MAN := escapement.1 escapement-events.7 escapementd.8 escapement.yaml.5 libescapement.3
 MAINS := loader/escapementd.c loader/escapement.c loader/mkref.c
 CORE_SRC := $(filter-out $(MAINS) $(LIB)/%,$(shell find loader -name '*.c'))
 LAWS_SRC := $(shell find clocksync pacing -name '*.c')

@@ -105,7 +105,7 @@ static __always_inline int trace_modified(struct ib_qp *opened, struct ib_qp_att
 	struct ib_qp *qp = BPF_CORE_READ(opened, real_qp);
 	struct esc_owner *owner;
 
-	if (!esc_control_get())
+	if (!control_get())
 		return 0;
 	if (!qp)
 		qp = opened;

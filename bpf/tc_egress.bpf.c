@@ -1,52 +1,62 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Everything that leaves through the interface, before its qdisc. */
-#include "probe/path_send.bpf.h"
+/* Every packet that leaves through the interface, before its qdisc. */
+/* Contexts and packet headers are ABI: their offsets are not relocated. */
+#define BPF_NO_PRESERVE_ACCESS_INDEX
+
+#include "lib/reason.bpf.h"
 #include "pace/departure.bpf.h"
+#include "probe/path_send.bpf.h"
+#include "qp/qp.bpf.h"
 #include "receipt/send.bpf.h"
 #include "receipt/tx_record.bpf.h"
 #include "steer/steer.bpf.h"
 
-static __always_inline void egress_count(struct __sk_buff *skb, const struct esc_control *word)
+static __always_inline int egress_parse(struct __sk_buff *skb, struct pkt_ctx *pkt)
 {
-	struct pause_mark mark = {};
-	struct esc_packet packet;
-	struct qp_found found;
-	int result = tc_read(skb, &packet), reason;
+	int result = tc_parse(skb, pkt);
 
-	/* When the qdisc is to let it go: what pacing holds back is no delay. */
-	packet.departure_ns = skb->tstamp;
-	hook_count(result, &packet, word, ESC_HOOK_TC_EGRESS, &found);
-	if (unlikely(word->flags & ESC_CONTROL_PACE) && result == ESC_PARSE_ROCE && found.qp)
-		pace_packet(skb, word, &packet, &found, &mark);
-	if (unlikely(word->flags & ESC_CONTROL_STEER) && result == ESC_PARSE_ROCE && found.qp)
-		steer_packet(skb, word, &packet, found.qp);
-	if (likely(result != ESC_PARSE_ROCE || !found.what))
-		return;
-	reason = sent_look(&packet, word, &found, &mark);
-	if (reason)
-		hook_count_reason(reason, ESC_HOOK_TC_EGRESS);
+	return unlikely(result == PKT_PROBE) ? ESC_REASON_UNKNOWN_OPCODE : result;
+}
+
+/* The stages, in order; 0 or what ended them, see struct pkt_ctx. */
+static __always_inline int egress_packet(struct __sk_buff *skb, struct pkt_ctx *pkt)
+{
+	int result;
+
+	result = egress_parse(skb, pkt);
+	result = result ?: account_packet(pkt, ESC_HOOK_TC_EGRESS);
+	result = result ?: steer_packet(skb, pkt);
+	result = result ?: pace_packet(skb, pkt);
+	return result ?: sample_packet(pkt);
 }
 
 SEC("tc")
 int esc_tc_out(struct __sk_buff *skb)
 {
-	const struct esc_control *word = esc_control_get();
+	const struct esc_control *ctl = control_get();
+	struct pause_mark law = {};
+	struct pkt_ctx pkt;
 	__u32 mark = skb->mark;
+	int verdict, result;
 	bool ours;
-	int verdict;
 
 	barrier_var(mark);
-	/* Before the kill switch, which may fall between a clone and here. */
+	/* Before the kill switch, which may be set between the clone and here. */
 	if (unlikely((mark & ~1u) == ESC_RECEIPT_MARK)) {
 		verdict = receipt_send(skb, &ours);
 		if (ours)
 			return verdict;
 	}
-	if (!word)
+	if (!ctl)
 		return ESC_TC_NEXT;
 	if (unlikely(mark == ESC_PROBE_MARK) && probe_send(skb))
 		return ESC_TC_NEXT;
-	egress_count(skb, word);
+	pkt.ctl = ctl;
+	pkt.departure_ns = skb->tstamp;
+	pkt.mark = &law;
+	result = egress_packet(skb, &pkt);
+	if (unlikely(result > 0))
+		reason_count(result, ESC_HOOK_TC_EGRESS);
 	return ESC_TC_NEXT;
 }
 

@@ -27,8 +27,8 @@ struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct esc_tcp_word);
-} tcp_word SEC(".maps");
+	__type(value, struct esc_tcp_control);
+} tcp_control SEC(".maps");
 
 /* Delays of data that came in, by bucket (maps/owd.h). */
 struct {
@@ -39,15 +39,15 @@ struct {
 } tcp_delays SEC(".maps");
 
 /* The daemon's word, NULL when it is off or its last beat is too long ago. @until: when it ends. */
-static __always_inline struct esc_tcp_word *tcp_word_now(__u64 now_ns, __u64 *until_ns)
+static __always_inline struct esc_tcp_control *tcp_control_get(__u64 now_ns, __u64 *until_ns)
 {
 	__u32 zero = 0;
 	struct esc_control *daemon = bpf_map_lookup_elem(&control, &zero);
-	struct esc_tcp_word *word = bpf_map_lookup_elem(&tcp_word, &zero);
+	struct esc_tcp_control *word = bpf_map_lookup_elem(&tcp_control, &zero);
 
 	if (!daemon || !word || word->mode == ESC_TCP_OFF || (daemon->flags & ESC_CONTROL_OFF))
 		return NULL;
-	*until_ns = daemon->heartbeat_local_ns + ESC_TCP_HOLD_NS;
+	*until_ns = daemon->heartbeat_local_ns + ESC_TCP_LIMIT_NS;
 	return now_ns < *until_ns ? word : NULL;
 }
 
@@ -69,7 +69,7 @@ static __always_inline void tcp_callbacks(struct bpf_sock_ops *ops, __u32 clear,
 }
 
 /* A delay that was measured here: the newest is kept, to be told and to be seen. */
-static __always_inline void tcp_keep_in(struct esc_tcp_flow *flow, const struct tcp_delay *delay)
+static __always_inline void tcp_store_in(struct esc_tcp_flow *flow, const struct tcp_delay *delay)
 {
 	__u32 bucket = esc_owd_bucket(delay->ns);
 	__u64 *count = bpf_map_lookup_elem(&tcp_delays, &bucket);
@@ -84,8 +84,8 @@ static __always_inline void tcp_keep_in(struct esc_tcp_flow *flow, const struct 
 }
 
 /* A delay that the other end tells. The last of the scale is "at least". */
-static __always_inline void tcp_keep_out(struct esc_tcp_flow *flow,
-					 const struct esc_tcp_option *option, __u64 now_ns)
+static __always_inline void tcp_store_out(struct esc_tcp_flow *flow,
+					  const struct esc_tcp_option *option, __u64 now_ns)
 {
 	__s64 delay_ns = (__s64)bpf_ntohs(option->echo) << ESC_TCP_UNIT_SHIFT;
 
@@ -94,7 +94,7 @@ static __always_inline void tcp_keep_out(struct esc_tcp_flow *flow,
 	flow->out_last_ns = delay_ns;
 	flow->out_bound_ns = esc_tcp_bound_ns(option->bound) + flow->in_bound_ns;
 	flow->out_last_ktime_ns = now_ns;
-	flow->out_fresh = 1;
+	flow->out_pending = 1;
 	flow->out_samples++;
 	if (delay_ns > flow->out_max_ns)
 		flow->out_max_ns = delay_ns;
@@ -106,10 +106,10 @@ static __always_inline void tcp_keep_out(struct esc_tcp_flow *flow,
 	tcp_count(out_samples);
 }
 
-static __always_inline void tcp_keep(struct bpf_sock *sk, struct esc_tcp_flow *flow,
-				     const struct esc_tcp_option *option,
-				     const struct esc_tcp_word *word, __u64 now_ns, __u64 until_ns,
-				     bool data)
+static __always_inline void tcp_store(struct bpf_sock *sk, struct esc_tcp_flow *flow,
+				      const struct esc_tcp_option *option,
+				      const struct esc_tcp_control *word, __u64 now_ns,
+				      __u64 until_ns, bool data)
 {
 	struct tcp_delay delay;
 
@@ -119,18 +119,18 @@ static __always_inline void tcp_keep(struct bpf_sock *sk, struct esc_tcp_flow *f
 	}
 	if (data && option->length == ESC_TCP_FULL) {
 		if (tcp_option_delay(option, now_ns, &delay))
-			tcp_keep_in(flow, &delay);
+			tcp_store_in(flow, &delay);
 		else
 			tcp_count(no_time);
 	}
 	if (!(option->flags & ESC_TCP_HAS_ECHO))
 		return;
 	tcp_class_take(sk, flow, word, now_ns);
-	tcp_keep_out(flow, option, now_ns);
+	tcp_store_out(flow, option, now_ns);
 	if (word->mode != ESC_TCP_PACE)
 		return;
 	if (flow->out_bound_ns > flow->threshold_ns >> ESC_TCP_BOUND_SHIFT) {
-		flow->out_fresh = 0;
+		flow->out_pending = 0;
 		tcp_count(unsure);
 		return;
 	}
@@ -167,7 +167,7 @@ static __always_inline __u32 tcp_inner_of(const char *name)
 /* The socket's congestion control gets our wrapper around it. Any other one stays, and is not held.
  */
 static __always_inline void tcp_wrap(struct bpf_sock_ops *ops, struct esc_tcp_flow *flow,
-				     struct esc_tcp_word *word)
+				     struct esc_tcp_control *word)
 {
 	char name[16] = {};
 	__u32 inner;
@@ -189,7 +189,7 @@ unwrapped:
 /* Both ends are known to speak it. */
 static __always_inline void tcp_begin(struct bpf_sock_ops *ops, struct bpf_sock *sk,
 				      const struct esc_tcp_option *option,
-				      struct esc_tcp_word *word, __u64 now_ns, __u64 until_ns)
+				      struct esc_tcp_control *word, __u64 now_ns, __u64 until_ns)
 {
 	struct esc_tcp_flow *flow = tcp_flow_get(sk, true);
 
@@ -199,7 +199,7 @@ static __always_inline void tcp_begin(struct bpf_sock_ops *ops, struct bpf_sock 
 	}
 	tcp_callbacks(ops, 0, TCP_CALLBACKS);
 	tcp_count(agreed);
-	tcp_keep(sk, flow, option, word, now_ns, until_ns, true);
+	tcp_store(sk, flow, option, word, now_ns, until_ns, true);
 	if (word->mode == ESC_TCP_PACE)
 		tcp_wrap(ops, flow, word);
 }
@@ -208,10 +208,10 @@ static __always_inline void tcp_established(struct bpf_sock_ops *ops, struct bpf
 					    __u64 now_ns)
 {
 	struct esc_tcp_option option;
-	struct esc_tcp_word *word;
+	struct esc_tcp_control *word;
 	__u64 until_ns;
 
-	word = tcp_word_now(now_ns, &until_ns);
+	word = tcp_control_get(now_ns, &until_ns);
 	if (word && !tcp_option_load(ops, &option, 0)) {
 		tcp_begin(ops, sk, &option, word, now_ns, until_ns);
 		return;
@@ -226,14 +226,14 @@ static __always_inline void tcp_established(struct bpf_sock_ops *ops, struct bpf
  * The application took another congestion control: the wrapper that goes may set nothing any more,
  * so the maximum of the pacing that it had put there is taken back here.
  */
-static __always_inline void tcp_give_back(struct bpf_sock_ops *ops, struct bpf_sock *sk)
+static __always_inline void tcp_restore_rate(struct bpf_sock_ops *ops, struct bpf_sock *sk)
 {
 	struct esc_tcp_flow *flow = tcp_flow_get(sk, false);
 	__u32 rate;
 
-	if (!flow || !flow->forsaken)
+	if (!flow || !flow->detached)
 		return;
-	flow->forsaken = 0;
+	flow->detached = 0;
 	rate = flow->app_rate_Bps > ESC_TCP_NO_RATE ? ESC_TCP_NO_RATE : (__u32)flow->app_rate_Bps;
 	bpf_setsockopt(ops, TCP_SOL_SOCKET, TCP_MAX_PACING_RATE, &rate, sizeof(rate));
 }
@@ -243,7 +243,7 @@ static __always_inline void tcp_offer(struct bpf_sock_ops *ops, __u64 now_ns)
 {
 	__u64 until_ns;
 
-	if (tcp_word_now(now_ns, &until_ns))
+	if (tcp_control_get(now_ns, &until_ns))
 		tcp_callbacks(ops, 0, BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG);
 }
 
@@ -256,7 +256,7 @@ static __always_inline bool tcp_speaks(struct bpf_sock_ops *ops, __u64 now_ns)
 	struct esc_tcp_option option;
 	__u64 until_ns;
 
-	if (!tcp_word_now(now_ns, &until_ns))
+	if (!tcp_control_get(now_ns, &until_ns))
 		return false;
 	if (tcp_flag(ops, TCP_FLAG_SYN | TCP_FLAG_ACK))
 		return !tcp_option_load(ops, &option, BPF_LOAD_HDR_OPT_TCP_SYN);
@@ -343,17 +343,17 @@ static __always_inline void tcp_parse(struct bpf_sock_ops *ops, struct bpf_sock 
 {
 	struct esc_tcp_option option;
 	struct esc_tcp_flow *flow;
-	struct esc_tcp_word *word;
+	struct esc_tcp_control *word;
 	__u64 until_ns;
 
-	word = tcp_word_now(now_ns, &until_ns);
+	word = tcp_control_get(now_ns, &until_ns);
 	if (!word || tcp_option_load(ops, &option, 0))
 		return;
 	flow = tcp_flow_get(sk, false);
 	if (!flow) /* of a daemon before this one */
 		tcp_begin(ops, sk, &option, word, now_ns, until_ns);
 	else
-		tcp_keep(sk, flow, &option, word, now_ns, until_ns, tcp_has_data(ops));
+		tcp_store(sk, flow, &option, word, now_ns, until_ns, tcp_has_data(ops));
 }
 
 SEC("sockops")
@@ -379,7 +379,7 @@ int esc_tcp_edge(struct bpf_sock_ops *ops)
 		tcp_write(ops, sk, now_ns);
 		break;
 	case BPF_SOCK_OPS_PARSE_HDR_OPT_CB:
-		tcp_give_back(ops, sk);
+		tcp_restore_rate(ops, sk);
 		tcp_parse(ops, sk, now_ns);
 		break;
 	}

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Everything that comes in, as early as the kernel shows it. */
-#include "lib/hook.bpf.h"
+/* Every received packet, as early as the kernel has it. */
+/* Contexts and packet headers are ABI: their offsets are not relocated. */
+#define BPF_NO_PRESERVE_ACCESS_INDEX
+
+#include "lib/reason.bpf.h"
 #include "probe/path_reply.bpf.h"
+#include "qp/qp.bpf.h"
 #include "receipt/receive.bpf.h"
 #include "receipt/rx_timestamp.bpf.h"
 #include <xdp/xdp_helpers.h>
 
-/* Before programs of the usual priority 50, which go on when we pass. */
+/* Before programs of the usual priority 50, which run when this one passes the packet. */
 struct {
 	__uint(priority, 10);
 	__uint(XDP_PASS, 1);
@@ -14,31 +18,38 @@ struct {
 
 static __always_inline bool xdp_set_handover(__u64 value)
 {
-	struct esc_port_counts *port = esc_port_counts_get();
+	struct esc_port_counts *port = port_counts_get();
 
 	if (port)
-		port->xdp_handover = value;
+		port->xdp_counted = value;
 	return value;
 }
 
 /* While one program takes over from another in a dispatcher: see ESC_TURN_*. */
-static __noinline bool xdp_is_my_turn(__u16 turn)
+static __noinline bool xdp_is_counting(__u16 turn)
 {
 	struct esc_port_counts *port;
 
-	if (turn == (esc_turn | ESC_TURN_ANNOUNCE))
+	if (turn == (esc_handover_id | ESC_HANDOVER_ANNOUNCE))
 		return xdp_set_handover(1);
-	if (turn == (esc_turn | ESC_TURN_PASS))
+	if (turn == (esc_handover_id | ESC_HANDOVER_PASS))
 		return xdp_set_handover(0);
-	if (turn != (__u16)((esc_turn - ESC_TURN_NEXT) | ESC_TURN_PASS))
+	if (turn != (__u16)((esc_handover_id - ESC_HANDOVER_NEXT) | ESC_HANDOVER_PASS))
 		return false;
-	port = esc_port_counts_get();
-	return port && !port->xdp_handover;
+	port = port_counts_get();
+	return port && !port->xdp_counted;
 }
 
-static __always_inline int xdp_parse(struct xdp_md *xdp, struct esc_packet *p, bool thorough)
+static __always_inline bool xdp_is_active(const struct esc_control *ctl)
 {
-	struct esc_cursor cursor = {
+	__u16 turn = ctl->xdp_handover[esc_port_index % ESC_PORTS_MAX];
+
+	return likely(turn == esc_handover_id) || xdp_is_counting(turn);
+}
+
+static __always_inline int xdp_parse_with(struct xdp_md *xdp, struct pkt_ctx *pkt, bool thorough)
+{
+	struct cursor cursor = {
 		.context = xdp,
 		.skb = false,
 		.thorough = thorough,
@@ -47,79 +58,89 @@ static __always_inline int xdp_parse(struct xdp_md *xdp, struct esc_packet *p, b
 		.at = (void *)(long)xdp->data,
 	};
 
-	return esc_parse(&cursor, p);
+	return parse_packet(&cursor, pkt);
 }
 
-static __noinline int xdp_parse_thoroughly(struct xdp_md *xdp, struct esc_packet *p)
+static __noinline int xdp_parse_slow(struct xdp_md *xdp, struct pkt_ctx *pkt)
 {
-	return xdp_parse(xdp, p, true);
+	return xdp_parse_with(xdp, pkt, true);
 }
 
-/* In XDP a receipt ends, whatever it is worth. */
-static __noinline int receipt_take_xdp(struct xdp_md *xdp, struct esc_packet *p,
-				       const struct esc_control *word)
+static __always_inline int xdp_parse(struct xdp_md *xdp, struct pkt_ctx *pkt)
 {
-	__u32 at = p->probe_offset - sizeof(struct esc_udp);
+	int result = xdp_parse_with(xdp, pkt, false);
+
+	return unlikely(result == PKT_SLOW) ? xdp_parse_slow(xdp, pkt) : result;
+}
+
+/* Hands the timestamp of a sampled packet to tc ingress, which makes the receipt. */
+static __noinline int xdp_timestamp_slow(struct pkt_ctx *pkt)
+{
+	int result = rx_timestamp_make(pkt);
+
+	return result ?: rx_timestamp_put(pkt);
+}
+
+static __always_inline int xdp_timestamp(struct pkt_ctx *pkt)
+{
+	return likely(!(pkt->flags & (PKT_SAMPLED | PKT_MESSAGE))) ? ESC_REASON_NONE
+								    : xdp_timestamp_slow(pkt);
+}
+
+/* The stages behind the parser, in order; 0 or what ended them, see struct pkt_ctx. */
+static __always_inline int ingress_packet(struct pkt_ctx *pkt, int result)
+{
+	result = result ?: account_packet(pkt, ESC_HOOK_XDP_INGRESS);
+	return result ?: xdp_timestamp(pkt);
+}
+
+/* In XDP a receipt ends, whatever its worth. */
+static __noinline int receipt_receive_xdp(struct xdp_md *xdp, struct pkt_ctx *pkt)
+{
+	__u32 at = pkt->bth_offset - sizeof(struct udphdr);
 	struct receipt_message m = {};
 	int result;
 
 	if (bpf_xdp_load_bytes(xdp, at, &m.udp, sizeof(m.udp)))
 		return XDP_PASS;
-	if (m.udp.bytes == bpf_htons(RECEIPT_UDP_BYTES) &&
+	if (m.udp.len == bpf_htons(RECEIPT_UDP_BYTES) &&
 	    bpf_xdp_load_bytes(xdp, at, &m.udp, RECEIPT_MESSAGE_BYTES)) {
-		hook_count_reason(ESC_REASON_UNREADABLE, ESC_HOOK_XDP_INGRESS);
+		reason_count(ESC_REASON_UNREADABLE, ESC_HOOK_XDP_INGRESS);
 		return XDP_PASS;
 	}
-	result = receipt_take(&m, p, word);
-	if (result != PROBE_GOOD)
-		hook_count_reason(result, ESC_HOOK_XDP_INGRESS);
+	result = receipt_receive(&m, pkt);
+	if (result)
+		reason_count(result, ESC_HOOK_XDP_INGRESS);
 	return XDP_DROP;
 }
 
-static __noinline int xdp_take(struct xdp_md *xdp, struct esc_packet *p,
-			       const struct esc_control *word)
+/* A probe or receipt of ours does not reach the stages. */
+static __noinline int xdp_receive_probe(struct xdp_md *xdp, struct pkt_ctx *pkt)
 {
-	if (p->opcode == ESC_PROBE_OPCODE_RECEIPT)
-		return receipt_take_xdp(xdp, p, word);
-	if (opcode_is_path_probe(p->opcode))
-		return path_take(xdp, p->probe_offset);
-	return probe_take(xdp, p->probe_offset);
-}
-
-/* A stamp for the sampled, for tc ingress to make a receipt of. */
-static __noinline int xdp_stamp(const struct esc_packet *p, const struct esc_control *word,
-				struct qp_found *found)
-{
-	struct rx_stamp stamp;
-
-	if (stamp_look(p, word, found, &stamp) && !stamp_put(p, &stamp))
-		hook_count_reason(ESC_REASON_RECEIPT_STAMP, ESC_HOOK_XDP_INGRESS);
-	return 0;
+	if (pkt->opcode == ESC_PROBE_OPCODE_RECEIPT)
+		return receipt_receive_xdp(xdp, pkt);
+	if (opcode_is_path_probe(pkt->opcode))
+		return path_receive(xdp, pkt->bth_offset);
+	return probe_receive(xdp, pkt->bth_offset);
 }
 
 SEC("xdp.frags")
 int esc_xdp_in(struct xdp_md *xdp)
 {
-	const struct esc_control *word = esc_control_get();
-	struct esc_packet packet;
-	struct qp_found found;
+	const struct esc_control *ctl = control_get();
+	struct pkt_ctx pkt;
 	int result;
-	__u16 turn;
 
-	if (!word)
+	if (!ctl || !xdp_is_active(ctl))
 		return XDP_PASS;
-	turn = word->xdp_turns[esc_port_index % ESC_PORTS_MAX];
-	if (unlikely(turn != esc_turn) && !xdp_is_my_turn(turn))
-		return XDP_PASS;
-	result = xdp_parse(xdp, &packet, false);
-	if (unlikely(result == ESC_PARSE_SLOW))
-		result = xdp_parse_thoroughly(xdp, &packet);
-	if (unlikely(result == ESC_PARSE_PROBE))
-		return xdp_take(xdp, &packet, word);
-	packet.departure_ns = 0;
-	hook_count(result, &packet, word, ESC_HOOK_XDP_INGRESS, &found);
-	if (unlikely(result == ESC_PARSE_ROCE && (found.what & (FOUND_SAMPLED | FOUND_MESSAGE))))
-		xdp_stamp(&packet, word, &found);
+	pkt.ctl = ctl;
+	pkt.departure_ns = 0;
+	result = xdp_parse(xdp, &pkt);
+	if (unlikely(result == PKT_PROBE))
+		return xdp_receive_probe(xdp, &pkt);
+	result = ingress_packet(&pkt, result);
+	if (unlikely(result > 0))
+		reason_count(result, ESC_HOOK_XDP_INGRESS);
 	return XDP_PASS;
 }
 

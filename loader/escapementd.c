@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* escapementd(8): arguments, signals, and the word to systemd. */
+/* escapementd(8): arguments, signals, systemd. */
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -32,70 +32,45 @@ static const char usage[] =
 
 struct arguments {
 	const char *config;
-	bool foreground;
-	bool check;
-	bool remove;
-};
-
-enum option_code {
-	OPTION_FOREGROUND = 256,
-	OPTION_CHECK,
-	OPTION_REMOVE,
-	OPTION_DEBUG,
-	OPTION_VERSION
-};
-
-static const struct option options[] = {
-	{"config", required_argument, NULL, 'c'},
-	{"foreground", no_argument, NULL, OPTION_FOREGROUND},
-	{"check-config", no_argument, NULL, OPTION_CHECK},
-	{"remove", no_argument, NULL, OPTION_REMOVE},
-	{"debug", no_argument, NULL, OPTION_DEBUG},
-	{"version", no_argument, NULL, OPTION_VERSION},
-	{"help", no_argument, NULL, 'h'},
-	{NULL, 0, NULL, 0},
+	int foreground, check, remove, debug, version;
 };
 
 /* -1: go on; else the exit code. */
 static int parse_arguments(int argc, char **argv, struct arguments *out)
 {
+	const struct option options[] = {
+		{"config", required_argument, NULL, 'c'},
+		{"foreground", no_argument, &out->foreground, true},
+		{"check-config", no_argument, &out->check, true},
+		{"remove", no_argument, &out->remove, true},
+		{"debug", no_argument, &out->debug, true},
+		{"version", no_argument, &out->version, true},
+		{"help", no_argument, NULL, 'h'},
+		{},
+	};
 	int code;
 
 	while ((code = getopt_long(argc, argv, "c:h", options, NULL)) != -1) {
-		switch (code) {
-		case 'c':
+		if (code == 'c') {
 			out->config = optarg;
-			break;
-		case OPTION_FOREGROUND:
-			out->foreground = true;
-			break;
-		case OPTION_CHECK:
-			out->check = true;
-			break;
-		case OPTION_REMOVE:
-			out->remove = true;
-			break;
-		case OPTION_DEBUG:
-			log_set_debug(1);
-			break;
-		case OPTION_VERSION:
+		} else if (code) {
+			fputs(usage, code == 'h' ? stdout : stderr);
+			return code == 'h' ? 0 : 2;
+		}
+		if (out->version) {
 			puts("escapementd " ESC_VERSION);
 			return 0;
-		case 'h':
-			fputs(usage, stdout);
-			return 0;
-		default:
-			fputs(usage, stderr);
-			return 2;
 		}
 	}
+	log_set_debug(out->debug);
 	if (optind == argc)
 		return -1;
 	fprintf(stderr, "escapementd: no argument is expected: %s\n%s", argv[optind], usage);
 	return 2;
 }
 
-static int say(int err, char *error)
+/* Logs the error, if there is one, and returns the exit code. */
+static int finish(int err, char *error)
 {
 	if (err)
 		log_error("%s", error ? error : strerror(-err));
@@ -103,16 +78,22 @@ static int say(int err, char *error)
 	return err ? 1 : 0;
 }
 
-/* Warnings and errors alike go to stderr, a line each. */
-static int check_config(const struct arguments *arguments)
+/* --check-config: warnings and errors go to stderr, a line each. --remove: see the usage. */
+static int check_or_remove(const struct arguments *arguments)
 {
 	const struct config_input input = {.path = arguments->config,
 					   .sections = daemon_config_sections(),
-					   .check_host = true};
+					   .check_host = arguments->check};
 	struct config *config = NULL;
 	char *report = NULL;
 	int err = config_load(&input, &config, &report);
 
+	if (!arguments->check) {
+		if (!err)
+			err = dataplane_remove(config->pin_root, &report);
+		config_free(config);
+		return finish(err, report);
+	}
 	if (report)
 		fprintf(stderr, "%s\n", report);
 	else if (err)
@@ -123,20 +104,6 @@ static int check_config(const struct arguments *arguments)
 	config_free(config);
 	free(report);
 	return err ? 1 : 0;
-}
-
-static int remove_everything(const struct arguments *arguments)
-{
-	const struct config_input input = {.path = arguments->config,
-					   .sections = daemon_config_sections()};
-	struct config *config = NULL;
-	char *error = NULL;
-	int err = config_load(&input, &config, &error);
-
-	if (!err)
-		err = dataplane_remove(config->pin_root, &error);
-	config_free(config);
-	return say(err, error);
 }
 
 /* --- signals --- */
@@ -162,20 +129,7 @@ static int on_end(sd_event_source *source, const struct signalfd_siginfo *info, 
 	return sd_event_exit(daemon->core.loop, 0);
 }
 
-static int serve_signals(struct daemon *daemon)
-{
-	int err = sd_event_add_signal(daemon->core.loop, NULL, SIGTERM, on_end, daemon);
-
-	if (err >= 0)
-		err = sd_event_add_signal(daemon->core.loop, NULL, SIGINT, on_end, daemon);
-	if (err >= 0)
-		err = sd_event_add_signal(daemon->core.loop, NULL, SIGHUP, on_reload, daemon);
-	if (err >= 0)
-		err = sd_event_set_watchdog(daemon->core.loop, true);
-	return err < 0 ? err : 0;
-}
-
-/* They are taken by the loop; blocked before anything may be sent. */
+/* Blocked before anything may be sent: the loop receives them. */
 static void block_signals(void)
 {
 	sigset_t set;
@@ -190,19 +144,15 @@ static void block_signals(void)
 
 /* --- into the background --- */
 
-/* The parent ends with 0 once the daemon serves, or with 1 when it could not. */
-static int wait_for_child(int ready)
-{
-	char byte;
-
-	_exit(read(ready, &byte, 1) == 1 ? 0 : 1);
-}
-
-/* -1 in the parent's stead never returns; the child gets where to say that it serves. */
+/*
+ * In the child: the descriptor to write a byte to once the daemon serves, or -errno. The parent
+ * waits for it, and ends with 0, or with 1 when the child ended before.
+ */
 static int go_to_background(void)
 {
 	int ends[2];
 	pid_t child;
+	char byte;
 
 	if (pipe2(ends, O_CLOEXEC) < 0)
 		return -errno;
@@ -211,14 +161,14 @@ static int go_to_background(void)
 		return -errno;
 	if (child > 0) {
 		close(ends[1]);
-		wait_for_child(ends[0]);
+		_exit(read(ends[0], &byte, 1) == 1 ? 0 : 1);
 	}
 	close(ends[0]);
 	setsid();
 	return ends[1];
 }
 
-/* The terminal is let go; log lines go to the journal where there is one. */
+/* Log lines go to the journal where there is one. */
 static void leave_terminal(int ready)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -232,7 +182,7 @@ static void leave_terminal(int ready)
 	if (journal >= 0)
 		setenv("JOURNAL_STREAM", "escapementd", 1); /* log.c then writes priorities */
 	if (write(ready, "", 1) < 0)
-		log_debug("whoever started us is gone");
+		log_debug("the parent process has ended");
 	close(ready);
 }
 
@@ -241,16 +191,25 @@ static int serve(const struct arguments *arguments)
 	bool foreground = arguments->foreground || getenv("NOTIFY_SOCKET");
 	int ready = foreground ? -1 : go_to_background();
 	struct daemon *daemon = NULL;
+	sd_event *loop = NULL;
 	char *error = NULL;
 	int err;
 
 	block_signals();
 	err = daemon_new(&daemon, arguments->config, &error);
-	if (!err)
-		err = serve_signals(daemon);
-	if (err) {
+	if (!err) {
+		loop = daemon->core.loop;
+		err = sd_event_add_signal(loop, NULL, SIGTERM, on_end, daemon);
+	}
+	if (err >= 0)
+		err = sd_event_add_signal(loop, NULL, SIGINT, on_end, daemon);
+	if (err >= 0)
+		err = sd_event_add_signal(loop, NULL, SIGHUP, on_reload, daemon);
+	if (err >= 0)
+		err = sd_event_set_watchdog(loop, true);
+	if (err < 0) {
 		daemon_free(daemon);
-		return say(err, error);
+		return finish(err, error);
 	}
 	log_info("version " ESC_VERSION " serves %zu interfaces from %s",
 		 daemon->core.config->interface_count, daemon->core.config->path);
@@ -259,10 +218,10 @@ static int serve(const struct arguments *arguments)
 		   daemon->core.config->interface_count);
 	if (ready >= 0)
 		leave_terminal(ready);
-	err = sd_event_loop(daemon->core.loop);
+	err = sd_event_loop(loop);
 	sd_notify(0, "STOPPING=1");
 	daemon_free(daemon);
-	return say(err < 0 ? err : 0, NULL);
+	return finish(err < 0 ? err : 0, NULL);
 }
 
 int main(int argc, char **argv)
@@ -272,7 +231,6 @@ int main(int argc, char **argv)
 
 	if (code >= 0)
 		return code;
-	if (arguments.check)
-		return check_config(&arguments);
-	return arguments.remove ? remove_everything(&arguments) : serve(&arguments);
+	return arguments.check || arguments.remove ? check_or_remove(&arguments)
+						   : serve(&arguments);
 }

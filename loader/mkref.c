@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/mdoc.h"
+#include "base/prom.h"
 #include "cli/reference.h"
 #include "config/config.h"
 #include "daemon/daemon.h"
@@ -36,6 +38,72 @@ static int completion_zsh(FILE *out)
 	return 0;
 }
 
+static void each_event(FILE *out, void (*write)(FILE *out, const struct event_kind *kind))
+{
+	const struct event_kind *const *lists = daemon_event_kinds();
+
+	for (size_t i = 0; lists[i]; i++)
+		for (const struct event_kind *kind = lists[i]; kind->name; kind++)
+			write(out, kind);
+}
+
+static void event_man(FILE *out, const struct event_kind *kind)
+{
+	fprintf(out, ".It Cm %s Pq %s\n", kind->name, event_severity_name(kind->severity));
+	mdoc_write(out, kind->help);
+}
+
+static int events_man(FILE *out)
+{
+	fputs(".Bl -tag -width Ds\n", out);
+	each_event(out, event_man);
+	fputs(".El\n", out);
+	return 0;
+}
+
+static void event_line(FILE *out, const struct event_kind *kind)
+{
+	fprintf(out, "%s\t%s\n", kind->name, event_severity_name(kind->severity));
+}
+
+static int events(FILE *out)
+{
+	each_event(out, event_line);
+	return 0;
+}
+
+static const char *type_name(enum prom_type type)
+{
+	static const char *const names[] = {
+		[PROM_GAUGE] = "gauge", [PROM_COUNTER] = "counter", [PROM_HISTOGRAM] = "histogram"};
+
+	return names[type];
+}
+
+static int metrics_man(FILE *out)
+{
+	const struct metric *const *lists = daemon_metrics();
+
+	fputs(".Bl -tag -width Ds\n", out);
+	for (size_t i = 0; lists[i]; i++)
+		for (const struct metric *metric = lists[i]; metric->name; metric++) {
+			fprintf(out, ".It Va %s Pq %s\n", metric->name, type_name(metric->type));
+			mdoc_write(out, metric->help);
+		}
+	fputs(".El\n", out);
+	return 0;
+}
+
+static int metrics(FILE *out)
+{
+	const struct metric *const *lists = daemon_metrics();
+
+	for (size_t i = 0; lists[i]; i++)
+		for (const struct metric *metric = lists[i]; metric->name; metric++)
+			fprintf(out, "escapement_%s\t%s\n", metric->name, type_name(metric->type));
+	return 0;
+}
+
 static const struct {
 	const char *name;
 	int (*write)(FILE *out); /* 0 or -errno */
@@ -43,6 +111,10 @@ static const struct {
 	{"keys-man", keys_man},
 	{"keys-example", keys_example},
 	{"verbs-man", verbs_man},
+	{"events-man", events_man},
+	{"events", events},
+	{"metrics-man", metrics_man},
+	{"metrics", metrics},
 	{"completion-bash", completion_bash},
 	{"completion-zsh", completion_zsh},
 };

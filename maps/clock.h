@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * `clock`, an array of one that the daemon maps: fabric time for the kernel programs. Two slots:
- * the daemon fills the one that is not in use and then raises `generation`, whose lowest bit names
- * the slot in use. A reader that finds `generation` changed while it read has to read again: the
- * next model may be on its way into its slot.
+ * the daemon fills the one that is not in use and then increments `generation`, whose lowest bit
+ * selects the slot in use. A reader that finds `generation` changed afterwards has to retry: the
+ * daemon may have been writing the next model to its slot.
  */
 #ifndef ESC_MAPS_CLOCK_H
 #define ESC_MAPS_CLOCK_H
@@ -11,10 +11,10 @@
 #include "maps/types.h"
 
 enum clock_state {
-	CLOCK_FREE_RUNNING = 0, /* no fabric time, or none worth a bound */
-	CLOCK_CONVERGING = 1,	/* has fabric time, its neighbours not yet agreed */
+	CLOCK_FREE_RUNNING = 0, /* no fabric time, or without a usable bound */
+	CLOCK_CONVERGING = 1,	/* fabric time, not yet in agreement with the neighbours */
 	CLOCK_SYNCED = 2,
-	CLOCK_HOLDOVER = 3, /* was in step; alone, or with the smaller part of the fleet */
+	CLOCK_HOLDOVER = 3, /* was synced; now alone, or with the smaller part of the fleet */
 };
 
 /* A straight line; clocksync/model.h reads it. Rates are in units of 2^-40. */

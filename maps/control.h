@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* `abi`, `control`, `ports`, `port_counts`: the daemon's word to the programs. */
+/* `abi`, `control`, `ports`, `port_counts`: the daemon's control of the programs. */
 #ifndef ESC_MAPS_CONTROL_H
 #define ESC_MAPS_CONTROL_H
 
 #include "maps/types.h"
 
 /* Raised whenever a pinned map's layout or meaning changes. */
-#define ESC_ABI 6
+#define ESC_ABI 8
 
 #define ESC_PORTS_MAX 16
 
@@ -20,48 +20,48 @@ ESC_ASSERT_SIZE(struct esc_abi, 32);
 
 /* Value of `control`, an array of one. Writer: the daemon (or an operator). */
 struct esc_control {
-	__u32 flags;		   /* ESC_CONTROL_* */
-	__u32 sample_mask;	   /* that a queue pair starts with: 2^n - 1, see struct esc_qp */
-	__u64 heartbeat_local_ns;  /* CLOCK_MONOTONIC of the daemon's last turn; 0: none yet */
-	__u16 xdp_turns[ESC_PORTS_MAX]; /* by port: whose turn it is to count in XDP */
-	__u32 receipts_max_pps;	   /* that this host sends, on each CPU */
-	__u32 delay_threshold_ns;  /* crossings of it are counted per queue pair */
-	__u32 steer_generation;	   /* another one: `steers` has changed */
-	__u16 steer_ports;	   /* with ESC_CONTROL_STEER: by port, a bit each */
-	__u16 pace_ports;	   /* with ESC_CONTROL_PACE: the same */
+	__u32 flags;		  /* ESC_CONTROL_* */
+	__u32 sample_mask;	  /* initial one of a queue pair: 2^n - 1, see struct esc_qp */
+	__u64 heartbeat_local_ns; /* CLOCK_MONOTONIC of the daemon's last tick; 0: none yet */
+	__u16 xdp_handover[ESC_PORTS_MAX]; /* by port: which XDP program counts, see below */
+	__u32 receipts_max_pps;		   /* rate limit of receipts sent, per CPU */
+	__u32 delay_threshold_ns;	   /* crossings of it are counted per queue pair */
+	__u32 steer_generation;		   /* incremented when `steers` changes */
+	__u16 steer_ports;		   /* with ESC_CONTROL_STEER: bitmap of ports */
+	__u16 pace_ports;		   /* with ESC_CONTROL_PACE: bitmap of ports */
 };
 ESC_ASSERT_SIZE(struct esc_control, 64);
 #define ESC_CONTROL_OFF 0x1u /* kill switch: programs leave every packet alone */
-#define ESC_CONTROL_RECEIPTS 0x2u /* sampled packets are noted, and receipts made for the peers' */
-#define ESC_CONTROL_STEER 0x8u /* packets of queue pairs in `steers` take the path named there */
-#define ESC_CONTROL_PACE 0x10u /* data on pace_ports leaves when the law lets it; see pace.h */
+#define ESC_CONTROL_RECEIPTS 0x2u     /* sample packets, send receipts for the peers' samples */
+#define ESC_CONTROL_STEER 0x8u	      /* apply the rules in `steers` */
+#define ESC_CONTROL_PACE 0x10u	      /* pace data on pace_ports, see pace.h */
 #define ESC_CONTROL_SAMPLE_FIXED 0x4u /* sample_mask does not follow the rate */
 /*
- * A heartbeat older than that is of a daemon that is gone: probes are not answered any
- * more, so that the neighbours see it. Beats come every 50 ms; one that is restarted, or
- * waits for the kernel's RTNL lock, is back before.
+ * With a heartbeat older than this, probes are no longer replied to, so that neighbours
+ * detect that the daemon is gone. The heartbeat is written every 50 ms; a restart, or a wait
+ * for the kernel's RTNL lock, is shorter than the timeout.
  */
-#define ESC_DAEMON_GONE_NS 3000000000ull
+#define ESC_PROBE_HEARTBEAT_TIMEOUT_NS 3000000000ull
 
 /*
- * A turn: generation << 2 | phase. An XDP program counts when its own turn
- * (rodata esc_turn, phase always ESC_TURN_STEADY) equals xdp_turns[its port];
- * both are 0 where one program is replaced in one step (bpf_link_update).
- * In libxdp's dispatcher that cannot be had: the successor (generation + 1)
- * joins behind the incumbent, so both see every packet, and the daemon leads
- * the count over, a grace period between steps. Turn read from the map ->
+ * Handover of counting between two XDP programs: generation << 2 | phase. An XDP program
+ * counts when its own ID (rodata esc_handover_id, phase always ESC_HANDOVER_STEADY) equals
+ * xdp_handover[its port]; both are 0 where a program is replaced atomically
+ * (bpf_link_update). libxdp's dispatcher cannot do that: the successor (generation + 1)
+ * is attached behind the incumbent, both see every packet, and the daemon hands counting
+ * over with a grace period between steps. State in the map ->
  *   incumbent's, STEADY:   the incumbent counts, the successor does not
- *   incumbent's, ANNOUNCE: the same, and the incumbent writes xdp_handover = 1
+ *   incumbent's, ANNOUNCE: the same, and the incumbent writes xdp_counted = 1
  *   incumbent's, PASS:     the incumbent does not count and writes
- *                          xdp_handover = 0; the successor counts if it is 0
+ *                          xdp_counted = 0; the successor counts if it is 0
  *   successor's, STEADY:   the successor counts, the incumbent does not
- * so that a packet which meets a step between the two is counted once.
+ * so that a packet between the two programs during a step is counted once.
  */
-#define ESC_TURN_PHASE 0x3u
-#define ESC_TURN_STEADY 0x0u
-#define ESC_TURN_ANNOUNCE 0x1u
-#define ESC_TURN_PASS 0x2u
-#define ESC_TURN_NEXT 0x4u /* added to a steady turn: the successor's */
+#define ESC_HANDOVER_PHASE 0x3u
+#define ESC_HANDOVER_STEADY 0x0u
+#define ESC_HANDOVER_ANNOUNCE 0x1u
+#define ESC_HANDOVER_PASS 0x2u
+#define ESC_HANDOVER_NEXT 0x4u /* added to a steady ID: the successor's */
 
 enum esc_xdp_mode {
 	ESC_XDP_NONE = 0, /* rx is counted in tc ingress instead */
@@ -81,20 +81,20 @@ enum esc_tc_via {
 	ESC_TC_CLSACT = 2,
 };
 
-#define ESC_PORT_CLSACT_MADE 0x1u /* the clsact qdisc is ours to remove */
-#define ESC_PORT_FQ_MADE 0x2u	  /* and so is the fq qdisc */
+#define ESC_PORT_CLSACT_MADE 0x1u /* we made the clsact qdisc, and remove it */
+#define ESC_PORT_FQ_MADE 0x2u	  /* the same for the fq qdisc */
 
-/* Value of `ports`, an array: what is attached where. Writer: the daemon. */
+/* Value of `ports`, an array: the attached programs per interface. Writer: the daemon. */
 struct esc_port {
-	char name[16]; /* empty: slot is free */
+	char name[16]; /* empty: the slot is free */
 	__u32 ifindex;
 	__u8 xdp_mode; /* enum esc_xdp_mode */
 	__u8 xdp_via;  /* enum esc_xdp_via */
 	__u8 tc_via;   /* enum esc_tc_via */
 	__u8 flags;    /* ESC_PORT_* */
 	__u32 xdp_program_id;
-	__u32 xdp_next_program_id; /* successor in the dispatcher while the turn passes, else 0 */
-	__u32 offloads_taken;	   /* what attaching switched off: bits of loader/offload.c */
+	__u32 xdp_next_program_id; /* successor in the dispatcher during a handover, else 0 */
+	__u32 offloads_taken;	   /* disabled when attaching: bits of loader/dataplane/offload.c */
 	__u32 reserved[2];
 };
 ESC_ASSERT_SIZE(struct esc_port, 44);
@@ -111,7 +111,7 @@ struct esc_port_counts {
 	__u64 tx_cnps;
 	__u64 rx_rocev1_frames;
 	__u64 tx_rocev1_frames;
-	__u64 xdp_handover; /* not a count: see ESC_TURN_*, of the packet under way */
+	__u64 xdp_counted; /* not a counter: state of the current packet, see ESC_HANDOVER_* */
 };
 ESC_ASSERT_SIZE(struct esc_port_counts, 88);
 

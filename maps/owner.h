@@ -3,9 +3,9 @@
  * `qp_owners`: a hash of struct esc_owner_key to struct esc_owner, one entry
  * per queue pair of this host's RDMA devices, whether its packets pass the
  * kernel or not. Writer of every field: the tracing programs, on the kernel's
- * modify-QP path; the entry goes when the queue pair is destroyed. The daemon
- * puts in what only RDMA netlink knew (ESC_OWNER_LISTED), and takes out what
- * RDMA netlink does not know any more.
+ * modify-QP path; the entry is deleted when the queue pair is destroyed. The daemon
+ * adds queue pairs that only RDMA netlink reports (ESC_OWNER_LISTED), and deletes those
+ * that RDMA netlink no longer reports.
  */
 #ifndef ESC_MAPS_OWNER_H
 #define ESC_MAPS_OWNER_H
@@ -15,7 +15,7 @@
 #define ESC_OWNERS_MAX 16384
 
 struct esc_owner_key {
-	__u32 device; /* the kernel's index of the RDMA device, never given twice */
+	__u32 device; /* the kernel's index of the RDMA device, never reused */
 	__u32 qpn;    /* local, 24 bits */
 };
 ESC_ASSERT_SIZE(struct esc_owner_key, 8);
@@ -38,22 +38,22 @@ enum esc_gid_type {
 	ESC_GID_ROCE_V2 = 3,
 };
 
-/* Which fields are known beside the device, pid, comm, type and state. */
+/* Which fields are valid beside the device, pid, comm, type and state. */
 #define ESC_OWNER_REMOTE_QPN 0x01u /* remote_qpn */
 #define ESC_OWNER_PATH 0x02u	   /* remote, local, gid_type, sgid_index, flow_label, class */
 #define ESC_OWNER_MTU 0x04u	   /* path_mtu */
 #define ESC_OWNER_PORT 0x08u	   /* port */
-#define ESC_OWNER_LISTED 0x10u	   /* learned over RDMA netlink, not traced */
+#define ESC_OWNER_LISTED 0x10u	   /* from RDMA netlink, not traced */
 
 struct esc_owner {
 	struct esc_address remote; /* destination GID; an IPv4 one is ::ffff:a.b.c.d */
 	struct esc_address local;  /* source GID */
 	__u64 cgroup_id;	   /* cgroup v2 of the owner, 0 unknown */
-	__u64 first_local_ns;	   /* CLOCK_MONOTONIC of the entry's making */
-	__u64 changed_local_ns;	   /* of the newest change of state */
+	__u64 first_local_ns;	   /* CLOCK_MONOTONIC of the entry's creation */
+	__u64 changed_local_ns;	   /* CLOCK_MONOTONIC of the last change of state */
 	__u32 remote_qpn;
 	__u32 pid;	  /* of the process, in the host's pid namespace; 0: the kernel */
-	__u32 flow_label; /* as given at connect; 0: the driver makes one */
+	__u32 flow_label; /* as set at connect; 0: chosen by the driver */
 	__u16 path_mtu;	  /* bytes */
 	__u8 port;	  /* of the device, from 1 */
 	__u8 state;	  /* enum esc_owner_state */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* `peers`: the members that may probe us, by id; `fleet`: keys, our own id, the view and the anchor we send. */
+/* `peers`: the members that may probe us, by ID; `fleet`: keys, our own ID, the view and the anchor
+ * that we send. */
 #ifndef ESC_MAPS_PEER_H
 #define ESC_MAPS_PEER_H
 
@@ -17,8 +18,8 @@ struct esc_peer_key {
 ESC_ASSERT_SIZE(struct esc_peer_key, 16);
 
 /*
- * A window of sequence numbers already seen: bit n of `seen` stands for
- * `newest` - n. What is older than the window is a replay.
+ * Replay window (as in RFC 4303): bit n of `seen` stands for the sequence number
+ * `newest` - n. A number older than the window counts as a replay.
  */
 struct esc_replay_window {
 	__u64 seen;
@@ -29,17 +30,19 @@ struct esc_replay_window {
 struct esc_peer {
 	/* Writer: the daemon, once. */
 	char name[24];		/* host, NUL-padded; cut */
-	struct esc_address address; /* its probes must come from here; all zero: from anywhere */
+	struct esc_address address; /* required source of its probes; all zero: any */
 	/* Writer: XDP. */
-	__u64 epoch;		/* newest of the peer's; older ones are stale */
-	__u64 heard_local_ns;	/* newest packet of the peer with a good tag, ktime */
-	__u64 replied_local_ns;	/* newest reply of the peer, ktime */
+	__u64 epoch;		 /* newest of the peer; older ones are stale */
+	__u64 received_local_ns; /* CLOCK_MONOTONIC of the newest packet of the peer with a valid
+				    tag */
+	__u64 replied_local_ns;	 /* CLOCK_MONOTONIC of the newest reply of the peer */
 	struct esc_replay_window requests; /* of the peer */
 	struct esc_replay_window replies;  /* to our requests of `replies_epoch` */
-	__u64 replies_epoch;	/* ours: a new run of the daemon counts its requests anew */
-	__u64 requests_heard;
-	__u64 replies_heard;
-	/* Rate cap: requests answered in the second that began at cap_local_ns. */
+	__u64 replies_epoch; /* our epoch that `replies` is of: a restarted daemon restarts its
+				sequence */
+	__u64 requests_received;
+	__u64 replies_received;
+	/* Rate limit: requests replied to in the second that began at cap_local_ns. */
 	__u64 cap_local_ns;
 	__u32 cap_count;
 	__u32 reserved;
@@ -50,9 +53,9 @@ ESC_ASSERT_OFFSET(struct esc_peer, epoch, 40);
 ESC_ASSERT_SIZE(struct esc_peer, 144);
 
 /*
- * Value of `peer_addresses`, a hash by struct esc_address: whose address it is. Queue pairs
- * name addresses only. A host may have several; those in its label `addresses` count too.
- * Writer: the daemon.
+ * Value of `peer_addresses`, a hash by struct esc_address: the member that has the address.
+ * Queue pairs are identified by addresses only. A host may have several, also by its label
+ * `addresses`. Writer: the daemon.
  */
 struct esc_peer_address {
 	__u64 id;
@@ -62,21 +65,21 @@ struct esc_peer_address {
 };
 ESC_ASSERT_SIZE(struct esc_peer_address, 16);
 /*
- * It and this host probe each other on the mesh of that number: it is there only while it is
- * heard. Of others the list's word is all there is.
+ * The member and this host probe each other on the mesh of that number: it counts as present
+ * only while its probes are received. Other members are known from the member list alone.
  */
 #define ESC_PEER_NEIGHBOUR(plane) (0x1u << (plane))
 #define ESC_PEER_ADDRESSES_MAX 65536
 
 #define ESC_FLEET_HAS_KEY0 0x1u
 #define ESC_FLEET_HAS_KEY1 0x2u
-#define ESC_FLEET_USE_KEY1 0x4u /* tag with key 1; both are taken */
-#define ESC_FLEET_ANSWER 0x8u   /* probing is on: requests are answered */
+#define ESC_FLEET_USE_KEY1 0x4u /* tag with key 1; both are accepted */
+#define ESC_FLEET_REPLY 0x8u	/* probing is on: reply to requests */
 
 /*
  * Value of `fleet`, an array of one, mapped by its writer, the daemon. Two
- * views as in struct esc_clock: it fills the one that is not in use and then
- * raises view_generation, whose lowest bit names the view in use; so for the
+ * views as in struct esc_clock: the daemon fills the one that is not in use and then
+ * increments view_generation, whose lowest bit selects the view in use; the same with the
  * two anchors and anchor_generation.
  * A key's slot is the lowest bit of its first byte, the same on every host.
  */
@@ -85,12 +88,13 @@ struct esc_fleet {
 	__u64 epoch;	/* of this run of the daemon */
 	__u64 key[2][2]; /* SipHash keys k0, k1; all zero without authority (ESC_FLEET_HAS_KEY*) */
 	__u32 flags;
-	__u32 answer_max_pps; /* requests answered a second, of one peer */
+	__u32 reply_max_pps; /* rate limit of replies, per peer */
 	__u64 view_generation;
-	struct esc_probe_view view[2]; /* wire order: what our probes and replies say; state 0: nothing */
+	struct esc_probe_view
+		view[2]; /* wire order: sent in our probes and replies; state 0: none */
 	__u64 anchor_generation;
-	struct esc_probe_anchor anchor[2]; /* wire order: TAI as we know it; sequence 0: not at all */
-	__u32 path_max_pps; /* path requests answered a second, for each pair of addresses */
+	struct esc_probe_anchor anchor[2]; /* wire order: our estimate of TAI; sequence 0: none */
+	__u32 path_max_pps; /* rate limit of replies to path requests, per pair of addresses */
 	__u32 reserved;
 };
 ESC_ASSERT_OFFSET(struct esc_fleet, view_generation, 56);

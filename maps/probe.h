@@ -3,14 +3,14 @@
  * The probe on the wire. A probe is a UDP datagram to ESC_ROCEV2_PORT (or to
  * the interface's probe port) whose BTH has a manufacturer-specific opcode:
  * soft-RoCE and NICs without the program drop it as unknown, and ECMP hashes it
- * as it hashes a queue pair with that source port. UDP checksum 0, as RoCEv2
- * has it; no ICRC is made, four zero bytes stand in its place.
+ * like a queue pair with that source port. UDP checksum 0, as in RoCEv2;
+ * four zero bytes in place of the ICRC.
  *
- * A request's t1 and tag are written in tc egress. The peer's XDP checks the
- * tag, turns the packet round in place (addresses swapped, ports kept), fills
- * t2, t3, its own view and anchor, and tags it anew. A reply is as long as its request.
+ * A request's t1 and tag are written in tc egress. The peer's XDP verifies the
+ * tag, reflects the packet in place (addresses swapped, ports kept), fills in
+ * t2, t3, its own view and anchor, and makes a new tag. A reply is as long as its request.
  *
- * All fields are big-endian on the wire, but for the tag, which is SipHash-2-4
+ * All fields are big-endian on the wire, except the tag, which is SipHash-2-4
  * (64 bit, the reference's little-endian words) with the fleet key over all
  * bytes from the BTH to just before the tag.
  */
@@ -22,18 +22,18 @@
 #define ESC_PROBE_OPCODE_REQUEST 0xe5
 #define ESC_PROBE_OPCODE_REPLY 0xe6
 #define ESC_PROBE_OPCODE_RECEIPT 0xe7
-#define ESC_PROBE_OPCODE_WARMER 0xe8 /* sent just ahead of a pair, never answered */
+#define ESC_PROBE_OPCODE_WARMUP 0xe8 /* warm-up packet: sent just before a pair, no reply */
 
 #define ESC_PROBE_MAGIC 0x45734370u /* "EsCp" */
 #define ESC_PROBE_VERSION 2
 
-/* skb->mark of what the daemon's own socket sends: only that is stamped and tagged. */
+/* skb->mark of the daemon's own socket: only its packets get timestamps and tags. */
 #define ESC_PROBE_MARK 0x45734350u
 
 /* Bits of esc_probe.flags. */
 #define ESC_PROBE_SECOND 0x01 /* second of its pair */
 #define ESC_PROBE_VIEW 0x02   /* `view` is valid */
-#define ESC_PROBE_ASKS 0x04   /* asks how long ago the answerer heard `about` */
+#define ESC_PROBE_QUERY 0x04  /* queries when the responder last received from `about` */
 #define ESC_PROBE_KEY 0x08    /* tagged with key slot 1, else 0 */
 #define ESC_PROBE_PLANE 0x10  /* frontend mesh, else backend */
 
@@ -51,12 +51,12 @@ struct esc_probe_view {
 };
 ESC_ASSERT_SIZE(struct esc_probe_view, 40);
 
-/* What the sender knows of TAI: struct anchor_word of clocksync/anchor.h, in wire order. */
+/* The sender's estimate of TAI: struct anchor_report of clocksync/anchor.h, in wire order. */
 struct esc_probe_anchor {
 	__be64 ref_fabric_ns;
 	__be64 ahead_ns;
 	__be64 rate_q40;
-	__be32 sequence; /* 0: nothing known, and nothing else is valid */
+	__be32 sequence; /* 0: none, and no other field is valid */
 	__be32 bound_ns;
 	__be32 anchor;
 	__u8 hops;
@@ -68,19 +68,20 @@ struct esc_probe {
 	__be32 magic;
 	__u8 version;
 	__u8 flags;
-	__be16 lane;	   /* which candidate path of the pair of hosts; 0: the clock's */
-	__be64 sender;	   /* graph_member_id() of the one who fills this packet */
-	__be64 target;	   /* of the other */
+	__be16 path;	   /* number of the candidate path between the hosts; 0: the clock's */
+	__be64 sender;	   /* graph_member_id() of this packet's sender */
+	__be64 target;	   /* and of its receiver */
 	__be64 epoch;	   /* sender's: CLOCK_REALTIME of its daemon's start, ns */
 	__be64 echo_epoch; /* reply: the request's epoch */
-	__be32 sequence;   /* of the requester, one more for each request on this edge */
+	__be32 sequence;   /* of the requester, incremented per request on this edge */
 	__be32 pair;	   /* number of its pair */
 	__be64 t1;	   /* requester, tc egress, its local clock */
 	__be64 t2;	   /* reply: responder, XDP, its local clock */
 	__be64 t3;	   /* reply: responder, just before XDP_TX */
-	__be64 about;	   /* ESC_PROBE_ASKS: a member's id */
-	__be32 about_age_us; /* reply to it: since it was heard; all ones: never */
-	__be32 heard_age_us; /* since the filler last heard the other on this lane; all ones: never */
+	__be64 about;	   /* ESC_PROBE_QUERY: a member's id */
+	__be32 about_age_us;	/* in the reply: time since then; all ones: never */
+	__be32 received_age_us; /* since the sender last received from the target on this path; all
+				   ones: never */
 	struct esc_probe_view view;
 	struct esc_probe_anchor anchor;
 	__u64 tag;
@@ -97,10 +98,10 @@ ESC_ASSERT_SIZE(struct esc_probe, 176);
 /* UDP payload: BTH, probe, four zero bytes. */
 #define ESC_PROBE_DATAGRAM_BYTES (12 + 176 + 4)
 
-/* What XDP hands to user space, through the ring buffer `probes`. Host byte order. */
+/* Record of XDP to user space, in the ring buffer `probes`. Host byte order. */
 enum esc_probe_event_kind {
 	ESC_PROBE_EVENT_REPLY = 1,   /* to a request of ours: t1..t4 */
-	ESC_PROBE_EVENT_REQUEST = 2, /* of the peer's: t1, t2 */
+	ESC_PROBE_EVENT_REQUEST = 2, /* of the peer: t1, t2 */
 };
 
 struct esc_probe_event {
@@ -110,9 +111,9 @@ struct esc_probe_event {
 	__u32 sequence;
 	__u32 pair;
 	__u32 about_age_us;
-	__u32 heard_age_us;
+	__u32 received_age_us;
 	__u64 about;
-	__u16 lane;
+	__u16 path;
 	__u8 kind;	/* enum esc_probe_event_kind */
 	__u8 flags;	/* ESC_PROBE_* of the packet */
 	__u8 port;	/* index into `ports` */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Why a packet was left out of the per-QP count. One list for the kernel
- * programs, the command line and the metrics. Packets of users go on untouched:
+ * Why a packet was not processed. One list for the kernel programs, the
+ * command line and the metrics. Packets of users are passed unchanged:
  * only probes and receipts, which are ours, are ever dropped.
  *
  * X(ENUM, name, what it means)
@@ -12,8 +12,8 @@
 #include "maps/types.h"
 
 /*
- * Probes that are refused end here (XDP_DROP), since nobody else takes them. What has not our
- * magic is no probe and goes on: unknown_opcode, or probe_version on the probe port.
+ * Rejected probes are dropped (XDP_DROP), since they have no other receiver. A packet without our
+ * magic is no probe and is passed: unknown_opcode, or probe_version on the probe port.
  */
 #define ESC_PROBE_REASONS(X)                                                                \
 	X(PROBE_SHORT, probe_short, "a probe that ends too early")                          \
@@ -28,12 +28,12 @@
 	X(PROBE_RING_FULL, probe_ring_full, "a good probe whose record found no room")      \
 	X(PROBE_NO_DAEMON, probe_no_daemon, "a probe while the daemon is gone")
 
-/* And of path probes alone (lane.h); they end here too. */
+/* Of path probes alone (path.h); these are dropped as well. */
 #define ESC_PATH_REASONS(X)                                                                 \
 	X(PROBE_PORT, probe_port, "a path probe that came with another port than it names") \
 	X(PROBE_TABLE_FULL, probe_table_full, "no room to note whose paths were heard")
 
-/* Receipts that were not made, or not taken. The packets that they are about went on. */
+/* Receipts that were not sent, or not accepted. The packets they are about were passed. */
 #define ESC_RECEIPT_REASONS(X)                                                              \
 	X(RECEIPT_UNMATCHED, receipt_unmatched,                                             \
 	  "a receipt for a packet that was not noted, or was sent again since")             \
@@ -45,8 +45,8 @@
 	X(OWD_TABLE_FULL, owd_table_full, "no room for a queue pair's delays")
 
 /*
- * Packets between NICs that stand in for each other, and their probes. What comes from nobody
- * we know, or is not for us, goes on to whoever has the port; nic_inner is ours and ends here.
+ * NIC failover: encapsulated packets and NIC probes. From an unknown sender, or not addressed to
+ * us, they are passed to the socket of the port; nic_inner is dropped.
  */
 #define ESC_NIC_REASONS(X)                                                                  \
 	X(NIC_UNKNOWN_PEER, nic_unknown_peer,                                               \
@@ -83,6 +83,7 @@
 	ESC_NIC_REASONS(X)
 
 enum esc_reason {
+	ESC_REASON_NONE = 0, /* a stage's result: go on; never counted */
 #define X(id, name, text) ESC_REASON_##id,
 	ESC_REASONS(X)
 #undef X

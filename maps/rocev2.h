@@ -12,6 +12,7 @@
 #define ESC_ROCEV2_PORT 4791
 #define ESC_ETHERTYPE_ROCEV1 0x8915
 #define ESC_ICRC_BYTES 4
+#define ESC_XRCETH_BYTES 4
 #define ESC_PSN_MASK 0xffffffu
 #define ESC_QPN_MASK 0xffffffu
 
@@ -62,14 +63,14 @@ ESC_ASSERT_SIZE(struct esc_deth, 8);
 enum esc_transport {
 	ESC_TRANSPORT_RC = 0,
 	ESC_TRANSPORT_UC = 1,
-	ESC_TRANSPORT_RD = 2, /* obsolete: its opcodes are unknown here */
+	ESC_TRANSPORT_RD = 2, /* obsolete: its opcodes count as unknown */
 	ESC_TRANSPORT_UD = 3,
 	ESC_TRANSPORT_CNP = 4,
 	ESC_TRANSPORT_XRC = 5,
 };
 #define ESC_TRANSPORT(opcode) ((opcode) >> 5)
 
-/* What an opcode says about its packet. */
+/* Properties of an opcode. */
 #define ESC_OP_KNOWN 0x0001
 #define ESC_OP_REQUEST 0x0002  /* PSN belongs to the requester's sequence */
 #define ESC_OP_RESPONSE 0x0004 /* PSN echoes the requester's */
@@ -78,7 +79,7 @@ enum esc_transport {
 #define ESC_OP_RETH 0x0020
 #define ESC_OP_AETH 0x0040
 #define ESC_OP_DETH 0x0080
-#define ESC_OP_READ_REQUEST 0x0100 /* takes as many PSNs as its answer has packets */
+#define ESC_OP_READ_REQUEST 0x0100 /* takes as many PSNs as its response has packets */
 #define ESC_OP_PAYLOAD 0x0200	   /* part of a message: SEND, WRITE, READ response */
 #define ESC_OP_ATOMIC 0x0400
 #define ESC_OP_CNP 0x0800

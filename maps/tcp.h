@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * TCP at the edge: the option that carries time and delay, and the maps
- * `tcp_flows`, `tcp_word`, `tcp_cgroups`, `tcp_counts`, `tcp_classes` and `tcp_delays`.
+ * `tcp_flows`, `tcp_control`, `tcp_cgroups`, `tcp_counts`, `tcp_classes` and `tcp_delays`.
  */
 #ifndef ESC_MAPS_TCP_H
 #define ESC_MAPS_TCP_H
@@ -84,8 +84,8 @@ struct esc_tcp_class {
 };
 ESC_ASSERT_SIZE(struct esc_tcp_class, 24);
 
-/* Value of `tcp_word`, an array of one. Writer: the daemon. */
-struct esc_tcp_word {
+/* Value of `tcp_control`, an array of one. Writer: the daemon. */
+struct esc_tcp_control {
 	__u32 mode;				       /* enum esc_tcp_mode */
 	__u32 class_count;			       /* 1 at least */
 	struct esc_tcp_class classes[ESC_TCP_CLASSES]; /* the first that fits, from 1 on; else 0 */
@@ -131,7 +131,7 @@ ESC_ASSERT_SIZE(struct tcp_window, 72);
 
 /* A silent daemon's limits end with that: after its last beat, or its clock's or its peer's word.
  */
-#define ESC_TCP_HOLD_NS 2000000000ull
+#define ESC_TCP_LIMIT_NS 2000000000ull
 
 /* Value of `tcp_flows`, storage of a socket: both directions of a connection. */
 struct esc_tcp_flow {
@@ -146,7 +146,7 @@ struct esc_tcp_flow {
 	__s64 out_last_ns;
 	__s64 out_max_ns;
 	__u32 out_bound_ns;
-	__u32 out_fresh;     /* out_last_ns has not been judged yet */
+	__u32 out_pending;     /* out_last_ns has not been judged yet */
 	__u64 out_above;     /* samples above the threshold */
 	__u64 out_estimated; /* acknowledgements without room for a delay: judged by the round trip
 			      */
@@ -171,7 +171,7 @@ struct esc_tcp_flow {
 	__u32 class;
 	__u32 weight;
 	/* Set by a wrapper that the application took away, cleared by the sockops program. */
-	__u32 forsaken;
+	__u32 detached;
 	__u32 reserved;
 };
 
@@ -204,7 +204,7 @@ struct esc_tcp_counts {
 	__u64 malformed;  /* our option, but not in a length or with a value that we send */
 	__u64 no_time;	  /* segments of a peer whose fabric time, or ours, is not known */
 	__u64 unsure;	  /* delays that may be wrong by too much for a limit */
-	__u64 lifted;	  /* limits that ended because a word was missing for ESC_TCP_HOLD_NS */
+	__u64 lifted;	  /* limits that ended because a word was missing for ESC_TCP_LIMIT_NS */
 };
 
 /* A bound in one byte, never less than it is: 16 ns to 8 ms in steps of 1/16. */

@@ -21,7 +21,7 @@ void pathlive_config_default(struct pathlive_config *config)
 uint64_t pathlive_deadline(const struct pathlive_config *config, double rtt_ns, double spread_ns,
 			   double interval_ns)
 {
-	double least = PATHLIVE_UNHEARD * fmax(interval_ns, 0);
+	double least = PATHLIVE_UNCONFIRMED * fmax(interval_ns, 0);
 	double slow = fmax(rtt_ns, 0) + SPREADS * fmax(spread_ns, 0);
 
 	/* fmax() leaves a NAN out. */
@@ -36,13 +36,13 @@ const char *pathlive_state_name(enum pathlive_state state)
 	return (unsigned)state < 4 ? names[state] : "unknown";
 }
 
-enum pathlive_state pathlive_judge(const struct pathlive_lane *lane, uint64_t deadline_ns,
+enum pathlive_state pathlive_judge(const struct pathlive_path *path, uint64_t deadline_ns,
 				   uint64_t now_ns)
 {
-	if (pathlive_is_dead(lane, deadline_ns))
+	if (pathlive_is_dead(path, deadline_ns))
 		return PATHLIVE_DOWN;
-	if (lane->unheard >= PATHLIVE_UNHEARD && now_ns > lane->since_ns &&
-	    now_ns - lane->since_ns >= deadline_ns)
+	if (path->unconfirmed >= PATHLIVE_UNCONFIRMED && now_ns > path->since_ns &&
+	    now_ns - path->since_ns >= deadline_ns)
 		return PATHLIVE_SUSPECT;
 	return PATHLIVE_UP;
 }
@@ -82,7 +82,7 @@ static void live(struct pathlive_damp *damp, enum pathlive_state seen, int64_t n
 		damp->state = seen;
 		return;
 	}
-	damp->state = PATHLIVE_HELD;
+	damp->state = PATHLIVE_HOLD_DOWN;
 	/* Not known to be alive: the time starts again when it is. */
 	if (seen == PATHLIVE_SUSPECT)
 		damp->alive_since_ns = now_ns;
@@ -151,7 +151,7 @@ static bool is_faster(const struct pathlive_choice *a, const struct pathlive_cho
 	return a->delay_ns < b->delay_ns - fmax(fmax(a->spread_ns, b->spread_ns), 0);
 }
 
-int pathlive_choose_standby(const struct pathlive_choice *paths, size_t count, size_t of)
+int pathlive_choose_backup(const struct pathlive_choice *paths, size_t count, size_t of)
 {
 	unsigned best_rank = 0;
 	int best = -ENOENT;
@@ -159,7 +159,8 @@ int pathlive_choose_standby(const struct pathlive_choice *paths, size_t count, s
 	for (size_t p = 0; p < count; p++) {
 		unsigned value;
 
-		if (p == of || (paths[p].state != PATHLIVE_UP && paths[p].state != PATHLIVE_HELD))
+		if (p == of ||
+		    (paths[p].state != PATHLIVE_UP && paths[p].state != PATHLIVE_HOLD_DOWN))
 			continue;
 		value = rank(paths, count, of, p);
 		if (best < 0 || value < best_rank ||

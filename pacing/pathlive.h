@@ -23,7 +23,7 @@
 #include "maps/path.h"
 
 /* Fewer may be lost by chance. */
-#define PATHLIVE_UNHEARD 3u
+#define PATHLIVE_UNCONFIRMED 3u
 /* In a word: the peer has not heard this lane since it (or we) came up. */
 #define PATHLIVE_NEVER (~0ull)
 /* Ages may be rounded on the wire: what differs by less is the same packet. */
@@ -36,13 +36,13 @@
  * A packet that the peer notes (a probe, or data of which receipts come) leaves on @lane.
  * Added atomically, so that the zero of a word that comes at once is not overwritten.
  */
-static inline __attribute__((always_inline)) void pathlive_sent(struct pathlive_lane *lane,
+static inline __attribute__((always_inline)) void pathlive_sent(struct pathlive_path *path,
 								unsigned long long now_ns)
 {
-	if (!lane->unheard)
-		lane->since_ns = now_ns;
-	if (lane->unheard != ~0u)
-		(void)__sync_fetch_and_add(&lane->unheard, 1);
+	if (!path->unconfirmed)
+		path->since_ns = now_ns;
+	if (path->unconfirmed != ~0u)
+		(void)__sync_fetch_and_add(&path->unconfirmed, 1);
 }
 
 /*
@@ -50,32 +50,32 @@ static inline __attribute__((always_inline)) void pathlive_sent(struct pathlive_
  * @now_ns: heard @age_ns before, or PATHLIVE_NEVER. A word older than one known is left out. What
  * is on its way when a word comes is no longer counted: the next death is later by that.
  */
-static inline __attribute__((always_inline)) void pathlive_word(struct pathlive_lane *lane,
-								unsigned long long peer_ns,
-								unsigned long long age_ns,
-								unsigned long long now_ns)
+static inline __attribute__((always_inline)) void pathlive_report(struct pathlive_path *path,
+								  unsigned long long peer_ns,
+								  unsigned long long age_ns,
+								  unsigned long long now_ns)
 {
 	unsigned long long heard_ns = age_ns < peer_ns ? peer_ns - age_ns : 0;
 
-	if (peer_ns <= lane->word_peer_ns)
+	if (peer_ns <= path->report_peer_ns)
 		return;
 	/* First what speaks for the lane: another CPU may be judging it. */
-	if (heard_ns > lane->heard_peer_ns + PATHLIVE_GRAIN_NS) {
-		lane->unheard = 0;
-		lane->heard_peer_ns = heard_ns;
+	if (heard_ns > path->received_peer_ns + PATHLIVE_GRAIN_NS) {
+		path->unconfirmed = 0;
+		path->received_peer_ns = heard_ns;
 		pathlive_barrier();
 	}
-	lane->word_peer_ns = peer_ns;
-	lane->word_ns = now_ns;
+	path->report_peer_ns = peer_ns;
+	path->report_ns = now_ns;
 }
 
 /* 1: the way there is dead. For each packet; reads no clock. */
-static inline __attribute__((always_inline)) int pathlive_is_dead(const struct pathlive_lane *lane,
+static inline __attribute__((always_inline)) int pathlive_is_dead(const struct pathlive_path *path,
 								  unsigned long long deadline_ns)
 {
-	return lane->unheard >= PATHLIVE_UNHEARD &&
-	       lane->word_peer_ns - lane->heard_peer_ns >= deadline_ns &&
-	       lane->word_ns > lane->since_ns && lane->word_ns - lane->since_ns >= deadline_ns;
+	return path->unconfirmed >= PATHLIVE_UNCONFIRMED &&
+	       path->report_peer_ns - path->received_peer_ns >= deadline_ns &&
+	       path->report_ns > path->since_ns && path->report_ns - path->since_ns >= deadline_ns;
 }
 
 #ifndef __bpf__
@@ -106,7 +106,7 @@ enum pathlive_state {
 	PATHLIVE_UP = 0,
 	PATHLIVE_SUSPECT, /* packets unanswered for the deadline, and no word about them */
 	PATHLIVE_DOWN,
-	PATHLIVE_HELD, /* alive, but not trusted yet */
+	PATHLIVE_HOLD_DOWN, /* alive, but not trusted yet */
 };
 
 const char *pathlive_state_name(enum pathlive_state state);
@@ -124,7 +124,7 @@ struct pathlive_damp {
 };
 
 /* How a lane looks at @now_ns, damping aside: up, suspect or down. */
-enum pathlive_state pathlive_judge(const struct pathlive_lane *lane, uint64_t deadline_ns,
+enum pathlive_state pathlive_judge(const struct pathlive_path *path, uint64_t deadline_ns,
 				   uint64_t now_ns);
 
 /*
@@ -157,7 +157,7 @@ struct pathlive_choice {
  * dead one does); then of another group, sharing fewest of its switches, and of least delay.
  * Index, or -ENOENT where nothing answers: keep the path, it is as good as any.
  */
-int pathlive_choose_standby(const struct pathlive_choice *paths, size_t count, size_t of);
+int pathlive_choose_backup(const struct pathlive_choice *paths, size_t count, size_t of);
 #endif
 
 #endif

@@ -27,13 +27,13 @@ void pause_rule_default(struct pause_rule *rule, uint64_t threshold_ns, uint64_t
 	rule->hold_max_ns = 1000 * MS;
 	rule->quantum_ns = between(4 * threshold_ns, MS, 10 * MS);
 	rule->credit_ns = between(threshold_ns / 4, 1000, MS);
-	rule->blind_ns = 100 * MS;
+	rule->no_feedback_ns = 100 * MS;
 	rule->weight = PAUSE_WEIGHT_ONE;
 	rule->gain = PAUSE_GAIN_ONE;
 	rule->flags = PAUSE_RATE;
 }
 
-bool pause_watch_look(struct pause_watch *watch, uint64_t paused_ns, uint64_t now_ns)
+bool pause_watch_poll(struct pause_watch *watch, uint64_t paused_ns, uint64_t now_ns)
 {
 	uint64_t span_ns = now_ns - watch->looked_ns, more_ns = paused_ns - watch->paused_ns;
 	uint64_t from_ns = watch->looked_ns;

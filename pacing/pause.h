@@ -78,9 +78,9 @@ typedef int pause_s32;
  * Others do not give way: the flow no longer pauses, and takes its part by what is lost. It
  * ends when the delay falls below the threshold.
  */
-PAUSE_INLINE pause_u32 pause_is_in_vain(const struct pause_flow *flow)
+PAUSE_INLINE pause_u32 pause_is_ineffective(const struct pause_flow *flow)
 {
-	return flow->vain > PAUSE_PATIENCE;
+	return flow->ineffective > PAUSE_PATIENCE;
 }
 
 /*
@@ -204,7 +204,7 @@ PAUSE_INLINE void pause_rested(struct pause_flow *flow, const struct pause_rule 
 	if (flow->queued && span_ns && bytes < PAUSE_RATE_MAX_BPS / 16 &&
 	    bytes * PAUSE_SECOND_NS / span_ns < flow->rate_Bps)
 		pause_set_rate(flow, rule, bytes * PAUSE_SECOND_NS / span_ns);
-	flow->began_ns = flow->turned_ns = now_ns;
+	flow->began_ns = flow->rate_set_ns = now_ns;
 	flow->began_bytes = flow->bytes;
 	/* The path, or the clocks, may be others by now. */
 	if (flow->departed_ns && now_ns - flow->departed_ns > 10 * PAUSE_SECOND_NS)
@@ -218,19 +218,20 @@ PAUSE_INLINE void pause_rested(struct pause_flow *flow, const struct pause_rule 
 }
 
 /* No sample for long: what is not known holds nothing back. */
-PAUSE_INLINE void pause_go_blind(struct pause_flow *flow, const struct pause_rule *rule,
-				 pause_u64 now_ns)
+PAUSE_INLINE void pause_lose_feedback(struct pause_flow *flow, const struct pause_rule *rule,
+				      pause_u64 now_ns)
 {
-	pause_u64 since_ns = flow->sampled_ns > flow->blind_ns ? flow->sampled_ns : flow->blind_ns;
+	pause_u64 since_ns =
+		flow->sampled_ns > flow->no_feedback_ns ? flow->sampled_ns : flow->no_feedback_ns;
 
 	if (since_ns < flow->lost_ns)
 		since_ns = flow->lost_ns;
-	if (flow->repeats || now_ns <= since_ns || now_ns - since_ns < rule->blind_ns)
+	if (flow->repeats || now_ns <= since_ns || now_ns - since_ns < rule->no_feedback_ns)
 		return;
 	/* The first packet after a rest: samples could not come. */
-	if (now_ns <= flow->departed_ns || now_ns - flow->departed_ns < rule->blind_ns)
+	if (now_ns <= flow->departed_ns || now_ns - flow->departed_ns < rule->no_feedback_ns)
 		pause_set_rate(flow, rule, flow->rate_Bps * 2);
-	flow->blind_ns = now_ns;
+	flow->no_feedback_ns = now_ns;
 }
 
 /* Where the rate lets a packet leave; at the line's rate while the path is open. */
@@ -262,7 +263,7 @@ PAUSE_INLINE pause_u64 pause_depart(struct pause_flow *flow, const struct pause_
 		if (!flow->rate_Bps)
 			pause_start(flow, rule);
 		pause_rested(flow, rule, bytes, now_ns);
-		pause_go_blind(flow, rule, now_ns);
+		pause_lose_feedback(flow, rule, now_ns);
 		base_ns = pause_base(flow, rule, bytes, now_ns);
 		flow->open_bytes -= flow->open_bytes < bytes ? flow->open_bytes : bytes;
 	}
@@ -327,15 +328,15 @@ PAUSE_INLINE pause_u64 pause_room(const struct pause_flow *flow, const struct pa
 }
 
 /* How long a rate lasts: no shorter than feedback takes, nor than a queue worth steering. */
-PAUSE_INLINE pause_u64 pause_beat(const struct pause_flow *flow, pause_u64 room_ns,
-				  pause_u64 now_ns)
+PAUSE_INLINE pause_u64 pause_interval(const struct pause_flow *flow, pause_u64 room_ns,
+				      pause_u64 now_ns)
 {
-	pause_u64 beat_ns = now_ns - flow->turned_ns;
+	pause_u64 beat_ns = now_ns - flow->rate_set_ns;
 
 	if (beat_ns > PAUSE_SECOND_NS)
 		beat_ns = PAUSE_SECOND_NS;
 	/* Against others that do not give way the share is what counts. */
-	if (beat_ns < flow->loop_ns || pause_is_in_vain(flow))
+	if (beat_ns < flow->loop_ns || pause_is_ineffective(flow))
 		beat_ns = flow->loop_ns;
 	if (beat_ns < room_ns)
 		beat_ns = room_ns;
@@ -365,11 +366,11 @@ PAUSE_INLINE pause_u64 pause_step(const struct pause_flow *flow, const struct pa
 
 /* @load: what all send, as part of what the queue can take; @queue_ns: the delay above the floor.
  */
-PAUSE_INLINE void pause_turn(struct pause_flow *flow, const struct pause_rule *rule, pause_u64 load,
-			     pause_u64 queue_ns, pause_u64 now_ns)
+PAUSE_INLINE void pause_set_next_rate(struct pause_flow *flow, const struct pause_rule *rule,
+				      pause_u64 load, pause_u64 queue_ns, pause_u64 now_ns)
 {
 	pause_u64 room_ns = pause_room(flow, rule);
-	pause_u64 beat_ns = pause_beat(flow, room_ns, now_ns);
+	pause_u64 beat_ns = pause_interval(flow, room_ns, now_ns);
 	pause_u64 rate = flow->rate_Bps, added, level;
 
 	if (load > 256ull * PAUSE_ONE)
@@ -380,10 +381,10 @@ PAUSE_INLINE void pause_turn(struct pause_flow *flow, const struct pause_rule *r
 	/* Of the same rate as what is taken: else the larger share loses more. */
 	added = rate * pause_step(flow, rule, room_ns, beat_ns) / PAUSE_ONE;
 	if (queue_ns > 4 * room_ns)
-		flow->vain += flow->rate_Bps > rule->floor_Bps ? 1 : PAUSE_PATIENCE / 8;
+		flow->ineffective += flow->rate_Bps > rule->floor_Bps ? 1 : PAUSE_PATIENCE / 8;
 	else if (queue_ns < room_ns)
-		flow->vain = 0;
-	if (pause_is_in_vain(flow))
+		flow->ineffective = 0;
+	if (pause_is_ineffective(flow))
 		queue_ns = 0;
 	if (queue_ns > room_ns)
 		queue_ns += 2 * (queue_ns - room_ns);
@@ -393,7 +394,7 @@ PAUSE_INLINE void pause_turn(struct pause_flow *flow, const struct pause_rule *r
 	pause_set_rate(flow, rule, rate + added - rate * level / PAUSE_ONE);
 	if (!flow->calm)
 		flow->queued = 1;
-	flow->turned_ns = now_ns;
+	flow->rate_set_ns = now_ns;
 	flow->round++;
 	flow->ref_departure_ns = 0;
 }
@@ -476,9 +477,9 @@ PAUSE_INLINE void pause_judge_opening(struct pause_flow *flow, const struct paus
 }
 
 /* The samples of one round, far enough apart, say what all send. */
-PAUSE_INLINE void pause_look(struct pause_flow *flow, const struct pause_rule *rule,
-			     const struct pause_mark *mark, pause_u64 departure_ns,
-			     pause_u64 delay_ns, pause_u64 now_ns)
+PAUSE_INLINE void pause_evaluate(struct pause_flow *flow, const struct pause_rule *rule,
+				 const struct pause_mark *mark, pause_u64 departure_ns,
+				 pause_u64 delay_ns, pause_u64 now_ns)
 {
 	pause_u64 span_ns = departure_ns - flow->ref_departure_ns, used, load;
 	pause_u32 taken_ns = mark->taken_ns - flow->ref_taken_ns;
@@ -495,7 +496,7 @@ PAUSE_INLINE void pause_look(struct pause_flow *flow, const struct pause_rule *r
 		pause_reopen(flow);
 	/* One packet or two under way tell no rates; at the start they need not. */
 	if (flow->calm >= PAUSE_CALM && calm && pause_gap(flow, PAUSE_FEW_BYTES) > flow->rtt_ns) {
-		pause_turn(flow, rule, PAUSE_ONE, queue_ns, now_ns);
+		pause_set_next_rate(flow, rule, PAUSE_ONE, queue_ns, now_ns);
 		return;
 	}
 	if (!flow->ref_departure_ns || span_ns >= 2 * PAUSE_SECOND_NS || span_ns <= taken_ns) {
@@ -515,7 +516,7 @@ PAUSE_INLINE void pause_look(struct pause_flow *flow, const struct pause_rule *r
 	arrival_ns = (pause_s64)flow->end_span_ns + taken_ns + flow->end_rise_ns;
 	load = arrival_ns > 0 ? arrival_ns * PAUSE_ONE / (flow->end_span_ns + 1ull) : 0;
 	pause_judge_opening(flow, rule, used, load);
-	pause_turn(flow, rule, load, queue_ns, now_ns);
+	pause_set_next_rate(flow, rule, load, queue_ns, now_ns);
 }
 
 /* Up at once, down slowly: who waits too short acts twice on one thing. */
@@ -541,7 +542,7 @@ PAUSE_INLINE pause_u64 pause_sample(struct pause_flow *flow, const struct pause_
 		return 0;
 	if (!flow->floor_ns || delay + 1 < flow->floor_ns)
 		flow->floor_ns = delay + 1;
-	if (!pause_is_in_vain(flow))
+	if (!pause_is_ineffective(flow))
 		pause_ns = pause_for(delay + 1 - flow->floor_ns, last_ns, pause_room(flow, rule),
 				     rule->gain);
 	if (pause_ns)
@@ -552,7 +553,7 @@ PAUSE_INLINE pause_u64 pause_sample(struct pause_flow *flow, const struct pause_
 	if (rule->flags & PAUSE_RATE) {
 		flow->loop_ns = pause_smooth(flow->loop_ns, loop_ns);
 		flow->rtt_ns = pause_smooth(flow->rtt_ns, rtt_ns);
-		pause_look(flow, rule, mark, departure_ns, delay, now_ns);
+		pause_evaluate(flow, rule, mark, departure_ns, delay, now_ns);
 	}
 	return pause_ns;
 }
@@ -583,7 +584,7 @@ struct pause_watch {
  * A look at local time @now_ns, some 100 ms or more apart. True once for each time that it has been
  * so for PAUSE_WATCH_LONG_NS.
  */
-bool pause_watch_look(struct pause_watch *watch, uint64_t paused_ns, uint64_t now_ns);
+bool pause_watch_poll(struct pause_watch *watch, uint64_t paused_ns, uint64_t now_ns);
 #endif
 
 #endif

@@ -3,8 +3,8 @@
 #ifndef ESC_BPF_LIB_CLOCK_H
 #define ESC_BPF_LIB_CLOCK_H
 
-#include "lib/localtime.bpf.h"
 #include "clocksync/model.h"
+#include "lib/localtime.bpf.h"
 
 /* The daemon publishes four times a second: a second try is rare, a third does not happen. */
 #define ESC_CLOCK_TRIES 3

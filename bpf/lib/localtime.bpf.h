@@ -3,8 +3,8 @@
 #ifndef ESC_BPF_LIB_LOCALTIME_H
 #define ESC_BPF_LIB_LOCALTIME_H
 
-#include "lib/maps.bpf.h"
 #include "clocksync/local.h"
+#include "lib/maps.bpf.h"
 
 /* The constants are known when the program is verified: without skew only the sum is left. */
 static __always_inline __s64 esc_local_at(__u64 ktime_ns)

@@ -110,11 +110,11 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, ESC_PATH_HEARD_MAX);
+	__uint(max_entries, ESC_PATH_RECEIVED_MAX);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct esc_path_key);
-	__type(value, struct esc_path_heard);
-} path_heard __weak SEC(".maps");
+	__type(value, struct esc_path_received);
+} path_received __weak SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -176,18 +176,18 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, ESC_PACE_ORDERS_MAX);
+	__uint(max_entries, ESC_PACE_ASSIGNED_MAX);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct esc_qp_key);
-	__type(value, struct esc_pace_order);
-} pace_orders __weak SEC(".maps");
+	__type(value, struct esc_pace_assignment);
+} pace_assigned __weak SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct esc_rx_stamps);
-} rx_stamps __weak SEC(".maps");
+	__type(value, struct esc_rx_timestamps);
+} rx_timestamps __weak SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -218,7 +218,7 @@ const volatile __u8 esc_rx_in_tc __weak = 0;
  */
 const volatile __u8 esc_tc_takes __weak = 0;
 /* This XDP program's turn, see struct esc_control. */
-const volatile __u16 esc_turn __weak = 0;
+const volatile __u16 esc_handover_id __weak = 0;
 /* UDP port that carries probes beside ESC_ROCEV2_PORT, host order; 0: none. */
 const volatile __u16 esc_probe_port __weak = 0;
 /* Mesh of this interface, as in struct esc_peer_key. */
@@ -227,16 +227,16 @@ const volatile __u8 esc_plane __weak = 0;
 const volatile __s64 esc_lab_offset_ns __weak = 0;
 const volatile __s32 esc_lab_drift_ppb __weak = 0;
 
-/* The control word, or NULL when the programs are to leave every packet alone. */
-static __always_inline const struct esc_control *esc_control_get(void)
+/* The control block; NULL when the kill switch is set. */
+static __always_inline const struct esc_control *control_get(void)
 {
 	__u32 zero = 0;
-	const struct esc_control *word = bpf_map_lookup_elem(&control, &zero);
+	const struct esc_control *ctl = bpf_map_lookup_elem(&control, &zero);
 
-	return word && !(word->flags & ESC_CONTROL_OFF) ? word : NULL;
+	return ctl && !(ctl->flags & ESC_CONTROL_OFF) ? ctl : NULL;
 }
 
-static __always_inline struct esc_port_counts *esc_port_counts_get(void)
+static __always_inline struct esc_port_counts *port_counts_get(void)
 {
 	__u32 index = esc_port_index;
 

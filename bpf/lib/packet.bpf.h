@@ -1,65 +1,97 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What the parser hands to the accounting, and what each opcode means. */
+/* The context of one packet, which the stages of a hook hand on; what each opcode means. */
 #ifndef ESC_BPF_LIB_PACKET_H
 #define ESC_BPF_LIB_PACKET_H
 
+#include "lib/headers.bpf.h"
 #include "lib/maps.bpf.h"
 
-/* One RoCEv2 packet. The parser fills in the key's addresses, the hook the rest. */
-struct esc_packet {
+/*
+ * A stage takes the context, fills in its part and returns 0 (ESC_REASON_NONE: go on),
+ * an ESC_REASON_* that the hook counts, or one of:
+ */
+#define PKT_DONE (-1)  /* nothing more to do: not RoCE, or not sampled */
+#define PKT_SLOW (-2)  /* of the fast parser: the thorough one has to decide */
+#define PKT_PROBE (-3) /* a probe or receipt of ours: `bth_offset` and `opcode` are valid */
+
+/* One RoCEv2 packet. Not initialized as a whole: each stage names what it fills in. */
+struct pkt_ctx {
+	/* Parse. packet_set_key() completes the key. */
 	struct esc_qp_key key __attribute__((aligned(8)));
 	__u32 dest_qpn;
 	__u32 psn;
-	__u32 bytes;	     /* IP packet, as the IP header says */
+	__u32 bytes;	     /* IP packet, by the IP header */
 	__u32 payload_bytes; /* without headers, pad and ICRC */
-	__u32 aeth;	     /* with ESC_OP_AETH */
-	__u32 read_bytes;    /* with ESC_OP_READ_REQUEST: RETH length */
-	__u32 probe_offset;  /* of a probe only: its BTH, from the start of the frame */
-	__u64 departure_ns;  /* tx: CLOCK_MONOTONIC that it is held until, 0: it is not */
+	union {
+		__u32 aeth;	  /* with ESC_OP_AETH */
+		__u32 read_bytes; /* with ESC_OP_READ_REQUEST: RETH length */
+	};
+	__u32 bth_offset;    /* PKT_PROBE only: from the start of the frame */
 	__u16 sport;
-	__u16 flags; /* ESC_OP_* */
+	__u16 op_flags;	  /* ESC_OP_* */
 	__u16 ip_offset;  /* tc only, IPv6 only: from the start of the frame */
 	__u16 udp_offset; /* tc only */
 	__u8 opcode;
 	__u8 ecn; /* two bits of the IP header */
 	__u8 ip_version;
 	__u8 dscp; /* tc only: the six bits beside ecn */
+
+	/* Account. */
+	__u8 flags; /* PKT_SAMPLED ... */
+	/* Timestamp, rx only. */
+	__u8 receipt_flags; /* ESC_RECEIPT_RESPONSE, _CE, _MESSAGE */
+	__u32 message_ns;   /* with ESC_RECEIPT_MESSAGE: from its START to this packet */
+	/* Account. */
+	__u32 message_bytes; /* with PKT_MESSAGE */
+	struct esc_qp *qp;   /* the entry in `qps` */
+	__u64 now_ns;	     /* CLOCK_MONOTONIC, of sampled packets and of ends of timed messages */
+
+	/* The hook. */
+	const struct esc_control *ctl;
+	__u64 departure_ns; /* tx: CLOCK_MONOTONIC at which the qdisc releases it; 0: at once */
+	/* Pace, tx only: with PKT_PACED the state of the law at departure. */
+	struct pause_mark *mark;
 };
 
-#define ESC_ECN_CE 3
+/* Bits of pkt_ctx.flags. */
+#define PKT_SAMPLED 0x01   /* the PSN is one to sample */
+#define PKT_MESSAGE 0x02   /* END of a timed message that was seen whole */
+#define PKT_DUPLICATE 0x04 /* the PSN has passed before */
+#define PKT_RESYNC 0x08	   /* first of a sequence: nothing confirms its PSN */
+#define PKT_PACED 0x10	   /* its delay is feedback for the law: `mark` is valid */
 
 /*
  * The end of the key in one store: the hash reads it in words, and a word that
  * was stored in pieces would have to wait for them.
  */
-static __always_inline void packet_set_key(struct esc_packet *p, __u8 direction, __u8 port)
+static __always_inline void packet_set_key(struct pkt_ctx *pkt, __u8 direction, __u8 port)
 {
 	_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the key's last words");
 
-	*(__u64 *)&p->key.dest_qpn = p->dest_qpn | (__u64)direction << 32 | (__u64)port << 40;
+	*(__u64 *)&pkt->key.dest_qpn = pkt->dest_qpn | (__u64)direction << 32 | (__u64)port << 40;
 }
 
-/* Of the queue pair: addresses and number. */
-static __always_inline __u64 packet_flow(const struct esc_packet *p)
+/* Hash of the queue pair: addresses and number. */
+static __always_inline __u64 packet_flow_hash(const struct pkt_ctx *pkt)
 {
-	const __u64 *src = (const __u64 *)&p->key.src, *dst = (const __u64 *)&p->key.dst;
+	const __u64 *src = (const __u64 *)&pkt->key.src, *dst = (const __u64 *)&pkt->key.dst;
 
 	return src[0] ^ src[1] * 0x9e3779b97f4a7c15ull ^ dst[0] * 0xbf58476d1ce4e5b9ull ^
-	       (dst[1] + p->dest_qpn) * 0x94d049bb133111ebull;
+	       (dst[1] + pkt->dest_qpn) * 0x94d049bb133111ebull;
 }
 
 /*
- * What names the packet; two packets under way at a time that share it are a receipt lost.
- * Neither 0 nor 1.
+ * Hash of queue pair, opcode and PSN. Two packets in flight that share it cost a receipt.
+ * Neither ESC_RX_SLOT_FREE nor _BUSY.
  */
-static __always_inline __u64 packet_id(const struct esc_packet *p)
+static __always_inline __u64 packet_hash(const struct pkt_ctx *pkt)
 {
-	__u64 id = packet_flow(p) + ((__u64)p->opcode << 24 | p->psn);
+	__u64 hash = packet_flow_hash(pkt) + ((__u64)pkt->opcode << 24 | pkt->psn);
 
-	id ^= id >> 31;
-	id *= 0xbf58476d1ce4e5b9ull;
-	id ^= id >> 29;
-	return id > ESC_RX_SLOT_BUSY ? id : id + ESC_RX_SLOT_BUSY + 1;
+	hash ^= hash >> 31;
+	hash *= 0xbf58476d1ce4e5b9ull;
+	hash ^= hash >> 29;
+	return hash > ESC_RX_SLOT_BUSY ? hash : hash + ESC_RX_SLOT_BUSY + 1;
 }
 
 static const struct esc_opcode_info esc_opcodes[256] = {

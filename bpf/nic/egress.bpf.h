@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A packet whose way may be dead, on its way out: which of the four ways it takes.
+ * A packet whose NIC, or whose peer's NIC, may be dead: which of the four routes it takes.
  *
- * Nothing is sent to a program of ours a second time: what leaves in UDP is no RoCEv2 to the
- * next hook, and what leaves plainly has an address whose first NIC is another.
+ * No packet passes one of our programs twice: one in UDP is not RoCEv2 to the next hook, and
+ * one that is redirected as it is has an address whose first NIC is another one.
  */
 #ifndef ESC_BPF_NIC_EGRESS_H
 #define ESC_BPF_NIC_EGRESS_H
@@ -11,60 +11,59 @@
 #include "nic/nic.bpf.h"
 
 #define NIC_TTL 64
-#define NIC_WRAP_FLAGS (BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_ENCAP_L4_UDP)
-#define NIC_DONT_FRAGMENT 0x4000
+#define NIC_ENCAP_FLAGS (BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_ENCAP_L4_UDP)
 
 struct nic_outer_v4 {
-	struct esc_ipv4 ip;
-	struct esc_udp udp;
+	struct iphdr ip;
+	struct udphdr udp;
 };
 
 struct nic_outer_v6 {
-	struct esc_ipv6 ip;
-	struct esc_udp udp;
+	struct ipv6hdr ip;
+	struct udphdr udp;
 };
 
-/* What is known of the four ends. */
-struct nic_ends {
-	bool first_dead, second_dead, peer_first_dead, peer_second_dead;
+/* Which of the four NICs of a pair of hosts are dead, as far as is known. */
+struct nic_dead {
+	bool first, second, peer_first, peer_second;
 };
 
-static __always_inline bool nic_peer_says_dead(const struct esc_address *address, __u64 now_ns)
+static __always_inline bool nic_address_is_dead(const struct esc_address *address, __u64 now_ns)
 {
 	const struct esc_nic_peer *peer;
 
-	if (!nic_has(address))
+	if (!nic_address_is_set(address))
 		return false;
 	peer = bpf_map_lookup_elem(&nic_peers, address);
 	return peer && (__s64)(peer->dead_ktime_ns - now_ns) > 0;
 }
 
-/* The first way that is left: those that probes find alive, else any that nothing speaks against.
- */
-static __always_inline __u32 nic_choose(const struct nic_packet *p, const struct nic_ends *ends)
+/* The first route left over: of those that probes find alive, else of all that are not excluded. */
+static __always_inline __u32 nic_select_route(const struct nic_packet *p,
+					      const struct nic_dead *dead)
 {
-	struct esc_nic_way_key key = {.src = p->src, .dst = p->dst};
-	const struct esc_nic_ways *ways = bpf_map_lookup_elem(&nic_ways, &key);
-	__u32 allowed = ESC_NIC_WAYS_ALL, left, way;
+	struct esc_nic_route_key key = {.src = p->src, .dst = p->dst};
+	const struct esc_nic_routes *routes = bpf_map_lookup_elem(&nic_routes, &key);
+	__u32 allowed = ESC_NIC_ROUTES_ALL, left, route;
 
-	if (ends->first_dead)
+	if (dead->first)
 		allowed &= ESC_NIC_LEAVES_SECOND;
-	if (ends->second_dead)
+	if (dead->second)
 		allowed &= ~ESC_NIC_LEAVES_SECOND;
-	if (ends->peer_first_dead)
+	if (dead->peer_first)
 		allowed &= ESC_NIC_REACHES_SECOND;
-	if (ends->peer_second_dead)
+	if (dead->peer_second)
 		allowed &= ~ESC_NIC_REACHES_SECOND;
-	left = ways ? ways->usable & allowed : allowed;
+	left = routes ? routes->usable & allowed : allowed;
 	if (!left)
 		left = allowed;
-	for (way = 0; way < ESC_NIC_WAYS; way++)
-		if (left >> way & 1)
-			return way;
-	return ESC_NIC_WAY_DIRECT;
+	for (route = 0; route < ESC_NIC_ROUTES; route++)
+		if (left >> route & 1)
+			return route;
+	return ESC_NIC_ROUTE_DIRECT;
 }
 
-static __always_inline __u16 nic_sum_v4(const struct esc_ipv4 *ip)
+static __always_inline __u16 nic_checksum_v4(const struct iphdr *ip)
 {
 	__s64 sum = bpf_csum_diff(NULL, 0, (__be32 *)ip, sizeof(*ip), 0);
 
@@ -73,162 +72,164 @@ static __always_inline __u16 nic_sum_v4(const struct esc_ipv4 *ip)
 	return ~sum;
 }
 
-static __always_inline bool nic_wrap_v4(struct __sk_buff *skb, const struct nic_packet *p,
-					__be32 src, __be32 dst, __be16 port)
+static __always_inline bool nic_encap_v4(struct __sk_buff *skb, const struct nic_packet *p,
+					 __be32 src, __be32 dst, __be16 port)
 {
 	struct nic_outer_v4 outer = {
 		.ip =
 			{
-				.version_words = 0x45,
+				.version = 4,
+				.ihl = 5,
 				.tos = p->tos,
-				.total_bytes = bpf_htons(p->total + sizeof(outer)),
-				.fragment = bpf_htons(NIC_DONT_FRAGMENT),
+				.tot_len = bpf_htons(p->total + sizeof(outer)),
+				.frag_off = bpf_htons(IP_DF),
 				.ttl = NIC_TTL,
-				.protocol = ESC_PROTOCOL_UDP,
-				.src = src,
-				.dst = dst,
+				.protocol = IPPROTO_UDP,
+				.saddr = src,
+				.daddr = dst,
 			},
 		.udp =
 			{
-				.src = p->sport,
-				.dst = port,
-				.bytes = bpf_htons(p->total + sizeof(outer.udp)),
+				.source = p->sport,
+				.dest = port,
+				.len = bpf_htons(p->total + sizeof(outer.udp)),
 			},
 	};
 
-	outer.ip.check = nic_sum_v4(&outer.ip);
+	outer.ip.check = nic_checksum_v4(&outer.ip);
 	if (bpf_skb_adjust_room(skb, sizeof(outer), BPF_ADJ_ROOM_MAC,
-				NIC_WRAP_FLAGS | BPF_F_ADJ_ROOM_ENCAP_L3_IPV4))
+				NIC_ENCAP_FLAGS | BPF_F_ADJ_ROOM_ENCAP_L3_IPV4))
 		return false;
-	return !bpf_skb_store_bytes(skb, ESC_ETHERNET_BYTES, &outer, sizeof(outer),
-				    BPF_F_INVALIDATE_HASH);
+	return !bpf_skb_store_bytes(skb, ETH_HLEN, &outer, sizeof(outer), BPF_F_INVALIDATE_HASH);
 }
 
-static __always_inline bool nic_wrap_v6(struct __sk_buff *skb, const struct nic_packet *p,
-					const struct esc_address *src,
-					const struct esc_address *dst, __be16 port)
+static __always_inline bool nic_encap_v6(struct __sk_buff *skb, const struct nic_packet *p,
+					 const struct esc_address *src,
+					 const struct esc_address *dst, __be16 port)
 {
 	struct nic_outer_v6 outer = {
 		.ip =
 			{
-				.word = p->first_word,
-				.payload_bytes = bpf_htons(p->total + sizeof(outer.udp)),
-				.next = ESC_PROTOCOL_UDP,
+				.payload_len = bpf_htons(p->total + sizeof(outer.udp)),
+				.nexthdr = IPPROTO_UDP,
 				.hop_limit = NIC_TTL,
 			},
 		.udp =
 			{
-				.src = p->sport,
-				.dst = port,
-				.bytes = bpf_htons(p->total + sizeof(outer.udp)),
+				.source = p->sport,
+				.dest = port,
+				.len = bpf_htons(p->total + sizeof(outer.udp)),
 			},
 	};
 
-	__builtin_memcpy(outer.ip.src, src, sizeof(outer.ip.src));
-	__builtin_memcpy(outer.ip.dst, dst, sizeof(outer.ip.dst));
+	*(__be32 *)&outer.ip = p->flow_word;
+	__builtin_memcpy(&outer.ip.saddr, src, sizeof(outer.ip.saddr));
+	__builtin_memcpy(&outer.ip.daddr, dst, sizeof(outer.ip.daddr));
 	if (bpf_skb_adjust_room(skb, sizeof(outer), BPF_ADJ_ROOM_MAC,
-				NIC_WRAP_FLAGS | BPF_F_ADJ_ROOM_ENCAP_L3_IPV6))
+				NIC_ENCAP_FLAGS | BPF_F_ADJ_ROOM_ENCAP_L3_IPV6))
 		return false;
-	return !bpf_skb_store_bytes(skb, ESC_ETHERNET_BYTES, &outer, sizeof(outer),
-				    BPF_F_INVALIDATE_HASH);
+	return !bpf_skb_store_bytes(skb, ETH_HLEN, &outer, sizeof(outer), BPF_F_INVALIDATE_HASH);
 }
 
-/* 0, or the reason why the packet is as it came. */
-static __always_inline __u32 nic_wrap(struct __sk_buff *skb, const struct nic_packet *p,
-				      const struct esc_address *src, const struct esc_address *dst,
-				      __be16 port, __u32 mtu)
+/* Puts the packet into UDP. Otherwise it is unchanged and the reason is returned. */
+static __always_inline __u32 nic_encap(struct __sk_buff *skb, const struct nic_packet *p,
+				       const struct esc_address *src,
+				       const struct esc_address *dst, __be16 port, __u32 mtu)
 {
-	bool four = p->version == 4, good;
+	bool four = p->version == 4, done;
 
 	if (skb->gso_size)
 		return ESC_REASON_NIC_GSO;
 	if (p->total + (four ? sizeof(struct nic_outer_v4) : sizeof(struct nic_outer_v6)) > mtu)
 		return ESC_REASON_NIC_MTU;
 	if (four)
-		good = nic_wrap_v4(skb, p, nic_v4(src), nic_v4(dst), port);
+		done = nic_encap_v4(skb, p, nic_address_v4(src), nic_address_v4(dst), port);
 	else
-		good = nic_wrap_v6(skb, p, src, dst, port);
-	return good ? 0 : ESC_REASON_NIC_KERNEL;
+		done = nic_encap_v6(skb, p, src, dst, port);
+	return done ? ESC_REASON_NONE : ESC_REASON_NIC_KERNEL;
 }
 
 /*
- * To the next hop of a NIC. IPv6's own look-up takes the best route of all
- * and not that of the interface, so the hop is the daemon's word.
+ * To the next hop of a NIC. The IPv6 lookup of the helper takes the best route of all and not
+ * that of the interface, so the daemon supplies the hop.
  */
 static __always_inline int nic_send(__u32 ifindex, __u8 version, const struct esc_address *hop,
 				    const struct esc_address *dst)
 {
 	struct bpf_redir_neigh next = {.nh_family = version == 4 ? 2 : 10}; /* AF_INET, AF_INET6 */
 
-	if (version == 4 && !nic_has(hop))
+	if (version == 4 && !nic_address_is_set(hop))
 		return bpf_redirect_neigh(ifindex, NULL, 0, 0);
-	if (!nic_has(hop))
+	if (!nic_address_is_set(hop))
 		hop = dst;
 	if (version == 4)
-		next.ipv4_nh = nic_v4(hop);
+		next.ipv4_nh = nic_address_v4(hop);
 	else
 		__builtin_memcpy(next.ipv6_nh, hop, sizeof(next.ipv6_nh));
 	return bpf_redirect_neigh(ifindex, &next, sizeof(next), 0);
 }
 
-/* No way is left. A drop that the sender hears of would end its queue pair at once. */
-static __always_inline int nic_hold(bool dead)
+/* No route is left. A drop that the sender sees would end a soft-RoCE queue pair at once. */
+static __always_inline int nic_discard(bool dead)
 {
 	if (!dead)
 		return ESC_TC_NEXT;
 	nic_count(held);
-	return bpf_redirect(NIC_NOWHERE, 0);
+	return bpf_redirect(NIC_NO_DEVICE, 0);
 }
 
-static __always_inline int nic_take_way(struct __sk_buff *skb, const struct nic_packet *p,
-					const struct esc_nic_home *home,
-					const struct esc_nic_peer *peer, __u32 way, bool dead)
+static __always_inline int nic_transmit_by(struct __sk_buff *skb, const struct nic_packet *p,
+					   const struct esc_nic_local *local,
+					   const struct esc_nic_peer *peer, __u32 route,
+					   bool first_dead)
 {
-	bool second = ESC_NIC_LEAVES_SECOND >> way & 1;
-	bool to_second = ESC_NIC_REACHES_SECOND >> way & 1;
-	const struct esc_address *src = second ? &home->second : &home->first;
+	bool from_second = ESC_NIC_LEAVES_SECOND >> route & 1;
+	bool to_second = ESC_NIC_REACHES_SECOND >> route & 1;
+	const struct esc_address *src = from_second ? &local->second : &local->first;
 	const struct esc_address *dst = to_second ? &peer->second : &peer->first;
-	__u32 ifindex = second ? home->second_ifindex : home->first_ifindex, reason;
-	__u16 port = nic_port(dead ? ESC_NIC_PORT_DEAD : ESC_NIC_PORT_FOLLOWS);
+	__u32 ifindex = from_second ? local->second_ifindex : local->first_ifindex, reason;
+	__u16 port = nic_port(first_dead ? ESC_NIC_PORT_DEAD : ESC_NIC_PORT_DATA);
 
-	if (!ifindex || !port || !nic_has(src) || !nic_has(dst))
-		return nic_hold(dead);
-	reason = nic_wrap(skb, p, src, dst, bpf_htons(port),
-			  second ? home->second_mtu : home->first_mtu);
+	if (!ifindex || !port || !nic_address_is_set(src) || !nic_address_is_set(dst))
+		return nic_discard(first_dead);
+	reason = nic_encap(skb, p, src, dst, bpf_htons(port),
+			   from_second ? local->second_mtu : local->first_mtu);
 	if (reason) {
 		nic_count_reason(reason, true);
-		return nic_hold(dead);
+		return nic_discard(first_dead);
 	}
 	nic_count(wrapped);
-	return nic_send(ifindex, p->version, second ? &home->second_hop : &home->first_hop, dst);
+	return nic_send(ifindex, p->version, from_second ? &local->second_hop : &local->first_hop,
+			dst);
 }
 
-static __always_inline int nic_redirect(const struct nic_packet *p, const struct esc_nic_home *home)
+static __always_inline int nic_redirect(const struct nic_packet *p,
+					const struct esc_nic_local *local)
 {
 	nic_count(redirected);
-	return nic_send(home->second_ifindex, p->version, &home->second_hop, &p->dst);
+	return nic_send(local->second_ifindex, p->version, &local->second_hop, &p->dst);
 }
 
-/* A RoCEv2 packet of an address that is protected. */
-static __noinline int nic_leave(struct __sk_buff *skb, const struct nic_packet *p,
-				const struct esc_nic_home *home, const struct nic_ends *ends)
+/* A RoCEv2 packet of a protected address. */
+static __noinline int nic_transmit(struct __sk_buff *skb, const struct nic_packet *p,
+				   const struct esc_nic_local *local, const struct nic_dead *dead)
 {
 	const struct esc_nic_peer *peer;
-	__u32 way;
+	__u32 route;
 
-	if (!p || !home || !ends)
+	if (!p || !local || !dead)
 		return ESC_TC_NEXT;
-	if (home->flags & ESC_NIC_PLAIN)
-		return ends->first_dead && !ends->second_dead && home->second_ifindex
-			       ? nic_redirect(p, home)
-			       : nic_hold(ends->first_dead);
+	if (local->flags & ESC_NIC_PLAIN)
+		return dead->first && !dead->second && local->second_ifindex
+			       ? nic_redirect(p, local)
+			       : nic_discard(dead->first);
 	peer = bpf_map_lookup_elem(&nic_peers, &p->dst);
-	if (!peer || !nic_has(&peer->second))
-		return nic_hold(ends->first_dead && home->second_ifindex);
-	way = nic_choose(p, ends);
-	if (way == ESC_NIC_WAY_DIRECT)
-		return nic_hold(ends->first_dead);
-	return nic_take_way(skb, p, home, peer, way, ends->first_dead);
+	if (!peer || !nic_address_is_set(&peer->second))
+		return nic_discard(dead->first && local->second_ifindex);
+	route = nic_select_route(p, dead);
+	if (route == ESC_NIC_ROUTE_DIRECT)
+		return nic_discard(dead->first);
+	return nic_transmit_by(skb, p, local, peer, route, dead->first);
 }
 
 #endif

@@ -11,16 +11,16 @@ struct {
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct esc_nic_word);
-} nic_word __weak SEC(".maps");
+	__type(value, struct esc_nic_control);
+} nic_control __weak SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, ESC_NIC_HOMES_MAX);
+	__uint(max_entries, ESC_NIC_LOCAL_MAX);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct esc_address);
-	__type(value, struct esc_nic_home);
-} nic_homes __weak SEC(".maps");
+	__type(value, struct esc_nic_local);
+} nic_local __weak SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -32,11 +32,11 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, ESC_NIC_WAYS_MAX);
+	__uint(max_entries, ESC_NIC_ROUTES_MAX);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, struct esc_nic_way_key);
-	__type(value, struct esc_nic_ways);
-} nic_ways __weak SEC(".maps");
+	__type(key, struct esc_nic_route_key);
+	__type(value, struct esc_nic_routes);
+} nic_routes __weak SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);

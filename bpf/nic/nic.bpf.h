@@ -1,38 +1,37 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What the programs of NIC failover have in common: headers, counts, the daemon's word. */
-#ifndef ESC_BPF_NIC_H
-#define ESC_BPF_NIC_H
+/* Shared by the programs of NIC failover: headers, counters, the control block. */
+#ifndef ESC_BPF_NIC_NIC_H
+#define ESC_BPF_NIC_NIC_H
 
 #include "lib/tc.bpf.h"
 
-/* The redirect fails behind the program: the packet ends and its sender hears of success. */
-#define NIC_NOWHERE 0x7fffffffu
-#define NIC_BTH_MANUFACTURER                                                                       \
-	0xc0 /* opcodes from here on: probes and receipts, never failed over                       \
-	      */
+/* The redirect fails behind the program: the packet is dropped and its sender sees success. */
+#define NIC_NO_DEVICE 0x7fffffffu
+/* Manufacturer opcodes from here on: probes and receipts, which never fail over. */
+#define NIC_BTH_MANUFACTURER 0xc0
 
 struct nic_packet {
 	struct esc_address src, dst;
-	__u32 ip_bytes;	     /* of the packet's own IP header, 20 or 40 */
-	__u32 total;	     /* IP packet, as its header says */
-	__be32 first_word;   /* IPv6: version, class, flow label */
-	__be16 sport, dport; /* 0 when it is not UDP */
+	__u32 ip_bytes;	     /* IP header, 20 or 40 */
+	__u32 total;	     /* IP packet, by its header */
+	__be32 flow_word;    /* IPv6: version, traffic class, flow label */
+	__be16 sport, dport; /* 0: not UDP */
 	__u8 tos, version, opcode;
 };
 
 union nic_ip {
-	struct esc_ipv4 v4;
-	struct esc_ipv6 v6;
+	struct iphdr v4;
+	struct ipv6hdr v6;
 };
 
 static __always_inline void nic_count_reason(__u32 reason, bool egress)
 {
-	struct esc_reason_count *why = bpf_map_lookup_elem(&reasons, &reason);
+	struct esc_reason_count *counts = bpf_map_lookup_elem(&reasons, &reason);
 
-	if (why && egress)
-		why->tc_egress++;
-	else if (why)
-		why->tc_ingress++;
+	if (counts && egress)
+		counts->tc_egress++;
+	else if (counts)
+		counts->tc_ingress++;
 }
 
 static __always_inline struct esc_nic_counts *nic_counts_get(void)
@@ -49,32 +48,33 @@ static __always_inline struct esc_nic_counts *nic_counts_get(void)
 			counts->field++;                                                           \
 	})
 
-static __always_inline struct esc_nic_word *nic_word_get(void)
+/* NULL: no pair of NICs is configured. */
+static __always_inline struct esc_nic_control *nic_ctl_get(void)
 {
 	__u32 zero = 0;
-	struct esc_nic_word *word = bpf_map_lookup_elem(&nic_word, &zero);
+	struct esc_nic_control *ctl = bpf_map_lookup_elem(&nic_control, &zero);
 
-	return word && word->flags ? word : NULL;
+	return ctl && ctl->flags ? ctl : NULL;
 }
 
 /* The UDP port of a kind, host order; 0: failover is off. */
 static __always_inline __u16 nic_port(__u32 kind)
 {
-	const struct esc_nic_word *word = nic_word_get();
+	const struct esc_nic_control *ctl = nic_ctl_get();
 
-	return word && word->flags & ESC_NIC_ON ? word->port + kind : 0;
+	return ctl && ctl->flags & ESC_NIC_ON ? ctl->port + kind : 0;
 }
 
-/* Neither the kill switch nor a daemon that is gone. */
-static __always_inline bool nic_is_led(__u64 now_ns)
+/* False: the kill switch is set, or the daemon is gone. */
+static __always_inline bool nic_has_daemon(__u64 now_ns)
 {
-	const struct esc_nic_word *word = nic_word_get();
+	const struct esc_nic_control *ctl = nic_ctl_get();
 
-	return word && esc_control_get() &&
-	       (__s64)(now_ns - word->beat_ktime_ns) <= (__s64)ESC_HEARTBEAT_DEAD_NS;
+	return ctl && control_get() &&
+	       (__s64)(now_ns - ctl->heartbeat_ktime_ns) <= (__s64)ESC_HEARTBEAT_TIMEOUT_NS;
 }
 
-static __always_inline void nic_set_v4(struct esc_address *out, __be32 address)
+static __always_inline void nic_address_set_v4(struct esc_address *out, __be32 address)
 {
 	__u32 *words = (__u32 *)out;
 
@@ -84,90 +84,83 @@ static __always_inline void nic_set_v4(struct esc_address *out, __be32 address)
 	words[3] = address;
 }
 
-static __always_inline __be32 nic_v4(const struct esc_address *address)
+static __always_inline __be32 nic_address_v4(const struct esc_address *address)
 {
 	return ((const __u32 *)address)[3];
 }
 
-static __always_inline bool nic_has(const struct esc_address *address)
+static __always_inline bool nic_address_is_set(const struct esc_address *address)
 {
 	const __u32 *words = (const __u32 *)address;
 
 	return words[0] | words[1] | words[2] | words[3];
 }
 
-static __always_inline bool nic_same(const struct esc_address *a, const struct esc_address *b)
+static __always_inline void nic_parse_v4(struct nic_packet *p, const struct iphdr *ip)
 {
-	const __u32 *x = (const __u32 *)a, *y = (const __u32 *)b;
-
-	return x[0] == y[0] && x[1] == y[1] && x[2] == y[2] && x[3] == y[3];
-}
-
-static __always_inline void nic_take_v4(struct nic_packet *p, const struct esc_ipv4 *ip)
-{
-	nic_set_v4(&p->src, ip->src);
-	nic_set_v4(&p->dst, ip->dst);
+	nic_address_set_v4(&p->src, ip->saddr);
+	nic_address_set_v4(&p->dst, ip->daddr);
 	p->ip_bytes = sizeof(*ip);
-	p->total = bpf_ntohs(ip->total_bytes);
+	p->total = bpf_ntohs(ip->tot_len);
 	p->tos = ip->tos;
 	p->version = 4;
 }
 
-static __always_inline void nic_take_v6(struct nic_packet *p, const struct esc_ipv6 *ip)
+static __always_inline void nic_parse_v6(struct nic_packet *p, const struct ipv6hdr *ip)
 {
-	__builtin_memcpy(&p->src, ip->src, sizeof(p->src));
-	__builtin_memcpy(&p->dst, ip->dst, sizeof(p->dst));
+	__builtin_memcpy(&p->src, &ip->saddr, sizeof(p->src));
+	__builtin_memcpy(&p->dst, &ip->daddr, sizeof(p->dst));
 	p->ip_bytes = sizeof(*ip);
-	p->total = sizeof(*ip) + bpf_ntohs(ip->payload_bytes);
-	p->first_word = ip->word;
-	p->tos = bpf_ntohl(ip->word) >> 20;
+	p->total = sizeof(*ip) + bpf_ntohs(ip->payload_len);
+	p->flow_word = ip6_flow_word(ip);
+	p->tos = bpf_ntohl(p->flow_word) >> 20;
 	p->version = 6;
 }
 
-/* The IP header at @at. False: it is none, or not one that is handled here. */
-static __always_inline bool nic_read_ip(struct __sk_buff *skb, __u32 at, __be16 ethertype,
-					struct nic_packet *p, __u8 *protocol)
+/* The IP header at @at. False: there is none. @protocol is 0 where UDP is not parsed. */
+static __always_inline bool nic_parse_ip(struct __sk_buff *skb, __u32 at, __be16 ethertype,
+					 struct nic_packet *p, __u8 *protocol)
 {
 	union nic_ip ip;
 
-	if (ethertype == bpf_htons(ESC_ETHERTYPE_IPV4)) {
+	if (ethertype == bpf_htons(ETH_P_IP)) {
 		if (bpf_skb_load_bytes(skb, at, &ip.v4, sizeof(ip.v4)) ||
-		    ip.v4.version_words >> 4 != 4)
+		    ip_first_byte(&ip) >> 4 != 4)
 			return false;
-		nic_take_v4(p, &ip.v4);
+		nic_parse_v4(p, &ip.v4);
 		*protocol = ip.v4.protocol;
-		if (ip.v4.version_words != 0x45 || ip.v4.fragment & bpf_htons(ESC_IPV4_FRAGMENT))
+		if (ip_first_byte(&ip) != IPV4_NO_OPTIONS ||
+		    ip.v4.frag_off & bpf_htons(IP_MF | IP_OFFSET))
 			*protocol = 0;
 		return true;
 	}
-	if (ethertype != bpf_htons(ESC_ETHERTYPE_IPV6) ||
-	    bpf_skb_load_bytes(skb, at, &ip.v6, sizeof(ip.v6)) ||
-	    (bpf_ntohl(ip.v6.word) >> 28) != 6)
+	if (ethertype != bpf_htons(ETH_P_IPV6) ||
+	    bpf_skb_load_bytes(skb, at, &ip.v6, sizeof(ip.v6)) || ip_first_byte(&ip) >> 4 != 6)
 		return false;
-	nic_take_v6(p, &ip.v6);
-	*protocol = ip.v6.next;
+	nic_parse_v6(p, &ip.v6);
+	*protocol = ip.v6.nexthdr;
 	return true;
 }
 
-/* IP and UDP at @at, and the BTH's opcode where it is RoCEv2. Ports are 0 without UDP. */
-static __always_inline bool nic_read(struct __sk_buff *skb, __u32 at, __be16 ethertype,
-				     struct nic_packet *p)
+/* IP and UDP at @at, and the opcode of RoCEv2. Ports are 0 without UDP. */
+static __always_inline bool nic_parse(struct __sk_buff *skb, __u32 at, __be16 ethertype,
+				      struct nic_packet *p)
 {
-	struct esc_udp udp;
+	struct udphdr udp;
 	__u8 protocol;
 
 	p->sport = 0;
 	p->dport = 0;
 	p->opcode = 0xff;
-	if (!nic_read_ip(skb, at, ethertype, p, &protocol))
+	if (!nic_parse_ip(skb, at, ethertype, p, &protocol))
 		return false;
-	if (protocol != ESC_PROTOCOL_UDP)
+	if (protocol != IPPROTO_UDP)
 		return true;
 	if (bpf_skb_load_bytes(skb, at + p->ip_bytes, &udp, sizeof(udp)))
 		return true;
-	p->sport = udp.src;
-	p->dport = udp.dst;
-	if (udp.dst == bpf_htons(ESC_ROCEV2_PORT))
+	p->sport = udp.source;
+	p->dport = udp.dest;
+	if (udp.dest == bpf_htons(ESC_ROCEV2_PORT))
 		bpf_skb_load_bytes(skb, at + p->ip_bytes + sizeof(udp), &p->opcode, 1);
 	return true;
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What a NIC may be about to lose: each queue pair's last acknowledgement, and its last packet
- * of SEND or WRITE that asked for one. When the way is another one the daemon sends true copies
- * of them again, once the way is there: an acknowledgement covers all before it, and a packet of
- * data that was there before, or comes too early, is answered by how far the peer has come
- * (InfiniBand Architecture Specification vol. 1, 9.7.5.1.4). Else both would wait for a timer.
+ * Copies of what a NIC may lose when it dies: each queue pair's last acknowledgement, and its
+ * last packet of SEND or WRITE that requested one. After a failover the daemon resends true
+ * copies of them once the new route works: an acknowledgement covers all before it, and a
+ * duplicate or early packet of data is answered with the peer's expected PSN (InfiniBand
+ * Architecture Specification vol. 1, 9.7.5.1.4). Otherwise both ends would wait for a timeout.
  *
- * READ and atomic requests are not kept: again they would read memory again, whose key
- * may have gone since, and the answer to that would end the queue pair.
+ * READ and atomic requests are not copied: a second one would read memory again whose key may
+ * have been revoked since, and the response to that would end the queue pair.
  */
 #ifndef ESC_BPF_NIC_RETAIN_H
 #define ESC_BPF_NIC_RETAIN_H
@@ -21,7 +21,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, ESC_NIC_ACKS_MAX);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, struct esc_nic_kept_key);
+	__type(key, struct esc_nic_retained_key);
 	__type(value, struct esc_nic_ack);
 } nic_acks SEC(".maps");
 
@@ -29,43 +29,42 @@ struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, ESC_NIC_REQUESTS_MAX);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, struct esc_nic_kept_key);
+	__type(key, struct esc_nic_retained_key);
 	__type(value, struct esc_nic_request);
 } nic_requests SEC(".maps");
 
-static const struct esc_nic_request nic_no_request;
+static const struct esc_nic_request nic_copy_empty;
 
-enum nic_keep { NIC_KEEP_NOTHING, NIC_KEEP_ACK, NIC_KEEP_REQUEST };
+enum nic_copy { NIC_COPY_NONE, NIC_COPY_ACK, NIC_COPY_REQUEST };
 
-/* A look at what is linear, for the many. @qpn: of the destination. */
-static __always_inline enum nic_keep nic_what_to_keep(struct __sk_buff *skb, __be32 *qpn)
+/* By the linear part alone, since it runs for every packet. @qpn: of the destination. */
+static __always_inline enum nic_copy nic_select_copy(struct __sk_buff *skb, __be32 *qpn)
 {
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
-	const union nic_ip *ip = data + ESC_ETHERNET_BYTES;
-	bool six = skb->protocol == bpf_htons(ESC_ETHERTYPE_IPV6);
-	const struct esc_udp *udp;
+	const union nic_ip *ip = data + ETH_HLEN;
+	bool six = skb->protocol == bpf_htons(ETH_P_IPV6);
+	const struct udphdr *udp;
 	const struct esc_bth *bth;
 	const __u8 *syndrome;
 
-	udp = data + ESC_ETHERNET_BYTES + (six ? sizeof(ip->v6) : sizeof(ip->v4));
+	udp = data + ETH_HLEN + (six ? sizeof(ip->v6) : sizeof(ip->v4));
 	bth = (const void *)(udp + 1);
 	if ((void *)(bth + 1) > end)
-		return NIC_KEEP_NOTHING;
-	if ((six ? ip->v6.next : ip->v4.protocol) != ESC_PROTOCOL_UDP ||
-	    udp->dst != bpf_htons(ESC_ROCEV2_PORT))
-		return NIC_KEEP_NOTHING;
+		return NIC_COPY_NONE;
+	if ((six ? ip->v6.nexthdr : ip->v4.protocol) != IPPROTO_UDP ||
+	    udp->dest != bpf_htons(ESC_ROCEV2_PORT))
+		return NIC_COPY_NONE;
 	*qpn = bth->qpn & bpf_htonl(ESC_QPN_MASK);
 	if (bth->opcode <= NIC_OPCODE_WRITE_LAST_OF_ALL)
-		return bth->psn & bpf_htonl(ESC_BTH_ACK_REQUEST) ? NIC_KEEP_REQUEST
-								 : NIC_KEEP_NOTHING;
+		return bth->psn & bpf_htonl(ESC_BTH_ACK_REQUEST) ? NIC_COPY_REQUEST : NIC_COPY_NONE;
 	syndrome = (const void *)(bth + 1);
 	if (bth->opcode != NIC_OPCODE_ACKNOWLEDGE || (void *)(syndrome + 1) > end)
-		return NIC_KEEP_NOTHING;
-	/* The other refusals end a queue pair, or ask for a pause: they are said once. */
+		return NIC_COPY_NONE;
+	/* The other NAKs end a queue pair or request a pause: they are sent once. */
 	return ESC_AETH_KIND(*syndrome) == ESC_AETH_ACK ||
 			       *syndrome == (ESC_AETH_NAK | ESC_NAK_SEQUENCE)
-		       ? NIC_KEEP_ACK
-		       : NIC_KEEP_NOTHING;
+		       ? NIC_COPY_ACK
+		       : NIC_COPY_NONE;
 }
 
 /* Two CPUs at once for one queue pair may spoil it: then its ICRC is wrong, or `ended` is. */
@@ -75,65 +74,63 @@ static __always_inline enum nic_keep nic_what_to_keep(struct __sk_buff *skb, __b
 		barrier_var(copied);                                                               \
 		if (!copied || copied > (most))                                                    \
 			break;                                                                     \
-		(value)->kept.begun++;                                                             \
+		(value)->retained.begun++;                                                         \
 		barrier();                                                                         \
-		(value)->kept.bytes =                                                              \
-			bpf_skb_load_bytes(skb, ESC_ETHERNET_BYTES, (value)->packet, copied)       \
-				? 0                                                                \
-				: copied;                                                          \
-		(value)->kept.sent_ktime_ns = bpf_ktime_get_ns();                                  \
+		(value)->retained.bytes =                                                          \
+			bpf_skb_load_bytes(skb, ETH_HLEN, (value)->packet, copied) ? 0 : copied;   \
+		(value)->retained.sent_ktime_ns = bpf_ktime_get_ns();                              \
 		barrier();                                                                         \
-		(value)->kept.ended = (value)->kept.begun;                                         \
+		(value)->retained.ended = (value)->retained.begun;                                 \
 	} while (0)
 
 /* NULL: the map is full. */
-static __always_inline void *nic_kept_get(void *map, const struct esc_nic_kept_key *key)
+static __always_inline void *nic_copy_get(void *map, const struct esc_nic_retained_key *key)
 {
 	void *value = bpf_map_lookup_elem(map, key);
 
 	if (value)
 		return value;
-	bpf_map_update_elem(map, key, &nic_no_request, BPF_NOEXIST);
+	bpf_map_update_elem(map, key, &nic_copy_empty, BPF_NOEXIST);
 	return bpf_map_lookup_elem(map, key);
 }
 
-static __noinline int nic_keep_ack(struct __sk_buff *skb, __u32 bytes,
-				   const struct esc_nic_kept_key *key)
+static __noinline int nic_retain_ack(struct __sk_buff *skb, __u32 bytes,
+				     const struct esc_nic_retained_key *key)
 {
-	struct esc_nic_ack *ack = key ? nic_kept_get(&nic_acks, key) : NULL;
+	struct esc_nic_ack *ack = key ? nic_copy_get(&nic_acks, key) : NULL;
 
 	if (ack)
 		nic_copy_packet(skb, ack, bytes, ESC_NIC_ACK_BYTES);
 	return 0;
 }
 
-static __noinline int nic_keep_request(struct __sk_buff *skb, __u32 bytes,
-				       const struct esc_nic_kept_key *key)
+static __noinline int nic_retain_request(struct __sk_buff *skb, __u32 bytes,
+					 const struct esc_nic_retained_key *key)
 {
-	struct esc_nic_request *request = key ? nic_kept_get(&nic_requests, key) : NULL;
+	struct esc_nic_request *request = key ? nic_copy_get(&nic_requests, key) : NULL;
 
 	if (request)
 		nic_copy_packet(skb, request, bytes, ESC_NIC_REQUEST_BYTES);
 	return 0;
 }
 
-/* Of an address that is protected, on its first NIC: what is kept of it. */
-static __noinline int nic_keep(struct __sk_buff *skb, __u32 what, __be32 qpn)
+/* A packet of a protected address, on its first NIC. */
+static __noinline int nic_retain(struct __sk_buff *skb, __u32 copy, __be32 qpn)
 {
-	struct esc_nic_kept_key key = {.qpn = qpn};
-	const struct esc_nic_home *home;
+	struct esc_nic_retained_key key = {.qpn = qpn};
+	const struct esc_nic_local *local;
 	struct nic_packet p;
 
 	if (skb->vlan_present || skb->gso_size ||
-	    !nic_read(skb, ESC_ETHERNET_BYTES, skb->protocol, &p) || !nic_is_roce(&p))
+	    !nic_parse(skb, ETH_HLEN, skb->protocol, &p) || !nic_is_roce(&p))
 		return 0;
-	home = bpf_map_lookup_elem(&nic_homes, &p.src);
-	if (!home || !(home->flags & ESC_NIC_PAIRED) || home->first_ifindex != skb->ifindex)
+	local = bpf_map_lookup_elem(&nic_local, &p.src);
+	if (!local || !(local->flags & ESC_NIC_PAIRED) || local->first_ifindex != skb->ifindex)
 		return 0;
 	key.src = p.src;
 	key.dst = p.dst;
-	return what == NIC_KEEP_ACK ? nic_keep_ack(skb, p.total, &key)
-				    : nic_keep_request(skb, p.total, &key);
+	return copy == NIC_COPY_ACK ? nic_retain_ack(skb, p.total, &key)
+				    : nic_retain_request(skb, p.total, &key);
 }
 
 #endif

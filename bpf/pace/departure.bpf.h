@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * When a queue pair's data may leave: the law (pacing/pause.h) says a time, fq keeps it
- * (skb->tstamp, earliest departure time). Requests with a payload and READ
- * responses are held, nothing else is; but what is behind a held packet of its own
- * sequence does not overtake it, since RC would take that for a loss.
+ * The pace stage: the law (pacing/pause.h) gives each packet a departure time, which fq keeps
+ * (skb->tstamp, earliest departure time). Requests with a payload and READ responses are
+ * delayed, nothing else is; but a packet behind a delayed one of its own sequence does not
+ * overtake it, since RC would take that for a loss.
  */
 #ifndef ESC_BPF_PACE_DEPARTURE_H
 #define ESC_BPF_PACE_DEPARTURE_H
@@ -13,19 +13,19 @@
 
 static const struct esc_qp_pace pace_empty;
 
-static __always_inline bool pace_port_is_on(const struct esc_control *word)
+static __always_inline bool pace_port_is_on(const struct esc_control *ctl)
 {
-	return word->pace_ports >> (esc_port_index % ESC_PORTS_MAX) & 1;
+	return ctl->pace_ports >> (esc_port_index % ESC_PORTS_MAX) & 1;
 }
 
-static __always_inline const struct esc_pace *pace_word(void)
+static __always_inline const struct esc_pace *pace_get(void)
 {
 	__u32 zero = 0;
 
 	return bpf_map_lookup_elem(&pace, &zero);
 }
 
-/* NULL: the table has no room, and the queue pair is not paced. */
+/* NULL: the table is full, and the queue pair is not paced. */
 static __noinline struct esc_qp_pace *pace_insert(const struct esc_qp_key *key)
 {
 	bpf_map_update_elem(&qp_pace, key, &pace_empty, BPF_NOEXIST);
@@ -33,8 +33,9 @@ static __noinline struct esc_qp_pace *pace_insert(const struct esc_qp_key *key)
 }
 
 /*
- * What the probes know of the empty path, and 1; 0: nothing. Of a port that is no lane the
- * longest of all: the flow's own delays lower what is too high, and nothing raises what is too low.
+ * Delay of the empty path as probed, and 1; 0: not known. Of a port that is no candidate path
+ * the longest of all: the flow's own delays lower an estimate that is too high, and nothing
+ * raises one that is too low.
  */
 static __noinline __u64 pace_floor(const struct esc_qp_key *key, __u16 sport)
 {
@@ -45,12 +46,12 @@ static __noinline __u64 pace_floor(const struct esc_qp_key *key, __u16 sport)
 	if (!slot || !slot->peer)
 		return 0;
 #pragma clang loop unroll(disable)
-	for (i = 0; i < ESC_PATH_LANES_MAX; i++) {
-		__u32 floor_ns = slot->lanes[i].floor_ns;
+	for (i = 0; i < ESC_PATHS_MAX; i++) {
+		__u32 floor_ns = slot->paths[i].floor_ns;
 
-		if (!slot->lanes[i].sport || !floor_ns)
+		if (!slot->paths[i].sport || !floor_ns)
 			continue;
-		if (slot->lanes[i].sport == sport)
+		if (slot->paths[i].sport == sport)
 			return floor_ns;
 		if (floor_ns > longest_ns)
 			longest_ns = floor_ns;
@@ -60,75 +61,73 @@ static __noinline __u64 pace_floor(const struct esc_qp_key *key, __u16 sport)
 _Static_assert(__builtin_offsetof(struct esc_qp_key, src) == 0 &&
 		       __builtin_offsetof(struct esc_qp_key, dst) == 16 &&
 		       sizeof(struct esc_path_key) == 32,
-	       "a queue pair's key begins with the way");
+	       "a queue pair's key begins with that of its paths");
 
-/* The floor of the path in use: what was learnt on another says nothing. */
-static __always_inline void pace_tell_floor(struct esc_qp_pace *state, const struct esc_packet *p,
-					    __u16 sport)
+/* The floor of the path in use: what was learned on another does not apply. */
+static __always_inline void pace_update_floor(struct esc_qp_pace *state, const struct pkt_ctx *pkt,
+					      __u16 sport)
 {
-	__u64 told_ns = pace_floor(&p->key, sport);
+	__u64 probed_ns = pace_floor(&pkt->key, sport);
 
 	if ((state->sport && state->sport != sport) ||
-	    (told_ns && (!state->flow.floor_ns || told_ns < state->flow.floor_ns)))
-		state->flow.floor_ns = told_ns;
+	    (probed_ns && (!state->flow.floor_ns || probed_ns < state->flow.floor_ns)))
+		state->flow.floor_ns = probed_ns;
 	state->sport = sport;
 }
 
-/* The class: as ordered, else by DSCP. */
-static __noinline int pace_ask(struct esc_qp_pace *state, const struct esc_pace *setup,
-			       const struct esc_packet *p, __u16 sport)
+/* The class: that of the queue pair, else by DSCP. */
+static __noinline int pace_classify(struct esc_qp_pace *state, const struct esc_pace *setup,
+				    const struct pkt_ctx *pkt, __u16 sport)
 {
-	const struct esc_pace_order *order = bpf_map_lookup_elem(&pace_orders, &p->key);
+	const struct esc_pace_assignment *order = bpf_map_lookup_elem(&pace_assigned, &pkt->key);
 
 	state->generation = setup->generation;
-	state->dscp = p->dscp;
-	state->class = order ? order->class : setup->dscp_class[p->dscp & 63];
-	pace_tell_floor(state, p, sport);
+	state->dscp = pkt->dscp;
+	state->class = order ? order->class : setup->dscp_class[pkt->dscp & 63];
+	pace_update_floor(state, pkt, sport);
 	return 0;
 }
 
-/* That the packet before left with: steering comes behind pacing. */
-static __always_inline __u16 pace_sport(const struct esc_control *word, const struct esc_qp *qp,
-					const struct esc_packet *p)
+/* The port that the packet leaves with, behind the steer stage. */
+static __always_inline __u16 pace_sport(const struct pkt_ctx *pkt)
 {
-	__u16 steered = word->flags & ESC_CONTROL_STEER ? qp->steer.sport : 0;
+	__u16 steered = pkt->ctl->flags & ESC_CONTROL_STEER ? pkt->qp->steer.sport : 0;
 
-	return steered ?: p->sport;
+	return steered ?: pkt->sport;
 }
 
-/* What is left of the time in which the daemon may be silent; 0: it is gone. */
-static __always_inline __u64 pace_alive_until(const struct esc_control *word, __u64 now_ns)
+/* When departures end without another heartbeat; 0: the daemon is gone. */
+static __always_inline __u64 pace_valid_until(const struct esc_control *ctl, __u64 now_ns)
 {
-	__u64 until_ns = word->heartbeat_local_ns + ESC_HEARTBEAT_DEAD_NS;
+	__u64 until_ns = ctl->heartbeat_local_ns + ESC_HEARTBEAT_TIMEOUT_NS;
 
 	return until_ns > now_ns ? until_ns : 0;
 }
 
-/* When the law lets it leave, @now_ns at least. */
-static __always_inline __u64 pace_decide(const struct esc_control *word, struct esc_qp_pace *state,
-					 const struct esc_packet *p, struct qp_found *found,
-					 __u64 now_ns, struct pause_mark *mark)
+/* The departure by the law, @now_ns at least; 0: not paced. */
+static __always_inline __u64 pace_decide(struct esc_qp_pace *state, struct pkt_ctx *pkt,
+					 __u64 now_ns)
 {
-	const struct esc_pace *setup = pace_word();
+	__u64 until_ns = pace_valid_until(pkt->ctl, now_ns), at_ns;
+	const struct esc_pace *setup = pace_get();
 	const struct pause_rule *rule;
-	__u64 until_ns = pace_alive_until(word, now_ns), at_ns;
-	__u16 sport = pace_sport(word, found->qp, p);
+	__u16 sport = pace_sport(pkt);
 	bool floored;
 
 	if (!setup || !until_ns)
 		return 0;
-	if (unlikely(state->generation != setup->generation || state->dscp != p->dscp ||
+	if (unlikely(state->generation != setup->generation || state->dscp != pkt->dscp ||
 		     state->sport != sport))
-		pace_ask(state, setup, p, sport);
+		pace_classify(state, setup, pkt, sport);
 	rule = pace_rule(esc_port_index, state->class);
 	if (!rule || unlikely(!rule->threshold_ns))
 		return 0;
-	pause_repeat(&state->flow, rule, found->what & FOUND_REPEATED, now_ns);
+	pause_repeat(&state->flow, rule, pkt->flags & PKT_DUPLICATE, now_ns);
 	floored = state->flow.floor_ns;
-	at_ns = pause_depart(&state->flow, rule, p->bytes, now_ns, mark);
-	/* A long rest makes the law forget it. */
+	at_ns = pause_depart(&state->flow, rule, pkt->bytes, now_ns, pkt->mark);
+	/* A long idle time resets it. */
 	if (unlikely(floored && !state->flow.floor_ns))
-		pace_tell_floor(state, p, sport);
+		pace_update_floor(state, pkt, sport);
 	if (unlikely(at_ns >= now_ns + rule->hold_max_ns))
 		state->bounded++;
 	if (at_ns > until_ns)
@@ -145,77 +144,75 @@ static __always_inline void pace_count(struct esc_qp_pace *state, __u64 wait_ns)
 		state->longest_ns = wait_ns;
 }
 
-/* Stamps are of when it leaves: a hold of ours is no delay of the fabric. */
-static __always_inline void pace_move_stamps(const struct esc_packet *p, struct qp_found *found,
-					     struct pause_mark *mark, __u64 now_ns, __u64 at_ns)
+/* Timestamps are of the departure: a delay by pacing is not one of the fabric. */
+static __always_inline void pace_move_timestamps(struct pkt_ctx *pkt, __u64 now_ns, __u64 at_ns)
 {
-	struct esc_qp *qp = found->qp;
+	struct esc_qp *qp = pkt->qp;
 
-	if (!found->now_ns)
+	if (!pkt->now_ns)
 		return;
-	if ((p->flags & ESC_OP_START) && qp->message_start_psn == p->psn &&
-	    qp->message_start_local_ns == found->now_ns)
+	if ((pkt->op_flags & ESC_OP_START) && qp->message_start_psn == pkt->psn &&
+	    qp->message_start_local_ns == pkt->now_ns)
 		qp->message_start_local_ns = at_ns;
-	found->now_ns = at_ns;
-	mark->ahead_ns = at_ns - now_ns;
+	pkt->now_ns = at_ns;
+	pkt->mark->ahead_ns = at_ns - now_ns;
 }
 
-/* 0: at once, untouched; else when the packet may leave. */
-static __noinline __u64 pace_look(const struct esc_control *word, const struct esc_packet *p,
-				  struct qp_found *found, struct pause_mark *mark)
+/* 0: at once, else CLOCK_MONOTONIC of the departure. */
+static __noinline __u64 pace_departure(struct pkt_ctx *pkt)
 {
-	bool data = (p->flags & ESC_OP_PAYLOAD) && pace_port_is_on(word) &&
-		    !(found->qp->sample_flags & ESC_SAMPLE_BLIND);
-	struct esc_qp_pace *state = bpf_map_lookup_elem(&qp_pace, &p->key);
-	__u32 stream = p->flags & ESC_OP_REQUEST ? 0 : 1;
+	bool data = (pkt->op_flags & ESC_OP_PAYLOAD) && pace_port_is_on(pkt->ctl) &&
+		    !(pkt->qp->sample_flags & ESC_SAMPLE_NO_FEEDBACK);
+	struct esc_qp_pace *state = bpf_map_lookup_elem(&qp_pace, &pkt->key);
+	__u32 stream = pkt->op_flags & ESC_OP_REQUEST ? 0 : 1;
 	__u64 now_ns, at_ns = 0;
 
 	if (!state) {
 		if (!data)
 			return 0;
-		state = pace_insert(&p->key);
+		state = pace_insert(&pkt->key);
 		if (!state)
 			return 0;
-		found->qp->steer_flags |= ESC_QP_PACED;
+		pkt->qp->steer_flags |= ESC_QP_PACED;
 	}
 	now_ns = bpf_ktime_get_ns();
 	if (data)
-		at_ns = pace_decide(word, state, p, found, now_ns, mark);
-	if (at_ns && (found->what & (FOUND_SAMPLED | FOUND_MESSAGE)))
-		found->what |= FOUND_PACED;
-	/* Somebody else's departure time is kept, if it is one. */
-	if (p->departure_ns > at_ns && p->departure_ns - now_ns < SAMPLE_HOLD_MAX_NS)
-		at_ns = p->departure_ns;
-	if (at_ns < state->ordered_ns[stream])
-		at_ns = state->ordered_ns[stream];
+		at_ns = pace_decide(state, pkt, now_ns);
+	if (at_ns && (pkt->flags & (PKT_SAMPLED | PKT_MESSAGE)))
+		pkt->flags |= PKT_PACED;
+	/* A departure set by another program is kept, if it is one. */
+	if (pkt->departure_ns > at_ns && pkt->departure_ns - now_ns < SAMPLE_DEPARTURE_MAX_NS)
+		at_ns = pkt->departure_ns;
+	if (at_ns < state->last_departure_ns[stream])
+		at_ns = state->last_departure_ns[stream];
 	else
-		state->ordered_ns[stream] = at_ns;
+		state->last_departure_ns[stream] = at_ns;
 	if (at_ns <= now_ns)
 		return 0;
 	if (data)
 		pace_count(state, at_ns - now_ns);
-	pace_move_stamps(p, found, mark, now_ns, at_ns);
+	pace_move_timestamps(pkt, now_ns, at_ns);
 	return at_ns;
 }
 
 /*
- * With ESC_CONTROL_PACE, behind the count. The flag outlasts the ports' bits for a while, so that
- * nothing overtakes what is held when pacing ends. @mark is filled in with FOUND_PACED.
+ * Behind the steer stage. The flag is cleared a second after the bits of the ports, so that no
+ * packet overtakes a delayed one when pacing ends.
  */
-static __always_inline void pace_packet(struct __sk_buff *skb, const struct esc_control *word,
-					const struct esc_packet *p, struct qp_found *found,
-					struct pause_mark *mark)
+static __always_inline int pace_packet(struct __sk_buff *skb, struct pkt_ctx *pkt)
 {
 	__u64 at_ns;
 
-	if (p->flags & ESC_OP_CNP || ESC_TRANSPORT(p->opcode) == ESC_TRANSPORT_UD)
-		return;
-	if (!(found->qp->steer_flags & ESC_QP_PACED) &&
-	    !((p->flags & ESC_OP_PAYLOAD) && pace_port_is_on(word)))
-		return;
-	at_ns = pace_look(word, p, found, mark);
+	if (likely(!(pkt->ctl->flags & ESC_CONTROL_PACE)) || pkt->op_flags & ESC_OP_CNP ||
+	    ESC_TRANSPORT(pkt->opcode) == ESC_TRANSPORT_UD)
+		return ESC_REASON_NONE;
+	if (!(pkt->qp->steer_flags & ESC_QP_PACED) &&
+	    !((pkt->op_flags & ESC_OP_PAYLOAD) && pace_port_is_on(pkt->ctl)))
+		return ESC_REASON_NONE;
+	at_ns = pace_departure(pkt);
 	if (at_ns)
 		skb->tstamp = at_ns;
+	return ESC_REASON_NONE;
 }
 
 #endif

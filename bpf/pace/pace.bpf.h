@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What holding packets and hearing of their delays have in common: a class's rule. */
-#ifndef ESC_BPF_PACE_H
-#define ESC_BPF_PACE_H
+/* Shared by departures and feedback: the rule of a class. */
+#ifndef ESC_BPF_PACE_PACE_H
+#define ESC_BPF_PACE_PACE_H
 
-#include "pacing/pause.h"
 #include "lib/maps.bpf.h"
+#include "pacing/pause.h"
 
 static __always_inline const struct pause_rule *pace_rule(__u32 port, __u32 class)
 {

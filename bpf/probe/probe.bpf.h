@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What sending and answering probes have in common: keys, tags, ages, our own view and anchor. */
-#ifndef ESC_BPF_PROBE_H
-#define ESC_BPF_PROBE_H
+/* Shared by requests and replies: keys, tags, ages, our own clock view and anchor. */
+#ifndef ESC_BPF_PROBE_PROBE_H
+#define ESC_BPF_PROBE_PROBE_H
 
-#include "lib/hook.bpf.h"
+#include "lib/count.bpf.h"
 #include "lib/localtime.bpf.h"
 #include "lib/siphash.bpf.h"
 
-#define PROBE_UDP_BYTES (sizeof(struct esc_udp) + ESC_PROBE_DATAGRAM_BYTES)
+#define PROBE_UDP_BYTES (sizeof(struct udphdr) + ESC_PROBE_DATAGRAM_BYTES)
 #define PROBE_KEYS (ESC_FLEET_HAS_KEY0 | ESC_FLEET_HAS_KEY1)
 
 /* What the tag covers, from the BTH on, in words of SipHash and what is left of it. */
-#define PROBE_SIGNED_BYTES (ESC_BTH_BYTES + __builtin_offsetof(struct esc_probe, tag))
+#define PROBE_SIGNED_BYTES (sizeof(struct esc_bth) + __builtin_offsetof(struct esc_probe, tag))
 #define PROBE_SIGNED_WORDS (PROBE_SIGNED_BYTES / 8)
 _Static_assert(PROBE_SIGNED_BYTES % 8 == 4, "four bytes are left for the last word");
-/* First word that a stamp is in: all before it can be hashed before the time is taken. */
-#define PROBE_WORD_OF(field) ((ESC_BTH_BYTES + __builtin_offsetof(struct esc_probe, field)) / 8)
+/* First word of a timestamp: all before it can be hashed before the clock is read. */
+#define PROBE_WORD_OF(field) ((sizeof(struct esc_bth) + __builtin_offsetof(struct esc_probe, field)) / 8)
 
 static __always_inline struct esc_fleet *probe_fleet(void)
 {
@@ -39,13 +39,13 @@ static __always_inline const __u64 *probe_key(const struct esc_fleet *f, bool se
 	return f->flags & ESC_FLEET_HAS_KEY0 ? f->key[0] : NULL;
 }
 
-/* The key that we tag with. */
+/* The key of our own tags. */
 static __always_inline const __u64 *probe_own_key(const struct esc_fleet *f)
 {
 	return probe_key(f, f->flags & ESC_FLEET_USE_KEY1);
 }
 
-/* What is hashed ends in half a word and the count of all bytes. */
+/* The last word is half a word of data and the number of bytes. */
 static __always_inline __u64 probe_tag_end(struct esc_siphash *h, const __u32 *at, __u32 words,
 					   __u32 bytes)
 {
@@ -53,56 +53,56 @@ static __always_inline __u64 probe_tag_end(struct esc_siphash *h, const __u32 *a
 	return siphash_end(h, at[words * 2] | (__u64)bytes << 56);
 }
 
-/* Goes on from word @from, of which all before is in @h, to the tag. */
+/* Continues at word @from, with all before it in @h, to the tag. */
 static __always_inline __u64 probe_tag_from(struct esc_siphash *h, const void *bth, __u32 from)
 {
 	return probe_tag_end(h, (const __u32 *)bth + from * 2, PROBE_SIGNED_WORDS - from,
 			     PROBE_SIGNED_BYTES);
 }
 
-/* On the wire; 0 for @heard_ns means never. */
-static __always_inline __be32 probe_age_us(__u64 now_ns, __u64 heard_ns)
+/* As on the wire; 0 for @rx_ns means never. */
+static __always_inline __be32 probe_age_us(__u64 now_ns, __u64 rx_ns)
 {
 	__u64 age_us;
 
-	if (!heard_ns)
+	if (!rx_ns)
 		return bpf_htonl(ESC_PROBE_NEVER);
-	/* Another CPU may have stamped later than we did. */
-	if (heard_ns >= now_ns)
+	/* Another CPU may have received a packet since. */
+	if (rx_ns >= now_ns)
 		return 0;
-	age_us = (now_ns - heard_ns) / 1000;
+	age_us = (now_ns - rx_ns) / 1000;
 	return bpf_htonl(age_us < ESC_PROBE_NEVER ? age_us : ESC_PROBE_NEVER - 1);
 }
 
-/* False, and all zero: we have no view, or it was replaced while it was copied. */
+/* False, and all zero: there is no view, or it was replaced while it was copied. */
 static __always_inline bool probe_put_view(struct esc_probe_view *to, const struct esc_fleet *f)
 {
-	const volatile __u64 *turn = &f->view_generation;
-	__u64 generation = *turn;
+	const volatile __u64 *current = &f->view_generation;
+	__u64 generation = *current;
 
 	barrier();
 	*to = f->view[generation & 1];
 	barrier();
-	if (*turn == generation && to->state)
+	if (*current == generation && to->state)
 		return true;
 	__builtin_memset(to, 0, sizeof(*to));
 	return false;
 }
 
-/* All zero: we know nothing of TAI, or what we know was replaced while it was copied. */
+/* All zero: TAI is not known, or the anchor was replaced while it was copied. */
 static __always_inline void probe_put_anchor(struct esc_probe_anchor *to, const struct esc_fleet *f)
 {
-	const volatile __u64 *turn = &f->anchor_generation;
-	__u64 generation = *turn;
+	const volatile __u64 *current = &f->anchor_generation;
+	__u64 generation = *current;
 
 	barrier();
 	*to = f->anchor[generation & 1];
 	barrier();
-	if (*turn != generation || !to->sequence)
+	if (*current != generation || !to->sequence)
 		__builtin_memset(to, 0, sizeof(*to));
 }
 
-/* Of whoever fills a packet: its mesh, and the key that it tags with. */
+/* Our mesh, and the key of our tags. */
 static __always_inline __u8 probe_own_flags(const struct esc_fleet *f)
 {
 	__u8 flags = esc_plane ? ESC_PROBE_PLANE : 0;
@@ -113,8 +113,8 @@ static __always_inline __u8 probe_own_flags(const struct esc_fleet *f)
 }
 
 /*
- * The fields that the filler of a packet says of itself. @kept are the bits of
- * the flags that stay as they are.
+ * The fields of the host that fills in the packet. @kept: bits of the flags that are left
+ * unchanged.
  */
 static __always_inline void probe_put_self(struct esc_probe *probe, const struct esc_fleet *f,
 					   __u8 kept)

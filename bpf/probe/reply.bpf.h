@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Probes that come in: requests are answered in place, replies end in the ring `probes`. */
+/* Received probes: requests become replies in place, replies are recorded in the ring `probes`. */
 #ifndef ESC_BPF_PROBE_REPLY_H
 #define ESC_BPF_PROBE_REPLY_H
 
+#include "lib/parse.bpf.h"
+#include "lib/reason.bpf.h"
 #include "probe/verify.bpf.h"
 
 #define PROBE_HOP_LIMIT 64
@@ -10,13 +12,13 @@
 #define PROBE_OFFSET_MASK 0x3fff
 
 /*
- * Leaves the pointers in @f. @at: of the BTH, whose magic was read. @udp_bytes: of such
- * a datagram, with its UDP header.
+ * Fills in the pointers of @f. @at: of the BTH, whose magic was checked. @udp_bytes: length of
+ * such a datagram, with its UDP header.
  */
-static __always_inline int probe_open(struct xdp_md *xdp, __u64 at, struct probe_frame *f,
-				      __u32 udp_bytes)
+static __always_inline int probe_map_frame(struct xdp_md *xdp, __u64 at, struct probe_frame *f,
+					   __u32 udp_bytes)
 {
-	struct esc_cursor cursor = {
+	struct cursor cursor = {
 		.context = xdp,
 		.skb = false,
 		.start = (void *)(long)xdp->data,
@@ -25,28 +27,28 @@ static __always_inline int probe_open(struct xdp_md *xdp, __u64 at, struct probe
 	};
 	__u16 ethertype;
 
-	at = (at - sizeof(struct esc_udp)) & PROBE_OFFSET_MASK;
+	at = (at - sizeof(struct udphdr)) & PROBE_OFFSET_MASK;
 	barrier_var(at);
 	f->udp = cursor.start + at;
-	if ((void *)f->udp + sizeof(struct esc_udp) > cursor.end)
+	if ((void *)f->udp + sizeof(struct udphdr) > cursor.end)
 		return ESC_REASON_UNREADABLE;
-	if (f->udp->bytes != bpf_htons(udp_bytes))
-		return bpf_ntohs(f->udp->bytes) < udp_bytes ? ESC_REASON_PROBE_SHORT
+	if (f->udp->len != bpf_htons(udp_bytes))
+		return bpf_ntohs(f->udp->len) < udp_bytes ? ESC_REASON_PROBE_SHORT
 							    : ESC_REASON_PROBE_VERSION;
 	if ((void *)f->udp + udp_bytes > cursor.end)
 		return ESC_REASON_UNREADABLE;
 	f->bth = (void *)f->udp + sizeof(*f->udp);
-	f->probe = (void *)f->bth + ESC_BTH_BYTES;
+	f->probe = (void *)f->bth + sizeof(struct esc_bth);
 	f->ethernet = cursor.start;
-	if (parse_ethernet(&cursor, &ethertype) != ESC_PARSE_ON ||
-	    !cursor_has(&cursor, sizeof(struct esc_ipv6)))
+	if (parse_ethernet(&cursor, &ethertype) ||
+	    !cursor_has(&cursor, sizeof(struct ipv6hdr)))
 		return ESC_REASON_UNREADABLE;
 	f->ip = cursor.at;
-	f->ipv6 = ethertype == bpf_htons(ESC_ETHERTYPE_IPV6);
-	return PROBE_GOOD;
+	f->ipv6 = ethertype == bpf_htons(ETH_P_IPV6);
+	return ESC_REASON_NONE;
 }
 
-static __always_inline void probe_turn_ethernet(void *ethernet)
+static __always_inline void probe_swap_ethernet(void *ethernet)
 {
 	__u32 *high = ethernet; /* of the destination, and two bytes of the source */
 	__u16 *words = ethernet;
@@ -61,15 +63,15 @@ static __always_inline void probe_turn_ethernet(void *ethernet)
 	words[5] = to_low;
 }
 
-/* Swapped addresses leave the header's checksum as it was; a new TTL moves it (RFC 1624). */
-static __always_inline void probe_turn_ipv4(struct esc_ipv4 *ip)
+/* Swapped addresses leave the header's checksum unchanged, a new TTL does not (RFC 1624). */
+static __always_inline void probe_swap_ipv4(struct iphdr *ip)
 {
-	__be16 *word = (void *)ip + offsetof(struct esc_ipv4, ttl);
-	__be32 src = ip->src;
+	__be16 *word = (void *)ip + offsetof(struct iphdr, ttl);
+	__be32 src = ip->saddr;
 	__u32 sum = (__u16)~ip->check + (__u16) ~*word;
 
-	ip->src = ip->dst;
-	ip->dst = src;
+	ip->saddr = ip->daddr;
+	ip->daddr = src;
 	ip->ttl = PROBE_HOP_LIMIT;
 	barrier();
 	sum += *word;
@@ -78,9 +80,9 @@ static __always_inline void probe_turn_ipv4(struct esc_ipv4 *ip)
 	ip->check = ~sum;
 }
 
-static __always_inline void probe_turn_ipv6(struct esc_ipv6 *ip)
+static __always_inline void probe_swap_ipv6(struct ipv6hdr *ip)
 {
-	__u64 *src = (void *)ip + offsetof(struct esc_ipv6, src);
+	__u64 *src = (void *)ip + offsetof(struct ipv6hdr, saddr);
 	__u64 high = src[0], low = src[1];
 
 	src[0] = src[2];
@@ -90,29 +92,29 @@ static __always_inline void probe_turn_ipv6(struct esc_ipv6 *ip)
 	ip->hop_limit = PROBE_HOP_LIMIT;
 }
 
-/* Back where it came from, on the ports it came on, as a RoCE ACK goes. */
-static __always_inline void probe_turn(const struct probe_frame *f, __u8 opcode)
+/* Back to the sender, with both ports unchanged as in a RoCE ACK. */
+static __always_inline void probe_reflect(const struct probe_frame *f, __u8 opcode)
 {
-	probe_turn_ethernet(f->ethernet);
+	probe_swap_ethernet(f->ethernet);
 	if (f->ipv6)
-		probe_turn_ipv6(f->ip);
+		probe_swap_ipv6(f->ip);
 	else
-		probe_turn_ipv4(f->ip);
+		probe_swap_ipv4(f->ip);
 	f->udp->check = 0;
 	f->bth->opcode = opcode;
 }
 
-/* How long ago the member that a request asks about was heard. */
-static __always_inline __be32 probe_about_age(const struct esc_probe *probe, __u64 now_ns)
+/* Time since the member that a request queries was last received. */
+static __always_inline __be32 probe_query_age(const struct esc_probe *probe, __u64 now_ns)
 {
 	struct esc_peer *about = NULL;
 
-	if (probe->flags & ESC_PROBE_ASKS)
+	if (probe->flags & ESC_PROBE_QUERY)
 		about = probe_peer(bpf_be64_to_cpu(probe->about));
-	return probe_age_us(now_ns, about ? about->heard_local_ns : 0);
+	return probe_age_us(now_ns, about ? about->received_local_ns : 0);
 }
 
-/* The last that happens to a reply: only what is behind t3 is hashed after t3 is taken. */
+/* t3 is read as late as possible: only what follows it is hashed afterwards. */
 static __always_inline void probe_finish_reply(const struct probe_frame *f,
 					       const struct esc_fleet *own)
 {
@@ -129,19 +131,19 @@ static __always_inline void probe_finish_reply(const struct probe_frame *f,
 		f->probe->tag = probe_tag_from(&h, f->bth, PROBE_WORD_OF(t3));
 }
 
-/* @heard_ns: when the peer was heard before this request. */
-static __always_inline void probe_answer(const struct probe_frame *f, const struct esc_fleet *own,
-					 __u64 heard_ns)
+/* @last_rx_ns: when a packet of the peer arrived before this request. */
+static __always_inline void probe_make_reply(const struct probe_frame *f,
+					     const struct esc_fleet *own, __u64 last_rx_ns)
 {
 	struct esc_probe *probe = f->probe;
 
-	probe_turn(f, ESC_PROBE_OPCODE_REPLY);
+	probe_reflect(f, ESC_PROBE_OPCODE_REPLY);
 	probe->target = probe->sender;
 	probe->echo_epoch = probe->epoch;
 	probe->t2 = bpf_cpu_to_be64(f->local_ns);
-	probe->about_age_us = probe_about_age(probe, f->ktime_ns);
-	probe->heard_age_us = probe_age_us(f->ktime_ns, heard_ns);
-	probe_put_self(probe, own, ESC_PROBE_SECOND | ESC_PROBE_ASKS);
+	probe->about_age_us = probe_query_age(probe, f->ktime_ns);
+	probe->received_age_us = probe_age_us(f->ktime_ns, last_rx_ns);
+	probe_put_self(probe, own, ESC_PROBE_SECOND | ESC_PROBE_QUERY);
 	probe_finish_reply(f, own);
 }
 
@@ -174,7 +176,7 @@ static __always_inline void probe_record_anchor(struct esc_probe_event *event,
 	event->anchor_reserved[2] = 0;
 }
 
-/* False: no room. Nobody is woken: the daemon comes by itself. */
+/* False: the ring is full. No wakeup: the daemon polls. */
 static __noinline bool probe_record(const struct esc_probe *probe, __s64 local_ns,
 				    enum esc_probe_event_kind kind)
 {
@@ -192,9 +194,9 @@ static __noinline bool probe_record(const struct esc_probe *probe, __s64 local_n
 	event->sequence = bpf_ntohl(probe->sequence);
 	event->pair = bpf_ntohl(probe->pair);
 	event->about_age_us = bpf_ntohl(probe->about_age_us);
-	event->heard_age_us = bpf_ntohl(probe->heard_age_us);
+	event->received_age_us = bpf_ntohl(probe->received_age_us);
 	event->about = bpf_be64_to_cpu(probe->about);
-	event->lane = bpf_ntohs(probe->lane);
+	event->path = bpf_ntohs(probe->path);
 	event->kind = kind;
 	event->flags = probe->flags;
 	event->port = esc_port_index;
@@ -207,32 +209,32 @@ static __noinline bool probe_record(const struct esc_probe *probe, __s64 local_n
 	return true;
 }
 
-static __always_inline int probe_take_request(const struct probe_frame *f,
+static __always_inline int probe_handle_request(const struct probe_frame *f,
 					      const struct esc_fleet *own, struct esc_peer *peer)
 {
-	__u64 heard_ns = 0;
-	int result = probe_admit_request(f, peer, own->answer_max_pps, &heard_ns);
+	__u64 last_rx_ns = 0;
+	int result = probe_accept_request(f, peer, own->reply_max_pps, &last_rx_ns);
 
-	if (result != PROBE_GOOD)
+	if (result)
 		return result;
 	if (!probe_record(f->probe, f->local_ns, ESC_PROBE_EVENT_REQUEST))
-		hook_count_reason(ESC_REASON_PROBE_RING_FULL, ESC_HOOK_XDP_INGRESS);
-	probe_answer(f, own, heard_ns);
-	return PROBE_GOOD;
+		reason_count(ESC_REASON_PROBE_RING_FULL, ESC_HOOK_XDP_INGRESS);
+	probe_make_reply(f, own, last_rx_ns);
+	return ESC_REASON_NONE;
 }
 
-static __always_inline int probe_take_reply(const struct probe_frame *f,
+static __always_inline int probe_handle_reply(const struct probe_frame *f,
 					    const struct esc_fleet *own, struct esc_peer *peer)
 {
-	int result = probe_admit_reply(f, own, peer);
+	int result = probe_accept_reply(f, own, peer);
 
-	if (result == PROBE_GOOD && !probe_record(f->probe, f->local_ns, ESC_PROBE_EVENT_REPLY))
+	if (!result && !probe_record(f->probe, f->local_ns, ESC_PROBE_EVENT_REPLY))
 		result = ESC_REASON_PROBE_RING_FULL;
 	return result;
 }
 
-/* A warmer is judged as the pair behind it will be, so that all of this is warm, and forgotten. */
-static __noinline int probe_take(struct xdp_md *xdp, __u64 at)
+/* A warm-up packet is verified as a request, so that all of this is in the cache, and ends. */
+static __noinline int probe_receive(struct xdp_md *xdp, __u64 at)
 {
 	struct probe_frame f = {.ktime_ns = bpf_ktime_get_ns()};
 	const struct esc_fleet *own = probe_fleet();
@@ -242,22 +244,22 @@ static __noinline int probe_take(struct xdp_md *xdp, __u64 at)
 	if (!own)
 		return XDP_PASS;
 	f.local_ns = esc_local_at(f.ktime_ns);
-	result = probe_open(xdp, at, &f, PROBE_UDP_BYTES);
-	if (result == PROBE_GOOD)
-		result = probe_judge(&f, own, &peer);
-	if (result == PROBE_GOOD && peer) {
+	result = probe_map_frame(xdp, at, &f, PROBE_UDP_BYTES);
+	if (!result)
+		result = probe_verify(&f, own, &peer);
+	if (!result && peer) {
 		if (f.bth->opcode == ESC_PROBE_OPCODE_REPLY) {
-			result = probe_take_reply(&f, own, peer);
+			result = probe_handle_reply(&f, own, peer);
 		} else if (f.bth->opcode == ESC_PROBE_OPCODE_REQUEST) {
-			result = probe_take_request(&f, own, peer);
-			if (result == PROBE_GOOD)
+			result = probe_handle_request(&f, own, peer);
+			if (!result)
 				verdict = XDP_TX;
 		} else {
-			result = probe_admit_warmer(&f, peer);
+			result = probe_accept_warmup(&f, peer);
 		}
 	}
-	if (result != PROBE_GOOD)
-		hook_count_reason(result, ESC_HOOK_XDP_INGRESS);
+	if (result)
+		reason_count(result, ESC_HOOK_XDP_INGRESS);
 	return result == ESC_REASON_UNREADABLE ? XDP_PASS : verdict;
 }
 

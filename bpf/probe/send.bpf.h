@@ -1,51 +1,51 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Probes that leave: stamped and tagged, if the daemon's socket marked them.
+ * Probes of the daemon's socket, by their mark: they get a timestamp and a tag.
  * Nothing is written through packet pointers here: that would make the kernel
  * copy the headers of every cloned skb (all of TCP) before the program runs.
  */
 #ifndef ESC_BPF_PROBE_SEND_H
 #define ESC_BPF_PROBE_SEND_H
 
-#include "probe/probe.bpf.h"
 #include "lib/tc.bpf.h"
+#include "probe/probe.bpf.h"
 
 /* From the UDP header to the tag, with the probe where its fields are aligned. */
 struct probe_message {
 	__u32 pad;
-	struct esc_udp udp;
+	struct udphdr udp;
 	struct esc_bth bth;
 	struct esc_probe probe;
 };
 #define PROBE_MESSAGE_BYTES                                                                        \
 	(sizeof(struct probe_message) - __builtin_offsetof(struct probe_message, udp))
 _Static_assert(__builtin_offsetof(struct probe_message, probe) ==
-		       __builtin_offsetof(struct probe_message, bth) + ESC_BTH_BYTES,
-	       "the probe lies just behind its BTH");
+		       __builtin_offsetof(struct probe_message, bth) + sizeof(struct esc_bth),
+	       "the probe follows its BTH");
 
-/* Where the BTH of a probe is, and between whom it goes. False: anything else. */
-static __noinline bool probe_find(struct __sk_buff *skb, struct esc_path_key *way, __u32 *at,
-				  __u8 *opcode)
+/* Offset of a probe's BTH, its addresses and its opcode. False: not a probe. */
+static __noinline bool probe_locate(struct __sk_buff *skb, struct esc_path_key *addresses,
+				    __u32 *at, __u8 *opcode)
 {
-	__u32 bytes = skb->len < ESC_TC_PULL_BYTES ? skb->len : ESC_TC_PULL_BYTES;
-	struct esc_cursor cursor = {.context = skb, .skb = true, .thorough = true};
-	struct esc_packet packet;
+	__u32 bytes = skb->len < TC_PULL_BYTES ? skb->len : TC_PULL_BYTES;
+	struct cursor cursor = {.context = skb, .skb = true, .thorough = true};
+	struct pkt_ctx pkt;
 
 	if (bpf_skb_pull_data(skb, bytes))
 		return false;
 	cursor.start = (void *)(long)skb->data;
 	cursor.end = (void *)(long)skb->data_end;
 	cursor.at = cursor.start;
-	if (esc_parse(&cursor, &packet) != ESC_PARSE_PROBE)
+	if (parse_packet(&cursor, &pkt) != PKT_PROBE)
 		return false;
-	way->src = packet.key.src;
-	way->dst = packet.key.dst;
-	*at = packet.probe_offset;
-	*opcode = packet.opcode;
+	addresses->src = pkt.key.src;
+	addresses->dst = pkt.key.dst;
+	*at = pkt.bth_offset;
+	*opcode = pkt.opcode;
 	return true;
 }
 
-/* t1 is taken as late as can be: only what is behind it is hashed after. */
+/* t1 is read as late as possible: only what follows it is hashed afterwards. */
 static __always_inline void probe_sign(struct probe_message *m, const struct esc_fleet *own)
 {
 	const __u64 *key = probe_own_key(own);
@@ -61,7 +61,7 @@ static __always_inline void probe_sign(struct probe_message *m, const struct esc
 		m->probe.tag = probe_tag_from(&h, &m->bth, PROBE_WORD_OF(t1));
 }
 
-/* False: no request or warmer of ours; it was left as it is. @at: of the UDP header. */
+/* False: not a request or warm-up packet of ours; it is unchanged. @at: of the UDP header. */
 static __noinline bool probe_send_clock(struct __sk_buff *skb, __u32 at)
 {
 	const struct esc_fleet *own = probe_fleet();
@@ -72,13 +72,14 @@ static __noinline bool probe_send_clock(struct __sk_buff *skb, __u32 at)
 	if (!own || bpf_skb_load_bytes(skb, at, &m.udp, PROBE_MESSAGE_BYTES))
 		return false;
 	opcode = m.bth.opcode;
-	if (m.udp.bytes != bpf_htons(PROBE_UDP_BYTES) ||
-	    (opcode != ESC_PROBE_OPCODE_REQUEST && opcode != ESC_PROBE_OPCODE_WARMER))
+	if (m.udp.len != bpf_htons(PROBE_UDP_BYTES) ||
+	    (opcode != ESC_PROBE_OPCODE_REQUEST && opcode != ESC_PROBE_OPCODE_WARMUP))
 		return false;
 	peer = probe_peer(bpf_be64_to_cpu(m.probe.target));
 	m.udp.check = 0;
-	m.probe.heard_age_us = probe_age_us(bpf_ktime_get_ns(), peer ? peer->heard_local_ns : 0);
-	probe_put_self(&m.probe, own, ESC_PROBE_SECOND | ESC_PROBE_ASKS);
+	m.probe.received_age_us =
+		probe_age_us(bpf_ktime_get_ns(), peer ? peer->received_local_ns : 0);
+	probe_put_self(&m.probe, own, ESC_PROBE_SECOND | ESC_PROBE_QUERY);
 	probe_sign(&m, own);
 	if (bpf_skb_store_bytes(skb, at, &m.udp, PROBE_MESSAGE_BYTES, 0))
 		return false;

@@ -2,38 +2,37 @@
 /*
  * The two sequences of PSNs of one direction of a queue pair.
  *
- * A packet whose PSN is the next one is taken at once by the caller; all other
- * packets come here. The functions say whether the packet is to be taken as
- * the sequence's newest (ESC_PSN_TAKE; _ANEW: it begins a new sequence) or was
- * only counted (ESC_PSN_LEAVE: it had passed before; _AHEAD: its turn has not come).
+ * The caller handles the packet that is next in order; all others are checked
+ * here. PSN_IN_ORDER and PSN_RESYNC advance the sequence to the packet, the
+ * other results leave it where it was.
  *
  * Requests at the receiver follow the RC responder (linux
  * drivers/infiniband/sw/rxe/rxe_resp.c, check_psn): it waits at a gap. A UC
- * responder does not wait, and neither does what a sender's own packets tell
- * of it: there the sequence goes on behind the gap.
+ * responder does not wait, and neither does a sender's own sequence: it
+ * continues behind the gap.
  */
 #ifndef ESC_BPF_QP_PSN_H
 #define ESC_BPF_QP_PSN_H
 
-#include "lib/packet.bpf.h"
+#include "lib/count.bpf.h"
 
-#define ESC_PSN_LEAVE 0
-#define ESC_PSN_TAKE 1
-#define ESC_PSN_ANEW 2
-#define ESC_PSN_AHEAD 3
+enum psn_result {
+	PSN_DUPLICATE, /* has passed before */
+	PSN_IN_ORDER,
+	PSN_RESYNC, /* begins a new sequence */
+	PSN_AHEAD,  /* behind an open gap: the responder drops it */
+};
 
-#define psn_is_taken(judged) ((judged) == ESC_PSN_TAKE || (judged) == ESC_PSN_ANEW)
+#define psn_advances(result) ((result) == PSN_IN_ORDER || (result) == PSN_RESYNC)
 
-/* A queue pair's window is far smaller: beyond it the number was reused. */
+/* A queue pair's window is far smaller: further away the number was reused. */
 #define ESC_PSN_RESYNC_DISTANCE 65536
 #define ESC_PSN_RESYNC_RUN 32768
 
 #define ESC_PMTU_MIN 256
 #define ESC_PMTU_MAX 4096
 
-#define count(field, n) ((void)__sync_fetch_and_add(&(field), n))
-
-/* How far @psn is ahead of @next, in the 24-bit circle. */
+/* How far @psn is ahead of @next, modulo 2^24. */
 static __always_inline __s32 psn_distance(__u32 psn, __u32 next)
 {
 	return (__s32)((psn - next) << 8) >> 8;
@@ -44,7 +43,7 @@ static __always_inline __u32 psn_add(__u32 psn, __u32 n)
 	return (psn + n) & ESC_PSN_MASK;
 }
 
-/* PSNs that a READ of @bytes takes: one for each packet of its answer. */
+/* PSNs that a READ of @bytes takes: one for each packet of its response. */
 static __always_inline __u32 read_psns(__u32 bytes, __u32 pmtu)
 {
 	return bytes ? (bytes - 1) / pmtu + 1 : 1;
@@ -58,8 +57,8 @@ static __always_inline void psn_resync(struct esc_qp *qp, struct esc_psn_stream 
 	s->read_bytes = 0;
 }
 
-/* True when the packet, being away from `next`, shows that the sequence began anew. */
-static __always_inline bool psn_is_elsewhere(struct esc_psn_stream *s, __u32 psn, __s32 ahead)
+/* True when the packet, being away from `next`, shows that the sequence restarted. */
+static __always_inline bool psn_is_restart(struct esc_psn_stream *s, __u32 psn, __s32 ahead)
 {
 	if (ahead > ESC_PSN_RESYNC_DISTANCE || ahead < -ESC_PSN_RESYNC_DISTANCE)
 		return true;
@@ -67,32 +66,32 @@ static __always_inline bool psn_is_elsewhere(struct esc_psn_stream *s, __u32 psn
 	return s->off_run >= ESC_PSN_RESYNC_RUN;
 }
 
-static __always_inline int psn_leave_behind(struct esc_qp *qp, enum esc_direction direction)
+static __always_inline int psn_count_duplicate(struct esc_qp *qp, enum esc_direction direction)
 {
 	if (direction == ESC_DIRECTION_RX)
 		count(qp->duplicates, 1);
 	else
 		count(qp->retransmits, 1);
-	return ESC_PSN_LEAVE;
+	return PSN_DUPLICATE;
 }
 
-static __always_inline int psn_jump(struct esc_qp *qp, struct esc_psn_stream *s, __s32 ahead)
+static __always_inline int psn_count_gap(struct esc_qp *qp, struct esc_psn_stream *s, __s32 ahead)
 {
 	count(qp->psn_gaps, 1);
 	count(qp->psn_missing, ahead);
 	s->flags = ESC_PSN_VALID;
-	return ESC_PSN_TAKE;
+	return PSN_IN_ORDER;
 }
 
 /*
- * What a READ request just before makes of the next PSN. Without a known path
- * MTU the number of its answers is one of five; the PSN of the request that
- * follows, or of a retry of its later part, tells which. With a path MTU that
- * was learned in that way, a fresh request inside the READ's range shows that
- * it was learned too small, behind a gap.
+ * The next PSN behind a READ request. Without a known path MTU the number of
+ * its responses is one of five; the PSN of the request that follows, or of a
+ * retry of its later part, shows which. With a path MTU that was learned in that
+ * way, a new request inside the READ's range shows that it was learned too
+ * small, behind a gap.
  *
  * @retry_bytes: RETH length when this packet is a READ request, else 0.
- * Returns the PSN that was to be expected.
+ * Returns the expected PSN.
  */
 static __always_inline __u32 read_expect(struct esc_qp *qp, struct esc_psn_stream *s, __u32 psn,
 					 __u32 retry_bytes)
@@ -137,8 +136,8 @@ static __always_inline __u32 read_expect(struct esc_qp *qp, struct esc_psn_strea
 	return psn_add(start, below ? below : read_psns(bytes, ESC_PMTU_MAX));
 }
 
-/* A request whose PSN is not plainly the next. */
-static __noinline int psn_judge_request(struct esc_qp *qp, __u32 psn, __u32 retry_bytes,
+/* A request that is not plainly the next. @waits: the sequence stops at a gap. */
+static __noinline int psn_check_request(struct esc_qp *qp, __u32 psn, __u32 retry_bytes,
 					enum esc_direction direction, bool waits)
 {
 	struct esc_psn_stream *s = &qp->requests;
@@ -147,34 +146,34 @@ static __noinline int psn_judge_request(struct esc_qp *qp, __u32 psn, __u32 retr
 
 	if (!(s->flags & ESC_PSN_VALID)) {
 		s->flags = ESC_PSN_VALID;
-		return ESC_PSN_ANEW;
+		return PSN_RESYNC;
 	}
 	expected = s->read_bytes ? read_expect(qp, s, psn, retry_bytes) : s->next;
 	ahead = psn_distance(psn, expected);
 	if (ahead == 0) {
 		s->flags &= ~ESC_PSN_GAP;
-		return ESC_PSN_TAKE;
+		return PSN_IN_ORDER;
 	}
-	if (psn_is_elsewhere(s, psn, ahead)) {
+	if (psn_is_restart(s, psn, ahead)) {
 		psn_resync(qp, s);
-		return ESC_PSN_ANEW;
+		return PSN_RESYNC;
 	}
 	s->last = psn;
 	if (ahead < 0)
-		return psn_leave_behind(qp, direction);
+		return psn_count_duplicate(qp, direction);
 	if (!waits)
-		return psn_jump(qp, s, ahead);
+		return psn_count_gap(qp, s, ahead);
 	count(qp->out_of_sequence, 1);
 	if (!(s->flags & ESC_PSN_GAP)) {
 		s->flags |= ESC_PSN_GAP;
 		count(qp->psn_gaps, 1);
 		count(qp->psn_missing, ahead);
 	}
-	return ESC_PSN_AHEAD;
+	return PSN_AHEAD;
 }
 
 /* A READ response whose PSN is not the next. A FIRST or ONLY may follow any ACK. */
-static __noinline int psn_judge_response(struct esc_qp *qp, __u32 psn, bool start,
+static __noinline int psn_check_response(struct esc_qp *qp, __u32 psn, bool start,
 					 enum esc_direction direction)
 {
 	struct esc_psn_stream *s = &qp->responses;
@@ -182,36 +181,36 @@ static __noinline int psn_judge_response(struct esc_qp *qp, __u32 psn, bool star
 
 	if (!(s->flags & ESC_PSN_VALID)) {
 		s->flags = ESC_PSN_VALID;
-		return ESC_PSN_ANEW;
+		return PSN_RESYNC;
 	}
-	if (psn_is_elsewhere(s, psn, ahead)) {
+	if (psn_is_restart(s, psn, ahead)) {
 		psn_resync(qp, s);
-		return ESC_PSN_ANEW;
+		return PSN_RESYNC;
 	}
 	s->last = psn;
 	if (ahead < 0)
-		return psn_leave_behind(qp, direction);
-	return start ? ESC_PSN_TAKE : psn_jump(qp, s, ahead);
+		return psn_count_duplicate(qp, direction);
+	return start ? PSN_IN_ORDER : psn_count_gap(qp, s, ahead);
 }
 
-/* An ACK stands for all before it, so it only advances the sequence. */
-static __noinline int psn_judge_ack(struct esc_qp *qp, __u32 psn)
+/* An ACK acknowledges all before it, so it only advances the sequence. */
+static __noinline int psn_check_ack(struct esc_qp *qp, __u32 psn)
 {
 	struct esc_psn_stream *s = &qp->responses;
 	__s32 ahead = psn_distance(psn, s->next);
 
 	if (!(s->flags & ESC_PSN_VALID)) {
 		s->flags = ESC_PSN_VALID;
-		return ESC_PSN_ANEW;
+		return PSN_RESYNC;
 	}
 	if (ahead > ESC_PSN_RESYNC_DISTANCE || ahead < -ESC_PSN_RESYNC_DISTANCE) {
 		psn_resync(qp, s);
-		return ESC_PSN_ANEW;
+		return PSN_RESYNC;
 	}
 	if (ahead < 0)
-		return ESC_PSN_LEAVE;
+		return PSN_DUPLICATE;
 	s->flags &= ~ESC_PSN_MESSAGE;
-	return ESC_PSN_TAKE;
+	return PSN_IN_ORDER;
 }
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A packet's entry in `qps`. What several CPUs may count at once is added
- * atomically; the PSN state is plain (README.md has the race). The common
- * packet, next in order, runs straight through; the rest is out of line.
+ * The account stage: a packet's entry in `qps`. What several CPUs may count at
+ * once is added atomically; the PSN state is plain (README.md has the race). The
+ * common packet, next in order, runs straight through; the rest is out of line.
  */
-#ifndef ESC_BPF_QP_H
-#define ESC_BPF_QP_H
+#ifndef ESC_BPF_QP_QP_H
+#define ESC_BPF_QP_QP_H
 
 #include "qp/sample.bpf.h"
 
@@ -53,84 +53,83 @@ static __always_inline void message_count(struct esc_qp *qp, __u32 bytes)
 		qp->message_max = bytes;
 }
 
-/* A packet in order of a SEND, a WRITE or a READ response. @timed: messages may be. */
-static __always_inline void message_add(struct esc_qp *qp, struct esc_psn_stream *s,
-					const struct esc_packet *p, bool timed,
-					struct qp_found *found)
+/* A packet in order of a SEND, a WRITE or a READ response. @timed: its message may be timed. */
+static __always_inline void message_add(struct esc_psn_stream *s, struct pkt_ctx *pkt, bool timed)
 {
-	__u32 bytes = p->payload_bytes;
+	__u32 bytes = pkt->payload_bytes;
+	struct esc_qp *qp = pkt->qp;
 	bool whole = true;
 
-	if (!(p->flags & ESC_OP_START)) {
+	if (!(pkt->op_flags & ESC_OP_START)) {
 		bytes += s->message_bytes;
 		whole = s->flags & ESC_PSN_MESSAGE;
 	} else if (timed) {
-		sample_begin_message(qp, p, found);
+		sample_begin_message(qp, pkt);
 	}
-	if (!(p->flags & ESC_OP_END)) {
+	if (!(pkt->op_flags & ESC_OP_END)) {
 		s->message_bytes = bytes;
-		if (p->flags & ESC_OP_START)
+		if (pkt->op_flags & ESC_OP_START)
 			s->flags |= ESC_PSN_MESSAGE;
 		return;
 	}
 	s->flags &= ~ESC_PSN_MESSAGE;
 	if (timed)
-		sample_end_message(qp, p, whole, bytes, found);
-	/* A UC responder drops what it has not whole. */
-	if (!whole && ESC_TRANSPORT(p->opcode) == ESC_TRANSPORT_UC)
+		sample_end_message(qp, pkt, whole, bytes);
+	/* A UC responder drops a message with a gap. */
+	if (!whole && ESC_TRANSPORT(pkt->opcode) == ESC_TRANSPORT_UC)
 		return;
 	count(qp->messages, 1);
 	if (whole)
 		message_count(qp, bytes);
 }
 
-static __always_inline void pmtu_learn(struct esc_qp *qp, const struct esc_packet *p)
+static __always_inline void pmtu_learn(struct esc_qp *qp, const struct pkt_ctx *pkt)
 {
-	__u32 bytes = p->payload_bytes;
+	__u32 bytes = pkt->payload_bytes;
 
-	if (p->flags & ESC_OP_END || bytes == qp->pmtu)
+	if (pkt->op_flags & ESC_OP_END || bytes == qp->pmtu)
 		return;
 	if (bytes >= ESC_PMTU_MIN && bytes <= ESC_PMTU_MAX && !(bytes & (bytes - 1)))
 		qp->pmtu = bytes;
 }
 
-/* How the packet's PSN was judged: ESC_PSN_*. */
-static __always_inline int qp_add_request(struct esc_qp *qp, const struct esc_packet *p,
-					  enum esc_direction direction, bool timed,
-					  struct qp_found *found)
+static __always_inline int qp_add_request(struct pkt_ctx *pkt, enum esc_direction direction,
+					  bool timed)
 {
+	bool read = pkt->op_flags & ESC_OP_READ_REQUEST, waits;
+	struct esc_qp *qp = pkt->qp;
 	struct esc_psn_stream *s = &qp->requests;
-	bool read = p->flags & ESC_OP_READ_REQUEST, waits;
 	__u32 span = 1, read_bytes = 0;
-	int judged = ESC_PSN_TAKE;
+	int result = PSN_IN_ORDER;
 
-	if (unlikely(ESC_TRANSPORT(p->opcode) == ESC_TRANSPORT_UD)) {
-		message_add(qp, s, p, false, found);
-		return judged;
+	if (unlikely(ESC_TRANSPORT(pkt->opcode) == ESC_TRANSPORT_UD)) {
+		message_add(s, pkt, false);
+		return result;
 	}
-	if (unlikely(p->psn != s->next || (s->read_bytes && !qp->pmtu) ||
+	if (unlikely(pkt->psn != s->next || (s->read_bytes && !qp->pmtu) ||
 		     (s->flags & (ESC_PSN_VALID | ESC_PSN_GAP)) != ESC_PSN_VALID)) {
 		waits = direction == ESC_DIRECTION_RX &&
-			ESC_TRANSPORT(p->opcode) != ESC_TRANSPORT_UC;
-		judged = psn_judge_request(qp, p->psn, read ? p->read_bytes : 0, direction, waits);
-		if (!psn_is_taken(judged))
-			return judged;
+			ESC_TRANSPORT(pkt->opcode) != ESC_TRANSPORT_UC;
+		result = psn_check_request(qp, pkt->psn, read ? pkt->read_bytes : 0, direction,
+					   waits);
+		if (!psn_advances(result))
+			return result;
 	}
 	if (unlikely(read)) {
 		if (qp->pmtu)
-			span = read_psns(p->read_bytes, qp->pmtu);
-		if (p->read_bytes > ESC_PMTU_MIN)
-			read_bytes = p->read_bytes;
+			span = read_psns(pkt->read_bytes, qp->pmtu);
+		if (pkt->read_bytes > ESC_PMTU_MIN)
+			read_bytes = pkt->read_bytes;
 	}
-	s->next = psn_add(p->psn, span);
-	s->last = p->psn;
+	s->next = psn_add(pkt->psn, span);
+	s->last = pkt->psn;
 	s->off_run = 0;
 	s->read_bytes = read_bytes;
-	if (p->flags & ESC_OP_PAYLOAD) {
-		pmtu_learn(qp, p);
-		message_add(qp, s, p, timed, found);
+	if (pkt->op_flags & ESC_OP_PAYLOAD) {
+		pmtu_learn(qp, pkt);
+		message_add(s, pkt, timed);
 	}
-	return judged;
+	return result;
 }
 
 static __noinline int qp_count_nak(struct esc_qp *qp, __u32 syndrome)
@@ -165,121 +164,128 @@ static __always_inline bool qp_count_aeth(struct esc_qp *qp, __u32 aeth)
 	return false;
 }
 
-static __always_inline int qp_add_response(struct esc_qp *qp, const struct esc_packet *p,
-					   enum esc_direction direction, bool timed,
-					   struct qp_found *found)
+static __always_inline int qp_add_response(struct pkt_ctx *pkt, enum esc_direction direction,
+					   bool timed)
 {
+	bool read = pkt->op_flags & ESC_OP_PAYLOAD;
+	struct esc_qp *qp = pkt->qp;
 	struct esc_psn_stream *s = &qp->responses;
-	bool read = p->flags & ESC_OP_PAYLOAD;
-	int judged = ESC_PSN_TAKE;
+	int result = PSN_IN_ORDER;
 
-	/* A NAK's PSN is the one waited for: it tells nothing of what was answered. */
-	if (!read && !qp_count_aeth(qp, p->aeth))
-		return judged;
-	if (unlikely(p->psn != s->next || !(s->flags & ESC_PSN_VALID))) {
-		judged = read ? psn_judge_response(qp, p->psn, p->flags & ESC_OP_START, direction)
-			      : psn_judge_ack(qp, p->psn);
-		if (!psn_is_taken(judged))
-			return judged;
+	/* A NAK's PSN is the one expected: it does not show what was acknowledged. */
+	if (!read && !qp_count_aeth(qp, pkt->aeth))
+		return result;
+	if (unlikely(pkt->psn != s->next || !(s->flags & ESC_PSN_VALID))) {
+		result = read ? psn_check_response(qp, pkt->psn, pkt->op_flags & ESC_OP_START,
+						   direction)
+			      : psn_check_ack(qp, pkt->psn);
+		if (!psn_advances(result))
+			return result;
 	}
-	s->next = psn_add(p->psn, 1);
-	s->last = p->psn;
+	s->next = psn_add(pkt->psn, 1);
+	s->last = pkt->psn;
 	s->off_run = 0;
 	if (read) {
-		pmtu_learn(qp, p);
-		message_add(qp, s, p, timed, found);
+		pmtu_learn(qp, pkt);
+		message_add(s, pkt, timed);
 	}
-	return judged;
+	return result;
 }
 
-/* The entry that was not there. Another CPU may have been first. */
-static __noinline struct esc_qp *qp_insert(const struct esc_packet *p, __u32 sample_mask)
+/* A new entry, NULL when the table is full. Another CPU may have been first. */
+static __noinline struct esc_qp *qp_insert(const struct pkt_ctx *pkt, __u32 sample_mask)
 {
-	long error = bpf_map_update_elem(&qps, &p->key, &qp_empty, BPF_NOEXIST);
-	struct esc_qp *qp = bpf_map_lookup_elem(&qps, &p->key);
+	long error = bpf_map_update_elem(&qps, &pkt->key, &qp_empty, BPF_NOEXIST);
+	struct esc_qp *qp = bpf_map_lookup_elem(&qps, &pkt->key);
 
 	if (qp && !error) {
 		qp->first_local_ns = bpf_ktime_get_ns();
-		qp->ip_version = p->ip_version;
-		qp->port = p->key.port;
+		qp->ip_version = pkt->ip_version;
+		qp->port = pkt->key.port;
 		qp->sample_mask = sample_mask & ESC_SAMPLE_MASK_MAX;
 	}
 	return qp;
 }
 
-static __always_inline void qp_count_common(struct esc_qp *qp, const struct esc_packet *p)
+static __always_inline void qp_count_packet(struct esc_qp *qp, const struct pkt_ctx *pkt)
 {
 	count(qp->packets, 1);
-	count(qp->bytes, p->bytes);
-	if (p->payload_bytes)
-		count(qp->payload_bytes, p->payload_bytes);
-	if (unlikely(p->ecn)) {
-		if (p->ecn == ESC_ECN_CE)
+	count(qp->bytes, pkt->bytes);
+	if (pkt->payload_bytes)
+		count(qp->payload_bytes, pkt->payload_bytes);
+	if (unlikely(pkt->ecn)) {
+		if (pkt->ecn == INET_ECN_CE)
 			count(qp->ce, 1);
 		else
 			count(qp->ect, 1);
 	}
 }
 
-/* A CNP has no transport of its own, and its source port is the NIC's choice. */
-static __always_inline void qp_note_path(struct esc_qp *qp, const struct esc_packet *p)
+/* Not of a CNP: it has no transport of its own, and the NIC chooses its source port. */
+static __always_inline void qp_update_path(struct esc_qp *qp, const struct pkt_ctx *pkt)
 {
-	qp->transport = ESC_TRANSPORT(p->opcode);
-	if (likely(qp->sport == p->sport))
+	qp->transport = ESC_TRANSPORT(pkt->opcode);
+	if (likely(qp->sport == pkt->sport))
 		return;
 	if (qp->sport)
 		count(qp->sport_changes, 1);
-	qp->sport = p->sport;
+	qp->sport = pkt->sport;
 }
 
-/* What the PSN's judgement means for a sample. */
-static __always_inline void qp_judge_sample(struct qp_found *found, const struct esc_packet *p,
-					    const struct esc_control *word, int judged)
+/* @result: of the packet's PSN. */
+static __always_inline void qp_update_sample(struct pkt_ctx *pkt, int result)
 {
-	if (unlikely(judged == ESC_PSN_LEAVE)) {
-		found->what = p->flags & (ESC_OP_REQUEST | ESC_OP_PAYLOAD) ? FOUND_REPEATED : 0;
+	if (unlikely(result == PSN_DUPLICATE)) {
+		pkt->flags =
+			pkt->op_flags & (ESC_OP_REQUEST | ESC_OP_PAYLOAD) ? PKT_DUPLICATE : 0;
 		return;
 	}
-	if (judged == ESC_PSN_ANEW)
-		found->what |= FOUND_ANEW;
-	if (found->what & FOUND_SAMPLED)
-		sample_stamp(found->qp, p, word, found->now_ns);
+	if (result == PSN_RESYNC)
+		pkt->flags |= PKT_RESYNC;
+	if (pkt->flags & PKT_SAMPLED)
+		sample_update(pkt);
 }
 
-/* Counts the packet to its entry, and says in @found what else is to be done with it. */
-static __always_inline void qp_account(const struct esc_packet *p, const struct esc_control *word,
-				       enum esc_direction direction, struct qp_found *found)
+/* With the key complete: fills in the entry and what later stages have to do. */
+static __always_inline int qp_account(struct pkt_ctx *pkt, enum esc_direction direction)
 {
-	struct esc_qp *qp = bpf_map_lookup_elem(&qps, &p->key);
-	bool timed = word->flags & ESC_CONTROL_RECEIPTS;
-	int judged;
+	struct esc_qp *qp = bpf_map_lookup_elem(&qps, &pkt->key);
+	bool timed = pkt->ctl->flags & ESC_CONTROL_RECEIPTS;
+	int result;
 
-	found->what = 0;
-	found->now_ns = 0;
-	found->qp = qp;
+	pkt->flags = 0;
+	pkt->now_ns = 0;
 	if (unlikely(!qp)) {
-		qp = found->qp = qp_insert(p, word->sample_mask);
-		if (!qp) {
-			found->what = FOUND_NO_ROOM;
-			return;
-		}
+		qp = qp_insert(pkt, pkt->ctl->sample_mask);
+		if (!qp)
+			return ESC_REASON_QP_TABLE_FULL;
 	}
-	if (unlikely(sample_is_chosen(p, qp->sample_mask))) {
-		found->now_ns = sample_time(p);
-		found->what = FOUND_SAMPLED;
+	pkt->qp = qp;
+	if (unlikely(sample_is_selected(pkt, qp->sample_mask))) {
+		pkt->now_ns = sample_time(pkt);
+		pkt->flags = PKT_SAMPLED;
 	}
-	qp_count_common(qp, p);
-	if (unlikely(p->flags & ESC_OP_CNP)) {
+	qp_count_packet(qp, pkt);
+	if (unlikely(pkt->op_flags & ESC_OP_CNP)) {
 		count(qp->cnps, 1);
-		return;
+		return ESC_REASON_NONE;
 	}
-	qp_note_path(qp, p);
-	if (likely(p->flags & ESC_OP_REQUEST))
-		judged = qp_add_request(qp, p, direction, timed, found);
+	qp_update_path(qp, pkt);
+	if (likely(pkt->op_flags & ESC_OP_REQUEST))
+		result = qp_add_request(pkt, direction, timed);
 	else
-		judged = qp_add_response(qp, p, direction, timed, found);
-	if (unlikely(found->what || judged != ESC_PSN_TAKE))
-		qp_judge_sample(found, p, word, judged);
+		result = qp_add_response(pkt, direction, timed);
+	if (unlikely(pkt->flags || result != PSN_IN_ORDER))
+		qp_update_sample(pkt, result);
+	return ESC_REASON_NONE;
+}
+
+/* Counts a RoCEv2 packet to its interface and its queue pair. */
+static __always_inline int account_packet(struct pkt_ctx *pkt, enum esc_hook hook)
+{
+	packet_set_key(pkt, hook_direction(hook), esc_port_index);
+	port_count(pkt, hook_direction(hook));
+	return qp_account(pkt, hook_direction(hook));
 }
 
 #endif

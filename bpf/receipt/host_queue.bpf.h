@@ -1,104 +1,105 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A noted packet on its way through the qdisc. The table is as rx_timestamp.bpf.h's:
- * a slot is claimed, filled and named, and whoever clears the name has it.
+ * A sampled packet on its way through the qdisc. The table is as that of rx_timestamp.bpf.h:
+ * a slot is claimed, filled and given its id, and the CPU that clears the id owns it.
  */
 #ifndef ESC_BPF_RECEIPT_HOST_QUEUE_H
 #define ESC_BPF_RECEIPT_HOST_QUEUE_H
 
 #include "receipt/receipt.bpf.h"
 
-/* What the qdisc dropped never comes out; nothing waits there for longer. */
-#define HOSTQUEUE_STALE_NS 1000000000ll
-#define HOSTQUEUE_LOOKS 16 /* for one that sweeps */
+/* A packet that the qdisc dropped never leaves; none waits there for longer. */
+#define HOST_QUEUE_STALE_NS 1000000000ll
+#define HOST_QUEUE_MISSES 16 /* for one slot that is swept */
 
-static __always_inline struct esc_host_queue *hostqueue_table(void)
+static __always_inline struct esc_host_queue *host_queue_get(void)
 {
 	__u32 zero = 0;
 
 	return bpf_map_lookup_elem(&host_queue, &zero);
 }
 
-static __always_inline struct esc_host_slot *hostqueue_slot(struct esc_host_queue *table,
-							    const struct esc_packet *p)
+static __always_inline struct esc_host_slot *host_queue_slot(struct esc_host_queue *table,
+							     const struct pkt_ctx *pkt)
 {
-	__u32 block = (packet_flow(p) >> 40) % (ESC_HOST_SLOTS / ESC_SENT_NOTES);
+	__u32 block = (packet_flow_hash(pkt) >> 40) % (ESC_HOST_SLOTS / ESC_TX_RECORDS);
 
-	return &table->slots[block * ESC_SENT_NOTES + ESC_SENT_INDEX(p->psn)];
+	return &table->slots[block * ESC_TX_RECORDS + ESC_TX_RECORD_INDEX(pkt->psn)];
 }
 
-static __always_inline bool hostqueue_change(struct esc_host_slot *slot, __u64 id, __u64 to)
+static __always_inline bool host_queue_change(struct esc_host_slot *slot, __u64 id, __u64 to)
 {
 	return __sync_val_compare_and_swap(&slot->id, id, to) == id;
 }
 
-static __always_inline bool hostqueue_is_stale(const struct esc_host_slot *slot, __u64 now_ns)
+static __always_inline bool host_queue_is_stale(const struct esc_host_slot *slot, __u64 now_ns)
 {
-	return (__s64)(now_ns - slot->tx_ktime_ns) > HOSTQUEUE_STALE_NS;
+	return (__s64)(now_ns - slot->tx_ktime_ns) > HOST_QUEUE_STALE_NS;
 }
 
-/* The packet was noted at @index of its ring. */
-static __always_inline void hostqueue_put(const struct esc_packet *p, __u32 index,
-					  __u64 tx_ktime_ns)
+/* The packet has the record at @index of its ring. */
+static __always_inline void host_queue_add(const struct pkt_ctx *pkt, __u32 index,
+					   __u64 tx_ktime_ns)
 {
-	struct esc_host_queue *table = hostqueue_table();
+	struct esc_host_queue *table = host_queue_get();
 	struct esc_host_slot *slot;
-	__u64 id, was;
+	__u64 id, old;
 
 	if (!table || likely(!table->on))
 		return;
-	id = packet_id(p);
-	slot = hostqueue_slot(table, p);
-	was = slot->id;
-	if (was == ESC_RX_SLOT_BUSY ||
-	    (was != ESC_RX_SLOT_FREE && !hostqueue_is_stale(slot, tx_ktime_ns)))
+	id = packet_hash(pkt);
+	slot = host_queue_slot(table, pkt);
+	old = slot->id;
+	if (old == ESC_RX_SLOT_BUSY ||
+	    (old != ESC_RX_SLOT_FREE && !host_queue_is_stale(slot, tx_ktime_ns)))
 		return;
-	if (!hostqueue_change(slot, was, ESC_RX_SLOT_BUSY))
+	if (!host_queue_change(slot, old, ESC_RX_SLOT_BUSY))
 		return;
 	slot->tx_ktime_ns = tx_ktime_ns;
-	slot->key = p->key;
+	slot->key = pkt->key;
 	slot->index = index;
-	if (was == ESC_RX_SLOT_FREE)
+	if (old == ESC_RX_SLOT_FREE)
 		count(table->pending, 1);
-	hostqueue_change(slot, ESC_RX_SLOT_BUSY, id);
+	host_queue_change(slot, ESC_RX_SLOT_BUSY, id);
 }
 
-static __always_inline void hostqueue_sweep(struct esc_host_queue *table, __u32 turn, __u64 now_ns)
+static __always_inline void host_queue_sweep(struct esc_host_queue *table, __u32 index,
+					     __u64 now_ns)
 {
-	struct esc_host_slot *slot = &table->slots[turn % ESC_HOST_SLOTS];
+	struct esc_host_slot *slot = &table->slots[index % ESC_HOST_SLOTS];
 	__u64 id = slot->id;
 
-	if (id > ESC_RX_SLOT_BUSY && hostqueue_is_stale(slot, now_ns) &&
-	    hostqueue_change(slot, id, ESC_RX_SLOT_FREE))
+	if (id > ESC_RX_SLOT_BUSY && host_queue_is_stale(slot, now_ns) &&
+	    host_queue_change(slot, id, ESC_RX_SLOT_FREE))
 		count(table->pending, -1);
 }
 
-/* The packet leaves the qdisc: its note gets the time that it waited there. */
-static __always_inline void hostqueue_leave(struct esc_host_queue *table,
-					    const struct esc_packet *p, __u64 now_ns)
+/* The packet leaves the qdisc: its record gets the time that it waited there. */
+static __always_inline void host_queue_leave(struct esc_host_queue *table,
+					     const struct pkt_ctx *pkt, __u64 now_ns)
 {
-	__u64 id = packet_id(p);
-	struct esc_host_slot *slot = hostqueue_slot(table, p), found;
+	__u64 id = packet_hash(pkt);
+	struct esc_host_slot *slot = host_queue_slot(table, pkt), found;
+	struct esc_tx_record *record;
 	struct esc_qp_sent *sent;
-	struct esc_sent_note *note;
-	__u32 turn;
+	__u32 misses;
 
 	if (slot->id != id) {
-		turn = ++table->looks;
-		if (!(turn % HOSTQUEUE_LOOKS))
-			hostqueue_sweep(table, turn / HOSTQUEUE_LOOKS, now_ns);
+		misses = ++table->misses;
+		if (!(misses % HOST_QUEUE_MISSES))
+			host_queue_sweep(table, misses / HOST_QUEUE_MISSES, now_ns);
 		return;
 	}
 	found = *slot;
-	if (!hostqueue_change(slot, id, ESC_RX_SLOT_FREE))
+	if (!host_queue_change(slot, id, ESC_RX_SLOT_FREE))
 		return;
 	count(table->pending, -1);
 	sent = bpf_map_lookup_elem(&qp_sent, &found.key);
 	if (!sent)
 		return;
-	note = &sent->notes[found.index % ESC_SENT_NOTES];
-	if (note->tx_ktime_ns == found.tx_ktime_ns && (__s64)(now_ns - found.tx_ktime_ns) > 0)
-		note->queue_ns = saturate_ns(now_ns - found.tx_ktime_ns);
+	record = &sent->records[found.index % ESC_TX_RECORDS];
+	if (record->tx_ktime_ns == found.tx_ktime_ns && (__s64)(now_ns - found.tx_ktime_ns) > 0)
+		record->queue_ns = saturate_ns(now_ns - found.tx_ktime_ns);
 }
 
 #endif

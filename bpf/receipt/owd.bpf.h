@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What a receipt that matched a note tells of its queue pair. */
+/* A receipt that matched its tx record: the delays of its queue pair. */
 #ifndef ESC_BPF_RECEIPT_OWD_H
 #define ESC_BPF_RECEIPT_OWD_H
 
 #include "receipt/receipt.bpf.h"
 
-/* One receipt with its note. Times in ns. */
+/* One receipt with its tx record. Times in ns. */
 struct owd_sample {
 	__s64 delay_ns;
 	__s64 message_delay_ns;
@@ -22,7 +22,7 @@ struct owd_sample {
 	bool ce;
 };
 
-/* The window that it falls into; one that is of the past is begun anew. */
+/* The current window; an expired one is cleared. */
 static __always_inline struct esc_owd_window *owd_window(struct esc_qp_owd *owd, __u64 ktime_ns)
 {
 	__u32 number = ktime_ns >> ESC_OWD_WINDOW_SHIFT;

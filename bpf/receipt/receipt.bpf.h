@@ -1,54 +1,55 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What noting, making and taking receipts have in common: whom they are for, and their tag. */
-#ifndef ESC_BPF_RECEIPT_H
-#define ESC_BPF_RECEIPT_H
+/* Shared by the senders and receivers of receipts: the peer of a packet, and the tag. */
+#ifndef ESC_BPF_RECEIPT_RECEIPT_H
+#define ESC_BPF_RECEIPT_RECEIPT_H
 
 #include "lib/clock.bpf.h"
 #include "probe/probe.bpf.h"
 
 /* Neighbours are probed more often than 20 times a second. */
-#define RECEIPT_HEARD_NS 3000000000ll
+#define RECEIPT_PEER_TIMEOUT_NS 3000000000ll
 
-#define RECEIPT_UDP_BYTES (sizeof(struct esc_udp) + ESC_RECEIPT_DATAGRAM_BYTES)
+#define RECEIPT_UDP_BYTES (sizeof(struct udphdr) + ESC_RECEIPT_DATAGRAM_BYTES)
 /* What the tag covers, from the BTH on. */
-#define RECEIPT_SIGNED_BYTES (ESC_BTH_BYTES + __builtin_offsetof(struct esc_receipt, tag))
+#define RECEIPT_SIGNED_BYTES (sizeof(struct esc_bth) + __builtin_offsetof(struct esc_receipt, tag))
 #define RECEIPT_SIGNED_WORDS (RECEIPT_SIGNED_BYTES / 8)
 _Static_assert(RECEIPT_SIGNED_BYTES % 8 == 4, "four bytes are left for the last word");
 
-/* Without a daemon nobody reads what is measured; one that has not begun yet is none. */
-static __always_inline bool receipt_daemon_lives(const struct esc_control *word, __u64 now_ns)
+/* Without a daemon nothing reads the delays. False before its first heartbeat as well. */
+static __always_inline bool receipt_has_daemon(const struct esc_control *ctl, __u64 now_ns)
 {
-	return (__s64)(now_ns - word->heartbeat_local_ns) < (__s64)ESC_DAEMON_GONE_NS;
+	return (__s64)(now_ns - ctl->heartbeat_local_ns) < (__s64)ESC_PROBE_HEARTBEAT_TIMEOUT_NS;
 }
 
-/* The id of whose @address is, if the programs run there as far as is known; else 0. */
+/* The id of the member that has @address and, as far as is known, runs the programs; else 0. */
 static __always_inline __u64 receipt_peer(const struct esc_address *address, __u64 now_ns)
 {
-	struct esc_peer_address *where = bpf_map_lookup_elem(&peer_addresses, address);
-	struct esc_peer *peer = where ? probe_peer(where->id) : NULL;
+	struct esc_peer_address *entry = bpf_map_lookup_elem(&peer_addresses, address);
+	struct esc_peer *peer = entry ? probe_peer(entry->id) : NULL;
 
 	if (!peer)
 		return 0;
-	if ((where->flags & ESC_PEER_NEIGHBOUR(esc_plane)) &&
-	    (!peer->heard_local_ns || (__s64)(now_ns - peer->heard_local_ns) > RECEIPT_HEARD_NS))
+	if ((entry->flags & ESC_PEER_NEIGHBOUR(esc_plane)) &&
+	    (!peer->received_local_ns ||
+	     (__s64)(now_ns - peer->received_local_ns) > RECEIPT_PEER_TIMEOUT_NS))
 		return 0;
-	return where->id;
+	return entry->id;
 }
 
-/* The same, and remembers for the queue pair when there is nobody. */
+/* The same, and records in the queue pair that there is none. */
 static __always_inline __u64 receipt_peer_of(struct esc_qp *qp, const struct esc_address *address,
 					     __u64 now_ns)
 {
 	__u64 id = receipt_peer(address, now_ns);
 
 	if (id)
-		qp->sample_flags &= ~ESC_SAMPLE_BLIND;
+		qp->sample_flags &= ~ESC_SAMPLE_NO_FEEDBACK;
 	else
-		qp->sample_flags |= ESC_SAMPLE_BLIND;
+		qp->sample_flags |= ESC_SAMPLE_NO_FEEDBACK;
 	return id;
 }
 
-/* @bth: of a receipt; the tag that @key makes. */
+/* The tag of a receipt whose BTH is at @bth. */
 static __always_inline __u64 receipt_tag(const __u64 *key, const void *bth)
 {
 	const __u32 *at = bth;
@@ -59,16 +60,17 @@ static __always_inline __u64 receipt_tag(const __u64 *key, const void *bth)
 	return siphash_end(&h, at[RECEIPT_SIGNED_WORDS * 2] | (__u64)RECEIPT_SIGNED_BYTES << 56);
 }
 
+/* State of the receipt that this CPU builds, between tc ingress and tc egress. */
 enum receipt_stage {
 	RECEIPT_STAGE_NONE,
 	RECEIPT_STAGE_CLONED,  /* the next packet out with ESC_RECEIPT_MARK is our clone */
 	RECEIPT_STAGE_WRITTEN, /* with ESC_RECEIPT_MARK_DONE it is the receipt */
 };
 
-#define RECEIPT_V4_BYTES (ESC_ETHERNET_BYTES + sizeof(struct esc_ipv4) + sizeof(struct esc_udp))
-#define RECEIPT_V6_BYTES (ESC_ETHERNET_BYTES + sizeof(struct esc_ipv6) + sizeof(struct esc_udp))
+#define RECEIPT_V4_BYTES (ETH_HLEN + sizeof(struct iphdr) + sizeof(struct udphdr))
+#define RECEIPT_V6_BYTES (ETH_HLEN + sizeof(struct ipv6hdr) + sizeof(struct udphdr))
 
-static __always_inline struct esc_receipt_cpu *receipt_here(void)
+static __always_inline struct esc_receipt_cpu *receipt_cpu_get(void)
 {
 	__u32 zero = 0;
 

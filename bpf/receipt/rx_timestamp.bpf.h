@@ -1,135 +1,124 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The receiver's stamp of a sampled packet, on its way from XDP to tc ingress
- * through a table. A slot is claimed, filled and named; whoever finds it by its
- * name and clears the name has it. A stamp whose packet never reaches tc
- * ingress is swept out by those that look.
+ * The rx timestamp of a sampled packet, handed from XDP to tc ingress through a
+ * table. A slot is claimed, filled and given its id; the CPU that finds the id and
+ * clears it owns the timestamp. A timestamp whose packet never reaches tc ingress
+ * is swept by lookups that miss.
  */
 #ifndef ESC_BPF_RECEIPT_RX_TIMESTAMP_H
 #define ESC_BPF_RECEIPT_RX_TIMESTAMP_H
 
 #include "receipt/receipt.bpf.h"
 
-#define STAMP_STALE_NS 10000000ll
-#define STAMP_LOOKS 16 /* for one that sweeps */
+#define RX_TIMESTAMP_STALE_NS 10000000ll
+#define RX_TIMESTAMP_MISSES 16 /* for one slot that is swept */
 
-/* A sampled packet as XDP saw it. */
-struct rx_stamp {
-	__u64 rx_ktime_ns;
-	__u32 flags; /* ESC_RECEIPT_RESPONSE, _CE, _MESSAGE */
-	__u32 psn;
-	__u32 message_ns;
-};
-
-static __always_inline struct esc_rx_stamps *stamp_table(void)
+static __always_inline struct esc_rx_timestamps *rx_timestamps_get(void)
 {
 	__u32 zero = 0;
 
-	return bpf_map_lookup_elem(&rx_stamps, &zero);
+	return bpf_map_lookup_elem(&rx_timestamps, &zero);
 }
 
-static __always_inline struct esc_rx_slot *stamp_slot(struct esc_rx_stamps *table, __u64 id)
+static __always_inline struct esc_rx_slot *rx_timestamp_slot(struct esc_rx_timestamps *table,
+							     __u64 id)
 {
 	return &table->slots[id % ESC_RX_SLOTS];
 }
 
-/* True when the slot was @id's and is now @to's. */
-static __always_inline bool stamp_change(struct esc_rx_slot *slot, __u64 id, __u64 to)
+/* True when the slot's id was @id and is now @to. */
+static __always_inline bool rx_timestamp_change(struct esc_rx_slot *slot, __u64 id, __u64 to)
 {
 	return __sync_val_compare_and_swap(&slot->id, id, to) == id;
 }
 
-static __always_inline bool stamp_is_stale(const struct esc_rx_slot *slot, __u64 now_ns)
+static __always_inline bool rx_timestamp_is_stale(const struct esc_rx_slot *slot, __u64 now_ns)
 {
-	return (__s64)(now_ns - slot->rx_ktime_ns) > STAMP_STALE_NS;
+	return (__s64)(now_ns - slot->rx_ktime_ns) > RX_TIMESTAMP_STALE_NS;
 }
 
-/* One slot in turn, so that tc ingress does not look for ever for what was left behind. */
-static __always_inline void stamp_sweep(struct esc_rx_stamps *table, __u32 turn, __u64 now_ns)
+/* One slot after the other, so that tc ingress does not search for ever for a lost packet. */
+static __always_inline void rx_timestamp_sweep(struct esc_rx_timestamps *table, __u32 index,
+					       __u64 now_ns)
 {
-	struct esc_rx_slot *slot = &table->slots[turn % ESC_RX_SLOTS];
+	struct esc_rx_slot *slot = &table->slots[index % ESC_RX_SLOTS];
 	__u64 id = slot->id;
 
-	if (id > ESC_RX_SLOT_BUSY && stamp_is_stale(slot, now_ns) &&
-	    stamp_change(slot, id, ESC_RX_SLOT_FREE))
+	if (id > ESC_RX_SLOT_BUSY && rx_timestamp_is_stale(slot, now_ns) &&
+	    rx_timestamp_change(slot, id, ESC_RX_SLOT_FREE))
 		count(table->pending, -1);
 }
 
-/* False: the slot is another packet's. */
-static __always_inline bool stamp_put(const struct esc_packet *p, const struct rx_stamp *stamp)
+/* ESC_REASON_RECEIPT_STAMP: the slot is another packet's. */
+static __always_inline int rx_timestamp_put(const struct pkt_ctx *pkt)
 {
-	struct esc_rx_stamps *table = stamp_table();
-	__u64 id = packet_id(p), was;
+	struct esc_rx_timestamps *table = rx_timestamps_get();
+	__u64 id = packet_hash(pkt), old;
 	struct esc_rx_slot *slot;
 
 	if (!table)
-		return false;
-	slot = stamp_slot(table, id);
-	was = slot->id;
-	if (was == ESC_RX_SLOT_BUSY ||
-	    (was != ESC_RX_SLOT_FREE && !stamp_is_stale(slot, stamp->rx_ktime_ns)))
-		return false;
-	if (!stamp_change(slot, was, ESC_RX_SLOT_BUSY))
-		return false;
-	slot->rx_ktime_ns = stamp->rx_ktime_ns;
-	slot->flags = stamp->flags;
-	slot->message_ns = stamp->message_ns;
-	if (was == ESC_RX_SLOT_FREE)
+		return ESC_REASON_RECEIPT_STAMP;
+	slot = rx_timestamp_slot(table, id);
+	old = slot->id;
+	if (old == ESC_RX_SLOT_BUSY ||
+	    (old != ESC_RX_SLOT_FREE && !rx_timestamp_is_stale(slot, pkt->now_ns)))
+		return ESC_REASON_RECEIPT_STAMP;
+	if (!rx_timestamp_change(slot, old, ESC_RX_SLOT_BUSY))
+		return ESC_REASON_RECEIPT_STAMP;
+	slot->rx_ktime_ns = pkt->now_ns;
+	slot->flags = pkt->receipt_flags;
+	slot->message_ns = pkt->message_ns;
+	if (old == ESC_RX_SLOT_FREE)
 		count(table->pending, 1);
-	stamp_change(slot, ESC_RX_SLOT_BUSY, id);
-	return true;
+	rx_timestamp_change(slot, ESC_RX_SLOT_BUSY, id);
+	return ESC_REASON_NONE;
 }
 
-/* True when XDP left a stamp for the packet. */
-static __always_inline bool stamp_get(const struct esc_packet *p, struct rx_stamp *stamp)
+/* PKT_DONE: XDP left no timestamp for the packet. */
+static __always_inline int rx_timestamp_take(struct pkt_ctx *pkt)
 {
-	struct esc_rx_stamps *table = stamp_table();
-	__u64 id = packet_id(p);
+	struct esc_rx_timestamps *table = rx_timestamps_get();
+	__u64 id = packet_hash(pkt);
 	struct esc_rx_slot *slot;
-	__u32 turn;
+	__u32 misses;
 
 	if (!table)
-		return false;
-	slot = stamp_slot(table, id);
+		return PKT_DONE;
+	slot = rx_timestamp_slot(table, id);
 	if (slot->id != id) {
-		turn = ++table->looks;
-		if (!(turn % STAMP_LOOKS))
-			stamp_sweep(table, turn / STAMP_LOOKS, bpf_ktime_get_ns());
-		return false;
+		misses = ++table->misses;
+		if (!(misses % RX_TIMESTAMP_MISSES))
+			rx_timestamp_sweep(table, misses / RX_TIMESTAMP_MISSES, bpf_ktime_get_ns());
+		return PKT_DONE;
 	}
-	stamp->rx_ktime_ns = slot->rx_ktime_ns;
-	stamp->flags = slot->flags;
-	stamp->message_ns = slot->message_ns;
-	stamp->psn = p->psn;
-	if (!stamp_change(slot, id, ESC_RX_SLOT_FREE))
-		return false;
+	pkt->now_ns = slot->rx_ktime_ns;
+	pkt->receipt_flags = slot->flags;
+	pkt->message_ns = slot->message_ns;
+	if (!rx_timestamp_change(slot, id, ESC_RX_SLOT_FREE))
+		return PKT_DONE;
 	count(table->pending, -1);
-	return true;
+	return ESC_REASON_NONE;
 }
 
 /*
- * What the receiver says of a packet that was counted; false: no receipt is to
- * be made for it. Nothing vouches for a packet that begins a sequence.
+ * Behind the account stage. PKT_DONE: no receipt is due. Nothing confirms the PSN of a packet
+ * that begins a sequence.
  */
-static __always_inline bool stamp_look(const struct esc_packet *p, const struct esc_control *word,
-				       struct qp_found *found, struct rx_stamp *stamp)
+static __always_inline int rx_timestamp_make(struct pkt_ctx *pkt)
 {
-	if (likely(!(found->what & (FOUND_SAMPLED | FOUND_MESSAGE))) || !found->qp ||
-	    !(word->flags & ESC_CONTROL_RECEIPTS) || (found->what & FOUND_ANEW) ||
-	    !receipt_daemon_lives(word, found->now_ns) ||
-	    !receipt_peer_of(found->qp, &p->key.src, found->now_ns))
-		return false;
-	stamp->flags = (p->flags & ESC_OP_REQUEST ? 0 : ESC_RECEIPT_RESPONSE) |
-		       (p->ecn == ESC_ECN_CE ? ESC_RECEIPT_CE : 0);
-	stamp->rx_ktime_ns = found->now_ns;
-	stamp->psn = p->psn;
-	stamp->message_ns = 0;
-	if (found->what & FOUND_MESSAGE) {
-		stamp->flags |= ESC_RECEIPT_MESSAGE;
-		stamp->message_ns =
-			saturate_ns(found->now_ns - found->qp->message_start_local_ns);
+	if (likely(!(pkt->flags & (PKT_SAMPLED | PKT_MESSAGE))) ||
+	    !(pkt->ctl->flags & ESC_CONTROL_RECEIPTS) || (pkt->flags & PKT_RESYNC) ||
+	    !receipt_has_daemon(pkt->ctl, pkt->now_ns) ||
+	    !receipt_peer_of(pkt->qp, &pkt->key.src, pkt->now_ns))
+		return PKT_DONE;
+	pkt->receipt_flags = (pkt->op_flags & ESC_OP_REQUEST ? 0 : ESC_RECEIPT_RESPONSE) |
+			     (pkt->ecn == INET_ECN_CE ? ESC_RECEIPT_CE : 0);
+	pkt->message_ns = 0;
+	if (pkt->flags & PKT_MESSAGE) {
+		pkt->receipt_flags |= ESC_RECEIPT_MESSAGE;
+		pkt->message_ns = saturate_ns(pkt->now_ns - pkt->qp->message_start_local_ns);
 	}
-	return true;
+	return ESC_REASON_NONE;
 }
 
 #endif

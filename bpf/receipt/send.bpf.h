@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The second half of build.bpf.h: in tc egress our clone becomes the receipt. */
+/* The second half of build.bpf.h: tc egress turns our clone into the receipt. */
 #ifndef ESC_BPF_RECEIPT_SEND_H
 #define ESC_BPF_RECEIPT_SEND_H
 
-#include "receipt/receipt.bpf.h"
+#include "lib/reason.bpf.h"
 #include "lib/tc.bpf.h"
+#include "receipt/receipt.bpf.h"
 
 static __always_inline int receipt_write(struct __sk_buff *skb, struct esc_receipt_cpu *cpu)
 {
@@ -30,13 +31,13 @@ static __always_inline int receipt_write(struct __sk_buff *skb, struct esc_recei
 }
 
 /*
- * A packet that leaves with one of our marks while this CPU makes a receipt.
- * The clone is either rewritten or dropped: it is a copy of a packet that came
- * in, and nobody is to get it. Others are not touched.
+ * A packet that leaves with one of our marks while this CPU builds a receipt.
+ * The clone is either rewritten or dropped: it is a copy of a received packet
+ * and must not leave. *@ours is false for any other packet, which is unchanged.
  */
 static __noinline int receipt_send(struct __sk_buff *skb, bool *ours)
 {
-	struct esc_receipt_cpu *cpu = receipt_here();
+	struct esc_receipt_cpu *cpu = receipt_cpu_get();
 	__u32 mark = skb->mark;
 
 	*ours = false;
@@ -53,7 +54,7 @@ static __noinline int receipt_send(struct __sk_buff *skb, bool *ours)
 	*ours = true;
 	if (receipt_write(skb, cpu)) {
 		cpu->stage = RECEIPT_STAGE_NONE;
-		hook_count_reason(ESC_REASON_RECEIPT_CLONE, ESC_HOOK_TC_EGRESS);
+		reason_count(ESC_REASON_RECEIPT_CLONE, ESC_HOOK_TC_EGRESS);
 		return TC_ACT_SHOT;
 	}
 	cpu->stage = RECEIPT_STAGE_WRITTEN;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The sender's notes: when a sampled packet left, until the receipt for it
- * comes. A note is taken once, and by one PSN only: a packet that is sent again
+ * The sample stage of tc egress: a tx timestamp record of each sampled packet, kept until its
+ * receipt arrives. A record is used once, and by one PSN only: a packet that is retransmitted
  * leaves none (Karn and Partridge, 1987).
  */
 #ifndef ESC_BPF_RECEIPT_TX_RECORD_H
@@ -9,20 +9,20 @@
 
 #include "receipt/host_queue.bpf.h"
 
-/* A note that is overwritten before it is so old shows that receipts come more slowly than the ring
- * turns. */
-#define SENT_YOUNG_NS 1000000000ll
+/* A record overwritten before this age shows that receipts arrive later than the ring wraps. */
+#define TX_RECORD_YOUNG_NS 1000000000ll
 
 static const struct esc_qp_sent sent_empty;
 static const struct esc_qp_owd owd_empty;
 
-static __always_inline __u32 sent_name(const struct esc_packet *p)
+/* The PSN and its sequence. */
+static __always_inline __u32 tx_record_key(const struct pkt_ctx *pkt)
 {
-	return p->psn | (p->flags & ESC_OP_REQUEST ? 0 : ESC_SENT_RESPONSE);
+	return pkt->psn | (pkt->op_flags & ESC_OP_REQUEST ? 0 : ESC_TX_RECORD_RESPONSE);
 }
 
-/* NULL: the tables have no room. Another CPU may have been first. */
-static __noinline struct esc_qp_sent *sent_insert(const struct esc_qp_key *key)
+/* NULL: the tables are full. Another CPU may have been first. */
+static __noinline struct esc_qp_sent *tx_record_insert(const struct esc_qp_key *key)
 {
 	if (!bpf_map_lookup_elem(&qp_owd, key))
 		bpf_map_update_elem(&qp_owd, key, &owd_empty, BPF_NOEXIST);
@@ -30,115 +30,111 @@ static __noinline struct esc_qp_sent *sent_insert(const struct esc_qp_key *key)
 	return bpf_map_lookup_elem(&qp_sent, key);
 }
 
-/* A note that still waits is overwritten: by the next of its kind, or not at all. */
-static __always_inline bool sent_make_room(struct qp_found *found, struct esc_qp_owd *owd,
-					   const struct esc_sent_note *note, bool fixed)
+/* True when a record that still waits for its receipt may be overwritten. */
+static __always_inline bool tx_record_expire(const struct pkt_ctx *pkt, struct esc_qp_owd *owd,
+					     const struct esc_tx_record *record)
 {
-	__u64 now_ns = found->now_ns;
-	bool young = (__s64)(now_ns - note->tx_ktime_ns) < SENT_YOUNG_NS;
+	__u64 now_ns = pkt->now_ns;
+	bool young = (__s64)(now_ns - record->tx_ktime_ns) < TX_RECORD_YOUNG_NS;
 
-	if (young && !(found->what & FOUND_SAMPLED))
+	if (young && !(pkt->flags & PKT_SAMPLED))
 		return false;
-	count(owd->overwritten, 1);
-	if (young && !fixed && !(note->psn & found->qp->sample_mask)) {
-		sample_thin_out(found->qp);
-		found->qp->sample_slow = now_ns >> SAMPLE_SLOW_SHIFT ?: 1;
+	count(owd->samples_expired, 1);
+	if (young && !(pkt->ctl->flags & ESC_CONTROL_SAMPLE_FIXED) &&
+	    !(record->psn & pkt->qp->sample_mask)) {
+		sample_halve_rate(pkt->qp);
+		pkt->qp->sample_slow = now_ns >> SAMPLE_SLOW_SHIFT ?: 1;
 	}
 	return true;
 }
 
-static __always_inline void sent_fill(struct esc_sent_note *note, const struct esc_packet *p,
-				      const struct qp_found *found,
-				      const struct pause_mark *mark)
+static __always_inline void tx_record_fill(struct esc_tx_record *record, const struct pkt_ctx *pkt)
 {
 	struct esc_fabric_time time, start;
-	__u32 name = sent_name(p);
+	__u32 key = tx_record_key(pkt);
 
-	note->message_bytes = 0;
-	note->queue_ns = 0;
-	if (esc_fabric_at(esc_local_at(found->now_ns), &time)) {
-		note->tx_fabric_ns = time.fabric_ns;
-		note->tx_bound_ns = saturate_ns(time.bound_ns);
-		if ((found->what & FOUND_MESSAGE) &&
-		    esc_fabric_at(esc_local_at(found->qp->message_start_local_ns), &start)) {
-			note->start_fabric_ns = start.fabric_ns;
-			note->message_bytes = found->message_bytes;
+	record->message_bytes = 0;
+	record->queue_ns = 0;
+	if (esc_fabric_at(esc_local_at(pkt->now_ns), &time)) {
+		record->tx_fabric_ns = time.fabric_ns;
+		record->tx_bound_ns = saturate_ns(time.bound_ns);
+		if ((pkt->flags & PKT_MESSAGE) &&
+		    esc_fabric_at(esc_local_at(pkt->qp->message_start_local_ns), &start)) {
+			record->start_fabric_ns = start.fabric_ns;
+			record->message_bytes = pkt->message_bytes;
 		}
 	} else {
-		name |= ESC_SENT_UNTIMED;
+		key |= ESC_TX_RECORD_UNTIMED;
 	}
-	if (found->what & FOUND_PACED) {
-		note->mark = *mark;
-		name |= ESC_SENT_PACED;
+	if (pkt->flags & PKT_PACED) {
+		record->mark = *pkt->mark;
+		key |= ESC_TX_RECORD_PACED;
 	}
-	note->psn = name;
+	record->psn = key;
 	barrier();
-	*(volatile __u64 *)&note->tx_ktime_ns = found->now_ns;
+	*(volatile __u64 *)&record->tx_ktime_ns = pkt->now_ns;
 }
 
-/* 0, or the reason that there is no note. */
-static __noinline int sent_note(const struct esc_packet *p, struct qp_found *found, bool fixed,
-				const struct pause_mark *mark)
+static __noinline int tx_record_add(const struct pkt_ctx *pkt)
 {
-	struct esc_qp_sent *sent = bpf_map_lookup_elem(&qp_sent, &p->key);
-	struct esc_sent_note *note;
+	struct esc_qp_sent *sent = bpf_map_lookup_elem(&qp_sent, &pkt->key);
+	struct esc_tx_record *record;
 	struct esc_qp_owd *owd;
 
-	if (!found->qp || !receipt_peer_of(found->qp, &p->key.dst, bpf_ktime_get_ns()))
-		return 0;
+	if (!pkt->qp || !receipt_peer_of(pkt->qp, &pkt->key.dst, bpf_ktime_get_ns()))
+		return ESC_REASON_NONE;
 	if (!sent)
-		sent = sent_insert(&p->key);
-	owd = bpf_map_lookup_elem(&qp_owd, &p->key);
+		sent = tx_record_insert(&pkt->key);
+	owd = bpf_map_lookup_elem(&qp_owd, &pkt->key);
 	if (!sent || !owd)
 		return ESC_REASON_OWD_TABLE_FULL;
-	note = &sent->notes[ESC_SENT_INDEX(p->psn)];
-	if (note->tx_ktime_ns) {
-		if ((note->psn & ESC_SENT_NAME) == sent_name(p)) {
-			note->tx_ktime_ns = 0;
-			count(owd->spoiled, 1);
-			return 0;
+	record = &sent->records[ESC_TX_RECORD_INDEX(pkt->psn)];
+	if (record->tx_ktime_ns) {
+		if ((record->psn & ESC_TX_RECORD_ID) == tx_record_key(pkt)) {
+			record->tx_ktime_ns = 0;
+			count(owd->samples_discarded, 1);
+			return ESC_REASON_NONE;
 		}
-		if (!sent_make_room(found, owd, note, fixed))
-			return 0;
+		if (!tx_record_expire(pkt, owd, record))
+			return ESC_REASON_NONE;
 	}
-	note->tx_ktime_ns = 0;
+	record->tx_ktime_ns = 0;
 	barrier();
-	sent_fill(note, p, found, mark);
-	hostqueue_put(p, ESC_SENT_INDEX(p->psn), found->now_ns);
-	count(owd->noted, 1);
-	return 0;
+	tx_record_fill(record, pkt);
+	host_queue_add(pkt, ESC_TX_RECORD_INDEX(pkt->psn), pkt->now_ns);
+	count(owd->samples_sent, 1);
+	return ESC_REASON_NONE;
 }
 
-/* The packet was sent before: a receipt would not tell for which time it is. */
-static __noinline int sent_spoil(const struct esc_packet *p)
+/* A retransmission: a receipt would not show which of the two it is for. */
+static __noinline int tx_record_discard(const struct pkt_ctx *pkt)
 {
-	struct esc_qp_sent *sent = bpf_map_lookup_elem(&qp_sent, &p->key);
-	struct esc_sent_note *note;
+	struct esc_qp_sent *sent = bpf_map_lookup_elem(&qp_sent, &pkt->key);
+	struct esc_tx_record *record;
 	struct esc_qp_owd *owd;
 
 	if (!sent)
-		return 0;
-	note = &sent->notes[ESC_SENT_INDEX(p->psn)];
-	if (!note->tx_ktime_ns || (note->psn & ESC_SENT_NAME) != sent_name(p))
-		return 0;
-	note->tx_ktime_ns = 0;
-	owd = bpf_map_lookup_elem(&qp_owd, &p->key);
+		return ESC_REASON_NONE;
+	record = &sent->records[ESC_TX_RECORD_INDEX(pkt->psn)];
+	if (!record->tx_ktime_ns || (record->psn & ESC_TX_RECORD_ID) != tx_record_key(pkt))
+		return ESC_REASON_NONE;
+	record->tx_ktime_ns = 0;
+	owd = bpf_map_lookup_elem(&qp_owd, &pkt->key);
 	if (owd)
-		count(owd->spoiled, 1);
-	return 0;
+		count(owd->samples_discarded, 1);
+	return ESC_REASON_NONE;
 }
 
-/* What tc egress does with a packet that was counted. */
-static __always_inline int sent_look(const struct esc_packet *p, const struct esc_control *word,
-				     struct qp_found *found, const struct pause_mark *mark)
+/* Behind the account stage. */
+static __always_inline int sample_packet(const struct pkt_ctx *pkt)
 {
-	if (!(word->flags & ESC_CONTROL_RECEIPTS))
-		return 0;
-	if (found->what & FOUND_REPEATED)
-		return sent_spoil(p);
-	if (found->what & (FOUND_SAMPLED | FOUND_MESSAGE))
-		return sent_note(p, found, word->flags & ESC_CONTROL_SAMPLE_FIXED, mark);
-	return 0;
+	if (likely(!pkt->flags) || !(pkt->ctl->flags & ESC_CONTROL_RECEIPTS))
+		return ESC_REASON_NONE;
+	if (pkt->flags & PKT_DUPLICATE)
+		return tx_record_discard(pkt);
+	if (pkt->flags & (PKT_SAMPLED | PKT_MESSAGE))
+		return tx_record_add(pkt);
+	return ESC_REASON_NONE;
 }
 
 #endif

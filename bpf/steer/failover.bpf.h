@@ -1,131 +1,130 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Which lane a packet takes when its order names one: the order's, or the standby that takes over
- * when that is dead (pacing/pathlive.h says when). It happens at once, for the very packet that
- * finds out; the way back waits for a moment, as any order does, because the
- * standby's packets may still be under way.
+ * The path of a packet whose rule names a candidate path: that path, or the backup that takes
+ * over when it is dead (pacing/pathlive.h has the law). The first packet that finds it dead
+ * already takes the backup; the return waits for a trigger, as any rule does, because packets
+ * may still be in flight on the backup.
  */
 #ifndef ESC_BPF_STEER_FAILOVER_H
 #define ESC_BPF_STEER_FAILOVER_H
 
-#include "lib/packet.bpf.h"
 #include "pacing/pathlive.h"
 #include "qp/psn.bpf.h"
 
-/* A return waits for a gap of so long, then for a message's start, and no longer than this. */
+/* A return waits for a gap of this length, then for the start of a message, then for any packet. */
 #define FAILOVER_HOLD_NS 1000000ull
 #define FAILOVER_START_NS 500000000ull
 #define FAILOVER_FORCE_NS 1000000000ull
 
-/* What of `flags` an order brings along. */
-#define FAILOVER_KEPT (ESC_QP_STEER_LABEL | ESC_QP_STEER_LANE)
+/* Bits of `flags` that belong to a rule. */
+#define FAILOVER_KEPT (ESC_QP_STEER_LABEL | ESC_QP_STEER_PATH)
 
-/* What waits takes effect. */
-static __always_inline void failover_take_next(struct esc_qp_steer *steer, __u8 moment, __u64 now)
+/* The pending rule takes effect. */
+static __always_inline void failover_take_next(struct esc_qp_steer *steer, __u8 trigger, __u64 now)
 {
 	steer->sport = steer->next_sport;
-	steer->home_sport = steer->next_sport;
+	steer->rule_sport = steer->next_sport;
 	steer->flow_label = steer->next_flow_label;
 	steer->flags = steer->next_flags;
 	steer->slot = steer->next_slot;
-	steer->lane = steer->next_lane;
-	steer->moment = moment;
-	steer->done = steer->order;
-	steer->done_local_ns = now;
+	steer->path = steer->next_path;
+	steer->trigger = trigger;
+	steer->applied = steer->rule;
+	steer->applied_local_ns = now;
 }
 
-/* Without a deadline nothing is known of it. */
-static __always_inline bool failover_is_dead(const struct esc_lane *lane)
+/* Without a deadline a path is not judged. */
+static __always_inline bool failover_is_dead(const struct esc_path *path)
 {
-	__u64 deadline_ns = lane->deadline_ns;
+	__u64 deadline_ns = path->deadline_ns;
 
-	return deadline_ns && pathlive_is_dead(&lane->live, deadline_ns);
+	return deadline_ns && pathlive_is_dead(&path->live, deadline_ns);
 }
 
-static __always_inline bool failover_is_usable(const struct esc_lane *lane)
+static __always_inline bool failover_is_usable(const struct esc_path *path)
 {
-	return lane->sport && !failover_is_dead(lane);
+	return path->sport && !failover_is_dead(path);
 }
 
 /*
- * The lane that stands in for @lane, ESC_PATH_LANE_NONE for none that lives. A queue pair that is
- * on one stays there: a change from one that lives to another could reorder.
+ * The backup of @path, ESC_PATH_NONE for none that is alive. A queue pair stays on the
+ * backup that it has: a change from one live path to another could reorder.
  */
-static __always_inline __u32 failover_standby(const struct esc_qp_steer *steer,
-					      const struct esc_paths *slot,
-					      const struct esc_lane *lane)
+static __always_inline __u32 failover_backup(const struct esc_qp_steer *steer,
+					     const struct esc_paths *slot,
+					     const struct esc_path *path)
 {
-	__u32 standby = steer->standby % ESC_PATH_LANES_MAX;
+	__u32 backup = steer->backup % ESC_PATHS_MAX;
 
-	if (steer->flags & ESC_QP_STEER_DIVERTED && slot->lanes[standby].sport == steer->sport &&
-	    failover_is_usable(&slot->lanes[standby]))
-		return standby;
-	standby = lane->standby;
-	if (standby >= ESC_PATH_LANES_MAX || !failover_is_usable(&slot->lanes[standby]))
-		return ESC_PATH_LANE_NONE;
-	return standby;
+	if (steer->flags & ESC_QP_STEER_DIVERTED && slot->paths[backup].sport == steer->sport &&
+	    failover_is_usable(&slot->paths[backup]))
+		return backup;
+	backup = path->backup;
+	if (backup >= ESC_PATHS_MAX || !failover_is_usable(&slot->paths[backup]))
+		return ESC_PATH_NONE;
+	return backup;
 }
 
-/* The lane is to be used again: the order in force waits as if it were new. */
+/* The path is in use again: its rule becomes pending as if it were new. */
 static __always_inline void failover_return(struct esc_qp_steer *steer)
 {
 	__u64 now = bpf_ktime_get_ns();
 
-	if (steer->flags & ESC_QP_STEER_WAITS)
+	if (steer->flags & ESC_QP_STEER_PENDING)
 		return;
-	steer->next_sport = steer->home_sport;
+	steer->next_sport = steer->rule_sport;
 	steer->next_flow_label = steer->flow_label;
 	steer->next_flags = steer->flags & FAILOVER_KEPT;
 	steer->next_slot = steer->slot;
-	steer->next_lane = steer->lane;
-	if (steer->hold_ns < FAILOVER_HOLD_NS)
-		steer->hold_ns = FAILOVER_HOLD_NS;
+	steer->next_path = steer->path;
+	if (steer->flowlet_gap_ns < FAILOVER_HOLD_NS)
+		steer->flowlet_gap_ns = FAILOVER_HOLD_NS;
 	steer->start_local_ns = now + FAILOVER_START_NS;
 	steer->force_local_ns = now + FAILOVER_FORCE_NS;
 	steer->last_local_ns = now;
-	steer->flags |= ESC_QP_STEER_WAITS | ESC_QP_STEER_RETURNS;
+	steer->flags |= ESC_QP_STEER_PENDING | ESC_QP_STEER_RETURNS;
 }
 
-/* The path is dead, and nothing that lives stands in: the order's own port is as good as any. */
+/* The path is dead and has no live backup: the port of the rule is as good as any. */
 static __always_inline void failover_give_up(struct esc_qp_steer *steer)
 {
 	__u64 now = bpf_ktime_get_ns();
 
-	/* Another order waits for packets that do not arrive. */
-	if (steer->flags & ESC_QP_STEER_WAITS) {
-		failover_take_next(steer, ESC_STEER_MOMENT_DEAD, now);
+	/* The pending rule waits for packets that do not arrive. */
+	if (steer->flags & ESC_QP_STEER_PENDING) {
+		failover_take_next(steer, ESC_STEER_TRIGGER_DEAD, now);
 		return;
 	}
 	if (!(steer->flags & ESC_QP_STEER_DIVERTED))
 		return;
-	steer->sport = steer->home_sport;
+	steer->sport = steer->rule_sport;
 	steer->flags &= ~ESC_QP_STEER_DIVERTED;
-	steer->moment = ESC_STEER_MOMENT_DEAD;
-	steer->done_local_ns = now;
+	steer->trigger = ESC_STEER_TRIGGER_DEAD;
+	steer->applied_local_ns = now;
 }
 
-static __always_inline void failover_divert(struct esc_qp_steer *steer, struct esc_lane *lane,
-					    __u32 standby, __u16 sport)
+static __always_inline void failover_divert(struct esc_qp_steer *steer, struct esc_path *path,
+					    __u32 backup, __u16 sport)
 {
 	bool diverted = steer->flags & ESC_QP_STEER_DIVERTED;
 	__u64 now;
 
-	count(lane->diverted, 1);
-	if (likely(diverted && steer->sport == sport && lane->diverted_ns))
+	count(path->diverted, 1);
+	if (likely(diverted && steer->sport == sport && path->diverted_ns))
 		return;
 	now = bpf_ktime_get_ns();
-	if (!lane->diverted_ns)
-		lane->diverted_ns = now;
+	if (!path->diverted_ns)
+		path->diverted_ns = now;
 	if (diverted && steer->sport == sport)
 		return;
 	steer->sport = sport;
-	steer->standby = standby;
+	steer->backup = backup;
 	steer->flags |= ESC_QP_STEER_DIVERTED;
-	steer->moment = ESC_STEER_MOMENT_DEAD;
-	steer->done_local_ns = now;
+	steer->trigger = ESC_STEER_TRIGGER_DEAD;
+	steer->applied_local_ns = now;
 }
 
-/* The daemon may have given the slot to another pair of addresses since the order was made. */
+/* The daemon may have reassigned the slot to another pair of addresses since the rule was set. */
 static __always_inline bool failover_is_slot_of(const struct esc_paths *slot,
 						const struct esc_qp_key *key)
 {
@@ -135,43 +134,43 @@ static __always_inline bool failover_is_slot_of(const struct esc_paths *slot,
 }
 _Static_assert(__builtin_offsetof(struct esc_qp_key, src) == 0 &&
 		       __builtin_offsetof(struct esc_qp_key, dst) == 16,
-	       "a queue pair's key begins with the way");
+	       "a queue pair's key begins with that of its paths");
 
 static __noinline int failover_decide(struct esc_qp_steer *steer, struct esc_paths *slot,
-				      struct esc_lane *lane, const struct esc_qp_key *key)
+				      struct esc_path *path, const struct esc_qp_key *key)
 {
-	bool dead = failover_is_dead(lane);
-	__u32 standby;
+	bool dead = failover_is_dead(path);
+	__u32 backup;
 
-	if (!failover_is_slot_of(slot, key) || (!lane->diverted_ns && !dead)) {
+	if (!failover_is_slot_of(slot, key) || (!path->diverted_ns && !dead)) {
 		if (steer->flags & ESC_QP_STEER_DIVERTED)
 			failover_return(steer);
 		return 0;
 	}
 	if (steer->flags & ESC_QP_STEER_RETURNS)
-		steer->flags &= ~(ESC_QP_STEER_RETURNS | ESC_QP_STEER_WAITS);
-	standby = failover_standby(steer, slot, lane);
-	if (standby < ESC_PATH_LANES_MAX)
-		failover_divert(steer, lane, standby, slot->lanes[standby].sport);
+		steer->flags &= ~(ESC_QP_STEER_RETURNS | ESC_QP_STEER_PENDING);
+	backup = failover_backup(steer, slot, path);
+	if (backup < ESC_PATHS_MAX)
+		failover_divert(steer, path, backup, slot->paths[backup].sport);
 	else if (dead || steer->flags & ESC_QP_STEER_DIVERTED)
 		failover_give_up(steer);
 	return 0;
 }
 
-/* With ESC_QP_STEER_LANE, for each packet. Leaves the port to take in @steer. */
-static __always_inline void failover_look(struct esc_qp_steer *steer, const struct esc_qp_key *key)
+/* With ESC_QP_STEER_PATH, for each packet. Leaves the port to use in @steer. */
+static __always_inline void failover_check(struct esc_qp_steer *steer, const struct esc_qp_key *key)
 {
 	__u32 number = steer->slot;
 	struct esc_paths *slot = bpf_map_lookup_elem(&paths, &number);
-	struct esc_lane *lane;
+	struct esc_path *path;
 
 	if (unlikely(!slot))
 		return;
-	lane = &slot->lanes[steer->lane % ESC_PATH_LANES_MAX];
-	if (likely(!lane->diverted_ns && lane->live.unheard < PATHLIVE_UNHEARD &&
+	path = &slot->paths[steer->path % ESC_PATHS_MAX];
+	if (likely(!path->diverted_ns && path->live.unconfirmed < PATHLIVE_UNCONFIRMED &&
 		   !(steer->flags & ESC_QP_STEER_DIVERTED)))
 		return;
-	failover_decide(steer, slot, lane, key);
+	failover_decide(steer, slot, path, key);
 }
 
 #endif

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A queue pair's packets onto the path that was chosen for them: another UDP
- * source port, with the ICRC that goes with it, or another IPv6 flow label.
+ * The steer stage: a queue pair's packets take the path of its rule, by another UDP source port
+ * and the ICRC that goes with it, or by another IPv6 flow label.
  *
  * Nothing is written through packet pointers (see probe/send.bpf.h). The ICRC is
- * written first: that makes all before it writable, so what follows does not
- * fail; if it did, the ICRC is put back. A packet leaves changed or as it came.
+ * written first: that makes all before it writable, so that the next write does not
+ * fail; if it did, the ICRC is restored. A packet leaves changed or unchanged, never half.
  */
-#ifndef ESC_BPF_STEER_H
-#define ESC_BPF_STEER_H
+#ifndef ESC_BPF_STEER_STEER_H
+#define ESC_BPF_STEER_STEER_H
 
+#include "pacing/icrc.h"
 #include "steer/failover.bpf.h"
 #include <bpf/bpf_endian.h>
-#include "../pacing/icrc.h"
 
 /* Made by icrc_make_table() before the program is loaded. */
 const volatile __u32 esc_icrc_powers[ICRC_WORDS_MAX] __weak = {};
@@ -22,7 +22,7 @@ const volatile __u8 esc_icrc_stale __weak = 0;
 #define STEER_UDP_OFFSET_MAX 2048u
 #define STEER_ICRC_BYTES 4
 
-/* Where the change is made, and what is there. */
+/* Where the packet is changed, and what is there. */
 struct steer_place {
 	__u32 udp;   /* offset of the UDP header */
 	__u32 icrc;  /* and of the ICRC */
@@ -32,7 +32,7 @@ struct steer_place {
 	__be16 check;
 };
 
-/* A helper costs as much as all the rest: it is for an ICRC that lies in another page. */
+/* A helper costs as much as all the rest: it is for an ICRC in another page. */
 static __always_inline bool steer_load_icrc(struct __sk_buff *skb, void *data, void *end,
 					    struct steer_place *place)
 {
@@ -50,60 +50,60 @@ static __always_inline bool steer_load_icrc(struct __sk_buff *skb, void *data, v
 }
 
 /* False: a datagram that is not RoCEv2 in whole words, or longer than any MTU. */
-static __always_inline bool steer_find(struct __sk_buff *skb, const struct esc_packet *p,
-				       struct steer_place *place)
+static __always_inline bool steer_locate(struct __sk_buff *skb, const struct pkt_ctx *pkt,
+					 struct steer_place *place)
 {
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
-	__u32 offset = p->udp_offset, bytes;
-	const struct esc_udp *udp;
+	__u32 offset = pkt->udp_offset, bytes;
+	const struct udphdr *udp;
 
 	if (offset > STEER_UDP_OFFSET_MAX || skb->gso_size)
 		return false;
 	udp = data + offset;
 	if ((void *)(udp + 1) > end) /* the parser read it there */
 		return false;
-	bytes = bpf_ntohs(udp->bytes);
+	bytes = bpf_ntohs(udp->len);
 	place->udp = offset;
 	place->words = bytes / 4;
 	place->icrc = offset + bytes - STEER_ICRC_BYTES;
-	place->sport = udp->src;
+	place->sport = udp->source;
 	place->check = udp->check;
 	return !(bytes & 3) && place->words >= ICRC_WORDS_MIN && place->words < ICRC_WORDS_MAX &&
 	       steer_load_icrc(skb, data, end, place);
 }
 
-/* Lengths of a queue pair are few: a full packet, with and without a RETH, the last, an ACK. */
-static __always_inline __u32 steer_slot(__u32 words)
+/* A queue pair has few lengths: a full packet with and without a RETH, the last, an ACK. */
+static __always_inline __u32 steer_cache_index(__u32 words)
 {
 	return (words ^ words >> 2) & 3;
 }
 
 /* 16 steps: some 40 ns. */
-static __noinline __u32 steer_make_patch(__u32 words, __u32 change)
+static __noinline __u32 steer_compute_patch(__u32 words, __u32 change)
 {
-	barrier_var(words); /* else the bound is on another copy of it */
+	barrier_var(words); /* else the bound applies to another copy */
 	return words < ICRC_WORDS_MAX ? icrc_patch(change, esc_icrc_powers[words]) : 0;
 }
 
-/* The patch for this change and length, remembered. One word each, so CPUs do not mix them. */
+/* The patch for this change and length, cached in one word so that CPUs do not mix two. */
 static __always_inline __u32 steer_patch(struct esc_qp_steer *steer, __u32 words, __u32 change)
 {
 	__u32 tag = words << 16 | change, patch;
-	__u64 *slot = &steer->icrc[steer_slot(words)];
-	__u64 known = *slot;
+	__u64 *cached = &steer->icrc[steer_cache_index(words)];
+	__u64 known = *cached;
 
 	if (likely(known >> 32 == tag))
 		return known;
-	patch = steer_make_patch(words, change);
-	*slot = (__u64)tag << 32 | patch;
+	patch = steer_compute_patch(words, change);
+	*cached = (__u64)tag << 32 | patch;
 	return patch;
 }
 
-/* A UDP checksum covers both the port and the ICRC. False: it was left right for the old packet. */
+/* A UDP checksum covers both the port and the ICRC. False: it is still that of the old packet. */
 static __noinline bool steer_fix_check(struct __sk_buff *skb, const struct steer_place *place,
 				       __be16 sport, __u32 patch, __u32 icrc)
 {
-	__u32 check = place->udp + offsetof(struct esc_udp, check);
+	__u32 check = place->udp + offsetof(struct udphdr, check);
 
 	if (bpf_l4_csum_replace(skb, check, icrc, icrc ^ patch,
 				STEER_ICRC_BYTES | BPF_F_MARK_MANGLED_0))
@@ -116,7 +116,7 @@ static __noinline bool steer_fix_check(struct __sk_buff *skb, const struct steer
 	return false;
 }
 
-/* False: the packet is as it came. */
+/* False: the packet is unchanged. */
 static __always_inline bool steer_set_port(struct __sk_buff *skb, struct esc_qp_steer *steer,
 					   const struct steer_place *place, __be16 sport)
 {
@@ -144,84 +144,84 @@ undo:
 
 static __noinline bool steer_set_label(struct __sk_buff *skb, __u32 offset, __u32 label)
 {
-	__be32 word;
+	__be32 flow;
 
-	if (bpf_skb_load_bytes(skb, offset, &word, sizeof(word)))
+	if (bpf_skb_load_bytes(skb, offset, &flow, sizeof(flow)))
 		return false;
-	word &= bpf_htonl(~ESC_FLOW_LABEL_MASK);
-	word |= bpf_htonl(label & ESC_FLOW_LABEL_MASK);
-	return !bpf_skb_store_bytes(skb, offset, &word, sizeof(word),
+	flow &= bpf_htonl(~ESC_FLOW_LABEL_MASK);
+	flow |= bpf_htonl(label & ESC_FLOW_LABEL_MASK);
+	return !bpf_skb_store_bytes(skb, offset, &flow, sizeof(flow),
 				    BPF_F_INVALIDATE_HASH | BPF_F_RECOMPUTE_CSUM);
 }
 
-static __always_inline bool steer_change(struct __sk_buff *skb, const struct esc_packet *p,
+static __always_inline bool steer_apply(struct __sk_buff *skb, const struct pkt_ctx *pkt,
 					 struct esc_qp_steer *steer)
 {
 	__be16 sport = bpf_htons(steer->sport);
 	struct steer_place place;
 	bool changed = true;
 
-	if (sport && steer->sport != p->sport)
-		changed = steer_find(skb, p, &place) && steer_set_port(skb, steer, &place, sport);
-	if (unlikely(steer->flags & ESC_QP_STEER_LABEL) && p->ip_version == 6 && !skb->gso_size)
-		changed = changed && steer_set_label(skb, p->ip_offset, steer->flow_label);
+	if (sport && steer->sport != pkt->sport)
+		changed = steer_locate(skb, pkt, &place) && steer_set_port(skb, steer, &place, sport);
+	if (unlikely(steer->flags & ESC_QP_STEER_LABEL) && pkt->ip_version == 6 && !skb->gso_size)
+		changed = changed && steer_set_label(skb, pkt->ip_offset, steer->flow_label);
 	return changed;
 }
 
-/* --- orders --- */
+/* --- rules --- */
 
-static __always_inline void steer_forget(struct esc_qp *qp)
+static __always_inline void steer_clear(struct esc_qp *qp)
 {
-	qp->steer.order = 0;
+	qp->steer.rule = 0;
 	qp->steer.sport = 0;
 	qp->steer.flags = 0;
 	qp->steer_flags &= ~ESC_QP_STEERED;
 }
 
-/* What `steers` says now. The packet under way is the first to hear of it. */
-static __noinline int steer_ask(struct esc_qp *qp, const struct esc_qp_key *key, __u32 generation)
+/* The rule that is now in `steers`; it applies from this packet on. */
+static __noinline int steer_lookup(struct esc_qp *qp, const struct esc_qp_key *key, __u32 generation)
 {
-	const struct esc_steer *wanted = bpf_map_lookup_elem(&steers, key);
+	const struct esc_steer *rule = bpf_map_lookup_elem(&steers, key);
 	struct esc_qp_steer *steer = &qp->steer;
 
 	steer->generation = generation;
 	qp->steer_generation = generation;
-	if (!wanted) {
-		steer_forget(qp);
+	if (!rule) {
+		steer_clear(qp);
 		return 0;
 	}
-	if (wanted->order == steer->order)
+	if (rule->number == steer->rule)
 		return 0;
-	steer->order = wanted->order;
-	steer->next_sport = wanted->sport;
-	steer->next_flow_label = wanted->flow_label;
-	steer->next_slot = wanted->slot;
-	steer->next_lane = wanted->lane;
-	steer->next_flags = (wanted->flags & ESC_STEER_LABEL ? ESC_QP_STEER_LABEL : 0) |
-			    (wanted->flags & ESC_STEER_LANE ? ESC_QP_STEER_LANE : 0);
-	steer->hold_ns = wanted->hold_ns;
-	steer->start_local_ns = wanted->start_local_ns;
-	steer->force_local_ns = wanted->force_local_ns;
+	steer->rule = rule->number;
+	steer->next_sport = rule->sport;
+	steer->next_flow_label = rule->flow_label;
+	steer->next_slot = rule->slot;
+	steer->next_path = rule->path;
+	steer->next_flags = (rule->flags & ESC_STEER_LABEL ? ESC_QP_STEER_LABEL : 0) |
+			    (rule->flags & ESC_STEER_PATH ? ESC_QP_STEER_PATH : 0);
+	steer->flowlet_gap_ns = rule->flowlet_gap_ns;
+	steer->start_local_ns = rule->start_local_ns;
+	steer->force_local_ns = rule->force_local_ns;
 	steer->last_local_ns = bpf_ktime_get_ns();
-	/* The order in force is followed until then, also to its standby. */
+	/* The rule in force applies until the trigger, on its backup path as well. */
 	steer->flags &= ~(ESC_QP_STEER_LAPSED | ESC_QP_STEER_RETURNS);
-	steer->flags |= ESC_QP_STEER_WAITS;
+	steer->flags |= ESC_QP_STEER_PENDING;
 	qp->steer_flags |= ESC_QP_STEERED;
 	return 0;
 }
 
 /*
- * A packet that no other of its message went before. One without a payload is a message by
- * itself, unless it is an answer that goes between the packets of one.
+ * The first packet of a message. One without a payload is a message of its own, unless it is
+ * a response sent between the packets of another one.
  */
-static __always_inline bool steer_is_start(const struct esc_qp *qp, const struct esc_packet *p)
+static __always_inline bool steer_is_start(const struct esc_qp *qp, const struct pkt_ctx *pkt)
 {
-	if (p->flags & (ESC_OP_START | ESC_OP_PAYLOAD))
-		return p->flags & ESC_OP_START;
+	if (pkt->op_flags & (ESC_OP_START | ESC_OP_PAYLOAD))
+		return pkt->op_flags & ESC_OP_START;
 	return !((qp->requests.flags | qp->responses.flags) & ESC_PSN_MESSAGE);
 }
 
-/* What waits would change nothing that a fabric looks at. */
+/* The pending rule changes nothing that a switch hashes. */
 static __always_inline bool steer_is_same_path(const struct esc_qp_steer *steer)
 {
 	return steer->next_sport == steer->sport &&
@@ -229,63 +229,64 @@ static __always_inline bool steer_is_same_path(const struct esc_qp_steer *steer)
 }
 
 /*
- * A request that is new, and all before it was acknowledged: none of ours is under way that it
- * could overtake. Nor is a READ answer of ours, as far as is known.
+ * A new request with all before it acknowledged: there is no packet of ours in flight that it
+ * could overtake. Nor is a READ response of ours, as far as is known.
  */
-static __noinline int steer_is_drained(const struct esc_qp *qp, const struct esc_packet *p)
+static __noinline int steer_is_drained(const struct esc_qp *qp, const struct pkt_ctx *pkt)
 {
-	const struct esc_steer *wanted = bpf_map_lookup_elem(&steers, &p->key);
-	struct esc_qp_key key = {.src = p->key.dst, .dst = p->key.src};
+	const struct esc_steer *rule = bpf_map_lookup_elem(&steers, &pkt->key);
+	struct esc_qp_key key = {.src = pkt->key.dst, .dst = pkt->key.src};
 	const struct esc_qp *back;
 
-	if (!wanted || !(wanted->flags & ESC_STEER_BACK) || !(p->flags & ESC_OP_REQUEST) ||
-	    qp->requests.next != psn_add(p->psn, 1) || qp->responses.flags & ESC_PSN_MESSAGE)
+	if (!rule || !(rule->flags & ESC_STEER_REVERSE) || !(pkt->op_flags & ESC_OP_REQUEST) ||
+	    qp->requests.next != psn_add(pkt->psn, 1) || qp->responses.flags & ESC_PSN_MESSAGE)
 		return false;
-	key.dest_qpn = wanted->back_qpn;
+	key.dest_qpn = rule->reverse_qpn;
 	key.direction = ESC_DIRECTION_RX;
-	key.port = p->key.port;
+	key.port = pkt->key.port;
 	back = bpf_map_lookup_elem(&qps, &key);
-	return back && back->responses.flags & ESC_PSN_VALID && back->responses.next == p->psn;
+	return back && back->responses.flags & ESC_PSN_VALID && back->responses.next == pkt->psn;
 }
 
-static __noinline int steer_consider(struct esc_qp *qp, const struct esc_packet *p)
+/* Whether the pending rule takes effect with this packet. */
+static __noinline int steer_check_triggers(struct esc_qp *qp, const struct pkt_ctx *pkt)
 {
 	struct esc_qp_steer *steer = &qp->steer;
 	__u64 now = bpf_ktime_get_ns();
-	__u8 moment;
+	__u8 trigger;
 
-	if (now - steer->last_local_ns >= steer->hold_ns || steer_is_same_path(steer))
-		moment = ESC_STEER_MOMENT_IDLE;
-	else if (steer_is_drained(qp, p))
-		moment = ESC_STEER_MOMENT_DRAINED;
-	else if (now >= steer->start_local_ns && steer_is_start(qp, p))
-		moment = ESC_STEER_MOMENT_START;
+	if (now - steer->last_local_ns >= steer->flowlet_gap_ns || steer_is_same_path(steer))
+		trigger = ESC_STEER_TRIGGER_IDLE;
+	else if (steer_is_drained(qp, pkt))
+		trigger = ESC_STEER_TRIGGER_DRAINED;
+	else if (now >= steer->start_local_ns && steer_is_start(qp, pkt))
+		trigger = ESC_STEER_TRIGGER_START;
 	else if (now >= steer->force_local_ns)
-		moment = ESC_STEER_MOMENT_FORCED;
+		trigger = ESC_STEER_TRIGGER_FORCED;
 	else
-		moment = ESC_STEER_MOMENT_NONE;
+		trigger = ESC_STEER_TRIGGER_NONE;
 	steer->last_local_ns = now;
-	if (moment != ESC_STEER_MOMENT_NONE)
-		failover_take_next(steer, moment, now);
+	if (trigger != ESC_STEER_TRIGGER_NONE)
+		failover_take_next(steer, trigger, now);
 	return 0;
 }
 
-/* The daemon is silent: as it came, from now on, whatever it says later of this order. */
+/* Without a heartbeat packets leave unchanged, until another rule. */
 static __noinline int steer_lapse(struct esc_qp_steer *steer, __u64 now)
 {
 	steer->sport = 0;
 	steer->flags = ESC_QP_STEER_LAPSED;
-	steer->moment = ESC_STEER_MOMENT_LAPSED;
-	steer->done_local_ns = now;
+	steer->trigger = ESC_STEER_TRIGGER_LAPSED;
+	steer->applied_local_ns = now;
 	return 0;
 }
 
 /*
  * The clock is read once in a jiffy (1 to 10 ms), not for each packet. A heartbeat
- * that is ahead of us was written a moment ago on another CPU.
+ * ahead of it was written just now on another CPU.
  */
 static __always_inline bool steer_is_alive(struct esc_qp_steer *steer,
-					   const struct esc_control *word)
+					   const struct esc_control *ctl)
 {
 	__u32 jiffies = bpf_jiffies64();
 	__u64 now;
@@ -293,7 +294,7 @@ static __always_inline bool steer_is_alive(struct esc_qp_steer *steer,
 	if (likely(steer->jiffies == jiffies))
 		return true;
 	now = bpf_ktime_get_ns();
-	if (likely((__s64)(now - word->heartbeat_local_ns) <= (__s64)ESC_HEARTBEAT_DEAD_NS)) {
+	if (likely((__s64)(now - ctl->heartbeat_local_ns) <= (__s64)ESC_HEARTBEAT_TIMEOUT_NS)) {
 		steer->jiffies = jiffies;
 		return true;
 	}
@@ -301,38 +302,44 @@ static __always_inline bool steer_is_alive(struct esc_qp_steer *steer,
 	return false;
 }
 
-static __noinline int steer_obey(struct __sk_buff *skb, const struct esc_control *word,
-				 const struct esc_packet *p, struct esc_qp *qp)
+static __noinline int steer_slow(struct __sk_buff *skb, const struct pkt_ctx *pkt)
 {
+	const struct esc_control *ctl = pkt->ctl;
+	struct esc_qp *qp = pkt->qp;
 	struct esc_qp_steer *steer = &qp->steer;
 
-	if (unlikely(steer->generation != word->steer_generation))
-		steer_ask(qp, &p->key, word->steer_generation);
-	if (!(qp->steer_flags & ESC_QP_STEERED) || unlikely(!steer_is_alive(steer, word)))
+	if (unlikely(steer->generation != ctl->steer_generation))
+		steer_lookup(qp, &pkt->key, ctl->steer_generation);
+	if (!(qp->steer_flags & ESC_QP_STEERED) || unlikely(!steer_is_alive(steer, ctl)))
 		return 0;
-	if (unlikely(steer->flags & ESC_QP_STEER_WAITS))
-		steer_consider(qp, p);
-	if (steer->flags & ESC_QP_STEER_LANE)
-		failover_look(steer, &p->key);
+	if (unlikely(steer->flags & ESC_QP_STEER_PENDING))
+		steer_check_triggers(qp, pkt);
+	if (steer->flags & ESC_QP_STEER_PATH)
+		failover_check(steer, &pkt->key);
 	if (!steer->sport && !(steer->flags & ESC_QP_STEER_LABEL))
 		return 0;
-	if (likely(steer_change(skb, p, steer)))
+	if (likely(steer_apply(skb, pkt, steer)))
 		steer->packets++;
 	else
 		steer->refused++;
 	return 0;
 }
 
-/* With ESC_CONTROL_STEER, behind the count. @qp is the packet's entry. */
-static __always_inline void steer_packet(struct __sk_buff *skb, const struct esc_control *word,
-					 const struct esc_packet *p, struct esc_qp *qp)
+/* Behind the account stage. */
+static __always_inline int steer_packet(struct __sk_buff *skb, const struct pkt_ctx *pkt)
 {
-	if (likely(qp->steer_generation == (__u16)word->steer_generation) &&
+	const struct esc_control *ctl = pkt->ctl;
+	const struct esc_qp *qp = pkt->qp;
+
+	if (likely(!(ctl->flags & ESC_CONTROL_STEER)))
+		return ESC_REASON_NONE;
+	if (likely(qp->steer_generation == (__u16)ctl->steer_generation) &&
 	    likely(!(qp->steer_flags & ESC_QP_STEERED)))
-		return;
-	if (!(word->steer_ports >> (esc_port_index % ESC_PORTS_MAX) & 1))
-		return;
-	steer_obey(skb, word, p, qp);
+		return ESC_REASON_NONE;
+	if (!(ctl->steer_ports >> (esc_port_index % ESC_PORTS_MAX) & 1))
+		return ESC_REASON_NONE;
+	steer_slow(skb, pkt);
+	return ESC_REASON_NONE;
 }
 
 #endif

@@ -76,7 +76,7 @@ static __always_inline bool tcp_class_fits(const struct esc_tcp_class *class, __
 
 /* The class, its threshold and weight, into the flow: at its begin and from time to time. */
 static __always_inline void tcp_class_take(struct bpf_sock *sk, struct esc_tcp_flow *flow,
-					   const struct esc_tcp_word *word, __u64 now_ns)
+					   const struct esc_tcp_control *word, __u64 now_ns)
 {
 	struct tcp_class_facts facts;
 	__u32 class = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Maps of the TCP programs, which are objects of their own: `tcp_flows` is one map for all. */
-#ifndef ESC_BPF_TCP_H
-#define ESC_BPF_TCP_H
+#ifndef ESC_BPF_TCP_TCP_H
+#define ESC_BPF_TCP_TCP_H
 
 #include "lib/clock.bpf.h"
 #include "maps/tcp.h"

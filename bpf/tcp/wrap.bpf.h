@@ -13,8 +13,8 @@
 #ifndef ESC_BPF_TCP_WRAP_H
 #define ESC_BPF_TCP_WRAP_H
 
-#include "tcp/tcp.bpf.h"
 #include "pacing/tcpwindow.h"
+#include "tcp/tcp.bpf.h"
 
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
@@ -138,7 +138,7 @@ static __always_inline void wrap_release(struct sock *sk)
 		return;
 	if (flow->limited) {
 		wrap_heed_rate(sk, flow);
-		flow->forsaken = !wrap_rate_is_theirs(flow) &&
+		flow->detached = !wrap_rate_is_theirs(flow) &&
 				 wrap_max_of(flow->rate_Bps) != flow->app_rate_Bps;
 	}
 	flow->limited = 0;
@@ -220,8 +220,8 @@ static __always_inline __u32 wrap_rtt(const struct tcp_sock *tp, struct esc_tcp_
 static __always_inline bool wrap_delay(struct esc_tcp_flow *flow, __u32 rtt_us, __u64 now_ns,
 				       __s64 *delay_ns)
 {
-	if (flow->out_fresh) {
-		flow->out_fresh = 0;
+	if (flow->out_pending) {
+		flow->out_pending = 0;
 		*delay_ns = flow->out_last_ns;
 		if (rtt_us) {
 			flow->rtt_base_us = rtt_us;
@@ -247,7 +247,7 @@ static __always_inline __u32 wrap_segments(struct sock *sk, __u32 inner)
 
 /* The window by the law. Nothing is learnt about more than what was really used. */
 static __always_inline void wrap_judge(struct sock *sk, struct esc_tcp_flow *flow, __u32 acked,
-				       __s64 told_ns, __u64 now_ns)
+				       __s64 reported_ns, __u64 now_ns)
 {
 	struct tcp_sock *tp = (struct tcp_sock *)sk;
 	__u64 threshold_ns = flow->threshold_ns, rtt_ns = flow->rtt_us * 1000ull, delay_ns;
@@ -257,7 +257,7 @@ static __always_inline void wrap_judge(struct sock *sk, struct esc_tcp_flow *flo
 	flow->law.weight = flow->weight;
 	if (acked > 64)
 		acked = 64;
-	delay_ns = tcp_window_above(&flow->law, told_ns, threshold_ns, now_ns);
+	delay_ns = tcp_window_above(&flow->law, reported_ns, threshold_ns, now_ns);
 	if (rtt_ns <= delay_ns)
 		rtt_ns = delay_ns + 1;
 	if (tcp_window_take(&flow->law, acked, tp->snd_una, tp->snd_nxt, delay_ns, threshold_ns,

@@ -1,9 +1,44 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The daemon's face: the socket and the textfile. */
+/* The interfaces of the daemon: the socket and the textfile. */
 #ifndef ESC_API_H
 #define ESC_API_H
 
-#include "server.h"
-#include "textfile.h"
+#include <stdio.h>
+
+#include "base/prom.h"
+#include "core/core.h"
+
+struct server;
+struct textfile;
+
+/* --- the unix socket: one JSON object a line in, one a line out --- */
+
+/*
+ * Listens on the socket of the configuration. One on which no daemon listens is replaced; else
+ * -EADDRINUSE. *@error is a malloc'd sentence on failure.
+ */
+int server_new(struct server **out, struct core *core, char **error);
+/* Closes all clients and removes the socket. */
+void server_free(struct server *server);
+
+/* --- escapement.prom for node_exporter's textfile collector: written aside, renamed --- */
+
+/*
+ * Registers a timer with the loop of @core. Without textfile.directory it writes
+ * nothing. The configuration is read from @core at each tick, so a reload
+ * needs no call.
+ */
+int textfile_new(struct textfile **out, struct core *core, char **error);
+/* Leaves a file that says escapement_up 0 and nothing else. */
+void textfile_free(struct textfile *textfile);
+
+/* Writes the file now. 0 or -errno; a failure is logged and recorded once. */
+int textfile_write(struct textfile *textfile);
+
+/* All families of all capabilities, as text. */
+void textfile_write_families(FILE *out, struct core *core);
+
+extern const struct event_kind textfile_events[]; /* ended by {} */
+extern const struct metric textfile_metrics[];	  /* of the daemon; ended by {} */
 
 #endif

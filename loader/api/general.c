@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The verbs of no capability. */
-#include "local.h"
+#include "internal.h"
 #include "verbs.h"
 
 /* clang-format off: tables */

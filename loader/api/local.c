@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "local.h"
+#include "internal.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -20,32 +20,26 @@ static const char *place(const json_t *args, const char *key, const char *fallba
 	return given ? given : fallback;
 }
 
-/*
- * Another socket is of another daemon, whose places are not known here: the default ones would be
- * those of a daemon that was not meant.
- */
-static bool places_are_known(const json_t *args)
-{
-	const char *socket = place(args, "socket", PLACES_SOCKET);
-
-	return !strcmp(socket, PLACES_SOCKET) ||
-	       (json_object_get(args, "pin_root") && json_object_get(args, "kill_file"));
-}
-
 json_t *local_off(const json_t *args, int *exit, char **error)
 {
 	const char *kill_file = place(args, "kill_file", PLACES_KILL_FILE);
 	const char *pin_root = place(args, "pin_root", ESC_PIN_ROOT);
+	const char *socket = place(args, "socket", PLACES_SOCKET);
 	bool found = !access(pin_root, F_OK);
 	char *why = NULL;
 	int err_file, err;
 
-	if (!places_are_known(args)) {
+	/*
+	 * Another socket is of another daemon, whose places are not known here: the default ones
+	 * would be those of a daemon that was not meant.
+	 */
+	if (strcmp(socket, PLACES_SOCKET) &&
+	    !(json_object_get(args, "pin_root") && json_object_get(args, "kill_file"))) {
 		*exit = 3;
 		explain(error, 0,
 			"no daemon replies at %s, and where it has its maps is not known: give the "
 			"--pin-root and the --kill-file of its configuration",
-			place(args, "socket", ""));
+			socket);
 		return NULL;
 	}
 	/* A daemon that starts meanwhile has to find the file, so it comes first. */

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "request.h"
+#include "internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/explain.h"
-#include "core/core.h"
-#include "status.h"
 #include "verbs.h"
 
 static char *dump_line(const json_t *object, size_t *bytes)

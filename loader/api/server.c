@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "server.h"
+#include "api.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -9,16 +9,15 @@
 #include <sys/socket.h>
 #include <systemd/sd-event.h>
 
-#include "config/config.h"
-#include "core/core.h"
+#include "base/array.h"
 #include "base/log.h"
-#include "request.h"
-#include "server_listen.h"
+#include "config/config.h"
+#include "internal.h"
 
 #define CLIENTS_MAX 64
-#define CLIENT_PATIENCE_NS 30000000000ull /* without a byte either way */
-#define FOLLOW_BACKLOG_MAX (1u << 20)	  /* a follower that falls further behind is dropped */
-#define LOOK_ROUND_US 5000000		  /* how often the patience is looked at */
+#define IDLE_TIMEOUT_NS 30000000000ull /* without a byte in either direction */
+#define FOLLOW_BACKLOG_MAX (1u << 20)  /* a follower that falls further behind is dropped */
+#define TICK_NS 5000000000ull
 
 struct client {
 	struct server *server;
@@ -27,8 +26,8 @@ struct client {
 	sd_event_source *source;
 	char in[REQUEST_BYTES_MAX];
 	size_t in_bytes;
-	char *out; /* what is not sent yet is at out + sent */
-	size_t out_bytes, sent;
+	char *out; /* what is not sent yet is from out + sent to out + out_bytes */
+	size_t out_bytes, out_room, sent;
 	bool following;
 	size_t follow_limit; /* bytes that may wait to be read by a follower */
 	bool closing;	     /* no more is read; ends when all is sent */
@@ -38,7 +37,8 @@ struct client {
 struct server {
 	struct core *core;
 	struct server_listener listener;
-	sd_event_source *accepting, *round;
+	sd_event_source *accepting;
+	struct core_timer *timer;
 	struct client *clients;
 	unsigned int client_count;
 };
@@ -72,9 +72,9 @@ static char *client_line_end(const struct client *client)
 }
 
 /*
- * One answer at a time: while it is on its way no further request is read. A
- * request that is here already waits for the socket to be writable, so that
- * many in a row do not keep the daemon from its other work.
+ * One reply at a time: until it is sent no further request is read. A request that was received
+ * already waits for the socket to be writable, so that many in a row do not keep the daemon from
+ * its other work.
  */
 static void client_watch(struct client *client)
 {
@@ -85,40 +85,26 @@ static void client_watch(struct client *client)
 				      (reading ? EPOLLIN : 0) | (waiting ? EPOLLOUT : 0));
 }
 
-/* Takes @text over. False: the client is gone. */
+/* Appends @text, taken over, to the output. False: the client was dropped. */
 static bool client_queue(struct client *client, char *text, size_t bytes)
 {
 	size_t waiting = client->out_bytes - client->sent;
-	char *grown;
 
-	if (!text || (client->following && waiting + bytes > client->follow_limit)) {
+	if (!text || (client->following && waiting + bytes > client->follow_limit) ||
+	    array_reserve(&client->out, &client->out_room, waiting + bytes, 1)) {
 		free(text);
 		client_drop(client);
 		return false;
 	}
-	if (!waiting) {
-		free(client->out);
-		client->out = text;
-		client->out_bytes = bytes;
-		client->sent = 0;
-		return true;
-	}
 	memmove(client->out, client->out + client->sent, waiting);
-	client->out_bytes = waiting;
+	memcpy(client->out + waiting, text, bytes);
+	client->out_bytes = waiting + bytes;
 	client->sent = 0;
-	grown = realloc(client->out, waiting + bytes);
-	if (grown) {
-		client->out = grown;
-		memcpy(grown + waiting, text, bytes);
-		client->out_bytes += bytes;
-	}
 	free(text);
-	if (!grown)
-		client_drop(client);
-	return grown;
+	return true;
 }
 
-/* Sends what goes without waiting. False: the client is gone. */
+/* Sends what the socket takes now. False: the client was dropped. */
 static bool client_flush(struct client *client)
 {
 	while (client_has_output(client)) {
@@ -151,77 +137,63 @@ static void follow_event(const json_t *event, void *context)
 	char *text = request_wrap(event, &bytes);
 
 	if (!client_has_output(client))
-		client->moved_local_ns = time_local_ns(); /* patience starts with the backlog */
+		client->moved_local_ns = time_local_ns(); /* the backlog begins now */
 	if (client_queue(client, text, bytes))
 		client_flush(client);
 }
 
-static bool client_answer(struct client *client, const char *line, size_t bytes)
+/* Replies to a whole line if there is one. False: the client was dropped. */
+static bool client_take_line(struct client *client)
 {
 	struct core *core = client->server->core;
-	struct reply reply;
+	char *end = client_line_end(client);
+	struct reply reply = {};
 
-	request_reply(core, line, bytes, &reply);
+	if (client->following)
+		client->in_bytes = 0; /* a follower sends no more requests */
+	if (client->following || client_has_output(client) ||
+	    (!end && client->in_bytes < sizeof(client->in)))
+		return true;
+	if (end) {
+		request_reply(core, client->in, end - client->in, &reply);
+	} else {
+		client->closing = true;
+		reply.text = request_refuse(2, "a request is one line of at most 64 KiB",
+					    &reply.bytes);
+	}
 	if (!client_queue(client, reply.text, reply.bytes))
 		return false;
 	if (reply.follow && events_listen(core->events, follow_event, client) == 0) {
 		client->following = true;
 		client->follow_limit = reply.bytes + FOLLOW_BACKLOG_MAX;
 	}
-	return client_flush(client);
-}
-
-static bool client_refuse(struct client *client, const char *error)
-{
-	size_t bytes;
-	char *text = request_refuse(2, error, &bytes);
-
-	client->closing = true;
-	return client_queue(client, text, bytes) && client_flush(client);
-}
-
-/* Answers a whole line if one is there. False: the client is gone. */
-static bool client_take_line(struct client *client)
-{
-	char *end = client_line_end(client);
-	size_t bytes = end ? (size_t)(end - client->in) : 0;
-
-	if (client->following)
-		client->in_bytes = 0; /* a follower only listens */
-	if (client->following || client_has_output(client))
-		return true;
-	if (!end && client->in_bytes == sizeof(client->in))
-		return client_refuse(client, "a request is one line of at most 64 KiB");
-	if (!end)
-		return true;
-	if (!client_answer(client, client->in, bytes))
+	if (!client_flush(client))
 		return false;
-	client->in_bytes -= bytes + 1;
-	memmove(client->in, end + 1, client->in_bytes);
-	client_watch(client);
+	if (end) {
+		client->in_bytes -= end + 1 - client->in;
+		memmove(client->in, end + 1, client->in_bytes);
+		client_watch(client);
+	}
 	return true;
 }
 
-/* False: the client is gone. */
-static bool client_read(struct client *client)
+static void client_read(struct client *client)
 {
 	ssize_t got = recv(client->fd, client->in + client->in_bytes,
 			   sizeof(client->in) - client->in_bytes, MSG_DONTWAIT);
 
 	if (got < 0 && (errno == EAGAIN || errno == EINTR))
-		return true;
-	if (got <= 0 && !client_has_output(client)) {
-		client_drop(client);
-		return false;
-	}
-	if (got <= 0) {
+		return;
+	if (got > 0) {
+		client->in_bytes += got;
+		client->moved_local_ns = time_local_ns();
+		client_take_line(client);
+	} else if (client_has_output(client)) {
 		client->closing = true;
 		client_watch(client);
-		return true;
+	} else {
+		client_drop(client);
 	}
-	client->in_bytes += got;
-	client->moved_local_ns = time_local_ns();
-	return client_take_line(client);
 }
 
 static int client_event(sd_event_source *source, int fd, uint32_t events, void *context)
@@ -229,16 +201,12 @@ static int client_event(sd_event_source *source, int fd, uint32_t events, void *
 	struct client *client = context;
 
 	(void)source, (void)fd;
-	if (events & EPOLLOUT) {
-		if (!client_flush(client) || !client_take_line(client))
-			return 0;
-	}
-	if (events & EPOLLIN) {
-		if (!client_read(client))
-			return 0;
-	} else if (events & (EPOLLHUP | EPOLLERR)) {
+	if (events & EPOLLOUT && (!client_flush(client) || !client_take_line(client)))
+		return 0;
+	if (events & EPOLLIN)
+		client_read(client);
+	else if (events & (EPOLLHUP | EPOLLERR))
 		client_drop(client);
-	}
 	return 0;
 }
 
@@ -246,74 +214,61 @@ static void client_add(struct server *server, int fd)
 {
 	struct client *client = calloc(1, sizeof(*client));
 
-	if (!client) {
+	if (!client || sd_event_add_io(server->core->loop, &client->source, fd, EPOLLIN,
+				       client_event, client) < 0) {
 		close(fd);
+		free(client);
 		return;
 	}
 	client->server = server;
 	client->fd = fd;
 	client->moved_local_ns = time_local_ns();
-	if (sd_event_add_io(server->core->loop, &client->source, fd, EPOLLIN, client_event,
-			    client) < 0) {
-		close(fd);
-		free(client);
-		return;
-	}
 	client->next = server->clients;
 	server->clients = client;
 	server->client_count++;
-}
-
-static void turn_away(int fd)
-{
-	size_t bytes;
-	char *text =
-		request_refuse(1, "the daemon serves 64 connections already; close some", &bytes);
-
-	if (text)
-		send(fd, text, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
-	free(text);
-	close(fd);
 }
 
 static int server_accept(sd_event_source *source, int fd, uint32_t events, void *context)
 {
 	struct server *server = context;
 	int client_fd = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	size_t bytes;
+	char *text;
 
 	(void)events;
 	if (client_fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM)) {
 		log_warning("socket: no connection can be taken now: %s", strerror(errno));
-		sd_event_source_set_enabled(source, SD_EVENT_OFF); /* until the next round */
+		sd_event_source_set_enabled(source, SD_EVENT_OFF); /* until the next tick */
 	}
 	if (client_fd < 0)
 		return 0;
-	if (server->client_count >= CLIENTS_MAX)
-		turn_away(client_fd);
-	else
+	if (server->client_count < CLIENTS_MAX) {
 		client_add(server, client_fd);
+		return 0;
+	}
+	text = request_refuse(1, "the daemon serves 64 connections already; close some", &bytes);
+	if (text)
+		send(client_fd, text, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+	free(text);
+	close(client_fd);
 	return 0;
 }
 
-/* Who neither asks nor reads makes room; a follower with nothing to read may wait. */
-static int server_round(sd_event_source *source, uint64_t usec, void *context)
+/* Idle connections make room; a follower with nothing to read may wait. */
+static uint64_t server_tick(void *context, uint64_t now_ns)
 {
 	struct server *server = context;
-	uint64_t now_ns = time_local_ns();
 	struct client *next;
 
-	(void)usec;
 	for (struct client *client = server->clients; client; client = next) {
 		next = client->next;
 		if (client->following && !client_has_output(client))
 			continue;
-		if (now_ns - client->moved_local_ns > CLIENT_PATIENCE_NS)
+		if (now_ns - client->moved_local_ns > IDLE_TIMEOUT_NS)
 			client_drop(client);
 	}
 	sd_event_source_set_enabled(server->accepting, SD_EVENT_ON);
-	sd_event_source_set_time_relative(source, LOOK_ROUND_US);
-	sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
-	return 0;
+	return TICK_NS;
 }
 
 int server_new(struct server **out, struct core *core, char **error)
@@ -332,8 +287,7 @@ int server_new(struct server **out, struct core *core, char **error)
 	err = sd_event_add_io(core->loop, &server->accepting, server->listener.fd, EPOLLIN,
 			      server_accept, server);
 	if (err >= 0)
-		err = sd_event_add_time_relative(core->loop, &server->round, CLOCK_MONOTONIC,
-						 LOOK_ROUND_US, 0, server_round, server);
+		err = core_timer_new(core, &server->timer, TICK_NS, 0, server_tick, server);
 	if (err < 0) {
 		server_free(server);
 		return err;
@@ -346,10 +300,12 @@ void server_free(struct server *server)
 {
 	if (!server)
 		return;
-	while (server->clients)
-		client_drop(server->clients);
+	for (struct client *client = server->clients, *next; client; client = next) {
+		next = client->next;
+		client_drop(client);
+	}
 	sd_event_source_disable_unref(server->accepting);
-	sd_event_source_disable_unref(server->round);
+	core_timer_free(server->timer);
 	server_unlisten(&server->listener);
 	free(server);
 }

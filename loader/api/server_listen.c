@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "server_listen.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,17 +17,17 @@
 
 #define SERVER_BACKLOG 16
 
-static int make_folder(const char *path, char **error)
+static int make_directory(const char *path, char **error)
 {
-	char *copy = strdup(path), *folder;
+	char *copy = strdup(path), *directory;
 	int err = 0;
 
 	if (!copy)
 		return -ENOMEM;
-	folder = dirname(copy);
-	if (mkdir(folder, 0755) && errno != EEXIST)
+	directory = dirname(copy);
+	if (mkdir(directory, 0755) && errno != EEXIST)
 		err = explain(error, -errno, "%s: %s; make the folder, or give `socket` another",
-			      folder, strerror(errno));
+			      directory, strerror(errno));
 	free(copy);
 	return err;
 }
@@ -35,12 +35,19 @@ static int make_folder(const char *path, char **error)
 static int in_use(const char *path, char **error)
 {
 	return explain(error, -EADDRINUSE,
-		       "another escapementd answers at %s: stop it, or give this one its own "
+		       "another escapementd replies at %s: stop it, or give this one its own "
 		       "`socket` and `pin_root`",
 		       path);
 }
 
-/* The kernel drops the lock with the process, however it ends. */
+static int unwritable(const char *path, int err, char **error)
+{
+	return explain(error, err,
+		       "%s: %s; see that root may write there, or give `socket` another path", path,
+		       strerror(-err));
+}
+
+/* The kernel releases the lock with the process, however it ends. */
 static int take_lock(struct server_listener *listener, char **error)
 {
 	char *name;
@@ -50,10 +57,7 @@ static int take_lock(struct server_listener *listener, char **error)
 		return -ENOMEM;
 	listener->lock_fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (listener->lock_fd < 0)
-		err = explain(error, -errno,
-			      "%s: %s; see that root may write there, or give "
-			      "`socket` another path",
-			      name, strerror(errno));
+		err = unwritable(name, -errno, error);
 	else if (flock(listener->lock_fd, LOCK_EX | LOCK_NB))
 		err = errno == EWOULDBLOCK
 			      ? in_use(listener->path, error)
@@ -62,8 +66,7 @@ static int take_lock(struct server_listener *listener, char **error)
 	return err;
 }
 
-/* A socket that is answered belongs to somebody; another that is in the way is left from a crash.
- */
+/* A socket on which a daemon listens is in use; one without is left from a crash. */
 static int clear_stale(const struct sockaddr_un *address, char **error)
 {
 	struct stat status;
@@ -96,16 +99,16 @@ static int bind_and_listen(struct server_listener *listener, const struct sockad
 	listener->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (listener->fd < 0)
 		return -errno;
-	mask = umask(0117); /* 0660 from its first moment on */
+	mask = umask(0117); /* 0660 from its creation on */
 	err = bind(listener->fd, (const struct sockaddr *)address, sizeof(*address)) ? -errno : 0;
 	umask(mask);
 	if (!err && listen(listener->fd, SERVER_BACKLOG))
 		err = -errno;
-	return err ? explain(error, err,
-			     "%s: %s; see that root may write there, or give `socket` "
-			     "another path",
-			     listener->path, strerror(-err))
-		   : 0;
+	if (!err)
+		return 0;
+	close(listener->fd);
+	listener->fd = -1;
+	return unwritable(listener->path, err, error);
 }
 
 int server_listen(struct server_listener *out, const char *path, char **error)
@@ -116,28 +119,21 @@ int server_listen(struct server_listener *out, const char *path, char **error)
 
 	if (!listener.path)
 		return -ENOMEM;
-	err = snprintf(address.sun_path, sizeof(address.sun_path), "%s", path) <
-			      (int)sizeof(address.sun_path)
-		      ? make_folder(path, error)
-		      : explain(error, -ENAMETOOLONG,
-				"%s is too long for a socket; give `socket` "
-				"a shorter path",
-				path);
+	if (snprintf(address.sun_path, sizeof(address.sun_path), "%s", path) <
+	    (int)sizeof(address.sun_path))
+		err = make_directory(path, error);
+	else
+		err = explain(error, -ENAMETOOLONG,
+			      "%s is too long for a socket; give `socket` a shorter path", path);
 	if (!err)
 		err = take_lock(&listener, error);
 	if (!err)
 		err = clear_stale(&address, error);
 	if (!err)
 		err = bind_and_listen(&listener, &address, error);
-	if (!err) {
-		*out = listener;
-		return 0;
-	}
-	if (listener.fd >= 0)
-		close(listener.fd);
-	if (listener.lock_fd >= 0)
-		close(listener.lock_fd);
-	free(listener.path);
+	*out = listener;
+	if (err)
+		server_unlisten(out);
 	return err;
 }
 

@@ -1,30 +1,24 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "status.h"
+#include "internal.h"
 
 #include <string.h>
 #include <unistd.h>
 
 #include "base/json.h"
-#include "core/core.h"
 #include "maps/maps.h"
 #include "verbs.h"
-
-static json_t *version(void)
-{
-	return json_pack("{s:s, s:i}", "version", ESC_VERSION, "abi", ESC_ABI);
-}
 
 static json_t *reply_version(void *self, struct request *request)
 {
 	(void)self;
 	(void)request;
-	return version();
+	return local_version(NULL, NULL, NULL);
 }
 
 static json_t *reply_status(void *self, struct request *request)
 {
 	struct core *core = self;
-	json_t *object = version();
+	json_t *object = local_version(NULL, NULL, NULL);
 	bool off = core_is_off(core);
 
 	(void)request;
@@ -51,12 +45,11 @@ static json_t *reply_status(void *self, struct request *request)
 static json_t *reply_events(void *self, struct request *request)
 {
 	struct core *core = self;
-	uint64_t since_ns = json_count(request->args, "since_ns");
+	uint64_t since_ns;
 
-	request->follow = json_is_true(json_object_get(request->args, "follow"));
+	request->follow = request_flag(request, "follow");
 	/* A follower without a time gets what is recorded from now on. */
-	if (request->follow && !request_has(request, "since_ns"))
-		since_ns = INT64_MAX;
+	since_ns = request_count(request, "since_ns", request->follow ? INT64_MAX : 0);
 	return json_pack("{s:o}", "events", events_since(core->events, since_ns));
 }
 
@@ -74,7 +67,7 @@ static json_t *reply_off(void *self, struct request *request)
 static json_t *reply_mode(void *self, struct request *request)
 {
 	const json_t *interfaces = json_object_get(request->args, "interfaces");
-	const char *name = json_text(request->args, "mode");
+	const char *name = request_text(request, "mode", "");
 	struct core *core = self;
 	bool observe = !strcmp(name, "observe");
 	char *error = NULL;

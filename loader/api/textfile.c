@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "textfile.h"
+#include "api.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,15 +11,32 @@
 
 #include "base/log.h"
 #include "base/prom.h"
+#include "config/config.h"
 #include "core/core.h"
+#include "fleet/fleet.h"
 
 #define POLL_NS 1000000000ull
 
 #define TEXTFILE_EVENTS(X)                                                                         \
-	X(TEXTFILE_FAILED, "textfile_failed", "escapement.prom cannot be written.")                \
-	X(TEXTFILE_RECOVERED, "textfile_recovered", "escapement.prom is written again.")
+	X(TEXTFILE_FAILED, "textfile_failed", WARNING, "escapement.prom cannot be written.")       \
+	X(TEXTFILE_RECOVERED, "textfile_recovered", NOTICE, "escapement.prom is written again.")
 enum { TEXTFILE_EVENTS(EVENT_ENUM) };
 const struct event_kind textfile_events[] = {TEXTFILE_EVENTS(EVENT_KIND){}};
+
+#define TEXTFILE_METRICS(X)                                                                        \
+	X(BUILD_INFO, "build_info", GAUGE, "Version of the daemon, always 1.")                     \
+	X(UP, "up", GAUGE, "1 while the daemon runs, 0 after it was stopped.")                     \
+	X(LAST_WRITE, "last_write_timestamp_seconds", GAUGE, "When this file was written.")        \
+	X(START_TIME, "start_time_seconds", GAUGE, "When the daemon started.")                     \
+	X(HOST_INFO, "host_info", GAUGE, "This host and its rack by the member list, always 1.")   \
+	X(MODE, "mode", GAUGE,                                                                     \
+	  "1 for each mode that an interface is in; observe: none of the others.")                 \
+	X(KILL_SWITCH, "kill_switch", GAUGE, "1 when everything is detached by the kill switch.")  \
+	X(EVENTS_TOTAL, "events_total", COUNTER, "Events recorded since the daemon started.")      \
+	X(COLLECTOR_UP, "collector_up", GAUGE, "1 when this module's maps could be read.")
+enum { TEXTFILE_METRICS(METRIC_ENUM) };
+const struct metric textfile_metrics[] = {TEXTFILE_METRICS(METRIC){}};
+#define PROCESS(id) FAMILY_OF(&textfile_metrics[id])
 
 struct textfile {
 	struct core *core;
@@ -31,88 +48,98 @@ struct textfile {
 
 static void write_process(FILE *out, bool up)
 {
-	prom_count(FAMILY("build_info", GAUGE, "Version of the daemon, always 1."), 1, "version",
-		   ESC_VERSION, NULL);
-	prom_count(FAMILY("up", GAUGE, "1 while the daemon runs, 0 after it was stopped."), up,
-		   NULL);
-	prom_value(FAMILY("last_write_timestamp_seconds", GAUGE, "When this file was written."),
-		   (double)time_realtime_ns() / 1e9, NULL);
+	prom_count(PROCESS(BUILD_INFO), 1, "version", ESC_VERSION, NULL);
+	prom_count(PROCESS(UP), up, NULL);
+	prom_value(PROCESS(LAST_WRITE), (double)time_realtime_ns() / 1e9, NULL);
+}
+
+static void write_host(FILE *out, const struct core *core)
+{
+	const struct members *members = fleet_members(core->fleet);
+	const char *host = core->config->host, *rack = NULL;
+
+	for (size_t i = 0; members && !rack && i < members->count; i++)
+		if (!strcmp(members->list[i].host, host))
+			rack = members->list[i].rack;
+	prom_count(PROCESS(HOST_INFO), 1, "host", host, "rack", rack, NULL);
+}
+
+static void write_modes(FILE *out, const struct core *core)
+{
+	struct prom_family *family = PROCESS(MODE);
+	bool observe = true;
+
+	core_for_each(module, core)
+	{
+		const struct capability_mode *mode = module->capability->mode;
+		bool on = mode && mode->ports(module->self);
+
+		if (mode)
+			prom_count(family, on, "state", mode->name, NULL);
+		observe &= !on;
+	}
+	prom_count(family, observe, "state", "observe", NULL);
+}
+
+static void write_events(FILE *out, const struct core *core)
+{
+	struct prom_family *family = PROCESS(EVENTS_TOTAL);
+	const struct event_count *counts;
+	size_t count = core->events ? events_counts(core->events, &counts) : 0;
+
+	for (size_t i = 0; i < count; i++)
+		prom_count(family, counts[i].count, "kind", counts[i].kind, "severity",
+			   event_severity_name(counts[i].severity), NULL);
 }
 
 void textfile_write_families(FILE *out, struct core *core)
 {
-	struct prom_family *collectors =
-		FAMILY("collector_up", GAUGE, "1 when this module's maps could be read.");
-	json_t *mode = core_mode(core, -1);
+	struct prom_family *collectors = PROCESS(COLLECTOR_UP);
 
 	write_process(out, true);
-	prom_value(FAMILY("start_time_seconds", GAUGE, "When the daemon started."),
-		   (double)core->start_realtime_ns / 1e9, NULL);
-	prom_count(FAMILY("mode_info", GAUGE, "What the daemon may do, always 1."), 1, "mode",
-		   json_string_value(mode), NULL);
-	json_decref(mode);
-	prom_count(
-		FAMILY("kill_switch", GAUGE, "1 when everything is detached by the kill switch."),
-		core_is_off(core), NULL);
-	prom_count(FAMILY("events_total", COUNTER, "Events recorded since the daemon started."),
-		   events_total(core->events), NULL);
+	prom_value(PROCESS(START_TIME), (double)core->start_realtime_ns / 1e9, NULL);
+	write_host(out, core);
+	write_modes(out, core);
+	prom_count(PROCESS(KILL_SWITCH), core_is_off(core), NULL);
+	write_events(out, core);
 	core_refresh(core);
-	core_for_each(module, core)
-		if (module->capability->refresh)
-			prom_count(collectors, !module->refresh_error, "collector",
-				   module->capability->name, NULL);
-	core_for_each(module, core)
-		if (module->capability->write_metrics)
-			module->capability->write_metrics(module->self, out);
+	core_for_each(module, core) if (module->capability->refresh) prom_count(
+		collectors, !module->refresh_error, "collector", module->capability->name, NULL);
+	core_for_each(module, core) if (module->capability->write_metrics)
+		module->capability->write_metrics(module->self, out);
 }
 
-/* A new file under a name that node_exporter does not read; NULL with errno. */
-static FILE *open_aside(const char *aside)
+/*
+ * Aside, under a name that node_exporter does not read, and then in one step to where it is read.
+ * @up false: the daemon stops.
+ */
+static int write_file(struct textfile *textfile, const char *path, bool up)
 {
 	FILE *out = NULL;
-	int fd, err;
+	char *aside;
+	int fd, err = 0;
 
-	/* The folder may belong to another user: nothing that lies there is followed. */
+	if (asprintf(&aside, "%s.new", path) < 0)
+		return -ENOMEM;
+	/* The directory may belong to another user: nothing that lies there is followed. */
 	unlink(aside);
 	fd = open(aside, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
 	if (fd >= 0 && !fchmod(fd, 0644))
 		out = fdopen(fd, "w");
-	err = errno;
-	if (fd >= 0 && !out) {
-		close(fd);
-		unlink(aside);
-	}
-	errno = err;
-	return out;
-}
-
-/* Aside, and then in one step to where it is read. @up false: the daemon stops. */
-static int write_file(struct textfile *textfile, const char *path, bool up)
-{
-	char *aside;
-	FILE *out;
-	int err = 0;
-
-	if (asprintf(&aside, "%s.new", path) < 0)
-		return -ENOMEM;
-	out = open_aside(aside);
-	if (!out) {
+	if (!out)
 		err = -errno;
-		goto out;
-	}
-	if (up)
+	else if (up)
 		textfile_write_families(out, textfile->core);
 	else
 		write_process(out, false);
-	if (ferror(out))
+	if (out && ferror(out))
 		err = -EIO;
-	if (fclose(out) && !err)
+	if (out ? fclose(out) && !err : fd >= 0 && close(fd))
 		err = -errno;
 	if (!err && rename(aside, path))
 		err = -errno;
-	if (err)
+	if (err && fd >= 0)
 		unlink(aside);
-out:
 	free(aside);
 	return err;
 }
@@ -136,7 +163,7 @@ static void report(struct textfile *textfile, const char *directory, int err)
 	textfile->failed = err != 0;
 }
 
-/* A reload may have moved the file; the old one would stand there for ever. */
+/* A reload may have moved the file; the old one would stay there for ever. */
 static void forget_written(struct textfile *textfile, const char *path)
 {
 	if (!textfile->written || (path && !strcmp(textfile->written, path)))
@@ -162,9 +189,8 @@ int textfile_write(struct textfile *textfile)
 		path = NULL;
 	report(textfile, directory, err);
 	if (!err) {
-		core_for_each(module, textfile->core)
-			if (module->capability->metrics_written)
-				module->capability->metrics_written(module->self);
+		core_for_each(module, textfile->core) if (module->capability->metrics_written)
+			module->capability->metrics_written(module->self);
 		forget_written(textfile, path);
 		if (!textfile->written) {
 			textfile->written = path;

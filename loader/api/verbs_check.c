@@ -23,26 +23,22 @@ static bool is_choice(const char *choices, const char *text)
 	return false;
 }
 
-static const char *should_choice(const char *choices, char out[VERBS_SHOULD_BYTES])
-{
-	size_t used = snprintf(out, VERBS_SHOULD_BYTES, "one of ");
-
-	for (const char *at = choices; *at && used + 3 < VERBS_SHOULD_BYTES; at++) {
-		if (*at == '|')
-			out[used++] = ',';
-		out[used++] = *at == '|' ? ' ' : *at;
-	}
-	out[used] = '\0';
-	return out;
-}
-
 const char *verbs_should(const struct verb_arg *arg, char out[VERBS_SHOULD_BYTES])
 {
 	char least[UNITS_TEXT_BYTES], most[UNITS_TEXT_BYTES];
 
+	size_t used = 0;
+
 	switch (arg->type) {
 	case VERB_CHOICE:
-		return should_choice(arg->choices, out);
+		used = snprintf(out, VERBS_SHOULD_BYTES, "one of ");
+		for (const char *at = arg->choices; *at && used + 3 < VERBS_SHOULD_BYTES; at++) {
+			if (*at == '|')
+				out[used++] = ',';
+			out[used++] = *at == '|' ? ' ' : *at;
+		}
+		out[used] = '\0';
+		return out;
 	case VERB_COUNT:
 		if (!arg->most)
 			return "a whole number, such as 10";
@@ -117,28 +113,26 @@ static bool check_value(const struct verb_arg *arg, const json_t *value, char **
 	return good;
 }
 
-static const struct verb_arg *arg_of(const struct verb *verb, const char *key)
-{
-	verb_for_each_arg(arg, verb)
-		if (arg->key && !arg->local && !strcmp(arg->key, key))
-			return arg;
-	return NULL;
-}
-
-static bool unknown_key(const struct verb *verb, const char *key, char **error)
+static bool check_argument(const struct verb *verb, const char *key, const json_t *value,
+			   char **error)
 {
 	const char *keys[ARGS_MOST], *near;
 	size_t count = 0;
 
-	verb_for_each_arg(arg, verb)
-		if (arg->key && !arg->local && count < ARGS_MOST)
+	if (!strcmp(key, "what") && strchr(verb->name, ' '))
+		return true;
+	verb_for_each_arg(arg, verb) {
+		if (!arg->key || arg->local)
+			continue;
+		if (!strcmp(arg->key, key))
+			return json_is_null(value) || check_value(arg, value, error);
+		if (count < ARGS_MOST)
 			keys[count++] = arg->key;
+	}
 	near = nearest_name(key, keys, count);
-	if (near)
-		explain(error, 0, "`%s` takes no argument `%.40s`; did you mean `%s`?", verb->name,
-			key, near);
-	else
-		explain(error, 0, "`%s` takes no argument `%.40s`", verb->name, key);
+	explain(error, 0, near ? "`%s` takes no argument `%.40s`; did you mean `%s`?"
+			       : "`%s` takes no argument `%.40s`%s",
+		verb->name, key, near ? near : "");
 	return false;
 }
 
@@ -148,16 +142,9 @@ bool verbs_check(const struct verb *verb, const json_t *args, char **error)
 	const char *key;
 	json_t *value;
 
-	json_object_foreach ((json_t *)args, key, value) {
-		const struct verb_arg *arg = arg_of(verb, key);
-
-		if (!strcmp(key, "what") && strchr(verb->name, ' '))
-			continue;
-		if (!arg)
-			return unknown_key(verb, key, error);
-		if (!json_is_null(value) && !check_value(arg, value, error))
+	json_object_foreach ((json_t *)args, key, value)
+		if (!check_argument(verb, key, value, error))
 			return false;
-	}
 	verb_for_each_arg(arg, verb) {
 		const json_t *given = arg->key ? json_object_get(args, arg->key) : NULL;
 

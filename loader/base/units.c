@@ -164,28 +164,27 @@ const char *units_bit_rate(char out[UNITS_TEXT_BYTES], double bytes_per_second)
 	return scaled(out, bytes_per_second * 8, 1000, names, 5, " ");
 }
 
-/* "3h 5m", "3h" when the smaller part is nothing. */
-static void two_parts(char out[UNITS_TEXT_BYTES], unsigned long long large,
-		      const char *large_unit, unsigned long long small, const char *small_unit)
-{
-	if (small)
-		snprintf(out, UNITS_TEXT_BYTES, "%llu%s %llu%s", large, large_unit, small,
-			 small_unit);
-	else
-		snprintf(out, UNITS_TEXT_BYTES, "%llu%s", large, large_unit);
-}
-
 const char *units_duration(char out[UNITS_TEXT_BYTES], uint64_t ns)
 {
-	uint64_t s = ns / 1000000000;
+	static const struct {
+		const char *name;
+		unsigned int s;
+	} parts[] = {{"d", 86400}, {"h", 3600}, {"min", 60}, {"s", 1}};
+	uint64_t s = ns / 1000000000, rest;
+	int used;
 
-	if (s >= 86400)
-		two_parts(out, s / 86400, "d", s % 86400 / 3600, "h");
-	else if (s >= 3600)
-		two_parts(out, s / 3600, "h", s % 3600 / 60, "min");
-	else if (s >= 60)
-		two_parts(out, s / 60, "min", s % 60, "s");
-	else if (s)
+	for (size_t i = 0; i < 3; i++) {
+		if (s < parts[i].s)
+			continue;
+		rest = s % parts[i].s / parts[i + 1].s;
+		used = snprintf(out, UNITS_TEXT_BYTES, "%llu%s",
+				(unsigned long long)s / parts[i].s, parts[i].name);
+		if (rest)
+			snprintf(out + used, UNITS_TEXT_BYTES - used, " %llu%s",
+				 (unsigned long long)rest, parts[i + 1].name);
+		return out;
+	}
+	if (s)
 		snprintf(out, UNITS_TEXT_BYTES, "%gs", (double)(ns / 1000000) / 1000);
 	else if (ns >= 1000000)
 		snprintf(out, UNITS_TEXT_BYTES, "%gms", (double)(ns / 1000) / 1000);

@@ -7,7 +7,6 @@
 #include "base/now.h"
 #include "base/units.h"
 #include "cli.h"
-#include "client.h"
 
 #define WAIT_STEP_NS 100000000
 #define TIMEOUT_NS 30000000000ull /* when none is given */

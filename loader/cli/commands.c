@@ -7,7 +7,6 @@
 
 #include "base/json.h"
 #include "cli.h"
-#include "client.h"
 #include "render.h"
 
 static const struct command {

@@ -6,7 +6,6 @@
 
 #include "base/json.h"
 #include "cli.h"
-#include "client.h"
 
 /* "packets 3, why \"...\"": an object in one line. */
 static void write_part(FILE *out, const json_t *event, const char *name)

@@ -273,7 +273,7 @@ static int take_verb(struct cli *cli, int argc, char **argv, size_t *used)
 int cli_parse(struct cli *cli, int argc, char **argv)
 {
 	const char *socket = getenv("ESCAPEMENT_SOCKET");
-	size_t used;
+	size_t used = 0;
 	int code;
 
 	cli->socket = socket && *socket ? socket : PLACES_SOCKET;

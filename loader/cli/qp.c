@@ -16,13 +16,13 @@ static bool is_sender(const json_t *qp)
 	return !strcmp(json_text(qp, "direction"), "tx");
 }
 
-/* A diagnosis of the queue pair itself ("qp_outlier") before those that it shares with others. */
-static const char *diagnosis_of(const json_t *qp)
+static const char *state_of(const json_t *qp)
 {
+	const json_t *owd = json_object_get(qp, "owd_ns"), *kind;
 	const char *shared = NULL;
 	size_t i;
-	json_t *kind;
 
+	/* A diagnosis of the queue pair itself before those that it shares with others. */
 	json_array_foreach (json_object_get(qp, "diagnoses"), i, kind) {
 		const char *name = json_string_value(kind);
 
@@ -31,16 +31,8 @@ static const char *diagnosis_of(const json_t *qp)
 		if (!shared)
 			shared = name;
 	}
-	return shared;
-}
-
-static const char *state_of(const json_t *qp)
-{
-	const char *diagnosis = diagnosis_of(qp);
-	const json_t *owd = json_object_get(qp, "owd_ns");
-
-	if (diagnosis)
-		return diagnosis;
+	if (shared)
+		return shared;
 	if (json_number_value(json_object_get(qp, "loss_per_second")) > 0)
 		return "loss";
 	if (owd)

@@ -7,19 +7,6 @@
 #include "cli.h"
 #include "base/units.h"
 
-static bool parse_epoch(const char *text, uint64_t *since_ns)
-{
-	unsigned long long seconds;
-	char *end;
-
-	errno = 0;
-	seconds = strtoull(text, &end, 10);
-	if (end == text || *end || errno || *text == '-' || seconds > INT64_MAX / 1000000000)
-		return false;
-	*since_ns = seconds * 1000000000;
-	return true;
-}
-
 static bool parse_calendar(const char *text, time_t now, uint64_t *since_ns)
 {
 	static const char *const formats[] = {"%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S",
@@ -50,12 +37,19 @@ static bool parse_calendar(const char *text, time_t now, uint64_t *since_ns)
 bool cli_parse_since(const char *text, uint64_t now_realtime_ns, uint64_t *since_ns)
 {
 	uint64_t ago_ns;
+	char *end;
 
 	if (!units_parse_duration(text, &ago_ns, NULL)) {
 		*since_ns = ago_ns < now_realtime_ns ? now_realtime_ns - ago_ns : 0;
 		return true;
 	}
-	if (text[0] == '@')
-		return parse_epoch(text + 1, since_ns);
-	return parse_calendar(text, now_realtime_ns / 1000000000, since_ns);
+	if (text[0] != '@')
+		return parse_calendar(text, now_realtime_ns / 1000000000, since_ns);
+	/* Seconds since 1970. */
+	errno = 0;
+	*since_ns = strtoull(text + 1, &end, 10);
+	if (end == text + 1 || *end || errno || text[1] == '-' || *since_ns > INT64_MAX / 1000000000)
+		return false;
+	*since_ns *= 1000000000;
+	return true;
 }

@@ -13,7 +13,6 @@
 #include "base/json.h"
 #include "base/units.h"
 #include "cli.h"
-#include "client.h"
 #include "render.h"
 #include "top.h"
 

@@ -236,20 +236,13 @@ static bool is_set(const json_t *value)
 				       : json_is_true(value);
 }
 
-static bool text_is(const json_t *value, const char *text, size_t bytes, bool begins)
-{
-	const char *have = json_string_value(value);
-
-	return have && !strncmp(have, text, bytes) && (begins || !have[bytes]);
-}
-
 /* One test, without its '!'. */
 static bool test_holds(struct scope scope, const char *test, size_t bytes)
 {
 	size_t left = part_bytes(test, bytes, '=');
 	char sign = left < bytes && left ? test[left - 1] : '\0';
 	size_t key = left - (sign == '^' || sign == '>');
-	const char *right = test + left + 1;
+	const char *right = test + left + 1, *have;
 	double a, b;
 
 	if (left == bytes && memchr(test, '+', bytes))
@@ -261,7 +254,9 @@ static bool test_holds(struct scope scope, const char *test, size_t bytes)
 	if (sign == '>')
 		return value_number(scope, test, key, &a) &&
 		       value_number(scope, right, test + bytes - right, &b) && a >= b;
-	return text_is(value_at(scope, test, key), right, test + bytes - right, sign == '^');
+	bytes = test + bytes - right;
+	have = json_string_value(value_at(scope, test, key));
+	return have && !strncmp(have, right, bytes) && (sign == '^' || !have[bytes]);
 }
 
 bool value_holds(struct scope scope, const char *condition)

@@ -68,31 +68,24 @@ static const char *tai_missing(const struct clock *clock, int64_t *error_ns)
 	return NULL;
 }
 
-static int64_t tai_now(const struct clock *clock)
-{
-	int64_t offset_ns = clock->core->config->lab.tai_offset_ns;
-	struct timespec now;
-
-	clock_gettime(offset_ns ? CLOCK_REALTIME : CLOCK_TAI, &now);
-	return now.tv_sec * SECOND_NS + now.tv_nsec + offset_ns;
-}
-
 /* TAI and the local clock at one instant, to half of what is returned. */
 static int64_t read_both(const struct clock *clock, int64_t *local_ns, int64_t *tai_ns)
 {
-	int64_t least_ns = INT64_MAX;
+	int64_t offset_ns = clock->core->config->lab.tai_offset_ns, least_ns = INT64_MAX;
+	struct timespec now;
 
 	*local_ns = *tai_ns = 0;
 	for (int i = 0; i < READ_TRIES; i++) {
 		uint64_t before_ns = time_local_ns();
-		int64_t now_ns = tai_now(clock);
-		int64_t width_ns = (int64_t)(time_local_ns() - before_ns);
+		int64_t width_ns;
 
+		clock_gettime(offset_ns ? CLOCK_REALTIME : CLOCK_TAI, &now);
+		width_ns = (int64_t)(time_local_ns() - before_ns);
 		if (width_ns >= least_ns)
 			continue;
 		least_ns = width_ns;
 		*local_ns = clock_local_at(clock, before_ns + (uint64_t)width_ns / 2);
-		*tai_ns = now_ns;
+		*tai_ns = now.tv_sec * SECOND_NS + now.tv_nsec + offset_ns;
 	}
 	return least_ns;
 }
@@ -141,15 +134,6 @@ void clock_take_anchor(struct clock_edge *edge, const struct esc_probe_event *ev
 	};
 }
 
-static bool edge_is_synced(const struct clock *clock, size_t slot, int64_t local_ns)
-{
-	const struct clock_edge *edge = clock->edges[slot];
-
-	return edge && edge->view_known && local_ns - edge->view_fresh_ns <= CLOCK_VIEW_FRESH_NS &&
-	       edge->view.state == CLOCK_SYNCED &&
-	       clock->host.consensus.peers[slot].verdict == CONSENSUS_USED;
-}
-
 /*
  * Of several anchors all select the one with the lowest id, so that neighbors show one TAI; a
  * silent one is replaced by one that is not.
@@ -171,13 +155,16 @@ static void take_reports(struct clock *clock, int64_t local_ns, int64_t fabric_n
 {
 	struct anchor_word *mine = &clock->anchor.current;
 
-	for (size_t slot = 0; slot < CONSENSUS_PEERS_MAX; slot++) {
-		const struct anchor_word *theirs;
+	const struct clock_edge *edge;
 
-		if (!edge_is_synced(clock, slot, local_ns))
-			continue;
-		theirs = &clock->edges[slot]->anchor;
-		if (report_within(theirs, fabric_ns, ANCHOR_STALE_NS))
+	for_each_edge (clock, edge) {
+		const struct anchor_word *theirs = &edge->anchor;
+		bool synced = edge->slot < CONSENSUS_PEERS_MAX && edge->view_known &&
+			      local_ns - edge->view_fresh_ns <= CLOCK_VIEW_FRESH_NS &&
+			      edge->view.state == CLOCK_SYNCED &&
+			      clock->host.consensus.peers[edge->slot].verdict == CONSENSUS_USED;
+
+		if (synced && report_within(theirs, fabric_ns, ANCHOR_STALE_NS))
 			anchor_hear(mine, theirs, selected(mine, theirs, fabric_ns));
 	}
 }
@@ -198,18 +185,6 @@ static void report_change(struct clock *clock, bool known)
 			     NULL);
 	anchor->reported = known;
 	anchor->reported_id = current->anchor;
-}
-
-/* Reports of another fabric time, or of one that is not kept any more, are dropped. */
-static void forget(struct clock *clock)
-{
-	struct clock_anchor *anchor = &clock->anchor;
-
-	anchor->meter.count = 0;
-	memset(&anchor->current, 0, sizeof(anchor->current));
-	for (size_t slot = 0; slot < CLOCK_EDGES_MAX; slot++)
-		if (clock->edges[slot])
-			clock->edges[slot]->anchor.sequence = 0;
 }
 
 static void anchor_step(struct clock *clock, int64_t local_ns, int64_t fabric_ns)
@@ -239,10 +214,15 @@ void clock_anchor_round(struct clock *clock, int64_t local_ns)
 	struct clock_anchor *anchor = &clock->anchor;
 	int64_t fabric_ns = clock_model_read(&clock->host.model, local_ns), tai_ns, bound_ns;
 	bool known = clock->host.model.generation && clock->host.state != CLOCK_FREE_RUNNING;
+	struct clock_edge *edge;
 
+	/* Reports of another fabric time, or of one that is not kept any more, are dropped. */
 	if (!known || anchor->moves != clock->host.consensus.moves) {
 		anchor->moves = clock->host.consensus.moves;
-		forget(clock);
+		anchor->meter.count = 0;
+		memset(&anchor->current, 0, sizeof(anchor->current));
+		for_each_edge (clock, edge)
+			edge->anchor.sequence = 0;
 	} else {
 		anchor_step(clock, local_ns, fabric_ns);
 	}

@@ -21,9 +21,8 @@ const struct event_kind clock_events[] = {CLOCK_EVENTS(EVENT_KIND){}};
 
 void clock_report(const struct clock *clock, unsigned int kind, const char *subject, json_t *seen)
 {
-	events_add(clock->core->events, &(struct event){.kind = &clock_events[kind],
-							.subject = subject,
-							.seen = seen});
+	events_add(clock->core->events,
+		   &(struct event){.kind = &clock_events[kind], .subject = subject, .seen = seen});
 }
 
 uint64_t clock_epoch(const struct clock *clock)
@@ -88,23 +87,18 @@ void clock_listen(struct clock *clock, const struct clock_listener *listener, vo
 	clock->listener_context = context;
 }
 
-static unsigned int edge_count(const struct clock *clock)
-{
-	unsigned int count = 0;
-
-	for (size_t slot = 0; slot < CLOCK_EDGES_MAX; slot++)
-		count += clock->edges[slot] != NULL;
-	return count;
-}
-
 void clock_configure(struct clock *clock, bool on)
 {
 	const struct members *members = fleet_members(clock->core->fleet);
 	const char *host = clock->core->config->host;
 	struct roster *roster = &clock->members;
+	const struct clock_edge *edge;
+	unsigned int edges = 0;
 	bool known;
 
-	clock->host.config.degree = clock->host.consensus.degree = edge_count(clock);
+	for_each_edge (clock, edge)
+		edges++;
+	clock->host.config.degree = clock->host.consensus.degree = edges;
 	roster_free(roster);
 	known = members && !roster_build_all(roster, members, host);
 	if (on && known && roster->self != ROSTER_NOBODY)
@@ -124,6 +118,79 @@ void clock_tick(struct clock *clock, uint64_t now_ns)
 	clock_round(clock, now_ns);
 }
 
+/* --- what is known --- */
+
+void clock_get(const struct clock *clock, struct clock_facts *out)
+{
+	const struct hostclock *host = &clock->host;
+	const struct consensus *consensus = &host->consensus;
+	const struct clock_edge *edge;
+
+	memset(out, 0, sizeof(*out));
+	out->state = host->state;
+	out->monotonic_ns = (int64_t)time_local_ns();
+	out->local_ns = clock_local_at(clock, (uint64_t)out->monotonic_ns);
+	out->used = consensus->used;
+	out->heard = consensus->heard;
+	out->degree = consensus->degree;
+	out->rounds = clock->rounds;
+	out->moves = consensus->moves;
+	for_each_edge (clock, edge)
+		out->one_sided |= edge->one_sided;
+	out->last_used_age_ns =
+		consensus->last_used_ns ? out->local_ns - consensus->last_used_ns : -1;
+	out->known = host->model.generation && host->state != CLOCK_FREE_RUNNING;
+	if (!out->known)
+		return;
+	out->model = host->model;
+	out->fabric_ns = clock_model_read(&host->model, out->local_ns);
+	out->bound_ns = clock_model_bound(&host->model, out->local_ns);
+	out->residual_ns = consensus->residual_ns;
+	out->reach = consensus->reach;
+	clock_get_tai(clock, out);
+}
+
+static void get_peer(const struct clock *clock, const struct clock_edge *edge,
+		     struct clock_peer_facts *out)
+{
+	const struct consensus_peer *peer;
+
+	memset(out, 0, sizeof(*out));
+	snprintf(out->host, sizeof(out->host), "%s", edge->host);
+	out->plane = edge->plane;
+	out->one_sided = edge->one_sided;
+	out->fit = edge->fit.estimate;
+	out->fitted = out->fit.valid;
+	if (edge->slot >= CONSENSUS_PEERS_MAX)
+		return;
+	peer = &clock->host.consensus.peers[edge->slot];
+	out->in_clock = true;
+	out->verdict = peer->verdict;
+	out->error_ns = peer->offset_ns;
+	out->error_ppb = peer->drift_ppb;
+}
+
+static int peer_compare(const void *a, const void *b)
+{
+	const struct clock_peer_facts *one = a, *two = b;
+
+	if (one->plane != two->plane)
+		return one->plane < two->plane ? -1 : 1;
+	return strverscmp(one->host, two->host);
+}
+
+size_t clock_get_peers(const struct clock *clock, struct clock_peer_facts *out, size_t max)
+{
+	const struct clock_edge *edge;
+	size_t count = 0;
+
+	for_each_edge (clock, edge)
+		if (count < max)
+			get_peer(clock, edge, &out[count++]);
+	qsort(out, count, sizeof(*out), peer_compare);
+	return count;
+}
+
 /* --- from start to end --- */
 
 static void open_page(struct clock *clock)
@@ -136,14 +203,6 @@ static void open_page(struct clock *clock)
 	free(error);
 	free(path);
 	free(copy);
-}
-
-/* Later than the one before, also when the system clock was set back. */
-static uint64_t new_epoch(const struct clock *clock)
-{
-	uint64_t before = clock->fleet->epoch, now = time_realtime_ns();
-
-	return now > before ? now : before + 1;
 }
 
 static void clock_close(void *self)
@@ -170,8 +229,7 @@ static int clock_open(void **self, struct core *core, void *const needs[], char 
 	clock->lab_offset_ns = core->config->lab.clock_offset_ns;
 	clock->lab_drift_ppb = core->config->lab.clock_drift_ppb;
 	/* Hosts that started together are not to have their rounds together. */
-	clock->round_due_ns =
-		time_local_ns() + core->start_realtime_ns / 1000 % HOSTCLOCK_ROUND_NS;
+	clock->round_due_ns = time_local_ns() + core->start_realtime_ns / 1000 % HOSTCLOCK_ROUND_NS;
 	err = clock_open_maps(clock, dataplane, error);
 	if (!err)
 		err = clock_open_ring(clock, dataplane_map_fd(dataplane, "probes"), error);
@@ -179,7 +237,10 @@ static int clock_open(void **self, struct core *core, void *const needs[], char 
 		clock_close(clock);
 		return err;
 	}
-	clock->epoch = new_epoch(clock);
+	/* Later than the one before, also when the system clock was set back. */
+	clock->epoch = time_realtime_ns();
+	if (clock->epoch <= clock->fleet->epoch)
+		clock->epoch = clock->fleet->epoch + 1;
 	open_page(clock);
 	clock_start_host(clock);
 	*self = clock;

@@ -45,17 +45,25 @@ struct clock {
 	struct clock_anchor anchor;
 };
 
+/* All edges; the body may remove its own. */
+#define for_each_edge(clock, edge)                                                                 \
+	for (size_t slot_ = 0; slot_ < CLOCK_EDGES_MAX; slot_++)                                   \
+		if (!((edge) = (clock)->edges[slot_]))                                             \
+			continue;                                                                  \
+		else
+
 #define CLOCK_EVENTS(X)                                                                            \
-	X(CLOCK_STATE, "clock_state", "The fabric clock is in another state.")                     \
-	X(CLOCK_REFUSED, "clock_refused", "A peer is not used for the clock for 2 s.")             \
-	X(CLOCK_ACCEPTED, "clock_accepted", "That peer is used again.")                            \
-	X(CLOCK_FALSETICKER, "clock_falseticker",                                                  \
+	X(CLOCK_STATE, "clock_state", NOTICE, "The fabric clock is in another state.")             \
+	X(CLOCK_REFUSED, "clock_refused", WARNING, "A peer is not used for the clock for 2 s.")    \
+	X(CLOCK_ACCEPTED, "clock_accepted", NOTICE, "That peer is used again.")                    \
+	X(CLOCK_FALSETICKER, "clock_falseticker", WARNING,                                         \
 	  "A peer is not used for the clock for 10 s: its time differs from all others.")          \
-	X(CLOCK_ANCHOR_ACQUIRED, "anchor_acquired", "TAI is known, by this anchor.")               \
-	X(CLOCK_ANCHOR_LOST, "anchor_lost", "TAI is not known any more.")                          \
-	X(CLOCK_PEER_RESTARTED, "peer_restarted", "The daemon of a peer began anew.")              \
-	X(CLOCK_PEER_ONE_SIDED, "peer_one_sided", "A peer replies, but its probes do not arrive.") \
-	X(CLOCK_PEER_TWO_SIDED, "peer_two_sided", "Probes of that peer arrive again.")
+	X(CLOCK_ANCHOR_ACQUIRED, "anchor_acquired", NOTICE, "TAI is known, by this anchor.")       \
+	X(CLOCK_ANCHOR_LOST, "anchor_lost", WARNING, "TAI is not known any more.")                 \
+	X(CLOCK_PEER_RESTARTED, "peer_restarted", NOTICE, "The daemon of a peer began anew.")      \
+	X(CLOCK_PEER_ONE_SIDED, "peer_one_sided", WARNING,                                         \
+	  "A peer replies, but its probes do not arrive.")                                         \
+	X(CLOCK_PEER_TWO_SIDED, "peer_two_sided", NOTICE, "Probes of that peer arrive again.")
 enum { CLOCK_EVENTS(EVENT_ENUM) };
 extern const struct event_kind clock_events[];
 
@@ -106,6 +114,7 @@ void clock_put_status(void *self, json_t *status);
 extern const struct verb_handler clock_verb_handlers[];
 
 /* metrics.c */
+extern const struct field clock_fields[]; /* of struct clock_facts: JSON and metrics */
 void clock_facts_metrics(const struct clock_facts *facts, FILE *out);
 void clock_write_metrics(void *self, FILE *out);
 

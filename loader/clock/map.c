@@ -25,8 +25,8 @@ static int map_open(const struct dataplane *dataplane, const char *name, size_t 
 
 int clock_open_maps(struct clock *clock, const struct dataplane *dataplane, char **error)
 {
-	int err = map_open(dataplane, "fleet", sizeof(*clock->fleet), (void **)&clock->fleet,
-			   error);
+	int err =
+		map_open(dataplane, "fleet", sizeof(*clock->fleet), (void **)&clock->fleet, error);
 
 	return err ? err
 		   : map_open(dataplane, "clock", sizeof(*clock->map), (void **)&clock->map, error);
@@ -44,8 +44,6 @@ void clock_close_maps(struct clock *clock)
 	}
 	if (clock->map)
 		munmap(clock->map, sizeof(*clock->map));
-	clock->fleet = NULL;
-	clock->map = NULL;
 }
 
 void clock_write_view(struct clock *clock, const struct clock_view *view)

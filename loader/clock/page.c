@@ -29,15 +29,6 @@ static bool page_is_ours(int fd)
 	       layout.magic == CLOCKPAGE_MAGIC && layout.version == CLOCKPAGE_VERSION;
 }
 
-static void make_folder(const char *path)
-{
-	char *copy = strdup(path);
-
-	if (copy)
-		mkdir(dirname(copy), 0755); /* when it fails, open() says why */
-	free(copy);
-}
-
 /* A page of another version is left to those who have it mapped; its name is ours. */
 static int page_make(const char *path)
 {
@@ -78,12 +69,15 @@ int clockpage_open(struct clockpage **out, const char *path, int64_t lab_offset_
 {
 	struct clockpage *page = calloc(1, sizeof(*page));
 	void *memory = MAP_FAILED;
+	char *copy = strdup(path);
 	int fd, err = 0;
 
 	*out = NULL;
+	if (copy)
+		mkdir(dirname(copy), 0755); /* when it fails, open() says why */
+	free(copy);
 	if (!page)
 		return -ENOMEM;
-	make_folder(path);
 	fd = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
 	if (fd >= 0 && !page_is_ours(fd)) {
 		close(fd);

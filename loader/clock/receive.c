@@ -30,7 +30,7 @@ static void restart(struct clock *clock, struct clock_edge *edge, uint64_t epoch
  * programs go on replying for a while. Its age counts from when it last changed.
  */
 static void take_view(struct clock_edge *edge, const struct esc_probe_event *event,
-			   int64_t local_ns)
+		      int64_t local_ns)
 {
 	if (!(event->flags & ESC_PROBE_VIEW))
 		return;
@@ -64,7 +64,7 @@ static void take_reply(struct clock_edge *edge, const struct esc_probe_event *ev
 	edge->replies++;
 	edge->reply_local_ns = (int64_t)event->t4;
 	losses_reply(&edge->losses, event->sequence);
-	if (event->flags & ESC_PROBE_ASKS)
+	if (event->flags & ESC_PROBE_QUERY)
 		return; /* of no pair: no warm-up packet preceded it */
 	passages_add(&edge->out, (int64_t)event->t1, (int64_t)event->t2);
 	passages_add(&edge->back, (int64_t)event->t3, (int64_t)event->t4);
@@ -84,44 +84,38 @@ static void take_request(struct clock_edge *edge, const struct esc_probe_event *
 
 	edge->requests++;
 	edge->request_local_ns = (int64_t)event->t2;
-	if (event->flags & ESC_PROBE_ASKS)
+	if (event->flags & ESC_PROBE_QUERY)
 		return;
 	passages_add(&edge->in, (int64_t)event->t1, (int64_t)event->t2);
 	if (!edge->one_sided)
 		edge_add(&edge->fit, CLOCK_BACKWARD, &backward, now_ns);
 }
 
-static struct clock_edge *find_edge(const struct clock *clock, enum fleet_plane plane, uint64_t id)
-{
-	for (size_t slot = 0; slot < CLOCK_EDGES_MAX; slot++)
-		if (clock->edges[slot] && clock->edges[slot]->id == id &&
-		    clock->edges[slot]->plane == plane)
-			return clock->edges[slot];
-	return NULL;
-}
-
 static void take_record(struct clock *clock, const struct esc_probe_event *event, int64_t now_ns)
 {
 	enum fleet_plane plane =
 		event->flags & ESC_PROBE_PLANE ? FLEET_PLANE_FRONTEND : FLEET_PLANE_BACKEND;
-	struct clock_edge *edge = find_edge(clock, plane, event->peer);
 	bool reply = event->kind == ESC_PROBE_EVENT_REPLY;
+	struct clock_edge *edge, *from = NULL;
 
-	if (reply && event->flags & ESC_PROBE_ASKS && clock->listener)
+	if (reply && event->flags & ESC_PROBE_QUERY && clock->listener)
 		clock->listener->query_replied(clock->listener_context, event);
-	if (!edge)
+	for_each_edge (clock, edge)
+		if (edge->id == event->peer && edge->plane == plane)
+			from = edge;
+	if (!from)
 		return; /* a query of no neighbor, or a neighbor of before */
-	if (event->epoch != edge->epoch) {
-		if (event->epoch < edge->epoch)
+	if (event->epoch != from->epoch) {
+		if (event->epoch < from->epoch)
 			return; /* it was in the ring while the peer restarted */
-		restart(clock, edge, event->epoch, now_ns);
+		restart(clock, from, event->epoch, now_ns);
 	}
-	take_view(edge, event, (int64_t)(reply ? event->t4 : event->t2));
-	clock_take_anchor(edge, event);
+	take_view(from, event, (int64_t)(reply ? event->t4 : event->t2));
+	clock_take_anchor(from, event);
 	if (reply)
-		take_reply(edge, event, now_ns);
+		take_reply(from, event, now_ns);
 	else if (event->kind == ESC_PROBE_EVENT_REQUEST)
-		take_request(edge, event, now_ns);
+		take_request(from, event, now_ns);
 }
 
 static int on_record(void *context, void *data, size_t bytes)

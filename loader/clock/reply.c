@@ -10,20 +10,6 @@
 #define Q40 1099511627776.0
 
 #define CLOCK(member, type, key) FIELD(struct clock_facts, member, type, key)
-static const struct field always_fields[] = {
-	{CLOCK(local_ns, I64, "local_ns")},	  {CLOCK(monotonic_ns, I64, "monotonic_ns")},
-	{CLOCK(used, U32, "peers_used")},	  {CLOCK(heard, U32, "peers_reachable")},
-	{CLOCK(degree, U32, "peers_configured")}, {},
-};
-/* With fabric time. */
-static const struct field known_fields[] = {
-	{CLOCK(bound_ns, I64, "bound_ns")},
-	{CLOCK(fabric_ns, I64, "fabric_ns")},
-	{CLOCK(model.generation, U64, "generation")},
-	{CLOCK(residual_ns, REAL, "residual_ns")},
-	{CLOCK(reach, REAL, "reach")},
-	{},
-};
 static const struct field tai_fields[] = {
 	{CLOCK(tai_ns, I64, "ns")},
 	{CLOCK(tai_bound_ns, I64, "bound_ns")},
@@ -63,16 +49,10 @@ static json_t *model_json(const struct clock_model *model, int64_t local_ns)
 	return object;
 }
 
-static const char *verdict_name(enum consensus_verdict verdict)
-{
-	static const char *const names[] = {"absent", "used", "refused_offset", "refused_drift",
-					    "unsure"};
-
-	return names[verdict];
-}
-
 static json_t *peer_json(const struct clock_peer_facts *peer)
 {
+	static const char *const verdicts[] = {"absent", "used", "refused_offset", "refused_drift",
+					       "unsure"};
 	const struct edge_estimate *fit = &peer->fit;
 	json_t *object = json_object();
 
@@ -87,7 +67,7 @@ static json_t *peer_json(const struct clock_peer_facts *peer)
 	json_put_bool(object, "used", peer->in_clock && peer->verdict == CONSENSUS_USED);
 	if (!peer->in_clock)
 		return object;
-	json_put_text(object, "consensus", verdict_name(peer->verdict));
+	json_put_text(object, "consensus", verdicts[peer->verdict]);
 	if (peer->verdict != CONSENSUS_ABSENT) {
 		json_put_real(object, "error_ns", peer->error_ns);
 		json_put_real(object, "error_ppb", peer->error_ppb);
@@ -95,32 +75,23 @@ static json_t *peer_json(const struct clock_peer_facts *peer)
 	return object;
 }
 
-static json_t *tai_json(const struct clock_facts *clock)
-{
-	json_t *tai;
-
-	if (!clock->known || !clock->tai_known)
-		return NULL;
-	tai = json_object();
-	fields_put(tai, tai_fields, clock);
-	json_put_real(tai, "anchor_age_s", (double)clock->tai_age_ns / 1e9);
-	json_put_text(tai, "anchor", clock->tai_anchor);
-	return tai;
-}
-
 json_t *clock_facts_json(const struct clock_facts *clock, const struct clock_peer_facts *peers,
 			 size_t count)
 {
-	json_t *object = json_object(), *list = json_array();
+	json_t *object = json_object(), *list = json_array(), *tai;
 
 	json_put_text(object, "state", clock_state_name(clock->state));
-	fields_put(object, always_fields, clock);
-	if (clock->known) {
-		fields_put(object, known_fields, clock);
+	fields_put(object, clock_fields, clock);
+	if (clock->known)
 		json_put(object, "model", model_json(&clock->model, clock->local_ns));
-	}
 	json_put_text(object, "tai_note", clock->tai_note);
-	json_put(object, "tai", tai_json(clock));
+	if (clock->known && clock->tai_known) {
+		tai = json_object();
+		fields_put(tai, tai_fields, clock);
+		json_put_real(tai, "anchor_age_s", (double)clock->tai_age_ns / 1e9);
+		json_put_text(tai, "anchor", clock->tai_anchor);
+		json_put(object, "tai", tai);
+	}
 	json_put_text(object, "timestamp_source", "xdp");
 	if (clock->last_used_age_ns >= 0)
 		json_put_real(object, "last_sync_age_ms", (double)clock->last_used_age_ns / 1e6);

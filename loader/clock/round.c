@@ -26,17 +26,28 @@
 
 /* --- over a restart --- */
 
-/*
- * The clock continues from the model that the daemon before published, as in holdover: readers
- * never see a step.
- */
-static void resume(struct clock *clock, const struct clock_model *model, int64_t now_ns)
+void clock_start_host(struct clock *clock)
 {
+	const struct esc_clock *map = clock->map;
+	int64_t now_ns = clock_local_at(clock, time_local_ns());
+	struct hostclock_config config = {
+		.degree = 1, .round_ns = HOSTCLOCK_ROUND_NS, .asymmetry_ns = ASYMMETRY_SOFTWARE_NS};
+	const struct clock_model *model = &map->slot[map->generation & 1];
+	int64_t age_ns = now_ns - model->bound_local_ns;
 	struct hostclock *host = &clock->host;
 	struct consensus *consensus = &host->consensus;
 
+	hostclock_init(host, &config, now_ns);
+	clock->reported_state = CLOCK_FREE_RUNNING;
+	if (!map->generation || model->state == CLOCK_FREE_RUNNING || age_ns < 0 ||
+	    age_ns > TAKE_AGE_MAX_NS)
+		return;
+	/*
+	 * The clock continues from the model that the daemon before published, as in holdover:
+	 * readers never see a step.
+	 */
 	host->model = *model;
-	host->state = CLOCK_HOLDOVER;
+	host->state = clock->reported_state = CLOCK_HOLDOVER;
 	consensus->line = (struct clock_line){
 		.local_ns = model->turn_local_ns,
 		.fabric_ns = model->turn_fabric_ns,
@@ -49,24 +60,6 @@ static void resume(struct clock *clock, const struct clock_model *model, int64_t
 	/* It agreed with the fleet: an offset from it is slewed, not stepped. */
 	consensus->last_whole_ns = model->bound_local_ns;
 	clock->model_taken = true;
-}
-
-void clock_start_host(struct clock *clock)
-{
-	const struct esc_clock *map = clock->map;
-	int64_t now_ns = clock_local_at(clock, time_local_ns());
-	struct hostclock_config config = {
-		.degree = 1, .round_ns = HOSTCLOCK_ROUND_NS, .asymmetry_ns = ASYMMETRY_SOFTWARE_NS};
-	const struct clock_model *model = &map->slot[map->generation & 1];
-	int64_t age_ns = now_ns - model->bound_local_ns;
-
-	hostclock_init(&clock->host, &config, now_ns);
-	clock->reported_state = CLOCK_FREE_RUNNING;
-	if (!map->generation || model->state == CLOCK_FREE_RUNNING || age_ns < 0 ||
-	    age_ns > TAKE_AGE_MAX_NS)
-		return;
-	resume(clock, model, now_ns);
-	clock->reported_state = CLOCK_HOLDOVER;
 }
 
 /* --- fits --- */
@@ -119,18 +112,14 @@ static void spread_budget(struct clock *clock)
 {
 	double base_ns = (double)clock->core->config->mesh.pair_interval_ns;
 	double wanted = 0, edges = 0, stretch;
+	struct clock_edge *edge;
 
-	for (size_t slot = 0; slot < CLOCK_EDGES_MAX; slot++)
-		if (clock->edges[slot]) {
-			wanted += base_ns / (double)clock->edges[slot]->pair_interval_ns;
-			edges++;
-		}
+	for_each_edge (clock, edge) {
+		wanted += base_ns / (double)edge->pair_interval_ns;
+		edges++;
+	}
 	stretch = wanted > edges ? wanted / edges : 1;
-	for (size_t slot = 0; slot < CLOCK_EDGES_MAX; slot++) {
-		struct clock_edge *edge = clock->edges[slot];
-
-		if (!edge)
-			continue;
+	for_each_edge (clock, edge) {
 		edge->pair_interval_ns = (int64_t)((double)edge->pair_interval_ns * stretch);
 		if (edge->sending)
 			sender_set_interval(edge->sending, (uint64_t)edge->pair_interval_ns);
@@ -140,38 +129,27 @@ static void spread_budget(struct clock *clock)
 static size_t fit_all(struct clock *clock, int64_t now_ns,
 		      struct consensus_input input[CONSENSUS_PEERS_MAX])
 {
+	struct clock_edge *edge;
 	bool one_sided = false;
 	size_t count = 0;
 
 	memset(input, 0, CONSENSUS_PEERS_MAX * sizeof(*input));
-	for (size_t slot = 0; slot < CLOCK_EDGES_MAX; slot++) {
-		struct clock_edge *edge = clock->edges[slot];
-
-		if (!edge)
-			continue;
+	for_each_edge (clock, edge) {
 		fit(clock, edge, now_ns);
-		if (slot >= CONSENSUS_PEERS_MAX)
+		if (edge->slot >= CONSENSUS_PEERS_MAX)
 			continue;
 		one_sided = one_sided || edge->one_sided;
-		input[slot].edge = &edge->fit.estimate;
-		input[slot].view = fresh_view(edge, now_ns);
-		input[slot].view_age_ns = now_ns - edge->view_local_ns;
-		count = slot + 1;
+		input[edge->slot] = (struct consensus_input){
+			.edge = &edge->fit.estimate,
+			.view = fresh_view(edge, now_ns),
+			.view_age_ns = now_ns - edge->view_local_ns,
+		};
+		count = edge->slot + 1;
 	}
 	spread_budget(clock);
 	clock->host.config.asymmetry_ns =
 		ASYMMETRY_SOFTWARE_NS + (one_sided ? ASYMMETRY_ONE_SIDED_NS : 0);
 	return count;
-}
-
-static void publish(struct clock *clock)
-{
-	struct clock_view view;
-
-	hostclock_view(&clock->host, &view);
-	clock_write_view(clock, &view);
-	if (clock->host.model.generation)
-		clock_write_model(clock);
 }
 
 /* --- events --- */
@@ -231,6 +209,8 @@ void clock_round(struct clock *clock, uint64_t now_ns)
 {
 	struct consensus_input input[CONSENSUS_PEERS_MAX];
 	int64_t local_ns = clock_local_at(clock, now_ns);
+	struct clock_edge *edge;
+	struct clock_view view;
 	size_t count;
 
 	if (!clock->runs)
@@ -239,11 +219,14 @@ void clock_round(struct clock *clock, uint64_t now_ns)
 	/* The fits took a while: the round's time is when its model begins. */
 	local_ns = clock_local_at(clock, time_local_ns());
 	hostclock_round(&clock->host, local_ns, input, count);
-	publish(clock);
+	hostclock_view(&clock->host, &view);
+	clock_write_view(clock, &view);
+	if (clock->host.model.generation)
+		clock_write_model(clock);
 	clock_anchor_round(clock, local_ns);
 	clock->rounds++;
 	report_state(clock);
-	for (size_t slot = 0; slot < CONSENSUS_PEERS_MAX; slot++)
-		if (clock->edges[slot])
-			report_peer(clock, clock->edges[slot], local_ns);
+	for_each_edge (clock, edge)
+		if (edge->slot < CONSENSUS_PEERS_MAX)
+			report_peer(clock, edge, local_ns);
 }

@@ -12,7 +12,6 @@
 #include "base/json.h"
 #include "base/readfile.h"
 #include "internal.h"
-#include "keys.h"
 
 #define CONFIG_BYTES_MAX (1u << 20)
 #define CONFIG_SECTIONS_MAX 64 /* bits in config_reading.refused */
@@ -169,39 +168,7 @@ static void check_fixed_key(struct config_reading *reading, const struct config_
 	json_decref(after);
 }
 
-static void check_fixed(struct config_reading *reading, const struct config *in_force)
-{
-	for (size_t i = 0; i < reading->config->section_count; i++) {
-		const struct config_section *section = reading->config->sections[i];
-		const void *old = config_section(in_force, section);
-
-		for (const struct config_key *key = section->keys; old && key->name; key++)
-			if (key->fixed)
-				check_fixed_key(reading, section, key, old,
-						config_values(reading->config, i));
-	}
-}
-
 /* --- a file --- */
-
-static int report_faults(struct config_reading *reading, char **report)
-{
-	size_t bytes = 0;
-	FILE *out;
-
-	if (!reading->fault_count)
-		return 0;
-	out = open_memstream(report, &bytes);
-	if (!out)
-		return -ENOMEM;
-	for (unsigned int i = 0; i < reading->fault_count; i++)
-		fprintf(out, "%s%s:%u: %s", i ? "\n" : "", reading->path, reading->faults[i].line,
-			reading->faults[i].text);
-	if (reading->error_count > CONFIG_FAULTS_MAX)
-		fprintf(out, "\n%s: more than %d errors; correct these first", reading->path,
-			CONFIG_FAULTS_MAX);
-	return fclose(out) ? -ENOMEM : 0;
-}
 
 static int read_file(struct config_reading *reading, const struct config_input *input,
 		     const char *bytes, size_t size)
@@ -221,8 +188,15 @@ static int read_file(struct config_reading *reading, const struct config_input *
 	}
 	if (!reading->config->host)
 		return -ENOMEM;
-	if (input->in_force)
-		check_fixed(reading, input->in_force);
+	for (size_t i = 0; input->in_force && i < reading->config->section_count; i++) {
+		const struct config_section *section = reading->config->sections[i];
+		const void *old = config_section(input->in_force, section);
+
+		for (const struct config_key *key = section->keys; old && key->name; key++)
+			if (key->fixed)
+				check_fixed_key(reading, section, key, old,
+						config_values(reading->config, i));
+	}
 	if (input->check_host)
 		config_check_host(reading);
 	if (reading->no_memory)
@@ -234,16 +208,26 @@ int config_parse(const struct config_input *input, const char *bytes, size_t siz
 		 struct config **out, char **report)
 {
 	struct config_reading reading = {.path = input->path ? input->path : CONFIG_PATH_DEFAULT};
-	int err, err_report;
+	size_t report_bytes;
+	FILE *lines = NULL;
+	int err;
 
 	*report = NULL;
 	err = read_file(&reading, input, bytes, size);
-	err_report = report_faults(&reading, report);
-	for (unsigned int i = 0; i < reading.fault_count; i++)
+	if (reading.fault_count)
+		lines = open_memstream(report, &report_bytes);
+	for (unsigned int i = 0; i < reading.fault_count; i++) {
+		if (lines)
+			fprintf(lines, "%s%s:%u: %s", i ? "\n" : "", reading.path,
+				reading.faults[i].line, reading.faults[i].text);
 		free(reading.faults[i].text);
+	}
+	if (lines && reading.error_count > CONFIG_FAULTS_MAX)
+		fprintf(lines, "\n%s: more than %d errors; correct these first", reading.path,
+			CONFIG_FAULTS_MAX);
+	if (reading.fault_count && (!lines || fclose(lines)) && !err)
+		err = -ENOMEM;
 	yaml_document_delete(&reading.document);
-	if (!err)
-		err = err_report;
 	if (err)
 		config_free(reading.config);
 	else

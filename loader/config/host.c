@@ -23,51 +23,42 @@ static const struct sockaddr_ll *find_link(const struct ifaddrs *all, const char
 	return NULL;
 }
 
-/* What takes over may be plugged in later. */
-static void check_other(struct config_reading *reading, const struct ifaddrs *all, const char *key,
-			const char *name)
-{
-	unsigned int line = reading->line;
-
-	if (!name || find_link(all, name))
-		return;
-	config_find(reading, reading->mapping, key, &line);
-	config_warn(reading, line, "`%s: %s`: there is no such interface; NIC failover is off", key,
-		    name);
-}
-
-static void check_interface(struct config_reading *reading, const struct ifaddrs *all,
-			    const struct config_interface *interface)
-{
-	const struct sockaddr_ll *link = find_link(all, interface->name);
-	char names[512];
-
-	rtnl_link_names(names, sizeof(names));
-	if (!link)
-		config_refuse(reading, "name",
-			      "interfaces: there is no interface %s; the ones here are %s",
-			      interface->name, names);
-	else if (link->sll_hatype != ARPHRD_ETHER)
-		config_refuse(reading, "name",
-			      "interfaces: %s is not an Ethernet device; name one that carries "
-			      "RoCEv2",
-			      interface->name);
-	check_other(reading, all, "sibling", interface->sibling);
-	check_other(reading, all, "dummy", interface->dummy);
-}
-
 static void check_interfaces(struct config_reading *reading, const struct ifaddrs *all)
 {
 	const yaml_node_t *root = yaml_document_get_root_node(&reading->document);
 	const yaml_node_t *list = config_find(reading, root, "interfaces", NULL);
 	const struct config *config = reading->config;
+	char names[512];
 
+	rtnl_link_names(names, sizeof(names));
 	for (size_t i = 0; list && i < config->interface_count; i++) {
+		const struct config_interface *interface = &config->interfaces[i];
+		const char *others[][2] = {{"sibling", interface->sibling},
+					   {"dummy", interface->dummy}};
+		const struct sockaddr_ll *link;
+
+		if (!interface->name)
+			continue;
 		reading->mapping = yaml_document_get_node(&reading->document,
 							  list->data.sequence.items.start[i]);
 		reading->line = reading->mapping->start_mark.line + 1;
-		if (config->interfaces[i].name)
-			check_interface(reading, all, &config->interfaces[i]);
+		link = find_link(all, interface->name);
+		if (!link)
+			config_refuse(reading, "name",
+				      "interfaces: there is no interface %s; the ones here are %s",
+				      interface->name, names);
+		else if (link->sll_hatype != ARPHRD_ETHER)
+			config_refuse(reading, "name",
+				      "interfaces: %s is not an Ethernet device; name one that "
+				      "carries RoCEv2",
+				      interface->name);
+		/* What takes over may be plugged in later. */
+		for (size_t k = 0; k < CONFIG_COUNT_OF(others); k++)
+			if (others[k][1] && !find_link(all, others[k][1]))
+				config_warn(reading, config_line_of(reading, others[k][0]),
+					    "`%s: %s`: there is no such interface; NIC failover is "
+					    "off",
+					    others[k][0], others[k][1]);
 	}
 }
 

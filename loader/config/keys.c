@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The sections of the configuration that several modules read. */
-#include "keys.h"
-
 #include <ctype.h>
 #include <errno.h>
 #include <jansson.h>
@@ -12,14 +10,13 @@
 #include <unistd.h>
 
 #include "clocksync/graph.h"
-#include "config.h"
+#include "internal.h"
 #include "maps/maps.h"
 #include "maps/tcp.h"
 #include "pacing/pathlive.h"
 
 #define DRIFT_MOST_PPB 400000	/* a clock's rate has room for 976 ppm */
 #define QPS_MAX_MOST (1u << 20) /* 976 bytes an entry in the kernel: 1.0 GB */
-
 /* --- mesh, clock --- */
 
 static const struct config_key mesh_keys[] = {
@@ -237,7 +234,7 @@ static void check_paths(struct config_reading *reading, const struct config *con
 {
 	char given[CONFIG_NUMBER_BYTES], probe[CONFIG_NUMBER_BYTES], least[CONFIG_NUMBER_BYTES];
 	const struct config_paths *paths = values;
-	uint64_t least_ns = PATHLIVE_UNHEARD * paths->probe_interval_ns;
+	uint64_t least_ns = PATHLIVE_UNCONFIRMED * paths->probe_interval_ns;
 
 	(void)config;
 	config_format_duration(probe, paths->probe_interval_ns);
@@ -268,7 +265,7 @@ static const struct config_key paths_keys[] = {
 	 .help = "`auto`: paths are found and probed. `off`: they are not, and no queue pair is "
 		 "steered to a backup."},
 	{"per_peer", CONFIG_FIELD(number, struct config_paths, per_peer), .fallback = "8",
-	 .least = 2, .most = ESC_PATH_LANES_MAX,
+	 .least = 2, .most = ESC_PATHS_MAX,
 	 .help = "Candidate paths to an address of a peer."},
 	{"probe_interval", CONFIG_FIELD(duration, struct config_paths, probe_interval_ns),
 	 .fallback = "1ms", .least = 500 * CONFIG_US, .most = 100 * CONFIG_MS,

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The keys of the top level, and of an entry of `interfaces`. */
-#include <ctype.h>
 #include <errno.h>
 #include <net/if.h>
 #include <stdlib.h>
@@ -9,27 +8,16 @@
 
 #include "base/units.h"
 #include "internal.h"
-#include "keys.h"
 #include "maps/maps.h"
 
 /* --- interfaces --- */
-
-static bool interface_name_valid(const char *name)
-{
-	if (!strcmp(name, ".") || !strcmp(name, ".."))
-		return false;
-	for (; *name; name++)
-		if (*name == '/' || *name == ':' || isspace((unsigned char)*name))
-			return false;
-	return true;
-}
 
 static void check_interface(struct config_reading *reading, const struct config_key *key,
 			    void *values)
 {
 	const char *name = *(char **)((char *)values + key->offset);
 
-	if (!interface_name_valid(name))
+	if (!strcmp(name, ".") || !strcmp(name, "..") || strpbrk(name, "/: \t\n\v\f\r"))
 		config_refuse(reading, key->name,
 			      "`%s: %s` cannot be an interface; `ip -br link` lists those of this "
 			      "host",

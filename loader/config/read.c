@@ -83,17 +83,6 @@ int config_no_memory(struct config_reading *reading)
 
 /* --- the document --- */
 
-static int refuse_yaml(struct config_reading *reading, const yaml_parser_t *parser)
-{
-	if (parser->error == YAML_MEMORY_ERROR)
-		return -ENOMEM;
-	return config_refuse_at(reading, parser->problem_mark.line + 1,
-			 "not YAML: %s%s%s; indent with spaces, and quote a value that has a colon "
-			 "or begins with a sign",
-			 parser->problem ? parser->problem : "unreadable text",
-			 parser->context ? " " : "", parser->context ? parser->context : "");
-}
-
 /* Into reading->document; -EINVAL: it is not YAML, which is recorded. */
 static int load_document(struct config_reading *reading, const char *bytes, size_t size)
 {
@@ -106,11 +95,17 @@ static int load_document(struct config_reading *reading, const char *bytes, size
 	yaml_parser_set_input_string(&parser, (const unsigned char *)bytes, size);
 	if (!yaml_parser_load(&parser, &reading->document) ||
 	    (yaml_document_get_root_node(&reading->document) && !yaml_parser_load(&parser, &more)))
-		err = refuse_yaml(reading, &parser);
-	else if (yaml_document_get_root_node(&more))
+		err = parser.error == YAML_MEMORY_ERROR ? -ENOMEM : -EINVAL;
+	if (err == -EINVAL)
+		config_refuse_at(reading, parser.problem_mark.line + 1,
+				 "not YAML: %s%s%s; indent with spaces, and quote a value that has "
+				 "a colon or begins with a sign",
+				 parser.problem ? parser.problem : "unreadable text",
+				 parser.context ? " " : "", parser.context ? parser.context : "");
+	if (!err && yaml_document_get_root_node(&more))
 		err = config_refuse_at(reading, more.start_mark.line + 1,
-				"a second document begins here; keep everything in one, without "
-				"`---`");
+				       "a second document begins here; keep everything in one, "
+				       "without `---`");
 	yaml_document_delete(&more);
 	yaml_parser_delete(&parser);
 	return err;

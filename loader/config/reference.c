@@ -6,8 +6,7 @@
 #include <string.h>
 
 #include "base/mdoc.h"
-#include "config.h"
-#include "keys.h"
+#include "internal.h"
 
 #define COMMENT_COLUMN 34
 #define SUMMARY_COLUMNS 92

@@ -116,4 +116,7 @@ void core_record_kill_switch(struct core *core, bool off, const char *by, json_t
 int core_watch_kill_file(struct core *core);
 bool core_kill_file_exists(const struct core *core);
 
+/* Kinds of the core; ended by {}. */
+extern const struct event_kind killswitch_events[], reload_events[];
+
 #endif

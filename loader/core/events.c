@@ -27,8 +27,17 @@ struct events {
 	bool line_open;	  /* the last write ended inside a line */
 	struct listener *listeners;
 	size_t listener_count, listener_room;
+	struct event_count *counts; /* by name: modules may share one */
+	size_t count_count, count_room;
 	bool notifying; /* listeners are being called: leave holes, close them after */
 };
+
+const char *event_severity_name(enum event_severity severity)
+{
+	static const char *const names[] = {"info", "notice", "warning", "critical"};
+
+	return names[severity];
+}
 
 int events_new(struct events **out, uint32_t keep, const char *file)
 {
@@ -57,16 +66,8 @@ void events_free(struct events *events)
 	free(events->ring);
 	free(events->file);
 	free(events->listeners);
+	free(events->counts);
 	free(events);
-}
-
-static void report_file_failure(struct events *events, const char *what, int error)
-{
-	if (!events->file_failed)
-		log_warning("events.file %s: %s: %s; events are kept in memory, and the file is "
-			    "tried again with each event",
-			    events->file, what, strerror(error));
-	events->file_failed = true;
 }
 
 /*
@@ -86,11 +87,12 @@ static void append_to_file(struct events *events, const json_t *event)
 		return;
 	fd = open(events->file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0640);
 	written = fd < 0 ? -1 : write(fd, line, bytes);
-	if (written == bytes)
-		events->file_failed = false;
-	else
-		report_file_failure(events, fd < 0 ? "cannot be opened" : "cannot be written",
-				    written < 0 ? errno : ENOSPC);
+	if (written != bytes && !events->file_failed)
+		log_warning("events.file %s: %s: %s; events are kept in memory, and the file is "
+			    "tried again with each event",
+			    events->file, fd < 0 ? "cannot be opened" : "cannot be written",
+			    strerror(written < 0 ? errno : ENOSPC));
+	events->file_failed = written != bytes;
 	if (written > 0)
 		events->line_open = written != bytes;
 	if (fd >= 0)
@@ -108,12 +110,30 @@ static void drop_holes(struct events *events)
 	events->listener_count = kept;
 }
 
+/* Without memory a kind is not counted by itself. */
+static void count(struct events *events, const struct event_kind *kind)
+{
+	struct event_count *found;
+
+	for (size_t i = 0; i < events->count_count; i++) {
+		if (strcmp(events->counts[i].kind, kind->name))
+			continue;
+		events->counts[i].count++;
+		return;
+	}
+	found = array_add(&events->counts, &events->count_count, &events->count_room,
+			  sizeof(*found));
+	if (found)
+		*found = (struct event_count){kind->name, kind->severity, 1};
+}
+
 void events_add(struct events *events, const struct event *event)
 {
 	json_t *object = json_object(), **place;
 
 	json_put_count(object, "time_ns", time_realtime_ns());
 	json_put_text(object, "kind", event->kind->name);
+	json_put_text(object, "severity", event_severity_name(event->kind->severity));
 	json_object_set_new(object, "subject", json_string(event->subject ? event->subject : ""));
 	json_put(object, "seen", event->seen);
 	json_put(object, "done", event->done);
@@ -127,6 +147,7 @@ void events_add(struct events *events, const struct event *event)
 	json_decref(*place);
 	*place = object;
 	events->total++;
+	count(events, event->kind);
 	if (events->file)
 		append_to_file(events, object);
 	/* A listener may remove itself, or another one. */
@@ -175,4 +196,10 @@ void events_unlisten(struct events *events, events_listener_fn *fn, void *contex
 uint64_t events_total(const struct events *events)
 {
 	return events->total;
+}
+
+size_t events_counts(const struct events *events, const struct event_count **out)
+{
+	*out = events->counts;
+	return events->count_count;
 }

@@ -8,18 +8,23 @@
 
 struct events;
 
+/* Info: what works as it should; notice: a change; warning: to be looked into. */
+enum event_severity { EVENT_INFO, EVENT_NOTICE, EVENT_WARNING, EVENT_CRITICAL };
+const char *event_severity_name(enum event_severity severity);
+
 /*
  * A module has one list of its kinds, from which its enum, its table and the manual are made:
- *   #define PACE_EVENTS(X) X(PACE_ON, "pace_on", "Pacing began on an interface.") ...
+ *   #define PACE_EVENTS(X) X(PACE_ON, "pace_on", NOTICE, "Pacing began on an interface.") ...
  *   enum { PACE_EVENTS(EVENT_ENUM) };
  *   static const struct event_kind kinds[] = {PACE_EVENTS(EVENT_KIND){}};
  */
 struct event_kind {
 	const char *name;
+	enum event_severity severity;
 	const char *help; /* one sentence */
 };
-#define EVENT_ENUM(id, name, help) id,
-#define EVENT_KIND(id, name, help) [id] = {name, help},
+#define EVENT_ENUM(id, name, severity, help) id,
+#define EVENT_KIND(id, name, severity, help) [id] = {name, EVENT_##severity, help},
 
 struct event {
 	const struct event_kind *kind;
@@ -45,5 +50,13 @@ void events_unlisten(struct events *events, events_listener_fn *fn, void *contex
 
 /* Events recorded since the start. */
 uint64_t events_total(const struct events *events);
+
+/* The same by kind, in the order in which they came first. Valid until the next event. */
+struct event_count {
+	const char *kind; /* of static storage, as in struct event_kind */
+	enum event_severity severity;
+	uint64_t count;
+};
+size_t events_counts(const struct events *events, const struct event_count **out);
 
 #endif

@@ -14,8 +14,8 @@
 #define KILL_FILE_SLACK_NS 20000000ull
 
 #define KILLSWITCH_EVENTS(X)                                                                       \
-	X(KILL_SWITCH_ON, "kill_switch_on", "Everything was detached by the kill switch.")         \
-	X(KILL_SWITCH_OFF, "kill_switch_off", "The kill switch was released.")
+	X(KILL_SWITCH_ON, "kill_switch_on", NOTICE, "Everything was detached by the kill switch.") \
+	X(KILL_SWITCH_OFF, "kill_switch_off", NOTICE, "The kill switch was released.")
 enum { KILLSWITCH_EVENTS(EVENT_ENUM) };
 const struct event_kind killswitch_events[] = {KILLSWITCH_EVENTS(EVENT_KIND){}};
 

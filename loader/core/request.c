@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
+
 json_t *request_fail(struct request *request, int exit, char *error)
 {
 	free(request->error);
@@ -40,47 +42,19 @@ bool request_has(const struct request *request, const char *name)
 	return value && !json_is_null(value);
 }
 
-bool request_text(struct request *request, const char *name, const char *fallback, const char **out)
+const char *request_text(const struct request *request, const char *name, const char *fallback)
 {
-	*out = fallback;
-	if (!request_has(request, name))
-		return true;
-	*out = json_string_value(json_object_get(request->args, name));
-	if (!*out)
-		request_misuse(request, "argument `%s` should be a text", name);
-	return *out != NULL;
+	const char *given = json_string_value(json_object_get(request->args, name));
+
+	return given ? given : fallback;
 }
 
-bool request_count(struct request *request, const char *name, uint64_t least, uint64_t most,
-		   uint64_t fallback, uint64_t *out)
+uint64_t request_count(const struct request *request, const char *name, uint64_t fallback)
 {
-	const json_t *value = json_object_get(request->args, name);
-	json_int_t given = json_integer_value(value);
-
-	*out = fallback;
-	if (!request_has(request, name))
-		return true;
-	if (!json_is_integer(value) || given < 0 || (uint64_t)given < least ||
-	    (uint64_t)given > most) {
-		if (most == UINT64_MAX)
-			request_misuse(request, "argument `%s` should be a whole number", name);
-		else
-			request_misuse(request,
-				       "argument `%s` should be a whole number, %llu to %llu", name,
-				       (unsigned long long)least, (unsigned long long)most);
-		return false;
-	}
-	*out = (uint64_t)given;
-	return true;
+	return request_has(request, name) ? json_count(request->args, name) : fallback;
 }
 
-bool request_flag(struct request *request, const char *name, bool *out)
+bool request_flag(const struct request *request, const char *name)
 {
-	const json_t *value = json_object_get(request->args, name);
-
-	*out = json_is_true(value);
-	if (!request_has(request, name) || json_is_boolean(value))
-		return true;
-	request_misuse(request, "argument `%s` should be true or false", name);
-	return false;
+	return json_is_true(json_object_get(request->args, name));
 }

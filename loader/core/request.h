@@ -23,18 +23,16 @@ struct request {
 
 /* Refuses with @error, malloc'd and taken over (NULL: no memory). Returns NULL. */
 json_t *request_fail(struct request *request, int exit, char *error);
-/* Refuses what was asked wrongly. Returns NULL. */
+/* Refuses a request that is wrong. Returns NULL. */
 json_t *request_misuse(struct request *request, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 /* Takes @text, malloc'd, as the whole line of the reply. Returns NULL. */
 json_t *request_raw(struct request *request, char *text, size_t bytes);
 
-/* An argument, or @fallback when it is not given. False: refused, it is of another type. */
-bool request_text(struct request *request, const char *name, const char *fallback,
-		  const char **out);
-bool request_count(struct request *request, const char *name, uint64_t least, uint64_t most,
-		   uint64_t fallback, uint64_t *out);
-bool request_flag(struct request *request, const char *name, bool *out);
+/* An argument, or @fallback when it is not given: the verb's table checked its type and range. */
+const char *request_text(const struct request *request, const char *name, const char *fallback);
+uint64_t request_count(const struct request *request, const char *name, uint64_t fallback);
+bool request_flag(const struct request *request, const char *name);
 bool request_has(const struct request *request, const char *name);
 
 #endif

@@ -39,9 +39,32 @@ const struct config_section *const *daemon_config_sections(void)
 	return sections;
 }
 
-#define DAEMON_EVENTS(X) X(DAEMON_STARTED, "daemon_started", "The daemon serves.")
+#define DAEMON_EVENTS(X) X(DAEMON_STARTED, "daemon_started", NOTICE, "The daemon serves.")
 enum { DAEMON_EVENTS(EVENT_ENUM) };
 static const struct event_kind daemon_events[] = {DAEMON_EVENTS(EVENT_KIND){}};
+
+const struct event_kind *const *daemon_event_kinds(void)
+{
+	static const struct event_kind *lists[CAPABILITIES + 5] = {
+		daemon_events, reload_events, killswitch_events, textfile_events};
+	size_t count = 4;
+
+	for (size_t i = 0; i < CAPABILITIES; i++)
+		if (daemon_capabilities[i]->events)
+			lists[count++] = daemon_capabilities[i]->events;
+	return lists;
+}
+
+const struct metric *const *daemon_metrics(void)
+{
+	static const struct metric *lists[CAPABILITIES + 2] = {textfile_metrics};
+	size_t count = 1;
+
+	for (size_t i = 0; i < CAPABILITIES; i++)
+		if (daemon_capabilities[i]->metrics)
+			lists[count++] = daemon_capabilities[i]->metrics;
+	return lists;
+}
 
 static int on_links(sd_event_source *source, int fd, uint32_t events, void *context)
 {
@@ -50,32 +73,6 @@ static int on_links(sd_event_source *source, int fd, uint32_t events, void *cont
 	rtnl_drain(fd);
 	core_links_changed(context);
 	return 0;
-}
-
-static int watch_links(struct daemon *daemon, char **error)
-{
-	int err;
-
-	daemon->links_fd = rtnl_watch_links();
-	if (daemon->links_fd < 0)
-		return explain(error, daemon->links_fd, "rtnetlink: %s",
-			       strerror(-daemon->links_fd));
-	err = sd_event_add_io(daemon->core.loop, &daemon->links, daemon->links_fd, EPOLLIN,
-			      on_links, &daemon->core);
-	return err < 0 ? explain(error, err, "sd-event: %s", strerror(-err)) : 0;
-}
-
-static void record_start(struct daemon *daemon)
-{
-	events_add(daemon->core.events,
-		   &(struct event){
-			   .kind = &daemon_events[DAEMON_STARTED],
-			   .subject = daemon->core.config->host,
-			   .seen = json_pack("{s:s, s:i}", "version", ESC_VERSION, "pid",
-					     (int)getpid()),
-			   .done = json_pack("{s:b, s:b}", "taken_over", daemon->core.took_over,
-					     "kill_switch", core_is_off(&daemon->core)),
-		   });
 }
 
 /* Everything that may be refused without a trace comes before the first map is made. */
@@ -116,52 +113,61 @@ static int serve(struct daemon *daemon, char **error)
 		err = server_new(&daemon->server, core, error);
 	if (!err)
 		err = textfile_new(&daemon->textfile, core, error);
-	if (!err)
-		err = watch_links(daemon, error);
-	if (!err)
-		err = core_watch_kill_file(core);
-	return err;
-}
-
-/* The last part failed: leave nothing attached that was not before. */
-static void undo(struct daemon *daemon)
-{
-	char *pin_root = strdup(daemon->core.config->pin_root);
-	bool fresh = daemon->core.module_count && !daemon->core.took_over;
-
-	daemon_free(daemon);
-	if (fresh && pin_root)
-		dataplane_remove(pin_root, NULL);
-	free(pin_root);
+	if (err)
+		return err;
+	daemon->links_fd = rtnl_watch_links();
+	if (daemon->links_fd < 0)
+		return explain(error, daemon->links_fd, "rtnetlink: %s",
+			       strerror(-daemon->links_fd));
+	err = sd_event_add_io(core->loop, &daemon->links, daemon->links_fd, EPOLLIN, on_links,
+			      core);
+	if (err < 0)
+		return explain(error, err, "sd-event: %s", strerror(-err));
+	return core_watch_kill_file(core);
 }
 
 int daemon_new(struct daemon **out, const char *config_path, char **error)
 {
 	struct daemon *daemon = calloc(1, sizeof(*daemon));
+	struct core *core;
 	int err;
 
 	*out = NULL;
 	if (!daemon)
 		return -ENOMEM;
-	daemon->core.config_input = (struct config_input){
-		.path = config_path,
-		.sections = daemon_config_sections(),
-	};
+	core = &daemon->core;
+	core->config_input.path = config_path;
+	core->config_input.sections = daemon_config_sections();
+	core->start_realtime_ns = time_realtime_ns();
+	core->start_local_ns = time_local_ns();
 	daemon->links_fd = -1;
-	daemon->core.start_realtime_ns = time_realtime_ns();
-	daemon->core.start_local_ns = time_local_ns();
 	err = prepare(daemon, error);
 	if (err) {
 		daemon_free(daemon);
 		return err;
 	}
-	daemon->core.kill_file_seen = core_kill_file_exists(&daemon->core);
+	core->kill_file_seen = core_kill_file_exists(core);
 	err = serve(daemon, error);
 	if (err) {
-		undo(daemon);
+		/* Nothing stays attached that was not before. */
+		char *pin_root = strdup(core->config->pin_root);
+		bool fresh = core->module_count && !core->took_over;
+
+		daemon_free(daemon);
+		if (fresh && pin_root)
+			dataplane_remove(pin_root, NULL);
+		free(pin_root);
 		return err;
 	}
-	record_start(daemon);
+	events_add(core->events,
+		   &(struct event){
+			   .kind = &daemon_events[DAEMON_STARTED],
+			   .subject = core->config->host,
+			   .seen = json_pack("{s:s, s:i}", "version", ESC_VERSION, "pid",
+					     (int)getpid()),
+			   .done = json_pack("{s:b, s:b}", "taken_over", core->took_over,
+					     "kill_switch", core_is_off(core)),
+		   });
 	*out = daemon;
 	return 0;
 }

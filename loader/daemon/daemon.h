@@ -35,5 +35,8 @@ void daemon_free(struct daemon *daemon);
 /* The sections of the configuration that capabilities have; NULL at the end. */
 const struct config_section *const *daemon_config_sections(void);
 
+/* Lists of all event kinds and of all families of metrics, each ended by {}; NULL at the end. */
+const struct event_kind *const *daemon_event_kinds(void);
+const struct metric *const *daemon_metrics(void);
 
 #endif

@@ -46,7 +46,7 @@ static int xdp_load(const struct attach_target *target, struct object **out, cha
 	const struct esc_control *control = pins_control(target->pins);
 	struct object_constants constants = target->constants;
 
-	constants.turn = control->xdp_turns[target->slot] & ~ESC_TURN_PHASE;
+	constants.turn = control->xdp_handover[target->slot] & ~ESC_HANDOVER_PHASE;
 	return object_new(out, OBJECT_XDP, target->pins, &constants, error);
 }
 

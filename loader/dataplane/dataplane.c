@@ -42,7 +42,7 @@ static void dataplane_end_steering(struct dataplane *dataplane)
 {
 	struct esc_control *control = pins_control(dataplane->pins);
 
-	if (time_local_ns() - control->heartbeat_local_ns >= ESC_HEARTBEAT_DEAD_NS)
+	if (time_local_ns() - control->heartbeat_local_ns >= ESC_HEARTBEAT_TIMEOUT_NS)
 		__atomic_and_fetch(&control->flags, ~(ESC_CONTROL_STEER | ESC_CONTROL_PACE),
 				   __ATOMIC_SEQ_CST);
 }
@@ -593,7 +593,7 @@ int dataplane_port_counts(const struct dataplane *dataplane, unsigned int index,
 	int err = dataplane_sum(dataplane, "port_counts", index, (uint64_t *)out,
 				sizeof(*out) / sizeof(uint64_t));
 
-	out->xdp_handover = 0; /* not a count */
+	out->xdp_counted = 0; /* not a count */
 	return err;
 }
 

@@ -106,7 +106,7 @@ static uint16_t turn_read(const struct attach_target *target)
 {
 	const struct esc_control *control = pins_control(target->pins);
 
-	return __atomic_load_n(&control->xdp_turns[target->slot], __ATOMIC_ACQUIRE);
+	return __atomic_load_n(&control->xdp_handover[target->slot], __ATOMIC_ACQUIRE);
 }
 
 /* Waits until no program that may have read the turn before is still running. */
@@ -121,13 +121,13 @@ static void turn_write(const struct attach_target *target, uint16_t turn)
 {
 	struct esc_control *control = pins_control(target->pins);
 
-	__atomic_store_n(&control->xdp_turns[target->slot], turn, __ATOMIC_RELEASE);
+	__atomic_store_n(&control->xdp_handover[target->slot], turn, __ATOMIC_RELEASE);
 	turn_wait_grace_period();
 }
 
 static uint16_t turn_steady(uint16_t turn)
 {
-	return turn & ~ESC_TURN_PHASE;
+	return turn & ~ESC_HANDOVER_PHASE;
 }
 
 /* --- joining --- */
@@ -316,11 +316,11 @@ static void dispatcher_settle(const struct attach_target *target, struct esc_por
 {
 	uint16_t turn = turn_read(target);
 
-	if ((turn & ESC_TURN_PHASE) == ESC_TURN_PASS &&
+	if ((turn & ESC_HANDOVER_PHASE) == ESC_HANDOVER_PASS &&
 	    id_is_among(port->xdp_next_program_id, ids, count)) {
-		turn_write(target, turn_steady(turn) + ESC_TURN_NEXT);
+		turn_write(target, turn_steady(turn) + ESC_HANDOVER_NEXT);
 		port->xdp_program_id = port->xdp_next_program_id;
-	} else if (turn & ESC_TURN_PHASE) {
+	} else if (turn & ESC_HANDOVER_PHASE) {
 		turn_write(target, turn_steady(turn));
 	}
 	if (!id_is_among(port->xdp_program_id, ids, count))
@@ -338,7 +338,7 @@ static int dispatcher_succeed(const struct attach_target *target, struct esc_por
 {
 	uint16_t turn = turn_read(target);
 	uint32_t old = port->xdp_program_id, id;
-	int err = dispatcher_add(target, port->xdp_mode, turn + ESC_TURN_NEXT, &id, error);
+	int err = dispatcher_add(target, port->xdp_mode, turn + ESC_HANDOVER_NEXT, &id, error);
 
 	if (err)
 		return err;
@@ -349,9 +349,9 @@ static int dispatcher_succeed(const struct attach_target *target, struct esc_por
 		return explain(error, err, "the map ports cannot be written: %s", strerror(-err));
 	}
 	turn_wait_grace_period();
-	turn_write(target, turn | ESC_TURN_ANNOUNCE);
-	turn_write(target, turn | ESC_TURN_PASS);
-	turn_write(target, turn + ESC_TURN_NEXT);
+	turn_write(target, turn | ESC_HANDOVER_ANNOUNCE);
+	turn_write(target, turn | ESC_HANDOVER_PASS);
+	turn_write(target, turn + ESC_HANDOVER_NEXT);
 	port->xdp_program_id = id;
 	port->xdp_next_program_id = 0;
 	pins_write_port(target->pins, target->slot, port);

@@ -8,14 +8,15 @@
 #include "dataplane.h"
 
 #define DATAPLANE_EVENTS(X)                                                                        \
-	X(PORT_ATTACHED, "attached", "Programs were attached to an interface, or taken over.")     \
-	X(PORT_DETACHED, "detached", "Programs were detached from an interface.")                  \
-	X(PORT_GONE, "interface_gone", "An interface does not exist any more.")                    \
-	X(PORT_BACK, "interface_back", "An interface exists again.")                               \
-	X(PORT_LINK_UP_EVENT, "link_up", "The link of an interface is up.")                        \
-	X(PORT_LINK_DOWN, "link_down", "The link of an interface is down.")                        \
-	X(PORT_FQ_INSTALLED, "fq_installed", "An fq qdisc was put onto an interface.")             \
-	X(PORT_FQ_REMOVED, "fq_removed", "The qdisc from before fq was put back.")
+	X(PORT_ATTACHED, "attached", NOTICE,                                                       \
+	  "Programs were attached to an interface, or taken over.")                                \
+	X(PORT_DETACHED, "detached", NOTICE, "Programs were detached from an interface.")          \
+	X(PORT_GONE, "interface_gone", WARNING, "An interface does not exist any more.")           \
+	X(PORT_BACK, "interface_back", NOTICE, "An interface exists again.")                       \
+	X(PORT_LINK_UP_EVENT, "link_up", NOTICE, "The link of an interface is up.")                \
+	X(PORT_LINK_DOWN, "link_down", WARNING, "The link of an interface is down.")               \
+	X(PORT_FQ_INSTALLED, "fq_installed", NOTICE, "An fq qdisc was put onto an interface.")     \
+	X(PORT_FQ_REMOVED, "fq_removed", NOTICE, "The qdisc from before fq was put back.")
 enum { DATAPLANE_EVENTS(EVENT_ENUM) };
 extern const struct event_kind dataplane_events[];
 

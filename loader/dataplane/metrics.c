@@ -135,7 +135,7 @@ static void write_reasons(FILE *out, const struct esc_reason_count *reasons, uns
 {
 	struct prom_family *family = FAMILY_OF(&dataplane_metrics[metric]);
 
-	for (unsigned int i = 0; i < ESC_REASON_MAX; i++) {
+	for (unsigned int i = ESC_REASON_NONE + 1; i < ESC_REASON_MAX; i++) {
 		const char *name = reason_name(i);
 
 		if (family_of(i) != metric)

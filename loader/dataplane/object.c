@@ -46,7 +46,7 @@ int object_open(struct object **out, enum object_part part, const struct pins *p
 		skeleton->rodata->esc_port_index = constants->port_index;
 		skeleton->rodata->esc_rx_in_tc = constants->rx_in_tc;
 		skeleton->rodata->esc_tc_takes = constants->tc_takes;
-		skeleton->rodata->esc_turn = constants->turn;
+		skeleton->rodata->esc_handover_id = constants->turn;
 		skeleton->rodata->esc_probe_port = constants->probe_port;
 		skeleton->rodata->esc_plane = constants->frontend;
 		skeleton->rodata->esc_lab_offset_ns = constants->lab_offset_ns;

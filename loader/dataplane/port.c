@@ -140,7 +140,7 @@ int port_attach(struct port *port, const struct pins *pins, struct events *event
 		port_write(port, pins, NULL);
 		return err;
 	}
-	port->turn = pins_control(pins)->xdp_turns[port->slot];
+	port->turn = pins_control(pins)->xdp_handover[port->slot];
 	err = port_write(port, pins, error);
 	if (!err)
 		report_attached(port, events, was_attached);
@@ -290,7 +290,7 @@ static void port_watch_programs(struct port *port, const struct pins *pins, stru
 /* Whoever writes `control` whole, by bpftool for its flags, takes our turn away too. */
 static void port_watch_turn(const struct port *port, const struct pins *pins)
 {
-	uint16_t *turn = &pins_control(pins)->xdp_turns[port->slot];
+	uint16_t *turn = &pins_control(pins)->xdp_handover[port->slot];
 
 	if (__atomic_load_n(turn, __ATOMIC_RELAXED) == port->turn)
 		return;

@@ -114,7 +114,7 @@ json_t *reasons_json(const struct esc_reason_count *counts)
 {
 	json_t *list = json_array();
 
-	for (unsigned int i = 0; i < ESC_REASON_MAX; i++) {
+	for (unsigned int i = ESC_REASON_NONE + 1; i < ESC_REASON_MAX; i++) {
 		json_t *reason;
 
 		if (!reason_sum(&counts[i]))

@@ -40,7 +40,7 @@ struct delays_span {
 
 /* Of a queue pair, or sums over some. */
 struct delays_counts {
-	uint64_t noted, receipts, samples, spoiled, overwritten, over, crossings;
+	uint64_t samples_sent, receipts, samples, samples_discarded, samples_expired, over, crossings;
 };
 
 #define DELAYS_WINDOWS 4 /* of 0.27 s each that are `recent` */

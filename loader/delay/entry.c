@@ -22,11 +22,11 @@ void delays_entry_free(struct delays_entry *entry)
 
 void delays_counts_add(struct delays_counts *sum, const struct delays_counts *more)
 {
-	sum->noted += more->noted;
+	sum->samples_sent += more->samples_sent;
 	sum->receipts += more->receipts;
 	sum->samples += more->samples;
-	sum->spoiled += more->spoiled;
-	sum->overwritten += more->overwritten;
+	sum->samples_discarded += more->samples_discarded;
+	sum->samples_expired += more->samples_expired;
 	sum->over += more->over;
 	sum->crossings += more->crossings;
 }
@@ -41,11 +41,11 @@ static struct delays_counts counts_since(const struct esc_qp_owd *now,
 					 const struct esc_qp_owd *before)
 {
 	return (struct delays_counts){
-		.noted = growth(now->noted, before->noted),
+		.samples_sent = growth(now->samples_sent, before->samples_sent),
 		.receipts = growth(now->receipts, before->receipts),
 		.samples = growth(now->samples, before->samples),
-		.spoiled = growth(now->spoiled, before->spoiled),
-		.overwritten = growth(now->overwritten, before->overwritten),
+		.samples_discarded = growth(now->samples_discarded, before->samples_discarded),
+		.samples_expired = growth(now->samples_expired, before->samples_expired),
 		.over = growth(now->over, before->over),
 		.crossings = growth(now->crossings, before->crossings),
 	};
@@ -257,7 +257,7 @@ int delays_entry_read(struct delays_entry *entry, const struct esc_qp_owd *owd,
 
 	if (baseline) {
 		entry->owd = *owd;
-		entry->noted_at_receipt = owd->receipts ? owd->noted : 0;
+		entry->noted_at_receipt = owd->receipts ? owd->samples_sent : 0;
 	} else if (entry->owd.first_ktime_ns != owd->first_ktime_ns ||
 		   entry->owd.samples > owd->samples) {
 		/* The queue pair went and came again. */
@@ -283,7 +283,7 @@ int delays_entry_read(struct delays_entry *entry, const struct esc_qp_owd *owd,
 	RAISE(entry->bound_max_ns, since.bound_ns);
 	RAISE(entry->bound_max_ns, owd->last_bound_ns);
 	if (owd->receipts != entry->owd.receipts)
-		entry->noted_at_receipt = owd->noted;
+		entry->noted_at_receipt = owd->samples_sent;
 	entry->owd = *owd;
 	entry->read_local_ns = now_local_ns;
 	set_feedback(entry, now_local_ns);

@@ -8,16 +8,23 @@
 #include "internal.h"
 
 #define DELAY_METRICS(X)                                                                           \
-	X(QP_OWD_SECONDS, "qp_owd_seconds", GAUGE,                                                 \
-	  "One-way delay of a queue pair's packets since the last write, in fabric time.")         \
+	X(QP_OWD_MIN, "qp_owd_min_seconds", GAUGE,                                                 \
+	  "Minimum one-way delay of a queue pair's packets since the last write, in fabric time.") \
+	X(QP_OWD_P50, "qp_owd_p50_seconds", GAUGE, "Median of the same.")                          \
+	X(QP_OWD_P99, "qp_owd_p99_seconds", GAUGE, "99th percentile of the same.")                 \
+	X(QP_OWD_MAX, "qp_owd_max_seconds", GAUGE, "Maximum of the same.")                         \
 	X(QP_OWD_ERROR_BOUND_SECONDS, "qp_owd_error_bound_seconds", GAUGE,                         \
 	  "Delays of this queue pair are true within this.")                                       \
 	X(QP_OWD_OVER_THRESHOLD_TOTAL, "qp_owd_over_threshold_total", COUNTER,                     \
 	  "Samples with a delay above receipts.threshold.")                                        \
 	X(QP_OWD_THRESHOLD_CROSSINGS_TOTAL, "qp_owd_threshold_crossings_total", COUNTER,           \
 	  "Times that the delay rose above receipts.threshold.")                                   \
-	X(PEER_QP_OWD_SECONDS, "peer_qp_owd_seconds", GAUGE,                                       \
-	  "One-way delay of all queue pairs to a peer since the last write.")                      \
+	X(PEER_QP_OWD_MIN, "peer_qp_owd_min_seconds", GAUGE,                                       \
+	  "Minimum one-way delay of all queue pairs to a peer since the last write, in fabric "    \
+	  "time.")                                                                                 \
+	X(PEER_QP_OWD_P50, "peer_qp_owd_p50_seconds", GAUGE, "Median of the same.")                \
+	X(PEER_QP_OWD_P99, "peer_qp_owd_p99_seconds", GAUGE, "99th percentile of the same.")       \
+	X(PEER_QP_OWD_MAX, "peer_qp_owd_max_seconds", GAUGE, "Maximum of the same.")               \
 	X(PEER_QP_OWD_ERROR_BOUND_SECONDS, "peer_qp_owd_error_bound_seconds", GAUGE,               \
 	  "Delays of queue pairs to this peer are true within this.")                              \
 	X(PEER_QP_OWD_OVER_THRESHOLD_TOTAL, "peer_qp_owd_over_threshold_total", COUNTER,           \
@@ -25,19 +32,20 @@
 	X(PEER_QP_OWD_THRESHOLD_CROSSINGS_TOTAL, "peer_qp_owd_threshold_crossings_total", COUNTER, \
 	  "Times that a queue pair's delay to a peer rose above receipts.threshold.")              \
 	X(RECEIPTS_UNTIMED_TOTAL, "receipts_untimed_total", COUNTER,                               \
-	  "Receipts that tell no delay, since one end had no fabric time.")                        \
+	  "Receipts without a delay, since one end had no fabric time.")                           \
 	X(PORT_QP_OWD_SECONDS, "port_qp_owd_seconds", HISTOGRAM,                                   \
 	  "One-way delays of all queue pairs since the daemon started.")                           \
 	X(RECEIPTS_ENABLED, "receipts_enabled", GAUGE,                                             \
 	  "1 while packets are sampled and receipts are sent.")                                    \
 	X(QP_SAMPLED, "qp_sampled", GAUGE, "Queue pairs of which packets were sampled.")           \
-	X(RECEIPTS_NOTED_TOTAL, "receipts_noted_total", COUNTER, "Sampled packets that left.")     \
+	X(RECEIPT_SAMPLES_SENT_TOTAL, "receipt_samples_sent_total", COUNTER,                       \
+	  "Sampled packets that were sent.")                                                       \
 	X(RECEIPTS_MATCHED_TOTAL, "receipts_matched_total", COUNTER,                               \
-	  "Receipts that came back for them.")                                                     \
-	X(RECEIPTS_SPOILED_TOTAL, "receipts_spoiled_total", COUNTER,                               \
-	  "Sampled packets that were sent again, so that no receipt counts.")                      \
-	X(RECEIPTS_OVERWRITTEN_TOTAL, "receipts_overwritten_total", COUNTER,                       \
-	  "Sampled packets that no receipt came back for in time.")                                \
+	  "Receipts that were received for them.")                                                 \
+	X(RECEIPT_SAMPLES_DISCARDED_TOTAL, "receipt_samples_discarded_total", COUNTER,             \
+	  "Sampled packets that were retransmitted, so that no receipt counts.")                   \
+	X(RECEIPT_SAMPLES_EXPIRED_TOTAL, "receipt_samples_expired_total", COUNTER,                 \
+	  "Sampled packets without a receipt in time.")                                            \
 	X(PORT_QP_OWD_OVER_THRESHOLD_TOTAL, "port_qp_owd_over_threshold_total", COUNTER,           \
 	  "Samples of all queue pairs with a delay above receipts.threshold.")                     \
 	X(PORT_QP_OWD_THRESHOLD_CROSSINGS_TOTAL, "port_qp_owd_threshold_crossings_total", COUNTER, \
@@ -76,15 +84,23 @@ static bool is_sampled(const void *row)
 }
 
 #define ROW(member, type, id) FIELD(struct row, member, type, NULL), .metric = &delay_metrics[id]
-static const struct field qp_row_fields[] = {
-	{ROW(span.bound_ns, U32, QP_OWD_ERROR_BOUND_SECONDS), .divisor = 1e9, .known = is_sampled},
+#define SPAN(member, type, id) ROW(span.member, type, id), .divisor = 1e9, .known = is_sampled
+static const struct field qp_fields[] = {
+	{SPAN(min_ns, I64, QP_OWD_MIN)},
+	{SPAN(p50_ns, I64, QP_OWD_P50)},
+	{SPAN(p99_ns, I64, QP_OWD_P99)},
+	{SPAN(max_ns, I64, QP_OWD_MAX)},
+	{SPAN(bound_ns, U32, QP_OWD_ERROR_BOUND_SECONDS)},
 	{ROW(over, U64, QP_OWD_OVER_THRESHOLD_TOTAL)},
 	{ROW(crossings, U64, QP_OWD_THRESHOLD_CROSSINGS_TOTAL)},
 	{},
 };
-static const struct field peer_row_fields[] = {
-	{ROW(span.bound_ns, U32, PEER_QP_OWD_ERROR_BOUND_SECONDS), .divisor = 1e9,
-	 .known = is_sampled},
+static const struct field peer_fields[] = {
+	{SPAN(min_ns, I64, PEER_QP_OWD_MIN)},
+	{SPAN(p50_ns, I64, PEER_QP_OWD_P50)},
+	{SPAN(p99_ns, I64, PEER_QP_OWD_P99)},
+	{SPAN(max_ns, I64, PEER_QP_OWD_MAX)},
+	{SPAN(bound_ns, U32, PEER_QP_OWD_ERROR_BOUND_SECONDS)},
 	{ROW(over, U64, PEER_QP_OWD_OVER_THRESHOLD_TOTAL)},
 	{ROW(crossings, U64, PEER_QP_OWD_THRESHOLD_CROSSINGS_TOTAL)},
 	{},
@@ -94,29 +110,6 @@ static const struct prom_label *row_labels(const void *row, void *context)
 {
 	(void)context;
 	return ((const struct row *)row)->labels;
-}
-
-static void write_rows(FILE *out, const struct metric *delay, const struct field *fields,
-		       const struct row *rows, size_t count)
-{
-	struct prom_family *family = FAMILY_OF(delay);
-
-	for (size_t i = 0; i < count; i++) {
-		const struct delays_span *span = &rows[i].span;
-		const struct quantiles quantiles = {span->samples, span->min_ns, span->p50_ns,
-						    span->p99_ns, span->max_ns};
-		struct prom_label labels[7] = {};
-		struct quantile_stat stats[QUANTILE_STATS];
-		size_t stat_count = quantiles_stats(&quantiles, stats), l = 0;
-
-		for (; rows[i].labels[l].name; l++)
-			labels[l] = rows[i].labels[l];
-		for (size_t s = 0; s < stat_count; s++) {
-			labels[l] = (struct prom_label){"stat", stats[s].name};
-			prom_sample(family, stats[s].seconds, labels);
-		}
-	}
-	fields_write(out, fields, rows, count, sizeof(*rows), row_labels, NULL);
 }
 
 static int slowest_first(const void *a, const void *b)
@@ -155,14 +148,14 @@ static void write_qps(FILE *out, const struct delays *delays, const struct port_
 		snprintf(row->qpn, sizeof(row->qpn), "%u", key->dest_qpn);
 		row->labels[0] =
 			(struct prom_label){"netdev", port_of(ports, port_count, key->port)->name};
-		row->labels[1] = (struct prom_label){"qpn", row->qpn};
+		row->labels[1] = (struct prom_label){"dest_qpn", row->qpn};
 		row->labels[2] = (struct prom_label){"src", address_format(&key->src, row->src)};
 		row->labels[3] = (struct prom_label){"dst", address_format(&key->dst, row->dst)};
 		row->labels[4] = (struct prom_label){"peer", members_host(members, &key->dst)};
 	}
 	if (rows)
-		write_rows(out, &delay_metrics[QP_OWD_SECONDS], qp_row_fields, rows,
-			   count < most ? count : most);
+		fields_write(out, qp_fields, rows, count < most ? count : most, sizeof(*rows),
+			     row_labels, NULL);
 	free(rows);
 	free(list);
 }
@@ -204,7 +197,7 @@ static void write_peers(FILE *out, const struct delays *delays, const struct por
 				   {"plane", config_plane_name(port->plane)}},
 		};
 	}
-	write_rows(out, &delay_metrics[PEER_QP_OWD_SECONDS], peer_row_fields, rows, rows_count);
+	fields_write(out, peer_fields, rows, rows_count, sizeof(*rows), row_labels, NULL);
 out:
 	free(groups);
 	free(rows);
@@ -220,10 +213,10 @@ struct port_row {
 
 #define PORT(member, id) FIELD(struct port_row, member, U64, NULL), .metric = &delay_metrics[id]
 static const struct field port_fields[] = {
-	{PORT(counts.noted, RECEIPTS_NOTED_TOTAL)},
+	{PORT(counts.samples_sent, RECEIPT_SAMPLES_SENT_TOTAL)},
 	{PORT(counts.receipts, RECEIPTS_MATCHED_TOTAL)},
-	{PORT(counts.spoiled, RECEIPTS_SPOILED_TOTAL)},
-	{PORT(counts.overwritten, RECEIPTS_OVERWRITTEN_TOTAL)},
+	{PORT(counts.samples_discarded, RECEIPT_SAMPLES_DISCARDED_TOTAL)},
+	{PORT(counts.samples_expired, RECEIPT_SAMPLES_EXPIRED_TOTAL)},
 	{PORT(counts.over, PORT_QP_OWD_OVER_THRESHOLD_TOTAL)},
 	{PORT(counts.crossings, PORT_QP_OWD_THRESHOLD_CROSSINGS_TOTAL)},
 	{PORT(untimed, RECEIPTS_UNTIMED_TOTAL)},
@@ -275,7 +268,7 @@ static void write_ports(FILE *out, const struct delays *delays, const struct por
 		const struct delays_port *sums = &delays->ports[port->index % ESC_PORTS_MAX];
 
 		/* Nothing is measured there, and nothing was: a 0 would be more than is known. */
-		if (!delays->core->config->receipts.on && !sums->counts.noted)
+		if (!delays->core->config->receipts.on && !sums->counts.samples_sent)
 			continue;
 		write_histogram(histogram, port, sums);
 		rows[count++] = (struct port_row){

@@ -103,7 +103,7 @@ static const char *why(struct delays *delays, const struct qp_entry *qp, char ou
 	if (here)
 		return here;
 	host = members_host(fleet_members(delays->core->fleet), &qp->key.dst);
-	unanswered = entry ? entry->owd.noted - entry->noted_at_receipt : 0;
+	unanswered = entry ? entry->owd.samples_sent - entry->noted_at_receipt : 0;
 	if (!host)
 		snprintf(out, WHY_BYTES,
 			 "no member has %s: if it is another address of one, name it in that "
@@ -122,7 +122,7 @@ static const char *why(struct delays *delays, const struct qp_entry *qp, char ou
 			 "%.64s sent no receipt for the last %llu packets that were sampled: its "
 			 "daemon is old or stopped, or receipts are lost",
 			 host, (unsigned long long)unanswered);
-	else if (qp->qp.sample_flags & ESC_SAMPLE_BLIND)
+	else if (qp->qp.sample_flags & ESC_SAMPLE_NO_FEEDBACK)
 		snprintf(out, WHY_BYTES, "%.64s is not known to answer with receipts", host);
 	else
 		return "none of its packets was sampled in the last second";
@@ -206,10 +206,10 @@ static void put_recent(json_t *object, const struct delays_span *recent)
 
 #define OWD(member, key) FIELD(struct esc_qp_owd, member, U64, key)
 static const struct field count_fields[] = {
-	{OWD(noted, "samples_sent")},
+	{OWD(samples_sent, "samples_sent")},
 	{OWD(receipts, "receipts")},
-	{OWD(spoiled, "samples_discarded")},
-	{OWD(overwritten, "samples_expired")},
+	{OWD(samples_discarded, "samples_discarded")},
+	{OWD(samples_expired, "samples_expired")},
 	{},
 };
 

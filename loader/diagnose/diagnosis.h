@@ -16,15 +16,16 @@
 #define DIAG_POLL_NS 250000000ull /* what the thresholds expect between two polls */
 
 #define DIAG_LIST(X)                                                                               \
-	X(DIAG_OUTLIER, "qp_outlier", "A queue pair's delay is far above that of its peers.")      \
-	X(DIAG_MISCONFIGURATION, "misconfiguration_suspected",                                     \
+	X(DIAG_OUTLIER, "qp_outlier", WARNING,                                                     \
+	  "A queue pair's delay is far above that of its peers.")                                  \
+	X(DIAG_MISCONFIGURATION, "misconfiguration_suspected", WARNING,                            \
 	  "Packets do not arrive, or use RoCEv1, as with a wrong configuration.")                  \
-	X(DIAG_STALLED, "qp_stalled", "A queue pair sends again and makes no progress.")           \
-	X(DIAG_LOSS, "loss_hardware", "Packets are lost where no queue is long.")                  \
-	X(DIAG_CONGESTION, "congestion", "A queue of the fabric is long.")                         \
-	X(DIAG_IMBALANCE, "imbalance", "One path is congested while others are free.")             \
-	X(DIAG_HOST, "host", "The delay arises in a host.")                                        \
-	X(DIAG_PATH_SLOW, "path_slow",                                                             \
+	X(DIAG_STALLED, "qp_stalled", WARNING, "A queue pair sends again and makes no progress.")  \
+	X(DIAG_LOSS, "loss_hardware", WARNING, "Packets are lost where no queue is long.")         \
+	X(DIAG_CONGESTION, "congestion", WARNING, "A queue of the fabric is long.")                \
+	X(DIAG_IMBALANCE, "imbalance", WARNING, "One path is congested while others are free.")    \
+	X(DIAG_HOST, "host", WARNING, "The delay arises in a host.")                               \
+	X(DIAG_PATH_SLOW, "path_slow", WARNING,                                                    \
 	  "All packets to a destination are slow, and no cause is known.")
 enum diag_kind { DIAG_LIST(EVENT_ENUM) DIAG_KINDS };
 const char *diag_kind_name(enum diag_kind kind);

@@ -9,10 +9,10 @@
 #include "internal.h"
 
 _Static_assert(DIAG_BEGIN == 0 && DIAG_CHANGE == 1 && DIAG_CLEAR == 2, "index below");
-#define PHASES(id, name, help)                                                                     \
-	[3 * (id)] = {name, help},                                                                 \
-	     [3 * (id) + 1] = {name "_changed", "Its cause is another now."},                      \
-	     [3 * (id) + 2] = {name "_cleared", "It is over."},
+#define PHASES(id, name, severity, help)                                                           \
+	[3 * (id)] = {name, EVENT_##severity, help},                                               \
+	     [3 * (id) + 1] = {name "_changed", EVENT_NOTICE, "Its cause is another now."},        \
+	     [3 * (id) + 2] = {name "_cleared", EVENT_NOTICE, "It is over."},
 const struct event_kind diag_events[] = {DIAG_LIST(PHASES){}};
 
 const char *diagnose_subject(const struct diag_subject *subject, const char *interface,

@@ -9,8 +9,11 @@
 #include "base/explain.h"
 #include "base/readfile.h"
 
-static int key_check_file(const char *path, size_t size, const struct stat *status, char **error)
+static int add_key(struct fleet_keys *keys, const char *path, const char *bytes, size_t size,
+		   const struct stat *status, char **error)
 {
+	unsigned int slot = bytes[0] & 1;
+
 	if (size != FLEET_KEY_BYTES)
 		return explain(error, -EINVAL, "%s has %zu bytes; a key has exactly %d", path, size,
 			       FLEET_KEY_BYTES);
@@ -22,13 +25,6 @@ static int key_check_file(const char *path, size_t size, const struct stat *stat
 			       "%s can be read by others (mode %04o); `chmod 0600 %s`, and make a "
 			       "new key if others may have read it",
 			       path, status->st_mode & 07777, path);
-	return 0;
-}
-
-static int key_take(struct fleet_keys *keys, const char *path, const char *bytes, char **error)
-{
-	unsigned int slot = bytes[0] & 1;
-
 	if (keys->have[slot] && memcmp(keys->key[slot], bytes, FLEET_KEY_BYTES))
 		return explain(
 			error, -EINVAL,
@@ -49,17 +45,15 @@ int fleet_keys_add(struct fleet_keys *keys, const char *path, char **error)
 	size_t size;
 	int err = readfile(path, 4096, &bytes, &size, &status, &why);
 
-	if (err)
+	if (err) {
 		explain(error, err,
 			"%s; make one with `umask 077; head -c %d /dev/urandom > FILE`, the same "
 			"on every host",
 			why ? why : strerror(-err), FLEET_KEY_BYTES);
-	free(why);
-	if (err)
+		free(why);
 		return err;
-	err = key_check_file(path, size, &status, error);
-	if (!err)
-		err = key_take(keys, path, bytes, error);
+	}
+	err = add_key(keys, path, bytes, size, &status, error);
 	explicit_bzero(bytes, size);
 	free(bytes);
 	return err;

@@ -28,12 +28,6 @@ static int entry_compare(const void *a, const void *b)
 	return memcmp(&one->address, &two->address, sizeof(one->address));
 }
 
-static bool entry_is_on(const struct member *member, enum fleet_plane plane)
-{
-	return member->plane == MEMBER_ANY ||
-	       member->plane == (plane == FLEET_PLANE_FRONTEND ? MEMBER_FRONTEND : MEMBER_BACKEND);
-}
-
 static void roster_add(struct roster *roster, const struct member *entry)
 {
 	enum roster_family family = roster_is_ipv4(&entry->address) ? ROSTER_IPV4 : ROSTER_IPV6;
@@ -55,6 +49,7 @@ static int roster_fill(struct roster *out, const struct members *members, const 
 		       bool all, enum fleet_plane plane)
 {
 	const struct member **entries = calloc(members->count + 1, sizeof(*entries));
+	enum member_plane on = plane == FLEET_PLANE_FRONTEND ? MEMBER_FRONTEND : MEMBER_BACKEND;
 	size_t count = 0;
 
 	memset(out, 0, sizeof(*out));
@@ -67,7 +62,7 @@ static int roster_fill(struct roster *out, const struct members *members, const 
 		return -ENOMEM;
 	}
 	for (size_t i = 0; i < members->count; i++)
-		if (all || entry_is_on(&members->list[i], plane))
+		if (all || members->list[i].plane == MEMBER_ANY || members->list[i].plane == on)
 			entries[count++] = &members->list[i];
 	qsort(entries, count, sizeof(*entries), entry_compare);
 	for (size_t i = 0; i < count; i++)

@@ -13,14 +13,18 @@
 
 #define QUERY_AGAIN_NS 1000000000ull
 
-/* A request to a member that is no neighbor of ours. */
-static int query_other(struct mesh *mesh, const struct mesh_plane *plane,
-			const struct roster_member *member, uint64_t about)
+static int query(struct mesh *mesh, const struct mesh_plane *plane,
+		 const struct roster_member *member, uint64_t about)
 {
+	const struct mesh_peer *peer = mesh_find_peer(mesh, plane->plane, member->id);
 	struct probe_datagram datagram;
 	struct probe_route route;
-	int err = mesh_route(plane, member, &route), fd;
+	int err, fd;
 
+	if (peer && peer->edge->sending)
+		return sender_query(mesh->sender, peer->edge->sending, about);
+	/* It is no neighbor of ours. */
+	err = mesh_route(plane, member, &route);
 	if (err)
 		return err;
 	fd = probesock_open(&route);
@@ -31,21 +35,11 @@ static int query_other(struct mesh *mesh, const struct mesh_plane *plane,
 			    plane->plane == FLEET_PLANE_FRONTEND ? ESC_PROBE_PLANE : 0);
 	mesh->sequence++;
 	probe_datagram_number(&datagram, ESC_PROBE_OPCODE_REQUEST, mesh->sequence, mesh->sequence,
-			      ESC_PROBE_ASKS);
+			      ESC_PROBE_QUERY);
 	datagram.probe.about = htobe64(about);
 	err = probe_datagram_send(fd, &datagram);
 	close(fd);
 	return err;
-}
-
-static int query(struct mesh *mesh, const struct mesh_plane *plane,
-		 const struct roster_member *member, uint64_t about)
-{
-	const struct mesh_peer *peer = mesh_find_peer(mesh, plane->plane, member->id);
-
-	if (peer && peer->edge->sending)
-		return sender_query(mesh->sender, peer->edge->sending, about);
-	return query_other(mesh, plane, member, about);
 }
 
 /* The peer's neighbors by the graph, which is the same on every host. */
@@ -70,73 +64,58 @@ static void query_neighbors(struct mesh *mesh, const struct mesh_plane *plane, u
 	}
 }
 
-static const struct mesh_plane *other_plane(const struct mesh *mesh, const struct mesh_peer *peer)
-{
-	return &mesh->planes[peer->edge->plane == FLEET_PLANE_BACKEND];
-}
-
 void mesh_inquire(struct mesh *mesh, struct mesh_peer *peer, uint64_t now_ns)
 {
-	const struct mesh_plane *plane = &mesh->planes[peer->edge->plane];
-	const struct mesh_plane *other = other_plane(mesh, peer);
-	struct mesh_inquiry *inquiry = &peer->inquiry;
+	enum fleet_plane plane = peer->edge->plane;
+	const struct mesh_plane *other = &mesh->planes[plane == FLEET_PLANE_BACKEND];
 	uint64_t id = peer->edge->id;
 	const struct roster_member *elsewhere;
 
-	if (inquiry->open && now_ns - inquiry->begun_ns < QUERY_AGAIN_NS)
+	if (peer->inquiry.open && now_ns - peer->inquiry.begun_ns < QUERY_AGAIN_NS)
 		return;
-	memset(inquiry, 0, sizeof(*inquiry));
-	inquiry->open = true;
-	inquiry->begun_ns = now_ns;
-	query_neighbors(mesh, plane, id, inquiry);
+	peer->inquiry = (struct mesh_inquiry){.open = true, .begun_ns = now_ns};
+	query_neighbors(mesh, &mesh->planes[plane], id, &peer->inquiry);
 	elsewhere = other->on ? roster_find(&other->roster, id) : NULL;
-	if (elsewhere && !query(mesh, other, elsewhere, id))
-		inquiry->asked_elsewhere = true;
+	peer->inquiry.asked_elsewhere = elsewhere && !query(mesh, other, elsewhere, id);
 }
 
-static void take_reply(struct mesh *mesh, struct mesh_inquiry *inquiry,
-		       const struct esc_probe_event *event)
-{
-	uint64_t hears_ns = mesh->core->config->mesh.down_after_ns / 3;
-
-	for (unsigned int i = 0; i < inquiry->asked; i++) {
-		if (inquiry->ids[i] != event->peer || inquiry->has_answered[i])
-			continue;
-		inquiry->has_answered[i] = true;
-		inquiry->answered++;
-		inquiry->hearing += event->about_age_us != ESC_PROBE_NEVER &&
-				    event->about_age_us * 1000ull < hears_ns;
-	}
-}
-
-void mesh_take_query_reply(struct mesh *mesh, const struct esc_probe_event *event)
+void mesh_take_query_reply(void *context, const struct esc_probe_event *event)
 {
 	enum fleet_plane plane =
 		event->flags & ESC_PROBE_PLANE ? FLEET_PLANE_FRONTEND : FLEET_PLANE_BACKEND;
+	struct mesh *mesh = context;
+	bool reachable = event->about_age_us != ESC_PROBE_NEVER &&
+			 event->about_age_us * 1000ull < mesh->core->config->mesh.down_after_ns / 3;
+	struct mesh_peer *peer;
 
-	for (size_t i = 0; i < MESH_PEERS_MAX; i++) {
-		struct mesh_peer *peer = mesh->peers[i];
+	for_each_peer (mesh, peer) {
+		struct mesh_inquiry *inquiry = &peer->inquiry;
 
-		if (!peer || !peer->inquiry.open || peer->edge->id != event->about)
+		if (!inquiry->open || peer->edge->id != event->about)
 			continue;
-		if (peer->edge->plane == plane)
-			take_reply(mesh, &peer->inquiry, event);
-		else if (event->peer == peer->edge->id)
-			peer->inquiry.heard_elsewhere = true;
+		if (peer->edge->plane != plane) {
+			inquiry->heard_elsewhere |= event->peer == peer->edge->id;
+			continue;
+		}
+		for (unsigned int i = 0; i < inquiry->asked; i++) {
+			if (inquiry->ids[i] != event->peer || inquiry->has_answered[i])
+				continue;
+			inquiry->has_answered[i] = true;
+			inquiry->answered++;
+			inquiry->hearing += reachable;
+		}
 	}
 }
 
 unsigned int mesh_count_silent(const struct mesh *mesh, enum fleet_plane plane, uint64_t now_ns)
 {
 	uint64_t silence_ns = mesh->core->config->mesh.down_after_ns / 2;
+	const struct mesh_peer *peer;
 	unsigned int count = 0;
 
-	for (size_t i = 0; i < MESH_PEERS_MAX; i++) {
-		const struct mesh_peer *peer = mesh->peers[i];
-
-		count += peer && peer->edge->plane == plane && peer->heard_ns &&
-			 now_ns > peer->heard_ns && now_ns - peer->heard_ns >= silence_ns;
-	}
+	for_each_peer (mesh, peer)
+		count += peer->edge->plane == plane && peer->heard_ns && now_ns > peer->heard_ns &&
+			 now_ns - peer->heard_ns >= silence_ns;
 	return count;
 }
 

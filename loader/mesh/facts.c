@@ -47,26 +47,13 @@ static int64_t delay_bound(const struct mesh *mesh, const struct clock_edge *edg
 			  edge->view.bound_ns);
 }
 
-static void get_delays(const struct mesh *mesh, const struct clock_edge *edge, int64_t now_ns,
-		       int64_t since_ns, struct mesh_peer_facts *out)
-{
-	const struct clock_line *ours = &clock_host(mesh->clock)->consensus.line;
-	struct clock_line theirs;
-
-	passages_round_trips(&edge->out, &edge->back, since_ns, &out->rtt);
-	if (!has_time(mesh, edge, now_ns, &theirs))
-		return;
-	passages_delays(&edge->out, true, since_ns, ours, &theirs, &out->owd_out);
-	passages_delays(edge->one_sided ? &edge->back : &edge->in, false, since_ns, ours, &theirs,
-			&out->owd_in);
-	out->owd_bound_ns = delay_bound(mesh, edge, now_ns);
-}
-
 static const struct mesh_peer *peer_at(const struct mesh *mesh, const struct esc_address *address)
 {
-	for (size_t i = 0; i < MESH_PEERS_MAX; i++)
-		if (mesh->peers[i] && !memcmp(&mesh->peers[i]->address, address, sizeof(*address)))
-			return mesh->peers[i];
+	const struct mesh_peer *peer;
+
+	for_each_peer (mesh, peer)
+		if (!memcmp(&peer->address, address, sizeof(*address)))
+			return peer;
 	return NULL;
 }
 
@@ -99,76 +86,70 @@ double mesh_get_floor(const struct mesh *mesh, const struct esc_address *address
 
 /* --- peers --- */
 
-static void get_counts(const struct mesh_peer *peer, struct mesh_peer_facts *out)
+static void put_note(const struct mesh_peer *peer, const struct sender_counts *counts,
+		     struct mesh_peer_facts *out)
 {
-	const struct clock_edge *edge = peer->edge;
-	struct sender_counts counts = {};
-
-	if (edge->sending)
-		sender_counts(edge->sending, &counts);
-	out->sent = peer->sent_before + counts.requests;
-	out->failed = peer->failed_before + counts.failed;
-	out->answered = edge->losses.replied;
-	out->lost = peer->lost;
-	out->late = edge->losses.late;
-	out->reordered = edge->losses.reordered;
-	out->received = edge->requests;
-	out->disconnects = peer->disconnects;
 	if (peer->open_error)
 		snprintf(out->note, sizeof(out->note), "cannot be probed: %s",
 			 strerror(-peer->open_error));
-	else if (counts.failed && !counts.requests)
+	else if (counts->failed && !counts->requests)
 		snprintf(out->note, sizeof(out->note), "the kernel sends no probe to it: %s",
-			 strerror(-counts.last_error));
-}
-
-static void get_note(const struct mesh_peer *peer, struct mesh_peer_facts *out)
-{
-	if (out->note[0] || peer->state == PEER_DOWN)
-		return;
-	if (peer->unanswered)
+			 strerror(-counts->last_error));
+	else if (peer->unanswered && peer->state != PEER_DOWN)
 		snprintf(out->note, sizeof(out->note),
 			 "its probes arrive, but it does not reply to ours");
-	else if (peer->edge->one_sided)
+	else if (peer->edge->one_sided && peer->state != PEER_DOWN)
 		snprintf(out->note, sizeof(out->note),
 			 "it replies, but does not probe: the delay from it is of its replies, "
 			 "which leave sooner than probes");
-}
-
-/* From the map itself: what the daemon knows is up to 100 ms old. */
-static void get_silence(const struct mesh *mesh, const struct mesh_peer *peer,
-			uint64_t monotonic_ns, struct mesh_peer_facts *out)
-{
-	uint64_t heard_ns = peer->heard_ns;
-	struct esc_peer now;
-
-	if (!mesh_read_peer(mesh, peer->edge->plane, peer->edge->id, &now) &&
-	    now.heard_local_ns > heard_ns && now.heard_local_ns >= peer->since_ns)
-		heard_ns = now.heard_local_ns;
-	out->heard = heard_ns != 0;
-	if (out->heard && monotonic_ns > heard_ns)
-		out->silent_ns = monotonic_ns - heard_ns;
 }
 
 static void get_peer(const struct mesh *mesh, const struct mesh_peer *peer, uint64_t monotonic_ns,
 		     struct mesh_peer_facts *out)
 {
 	const struct clock_edge *edge = peer->edge;
+	const struct clock_line *ours = &clock_host(mesh->clock)->consensus.line;
 	int64_t now_ns = clock_local_at(mesh->clock, monotonic_ns);
+	int64_t since_ns = now_ns - (int64_t)mesh->core->config->clock.window_ns;
+	uint64_t heard_ns = peer->heard_ns;
+	struct sender_counts counts = {};
+	struct clock_line theirs;
+	struct esc_peer read;
 
-	memset(out, 0, sizeof(*out));
+	if (edge->sending)
+		sender_counts(edge->sending, &counts);
+	/* From the map itself: what the daemon knows is up to 100 ms old. */
+	if (!mesh_read_peer(mesh, edge->plane, edge->id, &read) &&
+	    read.received_local_ns > heard_ns && read.received_local_ns >= peer->since_ns)
+		heard_ns = read.received_local_ns;
+	*out = (struct mesh_peer_facts){
+		.plane = edge->plane,
+		.address = peer->address,
+		.source_port = peer->source_port,
+		.state = peer->state,
+		.blame = peer->state == PEER_DOWN ? peer->blame : NULL,
+		.heard = heard_ns,
+		.silent_ns = heard_ns && monotonic_ns > heard_ns ? monotonic_ns - heard_ns : 0,
+		.sent = peer->sent_before + counts.requests,
+		.failed = peer->failed_before + counts.failed,
+		.answered = edge->losses.replied,
+		.lost = peer->lost,
+		.late = edge->losses.late,
+		.reordered = edge->losses.reordered,
+		.received = edge->requests,
+		.disconnects = peer->disconnects,
+		.pair_interval_ns = edge->pair_interval_ns,
+	};
 	memcpy(out->host, edge->host, sizeof(out->host));
-	out->plane = edge->plane;
 	memcpy(out->interface, mesh->planes[edge->plane].interface, sizeof(out->interface));
-	out->address = peer->address;
-	out->source_port = peer->source_port;
-	out->state = peer->state;
-	out->blame = peer->state == PEER_DOWN ? peer->blame : NULL;
-	get_silence(mesh, peer, monotonic_ns, out);
-	out->pair_interval_ns = edge->pair_interval_ns;
-	get_counts(peer, out);
-	get_note(peer, out);
-	get_delays(mesh, edge, now_ns, now_ns - (int64_t)mesh->core->config->clock.window_ns, out);
+	put_note(peer, &counts, out);
+	passages_round_trips(&edge->out, &edge->back, since_ns, &out->rtt);
+	if (!has_time(mesh, edge, now_ns, &theirs))
+		return;
+	passages_delays(&edge->out, true, since_ns, ours, &theirs, &out->owd_out);
+	passages_delays(edge->one_sided ? &edge->back : &edge->in, false, since_ns, ours, &theirs,
+			&out->owd_in);
+	out->owd_bound_ns = delay_bound(mesh, edge, now_ns);
 }
 
 static int peer_compare(const void *a, const void *b)
@@ -183,11 +164,12 @@ static int peer_compare(const void *a, const void *b)
 size_t mesh_get_peers(const struct mesh *mesh, struct mesh_peer_facts *out, size_t max)
 {
 	uint64_t now_ns = time_local_ns();
+	const struct mesh_peer *peer;
 	size_t count = 0;
 
-	for (size_t slot = 0; slot < MESH_PEERS_MAX && count < max; slot++)
-		if (mesh->peers[slot])
-			get_peer(mesh, mesh->peers[slot], now_ns, &out[count++]);
+	for_each_peer (mesh, peer)
+		if (count < max)
+			get_peer(mesh, peer, now_ns, &out[count++]);
 	qsort(out, count, sizeof(*out), peer_compare);
 	return count;
 }

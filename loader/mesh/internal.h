@@ -101,16 +101,25 @@ struct mesh {
 	void *add_context;
 };
 
+/* All peers; the body may remove its own. */
+#define for_each_peer(mesh, peer)                                                                  \
+	for (size_t slot_ = 0; slot_ < MESH_PEERS_MAX; slot_++)                                    \
+		if (!((peer) = (mesh)->peers[slot_]))                                              \
+			continue;                                                                  \
+		else
+
 #define MESH_EVENTS(X)                                                                             \
-	X(MESH_PEER_DOWN, "peer_down", "Nothing was received from a peer for mesh.down_after.")    \
-	X(MESH_PEER_UP, "peer_up", "Probes or replies of that peer arrive again.")                 \
-	X(MESH_PEER_ABSENT, "peer_absent", "Nothing was ever received from a peer, for 10 s.")     \
-	X(MESH_PEER_PATH_CHANGED, "peer_path_changed",                                             \
+	X(MESH_PEER_DOWN, "peer_down", WARNING,                                                    \
+	  "Nothing was received from a peer for mesh.down_after.")                                 \
+	X(MESH_PEER_UP, "peer_up", NOTICE, "Probes or replies of that peer arrive again.")         \
+	X(MESH_PEER_ABSENT, "peer_absent", WARNING,                                                \
+	  "Nothing was ever received from a peer, for 10 s.")                                      \
+	X(MESH_PEER_PATH_CHANGED, "peer_path_changed", INFO,                                       \
 	  "Probes to a peer have another source port: their path was full.")                       \
-	X(MESH_MEMBERS_JOINED, "members_joined", "Hosts came into the mesh of a plane.")           \
-	X(MESH_MEMBERS_LEFT, "members_left", "Hosts left the mesh of a plane.")                    \
-	X(MESH_MEMBERS_RELOADED, "members_reloaded", "Another member list is in force.")           \
-	X(MESH_MEMBERS_REFUSED, "members_refused",                                                 \
+	X(MESH_MEMBERS_JOINED, "members_joined", NOTICE, "Hosts came into the mesh of a plane.")   \
+	X(MESH_MEMBERS_LEFT, "members_left", NOTICE, "Hosts left the mesh of a plane.")            \
+	X(MESH_MEMBERS_RELOADED, "members_reloaded", NOTICE, "Another member list is in force.")   \
+	X(MESH_MEMBERS_REFUSED, "members_refused", WARNING,                                        \
 	  "A member list was refused; the old one stays in force.")
 enum { MESH_EVENTS(EVENT_ENUM) };
 extern const struct event_kind mesh_events[];
@@ -175,7 +184,6 @@ void mesh_write_peers(struct mesh *mesh, const struct mesh_plane *plane);
 int mesh_read_peer(const struct mesh *mesh, enum fleet_plane plane, uint64_t id,
 		   struct esc_peer *out);
 
-/* address.c */
 /* The host of each address, by the members; those that are gone leave `peer_addresses`. */
 void mesh_write_addresses(struct mesh *mesh);
 
@@ -185,15 +193,11 @@ void mesh_set_state(struct mesh_peer *peer, enum peer_state state);
 
 /* blame.c */
 void mesh_inquire(struct mesh *mesh, struct mesh_peer *peer, uint64_t now_ns);
-void mesh_take_query_reply(struct mesh *mesh, const struct esc_probe_event *event);
+void mesh_take_query_reply(void *mesh, const struct esc_probe_event *event);
 /* "pair", "peer", "nic", "own_nic", or NULL. */
 const char *mesh_blame(const struct mesh *mesh, const struct mesh_peer *peer, uint64_t now_ns);
 /* Peers of a plane that have been silent for half of down_after. */
 unsigned int mesh_count_silent(const struct mesh *mesh, enum fleet_plane plane, uint64_t now_ns);
-
-/* members.c */
-void mesh_poll_members(struct mesh *mesh);
-void mesh_subscribe_members(struct mesh *mesh);
 
 /* reply.c */
 json_t *mesh_peer_json(const struct mesh_peer_facts *peer);

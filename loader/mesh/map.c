@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The maps `fleet` (all but view and anchor) and `peers`; address.c has `peer_addresses`. */
+/* The maps `fleet` (all but view and anchor), `peers` and `peer_addresses`. */
 #include <bpf/bpf.h>
 #include <endian.h>
 #include <errno.h>
@@ -11,26 +11,12 @@
 #include "dataplane/dataplane.h"
 #include "internal.h"
 
-/* Requests of a peer that are replied to, times what it sends at most (a quarter of the interval). */
+/* Requests of a peer that are replied to, times what it sends at most (a quarter of the interval).
+ */
 #define REPLY_ROOM 4
 #define REPLY_LEAST_PPS 2000
 
 /* --- fleet --- */
-
-/* The words of SipHash are little-endian. */
-static void fleet_write_key(struct esc_fleet *fleet, unsigned int slot, const unsigned char *key)
-{
-	uint64_t words[2];
-
-	memcpy(words, key, sizeof(words));
-	fleet->key[slot][0] = le64toh(words[0]);
-	fleet->key[slot][1] = le64toh(words[1]);
-}
-
-static bool replies(const struct mesh *mesh)
-{
-	return !mesh->paused && (mesh->planes[0].on || mesh->planes[1].on);
-}
 
 void mesh_write_fleet(struct mesh *mesh)
 {
@@ -38,19 +24,23 @@ void mesh_write_fleet(struct mesh *mesh)
 	const struct fleet_keys *keys = &config->keys;
 	struct esc_fleet *fleet = clock_fleet(mesh->clock);
 	uint64_t most_pps = 8 * REPLY_ROOM * 1000000000ull / config->mesh.pair_interval_ns;
+	uint64_t words[2];
 	uint32_t flags = 0;
 
 	for (unsigned int slot = 0; slot < 2; slot++) {
 		if (!keys->have[slot])
 			continue;
-		fleet_write_key(fleet, slot, keys->key[slot]);
+		/* The words of SipHash are little-endian. */
+		memcpy(words, keys->key[slot], sizeof(words));
+		fleet->key[slot][0] = le64toh(words[0]);
+		fleet->key[slot][1] = le64toh(words[1]);
 		flags |= slot ? ESC_FLEET_HAS_KEY1 : ESC_FLEET_HAS_KEY0;
 	}
 	if (flags && keys->use)
 		flags |= ESC_FLEET_USE_KEY1;
-	if (replies(mesh))
-		flags |= ESC_FLEET_ANSWER;
-	fleet->answer_max_pps = most_pps > REPLY_LEAST_PPS ? (uint32_t)most_pps : REPLY_LEAST_PPS;
+	if (!mesh->paused && (mesh->planes[0].on || mesh->planes[1].on))
+		flags |= ESC_FLEET_REPLY;
+	fleet->reply_max_pps = most_pps > REPLY_LEAST_PPS ? (uint32_t)most_pps : REPLY_LEAST_PPS;
 	/* What a peer with our budget may send here alone, and some more. */
 	fleet->path_max_pps = config->paths.budget_pps + config->paths.budget_pps / 4;
 	for (unsigned int i = 0; i < MESH_PLANES; i++)
@@ -162,4 +152,79 @@ void mesh_write_peers(struct mesh *mesh, const struct mesh_plane *plane)
 			"their queries about others; neighbors always have room",
 			(unsigned long long)refused);
 	mesh->peers_refused = refused;
+}
+
+/* --- addresses --- */
+
+struct address_entry {
+	struct esc_address address;
+	struct esc_peer_address value;
+};
+
+static int address_compare(const void *a, const void *b)
+{
+	return memcmp(a, b, sizeof(struct esc_address)); /* it is an entry's first field */
+}
+
+/* An entry, unless it is an address of this host. */
+static void address_add(const struct mesh *mesh, struct address_entry *list, size_t *count,
+			const char *host, const struct esc_address *address,
+			enum member_plane plane_label)
+{
+	struct esc_peer_address *value = &list[*count].value;
+
+	if (!strcmp(host, mesh->core->config->host))
+		return;
+	list[(*count)++].address = *address;
+	value->id = graph_member_id(host);
+	value->plane = plane_label == MEMBER_FRONTEND;
+	for (unsigned int plane = 0; plane < MESH_PLANES; plane++)
+		if (mesh_find_peer(mesh, mesh->planes[plane].plane, value->id))
+			value->flags |= ESC_PEER_NEIGHBOUR(plane);
+}
+
+struct address_list {
+	const struct address_entry *entries;
+	size_t count;
+};
+
+static bool address_stays(const void *key, void *context)
+{
+	const struct address_list *list = context;
+
+	return list->count &&
+	       bsearch(key, list->entries, list->count, sizeof(*list->entries), address_compare);
+}
+
+void mesh_write_addresses(struct mesh *mesh)
+{
+	static const struct members nobody;
+	const struct members *listed = fleet_members(mesh->core->fleet);
+	const struct members *members = listed ? listed : &nobody;
+	struct address_entry *list =
+		calloc(members->count + members->other_count + 1, sizeof(*list));
+	int fd = mesh->addresses_fd;
+	uint64_t refused = 0;
+	size_t count = 0;
+
+	if (!list)
+		return;
+	for (size_t i = 0; i < members->count; i++)
+		address_add(mesh, list, &count, members->list[i].host, &members->list[i].address,
+			    members->list[i].plane);
+	for (size_t i = 0; i < members->other_count; i++)
+		address_add(mesh, list, &count, members->others[i].host,
+			    &members->others[i].address, members->others[i].plane);
+	qsort(list, count, sizeof(*list), address_compare);
+	mapsweep(fd, sizeof(struct esc_address), address_stays,
+		 &(struct address_list){list, count});
+	for (size_t i = 0; i < count; i++)
+		refused += bpf_map_update_elem(fd, &list[i].address, &list[i].value, BPF_ANY) != 0;
+	free(list);
+	if (refused && !mesh->addresses_refused)
+		log_warning(
+			"%llu addresses of members have no room in the map peer_addresses (%d): "
+			"delays of queue pairs with them are not measured",
+			(unsigned long long)refused, ESC_PEER_ADDRESSES_MAX);
+	mesh->addresses_refused = refused;
 }

@@ -2,6 +2,7 @@
 #include "mesh.h"
 
 #include <errno.h>
+#include <jansson.h>
 #include <net/if.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,12 +47,7 @@ static void on_fitted(void *context, struct clock_edge *edge, int64_t local_ns)
 	mesh_check_path(mesh, mesh->peers[edge->slot], local_ns);
 }
 
-static void on_query_replied(void *context, const struct esc_probe_event *event)
-{
-	mesh_take_query_reply(context, event);
-}
-
-static const struct clock_listener listener = {on_fitted, on_query_replied};
+static const struct clock_listener listener = {on_fitted, mesh_take_query_reply};
 
 /* --- once a second --- */
 
@@ -59,16 +55,13 @@ static void poll_kill_switch(struct mesh *mesh)
 {
 	bool paused = dataplane_is_off(mesh->dataplane);
 	uint64_t now_ns = time_local_ns();
+	struct mesh_peer *peer;
 
 	if (paused == mesh->paused)
 		return;
 	mesh->paused = paused;
 	sender_pause(mesh->sender, paused);
-	for (size_t i = 0; i < MESH_PEERS_MAX; i++) {
-		struct mesh_peer *peer = mesh->peers[i];
-
-		if (!peer)
-			continue;
+	for_each_peer (mesh, peer) {
 		/* Nothing could be received while it was off: silence begins now. */
 		peer->since_ns = now_ns;
 		peer->heard_ns = peer->replied_ns = 0;
@@ -80,54 +73,70 @@ static void poll_kill_switch(struct mesh *mesh)
 	mesh_write_fleet(mesh);
 }
 
-/* Programs that came or went, or another interface under the old name. */
-static bool plane_changed(const struct mesh *mesh, const struct mesh_plane *plane)
-{
-	bool stamps;
-
-	if (!plane->interface[0])
-		return false;
-	stamps = !dataplane_stamps_missing(mesh->dataplane, plane->interface);
-	return stamps != plane->on || if_nametoindex(plane->interface) != plane->ifindex;
-}
-
-static bool peers_want_sockets(const struct mesh *mesh)
-{
-	for (size_t i = 0; i < MESH_PEERS_MAX; i++)
-		if (mesh->peers[i] && !mesh->peers[i]->edge->sending)
-			return true;
-	return false;
-}
-
-/* An interface that has no address yet, a network that is not there yet. */
-static bool planes_want_more(const struct mesh *mesh)
-{
-	for (unsigned int i = 0; i < MESH_PLANES; i++) {
-		const struct mesh_plane *plane = &mesh->planes[i];
-
-		if (!plane->on && plane->configured && plane->roster.self != ROSTER_NOBODY)
-			return true;
-	}
-	return peers_want_sockets(mesh);
-}
-
 void mesh_apply(struct mesh *mesh)
 {
 	mesh_apply_planes(mesh);
 	clock_configure(mesh->clock, mesh->planes[0].on || mesh->planes[1].on);
 }
 
+/* Another member list is in force: the planes follow it. */
+static void on_members(void *context, const struct members *before)
+{
+	struct mesh *mesh = context;
+	const struct members *now = fleet_members(mesh->core->fleet);
+	const char *path = mesh->core->config->members;
+
+	mesh_apply(mesh);
+	log_info("members reloaded from %s: %zu addresses", path, now->count);
+	mesh_report(mesh, MESH_MEMBERS_RELOADED, path,
+		    json_pack("{s:I, s:I}", "addresses", (json_int_t)now->count, "before",
+			      (json_int_t)(before ? before->count : 0)));
+}
+
+/* A list that is refused is an event, and changes nothing. */
+static void poll_members(struct mesh *mesh)
+{
+	char *error = NULL;
+	int err = fleet_poll(mesh->core->fleet, &error);
+	const char *why = error ? error : strerror(-err);
+
+	if (err < 0) {
+		log_error("members refused, the old ones stay in force: %s", why);
+		mesh_report(mesh, MESH_MEMBERS_REFUSED, mesh->core->config->members,
+			    json_pack("{s:s}", "error", why));
+	}
+	free(error);
+}
+
 static void mesh_poll(void *self, uint64_t now_ns)
 {
 	struct mesh *mesh = self;
-	bool changed = now_ns >= mesh->retry_due_ns && planes_want_more(mesh);
+	bool changed = false, retry = false;
+	struct mesh_peer *peer;
 
-	if (changed)
+	/* What could not be opened: an interface without an address, a network not there yet. */
+	for_each_peer (mesh, peer)
+		retry |= !peer->edge->sending;
+	for (unsigned int i = 0; i < MESH_PLANES; i++) {
+		const struct mesh_plane *plane = &mesh->planes[i];
+
+		retry |= !plane->on && plane->configured && plane->roster.self != ROSTER_NOBODY;
+	}
+	if (retry && now_ns >= mesh->retry_due_ns) {
 		mesh->retry_due_ns = now_ns + RETRY_NS;
+		changed = true;
+	}
 	poll_kill_switch(mesh);
-	mesh_poll_members(mesh);
-	for (unsigned int i = 0; i < MESH_PLANES; i++)
-		changed = changed || plane_changed(mesh, &mesh->planes[i]);
+	poll_members(mesh);
+	/* Programs that came or went, or another interface under the old name. */
+	for (unsigned int i = 0; i < MESH_PLANES; i++) {
+		const struct mesh_plane *plane = &mesh->planes[i];
+
+		if (plane->interface[0])
+			changed |= plane->on == !!dataplane_stamps_missing(mesh->dataplane,
+									   plane->interface) ||
+				   if_nametoindex(plane->interface) != plane->ifindex;
+	}
 	if (changed && !mesh->paused)
 		mesh_apply(mesh);
 }
@@ -167,19 +176,6 @@ static void mesh_close(void *self)
 	free(mesh);
 }
 
-static void start_planes(struct mesh *mesh)
-{
-	for (unsigned int i = 0; i < MESH_PLANES; i++) {
-		mesh->planes[i].plane = (enum fleet_plane)i;
-		mesh->planes[i].roster.self = ROSTER_NOBODY;
-	}
-	mesh->paused = dataplane_is_off(mesh->dataplane);
-	sender_pause(mesh->sender, mesh->paused);
-	clock_listen(mesh->clock, &listener, mesh);
-	mesh_apply(mesh);
-	mesh_subscribe_members(mesh);
-}
-
 static int mesh_open(void **self, struct core *core, void *const needs[], char **error)
 {
 	struct mesh *mesh = calloc(1, sizeof(*mesh));
@@ -198,7 +194,16 @@ static int mesh_open(void **self, struct core *core, void *const needs[], char *
 		free(mesh);
 		return explain(error, err, "the thread that sends probes: %s", strerror(-err));
 	}
-	start_planes(mesh);
+	for (unsigned int i = 0; i < MESH_PLANES; i++) {
+		mesh->planes[i].plane = (enum fleet_plane)i;
+		mesh->planes[i].roster.self = ROSTER_NOBODY;
+	}
+	mesh->paused = dataplane_is_off(mesh->dataplane);
+	sender_pause(mesh->sender, mesh->paused);
+	clock_listen(mesh->clock, &listener, mesh);
+	mesh_apply(mesh);
+	mesh->members = (struct fleet_subscriber){.changed = on_members, .context = mesh};
+	fleet_subscribe(core->fleet, &mesh->members);
 	err = core_timer_new(core, &mesh->timer, MESH_TICK_NS, TICK_SLACK_NS, mesh_tick, mesh);
 	if (err < 0) {
 		mesh_close(mesh);

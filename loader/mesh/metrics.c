@@ -79,27 +79,20 @@ static void write_delays(FILE *out, unsigned int first, const struct mesh_peer_f
 	}
 }
 
-static void write_last_received(FILE *out, const struct mesh_peer_facts *peers, size_t count)
-{
-	struct prom_family *family = FAMILY_OF(&mesh_metrics[MESH_LAST_RECEIVED]);
-	double now_ns = (double)time_realtime_ns();
-	struct prom_label labels[4] = {};
-
-	for (size_t i = 0; i < count; i++)
-		if (peers[i].heard)
-			prom_sample(family, (now_ns - (double)peers[i].silent_ns) / 1e9,
-				    peer_labels(&peers[i], labels));
-}
-
 void mesh_peers_metrics(FILE *out, const struct mesh_peer_facts *peers, size_t count)
 {
 	struct prom_family *up = FAMILY_OF(&mesh_metrics[MESH_UP]);
+	struct prom_family *received = FAMILY_OF(&mesh_metrics[MESH_LAST_RECEIVED]);
+	double now_ns = (double)time_realtime_ns();
 	struct prom_label labels[4] = {};
 
 	for (size_t i = 0; i < count; i++)
 		prom_sample_count(up, peers[i].state != PEER_DOWN, peer_labels(&peers[i], labels));
 	fields_write(out, mesh_peer_fields, peers, count, sizeof(*peers), peer_labels, labels);
-	write_last_received(out, peers, count);
+	for (size_t i = 0; i < count; i++)
+		if (peers[i].heard)
+			prom_sample(received, (now_ns - (double)peers[i].silent_ns) / 1e9,
+				    peer_labels(&peers[i], labels));
 	write_delays(out, MESH_OWD_FLOOR, peers, count);
 	write_delays(out, MESH_RTT_MIN, peers, count);
 }

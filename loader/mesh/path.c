@@ -7,6 +7,7 @@
  * as when a switch rehashes.
  */
 #include <jansson.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "core/core.h"
@@ -21,19 +22,6 @@
 #define EXCESS_LEAST_NS 1000
 #define SUPPORT_ENOUGH 4
 
-/* Recent delays of our requests: of the last half second, where that holds enough. */
-static void recent_delays(const struct mesh *mesh, const struct clock_edge *edge, int64_t now_ns,
-			  const struct clock_line *theirs, struct quantiles *out)
-{
-	const struct clock_line *ours = &clock_host(mesh->clock)->consensus.line;
-
-	passages_delays(&edge->out, true, now_ns - RECENT_NS, ours, theirs, out);
-	if (out->samples < RECENT_ENOUGH)
-		passages_delays(&edge->out, true,
-				now_ns - (int64_t)mesh->core->config->clock.window_ns, ours,
-				theirs, out);
-}
-
 /*
  * By fabric time, which distinguishes the directions: the least recent delay against that of the
  * empty path, beyond the error of the clocks. Without it, by how few points the direction has.
@@ -42,31 +30,27 @@ static bool forward_is_full(const struct mesh *mesh, const struct clock_edge *ed
 {
 	const struct hostclock *host = clock_host(mesh->clock);
 	const struct edge_estimate *estimate = &edge->fit.estimate;
+	const struct clock_line *ours = &host->consensus.line;
 	struct quantiles out = {0};
 	struct clock_line theirs;
 
 	if (!estimate->valid || !estimate->flagged)
 		return false;
 	if (host->state != CLOCK_FREE_RUNNING && edge->view_known && edge->fit.floor_known &&
-	    clock_view_get(&edge->view, &theirs))
-		recent_delays(mesh, edge, now_ns, &theirs, &out);
+	    clock_view_get(&edge->view, &theirs)) {
+		/* Of the last half second, where that holds enough. */
+		passages_delays(&edge->out, true, now_ns - RECENT_NS, ours, &theirs, &out);
+		if (out.samples < RECENT_ENOUGH)
+			passages_delays(&edge->out, true,
+					now_ns - (int64_t)mesh->core->config->clock.window_ns, ours,
+					&theirs, &out);
+	}
 	if (!out.samples)
 		return estimate->support[CLOCK_FORWARD] < SUPPORT_ENOUGH;
 	return (double)out.min_ns >
 	       edge->fit.floor_ns + EXCESS_LEAST_NS +
 		       (double)bound_pair(clock_model_bound(&host->model, now_ns),
 					  edge->view.bound_ns);
-}
-
-static void remember(struct mesh_path *path, uint16_t port)
-{
-	unsigned int i = 0;
-
-	while (i < MESH_PORTS_GOOD - 1 && path->good[i] != port)
-		i++;
-	for (; i; i--)
-		path->good[i] = path->good[i - 1];
-	path->good[0] = port;
 }
 
 /* Ports that were clean before, the latest first, then any. */
@@ -107,6 +91,7 @@ void mesh_check_path(struct mesh *mesh, struct mesh_peer *peer, int64_t local_ns
 	const struct clock_edge *edge = peer->edge;
 	struct mesh_path *path = &peer->path;
 	uint64_t now_ns = time_local_ns();
+	unsigned int i = 0;
 
 	if (peer->state != PEER_UP || !edge->sending)
 		return;
@@ -114,7 +99,11 @@ void mesh_check_path(struct mesh *mesh, struct mesh_peer *peer, int64_t local_ns
 		path->full = 0;
 		if (!edge->fit.estimate.valid || ++path->clean != ROUNDS_CLEAN)
 			return;
-		remember(path, peer->source_port);
+		/* The latest good port first, each once. */
+		while (i < MESH_PORTS_GOOD - 1 && path->good[i] != peer->source_port)
+			i++;
+		memmove(path->good + 1, path->good, i * sizeof(path->good[0]));
+		path->good[0] = peer->source_port;
 		path->tries = path->next_good = 0;
 		return;
 	}

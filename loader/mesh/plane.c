@@ -67,33 +67,18 @@ static const struct config_interface *choose_interface(const struct config *conf
 	return chosen;
 }
 
-static bool plane_is_configured(const struct config *config, enum fleet_plane plane)
-{
-	for (size_t i = 0; i < config->interface_count; i++)
-		if (config->interfaces[i].plane == plane)
-			return true;
-	return false;
-}
-
-/* Timestamps are taken in XDP and tc egress; without both there is nothing to probe with. */
-static void plane_check_attached(const struct mesh *mesh, struct mesh_plane *plane)
-{
-	const char *missing = dataplane_stamps_missing(mesh->dataplane, plane->interface);
-
-	if (missing)
-		plane_off(plane, "%s has no %s of ours, by which probes are stamped",
-			  plane->interface, missing);
-}
-
 static void plane_choose(const struct mesh *mesh, struct mesh_plane *plane)
 {
 	const struct config *config = mesh->core->config;
 	const struct roster *roster = &plane->roster;
 	const struct config_interface *interface;
+	const char *missing;
 
 	plane->on = true;
 	plane->note[0] = plane->interface[0] = '\0';
-	plane->configured = plane_is_configured(config, plane->plane);
+	plane->configured = false;
+	for (size_t i = 0; i < config->interface_count; i++)
+		plane->configured |= config->interfaces[i].plane == plane->plane;
 	if (!plane->configured)
 		return plane_off(plane, "no interface is of this plane");
 	if (!fleet_members(mesh->core->fleet))
@@ -112,26 +97,33 @@ static void plane_choose(const struct mesh *mesh, struct mesh_plane *plane)
 	snprintf(plane->interface, sizeof(plane->interface), "%s", interface->name);
 	plane->probe_port = interface->probe_port;
 	plane->ifindex = if_nametoindex(interface->name);
-	plane_check_attached(mesh, plane);
+	/* Timestamps are taken in XDP and tc egress; without both there is nothing to probe with.
+	 */
+	missing = dataplane_stamps_missing(mesh->dataplane, plane->interface);
+	if (missing)
+		plane_off(plane, "%s has no %s of ours, by which probes are stamped",
+			  plane->interface, missing);
 }
 
 /* --- peers --- */
 
 struct mesh_peer *mesh_find_peer(const struct mesh *mesh, enum fleet_plane plane, uint64_t id)
 {
-	for (size_t i = 0; i < MESH_PEERS_MAX; i++)
-		if (mesh->peers[i] && mesh->peers[i]->edge->id == id &&
-		    mesh->peers[i]->edge->plane == plane)
-			return mesh->peers[i];
+	struct mesh_peer *peer;
+
+	for_each_peer (mesh, peer)
+		if (peer->edge->id == id && peer->edge->plane == plane)
+			return peer;
 	return NULL;
 }
 
 unsigned int mesh_count_peers(const struct mesh *mesh, enum fleet_plane plane)
 {
+	const struct mesh_peer *peer;
 	unsigned int count = 0;
 
-	for (size_t i = 0; i < MESH_PEERS_MAX; i++)
-		count += mesh->peers[i] && mesh->peers[i]->edge->plane == plane;
+	for_each_peer (mesh, peer)
+		count += peer->edge->plane == plane;
 	return count;
 }
 
@@ -151,20 +143,6 @@ int mesh_route(const struct mesh_plane *plane, const struct roster_member *membe
 		return 0;
 	}
 	return -EAFNOSUPPORT;
-}
-
-/* Numbers are never used twice in a run, for no two peers. */
-static void keep_counts(struct mesh *mesh, struct mesh_peer *peer)
-{
-	struct sender_counts counts;
-
-	if (!peer->edge->sending)
-		return;
-	sender_counts(peer->edge->sending, &counts);
-	if ((int32_t)(counts.next_sequence - mesh->sequence) > 0)
-		mesh->sequence = counts.next_sequence;
-	peer->sent_before += counts.requests;
-	peer->failed_before += counts.failed;
 }
 
 static void peer_open(struct mesh *mesh, const struct mesh_plane *plane, struct mesh_peer *peer,
@@ -216,22 +194,29 @@ int mesh_move_peer(struct mesh *mesh, struct mesh_peer *peer, uint16_t port)
 	return err;
 }
 
+/* Numbers are never used twice in a run, for no two peers. */
 static void peer_close(struct mesh *mesh, struct mesh_peer *peer)
 {
-	keep_counts(mesh, peer);
+	struct sender_counts counts;
+
+	peer->failed_reported = 0;
+	if (!peer->edge->sending)
+		return;
+	sender_counts(peer->edge->sending, &counts);
+	if ((int32_t)(counts.next_sequence - mesh->sequence) > 0)
+		mesh->sequence = counts.next_sequence;
+	peer->sent_before += counts.requests;
+	peer->failed_before += counts.failed;
 	sender_remove(mesh->sender, peer->edge->sending);
 	peer->edge->sending = NULL;
-	peer->failed_reported = 0;
 }
 
-static void peer_remove(struct mesh *mesh, size_t slot)
+static void peer_remove(struct mesh *mesh, struct mesh_peer *peer)
 {
-	struct mesh_peer *peer = mesh->peers[slot];
-
 	peer_close(mesh, peer);
+	mesh->peers[peer->edge->slot] = NULL;
 	clock_remove_edge(mesh->clock, peer->edge);
 	free(peer);
-	mesh->peers[slot] = NULL;
 }
 
 static void peer_add(struct mesh *mesh, const struct mesh_plane *plane,
@@ -240,8 +225,7 @@ static void peer_add(struct mesh *mesh, const struct mesh_plane *plane,
 	struct mesh_peer *peer = calloc(1, sizeof(*peer));
 
 	if (peer)
-		peer->edge =
-			clock_add_edge(mesh->clock, plane->plane, member->id, member->host);
+		peer->edge = clock_add_edge(mesh->clock, plane->plane, member->id, member->host);
 	if (!peer || !peer->edge) {
 		free(peer);
 		return;
@@ -253,29 +237,18 @@ static void peer_add(struct mesh *mesh, const struct mesh_plane *plane,
 	peer_open(mesh, plane, peer, member);
 }
 
-static bool plane_wants(const struct mesh_plane *plane, const struct mesh_peer *peer,
-			const struct roster_member **member)
+/* The member that @peer is, if the plane still probes it; NULL: it does not. */
+static const struct roster_member *neighbor(const struct mesh_plane *plane,
+					    const struct mesh_peer *peer)
 {
 	const struct graph *graph = &plane->graph;
 	size_t self = plane->roster.self;
 
-	if (!plane->on)
-		return false;
-	for (uint32_t i = graph->start[self]; i < graph->start[self + 1]; i++) {
-		*member = &plane->roster.list[graph->peers[i]];
-		if ((*member)->id == peer->edge->id)
-			return true;
-	}
-	return false;
-}
-
-static bool address_moved(const struct mesh_plane *plane, const struct mesh_peer *peer,
-			  const struct roster_member *member)
-{
-	struct probe_route route;
-
-	return !mesh_route(plane, member, &route) &&
-	       memcmp(&route.to, &peer->address, sizeof(route.to));
+	for (uint32_t i = plane->on ? graph->start[self] : 0;
+	     plane->on && i < graph->start[self + 1]; i++)
+		if (plane->roster.list[graph->peers[i]].id == peer->edge->id)
+			return &plane->roster.list[graph->peers[i]];
+	return NULL;
 }
 
 /* Peers that stay are left as they are: their windows go on. */
@@ -284,15 +257,18 @@ static void plane_reconcile(struct mesh *mesh, const struct mesh_plane *plane, b
 	const struct graph *graph = &plane->graph;
 	const struct roster_member *member;
 	size_t self = plane->roster.self;
+	struct probe_route route;
+	struct mesh_peer *peer;
 
-	for (size_t slot = 0; slot < MESH_PEERS_MAX; slot++) {
-		struct mesh_peer *peer = mesh->peers[slot];
-
-		if (!peer || peer->edge->plane != plane->plane)
+	for_each_peer (mesh, peer) {
+		if (peer->edge->plane != plane->plane)
 			continue;
-		if (!plane_wants(plane, peer, &member)) {
-			peer_remove(mesh, slot);
-		} else if (reopen || !peer->edge->sending || address_moved(plane, peer, member)) {
+		member = neighbor(plane, peer);
+		if (!member) {
+			peer_remove(mesh, peer);
+		} else if (reopen || !peer->edge->sending ||
+			   (!mesh_route(plane, member, &route) &&
+			    memcmp(&route.to, &peer->address, sizeof(route.to)))) {
 			peer_close(mesh, peer);
 			peer_open(mesh, plane, peer, member);
 		}
@@ -350,8 +326,7 @@ static void plane_apply(struct mesh *mesh, struct mesh_plane *plane, bool first)
 				  config->mesh.degree, plane->plane);
 	if (err)
 		plane_off(plane, "the mesh cannot be made: %s", strerror(-err));
-	if (!plane->on && plane->configured && members &&
-	    strcmp(before.note, plane->note))
+	if (!plane->on && plane->configured && members && strcmp(before.note, plane->note))
 		log_warning("no probes on the %s plane: %s", config_plane_name(plane->plane),
 			    plane->note);
 	plane_reconcile(mesh, plane,
@@ -369,8 +344,7 @@ static void plane_apply(struct mesh *mesh, struct mesh_plane *plane, bool first)
 
 void mesh_apply_planes(struct mesh *mesh)
 {
-	bool first =
-		!clock_rounds(mesh->clock) && !mesh_count_peers(mesh, FLEET_PLANE_BACKEND);
+	bool first = !clock_rounds(mesh->clock) && !mesh_count_peers(mesh, FLEET_PLANE_BACKEND);
 
 	for (unsigned int i = 0; i < MESH_PLANES; i++)
 		plane_apply(mesh, &mesh->planes[i], first);
@@ -380,9 +354,10 @@ void mesh_apply_planes(struct mesh *mesh)
 
 void mesh_free_planes(struct mesh *mesh)
 {
-	for (size_t slot = 0; slot < MESH_PEERS_MAX; slot++)
-		if (mesh->peers[slot])
-			peer_remove(mesh, slot);
+	struct mesh_peer *peer;
+
+	for_each_peer (mesh, peer)
+		peer_remove(mesh, peer);
 	for (unsigned int i = 0; i < MESH_PLANES; i++) {
 		graph_free(&mesh->planes[i].graph);
 		roster_free(&mesh->planes[i].roster);

@@ -60,36 +60,14 @@ const struct verb_handler mesh_verb_handlers[] = {{"peers", reply_peers}, {}};
 
 /* --- status --- */
 
-static json_t *plane_json(const struct mesh_plane_facts *plane, enum fleet_plane which)
-{
-	json_t *object = json_object();
-
-	json_put_text(object, "plane", config_plane_name(which));
-	json_put_bool(object, "on", plane->on);
-	json_put_text(object, "interface", plane->interface);
-	json_put_text(object, "note", plane->note);
-	if (plane->members)
-		json_put_count(object, "members", plane->members);
-	return object;
-}
-
-static json_t *states_json(const struct mesh *mesh)
-{
-	unsigned int states[3] = {};
-
-	for (size_t i = 0; i < MESH_PEERS_MAX; i++)
-		if (mesh->peers[i])
-			states[mesh->peers[i]->state]++;
-	return json_pack("{s:i, s:i, s:i}", "up", (int)states[PEER_UP], "suspect",
-			 (int)states[PEER_SUSPECT], "down", (int)states[PEER_DOWN]);
-}
-
 void mesh_put_status(void *self, json_t *status)
 {
 	const struct mesh *mesh = self;
 	const struct members *members = fleet_members(mesh->core->fleet);
 	json_t *object = json_object(), *planes = json_array();
+	const struct mesh_peer *peer;
 	struct mesh_facts facts;
+	int states[3] = {};
 
 	mesh_get(mesh, &facts);
 	if (members)
@@ -100,10 +78,24 @@ void mesh_put_status(void *self, json_t *status)
 					 "forge them; give every host one `key_file`"
 		      : facts.two_keys ? "two keys are accepted, for a change of keys"
 				       : "");
-	for (unsigned int i = 0; i < MESH_PLANES; i++)
-		if (facts.planes[i].configured)
-			json_array_append_new(planes, plane_json(&facts.planes[i], i));
+	for (unsigned int i = 0; i < MESH_PLANES; i++) {
+		const struct mesh_plane_facts *plane = &facts.planes[i];
+		json_t *shown;
+
+		if (!plane->configured)
+			continue;
+		shown = json_pack("{s:s, s:b}", "plane", config_plane_name(i), "on", plane->on);
+		json_put_text(shown, "interface", plane->interface);
+		json_put_text(shown, "note", plane->note);
+		if (plane->members)
+			json_put_count(shown, "members", plane->members);
+		json_array_append_new(planes, shown);
+	}
 	json_put(object, "planes", planes);
-	json_put(object, "peers", states_json(mesh));
+	for_each_peer (mesh, peer)
+		states[peer->state]++;
+	json_put(object, "peers",
+		 json_pack("{s:i, s:i, s:i}", "up", states[PEER_UP], "suspect",
+			   states[PEER_SUSPECT], "down", states[PEER_DOWN]));
 	json_put(status, "probing", object);
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/address.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "core/core.h"
 #include "internal.h"
@@ -16,11 +17,6 @@ const char *peer_state_name(enum peer_state state)
 	static const char *const names[] = {"down", "suspect", "up"};
 
 	return names[state];
-}
-
-static void put_ms(json_t *object, const char *key, uint64_t ns)
-{
-	json_object_set_new(object, key, json_integer((json_int_t)(ns / 1000000)));
 }
 
 static const char *plane_name(const struct mesh_peer *peer)
@@ -37,21 +33,19 @@ void mesh_set_state(struct mesh_peer *peer, enum peer_state state)
 static json_t *evidence(const struct mesh *mesh, const struct mesh_peer *peer, uint64_t now_ns)
 {
 	const struct mesh_inquiry *inquiry = &peer->inquiry;
-	json_t *seen = json_pack("{s:s}", "plane", plane_name(peer));
+	enum fleet_plane plane = peer->edge->plane;
+	json_t *seen = json_pack("{s:s, s:I, s:i, s:i}", "plane", plane_name(peer), "silent_ms",
+				 (json_int_t)((now_ns - peer->heard_ns) / 1000000), "own_peers",
+				 (int)mesh_count_peers(mesh, plane), "own_peers_silent",
+				 (int)mesh_count_silent(mesh, plane, now_ns));
 
-	put_ms(seen, "silent_ms", now_ns - peer->heard_ns);
-	json_object_set_new(seen, "own_peers",
-			    json_integer(mesh_count_peers(mesh, peer->edge->plane)));
-	json_object_set_new(seen, "own_peers_silent",
-			    json_integer(mesh_count_silent(mesh, peer->edge->plane, now_ns)));
 	if (!inquiry->open)
 		return seen;
-	json_object_set_new(seen, "queried", json_integer(inquiry->asked));
-	json_object_set_new(seen, "replied", json_integer(inquiry->answered));
-	json_object_set_new(seen, "reachable_from", json_integer(inquiry->hearing));
+	json_put_count(seen, "queried", inquiry->asked);
+	json_put_count(seen, "replied", inquiry->answered);
+	json_put_count(seen, "reachable_from", inquiry->hearing);
 	if (inquiry->asked_elsewhere)
-		json_object_set_new(seen, "received_on_other_plane",
-				    json_boolean(inquiry->heard_elsewhere));
+		json_put_bool(seen, "received_on_other_plane", inquiry->heard_elsewhere);
 	return seen;
 }
 
@@ -80,7 +74,6 @@ static void go_down(struct mesh *mesh, struct mesh_peer *peer, uint64_t now_ns)
 static void go_up(struct mesh *mesh, struct mesh_peer *peer, uint64_t now_ns)
 {
 	bool was_down = peer->state == PEER_DOWN && peer->disconnects;
-	json_t *seen;
 
 	mesh_set_state(peer, PEER_UP);
 	peer->blame = NULL;
@@ -88,10 +81,10 @@ static void go_up(struct mesh *mesh, struct mesh_peer *peer, uint64_t now_ns)
 	peer->absent_reported = false;
 	if (!was_down)
 		return;
-	seen = json_pack("{s:s}", "plane", plane_name(peer));
-	put_ms(seen, "down_ms", now_ns - peer->down_ns);
 	log_info("peer %s (%s) is up again", peer->edge->host, plane_name(peer));
-	mesh_report(mesh, MESH_PEER_UP, peer->edge->host, seen);
+	mesh_report(mesh, MESH_PEER_UP, peer->edge->host,
+		    json_pack("{s:s, s:I}", "plane", plane_name(peer), "down_ms",
+			      (json_int_t)((now_ns - peer->down_ns) / 1000000)));
 }
 
 static void report_absent(struct mesh *mesh, struct mesh_peer *peer, uint64_t now_ns)
@@ -104,19 +97,6 @@ static void report_absent(struct mesh *mesh, struct mesh_peer *peer, uint64_t no
 	mesh_report(mesh, MESH_PEER_ABSENT, peer->edge->host,
 		    json_pack("{s:s, s:s}", "plane", plane_name(peer), "address",
 			      address_format(&peer->address, text)));
-}
-
-static void report_failures(struct mesh_peer *peer)
-{
-	struct sender_counts counts;
-
-	if (!peer->edge->sending)
-		return;
-	sender_counts(peer->edge->sending, &counts);
-	if (counts.failed && !peer->failed_reported)
-		log_warning("probes to %s are refused by the kernel: %s", peer->edge->host,
-			    strerror(-counts.last_error));
-	peer->failed_reported = counts.failed;
 }
 
 /* A third of down_after: silence that is not yet a failure. */
@@ -147,26 +127,20 @@ static void evaluate(struct mesh *mesh, struct mesh_peer *peer, uint64_t now_ns)
 		mesh_inquire(mesh, peer, now_ns);
 }
 
-/* A reply that XDP received and whose record found no room in the ring is not lost. */
-static void sum_losses(struct mesh_peer *peer)
-{
-	const struct clock_edge *edge = peer->edge;
-	uint64_t received = peer->replies_map - peer->replies_base;
-	uint64_t unrecorded = received > edge->replies ? received - edge->replies : 0;
-
-	if (edge->losses.lost > unrecorded && edge->losses.lost - unrecorded > peer->lost)
-		peer->lost = edge->losses.lost - unrecorded;
-}
-
 /* A reply is awaited for a second; requests to a host that is not there yet are not lost. */
 static void expire_requests(struct mesh_peer *peer)
 {
 	struct clock_edge *edge = peer->edge;
 	struct sender_counts counts;
+	uint64_t received, unrecorded;
 
 	if (!edge->sending)
 		return;
 	sender_counts(edge->sending, &counts);
+	if (counts.failed && !peer->failed_reported)
+		log_warning("probes to %s are refused by the kernel: %s", edge->host,
+			    strerror(-counts.last_error));
+	peer->failed_reported = counts.failed;
 	if (!peer->heard_ns) {
 		losses_skip(&edge->losses, counts.next_sequence);
 		for (unsigned int i = 0; i < MESH_HORIZON; i++)
@@ -176,7 +150,11 @@ static void expire_requests(struct mesh_peer *peer)
 	losses_expire(&edge->losses, peer->horizon[peer->horizon_next]);
 	peer->horizon[peer->horizon_next] = counts.next_sequence;
 	peer->horizon_next = (peer->horizon_next + 1) % MESH_HORIZON;
-	sum_losses(peer);
+	/* A reply that XDP received and whose record found no room in the ring is not lost. */
+	received = peer->replies_map - peer->replies_base;
+	unrecorded = received > edge->replies ? received - edge->replies : 0;
+	if (edge->losses.lost > unrecorded && edge->losses.lost - unrecorded > peer->lost)
+		peer->lost = edge->losses.lost - unrecorded;
 }
 
 static void read_map(const struct mesh *mesh, struct mesh_peer *peer)
@@ -187,11 +165,11 @@ static void read_map(const struct mesh *mesh, struct mesh_peer *peer)
 	if (mesh_read_peer(mesh, edge->plane, edge->id, &now))
 		return;
 	/* What the daemon before received is not current. */
-	if (now.heard_local_ns >= peer->since_ns)
-		peer->heard_ns = now.heard_local_ns;
+	if (now.received_local_ns >= peer->since_ns)
+		peer->heard_ns = now.received_local_ns;
 	if (now.replied_local_ns >= peer->since_ns)
 		peer->replied_ns = now.replied_local_ns;
-	peer->replies_map = now.replies_heard;
+	peer->replies_map = now.replies_received;
 	/* The count goes on over a restart of the daemon, and begins anew with a new entry. */
 	if (!peer->replies_known || peer->replies_map < peer->replies_base)
 		peer->replies_base = peer->replies_map - edge->replies;
@@ -200,18 +178,14 @@ static void read_map(const struct mesh *mesh, struct mesh_peer *peer)
 
 void mesh_evaluate_peers(struct mesh *mesh, uint64_t now_ns)
 {
-	for (size_t i = 0; i < MESH_PEERS_MAX; i++)
-		if (mesh->peers[i])
-			read_map(mesh, mesh->peers[i]);
-	for (size_t i = 0; i < MESH_PEERS_MAX; i++) {
-		struct mesh_peer *peer = mesh->peers[i];
+	struct mesh_peer *peer;
 
-		if (!peer)
-			continue;
+	/* Of all first: a silence is blamed by how many others are silent. */
+	for_each_peer (mesh, peer)
+		read_map(mesh, peer);
+	for_each_peer (mesh, peer) {
 		expire_requests(peer);
-		if (mesh->paused)
-			continue;
-		evaluate(mesh, peer, now_ns);
-		report_failures(peer);
+		if (!mesh->paused)
+			evaluate(mesh, peer, now_ns);
 	}
 }

@@ -37,29 +37,22 @@ void ethtool_driver(const char *name, char *out, size_t bytes)
 		snprintf(out, bytes, "%.*s", (int)sizeof(info.driver), info.driver);
 }
 
-static int ethtool_feature_count(const char *name)
+int ethtool_features(const char *name, ethtool_feature_fn *fn, void *context)
 {
 	struct {
 		struct ethtool_sset_info info;
 		uint32_t count;
 	} query = {.info = {.cmd = ETHTOOL_GSSET_INFO, .sset_mask = 1ULL << ETH_SS_FEATURES}};
-	int err = ethtool_call(name, &query);
+	struct ethtool_gfeatures *features = NULL;
+	struct ethtool_gstrings *strings = NULL;
+	int err = ethtool_call(name, &query), count = (int)query.count;
+	int blocks = (count + 31) / 32;
 
 	if (err)
 		return err;
-	return query.info.sset_mask ? (int)query.count : -EOPNOTSUPP;
-}
-
-int ethtool_features(const char *name, ethtool_feature_fn *fn, void *context)
-{
-	int count = ethtool_feature_count(name);
-	struct ethtool_gfeatures *features = NULL;
-	struct ethtool_gstrings *strings = NULL;
-	int blocks = (count + 31) / 32;
-	int err = -ENOMEM;
-
-	if (count < 0)
-		return count;
+	if (!query.info.sset_mask)
+		return -EOPNOTSUPP;
+	err = -ENOMEM;
 	strings = calloc(1, sizeof(*strings) + (size_t)count * ETH_GSTRING_LEN);
 	features = calloc(1, sizeof(*features) + blocks * sizeof(features->features[0]));
 	if (!strings || !features)
@@ -86,7 +79,7 @@ out:
 
 double ethtool_speed_bps(const char *name)
 {
-	/* The first answer says how many words of link modes the driver wants to tell. */
+	/* The first reply has the number of words of link modes of the driver, negative. */
 	struct {
 		struct ethtool_link_settings settings;
 		uint32_t modes[3 * 127];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The RDMA device that stands on a network interface, as sysfs tells. */
+/* The RDMA device of a network interface, from sysfs. */
 #ifndef ESC_LOADER_RDMA_H
 #define ESC_LOADER_RDMA_H
 

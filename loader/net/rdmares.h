@@ -14,7 +14,7 @@ struct rdmares_qp {
 	char name[32];	 /* of the device */
 	uint32_t qpn, remote_qpn;
 	bool has_remote;
-	uint8_t port;	     /* 0: not said */
+	uint8_t port;	     /* 0: not reported */
 	uint8_t type, state; /* as in struct esc_owner */
 	uint32_t tid;	     /* the thread that made it; 0: the kernel, or a thread that is gone */
 	char kernel[16];     /* the kernel's user: "nvme_rdma"; "" none */
@@ -25,13 +25,13 @@ struct rdmares {
 	size_t count;
 	uint32_t *devices; /* those whose list was read whole */
 	size_t device_count;
-	size_t device_seen; /* of these many; more than RDMARES_DEVICES_MAX are not looked at */
+	size_t device_seen; /* of these many; at most RDMARES_DEVICES_MAX are queried */
 };
 
 /*
- * Asks the kernel; a NIC with thousands of queue pairs may take seconds.
+ * Queries the kernel; a NIC with thousands of queue pairs may take seconds.
  * Returns 0 or -errno; what is in @out is to be freed either way. A device
- * that does not answer is left out of `devices`.
+ * that does not reply is left out of `devices`.
  */
 int rdmares_read(struct rdmares *out);
 void rdmares_free(struct rdmares *list);

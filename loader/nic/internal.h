@@ -31,14 +31,14 @@ struct nic_pair {
 
 struct nic_home {
 	struct esc_address address;
-	struct esc_nic_home is;
+	struct esc_nic_local is;
 	unsigned int pair;
 };
 
 struct nic_plan {
 	struct nic_pair pairs[NIC_PAIRS_MAX];
 	size_t pair_count;
-	struct nic_home homes[ESC_NIC_HOMES_MAX];
+	struct nic_home homes[ESC_NIC_LOCAL_MAX];
 	size_t home_count;
 	bool has_dummy;
 };
@@ -58,8 +58,8 @@ enum nic_hook { NIC_EGRESS, NIC_INGRESS, NIC_DUMMY };
 struct nic_kernel {
 	struct nic_programs *skeleton;
 	const struct pins *pins;   /* borrowed */
-	struct esc_nic_word *word; /* mapped */
-	int homes_fd, peers_fd, ways_fd, counts_fd;
+	struct esc_nic_control *word; /* mapped */
+	int local_fd, peers_fd, routes_fd, counts_fd;
 	int acks_fd, requests_fd; /* the programs' own */
 };
 
@@ -104,14 +104,14 @@ struct nic_way {
 
 /* A pair of addresses that queue pairs use. */
 struct nic_used {
-	struct esc_nic_way_key key;
+	struct esc_nic_route_key key;
 	unsigned int home; /* in the plan */
 	struct esc_address peer_first, peer_second;
 	const char *host; /* borrowed from the members */
 	bool wanted;	  /* while the list is made anew */
-	struct nic_way ways[ESC_NIC_WAYS];
-	uint32_t usable;	/* as `nic_ways` has it */
-	enum esc_nic_way taken; /* what tc egress does with its packets now */
+	struct nic_way ways[ESC_NIC_ROUTES];
+	uint32_t usable;	  /* as `nic_routes` has it */
+	enum esc_nic_route taken; /* what tc egress does with its packets now */
 	enum nic_why why;
 	uint64_t since_ns;    /* that it is taken */
 	unsigned int resends; /* still to do */
@@ -125,8 +125,8 @@ struct nic_news {
 	char device[IF_NAMESIZE];
 	enum nic_why why;
 	uint64_t hold_ns;
-	struct esc_nic_way_key key;
-	enum esc_nic_way from, to;
+	struct esc_nic_route_key key;
+	enum esc_nic_route from, to;
 	uint32_t usable;
 	uint64_t silent_ns; /* since the newest probe that was answered had been sent */
 	uint64_t lasted_ns; /* of what ends */
@@ -171,7 +171,7 @@ struct nic_resend {
  * The last acknowledgements and requests of the queue pairs between two addresses, in UDP, once
  * more; how many were sent. 0: there were none, or all is newer or older than it may be.
  */
-unsigned int nic_resend(const struct nic_kernel *kernel, const struct esc_nic_way_key *ends,
+unsigned int nic_resend(const struct nic_kernel *kernel, const struct esc_nic_route_key *ends,
 			const struct nic_resend *by);
 /* Those of queue pairs that sent nothing for long go. */
 void nic_resend_sweep(const struct nic_kernel *kernel);
@@ -188,6 +188,6 @@ bool nic_socket_receive(int fd, struct esc_nic_probe *out, struct esc_address *f
 bool nic_address_is_v4(const struct esc_address *address);
 bool nic_address_is_set(const struct esc_address *address);
 const char *nic_why_name(enum nic_why why);
-const char *nic_way_name(enum esc_nic_way way);
+const char *nic_way_name(enum esc_nic_route way);
 
 #endif

@@ -47,7 +47,7 @@ static int give_maps(const struct nic_kernel *kernel, char **error)
 static int map_word(struct nic_kernel *kernel)
 {
 	void *at = mmap(NULL, getpagesize(), PROT_READ | PROT_WRITE, MAP_SHARED,
-			pins_map_fd(kernel->pins, "nic_word"), 0);
+			pins_map_fd(kernel->pins, "nic_control"), 0);
 
 	if (at == MAP_FAILED)
 		return -errno;
@@ -61,9 +61,9 @@ int nic_kernel_open(struct nic_kernel *kernel, const struct pins *pins, char **e
 
 	memset(kernel, 0, sizeof(*kernel));
 	kernel->pins = pins;
-	kernel->homes_fd = pins_map_fd(pins, "nic_homes");
+	kernel->local_fd = pins_map_fd(pins, "nic_local");
 	kernel->peers_fd = pins_map_fd(pins, "nic_peers");
-	kernel->ways_fd = pins_map_fd(pins, "nic_ways");
+	kernel->routes_fd = pins_map_fd(pins, "nic_routes");
 	kernel->counts_fd = pins_map_fd(pins, "nic_counts");
 	bpflog_install();
 	bpflog_clear();
@@ -108,8 +108,8 @@ bool nic_kernel_is_dead(const struct nic_kernel *kernel, unsigned int ifindex)
 	char frame[64] = {0};
 	LIBBPF_OPTS(bpf_test_run_opts, run, .data_in = frame, .data_size_in = sizeof(frame),
 		    .ctx_in = &context, .ctx_size_in = sizeof(context), .repeat = 1);
-	int err =
-		bpf_prog_test_run_opts(bpf_program__fd(kernel->skeleton->progs.esc_nic_look), &run);
+	int err = bpf_prog_test_run_opts(bpf_program__fd(kernel->skeleton->progs.esc_nic_carrier),
+					 &run);
 
 	return err == -ENODEV || (!err && run.retval);
 }

@@ -123,7 +123,8 @@ static int home_of(const struct nic_plan *plan, const struct esc_address *addres
 	return -1;
 }
 
-static bool is_listed(const struct nic_used *list, size_t count, const struct esc_nic_way_key *key)
+static bool is_listed(const struct nic_used *list, size_t count,
+		      const struct esc_nic_route_key *key)
 {
 	for (size_t i = 0; i < count; i++)
 		if (!memcmp(&list[i].key, key, sizeof(*key)))
@@ -321,7 +322,7 @@ static int begin(struct nic *nic, char **error)
 	use_now(nic);
 	write_flags(nic, (nic->off ? 0 : ESC_NIC_ON) |
 				 (nic->plan.has_dummy ? ESC_NIC_HAS_DUMMY : 0) |
-				 (nic_resends(config) ? ESC_NIC_KEEPS : 0));
+				 (nic_resends(config) ? ESC_NIC_RETAIN : 0));
 	return 0;
 }
 

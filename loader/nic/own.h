@@ -38,11 +38,11 @@ struct nic {
 #define NIC_TICK_NS 1000000000ull
 
 #define NIC_EVENTS(X)                                                                              \
-	X(NIC_REFUSED, "nic_refused", "NIC failover is off against the configuration.")            \
-	X(NIC_DOWN, "nic_down", "A NIC of a pair is dead; its sibling is used.")                   \
-	X(NIC_RETURN, "nic_return", "A NIC of a pair is used again.")                              \
-	X(NIC_FAILOVER, "nic_failover", "A pair of addresses uses other NICs.")                    \
-	X(NIC_FAILBACK, "nic_failback", "A pair of addresses uses its own NICs again.")
+	X(NIC_REFUSED, "nic_refused", WARNING, "NIC failover is off against the configuration.")   \
+	X(NIC_DOWN, "nic_down", WARNING, "A NIC of a pair is dead; its sibling is used.")          \
+	X(NIC_RETURN, "nic_return", NOTICE, "A NIC of a pair is used again.")                      \
+	X(NIC_FAILOVER, "nic_failover", WARNING, "A pair of addresses uses other NICs.")           \
+	X(NIC_FAILBACK, "nic_failback", NOTICE, "A pair of addresses uses its own NICs again.")
 enum { NIC_EVENTS(EVENT_ENUM) };
 extern const struct event_kind nic_events[];
 extern const struct metric nic_metrics[];

@@ -85,7 +85,7 @@ static struct nic_home *home_add(struct nic_plan *plan, const struct esc_address
 {
 	struct nic_home *home = home_find(plan, address);
 
-	if (home || plan->home_count == ESC_NIC_HOMES_MAX)
+	if (home || plan->home_count == ESC_NIC_LOCAL_MAX)
 		return home;
 	home = &plan->homes[plan->home_count++];
 	memset(home, 0, sizeof(*home));
@@ -104,7 +104,7 @@ static void home_fill(struct nic_plan *plan, const struct ifaddrs *all, unsigned
 	rtnl_link(pair->second, &second);
 	rtnl_link(deliver, &owner);
 	home->pair = number;
-	home->is = (struct esc_nic_home){
+	home->is = (struct esc_nic_local){
 		.first_ifindex = first.ifindex,
 		.second_ifindex = second.ifindex,
 		.deliver_ifindex = owner.ifindex,

@@ -13,7 +13,7 @@
 #define OUTER_V6_BYTES 48
 
 /* One that is just being written is left out: its queue pair lives. */
-static bool resend_one(const struct esc_nic_kept *kept, const uint8_t *packet, size_t most,
+static bool resend_one(const struct esc_nic_retained *kept, const uint8_t *packet, size_t most,
 		       const struct nic_resend *by, uint64_t now)
 {
 	unsigned int outer = nic_address_is_v4(by->to) ? OUTER_V4_BYTES : OUTER_V6_BYTES;
@@ -26,10 +26,10 @@ static bool resend_one(const struct esc_nic_kept *kept, const uint8_t *packet, s
 }
 
 static unsigned int resend_map(int map_fd, size_t most, void *value,
-			       const struct esc_nic_way_key *ends, const struct nic_resend *by)
+			       const struct esc_nic_route_key *ends, const struct nic_resend *by)
 {
-	const struct esc_nic_kept *kept = value;
-	struct esc_nic_kept_key at;
+	const struct esc_nic_retained *kept = value;
+	struct esc_nic_retained_key at;
 	unsigned int count = 0;
 	uint64_t now = time_local_ns();
 	bool first = true;
@@ -46,7 +46,7 @@ static unsigned int resend_map(int map_fd, size_t most, void *value,
 }
 
 /* Acknowledgements first: they are short, and may be all that is missing. */
-unsigned int nic_resend(const struct nic_kernel *kernel, const struct esc_nic_way_key *ends,
+unsigned int nic_resend(const struct nic_kernel *kernel, const struct esc_nic_route_key *ends,
 			const struct nic_resend *by)
 {
 	static _Thread_local struct esc_nic_request value; /* the longer of the two */
@@ -70,14 +70,14 @@ static bool is_young(const void *key, void *context)
 	const struct sweep *sweep = context;
 
 	return bpf_map_lookup_elem(sweep->fd, key, &value) ||
-	       (int64_t)(sweep->now_ns - value.kept.sent_ktime_ns) < (int64_t)SWEEP_AGE_NS;
+	       (int64_t)(sweep->now_ns - value.retained.sent_ktime_ns) < (int64_t)SWEEP_AGE_NS;
 }
 
 void nic_resend_sweep(const struct nic_kernel *kernel)
 {
 	struct sweep sweep = {.fd = kernel->acks_fd, .now_ns = time_local_ns()};
 
-	mapsweep(sweep.fd, sizeof(struct esc_nic_kept_key), is_young, &sweep);
+	mapsweep(sweep.fd, sizeof(struct esc_nic_retained_key), is_young, &sweep);
 	sweep.fd = kernel->requests_fd;
-	mapsweep(sweep.fd, sizeof(struct esc_nic_kept_key), is_young, &sweep);
+	mapsweep(sweep.fd, sizeof(struct esc_nic_retained_key), is_young, &sweep);
 }

@@ -92,7 +92,7 @@ int nic_socket_send(int fd, const struct esc_address *to, uint16_t port, const v
 
 bool nic_socket_receive(int fd, struct esc_nic_probe *out, struct esc_address *from)
 {
-	union nic_sockaddr address;
+	union nic_sockaddr address = {};
 	socklen_t bytes = sizeof(address);
 	ssize_t got =
 		recvfrom(fd, out, sizeof(*out), MSG_DONTWAIT | MSG_TRUNC, &address.any, &bytes);

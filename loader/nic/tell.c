@@ -153,7 +153,7 @@ static json_t *used_json(const struct nic_used *used, uint64_t now_ns)
 
 	if (used->why != NIC_WHY_NONE)
 		json_object_set_new(object, "reason", json_string(nic_why_name(used->why)));
-	for (unsigned int i = 0; i < ESC_NIC_WAYS; i++)
+	for (unsigned int i = 0; i < ESC_NIC_ROUTES; i++)
 		json_array_append_new(ways, way_json(used, i));
 	json_object_set_new(object, "routes", ways);
 	return object;
@@ -233,7 +233,7 @@ void nic_status(void *self, json_t *status)
 	for (size_t i = 0; i < facts->device_count; i++)
 		dead += facts->devices[i].guard.down;
 	for (size_t i = 0; i < facts->used_count; i++)
-		over += facts->used[i].taken != ESC_NIC_WAY_DIRECT;
+		over += facts->used[i].taken != ESC_NIC_ROUTE_DIRECT;
 	json_object_set_new(object, "dead", json_integer(dead));
 	json_object_set_new(object, "used", json_integer(facts->used_count));
 	json_object_set_new(object, "failed_over", json_integer(over));

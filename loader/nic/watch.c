@@ -47,7 +47,7 @@ struct nic_watch {
 	uint32_t changes_seen; /* of the programs' word */
 	bool resends;
 	struct nic_plan plan;
-	struct nic_sockets sockets[ESC_NIC_HOMES_MAX];
+	struct nic_sockets sockets[ESC_NIC_LOCAL_MAX];
 	struct nic_device devices[2 * NIC_PAIRS_MAX];
 	size_t device_count;
 	struct nic_used used[NIC_USED_MAX];
@@ -74,10 +74,10 @@ const char *nic_why_name(enum nic_why why)
 	return names[why];
 }
 
-const char *nic_way_name(enum esc_nic_way way)
+const char *nic_way_name(enum esc_nic_route way)
 {
-	static const char *const names[ESC_NIC_WAYS] = {"direct", "second_to_second",
-							"second_to_first", "first_to_second"};
+	static const char *const names[ESC_NIC_ROUTES] = {"direct", "second_to_second",
+							  "second_to_first", "first_to_second"};
 
 	return names[way];
 }
@@ -156,11 +156,11 @@ static bool device_was_seen_dead(struct nic_watch *watch, const struct nic_devic
 {
 	for (size_t i = 0; i < watch->plan.home_count; i++) {
 		const struct nic_home *home = &watch->plan.homes[i];
-		struct esc_nic_home is;
+		struct esc_nic_local is;
 
 		if (!(home->is.flags & ESC_NIC_PAIRED) ||
 		    strcmp(watch->plan.pairs[home->pair].first, device->name) ||
-		    bpf_map_lookup_elem(watch->kernel->homes_fd, &home->address, &is))
+		    bpf_map_lookup_elem(watch->kernel->local_fd, &home->address, &is))
 			continue;
 		if (is.seen_dead_ktime_ns && now - is.seen_dead_ktime_ns < ESC_NIC_LATCH_NS)
 			return true;
@@ -195,7 +195,7 @@ static void home_write(struct nic_watch *watch, struct nic_home *home)
 	const struct nic_pair *pair = &watch->plan.pairs[home->pair];
 	const struct nic_device *first = device_find(watch, pair->first);
 	const struct nic_device *second = device_find(watch, pair->second);
-	struct esc_nic_home was, is = home->is;
+	struct esc_nic_local was, is = home->is;
 	bool there;
 
 	is.flags &= ~(ESC_NIC_FIRST_DOWN | ESC_NIC_SECOND_DOWN);
@@ -205,11 +205,11 @@ static void home_write(struct nic_watch *watch, struct nic_home *home)
 		is.first_ifindex = first->ifindex;
 		is.second_ifindex = second->ifindex;
 	}
-	there = !bpf_map_lookup_elem(watch->kernel->homes_fd, &home->address, &was);
+	there = !bpf_map_lookup_elem(watch->kernel->local_fd, &home->address, &was);
 	is.seen_dead_ktime_ns = there ? was.seen_dead_ktime_ns : 0;
 	home->is = is;
 	if (!there || memcmp(&was, &is, sizeof(is)))
-		bpf_map_update_elem(watch->kernel->homes_fd, &home->address, &is, BPF_ANY);
+		bpf_map_update_elem(watch->kernel->local_fd, &home->address, &is, BPF_ANY);
 }
 
 static bool peer_is_dead(const struct nic_watch *watch, const struct esc_address *address,
@@ -246,10 +246,10 @@ static uint32_t used_judge_ways(struct nic_watch *watch, struct nic_used *used, 
 	uint64_t newest_ns = 0;
 	uint32_t usable = 0;
 
-	for (unsigned int i = 0; i < ESC_NIC_WAYS; i++)
+	for (unsigned int i = 0; i < ESC_NIC_ROUTES; i++)
 		if (used->ways[i].probes.answered_ns > newest_ns)
 			newest_ns = used->ways[i].probes.answered_ns;
-	for (unsigned int i = 0; i < ESC_NIC_WAYS; i++) {
+	for (unsigned int i = 0; i < ESC_NIC_ROUTES; i++) {
 		struct nic_way *way = &used->ways[i];
 
 		if (nicguard_is_silent(&way->probes, newest_ns, watch->dead_after_ns))
@@ -263,14 +263,14 @@ static uint32_t used_judge_ways(struct nic_watch *watch, struct nic_used *used, 
 
 /* What nic_choose() in bpf/nic/egress.bpf.h makes of it. @why: what speaks against the direct one.
  */
-static enum esc_nic_way used_choose(struct nic_watch *watch, const struct nic_used *used,
-				    uint64_t now, enum nic_why *why)
+static enum esc_nic_route used_choose(struct nic_watch *watch, const struct nic_used *used,
+				      uint64_t now, enum nic_why *why)
 {
 	const struct nic_device *first = used_device(watch, used, false);
 	const struct nic_device *second = used_device(watch, used, true);
 	bool peer_first = peer_is_dead(watch, &used->key.dst, now) ||
 			  peer_is_dead(watch, &used->peer_first, now);
-	uint32_t allowed = ESC_NIC_WAYS_ALL, left;
+	uint32_t allowed = ESC_NIC_ROUTES_ALL, left;
 
 	if (first->guard.down)
 		allowed &= ESC_NIC_LEAVES_SECOND;
@@ -284,15 +284,15 @@ static enum esc_nic_way used_choose(struct nic_watch *watch, const struct nic_us
 	*why = first->guard.down ? (first->why ? first->why : NIC_WHY_CARRIER)
 	       : peer_first	 ? NIC_WHY_PEER
 				 : NIC_WHY_SILENT;
-	return left ? (enum esc_nic_way)__builtin_ctz(left) : ESC_NIC_WAY_DIRECT;
+	return left ? (enum esc_nic_route)__builtin_ctz(left) : ESC_NIC_ROUTE_DIRECT;
 }
 
-static void used_tell(struct nic_watch *watch, struct nic_used *used, enum esc_nic_way way,
+static void used_tell(struct nic_watch *watch, struct nic_used *used, enum esc_nic_route way,
 		      enum nic_why why, uint64_t now)
 {
 	struct nic_news news = {
-		.kind = way == ESC_NIC_WAY_DIRECT ? NIC_NEWS_BACK : NIC_NEWS_FAILOVER,
-		.why = way == ESC_NIC_WAY_DIRECT ? used->why : why,
+		.kind = way == ESC_NIC_ROUTE_DIRECT ? NIC_NEWS_BACK : NIC_NEWS_FAILOVER,
+		.why = way == ESC_NIC_ROUTE_DIRECT ? used->why : why,
 		.key = used->key,
 		.from = used->taken,
 		.to = way,
@@ -305,22 +305,22 @@ static void used_tell(struct nic_watch *watch, struct nic_used *used, enum esc_n
 		watch->failovers[why]++;
 	tell(watch, &news);
 	used->taken = way;
-	used->why = way == ESC_NIC_WAY_DIRECT ? NIC_WHY_NONE : why;
+	used->why = way == ESC_NIC_ROUTE_DIRECT ? NIC_WHY_NONE : why;
 	used->since_ns = now;
-	used->resends = watch->resends && way != ESC_NIC_WAY_DIRECT ? NIC_RESENDS : 0;
+	used->resends = watch->resends && way != ESC_NIC_ROUTE_DIRECT ? NIC_RESENDS : 0;
 }
 
 static void used_judge(struct nic_watch *watch, struct nic_used *used, uint64_t now)
 {
 	uint32_t usable = used_judge_ways(watch, used, now);
-	enum esc_nic_way way;
+	enum esc_nic_route way;
 	enum nic_why why;
 
 	if (usable != used->usable) {
-		struct esc_nic_ways ways = {.usable = usable};
+		struct esc_nic_routes ways = {.usable = usable};
 
 		used->usable = usable;
-		bpf_map_update_elem(watch->kernel->ways_fd, &used->key, &ways, BPF_ANY);
+		bpf_map_update_elem(watch->kernel->routes_fd, &used->key, &ways, BPF_ANY);
 	}
 	way = used_choose(watch, used, now, &why);
 	if (way != used->taken)
@@ -332,7 +332,7 @@ static void used_judge(struct nic_watch *watch, struct nic_used *used, uint64_t 
 static int way_socket(struct nic_watch *watch, const struct nic_used *used, unsigned int way)
 {
 	struct nic_sockets *sockets = &watch->sockets[used->home];
-	const struct esc_nic_home *home = &watch->plan.homes[used->home].is;
+	const struct esc_nic_local *home = &watch->plan.homes[used->home].is;
 	bool second = way_leaves_second(way);
 	int *fd = second ? &sockets->second : &sockets->first;
 	const struct esc_address *source = second ? &home->second : &home->first;
@@ -350,7 +350,7 @@ static void probe_set_subject(struct nic_watch *watch, const struct nic_used *us
 
 	if (!used_device(watch, used, !second)->guard.down)
 		return;
-	probe->flags = ESC_NIC_SAYS_DEAD;
+	probe->flags = ESC_NIC_REPORTS_DEAD;
 	probe->subject = second ? used->key.src : watch->plan.homes[used->home].is.second;
 }
 
@@ -358,14 +358,14 @@ static void used_probe(struct nic_watch *watch, unsigned int number, uint64_t no
 {
 	struct nic_used *used = &watch->used[number];
 
-	for (unsigned int way = 0; way < ESC_NIC_WAYS; way++) {
+	for (unsigned int way = 0; way < ESC_NIC_ROUTES; way++) {
 		int fd = way_socket(watch, used, way);
 		struct esc_nic_probe probe = {
 			.magic = htobe32(ESC_NIC_MAGIC),
 			.version = ESC_NIC_VERSION,
 			.kind = ESC_NIC_REQUEST,
 			.cookie = htobe64(watch->cookie),
-			.way = htobe32(number * ESC_NIC_WAYS + way),
+			.route = htobe32(number * ESC_NIC_ROUTES + way),
 			.sequence = htobe32(nicguard_send(&used->ways[way].probes, now)),
 		};
 
@@ -382,14 +382,14 @@ static void used_probe(struct nic_watch *watch, unsigned int number, uint64_t no
 /* What the way before may have lost last, by the new one. */
 static void used_resend(struct nic_watch *watch, struct nic_used *used)
 {
-	const struct esc_nic_home *home = &watch->plan.homes[used->home].is;
+	const struct esc_nic_local *home = &watch->plan.homes[used->home].is;
 	bool second = way_leaves_second(used->taken);
 	struct nic_resend by = {
 		.fd = way_socket(watch, used, used->taken),
 		.to = way_reaches_second(used->taken) ? &used->peer_second : &used->peer_first,
 		.port = watch->port + (used_device(watch, used, false)->guard.down
 					       ? ESC_NIC_PORT_DEAD
-					       : ESC_NIC_PORT_FOLLOWS),
+					       : ESC_NIC_PORT_DATA),
 		.mtu = second ? home->second_mtu : home->first_mtu,
 		.not_after_ns = used->since_ns,
 	};
@@ -403,18 +403,18 @@ static void used_resend(struct nic_watch *watch, struct nic_used *used)
 static void take_reply(struct nic_watch *watch, const struct esc_nic_probe *probe,
 		       const struct esc_address *from, uint64_t now)
 {
-	uint32_t way = be32toh(probe->way), sequence = be32toh(probe->sequence);
-	struct nic_used *used = &watch->used[way / ESC_NIC_WAYS % NIC_USED_MAX];
+	uint32_t way = be32toh(probe->route), sequence = be32toh(probe->sequence);
+	struct nic_used *used = &watch->used[way / ESC_NIC_ROUTES % NIC_USED_MAX];
 	const struct esc_address *to =
-		way_reaches_second(way % ESC_NIC_WAYS) ? &used->peer_second : &used->peer_first;
-	struct nicguard_probes *probes = &used->ways[way % ESC_NIC_WAYS].probes;
+		way_reaches_second(way % ESC_NIC_ROUTES) ? &used->peer_second : &used->peer_first;
+	struct nicguard_probes *probes = &used->ways[way % ESC_NIC_ROUTES].probes;
 
 	if (be64toh(probe->cookie) != watch->cookie || probe->kind != ESC_NIC_REPLY ||
-	    way >= watch->used_count * ESC_NIC_WAYS || memcmp(from, to, sizeof(*from)))
+	    way >= watch->used_count * ESC_NIC_ROUTES || memcmp(from, to, sizeof(*from)))
 		return;
 	if (!nicguard_answer(probes, sequence))
 		return;
-	used->ways[way % ESC_NIC_WAYS].rtt_ns = now - probes->answered_ns;
+	used->ways[way % ESC_NIC_ROUTES].rtt_ns = now - probes->answered_ns;
 	watch->probes_answered++;
 }
 
@@ -429,7 +429,7 @@ static void receive_all(struct nic_watch *watch, int fd)
 
 static void sockets_close(struct nic_watch *watch)
 {
-	for (size_t i = 0; i < ESC_NIC_HOMES_MAX; i++) {
+	for (size_t i = 0; i < ESC_NIC_LOCAL_MAX; i++) {
 		if (watch->sockets[i].first >= 0)
 			close(watch->sockets[i].first);
 		if (watch->sockets[i].second >= 0)
@@ -446,8 +446,8 @@ static bool nothing_is_wrong(const struct nic_watch *watch)
 		if (watch->devices[i].guard.down)
 			return false;
 	for (size_t i = 0; i < watch->used_count; i++)
-		if (watch->used[i].usable != ESC_NIC_WAYS_ALL ||
-		    watch->used[i].taken != ESC_NIC_WAY_DIRECT)
+		if (watch->used[i].usable != ESC_NIC_ROUTES_ALL ||
+		    watch->used[i].taken != ESC_NIC_ROUTE_DIRECT)
 			return false;
 	return true;
 }
@@ -474,7 +474,7 @@ static void set_attention(struct nic_watch *watch, uint64_t now)
 
 static uint64_t interval_ns(const struct nic_watch *watch)
 {
-	uint64_t least = watch->used_count * ESC_NIC_WAYS * 1000000000ull / NIC_PROBES_MOST_PPS;
+	uint64_t least = watch->used_count * ESC_NIC_ROUTES * 1000000000ull / NIC_PROBES_MOST_PPS;
 
 	return watch->probe_interval_ns > least ? watch->probe_interval_ns : least;
 }
@@ -518,7 +518,7 @@ static void turn(struct nic_watch *watch, bool at_once)
 {
 	uint64_t now = now_ns();
 
-	__atomic_store_n(&watch->kernel->word->beat_ktime_ns, now, __ATOMIC_RELAXED);
+	__atomic_store_n(&watch->kernel->word->heartbeat_ktime_ns, now, __ATOMIC_RELAXED);
 	if (!at_once && now < watch->due_ns && !something_died(watch))
 		return;
 	judge(watch, now);
@@ -557,7 +557,7 @@ static void wait_for_something(struct nic_watch *watch, struct pollfd *polls, si
 
 static void *watch_run(void *context)
 {
-	static _Thread_local struct pollfd polls[2 + 2 * ESC_NIC_HOMES_MAX];
+	static _Thread_local struct pollfd polls[2 + 2 * ESC_NIC_LOCAL_MAX];
 	struct nic_watch *watch = context;
 	uint64_t woken;
 	sigset_t all;
@@ -597,7 +597,7 @@ static void wake(struct nic_watch *watch)
 
 void nic_watch_replan(struct nic_watch *watch, const struct nic_plan *plan)
 {
-	struct esc_address keys[ESC_NIC_HOMES_MAX];
+	struct esc_address keys[ESC_NIC_LOCAL_MAX];
 
 	pthread_mutex_lock(&watch->lock);
 	sockets_close(watch);
@@ -609,12 +609,12 @@ void nic_watch_replan(struct nic_watch *watch, const struct nic_plan *plan)
 	}
 	for (size_t i = 0; i < plan->home_count; i++)
 		keys[i] = plan->homes[i].address;
-	nic_kernel_keep_only(watch->kernel->homes_fd, keys, plan->home_count, sizeof(keys[0]));
+	nic_kernel_keep_only(watch->kernel->local_fd, keys, plan->home_count, sizeof(keys[0]));
 	judge(watch, now_ns());
 	pthread_mutex_unlock(&watch->lock);
 }
 
-static struct nic_used *used_find(struct nic_watch *watch, const struct esc_nic_way_key *key)
+static struct nic_used *used_find(struct nic_watch *watch, const struct esc_nic_route_key *key)
 {
 	for (size_t i = 0; i < watch->used_count; i++)
 		if (!memcmp(&watch->used[i].key, key, sizeof(*key)))
@@ -625,13 +625,13 @@ static struct nic_used *used_find(struct nic_watch *watch, const struct esc_nic_
 /* What a daemon before us found dead is dead until probes find it well. */
 static void used_begin(struct nic_watch *watch, struct nic_used *used, uint64_t now)
 {
-	struct esc_nic_ways ways = {.usable = ESC_NIC_WAYS_ALL};
+	struct esc_nic_routes ways = {.usable = ESC_NIC_ROUTES_ALL};
 
-	bpf_map_lookup_elem(watch->kernel->ways_fd, &used->key, &ways);
-	used->usable = ESC_NIC_WAYS_ALL;
-	used->taken = ESC_NIC_WAY_DIRECT;
+	bpf_map_lookup_elem(watch->kernel->routes_fd, &used->key, &ways);
+	used->usable = ESC_NIC_ROUTES_ALL;
+	used->taken = ESC_NIC_ROUTE_DIRECT;
 	used->since_ns = now;
-	for (unsigned int i = 0; i < ESC_NIC_WAYS; i++) {
+	for (unsigned int i = 0; i < ESC_NIC_ROUTES; i++) {
 		nicguard_begin(&used->ways[i].probes, now);
 		if (!(ways.usable >> i & 1))
 			nicguard_fall(&used->ways[i].guard, watch->return_after_ns, now);
@@ -659,7 +659,7 @@ static void used_set(struct nic_watch *watch, const struct nic_used *wanted)
 void nic_watch_use(struct nic_watch *watch, const struct nic_used *used, size_t count,
 		   size_t left_out)
 {
-	struct esc_nic_way_key keys[NIC_USED_MAX];
+	struct esc_nic_route_key keys[NIC_USED_MAX];
 
 	pthread_mutex_lock(&watch->lock);
 	for (size_t i = 0; i < watch->used_count; i++)
@@ -672,7 +672,7 @@ void nic_watch_use(struct nic_watch *watch, const struct nic_used *used, size_t 
 	watch->left_out = left_out;
 	for (size_t i = 0; i < watch->used_count; i++)
 		keys[i] = watch->used[i].key;
-	nic_kernel_keep_only(watch->kernel->ways_fd, keys, watch->used_count, sizeof(keys[0]));
+	nic_kernel_keep_only(watch->kernel->routes_fd, keys, watch->used_count, sizeof(keys[0]));
 	pthread_mutex_unlock(&watch->lock);
 }
 
@@ -744,7 +744,7 @@ int nic_watch_start(struct nic_watch **out, const struct nic_kernel *kernel,
 	if (!watch)
 		return -ENOMEM;
 	pthread_mutex_init(&watch->lock, NULL);
-	for (size_t i = 0; i < ESC_NIC_HOMES_MAX; i++)
+	for (size_t i = 0; i < ESC_NIC_LOCAL_MAX; i++)
 		watch->sockets[i] = (struct nic_sockets){-1, -1};
 	watch->kernel = kernel;
 	watch->port = nic_keys(config)->port;

@@ -144,7 +144,7 @@ static void assign(struct pace *pace, struct paced *flow, bool with_owner)
 	unsigned int class = 0;
 	char device[64];
 
-	if (!entry || flow->by_hand || !flow->now.generation)
+	if (!entry || flow->by_operator || !flow->now.generation)
 		return;
 	if (with_owner && pace->owners)
 		owner = ownertable_of_qp(owners_table(pace->owners), &flow->key,
@@ -265,7 +265,7 @@ int pace_assign(struct pace *pace, const struct pace_assignment *want, json_t **
 					     : strerror(-err));
 	flow = pace_find(pace, &entry->key);
 	if (flow)
-		flow->by_hand = want->class != NULL;
+		flow->by_operator = want->class != NULL;
 	*result = json_pack("{s:s, s:i, s:s*}", "dst", want->dst, "qpn", (int)want->qpn, "class",
 			    want->class);
 	return 0;

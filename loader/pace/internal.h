@@ -40,7 +40,7 @@ struct paced {
 	struct esc_qp_pace now; /* as last read */
 	struct pause_watch watch;
 	bool overheld; /* said, and still so */
-	bool by_hand;
+	bool by_operator;
 	bool seen; /* in the look under way */
 	uint64_t base_local_ns, base_held_ns, base_paused_ns;
 	double held_share, paused_share; /* of the last second; less than 0: not known yet */
@@ -83,7 +83,8 @@ void pace_publish(struct pace *pace);
 void pace_forget_orders(struct pace *pace);
 /* Orders, or lanes' floors: they are asked for with the next packet of each flow. */
 void pace_next_generation(struct pace *pace);
-int pace_order(struct pace *pace, const struct esc_qp_key *key, unsigned int class, bool by_hand);
+int pace_order(struct pace *pace, const struct esc_qp_key *key, unsigned int class,
+	       bool by_operator);
 void pace_withdraw(struct pace *pace, const struct esc_qp_key *key);
 /* Reads `qp_pace`; what belongs to no queue pair any more goes. */
 int pace_read_flows(struct pace *pace, uint64_t now_local_ns);
@@ -124,14 +125,15 @@ extern const struct metric pace_metrics[];
 extern const struct field pace_class_fields[];
 
 #define PACE_EVENTS(X)                                                                             \
-	X(PACE_CLASS_SET, "pace_class_set", "A class was changed or made at run time.")            \
-	X(PACE_MODE_CHANGED, "mode_changed", "Pacing began or ended on interfaces.")               \
-	X(PACE_AVAILABLE, "pace_available", "An interface in mode pace can be paced.")             \
-	X(PACE_UNAVAILABLE, "pace_unavailable", "An interface in mode pace cannot be paced.")      \
-	X(PACE_CLOCK_LOST, "pace_clock_lost",                                                      \
+	X(PACE_CLASS_SET, "pace_class_set", NOTICE, "A class was changed or made at run time.")    \
+	X(PACE_MODE_CHANGED, "mode_changed", NOTICE, "Pacing began or ended on interfaces.")       \
+	X(PACE_AVAILABLE, "pace_available", NOTICE, "An interface in mode pace can be paced.")     \
+	X(PACE_UNAVAILABLE, "pace_unavailable", WARNING,                                           \
+	  "An interface in mode pace cannot be paced.")                                            \
+	X(PACE_CLOCK_LOST, "pace_clock_lost", WARNING,                                             \
 	  "Fabric time is not good enough for the thresholds: nothing is held.")                   \
-	X(PACE_CLOCK_RESTORED, "pace_clock_restored", "Fabric time is good enough again.")         \
-	X(PACE_OVERHELD_EVENT, "pace_overheld",                                                    \
+	X(PACE_CLOCK_RESTORED, "pace_clock_restored", NOTICE, "Fabric time is good enough again.") \
+	X(PACE_OVERHELD_EVENT, "pace_overheld", WARNING,                                           \
 	  "A queue pair was paused for more than half of the time for long.")
 enum { PACE_EVENTS(EVENT_ENUM) };
 extern const struct event_kind pace_events[];

@@ -76,7 +76,7 @@ void pace_forget_orders(struct pace *pace)
 	struct esc_qp_key key;
 
 	/* Bounded: somebody else may be writing the map. */
-	for (int i = 0; i < 2 * ESC_PACE_ORDERS_MAX; i++) {
+	for (int i = 0; i < 2 * ESC_PACE_ASSIGNED_MAX; i++) {
 		if (bpf_map_get_next_key(pace->orders_fd, NULL, &key))
 			break;
 		bpf_map_delete_elem(pace->orders_fd, &key);
@@ -92,9 +92,10 @@ void pace_next_generation(struct pace *pace)
 	bpf_map_update_elem(pace->word_fd, &zero, &pace->word, BPF_ANY);
 }
 
-int pace_order(struct pace *pace, const struct esc_qp_key *key, unsigned int class, bool by_hand)
+int pace_order(struct pace *pace, const struct esc_qp_key *key, unsigned int class,
+	       bool by_operator)
 {
-	struct esc_pace_order order = {.class = class, .by_hand = by_hand};
+	struct esc_pace_assignment order = {.class = class, .by_operator = by_operator};
 	int err = bpf_map_update_elem(pace->orders_fd, key, &order, BPF_ANY);
 
 	pace_next_generation(pace);
@@ -153,7 +154,7 @@ static void flow_gone(struct pace *pace, struct paced *flow)
 
 static struct paced *flow_add(struct pace *pace, const struct esc_qp_key *key)
 {
-	struct esc_pace_order order = {};
+	struct esc_pace_assignment order = {};
 
 	if (pace->count == pace->room) {
 		size_t room = pace->room ? 2 * pace->room : 64;
@@ -165,9 +166,9 @@ static struct paced *flow_add(struct pace *pace, const struct esc_qp_key *key)
 		pace->room = room;
 	}
 	if (bpf_map_lookup_elem(pace->orders_fd, key, &order))
-		order.by_hand = 0;
+		order.by_operator = 0;
 	pace->flows[pace->count] =
-		(struct paced){.key = *key, .by_hand = order.by_hand, .held_share = -1};
+		(struct paced){.key = *key, .by_operator = order.by_operator, .held_share = -1};
 	return &pace->flows[pace->count++];
 }
 

@@ -28,7 +28,7 @@ uint16_t pace_ports(const struct pace *pace)
 
 static void watch_flow(struct pace *pace, struct paced *flow, uint64_t now_ns)
 {
-	if (pause_watch_look(&flow->watch, flow->now.flow.paused_ns, now_ns)) {
+	if (pause_watch_poll(&flow->watch, flow->now.flow.paused_ns, now_ns)) {
 		flow->overheld = true;
 		pace->overheld++;
 		pace_tell_overheld(pace, flow);
@@ -217,7 +217,7 @@ static int pace_open(void **self, struct core *core, void *const needs[], char *
 	pace->control = dataplane_control(pace->dataplane);
 	pace->flows_fd = dataplane_map_fd(pace->dataplane, "qp_pace");
 	pace->rules_fd = dataplane_map_fd(pace->dataplane, "pace_rules");
-	pace->orders_fd = dataplane_map_fd(pace->dataplane, "pace_orders");
+	pace->orders_fd = dataplane_map_fd(pace->dataplane, "pace_assigned");
 	pace->word_fd = dataplane_map_fd(pace->dataplane, "pace");
 	start_ports(pace);
 	*self = pace;

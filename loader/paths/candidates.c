@@ -54,7 +54,7 @@ void paths_candidate_clear(struct candidate *path, uint16_t sport)
 		.out = out,
 		.in = in,
 		.rtt = rtt,
-		.standby = -1,
+		.backup = -1,
 	};
 	pathstat_clear(&path->out);
 	pathstat_clear(&path->in);
@@ -69,8 +69,8 @@ static void candidate_set(struct paths *paths, struct paths_pair *pair, unsigned
 	paths_candidate_clear(&pair->candidates[id], sport);
 	paths_write_candidate(paths, pair, id, sport);
 	for_each_candidate (pair, i)
-		if (pair->candidates[i].standby == (int)id)
-			pair->candidates[i].standby = -1;
+		if (pair->candidates[i].backup == (int)id)
+			pair->candidates[i].backup = -1;
 	if (sport)
 		pathset_add(&pair->set, sport);
 }
@@ -102,7 +102,7 @@ static int find_id(const struct paths *paths, const struct paths_pair *pair, enu
 	unsigned int most = paths->core->config->paths.per_peer, count = 0;
 	int found = -1, empty = -1;
 
-	for (unsigned int i = 0; i < ESC_PATH_LANES_MAX; i++) {
+	for (unsigned int i = 0; i < ESC_PATHS_MAX; i++) {
 		enum worth here;
 
 		if (!pair->candidates[i].sport) {
@@ -136,7 +136,7 @@ static void drop_surplus(struct paths *paths, struct paths_pair *pair)
 
 	for_each_candidate (pair, i)
 		count++;
-	for (unsigned int i = ESC_PATH_LANES_MAX; i-- > 0;) {
+	for (unsigned int i = ESC_PATHS_MAX; i-- > 0;) {
 		enum worth worth = pair->candidates[i].sport ? worth_of(pair, i) : WORTH_RULES;
 
 		if (worth == WORTH_NOTHING || (count > most && worth < WORTH_RULES)) {

@@ -66,16 +66,16 @@ static json_t *describe(const struct paths *paths, const struct paths_pair *pair
 
 static json_t *standby_json(const struct paths_pair *pair, unsigned int id)
 {
-	int standby = pair->candidates[id].standby;
+	int backup = pair->candidates[id].backup;
 	json_t *object = json_object();
 
-	if (standby >= 0)
-		json_put_count(object, "backup_sport", pair->candidates[standby].sport);
+	if (backup >= 0)
+		json_put_count(object, "backup_sport", pair->candidates[backup].sport);
 	return object;
 }
 
 void paths_report_down(struct paths *paths, const struct paths_pair *pair, unsigned int id,
-		       const struct pathlive_lane *live)
+		       const struct pathlive_path *live)
 {
 	const struct candidate *path = &pair->candidates[id];
 	json_t *seen;
@@ -86,10 +86,10 @@ void paths_report_down(struct paths *paths, const struct paths_pair *pair, unsig
 	if (path->damp.no_carrier) {
 		json_put_text(seen, "no_carrier", pair->interface);
 	} else {
-		json_put_count(seen, "probes_unreceived", live->unheard);
-		if (live->heard_peer_ns)
+		json_put_count(seen, "probes_unreceived", live->unconfirmed);
+		if (live->received_peer_ns)
 			put_us(seen, "silent_us",
-			       (int64_t)(live->word_peer_ns - live->heard_peer_ns));
+			       (int64_t)(live->report_peer_ns - live->received_peer_ns));
 		put_us(seen, "deadline_us", (int64_t)path->deadline_ns);
 	}
 	log_warning("the path to %s by source port %u is down", pair->host, path->sport);
@@ -127,7 +127,7 @@ void paths_report_up(struct paths *paths, const struct paths_pair *pair, unsigne
 }
 
 void paths_report_failover(struct paths *paths, const struct paths_pair *pair, unsigned int id,
-			   const struct esc_lane *now, int64_t heard_ns)
+			   const struct esc_path *now, int64_t heard_ns)
 {
 	json_t *seen, *result;
 

@@ -41,7 +41,7 @@ struct candidate {
 	uint64_t replied, lost;
 	uint64_t sent_then[PATHS_HORIZON];
 	uint64_t diverted_ns; /* as last reported */
-	int standby;
+	int backup;
 };
 
 /* The switches on the route of one port, one after the other. */
@@ -75,7 +75,7 @@ struct paths_pair {
 	bool crowded; /* one of own_awake has no candidate */
 	bool changed; /* ports or facts about them: candidates have to be chosen anew */
 
-	struct candidate candidates[ESC_PATH_LANES_MAX];
+	struct candidate candidates[ESC_PATHS_MAX];
 	struct pathset set;
 	unsigned int distance, distance_next; /* switches on the way; 0: not known, or none */
 	bool distance_known;
@@ -149,7 +149,7 @@ struct paths {
 		else
 /* The ids of a pair's candidates. */
 #define for_each_candidate(pair, id)                                                               \
-	for (unsigned int id = 0; id < ESC_PATH_LANES_MAX; id++)                                   \
+	for (unsigned int id = 0; id < ESC_PATHS_MAX; id++)                                        \
 		if (!(pair)->candidates[id].sport)                                                 \
 			continue;                                                                  \
 		else
@@ -161,7 +161,7 @@ void paths_close_maps(struct paths *paths);
 int paths_slot_take(struct paths *paths, struct paths_pair *pair);
 void paths_slot_free(struct paths *paths, struct paths_pair *pair);
 struct paths_pair *paths_find(const struct paths *paths, const struct esc_path_key *key);
-struct esc_lane *paths_map_entry(const struct paths *paths, const struct paths_pair *pair,
+struct esc_path *paths_map_entry(const struct paths *paths, const struct paths_pair *pair,
 				 unsigned int id);
 /* The source port of a candidate, with nothing known of it yet. 0: none. */
 void paths_write_candidate(struct paths *paths, struct paths_pair *pair, unsigned int id,
@@ -214,29 +214,32 @@ void paths_candidate_facts(const struct paths *paths, const struct paths_pair *p
 
 /* events.c */
 #define PATHS_EVENTS(X)                                                                            \
-	X(PATH_DOWN, "path_down", "A candidate path is down: its packets take its standby.")       \
-	X(PATH_UP, "path_up", "A candidate path is up again, and trusted.")                        \
-	X(PATH_FAILOVER, "path_failover", "Packets of a path that died took its standby.")         \
-	X(PATH_RELEASED, "path_released",                                                          \
+	X(PATH_DOWN, "path_down", WARNING,                                                         \
+	  "A candidate path is down: its packets take its standby.")                               \
+	X(PATH_UP, "path_up", NOTICE, "A candidate path is up again, and trusted.")                \
+	X(PATH_FAILOVER, "path_failover", WARNING,                                                 \
+	  "Packets of a path that died took its standby.")                                         \
+	X(PATH_RELEASED, "path_released", NOTICE,                                                  \
 	  "Packets left a standby that nothing came back over, of a peer that reports nothing.")   \
-	X(PATHS_CHANGED, "paths_changed", "Routes to a peer changed; they are surveyed anew.")     \
-	X(PATH_BUDGET_SHORT, "path_budget_short",                                                  \
+	X(PATHS_CHANGED, "paths_changed", NOTICE,                                                  \
+	  "Routes to a peer changed; they are surveyed anew.")                                     \
+	X(PATH_BUDGET_SHORT, "path_budget_short", WARNING,                                         \
 	  "Paths are probed less often than configured: the budget is spent.")                     \
-	X(PATH_BUDGET_RESTORED, "path_budget_restored",                                            \
+	X(PATH_BUDGET_RESTORED, "path_budget_restored", NOTICE,                                    \
 	  "The budget allows the configured intervals again.")                                     \
-	X(PATH_TABLE_FULL, "path_table_full",                                                      \
+	X(PATH_TABLE_FULL, "path_table_full", WARNING,                                             \
 	  "A pair of addresses found no free slot in `paths`.")                                    \
-	X(PATH_EVENTS_SUPPRESSED, "path_events_suppressed",                                        \
+	X(PATH_EVENTS_SUPPRESSED, "path_events_suppressed", WARNING,                               \
 	  "More events of paths than are recorded in a second.")
 extern const struct event_kind paths_events[];
 void paths_report_down(struct paths *paths, const struct paths_pair *pair, unsigned int id,
-		       const struct pathlive_lane *live);
+		       const struct pathlive_path *live);
 void paths_report_up(struct paths *paths, const struct paths_pair *pair, unsigned int id,
 		     int64_t died_ns, uint64_t diverted_ns, uint64_t packets);
 void paths_report_released(struct paths *paths, const struct paths_pair *pair, unsigned int id,
 			   uint64_t diverted_ns, uint64_t packets);
 void paths_report_failover(struct paths *paths, const struct paths_pair *pair, unsigned int id,
-			   const struct esc_lane *now, int64_t heard_ns);
+			   const struct esc_path *now, int64_t heard_ns);
 void paths_report_routes(struct paths *paths, const struct paths_pair *pair);
 void paths_report_budget(struct paths *paths);
 void paths_report_full(struct paths *paths, const struct paths_pair *pair);

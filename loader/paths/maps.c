@@ -31,15 +31,15 @@ static int record_read(void *context, void *bytes, size_t size)
 		return 0;
 	pair->replied_ns = record->ktime_ns;
 	paths_update_distance(pair, record->hop_limit);
-	if (record->lane >= ESC_PATH_LANES_MAX)
+	if (record->path >= ESC_PATHS_MAX)
 		return 0;
-	path = &pair->candidates[record->lane];
+	path = &pair->candidates[record->path];
 	if (!record->sport || path->sport != record->sport)
 		return 0;
 	pathstat_add(&path->rtt, at_ns, (double)record->rtt_ns, 0);
 	if (timed)
 		pathstat_add(&path->out, at_ns, (double)record->out_ns, record->out_bound_ns);
-	if (record->flags & ESC_PATH_ANSWER_TIMED)
+	if (record->flags & ESC_PATH_REPLY_TIMED)
 		pathstat_add(&path->in, at_ns, (double)record->in_ns, record->in_bound_ns);
 	index = paths_is_silent(pair) ? paths_set_index(pair, path->sport) : -ENOENT;
 	/* Without fabric time the round trip has the queue in it as well. */
@@ -78,31 +78,31 @@ void paths_close_maps(struct paths *paths)
 		munmap(paths->map, MAP_BYTES);
 }
 
-struct esc_lane *paths_map_entry(const struct paths *paths, const struct paths_pair *pair,
+struct esc_path *paths_map_entry(const struct paths *paths, const struct paths_pair *pair,
 				 unsigned int id)
 {
-	return &paths->map[pair->slot].lanes[id];
+	return &paths->map[pair->slot].paths[id];
 }
 
 void paths_reset_heard(void *context)
 {
 	const struct paths *paths = context;
-	int fd = dataplane_map_fd(paths->dataplane, "path_heard");
-	struct esc_path_heard heard;
+	int fd = dataplane_map_fd(paths->dataplane, "path_received");
+	struct esc_path_received heard;
 	struct esc_path_key key;
 	uint64_t now_ns = time_local_ns();
 	void *before = NULL;
 
 	/* Bounded: peers come and go meanwhile. */
-	for (int i = 0; fd >= 0 && i < 2 * ESC_PATH_HEARD_MAX; i++) {
+	for (int i = 0; fd >= 0 && i < 2 * ESC_PATH_RECEIVED_MAX; i++) {
 		if (bpf_map_get_next_key(fd, before, &key))
 			break;
 		before = &key;
 		if (bpf_map_lookup_elem(fd, &key, &heard))
 			continue;
-		for (unsigned int id = 0; id < ESC_PATH_LANES_MAX; id++)
+		for (unsigned int id = 0; id < ESC_PATHS_MAX; id++)
 			if (heard.sport[id])
-				heard.heard_ktime_ns[id] = now_ns;
+				heard.received_ktime_ns[id] = now_ns;
 		bpf_map_update_elem(fd, &key, &heard, BPF_EXIST);
 	}
 }
@@ -111,12 +111,12 @@ void paths_reset_heard(void *context)
 void paths_write_candidate(struct paths *paths, struct paths_pair *pair, unsigned int id,
 			   uint16_t sport)
 {
-	struct esc_lane *entry = paths_map_entry(paths, pair, id);
+	struct esc_path *entry = paths_map_entry(paths, pair, id);
 
 	__atomic_store_n(&entry->sport, 0, __ATOMIC_SEQ_CST);
 	store(entry->deadline_ns, 0);
 	store(entry->diverted_ns, 0);
-	store(entry->standby, ESC_PATH_LANE_NONE);
+	store(entry->backup, ESC_PATH_NONE);
 	store(entry->state, PATHLIVE_UP);
 	store(entry->floor_ns, 0);
 	memset(&entry->live, 0, sizeof(entry->live));
@@ -140,7 +140,7 @@ int paths_slot_take(struct paths *paths, struct paths_pair *pair)
 	slot->port = pair->port;
 	slot->peer_epoch = 0;
 	pair->slot = number;
-	for (unsigned int i = 0; i < ESC_PATH_LANES_MAX; i++)
+	for (unsigned int i = 0; i < ESC_PATHS_MAX; i++)
 		paths_write_candidate(paths, pair, i, 0);
 	__atomic_store_n(&slot->peer, pair->peer, __ATOMIC_SEQ_CST);
 	err = bpf_map_update_elem(paths->slots_fd, &pair->key, &number, BPF_ANY);
@@ -156,7 +156,7 @@ int paths_slot_take(struct paths *paths, struct paths_pair *pair)
 void paths_slot_free(struct paths *paths, struct paths_pair *pair)
 {
 	bpf_map_delete_elem(paths->slots_fd, &pair->key);
-	for (unsigned int i = 0; i < ESC_PATH_LANES_MAX; i++)
+	for (unsigned int i = 0; i < ESC_PATHS_MAX; i++)
 		paths_write_candidate(paths, pair, i, 0);
 	__atomic_store_n(&paths->map[pair->slot].peer, 0, __ATOMIC_SEQ_CST);
 	paths->by_slot[pair->slot] = NULL;

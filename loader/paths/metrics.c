@@ -59,7 +59,7 @@ static void write_facts(FILE *out, const struct paths_facts *facts)
 static int trouble_of(const struct path_facts *path)
 {
 	static const int trouble[] = {
-		[PATHLIVE_SUSPECT] = 1, [PATHLIVE_HELD] = 2, [PATHLIVE_DOWN] = 3};
+		[PATHLIVE_SUSPECT] = 1, [PATHLIVE_HOLD_DOWN] = 2, [PATHLIVE_DOWN] = 3};
 
 	return path->state == PATHLIVE_UP ? path->diverted_ns != 0 : trouble[path->state];
 }
@@ -218,7 +218,7 @@ void paths_write_metrics(void *self, FILE *out)
 	size_t most = paths->core->config->textfile.top_paths, count = 0;
 	const struct path_pair_facts *pairs;
 	size_t pair_count = paths_pairs(paths, &pairs);
-	struct path_facts found[ESC_PATH_LANES_MAX];
+	struct path_facts found[ESC_PATHS_MAX];
 	struct paths_facts facts;
 	struct path_row *rows;
 
@@ -226,7 +226,7 @@ void paths_write_metrics(void *self, FILE *out)
 	if (!facts.on)
 		return;
 	write_facts(out, &facts);
-	rows = calloc(pair_count * ESC_PATH_LANES_MAX + 1, sizeof(*rows));
+	rows = calloc(pair_count * ESC_PATHS_MAX + 1, sizeof(*rows));
 	if (!rows)
 		return;
 	for (size_t i = 0; i < pair_count; i++) {

@@ -72,7 +72,7 @@ static struct paths_pair *pair_new(const struct esc_path_key *key, uint8_t port,
 	pair->since_ns = now_ns;
 	pair->changed = true;
 	snprintf(pair->host, sizeof(pair->host), "%s", host);
-	for (unsigned int i = 0; i < ESC_PATH_LANES_MAX; i++)
+	for (unsigned int i = 0; i < ESC_PATHS_MAX; i++)
 		paths_candidate_clear(&pair->candidates[i], 0);
 	return pair;
 }
@@ -86,7 +86,7 @@ void paths_pair_end(struct paths *paths, struct paths_pair *pair)
 
 void paths_pair_forget(struct paths_pair *pair)
 {
-	for (unsigned int i = 0; pair && i < ESC_PATH_LANES_MAX; i++) {
+	for (unsigned int i = 0; pair && i < ESC_PATHS_MAX; i++) {
 		pathstat_free(&pair->candidates[i].out);
 		pathstat_free(&pair->candidates[i].in);
 		pathstat_free(&pair->candidates[i].rtt);
@@ -110,8 +110,8 @@ static void slot_take_over(struct paths *paths, unsigned int number, uint64_t no
 	pair->slot = number;
 	paths->by_slot[number] = pair;
 	paths->pairs++;
-	for (unsigned int i = 0; i < ESC_PATH_LANES_MAX; i++) {
-		struct esc_lane *entry = &slot->lanes[i];
+	for (unsigned int i = 0; i < ESC_PATHS_MAX; i++) {
+		struct esc_path *entry = &slot->paths[i];
 		struct candidate *path = &pair->candidates[i];
 
 		paths_candidate_clear(path, entry->sport);

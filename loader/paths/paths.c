@@ -25,7 +25,7 @@ static void count_losses(struct paths *paths, struct paths_pair *pair)
 {
 	for_each_candidate (pair, i) {
 		struct candidate *path = &pair->candidates[i];
-		const struct esc_lane *map = paths_map_entry(paths, pair, i);
+		const struct esc_path *map = paths_map_entry(paths, pair, i);
 		uint64_t then = path->sent_then[0], replied;
 
 		memmove(path->sent_then, path->sent_then + 1,
@@ -50,7 +50,7 @@ static void count_losses(struct paths *paths, struct paths_pair *pair)
 static void update_floors(struct paths_pair *pair, uint64_t now_ns)
 {
 	struct pathset_config usual, *config = &pair->set.config;
-	struct quantiles delays[ESC_PATH_LANES_MAX] = {};
+	struct quantiles delays[ESC_PATHS_MAX] = {};
 	double tail_ns = INFINITY;
 
 	if (now_ns < pair->floor_due_ns || !paths_is_silent(pair))
@@ -182,7 +182,7 @@ static void paths_links_changed(void *self)
 		bool carrier = paths->ports[pair->port % ESC_PORTS_MAX].link_up;
 
 		for_each_candidate (pair, i) {
-			struct esc_lane *map = paths_map_entry(paths, pair, i);
+			struct esc_path *map = paths_map_entry(paths, pair, i);
 			struct pathlive_damp *damp = &pair->candidates[i].damp;
 			enum pathlive_state before = damp->state;
 
@@ -364,7 +364,7 @@ static struct paths_pair *pair_at(const struct paths *paths, unsigned int slot)
 }
 
 size_t paths_candidates(const struct paths *paths, unsigned int slot,
-			struct path_facts out[ESC_PATH_LANES_MAX])
+			struct path_facts out[ESC_PATHS_MAX])
 {
 	const struct paths_pair *pair = pair_at(paths, slot);
 	uint64_t now_ns = time_local_ns();
@@ -391,7 +391,7 @@ void paths_quantiles(const struct paths *paths, unsigned int slot, unsigned int 
 	int64_t now_ns = (int64_t)time_local_ns();
 
 	*out = *in = (struct quantiles){};
-	if (!pair || id >= ESC_PATH_LANES_MAX)
+	if (!pair || id >= ESC_PATHS_MAX)
 		return;
 	pathstat_quantiles(&pair->candidates[id].out, now_ns, out);
 	pathstat_quantiles(&pair->candidates[id].in, now_ns, in);

@@ -40,7 +40,7 @@ struct path_facts {
 	int64_t measured_ns;		  /* of the newest sample in delay_ns; 0: none */
 	uint64_t sent, replied, lost;	  /* probes; lost: no reply within a second */
 	uint64_t hops[PATHLIVE_HOPS_MAX]; /* for paths_hop_address(); 0: no reply */
-	int standby;			  /* id of the candidate that takes over; -1: none */
+	int backup;			  /* id of the candidate that takes over; -1: none */
 	enum path_use use;
 	uint64_t interval_ns;			/* in force */
 	unsigned int qps;			/* that use it now */
@@ -68,7 +68,7 @@ struct path_pair_facts {
 size_t paths_pairs(const struct paths *paths, const struct path_pair_facts **out);
 /* Candidates by id; 0: no such slot. */
 size_t paths_candidates(const struct paths *paths, unsigned int slot,
-			struct path_facts out[ESC_PATH_LANES_MAX]);
+			struct path_facts out[ESC_PATHS_MAX]);
 /*
  * The candidate whose route a packet with source port @sport takes: its own, or the one of its
  * group. -ENOENT: not known.

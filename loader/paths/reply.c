@@ -115,7 +115,7 @@ static json_t *path_json(const struct paths *paths, const struct path_pair_facts
 	json_put_bool(object, "standby", !path->qps);
 	json_put_text(object, "use", uses[path->use]);
 	for (size_t i = 0; i < count; i++)
-		if ((int)all[i].id == path->standby)
+		if ((int)all[i].id == path->backup)
 			json_put_count(object, "backup_sport", all[i].sport);
 	json_put_bool(object, "diverted", path->diverted_ns);
 	return object;
@@ -168,16 +168,15 @@ static json_t *budget_json(const struct paths_facts *facts)
 
 static json_t *reply_paths(void *self, struct request *request)
 {
-	struct path_facts found[ESC_PATH_LANES_MAX];
+	struct path_facts found[ESC_PATHS_MAX];
 	json_t *list, *pairs, *pair, *result;
 	const struct path_pair_facts *all;
 	size_t count = paths_pairs(self, &all), known;
-	const char *peer; /* a host, or an address of one; NULL: all */
+	/* A host, or an address of one; NULL: all. */
+	const char *peer = request_text(request, "peer", NULL);
 	char text[ADDRESS_TEXT_BYTES];
 	struct paths_facts facts;
 
-	if (!request_text(request, "peer", NULL, &peer))
-		return NULL;
 	list = json_array();
 	pairs = json_array();
 	for (size_t i = 0; i < count; i++) {
@@ -219,7 +218,7 @@ void paths_put_status(void *self, json_t *status)
 			   (json_int_t)facts.pairs, "up", (json_int_t)facts.candidates[PATHLIVE_UP],
 			   "suspect", (json_int_t)facts.candidates[PATHLIVE_SUSPECT], "down",
 			   (json_int_t)facts.candidates[PATHLIVE_DOWN], "hold_down",
-			   (json_int_t)facts.candidates[PATHLIVE_HELD], "budget",
+			   (json_int_t)facts.candidates[PATHLIVE_HOLD_DOWN], "budget",
 			   budget_json(&facts));
 	json_put_text(object, "note", facts.note);
 	if (facts.pairs_refused)

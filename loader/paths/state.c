@@ -12,18 +12,18 @@
 #define load(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
 
 /* Fields are written one by one while they are read: down is what is so in two readings. */
-static enum pathlive_state state_read(const struct esc_lane *map, uint64_t deadline_ns,
-				      uint64_t now_ns, struct pathlive_lane *live)
+static enum pathlive_state state_read(const struct esc_path *map, uint64_t deadline_ns,
+				      uint64_t now_ns, struct pathlive_path *live)
 {
 	enum pathlive_state seen = PATHLIVE_SUSPECT;
 
 	for (int i = 0; i < 2 && seen != PATHLIVE_UP; i++) {
-		*live = (struct pathlive_lane){
-			.unheard = load(map->live.unheard),
+		*live = (struct pathlive_path){
+			.unconfirmed = load(map->live.unconfirmed),
 			.since_ns = load(map->live.since_ns),
-			.heard_peer_ns = load(map->live.heard_peer_ns),
-			.word_peer_ns = load(map->live.word_peer_ns),
-			.word_ns = load(map->live.word_ns),
+			.received_peer_ns = load(map->live.received_peer_ns),
+			.report_peer_ns = load(map->live.report_peer_ns),
+			.report_ns = load(map->live.report_ns),
 		};
 		seen = deadline_ns ? pathlive_judge(live, deadline_ns, now_ns) : PATHLIVE_UP;
 	}
@@ -33,10 +33,10 @@ static enum pathlive_state state_read(const struct esc_lane *map, uint64_t deadl
 /* --- packets that use a standby --- */
 
 static void detect_failover(struct paths *paths, struct paths_pair *pair, unsigned int id,
-			    const struct pathlive_lane *live)
+			    const struct pathlive_path *live)
 {
 	struct candidate *path = &pair->candidates[id];
-	const struct esc_lane *map = paths_map_entry(paths, pair, id);
+	const struct esc_path *map = paths_map_entry(paths, pair, id);
 	uint64_t diverted_ns = load(map->diverted_ns);
 	int64_t heard_ns = 0;
 	unsigned int bucket = 0;
@@ -50,8 +50,9 @@ static void detect_failover(struct paths *paths, struct paths_pair *pair, unsign
 	paths->total.failovers++;
 	/* When the peer last received a probe of it, by our clock: late by the report's way back.
 	 */
-	if (live->heard_peer_ns && live->word_peer_ns >= live->heard_peer_ns)
-		heard_ns = (int64_t)(live->word_ns - (live->word_peer_ns - live->heard_peer_ns));
+	if (live->received_peer_ns && live->report_peer_ns >= live->received_peer_ns)
+		heard_ns = (int64_t)(live->report_ns -
+				     (live->report_peer_ns - live->received_peer_ns));
 	/* A probe has arrived again before this tick: the length of the silence is lost. */
 	if ((int64_t)diverted_ns - heard_ns < (int64_t)path->deadline_ns)
 		heard_ns = 0;
@@ -71,7 +72,7 @@ static void candidate_restore(struct paths *paths, struct paths_pair *pair, unsi
 			      int64_t died_ns)
 {
 	struct candidate *path = &pair->candidates[id];
-	struct esc_lane *map = paths_map_entry(paths, pair, id);
+	struct esc_path *map = paths_map_entry(paths, pair, id);
 	uint64_t diverted_ns = load(map->diverted_ns), packets = load(map->diverted);
 
 	__atomic_store_n(&map->diverted_ns, 0, __ATOMIC_SEQ_CST);
@@ -83,9 +84,9 @@ static void candidate_restore(struct paths *paths, struct paths_pair *pair, unsi
 bool paths_release(struct paths *paths, unsigned int slot, unsigned int id)
 {
 	struct paths_pair *pair = slot < ESC_PATH_SLOTS_MAX ? paths->by_slot[slot] : NULL;
-	struct esc_lane *map;
+	struct esc_path *map;
 
-	if (!pair || id >= ESC_PATH_LANES_MAX || !pair->candidates[id].sport ||
+	if (!pair || id >= ESC_PATHS_MAX || !pair->candidates[id].sport ||
 	    paths_pair_replies(pair, time_local_ns()))
 		return false;
 	map = paths_map_entry(paths, pair, id);
@@ -107,10 +108,10 @@ static bool candidate_evaluate(struct paths *paths, struct paths_pair *pair, uns
 			       uint64_t now_ns)
 {
 	struct candidate *path = &pair->candidates[id];
-	struct esc_lane *map = paths_map_entry(paths, pair, id);
+	struct esc_path *map = paths_map_entry(paths, pair, id);
 	enum pathlive_state before = path->damp.state, seen;
 	int64_t died_ns = path->damp.died_ns;
-	struct pathlive_lane live;
+	struct pathlive_path live;
 
 	seen = state_read(map, path->deadline_ns, now_ns, &live);
 	detect_failover(paths, pair, id, &live);
@@ -131,9 +132,9 @@ static bool candidate_evaluate(struct paths *paths, struct paths_pair *pair, uns
 	if (path->damp.state == PATHLIVE_DOWN && is_trusted(before)) {
 		paths_report_down(paths, pair, id, &live);
 		paths_unsettle(pair, now_ns);
-	} else if (path->damp.state == PATHLIVE_HELD) {
+	} else if (path->damp.state == PATHLIVE_HOLD_DOWN) {
 		paths_unsettle(pair, now_ns);
-	} else if (path->damp.state == PATHLIVE_UP && before == PATHLIVE_HELD) {
+	} else if (path->damp.state == PATHLIVE_UP && before == PATHLIVE_HOLD_DOWN) {
 		candidate_restore(paths, pair, id, died_ns);
 	}
 	return true;
@@ -152,15 +153,15 @@ void paths_evaluate(struct paths *paths, struct paths_pair *pair, uint64_t now_n
 /* --- standbys --- */
 
 /* A probe was replied to, or reported as received: the way back may be down. */
-static bool was_heard(const struct candidate *path, const struct esc_lane *map)
+static bool was_heard(const struct candidate *path, const struct esc_path *map)
 {
-	return path->rtt.samples || load(map->live.heard_peer_ns);
+	return path->rtt.samples || load(map->live.received_peer_ns);
 }
 
 static void choice_of(const struct paths *paths, const struct paths_pair *pair, unsigned int id,
 		      struct pathlive_choice *out)
 {
-	const struct esc_lane *map = paths_map_entry(paths, pair, id);
+	const struct esc_path *map = paths_map_entry(paths, pair, id);
 	const struct candidate *path = &pair->candidates[id];
 	int index = paths_set_index(pair, path->sport);
 	struct pathstat_now now;
@@ -182,8 +183,8 @@ static void choice_of(const struct paths *paths, const struct paths_pair *pair, 
 
 void paths_choose_standbys(struct paths *paths, struct paths_pair *pair)
 {
-	struct pathlive_choice choices[ESC_PATH_LANES_MAX];
-	unsigned int ids[ESC_PATH_LANES_MAX];
+	struct pathlive_choice choices[ESC_PATHS_MAX];
+	unsigned int ids[ESC_PATHS_MAX];
 	size_t count = 0;
 
 	for_each_candidate (pair, i) {
@@ -191,13 +192,12 @@ void paths_choose_standbys(struct paths *paths, struct paths_pair *pair)
 		ids[count++] = i;
 	}
 	for (size_t i = 0; i < count; i++) {
-		int chosen = pathlive_choose_standby(choices, count, i);
-		int standby = chosen < 0 ? -1 : (int)ids[chosen];
+		int chosen = pathlive_choose_backup(choices, count, i);
+		int backup = chosen < 0 ? -1 : (int)ids[chosen];
 
-		pair->candidates[ids[i]].standby = standby;
-		__atomic_store_n(&paths_map_entry(paths, pair, ids[i])->standby,
-				 standby < 0 ? ESC_PATH_LANE_NONE : (uint8_t)standby,
-				 __ATOMIC_RELAXED);
+		pair->candidates[ids[i]].backup = backup;
+		__atomic_store_n(&paths_map_entry(paths, pair, ids[i])->backup,
+				 backup < 0 ? ESC_PATH_NONE : (uint8_t)backup, __ATOMIC_RELAXED);
 	}
 }
 
@@ -207,7 +207,7 @@ void paths_candidate_facts(const struct paths *paths, const struct paths_pair *p
 			   unsigned int id, uint64_t now_ns, struct path_facts *out)
 {
 	const struct candidate *path = &pair->candidates[id];
-	const struct esc_lane *map = paths_map_entry(paths, pair, id);
+	const struct esc_path *map = paths_map_entry(paths, pair, id);
 	/* "Now" is the last four probes or so. */
 	uint64_t span_ns = MEASURED_INTERVALS * path->interval_ns;
 	int index = paths_set_index(pair, path->sport);
@@ -235,7 +235,7 @@ void paths_candidate_facts(const struct paths *paths, const struct paths_pair *p
 		.sent = load(map->probes),
 		.replied = load(map->replies),
 		.lost = path->lost,
-		.standby = path->standby,
+		.backup = path->backup,
 		.use = path->use,
 		.interval_ns = path->interval_ns,
 		.deadline_ns = path->deadline_ns,

@@ -287,8 +287,8 @@ static uint16_t port_to_verify(struct paths_pair *pair)
 	for (unsigned int i = 0; i < pair->set.count; i++)
 		if (pair->set.ports[i].changing)
 			return pair->set.ports[i].sport;
-	for (unsigned int i = 0; n % 2 && i < ESC_PATH_LANES_MAX; i++) {
-		const struct candidate *path = &pair->candidates[(n / 2 + i) % ESC_PATH_LANES_MAX];
+	for (unsigned int i = 0; n % 2 && i < ESC_PATHS_MAX; i++) {
+		const struct candidate *path = &pair->candidates[(n / 2 + i) % ESC_PATHS_MAX];
 
 		if (path->sport)
 			return path->sport;

@@ -25,10 +25,9 @@ static int id_of(const struct paths *paths, const struct paths_pair *pair,
 	if (!(steered_ports(paths) >> pair->port & 1) ||
 	    bpf_map_lookup_elem(paths->steers_fd, &entry->key, &rule))
 		return paths_pair_id_of(pair, sport);
-	if (rule.flags & ESC_STEER_LANE && rule.slot == pair->slot &&
-	    rule.lane < ESC_PATH_LANES_MAX) {
+	if (rule.flags & ESC_STEER_PATH && rule.slot == pair->slot && rule.path < ESC_PATHS_MAX) {
 		*by_rule = true;
-		return rule.lane;
+		return rule.path;
 	}
 	return paths_pair_id_of(pair, rule.sport ? rule.sport : sport);
 }
@@ -40,7 +39,7 @@ static void count_qps(struct paths *paths)
 	size_t count;
 
 	for_each_pair (paths, pair)
-		for (unsigned int i = 0; i < ESC_PATH_LANES_MAX; i++)
+		for (unsigned int i = 0; i < ESC_PATHS_MAX; i++)
 			pair->candidates[i].qps = pair->candidates[i].rules = 0;
 	pair = NULL;
 	entries = qptable_entries(paths->qps, &count);
@@ -77,7 +76,8 @@ static enum path_use use_of(const struct paths *paths, const struct paths_pair *
 	if (!(steered_ports(paths) >> pair->port & 1) || !pair->replied_ns)
 		return PATH_WATCHED;
 	/* One that is down, or not trusted yet, may take seconds to be trusted. */
-	return path->qps && path->damp.state != PATHLIVE_DOWN && path->damp.state != PATHLIVE_HELD
+	return path->qps && path->damp.state != PATHLIVE_DOWN &&
+			       path->damp.state != PATHLIVE_HOLD_DOWN
 		       ? PATH_ACTIVE
 		       : PATH_STANDBY;
 }
@@ -90,7 +90,7 @@ static void candidate_apply(struct paths *paths, struct paths_pair *pair, unsign
 			    uint64_t now_ns)
 {
 	struct candidate *path = &pair->candidates[id];
-	struct esc_lane *map = paths_map_entry(paths, pair, id);
+	struct esc_path *map = paths_map_entry(paths, pair, id);
 	uint64_t interval_ns = paths->total.share.interval_ns[path->use], deadline_ns = 0;
 	struct pathstat_now rtt;
 
@@ -112,8 +112,8 @@ static void publish_floors(struct paths *paths, const struct paths_pair *pair, u
 {
 	double mesh_ns = mesh_get_floor(paths->mesh, &pair->key.dst);
 
-	for (unsigned int k = 0; k < ESC_PATH_LANES_MAX; k++) {
-		struct esc_lane *map = paths_map_entry(paths, pair, k);
+	for (unsigned int k = 0; k < ESC_PATHS_MAX; k++) {
+		struct esc_path *map = paths_map_entry(paths, pair, k);
 		uint32_t floor_ns = 0;
 
 		if (pair->candidates[k].sport)
@@ -145,7 +145,7 @@ void paths_update_uses(struct paths *paths, uint64_t now_ns)
 
 	count_qps(paths);
 	for_each_pair (paths, pair)
-		for (unsigned int i = 0; i < ESC_PATH_LANES_MAX; i++) {
+		for (unsigned int i = 0; i < ESC_PATHS_MAX; i++) {
 			pair->candidates[i].use = use_of(paths, pair, i, now_ns);
 			demand.candidates[pair->candidates[i].use]++;
 		}

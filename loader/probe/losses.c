@@ -11,27 +11,25 @@ void losses_begin(struct losses *losses, uint32_t sequence)
 	memset(losses->seen, 0, sizeof(losses->seen));
 }
 
-static uint64_t *word_of(struct losses *losses, uint32_t sequence)
+/* Where @sequence is in `seen`, and its *@bit there. */
+static uint64_t *seen_at(struct losses *losses, uint32_t sequence, uint64_t *bit)
 {
+	*bit = 1ull << (sequence % 64);
 	return &losses->seen[sequence % LOSSES_ROOM / 64];
-}
-
-static uint64_t bit_of(uint32_t sequence)
-{
-	return 1ull << (sequence % 64);
 }
 
 void losses_reply(struct losses *losses, uint32_t sequence)
 {
 	uint32_t ahead = sequence - losses->expired;
+	uint64_t bit, *seen = seen_at(losses, sequence, &bit);
 
 	if (ahead >= LOSSES_ROOM) {
 		losses->late += (int32_t)ahead < 0;
 		return;
 	}
-	if (*word_of(losses, sequence) & bit_of(sequence))
+	if (*seen & bit)
 		return;
-	*word_of(losses, sequence) |= bit_of(sequence);
+	*seen |= bit;
 	losses->replied++;
 	if ((int32_t)(sequence - losses->newest) < 0)
 		losses->reordered++;
@@ -42,11 +40,10 @@ void losses_reply(struct losses *losses, uint32_t sequence)
 void losses_expire(struct losses *losses, uint32_t sequence)
 {
 	for (; (int32_t)(sequence - losses->expired) > 0; losses->expired++) {
-		uint64_t *word = word_of(losses, losses->expired);
-		uint64_t bit = bit_of(losses->expired);
+		uint64_t bit, *seen = seen_at(losses, losses->expired, &bit);
 
-		losses->lost += !(*word & bit);
-		*word &= ~bit;
+		losses->lost += !(*seen & bit);
+		*seen &= ~bit;
 	}
 }
 

@@ -46,21 +46,15 @@ static size_t put_ip6(const struct pathpacket *packet, uint8_t *out)
 	return sizeof(ip);
 }
 
-/* As RoCEv2 has it: no UDP checksum. */
-static size_t put_udp(const struct pathpacket *packet, uint8_t *out)
+size_t pathpacket_build(const struct pathpacket *packet, uint8_t out[PATHPACKET_BYTES_MAX])
 {
+	size_t at = roster_is_ipv4(&packet->to) ? put_ip4(packet, out) : put_ip6(packet, out);
+	/* As RoCEv2 has it: no UDP checksum. */
 	struct udphdr udp = {
 		.source = htobe16(packet->from_port),
 		.dest = htobe16(packet->to_port),
 		.len = htobe16(UDP_BYTES),
 	};
-
-	memcpy(out, &udp, sizeof(udp));
-	return sizeof(udp);
-}
-
-static size_t put_probe(const struct pathpacket *packet, uint8_t *out)
-{
 	struct esc_bth bth = {
 		.opcode = ESC_PROBE_OPCODE_PATH_REQUEST,
 		.pkey = htobe16(0xffff),
@@ -70,24 +64,20 @@ static size_t put_probe(const struct pathpacket *packet, uint8_t *out)
 		.magic = htobe32(ESC_PROBE_MAGIC),
 		.version = ESC_PROBE_VERSION,
 		.flags = packet->flags,
-		.lane = packet->lane,
+		.path = packet->path,
 		.target = htobe64(packet->target),
 		.sequence = htobe32(packet->sequence),
 		.sport = htobe16(packet->from_port),
 	};
 
-	memcpy(out, &bth, sizeof(bth));
-	memcpy(out + sizeof(bth), &probe, sizeof(probe));
-	memset(out + sizeof(bth) + sizeof(probe), 0, ESC_ICRC_BYTES);
-	return sizeof(bth) + sizeof(probe) + ESC_ICRC_BYTES;
-}
-
-size_t pathpacket_build(const struct pathpacket *packet, uint8_t out[PATHPACKET_BYTES_MAX])
-{
-	size_t at = roster_is_ipv4(&packet->to) ? put_ip4(packet, out) : put_ip6(packet, out);
-
-	at += put_udp(packet, out + at);
-	return at + put_probe(packet, out + at);
+	memcpy(out + at, &udp, sizeof(udp));
+	at += sizeof(udp);
+	memcpy(out + at, &bth, sizeof(bth));
+	at += sizeof(bth);
+	memcpy(out + at, &probe, sizeof(probe));
+	at += sizeof(probe);
+	memset(out + at, 0, ESC_ICRC_BYTES);
+	return at + ESC_ICRC_BYTES;
 }
 
 /* --- what comes back --- */
@@ -135,7 +125,7 @@ int pathpacket_parse(const uint8_t *ip, size_t bytes, struct pathpacket *out)
 		return -EINVAL;
 	out->sequence = be32toh(probe.sequence);
 	out->target = be64toh(probe.target);
-	out->lane = probe.lane;
+	out->path = probe.path;
 	out->flags = probe.flags;
 	return 0;
 }

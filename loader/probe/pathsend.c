@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/now.h"
 #include "fleet/fleet.h"
 #include "internal.h"
@@ -16,7 +17,7 @@
 #define SEND_AHEAD_NS 100000
 #define SEND_BATCH 64
 #define SEND_PHASES 8
-/* Below, lanes are all of one phase: a wakeup for each would cost more than a burst does. */
+/* Below, paths are all of one phase: a wakeup for each would cost more than a burst does. */
 #define SEND_PHASED_NS 8000000
 
 struct send_socket {
@@ -28,13 +29,13 @@ struct send_socket {
 	int fd;
 };
 
-struct send_lane {
+struct send_path {
 	struct pathsend_pair *pair;
 	uint64_t due_ns;
 	uint64_t interval_ns; /* 0: it is not in the heap */
 	size_t place;	      /* in it */
 	uint16_t sport;
-	uint8_t lane;
+	uint8_t path;
 };
 
 struct pathsend_pair {
@@ -44,7 +45,7 @@ struct pathsend_pair {
 	struct pathpacket packet; /* what is the same of all */
 	unsigned int phase;
 	uint32_t sequence; /* of the next request */
-	struct send_lane lanes[ESC_PATH_LANES_MAX];
+	struct send_path paths[ESC_PATHS_MAX];
 };
 
 struct send_batch {
@@ -56,32 +57,29 @@ struct send_batch {
 };
 
 struct pathsend {
-	pthread_t thread;
-	pthread_mutex_t lock; /* all below */
-	pthread_cond_t changed;
+	struct probe_thread thread; /* its lock: all below */
 	struct send_socket *sockets;
 	struct pathsend_pair *pairs;
-	struct send_lane **heap; /* the next one is the first */
+	struct send_path **heap; /* the next one is the first */
 	size_t count, room;
 	struct send_batch batch;
 	struct pathsend_counts counts;
 	uint32_t ended; /* the highest sequence of a pair that was removed: the peer remembers it */
-	bool paused, ends;
 };
 
-/* --- the heap of lanes, by when they are due --- */
+/* --- the heap of paths, by when they are due --- */
 
-static void heap_put(struct pathsend *send, size_t place, struct send_lane *lane)
+static void heap_put(struct pathsend *send, size_t place, struct send_path *path)
 {
-	send->heap[place] = lane;
-	lane->place = place;
+	send->heap[place] = path;
+	path->place = place;
 }
 
 static void heap_sift(struct pathsend *send, size_t place)
 {
-	struct send_lane *lane = send->heap[place];
+	struct send_path *path = send->heap[place];
 
-	while (place && send->heap[(place - 1) / 2]->due_ns > lane->due_ns) {
+	while (place && send->heap[(place - 1) / 2]->due_ns > path->due_ns) {
 		heap_put(send, place, send->heap[(place - 1) / 2]);
 		place = (place - 1) / 2;
 	}
@@ -91,36 +89,31 @@ static void heap_sift(struct pathsend *send, size_t place)
 		if (child + 1 < send->count &&
 		    send->heap[child + 1]->due_ns < send->heap[child]->due_ns)
 			child++;
-		if (child >= send->count || send->heap[child]->due_ns >= lane->due_ns)
+		if (child >= send->count || send->heap[child]->due_ns >= path->due_ns)
 			break;
 		heap_put(send, place, send->heap[child]);
 		place = child;
 	}
-	heap_put(send, place, lane);
+	heap_put(send, place, path);
 }
 
-static int heap_add(struct pathsend *send, struct send_lane *lane)
+static int heap_add(struct pathsend *send, struct send_path *path)
 {
-	if (send->count == send->room) {
-		size_t room = send->room ? 2 * send->room : 64;
-		void *grown = reallocarray(send->heap, room, sizeof(*send->heap));
+	int err = array_reserve(&send->heap, &send->room, send->count + 1, sizeof(*send->heap));
 
-		if (!grown)
-			return -ENOMEM;
-		send->heap = grown;
-		send->room = room;
-	}
-	heap_put(send, send->count++, lane);
-	heap_sift(send, lane->place);
+	if (err)
+		return err;
+	heap_put(send, send->count++, path);
+	heap_sift(send, path->place);
 	return 0;
 }
 
-static void heap_remove(struct pathsend *send, struct send_lane *lane)
+static void heap_remove(struct pathsend *send, struct send_path *path)
 {
-	size_t place = lane->place;
-	struct send_lane *last = send->heap[--send->count];
+	size_t place = path->place;
+	struct send_path *last = send->heap[--send->count];
 
-	if (last == lane)
+	if (last == path)
 		return;
 	heap_put(send, place, last);
 	heap_sift(send, place);
@@ -170,40 +163,33 @@ static void batch_add(struct pathsend *send, const struct pathsend_pair *pair,
 	};
 }
 
-static void lane_send(struct pathsend *send, struct send_lane *lane)
-{
-	struct pathsend_pair *pair = lane->pair;
-	struct pathpacket packet = pair->packet;
-
-	packet.from_port = lane->sport;
-	packet.lane = lane->lane;
-	packet.hop_limit = PATHPACKET_HOP_LIMIT;
-	packet.sequence = pair->sequence++;
-	batch_add(send, pair, &packet);
-}
-
-/* On a grid, so that lanes of one interval are due together; a time that has passed is left out. */
-static uint64_t lane_next(const struct send_lane *lane, uint64_t now)
+/* On a grid, so that paths of one interval are due together; a time that has passed is left out. */
+static uint64_t path_next(const struct send_path *path, uint64_t now)
 {
 	uint64_t phase_ns =
-		lane->interval_ns < SEND_PHASED_NS
+		path->interval_ns < SEND_PHASED_NS
 			? 0
-			: lane->pair->phase % SEND_PHASES * lane->interval_ns / SEND_PHASES;
+			: path->pair->phase % SEND_PHASES * path->interval_ns / SEND_PHASES;
 
-	return (now - phase_ns) / lane->interval_ns * lane->interval_ns + lane->interval_ns +
+	return (now - phase_ns) / path->interval_ns * path->interval_ns + path->interval_ns +
 	       phase_ns;
 }
 
-/* Serves the lanes that are due; returns when the next one is. */
+/* Serves the paths that are due; returns when the next one is. */
 static uint64_t send_due(struct pathsend *send)
 {
 	uint64_t until = time_local_ns() + SEND_AHEAD_NS;
 
 	while (send->count && send->heap[0]->due_ns <= until) {
-		struct send_lane *lane = send->heap[0];
+		struct send_path *path = send->heap[0];
+		struct pathpacket packet = path->pair->packet;
 
-		lane_send(send, lane);
-		lane->due_ns = lane_next(lane, until);
+		packet.from_port = path->sport;
+		packet.path = path->path;
+		packet.hop_limit = PATHPACKET_HOP_LIMIT;
+		packet.sequence = path->pair->sequence++;
+		batch_add(send, path->pair, &packet);
+		path->due_ns = path_next(path, until);
 		heap_sift(send, 0);
 	}
 	if (send->batch.count)
@@ -216,20 +202,20 @@ static void *send_run(void *context)
 	struct pathsend *send = context;
 
 	probe_thread_setup("esc-paths");
-	pthread_mutex_lock(&send->lock);
-	while (!send->ends) {
-		uint64_t next_ns = send->paused ? 0 : send_due(send);
+	pthread_mutex_lock(&send->thread.lock);
+	while (!send->thread.ends) {
+		uint64_t next_ns = send->thread.paused ? 0 : send_due(send);
 		struct timespec until = {
 			.tv_sec = (time_t)(next_ns / 1000000000),
 			.tv_nsec = (long)(next_ns % 1000000000),
 		};
 
 		if (next_ns)
-			pthread_cond_timedwait(&send->changed, &send->lock, &until);
+			pthread_cond_timedwait(&send->thread.changed, &send->thread.lock, &until);
 		else
-			pthread_cond_wait(&send->changed, &send->lock);
+			pthread_cond_wait(&send->thread.changed, &send->thread.lock);
 	}
-	pthread_mutex_unlock(&send->lock);
+	pthread_mutex_unlock(&send->thread.lock);
 	return NULL;
 }
 
@@ -260,6 +246,7 @@ static int socket_take(struct pathsend *send, const struct pathsend_config *conf
 		       struct send_socket **out)
 {
 	struct send_socket *found = send->sockets;
+	int err;
 
 	while (found && (strcmp(found->interface, config->interface) ||
 			 memcmp(&found->from, &config->from, sizeof(found->from))))
@@ -271,10 +258,8 @@ static int socket_take(struct pathsend *send, const struct pathsend_config *conf
 		strncpy(found->interface, config->interface, sizeof(found->interface) - 1);
 		found->from = config->from;
 		found->ipv4 = roster_is_ipv4(&config->from);
-		found->fd = socket_open(found->interface, &found->from, found->ipv4);
-		if (found->fd < 0) {
-			int err = found->fd;
-
+		err = found->fd = socket_open(found->interface, &found->from, found->ipv4);
+		if (err < 0) {
 			free(found);
 			return err;
 		}
@@ -304,55 +289,30 @@ static void socket_drop(struct pathsend *send, struct send_socket *socket)
 int pathsend_new(struct pathsend **out)
 {
 	struct pathsend *send = calloc(1, sizeof(*send));
-	pthread_condattr_t attributes;
-	int err;
+	int err = send ? probe_thread_start(&send->thread, send_run, send) : -ENOMEM;
 
-	*out = NULL;
-	if (!send)
-		return -ENOMEM;
-	pthread_mutex_init(&send->lock, NULL);
-	pthread_condattr_init(&attributes);
-	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-	pthread_cond_init(&send->changed, &attributes);
-	pthread_condattr_destroy(&attributes);
-	err = pthread_create(&send->thread, NULL, send_run, send);
-	if (err) {
-		pthread_cond_destroy(&send->changed);
-		pthread_mutex_destroy(&send->lock);
+	*out = err ? NULL : send;
+	if (err)
 		free(send);
-		return -err;
-	}
-	*out = send;
-	return 0;
-}
-
-static void send_wake(struct pathsend *send)
-{
-	pthread_cond_signal(&send->changed);
-	pthread_mutex_unlock(&send->lock);
+	return err;
 }
 
 void pathsend_free(struct pathsend *send)
 {
 	if (!send)
 		return;
-	pthread_mutex_lock(&send->lock);
-	send->ends = true;
-	send_wake(send);
-	pthread_join(send->thread, NULL);
+	probe_thread_end(&send->thread);
 	while (send->pairs)
 		pathsend_remove(send, send->pairs);
-	pthread_cond_destroy(&send->changed);
-	pthread_mutex_destroy(&send->lock);
+	pthread_cond_destroy(&send->thread.changed);
+	pthread_mutex_destroy(&send->thread.lock);
 	free(send->heap);
 	free(send);
 }
 
 void pathsend_pause(struct pathsend *send, bool paused)
 {
-	pthread_mutex_lock(&send->lock);
-	send->paused = paused;
-	send_wake(send);
+	probe_thread_pause(&send->thread, paused);
 }
 
 int pathsend_add(struct pathsend *send, const struct pathsend_config *config,
@@ -364,23 +324,25 @@ int pathsend_add(struct pathsend *send, const struct pathsend_config *config,
 	*out = NULL;
 	if (!pair)
 		return -ENOMEM;
-	pair->packet.from = config->from;
-	pair->packet.to = config->to;
-	pair->packet.to_port = config->to_port;
-	pair->packet.target = config->target;
-	pair->packet.flags = config->flags;
+	pair->packet = (struct pathpacket){
+		.from = config->from,
+		.to = config->to,
+		.to_port = config->to_port,
+		.target = config->target,
+		.flags = config->flags,
+	};
 	pair->phase = config->phase;
 	probe_sockaddr(&config->to, 0, roster_is_ipv4(&config->to), &pair->to);
-	for (unsigned int i = 0; i < ESC_PATH_LANES_MAX; i++)
-		pair->lanes[i] = (struct send_lane){.pair = pair, .lane = (uint8_t)i};
-	pthread_mutex_lock(&send->lock);
+	for (unsigned int i = 0; i < ESC_PATHS_MAX; i++)
+		pair->paths[i] = (struct send_path){.pair = pair, .path = (uint8_t)i};
+	pthread_mutex_lock(&send->thread.lock);
 	pair->sequence = send->ended + 1;
 	err = socket_take(send, config, &pair->socket);
 	if (!err) {
 		pair->next = send->pairs;
 		send->pairs = pair;
 	}
-	pthread_mutex_unlock(&send->lock);
+	pthread_mutex_unlock(&send->thread.lock);
 	if (err)
 		free(pair);
 	else
@@ -394,39 +356,39 @@ void pathsend_remove(struct pathsend *send, struct pathsend_pair *pair)
 
 	if (!pair)
 		return;
-	pthread_mutex_lock(&send->lock);
-	for (unsigned int i = 0; i < ESC_PATH_LANES_MAX; i++)
-		if (pair->lanes[i].interval_ns)
-			heap_remove(send, &pair->lanes[i]);
+	pthread_mutex_lock(&send->thread.lock);
+	for (unsigned int i = 0; i < ESC_PATHS_MAX; i++)
+		if (pair->paths[i].interval_ns)
+			heap_remove(send, &pair->paths[i]);
 	while (*at != pair)
 		at = &(*at)->next;
 	*at = pair->next;
 	if ((int32_t)(pair->sequence - send->ended) > 0)
 		send->ended = pair->sequence;
 	socket_drop(send, pair->socket);
-	pthread_mutex_unlock(&send->lock);
+	pthread_mutex_unlock(&send->thread.lock);
 	free(pair);
 }
 
 void pathsend_set(struct pathsend *send, struct pathsend_pair *pair, unsigned int number,
 		  uint16_t sport, uint64_t interval_ns)
 {
-	struct send_lane *lane = &pair->lanes[number];
+	struct send_path *path = &pair->paths[number];
 
-	if (lane->sport == sport && lane->interval_ns == interval_ns)
+	if (path->sport == sport && path->interval_ns == interval_ns)
 		return;
-	pthread_mutex_lock(&send->lock);
-	if (lane->interval_ns)
-		heap_remove(send, lane);
-	lane->sport = sport;
-	lane->interval_ns = interval_ns;
+	pthread_mutex_lock(&send->thread.lock);
+	if (path->interval_ns)
+		heap_remove(send, path);
+	path->sport = sport;
+	path->interval_ns = interval_ns;
 	if (interval_ns) {
-		lane->due_ns = lane_next(lane, time_local_ns());
+		path->due_ns = path_next(path, time_local_ns());
 		/* Without memory it is not probed, and the next call tries again. */
-		if (heap_add(send, lane))
-			lane->interval_ns = 0;
+		if (heap_add(send, path))
+			path->interval_ns = 0;
 	}
-	send_wake(send);
+	probe_thread_wake(&send->thread);
 }
 
 uint16_t pathsend_ident(uint32_t sequence)
@@ -440,26 +402,26 @@ int pathsend_try(struct pathsend *send, struct pathsend_pair *pair, uint16_t spo
 	struct pathpacket packet;
 	uint64_t failed;
 
-	pthread_mutex_lock(&send->lock);
+	pthread_mutex_lock(&send->thread.lock);
 	packet = pair->packet;
 	packet.from_port = sport;
-	packet.lane = ESC_PATH_LANE_NONE;
+	packet.path = ESC_PATH_NONE;
 	packet.hop_limit = hop_limit;
 	packet.sequence = *sequence = pair->sequence++;
 	packet.ident = pathsend_ident(packet.sequence);
 	failed = send->counts.failed;
-	if (!send->paused) {
+	if (!send->thread.paused) {
 		batch_add(send, pair, &packet);
 		batch_flush(send);
 	}
-	failed = send->paused || send->counts.failed != failed;
-	pthread_mutex_unlock(&send->lock);
+	failed = send->thread.paused || send->counts.failed != failed;
+	pthread_mutex_unlock(&send->thread.lock);
 	return failed ? -EAGAIN : 0;
 }
 
 void pathsend_get(struct pathsend *send, struct pathsend_counts *out)
 {
-	pthread_mutex_lock(&send->lock);
+	pthread_mutex_lock(&send->thread.lock);
 	*out = send->counts;
-	pthread_mutex_unlock(&send->lock);
+	pthread_mutex_unlock(&send->thread.lock);
 }

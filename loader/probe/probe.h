@@ -53,7 +53,7 @@ int probe_datagram_send(int fd, const struct probe_datagram *datagram);
 /* What stays the same of an edge's probes. @flags: ESC_PROBE_PLANE or 0. */
 void probe_datagram_init(struct probe_datagram *datagram, uint64_t self, uint64_t target,
 			 uint64_t epoch, uint8_t flags);
-/* What differs. @more: ESC_PROBE_SECOND, ESC_PROBE_ASKS. */
+/* What differs. @more: ESC_PROBE_SECOND, ESC_PROBE_QUERY. */
 void probe_datagram_number(struct probe_datagram *datagram, uint8_t opcode, uint32_t sequence,
 			   uint32_t pair, uint8_t more);
 
@@ -116,7 +116,7 @@ struct pathpacket {
 	uint16_t ident; /* of the IPv4 header, which every ICMP error quotes */
 	uint8_t hop_limit;
 	uint8_t flags; /* ESC_PROBE_PLANE or 0 */
-	uint8_t lane;  /* or ESC_PATH_LANE_NONE */
+	uint8_t path;  /* or ESC_PATH_NONE */
 };
 
 /* Writes it to @out; returns its size. tc egress fills in sender, epoch, timestamps, reports and tag. */
@@ -161,7 +161,7 @@ int pathsend_add(struct pathsend *send, const struct pathsend_config *config,
 void pathsend_remove(struct pathsend *send, struct pathsend_pair *pair);
 
 /* From now on @lane is probed from @sport each @interval_ns; 0: no more. */
-void pathsend_set(struct pathsend *send, struct pathsend_pair *pair, unsigned int lane,
+void pathsend_set(struct pathsend *send, struct pathsend_pair *pair, unsigned int path,
 		  uint16_t sport, uint64_t interval_ns);
 
 /*

@@ -37,43 +37,35 @@ socklen_t probe_sockaddr(const struct esc_address *address, uint16_t port, bool 
 	return sizeof(*six);
 }
 
-static int set_number(int fd, int level, int name, int value)
-{
-	return setsockopt(fd, level, name, &value, sizeof(value)) ? -errno : 0;
-}
-
-static int socket_prepare(int fd, const char *interface, bool ipv4)
-{
-	int err = set_number(fd, SOL_SOCKET, SO_MARK, (int)ESC_PROBE_MARK);
-
-	if (!err && setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, interface, strlen(interface) + 1))
-		err = -errno;
-	/* Edges may share a source port: each has its own destination. */
-	if (!err)
-		err = set_number(fd, SOL_SOCKET, SO_REUSEADDR, 1);
-	if (!err)
-		err = ipv4 ? set_number(fd, SOL_SOCKET, SO_NO_CHECK, 1)
-			   : set_number(fd, IPPROTO_UDP, UDP_NO_CHECK6_TX, 1);
-	if (!err)
-		err = ipv4 ? set_number(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO)
-			   : set_number(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO);
-	/* XDP takes the replies; what comes here all the same is nobody's. */
-	if (!err)
-		err = set_number(fd, SOL_SOCKET, SO_RCVBUF, 1);
-	return err;
-}
-
 int probesock_open(const struct probe_route *route)
 {
 	bool ipv4 = roster_is_ipv4(&route->to);
+	const struct {
+		int level, name, value;
+	} options[] = {
+		{SOL_SOCKET, SO_MARK, (int)ESC_PROBE_MARK},
+		/* Edges may share a source port: each has its own destination. */
+		{SOL_SOCKET, SO_REUSEADDR, 1},
+		{ipv4 ? SOL_SOCKET : IPPROTO_UDP, ipv4 ? SO_NO_CHECK : UDP_NO_CHECK6_TX, 1},
+		{ipv4 ? IPPROTO_IP : IPPROTO_IPV6, ipv4 ? IP_MTU_DISCOVER : IPV6_MTU_DISCOVER,
+		 ipv4 ? IP_PMTUDISC_DO : IPV6_PMTUDISC_DO},
+		/* XDP takes the replies; what comes here all the same is nobody's. */
+		{SOL_SOCKET, SO_RCVBUF, 1},
+	};
 	struct sockaddr_storage address;
 	socklen_t bytes;
-	int fd, err;
+	int fd, err = 0;
 
 	fd = socket(ipv4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return -errno;
-	err = socket_prepare(fd, route->interface, ipv4);
+	for (size_t i = 0; !err && i < sizeof(options) / sizeof(options[0]); i++)
+		if (setsockopt(fd, options[i].level, options[i].name, &options[i].value,
+			       sizeof(options[i].value)))
+			err = -errno;
+	if (!err && setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, route->interface,
+			       strlen(route->interface) + 1))
+		err = -errno;
 	bytes = probe_sockaddr(&route->from, route->from_port, ipv4, &address);
 	if (!err && bind(fd, (struct sockaddr *)&address, bytes))
 		err = -errno;
@@ -100,7 +92,7 @@ void probe_datagram_init(struct probe_datagram *datagram, uint64_t self, uint64_
 	probe->target = htobe64(target);
 	probe->epoch = htobe64(epoch);
 	probe->about_age_us = htobe32(ESC_PROBE_NEVER);
-	probe->heard_age_us = htobe32(ESC_PROBE_NEVER);
+	probe->received_age_us = htobe32(ESC_PROBE_NEVER);
 }
 
 void probe_datagram_number(struct probe_datagram *datagram, uint8_t opcode, uint32_t sequence,

@@ -30,13 +30,10 @@ struct sender_edge {
 };
 
 struct sender {
-	pthread_t thread;
-	pthread_mutex_t lock; /* the list and what is in it */
-	pthread_cond_t changed;
+	struct probe_thread thread; /* its lock: the list and what is in it */
 	struct sender_edge *edges;
 	uint64_t spacing_ns;
 	uint64_t random;
-	bool paused, ends;
 };
 
 /* xorshift64: phases have to differ, not to be secret. */
@@ -82,7 +79,7 @@ static void edge_send_pair(struct sender_edge *edge, uint64_t spacing_ns)
 	uint64_t begun_ns;
 
 	edge->pair++;
-	probe_datagram_number(&edge->datagram, ESC_PROBE_OPCODE_WARMER, edge->sequence, edge->pair,
+	probe_datagram_number(&edge->datagram, ESC_PROBE_OPCODE_WARMUP, edge->sequence, edge->pair,
 			      0);
 	edge_send(edge);
 	begun_ns = time_local_ns();
@@ -127,20 +124,20 @@ static void *sender_run(void *context)
 	uint64_t next_ns;
 
 	probe_thread_setup("esc-probes");
-	pthread_mutex_lock(&sender->lock);
-	while (!sender->ends) {
-		if (sender->paused || !sender->edges) {
-			pthread_cond_wait(&sender->changed, &sender->lock);
+	pthread_mutex_lock(&sender->thread.lock);
+	while (!sender->thread.ends) {
+		if (sender->thread.paused || !sender->edges) {
+			pthread_cond_wait(&sender->thread.changed, &sender->thread.lock);
 			continue;
 		}
 		next_ns = sender_send_due(sender);
-		pthread_mutex_unlock(&sender->lock);
+		pthread_mutex_unlock(&sender->thread.lock);
 		until.tv_sec = (time_t)(next_ns / 1000000000);
 		until.tv_nsec = (long)(next_ns % 1000000000);
 		clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
-		pthread_mutex_lock(&sender->lock);
+		pthread_mutex_lock(&sender->thread.lock);
 	}
-	pthread_mutex_unlock(&sender->lock);
+	pthread_mutex_unlock(&sender->thread.lock);
 	return NULL;
 }
 
@@ -157,79 +154,60 @@ int sender_new(struct sender **out, uint64_t spacing_ns)
 	sender->spacing_ns = spacing_ns;
 	if (getrandom(&sender->random, sizeof(sender->random), 0) < 0 || !sender->random)
 		sender->random = time_local_ns() | 1;
-	pthread_mutex_init(&sender->lock, NULL);
-	pthread_cond_init(&sender->changed, NULL);
-	err = pthread_create(&sender->thread, NULL, sender_run, sender);
-	if (err) {
-		pthread_cond_destroy(&sender->changed);
-		pthread_mutex_destroy(&sender->lock);
+	err = probe_thread_start(&sender->thread, sender_run, sender);
+	if (err)
 		free(sender);
-		return -err;
-	}
-	*out = sender;
-	return 0;
-}
-
-static void sender_wake(struct sender *sender)
-{
-	pthread_cond_signal(&sender->changed);
-	pthread_mutex_unlock(&sender->lock);
+	else
+		*out = sender;
+	return err;
 }
 
 void sender_free(struct sender *sender)
 {
 	if (!sender)
 		return;
-	pthread_mutex_lock(&sender->lock);
-	sender->ends = true;
-	sender_wake(sender);
-	pthread_join(sender->thread, NULL);
+	probe_thread_end(&sender->thread);
 	while (sender->edges)
 		sender_remove(sender, sender->edges);
-	pthread_cond_destroy(&sender->changed);
-	pthread_mutex_destroy(&sender->lock);
+	pthread_cond_destroy(&sender->thread.changed);
+	pthread_mutex_destroy(&sender->thread.lock);
 	free(sender);
 }
 
 void sender_set_spacing(struct sender *sender, uint64_t spacing_ns)
 {
-	pthread_mutex_lock(&sender->lock);
+	pthread_mutex_lock(&sender->thread.lock);
 	sender->spacing_ns = spacing_ns;
-	pthread_mutex_unlock(&sender->lock);
+	pthread_mutex_unlock(&sender->thread.lock);
 }
 
 void sender_pause(struct sender *sender, bool paused)
 {
-	pthread_mutex_lock(&sender->lock);
-	sender->paused = paused;
-	sender_wake(sender);
+	probe_thread_pause(&sender->thread, paused);
 }
 
 int sender_add(struct sender *sender, const struct sender_edge_config *config,
 	       struct sender_edge **out)
 {
 	struct sender_edge *edge = calloc(1, sizeof(*edge));
+	int err = edge ? probesock_open(&config->route) : -ENOMEM;
 
 	*out = NULL;
-	if (!edge)
-		return -ENOMEM;
-	edge->fd = probesock_open(&config->route);
-	if (edge->fd < 0) {
-		int err = edge->fd;
-
+	if (err < 0) {
 		free(edge);
 		return err;
 	}
+	edge->fd = err;
 	probe_datagram_init(&edge->datagram, config->self, config->target, config->epoch,
 			    config->flags);
 	edge->sequence = config->first_sequence;
 	edge->pair = config->first_sequence;
 	edge->interval_ns = config->interval_ns;
-	pthread_mutex_lock(&sender->lock);
+	pthread_mutex_lock(&sender->thread.lock);
 	edge->due_ns = time_local_ns() + sender_random(sender) % config->interval_ns;
 	edge->next = sender->edges;
 	sender->edges = edge;
-	sender_wake(sender);
+	probe_thread_wake(&sender->thread);
 	*out = edge;
 	return 0;
 }
@@ -240,10 +218,10 @@ int sender_move(struct sender *sender, struct sender_edge *edge, const struct pr
 
 	if (fd < 0)
 		return fd;
-	pthread_mutex_lock(&sender->lock);
+	pthread_mutex_lock(&sender->thread.lock);
 	before = edge->fd;
 	edge->fd = fd;
-	pthread_mutex_unlock(&sender->lock);
+	pthread_mutex_unlock(&sender->thread.lock);
 	close(before);
 	return 0;
 }
@@ -254,12 +232,12 @@ void sender_remove(struct sender *sender, struct sender_edge *edge)
 
 	if (!edge)
 		return;
-	pthread_mutex_lock(&sender->lock);
+	pthread_mutex_lock(&sender->thread.lock);
 	while (*at && *at != edge)
 		at = &(*at)->next;
 	if (*at)
 		*at = edge->next;
-	pthread_mutex_unlock(&sender->lock);
+	pthread_mutex_unlock(&sender->thread.lock);
 	close(edge->fd);
 	free(edge);
 }
@@ -273,13 +251,13 @@ int sender_query(struct sender *sender, struct sender_edge *edge, uint64_t about
 {
 	int err;
 
-	pthread_mutex_lock(&sender->lock);
+	pthread_mutex_lock(&sender->thread.lock);
 	/* A pair of its own: this request must not be taken for half of another. */
 	edge->pair++;
 	edge->datagram.probe.about = htobe64(about);
-	err = edge_send_request(edge, ESC_PROBE_ASKS);
+	err = edge_send_request(edge, ESC_PROBE_QUERY);
 	edge->datagram.probe.about = 0;
-	pthread_mutex_unlock(&sender->lock);
+	pthread_mutex_unlock(&sender->thread.lock);
 	return err;
 }
 

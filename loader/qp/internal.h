@@ -43,28 +43,21 @@ extern const struct event_kind qp_events[];
 /* --- report.c --- */
 
 #define QP_METRICS(X)                                                                              \
-	X(QP_UNTRACKED, "qp_dropped_total", COUNTER,                                               \
+	X(QP_UNTRACKED, "qp_untracked_packets_total", COUNTER,                                     \
 	  "Packets not counted per QP because the table of queue pairs was full. No packet is "    \
 	  "lost by it.")                                                                           \
 	X(QP_MAP_MAX, "map_max_entries", GAUGE, "Entries that a BPF map has room for.")            \
 	X(QP_MAP_ENTRIES, "map_entries", GAUGE, "Entries in a BPF map.")                           \
 	X(QP_TRACKED, "qp_tracked", GAUGE, "Queue pairs tracked now, one per direction.")          \
-	X(ALL_QPS_PACKETS, "all_qps_packets_total", COUNTER, "Packets of all queue pairs.")        \
-	X(ALL_QPS_BYTES, "all_qps_bytes_total", COUNTER,                                           \
-	  "Bytes of all queue pairs, IP header to ICRC.")                                          \
-	X(ALL_QPS_MESSAGES, "all_qps_messages_total", COUNTER, "Messages that ended in order.")    \
-	X(ALL_QPS_CE_PACKETS, "all_qps_ce_packets_total", COUNTER,                                 \
-	  "Packets with a congestion mark (ECN CE).")                                              \
-	X(ALL_QPS_CNP_PACKETS, "all_qps_cnp_packets_total", COUNTER,                               \
-	  "Congestion notification packets.")                                                      \
-	X(ALL_QPS_PSN_GAP, "all_qps_psn_gap_total", COUNTER,                                       \
+	X(ROCE_MESSAGES, "roce_messages_total", COUNTER, "Messages that ended in order.")          \
+	X(ROCE_PSN_GAP, "roce_psn_gaps_total", COUNTER,                                            \
 	  "Times that a sequence number was skipped.")                                             \
-	X(ALL_QPS_DUPLICATE_PACKETS, "all_qps_duplicate_packets_total", COUNTER,                   \
+	X(ROCE_DUPLICATE_PACKETS, "roce_duplicate_packets_total", COUNTER,                         \
 	  "Packets that had come before.")                                                         \
-	X(ALL_QPS_RETRANSMIT_PACKETS, "all_qps_retransmit_packets_total", COUNTER,                 \
+	X(ROCE_RETRANSMIT_PACKETS, "roce_retransmit_packets_total", COUNTER,                       \
 	  "Packets that had been sent before.")                                                    \
-	X(ALL_QPS_NAKS, "all_qps_naks_total", COUNTER, "Negative acknowledgements.")               \
-	X(ALL_QPS_RNR_NAKS, "all_qps_rnr_naks_total", COUNTER, "Receiver-not-ready answers.")      \
+	X(ROCE_NAKS, "roce_naks_total", COUNTER, "Negative acknowledgements.")                     \
+	X(ROCE_RNR_NAKS, "roce_rnr_naks_total", COUNTER, "Receiver-not-ready NAKs.")               \
 	X(QP_INFO, "qp_info", GAUGE, "Facts about a queue pair, always 1.")                        \
 	X(QP_PACKETS_TOTAL, "qp_packets_total", COUNTER, "Packets of a queue pair.")               \
 	X(QP_BYTES_TOTAL, "qp_bytes_total", COUNTER, "Bytes of these packets, IP header to ICRC.") \
@@ -75,7 +68,7 @@ extern const struct event_kind qp_events[];
 	  "Congestion notification packets.")                                                      \
 	X(QP_RETRANSMIT_PACKETS_TOTAL, "qp_retransmit_packets_total", COUNTER,                     \
 	  "Packets that had been sent before.")                                                    \
-	X(QP_PSN_GAP_TOTAL, "qp_psn_gap_total", COUNTER,                                           \
+	X(QP_PSN_GAP_TOTAL, "qp_psn_gaps_total", COUNTER,                                          \
 	  "Times that a sequence number was skipped.")                                             \
 	X(QP_DUPLICATE_PACKETS_TOTAL, "qp_duplicate_packets_total", COUNTER,                       \
 	  "Packets that had come before.")                                                         \

@@ -21,16 +21,12 @@ static bool is_tx(const void *row)
 
 #define TOTAL(member, id) FIELD(struct qp_totals, member, U64, NULL), .metric = &qp_metrics[id]
 static const struct field total_fields[] = {
-	{TOTAL(packets, ALL_QPS_PACKETS)},
-	{TOTAL(bytes, ALL_QPS_BYTES)},
-	{TOTAL(messages, ALL_QPS_MESSAGES)},
-	{TOTAL(ce, ALL_QPS_CE_PACKETS)},
-	{TOTAL(cnps, ALL_QPS_CNP_PACKETS)},
-	{TOTAL(psn_gaps, ALL_QPS_PSN_GAP)},
-	{TOTAL(duplicates, ALL_QPS_DUPLICATE_PACKETS), .known = is_rx},
-	{TOTAL(retransmits, ALL_QPS_RETRANSMIT_PACKETS), .known = is_tx},
-	{TOTAL(naks, ALL_QPS_NAKS)},
-	{TOTAL(rnr_naks, ALL_QPS_RNR_NAKS)},
+	{TOTAL(messages, ROCE_MESSAGES)},
+	{TOTAL(psn_gaps, ROCE_PSN_GAP)},
+	{TOTAL(duplicates, ROCE_DUPLICATE_PACKETS), .known = is_rx},
+	{TOTAL(retransmits, ROCE_RETRANSMIT_PACKETS), .known = is_tx},
+	{TOTAL(naks, ROCE_NAKS)},
+	{TOTAL(rnr_naks, ROCE_RNR_NAKS)},
 	{},
 };
 
@@ -81,7 +77,7 @@ static void write_owners(FILE *out, const struct owners *owners)
 
 /* --- the queue pairs that are shown one by one --- */
 
-#define QP_LABELS 5 /* that name one: netdev, qpn, src, dst, direction */
+#define QP_LABELS 5 /* that name one: netdev, dest_qpn, src, dst, direction */
 
 struct top_qp {
 	struct qp_entry entry;
@@ -102,7 +98,7 @@ static void name_qp(struct top_qp *qp)
 
 	snprintf(qp->qpn, sizeof(qp->qpn), "%u", key->dest_qpn);
 	qp->labels[0] = (struct prom_label){"netdev", qp->port->name};
-	qp->labels[1] = (struct prom_label){"qpn", qp->qpn};
+	qp->labels[1] = (struct prom_label){"dest_qpn", qp->qpn};
 	qp->labels[2] = (struct prom_label){"src", address_format(&key->src, qp->src)};
 	qp->labels[3] = (struct prom_label){"dst", address_format(&key->dst, qp->dst)};
 	qp->labels[4] = (struct prom_label){"direction", report_direction(key)};
@@ -136,11 +132,11 @@ static void write_info(struct prom_family *family, const struct top_qp *qp,
 			  : owner->is.gid_type == ESC_GID_ROCE_V2 ? "2"
 								  : NULL;
 	}
-	prom_count(family, 1, "netdev", qp->port->name, "qpn", qp->qpn, "src", qp->src, "dst",
+	prom_count(family, 1, "netdev", qp->port->name, "dest_qpn", qp->qpn, "src", qp->src, "dst",
 		   qp->dst, "direction", report_direction(&qp->entry.key), "sport", sport,
 		   "transport", report_transport(&qp->entry.qp), "source", "packet", "device",
 		   device, "local_qpn", local_qpn, "roce_version", version, "sgid_index",
-		   sgid_index, "pid", pid, "comm", owner ? plain(owner->is.comm) : NULL, "job",
+		   sgid_index, "pid", pid, "comm", owner ? plain(owner->is.comm) : NULL, "job_id",
 		   owner ? plain(owner->job.name) : NULL, NULL);
 }
 

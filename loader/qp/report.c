@@ -248,9 +248,12 @@ json_t *report_qp(const struct qp_entry *entry, const char *interface)
 {
 	const struct esc_qp *qp = &entry->qp;
 	json_t *object = json_object(), *naks, *sizes;
-	char text[ADDRESS_TEXT_BYTES];
+	char text[ADDRESS_QP_BYTES];
 	uint64_t whole = 0;
 
+	json_put_text(
+		object, "key",
+		address_format_qp(&entry->key.src, &entry->key.dst, entry->key.dest_qpn, text));
 	json_put_text(object, "direction", report_direction(&entry->key));
 	json_put_text(object, "src", address_format(&entry->key.src, text));
 	json_put_text(object, "dst", address_format(&entry->key.dst, text));

@@ -16,9 +16,10 @@
 #define FULL_QUIET_NS 10000000000ULL /* between two qp_table_full */
 
 #define QP_EVENTS(X)                                                                               \
-	X(QP_SEEN, "qp_seen", "A queue pair sends or receives.")                                   \
-	X(QP_GONE, "qp_gone", "A queue pair was idle for qps.idle and is not tracked any more.")   \
-	X(QP_TABLE_FULL, "qp_table_full",                                                          \
+	X(QP_SEEN, "qp_seen", INFO, "A queue pair sends or receives.")                             \
+	X(QP_GONE, "qp_gone", INFO,                                                                \
+	  "A queue pair was idle for qps.idle and is not tracked any more.")                       \
+	X(QP_TABLE_FULL, "qp_table_full", WARNING,                                                 \
 	  "Packets were not counted per queue pair: the table is full.")
 enum { QP_EVENTS(EVENT_ENUM) };
 const struct event_kind qp_events[] = {QP_EVENTS(EVENT_KIND){}};

@@ -20,16 +20,16 @@ int steer_auto_publish(struct steer *steer, struct auto_rule *one, const struct 
 
 	rule->want = (struct esc_steer){
 		.sport = target->sport,
-		.flags = ESC_STEER_LANE,
-		.lane = (uint8_t)target->id,
+		.flags = ESC_STEER_PATH,
+		.path = (uint8_t)target->id,
 		.slot = (uint16_t)target->slot,
-		.hold_ns = target->gap_ns,
+		.flowlet_gap_ns = target->gap_ns,
 		.start_local_ns = target->start_local_ns,
 		.force_local_ns = target->force_local_ns,
 	};
 	if (rule->has_back) {
-		rule->want.flags |= ESC_STEER_BACK;
-		rule->want.back_qpn = rule->back.dest_qpn;
+		rule->want.flags |= ESC_STEER_REVERSE;
+		rule->want.reverse_qpn = rule->back.dest_qpn;
 	}
 	rule->state = target->reason == STEER_BY_TRACKING && !target->sport ? RULE_TRACKING
 									    : RULE_WAITING;
@@ -82,7 +82,7 @@ void steer_untrack(struct steer *steer, struct auto_rule *one)
 		return;
 	}
 	rule->want = (struct esc_steer){
-		.hold_ns = RETURN_GAP_NS,
+		.flowlet_gap_ns = RETURN_GAP_NS,
 		.start_local_ns = now_ns + RETURN_DEADLINE_NS,
 		.force_local_ns = now_ns + 2 * RETURN_DEADLINE_NS,
 	};

@@ -17,13 +17,13 @@ const struct event_kind steer_events[] = {STEER_EVENTS(EVENT_KIND){}};
 
 static const struct {
 	const char *name, *meaning;
-} triggers[ESC_STEER_MOMENT_MAX] = {
-#define X(id, name, text) [ESC_STEER_MOMENT_##id] = {#name, text},
-	ESC_STEER_MOMENTS(X)
+} triggers[ESC_STEER_TRIGGER_MAX] = {
+#define X(id, name, text) [ESC_STEER_TRIGGER_##id] = {#name, text},
+	ESC_STEER_TRIGGERS(X)
 #undef X
 };
 
-const char *steer_trigger_name(enum esc_steer_moment trigger)
+const char *steer_trigger_name(enum esc_steer_trigger trigger)
 {
 	return triggers[trigger].name;
 }

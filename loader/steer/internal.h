@@ -50,7 +50,7 @@ struct rule {
 	enum rule_state state;
 	uint64_t published_local_ns;
 	bool in_effect; /* and that was reported */
-	enum esc_steer_moment trigger;
+	enum esc_steer_trigger trigger;
 	uint64_t effect_local_ns;
 	uint64_t first_local_ns;    /* of the entry of `qps`: another one is another queue pair */
 	uint16_t own_sport;	    /* that the packets come with */
@@ -105,10 +105,10 @@ struct pair_qp {
 struct pair {
 	struct path_pair_facts facts;
 	bool there;
-	struct path_facts candidates[ESC_PATH_LANES_MAX]; /* by id; sport 0: none */
-	uint8_t route_of[ESC_PATH_LANES_MAX];
+	struct path_facts candidates[ESC_PATHS_MAX]; /* by id; sport 0: none */
+	uint8_t route_of[ESC_PATHS_MAX];
 	struct contend contend;
-	struct contend_path routes[ESC_PATH_LANES_MAX];
+	struct contend_path routes[ESC_PATHS_MAX];
 	struct contend_qp *qps;
 	struct pair_qp *members;
 	size_t count, room;
@@ -277,18 +277,20 @@ void steer_follow_control(struct steer *steer);
 /* --- events.c --- */
 
 #define STEER_EVENTS(X)                                                                            \
-	X(PATH_SWITCHED, "path_switched", "A queue pair's packets leave by another path.")         \
-	X(PATH_VERIFIED, "path_verified", "A queue pair does as well as before on its new path.")  \
-	X(PATH_ROLLED_BACK, "path_rolled_back",                                                    \
+	X(PATH_SWITCHED, "path_switched", INFO, "A queue pair's packets leave by another path.")   \
+	X(PATH_VERIFIED, "path_verified", INFO,                                                    \
+	  "A queue pair does as well as before on its new path.")                                  \
+	X(PATH_ROLLED_BACK, "path_rolled_back", WARNING,                                           \
 	  "A queue pair did worse on its new path and is back on its own.")                        \
-	X(STEERING_ENDED, "steering_ended",                                                        \
+	X(STEERING_ENDED, "steering_ended", NOTICE,                                                \
 	  "A rule ended: cleared, lapsed, its queue pair gone, or mode observe.")                  \
-	X(STEER_MODE_CHANGED, "mode_changed", "Mode steer began or ended on interfaces.")          \
-	X(STEER_AUTO_ON, "steer_auto_on", "Automatic steering was switched on.")                   \
-	X(STEER_AUTO_OFF, "steer_auto_off", "Automatic steering was switched off.")                \
-	X(MOVE_SCHEDULED, "move_scheduled", "A queue pair on a contended path is to move.")        \
-	X(MOVE_EVALUATED, "move_evaluated", "What a move gained, beside what was predicted.")      \
-	X(STEER_TABLE_FULL, "steer_table_full",                                                    \
+	X(STEER_MODE_CHANGED, "mode_changed", NOTICE, "Mode steer began or ended on interfaces.")  \
+	X(STEER_AUTO_ON, "steer_auto_on", NOTICE, "Automatic steering was switched on.")           \
+	X(STEER_AUTO_OFF, "steer_auto_off", NOTICE, "Automatic steering was switched off.")        \
+	X(MOVE_SCHEDULED, "move_scheduled", INFO, "A queue pair on a contended path is to move.")  \
+	X(MOVE_EVALUATED, "move_evaluated", INFO,                                                  \
+	  "What a move gained, beside what was predicted.")                                        \
+	X(STEER_TABLE_FULL, "steer_table_full", WARNING,                                           \
 	  "The map `steers` takes no rule: a queue pair is not tracked.")
 extern const struct event_kind steer_events[];
 
@@ -296,7 +298,7 @@ extern const struct event_kind steer_events[];
 const char *steer_subject(const struct esc_qp_key *key, char out[128]);
 /* Names of the interfaces in these slots. */
 json_t *steer_interfaces(const struct steer *steer, uint16_t ports);
-const char *steer_trigger_name(enum esc_steer_moment trigger);
+const char *steer_trigger_name(enum esc_steer_trigger trigger);
 const char *steer_reason_name(enum steer_reason reason);
 json_t *steer_path_wanted(const struct rule *rule);
 void steer_report_moved(struct steer *steer, const struct rule *rule, enum steer_reason reason);

@@ -113,7 +113,7 @@ static int publish(struct steer *steer, struct rule *rule, const struct steer_ar
 	rule->published_local_ns = now_ns;
 	rule->in_effect = false;
 	rule->before = rule->now;
-	rule->want.hold_ns = args->force ? FORCED_GAP_NS : args->flowlet_gap_ns;
+	rule->want.flowlet_gap_ns = args->force ? FORCED_GAP_NS : args->flowlet_gap_ns;
 	rule->want.start_local_ns = args->force ? 0 : now_ns + args->deadline_ns;
 	rule->want.force_local_ns = args->force ? 0 : now_ns + 2 * args->deadline_ns;
 	err = steer_publish(steer, rule);

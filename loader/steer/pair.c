@@ -130,7 +130,7 @@ static const struct path_facts *best_measured(const struct pair *pair, size_t ro
 {
 	const struct path_facts *best = NULL;
 
-	for (size_t i = 0; i < ESC_PATH_LANES_MAX; i++) {
+	for (size_t i = 0; i < ESC_PATHS_MAX; i++) {
 		const struct path_facts *path = &pair->candidates[i];
 
 		if (!path->sport || pair->route_of[i] != route || !path->usable)
@@ -165,18 +165,18 @@ static void update_route(struct pair *pair, size_t number)
 
 void pair_update_candidates(struct pair *pair, const struct paths *paths)
 {
-	struct path_facts found[ESC_PATH_LANES_MAX];
-	uint16_t sports[ESC_PATH_LANES_MAX];
+	struct path_facts found[ESC_PATHS_MAX];
+	uint16_t sports[ESC_PATHS_MAX];
 	bool changed = false;
 	size_t count = paths_candidates(paths, pair->facts.slot, found);
 
-	for (size_t i = 0; i < ESC_PATH_LANES_MAX; i++)
+	for (size_t i = 0; i < ESC_PATHS_MAX; i++)
 		sports[i] = pair->candidates[i].sport;
 	memset(pair->candidates, 0, sizeof(pair->candidates));
 	for (size_t i = 0; i < count; i++)
-		if (found[i].id < ESC_PATH_LANES_MAX)
+		if (found[i].id < ESC_PATHS_MAX)
 			pair->candidates[found[i].id] = found[i];
-	for (size_t i = 0; i < ESC_PATH_LANES_MAX; i++) {
+	for (size_t i = 0; i < ESC_PATHS_MAX; i++) {
 		uint8_t first = first_of_group(pair, i);
 
 		changed |= sports[i] &&
@@ -184,8 +184,8 @@ void pair_update_candidates(struct pair *pair, const struct paths *paths)
 		pair->route_of[i] = first;
 	}
 	if (changed)
-		contend_forget(pair->routes, ESC_PATH_LANES_MAX, pair->qps, pair->count);
-	for (size_t i = 0; i < ESC_PATH_LANES_MAX; i++)
+		contend_forget(pair->routes, ESC_PATHS_MAX, pair->qps, pair->count);
+	for (size_t i = 0; i < ESC_PATHS_MAX; i++)
 		update_route(pair, i);
 }
 
@@ -193,25 +193,24 @@ uint32_t pair_route_of(const struct pair *pair, int id)
 {
 	const struct path_facts *path;
 
-	if (id < 0 || id >= ESC_PATH_LANES_MAX || !pair->candidates[id].sport)
+	if (id < 0 || id >= ESC_PATHS_MAX || !pair->candidates[id].sport)
 		return NO_ROUTE;
 	path = &pair->candidates[id];
-	if (path->diverted_ns && path->standby >= 0 && path->standby < ESC_PATH_LANES_MAX)
-		return pair->route_of[path->standby];
+	if (path->diverted_ns && path->backup >= 0 && path->backup < ESC_PATHS_MAX)
+		return pair->route_of[path->backup];
 	return pair->route_of[id];
 }
 
 int pair_candidate_for(const struct pair *pair, uint32_t route)
 {
-	const struct path_facts *path =
-		route < ESC_PATH_LANES_MAX ? best_measured(pair, route) : NULL;
+	const struct path_facts *path = route < ESC_PATHS_MAX ? best_measured(pair, route) : NULL;
 
 	return path ? (int)path->id : -1;
 }
 
 bool pair_is_calm(const struct pair *pair)
 {
-	for (size_t i = 0; i < ESC_PATH_LANES_MAX; i++)
+	for (size_t i = 0; i < ESC_PATHS_MAX; i++)
 		if (pair->routes[i].stands_out)
 			return false;
 	for (size_t i = 0; i < pair->count; i++)

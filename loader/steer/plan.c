@@ -26,10 +26,10 @@ json_t *steer_route_json(const struct pair *pair, uint32_t route, double delay_n
 	json_t *object = json_object();
 
 	json_put_count(object, "path_id", route);
-	if (route < ESC_PATH_LANES_MAX && pair->candidates[route].sport)
+	if (route < ESC_PATHS_MAX && pair->candidates[route].sport)
 		json_put_count(object, "sport", pair->candidates[route].sport);
 	steer_put_ns(object, "delay_ns", delay_ns);
-	if (route < ESC_PATH_LANES_MAX)
+	if (route < ESC_PATHS_MAX)
 		steer_put_ns(object, "floor_ns", pair->routes[route].floor_ns);
 	return object;
 }
@@ -82,7 +82,7 @@ static const char *why_nothing(const struct pair *pair)
 {
 	unsigned int fresh = 0, contended = 0, busy = 0, pinned = 0;
 
-	for (size_t i = 0; i < ESC_PATH_LANES_MAX; i++) {
+	for (size_t i = 0; i < ESC_PATHS_MAX; i++) {
 		fresh += pair->routes[i].fresh;
 		contended += is_contended(pair, i);
 	}
@@ -111,14 +111,13 @@ static json_t *pair_json(const struct pair *pair, int64_t now_ns)
 	json_t *routes = json_array(), *moves = json_array(), *object;
 	double gain_ns;
 
-	for (size_t i = 0; i < ESC_PATH_LANES_MAX; i++)
+	for (size_t i = 0; i < ESC_PATHS_MAX; i++)
 		if (pair->candidates[i].sport && pair->route_of[i] == i)
 			json_array_append_new(routes, route_json(pair, i));
 	for (size_t q = 0; q < pair->count; q++) {
-		int to = pair->qps[q].pinned
-				 ? CONTEND_NOWHERE
-				 : contend_best(&pair->contend, now_ns, pair->routes,
-						ESC_PATH_LANES_MAX, &pair->qps[q], &gain_ns);
+		int to = pair->qps[q].pinned ? CONTEND_NOWHERE
+					     : contend_best(&pair->contend, now_ns, pair->routes,
+							    ESC_PATHS_MAX, &pair->qps[q], &gain_ns);
 
 		if (to >= 0)
 			json_array_append_new(moves, move_json(pair, q, to, gain_ns));
@@ -159,7 +158,7 @@ static void evaluate_once(struct steer *steer, struct pair *pair, uint64_t now_n
 	}
 	for (unsigned int i = 0; i < pair->contend.config.looks; i++)
 		contend_look(&pair->contend, &budget, (int64_t)now_ns, &random, pair->routes,
-			     ESC_PATH_LANES_MAX, pair->qps, pair->count, NULL, 0);
+			     ESC_PATHS_MAX, pair->qps, pair->count, NULL, 0);
 }
 
 json_t *steer_plan(struct steer *steer)

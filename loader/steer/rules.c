@@ -31,7 +31,7 @@ int steer_publish(struct steer *steer, struct rule *rule)
 {
 	int err;
 
-	rule->want.order = next_generation(steer);
+	rule->want.number = next_generation(steer);
 	err = bpf_map_update_elem(steer->steers_fd, &rule->key, &rule->want, BPF_ANY);
 	if (!err)
 		notify_programs(steer);
@@ -190,7 +190,7 @@ static int read_rule(struct steer *steer, const struct esc_qp_key *key)
 	struct esc_qp qp;
 	bool there = !bpf_map_lookup_elem(steer->steers_fd, key, &want) &&
 		     !steer_read_qp(steer, key, &qp);
-	bool automatic = there && want.flags & ESC_STEER_LANE;
+	bool automatic = there && want.flags & ESC_STEER_PATH;
 	struct auto_rule *one = automatic ? steer_auto_add(steer, key) : NULL;
 	struct rule *rule = one ? &one->rule : automatic ? NULL : steer_rule_add(steer, key);
 	bool in_effect;
@@ -201,11 +201,11 @@ static int read_rule(struct steer *steer, const struct esc_qp_key *key)
 	rule->published_local_ns = time_local_ns();
 	if (!there)
 		return 0;
-	in_effect = qp.steer.done == want.order;
+	in_effect = qp.steer.applied == want.number;
 	if (one) {
-		one->home = want.lane; /* until the paths are known */
-		one->last_id = in_effect ? want.lane : qp.steer.lane;
-		one->last_sport = in_effect ? want.sport : qp.steer.home_sport;
+		one->home = want.path; /* until the paths are known */
+		one->last_id = in_effect ? want.path : qp.steer.path;
+		one->last_sport = in_effect ? want.sport : qp.steer.rule_sport;
 		one->reason = want.sport ? STEER_BY_CONTENTION : STEER_BY_TRACKING;
 		rule->state = want.sport ? RULE_WAITING : RULE_TRACKING;
 	} else if (!want.sport && !(want.flags & ESC_STEER_LABEL)) {
@@ -221,8 +221,8 @@ static int read_rule(struct steer *steer, const struct esc_qp_key *key)
 	if (rule->state == RULE_TRACKING)
 		return 0;
 	rule->state = RULE_MOVED;
-	rule->trigger = qp.steer.moment;
-	rule->effect_local_ns = qp.steer.done_local_ns;
+	rule->trigger = qp.steer.trigger;
+	rule->effect_local_ns = qp.steer.applied_local_ns;
 	verify_start(&rule->verify, &rule->counts, rule->published_local_ns, false);
 	return 0;
 }

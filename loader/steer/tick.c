@@ -45,7 +45,7 @@ int steer_id_of(struct steer *steer, const struct pair *pair, struct pair_qp *me
 		return paths_id_of(steer->paths, pair->facts.slot,
 				   rule->now.sport ? rule->now.sport : member->own_sport);
 	if (rule->in_effect)
-		return rule->want.lane;
+		return rule->want.path;
 	return member->id >= 0 ? member->id : one->last_id;
 }
 
@@ -72,7 +72,7 @@ static void observe_qp(struct steer *steer, struct pair *pair, size_t q, uint64_
 		qp->unanswered_ns = (double)(member->read_ns - member->idle_ns);
 	/* A rule that took effect is verified from now on, and the decision has to know its path.
 	 */
-	if (one && !rule->in_effect && read.steer.done == rule->want.order) {
+	if (one && !rule->in_effect && read.steer.applied == rule->want.number) {
 		steer_verify_rule(steer, rule, now_ns);
 		one = auto_rule_of(steer, member);
 	}
@@ -110,14 +110,14 @@ static void decide_waiting(struct steer *steer, struct pair *pair, size_t q)
 			member->waiting = RULE_WITHDRAW;
 		return;
 	}
-	if (qp->arrived_ns || qp->from >= ESC_PATH_LANES_MAX || qp->to >= ESC_PATH_LANES_MAX)
+	if (qp->arrived_ns || qp->from >= ESC_PATHS_MAX || qp->to >= ESC_PATHS_MAX)
 		return;
 	from = &pair->routes[qp->from];
 	to = &pair->routes[qp->to];
 	if (!from->fresh || !to->fresh)
 		return;
 	member->gap_ns = (uint64_t)contend_hold_ns(from, to);
-	if (member->gap_ns > one->rule.want.hold_ns + one->rule.want.hold_ns / GAP_GROWTH)
+	if (member->gap_ns > one->rule.want.flowlet_gap_ns + one->rule.want.flowlet_gap_ns / GAP_GROWTH)
 		member->waiting = RULE_RENEW;
 }
 
@@ -131,7 +131,7 @@ static size_t decide(struct steer *steer, struct pair *pair, uint64_t now_ns,
 			decide_waiting(steer, pair, q);
 	}
 	return contend_look(&pair->contend, &steer->budget, (int64_t)now_ns, &steer->random,
-			    pair->routes, ESC_PATH_LANES_MAX, pair->qps, pair->count, acts,
+			    pair->routes, ESC_PATHS_MAX, pair->qps, pair->count, acts,
 			    STEER_ACTS_MAX);
 }
 
@@ -165,7 +165,7 @@ static void act_on_waiting(struct steer *steer, const struct pair *pair, struct 
 		return;
 	}
 	was = one->rule.want;
-	one->rule.want.hold_ns = member->gap_ns;
+	one->rule.want.flowlet_gap_ns = member->gap_ns;
 	if (steer_publish(steer, &one->rule))
 		one->rule.want = was;
 }
@@ -233,7 +233,7 @@ static void follow_candidates(struct steer *steer, const struct pair *pair,
 {
 	const struct esc_steer *want = &one->rule.want;
 	struct auto_target target = {.slot = pair->facts.slot,
-				     .id = want->lane,
+				     .id = want->path,
 				     .sport = want->sport,
 				     .reason = STEER_BY_TRACKING};
 
@@ -243,10 +243,10 @@ static void follow_candidates(struct steer *steer, const struct pair *pair,
 		return;
 	if (!target.sport)
 		target.id = one->home;
-	for (unsigned int i = 0; target.sport && i < ESC_PATH_LANES_MAX; i++)
+	for (unsigned int i = 0; target.sport && i < ESC_PATHS_MAX; i++)
 		if (pair->candidates[i].sport == target.sport)
 			target.id = i;
-	if (target.slot != want->slot || target.id != want->lane)
+	if (target.slot != want->slot || target.id != want->path)
 		steer_auto_publish(steer, one, &target, now_ns);
 }
 

@@ -77,11 +77,11 @@ static enum progress progress_of(struct steer *steer, struct rule *rule)
 		return GONE;
 	rule->now = qp.steer;
 	steer_count(steer, rule, &qp);
-	if (rule->now.order == rule->want.order && rule->now.flags & ESC_QP_STEER_LAPSED)
+	if (rule->now.rule == rule->want.number && rule->now.flags & ESC_QP_STEER_LAPSED)
 		return LAPSED;
 	if (rule->in_effect)
 		return IN_EFFECT;
-	return rule->now.done == rule->want.order ? TAKES_EFFECT : WAITS;
+	return rule->now.applied == rule->want.number ? TAKES_EFFECT : WAITS;
 }
 
 /* @before: the last counts that are known not to hold a packet of the new path. */
@@ -92,10 +92,10 @@ static void take_effect(struct steer *steer, struct rule *rule, const struct ver
 	enum steer_reason reason = one ? one->reason : STEER_BY_OPERATOR;
 
 	rule->in_effect = true;
-	rule->trigger = rule->now.moment;
-	rule->effect_local_ns = rule->now.done_local_ns;
+	rule->trigger = rule->now.trigger;
+	rule->effect_local_ns = rule->now.applied_local_ns;
 	if (one) {
-		one->last_id = rule->want.lane;
+		one->last_id = rule->want.path;
 		one->last_sport = rule->want.sport;
 	}
 	if (reason != STEER_BY_TRACKING) {
@@ -109,7 +109,7 @@ static void take_effect(struct steer *steer, struct rule *rule, const struct ver
 	} else {
 		rule->state = RULE_MOVED;
 		verify_start(&rule->verify, before, now_ns,
-			     rule->trigger == ESC_STEER_MOMENT_FORCED);
+			     rule->trigger == ESC_STEER_TRIGGER_FORCED);
 	}
 }
 
@@ -147,7 +147,7 @@ static void verify_standby(struct steer *steer, struct auto_rule *one, uint64_t 
 		verify_start(&rule->verify, &rule->counts, now_ns, true);
 	if (verify_look(&rule->verify, &rule->counts, now_ns) != VERIFY_SILENT)
 		return;
-	paths_release(steer->paths, rule->want.slot, rule->want.lane);
+	paths_release(steer->paths, rule->want.slot, rule->want.path);
 	one->on_standby = false; /* verified anew from here on */
 }
 
@@ -164,7 +164,7 @@ void steer_verify_rule(struct steer *steer, struct rule *rule, uint64_t now_ns)
 		break;
 	case WAITS:
 		/* One that sends nothing waits for nothing: its next packet comes after a gap. */
-		if (rule->state == RULE_CLEARING && rule->now.order != rule->want.order &&
+		if (rule->state == RULE_CLEARING && rule->now.rule != rule->want.number &&
 		    now_ns > rule->want.force_local_ns)
 			steer_end_rule(steer, rule, "cleared");
 		break;

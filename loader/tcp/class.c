@@ -76,7 +76,7 @@ static void take_one(const struct pace_class_rule *rule, uint32_t threshold_ns,
 }
 
 void tcpclass_take(struct tcpclass *classes, const struct pace *pace, uint32_t threshold_ns,
-		   struct esc_tcp_word *word)
+		   struct esc_tcp_control *word)
 {
 	classes->count = pace_get_rules(pace, classes->rules);
 	memset(word->classes, 0, sizeof(word->classes));

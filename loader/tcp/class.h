@@ -16,7 +16,7 @@ int tcpclass_new(struct tcpclass **out);
 void tcpclass_free(struct tcpclass *classes);
 /* As they are now, into @word; @threshold_ns is of those that have none of their own. */
 void tcpclass_take(struct tcpclass *classes, const struct pace *pace, uint32_t threshold_ns,
-		   struct esc_tcp_word *word);
+		   struct esc_tcp_control *word);
 const char *tcpclass_name(const struct tcpclass *classes, unsigned int class);
 unsigned int tcpclass_count(const struct tcpclass *classes);
 /*

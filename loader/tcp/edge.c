@@ -32,7 +32,7 @@ static int tcpedge_give_maps(struct tcp_edge *skeleton, const struct tcpedge_map
 	bpf_object__for_each_map (map, skeleton->obj) {
 		bool used = bpf_map__is_internal(map) || map == skeleton->maps.control ||
 			    map == skeleton->maps.clock || map == skeleton->maps.tcp_flows ||
-			    map == skeleton->maps.tcp_word || map == skeleton->maps.tcp_counts ||
+			    map == skeleton->maps.tcp_control || map == skeleton->maps.tcp_counts ||
 			    map == skeleton->maps.tcp_cgroups ||
 			    map == skeleton->maps.tcp_classes || map == skeleton->maps.tcp_delays;
 
@@ -102,11 +102,11 @@ void tcpedge_close(struct tcpedge *edge)
 	free(edge);
 }
 
-int tcpedge_write(struct tcpedge *edge, const struct esc_tcp_word *word)
+int tcpedge_write(struct tcpedge *edge, const struct esc_tcp_control *word)
 {
 	uint32_t zero = 0;
 
-	return bpf_map_update_elem(bpf_map__fd(edge->skeleton->maps.tcp_word), &zero, word,
+	return bpf_map_update_elem(bpf_map__fd(edge->skeleton->maps.tcp_control), &zero, word,
 				   BPF_ANY);
 }
 

@@ -26,7 +26,7 @@ int tcpedge_attach(struct tcpedge *edge, const char *path, char *why, size_t why
 /* Ends with this process too: nothing is pinned. */
 void tcpedge_close(struct tcpedge *edge);
 
-int tcpedge_write(struct tcpedge *edge, const struct esc_tcp_word *word);
+int tcpedge_write(struct tcpedge *edge, const struct esc_tcp_control *word);
 int tcpedge_counts(const struct tcpedge *edge, struct esc_tcp_counts *counts);
 /* Of each of ESC_TCP_CLASSES. */
 int tcpedge_class_counts(const struct tcpedge *edge, struct esc_tcp_class_counts *counts);

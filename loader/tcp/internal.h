@@ -24,7 +24,7 @@ struct tcp {
 	struct tcplist *list; /* NULL: connections cannot be listed */
 	struct tcpclass *classes;
 	long left_out; /* cgroups that a class names and that there was no room for */
-	struct esc_tcp_word ctl;
+	struct esc_tcp_control ctl;
 	bool blind;		 /* fabric time is not good enough, and that was told */
 	char why[TCP_WHY_BYTES]; /* what could not be had when it was loaded; "": all */
 };
@@ -51,16 +51,18 @@ extern const struct field tcp_count_fields[], tcp_limit_fields[], tcp_class_fiel
 void tcp_write_metrics(void *self, FILE *out);
 
 #define TCP_EVENTS(X)                                                                              \
-	X(PACE_TCP_OFF, "pace_tcp_off", "Delays of TCP connections are not measured any more.")    \
-	X(PACE_TCP_MEASURE, "pace_tcp_measure", "Delays of TCP connections are measured.")         \
-	X(PACE_TCP_ON, "pace_tcp_on", "TCP connections are limited by their own delay.")           \
-	X(PACE_TCP_CGROUPS_FULL, "pace_tcp_cgroups_full",                                          \
+	X(PACE_TCP_OFF, "pace_tcp_off", NOTICE,                                                    \
+	  "Delays of TCP connections are not measured any more.")                                  \
+	X(PACE_TCP_MEASURE, "pace_tcp_measure", NOTICE, "Delays of TCP connections are measured.") \
+	X(PACE_TCP_ON, "pace_tcp_on", NOTICE, "TCP connections are limited by their own delay.")   \
+	X(PACE_TCP_CGROUPS_FULL, "pace_tcp_cgroups_full", WARNING,                                 \
 	  "Classes name more cgroups than there is room for.")                                     \
-	X(PACE_TCP_UNAVAILABLE, "pace_tcp_unavailable",                                            \
+	X(PACE_TCP_UNAVAILABLE, "pace_tcp_unavailable", WARNING,                                   \
 	  "The kernel does not support measuring or limiting TCP connections.")                    \
-	X(PACE_TCP_CLOCK_LOST, "pace_tcp_clock_lost",                                              \
+	X(PACE_TCP_CLOCK_LOST, "pace_tcp_clock_lost", WARNING,                                     \
 	  "Fabric time is not good enough for the thresholds: limits end.")                        \
-	X(PACE_TCP_CLOCK_RESTORED, "pace_tcp_clock_restored", "Fabric time is good enough again.")
+	X(PACE_TCP_CLOCK_RESTORED, "pace_tcp_clock_restored", NOTICE,                              \
+	  "Fabric time is good enough again.")
 enum { TCP_EVENTS(EVENT_ENUM) };
 extern const struct event_kind tcp_events[];
 

@@ -69,8 +69,8 @@ static void set_maps(const struct probe_bench *b, const struct row *row)
 	struct esc_fleet fleet = {
 		.self = SELF,
 		.epoch = EPOCH,
-		.flags = (ESC_FLEET_HAS_KEY0 | ESC_FLEET_ANSWER) & ~row->fleet_clear,
-		.answer_max_pps = row->rate,
+		.flags = (ESC_FLEET_HAS_KEY0 | ESC_FLEET_REPLY) & ~row->fleet_clear,
+		.reply_max_pps = row->rate,
 		.view_generation = 2,
 	};
 	struct esc_peer_key id = {.id = PEER};
@@ -202,7 +202,7 @@ static void measure_good(const struct probe_bench *b)
 	row.name = "reply recorded";
 	measure_xdp(b, &row);
 	row = row_usual("warmer");
-	row.plan.opcode = ESC_PROBE_OPCODE_WARMER;
+	row.plan.opcode = ESC_PROBE_OPCODE_WARMUP;
 	measure_xdp(b, &row);
 }
 
@@ -214,7 +214,7 @@ static void measure_refused(const struct probe_bench *b)
 	row.plan.version_more = 1;
 	measure_xdp(b, &row);
 	row = row_usual("request refused: probing is off");
-	row.fleet_clear = ESC_FLEET_ANSWER;
+	row.fleet_clear = ESC_FLEET_REPLY;
 	measure_xdp(b, &row);
 	row = row_usual("request refused: unknown peer");
 	row.plan.sender = PEER + 1;

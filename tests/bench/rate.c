@@ -37,7 +37,7 @@ enum sender { AF_PACKET_BYPASS, AF_PACKET_QDISC, LIVE_FRAMES };
 static const char *const sender_names[] = {"AF_PACKET -> XDP", "AF_PACKET, tc -> XDP",
 					   "XDP live frames -> XDP"};
 
-struct lane {
+struct path {
 	struct bench bench;
 	enum sender sender;
 	int xdp_link, tc_link;
@@ -149,7 +149,7 @@ static void feed(struct frame *f, uint32_t n, uint32_t qp_mask)
 	frame_put32(f, BTH_OFFSET + 8, n / (qp_mask + 1) & 0xffffff);
 }
 
-static bool send_packets(struct lane *lane, const struct frame *pattern)
+static bool send_packets(struct path *path, const struct frame *pattern)
 {
 	static struct frame frames[BATCH];
 	struct mmsghdr messages[BATCH] = {0};
@@ -165,69 +165,69 @@ static bool send_packets(struct lane *lane, const struct frame *pattern)
 	}
 	for (sent = 0; sent < AF_PACKET_PACKETS; sent += BATCH) {
 		for (i = 0; i < BATCH; i++)
-			feed(&frames[i], lane->turn++, lane->qp_mask);
-		if (sendmmsg(lane->socket, messages, BATCH, 0) != BATCH)
+			feed(&frames[i], path->turn++, path->qp_mask);
+		if (sendmmsg(path->socket, messages, BATCH, 0) != BATCH)
 			return false;
 	}
 	return true;
 }
 
-static bool send_live(struct lane *lane, const struct frame *f)
+static bool send_live(struct path *path, const struct frame *f)
 {
 	struct xdp_md context = {.data_end = f->bytes, .ingress_ifindex = if_nametoindex("v0")};
 	LIBBPF_OPTS(bpf_test_run_opts, o, .data_in = f->data, .data_size_in = f->bytes,
 		    .ctx_in = &context, .ctx_size_in = sizeof(context), .repeat = LIVE_PACKETS,
 		    .flags = BPF_F_TEST_XDP_LIVE_FRAMES, .batch_size = BATCH);
 
-	return !bpf_prog_test_run_opts(bench_fd(&lane->bench, "feed_redirect"), &o);
+	return !bpf_prog_test_run_opts(bench_fd(&path->bench, "feed_redirect"), &o);
 }
 
 /* Puts ours or the empty programs at both ends. */
-static bool choose(struct lane *lane, bool ours)
+static bool choose(struct path *path, bool ours)
 {
-	const struct bench *b = &lane->bench;
+	const struct bench *b = &path->bench;
 	int xdp = ours ? bpf_program__fd(b->ours->progs.esc_xdp_in) : bench_fd(b, "empty_xdp");
 	int tc = ours ? bpf_program__fd(b->ours->progs.esc_tc_out) : bench_fd(b, "empty_tc");
 
-	return !bpf_link_update(lane->xdp_link, xdp, NULL) &&
-	       !bpf_link_update(lane->tc_link, tc, NULL);
+	return !bpf_link_update(path->xdp_link, xdp, NULL) &&
+	       !bpf_link_update(path->tc_link, tc, NULL);
 }
 
 /* Delivered packets per second, 0 when nothing could be sent. */
-static double measure(struct lane *lane, const struct frame *f)
+static double measure(struct path *path, const struct frame *f)
 {
 	uint64_t before = delivered();
 	double start = now_seconds();
-	bool sent = lane->sender == LIVE_FRAMES ? send_live(lane, f) : send_packets(lane, f);
+	bool sent = path->sender == LIVE_FRAMES ? send_live(path, f) : send_packets(path, f);
 	double seconds = now_seconds() - start;
 
 	return sent ? (delivered() - before) / seconds : 0;
 }
 
-static bool open_lane(struct lane *lane, const char *peers, enum sender sender, uint32_t qps)
+static bool open_path(struct path *path, const char *peers, enum sender sender, uint32_t qps)
 {
 	struct bench_constants constants = {qps - 1, BTH_OFFSET, if_nametoindex("v0")};
 
-	memset(lane, 0, sizeof(*lane));
-	lane->sender = sender;
-	lane->qp_mask = qps - 1;
-	if (bench_open(&lane->bench, peers, &constants))
+	memset(path, 0, sizeof(*path));
+	path->sender = sender;
+	path->qp_mask = qps - 1;
+	if (bench_open(&path->bench, peers, &constants))
 		return false;
-	bench_set_mask(&lane->bench, 63);
-	lane->xdp_link = bpf_link_create(bench_fd(&lane->bench, "empty_xdp"), if_nametoindex("v1"),
+	bench_set_mask(&path->bench, 63);
+	path->xdp_link = bpf_link_create(bench_fd(&path->bench, "empty_xdp"), if_nametoindex("v1"),
 					 BPF_XDP, NULL);
-	lane->tc_link = bpf_link_create(bench_fd(&lane->bench, "empty_tc"), if_nametoindex("v0"),
+	path->tc_link = bpf_link_create(bench_fd(&path->bench, "empty_tc"), if_nametoindex("v0"),
 					TCX_EGRESS, NULL);
-	lane->socket = open_socket(sender == AF_PACKET_BYPASS);
-	return lane->xdp_link >= 0 && lane->tc_link >= 0 && lane->socket >= 0;
+	path->socket = open_socket(sender == AF_PACKET_BYPASS);
+	return path->xdp_link >= 0 && path->tc_link >= 0 && path->socket >= 0;
 }
 
-static void close_lane(struct lane *lane)
+static void close_path(struct path *path)
 {
-	close(lane->xdp_link);
-	close(lane->tc_link);
-	close(lane->socket);
-	bench_close(&lane->bench);
+	close(path->xdp_link);
+	close(path->tc_link);
+	close(path->socket);
+	bench_close(&path->bench);
 }
 
 /* 1: the aim was missed. */
@@ -236,27 +236,27 @@ static int measure_sender(const char *peers, enum sender sender, uint32_t qps, d
 	struct frame_plan plan = {.opcode = 0x07, .payload = PAYLOAD};
 	double empty[ROUNDS], ours[ROUNDS], ratio[ROUNDS], median;
 	const char *name = sender_names[sender];
-	struct lane lane;
+	struct path path;
 	struct frame f;
 	int round;
 
 	frame_build(&f, &plan);
-	if (!open_lane(&lane, peers, sender, qps)) {
+	if (!open_path(&path, peers, sender, qps)) {
 		printf("%-22s %5u not measured: no TCX or no native XDP on veth here\n", name, qps);
 		return 0;
 	}
-	measure(&lane, &f); /* warms up pages and maps */
+	measure(&path, &f); /* warms up pages and maps */
 	for (round = 0; round < ROUNDS; round++) {
-		choose(&lane, round % 2);
-		(round % 2 ? ours : empty)[round] = measure(&lane, &f);
-		choose(&lane, !(round % 2));
-		(round % 2 ? empty : ours)[round] = measure(&lane, &f);
+		choose(&path, round % 2);
+		(round % 2 ? ours : empty)[round] = measure(&path, &f);
+		choose(&path, !(round % 2));
+		(round % 2 ? empty : ours)[round] = measure(&path, &f);
 		ratio[round] = ours[round] / empty[round];
 	}
 	median = bench_median(ratio, ROUNDS);
 	printf("%-22s %5u %12.0f %12.0f %7.3f %6.2f  %s\n", name, qps, bench_median(empty, ROUNDS),
 	       bench_median(ours, ROUNDS), median, aim, median >= aim ? "yes" : "no");
-	close_lane(&lane);
+	close_path(&path);
 	return median < aim;
 }
 

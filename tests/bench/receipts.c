@@ -57,10 +57,10 @@ static double median_of_empty(int fd, const struct frame *f, int repeat)
 
 static void clear_stamps(struct receipt_world *w)
 {
-	static const struct esc_rx_stamps none;
+	static const struct esc_rx_timestamps none;
 	uint32_t zero = 0;
 
-	bpf_map_update_elem(receipt_fd(w, "rx_stamps"), &zero, &none, BPF_ANY);
+	bpf_map_update_elem(receipt_fd(w, "rx_timestamps"), &zero, &none, BPF_ANY);
 }
 
 /* What a sampled packet costs: @from_mask 0 samples all. A packet a run, as in real traffic: cold.
@@ -601,7 +601,7 @@ static void measure_bytes(struct pair *p, const char *name, uint32_t flags, uint
 	       qp.bytes;
 	printf("Bytes of receipts for bytes of data, 4096 a packet, %s: %.3f%% (aim 0.5%%: %s), "
 	       "%llu noted, %llu matched\n",
-	       name, part, met(owd.receipts && part < 0.5), (unsigned long long)owd.noted,
+	       name, part, met(owd.receipts && part < 0.5), (unsigned long long)owd.samples_sent,
 	       (unsigned long long)owd.receipts);
 }
 

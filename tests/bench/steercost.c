@@ -17,12 +17,12 @@
 #define ROUNDS 7
 
 #define SLOT 9
-#define LANE 2
+#define PATH 2
 #define STANDBY 11
 
 enum state { EMPTY, OFF, UNSTEERED, STEERED, STATES };
 /* What the order says of a lane. */
-enum lane { NONE, OWN_PORT, LIVES, DEAD };
+enum path { NONE, OWN_PORT, LIVES, DEAD };
 
 struct row {
 	const char *packet;
@@ -31,7 +31,7 @@ struct row {
 	bool check, label;
 	bool moves;    /* the source port is another one each time: no patch is remembered */
 	double aim_ns; /* of a steered packet above an empty program; 0: none */
-	enum lane lane;
+	enum path path;
 };
 
 static const struct row rows[] = {
@@ -47,17 +47,18 @@ static const struct row rows[] = {
 };
 
 /* The slot that the order names: lanes that are judged and heard, or that of the order is not. */
-static void set_lanes(const struct bench *b, const struct row *row, const struct esc_qp_key *key)
+static void set_paths(const struct bench *b, const struct row *row, const struct esc_qp_key *key)
 {
 	struct esc_paths slot = {.peer = 1, .key = {.src = key->src, .dst = key->dst}};
 	uint32_t number = SLOT;
 
-	for (int i = 0; i < ESC_PATH_LANES_MAX; i++)
-		slot.lanes[i] = (struct esc_lane){
-			.sport = 0xc123 + i, .deadline_ns = 3000000, .standby = STANDBY};
-	if (row->lane == DEAD)
-		slot.lanes[LANE].live = (struct pathlive_lane){
-			.word_peer_ns = 9000000, .word_ns = 9000000, .unheard = PATHLIVE_UNHEARD};
+	for (int i = 0; i < ESC_PATHS_MAX; i++)
+		slot.paths[i] = (struct esc_path){
+			.sport = 0xc123 + i, .deadline_ns = 3000000, .backup = STANDBY};
+	if (row->path == DEAD)
+		slot.paths[PATH].live = (struct pathlive_path){.report_peer_ns = 9000000,
+							       .report_ns = 9000000,
+							       .unconfirmed = PATHLIVE_UNCONFIRMED};
 	bpf_map_update_elem(bpf_map__fd(b->ours->maps.paths), &number, &slot, BPF_ANY);
 }
 
@@ -72,19 +73,19 @@ static void set_state(const struct bench *b, const struct row *row, const struct
 		.steer_generation = ++generation,
 		.steer_ports = 1,
 	};
-	struct esc_steer steer = {.order = generation, .sport = row->label ? 0 : 0xc123};
+	struct esc_steer steer = {.number = generation, .sport = row->label ? 0 : 0xc123};
 	struct esc_qp_key key = frame_key(f, 0);
 	int steers = bpf_map__fd(b->ours->maps.steers);
 	uint32_t zero = 0;
 
 	if (row->label)
 		steer.flags = ESC_STEER_LABEL;
-	if (row->lane != NONE) {
-		steer.flags = ESC_STEER_LANE;
+	if (row->path != NONE) {
+		steer.flags = ESC_STEER_PATH;
 		steer.slot = SLOT;
-		steer.lane = LANE;
-		steer.sport = row->lane == OWN_PORT ? 0 : steer.sport;
-		set_lanes(b, row, &key);
+		steer.path = PATH;
+		steer.sport = row->path == OWN_PORT ? 0 : steer.sport;
+		set_paths(b, row, &key);
 	}
 	key.dest_qpn = 0x100; /* the feeder's */
 	if (state == STEERED)
@@ -155,7 +156,7 @@ static int measure(const char *peers, const struct row *row)
 	else
 		printf("     -\n");
 	/* One packet in a stretch may leave before its order is known. */
-	if (row->lane != OWN_PORT && steered_packets(&b, &f) != (uint64_t)ROUNDS * REPEAT)
+	if (row->path != OWN_PORT && steered_packets(&b, &f) != (uint64_t)ROUNDS * REPEAT)
 		printf("# %llu of %llu packets were steered\n",
 		       (unsigned long long)steered_packets(&b, &f),
 		       (unsigned long long)ROUNDS * REPEAT);

@@ -14,7 +14,7 @@
 #define SLOT 5
 #define SPORT 50000 /* of frame_build() */
 #define HOME 51000
-#define PORT(lane) (52000 + (lane))
+#define PORT(path) (52000 + (path))
 #define FAR_NS 3600000000000ull
 #define STEPS 20000
 
@@ -85,7 +85,7 @@ static void set_moment(bool due)
 {
 	struct esc_qp qp = entry_read();
 
-	qp.steer.hold_ns = FAR_NS;
+	qp.steer.flowlet_gap_ns = FAR_NS;
 	qp.steer.start_local_ns = steer_now_ns() + FAR_NS;
 	qp.steer.force_local_ns = due ? 0 : steer_now_ns() + FAR_NS;
 	entry_write(&qp);
@@ -109,55 +109,55 @@ static void slot_write(const struct esc_paths *slot)
 	bpf_map_update_elem(bpf_map__fd(w.kernel->maps.paths), &number, slot, BPF_ANY);
 }
 
-static void lane_write(uint32_t lane, const struct esc_lane *value)
+static void path_write(uint32_t path, const struct esc_path *value)
 {
 	struct esc_paths slot = slot_read();
 
-	slot.lanes[lane] = *value;
+	slot.paths[path] = *value;
 	slot_write(&slot);
 }
 
-static struct esc_lane lane_read(uint32_t lane)
+static struct esc_path path_read(uint32_t path)
 {
-	return slot_read().lanes[lane];
+	return slot_read().paths[path];
 }
 
 /* Three were sent, the peer heard none of them and said so behind the deadline. */
-static const struct pathlive_lane dead = {.word_peer_ns = 9000000,
-					  .heard_peer_ns = 1000000,
-					  .word_ns = 8000000,
+static const struct pathlive_path dead = {.report_peer_ns = 9000000,
+					  .received_peer_ns = 1000000,
+					  .report_ns = 8000000,
 					  .since_ns = 1000000,
-					  .unheard = 3};
+					  .unconfirmed = 3};
 /* As many, and nobody said anything since. */
-static const struct pathlive_lane silent = {.word_peer_ns = 1000000,
-					    .heard_peer_ns = 1000000,
-					    .word_ns = 900000,
+static const struct pathlive_path silent = {.report_peer_ns = 1000000,
+					    .received_peer_ns = 1000000,
+					    .report_ns = 900000,
 					    .since_ns = 1000000,
-					    .unheard = 30};
+					    .unconfirmed = 30};
 
-static void lane_set_live(uint32_t lane, const struct pathlive_lane *live)
+static void path_set_live(uint32_t path, const struct pathlive_path *live)
 {
-	struct esc_lane value = lane_read(lane);
+	struct esc_path value = path_read(path);
 
-	value.live = live ? *live : (struct pathlive_lane){0};
-	lane_write(lane, &value);
+	value.live = live ? *live : (struct pathlive_path){0};
+	path_write(path, &value);
 }
 
-static void lane_set_standby(uint32_t lane, uint8_t standby)
+static void path_set_backup(uint32_t path, uint8_t backup)
 {
-	struct esc_lane value = lane_read(lane);
+	struct esc_path value = path_read(path);
 
-	value.standby = standby;
-	lane_write(lane, &value);
+	value.backup = backup;
+	path_write(path, &value);
 }
 
-static void lane_trust(uint32_t lane)
+static void path_trust(uint32_t path)
 {
-	struct esc_lane value = lane_read(lane);
+	struct esc_path value = path_read(path);
 
-	value.live = (struct pathlive_lane){0};
+	value.live = (struct pathlive_path){0};
 	value.diverted_ns = 0;
-	lane_write(lane, &value);
+	path_write(path, &value);
 }
 
 /* All lanes live; 0 stands in for 1 and 2 for 0; the others have none. */
@@ -166,25 +166,25 @@ static void anew(void)
 	struct esc_qp_key key = key_of();
 	struct esc_paths slot = {.peer = 99, .key = {.src = key.src, .dst = key.dst}};
 
-	for (uint32_t i = 0; i < ESC_PATH_LANES_MAX; i++)
-		slot.lanes[i] = (struct esc_lane){
-			.deadline_ns = 3000000, .sport = PORT(i), .standby = ESC_PATH_LANE_NONE};
-	slot.lanes[1].standby = 0;
-	slot.lanes[0].standby = 2;
+	for (uint32_t i = 0; i < ESC_PATHS_MAX; i++)
+		slot.paths[i] = (struct esc_path){
+			.deadline_ns = 3000000, .sport = PORT(i), .backup = ESC_PATH_NONE};
+	slot.paths[1].backup = 0;
+	slot.paths[0].backup = 2;
 	steer_reset(&w);
 	slot_write(&slot);
 	steer_control(&w, ++generation);
 }
 
-static void give(uint16_t sport, uint8_t lane, uint64_t wait_ns)
+static void give(uint16_t sport, uint8_t path, uint64_t wait_ns)
 {
 	uint64_t when = wait_ns ? steer_now_ns() + wait_ns : 0;
-	struct esc_steer steer = {.order = ++order,
+	struct esc_steer steer = {.number = ++order,
 				  .sport = sport,
-				  .flags = lane == ESC_PATH_LANE_NONE ? 0 : ESC_STEER_LANE,
-				  .lane = lane,
+				  .flags = path == ESC_PATH_NONE ? 0 : ESC_STEER_PATH,
+				  .path = path,
 				  .slot = SLOT,
-				  .hold_ns = wait_ns,
+				  .flowlet_gap_ns = wait_ns,
 				  .start_local_ns = when,
 				  .force_local_ns = when};
 	struct esc_qp_key key = key_of();
@@ -206,34 +206,34 @@ static void is_port(uint8_t opcode, uint16_t want, const char *what)
 static void test_death(void)
 {
 	uint64_t before = steer_now_ns();
-	struct esc_lane lane;
+	struct esc_path path;
 
 	anew();
 	give(0, 1, 0);
 	is_port(SEND_MIDDLE, SPORT, "an order with a lane and no port: as it came");
-	lane_set_live(1, &silent);
+	path_set_live(1, &silent);
 	is_port(SEND_MIDDLE, SPORT, "unheard packets alone divert nobody");
-	lane_set_live(1, &dead);
+	path_set_live(1, &dead);
 	is_port(SEND_MIDDLE, PORT(0), "the very packet that finds its lane dead takes the standby");
 	is_port(ACKNOWLEDGE, PORT(0), "so does an ACK");
 	is_port(ANSWER_MIDDLE, PORT(0), "and a READ response");
-	lane = lane_read(1);
-	tap_ok(lane.diverted == 3 && lane.diverted_ns >= before &&
-		       lane.diverted_ns <= steer_now_ns() && !lane_read(0).diverted,
+	path = path_read(1);
+	tap_ok(path.diverted == 3 && path.diverted_ns >= before &&
+		       path.diverted_ns <= steer_now_ns() && !path_read(0).diverted,
 	       "the lane says since when, and how many");
-	tap_ok(entry_read().steer.moment == ESC_STEER_MOMENT_DEAD &&
-		       entry_read().steer.done_local_ns == lane.diverted_ns &&
-		       entry_read().steer.standby == 0 && entry_read().steer.sport == PORT(0) &&
-		       entry_read().steer.home_sport == 0,
+	tap_ok(entry_read().steer.trigger == ESC_STEER_TRIGGER_DEAD &&
+		       entry_read().steer.applied_local_ns == path.diverted_ns &&
+		       entry_read().steer.backup == 0 && entry_read().steer.sport == PORT(0) &&
+		       entry_read().steer.rule_sport == 0,
 	       "the queue pair's entry says so as well");
-	lane_set_live(1, NULL);
+	path_set_live(1, NULL);
 	is_port(SEND_MIDDLE, PORT(0), "it lives again: until the daemon trusts it, the standby");
 	give(HOME, 1, 0);
 	is_port(SEND_MIDDLE, PORT(0), "another order on that lane is diverted as well");
 	anew();
 	give(HOME, 1, 0);
 	is_port(SEND_MIDDLE, HOME, "an order with a lane and a port: the port");
-	lane_set_live(1, &dead);
+	path_set_live(1, &dead);
 	is_port(SEND_MIDDLE, PORT(0), "dead: the standby's port in its place");
 }
 
@@ -241,34 +241,34 @@ static void test_return(void)
 {
 	anew();
 	give(HOME, 1, 0);
-	lane_set_live(1, &dead);
+	path_set_live(1, &dead);
 	is_port(SEND_MIDDLE, PORT(0), "diverted");
-	lane_trust(1);
+	path_trust(1);
 	is_port(SEND_MIDDLE, PORT(0), "trusted again: the packet that sees it stays");
 	tap_ok(entry_read().steer.flags & ESC_QP_STEER_RETURNS &&
-		       entry_read().steer.hold_ns >= 1000000,
+		       entry_read().steer.flowlet_gap_ns >= 1000000,
 	       "and waits for a gap of a millisecond, though the order asked for none");
 	set_moment(false);
 	is_port(SEND_FIRST, PORT(0), "no gap: it stays");
 	set_moment(true);
 	is_port(SEND_MIDDLE, HOME, "its moment has come: back");
-	tap_ok(!(entry_read().steer.flags & (ESC_QP_STEER_DIVERTED | ESC_QP_STEER_WAITS)) &&
-		       entry_read().steer.moment == ESC_STEER_MOMENT_FORCED,
+	tap_ok(!(entry_read().steer.flags & (ESC_QP_STEER_DIVERTED | ESC_QP_STEER_PENDING)) &&
+		       entry_read().steer.trigger == ESC_STEER_TRIGGER_FORCED,
 	       "the entry says how");
 	give(HOME, 1, 0);
 	send_opcode(SEND_MIDDLE);
-	lane_set_live(1, &dead);
+	path_set_live(1, &dead);
 	send_opcode(SEND_MIDDLE);
-	lane_trust(1);
+	path_trust(1);
 	send_opcode(SEND_MIDDLE);
 	usleep(2000);
 	is_port(SEND_MIDDLE, HOME, "an idle gap brings it back");
-	lane_set_live(1, &dead);
+	path_set_live(1, &dead);
 	send_opcode(SEND_MIDDLE);
-	lane_trust(1);
+	path_trust(1);
 	send_opcode(SEND_MIDDLE);
 	set_moment(false);
-	lane_set_live(1, &dead);
+	path_set_live(1, &dead);
 	is_port(SEND_MIDDLE, PORT(0), "dead again while it waits: it stays");
 	set_moment(true);
 	is_port(SEND_MIDDLE, PORT(0), "and no longer waits");
@@ -276,56 +276,56 @@ static void test_return(void)
 
 static void test_standbys(void)
 {
-	struct esc_lane lane;
+	struct esc_path path;
 
 	anew();
 	give(HOME, 4, 0);
-	lane_set_live(4, &dead);
+	path_set_live(4, &dead);
 	is_port(SEND_MIDDLE, HOME, "no standby: the order's own port");
-	tap_ok(!lane_read(4).diverted_ns && !lane_read(4).diverted, "and nobody was diverted");
-	lane_set_standby(4, 6);
-	lane_set_live(6, &dead);
+	tap_ok(!path_read(4).diverted_ns && !path_read(4).diverted, "and nobody was diverted");
+	path_set_backup(4, 6);
+	path_set_live(6, &dead);
 	is_port(SEND_MIDDLE, HOME, "a dead standby: the order's own port");
-	lane_set_live(6, NULL);
+	path_set_live(6, NULL);
 	is_port(SEND_MIDDLE, PORT(6), "it lives: it is taken");
-	lane_set_standby(4, 7);
+	path_set_backup(4, 7);
 	is_port(SEND_MIDDLE, PORT(6), "another standby: who is on one that lives stays there");
-	lane_set_live(6, &dead);
+	path_set_live(6, &dead);
 	is_port(SEND_MIDDLE, PORT(7), "until it dies");
-	lane_set_live(7, &dead);
+	path_set_live(7, &dead);
 	is_port(SEND_MIDDLE, HOME, "all dead: the order's own port");
-	lane_set_live(7, NULL);
+	path_set_live(7, NULL);
 	is_port(SEND_MIDDLE, PORT(7), "and the standby as soon as it lives");
-	lane_set_standby(4, ESC_PATH_LANE_NONE);
+	path_set_backup(4, ESC_PATH_NONE);
 	is_port(SEND_MIDDLE, PORT(7), "it stays while there is no other");
-	lane_set_live(4, NULL);
-	lane_set_live(7, &dead);
+	path_set_live(4, NULL);
+	path_set_live(7, &dead);
 	is_port(SEND_MIDDLE, HOME, "its lane lives, the standby died: back at once");
-	lane = lane_read(7);
-	lane.live = (struct pathlive_lane){0};
-	lane.sport = 0;
-	lane_write(7, &lane);
-	lane_set_standby(4, 7);
-	lane_set_live(4, &dead);
+	path = path_read(7);
+	path.live = (struct pathlive_path){0};
+	path.sport = 0;
+	path_write(7, &path);
+	path_set_backup(4, 7);
+	path_set_live(4, &dead);
 	is_port(SEND_MIDDLE, HOME, "a standby without a port is none");
-	lane_set_standby(4, 16);
+	path_set_backup(4, 16);
 	is_port(SEND_MIDDLE, HOME, "nor is one that cannot be");
 }
 
 static void test_slots(void)
 {
 	struct esc_paths slot;
-	struct esc_lane lane;
+	struct esc_path path;
 
 	anew();
 	give(HOME, 1, 0);
-	lane = lane_read(1);
-	lane.live = dead;
-	lane.deadline_ns = 0;
-	lane_write(1, &lane);
+	path = path_read(1);
+	path.live = dead;
+	path.deadline_ns = 0;
+	path_write(1, &path);
 	is_port(SEND_MIDDLE, HOME, "without a deadline nothing is judged");
-	lane.deadline_ns = 3000000;
-	lane_write(1, &lane);
+	path.deadline_ns = 3000000;
+	path_write(1, &path);
 	slot = slot_read();
 	slot.peer = 0;
 	slot_write(&slot);
@@ -345,11 +345,11 @@ static void test_slots(void)
 	is_port(SEND_MIDDLE, HOME, "and goes back at its moment");
 	{
 		struct esc_qp_key key = key_of();
-		struct esc_steer steer = {.order = ++order,
+		struct esc_steer steer = {.number = ++order,
 					  .sport = HOME,
-					  .flags = ESC_STEER_LANE,
+					  .flags = ESC_STEER_PATH,
 					  .slot = ESC_PATH_SLOTS_MAX,
-					  .lane = 255};
+					  .path = 255};
 
 		steer_order(&w, &key, &steer);
 		steer_control(&w, ++generation);
@@ -361,7 +361,7 @@ static void test_orders(void)
 {
 	anew();
 	give(0, 1, 0);
-	lane_set_live(1, &dead);
+	path_set_live(1, &dead);
 	is_port(SEND_MIDDLE, PORT(0), "diverted");
 	give(PORT(9), 9, FAR_NS);
 	is_port(SEND_MIDDLE, PORT(0), "an order for another lane waits on the standby");
@@ -372,18 +372,18 @@ static void test_orders(void)
 	anew();
 	give(HOME, 4, 0);
 	send_opcode(SEND_MIDDLE);
-	lane_set_live(4, &dead);
+	path_set_live(4, &dead);
 	give(PORT(9), 9, FAR_NS);
 	is_port(SEND_MIDDLE, PORT(9), "nothing waits on a path that is dead");
-	tap_ok(entry_read().steer.moment == ESC_STEER_MOMENT_DEAD &&
-		       entry_read().steer.done == order,
+	tap_ok(entry_read().steer.trigger == ESC_STEER_TRIGGER_DEAD &&
+		       entry_read().steer.applied == order,
 	       "the entry says why");
 	give(PORT(9), 8, FAR_NS);
 	send_opcode(SEND_MIDDLE);
-	tap_ok(entry_read().steer.done == order && entry_read().steer.lane == 8,
+	tap_ok(entry_read().steer.applied == order && entry_read().steer.path == 8,
 	       "an order that changes no port waits for nothing");
-	give(0, ESC_PATH_LANE_NONE, 0);
-	lane_set_live(8, &dead);
+	give(0, ESC_PATH_NONE, 0);
+	path_set_live(8, &dead);
 	is_port(SEND_MIDDLE, SPORT, "an order without a lane follows none");
 }
 
@@ -414,7 +414,7 @@ static void into_standby(void)
 {
 	anew();
 	give(HOME, 1, 0);
-	lane_set_live(1, &dead);
+	path_set_live(1, &dead);
 	is_port(SEND_MIDDLE, PORT(0), "diverted");
 }
 
@@ -428,7 +428,7 @@ static void into_order_on_standby(void)
 static void into_return(void)
 {
 	into_standby();
-	lane_trust(1);
+	path_trust(1);
 	send_opcode(SEND_MIDDLE);
 	set_moment(false);
 	is_port(SEND_MIDDLE, PORT(0), "a return waits");
@@ -437,8 +437,8 @@ static void into_return(void)
 static void into_nowhere(void)
 {
 	into_move();
-	lane_set_standby(1, ESC_PATH_LANE_NONE);
-	lane_set_live(1, &dead);
+	path_set_backup(1, ESC_PATH_NONE);
+	path_set_live(1, &dead);
 	is_port(SEND_MIDDLE, HOME, "dead, and nobody stands in");
 }
 
@@ -464,7 +464,7 @@ static void test_silence(void)
 
 	for (size_t i = 0; i < sizeof(into) / sizeof(into[0]); i++) {
 		into[i]();
-		beat(steer_now_ns() - ESC_HEARTBEAT_DEAD_NS - 1000000);
+		beat(steer_now_ns() - ESC_HEARTBEAT_TIMEOUT_NS - 1000000);
 		is_port(SEND_MIDDLE, SPORT, "2 s without a heartbeat: as it came");
 		tap_ok(entry_read().steer.flags == ESC_QP_STEER_LAPSED, "and no lane is followed");
 		set_moment(true);
@@ -472,7 +472,7 @@ static void test_silence(void)
 		beat(steer_now_ns());
 		is_port(SEND_MIDDLE, SPORT,
 			"the heart beats again: the old order stays without force");
-		give(HOME, ESC_PATH_LANE_NONE, 0);
+		give(HOME, ESC_PATH_NONE, 0);
 		is_port(SEND_MIDDLE, HOME, "and a new one has it");
 	}
 }
@@ -480,10 +480,10 @@ static void test_silence(void)
 static void test_label(void)
 {
 	struct esc_qp_key key;
-	struct esc_steer steer = {.order = ++order,
+	struct esc_steer steer = {.number = ++order,
 				  .flow_label = 0xabcde,
-				  .flags = ESC_STEER_LABEL | ESC_STEER_LANE,
-				  .lane = 1,
+				  .flags = ESC_STEER_LABEL | ESC_STEER_PATH,
+				  .path = 1,
 				  .slot = SLOT};
 
 	ip = 6;
@@ -492,7 +492,7 @@ static void test_label(void)
 	steer_order(&w, &key, &steer);
 	steer_control(&w, ++generation);
 	send_opcode(SEND_MIDDLE);
-	lane_set_live(1, &dead);
+	path_set_live(1, &dead);
 	send_opcode(SEND_MIDDLE);
 	tap_ok(entry_read().steer.sport == PORT(0) &&
 		       entry_read().steer.flags & ESC_QP_STEER_LABEL && !entry_read().steer.refused,
@@ -507,64 +507,64 @@ static void test_label(void)
 /* What the rules say, told by ports and lanes rather than by flags. */
 static struct model {
 	bool given; /* an order that the packets have not heard of */
-	int given_sport, given_lane;
+	int given_sport, given_path;
 	bool any;	/* an order is in force */
-	int home, lane; /* lane: NOTHING for none */
-	int standby;	/* lane that it is on; NOTHING: at home */
+	int home, path; /* lane: NOTHING for none */
+	int backup;	/* lane that it is on; NOTHING: at home */
 	int standby_port;
 	enum { WAIT_NOTHING, WAIT_ORDER, WAIT_RETURN } waits;
-	int next_sport, next_lane;
+	int next_sport, next_path;
 	bool due;
 } m;
 
-static bool model_dead(const struct esc_lane *lane)
+static bool model_dead(const struct esc_path *path)
 {
-	return lane->deadline_ns && lane->live.unheard == dead.unheard;
+	return path->deadline_ns && path->live.unconfirmed == dead.unconfirmed;
 }
 
 static int model_port(void)
 {
-	return m.standby == NOTHING ? m.home : m.standby_port;
+	return m.backup == NOTHING ? m.home : m.standby_port;
 }
 
 static void model_arrive(void)
 {
 	m.home = m.next_sport;
-	m.lane = m.next_lane;
-	m.standby = NOTHING;
+	m.path = m.next_path;
+	m.backup = NOTHING;
 	m.waits = WAIT_NOTHING;
 	m.any = true;
 }
 
-static bool model_lives(const struct esc_paths *slot, int lane)
+static bool model_lives(const struct esc_paths *slot, int path)
 {
-	return slot->lanes[lane].sport && !model_dead(&slot->lanes[lane]);
+	return slot->paths[path].sport && !model_dead(&slot->paths[path]);
 }
 
 /* The lane is dead, or not trusted. */
 static void model_divert(struct esc_paths *slot)
 {
-	struct esc_lane *lane = &slot->lanes[m.lane];
-	int standby = m.standby;
+	struct esc_path *path = &slot->paths[m.path];
+	int backup = m.backup;
 
 	if (m.waits == WAIT_RETURN)
 		m.waits = WAIT_NOTHING;
-	if (standby == NOTHING || !model_lives(slot, standby) ||
-	    slot->lanes[standby].sport != m.standby_port)
-		standby = lane->standby < 16 && model_lives(slot, lane->standby) ? lane->standby
-										 : NOTHING;
-	if (standby == NOTHING) {
-		if (m.standby == NOTHING && !model_dead(lane))
+	if (backup == NOTHING || !model_lives(slot, backup) ||
+	    slot->paths[backup].sport != m.standby_port)
+		backup = path->backup < 16 && model_lives(slot, path->backup) ? path->backup
+									      : NOTHING;
+	if (backup == NOTHING) {
+		if (m.backup == NOTHING && !model_dead(path))
 			return;
 		if (m.waits == WAIT_ORDER)
 			model_arrive();
-		m.standby = NOTHING;
+		m.backup = NOTHING;
 		return;
 	}
-	m.standby = standby;
-	m.standby_port = slot->lanes[standby].sport;
-	lane->diverted++;
-	lane->diverted_ns = 1; /* some time */
+	m.backup = backup;
+	m.standby_port = slot->paths[backup].sport;
+	path->diverted++;
+	path->diverted_ns = 1; /* some time */
 }
 
 /* The port of the next packet; @slot as it is, and then as it is left. */
@@ -574,71 +574,71 @@ static int model_step(struct esc_paths *slot, bool slot_ours)
 		m.given = false;
 		m.waits = WAIT_ORDER;
 		m.next_sport = m.given_sport;
-		m.next_lane = m.given_lane;
+		m.next_path = m.given_path;
 		m.due = false;
 	}
 	if (m.waits != WAIT_NOTHING && (m.due || m.next_sport == model_port()))
 		model_arrive();
-	if (m.any && m.lane != NOTHING) {
-		struct esc_lane *lane = &slot->lanes[m.lane];
+	if (m.any && m.path != NOTHING) {
+		struct esc_path *path = &slot->paths[m.path];
 
-		if (slot_ours && (lane->diverted_ns || model_dead(lane))) {
+		if (slot_ours && (path->diverted_ns || model_dead(path))) {
 			model_divert(slot);
-		} else if (m.standby != NOTHING && m.waits == WAIT_NOTHING) {
+		} else if (m.backup != NOTHING && m.waits == WAIT_NOTHING) {
 			m.waits = WAIT_RETURN;
 			m.next_sport = m.home;
-			m.next_lane = m.lane;
+			m.next_path = m.path;
 			m.due = false;
 		}
 	}
 	return m.any && model_port() ? model_port() : SPORT;
 }
 
-static void random_lane(struct esc_paths *slot)
+static void random_path(struct esc_paths *slot)
 {
-	struct esc_lane *lane = &slot->lanes[steer_below(5)];
+	struct esc_path *path = &slot->paths[steer_below(5)];
 
 	switch (steer_below(7)) {
 	case 0:
 	case 1:
-		lane->live = dead;
+		path->live = dead;
 		break;
 	case 2:
-		lane->live = steer_below(2) ? silent : (struct pathlive_lane){0};
+		path->live = steer_below(2) ? silent : (struct pathlive_path){0};
 		break;
 	case 3:
-		lane->diverted_ns = 0;
+		path->diverted_ns = 0;
 		if (steer_below(4))
-			lane->live = (struct pathlive_lane){0};
+			path->live = (struct pathlive_path){0};
 		break;
 	case 4:
-		lane->standby = steer_below(6) ? steer_below(5) : ESC_PATH_LANE_NONE;
+		path->backup = steer_below(6) ? steer_below(5) : ESC_PATH_NONE;
 		break;
 	case 5:
-		lane->sport = steer_below(4) ? PORT(lane - slot->lanes) + 100 * steer_below(2) : 0;
+		path->sport = steer_below(4) ? PORT(path - slot->paths) + 100 * steer_below(2) : 0;
 		break;
 	default:
-		lane->deadline_ns = steer_below(3) ? 3000000 : 0;
+		path->deadline_ns = steer_below(3) ? 3000000 : 0;
 	}
 }
 
 static void random_order(void)
 {
 	m.given = true;
-	m.given_lane = steer_below(6) ? (int)steer_below(5) : NOTHING;
+	m.given_path = steer_below(6) ? (int)steer_below(5) : NOTHING;
 	m.given_sport = steer_below(3) ? PORT(steer_below(6)) : 0;
-	give(m.given_sport, m.given_lane == NOTHING ? ESC_PATH_LANE_NONE : m.given_lane, FAR_NS);
+	give(m.given_sport, m.given_path == NOTHING ? ESC_PATH_NONE : m.given_path, FAR_NS);
 }
 
 static bool same_slot(const struct esc_paths *have, const struct esc_paths *want)
 {
-	for (int i = 0; i < ESC_PATH_LANES_MAX; i++)
-		if (have->lanes[i].diverted != want->lanes[i].diverted ||
-		    !have->lanes[i].diverted_ns != !want->lanes[i].diverted_ns) {
+	for (int i = 0; i < ESC_PATHS_MAX; i++)
+		if (have->paths[i].diverted != want->paths[i].diverted ||
+		    !have->paths[i].diverted_ns != !want->paths[i].diverted_ns) {
 			printf("# lane %d: %llu diverted (must be %llu), since %llu\n", i,
-			       (unsigned long long)have->lanes[i].diverted,
-			       (unsigned long long)want->lanes[i].diverted,
-			       (unsigned long long)have->lanes[i].diverted_ns);
+			       (unsigned long long)have->paths[i].diverted,
+			       (unsigned long long)want->paths[i].diverted,
+			       (unsigned long long)have->paths[i].diverted_ns);
 			return false;
 		}
 	return true;
@@ -651,12 +651,12 @@ static uint32_t run_random(uint32_t steps, uint32_t *diverted)
 	uint32_t done;
 	int port, got;
 
-	m = (struct model){.lane = NOTHING, .standby = NOTHING};
+	m = (struct model){.path = NOTHING, .backup = NOTHING};
 	anew();
 	for (done = 0; done < steps; done++) {
 		slot = slot_read();
 		if (!steer_below(3))
-			random_lane(&slot);
+			random_path(&slot);
 		if (!steer_below(20))
 			slot.peer = steer_below(6) ? 99 : 0;
 		if (!steer_below(20))
@@ -672,11 +672,11 @@ static uint32_t run_random(uint32_t steps, uint32_t *diverted)
 		port = model_step(&slot,
 				  slot.peer && slot.key.src.bytes[15] == key_of().src.bytes[15]);
 		got = send_opcode(opcodes[steer_below(4)]);
-		*diverted += m.standby != NOTHING;
+		*diverted += m.backup != NOTHING;
 		struct esc_paths have = slot_read();
 		if (got != port || !same_slot(&have, &slot)) {
 			printf("# step %u: port %d, must be %d (lane %d, home %d, standby %d)\n",
-			       done, got, port, m.lane, m.home, m.standby);
+			       done, got, port, m.path, m.home, m.backup);
 			break;
 		}
 	}

@@ -99,14 +99,14 @@ static int path_break(uint16_t port)
 
 /* --- what leaves --- */
 
-static void send_request(int lane)
+static void send_request(int path)
 {
 	static uint32_t sequence;
-	struct path_plan plan = {.target = PEER, .lane = lane, .sequence = ++sequence};
+	struct path_plan plan = {.target = PEER, .path = path, .sequence = ++sequence};
 	struct frame f;
 
 	path_build(&f, &plan);
-	if (send(sockets[lane], f.data + probe_bth(&f), Q_END, 0) != Q_END)
+	if (send(sockets[path], f.data + probe_bth(&f), Q_END, 0) != Q_END)
 		printf("# a request was not sent: %s\n", strerror(errno));
 }
 
@@ -174,18 +174,18 @@ static uint32_t rounds_until(uint16_t port)
 
 /* --- the story --- */
 
-static bool lanes_make(void)
+static bool paths_make(void)
 {
 	struct esc_path_key way = {.src = address_of(1), .dst = address_of(2)};
 	struct esc_paths slot = {.peer = PEER, .key = way};
-	struct esc_steer steer = {.order = 1, .flags = ESC_STEER_LANE, .slot = SLOT, .lane = 0};
+	struct esc_steer steer = {.number = 1, .flags = ESC_STEER_PATH, .slot = SLOT, .path = 0};
 	struct esc_qp_key key = {.src = way.src, .dst = way.dst, .dest_qpn = 7};
 	size_t bytes = sizeof(*slots) * ESC_PATH_SLOTS_MAX;
 
 	for (int i = 0; i < 2; i++)
-		slot.lanes[i] = (struct esc_lane){.sport = OWN_PORT + i,
+		slot.paths[i] = (struct esc_path){.sport = OWN_PORT + i,
 						  .deadline_ns = 20000000,
-						  .standby = i ? ESC_PATH_LANE_NONE : 1};
+						  .backup = i ? ESC_PATH_NONE : 1};
 	slots = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, receipt_fd(&a.p.r, "paths"),
 		     0);
 	if (slots == MAP_FAILED)
@@ -198,40 +198,40 @@ static bool lanes_make(void)
 
 static void test_silence(void)
 {
-	const struct esc_lane *lane = slots[SLOT].lanes;
+	const struct esc_path *path = slots[SLOT].paths;
 	uint64_t until;
 	int broken;
 
-	tap_ok(rounds_until(OWN_PORT) && lane[0].replies && lane[1].replies,
+	tap_ok(rounds_until(OWN_PORT) && path[0].replies && path[1].replies,
 	       "lanes are probed and answered, data leaves as it came");
 	broken = path_break(0);
 	until = now_ns() + 100000000;
 	while (now_ns() < until)
 		round_once();
-	tap_ok(lane[0].live.unheard > 3 && lane[1].live.unheard > 3 && !lane[0].diverted_ns,
+	tap_ok(path[0].live.unconfirmed > 3 && path[1].live.unconfirmed > 3 && !path[0].diverted_ns,
 	       "100 ms of silence on all lanes, five deadlines: nobody is diverted");
 	close(broken);
-	tap_ok(rounds_until(OWN_PORT) && !lane[0].diverted_ns,
+	tap_ok(rounds_until(OWN_PORT) && !path[0].diverted_ns,
 	       "and the first packet behind it takes its own port");
 }
 
 static void test_death(void)
 {
-	struct esc_lane *lane = slots[SLOT].lanes;
+	struct esc_path *path = slots[SLOT].paths;
 	uint64_t broken_ns = now_ns();
 	int broken = path_break(OWN_PORT);
 	uint32_t rounds = rounds_until(STANDBY_PORT);
 
-	tap_ok(rounds > 1 && lane[0].diverted && lane[0].diverted_ns >= broken_ns + 20000000,
+	tap_ok(rounds > 1 && path[0].diverted && path[0].diverted_ns >= broken_ns + 20000000,
 	       "one path dies: data leaves by the standby, its ICRC right, once the deadline is "
 	       "over");
 	printf("# after %u rounds, %.1f ms\n", rounds, (now_ns() - broken_ns) / 1e6);
 	close(broken);
 	for (int i = 0; i < 20; i++)
 		round_once();
-	tap_ok(round_once() == STANDBY_PORT && !lane[0].live.unheard,
+	tap_ok(round_once() == STANDBY_PORT && !path[0].live.unconfirmed,
 	       "it lives again: data stays until the daemon says so");
-	__atomic_store_n(&lane[0].diverted_ns, 0, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&path[0].diverted_ns, 0, __ATOMIC_SEQ_CST);
 	tap_ok(rounds_until(OWN_PORT), "then it goes back");
 	tap_ok(probe_reason_is(&b.p.r.w, WORLD_XDP, -1, 0), "nothing was refused");
 }
@@ -247,7 +247,7 @@ static bool begin(pid_t other)
 		return false;
 	}
 	wire = open_wire("pv1");
-	if (wire < 0 || !host_attach(&a, "pv0") || !lanes_make())
+	if (wire < 0 || !host_attach(&a, "pv0") || !paths_make())
 		return tap_ok(false, "programs, sockets and lanes are there");
 	for (int i = 0; i < 2; i++)
 		sockets[i] = pair_open_socket(4, MARK, OWN_PORT + i);

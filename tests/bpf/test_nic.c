@@ -81,7 +81,7 @@ static void set_receiver(const struct frame *inner, bool four)
 	struct esc_address src, dst, a;
 
 	addresses_of(inner, &src, &dst);
-	clear_map(map_fd(nic_homes), 16);
+	clear_map(map_fd(nic_local), 16);
 	clear_map(map_fd(nic_peers), 16);
 	set_home(&dst, four ? "10.8.0.1" : "fd08::1", four ? "10.8.0.2" : "fd08::2", ESC_NIC_PAIRED,
 		 9000);
@@ -211,7 +211,7 @@ static void run_way(const struct way_case *c, bool four)
 		.ip = four ? 4 : 6, .opcode = 0x04, .payload = 256, .source_host = 3};
 	char from[16], to[16];
 	struct frame f, got, must;
-	struct esc_nic_way_key key;
+	struct esc_nic_route_key key;
 	struct esc_address a;
 	int verdict;
 
@@ -224,9 +224,9 @@ static void run_way(const struct way_case *c, bool four)
 		set_peer(&key.dst, four ? "10.8.0.1" : "fd08::1", four ? "10.8.0.2" : "fd08::2",
 			 HOME_ID, now_ns() + 1000000000);
 	if (c->usable >= 0) {
-		struct esc_nic_ways ways = {.usable = c->usable};
+		struct esc_nic_routes ways = {.usable = c->usable};
 
-		bpf_map_update_elem(map_fd(nic_ways), &key, &ways, BPF_ANY);
+		bpf_map_update_elem(map_fd(nic_routes), &key, &ways, BPF_ANY);
 	}
 	must = f;
 	snprintf(from, sizeof(from), four ? "10.9.0.%d" : "fd09::%d", c->from);
@@ -405,7 +405,7 @@ static void build_probe(struct frame *f, const char *from, const char *to, uint8
 	struct esc_address a = address_of(from), b = address_of(to);
 
 	if (subject) {
-		probe.flags = ESC_NIC_SAYS_DEAD;
+		probe.flags = ESC_NIC_REPORTS_DEAD;
 		probe.subject = address_of(subject);
 	}
 	frame_build(f, &plan);
@@ -457,15 +457,15 @@ static void test_dummy(void)
 	struct frame_plan plan = {.ip = 4, .opcode = 0x04, .payload = 64, .source_host = 3};
 	struct frame f, got, must;
 	struct esc_address src, dst;
-	struct esc_nic_home home;
+	struct esc_nic_local home;
 
 	frame_build(&f, &plan);
 	addresses_of(&f, &src, &dst);
 	set_receiver(&f, true);
-	bpf_map_lookup_elem(map_fd(nic_homes), &dst, &home);
+	bpf_map_lookup_elem(map_fd(nic_local), &dst, &home);
 	home.flags |= ESC_NIC_DUMMY;
 	home.deliver_ifindex = SECOND_IFINDEX;
-	bpf_map_update_elem(map_fd(nic_homes), &dst, &home, BPF_ANY);
+	bpf_map_update_elem(map_fd(nic_local), &dst, &home, BPF_ANY);
 	set_word(ESC_NIC_HAS_DUMMY, 0, -FRESH);
 	must = f;
 	memcpy(must.data, deliver_mac, 6);
@@ -505,7 +505,7 @@ static void test_counting(void)
 	};
 	struct frame inner, f, got;
 	struct esc_address src, dst;
-	struct esc_nic_home home;
+	struct esc_nic_local home;
 	uint32_t slot = 2;
 
 	for (uint32_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -518,9 +518,9 @@ static void test_counting(void)
 		frame_build(&inner, &plan);
 		set_receiver(&inner, true);
 		addresses_of(&inner, &src, &dst);
-		bpf_map_lookup_elem(map_fd(nic_homes), &dst, &home);
+		bpf_map_lookup_elem(map_fd(nic_local), &dst, &home);
 		home.deliver_ifindex = cases[i].dummy ? SECOND_IFINDEX : IFINDEX;
-		bpf_map_update_elem(map_fd(nic_homes), &dst, &home, BPF_ANY);
+		bpf_map_update_elem(map_fd(nic_local), &dst, &home, BPF_ANY);
 		f = inner;
 		wrap(&f, "10.9.0.2", "10.8.0.2", PORT);
 		run(in_fd, &f, &got);
@@ -531,10 +531,10 @@ static void test_counting(void)
 
 static uint32_t changes(void)
 {
-	struct esc_nic_word word = {};
+	struct esc_nic_control word = {};
 	uint32_t zero = 0;
 
-	bpf_map_lookup_elem(map_fd(nic_word), &zero, &word);
+	bpf_map_lookup_elem(map_fd(nic_control), &zero, &word);
 	return word.changes;
 }
 

@@ -11,18 +11,18 @@
 static bool keeps(int fd, const struct frame *f, uint32_t qpn)
 {
 	uint32_t total = frame_is_ipv6(f) ? 40 + frame_get16(f, 18) : frame_get16(f, 16);
-	struct esc_nic_kept_key key = {.qpn = htonl(qpn)};
+	struct esc_nic_retained_key key = {.qpn = htonl(qpn)};
 	struct esc_nic_request value = {};
 
 	addresses_of(f, &key.src, &key.dst);
-	return !bpf_map_lookup_elem(fd, &key, &value) && value.kept.begun == value.kept.ended &&
-	       value.kept.bytes == total && value.kept.sent_ktime_ns &&
-	       !memcmp(value.packet, f->data + 14, total);
+	return !bpf_map_lookup_elem(fd, &key, &value) &&
+	       value.retained.begun == value.retained.ended && value.retained.bytes == total &&
+	       value.retained.sent_ktime_ns && !memcmp(value.packet, f->data + 14, total);
 }
 
 static bool keeps_none(void)
 {
-	struct esc_nic_kept_key key;
+	struct esc_nic_retained_key key;
 
 	return bpf_map_get_next_key(map_fd(nic_acks), NULL, &key) &&
 	       bpf_map_get_next_key(map_fd(nic_requests), NULL, &key);
@@ -30,8 +30,8 @@ static bool keeps_none(void)
 
 static void forget(void)
 {
-	clear_map(map_fd(nic_acks), sizeof(struct esc_nic_kept_key));
-	clear_map(map_fd(nic_requests), sizeof(struct esc_nic_kept_key));
+	clear_map(map_fd(nic_acks), sizeof(struct esc_nic_retained_key));
+	clear_map(map_fd(nic_requests), sizeof(struct esc_nic_retained_key));
 }
 
 static const struct keep_case {
@@ -111,7 +111,7 @@ static void test_keep_more(void)
 	run(out_fd, &f, &got);
 	tap_ok(keeps(map_fd(nic_requests), &f, 0x1234), "and the next, shorter one in its place");
 	keep_frame(write, true, 1024, &f);
-	clear_map(map_fd(nic_homes), 16);
+	clear_map(map_fd(nic_local), 16);
 	forget();
 	run(out_fd, &f, &got);
 	tap_ok(keeps_none(), "an address that is not protected: nothing is kept");
@@ -119,13 +119,13 @@ static void test_keep_more(void)
 	set_word(ESC_NIC_ON, 0, FRESH);
 	run(out_fd, &f, &got);
 	tap_ok(keeps_none(), "not asked to: nothing is kept");
-	set_word(ESC_NIC_ON | ESC_NIC_KEEPS, 0, FRESH);
+	set_word(ESC_NIC_ON | ESC_NIC_RETAIN, 0, FRESH);
 	forget();
 }
 
 static uint32_t kept_requests(void)
 {
-	struct esc_nic_kept_key key, *before = NULL;
+	struct esc_nic_retained_key key, *before = NULL;
 	uint32_t count = 0;
 
 	for (; !bpf_map_get_next_key(map_fd(nic_requests), before, &key); before = &key)
@@ -183,7 +183,7 @@ static void test_look(void)
 	char frame[64] = {0};
 	LIBBPF_OPTS(bpf_test_run_opts, o, .data_in = frame, .data_size_in = sizeof(frame),
 		    .ctx_in = &context, .ctx_size_in = sizeof(context), .repeat = 1);
-	int fd = bpf_program__fd(kernel->progs.esc_nic_look);
+	int fd = bpf_program__fd(kernel->progs.esc_nic_carrier);
 
 	tap_ok(!bpf_prog_test_run_opts(fd, &o) && !o.retval,
 	       "a look at a device that is up says so");
@@ -193,7 +193,7 @@ static void test_look(void)
 
 static void test_keep(void)
 {
-	set_word(ESC_NIC_ON | ESC_NIC_KEEPS, 0, FRESH);
+	set_word(ESC_NIC_ON | ESC_NIC_RETAIN, 0, FRESH);
 	for (size_t i = 0; i < sizeof(keep_cases) / sizeof(keep_cases[0]); i++) {
 		run_keep(&keep_cases[i], true);
 		run_keep(&keep_cases[i], false);

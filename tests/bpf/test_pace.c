@@ -24,7 +24,7 @@ static const struct pause_rule usual = {
 	.hold_max_ns = 400 * MS,
 	.quantum_ns = 10 * MS,
 	.credit_ns = 1000,
-	.blind_ns = 10000 * MS,
+	.no_feedback_ns = 10000 * MS,
 	.weight = PAUSE_WEIGHT_ONE,
 	.gain = PAUSE_GAIN_ONE,
 	.flags = PAUSE_RATE,
@@ -51,7 +51,7 @@ static void reset(struct receipt_world *w, const struct pause_rule *rule)
 {
 	receipt_reset(w);
 	receipt_forget(w, "qp_pace");
-	receipt_forget(w, "pace_orders");
+	receipt_forget(w, "pace_assigned");
 	set_rule(w, 0, rule);
 	set_word(w, 1, -1, 0);
 	w->word.flags |= ESC_CONTROL_PACE;
@@ -206,7 +206,7 @@ static void test_alive(struct receipt_world *w)
 	slow.start_Bps = slow.floor_Bps = 1000;
 	reset(w, &slow);
 	receipt_refresh(w, 1900 * MS, 0);
-	until = w->word.heartbeat_local_ns + ESC_HEARTBEAT_DEAD_NS;
+	until = w->word.heartbeat_local_ns + ESC_HEARTBEAT_TIMEOUT_NS;
 	for (uint32_t psn = 1; psn < 10; psn++) {
 		uint64_t one = send_one(w, 4, SEND_MIDDLE, psn);
 
@@ -278,7 +278,7 @@ static void test_foreign(struct receipt_world *w)
 static void test_class(struct receipt_world *w)
 {
 	struct esc_qp_key key = data_key(w, 4, ESC_DIRECTION_TX);
-	struct esc_pace_order order = {.class = 7};
+	struct esc_pace_assignment order = {.class = 7};
 	struct frame f;
 
 	reset(w, &usual);
@@ -293,13 +293,13 @@ static void test_class(struct receipt_world *w)
 					     .source_host = PEER_HOST});
 	send_frame(w, &f, 0);
 	tap_ok(IS(state_of(w, 4).class, 5) && IS(state_of(w, 4).dscp, 26), "a class by DSCP");
-	bpf_map_update_elem(receipt_fd(w, "pace_orders"), &key, &order, BPF_ANY);
+	bpf_map_update_elem(receipt_fd(w, "pace_assigned"), &key, &order, BPF_ANY);
 	send_frame(w, &f, 0);
 	tap_ok(IS(state_of(w, 4).class, 5), "an order is not asked for with each packet");
 	set_word(w, 3, 26, 5);
 	send_frame(w, &f, 0);
 	tap_ok(IS(state_of(w, 4).class, 7), "but when the generation is another one");
-	receipt_forget(w, "pace_orders");
+	receipt_forget(w, "pace_assigned");
 	set_word(w, 4, -1, 0);
 	send_frame(w, &f, 0);
 	tap_ok(IS(state_of(w, 4).class, 0), "and none is class 0");
@@ -309,14 +309,14 @@ static void test_class(struct receipt_world *w)
 
 #define OWN_SPORT 50000 /* of data_build() */
 
-static void set_lanes(struct receipt_world *w, const struct esc_lane lanes[2])
+static void set_paths(struct receipt_world *w, const struct esc_path paths[2])
 {
 	static struct esc_paths slot;
 	struct esc_qp_key key = data_key(w, 4, ESC_DIRECTION_TX);
 	uint32_t number = 2;
 
 	slot = (struct esc_paths){.peer = PEER, .key = {key.src, key.dst}};
-	memcpy(slot.lanes, lanes, 2 * sizeof(*lanes));
+	memcpy(slot.paths, paths, 2 * sizeof(*paths));
 	bpf_map_update_elem(receipt_fd(w, "paths"), &number, &slot, BPF_ANY);
 	bpf_map_update_elem(receipt_fd(w, "path_slots"), &slot.key, &number, BPF_ANY);
 }
@@ -339,7 +339,7 @@ static void steer_to(struct receipt_world *w, uint16_t sport)
 
 static void test_floor(struct receipt_world *w)
 {
-	struct esc_lane lanes[2] = {{.sport = OWN_SPORT, .floor_ns = 30001},
+	struct esc_path paths[2] = {{.sport = OWN_SPORT, .floor_ns = 30001},
 				    {.sport = 50001, .floor_ns = 70001}};
 	struct esc_qp_key key = data_key(w, 4, ESC_DIRECTION_TX);
 	struct esc_path_key way = {key.src, key.dst};
@@ -347,7 +347,7 @@ static void test_floor(struct receipt_world *w)
 
 	reset(w, &usual);
 	tap_ok(IS(floor_after(w, 1), 0), "no lanes: a flow knows no floor");
-	set_lanes(w, lanes);
+	set_paths(w, paths);
 	tap_ok(IS(floor_after(w, 1), 0) && IS(floor_after(w, 2), 30001),
 	       "its lane's floor, when it is told to ask");
 	reset(w, &usual);
@@ -362,12 +362,12 @@ static void test_floor(struct receipt_world *w)
 	tap_ok(IS(floor_after(w, 3), 70001), "on another lane it is that one's");
 	w->word.flags &= ~ESC_CONTROL_STEER;
 	receipt_refresh(w, 0, 0);
-	lanes[0].sport = 50002;
-	set_lanes(w, lanes);
+	paths[0].sport = 50002;
+	set_paths(w, paths);
 	reset(w, &usual);
 	tap_ok(IS(floor_after(w, 4), 70001), "of a port that is no lane, the longest");
-	lanes[1].floor_ns = 0;
-	set_lanes(w, lanes);
+	paths[1].floor_ns = 0;
+	set_paths(w, paths);
 	reset(w, &usual);
 	tap_ok(IS(floor_after(w, 5), 30001), "of those that are known");
 	/* Its newest packet left 11 s ago: as if it had rested. */
@@ -381,7 +381,7 @@ static void test_floor(struct receipt_world *w)
 
 /* --- a receipt's delay --- */
 
-static int take(struct receipt_world *w, const struct esc_sent_note *note, int64_t delay_ns,
+static int take(struct receipt_world *w, const struct esc_tx_record *note, int64_t delay_ns,
 		uint32_t bound_ns, uint8_t flags)
 {
 	struct receipt_plan plan = {
@@ -407,7 +407,7 @@ static int take(struct receipt_world *w, const struct esc_sent_note *note, int64
 }
 
 /* PSN 16, sampled and held; its departure. */
-static struct esc_sent_note held_note(struct receipt_world *w, uint64_t *departure)
+static struct esc_tx_record held_note(struct receipt_world *w, uint64_t *departure)
 {
 	struct esc_qp_sent sent;
 
@@ -416,7 +416,7 @@ static struct esc_sent_note held_note(struct receipt_world *w, uint64_t *departu
 		send_one(w, 4, SEND_MIDDLE, psn);
 	*departure = send_one(w, 4, SEND_MIDDLE, 16);
 	sent_read(w, 4, &sent);
-	return sent.notes[ESC_SENT_INDEX(16)];
+	return sent.records[ESC_TX_RECORD_INDEX(16)];
 }
 
 /* An empty path takes nothing: what comes next is all queue. */
@@ -431,7 +431,7 @@ static void know_floor(struct receipt_world *w)
 
 static void test_note(struct receipt_world *w)
 {
-	struct esc_sent_note note;
+	struct esc_tx_record note;
 	struct esc_qp_pace state;
 	uint64_t departure;
 
@@ -439,7 +439,7 @@ static void test_note(struct receipt_world *w)
 	state = state_of(w, 4);
 	tap_ok(departure && IS(note.tx_ktime_ns, departure) &&
 		       IS(note.tx_fabric_ns, departure + FABRIC_AHEAD_NS) &&
-		       IS(note.psn, 16 | ESC_SENT_PACED) &&
+		       IS(note.psn, 16 | ESC_TX_RECORD_PACED) &&
 		       IS(note.mark.bytes, (uint32_t)state.flow.bytes) &&
 		       IS(note.mark.paused_ns, 0) && note.mark.ahead_ns > 0,
 	       "a held packet's note is of when it leaves, with what the law knew then");
@@ -447,7 +447,7 @@ static void test_note(struct receipt_world *w)
 
 static void test_sample(struct receipt_world *w)
 {
-	struct esc_sent_note note;
+	struct esc_tx_record note;
 	struct esc_qp_pace state;
 	uint64_t departure, from, to;
 	bool good;

@@ -15,29 +15,29 @@ static struct path_self self_usual(void)
 	struct path_self by = {.self = SELF, .epoch = OWN_EPOCH, .key = &keys[0]};
 
 	by.bound = FABRIC_BOUND_NS;
-	for (int i = 0; i < Q_LANES; i++)
+	for (int i = 0; i < Q_PATHS; i++)
 		by.age_us[i] = Q_NEVER;
 	return by;
 }
 
 /* Our entry for the peer's lanes says this; ages are filled in from the reply's own time. */
-static void know_lanes(struct path_self *by, const struct esc_path_heard *heard, uint64_t ktime)
+static void know_paths(struct path_self *by, const struct esc_path_received *heard, uint64_t ktime)
 {
-	for (int i = 0; i < Q_LANES; i++) {
-		by->word_sport[i] = heard->sport[i];
+	for (int i = 0; i < Q_PATHS; i++) {
+		by->report_sport[i] = heard->sport[i];
 		by->age_us[i] = !heard->sport[i] ? Q_NEVER
-				: heard->heard_ktime_ns[i] >= ktime
+				: heard->received_ktime_ns[i] >= ktime
 					? 0
-					: (ktime - heard->heard_ktime_ns[i]) / 1000;
+					: (ktime - heard->received_ktime_ns[i]) / 1000;
 	}
 }
 
-static bool check_noted(const struct path_plan *plan, const struct esc_path_heard *heard,
+static bool check_noted(const struct path_plan *plan, const struct esc_path_received *heard,
 			uint64_t ktime)
 {
 	return IS(heard->peer, PEER) && IS(heard->peer_epoch, plan->epoch) &&
-	       IS(heard->ktime_ns, ktime) && IS(heard->sport[plan->lane], plan->port) &&
-	       IS(heard->heard_ktime_ns[plan->lane], ktime);
+	       IS(heard->ktime_ns, ktime) && IS(heard->sport[plan->path], plan->port) &&
+	       IS(heard->received_ktime_ns[plan->path], ktime);
 }
 
 /* Sends the request; true when the answer and the note are what they must be. */
@@ -45,7 +45,7 @@ static bool check_answer(const struct path_plan *plan, struct path_self by)
 {
 	struct esc_path_key way = path_way(plan->ip);
 	uint64_t before = now_ns(), ktime, t2, t3;
-	struct esc_path_heard heard;
+	struct esc_path_received heard;
 	struct frame in, out, want;
 	uint32_t bth;
 
@@ -58,7 +58,7 @@ static bool check_answer(const struct path_plan *plan, struct path_self by)
 	t3 = probe_get(&out, bth + Q_T3, 8);
 	if (!path_get_heard(&p, &way, &heard) || !check_noted(plan, &heard, ktime))
 		return false;
-	know_lanes(&by, &heard, ktime);
+	know_paths(&by, &heard, ktime);
 	model_path_answer(&want, &in, &out, &by);
 	return IS(in.bytes, out.bytes) && probe_same(&out, &want) &&
 	       IS(before <= ktime && ktime <= now_ns(), 1) && IS(path_records(&p), 0) &&
@@ -94,22 +94,22 @@ static void test_answers(void)
 static void test_words_out(void)
 {
 	struct esc_path_key way = path_way(4), back = path_back(4);
-	struct esc_path_heard heard = {.peer = PEER, .peer_epoch = PEER_EPOCH};
+	struct esc_path_received heard = {.peer = PEER, .peer_epoch = PEER_EPOCH};
 	struct path_plan plan = path_plan_usual();
 	struct path_self by = self_usual();
 	uint64_t now = now_ns();
 
 	path_reset(&p, &back);
-	for (int i = 0; i < Q_LANES; i += 2) {
+	for (int i = 0; i < Q_PATHS; i += 2) {
 		heard.sport[i] = 40000 + i;
-		heard.heard_ktime_ns[i] = now - 7000000ull * i;
+		heard.received_ktime_ns[i] = now - 7000000ull * i;
 	}
-	heard.heard_ktime_ns[0] = now + 1000000000; /* another CPU, later than we */
+	heard.received_ktime_ns[0] = now + 1000000000; /* another CPU, later than we */
 	path_set_heard(&p, &way, &heard);
 	tap_ok(check_answer(&plan, by), "the answer says when each lane was heard");
-	heard.heard_ktime_ns[2] = now - (1ull << 32) * 1000 - 1;
+	heard.received_ktime_ns[2] = now - (1ull << 32) * 1000 - 1;
 	path_set_heard(&p, &way, &heard);
-	if (heard.heard_ktime_ns[2] < now) {
+	if (heard.received_ktime_ns[2] < now) {
 		struct frame in, out;
 
 		plan.sequence++;
@@ -121,18 +121,18 @@ static void test_words_out(void)
 		tap_skip("more than 71 minutes ago is the longest age there is",
 			 "this machine has not been up for so long");
 	}
-	plan.lane = ESC_PATH_LANE_NONE;
+	plan.path = ESC_PATH_NONE;
 	plan.port = 60123;
 	plan.sequence++;
 	path_get_heard(&p, &way, &heard);
 	tap_ok(IS(path_send(&p, &plan), XDP_VERDICT_TX), "a port that is tried is answered");
 	{
-		struct esc_path_heard after;
+		struct esc_path_received after;
 
 		path_get_heard(&p, &way, &after);
 		tap_ok(!memcmp(heard.sport, after.sport, sizeof(heard.sport)) &&
-			       !memcmp(heard.heard_ktime_ns, after.heard_ktime_ns,
-				       sizeof(heard.heard_ktime_ns)),
+			       !memcmp(heard.received_ktime_ns, after.received_ktime_ns,
+				       sizeof(heard.received_ktime_ns)),
 		       "and is no lane that was heard");
 	}
 }
@@ -197,7 +197,7 @@ static const struct refusal {
 	 MOVED_DESTINATION,
 	 ESC_REASON_PROBE_BAD_TAG,
 	 false},
-	{"that came with another port", {.sport = LANE_PORT + 1}, 0, ESC_REASON_PROBE_PORT, false},
+	{"that came with another port", {.sport = PATH_PORT + 1}, 0, ESC_REASON_PROBE_PORT, false},
 };
 
 static void refusal_world(const struct refusal *r)
@@ -210,7 +210,7 @@ static void refusal_world(const struct refusal *r)
 	if (r->fault == NO_KEY)
 		fleet.flags &= ~ESC_FLEET_HAS_KEY0;
 	if (r->fault == NOT_ANSWERING)
-		fleet.flags &= ~ESC_FLEET_ANSWER;
+		fleet.flags &= ~ESC_FLEET_REPLY;
 	probe_set_fleet(&p.r.w, &fleet);
 	if (r->fault == ADDRESS_OF_NOBODY)
 		receipt_set_addresses(&p.r, 0, 0);
@@ -254,7 +254,7 @@ static void test_refusals(void)
 	for (size_t i = 0; i < sizeof(refusals) / sizeof(*refusals); i++) {
 		struct esc_paths before = path_slot_usual(&back), after;
 		const struct refusal *r = &refusals[i];
-		struct esc_path_heard heard;
+		struct esc_path_received heard;
 		bool good;
 
 		refusal_world(r);
@@ -276,15 +276,15 @@ static void test_daemon_gone(void)
 {
 	struct esc_path_key way = path_way(4), back = path_back(4);
 	struct path_plan plan = path_plan_usual();
-	struct esc_path_heard heard = {0};
+	struct esc_path_received heard = {0};
 
 	path_reset(&p, &back);
-	receipt_refresh(&p.r, (int64_t)ESC_DAEMON_GONE_NS + 1000000, 0);
+	receipt_refresh(&p.r, (int64_t)ESC_PROBE_HEARTBEAT_TIMEOUT_NS + 1000000, 0);
 	tap_ok(IS(path_send(&p, &plan), XDP_VERDICT_DROP) &&
 		       probe_reason_is(&p.r.w, WORLD_XDP, ESC_REASON_PROBE_NO_DAEMON, 1),
 	       "a request while the daemon is gone: probe_no_daemon");
-	tap_ok(IS(path_get_heard(&p, &way, &heard), 1) && heard.heard_ktime_ns[plan.lane] &&
-		       IS(heard.sport[plan.lane], LANE_PORT),
+	tap_ok(IS(path_get_heard(&p, &way, &heard), 1) && heard.received_ktime_ns[plan.path] &&
+		       IS(heard.sport[plan.path], PATH_PORT),
 	       "but its lane was heard");
 }
 
@@ -292,17 +292,17 @@ static void test_table_full(void)
 {
 	struct esc_path_key way = path_way(4), back = path_back(4), key = {0};
 	struct path_plan plan = path_plan_usual();
-	static const struct esc_path_heard none;
+	static const struct esc_path_received none;
 
 	path_reset(&p, &back);
-	for (uint32_t i = 0; i < ESC_PATH_HEARD_MAX; i++) {
+	for (uint32_t i = 0; i < ESC_PATH_RECEIVED_MAX; i++) {
 		memcpy(key.src.bytes, &i, sizeof(i));
 		path_set_heard(&p, &key, &none);
 	}
 	tap_ok(IS(path_send(&p, &plan), XDP_VERDICT_DROP) &&
 		       probe_reason_is(&p.r.w, WORLD_XDP, ESC_REASON_PROBE_TABLE_FULL, 1),
 	       "no room to note who was heard: not answered, and counted");
-	bpf_map_delete_elem(receipt_fd(&p.r, "path_heard"), &key);
+	bpf_map_delete_elem(receipt_fd(&p.r, "path_received"), &key);
 	path_set_heard(&p, &way, &none);
 	tap_ok(IS(path_send(&p, &plan), XDP_VERDICT_TX),
 	       "a peer that has room is answered though the table is full");
@@ -310,18 +310,18 @@ static void test_table_full(void)
 
 /* --- replays, epochs, the rate --- */
 
-static int send_on(uint8_t lane, uint32_t sequence, uint64_t epoch)
+static int send_on(uint8_t path, uint32_t sequence, uint64_t epoch)
 {
 	struct path_plan plan = path_plan_usual();
 
-	plan.lane = lane;
-	plan.port = lane == ESC_PATH_LANE_NONE ? 60000 : LANE_PORT + lane - LANE;
+	plan.path = path;
+	plan.port = path == ESC_PATH_NONE ? 60000 : PATH_PORT + path - PATH;
 	plan.sequence = sequence;
 	plan.epoch = epoch;
 	return path_send(&p, &plan);
 }
 
-#define GOES(lane, n) (send_on(lane, n, PEER_EPOCH) == XDP_VERDICT_TX)
+#define GOES(path, n) (send_on(path, n, PEER_EPOCH) == XDP_VERDICT_TX)
 
 static void test_replay(void)
 {
@@ -339,16 +339,16 @@ static void test_replay(void)
 		tap_ok(good && probe_reason_is(&p.r.w, WORLD_XDP, ESC_REASON_PROBE_REPLAY, 3),
 		       "from %u on: a lane takes what is newer, whatever the others have", first);
 		path_reset(&p, &back);
-		good = GOES(ESC_PATH_LANE_NONE, first) && GOES(ESC_PATH_LANE_NONE, first + 511);
+		good = GOES(ESC_PATH_NONE, first) && GOES(ESC_PATH_NONE, first + 511);
 		for (n = 1; n < 511; n++)
-			taken += GOES(ESC_PATH_LANE_NONE, first + 511 - n);
+			taken += GOES(ESC_PATH_NONE, first + 511 - n);
 		tap_ok(good && IS(taken, 510),
 		       "ports that are tried: each once in any order within 512");
 		for (n = 0; n < 512; n++)
-			taken += GOES(ESC_PATH_LANE_NONE, first + n);
-		good = IS(taken, 510) && GOES(ESC_PATH_LANE_NONE, first + 1024) &&
-		       !GOES(ESC_PATH_LANE_NONE, first + 512) && /* 64 windows back */
-		       GOES(ESC_PATH_LANE_NONE, first + 520);
+			taken += GOES(ESC_PATH_NONE, first + n);
+		good = IS(taken, 510) && GOES(ESC_PATH_NONE, first + 1024) &&
+		       !GOES(ESC_PATH_NONE, first + 512) && /* 64 windows back */
+		       GOES(ESC_PATH_NONE, first + 520);
 		tap_ok(good, "and no second time, nor when older than that");
 	}
 }
@@ -356,7 +356,7 @@ static void test_replay(void)
 static void test_epochs(void)
 {
 	struct esc_path_key way = path_way(4), back = path_back(4);
-	struct esc_path_heard heard;
+	struct esc_path_received heard;
 	struct esc_paths slot;
 	bool good = true;
 
@@ -365,18 +365,18 @@ static void test_epochs(void)
 		       probe_reason_is(&p.r.w, WORLD_XDP, ESC_REASON_PROBE_STALE_EPOCH, 1),
 	       "a request of an earlier run is stale");
 	slot = path_get_slot(&p);
-	for (int i = 0; i < Q_LANES; i++)
-		slot.lanes[i].live = (struct pathlive_lane){1, 2, 3, 4, 5, 0};
+	for (int i = 0; i < Q_PATHS; i++)
+		slot.paths[i].live = (struct pathlive_path){1, 2, 3, 4, 5, 0};
 	path_set_slot(&p, &slot);
 	tap_ok(send_on(2, 1, 11) == XDP_VERDICT_TX && path_get_heard(&p, &way, &heard) &&
 		       IS(heard.peer_epoch, 11) && IS(heard.sport[1], 0) &&
-		       IS(heard.sport[2], LANE_PORT - 1),
+		       IS(heard.sport[2], PATH_PORT - 1),
 	       "a new run counts anew, and nothing of the one before was heard");
 	slot = path_get_slot(&p);
-	for (int i = 0; i < Q_LANES; i++)
-		good = good && IS(slot.lanes[i].live.unheard, 0) &&
-		       IS(slot.lanes[i].live.heard_peer_ns, 0) &&
-		       IS(slot.lanes[i].live.since_ns, 0);
+	for (int i = 0; i < Q_PATHS; i++)
+		good = good && IS(slot.paths[i].live.unconfirmed, 0) &&
+		       IS(slot.paths[i].live.received_peer_ns, 0) &&
+		       IS(slot.paths[i].live.since_ns, 0);
 	tap_ok(good && IS(slot.peer_epoch, 11), "our lanes begin anew with it");
 	tap_ok(send_on(1, 6000, 10) == XDP_VERDICT_DROP, "and the one before is over");
 }
@@ -386,12 +386,12 @@ static void test_rate(void)
 	struct esc_path_key way = path_way(4), back = path_back(4);
 	struct esc_fleet fleet = probe_fleet_usual();
 	uint64_t counts[ESC_REASON_MAX], from = now_ns();
-	struct esc_path_heard heard;
+	struct esc_path_received heard;
 	uint32_t answered = 0, i;
 
 	path_reset(&p, &back);
 	fleet.path_max_pps = 20;
-	fleet.answer_max_pps = 0;
+	fleet.reply_max_pps = 0;
 	probe_set_fleet(&p.r.w, &fleet);
 	for (i = 0; i < 200; i++)
 		answered += send_on(1, 1 + i, PEER_EPOCH) == XDP_VERDICT_TX;
@@ -401,7 +401,7 @@ static void test_rate(void)
 		       answered + counts[ESC_REASON_PROBE_RATE] == 200,
 	       "%u of 200 requests within the rate are answered, the others counted", answered);
 	path_get_heard(&p, &way, &heard);
-	tap_ok(IS(heard.requests.newest[1], 200) && heard.heard_ktime_ns[1] >= from,
+	tap_ok(IS(heard.requests.newest[1], 200) && heard.received_ktime_ns[1] >= from,
 	       "those that are not answered were heard all the same");
 }
 
@@ -428,7 +428,7 @@ static bool check_record(const struct path_plan *plan, uint32_t slot, uint8_t fl
 	uint64_t all = r->ktime_ns - plan->t1_ktime;
 
 	return IS(records, 1) && IS(r->slot, slot) && IS(r->sequence, plan->sequence) &&
-	       IS(r->lane, plan->lane) && IS(r->sport, plan->port) && IS(r->flags, flags) &&
+	       IS(r->path, plan->path) && IS(r->sport, plan->port) && IS(r->flags, flags) &&
 	       IS(r->hop_limit, 64) && IS(r->port, p.r.w.world.port) &&
 	       IS(r->rtt_ns, r->ktime_ns - plan->t1_ktime - (both ? plan->t3 - plan->t2 : 0)) &&
 	       IS(r->ktime_ns <= now_ns() && all >= 1000000, 1) &&
@@ -450,7 +450,7 @@ static void test_replies(void)
 		tap_ok(IS(path_send(&p, &plan), XDP_VERDICT_DROP) &&
 			       probe_reason_is(&p.r.w, WORLD_XDP, -1, 0) &&
 			       check_record(&plan, SLOT, Q_TIMED | Q_ANSWER_TIMED) &&
-			       IS(path_get_slot(&p).lanes[LANE].replies, 1),
+			       IS(path_get_slot(&p).paths[PATH].replies, 1),
 		       "a reply over IPv%d: recorded with both delays, and counted", ip);
 	}
 }
@@ -507,15 +507,15 @@ static void test_reply_faults(void)
 	path_send(&p, &plan);
 	tap_ok(check_record(&plan, ESC_PATH_SLOT_NONE, 0), "a reply without a slot is recorded");
 	path_reset(&p, &back);
-	plan.lane = ESC_PATH_LANE_NONE;
+	plan.path = ESC_PATH_NONE;
 	plan.port = 61000;
 	path_send(&p, &plan);
 	tap_ok(check_record(&plan, SLOT, 0), "a reply to a port that is tried, too");
 	plan = path_plan_reply();
 	plan.sequence++;
-	plan.port = LANE_PORT + 100;
+	plan.port = PATH_PORT + 100;
 	path_send(&p, &plan);
-	tap_ok(IS(path_records(&p), 1) && IS(path_get_slot(&p).lanes[LANE].replies, 0),
+	tap_ok(IS(path_records(&p), 1) && IS(path_get_slot(&p).paths[PATH].replies, 0),
 	       "a reply to a lane's former port is none of the lane's");
 }
 
@@ -536,7 +536,7 @@ static void test_ring_full(void)
 	world_reasons(path_kernel(&p), counts, WORLD_XDP);
 	tap_ok(IS(counts[ESC_REASON_PROBE_RING_FULL], room + 100 - taken) &&
 		       IS(taken >= room - 1 && taken <= room, 1) &&
-		       IS(path_get_slot(&p).lanes[LANE].replies, room + 100),
+		       IS(path_get_slot(&p).paths[PATH].replies, room + 100),
 	       "a full ring loses the record, not what the reply says");
 }
 
@@ -544,12 +544,13 @@ static void test_ring_full(void)
 
 static bool same_live(const struct esc_paths *have, const struct esc_paths *want)
 {
-	for (int i = 0; i < Q_LANES; i++) {
-		const struct pathlive_lane *a = &have->lanes[i].live, *b = &want->lanes[i].live;
+	for (int i = 0; i < Q_PATHS; i++) {
+		const struct pathlive_path *a = &have->paths[i].live, *b = &want->paths[i].live;
 
-		if (!IS(a->word_peer_ns, b->word_peer_ns) ||
-		    !IS(a->heard_peer_ns, b->heard_peer_ns) || !IS(!a->word_ns, !b->word_ns) ||
-		    !IS(a->since_ns, b->since_ns) || !IS(a->unheard, b->unheard)) {
+		if (!IS(a->report_peer_ns, b->report_peer_ns) ||
+		    !IS(a->received_peer_ns, b->received_peer_ns) ||
+		    !IS(!a->report_ns, !b->report_ns) || !IS(a->since_ns, b->since_ns) ||
+		    !IS(a->unconfirmed, b->unconfirmed)) {
 			printf("# lane %d\n", i);
 			return false;
 		}
@@ -558,19 +559,19 @@ static bool same_live(const struct esc_paths *have, const struct esc_paths *want
 }
 
 /* What a word does, said again: @port 0 and any age but never is none. */
-static void model_word(struct esc_lane *lane, uint16_t port, uint32_t age_us, uint64_t peer_ns)
+static void model_word(struct esc_path *path, uint16_t port, uint32_t age_us, uint64_t peer_ns)
 {
 	uint64_t heard = 0;
 
-	if (!lane->sport || (!port && age_us != Q_NEVER) || peer_ns <= lane->live.word_peer_ns)
+	if (!path->sport || (!port && age_us != Q_NEVER) || peer_ns <= path->live.report_peer_ns)
 		return;
-	if (port == lane->sport && age_us < Q_NEVER - 1 && age_us * 1000ull < peer_ns)
+	if (port == path->sport && age_us < Q_NEVER - 1 && age_us * 1000ull < peer_ns)
 		heard = peer_ns - age_us * 1000ull;
-	lane->live.word_peer_ns = peer_ns;
-	lane->live.word_ns = 1;
-	if (heard > lane->live.heard_peer_ns + PATHLIVE_GRAIN_NS) {
-		lane->live.heard_peer_ns = heard;
-		lane->live.unheard = 0;
+	path->live.report_peer_ns = peer_ns;
+	path->live.report_ns = 1;
+	if (heard > path->live.received_peer_ns + PATHLIVE_GRAIN_NS) {
+		path->live.received_peer_ns = heard;
+		path->live.unconfirmed = 0;
 	}
 }
 
@@ -586,10 +587,10 @@ static void random_words(struct path_plan *plan, const struct esc_paths *slot)
 {
 	static const uint32_t ages[] = {0, 1, 900, 3500, 100000, 4000000000u, Q_NEVER - 1, Q_NEVER};
 
-	for (int i = 0; i < Q_LANES; i++) {
+	for (int i = 0; i < Q_PATHS; i++) {
 		uint32_t what = random_below(8);
 
-		plan->word_sport[i] = what == 0 ? 0 : what == 1 ? 1234 : slot->lanes[i].sport;
+		plan->report_sport[i] = what == 0 ? 0 : what == 1 ? 1234 : slot->paths[i].sport;
 		plan->age_us[i] = ages[random_below(8)];
 	}
 }
@@ -604,21 +605,22 @@ static void test_words_in(uint32_t seed)
 	seed_state = seed;
 	path_reset(&p, &back);
 	slot = path_slot_usual(&back);
-	slot.lanes[5].sport = 0;
+	slot.paths[5].sport = 0;
 	for (i = 0; i < 3000; i++) {
 		struct path_plan plan = random_below(2) ? path_plan_usual() : path_plan_reply();
-		int lane = random_below(Q_LANES);
+		int path = random_below(Q_PATHS);
 
-		slot.lanes[lane].live.unheard = random_below(9);
-		slot.lanes[lane].live.since_ns = 1 + random_below(1000);
+		slot.paths[path].live.unconfirmed = random_below(9);
+		slot.paths[path].live.since_ns = 1 + random_below(1000);
 		path_set_slot(&p, &slot);
 		peer_ns += random_below(8000000);
 		plan.ktime = random_below(8) ? peer_ns : peer_ns - random_below(90000000);
 		plan.sequence = 200 + i;
 		random_words(&plan, &slot);
 		path_send(&p, &plan);
-		for (int l = 0; l < Q_LANES; l++)
-			model_word(&slot.lanes[l], plan.word_sport[l], plan.age_us[l], plan.ktime);
+		for (int l = 0; l < Q_PATHS; l++)
+			model_word(&slot.paths[l], plan.report_sport[l], plan.age_us[l],
+				   plan.ktime);
 		have = path_get_slot(&p);
 		if (!same_live(&have, &slot))
 			break;
@@ -652,23 +654,23 @@ static void test_death(void)
 
 	path_reset(&p, &back);
 	slot = path_slot_usual(&back);
-	slot.lanes[LANE].live = (struct pathlive_lane){.word_peer_ns = PEER_KTIME,
-						       .heard_peer_ns = PEER_KTIME,
-						       .word_ns = now - 5000000,
+	slot.paths[PATH].live = (struct pathlive_path){.report_peer_ns = PEER_KTIME,
+						       .received_peer_ns = PEER_KTIME,
+						       .report_ns = now - 5000000,
 						       .since_ns = now - 4000000,
-						       .unheard = 3};
+						       .unconfirmed = 3};
 	path_set_slot(&p, &slot);
 	plan.ktime = PEER_KTIME + 4000000;
-	plan.lane = 0;
-	plan.port = LANE_PORT - LANE;
-	plan.age_us[LANE] = 4000;
-	plan.word_sport[LANE] = LANE_PORT;
-	tap_ok(!pathlive_is_dead(&slot.lanes[LANE].live, 3000000) &&
+	plan.path = 0;
+	plan.port = PATH_PORT - PATH;
+	plan.age_us[PATH] = 4000;
+	plan.report_sport[PATH] = PATH_PORT;
+	tap_ok(!pathlive_is_dead(&slot.paths[PATH].live, 3000000) &&
 		       IS(path_send(&p, &plan), XDP_VERDICT_TX),
 	       "silence kills no lane");
 	slot = path_get_slot(&p);
-	tap_ok(pathlive_is_dead(&slot.lanes[LANE].live, 3000000) &&
-		       !pathlive_is_dead(&slot.lanes[0].live, 3000000),
+	tap_ok(pathlive_is_dead(&slot.paths[PATH].live, 3000000) &&
+		       !pathlive_is_dead(&slot.paths[0].live, 3000000),
 	       "the peer's word in a request of its own does");
 }
 

@@ -18,9 +18,9 @@ static struct path_plan plan_of(bool reply, int ip)
 	struct path_plan plan = reply ? path_plan_reply() : path_plan_usual();
 
 	plan.ip = ip;
-	for (int i = 0; i < Q_LANES; i++) {
+	for (int i = 0; i < Q_PATHS; i++) {
 		plan.age_us[i] = 5000 + i;
-		plan.word_sport[i] = LANE_PORT + i - LANE;
+		plan.report_sport[i] = PATH_PORT + i - PATH;
 	}
 	return plan;
 }
@@ -46,7 +46,7 @@ static bool leaves_nothing(const struct frame *f, uint32_t linear)
 	after = path_get_slot(&p);
 	return (verdict == XDP_VERDICT_DROP || verdict == XDP_VERDICT_PASS) &&
 	       probe_same(&out, f) && !memcmp(&after, &slot, sizeof(slot)) &&
-	       bpf_map_get_next_key(receipt_fd(&p.r, "path_heard"), NULL, &key) &&
+	       bpf_map_get_next_key(receipt_fd(&p.r, "path_received"), NULL, &key) &&
 	       !path_records(&p);
 }
 

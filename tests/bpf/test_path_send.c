@@ -31,8 +31,8 @@ static struct path_plan plan_to_send(void)
 {
 	return (struct path_plan){.target = PEER,
 				  .sequence = 7,
-				  .lane = LANE,
-				  .port = LANE_PORT,
+				  .path = PATH,
+				  .port = PATH_PORT,
 				  .source_host = PEER_HOST};
 }
 
@@ -76,8 +76,9 @@ static void test_stamps(void)
 				receipt_set_clock(&p.r, timed);
 				path_build(&given, &plan);
 				good = check_sent(&given, &by);
-				tap_ok(good && IS(path_get_slot(&p).lanes[LANE].probes, 1) &&
-					       IS(path_get_slot(&p).lanes[LANE].live.unheard, 1),
+				tap_ok(good && IS(path_get_slot(&p).paths[PATH].probes, 1) &&
+					       IS(path_get_slot(&p).paths[PATH].live.unconfirmed,
+						  1),
 				       "a request over IPv%d, %s%s: filled in, tagged, counted", ip,
 				       frame_shape_names[shape], timed ? ", with fabric time" : "");
 			}
@@ -86,7 +87,7 @@ static void test_stamps(void)
 static void test_words(void)
 {
 	struct esc_path_key way = path_way(4), back = path_back(4);
-	struct esc_path_heard heard = {.peer = PEER};
+	struct esc_path_received heard = {.peer = PEER};
 	struct path_plan plan = plan_to_send();
 	struct frame given, out;
 	uint32_t mark = MARK, bth;
@@ -94,20 +95,21 @@ static void test_words(void)
 	bool good = true;
 
 	path_reset(&p, &way);
-	for (int i = 0; i < Q_LANES; i += 3) {
+	for (int i = 0; i < Q_PATHS; i += 3) {
 		heard.sport[i] = 30000 + i;
-		heard.heard_ktime_ns[i] = now - 5000000 * i;
+		heard.received_ktime_ns[i] = now - 5000000 * i;
 	}
 	path_set_heard(&p, &back, &heard);
 	path_build(&given, &plan);
 	bth = probe_bth(&given);
 	send_marked(&given, &out, &mark);
 	ktime = probe_get(&out, bth + Q_KTIME, 8);
-	for (int i = 0; i < Q_LANES; i++) {
+	for (int i = 0; i < Q_PATHS; i++) {
 		uint32_t age = probe_get(&out, bth + Q_AGES + 4 * i, 4);
 
 		good = good && IS(probe_get(&out, bth + Q_PORTS + 2 * i, 2), heard.sport[i]) &&
-		       IS(age, heard.sport[i] ? (ktime - heard.heard_ktime_ns[i]) / 1000 : Q_NEVER);
+		       IS(age,
+			  heard.sport[i] ? (ktime - heard.received_ktime_ns[i]) / 1000 : Q_NEVER);
 	}
 	tap_ok(good, "a request says when each of the peer's lanes was heard");
 }
@@ -129,13 +131,13 @@ static void test_replaced(void)
 	plan.flags = 0xff;
 	plan.echo_epoch = plan.t1 = plan.t2 = plan.t3 = plan.t1_bound = plan.t2_bound = 9;
 	plan.sport = 1;
-	plan.age_us[4] = plan.word_sport[4] = 5;
+	plan.age_us[4] = plan.report_sport[4] = 5;
 	path_build(&given, &plan);
 	frame_put16(&given, probe_bth(&given) - 2, 0xbeef);
 	by.flags = ESC_PROBE_KEY;
 	by.key = &keys[1];
 	tap_ok(check_sent(&given, &by), "what the socket wrote of itself is replaced");
-	fleet.flags = ESC_FLEET_ANSWER;
+	fleet.flags = ESC_FLEET_REPLY;
 	probe_set_fleet(&p.r.w, &fleet);
 	by.flags = 0;
 	by.key = NULL;
@@ -170,7 +172,7 @@ static void test_uncounted(void)
 	struct path_plan plan = plan_to_send();
 
 	check_uncounted("a request without a slot", &plan, &slot, false);
-	plan.lane = ESC_PATH_LANE_NONE;
+	plan.path = ESC_PATH_NONE;
 	check_uncounted("a port that is tried", &plan, &slot, true);
 	plan = plan_to_send();
 	plan.port++;
@@ -188,7 +190,7 @@ static void test_unheard(void)
 	struct esc_path_key way = path_way(4);
 	struct path_plan plan = plan_to_send();
 	struct frame given, out;
-	struct esc_lane lane;
+	struct esc_path path;
 	uint64_t first;
 
 	path_reset(&p, &way);
@@ -198,14 +200,14 @@ static void test_unheard(void)
 		plan.sequence++;
 		path_build(&given, &plan);
 		send_marked(&given, &out, &mark);
-		lane = path_get_slot(&p).lanes[LANE];
+		path = path_get_slot(&p).paths[PATH];
 		if (i == 1)
 			first = probe_get(&out, probe_bth(&out) + Q_T1_KTIME, 8);
-		if (!IS(lane.live.unheard, i) || !IS(lane.live.since_ns, first) ||
-		    !IS(lane.probes, i))
+		if (!IS(path.live.unconfirmed, i) || !IS(path.live.since_ns, first) ||
+		    !IS(path.probes, i))
 			break;
 	}
-	tap_ok(IS(lane.live.unheard, 5), "requests are unheard since the first of them");
+	tap_ok(IS(path.live.unconfirmed, 5), "requests are unheard since the first of them");
 }
 
 static void check_untouched(const char *name, const struct frame *given, uint32_t mark)
@@ -214,7 +216,7 @@ static void check_untouched(const char *name, const struct frame *given, uint32_
 	struct frame out;
 
 	tap_ok(IS(send_marked(given, &out, &mark), (uint32_t)-1) && IS(mark, before) &&
-		       probe_same(&out, given) && IS(path_get_slot(&p).lanes[LANE].probes, 0),
+		       probe_same(&out, given) && IS(path_get_slot(&p).paths[PATH].probes, 0),
 	       "%s is left as it is", name);
 }
 

@@ -58,10 +58,10 @@ static bool check_record(struct probe_world *w, const struct probe_plan *plan, u
 	       is("peer", e->peer, plan->sender) && is("epoch", e->epoch, plan->epoch) &&
 	       is("t1", e->t1, plan->t1) && is("t2", e->t2, t2) && is("t3", e->t3, 0) &&
 	       is("t4", e->t4, 0) && is("sequence", e->sequence, plan->sequence) &&
-	       is("pair", e->pair, plan->pair) && is("lane", e->lane, plan->lane) &&
+	       is("pair", e->pair, plan->pair) && is("lane", e->path, plan->path) &&
 	       is("flags", e->flags, plan->flags) && is("port", e->port, w->world.port) &&
 	       is("about", e->about, plan->about) &&
-	       is("heard_age_us", e->heard_age_us, plan->heard_age_us) &&
+	       is("heard_age_us", e->received_age_us, plan->received_age_us) &&
 	       is("about_age_us", e->about_age_us, plan->about_age_us) &&
 	       is("view_ref_local_ns", e->view_ref_local_ns, plan->view ? 0x0102030405060708 : 0) &&
 	       is("view_ref_fabric_ns", e->view_ref_fabric_ns,
@@ -191,7 +191,7 @@ static void test_keys(struct probe_world *w)
 		struct probe_answerer by = answerer_usual();
 
 		probe_reset(w);
-		fleet.flags = ESC_FLEET_ANSWER | cases[i].has;
+		fleet.flags = ESC_FLEET_REPLY | cases[i].has;
 		probe_set_fleet(w, &fleet);
 		plan.flags = cases[i].flags;
 		plan.key = cases[i].made_with < 0 ? NULL : &keys[cases[i].made_with];
@@ -291,7 +291,7 @@ static void refusal_prepare(struct probe_world *w, const struct refusal *r, stru
 	if (r->fault == KEY1_ONLY)
 		fleet.flags ^= ESC_FLEET_HAS_KEY0 | ESC_FLEET_HAS_KEY1;
 	if (r->fault == NOT_ANSWERING)
-		fleet.flags &= ~ESC_FLEET_ANSWER;
+		fleet.flags &= ~ESC_FLEET_REPLY;
 	if (r->fault == OTHER_ADDRESS)
 		memcpy(peer.address.bytes,
 		       plan.ip == 6 ? "\xfd\1\0\0\0\0\0\0\0\0\0\0\0\0\0\1"
@@ -324,8 +324,9 @@ static void test_refusals(struct probe_world *w)
 		peer = probe_get_peer(w, PEER);
 		good = good && probe_same(&out, &request) &&
 		       probe_reason_is(w, WORLD_XDP, r->reason, 1) &&
-		       is("records", probe_events(w), 0) && is("heard", peer.requests_heard, 0) &&
-		       is("epoch", peer.epoch, 0) && is("heard_local_ns", peer.heard_local_ns, 0);
+		       is("records", probe_events(w), 0) &&
+		       is("heard", peer.requests_received, 0) && is("epoch", peer.epoch, 0) &&
+		       is("heard_local_ns", peer.received_local_ns, 0);
 		tap_ok(good, "a request %s: %s, nothing is written", r->name,
 		       world_reason_name(r->reason));
 	}
@@ -389,7 +390,7 @@ static void test_replay(struct probe_world *w)
 		       send_sequence(w, first + 64, PEER_EPOCH) == XDP_VERDICT_DROP &&
 		       send_sequence(w, first + 65, PEER_EPOCH) == XDP_VERDICT_TX && good;
 		tap_ok(good && probe_reason_is(w, WORLD_XDP, ESC_REASON_PROBE_REPLAY, 2 + 64 + 1) &&
-			       is("heard", probe_get_peer(w, PEER).requests_heard, 67),
+			       is("heard", probe_get_peer(w, PEER).requests_received, 67),
 		       "from sequence %u on: each is answered once, in any order within 64", first);
 	}
 }
@@ -419,7 +420,7 @@ static void test_rate(struct probe_world *w)
 	uint64_t counts[ESC_REASON_MAX];
 
 	probe_reset(w);
-	fleet.answer_max_pps = 20;
+	fleet.reply_max_pps = 20;
 	probe_set_fleet(w, &fleet);
 	from = now_ns();
 	for (i = 0; i < 200; i++, sent++)
@@ -437,7 +438,7 @@ static void test_rate(struct probe_world *w)
 	tap_ok(send_sequence(w, sent, PEER_EPOCH) == XDP_VERDICT_TX &&
 		       is("cap_count", probe_get_peer(w, PEER).cap_count, 1),
 	       "a second later they are answered again");
-	fleet.answer_max_pps = 0;
+	fleet.reply_max_pps = 0;
 	probe_set_fleet(w, &fleet);
 	tap_ok(send_sequence(w, sent + 1, PEER_EPOCH) == XDP_VERDICT_DROP,
 	       "a rate of 0 answers none");
@@ -447,12 +448,12 @@ static void test_ages(struct probe_world *w)
 {
 	struct probe_plan plan = probe_plan_usual();
 	struct frame request, reply;
-	struct esc_peer other = {.heard_local_ns = now_ns() - 5000000};
+	struct esc_peer other = {.received_local_ns = now_ns() - 5000000};
 	uint32_t bth, age;
 	bool good;
 
 	probe_reset(w);
-	plan.flags = ESC_PROBE_ASKS;
+	plan.flags = ESC_PROBE_QUERY;
 	plan.about = OTHER;
 	probe_build(&request, &plan);
 	bth = probe_bth(&request);
@@ -467,11 +468,11 @@ static void test_ages(struct probe_world *w)
 	good = probe_run(w, WORLD_XDP, &request, &reply, 0) == XDP_VERDICT_TX;
 	age = probe_get(&reply, bth + P_ABOUT_AGE, 4);
 	good = good && is("age of the other",
-			  age >= 5000 && age <= (now_ns() - other.heard_local_ns) / 1000, 1);
+			  age >= 5000 && age <= (now_ns() - other.received_local_ns) / 1000, 1);
 	age = probe_get(&reply, bth + P_HEARD_AGE, 4);
 	good = good && is("age of the peer", age < 60000000, 1);
 	tap_ok(good, "how long ago the peer and the one asked about were heard");
-	other.heard_local_ns = 1;
+	other.received_local_ns = 1;
 	probe_set_peer(w, OTHER, &other);
 	plan.sequence++;
 	plan.flags = 0;

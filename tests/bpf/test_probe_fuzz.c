@@ -117,7 +117,7 @@ static void alter(struct frame *f)
 
 	while (n--) {
 		/* Half of them in the headers, where there is more to go wrong. */
-		at = below(2) ? below(f->bytes) : below(bth + P_LANE);
+		at = below(2) ? below(f->bytes) : below(bth + P_PATH);
 		switch (below(4)) {
 		case 0:
 			f->data[at] = random_32();
@@ -135,7 +135,7 @@ static void alter(struct frame *f)
 				f->bytes += below(100);
 			break;
 		}
-		if (f->bytes <= bth + P_LANE)
+		if (f->bytes <= bth + P_PATH)
 			return;
 	}
 }
@@ -143,7 +143,7 @@ static void alter(struct frame *f)
 static void test_altered(struct probe_world *w, uint32_t packets)
 {
 	static const uint8_t opcodes[] = {ESC_PROBE_OPCODE_REQUEST, ESC_PROBE_OPCODE_REQUEST,
-					  ESC_PROBE_OPCODE_REPLY, ESC_PROBE_OPCODE_WARMER};
+					  ESC_PROBE_OPCODE_REPLY, ESC_PROBE_OPCODE_WARMUP};
 	uint32_t i, linear, counts[4] = {0}, forged = 0;
 	struct esc_fleet fleet = probe_fleet_usual();
 	struct frame request, f, out;
@@ -151,7 +151,7 @@ static void test_altered(struct probe_world *w, uint32_t packets)
 	int verdict;
 
 	probe_reset(w);
-	fleet.answer_max_pps = packets;
+	fleet.reply_max_pps = packets;
 	probe_set_fleet(w, &fleet);
 	for (i = 0; i < packets && good; i++) {
 		struct probe_plan plan = probe_plan_usual();
@@ -231,7 +231,7 @@ static int model_judge(struct model_peer *peer, const struct probe_plan *plan, b
 		return ESC_REASON_PROBE_NOT_OURS;
 	if (!tagged)
 		return ESC_REASON_PROBE_BAD_TAG;
-	if (plan->opcode == ESC_PROBE_OPCODE_WARMER)
+	if (plan->opcode == ESC_PROBE_OPCODE_WARMUP)
 		return plan->epoch < peer->epoch ? ESC_REASON_PROBE_STALE_EPOCH
 		       : plan->epoch == peer->epoch && seen_has(&peer->requests, plan->sequence)
 			       ? ESC_REASON_PROBE_REPLAY
@@ -252,7 +252,7 @@ static void plan_random(struct probe_plan *plan, uint32_t turn, uint64_t *epoch)
 {
 	static const uint8_t opcodes[] = {ESC_PROBE_OPCODE_REQUEST, ESC_PROBE_OPCODE_REPLY,
 					  ESC_PROBE_OPCODE_REQUEST, ESC_PROBE_OPCODE_REPLY,
-					  ESC_PROBE_OPCODE_WARMER};
+					  ESC_PROBE_OPCODE_WARMUP};
 	int sequence = turn / 8 + (int)below(120) - 60;
 
 	*plan = probe_plan_usual();
@@ -280,7 +280,7 @@ static bool run_life(struct probe_world *w, uint64_t want[ESC_REASON_MAX], uint3
 
 	memset(&peer, 0, sizeof(peer));
 	probe_reset(w);
-	fleet.answer_max_pps = 1000000;
+	fleet.reply_max_pps = 1000000;
 	probe_set_fleet(w, &fleet);
 	memset(want, 0, ESC_REASON_MAX * sizeof(*want));
 	for (turn = 0; turn < SEQUENCES * 8; turn++) {
@@ -292,7 +292,7 @@ static bool run_life(struct probe_world *w, uint64_t want[ESC_REASON_MAX], uint3
 		reason = model_judge(&peer, &plan, plan.key == &keys[0]);
 		if (reason >= 0)
 			want[reason]++;
-		else if (plan.opcode != ESC_PROBE_OPCODE_WARMER)
+		else if (plan.opcode != ESC_PROBE_OPCODE_WARMUP)
 			records = 1;
 		if (reason < 0 && plan.opcode == ESC_PROBE_OPCODE_REQUEST)
 			expected = XDP_VERDICT_TX;

@@ -38,7 +38,7 @@ static void test_reply(struct probe_world *w, uint8_t ip, enum frame_shape shape
 	probe_reset(w);
 	plan.ip = ip;
 	plan.shape = shape;
-	plan.flags = ESC_PROBE_VIEW | ESC_PROBE_SECOND | ESC_PROBE_ASKS;
+	plan.flags = ESC_PROBE_VIEW | ESC_PROBE_SECOND | ESC_PROBE_QUERY;
 	plan.view = own_view;
 	plan.about = OTHER;
 	plan.about_age_us = 77;
@@ -48,17 +48,17 @@ static void test_reply(struct probe_world *w, uint8_t ip, enum frame_shape shape
 	       is("t1", e->t1, plan.t1) && is("t2", e->t2, plan.t2) && is("t3", e->t3, plan.t3) &&
 	       is("t4 is in time", e->t4 >= before && e->t4 <= now_ns(), 1) &&
 	       is("sequence", e->sequence, 100) && is("pair", e->pair, 50) &&
-	       is("lane", e->lane, 3) && is("flags", e->flags, plan.flags) &&
+	       is("lane", e->path, 3) && is("flags", e->flags, plan.flags) &&
 	       is("port", e->port, w->world.port) && is("about", e->about, OTHER) &&
 	       is("about_age_us", e->about_age_us, 77) &&
-	       is("heard_age_us", e->heard_age_us, 4321) &&
+	       is("heard_age_us", e->received_age_us, 4321) &&
 	       is("view_rate_q40", e->view_rate_q40, 0x1112131415161718) &&
 	       is("view_state", e->view_state, 2);
 	peer = probe_get_peer(w, PEER);
-	good = good && is("replies_heard", peer.replies_heard, 1) &&
-	       is("requests_heard", peer.requests_heard, 0) &&
+	good = good && is("replies_heard", peer.replies_received, 1) &&
+	       is("requests_heard", peer.requests_received, 0) &&
 	       is("replied_local_ns", peer.replied_local_ns, e->t4) &&
-	       is("heard_local_ns", peer.heard_local_ns, e->t4) &&
+	       is("heard_local_ns", peer.received_local_ns, e->t4) &&
 	       is("epoch", peer.epoch, PEER_EPOCH) &&
 	       is("replies_epoch", peer.replies_epoch, OWN_EPOCH) &&
 	       probe_reason_is(w, WORLD_XDP, -1, 0);
@@ -77,7 +77,7 @@ static void check_refused(struct probe_world *w, const char *name, const struct 
 	good = is("verdict", send_plan(w, plan), XDP_VERDICT_DROP) &&
 	       probe_reason_is(w, WORLD_XDP, reason, 1) && is("records", probe_events(w), 0);
 	peer = probe_get_peer(w, PEER);
-	tap_ok(good && is("heard", peer.replies_heard + peer.heard_local_ns + peer.epoch, 0),
+	tap_ok(good && is("heard", peer.replies_received + peer.received_local_ns + peer.epoch, 0),
 	       "a reply %s: %s, nothing is written", name, world_reason_name(reason));
 }
 
@@ -181,12 +181,12 @@ static void test_warmers(struct probe_world *w)
 	bool good;
 
 	probe_reset(w);
-	plan.opcode = ESC_PROBE_OPCODE_WARMER;
+	plan.opcode = ESC_PROBE_OPCODE_WARMUP;
 	good = is("verdict", send_plan(w, &plan), XDP_VERDICT_DROP) &&
 	       is("again", send_plan(w, &plan), XDP_VERDICT_DROP) &&
 	       probe_reason_is(w, WORLD_XDP, -1, 0) && is("records", probe_events(w), 0);
 	peer = probe_get_peer(w, PEER);
-	tap_ok(good && !peer.heard_local_ns && !peer.epoch && !peer.requests.valid,
+	tap_ok(good && !peer.received_local_ns && !peer.epoch && !peer.requests.valid,
 	       "a warmer ends here and leaves nothing");
 	plan.key = &keys[2];
 	good = send_plan(w, &plan) == XDP_VERDICT_DROP &&
@@ -196,7 +196,7 @@ static void test_warmers(struct probe_world *w)
 	probe_reset(w);
 	good = send_plan(w, &plan) == XDP_VERDICT_TX;
 	probe_events(w);
-	plan.opcode = ESC_PROBE_OPCODE_WARMER;
+	plan.opcode = ESC_PROBE_OPCODE_WARMUP;
 	good = good && send_plan(w, &plan) == XDP_VERDICT_DROP &&
 	       probe_reason_is(w, WORLD_XDP, ESC_REASON_PROBE_REPLAY, 1);
 	plan.sequence++;
@@ -221,9 +221,9 @@ static void test_warmers(struct probe_world *w)
 static void test_daemon_gone(struct probe_world *w)
 {
 	static const uint8_t opcodes[] = {ESC_PROBE_OPCODE_REQUEST, ESC_PROBE_OPCODE_REPLY,
-					  ESC_PROBE_OPCODE_WARMER};
+					  ESC_PROBE_OPCODE_WARMUP};
 	struct probe_plan plan = probe_plan_usual();
-	struct esc_control word = {.heartbeat_local_ns = now_ns() - ESC_DAEMON_GONE_NS};
+	struct esc_control word = {.heartbeat_local_ns = now_ns() - ESC_PROBE_HEARTBEAT_TIMEOUT_NS};
 	bool good = true;
 
 	probe_reset(w);
@@ -233,9 +233,10 @@ static void test_daemon_gone(struct probe_world *w)
 		good = good && send_plan(w, &plan) == XDP_VERDICT_DROP &&
 		       probe_reason_is(w, WORLD_XDP, ESC_REASON_PROBE_NO_DAEMON, i + 1);
 	}
-	tap_ok(good && is("records", probe_events(w), 0) && !probe_get_peer(w, PEER).heard_local_ns,
+	tap_ok(good && is("records", probe_events(w), 0) &&
+		       !probe_get_peer(w, PEER).received_local_ns,
 	       "probes while the daemon is gone end here, counted, unanswered");
-	word.heartbeat_local_ns = now_ns() - ESC_DAEMON_GONE_NS / 2;
+	word.heartbeat_local_ns = now_ns() - ESC_PROBE_HEARTBEAT_TIMEOUT_NS / 2;
 	world_set_control(&w->world, &word);
 	plan = probe_plan_usual();
 	tap_ok(send_plan(w, &plan) == XDP_VERDICT_TX && is("records", probe_events(w), 1),
@@ -322,10 +323,11 @@ static void test_lab(int64_t offset_ns, int32_t drift_ppb)
 	good = good && local_ns(before, offset_ns, drift_ppb) <= t2 && t2 <= t3 &&
 	       t3 <= local_ns(after, offset_ns, drift_ppb);
 	good = good && probe_events(&w) == 1 && is("t2 of the record", w.event.t2, t2) &&
-	       probe_get_peer(&w, PEER).heard_local_ns >= before &&
-	       probe_get_peer(&w, PEER).heard_local_ns <= after;
-	good = good && is("t2", t2,
-			  local_ns(probe_get_peer(&w, PEER).heard_local_ns, offset_ns, drift_ppb));
+	       probe_get_peer(&w, PEER).received_local_ns >= before &&
+	       probe_get_peer(&w, PEER).received_local_ns <= after;
+	good = good &&
+	       is("t2", t2,
+		  local_ns(probe_get_peer(&w, PEER).received_local_ns, offset_ns, drift_ppb));
 	tap_ok(good, "local time set by %lld ns, %d ppb off: stamps follow, ages do not",
 	       (long long)offset_ns, drift_ppb);
 	probe_world_close(&w);

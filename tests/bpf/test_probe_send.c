@@ -37,9 +37,9 @@ static struct probe_plan plan_to_send(void)
 		.target = PEER,
 		.sequence = 7,
 		.pair = 3,
-		.lane = 2,
+		.path = 2,
 		.about = OTHER,
-		.flags = ESC_PROBE_SECOND | ESC_PROBE_ASKS,
+		.flags = ESC_PROBE_SECOND | ESC_PROBE_QUERY,
 	};
 }
 
@@ -51,7 +51,7 @@ static void model_sent(struct frame *want, const struct frame *given, const stru
 	*want = *given;
 	frame_put16(want, bth - 2, 0);
 	probe_put(want, bth + P_FLAGS, 1,
-		  (given->data[bth + P_FLAGS] & (ESC_PROBE_SECOND | ESC_PROBE_ASKS)) |
+		  (given->data[bth + P_FLAGS] & (ESC_PROBE_SECOND | ESC_PROBE_QUERY)) |
 			  by->own_flags | (by->view ? ESC_PROBE_VIEW : 0));
 	probe_put(want, bth + P_SENDER, 8, by->self);
 	probe_put(want, bth + P_EPOCH, 8, by->epoch);
@@ -86,7 +86,7 @@ static bool check_sent(struct probe_world *w, const struct frame *given,
 static void test_stamps(struct probe_world *w)
 {
 	struct probe_answerer by = {SELF, OWN_EPOCH, 0, &keys[0], own_view, false};
-	static const uint8_t opcodes[] = {ESC_PROBE_OPCODE_REQUEST, ESC_PROBE_OPCODE_WARMER};
+	static const uint8_t opcodes[] = {ESC_PROBE_OPCODE_REQUEST, ESC_PROBE_OPCODE_WARMUP};
 	struct frame given;
 	int ip, shape, i;
 
@@ -110,7 +110,7 @@ static void test_fields(struct probe_world *w)
 {
 	struct probe_answerer by = {SELF, OWN_EPOCH, 0, &keys[0], own_view, false};
 	struct esc_fleet fleet = probe_fleet_usual();
-	struct esc_peer peer = {.heard_local_ns = now_ns() - 3000000};
+	struct esc_peer peer = {.received_local_ns = now_ns() - 3000000};
 	struct probe_plan plan = plan_to_send();
 	struct frame given, out;
 	uint32_t mark = MARK, age, bth;
@@ -125,7 +125,7 @@ static void test_fields(struct probe_world *w)
 	mark = MARK;
 	send_marked(w, &given, &out, &mark);
 	age = probe_get(&out, bth + P_HEARD_AGE, 4);
-	tap_ok(is("age", age >= 3000 && age <= (now_ns() - peer.heard_local_ns) / 1000, 1),
+	tap_ok(is("age", age >= 3000 && age <= (now_ns() - peer.received_local_ns) / 1000, 1),
 	       "one that was is told when");
 	probe_reset(w);
 	plan.ip = 6;
@@ -146,7 +146,7 @@ static void test_fields(struct probe_world *w)
 	probe_set_fleet(w, &fleet);
 	by = (struct probe_answerer){SELF, OWN_EPOCH, ESC_PROBE_KEY, &keys[1], NULL, true};
 	tap_ok(check_sent(w, &given, &by, true), "what the socket wrote of itself is replaced");
-	fleet.flags = ESC_FLEET_ANSWER;
+	fleet.flags = ESC_FLEET_REPLY;
 	probe_set_fleet(w, &fleet);
 	by.key = NULL;
 	by.own_flags = 0;

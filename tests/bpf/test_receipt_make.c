@@ -70,10 +70,10 @@ static unsigned int captured(struct frame *f)
 
 static uint32_t stamps(struct receipt_world *w)
 {
-	struct esc_rx_stamps table;
+	struct esc_rx_timestamps table;
 	uint32_t zero = 0;
 
-	bpf_map_lookup_elem(receipt_fd(w, "rx_stamps"), &zero, &table);
+	bpf_map_lookup_elem(receipt_fd(w, "rx_timestamps"), &zero, &table);
 	return table.pending;
 }
 
@@ -234,7 +234,7 @@ static void test_refused(struct receipt_world *w)
 		if (i == 4)
 			w->word.flags |= ESC_CONTROL_OFF;
 		if (i == 5)
-			w->word.xdp_turns[w->w.world.port] = 4;
+			w->word.xdp_handover[w->w.world.port] = 4;
 		if (i == 6) {
 			good = data_send(w, IN, 4, SEND_MIDDLE, 16) && good;
 			good = data_send(w, IN, 4, SEND_MIDDLE, 17) && good;

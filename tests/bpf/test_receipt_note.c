@@ -10,24 +10,24 @@
 #define SEND_LAST 0x02
 #define SEND_ONLY 0x04
 
-static struct esc_sent_note note_of(struct receipt_world *w, int ip, uint32_t psn)
+static struct esc_tx_record note_of(struct receipt_world *w, int ip, uint32_t psn)
 {
 	struct esc_qp_sent sent;
 
 	sent_read(w, ip, &sent);
-	return sent.notes[ESC_SENT_INDEX(psn)];
+	return sent.records[ESC_TX_RECORD_INDEX(psn)];
 }
 
 static bool is_noted(struct receipt_world *w, int ip, uint32_t psn)
 {
-	struct esc_sent_note note = note_of(w, ip, psn);
+	struct esc_tx_record note = note_of(w, ip, psn);
 
 	return note.tx_ktime_ns && (note.psn & 0xffffff) == psn;
 }
 
 static void test_note(struct receipt_world *w, int ip)
 {
-	struct esc_sent_note note;
+	struct esc_tx_record note;
 	struct esc_qp_sent sent;
 	struct esc_qp_owd owd;
 	uint64_t from, to;
@@ -47,17 +47,18 @@ static void test_note(struct receipt_world *w, int ip)
 	       IS(note.tx_fabric_ns, note.tx_ktime_ns + FABRIC_AHEAD_NS) &&
 	       IS(note.tx_bound_ns, FABRIC_BOUND_NS) && IS(note.message_bytes, 0) &&
 	       IS(note.queue_ns, 0);
-	good = owd_read(w, ip, &owd) && IS(owd.noted, 1) && IS(owd.receipts, 0) &&
-	       IS(owd.spoiled + owd.overwritten, 0) && good;
+	good = owd_read(w, ip, &owd) && IS(owd.samples_sent, 1) && IS(owd.receipts, 0) &&
+	       IS(owd.samples_discarded + owd.samples_expired, 0) && good;
 	tap_ok(good, "IPv%d: a sampled packet is noted with fabric time and its bound", ip);
 	good = data_send(w, OUT, ip, SEND_MIDDLE, 16);
 	owd_read(w, ip, &owd);
-	tap_ok(good && !is_noted(w, ip, 16) && IS(owd.spoiled, 1) && IS(owd.noted, 1),
+	tap_ok(good && !is_noted(w, ip, 16) && IS(owd.samples_discarded, 1) &&
+		       IS(owd.samples_sent, 1),
 	       "IPv%d: sent again, its note is spoiled", ip);
 	good = data_send(w, OUT, ip, SEND_MIDDLE, 16);
 	owd_read(w, ip, &owd);
-	tap_ok(good && !is_noted(w, ip, 16) && IS(owd.spoiled, 1) && IS(owd.noted, 1) &&
-		       probe_reason_is(&w->w, OUT, -1, 0),
+	tap_ok(good && !is_noted(w, ip, 16) && IS(owd.samples_discarded, 1) &&
+		       IS(owd.samples_sent, 1) && probe_reason_is(&w->w, OUT, -1, 0),
 	       "IPv%d: and stays so", ip);
 }
 
@@ -74,8 +75,8 @@ static void test_kinds(struct receipt_world *w)
 		{"RC SEND_ONLY", 0x04, 0, true, 0},
 		{"RC WRITE_ONLY", 0x0a, 16, true, 0},
 		{"RC READ_REQUEST", 0x0c, 16, true, 0},
-		{"RC READ_RESPONSE_ONLY", 0x10, 4, true, ESC_SENT_RESPONSE},
-		{"RC READ_RESPONSE_MIDDLE", 0x0e, 0, true, ESC_SENT_RESPONSE},
+		{"RC READ_RESPONSE_ONLY", 0x10, 4, true, ESC_TX_RECORD_RESPONSE},
+		{"RC READ_RESPONSE_MIDDLE", 0x0e, 0, true, ESC_TX_RECORD_RESPONSE},
 		{"RC ACKNOWLEDGE", 0x11, 4, false, 0},
 		{"RC ATOMIC_ACKNOWLEDGE", 0x12, 12, false, 0},
 		{"RC FETCH_ADD", 0x14, 28, true, 0},
@@ -107,7 +108,7 @@ static void test_kinds(struct receipt_world *w)
 static void test_departure(struct receipt_world *w)
 {
 	struct __sk_buff skb = {0};
-	struct esc_sent_note note;
+	struct esc_tx_record note;
 	struct frame f;
 	uint64_t now = now_ns();
 	bool good;
@@ -146,17 +147,17 @@ static void test_blind(struct receipt_world *w)
 	receipt_set_addresses(w, 0, 0);
 	good = data_send(w, OUT, 4, SEND_ONLY, 16);
 	qp = qp_read(w, 4, ESC_DIRECTION_TX);
-	tap_ok(good && !is_noted(w, 4, 16) && (qp.sample_flags & ESC_SAMPLE_BLIND),
+	tap_ok(good && !is_noted(w, 4, 16) && (qp.sample_flags & ESC_SAMPLE_NO_FEEDBACK),
 	       "to an address of nobody's: blind");
 	receipt_set_addresses(w, PEER, ESC_PEER_NEIGHBOUR(0));
 	good = data_send(w, OUT, 4, SEND_ONLY, 32);
 	qp = qp_read(w, 4, ESC_DIRECTION_TX);
-	tap_ok(good && is_noted(w, 4, 32) && !(qp.sample_flags & ESC_SAMPLE_BLIND),
+	tap_ok(good && is_noted(w, 4, 32) && !(qp.sample_flags & ESC_SAMPLE_NO_FEEDBACK),
 	       "it becomes a neighbour's: it sees");
 	receipt_refresh(w, 0, 3100000000);
 	good = data_send(w, OUT, 4, SEND_ONLY, 48);
 	qp = qp_read(w, 4, ESC_DIRECTION_TX);
-	tap_ok(good && !is_noted(w, 4, 48) && (qp.sample_flags & ESC_SAMPLE_BLIND),
+	tap_ok(good && !is_noted(w, 4, 48) && (qp.sample_flags & ESC_SAMPLE_NO_FEEDBACK),
 	       "a neighbour that was not heard for 3 s: blind");
 	receipt_set_addresses(w, PEER, ESC_PEER_NEIGHBOUR(1));
 	good = data_send(w, OUT, 4, SEND_ONLY, 64);
@@ -169,7 +170,7 @@ static void test_blind(struct receipt_world *w)
 
 static void test_switched(struct receipt_world *w)
 {
-	struct esc_sent_note note;
+	struct esc_tx_record note;
 	bool good;
 
 	receipt_reset(w);
@@ -185,7 +186,7 @@ static void test_switched(struct receipt_world *w)
 	receipt_set_clock(w, false);
 	good = data_send(w, OUT, 4, SEND_ONLY, 16);
 	note = note_of(w, 4, 16);
-	tap_ok(good && note.tx_ktime_ns && IS(note.psn, 16 | ESC_SENT_UNTIMED),
+	tap_ok(good && note.tx_ktime_ns && IS(note.psn, 16 | ESC_TX_RECORD_UNTIMED),
 	       "without fabric time a note says so");
 }
 
@@ -201,7 +202,7 @@ static uint32_t sampled_start(uint32_t from, uint32_t mask, bool sampled)
 static void test_messages(struct receipt_world *w)
 {
 	uint32_t start = sampled_start(100, 0xf, true), plain = sampled_start(300, 0xf, false);
-	struct esc_sent_note note;
+	struct esc_tx_record note;
 	uint64_t began;
 	bool good;
 
@@ -255,7 +256,7 @@ static struct esc_qp send_apart(struct receipt_world *w, enum world_hook hook, u
 
 		qp = before;
 		qp.sample_mask = mask;
-		qp.stamp_local_ns = now - apart_ns;
+		qp.sample_local_ns = now - apart_ns;
 		qp.sample_slow = slow ? now >> 20 : 0;
 		bpf_map_update_elem(bpf_map__fd(w->w.world.kernel->maps.qps), &key, &qp, BPF_EXIST);
 		data_send(w, hook, 4, SEND_MIDDLE, psn);
@@ -290,17 +291,18 @@ static void test_ring(struct receipt_world *w)
 		good = data_send(w, OUT, 4, SEND_MIDDLE, psn) && good;
 	owd_read(w, 4, &owd);
 	sent_read(w, 4, &sent);
-	tap_ok(good && IS(sent_waiting(&sent), 64) && IS(owd.noted, 64) && IS(owd.overwritten, 0),
+	tap_ok(good && IS(sent_waiting(&sent), 64) && IS(owd.samples_sent, 64) &&
+		       IS(owd.samples_expired, 0),
 	       "64 samples in a row wait beside each other");
 	for (; psn < 80; psn++)
 		good = data_send(w, OUT, 4, SEND_MIDDLE, psn) && good;
 	owd_read(w, 4, &owd);
-	tap_ok(good && IS(owd.overwritten, 16) && IS(owd.noted, 80) &&
+	tap_ok(good && IS(owd.samples_expired, 16) && IS(owd.samples_sent, 80) &&
 		       IS(qp_read(w, 4, ESC_DIRECTION_TX).sample_mask, 0),
 	       "receipts slower than the ring: notes are overwritten");
 	qp = send_apart(w, OUT, 7, 4000000, false, 528); /* in the place of PSN 24 */
 	owd_read(w, 4, &owd);
-	tap_ok(IS(owd.overwritten, 17) && IS(qp.sample_mask, 15) && qp.sample_slow,
+	tap_ok(IS(owd.samples_expired, 17) && IS(qp.sample_mask, 15) && qp.sample_slow,
 	       "and unless the mask is fixed samples thin out for it, which is remembered");
 }
 

@@ -50,12 +50,12 @@ static struct esc_host_queue table_of(struct receipt_world *w)
 	return table;
 }
 
-static struct esc_sent_note note_of(struct receipt_world *w, int ip, uint32_t psn)
+static struct esc_tx_record note_of(struct receipt_world *w, int ip, uint32_t psn)
 {
 	struct esc_qp_sent sent;
 
 	sent_read(w, ip, &sent);
-	return sent.notes[ESC_SENT_INDEX(psn)];
+	return sent.records[ESC_TX_RECORD_INDEX(psn)];
 }
 
 /* Until all were let out, or for as long as a slow machine may need. */
@@ -73,7 +73,7 @@ static void test_queue(struct receipt_world *w, int fd, int ip)
 {
 	uint64_t from = now_ns(), first = 0, left = 0;
 	unsigned int told = 0;
-	struct esc_sent_note note;
+	struct esc_tx_record note;
 	bool good;
 
 	receipt_reset(w);

@@ -68,19 +68,19 @@ static int take(struct receipt_world *w, enum world_hook hook, const struct rece
 }
 
 /* Sends PSN @psn, so that it is noted; the note. */
-static struct esc_sent_note note(struct receipt_world *w, int ip, uint32_t psn)
+static struct esc_tx_record note(struct receipt_world *w, int ip, uint32_t psn)
 {
 	struct esc_qp_sent sent;
 
 	data_send(w, WORLD_TC_OUT, ip, SEND_MIDDLE, psn);
 	sent_read(w, ip, &sent);
-	return sent.notes[ESC_SENT_INDEX(psn)];
+	return sent.records[ESC_TX_RECORD_INDEX(psn)];
 }
 
 static void test_match(struct receipt_world *w, int ip)
 {
 	struct receipt_plan plan;
-	struct esc_sent_note left;
+	struct esc_tx_record left;
 	struct esc_owd_window *window;
 	struct esc_qp_sent sent;
 	struct esc_qp_owd owd;
@@ -283,7 +283,7 @@ static void test_spoiled(struct receipt_world *w)
 	receipt_reset(w);
 	note(w, 4, 16);
 	sent_read(w, 4, &sent);
-	sent.notes[ESC_SENT_INDEX(16)].tx_ktime_ns -= 2100000000;
+	sent.records[ESC_TX_RECORD_INDEX(16)].tx_ktime_ns -= 2100000000;
 	bpf_map_update_elem(receipt_fd(w, "qp_sent"), &key, &sent, BPF_EXIST);
 	good = IS(take(w, WORLD_XDP, &plan), XDP_VERDICT_DROP) &&
 	       probe_reason_is(&w->w, WORLD_XDP, ESC_REASON_RECEIPT_UNMATCHED, 1);
@@ -315,7 +315,7 @@ static void test_message(struct receipt_world *w)
 {
 	uint32_t start = 100;
 	struct receipt_plan plan = plan_usual();
-	struct esc_sent_note end;
+	struct esc_tx_record end;
 	struct esc_qp_sent sent;
 	struct esc_qp_owd owd;
 	const struct esc_owd_window *window;
@@ -326,7 +326,7 @@ static void test_message(struct receipt_world *w)
 	data_send(w, WORLD_TC_OUT, 4, 0x00, start);
 	data_send(w, WORLD_TC_OUT, 4, 0x02, start + 1);
 	sent_read(w, 4, &sent);
-	end = sent.notes[ESC_SENT_INDEX(start + 1)];
+	end = sent.records[ESC_TX_RECORD_INDEX(start + 1)];
 	plan.psn = start + 1;
 	plan.flags |= ESC_RECEIPT_MESSAGE;
 	plan.message_ns = 777;
@@ -352,7 +352,7 @@ static void test_account(struct receipt_world *w)
 
 	receipt_reset(w);
 	for (uint32_t psn = 16; psn <= 16 * 1000; psn += 16) {
-		struct esc_sent_note left = note(w, 4, psn);
+		struct esc_tx_record left = note(w, 4, psn);
 		struct receipt_plan plan = plan_usual();
 		int64_t delay = (int64_t)(random_64() >> (random_64() % 40 + 24)) - 100;
 

@@ -97,7 +97,7 @@ static bool run_round(struct world *w, uint32_t count, struct tally *tally, bool
 
 	steer_reset(w);
 	for (i = 0; i < count; i++) {
-		struct esc_steer steer = {.order = ++order, .sport = jobs[i].sport};
+		struct esc_steer steer = {.number = ++order, .sport = jobs[i].sport};
 		struct esc_qp_key key = frame_key(&jobs[i].frame, w->port);
 
 		if (steer_order(w, &key, &steer))

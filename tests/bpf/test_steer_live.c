@@ -106,7 +106,7 @@ static uint32_t run_all(struct live *l, uint32_t packets)
 	while (right < packets) {
 		steer_reset(&l->world);
 		for (i = 0; i < ROUND; i++) {
-			struct esc_steer steer = {.order = ++order};
+			struct esc_steer steer = {.number = ++order};
 			struct job *job = &jobs[i];
 			struct esc_qp_key key;
 

@@ -95,7 +95,7 @@ static void give(struct esc_steer steer)
 {
 	struct esc_qp_key key = key_of();
 
-	steer.order = ++order;
+	steer.number = ++order;
 	steer_order(&w, &key, &steer);
 	steer_control(&w, ++generation);
 }
@@ -104,7 +104,7 @@ static void give(struct esc_steer steer)
 static struct esc_steer waiting(uint16_t sport)
 {
 	return (struct esc_steer){.sport = sport,
-				  .hold_ns = FAR_NS,
+				  .flowlet_gap_ns = FAR_NS,
 				  .start_local_ns = steer_now_ns() + FAR_NS,
 				  .force_local_ns = steer_now_ns() + FAR_NS};
 }
@@ -126,12 +126,12 @@ static void is_port(uint16_t got, uint16_t want, const char *what)
 		printf("# left with port %u, must be %u\n", got, want);
 }
 
-static void is_moment(enum esc_steer_moment want, const char *what)
+static void is_moment(enum esc_steer_trigger want, const char *what)
 {
 	struct esc_qp_steer s = state();
 
-	if (!tap_ok(s.moment == want && s.done == order, "%s: the entry says so", what))
-		printf("# moment %u, must be %u; done %u, must be %u\n", s.moment, want, s.done,
+	if (!tap_ok(s.trigger == want && s.applied == order, "%s: the entry says so", what))
+		printf("# moment %u, must be %u; done %u, must be %u\n", s.trigger, want, s.applied,
 		       order);
 }
 
@@ -143,16 +143,16 @@ static void test_moments(void)
 	is_port(send_opcode(SEND_ONLY), SPORT, "without an order a packet leaves as it came");
 	give(waiting(PATH));
 	is_port(send_opcode(SEND_ONLY), SPORT, "an order waits while there is no gap");
-	tap_ok(state().flags & ESC_QP_STEER_WAITS && state().order == order &&
-		       state().done != order,
+	tap_ok(state().flags & ESC_QP_STEER_PENDING && state().rule == order &&
+		       state().applied != order,
 	       "and the entry says that it waits");
 	steer = waiting(PATH);
-	steer.hold_ns = 1000000;
+	steer.flowlet_gap_ns = 1000000;
 	give(steer);
 	is_port(send_opcode(SEND_MIDDLE), SPORT, "the first packet after an order ends no gap");
 	usleep(2000);
 	is_port(send_opcode(SEND_MIDDLE), PATH, "a packet behind a gap of `hold` moves");
-	is_moment(ESC_STEER_MOMENT_IDLE, "after an idle gap");
+	is_moment(ESC_STEER_TRIGGER_IDLE, "after an idle gap");
 
 	steer = waiting(OTHER);
 	steer.start_local_ns = 0;
@@ -160,26 +160,26 @@ static void test_moments(void)
 	is_port(send_opcode(SEND_MIDDLE), PATH, "late, inside a message: the old path stays");
 	is_port(send_opcode(SEND_LAST), PATH, "and at its end");
 	is_port(send_opcode(SEND_FIRST), OTHER, "late, at the start of a message: it moves");
-	is_moment(ESC_STEER_MOMENT_START, "at a message's start");
+	is_moment(ESC_STEER_TRIGGER_START, "at a message's start");
 
 	steer = waiting(PATH);
 	steer.force_local_ns = 0;
 	give(steer);
 	is_port(send_opcode(SEND_MIDDLE), PATH, "too late: it moves inside a message");
-	is_moment(ESC_STEER_MOMENT_FORCED, "forced");
+	is_moment(ESC_STEER_TRIGGER_FORCED, "forced");
 	give(at_once(0));
 	is_port(send_opcode(SEND_MIDDLE), SPORT, "an order for its own port takes it back");
-	tap_ok(!(state().flags & ESC_QP_STEER_WAITS) && state().packets == 5,
+	tap_ok(!(state().flags & ESC_QP_STEER_PENDING) && state().packets == 5,
 	       "the entry counts the packets that left on a path of ours");
 }
 
-/* The peer's answers came to @back_qpn, and stand for all before @next. */
-static void acknowledge(uint32_t back_qpn, uint32_t next, uint8_t flags)
+/* The peer's answers came to @reverse_qpn, and stand for all before @next. */
+static void acknowledge(uint32_t reverse_qpn, uint32_t next, uint8_t flags)
 {
 	struct esc_qp_key there = key_of(), back = {.src = there.dst, .dst = there.src};
 	struct esc_qp qp = {.responses = {.next = next & 0xffffff, .flags = flags}};
 
-	back.dest_qpn = back_qpn;
+	back.dest_qpn = reverse_qpn;
 	back.direction = ESC_DIRECTION_RX;
 	back.port = there.port;
 	bpf_map_update_elem(bpf_map__fd(w.kernel->maps.qps), &back, &qp, BPF_ANY);
@@ -192,8 +192,8 @@ static void test_drained(void)
 
 	anew();
 	send_opcode(SEND_ONLY);
-	steer.flags = ESC_STEER_BACK;
-	steer.back_qpn = 77;
+	steer.flags = ESC_STEER_REVERSE;
+	steer.reverse_qpn = 77;
 	give(steer);
 	is_port(send_opcode(SEND_ONLY), SPORT, "nothing is known of the answers: it waits");
 	acknowledge(77, psn, 0);
@@ -204,7 +204,7 @@ static void test_drained(void)
 	is_port(send_opcode(ACKNOWLEDGE), SPORT, "an answer of ours is no request");
 	acknowledge(77, --psn, ESC_PSN_VALID);
 	is_port(send_opcode(SEND_MIDDLE), PATH, "all is acknowledged: the next request moves");
-	is_moment(ESC_STEER_MOMENT_DRAINED, "drained");
+	is_moment(ESC_STEER_TRIGGER_DRAINED, "drained");
 
 	anew();
 	send_opcode(SEND_FIRST);
@@ -266,9 +266,9 @@ static void test_heartbeat(void)
 	anew();
 	give(at_once(PATH));
 	is_port(send_opcode(SEND_ONLY), PATH, "steered");
-	beat(steer_now_ns() - ESC_HEARTBEAT_DEAD_NS - 1000000);
+	beat(steer_now_ns() - ESC_HEARTBEAT_TIMEOUT_NS - 1000000);
 	is_port(send_opcode(SEND_ONLY), SPORT, "2 s without a heartbeat: as it came");
-	tap_ok(state().moment == ESC_STEER_MOMENT_LAPSED && state().flags == ESC_QP_STEER_LAPSED,
+	tap_ok(state().trigger == ESC_STEER_TRIGGER_LAPSED && state().flags == ESC_QP_STEER_LAPSED,
 	       "the entry says so");
 	beat(steer_now_ns() + FAR_NS);
 	is_port(send_opcode(SEND_ONLY), SPORT, "the heartbeat comes back: the order stays void");
@@ -313,7 +313,7 @@ static void test_switches(void)
 	is_port(send_opcode(SEND_ONLY), PATH, "nobody asks the map for each packet");
 	steer_control(&w, ++generation);
 	is_port(send_opcode(SEND_ONLY), SPORT, "the map changed: the order is gone");
-	tap_ok(!state().order && !state().sport && !state().flags, "the entry has forgotten it");
+	tap_ok(!state().rule && !state().sport && !state().flags, "the entry has forgotten it");
 	give(at_once(PATH));
 	send_opcode(SEND_ONLY);
 	/* The low half of the generation comes round: who is steered looks at all of it. */
@@ -366,7 +366,7 @@ static void test_kinds(void)
 static void test_label(void)
 {
 	struct esc_steer steer = {
-		.order = ++order, .flow_label = 0xabcde, .flags = ESC_STEER_LABEL};
+		.number = ++order, .flow_label = 0xabcde, .flags = ESC_STEER_LABEL};
 	struct frame_plan plan = plan_of(SEND_ONLY);
 	struct esc_qp_key key;
 	struct frame f, must;
@@ -387,7 +387,7 @@ static void test_label(void)
 	must.data[17] = 0xde;
 	tap_ok(!memcmp(last.data, must.data, must.bytes),
 	       "IPv6: the flow label is the order's, and nothing else is another");
-	steer.order = ++order;
+	steer.number = ++order;
 	steer.sport = PATH;
 	steer.flow_label = 1;
 	steer_order(&w, &key, &steer);

@@ -118,9 +118,9 @@ static void test_sample(struct world *w)
 		       send_qp(w, hook, 1, 0x200) == 1 && first_qp(w, &at) &&
 		       send_qp(w, hook, 1, 0x201) == 1 && first_qp(w, &after);
 		to = now_local_ns();
-		good = good && !before.stamp_local_ns && before.first_local_ns >= from &&
-		       at.stamp_psn == 0x200 && at.stamp_local_ns >= before.first_local_ns &&
-		       at.stamp_local_ns <= to && after.stamp_local_ns == at.stamp_local_ns &&
+		good = good && !before.sample_local_ns && before.first_local_ns >= from &&
+		       at.sample_psn == 0x200 && at.sample_local_ns >= before.first_local_ns &&
+		       at.sample_local_ns <= to && after.sample_local_ns == at.sample_local_ns &&
 		       after.first_local_ns == before.first_local_ns;
 		tap_ok(good, "%s: PSN & mask == 0 is stamped, others are not",
 		       world_hook_names[hook]);
@@ -176,7 +176,7 @@ static int open_sharing(struct world *w, const struct world *first, uint32_t por
 		return -errno;
 	w->port = port;
 	w->kernel->rodata->esc_port_index = port;
-	w->kernel->rodata->esc_turn = turn;
+	w->kernel->rodata->esc_handover_id = turn;
 	bpf_object__for_each_map (to, w->kernel->obj) {
 		if (bpf_map__is_internal(to))
 			continue;
@@ -217,11 +217,11 @@ static uint64_t through_both(struct world *incumbent, struct world *successor, u
 	struct esc_control word = {.sample_mask = 0xff};
 
 	world_reset(incumbent);
-	word.xdp_turns[incumbent->port] = at_first;
+	word.xdp_handover[incumbent->port] = at_first;
 	world_set_control(incumbent, &word);
 	if (send_qp(incumbent, WORLD_XDP, 1, 1) != 1)
 		return 99;
-	word.xdp_turns[incumbent->port] = at_second;
+	word.xdp_handover[incumbent->port] = at_second;
 	world_set_control(incumbent, &word);
 	if (send_qp(successor, WORLD_XDP, 1, 1) != 1)
 		return 99;
@@ -230,16 +230,16 @@ static uint64_t through_both(struct world *incumbent, struct world *successor, u
 
 static void test_turns(const struct world *first)
 {
-	static const uint16_t own = 3 * ESC_TURN_NEXT;
-	const uint16_t states[] = {own, own | ESC_TURN_ANNOUNCE, own | ESC_TURN_PASS,
-				   own + ESC_TURN_NEXT};
+	static const uint16_t own = 3 * ESC_HANDOVER_NEXT;
+	const uint16_t states[] = {own, own | ESC_HANDOVER_ANNOUNCE, own | ESC_HANDOVER_PASS,
+				   own + ESC_HANDOVER_NEXT};
 	static const char *const names[] = {"steady", "announce", "pass", "the successor's"};
 	struct world incumbent, successor;
 	uint64_t counted;
 	uint32_t i;
 
 	if (open_sharing(&incumbent, first, 4, own) ||
-	    open_sharing(&successor, first, 4, own + ESC_TURN_NEXT)) {
+	    open_sharing(&successor, first, 4, own + ESC_HANDOVER_NEXT)) {
 		tap_ok(false, "an incumbent and a successor load over the same maps");
 		return;
 	}

@@ -82,7 +82,7 @@ static size_t entries(void)
 
 static void test_words(struct tcpclass *classes)
 {
-	struct esc_tcp_word word = {};
+	struct esc_tcp_control word = {};
 
 	tcpclass_take(classes, &pace, THRESHOLD_NS, &word);
 	tap_ok(word.class_count == 4 && word.classes[0].threshold_ns == THRESHOLD_NS &&

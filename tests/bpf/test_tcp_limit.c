@@ -48,7 +48,7 @@
 
 static struct tcpedge *edge;
 static struct tcpwrap *wrap;
-static struct esc_tcp_word word = {.mode = ESC_TCP_PACE, .class_count = 1};
+static struct esc_tcp_control word = {.mode = ESC_TCP_PACE, .class_count = 1};
 static int sender = -1, receiver = -1;
 static bool beating = true;
 static int writes = 1;

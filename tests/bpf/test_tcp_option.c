@@ -28,7 +28,7 @@
 #define WAIT_MS 2000
 
 static struct tcpedge *edge;
-static struct esc_tcp_word word;
+static struct esc_tcp_control word;
 static struct peer peer;
 static int listener;
 
@@ -307,7 +307,7 @@ static void expect_silent(const char *why)
 
 static void test_silent(void)
 {
-	beat(ESC_TCP_HOLD_NS + 1000000, CLOCK_SYNCED);
+	beat(ESC_TCP_LIMIT_NS + 1000000, CLOCK_SYNCED);
 	expect_silent("the daemon is gone");
 	set_mode(ESC_TCP_OFF);
 	expect_silent("off");

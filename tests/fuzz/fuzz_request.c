@@ -4,7 +4,7 @@
 #include <stdint.h>
 
 #include "../unit/fakes.h"
-#include "api/request.h"
+#include "api/internal.h"
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
@@ -20,7 +20,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	fake_port("eth1");
 	fake_qp(ESC_DIRECTION_TX, "10.0.0.1", "10.0.0.2", 17);
 	fake_qp(ESC_DIRECTION_RX, "fd00::1", "fd00::2", 18);
-	events_add(the_daemon.ledger, &(struct event){.kind = &(struct event_kind){"kind", NULL},
+	events_add(the_daemon.ledger, &(struct event){.kind = &(struct event_kind){.name = "kind"},
 						      .subject = "subject",
 						      .seen = json_pack("{s:i}", "n", 1)});
 	return 0;

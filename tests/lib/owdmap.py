@@ -39,7 +39,7 @@ def floor_ns(bucket):
 
 
 def record_index(psn):
-    """The place of a PSN's record among its queue pair's 64 (ESC_SENT_INDEX)."""
+    """The place of a PSN's record among its queue pair's 64 (ESC_TX_RECORD_INDEX)."""
     return (psn ^ psn >> 6 ^ psn >> 12 ^ psn >> 18) & 63
 
 

@@ -76,7 +76,7 @@ def lose(lab, spine, hosts, lost):
         lab.good(spine, "ip", "route", "add" if lost else "del", "blackhole", address)
 
 
-GONE_S = 3  # ESC_DAEMON_GONE_NS: with an older heartbeat probes are not answered
+GONE_S = 3  # ESC_PROBE_HEARTBEAT_TIMEOUT_NS: with an older heartbeat probes are not answered
 BEAT = """
 import ctypes, os, signal, sys, time
 libc = ctypes.CDLL(None, use_errno=True)

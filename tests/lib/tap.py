@@ -14,10 +14,11 @@ class Skip(Exception):
 
 
 class Tap:
-    """@plan: how many test points there will be; None where that is known at the end only."""
+    """@plan: how many test points there will be without arguments, printed first; None, or with arguments: that
+    is known at the end only."""
 
     def __init__(self, plan=None):
-        self.plan = plan
+        self.plan = None if sys.argv[1:] else plan
         self.number = 0
         self.failed = 0
         print("TAP version 13" + (f"\n1..{plan}" if plan else ""), flush=True)

@@ -10,7 +10,10 @@ loses a tenth of its rate, for it is full again before its timer comes.
 """
 import json
 import os
+import signal
+import struct
 import subprocess
+import tempfile
 
 import labtest
 import undo
@@ -198,6 +201,53 @@ class Star:
         found = json.loads(self.sh("tc", "-n", self.switch, "-s", "-j", "qdisc", "show", "dev",
                                    f"p{host}"))
         return next(q for q in found if q["kind"] == "tbf") if self.rate else {"drops": 0, "bytes": 0}
+
+
+class PortDelay:
+    """What each data packet from the servers waited in the queue of the switch's port to h0, by one capture of
+    all of the switch's interfaces: a port's packets are captured behind its queue. delays_ns when the block
+    ends; a packet that was dropped has none."""
+    PACKET = struct.Struct("=IIII")  # of a pcap file: seconds, nanoseconds, bytes kept, bytes
+    LINK = struct.Struct(">HHIHBB8x")  # LINUX_SLL2: protocol, 0, interface, type, packet's direction, ...
+    TO_US, OUTGOING = 0, 4
+
+    def __init__(self, star, port=7000):
+        self.folder = tempfile.TemporaryDirectory(prefix="escapement-port-")
+        self.path = os.path.join(self.folder.name, "pcap")
+        self.delays_ns = []
+        self.process = subprocess.Popen(
+            star.command(star.switch, None, "tcpdump", "-i", "any", "-n", "-Z", "root", "-s", "80", "-B", "65536",
+                         "--time-stamp-precision=nano", "-w", self.path,
+                         f"tcp src port {port} and dst host {star.address(0)} and greater 200"),
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        while "listening on" not in (line := self.process.stderr.readline()):
+            if not line:
+                raise RuntimeError("tcpdump does not start")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.send_signal(signal.SIGINT)
+        self.process.communicate(timeout=30)
+        with open(self.path, "rb") as file:
+            data = file.read()
+        self.folder.cleanup()
+        came, at = {}, 24
+        while at + self.PACKET.size <= len(data):
+            seconds, part_ns, kept, _ = self.PACKET.unpack_from(data, at)
+            at += self.PACKET.size
+            direction = self.LINK.unpack_from(data, at)[4]
+            ip = at + self.LINK.size
+            tcp = ip + 4 * (data[ip] & 15)
+            # Source, identification, destination port, sequence number.
+            key = data[ip + 12:ip + 16] + data[ip + 4:ip + 6] + data[tcp + 2:tcp + 8]
+            now = seconds * 10**9 + part_ns
+            if direction == self.OUTGOING and key in came:
+                self.delays_ns.append(now - came.pop(key))
+            elif direction == self.TO_US:
+                came[key] = now
+            at += kept
 
 
 class Rated:

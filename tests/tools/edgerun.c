@@ -38,7 +38,7 @@ struct run_edge {
 static struct run_edge edges[RUN_EDGES];
 static int edge_count;
 static struct tcplist *flows;
-static struct esc_tcp_word word;
+static struct esc_tcp_control word;
 static bool beating = true, clock_good = true;
 
 static long long now_ns(void)

@@ -49,7 +49,7 @@ static void answer(uint64_t from, uint32_t age_us, uint8_t flags)
 	struct esc_probe_event event = {.peer = from,
 					.about = 100,
 					.about_age_us = age_us,
-					.flags = ESC_PROBE_ASKS | flags,
+					.flags = ESC_PROBE_QUERY | flags,
 					.kind = ESC_PROBE_EVENT_REPLY};
 
 	mesh_take_query_reply(&mesh, &event);

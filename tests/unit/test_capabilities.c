@@ -3,7 +3,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "api/status.h"
+#include "api/internal.h"
 #include "api/verbs.h"
 #include "base/prom.h"
 #include "core/events.h"

@@ -62,7 +62,7 @@ static void sample(struct esc_qp_owd *owd, uint64_t ktime_ns, int64_t delay_ns,
 		owd->max_ns = delay_ns;
 	if (!owd->receipts)
 		owd->first_ktime_ns = ktime_ns;
-	owd->noted++;
+	owd->samples_sent++;
 	owd->receipts++;
 	owd->samples++;
 	owd->feedback_sum_ns += 20000;
@@ -609,10 +609,10 @@ Test(delays, samples_since_a_receipt)
 		look(&world);
 		world.now_ns += 250 * MS;
 		tx.packets += 100;
-		owd.noted += 50;
+		owd.samples_sent += 50;
 	}
 	entry = delays_find(world.delays, &key);
-	cr_assert_eq(entry->owd.noted - entry->noted_at_receipt, 350);
+	cr_assert_eq(entry->owd.samples_sent - entry->noted_at_receipt, 350);
 	cr_assert_float_eq(entry->feedback_ns, 20000, 0.1);
 	world_close(&world);
 }

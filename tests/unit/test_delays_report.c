@@ -79,7 +79,7 @@ static void put(const struct qp_entry *qp, unsigned int samples, int64_t delay_n
 	}
 	window->bound_ns = 400;
 	window->stack_max_ns = 7000;
-	owd.noted += samples + 1;
+	owd.samples_sent += samples + 1;
 	owd.receipts += samples;
 	owd.samples += samples;
 	owd.over += delay_ns > 100000 ? samples : 0;
@@ -212,13 +212,13 @@ Test(delays_report, why_there_is_no_delay)
 		if (IS("clock"))
 			fake.clock.state = CLOCK_FREE_RUNNING;
 		memset(&owd, 0, sizeof(owd));
-		owd.noted = IS("untimed") || IS("unanswered") ? 20 : 0;
+		owd.samples_sent = IS("untimed") || IS("unanswered") ? 20 : 0;
 		owd.receipts = IS("untimed") ? 20 : 0;
 		owd.first_ktime_ns = owd.last_ktime_ns = IS("untimed") ? world.now_ns : 0;
-		if (owd.noted)
+		if (owd.samples_sent)
 			bpf_map_update_elem(world.fd, &qp->key, &owd, BPF_ANY);
 		if (IS("blind"))
-			qp->qp.sample_flags = ESC_SAMPLE_BLIND;
+			qp->qp.sample_flags = ESC_SAMPLE_NO_FEEDBACK;
 #undef IS
 		look();
 		object = told(qp);
@@ -348,7 +348,7 @@ static size_t count_of(const char *text, const char *what)
 	return count;
 }
 
-#define QP3 "{netdev=\"eth1\",qpn=\"3\",src=\"10.0.0.1\",dst=\"10.9.0.2\",peer=\"h2\""
+#define QP3 "{netdev=\"eth1\",dest_qpn=\"3\",src=\"10.0.0.1\",dst=\"10.9.0.2\",peer=\"h2\""
 #define H2 "{netdev=\"eth1\",peer=\"h2\",plane=\"backend\""
 
 Test(delays_report, metrics_show_the_slowest_and_sum_up_all)
@@ -358,19 +358,19 @@ Test(delays_report, metrics_show_the_slowest_and_sum_up_all)
 
 	open_fleet(qps);
 	text = metrics(1);
-	cr_assert_float_eq(value_of(text, "escapement_qp_owd_seconds" QP3 ",stat=\"max\"} "), 3e-4,
-			   1e-9);
+	cr_assert_float_eq(value_of(text, "escapement_qp_owd_max_seconds" QP3 "} "), 3e-4, 1e-9);
 	cr_assert_float_eq(value_of(text, "escapement_qp_owd_error_bound_seconds" QP3 "} "), 4e-7,
 			   1e-12);
 	cr_assert_eq(value_of(text, "escapement_qp_owd_over_threshold_total" QP3 "} "), 10);
 	cr_assert_eq(value_of(text, "escapement_qp_owd_threshold_crossings_total" QP3 "} "), 1);
-	cr_assert_eq(count_of(text, "\nescapement_qp_owd_seconds{"), 4, "one queue pair is shown");
-	cr_assert_float_eq(value_of(text, "escapement_peer_qp_owd_seconds" H2 ",stat=\"min\"} "),
-			   5e-6, 1e-9);
+	cr_assert_eq(count_of(text, "\nescapement_qp_owd_p99_seconds{"), 1,
+		     "one queue pair is shown");
+	cr_assert_float_eq(value_of(text, "escapement_peer_qp_owd_min_seconds" H2 "} "), 5e-6,
+			   1e-9);
 	cr_assert_eq(value_of(text, "escapement_peer_qp_owd_over_threshold_total" H2 "} "), 10);
 	cr_assert_null(strstr(text, "peer=\"h3\""), "nothing was measured to it");
 #define PORT "netdev=\"eth1\",plane=\"backend\""
-	cr_assert_eq(value_of(text, "escapement_receipts_noted_total{" PORT "} "), 103);
+	cr_assert_eq(value_of(text, "escapement_receipt_samples_sent_total{" PORT "} "), 103);
 	cr_assert_eq(value_of(text, "escapement_receipts_matched_total{" PORT "} "), 100);
 	cr_assert_eq(value_of(text, "escapement_receipts_untimed_total{" PORT "} "), 0);
 	cr_assert_eq(value_of(text, "port_qp_owd_seconds_bucket{" PORT ",le=\"4.096e-06\"} "), 0);
@@ -396,9 +396,9 @@ Test(delays_report, a_written_burst_is_not_written_again)
 	put(qps[0], 5, 6000);
 	look();
 	text = metrics(32);
-	cr_assert_eq(count_of(text, "\nescapement_qp_owd_seconds{"), 4,
+	cr_assert_eq(count_of(text, "\nescapement_qp_owd_p99_seconds{"), 1,
 		     "the others had no sample since");
-	cr_assert(value_of(text, "escapement_peer_qp_owd_seconds" H2 ",stat=\"max\"} ") < 6.2e-6);
+	cr_assert(value_of(text, "escapement_peer_qp_owd_max_seconds" H2 "} ") < 6.2e-6);
 	cr_assert_eq(value_of(text, "escapement_peer_qp_owd_over_threshold_total" H2 "} "), 10,
 		     "counters go on");
 	free(text);
@@ -415,7 +415,7 @@ Test(delays_report, receipts_that_are_off_leave_no_series)
 	text = metrics(32);
 	cr_assert_eq(value_of(text, "\nescapement_receipts_enabled "), 0);
 	cr_assert_null(strstr(text, "port_qp_owd_seconds"));
-	cr_assert_null(strstr(text, "receipts_noted"));
+	cr_assert_null(strstr(text, "receipt_samples_sent"));
 	free(text);
 	close_world();
 }

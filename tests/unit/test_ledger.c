@@ -17,7 +17,7 @@ static int64_t number_at(json_t *events, size_t i)
 
 static void add(struct events *ledger, int n)
 {
-	events_add(ledger, &(struct event){.kind = &(struct event_kind){"kind", NULL},
+	events_add(ledger, &(struct event){.kind = &(struct event_kind){.name = "kind"},
 					   .subject = "subject",
 					   .seen = json_pack("{s:i}", "n", n)});
 }
@@ -45,7 +45,7 @@ Test(ledger, an_event_has_what_it_was_given_and_no_more)
 	json_t *events, *event;
 
 	cr_assert_eq(events_new(&ledger, 8, NULL), 0);
-	events_add(ledger, &(struct event){.kind = &(struct event_kind){"qp_seen", NULL},
+	events_add(ledger, &(struct event){.kind = &(struct event_kind){.name = "qp_seen"},
 					   .subject = "a>b/1",
 					   .done = json_pack("{s:i}", "x", 1)});
 	events = events_since(ledger, 0);

@@ -239,7 +239,7 @@ Test(probe, datagram)
 	cr_expect_eq(be64toh(probe->epoch), 0x5566);
 	cr_expect_eq(be32toh(probe->sequence), 0x01020304);
 	cr_expect_eq(be32toh(probe->pair), 9);
-	probe_datagram_number(&datagram, ESC_PROBE_OPCODE_WARMER, 1, 10, 0);
+	probe_datagram_number(&datagram, ESC_PROBE_OPCODE_WARMUP, 1, 10, 0);
 	cr_expect_eq(probe->flags, ESC_PROBE_PLANE, "the plane stays, the rest is of one packet");
 }
 

@@ -5,10 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/verbs.h"
 #include "base/explain.h"
-#include "core/request.h"
 #include "pace/internal.h"
+#include "replies.h"
 
 static struct {
 	bool paced;		  /* by the newest pace_set_mode() */
@@ -70,22 +69,7 @@ json_t *pace_show(struct pace *pace)
 
 static json_t *reply(const char *args, struct request *request)
 {
-	json_t *object = json_loads(args, 0, NULL), *result = NULL;
-	const struct verb_handler *handler = pace_verb_handlers;
-	char *error = NULL;
-	const struct verb *verb = verbs_of_request("pace", object, &error);
-
-	*request = (struct request){.args = object};
-	if (!verb || !verbs_check(verb, object, &error)) {
-		request_fail(request, REQUEST_MISUSE, error);
-	} else {
-		while (handler->verb && strcmp(handler->verb, verb->name))
-			handler++;
-		cr_assert_not_null(handler->verb, "%s", verb->name);
-		result = handler->reply(&(struct pace){}, request);
-	}
-	json_decref(object);
-	return result;
+	return replies_get(pace_verb_handlers, &(struct pace){}, "pace", args, request);
 }
 
 static json_t *result(const char *args)

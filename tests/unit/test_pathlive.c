@@ -19,22 +19,22 @@ struct peer {
 	int64_t heard_ns[4]; /* our time; 0: never */
 };
 
-static void send(struct pathlive_lane *lane, struct peer *peer, int l, int64_t now_ns, bool arrives)
+static void send(struct pathlive_path *path, struct peer *peer, int l, int64_t now_ns, bool arrives)
 {
-	pathlive_sent(&lane[l], (uint64_t)now_ns);
+	pathlive_sent(&path[l], (uint64_t)now_ns);
 	if (arrives)
 		peer->heard_ns[l] = now_ns + MS / 10;
 }
 
 /* A word about all lanes leaves the peer at @then and comes at @now. */
-static void word(struct pathlive_lane *lanes, const struct peer *peer, int count, int64_t then_ns,
+static void word(struct pathlive_path *paths, const struct peer *peer, int count, int64_t then_ns,
 		 int64_t now_ns)
 {
 	for (int l = 0; l < count; l++) {
 		uint64_t age = peer->heard_ns[l] ? (uint64_t)(then_ns - peer->heard_ns[l])
 						 : PATHLIVE_NEVER;
 
-		pathlive_word(&lanes[l], (uint64_t)(then_ns + PEER_AHEAD), age, (uint64_t)now_ns);
+		pathlive_report(&paths[l], (uint64_t)(then_ns + PEER_AHEAD), age, (uint64_t)now_ns);
 	}
 }
 
@@ -42,20 +42,20 @@ static void word(struct pathlive_lane *lanes, const struct peer *peer, int count
  * of lane 0. */
 static int64_t run(int64_t from_ns, int64_t to_ns, bool there, bool words, bool probes)
 {
-	struct pathlive_lane lanes[2] = {{0}};
+	struct pathlive_path paths[2] = {{0}};
 	struct peer peer = {{0}};
 
 	for (int64_t t = SECOND; t < SECOND + 200 * MS; t += MS) {
 		bool trouble = t >= from_ns && t < to_ns;
 
 		if (probes || !trouble) {
-			send(lanes, &peer, 0, t, there || !trouble);
-			send(lanes, &peer, 1, t, true);
+			send(paths, &peer, 0, t, there || !trouble);
+			send(paths, &peer, 1, t, true);
 		}
 		if (words || !trouble)
-			word(lanes, &peer, 2, t + MS / 5, t + 2 * MS / 5);
-		cr_assert_not(pathlive_is_dead(&lanes[1], DEADLINE), "the other lane lives");
-		if (pathlive_is_dead(&lanes[0], DEADLINE))
+			word(paths, &peer, 2, t + MS / 5, t + 2 * MS / 5);
+		cr_assert_not(pathlive_is_dead(&paths[1], DEADLINE), "the other lane lives");
+		if (pathlive_is_dead(&paths[0], DEADLINE))
 			return t;
 	}
 	return 0;
@@ -79,55 +79,55 @@ Test(pathlive, silence_alone_kills_nothing)
 	cr_assert_eq(run(0, 0, true, true, true), 0, "nothing at all");
 }
 
-Test(pathlive, a_lane_that_slept_for_an_hour_is_not_dead_when_it_wakes)
+Test(pathlive, a_path_idle_for_an_hour_is_not_dead_when_used_again)
 {
-	struct pathlive_lane lane = {0};
+	struct pathlive_path path = {0};
 
-	pathlive_word(&lane, PEER_AHEAD, 3600 * SECOND, SECOND);
+	pathlive_report(&path, PEER_AHEAD, 3600 * SECOND, SECOND);
 	for (int i = 0; i < 10; i++)
-		pathlive_sent(&lane, (uint64_t)(SECOND + i * MS / 10));
-	pathlive_word(&lane, PEER_AHEAD + MS, 3600 * SECOND + MS, SECOND + MS);
-	cr_assert_not(pathlive_is_dead(&lane, DEADLINE));
-	pathlive_word(&lane, PEER_AHEAD + 4 * MS, 3600 * SECOND + 4 * MS, SECOND + 4 * MS);
-	cr_assert(pathlive_is_dead(&lane, DEADLINE));
+		pathlive_sent(&path, (uint64_t)(SECOND + i * MS / 10));
+	pathlive_report(&path, PEER_AHEAD + MS, 3600 * SECOND + MS, SECOND + MS);
+	cr_assert_not(pathlive_is_dead(&path, DEADLINE));
+	pathlive_report(&path, PEER_AHEAD + 4 * MS, 3600 * SECOND + 4 * MS, SECOND + 4 * MS);
+	cr_assert(pathlive_is_dead(&path, DEADLINE));
 }
 
 Test(pathlive, never_heard_is_dead_only_when_it_was_tried)
 {
-	struct pathlive_lane lane = {0};
+	struct pathlive_path path = {0};
 
-	pathlive_word(&lane, PEER_AHEAD, PATHLIVE_NEVER, SECOND);
-	cr_assert_not(pathlive_is_dead(&lane, DEADLINE));
+	pathlive_report(&path, PEER_AHEAD, PATHLIVE_NEVER, SECOND);
+	cr_assert_not(pathlive_is_dead(&path, DEADLINE));
 	for (int i = 0; i < 5; i++)
-		pathlive_sent(&lane, (uint64_t)(SECOND + i * MS));
-	cr_assert_not(pathlive_is_dead(&lane, DEADLINE), "no word since");
-	pathlive_word(&lane, PEER_AHEAD + 5 * MS, PATHLIVE_NEVER, SECOND + 5 * MS);
-	cr_assert(pathlive_is_dead(&lane, DEADLINE));
-	pathlive_word(&lane, PEER_AHEAD + 6 * MS, 0, SECOND + 6 * MS);
-	cr_assert_not(pathlive_is_dead(&lane, DEADLINE), "heard again");
+		pathlive_sent(&path, (uint64_t)(SECOND + i * MS));
+	cr_assert_not(pathlive_is_dead(&path, DEADLINE), "no word since");
+	pathlive_report(&path, PEER_AHEAD + 5 * MS, PATHLIVE_NEVER, SECOND + 5 * MS);
+	cr_assert(pathlive_is_dead(&path, DEADLINE));
+	pathlive_report(&path, PEER_AHEAD + 6 * MS, 0, SECOND + 6 * MS);
+	cr_assert_not(pathlive_is_dead(&path, DEADLINE), "heard again");
 }
 
 Test(pathlive, two_losses_are_chance)
 {
-	struct pathlive_lane lane = {0};
+	struct pathlive_path path = {0};
 
-	pathlive_word(&lane, PEER_AHEAD, 0, SECOND);
-	pathlive_sent(&lane, SECOND + MS);
-	pathlive_sent(&lane, SECOND + 2 * MS);
-	pathlive_word(&lane, PEER_AHEAD + 50 * MS, 50 * MS, SECOND + 50 * MS);
-	cr_assert_not(pathlive_is_dead(&lane, DEADLINE));
-	pathlive_sent(&lane, SECOND + 51 * MS);
-	cr_assert(pathlive_is_dead(&lane, DEADLINE));
+	pathlive_report(&path, PEER_AHEAD, 0, SECOND);
+	pathlive_sent(&path, SECOND + MS);
+	pathlive_sent(&path, SECOND + 2 * MS);
+	pathlive_report(&path, PEER_AHEAD + 50 * MS, 50 * MS, SECOND + 50 * MS);
+	cr_assert_not(pathlive_is_dead(&path, DEADLINE));
+	pathlive_sent(&path, SECOND + 51 * MS);
+	cr_assert(pathlive_is_dead(&path, DEADLINE));
 }
 
 /* Words come late, twice and out of order; the lane lives: it must never be taken for dead. */
-Test(pathlive, an_alive_lane_is_never_dead_whatever_becomes_of_words)
+Test(pathlive, a_live_path_is_never_dead_whatever_becomes_of_reports)
 {
 	struct rng rng;
 
 	rng_seed(&rng, SEED);
 	for (int trial = 0; trial < 200; trial++) {
-		struct pathlive_lane lanes[1] = {{0}};
+		struct pathlive_path paths[1] = {{0}};
 		struct peer peer = {{0}}, past[16] = {{{0}}};
 		int64_t then[16] = {0};
 		double loss = 0.9 * rng_unit(&rng);
@@ -136,13 +136,13 @@ Test(pathlive, an_alive_lane_is_never_dead_whatever_becomes_of_words)
 			int64_t t = SECOND + i * MS;
 			int old = (int)rng_below(&rng, 16);
 
-			send(lanes, &peer, 0, t, true);
+			send(paths, &peer, 0, t, true);
 			past[i % 16] = peer;
 			then[i % 16] = t + MS / 5;
 			if (rng_unit(&rng) < loss || !then[old])
 				continue;
-			word(lanes, &past[old], 1, then[old], t + MS / 2);
-			cr_assert_not(pathlive_is_dead(&lanes[0], DEADLINE),
+			word(paths, &past[old], 1, then[old], t + MS / 2);
+			cr_assert_not(pathlive_is_dead(&paths[0], DEADLINE),
 				      "seed %d trial %d step %d", SEED, trial, i);
 		}
 	}
@@ -150,13 +150,13 @@ Test(pathlive, an_alive_lane_is_never_dead_whatever_becomes_of_words)
 
 Test(pathlive, suspect_is_shown_where_no_word_comes)
 {
-	struct pathlive_lane lane = {0};
+	struct pathlive_path path = {0};
 
-	pathlive_word(&lane, PEER_AHEAD, 0, SECOND);
+	pathlive_report(&path, PEER_AHEAD, 0, SECOND);
 	for (int i = 0; i < 5; i++)
-		pathlive_sent(&lane, (uint64_t)(SECOND + i * MS));
-	cr_assert_eq(pathlive_judge(&lane, DEADLINE, SECOND + 2 * MS), PATHLIVE_UP);
-	cr_assert_eq(pathlive_judge(&lane, DEADLINE, SECOND + 5 * MS), PATHLIVE_SUSPECT);
+		pathlive_sent(&path, (uint64_t)(SECOND + i * MS));
+	cr_assert_eq(pathlive_judge(&path, DEADLINE, SECOND + 2 * MS), PATHLIVE_UP);
+	cr_assert_eq(pathlive_judge(&path, DEADLINE, SECOND + 5 * MS), PATHLIVE_SUSPECT);
 }
 
 Test(pathlive, the_deadline_leaves_room_for_slow_and_rare)
@@ -197,7 +197,7 @@ Test(pathlive, one_failure_returns_after_return_after)
 	for (int i = 0; i < 200; i++)
 		alive[i] = i < 10 || i >= 20;
 	cr_assert_eq(flap(alive, 60, &damp), 1);
-	cr_assert_eq(damp.state, PATHLIVE_HELD);
+	cr_assert_eq(damp.state, PATHLIVE_HOLD_DOWN);
 	memset(&damp, 0, sizeof(damp));
 	flap(alive, 80, &damp);
 	cr_assert_eq(damp.state, PATHLIVE_UP);
@@ -258,7 +258,7 @@ Test(pathlive, carrier_loss_counts_at_once_and_its_return_proves_nothing)
 	cr_assert_eq(pathlive_carrier(&damp, &config, false, SECOND), PATHLIVE_DOWN);
 	cr_assert_eq(pathlive_step(&damp, &config, PATHLIVE_UP, 2 * SECOND), PATHLIVE_DOWN);
 	cr_assert_eq(pathlive_carrier(&damp, &config, true, 3 * SECOND), PATHLIVE_DOWN);
-	cr_assert_eq(pathlive_step(&damp, &config, PATHLIVE_UP, 3 * SECOND), PATHLIVE_HELD);
+	cr_assert_eq(pathlive_step(&damp, &config, PATHLIVE_UP, 3 * SECOND), PATHLIVE_HOLD_DOWN);
 	cr_assert_eq(pathlive_step(&damp, &config, PATHLIVE_UP, 9 * SECOND), PATHLIVE_UP);
 }
 
@@ -271,7 +271,7 @@ Test(pathlive, a_held_path_that_is_not_heard_starts_again)
 	pathlive_step(&damp, &config, PATHLIVE_DOWN, SECOND);
 	pathlive_step(&damp, &config, PATHLIVE_UP, 2 * SECOND);
 	pathlive_step(&damp, &config, PATHLIVE_SUSPECT, 6 * SECOND);
-	cr_assert_eq(pathlive_step(&damp, &config, PATHLIVE_UP, 8 * SECOND), PATHLIVE_HELD);
+	cr_assert_eq(pathlive_step(&damp, &config, PATHLIVE_UP, 8 * SECOND), PATHLIVE_HOLD_DOWN);
 	cr_assert_eq(pathlive_step(&damp, &config, PATHLIVE_UP, 11 * SECOND), PATHLIVE_UP);
 }
 
@@ -287,17 +287,17 @@ Test(pathlive, the_standby_is_alive_apart_and_fast)
 		{PATHLIVE_UP, 4, {10, 24, 34, 40}, 1100, 10},
 	};
 
-	cr_assert_eq(pathlive_choose_standby(paths, 5, 0), 4);
-	paths[4].state = PATHLIVE_HELD;
-	cr_assert_eq(pathlive_choose_standby(paths, 5, 0), 3);
+	cr_assert_eq(pathlive_choose_backup(paths, 5, 0), 4);
+	paths[4].state = PATHLIVE_HOLD_DOWN;
+	cr_assert_eq(pathlive_choose_backup(paths, 5, 0), 3);
 	paths[3].state = PATHLIVE_DOWN;
-	cr_assert_eq(pathlive_choose_standby(paths, 5, 0), 2);
+	cr_assert_eq(pathlive_choose_backup(paths, 5, 0), 2);
 	paths[2].state = PATHLIVE_SUSPECT;
-	cr_assert_eq(pathlive_choose_standby(paths, 5, 0), 1);
+	cr_assert_eq(pathlive_choose_backup(paths, 5, 0), 1);
 	paths[1].state = PATHLIVE_DOWN;
-	cr_assert_eq(pathlive_choose_standby(paths, 5, 0), 4, "held, but it answers");
+	cr_assert_eq(pathlive_choose_backup(paths, 5, 0), 4, "held, but it answers");
 	paths[4].state = PATHLIVE_DOWN;
-	cr_assert_eq(pathlive_choose_standby(paths, 5, 0), -ENOENT);
+	cr_assert_eq(pathlive_choose_backup(paths, 5, 0), -ENOENT);
 }
 
 Test(pathlive, equal_delays_give_the_same_standby_each_time)
@@ -308,7 +308,7 @@ Test(pathlive, equal_delays_give_the_same_standby_each_time)
 		{PATHLIVE_UP, 3, {0}, 1000, 10},
 	};
 
-	cr_assert_eq(pathlive_choose_standby(paths, 3, 0), 1);
+	cr_assert_eq(pathlive_choose_backup(paths, 3, 0), 1);
 	paths[1].delay_ns = NAN;
-	cr_assert_eq(pathlive_choose_standby(paths, 3, 0), 2);
+	cr_assert_eq(pathlive_choose_backup(paths, 3, 0), 2);
 }

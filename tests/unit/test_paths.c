@@ -91,16 +91,15 @@ Test(paths_config, mistakes)
 
 /* --- the budget --- */
 
-static struct pathbudget_demand demand_of(size_t active, size_t standby, size_t watched,
+static struct pathbudget_demand demand_of(size_t active, size_t backup, size_t watched,
 					  uint32_t pps)
 {
 	return (struct pathbudget_demand){
 		.wanted_ns = {[PATH_ACTIVE] = 1000000,
 			      [PATH_STANDBY] = 20000000,
 			      [PATH_WATCHED] = PATHBUDGET_WATCH_NS},
-		.candidates = {[PATH_ACTIVE] = active,
-			  [PATH_STANDBY] = standby,
-			  [PATH_WATCHED] = watched},
+		.candidates =
+			{[PATH_ACTIVE] = active, [PATH_STANDBY] = backup, [PATH_WATCHED] = watched},
 		.budget_pps = pps,
 	};
 }
@@ -283,7 +282,7 @@ static struct pathpacket packet_of(const char *from, const char *to)
 		.ident = 0xabcd,
 		.hop_limit = 3,
 		.flags = ESC_PROBE_PLANE,
-		.lane = 5,
+		.path = 5,
 	};
 
 	cr_assert(address_parse(from, &packet.from) && address_parse(to, &packet.to));
@@ -307,7 +306,7 @@ static void expect_same(const struct pathpacket *packet, size_t quoted)
 		return;
 	}
 	cr_expect_eq(back.sequence, packet->sequence);
-	cr_expect_eq(back.lane, packet->lane);
+	cr_expect_eq(back.path, packet->path);
 	cr_expect_eq(back.target, packet->target);
 }
 

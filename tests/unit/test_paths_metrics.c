@@ -36,7 +36,7 @@ static void setup(void)
 	address_parse("10.0.0.2", &pair.key.dst);
 	list[0] = row(0, PATHLIVE_UP, 1);
 	list[1] = row(1, PATHLIVE_UP, 3);
-	list[2] = row(2, PATHLIVE_HELD, 0);
+	list[2] = row(2, PATHLIVE_HOLD_DOWN, 0);
 	list[3] = row(3, PATHLIVE_DOWN, 0);
 	left_out = 0;
 }

@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "core/request.h"
 #include "paths/internal.h"
+#include "replies.h"
 
 #define SECOND 1000000000ull
 
@@ -22,8 +23,8 @@ static void candidate(unsigned int id, uint16_t sport)
 
 	paths_candidate_clear(path, sport);
 	path->interval_ns = 1000000;
-	paths.map[2].lanes[id].sport = sport;
-	paths.map[2].lanes[id].standby = ESC_PATH_LANE_NONE;
+	paths.map[2].paths[id].sport = sport;
+	paths.map[2].paths[id].backup = ESC_PATH_NONE;
 }
 
 static void setup(void)
@@ -58,12 +59,7 @@ TestSuite(paths_reply, .init = setup, .fini = teardown);
 
 static json_t *reply(const char *args, struct request *request)
 {
-	json_t *object = json_loads(args, 0, NULL), *result;
-
-	*request = (struct request){.args = object};
-	result = paths_verb_handlers[0].reply(&paths, request);
-	json_decref(object);
-	return result;
+	return replies_get(paths_verb_handlers, &paths, "paths", args, request);
 }
 
 static json_t *result(const char *args)
@@ -79,13 +75,13 @@ Test(paths_reply, candidates_of_each_pair)
 {
 	json_t *all, *list, *one;
 
-	pair->candidates[0].standby = 5;
+	pair->candidates[0].backup = 5;
 	pair->candidates[0].deadline_ns = 3000000;
 	pair->candidates[0].qps = 2;
-	paths.map[2].lanes[0].probes = 9;
-	paths.map[2].lanes[0].replies = 7;
-	paths.map[2].lanes[0].diverted = 3;
-	paths.map[2].lanes[0].diverted_ns = 1;
+	paths.map[2].paths[0].probes = 9;
+	paths.map[2].paths[0].replies = 7;
+	paths.map[2].paths[0].diverted = 3;
+	paths.map[2].paths[0].diverted_ns = 1;
 	pathstat_add(&pair->candidates[0].out, 1, 5000, 40);
 	pathstat_add(&pair->candidates[0].rtt, 1, 9000, 0);
 	all = result("{}");

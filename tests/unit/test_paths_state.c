@@ -28,8 +28,8 @@ static void setup(void)
 	paths.by_slot[0] = pair;
 	now_ns = time_local_ns();
 	for (unsigned int i = 0; i < 2; i++) {
-		pair->candidates[i].sport = paths.map[0].lanes[i].sport = (uint16_t)(50000 + i);
-		pair->candidates[i].standby = (int)!i;
+		pair->candidates[i].sport = paths.map[0].paths[i].sport = (uint16_t)(50000 + i);
+		pair->candidates[i].backup = (int)!i;
 		pair->candidates[i].deadline_ns = 3 * MS;
 	}
 	pair->replied_ns = now_ns;
@@ -54,7 +54,7 @@ static enum pathlive_state evaluate(uint64_t later_ns)
 /* The programs found it dead, and took the standby. */
 static void die(void)
 {
-	paths.map[0].lanes[OWN].diverted_ns = now_ns;
+	paths.map[0].paths[OWN].diverted_ns = now_ns;
 	cr_assert_eq(evaluate(10 * MS), PATHLIVE_DOWN);
 }
 
@@ -68,10 +68,10 @@ static void fall_silent(void)
 Test(paths_poll, a_path_that_lives_is_used_again)
 {
 	die();
-	cr_expect_eq(evaluate(10 * MS), PATHLIVE_HELD);
-	cr_expect_eq(evaluate(4 * SECOND), PATHLIVE_HELD);
+	cr_expect_eq(evaluate(10 * MS), PATHLIVE_HOLD_DOWN);
+	cr_expect_eq(evaluate(4 * SECOND), PATHLIVE_HOLD_DOWN);
 	cr_expect_eq(evaluate(2 * SECOND), PATHLIVE_UP);
-	cr_expect_eq(paths.map[0].lanes[OWN].diverted_ns, 0);
+	cr_expect_eq(paths.map[0].paths[OWN].diverted_ns, 0);
 }
 
 Test(paths_poll, a_silent_peer_reports_no_path_up)
@@ -79,12 +79,12 @@ Test(paths_poll, a_silent_peer_reports_no_path_up)
 	die();
 	fall_silent();
 	for (int i = 0; i < 20; i++)
-		cr_expect_eq(evaluate(10 * SECOND), PATHLIVE_HELD);
-	cr_expect_neq(paths.map[0].lanes[OWN].diverted_ns, 0, "packets stay on the standby");
+		cr_expect_eq(evaluate(10 * SECOND), PATHLIVE_HOLD_DOWN);
+	cr_expect_neq(paths.map[0].paths[OWN].diverted_ns, 0, "packets stay on the standby");
 	/* It reports again: from then on the time counts. */
 	pair->candidates[OWN].deadline_ns = 3 * MS;
-	cr_expect_eq(evaluate(10 * MS), PATHLIVE_HELD);
-	cr_expect_eq(evaluate(4 * SECOND), PATHLIVE_HELD);
+	cr_expect_eq(evaluate(10 * MS), PATHLIVE_HOLD_DOWN);
+	cr_expect_eq(evaluate(4 * SECOND), PATHLIVE_HOLD_DOWN);
 	cr_expect_eq(evaluate(2 * SECOND), PATHLIVE_UP);
 }
 
@@ -98,10 +98,10 @@ Test(paths_poll, a_standby_is_released_only_when_the_peer_is_silent)
 {
 	die();
 	cr_expect_not(paths_release(&paths, 0, OWN), "its reports are better");
-	cr_expect_neq(paths.map[0].lanes[OWN].diverted_ns, 0);
+	cr_expect_neq(paths.map[0].paths[OWN].diverted_ns, 0);
 	fall_silent();
 	cr_expect(paths_release(&paths, 0, OWN));
-	cr_expect_eq(paths.map[0].lanes[OWN].diverted_ns, 0);
+	cr_expect_eq(paths.map[0].paths[OWN].diverted_ns, 0);
 	cr_expect_neq(evaluate(10 * MS), PATHLIVE_DOWN, "and that is no new failure");
 	cr_expect_not(paths_release(&paths, 0, 5), "no such candidate");
 	cr_expect_not(paths_release(&paths, ESC_PATH_SLOTS_MAX, OWN), "no such slot");

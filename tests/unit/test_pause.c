@@ -96,7 +96,7 @@ Test(pause, packets_leave_at_the_rate)
 	rng_seed(&rng, SEED);
 	rule_init(&rule);
 	rule.start_Bps = 125000000; /* 1 Gbit/s */
-	rule.blind_ns = 10 * SECOND;
+	rule.no_feedback_ns = 10 * SECOND;
 	for (int i = 0; i < 10000; i++) {
 		uint32_t bytes = 64 + (uint32_t)rng_below(&rng, 4000);
 
@@ -268,7 +268,7 @@ Test(pause, without_samples_the_rate_is_the_lines_in_the_end)
 	rule_init(&rule);
 	pause_depart(&flow, &rule, 1500, now, NULL);
 	cr_assert_eq(flow.rate_Bps, rule.start_Bps);
-	for (; now < START + 10 * rule.blind_ns; now += 100 * US)
+	for (; now < START + 10 * rule.no_feedback_ns; now += 100 * US)
 		pause_depart(&flow, &rule, 1500, now, NULL);
 	cr_assert_eq(flow.rate_Bps, LINE);
 }
@@ -338,12 +338,12 @@ Test(pause, what_is_added_and_what_the_level_takes_are_parts_of_one_rate)
 		struct pause_flow flow = {.floor_ns = 1,
 					  .rate_Bps = LINE / 16,
 					  .loop_ns = 50 * US,
-					  .turned_ns = START - 100 * US};
-		uint64_t beat_ns = pause_beat(&flow, pause_room(&flow, &rule), START);
+					  .rate_set_ns = START - 100 * US};
+		uint64_t beat_ns = pause_interval(&flow, pause_room(&flow, &rule), START);
 		double step = (double)pause_step(&flow, &rule, pause_room(&flow, &rule), beat_ns);
 		double level = (double)queue_ns * PAUSE_ONE / PAUSE_LEVEL / (double)beat_ns;
 
-		pause_turn(&flow, &rule, PAUSE_ONE, queue_ns, START);
+		pause_set_next_rate(&flow, &rule, PAUSE_ONE, queue_ns, START);
 		cr_assert_float_eq((double)flow.rate_Bps * 16 / (double)LINE,
 				   1 + (step - level) / PAUSE_ONE, 0.0005);
 	}
@@ -434,17 +434,17 @@ Test(pause, who_gives_way_in_vain_stops)
 		pauses += !!pause;
 		late += pause && i > 10000;
 	}
-	cr_assert(pause_is_in_vain(&flow));
+	cr_assert(pause_is_ineffective(&flow));
 	cr_assert_gt(pauses, 0);
 	cr_assert_eq(late, 0);
-	flow.vain = PAUSE_PATIENCE + 1;
+	flow.ineffective = PAUSE_PATIENCE + 1;
 	for (int i = 0; i < 100; i++) {
 		struct pause_mark mark;
 
 		now = pause_depart(&flow, &rule, 1500, now, &mark);
 		hear(&flow, &rule, &mark, now, 20 * US, 50 * US);
 	}
-	cr_assert_not(pause_is_in_vain(&flow), "the queue is gone, so others do give way");
+	cr_assert_not(pause_is_ineffective(&flow), "the queue is gone, so others do give way");
 }
 
 /* Whatever comes: departures are in order and near, rates within their bounds. */
@@ -510,18 +510,18 @@ Test(pause, a_watch_says_once_that_a_flow_is_held_for_long)
 
 	for (int i = 0; i < 50; i++) {
 		paused += 60 * MS;
-		said += pause_watch_look(&watch, paused, START + (uint64_t)i * 100 * MS);
+		said += pause_watch_poll(&watch, paused, START + (uint64_t)i * 100 * MS);
 		cr_assert(!said || i >= 10);
 	}
 	cr_assert_eq(said, 1);
-	cr_assert_not(pause_watch_look(&watch, paused, START + 5 * SECOND));
+	cr_assert_not(pause_watch_poll(&watch, paused, START + 5 * SECOND));
 	for (int i = 51; i < 100; i++) {
 		paused += 60 * MS;
-		said += pause_watch_look(&watch, paused, START + (uint64_t)i * 100 * MS);
+		said += pause_watch_poll(&watch, paused, START + (uint64_t)i * 100 * MS);
 	}
 	cr_assert_eq(said, 2, "and again when it had ended");
 	watch = (struct pause_watch){0};
 	for (int i = 0; i < 50; i++)
-		cr_assert_not(pause_watch_look(&watch, (uint64_t)i * 40 * MS,
+		cr_assert_not(pause_watch_poll(&watch, (uint64_t)i * 40 * MS,
 					       START + (uint64_t)i * 100 * MS));
 }

@@ -2,8 +2,7 @@
 #include <criterion/criterion.h>
 
 #include "fakes.h"
-#include "api/request.h"
-#include "api/status.h"
+#include "api/internal.h"
 #include "api/verbs.h"
 
 static struct fake_world the_daemon;
@@ -120,7 +119,7 @@ Test(request, events_and_their_followers)
 	bool follow;
 
 	events_add(the_daemon.ledger,
-		   &(struct event){.kind = &(struct event_kind){"k", NULL}, .subject = "s"});
+		   &(struct event){.kind = &(struct event_kind){.name = "k"}, .subject = "s"});
 	object = result("{\"verb\":\"events\"}");
 	cr_expect_eq(json_array_size(json_object_get(object, "events")), 1);
 	json_decref(object);

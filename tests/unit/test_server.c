@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "fakes.h"
-#include "api/server.h"
-#include "api/server_listen.h"
+#include "api/api.h"
+#include "api/internal.h"
 
 static struct fake_world the_daemon;
 static char folder[64], socket_path[128];
@@ -187,7 +187,7 @@ Test(server, serves_64_and_turns_the_next_away)
 static void add_event(const char *subject)
 {
 	events_add(the_daemon.ledger,
-		   &(struct event){.kind = &(struct event_kind){"test", NULL}, .subject = subject});
+		   &(struct event){.kind = &(struct event_kind){.name = "test"}, .subject = subject});
 }
 
 Test(server, followers_hear_each_event)

@@ -12,7 +12,7 @@
 #define SECOND 1000000000ll
 #define FLOOR_NS 20000.0
 
-static struct path_facts paths_[ESC_PATH_LANES_MAX];
+static struct path_facts paths_[ESC_PATHS_MAX];
 static size_t path_count;
 
 size_t paths_pairs(const struct paths *paths, const struct path_pair_facts **out)
@@ -23,7 +23,7 @@ size_t paths_pairs(const struct paths *paths, const struct path_pair_facts **out
 }
 
 size_t paths_candidates(const struct paths *paths, unsigned int slot,
-			struct path_facts out[ESC_PATH_LANES_MAX])
+			struct path_facts out[ESC_PATHS_MAX])
 {
 	(void)paths;
 	(void)slot;
@@ -55,7 +55,7 @@ static struct path_facts path(unsigned int id, uint32_t group)
 		.noise_ns = 100,
 		.bound_ns = 100,
 		.measured_ns = SECOND,
-		.standby = -1,
+		.backup = -1,
 		.interval_ns = MS,
 	};
 }
@@ -113,7 +113,7 @@ Test(steer_pair, what_is_diverted_is_on_the_standby)
 
 	paths_[1].diverted_ns = 5;
 	paths_[1].usable = false;
-	paths_[1].standby = 2;
+	paths_[1].backup = 2;
 	pair_update_candidates(pair, NULL);
 	cr_expect_eq(pair_route_of(pair, 1), 2);
 	cr_expect(!pair->routes[1].usable);
@@ -228,10 +228,10 @@ Test(steer_pair, the_policy_sees_contention)
 			pair->qps[q].path = pair_route_of(pair, pair->members[q].home);
 		}
 		count = contend_look(&pair->contend, &budget, now, &random, pair->routes,
-				     ESC_PATH_LANES_MAX, pair->qps, pair->count, acts, 4);
+				     ESC_PATHS_MAX, pair->qps, pair->count, acts, 4);
 		if (now > SECOND + 50 * MS && !count)
-			cr_expect_eq(contend_best(&pair->contend, now, pair->routes,
-						  ESC_PATH_LANES_MAX, &pair->qps[0], &gain),
+			cr_expect_eq(contend_best(&pair->contend, now, pair->routes, ESC_PATHS_MAX,
+						  &pair->qps[0], &gain),
 				     1);
 	}
 	cr_assert_eq(count, 1);

@@ -5,12 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/verbs.h"
 #include "base/explain.h"
 #include "base/json.h"
-#include "core/request.h"
 #include "qp/qp.h"
 #include "steer/internal.h"
+#include "replies.h"
 
 static struct {
 	struct steer_args order; /* the newest of `steer set` or `steer clear` */
@@ -112,21 +111,7 @@ TestSuite(steer_reply, .init = setup, .fini = teardown);
 /* @verb: "steer set" */
 static json_t *reply(const char *verb, const char *args, struct request *request)
 {
-	const struct verb_handler *handler = steer_verb_handlers;
-	json_t *object = json_loads(args, 0, NULL), *result;
-	char *error = NULL;
-
-	while (handler->verb && strcmp(handler->verb, verb))
-		handler++;
-	cr_assert_not_null(handler->verb, "%s", verb);
-	*request = (struct request){.args = object};
-	/* As the daemon does. */
-	if (verbs_check(verbs_named(verb), object, &error))
-		result = handler->reply(&steer, request);
-	else
-		result = request_fail(request, REQUEST_MISUSE, error);
-	json_decref(object);
-	return result;
+	return replies_get(steer_verb_handlers, &steer, verb, args, request);
 }
 
 static json_t *result(const char *verb, const char *args)

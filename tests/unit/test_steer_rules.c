@@ -36,7 +36,7 @@ static struct auto_rule *tracked(void)
 	one->rule.has_back = true;
 	one->rule.back.dest_qpn = 99;
 	one->rule.want =
-		(struct esc_steer){.order = 7, .flags = ESC_STEER_LANE, .lane = 3, .slot = 2};
+		(struct esc_steer){.number = 7, .flags = ESC_STEER_PATH, .path = 3, .slot = 2};
 	return one;
 }
 

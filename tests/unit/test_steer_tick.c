@@ -146,7 +146,7 @@ size_t paths_pairs(const struct paths *paths, const struct path_pair_facts **out
 }
 
 size_t paths_candidates(const struct paths *paths, unsigned int slot,
-			struct path_facts out[ESC_PATH_LANES_MAX])
+			struct path_facts out[ESC_PATHS_MAX])
 {
 	(void)paths;
 	cr_expect_eq(slot, SLOT);
@@ -274,17 +274,17 @@ static void obey(struct flow *flow)
 
 	if (!rule) {
 		now->sport = 0;
-		now->order = 0;
+		now->rule = 0;
 		return;
 	}
-	if (now->done == rule->order)
+	if (now->applied == rule->number)
 		return;
-	now->order = now->done = rule->order;
-	now->sport = now->home_sport = rule->sport;
-	now->lane = rule->lane;
+	now->rule = now->applied = rule->number;
+	now->sport = now->rule_sport = rule->sport;
+	now->path = rule->path;
 	now->slot = rule->slot;
-	now->moment = ESC_STEER_MOMENT_IDLE;
-	now->done_local_ns = world.now_ns;
+	now->trigger = ESC_STEER_TRIGGER_IDLE;
+	now->applied_local_ns = world.now_ns;
 }
 
 static bool is_on_free(const struct flow *flow)
@@ -378,7 +378,7 @@ static void make_world(void)
 			.floor_ns = FLOOR_NS,
 			.noise_ns = 100,
 			.bound_ns = 100,
-			.standby = -1,
+			.backup = -1,
 			.interval_ns = MS,
 		};
 	for (unsigned int i = 0; i < 2; i++) {
@@ -460,8 +460,8 @@ Test(steer_tick, each_queue_pair_is_tracked_on_its_own_path)
 		const struct esc_steer *rule = rule_of(&world.flows[i].key);
 
 		cr_expect_eq(rule->sport, 0, "its own port");
-		cr_expect_eq(rule->flags & ESC_STEER_LANE, ESC_STEER_LANE);
-		cr_expect_eq(rule->lane, SHARED);
+		cr_expect_eq(rule->flags & ESC_STEER_PATH, ESC_STEER_PATH);
+		cr_expect_eq(rule->path, SHARED);
 		cr_expect_eq(rule->slot, SLOT);
 		cr_expect_eq(steer->autos[i].rule.state, RULE_TRACKING);
 	}
@@ -481,12 +481,12 @@ Test(steer_tick, one_leaves_a_contended_path)
 	cr_assert_eq(on_free(), 1, "one moved, and one move was enough");
 	moved = the_one_on(true);
 	rule = rule_of(&moved->key);
-	cr_expect_eq(rule->lane, FREE);
+	cr_expect_eq(rule->path, FREE);
 	cr_expect_eq(rule->sport, 50001);
-	cr_expect_geq(rule->hold_ns, (uint64_t)(QUEUE_NS - FLOOR_NS), "no packet is overtaken");
+	cr_expect_geq(rule->flowlet_gap_ns, (uint64_t)(QUEUE_NS - FLOOR_NS), "no packet is overtaken");
 	cr_expect_eq(rule->start_local_ns, UINT64_MAX, "steer.overtake is `never`");
 	cr_expect_eq(rule->force_local_ns, UINT64_MAX);
-	cr_expect_eq(rule_of(&the_one_on(false)->key)->lane, SHARED);
+	cr_expect_eq(rule_of(&the_one_on(false)->key)->path, SHARED);
 	cr_expect_eq(events_of("path_switched"), 1);
 	cr_expect_eq(steer->switches[STEER_BY_CONTENTION], 1);
 	run(10 * SECOND);
@@ -523,12 +523,12 @@ Test(steer_tick, a_rule_that_never_takes_effect_is_withdrawn)
 	cr_assert_eq(steer->acts[CONTEND_MOVE], 1);
 	rule = rule_of(&world.flows[0].key)->sport ? rule_of(&world.flows[0].key)
 						   : rule_of(&world.flows[1].key);
-	cr_assert_eq(rule->lane, FREE);
+	cr_assert_eq(rule->path, FREE);
 	world.paths[FREE].usable = false; /* from here on the policy decides nothing new */
 	for (int i = 0; i < 1000 && !steer->acts[CONTEND_UNDONE]; i++)
 		run(TICK_NS);
 	cr_assert_eq(steer->acts[CONTEND_UNDONE], 1);
-	cr_expect_eq(rule->lane, SHARED, "it would stay where it is");
+	cr_expect_eq(rule->path, SHARED, "it would stay where it is");
 	cr_expect_eq(rule->sport, 0);
 	cr_expect_eq(events_of("path_switched"), 0);
 }
@@ -555,7 +555,7 @@ Test(steer_tick, an_automatic_move_that_is_worse_is_rolled_back)
 	cr_expect_eq(events_of("path_rolled_back"), 1);
 	cr_expect_eq(steer->switches[STEER_BY_ROLLBACK], 1);
 	cr_expect_eq(rule_of(&moved->key)->sport, 0);
-	cr_expect_eq(rule_of(&moved->key)->lane, SHARED, "still tracked");
+	cr_expect_eq(rule_of(&moved->key)->path, SHARED, "still tracked");
 	penalty = steer_penalty(steer, &moved->key, world.now_ns);
 	cr_assert_not_null(penalty);
 	cr_expect_eq(penalty->why, VERIFY_SILENT);

@@ -7,11 +7,10 @@
 
 #include "fakes.h"
 #include "base/prom.h"
-#include "api/textfile.h"
+#include "api/api.h"
 
 static struct fake_world the_daemon;
 static char folder[64], prom[128];
-
 
 static void begin(void)
 {
@@ -96,7 +95,7 @@ Test(textfile, families)
 	text = slurp();
 	expect_in(text, "escapement_up 1", true);
 	expect_in(text, "escapement_kill_switch 0", true);
-	expect_in(text, "escapement_mode_info{mode=\"observe\"} 1", true);
+	expect_in(text, "escapement_mode{state=\"observe\"} 1", true);
 	expect_in(text, "escapement_port_visibility_info{netdev=\"eth1\",mode=\"packets\"} 1",
 		  true);
 	expect_in(text,
@@ -107,20 +106,20 @@ Test(textfile, families)
 	expect_in(text, "escapement_roce_packets_total{netdev=\"eth1\",direction=\"rx\"} 100",
 		  true);
 	expect_in(text, "escapement_roce_packets_total{netdev=\"eth1\",direction=\"tx\"} 0", true);
-	expect_in(text, "escapement_qp_dropped_total 3", true);
+	expect_in(text, "escapement_qp_untracked_packets_total 3", true);
 	expect_in(text, "escapement_qp_tracked 3", true);
 	expect_in(text, "escapement_map_max_entries{map=\"qps\"} 16384", true);
-	expect_in(text, "escapement_all_qps_retransmit_packets_total{direction=\"tx\"} 4", true);
+	expect_in(text, "escapement_roce_retransmit_packets_total{direction=\"tx\"} 4", true);
 	expect_in(text,
-		  "escapement_qp_retransmit_packets_total{netdev=\"eth1\",qpn=\"17\","
+		  "escapement_qp_retransmit_packets_total{netdev=\"eth1\",dest_qpn=\"17\","
 		  "src=\"10.0.0.1\",dst=\"10.0.0.2\",direction=\"tx\"} 4",
 		  true);
 	expect_in(text,
-		  "escapement_qp_naks_total{netdev=\"eth1\",qpn=\"18\",src=\"10.0.0.2\","
+		  "escapement_qp_naks_total{netdev=\"eth1\",dest_qpn=\"18\",src=\"10.0.0.2\","
 		  "dst=\"10.0.0.1\",direction=\"rx\",kind=\"sequence\"} 2",
 		  true);
 	cr_expect(strstr(text, "sport=\"50000\",transport=\"RC\",source=\"packet\"} 1"));
-	cr_expect_null(strstr(text, "qpn=\"19\""), "only the two busiest");
+	cr_expect_null(strstr(text, "dest_qpn=\"19\""), "only the two busiest");
 	cr_expect_null(strstr(text, "device="), "no RDMA device is known");
 	cr_assert_eq(stat(prom, &status), 0);
 	cr_expect_eq(status.st_mode & 0777, 0644);
@@ -145,7 +144,7 @@ Test(textfile, what_is_not_measured_is_absent)
 	cr_expect_null(strstr(text, "roce_packets_total"));
 	cr_expect_null(strstr(text, "escapement_qp_packets_total"));
 	cr_expect_null(strstr(text, "escapement_qp_tracked"));
-	cr_expect_null(strstr(text, "all_qps"));
+	cr_expect_null(strstr(text, "roce_messages_total"));
 	expect_in(text, "escapement_collector_up{collector=\"qp\"} 0", true);
 	expect_in(text,
 		  "escapement_port_visibility_info{device=\"mlx5_0\",port=\"1\","
@@ -164,9 +163,9 @@ Test(textfile, datagrams_have_no_sequence)
 	fake.qps[0].qp.transport = ESC_TRANSPORT_UD;
 	cr_assert_eq(textfile_write(textfile), 0);
 	text = slurp();
-	cr_expect(strstr(text, "qp_packets_total{netdev=\"eth1\",qpn=\"17\""));
-	cr_expect_null(strstr(text, "qp_retransmit_packets_total{netdev=\"eth1\",qpn=\"17\""));
-	cr_expect_null(strstr(text, "qp_naks_total{netdev=\"eth1\",qpn=\"17\""));
+	cr_expect(strstr(text, "qp_packets_total{netdev=\"eth1\",dest_qpn=\"17\""));
+	cr_expect_null(strstr(text, "qp_retransmit_packets_total{netdev=\"eth1\",dest_qpn=\"17\""));
+	cr_expect_null(strstr(text, "qp_naks_total{netdev=\"eth1\",dest_qpn=\"17\""));
 	free(text);
 	textfile_free(textfile);
 }

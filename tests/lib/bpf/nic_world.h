@@ -55,15 +55,15 @@ static void set_control(uint32_t flags)
 /* A beat from the future is fresh for as long as all this takes. */
 static void set_word(uint32_t flags, uint32_t attention, int64_t beat_in_ns)
 {
-	struct esc_nic_word word = {
+	struct esc_nic_control word = {
 		.flags = flags,
 		.attention = attention,
 		.port = PORT,
-		.beat_ktime_ns = now_ns() + beat_in_ns,
+		.heartbeat_ktime_ns = now_ns() + beat_in_ns,
 	};
 	uint32_t zero = 0;
 
-	bpf_map_update_elem(map_fd(nic_word), &zero, &word, BPF_ANY);
+	bpf_map_update_elem(map_fd(nic_control), &zero, &word, BPF_ANY);
 }
 
 #define FRESH 60000000000ll
@@ -71,7 +71,7 @@ static void set_word(uint32_t flags, uint32_t attention, int64_t beat_in_ns)
 static void set_home(const struct esc_address *address, const char *first, const char *second,
 		     uint16_t flags, uint16_t mtu)
 {
-	struct esc_nic_home home = {
+	struct esc_nic_local home = {
 		.first_ifindex = IFINDEX,
 		.second_ifindex = SECOND_IFINDEX,
 		.deliver_ifindex = IFINDEX,
@@ -83,7 +83,7 @@ static void set_home(const struct esc_address *address, const char *first, const
 	};
 
 	memcpy(home.deliver_mac, deliver_mac, 6);
-	bpf_map_update_elem(map_fd(nic_homes), address, &home, BPF_ANY);
+	bpf_map_update_elem(map_fd(nic_local), address, &home, BPF_ANY);
 }
 
 static void set_peer(const struct esc_address *address, const char *first, const char *second,
@@ -115,9 +115,9 @@ static void set_ends(const struct esc_address *src, const struct esc_address *ds
 	const char *peers = four ? "10.8.0.1" : "fd08::1", *peers2 = four ? "10.8.0.2" : "fd08::2";
 	struct esc_address a;
 
-	clear_map(map_fd(nic_homes), 16);
+	clear_map(map_fd(nic_local), 16);
 	clear_map(map_fd(nic_peers), 16);
-	clear_map(map_fd(nic_ways), 32);
+	clear_map(map_fd(nic_routes), 32);
 	set_home(src, ours, ours2, ESC_NIC_PAIRED | flags, mtu);
 	set_peer(dst, peers, peers2, HOME_ID, 0);
 	a = address_of(peers);

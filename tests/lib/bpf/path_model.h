@@ -10,7 +10,7 @@
 
 /* Offsets from the BTH, where probe_model.h has no name for them. */
 enum {
-	Q_LANE = 18,
+	Q_PATH = 18,
 	Q_SPORT = 56,
 	Q_AGES = 60,
 	Q_PORTS = 124,
@@ -26,7 +26,7 @@ enum {
 	Q_END = 216,
 };
 
-#define Q_LANES 16
+#define Q_PATHS 16
 #define Q_NEVER 0xffffffffu
 #define Q_TIMED 0x20
 #define Q_ANSWER_TIMED 0x40
@@ -66,15 +66,15 @@ static inline void path_put_tag(struct frame *f, const struct probe_key *key)
 struct path_plan {
 	uint8_t ip;
 	uint8_t opcode; /* 0: a request */
-	uint8_t version_more, flags, lane;
+	uint8_t version_more, flags, path;
 	uint16_t port;	/* that the datagram has */
 	uint16_t sport; /* that the probe says; 0: `port` */
 	uint16_t source_host;
 	uint64_t sender, target, epoch, echo_epoch;
 	uint64_t t1, t2, t3, t1_ktime, ktime;
 	uint32_t sequence, t1_bound, t2_bound;
-	uint32_t age_us[Q_LANES];
-	uint16_t word_sport[Q_LANES];
+	uint32_t age_us[Q_PATHS];
+	uint16_t report_sport[Q_PATHS];
 	bool bad_magic;
 	enum frame_shape shape;
 	const struct probe_key *key; /* NULL: tag 0 */
@@ -100,16 +100,16 @@ static inline void path_build(struct frame *f, const struct path_plan *plan)
 	probe_put(f, at + P_MAGIC, 4, 0x45734370 + plan->bad_magic);
 	probe_put(f, at + P_VERSION, 1, 2 + plan->version_more);
 	probe_put(f, at + P_FLAGS, 1, plan->flags);
-	probe_put(f, at + Q_LANE, 1, plan->lane);
+	probe_put(f, at + Q_PATH, 1, plan->path);
 	probe_put(f, at + P_SENDER, 8, plan->sender);
 	probe_put(f, at + P_TARGET, 8, plan->target);
 	probe_put(f, at + P_EPOCH, 8, plan->epoch);
 	probe_put(f, at + P_ECHO, 8, plan->echo_epoch);
 	probe_put(f, at + P_SEQUENCE, 4, plan->sequence);
 	probe_put(f, at + Q_SPORT, 2, plan->sport ? plan->sport : plan->port);
-	for (i = 0; i < Q_LANES; i++) {
+	for (i = 0; i < Q_PATHS; i++) {
 		probe_put(f, at + Q_AGES + 4 * i, 4, plan->age_us[i]);
-		probe_put(f, at + Q_PORTS + 2 * i, 2, plan->word_sport[i]);
+		probe_put(f, at + Q_PORTS + 2 * i, 2, plan->report_sport[i]);
 	}
 	probe_put(f, at + Q_T2, 8, plan->t2);
 	probe_put(f, at + Q_T1, 8, plan->t1);
@@ -127,15 +127,15 @@ struct path_self {
 	uint8_t flags; /* plane and key */
 	const struct probe_key *key;
 	uint32_t bound; /* 0: it has no fabric time */
-	uint32_t age_us[Q_LANES];
-	uint16_t word_sport[Q_LANES];
+	uint32_t age_us[Q_PATHS];
+	uint16_t report_sport[Q_PATHS];
 };
 
 static inline void model_put_words(struct frame *f, uint32_t bth, const struct path_self *by)
 {
-	for (int i = 0; i < Q_LANES; i++) {
+	for (int i = 0; i < Q_PATHS; i++) {
 		probe_put(f, bth + Q_AGES + 4 * i, 4, by->age_us[i]);
-		probe_put(f, bth + Q_PORTS + 2 * i, 2, by->word_sport[i]);
+		probe_put(f, bth + Q_PORTS + 2 * i, 2, by->report_sport[i]);
 	}
 }
 

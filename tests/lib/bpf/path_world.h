@@ -7,8 +7,8 @@
 #include "receipt_world.h"
 
 #define SLOT 77
-#define LANE 3
-#define LANE_PORT 50003 /* of lane LANE; others have it and their distance */
+#define PATH 3
+#define PATH_PORT 50003 /* of lane LANE; others have it and their distance */
 #define PEER_KTIME 900000000000ull
 
 struct path_world {
@@ -95,16 +95,16 @@ static inline void path_find_slot(struct path_world *p, const struct esc_path_ke
 }
 
 static inline bool path_get_heard(struct path_world *p, const struct esc_path_key *way,
-				  struct esc_path_heard *heard)
+				  struct esc_path_received *heard)
 {
 	memset(heard, 0, sizeof(*heard));
-	return !bpf_map_lookup_elem(receipt_fd(&p->r, "path_heard"), way, heard);
+	return !bpf_map_lookup_elem(receipt_fd(&p->r, "path_received"), way, heard);
 }
 
 static inline void path_set_heard(struct path_world *p, const struct esc_path_key *way,
-				  const struct esc_path_heard *heard)
+				  const struct esc_path_received *heard)
 {
-	bpf_map_update_elem(receipt_fd(&p->r, "path_heard"), way, heard, BPF_ANY);
+	bpf_map_update_elem(receipt_fd(&p->r, "path_received"), way, heard, BPF_ANY);
 }
 
 static inline void path_forget(struct path_world *p, const char *map)
@@ -121,10 +121,10 @@ static inline struct esc_paths path_slot_usual(const struct esc_path_key *key)
 {
 	struct esc_paths slot = {.peer = PEER, .key = *key, .peer_epoch = PEER_EPOCH};
 
-	for (int i = 0; i < ESC_PATH_LANES_MAX; i++)
-		slot.lanes[i] = (struct esc_lane){.sport = LANE_PORT + i - LANE,
+	for (int i = 0; i < ESC_PATHS_MAX; i++)
+		slot.paths[i] = (struct esc_path){.sport = PATH_PORT + i - PATH,
 						  .deadline_ns = 3000000,
-						  .standby = ESC_PATH_LANE_NONE};
+						  .backup = ESC_PATH_NONE};
 	return slot;
 }
 
@@ -135,7 +135,7 @@ static inline void path_reset(struct path_world *p, const struct esc_path_key *w
 
 	receipt_reset(&p->r);
 	receipt_refresh(&p->r, -3600000000000ll, 0); /* however slow the machine is */
-	path_forget(p, "path_heard");
+	path_forget(p, "path_received");
 	path_forget(p, "path_slots");
 	path_set_slot(p, &slot);
 	path_find_slot(p, way);
@@ -149,8 +149,8 @@ static inline struct path_plan path_plan_usual(void)
 		.sender = PEER,
 		.target = SELF,
 		.epoch = PEER_EPOCH,
-		.lane = LANE,
-		.port = LANE_PORT,
+		.path = PATH,
+		.port = PATH_PORT,
 		.source_host = PEER_HOST,
 		.sequence = 100,
 		.t1_ktime = PEER_KTIME,

@@ -19,7 +19,7 @@ enum {
 	P_MAGIC = 12,
 	P_VERSION = 16,
 	P_FLAGS = 17,
-	P_LANE = 18,
+	P_PATH = 18,
 	P_SENDER = 20,
 	P_TARGET = 28,
 	P_EPOCH = 36,
@@ -161,9 +161,9 @@ struct probe_plan {
 	uint8_t opcode;	      /* 0: a request */
 	uint8_t version_more; /* added to the version */
 	uint8_t flags;
-	uint16_t lane, sport, dport, source_host;
+	uint16_t path, sport, dport, source_host;
 	uint64_t sender, target, epoch, echo_epoch, t1, t2, t3, about;
-	uint32_t sequence, pair, about_age_us, heard_age_us;
+	uint32_t sequence, pair, about_age_us, received_age_us;
 	bool bad_magic;
 	const uint8_t *view;   /* P_VIEW_BYTES of them */
 	const uint8_t *anchor; /* P_ANCHOR_BYTES */
@@ -191,7 +191,7 @@ static inline void probe_build(struct frame *f, const struct probe_plan *plan)
 	probe_put(f, at + P_MAGIC, 4, 0x45734370 + plan->bad_magic);
 	probe_put(f, at + P_VERSION, 1, 2 + plan->version_more);
 	probe_put(f, at + P_FLAGS, 1, plan->flags);
-	probe_put(f, at + P_LANE, 2, plan->lane);
+	probe_put(f, at + P_PATH, 2, plan->path);
 	probe_put(f, at + P_SENDER, 8, plan->sender);
 	probe_put(f, at + P_TARGET, 8, plan->target);
 	probe_put(f, at + P_EPOCH, 8, plan->epoch);
@@ -203,7 +203,7 @@ static inline void probe_build(struct frame *f, const struct probe_plan *plan)
 	probe_put(f, at + P_T3, 8, plan->t3);
 	probe_put(f, at + P_ABOUT, 8, plan->about);
 	probe_put(f, at + P_ABOUT_AGE, 4, plan->about_age_us);
-	probe_put(f, at + P_HEARD_AGE, 4, plan->heard_age_us);
+	probe_put(f, at + P_HEARD_AGE, 4, plan->received_age_us);
 	if (plan->view)
 		memcpy(f->data + at + P_VIEW, plan->view, P_VIEW_BYTES);
 	if (plan->anchor)
@@ -287,7 +287,7 @@ static inline void model_answer(struct frame *reply, const struct frame *request
 				const struct frame *actual, const struct probe_answerer *by)
 {
 	uint32_t bth = probe_bth(request);
-	uint8_t flags = request->data[bth + P_FLAGS] & (ESC_PROBE_SECOND | ESC_PROBE_ASKS);
+	uint8_t flags = request->data[bth + P_FLAGS] & (ESC_PROBE_SECOND | ESC_PROBE_QUERY);
 	uint8_t *d = reply->data;
 
 	model_turn(reply, request);

@@ -85,8 +85,8 @@ static inline struct esc_fleet probe_fleet_usual(void)
 	struct esc_fleet fleet = {
 		.self = SELF,
 		.epoch = OWN_EPOCH,
-		.flags = ESC_FLEET_HAS_KEY0 | ESC_FLEET_ANSWER,
-		.answer_max_pps = 1000,
+		.flags = ESC_FLEET_HAS_KEY0 | ESC_FLEET_REPLY,
+		.reply_max_pps = 1000,
 		.path_max_pps = 1000,
 		.view_generation = 1,
 		.anchor_generation = 1,
@@ -191,8 +191,8 @@ static inline struct probe_plan probe_plan_usual(void)
 		.sequence = 100,
 		.pair = 50,
 		.t1 = 123456789,
-		.lane = 3,
-		.heard_age_us = 4321,
+		.path = 3,
+		.received_age_us = 4321,
 		.key = &keys[0],
 	};
 }

@@ -72,7 +72,7 @@ static inline void receipt_refresh(struct receipt_world *w, int64_t heartbeat_ag
 
 	w->word.heartbeat_local_ns = now - heartbeat_age_ns;
 	world_set_control(&w->w.world, &w->word);
-	w->peer.heard_local_ns = now - heard_age_ns;
+	w->peer.received_local_ns = now - heard_age_ns;
 	probe_set_peer(&w->w, PEER, &w->peer);
 }
 
@@ -103,14 +103,14 @@ static inline void receipt_forget(struct receipt_world *w, const char *map)
 /* One peer, known by its addresses and heard; every 16th PSN is sampled, always. */
 static inline void receipt_reset(struct receipt_world *w)
 {
-	static const struct esc_rx_stamps none;
+	static const struct esc_rx_timestamps none;
 	static const uint8_t zeros[WORLD_CPUS_MAX * sizeof(struct esc_receipt_cpu)];
 	uint32_t zero = 0;
 
 	probe_reset(&w->w);
 	receipt_forget(w, "qp_sent");
 	receipt_forget(w, "qp_owd");
-	bpf_map_update_elem(receipt_fd(w, "rx_stamps"), &zero, &none, BPF_ANY);
+	bpf_map_update_elem(receipt_fd(w, "rx_timestamps"), &zero, &none, BPF_ANY);
 	bpf_map_update_elem(receipt_fd(w, "receipt_cpu"), &zero, zeros, BPF_ANY);
 	w->word = (struct esc_control){
 		.flags = ESC_CONTROL_RECEIPTS | ESC_CONTROL_SAMPLE_FIXED,
@@ -223,8 +223,8 @@ static inline unsigned int sent_waiting(const struct esc_qp_sent *sent)
 {
 	unsigned int count = 0;
 
-	for (int i = 0; i < ESC_SENT_NOTES; i++)
-		count += sent->notes[i].tx_ktime_ns != 0;
+	for (int i = 0; i < ESC_TX_RECORDS; i++)
+		count += sent->records[i].tx_ktime_ns != 0;
 	return count;
 }
 

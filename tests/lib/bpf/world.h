@@ -70,7 +70,7 @@ static inline int world_open(struct world *w, const struct world_options *option
 		return -errno;
 	w->port = options->port;
 	w->kernel->rodata->esc_port_index = options->port;
-	w->kernel->rodata->esc_turn = options->turn;
+	w->kernel->rodata->esc_handover_id = options->turn;
 	w->kernel->rodata->esc_rx_in_tc = !options->rx_in_xdp_only;
 	w->kernel->rodata->esc_probe_port = options->probe_port;
 	w->kernel->rodata->esc_plane = options->plane;
@@ -206,8 +206,9 @@ static inline void world_reset(struct world *w)
 
 static inline const char *world_reason_name(int reason)
 {
-	static const char *const names[] = {
-#define X(id, name, text) #name,
+	static const char *const names[ESC_REASON_MAX] = {
+		[ESC_REASON_NONE] = "none",
+#define X(id, name, text) [ESC_REASON_##id] = #name,
 		ESC_REASONS(X)
 #undef X
 	};

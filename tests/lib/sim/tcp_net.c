@@ -219,14 +219,14 @@ static void tnet_arrive(struct tnet *net, const struct tnet_event *event)
 	tnet_tell(net, event->flow);
 }
 
-static void tnet_judge(struct tnet *net, struct tnet_flow *flow, uint32_t acked, double told_ns)
+static void tnet_judge(struct tnet *net, struct tnet_flow *flow, uint32_t acked, double reported_ns)
 {
 	uint64_t rtt_ns = flow->rtt_us * 1000ull, threshold_ns = (uint64_t)net->threshold_ns,
 		 delay_ns;
 
 	flow->law.weight = flow->weight;
-	delay_ns =
-		tcp_window_above(&flow->law, (int64_t)told_ns, threshold_ns, (uint64_t)net->now_ns);
+	delay_ns = tcp_window_above(&flow->law, (int64_t)reported_ns, threshold_ns,
+				    (uint64_t)net->now_ns);
 	if (rtt_ns <= delay_ns)
 		rtt_ns = delay_ns + 1;
 	net->cuts += (uint64_t)tcp_window_take(&flow->law, acked, flow->una, flow->next, delay_ns,

@@ -74,11 +74,9 @@ static json_t *reply_counter(void *self, struct request *request)
 static json_t *reply_add(void *self, struct request *request)
 {
 	struct counter *counter = self;
-	uint64_t n, before = counter->count;
+	uint64_t before = counter->count;
 
-	if (!request_count(request, "n", 1, 1000, 1, &n))
-		return NULL;
-	counter->count += n;
+	counter->count += request_count(request, "n", 1);
 	if (before < counter->limit && counter->count >= counter->limit)
 		events_add(counter->core->events,
 			   &(struct event){.kind = &events[COUNTER_LIMIT],

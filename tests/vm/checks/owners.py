@@ -162,7 +162,7 @@ def check_metrics(tap, wanted):
                 if line.startswith("escapement_qp_info{") and "local_qpn" in line]
     found = wait_for(lines, bool, "qp_info")
     wrong = [line for line in found if int(line["local_qpn"]) not in wanted or
-             (int(line["pid"]), line["comm"], line["job"]) != wanted[int(line["local_qpn"])][1:] or
+             (int(line["pid"]), line["comm"], line["job_id"]) != wanted[int(line["local_qpn"])][1:] or
              line["device"] != "rxe0" or line["roce_version"] != "2"]
     tap.check(found and not wrong, f"owners: {len(found)} series of qp_info name them", wrong[:3])
 

@@ -7,7 +7,7 @@ from emulation import channel, daemon, perftest
 
 from . import bench
 
-RESTARTS, KILLS = (20, 5) if bench.FULL else (8, 2)
+RESTARTS, KILLS = (20, 5) if bench.FULL else (4, 2)
 # At full speed an emulated CPU has little left for a daemon that starts, and 25 starts take
 # minutes. perftest polls besides: it yields to others.
 # A number of messages, some 15 s: with -D one client in 34 crashed, for a reason not found.
