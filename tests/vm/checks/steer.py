@@ -15,7 +15,7 @@ from emulation import channel, daemon, perftest, state
 from . import bench
 
 KINDS = (("ib_write_bw", "v4"), ("ib_send_bw", "v6"), ("ib_read_bw", "v4"))
-SIZE, COUNT = 65536, 200 if bench.FULL else 80
+SIZE, COUNT = 65536, 200
 STOP_FILE = "/run/escapement/mover.stop"
 STALE_SECONDS = 15  # without valid packets perftest would wait for ever
 SNMP = "cat /proc/net/snmp /proc/net/snmp6"
