@@ -2,7 +2,7 @@
 /*
  * Coded pairs: two probes a known spacing apart. A pair that arrives with
  * another spacing met a queue (Huygens, NSDI'18, section 3). What "another" is
- * depends on the noise of the stamps, which is learnt from the pairs.
+ * depends on the noise of the timestamps, which is learnt from the pairs.
  */
 #ifndef ESC_CLOCKSYNC_PAIRS_H
 #define ESC_CLOCKSYNC_PAIRS_H
@@ -22,7 +22,7 @@ struct clock_probe {
 	uint32_t pair; /* number of its pair, counted by the sender */
 };
 
-enum pairs_verdict {
+enum pairs_result {
 	PAIRS_FIRST, /* the pair's other half has not come */
 	PAIRS_KEPT,  /* completes a pair that kept its spacing */
 	PAIRS_STRETCHED,
@@ -35,7 +35,7 @@ struct pairs_filter {
 	bool waiting[2];
 	float histogram[PAIRS_BINS]; /* of |change of spacing|, decaying */
 	double tolerance_ns;
-	double noise_ns; /* standard deviation of one stamp */
+	double noise_ns; /* standard deviation of one timestamp */
 	bool measured;	 /* noise_ns comes from pairs */
 	bool blind;	 /* no knee: too few pairs keep their spacing to tell */
 	uint64_t seen, kept;
@@ -44,8 +44,8 @@ struct pairs_filter {
 void pairs_init(struct pairs_filter *filter);
 
 /* Judges the probes of one direction, in order of arrival. */
-enum pairs_verdict pairs_judge(struct pairs_filter *filter, enum clock_side side,
-			       const struct clock_probe *probe);
+enum pairs_result pairs_judge(struct pairs_filter *filter, enum clock_side side,
+			      const struct clock_probe *probe);
 
 /* Once a round: tolerance and noise from the pairs seen lately. */
 void pairs_adapt(struct pairs_filter *filter);

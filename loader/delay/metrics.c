@@ -14,7 +14,7 @@
 	X(QP_OWD_P99, "qp_owd_p99_seconds", GAUGE, "99th percentile of the same.")                 \
 	X(QP_OWD_MAX, "qp_owd_max_seconds", GAUGE, "Maximum of the same.")                         \
 	X(QP_OWD_ERROR_BOUND_SECONDS, "qp_owd_error_bound_seconds", GAUGE,                         \
-	  "Delays of this queue pair are true within this.")                                       \
+	  "Error bound of the delays of this queue pair.")                                         \
 	X(QP_OWD_OVER_THRESHOLD_TOTAL, "qp_owd_over_threshold_total", COUNTER,                     \
 	  "Samples with a delay above receipts.threshold.")                                        \
 	X(QP_OWD_THRESHOLD_CROSSINGS_TOTAL, "qp_owd_threshold_crossings_total", COUNTER,           \
@@ -26,7 +26,7 @@
 	X(PEER_QP_OWD_P99, "peer_qp_owd_p99_seconds", GAUGE, "99th percentile of the same.")       \
 	X(PEER_QP_OWD_MAX, "peer_qp_owd_max_seconds", GAUGE, "Maximum of the same.")               \
 	X(PEER_QP_OWD_ERROR_BOUND_SECONDS, "peer_qp_owd_error_bound_seconds", GAUGE,               \
-	  "Delays of queue pairs to this peer are true within this.")                              \
+	  "Error bound of the delays of queue pairs to this peer.")                                \
 	X(PEER_QP_OWD_OVER_THRESHOLD_TOTAL, "peer_qp_owd_over_threshold_total", COUNTER,           \
 	  "Samples to a peer with a delay above receipts.threshold.")                              \
 	X(PEER_QP_OWD_THRESHOLD_CROSSINGS_TOTAL, "peer_qp_owd_threshold_crossings_total", COUNTER, \
@@ -60,15 +60,6 @@ const struct metric delay_metrics[] = {DELAY_METRICS(METRIC){}};
 /* Peers with series of their own: those that most samples went to. */
 #define PEERS_MOST 128
 
-static const struct port_info *port_of(const struct port_facts *ports, unsigned int count,
-				       unsigned int index)
-{
-	for (unsigned int i = 0; i < count; i++)
-		if (ports[i].info.index == index)
-			return &ports[i].info;
-	return NULL;
-}
-
 /* --- queue pairs, and peers --- */
 
 struct row {
@@ -84,15 +75,23 @@ static bool is_sampled(const void *row)
 }
 
 #define ROW(member, type, id) FIELD(struct row, member, type, NULL), .metric = &delay_metrics[id]
-static const struct field qp_row_fields[] = {
-	{ROW(span.bound_ns, U32, QP_OWD_ERROR_BOUND_SECONDS), .divisor = 1e9, .known = is_sampled},
+#define SPAN(member, type, id) ROW(span.member, type, id), .divisor = 1e9, .known = is_sampled
+static const struct field qp_fields[] = {
+	{SPAN(min_ns, I64, QP_OWD_MIN)},
+	{SPAN(p50_ns, I64, QP_OWD_P50)},
+	{SPAN(p99_ns, I64, QP_OWD_P99)},
+	{SPAN(max_ns, I64, QP_OWD_MAX)},
+	{SPAN(bound_ns, U32, QP_OWD_ERROR_BOUND_SECONDS)},
 	{ROW(over, U64, QP_OWD_OVER_THRESHOLD_TOTAL)},
 	{ROW(crossings, U64, QP_OWD_THRESHOLD_CROSSINGS_TOTAL)},
 	{},
 };
-static const struct field peer_row_fields[] = {
-	{ROW(span.bound_ns, U32, PEER_QP_OWD_ERROR_BOUND_SECONDS), .divisor = 1e9,
-	 .known = is_sampled},
+static const struct field peer_fields[] = {
+	{SPAN(min_ns, I64, PEER_QP_OWD_MIN)},
+	{SPAN(p50_ns, I64, PEER_QP_OWD_P50)},
+	{SPAN(p99_ns, I64, PEER_QP_OWD_P99)},
+	{SPAN(max_ns, I64, PEER_QP_OWD_MAX)},
+	{SPAN(bound_ns, U32, PEER_QP_OWD_ERROR_BOUND_SECONDS)},
 	{ROW(over, U64, PEER_QP_OWD_OVER_THRESHOLD_TOTAL)},
 	{ROW(crossings, U64, PEER_QP_OWD_THRESHOLD_CROSSINGS_TOTAL)},
 	{},
@@ -102,27 +101,6 @@ static const struct prom_label *row_labels(const void *row, void *context)
 {
 	(void)context;
 	return ((const struct row *)row)->labels;
-}
-
-/* @first: of a family for each statistic. */
-static void write_rows(FILE *out, unsigned int first, const struct field *fields,
-		       const struct row *rows, size_t count)
-{
-	for (unsigned int s = 0; s < QUANTILE_STATS; s++) {
-		struct prom_family *family = FAMILY_OF(&delay_metrics[first + s]);
-
-		for (size_t i = 0; i < count; i++) {
-			const struct delays_span *span = &rows[i].span;
-			const struct quantiles quantiles = {span->samples, span->min_ns,
-							    span->p50_ns, span->p99_ns,
-							    span->max_ns};
-			struct quantile_stat stats[QUANTILE_STATS];
-
-			if (quantiles_stats(&quantiles, stats))
-				prom_sample(family, stats[s].seconds, rows[i].labels);
-		}
-	}
-	fields_write(out, fields, rows, count, sizeof(*rows), row_labels, NULL);
 }
 
 static int slowest_first(const void *a, const void *b)
@@ -135,8 +113,7 @@ static int slowest_first(const void *a, const void *b)
 	return memcmp(&one->key, &two->key, sizeof(one->key));
 }
 
-/* Those with delays since the last write, and with a port, without which their name is not unique.
- */
+/* Those with delays since the last write, and with a port: without it a name is not unique. */
 static void write_qps(FILE *out, const struct delays *delays, const struct port_facts *ports,
 		      unsigned int port_count)
 {
@@ -148,7 +125,7 @@ static void write_qps(FILE *out, const struct delays *delays, const struct port_
 
 	for (size_t i = 0; list && i < all; i++)
 		if (qps[i].delays && qps[i].delays->scrape.samples &&
-		    port_of(ports, port_count, qps[i].key.port))
+		    report_port(ports, port_count, qps[i].key.port))
 			list[count++] = &qps[i];
 	if (count)
 		qsort(list, count, sizeof(*list), slowest_first);
@@ -160,15 +137,16 @@ static void write_qps(FILE *out, const struct delays *delays, const struct port_
 		row->over = list[i]->delays->owd.over;
 		row->crossings = list[i]->delays->owd.crossings;
 		snprintf(row->qpn, sizeof(row->qpn), "%u", key->dest_qpn);
-		row->labels[0] =
-			(struct prom_label){"netdev", port_of(ports, port_count, key->port)->name};
+		row->labels[0] = (struct prom_label){
+			"netdev", report_port(ports, port_count, key->port)->name};
 		row->labels[1] = (struct prom_label){"dest_qpn", row->qpn};
 		row->labels[2] = (struct prom_label){"src", address_format(&key->src, row->src)};
 		row->labels[3] = (struct prom_label){"dst", address_format(&key->dst, row->dst)};
 		row->labels[4] = (struct prom_label){"peer", members_host(members, &key->dst)};
 	}
 	if (rows)
-		write_rows(out, QP_OWD_MIN, qp_row_fields, rows, count < most ? count : most);
+		fields_write(out, qp_fields, rows, count < most ? count : most, sizeof(*rows),
+			     row_labels, NULL);
 	free(rows);
 	free(list);
 }
@@ -196,7 +174,7 @@ static void write_peers(FILE *out, const struct delays *delays, const struct por
 		qsort(groups, count, sizeof(*groups), busiest_first);
 	for (size_t i = 0; i < count && rows_count < PEERS_MOST; i++) {
 		const struct delays_group *group = &groups[i];
-		const struct port_info *port = port_of(ports, port_count, group->port);
+		const struct port_info *port = report_port(ports, port_count, group->port);
 
 		/* One to which nothing was measured is no peer of these families. */
 		if (!port || !group->host || (!group->counts.samples && !group->scrape.samples))
@@ -210,7 +188,7 @@ static void write_peers(FILE *out, const struct delays *delays, const struct por
 				   {"plane", config_plane_name(port->plane)}},
 		};
 	}
-	write_rows(out, PEER_QP_OWD_MIN, peer_row_fields, rows, rows_count);
+	fields_write(out, peer_fields, rows, rows_count, sizeof(*rows), row_labels, NULL);
 out:
 	free(groups);
 	free(rows);

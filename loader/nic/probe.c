@@ -83,9 +83,9 @@ static void take_reply(struct nic_watch *watch, const struct esc_nic_probe *prob
 	if (be64toh(probe->cookie) != watch->cookie || probe->kind != ESC_NIC_REPLY ||
 	    route >= watch->used_count * ESC_NIC_ROUTES || memcmp(from, to, sizeof(*from)))
 		return;
-	if (!nicguard_answer(probes, sequence))
+	if (!nicguard_reply(probes, sequence))
 		return;
-	used->routes[route % ESC_NIC_ROUTES].rtt_ns = now - probes->answered_ns;
+	used->routes[route % ESC_NIC_ROUTES].rtt_ns = now - probes->replied_ns;
 	watch->probes_answered++;
 }
 

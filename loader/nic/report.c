@@ -16,9 +16,9 @@
 
 #define NIC_METRICS(X)                                                                             \
 	X(NIC_UP, "nic_up", GAUGE,                                                                 \
-	  "1: the NIC of a pair is used; 0: it is dead, or back for too short a time.")            \
+	  "1: the NIC of a pair is used; 0: it is down, or in hold-down.")                         \
 	X(NIC_FAILOVERS, "nic_failovers_total", COUNTER,                                           \
-	  "Times that a pair of addresses went over to other NICs, by reason.")                    \
+	  "Times that a pair of addresses changed to other NICs, by reason.")                      \
 	X(NIC_PACKETS, "nic_packets_total", COUNTER,                                               \
 	  "Packets that NIC failover handled: encapsulated in UDP, redirected as they were to "    \
 	  "the "                                                                                   \
@@ -157,7 +157,7 @@ static json_t *used_json(const struct nic_used *used)
 
 		json_put_text(one, "route", nic_route_name(i));
 		json_put_bool(one, "usable", !route->guard.down);
-		json_put_count(one, "no_reply", route->probes.unanswered);
+		json_put_count(one, "no_reply", route->probes.unreplied);
 		if (route->rtt_ns)
 			json_put_count(one, "rtt_ns", route->rtt_ns);
 		json_array_append_new(routes, one);

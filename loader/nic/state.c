@@ -86,7 +86,7 @@ static void device_evaluate(struct nic_watch *watch, struct nic_device *device, 
 	if (why == NIC_REASON_NONE && device_was_seen_dead(watch, device, now))
 		why = NIC_REASON_CARRIER;
 	if (why == NIC_REASON_NONE) {
-		if (!nicguard_well(&device->guard, now))
+		if (!nicguard_up(&device->guard, now))
 			return;
 		what.kind = NIC_REPORT_RETURN;
 		what.lasted_ns = hold_ns;
@@ -164,15 +164,15 @@ static uint32_t evaluate_routes(struct nic_watch *watch, struct nic_used *used, 
 	uint32_t usable = 0;
 
 	for (unsigned int i = 0; i < ESC_NIC_ROUTES; i++)
-		if (used->routes[i].probes.answered_ns > newest_ns)
-			newest_ns = used->routes[i].probes.answered_ns;
+		if (used->routes[i].probes.replied_ns > newest_ns)
+			newest_ns = used->routes[i].probes.replied_ns;
 	for (unsigned int i = 0; i < ESC_NIC_ROUTES; i++) {
 		struct nic_route *route = &used->routes[i];
 
 		if (nicguard_is_silent(&route->probes, newest_ns, watch->dead_after_ns))
 			nicguard_fall(&route->guard, watch->return_after_ns, now);
-		else if (route->probes.unanswered < NICGUARD_UNANSWERED)
-			nicguard_well(&route->guard, now);
+		else if (route->probes.unreplied < NICGUARD_UNANSWERED)
+			nicguard_up(&route->guard, now);
 		usable |= route->guard.down ? 0 : 1u << i;
 	}
 	return usable;
@@ -226,7 +226,7 @@ static void used_evaluate(struct nic_watch *watch, struct nic_used *used, uint64
 			      .key = used->key,
 			      .from = used->taken,
 			      .to = route,
-			      .silent_ns = now - used->routes[used->taken].probes.answered_ns,
+			      .silent_ns = now - used->routes[used->taken].probes.replied_ns,
 			      .lasted_ns = now - used->since_ns,
 		      });
 	watch->failovers[why] += !direct;
