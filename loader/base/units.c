@@ -58,30 +58,6 @@ static const struct unit *unit_find(const char *name)
 	return NULL;
 }
 
-/* @number_bytes of @text are a number; the rest is not a unit. */
-static void unit_hint(const char *text, size_t number_bytes, char hint[32])
-{
-	const char *rest = text + number_bytes + strspn(text + number_bytes, " \t");
-	const char *meant = unit_find(rest) ? rest : NULL;
-
-	for (size_t i = 0; !meant && i < sizeof(spellings) / sizeof(spellings[0]); i++)
-		if (!strcasecmp(spellings[i].written, rest))
-			meant = spellings[i].meant;
-	if (meant && number_bytes && number_bytes < 24)
-		snprintf(hint, 32, "%.*s%s", (int)number_bytes, text, meant);
-}
-
-/* Digits with at most one point among them; returns how many bytes that is. */
-static size_t number_span(const char *text)
-{
-	size_t whole = strspn(text, "0123456789"), part;
-
-	if (!whole || text[whole] != '.')
-		return whole;
-	part = strspn(text + whole + 1, "0123456789");
-	return part ? whole + 1 + part : whole;
-}
-
 /* Exact: no floating point between "0.1s" and 100000000. */
 static int scale(const char *number, size_t bytes, uint64_t unit_ns, uint64_t *ns)
 {
@@ -109,9 +85,14 @@ static int scale(const char *number, size_t bytes, uint64_t unit_ns, uint64_t *n
 
 int units_parse_duration(const char *text, uint64_t *ns, char hint[32])
 {
-	size_t bytes = number_span(text);
-	const struct unit *unit = bytes ? unit_find(text + bytes) : NULL;
+	size_t bytes = strspn(text, "0123456789"), part;
+	const struct unit *unit;
+	const char *rest, *meant;
 
+	/* Digits, with at most one point among them. */
+	part = bytes && text[bytes] == '.' ? strspn(text + bytes + 1, "0123456789") : 0;
+	bytes += part ? part + 1 : 0;
+	unit = bytes ? unit_find(text + bytes) : NULL;
 	if (hint)
 		hint[0] = '\0';
 	if (!strcmp(text, "0")) {
@@ -120,8 +101,13 @@ int units_parse_duration(const char *text, uint64_t *ns, char hint[32])
 	}
 	if (unit)
 		return scale(text, bytes, unit->ns, ns);
-	if (hint)
-		unit_hint(text, bytes, hint);
+	rest = text + bytes + strspn(text + bytes, " \t");
+	meant = unit_find(rest) ? rest : NULL;
+	for (size_t i = 0; !meant && i < sizeof(spellings) / sizeof(spellings[0]); i++)
+		if (!strcasecmp(spellings[i].written, rest))
+			meant = spellings[i].meant;
+	if (hint && meant && bytes && bytes < 24)
+		snprintf(hint, 32, "%.*s%s", (int)bytes, text, meant);
 	return -EINVAL;
 }
 

@@ -102,37 +102,30 @@ const struct verb *reference_owner(const struct verb_section *output)
 	return NULL;
 }
 
-/* "1 to 65535", "1us to 1s", "bytes, packets, rate"; "" where help says it all. */
-static const char *range_of(const struct verb_arg *arg, char out[VERBS_SHOULD_BYTES])
-{
-	char least[UNITS_TEXT_BYTES], most[UNITS_TEXT_BYTES];
-
-	out[0] = '\0';
-	if (arg->type == VERB_CHOICE && verb_arg_is_option(arg))
-		return verbs_should(arg, out);
-	if (arg->type == VERB_COUNT && arg->most)
-		snprintf(out, VERBS_SHOULD_BYTES, "%llu to %llu", (unsigned long long)arg->least,
-			 (unsigned long long)arg->most);
-	else if (arg->most)
-		snprintf(out, VERBS_SHOULD_BYTES, "%s to %s", units_duration(least, arg->least),
-			 units_duration(most, arg->most));
-	return out;
-}
-
 static void write_args(FILE *out, const struct verb *verb)
 {
-	char name[64], text[512], range[VERBS_SHOULD_BYTES];
+	char least[UNITS_TEXT_BYTES], most[UNITS_TEXT_BYTES], range[VERBS_SHOULD_BYTES];
+	char name[64], text[512];
 
 	if (verb->args)
 		fputc('\n', out);
 	verb_for_each_arg(arg, verb) {
-		const char *space = " ", *value = value_of(arg, &space);
-		const char *more = range_of(arg, range);
+		const char *space = " ", *value = value_of(arg, &space), *more = range;
 		char letter[8] = "";
 
 		if (arg->letter)
 			snprintf(letter, sizeof(letter), "-%c, ", arg->letter);
 		snprintf(name, sizeof(name), "%s%s%s%s", letter, arg->name, space, value);
+		/* "1 to 65535", "1us to 1s", "one of a, b"; "" where the help says it all. */
+		range[0] = '\0';
+		if (arg->type == VERB_CHOICE && verb_arg_is_option(arg))
+			more = verbs_should(arg, range);
+		else if (arg->type == VERB_COUNT && arg->most)
+			snprintf(range, sizeof(range), "%llu to %llu",
+				 (unsigned long long)arg->least, (unsigned long long)arg->most);
+		else if (arg->most)
+			snprintf(range, sizeof(range), "%s to %s",
+				 units_duration(least, arg->least), units_duration(most, arg->most));
 		snprintf(text, sizeof(text), "%s%s%s", arg->help, *more ? "; " : "", more);
 		write_entry(out, name, text);
 	}

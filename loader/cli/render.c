@@ -14,28 +14,20 @@ struct renderer {
 	size_t after_table; /* rows of the table that was the last */
 };
 
-static void write_line(struct renderer *to, const char *header, const char *text)
-{
-	if (!*text)
-		return;
-	if (to->after_table && *text != '\n')
-		fputc('\n', to->out);
-	to->after_table = 0;
-	if (header && *header)
-		fprintf(to->out, "%-*s : ", HEADER_WIDTH, header);
-	else if (header)
-		fprintf(to->out, "%*s", HEADER_WIDTH + 3, "");
-	fprintf(to->out, "%s\n", text);
-	to->lines++;
-}
-
 static void write_template(struct renderer *to, struct scope scope, const char *header,
 			   const char *template)
 {
 	char *text = value_expand(scope, template);
 
-	if (text)
-		write_line(to, header, text);
+	if (text && *text) {
+		if (to->after_table && *text != '\n')
+			fputc('\n', to->out);
+		to->after_table = 0;
+		if (header)
+			fprintf(to->out, "%-*s%s", HEADER_WIDTH, header, *header ? " : " : "   ");
+		fprintf(to->out, "%s\n", text);
+		to->lines++;
+	}
 	free(text);
 }
 

@@ -70,19 +70,6 @@ static void add_headings(struct table *table, const struct column *columns, cons
 	}
 }
 
-static void add_row(struct table *table, const json_t *row, const json_t *args)
-{
-	for (size_t i = 0; i < table->count; i++) {
-		long begin = ftell(table->cells);
-
-		if (!cell_write(table->cells, (struct scope){row, args}, table->columns[i]))
-			fputc('-', table->cells);
-		table->width[i] = MAX(table->width[i], (size_t)(ftell(table->cells) - begin));
-		fputc('\0', table->cells);
-	}
-	table->rows++;
-}
-
 /* Takes what is too much from the widest of those that may shrink. */
 static void shrink(struct table *table, size_t fit)
 {
@@ -146,10 +133,21 @@ size_t table_write(FILE *out, const struct column *columns, struct scope scope, 
 	if (!table.cells)
 		return 0;
 	add_headings(&table, columns, rows, scope.args, shape->live);
-	json_array_foreach (rows, i, row)
-		if (value_holds((struct scope){row, scope.args}, shape->only) &&
-		    !(shape->most && table.rows == shape->most))
-			add_row(&table, row, scope.args);
+	json_array_foreach (rows, i, row) {
+		struct scope inner = {row, scope.args};
+
+		if (!value_holds(inner, shape->only) || (shape->most && table.rows == shape->most))
+			continue;
+		table.rows++;
+		for (size_t k = 0; k < table.count; k++) {
+			long begin = ftell(table.cells);
+
+			if (!cell_write(table.cells, inner, table.columns[k]))
+				fputc('-', table.cells);
+			table.width[k] = MAX(table.width[k], (size_t)(ftell(table.cells) - begin));
+			fputc('\0', table.cells);
+		}
+	}
 	if (!fclose(table.cells) && (table.rows || shape->live)) {
 		if (shape->fit)
 			shrink(&table, shape->fit);

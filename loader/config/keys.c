@@ -34,7 +34,7 @@ static const struct config_key mesh_keys[] = {
 	 .help = "Time between the two probes of a pair."},
 	{"down_after", CONFIG_FIELD(duration, struct config_mesh, down_after_ns), .fallback = "1s",
 	 .least = 100 * CONFIG_MS, .most = 60 * CONFIG_S,
-	 .help = "A peer is down when nothing was received from it for so long."},
+	 .help = "A peer is down when nothing was received from it for this time."},
 	{},
 };
 
@@ -148,7 +148,7 @@ static const struct config_key qps_keys[] = {
 		 "no room pass unchanged and are counted as `qp_table_full`."},
 	{"idle", CONFIG_FIELD(duration, struct config_qps, idle_ns), .fallback = "60s",
 	 .least = CONFIG_S, .most = 24 * 3600 * CONFIG_S,
-	 .help = "A queue pair without a packet for so long is removed."},
+	 .help = "A queue pair without a packet for this time is removed."},
 	{},
 };
 
@@ -276,14 +276,14 @@ static const struct config_key paths_keys[] = {
 	 .help = "Probe interval of the other paths, in mode steer. At least `probe_interval`."},
 	{"dead_after", CONFIG_FIELD(duration, struct config_paths, dead_after_ns),
 	 .fallback = "3ms", .least = CONFIG_MS, .most = CONFIG_S,
-	 .help = "A path without replies for so long is dead. At least three times "
+	 .help = "A path without replies for this time is dead. At least three times "
 		 "`probe_interval`: three probes or more were sent on it, and a later report of "
-		 "the peer has none received for so long. It is longer where the path is slow or "
+		 "the peer has none received for this time. It is longer where the path is slow or "
 		 "its delay varies, or where it is probed less often: three times the interval in "
 		 "force."},
 	{"return_after", CONFIG_FIELD(duration, struct config_paths, return_after_ns),
 	 .fallback = "5s", .least = 100 * CONFIG_MS, .most = 60 * CONFIG_S,
-	 .help = "Hold-down: up for so long before it is used again. A path that dies again and "
+	 .help = "Hold-down: up for this time before it is used again. A path that dies again and "
 		 "again has a longer one, up to a minute."},
 	{"probe_budget_pps", CONFIG_FIELD(number, struct config_paths, budget_pps),
 	 .fallback = "20000", .least = 100, .most = 1000000,

@@ -9,45 +9,33 @@
 #include <unistd.h>
 
 #include "base/explain.h"
-#include "object.h"
-#include "pins.h"
 #include "net/qdisc.h"
 #include "net/rtnl.h"
-#include "xdp_query.h"
+#include "pins.h"
 
-/* linux/bpf.h of Debian 12 ends before these; include/uapi/linux/bpf.h of 6.6. */
-#define TCX_INGRESS ((enum bpf_attach_type)46)
-#define TCX_EGRESS ((enum bpf_attach_type)47)
-#define TCX_BEFORE (1u << 3) /* BPF_F_BEFORE: ahead of all that is there */
+#define TCX_BEFORE (1u << 3) /* BPF_F_BEFORE of Linux 6.6: ahead of all that is there */
 
 /* Ahead of the priorities that the kernel gives out (49152 and down). */
 #define FILTER_PRIORITY 229
 #define FILTER_HANDLE 0xe5ca
 
 struct tc_hook {
+	const char *name, *pin, *program;
 	bool egress;
-	const char *pin;
-	const char *program;
 	enum bpf_attach_type tcx;
 	enum bpf_tc_attach_point clsact;
-	const char *word;
 };
 
 /* In the order of attaching: ingress clones packets for egress to make receipts of. */
 static const struct tc_hook tc_hooks[] = {
-	{true, PINS_TC_EGRESS, ESC_PROGRAM_TC_EGRESS, TCX_EGRESS, BPF_TC_EGRESS, "egress"},
-	{false, PINS_TC_INGRESS, ESC_PROGRAM_TC_INGRESS, TCX_INGRESS, BPF_TC_INGRESS, "ingress"},
+	{"egress", PINS_TC_EGRESS, ESC_PROGRAM_TC_EGRESS, true, TCX_EGRESS, BPF_TC_EGRESS},
+	{"ingress", PINS_TC_INGRESS, ESC_PROGRAM_TC_INGRESS, false, TCX_INGRESS, BPF_TC_INGRESS},
 };
 #define TC_HOOKS 2
 
-static int tc_load(const struct attach_target *target, const struct esc_port *port,
-		   struct object **out, char **error)
+static int tc_fd(const struct object *object, const struct tc_hook *hook)
 {
-	struct object_constants constants = target->constants;
-
-	constants.rx_in_tc = port->xdp_mode == ESC_XDP_NONE;
-	constants.tc_takes = port->xdp_mode != ESC_XDP_NATIVE;
-	return object_new(out, OBJECT_TC, target->pins, &constants, error);
+	return bpf_program__fd(hook->egress ? object->tc_egress : object->tc_ingress);
 }
 
 /* --- tcx --- */
@@ -65,90 +53,54 @@ static bool tcx_is_here(const struct attach_target *target, const struct tc_hook
 	return false;
 }
 
-static int tcx_create(const struct attach_target *target, const struct tc_hook *hook,
-		      int program_fd, char **error)
+static bool tcx_is_pinned(const struct attach_target *target)
 {
-	LIBBPF_OPTS(bpf_link_create_opts, options, .flags = TCX_BEFORE);
-	int link_fd = bpf_link_create(program_fd, target->ifindex, hook->tcx, &options);
-	int err;
-
-	if (link_fd < 0)
-		return explain(error, link_fd, "tcx %s on %s: %s", hook->word, target->name,
-			       strerror(-link_fd));
-	err = pins_keep_link(target->pins, target->name, hook->pin, link_fd, error);
-	close(link_fd);
-	return err;
-}
-
-/* Replaces the program in the pinned link in one step, or makes the link. */
-static int tcx_attach_hook(const struct attach_target *target, const struct tc_hook *hook,
-			   int program_fd, char **error)
-{
-	int err, link_fd;
-
-	link_fd = pins_open_link(target->pins, target->name, hook->pin, target->ifindex, error);
-	if (link_fd >= 0 && !tcx_is_here(target, hook)) {
-		close(link_fd);
-		pins_drop_link(target->pins, target->name, hook->pin);
-		link_fd = -ENOENT;
-	}
-	if (link_fd == -ENOENT)
-		return tcx_create(target, hook, program_fd, error);
-	if (link_fd < 0)
-		return link_fd;
-	err = bpf_link_update(link_fd, program_fd, NULL);
-	if (err)
-		explain(error, err, "the tcx %s program on %s cannot be replaced: %s", hook->word,
-			target->name, strerror(-err));
-	close(link_fd);
-	return err;
+	return pins_has_link(target->pins, target->name, PINS_TC_EGRESS) ||
+	       pins_has_link(target->pins, target->name, PINS_TC_INGRESS);
 }
 
 static void tcx_detach(const struct attach_target *target)
 {
-	for (size_t i = TC_HOOKS; i-- > 0;)
-		pins_drop_link(target->pins, target->name, tc_hooks[i].pin);
-}
-
-static bool tcx_is_pinned(const struct attach_target *target)
-{
-	char path[512];
-
-	for (size_t i = 0; i < TC_HOOKS; i++) {
-		pins_link_path(target->pins, target->name, tc_hooks[i].pin, path, sizeof(path));
-		if (!access(path, F_OK))
-			return true;
-	}
-	return false;
+	pins_drop_link(target->pins, target->name, PINS_TC_INGRESS);
+	pins_drop_link(target->pins, target->name, PINS_TC_EGRESS);
 }
 
 static int tcx_attach(const struct attach_target *target, const struct object *object,
 		      struct esc_port *port, char **error)
 {
 	bool fresh = !tcx_is_pinned(target);
+	int err = 0;
 
-	for (size_t i = 0; i < TC_HOOKS; i++) {
+	for (size_t i = 0; !err && i < TC_HOOKS; i++) {
 		const struct tc_hook *hook = &tc_hooks[i];
-		int err = tcx_attach_hook(target, hook, object_tc_fd(object, hook->egress), error);
+		struct pins_link link = {
+			.interface = target->name,
+			.ifindex = target->ifindex,
+			.pin = hook->pin,
+			.what = hook->egress ? "tcx egress" : "tcx ingress",
+			.type = hook->tcx,
+			.flags = TCX_BEFORE,
+		};
 
-		if (err) {
-			if (fresh)
-				tcx_detach(target);
-			return err;
-		}
+		if (!tcx_is_here(target, hook))
+			pins_drop_link(target->pins, target->name, hook->pin);
+		err = pins_attach_link(target->pins, &link, tc_fd(object, hook), error);
 	}
-	port->tc_via = ESC_TC_TCX;
-	return 0;
+	if (err && fresh)
+		tcx_detach(target);
+	if (!err)
+		port->tc_via = ESC_TC_TCX;
+	return err;
 }
 
 /* --- clsact --- */
 
 /* libbpf wants the padding to be zero too, which an initialiser does not promise. */
-static void clsact_hook(const struct attach_target *target, int point, struct bpf_tc_hook *out)
+void clsact_hook(unsigned int ifindex, int point, struct bpf_tc_hook *out)
 {
 	memset(out, 0, sizeof(*out));
 	out->sz = sizeof(*out);
-	out->ifindex = target->ifindex;
+	out->ifindex = (int)ifindex;
 	out->attach_point = point;
 }
 
@@ -158,7 +110,7 @@ static uint32_t clsact_query(const struct attach_target *target, const struct tc
 	LIBBPF_OPTS(bpf_tc_opts, filter, .handle = FILTER_HANDLE, .priority = FILTER_PRIORITY);
 	struct bpf_tc_hook where;
 
-	clsact_hook(target, hook->clsact, &where);
+	clsact_hook(target->ifindex, hook->clsact, &where);
 	return bpf_tc_query(&where, &filter) ? 0 : filter.prog_id;
 }
 
@@ -195,7 +147,7 @@ static int clsact_make_qdisc(const struct attach_target *target, struct esc_port
 	/* Written down first: a daemon that dies here still takes its qdisc away later. */
 	port->flags |= ESC_PORT_CLSACT_MADE;
 	pins_write_port(target->pins, target->slot, port);
-	clsact_hook(target, BPF_TC_INGRESS | BPF_TC_EGRESS, &where);
+	clsact_hook(target->ifindex, BPF_TC_INGRESS | BPF_TC_EGRESS, &where);
 	err = bpf_tc_hook_create(&where);
 	if (!err)
 		return 0;
@@ -204,29 +156,6 @@ static int clsact_make_qdisc(const struct attach_target *target, struct esc_port
 	if (err == -EEXIST)
 		return 0;
 	return explain(error, err, "clsact on %s: %s", target->name, strerror(-err));
-}
-
-static int clsact_attach_hook(const struct attach_target *target, const struct tc_hook *hook,
-			      int program_fd, char **error)
-{
-	LIBBPF_OPTS(bpf_tc_opts, filter, .prog_fd = program_fd, .handle = FILTER_HANDLE,
-		    .priority = FILTER_PRIORITY);
-	uint32_t there = clsact_query(target, hook);
-	struct bpf_tc_hook where;
-	int err;
-
-	if (there && !program_is_ours(target->pins, there, hook->program))
-		return explain(error, -EBUSY,
-			       "interface %s: the tc %s filter with priority %d and handle 0x%x is "
-			       "somebody else's; remove it, or set tc: tcx",
-			       target->name, hook->word, FILTER_PRIORITY, FILTER_HANDLE);
-	if (there)
-		filter.flags = BPF_TC_F_REPLACE;
-	clsact_hook(target, hook->clsact, &where);
-	err = bpf_tc_attach(&where, &filter);
-	return err ? explain(error, err, "tc %s filter on %s: %s", hook->word, target->name,
-			     strerror(-err))
-		   : 0;
 }
 
 static void clsact_detach(const struct attach_target *target, struct esc_port *port)
@@ -240,14 +169,14 @@ static void clsact_detach(const struct attach_target *target, struct esc_port *p
 			    .priority = FILTER_PRIORITY);
 		struct filter_facts facts;
 
-		clsact_hook(target, hook->clsact, &where);
+		clsact_hook(target->ifindex, hook->clsact, &where);
 		if (clsact_has_ours(target, hook))
 			bpf_tc_detach(&where, &filter);
 		if (rtnl_filters(target->ifindex, hook->egress, 0, &facts))
-			others++; /* cannot be told: leave the qdisc */
+			others++; /* not known: the qdisc stays */
 		others += facts.filters;
 	}
-	clsact_hook(target, BPF_TC_INGRESS | BPF_TC_EGRESS, &where);
+	clsact_hook(target->ifindex, BPF_TC_INGRESS | BPF_TC_EGRESS, &where);
 	if ((port->flags & ESC_PORT_CLSACT_MADE) && !others)
 		bpf_tc_hook_destroy(&where);
 	port->flags &= ~ESC_PORT_CLSACT_MADE;
@@ -261,8 +190,24 @@ static int clsact_attach(const struct attach_target *target, const struct object
 
 	for (size_t i = 0; !err && i < TC_HOOKS; i++) {
 		const struct tc_hook *hook = &tc_hooks[i];
+		uint32_t attached = clsact_query(target, hook);
+		LIBBPF_OPTS(bpf_tc_opts, filter, .prog_fd = tc_fd(object, hook),
+			    .handle = FILTER_HANDLE, .priority = FILTER_PRIORITY,
+			    .flags = attached ? BPF_TC_F_REPLACE : 0);
+		struct bpf_tc_hook where;
 
-		err = clsact_attach_hook(target, hook, object_tc_fd(object, hook->egress), error);
+		if (attached && !program_is_ours(target->pins, attached, hook->program)) {
+			err = explain(error, -EBUSY,
+				      "interface %s: the tc %s filter with priority %d and handle "
+				      "0x%x is somebody else's; remove it, or set tc: tcx",
+				      target->name, hook->name, FILTER_PRIORITY, FILTER_HANDLE);
+			break;
+		}
+		clsact_hook(target->ifindex, hook->clsact, &where);
+		err = bpf_tc_attach(&where, &filter);
+		if (err)
+			explain(error, err, "tc %s filter on %s: %s", hook->name, target->name,
+				strerror(-err));
 	}
 	if (err && fresh)
 		clsact_detach(target, port);
@@ -283,54 +228,45 @@ static void clsact_note_order(const struct attach_target *target, char *note)
 		snprintf(note, ATTACH_NOTE_BYTES,
 			 "a tc %s filter of somebody else's with priority %u runs ahead of ours "
 			 "(%d); packets that it ends the chain for are not counted",
-			 tc_hooks[i].word, facts.first, FILTER_PRIORITY);
+			 tc_hooks[i].name, facts.first, FILTER_PRIORITY);
 		return;
 	}
 }
 
 /* --- both --- */
 
-/* Leaves the way that is not wanted any more; a moment without tc is the price. */
-static void tc_leave_unwanted(const struct attach_target *target, struct esc_port *port)
-{
-	if (target->tc == CONFIG_TC_CLSACT && tcx_is_pinned(target))
-		tcx_detach(target);
-	if (target->tc == CONFIG_TC_TCX && clsact_is_ours(target))
-		clsact_detach(target, port);
-}
-
-/* tcx unless the configuration, or what is there of ours, says clsact. */
-static bool tc_tries_tcx(const struct attach_target *target)
-{
-	if (target->tc != CONFIG_TC_AUTO)
-		return target->tc == CONFIG_TC_TCX;
-	return !clsact_is_ours(target);
-}
-
 int attach_tc(const struct attach_target *target, struct esc_port *port,
 	      char note[ATTACH_NOTE_BYTES], char **error)
 {
+	struct object_constants constants = target->constants;
+	bool clsact = clsact_is_ours(target);
 	struct object *object;
-	int err = tc_load(target, port, &object, error);
+	int err;
 
 	note[0] = '\0';
+	constants.rx_in_tc = port->xdp_mode == ESC_XDP_NONE;
+	constants.tc_takes = port->xdp_mode != ESC_XDP_NATIVE;
+	err = object_new(&object, OBJECT_TC, target->pins, &constants, error);
 	if (err)
 		return err;
-	tc_leave_unwanted(target, port);
+	/* The other one, of an earlier configuration, goes first: packets pass without tc. */
+	if (target->tc == CONFIG_TC_CLSACT && tcx_is_pinned(target))
+		tcx_detach(target);
+	if (target->tc == CONFIG_TC_TCX && clsact)
+		clsact_detach(target, port);
+
+	/* tcx unless the configuration, or what is attached already, is clsact. */
 	err = -EINVAL;
-	if (tc_tries_tcx(target)) {
+	if (target->tc == CONFIG_TC_TCX || (target->tc == CONFIG_TC_AUTO && !clsact))
 		err = tcx_attach(target, object, port, error);
-		if (err == -EINVAL && target->tc == CONFIG_TC_TCX)
-			explain(error, err,
-				"interface %s: this kernel has no tcx (it came with 6.6); set tc: "
-				"auto",
-				target->name);
-	}
-	if (err == -EINVAL && target->tc != CONFIG_TC_TCX) {
+	if (err == -EINVAL && target->tc == CONFIG_TC_TCX)
+		explain(error, err,
+			"interface %s: this kernel has no tcx (it came with 6.6); set tc: auto",
+			target->name);
+	else if (err == -EINVAL)
 		err = clsact_attach(target, object, port, error);
-		if (!err)
-			clsact_note_order(target, note);
-	}
+	if (!err && port->tc_via == ESC_TC_CLSACT)
+		clsact_note_order(target, note);
 	object_close(object);
 	return err;
 }
@@ -346,11 +282,11 @@ void detach_tc(const struct attach_target *target, struct esc_port *port)
 void attach_check(const struct attach_target *target, const struct esc_port *port,
 		  char note[ATTACH_NOTE_BYTES])
 {
-	struct xdp_seen seen;
+	struct xdp_attached xdp;
 
 	note[0] = '\0';
-	if (port->xdp_via == ESC_XDP_VIA_LINK && !xdp_query(target->ifindex, &seen) &&
-	    seen.program_id != port->xdp_program_id) {
+	if (port->xdp_via == ESC_XDP_VIA_LINK && !xdp_query(target->ifindex, &xdp) &&
+	    xdp.program_id != port->xdp_program_id) {
 		snprintf(note, ATTACH_NOTE_BYTES,
 			 "our XDP program was taken off by somebody else; restart to attach again");
 		return;
@@ -362,7 +298,7 @@ void attach_check(const struct attach_target *target, const struct esc_port *por
 		snprintf(
 			note, ATTACH_NOTE_BYTES,
 			"our tc %s program was taken off by somebody else; restart to attach again",
-			tc_hooks[i].word);
+			tc_hooks[i].name);
 		return;
 	}
 }

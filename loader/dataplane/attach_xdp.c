@@ -2,6 +2,7 @@
 #include "attach.h"
 
 #include <bpf/bpf.h>
+#include <bpf/libbpf.h>
 #include <errno.h>
 #include <linux/if_link.h>
 #include <stdio.h>
@@ -9,21 +10,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "dispatcher.h"
-#include "net/ethtool.h"
 #include "base/explain.h"
 #include "base/log.h"
-#include "object.h"
-#include "offload.h"
-#include "pins.h"
+#include "internal.h"
+#include "net/ethtool.h"
 #include "net/rtnl.h"
+#include "offload.h"
 #include "support.h"
-#include "xdp_query.h"
-
-static const char *mode_name(enum esc_xdp_mode mode)
-{
-	return mode == ESC_XDP_NATIVE ? "native" : mode == ESC_XDP_SKB ? "skb" : "none";
-}
 
 static bool mode_is_wanted(enum config_attach attach, enum esc_xdp_mode mode)
 {
@@ -40,89 +33,74 @@ static void forget_xdp(struct esc_port *port)
 	port->offloads_taken = 0;
 }
 
-/* An instance of the program with the turn that stands. */
-static int xdp_load(const struct attach_target *target, struct object **out, char **error)
+static int query(const struct attach_target *target, struct xdp_attached *out, char **error)
 {
-	const struct esc_control *control = pins_control(target->pins);
-	struct object_constants constants = target->constants;
+	int err = xdp_query(target->ifindex, out);
 
-	constants.turn = control->xdp_handover[target->slot] & ~ESC_HANDOVER_PHASE;
-	return object_new(out, OBJECT_XDP, target->pins, &constants, error);
+	return err ? explain(error, err, "interface %s: %s", target->name, strerror(-err)) : 0;
 }
 
 /* --- a link of our own --- */
 
-static int xdp_record_link(const struct attach_target *target, struct esc_port *port, char **error)
+/* An instance of the program into the pinned link, in one step, or into one that is made. */
+static int attach_link(const struct attach_target *target, enum esc_xdp_mode mode,
+		       struct esc_port *port, char **error)
 {
-	struct xdp_seen seen;
-	int err = xdp_query(target->ifindex, &seen);
+	const struct esc_control *control = pins_control(target->pins);
+	struct object_constants constants = target->constants;
+	struct pins_link link = {
+		.interface = target->name,
+		.ifindex = target->ifindex,
+		.pin = PINS_XDP,
+		.what = "XDP",
+		.type = BPF_XDP,
+		.flags = mode == ESC_XDP_NATIVE ? XDP_FLAGS_DRV_MODE : XDP_FLAGS_SKB_MODE,
+	};
+	struct xdp_attached attached;
+	struct object *object;
+	int err;
 
+	constants.turn = control->xdp_handover[target->slot] & ~ESC_HANDOVER_PHASE;
+	err = object_new(&object, OBJECT_XDP, target->pins, &constants, error);
 	if (err)
-		return explain(error, err, "interface %s: %s", target->name, strerror(-err));
-	port->xdp_mode = seen.mode;
+		return err;
+	err = pins_attach_link(target->pins, &link, bpf_program__fd(object->xdp), error);
+	object_close(object);
+	if (!err)
+		err = query(target, &attached, error);
+	if (err)
+		return err;
+	port->xdp_mode = attached.mode;
 	port->xdp_via = ESC_XDP_VIA_LINK;
-	port->xdp_program_id = seen.program_id;
+	port->xdp_program_id = attached.program_id;
 	port->xdp_next_program_id = 0;
 	return 0;
 }
 
-/* Puts a fresh program into the pinned link, in one step. 1: done; 0: no such link. */
-static int xdp_take_over_link(const struct attach_target *target, struct esc_port *port,
-			      char **error)
+/* 1: done; 0: no such link, or not in a mode that is wanted, or of another namespace. */
+static int take_over_link(const struct attach_target *target, struct esc_port *port, char **error)
 {
-	struct object *object = NULL;
-	struct xdp_seen seen;
-	int link_fd, err;
+	struct xdp_attached attached;
+	int fd, err;
 
-	link_fd = pins_open_link(target->pins, target->name, PINS_XDP, target->ifindex, error);
-	if (link_fd < 0)
-		return link_fd == -ENOENT ? 0 : link_fd;
-	err = xdp_query(target->ifindex, &seen);
-	if (!err && (!xdp_is_ours(target->pins, seen.program_id) ||
-		     !mode_is_wanted(target->attach, seen.mode))) {
-		/* Of another namespace's interface, or in a mode that is not wanted any more. */
-		close(link_fd);
+	fd = pins_open_link(target->pins, target->name, PINS_XDP, target->ifindex, error);
+	if (fd < 0)
+		return fd == -ENOENT ? 0 : fd;
+	close(fd);
+	if (!xdp_query(target->ifindex, &attached) &&
+	    (!program_is_ours(target->pins, attached.program_id, ESC_PROGRAM_XDP) ||
+	     !mode_is_wanted(target->attach, attached.mode))) {
 		pins_drop_link(target->pins, target->name, PINS_XDP);
 		return 0;
 	}
-	err = xdp_load(target, &object, error);
-	if (!err) {
-		err = bpf_link_update(link_fd, object_xdp_fd(object), NULL);
-		if (err)
-			explain(error, err, "the XDP program on %s cannot be replaced: %s",
-				target->name, strerror(-err));
-	}
-	object_close(object);
-	close(link_fd);
-	if (!err)
-		err = xdp_record_link(target, port, error);
+	err = attach_link(target, attached.mode, port, error);
 	return err ? err : 1;
-}
-
-static int xdp_create_link(const struct attach_target *target, enum esc_xdp_mode mode,
-			   struct esc_port *port, char **error)
-{
-	LIBBPF_OPTS(bpf_link_create_opts, options,
-		    .flags = mode == ESC_XDP_NATIVE ? XDP_FLAGS_DRV_MODE : XDP_FLAGS_SKB_MODE);
-	struct object *object;
-	int link_fd, err;
-
-	err = xdp_load(target, &object, error);
-	if (err)
-		return err;
-	link_fd = bpf_link_create(object_xdp_fd(object), target->ifindex, BPF_XDP, &options);
-	object_close(object);
-	if (link_fd < 0)
-		return explain(error, link_fd, "%s", strerror(-link_fd));
-	err = pins_keep_link(target->pins, target->name, PINS_XDP, link_fd, error);
-	close(link_fd);
-	return err ? err : xdp_record_link(target, port, error);
 }
 
 /* --- from nothing --- */
 
-static void xdp_explain_mode(const struct attach_target *target, enum esc_xdp_mode mode, int err,
-			     const char *detail, char *out, size_t bytes)
+static void explain_mode(const struct attach_target *target, enum esc_xdp_mode mode, int err,
+			 const char *detail, char note[ATTACH_NOTE_BYTES])
 {
 	struct link_facts link = {0};
 	char driver[32];
@@ -130,133 +108,115 @@ static void xdp_explain_mode(const struct attach_target *target, enum esc_xdp_mo
 	ethtool_driver(target->name, driver, sizeof(driver));
 	rtnl_link(target->name, &link);
 	if (err == -EOPNOTSUPP && mode == ESC_XDP_NATIVE)
-		snprintf(out, bytes, "driver %s has no native XDP", driver);
+		snprintf(note, ATTACH_NOTE_BYTES, "driver %s has no native XDP", driver);
 	else if ((err == -ERANGE || err == -EINVAL) && link.mtu > 3498)
-		snprintf(out, bytes, "driver %s takes no %s XDP at MTU %u", driver, mode_name(mode),
-			 link.mtu);
+		snprintf(note, ATTACH_NOTE_BYTES, "driver %s takes no %s XDP at MTU %u", driver,
+			 xdp_mode_name(mode), link.mtu);
 	else
-		snprintf(out, bytes, "%s XDP is refused: %s", mode_name(mode),
+		snprintf(note, ATTACH_NOTE_BYTES, "%s XDP is refused: %s", xdp_mode_name(mode),
 			 detail ? detail : strerror(-err));
 }
 
-/* One mode, in the dispatcher where it can be had, else with a link. */
-static int xdp_attach_mode(const struct attach_target *target, enum esc_xdp_mode mode,
-			   bool dispatcher, struct esc_port *port, char **error)
-{
-	int err;
-
-	if (dispatcher) {
-		err = dispatcher_join(target, mode, port, error);
-		if (!err || dispatcher_is_there(target->ifindex))
-			return err;
-		log_debug("%s: %s; attaching without a dispatcher", target->name, *error);
-	}
-	return xdp_create_link(target, mode, port, error);
-}
-
-static int xdp_attach_fresh(const struct attach_target *target, bool dispatcher,
-			    struct esc_port *port, char note[ATTACH_NOTE_BYTES], char **error)
+/* Native first; in the dispatcher where it can be had, else with a link. */
+static int attach_fresh(const struct attach_target *target, struct esc_port *port,
+			char note[ATTACH_NOTE_BYTES], char **error)
 {
 	static const enum esc_xdp_mode modes[] = {ESC_XDP_NATIVE, ESC_XDP_SKB};
 	struct offload_state before, after;
-	char *detail = NULL;
+	char *detail = NULL, why[128];
+	bool dispatcher = support_dispatcher(why, sizeof(why)), own_link = !dispatcher;
 	int err = -EINVAL;
 
 	offload_read(target->name, &before);
 	for (size_t i = 0; err && i < 2; i++) {
 		if (!mode_is_wanted(target->attach, modes[i]))
 			continue;
-		err = xdp_attach_mode(target, modes[i], dispatcher, port, &detail);
+		if (dispatcher) {
+			err = dispatcher_join(target, modes[i], port, &detail);
+			own_link = err && !dispatcher_is_there(target->ifindex);
+			if (own_link)
+				log_debug("%s: %s; attaching without a dispatcher", target->name,
+					  detail);
+		}
+		if (own_link)
+			err = attach_link(target, modes[i], port, &detail);
 		if (err)
-			xdp_explain_mode(target, modes[i], err, detail, note, ATTACH_NOTE_BYTES);
+			explain_mode(target, modes[i], err, detail, note);
 	}
-	if (err)
-		explain(error, err, "XDP on %s: %s", target->name, note);
-	else
-		offload_read(target->name, &after);
-	if (!err)
-		port->offloads_taken = offload_taken(&before, &after);
 	free(detail);
-	return err;
+	if (err)
+		return explain(error, err, "XDP on %s: %s", target->name, note);
+	offload_read(target->name, &after);
+	port->offloads_taken = offload_taken(&before, &after);
+	return 0;
 }
 
-/* Somebody else's program that cannot be chained with: left alone. */
-static int xdp_refuse_foreign(const struct attach_target *target, const struct xdp_seen *seen,
-			      const char *why, char note[ATTACH_NOTE_BYTES], char **error)
+/* A program of another owner that cannot be chained with: left as it is. */
+static int refuse_foreign(const struct attach_target *target, const struct xdp_attached *attached,
+			  const char *why, char note[ATTACH_NOTE_BYTES], char **error)
 {
 	if (target->attach != CONFIG_ATTACH_AUTO)
 		return explain(
 			error, -EBUSY,
 			"interface %s: XDP program %u (%s) of somebody else's is attached and "
 			"cannot be chained with (%s); detach it, or set attach: auto",
-			target->name, seen->program_id, seen->name, why);
+			target->name, attached->program_id, attached->name, why);
 	snprintf(note, ATTACH_NOTE_BYTES,
 		 "XDP program %u (%s) of somebody else's is attached and left alone (%s); rx is "
 		 "counted in tc ingress: detach it and restart to have XDP",
-		 seen->program_id, seen->name, why);
+		 attached->program_id, attached->name, why);
 	return 0;
 }
 
-static int xdp_attach_beside(const struct attach_target *target, const struct xdp_seen *seen,
-			     struct esc_port *port, char note[ATTACH_NOTE_BYTES], char **error)
+static int attach_beside(const struct attach_target *target, const struct xdp_attached *attached,
+			 struct esc_port *port, char note[ATTACH_NOTE_BYTES], char **error)
 {
 	char why[128] = "it was not loaded through libxdp's dispatcher";
 	char *detail = NULL;
 	int err;
 
 	if (!support_dispatcher(why, sizeof(why)) || !dispatcher_is_there(target->ifindex))
-		return xdp_refuse_foreign(target, seen, why, note, error);
-	if (!mode_is_wanted(target->attach, seen->mode))
+		return refuse_foreign(target, attached, why, note, error);
+	if (!mode_is_wanted(target->attach, attached->mode))
 		return explain(error, -EBUSY,
 			       "interface %s: libxdp's dispatcher is attached in %s mode, the "
 			       "configuration asks for another; set attach: auto",
-			       target->name, mode_name(seen->mode));
-	err = dispatcher_join(target, seen->mode, port, &detail);
-	if (err) {
-		snprintf(why, sizeof(why), "%s", detail ? detail : strerror(-err));
-		err = xdp_refuse_foreign(target, seen, why, note, error);
-	}
+			       target->name, xdp_mode_name(attached->mode));
+	err = dispatcher_join(target, attached->mode, port, &detail);
+	if (err)
+		err = refuse_foreign(target, attached, detail ? detail : strerror(-err), note,
+				     error);
 	free(detail);
 	return err;
 }
 
-/* In auto mode an interface without XDP is still of use: tc ingress counts. */
-static int xdp_do_without(const struct attach_target *target, char note[ATTACH_NOTE_BYTES], int err)
+static void note_add(char note[ATTACH_NOTE_BYTES], const char *text)
 {
-	char text[ATTACH_NOTE_BYTES];
+	size_t bytes = strnlen(note, 200);
 
-	if (target->attach != CONFIG_ATTACH_AUTO)
-		return err;
-	snprintf(text, sizeof(text), "%.200s; rx is counted in tc ingress", note);
-	memcpy(note, text, sizeof(text));
-	return 0;
+	snprintf(note + bytes, ATTACH_NOTE_BYTES - bytes, "; %s", text);
 }
 
-static int xdp_attach_new(const struct attach_target *target, struct esc_port *port,
-			  char note[ATTACH_NOTE_BYTES], char **error)
+static int attach_new(const struct attach_target *target, struct esc_port *port,
+		      char note[ATTACH_NOTE_BYTES], char **error)
 {
-	struct xdp_seen seen;
-	char why[128];
-	bool dispatcher;
+	struct xdp_attached attached;
 	int err;
 
 	forget_xdp(port);
-	err = xdp_query(target->ifindex, &seen);
+	err = query(target, &attached, error);
 	if (err)
-		return explain(error, err, "interface %s: %s", target->name, strerror(-err));
-	if (seen.program_id)
-		return xdp_attach_beside(target, &seen, port, note, error);
-	dispatcher = support_dispatcher(why, sizeof(why));
-	err = xdp_attach_fresh(target, dispatcher, port, note, error);
-	if (err)
-		return xdp_do_without(target, note, err);
-	if (note[0]) { /* native was tried first */
-		char text[ATTACH_NOTE_BYTES];
-
-		snprintf(text, sizeof(text), "%.200s; skb mode is used", note);
-		memcpy(note, text, sizeof(text));
+		return err;
+	if (attached.program_id)
+		return attach_beside(target, &attached, port, note, error);
+	err = attach_fresh(target, port, note, error);
+	if (!err && note[0]) /* native was tried first */
+		note_add(note, "skb mode is used");
+	if (err && target->attach == CONFIG_ATTACH_AUTO) {
+		note_add(note, "rx is counted in tc ingress");
+		return 0;
 	}
-	return 0;
+	return err;
 }
 
 int attach_xdp(const struct attach_target *target, struct esc_port *port,
@@ -265,22 +225,19 @@ int attach_xdp(const struct attach_target *target, struct esc_port *port,
 	int done;
 
 	note[0] = '\0';
-	done = xdp_take_over_link(target, port, error);
+	done = take_over_link(target, port, error);
 	if (!done)
 		done = dispatcher_take_over(target, port, error);
 	if (done > 0 && !mode_is_wanted(target->attach, port->xdp_mode)) {
 		detach_xdp(target, port);
 		done = 0;
 	}
-	if (done < 0)
-		return done;
-	if (done) {
-		if (port->xdp_mode == ESC_XDP_SKB && target->attach == CONFIG_ATTACH_AUTO)
-			snprintf(note, ATTACH_NOTE_BYTES,
-				 "skb mode was all that could be had when XDP was attached");
-		return 0;
-	}
-	return xdp_attach_new(target, port, note, error);
+	if (done <= 0)
+		return done ? done : attach_new(target, port, note, error);
+	if (port->xdp_mode == ESC_XDP_SKB && target->attach == CONFIG_ATTACH_AUTO)
+		snprintf(note, ATTACH_NOTE_BYTES,
+			 "skb mode was all that could be had when XDP was attached");
+	return 0;
 }
 
 void detach_xdp(const struct attach_target *target, struct esc_port *port)

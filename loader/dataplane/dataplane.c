@@ -7,49 +7,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "core/core.h"
-#include "bpflog.h"
 #include "base/explain.h"
+#include "base/json.h"
 #include "base/log.h"
-#include "pins.h"
-#include "port.h"
-#include "lock.h"
 #include "internal.h"
 #include "net/rtnl.h"
 
-struct dataplane {
-	struct pins *pins;
-	struct core *core;
-	struct events *events; /* of @core */
-	struct locks *locks;
-	uint32_t control_flags; /* as last written or seen here */
-	dataplane_visibility_fn *visibility;
-	void *visibility_context;
-	bool off;
-	bool clear_flag; /* once all is attached */
-	int cpus;
-	uint32_t sampling; /* of ESC_CONTROL_RECEIPTS and _SAMPLE_FIXED: those that are to be set */
-	uint32_t sample_mask, receipts_max_pps, delay_threshold_ns;
-	unsigned int count;
-	struct port ports[ESC_PORTS_MAX];
-};
-
-/* Before our first beat: what ended with a daemon's silence does not begin again with it. */
-static void dataplane_end_steering(struct dataplane *dataplane)
-{
-	struct esc_control *control = pins_control(dataplane->pins);
-
-	if (time_local_ns() - control->heartbeat_local_ns >= ESC_HEARTBEAT_TIMEOUT_NS)
-		__atomic_and_fetch(&control->flags, ~(ESC_CONTROL_STEER | ESC_CONTROL_PACE),
-				   __ATOMIC_SEQ_CST);
-}
+#define DATAPLANE_TICK_NS 1000000000ull
 
 /* --- which interface has which slot --- */
 
-static int dataplane_check_interfaces(const struct config *config, char **error)
+static int check_interfaces(const struct config *config, char **error)
 {
 	const char *path = config->path ? config->path : "the defaults";
 	struct link_facts link;
@@ -71,18 +41,7 @@ static int dataplane_check_interfaces(const struct config *config, char **error)
 	return 0;
 }
 
-static bool slot_is_used(const struct esc_port records[ESC_PORTS_MAX], unsigned int slot,
-			 const struct port *taken, unsigned int count)
-{
-	if (records[slot].name[0])
-		return true;
-	for (unsigned int i = 0; i < count; i++)
-		if (taken[i].slot == slot)
-			return true;
-	return false;
-}
-
-/* The slot that has @name, else one that nobody ever used, else a free one. */
+/* The slot that has @name, else one that was never used, else a free one. */
 static int slot_find(const struct dataplane *dataplane, const struct esc_port *records,
 		     const char *name, const struct port *taken, unsigned int count)
 {
@@ -93,23 +52,25 @@ static int slot_find(const struct dataplane *dataplane, const struct esc_port *r
 			return slot;
 	for (unsigned int slot = ESC_PORTS_MAX; slot-- > 0;) {
 		struct esc_port_counts counts;
+		bool used = records[slot].name[0];
 
-		if (slot_is_used(records, slot, taken, count))
+		for (unsigned int i = 0; i < count; i++)
+			used = used || taken[i].slot == slot;
+		if (used)
 			continue;
 		if (free_slot < 0)
 			free_slot = slot;
-		if (dataplane_port_counts(dataplane, slot, &counts))
-			continue;
-		if (!counts.rx_roce_packets && !counts.tx_roce_packets)
+		if (!dataplane_port_counts(dataplane, slot, &counts) && !counts.rx_roce_packets &&
+		    !counts.tx_roce_packets)
 			free_slot = slot;
 	}
 	return free_slot;
 }
 
-/* A slot that changes hands starts from zero. */
+/* A slot of another interface starts from zero. */
 static void slot_clear_counts(const struct dataplane *dataplane, unsigned int slot)
 {
-	void *zeros = calloc(dataplane->cpus, sizeof(struct esc_port_counts));
+	void *zeros = calloc(libbpf_num_possible_cpus(), sizeof(struct esc_port_counts));
 
 	if (zeros)
 		bpf_map_update_elem(pins_map_fd(dataplane->pins, "port_counts"), &slot, zeros,
@@ -117,27 +78,22 @@ static void slot_clear_counts(const struct dataplane *dataplane, unsigned int sl
 	free(zeros);
 }
 
-static int dataplane_read_records(const struct dataplane *dataplane,
-				  struct esc_port records[ESC_PORTS_MAX], char **error)
+/* Ports for @config, each with its slot and its record in `ports`. */
+static int plan_ports(const struct dataplane *dataplane, const struct config *config,
+		      struct port *out, char **error)
 {
-	for (unsigned int slot = 0; slot < ESC_PORTS_MAX; slot++) {
-		int err = pins_read_port(dataplane->pins, slot, &records[slot]);
+	struct esc_port records[ESC_PORTS_MAX];
+	int err = check_interfaces(config, error);
 
+	if (err)
+		return err;
+	for (unsigned int slot = 0; slot < ESC_PORTS_MAX; slot++) {
+		err = pins_read_port(dataplane->pins, slot, &records[slot]);
 		if (err)
 			return explain(error, err, "the map ports cannot be read: %s",
 				       strerror(-err));
 	}
-	return 0;
-}
-
-/* Ports for @config, each with its slot and what `ports` says of it. */
-static int dataplane_plan(const struct dataplane *dataplane, const struct config *config,
-			  struct port *out, char **error)
-{
-	struct esc_port records[ESC_PORTS_MAX];
-	int err = dataplane_read_records(dataplane, records, error);
-
-	for (size_t i = 0; !err && i < config->interface_count; i++) {
+	for (size_t i = 0; i < config->interface_count; i++) {
 		const struct config_interface *interface = &config->interfaces[i];
 		int slot = slot_find(dataplane, records, interface->name, out, i);
 
@@ -147,12 +103,24 @@ static int dataplane_plan(const struct dataplane *dataplane, const struct config
 				       interface->name, ESC_PORTS_MAX);
 		if (!records[slot].name[0])
 			slot_clear_counts(dataplane, slot);
-		port_init(&out[i], config, interface, slot, &records[slot]);
+		out[i] = (struct port){
+			.pins = dataplane->pins,
+			.events = dataplane->core->events,
+			.plane = interface->plane,
+			.attach = interface->attach,
+			.tc = interface->tc,
+			.probe_port = interface->probe_port,
+			.lab_offset_ns = config->lab.clock_offset_ns,
+			.lab_drift_ppb = (int32_t)config->lab.clock_drift_ppb,
+			.slot = slot,
+			.record = records[slot],
+		};
+		snprintf(out[i].name, sizeof(out[i].name), "%s", interface->name);
 	}
-	return err;
+	return 0;
 }
 
-static void dataplane_free_slot(struct dataplane *dataplane, unsigned int slot)
+static void free_slot(const struct dataplane *dataplane, unsigned int slot)
 {
 	struct esc_port empty = {0};
 
@@ -160,30 +128,27 @@ static void dataplane_free_slot(struct dataplane *dataplane, unsigned int slot)
 }
 
 /* Interfaces that `ports` names and the configuration does not (any more). */
-static void dataplane_drop_orphans(struct dataplane *dataplane)
+static void drop_orphans(struct dataplane *dataplane)
 {
-	struct esc_port record;
-
 	for (unsigned int slot = 0; slot < ESC_PORTS_MAX; slot++) {
-		struct config_interface interface = {.name = record.name};
-		bool known = false;
-		struct port port;
+		struct port port = {
+			.pins = dataplane->pins,
+			.events = dataplane->core->events,
+			.slot = slot,
+		};
 
-		if (pins_read_port(dataplane->pins, slot, &record) || !record.name[0])
+		if (pins_read_port(dataplane->pins, slot, &port.record) || !port.record.name[0] ||
+		    dataplane_port_name(dataplane, slot))
 			continue;
-		for (unsigned int i = 0; i < dataplane->count; i++)
-			known = known || dataplane->ports[i].slot == slot;
-		if (known)
-			continue;
-		port_init(&port, NULL, &interface, slot, &record);
-		port_detach(&port, dataplane->pins, dataplane->events, "not configured");
-		dataplane_free_slot(dataplane, slot);
+		snprintf(port.name, sizeof(port.name), "%s", port.record.name);
+		port_detach(&port, "not configured");
+		free_slot(dataplane, slot);
 	}
 }
 
 /* --- attaching, all or nothing --- */
 
-static int dataplane_attach_all(struct dataplane *dataplane, char **error)
+static int attach_all(struct dataplane *dataplane, char **error)
 {
 	bool was_attached[ESC_PORTS_MAX];
 	int err = 0;
@@ -191,22 +156,17 @@ static int dataplane_attach_all(struct dataplane *dataplane, char **error)
 	for (unsigned int i = 0; !err && i < dataplane->count; i++) {
 		was_attached[i] = port_is_attached(&dataplane->ports[i]);
 		core_beat(dataplane->core);
-		err = port_attach(&dataplane->ports[i], dataplane->pins, dataplane->events, error);
+		err = port_attach(&dataplane->ports[i], error);
 		for (unsigned int j = 0; err && j < i; j++)
 			if (!was_attached[j])
-				port_detach(&dataplane->ports[j], dataplane->pins,
-					    dataplane->events, "another interface failed");
+				port_detach(&dataplane->ports[j], "another interface failed");
 	}
 	return err;
 }
 
-static void dataplane_detach_all(struct dataplane *dataplane, const char *why)
-{
-	for (unsigned int i = 0; i < dataplane->count; i++)
-		port_detach(&dataplane->ports[i], dataplane->pins, dataplane->events, why);
-}
+/* --- the kill switch --- */
 
-static void dataplane_set_flag(struct dataplane *dataplane, bool off)
+static void set_flag(struct dataplane *dataplane, bool off)
 {
 	struct esc_control *control = pins_control(dataplane->pins);
 
@@ -217,7 +177,7 @@ static void dataplane_set_flag(struct dataplane *dataplane, bool off)
 	dataplane->control_flags = control->flags;
 }
 
-uint32_t dataplane_control_flags(const struct dataplane *dataplane)
+static uint32_t off_flag(const struct dataplane *dataplane)
 {
 	return __atomic_load_n(&pins_control(dataplane->pins)->flags, __ATOMIC_SEQ_CST) &
 	       ESC_CONTROL_OFF;
@@ -225,128 +185,158 @@ uint32_t dataplane_control_flags(const struct dataplane *dataplane)
 
 bool dataplane_is_off(const struct dataplane *dataplane)
 {
-	return dataplane->off || (dataplane_control_flags(dataplane) & ESC_CONTROL_OFF);
+	return dataplane->off || off_flag(dataplane);
 }
 
-int dataplane_off(struct dataplane *dataplane, char **error)
+static bool is_off(void *context)
 {
+	return dataplane_is_off(context);
+}
+
+static int dataplane_off(void *self, const char *by, char **error)
+{
+	struct dataplane *dataplane = self;
+
+	(void)by;
 	(void)error;
-	dataplane_set_flag(dataplane, true);
+	set_flag(dataplane, true);
 	dataplane->off = true;
-	dataplane_detach_all(dataplane, "off");
+	for (unsigned int i = 0; i < dataplane->count; i++)
+		port_detach(&dataplane->ports[i], "off");
 	return 0;
 }
 
-int dataplane_on(struct dataplane *dataplane, char **error)
+static int dataplane_on(void *self, char **error)
 {
-	int err = dataplane->off ? dataplane_attach_all(dataplane, error) : 0;
+	struct dataplane *dataplane = self;
+	int err = dataplane->off ? attach_all(dataplane, error) : 0;
 
 	if (err)
 		return err;
 	dataplane->off = false;
-	dataplane_set_flag(dataplane, false); /* all begin to count at once */
+	set_flag(dataplane, false); /* all begin to count at once */
 	return 0;
+}
+
+/*
+ * The kill file keeps it over a restart. The flag without the file was set by an operator if
+ * programs are still attached: it stays. If they are not, it is left over from an `off` whose file
+ * has been removed since.
+ */
+static int attach_at_start(struct dataplane *dataplane, const char *kill_file, char **error)
+{
+	bool attached = false, flag = off_flag(dataplane);
+	int err;
+
+	if (!access(kill_file, F_OK)) {
+		log_warning(
+			"the kill switch is on (%s exists): nothing is attached; `escapement mode "
+			"observe` ends it",
+			kill_file);
+		return dataplane_off(dataplane, "file", error);
+	}
+	for (unsigned int i = 0; i < dataplane->count; i++)
+		attached = attached || port_is_attached(&dataplane->ports[i]);
+	if (flag && attached)
+		log_warning(
+			"the kill switch is on (set in the map control): packets are left alone; "
+			"`escapement mode observe` ends it");
+	err = attach_all(dataplane, error);
+	if (!err && flag && !attached)
+		set_flag(dataplane, false);
+	return err;
+}
+
+/* control.flags written by bpftool: the programs follow at once, it is reported here. */
+static void watch_control(struct dataplane *dataplane)
+{
+	uint32_t flags = off_flag(dataplane);
+
+	if (!((flags ^ dataplane->control_flags) & ESC_CONTROL_OFF))
+		return;
+	dataplane->control_flags = flags;
+	log_warning("the map control was written by another program: kill switch %s",
+		    flags ? "on, the programs pass every packet unchanged" : "off");
+	core_record_kill_switch(dataplane->core, flags, "map",
+				json_pack("{s:I}", "flags", (json_int_t)flags));
 }
 
 /* --- receipts --- */
 
-static void dataplane_plan_receipts(struct dataplane *dataplane, const struct config *config)
+/* Every second as well: a program that writes `control` as a whole overwrites these too. */
+static void write_receipts(const struct dataplane *dataplane, const struct config_receipts *to)
 {
-	dataplane->sampling = (config->receipts.on ? ESC_CONTROL_RECEIPTS : 0) |
-			      (config->receipts.sample_fixed ? ESC_CONTROL_SAMPLE_FIXED : 0);
-	dataplane->sample_mask = config->receipts.sample_mask;
-	dataplane->receipts_max_pps = config->receipts.max_pps;
-	dataplane->delay_threshold_ns = config->receipts.threshold_ns > UINT32_MAX
-						? UINT32_MAX
-						: (uint32_t)config->receipts.threshold_ns;
-}
-
-/* Every second as well: whoever writes `control` whole takes these away too. */
-static void dataplane_write_receipts(const struct dataplane *dataplane)
-{
-	const uint32_t all = ESC_CONTROL_RECEIPTS | ESC_CONTROL_SAMPLE_FIXED;
+	uint32_t on = (to->on ? ESC_CONTROL_RECEIPTS : 0) |
+		      (to->sample_fixed ? ESC_CONTROL_SAMPLE_FIXED : 0);
+	uint32_t off = (ESC_CONTROL_RECEIPTS | ESC_CONTROL_SAMPLE_FIXED) & ~on;
+	uint32_t threshold_ns =
+		to->threshold_ns > UINT32_MAX ? UINT32_MAX : (uint32_t)to->threshold_ns;
 	struct esc_control *control = pins_control(dataplane->pins);
 
-	__atomic_store_n(&control->sample_mask, dataplane->sample_mask, __ATOMIC_RELAXED);
-	__atomic_store_n(&control->receipts_max_pps, dataplane->receipts_max_pps, __ATOMIC_RELAXED);
-	__atomic_store_n(&control->delay_threshold_ns, dataplane->delay_threshold_ns,
-			 __ATOMIC_RELAXED);
-	__atomic_and_fetch(&control->flags, ~(all & ~dataplane->sampling), __ATOMIC_SEQ_CST);
-	__atomic_or_fetch(&control->flags, dataplane->sampling, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&control->sample_mask, to->sample_mask, __ATOMIC_RELAXED);
+	__atomic_store_n(&control->receipts_max_pps, to->max_pps, __ATOMIC_RELAXED);
+	__atomic_store_n(&control->delay_threshold_ns, threshold_ns, __ATOMIC_RELAXED);
+	__atomic_and_fetch(&control->flags, ~off, __ATOMIC_SEQ_CST);
+	__atomic_or_fetch(&control->flags, on, __ATOMIC_SEQ_CST);
 }
 
-/* --- the whole --- */
+/* --- from open to close --- */
 
-/*
- * What lasts over a restart is the kill file. The flag without the file was
- * set by an operator's hand if programs are still attached: it stays. If they
- * are not, it is the trace of an `off` whose file has been taken away since.
- */
-static bool dataplane_starts_off(struct dataplane *dataplane, const struct config *config)
+static void dataplane_close(void *self)
 {
-	bool attached = false;
+	struct dataplane *dataplane = self;
 
-	if (!access(config->kill_file, F_OK)) {
-		log_warning(
-			"the kill switch is on (%s exists): nothing is attached; `escapement mode "
-			"observe` ends it",
-			config->kill_file);
-		return true;
-	}
-	for (unsigned int i = 0; i < dataplane->count; i++)
-		attached = attached || port_is_attached(&dataplane->ports[i]);
-	if (!(dataplane_control_flags(dataplane) & ESC_CONTROL_OFF))
-		return false;
-	if (attached)
-		log_warning(
-			"the kill switch is on (set in the map control): packets are left alone; "
-			"`escapement mode observe` ends it");
-	else
-		dataplane->clear_flag = true;
-	return false;
+	core_heartbeat_start(dataplane->core, NULL);
+	pins_close(dataplane->pins);
+	locks_free(dataplane->locks);
+	free(dataplane);
 }
 
-int dataplane_open(struct dataplane **out, struct core *core, struct locks *locks, char **error)
+/* Everything that may be refused without a trace comes before the first map is created. */
+static int dataplane_open(void **self, struct core *core, void *const needs[], char **error)
 {
 	const struct config *config = core->config;
 	struct dataplane *dataplane;
-	int err;
+	struct esc_control *control;
+	int err = preflight_check(error);
 
-	*out = NULL;
-	bpflog_install();
-	err = dataplane_check_interfaces(config, error);
+	(void)needs;
 	if (err)
 		return err;
 	dataplane = calloc(1, sizeof(*dataplane));
 	if (!dataplane)
 		return -ENOMEM;
 	dataplane->core = core;
-	dataplane->events = core->events;
-	dataplane->cpus = libbpf_num_possible_cpus();
-	err = pins_open(&dataplane->pins, config->pin_root, config->qps.max, error);
+	bpflog_install();
+	err = locks_take(&dataplane->locks, NULL, config, error);
 	if (!err)
-		err = dataplane_plan(dataplane, config, dataplane->ports, error);
+		err = check_interfaces(config, error);
+	if (!err)
+		err = pins_open(&dataplane->pins, config->pin_root, config->qps.max, error);
+	if (!err)
+		err = plan_ports(dataplane, config, dataplane->ports, error);
 	if (err)
-		goto fail;
-	dataplane_end_steering(dataplane);
-	err = core_heartbeat_start(core, (uint64_t *)&pins_control(dataplane->pins)->heartbeat_local_ns);
-	if (err < 0)
 		goto fail;
 	dataplane->count = config->interface_count;
-	dataplane_plan_receipts(dataplane, config);
-	dataplane_write_receipts(dataplane);
-	if (dataplane_starts_off(dataplane, config))
-		err = dataplane_off(dataplane, error);
-	else
-		err = dataplane_attach_all(dataplane, error);
+
+	/* Before our first beat: what ended with a daemon's silence does not begin again with it. */
+	control = pins_control(dataplane->pins);
+	if (time_local_ns() - control->heartbeat_local_ns >= ESC_HEARTBEAT_TIMEOUT_NS)
+		__atomic_and_fetch(&control->flags, ~(ESC_CONTROL_STEER | ESC_CONTROL_PACE),
+				   __ATOMIC_SEQ_CST);
+	err = core_heartbeat_start(core, (uint64_t *)&control->heartbeat_local_ns);
+	if (err < 0)
+		goto fail;
+	write_receipts(dataplane, &config->receipts);
+	err = attach_at_start(dataplane, config->kill_file, error);
 	if (err)
 		goto fail;
-	if (dataplane->clear_flag)
-		dataplane_set_flag(dataplane, false);
-	dataplane_drop_orphans(dataplane);
-	dataplane->locks = locks;
-	dataplane->control_flags = dataplane_control_flags(dataplane);
-	*out = dataplane;
+	drop_orphans(dataplane);
+	dataplane->control_flags = off_flag(dataplane);
+	core->is_off = is_off;
+	core->is_off_context = dataplane;
+	core->took_over = pins_were_there(dataplane->pins);
+	*self = dataplane;
 	return 0;
 fail:
 	if (dataplane->pins && !pins_were_there(dataplane->pins))
@@ -355,27 +345,14 @@ fail:
 	return err;
 }
 
-bool dataplane_took_over(const struct dataplane *dataplane)
+static bool port_is_as_configured(const struct port *old, const struct port *new)
 {
-	return pins_were_there(dataplane->pins);
+	return old->attach == new->attach && old->tc == new->tc && old->plane == new->plane &&
+	       old->probe_port == new->probe_port;
 }
 
-static bool port_is_wanted_as_it_is(const struct port *old, const struct port *new)
-{
-	return !strcmp(old->name, new->name) && old->attach == new->attach && old->tc == new->tc &&
-	       old->plane == new->plane && old->probe_port == new->probe_port;
-}
-
-static const struct port *dataplane_find(const struct dataplane *dataplane, const char *name)
-{
-	for (unsigned int i = 0; i < dataplane->count; i++)
-		if (!strcmp(dataplane->ports[i].name, name))
-			return &dataplane->ports[i];
-	return NULL;
-}
-
-/* Goes back to the ports in force; those that were new are taken off. */
-static void dataplane_undo(struct dataplane *dataplane, struct port *changed, unsigned int count)
+/* Goes back to the ports in force; those that were new are detached. */
+static void undo_ports(struct dataplane *dataplane, struct port *changed, unsigned int count)
 {
 	char *error = NULL;
 
@@ -383,282 +360,107 @@ static void dataplane_undo(struct dataplane *dataplane, struct port *changed, un
 		struct port *old = (struct port *)dataplane_find(dataplane, changed[i].name);
 
 		if (!old) {
-			port_detach(&changed[i], dataplane->pins, dataplane->events,
-				    "configuration refused");
-			dataplane_free_slot(dataplane, changed[i].slot);
-		} else if (!port_is_wanted_as_it_is(old, &changed[i])) {
+			port_detach(&changed[i], "configuration refused");
+			free_slot(dataplane, changed[i].slot);
+		} else if (!port_is_as_configured(old, &changed[i])) {
 			old->record = changed[i].record;
-			if (port_attach(old, dataplane->pins, dataplane->events, &error))
+			if (port_attach(old, &error))
 				log_error("%s", error ? error : old->name);
 		}
 	}
 	free(error);
 }
 
-static int replace_ports(struct dataplane *dataplane, const struct config *config, char **error)
+static int dataplane_accept(void *self, const struct config *config, char **error)
 {
 	struct port ports[ESC_PORTS_MAX];
-	int err = dataplane_check_interfaces(config, error);
-
-	if (!err)
-		err = dataplane_plan(dataplane, config, ports, error);
-	for (unsigned int i = 0; !err && i < config->interface_count; i++) {
-		const struct port *old = dataplane_find(dataplane, ports[i].name);
-
-		if (old && port_is_wanted_as_it_is(old, &ports[i])) {
-			ports[i] = *old;
-			continue;
-		}
-		core_beat(dataplane->core);
-		if (!dataplane->off)
-			err = port_attach(&ports[i], dataplane->pins, dataplane->events, error);
-		if (err)
-			dataplane_undo(dataplane, ports, i + 1);
-	}
-	if (err)
-		return err;
-	dataplane_plan_receipts(dataplane, config);
-	dataplane_write_receipts(dataplane);
-	memcpy(dataplane->ports, ports, sizeof(ports));
-	dataplane->count = config->interface_count;
-	dataplane_drop_orphans(dataplane);
-	return 0;
-}
-
-int dataplane_reconfigure(struct dataplane *dataplane, const struct config *config, char **error)
-{
+	struct dataplane *dataplane = self;
 	struct locks *locks;
 	int err = locks_take(&locks, dataplane->locks, config, error);
 
 	if (err)
 		return err;
-	err = replace_ports(dataplane, config, error);
-	if (err)
-		locks_free(locks);
-	else
-		locks_replace(&dataplane->locks, locks);
-	return err;
-}
+	err = plan_ports(dataplane, config, ports, error);
+	for (size_t i = 0; !err && i < config->interface_count; i++) {
+		const struct port *old = dataplane_find(dataplane, ports[i].name);
 
-void dataplane_close(struct dataplane *dataplane)
-{
-	if (!dataplane)
-		return;
-	core_heartbeat_start(dataplane->core, NULL);
-	pins_close(dataplane->pins);
-	locks_free(dataplane->locks);
-	free(dataplane);
-}
-
-void dataplane_tick(struct dataplane *dataplane, uint64_t now_local_ns)
-{
-	dataplane_write_receipts(dataplane);
-	for (unsigned int i = 0; i < dataplane->count; i++)
-		port_tick(&dataplane->ports[i], dataplane->pins, dataplane->events, dataplane->off,
-			  now_local_ns);
-}
-
-struct core *dataplane_core(const struct dataplane *dataplane)
-{
-	return dataplane->core;
-}
-
-/* control.flags written by bpftool: the programs follow at once, it is reported here. */
-void dataplane_watch_control(struct dataplane *dataplane)
-{
-	uint32_t flags = dataplane_control_flags(dataplane);
-	bool off = flags & ESC_CONTROL_OFF;
-
-	if (!((flags ^ dataplane->control_flags) & ESC_CONTROL_OFF))
-		return;
-	dataplane->control_flags = flags;
-	log_warning("the map control was written by another program: kill switch %s",
-		    off ? "on, the programs pass every packet unchanged" : "off");
-	core_record_kill_switch(dataplane->core, off, "map",
-				json_pack("{s:I}", "flags", (json_int_t)flags));
-}
-
-/* --- facts --- */
-
-void dataplane_set_visibility(struct dataplane *dataplane, dataplane_visibility_fn *visibility,
-			      void *context)
-{
-	dataplane->visibility = visibility;
-	dataplane->visibility_context = context;
-}
-
-unsigned int dataplane_read_ports(const struct dataplane *dataplane,
-				  struct port_facts out[ESC_PORTS_MAX])
-{
-	unsigned int count = 0;
-
-	for (unsigned int i = 0; i < dataplane->count && i < ESC_PORTS_MAX; i++) {
-		struct port_facts *port = &out[count];
-
-		if (dataplane_port(dataplane, i, &port->info))
+		if (old && port_is_as_configured(old, &ports[i])) {
+			ports[i] = *old;
 			continue;
-		if (dataplane->visibility)
-			dataplane->visibility(dataplane->visibility_context, time_local_ns(),
-					      &port->info);
-		port->counted =
-			!dataplane_port_counts(dataplane, port->info.index, &port->counts);
-		count++;
-	}
-	return count;
-}
-
-
-unsigned int dataplane_port_count(const struct dataplane *dataplane)
-{
-	return dataplane->count;
-}
-
-uint16_t dataplane_ports_all(const struct dataplane *dataplane)
-{
-	struct port_info port;
-	uint16_t ports = 0;
-
-	for (unsigned int i = 0; i < dataplane_port_count(dataplane); i++)
-		if (!dataplane_port(dataplane, i, &port))
-			ports |= 1u << port.index;
-	return ports;
-}
-
-int dataplane_ports_named(const struct dataplane *dataplane, const json_t *names, uint16_t *ports,
-			  char **error)
-{
-	struct port_info port;
-	size_t i;
-	json_t *name;
-
-	*ports = json_array_size(names) ? 0 : dataplane_ports_all(dataplane);
-	json_array_foreach (names, i, name) {
-		const char *text = json_string_value(name);
-		uint16_t before = *ports;
-
-		for (unsigned int k = 0; text && k < dataplane_port_count(dataplane); k++)
-			if (!dataplane_port(dataplane, k, &port) && !strcmp(port.name, text))
-				*ports |= 1u << port.index;
-		if (*ports == before)
-			return explain(error, -ENODEV,
-				       "`%.15s` is not served here, or named twice; `escapement "
-				       "status` lists the interfaces",
-				       text ? text : "?");
-	}
-	return 0;
-}
-
-const char *dataplane_port_name(const struct dataplane *dataplane, unsigned int index)
-{
-	for (unsigned int i = 0; i < dataplane->count; i++)
-		if (dataplane->ports[i].slot == index)
-			return dataplane->ports[i].name;
-	return NULL;
-}
-
-int dataplane_port(const struct dataplane *dataplane, unsigned int i, struct port_info *out)
-{
-	struct esc_port_counts counts = {0};
-	int err;
-
-	if (i >= dataplane->count)
-		return -EINVAL;
-	err = dataplane_port_counts(dataplane, dataplane->ports[i].slot, &counts);
-	if (err)
-		return err;
-	port_describe(&dataplane->ports[i], counts.rx_roce_packets + counts.tx_roce_packets, out);
-	return 0;
-}
-
-/* Adds up @words 64-bit words of entry @index over all CPUs. */
-static int dataplane_sum(const struct dataplane *dataplane, const char *map, uint32_t index,
-			 uint64_t *out, size_t words)
-{
-	uint64_t *values = calloc((size_t)dataplane->cpus * words, sizeof(*values));
-	int err;
-
-	if (!values)
-		return -ENOMEM;
-	memset(out, 0, words * sizeof(*out));
-	err = bpf_map_lookup_elem(pins_map_fd(dataplane->pins, map), &index, values);
-	for (size_t i = 0; !err && i < dataplane->cpus * words; i++)
-		out[i % words] += values[i];
-	free(values);
-	return err;
-}
-
-int dataplane_port_counts(const struct dataplane *dataplane, unsigned int index,
-			  struct esc_port_counts *out)
-{
-	int err = dataplane_sum(dataplane, "port_counts", index, (uint64_t *)out,
-				sizeof(*out) / sizeof(uint64_t));
-
-	out->xdp_counted = 0; /* not a count */
-	return err;
-}
-
-int dataplane_reasons(const struct dataplane *dataplane,
-		      struct esc_reason_count out[ESC_REASON_MAX])
-{
-	for (uint32_t i = 0; i < ESC_REASON_MAX; i++) {
-		int err = dataplane_sum(dataplane, "reasons", i, (uint64_t *)&out[i],
-					sizeof(out[i]) / sizeof(uint64_t));
-
+		}
+		core_beat(dataplane->core);
+		if (!dataplane->off)
+			err = port_attach(&ports[i], error);
 		if (err)
-			return err;
+			undo_ports(dataplane, ports, i + 1);
 	}
+	if (err) {
+		locks_free(locks);
+		return err;
+	}
+	write_receipts(dataplane, &config->receipts);
+	memcpy(dataplane->ports, ports, sizeof(ports));
+	dataplane->count = config->interface_count;
+	drop_orphans(dataplane);
+	locks_replace(&dataplane->locks, locks);
 	return 0;
 }
 
-int dataplane_make_fq(struct dataplane *dataplane, const char *interface, char **error)
+/* Links that came or went; re-attaches after a NIC returned. */
+static void dataplane_links_changed(void *self)
 {
-	struct port *port = (struct port *)dataplane_find(dataplane, interface);
+	struct dataplane *dataplane = self;
 
-	return port ? port_make_fq(port, dataplane->pins, dataplane->events, error) : -ENODEV;
+	for (unsigned int i = 0; i < dataplane->count; i++)
+		port_tick(&dataplane->ports[i], dataplane->off, time_local_ns());
 }
 
-int dataplane_drop_fq(struct dataplane *dataplane, const char *interface, char **error)
+static void dataplane_tick(void *self, uint64_t now_local_ns)
 {
-	struct port *port = (struct port *)dataplane_find(dataplane, interface);
+	struct dataplane *dataplane = self;
 
-	return port ? port_drop_fq(port, dataplane->pins, dataplane->events, error) : -ENODEV;
+	(void)now_local_ns;
+	watch_control(dataplane);
+	write_receipts(dataplane, &dataplane->core->config->receipts);
+	dataplane_links_changed(dataplane);
 }
 
-struct esc_control *dataplane_control(const struct dataplane *dataplane)
+/* Whether its maps can be read. */
+static int dataplane_refresh(void *self)
 {
-	return pins_control(dataplane->pins);
+	struct esc_reason_count reasons[ESC_REASON_MAX];
+	const struct dataplane *dataplane = self;
+	struct esc_port_counts counts;
+	int err = dataplane_reasons(dataplane, reasons);
+
+	for (unsigned int i = 0; !err && i < dataplane->count; i++)
+		err = dataplane_port_counts(dataplane, dataplane->ports[i].slot, &counts);
+	return err;
 }
 
-const struct pins *dataplane_pins(const struct dataplane *dataplane)
+static void dataplane_status(void *self, json_t *status)
 {
-	return dataplane->pins;
+	struct esc_reason_count counts[ESC_REASON_MAX];
+	const struct dataplane *dataplane = self;
+
+	json_put(status, "interfaces", dataplane_interfaces_json(dataplane, dataplane->core));
+	if (!dataplane_reasons(dataplane, counts))
+		json_put(status, "reasons", reasons_json(counts));
 }
 
-int dataplane_map_fd(const struct dataplane *dataplane, const char *name)
-{
-	return pins_map_fd(dataplane->pins, name);
-}
-
-uint32_t dataplane_map_max(const struct dataplane *dataplane, const char *name)
-{
-	return pins_map_max(dataplane->pins, name);
-}
-
-const char *dataplane_stamps_missing(const struct dataplane *dataplane, const char *interface)
-{
-	const struct port *port = dataplane_find(dataplane, interface);
-
-	if (!port || !port->ifindex || port->record.xdp_mode == ESC_XDP_NONE)
-		return "XDP program";
-	return port->record.tc_via == ESC_TC_NONE ? "tc program" : NULL;
-}
-
-int dataplane_qps_fd(const struct dataplane *dataplane)
-{
-	return pins_map_fd(dataplane->pins, "qps");
-}
-
-uint32_t dataplane_qps_max(const struct dataplane *dataplane)
-{
-	return pins_map_max(dataplane->pins, "qps");
-}
+const struct capability dataplane_capability = {
+	.name = "dataplane",
+	.events = dataplane_events,
+	.metrics = dataplane_metrics,
+	.open = dataplane_open,
+	.close = dataplane_close,
+	.tick_ns = DATAPLANE_TICK_NS,
+	.tick = dataplane_tick,
+	.accept = dataplane_accept,
+	.off = dataplane_off,
+	.on = dataplane_on,
+	.refresh = dataplane_refresh,
+	.links_changed = dataplane_links_changed,
+	.status = dataplane_status,
+	.write_metrics = dataplane_write_metrics,
+};

@@ -10,7 +10,7 @@
 
 #include "config/config.h"
 #include "bpflog.h"
-#include "mapsweep.h"
+#include "bpfmap.h"
 #include "maps/maps.h"
 #include "pins.h"
 #include "visibility.h"
@@ -18,8 +18,6 @@
 struct dataplane;
 struct capability;
 struct core;
-struct locks;
-struct events;
 
 /* What an interface is and what was done to it; `status` shows all of it. */
 struct port_info {
@@ -43,50 +41,19 @@ struct port_info {
 };
 
 /*
- * Opens or makes the pinned maps under config->pin_root, attaches to every
- * interface of @config, or takes over what is attached. Nothing is left half
- * attached on failure. Returns 0 or -errno with *@error a malloc'd sentence
- * that names the thing and the remedy. Attaches nothing while
- * config->kill_file exists.
- * The event log of @core gets attached, detached, interface_gone,
- * interface_back, link_up, link_down.
+ * needs nothing; self is the struct dataplane. Opens or creates the pinned maps under
+ * config->pin_root and attaches to every interface, or takes over what is attached; not while
+ * config->kill_file exists. Nothing is left half attached on failure. When it is closed programs,
+ * links and maps stay in the kernel. The kill switch sets ESC_CONTROL_OFF first, then detaches.
  */
-/* @locks: of the interfaces (lock.h), taken over. */
-int dataplane_open(struct dataplane **out, struct core *core, struct locks *locks, char **error);
-/* The maps were there before: another daemon made them. */
-bool dataplane_took_over(const struct dataplane *dataplane);
+extern const struct capability dataplane_capability;
 
-/* Applies another configuration: all or nothing, as dataplane_open(). */
-int dataplane_reconfigure(struct dataplane *dataplane, const struct config *config, char **error);
-
-/* Forgets the handles. Programs, links and maps stay in the kernel. */
-void dataplane_close(struct dataplane *dataplane);
-
-/*
- * Kill switch: sets ESC_CONTROL_OFF first, then detaches everywhere.
- * dataplane_on() attaches again. Both idempotent.
- */
-int dataplane_off(struct dataplane *dataplane, char **error);
-int dataplane_on(struct dataplane *dataplane, char **error);
 bool dataplane_is_off(const struct dataplane *dataplane);
-/* ESC_CONTROL_OFF as it is in the map now: an operator may have written it. */
-uint32_t dataplane_control_flags(const struct dataplane *dataplane);
-
 /*
  * Without a daemon: detaches all that is recorded under @pin_root, removes the
  * pins, leaves every interface as it was. 0 also when there was nothing.
  */
 int dataplane_remove(const char *pin_root, char **error);
-
-/* Once a second: links that came or went, re-attach after a NIC returned. */
-void dataplane_tick(struct dataplane *dataplane, uint64_t now_local_ns);
-
-/* needs nothing; self is the struct dataplane. */
-extern const struct capability dataplane_capability;
-
-struct core *dataplane_core(const struct dataplane *dataplane);
-/* Reports the kill switch when another program wrote it into the map. */
-void dataplane_watch_control(struct dataplane *dataplane);
 
 struct port_facts {
 	struct port_info info;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "dispatcher.h"
+/* Our XDP program beside others' in libxdp's dispatcher. */
+#include "attach.h"
 
 #include <bpf/bpf.h>
 #include <errno.h>
 #include <linux/membarrier.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -14,9 +14,7 @@
 #include "bpflog.h"
 #include "base/explain.h"
 #include "base/log.h"
-#include "object.h"
 #include "pins.h"
-#include "xdp_query.h"
 
 #define DISPATCHER_PROGRAMS_MAX 10 /* MAX_DISPATCHER_ACTIONS of libxdp */
 
@@ -36,22 +34,19 @@ static struct xdp_multiprog *dispatcher_get(unsigned int ifindex)
 bool dispatcher_is_there(unsigned int ifindex)
 {
 	struct xdp_multiprog *multi = dispatcher_get(ifindex);
-	bool there = multi;
 
-	if (multi)
-		xdp_multiprog__close(multi);
-	return there;
+	xdp_multiprog__close(multi);
+	return multi != NULL;
 }
 
-bool dispatcher_holds(unsigned int ifindex, uint32_t id)
+/* Program @id is in the dispatcher on @ifindex. */
+static bool dispatcher_holds(unsigned int ifindex, uint32_t id)
 {
 	struct xdp_multiprog *multi = dispatcher_get(ifindex);
 	struct xdp_program *program = NULL;
 	bool found = false;
 
-	if (!multi)
-		return false;
-	while (!found && (program = xdp_multiprog__next_prog(program, multi)))
+	while (multi && !found && (program = xdp_multiprog__next_prog(program, multi)))
 		found = xdp_program__id(program) == id;
 	xdp_multiprog__close(multi);
 	return found;
@@ -65,11 +60,9 @@ static size_t dispatcher_list_ours(const struct attach_target *target,
 	struct xdp_program *program = NULL;
 	size_t count = 0;
 
-	if (!multi)
-		return 0;
-	while (count < DISPATCHER_PROGRAMS_MAX &&
+	while (multi && count < DISPATCHER_PROGRAMS_MAX &&
 	       (program = xdp_multiprog__next_prog(program, multi)))
-		if (xdp_is_ours(target->pins, xdp_program__id(program)))
+		if (program_is_ours(target->pins, xdp_program__id(program), ESC_PROGRAM_XDP))
 			ids[count++] = xdp_program__id(program);
 	xdp_multiprog__close(multi);
 	return count;
@@ -90,23 +83,21 @@ static int dispatcher_detach(unsigned int ifindex, uint32_t id)
 	return err;
 }
 
-bool dispatcher_leave(const struct attach_target *target)
+void dispatcher_leave(const struct attach_target *target)
 {
 	uint32_t ids[DISPATCHER_PROGRAMS_MAX];
 	size_t count = dispatcher_list_ours(target, ids);
 
 	for (size_t i = 0; i < count; i++)
 		dispatcher_detach(target->ifindex, ids[i]);
-	return count;
 }
 
 /* --- turns: see struct esc_control --- */
 
 static uint16_t turn_read(const struct attach_target *target)
 {
-	const struct esc_control *control = pins_control(target->pins);
-
-	return __atomic_load_n(&control->xdp_handover[target->slot], __ATOMIC_ACQUIRE);
+	return __atomic_load_n(&pins_control(target->pins)->xdp_handover[target->slot],
+			       __ATOMIC_ACQUIRE);
 }
 
 /* Waits until no program that may have read the turn before is still running. */
@@ -119,9 +110,8 @@ static void turn_wait_grace_period(void)
 
 static void turn_write(const struct attach_target *target, uint16_t turn)
 {
-	struct esc_control *control = pins_control(target->pins);
-
-	__atomic_store_n(&control->xdp_handover[target->slot], turn, __ATOMIC_RELEASE);
+	__atomic_store_n(&pins_control(target->pins)->xdp_handover[target->slot], turn,
+			 __ATOMIC_RELEASE);
 	turn_wait_grace_period();
 }
 
@@ -131,11 +121,6 @@ static uint16_t turn_steady(uint16_t turn)
 }
 
 /* --- joining --- */
-
-static enum xdp_attach_mode dispatcher_mode(enum esc_xdp_mode mode)
-{
-	return mode == ESC_XDP_SKB ? XDP_MODE_SKB : XDP_MODE_NATIVE;
-}
 
 /* Loads an instance with @turn into the dispatcher; its id, or an error. */
 static int dispatcher_add(const struct attach_target *target, enum esc_xdp_mode mode, uint16_t turn,
@@ -150,7 +135,8 @@ static int dispatcher_add(const struct attach_target *target, enum esc_xdp_mode 
 	err = object_open(&object, OBJECT_XDP, target->pins, &constants, error);
 	if (err)
 		return err;
-	program = xdp_program__from_bpf_obj(object_bpf(object), object_xdp_section(object));
+	program = xdp_program__from_bpf_obj(object->bpf,
+					    bpf_program__section_name(object->xdp));
 	err = libxdp_get_error(program);
 	if (err)
 		goto out;
@@ -163,7 +149,8 @@ static int dispatcher_add(const struct attach_target *target, enum esc_xdp_mode 
 		log_debug("%s: libxdp takes no multi-buffer program: %s", target->name,
 			  strerror(-err));
 	bpflog_clear();
-	err = xdp_program__attach(program, target->ifindex, dispatcher_mode(mode), 0);
+	err = xdp_program__attach(
+		program, target->ifindex, mode == ESC_XDP_SKB ? XDP_MODE_SKB : XDP_MODE_NATIVE, 0);
 	if (!err) {
 		*id = xdp_program__id(program);
 		/* libxdp may have fallen back to a program without a dispatcher. */
@@ -201,105 +188,68 @@ int dispatcher_join(const struct attach_target *target, enum esc_xdp_mode mode,
 /* --- taking over --- */
 
 /* Tag and constants (tables among them) of a loaded program: equal ones do the same. */
-struct dispatcher_identity {
+struct identity {
 	uint8_t tag[BPF_TAG_SIZE];
 	uint32_t constants_bytes;
 	uint8_t constants[32768];
 };
 
-/* The frozen map of load-time constants among @ids: the only array named *.rodata. */
-static int identity_read_constants(const uint32_t *ids, size_t count,
-				   struct dispatcher_identity *out)
+/* Its constants are in a frozen map, the only array named *.rodata; it may have none. */
+static int identity_read(int program_fd, struct identity *out)
 {
-	for (size_t i = 0; i < count; i++) {
-		struct bpf_map_info info = {0};
-		__u32 info_bytes = sizeof(info), zero = 0;
-		int fd = bpf_map_get_fd_by_id(ids[i]);
-		bool match;
-		int err;
-
-		if (fd < 0)
-			return fd;
-		err = bpf_obj_get_info_by_fd(fd, &info, &info_bytes);
-		match = !err && strstr(info.name, ".rodata");
-		if (match && info.value_size > sizeof(out->constants))
-			err = -E2BIG;
-		else if (match)
-			err = bpf_map_lookup_elem(fd, &zero, out->constants);
-		close(fd);
-		out->constants_bytes = info.value_size;
-		if (err || match)
-			return err;
-	}
-	out->constants_bytes = 0;
-	return 0; /* a program without constants */
-}
-
-static int identity_read(int program_fd, struct dispatcher_identity *out)
-{
-	struct bpf_prog_info info = {0};
-	__u32 bytes = sizeof(info);
+	struct bpf_prog_info program = {0};
+	__u32 bytes = sizeof(program), zero = 0;
 	uint32_t map_ids[32];
 	int err;
 
 	memset(out, 0, sizeof(*out));
-	info.nr_map_ids = 32;
-	info.map_ids = (__u64)(unsigned long)map_ids;
-	err = bpf_obj_get_info_by_fd(program_fd, &info, &bytes);
-	if (err)
-		return err;
-	memcpy(out->tag, info.tag, sizeof(out->tag));
-	return identity_read_constants(map_ids, info.nr_map_ids, out);
-}
+	program.nr_map_ids = 32;
+	program.map_ids = (__u64)(unsigned long)map_ids;
+	err = bpf_obj_get_info_by_fd(program_fd, &program, &bytes);
+	memcpy(out->tag, program.tag, sizeof(out->tag));
+	for (size_t i = 0; !err && !out->constants_bytes && i < program.nr_map_ids; i++) {
+		struct bpf_map_info map = {0};
+		int fd = bpf_map_get_fd_by_id(map_ids[i]);
 
-static int identity_of_running(uint32_t id, struct dispatcher_identity *out)
-{
-	int fd = bpf_prog_get_fd_by_id(id);
-	int err = fd < 0 ? fd : identity_read(fd, out);
-
-	if (fd >= 0)
+		if (fd < 0)
+			return fd;
+		bytes = sizeof(map);
+		err = bpf_obj_get_info_by_fd(fd, &map, &bytes);
+		if (!err && strstr(map.name, ".rodata")) {
+			out->constants_bytes = map.value_size;
+			err = map.value_size > sizeof(out->constants)
+				      ? -E2BIG
+				      : bpf_map_lookup_elem(fd, &zero, out->constants);
+		}
 		close(fd);
-	return err;
-}
-
-/* The program that we would load with the incumbent's turn, loaded beside it. */
-static int identity_of_fresh(const struct attach_target *target, uint16_t turn,
-			     struct dispatcher_identity *out, char **error)
-{
-	struct object_constants constants = target->constants;
-	struct object *object;
-	int err;
-
-	constants.turn = turn;
-	err = object_open(&object, OBJECT_XDP, target->pins, &constants, error);
-	if (err)
-		return err;
-	err = object_load(object, error);
-	if (!err) {
-		err = identity_read(object_xdp_fd(object), out);
-		if (err)
-			explain(error, err, "our own XDP program cannot be looked at: %s",
-				strerror(-err));
 	}
-	object_close(object);
 	return err;
 }
 
-/* 1: the incumbent is what we would load; 0: it is not; or an error. */
+/* 1: the program that runs is the one that we would load with its turn; 0: it is not; -errno. */
 static int dispatcher_is_current(const struct attach_target *target, const struct esc_port *port,
 				 char **error)
 {
-	struct dispatcher_identity *both = calloc(2, sizeof(*both));
-	int err;
+	static struct identity fresh, running;
+	struct object_constants constants = target->constants;
+	struct object *object;
+	int fd, err;
 
-	if (!both)
-		return explain(error, -ENOMEM, "no memory");
-	err = identity_of_fresh(target, turn_read(target), &both[0], error);
-	if (!err)
-		err = !identity_of_running(port->xdp_program_id, &both[1]) &&
-		      !memcmp(&both[0], &both[1], sizeof(both[0]));
-	free(both);
-	return err;
+	constants.turn = turn_read(target);
+	err = object_new(&object, OBJECT_XDP, target->pins, &constants, error);
+	if (err)
+		return err;
+	err = identity_read(bpf_program__fd(object->xdp), &fresh);
+	object_close(object);
+	if (err)
+		return explain(error, err, "our own XDP program cannot be read: %s",
+			       strerror(-err));
+	fd = bpf_prog_get_fd_by_id(port->xdp_program_id);
+	if (fd < 0)
+		return 0;
+	err = identity_read(fd, &running);
+	close(fd);
+	return !err && !memcmp(&fresh, &running, sizeof(fresh));
 }
 
 static bool id_is_among(uint32_t id, const uint32_t *ids, size_t count)
@@ -363,15 +313,15 @@ int dispatcher_take_over(const struct attach_target *target, struct esc_port *po
 {
 	uint32_t ids[DISPATCHER_PROGRAMS_MAX];
 	size_t count = dispatcher_list_ours(target, ids);
-	struct xdp_seen seen;
+	struct xdp_attached attached;
 	int err;
 
 	if (!count)
 		return 0;
-	err = xdp_query(target->ifindex, &seen);
+	err = xdp_query(target->ifindex, &attached);
 	if (err)
 		return explain(error, err, "interface %s: %s", target->name, strerror(-err));
-	port->xdp_mode = seen.mode;
+	port->xdp_mode = attached.mode;
 	port->xdp_via = ESC_XDP_VIA_DISPATCHER;
 	dispatcher_settle(target, port, ids, count);
 	err = dispatcher_is_current(target, port, error);

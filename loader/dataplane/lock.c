@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "lock.h"
+/* One daemon on an interface: an abstract socket per name, gone with the process. */
+#include "internal.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -10,7 +11,6 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "config/config.h"
 #include "base/explain.h"
 
 struct locks {
@@ -31,39 +31,30 @@ static socklen_t lock_address(const char *name, struct sockaddr_un *out)
 	       snprintf(out->sun_path + 1, sizeof(out->sun_path) - 1, "escapementd-%s", name);
 }
 
-/* Command line of @pid with spaces, "" when it cannot be read. */
-static void lock_read_command(pid_t pid, char *out, size_t bytes)
-{
-	char path[32];
-	FILE *file;
-	size_t got;
-
-	out[0] = '\0';
-	snprintf(path, sizeof(path), "/proc/%d/cmdline", pid);
-	file = fopen(path, "re");
-	if (!file)
-		return;
-	got = fread(out, 1, bytes - 1, file);
-	fclose(file);
-	for (size_t i = 0; i + 1 < got; i++)
-		if (!out[i])
-			out[i] = ' ';
-	out[got] = '\0';
-}
-
-static int lock_explain_busy(const char *name, const struct config *config, char **error)
+static int explain_busy(const char *name, const struct config *config, char **error)
 {
 	struct ucred holder = {0};
 	socklen_t bytes = sizeof(holder);
 	struct sockaddr_un address;
-	char command[128] = "";
+	char path[32], command[128] = "";
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	FILE *file = NULL;
+	size_t got = 0;
 
 	if (fd >= 0 && !connect(fd, (struct sockaddr *)&address, lock_address(name, &address)) &&
-	    !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &holder, &bytes))
-		lock_read_command(holder.pid, command, sizeof(command));
+	    !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &holder, &bytes)) {
+		snprintf(path, sizeof(path), "/proc/%d/cmdline", holder.pid);
+		file = fopen(path, "re");
+	}
 	if (fd >= 0)
 		close(fd);
+	if (file) {
+		got = fread(command, 1, sizeof(command) - 1, file);
+		fclose(file);
+	}
+	for (size_t i = 0; i + 1 < got; i++) /* arguments end with NUL */
+		if (!command[i])
+			command[i] = ' ';
 	return explain(
 		error, -EADDRINUSE,
 		"interface %s is already served by escapementd pid %d (%s); stop it, or remove "
@@ -71,7 +62,7 @@ static int lock_explain_busy(const char *name, const struct config *config, char
 		name, holder.pid, command, config->path ? config->path : "the configuration");
 }
 
-/* A listening socket: a later daemon connects to learn who we are. */
+/* A listening socket: a later daemon connects to it to learn our pid. */
 static int lock_bind(const char *name, const struct config *config, char **error)
 {
 	struct sockaddr_un address;
@@ -86,7 +77,7 @@ static int lock_bind(const char *name, const struct config *config, char **error
 	err = -errno;
 	close(fd);
 	if (err == -EADDRINUSE)
-		return lock_explain_busy(name, config, error);
+		return explain_busy(name, config, error);
 	return explain(error, err, "interface %s cannot be claimed: %s", name, strerror(-err));
 }
 
@@ -99,7 +90,7 @@ static int locks_find(const struct locks *locks, const char *name)
 	return -1;
 }
 
-int locks_take(struct locks **out, const struct locks *held, const struct config *config,
+int locks_take(struct locks **out, const struct locks *owned, const struct config *config,
 	       char **error)
 {
 	struct locks *locks =
@@ -112,7 +103,7 @@ int locks_take(struct locks **out, const struct locks *held, const struct config
 		struct lock *lock = &locks->locks[locks->count];
 
 		snprintf(lock->name, sizeof(lock->name), "%s", config->interfaces[i].name);
-		lock->fd = locks_find(held, lock->name);
+		lock->fd = locks_find(owned, lock->name);
 		lock->borrowed = lock->fd >= 0;
 		if (!lock->borrowed)
 			lock->fd = lock_bind(lock->name, config, error);
@@ -128,16 +119,16 @@ int locks_take(struct locks **out, const struct locks *held, const struct config
 	return 0;
 }
 
-void locks_replace(struct locks **held, struct locks *taken)
+void locks_replace(struct locks **owned, struct locks *taken)
 {
-	struct locks *old = *held;
+	struct locks *old = *owned;
 
 	for (size_t i = 0; old && i < old->count; i++)
 		old->locks[i].borrowed = locks_find(taken, old->locks[i].name) >= 0;
 	locks_free(old);
 	for (size_t i = 0; i < taken->count; i++)
 		taken->locks[i].borrowed = 0;
-	*held = taken;
+	*owned = taken;
 }
 
 void locks_free(struct locks *locks)

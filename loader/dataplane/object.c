@@ -13,11 +13,6 @@
 #include "pacing/icrc.h"
 #include "pins.h"
 
-struct object {
-	struct dataplane *skeleton;
-	enum object_part part;
-};
-
 static const char *const object_part_names[] = {"maps", "XDP program", "tc programs"};
 
 int object_open(struct object **out, enum object_part part, const struct pins *pins,
@@ -36,11 +31,17 @@ int object_open(struct object **out, enum object_part part, const struct pins *p
 		return explain(error, err, "the built-in programs cannot be opened: %s",
 			       strerror(-err));
 	}
-	object->skeleton = skeleton;
-	object->part = part;
-	bpf_program__set_autoload(skeleton->progs.esc_xdp_in, part == OBJECT_XDP);
-	bpf_program__set_autoload(skeleton->progs.esc_tc_in, part == OBJECT_TC);
-	bpf_program__set_autoload(skeleton->progs.esc_tc_out, part == OBJECT_TC);
+	*object = (struct object){
+		.skeleton = skeleton,
+		.part = part,
+		.bpf = skeleton->obj,
+		.xdp = skeleton->progs.esc_xdp_in,
+		.tc_ingress = skeleton->progs.esc_tc_in,
+		.tc_egress = skeleton->progs.esc_tc_out,
+	};
+	bpf_program__set_autoload(object->xdp, part == OBJECT_XDP);
+	bpf_program__set_autoload(object->tc_ingress, part == OBJECT_TC);
+	bpf_program__set_autoload(object->tc_egress, part == OBJECT_TC);
 	icrc_make_table(skeleton->rodata->esc_icrc_powers);
 	if (constants) {
 		skeleton->rodata->esc_port_index = constants->port_index;
@@ -61,10 +62,15 @@ int object_open(struct object **out, enum object_part part, const struct pins *p
 	return 0;
 }
 
-static int object_explain_load(const struct object *object, int err, char **error)
+int object_load(struct object *object, char **error)
 {
 	const char *what = object_part_names[object->part];
+	int err;
 
+	bpflog_clear();
+	err = dataplane__load(object->skeleton);
+	if (!err)
+		return 0;
 	if (err == -EPERM)
 		return explain(
 			error, err,
@@ -81,15 +87,6 @@ static int object_explain_load(const struct object *object, int err, char **erro
 		       "the kernel does not take the %s: %s%s%s; `escapementd --debug` shows the "
 		       "verifier's words, please report them",
 		       what, strerror(-err), bpflog_last()[0] ? ": " : "", bpflog_last());
-}
-
-int object_load(struct object *object, char **error)
-{
-	int err;
-
-	bpflog_clear();
-	err = dataplane__load(object->skeleton);
-	return err ? object_explain_load(object, err, error) : 0;
 }
 
 int object_new(struct object **out, enum object_part part, const struct pins *pins,
@@ -113,31 +110,4 @@ void object_close(struct object *object)
 		return;
 	dataplane__destroy(object->skeleton);
 	free(object);
-}
-
-struct bpf_object *object_bpf(const struct object *object)
-{
-	return object->skeleton->obj;
-}
-
-int object_xdp_fd(const struct object *object)
-{
-	return bpf_program__fd(object->skeleton->progs.esc_xdp_in);
-}
-
-int object_tc_fd(const struct object *object, bool egress)
-{
-	return bpf_program__fd(egress ? object->skeleton->progs.esc_tc_out
-				      : object->skeleton->progs.esc_tc_in);
-}
-
-const char *object_xdp_section(const struct object *object)
-{
-	return bpf_program__section_name(object->skeleton->progs.esc_xdp_in);
-}
-
-const void *object_rodata(const struct object *object, size_t *bytes)
-{
-	*bytes = sizeof(*object->skeleton->rodata);
-	return object->skeleton->rodata;
 }

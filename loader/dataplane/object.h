@@ -11,7 +11,8 @@
 #include <stdint.h>
 
 struct bpf_object;
-struct object;
+struct bpf_program;
+struct dataplane; /* in object.c: the skeleton */
 struct pins;
 
 enum object_part { OBJECT_MAPS, OBJECT_XDP, OBJECT_TC };
@@ -27,6 +28,13 @@ struct object_constants {
 	int32_t lab_drift_ppb;
 };
 
+struct object {
+	struct dataplane *skeleton;
+	enum object_part part;
+	struct bpf_object *bpf;
+	struct bpf_program *xdp, *tc_ingress, *tc_egress;
+};
+
 /* Opened, not loaded; the maps are those of @pins (NULL: its own). */
 int object_open(struct object **out, enum object_part part, const struct pins *pins,
 		const struct object_constants *constants, char **error);
@@ -35,13 +43,5 @@ int object_load(struct object *object, char **error);
 int object_new(struct object **out, enum object_part part, const struct pins *pins,
 	       const struct object_constants *constants, char **error);
 void object_close(struct object *object);
-
-struct bpf_object *object_bpf(const struct object *object);
-/* Descriptors, borrowed; valid after object_load(). */
-int object_xdp_fd(const struct object *object);
-int object_tc_fd(const struct object *object, bool egress);
-const char *object_xdp_section(const struct object *object);
-/* The load-time constants as the kernel holds them after object_load(). */
-const void *object_rodata(const struct object *object, size_t *bytes);
 
 #endif

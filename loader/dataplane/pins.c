@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <fnmatch.h>
 #include <limits.h>
 #include <linux/magic.h>
 #include <stdio.h>
@@ -20,7 +21,6 @@
 #include "base/explain.h"
 #include "base/log.h"
 #include "object.h"
-#include "pinlock.h"
 
 #define PINS_MAPS_MAX 48
 #define PINS_ROOT_BYTES 256
@@ -40,6 +40,9 @@ struct pins {
 	struct esc_control *control;
 };
 
+#define PINS_OTHER_SHAPE                                                                           \
+	"%s/%s is a map of another shape than Escapement's; move it away, or set another pin_root"
+
 static void pins_path(const struct pins *pins, const char *name, char *out, size_t bytes)
 {
 	snprintf(out, bytes, "%s/%s", pins->root, name);
@@ -49,7 +52,7 @@ static void pins_path(const struct pins *pins, const char *name, char *out, size
  * The kernel names the anonymous inode behind a descriptor after its kind:
  * bpf-map, bpf-prog, bpf_link (bpf-link since 6.8 or so).
  */
-static bool pins_fd_is(int fd, const char *kind)
+static bool pins_fd_is(int fd, const char *pattern)
 {
 	char path[64], target[64];
 	ssize_t length;
@@ -59,11 +62,10 @@ static bool pins_fd_is(int fd, const char *kind)
 	if (length < 0)
 		return false;
 	target[length] = '\0';
-	for (char *at = target; *at; at++)
-		if (*at == '_')
-			*at = '-';
-	return strstr(target, kind);
+	return !fnmatch(pattern, target, 0);
 }
+#define FD_MAP "*bpf?map*"
+#define FD_LINK "*bpf?link*"
 
 /* --- the folder --- */
 
@@ -95,33 +97,64 @@ static int pins_check_bpffs(const char *root, char **error)
 static int pins_make_folder(const char *path, char **error)
 {
 	char partial[PINS_ROOT_BYTES + 8];
+	char *slash = partial;
 
 	snprintf(partial, sizeof(partial), "%s", path);
-	for (char *slash = strchr(partial + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-		*slash = '\0';
+	do {
+		slash = strchr(slash + 1, '/');
+		if (slash)
+			*slash = '\0';
 		if (mkdir(partial, 0700) < 0 && errno != EEXIST)
-			return explain(error, -errno, "pin_root %s: cannot make %s: %s", path,
-				       partial, strerror(errno));
-		*slash = '/';
-	}
-	if (mkdir(partial, 0700) < 0 && errno != EEXIST)
-		return explain(error, -errno, "cannot make the folder %s: %s", path,
-			       strerror(errno));
+			return explain(error, -errno, "cannot make the folder %s: %s", partial,
+				       strerror(errno));
+		if (slash)
+			*slash = '/';
+	} while (slash);
 	return 0;
 }
 
-/* The first thing in @path that is not a folder called `links`; "" when none. */
-static void pins_first_entry(const char *path, char *out, size_t bytes)
+/* /proc/locks: "1: FLOCK  ADVISORY  WRITE 708 00:2e:1234 0 EOF"; 0 when not found. */
+static int lock_holder(int fd)
 {
-	DIR *directory = opendir(path);
-	struct dirent *entry;
+	unsigned long inode;
+	int pid, holder = 0;
+	struct stat status;
+	char line[256];
+	FILE *locks;
 
-	out[0] = '\0';
-	while (directory && !out[0] && (entry = readdir(directory)))
-		if (entry->d_name[0] != '.' && strcmp(entry->d_name, "links"))
-			snprintf(out, bytes, "%.63s", entry->d_name);
-	if (directory)
-		closedir(directory);
+	if (fstat(fd, &status) < 0)
+		return 0;
+	locks = fopen("/proc/locks", "re");
+	while (locks && !holder && fgets(line, sizeof(line), locks))
+		if (sscanf(line, "%*d: FLOCK %*s %*s %d %*x:%*x:%lu", &pid, &inode) == 2 &&
+		    inode == status.st_ino)
+			holder = pid;
+	if (locks)
+		fclose(locks);
+	return holder;
+}
+
+/* One escapementd at a time on @root, whatever its network namespace; the kernel ends the lock. */
+static int pins_lock(const char *root, char **error)
+{
+	int fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	char holder[32] = "";
+	int err, pid;
+
+	if (fd < 0)
+		return explain(error, -errno, "pin_root %s: %s", root, strerror(errno));
+	if (!flock(fd, LOCK_EX | LOCK_NB))
+		return fd;
+	err = errno == EWOULDBLOCK ? -EBUSY : -errno;
+	pid = lock_holder(fd);
+	if (pid)
+		snprintf(holder, sizeof(holder), " (pid %d)", pid);
+	explain(error, err,
+		"pin_root %s is in use by another escapementd%s; stop it, or give this one a "
+		"pin_root of its own",
+		root, holder);
+	close(fd);
+	return err;
 }
 
 /* --- maps --- */
@@ -142,7 +175,7 @@ static int pins_get_map(struct pins *pins, const char *name, struct pinned_map *
 			error, fd,
 			"%s cannot be opened as a pin: %s; move it away, or set another pin_root",
 			path, strerror(-fd));
-	if (!pins_fd_is(fd, "bpf-map")) {
+	if (!pins_fd_is(fd, FD_MAP)) {
 		close(fd);
 		return explain(
 			error, -EEXIST,
@@ -167,39 +200,36 @@ static bool pins_map_is_sized(const char *name)
 	       !strcmp(name, "qp_pace");
 }
 
-static bool pins_map_fits(const struct pinned_map *have, const struct bpf_map *want)
+/* Opens the pin of @map; -ENOENT, or -EEXIST when what is there has another shape. */
+static int pins_open_map(struct pins *pins, const struct bpf_map *map, struct pinned_map *out,
+			 char **error)
 {
-	const struct bpf_map_info *info = &have->info;
+	const char *name = bpf_map__name(map);
+	const struct bpf_map_info *info = &out->info;
+	int err = pins_get_map(pins, name, out, error);
 
-	return info->type == bpf_map__type(want) && info->key_size == bpf_map__key_size(want) &&
-	       info->value_size == bpf_map__value_size(want) &&
-	       (pins_map_is_sized(have->name) || info->max_entries == bpf_map__max_entries(want));
+	if (err)
+		return err;
+	if (info->type == bpf_map__type(map) && info->key_size == bpf_map__key_size(map) &&
+	    info->value_size == bpf_map__value_size(map) &&
+	    (pins_map_is_sized(name) || info->max_entries == bpf_map__max_entries(map)))
+		return 0;
+	close(out->fd);
+	return explain(error, -EEXIST, PINS_OTHER_SHAPE, pins->root, name);
 }
 
-static int pins_take_map(struct pins *pins, const struct bpf_map *want, char **error)
+static int pins_take_map(struct pins *pins, const struct bpf_map *map, char **error)
 {
-	struct pinned_map *have = &pins->maps[pins->count];
-	const char *name = bpf_map__name(want);
 	int err;
 
 	if (pins->count == PINS_MAPS_MAX)
 		return explain(error, -E2BIG, "more maps than %d", PINS_MAPS_MAX);
-	err = pins_get_map(pins, name, have, error);
-	if (err)
-		return err;
-	if (!pins_map_fits(have, want)) {
-		close(have->fd);
-		return explain(
-			error, -EEXIST,
-			"%s/%s is a map of another shape than Escapement's; move it away, or "
-			"set another pin_root",
-			pins->root, name);
-	}
-	pins->count++;
-	return 0;
+	err = pins_open_map(pins, map, &pins->maps[pins->count], error);
+	pins->count += !err;
+	return err;
 }
 
-/* What `abi` says. -ENOENT: no pins. */
+/* The value of `abi`. -ENOENT: no pins. */
 static int pins_read_abi(struct pins *pins, struct esc_abi *out, char **error)
 {
 	struct pinned_map map;
@@ -213,27 +243,7 @@ static int pins_read_abi(struct pins *pins, struct esc_abi *out, char **error)
 	else
 		err = -EEXIST;
 	close(map.fd);
-	return err ? explain(error, err,
-			     "%s/abi is a map of another shape than Escapement's; move it away, or "
-			     "set another pin_root",
-			     pins->root)
-		   : 0;
-}
-
-/* Refuses another ABI before anything else is looked at. */
-static int pins_check_abi(struct pins *pins, char **error)
-{
-	struct esc_abi abi;
-	int err = pins_read_abi(pins, &abi, error);
-
-	if (err || abi.abi == ESC_ABI)
-		return err;
-	return explain(
-		error, -EPROTO,
-		"the pinned maps at %s have ABI %u (version %.23s made them), this program has "
-		"ABI %u: `escapement off` or `escapementd --remove` detaches and removes them, "
-		"counts included; then start again",
-		pins->root, abi.abi, abi.version, ESC_ABI);
+	return err ? explain(error, err, PINS_OTHER_SHAPE, pins->root, "abi") : 0;
 }
 
 /*
@@ -242,45 +252,38 @@ static int pins_check_abi(struct pins *pins, char **error)
  */
 static int pins_clear_leftovers(struct pins *pins, struct bpf_object *object, char **error)
 {
-	char name[64], path[PATH_MAX];
+	char path[PATH_MAX], foreign[64] = "";
 	const struct bpf_map *map;
-	struct pinned_map have;
+	struct pinned_map pinned;
+	struct dirent *entry;
+	DIR *directory;
 	int err;
 
 	bpf_object__for_each_map (map, object) {
 		if (bpf_map__is_internal(map))
 			continue;
-		err = pins_get_map(pins, bpf_map__name(map), &have, error);
+		err = pins_open_map(pins, map, &pinned, error);
 		if (err == -ENOENT)
 			continue;
 		if (err)
 			return err;
-		close(have.fd);
+		close(pinned.fd);
 		pins_path(pins, bpf_map__name(map), path, sizeof(path));
-		if (!pins_map_fits(&have, map))
-			return explain(
-				error, -EEXIST,
-				"%s is a map of another shape than Escapement's; move it away, "
-				"or set another pin_root",
-				path);
 		unlink(path);
 	}
-	pins_first_entry(pins->root, name, sizeof(name));
-	if (name[0])
+	directory = opendir(pins->root);
+	while (directory && !foreign[0] && (entry = readdir(directory)))
+		if (entry->d_name[0] != '.' && strcmp(entry->d_name, "links"))
+			snprintf(foreign, sizeof(foreign), "%.63s", entry->d_name);
+	if (directory)
+		closedir(directory);
+	if (foreign[0])
 		return explain(
 			error, -EEXIST,
 			"pin_root %s holds '%s', which is not Escapement's; move it away, or "
 			"set another pin_root",
-			pins->root, name);
+			pins->root, foreign);
 	return 0;
-}
-
-static int pins_write_abi(int fd)
-{
-	struct esc_abi abi = {.abi = ESC_ABI, .version = ESC_VERSION};
-	__u32 zero = 0;
-
-	return bpf_map_update_elem(fd, &zero, &abi, BPF_ANY);
 }
 
 static int pins_pin_map(struct pins *pins, const struct bpf_map *map, char **error)
@@ -295,28 +298,30 @@ static int pins_pin_map(struct pins *pins, const struct bpf_map *map, char **err
 	return pins_take_map(pins, map, error);
 }
 
-/* Makes all maps in the kernel, then pins them, `abi` last. */
+/* Creates all maps in the kernel, then pins them, `abi` last. */
 static int pins_make_maps(struct pins *pins, struct object *object, uint32_t qps_max, char **error)
 {
-	struct bpf_object *bpf = object_bpf(object);
-	struct bpf_map *map, *abi = bpf_object__find_map_by_name(bpf, "abi");
+	struct bpf_map *map, *abi = bpf_object__find_map_by_name(object->bpf, "abi");
+	struct esc_abi version = {.abi = ESC_ABI, .version = ESC_VERSION};
+	__u32 zero = 0;
 	int err;
 
-	bpf_object__for_each_map (map, bpf)
+	bpf_object__for_each_map (map, object->bpf)
 		if (pins_map_is_sized(bpf_map__name(map)))
 			bpf_map__set_max_entries(map, qps_max);
-	bpf_map__set_map_flags(bpf_object__find_map_by_name(bpf, "control"), BPF_F_MMAPABLE);
+	bpf_map__set_map_flags(bpf_object__find_map_by_name(object->bpf, "control"),
+			       BPF_F_MMAPABLE);
 	err = object_load(object, error);
 	if (err)
 		return err;
-	bpf_object__for_each_map (map, bpf) {
+	bpf_object__for_each_map (map, object->bpf) {
 		if (bpf_map__is_internal(map) || map == abi)
 			continue;
 		err = pins_pin_map(pins, map, error);
 		if (err)
 			return err;
 	}
-	err = pins_write_abi(bpf_map__fd(abi));
+	err = bpf_map_update_elem(bpf_map__fd(abi), &zero, &version, BPF_ANY);
 	if (err)
 		return explain(error, err, "%s/abi: %s", pins->root, strerror(-err));
 	return pins_pin_map(pins, abi, error);
@@ -363,18 +368,17 @@ static int pins_map_control(struct pins *pins, char **error)
 static int pins_start(struct pins **out, const char *root, char **error)
 {
 	struct pins *pins = calloc(1, sizeof(*pins));
-	int err;
 
 	if (!pins)
 		return -ENOMEM;
 	snprintf(pins->root, sizeof(pins->root), "%s", root);
-	pins->lock_fd = -1;
-	err = pinlock_take(root, error);
-	if (err < 0) {
+	pins->lock_fd = pins_lock(root, error);
+	if (pins->lock_fd < 0) {
+		int err = pins->lock_fd;
+
 		free(pins);
 		return err;
 	}
-	pins->lock_fd = err;
 	*out = pins;
 	return 0;
 }
@@ -383,6 +387,7 @@ int pins_open(struct pins **out, const char *root, uint32_t qps_max, char **erro
 {
 	struct object *object = NULL;
 	struct pins *pins = NULL;
+	struct esc_abi abi;
 	int err;
 
 	*out = NULL;
@@ -395,13 +400,20 @@ int pins_open(struct pins **out, const char *root, uint32_t qps_max, char **erro
 		err = object_open(&object, OBJECT_MAPS, NULL, NULL, error);
 	if (err)
 		goto out;
-	err = pins_check_abi(pins, error);
-	if (err == -ENOENT) {
-		err = pins_clear_leftovers(pins, object_bpf(object), error);
+	/* Another ABI is refused before anything else is read. */
+	err = pins_read_abi(pins, &abi, error);
+	if (!err && abi.abi != ESC_ABI)
+		err = explain(error, -EPROTO,
+			      "the pinned maps at %s have ABI %u (version %.23s made them), this "
+			      "program has ABI %u: `escapement off` or `escapementd --remove` "
+			      "detaches and removes them, counts included; then start again",
+			      root, abi.abi, abi.version, ESC_ABI);
+	else if (!err)
+		err = pins_take_maps(pins, object->bpf, error);
+	else if (err == -ENOENT) {
+		err = pins_clear_leftovers(pins, object->bpf, error);
 		if (!err)
 			err = pins_make_maps(pins, object, qps_max, error);
-	} else if (!err) {
-		err = pins_take_maps(pins, object_bpf(object), error);
 	}
 	if (!err)
 		err = pins_map_control(pins, error);
@@ -419,28 +431,13 @@ out:
 	return err;
 }
 
-/* Every map in the folder, whatever its shape. */
-static int pins_take_any(struct pins *pins)
-{
-	DIR *directory = opendir(pins->root);
-	struct dirent *entry;
-
-	if (!directory)
-		return -errno;
-	while (pins->count < PINS_MAPS_MAX && (entry = readdir(directory)))
-		if (entry->d_name[0] != '.' && strlen(entry->d_name) < 16 &&
-		    strcmp(entry->d_name, "links") &&
-		    !pins_get_map(pins, entry->d_name, &pins->maps[pins->count], NULL))
-			pins->count++;
-	closedir(directory);
-	return 0;
-}
-
 int pins_open_any(struct pins **out, const char *root, bool *same_abi, char **error)
 {
 	struct pins *pins = NULL;
+	struct dirent *entry;
 	struct esc_abi abi;
 	char path[PATH_MAX];
+	DIR *directory;
 	int err;
 
 	*out = NULL;
@@ -448,11 +445,18 @@ int pins_open_any(struct pins **out, const char *root, bool *same_abi, char **er
 	if (access(path, F_OK) < 0 && errno == ENOENT)
 		return -ENOENT;
 	err = pins_start(&pins, root, error);
-	if (!err)
-		err = pins_read_abi(pins, &abi, error);
-	if (!err)
-		err = pins_take_any(pins);
+	if (err)
+		return err;
+	err = pins_read_abi(pins, &abi, error);
 	*same_abi = !err && abi.abi == ESC_ABI;
+	directory = err ? NULL : opendir(root);
+	while (directory && pins->count < PINS_MAPS_MAX && (entry = readdir(directory)))
+		if (entry->d_name[0] != '.' && strlen(entry->d_name) < 16 &&
+		    strcmp(entry->d_name, "links") &&
+		    !pins_get_map(pins, entry->d_name, &pins->maps[pins->count], NULL))
+			pins->count++;
+	if (directory)
+		closedir(directory);
 	if (*same_abi)
 		err = pins_map_control(pins, error);
 	if (err)
@@ -475,7 +479,7 @@ void pins_close(struct pins *pins)
 	free(pins);
 }
 
-static void pins_remove_links(const struct pins *pins)
+int pins_remove(struct pins *pins, char **error)
 {
 	char folder[PATH_MAX], path[PATH_MAX];
 	struct dirent *entry;
@@ -489,16 +493,8 @@ static void pins_remove_links(const struct pins *pins)
 			unlink(path);
 	if (directory)
 		closedir(directory);
-}
-
-int pins_remove(struct pins *pins, char **error)
-{
-	char path[PATH_MAX];
-
-	pins_remove_links(pins);
-	pins_path(pins, "links", path, sizeof(path));
-	if (rmdir(path) < 0 && errno != ENOENT)
-		return explain(error, -errno, "%s cannot be removed: %s", path, strerror(errno));
+	if (rmdir(folder) < 0 && errno != ENOENT)
+		return explain(error, -errno, "%s cannot be removed: %s", folder, strerror(errno));
 	for (size_t i = 0; i < pins->count; i++) {
 		pins_path(pins, pins->maps[i].name, path, sizeof(path));
 		if (unlink(path) < 0 && errno != ENOENT)
@@ -510,7 +506,7 @@ int pins_remove(struct pins *pins, char **error)
 	return 0;
 }
 
-/* --- asking --- */
+/* --- maps by name --- */
 
 bool pins_were_there(const struct pins *pins)
 {
@@ -568,13 +564,21 @@ int pins_apply(const struct pins *pins, struct bpf_object *object, char **error)
 
 /* --- links --- */
 
-void pins_link_path(const struct pins *pins, const char *interface, const char *hook, char *out,
-		    size_t bytes)
+static void link_path(const struct pins *pins, const char *interface, const char *pin,
+		      char out[PATH_MAX])
 {
-	snprintf(out, bytes, "%s/links/%s-%s", pins->root, interface, hook);
+	snprintf(out, PATH_MAX, "%s/links/%s-%s", pins->root, interface, pin);
 }
 
-int pins_open_link(const struct pins *pins, const char *interface, const char *hook,
+bool pins_has_link(const struct pins *pins, const char *interface, const char *pin)
+{
+	char path[PATH_MAX];
+
+	link_path(pins, interface, pin, path);
+	return !access(path, F_OK);
+}
+
+int pins_open_link(const struct pins *pins, const char *interface, const char *pin,
 		   unsigned int ifindex, char **error)
 {
 	struct bpf_link_info info = {0};
@@ -582,11 +586,11 @@ int pins_open_link(const struct pins *pins, const char *interface, const char *h
 	char path[PATH_MAX];
 	int fd, err;
 
-	pins_link_path(pins, interface, hook, path, sizeof(path));
+	link_path(pins, interface, pin, path);
 	fd = bpf_obj_get(path);
 	if (fd == -ENOENT)
 		return fd;
-	if (fd < 0 || !pins_fd_is(fd, "bpf-link")) {
+	if (fd < 0 || !pins_fd_is(fd, FD_LINK)) {
 		if (fd >= 0)
 			close(fd);
 		return explain(
@@ -595,7 +599,7 @@ int pins_open_link(const struct pins *pins, const char *interface, const char *h
 			path);
 	}
 	err = bpf_obj_get_info_by_fd(fd, &info, &bytes);
-	/* xdp.ifindex and tcx.ifindex are the same word; 0 when the device is gone. */
+	/* xdp.ifindex and tcx.ifindex are at the same offset; 0 when the device is gone. */
 	if (!err && info.xdp.ifindex && info.xdp.ifindex == ifindex)
 		return fd;
 	log_debug("%s was on interface index %u, not %u: unpinned", path, info.xdp.ifindex,
@@ -605,31 +609,55 @@ int pins_open_link(const struct pins *pins, const char *interface, const char *h
 	return -ENOENT;
 }
 
-int pins_keep_link(const struct pins *pins, const char *interface, const char *hook, int link_fd,
-		   char **error)
+static int create_link(const struct pins *pins, const struct pins_link *link, int program_fd,
+		       char **error)
 {
+	LIBBPF_OPTS(bpf_link_create_opts, options, .flags = link->flags);
 	char path[PATH_MAX];
-	int err;
+	int fd, err;
 
+	fd = bpf_link_create(program_fd, (int)link->ifindex, link->type, &options);
+	if (fd < 0)
+		return explain(error, fd, "%s on %s: %s", link->what, link->interface,
+			       strerror(-fd));
 	pins_path(pins, "links", path, sizeof(path));
 	err = pins_make_folder(path, error);
-	if (err)
-		return err;
-	pins_link_path(pins, interface, hook, path, sizeof(path));
-	err = bpf_obj_pin(link_fd, path);
-	return err ? explain(error, err, "cannot pin a link at %s: %s", path, strerror(-err)) : 0;
+	if (!err) {
+		link_path(pins, link->interface, link->pin, path);
+		err = bpf_obj_pin(fd, path);
+		if (err)
+			explain(error, err, "cannot pin a link at %s: %s", path, strerror(-err));
+	}
+	close(fd);
+	return err;
 }
 
-void pins_drop_link(const struct pins *pins, const char *interface, const char *hook)
+int pins_attach_link(const struct pins *pins, const struct pins_link *link, int program_fd,
+		     char **error)
+{
+	int fd = pins_open_link(pins, link->interface, link->pin, link->ifindex, error), err;
+
+	if (fd == -ENOENT)
+		return create_link(pins, link, program_fd, error);
+	if (fd < 0)
+		return fd;
+	err = bpf_link_update(fd, program_fd, NULL);
+	close(fd);
+	return err ? explain(error, err, "the %s program on %s cannot be replaced: %s", link->what,
+			     link->interface, strerror(-err))
+		   : 0;
+}
+
+void pins_drop_link(const struct pins *pins, const char *interface, const char *pin)
 {
 	char path[PATH_MAX];
 	int fd;
 
-	pins_link_path(pins, interface, hook, path, sizeof(path));
+	link_path(pins, interface, pin, path);
 	fd = bpf_obj_get(path);
 	if (fd < 0)
 		return;
-	if (pins_fd_is(fd, "bpf-link")) {
+	if (pins_fd_is(fd, FD_LINK)) {
 		bpf_link_detach(fd);
 		unlink(path);
 	}

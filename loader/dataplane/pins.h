@@ -12,6 +12,10 @@
 struct bpf_object;
 struct pins;
 
+/* linux/bpf.h of Debian 12 ends before these; include/uapi/linux/bpf.h of 6.6. */
+#define TCX_INGRESS ((enum bpf_attach_type)46)
+#define TCX_EGRESS ((enum bpf_attach_type)47)
+
 #define PINS_XDP "xdp"
 #define PINS_TC_INGRESS "tc-ingress"
 #define PINS_TC_EGRESS "tc-egress"
@@ -43,19 +47,27 @@ struct esc_control *pins_control(const struct pins *pins);
 /* Gives @object the pinned maps in place of its own. */
 int pins_apply(const struct pins *pins, struct bpf_object *object, char **error);
 
-/* ROOT/links/INTERFACE-HOOK */
-void pins_link_path(const struct pins *pins, const char *interface, const char *hook, char *out,
-		    size_t bytes);
+/* A link that is pinned at ROOT/links/INTERFACE-PIN. */
+struct pins_link {
+	const char *interface;
+	unsigned int ifindex;
+	const char *pin;
+	const char *what; /* "tcx egress", for errors */
+	uint32_t type;	  /* enum bpf_attach_type */
+	uint32_t flags;	  /* when it is created */
+};
+/* Replaces the program of the link in one step, or creates and pins the link. */
+int pins_attach_link(const struct pins *pins, const struct pins_link *link, int program_fd,
+		     char **error);
+bool pins_has_link(const struct pins *pins, const char *interface, const char *pin);
 /*
- * The pinned link of @interface at @hook, if it is on @ifindex; a link whose
- * interface is gone is unpinned. A descriptor, -ENOENT, or an error.
+ * The pinned link of @interface, if it is on @ifindex; a link whose interface is gone is unpinned.
+ * A descriptor, -ENOENT, or an error.
  */
-int pins_open_link(const struct pins *pins, const char *interface, const char *hook,
+int pins_open_link(const struct pins *pins, const char *interface, const char *pin,
 		   unsigned int ifindex, char **error);
-int pins_keep_link(const struct pins *pins, const char *interface, const char *hook, int link_fd,
-		   char **error);
 /* Detaches and unpins; nothing there is fine. */
-void pins_drop_link(const struct pins *pins, const char *interface, const char *hook);
+void pins_drop_link(const struct pins *pins, const char *interface, const char *pin);
 
 int pins_read_port(const struct pins *pins, unsigned int slot, struct esc_port *out);
 int pins_write_port(const struct pins *pins, unsigned int slot, const struct esc_port *port);

@@ -23,33 +23,12 @@
 
 const struct event_kind dataplane_events[] = {DATAPLANE_EVENTS(EVENT_KIND){}};
 
-static const char *const port_xdp_modes[] = {"none", "native", "skb"};
-static const char *const port_xdp_vias[] = {"none", "dispatcher", "link"};
-static const char *const port_tc_vias[] = {"none", "tcx", "clsact"};
-
-static void report(struct events *events, unsigned int kind, const struct port *port, json_t *seen,
-		   json_t *done)
+static void report(const struct port *port, unsigned int kind, json_t *seen, json_t *done)
 {
-	events_add(events, &(struct event){.kind = &dataplane_events[kind],
+	events_add(port->events, &(struct event){.kind = &dataplane_events[kind],
 					   .subject = port->name,
 					   .seen = seen,
 					   .done = done});
-}
-
-void port_init(struct port *port, const struct config *config,
-	       const struct config_interface *interface, unsigned int slot,
-	       const struct esc_port *record)
-{
-	memset(port, 0, sizeof(*port));
-	snprintf(port->name, sizeof(port->name), "%s", interface->name);
-	port->plane = interface->plane;
-	port->attach = interface->attach;
-	port->tc = interface->tc;
-	port->probe_port = interface->probe_port;
-	port->lab_offset_ns = config ? config->lab.clock_offset_ns : 0;
-	port->lab_drift_ppb = config ? (int32_t)config->lab.clock_drift_ppb : 0;
-	port->slot = slot;
-	port->record = *record;
 }
 
 bool port_is_attached(const struct port *port)
@@ -57,10 +36,10 @@ bool port_is_attached(const struct port *port)
 	return port->record.xdp_via != ESC_XDP_VIA_NONE || port->record.tc_via != ESC_TC_NONE;
 }
 
-static struct attach_target port_target(const struct port *port, const struct pins *pins)
+static struct attach_target port_target(const struct port *port)
 {
 	struct attach_target target = {
-		.pins = pins,
+		.pins = port->pins,
 		.name = port->name,
 		.ifindex = port->ifindex,
 		.slot = port->slot,
@@ -80,30 +59,29 @@ static struct attach_target port_target(const struct port *port, const struct pi
 	return target;
 }
 
-static int port_write(struct port *port, const struct pins *pins, char **error)
+static int port_write(struct port *port, char **error)
 {
 	int err;
 
 	snprintf(port->record.name, sizeof(port->record.name), "%s", port->name);
 	port->record.ifindex = port->ifindex;
-	err = pins_write_port(pins, port->slot, &port->record);
+	err = pins_write_port(port->pins, port->slot, &port->record);
 	return err ? explain(error, err, "the map ports cannot be written: %s", strerror(-err)) : 0;
 }
 
-static void report_attached(const struct port *port, struct events *events, bool taken_over)
+/* What is on no interface any more. */
+static void forget_attachment(struct port *port)
 {
-	log_info("%s: %s, xdp %s by %s, tc by %s%s%s", port->name,
-		 taken_over ? "taken over" : "attached", port_xdp_modes[port->record.xdp_mode],
-		 port_xdp_vias[port->record.xdp_via], port_tc_vias[port->record.tc_via],
-		 port->xdp_note[0] ? "; " : "", port->xdp_note);
-	report(events, PORT_ATTACHED, port, json_pack("{s:i}", "ifindex", port->ifindex),
-	       json_pack("{s:s, s:s, s:s, s:b}", "xdp", port_xdp_modes[port->record.xdp_mode],
-			 "xdp_via", port_xdp_vias[port->record.xdp_via], "tc_via",
-			 port_tc_vias[port->record.tc_via], "taken_over", taken_over));
+	port->record.xdp_mode = ESC_XDP_NONE;
+	port->record.xdp_via = ESC_XDP_VIA_NONE;
+	port->record.tc_via = ESC_TC_NONE;
+	port->record.flags = 0;
+	port->record.offloads_taken = 0;
 }
 
-int port_attach(struct port *port, const struct pins *pins, struct events *events, char **error)
+int port_attach(struct port *port, char **error)
 {
+	const char *xdp, *xdp_via, *tc_via;
 	struct attach_target target;
 	struct link_facts link;
 	bool was_attached;
@@ -113,21 +91,14 @@ int port_attach(struct port *port, const struct pins *pins, struct events *event
 	if (err)
 		return explain(error, err, "interface %s: %s", port->name, strerror(-err));
 	/* Another index: what we had was on an interface that is no more. */
-	if (port->record.ifindex != link.ifindex) {
-		uint8_t none = 0;
-
-		port->record.xdp_mode = none;
-		port->record.xdp_via = none;
-		port->record.tc_via = none;
-		port->record.flags = none;
-		port->record.offloads_taken = 0;
-	}
+	if (port->record.ifindex != link.ifindex)
+		forget_attachment(port);
 	was_attached = port_is_attached(port);
 	port->ifindex = link.ifindex;
 	port->up = link.up;
 	port->lost_note[0] = '\0';
-	target = port_target(port, pins);
-	err = port_write(port, pins, error);
+	target = port_target(port);
+	err = port_write(port, error);
 	if (!err)
 		err = attach_xdp(&target, &port->record, port->xdp_note, error);
 	if (!err)
@@ -137,17 +108,27 @@ int port_attach(struct port *port, const struct pins *pins, struct events *event
 		detach_xdp(&target, &port->record);
 	}
 	if (err) {
-		port_write(port, pins, NULL);
+		port_write(port, NULL);
 		return err;
 	}
-	port->turn = pins_control(pins)->xdp_handover[port->slot];
-	err = port_write(port, pins, error);
-	if (!err)
-		report_attached(port, events, was_attached);
-	return err;
+	port->turn = pins_control(port->pins)->xdp_handover[port->slot];
+	err = port_write(port, error);
+	if (err)
+		return err;
+
+	xdp = xdp_mode_name(port->record.xdp_mode);
+	xdp_via = xdp_via_name(port->record.xdp_via);
+	tc_via = tc_via_name(port->record.tc_via);
+	log_info("%s: %s, xdp %s by %s, tc by %s%s%s", port->name,
+		 was_attached ? "taken over" : "attached", xdp, xdp_via, tc_via,
+		 port->xdp_note[0] ? "; " : "", port->xdp_note);
+	report(port, PORT_ATTACHED, json_pack("{s:i}", "ifindex", port->ifindex),
+	       json_pack("{s:s, s:s, s:s, s:b}", "xdp", xdp, "xdp_via", xdp_via, "tc_via", tc_via,
+			 "taken_over", was_attached));
+	return 0;
 }
 
-void port_detach(struct port *port, const struct pins *pins, struct events *events, const char *why)
+void port_detach(struct port *port, const char *why)
 {
 	struct attach_target target;
 	struct link_facts link;
@@ -155,23 +136,23 @@ void port_detach(struct port *port, const struct pins *pins, struct events *even
 
 	if (!port->ifindex && !rtnl_link(port->name, &link) && link.ifindex == port->record.ifindex)
 		port->ifindex = link.ifindex; /* recorded by a daemon before us */
-	target = port_target(port, pins);
+	target = port_target(port);
 	detach_xdp(&target, &port->record);
 	detach_tc(&target, &port->record);
 	if (port->ifindex && (port->record.flags & ESC_PORT_FQ_MADE))
 		qdisc_drop_fq(port->ifindex);
 	port->record.flags &= ~ESC_PORT_FQ_MADE;
 	port->xdp_note[0] = port->tc_note[0] = port->lost_note[0] = '\0';
-	port_write(port, pins, NULL);
+	port_write(port, NULL);
 	if (!was_attached)
 		return;
 	log_info("%s: detached (%s)", port->name, why);
-	report(events, PORT_DETACHED, port, NULL, json_pack("{s:s}", "reason", why));
+	report(port, PORT_DETACHED, NULL, json_pack("{s:s}", "reason", why));
 }
 
 /* --- a qdisc that keeps departure times --- */
 
-int port_make_fq(struct port *port, const struct pins *pins, struct events *events, char **error)
+int port_make_fq(struct port *port, char **error)
 {
 	struct qdisc_facts before;
 	char text[40];
@@ -184,20 +165,20 @@ int port_make_fq(struct port *port, const struct pins *pins, struct events *even
 		return 0;
 	/* Written down first: a daemon that dies here still takes its qdisc away later. */
 	port->record.flags |= ESC_PORT_FQ_MADE;
-	err = port_write(port, pins, error);
+	err = port_write(port, error);
 	if (!err)
 		err = qdisc_make_fq(port->name, port->ifindex, error);
 	if (err) {
 		port->record.flags &= ~ESC_PORT_FQ_MADE;
-		port_write(port, pins, NULL);
+		port_write(port, NULL);
 		return err;
 	}
 	log_info("%s: fq in the place of %s", port->name, qdisc_text(&before, text));
-	report(events, PORT_FQ_INSTALLED, port, json_pack("{s:s}", "before", text), NULL);
+	report(port, PORT_FQ_INSTALLED, json_pack("{s:s}", "before", text), NULL);
 	return 0;
 }
 
-int port_drop_fq(struct port *port, const struct pins *pins, struct events *events, char **error)
+int port_drop_fq(struct port *port, char **error)
 {
 	struct qdisc_facts facts;
 	char text[40];
@@ -215,46 +196,39 @@ int port_drop_fq(struct port *port, const struct pins *pins, struct events *even
 		return explain(error, err, "fq on %s cannot be taken off: %s", port->name,
 			       strerror(-err));
 	port->record.flags &= ~ESC_PORT_FQ_MADE;
-	port_write(port, pins, NULL);
+	port_write(port, NULL);
 	log_info("%s: fq is taken off, the kernel's default is back", port->name);
-	report(events, PORT_FQ_REMOVED, port, NULL, NULL);
+	report(port, PORT_FQ_REMOVED, NULL, NULL);
 	return 0;
 }
 
-/* --- looking after it --- */
+/* --- what happens to it --- */
 
-static void report_gone(struct port *port, const struct pins *pins, struct events *events)
+static void interface_gone(struct port *port)
 {
 	log_warning("interface %s is gone; waiting for it to come back", port->name);
-	report(events, PORT_GONE, port, json_pack("{s:i}", "ifindex", port->ifindex), NULL);
+	report(port, PORT_GONE, json_pack("{s:i}", "ifindex", port->ifindex), NULL);
 	port->ifindex = 0;
 	port->up = false;
-	pins_drop_link(pins, port->name, PINS_XDP);
-	pins_drop_link(pins, port->name, PINS_TC_INGRESS);
-	pins_drop_link(pins, port->name, PINS_TC_EGRESS);
-	port->record.xdp_mode = ESC_XDP_NONE;
-	port->record.xdp_via = ESC_XDP_VIA_NONE;
-	port->record.tc_via = ESC_TC_NONE;
-	port->record.flags = 0;
-	port->record.offloads_taken = 0;
-	port_write(port, pins, NULL);
+	pins_drop_link(port->pins, port->name, PINS_XDP);
+	pins_drop_link(port->pins, port->name, PINS_TC_INGRESS);
+	pins_drop_link(port->pins, port->name, PINS_TC_EGRESS);
+	forget_attachment(port);
+	port_write(port, NULL);
 }
 
-static void port_come_back(struct port *port, const struct pins *pins, struct events *events,
-			   const struct link_facts *link, bool off, uint64_t now_local_ns)
+static void interface_back(struct port *port, const struct link_facts *link, bool off,
+			   uint64_t now_local_ns)
 {
 	char *error = NULL;
 
 	if (now_local_ns < port->retry_local_ns)
 		return;
 	log_info("interface %s is back", port->name);
-	report(events, PORT_BACK, port, json_pack("{s:i}", "ifindex", link->ifindex), NULL);
+	report(port, PORT_BACK, json_pack("{s:i}", "ifindex", link->ifindex), NULL);
 	port->up = link->up;
-	if (off) {
-		port->ifindex = link->ifindex;
-		return;
-	}
-	if (port_attach(port, pins, events, &error)) {
+	port->ifindex = link->ifindex;
+	if (!off && port_attach(port, &error)) {
 		log_error("%s: %s; trying again in 10 s", port->name, error ? error : "?");
 		port->retry_local_ns = now_local_ns + PORT_RETRY_NS;
 		port->ifindex = 0;
@@ -262,20 +236,19 @@ static void port_come_back(struct port *port, const struct pins *pins, struct ev
 	free(error);
 }
 
-static void port_watch_carrier(struct port *port, struct events *events, bool up)
+static void watch_programs(struct port *port)
 {
-	if (up == port->up)
-		return;
-	port->up = up;
-	log_info("%s: link %s", port->name, up ? "up" : "down");
-	report(events, up ? PORT_LINK_UP_EVENT : PORT_LINK_DOWN, port, NULL, NULL);
-}
-
-static void port_watch_programs(struct port *port, const struct pins *pins, struct events *events)
-{
-	struct attach_target target = port_target(port, pins);
+	uint16_t *turn = &pins_control(port->pins)->xdp_handover[port->slot];
+	struct attach_target target = port_target(port);
 	char note[ATTACH_NOTE_BYTES];
 
+	/* bpftool that writes `control` as a whole, for its flags, overwrites our turn too. */
+	if (__atomic_load_n(turn, __ATOMIC_RELAXED) != port->turn) {
+		__atomic_store_n(turn, port->turn, __ATOMIC_RELEASE);
+		log_warning("%s: the map control was written over; the turn of our XDP program is "
+			    "put back",
+			    port->name);
+	}
 	attach_check(&target, &port->record, note);
 	if (!strcmp(note, port->lost_note))
 		return;
@@ -283,64 +256,43 @@ static void port_watch_programs(struct port *port, const struct pins *pins, stru
 	if (!note[0])
 		return;
 	log_warning("%s: %s", port->name, note);
-	report(events, PORT_DETACHED, port, json_pack("{s:s}", "note", note),
+	report(port, PORT_DETACHED, json_pack("{s:s}", "note", note),
 	       json_pack("{s:s}", "reason", "others"));
 }
 
-/* Whoever writes `control` whole, by bpftool for its flags, takes our turn away too. */
-static void port_watch_turn(const struct port *port, const struct pins *pins)
-{
-	uint16_t *turn = &pins_control(pins)->xdp_handover[port->slot];
-
-	if (__atomic_load_n(turn, __ATOMIC_RELAXED) == port->turn)
-		return;
-	__atomic_store_n(turn, port->turn, __ATOMIC_RELEASE);
-	log_warning("%s: the map control was written over; the turn of our XDP program is put back",
-		    port->name);
-}
-
-void port_tick(struct port *port, const struct pins *pins, struct events *events, bool off,
-	       uint64_t now_local_ns)
+void port_tick(struct port *port, bool off, uint64_t now_local_ns)
 {
 	struct link_facts link;
 	int err = rtnl_link(port->name, &link);
 
 	if (err && err != -ENODEV)
-		return; /* cannot be told now: nothing is concluded */
+		return; /* not known now: nothing is concluded */
 	if (port->ifindex && (err || link.ifindex != port->ifindex))
-		report_gone(port, pins, events);
+		interface_gone(port);
 	if (err)
 		return;
 	if (!port->ifindex) {
-		port_come_back(port, pins, events, &link, off, now_local_ns);
+		interface_back(port, &link, off, now_local_ns);
 		return;
 	}
-	port_watch_carrier(port, events, link.up);
-	if (off || !port_is_attached(port))
-		return;
-	port_watch_turn(port, pins);
-	port_watch_programs(port, pins, events);
+	if (link.up != port->up) {
+		port->up = link.up;
+		log_info("%s: link %s", port->name, link.up ? "up" : "down");
+		report(port, link.up ? PORT_LINK_UP_EVENT : PORT_LINK_DOWN, NULL, NULL);
+	}
+	if (!off && port_is_attached(port))
+		watch_programs(port);
 }
 
-/* --- telling --- */
-
-static void port_join_notes(const struct port *port, char *out, size_t bytes)
-{
-	const char *const notes[] = {port->lost_note, port->xdp_note, port->tc_note};
-	size_t used = 0;
-
-	out[0] = '\0';
-	for (size_t i = 0; i < 3; i++)
-		if (notes[i][0] && used + 1 < bytes)
-			used += snprintf(out + used, bytes - used, "%s%s", used ? "; " : "",
-					 notes[i]);
-}
+/* --- facts --- */
 
 void port_describe(const struct port *port, uint64_t roce_packets, struct port_info *out)
 {
+	const char *const notes[] = {port->lost_note, port->xdp_note, port->tc_note};
 	struct visibility visibility;
 	struct rdma_facts rdma;
 	struct link_facts link;
+	size_t used = 0;
 
 	memset(out, 0, sizeof(*out));
 	out->index = port->slot;
@@ -356,7 +308,10 @@ void port_describe(const struct port *port, uint64_t roce_packets, struct port_i
 	out->xdp_via = port->record.xdp_via;
 	out->tc_via = port->record.tc_via;
 	out->xdp_program_id = port->record.xdp_program_id;
-	port_join_notes(port, out->attach_note, sizeof(out->attach_note));
+	for (size_t i = 0; i < 3; i++)
+		if (notes[i][0] && used + 1 < sizeof(out->attach_note))
+			used += snprintf(out->attach_note + used, sizeof(out->attach_note) - used,
+					 "%s%s", used ? "; " : "", notes[i]);
 	rdma_read("/sys", port->name, &rdma);
 	memcpy(out->rdma_device, rdma.device, sizeof(out->rdma_device));
 	out->rdma_port = rdma.port;

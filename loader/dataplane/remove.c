@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Taking everything away by what is pinned and attached, without a daemon and whatever its version.
- */
+/* Removes all that is pinned and attached, without a daemon and whatever its version. */
 #include <errno.h>
 #include <net/if.h>
 #include <stdbool.h>
@@ -14,19 +13,6 @@
 #include "pins.h"
 #include "net/qdisc.h"
 
-/* What `ports` says of @name: whether the clsact qdisc is ours, above all. */
-static struct esc_port remove_find_record(const struct pins *pins, bool same_abi, const char *name,
-					  unsigned int ifindex)
-{
-	struct esc_port record, none = {0};
-
-	for (unsigned int slot = 0; same_abi && slot < ESC_PORTS_MAX; slot++)
-		if (!pins_read_port(pins, slot, &record) && record.ifindex == ifindex &&
-		    !strncmp(record.name, name, sizeof(record.name)))
-			return record;
-	return none;
-}
-
 /* The programs are known by their names and by the maps that they use. */
 static void remove_from(const struct pins *pins, bool same_abi,
 			const struct if_nameindex *interface)
@@ -36,9 +22,13 @@ static void remove_from(const struct pins *pins, bool same_abi,
 		.name = interface->if_name,
 		.ifindex = interface->if_index,
 	};
-	struct esc_port record =
-		remove_find_record(pins, same_abi, interface->if_name, interface->if_index);
+	struct esc_port record = {0}, at;
 
+	/* Its record in `ports`: whether the clsact qdisc is ours, above all. */
+	for (unsigned int slot = 0; same_abi && slot < ESC_PORTS_MAX; slot++)
+		if (!pins_read_port(pins, slot, &at) && at.ifindex == interface->if_index &&
+		    !strncmp(at.name, interface->if_name, sizeof(at.name)))
+			record = at;
 	detach_xdp(&target, &record);
 	detach_tc(&target, &record);
 	if (record.flags & ESC_PORT_FQ_MADE)

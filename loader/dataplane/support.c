@@ -5,20 +5,33 @@
 #include <bpf/btf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
+#include <linux/if_link.h>
 #include <linux/magic.h>
-#include <linux/netlink.h>
+#include <linux/pkt_sched.h>
+#include <linux/rtnetlink.h>
+#include <net/if.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/vfs.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <xdp/libxdp.h>
 
+#include "attach.h"
 #include "base/feature.h"
 #include "bpflog.h"
+#include "net/netlink.h"
+#include "pins.h"
 
 #define SUPPORT_BPFFS "/sys/fs/bpf"
+#define LOOPBACK 1 /* its index in every network namespace */
+#ifndef BPF_F_XDP_HAS_FRAGS
+#define BPF_F_XDP_HAS_FRAGS (1U << 5)
+#endif
 
 static bool bpffs_is_mounted(void)
 {
@@ -57,6 +70,114 @@ bool support_dispatcher(char *why, size_t why_bytes)
 	return !reason[0];
 }
 
+/* --- what can only be tried, on interfaces of its own --- */
+
+/* Each 0 when it worked, else -errno. */
+struct support_trial {
+	int namespace;
+	int xdp_link_skb, xdp_link_native, xdp_frags;
+	int tcx, clsact, fq;
+};
+
+static int try_make_veth(void)
+{
+	union netlink_request request;
+	struct nlattr *info;
+
+	netlink_begin(&request, RTM_NEWLINK, NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL,
+		      sizeof(struct ifinfomsg));
+	mnl_attr_put_strz(&request.header, IFLA_IFNAME, "esc0");
+	info = mnl_attr_nest_start(&request.header, IFLA_LINKINFO);
+	mnl_attr_put_str(&request.header, IFLA_INFO_KIND, "veth");
+	mnl_attr_nest_end(&request.header, info);
+	return netlink_query(NETLINK_ROUTE, &request, NULL, NULL);
+}
+
+static int try_fq(void)
+{
+	union netlink_request request;
+	struct tcmsg *tc = netlink_begin(&request, RTM_NEWQDISC,
+					 NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE, sizeof(*tc));
+
+	tc->tcm_ifindex = LOOPBACK;
+	tc->tcm_parent = TC_H_ROOT;
+	mnl_attr_put_strz(&request.header, TCA_KIND, "fq");
+	return netlink_query(NETLINK_ROUTE, &request, NULL, NULL);
+}
+
+/* "return @value" as a program; a descriptor or -errno. */
+static int try_load(enum bpf_prog_type type, int value, __u32 flags)
+{
+	const struct bpf_insn insns[] = {
+		{.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0, .imm = value},
+		{.code = BPF_JMP | BPF_EXIT},
+	};
+	LIBBPF_OPTS(bpf_prog_load_opts, options, .prog_flags = flags);
+
+	return bpf_prog_load(type, "esc_try", "GPL", insns, 2, &options);
+}
+
+static int try_link(int program_fd, unsigned int ifindex, enum bpf_attach_type type, __u32 flags)
+{
+	LIBBPF_OPTS(bpf_link_create_opts, options, .flags = flags);
+	int fd = program_fd < 0 ? program_fd : bpf_link_create(program_fd, ifindex, type, &options);
+
+	if (fd < 0)
+		return fd;
+	close(fd); /* which detaches */
+	return 0;
+}
+
+static void try_all(struct support_trial *out)
+{
+	struct bpf_tc_hook hook;
+	int xdp, tc;
+
+	out->namespace = unshare(CLONE_NEWNET) ? -errno : 0;
+	if (out->namespace)
+		return;
+	xdp = try_load(BPF_PROG_TYPE_XDP, XDP_PASS, 0);
+	tc = try_load(BPF_PROG_TYPE_SCHED_CLS, -1, 0);
+	out->xdp_link_skb = try_link(xdp, LOOPBACK, BPF_XDP, XDP_FLAGS_SKB_MODE);
+	out->xdp_link_native = try_make_veth();
+	if (!out->xdp_link_native)
+		out->xdp_link_native =
+			try_link(xdp, if_nametoindex("esc0"), BPF_XDP, XDP_FLAGS_DRV_MODE);
+	out->xdp_frags = try_load(BPF_PROG_TYPE_XDP, XDP_PASS, BPF_F_XDP_HAS_FRAGS);
+	if (out->xdp_frags > 0)
+		out->xdp_frags = 0;
+	out->tcx = try_link(tc, LOOPBACK, TCX_INGRESS, 0);
+	clsact_hook(LOOPBACK, BPF_TC_INGRESS | BPF_TC_EGRESS, &hook);
+	out->clsact = bpf_tc_hook_create(&hook);
+	out->fq = try_fq();
+}
+
+/* In a child process whose network namespace ends with it: no interface of the host is touched. */
+static void try_in_child(struct support_trial *out)
+{
+	struct support_trial *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
+					    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	pid_t child;
+
+	memset(out, 0xff, sizeof(*out)); /* -EPERM: nothing could be tried */
+	if (shared == MAP_FAILED)
+		return;
+	*shared = *out;
+	child = fork();
+	if (!child) {
+		try_all(shared);
+		_exit(0);
+	}
+	if (child > 0) {
+		while (waitpid(child, NULL, 0) < 0 && errno == EINTR)
+			;
+		*out = *shared;
+	}
+	munmap(shared, sizeof(*shared));
+}
+
+/* --- the list --- */
+
 static int try_batch(enum bpf_map_type type, bool take)
 {
 	int fd = bpf_map_create(type, "esc_try", 4, 4, 1, NULL);
@@ -92,7 +213,6 @@ static bool unprivileged_bpf_is_off(void)
 	return value == '1' || value == '2';
 }
 
-/* What only the trial shows, in the order of the list. */
 static const struct {
 	const char *name;
 	size_t offset; /* of its result */
@@ -117,7 +237,7 @@ static void add_trials(json_t *list)
 	struct support_trial trial;
 	char detail[128];
 
-	support_try(&trial);
+	try_in_child(&trial);
 	snprintf(detail, sizeof(detail), "not tried, no network namespace can be made: %s",
 		 strerror(-trial.namespace));
 	for (size_t i = 0; i < sizeof(trials) / sizeof(trials[0]); i++) {

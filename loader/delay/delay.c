@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "internal.h"
 
 #define BATCH 128	       /* half a megabyte */
@@ -96,15 +97,9 @@ static struct delays_destination *destination_of(struct delays *delays,
 		else
 			high = middle;
 	}
-	if (delays->destination_count == delays->destination_room) {
-		size_t room = delays->destination_room * 2 + 16;
-
-		at = reallocarray(delays->destinations, room, sizeof(*at));
-		if (!at)
-			return NULL;
-		delays->destinations = at;
-		delays->destination_room = room;
-	}
+	if (array_reserve(&delays->destinations, &delays->destination_room,
+			  delays->destination_count + 1, sizeof(*at)))
+		return NULL;
 	at = &delays->destinations[low];
 	memmove(at + 1, at, (delays->destination_count++ - low) * sizeof(*at));
 	*at = (struct delays_destination){.dst = key->dst, .port = key->port};

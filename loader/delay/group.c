@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "internal.h"
 
 struct grouping {
@@ -31,21 +32,15 @@ static struct delays_group *find_group(struct grouping *grouping, const struct e
 {
 	uint8_t folded = grouping->fold ? grouping->fold[port % ESC_PORTS_MAX] : port;
 	const char *host = members_host(grouping->members, dst);
-	size_t i = 0, room = grouping->room * 2 + 16;
-	void *groups;
+	size_t i = 0;
 
 	if (grouping->count && grouping->port == port &&
 	    !memcmp(&grouping->dst, dst, sizeof(*dst)))
 		return &grouping->groups[grouping->newest];
 	while (i < grouping->count && !is_of(&grouping->groups[i], host, dst, folded))
 		i++;
-	if (i == grouping->room) {
-		groups = reallocarray(grouping->groups, room, sizeof(*grouping->groups));
-		if (!groups)
-			return NULL;
-		grouping->groups = groups;
-		grouping->room = room;
-	}
+	if (array_reserve(&grouping->groups, &grouping->room, i + 1, sizeof(*grouping->groups)))
+		return NULL;
 	if (i == grouping->count)
 		grouping->groups[grouping->count++] =
 			(struct delays_group){.host = host, .dst = *dst, .port = folded};

@@ -35,22 +35,9 @@ static int hostqueue_switch(int queue_fd, bool on)
 	return err;
 }
 
-/* The other maps of bpf/lib/maps.bpf.h are not made. */
-static int hostqueue_give_maps(struct host_queue_out *skeleton, int queue_fd, int sent_fd)
-{
-	struct bpf_map *map;
-	int err;
-
-	bpf_object__for_each_map (map, skeleton->obj)
-		if (!bpf_map__is_internal(map) && map != skeleton->maps.host_queue &&
-		    map != skeleton->maps.qp_sent)
-			bpf_map__set_autocreate(map, false);
-	err = bpf_map__reuse_fd(skeleton->maps.host_queue, queue_fd);
-	return err ? err : bpf_map__reuse_fd(skeleton->maps.qp_sent, sent_fd);
-}
-
 int hostqueue_open(struct hostqueue **out, int queue_fd, int sent_fd, char *why, size_t why_bytes)
 {
+	const struct bpfmap_use uses[] = {{"host_queue", queue_fd}, {"qp_sent", sent_fd}, {}};
 	struct hostqueue *queue = calloc(1, sizeof(*queue));
 	int err = -ENOMEM;
 
@@ -62,7 +49,7 @@ int hostqueue_open(struct hostqueue **out, int queue_fd, int sent_fd, char *why,
 	bpflog_clear();
 	queue->queue_fd = dup(queue_fd);
 	queue->skeleton = queue->queue_fd < 0 ? NULL : host_queue_out__open();
-	err = queue->skeleton ? hostqueue_give_maps(queue->skeleton, queue_fd, sent_fd) : -errno;
+	err = queue->skeleton ? bpfmap_share(queue->skeleton->obj, uses) : -errno;
 	if (!err)
 		err = host_queue_out__load(queue->skeleton);
 	if (!err)
@@ -108,7 +95,7 @@ void hostqueue_features(json_t *list)
 
 	feature_add_trial(
 		list, "tp_btf", fd < 0 ? fd : 0,
-		"without BTF tracepoints host queueing and fabric delay cannot be told apart");
+		"without BTF tracepoints host queueing and fabric delay cannot be distinguished");
 	if (fd >= 0)
 		close(fd);
 }

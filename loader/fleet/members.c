@@ -297,31 +297,10 @@ static int refuse_other_twins(struct reading *reading)
 	return 0;
 }
 
-static void sort(void *list, size_t count, size_t bytes)
-{
-	if (count)
-		qsort(list, count, bytes, by_address);
-}
-
-static int refuse_twins(struct reading *reading)
-{
-	const struct members *members = reading->members;
-	char text[ADDRESS_TEXT_BYTES];
-
-	for (size_t i = 1; i < members->nic_count; i++)
-		if (!by_address(&members->nics[i - 1], &members->nics[i]))
-			return fail(reading, "labels.nics: the address %s has NICs twice; keep one",
-				    address_format(&members->nics[i].address, text));
-	for (size_t i = 1; i < members->count; i++)
-		if (!by_address(&members->list[i - 1], &members->list[i]))
-			return fail(reading, "the address %s is listed twice; keep one",
-				    address_format(&members->list[i].address, text));
-	return 0;
-}
-
 static int read_list(struct reading *reading, const json_t *root)
 {
 	struct members *members = reading->members;
+	char text[ADDRESS_TEXT_BYTES];
 	size_t entry;
 	json_t *object;
 	int err;
@@ -333,11 +312,21 @@ static int read_list(struct reading *reading, const json_t *root)
 		if (err)
 			return err;
 	}
-	sort(members->list, members->count, sizeof(*members->list));
-	sort(members->others, members->other_count, sizeof(*members->others));
-	sort(members->nics, members->nic_count, sizeof(*members->nics));
-	err = refuse_twins(reading);
-	return err ? err : refuse_other_twins(reading);
+	if (members->count)
+		qsort(members->list, members->count, sizeof(*members->list), by_address);
+	if (members->other_count)
+		qsort(members->others, members->other_count, sizeof(*members->others), by_address);
+	if (members->nic_count)
+		qsort(members->nics, members->nic_count, sizeof(*members->nics), by_address);
+	for (size_t i = 1; i < members->nic_count; i++)
+		if (!by_address(&members->nics[i - 1], &members->nics[i]))
+			return fail(reading, "labels.nics: the address %s has NICs twice; keep one",
+				    address_format(&members->nics[i].address, text));
+	for (size_t i = 1; i < members->count; i++)
+		if (!by_address(&members->list[i - 1], &members->list[i]))
+			return fail(reading, "the address %s is listed twice; keep one",
+				    address_format(&members->list[i].address, text));
+	return refuse_other_twins(reading);
 }
 
 int members_parse(const char *path, const char *bytes, size_t size, struct members **out,

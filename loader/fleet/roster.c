@@ -28,23 +28,6 @@ static int entry_compare(const void *a, const void *b)
 	return memcmp(&one->address, &two->address, sizeof(one->address));
 }
 
-static void roster_add(struct roster *roster, const struct member *entry)
-{
-	enum roster_family family = roster_is_ipv4(&entry->address) ? ROSTER_IPV4 : ROSTER_IPV6;
-	struct roster_member *member = roster->count ? &roster->list[roster->count - 1] : NULL;
-
-	if (!member || strcmp(member->host, entry->host)) {
-		member = &roster->list[roster->count];
-		member->host = entry->host;
-		member->id = graph_member_id(entry->host);
-		roster->ids[roster->count++] = member->id;
-	}
-	if (member->has[family])
-		return;
-	member->has[family] = true;
-	member->address[family] = entry->address;
-}
-
 static int roster_fill(struct roster *out, const struct members *members, const char *host,
 		       bool all, enum fleet_plane plane)
 {
@@ -65,11 +48,24 @@ static int roster_fill(struct roster *out, const struct members *members, const 
 		if (all || members->list[i].plane == MEMBER_ANY || members->list[i].plane == on)
 			entries[count++] = &members->list[i];
 	qsort(entries, count, sizeof(*entries), entry_compare);
-	for (size_t i = 0; i < count; i++)
-		roster_add(out, entries[i]);
-	for (size_t i = 0; i < out->count; i++)
-		if (!strcmp(out->list[i].host, host))
-			out->self = i;
+	for (size_t i = 0; i < count; i++) {
+		enum roster_family family =
+			roster_is_ipv4(&entries[i]->address) ? ROSTER_IPV4 : ROSTER_IPV6;
+		struct roster_member *member = &out->list[out->count ? out->count - 1 : 0];
+
+		if (!i || strcmp(member->host, entries[i]->host)) {
+			member = &out->list[out->count];
+			member->host = entries[i]->host;
+			member->id = graph_member_id(member->host);
+			if (!strcmp(member->host, host))
+				out->self = out->count;
+			out->ids[out->count++] = member->id;
+		}
+		if (member->has[family])
+			continue;
+		member->has[family] = true;
+		member->address[family] = entries[i]->address;
+	}
 	free(entries);
 	return 0;
 }

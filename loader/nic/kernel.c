@@ -12,17 +12,10 @@
 #include "nic.skel.h"
 #include "internal.h"
 
-/* linux/bpf.h of Debian 12 ends before these; include/uapi/linux/bpf.h of 6.6. */
-#define TCX_INGRESS ((enum bpf_attach_type)46)
-#define TCX_EGRESS ((enum bpf_attach_type)47)
-
-static const struct {
-	const char *pin, *word;
-	enum bpf_attach_type type;
-} nic_hooks[] = {
-	[NIC_EGRESS] = {"nic-egress", "egress", TCX_EGRESS},
-	[NIC_INGRESS] = {"nic-ingress", "ingress", TCX_INGRESS},
-	[NIC_DUMMY] = {"nic-dummy", "egress", TCX_EGRESS},
+static const struct pins_link nic_hooks[] = {
+	[NIC_EGRESS] = {.pin = "nic-egress", .what = "tcx egress", .type = TCX_EGRESS},
+	[NIC_INGRESS] = {.pin = "nic-ingress", .what = "tcx ingress", .type = TCX_INGRESS},
+	[NIC_DUMMY] = {.pin = "nic-dummy", .what = "tcx egress", .type = TCX_EGRESS},
 };
 
 /* The pinned maps, beside two of their own; those that these programs do not use are not made. */
@@ -114,47 +107,27 @@ bool nic_kernel_is_dead(const struct nic_kernel *kernel, unsigned int ifindex)
 	return err == -ENODEV || (!err && run.retval);
 }
 
-static int program_fd(const struct nic_kernel *kernel, enum nic_hook hook)
-{
-	const struct bpf_program *program = hook == NIC_EGRESS ? kernel->skeleton->progs.esc_nic_out
-					    : hook == NIC_INGRESS
-						    ? kernel->skeleton->progs.esc_nic_in
-						    : kernel->skeleton->progs.esc_nic_dummy;
-
-	return bpf_program__fd(program);
-}
-
-/* Behind all that is there: what counts and steers sees the packet first. */
-static int link_create(const struct nic_kernel *kernel, const char *interface, unsigned int ifindex,
-		       enum nic_hook hook, char **error)
-{
-	int fd = bpf_link_create(program_fd(kernel, hook), ifindex, nic_hooks[hook].type, NULL),
-	    err;
-
-	if (fd < 0)
-		return explain(
-			error, fd,
-			"tcx %s on %s: %s; NIC failover wants tcx, which came with Linux 6.6",
-			nic_hooks[hook].word, interface, strerror(-fd));
-	err = pins_keep_link(kernel->pins, interface, nic_hooks[hook].pin, fd, error);
-	close(fd);
-	return err;
-}
-
 int nic_kernel_attach(const struct nic_kernel *kernel, const char *interface, unsigned int ifindex,
 		      enum nic_hook hook, char **error)
 {
-	int fd = pins_open_link(kernel->pins, interface, nic_hooks[hook].pin, ifindex, error), err;
+	const struct bpf_program *const programs[] = {
+		[NIC_EGRESS] = kernel->skeleton->progs.esc_nic_out,
+		[NIC_INGRESS] = kernel->skeleton->progs.esc_nic_in,
+		[NIC_DUMMY] = kernel->skeleton->progs.esc_nic_dummy,
+	};
+	struct pins_link link = nic_hooks[hook];
+	char *why = NULL;
+	int err;
 
-	if (fd == -ENOENT)
-		return link_create(kernel, interface, ifindex, hook, error);
-	if (fd < 0)
-		return fd;
-	err = bpf_link_update(fd, program_fd(kernel, hook), NULL);
-	close(fd);
-	return err ? explain(error, err, "the tcx %s program on %s cannot be replaced: %s",
-			     nic_hooks[hook].word, interface, strerror(-err))
-		   : 0;
+	/* Behind all that is there: what counts and steers sees the packet first. */
+	link.interface = interface;
+	link.ifindex = ifindex;
+	err = pins_attach_link(kernel->pins, &link, bpf_program__fd(programs[hook]), &why);
+	if (err)
+		explain(error, err, "%s; NIC failover needs tcx, which came with Linux 6.6",
+			why ? why : strerror(-err));
+	free(why);
+	return err;
 }
 
 void nic_kernel_detach(const struct pins *pins, const char *interface)
@@ -163,40 +136,27 @@ void nic_kernel_detach(const struct pins *pins, const char *interface)
 		pins_drop_link(pins, interface, nic_hooks[hook].pin);
 }
 
-static bool is_kept(const void *key, const void *keys, size_t count, size_t bytes)
+struct kept {
+	const char *keys;
+	size_t count, bytes;
+};
+
+static bool is_kept(const void *key, void *context)
 {
-	for (size_t i = 0; i < count; i++)
-		if (!memcmp(key, (const char *)keys + i * bytes, bytes))
+	const struct kept *kept = context;
+
+	for (size_t i = 0; i < kept->count; i++)
+		if (!memcmp(key, kept->keys + i * kept->bytes, kept->bytes))
 			return true;
 	return false;
 }
 
 void nic_kernel_keep_only(int fd, const void *keys, size_t count, size_t bytes)
 {
-	char before[64], key[64];
-	bool first = true;
-
-	/* One that goes while we walk makes the walk begin anew; what is kept bounds it. */
-	while (!bpf_map_get_next_key(fd, first ? NULL : before, key)) {
-		if (is_kept(key, keys, count, bytes)) {
-			memcpy(before, key, bytes);
-			first = false;
-		} else if (bpf_map_delete_elem(fd, key)) {
-			return;
-		}
-	}
+	mapsweep(fd, bytes, is_kept, &(struct kept){keys, count, bytes});
 }
 
 void nic_kernel_counts(const struct nic_kernel *kernel, struct esc_nic_counts *out)
 {
-	const size_t words = sizeof(*out) / sizeof(uint64_t);
-	int cpus = libbpf_num_possible_cpus();
-	uint64_t *values = calloc((size_t)cpus * words, sizeof(*values));
-	uint32_t zero = 0;
-
-	memset(out, 0, sizeof(*out));
-	if (values && !bpf_map_lookup_elem(kernel->counts_fd, &zero, values))
-		for (size_t i = 0; i < cpus * words; i++)
-			((uint64_t *)out)[i % words] += values[i];
-	free(values);
+	bpfmap_sum(kernel->counts_fd, 0, out, sizeof(*out));
 }

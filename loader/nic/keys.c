@@ -40,12 +40,12 @@ static const struct config_key keys[] = {
 		 "5000 such probes a second."},
 	{"dead_after", CONFIG_FIELD(duration, struct nic_keys, dead_after_ns), .fallback = "100ms",
 	 .least = 5 * CONFIG_MS, .most = 10 * CONFIG_S,
-	 .help = "A route without replies for so long is dead. Another route then has a reply to a "
+	 .help = "A route without replies for this time is dead. Another route then has a reply to a "
 		 "probe that was sent so much later than the last one with a reply on this route. "
 		 "It should be longer than the fabric's longest queue."},
 	{"return_after", CONFIG_FIELD(duration, struct nic_keys, return_after_ns), .fallback = "5s",
 	 .least = 500 * CONFIG_MS, .most = 3600 * CONFIG_S,
-	 .help = "Hold-down: up for so long before it is used again. Of a NIC or of a route; twice "
+	 .help = "Hold-down: up for this time before it is used again. Of a NIC or of a route; twice "
 		 "as long each time that it dies again soon, up to 16 times."},
 	{},
 };

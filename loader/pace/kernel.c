@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "core/core.h"
 #include "internal.h"
 #include "qp/qp.h"
@@ -156,15 +157,8 @@ static struct paced *flow_add(struct pace *pace, const struct esc_qp_key *key)
 {
 	struct esc_pace_assignment order = {};
 
-	if (pace->count == pace->room) {
-		size_t room = pace->room ? 2 * pace->room : 64;
-		void *flows = realloc(pace->flows, room * sizeof(*pace->flows));
-
-		if (!flows)
-			return NULL;
-		pace->flows = flows;
-		pace->room = room;
-	}
+	if (array_reserve(&pace->flows, &pace->room, pace->count + 1, sizeof(*pace->flows)))
+		return NULL;
 	if (bpf_map_lookup_elem(pace->orders_fd, key, &order))
 		order.by_operator = 0;
 	pace->flows[pace->count] =

@@ -316,7 +316,7 @@ static const char *pair_note(const struct paths *paths, const struct paths_pair 
 	if (pair->replied_ns && !paths_pair_replies(pair, now_ns))
 		return "no more replies to path probes";
 	if (paths_is_silent(pair))
-		return "no switch on the way replies: paths are told apart by their delays alone";
+		return "no switch on the way replies: paths are distinguished by their delays alone";
 	if (pair->set.groups > paths->core->config->paths.per_peer)
 		return "there are more paths than paths.per_peer allows";
 	return NULL;

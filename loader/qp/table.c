@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/address.h"
+#include "base/array.h"
 #include "internal.h"
 
 #define BATCH 256
@@ -173,17 +174,9 @@ static int reading_add(void *context, const void *key, const void *value)
 	struct reading *reading = context;
 	struct qp_entry *entry;
 
-	if (reading->count == reading->room) {
-		size_t room = reading->room ? reading->room * 2 : 64;
-		void *entries = reallocarray(reading->entries, room, sizeof(*reading->entries));
-
-		if (!entries)
-			return -ENOMEM;
-		reading->entries = entries;
-		reading->room = room;
-	}
-	entry = &reading->entries[reading->count++];
-	*entry = (struct qp_entry){};
+	entry = array_add(&reading->entries, &reading->count, &reading->room, sizeof(*entry));
+	if (!entry)
+		return -ENOMEM;
 	memcpy(&entry->key, key, sizeof(entry->key));
 	memcpy(&entry->qp, value, sizeof(entry->qp));
 	return 0;

@@ -32,37 +32,35 @@ const char *qptrace_how_name(enum qptrace_how how)
 	return names[how];
 }
 
-/* Of the programs those of @how, of the maps of bpf/lib/maps.bpf.h those that they use. */
+/* Of the programs those of @how. */
 static void qptrace_choose(struct qp_trace *skeleton, enum qptrace_how how)
 {
 	bool fentry = how == QPTRACE_FENTRY;
-	struct bpf_map *map;
 
 	bpf_program__set_autoload(skeleton->progs.esc_qp_modify, fentry);
 	bpf_program__set_autoload(skeleton->progs.esc_qp_destroy, fentry);
 	bpf_program__set_autoload(skeleton->progs.esc_qp_mod_in, !fentry);
 	bpf_program__set_autoload(skeleton->progs.esc_qp_mod_out, !fentry);
 	bpf_program__set_autoload(skeleton->progs.esc_qp_gone, !fentry);
-	bpf_object__for_each_map (map, skeleton->obj)
-		if (!bpf_map__is_internal(map) && map != skeleton->maps.control &&
-		    map != skeleton->maps.qp_owners && (map != skeleton->maps.qp_calls || fentry))
-			bpf_map__set_autocreate(map, false);
 }
 
 static int qptrace_attach(struct qptrace *trace, enum qptrace_how how, int control_fd,
 			  int owners_fd)
 {
+	const struct bpfmap_use uses[] = {
+		{"control", control_fd},
+		{"qp_owners", owners_fd},
+		{how == QPTRACE_KPROBE ? "qp_calls" : NULL, -1},
+		{},
+	};
 	struct qp_trace *skeleton = qp_trace__open();
-	int err = 0;
+	int err;
 
 	if (!skeleton)
 		return -errno;
 	qptrace_choose(skeleton, how);
 	bpflog_clear();
-	if (control_fd >= 0)
-		err = bpf_map__reuse_fd(skeleton->maps.control, control_fd);
-	if (!err && owners_fd >= 0)
-		err = bpf_map__reuse_fd(skeleton->maps.qp_owners, owners_fd);
+	err = bpfmap_share(skeleton->obj, uses);
 	if (!err)
 		err = qp_trace__load(skeleton);
 	if (!err)

@@ -92,16 +92,16 @@ static const char *why_nothing(const struct pair *pair)
 	}
 	if (!fresh)
 		return "no path's delay is known now: there is no fabric time, or the peer does "
-		       "not reply, or paths are not told apart yet";
+		       "not reply, or paths are not distinguished yet";
 	if (fresh == 1)
 		return "there is one path only";
 	if (!contended)
-		return "no path's delay stands out over its floor";
+		return "no path's delay exceeds its floor significantly";
 	if (!busy)
 		return "no queue pair sends enough to matter";
 	if (pinned == pair->count)
 		return "all queue pairs have a rule of the operator or a penalty";
-	return "no queue pair would be better off elsewhere: its queue is its own, or stands on "
+	return "no queue pair would be better off elsewhere: its queue is its own, or is on "
 	       "all paths, or what is free was tried and did not help";
 }
 

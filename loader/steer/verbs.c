@@ -108,7 +108,7 @@ static const struct column plan_paths[] = {
 	{"RATE", "rate_bps", FORMAT_RATE, .help = "what this host sends by it"},
 	{"QPS", "qps", FORMAT_TEXT, .help = "queue pairs that use it"},
 	{"CONTENDED", "{contended:?yes|no}", FORMAT_TEXT, COLUMN_LEFT,
-	 .help = "whether DELAY stands out over FLOOR"},
+	 .help = "whether DELAY exceeds FLOOR significantly"},
 	{"MEASURED", "{measured:?yes|no}", FORMAT_TEXT, COLUMN_LEFT,
 	 .help = "whether the measurement is recent"},
 	{},

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "config/config.h"
 #include "qp/qp.h"
 #include "pace/pace.h"
@@ -147,15 +148,9 @@ static int found_add(struct tcpclass_found *found, uint64_t id, uint32_t bits)
 		found->left_out++;
 		return 0;
 	}
-	if (found->count == found->room) {
-		size_t room = found->room ? 2 * found->room : 64;
-		void *more = realloc(found->cgroups, room * sizeof(*found->cgroups));
-
-		if (!more)
-			return -ENOMEM;
-		found->cgroups = more;
-		found->room = room;
-	}
+	if (array_reserve(&found->cgroups, &found->room, found->count + 1,
+			  sizeof(*found->cgroups)))
+		return -ENOMEM;
 	found->cgroups[found->count++] = (struct tcpclass_cgroup){id, bits};
 	return 0;
 }

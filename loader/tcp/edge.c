@@ -18,35 +18,15 @@ struct tcpedge {
 	struct bpf_link *link;
 };
 
-static int tcpedge_give(struct bpf_map *map, int fd)
-{
-	return fd < 0 ? 0 : bpf_map__reuse_fd(map, fd);
-}
-
-/* The maps that it uses; the others of bpf/lib/maps.bpf.h are not made. */
-static int tcpedge_give_maps(struct tcp_edge *skeleton, const struct tcpedge_maps *maps)
-{
-	struct bpf_map *map;
-	int err;
-
-	bpf_object__for_each_map (map, skeleton->obj) {
-		bool used = bpf_map__is_internal(map) || map == skeleton->maps.control ||
-			    map == skeleton->maps.clock || map == skeleton->maps.tcp_flows ||
-			    map == skeleton->maps.tcp_control || map == skeleton->maps.tcp_counts ||
-			    map == skeleton->maps.tcp_cgroups ||
-			    map == skeleton->maps.tcp_classes || map == skeleton->maps.tcp_delays;
-
-		if (!used)
-			bpf_map__set_autocreate(map, false);
-	}
-	err = tcpedge_give(skeleton->maps.control, maps->control_fd);
-	if (!err)
-		err = tcpedge_give(skeleton->maps.clock, maps->clock_fd);
-	return err ? err : tcpedge_give(skeleton->maps.tcp_flows, maps->flows_fd);
-}
-
 int tcpedge_open(struct tcpedge **out, const struct tcpedge_maps *maps, char *why, size_t why_bytes)
 {
+	const struct bpfmap_use uses[] = {
+		{"control", maps->control_fd}, {"clock", maps->clock_fd},
+		{"tcp_flows", maps->flows_fd}, {"tcp_control", -1},
+		{"tcp_counts", -1},	       {"tcp_cgroups", -1},
+		{"tcp_classes", -1},	       {"tcp_delays", -1},
+		{},
+	};
 	struct tcpedge *edge = calloc(1, sizeof(*edge));
 	int err;
 
@@ -56,7 +36,7 @@ int tcpedge_open(struct tcpedge **out, const struct tcpedge_maps *maps, char *wh
 	bpflog_install();
 	bpflog_clear();
 	edge->skeleton = tcp_edge__open();
-	err = edge->skeleton ? tcpedge_give_maps(edge->skeleton, maps) : -errno;
+	err = edge->skeleton ? bpfmap_share(edge->skeleton->obj, uses) : -errno;
 	if (!err) {
 		edge->skeleton->rodata->esc_lab_offset_ns = maps->lab_offset_ns;
 		edge->skeleton->rodata->esc_lab_drift_ppb = maps->lab_drift_ppb;
@@ -110,29 +90,9 @@ int tcpedge_write(struct tcpedge *edge, const struct esc_tcp_control *word)
 				   BPF_ANY);
 }
 
-/* Element @key of a per-CPU array, @words counts of 64 bits, summed over the CPUs. */
-static int tcpedge_sum(int fd, uint32_t key, uint64_t *sum, size_t words)
-{
-	int cpus = libbpf_num_possible_cpus(), err;
-	uint64_t *each;
-
-	memset(sum, 0, words * sizeof(*sum));
-	if (cpus < 0)
-		return cpus;
-	each = calloc(cpus, words * sizeof(*each));
-	if (!each)
-		return -ENOMEM;
-	err = bpf_map_lookup_elem(fd, &key, each);
-	for (size_t i = 0; !err && i < cpus * words; i++)
-		sum[i % words] += each[i];
-	free(each);
-	return err;
-}
-
 int tcpedge_counts(const struct tcpedge *edge, struct esc_tcp_counts *counts)
 {
-	return tcpedge_sum(tcpedge_counts_fd(edge), 0, (uint64_t *)counts,
-			   sizeof(*counts) / sizeof(uint64_t));
+	return bpfmap_sum(tcpedge_counts_fd(edge), 0, counts, sizeof(*counts));
 }
 
 int tcpedge_class_counts(const struct tcpedge *edge, struct esc_tcp_class_counts *counts)
@@ -140,8 +100,7 @@ int tcpedge_class_counts(const struct tcpedge *edge, struct esc_tcp_class_counts
 	int fd = bpf_map__fd(edge->skeleton->maps.tcp_classes), err = 0;
 
 	for (uint32_t i = 0; !err && i < ESC_TCP_CLASSES; i++)
-		err = tcpedge_sum(fd, i, (uint64_t *)&counts[i],
-				  sizeof(*counts) / sizeof(uint64_t));
+		err = bpfmap_sum(fd, i, &counts[i], sizeof(*counts));
 	return err;
 }
 
@@ -150,7 +109,7 @@ int tcpedge_delays(const struct tcpedge *edge, uint64_t *buckets)
 	int fd = bpf_map__fd(edge->skeleton->maps.tcp_delays), err = 0;
 
 	for (uint32_t i = 0; !err && i < ESC_OWD_BUCKETS; i++)
-		err = tcpedge_sum(fd, i, &buckets[i], 1);
+		err = bpfmap_sum(fd, i, &buckets[i], sizeof(*buckets));
 	return err;
 }
 
@@ -177,9 +136,4 @@ int tcpedge_control_fd(const struct tcpedge *edge)
 int tcpedge_clock_fd(const struct tcpedge *edge)
 {
 	return bpf_map__fd(edge->skeleton->maps.clock);
-}
-
-int tcpedge_program_fd(const struct tcpedge *edge)
-{
-	return bpf_program__fd(edge->skeleton->progs.esc_tcp_edge);
 }

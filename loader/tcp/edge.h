@@ -37,6 +37,5 @@ int tcpedge_cgroups_fd(const struct tcpedge *edge);
 int tcpedge_counts_fd(const struct tcpedge *edge);
 int tcpedge_control_fd(const struct tcpedge *edge);
 int tcpedge_clock_fd(const struct tcpedge *edge);
-int tcpedge_program_fd(const struct tcpedge *edge);
 
 #endif

@@ -22,16 +22,14 @@ static int tcplist_load(struct tcplist *list, int flows_fd)
 	union bpf_iter_link_info info = {.map.map_fd = flows_fd};
 	LIBBPF_OPTS(bpf_iter_attach_opts, options, .link_info = &info,
 		    .link_info_len = sizeof(info));
-	struct bpf_map *map;
-	int err = 0;
+	int err;
 
 	list->skeleton = tcp_list__open();
 	if (!list->skeleton)
 		return -errno;
-	bpf_object__for_each_map (map, list->skeleton->obj)
-		if (!bpf_map__is_internal(map))
-			bpf_map__set_autocreate(map, false);
-	err = tcp_list__load(list->skeleton);
+	err = bpfmap_share(list->skeleton->obj, &(struct bpfmap_use){});
+	if (!err)
+		err = tcp_list__load(list->skeleton);
 	if (err)
 		return err;
 	list->link = bpf_program__attach_iter(list->skeleton->progs.esc_tcp_list, &options);

@@ -13,7 +13,7 @@
 	  "Of these, above the class's threshold.")                                                \
 	X(TCP_CLASS_THRESHOLD, "tcp_class_threshold_seconds", GAUGE,                               \
 	  "One-way delay above which connections of a class are held back.")                       \
-	X(TCP_UNWRAPPED, "tcp_unwrapped_total", COUNTER,                                           \
+	X(TCP_UNLIMITED, "tcp_unlimited_total", COUNTER,                                           \
 	  "Connections that are not limited: no wrapper for their congestion control.")            \
 	X(TCP_ESTIMATED, "tcp_delay_estimated_total", COUNTER,                                     \
 	  "Acknowledgements without room for a delay, for which the round trip is used.")          \
@@ -45,7 +45,7 @@ const struct field tcp_count_fields[] = {
 };
 /* Where connections can be limited. */
 const struct field tcp_limit_fields[] = {
-	{COUNT(unwrapped, "unwrapped"), .metric = &tcp_metrics[TCP_UNWRAPPED]},
+	{COUNT(unwrapped, "unlimited"), .metric = &tcp_metrics[TCP_UNLIMITED]},
 	{COUNT(estimated, "estimated"), .metric = &tcp_metrics[TCP_ESTIMATED]},
 	{COUNT(cuts, "cuts"), .metric = &tcp_metrics[TCP_CUTS]},
 	{COUNT(lifted, "lifted"), .metric = &tcp_metrics[TCP_LIFTED]},

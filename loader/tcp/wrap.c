@@ -60,26 +60,6 @@ static void tcpwrap_rename(char *bytes, size_t size, const char *from, const cha
 		memcpy(at, wanted, sizeof(wanted));
 }
 
-static int tcpwrap_give_maps(struct bpf_object *object, int flows_fd, int counts_fd)
-{
-	struct bpf_map *map;
-	int err = 0;
-
-	bpf_object__for_each_map (map, object) {
-		const char *name = bpf_map__name(map);
-
-		if (!strcmp(name, "tcp_flows"))
-			err = err ? err : bpf_map__reuse_fd(map, flows_fd);
-		else if (!strcmp(name, "tcp_counts"))
-			err = err ? err : bpf_map__reuse_fd(map, counts_fd);
-		else if (bpf_map__type(map) == BPF_MAP_TYPE_STRUCT_OPS)
-			err = err ? err : bpf_map__set_map_flags(map, TCPWRAP_MAP_LINK);
-		else if (!bpf_map__is_internal(map))
-			bpf_map__set_autocreate(map, false);
-	}
-	return err;
-}
-
 /* libbpf 1.1 fills the map; the link that registers it is made by hand. */
 static int tcpwrap_register(struct tcpwrap_one *one, const char *map_name)
 {
@@ -107,6 +87,8 @@ static void tcpwrap_drop(struct tcpwrap_one *one)
 static int tcpwrap_load_as(struct tcpwrap_one *one, const struct tcpwrap_kind *kind,
 			   const char *name, int flows_fd, int counts_fd)
 {
+	const struct bpfmap_use uses[] = {
+		{"tcp_flows", flows_fd}, {"tcp_counts", counts_fd}, {kind->map, -1}, {}};
 	size_t size;
 	const void *bytes = kind->bytes(&size);
 	char *copy = malloc(size);
@@ -117,7 +99,10 @@ static int tcpwrap_load_as(struct tcpwrap_one *one, const struct tcpwrap_kind *k
 	memcpy(copy, bytes, size);
 	tcpwrap_rename(copy, size, kind->map, name);
 	one->object = bpf_object__open_mem(copy, size, NULL);
-	err = one->object ? tcpwrap_give_maps(one->object, flows_fd, counts_fd) : -errno;
+	err = one->object ? bpfmap_share(one->object, uses) : -errno;
+	if (!err)
+		err = bpf_map__set_map_flags(bpf_object__find_map_by_name(one->object, kind->map),
+					     TCPWRAP_MAP_LINK);
 	if (!err)
 		err = bpf_object__load(one->object);
 	if (!err)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "xdp_query.h"
+/* Which programs an interface runs, and which of them are ours. */
+#include "attach.h"
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -8,11 +9,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "internal.h"
 #include "pins.h"
 
 #define PROGRAM_MAPS_MAX 64
 
-/* Name and maps of program @id. */
+/* Name and maps of program @id; @map_ids: room for PROGRAM_MAPS_MAX. */
 static int program_info(uint32_t id, struct bpf_prog_info *info, uint32_t *map_ids)
 {
 	__u32 bytes = sizeof(*info);
@@ -29,7 +31,7 @@ static int program_info(uint32_t id, struct bpf_prog_info *info, uint32_t *map_i
 	return err;
 }
 
-int xdp_query(unsigned int ifindex, struct xdp_seen *out)
+int xdp_query(unsigned int ifindex, struct xdp_attached *out)
 {
 	LIBBPF_OPTS(bpf_xdp_query_opts, query);
 	uint32_t map_ids[PROGRAM_MAPS_MAX];
@@ -64,7 +66,19 @@ bool program_is_ours(const struct pins *pins, uint32_t id, const char *name)
 	return false;
 }
 
-bool xdp_is_ours(const struct pins *pins, uint32_t id)
+const char *xdp_mode_name(enum esc_xdp_mode mode)
 {
-	return program_is_ours(pins, id, ESC_PROGRAM_XDP);
+	return mode == ESC_XDP_NATIVE ? "native" : mode == ESC_XDP_SKB ? "skb" : "none";
+}
+
+const char *xdp_via_name(enum esc_xdp_via via)
+{
+	return via == ESC_XDP_VIA_DISPATCHER ? "dispatcher"
+	       : via == ESC_XDP_VIA_LINK     ? "link"
+					     : "none";
+}
+
+const char *tc_via_name(enum esc_tc_via via)
+{
+	return via == ESC_TC_TCX ? "tcx" : via == ESC_TC_CLSACT ? "clsact" : "none";
 }
