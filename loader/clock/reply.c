@@ -52,7 +52,7 @@ static json_t *model_json(const struct clock_model *model, int64_t local_ns)
 
 static json_t *peer_json(const struct clock *clock, const struct clock_edge *edge)
 {
-	static const char *const verdicts[] = {"absent", "used", "refused_offset", "refused_drift",
+	static const char *const states[] = {"absent", "used", "refused_offset", "refused_drift",
 					       "unsure"};
 	const struct edge_estimate *fit = &edge->fit.estimate;
 	const struct consensus_peer *peer = edge->slot < CONSENSUS_PEERS_MAX
@@ -68,11 +68,11 @@ static json_t *peer_json(const struct clock *clock, const struct clock_edge *edg
 		fields_put(object, fit_fields, fit);
 	}
 	json_put_bool(object, "one_sided", edge->one_sided);
-	json_put_bool(object, "used", peer && peer->verdict == CONSENSUS_USED);
+	json_put_bool(object, "used", peer && peer->status == CONSENSUS_USED);
 	if (!peer)
 		return object;
-	json_put_text(object, "consensus", verdicts[peer->verdict]);
-	if (peer->verdict != CONSENSUS_ABSENT) {
+	json_put_text(object, "consensus", states[peer->status]);
+	if (peer->status != CONSENSUS_ABSENT) {
 		/* Of our clock, by this peer. */
 		json_put_real(object, "error_ns", peer->offset_ns);
 		json_put_real(object, "error_ppb", peer->drift_ppb);

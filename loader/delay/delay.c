@@ -252,5 +252,5 @@ double delays_order(const void *delays, const struct qp_entry *qp)
 {
 	(void)delays;
 	return qp->delays && qp->delays->recent.samples ? (double)qp->delays->recent.p99_ns
-							 : NO_DELAY;
+							: NO_DELAY;
 }

@@ -278,8 +278,8 @@ int delays_entry_read(struct delays_entry *entry, const struct esc_qp_owd *owd,
 	since.over = entry->added.over;
 	since.crossings = entry->added.crossings;
 	entry->poll = span_of(&since, &entry->poll_histogram, owd->last_bound_ns);
-	entry->scrape = span_of(&entry->scrape_windows, &entry->scrape_histogram,
-				owd->last_bound_ns);
+	entry->scrape =
+		span_of(&entry->scrape_windows, &entry->scrape_histogram, owd->last_bound_ns);
 	RAISE(entry->bound_max_ns, since.bound_ns);
 	RAISE(entry->bound_max_ns, owd->last_bound_ns);
 	if (owd->receipts != entry->owd.receipts)

@@ -34,8 +34,7 @@ static struct delays_group *find_group(struct grouping *grouping, const struct e
 	const char *host = members_host(grouping->members, dst);
 	size_t i = 0;
 
-	if (grouping->count && grouping->port == port &&
-	    !memcmp(&grouping->dst, dst, sizeof(*dst)))
+	if (grouping->count && grouping->port == port && !memcmp(&grouping->dst, dst, sizeof(*dst)))
 		return &grouping->groups[grouping->newest];
 	while (i < grouping->count && !is_of(&grouping->groups[i], host, dst, folded))
 		i++;

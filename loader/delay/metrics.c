@@ -84,15 +84,23 @@ static bool is_sampled(const void *row)
 }
 
 #define ROW(member, type, id) FIELD(struct row, member, type, NULL), .metric = &delay_metrics[id]
-static const struct field qp_row_fields[] = {
-	{ROW(span.bound_ns, U32, QP_OWD_ERROR_BOUND_SECONDS), .divisor = 1e9, .known = is_sampled},
+#define SPAN(member, type, id) ROW(span.member, type, id), .divisor = 1e9, .known = is_sampled
+static const struct field qp_fields[] = {
+	{SPAN(min_ns, I64, QP_OWD_MIN)},
+	{SPAN(p50_ns, I64, QP_OWD_P50)},
+	{SPAN(p99_ns, I64, QP_OWD_P99)},
+	{SPAN(max_ns, I64, QP_OWD_MAX)},
+	{SPAN(bound_ns, U32, QP_OWD_ERROR_BOUND_SECONDS)},
 	{ROW(over, U64, QP_OWD_OVER_THRESHOLD_TOTAL)},
 	{ROW(crossings, U64, QP_OWD_THRESHOLD_CROSSINGS_TOTAL)},
 	{},
 };
-static const struct field peer_row_fields[] = {
-	{ROW(span.bound_ns, U32, PEER_QP_OWD_ERROR_BOUND_SECONDS), .divisor = 1e9,
-	 .known = is_sampled},
+static const struct field peer_fields[] = {
+	{SPAN(min_ns, I64, PEER_QP_OWD_MIN)},
+	{SPAN(p50_ns, I64, PEER_QP_OWD_P50)},
+	{SPAN(p99_ns, I64, PEER_QP_OWD_P99)},
+	{SPAN(max_ns, I64, PEER_QP_OWD_MAX)},
+	{SPAN(bound_ns, U32, PEER_QP_OWD_ERROR_BOUND_SECONDS)},
 	{ROW(over, U64, PEER_QP_OWD_OVER_THRESHOLD_TOTAL)},
 	{ROW(crossings, U64, PEER_QP_OWD_THRESHOLD_CROSSINGS_TOTAL)},
 	{},
@@ -102,27 +110,6 @@ static const struct prom_label *row_labels(const void *row, void *context)
 {
 	(void)context;
 	return ((const struct row *)row)->labels;
-}
-
-/* @first: of a family for each statistic. */
-static void write_rows(FILE *out, unsigned int first, const struct field *fields,
-		       const struct row *rows, size_t count)
-{
-	for (unsigned int s = 0; s < QUANTILE_STATS; s++) {
-		struct prom_family *family = FAMILY_OF(&delay_metrics[first + s]);
-
-		for (size_t i = 0; i < count; i++) {
-			const struct delays_span *span = &rows[i].span;
-			const struct quantiles quantiles = {span->samples, span->min_ns,
-							    span->p50_ns, span->p99_ns,
-							    span->max_ns};
-			struct quantile_stat stats[QUANTILE_STATS];
-
-			if (quantiles_stats(&quantiles, stats))
-				prom_sample(family, stats[s].seconds, rows[i].labels);
-		}
-	}
-	fields_write(out, fields, rows, count, sizeof(*rows), row_labels, NULL);
 }
 
 static int slowest_first(const void *a, const void *b)
@@ -135,8 +122,7 @@ static int slowest_first(const void *a, const void *b)
 	return memcmp(&one->key, &two->key, sizeof(one->key));
 }
 
-/* Those with delays since the last write, and with a port, without which their name is not unique.
- */
+/* Those with delays since the last write, and with a port: without it a name is not unique. */
 static void write_qps(FILE *out, const struct delays *delays, const struct port_facts *ports,
 		      unsigned int port_count)
 {
@@ -168,7 +154,8 @@ static void write_qps(FILE *out, const struct delays *delays, const struct port_
 		row->labels[4] = (struct prom_label){"peer", members_host(members, &key->dst)};
 	}
 	if (rows)
-		write_rows(out, QP_OWD_MIN, qp_row_fields, rows, count < most ? count : most);
+		fields_write(out, qp_fields, rows, count < most ? count : most, sizeof(*rows),
+			     row_labels, NULL);
 	free(rows);
 	free(list);
 }
@@ -210,7 +197,7 @@ static void write_peers(FILE *out, const struct delays *delays, const struct por
 				   {"plane", config_plane_name(port->plane)}},
 		};
 	}
-	write_rows(out, PEER_QP_OWD_MIN, peer_row_fields, rows, rows_count);
+	fields_write(out, peer_fields, rows, rows_count, sizeof(*rows), row_labels, NULL);
 out:
 	free(groups);
 	free(rows);

@@ -133,9 +133,12 @@ static const char *why(struct delays *delays, const struct qp_entry *qp, char ou
 
 #define SPAN(member, type, key) FIELD(struct delays_span, member, type, key)
 static const struct field span_fields[] = {
-	{SPAN(samples, U64, "samples")},     {SPAN(min_ns, I64, "min")},
-	{SPAN(max_ns, I64, "max")},	     {SPAN(bound_ns, U32, "bound")},
-	{SPAN(over, U64, "above_threshold")},	     {SPAN(crossings, U64, "crossings")},
+	{SPAN(samples, U64, "samples")},
+	{SPAN(min_ns, I64, "min")},
+	{SPAN(max_ns, I64, "max")},
+	{SPAN(bound_ns, U32, "bound")},
+	{SPAN(over, U64, "above_threshold")},
+	{SPAN(crossings, U64, "crossings")},
 	{},
 };
 

@@ -7,25 +7,29 @@
 
 /* What has been still for so much longer than another is of a queue pair before that one ... */
 #define STILL_NS 5000000000ull
-/* ... and so is what moved last before that one began, as far as looks a second apart can tell. */
-#define LOOK_NS 1250000000ull
+/* ... and so is what moved last before that one began, as far as polls a second apart can show. */
+#define POLL_NS 1250000000ull
 
-/* Of one direction: who moved last, and when the one before that did. */
+/* The addresses of a connection from here, and its source port; 0: of all ports. */
+struct answers_key {
+	struct esc_address ours, theirs;
+	uint16_t sport, port; /* @port: the interface's */
+};
+_Static_assert(sizeof(struct answers_key) == 36, "hashed as bytes: without padding");
+
+/* Of one direction: which moved last, and when the one before that did. */
 struct answers_users {
 	const struct qp_entry *newest; /* NULL: none */
 	const struct qp_entry *second;
+	unsigned int moving; /* how many of them moved lately */
 };
 
-/*
- * One set of ours, theirs, source port and interface: who uses it to send, who to receive. With
- * the port 0 it is of all ports of these addresses, and has only their stray.
- */
 struct answers_slot {
-	const struct qp_entry *like; /* any of them; NULL: the slot is free */
-	uint16_t sport;
+	bool used;
+	struct answers_key key;
 	struct answers_users users[2]; /* by enum esc_direction */
-	unsigned int moving[2];	       /* how many of them moved lately */
-	unsigned int stray; /* answers on a port that none of ours uses: they were steered */
+	/* Of all ports: replies on a port that none of ours uses: they were steered. */
+	unsigned int stray;
 };
 
 struct answers {
@@ -40,62 +44,47 @@ static bool is_connected(const struct qp_entry *entry)
 				   entry->qp.transport == ESC_TRANSPORT_XRC);
 }
 
-static const struct esc_address *ours(const struct qp_entry *entry)
+static struct answers_key key_of(const struct qp_entry *entry)
 {
-	return entry->key.direction == ESC_DIRECTION_TX ? &entry->key.src : &entry->key.dst;
+	bool tx = entry->key.direction == ESC_DIRECTION_TX;
+
+	return (struct answers_key){.ours = tx ? entry->key.src : entry->key.dst,
+				    .theirs = tx ? entry->key.dst : entry->key.src,
+				    .sport = entry->qp.sport,
+				    .port = entry->key.port};
 }
 
-static const struct esc_address *theirs(const struct qp_entry *entry)
-{
-	return entry->key.direction == ESC_DIRECTION_TX ? &entry->key.dst : &entry->key.src;
-}
-
-static bool is_same_way(const struct qp_entry *a, const struct qp_entry *b)
-{
-	return a->key.port == b->key.port &&
-	       !memcmp(ours(a), ours(b), sizeof(struct esc_address)) &&
-	       !memcmp(theirs(a), theirs(b), sizeof(struct esc_address));
-}
-
-static uint64_t mix(uint64_t hash, const void *bytes, size_t count)
-{
-	for (size_t i = 0; i < count; i++)
-		hash = (hash ^ ((const uint8_t *)bytes)[i]) * 0x100000001b3;
-	return hash;
-}
-
+/* The slot of @key, or the free one where it belongs. */
 static const struct answers_slot *find_slot(const struct answers *answers,
-					    const struct qp_entry *entry, uint16_t sport)
+					    const struct answers_key *key)
 {
-	uint64_t hash = mix(0xcbf29ce484222325, ours(entry), sizeof(struct esc_address));
+	uint64_t hash = 0xcbf29ce484222325;
 	size_t i;
 
-	hash = mix(hash, theirs(entry), sizeof(struct esc_address));
-	hash = mix(hash, &sport, sizeof(sport));
-	for (i = (hash ^ hash >> 32) & answers->mask; answers->slots[i].like;
-	     i = (i + 1) & answers->mask)
-		if (answers->slots[i].sport == sport && is_same_way(answers->slots[i].like, entry))
-			break;
+	for (i = 0; i < sizeof(*key); i++)
+		hash = (hash ^ ((const uint8_t *)key)[i]) * 0x100000001b3;
+	i = (hash ^ hash >> 32) & answers->mask;
+	while (answers->slots[i].used && memcmp(&answers->slots[i].key, key, sizeof(*key)))
+		i = (i + 1) & answers->mask;
 	return &answers->slots[i];
 }
 
-static struct answers_slot *slot_of(struct answers *answers, const struct qp_entry *entry,
-				    uint16_t sport)
+static struct answers_slot *use_slot(struct answers *answers, const struct answers_key *key)
 {
-	struct answers_slot *slot = (struct answers_slot *)find_slot(answers, entry, sport);
+	struct answers_slot *slot = (struct answers_slot *)find_slot(answers, key);
 
-	slot->like = entry;
-	slot->sport = sport;
+	slot->used = true;
+	slot->key = *key;
 	return slot;
 }
 
 static void answers_add(struct answers *answers, const struct qp_entry *entry)
 {
-	bool received = entry->key.direction == ESC_DIRECTION_RX;
-	struct answers_slot *slot = slot_of(answers, entry, entry->qp.sport);
-	struct answers_users *users = &slot->users[received];
+	struct answers_key key = key_of(entry);
+	struct answers_users *users =
+		&use_slot(answers, &key)->users[entry->key.direction == ESC_DIRECTION_RX];
 
-	slot->moving[received] += answers->newest_ns - entry->seen_local_ns <= STILL_NS;
+	users->moving += answers->newest_ns - entry->seen_local_ns <= STILL_NS;
 	if (!users->newest || entry->seen_local_ns > users->newest->seen_local_ns) {
 		users->second = users->newest;
 		users->newest = entry;
@@ -104,52 +93,47 @@ static void answers_add(struct answers *answers, const struct qp_entry *entry)
 	}
 }
 
-static bool was_before(const struct qp_entry *old, const struct qp_entry *new)
-{
-	if (new->seen_local_ns - old->seen_local_ns > STILL_NS)
-		return true;
-	return old->seen_local_ns < new->seen_local_ns &&
-	       old->seen_local_ns < new->qp.first_local_ns + LOOK_NS;
-}
-
 /* The only one, as far as the others are of queue pairs before it; NULL: none or several. */
 static const struct qp_entry *only_user(const struct answers_users *users)
 {
-	if (!users->newest || !users->second)
-		return users->newest;
-	return was_before(users->second, users->newest) ? users->newest : NULL;
-}
+	const struct qp_entry *old = users->second, *new = users->newest;
 
-/* More comes back on a port than goes out on it: it answers what goes out on others. */
-static void see_strays(struct answers *answers)
-{
-	for (size_t i = 0; i <= answers->mask; i++) {
-		const struct answers_slot *slot = &answers->slots[i];
-		unsigned int sent = slot->moving[ESC_DIRECTION_TX];
-		unsigned int received = slot->moving[ESC_DIRECTION_RX];
-
-		if (slot->like && slot->sport && received > sent)
-			slot_of(answers, slot->like, 0)->stray += received - sent;
-	}
+	if (!new || !old || new->seen_local_ns - old->seen_local_ns > STILL_NS)
+		return new;
+	return old->seen_local_ns < new->seen_local_ns &&
+			       old->seen_local_ns < new->qp.first_local_ns + POLL_NS
+		       ? new
+		       : NULL;
 }
 
 int answers_new(struct answers **out, const struct qp_entry *entries, size_t count)
 {
 	size_t slots = 16;
+	struct answers *answers;
 
 	while (slots < 4 * count) /* with those of all ports */
 		slots *= 2;
-	*out = calloc(1, sizeof(**out) + slots * sizeof((*out)->slots[0]));
-	if (!*out)
+	*out = answers = calloc(1, sizeof(*answers) + slots * sizeof(answers->slots[0]));
+	if (!answers)
 		return -ENOMEM;
-	(*out)->mask = slots - 1;
+	answers->mask = slots - 1;
 	for (size_t i = 0; i < count; i++)
-		if (entries[i].seen_local_ns > (*out)->newest_ns)
-			(*out)->newest_ns = entries[i].seen_local_ns;
+		if (entries[i].seen_local_ns > answers->newest_ns)
+			answers->newest_ns = entries[i].seen_local_ns;
 	for (size_t i = 0; i < count; i++)
 		if (is_connected(&entries[i]))
-			answers_add(*out, &entries[i]);
-	see_strays(*out);
+			answers_add(answers, &entries[i]);
+	/* More comes back on a port than goes out on it: it replies to what goes out on others. */
+	for (size_t i = 0; i < slots; i++) {
+		const struct answers_slot *slot = &answers->slots[i];
+		unsigned int sent = slot->users[ESC_DIRECTION_TX].moving;
+		unsigned int received = slot->users[ESC_DIRECTION_RX].moving;
+		struct answers_key all = slot->key;
+
+		all.sport = 0;
+		if (slot->used && slot->key.sport && received > sent)
+			use_slot(answers, &all)->stray += received - sent;
+	}
 	return 0;
 }
 
@@ -161,14 +145,14 @@ void answers_free(struct answers *answers)
 const struct qp_entry *answers_of(const struct answers *answers, const struct qp_entry *tx,
 				  bool *nothing_back)
 {
-	const struct answers_slot *slot;
+	struct answers_key key = key_of(tx);
+	const struct answers_slot *slot = find_slot(answers, &key);
+	const struct answers_users *back = &slot->users[ESC_DIRECTION_RX];
 
 	*nothing_back = false;
 	if (!is_connected(tx))
 		return NULL;
-	slot = find_slot(answers, tx, tx->qp.sport);
-	*nothing_back = !slot->users[ESC_DIRECTION_RX].newest && !find_slot(answers, tx, 0)->stray;
-	return only_user(&slot->users[ESC_DIRECTION_TX]) == tx
-		       ? only_user(&slot->users[ESC_DIRECTION_RX])
-		       : NULL;
+	key.sport = 0;
+	*nothing_back = !back->newest && !find_slot(answers, &key)->stray;
+	return only_user(&slot->users[ESC_DIRECTION_TX]) == tx ? only_user(back) : NULL;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Passes what the daemon knows to the diagnosis (verdict.h), and its results to the event log. */
+/* Which queue pair is slow, stalled or losing, and why: as events, in `qp` and in `status`. */
 #ifndef ESC_DIAGNOSE_H
 #define ESC_DIAGNOSE_H
 

@@ -35,7 +35,7 @@ const char *job_kind_name(enum job_kind kind)
 static const struct form {
 	enum job_kind kind;
 	const char *pattern, *prefix;
-	/* The parts of the job's name: a group of the pattern and how much of it is shown; 0: none. */
+	/* Of the job's name: groups of the pattern and how much of each is shown; 0: none. */
 	struct {
 		unsigned int group, bytes;
 	} parts[2];
@@ -48,10 +48,7 @@ static const struct form {
 	 * pod's uid has 32 characters. containerd without its systemd driver under a kubelet with
 	 * one makes one part "kubepods-pod<uid>.slice:cri-containerd:<id>".
 	 */
-	{JOB_POD,
-	 POD "(/|\\.slice[/:])([^/]*[-:])?" ID END,
-	 "pod_",
-	 {{2, 39}, {5, ID_DIGITS}}},
+	{JOB_POD, POD "(/|\\.slice[/:])([^/]*[-:])?" ID END, "pod_", {{2, 39}, {5, ID_DIGITS}}},
 	{JOB_POD, POD "(\\.slice)?" END, "pod_", {{2, 39}}},
 	/* libpod-conmon only supervises its container. */
 	{JOB_PODMAN, "^.*/libpod-" ID END, "podman_", {{1, ID_DIGITS}}},

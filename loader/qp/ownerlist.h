@@ -35,8 +35,8 @@ void ownerlist_close(struct ownerlist *list); /* waits for a list under way */
 void ownerlist_tick(struct ownerlist *list, uint64_t now_local_ns, bool traced);
 
 /*
- * What to do about one entry of the map, or (with @is NULL) about a queue pair that is not in it, by
- * a list that began at @started_local_ns.
+ * What to do about one entry of the map, or (with @is NULL) about a queue pair that is not in it,
+ * by a list that began at @started_local_ns.
  */
 enum ownerlist_action { OWNERLIST_KEEP, OWNERLIST_DROP, OWNERLIST_PUT };
 enum ownerlist_action ownerlist_decide(const struct esc_owner *is, const struct rdmares_qp *listed,

@@ -63,7 +63,7 @@ struct owners_facts {
 	uint64_t refused; /* queue pairs that found the table full, since the daemon started */
 };
 
-/* Descriptors are borrowed. Where the kernel lacks a feature, owners are not known. 0 or -ENOMEM. */
+/* Descriptors are borrowed. Where a feature of the kernel lacks, nothing is known. 0 or -ENOMEM. */
 int owners_new(struct owners **out, int control_fd, int owners_fd, bool off);
 /* In all that follows @owners may be NULL: nothing is known. */
 void owners_free(struct owners *owners);

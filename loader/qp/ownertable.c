@@ -133,10 +133,6 @@ static const struct numbered *lower_bound(const struct index *index, uint32_t qp
 	return low;
 }
 
-#define for_each_numbered(at, index, number)                                                       \
-	for (const struct numbered *at = lower_bound(index, number);                               \
-	     at < (index)->end && at->qpn == (number); at++)
-
 /* The kernel's name may be longer than the field in the map. */
 static bool is_on(const struct owner *owner, const char *device)
 {
@@ -151,7 +147,8 @@ static bool is_same(const struct esc_address *a, const struct esc_address *b)
 static const struct owner *find_local(const struct ownertable *table, const struct esc_qp_key *key,
 				      const char *device)
 {
-	for_each_numbered (at, &table->local, key->dest_qpn) {
+	for (const struct numbered *at = lower_bound(&table->local, key->dest_qpn);
+	     at < table->local.end && at->qpn == key->dest_qpn; at++) {
 		const struct esc_owner *is = &at->owner->is;
 
 		if (device[0] ? is_on(at->owner, device)
@@ -171,7 +168,8 @@ const struct owner *ownertable_of_qp(const struct ownertable *table, const struc
 		return NULL;
 	if (key->direction == ESC_DIRECTION_RX)
 		return find_local(table, key, device);
-	for_each_numbered (at, &table->remote, key->dest_qpn) {
+	for (const struct numbered *at = lower_bound(&table->remote, key->dest_qpn);
+	     at < table->remote.end && at->qpn == key->dest_qpn; at++) {
 		const struct esc_owner *is = &at->owner->is;
 
 		if (is->flags & ESC_OWNER_PATH) {

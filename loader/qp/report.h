@@ -55,8 +55,8 @@ bool report_qp_matches(const struct report_qp_filter *filter, const struct qp_en
  */
 const struct qp_entry **report_qp_choose(const struct qp_entry *entries, size_t count,
 					 const struct report_qp_filter *filter,
-					 enum report_qp_order order, const struct qp_delay_order *delay,
-					 size_t *chosen);
+					 enum report_qp_order order,
+					 const struct qp_delay_order *delay, size_t *chosen);
 
 /* @interface may be NULL: its port is not configured any more. */
 json_t *report_qp(const struct qp_entry *entry, const char *interface);

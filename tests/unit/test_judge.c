@@ -141,27 +141,19 @@ Test(answers, to_datagrams_there_are_none)
 	cr_expect_not(nothing_back);
 }
 
-static const char *eth1(const void *context, uint8_t port)
+static struct diag_event outlier(enum diag_phase phase)
 {
-	(void)context;
-	(void)port;
-	return "eth1";
-}
-
-static struct verdict_event outlier(enum verdict_phase phase)
-{
-	struct verdict_event event = {.phase = phase,
-				      .kind = VERDICT_OUTLIER,
-				      .first_ns = 1000000000,
-				      .now_ns = 1500000000,
-				      .because = phase == VERDICT_CLEAR ? "well" : NULL};
+	struct diag_event event = {.phase = phase,
+				   .of = {.kind = DIAG_OUTLIER, .first_ns = 1000000000},
+				   .now_ns = 1500000000,
+				   .because = phase == DIAG_CLEAR ? "well" : NULL};
 	struct qp_entry of = entry(ESC_DIRECTION_TX, 17, 50000);
 
-	event.subject = (struct verdict_subject){VERDICT_ABOUT_QP, of.key};
-	verdict_see(&event.evidence, "p50_ns", 94000);
-	verdict_see(&event.evidence, "ce_ratio", 0.25);
-	verdict_expect(&event.evidence, "p50_max_ns", 21000);
-	event.evidence.cause = "its path, or the load on it";
+	event.of.subject = (struct diag_subject){DIAG_ABOUT_QP, of.key};
+	diag_see(&event.of.evidence, "p50_ns", 94000);
+	diag_see(&event.of.evidence, "ce_ratio", 0.25);
+	diag_expect(&event.of.evidence, "p50_max_ns", 21000);
+	event.of.evidence.cause = "its path, or the load on it";
 	return event;
 }
 
@@ -184,13 +176,13 @@ static const char *text(const json_t *event, const char *part, const char *key)
 
 Test(tell, begin_and_end_of_an_outlier)
 {
-	struct verdict_event begin = outlier(VERDICT_BEGIN), end = outlier(VERDICT_CLEAR);
+	struct diag_event begin = outlier(DIAG_BEGIN), end = outlier(DIAG_CLEAR);
 	struct events *ledger;
 	json_t *event;
 
 	cr_assert_eq(events_new(&ledger, 10, NULL), 0);
-	judge_tell(ledger, &begin, eth1, NULL);
-	judge_tell(ledger, &end, eth1, NULL);
+	diagnose_emit(ledger, &begin, "eth1");
+	diagnose_emit(ledger, &end, "eth1");
 	event = told(ledger, 0);
 	cr_expect_str_eq(text(event, NULL, "kind"), "qp_outlier");
 	cr_expect_str_eq(text(event, NULL, "subject"), "10.0.0.1>10.0.0.2/17");
@@ -214,12 +206,12 @@ Test(tell, begin_and_end_of_an_outlier)
 
 Test(tell, what_was_left_out)
 {
-	struct verdict_event more = {.phase = VERDICT_MORE, .kind = VERDICT_STALLED, .left_out = 7};
+	struct diag_event more = {.phase = DIAG_MORE, .of = {.kind = DIAG_STALLED}, .left_out = 7};
 	struct events *ledger;
 	json_t *event;
 
 	cr_assert_eq(events_new(&ledger, 10, NULL), 0);
-	judge_tell(ledger, &more, eth1, NULL);
+	diagnose_emit(ledger, &more, "eth1");
 	event = told(ledger, 0);
 	cr_expect_str_eq(text(event, NULL, "subject"), "more");
 	cr_expect_eq(

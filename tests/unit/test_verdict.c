@@ -12,33 +12,36 @@ static void four(struct fleet *fleet)
 	cr_expect_eq(fleet_active(fleet), 0);
 }
 
-static double seen(const struct verdict_event *event, const char *name)
+static double seen(const struct diag_event *event, const char *name)
 {
-	double value = NAN;
+	const struct diag_evidence *evidence = &event->of.evidence;
 
-	cr_expect(verdict_seen(&event->evidence, name, &value), "no figure %s", name);
-	return value;
+	for (size_t i = 0; i < evidence->seen_count; i++)
+		if (!strcmp(evidence->seen[i].name, name))
+			return evidence->seen[i].value;
+	cr_expect_fail("no figure %s", name);
+	return NAN;
 }
 
-static bool is_about(const struct verdict_event *event, const struct verdict_qp *qp)
+static bool is_about(const struct diag_event *event, const struct diag_qp *qp)
 {
-	return event->subject.about == VERDICT_ABOUT_QP &&
-	       !memcmp(&event->subject.key, &qp->key, sizeof(qp->key));
+	return event->of.subject.about == DIAG_ABOUT_QP &&
+	       !memcmp(&event->of.subject.key, &qp->key, sizeof(qp->key));
 }
 
 /* --- outliers --- */
 
 Test(outlier, one_of_four_is_named_within_a_second_and_cleared)
 {
-	const struct verdict_event *event;
+	const struct diag_event *event;
 	struct fleet fleet;
 	unsigned int looks;
 
 	four(&fleet);
 	fleet.p50_us[2] = 94;
-	looks = fleet_until(&fleet, VERDICT_BEGIN, VERDICT_OUTLIER, 20);
+	looks = fleet_until(&fleet, DIAG_BEGIN, DIAG_OUTLIER, 20);
 	cr_expect(looks && looks <= 3, "%u looks", looks);
-	event = fleet_event(&fleet, VERDICT_BEGIN, VERDICT_OUTLIER);
+	event = fleet_event(&fleet, DIAG_BEGIN, DIAG_OUTLIER);
 	cr_assert(event);
 	cr_expect(is_about(event, &fleet.qps[2]));
 	cr_expect_float_eq(seen(event, "p50_ns"), 94000, 40000);
@@ -46,9 +49,9 @@ Test(outlier, one_of_four_is_named_within_a_second_and_cleared)
 	cr_expect_eq(seen(event, "siblings"), 3);
 	cr_expect_eq(seen(event, "bound_ns"), 1500);
 	fleet.p50_us[2] = 10;
-	looks = fleet_until(&fleet, VERDICT_CLEAR, VERDICT_OUTLIER, 40);
+	looks = fleet_until(&fleet, DIAG_CLEAR, DIAG_OUTLIER, 40);
 	cr_expect(looks && looks <= 10, "%u looks", looks);
-	event = fleet_event(&fleet, VERDICT_CLEAR, VERDICT_OUTLIER);
+	event = fleet_event(&fleet, DIAG_CLEAR, DIAG_OUTLIER);
 	cr_assert(event && is_about(event, &fleet.qps[2]));
 	cr_expect_str_eq(event->because, "well");
 	fleet_run(&fleet, 20);
@@ -62,11 +65,10 @@ Test(outlier, stands_as_long_as_the_delay)
 
 	four(&fleet);
 	fleet.p50_us[1] = 94;
-	cr_expect(fleet_until(&fleet, VERDICT_BEGIN, VERDICT_OUTLIER, 20));
+	cr_expect(fleet_until(&fleet, DIAG_BEGIN, DIAG_OUTLIER, 20));
 	for (unsigned int i = 0; i < 4 * 120; i++) {
 		fleet_look(&fleet);
-		cr_assert(!fleet_event(&fleet, VERDICT_CLEAR, VERDICT_OUTLIER), "after %u looks",
-			  i);
+		cr_assert(!fleet_event(&fleet, DIAG_CLEAR, DIAG_OUTLIER), "after %u looks", i);
 	}
 	fleet_close(&fleet);
 }
@@ -78,9 +80,9 @@ Test(outlier, all_slow_alike_is_none)
 	four(&fleet);
 	for (unsigned int i = 0; i < 4; i++)
 		fleet.p50_us[i] = 300;
-	cr_expect_eq(fleet_until(&fleet, VERDICT_BEGIN, VERDICT_OUTLIER, 40), 0);
-	cr_expect_eq(verdicts_active_count(fleet.verdicts, VERDICT_PATH_SLOW), 1);
-	cr_expect_eq(verdicts_active_count(fleet.verdicts, VERDICT_CONGESTION), 0);
+	cr_expect_eq(fleet_until(&fleet, DIAG_BEGIN, DIAG_OUTLIER, 40), 0);
+	cr_expect_eq(diagnoses_active_count(fleet.diagnoses, DIAG_PATH_SLOW), 1);
+	cr_expect_eq(diagnoses_active_count(fleet.diagnoses, DIAG_CONGESTION), 0);
 	fleet_close(&fleet);
 }
 
@@ -91,15 +93,15 @@ Test(outlier, nothing_without_a_gap_to_the_second)
 	four(&fleet);
 	fleet.p50_us[0] = 94;
 	fleet.p50_us[3] = 80;
-	cr_expect_eq(fleet_until(&fleet, VERDICT_BEGIN, VERDICT_OUTLIER, 40), 0);
+	cr_expect_eq(fleet_until(&fleet, DIAG_BEGIN, DIAG_OUTLIER, 40), 0);
 	/* Two of four source ports: that is said. */
-	cr_expect_eq(verdicts_active_count(fleet.verdicts, VERDICT_IMBALANCE), 1);
+	cr_expect_eq(diagnoses_active_count(fleet.diagnoses, DIAG_IMBALANCE), 1);
 	fleet_close(&fleet);
 }
 
 Test(outlier, one_of_two_by_a_wider_margin)
 {
-	const struct verdict_event *event;
+	const struct diag_event *event;
 	struct fleet fleet;
 
 	fleet_open(&fleet, 8);
@@ -107,10 +109,10 @@ Test(outlier, one_of_two_by_a_wider_margin)
 	fleet_add(&fleet, 3, 30);
 	fleet_run(&fleet, 12);
 	fleet.p50_us[1] = 70;
-	cr_expect_eq(fleet_until(&fleet, VERDICT_BEGIN, VERDICT_OUTLIER, 20), 0);
+	cr_expect_eq(fleet_until(&fleet, DIAG_BEGIN, DIAG_OUTLIER, 20), 0);
 	fleet.p50_us[1] = 400;
-	cr_expect(fleet_until(&fleet, VERDICT_BEGIN, VERDICT_OUTLIER, 4));
-	event = fleet_event(&fleet, VERDICT_BEGIN, VERDICT_OUTLIER);
+	cr_expect(fleet_until(&fleet, DIAG_BEGIN, DIAG_OUTLIER, 4));
+	event = fleet_event(&fleet, DIAG_BEGIN, DIAG_OUTLIER);
 	cr_expect(event && is_about(event, &fleet.qps[1]));
 	fleet_close(&fleet);
 }
@@ -122,13 +124,13 @@ Test(outlier, a_long_way_is_none)
 	fleet_open(&fleet, 9);
 	for (unsigned int i = 0; i < 4; i++)
 		fleet_add(&fleet, 3, i ? 10 : 200); /* from its first packet on */
-	cr_expect_eq(fleet_until(&fleet, VERDICT_BEGIN, VERDICT_OUTLIER, 60), 0);
+	cr_expect_eq(fleet_until(&fleet, DIAG_BEGIN, DIAG_OUTLIER, 60), 0);
 	fleet_close(&fleet);
 }
 
 Test(outlier, siblings_of_a_job_to_several_hosts)
 {
-	const struct verdict_event *event;
+	const struct diag_event *event;
 	struct fleet fleet;
 
 	fleet_open(&fleet, 10);
@@ -136,29 +138,29 @@ Test(outlier, siblings_of_a_job_to_several_hosts)
 		fleet_add(&fleet, 3 + i, 10 + 15 * i)->job = 77;
 	fleet_run(&fleet, 12);
 	fleet.p50_us[0] = 150; /* the shortest way, now not much above the longest */
-	cr_expect(fleet_until(&fleet, VERDICT_BEGIN, VERDICT_OUTLIER, 8));
-	event = fleet_event(&fleet, VERDICT_BEGIN, VERDICT_OUTLIER);
+	cr_expect(fleet_until(&fleet, DIAG_BEGIN, DIAG_OUTLIER, 8));
+	event = fleet_event(&fleet, DIAG_BEGIN, DIAG_OUTLIER);
 	cr_expect(event && is_about(event, &fleet.qps[0]));
 	fleet_close(&fleet);
 }
 
 Test(outlier, idle_and_gone_are_not_well)
 {
-	const struct verdict_event *event;
+	const struct diag_event *event;
 	struct fleet fleet;
 
 	four(&fleet);
 	fleet.p50_us[3] = 94;
-	cr_expect(fleet_until(&fleet, VERDICT_BEGIN, VERDICT_OUTLIER, 20));
+	cr_expect(fleet_until(&fleet, DIAG_BEGIN, DIAG_OUTLIER, 20));
 	fleet.p50_us[3] = 0;
-	cr_expect(fleet_until(&fleet, VERDICT_CLEAR, VERDICT_OUTLIER, 20));
-	event = fleet_event(&fleet, VERDICT_CLEAR, VERDICT_OUTLIER);
+	cr_expect(fleet_until(&fleet, DIAG_CLEAR, DIAG_OUTLIER, 20));
+	event = fleet_event(&fleet, DIAG_CLEAR, DIAG_OUTLIER);
 	cr_expect(event && !strcmp(event->because, "idle"));
 	fleet.p50_us[3] = 94;
-	cr_expect(fleet_until(&fleet, VERDICT_BEGIN, VERDICT_OUTLIER, 20));
+	cr_expect(fleet_until(&fleet, DIAG_BEGIN, DIAG_OUTLIER, 20));
 	fleet.qp_count--;
-	cr_expect_eq(fleet_until(&fleet, VERDICT_CLEAR, VERDICT_OUTLIER, 20), 1);
-	event = fleet_event(&fleet, VERDICT_CLEAR, VERDICT_OUTLIER);
+	cr_expect_eq(fleet_until(&fleet, DIAG_CLEAR, DIAG_OUTLIER, 20), 1);
+	event = fleet_event(&fleet, DIAG_CLEAR, DIAG_OUTLIER);
 	cr_expect(event && !strcmp(event->because, "gone"));
 	fleet_close(&fleet);
 }
@@ -174,9 +176,9 @@ Test(outlier, a_larger_bound_asks_for_a_larger_difference)
 		for (unsigned int j = 0; j < 4; j++)
 			fleet.qps[j].delay.bound_ns = 60000;
 		fleet_judge(&fleet);
-		cr_expect_not(fleet_event(&fleet, VERDICT_BEGIN, VERDICT_OUTLIER));
+		cr_expect_not(fleet_event(&fleet, DIAG_BEGIN, DIAG_OUTLIER));
 	}
-	cr_expect(fleet_until(&fleet, VERDICT_BEGIN, VERDICT_OUTLIER, 4));
+	cr_expect(fleet_until(&fleet, DIAG_BEGIN, DIAG_OUTLIER, 4));
 	fleet_close(&fleet);
 }
 
@@ -187,8 +189,8 @@ static void with_mesh(struct fleet *fleet, unsigned int qps)
 	fleet_open(fleet, 11);
 	for (unsigned int i = 0; i < qps; i++)
 		fleet_add(fleet, 3, 6);
-	fleet->peers[0] = (struct verdict_peer){
-		.address = fleet_address(3), .source_port = 49152, .up = true};
+	fleet->peers[0] =
+		(struct diag_peer){.address = fleet_address(3), .source_port = 49152, .up = true};
 	fleet_delay(fleet, &fleet->peers[0].delay, 5, 0);
 	fleet->peer_count = 1;
 	fleet_run(fleet, 12);
@@ -197,24 +199,24 @@ static void with_mesh(struct fleet *fleet, unsigned int qps)
 
 Test(inband, far_above_the_mesh_is_said_within_two_seconds)
 {
-	const struct verdict_event *event;
+	const struct diag_event *event;
 	struct fleet fleet;
 	unsigned int looks;
 
 	with_mesh(&fleet, 4);
 	for (unsigned int i = 0; i < 4; i++)
 		fleet.p50_us[i] = 250;
-	looks = fleet_until(&fleet, VERDICT_BEGIN, VERDICT_MISCONFIGURATION, 20);
+	looks = fleet_until(&fleet, DIAG_BEGIN, DIAG_MISCONFIGURATION, 20);
 	cr_expect(looks && looks <= 4, "%u looks", looks);
-	event = fleet_event(&fleet, VERDICT_BEGIN, VERDICT_MISCONFIGURATION);
+	event = fleet_event(&fleet, DIAG_BEGIN, DIAG_MISCONFIGURATION);
 	cr_assert(event);
-	cr_expect_eq(event->subject.about, VERDICT_ABOUT_PAIR);
+	cr_expect_eq(event->of.subject.about, DIAG_ABOUT_PAIR);
 	cr_expect_float_eq(seen(event, "mesh_p50_ns"), 5000, 1);
 	cr_expect_float_eq(seen(event, "ratio"), 50, 20);
 	cr_expect_eq(seen(event, "source_ports"), 4);
 	for (unsigned int i = 0; i < 4; i++)
 		fleet.p50_us[i] = 6;
-	looks = fleet_until(&fleet, VERDICT_CLEAR, VERDICT_MISCONFIGURATION, 40);
+	looks = fleet_until(&fleet, DIAG_CLEAR, DIAG_MISCONFIGURATION, 40);
 	cr_expect(looks && looks <= 12, "%u looks", looks);
 	fleet_close(&fleet);
 }
@@ -225,7 +227,7 @@ Test(inband, one_slow_source_port_is_none)
 
 	with_mesh(&fleet, 4);
 	fleet.p50_us[2] = 250;
-	cr_expect_eq(fleet_until(&fleet, VERDICT_BEGIN, VERDICT_MISCONFIGURATION, 20), 0);
+	cr_expect_eq(fleet_until(&fleet, DIAG_BEGIN, DIAG_MISCONFIGURATION, 20), 0);
 	fleet_close(&fleet);
 }
 
@@ -237,7 +239,7 @@ Test(inband, a_slow_mesh_is_no_measure)
 	for (unsigned int i = 0; i < 4; i++)
 		fleet.p50_us[i] = 250;
 	fleet_delay(&fleet, &fleet.peers[0].delay, 200, 0);
-	cr_expect_eq(fleet_until(&fleet, VERDICT_BEGIN, VERDICT_MISCONFIGURATION, 20), 0);
+	cr_expect_eq(fleet_until(&fleet, DIAG_BEGIN, DIAG_MISCONFIGURATION, 20), 0);
 	fleet_close(&fleet);
 }
 
@@ -253,11 +255,10 @@ Test(inband, a_queue_of_its_own_load_is_none)
 		fleet.qps[0].bytes += 1000000;
 		fleet_judge(&fleet);
 		/* The rate is a mean over the looks: the first is not all of it. */
-		cr_assert_not(fleet_event(&fleet, VERDICT_BEGIN, VERDICT_MISCONFIGURATION),
-			      "look %u", i);
+		cr_assert_not(fleet_event(&fleet, DIAG_BEGIN, DIAG_MISCONFIGURATION), "look %u", i);
 	}
 	/* The load as before and the delay stays: not its own. */
-	cr_expect(fleet_until(&fleet, VERDICT_BEGIN, VERDICT_MISCONFIGURATION, 12));
+	cr_expect(fleet_until(&fleet, DIAG_BEGIN, DIAG_MISCONFIGURATION, 12));
 	fleet_close(&fleet);
 }
 
@@ -268,23 +269,23 @@ Test(inband, slow_from_the_first_packet_on)
 
 	with_mesh(&fleet, 0);
 	fleet_add(&fleet, 3, 400);
-	looks = fleet_until(&fleet, VERDICT_BEGIN, VERDICT_MISCONFIGURATION, 20);
+	looks = fleet_until(&fleet, DIAG_BEGIN, DIAG_MISCONFIGURATION, 20);
 	cr_expect(looks && looks <= 4, "%u looks", looks);
 	fleet_close(&fleet);
 }
 
 Test(inband, rocev1_is_named_at_once)
 {
-	const struct verdict_event *event;
+	const struct diag_event *event;
 	struct fleet fleet;
 
 	with_mesh(&fleet, 2);
 	fleet.port.rocev1_rx += 3;
-	cr_expect_eq(fleet_until(&fleet, VERDICT_BEGIN, VERDICT_MISCONFIGURATION, 2), 1);
-	event = fleet_event(&fleet, VERDICT_BEGIN, VERDICT_MISCONFIGURATION);
+	cr_expect_eq(fleet_until(&fleet, DIAG_BEGIN, DIAG_MISCONFIGURATION, 2), 1);
+	event = fleet_event(&fleet, DIAG_BEGIN, DIAG_MISCONFIGURATION);
 	cr_assert(event);
-	cr_expect_eq(event->subject.about, VERDICT_ABOUT_PORT);
-	cr_expect_str_eq(event->evidence.cause, "RoCEv1");
+	cr_expect_eq(event->of.subject.about, DIAG_ABOUT_PORT);
+	cr_expect_str_eq(event->of.evidence.cause, "RoCEv1");
 	cr_expect_eq(seen(event, "rocev1_rx_frames"), 3);
 	fleet_close(&fleet);
 }
@@ -312,7 +313,7 @@ static void halt(struct fleet *fleet, size_t i, unsigned int psns)
 
 Test(stall, retransmissions_without_an_answer)
 {
-	const struct verdict_event *event;
+	const struct diag_event *event;
 	struct fleet fleet;
 	unsigned int looks = 0;
 
@@ -322,15 +323,15 @@ Test(stall, retransmissions_without_an_answer)
 		fleet.qps[1].retransmits += 20;
 		looks++;
 		fleet_look(&fleet);
-		if (fleet_event(&fleet, VERDICT_BEGIN, VERDICT_STALLED))
+		if (fleet_event(&fleet, DIAG_BEGIN, DIAG_STALLED))
 			break;
 	}
 	cr_expect(looks >= 2 && looks <= 4, "%u looks", looks);
-	event = fleet_event(&fleet, VERDICT_BEGIN, VERDICT_STALLED);
+	event = fleet_event(&fleet, DIAG_BEGIN, DIAG_STALLED);
 	cr_assert(event && is_about(event, &fleet.qps[1]));
 	cr_expect_eq(seen(event, "unacknowledged_packets"), 20);
 	fleet.p50_us[1] = 10;
-	cr_expect_eq(fleet_until(&fleet, VERDICT_CLEAR, VERDICT_STALLED, 4), 1);
+	cr_expect_eq(fleet_until(&fleet, DIAG_CLEAR, DIAG_STALLED, 4), 1);
 	fleet_close(&fleet);
 }
 
@@ -342,9 +343,9 @@ Test(stall, in_the_midst_of_a_message)
 	halt(&fleet, 0, 64);
 	fleet.qps[0].mid_message = true;
 	/* Its process may have been killed. */
-	cr_expect_eq(fleet_until(&fleet, VERDICT_BEGIN, VERDICT_STALLED, 40), 0);
+	cr_expect_eq(fleet_until(&fleet, DIAG_BEGIN, DIAG_STALLED, 40), 0);
 	fleet.qps[0].alive = true;
-	cr_expect(fleet_until(&fleet, VERDICT_BEGIN, VERDICT_STALLED, 8));
+	cr_expect(fleet_until(&fleet, DIAG_BEGIN, DIAG_STALLED, 8));
 	fleet_close(&fleet);
 }
 
@@ -360,7 +361,7 @@ Test(stall, after_the_last_packet_of_one_that_settles)
 	fleet.p50_us[0] = 10;
 	fleet_run(&fleet, 1);
 	halt(&fleet, 0, 5);
-	looks = fleet_until(&fleet, VERDICT_BEGIN, VERDICT_STALLED, 40);
+	looks = fleet_until(&fleet, DIAG_BEGIN, DIAG_STALLED, 40);
 	cr_expect(looks >= 6 && looks <= 8, "%u looks", looks);
 	fleet_close(&fleet);
 }
@@ -373,7 +374,7 @@ Test(stall, idle_is_none)
 	for (unsigned int i = 0; i < 4; i++)
 		halt(&fleet, i, 0);
 	fleet.qps[2].retransmits += 5;
-	cr_expect_eq(fleet_until(&fleet, VERDICT_BEGIN, VERDICT_STALLED, 100), 0);
+	cr_expect_eq(fleet_until(&fleet, DIAG_BEGIN, DIAG_STALLED, 100), 0);
 	fleet_close(&fleet);
 }
 
@@ -388,9 +389,9 @@ Test(stall, a_tail_without_an_ack_is_learned)
 	fleet.p50_us[0] = 10;
 	fleet_run(&fleet, 4);
 	halt(&fleet, 0, 3);
-	cr_expect_eq(fleet_until(&fleet, VERDICT_BEGIN, VERDICT_STALLED, 100), 0);
+	cr_expect_eq(fleet_until(&fleet, DIAG_BEGIN, DIAG_STALLED, 100), 0);
 	fleet.qps[0].retransmits++; /* but this is none */
-	cr_expect(fleet_until(&fleet, VERDICT_BEGIN, VERDICT_STALLED, 3));
+	cr_expect(fleet_until(&fleet, DIAG_BEGIN, DIAG_STALLED, 3));
 	fleet_close(&fleet);
 }
 
@@ -402,9 +403,9 @@ Test(stall, unpaired_is_not_judged)
 	halt(&fleet, 1, 20);
 	fleet.qps[1].paired = false;
 	fleet.qps[1].retransmits += 100;
-	cr_expect_eq(fleet_until(&fleet, VERDICT_BEGIN, VERDICT_STALLED, 40), 0);
+	cr_expect_eq(fleet_until(&fleet, DIAG_BEGIN, DIAG_STALLED, 40), 0);
 	fleet.qps[1].nothing_back = true;
-	cr_expect(fleet_until(&fleet, VERDICT_BEGIN, VERDICT_STALLED, 8));
+	cr_expect(fleet_until(&fleet, DIAG_BEGIN, DIAG_STALLED, 8));
 	fleet_close(&fleet);
 }
 
@@ -413,12 +414,12 @@ Test(stall, a_blind_port_says_nothing)
 	struct fleet fleet;
 
 	four(&fleet);
-	fleet.port.hears = false;
+	fleet.port.counts_rx = false;
 	halt(&fleet, 1, 20);
 	fleet.qps[1].paired = false;
 	fleet.qps[1].nothing_back = true;
 	fleet.qps[1].retransmits += 100;
-	cr_expect_eq(fleet_until(&fleet, VERDICT_BEGIN, VERDICT_STALLED, 40), 0);
+	cr_expect_eq(fleet_until(&fleet, DIAG_BEGIN, DIAG_STALLED, 40), 0);
 	fleet_close(&fleet);
 }
 
@@ -431,21 +432,21 @@ Test(stall, wraps_with_the_psn)
 	halt(&fleet, 1, 32);
 	fleet_look(&fleet);
 	fleet.qps[1].retransmits++;
-	cr_expect(fleet_until(&fleet, VERDICT_BEGIN, VERDICT_STALLED, 5));
+	cr_expect(fleet_until(&fleet, DIAG_BEGIN, DIAG_STALLED, 5));
 	fleet_close(&fleet);
 }
 
 /* --- causes --- */
 
 /* Looks in which @qp loses; returns how many until the event, 0: none. */
-static unsigned int lose(struct fleet *fleet, size_t i, enum verdict_kind kind, unsigned int most)
+static unsigned int lose(struct fleet *fleet, size_t i, enum diag_kind kind, unsigned int most)
 {
 	for (unsigned int looks = 1; looks <= most; looks++) {
 		fleet_move(fleet);
 		fleet->qps[i].nak_sequence++;
 		fleet->qps[i].retransmits += 12;
 		fleet_judge(fleet);
-		if (fleet_event(fleet, VERDICT_BEGIN, kind))
+		if (fleet_event(fleet, DIAG_BEGIN, kind))
 			return looks;
 	}
 	return 0;
@@ -453,12 +454,12 @@ static unsigned int lose(struct fleet *fleet, size_t i, enum verdict_kind kind, 
 
 Test(cause, loss_without_delay)
 {
-	const struct verdict_event *event;
+	const struct diag_event *event;
 	struct fleet fleet;
 
 	four(&fleet);
-	cr_expect(lose(&fleet, 2, VERDICT_LOSS, 12));
-	event = fleet_event(&fleet, VERDICT_BEGIN, VERDICT_LOSS);
+	cr_expect(lose(&fleet, 2, DIAG_LOSS, 12));
+	event = fleet_event(&fleet, DIAG_BEGIN, DIAG_LOSS);
 	cr_assert(event);
 	cr_expect_eq(seen(event, "qps_losing"), 1);
 	cr_expect_eq(seen(event, "dest_qpn"), fleet.qps[2].key.dest_qpn);
@@ -470,8 +471,8 @@ Test(cause, one_loss_is_none)
 	struct fleet fleet;
 
 	four(&fleet);
-	cr_expect_eq(lose(&fleet, 2, VERDICT_LOSS, 1), 0);
-	cr_expect_eq(fleet_until(&fleet, VERDICT_BEGIN, VERDICT_LOSS, 40), 0);
+	cr_expect_eq(lose(&fleet, 2, DIAG_LOSS, 1), 0);
+	cr_expect_eq(fleet_until(&fleet, DIAG_BEGIN, DIAG_LOSS, 40), 0);
 	fleet_close(&fleet);
 }
 
@@ -482,14 +483,14 @@ Test(cause, loss_with_delay_is_congestion)
 	four(&fleet);
 	for (unsigned int i = 0; i < 4; i++)
 		fleet.p50_us[i] = 500;
-	cr_expect(lose(&fleet, 2, VERDICT_CONGESTION, 12));
-	cr_expect_eq(verdicts_active_count(fleet.verdicts, VERDICT_LOSS), 0);
+	cr_expect(lose(&fleet, 2, DIAG_CONGESTION, 12));
+	cr_expect_eq(diagnoses_active_count(fleet.diagnoses, DIAG_LOSS), 0);
 	fleet_close(&fleet);
 }
 
 Test(cause, delay_with_marks_is_congestion)
 {
-	const struct verdict_event *event = NULL;
+	const struct diag_event *event = NULL;
 	struct fleet fleet;
 
 	four(&fleet);
@@ -500,7 +501,7 @@ Test(cause, delay_with_marks_is_congestion)
 		for (unsigned int i = 0; i < 4; i++)
 			fleet.qps[i].delay.ce = 20;
 		fleet_judge(&fleet);
-		event = fleet_event(&fleet, VERDICT_BEGIN, VERDICT_CONGESTION);
+		event = fleet_event(&fleet, DIAG_BEGIN, DIAG_CONGESTION);
 	}
 	cr_assert(event);
 	cr_expect(seen(event, "ce_ratio") > 0.1);
@@ -513,8 +514,8 @@ Test(cause, one_path_is_an_imbalance)
 
 	four(&fleet);
 	fleet.p50_us[1] = 200;
-	cr_expect(fleet_until(&fleet, VERDICT_BEGIN, VERDICT_IMBALANCE, 6));
-	cr_expect_eq(verdicts_active_count(fleet.verdicts, VERDICT_PATH_SLOW), 0);
+	cr_expect(fleet_until(&fleet, DIAG_BEGIN, DIAG_IMBALANCE, 6));
+	cr_expect_eq(diagnoses_active_count(fleet.diagnoses, DIAG_PATH_SLOW), 0);
 	fleet_close(&fleet);
 }
 
@@ -529,8 +530,8 @@ Test(cause, receiver_not_ready)
 		fleet.qps[0].retransmits += 20;
 		fleet_judge(&fleet);
 	}
-	cr_expect_eq(verdicts_active_count(fleet.verdicts, VERDICT_HOST), 1);
-	cr_expect_eq(verdicts_active_count(fleet.verdicts, VERDICT_LOSS), 0);
+	cr_expect_eq(diagnoses_active_count(fleet.diagnoses, DIAG_HOST), 1);
+	cr_expect_eq(diagnoses_active_count(fleet.diagnoses, DIAG_LOSS), 0);
 	fleet_close(&fleet);
 }
 
@@ -549,8 +550,8 @@ Test(cause, queue_of_the_sending_host)
 		}
 		fleet_judge(&fleet);
 	}
-	cr_expect_eq(verdicts_active_count(fleet.verdicts, VERDICT_HOST), 1);
-	cr_expect_eq(verdicts_active_count(fleet.verdicts, VERDICT_PATH_SLOW), 0);
+	cr_expect_eq(diagnoses_active_count(fleet.diagnoses, DIAG_HOST), 1);
+	cr_expect_eq(diagnoses_active_count(fleet.diagnoses, DIAG_PATH_SLOW), 0);
 	fleet_close(&fleet);
 }
 
@@ -571,12 +572,12 @@ Test(book, a_storm_is_told_in_sum)
 	for (unsigned int look = 0; look < 80; look++) {
 		fleet_look(&fleet);
 		for (size_t i = 0; i < fleet.event_count; i++) {
-			begun += fleet.events[i].phase == VERDICT_BEGIN;
-			more += fleet.events[i].phase == VERDICT_MORE;
+			begun += fleet.events[i].phase == DIAG_BEGIN;
+			more += fleet.events[i].phase == DIAG_MORE;
 			left_out += fleet.events[i].left_out;
 		}
 	}
-	cr_expect_eq(verdicts_active_count(fleet.verdicts, VERDICT_PATH_SLOW), 60);
+	cr_expect_eq(diagnoses_active_count(fleet.diagnoses, DIAG_PATH_SLOW), 60);
 	cr_expect(begun <= 12 && more >= 1 && more <= 4, "%zu %zu", begun, more);
 	cr_expect_eq(begun + left_out, 60);
 	for (unsigned int i = 0; i < 60; i++)
@@ -584,7 +585,7 @@ Test(book, a_storm_is_told_in_sum)
 	for (unsigned int look = 0; look < 40; look++) {
 		fleet_look(&fleet);
 		for (size_t i = 0; i < fleet.event_count; i++)
-			cleared += fleet.events[i].phase == VERDICT_CLEAR;
+			cleared += fleet.events[i].phase == DIAG_CLEAR;
 	}
 	cr_expect_eq(cleared, begun);
 	cr_expect_eq(fleet_active(&fleet), 0);
@@ -602,7 +603,7 @@ Test(book, one_that_comes_and_goes_is_held)
 		fleet.p50_us[1] = look % 24 < 8 ? 200 : 10;
 		fleet_look(&fleet);
 		for (size_t i = 0; i < fleet.event_count; i++)
-			events += fleet.events[i].kind == VERDICT_OUTLIER;
+			events += fleet.events[i].of.kind == DIAG_OUTLIER;
 	}
 	cr_expect(events >= 2 && events <= 20, "%zu events", events);
 	fleet_close(&fleet);
@@ -617,7 +618,7 @@ Test(book, a_worse_delay_is_a_change)
 	fleet.p50_us[1] = 100;
 	fleet_run(&fleet, 50);
 	fleet.p50_us[1] = 400;
-	cr_expect(fleet_until(&fleet, VERDICT_CHANGE, VERDICT_OUTLIER, 2));
-	cr_expect_eq(fleet_until(&fleet, VERDICT_CHANGE, VERDICT_OUTLIER, 60), 0);
+	cr_expect(fleet_until(&fleet, DIAG_CHANGE, DIAG_OUTLIER, 2));
+	cr_expect_eq(fleet_until(&fleet, DIAG_CHANGE, DIAG_OUTLIER, 60), 0);
 	fleet_close(&fleet);
 }

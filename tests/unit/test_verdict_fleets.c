@@ -11,7 +11,7 @@ static void put_peers(struct fleet *fleet, unsigned int hosts, double floor_us)
 {
 	for (unsigned int host = 0; host < hosts; host++) {
 		fleet->peers[host] =
-			(struct verdict_peer){.address = fleet_address(3 + host), .up = true};
+			(struct diag_peer){.address = fleet_address(3 + host), .up = true};
 		fleet_delay(fleet, &fleet->peers[host].delay, floor_us, 0.1);
 	}
 	fleet->peer_count = hosts;
@@ -38,16 +38,16 @@ static struct shape random_shape(struct fleet *fleet)
 	return shape;
 }
 
-static void fail_with(const struct fleet *fleet, const struct verdict_event *event, uint64_t seed,
+static void fail_with(const struct fleet *fleet, const struct diag_event *event, uint64_t seed,
 		      unsigned int n)
 {
-	for (size_t i = 0; i < event->evidence.seen_count; i++)
-		printf("#   %s %.6g\n", event->evidence.seen[i].name,
-		       event->evidence.seen[i].value);
+	for (size_t i = 0; i < event->of.evidence.seen_count; i++)
+		printf("#   %s %.6g\n", event->of.evidence.seen[i].name,
+		       event->of.evidence.seen[i].value);
 	fflush(stdout);
 	cr_assert_fail("SEED=%#llx fleet %u look %u: %s, %s", (unsigned long long)seed, n,
-		       fleet->looks, verdict_kind_name(event->kind),
-		       event->evidence.note ? event->evidence.note : "");
+		       fleet->looks, diag_kind_name(event->of.kind),
+		       event->of.evidence.note ? event->of.evidence.note : "");
 }
 
 static void expect_silence(struct fleet *fleet, uint64_t seed, unsigned int n)
@@ -112,7 +112,7 @@ Test(fleets, busy_ones_name_nobody, .timeout = 120)
 					shape.floor_us + queue_us * fleet_uniform(&fleet, 0.9, 1.1);
 			fleet_look(&fleet);
 			for (size_t i = 0; i < fleet.event_count; i++)
-				if (fleet.events[i].kind != VERDICT_PATH_SLOW)
+				if (fleet.events[i].of.kind != DIAG_PATH_SLOW)
 					fail_with(&fleet, &fleet.events[i], seed, n);
 		}
 		fleet_close(&fleet);
@@ -128,11 +128,12 @@ static void count_onset(struct onsets *onsets, const struct fleet *fleet, size_t
 			unsigned int looks, bool sure)
 {
 	for (size_t i = 0; i < fleet->event_count; i++) {
-		const struct verdict_event *event = &fleet->events[i];
+		const struct diag_event *event = &fleet->events[i];
 
-		if (event->kind != VERDICT_OUTLIER || event->phase != VERDICT_BEGIN)
+		if (event->of.kind != DIAG_OUTLIER || event->phase != DIAG_BEGIN)
 			continue;
-		if (memcmp(&event->subject.key, &fleet->qps[bad].key, sizeof(event->subject.key))) {
+		if (memcmp(&event->of.subject.key, &fleet->qps[bad].key,
+			   sizeof(event->of.subject.key))) {
 			onsets->wrong++;
 			continue;
 		}

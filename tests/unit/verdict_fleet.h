@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Queue pairs of one host under made-up delays, for the verdicts: every draw by a printed seed. */
+/* Queue pairs of one host under made-up delays, for the diagnoses: every draw by a printed seed. */
 #ifndef ESC_TESTS_UNIT_VERDICT_FLEET_H
 #define ESC_TESTS_UNIT_VERDICT_FLEET_H
 
@@ -10,25 +10,25 @@
 #include <string.h>
 #include <time.h>
 
-#include "diagnose/verdict.h"
+#include "diagnose/diagnosis.h"
 
 #define FLEET_QPS 64
 #define FLEET_PEERS 16
 
 struct fleet {
 	uint64_t state; /* of the random numbers */
-	struct verdict_qp qps[FLEET_QPS];
+	struct diag_qp qps[FLEET_QPS];
 	double p50_us[FLEET_QPS]; /* what the next look says of each */
 	bool halted[FLEET_QPS];	  /* when idle, with what it has not been answered */
 	double noise;		  /* of a median from look to look, as a part of it */
 	size_t qp_count;
-	struct verdict_peer peers[FLEET_PEERS];
+	struct diag_peer peers[FLEET_PEERS];
 	size_t peer_count;
-	struct verdict_port port;
-	struct verdicts *verdicts;
+	struct diag_port port;
+	struct diagnoses *diagnoses;
 	uint64_t now_ns;
 	unsigned int looks;
-	const struct verdict_event *events;
+	const struct diag_event *events;
 	size_t event_count;
 };
 
@@ -74,12 +74,12 @@ static inline struct esc_address fleet_address(unsigned int host)
 }
 
 /* Queue pair @i to host @peer; they have to come in the order of their keys. */
-static inline struct verdict_qp *fleet_add(struct fleet *fleet, unsigned int peer, double p50_us)
+static inline struct diag_qp *fleet_add(struct fleet *fleet, unsigned int peer, double p50_us)
 {
 	size_t i = fleet->qp_count++;
-	struct verdict_qp *qp = &fleet->qps[i];
+	struct diag_qp *qp = &fleet->qps[i];
 
-	*qp = (struct verdict_qp){.sport = 50000 + i, .transport = ESC_TRANSPORT_RC};
+	*qp = (struct diag_qp){.sport = 50000 + i, .transport = ESC_TRANSPORT_RC};
 	qp->key.src = fleet_address(1);
 	qp->key.dst = fleet_address(peer);
 	/* Keys are ordered by their bytes. */
@@ -93,16 +93,16 @@ static inline struct verdict_qp *fleet_add(struct fleet *fleet, unsigned int pee
 static inline void fleet_open(struct fleet *fleet, uint64_t seed)
 {
 	*fleet = (struct fleet){.state = seed, .noise = 0.1, .now_ns = 1000000000};
-	fleet->port = (struct verdict_port){.index = 0, .name = "eth1", .hears = true};
-	cr_assert_eq(verdicts_new(&fleet->verdicts), 0);
+	fleet->port = (struct diag_port){.index = 0, .name = "eth1", .counts_rx = true};
+	cr_assert_eq(diagnoses_new(&fleet->diagnoses), 0);
 }
 
 static inline void fleet_close(struct fleet *fleet)
 {
-	verdicts_free(fleet->verdicts);
+	diagnoses_free(fleet->diagnoses);
 }
 
-static inline void fleet_delay(struct fleet *fleet, struct verdict_delay *delay, double p50_us,
+static inline void fleet_delay(struct fleet *fleet, struct diag_delay *delay, double p50_us,
 			       double noise)
 {
 	double p50_ns = 1000 * p50_us * exp(noise * fleet_normal(fleet));
@@ -119,7 +119,7 @@ static inline void fleet_delay(struct fleet *fleet, struct verdict_delay *delay,
 static inline void fleet_move(struct fleet *fleet)
 {
 	for (size_t i = 0; i < fleet->qp_count; i++) {
-		struct verdict_qp *qp = &fleet->qps[i];
+		struct diag_qp *qp = &fleet->qps[i];
 
 		memset(&qp->delay, 0, sizeof(qp->delay));
 		if (fleet->p50_us[i] <= 0) {
@@ -137,16 +137,17 @@ static inline void fleet_move(struct fleet *fleet)
 
 static inline void fleet_judge(struct fleet *fleet)
 {
-	struct verdict_look look = {.now_ns = fleet->now_ns += VERDICT_LOOK_NS,
-				    .qps = fleet->qps,
-				    .qp_count = fleet->qp_count,
-				    .peers = fleet->peers,
-				    .peer_count = fleet->peer_count,
-				    .ports = &fleet->port,
-				    .port_count = 1};
+	struct diag_input input = {.now_ns = fleet->now_ns += DIAG_POLL_NS,
+				   .qps = fleet->qps,
+				   .qp_count = fleet->qp_count,
+				   .peers = fleet->peers,
+				   .peer_count = fleet->peer_count,
+				   .ports = &fleet->port,
+				   .port_count = 1};
 
 	fleet->looks++;
-	cr_assert_eq(verdicts_look(fleet->verdicts, &look, &fleet->events, &fleet->event_count), 0);
+	cr_assert_eq(
+		diagnoses_update(fleet->diagnoses, &input, &fleet->events, &fleet->event_count), 0);
 }
 
 static inline void fleet_look(struct fleet *fleet)
@@ -155,18 +156,18 @@ static inline void fleet_look(struct fleet *fleet)
 	fleet_judge(fleet);
 }
 
-static inline const struct verdict_event *
-fleet_event(const struct fleet *fleet, enum verdict_phase phase, enum verdict_kind kind)
+static inline const struct diag_event *fleet_event(const struct fleet *fleet, enum diag_phase phase,
+						   enum diag_kind kind)
 {
 	for (size_t i = 0; i < fleet->event_count; i++)
-		if (fleet->events[i].phase == phase && fleet->events[i].kind == kind)
+		if (fleet->events[i].phase == phase && fleet->events[i].of.kind == kind)
 			return &fleet->events[i];
 	return NULL;
 }
 
 /* Looks until the event comes, at most @most; 0: it did not. */
-static inline unsigned int fleet_until(struct fleet *fleet, enum verdict_phase phase,
-				       enum verdict_kind kind, unsigned int most)
+static inline unsigned int fleet_until(struct fleet *fleet, enum diag_phase phase,
+				       enum diag_kind kind, unsigned int most)
 {
 	for (unsigned int i = 1; i <= most; i++) {
 		fleet_look(fleet);
@@ -184,7 +185,11 @@ static inline void fleet_run(struct fleet *fleet, unsigned int looks)
 
 static inline size_t fleet_active(const struct fleet *fleet)
 {
-	return verdicts_active(fleet->verdicts, NULL, 0);
+	size_t count = 0, at = 0;
+
+	while (diagnoses_next(fleet->diagnoses, &at))
+		count++;
+	return count;
 }
 
 #endif

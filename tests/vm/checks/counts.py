@@ -9,8 +9,7 @@ RC_BYTES, RC_MESSAGES = 65536, 48 if bench.FULL else 24
 UD_BYTES, UD_MESSAGES = 1024, 1024 if bench.FULL else 512
 QPS = 4
 PMTU = 1024  # of an interface with an MTU of 1500
-EVENTS = ("-e",)  # it sleeps while there is nothing to do: polling takes all of an emulated CPU
-RC = ("-s", str(RC_BYTES), "-n", str(RC_MESSAGES)) + EVENTS
+RC = ("-s", str(RC_BYTES), "-n", str(RC_MESSAGES))
 # label: tool, arguments, message bytes, messages a QP, who sends them
 TRAFFIC = {
     "RC send": ("ib_send_bw", RC, RC_BYTES, RC_MESSAGES, bench.CLIENT),
@@ -19,7 +18,7 @@ TRAFFIC = {
     "UC write": ("ib_write_bw", ("-c", "UC") + RC, RC_BYTES, RC_MESSAGES, bench.CLIENT),
     # A receive buffer for each message: UD has no other flow control.
     "UD send": ("ib_send_bw", ("-c", "UD", "-s", str(UD_BYTES), "-n", str(UD_MESSAGES),
-                               "-r", str(UD_MESSAGES)) + EVENTS, UD_BYTES, UD_MESSAGES, bench.CLIENT),
+                               "-r", str(UD_MESSAGES)), UD_BYTES, UD_MESSAGES, bench.CLIENT),
 }
 # kind, who loses, percent: data and then NAKs; acknowledgements and then timeouts, duplicates
 LOSSES = (("RC write", bench.CLIENT, 0.3), ("RC send", bench.CLIENT, 0.3),

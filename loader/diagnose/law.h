@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Thresholds of the verdicts. No public standard gives any for one-way delay;
- * cases in print are 94 against 4 us and 250 against 10 us, and a slow path is
- * commonly taken as three times its usual delay and 20 us more. A look is a
- * quarter of a second. Where a delay is compared, both clock bounds are added
- * to the margin first.
+ * Thresholds of the diagnoses. No public standard gives any for one-way delay; cases in print are
+ * 94 against 4 us and 250 against 10 us, and a slow path is commonly taken as three times its usual
+ * delay and 20 us more. A poll is a quarter of a second. Where a delay is compared, both clock
+ * bounds are added to the margin first.
  */
-#ifndef ESC_LOADER_VERDICT_LAW_H
-#define ESC_LOADER_VERDICT_LAW_H
+#ifndef ESC_DIAGNOSE_LAW_H
+#define ESC_DIAGNOSE_LAW_H
 
 #define LAW_SAMPLES_MIN 5 /* of a queue pair's recent delays, to be judged */
 
 /* Slow: the median against the queue pair's own floor. */
 #define LAW_FLOOR_NS 30000000000ull	  /* the floor is the least of so long */
-#define LAW_FLOOR_HELD_NS 600000000000ull /* and stands while slow, at most so long */
+#define LAW_FLOOR_KEEP_NS 600000000000ull /* and stays while slow, at most so long */
 #define LAW_SLOW_FACTOR 3
 #define LAW_SLOW_MARGIN_NS 20000
 
@@ -26,9 +25,8 @@
 #define LAW_OUTLIER_FEW 2     /* with no more siblings than this ... */
 #define LAW_OUTLIER_FEW_FACTOR 3
 #define LAW_OUTLIER_LONER_FACTOR 2.2
-#define LAW_OUTLIER_LONERS                                                                         \
-	3 /* to different destinations: more than this, or they are no measure                     \
-	   */
+#define LAW_OUTLIER_LONERS 3 /* to different destinations: more than this, or they are no measure  \
+			      */
 #define LAW_OUTLIER_SPREADS 1.5	  /* times what the furthest of the others is from their median */
 #define LAW_OUTLIER_GAP 1.4	  /* the least bad of those named against the worst of the others */
 #define LAW_OUTLIER_CLEAN 3	  /* spreads of the others, between them and the named */
@@ -39,7 +37,7 @@
 #define LAW_INBAND_FACTOR 5
 #define LAW_INBAND_MARGIN_NS 50000
 #define LAW_MESH_SAMPLES_MIN 10
-#define LAW_OWN_LOAD 1.15 /* more than the load that was carried well: its own queue may be it */
+#define LAW_OWN_LOAD 1.15 /* more than the load that was carried well: it may be its own queue */
 
 /* Stalled. */
 #define LAW_STALL_NS 500000000ull	 /* with a retransmission since */
@@ -48,8 +46,8 @@
 #define LAW_WINDOW_PSNS 0x10000		 /* more unacknowledged: these are not one connection */
 
 /* Loss, marks, hosts. */
-#define LAW_HISTORY 8 /* looks that losses are summed over */
-#define LAW_LOSS_LOOKS 2
+#define LAW_HISTORY 8 /* polls that losses are summed over */
+#define LAW_LOSS_POLLS 2
 #define LAW_LOSS_MIN 3
 #define LAW_CE_RATIO 0.01
 #define LAW_RNR_MIN 3
@@ -58,14 +56,13 @@
 #define LAW_IMBALANCE_GAP 2
 #define LAW_ALL_SLOW 0.75 /* of a destination's queue pairs */
 
-/* The book. */
-#define LAW_BOOK_MAX 512	     /* verdicts active or remembered */
+/* The list of diagnoses. */
+#define LAW_BOOK_MAX 512	     /* active or remembered */
 #define LAW_BURST 10		     /* events of a kind at once ... */
 #define LAW_REFILL_NS 2000000000ull  /* ... and one more each */
-#define LAW_CHANGE_NS 10000000000ull /* between two changes of one verdict */
+#define LAW_CHANGE_NS 10000000000ull /* between two changes of one diagnosis */
 #define LAW_MORE_NS 10000000000ull   /* between two sums of what was left out */
 #define LAW_REMEMBER_NS 300000000000ull
-#define LAW_HOLD_DOUBLINGS                                                                         \
-	5 /* one that comes and goes is held 2^n times as long before it is cleared */
+#define LAW_HOLD_DOUBLINGS 5 /* one that comes and goes is cleared 2^n times as late */
 
 #endif
