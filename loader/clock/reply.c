@@ -53,7 +53,7 @@ static json_t *model_json(const struct clock_model *model, int64_t local_ns)
 static json_t *peer_json(const struct clock *clock, const struct clock_edge *edge)
 {
 	static const char *const states[] = {"absent", "used", "refused_offset", "refused_drift",
-					       "unsure"};
+					     "unsure"};
 	const struct edge_estimate *fit = &edge->fit.estimate;
 	const struct consensus_peer *peer = edge->slot < CONSENSUS_PEERS_MAX
 						    ? &clock->host.consensus.peers[edge->slot]
