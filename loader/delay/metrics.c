@@ -60,15 +60,6 @@ const struct metric delay_metrics[] = {DELAY_METRICS(METRIC){}};
 /* Peers with series of their own: those that most samples went to. */
 #define PEERS_MOST 128
 
-static const struct port_info *port_of(const struct port_facts *ports, unsigned int count,
-				       unsigned int index)
-{
-	for (unsigned int i = 0; i < count; i++)
-		if (ports[i].info.index == index)
-			return &ports[i].info;
-	return NULL;
-}
-
 /* --- queue pairs, and peers --- */
 
 struct row {
@@ -134,7 +125,7 @@ static void write_qps(FILE *out, const struct delays *delays, const struct port_
 
 	for (size_t i = 0; list && i < all; i++)
 		if (qps[i].delays && qps[i].delays->scrape.samples &&
-		    port_of(ports, port_count, qps[i].key.port))
+		    report_port(ports, port_count, qps[i].key.port))
 			list[count++] = &qps[i];
 	if (count)
 		qsort(list, count, sizeof(*list), slowest_first);
@@ -146,8 +137,8 @@ static void write_qps(FILE *out, const struct delays *delays, const struct port_
 		row->over = list[i]->delays->owd.over;
 		row->crossings = list[i]->delays->owd.crossings;
 		snprintf(row->qpn, sizeof(row->qpn), "%u", key->dest_qpn);
-		row->labels[0] =
-			(struct prom_label){"netdev", port_of(ports, port_count, key->port)->name};
+		row->labels[0] = (struct prom_label){
+			"netdev", report_port(ports, port_count, key->port)->name};
 		row->labels[1] = (struct prom_label){"dest_qpn", row->qpn};
 		row->labels[2] = (struct prom_label){"src", address_format(&key->src, row->src)};
 		row->labels[3] = (struct prom_label){"dst", address_format(&key->dst, row->dst)};
@@ -183,7 +174,7 @@ static void write_peers(FILE *out, const struct delays *delays, const struct por
 		qsort(groups, count, sizeof(*groups), busiest_first);
 	for (size_t i = 0; i < count && rows_count < PEERS_MOST; i++) {
 		const struct delays_group *group = &groups[i];
-		const struct port_info *port = port_of(ports, port_count, group->port);
+		const struct port_info *port = report_port(ports, port_count, group->port);
 
 		/* One to which nothing was measured is no peer of these families. */
 		if (!port || !group->host || (!group->counts.samples && !group->scrape.samples))
