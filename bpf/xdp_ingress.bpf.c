@@ -16,7 +16,7 @@ struct {
 	__uint(XDP_PASS, 1);
 } XDP_RUN_CONFIG(esc_xdp_in);
 
-static __always_inline bool xdp_set_handover(__u64 value)
+static __always_inline bool xdp_set_counted(__u64 value)
 {
 	struct esc_port_counts *port = port_counts_get();
 
@@ -25,16 +25,16 @@ static __always_inline bool xdp_set_handover(__u64 value)
 	return value;
 }
 
-/* While one program takes over from another in a dispatcher: see ESC_TURN_*. */
-static __noinline bool xdp_is_counting(__u16 turn)
+/* While one program takes over from another in a dispatcher: see ESC_HANDOVER_*. */
+static __noinline bool xdp_is_counting(__u16 state)
 {
 	struct esc_port_counts *port;
 
-	if (turn == (esc_handover_id | ESC_HANDOVER_ANNOUNCE))
-		return xdp_set_handover(1);
-	if (turn == (esc_handover_id | ESC_HANDOVER_PASS))
-		return xdp_set_handover(0);
-	if (turn != (__u16)((esc_handover_id - ESC_HANDOVER_NEXT) | ESC_HANDOVER_PASS))
+	if (state == (esc_handover_id | ESC_HANDOVER_ANNOUNCE))
+		return xdp_set_counted(1);
+	if (state == (esc_handover_id | ESC_HANDOVER_PASS))
+		return xdp_set_counted(0);
+	if (state != (__u16)((esc_handover_id - ESC_HANDOVER_NEXT) | ESC_HANDOVER_PASS))
 		return false;
 	port = port_counts_get();
 	return port && !port->xdp_counted;
@@ -42,9 +42,9 @@ static __noinline bool xdp_is_counting(__u16 turn)
 
 static __always_inline bool xdp_is_active(const struct esc_control *ctl)
 {
-	__u16 turn = ctl->xdp_handover[esc_port_index % ESC_PORTS_MAX];
+	__u16 state = ctl->xdp_handover[esc_port_index % ESC_PORTS_MAX];
 
-	return likely(turn == esc_handover_id) || xdp_is_counting(turn);
+	return likely(state == esc_handover_id) || xdp_is_counting(state);
 }
 
 static __always_inline int xdp_parse_with(struct xdp_md *xdp, struct pkt_ctx *pkt, bool thorough)

@@ -33,7 +33,7 @@ static double meter_rate(const struct anchor_meter *meter, int64_t fabric_ns, in
 }
 
 void anchor_measure(struct anchor_meter *meter, int64_t fabric_ns, int64_t tai_ns,
-		    uint32_t bound_ns, uint32_t anchor, struct anchor_word *word)
+		    uint32_t bound_ns, uint32_t anchor, struct anchor_report *report)
 {
 	int64_t ahead_ns = ns_sub(tai_ns, fabric_ns);
 	double level_ns, rate;
@@ -49,16 +49,16 @@ void anchor_measure(struct anchor_meter *meter, int64_t fabric_ns, int64_t tai_n
 		meter->count = 1;
 		rate = level_ns = 0;
 	}
-	word->ref_fabric_ns = fabric_ns;
-	word->ahead_ns = ns_add(ahead_ns, (int64_t)llrint(level_ns));
-	word->rate_q40 = llrint(rate * 1e-9 * Q40);
-	word->sequence++;
-	word->bound_ns = bound_ns;
-	word->anchor = anchor;
-	word->hops = 0;
+	report->ref_fabric_ns = fabric_ns;
+	report->ahead_ns = ns_add(ahead_ns, (int64_t)llrint(level_ns));
+	report->rate_q40 = llrint(rate * 1e-9 * Q40);
+	report->sequence++;
+	report->bound_ns = bound_ns;
+	report->anchor = anchor;
+	report->hops = 0;
 }
 
-bool anchor_hear(struct anchor_word *mine, const struct anchor_word *theirs, uint32_t anchor)
+bool anchor_receive(struct anchor_report *mine, const struct anchor_report *theirs, uint32_t anchor)
 {
 	int32_t newer = (int32_t)(theirs->sequence - mine->sequence);
 
@@ -73,15 +73,16 @@ bool anchor_hear(struct anchor_word *mine, const struct anchor_word *theirs, uin
 	return true;
 }
 
-bool anchor_read(const struct anchor_word *word, int64_t fabric_ns, int64_t fabric_bound_ns,
+bool anchor_read(const struct anchor_report *report, int64_t fabric_ns, int64_t fabric_bound_ns,
 		 int64_t *tai_ns, int64_t *bound_ns)
 {
-	int64_t age_ns = ns_sub(fabric_ns, word->ref_fabric_ns);
+	int64_t age_ns = ns_sub(fabric_ns, report->ref_fabric_ns);
 
-	if (!word->sequence || age_ns > ANCHOR_STALE_NS || age_ns < -ANCHOR_STALE_NS)
+	if (!report->sequence || age_ns > ANCHOR_STALE_NS || age_ns < -ANCHOR_STALE_NS)
 		return false;
-	*tai_ns = ns_add(ns_add(fabric_ns, word->ahead_ns), clock_scale(age_ns, word->rate_q40));
-	*bound_ns = fabric_bound_ns + word->bound_ns +
+	*tai_ns =
+		ns_add(ns_add(fabric_ns, report->ahead_ns), clock_scale(age_ns, report->rate_q40));
+	*bound_ns = fabric_bound_ns + report->bound_ns +
 		    (age_ns < 0 ? -age_ns : age_ns) / 1000000000 * BOUND_PPB + BOUND_PPB;
 	return true;
 }

@@ -18,7 +18,7 @@
 #define ANCHOR_STALE_NS 600000000000LL
 
 /* TAI = fabric + ahead_ns + (fabric - ref_fabric_ns) * rate; integers only, for the wire. */
-struct anchor_word {
+struct anchor_report {
 	int64_t ref_fabric_ns;
 	int64_t ahead_ns;
 	int64_t rate_q40;
@@ -28,7 +28,7 @@ struct anchor_word {
 	uint8_t hops;
 	uint8_t reserved[3];
 };
-_Static_assert(sizeof(struct anchor_word) == 40, "struct anchor_word has a fixed size");
+_Static_assert(sizeof(struct anchor_report) == 40, "struct anchor_word has a fixed size");
 
 /* At the anchor: measurements of TAI against fabric time. */
 struct anchor_meter {
@@ -40,17 +40,18 @@ struct anchor_meter {
 
 /* A new measurement; *@word becomes what the anchor says from now on. */
 void anchor_measure(struct anchor_meter *meter, int64_t fabric_ns, int64_t tai_ns,
-		    uint32_t bound_ns, uint32_t anchor, struct anchor_word *word);
+		    uint32_t bound_ns, uint32_t anchor, struct anchor_report *report);
 
 /*
  * A neighbour that is in step said @theirs. True when it is newer than *@mine (or as new over
  * fewer hops) and was taken. @anchor: the only host believed, as configured.
  */
-bool anchor_hear(struct anchor_word *mine, const struct anchor_word *theirs, uint32_t anchor);
+bool anchor_receive(struct anchor_report *mine, const struct anchor_report *theirs,
+		    uint32_t anchor);
 
 /* TAI at @fabric_ns and how wrong it may be, our own clock's @fabric_bound_ns included. False:
  * unknown. */
-bool anchor_read(const struct anchor_word *word, int64_t fabric_ns, int64_t fabric_bound_ns,
+bool anchor_read(const struct anchor_report *report, int64_t fabric_ns, int64_t fabric_bound_ns,
 		 int64_t *tai_ns, int64_t *bound_ns);
 
 #endif

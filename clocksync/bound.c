@@ -30,9 +30,9 @@ static double seconds(int64_t from_ns, int64_t to_ns)
 /* A model that is left alone goes on with the round's rate, which is not the held one. */
 static double left_alone_ppb(const struct consensus *consensus)
 {
-	double held = heldrate_ppb(&consensus->held, &consensus->line);
+	double held = holdover_ppb(&consensus->held, &consensus->line);
 
-	return heldrate_error_ppb(&consensus->held) + fabs(consensus->line.rate_ppb - held);
+	return holdover_error_ppb(&consensus->held) + fabs(consensus->line.rate_ppb - held);
 }
 
 static double apart_s(const struct consensus *consensus, int64_t now_ns)
@@ -84,7 +84,7 @@ void bound_compute(const struct consensus *consensus, int64_t now_ns, double asy
 		    LAG_FACTOR * wandered_ppb(consensus, used) * consensus->lag_s);
 	bound->now_ns = asymmetry_ns + hypot(mean, late) + fabs(behind_ns);
 	if (apart > 0) {
-		double wander = heldrate_wander(&consensus->held);
+		double wander = holdover_wander(&consensus->held);
 		double moves_s = fmin(apart, WANDER_LASTS_S);
 
 		bound->growth_ppb += bound->late_ppb;

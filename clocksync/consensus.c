@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "clocksync/words.h"
+#include "clocksync/reports.h"
 
 #define MS 1000000LL
 #define SCALE_START_NS 100.0
@@ -39,14 +39,14 @@ void consensus_peer_init(struct consensus *consensus, size_t slot)
 	memset(&consensus->peers[slot], 0, sizeof(consensus->peers[slot]));
 }
 
-void consensus_found(struct consensus *consensus, int64_t now_ns)
+void consensus_bootstrap(struct consensus *consensus, int64_t now_ns)
 {
 	consensus->line = (struct clock_line){.local_ns = now_ns, .fabric_ns = now_ns};
 	consensus->has_line = true;
 	consensus->generation++;
 }
 
-int64_t consensus_found_wait(size_t rank)
+int64_t consensus_bootstrap_wait(size_t rank)
 {
 	size_t steps = rank < 16 ? rank : 16;
 
@@ -54,20 +54,20 @@ int64_t consensus_found_wait(size_t rank)
 }
 
 /* Does a group elsewhere have the better claim to be the fabric's time? */
-static bool must_yield(struct consensus *consensus, const struct words *words, double *centre)
+static bool must_yield(struct consensus *consensus, const struct reports *reports, double *centre)
 {
 	const double here = 0;
-	const struct word *other;
+	const struct report *other;
 	double reach;
 	unsigned votes;
 	bool better;
 
 	if (consensus->reach >= REACH_SAFE)
 		return false;
-	other = words_most_supported(consensus, words, &here, &votes);
-	if (!other || votes < words_quorum(words))
+	other = reports_most_supported(consensus, reports, &here, &votes);
+	if (!other || votes < reports_quorum(reports))
 		return false;
-	reach = words_reach(consensus, words, other->offset);
+	reach = reports_reach(consensus, reports, other->offset);
 	better = reach > consensus->reach + REACH_MARGIN ||
 		 (reach > consensus->reach - REACH_MARGIN && other->offset > 0);
 	consensus->yielding = better ? consensus->yielding + 1 : 0;
@@ -81,44 +81,44 @@ static bool must_yield(struct consensus *consensus, const struct words *words, d
  * Our own clock may have run off: when two thirds of the neighbours are together, and
  * not farther than our own clock has lately surprised us, it was not they who moved.
  */
-static bool ran_off(const struct consensus *consensus, const struct words *words,
-		    const struct word *best, unsigned votes)
+static bool ran_off(const struct consensus *consensus, const struct reports *reports,
+		    const struct report *best, unsigned votes)
 {
 	double near = RAN_OFF_GATES * GATE_SCALES * consensus->scale_ns +
 		      RAN_OFF_SURPRISES * consensus->surprise_ns;
 
-	return best && 3 * votes >= 2 * words->count && fabs(best->offset) <= near;
+	return best && 3 * votes >= 2 * reports->count && fabs(best->offset) <= near;
 }
 
 /* Where the gate stands this round; false: nobody to follow. */
-static bool choose_centre(struct consensus *consensus, const struct words *words, double *centre,
-			  bool *moved)
+static bool choose_centre(struct consensus *consensus, const struct reports *reports,
+			  double *centre, bool *moved)
 {
-	const struct word *best;
-	unsigned own = consensus->has_line ? words_support(consensus, words, 0) : 0, votes;
+	const struct report *best;
+	unsigned own = consensus->has_line ? reports_support(consensus, reports, 0) : 0, votes;
 
 	*centre = 0;
 	*moved = false;
-	if (!words->count)
+	if (!reports->count)
 		return false;
-	best = words_most_supported(consensus, words, NULL, &votes);
-	if (consensus->settled && own >= words_quorum(words)) {
-		if (2 * own < words->count && ran_off(consensus, words, best, votes))
+	best = reports_most_supported(consensus, reports, NULL, &votes);
+	if (consensus->settled && own >= reports_quorum(reports)) {
+		if (2 * own < reports->count && ran_off(consensus, reports, best, votes))
 			*centre = best->offset;
 		else
-			*moved = must_yield(consensus, words, centre);
+			*moved = must_yield(consensus, reports, centre);
 		return true;
 	}
-	if (consensus->has_line && (votes <= own || votes < words_quorum(words)))
+	if (consensus->has_line && (votes <= own || votes < reports_quorum(reports)))
 		return own > 0;
 	*centre = best->offset;
-	*moved = !word_agrees(consensus, best, 0) &&
-		 !(consensus->settled && ran_off(consensus, words, best, votes));
+	*moved = !report_agrees(consensus, best, 0) &&
+		 !(consensus->settled && ran_off(consensus, reports, best, votes));
 	return true;
 }
 
 /* Weighted mean of the drifts inside the drift gate, around the incumbent or the median. */
-static double mean_drift(struct consensus *consensus, struct words *words, bool incumbent)
+static double mean_drift(struct consensus *consensus, struct reports *reports, bool incumbent)
 {
 	size_t near = 0;
 
@@ -126,32 +126,32 @@ static double mean_drift(struct consensus *consensus, struct words *words, bool 
 	size_t count = 0;
 
 	gate = GATE_SCALES * consensus->scale_ppb;
-	for (size_t i = 0; i < words->count; i++) {
-		const struct word *word = &words->at[i];
+	for (size_t i = 0; i < reports->count; i++) {
+		const struct report *report = &reports->at[i];
 
-		if (!word->in)
+		if (!report->in)
 			continue;
-		drift[count++] = word->drift;
+		drift[count++] = report->drift;
 		/* One that does not know its drift does not speak against ours. */
-		near += fabs(word->drift) <= fmax(gate, GATE_SCALES * word->drift_sigma);
+		near += fabs(report->drift) <= fmax(gate, GATE_SCALES * report->drift_sigma);
 	}
 	if (!incumbent || 2 * near < count)
-		centre = words_median(drift, count);
-	for (size_t i = 0; i < words->count; i++) {
-		struct word *word = &words->at[i];
+		centre = reports_median(drift, count);
+	for (size_t i = 0; i < reports->count; i++) {
+		struct report *report = &reports->at[i];
 
-		if (!word->in)
+		if (!report->in)
 			continue;
-		if (fabs(word->drift - centre) > fmax(gate, GATE_SCALES * word->drift_sigma)) {
-			word->in = count < 3; /* of two nobody can tell which is wrong */
-			if (!word->in)
-				consensus->peers[word->slot].verdict = CONSENSUS_REFUSED_DRIFT;
+		if (fabs(report->drift - centre) > fmax(gate, GATE_SCALES * report->drift_sigma)) {
+			report->in = count < 3; /* of two nobody can tell which is wrong */
+			if (!report->in)
+				consensus->peers[report->slot].status = CONSENSUS_REFUSED_DRIFT;
 		}
-		if (!word->in)
+		if (!report->in)
 			continue;
-		sum += word->drift_weight * word->drift;
-		weights += word->drift_weight;
-		own += 1 / (word->drift_sigma * word->drift_sigma + SIGMA_LEAST_NS);
+		sum += report->drift_weight * report->drift;
+		weights += report->drift_weight;
+		own += 1 / (report->drift_sigma * report->drift_sigma + SIGMA_LEAST_NS);
 	}
 	consensus->formal_ppb = own > 0 ? 1 / sqrt(own) : consensus->formal_ppb;
 	return weights > 0 ? sum / weights : centre;
@@ -164,7 +164,7 @@ static double mean_drift(struct consensus *consensus, struct words *words, bool 
  */
 static double lean(const struct consensus *consensus, double rate_ppb)
 {
-	double held = heldrate_deviation_ppb(&consensus->held), noise = consensus->formal_ppb;
+	double held = holdover_deviation_ppb(&consensus->held), noise = consensus->formal_ppb;
 	double part, ahead;
 
 	if (held < 0)
@@ -172,40 +172,40 @@ static double lean(const struct consensus *consensus, double rate_ppb)
 	noise = fmax(noise, consensus->scale_ppb / sqrt(fmax(1, consensus->used)));
 	part = fmax(LEAN_LEAST, noise * noise / (noise * noise + held * held + SIGMA_LEAST_NS));
 	part = fmin(part, LEAN_MOST);
-	ahead = heldrate_ppb(&consensus->held, &consensus->line) - rate_ppb;
+	ahead = holdover_ppb(&consensus->held, &consensus->line) - rate_ppb;
 	/* More than noise makes is the oscillator's own: a step of temperature is followed. */
 	ahead = fmin(fmax(ahead, -LEAN_NOISES * noise), LEAN_NOISES * noise);
 	return rate_ppb + part * ahead;
 }
 
-static double mean_offset(struct consensus *consensus, const struct words *words, double centre)
+static double mean_offset(struct consensus *consensus, const struct reports *reports, double centre)
 {
 	double sum = 0, weights = 0, own = 0, age = 0;
 
-	for (size_t i = 0; i < words->count; i++) {
-		const struct word *word = &words->at[i];
+	for (size_t i = 0; i < reports->count; i++) {
+		const struct report *report = &reports->at[i];
 
-		if (!word->in)
+		if (!report->in)
 			continue;
-		sum += word->weight * word->offset;
-		weights += word->weight;
-		age += word->weight * word->age_s;
-		own += 1 / (word->sigma * word->sigma + SIGMA_LEAST_NS * SIGMA_LEAST_NS);
+		sum += report->weight * report->offset;
+		weights += report->weight;
+		age += report->weight * report->age_s;
+		own += 1 / (report->sigma * report->sigma + SIGMA_LEAST_NS * SIGMA_LEAST_NS);
 	}
 	consensus->formal_ns = own > 0 ? 1 / sqrt(own) : consensus->formal_ns;
 	consensus->lag_s = weights > 0 ? age / weights : consensus->lag_s;
 	return weights > 0 ? sum / weights : centre;
 }
 
-static void settle(struct consensus *consensus, const struct words *words, int64_t now_ns,
+static void settle(struct consensus *consensus, const struct reports *reports, int64_t now_ns,
 		   bool moved)
 {
 	const double here = 0;
 	unsigned others;
-	bool agreed = !moved && consensus->used >= words_quorum(words);
+	bool agreed = !moved && consensus->used >= reports_quorum(reports);
 
-	words_most_supported(consensus, words, &here, &others);
-	agreed = agreed && (2 * consensus->used > words->count || consensus->used >= 2 * others);
+	reports_most_supported(consensus, reports, &here, &others);
+	agreed = agreed && (2 * consensus->used > reports->count || consensus->used >= 2 * others);
 	if (moved) {
 		consensus->settled = false;
 		consensus->settling = 0;
@@ -221,20 +221,20 @@ static void settle(struct consensus *consensus, const struct words *words, int64
 }
 
 /* False: nobody is left to follow. */
-static bool mark_peers(struct consensus *consensus, struct words *words, double centre)
+static bool mark_peers(struct consensus *consensus, struct reports *reports, double centre)
 {
 	bool any = false;
 
-	for (size_t i = 0; i < words->count; i++) {
-		struct word *word = &words->at[i];
+	for (size_t i = 0; i < reports->count; i++) {
+		struct report *report = &reports->at[i];
 
-		bool agrees = word_agrees(consensus, word, centre);
+		bool agrees = report_agrees(consensus, report, centre);
 
-		word->in = agrees && !word->unsure;
-		any = any || word->in;
-		consensus->peers[word->slot].verdict = word->in ? CONSENSUS_USED
-						       : agrees ? CONSENSUS_UNSURE
-								: CONSENSUS_REFUSED_OFFSET;
+		report->in = agrees && !report->unsure;
+		any = any || report->in;
+		consensus->peers[report->slot].status = report->in ? CONSENSUS_USED
+							: agrees   ? CONSENSUS_UNSURE
+								   : CONSENSUS_REFUSED_OFFSET;
 	}
 	return any;
 }
@@ -243,25 +243,25 @@ static bool mark_peers(struct consensus *consensus, struct words *words, double 
 static void note_rate(struct consensus *consensus, int64_t now_ns, bool moved)
 {
 	if (moved || !consensus->settled)
-		heldrate_begin(&consensus->held);
+		holdover_begin(&consensus->held);
 	else if (consensus->reach >= REACH_WHOLE)
-		heldrate_note(&consensus->held, &consensus->line, now_ns);
+		holdover_add(&consensus->held, &consensus->line, now_ns);
 }
 
-static void count_peers(struct consensus *consensus, const struct words *words, int64_t now_ns)
+static void count_peers(struct consensus *consensus, const struct reports *reports, int64_t now_ns)
 {
 	consensus->used = consensus->unsure = 0;
-	consensus->heard = (unsigned)words->count;
-	for (size_t i = 0; i < words->count; i++) {
-		struct consensus_peer *peer = &consensus->peers[words->at[i].slot];
+	consensus->heard = (unsigned)reports->count;
+	for (size_t i = 0; i < reports->count; i++) {
+		struct consensus_peer *peer = &consensus->peers[reports->at[i].slot];
 
-		if (peer->verdict == CONSENSUS_USED) {
+		if (peer->status == CONSENSUS_USED) {
 			peer->refused_since_ns = 0;
 			peer->rounds_used++;
 			consensus->used++;
 			continue;
 		}
-		if (peer->verdict == CONSENSUS_UNSURE) {
+		if (peer->status == CONSENSUS_UNSURE) {
 			peer->refused_since_ns = 0;
 			consensus->unsure++;
 			continue;
@@ -279,7 +279,7 @@ static void count_peers(struct consensus *consensus, const struct words *words, 
 static enum consensus_result hold(struct consensus *consensus)
 {
 	if (consensus->settled)
-		consensus->line.rate_ppb = heldrate_ppb(&consensus->held, &consensus->line);
+		consensus->line.rate_ppb = holdover_ppb(&consensus->held, &consensus->line);
 	return CONSENSUS_NOTHING;
 }
 
@@ -288,39 +288,39 @@ enum consensus_result consensus_round(struct consensus *consensus, int64_t now_n
 {
 	bool had_line = consensus->has_line, moved;
 	double centre, offset, drift;
-	struct words words;
+	struct reports reports;
 
 	if (count > CONSENSUS_PEERS_MAX)
 		count = CONSENSUS_PEERS_MAX;
-	words_gather(consensus, now_ns, input, count, &words);
-	if (!choose_centre(consensus, &words, &centre, &moved)) {
-		consensus->heard = (unsigned)words.count;
+	reports_gather(consensus, now_ns, input, count, &reports);
+	if (!choose_centre(consensus, &reports, &centre, &moved)) {
+		consensus->heard = (unsigned)reports.count;
 		consensus->used = consensus->unsure = 0;
 		return hold(consensus);
 	}
-	if (!mark_peers(consensus, &words, centre)) {
-		count_peers(consensus, &words, now_ns);
-		consensus_learn_reach(consensus, &words);
+	if (!mark_peers(consensus, &reports, centre)) {
+		count_peers(consensus, &reports, now_ns);
+		consensus_learn_reach(consensus, &reports);
 		return hold(consensus);
 	}
-	drift = mean_drift(consensus, &words, consensus->settled && !moved);
-	offset = mean_offset(consensus, &words, centre);
-	if (words.count == 1 && had_line && !moved) {
+	drift = mean_drift(consensus, &reports, consensus->settled && !moved);
+	offset = mean_offset(consensus, &reports, centre);
+	if (reports.count == 1 && had_line && !moved) {
 		/* Two hosts that both went all the way would change places. */
 		offset /= 2;
 		drift /= 2;
 	}
-	count_peers(consensus, &words, now_ns);
-	consensus->line = clock_line_move(&words.base, now_ns, offset);
-	consensus->line.rate_ppb = words.base.rate_ppb + drift;
+	count_peers(consensus, &reports, now_ns);
+	consensus->line = clock_line_move(&reports.base, now_ns, offset);
+	consensus->line.rate_ppb = reports.base.rate_ppb + drift;
 	if (consensus->settled && !moved)
 		consensus->line.rate_ppb = lean(consensus, consensus->line.rate_ppb);
 	consensus->has_line = true;
 	consensus->generation++;
-	consensus_learn(consensus, &words, now_ns, offset, moved || !had_line);
-	settle(consensus, &words, now_ns, moved);
+	consensus_learn(consensus, &reports, now_ns, offset, moved || !had_line);
+	settle(consensus, &reports, now_ns, moved);
 	note_rate(consensus, now_ns, moved);
-	consensus_learn_reach(consensus, &words);
+	consensus_learn_reach(consensus, &reports);
 	if (consensus->reach >= REACH_WHOLE)
 		consensus->last_whole_ns = now_ns;
 	return !had_line ? CONSENSUS_JOINED : moved ? CONSENSUS_MOVED : CONSENSUS_STEPPED;

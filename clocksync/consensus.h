@@ -17,7 +17,7 @@
 #include <stddef.h>
 
 #include "clocksync/edge.h"
-#include "clocksync/heldrate.h"
+#include "clocksync/holdover.h"
 #include "clocksync/line.h"
 #include "clocksync/model.h"
 
@@ -31,7 +31,7 @@ struct consensus_input {
 	int64_t view_age_ns;		  /* since it came */
 };
 
-enum consensus_verdict {
+enum consensus_status {
 	CONSENSUS_ABSENT = 0, /* no fit, no view, or a stale one */
 	CONSENSUS_USED,
 	CONSENSUS_REFUSED_OFFSET, /* outside the gate */
@@ -41,7 +41,7 @@ enum consensus_verdict {
 
 /* What a host remembers of a neighbour; zeroed by consensus_peer_init(). */
 struct consensus_peer {
-	enum consensus_verdict verdict;
+	enum consensus_status status;
 	double offset_ns; /* its word for our clock's error, last round */
 	double drift_ppb;
 	int64_t refused_since_ns; /* local; 0: not refused */
@@ -77,7 +77,7 @@ struct consensus {
 	struct clock_line past[CONSENSUS_PAST];
 	int64_t past_ns[CONSENSUS_PAST];
 	unsigned past_next;
-	struct heldrate held; /* the rate to go on with alone */
+	struct holdover held; /* the rate to go on with alone */
 	uint64_t generation;
 	uint64_t moves; /* times it went over to another group */
 	struct consensus_peer peers[CONSENSUS_PEERS_MAX];
@@ -98,10 +98,10 @@ void consensus_peer_init(struct consensus *consensus, size_t slot);
 /*
  * Begins a fabric time of one's own: the local clock. The caller does this for
  * the member that the list names first, or after a wait that grows with the rank
- * (consensus_found_wait), when nobody who is in step has been heard.
+ * (consensus_bootstrap_wait), when nobody who is in step has been heard.
  */
-void consensus_found(struct consensus *consensus, int64_t now_ns);
-int64_t consensus_found_wait(size_t rank);
+void consensus_bootstrap(struct consensus *consensus, int64_t now_ns);
+int64_t consensus_bootstrap_wait(size_t rank);
 
 /* One round at local time @now_ns over @count neighbours (slots as in peers[]). */
 enum consensus_result consensus_round(struct consensus *consensus, int64_t now_ns,

@@ -82,20 +82,20 @@ void edge_add(struct edge *edge, enum clock_side side, const struct clock_probe 
 	int64_t remote_ns = side == CLOCK_FORWARD ? probe->rx_ns : probe->tx_ns;
 	struct edge_point point = {x_ns, ns_sub(remote_ns, x_ns), 0};
 	int64_t age_ns = ns_sub(now_ns, x_ns);
-	enum pairs_verdict verdict;
+	enum pairs_result status;
 	struct edge_bucket *bucket;
 
 	if (age_ns < -AHEAD_MAX_NS || age_ns > EDGE_BUCKETS * edge->bucket_ns)
 		return;
 	edge->heard_ns[side] = now_ns;
-	verdict = pairs_judge(&edge->pairs, side, probe);
+	status = pairs_judge(&edge->pairs, side, probe);
 	bucket = bucket_at(edge, x_ns);
 	if (!bucket)
 		return;
 	point.height_ns = height_of(edge, side, x_ns, point.y_ns);
 	bucket->seen[side]++;
 	cell_add(&bucket->all[side], &point);
-	if (verdict == PAIRS_KEPT) {
+	if (status == PAIRS_KEPT) {
 		bucket->pairs_kept[side]++;
 		cell_add(&bucket->kept[side], &edge->first[side]);
 		cell_add(&bucket->kept[side], &point);

@@ -9,7 +9,7 @@
 /* Rings beyond degree/2 that may fill gaps; more find nothing new in practice. */
 #define RINGS_EXTRA 24
 #define PEERS_ROOM (2 * GRAPH_DEGREE_MAX)
-#define FOUNDING_RING 0xf0ull
+#define BOOTSTRAP_RING 0xf0ull
 
 /* The finaliser of SplitMix64: every bit of the input reaches every bit of the output. */
 static uint64_t mix(uint64_t v)
@@ -169,11 +169,11 @@ void graph_free(struct graph *graph)
 
 size_t graph_rank(const uint64_t *ids, size_t count, size_t self, uint64_t mesh)
 {
-	uint64_t mine = place_on_ring(ids[self], FOUNDING_RING, mesh);
+	uint64_t mine = place_on_ring(ids[self], BOOTSTRAP_RING, mesh);
 	size_t rank = 0;
 
 	for (size_t i = 0; i < count; i++) {
-		uint64_t place = place_on_ring(ids[i], FOUNDING_RING, mesh);
+		uint64_t place = place_on_ring(ids[i], BOOTSTRAP_RING, mesh);
 
 		rank += place < mine || (place == mine && ids[i] < ids[self]);
 	}

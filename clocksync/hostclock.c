@@ -47,17 +47,17 @@ static bool somebody_has_time(const struct consensus_input *input, size_t count)
 	return false;
 }
 
-static void found_if_alone(struct hostclock *clock, int64_t now_ns,
-			   const struct consensus_input *input, size_t count)
+static void bootstrap_if_alone(struct hostclock *clock, int64_t now_ns,
+			       const struct consensus_input *input, size_t count)
 {
 	struct consensus *consensus = &clock->consensus;
 	int64_t waited = ns_sub(now_ns, consensus->first_round_ns);
 
-	if (consensus->has_line || waited < consensus_found_wait(clock->config.rank))
+	if (consensus->has_line || waited < consensus_bootstrap_wait(clock->config.rank))
 		return;
 	if (somebody_has_time(input, count) && waited < FOUND_ANYWAY_NS)
 		return;
-	consensus_found(consensus, now_ns);
+	consensus_bootstrap(consensus, now_ns);
 	consensus->last_used_ns = now_ns;
 }
 
@@ -80,7 +80,7 @@ enum clock_state hostclock_round(struct hostclock *clock, int64_t now_ns,
 
 	clock->last_result = consensus_round(&clock->consensus, now_ns, input, count);
 	if (clock->last_result == CONSENSUS_NOTHING)
-		found_if_alone(clock, now_ns, input, count);
+		bootstrap_if_alone(clock, now_ns, input, count);
 	if (!clock->consensus.has_line)
 		return clock->state = CLOCK_FREE_RUNNING;
 	/* Not yet settled, the first seconds: nobody was told to rely on it. */

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "clocksync/words.h"
+#include "clocksync/reports.h"
 
 #define SCALE_RISE 1.25 /* a round: liars cannot widen the gate at once */
 #define SCALE_FALL 0.9
@@ -35,23 +35,23 @@ static double shortest_third(double *v, size_t count)
 	size_t part = count / 3 + 1;
 	double least;
 
-	words_median(v, count); /* sorts */
+	reports_median(v, count); /* sorts */
 	least = v[part - 1] - v[0];
 	for (size_t i = 1; i + part <= count; i++)
 		least = fmin(least, v[i + part - 1] - v[i]);
 	return SHORTEST_FACTOR * least;
 }
 
-static void learn_scale(struct consensus *consensus, const struct words *words)
+static void learn_scale(struct consensus *consensus, const struct reports *reports)
 {
 	double offset[CONSENSUS_PEERS_MAX], drift[CONSENSUS_PEERS_MAX];
 	size_t count = 0;
 
-	for (size_t i = 0; i < words->count; i++) {
-		if (words->at[i].unsure)
+	for (size_t i = 0; i < reports->count; i++) {
+		if (reports->at[i].unsure)
 			continue;
-		offset[count] = words->at[i].offset;
-		drift[count++] = words->at[i].drift;
+		offset[count] = reports->at[i].offset;
+		drift[count++] = reports->at[i].drift;
 	}
 	if (count < 3)
 		return;
@@ -66,32 +66,33 @@ static double fade(const struct consensus *consensus, double later)
 	return consensus->generation < ROUNDS_FIRST ? FADE_FIRST : later;
 }
 
-static void learn_residual(struct consensus *consensus, const struct words *words, double offset)
+static void learn_residual(struct consensus *consensus, const struct reports *reports,
+			   double offset)
 {
 	double squares = 0, weights = 0, residual, flagged = 0, mean = 0;
 	double sigma[CONSENSUS_PEERS_MAX], one_side = 0;
 	size_t used = 0, whole = 0;
 
-	for (size_t i = 0; i < words->count; i++) {
-		const struct word *word = &words->at[i];
-		double away = word->offset - offset;
+	for (size_t i = 0; i < reports->count; i++) {
+		const struct report *report = &reports->at[i];
+		double away = report->offset - offset;
 
-		if (!word->in)
+		if (!report->in)
 			continue;
-		squares += word->weight * away * away;
-		weights += word->weight;
-		flagged += word->flagged;
-		mean += word->weight * word->sigma;
-		sigma[used++] = word->sigma;
-		if (word->one_side)
-			one_side = fmax(one_side, word->sigma);
+		squares += report->weight * away * away;
+		weights += report->weight;
+		flagged += report->flagged;
+		mean += report->weight * report->sigma;
+		sigma[used++] = report->sigma;
+		if (report->one_side)
+			one_side = fmax(one_side, report->sigma);
 		else
 			whole++;
 	}
 	consensus->one_side_ns = (double)whole < WHOLE_PART * consensus->degree ? one_side : 0;
 	residual = weights > 0 ? sqrt(squares / weights) : 0;
 	/* Of one or two, left of many, nobody sees how far they are from the truth. */
-	if (used < 3 && words->count > used)
+	if (used < 3 && reports->count > used)
 		residual = fmax(residual, consensus->scale_ns);
 	consensus->residual_ns =
 		fmax(residual, consensus->residual_ns * fade(consensus, RESIDUAL_FADE));
@@ -101,7 +102,7 @@ static void learn_residual(struct consensus *consensus, const struct words *word
 	consensus->flagged_lately =
 		fmax(consensus->flagged, consensus->flagged_lately * FLAGGED_FADE);
 	/* One clean fit beside many that met nothing but queues is what is followed. */
-	consensus->sigma_ns = fmin(words_median(sigma, used), CLEAN_FACTOR * mean / weights);
+	consensus->sigma_ns = fmin(reports_median(sigma, used), CLEAN_FACTOR * mean / weights);
 }
 
 /* How far the line of @back rounds ago is from this one now; negative: there was none. */
@@ -137,26 +138,26 @@ static void learn_surprise(struct consensus *consensus, int64_t now_ns, bool fre
 	consensus->past_next++;
 }
 
-void consensus_learn_reach(struct consensus *consensus, const struct words *words)
+void consensus_learn_reach(struct consensus *consensus, const struct reports *reports)
 {
 	double reach[CONSENSUS_PEERS_MAX + 1];
 	size_t count = 0;
 	unsigned degree = consensus->degree ? consensus->degree : 1;
 	double mine = (double)consensus->used / degree;
 
-	for (size_t i = 0; i < words->count; i++)
-		if (words->at[i].in)
-			reach[count++] = words->at[i].reach;
+	for (size_t i = 0; i < reports->count; i++)
+		if (reports->at[i].in)
+			reach[count++] = reports->at[i].reach;
 	if (mine > 1)
 		mine = 1;
 	reach[count++] = consensus->reach;
-	consensus->reach = (mine + 4 * words_median(reach, count)) / 5;
+	consensus->reach = (mine + 4 * reports_median(reach, count)) / 5;
 }
 
-void consensus_learn(struct consensus *consensus, const struct words *words, int64_t now_ns,
+void consensus_learn(struct consensus *consensus, const struct reports *reports, int64_t now_ns,
 		     double offset, bool fresh)
 {
-	learn_scale(consensus, words);
-	learn_residual(consensus, words, offset);
+	learn_scale(consensus, reports);
+	learn_residual(consensus, reports, offset);
 	learn_surprise(consensus, now_ns, fresh);
 }

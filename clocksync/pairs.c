@@ -34,8 +34,8 @@ static int change_bin(int64_t change_ns)
 	return square ? 64 - __builtin_clzll(square) : 0;
 }
 
-enum pairs_verdict pairs_judge(struct pairs_filter *filter, enum clock_side side,
-			       const struct clock_probe *probe)
+enum pairs_result pairs_judge(struct pairs_filter *filter, enum clock_side side,
+			      const struct clock_probe *probe)
 {
 	const struct clock_probe *first = &filter->last[side];
 	int64_t change;

@@ -22,7 +22,7 @@ struct clock_probe {
 	uint32_t pair; /* number of its pair, counted by the sender */
 };
 
-enum pairs_verdict {
+enum pairs_result {
 	PAIRS_FIRST, /* the pair's other half has not come */
 	PAIRS_KEPT,  /* completes a pair that kept its spacing */
 	PAIRS_STRETCHED,
@@ -44,8 +44,8 @@ struct pairs_filter {
 void pairs_init(struct pairs_filter *filter);
 
 /* Judges the probes of one direction, in order of arrival. */
-enum pairs_verdict pairs_judge(struct pairs_filter *filter, enum clock_side side,
-			       const struct clock_probe *probe);
+enum pairs_result pairs_judge(struct pairs_filter *filter, enum clock_side side,
+			      const struct clock_probe *probe);
 
 /* Once a round: tolerance and noise from the pairs seen lately. */
 void pairs_adapt(struct pairs_filter *filter);

@@ -29,7 +29,7 @@ void contend_config_default(struct contend_config *config)
 		.threshold_ns = 10000,
 		.threshold_part = 0.5,
 		.gain_part = 0.15,
-		.looks = 2,
+		.ticks = 2,
 		.react_ns = 50 * MS,
 		.stale_ns = 200 * MS,
 		.judge_ns = 50 * MS,
@@ -61,7 +61,7 @@ void contend_forget(struct contend_path *paths, size_t path_count, struct conten
 		path->busy_until_ns = path->shut_until_ns = path->shut_ns = 0;
 	}
 	for (size_t q = 0; q < qp_count; q++) {
-		qps[q].ordered = qps[q].at_home = false;
+		qps[q].moving = qps[q].at_home = false;
 		qps[q].seen_on = 0;
 		qps[q].calm_ns = 0;
 		qps[q].met_ns = 0;
@@ -172,20 +172,20 @@ int contend_best(const struct contend *contend, int64_t now_ns, const struct con
 }
 
 /* What every packet of ours meets, whatever its path: the queue of the host's own link. */
-static double common_ns(const struct look *look)
+static double common_ns(const struct tick *tick)
 {
 	double least = INFINITY;
 
-	for (size_t p = 0; p < look->path_count; p++)
-		if (look->paths[p].fresh)
-			least = fmin(least, look->paths[p].excess_ns);
+	for (size_t p = 0; p < tick->path_count; p++)
+		if (tick->paths[p].fresh)
+			least = fmin(least, tick->paths[p].excess_ns);
 	return isfinite(least) ? least : 0;
 }
 
 /* The path of @qp; of one that is silent, with the queue that it met and is going to meet. */
-static struct contend_path path_of(const struct look *look, const struct contend_qp *qp)
+static struct contend_path path_of(const struct tick *tick, const struct contend_qp *qp)
 {
-	struct contend_path path = look->paths[qp->path];
+	struct contend_path path = tick->paths[qp->path];
 
 	if (!is_silent(qp) || qp->met_ns <= path.excess_ns)
 		return path;
@@ -200,33 +200,33 @@ static struct contend_path path_of(const struct look *look, const struct contend
  * one that nobody uses none, and little else tells the two apart. So the weight falls with the
  * square of what is met.
  */
-static int draw_target(struct look *look, const struct contend_qp *qp, double *gain)
+static int draw_target(struct tick *tick, const struct contend_qp *qp, double *gain)
 {
-	const struct contend_path was = path_of(look, qp), *from = &was;
-	double share = is_silent(qp) ? 0 : share_ns(look->contend, look->now_ns, from, qp);
+	const struct contend_path was = path_of(tick, qp), *from = &was;
+	double share = is_silent(qp) ? 0 : share_ns(tick->contend, tick->now_ns, from, qp);
 	double weights[CONTEND_PATHS_MAX], gains[CONTEND_PATHS_MAX], sum = 0, drawn;
-	double common = common_ns(look);
+	double common = common_ns(tick);
 	int last = CONTEND_NOWHERE;
 
-	for (size_t p = 0; p < look->path_count; p++) {
-		struct contend_path onto = look->paths[p], *to = &onto;
+	for (size_t p = 0; p < tick->path_count; p++) {
+		struct contend_path onto = tick->paths[p], *to = &onto;
 		double blur = fmax(NOISES * to->noise_ns, 0.001 * from->excess_ns), meets;
 
 		/* Others may be silent as well at this moment. */
 		if (is_silent(qp))
 			to->delay_ns = fmax(to->delay_ns, to->floor_ns + to->lately_ns);
-		gains[p] = gain_ns(look->contend, from, to, share);
+		gains[p] = gain_ns(tick->contend, from, to, share);
 		weights[p] = 0;
-		if (p == qp->path || !may_go_to(look->now_ns, to) ||
-		    !is_worth(&look->contend->config, from, to, gains[p]))
+		if (p == qp->path || !may_go_to(tick->now_ns, to) ||
+		    !is_worth(&tick->contend->config, from, to, gains[p]))
 			continue;
 		meets = from->delay_ns - gains[p] - share - to->floor_ns - common;
 		weights[p] = 1 / ((meets + blur) * (meets + blur));
 		sum += weights[p];
 		last = (int)p;
 	}
-	drawn = sum * pacing_random_unit(look->random);
-	for (size_t p = 0; p < look->path_count && last >= 0; p++) {
+	drawn = sum * pacing_random_unit(tick->random);
+	for (size_t p = 0; p < tick->path_count && last >= 0; p++) {
 		drawn -= weights[p];
 		if (weights[p] > 0 && (drawn < 0 || (int)p == last)) {
 			*gain = gains[p];
@@ -238,20 +238,20 @@ static int draw_target(struct look *look, const struct contend_qp *qp, double *g
 
 /* --- orders --- */
 
-static struct contend_act *act(struct look *look, enum contend_act_kind kind, size_t q,
+static struct contend_act *act(struct tick *tick, enum contend_act_kind kind, size_t q,
 			       uint32_t from, uint32_t to)
 {
-	const struct contend_qp *qp = &look->qps[q];
-	struct contend_act *a = &look->acts[look->act_count++];
+	const struct contend_qp *qp = &tick->qps[q];
+	struct contend_act *a = &tick->acts[tick->act_count++];
 
 	*a = (struct contend_act){
 		.kind = kind,
 		.qp = (uint32_t)q,
 		.from = from,
 		.to = to,
-		.from_ns = look->paths[from].delay_ns,
-		.to_ns = look->paths[to].delay_ns,
-		.bound_ns = fmax(look->paths[from].bound_ns, look->paths[to].bound_ns),
+		.from_ns = tick->paths[from].delay_ns,
+		.to_ns = tick->paths[to].delay_ns,
+		.bound_ns = fmax(tick->paths[from].bound_ns, tick->paths[to].bound_ns),
 		.rate_Bps = qp->rate_Bps,
 		.before_Bps = qp->before_Bps,
 		.predicted_ns = qp->predicted_ns,
@@ -259,22 +259,22 @@ static struct contend_act *act(struct look *look, enum contend_act_kind kind, si
 	return a;
 }
 
-static bool has_room_for_act(const struct look *look)
+static bool has_room_for_act(const struct tick *tick)
 {
-	return look->act_count < look->acts_most;
+	return tick->act_count < tick->acts_most;
 }
 
-static bool has_budget(struct look *look)
+static bool has_budget(struct tick *tick)
 {
-	struct contend_budget *budget = look->budget;
-	const struct contend_config *config = &look->contend->config;
-	double filled = (double)(look->now_ns - budget->filled_ns) * 1e-9 * config->moves_per_s;
+	struct contend_budget *budget = tick->budget;
+	const struct contend_config *config = &tick->contend->config;
+	double filled = (double)(tick->now_ns - budget->filled_ns) * 1e-9 * config->moves_per_s;
 
 	if (!budget->filled_ns)
 		filled = config->moves_burst;
-	if (look->now_ns > budget->filled_ns) {
+	if (tick->now_ns > budget->filled_ns) {
 		budget->left = fmin(budget->left + filled, config->moves_burst);
-		budget->filled_ns = look->now_ns;
+		budget->filled_ns = tick->now_ns;
 	}
 	if (budget->left >= 1)
 		return true;
@@ -283,12 +283,12 @@ static bool has_budget(struct look *look)
 }
 
 /* What feedback takes: a look, the age of what it saw, and the way there. */
-static double lag_ns(const struct look *look, const struct contend_path *path)
+static double lag_ns(const struct tick *tick, const struct contend_path *path)
 {
-	return look->since_ns + (double)(look->now_ns - path->measured_ns) + path->delay_ns;
+	return tick->since_ns + (double)(tick->now_ns - path->measured_ns) + path->delay_ns;
 }
 
-int64_t contend_hold_ns(const struct contend_path *from, const struct contend_path *to)
+int64_t contend_flowlet_gap_ns(const struct contend_path *from, const struct contend_path *to)
 {
 	double hold =
 		fmax(from->worst_ns, from->delay_ns) + HOLD_PART * from->excess_ns - to->floor_ns;
@@ -296,67 +296,67 @@ int64_t contend_hold_ns(const struct contend_path *from, const struct contend_pa
 	return (int64_t)(fmax(hold, 0) + fmax(from->bound_ns, to->bound_ns));
 }
 
-static void order(struct look *look, enum contend_act_kind kind, size_t q, uint32_t to,
+static void order(struct tick *tick, enum contend_act_kind kind, size_t q, uint32_t to,
 		  double predicted)
 {
-	const struct contend_config *config = &look->contend->config;
-	struct contend_qp *qp = &look->qps[q];
-	struct contend_path *from = &look->paths[qp->path], *onto = &look->paths[to];
+	const struct contend_config *config = &tick->contend->config;
+	struct contend_qp *qp = &tick->qps[q];
+	struct contend_path *from = &tick->paths[qp->path], *onto = &tick->paths[to];
 	struct contend_act *a;
 
 	qp->predicted_ns = predicted;
-	qp->before_ns = path_of(look, qp).delay_ns;
+	qp->before_ns = path_of(tick, qp).delay_ns;
 	/* Of one that is silent no rate would be less. */
 	qp->before_Bps = is_silent(qp) ? 0 : qp->rate_Bps;
-	qp->hold_ns = (double)contend_hold_ns(from, onto);
-	a = act(look, kind, q, qp->path, to);
+	qp->hold_ns = (double)contend_flowlet_gap_ns(from, onto);
+	a = act(tick, kind, q, qp->path, to);
 	a->hold_ns = (int64_t)qp->hold_ns;
 	if (is_silent(qp)) {
 		a->unanswered_ns = qp->unanswered_ns;
 		a->met_ns = qp->met_ns;
 	}
 	/* An idle gap costs nothing: worth waiting for where such gaps were seen. */
-	a->start_ns = look->now_ns + (qp->idle_gap_ns >= qp->hold_ns ? config->patience_ns : 0);
+	a->start_ns = tick->now_ns + (qp->idle_gap_ns >= qp->hold_ns ? config->patience_ns : 0);
 	a->force_ns = a->start_ns + config->patience_ns;
 	if (qp->message_ns > 0)
 		a->force_ns += (int64_t)fmin(2 * qp->message_ns, 1e9);
-	qp->ordered = true;
+	qp->moving = true;
 	qp->from = qp->path;
 	qp->to = to;
-	qp->ordered_ns = look->now_ns;
+	qp->move_ns = tick->now_ns;
 	qp->give_up_ns = a->force_ns + GIVE_UP_NS;
 	if (is_silent(qp))
-		qp->give_up_ns = look->now_ns + SILENT_NS;
+		qp->give_up_ns = tick->now_ns + SILENT_NS;
 	qp->arrived_ns = 0;
 	qp->back = kind == CONTEND_BACK;
 	qp->moves++;
 	qp->restless++;
 	/* Until it is seen to have gone. */
 	from->busy_until_ns = onto->busy_until_ns = qp->give_up_ns;
-	look->budget->left -= 1;
-	look->contend->moves++;
+	tick->budget->left -= 1;
+	tick->contend->moves++;
 }
 
 /* --- judgement --- */
 
-static void release(struct look *look, struct contend_qp *qp, int64_t at_ns)
+static void release(struct tick *tick, struct contend_qp *qp, int64_t at_ns)
 {
-	qp->ordered = qp->arrived_ns != 0;
-	look->paths[qp->from].busy_until_ns = look->paths[qp->to].busy_until_ns = at_ns;
+	qp->moving = qp->arrived_ns != 0;
+	tick->paths[qp->from].busy_until_ns = tick->paths[qp->to].busy_until_ns = at_ns;
 }
 
 /* It has gone: when will the delays tell? */
-static void arrive(struct look *look, struct contend_qp *qp)
+static void arrive(struct tick *tick, struct contend_qp *qp)
 {
-	const struct contend_path *from = &look->paths[qp->from], *to = &look->paths[qp->to];
-	double lag = qp->hold_ns + fmax(lag_ns(look, from), lag_ns(look, to)) + look->since_ns;
+	const struct contend_path *from = &tick->paths[qp->from], *to = &tick->paths[qp->to];
+	double lag = qp->hold_ns + fmax(lag_ns(tick, from), lag_ns(tick, to)) + tick->since_ns;
 
-	qp->arrived_ns = look->now_ns;
-	release(look, qp, look->now_ns + (int64_t)lag);
-	qp->judge_ns = look->now_ns + (int64_t)(2 * lag);
+	qp->arrived_ns = tick->now_ns;
+	release(tick, qp, tick->now_ns + (int64_t)lag);
+	qp->judge_ns = tick->now_ns + (int64_t)(2 * lag);
 	qp->doubt_ns = DOUBT_LAGS * lag;
-	if (qp->judge_ns < look->now_ns + look->contend->config.judge_ns)
-		qp->judge_ns = look->now_ns + look->contend->config.judge_ns;
+	if (qp->judge_ns < tick->now_ns + tick->contend->config.judge_ns)
+		qp->judge_ns = tick->now_ns + tick->contend->config.judge_ns;
 }
 
 static int64_t longer(const struct contend_config *config, int64_t last_ns)
@@ -366,14 +366,14 @@ static int64_t longer(const struct contend_config *config, int64_t last_ns)
 	return next_ns < config->retry_most_ns ? next_ns : config->retry_most_ns;
 }
 
-static void shut(struct look *look, struct contend_path *path)
+static void shut(struct tick *tick, struct contend_path *path)
 {
 	/* Long ago: another story. */
-	if (look->now_ns - path->shut_until_ns > look->contend->config.retry_most_ns)
+	if (tick->now_ns - path->shut_until_ns > tick->contend->config.retry_most_ns)
 		path->shut_ns = 0;
-	path->shut_ns = longer(&look->contend->config, path->shut_ns);
+	path->shut_ns = longer(&tick->contend->config, path->shut_ns);
 	/* Those who failed together do not try again together. */
-	path->shut_until_ns = look->now_ns + (int64_t)((0.5 + pacing_random_unit(look->random)) *
+	path->shut_until_ns = tick->now_ns + (int64_t)((0.5 + pacing_random_unit(tick->random)) *
 						       (double)path->shut_ns);
 }
 
@@ -382,10 +382,10 @@ static void shut(struct look *look, struct contend_path *path)
  * somebody like us was on either path, so some more are tried before that is believed, and
  * it is not believed for ever. Where the capacity is known, it is asked instead.
  */
-static void learn_alone(struct look *look, const struct contend_qp *qp)
+static void learn_alone(struct tick *tick, const struct contend_qp *qp)
 {
-	struct contend *contend = look->contend;
-	const struct contend_path *from = &look->paths[qp->from], *to = &look->paths[qp->to];
+	struct contend *contend = tick->contend;
+	const struct contend_path *from = &tick->paths[qp->from], *to = &tick->paths[qp->to];
 
 	contend->in_vain++;
 	if (!from->fresh || from->stands_out || !to->stands_out || to->own > 1 ||
@@ -395,22 +395,22 @@ static void learn_alone(struct look *look, const struct contend_qp *qp)
 	if (!contend->alone_ns)
 		contend->alone_ns = ALONE_LEAST * contend->config.retry_least_ns / 2;
 	contend->alone_ns = longer(&contend->config, contend->alone_ns);
-	contend->alone_until_ns = look->now_ns + contend->alone_ns;
+	contend->alone_until_ns = tick->now_ns + contend->alone_ns;
 }
 
-static void end_judgement(struct look *look, size_t q, enum contend_act_kind kind)
+static void end_judgement(struct tick *tick, size_t q, enum contend_act_kind kind)
 {
-	struct contend_qp *qp = &look->qps[q];
-	struct contend_act *a = act(look, kind, q, qp->from, qp->to);
+	struct contend_qp *qp = &tick->qps[q];
+	struct contend_act *a = act(tick, kind, q, qp->from, qp->to);
 
 	if (kind != CONTEND_UNDONE)
-		a->measured_ns = qp->before_ns - look->paths[qp->to].delay_ns;
-	qp->ordered = false;
+		a->measured_ns = qp->before_ns - tick->paths[qp->to].delay_ns;
+	qp->moving = false;
 }
 
-static bool has_helped(const struct look *look, const struct contend_qp *qp)
+static bool has_helped(const struct tick *tick, const struct contend_qp *qp)
 {
-	const struct contend_path *to = &look->paths[qp->to];
+	const struct contend_path *to = &tick->paths[qp->to];
 
 	if (!to->stands_out || qp->before_ns - to->delay_ns >= HELPED_PART * qp->predicted_ns)
 		return true;
@@ -418,52 +418,52 @@ static bool has_helped(const struct look *look, const struct contend_qp *qp)
 }
 
 /* Both who met on a new path see the same: who goes back first helps the other. */
-static void judge_useless(struct look *look, size_t q)
+static void judge_useless(struct tick *tick, size_t q)
 {
-	struct contend_qp *qp = &look->qps[q];
-	const struct contend_path *from = &look->paths[qp->from], *to = &look->paths[qp->to];
+	struct contend_qp *qp = &tick->qps[q];
+	const struct contend_path *from = &tick->paths[qp->from], *to = &tick->paths[qp->to];
 	bool back = from->usable && from->fresh && from->delay_ns < to->delay_ns &&
-		    look->now_ns >= from->busy_until_ns && look->now_ns >= to->busy_until_ns;
+		    tick->now_ns >= from->busy_until_ns && tick->now_ns >= to->busy_until_ns;
 
-	if (back && pacing_random_unit(look->random) >= look->since_ns / qp->doubt_ns)
+	if (back && pacing_random_unit(tick->random) >= tick->since_ns / qp->doubt_ns)
 		return;
-	learn_alone(look, qp);
-	shut(look, &look->paths[qp->to]);
-	end_judgement(look, q, CONTEND_USELESS);
-	look->contend->useless++;
-	if (!back || !has_budget(look))
+	learn_alone(tick, qp);
+	shut(tick, &tick->paths[qp->to]);
+	end_judgement(tick, q, CONTEND_USELESS);
+	tick->contend->useless++;
+	if (!back || !has_budget(tick))
 		return;
-	order(look, CONTEND_BACK, q, qp->from, to->delay_ns - from->delay_ns);
+	order(tick, CONTEND_BACK, q, qp->from, to->delay_ns - from->delay_ns);
 	qp->taken_back++;
-	look->contend->taken_back++;
+	tick->contend->taken_back++;
 }
 
-static void judge(struct look *look, size_t q)
+static void judge(struct tick *tick, size_t q)
 {
-	struct contend_qp *qp = &look->qps[q];
-	struct contend_path *to = &look->paths[qp->to];
+	struct contend_qp *qp = &tick->qps[q];
+	struct contend_path *to = &tick->paths[qp->to];
 
-	if (look->now_ns < qp->judge_ns)
+	if (tick->now_ns < qp->judge_ns)
 		return;
-	if (!to->fresh || to->measured_ns <= qp->arrived_ns || is_idle(look->contend, qp)) {
+	if (!to->fresh || to->measured_ns <= qp->arrived_ns || is_idle(tick->contend, qp)) {
 		/* Nothing to judge by, and none is made up. */
-		if (look->now_ns > qp->judge_ns + GIVE_UP_NS)
-			qp->ordered = false;
+		if (tick->now_ns > qp->judge_ns + GIVE_UP_NS)
+			qp->moving = false;
 		return;
 	}
 	if (qp->back) {
-		qp->ordered = false;
+		qp->moving = false;
 		return;
 	}
-	if (!has_helped(look, qp)) {
-		judge_useless(look, q);
+	if (!has_helped(tick, qp)) {
+		judge_useless(tick, q);
 		return;
 	}
 	to->shut_ns = 0;
-	look->contend->in_vain = 0;
-	look->contend->alone_ns = look->contend->alone_until_ns = 0;
-	look->contend->helped++;
-	end_judgement(look, q, CONTEND_HELPED);
+	tick->contend->in_vain = 0;
+	tick->contend->alone_ns = tick->contend->alone_until_ns = 0;
+	tick->contend->helped++;
+	end_judgement(tick, q, CONTEND_HELPED);
 }
 
 /*
@@ -471,69 +471,69 @@ static void judge(struct look *look, size_t q)
  * would meet on the new path. In the first moment that means little: it is alone between two
  * losses too.
  */
-static bool is_left_alone(const struct look *look, const struct contend_qp *qp)
+static bool is_left_alone(const struct tick *tick, const struct contend_qp *qp)
 {
-	const struct contend_path *path = &look->paths[qp->path];
+	const struct contend_path *path = &tick->paths[qp->path];
 
-	return look->now_ns - qp->ordered_ns > STALE_NS && path->own == 1 &&
-	       !is_idle(look->contend, qp) && is_ours(look->contend, look->now_ns, path);
+	return tick->now_ns - qp->move_ns > STALE_NS && path->own == 1 &&
+	       !is_idle(tick->contend, qp) && is_ours(tick->contend, tick->now_ns, path);
 }
 
 /* How an ordered move gets on. */
-static void follow(struct look *look, size_t q)
+static void follow(struct tick *tick, size_t q)
 {
-	struct contend_qp *qp = &look->qps[q];
+	struct contend_qp *qp = &tick->qps[q];
 
-	if (!qp->ordered)
+	if (!qp->moving)
 		return;
-	if (qp->from >= look->path_count || qp->to >= look->path_count) {
-		qp->ordered = false;
+	if (qp->from >= tick->path_count || qp->to >= tick->path_count) {
+		qp->moving = false;
 	} else if (qp->arrived_ns && qp->path == qp->to) {
-		judge(look, q);
+		judge(tick, q);
 	} else if (qp->path == qp->to) {
-		arrive(look, qp);
+		arrive(tick, qp);
 	} else if (qp->path != qp->from || qp->arrived_ns) {
 		/* A failover or a hand was there first. */
-		release(look, qp, look->now_ns);
-		qp->ordered = false;
-	} else if (!is_silent(qp) && (look->now_ns > qp->give_up_ns || is_left_alone(look, qp))) {
-		release(look, qp, look->now_ns + look->contend->config.retry_least_ns);
-		end_judgement(look, q, CONTEND_UNDONE);
+		release(tick, qp, tick->now_ns);
+		qp->moving = false;
+	} else if (!is_silent(qp) && (tick->now_ns > qp->give_up_ns || is_left_alone(tick, qp))) {
+		release(tick, qp, tick->now_ns + tick->contend->config.retry_least_ns);
+		end_judgement(tick, q, CONTEND_UNDONE);
 	}
 }
 
 /* --- who goes --- */
 
 /* The largest that would gain; how many would. */
-static int choose_qp(const struct look *look, size_t p, unsigned *willing)
+static int choose_qp(const struct tick *tick, size_t p, unsigned *willing)
 {
 	int chosen = CONTEND_NOWHERE;
 
 	*willing = 0;
-	for (size_t q = 0; q < look->qp_count; q++) {
-		const struct contend_qp *qp = &look->qps[q];
+	for (size_t q = 0; q < tick->qp_count; q++) {
+		const struct contend_qp *qp = &tick->qps[q];
 		double gain;
 
-		if (qp->path != p || qp->pinned || qp->ordered || is_idle(look->contend, qp) ||
-		    contend_best(look->contend, look->now_ns, look->paths, look->path_count, qp,
+		if (qp->path != p || qp->pinned || qp->moving || is_idle(tick->contend, qp) ||
+		    contend_best(tick->contend, tick->now_ns, tick->paths, tick->path_count, qp,
 				 &gain) < 0)
 			continue;
 		++*willing;
-		if (chosen < 0 || qp->rate_Bps > look->qps[chosen].rate_Bps)
+		if (chosen < 0 || qp->rate_Bps > tick->qps[chosen].rate_Bps)
 			chosen = (int)q;
 	}
 	return chosen;
 }
 
 /* The part of a path's traffic that has to go for all paths to be alike. */
-static double surplus(const struct look *look, const struct contend_path *path)
+static double surplus(const struct tick *tick, const struct contend_path *path)
 {
 	double sum = 0, n = 0;
 
-	for (size_t p = 0; p < look->path_count; p++) {
-		if (!look->paths[p].fresh)
+	for (size_t p = 0; p < tick->path_count; p++) {
+		if (!tick->paths[p].fresh)
 			continue;
-		sum += look->paths[p].excess_ns;
+		sum += tick->paths[p].excess_ns;
 		n++;
 	}
 	return n > 0 && path->excess_ns > 0 ? fmax(1 - sum / n / path->excess_ns, 0) : 0;
@@ -551,39 +551,39 @@ static bool is_content(const struct contend *contend, const struct contend_path 
 }
 
 /* As if each of the willing went at a moment of its own. */
-static bool is_time(struct look *look, const struct contend_path *path, const struct contend_qp *qp,
+static bool is_time(struct tick *tick, const struct contend_path *path, const struct contend_qp *qp,
 		    unsigned willing)
 {
-	double wait = fmax((double)look->contend->config.react_ns, LAGS * lag_ns(look, path));
+	double wait = fmax((double)tick->contend->config.react_ns, LAGS * lag_ns(tick, path));
 
 	/* All that is here is ours: there is no herd. */
-	if (path->own > 1 && is_ours(look->contend, look->now_ns, path))
+	if (path->own > 1 && is_ours(tick->contend, tick->now_ns, path))
 		return true;
 	wait *= 1 + qp->restless * qp->restless / RESTLESS_FREE;
 	if (qp->at_home)
 		wait *= HOME_PATIENCE;
-	if (is_content(look->contend, path))
+	if (is_content(tick->contend, path))
 		wait *= CONTENT_PATIENCE;
-	return pacing_random_unit(look->random) <
-	       1 - exp(-(double)willing * surplus(look, path) * look->since_ns / wait);
+	return pacing_random_unit(tick->random) <
+	       1 - exp(-(double)willing * surplus(tick, path) * tick->since_ns / wait);
 }
 
-static void consider(struct look *look, size_t p)
+static void consider(struct tick *tick, size_t p)
 {
-	const struct contend_path *path = &look->paths[p];
+	const struct contend_path *path = &tick->paths[p];
 	unsigned willing;
 	double gain = 0;
 	int q, to;
 
-	if (!path->own || !is_contended(look->contend, path) ||
-	    look->now_ns < path->busy_until_ns || !has_room_for_act(look))
+	if (!path->own || !is_contended(tick->contend, path) ||
+	    tick->now_ns < path->busy_until_ns || !has_room_for_act(tick))
 		return;
-	q = choose_qp(look, p, &willing);
-	if (q < 0 || !is_time(look, path, &look->qps[q], willing) || !has_budget(look))
+	q = choose_qp(tick, p, &willing);
+	if (q < 0 || !is_time(tick, path, &tick->qps[q], willing) || !has_budget(tick))
 		return;
-	to = draw_target(look, &look->qps[q], &gain);
+	to = draw_target(tick, &tick->qps[q], &gain);
 	if (to >= 0)
-		order(look, CONTEND_MOVE, (size_t)q, (uint32_t)to, gain);
+		order(tick, CONTEND_MOVE, (size_t)q, (uint32_t)to, gain);
 }
 
 /*
@@ -600,39 +600,39 @@ static double chance_to_go(const struct contend_qp *qp)
  * their rates and its queue say nothing; but it was too full for both, and who goes now
  * overtakes nothing and holds nothing. It is asked once in each silence.
  */
-static void consider_silent(struct look *look, size_t q)
+static void consider_silent(struct tick *tick, size_t q)
 {
-	struct contend_qp *qp = &look->qps[q];
+	struct contend_qp *qp = &tick->qps[q];
 	const struct contend_path *path;
 	double gain;
 	int to;
 
-	if (qp->path >= look->path_count || qp->pinned || qp->ordered || qp->asked ||
-	    !is_silent(qp) || !has_room_for_act(look))
+	if (qp->path >= tick->path_count || qp->pinned || qp->moving || qp->asked ||
+	    !is_silent(qp) || !has_room_for_act(tick))
 		return;
-	path = &look->paths[qp->path];
+	path = &tick->paths[qp->path];
 	/* A probe behind its last packet has been heard of, and an answer to that one has not. */
-	if (!path->fresh || (double)(look->now_ns - path->measured_ns) > qp->unanswered_ns ||
+	if (!path->fresh || (double)(tick->now_ns - path->measured_ns) > qp->unanswered_ns ||
 	    qp->unanswered_ns <
 		    2 * fmax(path->worst_ns, path->floor_ns + qp->met_ns) + SILENT_LEAST_NS ||
-	    look->now_ns < path->busy_until_ns || look->now_ns < look->contend->alone_until_ns)
+	    tick->now_ns < path->busy_until_ns || tick->now_ns < tick->contend->alone_until_ns)
 		return;
 	qp->asked = true;
-	if (pacing_random_unit(look->random) >= chance_to_go(qp))
+	if (pacing_random_unit(tick->random) >= chance_to_go(qp))
 		return;
-	to = draw_target(look, qp, &gain);
-	if (to < 0 || !has_budget(look))
+	to = draw_target(tick, qp, &gain);
+	if (to < 0 || !has_budget(tick))
 		return;
 	qp->went_silent++;
-	order(look, CONTEND_MOVE, q, (uint32_t)to, gain);
+	order(tick, CONTEND_MOVE, q, (uint32_t)to, gain);
 }
 
-size_t contend_look(struct contend *contend, struct contend_budget *budget, int64_t now_ns,
+size_t contend_tick(struct contend *contend, struct contend_budget *budget, int64_t now_ns,
 		    uint64_t *random, struct contend_path *paths, size_t path_count,
 		    struct contend_qp *qps, size_t qp_count, struct contend_act *acts,
 		    size_t acts_most)
 {
-	struct look look = {
+	struct tick tick = {
 		.contend = contend,
 		.budget = budget,
 		.now_ns = now_ns,
@@ -646,18 +646,18 @@ size_t contend_look(struct contend *contend, struct contend_budget *budget, int6
 	};
 
 	/* A daemon that was away did not wait all that time. */
-	if (contend->looked_ns && now_ns > contend->looked_ns)
-		look.since_ns = fmin((double)(now_ns - contend->looked_ns),
+	if (contend->ticked_ns && now_ns > contend->ticked_ns)
+		tick.since_ns = fmin((double)(now_ns - contend->ticked_ns),
 				     (double)contend->config.stale_ns);
-	contend->looked_ns = now_ns;
-	contend_see(&look);
+	contend->ticked_ns = now_ns;
+	contend_observe(&tick);
 	/* A judgement may write two acts. */
-	for (size_t q = 0; q < qp_count && look.act_count + 2 <= acts_most; q++)
-		follow(&look, q);
-	for (size_t i = 0, first = look.path_count ? now_ns / MS % look.path_count : 0;
-	     i < look.path_count; i++)
-		consider(&look, (first + i) % look.path_count);
+	for (size_t q = 0; q < qp_count && tick.act_count + 2 <= acts_most; q++)
+		follow(&tick, q);
+	for (size_t i = 0, first = tick.path_count ? now_ns / MS % tick.path_count : 0;
+	     i < tick.path_count; i++)
+		consider(&tick, (first + i) % tick.path_count);
 	for (size_t q = 0; q < qp_count; q++)
-		consider_silent(&look, q);
-	return look.act_count;
+		consider_silent(&tick, q);
+	return tick.act_count;
 }

@@ -50,7 +50,7 @@ struct contend_config {
 	double threshold_ns;	/* excess over the floor that is nothing yet ... */
 	double threshold_part;	/* ... nor this part of the floor; the larger counts */
 	double gain_part;	/* of the excess: less is not worth a move */
-	unsigned looks;		/* on end that a path has to stand out */
+	unsigned ticks;		/* on end that a path has to stand out */
 	int64_t react_ns;	/* mean wait of a queue pair that wants to go */
 	int64_t stale_ns;	/* a path not measured for so long is not judged */
 	int64_t judge_ns;	/* least time from a move to its judgement */
@@ -110,12 +110,12 @@ struct contend_qp {
 	/* For how long it has sent nothing while what it sent lacks an acknowledge; 0: not so. */
 	double unanswered_ns;
 	/* The policy's own; all zero at birth. */
-	bool ordered;	  /* a move is ordered and not judged yet */
+	bool moving;	  /* a move is ordered and not judged yet */
 	bool back;	  /* it takes an older one back */
 	bool at_home;	  /* its path was calm while it was on it */
 	uint32_t seen_on; /* the path of the last look, + 1 */
 	uint32_t from, to;
-	int64_t ordered_ns, give_up_ns;
+	int64_t move_ns, give_up_ns;
 	int64_t arrived_ns; /* on the path it was ordered to; 0: not yet */
 	int64_t judge_ns;
 	int64_t calm_ns;    /* since when its path has been calm; 0: it is not */
@@ -132,7 +132,7 @@ struct contend_qp {
 
 struct contend {
 	struct contend_config config;
-	int64_t looked_ns;
+	int64_t ticked_ns;
 	double most_Bps;     /* that our queue pairs had on one path, fading in a minute */
 	double squeezed_Bps; /* the least that one alone on its path had, likewise */
 	/* Own traffic that took its queue along: from here on it is alone with itself. */
@@ -183,7 +183,7 @@ struct contend_act {
 };
 
 /* hold_ns of an order, as things are now: queues grow while it waits. */
-int64_t contend_hold_ns(const struct contend_path *from, const struct contend_path *to);
+int64_t contend_flowlet_gap_ns(const struct contend_path *from, const struct contend_path *to);
 
 const char *contend_act_name(enum contend_act_kind kind);
 const char *contend_act_text(enum contend_act_kind kind);
@@ -194,7 +194,7 @@ const char *contend_act_text(enum contend_act_kind kind);
  * wrote; at most @acts_most, the rest wait for the next look. The caller carries out the orders;
  * that a queue pair has gone is seen by its path.
  */
-size_t contend_look(struct contend *contend, struct contend_budget *budget, int64_t now_ns,
+size_t contend_tick(struct contend *contend, struct contend_budget *budget, int64_t now_ns,
 		    uint64_t *random, struct contend_path *paths, size_t path_count,
 		    struct contend_qp *qps, size_t qp_count, struct contend_act *acts,
 		    size_t acts_most);

@@ -14,7 +14,7 @@
 #define SILENT_LEAST_NS (200 * MS) /* between two packets, with answers under way */
 #define SILENT_NS (5 * SECOND)	   /* most timeouts are shorter; longer is idle */
 
-struct look {
+struct tick {
 	struct contend *contend;
 	struct contend_budget *budget;
 	int64_t now_ns;
@@ -35,7 +35,7 @@ static inline double carried_Bps(const struct contend *contend)
 
 static inline bool is_contended(const struct contend *contend, const struct contend_path *path)
 {
-	return path->fresh && path->stands_out >= contend->config.looks;
+	return path->fresh && path->stands_out >= contend->config.ticks;
 }
 
 static inline bool is_idle(const struct contend *contend, const struct contend_qp *qp)
@@ -50,6 +50,6 @@ static inline bool is_silent(const struct contend_qp *qp)
 }
 
 /* What the inputs of this look say: the policy's own members of paths and queue pairs. */
-void contend_see(const struct look *look);
+void contend_observe(const struct tick *tick);
 
 #endif

@@ -8,7 +8,7 @@ bool nicguard_fall(struct nicguard *guard, uint64_t return_after_ns, uint64_t no
 	bool first = !guard->down;
 	uint64_t most = NICGUARD_MOST * return_after_ns;
 
-	guard->well_since_ns = 0;
+	guard->up_since_ns = 0;
 	if (!first)
 		return false;
 	guard->down = true;
@@ -19,13 +19,13 @@ bool nicguard_fall(struct nicguard *guard, uint64_t return_after_ns, uint64_t no
 	return true;
 }
 
-bool nicguard_well(struct nicguard *guard, uint64_t now_ns)
+bool nicguard_up(struct nicguard *guard, uint64_t now_ns)
 {
 	if (!guard->down)
 		return false;
-	if (!guard->well_since_ns)
-		guard->well_since_ns = now_ns;
-	if (now_ns - guard->well_since_ns < guard->hold_ns)
+	if (!guard->up_since_ns)
+		guard->up_since_ns = now_ns;
+	if (now_ns - guard->up_since_ns < guard->hold_ns)
 		return false;
 	guard->down = false;
 	guard->returned_ns = now_ns;
@@ -35,7 +35,7 @@ bool nicguard_well(struct nicguard *guard, uint64_t now_ns)
 void nicguard_begin(struct nicguard_probes *probes, uint64_t now_ns)
 {
 	memset(probes, 0, sizeof(*probes));
-	probes->answered_ns = now_ns;
+	probes->replied_ns = now_ns;
 }
 
 uint32_t nicguard_send(struct nicguard_probes *probes, uint64_t now_ns)
@@ -43,25 +43,25 @@ uint32_t nicguard_send(struct nicguard_probes *probes, uint64_t now_ns)
 	uint32_t sequence = probes->sequence++;
 
 	probes->sent_ns[sequence % NICGUARD_RING] = now_ns;
-	probes->unanswered++;
+	probes->unreplied++;
 	return sequence;
 }
 
-bool nicguard_answer(struct nicguard_probes *probes, uint32_t sequence)
+bool nicguard_reply(struct nicguard_probes *probes, uint32_t sequence)
 {
 	uint32_t age = probes->sequence - sequence; /* 1: the newest */
 	uint64_t sent_ns = probes->sent_ns[sequence % NICGUARD_RING];
 
-	if (!age || age > NICGUARD_RING || age > probes->sequence || sent_ns <= probes->answered_ns)
+	if (!age || age > NICGUARD_RING || age > probes->sequence || sent_ns <= probes->replied_ns)
 		return false;
-	probes->answered_ns = sent_ns;
-	probes->unanswered = age - 1;
+	probes->replied_ns = sent_ns;
+	probes->unreplied = age - 1;
 	return true;
 }
 
 bool nicguard_is_silent(const struct nicguard_probes *probes, uint64_t newest_ns,
 			uint64_t dead_after_ns)
 {
-	return probes->unanswered >= NICGUARD_UNANSWERED &&
-	       newest_ns >= probes->answered_ns + dead_after_ns;
+	return probes->unreplied >= NICGUARD_UNANSWERED &&
+	       newest_ns >= probes->replied_ns + dead_after_ns;
 }

@@ -21,27 +21,27 @@
 struct nicguard {
 	bool down;
 	uint64_t hold_ns;
-	uint64_t well_since_ns; /* while down: 0, it is not well */
+	uint64_t up_since_ns;	/* while down: 0, it is not well */
 	uint64_t returned_ns;	/* 0: it never fell */
 };
 
 /* It is dead now. True: it was not before. */
 bool nicguard_fall(struct nicguard *guard, uint64_t return_after_ns, uint64_t now_ns);
 /* It is well now. True: it has been for long enough, and is used again from now on. */
-bool nicguard_well(struct nicguard *guard, uint64_t now_ns);
+bool nicguard_up(struct nicguard *guard, uint64_t now_ns);
 
 struct nicguard_probes {
 	uint64_t sent_ns[NICGUARD_RING]; /* by sequence */
 	uint32_t sequence;		 /* of the next */
-	uint32_t unanswered;		 /* since the newest that was answered */
-	uint64_t answered_ns;		 /* when the newest that was answered had been sent */
+	uint32_t unreplied;		 /* since the newest that was answered */
+	uint64_t replied_ns;		 /* when the newest that was answered had been sent */
 };
 
 void nicguard_begin(struct nicguard_probes *probes, uint64_t now_ns);
 /* The sequence of a probe that is sent now. */
 uint32_t nicguard_send(struct nicguard_probes *probes, uint64_t now_ns);
 /* True: an answer to one that was sent and is newer than all answered before. */
-bool nicguard_answer(struct nicguard_probes *probes, uint32_t sequence);
+bool nicguard_reply(struct nicguard_probes *probes, uint32_t sequence);
 /* @newest_ns: the greatest answered_ns of all ways to the peer. */
 bool nicguard_is_silent(const struct nicguard_probes *probes, uint64_t newest_ns,
 			uint64_t dead_after_ns);

@@ -240,8 +240,8 @@ static inline int tcp_window_move(struct tcp_window *w, unsigned int acked,
  * golden ratio), and begins anywhere: rounded up by all at once, windows of many would jump by a
  * segment each, and the queue with them.
  */
-static inline void tcp_window_turn(struct tcp_window *w, unsigned int acked_seq,
-				   unsigned int next_seq)
+static inline void tcp_window_next_round(struct tcp_window *w, unsigned int acked_seq,
+					 unsigned int next_seq)
 {
 	if (!w->round)
 		w->round = (acked_seq * 2654435761u) >> 22;
@@ -282,7 +282,7 @@ static inline int tcp_window_take(struct tcp_window *w, unsigned int acked, unsi
 {
 	unsigned long long aim_ns = tcp_window_aim(threshold_ns);
 
-	tcp_window_turn(w, acked_seq, next_seq);
+	tcp_window_next_round(w, acked_seq, next_seq);
 	tcp_window_spread(w, delay_ns, aim_ns, rtt_ns);
 	if (delay_ns <= aim_ns && !full)
 		return 0;

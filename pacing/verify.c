@@ -3,7 +3,7 @@
 
 static const struct {
 	const char *name, *meaning;
-} verdicts[VERIFY_VERDICTS] = {
+} verdicts[VERIFY_RESULTS] = {
 	[VERIFY_OPEN] = {"open", "too early to say"},
 	[VERIFY_PROVED] = {"proved", "it is answered as before"},
 	[VERIFY_SILENT] = {"silent", "packets were sent and nothing came back"},
@@ -12,14 +12,14 @@ static const struct {
 	[VERIFY_ASKED] = {"asked", "the peer asked again for what it had been sent"},
 };
 
-const char *verify_name(enum verify_verdict verdict)
+const char *verify_name(enum verify_result result)
 {
-	return verdicts[verdict].name;
+	return verdicts[result].name;
 }
 
-const char *verify_meaning(enum verify_verdict verdict)
+const char *verify_meaning(enum verify_result result)
 {
-	return verdicts[verdict].meaning;
+	return verdicts[result].meaning;
 }
 
 static double share(uint64_t part, uint64_t whole)
@@ -43,12 +43,12 @@ void verify_start(struct verify *verify, const struct verify_counts *counts, uin
 	*verify = (struct verify){
 		.naks_share = share(counts->naks, counts->sent),
 		.resent_share = share(counts->resent, counts->sent),
-		.asked_share = share(counts->asked, counts->back),
+		.repeated_share = share(counts->repeated, counts->back),
 		/* One may be the loss of any day; a move inside a message may cost one more. */
 		.naks_free = forced ? 2 : 1,
 		.answers = counts->paired && counts->back,
-		.heard = *counts,
-		.heard_ns = now_ns,
+		.received = *counts,
+		.received_ns = now_ns,
 	};
 	begin_stretch(verify, counts, now_ns);
 	verify->resumed = false;
@@ -58,7 +58,7 @@ void verify_start(struct verify *verify, const struct verify_counts *counts, uin
  * Who was moved while it waited for answers that were lost sends that again first, as a window of
  * go-back-N: it says nothing of the path on which it is sent.
  */
-static void see_resumed(struct verify *verify, uint64_t sent, uint64_t resent, uint64_t now_ns)
+static void observe_resumed(struct verify *verify, uint64_t sent, uint64_t resent, uint64_t now_ns)
 {
 	uint64_t fresh = sent - resent;
 
@@ -82,18 +82,18 @@ static bool has_died(struct verify *verify, const struct verify_counts *counts, 
 {
 	if (!counts->paired || !verify->answers)
 		return false;
-	if (counts->back != verify->heard.back || counts->sent == verify->heard.sent) {
-		verify->heard = *counts;
-		verify->heard_ns = now_ns;
+	if (counts->back != verify->received.back || counts->sent == verify->received.sent) {
+		verify->received = *counts;
+		verify->received_ns = now_ns;
 		return false;
 	}
-	return counts->sent - verify->heard.sent >= VERIFY_SILENT_PACKETS &&
-	       counts->resent != verify->heard.resent &&
-	       now_ns - verify->heard_ns >= VERIFY_DIED_NS;
+	return counts->sent - verify->received.sent >= VERIFY_SILENT_PACKETS &&
+	       counts->resent != verify->received.resent &&
+	       now_ns - verify->received_ns >= VERIFY_DIED_NS;
 }
 
-enum verify_verdict verify_look(struct verify *verify, const struct verify_counts *counts,
-				uint64_t now_ns)
+enum verify_result verify_poll(struct verify *verify, const struct verify_counts *counts,
+			       uint64_t now_ns)
 {
 	uint64_t sent = counts->sent - verify->from.sent;
 	uint64_t back = counts->back - verify->from.back;
@@ -103,7 +103,7 @@ enum verify_verdict verify_look(struct verify *verify, const struct verify_count
 
 	if (sent && !verify->sent_ns)
 		verify->sent_ns = now_ns;
-	see_resumed(verify, sent, resent, now_ns);
+	observe_resumed(verify, sent, resent, now_ns);
 	if (paired && verify->answers && !back && sent >= VERIFY_SILENT_PACKETS &&
 	    now_ns - verify->sent_ns >= VERIFY_SILENT_NS)
 		return VERIFY_SILENT;
@@ -115,7 +115,8 @@ enum verify_verdict verify_look(struct verify *verify, const struct verify_count
 		return VERIFY_NAKS;
 	if (is_most(resent - verify->resent_free, sent - verify->resent_free, verify->resent_share))
 		return VERIFY_RESENT;
-	if (paired && is_most(counts->asked - verify->from.asked, back, verify->asked_share))
+	if (paired &&
+	    is_most(counts->repeated - verify->from.repeated, back, verify->repeated_share))
 		return VERIFY_ASKED;
 	if (sent < VERIFY_PROVED_PACKETS || now_ns - verify->from_ns < VERIFY_PROVED_NS ||
 	    (paired && verify->answers && !back))

@@ -35,26 +35,26 @@ struct verify_counts {
 	bool paired;	 /* what comes back is known: the next three */
 	uint64_t back;	 /* packets that came */
 	uint64_t naks;	 /* of these, NAKs for a sequence error */
-	uint64_t asked;	 /* of these, repeats: our answer did not arrive */
+	uint64_t repeated; /* of these, repeats: our answer did not arrive */
 };
 
-enum verify_verdict {
+enum verify_result {
 	VERIFY_OPEN,   /* too early to say */
 	VERIFY_PROVED, /* as good as before; said at the end of each stretch */
 	VERIFY_SILENT,
 	VERIFY_NAKS,
 	VERIFY_RESENT,
 	VERIFY_ASKED,
-	VERIFY_VERDICTS,
+	VERIFY_RESULTS,
 };
 
 struct verify {
 	struct verify_counts from; /* where the stretch began */
 	uint64_t from_ns;
-	struct verify_counts heard; /* when something last came back, and at heard_ns */
-	uint64_t heard_ns;
+	struct verify_counts received; /* when something last came back, and at heard_ns */
+	uint64_t received_ns;
 	uint64_t sent_ns; /* when the first packets of it were seen to be sent, 0: none yet */
-	double naks_share, resent_share, asked_share; /* of packets, before the move */
+	double naks_share, resent_share, repeated_share; /* of packets, before the move */
 	unsigned int naks_free;			      /* that the move itself may have cost */
 	uint64_t resent_free; /* of what was lost on the path before: sent first on this one */
 	uint64_t fresh;	      /* no repeats, of those that were seen first */
@@ -68,15 +68,15 @@ struct verify {
  */
 void verify_start(struct verify *verify, const struct verify_counts *counts, uint64_t now_ns,
 		  bool forced);
-enum verify_verdict verify_look(struct verify *verify, const struct verify_counts *counts,
-				uint64_t now_ns);
+enum verify_result verify_poll(struct verify *verify, const struct verify_counts *counts,
+			       uint64_t now_ns);
 
 /* What a verdict means, for people: "silent", "naks", ... and a sentence. */
-const char *verify_name(enum verify_verdict verdict);
-const char *verify_meaning(enum verify_verdict verdict);
-static inline bool verify_is_bad(enum verify_verdict verdict)
+const char *verify_name(enum verify_result result);
+const char *verify_meaning(enum verify_result result);
+static inline bool verify_is_bad(enum verify_result result)
 {
-	return verdict >= VERIFY_SILENT;
+	return result >= VERIFY_SILENT;
 }
 
 #endif

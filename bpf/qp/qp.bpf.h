@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * The account stage: a packet's entry in `qps`. What several CPUs may count at
- * once is added atomically; the PSN state is plain (README.md has the race). The
+ * once is added atomically; the PSN state is plain (docs/dataplane.md has the race). The
  * common packet, next in order, runs straight through; the rest is out of line.
  */
 #ifndef ESC_BPF_QP_QP_H

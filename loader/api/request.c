@@ -57,7 +57,7 @@ static json_t *reply_by(struct core *core, const char *name, struct request *req
 	*found = true;
 	if (handler)
 		return handler->reply(core, request);
-	core_for_each(module, core) {
+	core_for_each (module, core) {
 		handler = find_handler(module->capability->verbs, name);
 		if (handler)
 			return handler->reply(module->self, request);

@@ -158,8 +158,8 @@ static bool client_take_line(struct client *client)
 		request_reply(core, client->in, end - client->in, &reply);
 	} else {
 		client->closing = true;
-		reply.text = request_refuse(2, "a request is one line of at most 64 KiB",
-					    &reply.bytes);
+		reply.text =
+			request_refuse(2, "a request is one line of at most 64 KiB", &reply.bytes);
 	}
 	if (!client_queue(client, reply.text, reply.bytes))
 		return false;

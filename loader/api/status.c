@@ -36,7 +36,7 @@ static json_t *reply_status(void *self, struct request *request)
 	json_put_count(object, "uptime_s", (time_local_ns() - core->start_local_ns) / 1000000000);
 	json_put_text(object, "pin_root", core->config->pin_root);
 	json_put_text(object, "config", core->config->path);
-	core_for_each(module, core)
+	core_for_each (module, core)
 		if (module->capability->status)
 			module->capability->status(module->self, object);
 	return object;
@@ -76,7 +76,7 @@ static json_t *reply_mode(void *self, struct request *request)
 	/* It ends the kill switch, too, unless it is for some interfaces alone. */
 	if (observe && !json_array_size(interfaces))
 		err = core_set_off(core, false, "command", &error);
-	core_for_each(module, core) {
+	core_for_each (module, core) {
 		const struct capability_mode *mode = module->capability->mode;
 
 		if (!err && mode && (observe || !strcmp(mode->name, name)))
@@ -114,9 +114,7 @@ static json_t *reply_features(void *self, struct request *request)
 }
 
 const struct verb_handler api_verb_handlers[] = {
-	{"status", reply_status},   {"events", reply_events},
-	{"mode", reply_mode},	    {"off", reply_off},
-	{"config", reply_config},   {"reload", reply_reload},
-	{"version", reply_version}, {"features", reply_features},
-	{},
+	{"status", reply_status},   {"events", reply_events},	  {"mode", reply_mode},
+	{"off", reply_off},	    {"config", reply_config},	  {"reload", reply_reload},
+	{"version", reply_version}, {"features", reply_features}, {},
 };

@@ -69,8 +69,7 @@ static void write_modes(FILE *out, const struct core *core)
 	struct prom_family *family = PROCESS(MODE);
 	bool observe = true;
 
-	core_for_each(module, core)
-	{
+	core_for_each (module, core) {
 		const struct capability_mode *mode = module->capability->mode;
 		bool on = mode && mode->ports(module->self);
 
@@ -103,10 +102,13 @@ void textfile_write_families(FILE *out, struct core *core)
 	prom_count(PROCESS(KILL_SWITCH), core_is_off(core), NULL);
 	write_events(out, core);
 	core_refresh(core);
-	core_for_each(module, core) if (module->capability->refresh) prom_count(
-		collectors, !module->refresh_error, "collector", module->capability->name, NULL);
-	core_for_each(module, core) if (module->capability->write_metrics)
-		module->capability->write_metrics(module->self, out);
+	core_for_each (module, core)
+		if (module->capability->refresh)
+			prom_count(collectors, !module->refresh_error, "collector",
+				   module->capability->name, NULL);
+	core_for_each (module, core)
+		if (module->capability->write_metrics)
+			module->capability->write_metrics(module->self, out);
 }
 
 /*
@@ -189,8 +191,9 @@ int textfile_write(struct textfile *textfile)
 		path = NULL;
 	report(textfile, directory, err);
 	if (!err) {
-		core_for_each(module, textfile->core) if (module->capability->metrics_written)
-			module->capability->metrics_written(module->self);
+		core_for_each (module, textfile->core)
+			if (module->capability->metrics_written)
+				module->capability->metrics_written(module->self);
 		forget_written(textfile, path);
 		if (!textfile->written) {
 			textfile->written = path;

@@ -139,7 +139,7 @@ static void explain_unknown(const struct verbs_words *from, const char *prefix, 
 
 static bool has_positional(const struct verb *verb)
 {
-	verb_for_each_arg(arg, verb)
+	verb_for_each_arg (arg, verb)
 		if (!verb_arg_is_option(arg))
 			return true;
 	return false;

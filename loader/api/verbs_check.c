@@ -121,7 +121,7 @@ static bool check_argument(const struct verb *verb, const char *key, const json_
 
 	if (!strcmp(key, "what") && strchr(verb->name, ' '))
 		return true;
-	verb_for_each_arg(arg, verb) {
+	verb_for_each_arg (arg, verb) {
 		if (!arg->key || arg->local)
 			continue;
 		if (!strcmp(arg->key, key))
@@ -130,8 +130,9 @@ static bool check_argument(const struct verb *verb, const char *key, const json_
 			keys[count++] = arg->key;
 	}
 	near = nearest_name(key, keys, count);
-	explain(error, 0, near ? "`%s` takes no argument `%.40s`; did you mean `%s`?"
-			       : "`%s` takes no argument `%.40s`%s",
+	explain(error, 0,
+		near ? "`%s` takes no argument `%.40s`; did you mean `%s`?"
+		     : "`%s` takes no argument `%.40s`%s",
 		verb->name, key, near ? near : "");
 	return false;
 }
@@ -145,7 +146,7 @@ bool verbs_check(const struct verb *verb, const json_t *args, char **error)
 	json_object_foreach ((json_t *)args, key, value)
 		if (!check_argument(verb, key, value, error))
 			return false;
-	verb_for_each_arg(arg, verb) {
+	verb_for_each_arg (arg, verb) {
 		const json_t *given = arg->key ? json_object_get(args, arg->key) : NULL;
 
 		if (!arg->required || arg->local || (given && !json_is_null(given)))

@@ -52,8 +52,9 @@ static void write_one(struct prom_family *family, const struct field *field, con
 	double divisor = field->divisor ? field->divisor : 1;
 	uint64_t count = field->type == FIELD_U16   ? *(const uint16_t *)at
 			 : field->type == FIELD_U32 ? *(const uint32_t *)at
-			 : field->type == FIELD_U64 ? *(const uint64_t *)at
-						    : field->type == FIELD_BOOL && *(const bool *)at;
+			 : field->type == FIELD_U64
+				 ? *(const uint64_t *)at
+				 : field->type == FIELD_BOOL && *(const bool *)at;
 
 	if (field->type == FIELD_REAL)
 		prom_sample(family, *(const double *)at / divisor, labels);
@@ -76,8 +77,7 @@ void fields_write(FILE *out, const struct field *fields, const void *rows, size_
 
 			if (is_known(fields, row))
 				write_one(family, fields, (const char *)row + fields->offset,
-					  labels ? labels(row, context)
-						 : &(struct prom_label){});
+					  labels ? labels(row, context) : &(struct prom_label){});
 		}
 	}
 }

@@ -41,7 +41,8 @@ void fields_put(json_t *object, const struct field *fields, const void *row);
 
 /* Labels of a row; the array is ended by {} and valid until the next call. */
 typedef const struct prom_label *fields_labels_fn(const void *row, void *context);
-/* Each family of @fields with one sample a row. @row_bytes: distance of two rows. @labels: or NULL. */
+/* Each family of @fields with one sample a row. @row_bytes: distance of two rows. @labels: or NULL.
+ */
 void fields_write(FILE *out, const struct field *fields, const void *rows, size_t count,
 		  size_t row_bytes, fields_labels_fn *labels, void *context);
 

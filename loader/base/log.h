@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Log lines to stderr with sd-daemon priorities; every line once, by the layer that knows the noun. */
+/* Log lines to stderr with sd-daemon priorities; every line once, by the layer that knows the noun.
+ */
 #ifndef ESC_LOADER_LOG_H
 #define ESC_LOADER_LOG_H
 

@@ -16,17 +16,23 @@ static void write_label_value(FILE *out, const char *value)
 	}
 }
 
+const char *prom_type_name(enum prom_type type)
+{
+	static const char *const names[] = {
+		[PROM_GAUGE] = "gauge", [PROM_COUNTER] = "counter", [PROM_HISTOGRAM] = "histogram"};
+
+	return names[type];
+}
+
 /* @suffix of the name, @le: a bound of a histogram's, else NULL. */
 static void begin_sample(struct prom_family *family, const char *suffix, const char *le,
 			 const struct prom_label *labels)
 {
-	static const char *const types[] = {
-		[PROM_GAUGE] = "gauge", [PROM_COUNTER] = "counter", [PROM_HISTOGRAM] = "histogram"};
 	const char *before = "{";
 
 	if (!family->begun)
 		fprintf(family->out, "# HELP escapement_%s %s\n# TYPE escapement_%s %s\n",
-			family->name, family->help, family->name, types[family->type]);
+			family->name, family->help, family->name, prom_type_name(family->type));
 	family->begun = 1;
 	fprintf(family->out, "escapement_%s%s", family->name, suffix);
 	for (; labels->name; labels++) {

@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 enum prom_type { PROM_GAUGE, PROM_COUNTER, PROM_HISTOGRAM };
+const char *prom_type_name(enum prom_type type);
 
 /*
  * A module has one list of its families, from which its enum, its table, the manual and the tests
@@ -60,8 +61,7 @@ struct prom_histogram {
 
 /* A sample of @family. */
 void prom_sample(struct prom_family *family, double value, const struct prom_label *labels);
-void prom_sample_count(struct prom_family *family, uint64_t value,
-		       const struct prom_label *labels);
+void prom_sample_count(struct prom_family *family, uint64_t value, const struct prom_label *labels);
 void prom_sample_histogram(struct prom_family *family, const struct prom_histogram *histogram,
 			   const struct prom_label *labels);
 

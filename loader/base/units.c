@@ -27,27 +27,13 @@ static const struct unit units[] = {
 static const struct {
 	const char *written, *meant;
 } spellings[] = {
-	{"nsec", "ns"},
-	{"nanosecond", "ns"},
-	{"nanoseconds", "ns"},
-	{"\xc2\xb5s", "us"},
-	{"usec", "us"},
-	{"microsecond", "us"},
-	{"microseconds", "us"},
-	{"msec", "ms"},
-	{"millisecond", "ms"},
-	{"milliseconds", "ms"},
-	{"sec", "s"},
-	{"secs", "s"},
-	{"second", "s"},
-	{"seconds", "s"},
-	{"mins", "min"},
-	{"minute", "min"},
-	{"minutes", "min"},
-	{"hr", "h"},
-	{"hour", "h"},
-	{"hours", "h"},
-	{"", "s"},
+	{"nsec", "ns"},		{"nanosecond", "ns"}, {"nanoseconds", "ns"},
+	{"\xc2\xb5s", "us"},	{"usec", "us"},	      {"microsecond", "us"},
+	{"microseconds", "us"}, {"msec", "ms"},	      {"millisecond", "ms"},
+	{"milliseconds", "ms"}, {"sec", "s"},	      {"secs", "s"},
+	{"second", "s"},	{"seconds", "s"},     {"mins", "min"},
+	{"minute", "min"},	{"minutes", "min"},   {"hr", "h"},
+	{"hour", "h"},		{"hours", "h"},	      {"", "s"},
 };
 
 static const struct unit *unit_find(const char *name)
@@ -163,8 +149,8 @@ const char *units_duration(char out[UNITS_TEXT_BYTES], uint64_t ns)
 		if (s < parts[i].s)
 			continue;
 		rest = s % parts[i].s / parts[i + 1].s;
-		used = snprintf(out, UNITS_TEXT_BYTES, "%llu%s",
-				(unsigned long long)s / parts[i].s, parts[i].name);
+		used = snprintf(out, UNITS_TEXT_BYTES, "%llu%s", (unsigned long long)s / parts[i].s,
+				parts[i].name);
 		if (rest)
 			snprintf(out + used, UNITS_TEXT_BYTES - used, " %llu%s",
 				 (unsigned long long)rest, parts[i + 1].name);
@@ -193,10 +179,10 @@ const char *units_delay(char out[UNITS_TEXT_BYTES], double ns)
 		size /= 1e3;
 	}
 	snprintf(out, UNITS_TEXT_BYTES, "%.*f%s",
-		 size < 0.9995	 ? 3
-		 : size < 9.995	 ? 2
-		 : size < 99.95	 ? 1
-				 : 0,
+		 size < 0.9995	? 3
+		 : size < 9.995 ? 2
+		 : size < 99.95 ? 1
+				: 0,
 		 value, names[i]);
 	return out;
 }

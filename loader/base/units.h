@@ -28,7 +28,8 @@ const char *units_bit_rate(char out[UNITS_TEXT_BYTES], double bytes_per_second);
 /* How long something lasts, the two largest parts: "3d 4h", "12min 5s", "250ms", "5us". */
 const char *units_duration(char out[UNITS_TEXT_BYTES], uint64_t ns);
 
-/* A measured delay, three digits: "0.812us", "7.62us", "168us"; from 1000 us up "1.00ms", "16.8s". */
+/* A measured delay, three digits: "0.812us", "7.62us", "168us"; from 1000 us up "1.00ms", "16.8s".
+ */
 const char *units_delay(char out[UNITS_TEXT_BYTES], double ns);
 
 #endif

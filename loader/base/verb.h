@@ -34,9 +34,9 @@ struct verb_arg {
 	enum verb_type type;
 	uint64_t least, most; /* of a number or a duration; .most 0: no limit */
 	bool required;
-	bool repeated;	/* an array of all that were given */
-	bool local;	/* for the command line alone: not sent to the daemon */
-	char letter;	/* -n; 0: none */
+	bool repeated; /* an array of all that were given */
+	bool local;    /* for the command line alone: not sent to the daemon */
+	char letter;   /* -n; 0: none */
 	const char *help;
 };
 
@@ -56,14 +56,14 @@ static inline bool verb_arg_is_option(const struct verb_arg *arg)
  * How a value is shown; {key:time} names the format in a text. Scales follow from the unit at
  * the end of the key: _s, _ms, _us, else ns; bytes_per_second, else bit/s.
  */
-#define COLUMN_FORMATS(X)                                                                            \
+#define COLUMN_FORMATS(X)                                                                          \
 	X(TEXT, "text")	  /* as it is; true is yes; a list is joined by commas */                  \
 	X(COUNT, "count") /* three digits: 12.3k */                                                \
 	X(BYTES, "bytes") /* three digits: 1.50KiB */                                              \
 	X(RATE, "rate")	  /* three digits: 9.41Gbit/s */                                           \
 	X(GBPS, "gbps")	  /* the number of Gbit/s alone */                                         \
 	X(TIME, "time")	  /* a delay: 7.62us; ms from 1000 us up */                                \
-	X(AGE, "age")	  /* how long: 250ms, 1.5s, 1min 5s */                                       \
+	X(AGE, "age")	  /* how long: 250ms, 1.5s, 1min 5s */                                     \
 	X(SHARE, "share") /* percent of 1, or of the key behind `/`: lost/answered+lost */         \
 	X(PPM, "ppm")	  /* of parts in 10^9, with a sign: +12.345 */                             \
 	X(REAL, "real")	  /* three digits */                                                       \
@@ -106,14 +106,14 @@ struct column {
 
 /* A part of the text of a reply. A list of them ends with one of zeros. */
 struct verb_section {
-	const char *when;   /* condition on the object; NULL: always */
-	const char *rows;   /* path of an array; NULL: the object itself */
-	const char *only;   /* condition on a row */
-	unsigned int most;  /* rows; 0: all */
-	const char *header; /* the line `header : text`, for each row */
-	const char *text;   /* template; alone, a line for each row, above columns once */
-	const struct column *columns;	     /* a table of the rows; ends with one of zeros */
-	bool live;			     /* of the columns those for a live table */
+	const char *when;	      /* condition on the object; NULL: always */
+	const char *rows;	      /* path of an array; NULL: the object itself */
+	const char *only;	      /* condition on a row */
+	unsigned int most;	      /* rows; 0: all */
+	const char *header;	      /* the line `header : text`, for each row */
+	const char *text;	      /* template; alone, a line for each row, above columns once */
+	const struct column *columns; /* a table of the rows; ends with one of zeros */
+	bool live;		      /* of the columns those for a live table */
 	const struct verb_section *sections; /* of each row */
 	const char *empty;		     /* template instead, without a row */
 };
@@ -121,16 +121,16 @@ struct verb_section {
 /* --- verbs --- */
 
 enum verb_place {
-	VERB_DAEMON,   /* the daemon replies */
-	VERB_EITHER,   /* the command line itself when there is no daemon */
-	VERB_HERE,     /* the command line itself, always */
+	VERB_DAEMON, /* the daemon replies */
+	VERB_EITHER, /* the command line itself when there is no daemon */
+	VERB_HERE,   /* the command line itself, always */
 };
 
 struct verb {
-	const char *name;    /* "steer set": the command line's words */
-	const char *request; /* the verb that is sent; NULL: .name */
-	const char *summary; /* one line, without a full stop */
-	const char *help;    /* sentences for `help VERB` and the manual; may be NULL */
+	const char *name;	     /* "steer set": the command line's words */
+	const char *request;	     /* the verb that is sent; NULL: .name */
+	const char *summary;	     /* one line, without a full stop */
+	const char *help;	     /* sentences for `help VERB` and the manual; may be NULL */
 	const struct verb_arg *args; /* ends with one of zeros; NULL: none */
 	const struct verb_section *output; /* NULL: lines `key : value` */
 	enum verb_place place;

@@ -41,7 +41,8 @@ json_t *cli_request_args(const struct cli *cli);
 /* The verb that the daemon gets. */
 const char *cli_request_verb(const struct verb *verb, char out[64]);
 
-/* "10min" (ago), "@1700000000", "2026-01-31", "2026-01-31T12:00:00[Z]", "12:00"; local but for Z. */
+/* "10min" (ago), "@1700000000", "2026-01-31", "2026-01-31T12:00:00[Z]", "12:00"; local but for Z.
+ */
 bool cli_parse_since(const char *text, uint64_t now_realtime_ns, uint64_t *since_ns);
 
 /* --- the socket --- */

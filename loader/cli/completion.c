@@ -58,7 +58,7 @@ static const struct verb_arg *option_of(const struct verb *verb, const char *wor
 {
 	static const struct verb_arg socket = {.name = "--socket"};
 
-	verb_for_each_arg(arg, verb)
+	verb_for_each_arg (arg, verb)
 		if (verb_arg_is_option(arg) && arg->type != VERB_FLAG &&
 		    (!strcmp(arg->name, word) ||
 		     (arg->letter && word[0] == '-' && word[1] == arg->letter && !word[2])))
@@ -112,7 +112,7 @@ void reference_candidates(FILE *out, const json_t *words)
 		return;
 	}
 	if (last && *last == '-') {
-		verb_for_each_arg(arg, before.verb)
+		verb_for_each_arg (arg, before.verb)
 			if (verb_arg_is_option(arg))
 				fprintf(out, "%s\n", arg->name);
 		fputs("--json\n--pretty\n--socket\n--help\n", out);
@@ -124,7 +124,7 @@ void reference_candidates(FILE *out, const json_t *words)
 	for (i = 0; (help || !before.positionals) && i < next.count; i++)
 		fprintf(out, "%s\n", next.list[i]);
 	skip = before.positionals;
-	verb_for_each_arg(arg, before.verb) {
+	verb_for_each_arg (arg, before.verb) {
 		if (verb_arg_is_option(arg))
 			continue;
 		if (!skip || arg->repeated) {

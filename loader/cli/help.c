@@ -58,16 +58,15 @@ static void write_synopsis(FILE *out, const struct verb *verb)
 
 	for (char *at = strchr(text, ' ') + 1; (at = strchr(at, ' '));)
 		*at = '\t';
-	verb_for_each_arg(arg, verb) {
+	verb_for_each_arg (arg, verb) {
 		const char *space = "\t", *value = value_of(arg, &space);
 
 		if (used < sizeof(text))
-			used += snprintf(text + used, sizeof(text) - used, " %s%s%s%s%s%s",
-					 arg->required ? "" : "[",
-					 !verb_arg_is_option(arg) && arg->choices ? arg->choices
-										  : arg->name,
-					 space, value, arg->repeated ? "..." : "",
-					 arg->required ? "" : "]");
+			used += snprintf(
+				text + used, sizeof(text) - used, " %s%s%s%s%s%s",
+				arg->required ? "" : "[",
+				!verb_arg_is_option(arg) && arg->choices ? arg->choices : arg->name,
+				space, value, arg->repeated ? "..." : "", arg->required ? "" : "]");
 	}
 	write_wrapped(out, text, 0, 4);
 }
@@ -109,7 +108,7 @@ static void write_args(FILE *out, const struct verb *verb)
 
 	if (verb->args)
 		fputc('\n', out);
-	verb_for_each_arg(arg, verb) {
+	verb_for_each_arg (arg, verb) {
 		const char *space = " ", *value = value_of(arg, &space), *more = range;
 		char letter[8] = "";
 
@@ -125,7 +124,8 @@ static void write_args(FILE *out, const struct verb *verb)
 				 (unsigned long long)arg->least, (unsigned long long)arg->most);
 		else if (arg->most)
 			snprintf(range, sizeof(range), "%s to %s",
-				 units_duration(least, arg->least), units_duration(most, arg->most));
+				 units_duration(least, arg->least),
+				 units_duration(most, arg->most));
 		snprintf(text, sizeof(text), "%s%s%s", arg->help, *more ? "; " : "", more);
 		write_entry(out, name, text);
 	}

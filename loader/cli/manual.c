@@ -45,7 +45,7 @@ static void write_args(FILE *out, const struct verb *verb)
 	if (!verb->args)
 		return;
 	fputs(".Bl -tag -width Ds\n", out);
-	verb_for_each_arg(arg, verb) {
+	verb_for_each_arg (arg, verb) {
 		fputs(".It ", out);
 		if (verb_arg_is_option(arg))
 			write_option(out, arg);
@@ -96,7 +96,7 @@ void reference_man(FILE *out)
 	fputs(".Bl -tag -width Ds\n", out);
 	while ((verb = verbs_next(verb))) {
 		fprintf(out, ".It Xo\n.Cm %s\n", verb->name);
-		verb_for_each_arg(arg, verb)
+		verb_for_each_arg (arg, verb)
 			write_synopsis_arg(out, arg);
 		fputs(".Xc\n", out);
 		write_sentence(out, verb->summary);

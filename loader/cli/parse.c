@@ -127,7 +127,7 @@ static void list_options(const struct verb *verb, struct option out[OPTIONS_MOST
 
 	memcpy(out, globals, sizeof(globals));
 	used = snprintf(letters, 64, "%s:jphV", verb ? "" : "+");
-	verb_for_each_arg(arg, verb) {
+	verb_for_each_arg (arg, verb) {
 		bool valued = arg->type != VERB_FLAG;
 
 		if (!verb_arg_is_option(arg) || count + 1 == OPTIONS_MOST)
@@ -169,7 +169,7 @@ static int take_option(struct cli *cli, int option)
 {
 	if (option >= OF_VERB)
 		return take_value(cli, cli->verb->args + (option - OF_VERB), optarg ? optarg : "");
-	verb_for_each_arg(arg, cli->verb)
+	verb_for_each_arg (arg, cli->verb)
 		if (arg->letter == option)
 			return take_value(cli, arg, optarg ? optarg : "");
 	switch (option) {
@@ -244,7 +244,7 @@ static int take_words(struct cli *cli, int count, char **words)
 		if (!positional->repeated)
 			positional = next_positional(positional + 1);
 	}
-	verb_for_each_arg(arg, cli->verb)
+	verb_for_each_arg (arg, cli->verb)
 		if (!code && arg->required && !json_object_get(cli->args, arg->key))
 			code = cli_fail(CLI_USAGE, "`%s` needs %s, %s; see `escapement help %s`",
 					cli->verb->name, arg->name, verbs_should(arg, should),
@@ -308,7 +308,7 @@ json_t *cli_request_args(const struct cli *cli)
 	const char *what = strchr(cli->verb->request ? cli->verb->request : cli->verb->name, ' ');
 	json_t *args = json_copy(cli->args);
 
-	verb_for_each_arg(arg, cli->verb)
+	verb_for_each_arg (arg, cli->verb)
 		if (arg->local && arg->key)
 			json_object_del(args, arg->key);
 	if (what)

@@ -10,7 +10,7 @@
 struct renderer {
 	FILE *out;
 	const json_t *args;
-	size_t lines; /* written so far */
+	size_t lines;	    /* written so far */
 	size_t after_table; /* rows of the table that was the last */
 };
 

@@ -48,7 +48,8 @@ bool cli_parse_since(const char *text, uint64_t now_realtime_ns, uint64_t *since
 	/* Seconds since 1970. */
 	errno = 0;
 	*since_ns = strtoull(text + 1, &end, 10);
-	if (end == text + 1 || *end || errno || text[1] == '-' || *since_ns > INT64_MAX / 1000000000)
+	if (end == text + 1 || *end || errno || text[1] == '-' ||
+	    *since_ns > INT64_MAX / 1000000000)
 		return false;
 	*since_ns *= 1000000000;
 	return true;

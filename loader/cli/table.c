@@ -60,8 +60,8 @@ static void add_headings(struct table *table, const struct column *columns, cons
 			 const json_t *args, bool live)
 {
 	for (; columns->header && table->count < COLUMNS_MOST; columns++) {
-		if (!table_has(columns, live) || (!live && columns->flags & COLUMN_OPTIONAL &&
-						  !any_has(columns, rows, args)))
+		if (!table_has(columns, live) ||
+		    (!live && columns->flags & COLUMN_OPTIONAL && !any_has(columns, rows, args)))
 			continue;
 		fprintf(table->cells, "%s%c", columns->header, '\0');
 		table->width[table->count] =

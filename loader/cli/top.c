@@ -31,7 +31,7 @@
 
 struct screen {
 	struct termios before;
-	bool keys; /* the terminal delivers each key at once */
+	bool keys;     /* the terminal delivers each key at once */
 	sigset_t mask; /* while it waits: signals are delivered only then */
 };
 

@@ -20,12 +20,12 @@
 
 /* --- reports --- */
 
-static int64_t report_age_ns(const struct anchor_word *report, int64_t fabric_ns)
+static int64_t report_age_ns(const struct anchor_report *report, int64_t fabric_ns)
 {
 	return llabs(ns_sub(fabric_ns, report->ref_fabric_ns));
 }
 
-static bool report_within(const struct anchor_word *report, int64_t fabric_ns, int64_t most_ns)
+static bool report_within(const struct anchor_report *report, int64_t fabric_ns, int64_t most_ns)
 {
 	return report->sequence && report_age_ns(report, fabric_ns) <= most_ns;
 }
@@ -123,7 +123,7 @@ static void measure(struct clock *clock)
 
 void clock_take_anchor(struct clock_edge *edge, const struct esc_probe_event *event)
 {
-	edge->anchor = (struct anchor_word){
+	edge->anchor = (struct anchor_report){
 		.ref_fabric_ns = event->anchor_ref_fabric_ns,
 		.ahead_ns = event->anchor_ahead_ns,
 		.rate_q40 = event->anchor_rate_q40,
@@ -138,7 +138,7 @@ void clock_take_anchor(struct clock_edge *edge, const struct esc_probe_event *ev
  * Of several anchors all select the one with the lowest id, so that neighbors show one TAI; a
  * silent one is replaced by one that is not.
  */
-static uint32_t selected(const struct anchor_word *mine, const struct anchor_word *theirs,
+static uint32_t selected(const struct anchor_report *mine, const struct anchor_report *theirs,
 			 int64_t fabric_ns)
 {
 	bool mine_fresh = report_within(mine, fabric_ns, REPORT_FRESH_NS);
@@ -153,19 +153,19 @@ static uint32_t selected(const struct anchor_word *mine, const struct anchor_wor
 
 static void take_reports(struct clock *clock, int64_t local_ns, int64_t fabric_ns)
 {
-	struct anchor_word *mine = &clock->anchor.current;
+	struct anchor_report *mine = &clock->anchor.current;
 
 	const struct clock_edge *edge;
 
 	for_each_edge (clock, edge) {
-		const struct anchor_word *theirs = &edge->anchor;
+		const struct anchor_report *theirs = &edge->anchor;
 		bool synced = edge->slot < CONSENSUS_PEERS_MAX && edge->view_known &&
 			      local_ns - edge->view_fresh_ns <= CLOCK_VIEW_FRESH_NS &&
 			      edge->view.state == CLOCK_SYNCED &&
-			      clock->host.consensus.peers[edge->slot].verdict == CONSENSUS_USED;
+			      clock->host.consensus.peers[edge->slot].status == CONSENSUS_USED;
 
 		if (synced && report_within(theirs, fabric_ns, ANCHOR_STALE_NS))
-			anchor_hear(mine, theirs, selected(mine, theirs, fabric_ns));
+			anchor_receive(mine, theirs, selected(mine, theirs, fabric_ns));
 	}
 }
 
@@ -174,7 +174,7 @@ static void take_reports(struct clock *clock, int64_t local_ns, int64_t fabric_n
 static void report_change(struct clock *clock, bool known)
 {
 	struct clock_anchor *anchor = &clock->anchor;
-	const struct anchor_word *current = &anchor->current;
+	const struct anchor_report *current = &anchor->current;
 
 	if (known && (!anchor->reported || anchor->reported_id != current->anchor))
 		clock_report(clock, CLOCK_ANCHOR_ACQUIRED, anchor_host(clock, current->anchor),
@@ -190,7 +190,7 @@ static void report_change(struct clock *clock, bool known)
 static void anchor_step(struct clock *clock, int64_t local_ns, int64_t fabric_ns)
 {
 	struct clock_anchor *anchor = &clock->anchor;
-	const struct anchor_word *current = &anchor->current;
+	const struct anchor_report *current = &anchor->current;
 	enum clock_state state = clock->host.state;
 
 	if (!clock->core->config->clock.anchor) {
@@ -237,7 +237,7 @@ void clock_anchor_round(struct clock *clock, int64_t local_ns)
 
 void clock_get_tai(const struct clock *clock, struct clock_facts *out)
 {
-	const struct anchor_word *current = &clock->anchor.current;
+	const struct anchor_report *current = &clock->anchor.current;
 
 	out->tai_note = clock->anchor.note;
 	if (!out->known)

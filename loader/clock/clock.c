@@ -165,7 +165,7 @@ static void get_peer(const struct clock *clock, const struct clock_edge *edge,
 		return;
 	peer = &clock->host.consensus.peers[edge->slot];
 	out->in_clock = true;
-	out->verdict = peer->verdict;
+	out->verdict = peer->status;
 	out->error_ns = peer->offset_ns;
 	out->error_ppb = peer->drift_ppb;
 }

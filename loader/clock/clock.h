@@ -46,7 +46,7 @@ struct clock_edge {
 	struct clock_view view;
 	int64_t view_local_ns;	     /* when it arrived */
 	int64_t view_fresh_ns;	     /* when its generation last changed */
-	struct anchor_word anchor;   /* as last received */
+	struct anchor_report anchor; /* as last received */
 
 	uint64_t requests, replies;  /* received */
 	int64_t request_local_ns;    /* of the newest */
@@ -121,7 +121,7 @@ struct clock_peer_facts {
 	bool fitted;
 	struct edge_estimate fit;
 	bool in_clock; /* has a place in the consensus: */
-	enum consensus_verdict verdict;
+	enum consensus_status verdict;
 	double error_ns, error_ppb; /* of our clock, by this peer */
 };
 /* By plane and host. Returns how many of @max. */

@@ -9,8 +9,8 @@
 
 struct clock_anchor {
 	struct anchor_meter meter;
-	struct anchor_word measured; /* here */
-	struct anchor_word current;  /* what is shown here and sent on probes */
+	struct anchor_report measured; /* here */
+	struct anchor_report current;  /* what is shown here and sent on probes */
 	int64_t due_local_ns;
 	uint64_t moves;	  /* of the consensus: another fabric time since */
 	const char *note; /* why it is not measured here though it should; NULL: nothing */
@@ -91,7 +91,7 @@ void clock_report(const struct clock *clock, unsigned int kind, const char *subj
 int clock_open_maps(struct clock *clock, const struct dataplane *dataplane, char **error);
 void clock_close_maps(struct clock *clock);
 void clock_write_view(struct clock *clock, const struct clock_view *view);
-void clock_write_anchor(struct clock *clock, const struct anchor_word *anchor);
+void clock_write_anchor(struct clock *clock, const struct anchor_report *anchor);
 void clock_write_model(struct clock *clock);
 
 /* receive.c */

@@ -64,7 +64,7 @@ void clock_write_view(struct clock *clock, const struct clock_view *view)
 	__atomic_store_n(&fleet->view_generation, generation, __ATOMIC_RELEASE);
 }
 
-void clock_write_anchor(struct clock *clock, const struct anchor_word *anchor)
+void clock_write_anchor(struct clock *clock, const struct anchor_report *anchor)
 {
 	struct esc_fleet *fleet = clock->fleet;
 	uint64_t generation = fleet->anchor_generation + 1;

@@ -174,7 +174,7 @@ static void report_state(struct clock *clock)
 static json_t *estimate_json(const struct consensus_peer *peer)
 {
 	return json_pack("{s:s, s:f, s:f}", "reason",
-			 peer->verdict == CONSENSUS_REFUSED_DRIFT ? "drift" : "offset", "offset_ns",
+			 peer->status == CONSENSUS_REFUSED_DRIFT ? "drift" : "offset", "offset_ns",
 			 peer->offset_ns, "drift_ppb", peer->drift_ppb);
 }
 
@@ -184,13 +184,13 @@ static void report_peer(struct clock *clock, struct clock_edge *edge, int64_t no
 	const struct consensus_peer *peer = &clock->host.consensus.peers[edge->slot];
 	int64_t refused_ns = peer->refused_since_ns ? now_ns - peer->refused_since_ns : 0;
 
-	if (peer->verdict == CONSENSUS_USED) {
+	if (peer->status == CONSENSUS_USED) {
 		if (edge->refused_reported)
 			clock_report(clock, CLOCK_ACCEPTED, edge->host, NULL);
 		edge->refused_reported = edge->falseticker_reported = false;
 		return;
 	}
-	if (peer->verdict == CONSENSUS_ABSENT || clock->host.state != CLOCK_SYNCED)
+	if (peer->status == CONSENSUS_ABSENT || clock->host.state != CLOCK_SYNCED)
 		return;
 	if (refused_ns > REFUSED_REPORT_NS && !edge->refused_reported) {
 		edge->refused_reported = true;

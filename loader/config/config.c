@@ -39,7 +39,8 @@ void config_set_defaults(const struct config_key *keys, void *values)
 
 	for (const struct config_key *key = keys; key->name; key++)
 		if (key->fallback)
-			key->type->parse(&nowhere, key, key->fallback, (char *)values + key->offset);
+			key->type->parse(&nowhere, key, key->fallback,
+					 (char *)values + key->offset);
 	assert(!nowhere.error_count);
 }
 
@@ -69,9 +70,9 @@ static int config_new(const char *path, const struct config_section *const *more
 	if (count > CONFIG_SECTIONS_MAX)
 		return -E2BIG;
 	for (size_t i = 0; i < count; i++) {
-		const struct config_section *section =
-			i < config_own_section_count ? config_own_sections[i]
-						     : more[i - config_own_section_count];
+		const struct config_section *section = i < config_own_section_count
+							       ? config_own_sections[i]
+							       : more[i - config_own_section_count];
 
 		if (section->bytes) {
 			config->values[i] = calloc(1, section->bytes);

@@ -51,7 +51,8 @@ size_t *config_list_count(const struct config_key *key, void *value);
 /* The structure of the configuration's section number @i. */
 void *config_values(const struct config *config, size_t i);
 
-/* The sections that config/ itself has, those that more than one module reads: the top level first. */
+/* The sections that config/ itself has, those that more than one module reads: the top level first.
+ */
 extern const struct config_section config_top_section;
 extern const struct config_section *const config_own_sections[];
 extern const size_t config_own_section_count;

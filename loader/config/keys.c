@@ -265,8 +265,7 @@ static const struct config_key paths_keys[] = {
 	 .help = "`auto`: paths are found and probed. `off`: they are not, and no queue pair is "
 		 "steered to a backup."},
 	{"per_peer", CONFIG_FIELD(number, struct config_paths, per_peer), .fallback = "8",
-	 .least = 2, .most = ESC_PATHS_MAX,
-	 .help = "Candidate paths to an address of a peer."},
+	 .least = 2, .most = ESC_PATHS_MAX, .help = "Candidate paths to an address of a peer."},
 	{"probe_interval", CONFIG_FIELD(duration, struct config_paths, probe_interval_ns),
 	 .fallback = "1ms", .least = 500 * CONFIG_US, .most = 100 * CONFIG_MS,
 	 .help = "Probe interval of a path in use, in mode steer. In mode observe every path is "

@@ -165,7 +165,7 @@ static int refuse_alias(struct config_reading *reading, const yaml_node_t *holde
 	if (value->start_mark.index > holder->start_mark.index)
 		return 0;
 	return config_refuse_at(reading, line,
-			 "aliases (*name) are not understood here; write the value out");
+				"aliases (*name) are not understood here; write the value out");
 }
 
 /* --- unknown keys --- */
@@ -219,7 +219,8 @@ static int refuse_unknown(struct config_reading *reading, const struct scope *sc
 	char where[96] = "", list[512] = "";
 	size_t count = 0, used = 0;
 
-	for (const struct config_key *known = scope->keys; known->name && count < NAMES_MAX; known++)
+	for (const struct config_key *known = scope->keys; known->name && count < NAMES_MAX;
+	     known++)
 		names[count++] = known->name;
 	for (size_t i = 0; i < config->section_count && count < NAMES_MAX; i++)
 		if (name_in(config->sections[i], scope))
@@ -228,13 +229,12 @@ static int refuse_unknown(struct config_reading *reading, const struct scope *sc
 		snprintf(where, sizeof(where), " in `%s`", scope->name);
 	near = nearest_name(key, names, count);
 	if (near)
-		return config_refuse_at(reading, line,
-					"`%.64s` is not a key%s; did you mean `%s`?", key, where,
-					near);
+		return config_refuse_at(reading, line, "`%.64s` is not a key%s; did you mean `%s`?",
+					key, where, near);
 	if (home && strcmp(home, scope->name))
 		return config_refuse_at(reading, line,
-					"`%.64s` is not a key%s; it belongs under `%s`", key,
-					where, home);
+					"`%.64s` is not a key%s; it belongs under `%s`", key, where,
+					home);
 	for (size_t i = 0; i < count && used < sizeof(list); i++)
 		used += snprintf(list + used, sizeof(list) - used, "%s%s", i ? ", " : "", names[i]);
 	return config_refuse_at(reading, line, "`%.64s` is not a key%s; known are %s", key, where,
@@ -252,13 +252,16 @@ static int read_scalar(struct config_reading *reading, const struct config_key *
 	const char *text = text_of(node);
 
 	if (node->type != YAML_SCALAR_NODE)
-		return config_refuse_at(reading, line, "`%s` should be one value, not a %s", key->name,
-				 node->type == YAML_MAPPING_NODE ? "group of keys" : "list");
+		return config_refuse_at(reading, line, "`%s` should be one value, not a %s",
+					key->name,
+					node->type == YAML_MAPPING_NODE ? "group of keys" : "list");
 	if (!text)
-		return config_refuse_at(reading, line, "`%s` holds a zero byte; take it out", key->name);
+		return config_refuse_at(reading, line, "`%s` holds a zero byte; take it out",
+					key->name);
 	if (!*text)
-		return config_refuse_at(reading, line, "`%s` has no value; give one, or take the line out",
-				 key->name);
+		return config_refuse_at(reading, line,
+					"`%s` has no value; give one, or take the line out",
+					key->name);
 	return key->type->parse(reading, key, text, value);
 }
 
@@ -308,16 +311,19 @@ static int read_list(struct config_reading *reading, const struct config_key *ke
 	size_t count;
 
 	if (node->type != YAML_SEQUENCE_NODE)
-		return config_refuse_at(reading, line, "`%s` should be a list; write `- %s: %s` below it",
-				 key->name, first->name, first->example);
+		return config_refuse_at(reading, line,
+					"`%s` should be a list; write `- %s: %s` below it",
+					key->name, first->name, first->example);
 	items = node->data.sequence.items.start;
 	count = node->data.sequence.items.top - items;
 	if (count < list->least)
-		return config_refuse_at(reading, line, "`%s` is empty; name at least one: `- %s: %s`",
-				 key->name, first->name, first->example);
+		return config_refuse_at(reading, line,
+					"`%s` is empty; name at least one: `- %s: %s`", key->name,
+					first->name, first->example);
 	if (count > list->most)
-		return config_refuse_at(reading, line, "`%s` has %zu entries; at most %u are served",
-				 key->name, count, list->most);
+		return config_refuse_at(reading, line,
+					"`%s` has %zu entries; at most %u are served", key->name,
+					count, list->most);
 	*(void **)value = calloc(count + 1, list->entry_bytes);
 	if (!*(void **)value)
 		return -ENOMEM;
@@ -359,12 +365,14 @@ static int read_pair(struct config_reading *reading, const struct scope *scope,
 
 	*accepted = NULL;
 	if (!text)
-		return config_refuse_at(reading, line, "a key should be a plain word; write `key: value`");
+		return config_refuse_at(reading, line,
+					"a key should be a plain word; write `key: value`");
 	first = find_pair(reading, mapping, text);
 	if (first != pair)
-		return config_refuse_at(reading, line,
-				 "`%.64s` is here for the second time (first in line %u); keep one",
-				 text, line_of(node_at(reading, first->key)));
+		return config_refuse_at(
+			reading, line,
+			"`%.64s` is here for the second time (first in line %u); keep one", text,
+			line_of(node_at(reading, first->key)));
 	while (key->name && strcmp(key->name, text))
 		key++;
 	section = key->name ? -1 : section_in(reading->config, scope, text);
@@ -395,9 +403,9 @@ static void read_mapping(struct config_reading *reading, const struct scope *sco
 
 	if (node->type != YAML_MAPPING_NODE) {
 		config_refuse_at(reading, line,
-			  *scope->name ? "`%s` should hold lines of `key: value`, indented"
-				       : "the file%s should hold lines of `key: value`",
-			  scope->name);
+				 *scope->name ? "`%s` should hold lines of `key: value`, indented"
+					      : "the file%s should hold lines of `key: value`",
+				 scope->name);
 		return;
 	}
 	for (pair = node->data.mapping.pairs.start;
@@ -448,8 +456,8 @@ int config_read_yaml(struct config_reading *reading, const char *bytes, size_t s
 	root = yaml_document_get_root_node(&reading->document);
 	if (!root)
 		return config_refuse_at(reading, 1,
-				 "the file is empty; name at least one interface: "
-				 "`interfaces: [{name: eth1}]`");
+					"the file is empty; name at least one interface: "
+					"`interfaces: [{name: eth1}]`");
 	read_section(reading, 0, root, line_of(root));
 	/* A default in the place of a refused value may not suit the others: no check then. */
 	for (size_t i = 0; i < reading->config->section_count; i++) {

@@ -286,9 +286,9 @@ static json_t *show_list(const struct config_key *key, const void *value)
 	json_t *array = count ? json_array() : NULL;
 
 	for (size_t i = 0; i < count; i++)
-		json_array_append_new(
-			array, config_show_keys(list->keys, *(char *const *)value +
-								    i * list->entry_bytes));
+		json_array_append_new(array,
+				      config_show_keys(list->keys, *(char *const *)value +
+									   i * list->entry_bytes));
 	return array;
 }
 

@@ -105,7 +105,7 @@ static uint64_t module_tick(void *context, uint64_t now_ns)
 
 void *core_find(const struct core *core, const char *name)
 {
-	core_for_each(module, core)
+	core_for_each (module, core)
 		if (!strcmp(module->capability->name, name))
 			return module->self;
 	return NULL;
@@ -155,7 +155,7 @@ int core_refresh(struct core *core)
 {
 	int err = 0;
 
-	core_for_each(module, core) {
+	core_for_each (module, core) {
 		if (!module->capability->refresh)
 			continue;
 		module->refresh_error = module->capability->refresh(module->self);
@@ -166,14 +166,14 @@ int core_refresh(struct core *core)
 
 void core_links_changed(struct core *core)
 {
-	core_for_each(module, core)
+	core_for_each (module, core)
 		if (module->capability->links_changed)
 			module->capability->links_changed(module->self);
 }
 
 void core_describe_qp(const struct core *core, const struct qp_entry *entry, json_t *qp)
 {
-	core_for_each(module, core)
+	core_for_each (module, core)
 		if (module->capability->qp)
 			module->capability->qp(module->self, entry, qp);
 }
@@ -183,7 +183,7 @@ json_t *core_mode(const struct core *core, int slot)
 	char text[96] = "";
 	size_t used = 0;
 
-	core_for_each(module, core) {
+	core_for_each (module, core) {
 		const struct capability_mode *mode = module->capability->mode;
 		unsigned int ports = mode ? mode->ports(module->self) : 0;
 

@@ -40,8 +40,9 @@ int core_reload(struct core *core, char **error)
 
 	input.in_force = old;
 	err = config_load(&input, &new, &why);
-	core_for_each(module, core) if (!err && module->capability->accept) err =
-		module->capability->accept(module->self, new, &why);
+	core_for_each (module, core)
+		if (!err && module->capability->accept)
+			err = module->capability->accept(module->self, new, &why);
 	if (err) {
 		config_free(new);
 		return refuse(core, err, why, error);
@@ -49,8 +50,9 @@ int core_reload(struct core *core, char **error)
 	core->config = core->own_config = new;
 	members = fleet_set(core->fleet, new->members, new->member_list);
 	new->member_list = NULL;
-	core_for_each(module, core) if (module->capability->reconfigure)
-		module->capability->reconfigure(module->self, old);
+	core_for_each (module, core)
+		if (module->capability->reconfigure)
+			module->capability->reconfigure(module->self, old);
 	members_free(members);
 	config_free(old);
 	log_info("configuration reloaded from %s", new->path);

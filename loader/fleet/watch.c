@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The member list in force, and its file: a good one replaces the list, a bad one changes nothing. */
+/* The member list in force, and its file: a good one replaces the list, a bad one changes nothing.
+ */
 #include "fleet.h"
 
 #include <errno.h>

@@ -14,7 +14,7 @@
 
 /* A write takes less than a microsecond, four times a second. */
 #define TRIES_MAX 1000
-/* As the daemon's own bound grows when it is alone: drift wanders (clocksync/heldrate.c). */
+/* As the daemon's own bound grows when it is alone: drift wanders (clocksync/holdover.c). */
 #define WANDER_PPB_PER_S 8
 #define WANDER_MAX_PPB 320
 

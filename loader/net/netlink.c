@@ -53,20 +53,19 @@ int netlink_query(int bus, const union netlink_request *request, netlink_reply_f
 	if (fd < 0)
 		return -errno;
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
-	err = send(fd, request, request->header.nlmsg_len, 0) < 0
-		      ? -errno
-		      : receive(fd, dump, fn, context);
+	err = send(fd, request, request->header.nlmsg_len, 0) < 0 ? -errno
+								  : receive(fd, dump, fn, context);
 	close(fd);
 	return err;
 }
 
-void netlink_attributes(const struct nlmsghdr *message, size_t bytes,
-			const struct nlattr **out, unsigned int most)
+void netlink_attributes(const struct nlmsghdr *message, size_t bytes, const struct nlattr **out,
+			unsigned int most)
 {
 	const struct nlattr *at;
 
 	memset(out, 0, (most + 1) * sizeof(*out));
-	mnl_attr_for_each(at, message, bytes)
+	mnl_attr_for_each (at, message, bytes)
 		if (mnl_attr_get_type(at) <= most)
 			out[mnl_attr_get_type(at)] = at;
 }

@@ -23,8 +23,8 @@ int netlink_query(int bus, const union netlink_request *request, netlink_reply_f
 		  void *context);
 
 /* The attributes behind a header of @bytes by their type, up to @most; NULL: not there. */
-void netlink_attributes(const struct nlmsghdr *message, size_t bytes,
-			const struct nlattr **out, unsigned int most);
+void netlink_attributes(const struct nlmsghdr *message, size_t bytes, const struct nlattr **out,
+			unsigned int most);
 /* The text of an attribute, cut to @bytes; "" for NULL. */
 void netlink_text(const struct nlattr *attribute, char *out, size_t bytes);
 

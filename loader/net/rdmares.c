@@ -44,9 +44,8 @@ static int parse_device(const struct nlmsghdr *message, void *context)
 	if (devices->count == RDMARES_DEVICES_MAX)
 		return 0;
 	netlink_attributes(message, 0, a, RDMA_NLDEV_ATTR_DEV_NAME);
-	device->index = a[RDMA_NLDEV_ATTR_DEV_INDEX]
-				? mnl_attr_get_u32(a[RDMA_NLDEV_ATTR_DEV_INDEX])
-				: 0;
+	device->index =
+		a[RDMA_NLDEV_ATTR_DEV_INDEX] ? mnl_attr_get_u32(a[RDMA_NLDEV_ATTR_DEV_INDEX]) : 0;
 	netlink_text(a[RDMA_NLDEV_ATTR_DEV_NAME], device->name, sizeof(device->name));
 	devices->count += device->name[0] != '\0';
 	return 0;
@@ -64,7 +63,7 @@ static void parse_qp(const struct nlattr *entry, struct rdmares_qp *qp)
 {
 	const struct nlattr *a;
 
-	mnl_attr_for_each_nested(a, entry) {
+	mnl_attr_for_each_nested (a, entry) {
 		switch (mnl_attr_get_type(a)) {
 		case RDMA_NLDEV_ATTR_PORT_INDEX:
 			qp->port = mnl_attr_get_u32(a);
@@ -98,10 +97,10 @@ static int add_qps(const struct nlmsghdr *message, void *context)
 	struct rdmares *out = walk->out;
 	const struct nlattr *list, *entry;
 
-	mnl_attr_for_each(list, message, 0) {
+	mnl_attr_for_each (list, message, 0) {
 		if (mnl_attr_get_type(list) != RDMA_NLDEV_ATTR_RES_QP)
 			continue;
-		mnl_attr_for_each_nested(entry, list) {
+		mnl_attr_for_each_nested (entry, list) {
 			struct rdmares_qp *qp;
 
 			if (mnl_attr_get_type(entry) != RDMA_NLDEV_ATTR_RES_QP_ENTRY)
@@ -144,8 +143,7 @@ int rdmares_read(struct rdmares *out)
 		size_t before = out->count;
 
 		walk.device = &devices.list[i];
-		if (query(RDMA_NLDEV_CMD_RES_QP_GET, walk.device->index, add_qps,
-				&walk))
+		if (query(RDMA_NLDEV_CMD_RES_QP_GET, walk.device->index, add_qps, &walk))
 			out->count = before; /* half a list would retire the other half */
 		else
 			out->devices[out->device_count++] = walk.device->index;
@@ -166,8 +164,7 @@ const struct rdmares_qp *rdmares_find(const struct rdmares *list, uint32_t devic
 {
 	struct rdmares_qp wanted = {.device = device, .qpn = qpn};
 
-	return list->count ? bsearch(&wanted, list->qps, list->count, sizeof(*list->qps),
-				     compare)
+	return list->count ? bsearch(&wanted, list->qps, list->count, sizeof(*list->qps), compare)
 			   : NULL;
 }
 

@@ -31,7 +31,7 @@ static int parse_link(const struct nlmsghdr *message, void *context)
 	out->max_mtu = number_of(a[IFLA_MAX_MTU]);
 	netlink_text(a[IFLA_IFNAME], out->name, sizeof(out->name));
 	if (a[IFLA_LINKINFO])
-		mnl_attr_for_each_nested(kind, a[IFLA_LINKINFO])
+		mnl_attr_for_each_nested (kind, a[IFLA_LINKINFO])
 			if (mnl_attr_get_type(kind) == IFLA_INFO_KIND)
 				netlink_text(kind, out->kind, sizeof(out->kind));
 	/* IFLA_LINK is the lower device for a VLAN; only a veth's is a peer. */

@@ -134,7 +134,7 @@ static json_t *way_json(const struct nic_used *used, unsigned int i)
 {
 	const struct nic_way *way = &used->ways[i];
 	json_t *object = json_pack("{s:s, s:b, s:i}", "route", nic_way_name(i), "usable",
-				   !way->guard.down, "no_reply", (int)way->probes.unanswered);
+				   !way->guard.down, "no_reply", (int)way->probes.unreplied);
 
 	if (way->rtt_ns)
 		json_object_set_new(object, "rtt_ns", json_integer(way->rtt_ns));

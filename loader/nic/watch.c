@@ -183,7 +183,7 @@ static void device_judge(struct nic_watch *watch, struct nic_device *device, uin
 	if (device->why != NIC_WHY_NONE) {
 		if (nicguard_fall(&device->guard, watch->return_after_ns, now))
 			report_device(watch, NIC_NEWS_DOWN, device, 0);
-	} else if (nicguard_well(&device->guard, now)) {
+	} else if (nicguard_up(&device->guard, now)) {
 		report_device(watch, NIC_NEWS_RETURN, device, fell_ns);
 	}
 }
@@ -247,15 +247,15 @@ static uint32_t used_judge_ways(struct nic_watch *watch, struct nic_used *used, 
 	uint32_t usable = 0;
 
 	for (unsigned int i = 0; i < ESC_NIC_ROUTES; i++)
-		if (used->ways[i].probes.answered_ns > newest_ns)
-			newest_ns = used->ways[i].probes.answered_ns;
+		if (used->ways[i].probes.replied_ns > newest_ns)
+			newest_ns = used->ways[i].probes.replied_ns;
 	for (unsigned int i = 0; i < ESC_NIC_ROUTES; i++) {
 		struct nic_way *way = &used->ways[i];
 
 		if (nicguard_is_silent(&way->probes, newest_ns, watch->dead_after_ns))
 			nicguard_fall(&way->guard, watch->return_after_ns, now);
-		else if (way->probes.unanswered < NICGUARD_UNANSWERED)
-			nicguard_well(&way->guard, now);
+		else if (way->probes.unreplied < NICGUARD_UNANSWERED)
+			nicguard_up(&way->guard, now);
 		usable |= way->guard.down ? 0 : 1u << i;
 	}
 	return usable;
@@ -297,7 +297,7 @@ static void used_tell(struct nic_watch *watch, struct nic_used *used, enum esc_n
 		.from = used->taken,
 		.to = way,
 		.usable = used->usable,
-		.silent_ns = now - used->ways[used->taken].probes.answered_ns,
+		.silent_ns = now - used->ways[used->taken].probes.replied_ns,
 		.lasted_ns = now - used->since_ns,
 	};
 
@@ -412,9 +412,9 @@ static void take_reply(struct nic_watch *watch, const struct esc_nic_probe *prob
 	if (be64toh(probe->cookie) != watch->cookie || probe->kind != ESC_NIC_REPLY ||
 	    way >= watch->used_count * ESC_NIC_ROUTES || memcmp(from, to, sizeof(*from)))
 		return;
-	if (!nicguard_answer(probes, sequence))
+	if (!nicguard_reply(probes, sequence))
 		return;
-	used->ways[way % ESC_NIC_ROUTES].rtt_ns = now - probes->answered_ns;
+	used->ways[way % ESC_NIC_ROUTES].rtt_ns = now - probes->replied_ns;
 	watch->probes_answered++;
 }
 

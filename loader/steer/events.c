@@ -88,7 +88,7 @@ static json_t *counts_json(const struct rule *rule, const struct verify_counts *
 		return seen;
 	json_put_count(seen, "acked", now->back - from->back);
 	json_put_count(seen, "naks", now->naks - from->naks);
-	json_put_count(seen, "requests_repeated", now->asked - from->asked);
+	json_put_count(seen, "requests_repeated", now->repeated - from->repeated);
 	return seen;
 }
 
@@ -143,7 +143,7 @@ void steer_report_verified(struct steer *steer, const struct rule *rule,
 }
 
 void steer_report_rolled_back(struct steer *steer, const struct rule *rule,
-			      enum verify_verdict verdict, const struct penalty *penalty)
+			      enum verify_result verdict, const struct penalty *penalty)
 {
 	json_t *result = json_object();
 

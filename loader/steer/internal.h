@@ -78,7 +78,7 @@ struct penalty {
 	struct esc_qp_key key;
 	uint64_t until_local_ns;
 	uint64_t length_ns;
-	enum verify_verdict why;
+	enum verify_result why;
 };
 
 /* A queue pair of a pair, as of the last tick; beside it a struct contend_qp of the same index. */
@@ -306,7 +306,7 @@ void steer_report_verified(struct steer *steer, const struct rule *rule,
 			   const struct verify_counts *from);
 /* @penalty NULL: there is none. */
 void steer_report_rolled_back(struct steer *steer, const struct rule *rule,
-			      enum verify_verdict verdict, const struct penalty *penalty);
+			      enum verify_result verdict, const struct penalty *penalty);
 /* @why: "cleared", "lapsed", "gone", "mode". */
 void steer_report_ended(struct steer *steer, const struct rule *rule, const char *why);
 void steer_report_mode(struct steer *steer, uint16_t ports, const char *by);

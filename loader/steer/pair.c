@@ -31,7 +31,7 @@ void pair_configure(const struct steer *steer, unsigned int port, struct contend
 	contend_config_default(config);
 	if (bps <= 0 && interface)
 		bps = ethtool_speed_bps(interface);
-	config->looks = TICKS;
+	config->ticks = TICKS;
 	config->capacity_Bps = bps / 8;
 	if (interface && !rtnl_link(interface, &link))
 		config->packet_bytes = link.mtu + FRAME_BYTES;
@@ -214,7 +214,7 @@ bool pair_is_calm(const struct pair *pair)
 		if (pair->routes[i].stands_out)
 			return false;
 	for (size_t i = 0; i < pair->count; i++)
-		if (pair->qps[i].ordered)
+		if (pair->qps[i].moving)
 			return false;
 	return true;
 }

@@ -38,7 +38,7 @@ static bool is_contended(const struct pair *pair, size_t route)
 {
 	const struct contend_path *path = &pair->routes[route];
 
-	return path->fresh && path->stands_out >= pair->contend.config.looks;
+	return path->fresh && path->stands_out >= pair->contend.config.ticks;
 }
 
 /* A route as the policy sees it. */
@@ -72,7 +72,7 @@ static json_t *move_json(const struct pair *pair, size_t q, int to, double gain_
 	json_put(move, "to", steer_route_json(pair, (uint32_t)to, pair->routes[to].delay_ns));
 	steer_put_ns(move, "gain_ns", gain_ns);
 	steer_put_rate(move, "rate_bps", qp->rate_Bps);
-	if (qp->ordered)
+	if (qp->moving)
 		json_put_text(move, "state", "scheduled");
 	return move;
 }
@@ -156,8 +156,8 @@ static void evaluate_once(struct steer *steer, struct pair *pair, uint64_t now_n
 		pair->qps[q].path = pair_route_of(pair, steer_id_of(steer, pair, member));
 		pair->qps[q].pinned = steer_rule_find(steer, &member->key);
 	}
-	for (unsigned int i = 0; i < pair->contend.config.looks; i++)
-		contend_look(&pair->contend, &budget, (int64_t)now_ns, &random, pair->routes,
+	for (unsigned int i = 0; i < pair->contend.config.ticks; i++)
+		contend_tick(&pair->contend, &budget, (int64_t)now_ns, &random, pair->routes,
 			     ESC_PATHS_MAX, pair->qps, pair->count, NULL, 0);
 }
 

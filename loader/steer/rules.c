@@ -178,7 +178,7 @@ void steer_count(struct steer *steer, struct rule *rule, const struct esc_qp *qp
 	rule->counts.paired = true;
 	rule->counts.back = back.packets;
 	rule->counts.naks = back.nak_sequence;
-	rule->counts.asked = back.duplicates;
+	rule->counts.repeated = back.duplicates;
 }
 
 /* --- taking over --- */

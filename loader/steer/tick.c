@@ -105,7 +105,7 @@ static void decide_waiting(struct steer *steer, struct pair *pair, size_t q)
 
 	if (!one || one->rule.in_effect)
 		return;
-	if (!qp->ordered) {
+	if (!qp->moving) {
 		if (one->reason != STEER_BY_TRACKING)
 			member->waiting = RULE_WITHDRAW;
 		return;
@@ -116,7 +116,7 @@ static void decide_waiting(struct steer *steer, struct pair *pair, size_t q)
 	to = &pair->routes[qp->to];
 	if (!from->fresh || !to->fresh)
 		return;
-	member->gap_ns = (uint64_t)contend_hold_ns(from, to);
+	member->gap_ns = (uint64_t)contend_flowlet_gap_ns(from, to);
 	if (member->gap_ns > one->rule.want.flowlet_gap_ns + one->rule.want.flowlet_gap_ns / GAP_GROWTH)
 		member->waiting = RULE_RENEW;
 }
@@ -130,7 +130,7 @@ static size_t decide(struct steer *steer, struct pair *pair, uint64_t now_ns,
 		if (pair->members[q].read_ns == (int64_t)now_ns)
 			decide_waiting(steer, pair, q);
 	}
-	return contend_look(&pair->contend, &steer->budget, (int64_t)now_ns, &steer->random,
+	return contend_tick(&pair->contend, &steer->budget, (int64_t)now_ns, &steer->random,
 			    pair->routes, ESC_PATHS_MAX, pair->qps, pair->count, acts,
 			    STEER_ACTS_MAX);
 }

@@ -31,7 +31,7 @@ const struct penalty *steer_penalty(const struct steer *steer, const struct esc_
 
 /* Twice as long each time, until there was none for as long as the longest. NULL: no memory. */
 static const struct penalty *penalize(struct steer *steer, const struct esc_qp_key *key,
-				      enum verify_verdict why, uint64_t now_ns)
+				      enum verify_result why, uint64_t now_ns)
 {
 	struct penalty *penalty = penalty_find(steer, key);
 
@@ -117,7 +117,7 @@ static void take_effect(struct steer *steer, struct rule *rule, const struct ver
 static bool does_worse(struct steer *steer, struct rule *rule, uint64_t now_ns)
 {
 	const struct verify_counts from = rule->verify.from;
-	enum verify_verdict verdict = verify_look(&rule->verify, &rule->counts, now_ns);
+	enum verify_result verdict = verify_poll(&rule->verify, &rule->counts, now_ns);
 
 	if (verdict == VERIFY_PROVED && rule->state == RULE_MOVED) {
 		rule->state = RULE_VERIFIED;
@@ -145,7 +145,7 @@ static void verify_standby(struct steer *steer, struct auto_rule *one, uint64_t 
 		return;
 	if (!was)
 		verify_start(&rule->verify, &rule->counts, now_ns, true);
-	if (verify_look(&rule->verify, &rule->counts, now_ns) != VERIFY_SILENT)
+	if (verify_poll(&rule->verify, &rule->counts, now_ns) != VERIFY_SILENT)
 		return;
 	paths_release(steer->paths, rule->want.slot, rule->want.path);
 	one->on_standby = false; /* verified anew from here on */

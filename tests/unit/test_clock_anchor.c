@@ -12,7 +12,7 @@
 Test(clock_anchor, tai_is_read_within_its_bound)
 {
 	struct anchor_meter meter = {.count = 0};
-	struct anchor_word word = {.sequence = 0};
+	struct anchor_report word = {.sequence = 0};
 	int64_t tai, bound;
 	struct rng rng;
 
@@ -33,7 +33,7 @@ Test(clock_anchor, tai_is_read_within_its_bound)
 Test(clock_anchor, a_set_of_tai_is_followed_at_once)
 {
 	struct anchor_meter meter = {.count = 0};
-	struct anchor_word word = {.sequence = 0};
+	struct anchor_report word = {.sequence = 0};
 	int64_t tai, bound;
 
 	for (int64_t s = 0; s < 20; s++)
@@ -45,18 +45,18 @@ Test(clock_anchor, a_set_of_tai_is_followed_at_once)
 
 Test(clock_anchor, the_newest_word_of_the_right_host_travels)
 {
-	struct anchor_word source = {.sequence = 5, .anchor = 7, .ahead_ns = 9},
-			   mine = {.sequence = 0};
+	struct anchor_report source = {.sequence = 5, .anchor = 7, .ahead_ns = 9},
+			     mine = {.sequence = 0};
 
-	cr_assert_not(anchor_hear(&mine, &source, 8), "not the anchor that was configured");
-	cr_assert(anchor_hear(&mine, &source, 7));
+	cr_assert_not(anchor_receive(&mine, &source, 8), "not the anchor that was configured");
+	cr_assert(anchor_receive(&mine, &source, 7));
 	cr_assert_eq(mine.hops, 1);
-	cr_assert_not(anchor_hear(&mine, &source, 7), "nothing new");
+	cr_assert_not(anchor_receive(&mine, &source, 7), "nothing new");
 	source.sequence = 4;
-	cr_assert_not(anchor_hear(&mine, &source, 7), "older");
+	cr_assert_not(anchor_receive(&mine, &source, 7), "older");
 	source.sequence = 6;
 	source.hops = ANCHOR_HOPS_MAX;
-	cr_assert_not(anchor_hear(&mine, &source, 7), "too far");
+	cr_assert_not(anchor_receive(&mine, &source, 7), "too far");
 	source.hops = 3;
-	cr_assert(anchor_hear(&mine, &source, 7));
+	cr_assert(anchor_receive(&mine, &source, 7));
 }

@@ -205,7 +205,7 @@ Test(clock_consensus, liars_are_refused_and_named)
 	for (int i = 0; i < 12; i++) {
 		const struct consensus_peer *peer = &stage.clock.consensus.peers[i];
 
-		cr_assert_eq(peer->verdict, i < 5 ? CONSENSUS_REFUSED_OFFSET : CONSENSUS_USED);
+		cr_assert_eq(peer->status, i < 5 ? CONSENSUS_REFUSED_OFFSET : CONSENSUS_USED);
 		cr_assert_eq(peer->refused_since_ns != 0, i < 5);
 		if (i < 5)
 			cr_assert_geq(stage.now - peer->refused_since_ns, 19 * ROUND);

@@ -128,7 +128,7 @@ Test(clock_reply, peers_by_plane_and_host)
 	edge = add(FLEET_PLANE_BACKEND, "h2");
 	edge->fit.estimate = (struct edge_estimate){
 		.valid = true, .offset_ns = -1000, .offset_fraction_ns = 0.5, .pairs_kept = 80};
-	the_clock.host.consensus.peers[edge->slot].verdict = CONSENSUS_REFUSED_DRIFT;
+	the_clock.host.consensus.peers[edge->slot].status = CONSENSUS_REFUSED_DRIFT;
 	the_clock.host.consensus.peers[edge->slot].drift_ppb = 40;
 	synced();
 	object = reply_of(&clock_capability, &the_clock);
@@ -180,10 +180,10 @@ Test(clock_reply, metrics)
 
 	synced();
 	the_clock.anchor.current =
-		(struct anchor_word){.sequence = 1,
-				     .ref_fabric_ns = the_clock.host.model.ref_fabric_ns,
-				     .ahead_ns = 37,
-				     .bound_ns = 40};
+		(struct anchor_report){.sequence = 1,
+				       .ref_fabric_ns = the_clock.host.model.ref_fabric_ns,
+				       .ahead_ns = 37,
+				       .bound_ns = 40};
 	metrics = metrics_of(&clock_capability, &the_clock);
 	expect_line(metrics, "escapement_clock_state{state=\"synced\"} 1");
 	expect_line(metrics, "escapement_clock_state{state=\"holdover\"} 0");

@@ -60,7 +60,7 @@ static size_t look(struct scene *scene)
 			path->measured_ns = scene->now_ns - MS;
 	}
 	scene->now_ns += 10 * MS;
-	return contend_look(&scene->contend, &scene->budget, scene->now_ns, &scene->random,
+	return contend_tick(&scene->contend, &scene->budget, scene->now_ns, &scene->random,
 			    scene->paths, PATHS, scene->qps, scene->qp_count, scene->acts, ACTS);
 }
 
@@ -313,7 +313,7 @@ Test(contend, an_order_that_nobody_carried_out_is_given_up)
 	cr_assert_eq(look_on(&s, 300), 1);
 	cr_assert_eq(look_on(&s, 300), 1);
 	cr_assert_eq(s.acts[0].kind, CONTEND_UNDONE);
-	cr_assert_not(s.qps[0].ordered);
+	cr_assert_not(s.qps[0].moving);
 }
 
 Test(contend, a_failover_in_between_ends_the_order)
@@ -326,7 +326,7 @@ Test(contend, a_failover_in_between_ends_the_order)
 	to = s.acts[0].to;
 	s.qps[0].path = to == 3 ? 2 : 3;
 	cr_assert_eq(look(&s), 0);
-	cr_assert_not(s.qps[0].ordered);
+	cr_assert_not(s.qps[0].moving);
 	cr_assert_leq(s.paths[to].busy_until_ns, s.now_ns);
 }
 
@@ -403,7 +403,7 @@ Test(contend, moves_of_a_host_are_bounded)
 
 			for (int p = 0; p < PATHS; p++)
 				s->paths[p].measured_ns = now;
-			acts = contend_look(&s->contend, &budget, now, &random, s->paths, PATHS,
+			acts = contend_tick(&s->contend, &budget, now, &random, s->paths, PATHS,
 					    s->qps, s->qp_count, s->acts, ACTS);
 			for (size_t a = 0; a < acts; a++)
 				moves += s->acts[a].kind == CONTEND_MOVE;
@@ -505,7 +505,7 @@ Test(contend, one_whose_losses_come_along_goes_ever_less_often)
 			acts = look(&s);
 			for (size_t a = 0; a < acts; a++)
 				moves += s.acts[a].kind == CONTEND_MOVE;
-			if (i == 99 && s.qps[0].ordered && !s.qps[0].arrived_ns)
+			if (i == 99 && s.qps[0].moving && !s.qps[0].arrived_ns)
 				s.qps[0].path = s.qps[0].to;
 		}
 	}
@@ -525,9 +525,9 @@ Test(contend, an_order_of_long_ago_ends_when_the_path_is_its_own)
 		cr_assert_eq(s.acts[0].kind, CONTEND_MOVE);
 		s.qps[0].rate_Bps = left_alone ? 1e7 : 5e6;
 		cr_assert_eq(look_on(&s, 95), 0, "alone for less than a second");
-		cr_assert(s.qps[0].ordered);
+		cr_assert(s.qps[0].moving);
 		cr_assert_eq(look_on(&s, 20), (size_t)left_alone);
-		cr_assert_eq(s.qps[0].ordered, !left_alone);
+		cr_assert_eq(s.qps[0].moving, !left_alone);
 		if (left_alone)
 			cr_assert_eq(s.acts[0].kind, CONTEND_UNDONE);
 	}

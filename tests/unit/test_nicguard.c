@@ -13,11 +13,11 @@ Test(nicguard, falls_at_once_and_returns_when_it_was_well_for_long_enough)
 
 	cr_expect(nicguard_fall(&guard, RETURN, 1000 * MS));
 	cr_expect_not(nicguard_fall(&guard, RETURN, 1001 * MS), "it is told once");
-	cr_expect_not(nicguard_well(&guard, 2000 * MS));
-	cr_expect_not(nicguard_well(&guard, 6999 * MS));
-	cr_expect(nicguard_well(&guard, 7000 * MS));
+	cr_expect_not(nicguard_up(&guard, 2000 * MS));
+	cr_expect_not(nicguard_up(&guard, 6999 * MS));
+	cr_expect(nicguard_up(&guard, 7000 * MS));
 	cr_expect_not(guard.down);
-	cr_expect_not(nicguard_well(&guard, 7001 * MS), "it is told once");
+	cr_expect_not(nicguard_up(&guard, 7001 * MS), "it is told once");
 }
 
 Test(nicguard, a_fall_while_it_is_held_begins_the_hold_anew)
@@ -25,11 +25,11 @@ Test(nicguard, a_fall_while_it_is_held_begins_the_hold_anew)
 	struct nicguard guard = {};
 
 	nicguard_fall(&guard, RETURN, 1000 * MS);
-	nicguard_well(&guard, 2000 * MS);
+	nicguard_up(&guard, 2000 * MS);
 	nicguard_fall(&guard, RETURN, 6000 * MS);
-	cr_expect_not(nicguard_well(&guard, 7100 * MS));
-	cr_expect_not(nicguard_well(&guard, 12000 * MS));
-	cr_expect(nicguard_well(&guard, 12100 * MS));
+	cr_expect_not(nicguard_up(&guard, 7100 * MS));
+	cr_expect_not(nicguard_up(&guard, 12000 * MS));
+	cr_expect(nicguard_up(&guard, 12100 * MS));
 }
 
 Test(nicguard, one_that_flaps_is_held_longer_each_time_up_to_a_bound)
@@ -41,9 +41,9 @@ Test(nicguard, one_that_flaps_is_held_longer_each_time_up_to_a_bound)
 		falls += nicguard_fall(&guard, RETURN, now);
 		cr_expect_geq(guard.hold_ns, hold);
 		hold = guard.hold_ns;
-		nicguard_well(&guard, now);
+		nicguard_up(&guard, now);
 		now += hold;
-		cr_expect(nicguard_well(&guard, now));
+		cr_expect(nicguard_up(&guard, now));
 		now += 1000 * MS;
 	}
 	cr_expect_eq(falls, 12);
@@ -65,10 +65,10 @@ static uint64_t silent_at(uint64_t until_ns, bool other_answers)
 		uint32_t a = nicguard_send(&one, now), b = nicguard_send(&other, now);
 
 		if (now <= until_ns)
-			nicguard_answer(&one, a);
+			nicguard_reply(&one, a);
 		if (other_answers)
-			nicguard_answer(&other, b);
-		newest = one.answered_ns > other.answered_ns ? one.answered_ns : other.answered_ns;
+			nicguard_reply(&other, b);
+		newest = one.replied_ns > other.replied_ns ? one.replied_ns : other.replied_ns;
 		if (nicguard_is_silent(&one, newest, DEAD))
 			return now;
 		if (other_answers)
@@ -92,12 +92,12 @@ Test(nicguard, answers_that_are_late_or_forged_count_for_nothing)
 	nicguard_begin(&probes, 0);
 	for (int i = 1; i <= 70; i++)
 		nicguard_send(&probes, i * MS);
-	cr_expect_not(nicguard_answer(&probes, 70), "not sent yet");
-	cr_expect_not(nicguard_answer(&probes, 1), "forgotten");
-	cr_expect_not(nicguard_answer(&probes, UINT32_MAX));
-	cr_expect(nicguard_answer(&probes, 60));
-	cr_expect_eq(probes.answered_ns, 61 * MS);
-	cr_expect_eq(probes.unanswered, 9);
-	cr_expect_not(nicguard_answer(&probes, 60), "twice");
-	cr_expect_not(nicguard_answer(&probes, 59), "older");
+	cr_expect_not(nicguard_reply(&probes, 70), "not sent yet");
+	cr_expect_not(nicguard_reply(&probes, 1), "forgotten");
+	cr_expect_not(nicguard_reply(&probes, UINT32_MAX));
+	cr_expect(nicguard_reply(&probes, 60));
+	cr_expect_eq(probes.replied_ns, 61 * MS);
+	cr_expect_eq(probes.unreplied, 9);
+	cr_expect_not(nicguard_reply(&probes, 60), "twice");
+	cr_expect_not(nicguard_reply(&probes, 59), "older");
 }

@@ -227,7 +227,7 @@ Test(steer_pair, the_policy_sees_contention)
 			pair_update_qp(&pair->members[q], &pair->qps[q], &entries[q].qp, now);
 			pair->qps[q].path = pair_route_of(pair, pair->members[q].home);
 		}
-		count = contend_look(&pair->contend, &budget, now, &random, pair->routes,
+		count = contend_tick(&pair->contend, &budget, now, &random, pair->routes,
 				     ESC_PATHS_MAX, pair->qps, pair->count, acts, 4);
 		if (now > SECOND + 50 * MS && !count)
 			cr_expect_eq(contend_best(&pair->contend, now, pair->routes, ESC_PATHS_MAX,

@@ -11,21 +11,21 @@ static struct verify_counts usual(void)
 	return (struct verify_counts){.sent = 100000, .paired = true, .back = 3000};
 }
 
-static enum verify_verdict after(const struct verify_counts *before, bool forced,
-				 struct verify_counts more, uint64_t ms)
+static enum verify_result after(const struct verify_counts *before, bool forced,
+				struct verify_counts more, uint64_t ms)
 {
 	struct verify_counts now = *before;
 	struct verify verify;
-	enum verify_verdict verdict;
+	enum verify_result verdict;
 
 	verify_start(&verify, before, 1000 * MS, forced);
 	now.sent += more.sent;
 	now.resent += more.resent;
 	now.back += more.back;
 	now.naks += more.naks;
-	now.asked += more.asked;
-	verdict = verify_look(&verify, &now, 1000 * MS + 250 * MS);
-	return verify_is_bad(verdict) ? verdict : verify_look(&verify, &now, 1250 * MS + ms * MS);
+	now.repeated += more.repeated;
+	verdict = verify_poll(&verify, &now, 1000 * MS + 250 * MS);
+	return verify_is_bad(verdict) ? verdict : verify_poll(&verify, &now, 1250 * MS + ms * MS);
 }
 
 Test(verify, a_path_that_swallows_everything_is_silent)
@@ -56,17 +56,17 @@ Test(verify, a_path_that_was_good_and_dies_is_left_within_two_seconds)
 	for (; ms <= 7000; ms += 250) {
 		now.sent += 100;
 		now.back += 10;
-		cr_assert(!verify_is_bad(verify_look(&verify, &now, ms * MS)), "at %lu ms", ms);
+		cr_assert(!verify_is_bad(verify_poll(&verify, &now, ms * MS)), "at %lu ms", ms);
 	}
 	/* In the midst of a stretch: a window, and the same again. */
 	now.sent += 20;
-	cr_assert(!verify_is_bad(verify_look(&verify, &now, ms * MS)));
+	cr_assert(!verify_is_bad(verify_poll(&verify, &now, ms * MS)));
 	for (ms += 250; ms <= 9000; ms += 250) {
-		enum verify_verdict verdict;
+		enum verify_result verdict;
 
 		now.sent += 2;
 		now.resent += 2;
-		verdict = verify_look(&verify, &now, ms * MS);
+		verdict = verify_poll(&verify, &now, ms * MS);
 		if (verify_is_bad(verdict)) {
 			cr_assert_eq(verdict, VERIFY_SILENT);
 			break;
@@ -86,7 +86,7 @@ Test(verify, a_long_answer_without_acknowledges_is_no_death)
 	for (uint64_t ms = 0; ms <= 4000; ms += 250) {
 		now.sent +=
 			1000; /* a READ's responses: nothing comes back, nothing is sent again */
-		cr_assert(!verify_is_bad(verify_look(&verify, &now, ms * MS)));
+		cr_assert(!verify_is_bad(verify_poll(&verify, &now, ms * MS)));
 	}
 }
 
@@ -130,19 +130,19 @@ Test(verify, a_window_sent_again_and_again)
 
 	verify_start(&verify, &now, 0, false);
 	now.sent += 100;
-	cr_assert_eq(verify_look(&verify, &now, 100 * MS), VERIFY_OPEN);
+	cr_assert_eq(verify_poll(&verify, &now, 100 * MS), VERIFY_OPEN);
 	now.sent += 128;
 	now.resent += 100;
-	cr_assert_eq(verify_look(&verify, &now, 200 * MS), VERIFY_OPEN, "less than half");
+	cr_assert_eq(verify_poll(&verify, &now, 200 * MS), VERIFY_OPEN, "less than half");
 	now.sent += 156;
 	now.resent += 156;
-	cr_assert_eq(verify_look(&verify, &now, 300 * MS), VERIFY_RESENT);
+	cr_assert_eq(verify_poll(&verify, &now, 300 * MS), VERIFY_RESENT);
 	verify_start(&verify, &now, 0, false);
 	now.sent++;
-	cr_assert_eq(verify_look(&verify, &now, 100 * MS), VERIFY_OPEN);
+	cr_assert_eq(verify_poll(&verify, &now, 100 * MS), VERIFY_OPEN);
 	now.sent += 30;
 	now.resent += 30;
-	cr_assert_eq(verify_look(&verify, &now, 200 * MS), VERIFY_OPEN, "too few to judge by");
+	cr_assert_eq(verify_poll(&verify, &now, 200 * MS), VERIFY_OPEN, "too few to judge by");
 }
 
 Test(verify, what_the_path_before_lost_is_sent_again_first)
@@ -154,31 +154,31 @@ Test(verify, what_the_path_before_lost_is_sent_again_first)
 	for (uint64_t ms = 100; ms <= 400; ms += 100) {
 		now.sent += 32;
 		now.resent += 32;
-		cr_assert_eq(verify_look(&verify, &now, ms * MS), VERIFY_OPEN);
+		cr_assert_eq(verify_poll(&verify, &now, ms * MS), VERIFY_OPEN);
 	}
 	/* With what is new the last of it. */
 	now.sent += 30;
 	now.resent += 20;
-	cr_assert_eq(verify_look(&verify, &now, 500 * MS), VERIFY_OPEN);
+	cr_assert_eq(verify_poll(&verify, &now, 500 * MS), VERIFY_OPEN);
 	now.sent += 200;
 	now.resent += 190;
-	cr_assert_eq(verify_look(&verify, &now, 600 * MS), VERIFY_RESENT);
+	cr_assert_eq(verify_poll(&verify, &now, 600 * MS), VERIFY_RESENT);
 	/* What was new went the old way, after the counts were taken. */
 	verify_start(&verify, &now, 0, false);
 	now.sent += 18;
 	now.resent += 2;
-	cr_assert_eq(verify_look(&verify, &now, 100 * MS), VERIFY_OPEN);
+	cr_assert_eq(verify_poll(&verify, &now, 100 * MS), VERIFY_OPEN);
 	now.sent += 32;
 	now.resent += 32;
-	cr_assert_eq(verify_look(&verify, &now, 400 * MS), VERIFY_OPEN);
+	cr_assert_eq(verify_poll(&verify, &now, 400 * MS), VERIFY_OPEN);
 	/* Nothing but repeats: then it is this path that loses. */
 	verify_start(&verify, &now, 0, false);
 	for (uint64_t ms = 100; ms <= 10000; ms += 100) {
-		enum verify_verdict verdict;
+		enum verify_result verdict;
 
 		now.sent += 8;
 		now.resent += 8;
-		verdict = verify_look(&verify, &now, ms * MS);
+		verdict = verify_poll(&verify, &now, ms * MS);
 		if (ms <= 3000)
 			cr_assert_eq(verdict, VERIFY_OPEN, "at %lu ms", ms);
 		if (verify_is_bad(verdict))
@@ -189,10 +189,10 @@ Test(verify, what_the_path_before_lost_is_sent_again_first)
 
 Test(verify, answers_that_do_not_arrive)
 {
-	struct verify_counts before = usual(), more = {.sent = 10, .back = 64, .asked = 40};
+	struct verify_counts before = usual(), more = {.sent = 10, .back = 64, .repeated = 40};
 
 	cr_assert_eq(after(&before, false, more, 0), VERIFY_ASKED);
-	more.asked = 30;
+	more.repeated = 30;
 	cr_assert_eq(after(&before, false, more, 0), VERIFY_OPEN);
 }
 
@@ -204,17 +204,17 @@ Test(verify, proof_takes_time_and_traffic_and_begins_anew)
 	verify_start(&verify, &now, 0, false);
 	now.sent += 1000;
 	now.back += 100;
-	cr_assert_eq(verify_look(&verify, &now, 4999 * MS), VERIFY_OPEN);
-	cr_assert_eq(verify_look(&verify, &now, 5000 * MS), VERIFY_PROVED);
-	cr_assert_eq(verify_look(&verify, &now, 9000 * MS), VERIFY_OPEN);
+	cr_assert_eq(verify_poll(&verify, &now, 4999 * MS), VERIFY_OPEN);
+	cr_assert_eq(verify_poll(&verify, &now, 5000 * MS), VERIFY_PROVED);
+	cr_assert_eq(verify_poll(&verify, &now, 9000 * MS), VERIFY_OPEN);
 	/* It dies an hour later. */
 	now.sent += 128;
-	cr_assert_eq(verify_look(&verify, &now, 3600000 * MS), VERIFY_OPEN);
-	cr_assert_eq(verify_look(&verify, &now, 3600500 * MS), VERIFY_SILENT);
+	cr_assert_eq(verify_poll(&verify, &now, 3600000 * MS), VERIFY_OPEN);
+	cr_assert_eq(verify_poll(&verify, &now, 3600500 * MS), VERIFY_SILENT);
 }
 
 Test(verify, every_verdict_has_words)
 {
-	for (int verdict = 0; verdict < VERIFY_VERDICTS; verdict++)
+	for (int verdict = 0; verdict < VERIFY_RESULTS; verdict++)
 		cr_assert(verify_name(verdict) && verify_meaning(verdict));
 }

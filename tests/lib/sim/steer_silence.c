@@ -38,7 +38,7 @@ static void make(const struct silence_trial *trial, uint64_t seed, struct steer_
 	config->probe_ns = PROBE_NS;
 	config->onset_s = ONSET_S;
 	config->seconds = or_else(trial->seconds, 25);
-	config->contend.looks = 4; /* as the daemon's */
+	config->contend.ticks = 4; /* as the daemon's */
 	config->contend.packet_bytes = PACKET_BYTES;
 	config->contend.capacity_Bps = trial->capacity_not_known ? 0 : LINK_BPS / 8;
 	config->jobs[0] =

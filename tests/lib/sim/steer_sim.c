@@ -217,7 +217,7 @@ static void look(struct steer *steer, struct steer_pair *pair)
 	show_qps(steer, pair);
 	if (steer->config.policy != STEER_OURS)
 		return;
-	count = contend_look(&pair->contend, &steer->budgets[pair->from], steer->net.now_ns,
+	count = contend_tick(&pair->contend, &steer->budgets[pair->from], steer->net.now_ns,
 			     &steer->randoms[pair->from], pair->paths, steer->config.shape.spines,
 			     pair->qps, pair->qp_count, acts, ACTS);
 	for (size_t a = 0; a < count; a++)

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "clocksync/heldrate.h"
+#include "clocksync/holdover.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "clocksync/words.h"
+#include "clocksync/reports.h"
 
 #define SECOND_NS 1000000000LL
 /* A line that was not followed for so long says nothing of the time between. */
@@ -24,9 +24,9 @@
 #define WANDER_UNKNOWN_FADE 0.96
 #define WANDER_SPAN 1 /* which of the spans shows it: 8 s */
 
-static const unsigned span_entries[HELDRATE_SPANS] = {4, 8, 16, 32};
+static const unsigned span_entries[HOLDOVER_SPANS] = {4, 8, 16, 32};
 
-void heldrate_begin(struct heldrate *held)
+void holdover_begin(struct holdover *held)
 {
 	held->count = 0;
 	memset(held->spans, 0, sizeof(held->spans));
@@ -34,11 +34,11 @@ void heldrate_begin(struct heldrate *held)
 
 static unsigned slot_of(unsigned entry)
 {
-	return entry % (HELDRATE_SPAN_MAX + 1);
+	return entry % (HOLDOVER_SPAN_MAX + 1);
 }
 
 /* Of the entries @from to @to, against the base. */
-static double slope(const struct heldrate *held, unsigned from, unsigned to)
+static double slope(const struct holdover *held, unsigned from, unsigned to)
 {
 	unsigned a = slot_of(from), b = slot_of(to);
 	double span_s = (double)(held->past[b].local_ns - held->past[a].local_ns) * 1e-9;
@@ -50,45 +50,45 @@ static double slope(const struct heldrate *held, unsigned from, unsigned to)
  * Median of the slopes over half of the span: up to a third of the entries may
  * be off (a load that began, windows that thinned out) without moving it.
  */
-static double rate_over(const struct heldrate *held, unsigned entries)
+static double rate_over(const struct holdover *held, unsigned entries)
 {
-	double slopes[HELDRATE_SPAN_MAX / 2 + 1];
+	double slopes[HOLDOVER_SPAN_MAX / 2 + 1];
 	unsigned half = entries / 2, first = held->count - 1 - entries;
 
 	if (!half)
 		half = 1;
 	for (unsigned i = 0; i + half <= entries; i++)
 		slopes[i] = slope(held, first + i, first + i + half);
-	return words_median(slopes, entries - half + 1);
+	return reports_median(slopes, entries - half + 1);
 }
 
 /* The rate of @JUDGED_AFTER seconds ago against what came since. */
-static void judge(struct heldrate *held, unsigned s, unsigned last)
+static void judge(struct holdover *held, unsigned s, unsigned last)
 {
 	double came = slope(held, last - JUDGED_AFTER, last), error;
 
 	if (last < span_entries[s] + JUDGED_AFTER)
 		return;
-	error = fabs(held->spans[s].rate_ppb[(last - JUDGED_AFTER) % HELDRATE_BACK] - came);
+	error = fabs(held->spans[s].rate_ppb[(last - JUDGED_AFTER) % HOLDOVER_DELAY] - came);
 	if (!held->spans[s].judged++)
 		held->spans[s].square = error * error;
 	held->spans[s].square += SQUARE_GAIN * (error * error - held->spans[s].square);
 	held->spans[s].peak_ppb = fmax(error, held->spans[s].peak_ppb * PEAK_FADE);
 }
 
-static void learn_wander(struct heldrate *held, unsigned last, double rate_ppb)
+static void learn_wander(struct holdover *held, unsigned last, double rate_ppb)
 {
-	const double *before = &held->spans[WANDER_SPAN].rate_ppb[last % HELDRATE_BACK];
-	double moved = fabs(rate_ppb - *before) / HELDRATE_BACK;
+	const double *before = &held->spans[WANDER_SPAN].rate_ppb[last % HOLDOVER_DELAY];
+	double moved = fabs(rate_ppb - *before) / HOLDOVER_DELAY;
 
 	held->wander_ppb_per_s *= WANDER_FADE;
-	if (last < span_entries[WANDER_SPAN] + HELDRATE_BACK)
+	if (last < span_entries[WANDER_SPAN] + HOLDOVER_DELAY)
 		return;
 	held->wander_seen++;
 	held->wander_ppb_per_s = fmax(held->wander_ppb_per_s, moved);
 }
 
-void heldrate_note(struct heldrate *held, const struct clock_line *line, int64_t now_ns)
+void holdover_add(struct holdover *held, const struct clock_line *line, int64_t now_ns)
 {
 	unsigned last;
 
@@ -98,65 +98,65 @@ void heldrate_note(struct heldrate *held, const struct clock_line *line, int64_t
 		if (since_ns >= 0 && since_ns < SECOND_NS - SECOND_NS / 16)
 			return;
 		if (since_ns < 0 || since_ns > GAP_MAX_NS)
-			heldrate_begin(held);
+			holdover_begin(held);
 	}
 	if (!held->count)
 		held->base = *line;
 	last = held->count++;
 	held->past[slot_of(last)].local_ns = now_ns;
 	held->past[slot_of(last)].ahead_ns = clock_line_gap(line, &held->base, now_ns);
-	for (unsigned s = 0; s < HELDRATE_SPANS && last >= span_entries[s]; s++) {
+	for (unsigned s = 0; s < HOLDOVER_SPANS && last >= span_entries[s]; s++) {
 		double rate_ppb = rate_over(held, span_entries[s]);
 
 		judge(held, s, last);
 		if (s == WANDER_SPAN)
 			learn_wander(held, last, rate_ppb);
-		held->spans[s].rate_ppb[last % HELDRATE_BACK] = rate_ppb;
+		held->spans[s].rate_ppb[last % HOLDOVER_DELAY] = rate_ppb;
 	}
 }
 
-/* Which span was least wrong; HELDRATE_SPANS: none was judged. */
-static unsigned best_span(const struct heldrate *held)
+/* Which span was least wrong; HOLDOVER_SPANS: none was judged. */
+static unsigned best_span(const struct holdover *held)
 {
-	unsigned best = HELDRATE_SPANS;
+	unsigned best = HOLDOVER_SPANS;
 
-	for (unsigned s = 0; s < HELDRATE_SPANS; s++)
+	for (unsigned s = 0; s < HOLDOVER_SPANS; s++)
 		if (held->spans[s].judged &&
-		    (best == HELDRATE_SPANS || held->spans[s].square < held->spans[best].square))
+		    (best == HOLDOVER_SPANS || held->spans[s].square < held->spans[best].square))
 			best = s;
 	return best;
 }
 
-double heldrate_ppb(const struct heldrate *held, const struct clock_line *line)
+double holdover_ppb(const struct holdover *held, const struct clock_line *line)
 {
 	unsigned best = best_span(held);
 
-	if (best < HELDRATE_SPANS)
+	if (best < HOLDOVER_SPANS)
 		return held->base.rate_ppb +
-		       held->spans[best].rate_ppb[(held->count - 1) % HELDRATE_BACK];
+		       held->spans[best].rate_ppb[(held->count - 1) % HOLDOVER_DELAY];
 	if (held->count < 3)
 		return line->rate_ppb;
 	return held->base.rate_ppb +
 	       rate_over(held, held->count > span_entries[0] ? span_entries[0] : held->count - 1);
 }
 
-double heldrate_deviation_ppb(const struct heldrate *held)
+double holdover_deviation_ppb(const struct holdover *held)
 {
 	unsigned best = best_span(held);
 
-	return best < HELDRATE_SPANS ? sqrt(held->spans[best].square) : -1;
+	return best < HOLDOVER_SPANS ? sqrt(held->spans[best].square) : -1;
 }
 
-double heldrate_error_ppb(const struct heldrate *held)
+double holdover_error_ppb(const struct holdover *held)
 {
 	unsigned best = best_span(held);
 
-	if (best == HELDRATE_SPANS)
+	if (best == HOLDOVER_SPANS)
 		return ERROR_START_PPB / (1 + held->count);
 	return ERROR_FACTOR * fmax(held->spans[best].peak_ppb, ERROR_LEAST_PPB);
 }
 
-double heldrate_wander(const struct heldrate *held)
+double holdover_wander(const struct holdover *held)
 {
 	double unknown = WANDER_UNKNOWN * pow(WANDER_UNKNOWN_FADE, held->wander_seen);
 

@@ -6,46 +6,46 @@
  * several spans of it, each is held against what came in the seconds after, and
  * the span that was least wrong gives the rate, its errors the bound's growth.
  */
-#ifndef ESC_CLOCKSYNC_HELDRATE_H
-#define ESC_CLOCKSYNC_HELDRATE_H
+#ifndef ESC_CLOCKSYNC_HOLDOVER_H
+#define ESC_CLOCKSYNC_HOLDOVER_H
 
 #include "clocksync/line.h"
 
-#define HELDRATE_SPANS 4     /* 4, 8, 16 and 32 s */
-#define HELDRATE_SPAN_MAX 32 /* entries, one a second */
-#define HELDRATE_BACK 8	     /* seconds after which a rate is compared with a later one */
+#define HOLDOVER_SPANS 4     /* 4, 8, 16 and 32 s */
+#define HOLDOVER_SPAN_MAX 32 /* entries, one a second */
+#define HOLDOVER_DELAY 8     /* seconds after which a rate is compared with a later one */
 
-struct heldrate {
+struct holdover {
 	struct clock_line base; /* the entries are told against it */
 	struct {
 		int64_t local_ns;
 		double ahead_ns;
-	} past[HELDRATE_SPAN_MAX + 1];
+	} past[HOLDOVER_SPAN_MAX + 1];
 	unsigned count; /* of entries since the beginning */
 	struct {
-		double rate_ppb[HELDRATE_BACK]; /* against the base's, by entry */
-		double square;			/* mean of its errors' squares */
-		double peak_ppb;		/* largest of its errors, fading */
+		double rate_ppb[HOLDOVER_DELAY]; /* against the base's, by entry */
+		double square;			 /* mean of its errors' squares */
+		double peak_ppb;		 /* largest of its errors, fading */
 		unsigned judged;
-	} spans[HELDRATE_SPANS];
+	} spans[HOLDOVER_SPANS];
 	double wander_ppb_per_s; /* how fast the rate was seen to move, peak held */
 	unsigned wander_seen;	 /* seconds */
 };
 
 /* What was noted is of another time: begins anew. How much clocks wander here stays known. */
-void heldrate_begin(struct heldrate *held);
+void holdover_begin(struct holdover *held);
 
 /* After a round that followed its neighbours; takes one line a second. */
-void heldrate_note(struct heldrate *held, const struct clock_line *line, int64_t now_ns);
+void holdover_add(struct holdover *held, const struct clock_line *line, int64_t now_ns);
 
 /* The rate to hold, @line's own before there is a better one. */
-double heldrate_ppb(const struct heldrate *held, const struct clock_line *line);
+double holdover_ppb(const struct holdover *held, const struct clock_line *line);
 
 /* Its usual error; negative: nothing was judged yet. */
-double heldrate_deviation_ppb(const struct heldrate *held);
+double holdover_deviation_ppb(const struct holdover *held);
 
 /* How wrong that may be, and how much more each second. */
-double heldrate_error_ppb(const struct heldrate *held);
-double heldrate_wander(const struct heldrate *held);
+double holdover_error_ppb(const struct holdover *held);
+double holdover_wander(const struct holdover *held);
 
 #endif

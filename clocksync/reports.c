@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "clocksync/words.h"
+#include "clocksync/reports.h"
 
 #include <math.h>
 
@@ -62,20 +62,20 @@ static bool usable(const struct consensus_input *input, int64_t now_ns)
 	       ns_sub(now_ns, input->edge->local_ns) <= EDGE_STALE_NS;
 }
 
-static void word_weigh(struct word *word, const struct edge_estimate *edge, double carried_s,
-		       const struct consensus *consensus)
+static void report_weigh(struct report *report, const struct edge_estimate *edge, double carried_s,
+			 const struct consensus *consensus)
 {
 	double own = consensus->settled ? consensus->scale_ns : 0;
 	double own_ppb = consensus->settled ? consensus->scale_ppb : SCALE_MIN_PPB;
 	double carry = carried_s * fmin(edge->drift_sigma_ppb,
 					consensus->settled ? MODELS_SIGMA_PPB : INFINITY);
 
-	word->age_s = carried_s;
-	word->sigma = hypot(edge->offset_sigma_ns, carry);
-	word->drift_sigma = edge->drift_sigma_ppb;
+	report->age_s = carried_s;
+	report->sigma = hypot(edge->offset_sigma_ns, carry);
+	report->drift_sigma = edge->drift_sigma_ppb;
 	own = fmax(own, SCALE_MIN_NS);
-	word->weight = 1 / (own * own + word->sigma * word->sigma);
-	word->drift_weight = 1 / (own_ppb * own_ppb + word->drift_sigma * word->drift_sigma);
+	report->weight = 1 / (own * own + report->sigma * report->sigma);
+	report->drift_weight = 1 / (own_ppb * own_ppb + report->drift_sigma * report->drift_sigma);
 }
 
 /* How far off our own line may have run since it last followed most of the fleet. */
@@ -89,105 +89,109 @@ static double growth_ns(const struct consensus *consensus, int64_t now_ns)
 	alone_s = (double)ns_sub(now_ns, last_ns) * 1e-9;
 	if (!consensus->settled || alone_s <= 0)
 		return 0;
-	return alone_s * (heldrate_error_ppb(&consensus->held) +
-			  heldrate_wander(&consensus->held) * alone_s / 2);
+	return alone_s * (holdover_error_ppb(&consensus->held) +
+			  holdover_wander(&consensus->held) * alone_s / 2);
 }
 
-static bool is_unsure(const struct consensus *consensus, const struct word *word)
+static bool is_unsure(const struct consensus *consensus, const struct report *report)
 {
 	double own = fmax(UNSURE_SCALES * fmax(consensus->scale_ns, SCALE_MIN_NS),
 			  UNSURE_FORMALS * consensus->formal_ns);
 
-	return consensus->settled && !word->one_side && word->sigma > own + consensus->growth_ns;
+	return consensus->settled && !report->one_side &&
+	       report->sigma > own + consensus->growth_ns;
 }
 
-void words_gather(struct consensus *consensus, int64_t now_ns, const struct consensus_input *input,
-		  size_t count, struct words *words)
+void reports_gather(struct consensus *consensus, int64_t now_ns,
+		    const struct consensus_input *input, size_t count, struct reports *reports)
 {
 	bool based = consensus->has_line;
 
-	words->count = 0;
+	reports->count = 0;
 	consensus->growth_ns = growth_ns(consensus, now_ns);
 	if (based)
-		words->base = clock_line_move(&consensus->line, now_ns, 0);
+		reports->base = clock_line_move(&consensus->line, now_ns, 0);
 	for (size_t i = 0; i < count; i++) {
-		struct word *word = &words->at[words->count];
+		struct report *report = &reports->at[reports->count];
 		const struct edge_estimate *edge = input[i].edge;
 		struct clock_line theirs, through;
 
-		consensus->peers[i].verdict = CONSENSUS_ABSENT;
+		consensus->peers[i].status = CONSENSUS_ABSENT;
 		if (!usable(&input[i], now_ns) || !clock_view_get(input[i].view, &theirs))
 			continue;
 		through =
 			line_through(&theirs, edge, drift_blend(consensus, &theirs, edge), now_ns);
 		if (!based)
-			words->base = through;
+			reports->base = through;
 		based = true;
-		word->slot = i;
-		word->offset = clock_line_gap(&through, &words->base, now_ns);
-		word->drift = compose_ppb(theirs.rate_ppb, edge->drift_ppb) - words->base.rate_ppb;
-		word->reach = input[i].view->reach / (double)CLOCK_REACH_ONE;
-		word->in = false;
-		word->flagged = edge->flagged;
-		word->one_side = edge->one_side;
-		word_weigh(word, edge, (double)ns_sub(now_ns, edge->local_ns) * 1e-9, consensus);
-		word->unsure = is_unsure(consensus, word);
-		consensus->peers[i].offset_ns = word->offset;
-		consensus->peers[i].drift_ppb = word->drift;
-		words->count++;
+		report->slot = i;
+		report->offset = clock_line_gap(&through, &reports->base, now_ns);
+		report->drift =
+			compose_ppb(theirs.rate_ppb, edge->drift_ppb) - reports->base.rate_ppb;
+		report->reach = input[i].view->reach / (double)CLOCK_REACH_ONE;
+		report->in = false;
+		report->flagged = edge->flagged;
+		report->one_side = edge->one_side;
+		report_weigh(report, edge, (double)ns_sub(now_ns, edge->local_ns) * 1e-9,
+			     consensus);
+		report->unsure = is_unsure(consensus, report);
+		consensus->peers[i].offset_ns = report->offset;
+		consensus->peers[i].drift_ppb = report->drift;
+		reports->count++;
 	}
 }
 
-bool word_agrees(const struct consensus *consensus, const struct word *word, double centre)
+bool report_agrees(const struct consensus *consensus, const struct report *report, double centre)
 {
 	double own = centre == 0 ? consensus->growth_ns : 0;
 
-	return fabs(word->offset - centre) <=
-	       GATE_SCALES * fmax(consensus->scale_ns, word->sigma) + own;
+	return fabs(report->offset - centre) <=
+	       GATE_SCALES * fmax(consensus->scale_ns, report->sigma) + own;
 }
 
-unsigned words_support(const struct consensus *consensus, const struct words *words, double centre)
+unsigned reports_support(const struct consensus *consensus, const struct reports *reports,
+			 double centre)
 {
 	unsigned count = 0;
 
-	for (size_t i = 0; i < words->count; i++)
-		count += word_agrees(consensus, &words->at[i], centre);
+	for (size_t i = 0; i < reports->count; i++)
+		count += report_agrees(consensus, &reports->at[i], centre);
 	return count;
 }
 
 /* How many must agree before a value counts: three, less only where there are not three. */
-unsigned words_quorum(const struct words *words)
+unsigned reports_quorum(const struct reports *reports)
 {
-	unsigned quarter = (unsigned)(words->count + 3) / 4;
-	unsigned half = (unsigned)(words->count + 1) / 2;
+	unsigned quarter = (unsigned)(reports->count + 3) / 4;
+	unsigned half = (unsigned)(reports->count + 1) / 2;
 
 	return quarter > 3 ? quarter : half < 3 ? half : 3;
 }
 
 /* The word with most support outside the gate around @apart (or anywhere when NULL). */
-const struct word *words_most_supported(const struct consensus *consensus,
-					const struct words *words, const double *apart,
-					unsigned *votes)
+const struct report *reports_most_supported(const struct consensus *consensus,
+					    const struct reports *reports, const double *apart,
+					    unsigned *votes)
 {
-	const struct word *best = NULL;
+	const struct report *best = NULL;
 
 	*votes = 0;
-	for (size_t i = 0; i < words->count; i++) {
-		const struct word *word = &words->at[i];
+	for (size_t i = 0; i < reports->count; i++) {
+		const struct report *report = &reports->at[i];
 		unsigned here;
 
-		if (word->unsure || (apart && word_agrees(consensus, word, *apart)))
+		if (report->unsure || (apart && report_agrees(consensus, report, *apart)))
 			continue;
-		here = words_support(consensus, words, word->offset);
-		if (here > *votes || (best && here == *votes && word->sigma < best->sigma)) {
+		here = reports_support(consensus, reports, report->offset);
+		if (here > *votes || (best && here == *votes && report->sigma < best->sigma)) {
 			*votes = here;
-			best = word;
+			best = report;
 		}
 	}
 	return best;
 }
 
-double words_median(double *v, size_t count)
+double reports_median(double *v, size_t count)
 {
 	for (size_t i = 1; i < count; i++) {
 		double moved = v[i];
@@ -200,13 +204,14 @@ double words_median(double *v, size_t count)
 	return count % 2 ? v[count / 2] : (v[count / 2 - 1] + v[count / 2]) / 2;
 }
 
-double words_reach(const struct consensus *consensus, const struct words *words, double centre)
+double reports_reach(const struct consensus *consensus, const struct reports *reports,
+		     double centre)
 {
 	double reach[CONSENSUS_PEERS_MAX];
 	size_t count = 0;
 
-	for (size_t i = 0; i < words->count; i++)
-		if (word_agrees(consensus, &words->at[i], centre))
-			reach[count++] = words->at[i].reach;
-	return count ? words_median(reach, count) : 0;
+	for (size_t i = 0; i < reports->count; i++)
+		if (report_agrees(consensus, &reports->at[i], centre))
+			reach[count++] = reports->at[i].reach;
+	return count ? reports_median(reach, count) : 0;
 }

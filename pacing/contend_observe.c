@@ -29,41 +29,42 @@ static bool is_time_span(double ns)
 	return ns >= 0 && ns < SPAN_MOST_NS; /* NAN is not */
 }
 
-static void see_path(const struct look *look, struct contend_path *path)
+static void observe_path(const struct tick *tick, struct contend_path *path)
 {
-	const struct contend_config *config = &look->contend->config;
+	const struct contend_config *config = &tick->contend->config;
 
 	path->own = 0;
 	path->own_Bps = 0;
 	path->fresh = path->usable && is_time_span(path->floor_ns) &&
 		      is_time_span(path->delay_ns) && is_time_span(path->worst_ns) &&
 		      is_time_span(path->noise_ns) && is_time_span(path->bound_ns) &&
-		      look->now_ns - path->measured_ns <= config->stale_ns;
+		      tick->now_ns - path->measured_ns <= config->stale_ns;
 	path->excess_ns = path->fresh ? fmax(path->delay_ns - path->floor_ns, 0) : 0;
 	if (path->fresh)
-		path->lately_ns += (1 - exp(-look->since_ns / LATELY_NS)) *
+		path->lately_ns += (1 - exp(-tick->since_ns / LATELY_NS)) *
 				   (path->excess_ns - path->lately_ns);
-	if (!path->fresh || path->excess_ns <= nothing_yet_ns(look->contend, path))
+	if (!path->fresh || path->excess_ns <= nothing_yet_ns(tick->contend, path))
 		path->stands_out = 0;
 	else
 		path->stands_out++;
 }
 
 /* The queue that it met: when it is known that something was lost there, it may be gone. */
-static void see_met(const struct look *look, const struct contend_path *path, struct contend_qp *qp)
+static void observe_met(const struct tick *tick, const struct contend_path *path,
+			struct contend_qp *qp)
 {
 	if (!is_silent(qp))
 		qp->asked = false;
 	if (!(qp->unanswered_ns > 0))
-		qp->met_ns *= exp(-look->since_ns / MET_NS);
+		qp->met_ns *= exp(-tick->since_ns / MET_NS);
 	if (path->fresh)
 		qp->met_ns = fmax(qp->met_ns, path->excess_ns);
 }
 
 /* Residents: on a path that was calm for a while with them on it. */
-static void see_qp(const struct look *look, struct contend_qp *qp)
+static void observe_qp(const struct tick *tick, struct contend_qp *qp)
 {
-	struct contend_path *path = &look->paths[qp->path];
+	struct contend_path *path = &tick->paths[qp->path];
 
 	if (qp->seen_on != qp->path + 1) {
 		qp->seen_on = qp->path + 1;
@@ -72,15 +73,15 @@ static void see_qp(const struct look *look, struct contend_qp *qp)
 		qp->met_ns = 0;
 		qp->home_Bps = qp->rate_Bps;
 	}
-	qp->restless *= exp(-look->since_ns / RESTLESS_NS);
-	qp->went_silent *= exp(-look->since_ns / WENT_NS);
-	see_met(look, path, qp);
-	if (is_idle(look->contend, qp)) {
+	qp->restless *= exp(-tick->since_ns / RESTLESS_NS);
+	qp->went_silent *= exp(-tick->since_ns / WENT_NS);
+	observe_met(tick, path, qp);
+	if (is_idle(tick->contend, qp)) {
 		qp->busy_ns = 0;
 		return;
 	}
 	if (!qp->busy_ns)
-		qp->busy_ns = look->now_ns;
+		qp->busy_ns = tick->now_ns;
 	path->own++;
 	path->own_Bps += qp->rate_Bps;
 	if (path->stands_out || !path->fresh) {
@@ -94,41 +95,41 @@ static void see_qp(const struct look *look, struct contend_qp *qp)
 		return;
 	}
 	if (!qp->calm_ns)
-		qp->calm_ns = look->now_ns;
-	else if (look->now_ns - qp->calm_ns >= HOME_NS)
+		qp->calm_ns = tick->now_ns;
+	else if (tick->now_ns - qp->calm_ns >= HOME_NS)
 		qp->at_home = true;
-	qp->home_Bps += (1 - exp(-look->since_ns / HOME_RATE_NS)) * (qp->rate_Bps - qp->home_Bps);
+	qp->home_Bps += (1 - exp(-tick->since_ns / HOME_RATE_NS)) * (qp->rate_Bps - qp->home_Bps);
 }
 
 /*
  * A rate that was squeezed and then rose by so much is what a path carries, not what was left
  * of it. Rates of the first moments are no measure.
  */
-static void see_rate(const struct look *look, const struct contend_qp *qp)
+static void observe_rate(const struct tick *tick, const struct contend_qp *qp)
 {
-	struct contend *contend = look->contend;
-	const struct contend_path *path = &look->paths[qp->path];
+	struct contend *contend = tick->contend;
+	const struct contend_path *path = &tick->paths[qp->path];
 
-	if (path->own != 1 || !qp->busy_ns || look->now_ns - qp->busy_ns < RAMP_NS)
+	if (path->own != 1 || !qp->busy_ns || tick->now_ns - qp->busy_ns < RAMP_NS)
 		return;
 	if (contend->squeezed_Bps <= 0 || qp->rate_Bps < contend->squeezed_Bps)
 		contend->squeezed_Bps = qp->rate_Bps;
 }
 
-void contend_see(const struct look *look)
+void contend_observe(const struct tick *tick)
 {
-	struct contend *contend = look->contend;
+	struct contend *contend = tick->contend;
 
-	for (size_t p = 0; p < look->path_count; p++)
-		see_path(look, &look->paths[p]);
-	for (size_t q = 0; q < look->qp_count; q++)
-		if (look->qps[q].path < look->path_count)
-			see_qp(look, &look->qps[q]);
-	contend->most_Bps *= exp(-look->since_ns / FADE_NS);
-	contend->squeezed_Bps *= exp(look->since_ns / FADE_NS);
-	for (size_t q = 0; q < look->qp_count; q++)
-		if (look->qps[q].path < look->path_count)
-			see_rate(look, &look->qps[q]);
-	for (size_t p = 0; p < look->path_count; p++)
-		contend->most_Bps = fmax(contend->most_Bps, look->paths[p].own_Bps);
+	for (size_t p = 0; p < tick->path_count; p++)
+		observe_path(tick, &tick->paths[p]);
+	for (size_t q = 0; q < tick->qp_count; q++)
+		if (tick->qps[q].path < tick->path_count)
+			observe_qp(tick, &tick->qps[q]);
+	contend->most_Bps *= exp(-tick->since_ns / FADE_NS);
+	contend->squeezed_Bps *= exp(tick->since_ns / FADE_NS);
+	for (size_t q = 0; q < tick->qp_count; q++)
+		if (tick->qps[q].path < tick->path_count)
+			observe_rate(tick, &tick->qps[q]);
+	for (size_t p = 0; p < tick->path_count; p++)
+		contend->most_Bps = fmax(contend->most_Bps, tick->paths[p].own_Bps);
 }
