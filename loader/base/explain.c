@@ -5,16 +5,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-int explain(char **error, int code, const char *format, ...)
+void explain_text(char **error, const char *format, ...)
 {
 	va_list arguments;
 
 	if (!error)
-		return code;
+		return;
 	free(*error);
 	va_start(arguments, format);
 	if (vasprintf(error, format, arguments) < 0)
 		*error = NULL;
 	va_end(arguments);
-	return code;
 }

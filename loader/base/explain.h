@@ -4,9 +4,16 @@
 #define ESC_LOADER_EXPLAIN_H
 
 /*
- * Sets *@error (malloc'd; NULL: nobody asks) and returns @code, so that a
- * failure is one statement. An earlier sentence in *@error is replaced.
+ * Sets *@error (malloc'd; NULL: not wanted) and is @code, evaluated once, so that a failure is one
+ * statement. An earlier sentence in *@error is replaced. A macro, so that compilers and analyzers
+ * see that the result is @code.
  */
-int explain(char **error, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+#define explain(error, code, ...)                                                                  \
+	({                                                                                         \
+		int explain_code = (code);                                                         \
+		explain_text((error), __VA_ARGS__);                                                \
+		explain_code;                                                                      \
+	})
+void explain_text(char **error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

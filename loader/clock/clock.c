@@ -205,10 +205,21 @@ static void open_page(struct clock *clock)
 	free(copy);
 }
 
+static bool read_fabric(void *context, int64_t *fabric_ns, int64_t *bound_ns)
+{
+	struct clock_facts facts;
+
+	clock_get(context, &facts);
+	*fabric_ns = facts.fabric_ns;
+	*bound_ns = facts.bound_ns;
+	return facts.known;
+}
+
 static void clock_close(void *self)
 {
 	struct clock *clock = self;
 
+	events_set_clock(clock->core->events, NULL, NULL);
 	ring_buffer__free(clock->ring);
 	clock_close_maps(clock);
 	clockpage_close(clock->page);
@@ -243,6 +254,7 @@ static int clock_open(void **self, struct core *core, void *const needs[], char 
 		clock->epoch = clock->fleet->epoch + 1;
 	open_page(clock);
 	clock_start_host(clock);
+	events_set_clock(core->events, read_fabric, clock);
 	*self = clock;
 	return 0;
 }

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,11 @@ struct events {
 	json_t **ring; /* @keep places; event n is at n % keep */
 	uint32_t keep;
 	uint64_t total;
+	char *host;
+	uint64_t start_ns; /* CLOCK_REALTIME: with the number it makes an id that no restart repeats
+			    */
+	events_clock_fn *read_clock; /* NULL: fabric time is not known */
+	void *clock_context;
 	char *file;
 	bool file_failed; /* reported once, until it works again */
 	bool line_open;	  /* the last write ended inside a line */
@@ -46,6 +52,7 @@ int events_new(struct events **out, uint32_t keep, const char *file)
 	if (!events)
 		return -ENOMEM;
 	events->keep = keep ? keep : 1;
+	events->start_ns = time_realtime_ns();
 	events->ring = calloc(events->keep, sizeof(*events->ring));
 	events->file = file ? strdup(file) : NULL;
 	if (!events->ring || (file && !events->file)) {
@@ -64,6 +71,7 @@ void events_free(struct events *events)
 		for (uint32_t i = 0; i < events->keep; i++)
 			json_decref(events->ring[i]);
 	free(events->ring);
+	free(events->host);
 	free(events->file);
 	free(events->listeners);
 	free(events->counts);
@@ -127,10 +135,43 @@ static void count(struct events *events, const struct event_kind *kind)
 		*found = (struct event_count){kind->name, kind->severity, 1};
 }
 
+void events_set_host(struct events *events, const char *host)
+{
+	free(events->host);
+	events->host = strdup(host);
+}
+
+void events_set_clock(struct events *events, events_clock_fn *read, void *context)
+{
+	if (!events)
+		return;
+	events->read_clock = read;
+	events->clock_context = context;
+}
+
+static void put_origin(json_t *object, const struct events *events)
+{
+	int64_t fabric_ns, bound_ns;
+
+	if (events->host) {
+		json_put(object, "id",
+			 json_sprintf("%s:%" PRIx64 ":%" PRIu64, events->host, events->start_ns,
+				      events->total));
+		json_put_text(object, "host", events->host);
+	}
+	if (events->read_clock &&
+	    events->read_clock(events->clock_context, &fabric_ns, &bound_ns)) {
+		json_put_integer(object, "fabric_ns", fabric_ns);
+		json_put_integer(object, "bound_ns", bound_ns);
+	}
+}
+
 void events_add(struct events *events, const struct event *event)
 {
 	json_t *object = json_object(), **place;
 
+	if (events)
+		put_origin(object, events);
 	json_put_count(object, "time_ns", time_realtime_ns());
 	json_put_text(object, "kind", event->kind->name);
 	json_put_text(object, "severity", event_severity_name(event->kind->severity));

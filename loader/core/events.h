@@ -4,6 +4,7 @@
 #define ESC_CORE_EVENTS_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 struct events;
@@ -36,6 +37,12 @@ struct event {
 /* @keep events stay in memory; @file (NULL: none) gets each as a line of JSON. */
 int events_new(struct events **out, uint32_t keep, const char *file);
 void events_free(struct events *events);
+
+/* What each event then has besides: `id` and `host`. @host is copied. */
+void events_set_host(struct events *events, const char *host);
+/* `fabric_ns` and `bound_ns`, while @read returns true. NULL: not any more. @events may be NULL. */
+typedef bool events_clock_fn(void *context, int64_t *fabric_ns, int64_t *bound_ns);
+void events_set_clock(struct events *events, events_clock_fn *read, void *context);
 
 /* Records @event now. Never fails the caller; @events may be NULL. */
 void events_add(struct events *events, const struct event *event);

@@ -95,6 +95,7 @@ static int prepare(struct daemon *daemon, char **error)
 		return explain(error, err, "%s: events.file %s: %s", core->config->path,
 			       core->config->events.file ? core->config->events.file : "(none)",
 			       strerror(-err));
+	events_set_host(core->events, core->config->host);
 	core->modules = calloc(CAPABILITIES, sizeof(*core->modules));
 	if (!core->modules)
 		return -ENOMEM;

@@ -232,7 +232,7 @@ static int pins_take_map(struct pins *pins, const struct bpf_map *map, char **er
 /* The value of `abi`. -ENOENT: no pins. */
 static int pins_read_abi(struct pins *pins, struct esc_abi *out, char **error)
 {
-	struct pinned_map map;
+	struct pinned_map map = {};
 	__u32 zero = 0;
 	int err = pins_get_map(pins, "abi", &map, error);
 
@@ -387,7 +387,7 @@ int pins_open(struct pins **out, const char *root, uint32_t qps_max, char **erro
 {
 	struct object *object = NULL;
 	struct pins *pins = NULL;
-	struct esc_abi abi;
+	struct esc_abi abi = {};
 	int err;
 
 	*out = NULL;
@@ -435,7 +435,7 @@ int pins_open_any(struct pins **out, const char *root, bool *same_abi, char **er
 {
 	struct pins *pins = NULL;
 	struct dirent *entry;
-	struct esc_abi abi;
+	struct esc_abi abi = {};
 	char path[PATH_MAX];
 	DIR *directory;
 	int err;

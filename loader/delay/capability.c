@@ -86,8 +86,7 @@ static int open_delay(void **self, struct core *core, void *const needs[], char 
 	delays->clock = needs[1];
 	delays->mesh = needs[2];
 	mesh_on_reply(delays->mesh, delays_put_peers, delays);
-	delays->order = (struct qp_delay_order){delays_order, delays};
-	qptable_set_delay_order(delays->table, &delays->order);
+	qptable_set_delay_order(delays->table, delays_order);
 	err = refresh(delays);
 	if (!err)
 		err = core_timer_new(core, &delays->timer, DELAYS_FAST_NS, POLL_SLACK_NS, poll,

@@ -248,9 +248,8 @@ void delays_written(struct delays *delays)
 /* Less than any delay, also than one that a clock's error made negative. */
 #define NO_DELAY (-1e18)
 
-double delays_order(const void *delays, const struct qp_entry *qp)
+double delays_order(const struct qp_entry *qp)
 {
-	(void)delays;
 	return qp->delays && qp->delays->recent.samples ? (double)qp->delays->recent.p99_ns
 							: NO_DELAY;
 }

@@ -60,7 +60,7 @@ struct delays_entry {
 	struct delayhist scrape_histogram; /* the same since delays_written(), */
 	struct delays_span scrape_windows; /* and what its windows sum up to */
 	uint32_t bound_max_ns;		   /* of what this daemon has read */
-	uint64_t noted_at_receipt; /* sampled packets when a reading last had new receipts */
+	uint64_t sent_at_receipt; /* sampled packets when a reading last had new receipts */
 	double feedback_ns;	   /* mean of leaving to receipt, lately; 0: none ever */
 	uint64_t feedback_local_ns, feedback_receipts, feedback_sum_ns; /* when that was computed */
 	struct {

@@ -257,12 +257,12 @@ int delays_entry_read(struct delays_entry *entry, const struct esc_qp_owd *owd,
 
 	if (baseline) {
 		entry->owd = *owd;
-		entry->noted_at_receipt = owd->receipts ? owd->samples_sent : 0;
+		entry->sent_at_receipt = owd->receipts ? owd->samples_sent : 0;
 	} else if (entry->owd.first_ktime_ns != owd->first_ktime_ns ||
 		   entry->owd.samples > owd->samples) {
 		/* The queue pair went and came again. */
 		memset(&entry->owd, 0, sizeof(entry->owd));
-		entry->noted_at_receipt = 0;
+		entry->sent_at_receipt = 0;
 	}
 	entry->added = counts_since(owd, &entry->owd);
 	read_windows(entry, owd, newest, &recent, &since);
@@ -283,7 +283,7 @@ int delays_entry_read(struct delays_entry *entry, const struct esc_qp_owd *owd,
 	RAISE(entry->bound_max_ns, since.bound_ns);
 	RAISE(entry->bound_max_ns, owd->last_bound_ns);
 	if (owd->receipts != entry->owd.receipts)
-		entry->noted_at_receipt = owd->samples_sent;
+		entry->sent_at_receipt = owd->samples_sent;
 	entry->owd = *owd;
 	entry->read_local_ns = now_local_ns;
 	set_feedback(entry, now_local_ns);

@@ -58,8 +58,8 @@ int hostqueue_open(struct hostqueue **out, int queue_fd, int sent_fd, char *why,
 		err = hostqueue_switch(queue_fd, true);
 	if (err) {
 		snprintf(why, why_bytes,
-			 "the tracepoint net_dev_start_xmit cannot be used (%s): delays are told "
-			 "without the sending host's own queue",
+			 "the tracepoint net_dev_start_xmit cannot be used (%s): delays are "
+			 "reported without the sending host's own queue",
 			 strerror(-err));
 		hostqueue_close(queue);
 		return err;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The program behind the qdisc, which tells the sending host's own queue from the fabric's
- * delay. It is asked for every packet that any interface sends: off unless it is wanted.
+ * The program behind the qdisc, which separates the sending host's own queue from the fabric's
+ * delay. It runs for every packet that any interface sends: off unless it is configured.
  */
 #ifndef ESC_LOADER_HOSTQUEUE_H
 #define ESC_LOADER_HOSTQUEUE_H

@@ -63,7 +63,7 @@ struct delays_facts {
 	enum clock_state clock;
 	struct mesh_peer_facts *peers; /* neighbours */
 	size_t peer_count;
-	struct port_info ports[ESC_PORTS_MAX];
+	struct port_facts ports[ESC_PORTS_MAX];
 	unsigned int port_count;
 };
 
@@ -88,7 +88,6 @@ struct delays {
 	struct core_timer *timer;
 	struct hostqueue *host_queue; /* NULL: not configured, or host_queue_note has the reason */
 	char host_queue_note[160];
-	struct qp_delay_order order;
 	struct delays_facts facts; /* since the newest refresh */
 	bool poll_failed;
 	delays_listener_fn *listener;
@@ -116,7 +115,7 @@ uint64_t delays_interval_ns(const struct delays *delays);
 /* The textfile was written: spans `scrape` begin anew. */
 void delays_written(struct delays *delays);
 /* The order of `qp --sort delay`: the 99th percentile of the last second. */
-double delays_order(const void *delays, const struct qp_entry *entry);
+double delays_order(const struct qp_entry *qp);
 
 /* --- group.c: delays of all queue pairs to a peer --- */
 

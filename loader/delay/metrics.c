@@ -14,7 +14,7 @@
 	X(QP_OWD_P99, "qp_owd_p99_seconds", GAUGE, "99th percentile of the same.")                 \
 	X(QP_OWD_MAX, "qp_owd_max_seconds", GAUGE, "Maximum of the same.")                         \
 	X(QP_OWD_ERROR_BOUND_SECONDS, "qp_owd_error_bound_seconds", GAUGE,                         \
-	  "Delays of this queue pair are true within this.")                                       \
+	  "Error bound of the delays of this queue pair.")                                         \
 	X(QP_OWD_OVER_THRESHOLD_TOTAL, "qp_owd_over_threshold_total", COUNTER,                     \
 	  "Samples with a delay above receipts.threshold.")                                        \
 	X(QP_OWD_THRESHOLD_CROSSINGS_TOTAL, "qp_owd_threshold_crossings_total", COUNTER,           \
@@ -26,7 +26,7 @@
 	X(PEER_QP_OWD_P99, "peer_qp_owd_p99_seconds", GAUGE, "99th percentile of the same.")       \
 	X(PEER_QP_OWD_MAX, "peer_qp_owd_max_seconds", GAUGE, "Maximum of the same.")               \
 	X(PEER_QP_OWD_ERROR_BOUND_SECONDS, "peer_qp_owd_error_bound_seconds", GAUGE,               \
-	  "Delays of queue pairs to this peer are true within this.")                              \
+	  "Error bound of the delays of queue pairs to this peer.")                                \
 	X(PEER_QP_OWD_OVER_THRESHOLD_TOTAL, "peer_qp_owd_over_threshold_total", COUNTER,           \
 	  "Samples to a peer with a delay above receipts.threshold.")                              \
 	X(PEER_QP_OWD_THRESHOLD_CROSSINGS_TOTAL, "peer_qp_owd_threshold_crossings_total", COUNTER, \
@@ -59,15 +59,6 @@ const struct metric delay_metrics[] = {DELAY_METRICS(METRIC){}};
 
 /* Peers with series of their own: those that most samples went to. */
 #define PEERS_MOST 128
-
-static const struct port_info *port_of(const struct port_facts *ports, unsigned int count,
-				       unsigned int index)
-{
-	for (unsigned int i = 0; i < count; i++)
-		if (ports[i].info.index == index)
-			return &ports[i].info;
-	return NULL;
-}
 
 /* --- queue pairs, and peers --- */
 
@@ -134,7 +125,7 @@ static void write_qps(FILE *out, const struct delays *delays, const struct port_
 
 	for (size_t i = 0; list && i < all; i++)
 		if (qps[i].delays && qps[i].delays->scrape.samples &&
-		    port_of(ports, port_count, qps[i].key.port))
+		    report_port(ports, port_count, qps[i].key.port))
 			list[count++] = &qps[i];
 	if (count)
 		qsort(list, count, sizeof(*list), slowest_first);
@@ -146,8 +137,8 @@ static void write_qps(FILE *out, const struct delays *delays, const struct port_
 		row->over = list[i]->delays->owd.over;
 		row->crossings = list[i]->delays->owd.crossings;
 		snprintf(row->qpn, sizeof(row->qpn), "%u", key->dest_qpn);
-		row->labels[0] =
-			(struct prom_label){"netdev", port_of(ports, port_count, key->port)->name};
+		row->labels[0] = (struct prom_label){
+			"netdev", report_port(ports, port_count, key->port)->name};
 		row->labels[1] = (struct prom_label){"dest_qpn", row->qpn};
 		row->labels[2] = (struct prom_label){"src", address_format(&key->src, row->src)};
 		row->labels[3] = (struct prom_label){"dst", address_format(&key->dst, row->dst)};
@@ -183,7 +174,7 @@ static void write_peers(FILE *out, const struct delays *delays, const struct por
 		qsort(groups, count, sizeof(*groups), busiest_first);
 	for (size_t i = 0; i < count && rows_count < PEERS_MOST; i++) {
 		const struct delays_group *group = &groups[i];
-		const struct port_info *port = port_of(ports, port_count, group->port);
+		const struct port_info *port = report_port(ports, port_count, group->port);
 
 		/* One to which nothing was measured is no peer of these families. */
 		if (!port || !group->host || (!group->counts.samples && !group->scrape.samples))

@@ -25,10 +25,7 @@ static const struct delays_facts *facts_of(struct delays *delays)
 	facts->clock = clock.state;
 	if (facts->peers)
 		facts->peer_count = mesh_get_peers(delays->mesh, facts->peers, MESH_PEERS_MAX);
-	for (unsigned int i = 0; i < dataplane_port_count(delays->dataplane); i++)
-		if (facts->port_count < ESC_PORTS_MAX &&
-		    !dataplane_port(delays->dataplane, i, &facts->ports[facts->port_count]))
-			facts->port_count++;
+	facts->port_count = dataplane_read_ports(delays->dataplane, facts->ports);
 	return facts;
 }
 
@@ -37,15 +34,6 @@ void delays_forget_facts(struct delays *delays)
 	free(delays->facts.peers);
 	delays->facts.peers = NULL;
 	delays->facts.known = false;
-}
-
-/* NULL: that port is not configured any more. */
-static const struct port_info *find_port(const struct delays_facts *facts, unsigned int index)
-{
-	for (unsigned int i = 0; i < facts->port_count; i++)
-		if (facts->ports[i].index == index)
-			return &facts->ports[i];
-	return NULL;
 }
 
 /* It is a neighbour on some plane, and down on all. */
@@ -67,12 +55,13 @@ static bool is_down(const struct delays_facts *facts, const char *host)
 /* What is so here, whatever the other end is; NULL: nothing. */
 static const char *why_here(struct delays *delays, const struct qp_entry *qp, char out[WHY_BYTES])
 {
-	const struct port_info *port = find_port(facts_of(delays), qp->key.port);
+	const struct delays_facts *facts = facts_of(delays);
+	const struct port_info *port = report_port(facts->ports, facts->port_count, qp->key.port);
 
 	if (dataplane_is_off(delays->dataplane))
 		return "the kill switch is on";
 	if (qp->key.direction == ESC_DIRECTION_RX)
-		return "the delay of what is received is measured by its sender: ask there";
+		return "the delay of what is received is measured by its sender, and shown there";
 	if (qp->qp.transport == ESC_TRANSPORT_UD)
 		return "datagrams (UD) are not sampled";
 	if (qp->qp.packets && !qp->qp.payload_bytes && qp->qp.acks)
@@ -82,7 +71,7 @@ static const char *why_here(struct delays *delays, const struct qp_entry *qp, ch
 	if (!port)
 		return "its interface is not configured any more";
 	if (port->tc_via == ESC_TC_NONE) {
-		snprintf(out, WHY_BYTES, "%s has no tc program of ours, which notes what leaves",
+		snprintf(out, WHY_BYTES, "%s has no tc program of ours, which records what is sent",
 			 port->name);
 		return out;
 	}
@@ -103,7 +92,7 @@ static const char *why(struct delays *delays, const struct qp_entry *qp, char ou
 	if (here)
 		return here;
 	host = members_host(fleet_members(delays->core->fleet), &qp->key.dst);
-	unanswered = entry ? entry->owd.samples_sent - entry->noted_at_receipt : 0;
+	unanswered = entry ? entry->owd.samples_sent - entry->sent_at_receipt : 0;
 	if (!host)
 		snprintf(out, WHY_BYTES,
 			 "no member has %s: if it is another address of one, name it in that "
@@ -114,7 +103,7 @@ static const char *why(struct delays *delays, const struct qp_entry *qp, char ou
 	else if (now_ns > qp->seen_local_ns + SILENT_NS)
 		return "it sent nothing in the last second";
 	else if (facts->clock == CLOCK_FREE_RUNNING)
-		return "there is no fabric time here: `escapement clock` tells more";
+		return "there is no fabric time here: `escapement clock` shows why";
 	else if (entry && entry->owd.receipts && now_ns < entry->owd.last_ktime_ns + SILENT_NS)
 		snprintf(out, WHY_BYTES, "%.64s has no fabric time: its receipts carry none", host);
 	else if (unanswered)
@@ -242,14 +231,16 @@ void delays_put_qp(json_t *object, struct delays *delays, const struct qp_entry 
 void delays_put_peers(void *self, json_t *peers)
 {
 	struct delays *delays = self;
+	const struct delays_facts *facts;
 	uint8_t planes[ESC_PORTS_MAX];
 	struct delays_group *groups;
 	size_t count, i;
 	json_t *peer;
 
 	delays_forget_facts(delays);
+	facts = facts_of(delays);
 	for (unsigned int port = 0; port < ESC_PORTS_MAX; port++) {
-		const struct port_info *info = find_port(facts_of(delays), port);
+		const struct port_info *info = report_port(facts->ports, facts->port_count, port);
 
 		planes[port] = info ? info->plane : MESH_PLANES;
 	}
@@ -286,7 +277,7 @@ void delays_put_receipts(json_t *status, const struct delays *delays)
 	if (interval_ns > DELAYS_FAST_NS)
 		json_put(object, "poll_note",
 			 json_sprintf("more than %d queue pairs are sampled: their delays are "
-				      "looked at once a second, not four times",
+				      "polled once a second, not four times",
 				      DELAYS_FAST_QPS));
 	json_put(status, "receipts", object);
 }

@@ -95,8 +95,8 @@ static uint64_t job_id(const struct job *job)
 }
 
 /*
- * By what the kernel's queue pairs are known for: who is alive and of which job, and what comes to
- * the local queue pair from where @tx goes to. NULL: not known so.
+ * By the owner of the local queue pair: whether it is alive, its job, and what comes to it from
+ * where @qp goes to. NULL: not known so.
  */
 static const struct qp_entry *take_owner(const struct diagnose *diagnose, struct diag_qp *qp)
 {

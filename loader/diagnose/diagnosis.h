@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Which queue pair is slow, stalled or losing, and what the cause looks like. Pure: the figures of
+ * Which queue pair is slow, stalled or losing, and the likely cause. Pure: the figures of
  * a poll go in, with their time; what began, changed and ended comes out. Thresholds: law.h.
  */
 #ifndef ESC_DIAGNOSE_H

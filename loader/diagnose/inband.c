@@ -81,7 +81,7 @@ void find_rocev1(const struct scene *scene)
 		see_rocev1(&evidence, port);
 		diag_expect(&evidence, "rocev1_frames", 0);
 		evidence.note = "RoCEv1 has no UDP port: it is not routed, takes one path of many, "
-				"and no queue pair of it is seen here; look at the GID index";
+				"and no queue pair of it is seen here; check the GID index";
 		/* One frame is proof enough. */
 		book_find(scene->book, DIAG_MISCONFIGURATION, &subject, BOOK_IN_ONE, &evidence);
 	}
@@ -101,13 +101,13 @@ static int64_t limit_ns(const struct pair *pair, const struct diag_peer *peer)
 static const char *note_of(const struct pair *pair, int64_t limit)
 {
 	if (pair->floor_ns > limit)
-		return "also the least of 30 s is above it: not a queue that comes and goes; look "
-		       "at traffic class, GID index and path";
+		return "also the least of 30 s is above it: not a queue that comes and goes; check "
+		       "traffic class, GID index and path";
 	if (pair->ports > 1)
-		return "all source ports of the workload are slow, the probes' is not; look at "
+		return "all source ports of the workload are slow, the probes' is not; check "
 		       "traffic class and GID index";
-	return "the workload has one source port and the probes another: a load on its path looks "
-	       "the same; else look at traffic class and GID index";
+	return "the workload has one source port and the probes another: a load on its path appears "
+	       "the same; else check traffic class and GID index";
 }
 
 static void report(const struct scene *scene, const struct pair *pair, const struct diag_peer *peer,

@@ -47,12 +47,12 @@ static const char *cause_of(const struct diag_qp *qp, const struct track *track,
 	if (track->sum.rnr_naks)
 		return "the receiver is not ready";
 	if (peer && !peer->up)
-		return "its peer is not heard by probes either";
+		return "its peer does not reply to probes either";
 	if (!qp->paired)
 		return "nothing has ever come back";
 	return qp->mid_message && qp->retransmits == track->moved_retransmits
 		       ? "it waits in the midst of a message"
-		       : "packets or their answers are lost on the way";
+		       : "packets or their replies are lost";
 }
 
 void find_stalls(const struct scene *scene)

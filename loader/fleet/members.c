@@ -211,6 +211,7 @@ static int read_words(struct reading *reading, size_t entry, size_t targets,
 	for (char *word = strtok_r(copy, ", \t", &save); word && !err;
 	     word = strtok_r(NULL, ", \t", &save))
 		err = read_word(reading, entry, ++count, word, labels,
+				/* Just added. NOLINTNEXTLINE(clang-analyzer-core.NullDereference) */
 				members->list[members->count - 1].host);
 	if (!err && !count)
 		err = fail(reading, "entry %zu, labels.%s: names none; take it out", entry, name);

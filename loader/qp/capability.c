@@ -14,7 +14,7 @@ struct owners *qptable_owners(const struct qptable *table)
 	return table->owners;
 }
 
-void qptable_set_delay_order(struct qptable *table, const struct qp_delay_order *order)
+void qptable_set_delay_order(struct qptable *table, report_qp_value_fn *order)
 {
 	table->delay_order = order;
 }

@@ -33,8 +33,8 @@ struct qptable {
 	struct core *core;
 	struct dataplane *dataplane;
 	struct owners *owners;
-	const struct qp_delay_order *delay_order; /* NULL: delays are not known */
-	bool refresh_failed;			  /* the newest refresh could not read the map */
+	report_qp_value_fn *delay_order; /* NULL: delays are not known */
+	bool refresh_failed;		 /* the newest refresh could not read the map */
 };
 
 /* table.c */

@@ -171,14 +171,13 @@ static void write_top_qps(FILE *out, const struct qptable *table)
 	struct prom_family *naks = FAMILY_OF(&qp_metrics[QP_NAKS]);
 
 	/* Without its port a queue pair has no name that is its own: two could be one series. */
-	for (size_t i = 0; list && top && i < chosen && count < most; i++)
-		for (unsigned int p = 0; p < port_count; p++)
-			if (ports[p].info.index == list[i]->key.port) {
-				top[count].entry = *list[i];
-				top[count].port = &ports[p].info;
-				name_qp(&top[count++]);
-				break;
-			}
+	for (size_t i = 0; list && top && i < chosen && count < most; i++) {
+		top[count].port = report_port(ports, port_count, list[i]->key.port);
+		if (!top[count].port)
+			continue;
+		top[count].entry = *list[i];
+		name_qp(&top[count++]);
+	}
 	for (size_t i = 0; i < count; i++)
 		write_info(info, &top[i], table->owners);
 	fields_write(out, qp_fields, top, count, sizeof(*top), qp_labels, NULL);

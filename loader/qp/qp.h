@@ -80,8 +80,8 @@ void qptable_on_gone(struct qptable *table, qptable_gone_fn *gone, void *context
 void qptable_totals(const struct qptable *table, enum esc_direction direction,
 		    struct qp_totals *out);
 struct owners *qptable_owners(const struct qptable *table);
-/* Borrowed; NULL: delays are not known any more. */
-void qptable_set_delay_order(struct qptable *table, const struct qp_delay_order *order);
+/* NULL: delays are not known any more. */
+void qptable_set_delay_order(struct qptable *table, report_qp_value_fn *order);
 
 /* A quantile of message sizes in bytes, 0 < q < 1; 0 when none was seen whole. */
 uint64_t qp_message_quantile(const struct esc_qp *qp, double q);

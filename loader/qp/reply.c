@@ -13,14 +13,6 @@ struct qp_reply {
 	unsigned int port_count;
 };
 
-static const struct port_info *port_of(const struct qp_reply *reply, unsigned int index)
-{
-	for (unsigned int i = 0; i < reply->port_count; i++)
-		if (reply->ports[i].info.index == index)
-			return &reply->ports[i].info;
-	return NULL;
-}
-
 /* Members that are known of a local queue pair; a process may use any bytes as its name. */
 static void put_owner(json_t *qp, const struct owner *owner)
 {
@@ -47,7 +39,8 @@ static void put_owner(json_t *qp, const struct owner *owner)
 
 static int write_qp(FILE *out, const struct qp_reply *reply, const struct qp_entry *entry)
 {
-	const struct port_info *port = port_of(reply, entry->key.port);
+	const struct port_info *port =
+		report_port(reply->ports, reply->port_count, entry->key.port);
 	json_t *qp = report_qp(entry, port ? port->name : NULL);
 	int err;
 

@@ -83,7 +83,7 @@ bool report_qp_matches(const struct report_qp_filter *filter, const struct qp_en
 }
 
 static double order_value(const struct qp_entry *entry, enum report_qp_order order,
-			  const struct qp_delay_order *delay)
+			  report_qp_value_fn *delay)
 {
 	const struct esc_qp *qp = &entry->qp;
 
@@ -100,7 +100,7 @@ static double order_value(const struct qp_entry *entry, enum report_qp_order ord
 	case REPORT_QP_LOSS:
 		return entry->loss_per_second;
 	case REPORT_QP_DELAY:
-		return delay ? delay->value(delay->context, entry) : 0;
+		return delay ? delay(entry) : 0;
 	case REPORT_QP_BYTES:
 		break;
 	}
@@ -129,8 +129,8 @@ static int compare_ranked(const void *a, const void *b)
 
 const struct qp_entry **report_qp_choose(const struct qp_entry *entries, size_t count,
 					 const struct report_qp_filter *filter,
-					 enum report_qp_order order,
-					 const struct qp_delay_order *delay, size_t *chosen)
+					 enum report_qp_order order, report_qp_value_fn *delay,
+					 size_t *chosen)
 {
 	const struct qp_entry **list = calloc(count + 1, sizeof(*list));
 	struct ranked *ranked = calloc(count + 1, sizeof(*ranked));
@@ -153,6 +153,15 @@ const struct qp_entry **report_qp_choose(const struct qp_entry *entries, size_t 
 out:
 	free(ranked);
 	return list;
+}
+
+const struct port_info *report_port(const struct port_facts *ports, unsigned int count,
+				    unsigned int index)
+{
+	for (unsigned int i = 0; i < count; i++)
+		if (ports[i].info.index == index)
+			return &ports[i].info;
+	return NULL;
 }
 
 const char *report_direction(const struct esc_qp_key *key)

@@ -12,12 +12,8 @@
 
 struct qp_entry;
 
-/* How to order by delay: the module above that knows delays sets it. */
-struct qp_delay_order {
-	/* Larger comes first; queue pairs without a delay last. */
-	double (*value)(const void *context, const struct qp_entry *entry);
-	const void *context;
-};
+/* What to order by, the largest first: the module above that knows delays sets it. */
+typedef double report_qp_value_fn(const struct qp_entry *entry);
 
 #define REPORT_QPS_MOST 65536 /* one reply; more would hold up the daemon's loop */
 
@@ -56,7 +52,12 @@ bool report_qp_matches(const struct report_qp_filter *filter, const struct qp_en
 const struct qp_entry **report_qp_choose(const struct qp_entry *entries, size_t count,
 					 const struct report_qp_filter *filter,
 					 enum report_qp_order order,
-					 const struct qp_delay_order *delay, size_t *chosen);
+					 report_qp_value_fn *delay, size_t *chosen);
+
+/* The port in slot @index; NULL: it is not among them. */
+struct port_facts;
+const struct port_info *report_port(const struct port_facts *ports, unsigned int count,
+				    unsigned int index);
 
 /* @interface may be NULL: its port is not configured any more. */
 json_t *report_qp(const struct qp_entry *entry, const char *interface);

@@ -163,6 +163,6 @@ void qptrace_features(json_t *list)
 		    "without kprobes there is no second way to tie queue pairs to processes");
 	feature_add(list, "qp_tracing", how != QPTRACE_NONE,
 		    how != QPTRACE_NONE ? qptrace_how_name(how) : why,
-		    "without tracing only RDMA netlink tells whose a queue pair is, by numbers "
+		    "without tracing only RDMA netlink shows the owner of a queue pair, by numbers "
 		    "alone and late");
 }

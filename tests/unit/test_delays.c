@@ -612,7 +612,7 @@ Test(delays, samples_since_a_receipt)
 		owd.samples_sent += 50;
 	}
 	entry = delays_find(world.delays, &key);
-	cr_assert_eq(entry->owd.samples_sent - entry->noted_at_receipt, 350);
+	cr_assert_eq(entry->owd.samples_sent - entry->sent_at_receipt, 350);
 	cr_assert_float_eq(entry->feedback_ns, 20000, 0.1);
 	world_close(&world);
 }

@@ -285,7 +285,7 @@ Test(delays_report, the_slowest_come_first)
 
 	open_fleet(qps);
 	list = report_qp_choose(fake.qps, fake.table.count, &all, REPORT_QP_DELAY,
-				&(struct qp_delay_order){delays_order, world.daemon.delays},
+				delays_order,
 				&count);
 	cr_assert_eq(count, 4);
 	cr_assert_eq(list[0], qps[2]);

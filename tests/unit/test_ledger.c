@@ -39,6 +39,70 @@ Test(ledger, keeps_the_newest)
 	events_free(ledger);
 }
 
+static bool fabric_time(void *context, int64_t *fabric_ns, int64_t *bound_ns)
+{
+	*fabric_ns = 5000;
+	*bound_ns = 70;
+	return *(const bool *)context;
+}
+
+static json_t *newest(struct events *ledger)
+{
+	json_t *events = events_since(ledger, 0);
+	json_t *event = json_incref(json_array_get(events, json_array_size(events) - 1));
+
+	json_decref(events);
+	return event;
+}
+
+Test(ledger, an_event_has_an_id_and_fabric_time_where_it_is_known)
+{
+	bool known = true;
+	struct events *ledger;
+	json_t *one, *two;
+
+	cr_assert_eq(events_new(&ledger, 8, NULL), 0);
+	events_set_host(ledger, "h1");
+	events_set_clock(ledger, fabric_time, &known);
+	add(ledger, 1);
+	one = newest(ledger);
+	cr_expect_str_eq(json_string_value(json_object_get(one, "host")), "h1");
+	cr_expect_eq(json_integer_value(json_object_get(one, "fabric_ns")), 5000);
+	cr_expect_eq(json_integer_value(json_object_get(one, "bound_ns")), 70);
+	cr_expect_str_eq(json_string_value(json_object_get(one, "severity")), "info");
+	known = false;
+	add(ledger, 2);
+	two = newest(ledger);
+	cr_expect_null(json_object_get(two, "fabric_ns"));
+	cr_expect_null(json_object_get(two, "bound_ns"));
+	cr_expect(!strncmp(json_string_value(json_object_get(two, "id")), "h1:", 3));
+	cr_expect_str_neq(json_string_value(json_object_get(one, "id")),
+			  json_string_value(json_object_get(two, "id")));
+	json_decref(one);
+	json_decref(two);
+	events_free(ledger);
+}
+
+Test(ledger, events_are_counted_by_kind)
+{
+	const struct event_count *counts;
+	struct events *ledger;
+
+	cr_assert_eq(events_new(&ledger, 1, NULL), 0);
+	cr_expect_eq(events_counts(ledger, &counts), 0);
+	add(ledger, 1);
+	add(ledger, 2);
+	events_add(ledger, &(struct event){.kind = &(struct event_kind){
+						   .name = "other", .severity = EVENT_WARNING}});
+	cr_assert_eq(events_counts(ledger, &counts), 2);
+	cr_expect_str_eq(counts[0].kind, "kind");
+	cr_expect_eq(counts[0].count, 2);
+	cr_expect_str_eq(counts[1].kind, "other");
+	cr_expect_eq(counts[1].severity, EVENT_WARNING);
+	cr_expect_eq(counts[1].count, 1);
+	events_free(ledger);
+}
+
 Test(ledger, an_event_has_what_it_was_given_and_no_more)
 {
 	struct events *ledger;
