@@ -60,7 +60,7 @@ struct clock {
 	  "A peer is not used for the clock for 10 s: its time differs from all others.")          \
 	X(CLOCK_ANCHOR_ACQUIRED, "anchor_acquired", NOTICE, "TAI is known, by this anchor.")       \
 	X(CLOCK_ANCHOR_LOST, "anchor_lost", WARNING, "TAI is not known any more.")                 \
-	X(CLOCK_PEER_RESTARTED, "peer_restarted", NOTICE, "The daemon of a peer began anew.")      \
+	X(CLOCK_PEER_RESTARTED, "peer_restarted", NOTICE, "The daemon of a peer restarted.")       \
 	X(CLOCK_PEER_ONE_SIDED, "peer_one_sided", WARNING,                                         \
 	  "A peer replies, but its probes do not arrive.")                                         \
 	X(CLOCK_PEER_TWO_SIDED, "peer_two_sided", NOTICE, "Probes of that peer arrive again.")
@@ -73,7 +73,7 @@ extern const struct event_kind clock_events[];
 	X(CLOCK_LAST_SYNC, "clock_last_sync_timestamp_seconds", GAUGE,                             \
 	  "When a neighbor was last used for the clock.")                                          \
 	X(CLOCK_ERROR_BOUND, "clock_error_bound_seconds", GAUGE,                                   \
-	  "Fabric time as read here is true within this.")                                         \
+	  "Error bound of fabric time on this host.")                                              \
 	X(CLOCK_FREQUENCY, "clock_frequency_offset_ratio", GAUGE,                                  \
 	  "Rate of fabric time against this host's clock, less 1.")                                \
 	X(CLOCK_RESIDUAL, "clock_loop_residual_seconds", GAUGE,                                    \
@@ -81,7 +81,7 @@ extern const struct event_kind clock_events[];
 	X(CLOCK_TAI_OFFSET, "clock_tai_offset_seconds", GAUGE,                                     \
 	  "How far TAI is ahead of fabric time, by an anchor.")                                    \
 	X(CLOCK_TAI_BOUND, "clock_tai_error_bound_seconds", GAUGE,                                 \
-	  "TAI as read here is true within this.")
+	  "Error bound of TAI on this host.")
 extern const struct metric clock_metrics[];
 
 /* An event of @kind, an enumerator of CLOCK_EVENTS; takes @seen over, which may be NULL. */

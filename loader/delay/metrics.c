@@ -14,7 +14,7 @@
 	X(QP_OWD_P99, "qp_owd_p99_seconds", GAUGE, "99th percentile of the same.")                 \
 	X(QP_OWD_MAX, "qp_owd_max_seconds", GAUGE, "Maximum of the same.")                         \
 	X(QP_OWD_ERROR_BOUND_SECONDS, "qp_owd_error_bound_seconds", GAUGE,                         \
-	  "Delays of this queue pair are true within this.")                                       \
+	  "Error bound of the delays of this queue pair.")                                         \
 	X(QP_OWD_OVER_THRESHOLD_TOTAL, "qp_owd_over_threshold_total", COUNTER,                     \
 	  "Samples with a delay above receipts.threshold.")                                        \
 	X(QP_OWD_THRESHOLD_CROSSINGS_TOTAL, "qp_owd_threshold_crossings_total", COUNTER,           \
@@ -26,7 +26,7 @@
 	X(PEER_QP_OWD_P99, "peer_qp_owd_p99_seconds", GAUGE, "99th percentile of the same.")       \
 	X(PEER_QP_OWD_MAX, "peer_qp_owd_max_seconds", GAUGE, "Maximum of the same.")               \
 	X(PEER_QP_OWD_ERROR_BOUND_SECONDS, "peer_qp_owd_error_bound_seconds", GAUGE,               \
-	  "Delays of queue pairs to this peer are true within this.")                              \
+	  "Error bound of the delays of queue pairs to this peer.")                                \
 	X(PEER_QP_OWD_OVER_THRESHOLD_TOTAL, "peer_qp_owd_over_threshold_total", COUNTER,           \
 	  "Samples to a peer with a delay above receipts.threshold.")                              \
 	X(PEER_QP_OWD_THRESHOLD_CROSSINGS_TOTAL, "peer_qp_owd_threshold_crossings_total", COUNTER, \

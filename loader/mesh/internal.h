@@ -116,7 +116,7 @@ struct mesh {
 	  "Nothing was ever received from a peer, for 10 s.")                                      \
 	X(MESH_PEER_PATH_CHANGED, "peer_path_changed", INFO,                                       \
 	  "Probes to a peer have another source port: their path was full.")                       \
-	X(MESH_MEMBERS_JOINED, "members_joined", NOTICE, "Hosts came into the mesh of a plane.")   \
+	X(MESH_MEMBERS_JOINED, "members_joined", NOTICE, "Hosts joined the mesh of a plane.")      \
 	X(MESH_MEMBERS_LEFT, "members_left", NOTICE, "Hosts left the mesh of a plane.")            \
 	X(MESH_MEMBERS_RELOADED, "members_reloaded", NOTICE, "Another member list is in force.")   \
 	X(MESH_MEMBERS_REFUSED, "members_refused", WARNING,                                        \
@@ -135,8 +135,7 @@ extern const struct event_kind mesh_events[];
 	X(MESH_RECEIVED, "probe_received_total", COUNTER, "Requests of the peer that arrived.")    \
 	X(MESH_LOST, "probe_lost_total", COUNTER, "Requests without a reply after a second.")      \
 	X(MESH_LATE, "probe_late_total", COUNTER, "Replies that came after a second.")             \
-	X(MESH_REORDERED, "probe_reordered_total", COUNTER,                                        \
-	  "Replies that came behind a later one.")                                                 \
+	X(MESH_REORDERED, "probe_reordered_total", COUNTER, "Replies received after a later one.") \
 	X(MESH_FAILED, "probe_failed_total", COUNTER, "Requests that the kernel did not send.")    \
 	X(MESH_DOWN_TRANSITIONS, "peer_down_transitions_total", COUNTER,                           \
 	  "Times that a peer went down.")                                                          \
@@ -147,7 +146,7 @@ extern const struct event_kind mesh_events[];
 	X(MESH_OWD_P99, "probe_owd_p99_seconds", GAUGE, "99th percentile of the same.")            \
 	X(MESH_OWD_MAX, "probe_owd_max_seconds", GAUGE, "Maximum of the same.")                    \
 	X(MESH_OWD_BOUND, "probe_owd_error_bound_seconds", GAUGE,                                  \
-	  "One-way delays of this peer are true within this.")                                     \
+	  "Error bound of one-way delays of this peer.")                                           \
 	X(MESH_RTT_MIN, "probe_rtt_min_seconds", GAUGE,                                            \
 	  "Minimum round-trip time of probes in the last window, without the time that the peer "  \
 	  "took to reply.")                                                                        \

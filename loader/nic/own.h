@@ -39,7 +39,7 @@ struct nic {
 
 #define NIC_EVENTS(X)                                                                              \
 	X(NIC_REFUSED, "nic_refused", WARNING, "NIC failover is off against the configuration.")   \
-	X(NIC_DOWN, "nic_down", WARNING, "A NIC of a pair is dead; its sibling is used.")          \
+	X(NIC_DOWN, "nic_down", WARNING, "A NIC of a pair is down; its sibling is used.")          \
 	X(NIC_RETURN, "nic_return", NOTICE, "A NIC of a pair is used again.")                      \
 	X(NIC_FAILOVER, "nic_failover", WARNING, "A pair of addresses uses other NICs.")           \
 	X(NIC_FAILBACK, "nic_failback", NOTICE, "A pair of addresses uses its own NICs again.")

@@ -15,9 +15,9 @@
 
 #define NIC_METRICS(X)                                                                             \
 	X(NIC_UP, "nic_up", GAUGE,                                                                 \
-	  "1: the NIC of a pair is used; 0: it is dead, or back for too short a time.")            \
+	  "1: the NIC of a pair is used; 0: it is down, or in hold-down.")                         \
 	X(NIC_FAILOVERS, "nic_failovers_total", COUNTER,                                           \
-	  "Times that a pair of addresses went over to other NICs, by reason.")                    \
+	  "Times that a pair of addresses changed to other NICs, by reason.")                      \
 	X(NIC_PACKETS, "nic_packets_total", COUNTER,                                               \
 	  "Packets that NIC failover handled: encapsulated in UDP, redirected as they were to "    \
 	  "the "                                                                                   \

@@ -106,14 +106,14 @@ void pace_look_ports(struct pace *pace, uint64_t now_local_ns);
 #define PACE_METRICS(X)                                                                            \
 	X(PACE_QPS, "paced_qps", GAUGE, "Queue pairs that are paced, by class.")                   \
 	X(PACE_HELD_QPS, "pace_held_qps", GAUGE,                                                   \
-	  "Queue pairs of which a packet was held back within the last second.")                   \
+	  "Queue pairs with a packet delayed within the last second.")                             \
 	X(PACE_THRESHOLD, "pace_threshold_seconds", GAUGE,                                         \
-	  "One-way delay above which a class is held back.")                                       \
+	  "One-way delay above which packets of a class are delayed.")                             \
 	X(PACE_HELD_SECONDS, "pace_held_seconds_total", COUNTER,                                   \
-	  "Time in which a packet was held back, summed over queue pairs.")                        \
+	  "Time in which a packet was delayed, summed over queue pairs.")                          \
 	X(PACE_PACKETS, "pace_packets_total", COUNTER,                                             \
-	  "Packets of paced queue pairs, held back or not.")                                       \
-	X(PACE_HELD_PACKETS, "pace_held_packets_total", COUNTER, "Packets that were held back.")   \
+	  "Packets of paced queue pairs, delayed or not.")                                         \
+	X(PACE_HELD_PACKETS, "pace_held_packets_total", COUNTER, "Packets that were delayed.")     \
 	X(PACE_HOLD_LIMITED, "pace_hold_limited_total", COUNTER,                                   \
 	  "Packets that left when hold_max was over, before the control law allowed it.")          \
 	X(PACE_SAMPLES, "pace_samples_total", COUNTER, "Delays that the control law used.")        \
@@ -131,7 +131,7 @@ extern const struct field pace_class_fields[];
 	X(PACE_UNAVAILABLE, "pace_unavailable", WARNING,                                           \
 	  "An interface in mode pace cannot be paced.")                                            \
 	X(PACE_CLOCK_LOST, "pace_clock_lost", WARNING,                                             \
-	  "Fabric time is not good enough for the thresholds: nothing is held.")                   \
+	  "Fabric time is not good enough for the thresholds: nothing is delayed.")                \
 	X(PACE_CLOCK_RESTORED, "pace_clock_restored", NOTICE, "Fabric time is good enough again.") \
 	X(PACE_OVERHELD_EVENT, "pace_overheld", WARNING,                                           \
 	  "A queue pair was paused for more than half of the time for long.")

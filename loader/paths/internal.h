@@ -215,14 +215,14 @@ void paths_candidate_facts(const struct paths *paths, const struct paths_pair *p
 /* events.c */
 #define PATHS_EVENTS(X)                                                                            \
 	X(PATH_DOWN, "path_down", WARNING,                                                         \
-	  "A candidate path is down: its packets take its standby.")                               \
-	X(PATH_UP, "path_up", NOTICE, "A candidate path is up again, and trusted.")                \
+	  "A candidate path is down: its packets take its backup.")                                \
+	X(PATH_UP, "path_up", NOTICE, "A candidate path is up again, after its hold-down.")        \
 	X(PATH_FAILOVER, "path_failover", WARNING,                                                 \
-	  "Packets of a path that died took its standby.")                                         \
+	  "Packets of a path that is down took its backup.")                                       \
 	X(PATH_RELEASED, "path_released", NOTICE,                                                  \
-	  "Packets left a standby that nothing came back over, of a peer that reports nothing.")   \
+	  "Packets left a backup without replies, of a peer without reports.")                     \
 	X(PATHS_CHANGED, "paths_changed", NOTICE,                                                  \
-	  "Routes to a peer changed; they are surveyed anew.")                                     \
+	  "Routes to a peer changed; paths are discovered again.")                                 \
 	X(PATH_BUDGET_SHORT, "path_budget_short", WARNING,                                         \
 	  "Paths are probed less often than configured: the budget is spent.")                     \
 	X(PATH_BUDGET_RESTORED, "path_budget_restored", NOTICE,                                    \
@@ -278,14 +278,14 @@ void paths_put_status(void *self, json_t *status);
 	  "1 for the state of a candidate path, by source port: up, suspect, down or hold_down. "  \
 	  "Ports with one path number share a path.")                                              \
 	X(PATH_QPS, "path_qps", GAUGE, "Queue pairs whose packets are to use this path.")          \
-	X(PATH_DIVERTED, "path_diverted", GAUGE, "1 while packets of this path use its standby.")  \
+	X(PATH_DIVERTED, "path_diverted", GAUGE, "1 while packets of this path use its backup.")   \
 	X(PATH_OWD_MIN, "path_owd_min_seconds", GAUGE,                                             \
 	  "Minimum one-way delay of a path's probes in the last seconds, in fabric time.")         \
 	X(PATH_OWD_P50, "path_owd_p50_seconds", GAUGE, "Median of the same.")                      \
 	X(PATH_OWD_P99, "path_owd_p99_seconds", GAUGE, "99th percentile of the same.")             \
 	X(PATH_OWD_MAX, "path_owd_max_seconds", GAUGE, "Maximum of the same.")                     \
 	X(PATH_OWD_BOUND, "path_owd_error_bound_seconds", GAUGE,                                   \
-	  "Delays of this path are true within this.")                                             \
+	  "Error bound of the delays of this path.")                                               \
 	X(PATH_SENT, "path_sent_total", COUNTER, "Probes sent on a path.")                         \
 	X(PATH_REPLIED, "path_replied_total", COUNTER, "Probes of a path that were replied to.")   \
 	X(PATH_LOST, "path_lost_total", COUNTER,                                                   \

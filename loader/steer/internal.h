@@ -277,11 +277,11 @@ void steer_follow_control(struct steer *steer);
 /* --- events.c --- */
 
 #define STEER_EVENTS(X)                                                                            \
-	X(PATH_SWITCHED, "path_switched", INFO, "A queue pair's packets leave by another path.")   \
+	X(PATH_SWITCHED, "path_switched", INFO, "A queue pair's packets use another path.")        \
 	X(PATH_VERIFIED, "path_verified", INFO,                                                    \
-	  "A queue pair does as well as before on its new path.")                                  \
+	  "A queue pair has replies on its new path as before.")                                   \
 	X(PATH_ROLLED_BACK, "path_rolled_back", WARNING,                                           \
-	  "A queue pair did worse on its new path and is back on its own.")                        \
+	  "A queue pair had fewer replies on its new path and returned to its own.")               \
 	X(STEERING_ENDED, "steering_ended", NOTICE,                                                \
 	  "A rule ended: cleared, lapsed, its queue pair gone, or mode observe.")                  \
 	X(STEER_MODE_CHANGED, "mode_changed", NOTICE, "Mode steer began or ended on interfaces.")  \
@@ -289,7 +289,7 @@ void steer_follow_control(struct steer *steer);
 	X(STEER_AUTO_OFF, "steer_auto_off", NOTICE, "Automatic steering was switched off.")        \
 	X(MOVE_SCHEDULED, "move_scheduled", INFO, "A queue pair on a contended path is to move.")  \
 	X(MOVE_EVALUATED, "move_evaluated", INFO,                                                  \
-	  "What a move gained, beside what was predicted.")                                        \
+	  "The measured gain of a move, and the predicted one.")                                   \
 	X(STEER_TABLE_FULL, "steer_table_full", WARNING,                                           \
 	  "The map `steers` takes no rule: a queue pair is not tracked.")
 extern const struct event_kind steer_events[];
@@ -330,17 +330,16 @@ extern const struct verb_handler steer_verb_handlers[];
 #define STEER_METRICS(X)                                                                           \
 	X(PATH_SWITCHES, "path_switches_total", COUNTER,                                           \
 	  "Changes of a queue pair's path that took effect, by reason; those of a path that went " \
-	  "down or came back count once for all of its queue pairs.")                              \
+	  "down or recovered count once for all of its queue pairs.")                              \
 	X(STEERED_QPS, "steered_qps", GAUGE,                                                       \
-	  "Queue pairs whose packets leave with a source port or flow label of ours.")             \
+	  "Queue pairs whose packets have a source port or flow label that was set.")              \
 	X(STEER_AUTO, "steer_auto", GAUGE,                                                         \
-	  "1 when queue pairs leave contended and dead paths automatically.")                      \
+	  "1 when queue pairs leave contended paths and those that are down automatically.")       \
 	X(TRACKED_QPS, "steer_tracked_qps", GAUGE,                                                 \
-	  "Queue pairs whose packets leave a dead path automatically.")                            \
+	  "Queue pairs whose packets leave a path that is down automatically.")                    \
 	X(MOVES_REFUSED, "path_moves_refused_total", COUNTER,                                      \
 	  "Ticks in which a queue pair would have moved, had steer.moves_per_second allowed it.")  \
-	X(PATH_MOVES, "path_moves_total", COUNTER,                                                 \
-	  "What automatic steering ordered, and what came of it.")
+	X(PATH_MOVES, "path_moves_total", COUNTER, "Automatic moves and their results, by action.")
 extern const struct metric steer_metrics[];
 bool steer_leaves_elsewhere(const struct esc_qp_steer *now);
 void steer_write_metrics(void *self, FILE *out);

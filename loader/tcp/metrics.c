@@ -12,7 +12,7 @@
 	X(TCP_CLASS_ABOVE, "tcp_class_delay_above_total", COUNTER,                                 \
 	  "Of these, above the class's threshold.")                                                \
 	X(TCP_CLASS_THRESHOLD, "tcp_class_threshold_seconds", GAUGE,                               \
-	  "One-way delay above which connections of a class are held back.")                       \
+	  "One-way delay above which connections of a class are limited.")                         \
 	X(TCP_UNLIMITED, "tcp_unlimited_total", COUNTER,                                           \
 	  "Connections that are not limited: no wrapper for their congestion control.")            \
 	X(TCP_ESTIMATED, "tcp_delay_estimated_total", COUNTER,                                     \
@@ -112,8 +112,8 @@ void tcp_write_metrics(void *self, FILE *out)
 	write_connections(out, &facts.counts);
 	fields_write(out, tcp_count_fields, &facts.counts, 1, sizeof(facts.counts), NULL, NULL);
 	if (facts.can_limit)
-		fields_write(out, tcp_limit_fields, &facts.counts, 1, sizeof(facts.counts),
-			     NULL, NULL);
+		fields_write(out, tcp_limit_fields, &facts.counts, 1, sizeof(facts.counts), NULL,
+			     NULL);
 	/* `default` alone is what the families without a class show. */
 	if (facts.class_count > 1)
 		fields_write(out, tcp_class_fields, facts.classes, facts.class_count,
