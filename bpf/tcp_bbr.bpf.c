@@ -19,7 +19,7 @@ void BPF_PROG(esc_bbr_init, struct sock *sk)
 }
 
 /*
- * What is sent under our limit says nothing of the path's bandwidth: it is marked as
+ * Data sent under our limit is no measure of the path's bandwidth: it is marked as
  * bbr marks what an application did not fill, and then bbr does not take it for the most there is.
  */
 SEC("struct_ops/esc_bbr_control")

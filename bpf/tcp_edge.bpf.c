@@ -68,7 +68,7 @@ static __always_inline void tcp_callbacks(struct bpf_sock_ops *ops, __u32 clear,
 	bpf_sock_ops_cb_flags_set(ops, (ops->bpf_sock_ops_cb_flags & ~clear) | set);
 }
 
-/* A delay that was measured here: the newest is kept, to be told and to be seen. */
+/* A delay measured here: the newest is stored, for the report to the peer and for display. */
 static __always_inline void tcp_store_in(struct esc_tcp_flow *flow, const struct tcp_delay *delay)
 {
 	__u32 bucket = esc_owd_bucket(delay->ns);
@@ -178,7 +178,7 @@ static __always_inline void tcp_wrap(struct bpf_sock_ops *ops, struct esc_tcp_fl
 	if (inner == ESC_TCP_INNER_NONE || inner >= ESC_TCP_INNER_MAX || !word->names[inner][0])
 		goto unwrapped;
 	__builtin_memcpy(name, word->names[inner], sizeof(name));
-	flow->inner = inner; /* before the wrapper's init, which looks at it */
+	flow->inner = inner; /* before the wrapper's init, which reads it */
 	if (!bpf_setsockopt(ops, TCP_SOL, TCP_OPT_CONGESTION, name, sizeof(name)))
 		return;
 	flow->inner = ESC_TCP_INNER_NONE;
@@ -249,7 +249,7 @@ static __always_inline void tcp_offer(struct bpf_sock_ops *ops, __u64 now_ns)
 
 /*
  * Whether this segment is to carry it at all. A connection request that was not answered is
- * repeated without it: something on the way may drop what it does not know.
+ * repeated without it: a middlebox may drop unknown options.
  */
 static __always_inline bool tcp_speaks(struct bpf_sock_ops *ops, __u64 now_ns)
 {
@@ -263,7 +263,7 @@ static __always_inline bool tcp_speaks(struct bpf_sock_ops *ops, __u64 now_ns)
 	return !tcp_flag(ops, TCP_FLAG_SYN) || !ops->total_retrans;
 }
 
-/* Where not a byte is left (three SACK blocks), the kernel does not even ask. */
+/* Without space (three SACK blocks) the kernel does not call this. */
 static __always_inline void tcp_reserve(struct bpf_sock_ops *ops, __u64 now_ns)
 {
 	bool sizing = ops->args[0] == BPF_WRITE_HDR_TCP_CURRENT_MSS;
@@ -289,7 +289,7 @@ static __always_inline __u64 tcp_departure(struct bpf_sock *sk, __u64 now_ns)
 	return now_ns;
 }
 
-/* An answer to a connection request: its delay is told at once, there is no socket yet to keep it.
+/* A SYN-ACK: the delay of the SYN is reported at once, there is no socket yet to store it.
  */
 static __always_inline void tcp_echo_syn(struct bpf_sock_ops *ops, struct esc_tcp_option *option,
 					 __u64 now_ns)
@@ -303,7 +303,7 @@ static __always_inline void tcp_echo_syn(struct bpf_sock_ops *ops, struct esc_tc
 	tcp_option_echo(option, delay.ns);
 }
 
-/* Data in the segment: an acknowledgement's own way is nobody's concern. */
+/* Only segments with data: the delay of a pure acknowledgement is not used. */
 static __always_inline bool tcp_has_data(struct bpf_sock_ops *ops)
 {
 	void *data = (void *)(long)ops->skb_data, *end = (void *)(long)ops->skb_data_end;

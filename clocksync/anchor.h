@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * TAI beside fabric time. A host that knows TAI (a PHC under ptp4l, a GNSS card)
- * measures how far TAI is ahead of fabric time and says so on its probes; others
- * hand the newest word on. Fabric time itself is never steered: an anchor that
- * fails, steps or lies changes what is shown as TAI, and no one-way delay.
+ * TAI beside fabric time. A host with TAI (a PHC under ptp4l, a GNSS card)
+ * measures the offset of TAI to fabric time and reports it in its probes; others
+ * forward the newest report. Fabric time itself is never steered: an anchor that
+ * fails, steps or is wrong changes the displayed TAI, and no one-way delay.
  */
 #ifndef ESC_CLOCKSYNC_ANCHOR_H
 #define ESC_CLOCKSYNC_ANCHOR_H
@@ -14,7 +14,7 @@
 
 #define ANCHOR_SAMPLES 16
 #define ANCHOR_HOPS_MAX 32
-/* A word older than this is no longer shown. */
+/* Reports older than this are not used. */
 #define ANCHOR_STALE_NS 600000000000LL
 
 /* TAI = fabric + ahead_ns + (fabric - ref_fabric_ns) * rate; integers only, for the wire. */
@@ -38,13 +38,13 @@ struct anchor_meter {
 	uint32_t count;
 };
 
-/* A new measurement; *@word becomes what the anchor says from now on. */
+/* A new measurement; *@report is the anchor's report from then on. */
 void anchor_measure(struct anchor_meter *meter, int64_t fabric_ns, int64_t tai_ns,
 		    uint32_t bound_ns, uint32_t anchor, struct anchor_report *report);
 
 /*
- * A neighbour that is in step said @theirs. True when it is newer than *@mine (or as new over
- * fewer hops) and was taken. @anchor: the only host believed, as configured.
+ * A synced neighbour reported @theirs. True when it is newer than *@mine (or as new over
+ * fewer hops) and was accepted. @anchor: the only host accepted, if configured.
  */
 bool anchor_receive(struct anchor_report *mine, const struct anchor_report *theirs,
 		    uint32_t anchor);

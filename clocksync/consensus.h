@@ -3,13 +3,13 @@
  * Agreement on one time without a server: each host moves its clock line to the
  * weighted mean of where its neighbours' lines and the edges to them put it,
  * which is a step of an asynchronous relaxation towards the least-squares
- * potentials of the whole graph. A gate around the value in force keeps liars out.
+ * potentials of the whole graph. A gate around the current value excludes falsetickers.
  *
- * Who yields when two parts of the fleet meet again: each host knows what part of
- * its neighbours it is in step with, and averages that with what they say
- * ("reach": the part of the members that keeps this time). A part that has most
- * of the members never looks at another; a smaller one goes over to a group of
- * neighbours that has more; of two halves the one behind goes forward.
+ * When two parts of the fleet are reconnected: each host knows which part of
+ * its neighbours it is synced with, and averages that with their reports
+ * ("reach": the part of the members with this time). A part with the majority
+ * of the members ignores others; a smaller one moves to a group of
+ * neighbours with more; of two halves the one behind moves forward.
  */
 #ifndef ESC_CLOCKSYNC_CONSENSUS_H
 #define ESC_CLOCKSYNC_CONSENSUS_H
@@ -24,7 +24,7 @@
 #define CONSENSUS_PEERS_MAX 32
 #define CONSENSUS_PAST 4 /* rounds behind which a prediction is judged: one second */
 
-/* A neighbour as a round sees it. */
+/* Input of a round, per neighbour. */
 struct consensus_input {
 	const struct edge_estimate *edge; /* NULL or not valid: no fit */
 	const struct clock_view *view;	  /* NULL: none came */
@@ -36,13 +36,13 @@ enum consensus_status {
 	CONSENSUS_USED,
 	CONSENSUS_REFUSED_OFFSET, /* outside the gate */
 	CONSENSUS_REFUSED_DRIFT,
-	CONSENSUS_UNSURE, /* it agrees, but knows less of our clock than we do */
+	CONSENSUS_UNSURE, /* it agrees, but is less certain of our clock than we are */
 };
 
-/* What a host remembers of a neighbour; zeroed by consensus_peer_init(). */
+/* State per neighbour; zeroed by consensus_peer_init(). */
 struct consensus_peer {
 	enum consensus_status status;
-	double offset_ns; /* its word for our clock's error, last round */
+	double offset_ns; /* its estimate of our clock's error, last round */
 	double drift_ppb;
 	int64_t refused_since_ns; /* local; 0: not refused */
 	uint64_t rounds_used, rounds_refused;
@@ -53,52 +53,52 @@ struct consensus {
 	bool has_line;
 	bool settled;	   /* the gate is around our own value */
 	unsigned settling; /* rounds of agreement so far */
-	unsigned yielding; /* rounds in which another group had the better claim */
-	unsigned degree;   /* neighbours by the graph, heard or not */
+	unsigned yielding; /* rounds in which another group had a larger reach */
+	unsigned degree;   /* neighbours by the graph, reachable or not */
 	int64_t first_round_ns, last_used_ns, last_whole_ns;
-	int64_t last_met_ns; /* most neighbours agreed, some of them too unsure to be followed */
-	double scale_ns;     /* deviation of a good neighbour's word */
+	int64_t last_met_ns; /* most neighbours agreed, some of them too uncertain to be used */
+	double scale_ns;     /* deviation of a good neighbour's estimate */
 	double scale_ppb;
 	double reach;	    /* 0..1 */
 	double residual_ns; /* of the accepted, peak held */
 	double surprise_ns; /* own prediction of a second ago, peak held */
 	double jolt_ns;	    /* of the round before, peak held */
-	double lag_s;	    /* mean age of the fits it stands on */
-	double formal_ns;   /* standard error by the edges' own word */
+	double lag_s;	    /* mean age of the fits used */
+	double formal_ns;   /* standard error by the edges' own estimates */
 	double formal_ppb;
 	double flagged;	       /* part of the used fits that saw too few clean packets */
 	double flagged_lately; /* the same, peak held: a host's full link comes and goes */
-	double sigma_ns;       /* what the used fits say of themselves */
+	double sigma_ns;       /* standard error of the used fits, by themselves */
 	/* What the floors may be wrong by, where fits of one side join us to the fleet; 0: others
 	 * do. */
 	double one_side_ns;
 	unsigned used, heard, unsure;
-	double growth_ns; /* how far our own line may be off by since it last followed anybody */
+	double growth_ns; /* possible error of our own line since it last followed a neighbour */
 	struct clock_line past[CONSENSUS_PAST];
 	int64_t past_ns[CONSENSUS_PAST];
 	unsigned past_next;
-	struct holdover held; /* the rate to go on with alone */
+	struct holdover held; /* the rate in holdover */
 	uint64_t generation;
-	uint64_t moves; /* times it went over to another group */
+	uint64_t moves; /* number of moves to another group */
 	struct consensus_peer peers[CONSENSUS_PEERS_MAX];
 };
 
 enum consensus_result {
-	CONSENSUS_NOTHING = 0, /* no neighbour to follow: the line goes on at the held rate */
+	CONSENSUS_NOTHING = 0, /* no neighbour to follow: the line continues at the holdover rate */
 	CONSENSUS_STEPPED,     /* followed the neighbours */
 	CONSENSUS_JOINED,      /* has its first line */
-	CONSENSUS_MOVED,       /* went over to another group: readers slew */
+	CONSENSUS_MOVED,       /* moved to another group: readers slew */
 };
 
 void consensus_init(struct consensus *consensus, unsigned degree, int64_t now_ns);
 
-/* A neighbour's slot is given to another host. */
+/* A neighbour's slot is reassigned to another host. */
 void consensus_peer_init(struct consensus *consensus, size_t slot);
 
 /*
- * Begins a fabric time of one's own: the local clock. The caller does this for
- * the member that the list names first, or after a wait that grows with the rank
- * (consensus_bootstrap_wait), when nobody who is in step has been heard.
+ * Bootstraps a fabric time: the local clock. The caller does this for
+ * the first member of the list, or after a wait that grows with the rank
+ * (consensus_bootstrap_wait), when no synced neighbour is reachable.
  */
 void consensus_bootstrap(struct consensus *consensus, int64_t now_ns);
 int64_t consensus_bootstrap_wait(size_t rank);

@@ -53,7 +53,7 @@ struct edge_estimate {
 	double offset_sigma_ns; /* standard error of the offset at local_ns */
 	double drift_sigma_ppb;
 	double window_s;
-	double noise_ns;    /* of one stamp */
+	double noise_ns;    /* of one timestamp */
 	uint32_t points[2]; /* seen in the window, forward and backward */
 	uint32_t pairs_kept, pairs_seen;
 	uint32_t support[2]; /* points that hold the line, a side */
@@ -67,7 +67,7 @@ struct edge {
 	int64_t heard_ns[2];	    /* when the last of each direction came */
 	struct edge_estimate estimate;
 	double slope_ppb; /* of the last fit, to compare heights by */
-	double noise_ns;  /* deviation of one stamp: by the pairs, or the clouds' edges */
+	double noise_ns;  /* deviation of one timestamp: by the pairs, or the clouds' edges */
 	bool noise_known;
 	double floor_ns; /* of the path as good fits showed it */
 	bool floor_known;

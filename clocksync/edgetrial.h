@@ -28,7 +28,7 @@ struct edge_trial {
 	double excess_ns; /* of half the width over the path's known floor */
 	double offset_sigma_ns, drift_sigma_ppb, live_sigma_ns;
 	/*
-	 * Deviation of one stamp as the clouds' edges show it: how far the residuals of
+	 * Deviation of one timestamp by the clouds' edges: how far the residuals of
 	 * clean packets spread before there is a gap; 0 when there is none to be seen.
 	 */
 	double noise_ns;
@@ -40,7 +40,7 @@ struct edge_trial {
 int edge_trial_run(const struct edge *edge, struct edge_trial *trial,
 		   const struct edgefit_hint *hint, struct edge_scratch *scratch);
 
-/* Residuals this far apart are the noise of stamps; farther, a queue. */
+/* Residuals this far apart are timestamp noise; farther, a queue. */
 double edge_gap_ns(const struct edge *edge);
 
 static inline double edge_trial_half_ns(const struct edge_trial *trial)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The rate to go on with when there is nobody to follow. A round's own drift is
- * the freshest there is, and the noisiest: held for half a minute its error is
- * what counts. So the clock's line is noted once a second, rates are taken over
- * several spans of it, each is held against what came in the seconds after, and
- * the span that was least wrong gives the rate, its errors the bound's growth.
+ * The rate of the clock in holdover, without a neighbour to follow. The drift of the
+ * last round is the newest estimate, and the noisiest: in holdover of half a minute its
+ * error dominates. So the clock's line is recorded once a second, rates are computed over
+ * several spans, each is compared with the rate of the following seconds, and
+ * the span with the least error gives the rate, its errors the growth of the bound.
  */
 #ifndef ESC_CLOCKSYNC_HOLDOVER_H
 #define ESC_CLOCKSYNC_HOLDOVER_H
@@ -16,7 +16,7 @@
 #define HOLDOVER_DELAY 8     /* seconds after which a rate is compared with a later one */
 
 struct holdover {
-	struct clock_line base; /* the entries are told against it */
+	struct clock_line base; /* that the entries are relative to */
 	struct {
 		int64_t local_ns;
 		double ahead_ns;
@@ -28,11 +28,11 @@ struct holdover {
 		double peak_ppb;		 /* largest of its errors, fading */
 		unsigned judged;
 	} spans[HOLDOVER_SPANS];
-	double wander_ppb_per_s; /* how fast the rate was seen to move, peak held */
+	double wander_ppb_per_s; /* observed change of the rate, peak held */
 	unsigned wander_seen;	 /* seconds */
 };
 
-/* What was noted is of another time: begins anew. How much clocks wander here stays known. */
+/* After a step: restarts. The wander of the clocks is kept. */
 void holdover_begin(struct holdover *held);
 
 /* After a round that followed its neighbours; takes one line a second. */
@@ -41,10 +41,10 @@ void holdover_add(struct holdover *held, const struct clock_line *line, int64_t 
 /* The rate to hold, @line's own before there is a better one. */
 double holdover_ppb(const struct holdover *held, const struct clock_line *line);
 
-/* Its usual error; negative: nothing was judged yet. */
+/* Its usual error; negative: not evaluated yet. */
 double holdover_deviation_ppb(const struct holdover *held);
 
-/* How wrong that may be, and how much more each second. */
+/* Bound of its error, and the growth per second. */
 double holdover_error_ppb(const struct holdover *held);
 double holdover_wander(const struct holdover *held);
 

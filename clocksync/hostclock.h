@@ -34,7 +34,7 @@ void hostclock_init(struct hostclock *clock, const struct hostclock_config *conf
 
 /*
  * One round. After it clock->model is the next to publish, and the same call
- * decides whether to found a fabric time when nobody who has one was heard.
+ * decides whether to bootstrap a fabric time when no neighbour with one is reachable.
  */
 enum clock_state hostclock_round(struct hostclock *clock, int64_t now_ns,
 				 const struct consensus_input *input, size_t count);

@@ -18,7 +18,7 @@ struct clock_line {
 
 #define CLOCK_REACH_ONE 65535
 
-/* What a host says of its clock on every probe: integers only, for the wire. */
+/* The state of a host's clock in every probe: integers only, for the wire. */
 struct clock_view {
 	int64_t ref_local_ns;
 	int64_t ref_fabric_ns;
@@ -56,7 +56,7 @@ static inline double clock_line_gap(const struct clock_line *a, const struct clo
 	return (double)ns_sub(na, nb) + (fa - fb);
 }
 
-/* The same line, told from @local_ns on and moved by @offset_ns. */
+/* The same line, relative to @local_ns and moved by @offset_ns. */
 struct clock_line clock_line_move(const struct clock_line *line, int64_t local_ns,
 				  double offset_ns);
 

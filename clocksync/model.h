@@ -22,12 +22,12 @@
 
 #define CLOCK_RATE_SHIFT 40
 #define CLOCK_RATE_MAX ((1 << 30) - 1)
-/* A model older than that is nobody's word any more: its rate is held, and may be wrong. */
+/* An older model is in holdover: its rate is kept, and may be wrong. */
 #define CLOCK_LATE_NS 1000000000ll
 
 /*
  * A bound wider than this is no clock: free_running. An emulated machine on a busy host has
- * bounds of a millisecond, and delays of a hundred to tell.
+ * bounds of a millisecond, and delays of a hundred.
  */
 #define CLOCK_BOUND_MAX_NS 10000000
 

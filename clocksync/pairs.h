@@ -2,7 +2,7 @@
 /*
  * Coded pairs: two probes a known spacing apart. A pair that arrives with
  * another spacing met a queue (Huygens, NSDI'18, section 3). What "another" is
- * depends on the noise of the stamps, which is learnt from the pairs.
+ * depends on the noise of the timestamps, which is learnt from the pairs.
  */
 #ifndef ESC_CLOCKSYNC_PAIRS_H
 #define ESC_CLOCKSYNC_PAIRS_H
@@ -35,7 +35,7 @@ struct pairs_filter {
 	bool waiting[2];
 	float histogram[PAIRS_BINS]; /* of |change of spacing|, decaying */
 	double tolerance_ns;
-	double noise_ns; /* standard deviation of one stamp */
+	double noise_ns; /* standard deviation of one timestamp */
 	bool measured;	 /* noise_ns comes from pairs */
 	bool blind;	 /* no knee: too few pairs keep their spacing to tell */
 	uint64_t seen, kept;

@@ -2,39 +2,38 @@
 /*
  * The contention policy: which queue pair leaves a contended path, when, and for which one.
  *
- * One struct contend per (source, destination), looked at every 5-20 ms. A host
- * knows its own queue pairs and the delays of its own paths, nothing of the other hosts, so
+ * One struct contend per (source, destination), with a tick every 5-20 ms. A host
+ * knows its own queue pairs and the delays of its own paths, nothing of other hosts, so
  *
- *  - a path is contended when its delay stands out over its floor by more than the
- *    clock's bound, the noise and a threshold, in several looks on end;
- *  - what counts is where a queue pair would be better off: the new path's delay and the
- *    queue that it takes along (its share of the bytes in the queue, over the most that
- *    a path was seen to carry) against the delay that it has. A queue that stands on
- *    all paths (the host's own link, an incast) moves nobody;
- *  - it goes at a random time, the later the smaller the part of the traffic that has to
- *    go, and to a path drawn by room; so of many hosts that see the same thing about
- *    as many go as there is room for, and the rest see the change and stay. Who came last
- *    goes first;
- *  - one move at a time per path, and the next one when the paths' delays can show
- *    what the last one did;
- *  - who moved of late waits longer, with the square of its moves: where everything is
- *    asked for too much, nobody gains by going on;
- *  - each move is judged: what was gained, beside what was predicted. One that did not
- *    help is taken back, at a random time (of two who met on one path only one has to
- *    go), and its path is not tried again for 1/4, 1/2, 1 .. 60 s. A queue pair whose
- *    queue came along three times is taken to have made it itself.
+ *  - a path is contended when its delay exceeds its floor by more than the clock's bound,
+ *    the noise and a threshold, in several consecutive ticks;
+ *  - the criterion is the predicted gain of a queue pair: the new path's delay and the
+ *    queue that the queue pair causes there (its share of the bytes in the queue, over the
+ *    maximum rate observed on a path) against the current delay. A queue on
+ *    all paths (the host's own link, an incast) causes no move;
+ *  - it moves at a random time, the later the smaller the part of the traffic that has to
+ *    move, to a path drawn in proportion to free capacity: so of many hosts with the same
+ *    observations about as many move as there is capacity for, and the others observe the
+ *    change and stay. The last that joined the path moves first;
+ *  - one move at a time per path, and the next one when the paths' delays can reflect
+ *    the last one;
+ *  - a queue pair that moved recently waits longer, with the square of its moves: under
+ *    overload of all paths further moves gain nothing;
+ *  - each move is evaluated: the measured gain against the predicted one. A move without
+ *    a gain is reverted, at a random time (of two on one path only one has to
+ *    move), and its path is not used again for 1/4, 1/2, 1 .. 60 s. A queue pair whose
+ *    queue followed it three times is assumed to cause the queue itself;
+ *  - a queue pair without packets and with an outstanding acknowledgement waits for a timeout: it
+ *    has lost a packet in the queue. The others on the path have no reason to
+ *    move meanwhile; so it moves itself, with its next packet, with a decreasing probability, to
+ *    a path that was free for some seconds: others may be waiting for a timeout as well.
  *
- *  - who is silent and lacks an answer waits for a timeout: it lost something in the queue that
- *    it met. Those who are left have the path for themselves meanwhile, and no reason to
- *    go; so it goes itself, with its next packet, not always and ever less often, and to a path
- *    that was free for some seconds: at this moment others may be silent as well.
+ * Set the capacity (contend_config.capacity_Bps; the NIC's speed where the fabric
+ * is not slower): without it a queue pair's own queue can be distinguished from a shared path
+ * only by a move.
  *
- * Tell it the capacity (contend_config.capacity_Bps; the NIC's speed will do where the fabric
- * is not slower): without it a queue of one's own cannot be told from a shared path
- * but by trying.
- *
- * Times are one local clock in ns. Rates are bytes a second of a queue pair's packets.
- * No allocation; the work of a look is (queue pairs + paths) x paths at most.
+ * Times are one local clock in ns. Rates are bytes per second of a queue pair's packets.
+ * No allocation; the cost of a tick is at most (queue pairs + paths) x paths.
  */
 #ifndef ESC_PACING_CONTEND_H
 #define ESC_PACING_CONTEND_H

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Whether a queue pair that was moved to another path does as well there as
- * before: judged by what came back, from counts that its host has anyway. A
- * path that loses, or a receiver that drops what it is sent, is found within
- * VERIFY_SILENT_NS of traffic; who moved the queue pair then takes it back.
+ * Verification of a move: whether a queue pair does as well on its new path as
+ * before, by what it receives, from counters that its host has anyway. A
+ * path that loses packets, or a receiver that drops them, is detected within
+ * VERIFY_SILENT_NS of traffic; the caller then moves the queue pair back.
  */
 #ifndef ESC_PACING_VERIFY_H
 #define ESC_PACING_VERIFY_H
@@ -11,36 +11,37 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Sent so many, and nothing came back for so long: the path, or its packets, are refused. */
+/* So many packets sent, and nothing received for so long: the path has failed. */
 #define VERIFY_SILENT_PACKETS 8
 #define VERIFY_SILENT_NS 500000000ull
 /*
- * Later on, in the midst of a stretch, nothing came back for so long, and packets were sent again:
- * the path was good and died. The longer wait and the repeats are for READ responses, which are not
+ * Later, within an interval: nothing received for so long, and packets were retransmitted:
+ * the path has died. The longer time and the retransmissions are for READ responses, which are not
  * acknowledged, and for a receiver that stops for a while.
  */
 #define VERIFY_DIED_NS 1000000000ull
-/* A share of what is sent is sent again: of no fewer packets than these. */
+/* Minimum number of packets for a share of retransmissions. */
 #define VERIFY_SHARE_PACKETS 32
-/* What leaves first may all be repeats of what the path before lost: a few timeouts, at most. */
+/* The first packets may all be retransmissions of what the old path lost: a few timeouts at most.
+ */
 #define VERIFY_RESUME_NS 3000000000ull
-/* Then the move is proved, and a new stretch begins. */
+/* Then the move is confirmed, and a new interval begins. */
 #define VERIFY_PROVED_NS 5000000000ull
 #define VERIFY_PROVED_PACKETS 100
 
-/* Of one queue pair since it is known. None of them goes back. */
+/* Of one queue pair. Monotonic. */
 struct verify_counts {
 	uint64_t sent;	 /* packets */
-	uint64_t resent; /* of these, sequence numbers that had been sent before */
-	bool paired;	 /* what comes back is known: the next three */
-	uint64_t back;	 /* packets that came */
+	uint64_t resent; /* of these, retransmissions */
+	bool paired;	 /* the reverse direction is known: the next three are valid */
+	uint64_t back;	 /* packets received */
 	uint64_t naks;	 /* of these, NAKs for a sequence error */
-	uint64_t repeated; /* of these, repeats: our answer did not arrive */
+	uint64_t repeated; /* of these, retransmissions: our response was lost */
 };
 
 enum verify_result {
-	VERIFY_OPEN,   /* too early to say */
-	VERIFY_PROVED, /* as good as before; said at the end of each stretch */
+	VERIFY_OPEN,   /* undecided */
+	VERIFY_PROVED, /* as good as before; at the end of each interval */
 	VERIFY_SILENT,
 	VERIFY_NAKS,
 	VERIFY_RESENT,
@@ -49,17 +50,17 @@ enum verify_result {
 };
 
 struct verify {
-	struct verify_counts from; /* where the stretch began */
+	struct verify_counts from; /* at the interval's start */
 	uint64_t from_ns;
-	struct verify_counts received; /* when something last came back, and at heard_ns */
+	struct verify_counts received; /* at received_ns, when something was last received */
 	uint64_t received_ns;
-	uint64_t sent_ns; /* when the first packets of it were seen to be sent, 0: none yet */
+	uint64_t sent_ns; /* when its first packets were seen, 0: none yet */
 	double naks_share, resent_share, repeated_share; /* of packets, before the move */
-	unsigned int naks_free;			      /* that the move itself may have cost */
-	uint64_t resent_free; /* of what was lost on the path before: sent first on this one */
-	uint64_t fresh;	      /* no repeats, of those that were seen first */
-	bool resumed;	      /* packets that are no repeats have been seen on it */
-	bool answers;	      /* something came back before */
+	unsigned int naks_free;				 /* that the move itself may have caused */
+	uint64_t resent_free; /* retransmissions of losses on the old path */
+	uint64_t fresh;	      /* new packets among the first */
+	bool resumed;	      /* new packets have been seen on it */
+	bool answers;	      /* something was received before */
 };
 
 /*

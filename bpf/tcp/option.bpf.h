@@ -55,7 +55,7 @@ static __always_inline int tcp_option_load(struct bpf_sock_ops *ops, struct esc_
 
 	__builtin_memset(option, 0, sizeof(*option));
 	option->kind = ESC_TCP_KIND;
-	option->length = 4; /* of what is looked for: kind, length, identifier */
+	option->length = 4; /* of the search pattern: kind, length, identifier */
 	option->exid = bpf_htons(ESC_TCP_EXID);
 	got = bpf_load_hdr_opt(ops, option, sizeof(*option), flags);
 	if (got == -28 /* ENOSPC: longer than ours */)

@@ -6,9 +6,9 @@
  * the kernel itself does to the window (recovery, a timeout) is the wrapped
  * algorithm's: a window that is not the one we put there becomes its window.
  *
- * A limit lasts until a time that the sockops program puts off with every delay
- * it is told: with the daemon, the clock or the peer gone, it is over in 2 s
- * without anybody's doing, and a wrapper is the algorithm that it wraps.
+ * A limit has an expiry time, which the sockops program extends with every delay
+ * reported: without the daemon, the clock or the peer it expires within 2 s,
+ * and the wrapper behaves like the algorithm that it wraps.
  */
 #ifndef ESC_BPF_TCP_WRAP_H
 #define ESC_BPF_TCP_WRAP_H
