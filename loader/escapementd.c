@@ -27,7 +27,7 @@ static const char usage[] =
 	"                     and the members file, report all errors, exit\n"
 	"  --remove           without a daemon: detach everything recorded under pin_root\n"
 	"                     and remove the pins, counts included\n"
-	"  --debug            log what the kernel and its libraries say\n"
+	"  --debug            log the messages of the kernel's verifier and of libraries\n"
 	"  --version, --help\n";
 
 struct arguments {

@@ -29,7 +29,7 @@ void server_free(struct server *server);
  * needs no call.
  */
 int textfile_new(struct textfile **out, struct core *core, char **error);
-/* Leaves a file that says escapement_up 0 and nothing else. */
+/* Leaves a file with escapement_up 0. */
 void textfile_free(struct textfile *textfile);
 
 /* Writes the file now. 0 or -errno; a failure is logged and recorded once. */

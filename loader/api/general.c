@@ -171,7 +171,9 @@ static const struct verb verbs[] = {
 	 .output = feature_list,
 	 .place = VERB_EITHER,
 	 .run = local_features,
-	 .help = "Asks the daemon, whose confinement may hide some; works without a daemon too."},
+	 .help = "As the daemon finds them, whose confinement may hide some; without a daemon as "
+		 "the command "
+		 "line does."},
 	{.name = "reload",
 	 .summary = "read the configuration file again",
 	 .output = reload,

@@ -177,36 +177,33 @@ static bool client_take_line(struct client *client)
 	return true;
 }
 
-static void client_read(struct client *client)
+static int client_event(sd_event_source *source, int fd, uint32_t events, void *context)
 {
-	ssize_t got = recv(client->fd, client->in + client->in_bytes,
-			   sizeof(client->in) - client->in_bytes, MSG_DONTWAIT);
+	struct client *client = context;
+	ssize_t got;
 
-	if (got < 0 && (errno == EAGAIN || errno == EINTR))
-		return;
+	(void)source;
+	if (events & EPOLLOUT && (!client_flush(client) || !client_take_line(client)))
+		return 0;
+	if (!(events & EPOLLIN)) {
+		if (events & (EPOLLHUP | EPOLLERR))
+			client_drop(client);
+		return 0;
+	}
+	got = recv(fd, client->in + client->in_bytes, sizeof(client->in) - client->in_bytes,
+		   MSG_DONTWAIT);
 	if (got > 0) {
 		client->in_bytes += got;
 		client->moved_local_ns = time_local_ns();
 		client_take_line(client);
+	} else if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
+		return 0;
 	} else if (client_has_output(client)) {
 		client->closing = true;
 		client_watch(client);
 	} else {
 		client_drop(client);
 	}
-}
-
-static int client_event(sd_event_source *source, int fd, uint32_t events, void *context)
-{
-	struct client *client = context;
-
-	(void)source, (void)fd;
-	if (events & EPOLLOUT && (!client_flush(client) || !client_take_line(client)))
-		return 0;
-	if (events & EPOLLIN)
-		client_read(client);
-	else if (events & (EPOLLHUP | EPOLLERR))
-		client_drop(client);
 	return 0;
 }
 

@@ -11,7 +11,7 @@
 
 static int debug_on;
 
-/* The journal reads "<3>" as a priority; anybody else wants to read a word. */
+/* The journal reads "<3>" as a priority; elsewhere it is a word. */
 static void log_line(const char *priority, const char *word, const char *format, va_list arguments)
 {
 	bool journal = getenv("JOURNAL_STREAM");

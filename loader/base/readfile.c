@@ -37,7 +37,7 @@ static int read_all(int fd, size_t max, char **bytes, size_t *size)
 int readfile(const char *path, size_t max, char **bytes, size_t *size, struct stat *status,
 	     char **error)
 {
-	/* Not to hang on a pipe that nobody writes to. */
+	/* Not to hang on a pipe without a writer. */
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), err = 0;
 	struct stat st;
 

@@ -74,11 +74,11 @@ int cli_query(const struct cli *cli, json_t **result);
 
 /* --- output --- */
 
-/* One value in the format that was asked for, which is not CLI_TEXT. */
+/* One value in the format of the command line, which is not CLI_TEXT. */
 void cli_write_json(const struct cli *cli, const json_t *value);
 /* The reply to a verb as text. @args may be NULL. */
 void cli_write(FILE *out, const struct verb *verb, const json_t *result, const json_t *args);
-/* In the format that was asked for. CLI_FAILED when stdout takes no more. */
+/* In the format of the command line. CLI_FAILED when stdout cannot be written. */
 int cli_show(const struct cli *cli, const json_t *result);
 
 /* Verbs, and the text of replies, that need more than their tables; registered in commands.c. */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* From a verb to its reply on stdout: as its table says, or by what is registered here. */
+/* From a verb to its reply on stdout: by its table, or by a function that is registered here. */
 #include <errno.h>
 #include <locale.h>
 #include <stdlib.h>

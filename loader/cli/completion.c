@@ -70,7 +70,7 @@ static const struct verb_arg *option_of(const struct verb *verb, const char *wor
 struct before {
 	char name[VERBS_NAME_BYTES]; /* of the verb, as far as it goes */
 	const struct verb *verb;
-	const struct verb_arg *option; /* whose value the last word is */
+	const struct verb_arg *option; /* the last word is its value */
 	size_t positionals;
 };
 

@@ -19,7 +19,7 @@ void render_plain(FILE *out, const json_t *object);
 
 /* --- tables --- */
 
-/* Where keys are looked up: an object, and for those with an '@' the arguments, or NULL. */
+/* What keys are members of: an object, and those with an '@' the arguments, or NULL. */
 struct scope {
 	const json_t *object, *args;
 };

@@ -150,47 +150,6 @@ void clock_get(const struct clock *clock, struct clock_facts *out)
 	clock_get_tai(clock, out);
 }
 
-static void get_peer(const struct clock *clock, const struct clock_edge *edge,
-		     struct clock_peer_facts *out)
-{
-	const struct consensus_peer *peer;
-
-	memset(out, 0, sizeof(*out));
-	snprintf(out->host, sizeof(out->host), "%s", edge->host);
-	out->plane = edge->plane;
-	out->one_sided = edge->one_sided;
-	out->fit = edge->fit.estimate;
-	out->fitted = out->fit.valid;
-	if (edge->slot >= CONSENSUS_PEERS_MAX)
-		return;
-	peer = &clock->host.consensus.peers[edge->slot];
-	out->in_clock = true;
-	out->verdict = peer->status;
-	out->error_ns = peer->offset_ns;
-	out->error_ppb = peer->drift_ppb;
-}
-
-static int peer_compare(const void *a, const void *b)
-{
-	const struct clock_peer_facts *one = a, *two = b;
-
-	if (one->plane != two->plane)
-		return one->plane < two->plane ? -1 : 1;
-	return strverscmp(one->host, two->host);
-}
-
-size_t clock_get_peers(const struct clock *clock, struct clock_peer_facts *out, size_t max)
-{
-	const struct clock_edge *edge;
-	size_t count = 0;
-
-	for_each_edge (clock, edge)
-		if (count < max)
-			get_peer(clock, edge, &out[count++]);
-	qsort(out, count, sizeof(*out), peer_compare);
-	return count;
-}
-
 /* --- from start to end --- */
 
 static void open_page(struct clock *clock)

@@ -114,17 +114,4 @@ struct clock_facts {
 };
 void clock_get(const struct clock *clock, struct clock_facts *out);
 
-struct clock_peer_facts {
-	char host[256];
-	enum fleet_plane plane;
-	bool one_sided;
-	bool fitted;
-	struct edge_estimate fit;
-	bool in_clock; /* has a place in the consensus: */
-	enum consensus_status verdict;
-	double error_ns, error_ppb; /* of our clock, by this peer */
-};
-/* By plane and host. Returns how many of @max. */
-size_t clock_get_peers(const struct clock *clock, struct clock_peer_facts *out, size_t max);
-
 #endif

@@ -108,8 +108,7 @@ void clock_anchor_round(struct clock *clock, int64_t local_ns);
 void clock_get_tai(const struct clock *clock, struct clock_facts *out);
 
 /* reply.c */
-json_t *clock_facts_json(const struct clock_facts *clock, const struct clock_peer_facts *peers,
-			 size_t count);
+json_t *clock_facts_json(const struct clock_facts *clock);
 void clock_put_status(void *self, json_t *status);
 extern const struct verb_handler clock_verb_handlers[];
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The verb `clock`, and the clock in `status`. What is not known is left out. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/json.h"
 #include "config/config.h"
@@ -49,36 +50,39 @@ static json_t *model_json(const struct clock_model *model, int64_t local_ns)
 	return object;
 }
 
-static json_t *peer_json(const struct clock_peer_facts *peer)
+static json_t *peer_json(const struct clock *clock, const struct clock_edge *edge)
 {
-	static const char *const verdicts[] = {"absent", "used", "refused_offset", "refused_drift",
-					       "unsure"};
-	const struct edge_estimate *fit = &peer->fit;
+	static const char *const states[] = {"absent", "used", "refused_offset", "refused_drift",
+					     "unsure"};
+	const struct edge_estimate *fit = &edge->fit.estimate;
+	const struct consensus_peer *peer = edge->slot < CONSENSUS_PEERS_MAX
+						    ? &clock->host.consensus.peers[edge->slot]
+						    : NULL; /* it has no place in the consensus */
 	json_t *object = json_object();
 
-	json_put_text(object, "peer", peer->host);
-	json_put_text(object, "plane", config_plane_name(peer->plane));
-	if (peer->fitted) {
+	json_put_text(object, "peer", edge->host);
+	json_put_text(object, "plane", config_plane_name(edge->plane));
+	if (fit->valid) {
 		json_put_real(object, "offset_ns",
 			      (double)fit->offset_ns + fit->offset_fraction_ns);
 		fields_put(object, fit_fields, fit);
 	}
-	json_put_bool(object, "one_sided", peer->one_sided);
-	json_put_bool(object, "used", peer->in_clock && peer->verdict == CONSENSUS_USED);
-	if (!peer->in_clock)
+	json_put_bool(object, "one_sided", edge->one_sided);
+	json_put_bool(object, "used", peer && peer->status == CONSENSUS_USED);
+	if (!peer)
 		return object;
-	json_put_text(object, "consensus", verdicts[peer->verdict]);
-	if (peer->verdict != CONSENSUS_ABSENT) {
-		json_put_real(object, "error_ns", peer->error_ns);
-		json_put_real(object, "error_ppb", peer->error_ppb);
+	json_put_text(object, "consensus", states[peer->status]);
+	if (peer->status != CONSENSUS_ABSENT) {
+		/* Of our clock, by this peer. */
+		json_put_real(object, "error_ns", peer->offset_ns);
+		json_put_real(object, "error_ppb", peer->drift_ppb);
 	}
 	return object;
 }
 
-json_t *clock_facts_json(const struct clock_facts *clock, const struct clock_peer_facts *peers,
-			 size_t count)
+json_t *clock_facts_json(const struct clock_facts *clock)
 {
-	json_t *object = json_object(), *list = json_array(), *tai;
+	json_t *object = json_object(), *tai;
 
 	json_put_text(object, "state", clock_state_name(clock->state));
 	fields_put(object, clock_fields, clock);
@@ -95,23 +99,36 @@ json_t *clock_facts_json(const struct clock_facts *clock, const struct clock_pee
 	json_put_text(object, "timestamp_source", "xdp");
 	if (clock->last_used_age_ns >= 0)
 		json_put_real(object, "last_sync_age_ms", (double)clock->last_used_age_ns / 1e6);
-	for (size_t i = 0; i < count; i++)
-		json_array_append_new(list, peer_json(&peers[i]));
-	json_put(object, "peers", list);
 	return object;
+}
+
+static int edge_compare(const void *a, const void *b)
+{
+	const struct clock_edge *one = *(struct clock_edge *const *)a;
+	const struct clock_edge *two = *(struct clock_edge *const *)b;
+
+	if (one->plane != two->plane)
+		return one->plane < two->plane ? -1 : 1;
+	return strverscmp(one->host, two->host);
 }
 
 static json_t *reply_clock(void *self, struct request *request)
 {
-	struct clock_peer_facts *peers = calloc(CLOCK_EDGES_MAX, sizeof(*peers));
-	struct clock_facts clock;
-	json_t *object;
+	struct clock_edge *sorted[CLOCK_EDGES_MAX], *edge;
+	json_t *object, *list = json_array();
+	const struct clock *clock = self;
+	struct clock_facts facts;
+	size_t count = 0;
 
-	if (!peers)
-		return request_fail(request, REQUEST_FAILED, NULL);
-	clock_get(self, &clock);
-	object = clock_facts_json(&clock, peers, clock_get_peers(self, peers, CLOCK_EDGES_MAX));
-	free(peers);
+	(void)request;
+	clock_get(clock, &facts);
+	object = clock_facts_json(&facts);
+	for_each_edge (clock, edge)
+		sorted[count++] = edge;
+	qsort(sorted, count, sizeof(sorted[0]), edge_compare);
+	for (size_t i = 0; i < count; i++)
+		json_array_append_new(list, peer_json(clock, sorted[i]));
+	json_put(object, "peers", list);
 	return object;
 }
 

@@ -23,7 +23,7 @@ struct json_t;
 #define CONFIG_NUMBER_BYTES 32
 
 struct config_type {
-	const char *name; /* in the manual, such as "duration"; NULL: the words say it */
+	const char *name; /* in the manual, such as "duration"; NULL: the words are listed */
 	/* @text is not empty. 0, -ENOMEM, or -EINVAL after config_refuse(). */
 	int (*parse)(struct config_reading *reading, const struct config_key *key, const char *text,
 		     void *value);

@@ -110,7 +110,7 @@ json_t *core_mode(const struct core *core, int slot);
  */
 int core_set_off(struct core *core, bool off, const char *by, char **error);
 bool core_is_off(const struct core *core);
-/* The event of it, when it was turned otherwise; @seen (NULL: nothing) is taken over. */
+/* The event of a change of it that was made elsewhere; @seen (NULL: nothing) is taken over. */
 void core_record_kill_switch(struct core *core, bool off, const char *by, json_t *seen);
 /* Follows the kill file from now on: an operator's `touch` or `rm` works as well. */
 int core_watch_kill_file(struct core *core);

@@ -9,7 +9,7 @@
 
 struct events;
 
-/* Info: what works as it should; notice: a change; warning: to be looked into. */
+/* Info: what works as it should; notice: a change; warning: to be investigated. */
 enum event_severity { EVENT_INFO, EVENT_NOTICE, EVENT_WARNING, EVENT_CRITICAL };
 const char *event_severity_name(enum event_severity severity);
 

@@ -24,28 +24,6 @@ bool core_kill_file_exists(const struct core *core)
 	return !access(core->config->kill_file, F_OK);
 }
 
-/* Off continues when a capability fails, on ends there: the first error is reported. */
-static int switch_modules(struct core *core, bool off, const char *by, char **error)
-{
-	int err = 0, one;
-
-	for (size_t i = 0; i < core->module_count && (off || !err); i++) {
-		size_t place = off ? core->module_count - 1 - i : i;
-		const struct capability *capability = core->modules[place].capability;
-		void *self = core->modules[place].self;
-		char *why = NULL;
-
-		if (off)
-			one = capability->off ? capability->off(self, by, &why) : 0;
-		else
-			one = capability->on ? capability->on(self, &why) : 0;
-		if (one && !err)
-			err = explain(error, one, "%s", why ? why : strerror(-one));
-		free(why);
-	}
-	return err;
-}
-
 /* As the map `control` has it; an operator may have written it. */
 bool core_is_off(const struct core *core)
 {
@@ -63,11 +41,26 @@ void core_record_kill_switch(struct core *core, bool off, const char *by, json_t
 		   });
 }
 
+/* Off continues when a capability fails, on ends there: the first error is reported. */
 static int switch_all(struct core *core, bool off, const char *by, char **error)
 {
 	bool was_off = core_is_off(core);
-	int err = switch_modules(core, off, by, error);
+	int err = 0, one;
 
+	for (size_t i = 0; i < core->module_count && (off || !err); i++) {
+		size_t place = off ? core->module_count - 1 - i : i;
+		const struct capability *capability = core->modules[place].capability;
+		void *self = core->modules[place].self;
+		char *why = NULL;
+
+		if (off)
+			one = capability->off ? capability->off(self, by, &why) : 0;
+		else
+			one = capability->on ? capability->on(self, &why) : 0;
+		if (one && !err)
+			err = explain(error, one, "%s", why ? why : strerror(-one));
+		free(why);
+	}
 	if (err || was_off == off)
 		return err;
 	log_warning("the kill switch is %s (by %s)", off ? "on: everything is detached" : "off",

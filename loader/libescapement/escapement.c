@@ -64,7 +64,7 @@ void escapement_clock_close(struct escapement_clock *clock)
 	free(clock);
 }
 
-/* What a clock that nobody corrects may have wandered, beyond the model's own growth. */
+/* What an uncorrected clock may have wandered, beyond the model's own growth. */
 static int64_t wander_ns(int64_t alone_ns)
 {
 	int64_t alone_ms = alone_ns / 1000000;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What is known of planes and peers, for the verbs, the metrics and the modules above. */
+/* What is known of peers, for the verbs, the metrics and the modules above. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,28 +7,6 @@
 
 #include "core/core.h"
 #include "internal.h"
-
-void mesh_get(const struct mesh *mesh, struct mesh_facts *out)
-{
-	const struct config *config = mesh->core->config;
-
-	memset(out, 0, sizeof(*out));
-	out->authority = config->keys.have[0] || config->keys.have[1];
-	out->two_keys = config->keys.have[0] && config->keys.have[1];
-	for (unsigned int i = 0; i < MESH_PLANES; i++) {
-		const struct mesh_plane *plane = &mesh->planes[i];
-		struct mesh_plane_facts *facts = &out->planes[i];
-
-		facts->configured = plane->configured;
-		facts->on = plane->on && !mesh->paused;
-		facts->members = plane->roster.count;
-		memcpy(facts->interface, plane->interface, sizeof(facts->interface));
-		if (plane->on && mesh->paused)
-			snprintf(facts->note, sizeof(facts->note), "the kill switch is on");
-		else
-			memcpy(facts->note, plane->note, sizeof(facts->note));
-	}
-}
 
 /* --- delays --- */
 

@@ -33,21 +33,6 @@ void mesh_on_reply(struct mesh *mesh, void (*add)(void *context, json_t *peers),
 enum peer_state { PEER_DOWN, PEER_SUSPECT, PEER_UP };
 const char *peer_state_name(enum peer_state state);
 
-struct mesh_plane_facts {
-	bool configured; /* there is an interface of this plane */
-	bool on;	 /* it probes */
-	char interface[16];
-	char note[256]; /* why it does not, or what is missing; "" nothing */
-	size_t members;
-};
-
-struct mesh_facts {
-	bool authority; /* probes are tagged with a key */
-	bool two_keys;	/* a second one is accepted too */
-	struct mesh_plane_facts planes[MESH_PLANES];
-};
-void mesh_get(const struct mesh *mesh, struct mesh_facts *out);
-
 struct mesh_peer_facts {
 	char host[256];
 	enum fleet_plane plane;

@@ -101,14 +101,14 @@ void mesh_write_metrics(void *self, FILE *out)
 {
 	struct mesh_peer_facts *peers = calloc(MESH_PEERS_MAX, sizeof(*peers));
 	struct prom_family *probing = FAMILY_OF(&mesh_metrics[MESH_PROBING]);
-	struct mesh_facts facts;
+	const struct mesh *mesh = self;
+	const bool *have = mesh->core->config->keys.have;
 
-	mesh_get(self, &facts);
 	for (unsigned int i = 0; i < MESH_PLANES; i++)
-		if (facts.planes[i].configured)
-			prom_count(probing, facts.planes[i].on, "plane", config_plane_name(i),
-				   NULL);
-	prom_count(FAMILY_OF(&mesh_metrics[MESH_AUTHORITY]), facts.authority, NULL);
+		if (mesh->planes[i].configured)
+			prom_count(probing, mesh->planes[i].on && !mesh->paused, "plane",
+				   config_plane_name(i), NULL);
+	prom_count(FAMILY_OF(&mesh_metrics[MESH_AUTHORITY]), have[0] || have[1], NULL);
 	if (peers)
 		mesh_peers_metrics(out, peers, mesh_get_peers(self, peers, MESH_PEERS_MAX));
 	free(peers);

@@ -28,18 +28,6 @@ __attribute__((format(printf, 2, 3))) static void plane_off(struct mesh_plane *p
 
 /* --- which interface --- */
 
-static bool interface_has(const struct ifaddrs *list, const char *name,
-			  const struct esc_address *address)
-{
-	struct esc_address here;
-
-	for (const struct ifaddrs *at = list; at; at = at->ifa_next)
-		if (!strcmp(at->ifa_name, name) && address_of_socket(at->ifa_addr, &here) &&
-		    !memcmp(&here, address, sizeof(here)))
-			return true;
-	return false;
-}
-
 /* The interface of the plane that has an address of ours in the list; which families it has. */
 static const struct config_interface *choose_interface(const struct config *config,
 						       enum fleet_plane plane,
@@ -48,20 +36,24 @@ static const struct config_interface *choose_interface(const struct config *conf
 {
 	const struct config_interface *chosen = NULL;
 	struct ifaddrs *list = NULL;
+	struct esc_address here;
 
 	if (getifaddrs(&list))
 		return NULL;
 	for (size_t i = 0; i < config->interface_count && !chosen; i++) {
 		const struct config_interface *interface = &config->interfaces[i];
 
+		memset(has, 0, ROSTER_FAMILIES * sizeof(*has));
 		if (interface->plane != plane)
 			continue;
-		for (int family = 0; family < ROSTER_FAMILIES; family++) {
-			has[family] = self->has[family] &&
-				      interface_has(list, interface->name, &self->address[family]);
-			if (has[family])
-				chosen = interface;
-		}
+		for (const struct ifaddrs *at = list; at; at = at->ifa_next)
+			for (int family = 0; family < ROSTER_FAMILIES; family++)
+				if (self->has[family] && !strcmp(at->ifa_name, interface->name) &&
+				    address_of_socket(at->ifa_addr, &here) &&
+				    !memcmp(&here, &self->address[family], sizeof(here))) {
+					has[family] = true;
+					chosen = interface;
+				}
 	}
 	freeifaddrs(list);
 	return chosen;

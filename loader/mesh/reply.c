@@ -64,31 +64,33 @@ void mesh_put_status(void *self, json_t *status)
 {
 	const struct mesh *mesh = self;
 	const struct members *members = fleet_members(mesh->core->fleet);
+	const bool *have = mesh->core->config->keys.have;
 	json_t *object = json_object(), *planes = json_array();
 	const struct mesh_peer *peer;
-	struct mesh_facts facts;
 	int states[3] = {};
 
-	mesh_get(mesh, &facts);
 	if (members)
 		json_put_count(status, "members", members->count);
-	json_put_bool(object, "authority", facts.authority);
+	json_put_bool(object, "authority", have[0] || have[1]);
 	json_put_text(object, "authority_note",
-		      !facts.authority ? "probes carry no authority: anybody in the network can "
-					 "forge them; give every host one `key_file`"
-		      : facts.two_keys ? "two keys are accepted, for a change of keys"
-				       : "");
+		      !have[0] && !have[1]
+			      ? "probes carry no authority: anybody in the network can "
+				"forge them; give every host one `key_file`"
+		      : have[0] && have[1] ? "two keys are accepted, for a change of keys"
+					   : "");
 	for (unsigned int i = 0; i < MESH_PLANES; i++) {
-		const struct mesh_plane_facts *plane = &facts.planes[i];
+		const struct mesh_plane *plane = &mesh->planes[i];
+		bool paused = plane->on && mesh->paused;
 		json_t *shown;
 
 		if (!plane->configured)
 			continue;
-		shown = json_pack("{s:s, s:b}", "plane", config_plane_name(i), "on", plane->on);
+		shown = json_pack("{s:s, s:b}", "plane", config_plane_name(i), "on",
+				  plane->on && !paused);
 		json_put_text(shown, "interface", plane->interface);
-		json_put_text(shown, "note", plane->note);
-		if (plane->members)
-			json_put_count(shown, "members", plane->members);
+		json_put_text(shown, "note", paused ? "the kill switch is on" : plane->note);
+		if (plane->roster.count)
+			json_put_count(shown, "members", plane->roster.count);
 		json_array_append_new(planes, shown);
 	}
 	json_put(object, "planes", planes);

@@ -115,7 +115,7 @@ int qdisc_make_fq(const char *name, unsigned int ifindex, char **error)
 	if (facts.handle && !qdisc_is_ours(&facts))
 		return explain(
 			error, -EBUSY,
-			"%s has a qdisc that somebody set up (%s, handle %x:), and it is left "
+			"%s has a qdisc that an operator set up (%s, handle %x:), and it is left "
 			"alone; put fq in its place, or below it, by `tc qdisc`",
 			name, qdisc_text(&facts, text), facts.handle >> 16);
 	/* fq at the root, or an mq of ours with an fq below each queue. */

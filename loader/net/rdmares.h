@@ -23,7 +23,7 @@ struct rdmares_qp {
 struct rdmares {
 	struct rdmares_qp *qps; /* by device, qpn */
 	size_t count;
-	uint32_t *devices; /* those whose list was read whole */
+	uint32_t *devices; /* those with a complete list */
 	size_t device_count;
 	size_t device_seen; /* of these many; at most RDMARES_DEVICES_MAX are queried */
 };

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <systemd/sd-event.h>
 
-#include "base/prom.h"
+#include "base/fields.h"
 #include "core/core.h"
 #include "dataplane/dataplane.h"
 #include "pacing/pathset.h"
@@ -291,16 +291,17 @@ void paths_put_status(void *self, json_t *status);
 	X(PATH_LOST, "path_lost_total", COUNTER,                                                   \
 	  "Probes of a path without a reply within a second.")
 extern const struct metric paths_metrics[];
+extern const struct field path_fields[]; /* of struct path_facts: JSON and metrics */
 /* Upper bounds of the buckets but the last, seconds. */
 extern const double paths_failover_bounds[PATHS_FAILOVER_BUCKETS - 1];
 void paths_write_metrics(void *self, FILE *out);
 
 /* One candidate in the metrics: textfile.top_paths of them, those not up and the busiest first. */
 struct path_row {
+	struct path_facts path;		    /* first: path_fields are of it */
 	const struct path_pair_facts *pair; /* as paths_pairs() gave it */
 	const char *netdev;		    /* NULL: not known */
-	struct path_facts path;
-	struct quantiles out, in; /* of one-way delays; no samples: not known */
+	struct quantiles out, in;	    /* of one-way delays; no samples: not known */
 };
 void paths_sort_rows(struct path_row *rows, size_t count);
 void paths_write_rows(FILE *out, const struct path_row *rows, size_t count, size_t left_out);

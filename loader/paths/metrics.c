@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/address.h"
-#include "base/fields.h"
 #include "internal.h"
 
 enum { PATHS_METRICS(METRIC_ENUM) };
@@ -130,6 +129,7 @@ static void write_states(FILE *out, const struct path_row *rows, size_t count,
 			 struct row_labels *labels)
 {
 	struct prom_family *states = FAMILY_OF(&paths_metrics[PATH_STATE]);
+	struct prom_family *qps = FAMILY_OF(&paths_metrics[PATH_QPS]);
 	struct prom_family *diverted = FAMILY_OF(&paths_metrics[PATH_DIVERTED]);
 
 	for (size_t i = 0; i < count; i++) {
@@ -144,6 +144,8 @@ static void write_states(FILE *out, const struct path_row *rows, size_t count,
 			prom_sample_count(states, state == is, labels->list);
 		}
 	}
+	for (size_t i = 0; i < count; i++)
+		prom_sample_count(qps, rows[i].path.qps, gauge_labels(&rows[i], labels));
 	for (size_t i = 0; i < count; i++)
 		prom_sample_count(diverted, rows[i].path.diverted_ns != 0,
 				  gauge_labels(&rows[i], labels));
@@ -184,18 +186,33 @@ static void write_bounds(FILE *out, const struct path_row *rows, size_t count,
 	}
 }
 
-#define PATH(member, type, id)                                                                     \
-	{                                                                                          \
-		FIELD(struct path_row, path.member, type, NULL), .metric = &paths_metrics[id]      \
-	}
-static const struct field gauges[] = {
-	PATH(qps, U32, PATH_QPS),
-	{},
-};
-static const struct field counters[] = {
-	PATH(sent, U64, PATH_SENT),
-	PATH(replied, U64, PATH_REPLIED),
-	PATH(lost, U64, PATH_LOST),
+static bool has_group(const void *path)
+{
+	return ((const struct path_facts *)path)->group;
+}
+
+static bool has_deadline(const void *path)
+{
+	return ((const struct path_facts *)path)->deadline_ns;
+}
+
+static bool has_diverted(const void *path)
+{
+	return ((const struct path_facts *)path)->diverted_packets;
+}
+
+#define PATH(member, type, key) FIELD(struct path_facts, member, type, key)
+const struct field path_fields[] = {
+	{PATH(id, U32, "path_id")},
+	{PATH(sport, U16, "sport")},
+	{PATH(group, U32, "group"), .known = has_group},
+	{PATH(sent, U64, "sent"), .metric = &paths_metrics[PATH_SENT]},
+	{PATH(replied, U64, "replied"), .metric = &paths_metrics[PATH_REPLIED]},
+	{PATH(lost, U64, "lost"), .metric = &paths_metrics[PATH_LOST]},
+	{PATH(qps, U32, "qps")},
+	{PATH(interval_ns, U64, "interval_ns")},
+	{PATH(deadline_ns, U64, "dead_after_ns"), .known = has_deadline},
+	{PATH(diverted_packets, U64, "diverted_packets"), .known = has_diverted},
 	{},
 };
 
@@ -205,10 +222,9 @@ void paths_write_rows(FILE *out, const struct path_row *rows, size_t count, size
 
 	prom_count(FAMILY_OF(&paths_metrics[PATHS_NOT_SHOWN]), left_out, NULL);
 	write_states(out, rows, count, &labels);
-	fields_write(out, gauges, rows, count, sizeof(*rows), gauge_labels, &labels);
 	write_delays(out, rows, count, &labels);
 	write_bounds(out, rows, count, &labels);
-	fields_write(out, counters, rows, count, sizeof(*rows), counter_labels, &labels);
+	fields_write(out, path_fields, rows, count, sizeof(*rows), counter_labels, &labels);
 }
 
 /* One by one: textfile.top_paths of them, those in trouble and the busiest first. */

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/address.h"
-#include "base/fields.h"
 #include "base/json.h"
 #include "internal.h"
 
@@ -61,36 +60,6 @@ static void put_addresses(json_t *object, const struct path_pair_facts *pair)
 }
 
 /* --- candidates --- */
-
-static bool has_group(const void *path)
-{
-	return ((const struct path_facts *)path)->group;
-}
-
-static bool has_deadline(const void *path)
-{
-	return ((const struct path_facts *)path)->deadline_ns;
-}
-
-static bool has_diverted(const void *path)
-{
-	return ((const struct path_facts *)path)->diverted_packets;
-}
-
-#define PATH(member, type, key) FIELD(struct path_facts, member, type, key)
-static const struct field path_fields[] = {
-	{PATH(id, U32, "path_id")},
-	{PATH(sport, U16, "sport")},
-	{PATH(group, U32, "group"), .known = has_group},
-	{PATH(sent, U64, "sent")},
-	{PATH(replied, U64, "replied")},
-	{PATH(lost, U64, "lost")},
-	{PATH(qps, U32, "qps")},
-	{PATH(interval_ns, U64, "interval_ns")},
-	{PATH(deadline_ns, U64, "dead_after_ns"), .known = has_deadline},
-	{PATH(diverted_packets, U64, "diverted_packets"), .known = has_diverted},
-	{},
-};
 
 static json_t *path_json(const struct paths *paths, const struct path_pair_facts *pair,
 			 const struct path_facts *all, size_t count, const struct path_facts *path)

@@ -135,6 +135,13 @@ uint32_t pathstat_published_floor(const struct pathstat *stat, int64_t now_ns, d
 	return (uint32_t)fmin(fmax(floor_ns, 0), (double)(UINT32_MAX - 1)) + 1;
 }
 
+static int64_t within(int64_t ns, int64_t least_ns, int64_t most_ns)
+{
+	if (ns < least_ns)
+		return least_ns;
+	return ns > most_ns ? most_ns : ns;
+}
+
 void pathstat_quantiles(const struct pathstat *stat, int64_t now_ns, struct quantiles *out)
 {
 	struct delayhist both = {};
@@ -158,10 +165,8 @@ void pathstat_quantiles(const struct pathstat *stat, int64_t now_ns, struct quan
 		out->p50_ns = delayhist_quantile(&both, 0.5);
 		out->p99_ns = delayhist_quantile(&both, 0.99);
 		/* Midpoints of buckets may lie beyond the extremes, which are exact. */
-		out->p50_ns = out->p50_ns < out->min_ns ? out->min_ns : out->p50_ns;
-		out->p50_ns = out->p50_ns > out->max_ns ? out->max_ns : out->p50_ns;
-		out->p99_ns = out->p99_ns > out->max_ns ? out->max_ns : out->p99_ns;
-		out->p99_ns = out->p99_ns < out->p50_ns ? out->p50_ns : out->p99_ns;
+		out->p50_ns = within(out->p50_ns, out->min_ns, out->max_ns);
+		out->p99_ns = within(out->p99_ns, out->p50_ns, out->max_ns);
 	}
 	delayhist_free(&both);
 }

@@ -399,42 +399,33 @@ static void error_take(struct paths *paths, const struct esc_address *from, cons
 	}
 }
 
-static int on_icmp4(sd_event_source *source, int fd, uint32_t events, void *context)
+static int on_icmp(sd_event_source *source, int fd, uint32_t events, void *context)
 {
-	struct esc_address from = {.bytes = {[10] = 0xff, [11] = 0xff}};
-	uint8_t packet[1500];
-	ssize_t bytes;
-
-	(void)source;
-	(void)events;
-	while ((bytes = recv(fd, packet, sizeof(packet), 0)) >= 20) {
-		size_t header = (size_t)(packet[0] & 0x0f) * 4;
-
-		if ((size_t)bytes < header + 8 || packet[header] != ICMP_TIME_EXCEEDED)
-			continue;
-		memcpy(from.bytes + 12, packet + 12, 4);
-		error_take(context, &from, packet + header + 8, (size_t)bytes - header - 8);
-	}
-	return 0;
-}
-
-static int on_icmp6(sd_event_source *source, int fd, uint32_t events, void *context)
-{
-	uint8_t packet[1500];
+	struct paths *paths = context;
+	bool ipv4 = fd == paths->icmp_fd[0];
 	struct sockaddr_in6 six;
 	socklen_t length = sizeof(six);
 	struct esc_address from;
+	uint8_t packet[1500];
 	ssize_t bytes;
 
 	(void)source;
 	(void)events;
-	while ((bytes = recvfrom(fd, packet, sizeof(packet), 0, (struct sockaddr *)&six,
-				 &length)) >= 8) {
-		if (packet[0] == ICMP6_TIME_EXCEEDED) {
+	for (; (bytes = recvfrom(fd, packet, sizeof(packet), 0, (struct sockaddr *)&six,
+				 &length)) >= 8;
+	     length = sizeof(six)) {
+		/* Of IPv4 the socket gives the IP header too. */
+		size_t at = ipv4 ? (size_t)(packet[0] & 0x0f) * 4 : 0;
+
+		if ((size_t)bytes < at + 8 ||
+		    packet[at] != (ipv4 ? ICMP_TIME_EXCEEDED : ICMP6_TIME_EXCEEDED))
+			continue;
+		from = (struct esc_address){.bytes = {[10] = 0xff, [11] = 0xff}};
+		if (ipv4)
+			memcpy(from.bytes + 12, packet + 12, 4);
+		else
 			memcpy(from.bytes, &six.sin6_addr, 16);
-			error_take(context, &from, packet + 8, (size_t)bytes - 8);
-		}
-		length = sizeof(six);
+		error_take(paths, &from, packet + at + 8, (size_t)bytes - at - 8);
 	}
 	return 0;
 }
@@ -473,7 +464,7 @@ int paths_survey_open(struct paths *paths)
 		if (paths->icmp_fd[i] < 0)
 			return paths->icmp_fd[i];
 		err = sd_event_add_io(paths->core->loop, &paths->icmp[i], paths->icmp_fd[i],
-				      EPOLLIN, i ? on_icmp6 : on_icmp4, paths);
+				      EPOLLIN, on_icmp, paths);
 		if (err < 0)
 			return err;
 	}

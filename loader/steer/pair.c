@@ -59,49 +59,42 @@ void pair_free(struct pair *pair)
 	free(pair);
 }
 
-/* The pair of @facts, a new one if need be. NULL: no memory. */
-static struct pair *pair_of(struct steer *steer, struct pair_list *pairs,
-			    const struct path_pair_facts *facts)
-{
-	struct contend_config config;
-	struct pair *pair;
-
-	for (size_t i = 0; i < pairs->count; i++) {
-		pair = pairs->list[i];
-		if (pair->facts.port == facts->port &&
-		    !memcmp(&pair->facts.key, &facts->key, sizeof(facts->key)))
-			return pair;
-	}
-	pair_configure(steer, facts->port, &config);
-	if (array_reserve(&pairs->list, &pairs->room, pairs->count + 1, sizeof(pair)))
-		return NULL;
-	pair = pair_new(facts, &config);
-	if (pair)
-		pairs->list[pairs->count++] = pair;
-	return pair;
-}
-
 void pairs_update(struct steer *steer, struct pair_list *pairs)
 {
 	const struct path_pair_facts *facts;
-	size_t count = paths_pairs(steer->paths, &facts);
+	size_t count = paths_pairs(steer->paths, &facts), kept = 0;
+	struct pair **list = pairs->list;
+	struct contend_config config;
 
 	for (size_t i = 0; i < pairs->count; i++)
-		pairs->list[i]->there = false;
+		list[i]->there = false;
 	for (size_t i = 0; i < count; i++) {
-		struct pair *pair = pair_of(steer, pairs, &facts[i]);
+		size_t at = 0;
 
-		if (!pair)
-			continue;
-		pair->there = true;
-		pair->facts = facts[i];
+		while (at < pairs->count &&
+		       (list[at]->facts.port != facts[i].port ||
+			memcmp(&list[at]->facts.key, &facts[i].key, sizeof(facts[i].key))))
+			at++;
+		if (at == pairs->count) {
+			if (array_reserve(&pairs->list, &pairs->room, at + 1, sizeof(*list)))
+				continue;
+			list = pairs->list;
+			pair_configure(steer, facts[i].port, &config);
+			list[at] = pair_new(&facts[i], &config);
+			if (!list[at])
+				continue;
+			pairs->count++;
+		}
+		list[at]->there = true;
+		list[at]->facts = facts[i];
 	}
-	for (size_t i = pairs->count; i-- > 0;) {
-		if (pairs->list[i]->there)
-			continue;
-		pair_free(pairs->list[i]);
-		pairs->list[i] = pairs->list[--pairs->count];
+	for (size_t i = 0; i < pairs->count; i++) {
+		if (list[i]->there)
+			list[kept++] = list[i];
+		else
+			pair_free(list[i]);
 	}
+	pairs->count = kept;
 }
 
 void pairs_free(struct pair_list *pairs)
@@ -113,17 +106,6 @@ void pairs_free(struct pair_list *pairs)
 }
 
 /* --- routes --- */
-
-/* Candidates of one group are one route, which is known by the first of them. */
-static uint8_t first_of_group(const struct pair *pair, size_t id)
-{
-	uint32_t group = pair->candidates[id].group;
-
-	for (size_t i = 0; group && i < id; i++)
-		if (pair->candidates[i].sport && pair->candidates[i].group == group)
-			return (uint8_t)i;
-	return (uint8_t)id;
-}
 
 /* The usable candidate of a route with the best measurement: those in use are probed more often. */
 static const struct path_facts *best_measured(const struct pair *pair, size_t route)
@@ -146,12 +128,12 @@ static const struct path_facts *best_measured(const struct pair *pair, size_t ro
 static void update_route(struct pair *pair, size_t number)
 {
 	struct contend_path *route = &pair->routes[number];
-	const struct path_facts *path = NULL;
-
 	/* Which other ports share the route is only known of groups. */
-	if (pair->candidates[number].sport && pair->candidates[number].group &&
-	    pair->route_of[number] == number)
-		path = best_measured(pair, number);
+	const struct path_facts *path =
+		pair->candidates[number].group && pair->route_of[number] == number
+			? best_measured(pair, number)
+			: NULL;
+
 	route->usable = path && path->measured_ns;
 	if (!route->usable)
 		return;
@@ -165,23 +147,27 @@ static void update_route(struct pair *pair, size_t number)
 
 void pair_update_candidates(struct pair *pair, const struct paths *paths)
 {
-	struct path_facts found[ESC_PATHS_MAX];
+	struct path_facts found[ESC_PATHS_MAX], *candidates = pair->candidates;
 	uint16_t sports[ESC_PATHS_MAX];
 	bool changed = false;
 	size_t count = paths_candidates(paths, pair->facts.slot, found);
 
 	for (size_t i = 0; i < ESC_PATHS_MAX; i++)
-		sports[i] = pair->candidates[i].sport;
-	memset(pair->candidates, 0, sizeof(pair->candidates));
+		sports[i] = candidates[i].sport;
+	memset(candidates, 0, sizeof(pair->candidates));
 	for (size_t i = 0; i < count; i++)
 		if (found[i].id < ESC_PATHS_MAX)
-			pair->candidates[found[i].id] = found[i];
+			candidates[found[i].id] = found[i];
 	for (size_t i = 0; i < ESC_PATHS_MAX; i++) {
-		uint8_t first = first_of_group(pair, i);
+		size_t first = 0;
 
+		/* Candidates of one group are one route, which is known by the first of them. */
+		while (first < i && (!candidates[i].group || !candidates[first].sport ||
+				     candidates[first].group != candidates[i].group))
+			first++;
 		changed |= sports[i] &&
-			   (pair->route_of[i] != first || sports[i] != pair->candidates[i].sport);
-		pair->route_of[i] = first;
+			   (pair->route_of[i] != first || sports[i] != candidates[i].sport);
+		pair->route_of[i] = (uint8_t)first;
 	}
 	if (changed)
 		contend_forget(pair->routes, ESC_PATHS_MAX, pair->qps, pair->count);

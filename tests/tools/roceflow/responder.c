@@ -106,6 +106,7 @@ static void deliver(struct responder *responder, const struct wire_packet *packe
 	if (!is_right(responder, packet, responder->expected))
 		responder->invalid++;
 	responder->expected++;
+	responder->delivered_sport = packet->flow.source_port;
 	responder->delivered_packets++;
 	responder->delivered_bytes += packet->payload_bytes;
 	if (wire_starts_message(packet->opcode))
@@ -130,6 +131,13 @@ static bool refuse_not_ready(struct responder *responder, struct port *port)
 	return true;
 }
 
+static void note_gap(struct responder *responder, const struct wire_packet *packet)
+{
+	responder->gaps++;
+	responder->gaps_new_port += responder->delivered_packets &&
+				    packet->flow.source_port != responder->delivered_sport;
+}
+
 static bool receive_reliable(struct responder *responder, const struct wire_packet *packet,
 			     struct port *port, int32_t distance, uint64_t now)
 {
@@ -139,7 +147,7 @@ static bool receive_reliable(struct responder *responder, const struct wire_pack
 		return true;
 	}
 	if (distance > 0) {
-		responder->gaps++;
+		note_gap(responder, packet);
 		if (responder->nak_sent || responder->rnr_waiting)
 			return false;
 		responder->nak_sent = true;
@@ -164,7 +172,7 @@ static void receive_unreliable(struct responder *responder, const struct wire_pa
 		return;
 	}
 	if (distance > 0) {
-		responder->gaps++;
+		note_gap(responder, packet);
 		responder->lost += distance;
 		responder->expected += distance;
 		responder->message_broken = true;

@@ -49,8 +49,10 @@ struct responder {
 	uint32_t first_ahead; /* of the first PSN: what came first is not what was sent first */
 	struct responder_port ports[RESPONDER_PORTS_MAX];
 	uint16_t newest_sport;
-	unsigned int ports_used; /* may be more than there is room for */
-	uint64_t delivered_ns;		     /* the newest delivery */
+	uint16_t delivered_sport; /* of the newest packet in order */
+	uint64_t gaps_new_port;	  /* of the gaps: from another port than that */
+	unsigned int ports_used;  /* may be more than there is room for */
+	uint64_t delivered_ns;	  /* the newest delivery */
 	struct responder_silence silences[RESPONDER_SILENCES_MAX];
 	struct responder_delay *delays; /* NULL: none are asked for */
 	unsigned int delays_used;

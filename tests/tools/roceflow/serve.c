@@ -332,6 +332,7 @@ static void report_qp(const struct responder *qp)
 	json_number("delivered_bytes", qp->delivered_bytes);
 	json_number("duplicates", qp->duplicates);
 	json_number("gaps", qp->gaps);
+	json_number("gaps_new_port", qp->gaps_new_port);
 	json_number("lost", qp->lost);
 	json_number("first_ahead", qp->first_ahead);
 	json_number("injected_losses", qp->injected_losses);

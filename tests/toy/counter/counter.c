@@ -23,19 +23,20 @@ struct counter_keys {
 static const struct config_key keys[] = {
 	{"limit", CONFIG_FIELD(number, struct counter_keys, limit), .fallback = "10", .least = 1,
 	 .most = 1000000, .help = "The count at which an event is recorded."},
+	{},
 };
 
 static const struct config_section counter_section = {
 	.name = "counter",
 	.summary = "An example of a capability.",
 	.keys = keys,
-	.key_count = CONFIG_COUNT_OF(keys),
 	.bytes = sizeof(struct counter_keys),
 };
 
 /* --- events, metrics and fields --- */
 
-#define COUNTER_EVENTS(X) X(COUNTER_LIMIT, "counter_limit", "The counter has reached its limit.")
+#define COUNTER_EVENTS(X)                                                                          \
+	X(COUNTER_LIMIT, "counter_limit", NOTICE, "The counter has reached its limit.")
 enum { COUNTER_EVENTS(EVENT_ENUM) };
 static const struct event_kind events[] = {COUNTER_EVENTS(EVENT_KIND){}};
 
