@@ -6,7 +6,7 @@ import os
 from . import channel, machine, state
 from .errors import VmError
 
-START_SECONDS = 60  # the verifier is slow under emulation
+START_SECONDS = 180  # the verifier is slow under emulation, and others may have the CPUs
 
 
 def configuration(guest, options, top, members, key):
