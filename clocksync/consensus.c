@@ -143,7 +143,7 @@ static double mean_drift(struct consensus *consensus, struct reports *reports, b
 		if (!report->in)
 			continue;
 		if (fabs(report->drift - centre) > fmax(gate, GATE_SCALES * report->drift_sigma)) {
-			report->in = count < 3; /* of two nobody can tell which is wrong */
+			report->in = count < 3; /* with two, either one may be the falseticker */
 			if (!report->in)
 				consensus->peers[report->slot].status = CONSENSUS_REFUSED_DRIFT;
 		}

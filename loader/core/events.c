@@ -118,7 +118,7 @@ static void drop_holes(struct events *events)
 	events->listener_count = kept;
 }
 
-/* Without memory a kind is not counted by itself. */
+/* When memory is short a kind has no counter of its own. */
 static void count(struct events *events, const struct event_kind *kind)
 {
 	struct event_count *found;

@@ -199,7 +199,7 @@ static int clsact_attach(const struct attach_target *target, const struct object
 		if (attached && !program_is_ours(target->pins, attached, hook->program)) {
 			err = explain(error, -EBUSY,
 				      "interface %s: the tc %s filter with priority %d and handle "
-				      "0x%x is somebody else's; remove it, or set tc: tcx",
+				      "0x%x belongs to another program; remove it, or set tc: tcx",
 				      target->name, hook->name, FILTER_PRIORITY, FILTER_HANDLE);
 			break;
 		}

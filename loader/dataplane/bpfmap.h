@@ -12,7 +12,7 @@ struct bpf_object;
 typedef bool mapsweep_stays_fn(const void *key, void *context);
 /*
  * Calls @stays for each key of @key_bytes in the hash map @fd, and then deletes those that do not:
- * a walk that deletes would begin anew. What memory is lacking for is left to the next sweep.
+ * a walk that deletes would restart. Entries for which there is no memory are left to the next sweep.
  */
 void mapsweep(int fd, size_t key_bytes, mapsweep_stays_fn *stays, void *context);
 

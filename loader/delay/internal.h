@@ -25,7 +25,7 @@ int delays_entry_read(struct delays_entry *entry, const struct esc_qp_owd *owd,
 void delays_entry_still(struct delays_entry *entry);
 /* The least delay of the last 30 s. False: nothing was sampled in them. */
 bool delays_entry_floor(const struct delays_entry *entry, uint64_t now_local_ns, int64_t *floor_ns);
-/* Spans `scrape` begin anew. */
+/* Resets the histograms since the last scrape. */
 void delays_entry_written(struct delays_entry *entry);
 void delays_entry_free(struct delays_entry *entry);
 /* Adds the histogram of `recent` at @now_local_ns. 0 or -ENOMEM. */
@@ -112,7 +112,7 @@ int delays_poll(struct delays *delays, uint64_t now_local_ns);
 #define DELAYS_FAST_NS 250000000ull
 #define DELAYS_SLOW_NS 1000000000ull
 uint64_t delays_interval_ns(const struct delays *delays);
-/* The textfile was written: spans `scrape` begin anew. */
+/* The textfile was written: resets the histograms since the last scrape. */
 void delays_written(struct delays *delays);
 /* The order of `qp --sort delay`: the 99th percentile of the last second. */
 double delays_order(const struct qp_entry *qp);
@@ -143,7 +143,7 @@ void delays_put_qp(json_t *object, struct delays *delays, const struct qp_entry 
 void delays_put_peers(void *delays, json_t *peers);
 /* `receipts` into `status`. */
 void delays_put_receipts(json_t *status, const struct delays *delays);
-/* The next reply reads its facts anew. */
+/* The next reply rereads its facts. */
 void delays_forget_facts(struct delays *delays);
 
 /* --- metrics.c --- */

@@ -116,7 +116,7 @@ static struct diag_event *add_event(struct book *book, enum diag_phase phase,
 	return event;
 }
 
-/* False: too many of its kind of late. */
+/* False: the rate limit of its kind is reached. */
 static bool report(struct book *book, struct book_entry *entry, enum diag_phase phase)
 {
 	struct book_kind *kind = &book->kinds[entry->is.kind];

@@ -215,7 +215,7 @@ static size_t lower_bound(const struct diag_input *input, const struct esc_qp_ke
 	return low;
 }
 
-/* "idle" is not "well": no packet of late, so no delay that could be judged. */
+/* "idle" is not "ok": no recent packet, hence no delay to evaluate. */
 static const char *why_over(const struct diag_subject *subject, const void *context)
 {
 	const struct esc_qp_key *key = &subject->key;

@@ -56,7 +56,7 @@ struct pair_track {
 	struct esc_address src, dst;
 	uint64_t polled_ns;
 	bool fine_known;
-	double fine_bytes_per_second; /* the most that was carried with a good delay, of late */
+	double fine_bytes_per_second; /* highest recent rate with a delay below the threshold */
 	uint64_t fine_ns;
 };
 #define PAIR_TRACKS 4096
