@@ -23,9 +23,6 @@ tests: programs unit bpf-tests sim tools $(BENCHES)
 # Unit tests: Criterion defines a function for each test.
 $(OUT)/tests/unit/%.o: WARN += -Wno-missing-prototypes
 $(UNIT): LDLIBS += -lcriterion
-# These stand on a fake daemon (tests/unit/fakes.h): its functions win over the real ones.
-FAKED := test_delays_report test_report test_request test_server test_textfile
-$(FAKED:%=$(OUT)/tests/unit/%) $(BUILD)/tests/fuzz/fuzz_request: LDLIBS +=
 
 # The kernel programs' tests, benchmarks and tools that run them.
 $(OUT)/tests/bpf/%.o $(OUT)/tests/bench/%.o: ALL_CPPFLAGS += -Itests/lib/bpf

@@ -403,7 +403,7 @@ def dead_path():
             node.run("escapement", "mode", "observe")
     good_enough = bool(event) and steered < plain / 2
     say(f"\nOK: with failover, {spine} drops packets: the longest wait was {steered:.1f} ms. The first\n"
-        "packet that finds its path dead takes the standby; ACKs do the same at their sender."
+        "packet that finds its path dead takes the backup; ACKs do the same at their sender."
         if good_enough else
         f"FAILED: with failover, {spine} drops packets: a queue pair waited {steered:.1f} ms.")
     return good_enough
