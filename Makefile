@@ -2,7 +2,7 @@
 # Escapement. `make help` lists the targets; mk/tests.mk builds the tests.
 
 VERSION := 0.1.0
-ARCH := $(shell uname -m | sed 's/x86_64/x86/; s/aarch64/arm64/')
+ARCH ?= $(shell uname -m | sed 's/x86_64/x86/; s/aarch64/arm64/')
 # V=1 shows the commands, WERROR=1 makes warnings errors, SAN=1 builds with sanitizers.
 V ?= 0
 Q := $(if $(filter 1,$(V)),,@)
@@ -21,6 +21,9 @@ LIBDIR ?= $(PREFIX)/lib
 INCLUDEDIR ?= $(PREFIX)/include
 MANDIR ?= $(PREFIX)/share/man
 UNITDIR ?= $(PREFIX)/lib/systemd/system
+CATALOGDIR ?= $(PREFIX)/lib/systemd/catalog
+SYSUSERSDIR ?= $(PREFIX)/lib/sysusers.d
+ZSHDIR ?= $(PREFIX)/share/zsh/site-functions
 SYSCONFDIR ?= /etc
 
 ifeq ($(origin CC),default)
@@ -47,7 +50,7 @@ ALL_CFLAGS = -std=gnu11 -fno-strict-aliasing $(WARN) $(HARDEN) $(SANITIZE) $(CFL
 ALL_LDFLAGS = $(HARDEN_LINK) $(SANITIZE) $(LDFLAGS)
 LDLIBS := $(shell pkg-config --libs $(PKGS)) -lm
 BPF_CFLAGS := -O2 -g -target bpf -mcpu=v3 -D__TARGET_ARCH_$(ARCH) -Ivmlinux/$(ARCH) -I. -Ibpf \
-	-I/usr/include -Wall -Wextra -Wno-unused-parameter -Wno-missing-declarations \
+	-I/usr/include -ffile-prefix-map=$(CURDIR)=. -Wall -Wextra -Wno-unused-parameter -Wno-missing-declarations \
 	$(if $(filter 1,$(WERROR)),-Werror) -fno-strict-aliasing
 
 say = @mkdir -p $(@D); printf '  %-8s %s\n' $(1) $@
@@ -62,17 +65,17 @@ CORE := $(OUT)/libescapement_core.a
 LAWS := $(OUT)/libescapement_laws.a
 # Objects of their own, since one of their programs may be refused alone, or stands on other hooks.
 HOOKS := $(patsubst bpf/%.bpf.c,%,$(wildcard bpf/*.bpf.c))
-ALONE := $(filter qp_trace host_queue nic tcp_%,$(HOOKS))
+ALONE := $(filter carry repair qp_trace host_queue nic tcp_%,$(HOOKS))
 SKELETONS := $(patsubst %,$(BPF_OUT)/%.skel.h,dataplane $(ALONE))
 
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all programs tests deps demo test check check-long lint bench install uninstall clean help format vmlinux
+.PHONY: all programs tests deps demo test check check-long lint bench install uninstall detach clean help format vmlinux
 
 all: programs
 
 programs: $(OUT)/escapementd $(OUT)/escapement $(OUT)/libescapement.so $(MAN:%=$(OUT)/man/%) \
-	$(OUT)/escapement.yaml $(OUT)/completion.bash $(OUT)/completion.zsh
+	$(OUT)/escapement.yaml $(OUT)/completion.bash $(OUT)/completion.zsh $(OUT)/escapement.catalog
 
 include mk/tests.mk
 
@@ -90,6 +93,8 @@ $(ALONE:%=$(BPF_OUT)/%.skel.h): $(BPF_OUT)/%.skel.h: $(BPF_OUT)/%.bpf.o
 # Where a program of the object has the object's own name.
 $(BPF_OUT)/host_queue.skel.h: SKELETON := host_queue_out
 $(BPF_OUT)/nic.skel.h: SKELETON := nic_programs
+$(BPF_OUT)/carry.skel.h: SKELETON := carry_program
+$(BPF_OUT)/repair.skel.h: SKELETON := repair_program
 $(SKELETONS):
 	$(call say,BPFTOOL)
 	$(Q)$(BPFTOOL) gen skeleton $< name $(or $(SKELETON),$(patsubst %.skel.h,%,$(@F))) > $@ 2> $@.log || \
@@ -156,15 +161,19 @@ clean: ; rm -rf $(BUILD)
 format:
 	git ls-files '*.c' '*.h' | grep -v '^vmlinux/' | xargs clang-format -i
 
+$(OUT)/escapement.catalog: $(OUT)/mkref
+	$(call say,MKREF)
+	$(Q)$(OUT)/mkref catalog > $@
+
 # Where the shells look for completion.
-COMPLETION = share/bash-completion/completions/escapement share/zsh/site-functions/_escapement
+COMPLETION = $(PREFIX)/share/bash-completion/completions/escapement $(ZSHDIR)/_escapement
 
 $(OUT)/completion.%: $(OUT)/mkref
 	$(call say,MKREF)
 	$(Q)$(OUT)/mkref completion-$* > $@
 
-INSTALLED = $(addprefix $(PREFIX)/,$(COMPLETION)) $(SBINDIR)/escapementd $(BINDIR)/escapement $(UNITDIR)/escapementd.service \
-	$(SYSCONFDIR)/escapement/escapement.yaml.example $(INCLUDEDIR)/escapement.h \
+INSTALLED = $(COMPLETION) $(SYSUSERSDIR)/escapement.conf $(SBINDIR)/escapementd $(BINDIR)/escapement $(UNITDIR)/escapementd.service \
+	$(CATALOGDIR)/escapement.catalog $(SYSCONFDIR)/escapement/escapement.yaml.example $(INCLUDEDIR)/escapement.h \
 	$(addprefix $(LIBDIR)/,$(SONAME).1.0 $(SONAME) libescapement.so pkgconfig/libescapement.pc) \
 	$(foreach page,$(MAN),$(MANDIR)/man$(subst .,,$(suffix $(page)))/$(page))
 D := $(DESTDIR)
@@ -181,17 +190,38 @@ install: programs
 		$(LIB)/escapement.pc.in > $(D)$(LIBDIR)/pkgconfig/libescapement.pc
 	sed 's|=/usr/sbin/|=$(SBINDIR)/|; s|/etc/escapement|$(SYSCONFDIR)/escapement|' deploy/escapementd.service \
 		> $(D)$(UNITDIR)/escapementd.service
+	$(INSTALL) -D -m 0644 $(OUT)/escapement.catalog $(D)$(CATALOGDIR)/escapement.catalog
 	$(INSTALL) -D -m 0644 $(OUT)/escapement.yaml $(D)$(SYSCONFDIR)/escapement/escapement.yaml.example
-	$(INSTALL) -D -m 0644 $(OUT)/completion.bash $(D)$(PREFIX)/$(word 1,$(COMPLETION))
-	$(INSTALL) -D -m 0644 $(OUT)/completion.zsh $(D)$(PREFIX)/$(word 2,$(COMPLETION))
+	$(INSTALL) -D -m 0644 deploy/escapement.sysusers $(D)$(SYSUSERSDIR)/escapement.conf
+	$(INSTALL) -D -m 0644 $(OUT)/completion.bash $(D)$(word 1,$(COMPLETION))
+	$(INSTALL) -D -m 0644 $(OUT)/completion.zsh $(D)$(word 2,$(COMPLETION))
 	for page in $(MAN); do $(INSTALL) -D -m 0644 $(OUT)/man/$$page $(D)$(MANDIR)/man$${page##*.}/$$page || exit 1; done
+	$(if $(DESTDIR),,@$(REGISTER))
 
-uninstall:
+# What a package's scripts would do; without systemd `groupadd -r escapement` lets others read.
+REGISTER = [ "$$(id -u)" = 0 ] && [ -d /run/systemd/system ] || exit 0; \
+	systemd-sysusers '$(SYSUSERSDIR)/escapement.conf' && journalctl --update-catalog && systemctl daemon-reload
+
+uninstall: $(if $(DESTDIR),,detach)
 	rm -f $(addprefix $(D),$(INSTALLED))
+
+# Programs outlive the daemon, and without escapementd they are hard to take off. With DESTDIR nothing of it runs.
+OWN_UNIT = [ -d /run/systemd/system ] && \
+	[ "$$(systemctl show -p FragmentPath --value escapementd.service)" = '$(UNITDIR)/escapementd.service' ]
+OWN_CONFIG = '$(SYSCONFDIR)/escapement/escapement.yaml'
+detach:
+	@if [ ! -x '$(SBINDIR)/escapementd' ]; then exit 0; fi; \
+	if [ "$$(id -u)" != 0 ]; then echo 'uninstall: not root: what is attached stays attached'; exit 0; fi; \
+	if $(OWN_UNIT); then echo 'uninstall: stopping escapementd.service'; \
+		systemctl disable --now escapementd.service || exit 1; fi; \
+	if [ -e $(OWN_CONFIG) ]; then set -- -c $(OWN_CONFIG); else set --; fi; \
+	'$(SBINDIR)/escapementd' --remove "$$@" || { \
+		echo 'uninstall: nothing was removed, since programs may still be attached; see the error above' >&2; exit 1; }; \
+	echo 'uninstall: every program is detached; $(SYSCONFDIR)/escapement and /var/lib/escapement stay'
 
 help:
 	@echo 'make all        build escapementd, escapement and libescapement into build/'
-	@echo 'make install    into $$(DESTDIR)$$(PREFIX), /usr/local if not given; make uninstall removes it'
+	@echo 'make install    into $$(DESTDIR)$$(PREFIX), /usr/local if not given; make uninstall detaches and removes it'
 	@echo 'make deps       root: install the Debian packages that are missing'
 	@echo 'make demo       root: the lab, two soft-RoCE machines, the daemon, live queue pairs'
 	@echo 'make test       unit tests and the source as text: no root, no network, a minute'
@@ -205,6 +235,7 @@ help:
 	@echo 'make clean      remove build/'
 	@echo 'Variables: V=1 shows commands, WERROR=1 fails on warnings, SAN=1 builds with AddressSanitizer'
 	@echo 'and UBSan into build/san; CC CFLAGS CPPFLAGS LDFLAGS CLANG BPFTOOL; PREFIX DESTDIR SBINDIR BINDIR'
-	@echo 'LIBDIR INCLUDEDIR MANDIR UNITDIR SYSCONFDIR.'
+	@echo 'LIBDIR INCLUDEDIR MANDIR UNITDIR CATALOGDIR SYSUSERSDIR ZSHDIR'
+	@echo 'SYSCONFDIR.'
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -178,7 +178,7 @@ int esc_nic_in(struct __sk_buff *skb)
 	return ctl->flags & ESC_NIC_HAS_DUMMY ? nic_deliver_dummy(skb, &p) : ESC_TC_NEXT;
 }
 
-/* --- a dummy device: every packet that leaves it is sent on to a NIC, with or without a daemon --- */
+/* --- a dummy device: its packets are redirected to a NIC, with or without a daemon --- */
 
 /* The first NIC does not exist, and neither does its hook. */
 static __always_inline int nic_dummy_transmit(struct __sk_buff *skb, const struct nic_packet *p,
@@ -186,7 +186,7 @@ static __always_inline int nic_dummy_transmit(struct __sk_buff *skb, const struc
 {
 	struct nic_dead dead = {.first = true};
 
-	if (!has_daemon || !nic_is_roce(p) || !nic_port(0))
+	if (!has_daemon || !nic_is_roce(p))
 		return local->second_ifindex ? nic_redirect(p, local)
 					     : bpf_redirect(NIC_NO_DEVICE, 0);
 	nic_collect_dead(&dead, local, p, bpf_ktime_get_ns());
@@ -211,7 +211,7 @@ int esc_nic_dummy(struct __sk_buff *skb)
 	if (!local || !(local->flags & ESC_NIC_DUMMY))
 		return ESC_TC_NEXT;
 	now = bpf_ktime_get_ns();
-	has_daemon = nic_has_daemon(now);
+	has_daemon = nic_port(0) && nic_has_daemon(now);
 	if (unlikely(!local->first_ifindex))
 		return nic_dummy_transmit(skb, &p, local, has_daemon);
 	if (likely(!has_daemon ||

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Who made which queue pair: the kernel's generic modify and destroy calls of
- * ib_core. Both pairs of programs do the same; the loader attaches one pair.
- * The source GID is filled in by the call and taken out of its arguments
- * before it returns, so it is read from the queue pair afterwards.
+ * Owners of queue pairs: traces the generic modify and destroy calls of ib_core. Both pairs of
+ * programs do the same; the loader attaches one pair. The source GID is filled in by the call and
+ * removed from its arguments before it returns, so it is read from the queue pair afterwards.
  */
 #include "lib/maps.bpf.h"
 
@@ -15,10 +14,12 @@
 #define TRACE_PORT (1 << 5)
 #define TRACE_AV (1 << 7)
 #define TRACE_PATH_MTU (1 << 8)
+#define TRACE_TIMEOUT (1 << 9)
+#define TRACE_RETRY_COUNT (1 << 10)
 #define TRACE_DEST_QPN (1 << 20)
 #define TRACE_AH_GRH 1 /* IB_AH_GRH */
 
-/* Queue pairs that found the table full. Writer: the programs. */
+/* Queue pairs without an entry: the table was full. Writer: the programs. */
 __u64 esc_owners_refused = 0;
 
 static __always_inline void trace_key(struct ib_qp *qp, struct esc_owner_key *key)
@@ -72,10 +73,10 @@ static __always_inline void trace_state(struct esc_owner *owner, struct ib_qp *q
 {
 	owner->state = BPF_CORE_READ(attr, qp_state);
 	owner->changed_local_ns = bpf_ktime_get_ns();
-	/* It may connect to somebody else now. */
+	/* It may be connected to another queue pair now. */
 	if (owner->state == ESC_OWNER_RESET || owner->state == ESC_OWNER_INIT)
 		owner->flags &= ~(ESC_OWNER_REMOTE_QPN | ESC_OWNER_PATH);
-	/* A list was late: the number was given to somebody else since. */
+	/* The entry is from an outdated list: the number was reused since. */
 	if (owner->state == ESC_OWNER_INIT && (owner->flags & ESC_OWNER_LISTED)) {
 		trace_owner_new(owner, qp);
 		owner->flags = 0;
@@ -124,6 +125,12 @@ static __always_inline int trace_modified(struct ib_qp *opened, struct ib_qp_att
 		owner->path_mtu = 128 << (BPF_CORE_READ(attr, path_mtu) & 0x7);
 		owner->flags |= ESC_OWNER_MTU;
 	}
+	if (mask & TRACE_TIMEOUT) {
+		owner->ack_timeout = BPF_CORE_READ(attr, timeout) & 0x1f;
+		owner->flags |= ESC_OWNER_TIMER;
+	}
+	if (mask & TRACE_RETRY_COUNT)
+		owner->retry_count = BPF_CORE_READ(attr, retry_cnt);
 	if (mask & TRACE_DEST_QPN) {
 		owner->remote_qpn = BPF_CORE_READ(attr, dest_qp_num);
 		owner->flags |= ESC_OWNER_REMOTE_QPN;

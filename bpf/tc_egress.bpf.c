@@ -24,7 +24,7 @@ static __always_inline int egress_packet(struct __sk_buff *skb, struct pkt_ctx *
 	int result;
 
 	result = egress_parse(skb, pkt);
-	result = result ?: account_packet(pkt, ESC_HOOK_TC_EGRESS);
+	result = result ?: account_packet(pkt, ESC_HOOK_TC_EGRESS, skb);
 	result = result ?: steer_packet(skb, pkt);
 	result = result ?: pace_packet(skb, pkt);
 	return result ?: sample_packet(pkt);
@@ -47,12 +47,17 @@ int esc_tc_out(struct __sk_buff *skb)
 		if (ours)
 			return verdict;
 	}
+	if (unlikely(mark == ESC_REPAIR_MARK)) {
+		verdict = repair_send(skb, &pkt, &ours);
+		if (ours)
+			return verdict;
+	}
 	if (!ctl)
 		return ESC_TC_NEXT;
 	if (unlikely(mark == ESC_PROBE_MARK) && probe_send(skb))
 		return ESC_TC_NEXT;
 	pkt.ctl = ctl;
-	pkt.departure_ns = skb->tstamp;
+	pkt.departure_ns = tc_departure(skb);
 	pkt.mark = &law;
 	result = egress_packet(skb, &pkt);
 	if (unlikely(result > 0))

@@ -26,7 +26,7 @@ static __always_inline int ingress_account(struct pkt_ctx *pkt, int result)
 		return result ? PKT_DONE : ESC_REASON_NONE;
 	if (unlikely(result == PKT_PROBE))
 		return ESC_REASON_PROBE_OFF;
-	return result ?: account_packet(pkt, ESC_HOOK_TC_INGRESS);
+	return result ?: account_packet(pkt, ESC_HOOK_TC_INGRESS, NULL);
 }
 
 static __always_inline int ingress_timestamp(struct pkt_ctx *pkt)
@@ -72,8 +72,7 @@ int esc_tc_in(struct __sk_buff *skb)
 		return ESC_TC_NEXT;
 	pkt.departure_ns = 0;
 	result = tc_parse(skb, &pkt);
-	if (unlikely(esc_tc_takes && result == PKT_PROBE &&
-		     pkt.opcode == ESC_PROBE_OPCODE_RECEIPT))
+	if (unlikely(esc_tc_takes && result == PKT_PROBE && pkt.opcode == ESC_PROBE_OPCODE_RECEIPT))
 		return receipt_receive_tc(skb, &pkt);
 	result = ingress_packet(skb, &pkt, result);
 	if (unlikely(result > 0))

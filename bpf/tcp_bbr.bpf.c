@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* bbr under a limit (tcp/wrap.bpf.h). */
+#define WRAP_INNER "bbr"
 #include "tcp/wrap.bpf.h"
 
 extern void bbr_init(struct sock *sk) __ksym;
@@ -19,8 +20,8 @@ void BPF_PROG(esc_bbr_init, struct sock *sk)
 }
 
 /*
- * Data sent under our limit is no measure of the path's bandwidth: it is marked as
- * bbr marks what an application did not fill, and then bbr does not take it for the most there is.
+ * Samples of data sent under our limit do not show the path's bandwidth: they are marked as
+ * application-limited, so that bbr does not use them for its maximum.
  */
 SEC("struct_ops/esc_bbr_control")
 void BPF_PROG(esc_bbr_control, struct sock *sk, __u32 ack, int flag, const struct rate_sample *rs)

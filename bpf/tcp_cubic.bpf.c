@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* cubic under a limit (tcp/wrap.bpf.h). */
+#define WRAP_INNER "cubic"
 #include "tcp/wrap.bpf.h"
 
 extern void cubictcp_init(struct sock *sk) __ksym;

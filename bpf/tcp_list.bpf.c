@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Reads `tcp_flows` out for user space, of all network namespaces: a record for each socket. */
+/* Iterator over `tcp_flows` of all network namespaces: a record per socket. */
 #include "tcp/tcp.bpf.h"
 
 #include <bpf/bpf_core_read.h>

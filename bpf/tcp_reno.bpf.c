@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* reno under a limit (tcp/wrap.bpf.h). */
+#define WRAP_INNER "reno"
 #include "tcp/wrap.bpf.h"
 
 extern __u32 tcp_reno_ssthresh(struct sock *sk) __ksym;

@@ -16,19 +16,27 @@ struct {
 	__uint(XDP_PASS, 1);
 } XDP_RUN_CONFIG(esc_xdp_in);
 
+/* In two maps: each may be the only one that both programs share. */
 static __always_inline bool xdp_set_counted(__u64 value)
 {
 	struct esc_port_counts *port = port_counts_get();
+	struct esc_xdp_counted *both;
+	__u32 index = esc_port_index;
 
 	if (port)
 		port->xdp_counted = value;
+	both = bpf_map_lookup_elem(&xdp_counted, &index);
+	if (both)
+		both->counted = value;
 	return value;
 }
 
 /* While one program takes over from another in a dispatcher: see ESC_HANDOVER_*. */
 static __noinline bool xdp_is_counting(__u16 state)
 {
+	const struct esc_xdp_counted *both;
 	struct esc_port_counts *port;
+	__u32 index = esc_port_index;
 
 	if (state == (esc_handover_id | ESC_HANDOVER_ANNOUNCE))
 		return xdp_set_counted(1);
@@ -37,7 +45,8 @@ static __noinline bool xdp_is_counting(__u16 state)
 	if (state != (__u16)((esc_handover_id - ESC_HANDOVER_NEXT) | ESC_HANDOVER_PASS))
 		return false;
 	port = port_counts_get();
-	return port && !port->xdp_counted;
+	both = bpf_map_lookup_elem(&xdp_counted, &index);
+	return port && !port->xdp_counted && both && !both->counted;
 }
 
 static __always_inline bool xdp_is_active(const struct esc_control *ctl)
@@ -84,13 +93,13 @@ static __noinline int xdp_timestamp_slow(struct pkt_ctx *pkt)
 static __always_inline int xdp_timestamp(struct pkt_ctx *pkt)
 {
 	return likely(!(pkt->flags & (PKT_SAMPLED | PKT_MESSAGE))) ? ESC_REASON_NONE
-								    : xdp_timestamp_slow(pkt);
+								   : xdp_timestamp_slow(pkt);
 }
 
 /* The stages behind the parser, in order; 0 or what ended them, see struct pkt_ctx. */
 static __always_inline int ingress_packet(struct pkt_ctx *pkt, int result)
 {
-	result = result ?: account_packet(pkt, ESC_HOOK_XDP_INGRESS);
+	result = result ?: account_packet(pkt, ESC_HOOK_XDP_INGRESS, NULL);
 	return result ?: xdp_timestamp(pkt);
 }
 

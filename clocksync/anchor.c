@@ -7,8 +7,8 @@
 #include "clocksync/ns.h"
 
 #define Q40 1099511627776.0
-#define BOUND_PPB                                                                                  \
-	50 /* what the rate between TAI and the fabric may wander to before the next word */
+/* Bound of the change of rate between TAI and fabric time until the next report. */
+#define BOUND_PPB 50
 
 /* Least squares over the samples kept; the level is that at the newest. */
 static double meter_rate(const struct anchor_meter *meter, int64_t fabric_ns, int64_t ahead_ns,
@@ -43,7 +43,7 @@ void anchor_measure(struct anchor_meter *meter, int64_t fabric_ns, int64_t tai_n
 	meter->count++;
 	rate = meter_rate(meter, fabric_ns, ahead_ns, &level_ns);
 	if (fabs(rate) > 500000 || fabs(level_ns) > 1e9) {
-		/* TAI was set: what came before says nothing of now. */
+		/* TAI was stepped: the older samples are of no use. */
 		meter->samples[0].fabric_ns = fabric_ns;
 		meter->samples[0].ahead_ns = ahead_ns;
 		meter->count = 1;
@@ -52,7 +52,7 @@ void anchor_measure(struct anchor_meter *meter, int64_t fabric_ns, int64_t tai_n
 	report->ref_fabric_ns = fabric_ns;
 	report->ahead_ns = ns_add(ahead_ns, (int64_t)llrint(level_ns));
 	report->rate_q40 = llrint(rate * 1e-9 * Q40);
-	report->sequence++;
+	report->sequence = report->sequence + 1 ?: 1; /* 0: none */
 	report->bound_ns = bound_ns;
 	report->anchor = anchor;
 	report->hops = 0;

@@ -22,13 +22,13 @@ struct anchor_report {
 	int64_t ref_fabric_ns;
 	int64_t ahead_ns;
 	int64_t rate_q40;
-	uint32_t sequence; /* of the anchor's measurement; 0: nothing known */
+	uint32_t sequence; /* of the anchor's measurement; 0: no measurement */
 	uint32_t bound_ns; /* at ref_fabric_ns, against TAI */
 	uint32_t anchor;   /* which host measured, by the low half of its id */
 	uint8_t hops;
 	uint8_t reserved[3];
 };
-_Static_assert(sizeof(struct anchor_report) == 40, "struct anchor_word has a fixed size");
+_Static_assert(sizeof(struct anchor_report) == 40, "struct anchor_report has a fixed size");
 
 /* At the anchor: measurements of TAI against fabric time. */
 struct anchor_meter {
@@ -38,7 +38,7 @@ struct anchor_meter {
 	uint32_t count;
 };
 
-/* A new measurement; *@report is the anchor's report from then on. */
+/* Adds a measurement and sets *@report. */
 void anchor_measure(struct anchor_meter *meter, int64_t fabric_ns, int64_t tai_ns,
 		    uint32_t bound_ns, uint32_t anchor, struct anchor_report *report);
 
@@ -49,8 +49,10 @@ void anchor_measure(struct anchor_meter *meter, int64_t fabric_ns, int64_t tai_n
 bool anchor_receive(struct anchor_report *mine, const struct anchor_report *theirs,
 		    uint32_t anchor);
 
-/* TAI at @fabric_ns and how wrong it may be, our own clock's @fabric_bound_ns included. False:
- * unknown. */
+/*
+ * TAI at @fabric_ns and its bound, which includes that of the own clock (@fabric_bound_ns).
+ * False: no report, or older than ANCHOR_STALE_NS.
+ */
 bool anchor_read(const struct anchor_report *report, int64_t fabric_ns, int64_t fabric_bound_ns,
 		 int64_t *tai_ns, int64_t *bound_ns);
 

@@ -9,16 +9,16 @@
 #define MS 1000000LL
 #define SCALE_START_NS 100.0
 #define SCALE_START_PPB 200.0
-#define RAN_OFF_GATES 4.0
-#define RAN_OFF_SURPRISES 2.0
+#define OWN_OFF_GATES 4.0
+#define OWN_OFF_PREDICTION_ERRORS 2.0
 #define SETTLE_ROUNDS 6
 #define YIELD_ROUNDS 3
-#define REACH_SAFE 0.6 /* who has more of the members listens to nobody else */
+#define REACH_SAFE 0.6 /* a partition with this part of the members ignores others */
 #define REACH_MARGIN 0.08
-#define REACH_WHOLE 0.6 /* two halves are both wrong until they meet */
-#define LEAN_LEAST 0.02
-#define LEAN_MOST 0.5
-#define LEAN_NOISES 2.0
+#define REACH_WHOLE 0.6 /* more than half: neither of two halves is the fleet */
+#define SHRINK_LEAST 0.02
+#define SHRINK_MOST 0.5
+#define SHRINK_NOISES 2.0
 #define PRIOR_SPAN_MIN_PPB 200.0
 #define PRIOR_SPAN_SCALES 20.0
 
@@ -29,8 +29,8 @@ void consensus_init(struct consensus *consensus, unsigned degree, int64_t now_ns
 	consensus->first_round_ns = now_ns;
 	consensus->scale_ns = SCALE_START_NS;
 	consensus->scale_ppb = SCALE_START_PPB;
-	consensus->surprise_ns = SURPRISE_START_NS;
-	consensus->jolt_ns = SURPRISE_START_NS;
+	consensus->prediction_error_ns = PREDICTION_ERROR_START_NS;
+	consensus->step_error_ns = PREDICTION_ERROR_START_NS;
 	consensus->residual_ns = SCALE_START_NS;
 }
 
@@ -53,7 +53,7 @@ int64_t consensus_bootstrap_wait(size_t rank)
 	return (int64_t)(rank ? 1000 + 500 * steps : 500) * MS;
 }
 
-/* Does a group elsewhere have the better claim to be the fabric's time? */
+/* True: another group has more of the members, or as many and is ahead; *@centre is its offset. */
 static bool must_yield(struct consensus *consensus, const struct reports *reports, double *centre)
 {
 	const double here = 0;
@@ -78,19 +78,19 @@ static bool must_yield(struct consensus *consensus, const struct reports *report
 }
 
 /*
- * Our own clock may have run off: when two thirds of the neighbours are together, and
- * not farther than our own clock has lately surprised us, it was not they who moved.
+ * Two thirds of the neighbours agree on an offset within our own recent prediction error:
+ * our own clock has moved, not theirs.
  */
-static bool ran_off(const struct consensus *consensus, const struct reports *reports,
-		    const struct report *best, unsigned votes)
+static bool own_line_off(const struct consensus *consensus, const struct reports *reports,
+			 const struct report *best, unsigned votes)
 {
-	double near = RAN_OFF_GATES * GATE_SCALES * consensus->scale_ns +
-		      RAN_OFF_SURPRISES * consensus->surprise_ns;
+	double near = OWN_OFF_GATES * GATE_SCALES * consensus->scale_ns +
+		      OWN_OFF_PREDICTION_ERRORS * consensus->prediction_error_ns;
 
 	return best && 3 * votes >= 2 * reports->count && fabs(best->offset) <= near;
 }
 
-/* Where the gate stands this round; false: nobody to follow. */
+/* Sets the centre of this round's gate; false: no neighbour to follow. */
 static bool choose_centre(struct consensus *consensus, const struct reports *reports,
 			  double *centre, bool *moved)
 {
@@ -103,7 +103,7 @@ static bool choose_centre(struct consensus *consensus, const struct reports *rep
 		return false;
 	best = reports_most_supported(consensus, reports, NULL, &votes);
 	if (consensus->settled && own >= reports_quorum(reports)) {
-		if (2 * own < reports->count && ran_off(consensus, reports, best, votes))
+		if (2 * own < reports->count && own_line_off(consensus, reports, best, votes))
 			*centre = best->offset;
 		else
 			*moved = must_yield(consensus, reports, centre);
@@ -113,17 +113,15 @@ static bool choose_centre(struct consensus *consensus, const struct reports *rep
 		return own > 0;
 	*centre = best->offset;
 	*moved = !report_agrees(consensus, best, 0) &&
-		 !(consensus->settled && ran_off(consensus, reports, best, votes));
+		 !(consensus->settled && own_line_off(consensus, reports, best, votes));
 	return true;
 }
 
 /* Weighted mean of the drifts inside the drift gate, around the incumbent or the median. */
 static double mean_drift(struct consensus *consensus, struct reports *reports, bool incumbent)
 {
-	size_t near = 0;
-
 	double drift[CONSENSUS_PEERS_MAX], centre = 0, sum = 0, weights = 0, own = 0, gate;
-	size_t count = 0;
+	size_t count = 0, near = 0;
 
 	gate = GATE_SCALES * consensus->scale_ppb;
 	for (size_t i = 0; i < reports->count; i++) {
@@ -132,7 +130,7 @@ static double mean_drift(struct consensus *consensus, struct reports *reports, b
 		if (!report->in)
 			continue;
 		drift[count++] = report->drift;
-		/* One that does not know its drift does not speak against ours. */
+		/* An uncertain drift does not contradict ours. */
 		near += fabs(report->drift) <= fmax(gate, GATE_SCALES * report->drift_sigma);
 	}
 	if (!incumbent || 2 * near < count)
@@ -158,23 +156,25 @@ static double mean_drift(struct consensus *consensus, struct reports *reports, b
 }
 
 /*
- * Neighbours see only each other: the rate that all have in common would wander
- * with the noise of their edges, and who is alone could not follow it. Everybody's
- * own oscillator is steadier than that, so each leans to the rate it had for long.
+ * Only differences of rates are observed: the common rate would random-walk with the noise of
+ * the edges, and a host in holdover could not follow it. Each oscillator is steadier than
+ * that, so each host shrinks its rate towards its own long-term (holdover) rate.
  */
-static double lean(const struct consensus *consensus, double rate_ppb)
+static double shrink_rate(const struct consensus *consensus, double rate_ppb)
 {
-	double held = holdover_deviation_ppb(&consensus->held), noise = consensus->formal_ppb;
+	double deviation = holdover_deviation_ppb(&consensus->holdover),
+	       noise = consensus->formal_ppb;
 	double part, ahead;
 
-	if (held < 0)
+	if (deviation < 0)
 		return rate_ppb;
 	noise = fmax(noise, consensus->scale_ppb / sqrt(fmax(1, consensus->used)));
-	part = fmax(LEAN_LEAST, noise * noise / (noise * noise + held * held + SIGMA_LEAST_NS));
-	part = fmin(part, LEAN_MOST);
-	ahead = holdover_ppb(&consensus->held, &consensus->line) - rate_ppb;
-	/* More than noise makes is the oscillator's own: a step of temperature is followed. */
-	ahead = fmin(fmax(ahead, -LEAN_NOISES * noise), LEAN_NOISES * noise);
+	part = fmax(SHRINK_LEAST,
+		    noise * noise / (noise * noise + deviation * deviation + SIGMA_LEAST_NS));
+	part = fmin(part, SHRINK_MOST);
+	ahead = holdover_ppb(&consensus->holdover, &consensus->line) - rate_ppb;
+	/* Beyond the noise it is the oscillator's own change, e.g. of temperature. */
+	ahead = fmin(fmax(ahead, -SHRINK_NOISES * noise), SHRINK_NOISES * noise);
 	return rate_ppb + part * ahead;
 }
 
@@ -220,14 +220,13 @@ static void settle(struct consensus *consensus, const struct reports *reports, i
 	consensus->last_used_ns = now_ns;
 }
 
-/* False: nobody is left to follow. */
+/* False: no neighbour is accepted. */
 static bool mark_peers(struct consensus *consensus, struct reports *reports, double centre)
 {
 	bool any = false;
 
 	for (size_t i = 0; i < reports->count; i++) {
 		struct report *report = &reports->at[i];
-
 		bool agrees = report_agrees(consensus, report, centre);
 
 		report->in = agrees && !report->unsure;
@@ -239,19 +238,19 @@ static bool mark_peers(struct consensus *consensus, struct reports *reports, dou
 	return any;
 }
 
-/* Noted are only rounds in which it was in step. */
-static void note_rate(struct consensus *consensus, int64_t now_ns, bool moved)
+/* Only rounds in which the host was synced count for the holdover rate. */
+static void record_rate(struct consensus *consensus, int64_t now_ns, bool moved)
 {
 	if (moved || !consensus->settled)
-		holdover_begin(&consensus->held);
+		holdover_begin(&consensus->holdover);
 	else if (consensus->reach >= REACH_WHOLE)
-		holdover_add(&consensus->held, &consensus->line, now_ns);
+		holdover_add(&consensus->holdover, &consensus->line, now_ns);
 }
 
 static void count_peers(struct consensus *consensus, const struct reports *reports, int64_t now_ns)
 {
 	consensus->used = consensus->unsure = 0;
-	consensus->heard = (unsigned)reports->count;
+	consensus->reports = (unsigned)reports->count;
 	for (size_t i = 0; i < reports->count; i++) {
 		struct consensus_peer *peer = &consensus->peers[reports->at[i].slot];
 
@@ -272,14 +271,14 @@ static void count_peers(struct consensus *consensus, const struct reports *repor
 	}
 	if (consensus->unsure &&
 	    consensus->used + consensus->unsure >= REACH_WHOLE * consensus->degree)
-		consensus->last_met_ns = now_ns;
+		consensus->last_agreed_ns = now_ns;
 }
 
-/* From where it was last told on: the last round's own drift is not waited out. */
-static enum consensus_result hold(struct consensus *consensus)
+/* No usable neighbour: continues at the holdover rate from the next reading on. */
+static enum consensus_result hold_rate(struct consensus *consensus)
 {
 	if (consensus->settled)
-		consensus->line.rate_ppb = holdover_ppb(&consensus->held, &consensus->line);
+		consensus->line.rate_ppb = holdover_ppb(&consensus->holdover, &consensus->line);
 	return CONSENSUS_NOTHING;
 }
 
@@ -294,19 +293,19 @@ enum consensus_result consensus_round(struct consensus *consensus, int64_t now_n
 		count = CONSENSUS_PEERS_MAX;
 	reports_gather(consensus, now_ns, input, count, &reports);
 	if (!choose_centre(consensus, &reports, &centre, &moved)) {
-		consensus->heard = (unsigned)reports.count;
+		consensus->reports = (unsigned)reports.count;
 		consensus->used = consensus->unsure = 0;
-		return hold(consensus);
+		return hold_rate(consensus);
 	}
 	if (!mark_peers(consensus, &reports, centre)) {
 		count_peers(consensus, &reports, now_ns);
 		consensus_learn_reach(consensus, &reports);
-		return hold(consensus);
+		return hold_rate(consensus);
 	}
 	drift = mean_drift(consensus, &reports, consensus->settled && !moved);
 	offset = mean_offset(consensus, &reports, centre);
 	if (reports.count == 1 && had_line && !moved) {
-		/* Two hosts that both went all the way would change places. */
+		/* Half of the way: two hosts that both moved fully would swap offsets. */
 		offset /= 2;
 		drift /= 2;
 	}
@@ -314,12 +313,12 @@ enum consensus_result consensus_round(struct consensus *consensus, int64_t now_n
 	consensus->line = clock_line_move(&reports.base, now_ns, offset);
 	consensus->line.rate_ppb = reports.base.rate_ppb + drift;
 	if (consensus->settled && !moved)
-		consensus->line.rate_ppb = lean(consensus, consensus->line.rate_ppb);
+		consensus->line.rate_ppb = shrink_rate(consensus, consensus->line.rate_ppb);
 	consensus->has_line = true;
 	consensus->generation++;
 	consensus_learn(consensus, &reports, now_ns, offset, moved || !had_line);
 	settle(consensus, &reports, now_ns, moved);
-	note_rate(consensus, now_ns, moved);
+	record_rate(consensus, now_ns, moved);
 	consensus_learn_reach(consensus, &reports);
 	if (consensus->reach >= REACH_WHOLE)
 		consensus->last_whole_ns = now_ns;

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Agreement on one time without a server: each host moves its clock line to the
- * weighted mean of where its neighbours' lines and the edges to them put it,
- * which is a step of an asynchronous relaxation towards the least-squares
- * potentials of the whole graph. A gate around the current value excludes falsetickers.
+ * weighted mean of its neighbours' estimates (their lines, through the edges to them),
+ * a step of an asynchronous relaxation towards the least-squares potentials of the
+ * whole graph. A gate around the current value excludes falsetickers.
  *
- * When two parts of the fleet are reconnected: each host knows which part of
- * its neighbours it is synced with, and averages that with their reports
- * ("reach": the part of the members with this time). A part with the majority
- * of the members ignores others; a smaller one moves to a group of
- * neighbours with more; of two halves the one behind moves forward.
+ * Reconnected partitions: each host averages the part of its neighbours that it is synced
+ * with and their reports of the same ("reach": the part of the members with this time). A
+ * partition with the majority of the members ignores others; a smaller one moves to a group
+ * of neighbours with more; of two halves the one behind moves forward.
  */
 #ifndef ESC_CLOCKSYNC_CONSENSUS_H
 #define ESC_CLOCKSYNC_CONSENSUS_H
@@ -22,13 +21,13 @@
 #include "clocksync/model.h"
 
 #define CONSENSUS_PEERS_MAX 32
-#define CONSENSUS_PAST 4 /* rounds behind which a prediction is judged: one second */
+#define CONSENSUS_PAST 4 /* rounds after which a prediction is evaluated: one second */
 
 /* Input of a round, per neighbour. */
 struct consensus_input {
 	const struct edge_estimate *edge; /* NULL or not valid: no fit */
-	const struct clock_view *view;	  /* NULL: none came */
-	int64_t view_age_ns;		  /* since it came */
+	const struct clock_view *view;	  /* NULL: none received */
+	int64_t view_age_ns;		  /* since it was received */
 };
 
 enum consensus_status {
@@ -36,7 +35,7 @@ enum consensus_status {
 	CONSENSUS_USED,
 	CONSENSUS_REFUSED_OFFSET, /* outside the gate */
 	CONSENSUS_REFUSED_DRIFT,
-	CONSENSUS_UNSURE, /* it agrees, but is less certain of our clock than we are */
+	CONSENSUS_UNSURE, /* agrees, with a larger error than our own line's: has no weight */
 };
 
 /* State per neighbour; zeroed by consensus_peer_init(). */
@@ -56,37 +55,36 @@ struct consensus {
 	unsigned yielding; /* rounds in which another group had a larger reach */
 	unsigned degree;   /* neighbours by the graph, reachable or not */
 	int64_t first_round_ns, last_used_ns, last_whole_ns;
-	int64_t last_met_ns; /* most neighbours agreed, some of them too uncertain to be used */
-	double scale_ns;     /* deviation of a good neighbour's estimate */
+	int64_t last_agreed_ns; /* most neighbours agreed, some of them unsure */
+	double scale_ns;	/* deviation of a good neighbour's estimate */
 	double scale_ppb;
-	double reach;	    /* 0..1 */
-	double residual_ns; /* of the accepted, peak held */
-	double surprise_ns; /* own prediction of a second ago, peak held */
-	double jolt_ns;	    /* of the round before, peak held */
-	double lag_s;	    /* mean age of the fits used */
-	double formal_ns;   /* standard error by the edges' own estimates */
+	double reach;		    /* 0..1 */
+	double residual_ns;	    /* of the accepted, decaying peak */
+	double prediction_error_ns; /* over CONSENSUS_PAST rounds, decaying peak */
+	double step_error_ns;	    /* over one round, decaying peak */
+	double lag_s;		    /* mean age of the fits used */
+	double formal_ns;	    /* standard error by the edges' own estimates */
 	double formal_ppb;
-	double flagged;	       /* part of the used fits that saw too few clean packets */
-	double flagged_lately; /* the same, peak held: a host's full link comes and goes */
-	double sigma_ns;       /* standard error of the used fits, by themselves */
-	/* What the floors may be wrong by, where fits of one side join us to the fleet; 0: others
-	 * do. */
+	double flagged;	     /* part of the used fits that had too few clean packets */
+	double flagged_peak; /* the same, decaying peak: bursts fill the host's link */
+	double sigma_ns;     /* median standard error of the used fits */
+	/* Error of the floors, where one-sided fits connect us to the fleet; 0: others do. */
 	double one_side_ns;
-	unsigned used, heard, unsure;
+	unsigned used, reports, unsure;
 	double growth_ns; /* possible error of our own line since it last followed a neighbour */
 	struct clock_line past[CONSENSUS_PAST];
 	int64_t past_ns[CONSENSUS_PAST];
 	unsigned past_next;
-	struct holdover held; /* the rate in holdover */
+	struct holdover holdover;
 	uint64_t generation;
 	uint64_t moves; /* number of moves to another group */
 	struct consensus_peer peers[CONSENSUS_PEERS_MAX];
 };
 
 enum consensus_result {
-	CONSENSUS_NOTHING = 0, /* no neighbour to follow: the line continues at the holdover rate */
-	CONSENSUS_STEPPED,     /* followed the neighbours */
-	CONSENSUS_JOINED,      /* has its first line */
+	CONSENSUS_NOTHING = 0, /* no usable neighbour: the line continues at the holdover rate */
+	CONSENSUS_STEPPED,     /* moved to the neighbours' mean */
+	CONSENSUS_JOINED,      /* first line */
 	CONSENSUS_MOVED,       /* moved to another group: readers slew */
 };
 

@@ -9,7 +9,7 @@
 #define PAIRS_ENOUGH 16
 #define HALVINGS_MAX 2
 #define WIDTH_PER_NOISE 3.0
-/* Wander that is assumed before it is measured, and never less than that. */
+/* Wander before it is measured, and its minimum. */
 #define WANDER_START_PPB 10.0
 #define WANDER_MIN_PPB 3.0
 #define WANDER_GAIN 0.05
@@ -17,10 +17,10 @@
 #define NOISE_MIN_NS 1.0
 #define NOISE_GAIN 0.2
 #define FLOOR_GAIN 0.1
-/* A direction that was not heard for so long, and for that many of its mean gaps, is lost. */
+/* A direction without a probe for this long and for this many of its mean gaps is lost. */
 #define SILENT_NS 250000000
 #define SILENT_GAPS 8
-/* Stamps of a NIC may be read before the clock that says now. */
+/* Timestamps of a NIC may be ahead of the clock of @now_ns. */
 #define AHEAD_MAX_NS 10000000
 
 void edge_init(struct edge *edge, int64_t window_ns)
@@ -87,8 +87,8 @@ void edge_add(struct edge *edge, enum clock_side side, const struct clock_probe 
 
 	if (age_ns < -AHEAD_MAX_NS || age_ns > EDGE_BUCKETS * edge->bucket_ns)
 		return;
-	edge->heard_ns[side] = now_ns;
-	status = pairs_judge(&edge->pairs, side, probe);
+	edge->received_ns[side] = now_ns;
+	status = pairs_add(&edge->pairs, side, probe);
 	bucket = bucket_at(edge, x_ns);
 	if (!bucket)
 		return;
@@ -128,7 +128,7 @@ static bool is_silent(const struct edge *edge, int64_t now_ns)
 {
 	for (int s = 0; s < 2; s++) {
 		int64_t gap_ns = EDGE_BUCKETS * edge->bucket_ns / (1 + edge->estimate.points[s]);
-		int64_t silent_ns = ns_sub(now_ns, edge->heard_ns[s]);
+		int64_t silent_ns = ns_sub(now_ns, edge->received_ns[s]);
 
 		if (silent_ns > SILENT_NS && silent_ns > SILENT_GAPS * gap_ns)
 			return true;
@@ -152,7 +152,7 @@ static struct edgefit_hint hint_of(const struct edge *edge, const struct edge_pr
 	return hint;
 }
 
-/* The floor is learnt from fits that both sides hold; one that stays elsewhere is a new path. */
+/* Learns the floor from fits with support on both sides; a persistent change is a new path. */
 static void floor_learn(struct edge *edge, const struct edge_trial *trial)
 {
 	double half = edge_trial_half_ns(trial), noise = edge->noise_ns;
@@ -166,16 +166,16 @@ static void floor_learn(struct edge *edge, const struct edge_trial *trial)
 		edge->floor_ns = half;
 	edge->floor_known = true;
 	edge->floor_misses = 0;
-	/* Queues only add: what lies above counts less than what lies below. */
+	/* Queues only add delay: values above the floor have less weight than values below. */
 	edge->floor_ns += FLOOR_GAIN * fmin(fmax(half - edge->floor_ns, -4 * noise), noise / 2);
 }
 
-/* The less of what the pairs and the clouds' edges say: queues can only add to either. */
+/* The smaller of the pairs' and the clouds' estimate: queues only add to either. */
 static void noise_learn(struct edge *edge, double cluster_ns)
 {
 	double noise = cluster_ns;
 
-	if (!edge->pairs.blind && edge->pairs.measured &&
+	if (!edge->pairs.no_knee && edge->pairs.measured &&
 	    (noise <= 0 || edge->pairs.noise_ns < noise))
 		noise = edge->pairs.noise_ns;
 	if (noise <= 0)
@@ -186,7 +186,7 @@ static void noise_learn(struct edge *edge, double cluster_ns)
 	edge->noise_known = true;
 }
 
-/* Drift now against drift a second ago, less what the fits' own errors make. */
+/* Change of the drift in a second, less the fits' own error. */
 static void wander_learn(struct edge *edge, const struct edge_estimate *estimate)
 {
 	unsigned slot = edge->past_next % 4;
@@ -240,7 +240,7 @@ static int try_window(struct edge *edge, int64_t last, unsigned halvings,
 	return edge_trial_run(edge, trial, hint, scratch);
 }
 
-/* The window of the last round, and beside it, in turn, the next shorter or longer one. */
+/* Tries the window of the last fit and, alternately, the next shorter or longer one. */
 static int best_window(struct edge *edge, int64_t last, struct edgefit_hint *hint,
 		       struct edge_scratch *scratch, struct edge_trial *best)
 {
@@ -271,8 +271,8 @@ static int best_window(struct edge *edge, int64_t last, struct edgefit_hint *hin
 }
 
 /*
- * A queue that stands in one direction also bends the line: by the slope that the clock
- * models know, the other direction may be clean.
+ * A standing queue in one direction also tilts the line: with the slope of the clock models
+ * the other direction may be clean.
  */
 static void one_side(struct edge *edge, int64_t last, const struct edgefit_hint *hint,
 		     const struct edge_prior *prior, struct edge_scratch *scratch,
@@ -294,7 +294,7 @@ int edge_fit(struct edge *edge, int64_t now_ns, const struct edge_prior *prior,
 {
 	int64_t last = now_ns / edge->bucket_ns;
 	struct edgefit_hint hint = hint_of(edge, prior);
-	struct edge_trial best, learnt;
+	struct edge_trial best, learned;
 
 	pairs_adapt(&edge->pairs);
 	edge->estimate.valid = false;
@@ -304,13 +304,13 @@ int edge_fit(struct edge *edge, int64_t now_ns, const struct edge_prior *prior,
 	noise_learn(edge, best.noise_ns);
 	if (best.flagged && edge->floor_known && prior && prior->known)
 		one_side(edge, last, &hint, prior, scratch, &best);
-	learnt = best;
+	learned = best;
 	if (edge->floor_known && best.flagged) {
-		/* Queues all the window long, or another path: what is it without the old floor? */
+		/* A standing queue, or another path: fit without the old floor. */
 		hint.width_ns = 1e300;
-		try_window(edge, last, 0, &hint, scratch, &learnt);
+		try_window(edge, last, 0, &hint, scratch, &learned);
 	}
-	floor_learn(edge, &learnt);
+	floor_learn(edge, &learned);
 	publish(edge, &best);
 	edge->slope_ppb = best.slope_ppb;
 	edge->first_k = best.line.k[0] < best.line.k[1] ? best.line.k[0] : best.line.k[1];

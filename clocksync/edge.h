@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * One edge of the probe graph as one end sees it: its probes in, its offset and
- * drift out. Of each 1/32 of the window and each direction only the 8 points
- * next to the line are kept, so that a fit's cost does not depend on how often
- * the edge is probed.
+ * One end of an edge of the probe graph: probes in, offset and drift out. For each 1/32 of
+ * the window and each direction only the 8 points next to the line are kept, so that the
+ * cost of a fit does not depend on the probe rate.
  */
 #ifndef ESC_CLOCKSYNC_EDGE_H
 #define ESC_CLOCKSYNC_EDGE_H
@@ -15,7 +14,7 @@
 #define EDGE_BUCKETS 32
 #define EDGE_KEEP 8
 #define EDGE_POINTS (EDGE_BUCKETS * EDGE_KEEP)
-/* Fits that disagree with the floor known before the path is taken for changed. */
+/* Consecutive fits that disagree with the known floor before the path counts as changed. */
 #define EDGE_PATH_ROUNDS 4
 
 struct edge_point {
@@ -27,7 +26,7 @@ struct edge_point {
 struct edge_cell {
 	struct edge_point points[EDGE_KEEP];
 	uint8_t count;
-	uint8_t highest; /* which of a full cell goes next */
+	uint8_t highest; /* index of the point to replace in a full cell */
 };
 
 struct edge_bucket {
@@ -38,41 +37,41 @@ struct edge_bucket {
 	uint32_t seen[2];
 };
 
-/* What the last fit found; also what the command line shows of a peer. */
+/* Result of the last fit; shown by `escapement clock`. */
 struct edge_estimate {
 	bool valid;
-	bool flagged;	   /* too few clean packets: little weight */
-	bool one_side;	   /* a queue stands on the other: the offset is by the known floor */
-	bool used_pairs;   /* false: gave way to all points */
-	int64_t local_ns;  /* of the offset: the middle of the points that hold the line */
+	bool flagged;	  /* too few clean packets: little weight */
+	bool one_side;	  /* standing queue in one direction: offset from the other and the floor */
+	bool used_pairs;  /* false: too few pairs kept, all points were used */
+	int64_t local_ns; /* of the offset: the middle of the support points */
 	int64_t offset_ns; /* remote minus local there: this and the fraction */
 	double offset_fraction_ns;
 	double drift_ppb;	/* of the remote clock against ours */
 	double floor_ns;	/* half the width: the one-way delay of an empty path */
-	double residual_ns;	/* spread of the points that hold the line */
+	double residual_ns;	/* spread of the support points */
 	double offset_sigma_ns; /* standard error of the offset at local_ns */
 	double drift_sigma_ppb;
 	double window_s;
 	double noise_ns;    /* of one timestamp */
 	uint32_t points[2]; /* seen in the window, forward and backward */
 	uint32_t pairs_kept, pairs_seen;
-	uint32_t support[2]; /* points that hold the line, a side */
+	uint32_t support[2]; /* support points per side */
 };
 
 struct edge {
 	int64_t bucket_ns;
 	struct edge_bucket buckets[EDGE_BUCKETS];
 	struct pairs_filter pairs;
-	struct edge_point first[2]; /* the pair's other half, until it is judged */
-	int64_t heard_ns[2];	    /* when the last of each direction came */
+	struct edge_point first[2]; /* first point of the current pair */
+	int64_t received_ns[2];	    /* newest probe of each direction */
 	struct edge_estimate estimate;
-	double slope_ppb; /* of the last fit, to compare heights by */
-	double noise_ns;  /* deviation of one timestamp: by the pairs, or the clouds' edges */
+	double slope_ppb; /* of the last fit: reference of height_ns */
+	double noise_ns;  /* deviation of one timestamp, from the pairs or the clouds' edges */
 	bool noise_known;
-	double floor_ns; /* of the path as good fits showed it */
+	double floor_ns; /* of the path, from unflagged fits */
 	bool floor_known;
 	unsigned floor_misses;
-	double wander_ppb; /* how far the drift moves in a second, rms */
+	double wander_ppb; /* rms change of the drift in a second */
 	struct {
 		int64_t local_ns;
 		double drift_ppb;
@@ -80,11 +79,11 @@ struct edge {
 	} past[4];
 	unsigned past_next;
 	unsigned halvings; /* the window in use is window / 2^n */
-	bool shorter;	   /* which other was tried last */
+	bool shorter;	   /* the alternative tried last was the shorter window */
 	size_t first_k;	   /* where the search for k begins */
 };
 
-/* Room for a fit; one for all edges of a host. */
+/* Scratch space of a fit; one for all edges of a host. */
 struct edge_scratch {
 	double x[2][EDGE_POINTS];
 	double y[2][EDGE_POINTS];
@@ -94,16 +93,13 @@ struct edge_scratch {
 void edge_init(struct edge *edge, int64_t window_ns);
 
 /*
- * Takes one passage of a probe at local time @now_ns. One whose local time is
- * not within the window before now is left out: it came late, or its peer lies.
+ * Adds one passage of a probe at local time @now_ns. One whose local time is not within the
+ * window before @now_ns is ignored: it is late, or the peer's timestamps are wrong.
  */
 void edge_add(struct edge *edge, enum clock_side side, const struct clock_probe *probe,
 	      int64_t now_ns);
 
-/*
- * What the two clock models say of this edge's drift, where they are known:
- * the fit's slope is looked for within @span_ppb of it.
- */
+/* The edge's drift by both clock models, if known: limits the slope to within span_ppb of it. */
 struct edge_prior {
 	bool known;
 	double drift_ppb;
@@ -111,17 +107,16 @@ struct edge_prior {
 };
 
 /*
- * The fit at local time @now_ns. -ENODATA when a direction has fewer than two
- * points or they span less than 100 ms, or none came lately: a window that only thins
- * out says less and less, and at last what chance left in it. edge->estimate is then
- * not valid.
+ * Fits at local time @now_ns; the result is edge->estimate. -ENODATA, and the estimate is not
+ * valid, when a direction has fewer than two points, spans less than 100 ms, or received
+ * nothing recently (a window that only loses points becomes arbitrary).
  */
 int edge_fit(struct edge *edge, int64_t now_ns, const struct edge_prior *prior,
 	     struct edge_scratch *scratch);
 
 /*
- * The pair interval this edge wants: @base_ns, less (to a quarter) while its fits are
- * flagged, more (to five times) while they have far more points than they need.
+ * The edge's pair interval: @base_ns, down to a quarter while its fits are flagged, up to five
+ * times while they have far more points than needed.
  */
 int64_t edge_pair_interval(const struct edge *edge, int64_t base_ns);
 

@@ -10,8 +10,7 @@
 #define SLOPE_EXACT_PPB 1e-6
 #define MISSES_MAX 3
 
-/* The problem as it is solved: backward points mirrored, so both sides look for lowest residuals.
- */
+/* Backward points are mirrored, so that both sides minimize residuals. */
 struct problem {
 	const struct edgefit_side *side;
 	size_t k[2];
@@ -31,10 +30,10 @@ static double mirror(int s)
 /* The k-th smallest (from 1) of @v, which is reordered. Wirth's selection. */
 static double select_kth(double *v, size_t count, size_t k)
 {
-	ptrdiff_t low = 0, high = (ptrdiff_t)count - 1, want = (ptrdiff_t)k - 1;
+	ptrdiff_t low = 0, high = (ptrdiff_t)count - 1, target = (ptrdiff_t)k - 1;
 
 	while (low < high) {
-		double pivot = v[want];
+		double pivot = v[target];
 		ptrdiff_t i = low, j = high;
 
 		do {
@@ -48,12 +47,12 @@ static double select_kth(double *v, size_t count, size_t k)
 				v[j--] = swap;
 			}
 		} while (i <= j);
-		if (j < want)
+		if (j < target)
 			low = i;
-		if (want < i)
+		if (target < i)
 			high = j;
 	}
-	return v[want];
+	return v[target];
 }
 
 static double residual(const struct edgefit_side *side, int s, size_t i, double slope)
@@ -61,7 +60,7 @@ static double residual(const struct edgefit_side *side, int s, size_t i, double 
 	return mirror(s) * (side->y[i] - slope * side->x[i]);
 }
 
-/* The few lowest are kept in order as they come; more are selected. */
+/* Up to so many lowest values: insertion into a sorted array; else selection. */
 #define FEW 8
 
 static double lowest_few(const double *v, size_t count, size_t k)
@@ -151,8 +150,8 @@ static struct tangent bracket(const struct problem *problem, struct tangent *fro
 	}
 }
 
-/* Where two tangents meet; the middle when they are too flat to say. */
-static double meet(const struct tangent *low, const struct tangent *high)
+/* Slope at the intersection of two tangents; the middle when they are nearly parallel. */
+static double intersection(const struct tangent *low, const struct tangent *high)
 {
 	double fall = low->derivative - high->derivative;
 	double slope = (high->value - low->value + low->derivative * low->slope -
@@ -164,20 +163,20 @@ static double meet(const struct tangent *low, const struct tangent *high)
 	return (low->slope + high->slope) / 2;
 }
 
-static struct tangent climb(const struct problem *problem, struct tangent low, struct tangent high,
-			    unsigned *steps)
+static struct tangent cutting_planes(const struct problem *problem, struct tangent low,
+				     struct tangent high, unsigned *steps)
 {
 	struct tangent best = low.value > high.value ? low : high;
 
 	while (high.slope - low.slope > SLOPE_EXACT_PPB && *steps < STEPS_MAX) {
-		double width = high.slope - low.slope, slope = meet(&low, &high);
-		double promise = low.value + low.derivative * (slope - low.slope);
+		double width = high.slope - low.slope, slope = intersection(&low, &high);
+		double upper = low.value + low.derivative * (slope - low.slope);
 		struct tangent at = evaluate(problem, slope, steps);
 
 		if (at.value >= best.value)
 			best = at;
 		/* On both tangents: the objective's corner itself. */
-		if (at.derivative == 0 || promise - at.value <= 1e-9 * (1 + fabs(at.value)))
+		if (at.derivative == 0 || upper - at.value <= 1e-9 * (1 + fabs(at.value)))
 			break;
 		*(at.derivative > 0 ? &low : &high) = at;
 		if (high.slope - low.slope > width / 2) {
@@ -228,7 +227,7 @@ static void solve(const struct problem *problem, const struct edgefit_hint *hint
 	else if (best.derivative < 0 && start > hint->least_ppb)
 		low = bracket(problem, &high, hint->least_ppb, &steps);
 	if (low.derivative > 0 && high.derivative < 0)
-		best = climb(problem, low, high, &steps);
+		best = cutting_planes(problem, low, high, &steps);
 	else
 		best = low.value > high.value ? low : high;
 	line->slope_ppb = best.slope;
@@ -252,15 +251,15 @@ int edgefit_solve(const struct edgefit_side side[2], const size_t k[2],
 	return 0;
 }
 
-/* The search for k: which sides still allow more. */
+/* State of the search for k. */
 struct search {
 	size_t best[2];
 	int misses[2];
 };
 
-static void search_judge(const struct problem *problem, double slope, size_t k,
-			 const size_t most[2], double gap_ns, double width_ns,
-			 struct search *search)
+static void search_evaluate(const struct problem *problem, double slope, size_t k,
+			    const size_t most[2], double gap_ns, double width_ns,
+			    struct search *search)
 {
 	double edge[2], gap[2];
 
@@ -280,7 +279,7 @@ static void search_judge(const struct problem *problem, double slope, size_t k,
 	}
 }
 
-/* Tries one k; false when there is no use in trying more. */
+/* Tries one k; false when a larger one cannot be better. */
 static bool search_try(struct search *search, const struct edgefit_side side[2], size_t k,
 		       const size_t most[2], double gap_ns, struct edgefit_hint *warm,
 		       double *scratch, struct edgefit_line *line)
@@ -292,7 +291,7 @@ static bool search_try(struct search *search, const struct edgefit_side side[2],
 			problem.k[s] = search->best[s];
 	solve(&problem, warm, line);
 	warm->slope_ppb = line->slope_ppb;
-	search_judge(&problem, line->slope_ppb, k, most, gap_ns, warm->width_ns, search);
+	search_evaluate(&problem, line->slope_ppb, k, most, gap_ns, warm->width_ns, search);
 	return search->misses[0] < MISSES_MAX || search->misses[1] < MISSES_MAX;
 }
 

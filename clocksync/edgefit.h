@@ -7,10 +7,10 @@
  *	mean of the k lowest forward residuals - mean of the k highest backward
  *
  * where the k-th counts half, so that the k-th residual itself is the edge of
- * the cloud and the optimum is unique. This is Huygens' soft-margin line with
- * C = 1/(2k - 1), a linear programme of three unknowns; it is concave in the
- * slope alone and solved exactly by cutting planes. How many violators there
- * should be depends on the load: edgefit_adapt() finds out.
+ * the cloud and the optimum is unique. This is the soft-margin line of Huygens
+ * (Geng et al., NSDI 2018) with C = 1/(2k - 1), a linear program of three unknowns;
+ * it is concave in the slope alone and solved exactly by cutting planes. The number
+ * of violators depends on the load: edgefit_adapt() chooses it.
  */
 #ifndef ESC_CLOCKSYNC_EDGEFIT_H
 #define ESC_CLOCKSYNC_EDGEFIT_H
@@ -31,20 +31,20 @@ struct edgefit_line {
 	double lower_ns;
 	double value; /* of the objective */
 	size_t k[2];
-	double x_mean[2];   /* of the points that hold the line */
+	double x_mean[2];   /* of the support points: up to the k-th residual */
 	double x_spread[2]; /* their standard deviation, seconds */
 	double y_spread[2]; /* from the outermost to the k-th residual */
 	unsigned steps;	    /* evaluations of the objective */
 	bool clamped;	    /* the slope is at the limit it was given */
 };
 
-/* Slopes allowed, and where to begin; the width that an empty path is known to have. */
+/* Range of slopes, start of the search, and the known width of the empty path. */
 struct edgefit_hint {
 	double slope_ppb;
 	double least_ppb;
 	double most_ppb;
-	double width_ns; /* edgefit_adapt() takes no more violators than keep upper - lower below */
-	size_t first_k;	 /* edgefit_adapt() begins there, if both sides allow it */
+	double width_ns; /* edgefit_adapt(): limit of upper - lower */
+	size_t first_k;	 /* edgefit_adapt(): first k to try, if both sides have enough points */
 };
 
 #define EDGEFIT_SLOPE_MAX_PPB 500000.0
@@ -60,10 +60,9 @@ int edgefit_solve(const struct edgefit_side side[2], const size_t k[2],
 		  const struct edgefit_hint *hint, double *scratch, struct edgefit_line *line);
 
 /*
- * Chooses k for each side: the largest of 2, 4, 8 ... @most[side] at which the
- * residuals of the cloud's edge are still within @gap_ns of each other and the
- * width is not above the hint's, so that a queue has not begun, and solves with them. A best k of 2
- * says that too few clean packets came through.
+ * Chooses k for each side and solves with them: the largest of 2, 4, 8 ... @most[side] at
+ * which the residuals of the cloud's edge are within @gap_ns of each other and the width is not
+ * above the hint's, so that they contain no queueing delay. A k of 2: too few clean packets.
  */
 int edgefit_adapt(const struct edgefit_side side[2], const size_t most[2], double gap_ns,
 		  const struct edgefit_hint *hint, double *scratch, struct edgefit_line *line);

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * A window is fitted in three steps. The soft-margin line finds the edge of each
- * cloud whatever the load; the points within the stamps' noise of that edge
- * (they met no queue) are then averaged by least squares with one slope, which
- * takes out that the k-th of an unknown number of clean points is no fixed
- * place; and the path's floor, known from earlier windows, tells how much of
- * the width is still queue.
+ * A window is fitted in three steps. The soft-margin line is the edge of each cloud at any
+ * load. The points within timestamp noise of that edge (without queueing delay) are averaged by
+ * least squares with one slope: the k-th of an unknown number of clean points is a biased
+ * estimate. The path's floor, known from earlier windows, gives the rest of the width that is
+ * queueing delay.
  */
 #include "clocksync/edgetrial.h"
 
@@ -24,12 +23,12 @@
 #define INLIER_AGAIN 3.0 /* from the mean of the first pass */
 #define WEAK_SIGMA_FACTOR 4.0
 #define EXCESS_SIGMA 0.8
-/* How well the floor is known, in deviations of a stamp. */
+/* Error of the floor, in deviations of a timestamp. */
 #define ONE_SIDE_NOISES 1.0
 #define CLUSTER_FIRST_NS 4.0
 #define CLUSTER_WIDTHS 9 /* up to 1 us */
 #define CLUSTER_ENOUGH 7
-#define SPREAD_LEAST 0.05 /* of the window: fewer points than two places say nothing of slope */
+#define SPREAD_LEAST 0.05 /* part of the window that points must span to determine a slope */
 
 double edge_gap_ns(const struct edge *edge)
 {
@@ -38,9 +37,9 @@ double edge_gap_ns(const struct edge *edge)
 }
 
 /*
- * Deviation of a clean passage. Where no window has shown yet how noisy the stamps are
- * (every packet waits a little, as in a priority class on a full link), the clouds' edges
- * have no clean cluster, and the depth of the soft margin stands for it.
+ * Deviation of a clean passage. As long as timestamp noise is not known (every packet waits a
+ * little, as in a priority class on a full link, and the clouds' edges have no clean cluster)
+ * the depth of the soft margin is used instead.
  */
 static double passage_ns(const struct edge *edge, const struct edge_trial *trial)
 {
@@ -89,7 +88,7 @@ static double residual(const struct edge_trial *trial, const struct edge_scratch
 	return s ? -r : r;
 }
 
-/* Width of one side's cluster of clean points, its deviation in *@sigma; 0 when it has no end. */
+/* Width of one side's cluster of clean points, its deviation in *@sigma; 0: no gap above it. */
 static double cluster_width(const struct edge_trial *trial, const struct edge_scratch *scratch,
 			    int s, double *sigma)
 {
@@ -131,7 +130,7 @@ static double noise_of(const struct edge_trial *trial, const struct edge_scratch
 	for (int s = 0; s < 2; s++)
 		if (!cluster_width(trial, scratch, s, &sigma[s]))
 			return 0;
-	return hypot(sigma[0], sigma[1]) / 2; /* two sides of two stamps each */
+	return hypot(sigma[0], sigma[1]) / 2; /* two sides of two timestamps each */
 }
 
 /* Sums for a least-squares line of one side. */
@@ -159,7 +158,7 @@ static struct sums inliers_sum(const struct edge_trial *trial, const struct edge
 	return sums;
 }
 
-/* One slope for both sides, a level for each. False: the points stand at one place. */
+/* One slope for both sides, a level for each. False: a side has no point. */
 static bool level_both(struct edge_trial *trial, const struct sums side[2], bool tilt,
 		       const struct edgefit_hint *hint)
 {
@@ -205,19 +204,19 @@ static void refine(const struct edge *edge, struct edge_trial *trial,
 	}
 }
 
-static bool held(const struct edge_trial *trial, int s)
+static bool has_support(const struct edge_trial *trial, int s)
 {
 	return trial->line.k[s] >= TRIAL_SUPPORT_ENOUGH &&
 	       trial->inliers[s] >= TRIAL_SUPPORT_ENOUGH;
 }
 
 /*
- * Where one side alone is held, the known floor tells the offset from that side. With a
- * queue on the other all the window long, that side's word is the edge's.
+ * With support on one side only, the offset is computed from that side and the known floor. With
+ * a standing queue on the other side it is that side's alone.
  */
 static void use_floor(const struct edge *edge, struct edge_trial *trial)
 {
-	bool good[2] = {held(trial, 0), held(trial, 1)};
+	bool good[2] = {has_support(trial, 0), has_support(trial, 1)};
 	double middle_ns = (trial->upper_ns + trial->lower_ns) / 2;
 
 	trial->excess_ns = edge->floor_known ? edge_trial_half_ns(trial) - edge->floor_ns : 0;
@@ -233,33 +232,33 @@ static double side_sigma(const struct edge *edge, const struct edge_trial *trial
 {
 	double passage = passage_ns(edge, trial);
 
-	if (!edge->floor_known && !held(trial, s))
+	if (!edge->floor_known && !has_support(trial, s))
 		return WEAK_SIGMA_FACTOR * fmax(trial->line.y_spread[s], 16 * passage);
 	return passage / sqrt((double)trial->inliers[s]);
 }
 
-static void judge(const struct edge *edge, struct edge_trial *trial)
+static void evaluate(const struct edge *edge, struct edge_trial *trial)
 {
 	double seconds = edge_trial_seconds(edge, trial), late, drift;
 	double sigma = hypot(side_sigma(edge, trial, 0), side_sigma(edge, trial, 1)) / 2;
 	double lever = fmax(trial->spread_s, SPREAD_LEAST * seconds);
-	bool weak = !held(trial, 0) || !held(trial, 1);
+	bool weak = !has_support(trial, 0) || !has_support(trial, 1);
 
 	if (trial->one_side)
-		trial->offset_sigma_ns = hypot(side_sigma(edge, trial, held(trial, 1)),
+		trial->offset_sigma_ns = hypot(side_sigma(edge, trial, has_support(trial, 1)),
 					       ONE_SIDE_NOISES * edge->noise_ns);
 	else
 		trial->offset_sigma_ns = hypot(sigma, EXCESS_SIGMA * trial->excess_ns);
 	trial->flagged = edge->floor_known ? fabs(trial->excess_ns) > edge_gap_ns(edge) : weak;
 	drift = trial->offset_sigma_ns / lever;
 	trial->drift_sigma_ppb = drift;
-	/* A line through a wandering drift is off by about wander * window^2 / 12 at its end. */
+	/* Error of a line at its end if the drift wanders: about wander * window^2 / 12. */
 	late = edge->wander_ppb * seconds * seconds / 6;
 	trial->live_sigma_ns =
 		hypot(hypot(trial->offset_sigma_ns, drift * (seconds / 2 - trial->middle_s)), late);
 }
 
-/* Points of both sides must lie this far apart before a slope means anything. */
+/* Minimum span of the points of each side. */
 #define SPAN_LEAST_S 0.1
 
 static bool spans_enough(const struct edge_trial *trial, const struct edge_scratch *scratch)
@@ -300,6 +299,6 @@ int edge_trial_run(const struct edge *edge, struct edge_trial *trial,
 	trial->noise_ns = noise_of(trial, scratch);
 	refine(edge, trial, hint, scratch);
 	use_floor(edge, trial);
-	judge(edge, trial);
+	evaluate(edge, trial);
 	return 0;
 }

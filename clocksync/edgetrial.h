@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The fit of one window of an edge, in numbers that windows can be compared by. */
+/* The fit of one window of an edge, and its figures of merit. */
 #ifndef ESC_CLOCKSYNC_EDGETRIAL_H
 #define ESC_CLOCKSYNC_EDGETRIAL_H
 
 #include "clocksync/edge.h"
 
-/* Points that hold a side, at least, before it is believed without the path's floor. */
+/* Minimum number of support points of a side that is used without the path's floor. */
 #define TRIAL_SUPPORT_ENOUGH 4
 
 struct edge_window {
@@ -22,25 +22,22 @@ struct edge_trial {
 	double upper_ns, lower_ns; /* the middle of each cloud's edge at x0 */
 	size_t inliers[2];
 	double x_mean_s[2];
-	double middle_s;  /* of the inliers, after x0 */
+	double middle_s;  /* of the inliers, relative to x0 */
 	double spread_s;  /* their standard deviation */
 	double offset_ns; /* against y0 at the middle */
 	double excess_ns; /* of half the width over the path's known floor */
 	double offset_sigma_ns, drift_sigma_ppb, live_sigma_ns;
-	/*
-	 * Deviation of one timestamp by the clouds' edges: how far the residuals of
-	 * clean packets spread before there is a gap; 0 when there is none to be seen.
-	 */
+	/* Deviation of one timestamp: spread of the residuals below the first gap; 0: no gap. */
 	double noise_ns;
 	bool flagged;
-	bool one_side; /* the offset is that of one side and the known floor */
+	bool one_side; /* the offset is from one side and the known floor */
 };
 
 /* -EINVAL when a side has fewer than two points, or none that are 100 ms apart. */
 int edge_trial_run(const struct edge *edge, struct edge_trial *trial,
 		   const struct edgefit_hint *hint, struct edge_scratch *scratch);
 
-/* Residuals this far apart are timestamp noise; farther, a queue. */
+/* Residuals closer than this differ by timestamp noise, others by queueing delay. */
 double edge_gap_ns(const struct edge *edge);
 
 static inline double edge_trial_half_ns(const struct edge_trial *trial)

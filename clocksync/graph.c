@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Rings beyond degree/2 that may fill gaps; more find nothing new in practice. */
+/* Maximum number of rings beyond degree/2; more find no new edges in practice. */
 #define RINGS_EXTRA 24
-#define PEERS_ROOM (2 * GRAPH_DEGREE_MAX)
+#define PEERS_PER_MEMBER (2 * GRAPH_DEGREE_MAX)
 #define BOOTSTRAP_RING 0xf0ull
 
 /* The finaliser of SplitMix64: every bit of the input reaches every bit of the output. */
@@ -35,14 +35,14 @@ static uint64_t place_on_ring(uint64_t id, uint64_t ring, uint64_t mesh)
 	return mix(id ^ mix(ring + (mesh << 32)));
 }
 
-struct seat {
+struct ring_slot {
 	uint64_t place, id;
 	uint32_t member;
 };
 
-static int seat_compare(const void *a, const void *b)
+static int slot_compare(const void *a, const void *b)
 {
-	const struct seat *l = a, *r = b;
+	const struct ring_slot *l = a, *r = b;
 
 	if (l->place != r->place)
 		return l->place < r->place ? -1 : 1;
@@ -52,15 +52,15 @@ static int seat_compare(const void *a, const void *b)
 struct builder {
 	size_t count;
 	unsigned degree;
-	struct seat *seats;
-	uint32_t *peers;  /* PEERS_ROOM a member */
+	struct ring_slot *slots;
+	uint32_t *peers;  /* PEERS_PER_MEMBER a member */
 	uint8_t *degrees; /* so far */
-	uint8_t *before;  /* when the ring began, so that the order of seats does not matter */
+	uint8_t *before;  /* degrees before this ring: the result does not depend on the order */
 };
 
 static bool joined(const struct builder *builder, uint32_t a, uint32_t b)
 {
-	const uint32_t *peers = &builder->peers[(size_t)a * PEERS_ROOM];
+	const uint32_t *peers = &builder->peers[(size_t)a * PEERS_PER_MEMBER];
 
 	for (unsigned i = 0; i < builder->degrees[a]; i++)
 		if (peers[i] == b)
@@ -70,11 +70,11 @@ static bool joined(const struct builder *builder, uint32_t a, uint32_t b)
 
 static void join(struct builder *builder, uint32_t a, uint32_t b)
 {
-	if (a == b || joined(builder, a, b) || builder->degrees[a] == PEERS_ROOM ||
-	    builder->degrees[b] == PEERS_ROOM)
+	if (a == b || joined(builder, a, b) || builder->degrees[a] == PEERS_PER_MEMBER ||
+	    builder->degrees[b] == PEERS_PER_MEMBER)
 		return;
-	builder->peers[(size_t)a * PEERS_ROOM + builder->degrees[a]++] = b;
-	builder->peers[(size_t)b * PEERS_ROOM + builder->degrees[b]++] = a;
+	builder->peers[(size_t)a * PEERS_PER_MEMBER + builder->degrees[a]++] = b;
+	builder->peers[(size_t)b * PEERS_PER_MEMBER + builder->degrees[b]++] = a;
 }
 
 static bool add_ring(struct builder *builder, const uint64_t *ids, uint64_t ring, uint64_t mesh)
@@ -82,13 +82,13 @@ static bool add_ring(struct builder *builder, const uint64_t *ids, uint64_t ring
 	bool all = ring < builder->degree / 2, added = false;
 
 	for (size_t i = 0; i < builder->count; i++)
-		builder->seats[i] =
-			(struct seat){place_on_ring(ids[i], ring, mesh), ids[i], (uint32_t)i};
-	qsort(builder->seats, builder->count, sizeof(*builder->seats), seat_compare);
+		builder->slots[i] =
+			(struct ring_slot){place_on_ring(ids[i], ring, mesh), ids[i], (uint32_t)i};
+	qsort(builder->slots, builder->count, sizeof(*builder->slots), slot_compare);
 	memcpy(builder->before, builder->degrees, builder->count);
 	for (size_t i = 0; i < builder->count; i++) {
-		uint32_t a = builder->seats[i].member;
-		uint32_t b = builder->seats[(i + 1) % builder->count].member;
+		uint32_t a = builder->slots[i].member;
+		uint32_t b = builder->slots[(i + 1) % builder->count].member;
 
 		if (!all && builder->before[a] >= builder->degree &&
 		    builder->before[b] >= builder->degree)
@@ -122,7 +122,7 @@ static int pack(const struct builder *builder, struct graph *graph)
 	total = 0;
 	for (size_t i = 0; i < builder->count; i++) {
 		graph->start[i] = (uint32_t)total;
-		memcpy(&graph->peers[total], &builder->peers[i * PEERS_ROOM],
+		memcpy(&graph->peers[total], &builder->peers[i * PEERS_PER_MEMBER],
 		       builder->degrees[i] * sizeof(*graph->peers));
 		total += builder->degrees[i];
 	}
@@ -139,11 +139,11 @@ int graph_build(struct graph *graph, const uint64_t *ids, size_t count, unsigned
 	memset(graph, 0, sizeof(*graph));
 	if (!degree || degree > GRAPH_DEGREE_MAX)
 		return -EINVAL;
-	builder.seats = malloc((count + 1) * sizeof(*builder.seats));
-	builder.peers = malloc((count + 1) * PEERS_ROOM * sizeof(*builder.peers));
+	builder.slots = malloc((count + 1) * sizeof(*builder.slots));
+	builder.peers = malloc((count + 1) * PEERS_PER_MEMBER * sizeof(*builder.peers));
 	builder.degrees = calloc(count + 1, 1);
 	builder.before = calloc(count + 1, 1);
-	if (!builder.seats || !builder.peers || !builder.degrees || !builder.before)
+	if (!builder.slots || !builder.peers || !builder.degrees || !builder.before)
 		goto out;
 	if (count <= (size_t)builder.degree + 1)
 		add_all_pairs(&builder);
@@ -153,7 +153,7 @@ int graph_build(struct graph *graph, const uint64_t *ids, size_t count, unsigned
 				break;
 	err = pack(&builder, graph);
 out:
-	free(builder.seats);
+	free(builder.slots);
 	free(builder.peers);
 	free(builder.degrees);
 	free(builder.before);

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Who probes whom: a random regular graph that every host computes alike from
- * the member list. degree/2 rings; on each ring members stand in the order of a
- * keyed hash of their id, and each is joined to the next. A member that comes
- * or goes touches its own two neighbours on each ring and no other edge. Where
- * rings repeat an edge (small lists), further rings add edges for those who
- * are short, so that a member has at least `degree` neighbours, or all of them.
+ * The probe graph: a random regular graph that every host computes alike from the member
+ * list. degree/2 rings; a ring is sorted by a keyed hash of the member's id, and each member
+ * is connected to the next. Adding or removing a member changes only the edges of its two
+ * neighbours on each ring. Where rings repeat an edge (small lists), further rings add
+ * edges, so that a member has at least `degree` neighbours, or all members.
  */
 #ifndef ESC_CLOCKSYNC_GRAPH_H
 #define ESC_CLOCKSYNC_GRAPH_H
@@ -18,7 +17,7 @@
 /* The id of a member from its name (FNV-1a, mixed); 0 is never an id. */
 uint64_t graph_member_id(const char *name);
 
-/* Adjacency in one array: neighbours of i are peers[start[i]] .. peers[start[i + 1] - 1]. */
+/* Compressed adjacency: neighbours of i are peers[start[i]] .. peers[start[i + 1] - 1]. */
 struct graph {
 	size_t count;
 	uint32_t *start;
@@ -27,7 +26,7 @@ struct graph {
 
 /*
  * The graph of @count distinct ids (in any order; indices below are into @ids).
- * @mesh tells graphs over one list apart, for a mesh on each interface: 0, 1...
+ * @mesh: number of the mesh, one graph for each over the same list: 0, 1...
  * Odd degrees are rounded up. -EINVAL for a degree of 0 or above the maximum,
  * -ENOMEM. Freed by graph_free().
  */
@@ -35,7 +34,7 @@ int graph_build(struct graph *graph, const uint64_t *ids, size_t count, unsigned
 		uint64_t mesh);
 void graph_free(struct graph *graph);
 
-/* Place of ids[@self] in the order of founding: 0 founds fabric time. */
+/* Rank of ids[@self] for the bootstrap of fabric time: 0 bootstraps first. */
 size_t graph_rank(const uint64_t *ids, size_t count, size_t self, uint64_t mesh);
 
 #endif

@@ -7,29 +7,29 @@
 #include "clocksync/reports.h"
 
 #define SECOND_NS 1000000000LL
-/* A line that was not followed for so long says nothing of the time between. */
+/* After a longer gap between two lines the history is dropped. */
 #define GAP_MAX_NS 40000000000LL
-#define JUDGED_AFTER 4 /* entries, seconds */
+#define EVALUATED_AFTER 4 /* entries, seconds */
 #define SQUARE_GAIN 0.125
 #define PEAK_FADE 0.98
 #define ERROR_FACTOR 3.0
-/* Nothing was judged yet: less with every second that is known. */
+/* Before the first evaluation; decreases with every recorded second. */
 #define ERROR_START_PPB 400.0
 #define ERROR_LEAST_PPB 2.0
 #define WANDER_FADE 0.995
 #define WANDER_FACTOR 3.5
 #define WANDER_LEAST 8.0
-/* As long as little of it was seen, less every second: what starts hosts also warms them up. */
+/* Initial estimate, decreases every second: hosts warm up after a start. */
 #define WANDER_UNKNOWN 20.0
 #define WANDER_UNKNOWN_FADE 0.96
-#define WANDER_SPAN 1 /* which of the spans shows it: 8 s */
+#define WANDER_SPAN 1 /* index of the span it is computed from: 8 s */
 
 static const unsigned span_entries[HOLDOVER_SPANS] = {4, 8, 16, 32};
 
-void holdover_begin(struct holdover *held)
+void holdover_begin(struct holdover *holdover)
 {
-	held->count = 0;
-	memset(held->spans, 0, sizeof(held->spans));
+	holdover->count = 0;
+	memset(holdover->spans, 0, sizeof(holdover->spans));
 }
 
 static unsigned slot_of(unsigned entry)
@@ -38,127 +38,131 @@ static unsigned slot_of(unsigned entry)
 }
 
 /* Of the entries @from to @to, against the base. */
-static double slope(const struct holdover *held, unsigned from, unsigned to)
+static double slope(const struct holdover *holdover, unsigned from, unsigned to)
 {
 	unsigned a = slot_of(from), b = slot_of(to);
-	double span_s = (double)(held->past[b].local_ns - held->past[a].local_ns) * 1e-9;
+	double span_s = (double)(holdover->past[b].local_ns - holdover->past[a].local_ns) * 1e-9;
 
-	return span_s > 0 ? (held->past[b].ahead_ns - held->past[a].ahead_ns) / span_s : 0;
+	return span_s > 0 ? (holdover->past[b].ahead_ns - holdover->past[a].ahead_ns) / span_s : 0;
 }
 
 /*
- * Median of the slopes over half of the span: up to a third of the entries may
- * be off (a load that began, windows that thinned out) without moving it.
+ * Median of the slopes over half of the span: robust against a third of the entries (start of
+ * a load, windows with few points).
  */
-static double rate_over(const struct holdover *held, unsigned entries)
+static double rate_over(const struct holdover *holdover, unsigned entries)
 {
 	double slopes[HOLDOVER_SPAN_MAX / 2 + 1];
-	unsigned half = entries / 2, first = held->count - 1 - entries;
+	unsigned half = entries / 2, first = holdover->count - 1 - entries;
 
 	if (!half)
 		half = 1;
 	for (unsigned i = 0; i + half <= entries; i++)
-		slopes[i] = slope(held, first + i, first + i + half);
+		slopes[i] = slope(holdover, first + i, first + i + half);
 	return reports_median(slopes, entries - half + 1);
 }
 
-/* The rate of @JUDGED_AFTER seconds ago against what came since. */
-static void judge(struct holdover *held, unsigned s, unsigned last)
+/* Compares the rate of EVALUATED_AFTER seconds ago with the slope since then. */
+static void evaluate(struct holdover *holdover, unsigned s, unsigned last)
 {
-	double came = slope(held, last - JUDGED_AFTER, last), error;
+	double since = slope(holdover, last - EVALUATED_AFTER, last), error;
 
-	if (last < span_entries[s] + JUDGED_AFTER)
+	if (last < span_entries[s] + EVALUATED_AFTER)
 		return;
-	error = fabs(held->spans[s].rate_ppb[(last - JUDGED_AFTER) % HOLDOVER_DELAY] - came);
-	if (!held->spans[s].judged++)
-		held->spans[s].square = error * error;
-	held->spans[s].square += SQUARE_GAIN * (error * error - held->spans[s].square);
-	held->spans[s].peak_ppb = fmax(error, held->spans[s].peak_ppb * PEAK_FADE);
+	error = fabs(holdover->spans[s].rate_ppb[(last - EVALUATED_AFTER) % HOLDOVER_DELAY] -
+		     since);
+	if (!holdover->spans[s].evaluations++)
+		holdover->spans[s].square = error * error;
+	holdover->spans[s].square += SQUARE_GAIN * (error * error - holdover->spans[s].square);
+	holdover->spans[s].peak_ppb = fmax(error, holdover->spans[s].peak_ppb * PEAK_FADE);
 }
 
-static void learn_wander(struct holdover *held, unsigned last, double rate_ppb)
+static void learn_wander(struct holdover *holdover, unsigned last, double rate_ppb)
 {
-	const double *before = &held->spans[WANDER_SPAN].rate_ppb[last % HOLDOVER_DELAY];
+	const double *before = &holdover->spans[WANDER_SPAN].rate_ppb[last % HOLDOVER_DELAY];
 	double moved = fabs(rate_ppb - *before) / HOLDOVER_DELAY;
 
-	held->wander_ppb_per_s *= WANDER_FADE;
+	holdover->wander_ppb_per_s *= WANDER_FADE;
 	if (last < span_entries[WANDER_SPAN] + HOLDOVER_DELAY)
 		return;
-	held->wander_seen++;
-	held->wander_ppb_per_s = fmax(held->wander_ppb_per_s, moved);
+	holdover->wander_seen++;
+	holdover->wander_ppb_per_s = fmax(holdover->wander_ppb_per_s, moved);
 }
 
-void holdover_add(struct holdover *held, const struct clock_line *line, int64_t now_ns)
+void holdover_add(struct holdover *holdover, const struct clock_line *line, int64_t now_ns)
 {
 	unsigned last;
 
-	if (held->count) {
-		int64_t since_ns = ns_sub(now_ns, held->past[slot_of(held->count - 1)].local_ns);
+	if (holdover->count) {
+		int64_t since_ns =
+			ns_sub(now_ns, holdover->past[slot_of(holdover->count - 1)].local_ns);
 
 		if (since_ns >= 0 && since_ns < SECOND_NS - SECOND_NS / 16)
 			return;
 		if (since_ns < 0 || since_ns > GAP_MAX_NS)
-			holdover_begin(held);
+			holdover_begin(holdover);
 	}
-	if (!held->count)
-		held->base = *line;
-	last = held->count++;
-	held->past[slot_of(last)].local_ns = now_ns;
-	held->past[slot_of(last)].ahead_ns = clock_line_gap(line, &held->base, now_ns);
+	if (!holdover->count)
+		holdover->base = *line;
+	last = holdover->count++;
+	holdover->past[slot_of(last)].local_ns = now_ns;
+	holdover->past[slot_of(last)].ahead_ns = clock_line_gap(line, &holdover->base, now_ns);
 	for (unsigned s = 0; s < HOLDOVER_SPANS && last >= span_entries[s]; s++) {
-		double rate_ppb = rate_over(held, span_entries[s]);
+		double rate_ppb = rate_over(holdover, span_entries[s]);
 
-		judge(held, s, last);
+		evaluate(holdover, s, last);
 		if (s == WANDER_SPAN)
-			learn_wander(held, last, rate_ppb);
-		held->spans[s].rate_ppb[last % HOLDOVER_DELAY] = rate_ppb;
+			learn_wander(holdover, last, rate_ppb);
+		holdover->spans[s].rate_ppb[last % HOLDOVER_DELAY] = rate_ppb;
 	}
 }
 
-/* Which span was least wrong; HOLDOVER_SPANS: none was judged. */
-static unsigned best_span(const struct holdover *held)
+/* The span with the least error; HOLDOVER_SPANS: none evaluated yet. */
+static unsigned best_span(const struct holdover *holdover)
 {
 	unsigned best = HOLDOVER_SPANS;
 
 	for (unsigned s = 0; s < HOLDOVER_SPANS; s++)
-		if (held->spans[s].judged &&
-		    (best == HOLDOVER_SPANS || held->spans[s].square < held->spans[best].square))
+		if (holdover->spans[s].evaluations &&
+		    (best == HOLDOVER_SPANS ||
+		     holdover->spans[s].square < holdover->spans[best].square))
 			best = s;
 	return best;
 }
 
-double holdover_ppb(const struct holdover *held, const struct clock_line *line)
+double holdover_ppb(const struct holdover *holdover, const struct clock_line *line)
 {
-	unsigned best = best_span(held);
+	unsigned best = best_span(holdover);
 
 	if (best < HOLDOVER_SPANS)
-		return held->base.rate_ppb +
-		       held->spans[best].rate_ppb[(held->count - 1) % HOLDOVER_DELAY];
-	if (held->count < 3)
+		return holdover->base.rate_ppb +
+		       holdover->spans[best].rate_ppb[(holdover->count - 1) % HOLDOVER_DELAY];
+	if (holdover->count < 3)
 		return line->rate_ppb;
-	return held->base.rate_ppb +
-	       rate_over(held, held->count > span_entries[0] ? span_entries[0] : held->count - 1);
+	return holdover->base.rate_ppb + rate_over(holdover, holdover->count > span_entries[0]
+								     ? span_entries[0]
+								     : holdover->count - 1);
 }
 
-double holdover_deviation_ppb(const struct holdover *held)
+double holdover_deviation_ppb(const struct holdover *holdover)
 {
-	unsigned best = best_span(held);
+	unsigned best = best_span(holdover);
 
-	return best < HOLDOVER_SPANS ? sqrt(held->spans[best].square) : -1;
+	return best < HOLDOVER_SPANS ? sqrt(holdover->spans[best].square) : -1;
 }
 
-double holdover_error_ppb(const struct holdover *held)
+double holdover_error_ppb(const struct holdover *holdover)
 {
-	unsigned best = best_span(held);
+	unsigned best = best_span(holdover);
 
 	if (best == HOLDOVER_SPANS)
-		return ERROR_START_PPB / (1 + held->count);
-	return ERROR_FACTOR * fmax(held->spans[best].peak_ppb, ERROR_LEAST_PPB);
+		return ERROR_START_PPB / (1 + holdover->count);
+	return ERROR_FACTOR * fmax(holdover->spans[best].peak_ppb, ERROR_LEAST_PPB);
 }
 
-double holdover_wander(const struct holdover *held)
+double holdover_wander(const struct holdover *holdover)
 {
-	double unknown = WANDER_UNKNOWN * pow(WANDER_UNKNOWN_FADE, held->wander_seen);
+	double unknown = WANDER_UNKNOWN * pow(WANDER_UNKNOWN_FADE, holdover->wander_seen);
 
-	return fmax(fmax(unknown, WANDER_LEAST), WANDER_FACTOR * held->wander_ppb_per_s);
+	return fmax(fmax(unknown, WANDER_LEAST), WANDER_FACTOR * holdover->wander_ppb_per_s);
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The rate of the clock in holdover, without a neighbour to follow. The drift of the
- * last round is the newest estimate, and the noisiest: in holdover of half a minute its
- * error dominates. So the clock's line is recorded once a second, rates are computed over
- * several spans, each is compared with the rate of the following seconds, and
- * the span with the least error gives the rate, its errors the growth of the bound.
+ * The rate of the clock in holdover, without a usable neighbour. The drift of the last round
+ * is the newest and noisiest estimate; in holdover of half a minute its error dominates. So
+ * the line is recorded once a second, rates are computed over several spans and compared
+ * with the rate of the following seconds: the span with the least error gives the rate, its
+ * error the growth of the bound.
  */
 #ifndef ESC_CLOCKSYNC_HOLDOVER_H
 #define ESC_CLOCKSYNC_HOLDOVER_H
@@ -25,27 +25,27 @@ struct holdover {
 	struct {
 		double rate_ppb[HOLDOVER_DELAY]; /* against the base's, by entry */
 		double square;			 /* mean of its errors' squares */
-		double peak_ppb;		 /* largest of its errors, fading */
-		unsigned judged;
+		double peak_ppb;		 /* largest of its errors, decaying */
+		unsigned evaluations;
 	} spans[HOLDOVER_SPANS];
-	double wander_ppb_per_s; /* observed change of the rate, peak held */
+	double wander_ppb_per_s; /* observed change of the rate, decaying peak */
 	unsigned wander_seen;	 /* seconds */
 };
 
 /* After a step: restarts. The wander of the clocks is kept. */
-void holdover_begin(struct holdover *held);
+void holdover_begin(struct holdover *holdover);
 
-/* After a round that followed its neighbours; takes one line a second. */
-void holdover_add(struct holdover *held, const struct clock_line *line, int64_t now_ns);
+/* After a round with usable neighbours; records one line a second. */
+void holdover_add(struct holdover *holdover, const struct clock_line *line, int64_t now_ns);
 
-/* The rate to hold, @line's own before there is a better one. */
-double holdover_ppb(const struct holdover *held, const struct clock_line *line);
+/* The holdover rate; @line's own until there is a better one. */
+double holdover_ppb(const struct holdover *holdover, const struct clock_line *line);
 
 /* Its usual error; negative: not evaluated yet. */
-double holdover_deviation_ppb(const struct holdover *held);
+double holdover_deviation_ppb(const struct holdover *holdover);
 
 /* Bound of its error, and the growth per second. */
-double holdover_error_ppb(const struct holdover *held);
-double holdover_wander(const struct holdover *held);
+double holdover_error_ppb(const struct holdover *holdover);
+double holdover_wander(const struct holdover *holdover);
 
 #endif

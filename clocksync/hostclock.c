@@ -6,7 +6,7 @@
 
 #define Q40 1099511627776.0
 #define HOLDOVER_AFTER_NS 1000000000LL
-#define FOUND_ANYWAY_NS 10000000000LL
+#define BOOTSTRAP_ANYWAY_NS 10000000000LL
 
 void hostclock_init(struct hostclock *clock, const struct hostclock_config *config, int64_t now_ns)
 {
@@ -20,7 +20,7 @@ void hostclock_init(struct hostclock *clock, const struct hostclock_config *conf
 static enum clock_state state_of(const struct hostclock *clock, int64_t now_ns)
 {
 	const struct consensus *consensus = &clock->consensus;
-	/* A host that settled was in step, also while its readings were catching up. */
+	/* A host that has settled was synced, also while its readings were slewing. */
 	bool was = clock->state == CLOCK_SYNCED || clock->state == CLOCK_HOLDOVER ||
 		   consensus->settled;
 
@@ -32,13 +32,13 @@ static enum clock_state state_of(const struct hostclock *clock, int64_t now_ns)
 		return CLOCK_CONVERGING;
 	if (consensus->last_whole_ns &&
 	    ns_sub(now_ns, consensus->last_whole_ns) > HOLDOVER_AFTER_NS &&
-	    ns_sub(now_ns, consensus->last_met_ns) > HOLDOVER_AFTER_NS)
+	    ns_sub(now_ns, consensus->last_agreed_ns) > HOLDOVER_AFTER_NS)
 		return CLOCK_HOLDOVER;
 	return fabs(clock->behind_ns) * 2 > clock->bound.now_ns ? CLOCK_CONVERGING : CLOCK_SYNCED;
 }
 
-/* Somebody has a time: wait for the edge to be measured, but not for ever. */
-static bool somebody_has_time(const struct consensus_input *input, size_t count)
+/* A neighbour has fabric time: wait for the edge's fit, up to BOOTSTRAP_ANYWAY_NS. */
+static bool neighbour_has_time(const struct consensus_input *input, size_t count)
 {
 	for (size_t i = 0; i < count; i++)
 		if (input[i].view && input[i].view->state != CLOCK_FREE_RUNNING &&
@@ -55,7 +55,7 @@ static void bootstrap_if_alone(struct hostclock *clock, int64_t now_ns,
 
 	if (consensus->has_line || waited < consensus_bootstrap_wait(clock->config.rank))
 		return;
-	if (somebody_has_time(input, count) && waited < FOUND_ANYWAY_NS)
+	if (neighbour_has_time(input, count) && waited < BOOTSTRAP_ANYWAY_NS)
 		return;
 	consensus_bootstrap(consensus, now_ns);
 	consensus->last_used_ns = now_ns;
@@ -83,7 +83,7 @@ enum clock_state hostclock_round(struct hostclock *clock, int64_t now_ns,
 		bootstrap_if_alone(clock, now_ns, input, count);
 	if (!clock->consensus.has_line)
 		return clock->state = CLOCK_FREE_RUNNING;
-	/* Not yet settled, the first seconds: nobody was told to rely on it. */
+	/* The first seconds, not settled yet: readings were never reported as synced. */
 	may_step |= clock->state == CLOCK_CONVERGING && !clock->consensus.settled &&
 		    !clock->consensus.last_whole_ns;
 	clock->behind_ns = reader_aim(&clock->model, &clock->consensus.line, now_ns,

@@ -15,9 +15,9 @@
 
 struct hostclock_config {
 	unsigned degree;     /* neighbours by the graph */
-	double asymmetry_ns; /* what cannot be seen of this host's own directions */
+	double asymmetry_ns; /* see bound_compute() */
 	int64_t round_ns;    /* HOSTCLOCK_ROUND_NS */
-	size_t rank;	     /* in the members' order of founding; 0 founds at once */
+	size_t rank;	     /* graph_rank(): order of bootstrap; 0: at once */
 };
 
 struct hostclock {
@@ -39,7 +39,7 @@ void hostclock_init(struct hostclock *clock, const struct hostclock_config *conf
 enum clock_state hostclock_round(struct hostclock *clock, int64_t now_ns,
 				 const struct consensus_input *input, size_t count);
 
-/* What to say on probes. */
+/* The view to send on probes. */
 void hostclock_view(const struct hostclock *clock, struct clock_view *view);
 
 const char *clock_state_name(enum clock_state state);

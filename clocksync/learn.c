@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Inside of consensus: how wide the gate, how large the residual, how good the own prediction. */
+/* Internal to consensus: adapts the gate's width, the residual and the prediction error. */
 #include <math.h>
 #include <string.h>
 
 #include "clocksync/reports.h"
 
-#define SCALE_RISE 1.25 /* a round: liars cannot widen the gate at once */
+#define SCALE_RISE 1.25 /* a round: falsetickers cannot widen the gate at once */
 #define SCALE_FALL 0.9
 #define RESIDUAL_FADE 0.9
-#define FLAGGED_FADE 0.97 /* half in six seconds: TCP's next burst finds the bound still wide */
+#define FLAGGED_FADE 0.97 /* half in six seconds: the bound stays wide until TCP's next burst */
 #define CLEAN_FACTOR 10.0
-#define SURPRISE_FADE 0.95
-/* Neighbours that two islands of the fleet are not likely to have in themselves. */
+#define PREDICTION_ERROR_FADE 0.95
+/* Part of the neighbours that is unlikely to be within one of two partitions. */
 #define WHOLE_PART 0.6
-/* The first guesses are no observations: they fade faster. */
+/* Start values decay faster than observations. */
 #define FADE_FIRST 0.8
 #define ROUNDS_FIRST 40
 
@@ -24,9 +24,9 @@ static double follow_scale(double scale, double measured, double least)
 }
 
 /*
- * Deviation of a good neighbour, from the shortest interval that holds more than a third
- * of the words, wherever it lies: neither liars nor a second group widen the gate.
- * The factor is that of a dozen normal words.
+ * Deviation of a good neighbour, from the shortest interval with more than a third of the
+ * reports: neither falsetickers nor a second group widen the gate. The factor is that of a
+ * dozen normally distributed reports.
  */
 #define SHORTEST_FACTOR 1.4
 
@@ -91,7 +91,7 @@ static void learn_residual(struct consensus *consensus, const struct reports *re
 	}
 	consensus->one_side_ns = (double)whole < WHOLE_PART * consensus->degree ? one_side : 0;
 	residual = weights > 0 ? sqrt(squares / weights) : 0;
-	/* Of one or two, left of many, nobody sees how far they are from the truth. */
+	/* The residual of one or two of many reports is no estimate of their error. */
 	if (used < 3 && reports->count > used)
 		residual = fmax(residual, consensus->scale_ns);
 	consensus->residual_ns =
@@ -99,13 +99,12 @@ static void learn_residual(struct consensus *consensus, const struct reports *re
 	if (!used)
 		return;
 	consensus->flagged = flagged / (double)used;
-	consensus->flagged_lately =
-		fmax(consensus->flagged, consensus->flagged_lately * FLAGGED_FADE);
-	/* One clean fit beside many that met nothing but queues is what is followed. */
+	consensus->flagged_peak = fmax(consensus->flagged, consensus->flagged_peak * FLAGGED_FADE);
+	/* A clean fit has most of the weight beside many with queueing delay. */
 	consensus->sigma_ns = fmin(reports_median(sigma, used), CLEAN_FACTOR * mean / weights);
 }
 
-/* How far the line of @back rounds ago is from this one now; negative: there was none. */
+/* Distance of the line of @back rounds ago to the current one; negative: none recorded. */
 static double prediction_error(const struct consensus *consensus, unsigned back, int64_t now_ns)
 {
 	unsigned slot = (consensus->past_next - back) % CONSENSUS_PAST;
@@ -117,22 +116,24 @@ static double prediction_error(const struct consensus *consensus, unsigned back,
 	return span_s > 1 ? error / span_s : error;
 }
 
-static void learn_surprise(struct consensus *consensus, int64_t now_ns, bool fresh)
+static void learn_prediction_error(struct consensus *consensus, int64_t now_ns, bool fresh)
 {
 	unsigned slot = consensus->past_next % CONSENSUS_PAST;
-	double keep = fade(consensus, SURPRISE_FADE), error;
+	double keep = fade(consensus, PREDICTION_ERROR_FADE), error;
 
 	if (fresh) {
 		memset(consensus->past_ns, 0, sizeof(consensus->past_ns));
-		consensus->surprise_ns = fmax(consensus->surprise_ns, SURPRISE_START_NS);
-		consensus->jolt_ns = fmax(consensus->jolt_ns, SURPRISE_START_NS);
+		consensus->prediction_error_ns =
+			fmax(consensus->prediction_error_ns, PREDICTION_ERROR_START_NS);
+		consensus->step_error_ns =
+			fmax(consensus->step_error_ns, PREDICTION_ERROR_START_NS);
 	}
 	error = prediction_error(consensus, CONSENSUS_PAST, now_ns);
 	if (error >= 0)
-		consensus->surprise_ns = fmax(error, consensus->surprise_ns * keep);
+		consensus->prediction_error_ns = fmax(error, consensus->prediction_error_ns * keep);
 	error = prediction_error(consensus, 1, now_ns);
 	if (error >= 0)
-		consensus->jolt_ns = fmax(error, consensus->jolt_ns * keep);
+		consensus->step_error_ns = fmax(error, consensus->step_error_ns * keep);
 	consensus->past[slot] = consensus->line;
 	consensus->past_ns[slot] = now_ns;
 	consensus->past_next++;
@@ -159,5 +160,5 @@ void consensus_learn(struct consensus *consensus, const struct reports *reports,
 {
 	learn_scale(consensus, reports);
 	learn_residual(consensus, reports, offset);
-	learn_surprise(consensus, now_ns, fresh);
+	learn_prediction_error(consensus, now_ns, fresh);
 }

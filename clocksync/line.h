@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Fabric time as a straight line of local time, and as it rides on a probe. */
+/* Fabric time as a line over local time, and its wire format in probes. */
 #ifndef ESC_CLOCKSYNC_LINE_H
 #define ESC_CLOCKSYNC_LINE_H
 
@@ -26,7 +26,7 @@ struct clock_view {
 	uint32_t ref_fraction; /* 2^-32 ns */
 	uint32_t bound_ns;     /* at ref_local_ns */
 	uint32_t generation;
-	uint16_t reach; /* part of the members it is in step with, of CLOCK_REACH_ONE */
+	uint16_t reach; /* part of the members that it is synced with, in 1/CLOCK_REACH_ONE */
 	uint8_t state;	/* enum clock_state; CLOCK_FREE_RUNNING: nothing above is valid */
 	uint8_t reserved;
 };
@@ -61,7 +61,7 @@ struct clock_line clock_line_move(const struct clock_line *line, int64_t local_n
 				  double offset_ns);
 
 void clock_view_put(struct clock_view *view, const struct clock_line *line);
-/* False: the view holds no time, or a rate that no clock has. */
+/* False: the view has no time, or a rate out of range. */
 bool clock_view_get(const struct clock_view *view, struct clock_line *line);
 
 #endif

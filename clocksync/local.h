@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A host's local time: CLOCK_MONOTONIC, and in the lab a clock that is set and
- * runs differently, so that the true error of the fabric's clock is known.
- * One text for the kernel programs (constants that are 0 leave nothing of it)
- * and user space. No signed division: BPF has none before its fourth version.
+ * A host's local time: CLOCK_MONOTONIC, in the lab with an added offset and drift, so that
+ * the true error of the fabric clock is known. Shared by the kernel programs (constants of 0
+ * are optimized out) and user space. No signed division: BPF has none before cpu v4.
  */
 #ifndef ESC_CLOCKSYNC_LOCAL_H
 #define ESC_CLOCKSYNC_LOCAL_H

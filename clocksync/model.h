@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The clock as it is read: a multiply, shifts and adds on 64-bit integers, the
- * same text in the kernel programs and in user space. No floating point, no
- * 128-bit product, no division.
+ * Reading the clock: a multiply, shifts and adds on 64-bit integers, shared by the
+ * kernel programs and user space. No floating point, no 128-bit product, no division.
  *
- * A model is a straight line from the value last shown to where the fabric's
- * clock will be at `turn`, and the fabric's clock from there on; so readings
- * are continuous and never go back, and a daemon that dies leaves the best
- * rate it knew, not the slope of its last correction.
+ * A model has two lines: from ref, the last reading, a slew at ref_rate that ends on the
+ * fabric's clock at slew_end, and from there the fabric's clock at `rate`. So readings are
+ * continuous and monotone, and when the daemon dies the clock continues at the last
+ * estimate of the rate, not at the rate of its last correction.
  *
  * Rates are signed in units of 2^-40 (0.91e-12, 0.00091 ppb), at most
  * CLOCK_RATE_MAX (976 ppm). The product is exact: a reading is the real line
- * rounded down, so arithmetic costs less than 1 ns, plus half a unit of rate
+ * rounded down, so the arithmetic error is below 1 ns, plus half a unit of rate
  * times the age of the model: 0.5 ps a second, 1.6 ns an hour. Valid for
  * 2^52 ns (52 days) to either side of the reference.
  */
@@ -26,7 +25,7 @@
 #define CLOCK_LATE_NS 1000000000ll
 
 /*
- * A bound wider than this is no clock: free_running. An emulated machine on a busy host has
+ * With a wider bound the state is free_running. An emulated machine on a busy host has
  * bounds of a millisecond, and delays of a hundred.
  */
 #define CLOCK_BOUND_MAX_NS 10000000
@@ -43,12 +42,12 @@ static inline long long clock_scale(long long delta_ns, long long rate)
 /* Fabric time at the local time @local_ns. */
 static inline long long clock_model_read(const struct clock_model *model, long long local_ns)
 {
-	long long delta = local_ns - model->turn_local_ns;
+	long long delta = local_ns - model->slew_end_local_ns;
 
 	if (delta >= 0)
-		return model->turn_fabric_ns + delta + clock_scale(delta, model->rate);
+		return model->slew_end_fabric_ns + delta + clock_scale(delta, model->rate);
 	delta = local_ns - model->ref_local_ns;
-	return model->ref_fabric_ns + delta + clock_scale(delta, model->line_rate);
+	return model->ref_fabric_ns + delta + clock_scale(delta, model->ref_rate);
 }
 
 /* Half the width of [earliest, latest] at @local_ns. */

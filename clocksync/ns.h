@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Sums of nanoseconds that wrap: a neighbour may say anything, and that must be defined. */
+/* Wrapping sums of nanoseconds: no undefined behaviour for any value of a neighbour. */
 #ifndef ESC_CLOCKSYNC_NS_H
 #define ESC_CLOCKSYNC_NS_H
 

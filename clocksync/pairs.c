@@ -7,12 +7,12 @@
 #include "clocksync/ns.h"
 
 /* Half octaves: bin b holds changes below 2^(b/2) ns. */
-#define TOLERANCE_MIN_BIN 8  /* 16 ns: four stamps of a NIC's 4 ns */
-#define TOLERANCE_MAX_BIN 16 /* 256 ns: above, the knee of queues is taken for that of stamps */
+#define TOLERANCE_MIN_BIN 8  /* 16 ns: four timestamps of a NIC's 4 ns */
+#define TOLERANCE_MAX_BIN 16 /* 256 ns: above, a knee is that of queues */
 /* A knee: twice the tolerance would keep less than this part more. */
 #define KNEE 0.25
 #define PAIRS_ENOUGH 16
-#define DECAY 0.8      /* a round of 250 ms: about one second's memory */
+#define DECAY 0.8      /* a round of 250 ms: a time constant of about one second */
 #define NOISE_RISE 1.1 /* a round; down at once: the NIC has one noise, queues add */
 #define NOISE_START_NS 30.0
 #define NOISE_MIN_NS 1.0
@@ -34,8 +34,8 @@ static int change_bin(int64_t change_ns)
 	return square ? 64 - __builtin_clzll(square) : 0;
 }
 
-enum pairs_result pairs_judge(struct pairs_filter *filter, enum clock_side side,
-			      const struct clock_probe *probe)
+enum pairs_result pairs_add(struct pairs_filter *filter, enum clock_side side,
+			    const struct clock_probe *probe)
 {
 	const struct clock_probe *first = &filter->last[side];
 	int64_t change;
@@ -51,7 +51,7 @@ enum pairs_result pairs_judge(struct pairs_filter *filter, enum clock_side side,
 	bin = change_bin(change);
 	filter->histogram[bin < PAIRS_BINS ? bin : PAIRS_BINS - 1] += 1;
 	filter->seen++;
-	if (filter->blind || change > filter->tolerance_ns || change < -filter->tolerance_ns)
+	if (filter->no_knee || change > filter->tolerance_ns || change < -filter->tolerance_ns)
 		return PAIRS_STRETCHED;
 	filter->kept++;
 	return PAIRS_KEPT;
@@ -84,11 +84,11 @@ void pairs_adapt(struct pairs_filter *filter)
 	for (bin = TOLERANCE_MIN_BIN; bin <= TOLERANCE_MAX_BIN; bin++)
 		if (upto[bin] >= PAIRS_ENOUGH && upto[bin + 2] - upto[bin] <= KNEE * upto[bin])
 			break;
-	filter->blind = bin > TOLERANCE_MAX_BIN;
-	if (filter->blind)
+	filter->no_knee = bin > TOLERANCE_MAX_BIN;
+	if (filter->no_knee)
 		return;
 	filter->tolerance_ns = exp2(bin / 2.0);
-	/* Four stamps make a change of spacing: two deviations of one. */
+	/* A change of spacing has the noise of four timestamps: two deviations of one. */
 	noise = fmax(core_deviation(upto, bin) / 2, NOISE_MIN_NS);
 	if (filter->measured)
 		noise = fmin(noise, filter->noise_ns * NOISE_RISE);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Coded pairs: two probes a known spacing apart. A pair that arrives with
- * another spacing met a queue (Huygens, NSDI'18, section 3). What "another" is
- * depends on the noise of the timestamps, which is learnt from the pairs.
+ * Coded probes: pairs with a known spacing. A pair whose spacing changed on the path had
+ * queueing delay (Huygens, Geng et al., NSDI 2018, section 3). The tolerance depends on the
+ * noise of the timestamps, which is learned from the pairs.
  */
 #ifndef ESC_CLOCKSYNC_PAIRS_H
 #define ESC_CLOCKSYNC_PAIRS_H
@@ -23,7 +23,7 @@ struct clock_probe {
 };
 
 enum pairs_result {
-	PAIRS_FIRST, /* the pair's other half has not come */
+	PAIRS_FIRST, /* first probe of a pair */
 	PAIRS_KEPT,  /* completes a pair that kept its spacing */
 	PAIRS_STRETCHED,
 };
@@ -37,17 +37,17 @@ struct pairs_filter {
 	double tolerance_ns;
 	double noise_ns; /* standard deviation of one timestamp */
 	bool measured;	 /* noise_ns comes from pairs */
-	bool blind;	 /* no knee: too few pairs keep their spacing to tell */
+	bool no_knee;	 /* too few pairs keep their spacing: all count as stretched */
 	uint64_t seen, kept;
 };
 
 void pairs_init(struct pairs_filter *filter);
 
-/* Judges the probes of one direction, in order of arrival. */
-enum pairs_result pairs_judge(struct pairs_filter *filter, enum clock_side side,
-			      const struct clock_probe *probe);
+/* Adds a probe of one direction, in order of arrival. */
+enum pairs_result pairs_add(struct pairs_filter *filter, enum clock_side side,
+			    const struct clock_probe *probe);
 
-/* Once a round: tolerance and noise from the pairs seen lately. */
+/* Once a round: tolerance and noise from the recent pairs. */
 void pairs_adapt(struct pairs_filter *filter);
 
 #endif

@@ -16,7 +16,7 @@ static int rate_fixed(double rate)
 	return (int)fixed;
 }
 
-/* Where readings stand against @line, positive when they are behind. */
+/* @line minus the reading. */
 static double reader_behind(int64_t shown_ns, const struct clock_line *line, int64_t local_ns)
 {
 	double fraction;
@@ -45,9 +45,9 @@ double reader_aim(struct clock_model *model, const struct clock_line *line, int6
 	slew = behind / (double)span;
 	model->ref_local_ns = now_local_ns;
 	model->ref_fabric_ns = shown;
-	model->line_rate = rate_fixed(line->rate_ppb * 1e-9 + slew);
+	model->ref_rate = rate_fixed(line->rate_ppb * 1e-9 + slew);
 	model->rate = rate_fixed(line->rate_ppb * 1e-9);
-	model->turn_local_ns = now_local_ns + span;
-	model->turn_fabric_ns = shown + span + clock_scale(span, model->line_rate);
+	model->slew_end_local_ns = now_local_ns + span;
+	model->slew_end_fabric_ns = shown + span + clock_scale(span, model->ref_rate);
 	return behind;
 }

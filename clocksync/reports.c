@@ -4,14 +4,14 @@
 #include <math.h>
 
 #define MODELS_SIGMA_PPB                                                                           \
-	20.0 /* an offset is carried by the models' drift where the fit's is worse */
-#define BLEND_WANDER_PPB 4.0 /* what a second's wander does to the models' own drift */
+	20.0		     /* limit of the error of the drift that an offset is extrapolated by */
+#define BLEND_WANDER_PPB 4.0 /* wander of the models' own drift in a second */
 #define VIEW_STALE_NS 1500000000LL
 #define EDGE_STALE_NS 4000000000LL
 /*
- * A word that is worse than our own line by so much tells nothing of it: of many queues
- * that stand, the mean is a queue. Our own line is as good as the words that it follows,
- * and runs off from there as wrong as the rate that is held may be.
+ * A report with so many times the error of our own line is unsure: the mean of many standing
+ * queues is a queue. Our own line has the error of the reports that it is the mean of, and
+ * that grows by the error of the holdover rate.
  */
 #define UNSURE_SCALES 10.0
 #define UNSURE_FORMALS 10.0
@@ -39,8 +39,8 @@ static struct clock_line line_through(const struct clock_line *theirs,
 }
 
 /*
- * The drift to carry an edge's offset to now: the fit's own and the models',
- * each by its variance. The models lag behind, the fit is noisy under load.
+ * The drift to extrapolate an edge's offset to now: the fit's and the models', weighted by
+ * their variances. The models lag behind, the fit is noisy under load.
  */
 static double drift_blend(const struct consensus *consensus, const struct clock_line *theirs,
 			  const struct edge_estimate *edge)
@@ -78,7 +78,7 @@ static void report_weigh(struct report *report, const struct edge_estimate *edge
 	report->drift_weight = 1 / (own_ppb * own_ppb + report->drift_sigma * report->drift_sigma);
 }
 
-/* How far off our own line may have run since it last followed most of the fleet. */
+/* Bound of our own line's error since it last agreed with most of the fleet. */
 static double growth_ns(const struct consensus *consensus, int64_t now_ns)
 {
 	int64_t last_ns = consensus->last_used_ns;
@@ -89,8 +89,8 @@ static double growth_ns(const struct consensus *consensus, int64_t now_ns)
 	alone_s = (double)ns_sub(now_ns, last_ns) * 1e-9;
 	if (!consensus->settled || alone_s <= 0)
 		return 0;
-	return alone_s * (holdover_error_ppb(&consensus->held) +
-			  holdover_wander(&consensus->held) * alone_s / 2);
+	return alone_s * (holdover_error_ppb(&consensus->holdover) +
+			  holdover_wander(&consensus->holdover) * alone_s / 2);
 }
 
 static bool is_unsure(const struct consensus *consensus, const struct report *report)
@@ -159,7 +159,7 @@ unsigned reports_support(const struct consensus *consensus, const struct reports
 	return count;
 }
 
-/* How many must agree before a value counts: three, less only where there are not three. */
+/* Votes that a value needs: max(count / 4, min(count / 2, 3)), rounded up. */
 unsigned reports_quorum(const struct reports *reports)
 {
 	unsigned quarter = (unsigned)(reports->count + 3) / 4;
@@ -168,7 +168,7 @@ unsigned reports_quorum(const struct reports *reports)
 	return quarter > 3 ? quarter : half < 3 ? half : 3;
 }
 
-/* The word with most support outside the gate around @apart (or anywhere when NULL). */
+/* The report with most support outside the gate around @apart (or anywhere when NULL). */
 const struct report *reports_most_supported(const struct consensus *consensus,
 					    const struct reports *reports, const double *apart,
 					    unsigned *votes)

@@ -18,20 +18,26 @@
 #include "daemon/daemon.h"
 #include "dataplane/dataplane.h"
 #include "base/log.h"
+#include "maps/maps.h"
 
 static const char usage[] =
 	"usage: escapementd [-c FILE] [--foreground] [--check-config]\n"
 	"  -c, --config FILE  the configuration (" CONFIG_PATH_DEFAULT ")\n"
 	"  --foreground       stay in the foreground; so it is under systemd\n"
-	"  --check-config     check the configuration, also against this host's interfaces\n"
-	"                     and the members file, report all errors, exit\n"
+	"  --check-config     check the configuration, also against this host's interfaces,\n"
+	"                     the members file and the textfile directory, report all errors,\n"
+	"                     exit\n"
 	"  --remove           without a daemon: detach everything recorded under pin_root\n"
 	"                     and remove the pins, counts included\n"
+	"  --pair-keys HOST KEY_FILE MEMBERS\n"
+	"                     print the key file of HOST: the keys of its pairs with the other\n"
+	"                     hosts of the file MEMBERS, made from the fleet's key in KEY_FILE\n"
 	"  --debug            log the messages of the kernel's verifier and of libraries\n"
 	"  --version, --help\n";
 
 struct arguments {
-	const char *config;
+	const char *config, *pairs_of; /* pairs_of: with the two files behind the options */
+	char **files;
 	int foreground, check, remove, debug, version;
 };
 
@@ -43,6 +49,7 @@ static int parse_arguments(int argc, char **argv, struct arguments *out)
 		{"foreground", no_argument, &out->foreground, true},
 		{"check-config", no_argument, &out->check, true},
 		{"remove", no_argument, &out->remove, true},
+		{"pair-keys", required_argument, NULL, 'p'},
 		{"debug", no_argument, &out->debug, true},
 		{"version", no_argument, &out->version, true},
 		{"help", no_argument, NULL, 'h'},
@@ -53,6 +60,8 @@ static int parse_arguments(int argc, char **argv, struct arguments *out)
 	while ((code = getopt_long(argc, argv, "c:h", options, NULL)) != -1) {
 		if (code == 'c') {
 			out->config = optarg;
+		} else if (code == 'p') {
+			out->pairs_of = optarg;
 		} else if (code) {
 			fputs(usage, code == 'h' ? stdout : stderr);
 			return code == 'h' ? 0 : 2;
@@ -63,8 +72,13 @@ static int parse_arguments(int argc, char **argv, struct arguments *out)
 		}
 	}
 	log_set_debug(out->debug);
-	if (optind == argc)
+	out->files = argv + optind;
+	if (argc - optind == (out->pairs_of ? 2 : 0))
 		return -1;
+	if (argc - optind < 2 && out->pairs_of) {
+		fprintf(stderr, "escapementd: --pair-keys HOST KEY_FILE MEMBERS\n");
+		return 2;
+	}
 	fprintf(stderr, "escapementd: no argument is expected: %s\n%s", argv[optind], usage);
 	return 2;
 }
@@ -85,12 +99,25 @@ static int check_or_remove(const struct arguments *arguments)
 					   .sections = daemon_config_sections(),
 					   .check_host = arguments->check};
 	struct config *config = NULL;
-	char *report = NULL;
+	char *report = NULL, *kept = NULL;
 	int err = config_load(&input, &config, &report);
 
 	if (!arguments->check) {
-		if (!err)
-			err = dataplane_remove(config->pin_root, &report);
+		/* Without any configuration only the default one can have been used. */
+		bool none = err == -ENOENT && !arguments->config;
+
+		if (none) {
+			free(report);
+			report = NULL;
+		}
+		if (none || !err)
+			err = dataplane_remove(none ? ESC_PIN_ROOT : config->pin_root, &kept,
+					       &report);
+		if (kept)
+			log_info("the packets of %s are still forwarded, since its queue pairs "
+				 "would be cut off; delete the device, then run this again",
+				 kept);
+		free(kept);
 		config_free(config);
 		return finish(err, report);
 	}
@@ -115,7 +142,7 @@ static int on_reload(sd_event_source *source, const struct signalfd_siginfo *inf
 	(void)source;
 	(void)info;
 	sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64, time_local_ns() / 1000);
-	core_reload(&daemon->core, NULL); /* logs the result itself */
+	core_reload(&daemon->core, false, NULL); /* logs the result itself */
 	sd_notify(0, "READY=1");
 	return 0;
 }
@@ -127,19 +154,6 @@ static int on_end(sd_event_source *source, const struct signalfd_siginfo *info, 
 	(void)source;
 	log_info("ending on signal %u; programs stay attached and go on counting", info->ssi_signo);
 	return sd_event_exit(daemon->core.loop, 0);
-}
-
-/* Blocked before anything may be sent: the loop receives them. */
-static void block_signals(void)
-{
-	sigset_t set;
-
-	sigemptyset(&set);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGHUP);
-	sigprocmask(SIG_BLOCK, &set, NULL);
-	signal(SIGPIPE, SIG_IGN);
 }
 
 /* --- into the background --- */
@@ -188,25 +202,29 @@ static void leave_terminal(int ready)
 
 static int serve(const struct arguments *arguments)
 {
+	static const struct {
+		int number;
+		sd_event_signal_handler_t handler;
+	} signals[] = {{SIGTERM, on_end}, {SIGINT, on_end}, {SIGHUP, on_reload}};
 	bool foreground = arguments->foreground || getenv("NOTIFY_SOCKET");
 	int ready = foreground ? -1 : go_to_background();
 	struct daemon *daemon = NULL;
-	sd_event *loop = NULL;
 	char *error = NULL;
+	sigset_t set;
 	int err;
 
-	block_signals();
+	/* Blocked before anything may be sent: the loop receives them. */
+	sigemptyset(&set);
+	for (size_t i = 0; i < CONFIG_COUNT_OF(signals); i++)
+		sigaddset(&set, signals[i].number);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	signal(SIGPIPE, SIG_IGN);
 	err = daemon_new(&daemon, arguments->config, &error);
-	if (!err) {
-		loop = daemon->core.loop;
-		err = sd_event_add_signal(loop, NULL, SIGTERM, on_end, daemon);
-	}
+	for (size_t i = 0; err >= 0 && i < CONFIG_COUNT_OF(signals); i++)
+		err = sd_event_add_signal(daemon->core.loop, NULL, signals[i].number,
+					  signals[i].handler, daemon);
 	if (err >= 0)
-		err = sd_event_add_signal(loop, NULL, SIGINT, on_end, daemon);
-	if (err >= 0)
-		err = sd_event_add_signal(loop, NULL, SIGHUP, on_reload, daemon);
-	if (err >= 0)
-		err = sd_event_set_watchdog(loop, true);
+		err = sd_event_set_watchdog(daemon->core.loop, true);
 	if (err < 0) {
 		daemon_free(daemon);
 		return finish(err, error);
@@ -218,7 +236,7 @@ static int serve(const struct arguments *arguments)
 		   daemon->core.config->interface_count);
 	if (ready >= 0)
 		leave_terminal(ready);
-	err = sd_event_loop(loop);
+	err = sd_event_loop(daemon->core.loop);
 	sd_notify(0, "STOPPING=1");
 	daemon_free(daemon);
 	return finish(err < 0 ? err : 0, NULL);
@@ -231,6 +249,13 @@ int main(int argc, char **argv)
 
 	if (code >= 0)
 		return code;
+	if (arguments.pairs_of) {
+		char *error = NULL;
+		int err = fleet_pairs_write(arguments.pairs_of, arguments.files[0],
+					    arguments.files[1], stdout, &error);
+
+		return finish(err, error);
+	}
 	return arguments.check || arguments.remove ? check_or_remove(&arguments)
 						   : serve(&arguments);
 }

@@ -5,9 +5,10 @@
 #include <string.h>
 
 #include "base/mdoc.h"
-#include "base/prom.h"
-#include "cli/reference.h"
+#include "base/fields.h"
+#include "cli/cli.h"
 #include "config/config.h"
+#include "core/eventlog.h"
 #include "daemon/daemon.h"
 
 static void write_events(bool man)
@@ -21,6 +22,37 @@ static void write_events(bool man)
 				mdoc_write(stdout, kind->help);
 		}
 	fputs(man ? ".El\n" : "", stdout);
+}
+
+/* A kind of several modules is in the first one's list. */
+static bool is_first(const struct event_kind *kind)
+{
+	for (const struct event_kind *const *list = daemon_event_kinds(); *list; list++)
+		for (const struct event_kind *other = *list; other->name; other++)
+			if (!strcmp(other->name, kind->name))
+				return other == kind;
+	return false;
+}
+
+/* The catalogue of the journal: `journalctl -x` shows an entry's text by its MESSAGE_ID. */
+static void write_catalog(void)
+{
+	puts("# SPDX-License-Identifier: BSD-2-Clause");
+	for (const struct event_kind *const *list = daemon_event_kinds(); *list; list++)
+		for (const struct event_kind *kind = *list; kind->name; kind++) {
+			char id[MESSAGE_ID_BYTES];
+
+			if (!is_first(kind))
+				continue;
+			event_message_id(kind->name, id);
+			printf("\n-- %s\nSubject: %s @ESCAPEMENT_SUBJECT@\n"
+			       "Defined-By: escapementd\n"
+			       "Documentation: man:escapement-events(7)\n\n"
+			       "%s\n\n`escapement events` and the fields ESCAPEMENT_SEEN, _DONE, "
+			       "_EXPECTED and _RESULT\nof this entry (journalctl -o json) have the "
+			       "figures.\n",
+			       id, kind->name, kind->help);
+		}
 }
 
 static void write_metrics(bool man)
@@ -40,17 +72,19 @@ static void write_metrics(bool man)
 static bool write_part(const char *part)
 {
 	if (!strcmp(part, "keys-man"))
-		return !config_write_man(stdout, daemon_config_sections());
-	if (!strcmp(part, "keys-example"))
-		return !config_write_example(stdout, daemon_config_sections());
-	if (!strcmp(part, "verbs-man"))
-		reference_man(stdout);
+		config_write_man(stdout, daemon_config_sections());
+	else if (!strcmp(part, "keys-example"))
+		config_write_example(stdout, daemon_config_sections());
+	else if (!strcmp(part, "verbs-man"))
+		cli_write_manual();
 	else if (!strcmp(part, "events-man") || !strcmp(part, "events"))
 		write_events(strlen(part) > strlen("events"));
+	else if (!strcmp(part, "catalog"))
+		write_catalog();
 	else if (!strcmp(part, "metrics-man") || !strcmp(part, "metrics"))
 		write_metrics(strlen(part) > strlen("metrics"));
 	else if (!strcmp(part, "completion-bash") || !strcmp(part, "completion-zsh"))
-		reference_script(stdout, strchr(part, '-') + 1);
+		cli_write_script(strchr(part, '-') + 1);
 	else
 		return false;
 	return true;
@@ -60,7 +94,8 @@ int main(int argc, char **argv)
 {
 	if (argc == 2 && write_part(argv[1]))
 		return fflush(stdout) || ferror(stdout) ? 1 : 0;
-	fputs("usage: mkref keys-man|keys-example|verbs-man|events-man|events|metrics-man|metrics|"
+	fputs("usage: mkref "
+	      "keys-man|keys-example|verbs-man|events-man|events|catalog|metrics-man|metrics|"
 	      "completion-bash|completion-zsh\n",
 	      stderr);
 	return 2;

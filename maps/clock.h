@@ -17,14 +17,14 @@ enum clock_state {
 	CLOCK_HOLDOVER = 3, /* was synced; now alone, or with the smaller part of the fleet */
 };
 
-/* A straight line; clocksync/model.h reads it. Rates are in units of 2^-40. */
+/* Fabric time over local time; read by clocksync/model.h. Rates are in units of 2^-40. */
 struct clock_model {
 	__s64 ref_local_ns;
 	__s64 ref_fabric_ns;
-	__s64 turn_local_ns;
-	__s64 turn_fabric_ns;
-	__s32 line_rate;      /* from ref to turn */
-	__s32 rate;	      /* from turn on */
+	__s64 slew_end_local_ns;
+	__s64 slew_end_fabric_ns;
+	__s32 ref_rate;	      /* from ref to slew_end */
+	__s32 rate;	      /* from slew_end on */
 	__s64 bound_local_ns; /* when the bound was computed */
 	__u32 bound_ns;	      /* then */
 	__u32 bound_growth;   /* per ns of age, 2^-40 */
@@ -37,7 +37,15 @@ ESC_ASSERT_SIZE(struct clock_model, 72);
 struct esc_clock {
 	__u64 generation; /* 0: no fabric time yet */
 	struct clock_model slot[2];
+	/*
+	 * CLOCK_BOOTTIME - CLOCK_MONOTONIC when the models were computed, 0: not known. Local time
+	 * stands still while the machine is suspended: after that the models are wrong.
+	 */
+	__u64 suspended_ns;
 };
-ESC_ASSERT_SIZE(struct esc_clock, 152);
+ESC_ASSERT_SIZE(struct esc_clock, 160);
+
+/* More of it since the model: no fabric time. The two clocks are read one after the other. */
+#define ESC_SUSPENDED_MIN_NS 1000000
 
 #endif

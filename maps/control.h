@@ -5,8 +5,11 @@
 
 #include "maps/types.h"
 
-/* Raised whenever a pinned map's layout or meaning changes. */
-#define ESC_ABI 8
+/*
+ * What `abi` holds, for good: releases with this number read the layout of each map (layout.h).
+ * Those before had one number for all maps, up to 12, and are refused.
+ */
+#define ESC_ABI 13
 
 #define ESC_PORTS_MAX 16
 
@@ -31,7 +34,7 @@ struct esc_control {
 	__u16 pace_ports;		   /* with ESC_CONTROL_PACE: bitmap of ports */
 };
 ESC_ASSERT_SIZE(struct esc_control, 64);
-#define ESC_CONTROL_OFF 0x1u /* kill switch: programs leave every packet alone */
+#define ESC_CONTROL_OFF 0x1u	      /* kill switch: programs leave every packet alone */
 #define ESC_CONTROL_RECEIPTS 0x2u     /* sample packets, send receipts for the peers' samples */
 #define ESC_CONTROL_STEER 0x8u	      /* apply the rules in `steers` */
 #define ESC_CONTROL_PACE 0x10u	      /* pace data on pace_ports, see pace.h */
@@ -94,7 +97,7 @@ struct esc_port {
 	__u8 flags;    /* ESC_PORT_* */
 	__u32 xdp_program_id;
 	__u32 xdp_next_program_id; /* successor in the dispatcher during a handover, else 0 */
-	__u32 offloads_taken;	   /* disabled when attaching: bits of loader/dataplane/offload.c */
+	__u32 offloads_taken;	   /* disabled when attaching: bits of loader/dataplane/facts.c */
 	__u32 reserved[2];
 };
 ESC_ASSERT_SIZE(struct esc_port, 44);

@@ -5,6 +5,7 @@
 
 #include "maps/clock.h"
 #include "maps/control.h"
+#include "maps/layout.h"
 #include "maps/path.h"
 #include "maps/nic.h"
 #include "maps/owd.h"
@@ -15,6 +16,7 @@
 #include "maps/probe.h"
 #include "maps/qp.h"
 #include "maps/reasons.h"
+#include "maps/repair.h"
 #include "maps/rocev2.h"
 
 #define ESC_PIN_ROOT "/sys/fs/bpf/escapement"

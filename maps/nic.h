@@ -16,41 +16,93 @@
 
 #include "maps/qp.h"
 
-/* Three UDP ports in a row; the first is configured. */
+/* Two UDP ports in a row; the first is configured. */
 #define ESC_NIC_PORT_DEFAULT 4792
-#define ESC_NIC_PORT_DEAD                                                                          \
-	0 /* encapsulated packet; reports that the NIC of its inner source is dead */
-#define ESC_NIC_PORT_DATA 1 /* encapsulated packet, without a report about the sender's NICs */
-#define ESC_NIC_PORT_PROBE 2
-#define ESC_NIC_PORTS 3
+#define ESC_NIC_PORT_DATA 0 /* encapsulated packet */
+#define ESC_NIC_PORT_PROBE 1
+#define ESC_NIC_PORTS 2
 
 /* A NIC counts as dead for this long after a failure: the carrier returns before its queue does. */
 #define ESC_NIC_LATCH_NS 1000000000ull
 /* Validity of a peer's report that its NIC is dead. */
 #define ESC_NIC_LEASE_NS 300000000ull
 
-/* ---- on the wire, behind the UDP header of a probe ---- */
+/* ---- on the wire, behind the UDP header ---- */
 
 #define ESC_NIC_MAGIC 0x45534e50u /* "ESNP" */
-#define ESC_NIC_VERSION 1
+/*
+ * Versions as in probe.h: `min_version` is that of the format, `version` the newest that the sender
+ * reads (0: the same). A host writes to an address the newest format that both read, and the oldest
+ * until it has received a request or data of it.
+ */
+#ifndef ESC_NIC_VERSION /* a test builds the programs of the next release */
+#define ESC_NIC_VERSION 2
+#endif
+#define ESC_NIC_VERSION_OLDEST 2
 #define ESC_NIC_REQUEST 1
 #define ESC_NIC_REPLY 2
 /* `subject` is an address of the sender whose NIC is dead. */
 #define ESC_NIC_REPORTS_DEAD 0x1u
+#define ESC_NIC_KEY 0x2u /* tagged with key slot 1, else 0; of a probe and of encapsulated data */
 
-/* Reflected in place by the peer's tc ingress: only `kind` differs in the reply. */
+/*
+ * Sequence: CLOCK_REALTIME of the sender when its failover began, and CLOCK_MONOTONIC since then,
+ * so that it never goes back in one boot. Encapsulated data has its upper bits, which change each
+ * second. A peer takes the newest that it has seen of an address and the one before, and another
+ * one only ESC_NIC_FORGET_NS later: the sender has restarted with a false clock. A report that a
+ * NIC is dead has to be newer than the last one about it.
+ */
+#define ESC_NIC_NUMBER_SHIFT 30
+#define ESC_NIC_FORGET_NS 3000000000ull
+
+/* Reflected by the peer's tc ingress: only `kind`, `version`, the key and the tag differ in the
+ * reply. */
 struct esc_nic_probe {
 	__be32 magic;
-	__u8 version;
+	__u8 min_version;
 	__u8 kind;
 	__u8 flags;
-	__u8 reserved;
+	__u8 version;  /* not in a reply of a release that had only min_version */
 	__be64 cookie; /* random, of the requester's daemon, against forged replies */
 	__be32 sequence;
 	__be32 route; /* the requester's number of the route */
 	struct esc_address subject;
+	__be64 number_ns; /* the requester's sequence */
+	__u64 tag;
 };
-ESC_ASSERT_SIZE(struct esc_nic_probe, 40);
+ESC_ASSERT_SIZE(struct esc_nic_probe, 56);
+
+/* Between the outer UDP header and the inner IP header. */
+struct esc_nic_shim {
+	__u8 min_version;
+	__u8 flags; /* ESC_NIC_KEY */
+	__u8 version;
+	__u8 reserved;
+	__be32 number; /* the sender's sequence >> ESC_NIC_NUMBER_SHIFT */
+	__u64 token;
+} __attribute__((packed, aligned(4)));
+ESC_ASSERT_SIZE(struct esc_nic_shim, 16);
+
+/*
+ * Tag and token are SipHash-2-4, with the key of the two hosts, of what is ahead of them here; 0
+ * without a key.
+ */
+struct esc_nic_signed_probe {
+	struct esc_address src, dst; /* of the packet */
+	struct esc_nic_probe probe;
+};
+#define ESC_NIC_PROBE_WORDS (__builtin_offsetof(struct esc_nic_signed_probe, probe.tag) / 8)
+ESC_ASSERT_OFFSET(struct esc_nic_signed_probe, probe.tag, 80);
+
+struct esc_nic_signed_data {
+	struct esc_address src, dst; /* outer */
+	struct esc_address inner_src, inner_dst;
+	__u8 bth[12];
+	__be32 zero;
+	struct esc_nic_shim shim;
+};
+#define ESC_NIC_DATA_WORDS (__builtin_offsetof(struct esc_nic_signed_data, shim.token) / 8)
+ESC_ASSERT_OFFSET(struct esc_nic_signed_data, shim.token, 88);
 
 /* ---- maps ---- */
 
@@ -62,12 +114,16 @@ struct esc_nic_control {
 	__u16 port;	 /* host order */
 	__u16 reserved;
 	__u32 changes; /* writer: the programs, when a NIC has died: the watch polls at once */
-	__u64 heartbeat_ktime_ns; /* CLOCK_MONOTONIC of the watch's last tick; stale: no failover */
+	__u64 heartbeat_ktime_ns; /* CLOCK_MONOTONIC, of the daemon's loop; stale: no failover */
+	__u64 number_offset_ns;	  /* our sequence less CLOCK_MONOTONIC */
 };
-ESC_ASSERT_SIZE(struct esc_nic_control, 24);
+ESC_ASSERT_SIZE(struct esc_nic_control, 32);
 #define ESC_NIC_ON 0x1u
 #define ESC_NIC_HAS_DUMMY 0x2u /* there are addresses with ESC_NIC_DUMMY */
 #define ESC_NIC_RETAIN 0x4u    /* retain packets for retransmission after a failover */
+#define ESC_NIC_HAS_KEY0 0x8u  /* `nic_peers` has keys of this slot */
+#define ESC_NIC_HAS_KEY1 0x10u
+#define ESC_NIC_USE_KEY1 0x20u /* tag with slot 1; both are accepted */
 
 #define ESC_NIC_LOCAL_MAX 256
 #define ESC_NIC_PEERS_MAX 65536
@@ -101,10 +157,16 @@ struct esc_nic_peer {
 	__u64 id; /* graph_member_id() of the host */
 	/* Of queue pairs' addresses only; all zero: there is no backup. */
 	struct esc_address first, second;
+	__u64 key[2][2]; /* SipHash keys of this host and the peer, by slot; 0: none */
 	/* Writer: tc ingress. CLOCK_MONOTONIC until which its NIC is reported dead. */
 	__u64 dead_ktime_ns;
+	__u64 report_number_ns; /* sequence of the newest such report */
+	__u64 number_ktime_ns;	/* CLOCK_MONOTONIC of the newest packet from the address */
+	__u32 number;		/* its sequence >> ESC_NIC_NUMBER_SHIFT */
+	__u8 version;		/* the newest that the address reads; 0: not known */
+	__u8 reserved[3];
 };
-ESC_ASSERT_SIZE(struct esc_nic_peer, 48);
+ESC_ASSERT_SIZE(struct esc_nic_peer, 104);
 
 /* Key of `nic_routes`: our address, the peer's. */
 struct esc_nic_route_key {
@@ -138,7 +200,7 @@ struct esc_nic_counts {
 	__u64 redirected; /* packets sent unchanged by the second NIC */
 	__u64 unwrapped;  /* packets decapsulated */
 	__u64 held; /* packets without a route: dropped, as on a wire; their queue pairs survive */
-	__u64 answered; /* probes reflected */
+	__u64 replied; /* probes reflected */
 };
 ESC_ASSERT_SIZE(struct esc_nic_counts, 40);
 

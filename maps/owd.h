@@ -22,7 +22,7 @@
 #include "maps/qp.h"
 
 /* By the PSN of START: whether the whole message is timed. These masks nest as well. */
-#define ESC_MESSAGE_SAMPLED(start_psn, mask) (!((start_psn) * 0x9e3779b1u >> 8 & (mask)))
+#define ESC_MESSAGE_SAMPLED(start_psn, mask) (!(0x9e3779b1u * (start_psn) >> 8 & (mask)))
 
 #define ESC_SAMPLE_MASK_DEFAULT 0xf
 #define ESC_SAMPLE_MASK_MAX 0xffff
@@ -45,20 +45,21 @@
  * except the tag: SipHash-2-4 from the BTH to just before it.
  */
 struct esc_receipt {
-	__be32 magic;	/* ESC_PROBE_MAGIC */
-	__u8 version;	/* ESC_PROBE_VERSION */
-	__u8 flags;	/* ESC_RECEIPT_* */
-	__be16 sport;	/* UDP source port of the data */
-	__be64 sender;	/* graph_member_id() of the data's receiver, which sends the receipt */
-	__be64 target;	/* graph_member_id() of the data's sender */
-	__be64 epoch;	/* of the receipt sender's daemon */
+	__be32 magic;	     /* ESC_PROBE_MAGIC */
+	__u8 min_version;    /* of the format, as in struct esc_probe */
+	__u8 flags;	     /* ESC_RECEIPT_* */
+	__be16 sport;	     /* UDP source port of the data */
+	__be64 sender;	     /* graph_member_id() of the data's receiver, which sends the receipt */
+	__be64 target;	     /* graph_member_id() of the data's sender */
+	__be64 epoch;	     /* of the receipt sender's daemon */
 	__be64 rx_fabric_ns; /* with ESC_RECEIPT_TIMED: arrival at XDP */
 	__be32 rx_bound_ns;  /* and its error bound */
 	__be32 dest_qpn;
 	__be32 psn;
 	__be32 stack_ns;   /* from XDP to tc ingress: the receiving host's own delay */
 	__be32 message_ns; /* with ESC_RECEIPT_MESSAGE: from START to END at the receiver */
-	__be32 reserved;
+	__u8 version;	   /* the newest that the sender reads */
+	__u8 reserved[3];
 	__u64 tag;
 };
 ESC_ASSERT_OFFSET(struct esc_receipt, tag, 64);
@@ -131,7 +132,7 @@ struct esc_receipt_cpu {
 };
 ESC_ASSERT_SIZE(struct esc_receipt_cpu, 184 + 64);
 
-/* ---- `qp_sent`: hash of struct esc_qp_key (tx) to struct esc_qp_sent. Writer: the programs ---- */
+/* ---- `qp_sent`: hash by struct esc_qp_key (tx). Writer: the programs ---- */
 
 struct esc_tx_record {
 	__s64 tx_fabric_ns;
@@ -159,10 +160,10 @@ struct esc_qp_sent {
 	struct esc_tx_record records[ESC_TX_RECORDS];
 };
 
-/* ---- `host_queue`: array of one, from tc egress to the driver. Writers: the programs; `on`: the daemon ---- */
+/* ---- `host_queue`: array of one. Writer: the programs; of `on`: the daemon ---- */
 
 struct esc_host_slot {
-	__u64 id; /* as in struct esc_rx_slot */
+	__u64 id;	   /* as in struct esc_rx_slot */
 	__u64 tx_ktime_ns; /* of the record */
 	struct esc_qp_key key;
 	__u32 index; /* of the record in its ring */
@@ -181,7 +182,7 @@ struct esc_host_queue {
 };
 ESC_ASSERT_OFFSET(struct esc_host_queue, slots, 64);
 
-/* ---- `qp_owd`: hash of struct esc_qp_key (tx) to struct esc_qp_owd. Writer: the programs ---- */
+/* ---- `qp_owd`: hash by struct esc_qp_key (tx). Writer: the programs ---- */
 
 /*
  * Statistics of 2^28 ns (0.27 s) of CLOCK_MONOTONIC. The last eight windows are kept, at
@@ -193,8 +194,8 @@ struct esc_owd_window {
 	__s64 min_ns;
 	__s64 max_ns;
 	__s64 sum_ns;
-	__u32 bound_ns; /* maximum of the samples' */
-	__u32 over;	/* samples above delay_threshold_ns */
+	__u32 bound_ns;	 /* maximum of the samples' */
+	__u32 over;	 /* samples above delay_threshold_ns */
 	__u32 crossings; /* upward crossings of that threshold */
 	__u32 ce;
 	__u32 stack_max_ns;
@@ -226,7 +227,7 @@ struct esc_qp_owd {
 	__u64 samples_discarded; /* records of a PSN that was retransmitted */
 	__u64 samples_expired;	 /* records without a receipt in time */
 	__u64 first_ktime_ns;	 /* CLOCK_MONOTONIC of the first receipt, */
-	__u64 last_ktime_ns;  /* and of the newest */
+	__u64 last_ktime_ns;	 /* and of the newest */
 	__s64 last_ns;
 	__s64 min_ns; /* since the entry was created */
 	__s64 max_ns;

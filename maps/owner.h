@@ -44,6 +44,7 @@ enum esc_gid_type {
 #define ESC_OWNER_MTU 0x04u	   /* path_mtu */
 #define ESC_OWNER_PORT 0x08u	   /* port */
 #define ESC_OWNER_LISTED 0x10u	   /* from RDMA netlink, not traced */
+#define ESC_OWNER_TIMER 0x20u	   /* ack_timeout, retry_count */
 
 struct esc_owner {
 	struct esc_address remote; /* destination GID; an IPv4 one is ::ffff:a.b.c.d */
@@ -61,9 +62,11 @@ struct esc_owner {
 	__u8 gid_type;	  /* enum esc_gid_type */
 	__u8 sgid_index;
 	__u8 traffic_class;
-	__u32 flags;	 /* ESC_OWNER_* */
-	char comm[16];	 /* of the process, not of its thread */
-	char device[32]; /* "mlx5_0" */
+	__u16 flags;	  /* ESC_OWNER_* */
+	__u8 ack_timeout; /* the transport's timer: 4.096 us * 2^it; 0: it never expires */
+	__u8 retry_count; /* of its retries */
+	char comm[16];	  /* of the process, not of its thread */
+	char device[32];  /* "mlx5_0" */
 };
 ESC_ASSERT_OFFSET(struct esc_owner, remote_qpn, 56);
 ESC_ASSERT_OFFSET(struct esc_owner, comm, 80);

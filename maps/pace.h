@@ -15,7 +15,7 @@
 #define ESC_PACE_CLASSES 16 /* 0: default */
 #define ESC_PACE_RULES (16 * ESC_PACE_CLASSES)
 #define ESC_PACE_RULE(port, class)                                                                 \
-	(((port) & 15) * ESC_PACE_CLASSES + ((class) & (ESC_PACE_CLASSES - 1)))
+	((15 & (port)) * ESC_PACE_CLASSES + ((class) & (ESC_PACE_CLASSES - 1)))
 #define ESC_PACE_ASSIGNED_MAX 4096
 
 #define ESC_PACE_WEIGHT_MAX 15
@@ -41,9 +41,9 @@ struct pause_rule {
 	__u64 quantum_ns;     /* interval between packets in a long pause */
 	__u64 credit_ns;      /* burst allowance: unused time that may be made up for */
 	__u64 no_feedback_ns; /* without a sample for this long the rate doubles, repeatedly */
-	__u32 weight;      /* in 1 / PAUSE_WEIGHT_ONE, 1 .. 255 */
-	__u32 gain;	       /* of the pause, in 1 / PAUSE_GAIN_ONE */
-	__u32 flags;       /* PAUSE_RATE */
+	__u32 weight;	      /* in 1 / PAUSE_WEIGHT_ONE, 1 .. 255 */
+	__u32 gain;	      /* of the pause, in 1 / PAUSE_GAIN_ONE */
+	__u32 flags;	      /* PAUSE_RATE */
 	__u32 reserved[5];
 };
 ESC_ASSERT_SIZE(struct pause_rule, 96);
@@ -140,7 +140,7 @@ struct esc_qp_pace {
 	__u64 bounded;		    /* packets whose delay was cut to the maximum */
 	__u64 samples;		    /* used by the law */
 	__u64 unsure;		    /* samples not used: no fabric time, or a bound too wide */
-	__u32 generation;    /* of `pace` when `class` was looked up */
+	__u32 generation;	    /* of `pace` when `class` was looked up */
 	__u8 class;
 	__u8 dscp;
 	__u16 sport; /* of the path that the flow's floor is of, host order; 0: not looked up yet */

@@ -41,12 +41,12 @@
  * the same and t2*, t3* in a reply. Timestamps are last, so that little is hashed after them.
  */
 struct esc_path_probe {
-	__be32 magic;	/* ESC_PROBE_MAGIC */
-	__u8 version;	/* ESC_PROBE_VERSION */
-	__u8 flags;	/* ESC_PROBE_KEY, ESC_PROBE_PLANE, ESC_PATH_* */
-	__u8 path;	/* the requester's index, < ESC_PATHS_MAX; ESC_PATH_NONE: path search */
-	__u8 reserved;
-	__be64 sender; /* graph_member_id() of this packet's sender */
+	__be32 magic;	  /* ESC_PROBE_MAGIC */
+	__u8 min_version; /* of the format, as in struct esc_probe */
+	__u8 flags;	  /* ESC_PROBE_KEY, ESC_PROBE_PLANE, ESC_PATH_* */
+	__u8 path;	  /* the requester's index, < ESC_PATHS_MAX; ESC_PATH_NONE: path search */
+	__u8 version;	  /* the newest that the sender reads; not in a reply of version 2 */
+	__be64 sender;	  /* graph_member_id() of this packet's sender */
 	__be64 target;
 	__be64 epoch;	   /* of the sender's daemon */
 	__be64 echo_epoch; /* reply: the request's */
@@ -65,7 +65,7 @@ struct esc_path_probe {
 	__be64 t1_ktime_ns;  /* requester's CLOCK_MONOTONIC with t1; echoed */
 	__be64 ktime_ns; /* sender's CLOCK_MONOTONIC: the ages in the reports are relative to it */
 	__be32 t1_bound_ns;
-	__be32 t2_bound_ns; /* of t2 and t3 */
+	__be32 t2_bound_ns;  /* of t2 and t3 */
 	__be64 t3_fabric_ns; /* and departure of the reply */
 	__u64 tag;
 };
@@ -179,7 +179,7 @@ struct esc_path_received {
 	__u64 cap_ktime_ns; /* as in struct esc_peer: replies sent in that second */
 	__u32 cap_count;
 	__u32 reserved;
-	__u64 ktime_ns; /* CLOCK_MONOTONIC of the newest packet */
+	__u64 ktime_ns;				/* CLOCK_MONOTONIC of the newest packet */
 	__u64 received_ktime_ns[ESC_PATHS_MAX]; /* CLOCK_MONOTONIC */
 	__u16 sport[ESC_PATHS_MAX];		/* host order; 0: nothing received */
 	struct esc_path_window requests;

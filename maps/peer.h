@@ -11,8 +11,8 @@
 
 /* Key of `peers`, a hash. */
 struct esc_peer_key {
-	__u64 id;	/* graph_member_id() */
-	__u8 plane;	/* 0 backend, 1 frontend */
+	__u64 id;   /* graph_member_id() */
+	__u8 plane; /* 0 backend, 1 frontend */
 	__u8 reserved[7];
 };
 ESC_ASSERT_SIZE(struct esc_peer_key, 16);
@@ -29,10 +29,10 @@ struct esc_replay_window {
 
 struct esc_peer {
 	/* Writer: the daemon, once. */
-	char name[24];		/* host, NUL-padded; cut */
+	char name[24];		    /* host, NUL-padded; cut */
 	struct esc_address address; /* required source of its probes; all zero: any */
 	/* Writer: XDP. */
-	__u64 epoch;		 /* newest of the peer; older ones are stale */
+	__u64 epoch;		 /* of the peer's run; others up to epoch_max are stale */
 	__u64 received_local_ns; /* CLOCK_MONOTONIC of the newest packet of the peer with a valid
 				    tag */
 	__u64 replied_local_ns;	 /* CLOCK_MONOTONIC of the newest reply of the peer */
@@ -48,9 +48,22 @@ struct esc_peer {
 	__u32 reserved;
 	/* Writer: tc egress. */
 	__u64 requests_sent;
+	/* Writer: XDP. */
+	__u64 epoch_max;	/* highest ever received */
+	__u64 epoch_ktime_ns;	/* CLOCK_MONOTONIC of the first packet of `epoch` */
+	__u64 version_ktime_ns; /* CLOCK_MONOTONIC of the packet that `version` is from */
+	/* Writer: the daemon. */
+	__u64 key[2][2]; /* of the pair of this host and the peer, by slot */
+	__u32 key_flags; /* ESC_FLEET_HAS_KEY*: those that are there */
+	/* Writer: XDP. */
+	__u8 version; /* the newest of the formats that the peer reads */
+	__u8 reserved2[3];
 };
 ESC_ASSERT_OFFSET(struct esc_peer, epoch, 40);
-ESC_ASSERT_SIZE(struct esc_peer, 144);
+ESC_ASSERT_OFFSET(struct esc_peer, key, 168);
+ESC_ASSERT_SIZE(struct esc_peer, 208);
+/* Later nothing is assumed of the peer's version: another release may run there. */
+#define ESC_PEER_VERSION_NS 3000000000ull
 
 /*
  * Value of `peer_addresses`, a hash by struct esc_address: the member that has the address.
@@ -75,6 +88,8 @@ ESC_ASSERT_SIZE(struct esc_peer_address, 16);
 #define ESC_FLEET_HAS_KEY1 0x2u
 #define ESC_FLEET_USE_KEY1 0x4u /* tag with key 1; both are accepted */
 #define ESC_FLEET_REPLY 0x8u	/* probing is on: reply to requests */
+#define ESC_FLEET_SHARED0 0x10u /* key 0 is the fleet's own, from which those of pairs are made */
+#define ESC_FLEET_SHARED1 0x20u
 
 /*
  * Value of `fleet`, an array of one, mapped by its writer, the daemon. Two
@@ -84,9 +99,10 @@ ESC_ASSERT_SIZE(struct esc_peer_address, 16);
  * A key's slot is the lowest bit of its first byte, the same on every host.
  */
 struct esc_fleet {
-	__u64 self;	/* our id */
-	__u64 epoch;	/* of this run of the daemon */
-	__u64 key[2][2]; /* SipHash keys k0, k1; all zero without authority (ESC_FLEET_HAS_KEY*) */
+	__u64 self;	 /* our id */
+	__u64 epoch;	 /* of this run of the daemon */
+	__u64 key[2][2]; /* SipHash keys k0, k1, for tags of version 2; zero without
+			    ESC_FLEET_SHARED* */
 	__u32 flags;
 	__u32 reply_max_pps; /* rate limit of replies, per peer */
 	__u64 view_generation;

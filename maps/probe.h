@@ -11,8 +11,15 @@
  * t2, t3, its own view and anchor, and makes a new tag. A reply is as long as its request.
  *
  * All fields are big-endian on the wire, except the tag, which is SipHash-2-4
- * (64 bit, the reference's little-endian words) with the fleet key over all
- * bytes from the BTH to just before the tag.
+ * (64 bit, the reference's little-endian words) over all bytes from the BTH to
+ * just before the tag. Its key is that of the pair of hosts (`peers`), in version 2
+ * the fleet's own.
+ *
+ * Versions: `min_version` is that of the format of this packet, the least that its receiver has
+ * to read; `version` is the newest that its sender reads. A host writes to a peer the newest
+ * format that both read, and the oldest until it has received something of the peer. So releases
+ * that are one apart understand each other. A format that is not known is ESC_REASON_PROBE_VERSION.
+ * Path probes and receipts (path.h, owd.h) have the same two fields.
  */
 #ifndef ESC_MAPS_PROBE_H
 #define ESC_MAPS_PROBE_H
@@ -25,10 +32,23 @@
 #define ESC_PROBE_OPCODE_WARMUP 0xe8 /* warm-up packet: sent just before a pair, no reply */
 
 #define ESC_PROBE_MAGIC 0x45734370u /* "EsCp" */
-#define ESC_PROBE_VERSION 2
+#ifndef ESC_PROBE_VERSION	    /* a test builds the programs of the next release */
+#define ESC_PROBE_VERSION 3
+#endif
+#define ESC_PROBE_VERSION_OLDEST (ESC_PROBE_VERSION - 1)
+#define ESC_PROBE_VERSION_PAIR 3 /* the first one with tags by the key of the pair */
 
-/* skb->mark of the daemon's own socket: only its packets get timestamps and tags. */
+/*
+ * skb->mark of the daemon's own sockets: a cheap sign that a packet may be a probe to send. Others
+ * can set it as well, so only packets of sockets in `probe_sockets` get timestamps and tags.
+ */
 #define ESC_PROBE_MARK 0x45734350u
+
+/*
+ * `probe_sockets`, a hash: the cookies (SO_COOKIE) of the daemon's sockets; the value is 1. The
+ * kernel gives a cookie to one socket only, ever. Writer: the daemon.
+ */
+#define ESC_PROBE_SOCKETS_MAX 1024
 
 /* Bits of esc_probe.flags. */
 #define ESC_PROBE_SECOND 0x01 /* second of its pair */
@@ -66,19 +86,20 @@ ESC_ASSERT_SIZE(struct esc_probe_anchor, 40);
 
 struct esc_probe {
 	__be32 magic;
-	__u8 version;
+	__u8 min_version; /* of the format; in version 2 this was named version */
 	__u8 flags;
-	__be16 path;	   /* number of the candidate path between the hosts; 0: the clock's */
-	__be64 sender;	   /* graph_member_id() of this packet's sender */
-	__be64 target;	   /* and of its receiver */
-	__be64 epoch;	   /* sender's: CLOCK_REALTIME of its daemon's start, ns */
-	__be64 echo_epoch; /* reply: the request's epoch */
-	__be32 sequence;   /* of the requester, incremented per request on this edge */
-	__be32 pair;	   /* number of its pair */
-	__be64 t1;	   /* requester, tc egress, its local clock */
-	__be64 t2;	   /* reply: responder, XDP, its local clock */
-	__be64 t3;	   /* reply: responder, just before XDP_TX */
-	__be64 about;	   /* ESC_PROBE_QUERY: a member's id */
+	__u8 reserved;
+	__u8 version;		/* the newest that the sender reads; not in a reply of version 2 */
+	__be64 sender;		/* graph_member_id() of this packet's sender */
+	__be64 target;		/* and of its receiver */
+	__be64 epoch;		/* sender's: CLOCK_REALTIME of its daemon's start, ns */
+	__be64 echo_epoch;	/* reply: the request's epoch */
+	__be32 sequence;	/* of the requester, incremented per request on this edge */
+	__be32 pair;		/* number of its pair */
+	__be64 t1;		/* requester, tc egress, its local clock */
+	__be64 t2;		/* reply: responder, XDP, its local clock */
+	__be64 t3;		/* reply: responder, just before XDP_TX */
+	__be64 about;		/* ESC_PROBE_QUERY: a member's id */
 	__be32 about_age_us;	/* in the reply: time since then; all ones: never */
 	__be32 received_age_us; /* since the sender last received from the target on this path; all
 				   ones: never */
@@ -105,19 +126,18 @@ enum esc_probe_event_kind {
 };
 
 struct esc_probe_event {
-	__u64 peer;	/* id */
-	__u64 epoch;	/* the peer's */
+	__u64 peer;	      /* id */
+	__u64 epoch;	      /* the peer's */
 	__u64 t1, t2, t3, t4; /* t3, t4: replies only */
 	__u32 sequence;
 	__u32 pair;
 	__u32 about_age_us;
 	__u32 received_age_us;
 	__u64 about;
-	__u16 path;
-	__u8 kind;	/* enum esc_probe_event_kind */
-	__u8 flags;	/* ESC_PROBE_* of the packet */
-	__u8 port;	/* index into `ports` */
-	__u8 reserved[3];
+	__u8 kind;  /* enum esc_probe_event_kind */
+	__u8 flags; /* ESC_PROBE_* of the packet */
+	__u8 port;  /* index into `ports` */
+	__u8 reserved[5];
 	/* As in clocksync/line.h, host order; valid with ESC_PROBE_VIEW. */
 	__s64 view_ref_local_ns;
 	__s64 view_ref_fabric_ns;

@@ -24,9 +24,9 @@ struct esc_address {
 struct esc_qp_key {
 	struct esc_address src;
 	struct esc_address dst;
-	__u32 dest_qpn;	 /* host order, 24 bits */
-	__u8 direction;	 /* enum esc_direction */
-	__u8 port;	 /* index into `ports`: the same QP on two NICs is two entries */
+	__u32 dest_qpn;	  /* host order, 24 bits */
+	__u8 direction;	  /* enum esc_direction */
+	__u8 port;	  /* index into `ports`: the same QP on two NICs is two entries */
 	__u8 reserved[2]; /* zero: part of the hashed key */
 };
 ESC_ASSERT_SIZE(struct esc_qp_key, 40);
@@ -63,24 +63,24 @@ struct esc_message_bucket {
 #define ESC_SAMPLE_RESPONSE 0x04    /* with _MESSAGE: it is a READ response */
 
 #define ESC_QP_STEERED 0x01 /* tx: `steer` is in force */
-#define ESC_QP_PACED 0x10 /* tx: it has an entry in `qp_pace` */
+#define ESC_QP_PACED 0x10   /* tx: it has an entry in `qp_pace` */
 
 struct esc_qp {
 	/* Written by every packet: one cache line. */
 	__u64 packets;
-	__u64 bytes;	     /* IP packets, IP header to ICRC, as the IP header says */
+	__u64 bytes; /* IP packets, IP header to ICRC, as the IP header says */
 	struct esc_psn_stream requests;
-	__u16 sport;	     /* UDP source port of the newest packet, host order */
-	__u16 pmtu;	     /* learned from full packets, 0 = not yet */
-	__u8 transport;	     /* enum esc_transport of the newest non-CNP packet */
-	__u8 port;	     /* index into `ports` */
-	__u8 ip_version;     /* 4 or 6 */
-	__u8 reserved0;
+	__u16 sport;	 /* UDP source port of the newest packet, host order */
+	__u16 pmtu;	 /* learned from full packets, 0 = not yet */
+	__u8 transport;	 /* enum esc_transport of the newest non-CNP packet */
+	__u8 port;	 /* index into `ports` */
+	__u8 ip_version; /* 4 or 6 */
+	__u8 unknown;	 /* 1: counted in struct esc_qp_room, rx as `unknown`, tx as `foreign` */
 	__u64 payload_bytes;
-	__u32 sample_mask;   /* a packet is sampled when PSN & mask is 0; adapts to the rate, see
-				owd.h */
-	__u8 sample_flags;   /* ESC_SAMPLE_* */
-	__u8 steer_flags;    /* ESC_QP_STEERED, ESC_QP_PACED */
+	__u32 sample_mask;	/* a packet is sampled when PSN & mask is 0; adapts to the rate, see
+				   owd.h */
+	__u8 sample_flags;	/* ESC_SAMPLE_* */
+	__u8 steer_flags;	/* ESC_QP_STEERED, ESC_QP_PACED */
 	__u16 steer_generation; /* low half of control's at the last lookup in `steers` */
 	/* Written by some packets. */
 	struct esc_psn_stream responses;
@@ -98,10 +98,10 @@ struct esc_qp {
 	__u64 nak_remote_operational;
 	__u64 nak_other;
 	__u64 rnr_naks;
-	__u64 ect;	     /* packets marked ECN-capable and not CE */
+	__u64 ect; /* packets marked ECN-capable and not CE */
 	__u64 ce;
 	__u64 cnps;
-	__u64 first_local_ns; /* CLOCK_MONOTONIC of the entry's first packet */
+	__u64 first_local_ns;  /* CLOCK_MONOTONIC of the entry's first packet */
 	__u64 sample_local_ns; /* CLOCK_MONOTONIC of the newest sampled packet */
 	__u32 sample_psn;
 	__u32 sport_changes;
@@ -114,10 +114,25 @@ struct esc_qp {
 	struct esc_message_bucket message_sizes[ESC_MESSAGE_BUCKETS];
 	struct esc_qp_steer steer; /* tx: the rule of the daemon */
 };
+
+/*
+ * Value of `qp_room`, one entry: how many entries of `qps` are of which kind. What others send
+ * may fill a half of the table, unknown hosts a quarter, so that forged packets never take the
+ * room of this host's own queue pairs. What this host sends and no RDMA device of it made may fill
+ * a quarter: forwarded packets (containers, virtual machines) and those of sockets. The programs
+ * increment a count with an entry, the daemon corrects it with each reading of the table.
+ */
+struct esc_qp_room {
+	__u32 rx, rx_max; /* 0: no limit */
+	__u32 unknown,
+		unknown_max; /* received of hosts that are not members, while there is a list */
+	__u32 foreign, foreign_max; /* sent, not by an RDMA device of this host */
+};
+ESC_ASSERT_SIZE(struct esc_qp_room, 24);
 ESC_ASSERT_OFFSET(struct esc_qp, responses, 64);
 ESC_ASSERT_OFFSET(struct esc_qp, messages, 88);
 ESC_ASSERT_OFFSET(struct esc_qp, message_sizes, 272);
 ESC_ASSERT_OFFSET(struct esc_qp, steer, 784);
-ESC_ASSERT_SIZE(struct esc_qp, 912);
+ESC_ASSERT_SIZE(struct esc_qp, 920);
 
 #endif

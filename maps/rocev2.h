@@ -26,7 +26,7 @@ struct esc_bth {
 ESC_ASSERT_SIZE(struct esc_bth, 12);
 
 #define ESC_BTH_PAD(flags) (((flags) >> 4) & 3)
-#define ESC_BTH_VERSION(flags) ((flags) & 0x0f)
+#define ESC_BTH_VERSION(flags) (0x0f & (flags))
 #define ESC_BTH_FECN 0x80000000u
 #define ESC_BTH_BECN 0x40000000u
 #define ESC_BTH_ACK_REQUEST 0x80000000u
@@ -36,11 +36,11 @@ struct esc_aeth {
 	__be32 word;
 };
 #define ESC_AETH_SYNDROME(word) ((word) >> 24)
-#define ESC_AETH_KIND(syndrome) ((syndrome) & 0x60)
+#define ESC_AETH_KIND(syndrome) (0x60 & (syndrome))
 #define ESC_AETH_ACK 0x00
 #define ESC_AETH_RNR_NAK 0x20
 #define ESC_AETH_NAK 0x60
-#define ESC_NAK_CODE(syndrome) ((syndrome) & 0x1f)
+#define ESC_NAK_CODE(syndrome) (0x1f & (syndrome))
 #define ESC_NAK_SEQUENCE 0
 #define ESC_NAK_INVALID_REQUEST 1
 #define ESC_NAK_REMOTE_ACCESS 2
@@ -92,41 +92,41 @@ enum esc_transport {
  * FETH, RETH/AtomicETH, AETH, AtomicAckETH, immediate/IETH. FLUSH and
  * ATOMIC_WRITE: linux include/rdma/ib_pack.h and rxe_opcode.c since 6.2.
  */
-#define ESC_OPS_DATA(X, base, NAME, xrc, flag)                                                    \
-	X((base) + 0x00, NAME##_SEND_FIRST, xrc + 0, flag | ESC_OPF_FIRST)                        \
-	X((base) + 0x01, NAME##_SEND_MIDDLE, xrc + 0, flag | ESC_OPF_MIDDLE)                      \
-	X((base) + 0x02, NAME##_SEND_LAST, xrc + 0, flag | ESC_OPF_LAST)                          \
-	X((base) + 0x03, NAME##_SEND_LAST_IMMEDIATE, xrc + 4, flag | ESC_OPF_LAST)                \
-	X((base) + 0x04, NAME##_SEND_ONLY, xrc + 0, flag | ESC_OPF_ONLY)                          \
-	X((base) + 0x05, NAME##_SEND_ONLY_IMMEDIATE, xrc + 4, flag | ESC_OPF_ONLY)                \
-	X((base) + 0x06, NAME##_WRITE_FIRST, xrc + 16, flag | ESC_OPF_FIRST | ESC_OP_RETH)        \
-	X((base) + 0x07, NAME##_WRITE_MIDDLE, xrc + 0, flag | ESC_OPF_MIDDLE)                     \
-	X((base) + 0x08, NAME##_WRITE_LAST, xrc + 0, flag | ESC_OPF_LAST)                         \
-	X((base) + 0x09, NAME##_WRITE_LAST_IMMEDIATE, xrc + 4, flag | ESC_OPF_LAST)               \
-	X((base) + 0x0a, NAME##_WRITE_ONLY, xrc + 16, flag | ESC_OPF_ONLY | ESC_OP_RETH)          \
+#define ESC_OPS_DATA(X, base, NAME, xrc, flag)                                                     \
+	X((base) + 0x00, NAME##_SEND_FIRST, xrc + 0, flag | ESC_OPF_FIRST)                         \
+	X((base) + 0x01, NAME##_SEND_MIDDLE, xrc + 0, flag | ESC_OPF_MIDDLE)                       \
+	X((base) + 0x02, NAME##_SEND_LAST, xrc + 0, flag | ESC_OPF_LAST)                           \
+	X((base) + 0x03, NAME##_SEND_LAST_IMMEDIATE, xrc + 4, flag | ESC_OPF_LAST)                 \
+	X((base) + 0x04, NAME##_SEND_ONLY, xrc + 0, flag | ESC_OPF_ONLY)                           \
+	X((base) + 0x05, NAME##_SEND_ONLY_IMMEDIATE, xrc + 4, flag | ESC_OPF_ONLY)                 \
+	X((base) + 0x06, NAME##_WRITE_FIRST, xrc + 16, flag | ESC_OPF_FIRST | ESC_OP_RETH)         \
+	X((base) + 0x07, NAME##_WRITE_MIDDLE, xrc + 0, flag | ESC_OPF_MIDDLE)                      \
+	X((base) + 0x08, NAME##_WRITE_LAST, xrc + 0, flag | ESC_OPF_LAST)                          \
+	X((base) + 0x09, NAME##_WRITE_LAST_IMMEDIATE, xrc + 4, flag | ESC_OPF_LAST)                \
+	X((base) + 0x0a, NAME##_WRITE_ONLY, xrc + 16, flag | ESC_OPF_ONLY | ESC_OP_RETH)           \
 	X((base) + 0x0b, NAME##_WRITE_ONLY_IMMEDIATE, xrc + 20, flag | ESC_OPF_ONLY | ESC_OP_RETH)
 
-#define ESC_OPS_RELIABLE(X, base, NAME, xrc, flag)                                                \
-	X((base) + 0x0c, NAME##_READ_REQUEST, xrc + 16,                                           \
-	  flag | ESC_OP_KNOWN | ESC_OP_REQUEST | ESC_OP_RETH | ESC_OP_READ_REQUEST)               \
-	X((base) + 0x0d, NAME##_READ_RESPONSE_FIRST, 4,                                           \
-	  ESC_OPF_RESPONSE | ESC_OP_START | ESC_OP_AETH)                                          \
-	X((base) + 0x0e, NAME##_READ_RESPONSE_MIDDLE, 0, ESC_OPF_RESPONSE)                        \
-	X((base) + 0x0f, NAME##_READ_RESPONSE_LAST, 4,                                            \
-	  ESC_OPF_RESPONSE | ESC_OP_END | ESC_OP_AETH)                                            \
-	X((base) + 0x10, NAME##_READ_RESPONSE_ONLY, 4,                                            \
-	  ESC_OPF_RESPONSE | ESC_OP_START | ESC_OP_END | ESC_OP_AETH)                             \
-	X((base) + 0x11, NAME##_ACKNOWLEDGE, 4, ESC_OP_KNOWN | ESC_OP_RESPONSE | ESC_OP_AETH)     \
-	X((base) + 0x12, NAME##_ATOMIC_ACKNOWLEDGE, 12,                                           \
-	  ESC_OP_KNOWN | ESC_OP_RESPONSE | ESC_OP_AETH | ESC_OP_ATOMIC)                           \
-	X((base) + 0x13, NAME##_COMPARE_SWAP, xrc + 28,                                           \
-	  flag | ESC_OP_KNOWN | ESC_OP_REQUEST | ESC_OP_ATOMIC)                                   \
-	X((base) + 0x14, NAME##_FETCH_ADD, xrc + 28,                                              \
-	  flag | ESC_OP_KNOWN | ESC_OP_REQUEST | ESC_OP_ATOMIC)                                   \
-	X((base) + 0x16, NAME##_SEND_LAST_INVALIDATE, xrc + 4, flag | ESC_OPF_LAST)               \
-	X((base) + 0x17, NAME##_SEND_ONLY_INVALIDATE, xrc + 4, flag | ESC_OPF_ONLY)               \
-	X((base) + 0x1c, NAME##_FLUSH, xrc + 20, flag | ESC_OP_KNOWN | ESC_OP_REQUEST)            \
-	X((base) + 0x1d, NAME##_ATOMIC_WRITE, xrc + 16,                                           \
+#define ESC_OPS_RELIABLE(X, base, NAME, xrc, flag)                                                 \
+	X((base) + 0x0c, NAME##_READ_REQUEST, xrc + 16,                                            \
+	  flag | ESC_OP_KNOWN | ESC_OP_REQUEST | ESC_OP_RETH | ESC_OP_READ_REQUEST)                \
+	X((base) + 0x0d, NAME##_READ_RESPONSE_FIRST, 4,                                            \
+	  ESC_OPF_RESPONSE | ESC_OP_START | ESC_OP_AETH)                                           \
+	X((base) + 0x0e, NAME##_READ_RESPONSE_MIDDLE, 0, ESC_OPF_RESPONSE)                         \
+	X((base) + 0x0f, NAME##_READ_RESPONSE_LAST, 4,                                             \
+	  ESC_OPF_RESPONSE | ESC_OP_END | ESC_OP_AETH)                                             \
+	X((base) + 0x10, NAME##_READ_RESPONSE_ONLY, 4,                                             \
+	  ESC_OPF_RESPONSE | ESC_OP_START | ESC_OP_END | ESC_OP_AETH)                              \
+	X((base) + 0x11, NAME##_ACKNOWLEDGE, 4, ESC_OP_KNOWN | ESC_OP_RESPONSE | ESC_OP_AETH)      \
+	X((base) + 0x12, NAME##_ATOMIC_ACKNOWLEDGE, 12,                                            \
+	  ESC_OP_KNOWN | ESC_OP_RESPONSE | ESC_OP_AETH | ESC_OP_ATOMIC)                            \
+	X((base) + 0x13, NAME##_COMPARE_SWAP, xrc + 28,                                            \
+	  flag | ESC_OP_KNOWN | ESC_OP_REQUEST | ESC_OP_ATOMIC)                                    \
+	X((base) + 0x14, NAME##_FETCH_ADD, xrc + 28,                                               \
+	  flag | ESC_OP_KNOWN | ESC_OP_REQUEST | ESC_OP_ATOMIC)                                    \
+	X((base) + 0x16, NAME##_SEND_LAST_INVALIDATE, xrc + 4, flag | ESC_OPF_LAST)                \
+	X((base) + 0x17, NAME##_SEND_ONLY_INVALIDATE, xrc + 4, flag | ESC_OPF_ONLY)                \
+	X((base) + 0x1c, NAME##_FLUSH, xrc + 20, flag | ESC_OP_KNOWN | ESC_OP_REQUEST)             \
+	X((base) + 0x1d, NAME##_ATOMIC_WRITE, xrc + 16,                                            \
 	  flag | ESC_OP_KNOWN | ESC_OP_REQUEST | ESC_OP_RETH | ESC_OP_ATOMIC)
 
 #define ESC_OPF_MIDDLE (ESC_OP_KNOWN | ESC_OP_REQUEST | ESC_OP_PAYLOAD)
@@ -135,14 +135,14 @@ enum esc_transport {
 #define ESC_OPF_ONLY (ESC_OPF_MIDDLE | ESC_OP_START | ESC_OP_END)
 #define ESC_OPF_RESPONSE (ESC_OP_KNOWN | ESC_OP_RESPONSE | ESC_OP_PAYLOAD)
 
-#define ESC_OPCODES(X)                                              \
-	ESC_OPS_DATA(X, 0x00, RC, 0, 0)                             \
-	ESC_OPS_RELIABLE(X, 0x00, RC, 0, 0)                         \
-	ESC_OPS_DATA(X, 0x20, UC, 0, 0)                             \
-	X(0x64, UD_SEND_ONLY, 8, ESC_OPF_ONLY | ESC_OP_DETH)        \
-	X(0x65, UD_SEND_ONLY_IMMEDIATE, 12, ESC_OPF_ONLY | ESC_OP_DETH) \
-	X(0x81, CNP, 16, ESC_OP_KNOWN | ESC_OP_CNP)                 \
-	ESC_OPS_DATA(X, 0xa0, XRC, 4, ESC_OP_XRC)                   \
+#define ESC_OPCODES(X)                                                                             \
+	ESC_OPS_DATA(X, 0x00, RC, 0, 0)                                                            \
+	ESC_OPS_RELIABLE(X, 0x00, RC, 0, 0)                                                        \
+	ESC_OPS_DATA(X, 0x20, UC, 0, 0)                                                            \
+	X(0x64, UD_SEND_ONLY, 8, ESC_OPF_ONLY | ESC_OP_DETH)                                       \
+	X(0x65, UD_SEND_ONLY_IMMEDIATE, 12, ESC_OPF_ONLY | ESC_OP_DETH)                            \
+	X(0x81, CNP, 16, ESC_OP_KNOWN | ESC_OP_CNP)                                                \
+	ESC_OPS_DATA(X, 0xa0, XRC, 4, ESC_OP_XRC)                                                  \
 	ESC_OPS_RELIABLE(X, 0xa0, XRC, 4, ESC_OP_XRC)
 
 enum esc_opcode {

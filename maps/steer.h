@@ -28,7 +28,7 @@ struct esc_steer {
 	__u8 path;	  /* with ESC_STEER_PATH: of paths[slot]; when it is dead, packets take the
 			     backup's port */
 	__u16 slot;
-	__u8 reserved[2];
+	__u16 ring;	      /* 1 + index into `repair_rings`; 0: no copies are kept */
 	__u64 flowlet_gap_ns; /* after a gap of this length packets may take the new path */
 	__u64 start_local_ns; /* CLOCK_MONOTONIC: from then on the trigger is a message's start ...
 			       */
@@ -50,15 +50,15 @@ ESC_ASSERT_SIZE(struct esc_steer, 48);
  * Triggers: when a change took effect. RC does a go-back-N when a packet is overtaken by
  * a later one; after a gap longer than the difference of the paths' delays none is.
  */
-#define ESC_STEER_TRIGGERS(X)                                                                       \
+#define ESC_STEER_TRIGGERS(X)                                                                      \
 	X(NONE, none, "not yet")                                                                   \
 	X(IDLE, idle_gap, "after an idle gap: no packet can have been overtaken")                  \
 	X(START, message_start,                                                                    \
 	  "at the start of a message: its packets may have overtaken "                             \
 	  "the end of the one before")                                                             \
 	X(FORCED, forced, "inside a message: it may have cost one go-back-N")                      \
-	X(LAPSED, lapsed, "the daemon was silent: packets leave as they came")                   \
-	X(DEAD, path_dead, "at once: the path before was dead")                                  \
+	X(LAPSED, lapsed, "no heartbeat of the daemon: packets leave unchanged")                   \
+	X(DEAD, path_dead, "at once: the old path was dead")                                       \
 	X(DRAINED, drained, "all before had been acknowledged: no packet can have been overtaken")
 
 enum esc_steer_trigger {
@@ -80,7 +80,7 @@ struct esc_qp_steer {
 	__u8 path;
 	__u8 backup;   /* with ESC_QP_STEER_DIVERTED: path of that slot whose port is in `sport` */
 	__u64 packets; /* sent on the path */
-	__u64 icrc[4];	  /* words << 48 | change of the port << 32 | patch, see pacing/icrc.h */
+	__u64 icrc[4]; /* words << 48 | change of the port << 32 | patch, see pacing/icrc.h */
 	/* Not read for every packet. */
 	__u64 refused;	       /* packets that could not be changed and were sent unchanged */
 	__u32 flow_label;      /* with ESC_QP_STEER_LABEL */
@@ -97,11 +97,13 @@ struct esc_qp_steer {
 	__u64 force_local_ns;
 	__u64 last_local_ns; /* CLOCK_MONOTONIC of the previous packet, while a rule is pending */
 	__u64 applied_local_ns; /* CLOCK_MONOTONIC of the first packet of the newest change */
+	__u16 ring;		/* of the rule in `steers` */
+	__u8 reserved[6];
 };
 ESC_ASSERT_OFFSET(struct esc_qp_steer, packets, 16);
 ESC_ASSERT_OFFSET(struct esc_qp_steer, icrc, 24);
 ESC_ASSERT_OFFSET(struct esc_qp_steer, flowlet_gap_ns, 88);
-ESC_ASSERT_SIZE(struct esc_qp_steer, 128);
+ESC_ASSERT_SIZE(struct esc_qp_steer, 136);
 
 #define ESC_QP_STEER_LABEL 0x01
 #define ESC_QP_STEER_PENDING 0x02

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * TCP at the edge: the option that carries time and delay, and the maps
- * `tcp_flows`, `tcp_control`, `tcp_cgroups`, `tcp_counts`, `tcp_classes` and `tcp_delays`.
+ * `tcp_flows`, `tcp_control`, `tcp_cgroups`, `tcp_counts`, `tcp_classes`, `tcp_delays` and
+ * `tcp_refusals`.
  */
 #ifndef ESC_MAPS_TCP_H
 #define ESC_MAPS_TCP_H
 
 #include "maps/types.h"
 #include "maps/owd.h"
+#include "maps/qp.h"
 
 /*
  * The option, in network order. Kind 254 is shared by all experiments; the two
@@ -31,7 +33,7 @@ struct esc_tcp_option {
 	__u16 exid;
 	__u16 echo; /* delay of the newest data from the other end; saturates at ESC_TCP_ECHO_MAX */
 	__u8 bound; /* of the sender's fabric time, esc_tcp_bound_code() */
-	__u8 flags; /* ESC_TCP_HAS_* */
+	__u8 flags; /* ESC_TCP_HAS_*, versions */
 	__u32 time; /* fabric time of departure of this segment; not in the short form */
 };
 ESC_ASSERT_SIZE(struct esc_tcp_option, ESC_TCP_FULL);
@@ -39,6 +41,15 @@ ESC_ASSERT_SIZE(struct esc_tcp_option, ESC_TCP_FULL);
 #define ESC_TCP_HAS_ECHO 0x2u /* echo is a delay not reported before */
 #define ESC_TCP_ECHO_LESS                                                                          \
 	0x4u /* echo is the magnitude of a negative delay, possible within the clocks' bounds */
+
+/*
+ * Versions, two bits each, since there is no room for more: in the upper two the format (0 now;
+ * another one is malformed), below it how many later formats the sender reads (probe.h: min_version
+ * and version). The SYN and its reply have the oldest format that their sender reads, the rest of a
+ * connection the newest that both read.
+ */
+#define ESC_TCP_READS_LATER 0x30u
+#define ESC_TCP_FORMAT 0xc0u
 
 /* With a larger bound of fabric time no delay is computed. */
 #define ESC_TCP_BOUND_MAX_NS 1000000
@@ -93,9 +104,46 @@ struct esc_tcp_control {
 
 /* Interval of the lookup of a connection's class: its DSCP, or the configuration, may change. */
 #define ESC_TCP_CLASS_NS 100000000ull
+/* Interval of the look at the congestion control of a connection that has no wrapper. */
+#define ESC_TCP_WRAP_NS 1000000000ull
 
 /* `tcp_cgroups`, a hash by a cgroup's id: bits of the classes that name it, __u32. Writer: the
  * daemon. */
+
+/*
+ * `tcp_refusals`, an LRU hash: peers that the option is not offered to until then. A server is
+ * known by address and port, since others of its host may be in the cgroup there; SYNs that got no
+ * reply, and agreement, by the address. Writer: the sockops program.
+ */
+#define ESC_TCP_REFUSALS 16384
+#define ESC_TCP_REFUSED_NS 60000000000ull
+/* After a SYN timeout; doubled by each further one until the peer agrees. */
+#define ESC_TCP_TIMEOUT_NS 60000000000ull
+#define ESC_TCP_TIMEOUT_MAX_NS (64 * ESC_TCP_TIMEOUT_NS)
+/*
+ * A path that carried the option in the last hour may lose a SYN like any other: only these in a
+ * row, with no agreement between, are taken for a path that drops the option.
+ */
+#define ESC_TCP_AGREED_NS (3600ull * 1000000000)
+#define ESC_TCP_LOST_MAX 3
+/* Connections at the same time lose their SYNs to one event. */
+#define ESC_TCP_LOST_NS 1000000000ull
+
+struct esc_tcp_refusal_key {
+	struct esc_address address;
+	__u32 port; /* of the peer; 0: all */
+};
+ESC_ASSERT_SIZE(struct esc_tcp_refusal_key, 20);
+
+struct esc_tcp_refusal {
+	__u64 until_ktime_ns;
+	__u64 hold_ns;	       /* of SYN timeouts */
+	__u64 agreed_ktime_ns; /* 0: not since the option was withheld */
+	__u64 lost_ktime_ns;   /* of the newest timeout that did not withhold the option */
+	__u32 lost;	       /* such timeouts since the agreement */
+	__u32 reserved;
+};
+ESC_ASSERT_SIZE(struct esc_tcp_refusal, 40);
 
 /* Value of `tcp_classes`, a per-CPU array by class. Writer: the programs. */
 struct esc_tcp_class_counts {
@@ -106,13 +154,13 @@ ESC_ASSERT_SIZE(struct esc_tcp_class_counts, 16);
 
 /* The state of the law of pacing/tcpwindow.h. */
 struct tcp_window {
-	__u32 window;   /* 1/1024 of a segment */
+	__u32 window;	/* 1/1024 of a segment */
 	__u32 wait_seq; /* after the first delay above the threshold: data from here on was sent
 				  with the new window */
-	__u32 waiting;  /* wait_seq is in force */
+	__u32 waiting;	/* wait_seq is in force */
 	__u32 starting; /* no delay above the target since the start */
 	__u32 memory;	/* the window before an idle period; 0: none */
-	__u32 weight;   /* times the window of a connection of weight 1; set after a start */
+	__u32 weight;	/* times the window of a connection of weight 1; set after a start */
 	/* Minimum delay, of the current interval and of the previous one. */
 	__s64 floor_ns, floor_before_ns;
 	__u64 floor_since_ns; /* 0: none yet */
@@ -120,8 +168,7 @@ struct tcp_window {
 	__u32 round;	 /* added to the window before rounding down to segments; 0: none yet */
 	__u32 round_seq; /* `round` changes when this is acknowledged */
 	__u32 base_us;	 /* round trip without the queue, mean; 0: none yet */
-	__u32
-		pace_us; /* over which a window below TCP_WINDOW_PACED is spread; 0: none yet */
+	__u32 pace_us;	 /* over which a window below TCP_WINDOW_PACED is spread; 0: none yet */
 	__u32 reserved;
 };
 ESC_ASSERT_SIZE(struct tcp_window, 72);
@@ -168,7 +215,14 @@ struct esc_tcp_flow {
 	__u32 weight;
 	/* Set by a wrapper that the application replaced, cleared by the sockops program. */
 	__u32 detached;
-	__u32 reserved;
+	__u32 replaced;	     /* the same, to be wrapped again */
+	__u32 unlimited;     /* counted as such. Writer: the sockops program */
+	__u64 wrap_ktime_ns; /* of its last look at the congestion control */
+	/* A wrapper of an earlier daemon, not in `inner`. Writer: the sockops program. */
+	__u32 earlier_over;	/* a segment was received after earlier_until_ns */
+	__u64 earlier_until_ns; /* the latest expiry of its limit; 0: there is none */
+	__u32 earlier_una;	/* acknowledged before that segment */
+	__u32 wrapped; /* the socket's wrapper, if it has one, has no limit of an earlier daemon */
 };
 
 #define ESC_TCP_NO_RATE 0xffffffffu
@@ -186,10 +240,14 @@ struct esc_tcp_row {
 
 /* Value of `tcp_counts`, a per-CPU array of one. Writer: the programs. */
 struct esc_tcp_counts {
-	__u64 offered;	 /* handshakes sent with the option */
-	__u64 agreed;	 /* connections whose both ends support it */
-	__u64 plain;	 /* connections whose other end does not */
-	__u64 unwrapped; /* agreed, with a congestion control without a wrapper */
+	__u64 offered;	    /* handshakes sent with the option */
+	__u64 agreed;	    /* connections whose both ends support it */
+	__u64 plain;	    /* connections whose other end does not */
+	__u64 outside;	    /* connections with addresses that are no member's: not offered */
+	__u64 withheld;	    /* connections to members that had refused it: not offered */
+	__u64 syn_timeouts; /* handshakes with the option that got no reply */
+	__u64 unwrapped;    /* agreed, only measured: no wrapper for their congestion control */
+	__u64 rewrapped;    /* the application set another one later, and that was wrapped */
 	__u64 in_samples;
 	__u64 out_samples;
 	__u64 out_above;

@@ -10,10 +10,10 @@
 #endif
 
 /* Layout is part of the ABI: both sides compile the same asserts. */
-#define ESC_ASSERT_SIZE(type, bytes) \
+#define ESC_ASSERT_SIZE(type, bytes)                                                               \
 	_Static_assert(sizeof(type) == (bytes), #type " has a fixed size")
-#define ESC_ASSERT_OFFSET(type, field, bytes)                      \
-	_Static_assert(__builtin_offsetof(type, field) == (bytes), \
+#define ESC_ASSERT_OFFSET(type, field, bytes)                                                      \
+	_Static_assert(__builtin_offsetof(type, field) == (bytes),                                 \
 		       #type "." #field " has a fixed offset")
 
 #endif

@@ -8,13 +8,14 @@ BENCHES := $(patsubst %.c,$(OUT)/%,$(wildcard tests/bench/*.c))
 SIMS := $(patsubst %.c,$(OUT)/%,$(filter-out %/peer_libsvm.c,$(wildcard tests/sim/*.c)))
 SIM_OBJ := $(patsubst %.c,$(OUT)/%.o,$(wildcard tests/lib/sim/*.c))
 FUZZERS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
-TOOLS := $(patsubst %.c,$(OUT)/%,$(filter-out %.bpf.c %/stale.c,$(wildcard tests/tools/*.c))) \
+TOOLS := $(patsubst %.c,$(OUT)/%,$(filter-out %.bpf.c %/stale.c %/layout.c,$(wildcard tests/tools/*.c))) \
 	$(OUT)/tests/tools/roceflow/roceflow $(OUT)/tests/tools/escapementd-stale \
+	$(OUT)/tests/tools/escapementd-layout \
 	$(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/tools/*.bpf.c))
 
 .PHONY: unit bpf-tests sim tools fuzz
 unit: $(UNIT)
-bpf-tests: $(BPF_TESTS) tools
+bpf-tests: $(BPF_TESTS) tools $(BUILD)/tests/next/escapementd $(BUILD)/tests/next/nic.bpf.o
 sim: $(SIMS)
 tools: $(TOOLS)
 fuzz: $(FUZZERS)
@@ -39,6 +40,36 @@ $(OUT)/tests/tools/escapementd-stale: $(OUT)/tests/tools/stale.o $(OUT)/loader/e
 	$(call say,LD)
 	$(LINK)
 
+# A daemon of a release in which every map has another layout.
+$(OUT)/tests/tools/escapementd-layout: $(OUT)/tests/tools/layout.o $(OUT)/loader/escapementd.o $(CORE) $(LAWS)
+	$(call say,LD)
+	$(LINK)
+
+# The programs and the daemon of the next release, by its version on the wire: tests/bpf/test_wire
+# and tests/lab/test_versions.
+NEXT := $(BUILD)/tests/next
+$(NEXT)/%.bpf.o: bpf/%.bpf.c vmlinux/$(ARCH)/vmlinux.h
+	$(call say,CLANG)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CLANG) $(BPF_CFLAGS) -DESC_PROBE_VERSION=4 -DESC_NIC_VERSION=3 -MMD -MP -c $< -o $@
+
+$(NEXT)/dataplane.o: $(patsubst %,$(NEXT)/%.bpf.o,$(filter-out $(ALONE),$(HOOKS)))
+	$(call say,BPFTOOL)
+	$(Q)$(BPFTOOL) gen object $@ $^
+
+$(NEXT)/dataplane.skel.h: $(NEXT)/dataplane.o
+	$(call say,BPFTOOL)
+	$(Q)$(BPFTOOL) gen skeleton $< name dataplane > $@
+
+$(NEXT)/object.o: loader/dataplane/object.c $(NEXT)/dataplane.skel.h
+	$(call say,CC)
+	$(Q)$(CC) -I$(NEXT) $(ALL_CPPFLAGS) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
+
+$(NEXT)/escapementd: $(NEXT)/object.o $(OUT)/loader/escapementd.o $(CORE) $(LAWS)
+	$(call say,LD)
+	$(LINK)
+	$(Q)ln -sf ../../escapement $(@D)/escapement
+
 # Simulations stand on the laws alone. Oracles and peers are in tests and benches only.
 $(OUT)/tests/sim/test_clock_oracle: SIM_LIBS := -lglpk -lcholmod
 $(OUT)/tests/sim/test_clock_oracle.o: ALL_CPPFLAGS += -isystem /usr/include/suitesparse
@@ -48,8 +79,8 @@ $(SIMS): LDLIBS := -lm
 $(SIMS): LDLIBS += $(SIM_LIBS)
 $(SIMS): $(SIM_OBJ) $(LAWS)
 
-$(UNIT) $(BPF_TESTS) $(BENCHES) $(filter-out %/roceflow %/escapementd-stale %.bpf.o,$(TOOLS)): $(CORE) $(LAWS)
-$(UNIT) $(BPF_TESTS) $(BENCHES) $(SIMS) $(filter-out %/roceflow %/escapementd-stale %.bpf.o,$(TOOLS)): $(OUT)/%: $(OUT)/%.o
+$(UNIT) $(BPF_TESTS) $(BENCHES) $(filter-out %/roceflow %/escapementd-stale %/escapementd-layout %.bpf.o,$(TOOLS)): $(CORE) $(LAWS)
+$(UNIT) $(BPF_TESTS) $(BENCHES) $(SIMS) $(filter-out %/roceflow %/escapementd-stale %/escapementd-layout %.bpf.o,$(TOOLS)): $(OUT)/%: $(OUT)/%.o
 	$(call say,LD)
 	$(LINK)
 
@@ -62,7 +93,7 @@ $(BUILD)/tests/tools/%.bpf.o: tests/tools/%.bpf.c vmlinux/$(ARCH)/vmlinux.h
 FUZZ_CFLAGS := -std=gnu11 -O1 -g -fno-strict-aliasing
 $(BUILD)/fuzz/%.o: %.c
 	$(call say,CLANG)
-	$(Q)$(CLANG) $(ALL_CPPFLAGS) $(FUZZ_CFLAGS) -fsanitize=fuzzer-no-link,address,undefined -MMD -MP \
+	$(Q)$(CLANG) $(ALL_CPPFLAGS) $(FUZZ_CFLAGS) -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined -MMD -MP \
 		-c $< -o $@
 
 $(FUZZERS): $(BUILD)/%: $(BUILD)/fuzz/%.o

@@ -7,21 +7,21 @@
 #include "pacing/contend_parts.h"
 #include "pacing/random.h"
 
-#define NEARLY 0.9	      /* of a rate: the same, as rates go */
-#define RESTLESS_FREE 4	      /* two moves of late double its wait */
-#define HOME_PATIENCE 8	      /* who is at home waits so much longer */
-#define CONTENT_PATIENCE 60   /* and who seems to have all there is */
-#define LAGS 3		      /* a mean wait is at least so many times what feedback takes */
-#define HELPED_PART 0.25      /* of the predicted gain; less is no help ... */
-#define HELPED_RATE 1.1	      /* ... unless the rate rose by so much */
-#define DOUBT_LAGS 2	      /* mean wait, in lags, before a useless move is taken back */
-#define HOLD_PART 1	      /* of the excess: what a queue may grow until the order is obeyed */
-#define ALONE_TRIES 3	      /* in vain, before a queue is known to be our own ... */
-#define ALONE_LEAST 40	      /* ... for so many times retry_least */
-#define GIVE_UP_NS (500 * MS) /* after force_ns: nobody carried it out */
-#define STALE_NS SECOND	      /* an order that nobody could carry out */
-#define GOES_PART 0.7	      /* chance that a silent one goes ... */
-#define GOES_FREE 2	      /* ... halved by each of its moves of late from the third on */
+#define NEARLY 0.9	     /* factor: rates above are equal */
+#define RECENT_MOVES_FREE 4  /* two recent moves double the wait */
+#define RESIDENT_FACTOR 8    /* of the wait, for a resident */
+#define FULL_RATE_FACTOR 60  /* of the wait, for a queue pair with a path's capacity */
+#define LAGS 3		     /* minimum mean wait, in feedback delays */
+#define HELPED_PART 0.25     /* of the predicted gain: the move helped ... */
+#define HELPED_RATE 1.1	     /* ... or the rate rose by this factor */
+#define REVERT_LAGS 2	     /* mean wait before a move is reverted, in feedback delays */
+#define GROWTH_PART 1	     /* of the excess: growth of the queue until the move takes effect */
+#define ALONE_TRIES 3	     /* moves without gain before a queue counts as our own ... */
+#define ALONE_LEAST 40	     /* ... for this many times backoff_min */
+#define EXPIRE_NS (500 * MS) /* after force_ns: the move was not carried out */
+#define STALE_NS SECOND	     /* age of a move whose cause may be gone */
+#define SILENT_CHANCE 0.7    /* probability that a silent queue pair moves ... */
+#define SILENT_FREE 2	     /* ... halved by each of its recent moves from the third on */
 
 void contend_config_default(struct contend_config *config)
 {
@@ -32,10 +32,10 @@ void contend_config_default(struct contend_config *config)
 		.ticks = 2,
 		.react_ns = 50 * MS,
 		.stale_ns = 200 * MS,
-		.judge_ns = 50 * MS,
-		.retry_least_ns = 250 * MS,
-		.retry_most_ns = 60 * SECOND,
-		.patience_ns = 20 * MS,
+		.evaluate_ns = 50 * MS,
+		.backoff_min_ns = 250 * MS,
+		.backoff_max_ns = 60 * SECOND,
+		.trigger_wait_ns = 20 * MS,
 		.idle_Bps = 10e3,
 		.packet_bytes = 4200,
 		.moves_per_s = 20,
@@ -49,22 +49,22 @@ void contend_init(struct contend *contend, const struct contend_config *config)
 	contend->config = *config;
 }
 
-void contend_forget(struct contend_path *paths, size_t path_count, struct contend_qp *qps,
-		    size_t qp_count)
+void contend_reset_paths(struct contend_path *paths, size_t path_count, struct contend_qp *qps,
+			 size_t qp_count)
 {
 	for (size_t p = 0; p < path_count; p++) {
 		struct contend_path *path = &paths[p];
 
-		path->stands_out = 0;
+		path->contended_ticks = 0;
 		path->fresh = false;
-		path->lately_ns = 0;
-		path->busy_until_ns = path->shut_until_ns = path->shut_ns = 0;
+		path->mean_excess_ns = 0;
+		path->busy_until_ns = path->backoff_until_ns = path->backoff_ns = 0;
 	}
 	for (size_t q = 0; q < qp_count; q++) {
-		qps[q].moving = qps[q].at_home = false;
-		qps[q].seen_on = 0;
+		qps[q].moving = qps[q].resident = false;
+		qps[q].last_path = 0;
 		qps[q].calm_ns = 0;
-		qps[q].met_ns = 0;
+		qps[q].queue_before_ns = 0;
 	}
 }
 
@@ -90,9 +90,9 @@ const char *contend_act_text(enum contend_act_kind kind)
 	return (unsigned)kind < sizeof(texts) / sizeof(*texts) ? texts[kind] : "unknown";
 }
 
-/* --- where a queue pair would be better off --- */
+/* --- gain of a move --- */
 
-/* Nobody but us is on this path, as far as rates show it. */
+/* Whether all traffic of the path is ours, as far as rates show. */
 static bool is_ours(const struct contend *contend, int64_t now_ns, const struct contend_path *path)
 {
 	if (now_ns < contend->alone_until_ns && path->own_Bps >= NEARLY * contend->alone_Bps)
@@ -102,10 +102,9 @@ static bool is_ours(const struct contend *contend, int64_t now_ns, const struct 
 }
 
 /*
- * The queue that @qp takes along from @path: its bytes in the queue (rate times
- * excess, Little's law) over what a path carries. One that never saw more than it has now may be
- * alone with its own queue or share the path with one like it: half is hoped for,
- * and a try will tell.
+ * The queue that @qp takes along from @path: its bytes in the queue (rate times excess, Little's
+ * law) over the capacity of a path. If the maximum rate observed is its current one, it may be
+ * alone with its own queue or share the path with an equal one: half is assumed, a move decides.
  */
 static double share_ns(const struct contend *contend, int64_t now_ns,
 		       const struct contend_path *path, const struct contend_qp *qp)
@@ -119,13 +118,13 @@ static double share_ns(const struct contend *contend, int64_t now_ns,
 	return carried > 0 ? path->excess_ns * fmin(qp->rate_Bps / carried, 1) : 0;
 }
 
-/* How much less delay on @to; below 0 where there is no room. */
+/* Predicted reduction of the delay on @to; below 0: no capacity there. */
 static double gain_ns(const struct contend *contend, const struct contend_path *from,
 		      const struct contend_path *to, double share)
 {
 	double carried = fmax(carried_Bps(contend), from->own_Bps), own = 0;
 
-	/* Own traffic that makes no queue there yet will make one with ours. */
+	/* Own traffic on @to causes a queue together with ours. */
 	if (carried > 0)
 		own = from->excess_ns * fmin(to->own_Bps / carried, 1);
 	return from->delay_ns - fmax(to->delay_ns, to->floor_ns + own) - share;
@@ -136,13 +135,13 @@ static bool is_worth(const struct contend_config *config, const struct contend_p
 {
 	double least = fmax(config->threshold_ns, config->gain_part * from->excess_ns);
 
-	/* The clock's error is the same on both paths: only noise can mislead here. */
+	/* The clock's error is common to both paths: only noise counts. */
 	return gain > least + NOISES * hypot(from->noise_ns, to->noise_ns);
 }
 
-static bool may_go_to(int64_t now_ns, const struct contend_path *path)
+static bool is_target(int64_t now_ns, const struct contend_path *path)
 {
-	return path->fresh && now_ns >= path->busy_until_ns && now_ns >= path->shut_until_ns;
+	return path->fresh && now_ns >= path->busy_until_ns && now_ns >= path->backoff_until_ns;
 }
 
 int contend_best(const struct contend *contend, int64_t now_ns, const struct contend_path *paths,
@@ -162,7 +161,7 @@ int contend_best(const struct contend *contend, int64_t now_ns, const struct con
 	for (size_t p = 0; p < path_count; p++) {
 		double more = gain_ns(contend, from, &paths[p], share);
 
-		if (p == qp->path || !may_go_to(now_ns, &paths[p]) || more <= *gain ||
+		if (p == qp->path || !is_target(now_ns, &paths[p]) || more <= *gain ||
 		    !is_worth(&contend->config, from, &paths[p], more))
 			continue;
 		*gain = more;
@@ -171,7 +170,7 @@ int contend_best(const struct contend *contend, int64_t now_ns, const struct con
 	return best;
 }
 
-/* What every packet of ours meets, whatever its path: the queue of the host's own link. */
+/* The queue that is common to all paths: that of the host's own link. */
 static double common_ns(const struct tick *tick)
 {
 	double least = INFINITY;
@@ -182,23 +181,23 @@ static double common_ns(const struct tick *tick)
 	return isfinite(least) ? least : 0;
 }
 
-/* The path of @qp; of one that is silent, with the queue that it met and is going to meet. */
+/* The path of @qp; for a silent one, with the queue before the silence. */
 static struct contend_path path_of(const struct tick *tick, const struct contend_qp *qp)
 {
 	struct contend_path path = tick->paths[qp->path];
 
-	if (!is_silent(qp) || qp->met_ns <= path.excess_ns)
+	if (!is_silent(qp) || qp->queue_before_ns <= path.excess_ns)
 		return path;
-	path.excess_ns = qp->met_ns;
+	path.excess_ns = qp->queue_before_ns;
 	path.delay_ns = path.floor_ns + path.excess_ns;
-	path.noise_ns = 0; /* it was seen, whatever has become of it */
+	path.noise_ns = 0; /* an observed value, possibly drained since */
 	return path;
 }
 
 /*
- * One of the paths that are worth it, by room: a path that is used meets a packet now and then,
- * one that nobody uses none, and little else tells the two apart. So the weight falls with the
- * square of what is met.
+ * Draws one of the paths with sufficient gain by free capacity: the weight falls with the square
+ * of the queue there, as little else distinguishes a used path (a packet now and then) from an
+ * unused one.
  */
 static int draw_target(struct tick *tick, const struct contend_qp *qp, double *gain)
 {
@@ -210,18 +209,18 @@ static int draw_target(struct tick *tick, const struct contend_qp *qp, double *g
 
 	for (size_t p = 0; p < tick->path_count; p++) {
 		struct contend_path onto = tick->paths[p], *to = &onto;
-		double blur = fmax(NOISES * to->noise_ns, 0.001 * from->excess_ns), meets;
+		double blur = fmax(NOISES * to->noise_ns, 0.001 * from->excess_ns), expected;
 
-		/* Others may be silent as well at this moment. */
+		/* Others may be silent as well: use the mean. */
 		if (is_silent(qp))
-			to->delay_ns = fmax(to->delay_ns, to->floor_ns + to->lately_ns);
+			to->delay_ns = fmax(to->delay_ns, to->floor_ns + to->mean_excess_ns);
 		gains[p] = gain_ns(tick->contend, from, to, share);
 		weights[p] = 0;
-		if (p == qp->path || !may_go_to(tick->now_ns, to) ||
+		if (p == qp->path || !is_target(tick->now_ns, to) ||
 		    !is_worth(&tick->contend->config, from, to, gains[p]))
 			continue;
-		meets = from->delay_ns - gains[p] - share - to->floor_ns - common;
-		weights[p] = 1 / ((meets + blur) * (meets + blur));
+		expected = from->delay_ns - gains[p] - share - to->floor_ns - common;
+		weights[p] = 1 / ((expected + blur) * (expected + blur));
 		sum += weights[p];
 		last = (int)p;
 	}
@@ -236,7 +235,7 @@ static int draw_target(struct tick *tick, const struct contend_qp *qp, double *g
 	return CONTEND_NOWHERE;
 }
 
-/* --- orders --- */
+/* --- start of a move --- */
 
 static struct contend_act *act(struct tick *tick, enum contend_act_kind kind, size_t q,
 			       uint32_t from, uint32_t to)
@@ -282,7 +281,7 @@ static bool has_budget(struct tick *tick)
 	return false;
 }
 
-/* What feedback takes: a look, the age of what it saw, and the way there. */
+/* Feedback delay: a tick, the age of the delays, and the path's delay. */
 static double lag_ns(const struct tick *tick, const struct contend_path *path)
 {
 	return tick->since_ns + (double)(tick->now_ns - path->measured_ns) + path->delay_ns;
@@ -291,13 +290,13 @@ static double lag_ns(const struct tick *tick, const struct contend_path *path)
 int64_t contend_flowlet_gap_ns(const struct contend_path *from, const struct contend_path *to)
 {
 	double hold =
-		fmax(from->worst_ns, from->delay_ns) + HOLD_PART * from->excess_ns - to->floor_ns;
+		fmax(from->worst_ns, from->delay_ns) + GROWTH_PART * from->excess_ns - to->floor_ns;
 
 	return (int64_t)(fmax(hold, 0) + fmax(from->bound_ns, to->bound_ns));
 }
 
-static void order(struct tick *tick, enum contend_act_kind kind, size_t q, uint32_t to,
-		  double predicted)
+static void start_move(struct tick *tick, enum contend_act_kind kind, size_t q, uint32_t to,
+		       double predicted)
 {
 	const struct contend_config *config = &tick->contend->config;
 	struct contend_qp *qp = &tick->qps[q];
@@ -306,38 +305,38 @@ static void order(struct tick *tick, enum contend_act_kind kind, size_t q, uint3
 
 	qp->predicted_ns = predicted;
 	qp->before_ns = path_of(tick, qp).delay_ns;
-	/* Of one that is silent no rate would be less. */
+	/* A silent one has no rate to compare with. */
 	qp->before_Bps = is_silent(qp) ? 0 : qp->rate_Bps;
 	qp->hold_ns = (double)contend_flowlet_gap_ns(from, onto);
 	a = act(tick, kind, q, qp->path, to);
 	a->hold_ns = (int64_t)qp->hold_ns;
 	if (is_silent(qp)) {
-		a->unanswered_ns = qp->unanswered_ns;
-		a->met_ns = qp->met_ns;
+		a->unacked_ns = qp->unacked_ns;
+		a->queue_before_ns = qp->queue_before_ns;
 	}
-	/* An idle gap costs nothing: worth waiting for where such gaps were seen. */
-	a->start_ns = tick->now_ns + (qp->idle_gap_ns >= qp->hold_ns ? config->patience_ns : 0);
-	a->force_ns = a->start_ns + config->patience_ns;
+	/* An idle gap costs nothing: wait for one if there were some. */
+	a->start_ns = tick->now_ns + (qp->idle_gap_ns >= qp->hold_ns ? config->trigger_wait_ns : 0);
+	a->force_ns = a->start_ns + config->trigger_wait_ns;
 	if (qp->message_ns > 0)
 		a->force_ns += (int64_t)fmin(2 * qp->message_ns, 1e9);
 	qp->moving = true;
 	qp->from = qp->path;
 	qp->to = to;
 	qp->move_ns = tick->now_ns;
-	qp->give_up_ns = a->force_ns + GIVE_UP_NS;
+	qp->expire_ns = a->force_ns + EXPIRE_NS;
 	if (is_silent(qp))
-		qp->give_up_ns = tick->now_ns + SILENT_NS;
+		qp->expire_ns = tick->now_ns + SILENT_NS;
 	qp->arrived_ns = 0;
 	qp->back = kind == CONTEND_BACK;
 	qp->moves++;
-	qp->restless++;
-	/* Until it is seen to have gone. */
-	from->busy_until_ns = onto->busy_until_ns = qp->give_up_ns;
+	qp->recent_moves++;
+	/* Until the move is observed. */
+	from->busy_until_ns = onto->busy_until_ns = qp->expire_ns;
 	tick->budget->left -= 1;
 	tick->contend->moves++;
 }
 
-/* --- judgement --- */
+/* --- evaluation of a move --- */
 
 static void release(struct tick *tick, struct contend_qp *qp, int64_t at_ns)
 {
@@ -345,7 +344,7 @@ static void release(struct tick *tick, struct contend_qp *qp, int64_t at_ns)
 	tick->paths[qp->from].busy_until_ns = tick->paths[qp->to].busy_until_ns = at_ns;
 }
 
-/* It has gone: when will the delays tell? */
+/* The queue pair is on its new path: computes when the delays reflect that. */
 static void arrive(struct tick *tick, struct contend_qp *qp)
 {
 	const struct contend_path *from = &tick->paths[qp->from], *to = &tick->paths[qp->to];
@@ -353,52 +352,51 @@ static void arrive(struct tick *tick, struct contend_qp *qp)
 
 	qp->arrived_ns = tick->now_ns;
 	release(tick, qp, tick->now_ns + (int64_t)lag);
-	qp->judge_ns = tick->now_ns + (int64_t)(2 * lag);
-	qp->doubt_ns = DOUBT_LAGS * lag;
-	if (qp->judge_ns < tick->now_ns + tick->contend->config.judge_ns)
-		qp->judge_ns = tick->now_ns + tick->contend->config.judge_ns;
+	qp->evaluate_ns = tick->now_ns + (int64_t)(2 * lag);
+	qp->revert_wait_ns = REVERT_LAGS * lag;
+	if (qp->evaluate_ns < tick->now_ns + tick->contend->config.evaluate_ns)
+		qp->evaluate_ns = tick->now_ns + tick->contend->config.evaluate_ns;
 }
 
-static int64_t longer(const struct contend_config *config, int64_t last_ns)
+static int64_t next_backoff(const struct contend_config *config, int64_t last_ns)
 {
-	int64_t next_ns = last_ns ? 2 * last_ns : config->retry_least_ns;
+	int64_t next_ns = last_ns ? 2 * last_ns : config->backoff_min_ns;
 
-	return next_ns < config->retry_most_ns ? next_ns : config->retry_most_ns;
+	return next_ns < config->backoff_max_ns ? next_ns : config->backoff_max_ns;
 }
 
-static void shut(struct tick *tick, struct contend_path *path)
+static void back_off(struct tick *tick, struct contend_path *path)
 {
-	/* Long ago: another story. */
-	if (tick->now_ns - path->shut_until_ns > tick->contend->config.retry_most_ns)
-		path->shut_ns = 0;
-	path->shut_ns = longer(&tick->contend->config, path->shut_ns);
-	/* Those who failed together do not try again together. */
-	path->shut_until_ns = tick->now_ns + (int64_t)((0.5 + pacing_random_unit(tick->random)) *
-						       (double)path->shut_ns);
+	/* The last backoff is long ago: start again. */
+	if (tick->now_ns - path->backoff_until_ns > tick->contend->config.backoff_max_ns)
+		path->backoff_ns = 0;
+	path->backoff_ns = next_backoff(&tick->contend->config, path->backoff_ns);
+	/* Randomized: hosts that failed together must not retry together. */
+	path->backoff_until_ns = tick->now_ns + (int64_t)((0.5 + pacing_random_unit(tick->random)) *
+							  (double)path->backoff_ns);
 }
 
 /*
- * The queue came along, and the path that was left is empty: we had made it ourselves. Or
- * somebody like us was on either path, so some more are tried before that is believed, and
- * it is not believed for ever. Where the capacity is known, it is asked instead.
+ * The queue moved along, and the old path is empty: the queue is our own. Or an equal one is on
+ * either path, so that takes several moves and expires. Not used where the capacity is known.
  */
 static void learn_alone(struct tick *tick, const struct contend_qp *qp)
 {
 	struct contend *contend = tick->contend;
 	const struct contend_path *from = &tick->paths[qp->from], *to = &tick->paths[qp->to];
 
-	contend->in_vain++;
-	if (!from->fresh || from->stands_out || !to->stands_out || to->own > 1 ||
-	    contend->in_vain < ALONE_TRIES || contend->config.capacity_Bps > 0)
+	contend->failed_moves++;
+	if (!from->fresh || from->contended_ticks || !to->contended_ticks || to->own > 1 ||
+	    contend->failed_moves < ALONE_TRIES || contend->config.capacity_Bps > 0)
 		return;
 	contend->alone_Bps = to->own_Bps;
 	if (!contend->alone_ns)
-		contend->alone_ns = ALONE_LEAST * contend->config.retry_least_ns / 2;
-	contend->alone_ns = longer(&contend->config, contend->alone_ns);
+		contend->alone_ns = ALONE_LEAST * contend->config.backoff_min_ns / 2;
+	contend->alone_ns = next_backoff(&contend->config, contend->alone_ns);
 	contend->alone_until_ns = tick->now_ns + contend->alone_ns;
 }
 
-static void end_judgement(struct tick *tick, size_t q, enum contend_act_kind kind)
+static void finish_move(struct tick *tick, size_t q, enum contend_act_kind kind)
 {
 	struct contend_qp *qp = &tick->qps[q];
 	struct contend_act *a = act(tick, kind, q, qp->from, qp->to);
@@ -412,42 +410,42 @@ static bool has_helped(const struct tick *tick, const struct contend_qp *qp)
 {
 	const struct contend_path *to = &tick->paths[qp->to];
 
-	if (!to->stands_out || qp->before_ns - to->delay_ns >= HELPED_PART * qp->predicted_ns)
+	if (!to->contended_ticks || qp->before_ns - to->delay_ns >= HELPED_PART * qp->predicted_ns)
 		return true;
 	return qp->before_Bps > 0 && qp->rate_Bps >= HELPED_RATE * qp->before_Bps;
 }
 
-/* Both who met on a new path see the same: who goes back first helps the other. */
-static void judge_useless(struct tick *tick, size_t q)
+/* Two that moved to one path observe the same: one that reverts helps the other. */
+static void evaluate_useless(struct tick *tick, size_t q)
 {
 	struct contend_qp *qp = &tick->qps[q];
 	const struct contend_path *from = &tick->paths[qp->from], *to = &tick->paths[qp->to];
 	bool back = from->usable && from->fresh && from->delay_ns < to->delay_ns &&
 		    tick->now_ns >= from->busy_until_ns && tick->now_ns >= to->busy_until_ns;
 
-	if (back && pacing_random_unit(tick->random) >= tick->since_ns / qp->doubt_ns)
+	if (back && pacing_random_unit(tick->random) >= tick->since_ns / qp->revert_wait_ns)
 		return;
 	learn_alone(tick, qp);
-	shut(tick, &tick->paths[qp->to]);
-	end_judgement(tick, q, CONTEND_USELESS);
+	back_off(tick, &tick->paths[qp->to]);
+	finish_move(tick, q, CONTEND_USELESS);
 	tick->contend->useless++;
 	if (!back || !has_budget(tick))
 		return;
-	order(tick, CONTEND_BACK, q, qp->from, to->delay_ns - from->delay_ns);
-	qp->taken_back++;
-	tick->contend->taken_back++;
+	start_move(tick, CONTEND_BACK, q, qp->from, to->delay_ns - from->delay_ns);
+	qp->reverted++;
+	tick->contend->reverted++;
 }
 
-static void judge(struct tick *tick, size_t q)
+static void evaluate_move(struct tick *tick, size_t q)
 {
 	struct contend_qp *qp = &tick->qps[q];
 	struct contend_path *to = &tick->paths[qp->to];
 
-	if (tick->now_ns < qp->judge_ns)
+	if (tick->now_ns < qp->evaluate_ns)
 		return;
 	if (!to->fresh || to->measured_ns <= qp->arrived_ns || is_idle(tick->contend, qp)) {
-		/* Nothing to judge by, and none is made up. */
-		if (tick->now_ns > qp->judge_ns + GIVE_UP_NS)
+		/* Without data the move is not evaluated. */
+		if (tick->now_ns > qp->evaluate_ns + EXPIRE_NS)
 			qp->moving = false;
 		return;
 	}
@@ -456,20 +454,20 @@ static void judge(struct tick *tick, size_t q)
 		return;
 	}
 	if (!has_helped(tick, qp)) {
-		judge_useless(tick, q);
+		evaluate_useless(tick, q);
 		return;
 	}
-	to->shut_ns = 0;
-	tick->contend->in_vain = 0;
+	to->backoff_ns = 0;
+	tick->contend->failed_moves = 0;
 	tick->contend->alone_ns = tick->contend->alone_until_ns = 0;
 	tick->contend->helped++;
-	end_judgement(tick, q, CONTEND_HELPED);
+	finish_move(tick, q, CONTEND_HELPED);
 }
 
 /*
- * The other went, or is silent, before it did. Were it to go as well, at its message's end, they
- * would meet on the new path. In the first moment that means little: it is alone between two
- * losses too.
+ * The other queue pair left, or is silent, before this one moved; if this one moved as well, at
+ * the end of its message, they would share the new path. Not at the start of a wait: it is alone
+ * also between two losses.
  */
 static bool is_left_alone(const struct tick *tick, const struct contend_qp *qp)
 {
@@ -479,8 +477,8 @@ static bool is_left_alone(const struct tick *tick, const struct contend_qp *qp)
 	       !is_idle(tick->contend, qp) && is_ours(tick->contend, tick->now_ns, path);
 }
 
-/* How an ordered move gets on. */
-static void follow(struct tick *tick, size_t q)
+/* Tracks a started move. */
+static void track_move(struct tick *tick, size_t q)
 {
 	struct contend_qp *qp = &tick->qps[q];
 
@@ -489,22 +487,22 @@ static void follow(struct tick *tick, size_t q)
 	if (qp->from >= tick->path_count || qp->to >= tick->path_count) {
 		qp->moving = false;
 	} else if (qp->arrived_ns && qp->path == qp->to) {
-		judge(tick, q);
+		evaluate_move(tick, q);
 	} else if (qp->path == qp->to) {
 		arrive(tick, qp);
 	} else if (qp->path != qp->from || qp->arrived_ns) {
-		/* A failover or a hand was there first. */
+		/* A failover or an operator's rule moved it elsewhere. */
 		release(tick, qp, tick->now_ns);
 		qp->moving = false;
-	} else if (!is_silent(qp) && (tick->now_ns > qp->give_up_ns || is_left_alone(tick, qp))) {
-		release(tick, qp, tick->now_ns + tick->contend->config.retry_least_ns);
-		end_judgement(tick, q, CONTEND_UNDONE);
+	} else if (!is_silent(qp) && (tick->now_ns > qp->expire_ns || is_left_alone(tick, qp))) {
+		release(tick, qp, tick->now_ns + tick->contend->config.backoff_min_ns);
+		finish_move(tick, q, CONTEND_UNDONE);
 	}
 }
 
-/* --- who goes --- */
+/* --- choice of a queue pair --- */
 
-/* The largest that would gain; how many would. */
+/* The largest queue pair that would gain; *@willing: number of those that would. */
 static int choose_qp(const struct tick *tick, size_t p, unsigned *willing)
 {
 	int chosen = CONTEND_NOWHERE;
@@ -525,7 +523,7 @@ static int choose_qp(const struct tick *tick, size_t p, unsigned *willing)
 	return chosen;
 }
 
-/* The part of a path's traffic that has to go for all paths to be alike. */
+/* Part of a path's traffic that has to move for all paths to be equal. */
 static double surplus(const struct tick *tick, const struct contend_path *path)
 {
 	double sum = 0, n = 0;
@@ -540,35 +538,35 @@ static double surplus(const struct tick *tick, const struct contend_path *path)
 }
 
 /*
- * It has all that a path was ever seen to carry, after having had much less: most likely
- * the queue is its own. The capacity, where it is known, knows better.
+ * It has the maximum rate observed on a path, well above an earlier one: most likely the queue is
+ * its own. Not used where the capacity is known.
  */
-static bool is_content(const struct contend *contend, const struct contend_path *path)
+static bool has_all_capacity(const struct contend *contend, const struct contend_path *path)
 {
-	return contend->config.capacity_Bps <= 0 && contend->squeezed_Bps > 0 &&
-	       contend->most_Bps >= GROWN * contend->squeezed_Bps &&
-	       path->own_Bps >= NEARLY * contend->most_Bps;
+	return contend->config.capacity_Bps <= 0 && contend->min_alone_Bps > 0 &&
+	       contend->max_Bps >= GROWN * contend->min_alone_Bps &&
+	       path->own_Bps >= NEARLY * contend->max_Bps;
 }
 
-/* As if each of the willing went at a moment of its own. */
-static bool is_time(struct tick *tick, const struct contend_path *path, const struct contend_qp *qp,
-		    unsigned willing)
+/* Random time of the move, as if each of the @willing had an exponential wait of its own. */
+static bool is_due(struct tick *tick, const struct contend_path *path, const struct contend_qp *qp,
+		   unsigned willing)
 {
 	double wait = fmax((double)tick->contend->config.react_ns, LAGS * lag_ns(tick, path));
 
-	/* All that is here is ours: there is no herd. */
+	/* All traffic here is ours: no other host moves at the same time. */
 	if (path->own > 1 && is_ours(tick->contend, tick->now_ns, path))
 		return true;
-	wait *= 1 + qp->restless * qp->restless / RESTLESS_FREE;
-	if (qp->at_home)
-		wait *= HOME_PATIENCE;
-	if (is_content(tick->contend, path))
-		wait *= CONTENT_PATIENCE;
+	wait *= 1 + qp->recent_moves * qp->recent_moves / RECENT_MOVES_FREE;
+	if (qp->resident)
+		wait *= RESIDENT_FACTOR;
+	if (has_all_capacity(tick->contend, path))
+		wait *= FULL_RATE_FACTOR;
 	return pacing_random_unit(tick->random) <
 	       1 - exp(-(double)willing * surplus(tick, path) * tick->since_ns / wait);
 }
 
-static void consider(struct tick *tick, size_t p)
+static void evaluate_path(struct tick *tick, size_t p)
 {
 	const struct contend_path *path = &tick->paths[p];
 	unsigned willing;
@@ -579,52 +577,55 @@ static void consider(struct tick *tick, size_t p)
 	    tick->now_ns < path->busy_until_ns || !has_room_for_act(tick))
 		return;
 	q = choose_qp(tick, p, &willing);
-	if (q < 0 || !is_time(tick, path, &tick->qps[q], willing) || !has_budget(tick))
+	if (q < 0 || !is_due(tick, path, &tick->qps[q], willing) || !has_budget(tick))
 		return;
 	to = draw_target(tick, &tick->qps[q], &gain);
 	if (to >= 0)
-		order(tick, CONTEND_MOVE, (size_t)q, (uint32_t)to, gain);
+		start_move(tick, CONTEND_MOVE, (size_t)q, (uint32_t)to, gain);
 }
 
 /*
- * The other may be silent too, and both are not to go together; and one whose losses come along is
- * not to go for ever.
+ * The other may be silent too, and both should not move; and moves that do not end the losses
+ * must become rare.
  */
-static double chance_to_go(const struct contend_qp *qp)
+static double move_chance(const struct contend_qp *qp)
 {
-	return GOES_PART * exp2(fmin(GOES_FREE - qp->went_silent, 0));
+	return SILENT_CHANCE * exp2(fmin(SILENT_FREE - qp->silent_moves, 0));
 }
 
 /*
- * It waits for the answer to what was lost. The others are left with all of the path meanwhile, so
- * their rates and its queue say nothing; but it was too full for both, and who goes now
- * overtakes nothing and holds nothing. It is asked once in each silence.
+ * It waits for the timeout of a lost packet. The others have all of the path meanwhile, so their
+ * rates and the queue show nothing; but the path was overloaded, and a move now neither reorders
+ * nor delays packets. Decided once in each silence.
  */
-static void consider_silent(struct tick *tick, size_t q)
+static void evaluate_silent(struct tick *tick, size_t q)
 {
 	struct contend_qp *qp = &tick->qps[q];
 	const struct contend_path *path;
 	double gain;
 	int to;
 
-	if (qp->path >= tick->path_count || qp->pinned || qp->moving || qp->asked ||
+	if (qp->path >= tick->path_count || qp->pinned || qp->moving || qp->silence_evaluated ||
 	    !is_silent(qp) || !has_room_for_act(tick))
 		return;
 	path = &tick->paths[qp->path];
-	/* A probe behind its last packet has been heard of, and an answer to that one has not. */
-	if (!path->fresh || (double)(tick->now_ns - path->measured_ns) > qp->unanswered_ns ||
-	    qp->unanswered_ns <
-		    2 * fmax(path->worst_ns, path->floor_ns + qp->met_ns) + SILENT_LEAST_NS ||
+	/*
+	 * A probe sent after its last packet was reported, an acknowledgement of that packet was
+	 * not.
+	 */
+	if (!path->fresh || (double)(tick->now_ns - path->measured_ns) > qp->unacked_ns ||
+	    qp->unacked_ns < 2 * fmax(path->worst_ns, path->floor_ns + qp->queue_before_ns) +
+				     SILENT_LEAST_NS ||
 	    tick->now_ns < path->busy_until_ns || tick->now_ns < tick->contend->alone_until_ns)
 		return;
-	qp->asked = true;
-	if (pacing_random_unit(tick->random) >= chance_to_go(qp))
+	qp->silence_evaluated = true;
+	if (pacing_random_unit(tick->random) >= move_chance(qp))
 		return;
 	to = draw_target(tick, qp, &gain);
 	if (to < 0 || !has_budget(tick))
 		return;
-	qp->went_silent++;
-	order(tick, CONTEND_MOVE, q, (uint32_t)to, gain);
+	qp->silent_moves++;
+	start_move(tick, CONTEND_MOVE, q, (uint32_t)to, gain);
 }
 
 size_t contend_tick(struct contend *contend, struct contend_budget *budget, int64_t now_ns,
@@ -645,19 +646,19 @@ size_t contend_tick(struct contend *contend, struct contend_budget *budget, int6
 		.acts_most = acts_most,
 	};
 
-	/* A daemon that was away did not wait all that time. */
-	if (contend->ticked_ns && now_ns > contend->ticked_ns)
-		tick.since_ns = fmin((double)(now_ns - contend->ticked_ns),
+	/* After a pause of the daemon the wait does not count in full. */
+	if (contend->last_tick_ns && now_ns > contend->last_tick_ns)
+		tick.since_ns = fmin((double)(now_ns - contend->last_tick_ns),
 				     (double)contend->config.stale_ns);
-	contend->ticked_ns = now_ns;
+	contend->last_tick_ns = now_ns;
 	contend_observe(&tick);
-	/* A judgement may write two acts. */
+	/* An evaluation may write two acts. */
 	for (size_t q = 0; q < qp_count && tick.act_count + 2 <= acts_most; q++)
-		follow(&tick, q);
+		track_move(&tick, q);
 	for (size_t i = 0, first = tick.path_count ? now_ns / MS % tick.path_count : 0;
 	     i < tick.path_count; i++)
-		consider(&tick, (first + i) % tick.path_count);
+		evaluate_path(&tick, (first + i) % tick.path_count);
 	for (size_t q = 0; q < qp_count; q++)
-		consider_silent(&tick, q);
+		evaluate_silent(&tick, q);
 	return tick.act_count;
 }

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The contention policy: what a look shows of paths and queue pairs. */
+/* The contention policy: observation of paths and queue pairs. */
 #include "pacing/contend_parts.h"
 
-#define FADE_NS (60.0 * 1e9) /* of the most that was carried */
+#define FADE_NS (60.0 * 1e9) /* decay of max_Bps and min_alone_Bps */
 #define RAMP_NS (100 * MS)
-#define HOME_NS (100 * MS) /* calm for so long: at home */
-#define HOME_RATE_NS 100e6 /* over which its rate there is taken */
-#define RESTLESS_NS 2e9	   /* that a move of late counts */
-#define PACKETS 3	   /* that a packet meets on a path that is used well */
-#define SPAN_MOST_NS 10e9  /* longer is no delay */
-#define LATELY_NS 2e9	   /* over which a path's usual queue is taken */
-#define MET_NS 500e6	   /* that a queue which was met counts */
-#define WENT_NS 30e9	   /* that a move in a silence counts */
+#define RESIDENT_NS (100 * MS) /* uncontended for this long: resident */
+#define RESIDENT_RATE_NS 100e6 /* averaging time of resident_Bps */
+#define RECENT_MOVES_NS 2e9    /* decay of recent_moves */
+#define PACKETS 3	       /* in front of a packet on a well used path */
+#define SPAN_MOST_NS 10e9      /* larger values are invalid */
+#define MEAN_EXCESS_NS 2e9     /* averaging time of mean_excess_ns */
+#define QUEUE_BEFORE_NS 500e6  /* decay of queue_before_ns */
+#define SILENT_MOVES_NS 30e9   /* decay of silent_moves */
 
-/* On a path that is used and not contended a packet still meets one or two others. */
-static double nothing_yet_ns(const struct contend *contend, const struct contend_path *path)
+/* Excess that is no contention: on a used path a packet waits for one or two others. */
+static double tolerance_ns(const struct contend *contend, const struct contend_path *path)
 {
 	const struct contend_config *config = &contend->config;
 	double carried = carried_Bps(contend);
@@ -41,41 +41,41 @@ static void observe_path(const struct tick *tick, struct contend_path *path)
 		      tick->now_ns - path->measured_ns <= config->stale_ns;
 	path->excess_ns = path->fresh ? fmax(path->delay_ns - path->floor_ns, 0) : 0;
 	if (path->fresh)
-		path->lately_ns += (1 - exp(-tick->since_ns / LATELY_NS)) *
-				   (path->excess_ns - path->lately_ns);
-	if (!path->fresh || path->excess_ns <= nothing_yet_ns(tick->contend, path))
-		path->stands_out = 0;
+		path->mean_excess_ns += (1 - exp(-tick->since_ns / MEAN_EXCESS_NS)) *
+					(path->excess_ns - path->mean_excess_ns);
+	if (!path->fresh || path->excess_ns <= tolerance_ns(tick->contend, path))
+		path->contended_ticks = 0;
 	else
-		path->stands_out++;
+		path->contended_ticks++;
 }
 
-/* The queue that it met: when it is known that something was lost there, it may be gone. */
-static void observe_met(const struct tick *tick, const struct contend_path *path,
-			struct contend_qp *qp)
+/* The recent queue of its path: when a loss is detected the queue may have drained. */
+static void observe_queue(const struct tick *tick, const struct contend_path *path,
+			  struct contend_qp *qp)
 {
 	if (!is_silent(qp))
-		qp->asked = false;
-	if (!(qp->unanswered_ns > 0))
-		qp->met_ns *= exp(-tick->since_ns / MET_NS);
+		qp->silence_evaluated = false;
+	if (!(qp->unacked_ns > 0))
+		qp->queue_before_ns *= exp(-tick->since_ns / QUEUE_BEFORE_NS);
 	if (path->fresh)
-		qp->met_ns = fmax(qp->met_ns, path->excess_ns);
+		qp->queue_before_ns = fmax(qp->queue_before_ns, path->excess_ns);
 }
 
-/* Residents: on a path that was calm for a while with them on it. */
+/* Residents: queue pairs on a path that was uncontended for a while. */
 static void observe_qp(const struct tick *tick, struct contend_qp *qp)
 {
 	struct contend_path *path = &tick->paths[qp->path];
 
-	if (qp->seen_on != qp->path + 1) {
-		qp->seen_on = qp->path + 1;
-		qp->at_home = false;
+	if (qp->last_path != qp->path + 1) {
+		qp->last_path = qp->path + 1;
+		qp->resident = false;
 		qp->calm_ns = 0;
-		qp->met_ns = 0;
-		qp->home_Bps = qp->rate_Bps;
+		qp->queue_before_ns = 0;
+		qp->resident_Bps = qp->rate_Bps;
 	}
-	qp->restless *= exp(-tick->since_ns / RESTLESS_NS);
-	qp->went_silent *= exp(-tick->since_ns / WENT_NS);
-	observe_met(tick, path, qp);
+	qp->recent_moves *= exp(-tick->since_ns / RECENT_MOVES_NS);
+	qp->silent_moves *= exp(-tick->since_ns / SILENT_MOVES_NS);
+	observe_queue(tick, path, qp);
 	if (is_idle(tick->contend, qp)) {
 		qp->busy_ns = 0;
 		return;
@@ -84,26 +84,28 @@ static void observe_qp(const struct tick *tick, struct contend_qp *qp)
 		qp->busy_ns = tick->now_ns;
 	path->own++;
 	path->own_Bps += qp->rate_Bps;
-	if (path->stands_out || !path->fresh) {
+	if (path->contended_ticks || !path->fresh) {
 		qp->calm_ns = 0;
 		/*
-		 * Who sends far more than then is what made the difference. Its rate there is
-		 * taken no longer than it takes to be at home: it begins with a rise.
+		 * It sends far more than while the path was uncontended: it is the cause itself.
+		 * The averaging time is no longer than that of becoming resident, as rates begin
+		 * with a rise.
 		 */
-		if (qp->rate_Bps > GROWN * qp->home_Bps)
-			qp->at_home = false;
+		if (qp->rate_Bps > GROWN * qp->resident_Bps)
+			qp->resident = false;
 		return;
 	}
 	if (!qp->calm_ns)
 		qp->calm_ns = tick->now_ns;
-	else if (tick->now_ns - qp->calm_ns >= HOME_NS)
-		qp->at_home = true;
-	qp->home_Bps += (1 - exp(-tick->since_ns / HOME_RATE_NS)) * (qp->rate_Bps - qp->home_Bps);
+	else if (tick->now_ns - qp->calm_ns >= RESIDENT_NS)
+		qp->resident = true;
+	qp->resident_Bps +=
+		(1 - exp(-tick->since_ns / RESIDENT_RATE_NS)) * (qp->rate_Bps - qp->resident_Bps);
 }
 
 /*
- * A rate that was squeezed and then rose by so much is what a path carries, not what was left
- * of it. Rates of the first moments are no measure.
+ * Minimum rate of a queue pair that is alone on its path: if max_Bps is well above it, that is a
+ * path's capacity and not the rest of a shared one. The first moments of a flow do not count.
  */
 static void observe_rate(const struct tick *tick, const struct contend_qp *qp)
 {
@@ -112,8 +114,8 @@ static void observe_rate(const struct tick *tick, const struct contend_qp *qp)
 
 	if (path->own != 1 || !qp->busy_ns || tick->now_ns - qp->busy_ns < RAMP_NS)
 		return;
-	if (contend->squeezed_Bps <= 0 || qp->rate_Bps < contend->squeezed_Bps)
-		contend->squeezed_Bps = qp->rate_Bps;
+	if (contend->min_alone_Bps <= 0 || qp->rate_Bps < contend->min_alone_Bps)
+		contend->min_alone_Bps = qp->rate_Bps;
 }
 
 void contend_observe(const struct tick *tick)
@@ -125,11 +127,11 @@ void contend_observe(const struct tick *tick)
 	for (size_t q = 0; q < tick->qp_count; q++)
 		if (tick->qps[q].path < tick->path_count)
 			observe_qp(tick, &tick->qps[q]);
-	contend->most_Bps *= exp(-tick->since_ns / FADE_NS);
-	contend->squeezed_Bps *= exp(tick->since_ns / FADE_NS);
+	contend->max_Bps *= exp(-tick->since_ns / FADE_NS);
+	contend->min_alone_Bps *= exp(tick->since_ns / FADE_NS);
 	for (size_t q = 0; q < tick->qp_count; q++)
 		if (tick->qps[q].path < tick->path_count)
 			observe_rate(tick, &tick->qps[q]);
 	for (size_t p = 0; p < tick->path_count; p++)
-		contend->most_Bps = fmax(contend->most_Bps, tick->paths[p].own_Bps);
+		contend->max_Bps = fmax(contend->max_Bps, tick->paths[p].own_Bps);
 }

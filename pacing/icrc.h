@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What a changed UDP source port does to the ICRC of a RoCEv2 packet, without
- * a look at the payload. One text for the kernel programs and user space.
+ * Update of the ICRC of a RoCEv2 packet for a changed UDP source port, without its payload.
+ * Shared by the kernel programs and user space.
  *
- * The ICRC is the Ethernet CRC-32, taken over the source port but not over its
- * own place (InfiniBand Architecture Specification vol. 1, 7.8 and annex A17),
- * and a CRC is linear: CRC(a ^ b) = CRC(a) ^ CRC(b) but for a constant. So a
- * packet whose port was XORed with `change` has its old ICRC XORed with
+ * The ICRC is the Ethernet CRC-32 over the packet without the ICRC itself, including the source
+ * port (InfiniBand Architecture Specification vol. 1, 7.8 and annex A17). A CRC is linear: CRC(a
+ * ^ b) = CRC(a) ^ CRC(b) up to a constant. So if the port is XORed with `change`, the ICRC is
+ * XORed with
  *
- *	change(x) * x^(8 n + 32) mod P(x)
+ * change(x) * x^(8 n + 32) mod P(x)
  *
- * where n is the number of bytes between the port and the ICRC: 6 less than
- * the UDP length. Polynomials are reflected: x^0 is the top bit.
+ * where n is the number of bytes between the port and the ICRC: the UDP length less 6.
+ * Polynomials are reflected: x^0 is the top bit.
  *
- * A RoCEv2 datagram is padded to whole words, so a table with one entry for
- * each number of 32-bit words holds every x^(8 n + 32) there is.
+ * A RoCEv2 datagram is padded to 32-bit words, so a table by the number of words holds all values
+ * of x^(8 n + 32).
  */
 #ifndef ESC_PACING_ICRC_H
 #define ESC_PACING_ICRC_H
@@ -27,9 +27,8 @@
 #define ICRC_WORDS_MIN 6u
 
 /*
- * The verifier of the kernel follows both values of a bit that was made a mask
- * (2^16 ways through the loop below); a factor of which it knows nothing it
- * takes as one.
+ * The kernel's verifier would follow both values of a bit that is used as a mask (2^16 paths
+ * through the loop below), but treats a factor of unknown value as one.
  */
 #ifdef __bpf__
 #define icrc_hide(value) asm volatile("" : "+r"(value))
@@ -54,9 +53,9 @@ static inline __attribute__((always_inline)) unsigned int icrc_times_x(unsigned 
 }
 
 /*
- * What to XOR into the ICRC. Ports and ICRC are little-endian words, as a
- * little-endian machine loads them from the packet.
- * @change: old port ^ new port. @power: the table's entry for the packet.
+ * Value to XOR into the ICRC. Ports and ICRC are little-endian words, as loaded from the packet
+ * by a little-endian machine. @change: old port ^ new port. @power: the table's entry for the
+ * packet.
  */
 static inline __attribute__((always_inline)) unsigned int icrc_patch(unsigned int change,
 								     unsigned int power)
@@ -75,7 +74,7 @@ static inline __attribute__((always_inline)) unsigned int icrc_patch(unsigned in
 }
 
 #ifndef __bpf__
-/* Fills a table; entries below ICRC_WORDS_MIN are of no packet. */
+/* Fills a table; entries below ICRC_WORDS_MIN are unused. */
 void icrc_make_table(unsigned int table[ICRC_WORDS_MAX]);
 #endif
 

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-bool nicguard_fall(struct nicguard *guard, uint64_t return_after_ns, uint64_t now_ns)
+bool nicguard_fail(struct nicguard *guard, uint64_t return_after_ns, uint64_t now_ns)
 {
 	bool first = !guard->down;
 	uint64_t most = NICGUARD_MOST * return_after_ns;
@@ -32,9 +32,10 @@ bool nicguard_up(struct nicguard *guard, uint64_t now_ns)
 	return true;
 }
 
-void nicguard_begin(struct nicguard_probes *probes, uint64_t now_ns)
+void nicguard_begin(struct nicguard_probes *probes, uint32_t first, uint64_t now_ns)
 {
 	memset(probes, 0, sizeof(*probes));
+	probes->sequence = first;
 	probes->replied_ns = now_ns;
 }
 
@@ -52,7 +53,7 @@ bool nicguard_reply(struct nicguard_probes *probes, uint32_t sequence)
 	uint32_t age = probes->sequence - sequence; /* 1: the newest */
 	uint64_t sent_ns = probes->sent_ns[sequence % NICGUARD_RING];
 
-	if (!age || age > NICGUARD_RING || age > probes->sequence || sent_ns <= probes->replied_ns)
+	if (!age || age > NICGUARD_RING || sent_ns <= probes->replied_ns)
 		return false;
 	probes->replied_ns = sent_ns;
 	probes->unreplied = age - 1;

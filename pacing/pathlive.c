@@ -6,7 +6,7 @@
 
 #define MS 1000000ll
 #define SECOND 1000000000ll
-#define SPREADS 4 /* of a round trip, as TCP's retransmission timer has it (RFC 6298) */
+#define SPREADS 4 /* of the RTT, as in TCP's retransmission timer (RFC 6298) */
 
 void pathlive_config_default(struct pathlive_config *config)
 {
@@ -24,7 +24,7 @@ uint64_t pathlive_deadline(const struct pathlive_config *config, double rtt_ns, 
 	double least = PATHLIVE_UNCONFIRMED * fmax(interval_ns, 0);
 	double slow = fmax(rtt_ns, 0) + SPREADS * fmax(spread_ns, 0);
 
-	/* fmax() leaves a NAN out. */
+	/* fmax() ignores a NAN. */
 	return (uint64_t)fmin(fmax(fmax((double)config->dead_after_ns, least), slow),
 			      (double)config->hold_most_ns);
 }
@@ -36,8 +36,8 @@ const char *pathlive_state_name(enum pathlive_state state)
 	return (unsigned)state < 4 ? names[state] : "unknown";
 }
 
-enum pathlive_state pathlive_judge(const struct pathlive_path *path, uint64_t deadline_ns,
-				   uint64_t now_ns)
+enum pathlive_state pathlive_evaluate(const struct pathlive_path *path, uint64_t deadline_ns,
+				      uint64_t now_ns)
 {
 	if (pathlive_is_dead(path, deadline_ns))
 		return PATHLIVE_DOWN;
@@ -47,50 +47,51 @@ enum pathlive_state pathlive_judge(const struct pathlive_path *path, uint64_t de
 	return PATHLIVE_UP;
 }
 
-static void die(struct pathlive_damp *damp, const struct pathlive_config *config, int64_t now_ns)
+static void path_failed(struct pathlive_damp *damp, const struct pathlive_config *config,
+			int64_t now_ns)
 {
-	bool was_trusted = damp->state == PATHLIVE_UP || damp->state == PATHLIVE_SUSPECT;
+	bool was_up = damp->state == PATHLIVE_UP || damp->state == PATHLIVE_SUSPECT;
 	int64_t hold_ns = config->hold_least_ns;
 
-	/* Half of the deaths are forgotten per hold_most of life. */
-	if (damp->died_ns && damp->alive_since_ns)
-		for (int64_t lived = now_ns - damp->alive_since_ns;
-		     lived >= config->hold_most_ns && damp->deaths; lived -= config->hold_most_ns)
-			damp->deaths /= 2;
-	damp->deaths++;
-	for (unsigned i = 1; i < damp->deaths && hold_ns < config->hold_most_ns; i++)
+	/* The number of failures is halved per hold_most of uptime. */
+	if (damp->failed_ns && damp->up_since_ns)
+		for (int64_t up_ns = now_ns - damp->up_since_ns;
+		     up_ns >= config->hold_most_ns && damp->failures; up_ns -= config->hold_most_ns)
+			damp->failures /= 2;
+	damp->failures++;
+	for (unsigned i = 1; i < damp->failures && hold_ns < config->hold_most_ns; i++)
 		hold_ns *= 2;
-	if (was_trusted && damp->returned_ns && now_ns - damp->returned_ns < config->hold_most_ns)
+	if (was_up && damp->returned_ns && now_ns - damp->returned_ns < config->hold_most_ns)
 		hold_ns = config->hold_most_ns;
-	/* What was earned by dying soon after a return is not lost by dying again. */
-	if (!was_trusted && damp->hold_ns > hold_ns)
+	/* A longer hold-down after a failure soon after a return is kept. */
+	if (!was_up && damp->hold_ns > hold_ns)
 		hold_ns = damp->hold_ns;
 	if (hold_ns < config->return_after_ns)
 		hold_ns = config->return_after_ns;
 	damp->hold_ns = hold_ns < config->hold_most_ns ? hold_ns : config->hold_most_ns;
 	damp->state = PATHLIVE_DOWN;
-	damp->died_ns = now_ns;
-	damp->alive_since_ns = 0;
-	damp->times_died++;
+	damp->failed_ns = now_ns;
+	damp->up_since_ns = 0;
+	damp->fail_count++;
 }
 
-static void live(struct pathlive_damp *damp, enum pathlive_state seen, int64_t now_ns)
+static void path_alive(struct pathlive_damp *damp, enum pathlive_state seen, int64_t now_ns)
 {
-	if (!damp->alive_since_ns)
-		damp->alive_since_ns = now_ns;
+	if (!damp->up_since_ns)
+		damp->up_since_ns = now_ns;
 	if (damp->state == PATHLIVE_UP || damp->state == PATHLIVE_SUSPECT) {
 		damp->state = seen;
 		return;
 	}
 	damp->state = PATHLIVE_HOLD_DOWN;
-	/* Not known to be alive: the time starts again when it is. */
+	/* Suspect: the hold-down restarts. */
 	if (seen == PATHLIVE_SUSPECT)
-		damp->alive_since_ns = now_ns;
-	if (now_ns - damp->alive_since_ns < damp->hold_ns)
+		damp->up_since_ns = now_ns;
+	if (now_ns - damp->up_since_ns < damp->hold_ns)
 		return;
 	damp->state = PATHLIVE_UP;
 	damp->returned_ns = now_ns;
-	damp->times_returned++;
+	damp->return_count++;
 }
 
 enum pathlive_state pathlive_step(struct pathlive_damp *damp, const struct pathlive_config *config,
@@ -99,9 +100,9 @@ enum pathlive_state pathlive_step(struct pathlive_damp *damp, const struct pathl
 	bool dead = seen == PATHLIVE_DOWN || damp->no_carrier;
 
 	if (!dead)
-		live(damp, seen, now_ns);
+		path_alive(damp, seen, now_ns);
 	else if (damp->state != PATHLIVE_DOWN)
-		die(damp, config, now_ns);
+		path_failed(damp, config, now_ns);
 	return damp->state;
 }
 
@@ -112,10 +113,11 @@ enum pathlive_state pathlive_carrier(struct pathlive_damp *damp,
 	damp->no_carrier = !carrier;
 	if (!carrier)
 		return pathlive_step(damp, config, PATHLIVE_DOWN, now_ns);
-	return damp->state; /* a carrier alone proves nothing: the next words do */
+	return damp->state; /* a carrier alone does not show that the path is up: the next report
+			       does */
 }
 
-/* Switches that both paths are known to cross, but for those that all paths have in common. */
+/* Number of known common switches of two paths, less those that all paths have in common. */
 static unsigned shared_hops(const struct pathlive_choice *paths, size_t count, size_t a, size_t b)
 {
 	unsigned shared = 0;

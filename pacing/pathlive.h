@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Which candidate paths are up. Shared by the kernel programs (the test for every
- * packet) and user space (the choice of a backup, and the hold-down).
+ * State of candidate paths. Shared by the kernel programs (the test for every packet) and user
+ * space (choice of a backup, hold-down).
  *
  * A candidate path is one of our source ports to one peer, in the direction to the peer. It is
  * declared dead by reports of the peer, never by a lack of replies: every probe or reply of the
- * peer, on whatever path, carries a report for each of our paths: how long ago it last
- * received a packet on it. A path is dead when
+ * peer, on any path, has a report for each of our paths: the time since it last received a packet
+ * on it. A path is dead when
  *  - at least three packets were sent since the last that the peer is known to have received,
  *  - the peer reports, after all of these, that it has received nothing for the deadline,
  *  - and we have been sending for as long as that.
- * So a stall of either host, a daemon that no longer probes, a path that was idle for
- * an hour, or a dead reverse path do not kill a path. The reverse path is a path of the
- * peer, which judges it by our reports.
+ * So a stall of either host, a daemon that no longer probes, a path that was idle for an hour, or
+ * a dead reverse path do not kill a path. The reverse path is a path of the peer, which evaluates
+ * it by our reports.
  *
- * A queue that grows by more than the deadline between two probes looks like a dead path
- * until it is drained; pathlive_deadline() allows for the delays that were observed.
+ * A queue that grows by more than the deadline between two probes looks like a dead path until it
+ * is drained; pathlive_deadline() allows for the delays that were observed.
  */
 #ifndef ESC_PACING_PATHLIVE_H
 #define ESC_PACING_PATHLIVE_H
 
+#include "maps/barrier.h"
 #include "maps/path.h"
 
 /* Fewer may be lost by chance. */
@@ -29,9 +30,6 @@
 /* Ages may be rounded on the wire: a smaller difference is the same packet. */
 #define PATHLIVE_GRAIN_NS 2000ull
 
-/* Orders stores, on machines with total store order (x86). */
-#define pathlive_barrier() asm volatile("" ::: "memory")
-
 /*
  * A packet that the peer records (a probe, or sampled data) leaves on @path.
  * Incremented atomically, so as not to overwrite the reset of a concurrent report.
@@ -39,8 +37,10 @@
 static inline __attribute__((always_inline)) void pathlive_sent(struct pathlive_path *path,
 								unsigned long long now_ns)
 {
-	if (!path->unconfirmed)
+	if (!path->unconfirmed) {
 		path->since_ns = now_ns;
+		smp_wmb();
+	}
 	if (path->unconfirmed != ~0u)
 		(void)__sync_fetch_and_add(&path->unconfirmed, 1);
 }
@@ -63,7 +63,7 @@ static inline __attribute__((always_inline)) void pathlive_report(struct pathliv
 	if (heard_ns > path->received_peer_ns + PATHLIVE_GRAIN_NS) {
 		path->unconfirmed = 0;
 		path->received_peer_ns = heard_ns;
-		pathlive_barrier();
+		smp_wmb();
 	}
 	path->report_peer_ns = peer_ns;
 	path->report_ns = now_ns;
@@ -73,9 +73,19 @@ static inline __attribute__((always_inline)) void pathlive_report(struct pathliv
 static inline __attribute__((always_inline)) int pathlive_is_dead(const struct pathlive_path *path,
 								  unsigned long long deadline_ns)
 {
-	return path->unconfirmed >= PATHLIVE_UNCONFIRMED &&
-	       path->report_peer_ns - path->received_peer_ns >= deadline_ns &&
-	       path->report_ns > path->since_ns && path->report_ns - path->since_ns >= deadline_ns;
+	const volatile struct pathlive_path *live = path;
+	unsigned long long report_peer_ns, report_ns, since_ns;
+
+	if (live->unconfirmed < PATHLIVE_UNCONFIRMED)
+		return 0;
+	/* The report first: the evidence for the path is stored before it. */
+	smp_rmb();
+	report_peer_ns = live->report_peer_ns;
+	report_ns = live->report_ns;
+	smp_rmb();
+	since_ns = live->since_ns;
+	return report_peer_ns - live->received_peer_ns >= deadline_ns && report_ns > since_ns &&
+	       report_ns - since_ns >= deadline_ns;
 }
 
 #ifndef __bpf__
@@ -101,7 +111,7 @@ void pathlive_config_default(struct pathlive_config *config);
 uint64_t pathlive_deadline(const struct pathlive_config *config, double rtt_ns, double spread_ns,
 			   double interval_ns);
 
-/* As the command line names them: up|suspect|down|held. */
+/* As in the command line: up|suspect|down|hold_down. */
 enum pathlive_state {
 	PATHLIVE_UP = 0,
 	PATHLIVE_SUSPECT, /* no report on packets sent for the deadline */
@@ -115,23 +125,23 @@ const char *pathlive_state_name(enum pathlive_state state);
 struct pathlive_damp {
 	enum pathlive_state state;
 	bool no_carrier;
-	unsigned deaths;	/* that count for the hold-down */
-	int64_t died_ns;	/* last; 0: never */
-	int64_t alive_since_ns; /* 0: it is dead */
-	int64_t returned_ns;	/* end of the last hold-down; 0: never */
-	int64_t hold_ns;	/* current hold-down */
-	uint64_t times_died, times_returned;
+	unsigned failures;   /* failures that count for the hold-down */
+	int64_t failed_ns;   /* last; 0: never */
+	int64_t up_since_ns; /* 0: it is down */
+	int64_t returned_ns; /* end of the last hold-down; 0: never */
+	int64_t hold_ns;     /* current hold-down */
+	uint64_t fail_count, return_count;
 };
 
 /* State of a path at @now_ns without hold-down: up, suspect or down. */
-enum pathlive_state pathlive_judge(const struct pathlive_path *path, uint64_t deadline_ns,
-				   uint64_t now_ns);
+enum pathlive_state pathlive_evaluate(const struct pathlive_path *path, uint64_t deadline_ns,
+				      uint64_t now_ns);
 
 /*
- * One tick at local time @now_ns (monotonic). Returns the state, also in
- * damp->state. Hold-down: each death doubles it (1, 2, 4 .. 60 s), the number of deaths is
- * halved per hold_most_ns of uptime, and a path that died within hold_most_ns of its return has to
- * stay up for that long: so a flapping path moves traffic at most twice a minute.
+ * One tick at local time @now_ns (monotonic). Returns the state, also in damp->state. Hold-down:
+ * doubled by each failure (1, 2, 4 .. 60 s), whose number is halved per hold_most_ns of uptime; a
+ * path that failed within hold_most_ns of its return has to stay up for that long: so a flapping
+ * path moves traffic at most twice a minute.
  */
 enum pathlive_state pathlive_step(struct pathlive_damp *damp, const struct pathlive_config *config,
 				  enum pathlive_state seen, int64_t now_ns);

@@ -7,9 +7,9 @@
 
 #include "pacing/random.h"
 
-/* Floors that differ by so many deviations are of different paths. */
+/* Floors that differ by more deviations are of different paths. */
 #define FLOOR_DEVIATIONS 4
-/* A slot with a queue, in deviations of a sample; fewer such slots decide nothing. */
+/* Minimum queue in a slot, in deviations of a sample; minimum number of such slots. */
 #define QUEUE_DEVIATIONS 6
 #define QUEUES_LEAST 6
 /* Correlation of the queues above which they are one, and below which they are two. */
@@ -51,27 +51,27 @@ int pathset_add(struct pathset *set, uint16_t sport)
 	return (int)set->count++;
 }
 
-/* --- what was seen --- */
+/* --- observations --- */
 
 /*
- * A port takes another path. If that was not expected, the routes changed, and
- * what was seen of the others before proves nothing of now.
+ * The port takes another path. If it was fresh, the routes changed, and the observations of the
+ * other ports are outdated.
  */
 static bool renew(struct pathset *set, size_t index)
 {
 	struct pathset_port *port = &set->ports[index];
-	bool news = port->fresh;
+	bool changed = port->fresh;
 
 	for (size_t i = 0; i < PATHSET_SAMPLES; i++)
 		port->delay_ns[i] = NAN;
 	port->changing = false;
-	if (news) {
+	if (changed) {
 		set->generation++;
 		for (size_t i = 0; i < set->count; i++)
 			set->ports[i].fresh = false;
 	}
 	port->fresh = true;
-	return news;
+	return changed;
 }
 
 static bool hops_contradict(const uint64_t *a, const uint64_t *b)
@@ -90,7 +90,7 @@ static bool hops_any(const uint64_t *hops)
 	return false;
 }
 
-bool pathset_see_hops(struct pathset *set, size_t index, const uint64_t hops[PATHSET_HOPS])
+bool pathset_add_hops(struct pathset *set, size_t index, const uint64_t hops[PATHSET_HOPS])
 {
 	struct pathset_port *port = &set->ports[index];
 
@@ -118,7 +118,7 @@ static bool floors_differ(const struct pathset *set, double a_ns, double b_ns)
 	return fabs(a_ns - b_ns) > FLOOR_DEVIATIONS * set->config.floor_noise_ns;
 }
 
-bool pathset_see_floor(struct pathset *set, size_t index, double floor_ns)
+bool pathset_add_floor(struct pathset *set, size_t index, double floor_ns)
 {
 	struct pathset_port *port = &set->ports[index];
 
@@ -157,7 +157,7 @@ void pathset_sample(struct pathset *set, size_t port, uint64_t slot, double dela
 
 /* --- how two ports are related --- */
 
-static bool knows_whole_way(const struct pathset *set, const struct pathset_port *port)
+static bool has_all_hops(const struct pathset *set, const struct pathset_port *port)
 {
 	if (!set->config.distance || set->config.distance > PATHSET_HOPS)
 		return false;
@@ -167,16 +167,19 @@ static bool knows_whole_way(const struct pathset *set, const struct pathset_port
 	return true;
 }
 
-/* A switch that keeps silent may stand for any: only whole ways are the same. */
+/* A switch without a reply may be any: only complete hops show equality. */
 static enum pathset_relation relate_hops(const struct pathset *set, const struct pathset_port *a,
 					 const struct pathset_port *b)
 {
 	if (hops_contradict(a->hops, b->hops))
 		return PATHSET_DIFFERENT;
-	return knows_whole_way(set, a) && knows_whole_way(set, b) ? PATHSET_SAME : PATHSET_UNKNOWN;
+	return has_all_hops(set, a) && has_all_hops(set, b) ? PATHSET_SAME : PATHSET_UNKNOWN;
 }
 
-/* What no port escapes in a slot: the smallest excess over the floors. NAN: too few to say. */
+/*
+ * Common queue of all ports in a slot: the smallest excess over the floors. NAN: fewer than
+ * three.
+ */
 static double common_excess(const struct pathset *set, size_t slot)
 {
 	double least = NAN;
@@ -203,7 +206,7 @@ static void find_common(const struct pathset *set, struct common *common)
 		common->excess_ns[s] = common_excess(set, s);
 }
 
-/* Correlation of the queues, and how many slots had one. */
+/* Correlation of the queues; *@queues: number of slots with one. */
 static double correlate(const struct pathset *set, const struct common *common,
 			const struct pathset_port *a, const struct pathset_port *b,
 			unsigned *queues)
@@ -269,8 +272,11 @@ enum pathset_relation pathset_relate(const struct pathset *set, size_t a, size_t
 
 /* --- groups --- */
 
-/* The one group that it is of; or a new one if it is different from all; else undecided. */
-static void place(struct pathset *set, const struct common *common, size_t index)
+/*
+ * Puts a port into the group it belongs to, or into a new one if it is different from all; else
+ * it stays undecided.
+ */
+static void assign_group(struct pathset *set, const struct common *common, size_t index)
 {
 	struct pathset_port *port = &set->ports[index];
 	bool different = true;
@@ -286,18 +292,18 @@ static void place(struct pathset *set, const struct common *common, size_t index
 	}
 	if (!different || set->groups == PATHSET_GROUPS_MAX)
 		return;
-	/* Nobody contradicts the first: it has to have something to say itself. */
+	/* The first needs evidence of its own. */
 	if (!set->groups && !hops_any(port->hops) && isnan(port->floor_ns))
 		return;
 	port->group = (uint16_t)++set->groups;
 	set->representative[set->groups] = (uint16_t)index;
 }
 
-/* Who founds groups first: those of before, then those whose whole way is known. */
-static unsigned order_of(const struct pathset *set, size_t index, bool was_representative)
+/* Order in which ports create groups: previous representatives, then those with complete hops. */
+static unsigned priority_of(const struct pathset *set, size_t index, bool was_representative)
 {
 	const struct pathset_port *port = &set->ports[index];
-	bool whole = knows_whole_way(set, port);
+	bool whole = has_all_hops(set, port);
 
 	if (was_representative && port->fresh)
 		return whole ? 0 : 2;
@@ -317,8 +323,8 @@ size_t pathset_group(struct pathset *set)
 		set->ports[i].group = 0;
 	for (unsigned order = 0; order < 4; order++)
 		for (size_t i = 0; i < set->count; i++)
-			if (order_of(set, i, was[i]) == order)
-				place(set, &common, i);
+			if (priority_of(set, i, was[i]) == order)
+				assign_group(set, &common, i);
 	return set->groups;
 }
 
@@ -351,7 +357,7 @@ bool pathset_is_complete(const struct pathset *set)
 								       (unsigned)set->groups);
 }
 
-/* Stale ones are many after a change of routes: each of them is worth a look. */
+/* After a change of routes many are not fresh. */
 static size_t next_stale(const struct pathset *set, size_t most, uint16_t *ports)
 {
 	size_t found = 0;
@@ -369,7 +375,7 @@ size_t pathset_next(struct pathset *set, uint64_t random, size_t most, uint16_t 
 
 	if (pathset_is_complete(set))
 		return found;
-	/* As many as would end the search if they showed nothing new. */
+	/* As many as complete the search if they find no new path. */
 	needed = pathset_ports_needed(set->config.confidence, (unsigned)set->groups);
 	wanted = needed > known ? needed - known : 1;
 	if (wanted > most)

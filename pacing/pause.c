@@ -16,11 +16,10 @@ void pause_rule_default(struct pause_rule *rule, uint64_t threshold_ns, uint64_t
 	memset(rule, 0, sizeof(*rule));
 	rule->threshold_ns = threshold_ns;
 	rule->line_Bps = between(line_Bps, 1000, PAUSE_RATE_MAX_BPS);
-	/* A packet of 1,500 bytes in 16 ms at least: transports repeat what is not answered in 67.
-	 */
+	/* At least 1,500 bytes in 16 ms: transports retransmit after 67 ms. */
 	rule->floor_Bps =
 		between(rule->line_Bps / 1024, between(rule->line_Bps, 1, 100000), rule->line_Bps);
-	/* A packet of 1,500 bytes in what the threshold lasts. */
+	/* 1,500 bytes per threshold. */
 	rule->start_Bps = between(1500 * SECOND / between(threshold_ns, 1, SECOND),
 				  between(rule->line_Bps / 64, rule->floor_Bps, rule->line_Bps),
 				  rule->line_Bps);
@@ -35,20 +34,20 @@ void pause_rule_default(struct pause_rule *rule, uint64_t threshold_ns, uint64_t
 
 bool pause_watch_poll(struct pause_watch *watch, uint64_t paused_ns, uint64_t now_ns)
 {
-	uint64_t span_ns = now_ns - watch->looked_ns, more_ns = paused_ns - watch->paused_ns;
-	uint64_t from_ns = watch->looked_ns;
+	uint64_t span_ns = now_ns - watch->polled_ns, more_ns = paused_ns - watch->paused_ns;
+	uint64_t from_ns = watch->polled_ns;
 
-	watch->looked_ns = now_ns;
+	watch->polled_ns = now_ns;
 	watch->paused_ns = paused_ns;
 	if (!from_ns || more_ns * 2 <= span_ns) {
 		watch->since_ns = 0;
-		watch->said = false;
+		watch->reported = false;
 		return false;
 	}
 	if (!watch->since_ns)
 		watch->since_ns = from_ns;
-	if (watch->said || now_ns - watch->since_ns < PAUSE_WATCH_LONG_NS)
+	if (watch->reported || now_ns - watch->since_ns < PAUSE_WATCH_LONG_NS)
 		return false;
-	watch->said = true;
+	watch->reported = true;
 	return true;
 }

@@ -1,35 +1,33 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * When a packet of a flow may leave, by the delays of those before it. One text for
- * the kernel programs, user space and the simulator: 64-bit, unsigned, no floats.
+ * Departure time of a flow's packets, computed from the delays of earlier ones. Shared by the
+ * kernel programs, user space and the simulator: 64-bit, unsigned, no floats.
  *
- * The pause: while the one-way delay is above the threshold, nothing leaves for as long
- * as it is above, less the pauses that the sample cannot know of: those ordered since the
- * sampled packet was stamped. All senders of a queue that pause for P drain P of it, however
- * many they are. (Liu et al., Breaking the Transience-Equilibrium Nexus, NSDI 2021.)
- * A long pause is a series of short ones with a packet between them: a flow
- * whose feedback is lost is slow, never stopped.
+ * Pause: while the one-way delay is above the threshold, nothing is sent for the excess, less the
+ * pauses that the sample does not reflect yet: those set since the sampled packet was handed
+ * over. All senders of a queue that pause for P drain P of it, independent of their number (Liu
+ * et al., Breaking the Transience-Equilibrium Nexus, NSDI 2021). A long pause is a series of
+ * short ones with a packet between them: a flow without feedback is slow, never stopped.
  *
- * The rate (PAUSE_RATE), for transports that do not slow down by themselves: RoCE. A pause
- * takes away what came too much, not the reason. Between two sampled packets that left s apart,
- * pauses aside, and arrived a apart, a / s is what all senders send, as part of
- * what the queue can take, whoever they are and whatever the clocks say. All
- * divide by it, so their sum fits in one round; what each adds falls with its own rate
- * over its weight, so shares end up as the weights; and the level of the delay, which all
- * see, takes away as much.
+ * Rate (PAUSE_RATE), for transports without congestion control: RoCE. A pause drains a queue but
+ * does not remove its cause. If two sampled packets departed s apart, without pauses, and arrived
+ * a apart, a / s is the load of all senders relative to the capacity of the queue, independent of
+ * the clocks' offset. All divide their rate by it, so the sum fits in one round; the increment of
+ * each decreases with its rate over its weight, so that shares converge to the weights; and a
+ * decrease by the delay, which is common to all, balances the increments.
  *
- * The opening: who begins, or hears that the path is empty, sends some packets at the line's rate,
- * so that what the buffers would hold anyway does not wait for a share to be learnt.
+ * Opening: at its start, or when the path is empty, a flow sends some packets at line rate, so
+ * that what the buffers would take anyway does not wait until the share is known.
  *
- * Packets get their departure when they are handed to the kernel and nothing changes it
- * afterwards. So "since" is by that moment, not by the departure: pause_mark.
+ * A packet's departure is fixed when it is handed to the kernel. So "since" refers to that time,
+ * not to the departure: pause_mark.
  */
 #ifndef ESC_PACING_PAUSE_H
 #define ESC_PACING_PAUSE_H
 
 #include "maps/pace.h"
 
-/* Of a value that the kernel's verifier knows too well it follows each; see icrc.h. */
+/* Hides a value from the kernel's verifier, which would follow each possible one; see icrc.h. */
 #ifdef __bpf__
 #define pause_hide(value) asm volatile("" : "+r"(value))
 #else
@@ -43,28 +41,28 @@ typedef long long pause_s64;
 typedef unsigned int pause_u32;
 typedef int pause_s32;
 
-#define PAUSE_ONE 65536u /* of factors: 1 */
+#define PAUSE_ONE 65536u /* fixed point 1.0 of factors */
 #define PAUSE_WEIGHT_ONE 16u
 #define PAUSE_GAIN_ONE 256u
 #define PAUSE_RATE_MAX_BPS (1ull << 37) /* more than 1 Tbit/s */
-/* After so many rounds without a queue the rate may double in one. */
+/* After this many rounds without a queue the rate may double in one. */
 #define PAUSE_CALM 16u
-/* Who gave way for so many rounds, to others who do not, does so no more. */
+/* Rounds of decreases without effect, after which a flow no longer pauses: others do not react. */
 #define PAUSE_PATIENCE 128u
 /*
- * While the threshold's time passes a flow adds a twelfth of its rate, at the line's rate, and
- * the level of the delay takes a third of its part of that time. So one flow stands at a quarter
- * of the threshold, 16 at all of it; what is above counts three times.
+ * Per threshold of time, at line rate, a flow adds 1/12 of its rate, and the delay takes away a
+ * third of its ratio to the threshold. The equilibrium of one flow is a quarter of the threshold,
+ * of 16 flows the threshold; the excess above counts three times.
  */
 #define PAUSE_ADDED 12u
 #define PAUSE_LEVEL 3u
-/* Fewer say nothing of rates, but at the start; a round has more. */
+/* Minimum bytes in flight to estimate a rate, except at the start; minimum bytes of a round. */
 #define PAUSE_FEW_BYTES 3000u
 #define PAUSE_ROUND_BYTES 6000u
 /*
- * A flow that begins, or finds its path empty, may send this part of what the threshold lasts at
- * the line's rate: 32 that begin at once fill four thresholds. Three packets say what share there
- * is, so these in any case, but not more than the second part.
+ * The opening of a flow at its start, or on an empty path: this part of a threshold's time at
+ * line rate (32 that start together fill four thresholds). Three packets show the share, so at
+ * least these, but not more than the second part.
  */
 #define PAUSE_OPEN 16u
 #define PAUSE_OPEN_MOST 4u
@@ -75,8 +73,8 @@ typedef int pause_s32;
 #define PAUSE_SECOND_NS 1000000000ull
 
 /*
- * Others do not give way: the flow no longer pauses, and takes its part by what is lost. It
- * ends when the delay falls below the threshold.
+ * Others do not react: the flow no longer pauses, and reacts to losses only, until the delay
+ * falls below the threshold.
  */
 PAUSE_INLINE pause_u32 pause_is_ineffective(const struct pause_flow *flow)
 {
@@ -84,7 +82,7 @@ PAUSE_INLINE pause_u32 pause_is_ineffective(const struct pause_flow *flow)
 }
 
 /*
- * The pause for a delay, where @last_ns was taken or ordered since the sample: for whoever has no
+ * The pause for a delay; @last_ns: pauses set or taken since the sample. For callers without a
  * struct pause_flow.
  */
 PAUSE_INLINE pause_u64 pause_for(pause_u64 delay_ns, pause_u64 last_ns, pause_u64 threshold_ns,
@@ -98,9 +96,9 @@ PAUSE_INLINE pause_u64 pause_for(pause_u64 delay_ns, pause_u64 last_ns, pause_u6
 	       (delay_ns - known_ns) % PAUSE_GAIN_ONE * gain / PAUSE_GAIN_ONE;
 }
 
-/* Nothing leaves for @pause_ns more than was ordered already. Returns what was added. */
-PAUSE_INLINE pause_u64 pause_order(struct pause_flow *flow, const struct pause_rule *rule,
-				   pause_u64 pause_ns, pause_u64 now_ns)
+/* Extends the pause by @pause_ns, up to hold_max_ns from now. Returns what was added. */
+PAUSE_INLINE pause_u64 pause_extend(struct pause_flow *flow, const struct pause_rule *rule,
+				    pause_u64 pause_ns, pause_u64 now_ns)
 {
 	pause_u64 from_ns = flow->until_ns > now_ns ? flow->until_ns : now_ns;
 	pause_u64 limit_ns = now_ns + rule->hold_max_ns;
@@ -127,15 +125,15 @@ PAUSE_INLINE void pause_set_rate(struct pause_flow *flow, const struct pause_rul
 	flow->gap = (PAUSE_SECOND_NS << PAUSE_GAP_SHIFT) / rate_Bps;
 }
 
-/* What the rate leaves between packets of @bytes. */
+/* Time between packets of @bytes at the flow's rate. */
 PAUSE_INLINE pause_u64 pause_gap(const struct pause_flow *flow, pause_u32 bytes)
 {
 	return bytes * flow->gap >> PAUSE_GAP_SHIFT;
 }
 
 /*
- * The first packet: as if there had been no queue for long, so the rate may double at once. By
- * weight, since shares take hundreds of rounds to settle.
+ * The first packet: as after PAUSE_CALM rounds without a queue, so the rate may double at once.
+ * Proportional to the weight, since shares take hundreds of rounds to converge.
  */
 PAUSE_INLINE void pause_start(struct pause_flow *flow, const struct pause_rule *rule)
 {
@@ -146,16 +144,16 @@ PAUSE_INLINE void pause_start(struct pause_flow *flow, const struct pause_rule *
 }
 
 /*
- * Before pause_depart() of each packet: whether it is one that was sent before. The first of
- * a series says that one was lost: the rate is halved; and again when the series is
- * longer than any window, since packets that are sent again tell no delays.
+ * Before pause_depart() of each packet; @retransmitted: it was sent before. The first
+ * retransmission of a series is a loss: the rate is halved, and again when the series is longer
+ * than any window, since retransmissions have no delay samples.
  */
 PAUSE_INLINE void pause_repeat(struct pause_flow *flow, const struct pause_rule *rule,
-			       pause_u32 again, pause_u64 now_ns)
+			       pause_u32 retransmitted, pause_u64 now_ns)
 {
 	pause_u32 bytes = flow->bytes, more = bytes - flow->lost_bytes;
 
-	if (again && rule->flags & PAUSE_RATE && flow->rate_Bps &&
+	if (retransmitted && rule->flags & PAUSE_RATE && flow->rate_Bps &&
 	    (!flow->repeats ||
 	     (more > PAUSE_SERIES_BYTES && now_ns - flow->lost_ns > 2 * flow->loop_ns))) {
 		pause_set_rate(flow, rule, flow->rate_Bps / 2);
@@ -163,11 +161,10 @@ PAUSE_INLINE void pause_repeat(struct pause_flow *flow, const struct pause_rule 
 		flow->lost_bytes = bytes;
 		flow->calm = 0;
 	}
-	flow->repeats = again;
+	flow->repeats = retransmitted;
 }
 
-/* Bytes that may leave at the line's rate where nothing is known of the path, or that it is empty.
- */
+/* Bytes at line rate at the start or on an empty path. */
 PAUSE_INLINE pause_u32 pause_opening(const struct pause_rule *rule, pause_u32 packet_bytes)
 {
 	pause_u64 threshold_ns =
@@ -189,11 +186,11 @@ PAUSE_INLINE void pause_reopen(struct pause_flow *flow)
 }
 
 /*
- * After a rest a flow that had met a queue begins with what it could send on the whole: the
- * last of many that end together is left with all of the port, and next time they are many again.
+ * After an idle period a flow that had a queue starts at its mean rate: the last of many flows
+ * that end together has all of the port, and next time they are many again.
  */
-PAUSE_INLINE void pause_rested(struct pause_flow *flow, const struct pause_rule *rule,
-			       pause_u32 packet_bytes, pause_u64 now_ns)
+PAUSE_INLINE void pause_after_idle(struct pause_flow *flow, const struct pause_rule *rule,
+				   pause_u32 packet_bytes, pause_u64 now_ns)
 {
 	pause_u64 rest_ns = 2 * (flow->loop_ns + rule->threshold_ns);
 	pause_u64 bytes = flow->bytes - flow->began_bytes, span_ns;
@@ -206,7 +203,7 @@ PAUSE_INLINE void pause_rested(struct pause_flow *flow, const struct pause_rule 
 		pause_set_rate(flow, rule, bytes * PAUSE_SECOND_NS / span_ns);
 	flow->began_ns = flow->rate_set_ns = now_ns;
 	flow->began_bytes = flow->bytes;
-	/* The path, or the clocks, may be others by now. */
+	/* The path or the clocks may have changed. */
 	if (flow->departed_ns && now_ns - flow->departed_ns > 10 * PAUSE_SECOND_NS)
 		flow->floor_ns = 0;
 	flow->queued = 0;
@@ -217,7 +214,7 @@ PAUSE_INLINE void pause_rested(struct pause_flow *flow, const struct pause_rule 
 	flow->ref_departure_ns = 0;
 }
 
-/* No sample for long: what is not known holds nothing back. */
+/* No sample for no_feedback_ns: the rate doubles. */
 PAUSE_INLINE void pause_lose_feedback(struct pause_flow *flow, const struct pause_rule *rule,
 				      pause_u64 now_ns)
 {
@@ -228,13 +225,13 @@ PAUSE_INLINE void pause_lose_feedback(struct pause_flow *flow, const struct paus
 		since_ns = flow->lost_ns;
 	if (flow->repeats || now_ns <= since_ns || now_ns - since_ns < rule->no_feedback_ns)
 		return;
-	/* The first packet after a rest: samples could not come. */
+	/* Not at the first packet after an idle period: there could be no sample. */
 	if (now_ns <= flow->departed_ns || now_ns - flow->departed_ns < rule->no_feedback_ns)
 		pause_set_rate(flow, rule, flow->rate_Bps * 2);
 	flow->no_feedback_ns = now_ns;
 }
 
-/* Where the rate lets a packet leave; at the line's rate while the path is open. */
+/* Departure by the rate; by the line rate during an opening. */
 PAUSE_INLINE pause_u64 pause_base(const struct pause_flow *flow, const struct pause_rule *rule,
 				  pause_u32 bytes, pause_u64 now_ns)
 {
@@ -250,8 +247,8 @@ PAUSE_INLINE pause_u64 pause_base(const struct pause_flow *flow, const struct pa
 }
 
 /*
- * When a packet of @bytes that is handed over at @now_ns may leave: now or later. What is to be
- * kept for its sample goes into @mark, if that is not NULL.
+ * Departure of a packet of @bytes that is handed over at @now_ns: then or later. @mark, if not
+ * NULL: state to keep until its sample.
  */
 PAUSE_INLINE pause_u64 pause_depart(struct pause_flow *flow, const struct pause_rule *rule,
 				    pause_u32 bytes, pause_u64 now_ns, struct pause_mark *mark)
@@ -262,7 +259,7 @@ PAUSE_INLINE pause_u64 pause_depart(struct pause_flow *flow, const struct pause_
 	if (rule->flags & PAUSE_RATE) {
 		if (!flow->rate_Bps)
 			pause_start(flow, rule);
-		pause_rested(flow, rule, bytes, now_ns);
+		pause_after_idle(flow, rule, bytes, now_ns);
 		pause_lose_feedback(flow, rule, now_ns);
 		base_ns = pause_base(flow, rule, bytes, now_ns);
 		flow->open_bytes -= flow->open_bytes < bytes ? flow->open_bytes : bytes;
@@ -315,8 +312,8 @@ PAUSE_INLINE pause_u64 pause_root(pause_u64 value)
 }
 
 /*
- * What the queue may take of the threshold: without what the path takes when it is empty. No less
- * than a quarter of it, wherever the floor is: else nothing would ever be below.
+ * The queue's part of the threshold: less the floor, the delay of the empty path. At least a
+ * quarter, for any floor: else every delay is above.
  */
 PAUSE_INLINE pause_u64 pause_room(const struct pause_flow *flow, const struct pause_rule *rule)
 {
@@ -327,31 +324,31 @@ PAUSE_INLINE pause_u64 pause_room(const struct pause_flow *flow, const struct pa
 	return flow->floor_ns ? rule->threshold_ns - flow->floor_ns + 1 : rule->threshold_ns;
 }
 
-/* How long a rate lasts: no shorter than feedback takes, nor than a queue worth steering. */
+/* Duration of a rate: at least the feedback delay and the queue's part of the threshold. */
 PAUSE_INLINE pause_u64 pause_interval(const struct pause_flow *flow, pause_u64 room_ns,
 				      pause_u64 now_ns)
 {
-	pause_u64 beat_ns = now_ns - flow->rate_set_ns;
+	pause_u64 interval_ns = now_ns - flow->rate_set_ns;
 
-	if (beat_ns > PAUSE_SECOND_NS)
-		beat_ns = PAUSE_SECOND_NS;
-	/* Against others that do not give way the share is what counts. */
-	if (beat_ns < flow->loop_ns || pause_is_ineffective(flow))
-		beat_ns = flow->loop_ns;
-	if (beat_ns < room_ns)
-		beat_ns = room_ns;
-	return beat_ns + 1;
+	if (interval_ns > PAUSE_SECOND_NS)
+		interval_ns = PAUSE_SECOND_NS;
+	/* Against others that do not react the share counts. */
+	if (interval_ns < flow->loop_ns || pause_is_ineffective(flow))
+		interval_ns = flow->loop_ns;
+	if (interval_ns < room_ns)
+		interval_ns = room_ns;
+	return interval_ns + 1;
 }
 
 /*
- * What a flow adds in a round, as part of its rate: the square root of the line over its rate for
- * each unit of weight, so that 256 flows add 16 times as much as one, not 256 times.
+ * Increment per round, relative to the rate: the square root of the line rate over the rate per
+ * unit of weight, so that 256 flows add 16 times as much as one, not 256 times.
  */
 PAUSE_INLINE pause_u64 pause_step(const struct pause_flow *flow, const struct pause_rule *rule,
-				  pause_u64 room_ns, pause_u64 beat_ns)
+				  pause_u64 room_ns, pause_u64 interval_ns)
 {
 	pause_u64 share = (rule->line_Bps * rule->weight << 12) / flow->rate_Bps;
-	pause_u64 base = room_ns * (PAUSE_ONE / PAUSE_ADDED) / beat_ns;
+	pause_u64 base = room_ns * (PAUSE_ONE / PAUSE_ADDED) / interval_ns;
 	pause_u32 doublings = flow->calm;
 	pause_u64 step, most;
 
@@ -364,13 +361,12 @@ PAUSE_INLINE pause_u64 pause_step(const struct pause_flow *flow, const struct pa
 	return step < most ? step : most;
 }
 
-/* @load: what all send, as part of what the queue can take; @queue_ns: the delay above the floor.
- */
+/* @load: of all senders, relative to the queue's capacity; @queue_ns: the delay above the floor. */
 PAUSE_INLINE void pause_set_next_rate(struct pause_flow *flow, const struct pause_rule *rule,
 				      pause_u64 load, pause_u64 queue_ns, pause_u64 now_ns)
 {
 	pause_u64 room_ns = pause_room(flow, rule);
-	pause_u64 beat_ns = pause_interval(flow, room_ns, now_ns);
+	pause_u64 interval_ns = pause_interval(flow, room_ns, now_ns);
 	pause_u64 rate = flow->rate_Bps, added, level;
 
 	if (load > 256ull * PAUSE_ONE)
@@ -378,8 +374,8 @@ PAUSE_INLINE void pause_set_next_rate(struct pause_flow *flow, const struct paus
 	if (load < PAUSE_ONE / 2)
 		load = PAUSE_ONE / 2;
 	rate = rate * PAUSE_ONE / load;
-	/* Of the same rate as what is taken: else the larger share loses more. */
-	added = rate * pause_step(flow, rule, room_ns, beat_ns) / PAUSE_ONE;
+	/* Relative to the same rate as the decrease: else the larger share loses more. */
+	added = rate * pause_step(flow, rule, room_ns, interval_ns) / PAUSE_ONE;
 	if (queue_ns > 4 * room_ns)
 		flow->ineffective += flow->rate_Bps > rule->floor_Bps ? 1 : PAUSE_PATIENCE / 8;
 	else if (queue_ns < room_ns)
@@ -388,7 +384,7 @@ PAUSE_INLINE void pause_set_next_rate(struct pause_flow *flow, const struct paus
 		queue_ns = 0;
 	if (queue_ns > room_ns)
 		queue_ns += 2 * (queue_ns - room_ns);
-	level = queue_ns * (PAUSE_ONE / PAUSE_LEVEL) / beat_ns;
+	level = queue_ns * (PAUSE_ONE / PAUSE_LEVEL) / interval_ns;
 	if (level > PAUSE_ONE / 4)
 		level = PAUSE_ONE / 4;
 	pause_set_rate(flow, rule, rate + added - rate * level / PAUSE_ONE);
@@ -399,9 +395,9 @@ PAUSE_INLINE void pause_set_next_rate(struct pause_flow *flow, const struct paus
 	flow->ref_departure_ns = 0;
 }
 
-/* The first sample of a round: what the others are compared with. */
-PAUSE_INLINE void pause_refer(struct pause_flow *flow, const struct pause_mark *mark,
-			      pause_u64 departure_ns, pause_u64 delay_ns)
+/* The first sample of a round: the reference of the others. */
+PAUSE_INLINE void pause_set_reference(struct pause_flow *flow, const struct pause_mark *mark,
+				      pause_u64 departure_ns, pause_u64 delay_ns)
 {
 	flow->ref_departure_ns = departure_ns;
 	flow->ref_delay_ns = delay_ns;
@@ -412,11 +408,12 @@ PAUSE_INLINE void pause_refer(struct pause_flow *flow, const struct pause_mark *
 }
 
 /*
- * One more sample of a round, @span_ns after the reference. Stamps come late by chance, so both
- * ends are means: of the first eighth of what a round needs, and of what is behind
- * three quarters of it. True when the round is long enough.
+ * Adds a sample @span_ns after the reference. Timestamps have random delays, so both ends are
+ * means: of the first eighth of a round, and of the part behind three quarters. True: the round
+ * is long enough.
  */
-PAUSE_INLINE pause_u32 pause_gather(struct pause_flow *flow, pause_u64 span_ns, pause_u64 delay_ns)
+PAUSE_INLINE pause_u32 pause_add_sample(struct pause_flow *flow, pause_u64 span_ns,
+					pause_u64 delay_ns)
 {
 	pause_u64 gap_ns = pause_gap(flow, PAUSE_ROUND_BYTES), need_ns = flow->loop_ns / 2, far_ns;
 	pause_s64 rise_ns = (pause_s64)(delay_ns - flow->ref_delay_ns);
@@ -434,7 +431,7 @@ PAUSE_INLINE pause_u32 pause_gather(struct pause_flow *flow, pause_u64 span_ns, 
 
 		return 0;
 	}
-	/* The loop as it was: a queue that grows would make it longer while it is waited for. */
+	/* The feedback delay at the start of the round: it increases with the queue. */
 	far_ns = span_ns + (rise_ns > 0 ? (pause_u64)rise_ns / 2 : 0);
 	if (!flow->end_samples) {
 		if (far_ns < need_ns - need_ns / 4)
@@ -454,11 +451,11 @@ PAUSE_INLINE pause_u32 pause_gather(struct pause_flow *flow, pause_u64 span_ns, 
 }
 
 /*
- * With an opening more than the rate was sent. What queue it left is in the round's reference, so
- * the load is of what all sent behind it, and what this flow has had is its share. But no more
- * than one opening in a round trip, where that is more than the rate.
+ * During an opening more than the rate was sent. Its queue is in the round's reference, so the
+ * load is that of all traffic behind it, and this flow's throughput is its share. At most one
+ * opening per round trip, where that is more than the rate.
  */
-PAUSE_INLINE void pause_judge_opening(struct pause_flow *flow, const struct pause_rule *rule,
+PAUSE_INLINE void pause_apply_opening(struct pause_flow *flow, const struct pause_rule *rule,
 				      pause_u64 used_Bps, pause_u64 load)
 {
 	pause_u64 window_Bps = flow->opened_bytes * PAUSE_SECOND_NS / (flow->rtt_ns + 1);
@@ -476,7 +473,7 @@ PAUSE_INLINE void pause_judge_opening(struct pause_flow *flow, const struct paus
 		pause_set_rate(flow, rule, used_Bps);
 }
 
-/* The samples of one round, far enough apart, say what all send. */
+/* Evaluates a round: the load of all senders, from samples that are far enough apart. */
 PAUSE_INLINE void pause_evaluate(struct pause_flow *flow, const struct pause_rule *rule,
 				 const struct pause_mark *mark, pause_u64 departure_ns,
 				 pause_u64 delay_ns, pause_u64 now_ns)
@@ -490,44 +487,44 @@ PAUSE_INLINE void pause_evaluate(struct pause_flow *flow, const struct pause_rul
 
 	if (!flow->rate_Bps || mark->round != flow->round)
 		return;
-	/* Word of an empty path, soon enough, of what left after the last opening. */
+	/* The path is empty, by a recent sample of a packet behind the last opening. */
 	if (queue_ns < room_ns / 8 && flow->rtt_ns < 2 * room_ns &&
 	    (pause_s32)(mark->bytes - flow->open_end) >= 0)
 		pause_reopen(flow);
-	/* One packet or two under way tell no rates; at the start they need not. */
+	/* One or two packets in flight show no load; at the start it is not needed. */
 	if (flow->calm >= PAUSE_CALM && calm && pause_gap(flow, PAUSE_FEW_BYTES) > flow->rtt_ns) {
 		pause_set_next_rate(flow, rule, PAUSE_ONE, queue_ns, now_ns);
 		return;
 	}
 	if (!flow->ref_departure_ns || span_ns >= 2 * PAUSE_SECOND_NS || span_ns <= taken_ns) {
-		pause_refer(flow, mark, departure_ns, delay_ns);
+		pause_set_reference(flow, mark, departure_ns, delay_ns);
 		return;
 	}
 	span_ns -= taken_ns;
-	if (!pause_gather(flow, span_ns, delay_ns))
+	if (!pause_add_sample(flow, span_ns, delay_ns))
 		return;
 	flow->calm = calm && delay_ns < flow->ref_delay_ns + room_ns / 8 ? flow->calm + 1 : 0;
 	used = (pause_u64)(pause_u32)(mark->bytes - flow->ref_bytes) * PAUSE_SECOND_NS / span_ns;
-	/* Who does not use its rate does not get more. */
+	/* An unused rate is not increased. */
 	if (used * 2 < flow->rate_Bps && delay_ns <= flow->ref_delay_ns) {
-		pause_refer(flow, mark, departure_ns, delay_ns);
+		pause_set_reference(flow, mark, departure_ns, delay_ns);
 		return;
 	}
 	arrival_ns = (pause_s64)flow->end_span_ns + taken_ns + flow->end_rise_ns;
 	load = arrival_ns > 0 ? arrival_ns * PAUSE_ONE / (flow->end_span_ns + 1ull) : 0;
-	pause_judge_opening(flow, rule, used, load);
+	pause_apply_opening(flow, rule, used, load);
 	pause_set_next_rate(flow, rule, load, queue_ns, now_ns);
 }
 
-/* Up at once, down slowly: who waits too short acts twice on one thing. */
+/* Rises at once, falls slowly: with too short a delay a reaction would be repeated. */
 PAUSE_INLINE pause_u64 pause_smooth(pause_u64 old_ns, pause_u64 new_ns)
 {
 	return new_ns > old_ns ? new_ns : (7 * old_ns + new_ns) / 8;
 }
 
 /*
- * A sample: the packet of @mark, which left at @departure_ns, had @delay_ns; heard at @now_ns.
- * Returns the pause that it made.
+ * A sample: the packet of @mark, with departure @departure_ns, had @delay_ns; received at
+ * @now_ns. Returns the pause that was added.
  */
 PAUSE_INLINE pause_u64 pause_sample(struct pause_flow *flow, const struct pause_rule *rule,
 				    const struct pause_mark *mark, pause_u64 departure_ns,
@@ -546,7 +543,7 @@ PAUSE_INLINE pause_u64 pause_sample(struct pause_flow *flow, const struct pause_
 		pause_ns = pause_for(delay + 1 - flow->floor_ns, last_ns, pause_room(flow, rule),
 				     rule->gain);
 	if (pause_ns)
-		pause_ns = pause_order(flow, rule, pause_ns, now_ns);
+		pause_ns = pause_extend(flow, rule, pause_ns, now_ns);
 	flow->over += delay > rule->threshold_ns;
 	flow->delay_ns = delay;
 	flow->sampled_ns = now_ns;
@@ -563,26 +560,26 @@ PAUSE_INLINE pause_u64 pause_sample(struct pause_flow *flow, const struct pause_
 #include <stdint.h>
 
 /*
- * A rule for a port of @line_Bps: @threshold_ns, and the rest after it. Weight and gain 1,
- * PAUSE_RATE set; who paces what converges by itself clears it.
+ * Default rule of a port with @line_Bps. Weight and gain 1, PAUSE_RATE set; to be cleared for
+ * transports with congestion control.
  */
 void pause_rule_default(struct pause_rule *rule, uint64_t threshold_ns, uint64_t line_Bps);
 
 /*
- * Whether a flow is held back more than half of the time for long: then the transport above does
- * not converge. Zero at birth; one for each flow.
+ * Detects a flow that is paused for more than half of the time: its transport does not converge.
+ * One per flow, initially zero.
  */
 struct pause_watch {
-	uint64_t looked_ns, paused_ns;
-	uint64_t since_ns; /* more than half of the time since then; 0: not so now */
-	bool said;
+	uint64_t polled_ns, paused_ns;
+	uint64_t since_ns; /* start of the condition; 0: it does not hold */
+	bool reported;
 };
 
 #define PAUSE_WATCH_LONG_NS 1000000000ull
 
 /*
- * A look at local time @now_ns, some 100 ms or more apart. True once for each time that it has been
- * so for PAUSE_WATCH_LONG_NS.
+ * Polls at local time @now_ns, at intervals of some 100 ms or more. True once per occurrence,
+ * when the condition has lasted for PAUSE_WATCH_LONG_NS.
  */
 bool pause_watch_poll(struct pause_watch *watch, uint64_t paused_ns, uint64_t now_ns);
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Random numbers of a law: the state is an argument, so that a run with the same
- * seed is the same run. splitmix64; two hosts must not begin with one seed.
+ * Random numbers of the control laws (splitmix64). The state is an argument, so that a run with
+ * the same seed is reproducible; hosts must have different seeds.
  */
 #ifndef ESC_PACING_RANDOM_H
 #define ESC_PACING_RANDOM_H

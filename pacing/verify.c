@@ -3,23 +3,23 @@
 
 static const struct {
 	const char *name, *meaning;
-} verdicts[VERIFY_RESULTS] = {
-	[VERIFY_OPEN] = {"open", "too early to say"},
-	[VERIFY_PROVED] = {"proved", "it is answered as before"},
-	[VERIFY_SILENT] = {"silent", "packets were sent and nothing came back"},
+} results[VERIFY_RESULTS] = {
+	[VERIFY_OPEN] = {"open", "not enough packets yet"},
+	[VERIFY_PROVED] = {"proved", "replies are received as before"},
+	[VERIFY_SILENT] = {"silent", "packets were sent and nothing was received"},
 	[VERIFY_NAKS] = {"naks", "the receiver missed more packets than before"},
-	[VERIFY_RESENT] = {"resent", "most packets had to be sent again"},
-	[VERIFY_ASKED] = {"asked", "the peer asked again for what it had been sent"},
+	[VERIFY_RESENT] = {"resent", "most packets had to be retransmitted"},
+	[VERIFY_ASKED] = {"asked", "the peer retransmitted requests that were replied to"},
 };
 
 const char *verify_name(enum verify_result result)
 {
-	return verdicts[result].name;
+	return results[result].name;
 }
 
 const char *verify_meaning(enum verify_result result)
 {
-	return verdicts[result].meaning;
+	return results[result].meaning;
 }
 
 static double share(uint64_t part, uint64_t whole)
@@ -27,8 +27,8 @@ static double share(uint64_t part, uint64_t whole)
 	return whole ? (double)part / (double)whole : 0;
 }
 
-static void begin_stretch(struct verify *verify, const struct verify_counts *counts,
-			  uint64_t now_ns)
+static void begin_interval(struct verify *verify, const struct verify_counts *counts,
+			   uint64_t now_ns)
 {
 	verify->from = *counts;
 	verify->from_ns = now_ns;
@@ -44,19 +44,19 @@ void verify_start(struct verify *verify, const struct verify_counts *counts, uin
 		.naks_share = share(counts->naks, counts->sent),
 		.resent_share = share(counts->resent, counts->sent),
 		.repeated_share = share(counts->repeated, counts->back),
-		/* One may be the loss of any day; a move inside a message may cost one more. */
+		/* One is usual loss; a move inside a message may cost one more. */
 		.naks_free = forced ? 2 : 1,
-		.answers = counts->paired && counts->back,
+		.replies = counts->paired && counts->back,
 		.received = *counts,
 		.received_ns = now_ns,
 	};
-	begin_stretch(verify, counts, now_ns);
+	begin_interval(verify, counts, now_ns);
 	verify->resumed = false;
 }
 
 /*
- * Who was moved while it waited for answers that were lost sends that again first, as a window of
- * go-back-N: it says nothing of the path on which it is sent.
+ * A queue pair that was moved while it waited for a timeout first retransmits a window
+ * (go-back-N), which shows nothing of the path it is sent on.
  */
 static void observe_resumed(struct verify *verify, uint64_t sent, uint64_t resent, uint64_t now_ns)
 {
@@ -64,23 +64,23 @@ static void observe_resumed(struct verify *verify, uint64_t sent, uint64_t resen
 
 	if (verify->resumed || !sent)
 		return;
-	/* The first that are seen may still have taken the path before. */
+	/* The first ones may still have taken the old path. */
 	if (now_ns == verify->sent_ns)
 		verify->fresh = fresh;
 	verify->resumed = fresh > verify->fresh || now_ns - verify->sent_ns >= VERIFY_RESUME_NS;
 	verify->resent_free = resent;
 }
 
-/* Half of @whole, and half more than was usual. */
+/* More than half of @whole, and more than usual. */
 static bool is_most(uint64_t part, uint64_t whole, double usual)
 {
 	return whole >= VERIFY_SHARE_PACKETS && share(part, whole) > 0.5 + usual / 2;
 }
 
-/* Sent, sent again, and unanswered since the last that came back. */
-static bool has_died(struct verify *verify, const struct verify_counts *counts, uint64_t now_ns)
+/* Packets were sent and retransmitted, and nothing was received since. */
+static bool has_failed(struct verify *verify, const struct verify_counts *counts, uint64_t now_ns)
 {
-	if (!counts->paired || !verify->answers)
+	if (!counts->paired || !verify->replies)
 		return false;
 	if (counts->back != verify->received.back || counts->sent == verify->received.sent) {
 		verify->received = *counts;
@@ -104,12 +104,12 @@ enum verify_result verify_poll(struct verify *verify, const struct verify_counts
 	if (sent && !verify->sent_ns)
 		verify->sent_ns = now_ns;
 	observe_resumed(verify, sent, resent, now_ns);
-	if (paired && verify->answers && !back && sent >= VERIFY_SILENT_PACKETS &&
+	if (paired && verify->replies && !back && sent >= VERIFY_SILENT_PACKETS &&
 	    now_ns - verify->sent_ns >= VERIFY_SILENT_NS)
 		return VERIFY_SILENT;
-	if (has_died(verify, counts, now_ns))
+	if (has_failed(verify, counts, now_ns))
 		return VERIFY_SILENT;
-	/* Twice the usual share: a fabric that always loses some is no reason. */
+	/* More than twice the usual share. */
 	if (paired && naks > verify->naks_free &&
 	    (double)(naks - verify->naks_free) > 2 * verify->naks_share * (double)sent)
 		return VERIFY_NAKS;
@@ -119,8 +119,8 @@ enum verify_result verify_poll(struct verify *verify, const struct verify_counts
 	    is_most(counts->repeated - verify->from.repeated, back, verify->repeated_share))
 		return VERIFY_ASKED;
 	if (sent < VERIFY_PROVED_PACKETS || now_ns - verify->from_ns < VERIFY_PROVED_NS ||
-	    (paired && verify->answers && !back))
+	    (paired && verify->replies && !back))
 		return VERIFY_OPEN;
-	begin_stretch(verify, counts, now_ns);
+	begin_interval(verify, counts, now_ns);
 	return VERIFY_PROVED;
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Verification of a move: whether a queue pair does as well on its new path as
- * before, by what it receives, from counters that its host has anyway. A
- * path that loses packets, or a receiver that drops them, is detected within
+ * Verification of a move: whether a queue pair performs on its new path as before, by counters of
+ * what it receives. A path that loses packets, or a receiver that drops them, is detected within
  * VERIFY_SILENT_NS of traffic; the caller then moves the queue pair back.
  */
 #ifndef ESC_PACING_VERIFY_H
@@ -11,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* So many packets sent, and nothing received for so long: the path has failed. */
+/* Failure: at least this many packets sent, and nothing received for this long. */
 #define VERIFY_SILENT_PACKETS 8
 #define VERIFY_SILENT_NS 500000000ull
 /*
@@ -22,8 +21,7 @@
 #define VERIFY_DIED_NS 1000000000ull
 /* Minimum number of packets for a share of retransmissions. */
 #define VERIFY_SHARE_PACKETS 32
-/* The first packets may all be retransmissions of what the old path lost: a few timeouts at most.
- */
+/* The first packets may be retransmissions of losses on the old path, for a few timeouts. */
 #define VERIFY_RESUME_NS 3000000000ull
 /* Then the move is confirmed, and a new interval begins. */
 #define VERIFY_PROVED_NS 5000000000ull
@@ -31,11 +29,11 @@
 
 /* Of one queue pair. Monotonic. */
 struct verify_counts {
-	uint64_t sent;	 /* packets */
-	uint64_t resent; /* of these, retransmissions */
-	bool paired;	 /* the reverse direction is known: the next three are valid */
-	uint64_t back;	 /* packets received */
-	uint64_t naks;	 /* of these, NAKs for a sequence error */
+	uint64_t sent;	   /* packets */
+	uint64_t resent;   /* of these, retransmissions */
+	bool paired;	   /* the reverse direction is known: the next three are valid */
+	uint64_t back;	   /* packets received */
+	uint64_t naks;	   /* of these, NAKs for a sequence error */
 	uint64_t repeated; /* of these, retransmissions: our response was lost */
 };
 
@@ -60,19 +58,19 @@ struct verify {
 	uint64_t resent_free; /* retransmissions of losses on the old path */
 	uint64_t fresh;	      /* new packets among the first */
 	bool resumed;	      /* new packets have been seen on it */
-	bool answers;	      /* something was received before */
+	bool replies;	      /* something was received before */
 };
 
 /*
- * Begins at a move. @counts: the last that are known not to hold a packet of the
- * new path. @forced: it was made inside a message, which may cost one go-back-N.
+ * Starts the verification of a move. @counts: the last without a packet on the new path. @forced:
+ * the move was made inside a message, which may cost one go-back-N.
  */
 void verify_start(struct verify *verify, const struct verify_counts *counts, uint64_t now_ns,
 		  bool forced);
 enum verify_result verify_poll(struct verify *verify, const struct verify_counts *counts,
 			       uint64_t now_ns);
 
-/* What a verdict means, for people: "silent", "naks", ... and a sentence. */
+/* Name of a result ("silent", "naks", ...) and a sentence for the operator. */
 const char *verify_name(enum verify_result result);
 const char *verify_meaning(enum verify_result result);
 static inline bool verify_is_bad(enum verify_result result)

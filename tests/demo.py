@@ -17,8 +17,8 @@ TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path[0] += "/lib"
 
 import clocklab
+import diagnoselab
 import labtest
-import verdictlab
 
 os.environ["LAB"] = "demo"  # whose machines `emulation` asks about
 from emulation import death, state
@@ -283,13 +283,13 @@ def one_apart(lab):
             bad = alone[0]
             meets = [port for port in theirs if theirs[port] == ours[bad]]
             if meets:
-                return verdictlab.Plan(first, bad, ours[bad], random.choice(meets))
+                return diagnoselab.Plan(first, bad, ours[bad], random.choice(meets))
     raise Failed("no four source ports of which one is alone on its spine")
 
 
 def told(lab, kind, since_ns, good=lambda event: True):
     """Prints the event as an operator reads it; None when there is none within 20 s."""
-    event = verdictlab.wait_event(lab, kind, since_ns, 20, good)
+    event = diagnoselab.wait_event(lab, kind, since_ns, 20, good)
     if event:
         lines = lab.good("h1", "escapement", "events", "--since",
                          f"@{since_ns // 10**9}").splitlines()
@@ -308,11 +308,11 @@ def collision():
     say(f"h1 sends to h3 on four queue pairs, source ports {plan.first_port} to "
         f"{plan.first_port + 3}, 15 Mbit/s each. ECMP sends\nport {plan.bad_port} alone over "
         f"{plan.spine}.")
-    with verdictlab.Workload(lab, plan.first_port, "--qp-rate", "15m") as workload:
+    with diagnoselab.Workload(lab, plan.first_port, "--qp-rate", "15m") as workload:
         workload.settle()
         one.shown("escapement", "top", "-n", "1", lines=6)
         say(f"\nh2 sends to h4 over {plan.spine} as well, at the rate of the link.")
-        with verdictlab.Collider(lab, plan) as collider:
+        with diagnoselab.Collider(lab, plan) as collider:
             onset_ns = collider.onset_ns()
             named = told(lab, "qp_outlier", onset_ns,
                          lambda event: event["seen"]["sport"] == plan.bad_port)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Counters: what every hook counts for its interface. */
+/* Counters per interface, shared by the hooks. */
 #ifndef ESC_BPF_LIB_COUNT_H
 #define ESC_BPF_LIB_COUNT_H
 

@@ -7,6 +7,7 @@
 #ifndef ESC_BPF_LIB_MAPS_H
 #define ESC_BPF_LIB_MAPS_H
 
+#include "maps/barrier.h"
 #include "maps/maps.h"
 #include <bpf/bpf_helpers.h>
 #include "nic/maps.bpf.h"
@@ -20,6 +21,13 @@ struct {
 	__type(key, __u32);
 	__type(value, struct esc_abi);
 } abi __weak SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, ESC_LAYOUTS_MAX);
+	__type(key, __u32);
+	__type(value, struct esc_layout);
+} layouts __weak SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -41,6 +49,13 @@ struct {
 	__type(key, __u32);
 	__type(value, struct esc_port_counts);
 } port_counts __weak SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, ESC_PORTS_MAX);
+	__type(key, __u32);
+	__type(value, struct esc_xdp_counted);
+} xdp_counted __weak SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -78,6 +93,14 @@ struct {
 	__type(key, __u32);
 	__type(value, struct esc_clock);
 } clock __weak SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct esc_qp_room);
+} qp_room __weak SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -135,6 +158,13 @@ struct {
 	__type(key, struct esc_address);
 	__type(value, struct esc_peer_address);
 } peer_addresses __weak SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, ESC_PROBE_SOCKETS_MAX);
+	__type(key, __u64);
+	__type(value, __u32);
+} probe_sockets __weak SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -212,12 +242,11 @@ struct {
 
 /* Slot in `ports` of the interface that this instance is attached to. */
 const volatile __u32 esc_port_index __weak = 0;
-/* XDP is not to be had on this interface: tc ingress counts what comes in. */
+/* No XDP on this interface: tc ingress does the accounting of rx. */
 const volatile __u8 esc_rx_in_tc __weak = 0;
-/* XDP is generic, or absent: receipts of a neighbour on the same wire are first seen in tc ingress.
- */
+/* Generic XDP, or none: receipts of a neighbour on the same wire are received in tc ingress. */
 const volatile __u8 esc_tc_takes __weak = 0;
-/* This XDP program's turn, see struct esc_control. */
+/* Handover ID of this XDP program, see struct esc_control. */
 const volatile __u16 esc_handover_id __weak = 0;
 /* UDP port that carries probes beside ESC_ROCEV2_PORT, host order; 0: none. */
 const volatile __u16 esc_probe_port __weak = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The context of one packet, which the stages of a hook hand on; what each opcode means. */
+/* The context of one packet, passed through the stages of a hook; properties of each opcode. */
 #ifndef ESC_BPF_LIB_PACKET_H
 #define ESC_BPF_LIB_PACKET_H
 
@@ -26,7 +26,7 @@ struct pkt_ctx {
 		__u32 aeth;	  /* with ESC_OP_AETH */
 		__u32 read_bytes; /* with ESC_OP_READ_REQUEST: RETH length */
 	};
-	__u32 bth_offset;    /* PKT_PROBE only: from the start of the frame */
+	__u32 bth_offset; /* PKT_PROBE only: from the start of the frame */
 	__u16 sport;
 	__u16 op_flags;	  /* ESC_OP_* */
 	__u16 ip_offset;  /* tc only, IPv6 only: from the start of the frame */
@@ -48,14 +48,15 @@ struct pkt_ctx {
 
 	/* The hook. */
 	const struct esc_control *ctl;
-	__u64 departure_ns; /* tx: CLOCK_MONOTONIC at which the qdisc releases it; 0: at once */
+	/* tx: CLOCK_MONOTONIC at which the qdisc releases it; 0: at once; far ahead: unknown. */
+	__u64 departure_ns;
 	/* Pace, tx only: with PKT_PACED the state of the law at departure. */
 	struct pause_mark *mark;
 };
 
 /* Bits of pkt_ctx.flags. */
 #define PKT_SAMPLED 0x01   /* the PSN is one to sample */
-#define PKT_MESSAGE 0x02   /* END of a timed message that was seen whole */
+#define PKT_MESSAGE 0x02   /* END of a timed message that was received completely */
 #define PKT_DUPLICATE 0x04 /* the PSN has passed before */
 #define PKT_RESYNC 0x08	   /* first of a sequence: nothing confirms its PSN */
 #define PKT_PACED 0x10	   /* its delay is feedback for the law: `mark` is valid */

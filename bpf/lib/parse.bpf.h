@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * From a frame to a RoCEv2 packet. One cursor moves over the linear part of
- * the frame; lengths are taken from the IP header, because headers may be
- * followed by Ethernet padding or lie in the first of several buffers.
+ * Parser from a frame to a RoCEv2 packet. One cursor moves over the linear part of the frame;
+ * lengths are taken from the IP header, because headers may be followed by Ethernet padding or
+ * lie in the first of several buffers.
  *
- * The order of the checks is the contract of the reasons: a packet that cannot
- * be RoCE leaves without one, as soon as that is known.
+ * The order of the checks defines the reasons: a packet that cannot be RoCE leaves without one,
+ * as early as possible.
  *
- * The parser is compiled twice. The fast one runs on every packet, takes what
- * is common and returns PKT_SLOW for the rest; it is small, because in real
- * traffic its instructions are cold in the cache. The thorough one starts
- * again and names the reason.
+ * The parser is compiled twice. The fast one runs on every packet, handles common ones and
+ * returns PKT_SLOW for the rest; it is small, because in real traffic its instructions are cold
+ * in the cache. The thorough one starts again and determines the reason.
  */
 #ifndef ESC_BPF_LIB_PARSE_H
 #define ESC_BPF_LIB_PARSE_H
@@ -18,7 +17,7 @@
 #include "lib/packet.bpf.h"
 
 #define PARSE_VLAN_DEPTH 2
-#define PARSE_IPV6_EXTENSIONS 6 /* headers walked before UDP must come */
+#define PARSE_IPV6_EXTENSIONS 6 /* maximum number of extension headers */
 
 struct cursor {
 	void *context; /* struct xdp_md or struct __sk_buff */
@@ -57,8 +56,7 @@ static __always_inline int cursor_fault(const struct cursor *c, enum esc_reason 
 }
 
 /* The linear part ends before @bytes more: is it the frame that does? */
-static __always_inline int cursor_short(const struct cursor *c, __u64 bytes,
-					enum esc_reason reason)
+static __always_inline int cursor_short(const struct cursor *c, __u64 bytes, enum esc_reason reason)
 {
 	if (!c->thorough)
 		return PKT_SLOW;
@@ -157,8 +155,8 @@ static __always_inline void packet_set_ipv6(struct pkt_ctx *pkt, const struct ip
 
 static __always_inline bool ipv6_is_extension(__u8 next)
 {
-	return next == NEXTHDR_HOP || next == NEXTHDR_ROUTING ||
-	       next == NEXTHDR_FRAGMENT || next == NEXTHDR_DEST;
+	return next == NEXTHDR_HOP || next == NEXTHDR_ROUTING || next == NEXTHDR_FRAGMENT ||
+	       next == NEXTHDR_DEST;
 }
 
 /* Steps over one extension header of kind @next; an atomic fragment is one. */
@@ -254,8 +252,8 @@ static __always_inline bool opcode_is_probe(__u8 opcode)
 }
 
 /* The BTH is there; @other is what it is without a probe's opcode and magic. */
-static __always_inline int parse_probe(const struct cursor *c, struct pkt_ctx *pkt,
-				       __u32 udp_bytes, int other)
+static __always_inline int parse_probe(const struct cursor *c, struct pkt_ctx *pkt, __u32 udp_bytes,
+				       int other)
 {
 	const struct esc_bth *bth = c->at;
 	const __be32 *magic = (const void *)(bth + 1);
@@ -360,7 +358,7 @@ static __always_inline int parse_packet(struct cursor *c, struct pkt_ctx *pkt)
 	if (unlikely(result))
 		return result;
 	result = parse_udp(c, pkt);
-	/* Last, because a helper call in the middle would cost registers on the way. */
+	/* Last: a helper call in the middle would cost registers. */
 	if (!c->thorough && (!result || result == PKT_PROBE) && cursor_is_cut(c))
 		return PKT_SLOW;
 	return result;

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Packets that a hook left out, by reason (maps/reasons.h). */
+/* Counters of packets that a hook did not process, by reason (maps/reasons.h). */
 #ifndef ESC_BPF_LIB_REASON_H
 #define ESC_BPF_LIB_REASON_H
 
 #include "lib/count.bpf.h"
 
-static __noinline int reason_count(__u32 reason, enum esc_hook hook)
+/* An upgrade finds the names of the reasons by the type of the argument. */
+static __noinline int reason_count(enum esc_reason reason, enum esc_hook hook)
 {
-	struct esc_reason_count *counts = bpf_map_lookup_elem(&reasons, &reason);
+	__u32 index = reason;
+	struct esc_reason_count *counts = bpf_map_lookup_elem(&reasons, &index);
 	struct esc_port_counts *port = NULL;
 
 	if (!counts)

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * SipHash-2-4 (Aumasson and Bernstein, 2012) in steps, so that the stamp at the
- * end of what is hashed can be taken late. One rolled loop in a function of its
- * own: probes are rare, so its code is cold when one comes, and short code is
- * what counts then.
+ * SipHash-2-4 (Aumasson and Bernstein, 2012) in steps, so that the timestamp at the end of the
+ * input can be taken late. One rolled loop in a function of its own: probes are rare, so its code
+ * is cold, and then short code is faster.
  */
 #ifndef ESC_BPF_LIB_SIPHASH_H
 #define ESC_BPF_LIB_SIPHASH_H
@@ -40,8 +39,8 @@ static __always_inline void siphash_start(struct esc_siphash *h, const __u64 key
 }
 
 /*
- * Takes @words of eight bytes at @at. They are read in halves: the fields of a
- * probe lie across the words, and a load that spans two fresh stores stalls.
+ * Adds @words of eight bytes at @at. They are read in halves: the fields of a probe cross word
+ * boundaries, and a load that spans two fresh stores stalls.
  */
 static __noinline int siphash_words(struct esc_siphash *h, const __u32 *at, __u32 words)
 {

@@ -5,9 +5,17 @@
 
 #include "lib/parse.bpf.h"
 
+#include <bpf/bpf_core_read.h>
+
+/* What follows is ABI, but absent from kernels before 5.18. */
+struct __sk_buff___typed {
+	__u8 tstamp_type;
+} __attribute__((preserve_access_index));
+#define TC_HAS_TSTAMP_TYPE bpf_core_field_exists(((struct __sk_buff___typed *)0)->tstamp_type)
+
 #define ESC_TC_NEXT (-1) /* TC_ACT_UNSPEC for clsact, TCX_NEXT for tcx */
 
-/* Room for every header that is walked, with options and extension headers of common size. */
+/* Covers all parsed headers, with options and extension headers of common size. */
 #define TC_PULL_BYTES 512
 
 static __always_inline int tc_parse_with(struct __sk_buff *skb, struct pkt_ctx *pkt, bool thorough)
@@ -40,6 +48,31 @@ static __always_inline int tc_parse(struct __sk_buff *skb, struct pkt_ctx *pkt)
 	int result = tc_parse_with(skb, pkt, false);
 
 	return unlikely(result == PKT_SLOW) ? tc_parse_slow(skb, pkt) : result;
+}
+
+#define TC_DEPARTURE_UNKNOWN (~0ull)
+
+/*
+ * The time by which fq releases the packet. A socket may have set one of CLOCK_TAI (SO_TXTIME, for
+ * the qdisc etf): its number says nothing in our clock, whatever it is. Without a type it is a
+ * departure of a program, or one of CLOCK_REALTIME, which is far ahead.
+ */
+static __always_inline __u64 tc_departure(const struct __sk_buff *skb)
+{
+	__u64 tstamp = skb->tstamp;
+
+	if (likely(!tstamp))
+		return 0;
+	if (TC_HAS_TSTAMP_TYPE && skb->tstamp_type > BPF_SKB_TSTAMP_DELIVERY_MONO)
+		return TC_DEPARTURE_UNKNOWN;
+	return tstamp;
+}
+
+/* With its type: else it is an rx timestamp for a kernel that forwards the packet. */
+static __always_inline void tc_set_departure(struct __sk_buff *skb, __u64 at_ns)
+{
+	if (!TC_HAS_TSTAMP_TYPE || bpf_skb_set_tstamp(skb, at_ns, BPF_SKB_TSTAMP_DELIVERY_MONO))
+		skb->tstamp = at_ns;
 }
 
 #endif

@@ -55,7 +55,7 @@ static __noinline int nic_count_received(struct __sk_buff *skb, const struct esc
 	pkt.departure_ns = 0;
 	packet_set_key(&pkt, ESC_DIRECTION_RX, slot);
 	nic_count_port(&pkt, slot);
-	reason = qp_account(&pkt, ESC_DIRECTION_RX);
+	reason = qp_account(&pkt, ESC_DIRECTION_RX, NULL);
 	if (reason)
 		nic_count_reason(reason, false);
 	return 0;

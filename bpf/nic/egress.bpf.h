@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A packet whose NIC, or whose peer's NIC, may be dead: which of the four routes it takes.
+ * Selection of one of the four routes for a packet when our NIC or the peer's may be dead.
  *
- * No packet passes one of our programs twice: one in UDP is not RoCEv2 to the next hook, and
- * one that is redirected as it is has an address whose first NIC is another one.
+ * No packet passes one of our programs twice: an encapsulated one is not RoCEv2 for the next
+ * hook, and one that is redirected unchanged has an address whose first NIC is another one.
  */
 #ifndef ESC_BPF_NIC_EGRESS_H
 #define ESC_BPF_NIC_EGRESS_H
 
-#include "nic/nic.bpf.h"
+#include "nic/tag.bpf.h"
 
 #define NIC_TTL 64
 #define NIC_ENCAP_FLAGS (BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_ENCAP_L4_UDP)
@@ -16,14 +16,19 @@
 struct nic_outer_v4 {
 	struct iphdr ip;
 	struct udphdr udp;
+	struct esc_nic_shim shim;
 };
 
 struct nic_outer_v6 {
 	struct ipv6hdr ip;
 	struct udphdr udp;
+	struct esc_nic_shim shim;
 };
 
-/* Which of the four NICs of a pair of hosts are dead, as far as is known. */
+/* What is behind the outer UDP header and in front of the inner packet. */
+#define NIC_WRAP_BYTES (sizeof(struct udphdr) + sizeof(struct esc_nic_shim))
+
+/* Which of the four NICs of two hosts are known to be dead. */
 struct nic_dead {
 	bool first, second, peer_first, peer_second;
 };
@@ -38,7 +43,7 @@ static __always_inline bool nic_address_is_dead(const struct esc_address *addres
 	return peer && (__s64)(peer->dead_ktime_ns - now_ns) > 0;
 }
 
-/* The first route left over: of those that probes find alive, else of all that are not excluded. */
+/* The first route of those that are up by probes, else of all that are not excluded. */
 static __always_inline __u32 nic_select_route(const struct nic_packet *p,
 					      const struct nic_dead *dead)
 {
@@ -73,7 +78,7 @@ static __always_inline __u16 nic_checksum_v4(const struct iphdr *ip)
 }
 
 static __always_inline bool nic_encap_v4(struct __sk_buff *skb, const struct nic_packet *p,
-					 __be32 src, __be32 dst, __be16 port)
+					 const struct esc_nic_signed_data *token, __be16 port)
 {
 	struct nic_outer_v4 outer = {
 		.ip =
@@ -85,15 +90,16 @@ static __always_inline bool nic_encap_v4(struct __sk_buff *skb, const struct nic
 				.frag_off = bpf_htons(IP_DF),
 				.ttl = NIC_TTL,
 				.protocol = IPPROTO_UDP,
-				.saddr = src,
-				.daddr = dst,
+				.saddr = nic_address_v4(&token->src),
+				.daddr = nic_address_v4(&token->dst),
 			},
 		.udp =
 			{
 				.source = p->sport,
 				.dest = port,
-				.len = bpf_htons(p->total + sizeof(outer.udp)),
+				.len = bpf_htons(p->total + NIC_WRAP_BYTES),
 			},
+		.shim = token->shim,
 	};
 
 	outer.ip.check = nic_checksum_v4(&outer.ip);
@@ -104,13 +110,12 @@ static __always_inline bool nic_encap_v4(struct __sk_buff *skb, const struct nic
 }
 
 static __always_inline bool nic_encap_v6(struct __sk_buff *skb, const struct nic_packet *p,
-					 const struct esc_address *src,
-					 const struct esc_address *dst, __be16 port)
+					 const struct esc_nic_signed_data *token, __be16 port)
 {
 	struct nic_outer_v6 outer = {
 		.ip =
 			{
-				.payload_len = bpf_htons(p->total + sizeof(outer.udp)),
+				.payload_len = bpf_htons(p->total + NIC_WRAP_BYTES),
 				.nexthdr = IPPROTO_UDP,
 				.hop_limit = NIC_TTL,
 			},
@@ -118,13 +123,14 @@ static __always_inline bool nic_encap_v6(struct __sk_buff *skb, const struct nic
 			{
 				.source = p->sport,
 				.dest = port,
-				.len = bpf_htons(p->total + sizeof(outer.udp)),
+				.len = bpf_htons(p->total + NIC_WRAP_BYTES),
 			},
+		.shim = token->shim,
 	};
 
 	*(__be32 *)&outer.ip = p->flow_word;
-	__builtin_memcpy(&outer.ip.saddr, src, sizeof(outer.ip.saddr));
-	__builtin_memcpy(&outer.ip.daddr, dst, sizeof(outer.ip.daddr));
+	__builtin_memcpy(&outer.ip.saddr, &token->src, sizeof(outer.ip.saddr));
+	__builtin_memcpy(&outer.ip.daddr, &token->dst, sizeof(outer.ip.daddr));
 	if (bpf_skb_adjust_room(skb, sizeof(outer), BPF_ADJ_ROOM_MAC,
 				NIC_ENCAP_FLAGS | BPF_F_ADJ_ROOM_ENCAP_L3_IPV6))
 		return false;
@@ -133,8 +139,8 @@ static __always_inline bool nic_encap_v6(struct __sk_buff *skb, const struct nic
 
 /* Puts the packet into UDP. Otherwise it is unchanged and the reason is returned. */
 static __always_inline __u32 nic_encap(struct __sk_buff *skb, const struct nic_packet *p,
-				       const struct esc_address *src,
-				       const struct esc_address *dst, __be16 port, __u32 mtu)
+				       const struct esc_nic_peer *peer,
+				       struct esc_nic_signed_data *token, __be16 port, __u32 mtu)
 {
 	bool four = p->version == 4, done;
 
@@ -142,10 +148,12 @@ static __always_inline __u32 nic_encap(struct __sk_buff *skb, const struct nic_p
 		return ESC_REASON_NIC_GSO;
 	if (p->total + (four ? sizeof(struct nic_outer_v4) : sizeof(struct nic_outer_v6)) > mtu)
 		return ESC_REASON_NIC_MTU;
+	if (nic_token(skb, p, ETH_HLEN, token, peer))
+		return ESC_REASON_NIC_BAD_TAG;
 	if (four)
-		done = nic_encap_v4(skb, p, nic_address_v4(src), nic_address_v4(dst), port);
+		done = nic_encap_v4(skb, p, token, port);
 	else
-		done = nic_encap_v6(skb, p, src, dst, port);
+		done = nic_encap_v6(skb, p, token, port);
 	return done ? ESC_REASON_NONE : ESC_REASON_NIC_KERNEL;
 }
 
@@ -169,7 +177,7 @@ static __always_inline int nic_send(__u32 ifindex, __u8 version, const struct es
 	return bpf_redirect_neigh(ifindex, &next, sizeof(next), 0);
 }
 
-/* No route is left. A drop that the sender sees would end a soft-RoCE queue pair at once. */
+/* No route. A drop that the sender is notified of would end a soft-RoCE queue pair at once. */
 static __always_inline int nic_discard(bool dead)
 {
 	if (!dead)
@@ -188,11 +196,22 @@ static __always_inline int nic_transmit_by(struct __sk_buff *skb, const struct n
 	const struct esc_address *src = from_second ? &local->second : &local->first;
 	const struct esc_address *dst = to_second ? &peer->second : &peer->first;
 	__u32 ifindex = from_second ? local->second_ifindex : local->first_ifindex, reason;
-	__u16 port = nic_port(first_dead ? ESC_NIC_PORT_DEAD : ESC_NIC_PORT_DATA);
+	const struct esc_nic_control *ctl = nic_ctl_get();
+	__u16 port = nic_port(ESC_NIC_PORT_DATA);
+	struct esc_nic_signed_data token;
+	__u64 now_ns = bpf_ktime_get_ns();
 
-	if (!ifindex || !port || !nic_address_is_set(src) || !nic_address_is_set(dst))
+	if (!ifindex || !port || !ctl || !nic_address_is_set(src) || !nic_address_is_set(dst))
 		return nic_discard(first_dead);
-	reason = nic_encap(skb, p, src, dst, bpf_htons(port),
+	token.src = *src;
+	token.dst = *dst;
+	token.shim = (struct esc_nic_shim){
+		.min_version = nic_version_to(dst, now_ns),
+		.flags = nic_own_slot(ctl),
+		.version = ESC_NIC_VERSION,
+		.number = bpf_htonl(nic_number_ns(ctl, now_ns) >> ESC_NIC_NUMBER_SHIFT),
+	};
+	reason = nic_encap(skb, p, peer, &token, bpf_htons(port),
 			   from_second ? local->second_mtu : local->first_mtu);
 	if (reason) {
 		nic_count_reason(reason, true);

@@ -3,16 +3,18 @@
  * What arrives on one of a pair's NICs: packets in UDP, which are decapsulated and delivered to
  * the device of their address, and probes of peers, which get a reply.
  *
- * Only what a member sends from one of its addresses to one of ours is accepted. An inner packet
- * is delivered on this host, never forwarded.
+ * Only what a member sends from one of its addresses to one of ours is accepted, with a tag and a
+ * sequence (maps/nic.h); nothing is written before its tag is verified. An inner packet is
+ * delivered on this host, never forwarded, and only from and to the NICs of its addresses. That a
+ * NIC is dead is known from probes alone.
  */
 #ifndef ESC_BPF_NIC_INGRESS_H
 #define ESC_BPF_NIC_INGRESS_H
 
-#include "nic/nic.bpf.h"
+#include "nic/egress.bpf.h"
 
 #define NIC_DECAP_FLAGS BPF_F_ADJ_ROOM_FIXED_GSO
-/* Not a verdict: decapsulated, to be counted and delivered by a caller that has the stack for it. */
+/* Not a verdict: decapsulated, to be counted and delivered by the caller, which has stack left. */
 #define NIC_DECAPPED 1000
 
 /* Delivers the packet on the device that has its address. */
@@ -36,38 +38,68 @@ static __always_inline void nic_set_dead(struct esc_nic_peer *peer, __u64 now_ns
 		ctl->attention = 1;
 }
 
-/* The inner packet must be a whole RoCEv2 packet from an address of member @id to a protected one. */
-static __always_inline struct esc_nic_local *nic_verify_inner(struct __sk_buff *skb,
-							      const struct nic_packet *outer,
-							      __u64 id, bool dead, __u64 now_ns)
+static __always_inline bool nic_same(const struct esc_address *a, const struct esc_address *b)
 {
-	__u32 at = ETH_HLEN + outer->ip_bytes + sizeof(struct udphdr);
-	__be16 type = bpf_htons(outer->version == 4 ? ETH_P_IP : ETH_P_IPV6);
-	struct esc_nic_local *local;
-	struct esc_nic_peer *peer;
-	struct nic_packet p;
+	const __u32 *one = (const __u32 *)a, *other = (const __u32 *)b;
 
-	if (!nic_parse(skb, at, type, &p) || !nic_is_roce(&p) ||
-	    p.total + outer->ip_bytes + sizeof(struct udphdr) != outer->total ||
-	    ETH_HLEN + outer->total > skb->len)
-		return NULL;
-	local = bpf_map_lookup_elem(&nic_local, &p.dst);
-	peer = bpf_map_lookup_elem(&nic_peers, &p.src);
-	if (!local || !(local->flags & ESC_NIC_PAIRED) || !peer || peer->id != id)
-		return NULL;
-	if (dead)
-		nic_set_dead(peer, now_ns);
-	return local;
+	return !((one[0] ^ other[0]) | (one[1] ^ other[1]) | (one[2] ^ other[2]) |
+		 (one[3] ^ other[3]));
 }
 
-static __always_inline int nic_decap(struct __sk_buff *skb, const struct nic_packet *outer,
-				     __u64 id, bool dead, __u64 now_ns)
+/* The inner packet has to be one whole RoCEv2 packet of that member to a protected address. */
+static __always_inline __u32 nic_verify_inner(const struct nic_packet *outer,
+					      const struct nic_packet *p, __u64 id)
 {
-	const struct esc_nic_local *local = nic_verify_inner(skb, outer, id, dead, now_ns);
-	__u32 bytes = outer->version == 4 ? 28 : 48;
+	const struct esc_nic_local *local = bpf_map_lookup_elem(&nic_local, &p->dst);
+	const struct esc_nic_peer *peer = bpf_map_lookup_elem(&nic_peers, &p->src);
 
-	if (!local) {
-		nic_count_reason(ESC_REASON_NIC_INNER, false);
+	if (!local || !(local->flags & ESC_NIC_PAIRED) || !peer || peer->id != id)
+		return ESC_REASON_NIC_INNER;
+	if ((nic_same(&outer->dst, &local->first) || nic_same(&outer->dst, &local->second)) &&
+	    (nic_same(&outer->src, &peer->first) || nic_same(&outer->src, &peer->second)))
+		return ESC_REASON_NONE;
+	return ESC_REASON_NIC_OTHER_PAIR;
+}
+
+/* @sender: of the outer source address. */
+static __always_inline __u32 nic_verify(struct __sk_buff *skb, const struct nic_packet *outer,
+					struct esc_nic_peer *sender, __u64 now_ns)
+{
+	__u32 at = ETH_HLEN + outer->ip_bytes + NIC_WRAP_BYTES;
+	__be16 type = bpf_htons(outer->version == 4 ? ETH_P_IP : ETH_P_IPV6);
+	struct esc_nic_signed_data token;
+	struct nic_packet p;
+	__u64 have;
+
+	if (bpf_skb_load_bytes(skb, at - sizeof(token.shim), &token.shim, sizeof(token.shim)) ||
+	    !nic_reads(token.shim.min_version))
+		return ESC_REASON_NIC_PROBE;
+	if (!nic_parse(skb, at, type, &p) || !nic_is_roce(&p) ||
+	    p.total + outer->ip_bytes + NIC_WRAP_BYTES != outer->total ||
+	    ETH_HLEN + outer->total > skb->len)
+		return ESC_REASON_NIC_INNER;
+	token.src = outer->src;
+	token.dst = outer->dst;
+	have = token.shim.token;
+	if (nic_token(skb, &p, at, &token, sender) || token.shim.token != have)
+		return ESC_REASON_NIC_BAD_TAG;
+	if (!nic_is_fresh(sender, bpf_ntohl(token.shim.number), now_ns))
+		return ESC_REASON_NIC_STALE;
+	nic_note_version(sender, token.shim.min_version, token.shim.version);
+	return nic_verify_inner(outer, &p, sender->id);
+}
+
+static __noinline int nic_decap(struct __sk_buff *skb, const struct nic_packet *outer,
+				struct esc_nic_peer *sender, __u64 now_ns)
+{
+	__u32 bytes, reason;
+
+	if (!outer || !sender)
+		return TC_ACT_SHOT;
+	bytes = outer->version == 4 ? sizeof(struct nic_outer_v4) : sizeof(struct nic_outer_v6);
+	reason = nic_verify(skb, outer, sender, now_ns);
+	if (reason) {
+		nic_count_reason(reason, false);
 		return TC_ACT_SHOT;
 	}
 	if (skb->gso_size) {
@@ -118,34 +150,84 @@ struct nic_probe_v6 {
 		loaded && !bpf_skb_store_bytes(skb, 0, &h, sizeof(h), BPF_F_INVALIDATE_HASH);      \
 	})
 
-/* A request goes back to its sender, with its length unchanged. */
-static __always_inline int nic_reply(struct __sk_buff *skb, const struct nic_packet *p, __u64 id,
-				     __u64 now_ns)
+/* A new tag for the reply @input, whose addresses are swapped. */
+static __always_inline bool nic_sign_reply(struct esc_nic_signed_probe *input,
+					   const struct esc_nic_control *ctl,
+					   const struct esc_nic_peer *peer)
 {
-	__u32 at = ETH_HLEN + p->ip_bytes + sizeof(struct udphdr);
-	__u8 kind = ESC_NIC_REPLY;
-	struct esc_nic_probe probe;
-	struct esc_nic_peer *peer;
+	struct esc_address src = input->src;
 
-	if (bpf_skb_load_bytes(skb, at, &probe, sizeof(probe)) ||
-	    probe.magic != bpf_htonl(ESC_NIC_MAGIC) || probe.version != ESC_NIC_VERSION ||
-	    probe.kind != ESC_NIC_REQUEST ||
-	    p->total != p->ip_bytes + sizeof(struct udphdr) + sizeof(probe)) {
+	input->src = input->dst;
+	input->dst = src;
+	input->probe.kind = ESC_NIC_REPLY;
+	input->probe.version = ESC_NIC_VERSION;
+	input->probe.flags = (input->probe.flags & ~ESC_NIC_KEY) | nic_own_slot(ctl);
+	return nic_tag(ctl, peer, input->probe.flags, input, ESC_NIC_PROBE_WORDS,
+		       &input->probe.tag);
+}
+
+/* Verifies the probe in @input, and makes its reply of it. */
+static __noinline int nic_answer(struct esc_nic_signed_probe *input, struct esc_nic_peer *peer,
+				 __u64 now_ns)
+{
+	const struct esc_nic_control *ctl = nic_ctl_get();
+	__u64 number_ns, have;
+	struct esc_nic_peer *subject;
+
+	if (!input || !peer || !ctl)
+		return ESC_REASON_NIC_PROBE;
+	have = input->probe.tag;
+	if (!nic_tag(ctl, peer, input->probe.flags, input, ESC_NIC_PROBE_WORDS,
+		     &input->probe.tag) ||
+	    input->probe.tag != have)
+		return ESC_REASON_NIC_BAD_TAG;
+	number_ns = bpf_be64_to_cpu(input->probe.number_ns);
+	if (!nic_is_fresh(peer, number_ns >> ESC_NIC_NUMBER_SHIFT, now_ns))
+		return ESC_REASON_NIC_STALE;
+	nic_note_version(peer, input->probe.min_version, input->probe.version);
+	subject = input->probe.flags & ESC_NIC_REPORTS_DEAD
+			  ? bpf_map_lookup_elem(&nic_peers, &input->probe.subject)
+			  : NULL;
+	if (subject && subject->id == peer->id &&
+	    (number_ns > subject->report_number_ns ||
+	     (__s64)(now_ns - subject->dead_ktime_ns) > (__s64)ESC_NIC_FORGET_NS)) {
+		subject->report_number_ns = number_ns;
+		nic_set_dead(subject, now_ns);
+	}
+	return nic_sign_reply(input, ctl, peer) ? ESC_REASON_NONE : ESC_REASON_NIC_BAD_TAG;
+}
+
+/* A request goes back to its sender, with its length unchanged. */
+static __noinline int nic_reply(struct __sk_buff *skb, const struct nic_packet *p,
+				struct esc_nic_peer *peer, __u64 now_ns)
+{
+	struct esc_nic_signed_probe input;
+	__u32 at, reason;
+
+	if (!p || !peer)
+		return ESC_TC_NEXT;
+	at = ETH_HLEN + p->ip_bytes + sizeof(struct udphdr);
+	input.src = p->src;
+	input.dst = p->dst;
+	if (bpf_skb_load_bytes(skb, at, &input.probe, sizeof(input.probe)) ||
+	    input.probe.magic != bpf_htonl(ESC_NIC_MAGIC) || !nic_reads(input.probe.min_version) ||
+	    input.probe.kind != ESC_NIC_REQUEST ||
+	    p->total != p->ip_bytes + sizeof(struct udphdr) + sizeof(input.probe)) {
 		nic_count_reason(ESC_REASON_NIC_PROBE, false);
 		return ESC_TC_NEXT;
 	}
-	if (probe.flags & ESC_NIC_REPORTS_DEAD) {
-		peer = bpf_map_lookup_elem(&nic_peers, &probe.subject);
-		if (peer && peer->id == id)
-			nic_set_dead(peer, now_ns);
+	reason = nic_answer(&input, peer, now_ns);
+	if (reason) {
+		nic_count_reason(reason, false);
+		return TC_ACT_SHOT;
 	}
-	if (bpf_skb_store_bytes(skb, at + offsetof(struct esc_nic_probe, kind), &kind, 1, 0) ||
+	if (bpf_skb_store_bytes(skb, at, &input.probe, sizeof(input.probe), 0) ||
 	    !(p->version == 4 ? nic_swap_headers(skb, struct nic_probe_v4)
 			      : nic_swap_headers(skb, struct nic_probe_v6))) {
 		nic_count_reason(ESC_REASON_NIC_KERNEL, false);
 		return TC_ACT_SHOT;
 	}
-	nic_count(answered);
+	nic_count(replied);
 	return bpf_redirect(skb->ifindex, 0);
 }
 
@@ -153,7 +235,7 @@ static __always_inline int nic_reply(struct __sk_buff *skb, const struct nic_pac
 static __noinline int nic_receive(struct __sk_buff *skb, const struct nic_packet *p, __u32 kind)
 {
 	__u64 now = bpf_ktime_get_ns();
-	const struct esc_nic_peer *peer;
+	struct esc_nic_peer *peer;
 
 	if (!p || !nic_has_daemon(now))
 		return ESC_TC_NEXT;
@@ -166,9 +248,8 @@ static __noinline int nic_receive(struct __sk_buff *skb, const struct nic_packet
 		nic_count_reason(ESC_REASON_NIC_UNKNOWN_PEER, false);
 		return ESC_TC_NEXT;
 	}
-	if (kind == ESC_NIC_PORT_PROBE)
-		return nic_reply(skb, p, peer->id, now);
-	return nic_decap(skb, p, peer->id, kind == ESC_NIC_PORT_DEAD, now);
+	return kind == ESC_NIC_PORT_PROBE ? nic_reply(skb, p, peer, now)
+					  : nic_decap(skb, p, peer, now);
 }
 
 #endif

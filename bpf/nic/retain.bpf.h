@@ -3,7 +3,7 @@
  * Copies of what a NIC may lose when it dies: each queue pair's last acknowledgement, and its
  * last packet of SEND or WRITE that requested one. After a failover the daemon resends true
  * copies of them once the new route works: an acknowledgement covers all before it, and a
- * duplicate or early packet of data is answered with the peer's expected PSN (InfiniBand
+ * duplicate or early packet of data is replied to with the peer's expected PSN (InfiniBand
  * Architecture Specification vol. 1, 9.7.5.1.4). Otherwise both ends would wait for a timeout.
  *
  * READ and atomic requests are not copied: a second one would read memory again whose key may
@@ -75,11 +75,11 @@ static __always_inline enum nic_copy nic_select_copy(struct __sk_buff *skb, __be
 		if (!copied || copied > (most))                                                    \
 			break;                                                                     \
 		(value)->retained.begun++;                                                         \
-		barrier();                                                                         \
+		smp_wmb();                                                                         \
 		(value)->retained.bytes =                                                          \
 			bpf_skb_load_bytes(skb, ETH_HLEN, (value)->packet, copied) ? 0 : copied;   \
 		(value)->retained.sent_ktime_ns = bpf_ktime_get_ns();                              \
-		barrier();                                                                         \
+		smp_wmb();                                                                         \
 		(value)->retained.ended = (value)->retained.begun;                                 \
 	} while (0)
 
@@ -121,8 +121,8 @@ static __noinline int nic_retain(struct __sk_buff *skb, __u32 copy, __be32 qpn)
 	const struct esc_nic_local *local;
 	struct nic_packet p;
 
-	if (skb->vlan_present || skb->gso_size ||
-	    !nic_parse(skb, ETH_HLEN, skb->protocol, &p) || !nic_is_roce(&p))
+	if (skb->vlan_present || skb->gso_size || !nic_parse(skb, ETH_HLEN, skb->protocol, &p) ||
+	    !nic_is_roce(&p))
 		return 0;
 	local = bpf_map_lookup_elem(&nic_local, &p.src);
 	if (!local || !(local->flags & ESC_NIC_PAIRED) || local->first_ifindex != skb->ifindex)

@@ -8,6 +8,7 @@
 #ifndef ESC_BPF_PACE_DEPARTURE_H
 #define ESC_BPF_PACE_DEPARTURE_H
 
+#include "lib/tc.bpf.h"
 #include "pace/pace.bpf.h"
 #include "qp/sample.bpf.h"
 
@@ -79,11 +80,11 @@ static __always_inline void pace_update_floor(struct esc_qp_pace *state, const s
 static __noinline int pace_classify(struct esc_qp_pace *state, const struct esc_pace *setup,
 				    const struct pkt_ctx *pkt, __u16 sport)
 {
-	const struct esc_pace_assignment *order = bpf_map_lookup_elem(&pace_assigned, &pkt->key);
+	const struct esc_pace_assignment *assigned = bpf_map_lookup_elem(&pace_assigned, &pkt->key);
 
 	state->generation = setup->generation;
 	state->dscp = pkt->dscp;
-	state->class = order ? order->class : setup->dscp_class[pkt->dscp & 63];
+	state->class = assigned ? assigned->class : setup->dscp_class[pkt->dscp & 63];
 	pace_update_floor(state, pkt, sport);
 	return 0;
 }
@@ -158,6 +159,12 @@ static __always_inline void pace_move_timestamps(struct pkt_ctx *pkt, __u64 now_
 	pkt->mark->ahead_ns = at_ns - now_ns;
 }
 
+/* It has a time of another clock, or a departure later than any of ours: that stays. */
+static __always_inline bool pace_is_foreign(const struct pkt_ctx *pkt, __u64 now_ns)
+{
+	return pkt->departure_ns > now_ns && pkt->departure_ns - now_ns >= SAMPLE_DEPARTURE_MAX_NS;
+}
+
 /* 0: at once, else CLOCK_MONOTONIC of the departure. */
 static __noinline __u64 pace_departure(struct pkt_ctx *pkt)
 {
@@ -176,12 +183,14 @@ static __noinline __u64 pace_departure(struct pkt_ctx *pkt)
 		pkt->qp->steer_flags |= ESC_QP_PACED;
 	}
 	now_ns = bpf_ktime_get_ns();
+	if (unlikely(pace_is_foreign(pkt, now_ns)))
+		return 0;
 	if (data)
 		at_ns = pace_decide(state, pkt, now_ns);
 	if (at_ns && (pkt->flags & (PKT_SAMPLED | PKT_MESSAGE)))
 		pkt->flags |= PKT_PACED;
-	/* A departure set by another program is kept, if it is one. */
-	if (pkt->departure_ns > at_ns && pkt->departure_ns - now_ns < SAMPLE_DEPARTURE_MAX_NS)
+	/* A later departure of a socket or of another program stays. */
+	if (pkt->departure_ns > at_ns)
 		at_ns = pkt->departure_ns;
 	if (at_ns < state->last_departure_ns[stream])
 		at_ns = state->last_departure_ns[stream];
@@ -211,7 +220,7 @@ static __always_inline int pace_packet(struct __sk_buff *skb, struct pkt_ctx *pk
 		return ESC_REASON_NONE;
 	at_ns = pace_departure(pkt);
 	if (at_ns)
-		skb->tstamp = at_ns;
+		tc_set_departure(skb, at_ns);
 	return ESC_REASON_NONE;
 }
 

@@ -16,7 +16,8 @@
 _Static_assert(PATH_SIGNED_BYTES % 8 == 4, "four bytes are left for the last word");
 _Static_assert(sizeof(struct esc_path_key) + PATH_SIGNED_BYTES < 256, "the length byte of SipHash");
 /* First word of a timestamp: all before it can be hashed before the clock is read. */
-#define PATH_WORD_OF(field) ((sizeof(struct esc_bth) + __builtin_offsetof(struct esc_path_probe, field)) / 8)
+#define PATH_WORD_OF(field)                                                                        \
+	((sizeof(struct esc_bth) + __builtin_offsetof(struct esc_path_probe, field)) / 8)
 
 static __always_inline struct esc_path_cpu *path_cpu_get(void)
 {
@@ -27,8 +28,8 @@ static __always_inline struct esc_path_cpu *path_cpu_get(void)
 
 /* Starts a tag: the addresses, and the words before @until. */
 static __always_inline void path_tag_start(struct esc_siphash *h, const __u64 *key,
-					   const struct esc_path_key *addresses,
-					   const void *bth, __u32 until)
+					   const struct esc_path_key *addresses, const void *bth,
+					   __u32 until)
 {
 	siphash_start(h, key);
 	siphash_words(h, (const __u32 *)addresses, PATH_KEY_WORDS);
@@ -42,7 +43,8 @@ static __always_inline __u64 path_tag_from(struct esc_siphash *h, const void *bt
 			     sizeof(struct esc_path_key) + PATH_SIGNED_BYTES);
 }
 
-static __always_inline void path_reverse_key(struct esc_path_key *to, const struct esc_path_key *from)
+static __always_inline void path_reverse_key(struct esc_path_key *to,
+					     const struct esc_path_key *from)
 {
 	to->src = from->dst;
 	to->dst = from->src;

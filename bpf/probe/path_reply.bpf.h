@@ -30,26 +30,27 @@ static __always_inline void path_read_key(const struct probe_frame *f, struct es
 }
 
 static __always_inline bool path_tag_is_valid(const struct probe_frame *f,
-					     const struct esc_fleet *own,
-					     const struct esc_path_key *addresses)
+					      const struct esc_fleet *own,
+					      const struct esc_peer *peer,
+					      const struct esc_path_key *addresses)
 {
-	const __u64 *key = probe_key(own, f->path->flags & ESC_PROBE_KEY);
+	const struct esc_path_probe *probe = f->path;
 	struct esc_siphash h;
+	__u64 key[2] = {};
 
-	if (!f->path->t1_ktime_ns)
+	if (!probe->t1_ktime_ns)
 		return false;
 	if (!(own->flags & PROBE_KEYS))
-		return !f->path->tag;
-	if (!key)
+		return !probe->tag;
+	if (!probe_key(own, peer, probe->min_version, probe->flags & ESC_PROBE_KEY, key))
 		return false;
 	path_tag_start(&h, key, addresses, f->bth, 0);
-	return f->path->tag == path_tag_from(&h, f->bth, 0);
+	return probe->tag == path_tag_from(&h, f->bth, 0);
 }
 
 /* As probe_verify(), but for the sender's address: any address of the member. */
 static __always_inline int path_verify(const struct probe_frame *f, const struct esc_fleet *own,
-				       const struct esc_path_key *addresses,
-				       struct esc_peer **peer)
+				       const struct esc_path_key *addresses, struct esc_peer **peer)
 {
 	const struct esc_peer_address *entry;
 	int result = probe_verify_common(f, own);
@@ -64,7 +65,7 @@ static __always_inline int path_verify(const struct probe_frame *f, const struct
 		return ESC_REASON_PROBE_UNKNOWN_PEER;
 	if (f->path->target != bpf_cpu_to_be64(own->self))
 		return ESC_REASON_PROBE_NOT_OURS;
-	if (!path_tag_is_valid(f, own, addresses))
+	if (!path_tag_is_valid(f, own, *peer, addresses))
 		return ESC_REASON_PROBE_BAD_TAG;
 	return f->udp->source == f->path->sport ? ESC_REASON_NONE : ESC_REASON_PROBE_PORT;
 }
@@ -215,24 +216,27 @@ static __always_inline struct path_update *path_process(const struct probe_frame
 /* What follows t3 is hashed after it. t3 is t2 and our own clock since. */
 static __always_inline void path_finish_reply(const struct probe_frame *f,
 					      const struct esc_fleet *own,
+					      const struct esc_peer *peer,
 					      const struct esc_path_key *addresses)
 {
-	const __u64 *key = probe_own_key(own);
+	__u64 key[2] = {};
+	bool has_key = probe_key(own, peer, f->path->min_version, probe_own_slot(own), key);
 	__u64 t2_ns = bpf_be64_to_cpu(f->path->t2_fabric_ns);
 	struct esc_siphash h;
 
 	f->path->t3_fabric_ns = 0;
 	f->path->tag = 0;
-	if (key)
+	if (has_key)
 		path_tag_start(&h, key, addresses, f->bth, PATH_WORD_OF(t3_fabric_ns));
 	if (f->path->flags & ESC_PATH_REPLY_TIMED)
 		f->path->t3_fabric_ns = bpf_cpu_to_be64(t2_ns + (bpf_ktime_get_ns() - f->ktime_ns));
-	if (key)
+	if (has_key)
 		f->path->tag = path_tag_from(&h, f->bth, PATH_WORD_OF(t3_fabric_ns));
 }
 
 static __always_inline void path_make_reply(const struct probe_frame *f,
-					    const struct esc_fleet *own, struct esc_path_cpu *cpu,
+					    const struct esc_fleet *own,
+					    const struct esc_peer *peer, struct esc_path_cpu *cpu,
 					    const struct esc_path_received *rx)
 {
 	struct path_reports *reports = (struct path_reports *)cpu->message;
@@ -243,6 +247,8 @@ static __always_inline void path_make_reply(const struct probe_frame *f,
 	path_put_reports(reports, rx, f->ktime_ns);
 	__builtin_memcpy(probe->age_us, reports, sizeof(*reports));
 	probe->flags = (probe->flags & ESC_PATH_TIMED) | probe_own_flags(own);
+	probe->min_version = probe_version_to(own, peer, f->ktime_ns);
+	probe->version = ESC_PROBE_VERSION;
 	probe->target = probe->sender;
 	probe->echo_epoch = probe->epoch;
 	probe->sender = bpf_cpu_to_be64(own->self);
@@ -255,11 +261,11 @@ static __always_inline void path_make_reply(const struct probe_frame *f,
 		probe->t2_fabric_ns = bpf_cpu_to_be64(time.fabric_ns);
 		probe->t2_bound_ns = bpf_htonl(saturate_ns(time.bound_ns));
 	}
-	path_finish_reply(f, own, &cpu->reverse);
+	path_finish_reply(f, own, peer, &cpu->reverse);
 }
 
 static __always_inline int path_handle_request(const struct probe_frame *f,
-					       const struct esc_fleet *own,
+					       const struct esc_fleet *own, struct esc_peer *peer,
 					       struct esc_path_cpu *cpu,
 					       struct esc_path_received *rx)
 {
@@ -267,21 +273,23 @@ static __always_inline int path_handle_request(const struct probe_frame *f,
 
 	if (!path_window_add(&rx->requests, path, bpf_ntohl(f->path->sequence)))
 		return ESC_REASON_PROBE_REPLAY;
+	probe_note_version(peer, probe_newest(f->path->min_version, f->path->version, false),
+			   f->ktime_ns);
 	rx->ktime_ns = f->ktime_ns;
 	if (path < ESC_PATHS_MAX) {
 		rx->received_ktime_ns[path] = f->ktime_ns;
 		rx->sport[path] = bpf_ntohs(f->path->sport);
 	}
 	/*
-	 * A host that received nothing for a while would report of all paths but the first that
-	 * arrives again that they were silent for that time, and they would be declared dead.
+	 * A host that received nothing for a while would report that age for all paths but the
+	 * first that receives again, and they would be declared dead.
 	 */
 	if (probe_heartbeat_timed_out(f))
 		return ESC_REASON_PROBE_NO_DAEMON;
 	path_process(f, cpu, false);
 	if (!probe_rate_limit(f, &rx->cap_ktime_ns, &rx->cap_count, own->path_max_pps))
 		return ESC_REASON_PROBE_RATE;
-	path_make_reply(f, own, cpu, rx);
+	path_make_reply(f, own, peer, cpu, rx);
 	return ESC_REASON_NONE;
 }
 
@@ -340,28 +348,35 @@ static __always_inline bool path_record(const struct probe_frame *f, __u32 slot)
 	return true;
 }
 
-static __always_inline int path_handle_reply(const struct probe_frame *f, struct esc_path_cpu *cpu,
-					     struct esc_path_received *rx)
+static __always_inline int path_handle_reply(const struct probe_frame *f, struct esc_peer *peer,
+					     struct esc_path_cpu *cpu, struct esc_path_received *rx)
 {
 	if (!path_window_add(&rx->replies, f->path->path, bpf_ntohl(f->path->sequence)))
 		return ESC_REASON_PROBE_REPLAY;
+	probe_note_version(peer, probe_newest(f->path->min_version, f->path->version, true),
+			   f->ktime_ns);
 	rx->ktime_ns = f->ktime_ns;
 	return path_record(f, path_process(f, cpu, true)->slot) ? ESC_REASON_NONE
-								 : ESC_REASON_PROBE_RING_FULL;
+								: ESC_REASON_PROBE_RING_FULL;
 }
 
 static __always_inline int path_accept(const struct probe_frame *f, const struct esc_fleet *own,
-				       struct esc_path_key *key, struct esc_path_received **rx)
+				       struct esc_path_key *key, struct esc_peer **sender,
+				       struct esc_path_received **rx)
 {
+	bool reply = f->bth->opcode == ESC_PROBE_OPCODE_PATH_REPLY;
 	struct esc_peer *peer = NULL;
 	int result = path_verify(f, own, key, &peer);
 
 	if (result || !peer)
 		return result;
-	if (f->bth->opcode == ESC_PROBE_OPCODE_PATH_REPLY &&
-	    f->path->echo_epoch != bpf_cpu_to_be64(own->epoch))
+	*sender = peer;
+	if (reply && f->path->echo_epoch != bpf_cpu_to_be64(own->epoch))
 		return ESC_REASON_PROBE_STALE_EPOCH;
-	result = probe_update_epoch(f, peer);
+	result = probe_update_epoch(
+		f, peer,
+		reply ? (__s64)(f->ktime_ns - bpf_be64_to_cpu(f->path->t1_ktime_ns))
+		      : PROBE_NO_REPLY);
 	if (result)
 		return result;
 	*rx = path_rx_get(key, bpf_be64_to_cpu(f->path->sender), bpf_be64_to_cpu(f->path->epoch),
@@ -371,20 +386,21 @@ static __always_inline int path_accept(const struct probe_frame *f, const struct
 
 /* XDP_TX: the frame is the reply. */
 static __noinline int path_handle_frame(const struct probe_frame *f, const struct esc_fleet *own,
-				      struct esc_path_cpu *cpu, int *result)
+					struct esc_path_cpu *cpu, int *result)
 {
 	struct esc_path_received *rx = NULL;
+	struct esc_peer *peer = NULL;
 
 	path_read_key(f, &cpu->key);
 	path_reverse_key(&cpu->reverse, &cpu->key);
-	*result = path_accept(f, own, &cpu->key, &rx);
-	if (*result || !rx)
+	*result = path_accept(f, own, &cpu->key, &peer, &rx);
+	if (*result || !rx || !peer)
 		return XDP_DROP;
 	if (f->bth->opcode == ESC_PROBE_OPCODE_PATH_REPLY) {
-		*result = path_handle_reply(f, cpu, rx);
+		*result = path_handle_reply(f, peer, cpu, rx);
 		return XDP_DROP;
 	}
-	*result = path_handle_request(f, own, cpu, rx);
+	*result = path_handle_request(f, own, peer, cpu, rx);
 	return *result ? XDP_DROP : XDP_TX;
 }
 

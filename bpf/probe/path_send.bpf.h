@@ -27,20 +27,22 @@ _Static_assert(__builtin_offsetof(struct path_message, probe) ==
  */
 static __noinline int path_sign(struct path_message *m, const struct esc_path_key *addresses)
 {
+	const struct esc_peer *peer = probe_peer(bpf_be64_to_cpu(m->probe.target));
 	const struct esc_fleet *own = probe_fleet();
-	const __u64 *key = own ? probe_own_key(own) : NULL;
+	__u64 key[2] = {};
+	bool has_key = own && probe_key(own, peer, m->probe.min_version, probe_own_slot(own), key);
 	__u64 begin_ns = bpf_be64_to_cpu(m->probe.ktime_ns), t1_ns;
 	__u64 fabric_ns = bpf_be64_to_cpu(m->probe.t1_fabric_ns);
 	struct esc_siphash h;
 
 	m->probe.tag = 0;
-	if (key)
+	if (has_key)
 		path_tag_start(&h, key, addresses, &m->bth, PATH_WORD_OF(t1_fabric_ns));
 	t1_ns = bpf_ktime_get_ns();
 	m->probe.t1_ktime_ns = bpf_cpu_to_be64(t1_ns);
 	if (m->probe.flags & ESC_PATH_TIMED)
 		m->probe.t1_fabric_ns = bpf_cpu_to_be64(fabric_ns + (t1_ns - begin_ns));
-	if (key)
+	if (has_key)
 		m->probe.tag = path_tag_from(&h, &m->bth, PATH_WORD_OF(t1_fabric_ns));
 	return 0;
 }
@@ -50,11 +52,14 @@ static __noinline bool path_put_request(struct path_message *m, struct esc_path_
 {
 	const struct esc_fleet *own = probe_fleet();
 	struct esc_path_probe *probe = &m->probe;
+	const struct esc_peer *peer = probe_peer(bpf_be64_to_cpu(probe->target));
 	__u64 now_ns = bpf_ktime_get_ns();
 	struct esc_fabric_time time;
 
 	if (!own)
 		return false;
+	probe->min_version = probe_version_to(own, peer, now_ns);
+	probe->version = ESC_PROBE_VERSION;
 	path_reverse_key(&cpu->reverse, &cpu->key);
 	path_put_reports((struct path_reports *)probe->age_us,
 			 bpf_map_lookup_elem(&path_received, &cpu->reverse), now_ns);
@@ -117,17 +122,29 @@ static __noinline bool path_send(struct __sk_buff *skb, struct esc_path_cpu *cpu
 	return true;
 }
 
-/* With ESC_PROBE_MARK. False: not a probe of ours; it is unchanged. */
+/* A function of its own, so that the key is not on the stack of what follows. */
+static __noinline bool probe_is_ours(struct __sk_buff *skb)
+{
+	__u64 cookie = bpf_get_socket_cookie(skb);
+
+	return bpf_map_lookup_elem(&probe_sockets, &cookie);
+}
+
+/*
+ * With ESC_PROBE_MARK, which any process with CAP_NET_RAW can set. False: not of a socket of the
+ * daemon, or not a probe; it is unchanged.
+ */
 static __noinline bool probe_send(struct __sk_buff *skb)
 {
 	struct esc_path_cpu *cpu = path_cpu_get();
 	__u8 opcode;
 	__u32 at;
 
-	if (!cpu || !probe_locate(skb, &cpu->key, &at, &opcode))
+	if (!cpu || !probe_is_ours(skb) || !probe_locate(skb, &cpu->key, &at, &opcode))
 		return false;
 	at -= sizeof(struct udphdr);
-	return opcode_is_path_probe(opcode) ? path_send(skb, cpu, at) : probe_send_clock(skb, at);
+	return opcode_is_path_probe(opcode) ? path_send(skb, cpu, at)
+					    : probe_send_clock(skb, cpu, at);
 }
 
 #endif

@@ -15,7 +15,8 @@
 #define PROBE_SIGNED_WORDS (PROBE_SIGNED_BYTES / 8)
 _Static_assert(PROBE_SIGNED_BYTES % 8 == 4, "four bytes are left for the last word");
 /* First word of a timestamp: all before it can be hashed before the clock is read. */
-#define PROBE_WORD_OF(field) ((sizeof(struct esc_bth) + __builtin_offsetof(struct esc_probe, field)) / 8)
+#define PROBE_WORD_OF(field)                                                                       \
+	((sizeof(struct esc_bth) + __builtin_offsetof(struct esc_probe, field)) / 8)
 
 static __always_inline struct esc_fleet *probe_fleet(void)
 {
@@ -31,18 +32,68 @@ static __always_inline struct esc_peer *probe_peer(__u64 id)
 	return bpf_map_lookup_elem(&peers, &key);
 }
 
-/* NULL: this key is not configured. */
-static __always_inline const __u64 *probe_key(const struct esc_fleet *f, bool second)
+/* The format of a packet: this release reads it. */
+static __always_inline bool probe_reads(__u8 min_version)
 {
-	if (second)
-		return f->flags & ESC_FLEET_HAS_KEY1 ? f->key[1] : NULL;
-	return f->flags & ESC_FLEET_HAS_KEY0 ? f->key[0] : NULL;
+	return min_version >= ESC_PROBE_VERSION_OLDEST && min_version <= ESC_PROBE_VERSION;
 }
 
-/* The key of our own tags. */
-static __always_inline const __u64 *probe_own_key(const struct esc_fleet *f)
+/* The newest version that the sender of a packet with a valid tag reads. */
+static __always_inline __u8 probe_newest(__u8 min_version, __u8 version, bool reply)
 {
-	return probe_key(f, f->flags & ESC_FLEET_USE_KEY1);
+	/* In version 2 the field is what the request had there. */
+	if (reply && min_version < ESC_PROBE_VERSION_PAIR)
+		return min_version;
+	return version > min_version ? version : min_version;
+}
+
+/* @peer: whose packet it is, no replay. */
+static __always_inline void probe_note_version(struct esc_peer *peer, __u8 newest, __u64 now_ns)
+{
+	peer->version = newest;
+	peer->version_ktime_ns = now_ns;
+}
+
+/* The slot of the key that makes our tags. */
+static __always_inline bool probe_own_slot(const struct esc_fleet *own)
+{
+	return own->flags & ESC_FLEET_USE_KEY1;
+}
+
+/* The format of packets to @peer; NULL: not a member. */
+static __always_inline __u8 probe_version_to(const struct esc_fleet *own,
+					     const struct esc_peer *peer, __u64 now_ns)
+{
+	__u32 shared = probe_own_slot(own) ? ESC_FLEET_SHARED1 : ESC_FLEET_SHARED0;
+	__u8 oldest = ESC_PROBE_VERSION_OLDEST;
+
+	if ((own->flags & PROBE_KEYS) && !(own->flags & shared) && oldest < ESC_PROBE_VERSION_PAIR)
+		oldest = ESC_PROBE_VERSION_PAIR;
+	if (!peer || peer->version < oldest ||
+	    (__s64)(now_ns - peer->version_ktime_ns) > (__s64)ESC_PEER_VERSION_NS)
+		return oldest;
+	return peer->version < ESC_PROBE_VERSION ? peer->version : ESC_PROBE_VERSION;
+}
+
+/*
+ * The key of tags between us and @peer (NULL: not a member) in the format @version. False: there is
+ * none, and a tag cannot be made or is not valid.
+ */
+static __always_inline bool probe_key(const struct esc_fleet *own, const struct esc_peer *peer,
+				      __u8 version, bool second, __u64 key[2])
+{
+	if (!(own->flags & (second ? ESC_FLEET_HAS_KEY1 : ESC_FLEET_HAS_KEY0)))
+		return false;
+	if (version < ESC_PROBE_VERSION_PAIR) {
+		key[0] = own->key[second][0];
+		key[1] = own->key[second][1];
+		return own->flags & (second ? ESC_FLEET_SHARED1 : ESC_FLEET_SHARED0);
+	}
+	if (!peer || !(peer->key_flags & (second ? ESC_FLEET_HAS_KEY1 : ESC_FLEET_HAS_KEY0)))
+		return false;
+	key[0] = peer->key[second][0];
+	key[1] = peer->key[second][1];
+	return true;
 }
 
 /* The last word is half a word of data and the number of bytes. */
@@ -80,9 +131,9 @@ static __always_inline bool probe_put_view(struct esc_probe_view *to, const stru
 	const volatile __u64 *current = &f->view_generation;
 	__u64 generation = *current;
 
-	barrier();
+	smp_rmb();
 	*to = f->view[generation & 1];
-	barrier();
+	smp_rmb();
 	if (*current == generation && to->state)
 		return true;
 	__builtin_memset(to, 0, sizeof(*to));
@@ -95,9 +146,9 @@ static __always_inline void probe_put_anchor(struct esc_probe_anchor *to, const 
 	const volatile __u64 *current = &f->anchor_generation;
 	__u64 generation = *current;
 
-	barrier();
+	smp_rmb();
 	*to = f->anchor[generation & 1];
-	barrier();
+	smp_rmb();
 	if (*current != generation || !to->sequence)
 		__builtin_memset(to, 0, sizeof(*to));
 }
@@ -107,20 +158,22 @@ static __always_inline __u8 probe_own_flags(const struct esc_fleet *f)
 {
 	__u8 flags = esc_plane ? ESC_PROBE_PLANE : 0;
 
-	if (f->flags & ESC_FLEET_USE_KEY1)
+	if (probe_own_slot(f))
 		flags |= ESC_PROBE_KEY;
 	return flags;
 }
 
 /*
  * The fields of the host that fills in the packet. @kept: bits of the flags that are left
- * unchanged.
+ * unchanged. @min_version: of the format.
  */
 static __always_inline void probe_put_self(struct esc_probe *probe, const struct esc_fleet *f,
-					   __u8 kept)
+					   __u8 kept, __u8 min_version)
 {
 	__u8 flags = (probe->flags & kept) | probe_own_flags(f);
 
+	probe->min_version = min_version;
+	probe->version = ESC_PROBE_VERSION;
 	if (probe_put_view(&probe->view, f))
 		flags |= ESC_PROBE_VIEW;
 	probe_put_anchor(&probe->anchor, f);

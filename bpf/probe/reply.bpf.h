@@ -34,17 +34,19 @@ static __always_inline int probe_map_frame(struct xdp_md *xdp, __u64 at, struct 
 		return ESC_REASON_UNREADABLE;
 	if (f->udp->len != bpf_htons(udp_bytes))
 		return bpf_ntohs(f->udp->len) < udp_bytes ? ESC_REASON_PROBE_SHORT
-							    : ESC_REASON_PROBE_VERSION;
+							  : ESC_REASON_PROBE_VERSION;
 	if ((void *)f->udp + udp_bytes > cursor.end)
 		return ESC_REASON_UNREADABLE;
 	f->bth = (void *)f->udp + sizeof(*f->udp);
 	f->probe = (void *)f->bth + sizeof(struct esc_bth);
 	f->ethernet = cursor.start;
-	if (parse_ethernet(&cursor, &ethertype) ||
-	    !cursor_has(&cursor, sizeof(struct ipv6hdr)))
+	if (parse_ethernet(&cursor, &ethertype) || !cursor_has(&cursor, sizeof(struct ipv6hdr)))
 		return ESC_REASON_UNREADABLE;
 	f->ip = cursor.at;
 	f->ipv6 = ethertype == bpf_htons(ETH_P_IPV6);
+	/* Members send none. A source route in a reply would go where its sender wants. */
+	if ((void *)f->udp != f->ip + (f->ipv6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr)))
+		return ESC_REASON_PROBE_OPTIONS;
 	return ESC_REASON_NONE;
 }
 
@@ -116,24 +118,27 @@ static __always_inline __be32 probe_query_age(const struct esc_probe *probe, __u
 
 /* t3 is read as late as possible: only what follows it is hashed afterwards. */
 static __always_inline void probe_finish_reply(const struct probe_frame *f,
-					       const struct esc_fleet *own)
+					       const struct esc_fleet *own,
+					       const struct esc_peer *peer)
 {
-	const __u64 *key = probe_own_key(own);
+	__u64 key[2] = {};
+	bool has_key = probe_key(own, peer, f->probe->min_version, probe_own_slot(own), key);
 	struct esc_siphash h;
 
 	f->probe->tag = 0;
-	if (key) {
+	if (has_key) {
 		siphash_start(&h, key);
 		siphash_words(&h, (const __u32 *)f->bth, PROBE_WORD_OF(t3));
 	}
 	f->probe->t3 = bpf_cpu_to_be64(esc_local_now());
-	if (key)
+	if (has_key)
 		f->probe->tag = probe_tag_from(&h, f->bth, PROBE_WORD_OF(t3));
 }
 
 /* @last_rx_ns: when a packet of the peer arrived before this request. */
 static __always_inline void probe_make_reply(const struct probe_frame *f,
-					     const struct esc_fleet *own, __u64 last_rx_ns)
+					     const struct esc_fleet *own,
+					     const struct esc_peer *peer, __u64 last_rx_ns)
 {
 	struct esc_probe *probe = f->probe;
 
@@ -143,8 +148,9 @@ static __always_inline void probe_make_reply(const struct probe_frame *f,
 	probe->t2 = bpf_cpu_to_be64(f->local_ns);
 	probe->about_age_us = probe_query_age(probe, f->ktime_ns);
 	probe->received_age_us = probe_age_us(f->ktime_ns, last_rx_ns);
-	probe_put_self(probe, own, ESC_PROBE_SECOND | ESC_PROBE_QUERY);
-	probe_finish_reply(f, own);
+	probe_put_self(probe, own, ESC_PROBE_SECOND | ESC_PROBE_QUERY,
+		       probe_version_to(own, peer, f->ktime_ns));
+	probe_finish_reply(f, own, peer);
 }
 
 static __always_inline void probe_record_view(struct esc_probe_event *event,
@@ -196,13 +202,14 @@ static __noinline bool probe_record(const struct esc_probe *probe, __s64 local_n
 	event->about_age_us = bpf_ntohl(probe->about_age_us);
 	event->received_age_us = bpf_ntohl(probe->received_age_us);
 	event->about = bpf_be64_to_cpu(probe->about);
-	event->path = bpf_ntohs(probe->path);
 	event->kind = kind;
 	event->flags = probe->flags;
 	event->port = esc_port_index;
 	event->reserved[0] = 0;
 	event->reserved[1] = 0;
 	event->reserved[2] = 0;
+	event->reserved[3] = 0;
+	event->reserved[4] = 0;
 	probe_record_view(event, &probe->view);
 	probe_record_anchor(event, &probe->anchor);
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
@@ -210,7 +217,7 @@ static __noinline bool probe_record(const struct esc_probe *probe, __s64 local_n
 }
 
 static __always_inline int probe_handle_request(const struct probe_frame *f,
-					      const struct esc_fleet *own, struct esc_peer *peer)
+						const struct esc_fleet *own, struct esc_peer *peer)
 {
 	__u64 last_rx_ns = 0;
 	int result = probe_accept_request(f, peer, own->reply_max_pps, &last_rx_ns);
@@ -219,12 +226,12 @@ static __always_inline int probe_handle_request(const struct probe_frame *f,
 		return result;
 	if (!probe_record(f->probe, f->local_ns, ESC_PROBE_EVENT_REQUEST))
 		reason_count(ESC_REASON_PROBE_RING_FULL, ESC_HOOK_XDP_INGRESS);
-	probe_make_reply(f, own, last_rx_ns);
+	probe_make_reply(f, own, peer, last_rx_ns);
 	return ESC_REASON_NONE;
 }
 
 static __always_inline int probe_handle_reply(const struct probe_frame *f,
-					    const struct esc_fleet *own, struct esc_peer *peer)
+					      const struct esc_fleet *own, struct esc_peer *peer)
 {
 	int result = probe_accept_reply(f, own, peer);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Probes of the daemon's socket, by their mark: they get a timestamp and a tag.
+ * Probes of the daemon's sockets: they get a timestamp and a tag.
  * Nothing is written through packet pointers here: that would make the kernel
  * copy the headers of every cloned skb (all of TCP) before the program runs.
  */
@@ -46,42 +46,48 @@ static __noinline bool probe_locate(struct __sk_buff *skb, struct esc_path_key *
 }
 
 /* t1 is read as late as possible: only what follows it is hashed afterwards. */
-static __always_inline void probe_sign(struct probe_message *m, const struct esc_fleet *own)
+static __always_inline void probe_sign(struct probe_message *m, const struct esc_fleet *own,
+				       const struct esc_peer *peer)
 {
-	const __u64 *key = probe_own_key(own);
+	__u64 key[2] = {};
+	bool has_key = probe_key(own, peer, m->probe.min_version, probe_own_slot(own), key);
 	struct esc_siphash h;
 
 	m->probe.tag = 0;
-	if (key) {
+	if (has_key) {
 		siphash_start(&h, key);
 		siphash_words(&h, (const __u32 *)&m->bth, PROBE_WORD_OF(t1));
 	}
 	m->probe.t1 = bpf_cpu_to_be64(esc_local_now());
-	if (key)
+	if (has_key)
 		m->probe.tag = probe_tag_from(&h, &m->bth, PROBE_WORD_OF(t1));
 }
 
+_Static_assert(sizeof(struct probe_message) <= sizeof(((struct esc_path_cpu *)0)->message),
+	       "a request fits");
+
 /* False: not a request or warm-up packet of ours; it is unchanged. @at: of the UDP header. */
-static __noinline bool probe_send_clock(struct __sk_buff *skb, __u32 at)
+static __noinline bool probe_send_clock(struct __sk_buff *skb, struct esc_path_cpu *cpu, __u32 at)
 {
+	struct probe_message *m = (struct probe_message *)cpu->message;
 	const struct esc_fleet *own = probe_fleet();
-	struct probe_message m = {};
+	__u64 now_ns = bpf_ktime_get_ns();
 	struct esc_peer *peer;
 	__u8 opcode;
 
-	if (!own || bpf_skb_load_bytes(skb, at, &m.udp, PROBE_MESSAGE_BYTES))
+	if (!own || bpf_skb_load_bytes(skb, at, &m->udp, PROBE_MESSAGE_BYTES))
 		return false;
-	opcode = m.bth.opcode;
-	if (m.udp.len != bpf_htons(PROBE_UDP_BYTES) ||
+	opcode = m->bth.opcode;
+	if (m->udp.len != bpf_htons(PROBE_UDP_BYTES) ||
 	    (opcode != ESC_PROBE_OPCODE_REQUEST && opcode != ESC_PROBE_OPCODE_WARMUP))
 		return false;
-	peer = probe_peer(bpf_be64_to_cpu(m.probe.target));
-	m.udp.check = 0;
-	m.probe.received_age_us =
-		probe_age_us(bpf_ktime_get_ns(), peer ? peer->received_local_ns : 0);
-	probe_put_self(&m.probe, own, ESC_PROBE_SECOND | ESC_PROBE_QUERY);
-	probe_sign(&m, own);
-	if (bpf_skb_store_bytes(skb, at, &m.udp, PROBE_MESSAGE_BYTES, 0))
+	peer = probe_peer(bpf_be64_to_cpu(m->probe.target));
+	m->udp.check = 0;
+	m->probe.received_age_us = probe_age_us(now_ns, peer ? peer->received_local_ns : 0);
+	probe_put_self(&m->probe, own, ESC_PROBE_SECOND | ESC_PROBE_QUERY,
+		       probe_version_to(own, peer, now_ns));
+	probe_sign(m, own, peer);
+	if (bpf_skb_store_bytes(skb, at, &m->udp, PROBE_MESSAGE_BYTES, 0))
 		return false;
 	skb->mark = 0;
 	if (peer && opcode == ESC_PROBE_OPCODE_REQUEST)

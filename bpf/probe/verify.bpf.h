@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Verification of a received probe. The order of the checks is the contract of
- * the reasons, the cheap ones first: a forged packet costs at most one SipHash,
- * and nothing is written before its tag is verified.
+ * Verification of a received probe. The order of the checks defines the reasons, the cheap ones
+ * first: a forged packet costs at most one SipHash, and nothing is written before its tag is
+ * verified.
  */
 #ifndef ESC_BPF_PROBE_VERIFY_H
 #define ESC_BPF_PROBE_VERIFY_H
@@ -27,10 +27,11 @@ struct probe_frame {
 	__s64 local_ns; /* the same in local time */
 };
 
-#define PROBE_SAME_OFFSET(field)                                                                    \
+#define PROBE_SAME_OFFSET(field)                                                                   \
 	_Static_assert(__builtin_offsetof(struct esc_probe, field) ==                              \
 			       __builtin_offsetof(struct esc_path_probe, field),                   \
 		       "both kinds of probe are verified alike")
+PROBE_SAME_OFFSET(min_version);
 PROBE_SAME_OFFSET(version);
 PROBE_SAME_OFFSET(flags);
 PROBE_SAME_OFFSET(sender);
@@ -41,7 +42,7 @@ PROBE_SAME_OFFSET(sequence);
 
 /* An IPv4 source is compared as ::ffff:a.b.c.d. */
 static __always_inline bool probe_source_matches(const struct probe_frame *f,
-					  const struct esc_address *address)
+						 const struct esc_address *address)
 {
 	const __u32 *want = (const __u32 *)address->bytes;
 	const __u32 *have = f->ip + offsetof(struct ipv6hdr, saddr);
@@ -57,17 +58,18 @@ static __always_inline bool probe_source_matches(const struct probe_frame *f,
 
 /* Without any key the tag is 0, and only a timestamp shows that a tc egress of ours sent it. */
 static __always_inline bool probe_tag_is_valid(const struct probe_frame *f,
-					      const struct esc_fleet *own)
+					       const struct esc_fleet *own,
+					       const struct esc_peer *peer)
 {
 	const struct esc_probe *probe = f->probe;
-	const __u64 *key = probe_key(own, probe->flags & ESC_PROBE_KEY);
 	struct esc_siphash h;
+	__u64 key[2] = {};
 
 	if (!probe->t1)
 		return false;
 	if (!(own->flags & PROBE_KEYS))
 		return !probe->tag;
-	if (!key)
+	if (!probe_key(own, peer, probe->min_version, probe->flags & ESC_PROBE_KEY, key))
 		return false;
 	siphash_start(&h, key);
 	return probe->tag == probe_tag_from(&h, f->bth, 0);
@@ -95,7 +97,7 @@ static __always_inline struct esc_peer *probe_sender(const struct probe_frame *f
 static __always_inline int probe_verify_common(const struct probe_frame *f,
 					       const struct esc_fleet *own)
 {
-	if (f->probe->version != ESC_PROBE_VERSION)
+	if (!probe_reads(f->probe->min_version))
 		return ESC_REASON_PROBE_VERSION;
 	if (!(own->flags & ESC_FLEET_REPLY))
 		return ESC_REASON_PROBE_OFF;
@@ -115,7 +117,7 @@ static __always_inline int probe_verify(const struct probe_frame *f, const struc
 		return ESC_REASON_PROBE_UNKNOWN_PEER;
 	if (probe->target != bpf_cpu_to_be64(own->self))
 		return ESC_REASON_PROBE_NOT_OURS;
-	return probe_tag_is_valid(f, own) ? ESC_REASON_NONE : ESC_REASON_PROBE_BAD_TAG;
+	return probe_tag_is_valid(f, own, *peer) ? ESC_REASON_NONE : ESC_REASON_PROBE_BAD_TAG;
 }
 
 static __always_inline bool window_has(const struct esc_replay_window *w, __u32 sequence)
@@ -157,17 +159,37 @@ static __always_inline bool window_add(struct esc_replay_window *w, __u32 sequen
 	return window_add_every(w, sequence, 0);
 }
 
-/* A newer run of the peer's daemon restarts the sequence of its requests. */
-static __always_inline int probe_update_epoch(const struct probe_frame *f, struct esc_peer *peer)
+static __always_inline bool probe_epoch_is_stale(const struct esc_peer *peer, __u64 epoch)
+{
+	return epoch < peer->epoch || (epoch > peer->epoch && epoch <= peer->epoch_max);
+}
+
+#define PROBE_NO_REPLY (-1ll)
+
+/*
+ * A newer run of the peer's daemon restarts the sequence of its requests. Its epoch is the highest,
+ * except after a run with a date in the future. Then a reply shows that it is newer: its request
+ * was sent after the first packet of the epoch in force had arrived, so the peer was in that run
+ * before it replied. A replay cannot: its request is older than that, or it is in the window. The
+ * epochs up to epoch_max stay stale without such a reply, or else a replay of the run with the
+ * wrong date would be accepted. @request_age_ns: since that request was sent, or PROBE_NO_REPLY.
+ */
+static __always_inline int probe_update_epoch(const struct probe_frame *f, struct esc_peer *peer,
+					      __s64 request_age_ns)
 {
 	__u64 epoch = bpf_be64_to_cpu(f->probe->epoch);
+	__s64 epoch_age_ns = f->ktime_ns - peer->epoch_ktime_ns;
 
-	if (epoch < peer->epoch)
+	if (epoch == peer->epoch)
+		return ESC_REASON_NONE;
+	if (probe_epoch_is_stale(peer, epoch) &&
+	    (request_age_ns < 0 || request_age_ns >= epoch_age_ns))
 		return ESC_REASON_PROBE_STALE_EPOCH;
-	if (epoch > peer->epoch) {
-		peer->requests.valid = 0;
-		peer->epoch = epoch;
-	}
+	peer->requests.valid = 0;
+	peer->epoch = epoch;
+	peer->epoch_ktime_ns = f->ktime_ns;
+	if (epoch > peer->epoch_max)
+		peer->epoch_max = epoch;
 	return ESC_REASON_NONE;
 }
 
@@ -189,12 +211,14 @@ static __always_inline bool probe_rate_limit(const struct probe_frame *f, __u64 
 static __always_inline int probe_accept_request(const struct probe_frame *f, struct esc_peer *peer,
 						__u32 max_pps, __u64 *last_rx_ns)
 {
-	int result = probe_update_epoch(f, peer);
+	int result = probe_update_epoch(f, peer, PROBE_NO_REPLY);
 
 	if (result)
 		return result;
 	if (!window_add(&peer->requests, bpf_ntohl(f->probe->sequence)))
 		return ESC_REASON_PROBE_REPLAY;
+	probe_note_version(peer, probe_newest(f->probe->min_version, f->probe->version, false),
+			   f->ktime_ns);
 	*last_rx_ns = peer->received_local_ns;
 	peer->received_local_ns = f->ktime_ns;
 	count(peer->requests_received, 1);
@@ -212,7 +236,7 @@ static __always_inline int probe_accept_warmup(const struct probe_frame *f,
 {
 	__u64 epoch = bpf_be64_to_cpu(f->probe->epoch);
 
-	if (epoch < peer->epoch)
+	if (probe_epoch_is_stale(peer, epoch))
 		return ESC_REASON_PROBE_STALE_EPOCH;
 	if (epoch == peer->epoch && window_has(&peer->requests, bpf_ntohl(f->probe->sequence)))
 		return ESC_REASON_PROBE_REPLAY;
@@ -226,7 +250,7 @@ static __always_inline int probe_accept_reply(const struct probe_frame *f,
 
 	if (f->probe->echo_epoch != bpf_cpu_to_be64(own->epoch))
 		return ESC_REASON_PROBE_STALE_EPOCH;
-	result = probe_update_epoch(f, peer);
+	result = probe_update_epoch(f, peer, f->local_ns - (__s64)bpf_be64_to_cpu(f->probe->t1));
 	if (result)
 		return result;
 	if (peer->replies_epoch != own->epoch) {
@@ -235,6 +259,8 @@ static __always_inline int probe_accept_reply(const struct probe_frame *f,
 	}
 	if (!window_add(&peer->replies, bpf_ntohl(f->probe->sequence)))
 		return ESC_REASON_PROBE_REPLAY;
+	probe_note_version(peer, probe_newest(f->probe->min_version, f->probe->version, true),
+			   f->ktime_ns);
 	peer->received_local_ns = f->ktime_ns;
 	peer->replied_local_ns = f->ktime_ns;
 	count(peer->replies_received, 1);

@@ -84,14 +84,12 @@ static __always_inline int psn_count_gap(struct esc_qp *qp, struct esc_psn_strea
 }
 
 /*
- * The next PSN behind a READ request. Without a known path MTU the number of
- * its responses is one of five; the PSN of the request that follows, or of a
- * retry of its later part, shows which. With a path MTU that was learned in that
- * way, a new request inside the READ's range shows that it was learned too
- * small, behind a gap.
+ * The next PSN behind a READ request. Without a known path MTU the number of its responses is one
+ * of five; the PSN of the request that follows, or of a retry of its later part, shows which. If
+ * a path MTU that was learned from these is too small, a new request inside the READ's range
+ * shows it, behind a gap.
  *
- * @retry_bytes: RETH length when this packet is a READ request, else 0.
- * Returns the expected PSN.
+ * @retry_bytes: RETH length when this packet is a READ request, else 0. Returns the expected PSN.
  */
 static __always_inline __u32 read_expect(struct esc_qp *qp, struct esc_psn_stream *s, __u32 psn,
 					 __u32 retry_bytes)

@@ -192,19 +192,88 @@ static __always_inline int qp_add_response(struct pkt_ctx *pkt, enum esc_directi
 	return result;
 }
 
-/* A new entry, NULL when the table is full. Another CPU may have been first. */
-static __noinline struct esc_qp *qp_insert(const struct pkt_ctx *pkt, __u32 sample_mask)
+/* With a member list, a sender that is not in it. */
+static __noinline bool qp_is_unknown(const struct esc_qp_key *key)
 {
-	long error = bpf_map_update_elem(&qps, &pkt->key, &qp_empty, BPF_NOEXIST);
-	struct esc_qp *qp = bpf_map_lookup_elem(&qps, &pkt->key);
+	__u32 zero = 0;
+	const struct esc_fleet *f = bpf_map_lookup_elem(&fleet, &zero);
 
-	if (qp && !error) {
+	return f && f->self && !bpf_map_lookup_elem(&peer_addresses, &key->src);
+}
+
+/* include/linux/socket.h, include/linux/net.h */
+#define QP_AF_PACKET 17
+#define QP_SOCK_RAW 3
+
+/*
+ * Not of an RDMA device of this host: forwarded, or of a socket that a process has. Soft-RoCE sends
+ * by a UDP socket of the kernel that is never bound (drivers/infiniband/sw/rxe/rxe_qp.c); a process
+ * cannot send by one without a port.
+ */
+static __always_inline bool qp_is_foreign(struct __sk_buff *skb)
+{
+	struct bpf_sock *sk = skb->sk;
+
+	if (skb->ingress_ifindex)
+		return true;
+	sk = sk ? bpf_sk_fullsock(sk) : NULL;
+	return sk && (sk->family == QP_AF_PACKET || sk->type == QP_SOCK_RAW || sk->src_port);
+}
+
+/* Why there is no room for the queue pair, or 0. */
+static __always_inline int qp_check_room(const struct esc_qp_room *room, bool rx, bool unknown)
+{
+	if (unknown && !rx)
+		return room->foreign_max && room->foreign >= room->foreign_max
+			       ? ESC_REASON_QP_FOREIGN
+			       : ESC_REASON_NONE;
+	if (unknown && room->unknown_max && room->unknown >= room->unknown_max)
+		return ESC_REASON_QP_UNKNOWN_HOST;
+	if (rx && room->rx_max && room->rx >= room->rx_max)
+		return ESC_REASON_QP_TABLE_FULL;
+	return ESC_REASON_NONE;
+}
+
+static __always_inline void qp_count_room(struct esc_qp_room *room, bool rx, bool unknown)
+{
+	if (rx)
+		count(room->rx, 1);
+	if (rx && unknown)
+		count(room->unknown, 1);
+	else if (unknown)
+		count(room->foreign, 1);
+}
+
+/*
+ * A new entry in @pkt, or the reason why there is none. Another CPU may have been first. @sent: the
+ * packet at tc egress, else NULL.
+ */
+static __noinline int qp_insert(struct pkt_ctx *pkt, __u32 sample_mask, struct __sk_buff *sent)
+{
+	bool unknown = sent ? qp_is_foreign(sent) : qp_is_unknown(&pkt->key);
+	__u32 zero = 0;
+	struct esc_qp_room *room = bpf_map_lookup_elem(&qp_room, &zero);
+	int result = room ? qp_check_room(room, !sent, unknown) : ESC_REASON_NONE;
+	struct esc_qp *qp;
+	long error;
+
+	if (result)
+		return result;
+	error = bpf_map_update_elem(&qps, &pkt->key, &qp_empty, BPF_NOEXIST);
+	qp = bpf_map_lookup_elem(&qps, &pkt->key);
+	if (!qp)
+		return ESC_REASON_QP_TABLE_FULL;
+	if (!error) {
+		if (room)
+			qp_count_room(room, !sent, unknown);
+		qp->unknown = unknown;
 		qp->first_local_ns = bpf_ktime_get_ns();
 		qp->ip_version = pkt->ip_version;
 		qp->port = pkt->key.port;
 		qp->sample_mask = sample_mask & ESC_SAMPLE_MASK_MAX;
 	}
-	return qp;
+	pkt->qp = qp;
+	return ESC_REASON_NONE;
 }
 
 static __always_inline void qp_count_packet(struct esc_qp *qp, const struct pkt_ctx *pkt)
@@ -236,8 +305,7 @@ static __always_inline void qp_update_path(struct esc_qp *qp, const struct pkt_c
 static __always_inline void qp_update_sample(struct pkt_ctx *pkt, int result)
 {
 	if (unlikely(result == PSN_DUPLICATE)) {
-		pkt->flags =
-			pkt->op_flags & (ESC_OP_REQUEST | ESC_OP_PAYLOAD) ? PKT_DUPLICATE : 0;
+		pkt->flags = pkt->op_flags & (ESC_OP_REQUEST | ESC_OP_PAYLOAD) ? PKT_DUPLICATE : 0;
 		return;
 	}
 	if (result == PSN_RESYNC)
@@ -247,7 +315,8 @@ static __always_inline void qp_update_sample(struct pkt_ctx *pkt, int result)
 }
 
 /* With the key complete: fills in the entry and what later stages have to do. */
-static __always_inline int qp_account(struct pkt_ctx *pkt, enum esc_direction direction)
+static __always_inline int qp_account(struct pkt_ctx *pkt, enum esc_direction direction,
+				      struct __sk_buff *sent)
 {
 	struct esc_qp *qp = bpf_map_lookup_elem(&qps, &pkt->key);
 	bool timed = pkt->ctl->flags & ESC_CONTROL_RECEIPTS;
@@ -256,9 +325,10 @@ static __always_inline int qp_account(struct pkt_ctx *pkt, enum esc_direction di
 	pkt->flags = 0;
 	pkt->now_ns = 0;
 	if (unlikely(!qp)) {
-		qp = qp_insert(pkt, pkt->ctl->sample_mask);
-		if (!qp)
-			return ESC_REASON_QP_TABLE_FULL;
+		result = qp_insert(pkt, pkt->ctl->sample_mask, sent);
+		if (result)
+			return result;
+		qp = pkt->qp;
 	}
 	pkt->qp = qp;
 	if (unlikely(sample_is_selected(pkt, qp->sample_mask))) {
@@ -280,12 +350,13 @@ static __always_inline int qp_account(struct pkt_ctx *pkt, enum esc_direction di
 	return ESC_REASON_NONE;
 }
 
-/* Counts a RoCEv2 packet to its interface and its queue pair. */
-static __always_inline int account_packet(struct pkt_ctx *pkt, enum esc_hook hook)
+/* Counts a RoCEv2 packet to its interface and its queue pair. @sent: it at tc egress, else NULL. */
+static __always_inline int account_packet(struct pkt_ctx *pkt, enum esc_hook hook,
+					  struct __sk_buff *sent)
 {
 	packet_set_key(pkt, hook_direction(hook), esc_port_index);
 	port_count(pkt, hook_direction(hook));
-	return qp_account(pkt, hook_direction(hook));
+	return qp_account(pkt, hook_direction(hook), sent);
 }
 
 #endif

@@ -10,7 +10,7 @@
 
 /* A departure further ahead is not a time of our clock. */
 #define SAMPLE_DEPARTURE_MAX_NS 10000000000ull
-/* In units of esc_qp.sample_slow: after receipts came late the sample rate does not rise for 4 s. */
+/* In units of esc_qp.sample_slow: after late receipts the sample rate does not rise for 4 s. */
 #define SAMPLE_SLOW_SHIFT 20
 #define SAMPLE_SLOW_LASTS 4096
 
@@ -48,8 +48,8 @@ static __noinline int sample_adapt(struct esc_qp *qp, const struct esc_control *
 	__s64 apart_ns = now_ns - qp->sample_local_ns;
 	bool paced = ctl->flags & ESC_CONTROL_PACE;
 	__s64 least_ns = paced ? ESC_SAMPLE_APART_PACE_MIN_NS : ESC_SAMPLE_APART_MIN_NS;
-	__s64 most_ns = qp->sample_mask <= 7 ? ESC_SAMPLE_APART_MAX_FINE_NS
-					     : ESC_SAMPLE_APART_MAX_NS;
+	__s64 most_ns =
+		qp->sample_mask <= 7 ? ESC_SAMPLE_APART_MAX_FINE_NS : ESC_SAMPLE_APART_MAX_NS;
 
 	if (ctl->flags & ESC_CONTROL_SAMPLE_FIXED)
 		qp->sample_mask = ctl->sample_mask & ESC_SAMPLE_MASK_MAX;

@@ -21,7 +21,7 @@
 #define RECEIPT_BACKOFF_NS 10000000000ll
 
 static __always_inline bool receipt_rate_limit(struct esc_receipt_cpu *cpu, __u64 now_ns,
-						__u32 max_pps)
+					       __u32 max_pps)
 {
 	__u64 next_ns = cpu->allowed_ns;
 
@@ -145,19 +145,20 @@ static __always_inline void receipt_put_time(struct esc_receipt *r, const struct
 
 /* From the BTH to the end. */
 static __always_inline void receipt_put_body(struct esc_receipt_cpu *cpu,
-					     const struct esc_fleet *own,
-					     const struct pkt_ctx *pkt, __u64 target)
+					     const struct esc_fleet *own, const struct pkt_ctx *pkt,
+					     const struct esc_peer *peer, __u64 target)
 {
 	struct esc_bth *bth = (void *)cpu->frame + ESC_RECEIPT_BTH_AT;
 	struct esc_receipt *r = (void *)bth + sizeof(struct esc_bth);
-	const __u64 *key = probe_own_key(own);
+	__u64 key[2] = {};
 
 	receipt_put_bth(bth);
 	r->magic = bpf_htonl(ESC_PROBE_MAGIC);
-	r->version = ESC_PROBE_VERSION;
-	r->flags = (pkt->receipt_flags & (ESC_RECEIPT_RESPONSE | ESC_RECEIPT_CE | ESC_RECEIPT_MESSAGE)) |
+	r->min_version = probe_version_to(own, peer, pkt->now_ns);
+	r->flags = (pkt->receipt_flags &
+		    (ESC_RECEIPT_RESPONSE | ESC_RECEIPT_CE | ESC_RECEIPT_MESSAGE)) |
 		   (esc_plane ? ESC_RECEIPT_PLANE : 0) |
-		   (own->flags & ESC_FLEET_USE_KEY1 ? ESC_RECEIPT_KEY : 0);
+		   (probe_own_slot(own) ? ESC_RECEIPT_KEY : 0);
 	r->sport = bpf_htons(pkt->sport);
 	r->sender = bpf_cpu_to_be64(own->self);
 	r->target = bpf_cpu_to_be64(target);
@@ -167,8 +168,13 @@ static __always_inline void receipt_put_body(struct esc_receipt_cpu *cpu,
 	r->psn = bpf_htonl(pkt->psn);
 	r->stack_ns = bpf_htonl(saturate_ns(bpf_ktime_get_ns() - pkt->now_ns));
 	r->message_ns = bpf_htonl(pkt->message_ns);
-	r->reserved = 0;
-	r->tag = key ? receipt_tag(key, bth) : 0;
+	r->version = ESC_PROBE_VERSION;
+	r->reserved[0] = 0;
+	r->reserved[1] = 0;
+	r->reserved[2] = 0;
+	r->tag = 0;
+	if (probe_key(own, peer, r->min_version, probe_own_slot(own), key))
+		r->tag = receipt_tag(key, bth);
 	*(__u32 *)(r + 1) = 0;
 }
 
@@ -201,9 +207,10 @@ static __noinline int receipt_build(struct __sk_buff *skb, const struct pkt_ctx 
 	struct esc_receipt_cpu *cpu = receipt_cpu_get();
 	const struct esc_fleet *own = probe_fleet();
 	__u64 now_ns = bpf_ktime_get_ns();
-	__u64 target = receipt_peer(&pkt->key.src, now_ns);
+	__u64 target = 0;
+	const struct esc_peer *peer = receipt_peer(&pkt->key.src, now_ns, &target);
 
-	if (!cpu || !own || !own->self || !target || cpu->stage != RECEIPT_STAGE_NONE)
+	if (!cpu || !own || !own->self || !peer || cpu->stage != RECEIPT_STAGE_NONE)
 		return ESC_REASON_NONE;
 	if (!receipt_put_headers(skb, cpu, pkt))
 		return ESC_REASON_RECEIPT_HEADERS;
@@ -211,7 +218,7 @@ static __noinline int receipt_build(struct __sk_buff *skb, const struct pkt_ctx 
 		return ESC_REASON_RECEIPT_CLONE;
 	if (!receipt_rate_limit(cpu, now_ns, pkt->ctl->receipts_max_pps))
 		return ESC_REASON_RECEIPT_RATE;
-	receipt_put_body(cpu, own, pkt, target);
+	receipt_put_body(cpu, own, pkt, peer, target);
 	return receipt_clone(skb, cpu, now_ns);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A sampled packet on its way through the qdisc. The table is as that of rx_timestamp.bpf.h:
- * a slot is claimed, filled and given its id, and the CPU that clears the id owns it.
+ * Time of sampled packets in the qdisc. The table is as that of rx_timestamp.bpf.h: a slot is
+ * claimed, filled and given its id, and the CPU that clears the id owns it.
  */
 #ifndef ESC_BPF_RECEIPT_HOST_QUEUE_H
 #define ESC_BPF_RECEIPT_HOST_QUEUE_H
@@ -32,8 +32,10 @@ static __always_inline bool host_queue_change(struct esc_host_slot *slot, __u64 
 	return __sync_val_compare_and_swap(&slot->id, id, to) == id;
 }
 
+/* Behind a load of the slot's id. */
 static __always_inline bool host_queue_is_stale(const struct esc_host_slot *slot, __u64 now_ns)
 {
+	smp_rmb();
 	return (__s64)(now_ns - slot->tx_ktime_ns) > HOST_QUEUE_STALE_NS;
 }
 
@@ -90,6 +92,7 @@ static __always_inline void host_queue_leave(struct esc_host_queue *table,
 			host_queue_sweep(table, misses / HOST_QUEUE_MISSES, now_ns);
 		return;
 	}
+	smp_rmb();
 	found = *slot;
 	if (!host_queue_change(slot, id, ESC_RX_SLOT_FREE))
 		return;

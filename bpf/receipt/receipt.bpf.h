@@ -21,32 +21,35 @@ static __always_inline bool receipt_has_daemon(const struct esc_control *ctl, __
 	return (__s64)(now_ns - ctl->heartbeat_local_ns) < (__s64)ESC_PROBE_HEARTBEAT_TIMEOUT_NS;
 }
 
-/* The id of the member that has @address and, as far as is known, runs the programs; else 0. */
-static __always_inline __u64 receipt_peer(const struct esc_address *address, __u64 now_ns)
+/* The member that has @address and, as far as is known, runs the programs; its id, or NULL. */
+static __always_inline struct esc_peer *receipt_peer(const struct esc_address *address,
+						     __u64 now_ns, __u64 *id)
 {
 	struct esc_peer_address *entry = bpf_map_lookup_elem(&peer_addresses, address);
 	struct esc_peer *peer = entry ? probe_peer(entry->id) : NULL;
 
 	if (!peer)
-		return 0;
+		return NULL;
 	if ((entry->flags & ESC_PEER_NEIGHBOUR(esc_plane)) &&
 	    (!peer->received_local_ns ||
 	     (__s64)(now_ns - peer->received_local_ns) > RECEIPT_PEER_TIMEOUT_NS))
-		return 0;
-	return entry->id;
+		return NULL;
+	*id = entry->id;
+	return peer;
 }
 
-/* The same, and records in the queue pair that there is none. */
-static __always_inline __u64 receipt_peer_of(struct esc_qp *qp, const struct esc_address *address,
-					     __u64 now_ns)
+/* Whether there is one; records in the queue pair that there is none. */
+static __always_inline bool receipt_peer_of(struct esc_qp *qp, const struct esc_address *address,
+					    __u64 now_ns)
 {
-	__u64 id = receipt_peer(address, now_ns);
+	__u64 id;
+	bool found = receipt_peer(address, now_ns, &id);
 
-	if (id)
+	if (found)
 		qp->sample_flags &= ~ESC_SAMPLE_NO_FEEDBACK;
 	else
 		qp->sample_flags |= ESC_SAMPLE_NO_FEEDBACK;
-	return id;
+	return found;
 }
 
 /* The tag of a receipt whose BTH is at @bth. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Receipts that arrive at the sender. As with probes the cheap checks come
- * first, a forged one costs at most one SipHash, and nothing is written before
- * the tag is verified. The order of the checks is the contract of the reasons.
+ * Receipts received by the sender. As with probes the cheap checks come first, a forged one costs
+ * at most one SipHash, and nothing is written before the tag is verified. The order of the checks
+ * defines the reasons.
  */
 #ifndef ESC_BPF_RECEIPT_RECEIVE_H
 #define ESC_BPF_RECEIPT_RECEIVE_H
@@ -28,13 +28,16 @@ _Static_assert(__builtin_offsetof(struct receipt_message, receipt) ==
 	       "the receipt follows its BTH");
 
 static __always_inline bool receipt_tag_is_valid(const struct receipt_message *m,
-						const struct esc_fleet *own)
+						 const struct esc_fleet *own,
+						 const struct esc_peer *peer)
 {
-	const __u64 *key = probe_key(own, m->receipt.flags & ESC_RECEIPT_KEY);
+	const struct esc_receipt *r = &m->receipt;
+	__u64 key[2] = {};
 
 	if (!(own->flags & PROBE_KEYS))
-		return !m->receipt.tag;
-	return key && m->receipt.tag == receipt_tag(key, &m->bth);
+		return !r->tag;
+	return probe_key(own, peer, r->min_version, r->flags & ESC_RECEIPT_KEY, key) &&
+	       r->tag == receipt_tag(key, &m->bth);
 }
 
 /* @from: the packet's source. */
@@ -47,7 +50,7 @@ static __always_inline int receipt_verify(const struct receipt_message *m,
 	struct esc_peer_address *entry;
 	struct esc_peer *peer;
 
-	if (r->version != ESC_PROBE_VERSION)
+	if (!probe_reads(r->min_version))
 		return ESC_REASON_PROBE_VERSION;
 	if (!own || !(ctl->flags & ESC_CONTROL_RECEIPTS))
 		return ESC_REASON_PROBE_OFF;
@@ -58,9 +61,10 @@ static __always_inline int receipt_verify(const struct receipt_message *m,
 		return ESC_REASON_PROBE_UNKNOWN_PEER;
 	if (r->target != bpf_cpu_to_be64(own->self))
 		return ESC_REASON_PROBE_NOT_OURS;
-	if (!receipt_tag_is_valid(m, own))
+	if (!receipt_tag_is_valid(m, own, peer))
 		return ESC_REASON_PROBE_BAD_TAG;
-	return bpf_be64_to_cpu(r->epoch) < peer->epoch ? ESC_REASON_PROBE_STALE_EPOCH : ESC_REASON_NONE;
+	return probe_epoch_is_stale(peer, bpf_be64_to_cpu(r->epoch)) ? ESC_REASON_PROBE_STALE_EPOCH
+								     : ESC_REASON_NONE;
 }
 
 /* True when the receipt is for the packet of @record, which left at @tx_ns. */
@@ -112,12 +116,13 @@ static __noinline int receipt_match(const struct esc_receipt *r, const struct es
 	record = &sent->records[ESC_TX_RECORD_INDEX(bpf_ntohl(r->psn) & ESC_PSN_MASK)];
 	sample.now_ktime_ns = bpf_ktime_get_ns();
 	sample.departure_ns = *(volatile __u64 *)&record->tx_ktime_ns;
+	smp_rmb();
 	if (!receipt_is_for(r, record, sample.departure_ns, sample.now_ktime_ns))
 		return ESC_REASON_RECEIPT_UNMATCHED;
 	receipt_measure(r, record, &sample);
 	if (unlikely(record->psn & ESC_TX_RECORD_PACED))
 		pace_save_sample(record, &sample);
-	barrier();
+	/* It orders the loads above as well, since it stores only where it succeeds. */
 	if (__sync_val_compare_and_swap(&record->tx_ktime_ns, sample.departure_ns, 0) !=
 	    sample.departure_ns)
 		return ESC_REASON_RECEIPT_UNMATCHED;
@@ -142,7 +147,7 @@ static __always_inline int receipt_receive(struct receipt_message *m, struct pkt
 
 	if (m->udp.len != bpf_htons(RECEIPT_UDP_BYTES))
 		return bpf_ntohs(m->udp.len) < RECEIPT_UDP_BYTES ? ESC_REASON_PROBE_SHORT
-								   : ESC_REASON_PROBE_VERSION;
+								 : ESC_REASON_PROBE_VERSION;
 	result = receipt_verify(m, &pkt->key.src, pkt->ctl);
 	if (result)
 		return result;

@@ -32,8 +32,10 @@ static __always_inline bool rx_timestamp_change(struct esc_rx_slot *slot, __u64 
 	return __sync_val_compare_and_swap(&slot->id, id, to) == id;
 }
 
+/* Behind a load of the slot's id. */
 static __always_inline bool rx_timestamp_is_stale(const struct esc_rx_slot *slot, __u64 now_ns)
 {
+	smp_rmb();
 	return (__s64)(now_ns - slot->rx_ktime_ns) > RX_TIMESTAMP_STALE_NS;
 }
 
@@ -49,7 +51,7 @@ static __always_inline void rx_timestamp_sweep(struct esc_rx_timestamps *table, 
 		count(table->pending, -1);
 }
 
-/* ESC_REASON_RECEIPT_STAMP: the slot is another packet's. */
+/* ESC_REASON_RECEIPT_TIMESTAMP: the slot is another packet's. */
 static __always_inline int rx_timestamp_put(const struct pkt_ctx *pkt)
 {
 	struct esc_rx_timestamps *table = rx_timestamps_get();
@@ -57,14 +59,14 @@ static __always_inline int rx_timestamp_put(const struct pkt_ctx *pkt)
 	struct esc_rx_slot *slot;
 
 	if (!table)
-		return ESC_REASON_RECEIPT_STAMP;
+		return ESC_REASON_RECEIPT_TIMESTAMP;
 	slot = rx_timestamp_slot(table, id);
 	old = slot->id;
 	if (old == ESC_RX_SLOT_BUSY ||
 	    (old != ESC_RX_SLOT_FREE && !rx_timestamp_is_stale(slot, pkt->now_ns)))
-		return ESC_REASON_RECEIPT_STAMP;
+		return ESC_REASON_RECEIPT_TIMESTAMP;
 	if (!rx_timestamp_change(slot, old, ESC_RX_SLOT_BUSY))
-		return ESC_REASON_RECEIPT_STAMP;
+		return ESC_REASON_RECEIPT_TIMESTAMP;
 	slot->rx_ktime_ns = pkt->now_ns;
 	slot->flags = pkt->receipt_flags;
 	slot->message_ns = pkt->message_ns;
@@ -91,6 +93,7 @@ static __always_inline int rx_timestamp_take(struct pkt_ctx *pkt)
 			rx_timestamp_sweep(table, misses / RX_TIMESTAMP_MISSES, bpf_ktime_get_ns());
 		return PKT_DONE;
 	}
+	smp_rmb();
 	pkt->now_ns = slot->rx_ktime_ns;
 	pkt->receipt_flags = slot->flags;
 	pkt->message_ns = slot->message_ns;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The second half of build.bpf.h: tc egress turns our clone into the receipt. */
+/* Second half of build.bpf.h: tc egress changes our clone into the receipt. */
 #ifndef ESC_BPF_RECEIPT_SEND_H
 #define ESC_BPF_RECEIPT_SEND_H
 

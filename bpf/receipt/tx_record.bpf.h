@@ -71,7 +71,7 @@ static __always_inline void tx_record_fill(struct esc_tx_record *record, const s
 		key |= ESC_TX_RECORD_PACED;
 	}
 	record->psn = key;
-	barrier();
+	smp_wmb();
 	*(volatile __u64 *)&record->tx_ktime_ns = pkt->now_ns;
 }
 
@@ -98,8 +98,8 @@ static __noinline int tx_record_add(const struct pkt_ctx *pkt)
 		if (!tx_record_expire(pkt, owd, record))
 			return ESC_REASON_NONE;
 	}
-	record->tx_ktime_ns = 0;
-	barrier();
+	*(volatile __u64 *)&record->tx_ktime_ns = 0;
+	smp_wmb();
 	tx_record_fill(record, pkt);
 	host_queue_add(pkt, ESC_TX_RECORD_INDEX(pkt->psn), pkt->now_ns);
 	count(owd->samples_sent, 1);

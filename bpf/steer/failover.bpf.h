@@ -33,7 +33,7 @@ static __always_inline void failover_take_next(struct esc_qp_steer *steer, __u8 
 	steer->applied_local_ns = now;
 }
 
-/* Without a deadline a path is not judged. */
+/* Without a deadline a path is not evaluated. */
 static __always_inline bool failover_is_dead(const struct esc_path *path)
 {
 	__u64 deadline_ns = path->deadline_ns;
@@ -43,12 +43,15 @@ static __always_inline bool failover_is_dead(const struct esc_path *path)
 
 static __always_inline bool failover_is_usable(const struct esc_path *path)
 {
-	return path->sport && !failover_is_dead(path);
+	if (!*(const volatile __u16 *)&path->sport)
+		return false;
+	smp_rmb();
+	return !failover_is_dead(path);
 }
 
 /*
- * The backup of @path, ESC_PATH_NONE for none that is alive. A queue pair stays on the
- * backup that it has: a change from one live path to another could reorder.
+ * The backup of @path, ESC_PATH_NONE if none is up. A queue pair keeps the backup that it has: a
+ * change from one live path to another could reorder.
  */
 static __always_inline __u32 failover_backup(const struct esc_qp_steer *steer,
 					     const struct esc_paths *slot,
@@ -130,7 +133,10 @@ static __always_inline bool failover_is_slot_of(const struct esc_paths *slot,
 {
 	const __u64 *a = (const __u64 *)&slot->key, *b = (const __u64 *)key;
 
-	return slot->peer && !((a[0] ^ b[0]) | (a[1] ^ b[1]) | (a[2] ^ b[2]) | (a[3] ^ b[3]));
+	if (!*(const volatile __u64 *)&slot->peer)
+		return false;
+	smp_rmb();
+	return !((a[0] ^ b[0]) | (a[1] ^ b[1]) | (a[2] ^ b[2]) | (a[3] ^ b[3]));
 }
 _Static_assert(__builtin_offsetof(struct esc_qp_key, src) == 0 &&
 		       __builtin_offsetof(struct esc_qp_key, dst) == 16,

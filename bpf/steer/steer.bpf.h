@@ -11,7 +11,7 @@
 #define ESC_BPF_STEER_STEER_H
 
 #include "pacing/icrc.h"
-#include "steer/failover.bpf.h"
+#include "steer/repair.bpf.h"
 #include <bpf/bpf_endian.h>
 
 /* Made by icrc_make_table() before the program is loaded. */
@@ -155,14 +155,15 @@ static __noinline bool steer_set_label(struct __sk_buff *skb, __u32 offset, __u3
 }
 
 static __always_inline bool steer_apply(struct __sk_buff *skb, const struct pkt_ctx *pkt,
-					 struct esc_qp_steer *steer)
+					struct esc_qp_steer *steer)
 {
 	__be16 sport = bpf_htons(steer->sport);
 	struct steer_place place;
 	bool changed = true;
 
 	if (sport && steer->sport != pkt->sport)
-		changed = steer_locate(skb, pkt, &place) && steer_set_port(skb, steer, &place, sport);
+		changed =
+			steer_locate(skb, pkt, &place) && steer_set_port(skb, steer, &place, sport);
 	if (unlikely(steer->flags & ESC_QP_STEER_LABEL) && pkt->ip_version == 6 && !skb->gso_size)
 		changed = changed && steer_set_label(skb, pkt->ip_offset, steer->flow_label);
 	return changed;
@@ -175,21 +176,27 @@ static __always_inline void steer_clear(struct esc_qp *qp)
 	qp->steer.rule = 0;
 	qp->steer.sport = 0;
 	qp->steer.flags = 0;
+	qp->steer.ring = 0;
 	qp->steer_flags &= ~ESC_QP_STEERED;
 }
 
 /* The rule that is now in `steers`; it applies from this packet on. */
-static __noinline int steer_lookup(struct esc_qp *qp, const struct esc_qp_key *key, __u32 generation)
+static __noinline int steer_lookup(struct esc_qp *qp, const struct esc_qp_key *key,
+				   __u32 generation)
 {
-	const struct esc_steer *rule = bpf_map_lookup_elem(&steers, key);
 	struct esc_qp_steer *steer = &qp->steer;
+	const struct esc_steer *rule;
 
+	/* @generation was loaded before: the rule is that of this generation, or newer. */
+	smp_rmb();
+	rule = bpf_map_lookup_elem(&steers, key);
 	steer->generation = generation;
 	qp->steer_generation = generation;
 	if (!rule) {
 		steer_clear(qp);
 		return 0;
 	}
+	steer->ring = rule->ring;
 	if (rule->number == steer->rule)
 		return 0;
 	steer->rule = rule->number;
@@ -302,6 +309,27 @@ static __always_inline bool steer_is_alive(struct esc_qp_steer *steer,
 	return false;
 }
 
+/* failover_check() with a ring: a copy is kept for when the path dies. */
+static __noinline int steer_keep(struct __sk_buff *skb, const struct pkt_ctx *pkt)
+{
+	struct esc_qp_steer *steer = &pkt->qp->steer;
+	struct esc_repair_ring *ring = NULL;
+	__u32 kept = 0;
+
+	/* RC alone waits for what is lost. */
+	if (!(pkt->opcode >> 5))
+		ring = repair_ring(steer->ring);
+	if (ring)
+		kept = repair_keep(skb, pkt, ring);
+	failover_check(steer, &pkt->key);
+	if (!ring)
+		return 0;
+	repair_check(skb, steer, ring, false);
+	if (kept)
+		repair_sent(ring, kept, steer->flags & ESC_QP_STEER_DIVERTED);
+	return 0;
+}
+
 static __noinline int steer_slow(struct __sk_buff *skb, const struct pkt_ctx *pkt)
 {
 	const struct esc_control *ctl = pkt->ctl;
@@ -314,8 +342,12 @@ static __noinline int steer_slow(struct __sk_buff *skb, const struct pkt_ctx *pk
 		return 0;
 	if (unlikely(steer->flags & ESC_QP_STEER_PENDING))
 		steer_check_triggers(qp, pkt);
-	if (steer->flags & ESC_QP_STEER_PATH)
-		failover_check(steer, &pkt->key);
+	if (steer->flags & ESC_QP_STEER_PATH) {
+		if (likely(!steer->ring))
+			failover_check(steer, &pkt->key);
+		else
+			steer_keep(skb, pkt);
+	}
 	if (!steer->sport && !(steer->flags & ESC_QP_STEER_LABEL))
 		return 0;
 	if (likely(steer_apply(skb, pkt, steer)))
@@ -323,6 +355,34 @@ static __noinline int steer_slow(struct __sk_buff *skb, const struct pkt_ctx *pk
 	else
 		steer->refused++;
 	return 0;
+}
+
+/*
+ * A packet with ESC_REPAIR_MARK while this CPU sends copies: the clone, which leaves as a copy or
+ * not at all. *@ours is false for any other packet.
+ */
+static __noinline int repair_send(struct __sk_buff *skb, struct pkt_ctx *pkt, bool *ours)
+{
+	struct esc_repair_cpu *cpu = repair_this_cpu();
+	struct esc_repair_ring *ring;
+	struct esc_qp *qp;
+
+	*ours = false;
+	if (!cpu || cpu->stage != REPAIR_STAGE_CLONED)
+		return ESC_TC_NEXT;
+	*ours = true;
+	cpu->stage = REPAIR_STAGE_FAILED;
+	skb->mark = cpu->mark;
+	ring = repair_ring(cpu->ring);
+	if (!ring || !repair_write(skb, cpu, ring) || tc_parse_slow(skb, pkt))
+		return TC_ACT_SHOT;
+	qp = bpf_map_lookup_elem(&qps, &ring->key);
+	if (!qp || !qp->steer.sport)
+		return TC_ACT_SHOT;
+	if (!steer_apply(skb, pkt, &qp->steer))
+		return TC_ACT_SHOT;
+	cpu->stage = REPAIR_STAGE_WRITTEN;
+	return ESC_TC_NEXT;
 }
 
 /* Behind the account stage. */

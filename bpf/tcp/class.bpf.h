@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Which class a connection is of: by its ports, its DSCP and the cgroup of its socket. */
+/* The class of a connection: by its ports, its DSCP and the cgroup of its socket. */
 #ifndef ESC_BPF_TCP_CLASS_H
 #define ESC_BPF_TCP_CLASS_H
 
@@ -26,7 +26,7 @@ struct {
 	__type(value, struct esc_tcp_class_counts);
 } tcp_classes SEC(".maps");
 
-/* What of a connection decides. */
+/* Properties that determine the class. */
 struct tcp_class_facts {
 	__u16 local_port, remote_port;
 	__u8 dscp;
@@ -46,7 +46,7 @@ static __always_inline void tcp_class_facts(struct bpf_sock *sk, struct tcp_clas
 	facts->local_port = inet->sk.__sk_common.skc_num;
 	facts->remote_port = bpf_ntohs(inet->sk.__sk_common.skc_dport);
 	facts->dscp = inet->tos >> 2;
-	/* IPV6_TCLASS; IP_TOS is for what leaves as IPv4. */
+	/* IPV6_TCLASS; IP_TOS is for IPv4 packets. */
 	if (inet->sk.__sk_common.skc_family == TCP_CLASS_INET6 && inet->pinet6 &&
 	    inet->pinet6->tclass)
 		facts->dscp = inet->pinet6->tclass >> 2;
@@ -74,9 +74,9 @@ static __always_inline bool tcp_class_fits(const struct esc_tcp_class *class, __
 	       tcp_class_port(class, facts->remote_port);
 }
 
-/* The class, its threshold and weight, into the flow: at its begin and from time to time. */
-static __always_inline void tcp_class_take(struct bpf_sock *sk, struct esc_tcp_flow *flow,
-					   const struct esc_tcp_control *word, __u64 now_ns)
+/* Updates class, threshold and weight of the flow, at its start and every ESC_TCP_CLASS_NS. */
+static __always_inline void tcp_class_update(struct bpf_sock *sk, struct esc_tcp_flow *flow,
+					     const struct esc_tcp_control *setup, __u64 now_ns)
 {
 	struct tcp_class_facts facts;
 	__u32 class = 0;
@@ -84,15 +84,15 @@ static __always_inline void tcp_class_take(struct bpf_sock *sk, struct esc_tcp_f
 	if (flow->class_ktime_ns && now_ns - flow->class_ktime_ns < ESC_TCP_CLASS_NS)
 		return;
 	flow->class_ktime_ns = now_ns;
-	if (word->class_count > 1) {
+	if (setup->class_count > 1) {
 		tcp_class_facts(sk, &facts);
 		for (__u32 i = ESC_TCP_CLASSES - 1; i > 0; i--)
-			if (i < word->class_count && tcp_class_fits(&word->classes[i], i, &facts))
+			if (i < setup->class_count && tcp_class_fits(&setup->classes[i], i, &facts))
 				class = i;
 	}
 	flow->class = class;
-	flow->weight = word->classes[class].weight;
-	flow->threshold_ns = word->classes[class].threshold_ns;
+	flow->weight = setup->classes[class].weight;
+	flow->threshold_ns = setup->classes[class].threshold_ns;
 }
 
 static __always_inline void tcp_class_count(__u32 class, bool above)

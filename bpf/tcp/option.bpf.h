@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The TCP option: made, found in a segment, and the delay that it tells. */
+/* The TCP option: encoding, lookup in a segment, and its delay. */
 #ifndef ESC_BPF_TCP_OPTION_H
 #define ESC_BPF_TCP_OPTION_H
 
@@ -12,7 +12,7 @@ struct tcp_delay {
 	__u32 bound_ns; /* both ends' */
 };
 
-/* Fabric time that is worth a delay. */
+/* Fabric time with a bound that is small enough for a delay. */
 static __always_inline bool tcp_fabric_at(__u64 ktime_ns, struct esc_fabric_time *time)
 {
 	return esc_fabric_at(esc_local_at(ktime_ns), time) &&
@@ -45,8 +45,8 @@ static __always_inline void tcp_option_echo(struct esc_tcp_option *option, __s64
 }
 
 /*
- * 0, or negative when the segment has none of ours. The kernel looks for kind and identifier and
- * walks over options of others; what is ours in length or flags alone is for us to judge.
+ * 0, or negative: the segment has no valid option. The kernel searches by kind and identifier;
+ * length and flags are checked here.
  */
 static __always_inline int tcp_option_load(struct bpf_sock_ops *ops, struct esc_tcp_option *option,
 					   __u64 flags)
@@ -63,7 +63,8 @@ static __always_inline int tcp_option_load(struct bpf_sock_ops *ops, struct esc_
 	if (got < 0)
 		return -1;
 	if ((got != ESC_TCP_FULL && got != ESC_TCP_SHORT) || option->length != got ||
-	    (option->flags & ~(ESC_TCP_HAS_TIME | ESC_TCP_HAS_ECHO | ESC_TCP_ECHO_LESS)))
+	    (option->flags &
+	     ~(ESC_TCP_HAS_TIME | ESC_TCP_HAS_ECHO | ESC_TCP_ECHO_LESS | ESC_TCP_READS_LATER)))
 		goto malformed;
 	return 0;
 malformed:
@@ -72,9 +73,8 @@ malformed:
 }
 
 /*
- * The delay of the segment, at @now_ns. False: our fabric time is not known, or the two times are
- * further apart than any queue. Clocks that are within their bounds can make a delay of less than
- * 0.
+ * The delay of the segment, received at @now_ns. False: no fabric time here, or a difference that
+ * is longer than any queue. Clock errors within the bounds can make a delay negative.
  */
 static __always_inline bool tcp_option_delay(const struct esc_tcp_option *option, __u64 now_ns,
 					     struct tcp_delay *delay)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Maps of the TCP programs, which are objects of their own: `tcp_flows` is one map for all. */
+/* Maps of the TCP programs; `tcp_flows` is shared by their objects. */
 #ifndef ESC_BPF_TCP_TCP_H
 #define ESC_BPF_TCP_TCP_H
 

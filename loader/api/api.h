@@ -3,9 +3,7 @@
 #ifndef ESC_API_H
 #define ESC_API_H
 
-#include <stdio.h>
-
-#include "base/prom.h"
+#include "base/fields.h"
 #include "core/core.h"
 
 struct server;
@@ -24,19 +22,20 @@ void server_free(struct server *server);
 /* --- escapement.prom for node_exporter's textfile collector: written aside, renamed --- */
 
 /*
- * Registers a timer with the loop of @core. Without textfile.directory it writes
- * nothing. The configuration is read from @core at each tick, so a reload
- * needs no call.
+ * Registers a timer with the loop of @core. Without textfile.directory it writes nothing. The
+ * configuration is read from @core at each tick, so a reload needs no call.
  */
-int textfile_new(struct textfile **out, struct core *core, char **error);
+int textfile_new(struct textfile **out, struct core *core);
 /* Leaves a file with escapement_up 0. */
 void textfile_free(struct textfile *textfile);
 
-/* Writes the file now. 0 or -errno; a failure is logged and recorded once. */
+/*
+ * What the file is to have now, handed to the worker that writes it: its directory may not respond.
+ * A failure is logged and recorded once. 0; -EBUSY: the write before has not ended.
+ */
 int textfile_write(struct textfile *textfile);
-
-/* All families of all capabilities, as text. */
-void textfile_write_families(FILE *out, struct core *core);
+/* Waits for that write. 0 or -errno of it; -EBUSY: it has not ended within @timeout_ms. */
+int textfile_wait(struct textfile *textfile, unsigned int timeout_ms);
 
 extern const struct event_kind textfile_events[]; /* ended by {} */
 extern const struct metric textfile_metrics[];	  /* of the daemon; ended by {} */

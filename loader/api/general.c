@@ -24,12 +24,29 @@ static const struct verb_section status[] = {
 	{.when = "!kill_switch mode=steer+pace",
 	 .header = "Mode",
 	 .text = "steer+pace: queue pairs are steered, and their packets are paced"},
+	{.when = "events_file_failed", .header = "Event file", .text = "{events_file_failed}"},
+	{.rows = "late",
+	 .header = "Late",
+	 .text = "{name} has taken {duration_ns:time}; the daemon's loop runs on"},
+	{.when = "events_lost",
+	 .header = "Events lost",
+	 .text = "{events_lost.file} of the file, {events_lost.journal} of the journal; "
+		 "`escapement events` has the newest ones"},
+	{.when = "events_suppressed_total",
+	 .header = "Events",
+	 .text = "{events_suppressed_total} suppressed: two in a second of a kind are recorded, "
+		 "after 128"},
 	{},
 };
 
 static const struct verb_section health[] = {
 	{.when = "kill_switch",
-	 .text = "the kill switch is on, nothing is attached: `escapement mode observe`"},
+	 .text = "the kill switch is on, nothing is attached ({kill_switch_reason}): `escapement "
+		 "mode observe`"},
+	{.rows = "late", .text = "{name} has taken {duration_ns:time}: a disk, or RTNL"},
+	{.when = "events_file_failed",
+	 .text = "events are not written to {events_file_failed}; `escapement events` has the "
+		 "newest ones"},
 	{},
 };
 
@@ -87,12 +104,14 @@ static const struct verb_arg off_args[] = {
 
 static const struct verb_section off[] = {
 	{.when = "!removed !not_found",
-	 .text = "Off: every program is detached, and stays so over restarts while {kill_file} "
-		 "exists.\n`escapement mode observe` attaches them again."},
+	 .text = "Off: every program is detached, and stays so over restarts and reboots while\n"
+		 "{kill_file} exists.\n`escapement mode observe` attaches them again."},
 	{.text = "No daemon is running. What was attached and recorded under {removed} is detached "
 		 "and removed."},
 	{.text = "No daemon is running, and nothing was recorded under {not_found}. When the "
 		 "configuration\nsets another `pin_root`, give --pin-root and --kill-file."},
+	{.text = "The packets of {forwarded} are still forwarded: its queue pairs would be cut "
+		 "off."},
 	{.when = "removed|not_found",
 	 .text = "{kill_file} was created: a daemon that starts now attaches nothing until\n"
 		 "`escapement mode observe`."},
@@ -113,7 +132,19 @@ static const struct verb_section feature_list[] = {
 	{},
 };
 
-static const struct verb_section reload[] = {{.text = "{config} is in force."}, {}};
+static const struct verb_arg reload_args[] = {
+	{"--force", .type = VERB_FLAG, .key = "force",
+	 .help = "apply the member list at once, also when it loses most of the fleet"},
+	{},
+};
+
+static const struct verb_section reload[] = {
+	{.text = "{config} is in force."},
+	{.when = "members_held",
+	 .text = "Its member list is held back: {members_held}. `escapement reload --force` "
+		 "applies it at once."},
+	{},
+};
 
 static const struct verb_section version[] = {
 	{.text = "escapement {version}, map ABI {abi}<|; the daemon is {daemon.version}|>"},
@@ -123,6 +154,7 @@ static const struct verb_section version[] = {
 static const struct verb status_list[] = {
 	{.name = "status",
 	 .summary = "what is attached, visible and possible",
+	 .reads = true,
 	 .output = status,
 	 .help = "Version, mode, kill switch, how the programs are attached to each interface, how "
 		 "much of the RDMA traffic can be seen, what was counted, and a summary of each "
@@ -130,6 +162,7 @@ static const struct verb status_list[] = {
 		 "they were forwarded unchanged."},
 	{.name = "health",
 	 .request = "status",
+	 .reads = true,
 	 .summary = "check this host; exit status 0 or 1",
 	 .help = "Lists what is wrong on this host: programs that are not attached, a clock that "
 		 "is not synced, peers and paths that are down, full tables. The exit status is 0 "
@@ -142,9 +175,11 @@ const struct verb_set status_verbs = {.name = "status", .verbs = status_list, .h
 static const struct verb verbs[] = {
 	{.name = "events",
 	 .summary = "the event log",
+	 .reads = true,
 	 .args = event_args,
 	 .help = "One line for each event: what was seen, what was done, what was expected and "
-		 "what resulted."},
+		 "what resulted. It begins before the daemon's start: what `events.file` has of "
+		 "this host."},
 	{.name = "mode",
 	 .summary = "observe only, or allow steering or pacing",
 	 .args = mode_args,
@@ -159,31 +194,36 @@ static const struct verb verbs[] = {
 	 .place = VERB_EITHER,
 	 .run = local_off,
 	 .help = "Every program is detached and every interface is as it was before; the daemon "
-		 "continues without them, also after a restart, until `mode observe`. Without a "
-		 "daemon the command line does it itself, and removes the pinned maps with their "
-		 "counts."},
+		 "continues without them, also after a restart or a reboot, until `mode observe`. "
+		 "Without a daemon the command line does it itself, and removes the pinned maps "
+		 "with their counts. What forwards the packets of a dummy device of NIC failover "
+		 "stays until the device is deleted."},
 	{.name = "config show",
 	 .request = "config",
+	 .reads = true,
 	 .summary = "the configuration in force, as YAML",
 	 .help = "With the defaults filled in; the daemon accepts it as a configuration."},
 	{.name = "features",
 	 .summary = "which kernel features are available",
+	 .reads = true,
 	 .output = feature_list,
 	 .place = VERB_EITHER,
 	 .run = local_features,
 	 .help = "As the daemon finds them, whose confinement may hide some; without a daemon as "
-		 "the command "
-		 "line does."},
+		 "the command line does."},
 	{.name = "reload",
 	 .summary = "read the configuration file again",
+	 .args = reload_args,
 	 .output = reload,
-	 .help = "It is applied as a whole, or refused as a whole with all errors."},
+	 .help = "It is applied as a whole, or refused as a whole with all errors. A member list "
+		 "that loses most of the fleet is held back for `members_hold`."},
 	{.name = "help",
 	 .summary = "list the verbs, or explain one",
 	 .args = help_args,
 	 .place = VERB_HERE},
 	{.name = "version",
 	 .summary = "the versions of the command line and the daemon",
+	 .reads = true,
 	 .output = version,
 	 .place = VERB_EITHER,
 	 .run = local_version},

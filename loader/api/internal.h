@@ -1,13 +1,25 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the files of api/ have of each other. */
+/* What the files of api/ share. */
 #ifndef ESC_API_INTERNAL_H
 #define ESC_API_INTERNAL_H
 
-#include <jansson.h>
-#include <stdbool.h>
-#include <stddef.h>
+#include <sys/socket.h>
 
 #include "core/core.h"
+
+/* --- who may do what --- */
+
+enum access {
+	ACCESS_NONE,
+	ACCESS_READ,	/* verbs that change nothing: members of PLACES_GROUP */
+	ACCESS_CONTROL, /* all verbs: root, and the daemon's own user */
+};
+/*
+ * Of a client, from its credentials: @groups are its @count other groups, @own_uid the daemon's
+ * user, @group PLACES_GROUP, or (gid_t)-1 where there is no such group.
+ */
+enum access access_of(const struct ucred *client, const gid_t *groups, size_t count, uid_t own_uid,
+		      gid_t group);
 
 /* --- requests --- */
 
@@ -16,18 +28,16 @@
  *   {"verb": "qp", "args": {"key": "10.0.0.2", "sort": "rate"}}
  *   {"ok": true, "result": {...}}
  *   {"ok": false, "error": "...", "exit": 2}
- * The exit is the one of the command line: 1 it failed, 2 it was wrong.
+ * The exit is the one of the command line: 1 it failed, 2 it was wrong, 4 it is not permitted.
  */
 #define REQUEST_BYTES_MAX 65536
 
-struct reply {
-	char *text; /* malloc'd, with its newline; NULL: no memory */
-	size_t bytes;
-	bool follow; /* `events --follow`: each later event is a reply too */
-};
-
-/* The reply of the capability that has the verb, or of api/ itself. */
-void request_reply(struct core *core, const char *line, size_t bytes, struct reply *reply);
+/*
+ * The reply of the capability that has the verb, or of api/ itself: its line in @request->text,
+ * malloc'd (NULL: no memory), and whether each later event is a reply too.
+ */
+void request_reply(struct core *core, const char *line, size_t bytes, enum access access,
+		   struct request *request);
 
 /* {"ok": true, "result": @result} and a newline, malloc'd; @result is borrowed. */
 char *request_wrap(const json_t *result, size_t *bytes);
@@ -43,18 +53,5 @@ extern const struct verb_handler api_verb_handlers[];
 json_t *local_off(const json_t *args, int *exit, char **error);
 json_t *local_features(const json_t *args, int *exit, char **error);
 json_t *local_version(const json_t *args, int *exit, char **error);
-
-/* --- one daemon's listening socket: never two on a path, never a stale one --- */
-
-struct server_listener {
-	char *path;
-	int fd;
-	int lock_fd; /* PATH.lock, locked as long as the daemon runs */
-};
-
-/* -EADDRINUSE: another daemon is there. *@error is a malloc'd sentence on failure. */
-int server_listen(struct server_listener *out, const char *path, char **error);
-/* Removes the socket and unlocks its path. */
-void server_unlisten(struct server_listener *listener);
 
 #endif

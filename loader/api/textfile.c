@@ -1,21 +1,16 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "api.h"
-
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include <sys/stat.h>
 
+#include "api.h"
 #include "base/log.h"
-#include "base/prom.h"
-#include "config/config.h"
-#include "core/core.h"
-#include "fleet/fleet.h"
 
 #define POLL_NS 1000000000ull
+#define END_TIMEOUT_MS 1000 /* for a write, when the daemon ends */
 
 #define TEXTFILE_EVENTS(X)                                                                         \
 	X(TEXTFILE_FAILED, "textfile_failed", WARNING, "escapement.prom cannot be written.")       \
@@ -33,6 +28,12 @@ const struct event_kind textfile_events[] = {TEXTFILE_EVENTS(EVENT_KIND){}};
 	  "1 for each mode that an interface is in; observe: none of the others.")                 \
 	X(KILL_SWITCH, "kill_switch", GAUGE, "1 when everything is detached by the kill switch.")  \
 	X(EVENTS_TOTAL, "events_total", COUNTER, "Events recorded since the daemon started.")      \
+	X(EVENTS_LOST, "events_lost_total", COUNTER,                                               \
+	  "Events that the file or the journal did not take.")                                     \
+	X(LOOP_PAUSE, "loop_pause_seconds", GAUGE,                                                 \
+	  "Longest time between two heartbeats since the write before; beyond 2 s control ends.")  \
+	X(EVENTS_SUPPRESSED, "events_suppressed_total", COUNTER,                                   \
+	  "Events that were not recorded, since there were too many of their kind.")               \
 	X(COLLECTOR_UP, "collector_up", GAUGE, "1 when this module's maps could be read.")
 enum { TEXTFILE_METRICS(METRIC_ENUM) };
 const struct metric textfile_metrics[] = {TEXTFILE_METRICS(METRIC){}};
@@ -41,6 +42,8 @@ const struct metric textfile_metrics[] = {TEXTFILE_METRICS(METRIC){}};
 struct textfile {
 	struct core *core;
 	struct core_timer *timer;
+	struct core_worker *worker;
+	int err;		 /* of the newest write that ended */
 	char *written;		 /* where our file is, NULL: none yet */
 	bool failed;		 /* reported once, until it works again */
 	uint64_t write_local_ns; /* of the last write */
@@ -53,54 +56,45 @@ static void write_process(FILE *out, bool up)
 	prom_value(PROCESS(LAST_WRITE), (double)time_realtime_ns() / 1e9, NULL);
 }
 
-static void write_host(FILE *out, const struct core *core)
+static void write_families(FILE *out, struct core *core)
 {
+	struct prom_family *events = PROCESS(EVENTS_TOTAL), *collectors = PROCESS(COLLECTOR_UP);
+	struct prom_family *modes = PROCESS(MODE), *lost = PROCESS(EVENTS_LOST);
+	struct prom_family *suppressed = PROCESS(EVENTS_SUPPRESSED);
 	const struct members *members = fleet_members(core->fleet);
 	const char *host = core->config->host, *rack = NULL;
+	const struct event_count *counts;
+	size_t count = core->events ? events_counts(core->events, &counts) : 0;
+	struct events_losses losses = {};
+	bool observe = true;
 
+	write_process(out, true);
+	prom_value(PROCESS(START_TIME), (double)core->start_realtime_ns / 1e9, NULL);
 	for (size_t i = 0; members && !rack && i < members->count; i++)
 		if (!strcmp(members->list[i].host, host))
 			rack = members->list[i].rack;
 	prom_count(PROCESS(HOST_INFO), 1, "host", host, "rack", rack, NULL);
-}
-
-static void write_modes(FILE *out, const struct core *core)
-{
-	struct prom_family *family = PROCESS(MODE);
-	bool observe = true;
-
 	core_for_each (module, core) {
 		const struct capability_mode *mode = module->capability->mode;
 		bool on = mode && mode->ports(module->self);
 
 		if (mode)
-			prom_count(family, on, "state", mode->name, NULL);
+			prom_count(modes, on, "state", mode->name, NULL);
 		observe &= !on;
 	}
-	prom_count(family, observe, "state", "observe", NULL);
-}
-
-static void write_events(FILE *out, const struct core *core)
-{
-	struct prom_family *family = PROCESS(EVENTS_TOTAL);
-	const struct event_count *counts;
-	size_t count = core->events ? events_counts(core->events, &counts) : 0;
-
-	for (size_t i = 0; i < count; i++)
-		prom_count(family, counts[i].count, "kind", counts[i].kind, "severity",
-			   event_severity_name(counts[i].severity), NULL);
-}
-
-void textfile_write_families(FILE *out, struct core *core)
-{
-	struct prom_family *collectors = PROCESS(COLLECTOR_UP);
-
-	write_process(out, true);
-	prom_value(PROCESS(START_TIME), (double)core->start_realtime_ns / 1e9, NULL);
-	write_host(out, core);
-	write_modes(out, core);
+	prom_count(modes, observe, "state", "observe", NULL);
 	prom_count(PROCESS(KILL_SWITCH), core_is_off(core), NULL);
-	write_events(out, core);
+	for (size_t i = 0; i < count; i++)
+		prom_count(events, counts[i].count, "kind", counts[i].kind, "severity",
+			   event_severity_name(counts[i].severity), NULL);
+	for (size_t i = 0; i < count; i++)
+		if (counts[i].suppressed)
+			prom_count(suppressed, counts[i].suppressed, "kind", counts[i].kind, NULL);
+	if (core->events)
+		events_losses(core->events, &losses);
+	prom_count(lost, losses.file, "sink", "file", NULL);
+	prom_count(lost, losses.journal, "sink", "journal", NULL);
+	prom_value(PROCESS(LOOP_PAUSE), (double)core->pause.longest_ns / 1e9, NULL);
 	core_refresh(core);
 	core_for_each (module, core)
 		if (module->capability->refresh)
@@ -111,17 +105,38 @@ void textfile_write_families(FILE *out, struct core *core)
 			module->capability->write_metrics(module->self, out);
 }
 
+/* --- the worker: it alone touches the directory --- */
+
+struct textfile_job {
+	char *directory; /* NULL: there is none any more */
+	char *path;
+	char *former; /* a file of ours elsewhere, to be removed; NULL: none */
+	char *text;
+	size_t bytes;
+	int err;
+};
+
+static void job_free(void *context)
+{
+	struct textfile_job *job = context;
+
+	free(job->directory);
+	free(job->path);
+	free(job->former);
+	free(job->text);
+	free(job);
+}
+
 /*
  * Aside, under a name that node_exporter does not read, and then in one step to where it is read.
- * @up false: the daemon stops.
  */
-static int write_file(struct textfile *textfile, const char *path, bool up)
+static int write_file(const struct textfile_job *job)
 {
 	FILE *out = NULL;
 	char *aside;
 	int fd, err = 0;
 
-	if (asprintf(&aside, "%s.new", path) < 0)
+	if (asprintf(&aside, "%s.new", job->path) < 0)
 		return -ENOMEM;
 	/* The directory may belong to another user: nothing that lies there is followed. */
 	unlink(aside);
@@ -130,21 +145,30 @@ static int write_file(struct textfile *textfile, const char *path, bool up)
 		out = fdopen(fd, "w");
 	if (!out)
 		err = -errno;
-	else if (up)
-		textfile_write_families(out, textfile->core);
-	else
-		write_process(out, false);
-	if (out && ferror(out))
-		err = -EIO;
+	else if (fwrite(job->text, 1, job->bytes, out) != job->bytes)
+		err = errno ? -errno : -EIO;
 	if (out ? fclose(out) && !err : fd >= 0 && close(fd))
 		err = -errno;
-	if (!err && rename(aside, path))
+	if (!err && rename(aside, job->path))
 		err = -errno;
 	if (err && fd >= 0)
 		unlink(aside);
 	free(aside);
 	return err;
 }
+
+/* A reload may have moved the file; the old one would stay there for ever. */
+static void work(void *context)
+{
+	struct textfile_job *job = context;
+
+	if (job->path)
+		job->err = write_file(job);
+	if (job->former && !job->err)
+		unlink(job->former);
+}
+
+/* --- for the loop --- */
 
 static void report(struct textfile *textfile, const char *directory, int err)
 {
@@ -165,43 +189,82 @@ static void report(struct textfile *textfile, const char *directory, int err)
 	textfile->failed = err != 0;
 }
 
-/* A reload may have moved the file; the old one would stay there for ever. */
-static void forget_written(struct textfile *textfile, const char *path)
+static void done(void *context, void *result)
 {
-	if (!textfile->written || (path && !strcmp(textfile->written, path)))
+	struct textfile *textfile = context;
+	struct textfile_job *job = result;
+
+	textfile->err = job->err;
+	if (job->directory)
+		report(textfile, job->directory, job->err);
+	if (job->err)
 		return;
-	unlink(textfile->written);
 	free(textfile->written);
-	textfile->written = NULL;
+	textfile->written = job->path;
+	job->path = NULL;
+}
+
+static const struct core_work textfile_work = {"textfile", work, done, job_free};
+
+/* @up false: the daemon stops. NULL: no memory. */
+static struct textfile_job *job_new(const struct textfile *textfile, const char *directory, bool up)
+{
+	struct textfile_job *job = calloc(1, sizeof(*job));
+	const char *written = textfile->written;
+	FILE *out;
+	bool good;
+
+	if (!job)
+		return NULL;
+	if (directory && asprintf(&job->path, "%s/escapement.prom", directory) >= 0)
+		job->directory = strdup(directory);
+	if (written && (!directory || !job->path || strcmp(written, job->path)))
+		job->former = strdup(written);
+	if (!directory)
+		return job;
+	out = open_memstream(&job->text, &job->bytes);
+	if (out && up)
+		write_families(out, textfile->core);
+	else if (out)
+		write_process(out, false);
+	good = out && !ferror(out);
+	if (out && fclose(out))
+		good = false;
+	if (good && job->directory)
+		return job;
+	job_free(job);
+	return NULL;
 }
 
 int textfile_write(struct textfile *textfile)
 {
 	const char *directory = textfile->core->config->textfile.directory;
-	char *path = NULL;
-	int err = -ENOMEM;
+	struct textfile_job *job;
+	int err;
 
-	if (!directory) {
-		forget_written(textfile, NULL);
+	if (!directory && !textfile->written)
 		return 0;
+	if (core_worker_busy(textfile->worker))
+		return -EBUSY;
+	job = job_new(textfile, directory, true);
+	err = job ? core_worker_start(textfile->worker, job) : -ENOMEM;
+	if (err) {
+		if (job)
+			job_free(job);
+		report(textfile, directory ? directory : textfile->written, err);
+		return err;
 	}
-	if (asprintf(&path, "%s/escapement.prom", directory) >= 0)
-		err = write_file(textfile, path, true);
-	else
-		path = NULL;
-	report(textfile, directory, err);
-	if (!err) {
-		core_for_each (module, textfile->core)
-			if (module->capability->metrics_written)
-				module->capability->metrics_written(module->self);
-		forget_written(textfile, path);
-		if (!textfile->written) {
-			textfile->written = path;
-			path = NULL;
-		}
-	}
-	free(path);
-	return err;
+	/* What is "since the write before" begins anew, whether this one succeeds or not. */
+	textfile->core->pause.longest_ns = 0;
+	core_for_each (module, textfile->core)
+		if (module->capability->metrics_written)
+			module->capability->metrics_written(module->self);
+	return 0;
+}
+
+int textfile_wait(struct textfile *textfile, unsigned int timeout_ms)
+{
+	return core_worker_wait(textfile->worker, timeout_ms) ? textfile->err : -EBUSY;
 }
 
 static uint64_t textfile_tick(void *context, uint64_t now_ns)
@@ -212,24 +275,27 @@ static uint64_t textfile_tick(void *context, uint64_t now_ns)
 	if (!textfile->write_local_ns || now_ns - textfile->write_local_ns >= interval_ns) {
 		textfile->write_local_ns = now_ns;
 		textfile_write(textfile);
+		core_took(textfile->core, "textfile", now_ns);
 	}
 	/* A reload may have made the interval shorter: poll it once a second. */
 	left_ns = textfile->write_local_ns + interval_ns - now_ns;
 	return left_ns < POLL_NS ? left_ns + 1000 : POLL_NS;
 }
 
-int textfile_new(struct textfile **out, struct core *core, char **error)
+int textfile_new(struct textfile **out, struct core *core)
 {
 	struct textfile *textfile = calloc(1, sizeof(*textfile));
 	int err;
 
-	(void)error;
 	if (!textfile)
 		return -ENOMEM;
 	textfile->core = core;
+	err = core_worker_new(core, &textfile->worker, &textfile_work, textfile);
 	/* The first write comes as soon as the loop runs. */
-	err = core_timer_new(core, &textfile->timer, 0, 0, textfile_tick, textfile);
+	if (err >= 0)
+		err = core_timer_new(core, &textfile->timer, 0, 0, textfile_tick, textfile);
 	if (err < 0) {
+		core_worker_free(textfile->worker);
 		free(textfile);
 		return err;
 	}
@@ -239,17 +305,27 @@ int textfile_new(struct textfile **out, struct core *core, char **error)
 
 void textfile_free(struct textfile *textfile)
 {
-	int err;
+	const char *directory;
+	struct textfile_job *job;
+	int err = 0;
 
 	if (!textfile)
 		return;
 	core_timer_free(textfile->timer);
+	directory = textfile->core->config->textfile.directory;
+	textfile_wait(textfile, END_TIMEOUT_MS);
 	if (textfile->written) {
-		err = write_file(textfile, textfile->written, false);
-		if (err)
-			log_warning("%s: %s; it still reports that the daemon is up",
-				    textfile->written, strerror(-err));
+		job = job_new(textfile, directory, false);
+		err = job ? core_worker_start(textfile->worker, job) : -ENOMEM;
+		if (!err)
+			err = textfile_wait(textfile, END_TIMEOUT_MS);
+		else if (job)
+			job_free(job);
 	}
+	if (err)
+		log_warning("%s: %s; it still reports that the daemon is up", textfile->written,
+			    strerror(-err));
+	core_worker_free(textfile->worker);
 	free(textfile->written);
 	free(textfile);
 }

@@ -20,7 +20,7 @@ const struct verb *verbs_next(const struct verb *last);
 /* The verb of this name, or NULL. */
 const struct verb *verbs_named(const char *name);
 
-/* The different words that follow @prefix, "" or words so far, in the names of verbs. */
+/* The different words that follow @prefix, "" or the words so far, in the names of verbs. */
 #define VERBS_WORDS_MOST 128
 #define VERBS_NAME_BYTES 64
 struct verbs_words {
@@ -42,6 +42,9 @@ const struct verb *verbs_find(char *const *words, size_t count, size_t *used, ch
  * NULL with *@error when there is none, or it is not for the daemon.
  */
 const struct verb *verbs_of_request(const char *verb, const json_t *args, char **error);
+
+/* The first from @arg on that is given by its position; NULL: none. */
+const struct verb_arg *verbs_positional(const struct verb_arg *arg);
 
 /* The arguments of a request by the table: false with *@error when one is unknown or wrong. */
 bool verbs_check(const struct verb *verb, const json_t *args, char **error);

@@ -7,9 +7,14 @@
 
 static const __u8 mapped_prefix[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
 
+bool address_is_ipv4(const struct esc_address *address)
+{
+	return !memcmp(address->bytes, mapped_prefix, sizeof(mapped_prefix));
+}
+
 const char *address_format(const struct esc_address *address, char out[ADDRESS_TEXT_BYTES])
 {
-	if (!memcmp(address->bytes, mapped_prefix, sizeof(mapped_prefix)))
+	if (address_is_ipv4(address))
 		return inet_ntop(AF_INET, address->bytes + 12, out, ADDRESS_TEXT_BYTES);
 	return inet_ntop(AF_INET6, address->bytes, out, ADDRESS_TEXT_BYTES);
 }
@@ -32,6 +37,25 @@ bool address_of_socket(const struct sockaddr *from, struct esc_address *out)
 	else
 		return false;
 	return true;
+}
+
+socklen_t address_to_socket(const struct esc_address *address, uint16_t port, bool ipv4,
+			    struct sockaddr_storage *out)
+{
+	struct sockaddr_in *four = (struct sockaddr_in *)out;
+	struct sockaddr_in6 *six = (struct sockaddr_in6 *)out;
+
+	memset(out, 0, sizeof(*out));
+	if (ipv4) {
+		four->sin_family = AF_INET;
+		four->sin_port = htons(port);
+		memcpy(&four->sin_addr, address->bytes + 12, 4);
+		return sizeof(*four);
+	}
+	six->sin6_family = AF_INET6;
+	six->sin6_port = htons(port);
+	memcpy(&six->sin6_addr, address->bytes, 16);
+	return sizeof(*six);
 }
 
 const char *address_format_qp(const struct esc_address *src, const struct esc_address *dst,

@@ -5,10 +5,13 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/socket.h>
 
 #include "maps/maps.h"
 
 #define ADDRESS_TEXT_BYTES 46
+
+bool address_is_ipv4(const struct esc_address *address);
 
 /* "10.0.0.2" for a mapped IPv4 address, else IPv6. Returns @out. */
 const char *address_format(const struct esc_address *address, char out[ADDRESS_TEXT_BYTES]);
@@ -17,8 +20,10 @@ const char *address_format(const struct esc_address *address, char out[ADDRESS_T
 bool address_parse(const char *text, struct esc_address *out);
 
 /* The same of a socket address; NULL and other families are neither. */
-struct sockaddr;
 bool address_of_socket(const struct sockaddr *from, struct esc_address *out);
+/* @ipv4: as address_is_ipv4(), but for an unspecified address. Returns the size of that in @out. */
+socklen_t address_to_socket(const struct esc_address *address, uint16_t port, bool ipv4,
+			    struct sockaddr_storage *out);
 
 /* The one spelling of a queue pair: "10.0.0.1>10.0.0.2/17". Returns @out. */
 #define ADDRESS_QP_BYTES (2 * ADDRESS_TEXT_BYTES + 12)

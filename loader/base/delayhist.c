@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,44 +34,8 @@ static int delayhist_reserve(struct delayhist *hist, size_t room)
 	return 0;
 }
 
-/* Bars of @more that @hist does not have. */
-static size_t count_new(const struct delayhist *hist, const struct delayhist *more)
-{
-	size_t at = 0, fresh = 0;
-
-	for (size_t i = 0; i < more->count; i++) {
-		while (at < hist->count && hist->bars[at].bucket < more->bars[i].bucket)
-			at++;
-		fresh += at == hist->count || hist->bars[at].bucket != more->bars[i].bucket;
-	}
-	return fresh;
-}
-
-int delayhist_add(struct delayhist *hist, const struct delayhist *more)
-{
-	size_t old = hist->count, from = more->count, fresh = count_new(hist, more), to;
-	int err = delayhist_reserve(hist, old + fresh);
-
-	if (err)
-		return err;
-	/* From the end, so that what is moved is never overwritten before. */
-	to = hist->count = old + fresh;
-	while (from) {
-		struct delayhist_bar bar = more->bars[from - 1];
-
-		if (old && hist->bars[old - 1].bucket > bar.bucket) {
-			hist->bars[--to] = hist->bars[--old];
-			continue;
-		}
-		if (old && hist->bars[old - 1].bucket == bar.bucket)
-			bar.count += hist->bars[--old].count;
-		hist->bars[--to] = bar;
-		from--;
-	}
-	return 0;
-}
-
-int delayhist_count(struct delayhist *hist, uint32_t bucket)
+/* The place of @bucket among the bars, whether it is there or not. */
+static size_t place_of(const struct delayhist *hist, uint32_t bucket)
 {
 	size_t low = 0, high = hist->count;
 
@@ -82,18 +47,43 @@ int delayhist_count(struct delayhist *hist, uint32_t bucket)
 		else
 			high = middle;
 	}
-	if (low == hist->count || hist->bars[low].bucket != bucket) {
-		int err = delayhist_reserve(hist, hist->count + 1);
+	return low;
+}
 
-		if (err)
-			return err;
-		memmove(&hist->bars[low + 1], &hist->bars[low],
-			(hist->count - low) * sizeof(hist->bars[0]));
-		hist->bars[low] = (struct delayhist_bar){.bucket = bucket & 0xffff};
-		hist->count++;
+static bool has_bar(const struct delayhist *hist, size_t place, uint32_t bucket)
+{
+	return place < hist->count && hist->bars[place].bucket == bucket;
+}
+
+int delayhist_add(struct delayhist *hist, const struct delayhist *more)
+{
+	size_t fresh = 0;
+	int err;
+
+	for (size_t i = 0; i < more->count; i++)
+		fresh += !has_bar(hist, place_of(hist, more->bars[i].bucket), more->bars[i].bucket);
+	err = delayhist_reserve(hist, hist->count + fresh);
+	if (err)
+		return err;
+	for (size_t i = 0; i < more->count; i++) {
+		size_t place = place_of(hist, more->bars[i].bucket);
+
+		if (has_bar(hist, place, more->bars[i].bucket)) {
+			hist->bars[place].count += more->bars[i].count;
+			continue;
+		}
+		memmove(&hist->bars[place + 1], &hist->bars[place],
+			(hist->count++ - place) * sizeof(hist->bars[0]));
+		hist->bars[place] = more->bars[i];
 	}
-	hist->bars[low].count++;
 	return 0;
+}
+
+int delayhist_count(struct delayhist *hist, uint32_t bucket)
+{
+	struct delayhist_bar bar = {.bucket = bucket & 0xffff, .count = 1};
+
+	return delayhist_add(hist, &(struct delayhist){.bars = &bar, .count = 1});
 }
 
 int delayhist_add_since(struct delayhist *hist, const uint32_t now[ESC_OWD_BUCKETS],
@@ -165,12 +155,39 @@ static int64_t clamp(int64_t ns, uint32_t bucket)
 	return ns;
 }
 
-int64_t delayhist_clamp_min(const struct delayhist *hist, int64_t ns)
+void delayhist_clamp(const struct delayhist *hist, int64_t *min_ns, int64_t *max_ns)
 {
-	return hist->count ? clamp(ns, hist->bars[0].bucket) : ns;
+	if (!hist->count)
+		return;
+	*min_ns = clamp(*min_ns, hist->bars[0].bucket);
+	*max_ns = clamp(*max_ns, hist->bars[hist->count - 1].bucket);
 }
 
-int64_t delayhist_clamp_max(const struct delayhist *hist, int64_t ns)
+/* --- of a list --- */
+
+static int compare(const void *a, const void *b)
 {
-	return hist->count ? clamp(ns, hist->bars[hist->count - 1].bucket) : ns;
+	const int64_t *one = a, *two = b;
+
+	return (*one > *two) - (*one < *two);
+}
+
+double quantiles_seconds(const struct quantiles *delays, unsigned int stat)
+{
+	const int64_t ns[] = {delays->min_ns, delays->p50_ns, delays->p99_ns, delays->max_ns};
+
+	return delays->samples ? (double)ns[stat] / 1e9 : NAN;
+}
+
+void quantiles_of(int64_t *values, size_t count, struct quantiles *out)
+{
+	memset(out, 0, sizeof(*out));
+	if (!count)
+		return;
+	qsort(values, count, sizeof(*values), compare);
+	out->samples = count;
+	out->min_ns = values[0];
+	out->p50_ns = values[(count - 1) / 2];
+	out->p99_ns = values[(size_t)ceil(0.99 * (double)count) - 1];
+	out->max_ns = values[count - 1];
 }

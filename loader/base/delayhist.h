@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A histogram of delays in the buckets of owd.h that holds only those that have a count. Pure. */
+/* Delays: quantiles, and a histogram in the buckets of owd.h, of those that have a count. */
 #ifndef ESC_LOADER_DELAYHIST_H
 #define ESC_LOADER_DELAYHIST_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -23,8 +22,7 @@ void delayhist_free(struct delayhist *hist);
 /* Keeps its memory. */
 void delayhist_clear(struct delayhist *hist);
 
-/* Adds @more, or what @now has beyond @before (NULL: nothing). 0 or -ENOMEM, then nothing is added.
- */
+/* Adds @more, or what @now has beyond @before (NULL: nothing), or nothing and -ENOMEM. */
 int delayhist_add(struct delayhist *hist, const struct delayhist *more);
 int delayhist_add_since(struct delayhist *hist, const uint32_t now[ESC_OWD_BUCKETS],
 			const uint32_t before[ESC_OWD_BUCKETS]);
@@ -33,15 +31,25 @@ int delayhist_add_since(struct delayhist *hist, const uint32_t now[ESC_OWD_BUCKE
 int delayhist_count(struct delayhist *hist, uint32_t bucket);
 
 uint64_t delayhist_samples(const struct delayhist *hist);
-/*
- * The delay that a part @q of the samples does not exceed, 0 < q <= 1: the
- * middle of its bucket, so wrong by half a bucket at most, 1.6%. 0 of none.
- */
+/* The middle of the bucket of quantile 0 < @q <= 1, wrong by 1.6% at most; 0 without samples. */
 int64_t delayhist_quantile(const struct delayhist *hist, double q);
 /* By the middles of the buckets. */
 double delayhist_sum(const struct delayhist *hist);
-/* @ns, an extreme over another period, brought into the bucket of the least (largest) sample. */
-int64_t delayhist_clamp_min(const struct delayhist *hist, int64_t ns);
-int64_t delayhist_clamp_max(const struct delayhist *hist, int64_t ns);
+/* Extremes over another period, brought into the buckets of the least and the largest sample. */
+void delayhist_clamp(const struct delayhist *hist, int64_t *min_ns, int64_t *max_ns);
+
+/* --- quantiles of a list --- */
+
+struct quantiles {
+	size_t samples; /* 0: nothing below is known */
+	int64_t min_ns, p50_ns, p99_ns, max_ns;
+};
+
+/* One of them, as the metrics list them: min, p50, p99, max. NAN without samples. */
+#define QUANTILE_STATS 4
+double quantiles_seconds(const struct quantiles *delays, unsigned int stat);
+
+/* Sorts @values. */
+void quantiles_of(int64_t *values, size_t count, struct quantiles *out);
 
 #endif

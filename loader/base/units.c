@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/param.h>
 
 struct unit {
 	const char *name;
@@ -210,4 +211,62 @@ int units_parse_bit_rate(const char *text, double *bps)
 		return *bps >= 1e3 && *bps <= 1e14 ? 0 : -EINVAL;
 	}
 	return -EINVAL;
+}
+
+/* --- texts --- */
+
+void text_append(char *out, size_t bytes, const char *separator, const char *text)
+{
+	size_t used = strlen(out);
+
+	snprintf(out + used, bytes - used, "%s%s", used ? separator : "", text);
+}
+
+#define NEAREST_BYTES 48 /* longer ones are cut: no name of ours is so long */
+
+/* Optimal string alignment: Damerau-Levenshtein without touching a place twice. */
+unsigned int nearest_distance(const char *a, const char *b)
+{
+	unsigned int rows[3][NEAREST_BYTES + 1];
+	unsigned int *before = rows[0], *last = rows[1], *row = rows[2], *spare;
+	size_t a_bytes = strnlen(a, NEAREST_BYTES), b_bytes = strnlen(b, NEAREST_BYTES);
+
+	for (size_t j = 0; j <= b_bytes; j++)
+		before[j] = last[j] = j;
+	for (size_t i = 1; i <= a_bytes; i++) {
+		row[0] = i;
+		for (size_t j = 1; j <= b_bytes; j++) {
+			row[j] = MIN(last[j], row[j - 1]) + 1;
+			row[j] = MIN(row[j], last[j - 1] + (a[i - 1] != b[j - 1]));
+			if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+				row[j] = MIN(row[j], before[j - 2] + 1);
+		}
+		spare = before;
+		before = last;
+		last = row;
+		row = spare;
+	}
+	return last[b_bytes];
+}
+
+const char *nearest_name(const char *word, const char *const *names, size_t count)
+{
+	size_t bytes = strnlen(word, NEAREST_BYTES);
+	unsigned int best = MAX(1u, (unsigned int)bytes / 3) + 1;
+	const char *name = NULL;
+
+	for (size_t i = 0; i < count; i++) {
+		unsigned int distance = nearest_distance(word, names[i]);
+
+		/* "dir" for "directory", "intervals" for "interval". */
+		if (bytes >= 3 &&
+		    (!strncmp(names[i], word, bytes) ||
+		     (strlen(names[i]) >= 3 && !strncmp(names[i], word, strlen(names[i])))))
+			distance = MIN(distance, 1u);
+		if (distance < best) {
+			best = distance;
+			name = names[i];
+		}
+	}
+	return name;
 }

@@ -12,6 +12,14 @@
 #include <stdint.h>
 #include <jansson.h>
 
+/* Where the daemon and the command line meet when nothing else is configured. */
+#define PLACES_RUN "/run/escapement"
+#define PLACES_SOCKET PLACES_RUN "/escapement.sock"
+/* While it exists, nothing is attached; its text is the reason. */
+#define PLACES_KILL_FILE "/var/lib/escapement/off"
+/* Its members may connect to the socket, for verbs that read. */
+#define PLACES_GROUP "escapement"
+
 /* --- arguments --- */
 
 enum verb_type {
@@ -64,7 +72,7 @@ static inline bool verb_arg_is_option(const struct verb_arg *arg)
 	X(GBPS, "gbps")	  /* the number of Gbit/s alone */                                         \
 	X(TIME, "time")	  /* a delay: 7.62us; ms from 1000 us up */                                \
 	X(AGE, "age")	  /* how long: 250ms, 1.5s, 1min 5s */                                     \
-	X(SHARE, "share") /* percent of 1, or of the key behind `/`: lost/answered+lost */         \
+	X(SHARE, "share") /* percent of 1, or of the key behind `/`: lost/replied+lost */          \
 	X(PPM, "ppm")	  /* of parts in 10^9, with a sign: +12.345 */                             \
 	X(REAL, "real")	  /* three digits */                                                       \
 	X(HEX, "hex")
@@ -127,13 +135,14 @@ enum verb_place {
 };
 
 struct verb {
-	const char *name;	     /* "steer set": the command line's words */
+	const char *name;	     /* "steer set": as on the command line */
 	const char *request;	     /* the verb that is sent; NULL: .name */
 	const char *summary;	     /* one line, without a full stop */
 	const char *help;	     /* sentences for `help VERB` and the manual; may be NULL */
 	const struct verb_arg *args; /* ends with one of zeros; NULL: none */
 	const struct verb_section *output; /* NULL: lines `key : value` */
 	enum verb_place place;
+	bool reads; /* it changes nothing: members of PLACES_GROUP may use it, not root alone */
 	/*
 	 * What the command line itself does: the result (new reference), or NULL with *@exit set
 	 * and *@error, a malloc'd sentence.
@@ -147,7 +156,7 @@ struct verb_set {
 	const struct verb *verbs; /* ends with one of zeros */
 	const struct verb_section *status;
 	const struct verb_section *health; /* each line that is written is a problem */
-	/* Probes the kernel features that it uses, see base/feature.h; works without a daemon. */
+	/* Probes the kernel features that it uses, see base/json.h; works without a daemon. */
 	void (*features)(json_t *list);
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The command line: what was given, and what is done with it. */
+/* The command line: its arguments, and what is done with them. */
 #ifndef ESC_CLI_H
 #define ESC_CLI_H
 
@@ -23,79 +23,108 @@ struct cli {
 	enum cli_format format;
 	const char *socket;
 	const struct verb *verb;
-	json_t *args; /* by their JSON keys, those for the command line alone included */
+	json_t *args;	/* by their JSON keys, those for the command line alone included */
+	int fd;		/* the connection to the daemon, */
+	FILE *in;	/* and what reads from it; NULL: none */
+	bool may_close; /* without a reply: that is no error */
+	bool closed;	/* it did */
 };
 
 /* The whole of a run. Returns the exit status; the reason of another than 0 was printed. */
 int cli_main(int argc, char **argv);
 
-/* Reads the arguments. -1 to go on with cli_run(), else the exit status. */
-int cli_parse(struct cli *cli, int argc, char **argv);
-int cli_run(const struct cli *cli);
-
 /* Prints "escapement: ..." to stderr and returns @code. */
 int cli_fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* The arguments that the daemon gets, with `what`: a new reference. */
-json_t *cli_request_args(const struct cli *cli);
-/* The verb that the daemon gets. */
-const char *cli_request_verb(const struct verb *verb, char out[64]);
+/* --- parse.c --- */
 
+/* Reads the arguments. -1 to continue with the verb, else the exit status. */
+int cli_parse(struct cli *cli, int argc, char **argv);
+/* The verb, and the arguments with `what` (new reference), that the daemon gets. */
+const char *cli_request_verb(const struct verb *verb, char out[64]);
+json_t *cli_request_args(const struct cli *cli);
 /* "10min" (ago), "@1700000000", "2026-01-31", "2026-01-31T12:00:00[Z]", "12:00"; local but for Z.
  */
 bool cli_parse_since(const char *text, uint64_t now_realtime_ns, uint64_t *since_ns);
 
-/* --- the socket --- */
+/* --- commands.c --- */
 
-struct cli_client {
-	const char *path;
-	FILE *in;
-	int fd;
-};
-
-/* 0, or -errno when no daemon replies at @path; prints nothing. */
-int cli_client_open(struct cli_client *client, const char *path);
-void cli_client_close(struct cli_client *client);
-/* True when the reason for a failed open is that there is no daemon. */
-bool cli_client_absent(int err);
-/* Prints the reason for a failed open and returns the exit status. */
-int cli_client_explain(const char *path, int err);
-
+/* Connects to the daemon. Returns an exit status; the reason of another than 0 was printed. */
+int cli_open(struct cli *cli);
+void cli_close(struct cli *cli);
 /*
  * Sends a request; steals @args, which may be NULL. Returns an exit status; when it is CLI_GOOD,
  * *@result is a new reference, else the reason was printed.
  */
-int cli_client_query(struct cli_client *client, const char *verb, json_t *args, json_t **result);
-/* The next reply of a stream, however long it takes. */
-int cli_client_next(struct cli_client *client, json_t **result);
-
-/* Open, query by the verb and its arguments, close. */
-int cli_query(const struct cli *cli, json_t **result);
-
-/* --- output --- */
+int cli_query(struct cli *cli, const char *verb, json_t *args, json_t **result);
 
 /* One value in the format of the command line, which is not CLI_TEXT. */
 void cli_write_json(const struct cli *cli, const json_t *value);
 /* The reply to a verb as text. @args may be NULL. */
 void cli_write(FILE *out, const struct verb *verb, const json_t *result, const json_t *args);
-/* In the format of the command line. CLI_FAILED when stdout cannot be written. */
-int cli_show(const struct cli *cli, const json_t *result);
-
-/* Verbs, and the text of replies, that need more than their tables; registered in commands.c. */
-int cli_help(const struct cli *cli);
-int cli_completion(const struct cli *cli);
-int cli_health(const struct cli *cli);
-int cli_version(const struct cli *cli);
-int cli_events(const struct cli *cli);
-int cli_clock_wait(const struct cli *cli);
-int cli_top(const struct cli *cli);
-void cli_write_status(FILE *out, const struct verb *verb, const json_t *result, const json_t *args);
-void cli_write_qps(FILE *out, const struct verb *verb, const json_t *result, const json_t *args);
-void cli_write_config(FILE *out, const struct verb *verb, const json_t *result, const json_t *args);
 void cli_write_event(FILE *out, const json_t *event);
 /* The lines of `health` as an array of strings (new reference). */
 json_t *cli_health_reasons(const json_t *status);
 
+/* --- render.c: a reply as text, by the sections and columns of base/verb.h --- */
+
+/* What keys are members of: an object, and those with an '@' the arguments, or NULL. */
+struct scope {
+	const json_t *object, *args;
+};
+
+/*
+ * Names of processes and jobs have any bytes that their owner chose, and a terminal obeys control
+ * characters: in each string of @value (NULL: none) they become "\x1b". @lines: newlines stay.
+ */
+void render_escape(json_t *value, bool lines);
+/* @sections NULL: a line `key : value` for each member. */
+void render_sections(FILE *out, const struct verb_section *sections, struct scope scope);
+/* Which of @columns are in a live table, or in another. */
+bool table_has(const struct column *column, bool live);
+/*
+ * The rows of @section as a table with columns as wide as they have to be, cut to @fit characters
+ * a line (0: any). A live table has its headings without rows, too. Returns the number of rows.
+ */
+size_t table_write(FILE *out, const struct verb_section *section, struct scope scope,
+		   const json_t *rows, size_t fit);
+
+/* --- value.c: keys, conditions and templates of base/verb.h --- */
+
+/* The value at a path, borrowed, or NULL. @bytes of @path are used. */
+const json_t *value_at(struct scope scope, const char *path, size_t bytes);
+/* False when it is missing, else appended to @out. */
+bool value_write(FILE *out, struct scope scope, const char *key, size_t bytes,
+		 enum column_format format);
+/* NULL holds always. */
+bool value_holds(struct scope scope, const char *condition);
+/* The text of a template, malloc'd; "" when a value outside of <|...|> is missing. */
+char *value_expand(struct scope scope, const char *template);
+
+/* --- reference.c: the tables as help, as a part of escapement(1), as completion of shells --- */
+
+int cli_help(struct cli *cli);
+int cli_completion(struct cli *cli);
+/* To stdout, in mdoc: a list of the verbs, for man/escapement.1. */
+void cli_write_manual(void);
+/* To stdout: the completion script for "bash" or "zsh". */
+void cli_write_script(const char *shell);
+
+/* --- top.c: `top` and `qp` --- */
+
+struct top_view {
+	unsigned int columns; /* fewer than 80 count as 80 */
+	unsigned int lines;   /* 0: as many as there are */
+	const char *sort;     /* "delay", "throughput", "loss" */
+	uint64_t interval_ns; /* between two pages */
+	const char *clock;    /* time of day, "" none */
+	const char *hint;     /* the last line, "" none */
+};
+
+int cli_top(struct cli *cli);
+/* Completes the queue pairs of @result, which the daemon sorted. */
+void top_page(FILE *out, json_t *result, const struct top_view *view);
+void cli_write_qps(FILE *out, const struct verb *verb, struct scope scope);
 /* Sets what is shown of a queue pair and not in the reply: `state`, `peer`, `owner`. */
 void cli_complete_qp(json_t *qp);
 

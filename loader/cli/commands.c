@@ -2,54 +2,186 @@
 /* From a verb to its reply on stdout: by its table, or by a function that is registered here. */
 #include <errno.h>
 #include <locale.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
 
 #include "base/json.h"
+#include "base/now.h"
+#include "base/units.h"
 #include "cli.h"
-#include "render.h"
 
-static const struct command {
-	const char *verb;
-	int (*run)(const struct cli *cli);
-	void (*write)(FILE *out, const struct verb *verb, const json_t *result, const json_t *args);
-} commands[] = {
-	{"help", .run = cli_help},	{"completion", .run = cli_completion},
-	{"health", .run = cli_health},	{"version", .run = cli_version},
-	{"events", .run = cli_events},	{"clock wait", .run = cli_clock_wait},
-	{"top", .run = cli_top},	{"status", .write = cli_write_status},
-	{"qp", .write = cli_write_qps}, {"config show", .write = cli_write_config},
-};
+#define REPLY_SECONDS 60 /* the longest reply, of a full table, takes a few */
+#define WAIT_STEP_NS 100000000
+#define ENDING_TRIES 100
+#define ENDING_TRY_US 100000
+#define WAIT_TIMEOUT_NS 30000000000ull /* when none is given */
 
-static const struct command *find_command(const struct verb *verb)
+int cli_fail(int code, const char *format, ...)
 {
-	static const struct command plain = {};
+	va_list arguments;
 
-	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
-		if (!strcmp(commands[i].verb, verb->name))
-			return &commands[i];
-	return &plain;
+	fprintf(stderr, "escapement: ");
+	va_start(arguments, format);
+	vfprintf(stderr, format, arguments);
+	va_end(arguments);
+	fputc('\n', stderr);
+	return code;
 }
+
+/* --- the socket --- */
+
+/* 0, or -errno when no daemon replies; prints nothing. */
+static int connect_daemon(struct cli *cli)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	struct timeval timeout = {.tv_sec = REPLY_SECONDS};
+	int err;
+
+	if (snprintf(address.sun_path, sizeof(address.sun_path), "%s", cli->socket) >=
+	    (int)sizeof(address.sun_path))
+		return -ENAMETOOLONG;
+	cli->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (cli->fd < 0)
+		return -errno;
+	setsockopt(cli->fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
+	setsockopt(cli->fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
+	if (!connect(cli->fd, (struct sockaddr *)&address, sizeof(address)))
+		cli->in = fdopen(cli->fd, "r");
+	if (cli->in)
+		return 0;
+	err = -errno;
+	close(cli->fd);
+	return err;
+}
+
+/* The reason for which connect_daemon() failed is that there is no daemon. */
+static bool is_absent(int err)
+{
+	return err == -ENOENT || err == -ECONNREFUSED || err == -ENOTDIR;
+}
+
+int cli_open(struct cli *cli)
+{
+	int err = connect_daemon(cli);
+
+	if (!err)
+		return CLI_GOOD;
+	if (err == -EACCES || err == -EPERM)
+		return cli_fail(
+			CLI_DENIED,
+			"%s: permission denied: run it as root, or to read as a member of the "
+			"group " PLACES_GROUP,
+			cli->socket);
+	if (is_absent(err))
+		return cli_fail(CLI_NO_DAEMON,
+				"no daemon replies at %s: start escapementd (systemctl start "
+				"escapementd), or give --socket",
+				cli->socket);
+	return cli_fail(CLI_NO_DAEMON, "no daemon replies at %s: %s; give another --socket",
+			cli->socket, strerror(-err));
+}
+
+void cli_close(struct cli *cli)
+{
+	if (cli->in)
+		fclose(cli->in);
+	cli->in = NULL;
+}
+
+static int lost(const struct cli *cli, const char *why)
+{
+	return cli_fail(CLI_NO_DAEMON,
+			"the daemon at %s %s: see its log (journalctl -u escapementd)", cli->socket,
+			why);
+}
+
+/* The next reply of a stream, however long it takes. */
+static int read_reply(struct cli *cli, json_t **result)
+{
+	const json_t *exit_code;
+	char *line = NULL;
+	size_t room = 0;
+	json_t *reply;
+	int code = CLI_GOOD;
+
+	cli->closed = false;
+	errno = 0;
+	if (getline(&line, &room, cli->in) <= 0) {
+		const char *why = errno == EAGAIN ? "does not reply" : "closed the connection";
+
+		free(line);
+		cli->closed = errno != EAGAIN;
+		return cli->closed && cli->may_close ? CLI_NO_DAEMON : lost(cli, why);
+	}
+	reply = json_loads(line, 0, NULL);
+	free(line);
+	exit_code = json_object_get(reply, "exit");
+	if (cli->format == CLI_TEXT)
+		render_escape(json_object_get(reply, "result"), false);
+	render_escape(json_object_get(reply, "error"), true);
+	if (!reply)
+		code = lost(cli, "replied what is not JSON");
+	else if (json_is_true(json_object_get(reply, "ok")))
+		*result = json_incref(json_object_get(reply, "result"));
+	else
+		code = cli_fail(exit_code ? (int)json_integer_value(exit_code) : CLI_FAILED, "%s",
+				json_text(reply, "error"));
+	json_decref(reply);
+	return code;
+}
+
+int cli_query(struct cli *cli, const char *verb, json_t *args, json_t **result)
+{
+	json_t *request = json_pack("{s:s, s:o*}", "verb", verb, "args", args);
+	char *text = json_dumps(request, JSON_COMPACT);
+	size_t bytes;
+	ssize_t sent;
+
+	json_decref(request);
+	if (!text)
+		return cli_fail(CLI_USAGE, "an argument is not UTF-8 text");
+	bytes = strlen(text);
+	text[bytes] = '\n'; /* in place of the NUL */
+	errno = 0;
+	sent = send(cli->fd, text, bytes + 1, MSG_NOSIGNAL);
+	free(text);
+	/* A connection that was refused: the daemon's reason is still there to be read. */
+	if (sent != (ssize_t)bytes + 1 && errno != EPIPE && errno != ECONNRESET)
+		return lost(cli, "accepts no request");
+	return read_reply(cli, result);
+}
+
+/* Open, query by the verb and its arguments, close. */
+static int query_once(struct cli *cli, json_t **result)
+{
+	char verb[64];
+	int code = cli_open(cli);
+
+	if (!code)
+		code = cli_query(cli, cli_request_verb(cli->verb, verb), cli_request_args(cli),
+				 result);
+	cli_close(cli);
+	return code;
+}
+
+/* --- output --- */
 
 void cli_write_json(const struct cli *cli, const json_t *value)
 {
-	json_dumpf(value, stdout, cli->format == CLI_PRETTY ? JSON_INDENT(2) : JSON_COMPACT);
-	putchar('\n');
+	char *text = json_line(value, cli->format == CLI_PRETTY ? JSON_INDENT(2) : JSON_COMPACT);
+
+	puts(text ? text : "");
+	free(text);
 }
 
-void cli_write(FILE *out, const struct verb *verb, const json_t *result, const json_t *args)
-{
-	const struct command *command = find_command(verb);
-
-	if (command->write)
-		command->write(out, verb, result, args);
-	else if (verb->output)
-		render(out, verb->output, result, args);
-	else
-		render_plain(out, result);
-}
-
-int cli_show(const struct cli *cli, const json_t *result)
+/* In the format of the command line. CLI_FAILED when stdout cannot be written. */
+static int show(const struct cli *cli, const json_t *result)
 {
 	if (cli->format == CLI_TEXT)
 		cli_write(stdout, cli->verb, result, cli->args);
@@ -58,7 +190,9 @@ int cli_show(const struct cli *cli, const json_t *result)
 	return fflush(stdout) ? CLI_FAILED : CLI_GOOD;
 }
 
-/* What the command line does itself. */
+/* --- version --- */
+
+/* What the command line does without the daemon. */
 static int run_here(const struct cli *cli, json_t **result)
 {
 	json_t *args = json_copy(cli->args);
@@ -75,56 +209,22 @@ static int run_here(const struct cli *cli, json_t **result)
 	return code;
 }
 
-static bool daemon_is_absent(const char *socket)
+static int run_version(struct cli *cli)
 {
-	struct cli_client client;
-	int err = cli_client_open(&client, socket);
-
-	if (!err)
-		cli_client_close(&client);
-	return cli_client_absent(err);
-}
-
-int cli_run(const struct cli *cli)
-{
-	const struct command *command = find_command(cli->verb);
-	enum verb_place place = cli->verb->place;
-	json_t *result;
-	int code;
-
-	if (command->run)
-		return command->run(cli);
-	if (place == VERB_HERE || (place == VERB_EITHER && daemon_is_absent(cli->socket)))
-		code = run_here(cli, &result);
-	else
-		code = cli_query(cli, &result);
-	if (code)
-		return code;
-	code = cli_show(cli, result);
-	json_decref(result);
-	return code;
-}
-
-/* --- version --- */
-
-int cli_version(const struct cli *cli)
-{
-	struct cli_client client;
 	json_t *version, *daemon = NULL;
 	int code = run_here(cli, &version), err;
 
 	if (code)
 		return code;
-	err = cli_client_open(&client, cli->socket);
-	if (!err) {
-		code = cli_client_query(&client, "version", NULL, &daemon);
-		cli_client_close(&client);
-	}
+	err = connect_daemon(cli);
+	if (!err)
+		code = cli_query(cli, "version", NULL, &daemon);
+	cli_close(cli);
 	if (daemon)
 		json_object_set_new(version, "daemon", daemon);
 	if (!code)
-		code = cli_show(cli, version);
-	if (cli_client_absent(err) && cli->format == CLI_TEXT)
+		code = show(cli, version);
+	if (is_absent(err) && cli->format == CLI_TEXT)
 		printf("No daemon replies at %s.\n", cli->socket);
 	json_decref(version);
 	return code;
@@ -132,12 +232,12 @@ int cli_version(const struct cli *cli)
 
 /* --- status and health: each capability has its part --- */
 
-void cli_write_status(FILE *out, const struct verb *verb, const json_t *result, const json_t *args)
+static void write_status(FILE *out, const struct verb *verb, struct scope scope)
 {
-	render(out, verb->output, result, args);
+	render_sections(out, verb->output, scope);
 	for (size_t i = 0; verbs_sets[i]; i++)
 		if (verbs_sets[i]->status)
-			render(out, verbs_sets[i]->status, result, args);
+			render_sections(out, verbs_sets[i]->status, scope);
 }
 
 json_t *cli_health_reasons(const json_t *status)
@@ -149,7 +249,7 @@ json_t *cli_health_reasons(const json_t *status)
 
 	for (size_t i = 0; out && verbs_sets[i]; i++)
 		if (verbs_sets[i]->health)
-			render(out, verbs_sets[i]->health, status, NULL);
+			render_sections(out, verbs_sets[i]->health, (struct scope){status, NULL});
 	if (out && !fclose(out))
 		for (char *line = strtok_r(text, "\n", &save); line;
 		     line = strtok_r(NULL, "\n", &save))
@@ -158,10 +258,10 @@ json_t *cli_health_reasons(const json_t *status)
 	return reasons;
 }
 
-int cli_health(const struct cli *cli)
+static int run_health(struct cli *cli)
 {
 	json_t *status, *reasons, *result, *reason;
-	int code = cli_query(cli, &status);
+	int code = query_once(cli, &status);
 	bool good;
 	size_t i;
 
@@ -183,7 +283,259 @@ int cli_health(const struct cli *cli)
 	return good ? CLI_GOOD : CLI_FAILED;
 }
 
-/* --- the whole --- */
+/* --- events --- */
+
+/* "packets 3, why \"...\"": an object in one line. */
+static void write_part(FILE *out, const json_t *event, const char *name)
+{
+	json_t *part = json_object_get(event, name), *value;
+	const char *key, *between = " ";
+
+	if (!part)
+		return;
+	fprintf(out, "  %s:", name);
+	if (!json_is_object(part)) {
+		fputc(' ', out);
+		json_dumpf(part, out, JSON_COMPACT | JSON_ENCODE_ANY);
+		return;
+	}
+	json_object_foreach (part, key, value) {
+		fprintf(out, "%s%s ", between, key);
+		if (json_is_string(value))
+			fputs(json_string_value(value), out);
+		else if (json_is_real(value))
+			fprintf(out, "%.6g", json_real_value(value));
+		else
+			json_dumpf(value, out, JSON_COMPACT | JSON_ENCODE_ANY);
+		between = ", ";
+	}
+}
+
+void cli_write_event(FILE *out, const json_t *event)
+{
+	uint64_t time_ns = json_count(event, "time_ns");
+	time_t seconds = time_ns / 1000000000;
+	struct tm tm;
+	char when[32];
+
+	localtime_r(&seconds, &tm);
+	strftime(when, sizeof(when), "%Y-%m-%d %H:%M:%S", &tm);
+	fprintf(out, "%s.%03u  %s  %s", when, (unsigned int)(time_ns % 1000000000 / 1000000),
+		json_text(event, "kind"), json_text(event, "subject"));
+	write_part(out, event, "seen");
+	write_part(out, event, "done");
+	write_part(out, event, "expected");
+	write_part(out, event, "result");
+	fputc('\n', out);
+}
+
+static void show_event(const struct cli *cli, const json_t *event)
+{
+	if (cli->format == CLI_TEXT)
+		cli_write_event(stdout, event);
+	else
+		cli_write_json(cli, event);
+}
+
+/* Those of the log, and with --follow each new one. */
+static int run_events(struct cli *cli)
+{
+	struct timeval forever = {};
+	json_t *result, *event;
+	int code = cli_open(cli);
+	size_t i;
+
+	if (code)
+		return code;
+	code = cli_query(cli, "events", cli_request_args(cli), &result);
+	if (!code) {
+		json_array_foreach (json_object_get(result, "events"), i, event)
+			show_event(cli, event);
+		json_decref(result);
+	}
+	setsockopt(cli->fd, SOL_SOCKET, SO_RCVTIMEO, &forever, sizeof(forever));
+	while (!code && json_is_true(json_object_get(cli->args, "follow"))) {
+		code = fflush(stdout) ? CLI_FAILED : read_reply(cli, &event);
+		if (code)
+			break;
+		show_event(cli, event);
+		json_decref(event);
+	}
+	cli_close(cli);
+	return code;
+}
+
+/* --- clock wait --- */
+
+static int run_clock_wait(struct cli *cli)
+{
+	char bound[UNITS_TEXT_BYTES] = "", wanted[UNITS_TEXT_BYTES], time[UNITS_TEXT_BYTES];
+	const struct timespec step = {.tv_nsec = WAIT_STEP_NS};
+	uint64_t begun_ns = time_local_ns(), timeout_ns = WAIT_TIMEOUT_NS;
+	uint64_t bound_ns = json_count(cli->args, "bound_ns");
+	json_t *clock;
+	int code;
+
+	if (json_object_get(cli->args, "timeout_ns"))
+		timeout_ns = json_count(cli->args, "timeout_ns");
+	while (!(code = query_once(cli, &clock))) {
+		const char *state = json_text(clock, "state");
+		bool known = json_object_get(clock, "bound_ns") != NULL;
+
+		if (known && json_count(clock, "bound_ns") <= bound_ns &&
+		    (!strcmp(state, "synced") || !strcmp(state, "holdover"))) {
+			code = show(cli, clock);
+			json_decref(clock);
+			return code;
+		}
+		if (time_local_ns() - begun_ns >= timeout_ns) {
+			if (known)
+				units_delay(bound, (double)json_count(clock, "bound_ns"));
+			cli_fail(CLI_FAILED,
+				 "the error bound of %s was not met within %s: the clock is "
+				 "%s%s%s; see `escapement clock` and `escapement peers`",
+				 units_delay(wanted, (double)bound_ns),
+				 units_duration(time, timeout_ns), state,
+				 *bound ? " with a bound of " : "", bound);
+			json_decref(clock);
+			return CLI_FAILED;
+		}
+		json_decref(clock);
+		nanosleep(&step, NULL);
+	}
+	return code;
+}
+
+/* --- config show --- */
+
+/* Plain where YAML cannot take it for something else, else in double quotes. */
+static void write_scalar(FILE *out, const json_t *value)
+{
+	const char *text = json_string_value(value);
+	bool plain = text && *text && !strpbrk(text, " \t\n\"'#:,[]{}&*!|>%@`\\") && *text != '-';
+
+	if (plain)
+		fputs(text, out);
+	else
+		json_dumpf(value, out, JSON_ENCODE_ANY | JSON_COMPACT);
+	fputc('\n', out);
+}
+
+/* @dash: "- " before the first key of a list's entry, else "". */
+static void write_yaml(FILE *out, const json_t *object, int indent, const char *dash)
+{
+	const char *key;
+	json_t *value, *entry;
+	size_t i;
+
+	json_object_foreach ((json_t *)object, key, value) {
+		bool section = json_is_object(value) && !indent;
+		bool lines = section || json_is_array(value);
+
+		fprintf(out, "%*s%s%s:%s", indent - (int)strlen(dash), "", dash, key,
+			lines ? "\n" : " ");
+		if (section)
+			write_yaml(out, value, 2, "");
+		else if (!lines)
+			write_scalar(out, value);
+		json_array_foreach (value, i, entry)
+			write_yaml(out, entry, indent + 4, "- ");
+		dash = "";
+	}
+}
+
+/* The daemon accepts it as a configuration. */
+static void write_config(FILE *out, const struct verb *verb, struct scope scope)
+{
+	json_t *keys = json_copy((json_t *)scope.object);
+
+	(void)verb;
+	fprintf(out, "# in force, from %s\n", json_text(keys, "path"));
+	json_object_del(keys, "path");
+	write_yaml(out, keys, 0, "");
+	json_decref(keys);
+}
+
+/* --- all verbs --- */
+
+static const struct command {
+	const char *verb;
+	int (*run)(struct cli *cli);
+	void (*write)(FILE *out, const struct verb *verb, struct scope scope);
+} commands[] = {
+	{"help", .run = cli_help},	{"completion", .run = cli_completion},
+	{"health", .run = run_health},	{"version", .run = run_version},
+	{"events", .run = run_events},	{"clock wait", .run = run_clock_wait},
+	{"top", .run = cli_top},	{"status", .write = write_status},
+	{"qp", .write = cli_write_qps}, {"config show", .write = write_config},
+};
+
+static const struct command *find_command(const struct verb *verb)
+{
+	static const struct command plain = {};
+
+	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+		if (!strcmp(commands[i].verb, verb->name))
+			return &commands[i];
+	return &plain;
+}
+
+void cli_write(FILE *out, const struct verb *verb, const json_t *result, const json_t *args)
+{
+	const struct command *command = find_command(verb);
+	struct scope scope = {result, args};
+
+	if (command->write)
+		command->write(out, verb, scope);
+	else
+		render_sections(out, verb->output, scope);
+}
+
+/*
+ * By the daemon, or here when there is none. One that was killed may take a while to be gone, and
+ * its socket accepts until then.
+ */
+static int run_either(struct cli *cli, json_t **result)
+{
+	char verb[64];
+	int code;
+
+	for (int i = 0;; i++) {
+		int err = connect_daemon(cli);
+
+		if (is_absent(err))
+			return run_here(cli, result);
+		if (err)
+			return query_once(cli, result); /* says why not */
+		cli->may_close = i < ENDING_TRIES;
+		code = cli_query(cli, cli_request_verb(cli->verb, verb), cli_request_args(cli),
+				 result);
+		cli_close(cli);
+		if (!cli->closed || !cli->may_close)
+			return code;
+		usleep(ENDING_TRY_US);
+	}
+}
+
+static int run(struct cli *cli)
+{
+	const struct command *command = find_command(cli->verb);
+	json_t *result;
+	int code;
+
+	if (command->run)
+		return command->run(cli);
+	if (cli->verb->place == VERB_EITHER)
+		code = run_either(cli, &result);
+	else
+		code = cli->verb->place == VERB_HERE ? run_here(cli, &result)
+						     : query_once(cli, &result);
+	if (code)
+		return code;
+	code = show(cli, result);
+	json_decref(result);
+	return code;
+}
 
 int cli_main(int argc, char **argv)
 {
@@ -193,7 +545,7 @@ int cli_main(int argc, char **argv)
 	setlocale(LC_TIME, "");
 	code = cli_parse(&cli, argc, argv);
 	if (code < 0)
-		code = cli_run(&cli);
+		code = run(&cli);
 	json_decref(cli.args);
 	if (fflush(stdout) || ferror(stdout)) {
 		cli_fail(CLI_FAILED, "the output cannot be written: %s", strerror(errno));

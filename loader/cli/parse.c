@@ -2,15 +2,14 @@
 /* The arguments of the command line, by the tables of the verbs. */
 #include <errno.h>
 #include <getopt.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/address.h"
-#include "base/nearest.h"
-#include "base/now.h"
-#include "base/places.h"
 #include "base/units.h"
+#include "base/now.h"
+#include "base/verb.h"
 #include "cli.h"
 
 #define OPTIONS_MOST 32
@@ -23,18 +22,6 @@ static const struct option globals[] = {
 };
 #define GLOBALS (sizeof(globals) / sizeof(globals[0]) - 1)
 
-int cli_fail(int code, const char *format, ...)
-{
-	va_list arguments;
-
-	fprintf(stderr, "escapement: ");
-	va_start(arguments, format);
-	vfprintf(stderr, format, arguments);
-	va_end(arguments);
-	fputc('\n', stderr);
-	return code;
-}
-
 /* --- values --- */
 
 static bool parse_count(const char *text, uint64_t *out)
@@ -46,28 +33,44 @@ static bool parse_count(const char *text, uint64_t *out)
 	return !errno && end != text && !*end && *out <= INT64_MAX && !strpbrk(text, "+- ");
 }
 
-/* As it is in a request, a new reference; NULL: not a value of this type. */
-static json_t *parse_value(const struct verb_arg *arg, const char *text)
+bool cli_parse_since(const char *text, uint64_t now_realtime_ns, uint64_t *since_ns)
 {
-	uint64_t number = 0;
-	bool good = false;
+	static const char *const formats[] = {"%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S",
+					      "%Y-%m-%dT%H:%M",	   "%Y-%m-%d %H:%M",
+					      "%H:%M:%S",	   "%H:%M",
+					      "%Y-%m-%d"};
+	time_t now = now_realtime_ns / 1000000000, seconds;
+	const char *end = NULL;
+	uint64_t ago_ns;
+	struct tm tm;
 
-	switch (arg->type) {
-	case VERB_FLAG:
-		return json_true();
-	case VERB_COUNT:
-		good = parse_count(text, &number);
-		break;
-	case VERB_DURATION:
-		good = !units_parse_duration(text, &number, NULL);
-		break;
-	case VERB_SINCE:
-		good = cli_parse_since(text, time_realtime_ns(), &number);
-		break;
-	default:
-		return json_string(text); /* NULL: it is not UTF-8 */
+	if (!units_parse_duration(text, &ago_ns, NULL)) {
+		*since_ns = ago_ns < now_realtime_ns ? now_realtime_ns - ago_ns : 0;
+		return true;
 	}
-	return good ? json_integer((json_int_t)number) : NULL;
+	if (text[0] == '@') { /* seconds since 1970 */
+		errno = 0;
+		*since_ns = strtoull(text + 1, (char **)&end, 10);
+		if (end == text + 1 || *end || errno || text[1] == '-' ||
+		    *since_ns > INT64_MAX / 1000000000)
+			return false;
+		*since_ns *= 1000000000;
+		return true;
+	}
+	for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]); i++) {
+		localtime_r(&now, &tm); /* the day, for a time without one */
+		tm.tm_hour = tm.tm_min = tm.tm_sec = 0;
+		end = strptime(text, formats[i], &tm);
+		if (end && (!*end || !strcmp(end, "Z")))
+			break;
+		end = NULL;
+	}
+	if (!end)
+		return false;
+	tm.tm_isdst = -1;
+	seconds = *end ? timegm(&tm) : mktime(&tm);
+	*since_ns = seconds * 1000000000ull;
+	return seconds >= 0 && seconds <= INT64_MAX / 1000000000;
 }
 
 /* "src>dst/qpn", of which the source may be missing. */
@@ -98,11 +101,32 @@ static bool parse_qp(json_t *args, const char *text)
 static int take_value(struct cli *cli, const struct verb_arg *arg, const char *text)
 {
 	char should[VERBS_SHOULD_BYTES];
-	json_t *value, *list;
+	json_t *value = NULL, *list;
+	uint64_t number = 0;
+	bool good = false;
 
-	if (arg->type == VERB_QP && parse_qp(cli->args, text))
-		return CLI_GOOD;
-	value = arg->type == VERB_QP ? NULL : parse_value(arg, text);
+	switch (arg->type) {
+	case VERB_QP:
+		if (parse_qp(cli->args, text))
+			return CLI_GOOD;
+		break;
+	case VERB_FLAG:
+		value = json_true();
+		break;
+	case VERB_COUNT:
+		good = parse_count(text, &number);
+		break;
+	case VERB_DURATION:
+		good = !units_parse_duration(text, &number, NULL);
+		break;
+	case VERB_SINCE:
+		good = cli_parse_since(text, time_realtime_ns(), &number);
+		break;
+	default:
+		value = json_string(text); /* NULL: it is not UTF-8 */
+	}
+	if (good)
+		value = json_integer((json_int_t)number);
 	if (!value || !verbs_value_is_good(arg, value)) {
 		json_decref(value);
 		return cli_fail(CLI_USAGE, "%s %.128s: should be %s", arg->name, text,
@@ -119,27 +143,6 @@ static int take_value(struct cli *cli, const struct verb_arg *arg, const char *t
 }
 
 /* --- options --- */
-
-/* Those of all verbs and of this one, for getopt. */
-static void list_options(const struct verb *verb, struct option out[OPTIONS_MOST], char letters[64])
-{
-	size_t count = GLOBALS, used;
-
-	memcpy(out, globals, sizeof(globals));
-	used = snprintf(letters, 64, "%s:jphV", verb ? "" : "+");
-	verb_for_each_arg (arg, verb) {
-		bool valued = arg->type != VERB_FLAG;
-
-		if (!verb_arg_is_option(arg) || count + 1 == OPTIONS_MOST)
-			continue;
-		out[count++] = (struct option){arg->name + 2, valued, NULL,
-					       OF_VERB + (int)(arg - verb->args)};
-		if (arg->letter)
-			used += snprintf(letters + used, 64 - used, "%c%s", arg->letter,
-					 valued ? ":" : "");
-	}
-	out[count] = (struct option){};
-}
 
 static int unknown_option(const struct verb *verb, const struct option *options, const char *given)
 {
@@ -168,6 +171,7 @@ static int unknown_option(const struct verb *verb, const struct option *options,
 static int take_option(struct cli *cli, int option)
 {
 	if (option >= OF_VERB)
+		/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): a verb has these options */
 		return take_value(cli, cli->verb->args + (option - OF_VERB), optarg ? optarg : "");
 	verb_for_each_arg (arg, cli->verb)
 		if (arg->letter == option)
@@ -196,11 +200,24 @@ static int take_option(struct cli *cli, int option)
 /* Up to the first word when there is no verb yet, else all; words are left behind optind. */
 static int take_options(struct cli *cli, int argc, char **argv)
 {
-	struct option options[OPTIONS_MOST];
+	struct option options[OPTIONS_MOST] = {};
 	char letters[64], letter[3] = "-";
+	size_t count = GLOBALS, used;
 	int option, code = CLI_GOOD;
 
-	list_options(cli->verb, options, letters);
+	memcpy(options, globals, sizeof(globals));
+	used = snprintf(letters, sizeof(letters), "%s:jphV", cli->verb ? "" : "+");
+	verb_for_each_arg (arg, cli->verb) {
+		bool valued = arg->type != VERB_FLAG;
+
+		if (!verb_arg_is_option(arg) || count + 1 == OPTIONS_MOST)
+			continue;
+		options[count++] = (struct option){arg->name + 2, valued, NULL,
+						   OF_VERB + (int)(arg - cli->verb->args)};
+		if (arg->letter)
+			used += snprintf(letters + used, sizeof(letters) - used, "%c%s",
+					 arg->letter, valued ? ":" : "");
+	}
 	opterr = 0;
 	while (!code && (option = getopt_long(argc, argv, letters, options, NULL)) != -1) {
 		const char *given = argv[optind - 1];
@@ -221,76 +238,54 @@ static int take_options(struct cli *cli, int argc, char **argv)
 	return code;
 }
 
-/* --- words --- */
-
-static const struct verb_arg *next_positional(const struct verb_arg *arg)
-{
-	while (arg && arg->name && verb_arg_is_option(arg))
-		arg++;
-	return arg && arg->name ? arg : NULL;
-}
-
-static int take_words(struct cli *cli, int count, char **words)
-{
-	const struct verb_arg *positional = next_positional(cli->verb->args);
-	char should[VERBS_SHOULD_BYTES];
-	int code = CLI_GOOD;
-
-	for (int i = 0; !code && i < count; i++) {
-		if (!positional)
-			return cli_fail(CLI_USAGE, "`%s` takes no further argument: %.64s",
-					cli->verb->name, words[i]);
-		code = take_value(cli, positional, words[i]);
-		if (!positional->repeated)
-			positional = next_positional(positional + 1);
-	}
-	verb_for_each_arg (arg, cli->verb)
-		if (!code && arg->required && !json_object_get(cli->args, arg->key))
-			code = cli_fail(CLI_USAGE, "`%s` needs %s, %s; see `escapement help %s`",
-					cli->verb->name, arg->name, verbs_should(arg, should),
-					cli->verb->name);
-	return code;
-}
-
-/* The verb's words end where an option begins. */
-static int take_verb(struct cli *cli, int argc, char **argv, size_t *used)
-{
-	size_t words = 0;
-	char *error = NULL;
-
-	while (optind + (int)words < argc && argv[optind + words][0] != '-')
-		words++;
-	if (!words)
-		return cli_fail(CLI_USAGE, "no verb; `escapement status` is a beginning, "
-					   "`escapement help` lists them");
-	cli->verb = verbs_find(argv + optind, words, used, &error);
-	if (!cli->verb)
-		cli_fail(CLI_USAGE, "%s", error ? error : "out of memory");
-	free(error);
-	return cli->verb ? CLI_GOOD : CLI_USAGE;
-}
+/* --- the whole line --- */
 
 int cli_parse(struct cli *cli, int argc, char **argv)
 {
 	const char *socket = getenv("ESCAPEMENT_SOCKET");
-	size_t used = 0;
+	size_t words = 0, used = 0;
+	const struct verb_arg *positional;
+	char should[VERBS_SHOULD_BYTES];
+	char *error = NULL;
 	int code;
 
 	cli->socket = socket && *socket ? socket : PLACES_SOCKET;
 	cli->args = json_object();
 	optind = 0; /* glibc: from the beginning, whatever was read before */
 	code = take_options(cli, argc, argv);
-	if (!code)
-		code = take_verb(cli, argc, argv, &used);
 	if (code)
 		return code;
+	/* The verb ends where an option begins. */
+	while (optind + (int)words < argc && argv[optind + words][0] != '-')
+		words++;
+	if (!words)
+		return cli_fail(CLI_USAGE, "no verb; `escapement status` is a beginning, "
+					   "`escapement help` lists them");
+	cli->verb = verbs_find(argv + optind, words, &used, &error);
+	if (!cli->verb) {
+		cli_fail(CLI_USAGE, "%s", error ? error : "out of memory");
+		free(error);
+		return CLI_USAGE;
+	}
 	/* The last word of the verb stands for the program's name. */
 	argc -= optind + (int)used - 1;
 	argv += optind + (int)used - 1;
 	optind = 0;
 	code = take_options(cli, argc, argv);
-	if (!code)
-		code = take_words(cli, argc - optind, argv + optind);
+	positional = verbs_positional(cli->verb->args);
+	for (int i = optind; !code && i < argc; i++) {
+		if (!positional)
+			return cli_fail(CLI_USAGE, "`%s` takes no further argument: %.64s",
+					cli->verb->name, argv[i]);
+		code = take_value(cli, positional, argv[i]);
+		if (!positional->repeated)
+			positional = verbs_positional(positional + 1);
+	}
+	verb_for_each_arg (arg, cli->verb)
+		if (!code && arg->required && !json_object_get(cli->args, arg->key))
+			code = cli_fail(CLI_USAGE, "`%s` needs %s, %s; see `escapement help %s`",
+					cli->verb->name, arg->name, verbs_should(arg, should),
+					cli->verb->name);
 	return code ? code : -1;
 }
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/units.h"
-#include "render.h"
+#include "cli.h"
 
 /* --- paths --- */
 
@@ -184,6 +184,7 @@ bool value_write(FILE *out, struct scope scope, const char *key, size_t bytes,
 	bool in_bytes = ends_with(key, bytes, "bytes_per_second");
 	char text[UNITS_TEXT_BYTES];
 	double number;
+	int places;
 
 	if (format == FORMAT_TEXT)
 		return write_text(out, scope, key, bytes);
@@ -200,11 +201,8 @@ bool value_write(FILE *out, struct scope scope, const char *key, size_t bytes,
 		return write_narrow(out, units_bit_rate(text, in_bytes ? number : number / 8));
 	case FORMAT_GBPS:
 		number *= (in_bytes ? 8 : 1) / 1e9;
-		return fprintf(out, "%.*f",
-			       number >= 99.995	  ? 1
-			       : number >= 9.9995 ? 2
-						  : 3,
-			       number) > 0;
+		places = number >= 99.995 ? 1 : number >= 9.9995 ? 2 : 3;
+		return fprintf(out, "%.*f", places, number) > 0;
 	case FORMAT_TIME:
 		return write_narrow(out, units_delay(text, number * scale_of(key, bytes)));
 	case FORMAT_AGE:
@@ -263,9 +261,9 @@ bool value_holds(struct scope scope, const char *condition)
 {
 	while (condition && *condition) {
 		size_t bytes = strcspn(condition, " ");
-		bool not = *condition == '!';
+		bool negated = *condition == '!';
 
-		if (test_holds(scope, condition + not, bytes - not ) == not )
+		if (test_holds(scope, condition + negated, bytes - negated) == negated)
 			return false;
 		condition += bytes + (condition[bytes] == ' ');
 	}
@@ -274,67 +272,53 @@ bool value_holds(struct scope scope, const char *condition)
 
 /* --- templates --- */
 
-static bool find_format(const char *name, size_t bytes, enum column_format *out)
+/* What is between the braces: "key", "key:time", "key:?up|down". */
+static bool write_slot(FILE *out, struct scope scope, const char *slot, size_t bytes)
 {
 	static const char *const names[] = {
 #define X(id, name) [FORMAT_##id] = name,
 		COLUMN_FORMATS(X)
 #undef X
 	};
-
-	for (size_t i = 0; i < FORMATS; i++)
-		if (strlen(names[i]) == bytes && !strncmp(names[i], name, bytes)) {
-			*out = i;
-			return true;
-		}
-	return false;
-}
-
-/* What is between the braces: "key", "key:time", "key:?up|down". */
-static bool write_slot(FILE *out, struct scope scope, const char *slot, size_t bytes)
-{
-	size_t key = part_bytes(slot, bytes, ':');
-	const char *how = slot + key + 1;
+	size_t key = part_bytes(slot, bytes, ':'), yes;
+	const char *how = slot + key + 1, *end = slot + bytes;
 	enum column_format format = FORMAT_TEXT;
 	const json_t *value;
-	size_t yes;
 
-	if (key < bytes && *how == '?') {
+	if (key == bytes)
+		return value_write(out, scope, slot, key, format);
+	if (*how == '?') {
 		value = value_at(scope, slot, key);
-		yes = part_bytes(how + 1, slot + bytes - how - 1, '|');
+		yes = part_bytes(how + 1, end - how - 1, '|');
 		if (!value)
 			return false;
 		if (is_set(value))
 			return fwrite(how + 1, 1, yes, out) > 0;
 		how += yes + 2;
-		return how < slot + bytes && fwrite(how, 1, slot + bytes - how, out) > 0;
+		return how < end && fwrite(how, 1, end - how, out) > 0;
 	}
-	if (key < bytes && !find_format(how, slot + bytes - how, &format))
-		return false;
-	return value_write(out, scope, slot, key, format);
+	while (format < FORMATS && (strlen(names[format]) != (size_t)(end - how) ||
+				    strncmp(names[format], how, end - how)))
+		format++;
+	return format < FORMATS && value_write(out, scope, slot, key, format);
 }
 
-/* Up to "|>" in an optional part, else to the end. False: a value is missing. */
+/*
+ * Up to "|>" in an optional part, else to the end. False: a value is missing. @out is in memory:
+ * what is written of a part that is left out is overwritten.
+ */
 static bool expand_part(FILE *out, struct scope scope, const char **at, bool optional)
 {
 	bool whole = true;
 
 	while (**at && !(optional && !strncmp(*at, "|>", 2))) {
 		if (!strncmp(*at, "<|", 2)) {
-			char *text = NULL;
-			size_t bytes;
-			FILE *part = open_memstream(&text, &bytes);
-			bool there;
+			long begin = ftell(out);
 
-			if (!part)
-				return false;
 			*at += 2;
-			there = expand_part(part, scope, at, true);
+			if (!expand_part(out, scope, at, true))
+				fseek(out, begin, SEEK_SET);
 			*at += **at ? 2 : 0;
-			fclose(part);
-			if (there)
-				fputs(text, out);
-			free(text);
 		} else if (**at == '{') {
 			size_t bytes = strcspn(*at, "}");
 

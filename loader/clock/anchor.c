@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* TAI beside fabric time: measured here with `clock.anchor`, else by what neighbors report. */
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/timex.h>
 #include <time.h>
 
 #include "base/log.h"
-#include "core/core.h"
 #include "internal.h"
 
 #define SECOND_NS 1000000000ll
@@ -45,6 +43,23 @@ static const char *anchor_host(const struct clock *clock, uint32_t anchor)
 	return "";
 }
 
+/* By `clock.anchors`. A host that is not a member is not in the list either. */
+static bool anchor_is_accepted(const struct clock *clock, uint32_t anchor)
+{
+	const char *list = clock->core->config->clock.anchors;
+	const char *host = anchor_host(clock, anchor);
+	static const char between[] = ", \t";
+	size_t bytes;
+
+	for (const char *at = list; at && *at; at += bytes) {
+		at += strspn(at, between);
+		bytes = strcspn(at, between);
+		if (*host && bytes == strlen(host) && !memcmp(at, host, bytes))
+			return true;
+	}
+	return !list;
+}
+
 /* --- measuring --- */
 
 /* NULL: *@error_ns is how wrong the kernel's TAI may be. */
@@ -54,6 +69,9 @@ static const char *tai_missing(const struct clock *clock, int64_t *error_ns)
 	int state;
 
 	*error_ns = 0;
+	if (!anchor_is_accepted(clock, own_id(clock)))
+		return "this host is not in `clock.anchors`: add it there on all hosts, or take "
+		       "`clock.anchor` out";
 	if (clock->core->config->lab.tai_offset_ns)
 		return NULL;
 	state = adjtimex(&timex);
@@ -72,20 +90,18 @@ static const char *tai_missing(const struct clock *clock, int64_t *error_ns)
 static int64_t read_both(const struct clock *clock, int64_t *local_ns, int64_t *tai_ns)
 {
 	int64_t offset_ns = clock->core->config->lab.tai_offset_ns, least_ns = INT64_MAX;
-	struct timespec now;
+	clockid_t tai = offset_ns ? CLOCK_REALTIME : CLOCK_TAI;
 
 	*local_ns = *tai_ns = 0;
 	for (int i = 0; i < READ_TRIES; i++) {
-		uint64_t before_ns = time_local_ns();
-		int64_t width_ns;
+		uint64_t before_ns = time_local_ns(), now_ns = now_clock_ns(tai);
+		int64_t width_ns = (int64_t)(time_local_ns() - before_ns);
 
-		clock_gettime(offset_ns ? CLOCK_REALTIME : CLOCK_TAI, &now);
-		width_ns = (int64_t)(time_local_ns() - before_ns);
 		if (width_ns >= least_ns)
 			continue;
 		least_ns = width_ns;
 		*local_ns = clock_local_at(clock, before_ns + (uint64_t)width_ns / 2);
-		*tai_ns = now.tv_sec * SECOND_NS + now.tv_nsec + offset_ns;
+		*tai_ns = (int64_t)now_ns + offset_ns;
 	}
 	return least_ns;
 }
@@ -121,19 +137,6 @@ static void measure(struct clock *clock)
 
 /* --- reports of neighbors --- */
 
-void clock_take_anchor(struct clock_edge *edge, const struct esc_probe_event *event)
-{
-	edge->anchor = (struct anchor_report){
-		.ref_fabric_ns = event->anchor_ref_fabric_ns,
-		.ahead_ns = event->anchor_ahead_ns,
-		.rate_q40 = event->anchor_rate_q40,
-		.sequence = event->anchor_sequence,
-		.bound_ns = event->anchor_bound_ns,
-		.anchor = event->anchor_id,
-		.hops = event->anchor_hops,
-	};
-}
-
 /*
  * Of several anchors all select the one with the lowest id, so that neighbors show one TAI; a
  * silent one is replaced by one that is not.
@@ -154,7 +157,6 @@ static uint32_t selected(const struct anchor_report *mine, const struct anchor_r
 static void take_reports(struct clock *clock, int64_t local_ns, int64_t fabric_ns)
 {
 	struct anchor_report *mine = &clock->anchor.current;
-
 	const struct clock_edge *edge;
 
 	for_each_edge (clock, edge) {
@@ -164,18 +166,50 @@ static void take_reports(struct clock *clock, int64_t local_ns, int64_t fabric_n
 			      edge->view.state == CLOCK_SYNCED &&
 			      clock->host.consensus.peers[edge->slot].status == CONSENSUS_USED;
 
-		if (synced && report_within(theirs, fabric_ns, ANCHOR_STALE_NS))
+		if (synced && report_within(theirs, fabric_ns, ANCHOR_STALE_NS) &&
+		    anchor_is_accepted(clock, theirs->anchor))
 			anchor_receive(mine, theirs, selected(mine, theirs, fabric_ns));
 	}
 }
 
-/* --- a round --- */
-
-static void report_change(struct clock *clock, bool known)
+void clock_anchor_round(struct clock *clock, int64_t local_ns)
 {
 	struct clock_anchor *anchor = &clock->anchor;
 	const struct anchor_report *current = &anchor->current;
+	int64_t fabric_ns = clock_model_read(&clock->host.model, local_ns), tai_ns, bound_ns;
+	enum clock_state state = clock->host.state;
+	bool known = clock->host.model.generation && state != CLOCK_FREE_RUNNING;
+	struct clock_edge *edge;
 
+	/* Reports of another fabric time, or of one that is not kept any more, are dropped. */
+	if (!known || anchor->moves != clock->host.consensus.moves) {
+		anchor->moves = clock->host.consensus.moves;
+		anchor->meter.count = 0;
+		memset(&anchor->current, 0, sizeof(anchor->current));
+		for_each_edge (clock, edge)
+			edge->anchor.sequence = 0;
+	} else {
+		/* A reload may have changed the list. */
+		if (current->sequence && !anchor_is_accepted(clock, current->anchor))
+			memset(&anchor->current, 0, sizeof(anchor->current));
+		if (!clock->core->config->clock.anchor) {
+			anchor->note = NULL;
+			anchor->meter.count = 0;
+		} else if (local_ns >= anchor->due_local_ns &&
+			   (state == CLOCK_SYNCED || state == CLOCK_HOLDOVER)) {
+			anchor->due_local_ns = local_ns + SECOND_NS;
+			measure(clock);
+		}
+		/* A host that measures needs no report. */
+		if (state == CLOCK_SYNCED &&
+		    (anchor->meter.count < MEASURE_LEAST || current->anchor != own_id(clock) ||
+		     !report_within(current, fabric_ns, REPORT_FRESH_NS)))
+			take_reports(clock, local_ns, fabric_ns);
+	}
+	known = known && anchor_read(current, fabric_ns, 0, &tai_ns, &bound_ns);
+	if (!known)
+		memset(&anchor->current, 0, sizeof(anchor->current));
+	clock_write_anchor(clock, current);
 	if (known && (!anchor->reported || anchor->reported_id != current->anchor))
 		clock_report(clock, CLOCK_ANCHOR_ACQUIRED, anchor_host(clock, current->anchor),
 			     json_pack("{s:i, s:I}", "hops", current->hops, "bound_ns",
@@ -187,61 +221,12 @@ static void report_change(struct clock *clock, bool known)
 	anchor->reported_id = current->anchor;
 }
 
-static void anchor_step(struct clock *clock, int64_t local_ns, int64_t fabric_ns)
-{
-	struct clock_anchor *anchor = &clock->anchor;
-	const struct anchor_report *current = &anchor->current;
-	enum clock_state state = clock->host.state;
-
-	if (!clock->core->config->clock.anchor) {
-		anchor->note = NULL;
-		anchor->meter.count = 0;
-	} else if (local_ns >= anchor->due_local_ns &&
-		   (state == CLOCK_SYNCED || state == CLOCK_HOLDOVER)) {
-		anchor->due_local_ns = local_ns + SECOND_NS;
-		measure(clock);
-	}
-	if (state != CLOCK_SYNCED)
-		return;
-	/* A host that measures needs no report. */
-	if (anchor->meter.count < MEASURE_LEAST || current->anchor != own_id(clock) ||
-	    !report_within(current, fabric_ns, REPORT_FRESH_NS))
-		take_reports(clock, local_ns, fabric_ns);
-}
-
-void clock_anchor_round(struct clock *clock, int64_t local_ns)
-{
-	struct clock_anchor *anchor = &clock->anchor;
-	int64_t fabric_ns = clock_model_read(&clock->host.model, local_ns), tai_ns, bound_ns;
-	bool known = clock->host.model.generation && clock->host.state != CLOCK_FREE_RUNNING;
-	struct clock_edge *edge;
-
-	/* Reports of another fabric time, or of one that is not kept any more, are dropped. */
-	if (!known || anchor->moves != clock->host.consensus.moves) {
-		anchor->moves = clock->host.consensus.moves;
-		anchor->meter.count = 0;
-		memset(&anchor->current, 0, sizeof(anchor->current));
-		for_each_edge (clock, edge)
-			edge->anchor.sequence = 0;
-	} else {
-		anchor_step(clock, local_ns, fabric_ns);
-	}
-	known = known && anchor_read(&anchor->current, fabric_ns, 0, &tai_ns, &bound_ns);
-	if (!known)
-		memset(&anchor->current, 0, sizeof(anchor->current));
-	clock_write_anchor(clock, &anchor->current);
-	report_change(clock, known);
-}
-
-/* --- what is known --- */
-
 void clock_get_tai(const struct clock *clock, struct clock_facts *out)
 {
 	const struct anchor_report *current = &clock->anchor.current;
 
+	out->tai_anchors = clock->core->config->clock.anchors;
 	out->tai_note = clock->anchor.note;
-	if (!out->known)
-		return;
 	out->tai_known = anchor_read(current, out->fabric_ns, out->bound_ns, &out->tai_ns,
 				     &out->tai_bound_ns);
 	out->tai_age_ns = report_age_ns(current, out->fabric_ns);

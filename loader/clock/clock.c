@@ -1,21 +1,25 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "clock.h"
-
+/* The capability: edges, the maps `fleet` and `clock`, and the page that applications read. */
 #include <bpf/libbpf.h>
+#include <endian.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/explain.h"
 #include "base/log.h"
 #include "clocksync/graph.h"
 #include "clocksync/local.h"
-#include "core/core.h"
 #include "dataplane/dataplane.h"
 #include "internal.h"
-#include "page.h"
+#include "loader/libescapement/page.h"
+#include "maps/barrier.h"
 
 const struct event_kind clock_events[] = {CLOCK_EVENTS(EVENT_KIND){}};
 
@@ -100,69 +104,177 @@ void clock_configure(struct clock *clock, bool on)
 		edges++;
 	clock->host.config.degree = clock->host.consensus.degree = edges;
 	roster_free(roster);
-	known = members && !roster_build_all(roster, members, host);
-	if (on && known && roster->self != ROSTER_NOBODY)
+	known = members && !roster_build(roster, members, ROSTER_ALL_PLANES, host);
+	if (on && known && roster->self != ROSTER_NONE)
 		clock->host.config.rank = graph_rank(roster->ids, roster->count, roster->self, 0);
 	if (on && !clock->runs)
 		clock->host.consensus.first_round_ns = clock_local_at(clock, time_local_ns());
 	clock->runs = clock->runs || on || clock->model_taken;
 }
 
-void clock_tick(struct clock *clock, uint64_t now_ns)
+/* --- the page, /run/escapement/clock --- */
+
+static bool page_is_ours(int fd)
 {
-	if (now_ns < clock->round_due_ns)
-		return;
-	clock->round_due_ns += HOSTCLOCK_ROUND_NS;
-	if (clock->round_due_ns <= now_ns)
-		clock->round_due_ns = now_ns + HOSTCLOCK_ROUND_NS;
-	clock_round(clock, now_ns);
+	struct clockpage_layout layout;
+	struct stat status;
+
+	return !fstat(fd, &status) && S_ISREG(status.st_mode) && status.st_uid == geteuid() &&
+	       status.st_size == CLOCKPAGE_BYTES &&
+	       pread(fd, &layout, sizeof(layout), 0) == sizeof(layout) &&
+	       layout.magic == CLOCKPAGE_MAGIC && layout.version == CLOCKPAGE_VERSION;
 }
 
-/* --- what is known --- */
-
-void clock_get(const struct clock *clock, struct clock_facts *out)
+/* A page of another version is left to those who have it mapped; its name is ours. */
+static int page_make(const char *path)
 {
-	const struct hostclock *host = &clock->host;
-	const struct consensus *consensus = &host->consensus;
-	const struct clock_edge *edge;
+	int fd, err;
 
-	memset(out, 0, sizeof(*out));
-	out->state = host->state;
-	out->monotonic_ns = (int64_t)time_local_ns();
-	out->local_ns = clock_local_at(clock, (uint64_t)out->monotonic_ns);
-	out->used = consensus->used;
-	out->heard = consensus->heard;
-	out->degree = consensus->degree;
-	out->rounds = clock->rounds;
-	out->moves = consensus->moves;
-	for_each_edge (clock, edge)
-		out->one_sided |= edge->one_sided;
-	out->last_used_age_ns =
-		consensus->last_used_ns ? out->local_ns - consensus->last_used_ns : -1;
-	out->known = host->model.generation && host->state != CLOCK_FREE_RUNNING;
-	if (!out->known)
-		return;
-	out->model = host->model;
-	out->fabric_ns = clock_model_read(&host->model, out->local_ns);
-	out->bound_ns = clock_model_bound(&host->model, out->local_ns);
-	out->residual_ns = consensus->residual_ns;
-	out->reach = consensus->reach;
-	clock_get_tai(clock, out);
+	if (unlink(path) && errno != ENOENT)
+		return -errno;
+	fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+	if (fd < 0)
+		return -errno;
+	/* Whatever the umask: every user may read the time. */
+	if (!fchmod(fd, 0644) && !ftruncate(fd, CLOCKPAGE_BYTES))
+		return fd;
+	err = -errno;
+	close(fd);
+	return err;
 }
 
-/* --- from start to end --- */
-
-static void open_page(struct clock *clock)
+int clockpage_open(struct clockpage_layout **out, const char *path, int64_t lab_offset_ns,
+		   int64_t lab_drift_ppb, char **error)
 {
-	char *copy = strdup(clock->core->config->socket), *path = NULL, *error = NULL;
+	struct clockpage_layout *page = MAP_FAILED;
+	char *copy = strdup(path);
+	uint32_t sequence;
+	int fd, err = 0;
 
-	if (copy && asprintf(&path, "%s/clock", dirname(copy)) >= 0 &&
-	    clockpage_open(&clock->page, path, clock->lab_offset_ns, clock->lab_drift_ppb, &error))
-		log_warning("%s", error ? error : path);
-	free(error);
-	free(path);
+	if (copy)
+		mkdir(dirname(copy), 0755); /* when it fails, so does open() */
 	free(copy);
+	fd = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+	if (fd >= 0 && !page_is_ours(fd)) {
+		close(fd);
+		fd = -1;
+	}
+	if (fd < 0)
+		err = fd = page_make(path);
+	if (fd >= 0) {
+		page = mmap(NULL, CLOCKPAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+		err = page == MAP_FAILED ? -errno : 0;
+		close(fd);
+	}
+	if (err)
+		return explain(error, err, "%s, which applications read the time from: %s", path,
+			       strerror(-err));
+	/* Odd when a daemon was killed while it wrote. */
+	sequence = page->sequence | 1;
+	__atomic_store_n(&page->sequence, sequence, __ATOMIC_RELAXED);
+	__atomic_thread_fence(__ATOMIC_RELEASE);
+	if (page->lab_offset_ns != lab_offset_ns || page->lab_drift_ppb != lab_drift_ppb)
+		page->model.generation = 0; /* of another clock */
+	page->lab_offset_ns = lab_offset_ns;
+	page->lab_drift_ppb = lab_drift_ppb;
+	page->version = CLOCKPAGE_VERSION;
+	page->magic = CLOCKPAGE_MAGIC;
+	__atomic_store_n(&page->sequence, sequence + 1, __ATOMIC_RELEASE);
+	*out = page;
+	return 0;
 }
+
+void clockpage_close(struct clockpage_layout *page)
+{
+	if (page)
+		munmap(page, CLOCKPAGE_BYTES);
+}
+
+void clockpage_write(struct clockpage_layout *page, const struct clock_model *model,
+		     uint64_t suspended_ns)
+{
+	uint32_t sequence = page->sequence;
+
+	__atomic_store_n(&page->sequence, sequence + 1, __ATOMIC_RELAXED);
+	__atomic_thread_fence(__ATOMIC_RELEASE);
+	page->model = *model;
+	page->suspended_ns = suspended_ns;
+	__atomic_store_n(&page->sequence, sequence + 2, __ATOMIC_RELEASE);
+}
+
+/* --- the maps --- */
+
+static int map_open(const struct dataplane *dataplane, const char *name, size_t bytes, void **out,
+		    char **error)
+{
+	int fd = dataplane_map_fd(dataplane, name);
+	void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+	if (memory == MAP_FAILED)
+		return explain(error, -errno, "the map %s cannot be mapped: %s", name,
+			       strerror(errno));
+	*out = memory;
+	return 0;
+}
+
+/*
+ * The maps below have two slots, and a generation that says which is valid. Before a slot is
+ * written the generation that took it out of use must be visible: smp_wmb(); a release alone does
+ * not order what follows it.
+ */
+
+void clock_write_view(struct clock *clock, const struct clock_view *view)
+{
+	struct esc_fleet *fleet = clock->fleet;
+	uint64_t generation = fleet->view_generation + 1;
+	struct esc_probe_view *out = &fleet->view[generation & 1];
+
+	smp_wmb();
+	out->ref_local_ns = htobe64((uint64_t)view->ref_local_ns);
+	out->ref_fabric_ns = htobe64((uint64_t)view->ref_fabric_ns);
+	out->rate_q40 = htobe64((uint64_t)view->rate_q40);
+	out->ref_fraction = htobe32(view->ref_fraction);
+	out->bound_ns = htobe32(view->bound_ns);
+	out->generation = htobe32(view->generation);
+	out->reach = htobe16(view->reach);
+	out->state = view->state;
+	out->reserved = 0;
+	__atomic_store_n(&fleet->view_generation, generation, __ATOMIC_RELEASE);
+}
+
+void clock_write_anchor(struct clock *clock, const struct anchor_report *anchor)
+{
+	struct esc_fleet *fleet = clock->fleet;
+	uint64_t generation = fleet->anchor_generation + 1;
+	struct esc_probe_anchor *out = &fleet->anchor[generation & 1];
+
+	smp_wmb();
+	memset(out, 0, sizeof(*out));
+	out->ref_fabric_ns = htobe64((uint64_t)anchor->ref_fabric_ns);
+	out->ahead_ns = htobe64((uint64_t)anchor->ahead_ns);
+	out->rate_q40 = htobe64((uint64_t)anchor->rate_q40);
+	out->sequence = htobe32(anchor->sequence);
+	out->bound_ns = htobe32(anchor->bound_ns);
+	out->anchor = htobe32(anchor->anchor);
+	out->hops = anchor->hops;
+	__atomic_store_n(&fleet->anchor_generation, generation, __ATOMIC_RELEASE);
+}
+
+void clock_write_model(struct clock *clock)
+{
+	struct esc_clock *map = clock->map;
+	uint64_t generation = map->generation + 1;
+
+	smp_wmb();
+	map->slot[generation & 1] = clock->host.model;
+	__atomic_store_n(&map->generation, generation, __ATOMIC_RELEASE);
+	/* After the model: a reader in between takes the new one for older, and has no time. */
+	__atomic_store_n(&map->suspended_ns, clock->suspended_ns, __ATOMIC_RELEASE);
+	if (clock->page)
+		clockpage_write(clock->page, &clock->host.model, clock->suspended_ns);
+}
+
+/* --- open and close --- */
 
 static bool read_fabric(void *context, int64_t *fabric_ns, int64_t *bound_ns)
 {
@@ -176,11 +288,22 @@ static bool read_fabric(void *context, int64_t *fabric_ns, int64_t *bound_ns)
 
 static void clock_close(void *self)
 {
+	const struct clock_view silent = {.state = CLOCK_FREE_RUNNING};
 	struct clock *clock = self;
 
 	events_set_clock(clock->core->events, NULL, NULL);
 	ring_buffer__free(clock->ring);
-	clock_close_maps(clock);
+	if (clock->fleet) {
+		/*
+		 * A host that does not probe is not to reply either: its clock stands still. The
+		 * programs stay, and without its key they would accept packets that have no tag.
+		 */
+		__atomic_fetch_and(&clock->fleet->flags, ~ESC_FLEET_REPLY, __ATOMIC_SEQ_CST);
+		clock_write_view(clock, &silent);
+		munmap(clock->fleet, sizeof(*clock->fleet));
+	}
+	if (clock->map)
+		munmap(clock->map, sizeof(*clock->map));
 	clockpage_close(clock->page);
 	roster_free(&clock->members);
 	free(clock);
@@ -189,20 +312,29 @@ static void clock_close(void *self)
 static int clock_open(void **self, struct core *core, void *const needs[], char **error)
 {
 	struct clock *clock = calloc(1, sizeof(*clock));
+	char *copy, *path = NULL, *page_error = NULL;
 	const struct dataplane *dataplane = needs[0];
 	int err;
 
 	if (!clock)
 		return -ENOMEM;
 	clock->core = core;
-	clock->members.self = ROSTER_NOBODY;
+	clock->members.self = ROSTER_NONE;
 	clock->lab_offset_ns = core->config->lab.clock_offset_ns;
 	clock->lab_drift_ppb = core->config->lab.clock_drift_ppb;
 	/* Hosts that started together are not to have their rounds together. */
 	clock->round_due_ns = time_local_ns() + core->start_realtime_ns / 1000 % HOSTCLOCK_ROUND_NS;
-	err = clock_open_maps(clock, dataplane, error);
+	err = map_open(dataplane, "fleet", sizeof(*clock->fleet), (void **)&clock->fleet, error);
 	if (!err)
-		err = clock_open_ring(clock, dataplane_map_fd(dataplane, "probes"), error);
+		err = map_open(dataplane, "clock", sizeof(*clock->map), (void **)&clock->map,
+			       error);
+	if (!err) {
+		clock->ring = ring_buffer__new(dataplane_map_fd(dataplane, "probes"),
+					       clock_take_record, clock, NULL);
+		if (!clock->ring)
+			err = explain(error, -errno, "the ring buffer of probes cannot be read: %s",
+				      strerror(errno));
+	}
 	if (err) {
 		clock_close(clock);
 		return err;
@@ -211,7 +343,15 @@ static int clock_open(void **self, struct core *core, void *const needs[], char 
 	clock->epoch = time_realtime_ns();
 	if (clock->epoch <= clock->fleet->epoch)
 		clock->epoch = clock->fleet->epoch + 1;
-	open_page(clock);
+	/* Without the page only applications have no time. */
+	copy = strdup(core->config->socket);
+	if (copy && asprintf(&path, "%s/clock", dirname(copy)) >= 0 &&
+	    clockpage_open(&clock->page, path, clock->lab_offset_ns, clock->lab_drift_ppb,
+			   &page_error))
+		log_warning("%s", page_error ? page_error : path);
+	free(page_error);
+	free(path);
+	free(copy);
 	clock_start_host(clock);
 	events_set_clock(core->events, read_fabric, clock);
 	*self = clock;

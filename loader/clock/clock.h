@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * This host's fabric clock: what came of the probes to its neighbors, and the time by them. mesh/
+ * This host's fabric clock: the results of probes to its neighbors, and the time by them. mesh/
  * decides which hosts are neighbors, and drives the clock.
  */
 #ifndef ESC_CLOCK_CLOCK_H
@@ -41,6 +41,8 @@ struct clock_edge {
 	int64_t begun_local_ns;
 	struct edge fit;
 	bool one_sided; /* the peer's own probes do not arrive: its replies stand for them */
+	struct edge_estimate known; /* the last valid one: a fit over a pause is of both times */
+	int64_t early_ns[2]; /* by it, the newest probe of each side arrived before it was sent */
 
 	bool view_known;
 	struct clock_view view;
@@ -48,11 +50,11 @@ struct clock_edge {
 	int64_t view_fresh_ns;	     /* when its generation last changed */
 	struct anchor_report anchor; /* as last received */
 
-	uint64_t requests, replies;  /* received */
-	int64_t request_local_ns;    /* of the newest */
+	uint64_t requests, replies; /* received */
+	int64_t request_local_ns;   /* of the newest */
 	int64_t reply_local_ns;
-	struct passages out, in;     /* own requests that were replied to; the peer's requests */
-	struct passages back;	     /* the replies: one for each of `out` */
+	struct passages out, in; /* own requests that were replied to; the peer's requests */
+	struct passages back;	 /* the replies: one for each of `out` */
 	struct losses losses;
 
 	bool refused_reported, falseticker_reported;
@@ -79,7 +81,7 @@ void clock_remove_edge(struct clock *clock, struct clock_edge *edge);
 void clock_configure(struct clock *clock, bool on);
 
 struct clock_listener {
-	/* In a round, after the fit of @edge and before the host clock follows the fits. */
+	/* In a round, after the fit of @edge and before the consensus. */
 	void (*fitted)(void *context, struct clock_edge *edge, int64_t local_ns);
 	/* A reply to a query about a peer arrived, from any member. */
 	void (*query_replied)(void *context, const struct esc_probe_event *event);
@@ -87,9 +89,9 @@ struct clock_listener {
 /* One; NULL: not any more. */
 void clock_listen(struct clock *clock, const struct clock_listener *listener, void *context);
 
-/* All records that are in the ring buffer of probes, into the edges. */
+/* Reads the ring buffer of probes into the edges. */
 void clock_read_records(struct clock *clock);
-/* A round each HOSTCLOCK_ROUND_NS: fits, consensus, and the model to all that read it. */
+/* A round each HOSTCLOCK_ROUND_NS: fits, consensus, and the model to all its readers. */
 void clock_tick(struct clock *clock, uint64_t now_ns);
 
 /* --- what is known --- */
@@ -101,16 +103,15 @@ struct clock_facts {
 	int64_t local_ns, fabric_ns, bound_ns; /* at one instant, now */
 	int64_t monotonic_ns;
 	double residual_ns;
-	unsigned int used, heard, degree;
-	double reach;		  /* part of the members that keep this time, 0..1 */
-	int64_t last_used_age_ns; /* since a neighbor was used; -1: never */
-	uint64_t rounds, moves;
-	bool one_sided;	      /* some edge is measured by our own probes alone */
+	unsigned int used, reachable, degree; /* neighbors */
+	double reach;			      /* part of the members that keep this time, 0..1 */
+	int64_t last_used_age_ns;	      /* since a neighbor was used; -1: never */
 	const char *tai_note; /* why TAI is not measured here though it should; NULL: nothing */
 	bool tai_known;	      /* an anchor is received, or is here: */
 	int64_t tai_ns, tai_bound_ns, tai_age_ns; /* at the same instant */
 	unsigned int tai_hops;
-	const char *tai_anchor; /* host; "" not a member any more */
+	const char *tai_anchor;	 /* host; "" not a member any more */
+	const char *tai_anchors; /* hosts that TAI is accepted from; NULL: any member */
 };
 void clock_get(const struct clock *clock, struct clock_facts *out);
 

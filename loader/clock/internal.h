@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the files of the clock share. */
+/* What the files of clock/ share. */
 #ifndef ESC_CLOCK_INTERNAL_H
 #define ESC_CLOCK_INTERNAL_H
 
@@ -12,14 +12,13 @@ struct clock_anchor {
 	struct anchor_report measured; /* here */
 	struct anchor_report current;  /* what is shown here and sent on probes */
 	int64_t due_local_ns;
-	uint64_t moves;	  /* of the consensus: another fabric time since */
+	uint64_t moves;	  /* of the consensus, to another fabric time, when last seen */
 	const char *note; /* why it is not measured here though it should; NULL: nothing */
 	bool reported;
 	uint32_t reported_id;
 };
 
-struct clockpage;
-struct dataplane;
+struct clockpage_layout;
 struct ring_buffer;
 
 struct clock {
@@ -27,8 +26,9 @@ struct clock {
 	struct esc_fleet *fleet; /* mapped */
 	struct esc_clock *map;	 /* mapped */
 	struct ring_buffer *ring;
-	struct clockpage *page;
+	struct clockpage_layout *page; /* mapped; NULL: it cannot be made */
 	uint64_t epoch;
+	uint64_t suspended_ns; /* time_suspended_ns(), of the models */
 	int64_t lab_offset_ns, lab_drift_ppb;
 
 	struct clock_edge *edges[CLOCK_EDGES_MAX]; /* by slot; a hole is NULL */
@@ -38,7 +38,7 @@ struct clock {
 
 	struct hostclock host;
 	bool runs;
-	bool model_taken; /* from the daemon before */
+	bool model_taken; /* from the previous daemon */
 	uint64_t round_due_ns, rounds;
 	enum clock_state reported_state;
 	struct edge_scratch scratch;
@@ -54,6 +54,8 @@ struct clock {
 
 #define CLOCK_EVENTS(X)                                                                            \
 	X(CLOCK_STATE, "clock_state", NOTICE, "The fabric clock is in another state.")             \
+	X(CLOCK_SUSPENDED, "clock_suspended", WARNING,                                             \
+	  "The machine was suspended, or paused: fabric time begins anew.")                        \
 	X(CLOCK_REFUSED, "clock_refused", WARNING, "A peer is not used for the clock for 2 s.")    \
 	X(CLOCK_ACCEPTED, "clock_accepted", NOTICE, "That peer is used again.")                    \
 	X(CLOCK_FALSETICKER, "clock_falseticker", WARNING,                                         \
@@ -84,37 +86,59 @@ extern const struct event_kind clock_events[];
 	  "Error bound of TAI on this host.")
 extern const struct metric clock_metrics[];
 
+#define Q40 1099511627776.0 /* 2^40: rates in the model and on the wire */
+
+/* --- clock.c --- */
+
 /* An event of @kind, an enumerator of CLOCK_EVENTS; takes @seen over, which may be NULL. */
 void clock_report(const struct clock *clock, unsigned int kind, const char *subject, json_t *seen);
-
-/* map.c: the part of the map `fleet` that is of the clock, and the map `clock` */
-int clock_open_maps(struct clock *clock, const struct dataplane *dataplane, char **error);
-void clock_close_maps(struct clock *clock);
 void clock_write_view(struct clock *clock, const struct clock_view *view);
 void clock_write_anchor(struct clock *clock, const struct anchor_report *anchor);
+/* The host clock's model, into the map `clock` and the page. */
 void clock_write_model(struct clock *clock);
 
-/* receive.c */
-int clock_open_ring(struct clock *clock, int probes_fd, char **error);
+/*
+ * Makes the page that applications read fabric time from, or continues the one at @path:
+ * processes that have it mapped see the new daemon. *@error is a malloc'd sentence on failure.
+ */
+int clockpage_open(struct clockpage_layout **out, const char *path, int64_t lab_offset_ns,
+		   int64_t lab_drift_ppb, char **error);
+/* The page stays: its model ages, and readers see that. */
+void clockpage_close(struct clockpage_layout *page);
+void clockpage_write(struct clockpage_layout *page, const struct clock_model *model,
+		     uint64_t suspended_ns);
 
-/* round.c */
+/* --- round.c --- */
+
 void clock_start_host(struct clock *clock);
-void clock_round(struct clock *clock, uint64_t now_ns);
+/* The peer restarted, or a clock stood still: what is known of it and its path is of before. */
+void clock_restart_edge(struct clock *clock, struct clock_edge *edge, uint64_t epoch,
+			int64_t now_ns);
+/* A record of the ring buffer of probes; a ring_buffer_sample_fn. */
+int clock_take_record(void *context, void *data, size_t bytes);
 
-/* anchor.c */
-void clock_take_anchor(struct clock_edge *edge, const struct esc_probe_event *event);
+/* --- jump.c --- */
+
+/* True: the machine was suspended since, and there is no fabric time now. @suspended_ns:
+ * time_suspended_ns(). */
+bool clock_check_suspended(struct clock *clock, uint64_t suspended_ns);
+/* False: a passage that is not to be used, since a clock stood still or @edge began anew. */
+bool clock_check_passage(struct clock *clock, struct clock_edge *edge, enum clock_side side,
+			 const struct clock_probe *probe);
+/* In a round: the edges to peers whose clocks stood still are measured anew. */
+void clock_restart_early(struct clock *clock, int64_t now_ns);
+
+/* --- anchor.c --- */
+
 void clock_anchor_round(struct clock *clock, int64_t local_ns);
-/* The rest of *@out is filled. */
+/* The rest of *@out is filled, and fabric time is known. */
 void clock_get_tai(const struct clock *clock, struct clock_facts *out);
 
-/* reply.c */
+/* --- reply.c --- */
+
 json_t *clock_facts_json(const struct clock_facts *clock);
 void clock_put_status(void *self, json_t *status);
-extern const struct verb_handler clock_verb_handlers[];
-
-/* metrics.c */
-extern const struct field clock_fields[]; /* of struct clock_facts: JSON and metrics */
-void clock_facts_metrics(const struct clock_facts *facts, FILE *out);
 void clock_write_metrics(void *self, FILE *out);
+extern const struct verb_handler clock_verb_handlers[];
 
 #endif

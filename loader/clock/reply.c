@@ -1,16 +1,93 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The verb `clock`, and the clock in `status`. What is not known is left out. */
+/* The clock's state as the verb `clock`, in `status`, and as metrics; without what is unknown. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"
-#include "config/config.h"
-#include "core/core.h"
 #include "internal.h"
 
-#define Q40 1099511627776.0
+void clock_get(const struct clock *clock, struct clock_facts *out)
+{
+	const struct hostclock *host = &clock->host;
+	const struct consensus *consensus = &host->consensus;
+
+	/* A suspension that the loop has not noticed yet. */
+	bool stood = (int64_t)(time_suspended_ns() - clock->suspended_ns) > ESC_SUSPENDED_MIN_NS;
+
+	*out = (struct clock_facts){.state = stood ? CLOCK_FREE_RUNNING : host->state,
+				    .monotonic_ns = (int64_t)time_local_ns()};
+	out->local_ns = clock_local_at(clock, (uint64_t)out->monotonic_ns);
+	out->used = consensus->used;
+	out->reachable = consensus->reports;
+	out->degree = consensus->degree;
+	out->last_used_age_ns =
+		consensus->last_used_ns ? out->local_ns - consensus->last_used_ns : -1;
+	out->known = host->model.generation && out->state != CLOCK_FREE_RUNNING;
+	if (!out->known)
+		return;
+	out->model = host->model;
+	out->fabric_ns = clock_model_read(&host->model, out->local_ns);
+	out->bound_ns = clock_model_bound(&host->model, out->local_ns);
+	out->residual_ns = consensus->residual_ns;
+	out->reach = consensus->reach;
+	clock_get_tai(clock, out);
+}
+
+/* --- metrics --- */
+
+enum { CLOCK_METRICS(METRIC_ENUM) };
+const struct metric clock_metrics[] = {CLOCK_METRICS(METRIC){}};
+
+static bool is_known(const void *facts)
+{
+	return ((const struct clock_facts *)facts)->known;
+}
+
+static bool has_tai(const void *facts)
+{
+	return is_known(facts) && ((const struct clock_facts *)facts)->tai_known;
+}
 
 #define CLOCK(member, type, key) FIELD(struct clock_facts, member, type, key)
+#define NS(id) .metric = &clock_metrics[id], .divisor = 1e9
+static const struct field clock_fields[] = {
+	{CLOCK(local_ns, I64, "local_ns")},
+	{CLOCK(monotonic_ns, I64, "monotonic_ns")},
+	{CLOCK(used, U32, "peers_used"), .metric = &clock_metrics[CLOCK_PEERS]},
+	{CLOCK(reachable, U32, "peers_reachable")},
+	{CLOCK(degree, U32, "peers_configured")},
+	{CLOCK(bound_ns, I64, "bound_ns"), .known = is_known, NS(CLOCK_ERROR_BOUND)},
+	{CLOCK(fabric_ns, I64, "fabric_ns"), .known = is_known},
+	{CLOCK(model.generation, U64, "generation"), .known = is_known},
+	{CLOCK(residual_ns, REAL, "residual_ns"), .known = is_known, NS(CLOCK_RESIDUAL)},
+	{CLOCK(reach, REAL, "reach"), .known = is_known},
+	{CLOCK(tai_bound_ns, I64, NULL), .known = has_tai, NS(CLOCK_TAI_BOUND)},
+	{},
+};
+
+void clock_write_metrics(void *self, FILE *out)
+{
+	struct prom_family *states = FAMILY_OF(&clock_metrics[CLOCK_STATES]);
+	struct clock_facts clock;
+
+	clock_get(self, &clock);
+	for (unsigned int state = 0; state <= CLOCK_HOLDOVER; state++)
+		prom_count(states, clock.state == state, "state", clock_state_name(state), NULL);
+	fields_write(out, clock_fields, &clock, 1, sizeof(clock), NULL, NULL);
+	if (clock.last_used_age_ns >= 0)
+		prom_value(FAMILY_OF(&clock_metrics[CLOCK_LAST_SYNC]),
+			   ((double)time_realtime_ns() - (double)clock.last_used_age_ns) / 1e9,
+			   NULL);
+	if (clock.known)
+		prom_value(FAMILY_OF(&clock_metrics[CLOCK_FREQUENCY]), clock.model.rate / Q40,
+			   NULL);
+	if (has_tai(&clock))
+		prom_value(FAMILY_OF(&clock_metrics[CLOCK_TAI_OFFSET]),
+			   (double)ns_sub(clock.tai_ns, clock.fabric_ns) / 1e9, NULL);
+}
+
+/* --- replies --- */
+
 static const struct field tai_fields[] = {
 	{CLOCK(tai_ns, I64, "ns")},
 	{CLOCK(tai_bound_ns, I64, "bound_ns")},
@@ -27,20 +104,20 @@ static const struct field fit_fields[] = {
 	{FIT(flagged, BOOL, "flagged")},	 {},
 };
 
-/* The line in force; until the time of the turn, if that is still to come, it is another one. */
+/* The line in force; while readers slew it is another one, up to the end of the slew. */
 static json_t *model_json(const struct clock_model *model, int64_t local_ns)
 {
-	bool turned = local_ns >= model->turn_local_ns;
+	bool slewed = local_ns >= model->slew_end_local_ns;
 	json_t *object = json_object();
 
 	json_put_integer(object, "ref_local_ns",
-			 turned ? model->turn_local_ns : model->ref_local_ns);
+			 slewed ? model->slew_end_local_ns : model->ref_local_ns);
 	json_put_integer(object, "ref_fabric_ns",
-			 turned ? model->turn_fabric_ns : model->ref_fabric_ns);
-	json_put_real(object, "rate_ppb", (turned ? model->rate : model->line_rate) / Q40 * 1e9);
-	if (!turned) {
-		json_put_integer(object, "slew_local_ns", model->turn_local_ns);
-		json_put_integer(object, "slew_fabric_ns", model->turn_fabric_ns);
+			 slewed ? model->slew_end_fabric_ns : model->ref_fabric_ns);
+	json_put_real(object, "rate_ppb", (slewed ? model->rate : model->ref_rate) / Q40 * 1e9);
+	if (!slewed) {
+		json_put_integer(object, "slew_local_ns", model->slew_end_local_ns);
+		json_put_integer(object, "slew_fabric_ns", model->slew_end_fabric_ns);
 		json_put_real(object, "slew_rate_ppb", model->rate / Q40 * 1e9);
 	}
 	json_put_integer(object, "bound_local_ns", model->bound_local_ns);
@@ -89,6 +166,7 @@ json_t *clock_facts_json(const struct clock_facts *clock)
 	if (clock->known)
 		json_put(object, "model", model_json(&clock->model, clock->local_ns));
 	json_put_text(object, "tai_note", clock->tai_note);
+	json_put_text(object, "tai_anchors", clock->tai_anchors);
 	if (clock->known && clock->tai_known) {
 		tai = json_object();
 		fields_put(tai, tai_fields, clock);

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A round, four times a second: fits, consensus, the model for all that read it, events. */
-#include <jansson.h>
-#include <math.h>
+/*
+ * Records of probes into the edges; and a round, four times a second: fits, consensus, the model
+ * for all that read it, events.
+ */
+#include <bpf/libbpf.h>
 #include <string.h>
 
 #include "base/log.h"
-#include "core/core.h"
 #include "internal.h"
 
 #define SECOND_NS 1000000000ll
-#define Q40 1099511627776.0
 /*
  * What a host's own two directions may differ by, halved, that no loop of the graph can show:
  * both ends take timestamps in tc egress and in XDP, so it is what two hosts' kernels differ by
@@ -23,6 +23,140 @@
 #define FALSETICKER_REPORT_NS (10 * SECOND_NS)
 /* An older model is of another boot of the machine. */
 #define TAKE_AGE_MAX_NS (3600 * SECOND_NS)
+
+/* --- records --- */
+
+void clock_restart_edge(struct clock *clock, struct clock_edge *edge, uint64_t epoch,
+			int64_t now_ns)
+{
+	if (edge->epoch && edge->epoch != epoch)
+		clock_report(clock, CLOCK_PEER_RESTARTED, edge->host, NULL);
+	edge->epoch = epoch;
+	edge->begun_local_ns = now_ns;
+	edge->view_known = false;
+	edge->anchor.sequence = 0;
+	edge->request_local_ns = edge->reply_local_ns = 0;
+	edge->one_sided = false;
+	edge->known.valid = false;
+	edge->early_ns[CLOCK_FORWARD] = edge->early_ns[CLOCK_BACKWARD] = 0;
+	edge_init(&edge->fit, (int64_t)clock->core->config->clock.window_ns);
+	passages_clear(&edge->out);
+	passages_clear(&edge->in);
+	passages_clear(&edge->back);
+}
+
+/*
+ * A view that stays the same for more rounds than get lost is of a daemon that is gone: the kernel
+ * programs go on replying for a while. Its age counts from when it last changed.
+ */
+static void take_view(struct clock_edge *edge, const struct esc_probe_event *event,
+		      int64_t local_ns)
+{
+	if (!(event->flags & ESC_PROBE_VIEW))
+		return;
+	if (!edge->view_known || edge->view.generation != event->view_generation ||
+	    edge->view.ref_local_ns != event->view_ref_local_ns)
+		edge->view_fresh_ns = local_ns;
+	edge->view = (struct clock_view){
+		.ref_local_ns = event->view_ref_local_ns,
+		.ref_fabric_ns = event->view_ref_fabric_ns,
+		.rate_q40 = event->view_rate_q40,
+		.ref_fraction = event->view_ref_fraction,
+		.bound_ns = event->view_bound_ns,
+		.generation = event->view_generation,
+		.reach = event->view_reach,
+		.state = event->view_state,
+	};
+	edge->view_known = true;
+	edge->view_local_ns = local_ns;
+}
+
+static void take_reply(struct clock *clock, struct clock_edge *edge,
+		       const struct esc_probe_event *event, int64_t now_ns)
+{
+	struct clock_probe forward = {(int64_t)event->t1, (int64_t)event->t2, event->pair};
+	struct clock_probe backward = {(int64_t)event->t3, (int64_t)event->t4, event->pair};
+
+	edge->replies++;
+	edge->reply_local_ns = (int64_t)event->t4;
+	losses_reply(&edge->losses, event->sequence);
+	if (event->flags & ESC_PROBE_QUERY)
+		return; /* of no pair: no warm-up packet preceded it */
+	if (!clock_check_passage(clock, edge, CLOCK_BACKWARD, &backward) ||
+	    !clock_check_passage(clock, edge, CLOCK_FORWARD, &forward))
+		return;
+	passages_add(&edge->out, (int64_t)event->t1, (int64_t)event->t2);
+	passages_add(&edge->back, (int64_t)event->t3, (int64_t)event->t4);
+	edge_add(&edge->fit, CLOCK_FORWARD, &forward, now_ns);
+	if (edge->one_sided)
+		edge_add(&edge->fit, CLOCK_BACKWARD, &backward, now_ns);
+}
+
+/*
+ * The peer's request went from tc egress to XDP, as ours do, so that what the two directions have
+ * in common cancels; a reply leaves from XDP.
+ */
+static void take_request(struct clock *clock, struct clock_edge *edge,
+			 const struct esc_probe_event *event, int64_t now_ns)
+{
+	struct clock_probe backward = {(int64_t)event->t1, (int64_t)event->t2, event->pair};
+
+	edge->requests++;
+	edge->request_local_ns = (int64_t)event->t2;
+	if (event->flags & ESC_PROBE_QUERY)
+		return;
+	if (!clock_check_passage(clock, edge, CLOCK_BACKWARD, &backward))
+		return;
+	passages_add(&edge->in, (int64_t)event->t1, (int64_t)event->t2);
+	if (!edge->one_sided)
+		edge_add(&edge->fit, CLOCK_BACKWARD, &backward, now_ns);
+}
+
+int clock_take_record(void *context, void *data, size_t bytes)
+{
+	const struct esc_probe_event *event = data;
+	struct clock_edge *edge, *from = NULL;
+	struct clock *clock = context;
+	enum fleet_plane plane;
+	int64_t now_ns;
+	bool reply;
+
+	if (bytes < sizeof(*event))
+		return 0;
+	reply = event->kind == ESC_PROBE_EVENT_REPLY;
+	plane = event->flags & ESC_PROBE_PLANE ? FLEET_PLANE_FRONTEND : FLEET_PLANE_BACKEND;
+	now_ns = clock_local_at(clock, time_local_ns());
+	if (reply && event->flags & ESC_PROBE_QUERY && clock->listener)
+		clock->listener->query_replied(clock->listener_context, event);
+	for_each_edge (clock, edge)
+		if (edge->id == event->peer && edge->plane == plane)
+			from = edge;
+	/* Of no neighbor, or in the ring while the peer restarted. XDP checked a reply's epoch. */
+	if (!from || (event->epoch < from->epoch && !reply))
+		return 0;
+	if (event->epoch != from->epoch)
+		clock_restart_edge(clock, from, event->epoch, now_ns);
+	take_view(from, event, (int64_t)(reply ? event->t4 : event->t2));
+	from->anchor = (struct anchor_report){
+		.ref_fabric_ns = event->anchor_ref_fabric_ns,
+		.ahead_ns = event->anchor_ahead_ns,
+		.rate_q40 = event->anchor_rate_q40,
+		.sequence = event->anchor_sequence,
+		.bound_ns = event->anchor_bound_ns,
+		.anchor = event->anchor_id,
+		.hops = event->anchor_hops,
+	};
+	if (reply)
+		take_reply(clock, from, event, now_ns);
+	else if (event->kind == ESC_PROBE_EVENT_REQUEST)
+		take_request(clock, from, event, now_ns);
+	return 0;
+}
+
+void clock_read_records(struct clock *clock)
+{
+	ring_buffer__consume(clock->ring);
+}
 
 /* --- over a restart --- */
 
@@ -39,18 +173,19 @@ void clock_start_host(struct clock *clock)
 
 	hostclock_init(host, &config, now_ns);
 	clock->reported_state = CLOCK_FREE_RUNNING;
+	clock->suspended_ns = time_suspended_ns();
+	if (map->suspended_ns &&
+	    (int64_t)(clock->suspended_ns - map->suspended_ns) > ESC_SUSPENDED_MIN_NS)
+		return;
 	if (!map->generation || model->state == CLOCK_FREE_RUNNING || age_ns < 0 ||
 	    age_ns > TAKE_AGE_MAX_NS)
 		return;
-	/*
-	 * The clock continues from the model that the daemon before published, as in holdover:
-	 * readers never see a step.
-	 */
+	/* Continues from the model of the previous daemon, as in holdover: readers see no step. */
 	host->model = *model;
 	host->state = clock->reported_state = CLOCK_HOLDOVER;
 	consensus->line = (struct clock_line){
-		.local_ns = model->turn_local_ns,
-		.fabric_ns = model->turn_fabric_ns,
+		.local_ns = model->slew_end_local_ns,
+		.fabric_ns = model->slew_end_fabric_ns,
 		.rate_ppb = model->rate / Q40 * 1e9,
 	};
 	consensus->line = clock_line_move(&consensus->line, now_ns, 0);
@@ -64,7 +199,7 @@ void clock_start_host(struct clock *clock)
 
 /* --- fits --- */
 
-/* Which probes the peer's direction is measured by; a change begins the edge's window anew. */
+/* Which probes measure the peer's direction; a change restarts the edge's window. */
 static void choose_side(struct clock *clock, struct clock_edge *edge, int64_t now_ns)
 {
 	bool requests = edge->request_local_ns && now_ns - edge->request_local_ns < SECOND_NS;
@@ -90,52 +225,28 @@ static const struct clock_view *fresh_view(const struct clock_edge *edge, int64_
 	return &edge->view;
 }
 
-static void fit(struct clock *clock, struct clock_edge *edge, int64_t now_ns)
-{
-	int64_t base_ns = (int64_t)clock->core->config->mesh.pair_interval_ns;
-	struct edge_prior prior;
-
-	choose_side(clock, edge, now_ns);
-	prior = consensus_prior(&clock->host.consensus, fresh_view(edge, now_ns));
-	edge_fit(&edge->fit, now_ns, &prior, &clock->scratch);
-	if (clock->listener)
-		clock->listener->fitted(clock->listener_context, edge, now_ns);
-	edge->pair_interval_ns =
-		edge->down ? base_ns * DOWN_STRETCH : edge_pair_interval(&edge->fit, base_ns);
-}
-
-/*
- * Edges may want more pairs than the configuration's mean where others want fewer, never all of
- * them: probes that cause the load they suffer from would call for more and more probes.
- */
-static void spread_budget(struct clock *clock)
-{
-	double base_ns = (double)clock->core->config->mesh.pair_interval_ns;
-	double wanted = 0, edges = 0, stretch;
-	struct clock_edge *edge;
-
-	for_each_edge (clock, edge) {
-		wanted += base_ns / (double)edge->pair_interval_ns;
-		edges++;
-	}
-	stretch = wanted > edges ? wanted / edges : 1;
-	for_each_edge (clock, edge) {
-		edge->pair_interval_ns = (int64_t)((double)edge->pair_interval_ns * stretch);
-		if (edge->sending)
-			sender_set_interval(edge->sending, (uint64_t)edge->pair_interval_ns);
-	}
-}
-
 static size_t fit_all(struct clock *clock, int64_t now_ns,
 		      struct consensus_input input[CONSENSUS_PEERS_MAX])
 {
+	int64_t base_ns = (int64_t)clock->core->config->mesh.pair_interval_ns;
+	struct edge_prior prior;
 	struct clock_edge *edge;
 	bool one_sided = false;
+	double pairs = 0, edges = 0, stretch;
 	size_t count = 0;
 
 	memset(input, 0, CONSENSUS_PEERS_MAX * sizeof(*input));
 	for_each_edge (clock, edge) {
-		fit(clock, edge, now_ns);
+		choose_side(clock, edge, now_ns);
+		prior = consensus_prior(&clock->host.consensus, fresh_view(edge, now_ns));
+		if (!edge_fit(&edge->fit, now_ns, &prior, &clock->scratch))
+			edge->known = edge->fit.estimate;
+		if (clock->listener)
+			clock->listener->fitted(clock->listener_context, edge, now_ns);
+		edge->pair_interval_ns = edge->down ? base_ns * DOWN_STRETCH
+						    : edge_pair_interval(&edge->fit, base_ns);
+		pairs += (double)base_ns / (double)edge->pair_interval_ns;
+		edges++;
 		if (edge->slot >= CONSENSUS_PEERS_MAX)
 			continue;
 		one_sided = one_sided || edge->one_sided;
@@ -146,30 +257,22 @@ static size_t fit_all(struct clock *clock, int64_t now_ns,
 		};
 		count = edge->slot + 1;
 	}
-	spread_budget(clock);
+	/*
+	 * Edges may want more pairs than the configuration's mean where others want fewer, never
+	 * all of them: probes that cause the load they suffer from would call for more probes.
+	 */
+	stretch = pairs > edges ? pairs / edges : 1;
+	for_each_edge (clock, edge) {
+		edge->pair_interval_ns = (int64_t)((double)edge->pair_interval_ns * stretch);
+		if (edge->sending)
+			sender_set_interval(edge->sending, (uint64_t)edge->pair_interval_ns);
+	}
 	clock->host.config.asymmetry_ns =
 		ASYMMETRY_SOFTWARE_NS + (one_sided ? ASYMMETRY_ONE_SIDED_NS : 0);
 	return count;
 }
 
 /* --- events --- */
-
-static void report_state(struct clock *clock)
-{
-	const struct hostclock *host = &clock->host;
-	json_t *seen;
-
-	if (host->state == clock->reported_state)
-		return;
-	seen = json_pack("{s:s, s:i, s:i}", "before", clock_state_name(clock->reported_state),
-			 "reachable", (int)host->consensus.heard, "used",
-			 (int)host->consensus.used);
-	if (host->state != CLOCK_FREE_RUNNING)
-		json_object_set_new(seen, "bound_ns", json_integer(host->model.bound_ns));
-	log_info("the clock is %s", clock_state_name(host->state));
-	clock_report(clock, CLOCK_STATE, clock_state_name(host->state), seen);
-	clock->reported_state = host->state;
-}
 
 static json_t *estimate_json(const struct consensus_peer *peer)
 {
@@ -205,27 +308,46 @@ static void report_peer(struct clock *clock, struct clock_edge *edge, int64_t no
 	}
 }
 
-void clock_round(struct clock *clock, uint64_t now_ns)
+void clock_tick(struct clock *clock, uint64_t now_ns)
 {
 	struct consensus_input input[CONSENSUS_PEERS_MAX];
 	int64_t local_ns = clock_local_at(clock, now_ns);
+	const struct hostclock *host = &clock->host;
 	struct clock_edge *edge;
 	struct clock_view view;
+	json_t *seen;
 	size_t count;
 
+	clock_check_suspended(clock, time_suspended_ns());
+	if (now_ns < clock->round_due_ns)
+		return;
+	clock->round_due_ns += HOSTCLOCK_ROUND_NS;
+	if (clock->round_due_ns <= now_ns)
+		clock->round_due_ns = now_ns + HOSTCLOCK_ROUND_NS;
 	if (!clock->runs)
 		return;
+	clock_restart_early(clock, local_ns);
 	count = fit_all(clock, local_ns, input);
 	/* The fits took a while: the round's time is when its model begins. */
 	local_ns = clock_local_at(clock, time_local_ns());
 	hostclock_round(&clock->host, local_ns, input, count);
-	hostclock_view(&clock->host, &view);
+	hostclock_view(host, &view);
 	clock_write_view(clock, &view);
-	if (clock->host.model.generation)
+	if (host->model.generation)
 		clock_write_model(clock);
 	clock_anchor_round(clock, local_ns);
 	clock->rounds++;
-	report_state(clock);
+
+	if (host->state != clock->reported_state) {
+		seen = json_pack("{s:s, s:i, s:i}", "before",
+				 clock_state_name(clock->reported_state), "reachable",
+				 (int)host->consensus.reports, "used", (int)host->consensus.used);
+		if (host->state != CLOCK_FREE_RUNNING)
+			json_object_set_new(seen, "bound_ns", json_integer(host->model.bound_ns));
+		log_info("the clock is %s", clock_state_name(host->state));
+		clock_report(clock, CLOCK_STATE, clock_state_name(host->state), seen);
+		clock->reported_state = host->state;
+	}
 	for_each_edge (clock, edge)
 		if (edge->slot < CONSENSUS_PEERS_MAX)
 			report_peer(clock, edge, local_ns);

@@ -48,6 +48,10 @@ static const struct verb_section clock_output[] = {
 	 .text = "{tai.ns} ns, error bound {tai.bound_ns:time}, <|from {tai.anchor} |>over "
 		 "{tai.hops} hops, {tai.anchor_age_s:age} ago"},
 	{.header = "TAI", .text = "not measured: {tai_note}"},
+	{.header = "Anchors", .text = "{tai_anchors}"},
+	{.when = "tai.anchor !tai_anchors",
+	 .header = "Anchors",
+	 .text = "any member is accepted; name them with `clock.anchors`"},
 	{.header = "Peers",
 	 .text = "{peers_used} used, {peers_reachable} reachable, {peers_configured} configured"},
 	{.header = "Timestamps", .text = "{timestamp_source}"},
@@ -65,6 +69,7 @@ static const struct verb_arg wait_args[] = {
 
 static const struct verb verbs[] = {
 	{.name = "clock",
+	 .reads = true,
 	 .summary = "fabric time, its error bound, and the peers used",
 	 .output = clock_output,
 	 .help = "Fabric time is the fleet's own; it is not the time of day, and the system clock "
@@ -72,6 +77,7 @@ static const struct verb verbs[] = {
 		 "moment differ by at most the sum of their bounds."},
 	{.name = "clock wait",
 	 .request = "clock",
+	 .reads = true,
 	 .summary = "wait until the clock is good enough",
 	 .args = wait_args,
 	 .output = clock_output,

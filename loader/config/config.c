@@ -1,37 +1,33 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "config.h"
-
+/* A configuration: made, shown, compared for a reload, checked against this host, freed. */
 #include <assert.h>
 #include <errno.h>
+#include <ifaddrs.h>
 #include <jansson.h>
+#include <linux/if_packet.h>
+#include <net/if_arp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/address.h"
 #include "base/explain.h"
 #include "base/json.h"
 #include "base/readfile.h"
 #include "internal.h"
+#include "net/rtnl.h"
 
 #define CONFIG_BYTES_MAX (1u << 20)
-#define CONFIG_SECTIONS_MAX 64 /* bits in config_reading.refused */
-
-/* --- the structures of the sections --- */
-
-void *config_values(const struct config *config, size_t i)
-{
-	const struct config_section *section = config->sections[i];
-
-	return section->bytes ? config->values[i] : (char *)config + section->offset;
-}
 
 const void *config_section(const struct config *config, const struct config_section *section)
 {
-	for (size_t i = 0; i < config->section_count; i++)
-		if (config->sections[i] == section)
-			return config_values(config, i);
+	for (size_t i = 0; i < config->part_count; i++)
+		if (config->parts[i].section == section)
+			return config->parts[i].values;
 	return NULL;
 }
+
+/* --- made and freed --- */
 
 void config_set_defaults(const struct config_key *keys, void *values)
 {
@@ -54,33 +50,26 @@ void config_clear_keys(const struct config_key *keys, void *values)
 static int config_new(const char *path, const struct config_section *const *more,
 		      struct config **out)
 {
-	struct config *config = calloc(1, sizeof(*config));
-	size_t count = config_own_section_count;
+	struct config *config = *out = calloc(1, sizeof(*config));
+	const struct config_section *section;
+	void *values;
 
-	*out = config;
-	while (more && more[count - config_own_section_count])
-		count++;
 	if (!config)
 		return -ENOMEM;
 	config->path = strdup(path);
-	config->sections = calloc(count, sizeof(*config->sections));
-	config->values = calloc(count, sizeof(*config->values));
-	if (!config->path || !config->sections || !config->values)
+	if (!config->path)
 		return -ENOMEM;
-	if (count > CONFIG_SECTIONS_MAX)
-		return -E2BIG;
-	for (size_t i = 0; i < count; i++) {
-		const struct config_section *section = i < config_own_section_count
-							       ? config_own_sections[i]
-							       : more[i - config_own_section_count];
-
-		if (section->bytes) {
-			config->values[i] = calloc(1, section->bytes);
-			if (!config->values[i])
-				return -ENOMEM;
-		}
-		config->sections[config->section_count++] = section;
-		config_set_defaults(section->keys, config_values(config, i));
+	for (size_t i = 0; (section = config_section_at(more, i)); i++) {
+		if (i == CONFIG_SECTIONS_MAX)
+			return -E2BIG;
+		values = section->bytes ? calloc(1, section->bytes)
+					: (char *)config + section->offset;
+		if (!values)
+			return -ENOMEM;
+		config->parts[i].section = section;
+		config->parts[i].values = values;
+		config->part_count++;
+		config_set_defaults(section->keys, values);
 	}
 	return 0;
 }
@@ -89,15 +78,14 @@ void config_free(struct config *config)
 {
 	if (!config)
 		return;
-	for (size_t i = 0; i < config->section_count; i++) {
-		config_clear_keys(config->sections[i]->keys, config_values(config, i));
-		free(config->values[i]);
+	for (size_t i = 0; i < config->part_count; i++) {
+		config_clear_keys(config->parts[i].section->keys, config->parts[i].values);
+		if (config->parts[i].section->bytes)
+			free(config->parts[i].values);
 	}
-	free(config->sections);
-	free(config->values);
 	free(config->path);
 	members_free(config->member_list);
-	explicit_bzero(&config->keys, sizeof(config->keys));
+	fleet_keys_clear(&config->keys);
 	free(config);
 }
 
@@ -113,36 +101,26 @@ json_t *config_show_keys(const struct config_key *keys, const void *values)
 	return object;
 }
 
-/* "pace.tcp" goes into the object of "pace". Takes @shown. */
-static void put_section(json_t *root, const char *name, json_t *shown)
-{
-	char parent[CONFIG_NAME_BYTES];
-	size_t bytes = strcspn(name, ".");
-	json_t *object;
-
-	if (!*name) {
-		json_object_update(root, shown);
-		json_decref(shown);
-	} else if (name[bytes]) {
-		snprintf(parent, sizeof(parent), "%.*s", (int)bytes, name);
-		object = json_object_get(root, parent);
-		if (!object)
-			json_object_set_new(root, parent, object = json_object());
-		put_section(object, name + bytes + 1, shown);
-	} else if (json_object_size(shown)) {
-		json_object_set_new(root, name, shown);
-	} else {
-		json_decref(shown);
-	}
-}
-
 json_t *config_to_json(const struct config *config)
 {
-	json_t *root = json_pack("{s:s}", "path", config->path);
+	json_t *root = json_pack("{s:s}", "path", config->path), *parent, *child, *shown;
+	size_t bytes;
 
-	for (size_t i = 0; i < config->section_count; i++)
-		put_section(root, config->sections[i]->name,
-			    config_show_keys(config->sections[i]->keys, config_values(config, i)));
+	for (size_t i = 0; i < config->part_count; i++) {
+		shown = config_show_keys(config->parts[i].section->keys, config->parts[i].values);
+		parent = root;
+		/* "pace.tcp" goes into the object of "pace". */
+		for (const char *name = config->parts[i].section->name;
+		     *name && json_object_size(shown); name += bytes + (name[bytes] == '.')) {
+			bytes = strcspn(name, ".");
+			child = json_object_getn(parent, name, bytes);
+			if (!child)
+				json_object_setn_new(parent, name, bytes, child = json_object());
+			parent = child;
+		}
+		json_object_update(parent, shown);
+		json_decref(shown);
+	}
 	return root;
 }
 
@@ -169,7 +147,180 @@ static void check_fixed_key(struct config_reading *reading, const struct config_
 	json_decref(after);
 }
 
+/* --- control needs a key --- */
+
+bool config_has_key(const struct config *config)
+{
+	return config->keys.have[0] || config->keys.have[1];
+}
+
+int config_check_control(const struct config *config, const char *what, char **error)
+{
+	if (config_has_key(config) || config->insecure)
+		return 0;
+	return explain(error, -EPERM,
+		       "%s needs a key, since without one any host in the network can forge what "
+		       "it acts on: give every host one `key_file` (`insecure: true` in %s allows "
+		       "it without)",
+		       what, config->path);
+}
+
+bool config_require_key(struct config_reading *reading, const struct config *config,
+			const char *key, const char *what)
+{
+	char *why = NULL;
+	/* A key file that cannot be used is an error of its own. */
+	bool good = config->key_file || !config_check_control(config, what, &why);
+
+	if (!good)
+		config_refuse(reading, key, "%s", why ? why : strerror(EPERM));
+	free(why);
+	return good;
+}
+
+/* --- `escapementd --check-config`: the file against this host, as it is now --- */
+
+/* Each link has one entry of this family; NULL: there is no such interface. */
+static const struct sockaddr_ll *find_link(const struct ifaddrs *all, const char *name)
+{
+	for (const struct ifaddrs *at = all; at; at = at->ifa_next)
+		if (at->ifa_addr && at->ifa_addr->sa_family == AF_PACKET &&
+		    !strcmp(at->ifa_name, name))
+			return (const struct sockaddr_ll *)at->ifa_addr;
+	return NULL;
+}
+
+static void check_interfaces(struct config_reading *reading, const struct ifaddrs *all)
+{
+	const yaml_node_t *root = yaml_document_get_root_node(&reading->document);
+	const yaml_node_t *list = config_find(reading, root, "interfaces", NULL);
+	const struct config *config = reading->config;
+	char names[512];
+
+	rtnl_link_names(names, sizeof(names));
+	for (size_t i = 0; list && i < config->interface_count; i++) {
+		const struct config_interface *interface = &config->interfaces[i];
+		const char *others[][2] = {{"sibling", interface->sibling},
+					   {"dummy", interface->dummy}};
+		const struct sockaddr_ll *link;
+
+		if (!interface->name)
+			continue;
+		reading->mapping = yaml_document_get_node(&reading->document,
+							  list->data.sequence.items.start[i]);
+		reading->line = reading->mapping->start_mark.line + 1;
+		link = find_link(all, interface->name);
+		if (!link)
+			config_refuse(reading, "name",
+				      "interfaces: there is no interface %s; the ones here are %s",
+				      interface->name, names);
+		else if (link->sll_hatype != ARPHRD_ETHER)
+			config_refuse(reading, "name",
+				      "interfaces: %s is not an Ethernet device; name one that "
+				      "carries RoCEv2",
+				      interface->name);
+		/* What takes over may be plugged in later. */
+		for (size_t k = 0; k < CONFIG_COUNT_OF(others); k++)
+			if (others[k][1] && !find_link(all, others[k][1]))
+				config_warn(reading, config_line_of(reading, others[k][0]),
+					    "`%s: %s`: there is no such interface; NIC failover is "
+					    "off",
+					    others[k][0], others[k][1]);
+	}
+}
+
+static bool interface_has(const struct ifaddrs *all, const char *name,
+			  const struct roster_member *self)
+{
+	struct esc_address here;
+
+	for (const struct ifaddrs *at = all; at; at = at->ifa_next) {
+		if (strcmp(at->ifa_name, name) || !address_of_socket(at->ifa_addr, &here))
+			continue;
+		for (int family = 0; family < ROSTER_FAMILIES; family++)
+			if (self->has[family] &&
+			    !memcmp(&here, &self->address[family], sizeof(here)))
+				return true;
+	}
+	return false;
+}
+
+/* One of the plane's interfaces has an address of this host in the list. */
+static void check_plane(struct config_reading *reading, const struct ifaddrs *all,
+			enum fleet_plane plane, unsigned int line)
+{
+	const struct config *config = reading->config;
+	bool configured = false;
+	struct roster roster;
+	int err;
+
+	err = roster_build(&roster, config->member_list, plane, config->host);
+	if (err) {
+		config_no_memory(reading);
+		return;
+	}
+	for (size_t i = 0; i < config->interface_count; i++) {
+		const struct config_interface *interface = &config->interfaces[i];
+
+		if (interface->plane != plane || !interface->name)
+			continue;
+		configured = true;
+		if (roster.self != ROSTER_NONE &&
+		    interface_has(all, interface->name, &roster.list[roster.self]))
+			goto out;
+	}
+	if (configured)
+		config_warn(reading, line,
+			    "no interface of the plane %s has an address that %s gives %s: nothing "
+			    "is probed on it; add the address to the list, or to the interface",
+			    config_plane_name(plane), config->members, config->host);
+out:
+	roster_free(&roster);
+}
+
+static void check_host(struct config_reading *reading)
+{
+	const yaml_node_t *root = yaml_document_get_root_node(&reading->document);
+	const struct config *config = reading->config;
+	const struct members *members = config->member_list;
+	unsigned int line = 1;
+	struct ifaddrs *all;
+	size_t i = 0;
+
+	if (getifaddrs(&all)) {
+		config_warn(reading, 1, "interfaces and addresses cannot be listed: %s",
+			    strerror(errno));
+		return;
+	}
+	check_interfaces(reading, all);
+	config_find(reading, root, "members", &line);
+	while (members && i < members->count && strcmp(members->list[i].host, config->host))
+		i++;
+	if (members && i == members->count) {
+		config_warn(reading, line,
+			    "host %s is not in %s: nothing is probed; add it there, or set `host` "
+			    "to its name in it",
+			    config->host, config->members);
+	} else if (members) {
+		check_plane(reading, all, FLEET_PLANE_BACKEND, line);
+		check_plane(reading, all, FLEET_PLANE_FRONTEND, line);
+	}
+	freeifaddrs(all);
+}
+
 /* --- a file --- */
+
+static void check_key_host(struct config_reading *reading)
+{
+	const struct config *config = reading->config;
+
+	if (!config->keys.host[0] || !strcmp(config->keys.host, config->host))
+		return;
+	config_enter_section(reading, config->parts[0].section);
+	config_refuse(reading, "key_file",
+		      "the keys of pairs are those of host %s, and this host is %s (`host`)",
+		      config->keys.host, config->host);
+}
 
 static int read_file(struct config_reading *reading, const struct config_input *input,
 		     const char *bytes, size_t size)
@@ -177,6 +328,7 @@ static int read_file(struct config_reading *reading, const struct config_input *
 	char name[256] = "";
 	int err = config_new(reading->path, input->sections, &reading->config);
 
+	reading->for_host = input->check_host;
 	if (!err)
 		err = config_read_yaml(reading, bytes, size);
 	if (err)
@@ -189,17 +341,18 @@ static int read_file(struct config_reading *reading, const struct config_input *
 	}
 	if (!reading->config->host)
 		return -ENOMEM;
-	for (size_t i = 0; input->in_force && i < reading->config->section_count; i++) {
-		const struct config_section *section = reading->config->sections[i];
+	check_key_host(reading);
+	for (size_t i = 0; input->in_force && i < reading->config->part_count; i++) {
+		const struct config_section *section = reading->config->parts[i].section;
 		const void *old = config_section(input->in_force, section);
 
 		for (const struct config_key *key = section->keys; old && key->name; key++)
 			if (key->fixed)
 				check_fixed_key(reading, section, key, old,
-						config_values(reading->config, i));
+						reading->config->parts[i].values);
 	}
 	if (input->check_host)
-		config_check_host(reading);
+		check_host(reading);
 	if (reading->no_memory)
 		return -ENOMEM;
 	return reading->error_count ? -EINVAL : 0;

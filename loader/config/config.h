@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The configuration: one YAML file, read and checked as a whole, or refused. */
+/*
+ * The configuration: one YAML file, read and checked as a whole, or refused. A module that has keys
+ * of its own defines a struct config_section.
+ */
 #ifndef ESC_LOADER_CONFIG_H
 #define ESC_LOADER_CONFIG_H
 
@@ -9,13 +12,109 @@
 #include <stdio.h>
 #include <net/if.h>
 
-#include "base/places.h"
+#include "base/verb.h"
 #include "fleet/fleet.h"
-#include "key.h"
 
 #define CONFIG_PATH_DEFAULT "/etc/escapement/escapement.yaml"
-#define CONFIG_SOCKET_DEFAULT PLACES_SOCKET
-#define CONFIG_KILL_FILE_DEFAULT PLACES_KILL_FILE
+
+/* --- the table of keys: parsing, `config show`, the check of a reload, manual, example --- */
+
+struct config;
+struct config_key;
+struct config_reading; /* a file that is being read */
+struct json_t;
+
+#define CONFIG_US 1000ll
+#define CONFIG_MS 1000000ll
+#define CONFIG_S 1000000000ll
+
+#define CONFIG_NUMBER_BYTES 32
+#define CONFIG_SECTIONS_MAX 64
+
+struct config_type {
+	const char *name; /* in the manual, such as "duration"; NULL: the words are listed */
+	/* @text is not empty. 0, -ENOMEM, or -EINVAL after config_refuse(). */
+	int (*parse)(struct config_reading *reading, const struct config_key *key, const char *text,
+		     void *value);
+	/* New reference; NULL: not set. What it shows, parse() reads. */
+	struct json_t *(*show)(const struct config_key *key, const void *value);
+	void (*clear)(const struct config_key *key, void *value); /* NULL: nothing is allocated */
+	/* A bound as a file has it, NULL: the type has no range. */
+	void (*format)(char out[CONFIG_NUMBER_BYTES], int64_t number);
+};
+
+/* A list of mappings, each kept as an entry of @entry_bytes. Its first key names it, uniquely. */
+struct config_list {
+	const struct config_key *keys; /* ended by {} */
+	unsigned int least, most;      /* entries */
+	size_t entry_bytes;
+	size_t count_offset; /* of its size_t, where the list's own offset is counted from */
+};
+
+struct config_key {
+	const char *name;
+	const struct config_type *type;
+	size_t offset, bytes;	  /* of the value in its section's, or list entry's, structure */
+	const char *fallback;	  /* default, as a file has it; NULL: zero */
+	const char *example;	  /* for the example where there is no default */
+	int64_t least, most;	  /* range; of a text: @most bytes, 0: 4096 */
+	const char *const *words; /* of a word, NULL at the end */
+	const struct config_list *list; /* of a list */
+	bool required;
+	bool fixed; /* cannot change while the daemon runs */
+	/* A given value that its type accepts: refuses it, or loads what it names. */
+	void (*check)(struct config_reading *reading, const struct config_key *key, void *values);
+	/* For the manual; its first sentence is also the example's comment. `x` is literal. */
+	const char *help;
+};
+
+struct config_section {
+	const char *name;    /* "pace", or "pace.tcp" for a mapping in it; "": the top level */
+	const char *summary; /* one sentence or more, as of @help */
+	const struct config_key *keys; /* ended by {} */
+	size_t bytes; /* of its structure; 0: it is part of struct config, at @offset */
+	size_t offset;
+	bool for_tests; /* not in the example */
+	/* After all keys: values against each other, defaults that depend on others. */
+	void (*check)(struct config_reading *reading, const struct config *config, void *values);
+};
+
+/*
+ * text and path: char *; a relative path starts from the folder of the file. word: the index in
+ * .words, into an enum or a bool. boolean: bool. number: an integer of any size; duration: one in
+ * ns; both are signed when .least is below 0. bit_rate: double, in bit/s, 0 for `auto`. list: a
+ * pointer to the entries.
+ */
+extern const struct config_type config_type_text, config_type_path, config_type_word,
+	config_type_boolean, config_type_number, config_type_duration, config_type_bit_rate,
+	config_type_list;
+
+/* The type and place of a key: CONFIG_FIELD(number, struct config_mesh, degree). */
+#define CONFIG_FIELD(kind, structure, member)                                                      \
+	.type = &config_type_##kind, .offset = offsetof(structure, member),                        \
+	.bytes = sizeof(((structure *)0)->member)
+
+#define CONFIG_COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
+
+/*
+ * An error in the file, at the line of @key in the mapping that is being read or checked (NULL:
+ * of the mapping). The text continues "FILE:LINE: ". Returns -EINVAL.
+ */
+#define config_refuse(reading, key, ...)                                                           \
+	config_refuse_at(reading, config_line_of(reading, key), __VA_ARGS__)
+#define config_refuse_at(reading, line, ...) config_record(reading, true, line, __VA_ARGS__)
+/* What does not keep the file from being used; at @line, for --check-config. */
+#define config_warn(reading, line, ...) config_record(reading, false, line, __VA_ARGS__)
+unsigned int config_line_of(struct config_reading *reading, const char *key);
+int config_record(struct config_reading *reading, bool error, unsigned int line, const char *format,
+		  ...) __attribute__((format(printf, 4, 5)));
+/* Nothing of the file is used, and -ENOMEM is what is returned of it. */
+int config_no_memory(struct config_reading *reading);
+
+/* Exact, as a file has it: "1500us", "2ms", "90s", "1h". */
+void config_format_duration(char out[CONFIG_NUMBER_BYTES], int64_t ns);
+
+/* --- the keys that several modules read --- */
 
 /* The order of their names in the tables. */
 enum config_attach { CONFIG_ATTACH_AUTO, CONFIG_ATTACH_NATIVE, CONFIG_ATTACH_SKB };
@@ -52,7 +151,7 @@ struct config_textfile {
 };
 
 struct config_events {
-	char *file;    /* NULL: the log is kept in memory only */
+	char *file;
 	uint32_t keep; /* events kept in memory */
 };
 
@@ -65,7 +164,8 @@ struct config_mesh {
 
 struct config_clock {
 	uint64_t window_ns;
-	bool anchor; /* this host distributes TAI */
+	bool anchor;   /* this host distributes TAI */
+	char *anchors; /* hosts that TAI is accepted from, with commas between; NULL: any member */
 };
 
 struct config_paths {
@@ -92,10 +192,12 @@ struct config {
 	char *socket;
 	char *kill_file;
 	char *members;		     /* NULL: none */
+	uint64_t members_hold_ns;    /* a list that loses most hosts has to stay the same so long */
 	struct members *member_list; /* as read from it; core/ takes it over. NULL: none */
 	char *key_file;		     /* NULL: none */
 	char *key_file_next;	     /* NULL: none */
 	struct fleet_keys keys;	     /* as read from them */
+	bool insecure;		     /* control is allowed without a key */
 	struct config_interface *interfaces;
 	size_t interface_count;
 	struct config_qps qps;
@@ -106,24 +208,25 @@ struct config {
 	struct config_clock clock;
 	struct config_paths paths;
 	struct config_lab lab;
-	const struct config_section **sections; /* those of config/ first */
-	void **values;				/* of each, NULL: in this structure */
-	size_t section_count;
+	struct {
+		const struct config_section *section;
+		void *values;	      /* its structure: in this one, or allocated */
+	} parts[CONFIG_SECTIONS_MAX]; /* those of config/ first */
+	size_t part_count;
 };
 
 struct config_input {
 	const char *path; /* NULL: CONFIG_PATH_DEFAULT */
-	const struct config_section *const
-		*sections;	       /* beside those of config/, NULL at the end; NULL: none */
+	/* Beside those of config/, NULL at the end; NULL: none. */
+	const struct config_section *const *sections;
 	const struct config *in_force; /* its fixed keys have to stay; NULL: nothing runs */
-	bool check_host;	       /* interfaces and membership against this host, too */
+	bool check_host;	       /* interfaces, membership, textfile against this host, too */
 };
 
 /*
- * Reads and checks the file. On success *@out is a new configuration, freed
- * with config_free(). On failure returns -errno, and *@report is malloc'd: all
- * that is wrong, a line "FILE:LINE: what; remedy" each, by line. On success
- * *@report is NULL, or warnings of @check_host, of the same form.
+ * Reads and checks the file. 0: *@out is freed with config_free(), and *@report is NULL or warnings
+ * of @check_host. Else -errno, and *@report (malloc'd) lists all errors, a line
+ * "FILE:LINE: what; remedy" each, by line.
  */
 int config_load(const struct config_input *input, struct config **out, char **report);
 /* The same from memory; the path only names it, and relative paths start from its folder. */
@@ -135,14 +238,24 @@ void config_free(struct config *config);
 const void *config_section(const struct config *config, const struct config_section *section);
 
 /* The configuration in force as a JSON object (new reference). */
-struct json_t;
 struct json_t *config_to_json(const struct config *config);
+
+bool config_has_key(const struct config *config);
+/*
+ * Control (steering, pacing, NIC failover) acts on what other hosts report, which without a key any
+ * host in the network can forge. 0: there is a key, or the operator accepts that; else -EPERM, and
+ * *@error says that @what, such as "steering", needs one.
+ */
+int config_check_control(const struct config *config, const char *what, char **error);
+/* The same of a file, at the line of @key; false: refused. */
+bool config_require_key(struct config_reading *reading, const struct config *config,
+			const char *key, const char *what);
 
 /* The name of a plane, as the file has it. */
 const char *config_plane_name(enum fleet_plane plane);
 
-/* The reference part of escapement.yaml(5) in mdoc, and the example configuration; 0 or -EIO. */
-int config_write_man(FILE *out, const struct config_section *const *sections);
-int config_write_example(FILE *out, const struct config_section *const *sections);
+/* The reference part of escapement.yaml(5) in mdoc, and the example configuration. */
+void config_write_man(FILE *out, const struct config_section *const *sections);
+void config_write_example(FILE *out, const struct config_section *const *sections);
 
 #endif

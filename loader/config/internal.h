@@ -24,17 +24,15 @@ struct config_reading {
 	struct config_fault faults[CONFIG_FAULTS_MAX]; /* by line */
 	unsigned int fault_count;
 	unsigned int error_count; /* of them and of those without room; warnings are not counted */
-	uint64_t refused;	  /* a bit for each section in which there is an error */
+	uint64_t refused;	  /* a bit for each section (CONFIG_SECTIONS_MAX) with an error */
 	bool no_memory;
+	bool for_host; /* it is checked against this host, too */
 };
 
 /* The document's mappings into the configuration, and all checks of sections. */
 int config_read_yaml(struct config_reading *reading, const char *bytes, size_t size);
 /* What is refused next is in the mapping of @section. */
 void config_enter_section(struct config_reading *reading, const struct config_section *section);
-/* Interfaces and membership against this host, now; for --check-config. */
-void config_check_host(struct config_reading *reading);
-
 /* The value of @key, NULL: it has none; *@line is the key's. @mapping may be NULL or of any kind.
  */
 const yaml_node_t *config_find(struct config_reading *reading, const yaml_node_t *mapping,
@@ -48,13 +46,7 @@ void config_clear_keys(const struct config_key *keys, void *values);
 
 /* How many entries the list at @value has. */
 size_t *config_list_count(const struct config_key *key, void *value);
-/* The structure of the configuration's section number @i. */
-void *config_values(const struct config *config, size_t i);
-
-/* The sections that config/ itself has, those that more than one module reads: the top level first.
- */
-extern const struct config_section config_top_section;
-extern const struct config_section *const config_own_sections[];
-extern const size_t config_own_section_count;
+/* Section @i of all: those that more than one module reads, the top level first, then @more. */
+const struct config_section *config_section_at(const struct config_section *const *more, size_t i);
 
 #endif

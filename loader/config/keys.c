@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The sections of the configuration that several modules read. */
+/* The keys of the top level, and those that several modules read. */
 #include <ctype.h>
 #include <errno.h>
 #include <jansson.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
+#include "base/units.h"
 #include "clocksync/graph.h"
 #include "internal.h"
 #include "maps/maps.h"
@@ -17,40 +18,235 @@
 
 #define DRIFT_MOST_PPB 400000	/* a clock's rate has room for 976 ppm */
 #define QPS_MAX_MOST (1u << 20) /* 976 bytes an entry in the kernel: 1.0 GB */
+
+/* The type and place of a key in struct @section. */
+#define KEY(kind, section, member) CONFIG_FIELD(kind, struct section, member)
+#define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+/* --- interfaces --- */
+
+static void check_interface(struct config_reading *reading, const struct config_key *key,
+			    void *values)
+{
+	const char *name = *(char **)((char *)values + key->offset);
+
+	if (!strcmp(name, ".") || !strcmp(name, "..") || strpbrk(name, "/: \t\n\v\f\r"))
+		config_refuse(reading, key->name,
+			      "`%s: %s` cannot be an interface; `ip -br link` lists those of this "
+			      "host",
+			      key->name, name);
+}
+
+static void check_other_interface(struct config_reading *reading, const struct config_key *key,
+				  void *values)
+{
+	const struct config_interface *interface = values;
+	const char *other = *(char **)((char *)values + key->offset);
+
+	check_interface(reading, key, values);
+	if (interface->name && !strcmp(other, interface->name))
+		config_refuse(reading, key->name,
+			      "`%s: %s` is the interface itself; name another one", key->name,
+			      other);
+	if (other == interface->dummy && !interface->sibling)
+		config_refuse(reading, key->name,
+			      "`dummy: %s` has a meaning beside `sibling` only; name the NIC that "
+			      "takes over for %s",
+			      other, interface->name);
+}
+
+static const char *const plane_names[] = {"backend", "frontend", NULL};
+
+const char *config_plane_name(enum fleet_plane plane)
+{
+	return plane_names[plane];
+}
+
+static const struct config_key interface_keys[] = {
+	{"name", KEY(text, config_interface, name), .required = true, .example = "eth1",
+	 .most = IF_NAMESIZE - 1, .check = check_interface,
+	 .help = "The interface. One that is missing at the start is served when it appears."},
+	{"plane", KEY(word, config_interface, plane), .words = plane_names, .fallback = "backend",
+	 .help = "`backend` is the fabric between accelerators. Each plane has a mesh of its own, "
+		 "probed from the first interface of the plane with an address that `members` "
+		 "gives this host."},
+	{"attach", KEY(word, config_interface, attach), .words = WORDS("auto", "native", "skb"),
+	 .fallback = "auto",
+	 .help = "How XDP is attached. `native`: in the driver; `skb`: in the kernel's generic "
+		 "path; `auto`: native where the driver can, else skb; skb first where attaching "
+		 "native XDP takes the link down (igb, igc, ixgbe) or resets the NIC (i40e)."},
+	{"tc", KEY(word, config_interface, tc), .words = WORDS("auto", "tcx", "clsact"),
+	 .fallback = "auto",
+	 .help = "How the tc programs are attached. `tcx` needs Linux 6.6; `auto`: TCX where the "
+		 "kernel has it, else clsact."},
+	{"probe_port", KEY(number, config_interface, probe_port), .fallback = "4791", .least = 1,
+	 .most = 65535,
+	 .help = "UDP port of probes, the same at both ends. The default is RoCEv2's own, so that "
+		 "the fabric treats a probe like a packet of a queue pair. Use another one with a "
+		 "NIC that keeps 4791 for itself."},
+	{"sibling", KEY(text, config_interface, sibling), .example = "eth2",
+	 .most = IF_NAMESIZE - 1, .check = check_other_interface,
+	 .help = "NIC that takes over when this one dies. It needs an address of its own, and a "
+		 "route to the peers' NICs that is found in a lookup by interface, such as a "
+		 "default route with a greater metric. Not given: no failover."},
+	{"dummy", KEY(text, config_interface, dummy), .example = "roce0", .most = IF_NAMESIZE - 1,
+	 .check = check_other_interface,
+	 .help = "Dummy device on top of this NIC. It is made by `escapement failover dummy add`."},
+	{},
+};
+
+static const struct config_list interface_list = {
+	.keys = interface_keys,
+	.least = 1,
+	.most = ESC_PORTS_MAX,
+	.entry_bytes = sizeof(struct config_interface),
+	.count_offset = offsetof(struct config, interface_count),
+};
+
+/* --- the top level --- */
+
+static void check_host(struct config_reading *reading, const struct config_key *key, void *values)
+{
+	const struct config *config = values;
+
+	if (strpbrk(config->host, " \t\r\n/"))
+		config_refuse(reading, key->name, "`host` should be one word of at most 253 bytes");
+}
+
+static void load_members(struct config_reading *reading, const struct config_key *key, void *values)
+{
+	struct config *config = values;
+	char *why;
+	int err = members_load(config->members, &config->member_list, &why);
+
+	if (err)
+		config_refuse(reading, key->name, "members: %s", why ? why : strerror(-err));
+	if (err)
+		free(why);
+}
+
+/* Now, so that a bad key is found before anything is probed with it. */
+static void load_key_file(struct config_reading *reading, const struct config_key *key,
+			  void *values)
+{
+	struct config *config = values;
+	const char *path = *(char **)((char *)values + key->offset);
+	char *why = NULL;
+	int err = 0;
+
+	if (path == config->key_file_next && !config->key_file)
+		config_refuse(reading, key->name,
+			      "key_file_next is a second key beside key_file, which is missing");
+	else
+		err = fleet_keys_add(&config->keys, path, &why);
+	if (err)
+		config_refuse(reading, key->name, "%s: %s", key->name, why ? why : strerror(-err));
+	free(why);
+}
+
+static void check_pin_root(struct config_reading *reading, const struct config_key *key,
+			   void *values)
+{
+	const struct config *config = values;
+
+	if (config->pin_root[0] != '/' || !config->pin_root[1])
+		config_refuse(reading, key->name,
+			      "`pin_root: %s` should be a folder on a BPF file system, such "
+			      "as " ESC_PIN_ROOT,
+			      config->pin_root);
+}
+
+static void check_socket(struct config_reading *reading, const struct config_key *key, void *values)
+{
+	const struct config *config = values;
+	size_t most = sizeof(((struct sockaddr_un *)0)->sun_path) - 1;
+
+	if (strlen(config->socket) > most)
+		config_refuse(reading, key->name,
+			      "`socket` is %zu bytes long with its folder; the kernel takes %zu",
+			      strlen(config->socket), most);
+}
+
+static const struct config_key top_keys[] = {
+	{"host", KEY(text, config, host), .example = "node17", .most = 253, .check = check_host,
+	 .help = "Name of this host. Reports of others have it, and so has `members`. Default: the "
+		 "host name."},
+	{"interfaces", KEY(list, config, interfaces), .list = &interface_list, .required = true,
+	 .example = "[{name: eth1}]", .help = "Interfaces to serve, at most 16."},
+	{"members", KEY(path, config, members), .example = "/etc/escapement/members.json",
+	 .check = load_members,
+	 .help = "Hosts of the fleet, the same file on all of them. See MEMBERS. Without it "
+		 "nothing is probed."},
+	{"members_hold", KEY(duration, config, members_hold_ns), .fallback = "300s",
+	 .least = CONFIG_S, .most = 24 * 3600 * CONFIG_S,
+	 .help = "How long a list that loses most of the fleet has to stay the same. A list that "
+		 "has no hosts, lacks this host, or loses more than half of the hosts in force is "
+		 "applied after this time, or at once by `escapement reload --force`. Until then "
+		 "the old one stays in force, and `status` shows it."},
+	{"key_file", KEY(path, config, key_file), .example = "/etc/escapement/fleet.key",
+	 .check = load_key_file,
+	 .help = "Key of the fleet: 16 bytes, mode 0600, the same everywhere. The file has exactly "
+		 "16 bytes, is owned by root, and no other user can read it. Each pair of hosts "
+		 "has "
+		 "a key that is made from it; probes carry a tag made with that key, and those "
+		 "without a good tag are refused. Instead of the fleet's key the file may have the "
+		 "keys of this host's pairs alone, see KEYS OF PAIRS: then this host cannot pose "
+		 "as "
+		 "another one. Without a key anybody in "
+		 "the network can forge probes, and control is refused; see `insecure`."},
+	{"key_file_next", KEY(path, config, key_file_next), .example = "/etc/escapement/next.key",
+	 .check = load_key_file,
+	 .help = "Second key, while the key is changed. Its tags are accepted, too. To change the "
+		 "key: give the new one as `key_file_next` on every host, then on every host make "
+		 "the new one `key_file` and the old one `key_file_next`, then remove "
+		 "`key_file_next` everywhere, each time with a reload. Of the two keys one has to "
+		 "begin with an even byte, the other with an odd one."},
+	{"insecure", KEY(boolean, config, insecure), .fallback = "false",
+	 .help = "Control without a key. Steering, pacing and NIC failover act on what other hosts "
+		 "report, and without a key any host in the network can forge these reports: they "
+		 "are refused. `true`: they are allowed nevertheless, with an event and a line in "
+		 "`status`. Observing needs no key."},
+	{"pin_root", KEY(path, config, pin_root), .fallback = ESC_PIN_ROOT, .fixed = true,
+	 .check = check_pin_root,
+	 .help = "Folder on a BPF file system for maps and links. Root owns it, and no other "
+		 "user can write there. A second daemon on one kernel needs its own."},
+	{"socket", KEY(path, config, socket), .fallback = PLACES_SOCKET, .fixed = true,
+	 .check = check_socket, .help = "Socket for escapement(1)."},
+	{"kill_file", KEY(path, config, kill_file), .fallback = PLACES_KILL_FILE, .fixed = true,
+	 .help = "While this file exists, nothing is attached. Keep it where it survives a reboot. "
+		 "While programs are being attached, and a minute longer, a marker is beside it, "
+		 "with `.starting` behind its name: when the machine goes down meanwhile, the kill "
+		 "file is made at the next start."},
+	{},
+};
+
 /* --- mesh, clock --- */
 
 static const struct config_key mesh_keys[] = {
-	{"degree", CONFIG_FIELD(number, struct config_mesh, degree), .fallback = "10", .least = 2,
+	{"degree", KEY(number, config_mesh, degree), .fallback = "10", .least = 2,
 	 .most = GRAPH_DEGREE_MAX,
 	 .help = "Neighbours that a host probes, the same on all hosts. An odd number is rounded "
 		 "up."},
-	{"pair_interval", CONFIG_FIELD(duration, struct config_mesh, pair_interval_ns),
-	 .fallback = "2ms", .least = 200 * CONFIG_US, .most = CONFIG_S,
+	{"pair_interval", KEY(duration, config_mesh, pair_interval_ns), .fallback = "2ms",
+	 .least = 200 * CONFIG_US, .most = CONFIG_S,
 	 .help = "Mean time between two pairs of probes to a neighbour. Neighbours behind a loaded "
 		 "path are probed up to four times as often, others less often, all together no "
 		 "more than this."},
-	{"pair_spacing", CONFIG_FIELD(duration, struct config_mesh, pair_spacing_ns),
-	 .fallback = "5us", .least = CONFIG_US, .most = 100 * CONFIG_US,
+	{"pair_spacing", KEY(duration, config_mesh, pair_spacing_ns), .fallback = "5us",
+	 .least = CONFIG_US, .most = 100 * CONFIG_US,
 	 .help = "Time between the two probes of a pair."},
-	{"down_after", CONFIG_FIELD(duration, struct config_mesh, down_after_ns), .fallback = "1s",
+	{"down_after", KEY(duration, config_mesh, down_after_ns), .fallback = "1s",
 	 .least = 100 * CONFIG_MS, .most = 60 * CONFIG_S,
 	 .help = "A peer is down when nothing was received from it for this time."},
 	{},
 };
 
-static const struct config_section mesh_section = {
-	.name = "mesh",
-	.summary = "Probes between this host and some others of the fleet.",
-	.keys = mesh_keys,
-	.offset = offsetof(struct config, mesh),
-};
-
 static const struct config_key clock_keys[] = {
-	{"window", CONFIG_FIELD(duration, struct config_clock, window_ns), .fallback = "2s",
+	{"window", KEY(duration, config_clock, window_ns), .fallback = "2s",
 	 .least = 500 * CONFIG_MS, .most = 60 * CONFIG_S,
 	 .help = "Probes of this last stretch of time are used. A change applies to neighbours "
 		 "that are added later."},
-	{"anchor", CONFIG_FIELD(boolean, struct config_clock, anchor), .fallback = "false",
+	{"anchor", KEY(boolean, config_clock, anchor), .fallback = "false",
 	 .help = "This host distributes the offset of TAI to fabric time. It measures the offset "
 		 "each second and sends it with its probes; the others pass it on, and the verb "
 		 "`clock` of escapement(1) shows it. Fabric time is not steered by it. TAI is the "
@@ -58,14 +254,13 @@ static const struct config_key clock_keys[] = {
 		 "the clock's maximum error; otherwise nothing is sent, and `clock` shows the "
 		 "reason. Of several anchors the one with the lowest id is used while it is "
 		 "received."},
+	{"anchors", KEY(text, config_clock, anchors), .example = "time1, time2",
+	 .help = "Members that TAI is accepted from, by host name, with commas between. Give the "
+		 "same list to all hosts. Reports of others are not used and not passed on, and a "
+		 "host that is not in the list does not distribute TAI. Without the list any "
+		 "member "
+		 "with `anchor: true` is accepted, and `clock` shows it."},
 	{},
-};
-
-static const struct config_section clock_section = {
-	.name = "clock",
-	.summary = "Fabric time.",
-	.keys = clock_keys,
-	.offset = offsetof(struct config, clock),
 };
 
 /* --- receipts --- */
@@ -106,24 +301,20 @@ static json_t *show_sample(const struct config_key *key, const void *value)
 }
 
 static const struct config_type sample_type = {"1/N", parse_sample, show_sample, NULL, NULL};
-static const char *const receipts_modes[] = {"off", "on", NULL};
 
 static const struct config_key receipts_keys[] = {
-	{"mode", CONFIG_FIELD(word, struct config_receipts, on), .words = receipts_modes,
-	 .fallback = "on",
+	{"mode", KEY(word, config_receipts, on), .words = WORDS("off", "on"), .fallback = "on",
 	 .help = "`off`: no packet is sampled, and no receipt is sent or accepted."},
 	{"sample", .type = &sample_type, .fallback = "adaptive",
 	 .help = "`adaptive`, or one in how many packets, such as `1/64`. A power of two up to "
 		 "65536. `adaptive`: it follows the rate of each queue pair. Of two ends that "
 		 "differ, the one that samples less decides."},
-	{"max_pps", CONFIG_FIELD(number, struct config_receipts, max_pps), .fallback = "20000",
-	 .least = 1, .most = 1000000,
-	 .help = "Receipts that this host sends in a second, per CPU."},
-	{"threshold", CONFIG_FIELD(duration, struct config_receipts, threshold_ns),
-	 .fallback = "100us", .least = CONFIG_US, .most = CONFIG_S,
+	{"max_pps", KEY(number, config_receipts, max_pps), .fallback = "20000", .least = 1,
+	 .most = 1000000, .help = "Receipts that this host sends in a second, per CPU."},
+	{"threshold", KEY(duration, config_receipts, threshold_ns), .fallback = "100us",
+	 .least = CONFIG_US, .most = CONFIG_S,
 	 .help = "Delays above it are counted. So are the times that they rise above it."},
-	{"host_queue", CONFIG_FIELD(boolean, struct config_receipts, host_queue),
-	 .fallback = "false",
+	{"host_queue", KEY(boolean, config_receipts, host_queue), .fallback = "false",
 	 .help = "Measure this host's own queue separately, at 100 ns per packet. It is the time "
 		 "of sampled packets between the tc hook and the driver, as opposed to the "
 		 "fabric's delay. A program then runs for every packet that any interface of this "
@@ -131,40 +322,32 @@ static const struct config_key receipts_keys[] = {
 	{},
 };
 
-static const struct config_section receipts_section = {
-	.name = "receipts",
-	.summary = "One-way delay of queue pairs. Both ends sample the same packets, by their "
-		   "sequence numbers, and the receiver of one sends a receipt of some 130 bytes.",
-	.keys = receipts_keys,
-	.offset = offsetof(struct config, receipts),
-};
-
 /* --- qps, textfile, events --- */
 
 static const struct config_key qps_keys[] = {
-	{"max", CONFIG_FIELD(number, struct config_qps, max), .fallback = "16384", .least = 16,
+	{"max", KEY(number, config_qps, max), .fallback = "16384", .least = 16,
 	 .most = QPS_MAX_MOST, .fixed = true,
 	 .help = "Entries of the table, one for each direction. Packets of a queue pair that finds "
-		 "no room pass unchanged and are counted as `qp_table_full`."},
-	{"idle", CONFIG_FIELD(duration, struct config_qps, idle_ns), .fallback = "60s",
-	 .least = CONFIG_S, .most = 24 * 3600 * CONFIG_S,
+		 "no room pass unchanged and are counted as `qp_table_full`. What hosts send that "
+		 "are "
+		 "not members (`qp_unknown_host`), and what this host sends not by an RDMA device "
+		 "of "
+		 "its own, as for virtual machines (`qp_foreign`), has a quarter each."},
+	{"idle", KEY(duration, config_qps, idle_ns), .fallback = "60s", .least = CONFIG_S,
+	 .most = 24 * 3600 * CONFIG_S,
 	 .help = "A queue pair without a packet for this time is removed."},
 	{},
 };
 
-static const struct config_section qps_section = {
-	.name = "qps",
-	.summary = "The table of queue pairs.",
-	.keys = qps_keys,
-	.offset = offsetof(struct config, qps),
-};
-
+/* For --check-config: a daemon reports it and tries again at each interval (api/textfile.c). */
 static void check_directory(struct config_reading *reading, const struct config_key *key,
 			    void *values)
 {
 	const char *directory = ((const struct config_textfile *)values)->directory;
 	struct stat status;
 
+	if (!reading->for_host)
+		return;
 	if (stat(directory, &status))
 		config_refuse(reading, key->name,
 			      "textfile.directory %s: %s; make it, or name the directory that "
@@ -183,48 +366,32 @@ static void check_directory(struct config_reading *reading, const struct config_
 }
 
 static const struct config_key textfile_keys[] = {
-	{"directory", CONFIG_FIELD(path, struct config_textfile, directory),
+	{"directory", KEY(path, config_textfile, directory),
 	 .example = "/var/lib/prometheus/node-exporter", .check = check_directory,
 	 .help = "Where `escapement.prom` is written. Without it nothing is written. Two daemons "
 		 "need two directories."},
-	{"interval", CONFIG_FIELD(duration, struct config_textfile, interval_ns), .fallback = "5s",
+	{"interval", KEY(duration, config_textfile, interval_ns), .fallback = "5s",
 	 .least = 100 * CONFIG_MS, .most = 3600 * CONFIG_S, .help = "How often it is written."},
-	{"top_qps", CONFIG_FIELD(number, struct config_textfile, top_qps), .fallback = "32",
-	 .most = 1024,
+	{"top_qps", KEY(number, config_textfile, top_qps), .fallback = "32", .most = 1024,
 	 .help = "Queue pairs with series of their own, those with the highest rate. As many have "
 		 "series of their delays, those with the highest. The sums over all queue pairs "
 		 "are always there."},
-	{"top_paths", CONFIG_FIELD(number, struct config_textfile, top_paths), .fallback = "32",
-	 .most = 1024,
+	{"top_paths", KEY(number, config_textfile, top_paths), .fallback = "32", .most = 1024,
 	 .help = "Candidate paths with series of their own. 16 series each at most; paths that are "
 		 "down, in hold-down or suspect first, then those with most queue pairs. The "
 		 "number of paths in each state is always there."},
 	{},
 };
 
-static const struct config_section textfile_section = {
-	.name = "textfile",
-	.summary = "Metrics for the textfile collector of node_exporter.",
-	.keys = textfile_keys,
-	.offset = offsetof(struct config, textfile),
-};
-
 static const struct config_key events_keys[] = {
-	{"file", CONFIG_FIELD(path, struct config_events, file), .fixed = true,
-	 .example = "/var/log/escapement/events.jsonl",
-	 .help = "Each event is also appended to this file, as a line of JSON. It may be rotated "
-		 "at "
-		 "any time: it is opened for each event."},
-	{"keep", CONFIG_FIELD(number, struct config_events, keep), .fallback = "4096", .least = 1,
-	 .most = 1000000, .fixed = true, .help = "Events kept in memory for `escapement events`."},
+	{"file", KEY(path, config_events, file), .fallback = "/var/log/escapement/events.jsonl",
+	 .fixed = true,
+	 .help = "Each event is also appended to this file, as a line of JSON. At 8 MiB it is "
+		 "renamed to FILE.1, up to FILE.3; it may also be rotated by others. A start "
+		 "reads the newest events of this `host` from it. `/dev/null` disables it."},
+	{"keep", KEY(number, config_events, keep), .fallback = "4096", .least = 1, .most = 1000000,
+	 .fixed = true, .help = "Events kept in memory for `escapement events`."},
 	{},
-};
-
-static const struct config_section events_section = {
-	.name = "events",
-	.summary = "The event log.",
-	.keys = events_keys,
-	.offset = offsetof(struct config, events),
 };
 
 /* --- paths --- */
@@ -257,49 +424,36 @@ static void check_paths(struct config_reading *reading, const struct config *con
 	}
 }
 
-static const char *const paths_modes[] = {"off", "auto", NULL};
-
 static const struct config_key paths_keys[] = {
-	{"probe", CONFIG_FIELD(word, struct config_paths, on), .words = paths_modes,
-	 .fallback = "auto",
+	{"probe", KEY(word, config_paths, on), .words = WORDS("off", "auto"), .fallback = "auto",
 	 .help = "`auto`: paths are found and probed. `off`: they are not, and no queue pair is "
 		 "steered to a backup."},
-	{"per_peer", CONFIG_FIELD(number, struct config_paths, per_peer), .fallback = "8",
-	 .least = 2, .most = ESC_PATHS_MAX, .help = "Candidate paths to an address of a peer."},
-	{"probe_interval", CONFIG_FIELD(duration, struct config_paths, probe_interval_ns),
-	 .fallback = "1ms", .least = 500 * CONFIG_US, .most = 100 * CONFIG_MS,
+	{"per_peer", KEY(number, config_paths, per_peer), .fallback = "8", .least = 2,
+	 .most = ESC_PATHS_MAX, .help = "Candidate paths to an address of a peer."},
+	{"probe_interval", KEY(duration, config_paths, probe_interval_ns), .fallback = "1ms",
+	 .least = 500 * CONFIG_US, .most = 100 * CONFIG_MS,
 	 .help = "Probe interval of a path in use, in mode steer. In mode observe every path is "
 		 "probed four times a second."},
-	{"standby_interval", CONFIG_FIELD(duration, struct config_paths, standby_interval_ns),
-	 .fallback = "20ms", .least = CONFIG_MS, .most = CONFIG_S,
+	{"standby_interval", KEY(duration, config_paths, standby_interval_ns), .fallback = "20ms",
+	 .least = CONFIG_MS, .most = CONFIG_S,
 	 .help = "Probe interval of the other paths, in mode steer. At least `probe_interval`."},
-	{"dead_after", CONFIG_FIELD(duration, struct config_paths, dead_after_ns),
-	 .fallback = "3ms", .least = CONFIG_MS, .most = CONFIG_S,
+	{"dead_after", KEY(duration, config_paths, dead_after_ns), .fallback = "3ms",
+	 .least = CONFIG_MS, .most = CONFIG_S,
 	 .help = "A path without replies for this time is dead. At least three times "
 		 "`probe_interval`: three probes or more were sent on it, and a later report of "
 		 "the peer has none received for this time. It is longer where the path is slow or "
 		 "its delay varies, or where it is probed less often: three times the interval in "
 		 "force."},
-	{"return_after", CONFIG_FIELD(duration, struct config_paths, return_after_ns),
-	 .fallback = "5s", .least = 100 * CONFIG_MS, .most = 60 * CONFIG_S,
+	{"return_after", KEY(duration, config_paths, return_after_ns), .fallback = "5s",
+	 .least = 100 * CONFIG_MS, .most = 60 * CONFIG_S,
 	 .help = "Hold-down: up for this time before it is used again. A path that dies again and "
 		 "again has a longer one, up to a minute."},
-	{"probe_budget_pps", CONFIG_FIELD(number, struct config_paths, budget_pps),
-	 .fallback = "20000", .least = 100, .most = 1000000,
+	{"probe_budget_pps", KEY(number, config_paths, budget_pps), .fallback = "20000",
+	 .least = 100, .most = 1000000,
 	 .help = "All path probes of this host together, per second. When it is short, paths in "
 		 "use come first and the others keep a tenth of it; `escapement status` shows it. "
 		 "A peer gets replies up to a quarter more than this: give all hosts the same."},
 	{},
-};
-
-static const struct config_section paths_section = {
-	.name = "paths",
-	.summary = "Candidate paths: UDP source ports that spread over the fabric's paths. They "
-		   "are found for each address of a member with which this host has queue pairs, "
-		   "in either direction.",
-	.keys = paths_keys,
-	.offset = offsetof(struct config, paths),
-	.check = check_paths,
 };
 
 /* --- lab --- */
@@ -338,47 +492,71 @@ static json_t *show_refused(const struct config_key *key, const void *value)
 {
 	uint32_t refused = *(const uint32_t *)value;
 	char text[64] = "";
-	size_t used = 0;
 
 	(void)key;
 	for (unsigned int i = 1; i < ESC_TCP_INNER_MAX; i++)
 		if (refused >> i & 1)
-			used += snprintf(text + used, sizeof(text) - used, "%s%s", used ? ", " : "",
-					 esc_tcp_inner_names[i]);
-	return used ? json_string(text) : NULL;
+			text_append(text, sizeof(text), ", ", esc_tcp_inner_names[i]);
+	return *text ? json_string(text) : NULL;
 }
 
 static const struct config_type refused_type = {"names", parse_refused, show_refused, NULL, NULL};
 
 static const struct config_key lab_keys[] = {
-	{"clock_offset", CONFIG_FIELD(duration, struct config_lab, clock_offset_ns), .fixed = true,
+	{"clock_offset", KEY(duration, config_lab, clock_offset_ns), .fixed = true,
 	 .example = "-250ms", .least = -3600 * CONFIG_S, .most = 3600 * CONFIG_S,
 	 .help = "Added to CLOCK_MONOTONIC; the sum is this host's local clock."},
-	{"clock_drift_ppb", CONFIG_FIELD(number, struct config_lab, clock_drift_ppb), .fixed = true,
+	{"clock_drift_ppb", KEY(number, config_lab, clock_drift_ppb), .fixed = true,
 	 .example = "-30000", .least = -DRIFT_MOST_PPB, .most = DRIFT_MOST_PPB,
 	 .help = "So many parts in 10^9 of CLOCK_MONOTONIC are added to it, too."},
-	{"tai_offset", CONFIG_FIELD(duration, struct config_lab, tai_offset_ns), .example = "37s",
+	{"tai_offset", KEY(duration, config_lab, tai_offset_ns), .example = "37s",
 	 .least = CONFIG_S, .most = 3600 * CONFIG_S,
 	 .help = "For an anchor, TAI is CLOCK_REALTIME and this offset. The kernel's TAI is not "
 		 "used."},
 	{"tcp_refused", .type = &refused_type, .offset = offsetof(struct config_lab, tcp_refused),
 	 .example = "cubic, reno",
 	 .help = "`all`, or some of `cubic`, `bbr`, `reno`. TCP pacing acts as if the kernel had "
-		 "no "
-		 "such congestion controls to wrap."},
+		 "no such congestion controls to wrap."},
 	{},
 };
 
-static const struct config_section lab_section = {
-	.name = "lab",
-	.summary = "For tests only.",
-	.keys = lab_keys,
-	.offset = offsetof(struct config, lab),
-	.for_tests = true,
+/* --- the sections --- */
+
+static void check_top(struct config_reading *reading, const struct config *config, void *values)
+{
+	(void)values;
+	for (size_t i = 0; i < config->interface_count; i++)
+		if (config->interfaces[i].sibling) {
+			config_require_key(reading, config, "interfaces",
+					   "NIC failover (`sibling`)");
+			return;
+		}
+}
+
+/* In the member of struct config that has its name. */
+#define PART(member)                                                                               \
+	.name = #member, .keys = member##_keys, .offset = offsetof(struct config, member)
+
+static const struct config_section own_sections[] = {
+	{.name = "", .summary = "", .keys = top_keys, .check = check_top},
+	{PART(mesh), .summary = "Probes between this host and some others of the fleet."},
+	{PART(clock), .summary = "Fabric time."},
+	{PART(receipts),
+	 .summary = "One-way delay of queue pairs. Both ends sample the same packets, by their "
+		    "sequence numbers, and the receiver of one sends a receipt of some 130 bytes."},
+	{PART(paths), .check = check_paths,
+	 .summary = "Candidate paths: UDP source ports that spread over the fabric's paths. They "
+		    "are found for each address of a member with which this host has queue pairs, "
+		    "in either direction."},
+	{PART(qps), .summary = "The table of queue pairs."},
+	{PART(textfile), .summary = "Metrics for the textfile collector of node_exporter."},
+	{PART(events), .summary = "The event log."},
+	{PART(lab), .summary = "For tests only.", .for_tests = true},
 };
 
-const struct config_section *const config_own_sections[] = {
-	&config_top_section, &mesh_section,	&clock_section,	 &receipts_section, &paths_section,
-	&qps_section,	     &textfile_section, &events_section, &lab_section,
-};
-const size_t config_own_section_count = CONFIG_COUNT_OF(config_own_sections);
+const struct config_section *config_section_at(const struct config_section *const *more, size_t i)
+{
+	if (i < CONFIG_COUNT_OF(own_sections))
+		return &own_sections[i];
+	return more ? more[i - CONFIG_COUNT_OF(own_sections)] : NULL;
+}

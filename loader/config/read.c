@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A YAML document against the tables of keys; each thing that is wrong is recorded with its line.
- */
+/* A YAML document against the tables of keys; every error is recorded with its line. */
 #include <errno.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/nearest.h"
+#include "base/units.h"
 #include "internal.h"
 
 #define NAMES_MAX 64 /* keys and sections of one mapping */
@@ -22,21 +20,28 @@ struct scope {
 
 /* --- errors --- */
 
-/* One line each, whatever a key of the file holds. */
-static void add_fault(struct config_reading *reading, unsigned int line, const char *kind,
-		      const char *format, va_list arguments)
+int config_record(struct config_reading *reading, bool error, unsigned int line, const char *format,
+		  ...)
 {
 	unsigned int at = reading->fault_count;
 	char *text = NULL, *whole = NULL;
+	va_list arguments;
+	int bytes;
 
+	reading->error_count += error;
 	if (at == CONFIG_FAULTS_MAX)
-		return;
-	if (vasprintf(&text, format, arguments) < 0 || asprintf(&whole, "%s%s", kind, text) < 0) {
-		free(text);
-		config_no_memory(reading);
-		return;
-	}
+		return -EINVAL;
+	va_start(arguments, format);
+	bytes = vasprintf(&text, format, arguments);
+	va_end(arguments);
+	if (bytes >= 0)
+		bytes = asprintf(&whole, "%s%s", error ? "" : "warning: ", text);
 	free(text);
+	if (bytes < 0) {
+		config_no_memory(reading);
+		return -EINVAL;
+	}
+	/* One line each, whatever a key of the file holds. */
 	for (char *c = whole; *c; c++)
 		if ((unsigned char)*c < ' ')
 			*c = ' ';
@@ -44,16 +49,6 @@ static void add_fault(struct config_reading *reading, unsigned int line, const c
 		reading->faults[at] = reading->faults[at - 1];
 	reading->faults[at] = (struct config_fault){line, whole};
 	reading->fault_count++;
-}
-
-int config_refuse_at(struct config_reading *reading, unsigned int line, const char *format, ...)
-{
-	va_list arguments;
-
-	reading->error_count++;
-	va_start(arguments, format);
-	add_fault(reading, line, "", format, arguments);
-	va_end(arguments);
 	return -EINVAL;
 }
 
@@ -64,15 +59,6 @@ unsigned int config_line_of(struct config_reading *reading, const char *key)
 	if (key)
 		config_find(reading, reading->mapping, key, &line);
 	return line;
-}
-
-void config_warn(struct config_reading *reading, unsigned int line, const char *format, ...)
-{
-	va_list arguments;
-
-	va_start(arguments, format);
-	add_fault(reading, line, "warning: ", format, arguments);
-	va_end(arguments);
 }
 
 int config_no_memory(struct config_reading *reading)
@@ -183,27 +169,16 @@ static const char *name_in(const struct config_section *section, const struct sc
 	return strchr(name, '.') ? NULL : name;
 }
 
-/* The index of the section @key of @scope; -1: none. */
-static int section_in(const struct config *config, const struct scope *scope, const char *key)
-{
-	for (size_t i = 0; i < config->section_count; i++) {
-		const char *name = name_in(config->sections[i], scope);
-
-		if (name && !strcmp(name, key))
-			return (int)i;
-	}
-	return -1;
-}
-
 /* The section, or list, that has a key of this name. */
 static const char *home_of(const struct config *config, const char *name)
 {
-	for (size_t i = 0; i < config->section_count; i++)
-		for (const struct config_key *key = config->sections[i]->keys; key->name; key++) {
+	for (size_t i = 0; i < config->part_count; i++)
+		for (const struct config_key *key = config->parts[i].section->keys; key->name;
+		     key++) {
 			const struct config_key *entry = key->list ? key->list->keys : NULL;
 
-			if (*config->sections[i]->name && !strcmp(key->name, name))
-				return config->sections[i]->name;
+			if (*config->parts[i].section->name && !strcmp(key->name, name))
+				return config->parts[i].section->name;
 			for (; entry && entry->name; entry++)
 				if (!strcmp(entry->name, name))
 					return key->name;
@@ -217,14 +192,14 @@ static int refuse_unknown(struct config_reading *reading, const struct scope *sc
 	const struct config *config = reading->config;
 	const char *names[NAMES_MAX], *near, *home = home_of(config, key);
 	char where[96] = "", list[512] = "";
-	size_t count = 0, used = 0;
+	size_t count = 0;
 
 	for (const struct config_key *known = scope->keys; known->name && count < NAMES_MAX;
 	     known++)
 		names[count++] = known->name;
-	for (size_t i = 0; i < config->section_count && count < NAMES_MAX; i++)
-		if (name_in(config->sections[i], scope))
-			names[count++] = name_in(config->sections[i], scope);
+	for (size_t i = 0; i < config->part_count && count < NAMES_MAX; i++)
+		if (name_in(config->parts[i].section, scope))
+			names[count++] = name_in(config->parts[i].section, scope);
 	if (*scope->name)
 		snprintf(where, sizeof(where), " in `%s`", scope->name);
 	near = nearest_name(key, names, count);
@@ -235,8 +210,8 @@ static int refuse_unknown(struct config_reading *reading, const struct scope *sc
 		return config_refuse_at(reading, line,
 					"`%.64s` is not a key%s; it belongs under `%s`", key, where,
 					home);
-	for (size_t i = 0; i < count && used < sizeof(list); i++)
-		used += snprintf(list + used, sizeof(list) - used, "%s%s", i ? ", " : "", names[i]);
+	for (size_t i = 0; i < count; i++)
+		text_append(list, sizeof(list), ", ", names[i]);
 	return config_refuse_at(reading, line, "`%.64s` is not a key%s; known are %s", key, where,
 				list);
 }
@@ -265,41 +240,29 @@ static int read_scalar(struct config_reading *reading, const struct config_key *
 	return key->type->parse(reading, key, text, value);
 }
 
-/* The first entry before @i that has the name of entry @i; NULL: it is the only one. */
-static const yaml_node_t *entry_twin(struct config_reading *reading, const struct config_key *key,
-				     const yaml_node_item_t *items, size_t i, unsigned int *line)
-{
-	const char *name_key = key->list->keys[0].name;
-	const yaml_node_t *name = config_find(reading, node_at(reading, items[i]), name_key, NULL);
-	const char *text = name ? text_of(name) : NULL;
-
-	for (size_t k = 0; text && k < i; k++) {
-		const yaml_node_t *other =
-			config_find(reading, node_at(reading, items[k]), name_key, line);
-
-		if (other && text_of(other) && !strcmp(text_of(other), text))
-			return other;
-	}
-	return NULL;
-}
-
 static void read_entry(struct config_reading *reading, const struct config_key *key,
 		       const yaml_node_item_t *items, size_t i, void *values)
 {
 	const struct config_list *list = key->list;
-	const yaml_node_t *node = node_at(reading, items[i]), *twin;
+	const char *name_key = list->keys[0].name, *text;
+	const yaml_node_t *node = node_at(reading, items[i]), *name, *other;
 	struct scope scope = {key->name, true, list->keys, values};
 	unsigned int line;
 
 	config_set_defaults(list->keys, values);
 	read_mapping(reading, &scope, node, line_of(node));
-	twin = entry_twin(reading, key, items, i, &line);
-	if (!twin)
+	name = config_find(reading, node, name_key, NULL);
+	text = name ? text_of(name) : NULL;
+	for (size_t k = 0; text && k < i; k++) {
+		other = config_find(reading, node_at(reading, items[k]), name_key, &line);
+		if (!other || !text_of(other) || strcmp(text_of(other), text))
+			continue;
+		reading->mapping = node;
+		config_refuse(reading, name_key,
+			      "`%s: %.64s` is in `%s` twice (first in line %u); keep one", name_key,
+			      text, key->name, line);
 		return;
-	reading->mapping = node;
-	config_refuse(reading, list->keys[0].name,
-		      "`%s: %.64s` is in `%s` twice (first in line %u); keep one",
-		      list->keys[0].name, text_of(twin), key->name, line);
+	}
 }
 
 static int read_list(struct config_reading *reading, const struct config_key *key,
@@ -339,9 +302,9 @@ static int read_list(struct config_reading *reading, const struct config_key *ke
 static void read_section(struct config_reading *reading, size_t i, const yaml_node_t *node,
 			 unsigned int line)
 {
-	const struct config_section *section = reading->config->sections[i];
+	const struct config_section *section = reading->config->parts[i].section;
 	struct scope scope = {section->name, false, section->keys,
-			      config_values(reading->config, i)};
+			      reading->config->parts[i].values};
 	unsigned int before = reading->error_count;
 
 	read_mapping(reading, &scope, node, line);
@@ -360,8 +323,10 @@ static int read_pair(struct config_reading *reading, const struct scope *scope,
 	const struct config_key *key = scope->keys;
 	unsigned int line = line_of(name);
 	const yaml_node_pair_t *first;
-	int section, err;
+	const char *in;
+	size_t section;
 	void *out;
+	int err;
 
 	*accepted = NULL;
 	if (!text)
@@ -375,8 +340,12 @@ static int read_pair(struct config_reading *reading, const struct scope *scope,
 			line_of(node_at(reading, first->key)));
 	while (key->name && strcmp(key->name, text))
 		key++;
-	section = key->name ? -1 : section_in(reading->config, scope, text);
-	if (!key->name && section < 0)
+	for (section = 0; section < reading->config->part_count; section++) {
+		in = name_in(reading->config->parts[section].section, scope);
+		if (in && !strcmp(in, text))
+			break;
+	}
+	if (!key->name && section == reading->config->part_count)
 		return refuse_unknown(reading, scope, text, line);
 	err = refuse_alias(reading, name, value, line);
 	if (err)
@@ -460,13 +429,13 @@ int config_read_yaml(struct config_reading *reading, const char *bytes, size_t s
 					"`interfaces: [{name: eth1}]`");
 	read_section(reading, 0, root, line_of(root));
 	/* A default in the place of a refused value may not suit the others: no check then. */
-	for (size_t i = 0; i < reading->config->section_count; i++) {
-		const struct config_section *section = reading->config->sections[i];
+	for (size_t i = 0; i < reading->config->part_count; i++) {
+		const struct config_section *section = reading->config->parts[i].section;
 
 		if (!section->check || reading->refused >> i & 1)
 			continue;
 		config_enter_section(reading, section);
-		section->check(reading, reading->config, config_values(reading->config, i));
+		section->check(reading, reading->config, reading->config->parts[i].values);
 	}
 	return 0;
 }

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The reference part of escapement.yaml(5), and the example configuration, from the tables. */
-#include <ctype.h>
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/mdoc.h"
@@ -10,13 +7,6 @@
 
 #define COMMENT_COLUMN 34
 #define SUMMARY_COLUMNS 92
-
-static const struct config_section *section_at(const struct config_section *const *more, size_t i)
-{
-	if (i < config_own_section_count)
-		return config_own_sections[i];
-	return more ? more[i - config_own_section_count] : NULL;
-}
 
 /* "1us to 1s"; false: the type has no range. */
 static bool range_text(const struct config_key *key, char out[2 * CONFIG_NUMBER_BYTES + 4])
@@ -66,36 +56,35 @@ static void write_mdoc_keys(FILE *out, const struct config_key *keys)
 	fputs(".El\n", out);
 }
 
-static void write_mdoc_sections(FILE *out, const struct config_section *const *sections,
-				bool for_tests)
+void config_write_man(FILE *out, const struct config_section *const *sections)
 {
 	const struct config_section *section;
 
-	for (size_t i = 0; (section = section_at(sections, i)); i++) {
-		if (section->for_tests != for_tests)
-			continue;
-		fprintf(out, ".Ss %s\n", *section->name ? section->name : "Top level");
-		mdoc_write(out, section->summary);
-		write_mdoc_keys(out, section->keys);
-	}
-}
-
-int config_write_man(FILE *out, const struct config_section *const *sections)
-{
-	write_mdoc_sections(out, sections, false);
-	write_mdoc_sections(out, sections, true);
-	return ferror(out) ? -EIO : 0;
+	for (int for_tests = 0; for_tests < 2; for_tests++)
+		for (size_t i = 0; (section = config_section_at(sections, i)); i++) {
+			if (section->for_tests != for_tests)
+				continue;
+			fprintf(out, ".Ss %s\n", *section->name ? section->name : "Top level");
+			mdoc_write(out, section->summary);
+			write_mdoc_keys(out, section->keys);
+		}
 }
 
 /* --- the example --- */
 
-/* The first sentence, without its full stop and its backquotes. */
-static void write_comment(FILE *out, const struct config_key *key)
+/*
+ * @lead is what the line begins with, up to the key. The comment is the first sentence of the help,
+ * without its full stop and its backquotes.
+ */
+static void write_example_key(FILE *out, const char *lead, const struct config_key *key)
 {
+	const char *value = key->fallback ? key->fallback : key->example;
 	bool per_word = key->words && key->help[0] == '`'; /* the help explains each word */
 	const char *end = strstr(key->help, ". ");
+	int used = fprintf(out, "%s%s: %s", lead, key->name, value);
 	char range[2 * CONFIG_NUMBER_BYTES + 4];
 
+	fprintf(out, "%*s # ", used < COMMENT_COLUMN ? COMMENT_COLUMN - used : 0, "");
 	if (key->words)
 		write_words(out, key, "");
 	if (key->words && !per_word)
@@ -105,16 +94,6 @@ static void write_comment(FILE *out, const struct config_key *key)
 			fputc(*at, out);
 	if (range_text(key, range))
 		fprintf(out, "; %s", range);
-}
-
-/* @lead is what the line begins with, up to the key. */
-static void write_example_key(FILE *out, const char *lead, const struct config_key *key)
-{
-	const char *value = key->fallback ? key->fallback : key->example;
-	int used = fprintf(out, "%s%s: %s", lead, key->name, value);
-
-	fprintf(out, "%*s # ", used < COMMENT_COLUMN ? COMMENT_COLUMN - used : 0, "");
-	write_comment(out, key);
 	fputc('\n', out);
 }
 
@@ -183,7 +162,7 @@ static void write_example_section(FILE *out, const struct config_section *sectio
 			write_example_key(out, lead, key);
 }
 
-int config_write_example(FILE *out, const struct config_section *const *sections)
+void config_write_example(FILE *out, const struct config_section *const *sections)
 {
 	const struct config_section *section;
 
@@ -193,8 +172,7 @@ int config_write_example(FILE *out, const struct config_section *const *sections
 	      "# escapement.yaml(5) explains every key; `escapementd --check-config` checks the\n"
 	      "# file, `systemctl reload escapementd` applies it as a whole or not at all.\n",
 	      out);
-	for (size_t i = 0; (section = section_at(sections, i)); i++)
+	for (size_t i = 0; (section = config_section_at(sections, i)); i++)
 		if (!section->for_tests)
 			write_example_section(out, section);
-	return ferror(out) ? -EIO : 0;
 }

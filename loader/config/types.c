@@ -3,34 +3,26 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/nearest.h"
 #include "base/units.h"
 #include "internal.h"
 
 #define TEXT_BYTES_MAX 4096
 
-/* An integer of the key's size. */
+/* An integer of the key's size, on a little-endian machine. */
 static int64_t load(const struct config_key *key, const void *value)
 {
-	switch (key->bytes) {
-	case 1:
-		return *(const uint8_t *)value;
-	case 2:
-		return *(const uint16_t *)value;
-	case 4:
-		return *(const uint32_t *)value;
-	default:
-		return *(const int64_t *)value;
-	}
+	int64_t number = 0;
+
+	memcpy(&number, value, key->bytes);
+	return number;
 }
 
 static void store(const struct config_key *key, void *value, int64_t number)
 {
-	memcpy(value, &number, key->bytes); /* little-endian */
+	memcpy(value, &number, key->bytes);
 }
 
 static int check_range(struct config_reading *reading, const struct config_key *key,
@@ -93,17 +85,16 @@ static int parse_word(struct config_reading *reading, const struct config_key *k
 {
 	static const char *const boolean[] = {"false", "true", NULL};
 	const char *const *words = key->words ? key->words : boolean;
-	char list[256];
+	char list[256] = "";
 	const char *near;
-	size_t count = 0, used = 0;
+	size_t count = 0;
 
 	for (; words[count]; count++) {
 		if (!strcmp(words[count], text)) {
 			store(key, value, (int64_t)count);
 			return 0;
 		}
-		used += snprintf(list + used, used < sizeof(list) ? sizeof(list) - used : 0, "%s%s",
-				 count ? ", " : "", words[count]);
+		text_append(list, sizeof(list), ", ", words[count]);
 	}
 	near = nearest_name(text, words, count);
 	if (near)
@@ -123,7 +114,7 @@ static json_t *show_word(const struct config_key *key, const void *value)
 const struct config_type config_type_word = {NULL, parse_word, show_word, NULL, NULL};
 const struct config_type config_type_boolean = {"boolean", parse_word, show_word, NULL, NULL};
 
-/* --- numbers --- */
+/* --- numbers and durations --- */
 
 static void format_number(char out[CONFIG_NUMBER_BYTES], int64_t number)
 {
@@ -148,19 +139,6 @@ static int parse_number(struct config_reading *reading, const struct config_key 
 		store(key, value, number);
 	return err;
 }
-
-/* Without a default 0 is the same as not set. */
-static json_t *show_number(const struct config_key *key, const void *value)
-{
-	int64_t number = load(key, value);
-
-	return number || key->fallback ? json_integer(number) : NULL;
-}
-
-const struct config_type config_type_number = {"number", parse_number, show_number, NULL,
-					       format_number};
-
-/* --- durations --- */
 
 void config_format_duration(char out[CONFIG_NUMBER_BYTES], int64_t ns)
 {
@@ -209,18 +187,22 @@ static int parse_duration(struct config_reading *reading, const struct config_ke
 }
 
 /* Without a default 0 is the same as not set. */
-static json_t *show_duration(const struct config_key *key, const void *value)
+static json_t *show_number(const struct config_key *key, const void *value)
 {
 	char text[CONFIG_NUMBER_BYTES];
-	int64_t ns = load(key, value);
+	int64_t number = load(key, value);
 
-	if (!ns && !key->fallback)
+	if (!number && !key->fallback)
 		return NULL;
-	config_format_duration(text, ns);
+	if (key->type == &config_type_number)
+		return json_integer(number);
+	config_format_duration(text, number);
 	return json_string(text);
 }
 
-const struct config_type config_type_duration = {"duration", parse_duration, show_duration, NULL,
+const struct config_type config_type_number = {"number", parse_number, show_number, NULL,
+					       format_number};
+const struct config_type config_type_duration = {"duration", parse_duration, show_number, NULL,
 						 config_format_duration};
 
 /* --- rates --- */
@@ -240,23 +222,19 @@ static int parse_bit_rate(struct config_reading *reading, const struct config_ke
 			  const char *text, void *value)
 {
 	char least[CONFIG_NUMBER_BYTES], most[CONFIG_NUMBER_BYTES];
-	double bps;
+	double bps = 0;
 
-	if (!strcmp(text, "auto")) {
-		*(double *)value = 0;
-		return 0;
+	if (strcmp(text, "auto") && (units_parse_bit_rate(text, &bps) || bps < (double)key->least ||
+				     bps > (double)key->most)) {
+		format_bit_rate(least, key->least);
+		format_bit_rate(most, key->most);
+		return config_refuse(reading, key->name,
+				     "`%s: %.64s` should be `auto`, or a rate in bits a second, "
+				     "such as `%s`; %s to %s",
+				     key->name, text, key->example, least, most);
 	}
-	if (!units_parse_bit_rate(text, &bps) && bps >= (double)key->least &&
-	    bps <= (double)key->most) {
-		*(double *)value = bps;
-		return 0;
-	}
-	format_bit_rate(least, key->least);
-	format_bit_rate(most, key->most);
-	return config_refuse(reading, key->name,
-			     "`%s: %.64s` should be `auto`, or a rate in bits a second, such as "
-			     "`%s`; %s to %s",
-			     key->name, text, key->example, least, most);
+	*(double *)value = bps;
+	return 0;
 }
 
 static json_t *show_bit_rate(const struct config_key *key, const void *value)

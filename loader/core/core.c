@@ -2,14 +2,31 @@
 #include "core.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/explain.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/units.h"
+#include "maps/maps.h"
 
 #define TICK_SLACK_NS 20000000ull
 #define HEARTBEAT_SLACK_NS 10000000ull
+
+#define LOOP_EVENTS(X)                                                                             \
+	X(LOOP_DELAYED, "loop_delayed", WARNING,                                                   \
+	  "The daemon's loop did not run for half a second; beyond 2 s control ends.")             \
+	X(SYSTEM_CLOCK_SET, "system_clock_set", WARNING,                                           \
+	  "The system clock was set: times of events before it are by the old one. Fabric time, "  \
+	  "rules and delays do not depend on it.")
+enum { LOOP_EVENTS(EVENT_ENUM) };
+const struct event_kind core_loop_events[] = {LOOP_EVENTS(EVENT_KIND){}};
 
 /* --- timers of the loop: one shot each, set again by what their function returns --- */
 
@@ -19,22 +36,17 @@ struct core_timer {
 	void *context;
 };
 
-void core_timer_set(struct core_timer *timer, uint64_t delay_ns)
-{
-	sd_event_source_set_time_relative(timer->source, delay_ns / 1000);
-	sd_event_source_set_enabled(timer->source, SD_EVENT_ONESHOT);
-}
-
 static int on_time(sd_event_source *source, uint64_t due_us, void *context)
 {
 	struct core_timer *timer = context;
 	uint64_t delay_ns;
 
-	(void)source;
 	(void)due_us;
 	delay_ns = timer->fn(timer->context, time_local_ns());
-	if (delay_ns)
-		core_timer_set(timer, delay_ns);
+	if (!delay_ns)
+		return 0;
+	sd_event_source_set_time_relative(source, delay_ns / 1000);
+	sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
 	return 0;
 }
 
@@ -75,15 +87,117 @@ void core_beat(struct core *core)
 		__atomic_store_n(core->heartbeat_local_ns, time_local_ns(), __ATOMIC_RELAXED);
 }
 
+struct core_run {
+	core_run_fn *fn;
+	void *context;
+	int result;
+};
+
+static void *run_thread(void *context)
+{
+	struct core_run *run = context;
+	sigset_t all;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, NULL);
+	run->result = run->fn(run->context);
+	return NULL;
+}
+
+int core_run(struct core *core, core_run_fn *fn, void *context)
+{
+	struct core_run run = {.fn = fn, .context = context};
+	uint64_t begun_ns = time_local_ns();
+	struct timespec until;
+	pthread_t thread;
+	int err;
+
+	if (pthread_create(&thread, NULL, run_thread, &run))
+		return fn(context);
+	do {
+		if (time_local_ns() - begun_ns < CORE_RUN_NS)
+			core_beat(core);
+		clock_gettime(CLOCK_MONOTONIC, &until);
+		until.tv_nsec += CORE_HEARTBEAT_NS;
+		until.tv_sec += until.tv_nsec / 1000000000;
+		until.tv_nsec %= 1000000000;
+		err = pthread_clockjoin_np(thread, NULL, CLOCK_MONOTONIC, &until);
+	} while (err == ETIMEDOUT);
+	return run.result;
+}
+
+uint64_t core_last_beat(const struct core *core)
+{
+	return core->heartbeat_local_ns
+		       ? __atomic_load_n(core->heartbeat_local_ns, __ATOMIC_RELAXED)
+		       : 0;
+}
+
+void core_took(struct core *core, const char *name, uint64_t since_local_ns)
+{
+	uint64_t took_ns = time_local_ns() - since_local_ns;
+
+	if (took_ns <= core->pause.slowest_ns)
+		return;
+	core->pause.slowest = name;
+	core->pause.slowest_ns = took_ns;
+}
+
+/* Names what took most of it; else the process did not run: stopped, or without a CPU. */
+static void report_pause(const struct core *core, uint64_t gap_ns)
+{
+	const struct core_pause *pause = &core->pause;
+	const char *by = pause->slowest_ns > gap_ns / 2 ? pause->slowest : "unknown";
+	bool ended = gap_ns > ESC_HEARTBEAT_TIMEOUT_NS;
+
+	log_warning("the loop was held up for %.3f s by: %s%s", (double)gap_ns / 1e9, by,
+		    ended ? "; control had ended meanwhile" : "");
+	events_add(core->events, &(struct event){
+					 .kind = &core_loop_events[LOOP_DELAYED],
+					 .subject = "daemon",
+					 .seen = json_pack("{s:I, s:s}", "duration_ns",
+							   (json_int_t)gap_ns, "by", by),
+					 .result = json_pack("{s:b}", "control_ended", ended),
+				 });
+}
+
+/* CLOCK_REALTIME is for the times of events alone. It is compared with a clock that nobody sets. */
+static void check_system_clock(struct core *core)
+{
+	int64_t offset_ns = (int64_t)(time_realtime_ns() - now_clock_ns(CLOCK_BOOTTIME));
+	int64_t step_ns = offset_ns - core->realtime_offset_ns;
+
+	core->realtime_offset_ns = offset_ns;
+	if (step_ns < CORE_STEP_NS && step_ns > -CORE_STEP_NS)
+		return;
+	log_warning("the system clock was set by %+.3f s", (double)step_ns / 1e9);
+	events_add(core->events,
+		   &(struct event){.kind = &core_loop_events[SYSTEM_CLOCK_SET],
+				   .subject = "daemon",
+				   .seen = json_pack("{s:I}", "step_ns", (json_int_t)step_ns)});
+}
+
 static uint64_t heartbeat_tick(void *context, uint64_t now_ns)
 {
-	(void)now_ns;
-	core_beat(context);
+	struct core *core = context;
+	struct core_pause *pause = &core->pause;
+	uint64_t gap_ns = pause->beat_local_ns ? now_ns - pause->beat_local_ns : 0;
+
+	core_beat(core);
+	pause->beat_local_ns = now_ns;
+	if (gap_ns > pause->longest_ns)
+		pause->longest_ns = gap_ns;
+	if (gap_ns > CORE_PAUSE_REPORT_NS)
+		report_pause(core, gap_ns);
+	pause->slowest_ns = 0;
+	core_check_late(core, now_ns);
+	check_system_clock(core);
 	return CORE_HEARTBEAT_NS;
 }
 
 int core_heartbeat_start(struct core *core, uint64_t *heartbeat_local_ns)
 {
+	core->realtime_offset_ns = (int64_t)(time_realtime_ns() - now_clock_ns(CLOCK_BOOTTIME));
 	core_beat(core); /* the last one leaves a successor all of the timeout */
 	core->heartbeat_local_ns = heartbeat_local_ns;
 	core_beat(core);
@@ -100,6 +214,7 @@ static uint64_t module_tick(void *context, uint64_t now_ns)
 	struct core_module *module = context;
 
 	module->capability->tick(module->self, now_ns);
+	core_took(module->core, module->capability->name, now_ns);
 	return module->capability->tick_ns;
 }
 
@@ -123,11 +238,12 @@ int core_open(struct core *core, const struct capability *capability, char **err
 			return explain(error, -ENOENT, "%s needs %s, which is not open",
 				       capability->name, capability->needs[i]);
 	}
-	*module = (struct core_module){.capability = capability};
+	*module = (struct core_module){.capability = capability, .core = core};
 	err = capability->open(&module->self, core, needs, error);
 	if (err)
 		return err;
 	core->module_count++;
+	core_beat(core); /* the loop runs when all are open */
 	if (!capability->tick)
 		return 0;
 	err = core_timer_new(core, &module->timer, capability->tick_ns, TICK_SLACK_NS, module_tick,
@@ -140,6 +256,8 @@ void core_close(struct core *core)
 {
 	core_timer_free(core->kill_file_timer);
 	core->kill_file_timer = NULL;
+	core_worker_free(core->kill_file_worker);
+	core->kill_file_worker = NULL;
 	while (core->module_count) {
 		struct core_module *module = &core->modules[--core->module_count];
 
@@ -181,15 +299,66 @@ void core_describe_qp(const struct core *core, const struct qp_entry *entry, jso
 json_t *core_mode(const struct core *core, int slot)
 {
 	char text[96] = "";
-	size_t used = 0;
 
 	core_for_each (module, core) {
 		const struct capability_mode *mode = module->capability->mode;
 		unsigned int ports = mode ? mode->ports(module->self) : 0;
 
 		if (slot < 0 ? ports : ports >> slot & 1)
-			used += snprintf(text + used, sizeof(text) - used, "%s%s", used ? "+" : "",
-					 mode->name);
+			text_append(text, sizeof(text), "+", mode->name);
 	}
-	return json_string(used ? text : "observe");
+	return json_string(text[0] ? text : "observe");
+}
+
+/* --- requests --- */
+
+json_t *request_fail(struct request *request, int exit, char *error)
+{
+	free(request->error);
+	request->exit = exit;
+	request->error = error ? error : strdup("out of memory");
+	return NULL;
+}
+
+json_t *request_misuse(struct request *request, const char *format, ...)
+{
+	va_list arguments;
+	char *error;
+
+	va_start(arguments, format);
+	if (vasprintf(&error, format, arguments) < 0)
+		error = NULL;
+	va_end(arguments);
+	return request_fail(request, REQUEST_MISUSE, error);
+}
+
+json_t *request_raw(struct request *request, char *text, size_t bytes)
+{
+	request->text = text;
+	request->bytes = bytes;
+	return NULL;
+}
+
+bool request_has(const struct request *request, const char *name)
+{
+	const json_t *value = json_object_get(request->args, name);
+
+	return value && !json_is_null(value);
+}
+
+const char *request_text(const struct request *request, const char *name, const char *fallback)
+{
+	const char *given = json_string_value(json_object_get(request->args, name));
+
+	return given ? given : fallback;
+}
+
+uint64_t request_count(const struct request *request, const char *name, uint64_t fallback)
+{
+	return request_has(request, name) ? json_count(request->args, name) : fallback;
+}
+
+bool request_flag(const struct request *request, const char *name)
+{
+	return json_is_true(json_object_get(request->args, name));
 }

@@ -2,40 +2,61 @@
 #include "events.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "base/array.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/now.h"
+#include "eventlog.h"
+
+#define JOURNAL_SOCKET "/run/systemd/journal/socket"
+
+#define EVENTS_EVENTS(X)                                                                           \
+	X(FILE_FAILED, "events_file_failed", WARNING,                                              \
+	  "events.file cannot be written; events are kept in memory.")                             \
+	X(FILE_RECOVERED, "events_file_recovered", NOTICE, "events.file is written again.")        \
+	X(JOURNAL_FAILED, "events_journal_failed", WARNING,                                        \
+	  "The journal does not take events; they are kept in memory and in events.file.")         \
+	X(JOURNAL_RECOVERED, "events_journal_recovered", NOTICE,                                   \
+	  "The journal takes events again.")                                                       \
+	X(LIMITED, "events_limited", WARNING,                                                      \
+	  "Events of a kind are suppressed, two in a second are recorded.")
+enum { EVENTS_EVENTS(EVENT_ENUM) };
+const struct event_kind events_events[] = {EVENTS_EVENTS(EVENT_KIND){}};
 
 struct listener {
-	events_listener_fn *fn;
+	events_listener_fn *fn; /* NULL: the place is free */
 	void *context;
 };
 
 struct events {
 	json_t **ring; /* @keep places; event n is at n % keep */
 	uint32_t keep;
-	uint64_t total;
+	uint64_t total;	 /* in the ring, with those of an earlier daemon */
+	uint64_t number; /* recorded by this one */
 	char *host;
-	uint64_t start_ns; /* CLOCK_REALTIME: with the number it makes an id that no restart repeats
-			    */
+	uint64_t start_ns; /* CLOCK_REALTIME: with it the number is an id that no restart repeats */
 	events_clock_fn *read_clock; /* NULL: fabric time is not known */
 	void *clock_context;
 	char *file;
-	bool file_failed; /* reported once, until it works again */
-	bool line_open;	  /* the last write ended inside a line */
+	struct eventlog *log; /* NULL: no file */
+	bool file_failed;     /* as reported last */
+	sd_event_source *log_state;
+	int journal_fd;
+	bool journal_failed; /* as reported last */
+	uint64_t journal_lost;
 	struct listener *listeners;
 	size_t listener_count, listener_room;
+	bool limit;
 	struct event_count *counts; /* by name: modules may share one */
 	size_t count_count, count_room;
-	bool notifying; /* listeners are being called: leave holes, close them after */
 };
 
 const char *event_severity_name(enum event_severity severity)
@@ -48,10 +69,12 @@ const char *event_severity_name(enum event_severity severity)
 int events_new(struct events **out, uint32_t keep, const char *file)
 {
 	struct events *events = calloc(1, sizeof(*events));
+	int err;
 
 	if (!events)
 		return -ENOMEM;
 	events->keep = keep ? keep : 1;
+	events->journal_fd = -1;
 	events->start_ns = time_realtime_ns();
 	events->ring = calloc(events->keep, sizeof(*events->ring));
 	events->file = file ? strdup(file) : NULL;
@@ -59,6 +82,10 @@ int events_new(struct events **out, uint32_t keep, const char *file)
 		events_free(events);
 		return -ENOMEM;
 	}
+	err = file ? eventlog_new(&events->log, file) : 0;
+	if (err)
+		log_warning("events.file %s: no thread to write it: %s; events are kept in memory",
+			    file, strerror(-err));
 	*out = events;
 	return 0;
 }
@@ -67,6 +94,10 @@ void events_free(struct events *events)
 {
 	if (!events)
 		return;
+	eventlog_free(events->log);
+	sd_event_source_disable_unref(events->log_state);
+	if (events->journal_fd >= 0)
+		close(events->journal_fd);
 	if (events->ring)
 		for (uint32_t i = 0; i < events->keep; i++)
 			json_decref(events->ring[i]);
@@ -78,61 +109,182 @@ void events_free(struct events *events)
 	free(events);
 }
 
-/*
- * Opened for each event, so that a rotated or removed file is followed, and a full disk is noticed
- * once there is room again. Events are rare.
- */
+/* --- the file and the journal --- */
+
 static void append_to_file(struct events *events, const json_t *event)
 {
-	char *text = json_dumps(event, JSON_COMPACT), *line = NULL;
-	ssize_t bytes = -1, written;
-	int fd = -1;
+	char *line = json_line(event, JSON_COMPACT);
 
-	if (text)
-		bytes = asprintf(&line, "%s%s\n", events->line_open ? "\n" : "", text);
-	free(text);
-	if (bytes < 0)
-		return;
-	fd = open(events->file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0640);
-	written = fd < 0 ? -1 : write(fd, line, bytes);
-	if (written != bytes && !events->file_failed)
-		log_warning("events.file %s: %s: %s; events are kept in memory, and the file is "
-			    "tried again with each event",
-			    events->file, fd < 0 ? "cannot be opened" : "cannot be written",
-			    strerror(written < 0 ? errno : ENOSPC));
-	events->file_failed = written != bytes;
-	if (written > 0)
-		events->line_open = written != bytes;
-	if (fd >= 0)
-		close(fd);
+	if (line)
+		eventlog_add(events->log, line);
 	free(line);
 }
 
-static void drop_holes(struct events *events)
+/* Where our log lines go to the journal, events do, too. */
+static int send_to_journal(struct events *events, const json_t *event,
+			   const struct event_kind *kind)
 {
-	size_t kept = 0;
+	static const int priorities[] = {
+		[EVENT_INFO] = 6, [EVENT_NOTICE] = 5, [EVENT_WARNING] = 4, [EVENT_CRITICAL] = 2};
+	int err = 0;
 
-	for (size_t i = 0; i < events->listener_count; i++)
-		if (events->listeners[i].fn)
-			events->listeners[kept++] = events->listeners[i];
-	events->listener_count = kept;
+	if (getenv("JOURNAL_STREAM"))
+		err = journal_send(&events->journal_fd, JOURNAL_SOCKET, event,
+				   priorities[kind->severity], kind->help);
+	events->journal_lost += err != 0;
+	return err;
 }
 
-/* When memory is short a kind has no counter of its own. */
-static void count(struct events *events, const struct event_kind *kind)
+static void report_journal(struct events *events, int err)
+{
+	if (events->journal_failed == (err != 0))
+		return;
+	events->journal_failed = err != 0;
+	events_add(events, &(struct event){
+				   .kind = &events_events[err ? JOURNAL_FAILED : JOURNAL_RECOVERED],
+				   .subject = JOURNAL_SOCKET,
+				   .seen = err ? json_pack("{s:s}", "error", strerror(-err))
+					       : json_pack("{s:I}", "events_lost",
+							   (json_int_t)events->journal_lost),
+			   });
+}
+
+static void report_file(struct events *events)
+{
+	struct eventlog_state state = eventlog_state(events->log);
+
+	if (events->file_failed == (state.error != 0))
+		return;
+	events->file_failed = state.error != 0;
+	if (state.error)
+		log_warning("events.file %s: %s; events are kept in memory, and the file is tried "
+			    "again with each event",
+			    events->file, strerror(-state.error));
+	events_add(events,
+		   &(struct event){
+			   .kind = &events_events[state.error ? FILE_FAILED : FILE_RECOVERED],
+			   .subject = events->file,
+			   .seen = state.error ? json_pack("{s:s}", "error", strerror(-state.error))
+					       : json_pack("{s:I}", "events_lost",
+							   (json_int_t)state.lost),
+		   });
+}
+
+static int on_log_state(sd_event_source *source, int fd, uint32_t happened, void *context)
+{
+	eventfd_t changes;
+
+	(void)source;
+	(void)happened;
+	eventfd_read(fd, &changes);
+	report_file(context);
+	return 0;
+}
+
+int events_watch_file(struct events *events, sd_event *loop)
+{
+	if (!events->log)
+		return 0;
+	return sd_event_add_io(loop, &events->log_state, eventlog_fd(events->log), EPOLLIN,
+			       on_log_state, events);
+}
+
+bool events_flush(struct events *events, unsigned int timeout_ms)
+{
+	return !events->log || eventlog_flush(events->log, timeout_ms);
+}
+
+void events_losses(const struct events *events, struct events_losses *out)
+{
+	struct eventlog_state state = {};
+
+	if (events->log)
+		state = eventlog_state(events->log);
+	*out = (struct events_losses){events->file, state.error, state.lost, events->journal_lost};
+}
+
+uint64_t events_write_since(const struct events *events)
+{
+	return events->log ? eventlog_state(events->log).write_since_ns : 0;
+}
+
+/* --- the ring --- */
+
+/* Takes @event over. */
+static void keep(struct events *events, json_t *event)
+{
+	json_t **place = &events->ring[events->total++ % events->keep];
+
+	json_decref(*place);
+	*place = event;
+}
+
+void events_recall(struct events *events)
+{
+	json_t *list, *event;
+	size_t i;
+
+	if (!events->file || !events->host)
+		return;
+	list = eventlog_read(events->file, events->host, events->keep);
+	json_array_foreach (list, i, event)
+		keep(events, json_incref(event));
+	json_decref(list);
+}
+
+/* NULL: memory is short, and a kind has no counter of its own. */
+static struct event_count *count_of(struct events *events, const struct event_kind *kind)
 {
 	struct event_count *found;
 
-	for (size_t i = 0; i < events->count_count; i++) {
-		if (strcmp(events->counts[i].kind, kind->name))
-			continue;
-		events->counts[i].count++;
-		return;
-	}
+	for (size_t i = 0; i < events->count_count; i++)
+		if (!strcmp(events->counts[i].kind, kind->name))
+			return &events->counts[i];
 	found = array_add(&events->counts, &events->count_count, &events->count_room,
 			  sizeof(*found));
 	if (found)
-		*found = (struct event_count){kind->name, kind->severity, 1};
+		*found = (struct event_count){.kind = kind->name, .severity = kind->severity};
+	return found;
+}
+
+/* --- the token buckets --- */
+
+#define TOKEN_NS (1000000000ull / EVENTS_KIND_PER_S)
+
+void events_limit(struct events *events)
+{
+	events->limit = true;
+}
+
+/* False: the bucket is empty. */
+static bool take_token(struct event_count *kind, uint64_t now_local_ns)
+{
+	uint64_t passed_ns = now_local_ns - kind->at_local_ns;
+
+	kind->at_local_ns = now_local_ns;
+	kind->spent_ns -= passed_ns < kind->spent_ns ? passed_ns : kind->spent_ns;
+	if (!kind->spent_ns)
+		kind->limited = false;
+	if (kind->spent_ns + TOKEN_NS > EVENTS_KIND_BURST * TOKEN_NS)
+		return false;
+	kind->spent_ns += TOKEN_NS;
+	return true;
+}
+
+static void suppress(struct events *events, struct event_count *kind, const struct event *event)
+{
+	bool report = !kind->limited;
+
+	json_decref(event->seen);
+	json_decref(event->done);
+	json_decref(event->expected);
+	json_decref(event->result);
+	kind->suppressed++;
+	kind->unstated++;
+	kind->limited = true;
+	if (report)
+		events_add(events, &(struct event){.kind = &events_events[LIMITED],
+						   .subject = event->kind->name});
 }
 
 void events_set_host(struct events *events, const char *host)
@@ -149,29 +301,29 @@ void events_set_clock(struct events *events, events_clock_fn *read, void *contex
 	events->clock_context = context;
 }
 
-static void put_origin(json_t *object, const struct events *events)
+void events_add(struct events *events, const struct event *event)
 {
+	struct event_count *kind = events ? count_of(events, event->kind) : NULL;
 	int64_t fabric_ns, bound_ns;
+	json_t *object;
+	int err;
 
-	if (events->host) {
+	if (kind && events->limit && !take_token(kind, time_local_ns())) {
+		suppress(events, kind, event);
+		return;
+	}
+	object = json_object();
+	if (events && events->host) {
 		json_put(object, "id",
 			 json_sprintf("%s:%" PRIx64 ":%" PRIu64, events->host, events->start_ns,
-				      events->total));
+				      events->number));
 		json_put_text(object, "host", events->host);
 	}
-	if (events->read_clock &&
+	if (events && events->read_clock &&
 	    events->read_clock(events->clock_context, &fabric_ns, &bound_ns)) {
 		json_put_integer(object, "fabric_ns", fabric_ns);
 		json_put_integer(object, "bound_ns", bound_ns);
 	}
-}
-
-void events_add(struct events *events, const struct event *event)
-{
-	json_t *object = json_object(), **place;
-
-	if (events)
-		put_origin(object, events);
 	json_put_count(object, "time_ns", time_realtime_ns());
 	json_put_text(object, "kind", event->kind->name);
 	json_put_text(object, "severity", event_severity_name(event->kind->severity));
@@ -180,24 +332,26 @@ void events_add(struct events *events, const struct event *event)
 	json_put(object, "done", event->done);
 	json_put(object, "expected", event->expected);
 	json_put(object, "result", event->result);
+	if (kind && kind->unstated)
+		json_put_count(object, "suppressed", kind->unstated);
 	if (!events) {
 		json_decref(object);
 		return;
 	}
-	place = &events->ring[events->total % events->keep];
-	json_decref(*place);
-	*place = object;
-	events->total++;
-	count(events, event->kind);
-	if (events->file)
+	events->number++;
+	keep(events, object);
+	if (kind) {
+		kind->count++;
+		kind->unstated = 0;
+	}
+	if (events->log)
 		append_to_file(events, object);
+	err = send_to_journal(events, object, event->kind);
 	/* A listener may remove itself, or another one. */
-	events->notifying = true;
 	for (size_t i = 0; i < events->listener_count; i++)
 		if (events->listeners[i].fn)
 			events->listeners[i].fn(object, events->listeners[i].context);
-	events->notifying = false;
-	drop_holes(events);
+	report_journal(events, err);
 }
 
 json_t *events_since(const struct events *events, uint64_t since_ns)
@@ -216,9 +370,13 @@ json_t *events_since(const struct events *events, uint64_t since_ns)
 
 int events_listen(struct events *events, events_listener_fn *fn, void *context)
 {
-	struct listener *listener = array_add(&events->listeners, &events->listener_count,
-					      &events->listener_room, sizeof(*listener));
+	struct listener *listener = events->listeners;
 
+	while (listener < events->listeners + events->listener_count && listener->fn)
+		listener++;
+	if (listener == events->listeners + events->listener_count)
+		listener = array_add(&events->listeners, &events->listener_count,
+				     &events->listener_room, sizeof(*listener));
 	if (!listener)
 		return -ENOMEM;
 	*listener = (struct listener){fn, context};
@@ -230,13 +388,6 @@ void events_unlisten(struct events *events, events_listener_fn *fn, void *contex
 	for (size_t i = 0; i < events->listener_count; i++)
 		if (events->listeners[i].fn == fn && events->listeners[i].context == context)
 			events->listeners[i].fn = NULL;
-	if (!events->notifying)
-		drop_holes(events);
-}
-
-uint64_t events_total(const struct events *events)
-{
-	return events->total;
 }
 
 size_t events_counts(const struct events *events, const struct event_count **out)

@@ -6,6 +6,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <systemd/sd-event.h>
 
 struct events;
 
@@ -13,12 +14,7 @@ struct events;
 enum event_severity { EVENT_INFO, EVENT_NOTICE, EVENT_WARNING, EVENT_CRITICAL };
 const char *event_severity_name(enum event_severity severity);
 
-/*
- * A module has one list of its kinds, from which its enum, its table and the manual are made:
- *   #define PACE_EVENTS(X) X(PACE_ON, "pace_on", NOTICE, "Pacing began on an interface.") ...
- *   enum { PACE_EVENTS(EVENT_ENUM) };
- *   static const struct event_kind kinds[] = {PACE_EVENTS(EVENT_KIND){}};
- */
+/* A module has one list of its kinds, in the way of METRIC_ENUM and METRIC in base/fields.h. */
 struct event_kind {
 	const char *name;
 	enum event_severity severity;
@@ -34,8 +30,12 @@ struct event {
 	json_t *seen, *done, *expected, *result;
 };
 
-/* @keep events stay in memory; @file (NULL: none) gets each as a line of JSON. */
+/*
+ * @keep events stay in memory. @file (NULL: none) gets each as a line of JSON, and the journal when
+ * log lines go there; neither is waited for, and none of them has to work.
+ */
 int events_new(struct events **out, uint32_t keep, const char *file);
+/* Waits for a second at most for the file. */
 void events_free(struct events *events);
 
 /* What each event then has besides: `id` and `host`. @host is copied. */
@@ -43,6 +43,36 @@ void events_set_host(struct events *events, const char *host);
 /* `fabric_ns` and `bound_ns`, while @read returns true. NULL: not any more. @events may be NULL. */
 typedef bool events_clock_fn(void *context, int64_t *fabric_ns, int64_t *bound_ns);
 void events_set_clock(struct events *events, events_clock_fn *read, void *context);
+
+/*
+ * Reads the events that earlier daemons of this host left in the file into memory, before the
+ * first one is recorded: it waits for the disk.
+ */
+void events_recall(struct events *events);
+/* From now on a file that cannot be written, or can again, is an event. 0 or -errno. */
+int events_watch_file(struct events *events, sd_event *loop);
+/* Waits until the file has all events; false: not within @timeout_ms. */
+bool events_flush(struct events *events, unsigned int timeout_ms);
+
+/* What the file and the journal did not get since the start. */
+struct events_losses {
+	const char *path; /* of the file; NULL: none */
+	int error;	  /* of its newest write; 0 or -errno */
+	uint64_t file, journal;
+};
+void events_losses(const struct events *events, struct events_losses *out);
+/* CLOCK_MONOTONIC of the write to the file that has not ended; 0: none. */
+uint64_t events_write_since(const struct events *events);
+extern const struct event_kind events_events[]; /* ended by {} */
+
+/*
+ * From now on a token bucket for each kind: after EVENTS_KIND_BURST events of a kind,
+ * EVENTS_KIND_PER_S are recorded. The others are counted, and the next one that is recorded states
+ * their number.
+ */
+#define EVENTS_KIND_BURST 64
+#define EVENTS_KIND_PER_S 2
+void events_limit(struct events *events);
 
 /* Records @event now. Never fails the caller; @events may be NULL. */
 void events_add(struct events *events, const struct event *event);
@@ -55,14 +85,18 @@ typedef void events_listener_fn(const json_t *event, void *context);
 int events_listen(struct events *events, events_listener_fn *fn, void *context);
 void events_unlisten(struct events *events, events_listener_fn *fn, void *context);
 
-/* Events recorded since the start. */
-uint64_t events_total(const struct events *events);
-
-/* The same by kind, in the order in which they came first. Valid until the next event. */
+/* Events recorded since the start, by kind, in the order in which they came first. Valid until the
+ * next event. */
 struct event_count {
 	const char *kind; /* of static storage, as in struct event_kind */
 	enum event_severity severity;
 	uint64_t count;
+	uint64_t suppressed; /* not recorded; see events_limit() */
+	/* Of the token bucket. */
+	uint64_t unstated; /* suppressed since the last one that was recorded */
+	uint64_t spent_ns; /* time that the tokens spent take to return, at @at_local_ns */
+	uint64_t at_local_ns;
+	bool limited; /* reported, until all tokens are back */
 };
 size_t events_counts(const struct events *events, const struct event_count **out);
 

@@ -3,12 +3,8 @@
 #ifndef ESC_LOADER_DAEMON_H
 #define ESC_LOADER_DAEMON_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "core/core.h"
 
-struct sd_event_source;
 struct server;
 struct textfile;
 
@@ -16,17 +12,18 @@ struct daemon {
 	struct core core;
 	struct server *server;
 	struct textfile *textfile; /* writes nothing without a directory */
-	struct sd_event_source *links;
-	int links_fd;
+	sd_event_source *links;
+	struct core_timer *links_timer; /* of a change that is still to be looked at */
+	bool links_waits;
+	uint64_t links_due_ns; /* not before it */
 };
 
 /* In the order in which they are opened; ended by NULL. */
 extern const struct capability *const daemon_capabilities[];
 
 /*
- * Builds everything from the file at @config_path (NULL: the default path) and
- * attaches. On failure nothing is left attached that was not before, and
- * *@error is a malloc'd sentence.
+ * Builds everything from the file at @config_path (NULL: the default path) and attaches. On failure
+ * nothing is left attached that was not before, and *@error is a malloc'd sentence.
  */
 int daemon_new(struct daemon **out, const char *config_path, char **error);
 /* Stops serving; programs stay attached and go on counting. */

@@ -1,20 +1,16 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Our XDP program beside others' in libxdp's dispatcher. */
-#include "attach.h"
+#include "internal.h"
 
 #include <bpf/bpf.h>
 #include <errno.h>
-#include <linux/membarrier.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 #include <xdp/libxdp.h>
 
-#include "bpflog.h"
 #include "base/explain.h"
 #include "base/log.h"
-#include "pins.h"
 
 #define DISPATCHER_PROGRAMS_MAX 10 /* MAX_DISPATCHER_ACTIONS of libxdp */
 
@@ -39,123 +35,145 @@ bool dispatcher_is_there(unsigned int ifindex)
 	return multi != NULL;
 }
 
-/* Program @id is in the dispatcher on @ifindex. */
-static bool dispatcher_holds(unsigned int ifindex, uint32_t id)
-{
-	struct xdp_multiprog *multi = dispatcher_get(ifindex);
-	struct xdp_program *program = NULL;
-	bool found = false;
-
-	while (multi && !found && (program = xdp_multiprog__next_prog(program, multi)))
-		found = xdp_program__id(program) == id;
-	xdp_multiprog__close(multi);
-	return found;
-}
-
 /* Ids of our programs in the dispatcher, in the order that they run. */
-static size_t dispatcher_list_ours(const struct attach_target *target,
-				   uint32_t ids[DISPATCHER_PROGRAMS_MAX])
+static size_t dispatcher_list_ours(const struct port *port, uint32_t ids[DISPATCHER_PROGRAMS_MAX])
 {
-	struct xdp_multiprog *multi = dispatcher_get(target->ifindex);
+	struct xdp_multiprog *multi = dispatcher_get(port->ifindex);
 	struct xdp_program *program = NULL;
 	size_t count = 0;
 
 	while (multi && count < DISPATCHER_PROGRAMS_MAX &&
 	       (program = xdp_multiprog__next_prog(program, multi)))
-		if (program_is_ours(target->pins, xdp_program__id(program), ESC_PROGRAM_XDP))
+		if (program_is_ours(port->pins, xdp_program__id(program), ESC_PROGRAM_XDP))
 			ids[count++] = xdp_program__id(program);
 	xdp_multiprog__close(multi);
 	return count;
 }
 
-static int dispatcher_detach(unsigned int ifindex, uint32_t id)
+void dispatcher_order(const struct port *port, struct port_order *order)
+{
+	struct xdp_multiprog *multi = dispatcher_get(port->ifindex);
+	struct xdp_program *program = NULL;
+	uint32_t id;
+
+	while (multi && (program = xdp_multiprog__next_prog(program, multi))) {
+		id = xdp_program__id(program);
+		if (program_is_ours(port->pins, id, ESC_PROGRAM_XDP))
+			break;
+		order_add(order, id, ORDER_XDP);
+	}
+	xdp_multiprog__close(multi);
+}
+
+static bool id_is_among(uint32_t id, const uint32_t *ids, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (ids[i] == id)
+			return true;
+	return false;
+}
+
+static void dispatcher_detach(unsigned int ifindex, uint32_t id)
 {
 	struct xdp_program *program = xdp_program__from_id(id);
-	int err = libxdp_get_error(program);
+	int err;
 
-	if (err)
-		return err;
+	if (libxdp_get_error(program))
+		return;
 	err = xdp_program__detach(program, ifindex, XDP_MODE_UNSPEC, 0);
 	if (err)
 		log_warning("XDP program %u cannot be taken out of the dispatcher: %s", id,
 			    strerror(-err));
 	xdp_program__close(program);
-	return err;
 }
 
-void dispatcher_leave(const struct attach_target *target)
+void dispatcher_leave(const struct port *port)
 {
 	uint32_t ids[DISPATCHER_PROGRAMS_MAX];
-	size_t count = dispatcher_list_ours(target, ids);
+	size_t count = dispatcher_list_ours(port, ids);
 
 	for (size_t i = 0; i < count; i++)
-		dispatcher_detach(target->ifindex, ids[i]);
+		dispatcher_detach(port->ifindex, ids[i]);
 }
 
 /* --- turns: see struct esc_control --- */
 
-static uint16_t turn_read(const struct attach_target *target)
+static uint16_t turn_read(const struct port *port)
 {
-	return __atomic_load_n(&pins_control(target->pins)->xdp_handover[target->slot],
-			       __ATOMIC_ACQUIRE);
+	return __atomic_load_n(&port->pins->control->xdp_handover[port->slot], __ATOMIC_ACQUIRE);
 }
 
-/* Waits until no program that may have read the turn before is still running. */
-static void turn_wait_grace_period(void)
+/*
+ * The successor's `control` first: it counts from PASS on only what the incumbent, which goes on
+ * to announce, has not. An incumbent of another release may have a `control` of its own.
+ */
+static void turn_write(const struct port *port, uint16_t turn)
 {
-	if (syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) == 0)
+	uint16_t *old = port->pins->old_handover;
+
+	__atomic_store_n(&port->pins->control->xdp_handover[port->slot], turn, __ATOMIC_RELEASE);
+	upgrade_wait_grace_period();
+	if (!old)
 		return;
-	usleep(200000); /* nohz_full kernels refuse; a packet's programs take microseconds */
+	__atomic_store_n(&old[port->slot], turn, __ATOMIC_RELEASE);
+	upgrade_wait_grace_period();
 }
 
-static void turn_write(const struct attach_target *target, uint16_t turn)
+/* Neither `xdp_counted` nor `port_counts` is shared: at most a packet per CPU is miscounted. */
+static void turn_jump(const struct port *port, uint16_t turn)
 {
-	__atomic_store_n(&pins_control(target->pins)->xdp_handover[target->slot], turn,
-			 __ATOMIC_RELEASE);
-	turn_wait_grace_period();
+	uint16_t *old = port->pins->old_handover;
+
+	__atomic_store_n(&old[port->slot], turn, __ATOMIC_RELEASE);
+	turn_write(port, turn);
 }
 
-static uint16_t turn_steady(uint16_t turn)
+/* Left at 1 by programs that did not write it in PASS; nobody reads it now. */
+static void turn_clear_counted(const struct port *port)
 {
-	return turn & ~ESC_HANDOVER_PHASE;
+	int cpus = libbpf_num_possible_cpus();
+	struct esc_xdp_counted *zeros = cpus > 0 ? calloc(cpus, sizeof(*zeros)) : NULL;
+
+	if (zeros)
+		bpf_map_update_elem(pins_map_fd(port->pins, "xdp_counted"), &port->slot, zeros,
+				    BPF_ANY);
+	free(zeros);
 }
 
 /* --- joining --- */
 
 /* Loads an instance with @turn into the dispatcher; its id, or an error. */
-static int dispatcher_add(const struct attach_target *target, enum esc_xdp_mode mode, uint16_t turn,
+static int dispatcher_add(const struct port *port, enum esc_xdp_mode mode, uint16_t turn,
 			  uint32_t *id, char **error)
 {
-	struct object_constants constants = target->constants;
+	uint32_t ids[DISPATCHER_PROGRAMS_MAX];
 	struct xdp_program *program;
 	struct object *object;
 	int err;
 
-	constants.turn = turn;
-	err = object_open(&object, OBJECT_XDP, target->pins, &constants, error);
+	err = object_open(&object, OBJECT_XDP, port, turn, error);
 	if (err)
 		return err;
-	program = xdp_program__from_bpf_obj(object->bpf,
-					    bpf_program__section_name(object->xdp));
+	program = xdp_program__from_bpf_obj(object->bpf, bpf_program__section_name(object->xdp));
 	err = libxdp_get_error(program);
 	if (err)
 		goto out;
 	/*
-	 * libbpf sets the flag of section xdp.frags only when it loads, and libxdp asks before:
+	 * libbpf sets the flag of section xdp.frags only when it loads, and libxdp reads it before:
 	 * a dispatcher made without it loses every frame of several buffers once the MTU grows.
 	 */
 	err = xdp_program__set_xdp_frags_support(program, true);
 	if (err)
-		log_debug("%s: libxdp takes no multi-buffer program: %s", target->name,
+		log_debug("%s: libxdp takes no multi-buffer program: %s", port->name,
 			  strerror(-err));
 	bpflog_clear();
-	err = xdp_program__attach(
-		program, target->ifindex, mode == ESC_XDP_SKB ? XDP_MODE_SKB : XDP_MODE_NATIVE, 0);
+	err = xdp_program__attach(program, port->ifindex,
+				  mode == ESC_XDP_SKB ? XDP_MODE_SKB : XDP_MODE_NATIVE, 0);
 	if (!err) {
 		*id = xdp_program__id(program);
 		/* libxdp may have fallen back to a program without a dispatcher. */
-		if (!dispatcher_holds(target->ifindex, *id)) {
-			xdp_program__detach(program, target->ifindex, XDP_MODE_UNSPEC, 0);
+		if (!id_is_among(*id, ids, dispatcher_list_ours(port, ids))) {
+			xdp_program__detach(program, port->ifindex, XDP_MODE_UNSPEC, 0);
 			err = -EOPNOTSUPP;
 		}
 	}
@@ -168,27 +186,27 @@ out:
 	return err;
 }
 
-int dispatcher_join(const struct attach_target *target, enum esc_xdp_mode mode,
-		    struct esc_port *port, char **error)
+int dispatcher_join(struct port *port, enum esc_xdp_mode mode, char **error)
 {
 	uint32_t id;
 	int err;
 
-	turn_write(target, turn_steady(turn_read(target)));
-	err = dispatcher_add(target, mode, turn_read(target), &id, error);
+	turn_write(port, turn_read(port) & ~ESC_HANDOVER_PHASE);
+	err = dispatcher_add(port, mode, turn_read(port), &id, error);
 	if (err)
 		return err;
-	port->xdp_mode = mode;
-	port->xdp_via = ESC_XDP_VIA_DISPATCHER;
-	port->xdp_program_id = id;
-	port->xdp_next_program_id = 0;
+	port->record.xdp_mode = mode;
+	port->record.xdp_via = ESC_XDP_VIA_DISPATCHER;
+	port->record.xdp_program_id = id;
+	port->record.xdp_next_program_id = 0;
 	return 0;
 }
 
 /* --- taking over --- */
 
-/* Tag and constants (tables among them) of a loaded program: equal ones do the same. */
+/* Tag, maps and constants (tables among them) of a loaded program: equal ones do the same. */
 struct identity {
+	uint64_t maps; /* sum of their ids, except of the constants' */
 	uint8_t tag[BPF_TAG_SIZE];
 	uint32_t constants_bytes;
 	uint8_t constants[32768];
@@ -207,7 +225,7 @@ static int identity_read(int program_fd, struct identity *out)
 	program.map_ids = (__u64)(unsigned long)map_ids;
 	err = bpf_obj_get_info_by_fd(program_fd, &program, &bytes);
 	memcpy(out->tag, program.tag, sizeof(out->tag));
-	for (size_t i = 0; !err && !out->constants_bytes && i < program.nr_map_ids; i++) {
+	for (size_t i = 0; !err && i < program.nr_map_ids; i++) {
 		struct bpf_map_info map = {0};
 		int fd = bpf_map_get_fd_by_id(map_ids[i]);
 
@@ -220,23 +238,29 @@ static int identity_read(int program_fd, struct identity *out)
 			err = map.value_size > sizeof(out->constants)
 				      ? -E2BIG
 				      : bpf_map_lookup_elem(fd, &zero, out->constants);
+		} else if (!err) {
+			out->maps += map_ids[i];
 		}
 		close(fd);
 	}
 	return err;
 }
 
+static bool identity_is(const struct identity *one, const struct identity *other)
+{
+	return one->maps == other->maps && !memcmp(one->tag, other->tag, sizeof(one->tag)) &&
+	       one->constants_bytes == other->constants_bytes &&
+	       !memcmp(one->constants, other->constants, one->constants_bytes);
+}
+
 /* 1: the program that runs is the one that we would load with its turn; 0: it is not; -errno. */
-static int dispatcher_is_current(const struct attach_target *target, const struct esc_port *port,
-				 char **error)
+static int dispatcher_is_current(const struct port *port, char **error)
 {
 	static struct identity fresh, running;
-	struct object_constants constants = target->constants;
 	struct object *object;
 	int fd, err;
 
-	constants.turn = turn_read(target);
-	err = object_new(&object, OBJECT_XDP, target->pins, &constants, error);
+	err = object_new(&object, OBJECT_XDP, port, turn_read(port), error);
 	if (err)
 		return err;
 	err = identity_read(bpf_program__fd(object->xdp), &fresh);
@@ -244,89 +268,84 @@ static int dispatcher_is_current(const struct attach_target *target, const struc
 	if (err)
 		return explain(error, err, "our own XDP program cannot be read: %s",
 			       strerror(-err));
-	fd = bpf_prog_get_fd_by_id(port->xdp_program_id);
+	fd = bpf_prog_get_fd_by_id(port->record.xdp_program_id);
 	if (fd < 0)
 		return 0;
 	err = identity_read(fd, &running);
 	close(fd);
-	return !err && !memcmp(&fresh, &running, sizeof(fresh));
+	return !err && identity_is(&fresh, &running);
 }
 
-static bool id_is_among(uint32_t id, const uint32_t *ids, size_t count)
+/* A daemon died during a takeover: it is finished, or undone, by the turn that it left. */
+static void dispatcher_settle(struct port *port, const uint32_t *ids, size_t count)
 {
-	for (size_t i = 0; i < count; i++)
-		if (ids[i] == id)
-			return true;
-	return false;
-}
-
-/* A daemon died while it led the count over: go on, or back, by the turn it left. */
-static void dispatcher_settle(const struct attach_target *target, struct esc_port *port,
-			      const uint32_t *ids, size_t count)
-{
-	uint16_t turn = turn_read(target);
+	uint16_t turn = turn_read(port), steady = turn & ~ESC_HANDOVER_PHASE;
 
 	if ((turn & ESC_HANDOVER_PHASE) == ESC_HANDOVER_PASS &&
-	    id_is_among(port->xdp_next_program_id, ids, count)) {
-		turn_write(target, turn_steady(turn) + ESC_HANDOVER_NEXT);
-		port->xdp_program_id = port->xdp_next_program_id;
+	    id_is_among(port->record.xdp_next_program_id, ids, count)) {
+		turn_write(port, steady + ESC_HANDOVER_NEXT);
+		port->record.xdp_program_id = port->record.xdp_next_program_id;
 	} else if (turn & ESC_HANDOVER_PHASE) {
-		turn_write(target, turn_steady(turn));
+		turn_write(port, steady);
 	}
-	if (!id_is_among(port->xdp_program_id, ids, count))
-		port->xdp_program_id = ids[0]; /* it died before it wrote the id down */
-	port->xdp_next_program_id = 0;
-	pins_write_port(target->pins, target->slot, port);
+	if (!id_is_among(port->record.xdp_program_id, ids, count))
+		port->record.xdp_program_id = ids[0]; /* it died before it wrote the id down */
+	port->record.xdp_next_program_id = 0;
+	pins_write_port(port->pins, port->slot, &port->record);
 	for (size_t i = 0; i < count; i++)
-		if (ids[i] != port->xdp_program_id)
-			dispatcher_detach(target->ifindex, ids[i]);
+		if (ids[i] != port->record.xdp_program_id)
+			dispatcher_detach(port->ifindex, ids[i]);
 }
 
-/* Leads the count from the incumbent to a successor. */
-static int dispatcher_succeed(const struct attach_target *target, struct esc_port *port,
-			      char **error)
+/* The count passes from the running program to another instance. */
+static int dispatcher_replace(struct port *port, char **error)
 {
-	uint16_t turn = turn_read(target);
-	uint32_t old = port->xdp_program_id, id;
-	int err = dispatcher_add(target, port->xdp_mode, turn + ESC_HANDOVER_NEXT, &id, error);
+	uint16_t turn = turn_read(port);
+	uint32_t old = port->record.xdp_program_id, id;
+	int err = dispatcher_add(port, port->record.xdp_mode, turn + ESC_HANDOVER_NEXT, &id, error);
 
 	if (err)
 		return err;
-	port->xdp_next_program_id = id;
-	err = pins_write_port(target->pins, target->slot, port);
+	port->record.xdp_next_program_id = id;
+	err = pins_write_port(port->pins, port->slot, &port->record);
 	if (err) {
-		dispatcher_detach(target->ifindex, id);
+		dispatcher_detach(port->ifindex, id);
 		return explain(error, err, "the map ports cannot be written: %s", strerror(-err));
 	}
-	turn_wait_grace_period();
-	turn_write(target, turn | ESC_HANDOVER_ANNOUNCE);
-	turn_write(target, turn | ESC_HANDOVER_PASS);
-	turn_write(target, turn + ESC_HANDOVER_NEXT);
-	port->xdp_program_id = id;
-	port->xdp_next_program_id = 0;
-	pins_write_port(target->pins, target->slot, port);
-	dispatcher_detach(target->ifindex, old);
+	upgrade_wait_grace_period();
+	turn_clear_counted(port);
+	if (port->pins->old_handover && !port->pins->counted_shared) {
+		turn_jump(port, turn + ESC_HANDOVER_NEXT);
+	} else {
+		turn_write(port, turn | ESC_HANDOVER_ANNOUNCE);
+		turn_write(port, turn | ESC_HANDOVER_PASS);
+		turn_write(port, turn + ESC_HANDOVER_NEXT);
+	}
+	port->record.xdp_program_id = id;
+	port->record.xdp_next_program_id = 0;
+	pins_write_port(port->pins, port->slot, &port->record);
+	dispatcher_detach(port->ifindex, old);
 	return 0;
 }
 
-int dispatcher_take_over(const struct attach_target *target, struct esc_port *port, char **error)
+int dispatcher_take_over(struct port *port, char **error)
 {
 	uint32_t ids[DISPATCHER_PROGRAMS_MAX];
-	size_t count = dispatcher_list_ours(target, ids);
+	size_t count = dispatcher_list_ours(port, ids);
 	struct xdp_attached attached;
 	int err;
 
 	if (!count)
 		return 0;
-	err = xdp_query(target->ifindex, &attached);
-	if (err)
-		return explain(error, err, "interface %s: %s", target->name, strerror(-err));
-	port->xdp_mode = attached.mode;
-	port->xdp_via = ESC_XDP_VIA_DISPATCHER;
-	dispatcher_settle(target, port, ids, count);
-	err = dispatcher_is_current(target, port, error);
+	err = xdp_query(port, &attached, error);
 	if (err)
 		return err;
-	err = dispatcher_succeed(target, port, error);
+	port->record.xdp_mode = attached.mode;
+	port->record.xdp_via = ESC_XDP_VIA_DISPATCHER;
+	dispatcher_settle(port, ids, count);
+	err = dispatcher_is_current(port, error);
+	if (err)
+		return err;
+	err = dispatcher_replace(port, error);
 	return err ? err : 1;
 }

@@ -1,22 +1,168 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The skeleton's struct is called dataplane too: no other file includes it. */
-#include "object.h"
+/*
+ * BPF objects, their maps, and what libbpf and libxdp print. The skeleton's struct is called
+ * dataplane too: no other file includes it.
+ */
+#include "internal.h"
 
+#include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <xdp/libxdp.h>
 
-#include "bpflog.h"
-#include "dataplane.skel.h"
+#include "base/array.h"
 #include "base/explain.h"
+#include "base/log.h"
+#include "dataplane.skel.h"
 #include "pacing/icrc.h"
-#include "pins.h"
+
+#define KEY_BYTES_MAX 64
+
+/* --- what the libraries print: users get one sentence of ours --- */
+
+static char bpflog_warning[256];
+
+static void bpflog_line(const char *library, int warning, const char *format, va_list arguments)
+{
+	char text[1024];
+
+	vsnprintf(text, sizeof(text), format, arguments);
+	text[strcspn(text, "\n")] = '\0';
+	/* libbpf guesses at memlock for every EPERM; the guess is wrong here. */
+	if (warning && !strstr(text, "ulimit -l"))
+		snprintf(bpflog_warning, sizeof(bpflog_warning), "%.255s", text);
+	log_debug("%s: %s", library, text);
+}
+
+static int bpflog_libbpf(enum libbpf_print_level level, const char *format, va_list arguments)
+{
+	bpflog_line("libbpf", level == LIBBPF_WARN, format, arguments);
+	return 0;
+}
+
+static int bpflog_libxdp(enum libxdp_print_level level, const char *format, va_list arguments)
+{
+	bpflog_line("libxdp", level == LIBXDP_WARN, format, arguments);
+	return 0;
+}
+
+void bpflog_install(void)
+{
+	libbpf_set_print(bpflog_libbpf);
+	libxdp_set_print(bpflog_libxdp);
+}
+
+const char *bpflog_last(void)
+{
+	return bpflog_warning;
+}
+
+void bpflog_clear(void)
+{
+	bpflog_warning[0] = '\0';
+}
+
+/* --- maps --- */
+
+void mapsweep(int fd, size_t key_bytes, mapsweep_stays_fn *stays, void *context)
+{
+	char key[KEY_BYTES_MAX] __attribute__((aligned(8))), *gone = NULL, *entry;
+	size_t room = 0, count = 0;
+	bool first = true;
+
+	if (key_bytes > sizeof(key))
+		return;
+	while (!bpf_map_get_next_key(fd, first ? NULL : key, key)) {
+		first = false;
+		if (stays(key, context))
+			continue;
+		entry = array_add(&gone, &count, &room, key_bytes);
+		if (!entry)
+			break;
+		memcpy(entry, key, key_bytes);
+	}
+	for (size_t i = 0; i < count; i++)
+		bpf_map_delete_elem(fd, gone + i * key_bytes);
+	free(gone);
+}
+
+int bpfmap_sum(int fd, uint32_t index, void *out, size_t bytes)
+{
+	int cpus = libbpf_num_possible_cpus(), err;
+	size_t count = bytes / sizeof(uint64_t);
+	uint64_t *sum = out, *each;
+
+	memset(out, 0, bytes);
+	if (cpus < 0)
+		return cpus;
+	each = calloc(cpus, bytes);
+	if (!each)
+		return -ENOMEM;
+	err = bpf_map_lookup_elem(fd, &index, each);
+	for (size_t i = 0; !err && i < cpus * count; i++)
+		sum[i % count] += each[i];
+	free(each);
+	return err;
+}
+
+int bpfmap_share(struct bpf_object *object, const struct bpfmap_use *uses)
+{
+	struct bpf_map *map;
+	int err = 0;
+
+	bpf_object__for_each_map (map, object) {
+		const struct bpfmap_use *use = uses;
+
+		if (err || bpf_map__is_internal(map))
+			continue;
+		while (use->name && strcmp(use->name, bpf_map__name(map)))
+			use++;
+		if (!use->name)
+			err = bpf_map__set_autocreate(map, false);
+		else if (use->fd >= 0)
+			err = bpf_map__reuse_fd(map, use->fd);
+	}
+	return err;
+}
+
+/* --- objects --- */
 
 static const char *const object_part_names[] = {"maps", "XDP program", "tc programs"};
 
-int object_open(struct object **out, enum object_part part, const struct pins *pins,
-		const struct object_constants *constants, char **error)
+/* Constants and pinned maps of @port. Those of XDP do not depend on how it is attached. */
+static int object_use_port(struct dataplane *skeleton, enum object_part part,
+			   const struct port *port, uint16_t turn, char **error)
+{
+	bool tc = part == OBJECT_TC;
+	struct bpf_map *map;
+
+	skeleton->rodata->esc_port_index = port->slot;
+	skeleton->rodata->esc_rx_in_tc = tc && port->record.xdp_mode == ESC_XDP_NONE;
+	/* Receipts as well: XDP is generic or absent. */
+	skeleton->rodata->esc_tc_takes = tc && port->record.xdp_mode != ESC_XDP_NATIVE;
+	skeleton->rodata->esc_handover_id = turn;
+	skeleton->rodata->esc_probe_port =
+		port->probe_port == ESC_ROCEV2_PORT ? 0 : port->probe_port;
+	skeleton->rodata->esc_plane = port->plane == FLEET_PLANE_FRONTEND;
+	skeleton->rodata->esc_lab_offset_ns = port->lab_offset_ns;
+	skeleton->rodata->esc_lab_drift_ppb = port->lab_drift_ppb;
+	bpf_object__for_each_map (map, skeleton->obj) {
+		const struct pinned_map *pinned = pins_find(port->pins, bpf_map__name(map));
+		int err = pinned ? bpf_map__reuse_fd(map, pinned->fd) : 0;
+
+		if (err)
+			return explain(error, err, "the pinned map %s/%s cannot be used: %s",
+				       port->pins->root, pinned->name, strerror(-err));
+	}
+	return 0;
+}
+
+int object_open(struct object **out, enum object_part part, const struct port *port, uint16_t turn,
+		char **error)
 {
 	struct object *object = calloc(1, sizeof(*object));
 	struct dataplane *skeleton;
@@ -43,17 +189,7 @@ int object_open(struct object **out, enum object_part part, const struct pins *p
 	bpf_program__set_autoload(object->tc_ingress, part == OBJECT_TC);
 	bpf_program__set_autoload(object->tc_egress, part == OBJECT_TC);
 	icrc_make_table(skeleton->rodata->esc_icrc_powers);
-	if (constants) {
-		skeleton->rodata->esc_port_index = constants->port_index;
-		skeleton->rodata->esc_rx_in_tc = constants->rx_in_tc;
-		skeleton->rodata->esc_tc_takes = constants->tc_takes;
-		skeleton->rodata->esc_handover_id = constants->turn;
-		skeleton->rodata->esc_probe_port = constants->probe_port;
-		skeleton->rodata->esc_plane = constants->frontend;
-		skeleton->rodata->esc_lab_offset_ns = constants->lab_offset_ns;
-		skeleton->rodata->esc_lab_drift_ppb = constants->lab_drift_ppb;
-	}
-	err = pins ? pins_apply(pins, skeleton->obj, error) : 0;
+	err = port ? object_use_port(skeleton, part, port, turn, error) : 0;
 	if (err) {
 		object_close(object);
 		return err;
@@ -89,10 +225,10 @@ int object_load(struct object *object, char **error)
 		       what, strerror(-err), bpflog_last()[0] ? ": " : "", bpflog_last());
 }
 
-int object_new(struct object **out, enum object_part part, const struct pins *pins,
-	       const struct object_constants *constants, char **error)
+int object_new(struct object **out, enum object_part part, const struct port *port, uint16_t turn,
+	       char **error)
 {
-	int err = object_open(out, part, pins, constants, error);
+	int err = object_open(out, part, port, turn, error);
 
 	if (err)
 		return err;

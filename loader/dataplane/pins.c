@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "pins.h"
+#include "internal.h"
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -20,25 +20,11 @@
 
 #include "base/explain.h"
 #include "base/log.h"
-#include "object.h"
 
-#define PINS_MAPS_MAX 48
-#define PINS_ROOT_BYTES 256
-
-struct pinned_map {
-	char name[16];
-	int fd;
-	struct bpf_map_info info;
-};
-
-struct pins {
-	char root[PINS_ROOT_BYTES];
-	int lock_fd; /* the folder itself, flock'ed */
-	bool were_there;
-	size_t count;
-	struct pinned_map maps[PINS_MAPS_MAX];
-	struct esc_control *control;
-};
+/* Of tests: a build whose maps have other numbers, escapementd-layout. */
+#ifndef ESC_LAYOUT_ADDED
+#define ESC_LAYOUT_ADDED(map) 0
+#endif
 
 #define PINS_OTHER_SHAPE                                                                           \
 	"%s/%s is a map of another shape than Escapement's; move it away, or set another pin_root"
@@ -48,24 +34,38 @@ static void pins_path(const struct pins *pins, const char *name, char *out, size
 	snprintf(out, bytes, "%s/%s", pins->root, name);
 }
 
-/*
- * The kernel names the anonymous inode behind a descriptor after its kind:
- * bpf-map, bpf-prog, bpf_link (bpf-link since 6.8 or so).
- */
-static bool pins_fd_is(int fd, const char *pattern)
+void pins_map_path(const struct pins *pins, const char *name, bool next, char *out, size_t bytes)
 {
-	char path[64], target[64];
+	snprintf(out, bytes, "%s/%s%s", pins->root, next ? PINS_NEXT "/" : "", name);
+}
+
+/*
+ * A pin of the kind: the kernel names the anonymous inode behind a descriptor bpf-map, bpf-prog,
+ * or bpf_link (bpf-link since 6.8 or so). Else -EEXIST, or -errno of bpf_obj_get().
+ */
+#define PIN_MAP "*bpf?map*"
+#define PIN_LINK "*bpf?link*"
+static int pin_open(const char *path, const char *kind)
+{
+	char proc[64], target[64];
+	int fd = bpf_obj_get(path);
 	ssize_t length;
 
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	length = readlink(path, target, sizeof(target) - 1);
-	if (length < 0)
-		return false;
-	target[length] = '\0';
-	return !fnmatch(pattern, target, 0);
+	if (fd < 0)
+		return fd;
+	snprintf(proc, sizeof(proc), "/proc/self/fd/%d", fd);
+	length = readlink(proc, target, sizeof(target) - 1);
+	target[length < 0 ? 0 : length] = '\0';
+	if (!fnmatch(kind, target, 0))
+		return fd;
+	close(fd);
+	return -EEXIST;
 }
-#define FD_MAP "*bpf?map*"
-#define FD_LINK "*bpf?link*"
+
+int pins_get_link(const char *path)
+{
+	return pin_open(path, PIN_LINK);
+}
 
 /* --- the folder --- */
 
@@ -113,6 +113,23 @@ static int pins_make_folder(const char *path, char **error)
 	return 0;
 }
 
+/* Another user could put a map of theirs in the place of ours, or read and change what is in it. */
+static int pins_check_owner(int fd, const char *root, char **error)
+{
+	struct stat status;
+
+	if (fstat(fd, &status))
+		return explain(error, -errno, "pin_root %s: %s", root, strerror(errno));
+	if (!status.st_uid && !(status.st_mode & (S_IWGRP | S_IWOTH)))
+		return 0;
+	return explain(
+		error, -EPERM,
+		"pin_root %s is of user %u with mode %04o, and only root may write there: see "
+		"what is in it, then `chown root %s && chmod 0700 %s`, or set another "
+		"pin_root",
+		root, status.st_uid, status.st_mode & 07777, root, root);
+}
+
 /* One escapementd at a time on @root, whatever its network namespace; the kernel ends the lock. */
 static int pins_lock(const char *root, char **error)
 {
@@ -124,6 +141,11 @@ static int pins_lock(const char *root, char **error)
 
 	if (fd < 0)
 		return explain(error, -errno, "pin_root %s: %s", root, strerror(errno));
+	err = pins_check_owner(fd, root, error);
+	if (err) {
+		close(fd);
+		return err;
+	}
 	if (!flock(fd, LOCK_EX | LOCK_NB))
 		return fd;
 	err = errno == EWOULDBLOCK ? -EBUSY : -errno;
@@ -145,38 +167,64 @@ static int pins_lock(const char *root, char **error)
 
 /* --- maps --- */
 
-/* A descriptor of the map at @name, -ENOENT, or an error with its sentence. */
-static int pins_get_map(struct pins *pins, const char *name, struct pinned_map *out, char **error)
+const struct pinned_map *pins_find(const struct pins *pins, const char *name)
 {
-	char path[PATH_MAX];
-	__u32 bytes = sizeof(out->info);
-	int fd, err;
+	for (size_t i = 0; i < pins->count; i++)
+		if (!strcmp(pins->maps[i].name, name))
+			return &pins->maps[i];
+	return NULL;
+}
 
-	pins_path(pins, name, path, sizeof(path));
-	fd = bpf_obj_get(path);
-	if (fd == -ENOENT)
-		return fd;
-	if (fd < 0)
-		return explain(
-			error, fd,
-			"%s cannot be opened as a pin: %s; move it away, or set another pin_root",
-			path, strerror(-fd));
-	if (!pins_fd_is(fd, FD_MAP)) {
-		close(fd);
+int pins_map_fd(const struct pins *pins, const char *name)
+{
+	const struct pinned_map *map = pins_find(pins, name);
+
+	return map ? map->fd : -1;
+}
+
+int pins_open_one(const struct pins *pins, const char *name, bool next, struct pinned_map *out,
+		  char **error)
+{
+	__u32 bytes = sizeof(out->info);
+	char path[PATH_MAX];
+	int err;
+
+	pins_map_path(pins, name, next, path, sizeof(path));
+	memset(out, 0, sizeof(*out));
+	out->fd = pin_open(path, PIN_MAP);
+	if (out->fd == -ENOENT)
+		return -ENOENT;
+	if (out->fd == -EEXIST)
 		return explain(
 			error, -EEXIST,
 			"%s is not a map of Escapement's; move it away, or set another pin_root",
 			path);
-	}
-	memset(&out->info, 0, sizeof(out->info));
-	err = bpf_obj_get_info_by_fd(fd, &out->info, &bytes);
+	if (out->fd < 0)
+		return explain(
+			error, out->fd,
+			"%s cannot be opened as a pin: %s; move it away, or set another pin_root",
+			path, strerror(-out->fd));
+	err = bpf_obj_get_info_by_fd(out->fd, &out->info, &bytes);
 	if (err) {
-		close(fd);
+		close(out->fd);
 		return explain(error, err, "%s: %s", path, strerror(-err));
 	}
 	snprintf(out->name, sizeof(out->name), "%s", name);
-	out->fd = fd;
+	out->next = next;
 	return 0;
+}
+
+/* The same, as the next of pins->maps. */
+static int pins_open_map(struct pins *pins, const char *name, char **error)
+{
+	int err;
+
+	if (pins->count == PINS_MAPS_MAX)
+		return explain(error, -E2BIG, "more maps than %d", PINS_MAPS_MAX);
+	err = pins_open_one(pins, name, false, &pins->maps[pins->count], error);
+	if (!err)
+		pins->count++;
+	return err;
 }
 
 /* Queue pairs' maps have the room that the configuration had when they were made. */
@@ -186,41 +234,51 @@ static bool pins_map_is_sized(const char *name)
 	       !strcmp(name, "qp_pace");
 }
 
-/* Opens the pin of @map; -ENOENT, or -EEXIST when what is there has another shape. */
-static int pins_open_map(struct pins *pins, const struct bpf_map *map, struct pinned_map *out,
-			 char **error)
-{
-	const char *name = bpf_map__name(map);
-	const struct bpf_map_info *info = &out->info;
-	int err = pins_get_map(pins, name, out, error);
+/* --- layouts --- */
 
-	if (err)
-		return err;
-	if (info->type == bpf_map__type(map) && info->key_size == bpf_map__key_size(map) &&
-	    info->value_size == bpf_map__value_size(map) &&
-	    (pins_map_is_sized(name) || info->max_entries == bpf_map__max_entries(map)))
-		return 0;
-	close(out->fd);
-	return explain(error, -EEXIST, PINS_OTHER_SHAPE, pins->root, name);
+static uint32_t layout_ours(const char *name)
+{
+#define LAYOUT_OURS(map, number)                                                                   \
+	if (!strcmp(name, #map))                                                                   \
+		return (number) + ESC_LAYOUT_ADDED(#map);
+	ESC_LAYOUTS(LAYOUT_OURS)
+	return 1;
 }
 
-static int pins_take_map(struct pins *pins, const struct bpf_map *map, char **error)
+/* Of a pinned map. Releases that know one number for all maps do not write it. */
+static uint32_t layout_of(const struct pins *pins, const struct pinned_map *map)
 {
-	int err;
+	const struct pinned_map *layouts = pins_find(pins, "layouts");
+	struct esc_layout layout;
 
-	if (pins->count == PINS_MAPS_MAX)
-		return explain(error, -E2BIG, "more maps than %d", PINS_MAPS_MAX);
-	err = pins_open_map(pins, map, &pins->maps[pins->count], error);
-	pins->count += !err;
-	return err;
+	if (!layouts || bpf_map_lookup_elem(layouts->fd, &map->info.id, &layout))
+		return 1;
+	return layout.layout;
+}
+
+static int layout_write(const struct pins *pins, const struct pinned_map *map)
+{
+	struct esc_layout layout = {.layout = layout_ours(map->name)};
+
+	snprintf(layout.name, sizeof(layout.name), "%s", map->name);
+	return bpf_map_update_elem(pins_map_fd(pins, "layouts"), &map->info.id, &layout, BPF_ANY);
+}
+
+static bool map_has_shape(const struct pinned_map *pinned, const struct bpf_map *map)
+{
+	const struct bpf_map_info *info = &pinned->info;
+
+	return info->type == bpf_map__type(map) && info->key_size == bpf_map__key_size(map) &&
+	       info->value_size == bpf_map__value_size(map) &&
+	       (pins_map_is_sized(pinned->name) || info->max_entries == bpf_map__max_entries(map));
 }
 
 /* The value of `abi`. -ENOENT: no pins. */
 static int pins_read_abi(struct pins *pins, struct esc_abi *out, char **error)
 {
-	struct pinned_map map = {};
+	struct pinned_map map;
 	__u32 zero = 0;
-	int err = pins_get_map(pins, "abi", &map, error);
+	int err = pins_open_one(pins, "abi", false, &map, error);
 
 	if (err)
 		return err;
@@ -232,15 +290,23 @@ static int pins_read_abi(struct pins *pins, struct esc_abi *out, char **error)
 	return err ? explain(error, err, PINS_OTHER_SHAPE, pins->root, "abi") : 0;
 }
 
+int pins_write_abi(int fd)
+{
+	struct esc_abi abi = {.abi = ESC_ABI, .version = ESC_VERSION};
+	__u32 zero = 0;
+
+	return bpf_map_update_elem(fd, &zero, &abi, BPF_ANY);
+}
+
 /*
  * A start that was cut short leaves maps of ours without `abi`, which is
  * pinned last: they hold nothing yet. Anything else here is foreign.
  */
 static int pins_clear_leftovers(struct pins *pins, struct bpf_object *object, char **error)
 {
-	char path[PATH_MAX], foreign[64] = "";
-	const struct bpf_map *map;
+	char foreign[64] = "";
 	struct pinned_map pinned;
+	const struct bpf_map *map;
 	struct dirent *entry;
 	DIR *directory;
 	int err;
@@ -248,14 +314,15 @@ static int pins_clear_leftovers(struct pins *pins, struct bpf_object *object, ch
 	bpf_object__for_each_map (map, object) {
 		if (bpf_map__is_internal(map))
 			continue;
-		err = pins_open_map(pins, map, &pinned, error);
+		err = pins_open_one(pins, bpf_map__name(map), false, &pinned, error);
 		if (err == -ENOENT)
 			continue;
 		if (err)
 			return err;
 		close(pinned.fd);
-		pins_path(pins, bpf_map__name(map), path, sizeof(path));
-		unlink(path);
+		if (!map_has_shape(&pinned, map))
+			return explain(error, -EEXIST, PINS_OTHER_SHAPE, pins->root, pinned.name);
+		unlinkat(pins->lock_fd, bpf_map__name(map), 0);
 	}
 	directory = opendir(pins->root);
 	while (directory && !foreign[0] && (entry = readdir(directory)))
@@ -272,67 +339,164 @@ static int pins_clear_leftovers(struct pins *pins, struct bpf_object *object, ch
 	return 0;
 }
 
-static int pins_pin_map(struct pins *pins, const struct bpf_map *map, char **error)
+static void pins_make_next(const struct pins *pins)
 {
+	char path[PATH_MAX];
+
+	pins_path(pins, PINS_NEXT, path, sizeof(path));
+	mkdir(path, 0700); /* else the pin fails, with its sentence */
+}
+
+/* `layouts`, which has the number of itself too. */
+static int pins_pin_first(struct pins *pins, const struct bpf_map *layouts, char **error)
+{
+	struct pinned_map *made = &pins->maps[pins->count];
 	char path[PATH_MAX];
 	int err;
 
-	pins_path(pins, bpf_map__name(map), path, sizeof(path));
-	err = bpf_obj_pin(bpf_map__fd(map), path);
+	pins_path(pins, "layouts", path, sizeof(path));
+	err = bpf_obj_pin(bpf_map__fd(layouts), path);
 	if (err)
 		return explain(error, err, "cannot pin a map at %s: %s", path, strerror(-err));
-	return pins_take_map(pins, map, error);
+	err = pins_open_map(pins, "layouts", error);
+	return err ? err : layout_write(pins, made);
 }
 
-/* Creates all maps in the kernel, then pins them, `abi` last. */
+/* Where the programs of the other release read which of two in a dispatcher counts. */
+static void pins_map_old_control(struct pins *pins, const struct pinned_map *control)
+{
+	long offset = upgrade_handover_offset(control);
+	void *memory =
+		mmap(NULL, getpagesize(), PROT_READ | PROT_WRITE, MAP_SHARED, control->fd, 0);
+
+	if (memory == MAP_FAILED)
+		return;
+	pins->old_control = memory;
+	if (offset >= 0)
+		pins->old_handover = (uint16_t *)((char *)memory + offset);
+}
+
+static const struct pinned_map *pins_old(const struct pins *pins, const char *name)
+{
+	for (size_t i = 0; i < pins->old_count; i++)
+		if (!strcmp(pins->old[i].name, name))
+			return &pins->old[i];
+	return NULL;
+}
+
+/* Pins a map that was created, with its layout, filled with what the old one of its name has. */
+static int pins_pin_map(struct pins *pins, const struct bpf_map *map, char **error)
+{
+	const char *name = bpf_map__name(map);
+	const struct pinned_map *old = pins_old(pins, name);
+	struct pinned_map *made = &pins->maps[pins->count];
+	__u32 bytes = sizeof(made->info);
+	char path[PATH_MAX];
+	int err;
+
+	if (pins->count == PINS_MAPS_MAX)
+		return explain(error, -E2BIG, "more maps than %d", PINS_MAPS_MAX);
+	*made = (struct pinned_map){.fd = dup(bpf_map__fd(map)), .next = old};
+	snprintf(made->name, sizeof(made->name), "%s", name);
+	pins->count++;
+	err = bpf_obj_get_info_by_fd(made->fd, &made->info, &bytes);
+	if (!err)
+		err = layout_write(pins, made);
+	if (!err && old && upgrade_copy(old, made))
+		pins->old[old - pins->old].lost = true;
+	pins_map_path(pins, name, made->next, path, sizeof(path));
+	if (!err && old)
+		pins_make_next(pins);
+	if (!err)
+		err = bpf_obj_pin(made->fd, path);
+	return err ? explain(error, err, "cannot pin a map at %s: %s", path, strerror(-err)) : 0;
+}
+
+/* Creates in the kernel all maps that are not in pins->maps, then pins them, `abi` last. */
 static int pins_make_maps(struct pins *pins, struct object *object, uint32_t qps_max, char **error)
 {
 	struct bpf_map *map, *abi = bpf_object__find_map_by_name(object->bpf, "abi");
-	struct esc_abi version = {.abi = ESC_ABI, .version = ESC_VERSION};
-	__u32 zero = 0;
-	int err;
+	struct bpf_map *layouts = bpf_object__find_map_by_name(object->bpf, "layouts");
+	size_t taken = pins->count;
+	int err = 0;
 
-	bpf_object__for_each_map (map, object->bpf)
-		if (pins_map_is_sized(bpf_map__name(map)))
-			bpf_map__set_max_entries(map, qps_max);
-	bpf_map__set_map_flags(bpf_object__find_map_by_name(object->bpf, "control"),
-			       BPF_F_MMAPABLE);
-	err = object_load(object, error);
-	if (err)
-		return err;
 	bpf_object__for_each_map (map, object->bpf) {
-		if (bpf_map__is_internal(map) || map == abi)
-			continue;
-		err = pins_pin_map(pins, map, error);
-		if (err)
-			return err;
+		const struct pinned_map *pinned = pins_find(pins, bpf_map__name(map));
+
+		if (pinned && !err)
+			err = bpf_map__reuse_fd(map, pinned->fd);
+		else if (pins_map_is_sized(bpf_map__name(map)))
+			bpf_map__set_max_entries(map, qps_max);
 	}
-	err = bpf_map_update_elem(bpf_map__fd(abi), &zero, &version, BPF_ANY);
+	if (err)
+		return explain(error, err, "the pinned maps at %s cannot be used: %s", pins->root,
+			       strerror(-err));
+	if (!pins_find(pins, "control"))
+		bpf_map__set_map_flags(bpf_object__find_map_by_name(object->bpf, "control"),
+				       BPF_F_MMAPABLE);
+	err = object_load(object, error);
+	if (!err && !pins_find(pins, "layouts"))
+		err = pins_pin_first(pins, layouts, error);
+	bpf_object__for_each_map (map, object->bpf)
+		if (!err && !bpf_map__is_internal(map) && map != abi &&
+		    !pins_find(pins, bpf_map__name(map)))
+			err = pins_pin_map(pins, map, error);
+	if (err || taken)
+		return err;
+	err = pins_write_abi(bpf_map__fd(abi));
 	if (err)
 		return explain(error, err, "%s/abi: %s", pins->root, strerror(-err));
 	return pins_pin_map(pins, abi, error);
 }
 
-static int pins_take_maps(struct pins *pins, struct bpf_object *object, char **error)
+/* Takes what has our layout; another one is of pins->old. A pin that is missing is made. */
+static int pins_take_map(struct pins *pins, const struct bpf_map *map, bool next, char **error)
 {
-	const struct bpf_map *map;
+	const char *name = bpf_map__name(map);
+	struct pinned_map found;
+	bool ours;
 	int err;
 
-	bpf_object__for_each_map (map, object) {
-		if (bpf_map__is_internal(map))
-			continue;
-		err = pins_take_map(pins, map, error);
-		if (err == -ENOENT)
-			explain(error, err,
-				"%s/%s is missing beside the other pinned maps; run `escapementd "
-				"--remove`, then start again",
-				pins->root, bpf_map__name(map));
-		if (err)
-			return err;
+	err = pins_open_one(pins, name, next, &found, error);
+	if (err)
+		return err == -ENOENT ? 0 : err;
+	ours = layout_of(pins, &found) == layout_ours(name) && map_has_shape(&found, map);
+	if ((ours ? pins->count : pins->old_count) == PINS_MAPS_MAX ||
+	    (ours && pins_find(pins, name))) {
+		close(found.fd);
+		return 0;
 	}
-	pins->were_there = true;
+	if (ours)
+		pins->maps[pins->count++] = found;
+	else
+		pins->old[pins->old_count++] = found;
 	return 0;
 }
+
+static int pins_take_maps(struct pins *pins, struct object *object, uint32_t qps_max, char **error)
+{
+	const struct bpf_map *map, *layouts = bpf_object__find_map_by_name(object->bpf, "layouts");
+	const struct pinned_map *control;
+	int err = pins_take_map(pins, layouts, false, error);
+
+	/* What an upgrade or a downgrade that was cut short made comes first: programs may use it.
+	 */
+	for (int next = 1; next >= 0; next--)
+		bpf_object__for_each_map (map, object->bpf)
+			if (!err && !bpf_map__is_internal(map) && map != layouts)
+				err = pins_take_map(pins, map, next, error);
+	if (err)
+		return err;
+	pins->were_there = true;
+	pins->counted_shared = pins_find(pins, "xdp_counted") || pins_find(pins, "port_counts");
+	err = pins_make_maps(pins, object, qps_max, error);
+	control = pins_old(pins, "control");
+	if (!err && control)
+		pins_map_old_control(pins, control);
+	return err;
+}
+
+/* --- opening --- */
 
 static int pins_map_control(struct pins *pins, char **error)
 {
@@ -348,8 +512,6 @@ static int pins_map_control(struct pins *pins, char **error)
 	pins->control = memory;
 	return 0;
 }
-
-/* --- opening --- */
 
 static int pins_start(struct pins **out, const char *root, char **error)
 {
@@ -383,11 +545,12 @@ int pins_open(struct pins **out, const char *root, uint32_t qps_max, char **erro
 	if (!err)
 		err = pins_start(&pins, root, error);
 	if (!err)
-		err = object_open(&object, OBJECT_MAPS, NULL, NULL, error);
+		err = object_open(&object, OBJECT_MAPS, NULL, 0, error);
 	if (err)
 		goto out;
 	/* Another ABI is refused before anything else is read. */
 	err = pins_read_abi(pins, &abi, error);
+	snprintf(pins->old_version, sizeof(pins->old_version), "%.23s", abi.version);
 	if (!err && abi.abi != ESC_ABI)
 		err = explain(error, -EPROTO,
 			      "the pinned maps at %s have ABI %u (version %.23s made them), this "
@@ -395,7 +558,7 @@ int pins_open(struct pins **out, const char *root, uint32_t qps_max, char **erro
 			      "detaches and removes them, counts included; then start again",
 			      root, abi.abi, abi.version, ESC_ABI);
 	else if (!err)
-		err = pins_take_maps(pins, object->bpf, error);
+		err = pins_take_maps(pins, object, qps_max, error);
 	else if (err == -ENOENT) {
 		err = pins_clear_leftovers(pins, object->bpf, error);
 		if (!err)
@@ -403,11 +566,11 @@ int pins_open(struct pins **out, const char *root, uint32_t qps_max, char **erro
 	}
 	if (!err)
 		err = pins_map_control(pins, error);
-	if (!err && pins_map_max(pins, "qps") != qps_max)
+	if (!err && pins_find(pins, "qps")->info.max_entries != qps_max)
 		log_warning(
 			"qps.max is %u, but the pinned map at %s/qps has room for %u and stays; "
 			"to change it, stop escapementd and run `escapementd --remove`",
-			qps_max, root, pins_map_max(pins, "qps"));
+			qps_max, root, pins_find(pins, "qps")->info.max_entries);
 out:
 	object_close(object);
 	if (err)
@@ -417,7 +580,14 @@ out:
 	return err;
 }
 
-int pins_open_any(struct pins **out, const char *root, bool *same_abi, char **error)
+static bool has_our_layout(const struct pins *pins, const char *name)
+{
+	const struct pinned_map *map = pins_find(pins, name);
+
+	return map && layout_of(pins, map) == layout_ours(name);
+}
+
+int pins_open_any(struct pins **out, const char *root, char **error)
 {
 	struct pins *pins = NULL;
 	struct dirent *entry;
@@ -434,16 +604,18 @@ int pins_open_any(struct pins **out, const char *root, bool *same_abi, char **er
 	if (err)
 		return err;
 	err = pins_read_abi(pins, &abi, error);
-	*same_abi = !err && abi.abi == ESC_ABI;
 	directory = err ? NULL : opendir(root);
-	while (directory && pins->count < PINS_MAPS_MAX && (entry = readdir(directory)))
-		if (entry->d_name[0] != '.' && strlen(entry->d_name) < 16 &&
-		    strcmp(entry->d_name, "links") &&
-		    !pins_get_map(pins, entry->d_name, &pins->maps[pins->count], NULL))
-			pins->count++;
+	while (directory && (entry = readdir(directory)))
+		if (entry->d_name[0] != '.' && strlen(entry->d_name) < sizeof(pins->maps[0].name) &&
+		    strcmp(entry->d_name, "links") && strcmp(entry->d_name, PINS_NEXT))
+			pins_open_map(pins, entry->d_name, NULL);
 	if (directory)
 		closedir(directory);
-	if (*same_abi)
+	/* Programs may use those of a start that was cut short. */
+	if (!err && !pins_open_one(pins, "qps", true, &pins->old[0], NULL))
+		pins->old_count = 1;
+	if (!err && abi.abi == ESC_ABI && has_our_layout(pins, "control") &&
+	    has_our_layout(pins, "ports"))
 		err = pins_map_control(pins, error);
 	if (err)
 		pins_close(pins);
@@ -458,93 +630,50 @@ void pins_close(struct pins *pins)
 		return;
 	if (pins->control)
 		munmap(pins->control, sizeof(*pins->control));
+	if (pins->old_control)
+		munmap(pins->old_control, getpagesize());
 	for (size_t i = 0; i < pins->count; i++)
 		close(pins->maps[i].fd);
+	for (size_t i = 0; i < pins->old_count; i++)
+		close(pins->old[i].fd);
 	if (pins->lock_fd >= 0)
 		close(pins->lock_fd);
 	free(pins);
 }
 
-int pins_remove(struct pins *pins, char **error)
+/* Unpins all in the folder @name below the root, and the folder. */
+static int pins_remove_folder(struct pins *pins, const char *name, char **error)
 {
-	char folder[PATH_MAX], path[PATH_MAX];
+	char folder[PATH_MAX];
 	struct dirent *entry;
 	DIR *directory;
 
-	pins_path(pins, "links", folder, sizeof(folder));
+	pins_path(pins, name, folder, sizeof(folder));
 	directory = opendir(folder);
 	while (directory && (entry = readdir(directory)))
-		if (entry->d_name[0] != '.' &&
-		    snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name) < PATH_MAX)
-			unlink(path);
+		if (entry->d_name[0] != '.')
+			unlinkat(dirfd(directory), entry->d_name, 0);
 	if (directory)
 		closedir(directory);
 	if (rmdir(folder) < 0 && errno != ENOENT)
 		return explain(error, -errno, "%s cannot be removed: %s", folder, strerror(errno));
-	for (size_t i = 0; i < pins->count; i++) {
-		pins_path(pins, pins->maps[i].name, path, sizeof(path));
-		if (unlink(path) < 0 && errno != ENOENT)
-			return explain(error, -errno, "%s cannot be removed: %s", path,
-				       strerror(errno));
-	}
-	/* The folder may be a mount point, or hold things of the operator's. */
-	rmdir(pins->root);
 	return 0;
 }
 
-/* --- maps by name --- */
-
-bool pins_were_there(const struct pins *pins)
+int pins_remove(struct pins *pins, char **error)
 {
-	return pins->were_there;
-}
+	int err = pins_remove_links(pins->root, error);
 
-static const struct pinned_map *pins_find(const struct pins *pins, const char *name)
-{
+	if (!err)
+		err = pins_remove_folder(pins, PINS_NEXT, error);
+	if (err)
+		return err;
 	for (size_t i = 0; i < pins->count; i++)
-		if (!strcmp(pins->maps[i].name, name))
-			return &pins->maps[i];
-	return NULL;
-}
-
-int pins_map_fd(const struct pins *pins, const char *name)
-{
-	const struct pinned_map *map = pins_find(pins, name);
-
-	return map ? map->fd : -1;
-}
-
-uint32_t pins_map_id(const struct pins *pins, const char *name)
-{
-	const struct pinned_map *map = pins_find(pins, name);
-
-	return map ? map->info.id : 0;
-}
-
-uint32_t pins_map_max(const struct pins *pins, const char *name)
-{
-	const struct pinned_map *map = pins_find(pins, name);
-
-	return map ? map->info.max_entries : 0;
-}
-
-struct esc_control *pins_control(const struct pins *pins)
-{
-	return pins->control;
-}
-
-int pins_apply(const struct pins *pins, struct bpf_object *object, char **error)
-{
-	struct bpf_map *map;
-
-	bpf_object__for_each_map (map, object) {
-		const struct pinned_map *pinned = pins_find(pins, bpf_map__name(map));
-		int err = pinned ? bpf_map__reuse_fd(map, pinned->fd) : 0;
-
-		if (err)
-			return explain(error, err, "the pinned map %s/%s cannot be used: %s",
-				       pins->root, pinned->name, strerror(-err));
-	}
+		if (unlinkat(pins->lock_fd, pins->maps[i].name, 0) < 0 && errno != ENOENT)
+			return explain(error, -errno, "%s/%s cannot be removed: %s", pins->root,
+				       pins->maps[i].name, strerror(errno));
+	/* The folder may be a mount point, or hold things of the operator's. */
+	rmdir(pins->root);
 	return 0;
 }
 
@@ -573,17 +702,14 @@ int pins_open_link(const struct pins *pins, const char *interface, const char *p
 	int fd, err;
 
 	link_path(pins, interface, pin, path);
-	fd = bpf_obj_get(path);
+	fd = pin_open(path, PIN_LINK);
 	if (fd == -ENOENT)
 		return fd;
-	if (fd < 0 || !pins_fd_is(fd, FD_LINK)) {
-		if (fd >= 0)
-			close(fd);
+	if (fd < 0)
 		return explain(
 			error, -EEXIST,
 			"%s is not a link of Escapement's; move it away, or set another pin_root",
 			path);
-	}
 	err = bpf_obj_get_info_by_fd(fd, &info, &bytes);
 	/* xdp.ifindex and tcx.ifindex are at the same offset; 0 when the device is gone. */
 	if (!err && info.xdp.ifindex && info.xdp.ifindex == ifindex)
@@ -595,14 +721,25 @@ int pins_open_link(const struct pins *pins, const char *interface, const char *p
 	return -ENOENT;
 }
 
-static int create_link(const struct pins *pins, const struct pins_link *link, int program_fd,
-		       char **error)
+int pins_attach_link(const struct pins *pins, const struct pins_link *link, int program_fd,
+		     char **error)
 {
 	LIBBPF_OPTS(bpf_link_create_opts, options, .flags = link->flags);
+	int fd = pins_open_link(pins, link->interface, link->pin, link->ifindex, error), err;
 	char path[PATH_MAX];
-	int fd, err;
 
-	fd = bpf_link_create(program_fd, (int)link->ifindex, link->type, &options);
+	if (fd >= 0) {
+		err = bpf_link_update(fd, program_fd, NULL);
+		if (err)
+			explain(error, err, "the %s program on %s cannot be replaced: %s",
+				link->what, link->interface, strerror(-err));
+		close(fd);
+		return err;
+	}
+	if (fd != -ENOENT)
+		return fd;
+	fd = link->behind ? order_create(pins, link, program_fd)
+			  : bpf_link_create(program_fd, (int)link->ifindex, link->type, &options);
 	if (fd < 0)
 		return explain(error, fd, "%s on %s: %s", link->what, link->interface,
 			       strerror(-fd));
@@ -618,35 +755,17 @@ static int create_link(const struct pins *pins, const struct pins_link *link, in
 	return err;
 }
 
-int pins_attach_link(const struct pins *pins, const struct pins_link *link, int program_fd,
-		     char **error)
-{
-	int fd = pins_open_link(pins, link->interface, link->pin, link->ifindex, error), err;
-
-	if (fd == -ENOENT)
-		return create_link(pins, link, program_fd, error);
-	if (fd < 0)
-		return fd;
-	err = bpf_link_update(fd, program_fd, NULL);
-	close(fd);
-	return err ? explain(error, err, "the %s program on %s cannot be replaced: %s", link->what,
-			     link->interface, strerror(-err))
-		   : 0;
-}
-
 void pins_drop_link(const struct pins *pins, const char *interface, const char *pin)
 {
 	char path[PATH_MAX];
 	int fd;
 
 	link_path(pins, interface, pin, path);
-	fd = bpf_obj_get(path);
+	fd = pin_open(path, PIN_LINK);
 	if (fd < 0)
 		return;
-	if (pins_fd_is(fd, FD_LINK)) {
-		bpf_link_detach(fd);
-		unlink(path);
-	}
+	bpf_link_detach(fd);
+	unlink(path);
 	close(fd);
 }
 

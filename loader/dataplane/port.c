@@ -1,60 +1,92 @@
 // SPDX-License-Identifier: BSD-2-Clause
+#include "internal.h"
+
 #include <errno.h>
-#include <jansson.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
-#include "net/ethtool.h"
 #include "base/explain.h"
-#include "core/core.h"
-#include "internal.h"
 #include "base/log.h"
-#include "offload.h"
-#include "pins.h"
-#include "net/qdisc.h"
-#include "net/rdma.h"
+#include "base/readfile.h"
+#include "base/verb.h"
 #include "net/rtnl.h"
-#include "visibility.h"
 
 #define PORT_RETRY_NS 10000000000ULL
 
 const struct event_kind dataplane_events[] = {DATAPLANE_EVENTS(EVENT_KIND){}};
 
+/* --- one daemon on an interface: a locked file, which the kernel unlocks with the process --- */
+
+static int explain_busy(int fd, const char *name, const struct config *config, char **error)
+{
+	char text[16] = "", command[128] = "";
+	int pid, got;
+
+	if (pread(fd, text, sizeof(text) - 1, 0) < 0)
+		text[0] = '\0';
+	pid = atoi(text);
+	got = pid > 0 ? readtext(command, sizeof(command), "/proc/%d/cmdline", pid) : 0;
+	for (int i = 0; i + 1 < got; i++) /* arguments end with NUL */
+		if (!command[i])
+			command[i] = ' ';
+	return explain(
+		error, -EADDRINUSE,
+		"interface %s is already served by escapementd pid %d (%s); stop it, or remove "
+		"the interface from %s",
+		name, pid, command, config->path ? config->path : "the configuration");
+}
+
+/*
+ * Only root can open the file, so that no other user can keep the daemon from starting. Names of
+ * interfaces are per network namespace. The file stays: removing it could race with another lock.
+ */
+int port_lock(const char *name, const struct config *config, char **error)
+{
+	char path[sizeof(PLACES_RUN) + 64];
+	struct stat net = {0};
+	int fd, err = 0;
+
+	stat("/proc/self/ns/net", &net);
+	snprintf(path, sizeof(path), PLACES_RUN "/%.15s.%lu.lock", name, (unsigned long)net.st_ino);
+	if (mkdir(PLACES_RUN, 0755) && errno != EEXIST)
+		return explain(error, -errno, "%s: %s; see that root may write there", PLACES_RUN,
+			       strerror(errno));
+	fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return explain(error, -errno, "%s: %s; see that root may write there", path,
+			       strerror(errno));
+	if (flock(fd, LOCK_EX | LOCK_NB))
+		err = errno == EWOULDBLOCK
+			      ? explain_busy(fd, name, config, error)
+			      : explain(error, -errno, "%s: flock: %s", path, strerror(errno));
+	else if (ftruncate(fd, 0) || dprintf(fd, "%d\n", getpid()) < 0)
+		log_warning("%s: %s", path,
+			    strerror(errno)); /* only the pid in a message is missing */
+	if (err) {
+		close(fd);
+		return err;
+	}
+	return fd;
+}
+
+/* --- attaching --- */
+
 static void report(const struct port *port, unsigned int kind, json_t *seen, json_t *done)
 {
 	events_add(port->events, &(struct event){.kind = &dataplane_events[kind],
-					   .subject = port->name,
-					   .seen = seen,
-					   .done = done});
+						 .subject = port->name,
+						 .seen = seen,
+						 .done = done});
 }
 
 bool port_is_attached(const struct port *port)
 {
 	return port->record.xdp_via != ESC_XDP_VIA_NONE || port->record.tc_via != ESC_TC_NONE;
-}
-
-static struct attach_target port_target(const struct port *port)
-{
-	struct attach_target target = {
-		.pins = port->pins,
-		.name = port->name,
-		.ifindex = port->ifindex,
-		.slot = port->slot,
-		.attach = port->attach,
-		.tc = port->tc,
-		.constants =
-			{
-				.port_index = port->slot,
-				.probe_port =
-					port->probe_port == ESC_ROCEV2_PORT ? 0 : port->probe_port,
-				.frontend = port->plane == FLEET_PLANE_FRONTEND,
-				.lab_offset_ns = port->lab_offset_ns,
-				.lab_drift_ppb = port->lab_drift_ppb,
-			},
-	};
-
-	return target;
 }
 
 static int port_write(struct port *port, char **error)
@@ -67,20 +99,9 @@ static int port_write(struct port *port, char **error)
 	return err ? explain(error, err, "the map ports cannot be written: %s", strerror(-err)) : 0;
 }
 
-/* What is on no interface any more. */
-static void forget_attachment(struct port *port)
-{
-	port->record.xdp_mode = ESC_XDP_NONE;
-	port->record.xdp_via = ESC_XDP_VIA_NONE;
-	port->record.tc_via = ESC_TC_NONE;
-	port->record.flags = 0;
-	port->record.offloads_taken = 0;
-}
-
 int port_attach(struct port *port, char **error)
 {
 	const char *xdp, *xdp_via, *tc_via;
-	struct attach_target target;
 	struct link_facts link;
 	bool was_attached;
 	int err;
@@ -90,26 +111,25 @@ int port_attach(struct port *port, char **error)
 		return explain(error, err, "interface %s: %s", port->name, strerror(-err));
 	/* Another index: what we had was on an interface that is no more. */
 	if (port->record.ifindex != link.ifindex)
-		forget_attachment(port);
+		port->record = (struct esc_port){};
 	was_attached = port_is_attached(port);
 	port->ifindex = link.ifindex;
 	port->up = link.up;
 	port->lost_note[0] = '\0';
-	target = port_target(port);
 	err = port_write(port, error);
 	if (!err)
-		err = attach_xdp(&target, &port->record, port->xdp_note, error);
+		err = attach_xdp(port, error);
 	if (!err)
-		err = attach_tc(&target, &port->record, port->tc_note, error);
+		err = attach_tc(port, error);
 	if (err && !was_attached) {
-		detach_tc(&target, &port->record);
-		detach_xdp(&target, &port->record);
+		detach_tc(port);
+		detach_xdp(port);
 	}
 	if (err) {
 		port_write(port, NULL);
 		return err;
 	}
-	port->turn = pins_control(port->pins)->xdp_handover[port->slot];
+	port->turn = port->pins->control->xdp_handover[port->slot];
 	err = port_write(port, error);
 	if (err)
 		return err;
@@ -128,19 +148,18 @@ int port_attach(struct port *port, char **error)
 
 void port_detach(struct port *port, const char *why)
 {
-	struct attach_target target;
-	struct link_facts link;
 	bool was_attached = port_is_attached(port);
+	struct link_facts link;
 
 	if (!port->ifindex && !rtnl_link(port->name, &link) && link.ifindex == port->record.ifindex)
 		port->ifindex = link.ifindex; /* recorded by a daemon before us */
-	target = port_target(port);
-	detach_xdp(&target, &port->record);
-	detach_tc(&target, &port->record);
+	detach_xdp(port);
+	detach_tc(port);
 	if (port->ifindex && (port->record.flags & ESC_PORT_FQ_MADE))
 		qdisc_drop_fq(port->ifindex);
 	port->record.flags &= ~ESC_PORT_FQ_MADE;
 	port->xdp_note[0] = port->tc_note[0] = port->lost_note[0] = '\0';
+	port->before = (struct port_order){};
 	port_write(port, NULL);
 	if (!was_attached)
 		return;
@@ -148,8 +167,69 @@ void port_detach(struct port *port, const char *why)
 	report(port, PORT_DETACHED, NULL, json_pack("{s:s}", "reason", why));
 }
 
+/*
+ * Without a daemon, and whatever its version: programs are known by their names and by the maps
+ * that they use.
+ */
+int dataplane_remove(const char *pin_root, char **kept, char **error)
+{
+	struct if_nameindex *interfaces;
+	struct esc_port record;
+	struct pins *pins;
+	int err;
+
+	bpflog_install();
+	*kept = NULL;
+	err = pins_open_any(&pins, pin_root, error);
+	if (err == -ENOENT) {
+		/* What was kept before may have lost its device since. */
+		err = pins_remove_links(pin_root, error);
+		*kept = pins_forwarded(pin_root);
+		return err;
+	}
+	if (err)
+		return err;
+	if (pins->control)
+		__atomic_or_fetch(&pins->control->flags, ESC_CONTROL_OFF, __ATOMIC_SEQ_CST);
+	interfaces = if_nameindex();
+	if (!interfaces) {
+		err = explain(error, -errno, "the interfaces cannot be listed");
+		goto out;
+	}
+	for (const struct if_nameindex *at = interfaces; at->if_index; at++) {
+		struct port port = {.pins = pins, .ifindex = at->if_index};
+
+		snprintf(port.name, sizeof(port.name), "%s", at->if_name);
+		/* Its record in `ports`: whether the clsact qdisc is ours, above all. */
+		for (unsigned int slot = 0; pins->control && slot < ESC_PORTS_MAX; slot++)
+			if (!pins_read_port(pins, slot, &record) &&
+			    record.ifindex == port.ifindex &&
+			    !strncmp(record.name, port.name, sizeof(record.name)))
+				port.record = record;
+		detach_xdp(&port);
+		detach_tc(&port);
+		if (port.record.flags & ESC_PORT_FQ_MADE)
+			qdisc_drop_fq(port.ifindex);
+	}
+	if_freenameindex(interfaces);
+	err = pins_remove(pins, error); /* links of interfaces elsewhere go with their pins */
+out:
+	pins_close(pins);
+	*kept = pins_forwarded(pin_root);
+	return err;
+}
+
 /* --- a qdisc that keeps departure times --- */
 
+/* Room for all queue pairs of the table. */
+static uint32_t fq_limit(const struct port *port)
+{
+	uint64_t packets = (uint64_t)FQ_QP_PACKETS * pins_find(port->pins, "qps")->info.max_entries;
+
+	return packets > INT32_MAX ? INT32_MAX : (uint32_t)packets;
+}
+
+/* Also raises the limits of one that is ours. */
 int port_make_fq(struct port *port, char **error)
 {
 	struct qdisc_facts before;
@@ -159,18 +239,19 @@ int port_make_fq(struct port *port, char **error)
 	if (!port->ifindex)
 		return explain(error, -ENODEV, "interface %s is gone", port->name);
 	err = qdisc_read(port->ifindex, &before);
-	if (!err && qdisc_is_fq(&before))
+	if (!err && qdisc_is_fq(&before) && !qdisc_is_ours(&before))
 		return 0;
 	/* Written down first: a daemon that dies here still takes its qdisc away later. */
 	port->record.flags |= ESC_PORT_FQ_MADE;
 	err = port_write(port, error);
 	if (!err)
-		err = qdisc_make_fq(port->name, port->ifindex, error);
-	if (err) {
+		err = qdisc_make_fq(port->name, port->ifindex, fq_limit(port), error);
+	if (err && !qdisc_is_ours(&before)) {
 		port->record.flags &= ~ESC_PORT_FQ_MADE;
 		port_write(port, NULL);
-		return err;
 	}
+	if (err || qdisc_is_ours(&before))
+		return err;
 	log_info("%s: fq in the place of %s", port->name, qdisc_text(&before, text));
 	report(port, PORT_FQ_INSTALLED, json_pack("{s:s}", "before", text), NULL);
 	return 0;
@@ -202,42 +283,25 @@ int port_drop_fq(struct port *port, char **error)
 
 /* --- what happens to it --- */
 
-static void interface_gone(struct port *port)
+static void watch_order(struct port *port)
 {
-	log_warning("interface %s is gone; waiting for it to come back", port->name);
-	report(port, PORT_GONE, json_pack("{s:i}", "ifindex", port->ifindex), NULL);
-	port->ifindex = 0;
-	port->up = false;
-	pins_drop_link(port->pins, port->name, PINS_XDP);
-	pins_drop_link(port->pins, port->name, PINS_TC_INGRESS);
-	pins_drop_link(port->pins, port->name, PINS_TC_EGRESS);
-	forget_attachment(port);
-	port_write(port, NULL);
-}
+	struct port_order before;
 
-static void interface_back(struct port *port, const struct link_facts *link, bool off,
-			   uint64_t now_local_ns)
-{
-	char *error = NULL;
-
-	if (now_local_ns < port->retry_local_ns)
+	order_read(port, &before);
+	if (!memcmp(&before, &port->before, sizeof(before)))
 		return;
-	log_info("interface %s is back", port->name);
-	report(port, PORT_BACK, json_pack("{s:i}", "ifindex", link->ifindex), NULL);
-	port->up = link->up;
-	port->ifindex = link->ifindex;
-	if (!off && port_attach(port, &error)) {
-		log_error("%s: %s; trying again in 10 s", port->name, error ? error : "?");
-		port->retry_local_ns = now_local_ns + PORT_RETRY_NS;
-		port->ifindex = 0;
-	}
-	free(error);
+	port->before = before;
+	for (unsigned int i = 0; i < before.count; i++)
+		log_info("%s: program %u (%s) runs before ours in %s", port->name,
+			 before.programs[i].id, before.programs[i].name,
+			 order_hooks[before.programs[i].hook]);
+	report(port, PORT_PROGRAMS_BEFORE, json_pack("{s:o}", "programs", order_json(&before)),
+	       NULL);
 }
 
 static void watch_programs(struct port *port)
 {
-	uint16_t *turn = &pins_control(port->pins)->xdp_handover[port->slot];
-	struct attach_target target = port_target(port);
+	uint16_t *turn = &port->pins->control->xdp_handover[port->slot];
 	char note[ATTACH_NOTE_BYTES];
 
 	/* bpftool that writes `control` as a whole, for its flags, overwrites our turn too. */
@@ -247,7 +311,8 @@ static void watch_programs(struct port *port)
 			    "put back",
 			    port->name);
 	}
-	attach_check(&target, &port->record, note);
+	watch_order(port);
+	attach_check(port, note);
 	if (!strcmp(note, port->lost_note))
 		return;
 	memcpy(port->lost_note, note, sizeof(note));
@@ -258,19 +323,52 @@ static void watch_programs(struct port *port)
 	       json_pack("{s:s}", "reason", "others"));
 }
 
+bool port_is_missing(const struct port *port)
+{
+	struct link_facts link;
+
+	return rtnl_link(port->name, &link) == -ENODEV;
+}
+
+void port_lose(struct port *port)
+{
+	log_warning("interface %s is not there; it is attached when it appears", port->name);
+	report(port, PORT_GONE, port->ifindex ? json_pack("{s:i}", "ifindex", port->ifindex) : NULL,
+	       NULL);
+	port->ifindex = 0;
+	port->up = false;
+	pins_drop_link(port->pins, port->name, PINS_XDP);
+	pins_drop_link(port->pins, port->name, PINS_TC_INGRESS);
+	pins_drop_link(port->pins, port->name, PINS_TC_EGRESS);
+	port->record = (struct esc_port){};
+	port_write(port, NULL);
+}
+
 void port_tick(struct port *port, bool off, uint64_t now_local_ns)
 {
 	struct link_facts link;
+	char *error = NULL;
 	int err = rtnl_link(port->name, &link);
 
 	if (err && err != -ENODEV)
 		return; /* not known now: nothing is concluded */
 	if (port->ifindex && (err || link.ifindex != port->ifindex))
-		interface_gone(port);
+		port_lose(port);
 	if (err)
 		return;
 	if (!port->ifindex) {
-		interface_back(port, &link, off, now_local_ns);
+		if (now_local_ns < port->retry_local_ns)
+			return;
+		log_info("interface %s is there", port->name);
+		report(port, PORT_BACK, json_pack("{s:i}", "ifindex", link.ifindex), NULL);
+		port->up = link.up;
+		port->ifindex = link.ifindex;
+		if (!off && port_attach(port, &error)) {
+			log_error("%s: %s; trying again in 10 s", port->name, error ? error : "?");
+			port->retry_local_ns = now_local_ns + PORT_RETRY_NS;
+			port->ifindex = 0;
+		}
+		free(error);
 		return;
 	}
 	if (link.up != port->up) {
@@ -280,44 +378,4 @@ void port_tick(struct port *port, bool off, uint64_t now_local_ns)
 	}
 	if (!off && port_is_attached(port))
 		watch_programs(port);
-}
-
-/* --- facts --- */
-
-void port_describe(const struct port *port, uint64_t roce_packets, struct port_info *out)
-{
-	const char *const notes[] = {port->lost_note, port->xdp_note, port->tc_note};
-	struct visibility visibility;
-	struct rdma_facts rdma;
-	struct link_facts link;
-	size_t used = 0;
-
-	memset(out, 0, sizeof(*out));
-	out->index = port->slot;
-	out->plane = port->plane;
-	memcpy(out->name, port->name, sizeof(out->name));
-	if (!rtnl_link(port->name, &link)) {
-		out->ifindex = link.ifindex;
-		out->mtu = link.mtu;
-		out->link_up = link.up;
-	}
-	ethtool_driver(port->name, out->driver, sizeof(out->driver));
-	out->xdp_mode = port->record.xdp_mode;
-	out->xdp_via = port->record.xdp_via;
-	out->tc_via = port->record.tc_via;
-	out->xdp_program_id = port->record.xdp_program_id;
-	for (size_t i = 0; i < 3; i++)
-		if (notes[i][0] && used + 1 < sizeof(out->attach_note))
-			used += snprintf(out->attach_note + used, sizeof(out->attach_note) - used,
-					 "%s%s", used ? "; " : "", notes[i]);
-	rdma_read("/sys", port->name, &rdma);
-	memcpy(out->rdma_device, rdma.device, sizeof(out->rdma_device));
-	out->rdma_port = rdma.port;
-	visibility_decide(port->name, &rdma, roce_packets, &visibility);
-	snprintf(out->visibility, sizeof(out->visibility), "%s", visibility.mode);
-	memcpy(out->visibility_note, visibility.note, sizeof(out->visibility_note));
-	if (out->ifindex && out->xdp_mode != ESC_XDP_NONE)
-		offload_note(port->name, port->record.offloads_taken,
-			     out->xdp_mode == ESC_XDP_NATIVE, out->offload_note,
-			     sizeof(out->offload_note));
 }

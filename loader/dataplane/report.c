@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* What `status` and the metrics show of interfaces and of reasons. */
+#include "internal.h"
+
 #include <stdio.h>
 #include <string.h>
 
-#include "base/fields.h"
 #include "base/json.h"
-#include "internal.h"
 
 #define DATAPLANE_METRICS(X)                                                                       \
 	X(PORT_VISIBILITY, "port_visibility_info", GAUGE,                                          \
@@ -54,7 +54,7 @@ bool port_counts_rx(const struct port_info *port)
 	       (port->xdp_mode != ESC_XDP_NONE || port->tc_via != ESC_TC_NONE);
 }
 
-bool port_counts_tx(const struct port_info *port)
+static bool port_counts_tx(const struct port_info *port)
 {
 	return !strcmp(port->visibility, "packets") && port->tc_via != ESC_TC_NONE;
 }
@@ -62,7 +62,7 @@ bool port_counts_tx(const struct port_info *port)
 struct direction {
 	const struct port_info *port;
 	const char *name;
-	bool known; /* counted now, or counted before; else a 0 would be one that was not measured */
+	bool known; /* counted now or before; else a 0 would be one that was not measured */
 	uint64_t packets, bytes, ce, cnps, rocev1;
 };
 
@@ -128,11 +128,11 @@ json_t *port_json(const struct port_info *port, const struct esc_port_counts *co
 	json_put_text(object, "visibility", port->visibility);
 	json_put_text(object, "visibility_note", port->visibility_note);
 	json_put_text(object, "offload_note", port->offload_note);
+	if (port->before.count)
+		json_put(object, "programs_before", order_json(&port->before));
 	json_put_text(object, "rdma_device", port->rdma_device);
 	if (port->rdma_device[0])
 		json_put_count(object, "rdma_port", port->rdma_port);
-	if (!counts)
-		return object;
 	read_directions(port, counts, directions);
 	for (int i = 0; i < 2; i++) {
 		if (!directions[i].known)
@@ -165,21 +165,6 @@ json_t *reasons_json(const struct esc_reason_count *counts)
 		json_put_count(reason, "tc_egress", counts[i].tc_egress);
 		json_put_text(reason, "meaning", reasons[i].meaning);
 		json_array_append_new(list, reason);
-	}
-	return list;
-}
-
-json_t *dataplane_interfaces_json(const struct dataplane *dataplane, const struct core *core)
-{
-	struct port_facts ports[ESC_PORTS_MAX];
-	unsigned int count = dataplane_read_ports(dataplane, ports);
-	json_t *list = json_array();
-
-	for (unsigned int i = 0; i < count; i++) {
-		json_t *one = port_json(&ports[i].info, ports[i].counted ? &ports[i].counts : NULL);
-
-		json_put(one, "mode", core_mode(core, (int)ports[i].info.index));
-		json_array_append_new(list, one);
 	}
 	return list;
 }
@@ -271,7 +256,7 @@ void dataplane_write_metrics(void *self, FILE *out)
 		port = &ports[i].info;
 		prom_count(link, port->ifindex && port->link_up, "netdev", port->name, NULL);
 		read_directions(port, &ports[i].counts, both);
-		for (int k = 0; ports[i].counted && k < 2; k++)
+		for (int k = 0; k < 2; k++)
 			if (both[k].known)
 				directions[rows++] = both[k];
 	}

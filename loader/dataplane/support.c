@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause
+#include "internal.h"
+
 #include <bpf/bpf.h>
 #include <bpf/btf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
 #include <linux/if_link.h>
 #include <linux/magic.h>
-#include <linux/pkt_sched.h>
 #include <linux/rtnetlink.h>
 #include <net/if.h>
 #include <sched.h>
@@ -14,21 +17,85 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <xdp/libxdp.h>
 
-#include "base/feature.h"
-#include "internal.h"
-#include "net/netlink.h"
-#include "pins.h"
+#include "base/explain.h"
+#include "base/json.h"
+#include "base/readfile.h"
+#include "net/rtnl.h"
 
+#define BTF_PATH "/sys/kernel/btf/vmlinux"
 #define SUPPORT_BPFFS "/sys/fs/bpf"
 #define LOOPBACK 1 /* its index in every network namespace */
 #ifndef BPF_F_XDP_HAS_FRAGS
 #define BPF_F_XDP_HAS_FRAGS (1U << 5)
 #endif
+
+/* --- before anything is attached --- */
+
+static int check_rights(char **error)
+{
+	static const struct {
+		unsigned int number;
+		const char *name;
+	} needed[] = {{CAP_NET_ADMIN, "CAP_NET_ADMIN"},
+		      {CAP_BPF, "CAP_BPF"},
+		      {CAP_PERFMON, "CAP_PERFMON"}};
+	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct data[2] = {0};
+	uint64_t have;
+
+	if (syscall(SYS_capget, &header, data) < 0)
+		return 0; /* not known: loading will fail */
+	have = (uint64_t)data[1].effective << 32 | data[0].effective;
+	if (have >> CAP_SYS_ADMIN & 1)
+		have |= 1ull << CAP_BPF | 1ull << CAP_PERFMON;
+	for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++)
+		if (!(have >> needed[i].number & 1))
+			return explain(error, -EPERM,
+				       "no permission: %s is missing; run escapementd as root, or "
+				       "give the service CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON",
+				       needed[i].name);
+	return 0;
+}
+
+int preflight_check(char **error)
+{
+	uint16_t magic = 0;
+	struct utsname name;
+	int major, minor, fd, err;
+
+	/* XDP on packets of several buffers came with 5.18. */
+	if (!uname(&name) && sscanf(name.release, "%d.%d", &major, &minor) == 2 &&
+	    (major < 5 || (major == 5 && minor < 18)))
+		return explain(error, -ENOSYS,
+			       "kernel %s is too old: XDP on packets of several buffers needs "
+			       "5.18; boot a newer one",
+			       name.release);
+	err = check_rights(error);
+	if (err)
+		return err;
+	fd = open(BTF_PATH, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		err = -errno;
+	else if (read(fd, &magic, sizeof(magic)) != sizeof(magic) || magic != BTF_MAGIC)
+		err = -ENODATA;
+	if (fd >= 0)
+		close(fd);
+	return err ? explain(error, err,
+			     "%s cannot be read (%s): Escapement needs the kernel's type "
+			     "information; boot a kernel built with CONFIG_DEBUG_INFO_BTF=y and "
+			     "mount sysfs on /sys",
+			     BTF_PATH, err == -ENODATA ? "no BTF in it" : strerror(-err))
+		   : 0;
+}
+
+/* --- libxdp --- */
 
 static bool bpffs_is_mounted(void)
 {
@@ -54,27 +121,21 @@ static const char *dispatcher_why_not(void)
 		return "libxdp's xdp-dispatcher.o is not found: install libxdp1's files or set "
 		       "LIBXDP_OBJECT_PATH";
 	xdp_program__close(program);
-	return "";
+	return NULL;
 }
 
-bool support_dispatcher(char *why, size_t why_bytes)
+const char *support_dispatcher(void)
 {
-	static const char *reason; /* does not change while we run */
+	static const char *why; /* does not change while we run */
+	static bool tried;
 
-	if (!reason)
-		reason = dispatcher_why_not();
-	snprintf(why, why_bytes, "%s", reason);
-	return !reason[0];
+	if (!tried)
+		why = dispatcher_why_not();
+	tried = true;
+	return why;
 }
 
 /* --- what can only be tried, on interfaces of its own --- */
-
-/* Each 0 when it worked, else -errno. */
-struct support_trial {
-	int namespace;
-	int xdp_link_skb, xdp_link_native, xdp_frags;
-	int tcx, clsact, fq;
-};
 
 static int try_make_veth(void)
 {
@@ -90,18 +151,6 @@ static int try_make_veth(void)
 	return netlink_query(NETLINK_ROUTE, &request, NULL, NULL);
 }
 
-static int try_fq(void)
-{
-	union netlink_request request;
-	struct tcmsg *tc = netlink_begin(&request, RTM_NEWQDISC,
-					 NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE, sizeof(*tc));
-
-	tc->tcm_ifindex = LOOPBACK;
-	tc->tcm_parent = TC_H_ROOT;
-	mnl_attr_put_strz(&request.header, TCA_KIND, "fq");
-	return netlink_query(NETLINK_ROUTE, &request, NULL, NULL);
-}
-
 /* "return @value" as a program; a descriptor or -errno. */
 static int try_load(enum bpf_prog_type type, int value, __u32 flags)
 {
@@ -114,63 +163,96 @@ static int try_load(enum bpf_prog_type type, int value, __u32 flags)
 	return bpf_prog_load(type, "esc_try", "GPL", insns, 2, &options);
 }
 
-static int try_link(int program_fd, unsigned int ifindex, enum bpf_attach_type type, __u32 flags)
+/* A program of @type by a link on @ifindex, which ends with its descriptor. */
+static int try_link(enum bpf_prog_type type, unsigned int ifindex, enum bpf_attach_type attach,
+		    __u32 flags)
 {
 	LIBBPF_OPTS(bpf_link_create_opts, options, .flags = flags);
-	int fd = program_fd < 0 ? program_fd : bpf_link_create(program_fd, ifindex, type, &options);
+	int program = try_load(type, type == BPF_PROG_TYPE_XDP ? XDP_PASS : -1, 0), fd;
 
-	if (fd < 0)
-		return fd;
-	close(fd); /* which detaches */
-	return 0;
+	if (program < 0)
+		return program;
+	fd = bpf_link_create(program, ifindex, attach, &options);
+	if (fd >= 0)
+		close(fd);
+	close(program);
+	return fd < 0 ? fd : 0;
 }
 
-static void try_all(struct support_trial *out)
+/* libbpf wants the padding to be zero too, which an initialiser does not promise. */
+void clsact_hook(unsigned int ifindex, int point, struct bpf_tc_hook *out)
+{
+	memset(out, 0, sizeof(*out));
+	out->sz = sizeof(*out);
+	out->ifindex = (int)ifindex;
+	out->attach_point = point;
+}
+
+enum trial { XDP_LINK, XDP_NATIVE, XDP_FRAGS, TCX, CLSACT, FQ, TRIALS };
+static const struct {
+	const char *name, *cost;
+} trials[TRIALS] = {
+	[XDP_LINK] = {"xdp_link", "without XDP links what comes in is counted in tc ingress"},
+	[XDP_NATIVE] = {"xdp_native",
+			"without native XDP (tried on a veth; each driver decides for itself) skb "
+			"mode costs more per packet"},
+	[XDP_FRAGS] = {"xdp_frags",
+		       "without multi-buffer XDP programs jumbo frames rule native XDP out"},
+	[TCX] = {"tcx", "without tcx (6.6) tc programs are filters of a clsact qdisc, which others "
+			"can remove"},
+	[CLSACT] = {"clsact", "without clsact and tcx what goes out cannot be counted"},
+	[FQ] = {"fq", "without the fq qdisc RoCE and UDP cannot be paced by departure time"},
+};
+
+/* Each 0 when it worked, else -errno. */
+static void try_all(int results[TRIALS])
 {
 	struct bpf_tc_hook hook;
-	int xdp, tc;
+	int fd;
 
-	out->namespace = unshare(CLONE_NEWNET) ? -errno : 0;
-	if (out->namespace)
-		return;
-	xdp = try_load(BPF_PROG_TYPE_XDP, XDP_PASS, 0);
-	tc = try_load(BPF_PROG_TYPE_SCHED_CLS, -1, 0);
-	out->xdp_link_skb = try_link(xdp, LOOPBACK, BPF_XDP, XDP_FLAGS_SKB_MODE);
-	out->xdp_link_native = try_make_veth();
-	if (!out->xdp_link_native)
-		out->xdp_link_native =
-			try_link(xdp, if_nametoindex("esc0"), BPF_XDP, XDP_FLAGS_DRV_MODE);
-	out->xdp_frags = try_load(BPF_PROG_TYPE_XDP, XDP_PASS, BPF_F_XDP_HAS_FRAGS);
-	if (out->xdp_frags > 0)
-		out->xdp_frags = 0;
-	out->tcx = try_link(tc, LOOPBACK, TCX_INGRESS, 0);
+	results[XDP_LINK] = try_link(BPF_PROG_TYPE_XDP, LOOPBACK, BPF_XDP, XDP_FLAGS_SKB_MODE);
+	results[XDP_NATIVE] = try_make_veth();
+	if (!results[XDP_NATIVE])
+		results[XDP_NATIVE] = try_link(BPF_PROG_TYPE_XDP, if_nametoindex("esc0"), BPF_XDP,
+					       XDP_FLAGS_DRV_MODE);
+	fd = try_load(BPF_PROG_TYPE_XDP, XDP_PASS, BPF_F_XDP_HAS_FRAGS);
+	results[XDP_FRAGS] = fd < 0 ? fd : 0;
+	results[TCX] = try_link(BPF_PROG_TYPE_SCHED_CLS, LOOPBACK, TCX_INGRESS, 0);
 	clsact_hook(LOOPBACK, BPF_TC_INGRESS | BPF_TC_EGRESS, &hook);
-	out->clsact = bpf_tc_hook_create(&hook);
-	out->fq = try_fq();
+	results[CLSACT] = bpf_tc_hook_create(&hook);
+	results[FQ] = qdisc_make_fq("lo", LOOPBACK, FQ_QP_PACKETS, NULL);
 }
 
 /* In a child process whose network namespace ends with it: no interface of the host is touched. */
-static void try_in_child(struct support_trial *out)
+static void add_trials(json_t *list)
 {
-	struct support_trial *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
-					    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct trial_results {
+		int namespace, errors[TRIALS];
+	} *results = mmap(NULL, sizeof(*results), PROT_READ | PROT_WRITE,
+			  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	char detail[128];
 	pid_t child;
 
-	memset(out, 0xff, sizeof(*out)); /* -EPERM: nothing could be tried */
-	if (shared == MAP_FAILED)
+	if (results == MAP_FAILED)
 		return;
-	*shared = *out;
+	results->namespace = -EPERM; /* nothing could be tried */
 	child = fork();
 	if (!child) {
-		try_all(shared);
+		results->namespace = unshare(CLONE_NEWNET) ? -errno : 0;
+		if (!results->namespace)
+			try_all(results->errors);
 		_exit(0);
 	}
-	if (child > 0) {
-		while (waitpid(child, NULL, 0) < 0 && errno == EINTR)
-			;
-		*out = *shared;
-	}
-	munmap(shared, sizeof(*shared));
+	while (child > 0 && waitpid(child, NULL, 0) < 0 && errno == EINTR)
+		;
+	snprintf(detail, sizeof(detail), "not tried, no network namespace can be made: %s",
+		 strerror(-results->namespace));
+	for (size_t i = 0; i < TRIALS; i++)
+		if (results->namespace)
+			feature_add(list, trials[i].name, false, detail, trials[i].cost);
+		else
+			feature_add_trial(list, trials[i].name, results->errors[i], trials[i].cost);
+	munmap(results, sizeof(*results));
 }
 
 /* --- the list --- */
@@ -202,56 +284,17 @@ static int try_rdma_netlink(void)
 
 static bool unprivileged_bpf_is_off(void)
 {
-	FILE *file = fopen("/proc/sys/kernel/unprivileged_bpf_disabled", "re");
-	int value = file ? fgetc(file) : EOF;
+	char value[8];
 
-	if (file)
-		fclose(file);
-	return value == '1' || value == '2';
-}
-
-static const struct {
-	const char *name;
-	size_t offset; /* of its result */
-	const char *cost;
-} trials[] = {
-#define TRIAL(member) offsetof(struct support_trial, member)
-	{"xdp_link", TRIAL(xdp_link_skb),
-	 "without XDP links what comes in is counted in tc ingress"},
-	{"xdp_native", TRIAL(xdp_link_native),
-	 "without native XDP (tried on a veth; each driver decides for itself) skb mode costs more "
-	 "per packet"},
-	{"xdp_frags", TRIAL(xdp_frags),
-	 "without multi-buffer XDP programs jumbo frames rule native XDP out"},
-	{"tcx", TRIAL(tcx),
-	 "without tcx (6.6) tc programs are filters of a clsact qdisc, which others can remove"},
-	{"clsact", TRIAL(clsact), "without clsact and tcx what goes out cannot be counted"},
-	{"fq", TRIAL(fq), "without the fq qdisc RoCE and UDP cannot be paced by departure time"},
-};
-
-static void add_trials(json_t *list)
-{
-	struct support_trial trial;
-	char detail[128];
-
-	try_in_child(&trial);
-	snprintf(detail, sizeof(detail), "not tried, no network namespace can be made: %s",
-		 strerror(-trial.namespace));
-	for (size_t i = 0; i < sizeof(trials) / sizeof(trials[0]); i++) {
-		int err = *(const int *)((const char *)&trial + trials[i].offset);
-
-		if (trial.namespace)
-			feature_add(list, trials[i].name, false, detail, trials[i].cost);
-		else
-			feature_add_trial(list, trials[i].name, err, trials[i].cost);
-	}
+	readtext(value, sizeof(value), "/proc/sys/kernel/unprivileged_bpf_disabled");
+	return value[0] == '1' || value[0] == '2';
 }
 
 void support_features(json_t *list)
 {
 	struct btf *btf = btf__load_vmlinux_btf();
-	bool has_btf = !libbpf_get_error(btf), dispatcher;
-	char why[128];
+	bool has_btf = !libbpf_get_error(btf);
+	const char *why = support_dispatcher();
 
 	bpflog_install();
 	feature_add(list, "btf", has_btf, has_btf ? "" : "/sys/kernel/btf/vmlinux cannot be read",
@@ -264,8 +307,7 @@ void support_features(json_t *list)
 	add_trials(list);
 	feature_add(list, "freplace", libbpf_probe_bpf_prog_type(BPF_PROG_TYPE_EXT, NULL) == 1, "",
 		    "without freplace programs libxdp has no dispatcher");
-	dispatcher = support_dispatcher(why, sizeof(why));
-	feature_add(list, "xdp_dispatcher", dispatcher, why,
+	feature_add(list, "xdp_dispatcher", !why, why,
 		    "without libxdp's dispatcher our XDP program cannot run beside another one on "
 		    "the same interface");
 	feature_add_trial(list, "hash_batch", try_batch(BPF_MAP_TYPE_HASH, false),

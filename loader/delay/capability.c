@@ -67,7 +67,6 @@ static void close_delay(void *self)
 	mesh_on_reply(delays->mesh, NULL, NULL);
 	core_timer_free(delays->timer);
 	hostqueue_close(delays->host_queue);
-	qptable_set_delay_order(delays->table, NULL);
 	delays_free(delays);
 }
 
@@ -86,7 +85,6 @@ static int open_delay(void **self, struct core *core, void *const needs[], char 
 	delays->clock = needs[1];
 	delays->mesh = needs[2];
 	mesh_on_reply(delays->mesh, delays_put_peers, delays);
-	qptable_set_delay_order(delays->table, delays_order);
 	err = refresh(delays);
 	if (!err)
 		err = core_timer_new(core, &delays->timer, DELAYS_FAST_NS, POLL_SLACK_NS, poll,
@@ -124,21 +122,6 @@ static int on(void *self, char **error)
 	return 0;
 }
 
-static void status(void *self, json_t *object)
-{
-	delays_put_receipts(object, self);
-}
-
-static void describe_qp(void *self, const struct qp_entry *entry, json_t *qp)
-{
-	delays_put_qp(qp, self, entry);
-}
-
-static void metrics_written(void *self)
-{
-	delays_written(self);
-}
-
 const struct capability delay_capability = {
 	.name = "delay",
 	.needs = {"dataplane", "clock", "mesh", "qp"},
@@ -149,8 +132,8 @@ const struct capability delay_capability = {
 	.refresh = refresh,
 	.off = off,
 	.on = on,
-	.status = status,
-	.qp = describe_qp,
+	.status = delays_put_receipts,
+	.qp = delays_put_qp,
 	.write_metrics = delay_write_metrics,
-	.metrics_written = metrics_written,
+	.metrics_written = delays_written,
 };

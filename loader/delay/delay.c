@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "delay.h"
-
+/* The map `qp_owd` polled, sums by port and destination, and groups of queue pairs. */
 #include <bpf/bpf.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -13,6 +12,8 @@
 #define AGAIN_NS 100000000ull  /* a younger reading is good enough */
 #define STILL_NS 2200000000ull /* after so long nothing of a queue pair's last is under way */
 #define SWEEP_NS 60000000000ull
+/* Less than any delay, also than one that a clock's error made negative. */
+#define NO_DELAY (-1e18)
 
 /* --- entries, in their slot of the registry --- */
 
@@ -26,6 +27,13 @@ static void drop(void *context, struct qp_entry *qp)
 		bpf_map_delete_elem(delays->sent_fd, &qp->key);
 	delays_entry_free(qp->delays);
 	qp->delays = NULL;
+}
+
+/* The order of `qp --sort delay`: the 99th percentile of the last second. */
+static double delay_order(const struct qp_entry *qp)
+{
+	return qp->delays && qp->delays->recent.samples ? (double)qp->delays->recent.p99_ns
+							: NO_DELAY;
 }
 
 int delays_new(struct delays **out, int owd_fd, int sent_fd, uint32_t max, struct qptable *table)
@@ -42,7 +50,7 @@ int delays_new(struct delays **out, int owd_fd, int sent_fd, uint32_t max, struc
 					  .key_bytes = sizeof(struct esc_qp_key),
 					  .value_bytes = sizeof(struct esc_qp_owd),
 					  .batch = BATCH};
-	qptable_on_gone(table, drop, delays);
+	qptable_set_delays(table, drop, delays, delay_order);
 	return 0;
 }
 
@@ -53,7 +61,7 @@ void delays_free(struct delays *delays)
 
 	if (!delays)
 		return;
-	qptable_on_gone(delays->table, NULL, NULL);
+	qptable_set_delays(delays->table, NULL, NULL, NULL);
 	qps = qptable_entries(delays->table, &count);
 	for (size_t i = 0; i < count; i++) {
 		delays_entry_free(qps[i].delays);
@@ -106,39 +114,15 @@ static struct delays_destination *destination_of(struct delays *delays,
 	return at;
 }
 
-static void sum_up(struct delays *delays, const struct esc_qp_key *key,
-		   const struct delays_entry *entry)
-{
-	struct delays_destination *destination = destination_of(delays, key);
-	struct delays_port *port = &delays->ports[key->port % ESC_PORTS_MAX];
-	const struct delayhist *added = &entry->poll_histogram;
-
-	if (destination)
-		delays_counts_add(&destination->counts, &entry->added);
-	delays_counts_add(&port->counts, &entry->added);
-	for (size_t i = 0; i < added->count; i++)
-		port->histogram[added->bars[i].bucket] += added->bars[i].count;
-	port->sum_ns += entry->poll.sum_ns;
-}
-
-static void forget_destinations(struct delays *delays)
-{
-	size_t kept = 0;
-
-	for (size_t i = 0; i < delays->destination_count; i++)
-		if (delays->destinations[i].lives) {
-			delays->destinations[i].lives = false;
-			delays->destinations[kept++] = delays->destinations[i];
-		}
-	delays->destination_count = kept;
-}
-
 /* --- reading --- */
 
 static int take(void *context, const void *key, const void *owd)
 {
 	struct delays *delays = context;
 	struct qp_entry *qp = qptable_find(delays->table, key);
+	const struct delayhist *added;
+	struct delays_destination *to;
+	struct delays_port *port;
 	int err;
 
 	if (!qp || qp->key.direction != ESC_DIRECTION_TX)
@@ -150,7 +134,15 @@ static int take(void *context, const void *key, const void *owd)
 	/* What is there at the first reading was counted for a daemon before us. */
 	err = delays_entry_read(qp->delays, owd, delays->now_local_ns, !delays->read_local_ns,
 				&delays->scratch);
-	sum_up(delays, &qp->key, qp->delays);
+	to = destination_of(delays, &qp->key);
+	if (to)
+		delays_counts_add(&to->counts, &qp->delays->added);
+	port = &delays->ports[qp->key.port % ESC_PORTS_MAX];
+	delays_counts_add(&port->counts, &qp->delays->added);
+	added = &qp->delays->poll_histogram;
+	for (size_t i = 0; i < added->count; i++)
+		port->histogram[added->bars[i].bucket] += added->bars[i].count;
+	port->sum_ns += qp->delays->poll.sum_ns;
 	return err;
 }
 
@@ -187,23 +179,11 @@ static bool is_tracked(const void *key, void *context)
 	return qptable_find(delays->table, key);
 }
 
-/* What a daemon before us left, or is of a queue pair of which no receipt ever came. */
-static void sweep(struct delays *delays)
-{
-	if (delays->sweep_local_ns && delays->now_local_ns - delays->sweep_local_ns < SWEEP_NS)
-		return;
-	if (delays->reader.fd >= 0)
-		mapsweep(delays->reader.fd, sizeof(struct esc_qp_key), is_tracked, delays);
-	if (delays->sent_fd >= 0)
-		mapsweep(delays->sent_fd, sizeof(struct esc_qp_key), is_tracked, delays);
-	delays->sweep_local_ns = delays->now_local_ns;
-}
-
 int delays_poll(struct delays *delays, uint64_t now_local_ns)
 {
 	struct delays_destination *destination;
 	struct qp_entry *qps;
-	size_t count;
+	size_t count, kept = 0;
 	int err;
 
 	if (delays->read_local_ns && now_local_ns - delays->read_local_ns < AGAIN_NS)
@@ -224,8 +204,21 @@ int delays_poll(struct delays *delays, uint64_t now_local_ns)
 			destination->lives = true;
 		delays->tracked++;
 	}
-	sweep(delays);
-	forget_destinations(delays);
+	for (size_t i = 0; i < delays->destination_count; i++) {
+		if (!delays->destinations[i].lives)
+			continue;
+		delays->destinations[i].lives = false;
+		delays->destinations[kept++] = delays->destinations[i];
+	}
+	delays->destination_count = kept;
+	/* What a daemon before us left, or is of a queue pair of which no receipt ever came. */
+	if (!delays->sweep_local_ns || now_local_ns - delays->sweep_local_ns >= SWEEP_NS) {
+		if (delays->reader.fd >= 0)
+			mapsweep(delays->reader.fd, sizeof(struct esc_qp_key), is_tracked, delays);
+		if (delays->sent_fd >= 0)
+			mapsweep(delays->sent_fd, sizeof(struct esc_qp_key), is_tracked, delays);
+		delays->sweep_local_ns = now_local_ns;
+	}
 	delays->read_local_ns = now_local_ns;
 	return 0;
 }
@@ -235,8 +228,9 @@ uint64_t delays_interval_ns(const struct delays *delays)
 	return delays->tracked > DELAYS_FAST_QPS ? DELAYS_SLOW_NS : DELAYS_FAST_NS;
 }
 
-void delays_written(struct delays *delays)
+void delays_written(void *self)
 {
+	const struct delays *delays = self;
 	size_t count;
 	struct qp_entry *qps = qptable_entries(delays->table, &count);
 
@@ -245,11 +239,99 @@ void delays_written(struct delays *delays)
 			delays_entry_written(qps[i].delays);
 }
 
-/* Less than any delay, also than one that a clock's error made negative. */
-#define NO_DELAY (-1e18)
+/* --- groups --- */
 
-double delays_order(const struct qp_entry *qp)
+struct grouping {
+	const struct delays *delays;
+	const struct members *members;
+	const uint8_t *fold;
+	struct delays_group *groups;
+	size_t count, room;
+	/* What the newest group was found for: entries to one destination follow each other. */
+	struct esc_address dst;
+	uint8_t port;
+	size_t newest;
+};
+
+/* The group of what goes to @dst; NULL: no memory. */
+static struct delays_group *find_group(struct grouping *grouping, const struct esc_address *dst,
+				       uint8_t port)
 {
-	return qp->delays && qp->delays->recent.samples ? (double)qp->delays->recent.p99_ns
-							: NO_DELAY;
+	uint8_t folded = grouping->fold ? grouping->fold[port % ESC_PORTS_MAX] : port;
+	const char *host = members_host(grouping->members, dst);
+	size_t i = 0;
+
+	if (grouping->count && grouping->port == port && !memcmp(&grouping->dst, dst, sizeof(*dst)))
+		return &grouping->groups[grouping->newest];
+	for (; i < grouping->count; i++) {
+		const struct delays_group *group = &grouping->groups[i];
+
+		if (group->port == folded && !group->host == !host &&
+		    !(host ? strcmp(group->host, host) : memcmp(&group->dst, dst, sizeof(*dst))))
+			break;
+	}
+	if (array_reserve(&grouping->groups, &grouping->room, i + 1, sizeof(*grouping->groups)))
+		return NULL;
+	if (i == grouping->count)
+		grouping->groups[grouping->count++] =
+			(struct delays_group){.host = host, .dst = *dst, .port = folded};
+	grouping->dst = *dst;
+	grouping->port = port;
+	grouping->newest = i;
+	return &grouping->groups[i];
+}
+
+static int add_entry(struct grouping *grouping, const struct qp_entry *qp)
+{
+	struct delays_group *group = find_group(grouping, &qp->key.dst, qp->key.port);
+	const struct delays_entry *entry = qp->delays;
+	int err = group ? 0 : -ENOMEM;
+
+	if (err)
+		return err;
+	group->qps++;
+	if (!entry)
+		return 0;
+	delays_span_add(&group->recent, &entry->recent);
+	delays_span_add(&group->scrape, &entry->scrape);
+	if (entry->recent.samples)
+		err = delays_entry_add_recent(entry, grouping->delays->read_local_ns,
+					      &group->recent_histogram);
+	return err ? err : delayhist_add(&group->scrape_histogram, &entry->scrape_histogram);
+}
+
+int delays_group(const struct delays *delays, const struct members *members, const uint8_t *fold,
+		 struct delays_group **out, size_t *count)
+{
+	struct grouping grouping = {.delays = delays, .members = members, .fold = fold};
+	size_t qp_count;
+	const struct qp_entry *qps = qptable_entries(delays->table, &qp_count);
+	struct delays_group *group;
+	int err = 0;
+
+	for (size_t i = 0; !err && i < qp_count; i++)
+		if (qps[i].key.direction == ESC_DIRECTION_TX)
+			err = add_entry(&grouping, &qps[i]);
+	for (size_t i = 0; !err && i < delays->destination_count; i++) {
+		const struct delays_destination *destination = &delays->destinations[i];
+
+		group = find_group(&grouping, &destination->dst, destination->port);
+		if (group)
+			delays_counts_add(&group->counts, &destination->counts);
+		else
+			err = -ENOMEM;
+	}
+	for (group = grouping.groups; group < grouping.groups + grouping.count; group++) {
+		delays_span_finish(&group->recent, &group->recent_histogram);
+		delays_span_finish(&group->scrape, &group->scrape_histogram);
+		delayhist_free(&group->recent_histogram);
+		delayhist_free(&group->scrape_histogram);
+	}
+	if (err) {
+		free(grouping.groups);
+		return err;
+	}
+	*out = grouping.groups;
+	*count = grouping.count;
+	return 0;
 }

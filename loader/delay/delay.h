@@ -40,7 +40,8 @@ struct delays_span {
 
 /* Of a queue pair, or sums over some. */
 struct delays_counts {
-	uint64_t samples_sent, receipts, samples, samples_discarded, samples_expired, over, crossings;
+	uint64_t samples_sent, receipts, samples, samples_discarded, samples_expired, over,
+		crossings;
 };
 
 #define DELAYS_WINDOWS 4 /* of 0.27 s each that are `recent` */
@@ -61,7 +62,7 @@ struct delays_entry {
 	struct delays_span scrape_windows; /* and what its windows sum up to */
 	uint32_t bound_max_ns;		   /* of what this daemon has read */
 	uint64_t sent_at_receipt; /* sampled packets when a reading last had new receipts */
-	double feedback_ns;	   /* mean of leaving to receipt, lately; 0: none ever */
+	double feedback_ns;	  /* mean of leaving to receipt, lately; 0: none ever */
 	uint64_t feedback_local_ns, feedback_receipts, feedback_sum_ns; /* when that was computed */
 	struct {
 		uint32_t number; /* of the window in which it was read */

@@ -37,20 +37,6 @@ static uint64_t growth(uint64_t now, uint64_t before)
 	return now >= before ? now - before : now;
 }
 
-static struct delays_counts counts_since(const struct esc_qp_owd *now,
-					 const struct esc_qp_owd *before)
-{
-	return (struct delays_counts){
-		.samples_sent = growth(now->samples_sent, before->samples_sent),
-		.receipts = growth(now->receipts, before->receipts),
-		.samples = growth(now->samples, before->samples),
-		.samples_discarded = growth(now->samples_discarded, before->samples_discarded),
-		.samples_expired = growth(now->samples_expired, before->samples_expired),
-		.over = growth(now->over, before->over),
-		.crossings = growth(now->crossings, before->crossings),
-	};
-}
-
 /* --- spans --- */
 
 #define RAISE(to, value) ((to) = (value) > (to) ? (value) : (to))
@@ -132,8 +118,7 @@ static struct delays_span span_of(const struct delays_span *windows,
 		return (struct delays_span){};
 	span.samples = samples;
 	if (windows->samples) {
-		span.min_ns = delayhist_clamp_min(histogram, windows->min_ns);
-		span.max_ns = delayhist_clamp_max(histogram, windows->max_ns);
+		delayhist_clamp(histogram, &span.min_ns, &span.max_ns);
 	} else {
 		span.min_ns = delayhist_quantile(histogram, 0.5 / (double)samples);
 		span.max_ns = delayhist_quantile(histogram, 1);
@@ -148,29 +133,6 @@ static struct delays_span span_of(const struct delays_span *windows,
 }
 
 /* --- windows --- */
-
-/* The programs may have begun another window since the time was read. */
-static uint32_t newest_window(const struct esc_qp_owd *owd, uint64_t now_local_ns)
-{
-	uint32_t number = (uint32_t)(now_local_ns >> ESC_OWD_WINDOW_SHIFT);
-
-	for (unsigned int i = 0; i < ESC_OWD_WINDOWS; i++)
-		if (owd->windows[i].number - number == 1)
-			return number + 1;
-	return number;
-}
-
-static void floor_add(struct delays_entry *entry, const struct esc_owd_window *window)
-{
-	uint32_t number = window->number >> 2;
-	unsigned int slot = number % DELAYS_FLOORS;
-
-	if (entry->floors[slot].number == number + 1 &&
-	    entry->floors[slot].min_ns <= window->min_ns)
-		return;
-	entry->floors[slot].number = number + 1;
-	entry->floors[slot].min_ns = window->min_ns;
-}
 
 bool delays_entry_floor(const struct delays_entry *entry, uint64_t now_local_ns, int64_t *floor_ns)
 {
@@ -197,6 +159,7 @@ static void read_windows(struct delays_entry *entry, const struct esc_qp_owd *ow
 			 struct delays_span *recent, struct delays_span *since)
 {
 	static const struct esc_owd_window none;
+	unsigned int slot;
 
 	for (uint32_t back = ESC_OWD_WINDOWS; back-- > 0;) {
 		uint32_t number = newest - back;
@@ -205,7 +168,12 @@ static void read_windows(struct delays_entry *entry, const struct esc_qp_owd *ow
 
 		if (window->number != number || !window->samples)
 			continue;
-		floor_add(entry, window);
+		slot = (number >> 2) % DELAYS_FLOORS;
+		if (entry->floors[slot].number != (number >> 2) + 1 ||
+		    entry->floors[slot].min_ns > window->min_ns) {
+			entry->floors[slot].number = (number >> 2) + 1;
+			entry->floors[slot].min_ns = window->min_ns;
+		}
 		if (seen->number != number)
 			seen = &none;
 		if (window->samples != seen->samples)
@@ -251,10 +219,14 @@ static void set_feedback(struct delays_entry *entry, uint64_t now_local_ns)
 int delays_entry_read(struct delays_entry *entry, const struct esc_qp_owd *owd,
 		      uint64_t now_local_ns, bool baseline, struct delayhist *scratch)
 {
-	uint32_t newest = newest_window(owd, now_local_ns);
+	uint32_t newest = (uint32_t)(now_local_ns >> ESC_OWD_WINDOW_SHIFT);
 	struct delays_span recent = {}, since = {};
+	const struct esc_qp_owd *was;
 	int err, failed;
 
+	/* The programs may have begun another window since the time was read. */
+	if (owd->windows[(newest + 1) % ESC_OWD_WINDOWS].number == newest + 1)
+		newest++;
 	if (baseline) {
 		entry->owd = *owd;
 		entry->sent_at_receipt = owd->receipts ? owd->samples_sent : 0;
@@ -264,7 +236,16 @@ int delays_entry_read(struct delays_entry *entry, const struct esc_qp_owd *owd,
 		memset(&entry->owd, 0, sizeof(entry->owd));
 		entry->sent_at_receipt = 0;
 	}
-	entry->added = counts_since(owd, &entry->owd);
+	was = &entry->owd;
+	entry->added = (struct delays_counts){
+		.samples_sent = growth(owd->samples_sent, was->samples_sent),
+		.receipts = growth(owd->receipts, was->receipts),
+		.samples = growth(owd->samples, was->samples),
+		.samples_discarded = growth(owd->samples_discarded, was->samples_discarded),
+		.samples_expired = growth(owd->samples_expired, was->samples_expired),
+		.over = growth(owd->over, was->over),
+		.crossings = growth(owd->crossings, was->crossings),
+	};
 	read_windows(entry, owd, newest, &recent, &since);
 	err = read_histogram(entry, owd, newest);
 	delayhist_clear(scratch);

@@ -1,24 +1,16 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "hostqueue.h"
-
+/* The program behind the qdisc, from load to detach. */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/feature.h"
-#include "dataplane/dataplane.h"
+#include "base/json.h"
 #include "host_queue.skel.h"
-#include "maps/maps.h"
-
-struct hostqueue {
-	struct host_queue_out *skeleton;
-	int queue_fd; /* our own copy */
-};
+#include "internal.h"
 
 /* The programs of tc egress begin with an empty table, or leave it alone. */
 static int hostqueue_switch(int queue_fd, bool on)
@@ -35,25 +27,23 @@ static int hostqueue_switch(int queue_fd, bool on)
 	return err;
 }
 
-int hostqueue_open(struct hostqueue **out, int queue_fd, int sent_fd, char *why, size_t why_bytes)
+int hostqueue_open(struct host_queue_out **out, int queue_fd, int sent_fd, char *why,
+		   size_t why_bytes)
 {
 	const struct bpfmap_use uses[] = {{"host_queue", queue_fd}, {"qp_sent", sent_fd}, {}};
-	struct hostqueue *queue = calloc(1, sizeof(*queue));
-	int err = -ENOMEM;
+	struct host_queue_out *skeleton;
+	int err;
 
 	*out = NULL;
 	why[0] = '\0';
-	if (!queue)
-		return err;
 	bpflog_install();
 	bpflog_clear();
-	queue->queue_fd = dup(queue_fd);
-	queue->skeleton = queue->queue_fd < 0 ? NULL : host_queue_out__open();
-	err = queue->skeleton ? bpfmap_share(queue->skeleton->obj, uses) : -errno;
+	skeleton = host_queue_out__open();
+	err = skeleton ? bpfmap_share(skeleton->obj, uses) : -errno;
 	if (!err)
-		err = host_queue_out__load(queue->skeleton);
+		err = host_queue_out__load(skeleton);
 	if (!err)
-		err = host_queue_out__attach(queue->skeleton);
+		err = host_queue_out__attach(skeleton);
 	if (!err)
 		err = hostqueue_switch(queue_fd, true);
 	if (err) {
@@ -61,23 +51,19 @@ int hostqueue_open(struct hostqueue **out, int queue_fd, int sent_fd, char *why,
 			 "the tracepoint net_dev_start_xmit cannot be used (%s): delays are "
 			 "reported without the sending host's own queue",
 			 strerror(-err));
-		hostqueue_close(queue);
+		hostqueue_close(skeleton);
 		return err;
 	}
-	*out = queue;
+	*out = skeleton;
 	return 0;
 }
 
-void hostqueue_close(struct hostqueue *queue)
+void hostqueue_close(struct host_queue_out *skeleton)
 {
-	if (!queue)
+	if (!skeleton)
 		return;
-	if (queue->queue_fd >= 0) {
-		hostqueue_switch(queue->queue_fd, false);
-		close(queue->queue_fd);
-	}
-	host_queue_out__destroy(queue->skeleton);
-	free(queue);
+	hostqueue_switch(bpf_map__fd(skeleton->maps.host_queue), false);
+	host_queue_out__destroy(skeleton);
 }
 
 void hostqueue_features(json_t *list)

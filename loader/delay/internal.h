@@ -3,13 +3,12 @@
 #ifndef ESC_DELAY_INTERNAL_H
 #define ESC_DELAY_INTERNAL_H
 
-#include "base/prom.h"
+#include "base/fields.h"
 #include "clock/clock.h"
 #include "core/core.h"
 #include "dataplane/dataplane.h"
 #include "delay.h"
 #include "fleet/fleet.h"
-#include "hostqueue.h"
 #include "mesh/mesh.h"
 #include "qp/qp.h"
 
@@ -86,7 +85,7 @@ struct delays {
 	struct clock *clock;
 	struct mesh *mesh;
 	struct core_timer *timer;
-	struct hostqueue *host_queue; /* NULL: not configured, or host_queue_note has the reason */
+	struct host_queue_out *host_queue; /* NULL: off, or host_queue_note has the reason */
 	char host_queue_note[160];
 	struct delays_facts facts; /* since the newest refresh */
 	bool poll_failed;
@@ -113,12 +112,9 @@ int delays_poll(struct delays *delays, uint64_t now_local_ns);
 #define DELAYS_SLOW_NS 1000000000ull
 uint64_t delays_interval_ns(const struct delays *delays);
 /* The textfile was written: resets the histograms since the last scrape. */
-void delays_written(struct delays *delays);
-/* The order of `qp --sort delay`: the 99th percentile of the last second. */
-double delays_order(const struct qp_entry *qp);
+void delays_written(void *delays);
 
-/* --- group.c: delays of all queue pairs to a peer --- */
-
+/* Delays of all queue pairs to a peer. */
 struct delays_group {
 	const char *host;	/* the member's; NULL: none has the address */
 	struct esc_address dst; /* when there is no host; else one of its addresses */
@@ -135,20 +131,35 @@ struct delays_group {
 int delays_group(const struct delays *delays, const struct members *members, const uint8_t *fold,
 		 struct delays_group **out, size_t *count);
 
-/* --- report.c --- */
+/* --- report.c: replies and metrics --- */
 
-/* Adds all that is known of the delay of @qp, or `owd_note`. */
-void delays_put_qp(json_t *object, struct delays *delays, const struct qp_entry *qp);
-/* `qp_owd_out_ns` into the peers of `peers`; @delays: a struct delays. */
+/* Adds all that is known of the delay of @qp, or `owd_note`; @delays: a struct delays. */
+void delays_put_qp(void *delays, const struct qp_entry *qp, json_t *object);
+/* `qp_owd_out_ns` into the peers of `peers`. */
 void delays_put_peers(void *delays, json_t *peers);
 /* `receipts` into `status`. */
-void delays_put_receipts(json_t *status, const struct delays *delays);
+void delays_put_receipts(void *delays, json_t *status);
 /* The next reply rereads its facts. */
 void delays_forget_facts(struct delays *delays);
-
-/* --- metrics.c --- */
-
 extern const struct metric delay_metrics[];
 void delay_write_metrics(void *self, FILE *out);
+
+/*
+ * --- hostqueue.c: the program behind the qdisc ---
+ * It separates the sending host's own queue from the fabric's delay, and runs for every packet that
+ * any interface sends: off unless it is configured.
+ */
+
+struct host_queue_out;
+/*
+ * Loads and attaches, and lets tc egress fill the table. The descriptors of the pinned maps
+ * `host_queue` and `qp_sent` are borrowed. Returns 0 or -errno with one sentence in @why.
+ * Nothing is pinned: it ends with the process.
+ */
+int hostqueue_open(struct host_queue_out **out, int queue_fd, int sent_fd, char *why,
+		   size_t why_bytes);
+void hostqueue_close(struct host_queue_out *queue); /* detaches; NULL is fine */
+/* The kernel feature that it uses, for `features`. */
+void hostqueue_features(json_t *list);
 
 #endif

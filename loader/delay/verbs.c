@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* How receipts are shown in `status`. */
 #include "base/verb.h"
-#include "hostqueue.h"
+#include "internal.h"
 
 /* clang-format off: tables */
 

@@ -3,11 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "parts.h"
+#include "base/array.h"
+#include "internal.h"
 
 #define SCORE_ENOUGH 6
 
-/* How long a diagnosis stands after it was last found. A stall ends with the first reply. */
+/* Hold time of a diagnosis after it was last found. A stall ends with the first reply. */
 static const uint64_t stand_ns[DIAG_KINDS] = {
 	[DIAG_OUTLIER] = 1000000000,
 	[DIAG_MISCONFIGURATION] = 2000000000,
@@ -43,25 +44,25 @@ static struct book_entry *find_entry(const struct book *book, enum diag_kind kin
 				     const struct diag_subject *subject)
 {
 	for (size_t i = 0; i < book->used; i++) {
-		const struct book_entry *entry = &book->entries[i];
+		struct book_entry *entry = (struct book_entry *)&book->entries[i];
 
 		if (entry->state != BOOK_FREE && entry->is.kind == kind &&
 		    entry->is.subject.about == subject->about &&
 		    !memcmp(&entry->is.subject.key, &subject->key, sizeof(subject->key)))
-			return (struct book_entry *)entry;
+			return entry;
 	}
 	return NULL;
 }
 
-const struct book_entry *book_active(const struct book *book, enum diag_kind kind,
-				     const struct diag_subject *subject)
+bool book_is_active(const struct book *book, enum diag_kind kind,
+		    const struct diag_subject *subject)
 {
 	const struct book_entry *entry = find_entry(book, kind, subject);
 
-	return entry && entry->state == BOOK_ACTIVE ? entry : NULL;
+	return entry && entry->state == BOOK_ACTIVE;
 }
 
-/* A free one, else the one that is remembered for longest; NULL: all are in use. */
+/* A free one, else the one that has been over for longest; NULL: all are in use. */
 static struct book_entry *make_entry(struct book *book)
 {
 	struct book_entry *oldest = NULL;
@@ -106,7 +107,7 @@ void book_find(struct book *book, enum diag_kind kind, const struct diag_subject
 
 /* --- what is reported --- */
 
-/* There is room: see book_close(). */
+/* book_close() has reserved it. */
 static struct diag_event *add_event(struct book *book, enum diag_phase phase,
 				    const struct diag_active *of)
 {
@@ -181,32 +182,12 @@ static void settle_missed(struct book *book, struct book_entry *entry, const cha
 	}
 }
 
-static void report_left_out(struct book *book)
-{
-	for (unsigned int i = 0; i < DIAG_KINDS; i++) {
-		struct book_kind *kind = &book->kinds[i];
-
-		if (!kind->left_out || book->now_ns - kind->more_ns < LAW_MORE_NS)
-			continue;
-		add_event(book, DIAG_MORE, &(struct diag_active){.kind = i})->left_out =
-			kind->left_out;
-		kind->left_out = 0;
-		kind->more_ns = book->now_ns;
-	}
-}
-
 int book_close(struct book *book, book_why_fn *why, const void *context)
 {
 	/* An entry gives one event of a poll at most, and so does a kind. */
-	size_t room = book->used + DIAG_KINDS;
-	void *events = room > book->event_room
-			       ? reallocarray(book->events, room, sizeof(*book->events))
-			       : book->events;
-
-	if (!events)
+	if (array_reserve(&book->events, &book->event_room, book->used + DIAG_KINDS,
+			  sizeof(*book->events)))
 		return -ENOMEM;
-	book->events = events;
-	book->event_room = room > book->event_room ? room : book->event_room;
 	for (size_t i = 0; i < book->used; i++) {
 		struct book_entry *entry = &book->entries[i];
 
@@ -219,6 +200,15 @@ int book_close(struct book *book, book_why_fn *why, const void *context)
 	}
 	while (book->used && book->entries[book->used - 1].state == BOOK_FREE)
 		book->used--;
-	report_left_out(book);
+	for (unsigned int i = 0; i < DIAG_KINDS; i++) {
+		struct book_kind *kind = &book->kinds[i];
+
+		if (!kind->left_out || book->now_ns - kind->more_ns < LAW_MORE_NS)
+			continue;
+		add_event(book, DIAG_MORE, &(struct diag_active){.kind = i})->left_out =
+			kind->left_out;
+		kind->left_out = 0;
+		kind->more_ns = book->now_ns;
+	}
 	return 0;
 }

@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The figures of a poll into the diagnosis (diagnosis.h), and its results out of it. */
+/* Diagnosis as a capability: collects the figures of a poll, and shows what diagnosis.c finds. */
+#include "diagnose.h"
+
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/address.h"
 #include "base/explain.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "base/prom.h"
-#include "core/core.h"
+#include "base/fields.h"
 #include "dataplane/dataplane.h"
 #include "delay/delay.h"
 #include "internal.h"
-#include "law.h"
 #include "mesh/mesh.h"
 
 #define POLL_SAMPLES 8 /* enough for a poll to stand for itself, else the last second does */
@@ -28,19 +30,17 @@ struct diagnose {
 	struct delays *delays;
 	struct diagnoses *diagnoses;
 	/* Of the newest poll. */
+	struct diag_input input; /* of the three lists */
 	struct diag_qp *qps;
-	size_t qp_count;
 	struct diag_peer peers[MESH_PEERS_MAX];
-	size_t peer_count;
 	struct diag_port ports[ESC_PORTS_MAX];
 	char devices[ESC_PORTS_MAX][64]; /* RDMA, by index of the port; "" none */
-	size_t port_count;
-	bool failed; /* logged once */
+	bool failed;			 /* logged once */
 };
 
-/* --- what goes in --- */
+/* --- collection --- */
 
-static void take_delay(struct diag_qp *qp, const struct delays_entry *entry)
+static void read_delay(struct diag_qp *qp, const struct delays_entry *entry)
 {
 	const struct delays_span *recent = &entry->recent;
 	const struct delays_span *span =
@@ -61,48 +61,14 @@ static void take_delay(struct diag_qp *qp, const struct delays_entry *entry)
 	qp->queue_max_ns = recent->queue_max_ns;
 }
 
-static void take_sent(struct diag_qp *out, const struct esc_qp *qp)
-{
-	out->sport = qp->sport;
-	out->transport = qp->transport;
-	out->packets = qp->packets;
-	out->bytes = qp->bytes;
-	out->retransmits = qp->retransmits;
-	out->next_psn = qp->requests.next;
-	out->next_known = qp->requests.flags & ESC_PSN_VALID;
-	out->mid_message = qp->requests.flags & ESC_PSN_MESSAGE;
-}
-
-static void take_answers(struct diag_qp *out, const struct esc_qp *qp)
-{
-	out->paired = true;
-	out->answered_psn = qp->responses.next;
-	out->answered_known = qp->responses.flags & ESC_PSN_VALID;
-	out->acks = qp->acks;
-	out->nak_sequence = qp->nak_sequence;
-	out->naks_other = qp_naks(qp) - qp->nak_sequence;
-	out->rnr_naks = qp->rnr_naks;
-}
-
-/* Never 0. */
-static uint64_t job_id(const struct job *job)
-{
-	uint64_t hash = 0xcbf29ce484222325;
-
-	for (const char *at = job->name; *at; at++)
-		hash = (hash ^ (uint8_t)*at) * 0x100000001b3;
-	return hash | 1;
-}
-
 /*
- * By the owner of the local queue pair: whether it is alive, its job, and what comes to it from
- * where @qp goes to. NULL: not known so.
+ * By the owner of the local queue pair: whether a process holds it, its job, and the queue pair
+ * that receives from the destination of @qp. NULL: not known.
  */
-static const struct qp_entry *take_owner(const struct diagnose *diagnose, struct diag_qp *qp)
+static const struct qp_entry *read_owner(const struct diagnose *diagnose, struct diag_qp *qp)
 {
 	const char *device = diagnose->devices[qp->key.port % ESC_PORTS_MAX];
-	const struct owner *owner =
-		ownertable_of_qp(owners_table(qptable_owners(diagnose->table)), &qp->key, device);
+	const struct owner *owner = qptable_owner(diagnose->table, &qp->key, device);
 	struct esc_qp_key back = {.src = qp->key.dst,
 				  .dst = qp->key.src,
 				  .direction = ESC_DIRECTION_RX,
@@ -112,7 +78,7 @@ static const struct qp_entry *take_owner(const struct diagnose *diagnose, struct
 		return NULL;
 	qp->alive = owner->is.state == ESC_OWNER_RTS;
 	if (owner->job.kind != JOB_NONE)
-		qp->job = job_id(&owner->job);
+		qp->job = diag_hash(owner->job.name, strlen(owner->job.name)) | 1; /* never 0 */
 	back.dest_qpn = owner->key.qpn;
 	return qptable_find(diagnose->table, &back);
 }
@@ -122,45 +88,62 @@ static int gather_qps(struct diagnose *diagnose)
 	size_t count;
 	const struct qp_entry *entries = qptable_entries(diagnose->table, &count);
 	struct diag_qp *qps = reallocarray(diagnose->qps, count + 1, sizeof(*qps));
-	struct answers *answers;
-	int err = qps ? answers_new(&answers, entries, count) : -ENOMEM;
+	struct replies *replies;
+	int err = qps ? replies_new(&replies, entries, count) : -ENOMEM;
 
 	if (qps)
-		diagnose->qps = qps;
+		diagnose->input.qps = diagnose->qps = qps;
 	if (err)
 		return err;
-	diagnose->qp_count = 0;
+	diagnose->input.qp_count = 0;
 	for (size_t i = 0; i < count; i++) {
-		struct diag_qp *qp = &qps[diagnose->qp_count];
+		const struct esc_qp *tx = &entries[i].qp, *rx;
+		struct diag_qp *qp = &qps[diagnose->input.qp_count];
 		const struct qp_entry *back, *by_owner;
 
 		if (entries[i].key.direction != ESC_DIRECTION_TX)
 			continue;
-		*qp = (struct diag_qp){.key = entries[i].key};
+		*qp = (struct diag_qp){
+			.key = entries[i].key,
+			.sport = tx->sport,
+			.transport = tx->transport,
+			.bytes = tx->bytes,
+			.retransmits = tx->retransmits,
+			.next_psn = tx->requests.next,
+			.next_known = tx->requests.flags & ESC_PSN_VALID,
+			.mid_message = tx->requests.flags & ESC_PSN_MESSAGE,
+		};
 		if (entries[i].delays)
-			take_delay(qp, entries[i].delays);
-		take_sent(qp, &entries[i].qp);
-		back = answers_of(answers, &entries[i], &qp->nothing_back);
-		by_owner = take_owner(diagnose, qp);
+			read_delay(qp, entries[i].delays);
+		back = replies_of(replies, &entries[i], &qp->nothing_back);
+		by_owner = read_owner(diagnose, qp);
 		if (by_owner)
 			back = by_owner;
-		if (back)
-			take_answers(qp, &back->qp);
-		diagnose->qp_count++;
+		if (back) {
+			rx = &back->qp;
+			qp->paired = true;
+			qp->acked_psn = rx->responses.next;
+			qp->acked_known = rx->responses.flags & ESC_PSN_VALID;
+			qp->acks = rx->acks;
+			qp->nak_sequence = rx->nak_sequence;
+			qp->rnr_naks = rx->rnr_naks;
+		}
+		diagnose->input.qp_count++;
 	}
-	answers_free(answers);
+	free(replies);
 	return 0;
 }
 
-/* Only those that some queue pair goes to: quantiles cost. */
+/* Only those that a queue pair sends to: quantiles cost time. */
 static void gather_peers(struct diagnose *diagnose)
 {
 	const struct esc_address *before = NULL;
 
-	diagnose->peer_count = 0;
-	for (size_t i = 0; i < diagnose->qp_count && diagnose->peer_count < MESH_PEERS_MAX; i++) {
+	diagnose->input.peer_count = 0;
+	for (size_t i = 0;
+	     i < diagnose->input.qp_count && diagnose->input.peer_count < MESH_PEERS_MAX; i++) {
 		const struct esc_address *dst = &diagnose->qps[i].key.dst;
-		struct diag_peer *peer = &diagnose->peers[diagnose->peer_count];
+		struct diag_peer *peer = &diagnose->peers[diagnose->input.peer_count];
 		struct mesh_out_facts facts;
 
 		if ((before && !memcmp(before, dst, sizeof(*dst))) ||
@@ -178,44 +161,136 @@ static void gather_peers(struct diagnose *diagnose)
 				  .max_ns = facts.owd.max_ns,
 				  .bound_ns = facts.bound_ns},
 		};
-		diagnose->peer_count++;
+		diagnose->input.peer_count++;
 	}
 }
 
 static void gather_ports(struct diagnose *diagnose)
 {
-	const struct ownertable *owners = owners_table(qptable_owners(diagnose->table));
 	const struct dataplane *dataplane = diagnose->dataplane;
 
-	diagnose->port_count = 0;
+	diagnose->input.port_count = 0;
 	memset(diagnose->devices, 0, sizeof(diagnose->devices));
-	for (unsigned int i = 0; i < dataplane_port_count(dataplane); i++) {
-		struct diag_port *port = &diagnose->ports[diagnose->port_count];
-		struct esc_port_counts counts;
-		struct port_info info;
+	for (unsigned int slot = 0; slot < ESC_PORTS_MAX; slot++) {
+		struct diag_port *port = &diagnose->ports[diagnose->input.port_count];
+		struct port_facts facts;
+		const struct port_info *info = &facts.info;
 
-		if (diagnose->port_count >= ESC_PORTS_MAX || dataplane_port(dataplane, i, &info) ||
-		    dataplane_port_counts(dataplane, info.index, &counts))
+		if (dataplane_port(dataplane, slot, &facts))
 			continue;
-		*port = (struct diag_port){.index = info.index,
-					   .counts_rx = port_counts_rx(&info),
-					   .rocev1_rx = counts.rx_rocev1_frames,
-					   .rocev1_tx = counts.tx_rocev1_frames};
-		snprintf(diagnose->devices[info.index % ESC_PORTS_MAX],
-			 sizeof(diagnose->devices[0]), "%s", info.rdma_device);
-		if (owners && info.rdma_device[0])
+		*port = (struct diag_port){.index = slot,
+					   .counts_rx = port_counts_rx(info),
+					   .rocev1_rx = facts.counts.rx_rocev1_frames,
+					   .rocev1_tx = facts.counts.tx_rocev1_frames};
+		snprintf(diagnose->devices[slot], sizeof(diagnose->devices[0]), "%s",
+			 info->rdma_device);
+		if (info->rdma_device[0])
 			port->rocev1_gids =
-				ownertable_rocev1(owners, info.rdma_device, info.rdma_port);
-		memcpy(port->name, info.name, sizeof(port->name));
-		port->name[sizeof(port->name) - 1] = '\0';
-		diagnose->port_count++;
+				qptable_rocev1(diagnose->table, info->rdma_device, info->rdma_port);
+		snprintf(port->name, sizeof(port->name), "%s", info->name);
+		diagnose->input.port_count++;
 	}
+}
+
+/* --- events --- */
+
+_Static_assert(DIAG_BEGIN == 0 && DIAG_CHANGE == 1 && DIAG_CLEAR == 2, "index of diag_events");
+/* By kind, three each: begin, change, clear. */
+#define PHASES(id, name, severity, help)                                                           \
+	[3 * (id)] = {name, EVENT_##severity, help},                                               \
+	     [3 * (id) + 1] = {name "_changed", EVENT_NOTICE, "Its cause is another now."},        \
+	     [3 * (id) + 2] = {name "_cleared", EVENT_NOTICE, "It is over."},
+static const struct event_kind diag_events[] = {DIAG_LIST(PHASES){}};
+
+/* @interface: of its port, "" unknown. */
+static const char *subject_text(const struct diag_subject *subject, const char *interface,
+				char out[ADDRESS_QP_BYTES])
+{
+	const struct esc_qp_key *key = &subject->key;
+	char src[ADDRESS_TEXT_BYTES], dst[ADDRESS_TEXT_BYTES];
+
+	if (subject->about == DIAG_ABOUT_QP)
+		return address_format_qp(&key->src, &key->dst, key->dest_qpn, out);
+	if (subject->about == DIAG_ABOUT_PORT)
+		snprintf(out, ADDRESS_QP_BYTES, "%s", interface);
+	else
+		snprintf(out, ADDRESS_QP_BYTES, "%s>%s", address_format(&key->src, src),
+			 address_format(&key->dst, dst));
+	return out;
+}
+
+static json_t *figures_json(const struct diag_figure *figures, size_t count)
+{
+	json_t *object = json_object();
+
+	for (size_t i = 0; i < count; i++) {
+		double value = figures[i].value;
+		bool whole = fabs(value) < 9e15 && value == rint(value);
+
+		json_put(object, figures[i].name,
+			 whole ? json_integer((json_int_t)value)
+			       : json_real(round(value * 1e4) / 1e4));
+	}
+	return object;
+}
+
+static json_t *seen_json(const struct diag_active *active, const char *interface)
+{
+	const struct diag_subject *subject = &active->subject;
+	const struct diag_evidence *evidence = &active->evidence;
+	json_t *seen = figures_json(evidence->seen, evidence->seen_count);
+	char text[ADDRESS_TEXT_BYTES];
+
+	json_put_text(seen, "cause", evidence->cause);
+	json_put_text(seen, "note", evidence->note);
+	if (subject->about != DIAG_ABOUT_PORT) {
+		json_put_text(seen, "src", address_format(&subject->key.src, text));
+		json_put_text(seen, "dst", address_format(&subject->key.dst, text));
+	}
+	if (subject->about == DIAG_ABOUT_QP)
+		json_put_count(seen, "dest_qpn", subject->key.dest_qpn);
+	if (subject->about != DIAG_ABOUT_PAIR)
+		json_put_text(seen, "interface", interface);
+	return seen;
+}
+
+void diagnose_emit(struct events *events, const struct diag_event *event, const char *interface)
+{
+	const struct diag_evidence *evidence = &event->of.evidence;
+	const struct event_kind *kind = &diag_events[3 * event->of.kind];
+	double seconds = (event->now_ns - event->of.first_ns) / 1e9;
+	char subject[ADDRESS_QP_BYTES];
+	json_t *seen, *result = NULL;
+
+	if (event->phase == DIAG_MORE) {
+		seen = json_pack("{s:I}", "suppressed", (json_int_t)event->left_out);
+		events_add(events, &(struct event){.kind = kind, .subject = "more", .seen = seen});
+		return;
+	}
+	kind += event->phase;
+	subject_text(&event->of.subject, interface, subject);
+	seen = seen_json(&event->of, interface);
+	json_put_count(seen, "since_ms", (event->now_ns - event->of.first_ns) / 1000000);
+	if (event->phase == DIAG_BEGIN)
+		log_warning("%s: %s%s%s", kind->name, subject, evidence->cause ? ": " : "",
+			    evidence->cause ? evidence->cause : "");
+	if (event->phase == DIAG_CLEAR)
+		result = json_pack("{s:f, s:s}", "duration_s", round(seconds * 1e3) / 1e3, "reason",
+				   event->because);
+	events_add(events,
+		   &(struct event){
+			   .kind = kind,
+			   .subject = subject,
+			   .seen = seen,
+			   .expected = figures_json(evidence->expected, evidence->expected_count),
+			   .result = result,
+		   });
 }
 
 /* "": the port is not there. */
 static const char *interface_of(const struct diagnose *diagnose, const struct diag_subject *subject)
 {
-	for (size_t i = 0; i < diagnose->port_count; i++)
+	for (size_t i = 0; i < diagnose->input.port_count; i++)
 		if (diagnose->ports[i].index == subject->key.port)
 			return diagnose->ports[i].name;
 	return "";
@@ -232,18 +307,11 @@ static void poll(void *self, uint64_t now_local_ns)
 	err = gather_qps(diagnose);
 	if (!err) {
 		gather_peers(diagnose);
-		err = diagnoses_update(diagnose->diagnoses,
-				       &(struct diag_input){.now_ns = now_local_ns,
-							    .qps = diagnose->qps,
-							    .qp_count = diagnose->qp_count,
-							    .peers = diagnose->peers,
-							    .peer_count = diagnose->peer_count,
-							    .ports = diagnose->ports,
-							    .port_count = diagnose->port_count},
-				       &events, &count);
+		diagnose->input.now_ns = now_local_ns;
+		err = diagnoses_update(diagnose->diagnoses, &diagnose->input, &events, &count);
 	}
 	if (err && !diagnose->failed)
-		log_error("queue pairs cannot be judged: %s", strerror(-err));
+		log_error("queue pairs cannot be evaluated: %s", strerror(-err));
 	diagnose->failed = err;
 	for (size_t i = 0; !err && i < count; i++)
 		diagnose_emit(diagnose->core->events, &events[i],
@@ -264,7 +332,7 @@ static void status(void *self, json_t *status)
 {
 	const struct diagnose *diagnose = self;
 	const struct diag_active *active[LAW_BOOK_MAX], *one;
-	char subject[DIAGNOSE_SUBJECT_BYTES];
+	char subject[ADDRESS_QP_BYTES];
 	uint64_t now_ns = time_local_ns();
 	json_t *list = json_array();
 	size_t count = 0, at = 0;
@@ -278,21 +346,12 @@ static void status(void *self, json_t *status)
 
 		json_put_text(object, "kind", diag_kind_name(active[i]->kind));
 		json_put_text(object, "subject",
-			      diagnose_subject(&active[i]->subject, interface, subject));
+			      subject_text(&active[i]->subject, interface, subject));
 		json_put_count(object, "since_ms", (now_ns - active[i]->first_ns) / 1000000);
-		json_put(object, "seen", diagnose_seen(active[i], interface));
+		json_put(object, "seen", seen_json(active[i], interface));
 		json_array_append_new(list, object);
 	}
 	json_put(status, "diagnoses", list);
-}
-
-static bool is_about(const struct diag_subject *subject, const struct esc_qp_key *key)
-{
-	if (subject->about == DIAG_ABOUT_QP)
-		return !memcmp(&subject->key, key, sizeof(*key));
-	return subject->about == DIAG_ABOUT_PAIR && key->direction == ESC_DIRECTION_TX &&
-	       !memcmp(&subject->key.src, &key->src, sizeof(key->src)) &&
-	       !memcmp(&subject->key.dst, &key->dst, sizeof(key->dst));
 }
 
 static void describe_qp(void *self, const struct qp_entry *entry, json_t *qp)
@@ -303,7 +362,13 @@ static void describe_qp(void *self, const struct qp_entry *entry, json_t *qp)
 	size_t at = 0;
 
 	while ((active = diagnoses_next(diagnose->diagnoses, &at))) {
-		if (!is_about(&active->subject, &entry->key))
+		const struct diag_subject *subject = &active->subject;
+
+		if (subject->about == DIAG_ABOUT_QP
+			    ? memcmp(&subject->key, &entry->key, sizeof(subject->key)) != 0
+			    : subject->about != DIAG_ABOUT_PAIR ||
+				      entry->key.direction != ESC_DIRECTION_TX ||
+				      !diag_is_same_pair(&subject->key, &entry->key))
 			continue;
 		if (!list)
 			list = json_array();
@@ -325,14 +390,12 @@ static void write_metrics(void *self, FILE *out)
 {
 	struct prom_family *active = FAMILY_OF(&diagnose_metrics[DIAGNOSES_ACTIVE]);
 	struct prom_family *total = FAMILY_OF(&diagnose_metrics[DIAGNOSES_TOTAL]);
-	const struct diagnose *diagnose = self;
+	const struct book_kind *kinds = ((const struct diagnose *)self)->diagnoses->book.kinds;
 
 	for (unsigned int i = 0; i < DIAG_KINDS; i++)
-		prom_count(active, diagnoses_active_count(diagnose->diagnoses, i), "kind",
-			   diag_kind_name(i), NULL);
+		prom_count(active, kinds[i].active, "kind", diag_kind_name(i), NULL);
 	for (unsigned int i = 0; i < DIAG_KINDS; i++)
-		prom_count(total, diagnoses_total(diagnose->diagnoses, i), "kind",
-			   diag_kind_name(i), NULL);
+		prom_count(total, kinds[i].total, "kind", diag_kind_name(i), NULL);
 }
 
 static int open_diagnose(void **self, struct core *core, void *const needs[], char **error)
@@ -349,6 +412,8 @@ static int open_diagnose(void **self, struct core *core, void *const needs[], ch
 	diagnose->mesh = needs[1];
 	diagnose->table = needs[2];
 	diagnose->delays = needs[3];
+	diagnose->input.peers = diagnose->peers;
+	diagnose->input.ports = diagnose->ports;
 	delays_listen(diagnose->delays, poll, diagnose);
 	*self = diagnose;
 	return 0;

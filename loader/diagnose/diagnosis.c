@@ -1,20 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "diagnosis.h"
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "parts.h"
-
-struct diagnoses {
-	struct book book;
-	struct track *tracks; /* by key */
-	size_t track_count;
-	struct pair_track pairs[PAIR_TRACKS];
-	struct diag_port ports[ESC_PORTS_MAX]; /* as of the poll before */
-	size_t port_count;
-};
+#include "internal.h"
 
 const char *diag_kind_name(enum diag_kind kind)
 {
@@ -39,25 +28,25 @@ void diag_expect(struct diag_evidence *evidence, const char *name, double value)
 		evidence->expected[evidence->expected_count++] = (struct diag_figure){name, value};
 }
 
-void see_delay(struct diag_evidence *evidence, const struct scene *scene, size_t i)
+void see_delay(struct diag_evidence *evidence, struct diagnoses *diag, size_t i)
 {
-	const struct diag_qp *qp = &scene->input->qps[i];
+	const struct diag_qp *qp = &diag->input->qps[i];
 
 	diag_see(evidence, "p50_ns", qp->delay.p50_ns);
 	diag_see(evidence, "p99_ns", qp->delay.p99_ns);
 	diag_see(evidence, "bound_ns", qp->delay.bound_ns);
 	diag_see(evidence, "samples", qp->delay.samples);
-	diag_see(evidence, "floor_ns", scene->tracks[i].floor_ns);
+	diag_see(evidence, "floor_ns", diag->tracks[i].floor_ns);
 	diag_see(evidence, "sport", qp->sport);
 }
 
 /* --- lookup --- */
 
-const struct diag_peer *peer_find(const struct scene *scene, const struct esc_address *address)
+const struct diag_peer *peer_find(struct diagnoses *diag, const struct esc_address *address)
 {
-	for (size_t i = 0; i < scene->input->peer_count; i++)
-		if (!memcmp(&scene->input->peers[i].address, address, sizeof(*address)))
-			return &scene->input->peers[i];
+	for (size_t i = 0; i < diag->input->peer_count; i++)
+		if (!memcmp(&diag->input->peers[i].address, address, sizeof(*address)))
+			return &diag->input->peers[i];
 	return NULL;
 }
 
@@ -84,45 +73,156 @@ int64_t diag_median(int64_t *values, size_t count)
 	return values[(count - 1) / 2];
 }
 
+/* --- memory of queue pairs --- */
+
+static void track_counts_add(struct track_counts *sum, const struct track_counts *more)
+{
+	sum->retransmits += more->retransmits;
+	sum->nak_sequence += more->nak_sequence;
+	sum->rnr_naks += more->rnr_naks;
+}
+
+/* A count that decreased has restarted: the entry was retired in between. */
+static uint64_t growth(uint64_t before, uint64_t now)
+{
+	return now >= before ? now - before : now;
+}
+
+static void track_count(struct track *track, const struct diag_qp *qp, uint64_t now_ns)
+{
+	struct track_counts *before = &track->before;
+	double seconds = (now_ns - track->polled_ns) / 1e9, rate;
+
+	track->grown[track->polls % LAW_HISTORY] =
+		(struct track_counts){growth(before->retransmits, qp->retransmits),
+				      growth(before->nak_sequence, qp->nak_sequence),
+				      growth(before->rnr_naks, qp->rnr_naks)};
+	memset(&track->sum, 0, sizeof(track->sum));
+	track->losing = 0;
+	for (unsigned int i = 0; i < LAW_HISTORY; i++) {
+		const struct track_counts *grown = &track->grown[i];
+
+		track_counts_add(&track->sum, grown);
+		track->losing += grown->retransmits || grown->nak_sequence;
+	}
+	if (seconds <= 0)
+		return;
+	rate = growth(track->bytes, qp->bytes) / seconds;
+	track->bytes_per_second = track->polls > 1 ? (track->bytes_per_second + rate) / 2 : rate;
+}
+
+int64_t track_slow_ns(const struct track *track, const struct diag_delay *delay)
+{
+	int64_t more = (LAW_SLOW_FACTOR - 1) * (track->floor_ns > 0 ? track->floor_ns : 0);
+
+	return more + LAW_SLOW_MARGIN_NS + 2 * delay->bound_ns;
+}
+
+static void track_floor(struct track *track, const struct diag_delay *delay, uint64_t now_ns)
+{
+	uint64_t age_ns = now_ns - track->half_ns;
+	bool slow = track->slow || delay->p50_ns > LAW_OUTLIER_USUAL * track->usual_ns;
+
+	/* A delay that stays does not become the floor while it is slow: it would end itself. */
+	if (!track->floor_known) {
+		track->floor_half_ns[0] = track->floor_half_ns[1] = delay->min_ns;
+		track->usual_half_ns[0] = track->usual_half_ns[1] = delay->p50_ns;
+		track->half_ns = now_ns;
+	} else if (age_ns >= (slow ? LAW_FLOOR_KEEP_NS : LAW_FLOOR_NS / 2)) {
+		track->floor_half_ns[1] = track->floor_half_ns[0];
+		track->usual_half_ns[1] = track->usual_half_ns[0];
+		track->floor_half_ns[0] = delay->min_ns;
+		track->usual_half_ns[0] = delay->p50_ns;
+		track->half_ns = now_ns;
+	}
+	track->floor_known = true;
+	track->floor_half_ns[0] = least(track->floor_half_ns[0], delay->min_ns);
+	track->usual_half_ns[0] = least(track->usual_half_ns[0], delay->p50_ns);
+	track->floor_ns = least(track->floor_half_ns[0], track->floor_half_ns[1]);
+	track->usual_ns = least(track->usual_half_ns[0], track->usual_half_ns[1]);
+}
+
+static void track_progress(struct track *track, const struct diag_qp *qp, uint64_t now_ns)
+{
+	bool progress = track->acks != qp->acks || track->acked_psn != qp->acked_psn;
+	bool sent_new = track->next_psn != qp->next_psn;
+	bool same_retransmits = track->moved_retransmits == qp->retransmits;
+	bool all_acked = qp->paired && qp->next_known && qp->acked_known &&
+			 !((qp->next_psn - qp->acked_psn) & ESC_PSN_MASK);
+
+	if (track->progress_known && !sent_new && all_acked)
+		track->settles = true;
+	/* It waited without a retransmission, and progressed: that was no stall. */
+	if (track->progress_known && progress && same_retransmits &&
+	    now_ns - track->moved_ns > LAW_STALL_NS)
+		track->leaves_tail = true;
+	/* An idle one that begins again does not wait for what it left behind. */
+	if (!track->progress_known || progress || all_acked ||
+	    (sent_new && track->leaves_tail && same_retransmits)) {
+		track->moved_ns = now_ns;
+		track->moved_retransmits = qp->retransmits;
+	}
+	track->progress_known = true;
+	track->acks = qp->acks;
+	track->acked_psn = qp->acked_psn;
+	track->next_psn = qp->next_psn;
+}
+
+static void track_poll(struct track *track, const struct diag_qp *qp, uint64_t now_ns)
+{
+	bool first = !track->polled_ns;
+
+	track->key = qp->key;
+	if (!first) {
+		track->polls++;
+		track_count(track, qp, now_ns);
+	}
+	track->before = (struct track_counts){qp->retransmits, qp->nak_sequence, qp->rnr_naks};
+	track->bytes = qp->bytes;
+	track->measured = qp->delay.samples >= LAW_SAMPLES_MIN;
+	if (track->measured) {
+		track_floor(track, &qp->delay, now_ns);
+		track->excess_ns = qp->delay.p50_ns - track->floor_ns;
+	}
+	track->slow = track->measured && track->excess_ns > track_slow_ns(track, &qp->delay);
+	track_progress(track, qp, now_ns);
+	track->polled_ns = now_ns;
+}
+
 /* --- pairs of addresses --- */
 
-static bool is_same_pair(const struct esc_qp_key *a, const struct esc_qp_key *b)
+bool diag_is_same_pair(const struct esc_qp_key *a, const struct esc_qp_key *b)
 {
 	return !memcmp(&a->src, &b->src, sizeof(a->src)) &&
 	       !memcmp(&a->dst, &b->dst, sizeof(a->dst));
 }
 
-static int64_t most(int64_t a, int64_t b)
+static void pair_add(struct diagnoses *diag, struct pair *pair, size_t i)
 {
-	return a > b ? a : b;
-}
-
-static void pair_add(const struct scene *scene, struct pair *pair, size_t i)
-{
-	const struct diag_delay *delay = &scene->input->qps[i].delay;
-	const struct track *track = &scene->tracks[i];
+	const struct diag_delay *delay = &diag->input->qps[i].delay;
+	const struct track *track = &diag->tracks[i];
 
 	if (!pair->measured++)
 		pair->worst = pair->best = i;
-	if (track->excess_ns > scene->tracks[pair->worst].excess_ns)
+	if (track->excess_ns > diag->tracks[pair->worst].excess_ns)
 		pair->worst = i;
-	if (delay->p50_ns < scene->input->qps[pair->best].delay.p50_ns)
+	if (delay->p50_ns < diag->input->qps[pair->best].delay.p50_ns)
 		pair->best = i;
 	pair->samples += delay->samples;
 	pair->ce += delay->ce;
 	pair->slow += track->slow;
 	if (track->slow)
-		pair->slow_least_ns = -most(-pair->slow_least_ns, -delay->p50_ns);
+		pair->slow_least_ns = least(pair->slow_least_ns, delay->p50_ns);
 	else
 		pair->fine_most_ns = most(pair->fine_most_ns, delay->p50_ns);
-	pair->floor_ns = -most(-pair->floor_ns, -track->floor_ns);
+	pair->floor_ns = least(pair->floor_ns, track->floor_ns);
 	pair->bound_ns = most(pair->bound_ns, delay->bound_ns);
 }
 
 /* The pair that begins at @first. */
-static void pair_of(const struct scene *scene, size_t first, struct pair *out)
+static void pair_of(struct diagnoses *diag, size_t first, struct pair *out)
 {
-	const struct diag_qp *qps = scene->input->qps;
+	const struct diag_qp *qps = diag->input->qps;
 	size_t i, count = 0;
 
 	*out = (struct pair){.subject.about = DIAG_ABOUT_PAIR,
@@ -131,25 +231,25 @@ static void pair_of(const struct scene *scene, size_t first, struct pair *out)
 			     .floor_ns = INT64_MAX};
 	out->subject.key.src = qps[first].key.src;
 	out->subject.key.dst = qps[first].key.dst;
-	for (i = first; i < scene->input->qp_count && is_same_pair(&qps[first].key, &qps[i].key);
-	     i++) {
-		const struct track *track = &scene->tracks[i];
+	for (i = first;
+	     i < diag->input->qp_count && diag_is_same_pair(&qps[first].key, &qps[i].key); i++) {
+		const struct track *track = &diag->tracks[i];
 
 		out->bytes_per_second += track->bytes_per_second;
 		track_counts_add(&out->sum, &track->sum);
 		if (!track->measured)
 			continue;
-		pair_add(scene, out, i);
-		scene->scratch[count++] = 2 * (int64_t)qps[i].sport + track->slow;
+		pair_add(diag, out, i);
+		diag->scratch[count++] = 2 * (int64_t)qps[i].sport + track->slow;
 	}
 	out->end = i;
 	/* A source port is slow when each queue pair on it is: those that are not come first. */
 	if (count)
-		qsort(scene->scratch, count, sizeof(*scene->scratch), compare_values);
+		qsort(diag->scratch, count, sizeof(*diag->scratch), compare_values);
 	for (i = 0; i < count; i++)
-		if (!i || scene->scratch[i] / 2 != scene->scratch[i - 1] / 2) {
+		if (!i || diag->scratch[i] / 2 != diag->scratch[i - 1] / 2) {
 			out->ports++;
-			out->ports_slow += scene->scratch[i] & 1;
+			out->ports_slow += diag->scratch[i] & 1;
 		}
 }
 
@@ -176,7 +276,7 @@ void diagnoses_free(struct diagnoses *diagnoses)
 	free(diagnoses);
 }
 
-/* Both lists are in the order of keys: a new list, with the memory of those that were there. */
+/* Both lists are sorted by key: a new list, with the memory of the queue pairs in both. */
 static int update_tracks(struct diagnoses *diagnoses, const struct diag_input *input)
 {
 	struct track *tracks = calloc(input->qp_count + 1, sizeof(*tracks));
@@ -199,7 +299,7 @@ static int update_tracks(struct diagnoses *diagnoses, const struct diag_input *i
 	return 0;
 }
 
-/* Index of the first queue pair whose key is not less. */
+/* Index of the first queue pair with a key that is not less. */
 static size_t lower_bound(const struct diag_input *input, const struct esc_qp_key *key)
 {
 	size_t low = 0, high = input->qp_count;
@@ -225,7 +325,7 @@ static const char *why_over(const struct diag_subject *subject, const void *cont
 	if (subject->about == DIAG_ABOUT_PORT)
 		return NULL;
 	for (size_t i = lower_bound(input, key);
-	     i < input->qp_count && is_same_pair(&input->qps[i].key, key); i++) {
+	     i < input->qp_count && diag_is_same_pair(&input->qps[i].key, key); i++) {
 		if (subject->about == DIAG_ABOUT_QP &&
 		    memcmp(&input->qps[i].key, key, sizeof(*key)))
 			break;
@@ -236,51 +336,46 @@ static const char *why_over(const struct diag_subject *subject, const void *cont
 	return why;
 }
 
-int diagnoses_update(struct diagnoses *diagnoses, const struct diag_input *input,
+int diagnoses_update(struct diagnoses *diag, const struct diag_input *input,
 		     const struct diag_event **events, size_t *count)
 {
-	struct scene scene = {.input = input,
-			      .pairs = diagnoses->pairs,
-			      .ports_before = diagnoses->ports,
-			      .ports_before_count = diagnoses->port_count,
-			      .book = &diagnoses->book};
 	struct pair pair;
 	int err = -ENOMEM;
 
 	*events = NULL;
 	*count = 0;
-	scene.scratch = calloc(2 * input->qp_count + 1, sizeof(*scene.scratch));
-	scene.chosen = calloc(2 * input->qp_count + 1, sizeof(*scene.chosen));
-	if (!scene.scratch || !scene.chosen)
+	diag->input = input;
+	diag->scratch = calloc(2 * input->qp_count + 1, sizeof(*diag->scratch));
+	diag->chosen = calloc(2 * input->qp_count + 1, sizeof(*diag->chosen));
+	diag->singles = diag->chosen + input->qp_count;
+	diag->single_count = 0;
+	if (!diag->scratch || !diag->chosen)
 		goto out;
-	scene.loners = scene.chosen + input->qp_count;
-	err = update_tracks(diagnoses, input);
+	err = update_tracks(diag, input);
 	if (err)
 		goto out;
-	scene.tracks = diagnoses->tracks;
-	book_open(scene.book, input->now_ns);
-	find_stalls(&scene);
-	find_rocev1(&scene);
+	book_open(&diag->book, input->now_ns);
+	find_stalls(diag);
+	find_rocev1(diag);
 	for (size_t at = 0; at < input->qp_count; at = pair.end) {
-		pair_of(&scene, at, &pair);
+		pair_of(diag, at, &pair);
 		if (!pair.measured)
 			continue;
-		find_outliers(&scene, &pair);
-		find_inband(&scene, &pair);
-		find_causes(&scene, &pair);
+		find_outliers(diag, &pair);
+		find_inband(diag, &pair);
+		find_causes(diag, &pair);
 	}
-	find_loners(&scene);
-	diagnoses->port_count =
-		input->port_count < ESC_PORTS_MAX ? input->port_count : ESC_PORTS_MAX;
-	memcpy(diagnoses->ports, input->ports, diagnoses->port_count * sizeof(*input->ports));
-	err = book_close(scene.book, why_over, input);
+	find_singles(diag);
+	diag->port_count = input->port_count < ESC_PORTS_MAX ? input->port_count : ESC_PORTS_MAX;
+	memcpy(diag->ports, input->ports, diag->port_count * sizeof(*input->ports));
+	err = book_close(&diag->book, why_over, input);
 	if (err)
 		goto out;
-	*events = scene.book->events;
-	*count = scene.book->event_count;
+	*events = diag->book.events;
+	*count = diag->book.event_count;
 out:
-	free(scene.scratch);
-	free(scene.chosen);
+	free(diag->scratch);
+	free(diag->chosen);
 	return err;
 }
 
@@ -295,14 +390,4 @@ const struct diag_active *diagnoses_next(const struct diagnoses *diagnoses, size
 			return &entry->is;
 	}
 	return NULL;
-}
-
-size_t diagnoses_active_count(const struct diagnoses *diagnoses, enum diag_kind kind)
-{
-	return diagnoses->book.kinds[kind].active;
-}
-
-uint64_t diagnoses_total(const struct diagnoses *diagnoses, enum diag_kind kind)
-{
-	return diagnoses->book.kinds[kind].total;
 }

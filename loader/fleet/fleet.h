@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "maps/maps.h"
 
@@ -13,19 +14,46 @@ enum fleet_plane { FLEET_PLANE_BACKEND, FLEET_PLANE_FRONTEND };
 
 #define FLEET_KEY_BYTES 16
 
-/* The fleet's keys by slot; a slot is the lowest bit of its key's first byte. */
+struct fleet_pair {
+	uint64_t id; /* of the other host */
+	__u64 key[2];
+};
+
+/*
+ * Keys by slot; a slot is the lowest bit of the first byte of the fleet's key. Each pair of hosts
+ * has a key of its own. A host has the fleet's key, from which those of all pairs are made, or
+ * those of its own pairs alone.
+ */
 struct fleet_keys {
 	bool have[2];
 	unsigned int use; /* the slot whose key makes tags, when there is any */
 	unsigned char key[2][FLEET_KEY_BYTES];
+	struct fleet_pair *pairs[2]; /* by id; NULL: key is the fleet's */
+	size_t pair_count[2];
+	char host[256]; /* that the pairs are of; "": none are given */
 };
 
 /*
- * Adds the key in the file at @path; the first one that is added makes the tags. -errno and
- * *@error, a malloc'd sentence without a place: not 16 bytes, not root's alone, or of the same
- * slot as the other key.
+ * Adds the key, or the keys of pairs, in the file at @path; the first one that is added makes the
+ * tags. -errno and *@error, a malloc'd sentence: not 16 bytes, a damaged line, not root's alone, or
+ * of the slot of the other key. Cleared with fleet_keys_clear(), also after an error.
  */
 int fleet_keys_add(struct fleet_keys *keys, const char *path, char **error);
+void fleet_keys_clear(struct fleet_keys *keys);
+/*
+ * The key of the pair of hosts @self (this one) and @peer, ids of graph_member_id(): the words k0
+ * and k1 of SipHash. False: there is none in that slot.
+ */
+bool fleet_pair_key(const struct fleet_keys *keys, unsigned int slot, uint64_t self, uint64_t peer,
+		    __u64 out[2]);
+/* Whether the key of that slot is the fleet's. */
+bool fleet_keys_shared(const struct fleet_keys *keys, unsigned int slot);
+/*
+ * Writes the key file of @host: the keys of its pairs with all others in the file @members_path,
+ * made from the fleet's key in the file @key_path.
+ */
+int fleet_pairs_write(const char *host, const char *key_path, const char *members_path, FILE *out,
+		      char **error);
 
 /* --- members --- */
 
@@ -38,15 +66,9 @@ enum member_plane {
 struct member {
 	struct esc_address address;
 	enum member_plane plane;
-	char *host; /* label `host`, else the address as text */
-	char *rack; /* label `rack`, NULL none */
-};
-
-/* A further address of a member's host: of another NIC, or of another family. It is not probed. */
-struct member_address {
-	struct esc_address address;
-	enum member_plane plane;
-	const char *host; /* a member's */
+	bool probed; /* a target; else a further address, of the label `addresses` */
+	char *host;  /* label `host`, else the address as text */
+	char *rack;  /* label `rack`; NULL: none, or not probed */
 };
 
 /*
@@ -59,10 +81,8 @@ struct member_nic {
 };
 
 struct members {
-	struct member *list; /* by address, none twice */
-	size_t count;
-	struct member_address *others; /* by address; none is in the list or twice */
-	size_t other_count;
+	struct member *list;	 /* by address, none twice */
+	size_t count, targets;	 /* targets: that are probed */
 	struct member_nic *nics; /* by address, none twice */
 	size_t nic_count;
 };
@@ -70,10 +90,9 @@ struct members {
 #define MEMBER_NICS_MAX 32   /* in one label `nics` */
 
 /*
- * Reads [{"targets": ["10.0.0.2", ...], "labels": {"host": "h2"}}, ...]. A
- * port behind an address is left out: the same file may serve Prometheus. A
- * label "addresses" may list further ones, "10.3.0.2, fd00::2". On
- * failure returns -errno and *@error is a malloc'd sentence that names the
+ * Reads [{"targets": ["10.0.0.2", ...], "labels": {"host": "h2"}}, ...]. A port behind an address
+ * is left out: the same file may serve Prometheus. A label "addresses" may list further ones,
+ * "10.3.0.2, fd00::2". On failure returns -errno and *@error is a malloc'd sentence that names the
  * file, the line or entry, and the remedy.
  */
 int members_load(const char *path, struct members **out, char **error);
@@ -82,16 +101,35 @@ int members_parse(const char *path, const char *bytes, size_t size, struct membe
 		  char **error);
 void members_free(struct members *members);
 
-/* The host that has @address, further ones too; NULL: none, or @members is NULL. */
+/* Whether they have the same hosts with the same addresses; racks and NICs are not compared. */
+bool members_equal(const struct members *one, const struct members *two);
+/* The host that has @address; NULL: none, or @members is NULL. */
 const char *members_host(const struct members *members, const struct esc_address *address);
 
 /* --- the member list in force --- */
 
 struct fleet;
 
+/* A list that is not applied at once, and why. */
+struct fleet_held {
+	char reason[96];	    /* continues "FILE: " */
+	size_t hosts, before, lost; /* in the list, in the one in force, and of those not in it */
+	uint64_t since_ns;	    /* CLOCK_MONOTONIC: its hosts have been the same since then */
+};
+
+/*
+ * 1: @next is not to be applied over @now at once, since it has no hosts, lacks @host that @now
+ * has, or loses more than half of the hosts of @now; *@out has all but since_ns. 0: it may be, as
+ * where @now is NULL or has no hosts. -ENOMEM.
+ */
+int fleet_compare(const struct members *now, const struct members *next, const char *host,
+		  struct fleet_held *out);
+
 /* -ENOMEM. There are no members until fleet_set(). */
 int fleet_new(struct fleet **out);
 void fleet_free(struct fleet *fleet);
+/* @host: this one, copied. A list that fleet_compare() objects to is held back for @hold_ns. */
+int fleet_configure(struct fleet *fleet, const char *host, uint64_t hold_ns);
 /* NULL: there is no members file, or @fleet is NULL. Valid until the list is replaced. */
 const struct members *fleet_members(const struct fleet *fleet);
 /*
@@ -100,12 +138,29 @@ const struct members *fleet_members(const struct fleet *fleet);
  * refers to it.
  */
 struct members *fleet_set(struct fleet *fleet, const char *path, struct members *members);
+/* The same, but a list that is held back leaves the old one in force; NULL is returned then. */
+struct members *fleet_offer(struct fleet *fleet, const char *path, struct members *members,
+			    uint64_t now_ns);
 /*
- * Reads the file when it is another one than last time. 1: its members are in force and all
- * subscribers were called; 0: unchanged, or away while it is replaced; -errno and *@error:
- * refused, the old members stay in force.
+ * Reads the file when it is another one than last time. 1: its members, or those that were held
+ * back until now, are in force and all subscribers were called; 0: unchanged, held back, or away
+ * while it is replaced; -errno and *@error: refused, the old members stay in force.
+ * @now_ns: CLOCK_MONOTONIC.
  */
-int fleet_poll(struct fleet *fleet, char **error);
+int fleet_poll(struct fleet *fleet, uint64_t now_ns, char **error);
+
+/*
+ * The same in parts, since the file's disk may not respond: fleet_read_run() may be in another
+ * thread. fleet_read_new(): NULL without a members file, or without memory.
+ */
+struct fleet_read;
+struct fleet_read *fleet_read_new(const struct fleet *fleet);
+void fleet_read_run(void *read);
+int fleet_read_take(struct fleet *fleet, struct fleet_read *read, uint64_t now_ns, char **error);
+void fleet_read_free(void *read);
+
+/* The list that is held back, and the time until it is applied; NULL: none, or @fleet is NULL. */
+const struct fleet_held *fleet_held(const struct fleet *fleet, uint64_t now_ns, uint64_t *left_ns);
 
 /* Called in the order of subscription; @before (NULL: none) is valid until all were called. */
 typedef void fleet_changed_fn(void *context, const struct members *before);
@@ -129,29 +184,26 @@ struct roster_member {
 	struct esc_address address[ROSTER_FAMILIES];
 };
 
-#define ROSTER_NOBODY SIZE_MAX
+#define ROSTER_NONE SIZE_MAX
 
 struct roster {
 	struct roster_member *list; /* by host */
 	uint64_t *ids;		    /* the same order */
 	size_t count;
-	size_t self; /* ROSTER_NOBODY: @host is not in the list */
+	size_t self; /* ROSTER_NONE: @host is not in the list */
 };
 
 /*
- * Those of @members (borrowed; it has to outlive the roster) with an address on
- * @plane. Entries labelled with the plane go before those without a label; of
- * several addresses of a family the least is used, so that all hosts choose the same.
+ * Those of @members (borrowed; it has to outlive the roster) with an address that is probed on
+ * @plane, an enum fleet_plane; ROSTER_ALL_PLANES: the order in which hosts bootstrap fabric time.
+ * Entries labelled with the plane go before those without a label; of several addresses of a family
+ * the least is used, so that all hosts choose the same.
  */
-int roster_build(struct roster *out, const struct members *members, enum fleet_plane plane,
-		 const char *host);
-/* All hosts, whatever their planes: the order in which they bootstrap fabric time. */
-int roster_build_all(struct roster *out, const struct members *members, const char *host);
+#define ROSTER_ALL_PLANES (-1)
+int roster_build(struct roster *out, const struct members *members, int plane, const char *host);
 void roster_free(struct roster *roster);
 
 /* NULL: no such member. */
 const struct roster_member *roster_find(const struct roster *roster, uint64_t id);
-
-bool roster_is_ipv4(const struct esc_address *address);
 
 #endif

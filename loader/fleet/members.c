@@ -2,11 +2,10 @@
 #include "fleet.h"
 
 #include <errno.h>
-#include <stdarg.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <jansson.h>
 
 #include "base/address.h"
 #include "base/array.h"
@@ -20,29 +19,23 @@ struct reading {
 	const char *path;
 	char **error;
 	struct members *members;
-	size_t room, other_room, nic_room;
+	size_t room, nic_room;
+	/* Of the entry that is read; labels: NULL: none. */
+	size_t entry;
+	const char *host, *rack;
+	enum member_plane plane;
 };
 
-__attribute__((format(printf, 2, 3))) static int fail(struct reading *reading, const char *format,
-						      ...)
-{
-	va_list arguments;
-	char *what;
+#define fail(reading, format, ...)                                                                 \
+	explain((reading)->error, -EINVAL, "%s: " format, (reading)->path, ##__VA_ARGS__)
+#define fail_entry(reading, format, ...)                                                           \
+	fail(reading, "entry %zu" format, (reading)->entry, ##__VA_ARGS__)
 
-	va_start(arguments, format);
-	if (vasprintf(&what, format, arguments) < 0)
-		what = NULL;
-	va_end(arguments);
-	if (!what || asprintf(reading->error, "%s: %s", reading->path, what) < 0)
-		*reading->error = NULL;
-	free(what);
-	return -EINVAL;
-}
-
-/* "10.0.0.2:9100" and "[fd00::2]:9100" lose their port; @out has room for any address. */
-static bool target_address(const char *target, char out[ADDRESS_TEXT_BYTES])
+/* "10.0.0.2:9100" and "[fd00::2]:9100" lose their port. */
+static bool target_parse(const char *target, struct esc_address *out)
 {
 	const char *colon = strchr(target, ':');
+	char text[ADDRESS_TEXT_BYTES];
 	size_t bytes = strlen(target);
 
 	if (target[0] == '[') {
@@ -51,136 +44,123 @@ static bool target_address(const char *target, char out[ADDRESS_TEXT_BYTES])
 	} else if (colon && !strchr(colon + 1, ':')) {
 		bytes = colon - target;
 	}
-	if (bytes >= ADDRESS_TEXT_BYTES)
+	if (bytes >= sizeof(text))
 		return false;
-	memcpy(out, target, bytes);
-	out[bytes] = '\0';
-	return true;
+	memcpy(text, target, bytes);
+	text[bytes] = '\0';
+	return address_parse(text, out);
 }
 
-struct labels {
-	const char *host, *rack, *addresses, *nics; /* NULL: none */
-	enum member_plane plane;
-};
-
-static int read_target(struct reading *reading, size_t entry, size_t i, const json_t *target,
-		       const struct labels *labels)
+static int read_target(struct reading *reading, size_t i, const json_t *target)
 {
 	struct members *members = reading->members;
+	const char *name = json_string_value(target);
 	char text[ADDRESS_TEXT_BYTES];
-	struct member *member;
 	struct esc_address address;
+	struct member *member;
 
-	if (!json_is_string(target))
-		return fail(reading, "entry %zu, targets[%zu]: should be a text with an IP address",
-			    entry, i);
-	if (!target_address(json_string_value(target), text) || !address_parse(text, &address))
-		return fail(reading,
-			    "entry %zu, targets[%zu]: \"%.64s\" is no IP address; write "
-			    "the address itself, a name is not looked up",
-			    entry, i, json_string_value(target));
+	if (!name)
+		return fail_entry(reading, ", targets[%zu]: should be a text with an IP address",
+				  i);
+	if (!target_parse(name, &address))
+		return fail_entry(reading,
+				  ", targets[%zu]: \"%.64s\" is no IP address; write the address "
+				  "itself, a name is not looked up",
+				  i, name);
 	member = array_add(&members->list, &members->count, &reading->room, sizeof(*member));
 	if (!member)
 		return -ENOMEM;
+	members->targets++;
 	member->address = address;
-	member->plane = labels->plane;
-	member->host = strdup(labels->host ? labels->host : address_format(&address, text));
-	member->rack = labels->rack ? strdup(labels->rack) : NULL;
-	return member->host && (!labels->rack || member->rack) ? 0 : -ENOMEM;
+	member->plane = reading->plane;
+	member->probed = true;
+	member->host = strdup(reading->host ? reading->host : address_format(&address, text));
+	member->rack = reading->rack ? strdup(reading->rack) : NULL;
+	return member->host && (!reading->rack || member->rack) ? 0 : -ENOMEM;
 }
 
-static int read_labels(struct reading *reading, size_t entry, const json_t *object,
-		       struct labels *out)
+static int read_labels(struct reading *reading, json_t *labels)
 {
 	const char *name, *plane;
 	json_t *value;
 
-	if (object && !json_is_object(object))
-		return fail(reading,
-			    "entry %zu, labels: should be an object, such as "
-			    "{\"host\": \"h2\"}",
-			    entry);
-	json_object_foreach ((json_t *)object, name, value)
+	if (labels && !json_is_object(labels))
+		return fail_entry(reading,
+				  ", labels: should be an object, such as {\"host\": \"h2\"}");
+	json_object_foreach (labels, name, value)
 		if (!json_is_string(value) || !*json_string_value(value))
-			return fail(reading, "entry %zu, labels.%.64s: should be a text, not empty",
-				    entry, name);
-	out->host = json_string_value(json_object_get(object, "host"));
-	out->rack = json_string_value(json_object_get(object, "rack"));
-	out->addresses = json_string_value(json_object_get(object, "addresses"));
-	out->nics = json_string_value(json_object_get(object, "nics"));
-	plane = json_string_value(json_object_get(object, "plane"));
-	out->plane = !plane			? MEMBER_ANY
-		     : strcmp(plane, "backend") ? MEMBER_FRONTEND
-						: MEMBER_BACKEND;
-	if (plane && strcmp(plane, "backend") && strcmp(plane, "frontend"))
-		return fail(reading,
-			    "entry %zu, labels.plane: \"%.64s\" should be backend or frontend; "
-			    "without the label an address stands for both",
-			    entry, plane);
-	return 0;
+			return fail_entry(reading, ", labels.%.64s: should be a text, not empty",
+					  name);
+	reading->host = json_string_value(json_object_get(labels, "host"));
+	reading->rack = json_string_value(json_object_get(labels, "rack"));
+	reading->plane = MEMBER_ANY;
+	plane = json_string_value(json_object_get(labels, "plane"));
+	if (!plane)
+		return 0;
+	reading->plane = strcmp(plane, "backend") ? MEMBER_FRONTEND : MEMBER_BACKEND;
+	if (!strcmp(plane, "backend") || !strcmp(plane, "frontend"))
+		return 0;
+	return fail_entry(reading,
+			  ", labels.plane: \"%.64s\" should be backend or frontend; without the "
+			  "label an address stands for both",
+			  plane);
 }
 
-/* One word of a label, the @count-th, of the host @host. */
-typedef int read_word_fn(struct reading *reading, size_t entry, size_t count, char *word,
-			 const struct labels *labels, const char *host);
+/* One item of a label, the @count-th, of the host @host. */
+typedef int read_item_fn(struct reading *reading, size_t count, char *item, char *host);
 
-static int read_other(struct reading *reading, size_t entry, size_t count, char *word,
-		      const struct labels *labels, const char *host)
+static int read_address(struct reading *reading, size_t count, char *item, char *host)
 {
 	struct members *members = reading->members;
-	struct member_address *other;
 	struct esc_address address;
+	struct member *member;
 
 	if (count > MEMBER_OTHERS_MAX)
-		return fail(reading,
-			    "entry %zu, labels.addresses: more than %d; leave out those that carry "
-			    "no RDMA",
-			    entry, MEMBER_OTHERS_MAX);
-	if (!address_parse(word, &address))
-		return fail(reading,
-			    "entry %zu, labels.addresses: \"%.64s\" is no IP address; write them "
-			    "with commas between, such as \"10.3.0.2, fd00::2\"",
-			    entry, word);
-	other = array_add(&members->others, &members->other_count, &reading->other_room,
-			  sizeof(*other));
-	if (!other)
+		return fail_entry(reading,
+				  ", labels.addresses: more than %d; leave out those that carry no "
+				  "RDMA",
+				  MEMBER_OTHERS_MAX);
+	if (!address_parse(item, &address))
+		return fail_entry(reading,
+				  ", labels.addresses: \"%.64s\" is no IP address; write them with "
+				  "commas between, such as \"10.3.0.2, fd00::2\"",
+				  item);
+	member = array_add(&members->list, &members->count, &reading->room, sizeof(*member));
+	if (!member)
 		return -ENOMEM;
-	*other = (struct member_address){address, labels->plane, host};
+	*member = (struct member){.address = address, .plane = reading->plane, .host = host};
 	return 0;
 }
 
-static bool nic_parse(char *word, struct member_nic *out)
+static bool nic_parse(char *item, struct member_nic *out)
 {
-	char *bar = strchr(word, '|'), *sign = strchr(word, '=');
-	bool four;
+	char *bar = strchr(item, '|'), *sign = strchr(item, '='), *first;
 
 	if (!bar || (sign && sign > bar))
 		return false;
 	*bar++ = '\0';
 	if (sign)
 		*sign++ = '\0';
-	if (!address_parse(word, &out->address) || !address_parse(bar, &out->second) ||
-	    !address_parse(sign ? sign : word, &out->first))
-		return false;
-	four = !strchr(word, ':');
-	return four == !strchr(bar, ':') && four == !strchr(sign ? sign : word, ':');
+	first = sign ? sign : item;
+	return address_parse(item, &out->address) && address_parse(bar, &out->second) &&
+	       address_parse(first, &out->first) && !strchr(item, ':') == !strchr(bar, ':') &&
+	       !strchr(item, ':') == !strchr(first, ':');
 }
 
-static int read_nic(struct reading *reading, size_t entry, size_t count, char *word,
-		    const struct labels *labels, const char *host)
+static int read_nic(struct reading *reading, size_t count, char *item, char *host)
 {
 	struct members *members = reading->members;
 	struct member_nic parsed = {.host = host}, *nic;
 	char shown[128];
 
-	(void)labels;
-	snprintf(shown, sizeof(shown), "%s", word);
-	if (count > MEMBER_NICS_MAX || !nic_parse(word, &parsed))
-		return fail(reading,
-			    "entry %zu, labels.nics: \"%s\": write each as FIRST|SECOND, such as "
-			    "\"10.1.1.2|10.2.1.2\", or ADDRESS=FIRST|SECOND where a dummy device "
-			    "has the address; one IP version each, %d at most",
-			    entry, shown, MEMBER_NICS_MAX);
+	snprintf(shown, sizeof(shown), "%s", item);
+	if (count > MEMBER_NICS_MAX || !nic_parse(item, &parsed))
+		return fail_entry(
+			reading,
+			", labels.nics: \"%s\": write each as FIRST|SECOND, such as "
+			"\"10.1.1.2|10.2.1.2\", or ADDRESS=FIRST|SECOND where a dummy device has "
+			"the address; one IP version each, %d at most",
+			shown, MEMBER_NICS_MAX);
 	nic = array_add(&members->nics, &members->nic_count, &reading->nic_room, sizeof(*nic));
 	if (!nic)
 		return -ENOMEM;
@@ -188,146 +168,141 @@ static int read_nic(struct reading *reading, size_t entry, size_t count, char *w
 	return 0;
 }
 
-/* What the label @name lists for the host of this entry, whose last target was just read. */
-static int read_words(struct reading *reading, size_t entry, size_t targets,
-		      const struct labels *labels, const char *name, const char *text,
-		      read_word_fn *read_word)
+/* What the label @name lists for the host of this entry, after its @targets. */
+static int read_items(struct reading *reading, const json_t *labels, const char *name,
+		      size_t targets, char *host, read_item_fn *read_item)
 {
-	const struct members *members = reading->members;
+	const char *text = json_string_value(json_object_get(labels, name));
 	char *copy, *save = NULL;
 	size_t count = 0;
 	int err = 0;
 
 	if (!text || !targets)
 		return 0;
-	if (targets > 1 && !labels->host)
-		return fail(reading,
-			    "entry %zu, labels.%s: it is not known which host has them; give the "
-			    "entry a label `host`, or one target",
-			    entry, name);
+	if (targets > 1 && !reading->host)
+		return fail_entry(
+			reading,
+			", labels.%s: it is not known which host has them; give the entry "
+			"a label `host`, or one target",
+			name);
 	copy = strdup(text);
 	if (!copy)
 		return -ENOMEM;
-	for (char *word = strtok_r(copy, ", \t", &save); word && !err;
-	     word = strtok_r(NULL, ", \t", &save))
-		err = read_word(reading, entry, ++count, word, labels,
-				/* Just added. NOLINTNEXTLINE(clang-analyzer-core.NullDereference) */
-				members->list[members->count - 1].host);
+	for (char *item = strtok_r(copy, ", \t", &save); item && !err;
+	     item = strtok_r(NULL, ", \t", &save))
+		err = read_item(reading, ++count, item, host);
 	if (!err && !count)
-		err = fail(reading, "entry %zu, labels.%s: names none; take it out", entry, name);
+		err = fail_entry(reading, ", labels.%s: names none; take it out", name);
 	free(copy);
 	return err;
 }
 
-static int read_entry(struct reading *reading, size_t entry, const json_t *object)
+static int read_entry(struct reading *reading, const json_t *object)
 {
-	const json_t *targets = json_object_get(object, "targets");
-	struct labels labels = {};
+	json_t *targets = json_object_get(object, "targets");
+	json_t *labels = json_object_get(object, "labels");
+	size_t count = json_array_size(targets);
+	char *host;
 	int err;
 
 	if (!json_is_object(object))
-		return fail(reading, "entry %zu: should be an object; the file should look like %s",
-			    entry, MEMBERS_SHAPE);
+		return fail_entry(
+			reading, ": should be an object; the file should look like " MEMBERS_SHAPE);
 	if (!json_is_array(targets))
-		return fail(reading,
-			    "entry %zu, targets: %s; give a list of addresses, such as "
-			    "[\"10.0.0.2\"]",
-			    entry, targets ? "is no list" : "is missing");
-	err = read_labels(reading, entry, json_object_get(object, "labels"), &labels);
-	for (size_t i = 0; !err && i < json_array_size(targets); i++)
-		err = read_target(reading, entry, i, json_array_get(targets, i), &labels);
-	if (!err)
-		err = read_words(reading, entry, json_array_size(targets), &labels, "addresses",
-				 labels.addresses, read_other);
-	return err ? err
-		   : read_words(reading, entry, json_array_size(targets), &labels, "nics",
-				labels.nics, read_nic);
+		return fail_entry(reading,
+				  ", targets: %s; give a list of addresses, such as [\"10.0.0.2\"]",
+				  targets ? "is no list" : "is missing");
+	err = read_labels(reading, labels);
+	for (size_t i = 0; !err && i < count; i++)
+		err = read_target(reading, i, json_array_get(targets, i));
+	if (err || !count)
+		return err;
+	/* Just added. NOLINTNEXTLINE(clang-analyzer-core.NullDereference) */
+	host = reading->members->list[reading->members->count - 1].host;
+	err = read_items(reading, labels, "addresses", count, host, read_address);
+	return err ? err : read_items(reading, labels, "nics", count, host, read_nic);
 }
 
-/* Entries of all three lists begin with their address. */
+/* Entries of both lists begin with their address. */
 static int by_address(const void *a, const void *b)
 {
 	return memcmp(a, b, sizeof(struct esc_address));
 }
 
-static void *find(const struct esc_address *address, const void *list, size_t count, size_t bytes)
+static int by_address_and_use(const void *a, const void *b)
 {
-	return count ? bsearch(address, list, count, bytes, by_address) : NULL;
+	const struct member *one = a, *two = b;
+	int order = by_address(a, b);
+
+	return order ? order : two->probed - one->probed;
 }
 
-static const struct member *member_find(const struct members *members,
-					const struct esc_address *address)
+bool members_equal(const struct members *one, const struct members *two)
 {
-	return find(address, members->list, members->count, sizeof(*members->list));
+	if (one->count != two->count)
+		return false;
+	for (size_t i = 0; i < one->count; i++) {
+		const struct member *a = &one->list[i], *b = &two->list[i];
+
+		if (by_address(a, b) || a->plane != b->plane || a->probed != b->probed ||
+		    strcmp(a->host, b->host))
+			return false;
+	}
+	return true;
 }
 
 const char *members_host(const struct members *members, const struct esc_address *address)
 {
-	const struct member *member = members ? member_find(members, address) : NULL;
-	const struct member_address *other;
+	const struct member *member = members && members->count
+					      ? bsearch(address, members->list, members->count,
+							sizeof(*members->list), by_address)
+					      : NULL;
 
-	if (!members || member)
-		return member ? member->host : NULL;
-	other = find(address, members->others, members->other_count, sizeof(*other));
-	return other ? other->host : NULL;
-}
-
-/* An address is one host's; the label may well repeat a target of its own host. */
-static int refuse_other_twins(struct reading *reading)
-{
-	struct members *members = reading->members;
-	char text[ADDRESS_TEXT_BYTES];
-	size_t kept = 0;
-
-	for (size_t i = 0; i < members->other_count; i++) {
-		const struct member_address *other = &members->others[i];
-		const struct member *member = member_find(members, &other->address);
-		const struct member_address *last = kept ? &members->others[kept - 1] : NULL;
-		const char *owner = member ? member->host : NULL;
-
-		if (last && !by_address(last, other))
-			owner = last->host;
-		if (owner && strcmp(owner, other->host))
-			return fail(reading,
-				    "the address %s is given to %.64s and to %.64s; keep one",
-				    address_format(&other->address, text), owner, other->host);
-		if (!owner)
-			members->others[kept++] = *other;
-	}
-	members->other_count = kept;
-	return 0;
+	return member ? member->host : NULL;
 }
 
 static int read_list(struct reading *reading, const json_t *root)
 {
 	struct members *members = reading->members;
 	char text[ADDRESS_TEXT_BYTES];
-	size_t entry;
 	json_t *object;
+	size_t kept = 0;
 	int err;
 
 	if (!json_is_array(root))
-		return fail(reading, "should be a list of objects: %s", MEMBERS_SHAPE);
-	json_array_foreach (root, entry, object) {
-		err = read_entry(reading, entry, object);
+		return fail(reading, "should be a list of objects: " MEMBERS_SHAPE);
+	json_array_foreach (root, reading->entry, object) {
+		err = read_entry(reading, object);
 		if (err)
 			return err;
 	}
 	if (members->count)
-		qsort(members->list, members->count, sizeof(*members->list), by_address);
-	if (members->other_count)
-		qsort(members->others, members->other_count, sizeof(*members->others), by_address);
+		qsort(members->list, members->count, sizeof(*members->list), by_address_and_use);
 	if (members->nic_count)
 		qsort(members->nics, members->nic_count, sizeof(*members->nics), by_address);
 	for (size_t i = 1; i < members->nic_count; i++)
 		if (!by_address(&members->nics[i - 1], &members->nics[i]))
 			return fail(reading, "labels.nics: the address %s has NICs twice; keep one",
 				    address_format(&members->nics[i].address, text));
-	for (size_t i = 1; i < members->count; i++)
-		if (!by_address(&members->list[i - 1], &members->list[i]))
+	/* An address is one host's; the label may well repeat a target of its own host. */
+	for (size_t i = 1; i < members->count; i++) {
+		const struct member *one = &members->list[i - 1], *two = &members->list[i];
+
+		if (by_address(one, two))
+			continue;
+		if (two->probed)
 			return fail(reading, "the address %s is listed twice; keep one",
-				    address_format(&members->list[i].address, text));
-	return refuse_other_twins(reading);
+				    address_format(&two->address, text));
+		if (strcmp(one->host, two->host))
+			return fail(reading,
+				    "the address %s is given to %.64s and to %.64s; keep one",
+				    address_format(&two->address, text), one->host, two->host);
+	}
+	for (size_t i = 0; i < members->count; i++)
+		if (!kept || by_address(&members->list[kept - 1], &members->list[i]))
+			members->list[kept++] = members->list[i];
+	members->count = kept;
+	return 0;
 }
 
 int members_parse(const char *path, const char *bytes, size_t size, struct members **out,
@@ -335,7 +310,7 @@ int members_parse(const char *path, const char *bytes, size_t size, struct membe
 {
 	struct reading reading = {.path = path, .error = error};
 	json_error_t problem;
-	json_t *root = NULL;
+	json_t *root;
 	int err = -ENOMEM;
 
 	*error = NULL;
@@ -345,10 +320,10 @@ int members_parse(const char *path, const char *bytes, size_t size, struct membe
 	root = json_loadb(bytes, size, JSON_REJECT_DUPLICATES, &problem);
 	if (root)
 		err = read_list(&reading, root);
-	else if (json_error_code(&problem) != json_error_out_of_memory &&
-		 asprintf(error, "%s:%d: not JSON: %s; the file should look like %s", path,
-			  problem.line, problem.text, MEMBERS_SHAPE) >= 0)
-		err = -EINVAL;
+	else if (json_error_code(&problem) != json_error_out_of_memory)
+		err = explain(error, -EINVAL,
+			      "%s:%d: not JSON: %s; the file should look like " MEMBERS_SHAPE, path,
+			      problem.line, problem.text);
 	json_decref(root);
 	if (err)
 		members_free(reading.members);
@@ -381,12 +356,12 @@ void members_free(struct members *members)
 {
 	if (!members)
 		return;
-	for (size_t i = 0; i < members->count; i++) {
-		free(members->list[i].host);
-		free(members->list[i].rack);
-	}
+	for (size_t i = 0; i < members->count; i++)
+		if (members->list[i].probed) {
+			free(members->list[i].host);
+			free(members->list[i].rack);
+		}
 	free(members->list);
-	free(members->others);
 	free(members->nics);
 	free(members);
 }

@@ -76,10 +76,24 @@ static int64_t wander_ns(int64_t alone_ns)
 	return begins < later ? begins : later;
 }
 
+static uint64_t nanoseconds(const struct timespec *at)
+{
+	return (uint64_t)at->tv_sec * 1000000000ull + (uint64_t)at->tv_nsec;
+}
+
+/* A model from before the machine was suspended: its local time stood still. */
+static bool stood_still(uint64_t suspended_ns, const struct timespec *boot,
+			const struct timespec *now)
+{
+	return suspended_ns && (int64_t)(nanoseconds(boot) - nanoseconds(now) - suspended_ns) >
+				       ESC_SUSPENDED_MIN_NS;
+}
+
 static bool page_read(const struct clockpage_layout *page, struct clock_model *model,
 		      int64_t *local_ns)
 {
-	struct timespec now;
+	struct timespec boot, now;
+	uint64_t suspended_ns;
 	uint32_t before;
 
 	for (int i = 0; i < TRIES_MAX; i++) {
@@ -87,14 +101,19 @@ static bool page_read(const struct clockpage_layout *page, struct clock_model *m
 		if (before & 1)
 			continue;
 		*model = page->model;
+		suspended_ns = page->suspended_ns;
+		/* First: a delay between the two is not taken for a suspension then. */
+		clock_gettime(CLOCK_BOOTTIME, &boot);
 		/* Inside the lock: a time read long before the model would be put on its past. */
 		clock_gettime(CLOCK_MONOTONIC, &now);
 		*local_ns =
-			clock_local_ns((uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec,
-				       page->lab_offset_ns, page->lab_drift_ppb);
+			clock_local_ns(nanoseconds(&now), page->lab_offset_ns, page->lab_drift_ppb);
 		__atomic_thread_fence(__ATOMIC_ACQUIRE);
-		if (__atomic_load_n(&page->sequence, __ATOMIC_RELAXED) == before)
-			return true;
+		if (__atomic_load_n(&page->sequence, __ATOMIC_RELAXED) != before)
+			continue;
+		if (stood_still(suspended_ns, &boot, &now))
+			model->state = CLOCK_FREE_RUNNING;
+		return true;
 	}
 	return false;
 }

@@ -45,9 +45,8 @@ int escapement_clock_open(struct escapement_clock **clock, const char *path);
 void escapement_clock_close(struct escapement_clock *clock);
 
 /*
- * The time now. No system call, no lock, from any number of threads. 0, or
- * -EAGAIN when the page was being written each time it was read: the daemon
- * died in the middle of it.
+ * The time now. No system call, no lock, from any number of threads. 0, or -EAGAIN when the page
+ * was being written each time it was read: the daemon died in the middle of it.
  */
 int escapement_now(const struct escapement_clock *clock, struct escapement_time *out);
 

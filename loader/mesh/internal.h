@@ -22,10 +22,10 @@ _Static_assert(MESH_PEERS_MAX == CLOCK_EDGES_MAX, "a peer for each edge");
 struct mesh_inquiry {
 	bool open;
 	uint64_t begun_ns;
-	unsigned int asked, answered, hearing;
+	unsigned int queried, replied, reachable; /* reachable: from those that replied */
 	uint64_t ids[MESH_QUERIES_MAX];
-	bool has_answered[MESH_QUERIES_MAX];
-	bool asked_elsewhere, heard_elsewhere; /* the peer itself, on the other plane */
+	bool has_replied[MESH_QUERIES_MAX];
+	bool queried_elsewhere, received_elsewhere; /* the peer itself, on the other plane */
 };
 
 #define MESH_PORTS_GOOD 4
@@ -41,28 +41,23 @@ struct mesh_path {
 
 struct mesh_peer {
 	struct clock_edge *edge; /* id, host, plane, and what came of its probes */
-	struct esc_address address;
-	uint16_t source_port;
+	/* address .. blame, lost and disconnects; sent and failed: by sockets that are closed */
+	struct mesh_peer_facts facts;
 	struct mesh_path path;
-	int open_error;			     /* with edge->sending NULL */
-	uint64_t failed_reported;	     /* failures when they were last reported */
-	uint64_t sent_before, failed_before; /* by sockets that are closed */
+	int open_error;		  /* with edge->sending NULL */
+	uint64_t failed_reported; /* failures when they were last reported */
 
-	/* As shown by `peers`, each MESH_STATE_NS; CLOCK_MONOTONIC. */
-	enum peer_state state;
-	uint64_t since_ns; /* the peer is there */
-	uint64_t heard_ns; /* its newest probe or reply; 0: never */
+	/* Each MESH_STATE_NS; CLOCK_MONOTONIC. */
+	uint64_t since_ns;    /* the peer is there */
+	uint64_t received_ns; /* its newest probe or reply; 0: never */
 	uint64_t replied_ns;
 	uint64_t down_ns;
-	uint64_t disconnects;
 	bool absent_reported;
-	bool unanswered; /* heard, but our own requests are not replied to */
+	bool no_replies; /* it is received, but our own requests are not replied to */
 	struct mesh_inquiry inquiry;
-	const char *blame;
 
 	uint64_t replies_map, replies_base; /* received by XDP: now, and when none was read */
 	bool replies_known;
-	uint64_t lost;			/* never decreases */
 	uint32_t horizon[MESH_HORIZON]; /* sequence at the last evaluations */
 	unsigned int horizon_next;
 };
@@ -78,7 +73,27 @@ struct mesh_plane {
 	struct roster roster;
 	struct graph graph;
 	bool has_address[ROSTER_FAMILIES]; /* of ours on the interface */
+	size_t without_key;		   /* members whose pair has no key in `key_file` */
 };
+
+struct mesh_ids {
+	uint64_t *list; /* sorted */
+	size_t count;
+};
+
+/* How far the maps `peers` and `peer_addresses` are written. */
+#define MESH_WRITE_STEPS 7
+struct mesh_write {
+	unsigned int step;		       /* MESH_WRITE_STEPS: all is written */
+	size_t next;			       /* member */
+	char key[sizeof(struct esc_peer_key)]; /* of a walk */
+	bool begun, walked;
+	char *gone; /* keys */
+	size_t gone_count, gone_room;
+	struct mesh_ids members[MESH_PLANES], neighbors[MESH_PLANES];
+	uint64_t peers_refused, addresses_refused;
+};
+_Static_assert(sizeof(struct esc_peer_key) >= sizeof(struct esc_address), "a key of both");
 
 struct mesh {
 	struct core *core;
@@ -86,6 +101,9 @@ struct mesh {
 	struct clock *clock;
 	struct sender *sender;
 	struct core_timer *timer;
+	struct core_worker *reader; /* of the members file */
+	struct mesh_write write;
+	bool stale; /* the configuration or the members are others than the rosters are of */
 	int peers_fd, addresses_fd; /* maps */
 	uint64_t peers_refused;	    /* members without room in the map */
 	uint64_t addresses_refused; /* addresses */
@@ -95,6 +113,7 @@ struct mesh {
 	uint64_t state_due_ns, retry_due_ns;
 	bool paused; /* the kill switch is on */
 	struct fleet_subscriber members;
+	uint64_t held_since_ns;	       /* of the held back list that was reported; 0: none */
 	void (*resume)(void *context); /* NULL: none */
 	void *resume_context;
 	void (*add)(void *context, json_t *peers); /* NULL: none */
@@ -120,92 +139,69 @@ struct mesh {
 	X(MESH_MEMBERS_LEFT, "members_left", NOTICE, "Hosts left the mesh of a plane.")            \
 	X(MESH_MEMBERS_RELOADED, "members_reloaded", NOTICE, "Another member list is in force.")   \
 	X(MESH_MEMBERS_REFUSED, "members_refused", WARNING,                                        \
-	  "A member list was refused; the old one stays in force.")
+	  "A member list was refused; the old one stays in force.")                                \
+	X(MESH_MEMBERS_HELD, "members_held", WARNING,                                              \
+	  "A member list that loses most of the fleet is held back; the old one stays in force.")  \
+	X(MESH_MEMBERS_WITHOUT_ROOM, "members_without_room", WARNING,                              \
+	  "The kernel's maps are full: delays and TCP pacing with some members are missing.")      \
+	X(MESH_AUTHENTICATION_NONE, "authentication_none", WARNING,                                \
+	  "Probes are not authenticated: there is a members file, but no key_file.")               \
+	X(MESH_AUTHENTICATION_RESTORED, "authentication_restored", NOTICE,                         \
+	  "Probes are authenticated by a key again.")                                              \
+	X(MESH_CONTROL_INSECURE, "control_insecure", WARNING,                                      \
+	  "Control is allowed without a key: `insecure: true` in the configuration.")
 enum { MESH_EVENTS(EVENT_ENUM) };
 extern const struct event_kind mesh_events[];
 
-#define MESH_METRICS(X)                                                                            \
-	X(MESH_PROBING, "probing", GAUGE, "1 while the mesh of a plane is probed.")                \
-	X(MESH_AUTHORITY, "probe_authority", GAUGE, "1 when probes are tagged with a fleet key.")  \
-	X(MESH_UP, "peer_up", GAUGE, "0 when a peer is down, else 1.")                             \
-	X(MESH_LAST_RECEIVED, "peer_last_received_timestamp_seconds", GAUGE,                       \
-	  "When a probe or reply of a peer was last received.")                                    \
-	X(MESH_SENT, "probe_sent_total", COUNTER, "Requests sent to a peer.")                      \
-	X(MESH_REPLIED, "probe_replied_total", COUNTER, "Requests that the peer replied to.")      \
-	X(MESH_RECEIVED, "probe_received_total", COUNTER, "Requests of the peer that arrived.")    \
-	X(MESH_LOST, "probe_lost_total", COUNTER, "Requests without a reply after a second.")      \
-	X(MESH_LATE, "probe_late_total", COUNTER, "Replies that came after a second.")             \
-	X(MESH_REORDERED, "probe_reordered_total", COUNTER, "Replies received after a later one.") \
-	X(MESH_FAILED, "probe_failed_total", COUNTER, "Requests that the kernel did not send.")    \
-	X(MESH_DOWN_TRANSITIONS, "peer_down_transitions_total", COUNTER,                           \
-	  "Times that a peer went down.")                                                          \
-	X(MESH_OWD_FLOOR, "probe_owd_floor_seconds", GAUGE,                                        \
-	  "Minimum one-way delay of probes in the last window.")                                   \
-	X(MESH_OWD_P50, "probe_owd_p50_seconds", GAUGE,                                            \
-	  "Median one-way delay of probes in the last window.")                                    \
-	X(MESH_OWD_P99, "probe_owd_p99_seconds", GAUGE, "99th percentile of the same.")            \
-	X(MESH_OWD_MAX, "probe_owd_max_seconds", GAUGE, "Maximum of the same.")                    \
-	X(MESH_OWD_BOUND, "probe_owd_error_bound_seconds", GAUGE,                                  \
-	  "Error bound of one-way delays of this peer.")                                           \
-	X(MESH_RTT_MIN, "probe_rtt_min_seconds", GAUGE,                                            \
-	  "Minimum round-trip time of probes in the last window, without the time that the peer "  \
-	  "took to reply.")                                                                        \
-	X(MESH_RTT_P50, "probe_rtt_p50_seconds", GAUGE, "Median of the same.")                     \
-	X(MESH_RTT_P99, "probe_rtt_p99_seconds", GAUGE, "99th percentile of the same.")            \
-	X(MESH_RTT_MAX, "probe_rtt_max_seconds", GAUGE, "Maximum of the same.")
 extern const struct metric mesh_metrics[];
+
+/* --- mesh.c --- */
 
 /* An event of @kind, an enumerator of MESH_EVENTS; takes @seen over, which may be NULL. */
 void mesh_report(const struct mesh *mesh, unsigned int kind, const char *subject, json_t *seen);
 
-/* mesh.c: all planes, then the clock, by the configuration and the members in force */
-void mesh_apply(struct mesh *mesh);
+/* --- maps.c: the maps `peers` and `peer_addresses` --- */
 
-/* plane.c */
-void mesh_apply_planes(struct mesh *mesh);
+/* Members that are gone leave the maps, new ones come; the others are left as they are. */
+void mesh_write_begin(struct mesh *mesh);
+/* At most @room entries of what is left to do. */
+void mesh_write_some(struct mesh *mesh, size_t room);
+void mesh_write_end(struct mesh *mesh);
+int mesh_read_peer(const struct mesh *mesh, enum fleet_plane plane, uint64_t id,
+		   struct esc_peer *out);
+
+/* --- plane.c: the peers that are probed on a plane, from which interface and source port --- */
+
+/*
+ * By the configuration and the members in force. @first: nothing to report. False: the maps need
+ * no change, unless mesh->stale.
+ */
+bool mesh_apply_plane(struct mesh *mesh, struct mesh_plane *plane, bool first);
 void mesh_free_planes(struct mesh *mesh);
 struct mesh_peer *mesh_find_peer(const struct mesh *mesh, enum fleet_plane plane, uint64_t id);
 unsigned int mesh_count_peers(const struct mesh *mesh, enum fleet_plane plane);
 /* -EAFNOSUPPORT: the two have no address family in common. */
 int mesh_route(const struct mesh_plane *plane, const struct roster_member *member,
 	       struct probe_route *route);
-/* Another source port for the probes to a peer; its numbers go on. 0 or -errno, then as it was. */
-int mesh_move_peer(struct mesh *mesh, struct mesh_peer *peer, uint16_t port);
-
-/* path.c: after the fit of the peer's edge */
+/* After the fit of the peer's edge. */
 void mesh_check_path(struct mesh *mesh, struct mesh_peer *peer, int64_t local_ns);
 
-/* map.c */
-/* The fleet's keys, our id and whether we reply. */
-void mesh_write_fleet(struct mesh *mesh);
-/* Members that are gone leave `peers`, new ones come; the others are left as they are. */
-void mesh_write_peers(struct mesh *mesh, const struct mesh_plane *plane);
-int mesh_read_peer(const struct mesh *mesh, enum fleet_plane plane, uint64_t id,
-		   struct esc_peer *out);
+/* --- state.c: up, suspect, down, and what a silence is due to --- */
 
-/* The host of each address, by the members; those that are gone leave `peer_addresses`. */
-void mesh_write_addresses(struct mesh *mesh);
-
-/* state.c */
 void mesh_evaluate_peers(struct mesh *mesh, uint64_t now_ns);
 void mesh_set_state(struct mesh_peer *peer, enum peer_state state);
-
-/* blame.c */
-void mesh_inquire(struct mesh *mesh, struct mesh_peer *peer, uint64_t now_ns);
 void mesh_take_query_reply(void *mesh, const struct esc_probe_event *event);
 /* "pair", "peer", "nic", "own_nic", or NULL. */
 const char *mesh_blame(const struct mesh *mesh, const struct mesh_peer *peer, uint64_t now_ns);
-/* Peers of a plane that have been silent for half of down_after. */
-unsigned int mesh_count_silent(const struct mesh *mesh, enum fleet_plane plane, uint64_t now_ns);
 
-/* reply.c */
+/* --- report.c --- */
+
+/* An event when @now has no key, or has one again; @old was in force before (NULL: the start). */
+void mesh_report_authentication(const struct mesh *mesh, const struct config *old,
+				const struct config *now);
 json_t *mesh_peer_json(const struct mesh_peer_facts *peer);
 void mesh_put_status(void *self, json_t *status);
 extern const struct verb_handler mesh_verb_handlers[];
-
-/* metrics.c */
-extern const struct field mesh_peer_fields[];
-void mesh_peers_metrics(FILE *out, const struct mesh_peer_facts *peers, size_t count);
 void mesh_write_metrics(void *self, FILE *out);
 
 #endif

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "mesh.h"
 
+#include <bpf/bpf.h>
+#include <endian.h>
 #include <errno.h>
 #include <jansson.h>
 #include <net/if.h>
@@ -13,9 +15,16 @@
 #include "dataplane/dataplane.h"
 #include "internal.h"
 #include "clocksync/local.h"
+#include "net/rtnl.h"
 
 #define TICK_SLACK_NS 1000000
 #define RETRY_NS 5000000000ull /* of what could not be opened: it costs a pass over all members */
+/* Requests of a peer that are replied to, times what it sends (a quarter of the interval). */
+#define REPLY_ROOM 4
+#define REPLY_LEAST_PPS 2000
+/* Entries of the maps of members: some 2 us each, of a tick of 10 ms. */
+#define WRITES_PER_TICK 1024
+#define WRITES_AT_ONCE 4096
 
 const struct event_kind mesh_events[] = {MESH_EVENTS(EVENT_KIND){}};
 
@@ -23,6 +32,47 @@ void mesh_report(const struct mesh *mesh, unsigned int kind, const char *subject
 {
 	events_add(mesh->core->events,
 		   &(struct event){.kind = &mesh_events[kind], .subject = subject, .seen = seen});
+}
+
+/* --- the map `fleet`, but for view and anchor --- */
+
+/* The fleet's keys, our id and whether we reply. */
+static void write_fleet(struct mesh *mesh)
+{
+	const struct config *config = mesh->core->config;
+	const struct fleet_keys *keys = &config->keys;
+	struct esc_fleet *fleet = clock_fleet(mesh->clock);
+	uint64_t most_pps = 8 * REPLY_ROOM * 1000000000ull / config->mesh.pair_interval_ns;
+	uint64_t words[2];
+	uint32_t flags = 0;
+
+	for (unsigned int slot = 0; slot < 2; slot++) {
+		if (keys->have[slot])
+			flags |= ESC_FLEET_HAS_KEY0 << slot;
+		if (!fleet_keys_shared(keys, slot))
+			continue;
+		/* The words of SipHash are little-endian. */
+		memcpy(words, keys->key[slot], sizeof(words));
+		fleet->key[slot][0] = le64toh(words[0]);
+		fleet->key[slot][1] = le64toh(words[1]);
+		flags |= ESC_FLEET_SHARED0 << slot;
+	}
+	if (flags && keys->use)
+		flags |= ESC_FLEET_USE_KEY1;
+	if (!mesh->paused && (mesh->planes[0].on || mesh->planes[1].on))
+		flags |= ESC_FLEET_REPLY;
+	fleet->reply_max_pps = most_pps > REPLY_LEAST_PPS ? (uint32_t)most_pps : REPLY_LEAST_PPS;
+	/* What a peer with our budget may send here alone, and some more. */
+	fleet->path_max_pps = config->paths.budget_pps + config->paths.budget_pps / 4;
+	for (unsigned int i = 0; i < MESH_PLANES; i++)
+		if (mesh->planes[i].roster.self != ROSTER_NONE && mesh->planes[i].roster.count)
+			fleet->self = mesh->planes[i].roster.ids[mesh->planes[i].roster.self];
+	fleet->epoch = clock_epoch(mesh->clock);
+	__atomic_store_n(&fleet->flags, flags, __ATOMIC_SEQ_CST);
+	/* A key that is not valid any more is erased. */
+	for (unsigned int slot = 0; slot < 2; slot++)
+		if (!fleet_keys_shared(keys, slot))
+			memset(fleet->key[slot], 0, sizeof(fleet->key[slot]));
 }
 
 /* --- each 10 ms --- */
@@ -33,9 +83,11 @@ static uint64_t mesh_tick(void *context, uint64_t now_ns)
 
 	clock_read_records(mesh->clock);
 	if (now_ns >= mesh->state_due_ns) {
+		mesh->sequence = probe_first_sequence();
 		mesh->state_due_ns = now_ns + MESH_STATE_NS;
 		mesh_evaluate_peers(mesh, now_ns);
 	}
+	mesh_write_some(mesh, WRITES_PER_TICK);
 	clock_tick(mesh->clock, now_ns);
 	return MESH_TICK_NS;
 }
@@ -51,31 +103,20 @@ static const struct clock_listener listener = {on_fitted, mesh_take_query_reply}
 
 /* --- once a second --- */
 
-static void poll_kill_switch(struct mesh *mesh)
+/* All planes, the maps and the clock, by the configuration and the members in force. */
+static void apply(struct mesh *mesh)
 {
-	bool paused = dataplane_is_off(mesh->dataplane);
-	uint64_t now_ns = time_local_ns();
-	struct mesh_peer *peer;
+	bool first = !clock_rounds(mesh->clock) && !mesh_count_peers(mesh, FLEET_PLANE_BACKEND);
+	bool changed = mesh->stale;
 
-	if (paused == mesh->paused)
-		return;
-	mesh->paused = paused;
-	sender_pause(mesh->sender, paused);
-	for_each_peer (mesh, peer) {
-		/* Nothing could be received while it was off: silence begins now. */
-		peer->since_ns = now_ns;
-		peer->heard_ns = peer->replied_ns = 0;
-		mesh_set_state(peer, PEER_SUSPECT);
-		peer->blame = NULL;
+	for (unsigned int i = 0; i < MESH_PLANES; i++)
+		changed |= mesh_apply_plane(mesh, &mesh->planes[i], first);
+	mesh->stale = false;
+	if (changed) {
+		mesh_write_begin(mesh);
+		mesh_write_some(mesh, WRITES_AT_ONCE);
 	}
-	if (!paused && mesh->resume)
-		mesh->resume(mesh->resume_context);
-	mesh_write_fleet(mesh);
-}
-
-void mesh_apply(struct mesh *mesh)
-{
-	mesh_apply_planes(mesh);
+	write_fleet(mesh);
 	clock_configure(mesh->clock, mesh->planes[0].on || mesh->planes[1].on);
 }
 
@@ -86,20 +127,46 @@ static void on_members(void *context, const struct members *before)
 	const struct members *now = fleet_members(mesh->core->fleet);
 	const char *path = mesh->core->config->members;
 
-	mesh_apply(mesh);
-	log_info("members reloaded from %s: %zu addresses", path, now->count);
+	mesh->stale = true;
+	apply(mesh);
+	log_info("members reloaded from %s: %zu addresses", path, now->targets);
 	mesh_report(mesh, MESH_MEMBERS_RELOADED, path,
-		    json_pack("{s:I, s:I}", "addresses", (json_int_t)now->count, "before",
-			      (json_int_t)(before ? before->count : 0)));
+		    json_pack("{s:I, s:I}", "addresses", (json_int_t)now->targets, "before",
+			      (json_int_t)(before ? before->targets : 0)));
 }
 
-/* A list that is refused is an event, and changes nothing. */
-static void poll_members(struct mesh *mesh)
+static void report_held(struct mesh *mesh, uint64_t now_ns)
 {
+	const char *path = mesh->core->config->members;
+	uint64_t left_ns = 0;
+	const struct fleet_held *held = fleet_held(mesh->core->fleet, now_ns, &left_ns);
+	uint64_t since_ns = held ? held->since_ns : 0;
+
+	if (since_ns == mesh->held_since_ns)
+		return;
+	mesh->held_since_ns = since_ns;
+	if (!held)
+		return;
+	log_warning("members of %s held back, the old ones stay in force: %s; `escapement reload "
+		    "--force` applies them at once",
+		    path, held->reason);
+	mesh_report(mesh, MESH_MEMBERS_HELD, path,
+		    json_pack("{s:s, s:I, s:I, s:I, s:I}", "reason", held->reason, "hosts",
+			      (json_int_t)held->hosts, "before", (json_int_t)held->before, "lost",
+			      (json_int_t)held->lost, "applied_in_s",
+			      (json_int_t)(left_ns / 1000000000)));
+}
+
+/* A list that is refused or held back is an event, and changes nothing. */
+static void take_members(void *context, void *read)
+{
+	uint64_t now_ns = time_local_ns();
+	struct mesh *mesh = context;
 	char *error = NULL;
-	int err = fleet_poll(mesh->core->fleet, &error);
+	int err = fleet_read_take(mesh->core->fleet, read, now_ns, &error);
 	const char *why = error ? error : strerror(-err);
 
+	report_held(mesh, now_ns);
 	if (err < 0) {
 		log_error("members refused, the old ones stay in force: %s", why);
 		mesh_report(mesh, MESH_MEMBERS_REFUSED, mesh->core->config->members,
@@ -108,37 +175,61 @@ static void poll_members(struct mesh *mesh)
 	free(error);
 }
 
+static const struct core_work read_work = {"members", fleet_read_run, take_members,
+					   fleet_read_free};
+
+static void poll_members(struct mesh *mesh)
+{
+	struct fleet_read *read;
+
+	if (core_worker_busy(mesh->reader))
+		return;
+	read = fleet_read_new(mesh->core->fleet);
+	if (read && core_worker_start(mesh->reader, read))
+		fleet_read_free(read);
+}
+
 static void mesh_poll(void *self, uint64_t now_ns)
 {
 	struct mesh *mesh = self;
-	bool changed = false, retry = false;
+	bool paused = dataplane_is_off(mesh->dataplane), changed = false, retry = false;
 	struct mesh_peer *peer;
 
+	if (paused != mesh->paused) {
+		mesh->paused = paused;
+		sender_pause(mesh->sender, paused);
+		/* Nothing could be received while it was off: silence begins now. */
+		for_each_peer (mesh, peer) {
+			peer->since_ns = now_ns;
+			peer->received_ns = peer->replied_ns = 0;
+			mesh_set_state(peer, PEER_SUSPECT);
+			peer->facts.blame = NULL;
+		}
+		if (!paused && mesh->resume)
+			mesh->resume(mesh->resume_context);
+		write_fleet(mesh);
+	}
+	report_held(mesh, now_ns);
+	poll_members(mesh);
 	/* What could not be opened: an interface without an address, a network not there yet. */
 	for_each_peer (mesh, peer)
 		retry |= !peer->edge->sending;
 	for (unsigned int i = 0; i < MESH_PLANES; i++) {
 		const struct mesh_plane *plane = &mesh->planes[i];
 
-		retry |= !plane->on && plane->configured && plane->roster.self != ROSTER_NOBODY;
+		retry |= !plane->on && plane->configured && plane->roster.self != ROSTER_NONE;
+		/* Programs that came or went, or another interface under the old name. */
+		if (plane->interface[0])
+			changed |=
+				plane->on == !!dataplane_lacks(mesh->dataplane, plane->interface) ||
+				if_nametoindex(plane->interface) != plane->ifindex;
 	}
-	if (retry && now_ns >= mesh->retry_due_ns) {
+	if (retry && now_ns >= mesh->retry_due_ns && !rtnl_wait(CORE_RTNL_MS)) {
 		mesh->retry_due_ns = now_ns + RETRY_NS;
 		changed = true;
 	}
-	poll_kill_switch(mesh);
-	poll_members(mesh);
-	/* Programs that came or went, or another interface under the old name. */
-	for (unsigned int i = 0; i < MESH_PLANES; i++) {
-		const struct mesh_plane *plane = &mesh->planes[i];
-
-		if (plane->interface[0])
-			changed |= plane->on == !!dataplane_stamps_missing(mesh->dataplane,
-									   plane->interface) ||
-				   if_nametoindex(plane->interface) != plane->ifindex;
-	}
 	if (changed && !mesh->paused)
-		mesh_apply(mesh);
+		apply(mesh);
 }
 
 /* --- from start to end --- */
@@ -159,9 +250,10 @@ static void mesh_reconfigure(void *self, const struct config *old)
 {
 	struct mesh *mesh = self;
 
-	(void)old;
+	mesh_report_authentication(mesh, old, mesh->core->config);
 	sender_set_spacing(mesh->sender, mesh->core->config->mesh.pair_spacing_ns);
-	mesh_apply(mesh);
+	mesh->stale = true;
+	apply(mesh);
 }
 
 static void mesh_close(void *self)
@@ -171,8 +263,10 @@ static void mesh_close(void *self)
 	core_timer_free(mesh->timer);
 	fleet_unsubscribe(mesh->core->fleet, &mesh->members);
 	clock_listen(mesh->clock, NULL, NULL);
+	core_worker_free(mesh->reader);
 	mesh_free_planes(mesh);
 	sender_free(mesh->sender);
+	mesh_write_end(mesh);
 	free(mesh);
 }
 
@@ -188,20 +282,28 @@ static int mesh_open(void **self, struct core *core, void *const needs[], char *
 	mesh->clock = needs[1];
 	mesh->peers_fd = dataplane_map_fd(mesh->dataplane, "peers");
 	mesh->addresses_fd = dataplane_map_fd(mesh->dataplane, "peer_addresses");
+	probesock_use_map(dataplane_map_fd(mesh->dataplane, "probe_sockets"));
 	mesh->state_due_ns = time_local_ns() + MESH_STATE_NS;
+	err = core_worker_new(core, &mesh->reader, &read_work, mesh);
+	if (err < 0) {
+		free(mesh);
+		return explain(error, err, "sd-event: %s", strerror(-err));
+	}
 	err = sender_new(&mesh->sender, core->config->mesh.pair_spacing_ns);
 	if (err) {
+		core_worker_free(mesh->reader);
 		free(mesh);
 		return explain(error, err, "the thread that sends probes: %s", strerror(-err));
 	}
 	for (unsigned int i = 0; i < MESH_PLANES; i++) {
 		mesh->planes[i].plane = (enum fleet_plane)i;
-		mesh->planes[i].roster.self = ROSTER_NOBODY;
+		mesh->planes[i].roster.self = ROSTER_NONE;
 	}
 	mesh->paused = dataplane_is_off(mesh->dataplane);
 	sender_pause(mesh->sender, mesh->paused);
 	clock_listen(mesh->clock, &listener, mesh);
-	mesh_apply(mesh);
+	mesh->stale = true;
+	apply(mesh);
 	mesh->members = (struct fleet_subscriber){.changed = on_members, .context = mesh};
 	fleet_subscribe(core->fleet, &mesh->members);
 	err = core_timer_new(core, &mesh->timer, MESH_TICK_NS, TICK_SLACK_NS, mesh_tick, mesh);
@@ -209,6 +311,7 @@ static int mesh_open(void **self, struct core *core, void *const needs[], char *
 		mesh_close(mesh);
 		return explain(error, err, "sd-event: %s", strerror(-err));
 	}
+	mesh_report_authentication(mesh, NULL, core->config);
 	*self = mesh;
 	return 0;
 }

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/quantiles.h"
+#include "base/delayhist.h"
 #include "fleet/fleet.h"
 #include "maps/maps.h"
 
@@ -42,16 +42,16 @@ struct mesh_peer_facts {
 	enum peer_state state;
 	const char *blame; /* NULL: not down, or not known */
 	char note[160];	   /* "" nothing to report */
-	bool heard;	   /* ever: */
+	bool seen;	   /* something of it was received, ever: */
 	uint64_t silent_ns;
-	uint64_t sent, answered, lost, late, reordered, received, failed;
+	uint64_t sent, replied, lost, late, reordered, received, failed;
 	uint64_t disconnects;
 	int64_t pair_interval_ns;
 	struct quantiles rtt, owd_out, owd_in;
-	int64_t owd_bound_ns; /* with owd_*.samples */
+	int64_t owd_bound_ns; /* 0: no samples */
 };
-/* Peers by plane and host. Returns how many of @max. */
-size_t mesh_get_peers(const struct mesh *mesh, struct mesh_peer_facts *out, size_t max);
+/* Peers by plane and host, malloc'd; NULL: no memory. */
+struct mesh_peer_facts *mesh_get_peers(const struct mesh *mesh, size_t *count);
 
 /* The direction to an address, as measured by probes of the last @window_ns. */
 struct mesh_out_facts {

@@ -1,7 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Up, suspect, down: by the time since a peer was last received from, ten times a second. */
+/*
+ * Up, suspect, down: by the time since a peer was last received from, ten times a second; and what
+ * a silence is due to. Up to five other neighbors of the silent peer are queried how long ago they
+ * received from it, and the peer itself on the other plane; their kernel programs reply, by what
+ * they receive themselves.
+ */
+#include <endian.h>
 #include <jansson.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/address.h"
 #include "base/json.h"
@@ -11,72 +18,180 @@
 
 /* Never received from for so long: reported once, as a host not installed yet is no failure. */
 #define ABSENT_AFTER_NS 10000000000ull
+#define QUERY_AGAIN_NS 1000000000ull
 
-const char *peer_state_name(enum peer_state state)
+void mesh_set_state(struct mesh_peer *peer, enum peer_state state)
 {
-	static const char *const names[] = {"down", "suspect", "up"};
-
-	return names[state];
+	peer->facts.state = state;
+	peer->edge->down = state == PEER_DOWN;
 }
+
+/* --- what a silence is due to --- */
+
+static int query(struct mesh *mesh, const struct mesh_plane *plane,
+		 const struct roster_member *member, uint64_t about)
+{
+	const struct mesh_peer *peer = mesh_find_peer(mesh, plane->plane, member->id);
+	struct probe_datagram datagram;
+	struct probe_route route;
+	int err, fd;
+
+	if (peer && peer->edge->sending)
+		return sender_query(mesh->sender, peer->edge->sending, about);
+	/* It is no neighbor of ours. */
+	err = mesh_route(plane, member, &route);
+	if (err)
+		return err;
+	fd = probesock_open(&route);
+	if (fd < 0)
+		return fd;
+	probe_datagram_init(&datagram, plane->roster.ids[plane->roster.self], member->id,
+			    clock_epoch(mesh->clock),
+			    plane->plane == FLEET_PLANE_FRONTEND ? ESC_PROBE_PLANE : 0);
+	mesh->sequence++;
+	probe_datagram_number(&datagram, ESC_PROBE_OPCODE_REQUEST, mesh->sequence, mesh->sequence,
+			      ESC_PROBE_QUERY);
+	datagram.probe.about = htobe64(about);
+	err = probe_datagram_send(fd, &datagram);
+	probesock_close(fd);
+	return err;
+}
+
+/* Queries its neighbors by the graph, which is the same on every host. */
+static void inquire(struct mesh *mesh, struct mesh_peer *peer, uint64_t now_ns)
+{
+	const struct mesh_plane *plane = &mesh->planes[peer->edge->plane];
+	const struct mesh_plane *other = &mesh->planes[!peer->edge->plane];
+	const struct roster *roster = &plane->roster;
+	struct mesh_inquiry *inquiry = &peer->inquiry;
+	const struct roster_member *member;
+	uint64_t id = peer->edge->id;
+	const uint32_t *start;
+
+	if (inquiry->open && now_ns - inquiry->begun_ns < QUERY_AGAIN_NS)
+		return;
+	*inquiry = (struct mesh_inquiry){.open = true, .begun_ns = now_ns};
+	member = roster_find(roster, id);
+	start = plane->graph.start + (member ? member - roster->list : 0);
+	for (uint32_t i = member ? start[0] : 0;
+	     member && i < start[1] && inquiry->queried < MESH_QUERIES_MAX; i++) {
+		uint32_t at = plane->graph.peers[i];
+
+		if (at != roster->self && !query(mesh, plane, &roster->list[at], id))
+			inquiry->ids[inquiry->queried++] = roster->ids[at];
+	}
+	member = other->on ? roster_find(&other->roster, id) : NULL;
+	inquiry->queried_elsewhere = member && !query(mesh, other, member, id);
+}
+
+void mesh_take_query_reply(void *context, const struct esc_probe_event *event)
+{
+	enum fleet_plane plane =
+		event->flags & ESC_PROBE_PLANE ? FLEET_PLANE_FRONTEND : FLEET_PLANE_BACKEND;
+	struct mesh *mesh = context;
+	bool reachable = event->about_age_us != ESC_PROBE_NEVER &&
+			 event->about_age_us * 1000ull < mesh->core->config->mesh.down_after_ns / 3;
+	struct mesh_peer *peer;
+
+	for_each_peer (mesh, peer) {
+		struct mesh_inquiry *inquiry = &peer->inquiry;
+
+		if (!inquiry->open || peer->edge->id != event->about)
+			continue;
+		if (peer->edge->plane != plane) {
+			inquiry->received_elsewhere |= event->peer == peer->edge->id;
+			continue;
+		}
+		for (unsigned int i = 0; i < inquiry->queried; i++) {
+			if (inquiry->ids[i] != event->peer || inquiry->has_replied[i])
+				continue;
+			inquiry->has_replied[i] = true;
+			inquiry->replied++;
+			inquiry->reachable += reachable;
+		}
+	}
+}
+
+/* Peers of a plane that have been silent for half of down_after. */
+static unsigned int count_silent(const struct mesh *mesh, enum fleet_plane plane, uint64_t now_ns)
+{
+	uint64_t silence_ns = mesh->core->config->mesh.down_after_ns / 2;
+	const struct mesh_peer *peer;
+	unsigned int count = 0;
+
+	for_each_peer (mesh, peer)
+		count += peer->edge->plane == plane && peer->received_ns &&
+			 now_ns > peer->received_ns && now_ns - peer->received_ns >= silence_ns;
+	return count;
+}
+
+const char *mesh_blame(const struct mesh *mesh, const struct mesh_peer *peer, uint64_t now_ns)
+{
+	const struct mesh_inquiry *inquiry = &peer->inquiry;
+	unsigned int peers = mesh_count_peers(mesh, peer->edge->plane);
+
+	if (!peer->received_ns)
+		return NULL;
+	if (peers > 1 && 2 * count_silent(mesh, peer->edge->plane, now_ns) > peers)
+		return "own_nic";
+	if (!inquiry->open)
+		return NULL;
+	if (inquiry->replied)
+		return 2 * inquiry->reachable >= inquiry->replied && inquiry->reachable ? "pair"
+		       : inquiry->received_elsewhere					? "nic"
+											: "peer";
+	return inquiry->received_elsewhere ? "nic" : peer->facts.blame;
+}
+
+/* --- up, suspect, down --- */
 
 static const char *plane_name(const struct mesh_peer *peer)
 {
 	return config_plane_name(peer->edge->plane);
 }
 
-void mesh_set_state(struct mesh_peer *peer, enum peer_state state)
-{
-	peer->state = state;
-	peer->edge->down = state == PEER_DOWN;
-}
-
-static json_t *evidence(const struct mesh *mesh, const struct mesh_peer *peer, uint64_t now_ns)
+static void go_down(struct mesh *mesh, struct mesh_peer *peer, uint64_t now_ns)
 {
 	const struct mesh_inquiry *inquiry = &peer->inquiry;
 	enum fleet_plane plane = peer->edge->plane;
-	json_t *seen = json_pack("{s:s, s:I, s:i, s:i}", "plane", plane_name(peer), "silent_ms",
-				 (json_int_t)((now_ns - peer->heard_ns) / 1000000), "own_peers",
-				 (int)mesh_count_peers(mesh, plane), "own_peers_silent",
-				 (int)mesh_count_silent(mesh, plane, now_ns));
-
-	if (!inquiry->open)
-		return seen;
-	json_put_count(seen, "queried", inquiry->asked);
-	json_put_count(seen, "replied", inquiry->answered);
-	json_put_count(seen, "reachable_from", inquiry->hearing);
-	if (inquiry->asked_elsewhere)
-		json_put_bool(seen, "received_on_other_plane", inquiry->heard_elsewhere);
-	return seen;
-}
-
-static void go_down(struct mesh *mesh, struct mesh_peer *peer, uint64_t now_ns)
-{
 	const char *blame = mesh_blame(mesh, peer, now_ns);
+	uint64_t silent_ms = (now_ns - peer->received_ns) / 1000000;
+	json_t *seen;
 
 	mesh_set_state(peer, PEER_DOWN);
 	peer->down_ns = now_ns;
-	peer->blame = blame;
-	if (!peer->heard_ns)
+	peer->facts.blame = blame;
+	if (!peer->received_ns)
 		return; /* it has not come yet */
-	peer->disconnects++;
+	peer->facts.disconnects++;
 	log_warning("peer %s (%s) is down: nothing received for %llu ms%s%s", peer->edge->host,
-		    plane_name(peer), (unsigned long long)((now_ns - peer->heard_ns) / 1000000),
-		    blame ? ", to blame: " : "", blame ? blame : "");
+		    plane_name(peer), (unsigned long long)silent_ms, blame ? ", to blame: " : "",
+		    blame ? blame : "");
+	seen = json_pack("{s:s, s:I, s:i, s:i}", "plane", plane_name(peer), "silent_ms",
+			 (json_int_t)silent_ms, "own_peers", (int)mesh_count_peers(mesh, plane),
+			 "own_peers_silent", (int)count_silent(mesh, plane, now_ns));
+	if (inquiry->open) {
+		json_put_count(seen, "queried", inquiry->queried);
+		json_put_count(seen, "replied", inquiry->replied);
+		json_put_count(seen, "reachable_from", inquiry->reachable);
+	}
+	if (inquiry->queried_elsewhere)
+		json_put_bool(seen, "received_on_other_plane", inquiry->received_elsewhere);
 	events_add(mesh->core->events,
 		   &(struct event){
 			   .kind = &mesh_events[MESH_PEER_DOWN],
 			   .subject = peer->edge->host,
-			   .seen = evidence(mesh, peer, now_ns),
+			   .seen = seen,
 			   .result = blame ? json_pack("{s:s}", "blame", blame) : NULL,
 		   });
 }
 
 static void go_up(struct mesh *mesh, struct mesh_peer *peer, uint64_t now_ns)
 {
-	bool was_down = peer->state == PEER_DOWN && peer->disconnects;
+	bool was_down = peer->facts.state == PEER_DOWN && peer->facts.disconnects;
 
 	mesh_set_state(peer, PEER_UP);
-	peer->blame = NULL;
+	peer->facts.blame = NULL;
 	memset(&peer->inquiry, 0, sizeof(peer->inquiry));
 	peer->absent_reported = false;
 	if (!was_down)
@@ -87,44 +202,39 @@ static void go_up(struct mesh *mesh, struct mesh_peer *peer, uint64_t now_ns)
 			      (json_int_t)((now_ns - peer->down_ns) / 1000000)));
 }
 
-static void report_absent(struct mesh *mesh, struct mesh_peer *peer, uint64_t now_ns)
-{
-	char text[ADDRESS_TEXT_BYTES];
-
-	if (peer->heard_ns || peer->absent_reported || now_ns - peer->since_ns < ABSENT_AFTER_NS)
-		return;
-	peer->absent_reported = true;
-	mesh_report(mesh, MESH_PEER_ABSENT, peer->edge->host,
-		    json_pack("{s:s, s:s}", "plane", plane_name(peer), "address",
-			      address_format(&peer->address, text)));
-}
-
 /* A third of down_after: silence that is not yet a failure. */
 static void evaluate(struct mesh *mesh, struct mesh_peer *peer, uint64_t now_ns)
 {
 	uint64_t down_after_ns = mesh->core->config->mesh.down_after_ns;
-	uint64_t begun_ns = peer->heard_ns ? peer->heard_ns : peer->since_ns;
+	uint64_t begun_ns = peer->received_ns ? peer->received_ns : peer->since_ns;
 	uint64_t silent_ns = now_ns > begun_ns ? now_ns - begun_ns : 0;
 	uint64_t replied_ns = peer->replied_ns > peer->since_ns ? peer->replied_ns : peer->since_ns;
+	char text[ADDRESS_TEXT_BYTES];
 
-	peer->unanswered =
-		peer->heard_ns && now_ns > replied_ns && now_ns - replied_ns >= down_after_ns;
+	peer->no_replies =
+		peer->received_ns && now_ns > replied_ns && now_ns - replied_ns >= down_after_ns;
 	if (silent_ns >= down_after_ns) {
-		if (peer->state != PEER_DOWN)
+		if (peer->facts.state != PEER_DOWN)
 			go_down(mesh, peer, now_ns);
-		else if (peer->heard_ns)
-			peer->blame = mesh_blame(mesh, peer, now_ns);
-		report_absent(mesh, peer, now_ns);
-	} else if (silent_ns >= down_after_ns / 3 || peer->unanswered || !peer->heard_ns) {
-		if (peer->state == PEER_DOWN)
+		else if (peer->received_ns)
+			peer->facts.blame = mesh_blame(mesh, peer, now_ns);
+		if (!peer->received_ns && !peer->absent_reported &&
+		    now_ns - peer->since_ns >= ABSENT_AFTER_NS) {
+			peer->absent_reported = true;
+			mesh_report(mesh, MESH_PEER_ABSENT, peer->edge->host,
+				    json_pack("{s:s, s:s}", "plane", plane_name(peer), "address",
+					      address_format(&peer->facts.address, text)));
+		}
+	} else if (silent_ns >= down_after_ns / 3 || peer->no_replies || !peer->received_ns) {
+		if (peer->facts.state == PEER_DOWN)
 			go_up(mesh, peer, now_ns);
 		mesh_set_state(peer, PEER_SUSPECT);
-	} else if (peer->state != PEER_UP) {
+	} else if (peer->facts.state != PEER_UP) {
 		go_up(mesh, peer, now_ns);
 	}
 	/* In time, so that the event of its loss has the replies. */
-	if (peer->heard_ns && silent_ns >= down_after_ns * 2 / 3)
-		mesh_inquire(mesh, peer, now_ns);
+	if (peer->received_ns && silent_ns >= down_after_ns * 2 / 3)
+		inquire(mesh, peer, now_ns);
 }
 
 /* A reply is awaited for a second; requests to a host that is not there yet are not lost. */
@@ -141,7 +251,7 @@ static void expire_requests(struct mesh_peer *peer)
 		log_warning("probes to %s are refused by the kernel: %s", edge->host,
 			    strerror(-counts.last_error));
 	peer->failed_reported = counts.failed;
-	if (!peer->heard_ns) {
+	if (!peer->received_ns) {
 		losses_skip(&edge->losses, counts.next_sequence);
 		for (unsigned int i = 0; i < MESH_HORIZON; i++)
 			peer->horizon[i] = counts.next_sequence;
@@ -150,11 +260,11 @@ static void expire_requests(struct mesh_peer *peer)
 	losses_expire(&edge->losses, peer->horizon[peer->horizon_next]);
 	peer->horizon[peer->horizon_next] = counts.next_sequence;
 	peer->horizon_next = (peer->horizon_next + 1) % MESH_HORIZON;
-	/* A reply that XDP received and whose record found no room in the ring is not lost. */
+	/* A reply that XDP received without room for its record in the ring is not lost. */
 	received = peer->replies_map - peer->replies_base;
 	unrecorded = received > edge->replies ? received - edge->replies : 0;
-	if (edge->losses.lost > unrecorded && edge->losses.lost - unrecorded > peer->lost)
-		peer->lost = edge->losses.lost - unrecorded;
+	if (edge->losses.lost > unrecorded && edge->losses.lost - unrecorded > peer->facts.lost)
+		peer->facts.lost = edge->losses.lost - unrecorded;
 }
 
 static void read_map(const struct mesh *mesh, struct mesh_peer *peer)
@@ -166,11 +276,11 @@ static void read_map(const struct mesh *mesh, struct mesh_peer *peer)
 		return;
 	/* What the daemon before received is not current. */
 	if (now.received_local_ns >= peer->since_ns)
-		peer->heard_ns = now.received_local_ns;
+		peer->received_ns = now.received_local_ns;
 	if (now.replied_local_ns >= peer->since_ns)
 		peer->replied_ns = now.replied_local_ns;
 	peer->replies_map = now.replies_received;
-	/* The count goes on over a restart of the daemon, and begins anew with a new entry. */
+	/* The count goes on over a restart of the daemon, and is reset with a new entry. */
 	if (!peer->replies_known || peer->replies_map < peer->replies_base)
 		peer->replies_base = peer->replies_map - edge->replies;
 	peer->replies_known = true;

@@ -5,6 +5,10 @@
 /* clang-format off: tables */
 
 static const struct verb_section status[] = {
+	{.when = "members_held",
+	 .header = "Members held",
+	 .text = "{members_held.file}: {members_held.reason}; applied in {members_held.left_s:age} "
+		 "if it stays so, or by `escapement reload --force`"},
 	{.rows = "probing.planes",
 	 .only = "on",
 	 .header = "Probing",
@@ -17,11 +21,29 @@ static const struct verb_section status[] = {
 	 .header = "Peers",
 	 .text = "{probing.peers.up} up, {probing.peers.suspect} suspect, {probing.peers.down} "
 		 "down"},
-	{.header = "Key", .text = "{probing.authority_note}"},
+	{.when = "!probing.authority",
+	 .header = "Authentication",
+	 .text = "none<|: {probing.authority_note}|>"},
+	{.when = "probing.insecure",
+	 .header = "Insecure",
+	 .text = "steering, pacing and NIC failover are allowed without a key (`insecure: true`)"},
+	{.when = "probing.authority", .header = "Key", .text = "{probing.authority_note}"},
+	{.when = "probing.members_without_key",
+	 .header = "Keys",
+	 .text = "{probing.members_without_key} members have no key in `key_file`: nothing is "
+		 "exchanged with them; derive it again (`escapementd --pair-keys`)"},
+	{.when = "probing.members_without_room|probing.addresses_without_room",
+	 .header = "Room",
+	 .text = "the kernel's maps lack <|{probing.members_without_room} members that are no "
+		 "neighbors, |><|{probing.addresses_without_room} addresses|>"},
 	{},
 };
 
 static const struct verb_section health[] = {
+	{.when = "members_held", .text = "{members_held.file} is held back: {members_held.reason}"},
+	{.when = "probing.members_without_key",
+	 .text = "{probing.members_without_key} members have no key in `key_file`"},
+	{.when = "probing.insecure", .text = "control is allowed without a key (`insecure: true`)"},
 	{.when = "probing.peers.down",
 	 .text = "{probing.peers.down} peers are down: `escapement peers`"},
 	{},
@@ -57,6 +79,7 @@ static const struct verb_section peer_list[] = {
 
 static const struct verb verbs[] = {
 	{.name = "peers",
+	 .reads = true,
 	 .summary = "each probed peer: state, one-way delays, loss",
 	 .output = peer_list,
 	 .help = "Delays are of the last `clock.window`, in fabric time. Without fabric time there "

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "internal.h"
 
-#include "config/config.h"
-#include "maps/maps.h"
-
 static void check_nic(struct config_reading *reading, const struct config *config, void *values)
 {
 	const struct nic_keys *nic = values;
@@ -22,9 +19,8 @@ static const struct config_key keys[] = {
 	{"mode", CONFIG_FIELD(word, struct nic_keys, mode), .words = nic_modes, .fallback = "wrap",
 	 .help = "How packets leave by the other NIC. `wrap`: in UDP between the addresses of the "
 		 "NICs that they use, which the fabric has to route. `plain`: unchanged; the "
-		 "fabric "
-		 "has to find the peer's address from there, and the peer's NIC is assumed to be "
-		 "up."},
+		 "fabric has to find the peer's address from there, and the peer's NIC is assumed "
+		 "to be up."},
 	{"resend", CONFIG_FIELD(word, struct nic_keys, resend), .words = resends, .fallback = "on",
 	 .help = "Retransmit what a dying NIC may have lost. The last acknowledgement and the last "
 		 "request of each queue pair are kept in the kernel, and sent once more when its "
@@ -32,7 +28,7 @@ static const struct config_key keys[] = {
 		 "for its own timeout. Only in mode `wrap`."},
 	{"port", CONFIG_FIELD(number, struct nic_keys, port), .fallback = "4792", .least = 1024,
 	 .most = 65535 - ESC_NIC_PORTS,
-	 .help = "First of three UDP ports in a row, the same on all hosts."},
+	 .help = "First of two UDP ports in a row, the same on all hosts."},
 	{"probe_interval", CONFIG_FIELD(duration, struct nic_keys, probe_interval_ns),
 	 .fallback = "20ms", .least = CONFIG_MS, .most = CONFIG_S,
 	 .help = "Probe interval of each route. There are four routes between two hosts' NICs; "
@@ -40,13 +36,13 @@ static const struct config_key keys[] = {
 		 "5000 such probes a second."},
 	{"dead_after", CONFIG_FIELD(duration, struct nic_keys, dead_after_ns), .fallback = "100ms",
 	 .least = 5 * CONFIG_MS, .most = 10 * CONFIG_S,
-	 .help = "A route without replies for this time is dead. Another route then has a reply to a "
-		 "probe that was sent so much later than the last one with a reply on this route. "
-		 "It should be longer than the fabric's longest queue."},
+	 .help = "A route without replies for this time is dead. Another route then has a reply to "
+		 "a probe that was sent so much later than the last one with a reply on this "
+		 "route. It should be longer than the fabric's longest queue."},
 	{"return_after", CONFIG_FIELD(duration, struct nic_keys, return_after_ns), .fallback = "5s",
 	 .least = 500 * CONFIG_MS, .most = 3600 * CONFIG_S,
-	 .help = "Hold-down: up for this time before it is used again. Of a NIC or of a route; twice "
-		 "as long each time that it dies again soon, up to 16 times."},
+	 .help = "Hold-down: up for this time before it is used again. Of a NIC or of a route; "
+		 "twice as long each time that it dies again soon, up to 16 times."},
 	{},
 };
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "nic.h"
-
 #include <bpf/bpf.h>
 #include <dirent.h>
 #include <errno.h>
@@ -9,230 +7,123 @@
 #include <string.h>
 #include <systemd/sd-event.h>
 
-#include "clocksync/graph.h"
-#include "config/config.h"
-#include "core/core.h"
 #include "dataplane/dataplane.h"
 #include "base/explain.h"
 #include "base/log.h"
-#include "fleet/fleet.h"
 #include "internal.h"
 #include "qp/qp.h"
 #include "net/rtnl.h"
 
-/* --- the peers --- */
-
-static int peer_compare(const void *a, const void *b)
-{
-	return memcmp(a, b, sizeof(struct esc_address));
-}
-
-static void peer_add(struct nic *nic, const struct esc_address *address, uint64_t id,
-		     const struct member_nic *member)
-{
-	struct nic_peer *peer = &nic->peers[nic->peer_count++];
-
-	*peer = (struct nic_peer){.address = *address, .is = {.id = id}};
-	if (member) {
-		peer->is.first = member->first;
-		peer->is.second = member->second;
-		peer->host = member->host;
-	}
-}
-
-/* A queue pair's address goes before the mere address of a NIC. */
-static void peers_unite(struct nic *nic)
-{
-	size_t kept = 0;
-
-	qsort(nic->peers, nic->peer_count, sizeof(*nic->peers), peer_compare);
-	for (size_t i = 0; i < nic->peer_count; i++) {
-		struct nic_peer *last = kept ? &nic->peers[kept - 1] : NULL;
-
-		if (!last || peer_compare(last, &nic->peers[i]))
-			nic->peers[kept++] = nic->peers[i];
-		else if (nic->peers[i].host)
-			*last = nic->peers[i];
-	}
-	nic->peer_count = kept;
-}
-
-static int peers_read(struct nic *nic)
-{
-	const struct config *config = nic->core->config;
-	const struct members *members = fleet_members(nic->core->fleet);
-	size_t room = members ? 3 * members->nic_count : 0;
-
-	free(nic->peers);
-	nic->peer_count = 0;
-	nic->peers = calloc(room + 1, sizeof(*nic->peers));
-	if (!nic->peers)
-		return -ENOMEM;
-	for (size_t i = 0; members && i < members->nic_count; i++) {
-		const struct member_nic *member = &members->nics[i];
-		uint64_t id = graph_member_id(member->host);
-
-		if (!strcmp(member->host, config->host))
-			continue;
-		peer_add(nic, &member->address, id, member);
-		peer_add(nic, &member->first, id, NULL);
-		peer_add(nic, &member->second, id, NULL);
-	}
-	peers_unite(nic);
-	return 0;
-}
-
-static const struct nic_peer *peer_find(const struct nic *nic, const struct esc_address *address)
-{
-	struct nic_peer key = {.address = *address};
-
-	return nic->peer_count
-		       ? bsearch(&key, nic->peers, nic->peer_count, sizeof(key), peer_compare)
-		       : NULL;
-}
-
-/* What tc ingress noted of a peer that stays is kept. */
-static int peers_write(struct nic *nic)
-{
-	struct esc_address *keys = calloc(nic->peer_count + 1, sizeof(*keys));
-	int err = keys ? 0 : -ENOMEM;
-
-	for (size_t i = 0; !err && i < nic->peer_count; i++) {
-		const struct nic_peer *peer = &nic->peers[i];
-		struct esc_nic_peer was, is = peer->is;
-
-		keys[i] = peer->address;
-		if (!bpf_map_lookup_elem(nic->kernel.peers_fd, &peer->address, &was))
-			is.dead_ktime_ns = was.dead_ktime_ns;
-		err = bpf_map_update_elem(nic->kernel.peers_fd, &peer->address, &is, BPF_ANY);
-	}
-	if (!err)
-		nic_kernel_keep_only(nic->kernel.peers_fd, keys, nic->peer_count, sizeof(*keys));
-	free(keys);
-	return err;
-}
-
 /* --- the pairs of addresses in use --- */
 
-static int home_of(const struct nic_plan *plan, const struct esc_address *address)
-{
-	for (size_t i = 0; i < plan->home_count; i++)
-		if (plan->homes[i].is.flags & ESC_NIC_PAIRED &&
-		    !memcmp(&plan->homes[i].address, address, sizeof(*address)))
-			return i;
-	return -1;
-}
+#define USED_TABLE (4 * NIC_USED_MAX)
 
-static bool is_listed(const struct nic_used *list, size_t count,
-		      const struct esc_nic_route_key *key)
-{
-	for (size_t i = 0; i < count; i++)
-		if (!memcmp(&list[i].key, key, sizeof(*key)))
-			return true;
-	return false;
-}
-
-/* True: the entry's addresses are ours and a peer's with NICs. */
-static bool use_entry(const struct nic *nic, const struct qp_entry *entry, struct nic_used *out)
+/* False: these are not our address and that of a peer with NICs. */
+static bool use_entry(const struct nic *nic, const struct qp_entry *entry, struct nic_used *out,
+		      bool *placed)
 {
 	bool tx = entry->key.direction == ESC_DIRECTION_TX;
 	const struct esc_address *ours = tx ? &entry->key.src : &entry->key.dst;
-	const struct nic_peer *peer = peer_find(nic, tx ? &entry->key.dst : &entry->key.src);
-	int home = home_of(&nic->plan, ours);
+	const struct esc_address *theirs = tx ? &entry->key.dst : &entry->key.src;
+	const struct nic_peer *peer = nic_peers_find(nic->peers, nic->peer_count, theirs);
+	unsigned int i = 0;
 
-	if (home < 0 || !peer || !peer->host)
+	while (i < nic->plan.local_count &&
+	       (!(nic->plan.locals[i].entry.flags & ESC_NIC_PAIRED) ||
+		memcmp(&nic->plan.locals[i].address, ours, sizeof(*ours))))
+		i++;
+	if (i == nic->plan.local_count || !peer || !peer->host)
 		return false;
 	*out = (struct nic_used){
 		.key = {.src = *ours, .dst = peer->address},
-		.home = home,
-		.peer_first = peer->is.first,
-		.peer_second = peer->is.second,
+		.local = i,
+		.peer_first = peer->entry.first,
+		.peer_second = peer->entry.second,
 		.host = peer->host,
 	};
+	memcpy(out->secret, peer->entry.key, sizeof(out->secret));
+	*placed = *placed && (peer->used || !nic->without_room);
 	return true;
+}
+
+/* Its place among those that are listed, or where @table has room for it. */
+static uint16_t *use_place(uint16_t table[USED_TABLE], const struct nic_used *list,
+			   const struct esc_nic_route_key *key)
+{
+	uint64_t words[sizeof(*key) / 8], sum = 0;
+
+	memcpy(words, key, sizeof(words));
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		sum = (sum ^ words[i]) * 0x9e3779b97f4a7c15ull;
+	sum >>= 32;
+	while (table[sum % USED_TABLE] &&
+	       memcmp(&list[table[sum % USED_TABLE] - 1].key, key, sizeof(*key)))
+		sum++;
+	return &table[sum % USED_TABLE];
 }
 
 static void use_now(struct nic *nic)
 {
 	static struct nic_used list[NIC_USED_MAX];
+	uint16_t table[USED_TABLE] = {0}, *place; /* 1 + index in the list */
 	const struct qp_entry *entries;
-	size_t entry_count, count = 0, left_out = 0;
+	size_t entry_count, count = 0, unprobed = 0;
+	bool placed = true;
 
 	entries = qptable_entries(nic->qps, &entry_count);
 	for (size_t i = 0; i < entry_count; i++) {
 		struct nic_used used;
 
-		if (!use_entry(nic, &entries[i], &used) || is_listed(list, count, &used.key))
+		if (!use_entry(nic, &entries[i], &used, &placed))
 			continue;
-		if (count < NIC_USED_MAX)
-			list[count++] = used;
-		else
-			left_out++;
+		place = use_place(table, list, &used.key);
+		if (*place)
+			continue;
+		if (count == NIC_USED_MAX) {
+			unprobed++;
+			continue;
+		}
+		list[count++] = used;
+		*place = (uint16_t)count;
 	}
-	nic_watch_use(nic->watch, list, count, left_out);
+	/* New queue pairs take the places of peers without any. */
+	if (!placed)
+		nic_peers_apply(nic);
+	nic_watch_use(nic->watch, list, count, unprobed);
 }
 
-/* --- onto the interfaces --- */
+/* --- programs on interfaces --- */
 
-static bool is_in_plan(const struct nic_plan *plan, const char *name, size_t bytes)
-{
-	for (size_t i = 0; i < plan->pair_count; i++) {
-		const struct nic_pair *pair = &plan->pairs[i];
-		const char *const names[] = {pair->first, pair->second, pair->dummy};
-
-		for (size_t k = 0; k < 3; k++)
-			if (strlen(names[k]) == bytes && !strncmp(names[k], name, bytes))
-				return true;
-	}
-	return false;
-}
-
-/* Links that an earlier configuration, or an earlier daemon, has left. */
+/*
+ * Links that an earlier configuration, or an earlier daemon, has left. @keep: NULL none. What
+ * forwards a dummy device's packets stays until the device is deleted.
+ */
 static void detach_others(const struct nic *nic, const struct nic_plan *keep)
 {
+	const char *root = nic->core->config->pin_root;
 	char path[300];
 	struct dirent *entry;
 	DIR *folder;
 
-	snprintf(path, sizeof(path), "%s/links", nic->core->config->pin_root);
+	snprintf(path, sizeof(path), "%s/links", root);
 	folder = opendir(path);
 	while (folder && (entry = readdir(folder))) {
 		const char *end = strstr(entry->d_name, "-nic-");
 		char name[IF_NAMESIZE] = "";
+		bool kept = false;
 
 		if (!end || end - entry->d_name >= IF_NAMESIZE)
 			continue;
 		memcpy(name, entry->d_name, end - entry->d_name);
-		if (!keep || !is_in_plan(keep, name, end - entry->d_name))
-			nic_kernel_detach(dataplane_pins(nic->dataplane), name);
+		for (size_t i = 0; keep && !kept && i < keep->pair_count; i++)
+			kept = !strcmp(name, keep->pairs[i].first) ||
+			       !strcmp(name, keep->pairs[i].second) ||
+			       !strcmp(name, keep->pairs[i].dummy);
+		if (!kept && !pins_forwards(root, entry->d_name))
+			pins_drop_link(dataplane_pins(nic->dataplane), name, end + 1);
 	}
 	if (folder)
 		closedir(folder);
-}
-
-static int attach_one(struct nic *nic, const char *name, enum nic_hook hook, char **error)
-{
-	struct link_facts link;
-	int err = rtnl_link(name, &link);
-
-	if (err == -ENODEV)
-		return 0; /* its pair is told to be without it */
-	if (err)
-		return explain(error, err, "interface %s: %s", name, strerror(-err));
-	return nic_kernel_attach(&nic->kernel, name, link.ifindex, hook, error);
-}
-
-static int attach_pair(struct nic *nic, const struct nic_pair *pair, char **error)
-{
-	int err = attach_one(nic, pair->first, NIC_EGRESS, error);
-
-	if (!err)
-		err = attach_one(nic, pair->first, NIC_INGRESS, error);
-	if (!err)
-		err = attach_one(nic, pair->second, NIC_INGRESS, error);
-	if (!err && pair->dummy[0])
-		err = attach_one(nic, pair->dummy, NIC_DUMMY, error);
-	return err;
 }
 
 static uint32_t links_now(const struct nic *nic, bool *all_up)
@@ -251,7 +142,7 @@ static uint32_t links_now(const struct nic *nic, bool *all_up)
 				continue;
 			rtnl_link(names[k], &link);
 			sum = sum * 31 + link.ifindex;
-			/* A dummy's carrier is what it is; only a NIC's addresses may be away. */
+			/* Only a NIC's addresses may be away, whatever a dummy's carrier is. */
 			*all_up = *all_up && (link.up || k == 2);
 		}
 	}
@@ -263,8 +154,32 @@ static int attach_all(struct nic *nic, char **error)
 	bool all_up;
 	int err = 0;
 
-	for (size_t i = 0; !err && i < nic->plan.pair_count; i++)
-		err = attach_pair(nic, &nic->plan.pairs[i], error);
+	for (size_t i = 0; !err && i < nic->plan.pair_count; i++) {
+		const struct nic_pair *pair = &nic->plan.pairs[i];
+		const struct {
+			const char *name;
+			enum nic_hook hook;
+		} at[] = {{pair->first, NIC_EGRESS},
+			  {pair->first, NIC_INGRESS},
+			  {pair->second, NIC_INGRESS},
+			  {pair->dummy, NIC_DUMMY}};
+
+		for (size_t k = 0; !err && k < 4 && at[k].name[0]; k++) {
+			struct link_facts link;
+
+			/* The kill switch leaves what forwards a dummy device's packets. */
+			if (nic->off && (!pair->dummy[0] || at[k].hook == NIC_EGRESS))
+				continue;
+			err = rtnl_link(at[k].name, &link);
+			if (err == -ENODEV)
+				err = 0; /* the watch reports it */
+			else if (err)
+				explain(error, err, "interface %s: %s", at[k].name, strerror(-err));
+			else
+				err = nic_kernel_attach(&nic->kernel, at[k].name, link.ifindex,
+							at[k].hook, error);
+		}
+	}
 	nic->links = links_now(nic, &all_up);
 	return err;
 }
@@ -284,16 +199,22 @@ static void stop_watch(struct nic *nic)
 	nic->watch = NULL;
 }
 
-static int start_watch(struct nic *nic, char **error)
+/* No failover. @note: why, NULL as configured; dummy devices that are attached are forwarded. */
+static void end(struct nic *nic, const char *note)
 {
-	int err = nic_watch_start(&nic->watch, &nic->kernel, &nic->plan, nic->core->config);
+	char *devices;
 
-	if (!err)
-		err = sd_event_add_io(nic->core->loop, &nic->report_source, nic_watch_fd(nic->watch),
-				      EPOLLIN, nic_on_report, nic);
-	return err < 0 ? explain(error, err, "the watch on NICs cannot be started: %s",
-				 strerror(-err))
-		       : 0;
+	stop_watch(nic);
+	devices = pins_forwarded(nic->core->config->pin_root);
+	write_flags(nic, devices ? ESC_NIC_HAS_DUMMY : 0);
+	detach_others(nic, NULL);
+	if (note)
+		snprintf(nic->note, sizeof(nic->note), "%s", note);
+	else if (devices && !nic->off)
+		snprintf(nic->note, sizeof(nic->note),
+			 "%s is not in the configuration, and is forwarded until it is deleted",
+			 devices);
+	free(devices);
 }
 
 static int begin(struct nic *nic, char **error)
@@ -304,42 +225,45 @@ static int begin(struct nic *nic, char **error)
 	if (!nic->kernel.skeleton)
 		err = nic_kernel_open(&nic->kernel, dataplane_pins(nic->dataplane), error);
 	if (!err)
-		err = nic_plan_homes(&nic->plan, config);
+		err = nic_plan_locals(&nic->plan, config);
 	if (!err)
-		err = peers_read(nic);
-	if (!err) {
-		nic_plan_hops(&nic->plan, nic->peers, nic->peer_count);
-		err = peers_write(nic);
-	}
-	if (!err) {
-		nic->kernel.control->port = nic_keys(config)->port;
-		err = attach_all(nic, error);
-	}
-	if (!err)
-		err = start_watch(nic, error);
+		err = nic_peers_read(nic);
 	if (err)
 		return err;
+	/*
+	 * Before the programs: those that are attached may have other maps, and what they forward
+	 * is forwarded by the new ones from their first packet on.
+	 */
+	nic_plan_hops(&nic->plan, nic->peers, nic->peer_count);
+	err = nic_kernel_add_locals(&nic->kernel, &nic->plan);
+	if (nic->plan.has_dummy)
+		__atomic_or_fetch(&nic->kernel.control->flags, ESC_NIC_HAS_DUMMY, __ATOMIC_SEQ_CST);
+	if (err)
+		return err;
+	nic_peers_apply(nic);
+	nic->kernel.control->port = nic_keys(config)->port;
+	err = attach_all(nic, error);
+	if (err)
+		return err;
+	err = nic_watch_start(&nic->watch, &nic->kernel, &nic->plan, nic->core);
+	if (!err)
+		err = sd_event_add_io(nic->core->loop, &nic->report_source,
+				      nic->watch->report_fds[0], EPOLLIN, nic_on_report, nic);
+	if (err < 0)
+		return explain(error, err, "the watch on NICs cannot be started: %s",
+			       strerror(-err));
 	use_now(nic);
 	write_flags(nic, (nic->off ? 0 : ESC_NIC_ON) |
 				 (nic->plan.has_dummy ? ESC_NIC_HAS_DUMMY : 0) |
-				 (nic_resends(config) ? ESC_NIC_RETAIN : 0));
+				 (nic_resends(config) ? ESC_NIC_RETAIN : 0) |
+				 nic_key_flags(&config->keys));
 	return 0;
 }
 
-static void report_refused(struct nic *nic, const char *error)
-{
-	snprintf(nic->note, sizeof(nic->note), "%s", error);
-	log_error("NIC failover is off: %s", error);
-	events_add(nic->core->events, &(struct event){
-					      .kind = &nic_events[NIC_REFUSED],
-					      .subject = "daemon",
-					      .seen = json_pack("{s:s}", "error", error),
-				      });
-}
-
-/* As the configuration and the kill switch have it. */
+/* Applies the configuration and the kill switch. */
 static void apply(struct nic *nic)
 {
+	const char *reason;
 	char *error = NULL;
 	int err;
 
@@ -347,17 +271,20 @@ static void apply(struct nic *nic)
 	nic->note[0] = '\0';
 	nic_plan_pairs(&nic->plan, nic->core->config);
 	if (!nic->plan.pair_count || (nic->off && !nic->plan.has_dummy)) {
-		write_flags(nic, 0);
-		detach_others(nic, NULL);
+		end(nic, NULL);
 		return;
 	}
-	detach_others(nic, &nic->plan);
+	detach_others(nic, nic->off ? NULL : &nic->plan);
 	err = begin(nic, &error);
 	if (err) {
-		stop_watch(nic);
-		write_flags(nic, 0);
-		detach_others(nic, NULL);
-		report_refused(nic, error ? error : strerror(-err));
+		reason = error ? error : strerror(-err);
+		end(nic, reason);
+		log_error("NIC failover is off: %s", reason);
+		events_add(nic->core->events, &(struct event){
+						      .kind = &nic_events[NIC_REFUSED],
+						      .subject = "daemon",
+						      .seen = json_pack("{s:s}", "error", reason),
+					      });
 	}
 	free(error);
 }
@@ -375,36 +302,36 @@ static void on_members(void *context, const struct members *before)
 	(void)before;
 	if (!nic->watch)
 		return;
-	if (peers_read(nic) || peers_write(nic))
-		log_error("NIC failover: the peers' addresses cannot be written");
+	if (nic_peers_read(nic))
+		log_error("NIC failover: out of memory for the peers' addresses");
+	nic_peers_apply(nic);
 	use_now(nic);
 }
 
-/* A dummy device goes on being forwarded: without that it is cut off. */
-static void set_off(struct nic *nic, bool off)
+/* A dummy device is still forwarded when it is off: else it is cut off. */
+static int set_off(struct nic *nic, bool off)
 {
-	if (nic->off == off)
-		return;
-	nic->off = off;
-	apply(nic);
+	if (nic->off != off) {
+		nic->off = off;
+		apply(nic);
+	}
+	return 0;
 }
 
 static int nic_off(void *self, const char *by, char **error)
 {
 	(void)by;
 	(void)error;
-	set_off(self, true);
-	return 0;
+	return set_off(self, true);
 }
 
 static int nic_on(void *self, char **error)
 {
 	(void)error;
-	set_off(self, false);
-	return 0;
+	return set_off(self, false);
 }
 
-/* A NIC that is there again has neither programs nor the old index. */
+/* A NIC that returns has neither programs nor its previous index. */
 static void poll_links(struct nic *nic)
 {
 	bool all_up;
@@ -415,35 +342,33 @@ static void poll_links(struct nic *nic)
 	if (links != nic->links && attach_all(nic, &error))
 		log_warning("NIC failover: %s", error ? error : "?");
 	free(error);
-	/* While a NIC is down its IPv6 addresses may be away: what was known stays. */
-	if (!all_up || nic_plan_homes(&plan, nic->core->config))
+	/* While a NIC is down its IPv6 addresses may be away: the plan stays. */
+	if (!all_up || nic_plan_locals(&plan, nic->core->config))
 		return;
 	nic_plan_hops(&plan, nic->peers, nic->peer_count);
-	if (plan.home_count == nic->plan.home_count &&
-	    !memcmp(plan.homes, nic->plan.homes, plan.home_count * sizeof(plan.homes[0])))
+	if (plan.local_count == nic->plan.local_count &&
+	    !memcmp(plan.locals, nic->plan.locals, plan.local_count * sizeof(plan.locals[0])))
 		return;
 	nic->plan = plan;
 	nic_watch_replan(nic->watch, &plan);
 }
 
-static void poll(struct nic *nic)
+static void nic_tick(void *self, uint64_t now_ns)
 {
+	struct nic *nic = self;
+
+	(void)now_ns;
 	if (!nic->watch)
 		return;
-	poll_links(nic);
+	if (!rtnl_wait(CORE_RTNL_MS))
+		poll_links(nic);
 	use_now(nic);
 	nic_resend_sweep(&nic->kernel);
 }
 
-static void nic_tick(void *self, uint64_t now_ns)
-{
-	(void)now_ns;
-	poll(self);
-}
-
 static void nic_links_changed(void *self)
 {
-	poll(self);
+	nic_tick(self, 0);
 }
 
 static int nic_open(void **self, struct core *core, void *const needs[], char **error)
@@ -483,7 +408,7 @@ const struct capability nic_capability = {
 	.metrics = nic_metrics,
 	.open = nic_open,
 	.close = nic_close,
-	.tick_ns = NIC_TICK_NS,
+	.tick_ns = 1000000000,
 	.tick = nic_tick,
 	.reconfigure = nic_reconfigure,
 	.off = nic_off,

@@ -2,13 +2,9 @@
 #include "internal.h"
 
 #include <ctype.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "config/config.h"
-#include "maps/maps.h"
 
 /* --- the keys of a class --- */
 
@@ -176,8 +172,8 @@ static void check_pace(struct config_reading *reading, const struct config *conf
 {
 	struct pace_keys *pace = values;
 
-	(void)reading;
-	(void)config;
+	if (pace->on)
+		config_require_key(reading, config, "mode", "pacing");
 	for (size_t i = 0; i < pace->class_count; i++) {
 		struct pace_class_keys *class = &pace->classes[i];
 

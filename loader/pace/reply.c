@@ -44,13 +44,11 @@ static json_t *reply_set(void *self, struct request *request)
 		.qpn = (uint32_t)json_count(args, "qpn"),
 		.class = json_string_value(json_object_get(args, "class")),
 	};
-	struct pace_class_change class = {
-		.name = queue_pair.class,
-		.weight = (uint32_t)json_count(args, "weight"),
-		.threshold_ns = json_count(args, "threshold_ns"),
-	};
+	uint32_t weight = (uint32_t)json_count(args, "weight");
+	uint64_t threshold_ns = json_count(args, "threshold_ns");
 	json_t *result = NULL;
 	char *error = NULL;
+	int err;
 
 	if (has_dst != has_qpn)
 		return request_misuse(
@@ -61,12 +59,13 @@ static json_t *reply_set(void *self, struct request *request)
 		return pace_assign(self, &queue_pair, &result, &error)
 			       ? request_fail(request, REQUEST_FAILED, error)
 			       : result;
-	if (!class.name || (!class.weight && !class.threshold_ns))
+	if (!queue_pair.class || (!weight && !threshold_ns))
 		return request_misuse(
 			request,
 			"set what? `pace set --class NAME --weight N --threshold TIME`, or `pace "
 			"set --dst ADDRESS --qpn NUMBER --class NAME`");
-	return reply_with(self, request, pace_set_class(self, &class, &error), error);
+	err = pace_set_class(self, queue_pair.class, weight, threshold_ns, &error);
+	return reply_with(self, request, err, error);
 }
 
 static json_t *reply_fq(void *self, struct request *request, bool on)

@@ -1,119 +1,63 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Events of pacing, the reply to `pace`, its part of `qp`, facts for the metrics. */
-#include <stdio.h>
+/* The reply to `pace`, its part of `qp`, and the metrics. */
 #include <string.h>
 
 #include "base/address.h"
-#include "core/core.h"
-#include "dataplane/dataplane.h"
-#include "delay/delay.h"
-#include "base/log.h"
-#include "internal.h"
-#include "qp/qp.h"
 #include "base/fields.h"
 #include "base/json.h"
+#include "dataplane/dataplane.h"
+#include "delay/delay.h"
+#include "internal.h"
+#include "qp/qp.h"
 
-static const struct pace_class *class_of(const struct pace *pace, const struct paced *flow)
+#define PACE_METRICS(X)                                                                            \
+	X(PACE_QPS, "paced_qps", GAUGE, "Queue pairs that are paced, by class.")                   \
+	X(PACE_HELD_QPS, "pace_held_qps", GAUGE,                                                   \
+	  "Queue pairs with a packet delayed within the last second.")                             \
+	X(PACE_THRESHOLD, "pace_threshold_seconds", GAUGE,                                         \
+	  "One-way delay above which packets of a class are delayed.")                             \
+	X(PACE_HELD_SECONDS, "pace_held_seconds_total", COUNTER,                                   \
+	  "Time in which a packet was delayed, summed over queue pairs.")                          \
+	X(PACE_PACKETS, "pace_packets_total", COUNTER,                                             \
+	  "Packets of paced queue pairs, delayed or not.")                                         \
+	X(PACE_HELD_PACKETS, "pace_held_packets_total", COUNTER, "Packets that were delayed.")     \
+	X(PACE_HOLD_LIMITED, "pace_hold_limited_total", COUNTER,                                   \
+	  "Packets that left when hold_max was over, before the control law allowed it.")          \
+	X(PACE_SAMPLES, "pace_samples_total", COUNTER, "Delays that the control law used.")        \
+	X(PACE_UNSURE, "pace_unsure_total", COUNTER,                                               \
+	  "Delays that it did not use: no fabric time, or a bound that is too wide.")              \
+	X(PACE_OVERHELD, "pace_overheld_total", COUNTER,                                           \
+	  "Times that a queue pair was paused for more than half of the time for long.")
+enum { PACE_METRICS(METRIC_ENUM) };
+const struct metric pace_metrics[] = {PACE_METRICS(METRIC){}};
+
+#define CLASS(member, type, key) FIELD(struct pace_class, member, type, key)
+static const struct field class_fields[] = {
+	{CLASS(name, TEXT, "name")},
+	{CLASS(weight, U32, "weight")},
+	{CLASS(threshold_ns, U64, "threshold_ns"), .metric = &pace_metrics[PACE_THRESHOLD],
+	 .divisor = 1e9},
+	{CLASS(flows, U64, "qps"), .metric = &pace_metrics[PACE_QPS]},
+	{CLASS(flows_held, U64, NULL), .metric = &pace_metrics[PACE_HELD_QPS]},
+	{CLASS(held_ns, U64, "held_ns"), .metric = &pace_metrics[PACE_HELD_SECONDS],
+	 .divisor = 1e9},
+	{CLASS(packets, U64, NULL), .metric = &pace_metrics[PACE_PACKETS]},
+	{CLASS(held, U64, NULL), .metric = &pace_metrics[PACE_HELD_PACKETS]},
+	{CLASS(bounded, U64, NULL), .metric = &pace_metrics[PACE_HOLD_LIMITED]},
+	{},
+};
+
+/* With the totals of all flows, those that are gone included. */
+static void read_classes(const struct pace *pace, struct pace_class out[ESC_PACE_CLASSES])
 {
-	return &pace->classes[flow->now.class < pace->class_count ? flow->now.class : 0];
-}
+	memcpy(out, pace->classes, sizeof(pace->classes));
+	for (size_t i = 0; i < pace->count; i++) {
+		struct pace_class *class = &out[pace_class_of(pace, &pace->flows[i])];
 
-static const char *subject_of(const struct esc_qp_key *key, char out[128])
-{
-	return address_format_qp(&key->src, &key->dst, key->dest_qpn, out);
-}
-
-const struct event_kind pace_events[] = {PACE_EVENTS(EVENT_KIND){}};
-
-const char *pace_interface(const struct pace *pace, unsigned int slot)
-{
-	return dataplane_port_name(pace->dataplane, slot);
-}
-
-static json_t *names_of(const struct pace *pace, uint16_t ports)
-{
-	json_t *names = json_array();
-
-	for (unsigned int slot = 0; slot < ESC_PORTS_MAX; slot++)
-		if (ports >> slot & 1 && pace_interface(pace, slot))
-			json_array_append_new(names, json_string(pace_interface(pace, slot)));
-	return names;
-}
-
-void pace_report_mode(struct pace *pace, const char *by)
-{
-	json_t *mode = core_mode(pace->core, -1);
-
-	log_info("mode %s (by %s)", json_string_value(mode), by);
-	events_add(pace->core->events,
-		   &(struct event){
-			   .kind = &pace_events[PACE_MODE_CHANGED],
-			   .subject = "daemon",
-			   .done = json_pack("{s:o, s:s, s:o}", "mode", mode, "by", by, "paced",
-					     names_of(pace, pace->wanted)),
-		   });
-}
-
-void pace_report_port(struct pace *pace, unsigned int slot)
-{
-	const struct pace_port *port = &pace->ports[slot];
-	const char *name = pace_interface(pace, slot);
-
-	if (port->able)
-		log_info("%s is paced (%s)", name, port->qdisc);
-	else
-		log_warning("cannot pace: %s", port->why);
-	events_add(pace->core->events,
-		   &(struct event){
-			   .kind = &pace_events[port->able ? PACE_AVAILABLE : PACE_UNAVAILABLE],
-			   .subject = name,
-			   .seen = port->able
-					   ? json_pack("{s:s, s:I}", "qdisc", port->qdisc,
-						       "line_bps", (json_int_t)port->line_Bps * 8)
-					   : json_pack("{s:s}", "reason", port->why),
-		   });
-}
-
-void pace_report_clock(struct pace *pace, bool blind, int64_t bound_ns)
-{
-	json_t *seen = json_object();
-
-	if (bound_ns >= 0)
-		json_put_count(seen, "bound_ns", (uint64_t)bound_ns);
-	if (blind)
-		log_warning("fabric time is %s: what is held back is let go, nothing new is held",
-			    bound_ns < 0 ? "not known" : "too uncertain for pacing");
-	else
-		log_info("fabric time is good enough for pacing again");
-	events_add(pace->core->events,
-		   &(struct event){
-			   .kind = &pace_events[blind ? PACE_CLOCK_LOST : PACE_CLOCK_RESTORED],
-			   .subject = "daemon",
-			   .seen = seen,
-		   });
-}
-
-void pace_report_overheld(struct pace *pace, const struct paced *flow)
-{
-	const struct pause_flow *law = &flow->now.flow;
-	char subject[128];
-
-	subject_of(&flow->key, subject);
-	log_warning(
-		"%s: paused for more than half of the time for long; its sender does not slow down",
-		subject);
-	events_add(pace->core->events,
-		   &(struct event){
-			   .kind = &pace_events[PACE_OVERHELD_EVENT],
-			   .subject = subject,
-			   .seen = json_pack("{s:s, s:I, s:I, s:I}", "class",
-					     class_of(pace, flow)->name, "delay_ns",
-					     (json_int_t)law->delay_ns, "rate_bps",
-					     (json_int_t)law->rate_Bps * 8, "paused_ns",
-					     (json_int_t)law->paused_ns),
-			   .expected = json_pack("{s:I}", "delay_max_ns",
-						 (json_int_t)class_of(pace, flow)->threshold_ns),
-		   });
+		pace_add_totals(class, &pace->flows[i]);
+		class->flows++;
+		class->flows_held += pace->flows[i].held_share > 0;
+	}
 }
 
 /* --- replies --- */
@@ -139,25 +83,10 @@ static const struct field flow_fields[] = {
 	{},
 };
 
-static void put_delay(json_t *object, const struct pace *pace, const struct esc_qp_key *key)
-{
-	const struct delays_entry *entry = delays_find(pace->delays, key);
-
-	if (!entry || !entry->recent.samples)
-		return;
-	json_object_set_new(object, "delay_ns",
-			    json_pack("{s:I, s:I, s:I, s:I}", "samples",
-				      (json_int_t)entry->recent.samples, "p50",
-				      (json_int_t)entry->recent.p50_ns, "p99",
-				      (json_int_t)entry->recent.p99_ns, "bound",
-				      (json_int_t)entry->recent.bound_ns));
-	json_put_count(object, "sent_bps",
-		       (uint64_t)(qptable_find(pace->qps, key)->bytes_per_second * 8));
-}
-
 static json_t *show_flow(const struct pace *pace, const struct paced *flow)
 {
-	const struct pace_class *class = class_of(pace, flow);
+	const struct pace_class *class = &pace->classes[pace_class_of(pace, flow)];
+	const struct delays_entry *delay = delays_find(pace->delays, &flow->key);
 	const struct esc_qp_pace *now = &flow->now;
 	char text[ADDRESS_TEXT_BYTES];
 	json_t *object = json_object();
@@ -165,11 +94,20 @@ static json_t *show_flow(const struct pace *pace, const struct paced *flow)
 	json_put_text(object, "src", address_format(&flow->key.src, text));
 	json_put_text(object, "dst", address_format(&flow->key.dst, text));
 	json_put_count(object, "dest_qpn", flow->key.dest_qpn);
-	json_put_text(object, "interface", pace_interface(pace, flow->key.port));
+	json_put_text(object, "interface", dataplane_port_name(pace->dataplane, flow->key.port));
 	json_put_text(object, "class", class->name);
 	json_put_count(object, "weight", class->weight);
 	json_put_count(object, "threshold_ns", class->threshold_ns);
-	put_delay(object, pace, &flow->key);
+	if (delay && delay->recent.samples) {
+		json_put(object, "delay_ns",
+			 json_pack("{s:I, s:I, s:I, s:I}", "samples",
+				   (json_int_t)delay->recent.samples, "p50",
+				   (json_int_t)delay->recent.p50_ns, "p99",
+				   (json_int_t)delay->recent.p99_ns, "bound",
+				   (json_int_t)delay->recent.bound_ns));
+		json_put_count(object, "sent_bps",
+			       qptable_find(pace->qps, &flow->key)->bytes_per_second * 8);
+	}
 	if (now->flow.rate_Bps)
 		json_put_count(object, "rate_bps", now->flow.rate_Bps * 8);
 	if (now->flow.floor_ns)
@@ -178,15 +116,22 @@ static json_t *show_flow(const struct pace *pace, const struct paced *flow)
 	return object;
 }
 
-static json_t *show_ports(const struct pace *pace)
+json_t *pace_show(struct pace *pace)
 {
-	json_t *list = json_array();
+	json_t *flows = json_array(), *classes = json_array(), *ports = json_array();
+	json_t *clock = json_object(), *object;
+	uint64_t now_ns = time_local_ns();
+	struct pace_class all[ESC_PACE_CLASSES];
+	int64_t bound_ns;
 
+	pace_poll_ports(pace, now_ns);
+	pace_read_flows(pace, now_ns);
+	for (size_t i = 0; i < pace->count; i++)
+		json_array_append_new(flows, show_flow(pace, &pace->flows[i]));
 	for (unsigned int slot = 0; slot < ESC_PORTS_MAX; slot++) {
 		const struct pace_port *port = &pace->ports[slot];
-		const char *name = pace_interface(pace, slot);
+		const char *name = dataplane_port_name(pace->dataplane, slot);
 		bool wanted = pace->wanted >> slot & 1;
-		json_t *object;
 
 		if (!name)
 			continue;
@@ -195,56 +140,31 @@ static json_t *show_ports(const struct pace *pace)
 		json_put_bool(object, "enabled", wanted);
 		json_put_bool(object, "paced", wanted && port->able);
 		json_put_text(object, "qdisc", port->qdisc);
+		if (port->fq.packets) {
+			json_put_count(object, "fq_limit", port->fq.packets);
+			json_put_count(object, "fq_flow_limit", port->fq.flow_packets);
+		}
+		if (port->fq.horizon_ns)
+			json_put_count(object, "fq_horizon_ns", port->fq.horizon_ns);
 		json_put_count(object, "line_bps", port->line_Bps * 8);
 		json_put_text(object, "reason", port->why);
-		json_array_append_new(list, object);
+		json_array_append_new(ports, object);
 	}
-	return list;
-}
-
-static json_t *show_classes(const struct pace *pace)
-{
-	json_t *list = json_array();
-	struct pace_facts facts;
-
-	pace_get(pace, &facts);
-	for (unsigned int i = 0; i < facts.class_count; i++) {
-		json_t *class = json_object();
-
-		fields_put(class, pace_class_fields, &facts.classes[i]);
-		json_array_append_new(list, class);
+	read_classes(pace, all);
+	for (unsigned int i = 0; i < pace->class_count; i++) {
+		object = json_object();
+		fields_put(object, class_fields, &all[i]);
+		json_array_append_new(classes, object);
 	}
-	return list;
-}
-
-static json_t *show_clock(const struct pace *pace)
-{
-	json_t *object = json_object();
-	int64_t bound_ns;
-	bool good = pace_clock_is_good(pace, &bound_ns);
-
-	json_object_set_new(object, "usable", json_boolean(good));
+	json_put_bool(clock, "usable", pace_clock_is_good(pace, &bound_ns));
 	if (bound_ns >= 0)
-		json_put_count(object, "bound_ns", (uint64_t)bound_ns);
-	return object;
-}
-
-json_t *pace_show(struct pace *pace)
-{
-	uint64_t now_ns = time_local_ns();
-	json_t *flows = json_array(), *shown;
-
-	pace_look_ports(pace, now_ns);
-	pace_read_flows(pace, now_ns);
-	for (size_t i = 0; i < pace->count; i++)
-		json_array_append_new(flows, show_flow(pace, &pace->flows[i]));
-	shown = json_pack("{s:o, s:o, s:o, s:o, s:o, s:I}", "mode", core_mode(pace->core, -1),
-			  "interfaces", show_ports(pace), "clock", show_clock(pace), "classes",
-			  show_classes(pace), "qps", flows, "hold_max_ns",
-			  (json_int_t)pace_keys(pace->core->config)->hold_max_ns);
+		json_put_count(clock, "bound_ns", (uint64_t)bound_ns);
+	object = json_pack("{s:o, s:o, s:o, s:o, s:o, s:I}", "mode", core_mode(pace->core, -1),
+			   "interfaces", ports, "clock", clock, "classes", classes, "qps", flows,
+			   "hold_max_ns", (json_int_t)pace_keys(pace->core->config)->hold_max_ns);
 	if (pace->follower)
-		json_put(shown, "tcp", pace->follower->show(pace->follower_context));
-	return shown;
+		json_put(object, "tcp", pace->follower->show(pace->follower_context));
+	return object;
 }
 
 void pace_put(void *self, const struct qp_entry *entry, json_t *qp)
@@ -256,39 +176,25 @@ void pace_put(void *self, const struct qp_entry *entry, json_t *qp)
 		json_object_set_new(qp, "pace", show_flow(pace, flow));
 }
 
-void pace_get(const struct pace *pace, struct pace_facts *out)
+/* --- metrics --- */
+
+void pace_write_metrics(void *self, FILE *out)
 {
-	*out = (struct pace_facts){};
-	out->ports = pace->control->pace_ports;
-	out->class_count = pace->class_count;
-	out->samples = pace->gone_samples;
-	out->unsure = pace->gone_unsure;
-	out->overheld = pace->overheld;
+	struct pace_class classes[ESC_PACE_CLASSES];
+	struct prom_label labels[2] = {{.name = "class"}};
+	uint64_t samples = 0, unsure = 0;
+	const struct pace *pace = self;
+
+	read_classes(pace, classes);
 	for (unsigned int i = 0; i < pace->class_count; i++) {
-		const struct pace_class *class = &pace->classes[i];
-
-		out->classes[i] = (struct pace_class_facts){
-			.weight = class->weight,
-			.threshold_ns = class->threshold_ns,
-			.packets = class->packets,
-			.held = class->held,
-			.held_ns = class->held_ns,
-			.bounded = class->bounded,
-		};
-		memcpy(out->classes[i].name, class->name, sizeof(class->name));
+		samples += classes[i].samples;
+		unsure += classes[i].unsure;
 	}
-	for (size_t i = 0; i < pace->count; i++) {
-		const struct paced *flow = &pace->flows[i];
-		struct pace_class_facts *class =
-			&out->classes[flow->now.class < pace->class_count ? flow->now.class : 0];
-
-		class->packets += flow->now.packets;
-		class->held += flow->now.held;
-		class->held_ns += flow->now.flow.held_ns;
-		class->bounded += flow->now.bounded;
-		class->flows++;
-		class->flows_held += flow->held_share > 0;
-		out->samples += flow->now.samples;
-		out->unsure += flow->now.unsure;
-	}
+	if (!pace->control->pace_ports && !samples)
+		return;
+	fields_write(out, class_fields, classes, pace->class_count, sizeof(classes[0]),
+		     fields_label_first, labels);
+	prom_count(FAMILY_OF(&pace_metrics[PACE_SAMPLES]), samples, NULL);
+	prom_count(FAMILY_OF(&pace_metrics[PACE_UNSURE]), unsure, NULL);
+	prom_count(FAMILY_OF(&pace_metrics[PACE_OVERHELD]), pace->overheld, NULL);
 }

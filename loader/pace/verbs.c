@@ -75,7 +75,8 @@ static const struct verb_section tcp[] = {
 	{.when = "tcp.mode=off", .text = "TCP: off: {tcp.reason}"},
 	{.when = "tcp.mode=on",
 	 .text = "TCP of {tcp.cgroup}: limited by delay, at most {tcp.threshold_ns:time}; "
-		 "{tcp.counts.agreed} connections negotiated it, {tcp.counts.plain} did not"},
+		 "{tcp.counts.agreed} connections negotiated it ({tcp.counts.unlimited} of them "
+		 "only measured), {tcp.counts.plain} did not"},
 	{.when = "tcp.mode=measure",
 	 .text = "TCP of {tcp.cgroup}: delays are measured, nothing is limited; "
 		 "{tcp.counts.agreed} connections negotiated it, {tcp.counts.plain} did not"},
@@ -144,6 +145,7 @@ static const struct verb_section set_output[] = {
 
 static const struct verb verbs[] = {
 	{.name = "pace",
+	 .reads = true,
 	 .summary = "congestion control at the sender, by measured delay",
 	 .output = output,
 	 .help = "Which interfaces are paced, and reason others are not; the classes; each paced "

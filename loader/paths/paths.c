@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "paths.h"
 
+#include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/random.h>
 
 #include "base/explain.h"
@@ -17,28 +19,101 @@
 #define TICK_SLACK_NS 1000000ull
 #define TAIL_DEVIATIONS 3      /* the 99th percentile above the median, some */
 #define PORTS_NS 5000000000ull /* facts of an interface; its link is known at once */
+/* A path is usable that was measured in the last so many intervals, or within MEASURED_NS. */
+#define MEASURED_INTERVALS 4
+#define MEASURED_NS 50000000ull
+
+#define MAP_BYTES (ESC_PATH_SLOTS_MAX * sizeof(struct esc_paths))
+_Static_assert(sizeof(struct esc_paths) % 8 == 0, "values of an array lie at steps of 8 bytes");
+
+/* --- replies, from the ring --- */
+
+static int record_read(void *context, void *bytes, size_t size)
+{
+	const struct esc_path_record *record = bytes;
+	struct paths *paths = context;
+	struct paths_pair *pair;
+	struct candidate *path;
+	double delay_ns;
+	int64_t at_ns;
+	bool timed;
+	int index;
+
+	pair = size >= sizeof(*record) && record->slot < ESC_PATH_SLOTS_MAX
+		       ? paths->by_slot[record->slot]
+		       : NULL;
+	if (!pair)
+		return 0;
+	at_ns = (int64_t)record->ktime_ns;
+	timed = record->flags & ESC_PATH_TIMED;
+	pair->replied_ns = record->ktime_ns;
+	paths_update_distance(pair, record->hop_limit);
+	if (record->path >= ESC_PATHS_MAX)
+		return 0;
+	path = &pair->candidates[record->path];
+	if (!record->sport || path->facts.sport != record->sport)
+		return 0;
+	pathstat_add(&path->rtt, at_ns, (double)record->rtt_ns, 0);
+	if (timed)
+		pathstat_add(&path->out, at_ns, (double)record->out_ns, record->out_bound_ns);
+	if (record->flags & ESC_PATH_REPLY_TIMED)
+		pathstat_add(&path->in, at_ns, (double)record->in_ns, record->in_bound_ns);
+	delay_ns = timed ? (double)record->out_ns : (double)record->rtt_ns;
+	index = paths_is_silent(pair) && pathstat_is_delay(delay_ns)
+			? paths_set_index(pair, record->sport)
+			: -ENOENT;
+	/* Without fabric time the round trip has the queue in it as well. */
+	if (index >= 0)
+		pathset_sample(&pair->set, (size_t)index,
+			       record->ktime_ns / paths->facts.share.interval_ns[PATH_STANDBY],
+			       delay_ns);
+	return 0;
+}
+
+/*
+ * Nothing could be received until now: what peers sent meanwhile is not reported as missing.
+ * Before this host replies again.
+ */
+static void reset_received(void *context)
+{
+	const struct paths *paths = context;
+	int fd = dataplane_map_fd(paths->dataplane, "path_received");
+	struct esc_path_received received;
+	struct esc_path_key key;
+	uint64_t now_ns = time_local_ns();
+	void *before = NULL;
+
+	/* Bounded: peers come and go meanwhile. */
+	for (int i = 0; fd >= 0 && i < 2 * ESC_PATH_RECEIVED_MAX; i++) {
+		if (bpf_map_get_next_key(fd, before, &key))
+			break;
+		before = &key;
+		if (bpf_map_lookup_elem(fd, &key, &received))
+			continue;
+		for (unsigned int id = 0; id < ESC_PATHS_MAX; id++)
+			if (received.sport[id])
+				received.received_ktime_ns[id] = now_ns;
+		bpf_map_update_elem(fd, &key, &received, BPF_EXIST);
+	}
+}
 
 /* --- every 250 ms --- */
 
 /* A request without a reply within a second is lost. */
 static void count_losses(struct paths *paths, struct paths_pair *pair)
 {
-	for_each_candidate (pair, i) {
-		struct candidate *path = &pair->candidates[i];
-		const struct esc_path *map = paths_map_entry(paths, pair, i);
-		uint64_t then = path->sent_then[0], replied;
+	for_each_candidate (pair, path) {
+		uint64_t then = path->sent_then[0], replied = load(path->map->replies);
 
 		memmove(path->sent_then, path->sent_then + 1,
 			sizeof(path->sent_then) - sizeof(path->sent_then[0]));
-		path->sent_then[PATHS_HORIZON - 1] =
-			__atomic_load_n(&map->probes, __ATOMIC_RELAXED);
-		replied = __atomic_load_n(&map->replies, __ATOMIC_RELAXED);
-		paths->total.replied += replied - path->replied;
-		path->replied = replied;
-		if (then <= replied || then - replied <= path->lost)
+		path->sent_then[PATHS_HORIZON - 1] = load(path->map->probes);
+		paths->facts.replied += replied - path->facts.replied;
+		path->facts.replied = replied;
+		if (then <= replied || then - replied <= path->facts.lost)
 			continue;
-		paths->total.lost += then - replied - path->lost;
-		path->lost = then - replied;
+		paths->facts.lost += then - replied - path->facts.lost;
+		path->facts.lost = then - replied;
 	}
 }
 
@@ -58,62 +133,45 @@ static void update_floors(struct paths_pair *pair, uint64_t now_ns)
 	pair->floor_due_ns = now_ns + (uint64_t)PATHSTAT_WINDOW_NS;
 	pathset_config_default(&usual);
 	config->floor_noise_ns = usual.floor_noise_ns;
-	for_each_candidate (pair, i) {
-		const struct candidate *path = &pair->candidates[i];
+	for_each_candidate (pair, path) {
+		struct quantiles *delay = &delays[path->facts.id];
 
 		pathstat_quantiles(path->out.samples ? &path->out : &path->rtt, (int64_t)now_ns,
-				   &delays[i]);
-		if (delays[i].samples < PATHSTAT_RECENT)
+				   delay);
+		if (delay->samples < PATHSTAT_RECENT)
 			continue;
 		config->floor_noise_ns =
-			fmax(config->floor_noise_ns, (double)(delays[i].p50_ns - delays[i].min_ns));
-		tail_ns = fmin(tail_ns,
-			       (double)(delays[i].p99_ns - delays[i].p50_ns) / TAIL_DEVIATIONS);
+			fmax(config->floor_noise_ns, (double)(delay->p50_ns - delay->min_ns));
+		tail_ns = fmin(tail_ns, (double)(delay->p99_ns - delay->p50_ns) / TAIL_DEVIATIONS);
 	}
 	config->delay_noise_ns =
 		isfinite(tail_ns) ? fmax(tail_ns, usual.delay_noise_ns) : usual.delay_noise_ns;
-	for_each_candidate (pair, i) {
-		int index = paths_set_index(pair, pair->candidates[i].sport);
+	for_each_candidate (pair, path) {
+		const struct quantiles *delay = &delays[path->facts.id];
+		int index = paths_set_index(pair, path->facts.sport);
 
-		if (index >= 0 && delays[i].samples >= PATHSTAT_RECENT)
-			pathset_see_floor(&pair->set, (size_t)index, (double)delays[i].min_ns);
+		if (index >= 0 && delay->samples >= PATHSTAT_RECENT)
+			pathset_add_floor(&pair->set, (size_t)index, (double)delay->min_ns);
 	}
 	pair->changed = true;
 }
 
-void paths_read_ports(struct paths *paths)
+static void read_ports(struct paths *paths)
 {
 	const struct dataplane *dataplane = paths->dataplane;
-	struct port_info port;
+	struct port_facts port;
 
 	memset(paths->ports, 0, sizeof(paths->ports));
-	for (unsigned int i = 0; i < dataplane_port_count(dataplane); i++)
-		if (!dataplane_port(dataplane, i, &port) && port.index < ESC_PORTS_MAX)
-			paths->ports[port.index] = port;
-}
-
-static void update(struct paths *paths, uint64_t now_ns)
-{
-	struct paths_pair *pair;
-
-	if (now_ns >= paths->ports_due_ns) {
-		paths->ports_due_ns = now_ns + PORTS_NS;
-		paths_read_ports(paths);
-	}
-	paths_update_pairs(paths, now_ns);
-	paths_update_uses(paths, now_ns);
-	for_each_pair (paths, pair) {
-		count_losses(paths, pair);
-		update_floors(pair, now_ns);
-		paths_choose_standbys(paths, pair);
-	}
+	for (unsigned int slot = 0; slot < ESC_PORTS_MAX; slot++)
+		if (!dataplane_port(dataplane, slot, &port))
+			paths->ports[slot] = port.info;
 }
 
 /* --- the tick --- */
 
 bool paths_are_probed(const struct paths *paths)
 {
-	return paths->on && !paths->paused;
+	return paths->facts.on && !paths->paused;
 }
 
 /* Returns the time to the next tick. */
@@ -130,12 +188,22 @@ static uint64_t probe_tick(struct paths *paths, uint64_t now_ns)
 		return PATHS_TICK_IDLE_NS;
 	if (now_ns >= paths->update_due_ns) {
 		paths->update_due_ns = now_ns + PATHS_UPDATE_NS;
-		update(paths, now_ns);
+		if (now_ns >= paths->ports_due_ns) {
+			paths->ports_due_ns = now_ns + PORTS_NS;
+			read_ports(paths);
+		}
+		paths_update_pairs(paths, now_ns);
+		paths_update_uses(paths, now_ns);
+		for_each_pair (paths, pair) {
+			count_losses(paths, pair);
+			update_floors(pair, now_ns);
+			paths_choose_backups(pair);
+		}
 	}
 	for_each_pair (paths, pair) {
 		paths_evaluate(paths, pair, now_ns);
-		for_each_candidate (pair, i)
-			active |= pair->candidates[i].use == PATH_ACTIVE;
+		for_each_candidate (pair, path)
+			active |= path->facts.use == PATH_ACTIVE;
 	}
 	paths_survey_tick(paths, now_ns);
 	if (active)
@@ -166,7 +234,7 @@ static void paths_links_changed(void *self)
 	struct paths *paths = self;
 	struct paths_pair *pair;
 
-	if (!paths->on)
+	if (!paths->facts.on)
 		return;
 	/* Of the interfaces that are known: one query each, not all facts. */
 	for (unsigned int i = 0; i < ESC_PORTS_MAX; i++) {
@@ -179,46 +247,38 @@ static void paths_links_changed(void *self)
 		port->ifindex = port->link_up ? link.ifindex : port->ifindex;
 	}
 	for_each_pair (paths, pair) {
-		bool carrier = paths->ports[pair->port % ESC_PORTS_MAX].link_up;
+		bool carrier = paths->ports[pair->facts.port % ESC_PORTS_MAX].link_up;
 
-		for_each_candidate (pair, i) {
-			struct esc_path *map = paths_map_entry(paths, pair, i);
-			struct pathlive_damp *damp = &pair->candidates[i].damp;
+		for_each_candidate (pair, path) {
+			struct pathlive_damp *damp = &path->damp;
 			enum pathlive_state before = damp->state;
 
 			if (damp->no_carrier == !carrier)
 				continue;
 			pathlive_carrier(damp, &paths->live, carrier, now_ns);
-			map->state = (uint8_t)damp->state;
+			path->map->state = (uint8_t)damp->state;
 			if (damp->state == PATHLIVE_DOWN && before != PATHLIVE_DOWN)
-				paths_report_down(paths, pair, i, &map->live);
+				paths_report_down(paths, pair, path, &path->map->live);
 		}
-		paths_choose_standbys(paths, pair);
+		paths_choose_backups(pair);
 	}
 }
 
 /* --- open and close --- */
-
-static void take_deadlines(struct paths *paths)
-{
-	const struct config *config = paths->core->config;
-
-	pathlive_config_default(&paths->live);
-	paths->live.dead_after_ns = (int64_t)config->paths.dead_after_ns;
-	paths->live.return_after_ns = (int64_t)config->paths.return_after_ns;
-}
 
 static void take_config(struct paths *paths)
 {
 	const struct config *config = paths->core->config;
 	struct paths_pair *pair;
 
-	take_deadlines(paths);
-	paths->on = config->paths.on && fleet_members(paths->core->fleet) && !*paths->note;
-	paths->total.share.interval_ns[PATH_STANDBY] = config->paths.standby_interval_ns;
+	paths->live.dead_after_ns = (int64_t)config->paths.dead_after_ns;
+	paths->live.return_after_ns = (int64_t)config->paths.return_after_ns;
+	paths->facts.on =
+		config->paths.on && fleet_members(paths->core->fleet) && !*paths->facts.note;
+	paths->facts.share.interval_ns[PATH_STANDBY] = config->paths.standby_interval_ns;
 	for_each_pair (paths, pair) {
 		pair->changed = true;
-		if (!paths->on)
+		if (!paths->facts.on)
 			paths_pair_end(paths, pair);
 	}
 }
@@ -234,25 +294,38 @@ static void paths_reconfigure(void *self, const struct config *old)
 
 static int start(struct paths *paths, char **error)
 {
-	int err = paths_open_maps(paths, error);
+	const struct dataplane *dataplane = paths->dataplane;
+	void *memory = mmap(NULL, MAP_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED,
+			    dataplane_map_fd(dataplane, "paths"), 0);
+	int err;
 
-	if (err)
-		return err;
+	if (memory == MAP_FAILED)
+		return explain(error, -errno, "the map paths cannot be mapped: %s",
+			       strerror(errno));
+	paths->map = memory;
+	paths->slots_fd = dataplane_map_fd(dataplane, "path_slots");
+	paths->steers_fd = dataplane_map_fd(dataplane, "steers");
+	paths->ring = ring_buffer__new(dataplane_map_fd(dataplane, "path_records"), record_read,
+				       paths, NULL);
+	if (!paths->ring)
+		return explain(error, -errno, "the ring path_records cannot be read: %s",
+			       strerror(errno));
 	err = pathsend_new(&paths->send);
 	if (err)
 		return explain(error, err, "the thread that sends path probes: %s", strerror(-err));
 	err = paths_survey_open(paths);
 	/* Without raw sockets nothing can be sent from a queue pair's port. */
 	if (err) {
-		snprintf(paths->note, sizeof(paths->note),
+		snprintf(paths->facts.note, sizeof(paths->facts.note),
 			 "raw sockets cannot be opened (%s): allow escapementd CAP_NET_RAW",
 			 strerror(-err));
-		log_warning("no candidate paths: %s", paths->note);
+		log_warning("no candidate paths: %s", paths->facts.note);
 	}
-	paths->paused = dataplane_is_off(paths->dataplane);
+	paths->paused = dataplane_is_off(dataplane);
 	pathsend_pause(paths->send, paths->paused);
-	paths_read_ports(paths);
-	take_deadlines(paths);
+	read_ports(paths);
+	pathlive_config_default(&paths->live);
+	take_config(paths); /* before the pairs are taken over, for their deadlines */
 	paths_take_over(paths, time_local_ns());
 	take_config(paths); /* switched off, that ends what was taken over */
 	err = core_timer_new(paths->core, &paths->timer, PATHS_TICK_IDLE_NS, TICK_SLACK_NS,
@@ -270,8 +343,9 @@ static void paths_close(void *self)
 	for (unsigned int i = 0; i < ESC_PATH_SLOTS_MAX; i++)
 		paths_pair_forget(paths->by_slot[i]);
 	paths_survey_close(paths);
-	paths_close_maps(paths);
-	free(paths->facts);
+	ring_buffer__free(paths->ring);
+	if (paths->map)
+		munmap(paths->map, MAP_BYTES);
 	free(paths);
 }
 
@@ -294,73 +368,23 @@ static int paths_open(void **self, struct core *core, void *const needs[], char 
 		paths_close(paths);
 		return err;
 	}
-	mesh_on_resume(paths->mesh, paths_reset_heard, paths);
+	mesh_on_resume(paths->mesh, reset_received, paths);
 	*self = paths;
 	return 0;
 }
 
 /* --- facts --- */
 
-static const char *pair_note(const struct paths *paths, const struct paths_pair *pair,
-			     uint64_t now_ns)
-{
-	if (paths->paused)
-		return "the kill switch is on";
-	if (!pair->sending)
-		return pair->open_error == -ENODEV
-			       ? "its interface is not there, or lacks a program of ours"
-			       : "the socket for its probes could not be opened; the log says why";
-	if (!pair->replied_ns && now_ns - pair->since_ns > 2000000000)
-		return "no reply to path probes from there: is escapementd running, with this host "
-		       "in its members?";
-	if (pair->replied_ns && !paths_pair_replies(pair, now_ns))
-		return "no more replies to path probes";
-	if (paths_is_silent(pair))
-		return "no switch on the way replies: paths are distinguished by their delays alone";
-	if (pair->set.groups > paths->core->config->paths.per_peer)
-		return "there are more paths than paths.per_peer allows";
-	return NULL;
-}
-
-size_t paths_pairs(const struct paths *paths, const struct path_pair_facts **out)
-{
-	struct paths *mine = (struct paths *)paths; /* the list is only kept for the caller */
-	struct path_pair_facts *facts;
-	uint64_t now_ns = time_local_ns();
-	const struct paths_pair *pair;
-
-	*out = NULL;
-	if (!paths->pairs)
-		return 0;
-	facts = reallocarray(mine->facts, paths->pairs, sizeof(*facts));
-	if (!facts)
-		return 0;
-	*out = mine->facts = facts;
-	for_each_pair (paths, pair) {
-		*facts = (struct path_pair_facts){
-			.slot = pair->slot,
-			.key = pair->key,
-			.port = pair->port,
-			.qps = pair->qps,
-			.groups = pair->set.groups,
-			.complete = pathset_is_complete(&pair->set),
-			.replying = paths_pair_replies(pair, now_ns),
-			.crowded = pair->crowded,
-			.distance = pair->distance,
-			.routes = pair->set.generation,
-			.note = pair_note(paths, pair, now_ns),
-		};
-		memcpy(facts->peer, pair->host, sizeof(facts->peer));
-		for_each_candidate (pair, i)
-			facts->candidates++;
-		facts++;
-	}
-	return paths->pairs;
-}
-
 static struct paths_pair *pair_at(const struct paths *paths, unsigned int slot)
 {
 	return slot < ESC_PATH_SLOTS_MAX ? paths->by_slot[slot] : NULL;
+}
+
+const struct path_pair_facts *paths_pair(const struct paths *paths, unsigned int slot)
+{
+	const struct paths_pair *pair = pair_at(paths, slot);
+
+	return pair ? &pair->facts : NULL;
 }
 
 size_t paths_candidates(const struct paths *paths, unsigned int slot,
@@ -372,8 +396,30 @@ size_t paths_candidates(const struct paths *paths, unsigned int slot,
 
 	if (!pair)
 		return 0;
-	for_each_candidate (pair, i)
-		paths_candidate_facts(paths, pair, i, now_ns, &out[count++]);
+	for_each_candidate (pair, path) {
+		struct path_facts *facts = &out[count++];
+		/* "Now" is the last four probes or so. */
+		uint64_t span_ns = MEASURED_INTERVALS * path->facts.interval_ns;
+		int index = paths_set_index(pair, path->facts.sport);
+
+		*facts = path->facts;
+		facts->state = path->damp.state;
+		facts->received = paths_was_received(path);
+		facts->diverted_ns = load(path->map->diverted_ns);
+		facts->diverted_packets = load(path->map->diverted);
+		facts->sent = load(path->map->probes);
+		facts->replied = load(path->map->replies);
+		pathstat_now(&path->out, (int64_t)span_ns, &facts->out);
+		pathstat_now(&path->in, (int64_t)span_ns, &facts->in);
+		if (span_ns < MEASURED_NS)
+			span_ns = MEASURED_NS;
+		facts->usable = facts->state == PATHLIVE_UP && !facts->diverted_ns &&
+				facts->out.at_ns && now_ns < (uint64_t)facts->out.at_ns + span_ns;
+		if (index < 0)
+			continue;
+		facts->group = pair->set.ports[index].group;
+		memcpy(facts->hops, pair->set.ports[index].hops, sizeof(facts->hops));
+	}
 	return count;
 }
 
@@ -384,17 +430,9 @@ int paths_id_of(const struct paths *paths, unsigned int slot, uint16_t sport)
 	return pair ? paths_pair_id_of(pair, sport) : -ENOENT;
 }
 
-void paths_quantiles(const struct paths *paths, unsigned int slot, unsigned int id,
-		     struct quantiles *out, struct quantiles *in)
+uint32_t paths_floors(const struct paths *paths)
 {
-	const struct paths_pair *pair = pair_at(paths, slot);
-	int64_t now_ns = (int64_t)time_local_ns();
-
-	*out = *in = (struct quantiles){};
-	if (!pair || id >= ESC_PATHS_MAX)
-		return;
-	pathstat_quantiles(&pair->candidates[id].out, now_ns, out);
-	pathstat_quantiles(&pair->candidates[id].in, now_ns, in);
+	return paths->floors;
 }
 
 void paths_get(const struct paths *paths, struct paths_facts *out)
@@ -403,17 +441,15 @@ void paths_get(const struct paths *paths, struct paths_facts *out)
 	struct pathsend_counts counts;
 
 	pathsend_get(paths->send, &counts);
-	*out = paths->total;
-	out->on = paths->on;
-	out->pairs = paths->pairs;
+	*out = paths->facts;
 	out->budget_pps = paths->core->config->paths.budget_pps;
 	out->sent = counts.sent;
 	out->failed = counts.failed;
 	out->last_error = counts.last_error;
-	memcpy(out->note, paths->note, sizeof(out->note));
+	paths_count_overflow(paths, &out->quotes);
 	for_each_pair (paths, pair)
-		for_each_candidate (pair, i)
-			out->candidates[pair->candidates[i].damp.state]++;
+		for_each_candidate (pair, path)
+			out->candidates[path->damp.state]++;
 }
 
 const struct capability paths_capability = {

@@ -2,7 +2,7 @@
 /*
  * Candidate paths: to each address of a member with which this host has queue pairs, a few UDP
  * source ports that spread over the fabric's routes, probed all the time. Which ports share a
- * route, the delay of each, which is down, and which is the standby of which.
+ * route, the delay of each, which is down, and which is the backup of which.
  */
 #ifndef ESC_PATHS_PATHS_H
 #define ESC_PATHS_PATHS_H
@@ -11,10 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "budget.h"
 #include "maps/maps.h"
 #include "pacing/pathlive.h"
-#include "base/quantiles.h"
 
 struct paths;
 
@@ -26,26 +24,38 @@ extern const struct capability paths_capability;
 
 /* --- facts --- */
 
-/* A candidate path. Times are CLOCK_MONOTONIC; delays are NAN when not known. */
+enum path_use {
+	PATH_UNUSED, /* no candidate */
+	PATH_WATCHED,
+	PATH_STANDBY, /* steering is on, and no queue pair uses it */
+	PATH_ACTIVE,
+	PATH_USES,
+};
+
+/* The delay of one direction; NAN: not known. */
+struct path_delay {
+	double floor_ns;
+	double delay_ns, worst_ns, noise_ns, bound_ns; /* of the newest samples */
+	double spread_ns;			       /* mean deviation */
+	int64_t at_ns;				       /* of the newest sample; 0: none */
+};
+
+/* A candidate path. Times are CLOCK_MONOTONIC. */
 struct path_facts {
 	unsigned int slot, id; /* paths[slot] of the map, and its entry there */
 	uint16_t sport;	       /* host order */
-	uint32_t
-		group; /* candidates of one group share a route; 0: undecided. Numbers may change */
+	uint32_t group;	       /* of those that share a route; 0: undecided. Numbers may change */
 	enum pathlive_state state;
-	bool usable; /* up, not diverted, and measured recently */
-	bool heard;  /* a probe of it was replied to, or received by the peer, ever */
-	double floor_ns, delay_ns, worst_ns, noise_ns, bound_ns; /* one way there */
-	double in_floor_ns, in_delay_ns, in_bound_ns;		 /* and back */
-	int64_t measured_ns;		  /* of the newest sample in delay_ns; 0: none */
+	bool usable;   /* up, not diverted, and measured recently */
+	bool received; /* a probe of it was replied to, or received by the peer, ever */
+	struct path_delay out, in;
 	uint64_t sent, replied, lost;	  /* probes; lost: no reply within a second */
 	uint64_t hops[PATHLIVE_HOPS_MAX]; /* for paths_hop_address(); 0: no reply */
 	int backup;			  /* id of the candidate that takes over; -1: none */
 	enum path_use use;
-	uint64_t interval_ns;			/* in force */
+	uint64_t interval_ns, deadline_ns;	/* in force */
 	unsigned int qps;			/* that use it now */
-	uint64_t diverted_ns, diverted_packets; /* packets use the standby since; 0: none does */
-	uint64_t deadline_ns;
+	uint64_t diverted_ns, diverted_packets; /* packets use the backup since; 0: none does */
 };
 
 struct path_pair_facts {
@@ -53,36 +63,41 @@ struct path_pair_facts {
 	struct esc_path_key key; /* src is ours */
 	uint8_t port;		 /* index into `ports` */
 	char peer[256];		 /* host */
-	size_t candidates;
-	unsigned int qps;
-	size_t groups;	       /* routes that were told apart */
-	bool complete;	       /* and there are no more of them, at 99.9% */
-	bool replying;	       /* the peer's programs reply */
-	bool crowded;	       /* a queue pair that sends has no candidate */
-	unsigned int distance; /* switches on the way; 0: not known, or none */
-	uint32_t routes;       /* raised when routes changed */
-	const char *note;      /* NULL: none */
+	bool crowded;		 /* a queue pair that sends has no candidate */
 };
 
-/* By slot; valid until the loop goes on. Returns how many. */
-size_t paths_pairs(const struct paths *paths, const struct path_pair_facts **out);
-/* Candidates by id; 0: no such slot. */
+/* The pair in a slot, valid until the loop goes on; NULL: none. */
+const struct path_pair_facts *paths_pair(const struct paths *paths, unsigned int slot);
+/* Candidates by id; returns how many, 0: no such slot. */
 size_t paths_candidates(const struct paths *paths, unsigned int slot,
 			struct path_facts out[ESC_PATHS_MAX]);
 /*
- * The candidate whose route a packet with source port @sport takes: its own, or the one of its
+ * The candidate of the route that a packet with source port @sport takes: its own, or that of its
  * group. -ENOENT: not known.
  */
 int paths_id_of(const struct paths *paths, unsigned int slot, uint16_t sport);
-/* Of the last 5 to 10 s; samples 0: none. */
-void paths_quantiles(const struct paths *paths, unsigned int slot, unsigned int id,
-		     struct quantiles *out, struct quantiles *in);
 /* A new number: a candidate's floor in the map `paths` has changed. */
 uint32_t paths_floors(const struct paths *paths);
 /* The address behind a hop; NULL: none. */
 const struct esc_address *paths_hop_address(const struct paths *paths, uint64_t hop);
 
 #define PATHS_FAILOVER_BUCKETS 12
+
+/* How often the candidates of each use are probed within the budget. */
+struct pathbudget_share {
+	uint64_t interval_ns[PATH_USES];
+	double wanted_pps, given_pps;
+	uint32_t tries_pps; /* left for surveys */
+	bool limited;	    /* some are probed less often than wanted */
+};
+
+/* Received ICMP errors "time exceeded". Each is counted once. */
+struct paths_quotes {
+	uint64_t matched;   /* the reply that a request waits for */
+	uint64_t unmatched; /* a path request that none waits for: late, twice, or forged */
+	uint64_t other;	    /* no path request of ours is quoted */
+	uint64_t overflow;  /* the socket's buffer was full */
+};
 
 struct paths_facts {
 	bool on;
@@ -95,7 +110,8 @@ struct paths_facts {
 	int last_error;
 	uint64_t replied, lost; /* of all candidates there were */
 	uint64_t tries;		/* ports probed with a low hop limit */
-	uint64_t failovers;	/* times that packets were diverted to a standby */
+	struct paths_quotes quotes;
+	uint64_t failovers; /* times that packets were diverted to a backup */
 	uint64_t returns;
 	uint64_t failover[PATHS_FAILOVER_BUCKETS]; /* by duration */
 	double failover_sum_s;
@@ -113,7 +129,7 @@ void paths_on_tick(struct paths *paths, paths_tick_fn *fn, void *context);
 /* They are probed: switched on, and the kill switch is off. */
 bool paths_are_probed(const struct paths *paths);
 /*
- * No reply comes over the standby of candidate @id, and the peer's programs report on neither:
+ * No reply comes over the backup of candidate @id, and the peer's programs report on neither:
  * packets use their own path again. False: no such candidate, or its peer does report.
  */
 bool paths_release(struct paths *paths, unsigned int slot, unsigned int id);

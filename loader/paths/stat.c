@@ -1,87 +1,75 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "stat.h"
-
 #include <math.h>
-#include <stdbool.h>
 #include <stdlib.h>
-#include <string.h>
+
+#include "internal.h"
 
 /* Of a normal distribution: deviation by mean deviation. */
 #define DEVIATIONS 1.2533
 
 void pathstat_clear(struct pathstat *stat)
 {
-	struct delayhist now = stat->now, before = stat->before;
-
 	*stat = (struct pathstat){
 		.floor_ns = NAN,
 		.floor_before_ns = NAN,
-		.now = now,
-		.before = before,
+		.now = stat->now,
+		.before = stat->before,
 	};
-	delayhist_clear(&stat->now);
-	delayhist_clear(&stat->before);
+	delayhist_clear(&stat->now.delays);
+	delayhist_clear(&stat->before.delays);
 }
 
 void pathstat_free(struct pathstat *stat)
 {
-	delayhist_free(&stat->now);
-	delayhist_free(&stat->before);
+	delayhist_free(&stat->now.delays);
+	delayhist_free(&stat->before.delays);
 }
 
-/* After a window without samples the time before it is not known. */
-static void rotate_floor(struct pathstat *stat, int64_t at_ns)
+bool pathstat_is_delay(double delay_ns)
 {
-	if (at_ns - stat->floor_begun_ns < PATHSTAT_FLOOR_NS)
-		return;
-	stat->floor_before_ns =
-		at_ns - stat->floor_begun_ns < 2 * PATHSTAT_FLOOR_NS ? stat->floor_ns : NAN;
-	stat->floor_ns = NAN;
-	stat->floor_begun_ns = at_ns;
-}
-
-static void rotate_window(struct pathstat *stat, int64_t at_ns)
-{
-	struct delayhist spare = stat->before;
-	int64_t since_ns = at_ns - stat->now_begun_ns;
-
-	if (since_ns < PATHSTAT_WINDOW_NS)
-		return;
-	if (since_ns < 2 * PATHSTAT_WINDOW_NS) {
-		stat->before = stat->now;
-		stat->before_min_ns = stat->now_min_ns;
-		stat->before_max_ns = stat->now_max_ns;
-		stat->now = spare;
-	} else {
-		delayhist_clear(&stat->before);
-	}
-	delayhist_clear(&stat->now);
-	stat->now_begun_ns = at_ns;
+	return fabs(delay_ns) < PATHSTAT_DELAY_MAX_NS;
 }
 
 void pathstat_add(struct pathstat *stat, int64_t at_ns, double delay_ns, double bound_ns)
 {
 	size_t at = stat->samples % PATHSTAT_RECENT;
-	int64_t whole_ns = (int64_t)rint(delay_ns);
-	double off_ns;
+	struct pathstat_window *window = &stat->now, spare;
+	int64_t whole_ns, age_ns;
 
+	if (!pathstat_is_delay(delay_ns))
+		return;
+	whole_ns = (int64_t)rint(delay_ns);
 	if (!stat->samples) {
 		stat->floor_begun_ns = stat->now_begun_ns = at_ns;
 		stat->mean_ns = delay_ns;
 	}
-	rotate_floor(stat, at_ns);
-	rotate_window(stat, at_ns);
+	/* After a window without samples the time before it is not known. */
+	age_ns = at_ns - stat->floor_begun_ns;
+	if (age_ns >= PATHSTAT_FLOOR_NS) {
+		stat->floor_before_ns = age_ns < 2 * PATHSTAT_FLOOR_NS ? stat->floor_ns : NAN;
+		stat->floor_ns = NAN;
+		stat->floor_begun_ns = at_ns;
+	}
+	age_ns = at_ns - stat->now_begun_ns;
+	if (age_ns >= PATHSTAT_WINDOW_NS) {
+		spare = stat->before;
+		stat->before = stat->now;
+		stat->now = spare;
+		stat->now_begun_ns = at_ns;
+		delayhist_clear(&stat->now.delays);
+		if (age_ns >= 2 * PATHSTAT_WINDOW_NS)
+			delayhist_clear(&stat->before.delays);
+	}
 	stat->floor_ns = fmin(stat->floor_ns, delay_ns);
-	if (!stat->now.count || whole_ns < stat->now_min_ns)
-		stat->now_min_ns = whole_ns;
-	if (!stat->now.count || whole_ns > stat->now_max_ns)
-		stat->now_max_ns = whole_ns;
-	delayhist_count(&stat->now, esc_owd_bucket(whole_ns));
+	if (!window->delays.count || whole_ns < window->min_ns)
+		window->min_ns = whole_ns;
+	if (!window->delays.count || whole_ns > window->max_ns)
+		window->max_ns = whole_ns;
+	delayhist_count(&window->delays, esc_owd_bucket(whole_ns));
 	stat->recent[at].at_ns = at_ns;
 	stat->recent[at].delay_ns = delay_ns;
 	stat->recent[at].bound_ns = bound_ns;
-	off_ns = fabs(delay_ns - stat->mean_ns);
-	stat->spread_ns += (off_ns - stat->spread_ns) / 4;
+	stat->spread_ns += (fabs(delay_ns - stat->mean_ns) - stat->spread_ns) / 4;
 	stat->mean_ns += (delay_ns - stat->mean_ns) / 8;
 	stat->samples++;
 }
@@ -93,12 +81,12 @@ static int compare(const void *a, const void *b)
 	return (*one > *two) - (*one < *two);
 }
 
-void pathstat_now(const struct pathstat *stat, int64_t span_ns, struct pathstat_now *out)
+void pathstat_now(const struct pathstat *stat, int64_t span_ns, struct path_delay *out)
 {
 	double values[PATHSTAT_RECENT], off_ns = 0;
 	size_t kept = stat->samples < PATHSTAT_RECENT ? stat->samples : PATHSTAT_RECENT, count = 0;
 
-	*out = (struct pathstat_now){NAN, NAN, NAN, NAN, NAN, NAN, 0};
+	*out = (struct path_delay){NAN, NAN, NAN, NAN, NAN, NAN, 0};
 	if (!kept)
 		return;
 	out->floor_ns = fmin(stat->floor_ns, stat->floor_before_ns);
@@ -135,6 +123,18 @@ uint32_t pathstat_published_floor(const struct pathstat *stat, int64_t now_ns, d
 	return (uint32_t)fmin(fmax(floor_ns, 0), (double)(UINT32_MAX - 1)) + 1;
 }
 
+static void add_window(struct delayhist *all, const struct pathstat_window *window,
+		       struct quantiles *out)
+{
+	if (!window->delays.count)
+		return;
+	if (!all->count || window->min_ns < out->min_ns)
+		out->min_ns = window->min_ns;
+	if (!all->count || window->max_ns > out->max_ns)
+		out->max_ns = window->max_ns;
+	delayhist_add(all, &window->delays);
+}
+
 static int64_t within(int64_t ns, int64_t least_ns, int64_t most_ns)
 {
 	if (ns < least_ns)
@@ -144,29 +144,17 @@ static int64_t within(int64_t ns, int64_t least_ns, int64_t most_ns)
 
 void pathstat_quantiles(const struct pathstat *stat, int64_t now_ns, struct quantiles *out)
 {
-	struct delayhist both = {};
-	int64_t since_ns = now_ns - stat->now_begun_ns;
-	bool now = since_ns < 2 * PATHSTAT_WINDOW_NS && stat->now.count;
-	bool before = since_ns < PATHSTAT_WINDOW_NS && stat->before.count;
+	int64_t age_ns = now_ns - stat->now_begun_ns;
+	struct delayhist all = {};
 
-	memset(out, 0, sizeof(*out));
-	if (now)
-		delayhist_add(&both, &stat->now);
-	if (before)
-		delayhist_add(&both, &stat->before);
-	out->samples = delayhist_samples(&both);
-	if (out->samples) {
-		out->min_ns = now ? stat->now_min_ns : stat->before_min_ns;
-		out->max_ns = now ? stat->now_max_ns : stat->before_max_ns;
-		if (now && before && stat->before_min_ns < out->min_ns)
-			out->min_ns = stat->before_min_ns;
-		if (now && before && stat->before_max_ns > out->max_ns)
-			out->max_ns = stat->before_max_ns;
-		out->p50_ns = delayhist_quantile(&both, 0.5);
-		out->p99_ns = delayhist_quantile(&both, 0.99);
-		/* Midpoints of buckets may lie beyond the extremes, which are exact. */
-		out->p50_ns = within(out->p50_ns, out->min_ns, out->max_ns);
-		out->p99_ns = within(out->p99_ns, out->p50_ns, out->max_ns);
-	}
-	delayhist_free(&both);
+	*out = (struct quantiles){};
+	if (age_ns < 2 * PATHSTAT_WINDOW_NS)
+		add_window(&all, &stat->now, out);
+	if (age_ns < PATHSTAT_WINDOW_NS)
+		add_window(&all, &stat->before, out);
+	out->samples = delayhist_samples(&all);
+	/* Midpoints of buckets may lie beyond the extremes, which are exact. */
+	out->p50_ns = within(delayhist_quantile(&all, 0.5), out->min_ns, out->max_ns);
+	out->p99_ns = within(delayhist_quantile(&all, 0.99), out->p50_ns, out->max_ns);
+	delayhist_free(&all);
 }

@@ -2,8 +2,8 @@
 /*
  * Which switches a port's packets cross: requests with hop limits 1, 2 .., and the ICMP errors of
  * the switches where they end. As Paris traceroute does (Augustin et al. 2006), what ECMP hashes is
- * the same in all packets of a port; the IPv4 identification, which is not hashed, tells them
- * apart.
+ * the same in all packets of a port; the IPv4 identification, which is not hashed,
+ * distinguishes them.
  *
  * Switches send few errors a second (Linux: six at once, then one a second for each host; others
  * alike), so the rate follows the replies, and what is known to be the same is not queried: the
@@ -15,6 +15,7 @@
 #include <net/if.h> /* ahead of linux/icmp.h, which has its own otherwise */
 
 #include <linux/icmp.h>
+#include <linux/sock_diag.h>
 #include <math.h>
 #include <netinet/icmp6.h>
 #include <netinet/in.h>
@@ -23,7 +24,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/log.h"
+#include "base/address.h"
 #include "pacing/random.h"
 #include "probe/probe.h"
 #include "internal.h"
@@ -35,26 +36,25 @@
 #define SILENT_MISSES 8 /* at a distance from which there never was a reply */
 #define SILENT_NS 60000000000ull
 #define VERIFY_NS 3000000000ull /* one port of a pair that is known */
-/* Routes that changed a moment ago may change back: what was surveyed in between is wrong then. */
+/* Routes that changed may soon change back: what was surveyed in between is wrong then. */
 #define UNSETTLED_NS 10000000000ull
 #define VERIFY_SOON_NS 100000000ull
 #define ORIGIN_NS 60000000000ull
 #define PACE_LEAST 2.0
 #define PACE_FIRST 40.0
 #define PACE_BURST 16.0
+/* ICMP errors that are read a second: twice as many as requests are sent, and these. */
+#define ICMP_PACE 200.0
+#define ICMP_BURST 256.0
 
 /* --- distance --- */
-
-/* Switches that can differ from port to port: the last one is the same for all. */
-static unsigned int forks(const struct paths_pair *pair)
-{
-	return pair->distance > 2 ? pair->distance - 1 : pair->distance;
-}
 
 /* How far ports are surveyed. */
 static unsigned int hops_surveyed(const struct paths_pair *pair)
 {
-	return forks(pair) < PATHSET_HOPS ? forks(pair) : PATHSET_HOPS;
+	unsigned int forks = pair->set.config.distance;
+
+	return forks < PATHSET_HOPS ? forks : PATHSET_HOPS;
 }
 
 /* The peer's program returns a request with a hop limit of 64, whatever it came with. */
@@ -70,7 +70,8 @@ void paths_update_distance(struct paths_pair *pair, uint8_t hop_limit)
 		return;
 	pair->distance = distance;
 	pair->distance_known = true;
-	pair->set.config.distance = forks(pair);
+	/* Switches that can differ from port to port: the last one is the same for all. */
+	pair->set.config.distance = distance > 2 ? distance - 1 : distance;
 	memset(pair->hop, 0, sizeof(pair->hop));
 	memset(pair->surveys, 0, sizeof(pair->surveys));
 	pair->verify_due_ns = 0;
@@ -89,30 +90,14 @@ bool paths_is_silent(const struct paths_pair *pair)
 	return true;
 }
 
-/* --- switches' addresses have numbers --- */
-
-static uint64_t address_number(struct paths *paths, const struct esc_address *address)
-{
-	for (size_t i = 0; i < paths->address_count; i++)
-		if (!memcmp(&paths->addresses[i], address, sizeof(*address)))
-			return i + 1;
-	if (paths->address_count == PATHS_ADDRESSES_MAX)
-		return 0;
-	if (!paths->addresses)
-		paths->addresses = calloc(PATHS_ADDRESSES_MAX, sizeof(*paths->addresses));
-	if (!paths->addresses)
-		return 0;
-	paths->addresses[paths->address_count] = *address;
-	return ++paths->address_count;
-}
+/* --- switches --- */
 
 const struct esc_address *paths_hop_address(const struct paths *paths, uint64_t hop)
 {
 	return hop && hop <= paths->address_count ? &paths->addresses[hop - 1] : NULL;
 }
 
-/* --- the first switch --- */
-
+/* The first switch of what leaves from the pair's address; NULL: no room. */
 static struct paths_origin *origin_of(struct paths *paths, const struct paths_pair *pair)
 {
 	struct paths_origin *empty = NULL;
@@ -122,13 +107,13 @@ static struct paths_origin *origin_of(struct paths *paths, const struct paths_pa
 
 		if (!origin->agreed)
 			empty = empty ? empty : origin;
-		else if (origin->port == pair->port &&
-			 !memcmp(&origin->from, &pair->key.src, sizeof(origin->from)))
+		else if (origin->port == pair->facts.port &&
+			 !memcmp(&origin->from, &pair->facts.key.src, sizeof(origin->from)))
 			return origin;
 	}
 	if (empty) {
-		empty->from = pair->key.src;
-		empty->port = pair->port;
+		empty->from = pair->facts.key.src;
+		empty->port = pair->facts.port;
 		empty->hop = 0;
 	}
 	return empty;
@@ -142,16 +127,34 @@ void paths_unsettle(struct paths_pair *pair, uint64_t now_ns)
 	pair->unsettled_ns = now_ns + UNSETTLED_NS;
 }
 
-static void survey_finish(struct paths *paths, struct paths_pair *pair, struct paths_survey *survey,
-			  uint64_t now_ns)
+/* On to the next switch that has to be queried; none is left: the port is known. */
+static void survey_advance(struct paths *paths, struct paths_pair *pair,
+			   struct paths_survey *survey, uint64_t now_ns)
 {
-	int index = paths_set_index(pair, survey->sport);
+	const struct paths_origin *origin = origin_of(paths, pair);
+	unsigned int hops = hops_surveyed(pair);
+	int index;
 
+	while (++survey->hop <= hops) {
+		unsigned int at = survey->hop - 1;
+
+		if (!at)
+			survey->hops[0] = origin && origin->agreed > 1 && now_ns < origin->until_ns
+						  ? origin->hop
+						  : 0;
+		if (survey->hops[at] || now_ns < pair->hop[at].again_ns)
+			continue;
+		survey->attempts = 0;
+		survey->waits = false;
+		survey->due_ns = now_ns;
+		return;
+	}
+	index = paths_set_index(pair, survey->sport);
 	/* A switch that replies to others did not to this one: what is known beyond it is older. */
-	for (unsigned int i = 0; i < hops_surveyed(pair); i++)
+	for (unsigned int i = 0; i < hops; i++)
 		if (!survey->hops[i] && now_ns >= pair->hop[i].again_ns)
 			index = -ENOENT;
-	if (index >= 0 && pathset_see_hops(&pair->set, (size_t)index, survey->hops)) {
+	if (index >= 0 && pathset_add_hops(&pair->set, (size_t)index, survey->hops)) {
 		paths_unsettle(pair, now_ns);
 		/* Other switches may be silent now. */
 		for (unsigned int i = 0; i < PATHSET_HOPS; i++)
@@ -163,29 +166,6 @@ static void survey_finish(struct paths *paths, struct paths_pair *pair, struct p
 		pair->verify_due_ns = 0;
 	pair->changed = true;
 	memset(survey, 0, sizeof(*survey));
-}
-
-/* On to the next switch that has to be queried. */
-static void survey_advance(struct paths *paths, struct paths_pair *pair,
-			   struct paths_survey *survey, uint64_t now_ns)
-{
-	const struct paths_origin *origin = origin_of(paths, pair);
-
-	for (;;) {
-		if (++survey->hop > hops_surveyed(pair)) {
-			survey_finish(paths, pair, survey, now_ns);
-			return;
-		}
-		if (survey->hop == 1)
-			survey->hops[0] = origin && origin->agreed > 1 && now_ns < origin->until_ns
-						  ? origin->hop
-						  : 0;
-		if (!survey->hops[survey->hop - 1] && now_ns >= pair->hop[survey->hop - 1].again_ns)
-			break;
-	}
-	survey->attempts = 0;
-	survey->waits = false;
-	survey->due_ns = now_ns;
 }
 
 static void survey_miss(struct paths *paths, struct paths_pair *pair, struct paths_survey *survey,
@@ -221,7 +201,7 @@ static void survey_tick(struct paths *paths, struct paths_pair *pair, struct pat
 	paths->try_tokens--;
 	if (pathsend_try(paths->send, pair->sending, survey->sport, survey->hop, &survey->sequence))
 		return;
-	paths->total.tries++;
+	paths->facts.tries++;
 	survey->waits = true;
 	survey->due_ns = now_ns + REPLY_NS;
 }
@@ -229,16 +209,22 @@ static void survey_tick(struct paths *paths, struct paths_pair *pair, struct pat
 static void survey_reply(struct paths *paths, struct paths_pair *pair, struct paths_survey *survey,
 			 const struct esc_address *from, uint64_t now_ns)
 {
-	uint64_t hop = address_number(paths, from);
 	unsigned int at = survey->hop - 1;
 	struct paths_origin *origin = at ? NULL : origin_of(paths, pair);
+	uint64_t hop = 1; /* its number */
 
+	while (hop <= paths->address_count &&
+	       memcmp(&paths->addresses[hop - 1], from, sizeof(*from)))
+		hop++;
+	if (hop > PATHS_ADDRESSES_MAX)
+		hop = 0;
+	else if (hop > paths->address_count)
+		paths->addresses[paths->address_count++] = *from;
 	pair->hop[at].replies++;
 	pair->hop[at].misses = 0;
 	pair->hop[at].again_ns = 0;
-	paths->try_pace = fmin(paths->try_pace + 1, paths->total.share.tries_pps);
-	/* Two ports have to agree before the others are spared; each minute one is queried again.
-	 */
+	paths->try_pace = fmin(paths->try_pace + 1, paths->facts.share.tries_pps);
+	/* Two ports have to agree before the others are spared; one is queried each minute. */
 	if (origin) {
 		origin->agreed = origin->agreed && origin->hop == hop ? origin->agreed + 1 : 1;
 		origin->hop = hop;
@@ -250,23 +236,23 @@ static void survey_reply(struct paths *paths, struct paths_pair *pair, struct pa
 
 /* --- which port --- */
 
-static bool is_surveyed(const struct paths_pair *pair, uint16_t sport)
+/* That of a port; 0: one that is free. NULL: none. */
+static struct paths_survey *survey_of(struct paths_pair *pair, uint16_t sport)
 {
 	for (unsigned int i = 0; i < PATHS_SURVEYS; i++)
 		if (pair->surveys[i].sport == sport)
-			return true;
-	return false;
+			return &pair->surveys[i];
+	return NULL;
 }
 
 static void survey_begin(struct paths *paths, struct paths_pair *pair, uint16_t sport,
 			 uint64_t now_ns)
 {
-	for (unsigned int i = 0; i < PATHS_SURVEYS; i++) {
-		if (pair->surveys[i].sport)
-			continue;
-		pair->surveys[i].sport = sport;
-		survey_advance(paths, pair, &pair->surveys[i], now_ns);
-		return;
+	struct paths_survey *survey = survey_of(pair, 0);
+
+	if (survey) {
+		survey->sport = sport;
+		survey_advance(paths, pair, survey, now_ns);
 	}
 }
 
@@ -288,23 +274,23 @@ static uint16_t port_to_verify(struct paths_pair *pair)
 		if (pair->set.ports[i].changing)
 			return pair->set.ports[i].sport;
 	for (unsigned int i = 0; n % 2 && i < ESC_PATHS_MAX; i++) {
-		const struct candidate *path = &pair->candidates[(n / 2 + i) % ESC_PATHS_MAX];
+		uint16_t sport = pair->candidates[(n / 2 + i) % ESC_PATHS_MAX].facts.sport;
 
-		if (path->sport)
-			return path->sport;
+		if (sport)
+			return sport;
 	}
 	return pair->set.count ? pair->set.ports[n / 2 % pair->set.count].sport : 0;
 }
 
 /* Of queue pairs that send, first of those that have no candidate yet; 0: all are known. */
-static uint16_t port_in_need(const struct paths_pair *pair)
+static uint16_t port_in_need(struct paths_pair *pair)
 {
 	uint16_t found = 0;
 
 	for (size_t i = 0; i < pair->set.count; i++) {
 		uint16_t sport = pair->set.ports[i].sport;
 
-		if (pair->set.ports[i].fresh || is_surveyed(pair, sport) ||
+		if (pair->set.ports[i].fresh || survey_of(pair, sport) ||
 		    !paths_is_own(pair, sport, pair->own_awake))
 			continue;
 		if (paths_pair_id_of(pair, sport) < 0)
@@ -335,7 +321,7 @@ static void pair_survey_more(struct paths *paths, struct paths_pair *pair, uint6
 	/* As many as are stale already, and no more new ones than have room. */
 	found = pathset_next(&pair->set, pacing_random(&paths->random), PATHS_SURVEYS * 2, ports);
 	for (size_t i = 0; i < found && unused; i++) {
-		if (is_surveyed(pair, ports[i]))
+		if (survey_of(pair, ports[i]))
 			continue;
 		survey_begin(paths, pair, ports[i], now_ns);
 		unused--;
@@ -344,7 +330,7 @@ static void pair_survey_more(struct paths *paths, struct paths_pair *pair, uint6
 		return;
 	pair->verify_due_ns = now_ns + (now_ns < pair->unsettled_ns ? VERIFY_SOON_NS : VERIFY_NS);
 	ports[0] = port_to_verify(pair);
-	if (ports[0] && !is_surveyed(pair, ports[0]))
+	if (ports[0] && !survey_of(pair, ports[0]))
 		survey_begin(paths, pair, ports[0], now_ns);
 }
 
@@ -355,11 +341,17 @@ void paths_survey_tick(struct paths *paths, uint64_t now_ns)
 	unsigned int first = paths->try_first;
 
 	if (!paths->try_ns)
-		paths->try_pace = fmin(PACE_FIRST, paths->total.share.tries_pps);
+		paths->try_pace = fmin(PACE_FIRST, paths->facts.share.tries_pps);
 	else
 		paths->try_tokens += paths->try_pace * (double)(now_ns - paths->try_ns) / 1e9;
+	paths->icmp_tokens = fmin(
+		ICMP_BURST, paths->icmp_tokens + (2 * paths->facts.share.tries_pps + ICMP_PACE) *
+							 (double)(now_ns - paths->try_ns) / 1e9);
 	paths->try_tokens = fmin(paths->try_tokens, PACE_BURST);
 	paths->try_ns = now_ns;
+	for (unsigned int i = 0; i < 2; i++)
+		if (paths->icmp[i] && paths->icmp_tokens >= 1)
+			sd_event_source_set_enabled(paths->icmp[i], SD_EVENT_ON);
 	paths->trying = false;
 	for (unsigned int i = 0; i < ESC_PATH_SLOTS_MAX; i++) {
 		struct paths_pair *pair = paths->by_slot[(first + i) % ESC_PATH_SLOTS_MAX];
@@ -368,7 +360,7 @@ void paths_survey_tick(struct paths *paths, uint64_t now_ns)
 			continue;
 		/* A pair that is left without a token is first the next time. */
 		if (paths->try_tokens >= 1)
-			paths->try_first = pair->slot + 1;
+			paths->try_first = pair->facts.slot + 1;
 		if (!pair->sending || !pair->distance_known || !paths_pair_replies(pair, now_ns))
 			continue;
 		pair_survey_more(paths, pair, now_ns);
@@ -380,22 +372,35 @@ void paths_survey_tick(struct paths *paths, uint64_t now_ns)
 
 /* --- ICMP --- */
 
-static void error_take(struct paths *paths, const struct esc_address *from, const uint8_t *quoted,
-		       size_t bytes)
+/* True: a request waits for this reply. */
+static bool quote_matches(struct paths *paths, const struct pathpacket *quoted,
+			  const struct esc_address *from)
 {
-	struct pathpacket packet;
-	struct paths_pair *pair;
+	struct paths_pair *pair =
+		paths_find(paths, &(struct esc_path_key){quoted->from, quoted->to});
 
-	if (pathpacket_parse(quoted, bytes, &packet))
-		return;
-	pair = paths_find(paths, &(struct esc_path_key){packet.from, packet.to});
 	for (unsigned int i = 0; pair && i < PATHS_SURVEYS; i++) {
 		struct paths_survey *survey = &pair->surveys[i];
-		bool same = packet.sequence ? packet.sequence == survey->sequence
-					    : packet.ident == pathsend_ident(survey->sequence);
+		bool same = quoted->sequence ? quoted->sequence == survey->sequence
+					     : quoted->ident == pathsend_ident(survey->sequence);
 
-		if (survey->sport && survey->sport == packet.from_port && survey->waits && same)
-			survey_reply(paths, pair, survey, from, time_local_ns());
+		if (!survey->sport || survey->sport != quoted->from_port || !survey->waits || !same)
+			continue;
+		survey_reply(paths, pair, survey, from, time_local_ns());
+		return true;
+	}
+	return false;
+}
+
+void paths_count_overflow(const struct paths *paths, struct paths_quotes *quotes)
+{
+	for (unsigned int i = 0; i < 2; i++) {
+		uint32_t memory[SK_MEMINFO_VARS] = {};
+		socklen_t bytes = sizeof(memory);
+
+		if (paths->icmp_fd[i] >= 0 &&
+		    !getsockopt(paths->icmp_fd[i], SOL_SOCKET, SO_MEMINFO, memory, &bytes))
+			quotes->overflow += memory[SK_MEMINFO_DROPS];
 	}
 }
 
@@ -403,68 +408,52 @@ static int on_icmp(sd_event_source *source, int fd, uint32_t events, void *conte
 {
 	struct paths *paths = context;
 	bool ipv4 = fd == paths->icmp_fd[0];
-	struct sockaddr_in6 six;
-	socklen_t length = sizeof(six);
+	struct sockaddr_storage name;
+	socklen_t length = sizeof(name);
+	struct pathpacket quoted;
 	struct esc_address from;
 	uint8_t packet[1500];
 	ssize_t bytes;
 
-	(void)source;
 	(void)events;
-	for (; (bytes = recvfrom(fd, packet, sizeof(packet), 0, (struct sockaddr *)&six,
-				 &length)) >= 8;
-	     length = sizeof(six)) {
-		/* Of IPv4 the socket gives the IP header too. */
-		size_t at = ipv4 ? (size_t)(packet[0] & 0x0f) * 4 : 0;
-
-		if ((size_t)bytes < at + 8 ||
-		    packet[at] != (ipv4 ? ICMP_TIME_EXCEEDED : ICMP6_TIME_EXCEEDED))
-			continue;
-		from = (struct esc_address){.bytes = {[10] = 0xff, [11] = 0xff}};
-		if (ipv4)
-			memcpy(from.bytes + 12, packet + 12, 4);
+	for (; paths->icmp_tokens >= 1; paths->icmp_tokens--, length = sizeof(name)) {
+		bytes = recvfrom(fd, packet, sizeof(packet), 0, (struct sockaddr *)&name, &length);
+		if (bytes < 0)
+			return 0;
+		if (pathpacket_quoted(packet, (size_t)bytes, ipv4, &quoted) ||
+		    !address_of_socket((struct sockaddr *)&name, &from))
+			paths->facts.quotes.other++;
+		else if (quote_matches(paths, &quoted, &from))
+			paths->facts.quotes.matched++;
 		else
-			memcpy(from.bytes, &six.sin6_addr, 16);
-		error_take(paths, &from, packet + at + 8, (size_t)bytes - at - 8);
+			paths->facts.quotes.unmatched++;
 	}
+	/* Others may send without end: until there are tokens the kernel drops what has no room. */
+	sd_event_source_set_enabled(source, SD_EVENT_OFF);
 	return 0;
-}
-
-static int icmp_open(int family)
-{
-	struct icmp_filter four = {~(1u << ICMP_TIME_EXCEEDED)};
-	struct icmp6_filter six;
-	int fd, err;
-
-	fd = socket(family, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK,
-		    family == AF_INET ? IPPROTO_ICMP : IPPROTO_ICMPV6);
-	if (fd < 0)
-		return -errno;
-	ICMP6_FILTER_SETBLOCKALL(&six);
-	ICMP6_FILTER_SETPASS(ICMP6_TIME_EXCEEDED, &six);
-	err = family == AF_INET ? setsockopt(fd, SOL_RAW, ICMP_FILTER, &four, sizeof(four))
-				: setsockopt(fd, IPPROTO_ICMPV6, ICMP6_FILTER, &six, sizeof(six));
-	if (!err)
-		return fd;
-	err = -errno;
-	close(fd);
-	return err;
 }
 
 int paths_survey_open(struct paths *paths)
 {
-	static const int families[] = {AF_INET, AF_INET6};
-	int err = 0;
+	static const struct icmp_filter four = {~(1u << ICMP_TIME_EXCEEDED)};
+	struct icmp6_filter six;
 
+	ICMP6_FILTER_SETBLOCKALL(&six);
+	ICMP6_FILTER_SETPASS(ICMP6_TIME_EXCEEDED, &six);
 	for (unsigned int i = 0; i < 2; i++) {
-		paths->icmp_fd[i] = icmp_open(families[i]);
+		int fd = socket(i ? AF_INET6 : AF_INET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK,
+				i ? IPPROTO_ICMPV6 : IPPROTO_ICMP);
+		int err;
+
 		/* A host without IPv6 has no switches that reply over it. */
-		if (paths->icmp_fd[i] == -EAFNOSUPPORT)
+		if (fd < 0 && errno == EAFNOSUPPORT)
 			continue;
-		if (paths->icmp_fd[i] < 0)
-			return paths->icmp_fd[i];
-		err = sd_event_add_io(paths->core->loop, &paths->icmp[i], paths->icmp_fd[i],
-				      EPOLLIN, on_icmp, paths);
+		paths->icmp_fd[i] = fd;
+		if (fd < 0 || (i ? setsockopt(fd, IPPROTO_ICMPV6, ICMP6_FILTER, &six, sizeof(six))
+				 : setsockopt(fd, SOL_RAW, ICMP_FILTER, &four, sizeof(four))))
+			return -errno;
+		err = sd_event_add_io(paths->core->loop, &paths->icmp[i], fd, EPOLLIN, on_icmp,
+				      paths);
 		if (err < 0)
 			return err;
 	}
@@ -478,5 +467,4 @@ void paths_survey_close(struct paths *paths)
 		if (paths->icmp_fd[i] >= 0)
 			close(paths->icmp_fd[i]);
 	}
-	free(paths->addresses);
 }

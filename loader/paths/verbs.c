@@ -18,6 +18,10 @@ static const struct verb_section status[] = {
 	{.when = "paths.refused",
 	 .header = "",
 	 .text = "the map of paths was full: some peers have none"},
+	{.when = "paths.quotes.overflow",
+	 .header = "",
+	 .text = "more ICMP errors were received than can be read: {paths.quotes.overflow} "
+		 "dropped, {paths.quotes.unmatched} of no probe that waits for one"},
 	{},
 };
 
@@ -83,6 +87,7 @@ static const struct verb_arg args[] = {
 
 static const struct verb verbs[] = {
 	{.name = "paths",
+	 .reads = true,
 	 .summary = "the candidate paths to each peer: delay, loss, state",
 	 .args = args,
 	 .output = output,

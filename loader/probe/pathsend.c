@@ -1,33 +1,148 @@
 // SPDX-License-Identifier: BSD-2-Clause
+/* Path requests as packets, and the thread that sends them. */
+#include <endian.h>
 #include <errno.h>
 #include <netinet/in.h>
-#include <pthread.h>
+#include <netinet/ip.h>
+#include <netinet/icmp6.h>
+#include <netinet/ip6.h>
+#include <netinet/ip_icmp.h>
+#include <netinet/udp.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/address.h"
 #include "base/array.h"
 #include "base/now.h"
 #include "fleet/fleet.h"
 #include "internal.h"
 
-/* Lanes that are due within it are served together: a wakeup costs more than the wait. */
-#define SEND_AHEAD_NS 100000
-#define SEND_BATCH 64
-#define SEND_PHASES 8
-/* Below, paths are all of one phase: a wakeup for each would cost more than a burst does. */
-#define SEND_PHASED_NS 8000000
+#define UDP_BYTES (sizeof(struct udphdr) + ESC_PATH_DATAGRAM_BYTES)
 
-struct send_socket {
-	struct send_socket *next;
-	unsigned int users;
-	char interface[16];
-	struct esc_address from;
-	bool ipv4;
-	int fd;
-};
+/* Paths that are due within it are served together: a wakeup costs more than the wait. */
+#define AHEAD_NS 100000
+#define BATCH 64
+#define PHASES 8
+/* Below, paths are all of one phase: a wakeup for each would cost more than a burst does. */
+#define PHASED_NS 8000000
+
+/* --- the packet --- */
+
+size_t pathpacket_build(const struct pathpacket *packet, uint8_t out[PATHPACKET_BYTES_MAX])
+{
+	struct iphdr four = {
+		.version = 4,
+		.ihl = sizeof(four) / 4,
+		.tot_len = htobe16(sizeof(four) + UDP_BYTES),
+		.id = htobe16(packet->ident),
+		.frag_off = htobe16(IP_DF),
+		.ttl = packet->hop_limit,
+		.protocol = IPPROTO_UDP, /* the checksum is the kernel's to fill in */
+	};
+	struct ip6_hdr six = {
+		.ip6_flow = htobe32(6u << 28),
+		.ip6_plen = htobe16(UDP_BYTES),
+		.ip6_nxt = IPPROTO_UDP,
+		.ip6_hlim = packet->hop_limit,
+	};
+	/* As RoCEv2 has it: no UDP checksum. */
+	struct udphdr udp = {
+		.source = htobe16(packet->from_port),
+		.dest = htobe16(packet->to_port),
+		.len = htobe16(UDP_BYTES),
+	};
+	struct esc_bth bth = {
+		.opcode = ESC_PROBE_OPCODE_PATH_REQUEST,
+		.pkey = htobe16(0xffff),
+		.psn = htobe32(packet->sequence & ESC_PSN_MASK),
+	};
+	struct esc_path_probe probe = {
+		.magic = htobe32(ESC_PROBE_MAGIC),
+		.min_version = ESC_PROBE_VERSION,
+		.version = ESC_PROBE_VERSION,
+		.flags = packet->flags,
+		.path = packet->path,
+		.target = htobe64(packet->target),
+		.sequence = htobe32(packet->sequence),
+		.sport = htobe16(packet->from_port),
+	};
+	uint8_t *at = out;
+
+	if (address_is_ipv4(&packet->to)) {
+		memcpy(&four.saddr, packet->from.bytes + 12, 4);
+		memcpy(&four.daddr, packet->to.bytes + 12, 4);
+		at = mempcpy(at, &four, sizeof(four));
+	} else {
+		memcpy(&six.ip6_src, packet->from.bytes, 16);
+		memcpy(&six.ip6_dst, packet->to.bytes, 16);
+		at = mempcpy(at, &six, sizeof(six));
+	}
+	at = mempcpy(at, &udp, sizeof(udp));
+	at = mempcpy(at, &bth, sizeof(bth));
+	at = mempcpy(at, &probe, sizeof(probe));
+	memset(at, 0, ESC_ICRC_BYTES);
+	return (size_t)(at - out) + ESC_ICRC_BYTES;
+}
+
+int pathpacket_parse(const uint8_t *ip, size_t bytes, struct pathpacket *out)
+{
+	unsigned int version = bytes ? ip[0] >> 4 : 0, protocol;
+	struct esc_path_probe probe;
+	struct udphdr udp;
+	struct ip6_hdr six;
+	struct iphdr four;
+	size_t at;
+
+	*out = (struct pathpacket){};
+	if (version == 4 && bytes >= sizeof(four)) {
+		memcpy(&four, ip, sizeof(four));
+		out->from = out->to = (struct esc_address){.bytes = {[10] = 0xff, [11] = 0xff}};
+		memcpy(out->from.bytes + 12, &four.saddr, 4);
+		memcpy(out->to.bytes + 12, &four.daddr, 4);
+		out->ident = be16toh(four.id);
+		protocol = four.protocol;
+		at = four.ihl * 4u;
+	} else if (version == 6 && bytes >= sizeof(six)) {
+		memcpy(&six, ip, sizeof(six));
+		memcpy(out->from.bytes, &six.ip6_src, 16);
+		memcpy(out->to.bytes, &six.ip6_dst, 16);
+		protocol = six.ip6_nxt;
+		at = sizeof(six);
+	} else {
+		return -EINVAL;
+	}
+	if (protocol != IPPROTO_UDP || at < sizeof(four) || at + sizeof(udp) > bytes)
+		return -EINVAL;
+	memcpy(&udp, ip + at, sizeof(udp));
+	out->from_port = be16toh(udp.source);
+	out->to_port = be16toh(udp.dest);
+	at += sizeof(udp) + sizeof(struct esc_bth);
+	if (at + sizeof(probe) > bytes)
+		return be16toh(udp.len) == UDP_BYTES ? 0 : -EINVAL;
+	memcpy(&probe, ip + at, sizeof(probe));
+	if (probe.magic != htobe32(ESC_PROBE_MAGIC))
+		return -EINVAL;
+	out->sequence = be32toh(probe.sequence);
+	out->target = be64toh(probe.target);
+	out->path = probe.path;
+	out->flags = probe.flags;
+	return 0;
+}
+
+#define ICMP_BYTES 8 /* of its header, of either version */
+
+int pathpacket_quoted(const uint8_t *packet, size_t bytes, bool ipv4, struct pathpacket *out)
+{
+	size_t at = ipv4 && bytes ? (size_t)(packet[0] & 0x0f) * 4 : 0;
+
+	if (bytes < at + ICMP_BYTES ||
+	    packet[at] != (ipv4 ? ICMP_TIME_EXCEEDED : ICMP6_TIME_EXCEEDED))
+		return -EINVAL;
+	return pathpacket_parse(packet + at + ICMP_BYTES, bytes - at - ICMP_BYTES, out);
+}
+
+/* --- the heap of paths, by when they are due --- */
 
 struct send_path {
 	struct pathsend_pair *pair;
@@ -40,34 +155,30 @@ struct send_path {
 
 struct pathsend_pair {
 	struct pathsend_pair *next;
-	struct send_socket *socket;
+	char interface[16];
+	int fd; /* one for all pairs of an interface and an address of ours */
 	struct sockaddr_storage to;
-	struct pathpacket packet; /* what is the same of all */
+	socklen_t to_bytes;
+	struct pathpacket packet; /* what is the same of all; the sequence of the next request */
 	unsigned int phase;
-	uint32_t sequence; /* of the next request */
 	struct send_path paths[ESC_PATHS_MAX];
 };
 
-struct send_batch {
-	struct send_socket *socket;
-	unsigned int count;
-	struct mmsghdr messages[SEND_BATCH];
-	struct iovec parts[SEND_BATCH];
-	uint8_t bytes[SEND_BATCH][PATHPACKET_BYTES_MAX];
-};
-
 struct pathsend {
-	struct probe_thread thread; /* its lock: all below */
-	struct send_socket *sockets;
+	struct probe_thread thread; /* its lock: heap, batch and counts, and what they refer to */
 	struct pathsend_pair *pairs;
+	uint32_t ended; /* the highest sequence of a pair that was removed: the peer remembers it */
 	struct send_path **heap; /* the next one is the first */
 	size_t count, room;
-	struct send_batch batch;
+	struct {
+		int fd;
+		unsigned int count;
+		struct mmsghdr messages[BATCH];
+		struct iovec parts[BATCH];
+		uint8_t bytes[BATCH][PATHPACKET_BYTES_MAX];
+	} batch;
 	struct pathsend_counts counts;
-	uint32_t ended; /* the highest sequence of a pair that was removed: the peer remembers it */
 };
-
-/* --- the heap of paths, by when they are due --- */
 
 static void heap_put(struct pathsend *send, size_t place, struct send_path *path)
 {
@@ -97,17 +208,6 @@ static void heap_sift(struct pathsend *send, size_t place)
 	heap_put(send, place, path);
 }
 
-static int heap_add(struct pathsend *send, struct send_path *path)
-{
-	int err = array_reserve(&send->heap, &send->room, send->count + 1, sizeof(*send->heap));
-
-	if (err)
-		return err;
-	heap_put(send, send->count++, path);
-	heap_sift(send, path->place);
-	return 0;
-}
-
 static void heap_remove(struct pathsend *send, struct send_path *path)
 {
 	size_t place = path->place;
@@ -123,12 +223,11 @@ static void heap_remove(struct pathsend *send, struct send_path *path)
 
 static void batch_flush(struct pathsend *send)
 {
-	struct send_batch *batch = &send->batch;
 	unsigned int at = 0;
 
-	while (at < batch->count) {
-		int sent = sendmmsg(batch->socket->fd, batch->messages + at, batch->count - at,
-				    MSG_NOSIGNAL);
+	while (at < send->batch.count) {
+		int sent = sendmmsg(send->batch.fd, send->batch.messages + at,
+				    send->batch.count - at, MSG_NOSIGNAL);
 
 		if (sent > 0) {
 			send->counts.sent += (unsigned int)sent;
@@ -139,26 +238,26 @@ static void batch_flush(struct pathsend *send)
 		send->counts.last_error = -errno;
 		at++; /* the one that was refused */
 	}
-	batch->count = 0;
+	send->batch.count = 0;
 }
 
-static void batch_add(struct pathsend *send, const struct pathsend_pair *pair,
+/* The next request of @pair. */
+static void batch_add(struct pathsend *send, struct pathsend_pair *pair,
 		      const struct pathpacket *packet)
 {
-	struct send_batch *batch = &send->batch;
 	unsigned int at;
 
-	if (batch->count == SEND_BATCH || (batch->count && batch->socket != pair->socket))
+	if (send->batch.count == BATCH || (send->batch.count && send->batch.fd != pair->fd))
 		batch_flush(send);
-	at = batch->count++;
-	batch->socket = pair->socket;
-	batch->parts[at].iov_base = batch->bytes[at];
-	batch->parts[at].iov_len = pathpacket_build(packet, batch->bytes[at]);
-	batch->messages[at].msg_hdr = (struct msghdr){
-		.msg_name = (void *)&pair->to,
-		.msg_namelen = pair->socket->ipv4 ? sizeof(struct sockaddr_in)
-						  : sizeof(struct sockaddr_in6),
-		.msg_iov = &batch->parts[at],
+	pair->packet.sequence++;
+	at = send->batch.count++;
+	send->batch.fd = pair->fd;
+	send->batch.parts[at].iov_base = send->batch.bytes[at];
+	send->batch.parts[at].iov_len = pathpacket_build(packet, send->batch.bytes[at]);
+	send->batch.messages[at].msg_hdr = (struct msghdr){
+		.msg_name = &pair->to,
+		.msg_namelen = pair->to_bytes,
+		.msg_iov = &send->batch.parts[at],
 		.msg_iovlen = 1,
 	};
 }
@@ -166,19 +265,18 @@ static void batch_add(struct pathsend *send, const struct pathsend_pair *pair,
 /* On a grid, so that paths of one interval are due together; a time that has passed is left out. */
 static uint64_t path_next(const struct send_path *path, uint64_t now)
 {
-	uint64_t phase_ns =
-		path->interval_ns < SEND_PHASED_NS
-			? 0
-			: path->pair->phase % SEND_PHASES * path->interval_ns / SEND_PHASES;
+	uint64_t phase_ns = path->interval_ns < PHASED_NS
+				    ? 0
+				    : path->pair->phase % PHASES * path->interval_ns / PHASES;
 
 	return (now - phase_ns) / path->interval_ns * path->interval_ns + path->interval_ns +
 	       phase_ns;
 }
 
-/* Serves the paths that are due; returns when the next one is. */
-static uint64_t send_due(struct pathsend *send)
+static uint64_t send_due(struct probe_thread *thread)
 {
-	uint64_t until = time_local_ns() + SEND_AHEAD_NS;
+	struct pathsend *send = (struct pathsend *)thread;
+	uint64_t until = time_local_ns() + AHEAD_NS;
 
 	while (send->count && send->heap[0]->due_ns <= until) {
 		struct send_path *path = send->heap[0];
@@ -187,7 +285,6 @@ static uint64_t send_due(struct pathsend *send)
 		packet.from_port = path->sport;
 		packet.path = path->path;
 		packet.hop_limit = PATHPACKET_HOP_LIMIT;
-		packet.sequence = path->pair->sequence++;
 		batch_add(send, path->pair, &packet);
 		path->due_ns = path_next(path, until);
 		heap_sift(send, 0);
@@ -197,117 +294,28 @@ static uint64_t send_due(struct pathsend *send)
 	return send->count ? send->heap[0]->due_ns : 0;
 }
 
-static void *send_run(void *context)
-{
-	struct pathsend *send = context;
-
-	probe_thread_setup("esc-paths");
-	pthread_mutex_lock(&send->thread.lock);
-	while (!send->thread.ends) {
-		uint64_t next_ns = send->thread.paused ? 0 : send_due(send);
-		struct timespec until = {
-			.tv_sec = (time_t)(next_ns / 1000000000),
-			.tv_nsec = (long)(next_ns % 1000000000),
-		};
-
-		if (next_ns)
-			pthread_cond_timedwait(&send->thread.changed, &send->thread.lock, &until);
-		else
-			pthread_cond_wait(&send->thread.changed, &send->thread.lock);
-	}
-	pthread_mutex_unlock(&send->thread.lock);
-	return NULL;
-}
-
-/* --- sockets --- */
-
-/* Of IPPROTO_RAW: the header is ours, and nothing is ever received. */
-static int socket_open(const char *interface, const struct esc_address *from, bool ipv4)
-{
-	const int mark = (int)ESC_PROBE_MARK;
-	struct sockaddr_storage address;
-	socklen_t bytes = probe_sockaddr(from, 0, ipv4, &address);
-	int fd = socket(ipv4 ? AF_INET : AF_INET6, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK,
-			IPPROTO_RAW);
-	int err;
-
-	if (fd < 0)
-		return -errno;
-	if (!setsockopt(fd, SOL_SOCKET, SO_MARK, &mark, sizeof(mark)) &&
-	    !setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, interface, strlen(interface) + 1) &&
-	    !bind(fd, (struct sockaddr *)&address, bytes))
-		return fd;
-	err = -errno;
-	close(fd);
-	return err;
-}
-
-static int socket_take(struct pathsend *send, const struct pathsend_config *config,
-		       struct send_socket **out)
-{
-	struct send_socket *found = send->sockets;
-	int err;
-
-	while (found && (strcmp(found->interface, config->interface) ||
-			 memcmp(&found->from, &config->from, sizeof(found->from))))
-		found = found->next;
-	if (!found) {
-		found = calloc(1, sizeof(*found));
-		if (!found)
-			return -ENOMEM;
-		strncpy(found->interface, config->interface, sizeof(found->interface) - 1);
-		found->from = config->from;
-		found->ipv4 = roster_is_ipv4(&config->from);
-		err = found->fd = socket_open(found->interface, &found->from, found->ipv4);
-		if (err < 0) {
-			free(found);
-			return err;
-		}
-		found->next = send->sockets;
-		send->sockets = found;
-	}
-	found->users++;
-	*out = found;
-	return 0;
-}
-
-static void socket_drop(struct pathsend *send, struct send_socket *socket)
-{
-	struct send_socket **at = &send->sockets;
-
-	if (--socket->users)
-		return;
-	while (*at != socket)
-		at = &(*at)->next;
-	*at = socket->next;
-	close(socket->fd);
-	free(socket);
-}
-
 /* --- from the daemon's thread --- */
 
 int pathsend_new(struct pathsend **out)
 {
-	struct pathsend *send = calloc(1, sizeof(*send));
-	int err = send ? probe_thread_start(&send->thread, send_run, send) : -ENOMEM;
+	int err = probe_thread_new(out, sizeof(**out), "esc-paths", send_due);
 
-	*out = err ? NULL : send;
-	if (err)
-		free(send);
+	if (!err)
+		(*out)->ended = probe_first_sequence();
 	return err;
 }
 
 void pathsend_free(struct pathsend *send)
 {
+	void *heap;
+
 	if (!send)
 		return;
-	probe_thread_end(&send->thread);
 	while (send->pairs)
 		pathsend_remove(send, send->pairs);
-	pthread_cond_destroy(&send->thread.changed);
-	pthread_mutex_destroy(&send->thread.lock);
-	free(send->heap);
-	free(send);
+	heap = send->heap;
+	probe_thread_free(&send->thread);
+	free(heap);
 }
 
 void pathsend_pause(struct pathsend *send, bool paused)
@@ -315,44 +323,40 @@ void pathsend_pause(struct pathsend *send, bool paused)
 	probe_thread_pause(&send->thread, paused);
 }
 
-int pathsend_add(struct pathsend *send, const struct pathsend_config *config,
-		 struct pathsend_pair **out)
+int pathsend_add(struct pathsend *send, const char *interface, const struct pathpacket *packet,
+		 unsigned int phase, struct pathsend_pair **out)
 {
-	struct pathsend_pair *pair = calloc(1, sizeof(*pair));
+	struct pathsend_pair *pair = calloc(1, sizeof(*pair)), *other = send->pairs;
+	bool ipv4 = address_is_ipv4(&packet->from);
 	int err;
 
 	*out = NULL;
 	if (!pair)
 		return -ENOMEM;
-	pair->packet = (struct pathpacket){
-		.from = config->from,
-		.to = config->to,
-		.to_port = config->to_port,
-		.target = config->target,
-		.flags = config->flags,
-	};
-	pair->phase = config->phase;
-	probe_sockaddr(&config->to, 0, roster_is_ipv4(&config->to), &pair->to);
+	while (other && (strcmp(other->interface, interface) ||
+			 memcmp(&other->packet.from, &packet->from, sizeof(packet->from))))
+		other = other->next;
+	err = pair->fd =
+		other ? other->fd : probe_socket(SOCK_RAW, interface, &packet->from, 0, ipv4);
+	if (err < 0) {
+		free(pair);
+		return err;
+	}
+	strncpy(pair->interface, interface, sizeof(pair->interface) - 1);
+	pair->to_bytes = address_to_socket(&packet->to, 0, ipv4, &pair->to);
+	pair->phase = phase;
 	for (unsigned int i = 0; i < ESC_PATHS_MAX; i++)
 		pair->paths[i] = (struct send_path){.pair = pair, .path = (uint8_t)i};
-	pthread_mutex_lock(&send->thread.lock);
-	pair->sequence = send->ended + 1;
-	err = socket_take(send, config, &pair->socket);
-	if (!err) {
-		pair->next = send->pairs;
-		send->pairs = pair;
-	}
-	pthread_mutex_unlock(&send->thread.lock);
-	if (err)
-		free(pair);
-	else
-		*out = pair;
-	return err;
+	pair->packet = *packet;
+	pair->packet.sequence = send->ended + 1;
+	pair->next = send->pairs;
+	send->pairs = *out = pair;
+	return 0;
 }
 
 void pathsend_remove(struct pathsend *send, struct pathsend_pair *pair)
 {
-	struct pathsend_pair **at = &send->pairs;
+	struct pathsend_pair **at = &send->pairs, *other;
 
 	if (!pair)
 		return;
@@ -360,13 +364,16 @@ void pathsend_remove(struct pathsend *send, struct pathsend_pair *pair)
 	for (unsigned int i = 0; i < ESC_PATHS_MAX; i++)
 		if (pair->paths[i].interval_ns)
 			heap_remove(send, &pair->paths[i]);
+	pthread_mutex_unlock(&send->thread.lock);
 	while (*at != pair)
 		at = &(*at)->next;
 	*at = pair->next;
-	if ((int32_t)(pair->sequence - send->ended) > 0)
-		send->ended = pair->sequence;
-	socket_drop(send, pair->socket);
-	pthread_mutex_unlock(&send->thread.lock);
+	if ((int32_t)(pair->packet.sequence - send->ended) > 0)
+		send->ended = pair->packet.sequence;
+	for (other = send->pairs; other && other->fd != pair->fd; other = other->next)
+		;
+	if (!other)
+		probesock_close(pair->fd);
 	free(pair);
 }
 
@@ -382,11 +389,14 @@ void pathsend_set(struct pathsend *send, struct pathsend_pair *pair, unsigned in
 		heap_remove(send, path);
 	path->sport = sport;
 	path->interval_ns = interval_ns;
-	if (interval_ns) {
+	/* Without memory it is not probed, and the next call tries again. */
+	if (interval_ns &&
+	    array_reserve(&send->heap, &send->room, send->count + 1, sizeof(*send->heap))) {
+		path->interval_ns = 0;
+	} else if (interval_ns) {
 		path->due_ns = path_next(path, time_local_ns());
-		/* Without memory it is not probed, and the next call tries again. */
-		if (heap_add(send, path))
-			path->interval_ns = 0;
+		heap_put(send, send->count++, path);
+		heap_sift(send, path->place);
 	}
 	probe_thread_wake(&send->thread);
 }
@@ -401,22 +411,23 @@ int pathsend_try(struct pathsend *send, struct pathsend_pair *pair, uint16_t spo
 {
 	struct pathpacket packet;
 	uint64_t failed;
+	int err = -EAGAIN;
 
 	pthread_mutex_lock(&send->thread.lock);
+	failed = send->counts.failed;
 	packet = pair->packet;
 	packet.from_port = sport;
 	packet.path = ESC_PATH_NONE;
 	packet.hop_limit = hop_limit;
-	packet.sequence = *sequence = pair->sequence++;
 	packet.ident = pathsend_ident(packet.sequence);
-	failed = send->counts.failed;
+	*sequence = packet.sequence;
 	if (!send->thread.paused) {
 		batch_add(send, pair, &packet);
 		batch_flush(send);
+		err = send->counts.failed == failed ? 0 : -EAGAIN;
 	}
-	failed = send->thread.paused || send->counts.failed != failed;
 	pthread_mutex_unlock(&send->thread.lock);
-	return failed ? -EAGAIN : 0;
+	return err;
 }
 
 void pathsend_get(struct pathsend *send, struct pathsend_counts *out)

@@ -10,11 +10,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/quantiles.h"
+#include "base/delayhist.h"
 #include "clocksync/line.h"
 #include "maps/maps.h"
 
-/* --- the socket that the probes of an edge leave by, and their datagram --- */
+/* --- the datagram of an edge, and the socket that it leaves by --- */
 
 /* Source ports of probes: the dynamic range, as of RoCEv2 (rdma_flow_label_to_udp_sport). */
 #define PROBESOCK_PORT_BASE 0xc000u
@@ -26,15 +26,25 @@ struct probe_route {
 	uint16_t from_port, to_port;
 };
 
+/*
+ * Where numbers of probes begin: at random, so that a run cannot be foreseen. They are compared by
+ * their difference (RFC 1982); one may be 0.
+ */
+uint32_t probe_first_sequence(void);
 /* One port for both directions of an edge and all its pairs: ECMP keeps them on one path. */
 uint16_t probe_source_port(uint64_t one_id, uint64_t other_id);
 
 /*
- * A connected UDP socket that only sends: bound to the interface and the
- * source port, marked for tc egress, no UDP checksum, never fragmented. A
- * descriptor or -errno.
+ * The map `probe_sockets`, borrowed until the end: tc egress makes probes of packets of the sockets
+ * in it alone. Sockets of an earlier daemon leave it. Before any socket is opened.
+ */
+void probesock_use_map(int map_fd);
+/*
+ * A connected UDP socket that only sends: bound to the interface and the source port, known to tc
+ * egress, no UDP checksum, never fragmented. A descriptor for probesock_close(), or -errno.
  */
 int probesock_open(const struct probe_route *route);
+void probesock_close(int fd);
 
 /* Padded in front, so that the probe's fields are aligned. */
 struct probe_datagram {
@@ -47,15 +57,15 @@ _Static_assert(offsetof(struct probe_datagram, icrc) + ESC_ICRC_BYTES -
 			       offsetof(struct probe_datagram, bth) ==
 		       ESC_PROBE_DATAGRAM_BYTES,
 	       "a datagram is BTH, probe and ICRC");
-/* On @fd; 0 or -errno. */
-int probe_datagram_send(int fd, const struct probe_datagram *datagram);
 
-/* What stays the same of an edge's probes. @flags: ESC_PROBE_PLANE or 0. */
+/* What is the same of an edge's probes. @flags: ESC_PROBE_PLANE or 0. */
 void probe_datagram_init(struct probe_datagram *datagram, uint64_t self, uint64_t target,
 			 uint64_t epoch, uint8_t flags);
 /* What differs. @more: ESC_PROBE_SECOND, ESC_PROBE_QUERY. */
 void probe_datagram_number(struct probe_datagram *datagram, uint8_t opcode, uint32_t sequence,
 			   uint32_t pair, uint8_t more);
+/* 0 or -errno. */
+int probe_datagram_send(int fd, const struct probe_datagram *datagram);
 
 /*
  * --- the thread that sends coded pairs: for each edge, in its own phase, a warm-up packet, then a
@@ -65,7 +75,7 @@ void probe_datagram_number(struct probe_datagram *datagram, uint8_t opcode, uint
 struct sender;
 struct sender_edge;
 
-/* -errno when the thread cannot be had. Nothing is sent before an edge is added. */
+/* -errno: there is no thread. */
 int sender_new(struct sender **out, uint64_t spacing_ns);
 /* Ends the thread, closes all sockets. */
 void sender_free(struct sender *sender);
@@ -88,7 +98,6 @@ int sender_add(struct sender *sender, const struct sender_edge_config *config,
 int sender_move(struct sender *sender, struct sender_edge *edge, const struct probe_route *route);
 void sender_remove(struct sender *sender, struct sender_edge *edge);
 void sender_set_interval(struct sender_edge *edge, uint64_t interval_ns);
-
 /*
  * A request between the pairs, which queries how long ago the target received a probe of @about.
  * Its number is one of the edge's.
@@ -96,9 +105,8 @@ void sender_set_interval(struct sender_edge *edge, uint64_t interval_ns);
 int sender_query(struct sender *sender, struct sender_edge *edge, uint64_t about);
 
 struct sender_counts {
-	uint64_t requests; /* handed to the kernel */
-	uint64_t failed;   /* that it refused */
-	int last_error;	   /* -errno of the newest of them */
+	uint64_t requests, failed; /* handed to the kernel, and refused by it */
+	int last_error;		   /* -errno */
 	uint32_t next_sequence;
 };
 void sender_counts(const struct sender_edge *edge, struct sender_counts *out);
@@ -119,14 +127,15 @@ struct pathpacket {
 	uint8_t path;  /* or ESC_PATH_NONE */
 };
 
-/* Writes it to @out; returns its size. tc egress fills in sender, epoch, timestamps, reports and tag. */
+/* Returns its size. tc egress fills in sender, epoch, timestamps, reports and tag. */
 size_t pathpacket_build(const struct pathpacket *packet, uint8_t out[PATHPACKET_BYTES_MAX]);
-
 /*
  * The reverse: a request of ours as an ICMP error quotes it. @ip: from its IP header on, cut
  * anywhere. 0 or -EINVAL: it is none. A sequence that was cut off is 0.
  */
 int pathpacket_parse(const uint8_t *ip, size_t bytes, struct pathpacket *out);
+/* The same of a whole "time exceeded" as a raw socket gives it: with the IP header when @ipv4. */
+int pathpacket_quoted(const uint8_t *packet, size_t bytes, bool ipv4, struct pathpacket *out);
 
 /*
  * --- the thread that sends path requests: each candidate path at its own interval, those that are
@@ -139,33 +148,26 @@ int pathpacket_parse(const uint8_t *ip, size_t bytes, struct pathpacket *out);
 struct pathsend;
 struct pathsend_pair;
 
-/* -errno when the thread cannot be had. Nothing is sent before a lane is set. */
+/* -errno: there is no thread. */
 int pathsend_new(struct pathsend **out);
 /* Ends the thread, closes all sockets. NULL is fine. */
 void pathsend_free(struct pathsend *send);
 /* Paused, nothing leaves; the kill switch does it. */
 void pathsend_pause(struct pathsend *send, bool paused);
 
-struct pathsend_config {
-	const char *interface;
-	struct esc_address from, to;
-	uint16_t to_port;
-	uint64_t target;
-	uint8_t flags;	    /* ESC_PROBE_PLANE or 0 */
-	unsigned int phase; /* pairs of different phases are not sent in one burst */
-};
-
-/* -errno of the socket; one serves all pairs of an interface and an address. */
-int pathsend_add(struct pathsend *send, const struct pathsend_config *config,
-		 struct pathsend_pair **out);
+/*
+ * Requests from packet.from to packet.to, of which @packet has what is the same of all. Pairs of
+ * different phases are not sent in one burst. -errno of the socket; one serves all pairs of an
+ * interface and an address.
+ */
+int pathsend_add(struct pathsend *send, const char *interface, const struct pathpacket *packet,
+		 unsigned int phase, struct pathsend_pair **out);
 void pathsend_remove(struct pathsend *send, struct pathsend_pair *pair);
-
-/* From now on @lane is probed from @sport each @interval_ns; 0: no more. */
+/* From now on @path is probed from @sport each @interval_ns; 0: no more. */
 void pathsend_set(struct pathsend *send, struct pathsend_pair *pair, unsigned int path,
 		  uint16_t sport, uint64_t interval_ns);
-
 /*
- * One request of no lane, at once, that ends @hop_limit switches away; its number and its IPv4
+ * One request of no candidate, at once, that ends @hop_limit switches away; its number and its IPv4
  * identification identify its errors. 0 or -errno.
  */
 int pathsend_try(struct pathsend *send, struct pathsend_pair *pair, uint16_t sport,
@@ -174,9 +176,8 @@ int pathsend_try(struct pathsend *send, struct pathsend_pair *pair, uint16_t spo
 uint16_t pathsend_ident(uint32_t sequence);
 
 struct pathsend_counts {
-	uint64_t sent;	 /* handed to the kernel */
-	uint64_t failed; /* that it refused */
-	int last_error;	 /* -errno of the newest of them */
+	uint64_t sent, failed; /* handed to the kernel, and refused by it */
+	int last_error;	       /* -errno */
 };
 void pathsend_get(struct pathsend *send, struct pathsend_counts *out);
 
@@ -206,22 +207,19 @@ void losses_expire(struct losses *losses, uint32_t sequence);
 
 #define PASSAGES_KEPT 2048 /* a window of 2 s at 1000 probes a second */
 
-/* One probe from one end to the other, in the local clocks of both. */
-struct passage {
-	int64_t tx_ns, rx_ns;
-};
-
 struct passages {
 	uint64_t count; /* that there have been */
-	struct passage at[PASSAGES_KEPT];
+	/* One probe from one end to the other, in the local clocks of both. */
+	struct passage {
+		int64_t tx_ns, rx_ns;
+	} at[PASSAGES_KEPT];
 };
 
 void passages_clear(struct passages *passages);
 void passages_add(struct passages *passages, int64_t tx_ns, int64_t rx_ns);
-
 /*
- * One-way delays of what left or came since @since_ns of the local clock, in
- * fabric time by the lines of the two ends. @out_going: this host is the sender.
+ * One-way delays of what left or arrived since @since_ns of the local clock, in fabric time by the
+ * lines of the two ends. @out_going: this host is the sender.
  */
 void passages_delays(const struct passages *passages, bool out_going, int64_t since_ns,
 		     const struct clock_line *ours, const struct clock_line *theirs,

@@ -9,16 +9,6 @@
 
 #define QP_TICK_NS 1000000000ull
 
-struct owners *qptable_owners(const struct qptable *table)
-{
-	return table->owners;
-}
-
-void qptable_set_delay_order(struct qptable *table, report_qp_value_fn *order)
-{
-	table->delay_order = order;
-}
-
 int qptable_poll(struct qptable *table)
 {
 	struct esc_reason_count reasons[ESC_REASON_MAX];
@@ -53,13 +43,19 @@ static int open_qp(void **self, struct core *core, void *const needs[], char **e
 {
 	struct dataplane *dataplane = needs[0];
 	struct qptable *table;
-	int err = qptable_new(&table, dataplane_qps_fd(dataplane), dataplane_qps_max(dataplane),
-			      core->config->qps.idle_ns, core->events);
+	int err = qptable_new(&table, dataplane_map_fd(dataplane, "qps"),
+			      dataplane_map_max(dataplane, "qps"), core->config->qps.idle_ns,
+			      core->events);
 
 	if (err)
 		return explain(error, err, "queue pairs: %s", strerror(-err));
 	table->core = core;
 	table->dataplane = dataplane;
+	err = qptable_share(table, dataplane_map_fd(dataplane, "qp_room"));
+	if (err) {
+		explain(error, err, "the map qp_room cannot be mapped: %s", strerror(-err));
+		goto fail;
+	}
 	err = qptable_poll(table);
 	if (err) {
 		explain(error, err, "the map qps cannot be read: %s", strerror(-err));
@@ -117,24 +113,28 @@ static int on(void *self, char **error)
 static void status(void *self, json_t *object)
 {
 	struct esc_reason_count counts[ESC_REASON_MAX];
-	struct qptable *table = self;
-	json_t *qps = json_object(), *tracing;
-	struct owners_facts facts;
+	const struct qptable *table = self;
+	const struct owners *owners = table->owners;
+	json_t *qps = json_object(), *tracing = json_object();
 
 	json_put_count(qps, "tracked", table->count);
-	json_put_count(qps, "max", dataplane_qps_max(table->dataplane));
-	if (!dataplane_reasons(table->dataplane, counts))
+	json_put_count(qps, "max", dataplane_map_max(table->dataplane, "qps"));
+	if (!dataplane_reasons(table->dataplane, counts)) {
 		json_put_count(qps, "refused", reason_sum(&counts[ESC_REASON_QP_TABLE_FULL]));
+		json_put_count(qps, "refused_unknown",
+			       reason_sum(&counts[ESC_REASON_QP_UNKNOWN_HOST]));
+		json_put_count(qps, "refused_foreign", reason_sum(&counts[ESC_REASON_QP_FOREIGN]));
+	}
 	json_put(object, "qps", qps);
-	if (!table->owners)
-		return;
-	owners_get_facts(table->owners, &facts);
-	tracing = json_object();
-	json_put_text(tracing, "method", facts.how);
-	json_put_text(tracing, "note", facts.note);
-	json_put_count(tracing, "known", facts.tracked);
-	json_put_count(tracing, "max", facts.max);
-	json_put_count(tracing, "refused", facts.refused);
+	json_put_text(tracing, "method", owners_how(owners));
+	/* Why not better. */
+	json_put_text(tracing, "note",
+		      owners->off     ? "the kill switch is on"
+		      : owners->trace ? ""
+				      : owners->why);
+	json_put_count(tracing, "known", owners->count);
+	json_put_count(tracing, "max", ESC_OWNERS_MAX);
+	json_put_count(tracing, "refused", owners_refused(owners));
 	json_put(object, "qp_tracing", tracing);
 }
 

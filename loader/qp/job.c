@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "job.h"
-
-#include <fcntl.h>
+/* Which job a process belongs to, by the name of its cgroup. */
 #include <pthread.h>
 #include <regex.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+
+#include "base/readfile.h"
+#include "internal.h"
 
 #define FILE_BYTES 16384
 #define GROUPS 6
@@ -117,28 +117,12 @@ void job_of_text(const char *text, struct job *out)
 	}
 }
 
-static bool job_read_file(const char *proc, uint32_t pid, const char *name, char *out, size_t bytes)
-{
-	char path[512];
-	ssize_t got;
-	int fd;
-
-	snprintf(path, sizeof(path), "%s/%u/%s", proc, pid, name);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return false;
-	got = read(fd, out, bytes - 1);
-	close(fd);
-	out[got > 0 ? got : 0] = '\0';
-	return got > 0;
-}
-
 bool job_read(const char *proc, uint32_t pid, struct job *out)
 {
 	char text[FILE_BYTES];
 
 	memset(out, 0, sizeof(*out));
-	if (!job_read_file(proc, pid, "cgroup", text, sizeof(text)))
+	if (readtext(text, sizeof(text), "%s/%u/cgroup", proc, pid) <= 0)
 		return false;
 	job_of_text(text, out);
 	return true;
@@ -149,13 +133,12 @@ bool job_read_process(const char *proc, uint32_t tid, uint32_t *pid, char *comm)
 	char text[4096];
 	const char *line;
 
-	if (!job_read_file(proc, tid, "status", text, sizeof(text)))
+	if (readtext(text, sizeof(text), "%s/%u/status", proc, tid) <= 0)
 		return false;
 	line = strstr(text, "\nTgid:");
 	*pid = line ? strtoul(line + 6, NULL, 10) : tid;
-	if (!job_read_file(proc, *pid, "comm", text, sizeof(text)))
+	if (readtext(text, sizeof(text), "%s/%u/comm", proc, *pid) < 0)
 		return false;
-	text[strcspn(text, "\n")] = '\0';
 	snprintf(comm, 16, "%.15s", text);
 	return true;
 }

@@ -10,19 +10,35 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "job.h"
-#include "mapread.h"
 #include "maps/maps.h"
-#include "owners.h"
-#include "report.h"
 
 struct capability;
 struct delays_entry;
-struct events;
+struct port_facts;
 struct qptable;
 
 /* needs: dataplane; self is the struct qptable. */
 extern const struct capability qp_capability;
+
+/* --- jobs --- */
+
+#define JOB_NAME_BYTES 96
+#define JOB_PATH_BYTES 384
+
+/* The most specific one first: a Slurm job in a pod is a Slurm job. */
+enum job_kind { JOB_NONE, JOB_SLURM, JOB_POD, JOB_DOCKER, JOB_PODMAN, JOB_UNIT };
+
+struct job {
+	enum job_kind kind;
+	/* "job_1234/step_0", "pod_<uid>/<12 digits>", "docker_<12 digits>", "nfsd.service"; "" */
+	char name[JOB_NAME_BYTES];
+	char cgroup[JOB_PATH_BYTES]; /* by this path; "" unknown; a longer one is cut */
+};
+
+/* By the path of a cgroup from its root: "/system.slice/...". */
+void job_of_path(const char *path, struct job *out);
+
+/* --- queue pairs --- */
 
 /* Counts at a time, for rates. */
 struct qp_rate_base {
@@ -41,29 +57,8 @@ struct qp_entry {
 	struct delays_entry *delays; /* slot of delay/; NULL: none */
 };
 
-/* Sums over all queue pairs of a direction there have been, the aged ones too: never go back. */
-struct qp_totals {
-	enum esc_direction direction;
-	uint64_t packets, bytes, messages, ce, cnps, psn_gaps, duplicates, retransmits, naks,
-		rnr_naks;
-};
-
-/*
- * @qps_fd and @events (NULL: none) are borrowed. @idle_ns: an entry that is still for so long is
- * deleted from the map; 0: never. 0 or -ENOMEM.
- */
-int qptable_new(struct qptable **out, int qps_fd, uint32_t max, uint64_t idle_ns,
-		struct events *events);
-void qptable_free(struct qptable *table);
-
-/*
- * Reads the map, computes rates, retires idle entries, and emits qp_seen, qp_gone and
- * qp_table_full (when @refused rose). @refused: the reason count qp_table_full summed over hooks.
- */
-int qptable_refresh(struct qptable *table, uint64_t now_local_ns, uint64_t refused);
-/* The same now, with the dataplane's count. 0 or -errno. */
+/* Reads the map and computes rates. 0 or -errno. */
 int qptable_poll(struct qptable *table);
-
 /* CLOCK_MONOTONIC of the newest refresh that succeeded; 0: none. */
 uint64_t qptable_refreshed_ns(const struct qptable *table);
 /*
@@ -73,18 +68,60 @@ uint64_t qptable_refreshed_ns(const struct qptable *table);
 struct qp_entry *qptable_entries(const struct qptable *table, size_t *count);
 /* NULL: there is none of that key. */
 struct qp_entry *qptable_find(const struct qptable *table, const struct esc_qp_key *key);
-/* @gone is called before an entry with something in its slot goes. NULL: not any more. */
+
+/*
+ * The module that knows delays. @gone is called with @context before an entry with something in its
+ * slot goes; @order is the value of `qp --sort delay`, the largest first. NULL: not any more.
+ */
 typedef void qptable_gone_fn(void *context, struct qp_entry *entry);
-void qptable_on_gone(struct qptable *table, qptable_gone_fn *gone, void *context);
+typedef double qptable_order_fn(const struct qp_entry *entry);
+void qptable_set_delays(struct qptable *table, qptable_gone_fn *gone, void *context,
+			qptable_order_fn *order);
 
-void qptable_totals(const struct qptable *table, enum esc_direction direction,
-		    struct qp_totals *out);
-struct owners *qptable_owners(const struct qptable *table);
-/* NULL: delays are not known any more. */
-void qptable_set_delay_order(struct qptable *table, report_qp_value_fn *order);
-
-/* A quantile of message sizes in bytes, 0 < q < 1; 0 when none was seen whole. */
-uint64_t qp_message_quantile(const struct esc_qp *qp, double q);
 uint64_t qp_naks(const struct esc_qp *qp);
+/* The port in slot @index; NULL: it is not among them. */
+const struct port_info *report_port(const struct port_facts *ports, unsigned int count,
+				    unsigned int index);
+
+/* --- owners --- */
+
+struct owner {
+	struct esc_owner_key key;
+	struct esc_owner is;
+	struct job job; /* of the process, read when it was first seen; empty: it was gone */
+};
+
+/*
+ * The local queue pair of an entry of `qps`. tx: the one whose remote end the packets go to; where
+ * only the numbers are known (ESC_OWNER_LISTED), the only one on @device with this remote number.
+ * rx: the one that they come to. @device: the RDMA device of the entry's interface, "" unknown:
+ * then the addresses must fit. NULL: not known. UD has no remote end.
+ */
+const struct owner *qptable_owner(const struct qptable *table, const struct esc_qp_key *key,
+				  const char *device);
+/* How many queue pairs of a device's port use a RoCE v1 GID. */
+size_t qptable_rocev1(const struct qptable *table, const char *device, unsigned int port);
+
+/* --- hash maps read whole, in as few calls as the kernel allows --- */
+
+/* Set up by its owner: fd (borrowed; less than 0: an empty map), max, sizes and a first batch. */
+struct mapread {
+	int fd;
+	uint32_t max; /* entries that the map has room for */
+	size_t key_bytes, value_bytes;
+	uint32_t batch; /* entries in a call */
+	bool no_batch;	/* the kernel has none for this map */
+	void *keys, *values;
+};
+
+/* 0, or -errno, which ends the reading. */
+typedef int mapread_take_fn(void *context, const void *key, const void *value);
+
+/*
+ * Calls @take for each entry, in no order. Without batches an entry may come twice, when others
+ * are deleted meanwhile. 0 or -errno.
+ */
+int mapread_all(struct mapread *reader, mapread_take_fn *take, void *context);
+void mapread_free(struct mapread *reader);
 
 #endif

@@ -2,16 +2,17 @@
 /* The map `qps` as a sorted list: what is new, what moved, what went. */
 #include <bpf/bpf.h>
 #include <errno.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/address.h"
 #include "base/array.h"
 #include "internal.h"
 
 #define BATCH 256
+#define ENOTSUPP_KERNEL 524
 #define BURST_MAX 64		     /* events of a kind, a refresh */
 #define RATE_NS 500000000	     /* a rate is over no less */
 #define FULL_QUIET_NS 10000000000ULL /* between two qp_table_full */
@@ -24,6 +25,123 @@
 	  "Packets were not counted per queue pair: the table is full.")
 enum { QP_EVENTS(EVENT_ENUM) };
 const struct event_kind qp_events[] = {QP_EVENTS(EVENT_KIND){}};
+
+/* --- maps --- */
+
+/* What kernels return that lack an operation of hash maps. */
+static bool is_unsupported(int err)
+{
+	return err == -EINVAL || err == -EOPNOTSUPP || err == -ENOTSUPP_KERNEL;
+}
+
+static int mapread_resize(struct mapread *reader, uint32_t batch)
+{
+	void *keys = reallocarray(reader->keys, batch, reader->key_bytes), *values;
+
+	if (!keys)
+		return -ENOMEM;
+	reader->keys = keys;
+	values = reallocarray(reader->values, batch, reader->value_bytes);
+	if (!values)
+		return -ENOMEM;
+	reader->values = values;
+	reader->batch = batch;
+	return 0;
+}
+
+/* The kernel returns whole buckets; -ENOSPC: one is larger than the batch. */
+static int mapread_batches(struct mapread *reader, mapread_take_fn *take, void *context)
+{
+	uint32_t cursor = 0, *in = NULL;
+	int err = reader->keys ? 0 : mapread_resize(reader, reader->batch), end = 0;
+
+	while (!err && !end) {
+		__u32 count = reader->batch;
+
+		end = bpf_map_lookup_batch(reader->fd, in, &cursor, reader->keys, reader->values,
+					   &count, NULL);
+		if (end == -ENOSPC) {
+			err = mapread_resize(reader, reader->batch * 2);
+			end = 0;
+			continue;
+		}
+		if (end && end != -ENOENT)
+			return end;
+		for (__u32 i = 0; !err && i < count; i++)
+			err = take(context, (char *)reader->keys + i * reader->key_bytes,
+				   (char *)reader->values + i * reader->value_bytes);
+		in = &cursor;
+	}
+	return err;
+}
+
+/* The walk restarts when its key is deleted meanwhile: it is bounded. */
+static int mapread_each(struct mapread *reader, mapread_take_fn *take, void *context)
+{
+	char *key = reader->keys, *next = key + reader->key_bytes;
+	int err = bpf_map_get_next_key(reader->fd, NULL, next), failed = 0;
+
+	for (uint32_t i = 0; !err && !failed && i < 2 * reader->max; i++) {
+		memcpy(key, next, reader->key_bytes);
+		if (!bpf_map_lookup_elem(reader->fd, key, reader->values))
+			failed = take(context, key, reader->values);
+		err = bpf_map_get_next_key(reader->fd, key, next);
+	}
+	return failed ? failed : err == -ENOENT ? 0 : err;
+}
+
+int mapread_all(struct mapread *reader, mapread_take_fn *take, void *context)
+{
+	int err;
+
+	if (reader->fd < 0)
+		return 0;
+	err = reader->no_batch ? -EOPNOTSUPP : mapread_batches(reader, take, context);
+	if (!is_unsupported(err))
+		return err;
+	reader->no_batch = true;
+	return mapread_each(reader, take, context);
+}
+
+void mapread_free(struct mapread *reader)
+{
+	free(reader->keys);
+	free(reader->values);
+}
+
+struct map_list {
+	const struct mapread *reader;
+	void *entries;
+	size_t bytes, value_at, count, room;
+};
+
+static int list_add(void *context, const void *key, const void *value)
+{
+	struct map_list *list = context;
+	char *entry = array_add(&list->entries, &list->count, &list->room, list->bytes);
+
+	if (!entry)
+		return -ENOMEM;
+	memcpy(entry, key, list->reader->key_bytes);
+	memcpy(entry + list->value_at, value, list->reader->value_bytes);
+	return 0;
+}
+
+int mapread_list(struct mapread *reader, size_t bytes, size_t value_at, void **out, size_t *count)
+{
+	struct map_list list = {.reader = reader, .bytes = bytes, .value_at = value_at};
+	int err = mapread_all(reader, list_add, &list);
+
+	if (err) {
+		free(list.entries);
+		return err;
+	}
+	*out = list.entries;
+	*count = list.count;
+	return 0;
+}
+
+/* --- the table --- */
 
 int qptable_new(struct qptable **out, int qps_fd, uint32_t max, uint64_t idle_ns,
 		struct events *events)
@@ -43,10 +161,43 @@ int qptable_new(struct qptable **out, int qps_fd, uint32_t max, uint64_t idle_ns
 	return 0;
 }
 
+int qptable_share(struct qptable *table, int fd)
+{
+	void *memory = mmap(NULL, sizeof(*table->room), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+	if (memory == MAP_FAILED)
+		return -errno;
+	table->room = memory;
+	__atomic_store_n(&table->room->rx_max, table->reader.max / 2, __ATOMIC_RELAXED);
+	__atomic_store_n(&table->room->unknown_max, table->reader.max / 4, __ATOMIC_RELAXED);
+	__atomic_store_n(&table->room->foreign_max, table->reader.max / 4, __ATOMIC_RELAXED);
+	return 0;
+}
+
+/* What was counted before the reading of @count entries is replaced by them. */
+static void room_correct(struct qptable *table, struct esc_qp_room before,
+			 const struct qp_entry *entries, size_t count)
+{
+	struct esc_qp_room now = {};
+
+	for (size_t i = 0; i < count; i++) {
+		bool rx = entries[i].key.direction == ESC_DIRECTION_RX;
+
+		now.rx += rx;
+		now.unknown += rx && entries[i].qp.unknown;
+		now.foreign += !rx && entries[i].qp.unknown;
+	}
+	__atomic_fetch_add(&table->room->rx, now.rx - before.rx, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&table->room->unknown, now.unknown - before.unknown, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&table->room->foreign, now.foreign - before.foreign, __ATOMIC_RELAXED);
+}
+
 void qptable_free(struct qptable *table)
 {
 	if (!table)
 		return;
+	if (table->room)
+		munmap(table->room, sizeof(*table->room));
 	mapread_free(&table->reader);
 	free(table->entries);
 	free(table);
@@ -60,11 +211,14 @@ static void burst_add(struct qptable *table, struct qp_burst *burst, const struc
 	char src[ADDRESS_TEXT_BYTES], dst[ADDRESS_TEXT_BYTES], subject[ADDRESS_QP_BYTES];
 	json_t *seen;
 
-	if (burst->count++ >= burst->max) {
+	if ((key->direction == ESC_DIRECTION_RX && entry->qp.unknown) ||
+	    burst->count >= burst->max) {
+		burst->rest++;
 		burst->packets += entry->qp.packets;
 		burst->bytes += entry->qp.bytes;
 		return;
 	}
+	burst->count++;
 	seen = json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "direction",
 			 report_direction(key), "src", address_format(&key->src, src), "dst",
 			 address_format(&key->dst, dst), "dest_qpn", (json_int_t)key->dest_qpn,
@@ -79,16 +233,16 @@ static void burst_add(struct qptable *table, struct qp_burst *burst, const struc
 
 static void burst_end(struct qptable *table, const struct qp_burst *burst, const char *subject)
 {
-	if (burst->count <= burst->max)
+	if (!burst->rest)
 		return;
-	events_add(table->events, &(struct event){
-					  .kind = &qp_events[burst->kind],
-					  .subject = subject,
-					  .seen = json_pack("{s:I, s:I, s:I}", "qps",
-							    (json_int_t)(burst->count - burst->max),
-							    "packets", (json_int_t)burst->packets,
-							    "bytes", (json_int_t)burst->bytes),
-				  });
+	events_add(table->events,
+		   &(struct event){
+			   .kind = &qp_events[burst->kind],
+			   .subject = subject,
+			   .seen = json_pack("{s:I, s:I, s:I}", "qps", (json_int_t)burst->rest,
+					     "packets", (json_int_t)burst->packets, "bytes",
+					     (json_int_t)burst->bytes),
+		   });
 }
 
 static void report_full(struct qptable *table, uint64_t now_local_ns, uint64_t refused)
@@ -123,11 +277,7 @@ uint64_t qp_naks(const struct esc_qp *qp)
 
 static void totals_add(struct qp_totals *totals, const struct esc_qp *qp)
 {
-	totals->packets += qp->packets;
-	totals->bytes += qp->bytes;
 	totals->messages += qp->messages;
-	totals->ce += qp->ce;
-	totals->cnps += qp->cnps;
 	totals->psn_gaps += qp->psn_gaps;
 	totals->duplicates += qp->duplicates;
 	totals->retransmits += qp->retransmits;
@@ -164,48 +314,11 @@ uint64_t qp_message_quantile(const struct esc_qp *qp, double q)
 
 /* --- one refresh --- */
 
-struct reading {
-	struct qp_entry *entries;
-	size_t count, room;
-};
-
-static int reading_add(void *context, const void *key, const void *value)
-{
-	struct reading *reading = context;
-	struct qp_entry *entry;
-
-	entry = array_add(&reading->entries, &reading->count, &reading->room, sizeof(*entry));
-	if (!entry)
-		return -ENOMEM;
-	memcpy(&entry->key, key, sizeof(entry->key));
-	memcpy(&entry->qp, value, sizeof(entry->qp));
-	return 0;
-}
-
 static int compare_keys(const void *a, const void *b)
 {
 	const struct qp_entry *x = a, *y = b;
 
 	return memcmp(&x->key, &y->key, sizeof(x->key));
-}
-
-/* All entries of the map, sorted, each once; only key and qp are filled in. */
-static int read_map(struct qptable *table, struct reading *out)
-{
-	size_t kept = 0;
-	int err = mapread_all(&table->reader, reading_add, out);
-
-	if (err) {
-		free(out->entries);
-		return err;
-	}
-	if (out->count)
-		qsort(out->entries, out->count, sizeof(*out->entries), compare_keys);
-	for (size_t i = 0; i < out->count; i++)
-		if (!kept || compare_keys(&out->entries[kept - 1], &out->entries[i]))
-			out->entries[kept++] = out->entries[i];
-	out->count = kept;
-	return 0;
 }
 
 /* An entry is over: what it counted stays in the totals. */
@@ -239,19 +352,6 @@ static void entry_set_rate(struct qp_entry *entry, uint64_t now_local_ns)
 	entry->before = now;
 }
 
-/* The same entry, read again; refreshes may follow each other closely. */
-static void entry_update(struct qp_entry *entry, const struct qp_entry *before,
-			 uint64_t now_local_ns)
-{
-	struct esc_qp qp = entry->qp;
-
-	*entry = *before;
-	entry->qp = qp;
-	entry_set_rate(entry, now_local_ns);
-	if (qp.packets != before->qp.packets)
-		entry->seen_local_ns = entry->moved_local_ns = now_local_ns;
-}
-
 /* New since the last refresh, or to us: the first rate is over the time that it has lived. */
 static void entry_start(struct qptable *table, struct qp_entry *entry, uint64_t now_local_ns)
 {
@@ -269,19 +369,25 @@ static void entry_start(struct qptable *table, struct qp_entry *entry, uint64_t 
  * Both lists are sorted: walks them side by side. An entry that is not in the map any more was
  * deleted by others; one whose first packet is another was deleted and came again.
  */
-static void merge(struct qptable *table, struct reading *fresh, uint64_t now_local_ns)
+static void merge(struct qptable *table, struct qp_entry *fresh, size_t count,
+		  uint64_t now_local_ns)
 {
 	struct qp_entry *old = table->entries, *end = old + table->count;
+	struct esc_qp qp;
 
-	for (size_t i = 0; i < fresh->count; i++) {
-		struct qp_entry *entry = &fresh->entries[i];
-
+	for (struct qp_entry *entry = fresh; entry < fresh + count; entry++) {
 		while (old < end && compare_keys(old, entry) < 0)
 			entry_drop(table, old++);
 		if (old == end || compare_keys(old, entry)) {
 			entry_start(table, entry, now_local_ns);
 		} else if (old->qp.first_local_ns == entry->qp.first_local_ns) {
-			entry_update(entry, old++, now_local_ns);
+			/* The same entry, read again; refreshes may follow each other closely. */
+			qp = entry->qp;
+			*entry = *old;
+			entry->qp = qp;
+			entry_set_rate(entry, now_local_ns);
+			if (qp.packets != old++->qp.packets)
+				entry->seen_local_ns = entry->moved_local_ns = now_local_ns;
 		} else {
 			entry->delays = old->delays;
 			entry_age(table, old++);
@@ -291,41 +397,39 @@ static void merge(struct qptable *table, struct reading *fresh, uint64_t now_loc
 	while (old < end)
 		entry_drop(table, old++);
 	free(table->entries);
-	table->entries = fresh->entries;
-	table->count = fresh->count;
+	table->entries = fresh;
+	table->count = count;
 }
 
 /*
- * Takes @key out of the map, with its last value. A packet that is counted at this instant on
- * another CPU may be lost: only what has been still for long is taken.
+ * A packet that is counted at this instant on another CPU may be lost: only what has been still for
+ * long is taken out of the map.
  */
-static int take_out(int fd, const struct esc_qp_key *key, struct esc_qp *qp)
-{
-	struct esc_qp last;
-	int err = bpf_map_lookup_and_delete_elem(fd, key, &last);
-
-	if (mapread_unsupported(err)) {
-		err = bpf_map_lookup_elem(fd, key, &last);
-		if (!err)
-			err = bpf_map_delete_elem(fd, key);
-	}
-	if (!err)
-		*qp = last;
-	return err;
-}
-
 static void retire_idle(struct qptable *table, uint64_t now_local_ns)
 {
+	int err, fd = table->reader.fd;
 	size_t kept = 0;
 
 	for (size_t i = 0; i < table->count; i++) {
 		struct qp_entry *entry = &table->entries[i];
-		bool idle = table->idle_ns && now_local_ns - entry->seen_local_ns >= table->idle_ns;
+		struct esc_qp last;
 
-		if (idle && !take_out(table->reader.fd, &entry->key, &entry->qp))
-			entry_drop(table, entry);
-		else
+		if (!table->idle_ns || now_local_ns - entry->seen_local_ns < table->idle_ns) {
 			table->entries[kept++] = *entry;
+			continue;
+		}
+		err = bpf_map_lookup_and_delete_elem(fd, &entry->key, &last);
+		if (is_unsupported(err)) {
+			err = bpf_map_lookup_elem(fd, &entry->key, &last);
+			if (!err)
+				err = bpf_map_delete_elem(fd, &entry->key);
+		}
+		if (err) {
+			table->entries[kept++] = *entry;
+			continue;
+		}
+		entry->qp = last;
+		entry_drop(table, entry);
 	}
 	table->count = kept;
 }
@@ -333,15 +437,28 @@ static void retire_idle(struct qptable *table, uint64_t now_local_ns)
 int qptable_refresh(struct qptable *table, uint64_t now_local_ns, uint64_t refused)
 {
 	bool first = !table->refreshed_local_ns;
-	struct reading fresh = {};
-	int err = read_map(table, &fresh);
+	struct esc_qp_room before = table->room ? *table->room : (struct esc_qp_room){};
+	struct qp_entry *fresh;
+	size_t count, kept = 0;
+	void *list;
+	int err = mapread_list(&table->reader, sizeof(*fresh), offsetof(struct qp_entry, qp), &list,
+			       &count);
 
 	if (err)
 		return err;
+	/* Sorted, and each once. */
+	fresh = list;
+	if (count)
+		qsort(fresh, count, sizeof(*fresh), compare_keys);
+	for (size_t i = 0; i < count; i++)
+		if (!kept || compare_keys(&fresh[kept - 1], &fresh[i]))
+			fresh[kept++] = fresh[i];
+	if (table->room)
+		room_correct(table, before, fresh, kept);
 	/* Those that a daemon before us has reported are only summed up. */
 	table->seen = (struct qp_burst){.kind = QP_SEEN, .max = first ? 0 : BURST_MAX};
 	table->gone = (struct qp_burst){.kind = QP_GONE, .max = BURST_MAX};
-	merge(table, &fresh, now_local_ns);
+	merge(table, fresh, kept, now_local_ns);
 	retire_idle(table, now_local_ns);
 	burst_end(table, &table->seen, first ? "taken over" : "more");
 	burst_end(table, &table->gone, "more");
@@ -371,8 +488,10 @@ struct qp_entry *qptable_find(const struct qptable *table, const struct esc_qp_k
 			    : NULL;
 }
 
-void qptable_on_gone(struct qptable *table, qptable_gone_fn *gone, void *context)
+void qptable_set_delays(struct qptable *table, qptable_gone_fn *gone, void *context,
+			qptable_order_fn *order)
 {
 	table->gone_fn = gone;
 	table->gone_context = context;
+	table->delay_order = order;
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "trace.h"
-
+/* The tracing programs on the kernel's modify-QP path, from load to detach. */
 #include <bpf/bpf.h>
 #include <bpf/btf.h>
 #include <bpf/libbpf.h>
@@ -10,8 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/feature.h"
-#include "dataplane/dataplane.h"
+#include "base/json.h"
+#include "internal.h"
 #include "qp_trace.skel.h"
 
 #define QPTRACE_MODULE "ib_core"
@@ -32,18 +31,6 @@ const char *qptrace_how_name(enum qptrace_how how)
 	return names[how];
 }
 
-/* Of the programs those of @how. */
-static void qptrace_choose(struct qp_trace *skeleton, enum qptrace_how how)
-{
-	bool fentry = how == QPTRACE_FENTRY;
-
-	bpf_program__set_autoload(skeleton->progs.esc_qp_modify, fentry);
-	bpf_program__set_autoload(skeleton->progs.esc_qp_destroy, fentry);
-	bpf_program__set_autoload(skeleton->progs.esc_qp_mod_in, !fentry);
-	bpf_program__set_autoload(skeleton->progs.esc_qp_mod_out, !fentry);
-	bpf_program__set_autoload(skeleton->progs.esc_qp_gone, !fentry);
-}
-
 static int qptrace_attach(struct qptrace *trace, enum qptrace_how how, int control_fd,
 			  int owners_fd)
 {
@@ -54,11 +41,16 @@ static int qptrace_attach(struct qptrace *trace, enum qptrace_how how, int contr
 		{},
 	};
 	struct qp_trace *skeleton = qp_trace__open();
+	bool fentry = how == QPTRACE_FENTRY;
 	int err;
 
 	if (!skeleton)
 		return -errno;
-	qptrace_choose(skeleton, how);
+	bpf_program__set_autoload(skeleton->progs.esc_qp_modify, fentry);
+	bpf_program__set_autoload(skeleton->progs.esc_qp_destroy, fentry);
+	bpf_program__set_autoload(skeleton->progs.esc_qp_mod_in, !fentry);
+	bpf_program__set_autoload(skeleton->progs.esc_qp_mod_out, !fentry);
+	bpf_program__set_autoload(skeleton->progs.esc_qp_gone, !fentry);
 	bpflog_clear();
 	err = bpfmap_share(skeleton->obj, uses);
 	if (!err)
@@ -139,23 +131,18 @@ uint64_t qptrace_refused(const struct qptrace *trace)
 		     : 0;
 }
 
-enum qptrace_how qptrace_try(char *why, size_t why_bytes)
-{
-	struct qptrace *trace;
-	enum qptrace_how how;
-
-	if (qptrace_open(&trace, QPTRACE_NONE, -1, -1, why, why_bytes))
-		return QPTRACE_NONE;
-	how = trace->how;
-	qptrace_close(trace);
-	return how;
-}
-
 void qptrace_features(json_t *list)
 {
+	/* With maps of its own, and detached at once. */
+	enum qptrace_how how = QPTRACE_NONE;
+	struct qptrace *trace;
 	char why[224];
-	enum qptrace_how how = qptrace_try(why, sizeof(why));
 
+	if (!qptrace_open(&trace, QPTRACE_NONE, -1, -1, why, sizeof(why))) {
+		/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): opened */
+		how = trace->how;
+		qptrace_close(trace);
+	}
 	feature_add(
 		list, "fentry", libbpf_probe_bpf_prog_type(BPF_PROG_TYPE_TRACING, NULL) == 1, "",
 		"without fentry programs queue pairs are not tied to processes by the cheap way");

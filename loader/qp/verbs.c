@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The verbs qp and top. Other capabilities add to each queue pair; their columns are here too. */
 #include "base/verb.h"
-#include "trace.h"
+#include "internal.h"
 
 /* clang-format off: tables */
 
@@ -18,6 +18,14 @@ static const struct verb_section status[] = {
 	 .header = "",
 	 .text = "the table was full: {qps.refused} packets were not counted per queue pair; raise "
 		 "`qps.max`"},
+	{.when = "qps.refused_unknown",
+	 .header = "",
+	 .text = "{qps.refused_unknown} packets of hosts that are not members were not counted per "
+		 "queue pair: they have a quarter of the table"},
+	{.when = "qps.refused_foreign",
+	 .header = "",
+	 .text = "{qps.refused_foreign} packets that this host forwards, or of sockets, were not "
+		 "counted per queue pair: they have a quarter of the table"},
 	{.when = "!qp_tracing.method=none",
 	 .header = "Owners",
 	 .text = "{qp_tracing.known} queue pairs, by {qp_tracing.method}<|; {qp_tracing.note}|>"},
@@ -159,6 +167,7 @@ static const struct verb_arg top_args[] = {
 
 static const struct verb verbs[] = {
 	{.name = "qp",
+	 .reads = true,
 	 .summary = "the queue pairs, their delays and losses",
 	 .args = qp_args,
 	 .output = output,
@@ -166,6 +175,7 @@ static const struct verb verbs[] = {
 		 "the delay of the first eight follows. A `-` stands for what the transport does "
 		 "not have."},
 	{.name = "top",
+	 .reads = true,
 	 .summary = "the queue pairs live, the slowest first",
 	 .args = top_args,
 	 .output = top_output,

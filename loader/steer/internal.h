@@ -3,27 +3,16 @@
 #ifndef ESC_STEER_INTERNAL_H
 #define ESC_STEER_INTERNAL_H
 
-#include <jansson.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include "base/prom.h"
 #include "core/core.h"
 #include "dataplane/dataplane.h"
+#include "delay/delay.h"
 #include "pacing/contend.h"
 #include "pacing/verify.h"
 #include "paths/paths.h"
+#include "qp/qp.h"
 #include "steer.h"
 
-struct delays;
-struct qp_entry;
-struct qptable;
-
-#define STEER_VERIFY_NS 250000000ull
-#define STEER_FLOWLET_GAP_NS 1000000ull /* defaults of `steer set` */
-#define STEER_DEADLINE_NS 500000000ull
-#define STEER_ACTS_MAX 8 /* of one pair in a tick */
+#define STEER_VERIFY_NS 250000000ull /* between two verifications of all rules */
 
 enum steer_reason {
 	STEER_BY_OPERATOR,
@@ -49,9 +38,9 @@ struct rule {
 	struct esc_steer want; /* as published */
 	enum rule_state state;
 	uint64_t published_local_ns;
-	bool in_effect; /* and that was reported */
+	bool in_effect;	    /* and that was reported */
+	bool wait_reported; /* that it is not */
 	enum esc_steer_trigger trigger;
-	uint64_t effect_local_ns;
 	uint64_t first_local_ns;    /* of the entry of `qps`: another one is another queue pair */
 	uint16_t own_sport;	    /* that the packets come with */
 	struct esc_qp_steer before; /* this rule */
@@ -69,8 +58,12 @@ struct auto_rule {
 	uint8_t home;	 /* candidate of its own port's route */
 	uint8_t last_id; /* of the newest rule that took effect */
 	uint16_t last_sport;
-	bool on_standby;  /* tracking, and `verify` is of the standby */
+	bool on_backup;	  /* tracking, and `verify` is of the backup */
 	uint32_t reading; /* of the table of queue pairs that last had it */
+	/* Of the last death of its path. */
+	unsigned int repair_again;
+	uint32_t repair_next; /* PSN that was the first without an acknowledgement */
+	uint64_t repair_due_ns, repair_report_ns;
 };
 
 /* A queue pair that was rolled back is not steered for a while. */
@@ -94,8 +87,6 @@ struct pair_qp {
 	int64_t message_ns; /* when `messages` last rose */
 	int id;		    /* candidate that its packets used last; -1: not known */
 	size_t at;	    /* index of its automatic rule, when it was last found */
-	enum { RULE_KEEP, RULE_RENEW, RULE_WITHDRAW } waiting; /* decided of a rule that waits */
-	uint64_t gap_ns;				       /* with RULE_RENEW */
 };
 
 /*
@@ -113,6 +104,7 @@ struct pair {
 	struct pair_qp *members;
 	size_t count, room;
 	unsigned int skipped; /* ticks since there was something to see */
+	uint16_t dead;	      /* candidates that were down in the last tick, by id */
 };
 
 struct pair_list {
@@ -133,6 +125,7 @@ struct steer {
 	size_t rule_count, rule_room;
 	struct auto_rule *autos;
 	size_t auto_count, auto_room;
+	struct repair *repair; /* NULL: the kernel has not taken its program */
 	struct penalty *penalties;
 	size_t penalty_count, penalty_room;
 
@@ -152,13 +145,20 @@ struct steer {
 
 /* After each tick of the candidate paths. */
 void steer_tick(void *steer, uint64_t now_local_ns);
-/* The candidate that its packets use now, as far as rules tell; -1: not known. */
+/* The candidate that its packets use now, as far as rules show; -1: not known. */
 int steer_id_of(struct steer *steer, const struct pair *pair, struct pair_qp *member);
 
 /* --- rules.c: the map `steers`, and the lists of what is in it --- */
 
-/* Writes @rule under a new number and notifies the programs. */
-int steer_publish(struct steer *steer, struct rule *rule);
+/*
+ * @want, but for its number, takes effect from now on; the programs are notified. 0 or -errno, then
+ * nothing has changed.
+ */
+int steer_publish(struct steer *steer, struct rule *rule, struct esc_steer want,
+		  enum rule_state state, uint64_t now_ns);
+/* The same of an automatic rule: @want has the candidate, its port (0: its own) and the times. */
+int steer_auto_publish(struct steer *steer, struct auto_rule *one, struct esc_steer want,
+		       enum steer_reason reason, uint64_t now_ns);
 void steer_withdraw_all(struct steer *steer);
 /* Rules of both lists, the operator's first: ESC_STEERS_MAX at most. */
 size_t steer_rule_total(const struct steer *steer);
@@ -168,69 +168,66 @@ struct rule *steer_rule_add(struct steer *steer, const struct esc_qp_key *key);
 struct auto_rule *steer_auto_add(struct steer *steer, const struct esc_qp_key *key);
 struct rule *steer_rule_find(const struct steer *steer, const struct esc_qp_key *key);
 struct auto_rule *steer_auto_find(const struct steer *steer, const struct esc_qp_key *key);
-/* From its list alone; the last one takes its place. */
-void steer_rule_forget(struct steer *steer, struct rule *rule);
 /* Deleted from the map too: the queue pair's next packet leaves unchanged. */
 void steer_rule_drop(struct steer *steer, struct rule *rule);
 /* An automatic rule is the operator's from now on; NULL: no memory, then it is as it was. */
 struct rule *steer_auto_take(struct steer *steer, struct auto_rule *one);
+/* Tracks a queue pair on its own path, candidate @home of @slot; NULL: no room. */
+struct auto_rule *steer_track(struct steer *steer, const struct esc_qp_key *key,
+			      const struct esc_qp *qp, unsigned int slot, unsigned int home,
+			      uint64_t now_ns);
+/* No longer automatic: one that was moved returns to its own path at a long gap. */
+void steer_untrack(struct steer *steer, struct auto_rule *one);
 int steer_read_qp(const struct steer *steer, const struct esc_qp_key *key, struct esc_qp *qp);
 /* Finds the entry of what comes back, if it is not known, and reads what can be counted. */
 void steer_count(struct steer *steer, struct rule *rule, const struct esc_qp *qp);
+/* PSNs of requests that are not acknowledged, from *@next on; 0 also: not known, *@next unset. */
+uint32_t steer_unacked(const struct steer *steer, const struct rule *rule, uint32_t *next);
 /* The rules that the daemon before left in the map. */
 int steer_read_rules(struct steer *steer);
+
+/* --- repair.c: copies of packets that a dead path may have lost --- */
+
+struct repair_counts {
+	uint64_t rings; /* in use */
+	uint64_t repairs, replayed, overruns, missed, refused;
+};
+
+int steer_repair_open(struct steer *steer, char **error);
+void steer_repair_close(struct steer *steer);
+/* After the rules of the daemon before were read. */
+void steer_repair_adopt(struct steer *steer);
+/* `steer.repair` may have changed. */
+void steer_repair_reconfigure(struct steer *steer);
+/* A ring for the packets of a rule, as esc_steer.ring; 0: none. */
+uint16_t steer_ring_take(struct steer *steer, const struct esc_qp_key *key);
+void steer_ring_drop(struct steer *steer, uint16_t number);
+/* Once per tick, with the pair's candidates of this tick. */
+void steer_repair_pair(struct steer *steer, struct pair *pair, uint64_t now_ns);
+void steer_repair_counts(const struct steer *steer, struct repair_counts *out);
 
 /* --- verify.c: what became of a rule --- */
 
 /* May drop @rule. */
 void steer_verify_rule(struct steer *steer, struct rule *rule, uint64_t now_ns);
+/* @why: "cleared", "lapsed", "gone", "mode". */
+void steer_end_rule(struct steer *steer, struct rule *rule, const char *why);
 /* The penalty in force, or NULL. */
 const struct penalty *steer_penalty(const struct steer *steer, const struct esc_qp_key *key,
 				    uint64_t now_ns);
 void steer_expire_penalties(struct steer *steer, uint64_t now_ns);
-void steer_end_rule(struct steer *steer, struct rule *rule, const char *why);
+/* "SRC>DST/QPN" */
+const char *steer_subject(const struct esc_qp_key *key, char out[128]);
+const char *steer_trigger_name(enum esc_steer_trigger trigger);
+const char *steer_reason_name(enum steer_reason reason);
+json_t *steer_path_wanted(const struct rule *rule);
 
-/* --- operator.c: `steer set` and `steer clear` --- */
+/* --- operator.c: the verbs --- */
 
-struct steer_args {
-	const char *src; /* NULL: any; else, as dst, an address */
-	const char *dst;
-	uint32_t qpn;
-	uint16_t sport; /* 0: its own */
-	bool label;	/* IPv6: flow_label is to be set */
-	uint32_t flow_label;
-	uint64_t flowlet_gap_ns, deadline_ns;
-	bool force; /* wait for nothing */
-};
-
-/* -errno with *@error, a sentence with its remedy. The result shows which queue pair it is. */
-int steer_set(struct steer *steer, const struct steer_args *args, json_t **result, char **error);
-/* Back to its own path; @args name it by src, dst and qpn, and how to wait. */
-int steer_clear(struct steer *steer, const struct steer_args *args, json_t **result, char **error);
-void steer_clear_all(struct steer *steer, bool force, json_t **result);
-
-/* --- automatic.c: automatic rules --- */
-
-struct auto_target {
-	unsigned int slot, id;
-	uint16_t sport; /* 0: its own */
-	enum steer_reason reason;
-	uint64_t gap_ns, start_local_ns, force_local_ns;
-};
-
-/* A new rule for @one. 0 or -errno, then nothing has changed. */
-int steer_auto_publish(struct steer *steer, struct auto_rule *one, const struct auto_target *target,
-		       uint64_t now_ns);
-/* Tracks a queue pair on its own path, candidate @home of @slot; NULL: no room. */
-struct auto_rule *steer_track(struct steer *steer, const struct esc_qp_key *key,
-			      const struct esc_qp *qp, unsigned int slot, unsigned int home,
-			      uint64_t now_ns);
-/* Back to its own path at once, still tracked. */
-int steer_auto_return(struct steer *steer, struct auto_rule *one, uint64_t now_ns);
-/* No longer automatic: one that was moved returns to its own path at a good moment. */
-void steer_untrack(struct steer *steer, struct auto_rule *one);
-void steer_untrack_all(struct steer *steer);
-void steer_switch_automatic(struct steer *steer, bool on, const char *by);
+extern const struct verb_handler steer_verb_handlers[];
+void steer_put_qp(void *self, const struct qp_entry *entry, json_t *qp);
+/* The packets have a source port or flow label that was set. */
+bool steer_leaves_elsewhere(const struct esc_qp_steer *now);
 
 /* --- pair.c: one pair of addresses as the policy sees it --- */
 
@@ -254,27 +251,27 @@ uint32_t pair_route_of(const struct pair *pair, int id);
 int pair_candidate_for(const struct pair *pair, uint32_t route);
 /* No route stands out, and no move is under way. */
 bool pair_is_calm(const struct pair *pair);
+/* As an integer; left out when NAN. */
+void pair_put_rounded(json_t *object, const char *key, double value);
+/* A route by the source port that probes use. */
+json_t *pair_route_json(const struct pair *pair, uint32_t route, double delay_ns);
+/* `steer plan`: what would move where, and why not; nothing is done. */
+json_t *steer_plan(void *steer, struct request *request);
 
 /* --- steer.c: modes --- */
 
-/* Bit of each slot in `ports` that is in mode steer. */
-uint16_t steer_ports(const struct steer *steer);
-/*
- * Mode steer or observe on the interfaces named in @interfaces, an array of texts (NULL or empty:
- * all of them). Observe ends their rules at once.
- */
-int steer_set_mode(struct steer *steer, bool on, const json_t *interfaces, const char *by,
-		   char **error);
+/* Bit of each slot in `ports` that is in mode steer; @steer: a struct steer. */
+uint16_t steer_ports(const void *steer);
 /*
  * Automatic: on the interfaces in mode steer each queue pair to a peer with paths is tracked, so
  * that it leaves a path that is down at once (the programs do that), and moved where it is
  * contended (pacing/contend.h). On switches mode steer on on all interfaces when none has it.
  */
 int steer_set_automatic(struct steer *steer, bool on, const char *by, char **error);
-/* The map `control` was written by somebody else: the programs obey at once, and so does this. */
+/* Ends steering when another program has cleared its flag in the map `control`. */
 void steer_follow_control(struct steer *steer);
-
-/* --- events.c --- */
+/* Names of the interfaces in these slots. */
+json_t *steer_interfaces(const struct steer *steer, uint16_t ports);
 
 #define STEER_EVENTS(X)                                                                            \
 	X(PATH_SWITCHED, "path_switched", INFO, "A queue pair's packets use another path.")        \
@@ -282,6 +279,11 @@ void steer_follow_control(struct steer *steer);
 	  "A queue pair has replies on its new path as before.")                                   \
 	X(PATH_ROLLED_BACK, "path_rolled_back", WARNING,                                           \
 	  "A queue pair had fewer replies on its new path and returned to its own.")               \
+	X(SWITCH_WAITS, "switch_waits", WARNING,                                                   \
+	  "A queue pair was to leave its path and has been silent for a second, with packets "     \
+	  "unacknowledged: its transport waits for its timer.")                                    \
+	X(PATH_REPAIRED, "path_repaired", INFO,                                                    \
+	  "Packets that a path may have lost when it died were sent once more on its backup.")     \
 	X(STEERING_ENDED, "steering_ended", NOTICE,                                                \
 	  "A rule ended: cleared, lapsed, its queue pair gone, or mode observe.")                  \
 	X(STEER_MODE_CHANGED, "mode_changed", NOTICE, "Mode steer began or ended on interfaces.")  \
@@ -292,56 +294,7 @@ void steer_follow_control(struct steer *steer);
 	  "The measured gain of a move, and the predicted one.")                                   \
 	X(STEER_TABLE_FULL, "steer_table_full", WARNING,                                           \
 	  "The map `steers` takes no rule: a queue pair is not tracked.")
+enum { STEER_EVENTS(EVENT_ENUM) };
 extern const struct event_kind steer_events[];
-
-/* "SRC>DST/QPN" */
-const char *steer_subject(const struct esc_qp_key *key, char out[128]);
-/* Names of the interfaces in these slots. */
-json_t *steer_interfaces(const struct steer *steer, uint16_t ports);
-const char *steer_trigger_name(enum esc_steer_trigger trigger);
-const char *steer_reason_name(enum steer_reason reason);
-json_t *steer_path_wanted(const struct rule *rule);
-void steer_report_moved(struct steer *steer, const struct rule *rule, enum steer_reason reason);
-void steer_report_verified(struct steer *steer, const struct rule *rule,
-			   const struct verify_counts *from);
-/* @penalty NULL: there is none. */
-void steer_report_rolled_back(struct steer *steer, const struct rule *rule,
-			      enum verify_result verdict, const struct penalty *penalty);
-/* @why: "cleared", "lapsed", "gone", "mode". */
-void steer_report_ended(struct steer *steer, const struct rule *rule, const char *why);
-void steer_report_mode(struct steer *steer, uint16_t ports, const char *by);
-void steer_report_automatic(struct steer *steer, const char *by);
-void steer_report_act(struct steer *steer, const struct pair *pair, const struct contend_act *act);
-void steer_report_full(struct steer *steer, const struct esc_qp_key *key);
-
-/* --- plan.c, reply.c, metrics.c --- */
-
-void steer_put_ns(json_t *object, const char *key, double ns);	  /* left out when NAN */
-void steer_put_rate(json_t *object, const char *key, double Bps); /* as bit/s; likewise */
-/* A route by the source port that probes use. */
-json_t *steer_route_json(const struct pair *pair, uint32_t route, double delay_ns);
-/* What would move where, and why not; nothing is done. */
-json_t *steer_plan(struct steer *steer);
-
-json_t *steer_rule_json(const struct steer *steer, const struct rule *rule);
-void steer_put_qp(void *self, const struct qp_entry *entry, json_t *qp);
-extern const struct verb_handler steer_verb_handlers[];
-
-#define STEER_METRICS(X)                                                                           \
-	X(PATH_SWITCHES, "path_switches_total", COUNTER,                                           \
-	  "Changes of a queue pair's path that took effect, by reason; those of a path that went " \
-	  "down or recovered count once for all of its queue pairs.")                              \
-	X(STEERED_QPS, "steered_qps", GAUGE,                                                       \
-	  "Queue pairs whose packets have a source port or flow label that was set.")              \
-	X(STEER_AUTO, "steer_auto", GAUGE,                                                         \
-	  "1 when queue pairs leave contended paths and those that are down automatically.")       \
-	X(TRACKED_QPS, "steer_tracked_qps", GAUGE,                                                 \
-	  "Queue pairs whose packets leave a path that is down automatically.")                    \
-	X(MOVES_REFUSED, "path_moves_refused_total", COUNTER,                                      \
-	  "Ticks in which a queue pair would have moved, had steer.moves_per_second allowed it.")  \
-	X(PATH_MOVES, "path_moves_total", COUNTER, "Automatic moves and their results, by action.")
-extern const struct metric steer_metrics[];
-bool steer_leaves_elsewhere(const struct esc_qp_steer *now);
-void steer_write_metrics(void *self, FILE *out);
 
 #endif

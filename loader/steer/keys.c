@@ -6,6 +6,8 @@
 static const char *const modes[] = {"off", "manual", "auto", NULL};
 static const char *const overtakes[] = {"never", "once", NULL};
 
+static const char *const repairs[] = {"off", "provoke", "replay", NULL};
+
 static const struct config_key keys[] = {
 	{"mode", CONFIG_FIELD(word, struct steer_keys, mode), .words = modes, .fallback = "off",
 	 .help = "`off`: the daemon starts in mode observe, and packets leave unchanged. `manual`: "
@@ -28,14 +30,29 @@ static const struct config_key keys[] = {
 		 "automatically only when none of its packets can be overtaken; one without a gap "
 		 "stays where it is. `once`: after a while it moves nevertheless, at the cost of "
 		 "one go-back-N."},
+	{"repair", CONFIG_FIELD(word, struct steer_keys, repair), .words = repairs,
+	 .fallback = "replay",
+	 .help = "For queue pairs whose path died, beside the switch to the backup. `replay`: what "
+		 "the path may have lost is sent once more, in order. `provoke`: only the last "
+		 "packets, so that the peer requests the others. `off`: the transport's timer "
+		 "finds out. With `mode: auto`; 128 queue pairs, for each the newest 512 KiB."},
 	{},
 };
+
+static void check_steer(struct config_reading *reading, const struct config *config, void *values)
+{
+	const struct steer_keys *steer = values;
+
+	if (steer->mode != STEER_START_OFF)
+		config_require_key(reading, config, "mode", "steering");
+}
 
 const struct config_section steer_section = {
 	.name = "steer",
 	.summary = "Steering of queue pairs to other paths.",
 	.keys = keys,
 	.bytes = sizeof(struct steer_keys),
+	.check = check_steer,
 };
 
 const struct steer_keys *steer_keys(const struct config *config)

@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* One pair of addresses as the policy sees it: its routes and its queue pairs. */
+/* One pair of addresses as the policy sees it: its routes, its queue pairs, and `steer plan`. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/address.h"
 #include "base/array.h"
+#include "base/json.h"
 #include "internal.h"
-#include "net/ethtool.h"
 #include "net/rtnl.h"
-#include "qp/qp.h"
 
 #define NO_ROUTE UINT32_MAX
 #define FRAME_BYTES 38	      /* of Ethernet, with preamble and gap, beside the MTU */
 #define TICKS 4		      /* on end: a burst of a few ms is no reason to move */
 #define SMOOTH_NS 40e6	      /* of rates: four ticks */
 #define IDLE_NS 60000000000ll /* perhaps it has ended */
+#define STALE_NS 600000000ll  /* paths are probed each 250 ms where nothing is steered */
 #define MESSAGE_PART 0.25     /* weight of a new mean */
 #define MESSAGE_MOST_NS 10e9  /* longer than a move waits for a message's start */
 
@@ -61,32 +62,36 @@ void pair_free(struct pair *pair)
 
 void pairs_update(struct steer *steer, struct pair_list *pairs)
 {
-	const struct path_pair_facts *facts;
-	size_t count = paths_pairs(steer->paths, &facts), kept = 0;
 	struct pair **list = pairs->list;
 	struct contend_config config;
+	size_t kept = 0;
 
 	for (size_t i = 0; i < pairs->count; i++)
 		list[i]->there = false;
-	for (size_t i = 0; i < count; i++) {
+	for (unsigned int slot = 0; slot < ESC_PATH_SLOTS_MAX; slot++) {
+		const struct path_pair_facts *facts = paths_pair(steer->paths, slot);
 		size_t at = 0;
 
+		if (!facts)
+			continue;
+		/* There is a list. NOLINTBEGIN(clang-analyzer-core.NullDereference) */
 		while (at < pairs->count &&
-		       (list[at]->facts.port != facts[i].port ||
-			memcmp(&list[at]->facts.key, &facts[i].key, sizeof(facts[i].key))))
+		       (list[at]->facts.port != facts->port ||
+			memcmp(&list[at]->facts.key, &facts->key, sizeof(facts->key))))
 			at++;
+		/* NOLINTEND(clang-analyzer-core.NullDereference) */
 		if (at == pairs->count) {
 			if (array_reserve(&pairs->list, &pairs->room, at + 1, sizeof(*list)))
 				continue;
 			list = pairs->list;
-			pair_configure(steer, facts[i].port, &config);
-			list[at] = pair_new(&facts[i], &config);
+			pair_configure(steer, facts->port, &config);
+			list[at] = pair_new(facts, &config);
 			if (!list[at])
 				continue;
 			pairs->count++;
 		}
 		list[at]->there = true;
-		list[at]->facts = facts[i];
+		list[at]->facts = *facts;
 	}
 	for (size_t i = 0; i < pairs->count; i++) {
 		if (list[i]->there)
@@ -118,31 +123,10 @@ static const struct path_facts *best_measured(const struct pair *pair, size_t ro
 		if (!path->sport || pair->route_of[i] != route || !path->usable)
 			continue;
 		if (!best || path->interval_ns < best->interval_ns ||
-		    (path->interval_ns == best->interval_ns &&
-		     path->measured_ns > best->measured_ns))
+		    (path->interval_ns == best->interval_ns && path->out.at_ns > best->out.at_ns))
 			best = path;
 	}
 	return best;
-}
-
-static void update_route(struct pair *pair, size_t number)
-{
-	struct contend_path *route = &pair->routes[number];
-	/* Which other ports share the route is only known of groups. */
-	const struct path_facts *path =
-		pair->candidates[number].group && pair->route_of[number] == number
-			? best_measured(pair, number)
-			: NULL;
-
-	route->usable = path && path->measured_ns;
-	if (!route->usable)
-		return;
-	route->floor_ns = path->floor_ns;
-	route->delay_ns = path->delay_ns;
-	route->worst_ns = path->worst_ns >= path->delay_ns ? path->worst_ns : path->delay_ns;
-	route->noise_ns = isnan(path->noise_ns) ? 0 : path->noise_ns;
-	route->bound_ns = path->bound_ns;
-	route->measured_ns = path->measured_ns;
 }
 
 void pair_update_candidates(struct pair *pair, const struct paths *paths)
@@ -170,9 +154,23 @@ void pair_update_candidates(struct pair *pair, const struct paths *paths)
 		pair->route_of[i] = (uint8_t)first;
 	}
 	if (changed)
-		contend_forget(pair->routes, ESC_PATHS_MAX, pair->qps, pair->count);
-	for (size_t i = 0; i < ESC_PATHS_MAX; i++)
-		update_route(pair, i);
+		contend_reset_paths(pair->routes, ESC_PATHS_MAX, pair->qps, pair->count);
+	for (size_t i = 0; i < ESC_PATHS_MAX; i++) {
+		struct contend_path *route = &pair->routes[i];
+		/* Which other ports share the route is only known of groups. */
+		bool known = candidates[i].group && pair->route_of[i] == i;
+		const struct path_facts *path = known ? best_measured(pair, i) : NULL;
+
+		route->usable = path && path->out.at_ns;
+		if (!route->usable)
+			continue;
+		route->floor_ns = path->out.floor_ns;
+		route->delay_ns = path->out.delay_ns;
+		route->worst_ns = fmax(path->out.worst_ns, path->out.delay_ns);
+		route->noise_ns = isnan(path->out.noise_ns) ? 0 : path->out.noise_ns;
+		route->bound_ns = path->out.bound_ns;
+		route->measured_ns = path->out.at_ns;
+	}
 }
 
 uint32_t pair_route_of(const struct pair *pair, int id)
@@ -197,7 +195,7 @@ int pair_candidate_for(const struct pair *pair, uint32_t route)
 bool pair_is_calm(const struct pair *pair)
 {
 	for (size_t i = 0; i < ESC_PATHS_MAX; i++)
-		if (pair->routes[i].stands_out)
+		if (pair->routes[i].contended_ticks)
 			return false;
 	for (size_t i = 0; i < pair->count; i++)
 		if (pair->qps[i].moving)
@@ -237,24 +235,6 @@ void pair_update_qp(struct pair_qp *member, struct contend_qp *qp, const struct 
 	member->messages = read->messages;
 }
 
-static int add_member(struct pair *pair, const struct qp_entry *entry)
-{
-	size_t room = pair->room;
-
-	if (array_reserve(&pair->qps, &room, pair->count + 1, sizeof(*pair->qps)) ||
-	    array_reserve(&pair->members, &pair->room, pair->count + 1, sizeof(*pair->members)))
-		return -ENOMEM;
-	pair->qps[pair->count] = (struct contend_qp){.path = NO_ROUTE};
-	pair->members[pair->count++] = (struct pair_qp){
-		.key = entry->key,
-		.first_local_ns = entry->qp.first_local_ns,
-		.own_sport = entry->qp.sport,
-		.home = -1,
-		.id = -1,
-	};
-	return 0;
-}
-
 /* Its index, or the count. Tables are sorted, so it is mostly the one after the last. */
 static size_t find_member(const struct pair *pair, const struct qp_entry *entry, size_t from)
 {
@@ -268,38 +248,42 @@ static size_t find_member(const struct pair *pair, const struct qp_entry *entry,
 	return pair->count;
 }
 
-/*
- * One of the pair's queue pairs. One that is idle may have ended, and where candidates are short
- * one that sends needs the candidate that its rule keeps.
- */
-static bool is_member(const struct pair *pair, const struct qp_entry *entry, uint64_t now_ns)
-{
-	const struct esc_qp_key *key = &entry->key;
-
-	return key->direction == ESC_DIRECTION_TX && key->port == pair->facts.port &&
-	       !memcmp(&key->src, &pair->facts.key.src, sizeof(key->src)) &&
-	       !memcmp(&key->dst, &pair->facts.key.dst, sizeof(key->dst)) &&
-	       !(pair->facts.crowded && (int64_t)(now_ns - entry->seen_local_ns) > IDLE_NS);
-}
-
 int pair_update_members(struct pair *pair, const struct paths *paths,
 			const struct qp_entry *entries, size_t count, uint64_t now_ns)
 {
-	size_t at = 0;
+	size_t at = 0, room;
 
 	for (size_t i = 0; i < pair->count; i++)
 		pair->members[i].there = false;
-	for (size_t i = 0; i < count; i++) {
+	for (const struct qp_entry *entry = entries; entry < entries + count; entry++) {
+		const struct esc_qp_key *key = &entry->key;
 		struct pair_qp *member;
 
-		if (!is_member(pair, &entries[i], now_ns))
+		if (key->direction != ESC_DIRECTION_TX || key->port != pair->facts.port ||
+		    memcmp(&key->src, &pair->facts.key.src, sizeof(key->src)) ||
+		    memcmp(&key->dst, &pair->facts.key.dst, sizeof(key->dst)))
 			continue;
-		at = find_member(pair, &entries[i], at);
-		if (at == pair->count && add_member(pair, &entries[i]))
-			return -ENOMEM;
+		/*
+		 * One that is idle may have ended, and where candidates are short one that sends
+		 * needs the candidate that its rule keeps.
+		 */
+		if (pair->facts.crowded && (int64_t)(now_ns - entry->seen_local_ns) > IDLE_NS)
+			continue;
+		at = find_member(pair, entry, at);
+		if (at == pair->count) {
+			room = pair->room;
+			if (array_reserve(&pair->qps, &room, at + 1, sizeof(*pair->qps)) ||
+			    array_reserve(&pair->members, &pair->room, at + 1,
+					  sizeof(*pair->members)))
+				return -ENOMEM;
+			pair->qps[at] = (struct contend_qp){.path = NO_ROUTE};
+			pair->members[at] = (struct pair_qp){
+				.key = *key, .first_local_ns = entry->qp.first_local_ns, .id = -1};
+			pair->count++;
+		}
 		member = &pair->members[at++];
 		member->there = true;
-		member->own_sport = entries[i].qp.sport;
+		member->own_sport = entry->qp.sport;
 		member->home = paths_id_of(paths, pair->facts.slot, member->own_sport);
 	}
 	for (size_t i = pair->count; i-- > 0;) {
@@ -310,4 +294,170 @@ int pair_update_members(struct pair *pair, const struct paths *paths,
 		pair->qps[i] = pair->qps[pair->count];
 	}
 	return 0;
+}
+
+/* --- `steer plan` --- */
+
+void pair_put_rounded(json_t *object, const char *key, double value)
+{
+	if (!isnan(value))
+		json_put_integer(object, key, llround(value));
+}
+
+json_t *pair_route_json(const struct pair *pair, uint32_t route, double delay_ns)
+{
+	json_t *object = json_object();
+
+	json_put_count(object, "path_id", route);
+	if (route < ESC_PATHS_MAX && pair->candidates[route].sport)
+		json_put_count(object, "sport", pair->candidates[route].sport);
+	pair_put_rounded(object, "delay_ns", delay_ns);
+	if (route < ESC_PATHS_MAX)
+		pair_put_rounded(object, "floor_ns", pair->routes[route].floor_ns);
+	return object;
+}
+
+static bool is_contended(const struct pair *pair, size_t route)
+{
+	const struct contend_path *path = &pair->routes[route];
+
+	return path->fresh && path->contended_ticks >= pair->contend.config.ticks;
+}
+
+/* A route as the policy sees it. */
+static json_t *route_json(const struct pair *pair, size_t number)
+{
+	const struct contend_path *route = &pair->routes[number];
+	json_t *object = json_object();
+
+	json_put_count(object, "path_id", number);
+	json_put_count(object, "sport", pair->candidates[number].sport);
+	json_put_bool(object, "measured", route->fresh);
+	if (route->fresh) {
+		pair_put_rounded(object, "floor_ns", route->floor_ns);
+		pair_put_rounded(object, "delay_ns", route->delay_ns);
+		pair_put_rounded(object, "noise_ns", route->noise_ns);
+		pair_put_rounded(object, "bound_ns", route->bound_ns);
+	}
+	json_put_bool(object, "contended", is_contended(pair, number));
+	json_put_count(object, "qps", route->own);
+	pair_put_rounded(object, "rate_bps", 8 * route->own_Bps);
+	return object;
+}
+
+static json_t *move_json(const struct pair *pair, size_t q, int to, double gain_ns)
+{
+	const struct contend_qp *qp = &pair->qps[q];
+	json_t *move = json_object();
+
+	json_put_count(move, "dest_qpn", pair->members[q].key.dest_qpn);
+	json_put(move, "from", pair_route_json(pair, qp->path, pair->routes[qp->path].delay_ns));
+	json_put(move, "to", pair_route_json(pair, (uint32_t)to, pair->routes[to].delay_ns));
+	pair_put_rounded(move, "gain_ns", gain_ns);
+	pair_put_rounded(move, "rate_bps", 8 * qp->rate_Bps);
+	if (qp->moving)
+		json_put_text(move, "state", "scheduled");
+	return move;
+}
+
+/* Why nothing would move; the first that is true. */
+static const char *why_nothing(const struct pair *pair)
+{
+	unsigned int fresh = 0, contended = 0, busy = 0, pinned = 0;
+
+	for (size_t i = 0; i < ESC_PATHS_MAX; i++) {
+		fresh += pair->routes[i].fresh;
+		contended += is_contended(pair, i);
+	}
+	for (size_t i = 0; i < pair->count; i++) {
+		busy += pair->qps[i].rate_Bps >= pair->contend.config.idle_Bps;
+		pinned += pair->qps[i].pinned;
+	}
+	if (!fresh)
+		return "no path's delay is known now: there is no fabric time, or the peer does "
+		       "not reply, or paths are not distinguished yet";
+	if (fresh == 1)
+		return "there is one path only";
+	if (!contended)
+		return "no path's delay exceeds its floor significantly";
+	if (!busy)
+		return "no queue pair sends enough to matter";
+	if (pinned == pair->count)
+		return "all queue pairs have a rule of the operator or a penalty";
+	return "no queue pair would be better off elsewhere: its queue is its own, or is on "
+	       "all paths, or what is free was tried and did not help";
+}
+
+static json_t *pair_json(const struct pair *pair, int64_t now_ns)
+{
+	char src[ADDRESS_TEXT_BYTES], dst[ADDRESS_TEXT_BYTES];
+	json_t *routes = json_array(), *moves = json_array(), *object;
+	double gain_ns;
+
+	for (size_t i = 0; i < ESC_PATHS_MAX; i++)
+		if (pair->candidates[i].sport && pair->route_of[i] == i)
+			json_array_append_new(routes, route_json(pair, i));
+	for (size_t q = 0; q < pair->count; q++) {
+		int to = pair->qps[q].pinned ? CONTEND_NOWHERE
+					     : contend_best(&pair->contend, now_ns, pair->routes,
+							    ESC_PATHS_MAX, &pair->qps[q], &gain_ns);
+
+		if (to >= 0)
+			json_array_append_new(moves, move_json(pair, q, to, gain_ns));
+	}
+	object = json_pack("{s:s, s:s, s:s, s:I, s:o, s:o}", "src",
+			   address_format(&pair->facts.key.src, src), "dst",
+			   address_format(&pair->facts.key.dst, dst), "peer", pair->facts.peer,
+			   "qps", (json_int_t)pair->count, "paths", routes, "moves", moves);
+	if (!json_array_size(moves))
+		json_put_text(object, "reason", why_nothing(pair));
+	return object;
+}
+
+/* While automatic steering is off: as the policy would see the pair if it had been on until now. */
+static void evaluate_once(struct steer *steer, struct pair *pair, uint64_t now_ns)
+{
+	struct contend_budget budget = {0};
+	const struct qp_entry *entries;
+	uint64_t random = 0;
+	size_t count;
+
+	pair->contend.config.stale_ns = STALE_NS;
+	entries = qptable_entries(steer->qps, &count);
+	pair_update_candidates(pair, steer->paths);
+	if (pair_update_members(pair, steer->paths, entries, count, now_ns))
+		return;
+	for (size_t q = 0; q < pair->count; q++) {
+		struct pair_qp *member = &pair->members[q];
+
+		/* Rates as the table has them: there is no tick that reads each queue pair. */
+		for (size_t i = 0; i < count; i++)
+			if (!memcmp(&entries[i].key, &member->key, sizeof(member->key)))
+				pair->qps[q].rate_Bps = entries[i].bytes_per_second;
+		pair->qps[q].path = pair_route_of(pair, steer_id_of(steer, pair, member));
+		pair->qps[q].pinned = steer_rule_find(steer, &member->key);
+	}
+	for (unsigned int i = 0; i < pair->contend.config.ticks; i++)
+		contend_tick(&pair->contend, &budget, (int64_t)now_ns, &random, pair->routes,
+			     ESC_PATHS_MAX, pair->qps, pair->count, NULL, 0);
+}
+
+json_t *steer_plan(void *self, struct request *request)
+{
+	struct steer *steer = self;
+	struct pair_list once = {}, *pairs = steer->automatic ? &steer->pairs : &once;
+	uint64_t now_ns = time_local_ns();
+	json_t *list = json_array();
+
+	(void)request;
+	if (!steer->automatic) {
+		core_refresh(steer->core);
+		pairs_update(steer, &once);
+		for (size_t i = 0; i < once.count; i++)
+			evaluate_once(steer, once.list[i], now_ns);
+	}
+	for (size_t i = 0; i < pairs->count; i++)
+		json_array_append_new(list, pair_json(pairs->list[i], (int64_t)now_ns));
+	pairs_free(&once);
+	return json_pack("{s:b, s:o}", "auto", steer->automatic, "pairs", list);
 }

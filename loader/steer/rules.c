@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The rules: the map `steers`, which is written here and nowhere else, whether a rule is of the
- * operator or automatic, and the two lists of what is in it.
+ * The rules: the map `steers`, which is written here and nowhere else, and the lists of what is in
+ * it. An automatic rule names a candidate path as well as its port, so that the kernel programs use
+ * its backup while it is down; a queue pair that stays on its own path has one too.
  */
 #include <bpf/bpf.h>
 #include <errno.h>
@@ -9,7 +10,10 @@
 
 #include "base/array.h"
 #include "internal.h"
-#include "qp/qp.h"
+
+/* The return to its own path is not urgent. */
+#define RETURN_GAP_NS 10000000ull
+#define RETURN_DEADLINE_NS 500000000ull
 
 /* --- the map --- */
 
@@ -27,22 +31,38 @@ static void notify_programs(struct steer *steer)
 			 __ATOMIC_SEQ_CST);
 }
 
-int steer_publish(struct steer *steer, struct rule *rule)
+int steer_publish(struct steer *steer, struct rule *rule, struct esc_steer want,
+		  enum rule_state state, uint64_t now_ns)
 {
+	uint16_t ring = rule->want.ring;
 	int err;
 
-	rule->want.number = next_generation(steer);
-	err = bpf_map_update_elem(steer->steers_fd, &rule->key, &rule->want, BPF_ANY);
-	if (!err)
-		notify_programs(steer);
-	return err;
+	want.number = next_generation(steer);
+	want.ring = 0;
+	if (want.flags & ESC_STEER_PATH)
+		want.ring = ring ? ring : steer_ring_take(steer, &rule->key);
+	err = bpf_map_update_elem(steer->steers_fd, &rule->key, &want, BPF_ANY);
+	if (err && want.ring != ring)
+		steer_ring_drop(steer, want.ring);
+	if (err)
+		return err;
+	notify_programs(steer);
+	if (ring && !want.ring)
+		steer_ring_drop(steer, ring);
+	rule->want = want;
+	rule->state = state;
+	rule->in_effect = false;
+	rule->wait_reported = false;
+	rule->published_local_ns = now_ns;
+	rule->before = rule->now;
+	return 0;
 }
 
 void steer_withdraw_all(struct steer *steer)
 {
 	struct esc_qp_key key;
 
-	/* Bounded: somebody else may be writing the map. */
+	/* Bounded: another program may be writing the map. */
 	for (int i = 0; i < 2 * ESC_STEERS_MAX; i++) {
 		if (bpf_map_get_next_key(steer->steers_fd, NULL, &key))
 			break;
@@ -101,7 +121,8 @@ struct auto_rule *steer_auto_find(const struct steer *steer, const struct esc_qp
 	return NULL;
 }
 
-void steer_rule_forget(struct steer *steer, struct rule *rule)
+/* Removes it from its list alone; the last one takes its place. */
+static void forget(struct steer *steer, struct rule *rule)
 {
 	if (rule->automatic)
 		*(struct auto_rule *)rule = steer->autos[--steer->auto_count];
@@ -113,7 +134,8 @@ void steer_rule_drop(struct steer *steer, struct rule *rule)
 {
 	bpf_map_delete_elem(steer->steers_fd, &rule->key);
 	notify_programs(steer);
-	steer_rule_forget(steer, rule);
+	steer_ring_drop(steer, rule->want.ring);
+	forget(steer, rule);
 }
 
 struct rule *steer_auto_take(struct steer *steer, struct auto_rule *one)
@@ -124,7 +146,7 @@ struct rule *steer_auto_take(struct steer *steer, struct auto_rule *one)
 		return NULL;
 	*rule = one->rule;
 	rule->automatic = false;
-	steer_rule_forget(steer, &one->rule);
+	forget(steer, &one->rule);
 	return rule;
 }
 
@@ -135,8 +157,26 @@ int steer_read_qp(const struct steer *steer, const struct esc_qp_key *key, struc
 	return bpf_map_lookup_elem(steer->qps_fd, key, qp);
 }
 
+/* By the queue pair's own number, where it is known. */
+static bool find_back_owned(struct steer *steer, struct rule *rule)
+{
+	const struct owner *owner = qptable_owner(steer->qps, &rule->key, "");
+	struct esc_qp_key back = {.src = rule->key.dst,
+				  .dst = rule->key.src,
+				  .direction = ESC_DIRECTION_RX,
+				  .port = rule->key.port};
+	struct esc_qp qp;
+
+	if (!owner)
+		return false;
+	back.dest_qpn = owner->key.qpn;
+	rule->has_back = !steer_read_qp(steer, &back, &qp);
+	rule->back = back;
+	return true;
+}
+
 /*
- * Both directions of a queue pair have one source port at both ends (soft-RoCE and most NICs
+ * Else: both directions of a queue pair have one source port at both ends (soft-RoCE and most NICs
  * derive it from both numbers). The one entry that fits, or none: of two it is not known which.
  */
 static void find_back(struct steer *steer, struct rule *rule)
@@ -144,6 +184,8 @@ static void find_back(struct steer *steer, struct rule *rule)
 	const struct qp_entry *entries;
 	size_t count;
 
+	if (find_back_owned(steer, rule))
+		return;
 	entries = qptable_entries(steer->qps, &count);
 	for (size_t i = 0; i < count; i++) {
 		const struct esc_qp_key *key = &entries[i].key;
@@ -179,6 +221,75 @@ void steer_count(struct steer *steer, struct rule *rule, const struct esc_qp *qp
 	rule->counts.back = back.packets;
 	rule->counts.naks = back.nak_sequence;
 	rule->counts.repeated = back.duplicates;
+}
+
+uint32_t steer_unacked(const struct steer *steer, const struct rule *rule, uint32_t *next)
+{
+	struct esc_qp qp, back;
+
+	if (!rule->has_back || steer_read_qp(steer, &rule->key, &qp) ||
+	    steer_read_qp(steer, &rule->back, &back) || !(qp.requests.flags & ESC_PSN_VALID) ||
+	    !(back.responses.flags & ESC_PSN_VALID))
+		return 0;
+	*next = back.responses.next;
+	return (qp.requests.next - back.responses.next) & ESC_PSN_MASK;
+}
+
+/* --- automatic rules --- */
+
+int steer_auto_publish(struct steer *steer, struct auto_rule *one, struct esc_steer want,
+		       enum steer_reason reason, uint64_t now_ns)
+{
+	bool tracking = reason == STEER_BY_TRACKING && !want.sport;
+	int err;
+
+	want.flags = ESC_STEER_PATH;
+	if (one->rule.has_back) {
+		want.flags |= ESC_STEER_REVERSE;
+		want.reverse_qpn = one->rule.back.dest_qpn;
+	}
+	err = steer_publish(steer, &one->rule, want, tracking ? RULE_TRACKING : RULE_WAITING,
+			    now_ns);
+	if (!err)
+		one->reason = reason;
+	return err;
+}
+
+struct auto_rule *steer_track(struct steer *steer, const struct esc_qp_key *key,
+			      const struct esc_qp *qp, unsigned int slot, unsigned int home,
+			      uint64_t now_ns)
+{
+	const struct esc_steer want = {.slot = (uint16_t)slot, .path = (uint8_t)home};
+	struct auto_rule *one =
+		steer_rule_total(steer) < ESC_STEERS_MAX ? steer_auto_add(steer, key) : NULL;
+
+	if (!one)
+		return NULL;
+	one->rule.first_local_ns = qp->first_local_ns;
+	one->rule.own_sport = qp->sport;
+	one->home = one->last_id = (uint8_t)home;
+	steer_count(steer, &one->rule, qp);
+	if (!steer_auto_publish(steer, one, want, STEER_BY_TRACKING, now_ns))
+		return one;
+	forget(steer, &one->rule);
+	return NULL;
+}
+
+/* The return is as after `steer clear`: the rule is one of the operator until it ends. */
+void steer_untrack(struct steer *steer, struct auto_rule *one)
+{
+	uint64_t now_ns = time_local_ns();
+	const struct esc_steer want = {
+		.flowlet_gap_ns = RETURN_GAP_NS,
+		.start_local_ns = now_ns + RETURN_DEADLINE_NS,
+		.force_local_ns = now_ns + 2 * RETURN_DEADLINE_NS,
+	};
+	struct rule *rule = one->rule.state == RULE_TRACKING ? NULL : steer_auto_take(steer, one);
+
+	if (!rule)
+		steer_rule_drop(steer, &one->rule);
+	else if (steer_publish(steer, rule, want, RULE_CLEARING, now_ns))
+		steer_rule_drop(steer, rule);
 }
 
 /* --- taking over --- */
@@ -222,7 +333,6 @@ static int read_rule(struct steer *steer, const struct esc_qp_key *key)
 		return 0;
 	rule->state = RULE_MOVED;
 	rule->trigger = qp.steer.trigger;
-	rule->effect_local_ns = qp.steer.applied_local_ns;
 	verify_start(&rule->verify, &rule->counts, rule->published_local_ns, false);
 	return 0;
 }

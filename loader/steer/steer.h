@@ -18,6 +18,7 @@
 extern const struct capability steer_capability;
 
 enum steer_start { STEER_START_OFF, STEER_START_MANUAL, STEER_START_AUTO };
+enum steer_repair { STEER_REPAIR_OFF, STEER_REPAIR_PROVOKE, STEER_REPAIR_REPLAY };
 enum steer_overtake { STEER_OVERTAKE_NEVER, STEER_OVERTAKE_ONCE };
 
 /* The section `steer` of the configuration. */
@@ -26,6 +27,7 @@ struct steer_keys {
 	double capacity_bps;	      /* of a path; 0: the interface's speed */
 	uint32_t moves_per_s;	      /* that automatic steering makes at most */
 	enum steer_overtake overtake; /* of a queue pair without gaps */
+	enum steer_repair repair;     /* after a path died */
 };
 extern const struct config_section steer_section;
 const struct steer_keys *steer_keys(const struct config *config);

@@ -6,18 +6,21 @@
  *
  *  observe  how the routes to the peer are now, what each queue pair sends, which path it uses
  *  decide   by pacing/contend.h: which queue pair moves to which route, and when
- *  act      publish the rules, for the kernel programs to obey
+ *  act      publish the rules, which the kernel programs apply
  *  verify   what became of each rule: in effect, as good as before, or to be rolled back
  */
 #include <string.h>
 
+#include "base/json.h"
+#include "base/log.h"
 #include "internal.h"
-#include "qp/qp.h"
 
+#define ACTS_MAX 8	 /* of one pair in a tick */
 #define CALM_TICKS 10	 /* while no route stands out, queue pairs are read once in so many ticks */
 #define LOST_READINGS 20 /* of the table without its pair: the path of a rule no longer exists */
 #define GAP_GROWTH 8	 /* a gap that grows by a part of it is published again */
 #define NEVER_NS UINT64_MAX
+#define FULL_EVERY_NS 60000000000ull /* between two events of a full table */
 
 /* --- observe --- */
 
@@ -63,15 +66,13 @@ static void observe_qp(struct steer *steer, struct pair *pair, size_t q, uint64_
 		return;
 	}
 	pair_update_qp(member, qp, &read, (int64_t)now_ns);
-	/* For how long it has sent nothing while an acknowledge is missing; 0: not so, or unknown.
-	 */
-	qp->unanswered_ns = 0;
+	/* How long it has sent nothing while an ACK is missing; 0: it has, or it is not known. */
+	qp->unacked_ns = 0;
 	if (rule && rule->has_back && member->idle_ns < member->read_ns &&
 	    read.requests.flags & ESC_PSN_VALID && !steer_read_qp(steer, &rule->back, &back) &&
 	    back.responses.flags & ESC_PSN_VALID && back.responses.next != read.requests.next)
-		qp->unanswered_ns = (double)(member->read_ns - member->idle_ns);
-	/* A rule that took effect is verified from now on, and the decision has to know its path.
-	 */
+		qp->unacked_ns = (double)(member->read_ns - member->idle_ns);
+	/* A rule that took effect: the decision needs its path. */
 	if (one && !rule->in_effect && read.steer.applied == rule->want.number) {
 		steer_verify_rule(steer, rule, now_ns);
 		one = auto_rule_of(steer, member);
@@ -81,33 +82,36 @@ static void observe_qp(struct steer *steer, struct pair *pair, size_t q, uint64_
 	qp->pinned = !one || steer_penalty(steer, &member->key, now_ns);
 }
 
-static void observe(struct steer *steer, struct pair *pair, uint64_t now_ns)
-{
-	pair_update_candidates(pair, steer->paths);
-	if (pair_is_calm(pair) && pair->skipped++ % CALM_TICKS)
-		return;
-	for (size_t q = 0; q < pair->count; q++)
-		observe_qp(steer, pair, q, now_ns);
-}
-
 /* --- decide --- */
+
+/* The rule is not to take effect any more: the path stays as it is. */
+static void withdraw(struct steer *steer, const struct pair *pair, struct auto_rule *one,
+		     uint64_t now_ns)
+{
+	const struct esc_steer want = {
+		.slot = (uint16_t)pair->facts.slot, .path = one->last_id, .sport = one->last_sport};
+
+	if (!one->rule.in_effect)
+		steer_auto_publish(steer, one, want, STEER_BY_TRACKING, now_ns);
+}
 
 /*
  * Of a rule that waits. The policy may have dropped what it waits for, or the daemon before
  * published it; and a gap that was long enough when it was published may no longer be.
  */
-static void decide_waiting(struct steer *steer, struct pair *pair, size_t q)
+static void review_waiting(struct steer *steer, struct pair *pair, size_t q, uint64_t now_ns)
 {
-	struct pair_qp *member = &pair->members[q];
+	struct auto_rule *one = auto_rule_of(steer, &pair->members[q]);
 	const struct contend_qp *qp = &pair->qps[q];
-	const struct auto_rule *one = auto_rule_of(steer, member);
 	const struct contend_path *from, *to;
+	struct esc_steer want;
+	uint64_t gap_ns;
 
 	if (!one || one->rule.in_effect)
 		return;
 	if (!qp->moving) {
 		if (one->reason != STEER_BY_TRACKING)
-			member->waiting = RULE_WITHDRAW;
+			withdraw(steer, pair, one, now_ns);
 		return;
 	}
 	if (qp->arrived_ns || qp->from >= ESC_PATHS_MAX || qp->to >= ESC_PATHS_MAX)
@@ -116,58 +120,85 @@ static void decide_waiting(struct steer *steer, struct pair *pair, size_t q)
 	to = &pair->routes[qp->to];
 	if (!from->fresh || !to->fresh)
 		return;
-	member->gap_ns = (uint64_t)contend_flowlet_gap_ns(from, to);
-	if (member->gap_ns > one->rule.want.flowlet_gap_ns + one->rule.want.flowlet_gap_ns / GAP_GROWTH)
-		member->waiting = RULE_RENEW;
-}
-
-/* Returns how many @acts there are. */
-static size_t decide(struct steer *steer, struct pair *pair, uint64_t now_ns,
-		     struct contend_act acts[STEER_ACTS_MAX])
-{
-	for (size_t q = 0; q < pair->count; q++) {
-		pair->members[q].waiting = RULE_KEEP;
-		if (pair->members[q].read_ns == (int64_t)now_ns)
-			decide_waiting(steer, pair, q);
-	}
-	return contend_tick(&pair->contend, &steer->budget, (int64_t)now_ns, &steer->random,
-			    pair->routes, ESC_PATHS_MAX, pair->qps, pair->count, acts,
-			    STEER_ACTS_MAX);
+	want = one->rule.want;
+	gap_ns = (uint64_t)contend_flowlet_gap_ns(from, to);
+	if (gap_ns <= want.flowlet_gap_ns + want.flowlet_gap_ns / GAP_GROWTH)
+		return;
+	want.flowlet_gap_ns = gap_ns;
+	steer_publish(steer, &one->rule, want, one->rule.state, one->rule.published_local_ns);
 }
 
 /* --- act --- */
 
-/* The rule is not to take effect any more: the path stays as it is. */
-static void withdraw(struct steer *steer, const struct pair *pair, struct auto_rule *one,
-		     uint64_t now_ns)
+static json_t *act_seen(const struct steer *steer, const struct pair *pair,
+			const struct contend_act *act)
 {
-	const struct auto_target target = {
-		.slot = pair->facts.slot,
-		.id = one->last_id,
-		.sport = one->last_sport,
-		.reason = STEER_BY_TRACKING,
-	};
+	const struct delays_entry *own = delays_find(steer->delays, &pair->members[act->qp].key);
+	json_t *seen = json_object();
 
-	if (!one->rule.in_effect)
-		steer_auto_publish(steer, one, &target, now_ns);
+	json_put(seen, "from", pair_route_json(pair, act->from, act->from_ns));
+	json_put(seen, "to", pair_route_json(pair, act->to, act->to_ns));
+	pair_put_rounded(seen, "bound_ns", act->bound_ns);
+	pair_put_rounded(seen, "rate_bps", 8 * act->rate_Bps);
+	if (act->before_Bps > 0)
+		pair_put_rounded(seen, "rate_before_bps", 8 * act->before_Bps);
+	/* The reason for the move, whatever the delays are now. */
+	if (act->unacked_ns > 0) {
+		pair_put_rounded(seen, "no_reply_for_ns", act->unacked_ns);
+		pair_put_rounded(seen, "queue_before_ns", act->queue_before_ns);
+	}
+	/* The delay of its own packets, where it is measured. */
+	if (own && own->recent.samples) {
+		json_put_integer(seen, "own_p50_ns", own->recent.p50_ns);
+		json_put_count(seen, "own_bound_ns", own->recent.bound_ns);
+	}
+	return seen;
 }
 
-static void act_on_waiting(struct steer *steer, const struct pair *pair, struct pair_qp *member,
-			   uint64_t now_ns)
+static void report_act(struct steer *steer, const struct pair *pair, const struct contend_act *act,
+		       enum steer_reason reason)
 {
-	struct auto_rule *one = member->waiting ? auto_rule_of(steer, member) : NULL;
-	struct esc_steer was;
+	bool scheduled = act->kind == CONTEND_MOVE || act->kind == CONTEND_BACK;
+	json_t *done = NULL, *expected = json_object(), *result = json_object();
+	char subject[128];
 
-	if (!one)
+	if (scheduled)
+		done = json_pack("{s:s, s:I, s:i, s:i}", "reason", steer_reason_name(reason),
+				 "hold_ns", (json_int_t)act->hold_ns, "from", (int)act->from, "to",
+				 (int)act->to);
+	pair_put_rounded(expected, "gain_ns", act->predicted_ns);
+	json_put_text(result, "evaluation", scheduled ? "scheduled" : contend_act_name(act->kind));
+	json_put_text(result, "meaning", contend_act_text(act->kind));
+	if (act->kind == CONTEND_HELPED || act->kind == CONTEND_USELESS)
+		pair_put_rounded(result, "gain_ns", act->measured_ns);
+	log_info("%s: %s", steer_subject(&pair->members[act->qp].key, subject),
+		 contend_act_text(act->kind));
+	events_add(
+		steer->core->events,
+		&(struct event){.kind = &steer_events[scheduled ? MOVE_SCHEDULED : MOVE_EVALUATED],
+				.subject = subject,
+				.seen = act_seen(steer, pair, act),
+				.done = done,
+				.expected = expected,
+				.result = result});
+}
+
+static void report_full(struct steer *steer, const struct esc_qp_key *key)
+{
+	uint64_t now_ns = time_local_ns();
+	char subject[128];
+
+	if (steer->full_reported_ns && now_ns - steer->full_reported_ns < FULL_EVERY_NS)
 		return;
-	if (member->waiting == RULE_WITHDRAW) {
-		withdraw(steer, pair, one, now_ns);
-		return;
-	}
-	was = one->rule.want;
-	one->rule.want.flowlet_gap_ns = member->gap_ns;
-	if (steer_publish(steer, &one->rule))
-		one->rule.want = was;
+	steer->full_reported_ns = now_ns;
+	steer_subject(key, subject);
+	log_warning("%s: the map steers takes no rule; it leaves unchanged", subject);
+	events_add(steer->core->events,
+		   &(struct event){.kind = &steer_events[STEER_TABLE_FULL],
+				   .subject = subject,
+				   .seen = json_pack("{s:I, s:i}", "rules",
+						     (json_int_t)steer_rule_total(steer), "max",
+						     ESC_STEERS_MAX)});
 }
 
 static void act_on(struct steer *steer, const struct pair *pair, const struct contend_act *act,
@@ -175,17 +206,18 @@ static void act_on(struct steer *steer, const struct pair *pair, const struct co
 {
 	bool never = steer_keys(steer->core->config)->overtake == STEER_OVERTAKE_NEVER;
 	struct auto_rule *one = steer_auto_find(steer, &pair->members[act->qp].key);
-	struct auto_target target = {
-		.slot = pair->facts.slot,
-		.reason = act->kind == CONTEND_BACK ? STEER_BY_TAKEN_BACK : STEER_BY_CONTENTION,
-		.gap_ns = (uint64_t)act->hold_ns,
+	enum steer_reason reason =
+		act->kind == CONTEND_BACK ? STEER_BY_TAKEN_BACK : STEER_BY_CONTENTION;
+	struct esc_steer want = {
+		.slot = (uint16_t)pair->facts.slot,
+		.flowlet_gap_ns = (uint64_t)act->hold_ns,
 		.start_local_ns = never ? NEVER_NS : (uint64_t)act->start_ns,
 		.force_local_ns = never ? NEVER_NS : (uint64_t)act->force_ns,
 	};
 	int id;
 
 	steer->acts[act->kind]++;
-	steer_report_act(steer, pair, act);
+	report_act(steer, pair, act, reason);
 	if (!one)
 		return; /* the operator has given it a path meanwhile */
 	if (act->kind == CONTEND_UNDONE)
@@ -193,36 +225,16 @@ static void act_on(struct steer *steer, const struct pair *pair, const struct co
 	if (act->kind != CONTEND_MOVE && act->kind != CONTEND_BACK)
 		return;
 	/* The queue pair's own port, if it is one of the route's; else a candidate's. */
-	target.id = one->home;
+	want.path = one->home;
 	if (pair_route_of(pair, one->home) != act->to) {
 		id = pair_candidate_for(pair, act->to);
 		if (id < 0)
 			return; /* it went down since: the policy sees that nothing was done */
-		target.id = (unsigned int)id;
-		target.sport = pair->candidates[id].sport;
+		want.path = (uint8_t)id;
+		want.sport = pair->candidates[id].sport;
 	}
-	if (steer_auto_publish(steer, one, &target, now_ns))
-		steer_report_full(steer, &one->rule.key);
-}
-
-static void act(struct steer *steer, struct pair *pair, const struct contend_act *acts,
-		size_t count, uint64_t now_ns)
-{
-	for (size_t q = 0; q < pair->count; q++)
-		act_on_waiting(steer, pair, &pair->members[q], now_ns);
-	for (size_t i = 0; i < count; i++)
-		act_on(steer, pair, &acts[i], now_ns);
-}
-
-/* --- verify --- */
-
-static void verify(struct steer *steer, uint64_t now_ns)
-{
-	steer->verify_due_ns = now_ns + STEER_VERIFY_NS;
-	steer_follow_control(steer);
-	for (size_t i = steer_rule_total(steer); i-- > 0;)
-		steer_verify_rule(steer, steer_rule_at(steer, i), now_ns);
-	steer_expire_penalties(steer, now_ns);
+	if (steer_auto_publish(steer, one, want, reason, now_ns))
+		report_full(steer, &one->rule.key);
 }
 
 /* --- which queue pairs are tracked --- */
@@ -231,23 +243,24 @@ static void verify(struct steer *steer, uint64_t now_ns)
 static void follow_candidates(struct steer *steer, const struct pair *pair,
 			      const struct pair_qp *member, struct auto_rule *one, uint64_t now_ns)
 {
-	const struct esc_steer *want = &one->rule.want;
-	struct auto_target target = {.slot = pair->facts.slot,
-				     .id = want->path,
-				     .sport = want->sport,
-				     .reason = STEER_BY_TRACKING};
+	const struct esc_steer *in_force = &one->rule.want;
+	struct esc_steer want = {.slot = (uint16_t)pair->facts.slot,
+				 .path = in_force->path,
+				 .sport = in_force->sport};
 
 	if (member->home >= 0)
 		one->home = (uint8_t)member->home;
 	if (!one->rule.in_effect)
 		return;
-	if (!target.sport)
-		target.id = one->home;
-	for (unsigned int i = 0; target.sport && i < ESC_PATHS_MAX; i++)
-		if (pair->candidates[i].sport == target.sport)
-			target.id = i;
-	if (target.slot != want->slot || target.id != want->path)
-		steer_auto_publish(steer, one, &target, now_ns);
+	if (!want.sport)
+		want.path = one->home;
+	for (unsigned int i = 0; want.sport && i < ESC_PATHS_MAX; i++)
+		if (pair->candidates[i].sport == want.sport)
+			want.path = (uint8_t)i;
+	/* What comes back is known now: a drained queue pair, and what is unacknowledged. */
+	if (want.slot != in_force->slot || want.path != in_force->path ||
+	    (one->rule.has_back && !(in_force->flags & ESC_STEER_REVERSE)))
+		steer_auto_publish(steer, one, want, STEER_BY_TRACKING, now_ns);
 }
 
 static void track(struct steer *steer, const struct pair *pair, struct pair_qp *member,
@@ -269,7 +282,7 @@ static void track(struct steer *steer, const struct pair *pair, struct pair_qp *
 	if (one)
 		one->reading = steer->reading;
 	else
-		steer_report_full(steer, &member->key);
+		report_full(steer, &member->key);
 }
 
 /* Members of the pairs, after each reading of the table; each that has a path has a rule. */
@@ -299,7 +312,7 @@ static void track_qps(struct steer *steer, uint64_t now_ns)
 
 void steer_tick(void *self, uint64_t now_ns)
 {
-	struct contend_act acts[STEER_ACTS_MAX];
+	struct contend_act acts[ACTS_MAX];
 	struct steer *steer = self;
 	size_t count;
 
@@ -312,11 +325,26 @@ void steer_tick(void *self, uint64_t now_ns)
 
 			if (!(steer_ports(steer) >> pair->facts.port & 1))
 				continue;
-			observe(steer, pair, now_ns);
-			count = decide(steer, pair, now_ns, acts);
-			act(steer, pair, acts, count, now_ns);
+			pair_update_candidates(pair, steer->paths);
+			steer_repair_pair(steer, pair, now_ns);
+			if (!pair_is_calm(pair) || pair->skipped++ % CALM_TICKS == 0)
+				for (size_t q = 0; q < pair->count; q++)
+					observe_qp(steer, pair, q, now_ns);
+			for (size_t q = 0; q < pair->count; q++)
+				if (pair->members[q].read_ns == (int64_t)now_ns)
+					review_waiting(steer, pair, q, now_ns);
+			count = contend_tick(&pair->contend, &steer->budget, (int64_t)now_ns,
+					     &steer->random, pair->routes, ESC_PATHS_MAX, pair->qps,
+					     pair->count, acts, ACTS_MAX);
+			for (size_t a = 0; a < count; a++)
+				act_on(steer, pair, &acts[a], now_ns);
 		}
 	}
-	if (now_ns >= steer->verify_due_ns)
-		verify(steer, now_ns);
+	if (now_ns < steer->verify_due_ns)
+		return;
+	steer->verify_due_ns = now_ns + STEER_VERIFY_NS;
+	steer_follow_control(steer);
+	for (size_t i = steer_rule_total(steer); i-- > 0;)
+		steer_verify_rule(steer, steer_rule_at(steer, i), now_ns);
+	steer_expire_penalties(steer, now_ns);
 }

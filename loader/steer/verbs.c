@@ -4,44 +4,27 @@
 #include "maps/rocev2.h"
 #include "maps/steer.h"
 
-/* clang-format off: tables */
+/* clang-format off */
 
-#define MS 1000000ull
 #define S 1000000000ull
 
-#define QP_ARGS                                                                                    \
-	{"KEY", .type = VERB_QP,                                                                   \
-	 .help = "the queue pair SRC>DST/QPN, as `qp` shows it in lines of direction tx"},         \
-		{"--dst", "ADDRESS", .type = VERB_ADDRESS, .key = "dst",                           \
-		 .help = "instead of KEY: its destination"},                                       \
-		{"--qpn",                                                                          \
-		 "N",                                                                              \
-		 .type = VERB_COUNT,                                                               \
-		 .key = "qpn",                                                                     \
-		 .most = ESC_QPN_MASK,                                                             \
-		 .help = "instead of KEY: the queue pair number of the destination"},              \
-	{                                                                                          \
-		"--src", "ADDRESS", .type = VERB_ADDRESS, .key = "src",                            \
-				    .help = "its source, when more than one has that destination"  \
-	}
-#define MOMENT_ARGS                                                                                \
-	{"--flowlet-gap",                                                                          \
-	 "TIME",                                                                                   \
-	 .type = VERB_DURATION,                                                                    \
-	 .key = "flowlet_gap_ns",                                                                  \
-	 .most = 60 * S,                                                                           \
-	 .help = "the gap between two packets that the change waits for; default 1ms. It has to "  \
-		 "exceed the old path's delay minus the new one's"},                               \
-		{"--deadline",                                                                     \
-		 "TIME",                                                                           \
-		 .type = VERB_DURATION,                                                            \
-		 .key = "deadline_ns",                                                             \
-		 .most = 3600 * S,                                                                 \
-		 .help = "after this the start of a message is enough, and after twice this any "  \
-			 "packet; default 500ms"},                                                 \
-	{                                                                                          \
-		"--force", .type = VERB_FLAG, .key = "force", .help = "wait for nothing"           \
-	}
+#define QP_ARGS \
+	{"KEY", .type = VERB_QP, \
+	 .help = "the queue pair SRC>DST/QPN, as `qp` shows it in lines of direction tx"}, \
+	{"--dst", "ADDRESS", .type = VERB_ADDRESS, .key = "dst", \
+	 .help = "instead of KEY: its destination"}, \
+	{"--qpn", "N", .type = VERB_COUNT, .key = "qpn", .most = ESC_QPN_MASK, \
+	 .help = "instead of KEY: the queue pair number of the destination"}, \
+	{"--src", "ADDRESS", .type = VERB_ADDRESS, .key = "src", \
+	 .help = "its source, when more than one has that destination"}
+#define TRIGGER_ARGS \
+	{"--flowlet-gap", "TIME", .type = VERB_DURATION, .key = "flowlet_gap_ns", .most = 60 * S, \
+	 .help = "the gap between two packets that the change waits for; default 1ms. It has to " \
+		 "exceed the old path's delay minus the new one's"}, \
+	{"--deadline", "TIME", .type = VERB_DURATION, .key = "deadline_ns", .most = 3600 * S, \
+	 .help = "after this the start of a message is enough, and after twice this any " \
+		 "packet; default 500ms"}, \
+	{"--force", .type = VERB_FLAG, .key = "force", .help = "wait for nothing"}
 
 static const struct column rules[] = {
 	{"SRC>DST/RQPN", "{src}>{dst}/{dest_qpn}", FORMAT_TEXT, COLUMN_LEFT,
@@ -81,14 +64,14 @@ static const struct verb_arg set_args[] = {
 	 .help = "the UDP source port that its packets get"},
 	{"--flow-label", "LABEL", .type = VERB_COUNT, .key = "flow_label",
 	 .most = ESC_FLOW_LABEL_MASK, .help = "the IPv6 flow label that they get"},
-	MOMENT_ARGS,
+	TRIGGER_ARGS,
 	{},
 };
 
 static const struct verb_arg clear_args[] = {
 	QP_ARGS,
 	{"--all", .type = VERB_FLAG, .key = "all", .help = "every queue pair"},
-	MOMENT_ARGS,
+	TRIGGER_ARGS,
 	{},
 };
 
@@ -156,10 +139,12 @@ static const struct verb_section auto_output[] = {
 
 static const struct verb verbs[] = {
 	{.name = "steer",
+	 .reads = true,
 	 .summary = "the queue pairs that were given a path",
 	 .output = list,
 	 .help = "Rules of the operator, and automatic ones."},
 	{.name = "steer plan",
+	 .reads = true,
 	 .summary = "what automatic steering sees, and would do now",
 	 .output = plan,
 	 .help = "Each pair of addresses with its paths and their delays, which queue pair would "

@@ -1,108 +1,65 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "class.h"
-
+/* Classes of TCP connections: pacing's own, as the TCP programs can hold them. */
 #include <bpf/bpf.h>
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <fnmatch.h>
 #include <mntent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/array.h"
-#include "config/config.h"
-#include "qp/qp.h"
+#include "base/now.h"
+#include "internal.h"
 #include "pace/pace.h"
+#include "qp/qp.h"
 
-#define TCPCLASS_DEPTH_MAX 32
-#define TCPCLASS_PATH_BYTES 4096
-
-struct tcpclass_cgroup {
-	uint64_t id;
-	uint32_t bits;
-};
-
-/* What one look found. */
-struct tcpclass_found {
-	struct tcpclass_cgroup *cgroups;
-	size_t count, room;
-	long left_out;
-};
-
-struct tcpclass {
-	struct pace_class_rule rules[ESC_PACE_CLASSES];
-	char names[ESC_PACE_CLASSES][16];
-	unsigned int count;
-	struct tcpclass_found now; /* as the map has them, by id */
-};
+#define CGROUP_DEPTH_MAX 32
+#define CGROUP_PATH_BYTES 4096
 
 _Static_assert(ESC_TCP_CLASSES == ESC_PACE_CLASSES, "the classes are the same");
 
-int tcpclass_new(struct tcpclass **out)
+static bool matches_cgroups(const struct pace_class *class)
 {
-	*out = calloc(1, sizeof(**out));
-	return *out ? 0 : -ENOMEM;
+	return class->match && (class->match->cgroup || class->match->job);
 }
 
-void tcpclass_free(struct tcpclass *classes)
+void tcp_load_classes(struct esc_tcp_control *ctl, const struct pace *pace, uint32_t threshold_ns)
 {
-	if (!classes)
-		return;
-	free(classes->now.cgroups);
-	free(classes);
-}
+	unsigned int count;
+	const struct pace_class *classes = pace_classes(pace, &count);
 
-static bool rule_names_cgroups(const struct pace_class_rule *rule)
-{
-	return rule->match && (rule->match->cgroup || rule->match->job);
-}
+	memset(ctl->classes, 0, sizeof(ctl->classes));
+	for (unsigned int i = 0; i < count; i++) {
+		const struct pace_class_keys *match = classes[i].match;
+		struct esc_tcp_class *out = &ctl->classes[i];
 
-static void take_one(const struct pace_class_rule *rule, uint32_t threshold_ns,
-		     struct esc_tcp_class *out)
-{
-	const struct pace_class_keys *match = rule->match;
-
-	memset(out, 0, sizeof(*out));
-	out->weight = rule->weight;
-	out->threshold_ns = rule->threshold_ns ? (uint32_t)rule->threshold_ns : threshold_ns;
-	if (!match)
-		return;
-	out->dscps = match->dscps;
-	out->port_first = match->port_first;
-	out->port_last = match->port_last;
-	out->by_cgroup = rule_names_cgroups(rule);
-}
-
-void tcpclass_take(struct tcpclass *classes, const struct pace *pace, uint32_t threshold_ns,
-		   struct esc_tcp_control *word)
-{
-	classes->count = pace_get_rules(pace, classes->rules);
-	memset(word->classes, 0, sizeof(word->classes));
-	for (unsigned int i = 0; i < classes->count; i++) {
-		snprintf(classes->names[i], sizeof(classes->names[i]), "%s",
-			 classes->rules[i].name);
-		take_one(&classes->rules[i], threshold_ns, &word->classes[i]);
+		out->weight = classes[i].weight;
+		out->threshold_ns = i && classes[i].own_threshold
+					    ? (uint32_t)classes[i].threshold_ns
+					    : threshold_ns;
+		if (!match)
+			continue;
+		out->dscps = match->dscps;
+		out->port_first = match->port_first;
+		out->port_last = match->port_last;
+		out->by_cgroup = matches_cgroups(&classes[i]);
 	}
-	word->classes[0].threshold_ns = threshold_ns;
-	word->class_count = classes->count;
+	ctl->class_count = count;
 }
 
-const char *tcpclass_name(const struct tcpclass *classes, unsigned int class)
+const char *tcp_class_name(const struct pace *pace, unsigned int class)
 {
-	return classes->names[class < classes->count ? class : 0];
-}
+	unsigned int count;
+	const struct pace_class *classes = pace_classes(pace, &count);
 
-unsigned int tcpclass_count(const struct tcpclass *classes)
-{
-	return classes->count;
+	return classes[class < count ? class : 0].name;
 }
 
 /* --- cgroups --- */
 
-/* Where the unified hierarchy that @path is in begins: bytes of @path, 0 for none. */
+/* Bytes of @path up to the mount point of its unified hierarchy; 0: it is in none. */
 static size_t root_bytes(const char *path)
 {
 	FILE *mounts = setmntent("/proc/self/mounts", "r");
@@ -121,43 +78,59 @@ static size_t root_bytes(const char *path)
 	return best;
 }
 
-/* A bit of each class whose patterns the cgroup at @path, from the hierarchy's root, fits. */
-static uint32_t bits_of(const struct tcpclass *classes, const char *path)
+/* What a walk looks for: a class by the patterns of its cgroup and its job; NULL: any. */
+struct pattern {
+	uint32_t bit;
+	char *cgroup, *job;
+};
+
+struct tcp_walk {
+	char path[CGROUP_PATH_BYTES]; /* "": none is looked for */
+	struct pattern patterns[ESC_TCP_CLASSES];
+	size_t pattern_count;
+	struct tcp_cgroups found;
+	int err;
+	uint64_t took_ns;
+};
+
+/* A bit for each class that the cgroup at @path, from the hierarchy's root, matches. */
+static uint32_t bits_of(const struct tcp_walk *walk, const char *path)
 {
 	uint32_t bits = 0;
 	struct job job;
 
 	job_of_path(*path ? path : "/", &job);
-	for (unsigned int i = 1; i < classes->count; i++) {
-		const struct pace_class_rule *rule = &classes->rules[i];
+	for (size_t i = 0; i < walk->pattern_count; i++) {
+		const struct pattern *match = &walk->patterns[i];
 
-		if (!rule_names_cgroups(rule) ||
-		    (rule->match->cgroup && fnmatch(rule->match->cgroup, job.cgroup, 0)) ||
-		    (rule->match->job && fnmatch(rule->match->job, job.name, 0)))
+		if ((match->cgroup && fnmatch(match->cgroup, job.cgroup, 0)) ||
+		    (match->job && fnmatch(match->job, job.name, 0)))
 			continue;
-		bits |= 1u << i;
+		bits |= match->bit;
 	}
 	return bits;
 }
 
-static int found_add(struct tcpclass_found *found, uint64_t id, uint32_t bits)
+static int found_add(struct tcp_cgroups *found, uint64_t id, uint32_t bits)
 {
+	struct tcp_cgroup *cgroup;
+
 	if (!bits)
 		return 0;
 	if (found->count == ESC_TCP_CGROUPS) {
 		found->left_out++;
 		return 0;
 	}
-	if (array_reserve(&found->cgroups, &found->room, found->count + 1,
-			  sizeof(*found->cgroups)))
+	cgroup = array_add(&found->list, &found->count, &found->room, sizeof(*cgroup));
+	if (!cgroup)
 		return -ENOMEM;
-	found->cgroups[found->count++] = (struct tcpclass_cgroup){id, bits};
+	*cgroup = (struct tcp_cgroup){id, bits};
 	return 0;
 }
 
-/* A cgroup's id is the number of its folder (kernfs, 64 bits). One that goes meanwhile is gone. */
-static int walk(const struct tcpclass *classes, struct tcpclass_found *found, char *path,
-		size_t root, int depth)
+/* A cgroup's id is its inode number (kernfs, 64 bits). One that is removed meanwhile is left out.
+ */
+static int descend(struct tcp_walk *walk, char *path, size_t root, int depth)
 {
 	DIR *folder = opendir(path);
 	size_t bytes = strlen(path);
@@ -170,14 +143,14 @@ static int walk(const struct tcpclass *classes, struct tcpclass_found *found, ch
 		if (entry->d_type != DT_DIR || !strcmp(entry->d_name, ".."))
 			continue;
 		if (!strcmp(entry->d_name, ".")) {
-			err = found_add(found, entry->d_ino, bits_of(classes, path + root));
+			err = found_add(&walk->found, entry->d_ino, bits_of(walk, path + root));
 			continue;
 		}
-		if (depth == TCPCLASS_DEPTH_MAX ||
-		    bytes + strlen(entry->d_name) + 2 > TCPCLASS_PATH_BYTES)
+		if (depth == CGROUP_DEPTH_MAX ||
+		    bytes + strlen(entry->d_name) + 2 > CGROUP_PATH_BYTES)
 			continue;
 		sprintf(path + bytes, "/%s", entry->d_name);
-		err = walk(classes, found, path, root, depth + 1);
+		err = descend(walk, path, root, depth + 1);
 		path[bytes] = '\0';
 	}
 	closedir(folder);
@@ -186,64 +159,112 @@ static int walk(const struct tcpclass *classes, struct tcpclass_found *found, ch
 
 static int by_id(const void *one, const void *other)
 {
-	const struct tcpclass_cgroup *a = one, *b = other;
+	const struct tcp_cgroup *a = one, *b = other;
 
 	return a->id < b->id ? -1 : a->id > b->id;
 }
 
-/* What is not what it was goes into the map, what is gone out of it. */
-static int write_cgroups(const struct tcpclass_found *was, const struct tcpclass_found *now, int fd)
+/* Updates what has changed in the map, deletes what is gone. */
+static int write_cgroups(const struct tcp_cgroups *was, const struct tcp_cgroups *now, int fd)
 {
 	size_t old = 0;
 	int err = 0;
 
 	for (size_t i = 0; i < now->count && !err; i++) {
-		const struct tcpclass_cgroup *cgroup = &now->cgroups[i];
+		const struct tcp_cgroup *cgroup = &now->list[i];
 
-		for (; old < was->count && was->cgroups[old].id < cgroup->id; old++)
-			bpf_map_delete_elem(fd, &was->cgroups[old].id);
-		if (old < was->count && was->cgroups[old].id == cgroup->id &&
-		    was->cgroups[old++].bits == cgroup->bits)
+		for (; old < was->count && was->list[old].id < cgroup->id; old++)
+			bpf_map_delete_elem(fd, &was->list[old].id);
+		if (old < was->count && was->list[old].id == cgroup->id &&
+		    was->list[old++].bits == cgroup->bits)
 			continue;
 		err = bpf_map_update_elem(fd, &cgroup->id, &cgroup->bits, BPF_ANY);
 	}
 	for (; old < was->count && !err; old++)
-		bpf_map_delete_elem(fd, &was->cgroups[old].id);
+		bpf_map_delete_elem(fd, &was->list[old].id);
 	return err;
 }
 
-long tcpclass_poll(struct tcpclass *classes, const struct pace *pace, const char *top, int map_fd)
+bool tcp_has_cgroup_class(const struct pace *pace)
 {
-	struct tcpclass_found found = {};
-	char path[TCPCLASS_PATH_BYTES];
-	bool needed = false;
-	int err = 0;
+	unsigned int count;
+	const struct pace_class *classes = pace_classes(pace, &count);
 
-	/* The patterns are the configuration's, which a reload replaces. */
-	classes->count = pace_get_rules(pace, classes->rules);
-	for (unsigned int i = 1; i < classes->count; i++)
-		needed |= rule_names_cgroups(&classes->rules[i]);
-	if (!needed && !classes->now.count)
-		return 0;
-	snprintf(path, sizeof(path), "%s", top);
-	for (size_t bytes = strlen(path); bytes > 1 && path[bytes - 1] == '/';)
-		path[--bytes] = '\0';
-	if (needed)
-		err = walk(classes, &found, path, root_bytes(path), 0);
-	if (found.count)
-		qsort(found.cgroups, found.count, sizeof(*found.cgroups), by_id);
-	if (!err)
-		err = write_cgroups(&classes->now, &found, map_fd);
-	if (err) {
-		free(found.cgroups);
-		return err;
-	}
-	free(classes->now.cgroups);
-	classes->now = found;
-	return found.left_out;
+	for (unsigned int i = 1; i < count; i++)
+		if (matches_cgroups(&classes[i]))
+			return true;
+	return false;
 }
 
-void tcpclass_forget(struct tcpclass *classes)
+struct tcp_walk *tcp_walk_new(const struct pace *pace, const char *top)
 {
-	classes->now.count = 0;
+	struct tcp_walk *walk = calloc(1, sizeof(*walk));
+	unsigned int class_count;
+	const struct pace_class *classes = pace_classes(pace, &class_count);
+	bool good = true;
+
+	for (unsigned int i = 1; walk && i < class_count; i++) {
+		const struct pace_class_keys *match = classes[i].match;
+		struct pattern *pattern = &walk->patterns[walk->pattern_count];
+
+		if (!matches_cgroups(&classes[i]))
+			continue;
+		walk->pattern_count++;
+		pattern->bit = 1u << i;
+		pattern->cgroup = match->cgroup ? strdup(match->cgroup) : NULL;
+		pattern->job = match->job ? strdup(match->job) : NULL;
+		good &= !match->cgroup == !pattern->cgroup && !match->job == !pattern->job;
+	}
+	if (!walk || !good) {
+		tcp_walk_free(walk);
+		return NULL;
+	}
+	if (walk->pattern_count)
+		snprintf(walk->path, sizeof(walk->path), "%s", top);
+	for (size_t bytes = strlen(walk->path); bytes > 1 && walk->path[bytes - 1] == '/';)
+		walk->path[--bytes] = '\0';
+	return walk;
+}
+
+void tcp_walk_run(void *job)
+{
+	uint64_t begun_ns = time_local_ns();
+	struct tcp_walk *walk = job;
+
+	if (walk->path[0])
+		walk->err = descend(walk, walk->path, root_bytes(walk->path), 0);
+	if (walk->found.count)
+		qsort(walk->found.list, walk->found.count, sizeof(*walk->found.list), by_id);
+	walk->took_ns = time_local_ns() - begun_ns;
+}
+
+uint64_t tcp_walk_took(const struct tcp_walk *walk)
+{
+	return walk->took_ns;
+}
+
+long tcp_walk_take(struct tcp_walk *walk, struct tcp_cgroups *was, int map_fd)
+{
+	int err = walk->err ? walk->err : write_cgroups(was, &walk->found, map_fd);
+
+	if (err)
+		return err;
+	free(was->list);
+	*was = walk->found;
+	walk->found = (struct tcp_cgroups){};
+	return was->left_out;
+}
+
+void tcp_walk_free(void *job)
+{
+	struct tcp_walk *walk = job;
+
+	if (!walk)
+		return;
+	for (size_t i = 0; i < walk->pattern_count; i++) {
+		free(walk->patterns[i].cgroup);
+		free(walk->patterns[i].job);
+	}
+	free(walk->found.list);
+	free(walk);
 }

@@ -27,14 +27,16 @@ static void check_tcp(struct config_reading *reading, const struct config *confi
 		config_refuse(reading, NULL,
 			      "`pace.tcp` needs a `cgroup`: the folder of the unified hierarchy "
 			      "whose connections it is for, such as `" CGROUP_EXAMPLE "`");
+	else if (tcp->mode == ESC_TCP_PACE)
+		config_require_key(reading, config, "mode", "pacing of TCP");
 	if (!tcp->threshold_ns)
 		tcp->threshold_ns = pace_keys(config)->threshold_ns;
 }
 
-static const char *const modes[] = {"off", "measure", "on", NULL};
+const char *const tcp_modes[] = {"off", "measure", "on", NULL};
 
 static const struct config_key keys[] = {
-	{"mode", CONFIG_FIELD(word, struct tcp_keys, mode), .words = modes, .fallback = "off",
+	{"mode", CONFIG_FIELD(word, struct tcp_keys, mode), .words = tcp_modes, .fallback = "off",
 	 .help = "`off`: nothing is loaded. `measure`: connections with it on at both ends carry "
 		 "time and delay in a TCP option (kind 254, identifier 0xe5ca, 12 bytes of each "
 		 "segment); the verb `pace` shows the delays, nothing is limited. `on`: their "

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Nanoseconds per probe: answered, refused for each reason, recorded, stamped;
+ * Nanoseconds per probe: replied, refused for each reason, recorded, stamped;
  * above the feeder with an empty program behind it, in the same run. Rounds
  * alternate and the least of each is shown. SipHash alone is the anchor.
  * probecost PEERS.o PROBE_FEED.o
  */
 #include "bench.h"
 
-#include "../bpf/probe_model.h"
+#include "probe_model.h"
+#include "world.h"
 
 /* Fewer than the ring has room for: it is emptied between rounds. */
 #define REPEAT 4000
@@ -74,10 +75,10 @@ static void set_maps(const struct probe_bench *b, const struct row *row)
 		.view_generation = 2,
 	};
 	struct esc_peer_key id = {.id = PEER};
-	struct esc_peer peer = {.epoch = 5};
+	struct esc_peer peer = {.epoch = 5, .key_flags = ESC_FLEET_HAS_KEY0};
 	uint32_t zero = 0;
 
-	memcpy(fleet.key[0], key.bytes, 16);
+	memcpy(peer.key[0], key.bytes, 16);
 	memset(&fleet.view[0], 1, sizeof(fleet.view[0]));
 	bpf_map_update_elem(bpf_map__fd(b->base.ours->maps.fleet), &zero, &fleet, BPF_ANY);
 	bpf_map_update_elem(bpf_map__fd(b->base.ours->maps.peers), &id, &peer, BPF_ANY);
@@ -95,11 +96,13 @@ static void set_feed(const struct probe_bench *b, const struct frame *f, uint32_
 	bpf_map_update_elem(fd, &zero, &feed, BPF_ANY);
 }
 
-static uint32_t test_run(int fd, const struct frame *f, uint32_t *verdict)
+static uint32_t test_run(const struct probe_bench *b, int fd, const struct frame *f,
+			 uint32_t *verdict)
 {
 	LIBBPF_OPTS(bpf_test_run_opts, o, .data_in = f->data, .data_size_in = f->bytes,
 		    .repeat = REPEAT);
 
+	world_allow_socket(&(struct world){.kernel = b->base.ours});
 	if (bpf_prog_test_run_opts(fd, &o))
 		return UINT32_MAX;
 	*verdict = o.retval;
@@ -114,7 +117,7 @@ static double run_behind(const struct probe_bench *b, const char *table, const c
 
 	if (bpf_map_update_elem(next, &zero, &program, BPF_ANY))
 		return 1e9;
-	return test_run(bpf_program__fd(bpf_object__find_program_by_name(b->feeders, feeder)), f,
+	return test_run(b, bpf_program__fd(bpf_object__find_program_by_name(b->feeders, feeder)), f,
 			verdict);
 }
 
@@ -180,7 +183,9 @@ static struct row row_usual(const char *name)
 		.name = name,
 		.rate = UINT32_MAX,
 		.verdict = DROP,
-		.plan = {.sender = PEER,
+		.plan = {.version_more = 1,
+			 .newest = MODEL_NEWEST,
+			 .sender = PEER,
 			 .target = SELF,
 			 .epoch = 10,
 			 .echo_epoch = EPOCH,
@@ -192,7 +197,7 @@ static struct row row_usual(const char *name)
 
 static void measure_good(const struct probe_bench *b)
 {
-	struct row row = row_usual("request answered");
+	struct row row = row_usual("request replied");
 
 	row.moves = 1;
 	row.verdict = TX;
@@ -211,7 +216,7 @@ static void measure_refused(const struct probe_bench *b)
 	static const struct probe_key rogue = {{9}};
 	struct row row = row_usual("request refused: another version");
 
-	row.plan.version_more = 1;
+	row.plan.version_more = 2;
 	measure_xdp(b, &row);
 	row = row_usual("request refused: probing is off");
 	row.fleet_clear = ESC_FLEET_REPLY;

@@ -21,7 +21,7 @@
 
 #include "../bpf/frame.h"
 
-/* Short rounds and many of them: what else the machine does spoils some, not the median. */
+/* Short rounds and many of them: what else the machine does invalidates some, not the median. */
 #define ROUNDS 31
 #define AF_PACKET_PACKETS 15000
 #define LIVE_PACKETS 60000

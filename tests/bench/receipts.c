@@ -17,11 +17,9 @@
 #include <sys/socket.h>
 
 #include "../bpf/receipt_world.h"
-#include "delay/hostqueue.h"
+#include "delay/internal.h"
 #include "bench.h"
 
-#define TCX_INGRESS 46
-#define TCX_EGRESS 47
 #define RUNS 3000
 #define BATCH 64
 #define LATENCIES 2000
@@ -212,7 +210,7 @@ static void measure_costs(const char *peers)
 	empty[0] = median_of_empty(bench_fd(&b, "empty_tc"), &f, 1);
 	empty[1] = median_of_empty(bench_fd(&b, "empty_xdp"), &f, 1);
 	row("tc_egress", "not sampled", median_of_data(&w, WORLD_TC_OUT, false), empty[0]);
-	row("tc_egress", "noted", median_of_data(&w, WORLD_TC_OUT, true), empty[0]);
+	row("tc_egress", "recorded", median_of_data(&w, WORLD_TC_OUT, true), empty[0]);
 	row("xdp_ingress", "not sampled", median_of_data(&w, WORLD_XDP, false), empty[1]);
 	row("xdp_ingress", "stamped", median_of_data(&w, WORLD_XDP, true), empty[1]);
 	row("xdp_ingress", "a receipt, matched", median_of_receipts(&w, MATCHED), empty[1]);
@@ -283,7 +281,8 @@ static bool host_open(struct host *h, const char *interface, uint64_t self, uint
 	bpf_map_update_elem(receipt_fd(&h->w, "clock"), &zero, &clock, BPF_ANY);
 	receipt_set_addresses(&h->w, 0, 0);
 	receipt_set_address(&h->w, receipt_address(4, !source, source ? 0 : PEER_HOST), peer, 0);
-	probe_set_peer(&h->w.w, peer, &(struct esc_peer){.name = "other"});
+	h->w.peer = probe_peer_keyed();
+	probe_set_peer(&h->w.w, peer, &h->w.peer);
 	index = if_nametoindex(interface);
 	programs = h->w.w.world.programs;
 	return bpf_link_create(programs[WORLD_XDP], index, BPF_XDP, &xdp) >= 0 &&
@@ -567,7 +566,7 @@ static void measure_queue(struct pair *p)
 	pair_reset(p);
 	pair_control(p, ESC_CONTROL_RECEIPTS | ESC_CONTROL_SAMPLE_FIXED, 63);
 	for (int i = 0; i < ROUNDS; i++) {
-		struct hostqueue *queue;
+		struct host_queue_out *queue;
 		double without = blast(p, 1024, 0.2, &psn);
 
 		if (hostqueue_open(&queue, receipt_fd(&p->a.w, "host_queue"),
@@ -600,7 +599,7 @@ static void measure_bytes(struct pair *p, const char *name, uint32_t flags, uint
 	part = 100.0 * (owd.receipts + reasons[ESC_REASON_RECEIPT_UNMATCHED]) * RECEIPT_IP_BYTES /
 	       qp.bytes;
 	printf("Bytes of receipts for bytes of data, 4096 a packet, %s: %.3f%% (aim 0.5%%: %s), "
-	       "%llu noted, %llu matched\n",
+	       "%llu recorded, %llu matched\n",
 	       name, part, met(owd.receipts && part < 0.5), (unsigned long long)owd.samples_sent,
 	       (unsigned long long)owd.receipts);
 }

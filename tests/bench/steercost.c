@@ -6,6 +6,7 @@
  * least of each is shown. steercost PEERS.o
  */
 #include <time.h>
+#include <unistd.h>
 
 #include "bench.h"
 #include "pacing/pathlive.h"
@@ -21,8 +22,8 @@
 #define STANDBY 11
 
 enum state { EMPTY, OFF, UNSTEERED, STEERED, STATES };
-/* What the order says of a lane. */
-enum path { NONE, OWN_PORT, LIVES, DEAD };
+/* What the order says of a path_id. */
+enum path { NONE, OWN_PORT, KEPT, LIVES, DEAD };
 
 struct row {
 	const char *packet;
@@ -41,12 +42,15 @@ static const struct row rows[] = {
 	{"IPv4 1,024 bytes, UDP checksum", 4, 1024, true, false, false, 0, NONE},
 	{"IPv6 1,024 bytes, length known", 6, 1024, false, false, false, 90, NONE},
 	{"IPv6 1,024 bytes, flow label", 6, 1024, false, true, false, 0, NONE},
-	{"IPv4, a lane that lives, own port", 4, 1024, false, false, false, 0, OWN_PORT},
-	{"IPv4, a lane that lives, its port", 4, 1024, false, false, false, 0, LIVES},
-	{"IPv4, a lane that is dead", 4, 1024, false, false, false, 0, DEAD},
+	{"IPv4, a path_id that lives, own port", 4, 1024, false, false, false, 0, OWN_PORT},
+	{"IPv4, the same, a copy is kept", 4, 1024, false, false, false, 0, KEPT},
+	{"IPv4, 2,048 bytes, a copy is kept", 4, 2048, false, false, false, 0, KEPT},
+	{"IPv4, a path_id that lives, its port", 4, 1024, false, false, false, 0, LIVES},
+	{"IPv4, a path_id that is dead", 4, 1024, false, false, false, 0, DEAD},
 };
 
-/* The slot that the order names: lanes that are judged and heard, or that of the order is not. */
+/* The slot that the order names: lanes that are judged and received, or that of the order is not.
+ */
 static void set_paths(const struct bench *b, const struct row *row, const struct esc_qp_key *key)
 {
 	struct esc_paths slot = {.peer = 1, .key = {.src = key->src, .dst = key->dst}};
@@ -60,6 +64,19 @@ static void set_paths(const struct bench *b, const struct row *row, const struct
 							       .report_ns = 9000000,
 							       .unconfirmed = PATHLIVE_UNCONFIRMED};
 	bpf_map_update_elem(bpf_map__fd(b->ours->maps.paths), &number, &slot, BPF_ANY);
+}
+
+/* A ring for copies of its packets, as esc_steer.ring. */
+static uint16_t make_ring(const struct bench *b)
+{
+	LIBBPF_OPTS(bpf_map_create_opts, o, .map_flags = BPF_F_MMAPABLE);
+	int fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, "ring", 4, sizeof(struct esc_repair_ring), 1,
+				&o);
+	uint32_t zero = 0;
+
+	bpf_map_update_elem(bpf_map__fd(b->ours->maps.repair_rings), &zero, &fd, BPF_ANY);
+	close(fd);
+	return 1;
 }
 
 static void set_state(const struct bench *b, const struct row *row, const struct frame *f,
@@ -84,7 +101,8 @@ static void set_state(const struct bench *b, const struct row *row, const struct
 		steer.flags = ESC_STEER_PATH;
 		steer.slot = SLOT;
 		steer.path = PATH;
-		steer.sport = row->path == OWN_PORT ? 0 : steer.sport;
+		steer.sport = row->path == OWN_PORT || row->path == KEPT ? 0 : steer.sport;
+		steer.ring = row->path == KEPT ? make_ring(b) : 0;
 		set_paths(b, row, &key);
 	}
 	key.dest_qpn = 0x100; /* the feeder's */
@@ -156,7 +174,8 @@ static int measure(const char *peers, const struct row *row)
 	else
 		printf("     -\n");
 	/* One packet in a stretch may leave before its order is known. */
-	if (row->path != OWN_PORT && steered_packets(&b, &f) != (uint64_t)ROUNDS * REPEAT)
+	if (row->path != OWN_PORT && row->path != KEPT &&
+	    steered_packets(&b, &f) != (uint64_t)ROUNDS * REPEAT)
 		printf("# %llu of %llu packets were steered\n",
 		       (unsigned long long)steered_packets(&b, &f),
 		       (unsigned long long)ROUNDS * REPEAT);

@@ -3,7 +3,7 @@
  * Fabric time as kernel programs read it, against clocksync's reading of the
  * same model; while a model is replaced; and SipHash over any number of words.
  */
-#define TAP_PLAN 8
+#define TAP_PLAN 10
 
 #include <libgen.h>
 #include <pthread.h>
@@ -15,6 +15,7 @@
 #include "tests/lib/tap.h"
 #include "world.h"
 #include "clocksync/model.h"
+#include "loader/base/now.h"
 
 /* As in bpf/reads.bpf.c. */
 struct reads_question {
@@ -26,7 +27,7 @@ struct reads_question {
 	uint32_t pad;
 };
 
-struct reads_answer {
+struct reads_result {
 	int64_t fabric_ns;
 	int64_t bound_ns;
 	uint64_t tag;
@@ -37,7 +38,7 @@ struct reads_answer {
 struct reads {
 	struct bpf_object *object;
 	struct reads_question *question;
-	struct reads_answer *answer;
+	struct reads_result *result;
 	struct esc_clock *clock;
 	int read_clock, read_now, hash_words;
 };
@@ -84,12 +85,12 @@ static bool reads_open(struct reads *r)
 	r->read_now = program(r, "read_clock_now");
 	r->hash_words = program(r, "hash_words");
 	r->clock = map_memory(r, "clock", sizeof(*r->clock));
-	bss = map_memory(r, ".bss", sizeof(*r->question) + sizeof(*r->answer));
+	bss = map_memory(r, ".bss", sizeof(*r->question) + sizeof(*r->result));
 	if (!bss || !r->clock)
 		return false;
-	/* Which of the two comes first is the compiler's choice; its size tells. */
+	/* Which of the two comes first is the compiler's choice; its size shows. */
 	r->question = (void *)bss;
-	r->answer = (void *)(bss + sizeof(*r->question));
+	r->result = (void *)(bss + sizeof(*r->question));
 	return true;
 }
 
@@ -119,9 +120,9 @@ static void test_hash(struct reads *r)
 		r->question->word_count = count / 8;
 		r->question->last = model_little(data + count / 8 * 8, count % 8) | (uint64_t)count
 											    << 56;
-		r->answer->tag = 0;
+		r->result->tag = 0;
 		good += reads_run(r->hash_words) &&
-			r->answer->tag == model_siphash(&key, data, count);
+			r->result->tag == model_siphash(&key, data, count);
 	}
 	tap_ok(good == all, "SipHash-2-4 of 0 to %u bytes: %u of %u as the model has them",
 	       count - 1, good, all);
@@ -136,7 +137,7 @@ static void test_hash_reference(struct reads *r)
 		.last = 0x0f0e0d0c0b0a0908,
 		.word_count = 1,
 	};
-	tap_ok(reads_run(r->hash_words) && r->answer->tag == 0xa129ca6149be45e5,
+	tap_ok(reads_run(r->hash_words) && r->result->tag == 0xa129ca6149be45e5,
 	       "SipHash-2-4 of the reference");
 }
 
@@ -145,7 +146,7 @@ static struct clock_model random_model(void)
 	struct clock_model m = {
 		.ref_local_ns = random_64() >> 12,
 		.ref_fabric_ns = random_64() >> 4,
-		.line_rate = (int)(random_64() % (2 * CLOCK_RATE_MAX)) - CLOCK_RATE_MAX,
+		.ref_rate = (int)(random_64() % (2 * CLOCK_RATE_MAX)) - CLOCK_RATE_MAX,
 		.rate = (int)(random_64() % (2 * CLOCK_RATE_MAX)) - CLOCK_RATE_MAX,
 		.bound_ns = random_64() >> 40,
 		.bound_growth = random_64() % CLOCK_RATE_MAX,
@@ -154,8 +155,8 @@ static struct clock_model random_model(void)
 	};
 	long long span = random_64() % 1000000000;
 
-	m.turn_local_ns = m.ref_local_ns + span;
-	m.turn_fabric_ns = m.ref_fabric_ns + span + clock_scale(span, m.line_rate);
+	m.slew_end_local_ns = m.ref_local_ns + span;
+	m.slew_end_fabric_ns = m.ref_fabric_ns + span + clock_scale(span, m.ref_rate);
 	m.bound_local_ns = m.ref_local_ns;
 	return m;
 }
@@ -174,10 +175,10 @@ static void test_readings(struct reads *r)
 		r->clock->generation = i + 1;
 		r->clock->slot[(i + 1) & 1] = m;
 		r->question->local_ns = local;
-		good += reads_run(r->read_clock) && r->answer->there &&
-			r->answer->fabric_ns == clock_model_read(&m, local) &&
-			r->answer->bound_ns == clock_model_bound(&m, local) &&
-			r->answer->state == CLOCK_SYNCED;
+		good += reads_run(r->read_clock) && r->result->there &&
+			r->result->fabric_ns == clock_model_read(&m, local) &&
+			r->result->bound_ns == clock_model_bound(&m, local) &&
+			r->result->state == CLOCK_SYNCED;
 	}
 	tap_ok(good == all, "%u readings of random models, %u as clocksync reads them", all, good);
 }
@@ -185,19 +186,19 @@ static void test_readings(struct reads *r)
 static void test_absent(struct reads *r)
 {
 	memset(r->clock, 0, sizeof(*r->clock));
-	tap_ok(reads_run(r->read_clock) && !r->answer->there, "no model yet: no time");
+	tap_ok(reads_run(r->read_clock) && !r->result->there, "no model yet: no time");
 	r->clock->slot[1] = random_model();
 	r->clock->slot[1].state = CLOCK_FREE_RUNNING;
 	r->clock->generation = 1;
-	tap_ok(reads_run(r->read_clock) && !r->answer->there, "free running: no time");
+	tap_ok(reads_run(r->read_clock) && !r->result->there, "free running: no time");
 	r->clock->slot[1].state = CLOCK_HOLDOVER;
-	tap_ok(reads_run(r->read_clock) && r->answer->there && r->answer->state == CLOCK_HOLDOVER,
-	       "holdover is told with its time");
+	tap_ok(reads_run(r->read_clock) && r->result->there && r->result->state == CLOCK_HOLDOVER,
+	       "holdover is reported with its time");
 }
 
 static void test_now(struct reads *r)
 {
-	struct clock_model m = {.state = CLOCK_SYNCED, .ref_fabric_ns = 5, .turn_fabric_ns = 5};
+	struct clock_model m = {.state = CLOCK_SYNCED, .ref_fabric_ns = 5, .slew_end_fabric_ns = 5};
 	struct timespec t;
 	int64_t before, after;
 
@@ -206,11 +207,25 @@ static void test_now(struct reads *r)
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	before = t.tv_sec * 1000000000ll + t.tv_nsec + 5;
 	if (!reads_run(r->read_now))
-		r->answer->there = 0;
+		r->result->there = 0;
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	after = t.tv_sec * 1000000000ll + t.tv_nsec + 5;
-	tap_ok(r->answer->there && r->answer->fabric_ns >= before && r->answer->fabric_ns <= after,
+	tap_ok(r->result->there && r->result->fabric_ns >= before && r->result->fabric_ns <= after,
 	       "XDP reads fabric time of now");
+}
+
+/* The models were computed two seconds of suspension ago. */
+static void test_suspended(struct reads *r)
+{
+	const struct clock_model m = {.state = CLOCK_SYNCED};
+
+	memset(r->clock, 0, sizeof(*r->clock));
+	r->clock->slot[0] = m;
+	r->clock->generation = 2;
+	r->clock->suspended_ns = time_suspended_ns();
+	tap_ok(reads_run(r->read_now) && r->result->there, "no suspension since: fabric time");
+	r->clock->suspended_ns -= 2000000000;
+	tap_ok(reads_run(r->read_now) && !r->result->there, "suspended since: none");
 }
 
 struct publisher {
@@ -218,7 +233,7 @@ struct publisher {
 	bool stop;
 };
 
-/* Every field of a model tells its generation, so a mixture is seen. */
+/* Every field of a model contains its generation, so a mixture is seen. */
 static void *publish(void *context)
 {
 	struct publisher *p = context;
@@ -229,8 +244,8 @@ static void *publish(void *context)
 
 		m->ref_local_ns = generation << 20;
 		m->ref_fabric_ns = generation << 21;
-		m->turn_local_ns = generation << 20;
-		m->turn_fabric_ns = generation << 21;
+		m->slew_end_local_ns = generation << 20;
+		m->slew_end_fabric_ns = generation << 21;
 		m->bound_local_ns = INT64_MAX / 2;
 		m->bound_ns = generation & 0xffffff;
 		m->state = CLOCK_SYNCED;
@@ -253,13 +268,13 @@ static void test_published(struct reads *r)
 		return;
 	}
 	for (i = 0; i < 100000; i++) {
-		if (!reads_run(r->read_clock) || !r->answer->there)
+		if (!reads_run(r->read_clock) || !r->result->there)
 			continue;
 		there++;
 		/* Fabric time at 0 is twice the reference less the reference. */
-		generation = r->answer->fabric_ns >> 20;
-		torn += r->answer->fabric_ns != (int64_t)(generation << 20) ||
-			r->answer->bound_ns != (int64_t)(generation & 0xffffff) + 1;
+		generation = r->result->fabric_ns >> 20;
+		torn += r->result->fabric_ns != (int64_t)(generation << 20) ||
+			r->result->bound_ns != (int64_t)(generation & 0xffffff) + 1;
 	}
 	__atomic_store_n(&p.stop, true, __ATOMIC_RELAXED);
 	pthread_join(thread, NULL);
@@ -281,6 +296,7 @@ int main(int argc, char **argv)
 	test_readings(&r);
 	test_absent(&r);
 	test_now(&r);
+	test_suspended(&r);
 	test_published(&r);
 	bpf_object__close(r.object);
 	return tap_end();

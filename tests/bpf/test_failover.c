@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Queue pairs that follow a lane: which port each packet leaves with when lanes die, come back and
+ * Queue pairs that follow a path: which port each packet leaves with when paths fail, return and
  * change hands, one case at a time and then at random against a second account of the rules.
  * Every packet's ICRC is compared as well. `test_failover SEED [STEPS]` repeats a run.
  */
@@ -20,7 +20,7 @@
 
 #define SEND_FIRST 0x00
 #define SEND_MIDDLE 0x01
-#define ANSWER_MIDDLE 0x0e
+#define RESPONSE_MIDDLE 0x0e
 #define ACKNOWLEDGE 0x11
 
 static struct world w;
@@ -91,7 +91,7 @@ static void set_moment(bool due)
 	entry_write(&qp);
 }
 
-/* --- lanes --- */
+/* --- paths --- */
 
 static struct esc_paths slot_read(void)
 {
@@ -122,13 +122,13 @@ static struct esc_path path_read(uint32_t path)
 	return slot_read().paths[path];
 }
 
-/* Three were sent, the peer heard none of them and said so behind the deadline. */
+/* Three were sent, the peer received none of them and reported so after the deadline. */
 static const struct pathlive_path dead = {.report_peer_ns = 9000000,
 					  .received_peer_ns = 1000000,
 					  .report_ns = 8000000,
 					  .since_ns = 1000000,
 					  .unconfirmed = 3};
-/* As many, and nobody said anything since. */
+/* As many, and there was no report since. */
 static const struct pathlive_path silent = {.report_peer_ns = 1000000,
 					    .received_peer_ns = 1000000,
 					    .report_ns = 900000,
@@ -160,7 +160,7 @@ static void path_trust(uint32_t path)
 	path_write(path, &value);
 }
 
-/* All lanes live; 0 stands in for 1 and 2 for 0; the others have none. */
+/* All paths live; 0 is the backup of 1, 2 that of 0; the others have none. */
 static void anew(void)
 {
 	struct esc_qp_key key = key_of();
@@ -189,7 +189,7 @@ static void give(uint16_t sport, uint8_t path, uint64_t wait_ns)
 				  .force_local_ns = when};
 	struct esc_qp_key key = key_of();
 
-	steer_order(&w, &key, &steer);
+	steer_rule(&w, &key, &steer);
 	steer_control(&w, ++generation);
 }
 
@@ -210,31 +210,31 @@ static void test_death(void)
 
 	anew();
 	give(0, 1, 0);
-	is_port(SEND_MIDDLE, SPORT, "an order with a lane and no port: as it came");
+	is_port(SEND_MIDDLE, SPORT, "a rule with a path and no port: unchanged");
 	path_set_live(1, &silent);
-	is_port(SEND_MIDDLE, SPORT, "unheard packets alone divert nobody");
+	is_port(SEND_MIDDLE, SPORT, "unreceived packets alone divert no packet");
 	path_set_live(1, &dead);
-	is_port(SEND_MIDDLE, PORT(0), "the very packet that finds its lane dead takes the standby");
+	is_port(SEND_MIDDLE, PORT(0), "the packet that detects its dead path takes the backup");
 	is_port(ACKNOWLEDGE, PORT(0), "so does an ACK");
-	is_port(ANSWER_MIDDLE, PORT(0), "and a READ response");
+	is_port(RESPONSE_MIDDLE, PORT(0), "and a READ response");
 	path = path_read(1);
 	tap_ok(path.diverted == 3 && path.diverted_ns >= before &&
 		       path.diverted_ns <= steer_now_ns() && !path_read(0).diverted,
-	       "the lane says since when, and how many");
+	       "the path has the time and the number");
 	tap_ok(entry_read().steer.trigger == ESC_STEER_TRIGGER_DEAD &&
 		       entry_read().steer.applied_local_ns == path.diverted_ns &&
 		       entry_read().steer.backup == 0 && entry_read().steer.sport == PORT(0) &&
 		       entry_read().steer.rule_sport == 0,
-	       "the queue pair's entry says so as well");
+	       "the queue pair's entry shows it as well");
 	path_set_live(1, NULL);
-	is_port(SEND_MIDDLE, PORT(0), "it lives again: until the daemon trusts it, the standby");
+	is_port(SEND_MIDDLE, PORT(0), "it is up again: in hold-down, the backup");
 	give(HOME, 1, 0);
-	is_port(SEND_MIDDLE, PORT(0), "another order on that lane is diverted as well");
+	is_port(SEND_MIDDLE, PORT(0), "another rule on that path is diverted as well");
 	anew();
 	give(HOME, 1, 0);
-	is_port(SEND_MIDDLE, HOME, "an order with a lane and a port: the port");
+	is_port(SEND_MIDDLE, HOME, "a rule with a path and a port: the port");
 	path_set_live(1, &dead);
-	is_port(SEND_MIDDLE, PORT(0), "dead: the standby's port in its place");
+	is_port(SEND_MIDDLE, PORT(0), "dead: the backup's port in its place");
 }
 
 static void test_return(void)
@@ -244,17 +244,17 @@ static void test_return(void)
 	path_set_live(1, &dead);
 	is_port(SEND_MIDDLE, PORT(0), "diverted");
 	path_trust(1);
-	is_port(SEND_MIDDLE, PORT(0), "trusted again: the packet that sees it stays");
+	is_port(SEND_MIDDLE, PORT(0), "the hold-down has ended: the packet that detects it stays");
 	tap_ok(entry_read().steer.flags & ESC_QP_STEER_RETURNS &&
 		       entry_read().steer.flowlet_gap_ns >= 1000000,
-	       "and waits for a gap of a millisecond, though the order asked for none");
+	       "and waits for a gap of a millisecond, though the rule requested none");
 	set_moment(false);
 	is_port(SEND_FIRST, PORT(0), "no gap: it stays");
 	set_moment(true);
-	is_port(SEND_MIDDLE, HOME, "its moment has come: back");
+	is_port(SEND_MIDDLE, HOME, "its trigger: back");
 	tap_ok(!(entry_read().steer.flags & (ESC_QP_STEER_DIVERTED | ESC_QP_STEER_PENDING)) &&
 		       entry_read().steer.trigger == ESC_STEER_TRIGGER_FORCED,
-	       "the entry says how");
+	       "the entry has the trigger");
 	give(HOME, 1, 0);
 	send_opcode(SEND_MIDDLE);
 	path_set_live(1, &dead);
@@ -274,40 +274,40 @@ static void test_return(void)
 	is_port(SEND_MIDDLE, PORT(0), "and no longer waits");
 }
 
-static void test_standbys(void)
+static void test_backups(void)
 {
 	struct esc_path path;
 
 	anew();
 	give(HOME, 4, 0);
 	path_set_live(4, &dead);
-	is_port(SEND_MIDDLE, HOME, "no standby: the order's own port");
-	tap_ok(!path_read(4).diverted_ns && !path_read(4).diverted, "and nobody was diverted");
+	is_port(SEND_MIDDLE, HOME, "no backup: the rule's own port");
+	tap_ok(!path_read(4).diverted_ns && !path_read(4).diverted, "and no packet was diverted");
 	path_set_backup(4, 6);
 	path_set_live(6, &dead);
-	is_port(SEND_MIDDLE, HOME, "a dead standby: the order's own port");
+	is_port(SEND_MIDDLE, HOME, "a dead backup: the rule's own port");
 	path_set_live(6, NULL);
-	is_port(SEND_MIDDLE, PORT(6), "it lives: it is taken");
+	is_port(SEND_MIDDLE, PORT(6), "it is up: it is taken");
 	path_set_backup(4, 7);
-	is_port(SEND_MIDDLE, PORT(6), "another standby: who is on one that lives stays there");
+	is_port(SEND_MIDDLE, PORT(6), "another backup: a queue pair on a live one stays there");
 	path_set_live(6, &dead);
-	is_port(SEND_MIDDLE, PORT(7), "until it dies");
+	is_port(SEND_MIDDLE, PORT(7), "until it fails");
 	path_set_live(7, &dead);
-	is_port(SEND_MIDDLE, HOME, "all dead: the order's own port");
+	is_port(SEND_MIDDLE, HOME, "all dead: the rule's own port");
 	path_set_live(7, NULL);
-	is_port(SEND_MIDDLE, PORT(7), "and the standby as soon as it lives");
+	is_port(SEND_MIDDLE, PORT(7), "and the backup as soon as it is up");
 	path_set_backup(4, ESC_PATH_NONE);
 	is_port(SEND_MIDDLE, PORT(7), "it stays while there is no other");
 	path_set_live(4, NULL);
 	path_set_live(7, &dead);
-	is_port(SEND_MIDDLE, HOME, "its lane lives, the standby died: back at once");
+	is_port(SEND_MIDDLE, HOME, "its path is up, the backup failed: back at once");
 	path = path_read(7);
 	path.live = (struct pathlive_path){0};
 	path.sport = 0;
 	path_write(7, &path);
 	path_set_backup(4, 7);
 	path_set_live(4, &dead);
-	is_port(SEND_MIDDLE, HOME, "a standby without a port is none");
+	is_port(SEND_MIDDLE, HOME, "a backup without a port is none");
 	path_set_backup(4, 16);
 	is_port(SEND_MIDDLE, HOME, "nor is one that cannot be");
 }
@@ -323,13 +323,13 @@ static void test_slots(void)
 	path.live = dead;
 	path.deadline_ns = 0;
 	path_write(1, &path);
-	is_port(SEND_MIDDLE, HOME, "without a deadline nothing is judged");
+	is_port(SEND_MIDDLE, HOME, "without a deadline nothing is evaluated");
 	path.deadline_ns = 3000000;
 	path_write(1, &path);
 	slot = slot_read();
 	slot.peer = 0;
 	slot_write(&slot);
-	is_port(SEND_MIDDLE, HOME, "a slot that is free diverts nobody");
+	is_port(SEND_MIDDLE, HOME, "a slot that is free diverts no packet");
 	slot.peer = 99;
 	slot.key.dst.bytes[15]++;
 	slot_write(&slot);
@@ -342,7 +342,7 @@ static void test_slots(void)
 	slot_write(&slot);
 	is_port(SEND_MIDDLE, PORT(0), "freed meanwhile: it stays");
 	set_moment(true);
-	is_port(SEND_MIDDLE, HOME, "and goes back at its moment");
+	is_port(SEND_MIDDLE, HOME, "and goes back at its trigger");
 	{
 		struct esc_qp_key key = key_of();
 		struct esc_steer steer = {.number = ++order,
@@ -351,24 +351,24 @@ static void test_slots(void)
 					  .slot = ESC_PATH_SLOTS_MAX,
 					  .path = 255};
 
-		steer_order(&w, &key, &steer);
+		steer_rule(&w, &key, &steer);
 		steer_control(&w, ++generation);
-		is_port(SEND_MIDDLE, HOME, "an order with a slot that cannot be: its port");
+		is_port(SEND_MIDDLE, HOME, "a rule with a slot that cannot be: its port");
 	}
 }
 
-static void test_orders(void)
+static void test_rules(void)
 {
 	anew();
 	give(0, 1, 0);
 	path_set_live(1, &dead);
 	is_port(SEND_MIDDLE, PORT(0), "diverted");
 	give(PORT(9), 9, FAR_NS);
-	is_port(SEND_MIDDLE, PORT(0), "an order for another lane waits on the standby");
+	is_port(SEND_MIDDLE, PORT(0), "a rule for another path waits on the backup");
 	set_moment(true);
-	is_port(SEND_MIDDLE, PORT(9), "and takes effect at its moment");
+	is_port(SEND_MIDDLE, PORT(9), "and takes effect at its trigger");
 	give(0, 1, 0);
-	is_port(SEND_MIDDLE, PORT(0), "an order for a lane that is dead: the standby at once");
+	is_port(SEND_MIDDLE, PORT(0), "a rule for a path that is dead: the backup at once");
 	anew();
 	give(HOME, 4, 0);
 	send_opcode(SEND_MIDDLE);
@@ -377,23 +377,23 @@ static void test_orders(void)
 	is_port(SEND_MIDDLE, PORT(9), "nothing waits on a path that is dead");
 	tap_ok(entry_read().steer.trigger == ESC_STEER_TRIGGER_DEAD &&
 		       entry_read().steer.applied == order,
-	       "the entry says why");
+	       "the entry has the reason");
 	give(PORT(9), 8, FAR_NS);
 	send_opcode(SEND_MIDDLE);
 	tap_ok(entry_read().steer.applied == order && entry_read().steer.path == 8,
-	       "an order that changes no port waits for nothing");
+	       "a rule that changes no port waits for nothing");
 	give(0, ESC_PATH_NONE, 0);
 	path_set_live(8, &dead);
-	is_port(SEND_MIDDLE, SPORT, "an order without a lane follows none");
+	is_port(SEND_MIDDLE, SPORT, "a rule without a path follows none");
 }
 
 /* --- the daemon falls silent, in each state --- */
 
-static void into_order(void)
+static void into_rule(void)
 {
 	anew();
 	give(HOME, 1, FAR_NS);
-	is_port(SEND_MIDDLE, SPORT, "an order waits");
+	is_port(SEND_MIDDLE, SPORT, "a rule waits");
 }
 
 static void into_move(void)
@@ -403,14 +403,14 @@ static void into_move(void)
 	is_port(SEND_MIDDLE, HOME, "moved");
 }
 
-static void into_next_order(void)
+static void into_next_rule(void)
 {
 	into_move();
 	give(PORT(9), 9, FAR_NS);
-	is_port(SEND_MIDDLE, HOME, "moved, and another order waits");
+	is_port(SEND_MIDDLE, HOME, "moved, and another rule waits");
 }
 
-static void into_standby(void)
+static void into_backup(void)
 {
 	anew();
 	give(HOME, 1, 0);
@@ -418,16 +418,16 @@ static void into_standby(void)
 	is_port(SEND_MIDDLE, PORT(0), "diverted");
 }
 
-static void into_order_on_standby(void)
+static void into_rule_on_backup(void)
 {
-	into_standby();
+	into_backup();
 	give(PORT(9), 9, FAR_NS);
-	is_port(SEND_MIDDLE, PORT(0), "diverted, and an order waits");
+	is_port(SEND_MIDDLE, PORT(0), "diverted, and a rule waits");
 }
 
 static void into_return(void)
 {
-	into_standby();
+	into_backup();
 	path_trust(1);
 	send_opcode(SEND_MIDDLE);
 	set_moment(false);
@@ -439,7 +439,7 @@ static void into_nowhere(void)
 	into_move();
 	path_set_backup(1, ESC_PATH_NONE);
 	path_set_live(1, &dead);
-	is_port(SEND_MIDDLE, HOME, "dead, and nobody stands in");
+	is_port(SEND_MIDDLE, HOME, "dead, and there is no backup");
 }
 
 static void beat(uint64_t at_ns)
@@ -458,15 +458,15 @@ static void beat(uint64_t at_ns)
 static void test_silence(void)
 {
 	static void (*const into[])(void) = {
-		into_order,  into_move,	   into_next_order, into_standby, into_order_on_standby,
-		into_return, into_nowhere,
+		into_rule,	     into_move,	  into_next_rule, into_backup,
+		into_rule_on_backup, into_return, into_nowhere,
 	};
 
 	for (size_t i = 0; i < sizeof(into) / sizeof(into[0]); i++) {
 		into[i]();
 		beat(steer_now_ns() - ESC_HEARTBEAT_TIMEOUT_NS - 1000000);
-		is_port(SEND_MIDDLE, SPORT, "2 s without a heartbeat: as it came");
-		tap_ok(entry_read().steer.flags == ESC_QP_STEER_LAPSED, "and no lane is followed");
+		is_port(SEND_MIDDLE, SPORT, "2 s without a heartbeat: unchanged");
+		tap_ok(entry_read().steer.flags == ESC_QP_STEER_LAPSED, "and no path is followed");
 		set_moment(true);
 		is_port(SEND_FIRST, SPORT, "nor does anything wait");
 		beat(steer_now_ns());
@@ -489,7 +489,7 @@ static void test_label(void)
 	ip = 6;
 	anew();
 	key = key_of();
-	steer_order(&w, &key, &steer);
+	steer_rule(&w, &key, &steer);
 	steer_control(&w, ++generation);
 	send_opcode(SEND_MIDDLE);
 	path_set_live(1, &dead);
@@ -504,14 +504,14 @@ static void test_label(void)
 
 #define NOTHING (-1)
 
-/* What the rules say, told by ports and lanes rather than by flags. */
+/* What the rules define, by ports and paths rather than by flags. */
 static struct model {
-	bool given; /* an order that the packets have not heard of */
+	bool given; /* a rule not looked up yet */
 	int given_sport, given_path;
-	bool any;	/* an order is in force */
-	int home, path; /* lane: NOTHING for none */
-	int backup;	/* lane that it is on; NOTHING: at home */
-	int standby_port;
+	bool any;	/* a rule is in force */
+	int home, path; /* path: NOTHING for none */
+	int backup;	/* path that it is on; NOTHING: at home */
+	int backup_port;
 	enum { WAIT_NOTHING, WAIT_ORDER, WAIT_RETURN } waits;
 	int next_sport, next_path;
 	bool due;
@@ -524,7 +524,7 @@ static bool model_dead(const struct esc_path *path)
 
 static int model_port(void)
 {
-	return m.backup == NOTHING ? m.home : m.standby_port;
+	return m.backup == NOTHING ? m.home : m.backup_port;
 }
 
 static void model_arrive(void)
@@ -541,7 +541,7 @@ static bool model_lives(const struct esc_paths *slot, int path)
 	return slot->paths[path].sport && !model_dead(&slot->paths[path]);
 }
 
-/* The lane is dead, or not trusted. */
+/* The path is dead, or in hold-down. */
 static void model_divert(struct esc_paths *slot)
 {
 	struct esc_path *path = &slot->paths[m.path];
@@ -550,7 +550,7 @@ static void model_divert(struct esc_paths *slot)
 	if (m.waits == WAIT_RETURN)
 		m.waits = WAIT_NOTHING;
 	if (backup == NOTHING || !model_lives(slot, backup) ||
-	    slot->paths[backup].sport != m.standby_port)
+	    slot->paths[backup].sport != m.backup_port)
 		backup = path->backup < 16 && model_lives(slot, path->backup) ? path->backup
 									      : NOTHING;
 	if (backup == NOTHING) {
@@ -562,7 +562,7 @@ static void model_divert(struct esc_paths *slot)
 		return;
 	}
 	m.backup = backup;
-	m.standby_port = slot->paths[backup].sport;
+	m.backup_port = slot->paths[backup].sport;
 	path->diverted++;
 	path->diverted_ns = 1; /* some time */
 }
@@ -622,7 +622,7 @@ static void random_path(struct esc_paths *slot)
 	}
 }
 
-static void random_order(void)
+static void random_rule(void)
 {
 	m.given = true;
 	m.given_path = steer_below(6) ? (int)steer_below(5) : NOTHING;
@@ -635,7 +635,7 @@ static bool same_slot(const struct esc_paths *have, const struct esc_paths *want
 	for (int i = 0; i < ESC_PATHS_MAX; i++)
 		if (have->paths[i].diverted != want->paths[i].diverted ||
 		    !have->paths[i].diverted_ns != !want->paths[i].diverted_ns) {
-			printf("# lane %d: %llu diverted (must be %llu), since %llu\n", i,
+			printf("# path %d: %llu diverted (must be %llu), since %llu\n", i,
 			       (unsigned long long)have->paths[i].diverted,
 			       (unsigned long long)want->paths[i].diverted,
 			       (unsigned long long)have->paths[i].diverted_ns);
@@ -646,7 +646,7 @@ static bool same_slot(const struct esc_paths *have, const struct esc_paths *want
 
 static uint32_t run_random(uint32_t steps, uint32_t *diverted)
 {
-	static const uint8_t opcodes[] = {SEND_MIDDLE, SEND_FIRST, ACKNOWLEDGE, ANSWER_MIDDLE};
+	static const uint8_t opcodes[] = {SEND_MIDDLE, SEND_FIRST, ACKNOWLEDGE, RESPONSE_MIDDLE};
 	struct esc_paths slot;
 	uint32_t done;
 	int port, got;
@@ -663,7 +663,7 @@ static uint32_t run_random(uint32_t steps, uint32_t *diverted)
 			slot.key.src.bytes[15] = key_of().src.bytes[15] + !steer_below(6);
 		slot_write(&slot);
 		if (!steer_below(25))
-			random_order();
+			random_rule();
 		if (!m.given && m.waits != WAIT_NOTHING) {
 			m.due = !steer_below(4);
 			set_moment(m.due);
@@ -675,7 +675,7 @@ static uint32_t run_random(uint32_t steps, uint32_t *diverted)
 		*diverted += m.backup != NOTHING;
 		struct esc_paths have = slot_read();
 		if (got != port || !same_slot(&have, &slot)) {
-			printf("# step %u: port %d, must be %d (lane %d, home %d, standby %d)\n",
+			printf("# step %u: port %d, must be %d (path %d, home %d, backup %d)\n",
 			       done, got, port, m.path, m.home, m.backup);
 			break;
 		}
@@ -696,17 +696,17 @@ int main(int argc, char **argv)
 		return tap_bail("the programs do not load");
 	test_death();
 	test_return();
-	test_standbys();
+	test_backups();
 	test_slots();
-	test_orders();
+	test_rules();
 	test_silence();
 	test_label();
 	for (ip = 4; ip <= 6; ip += 2) {
 		diverted = 0;
 		done = run_random(steps, &diverted);
 		tap_ok(done == steps && diverted > steps / 20,
-		       "IPv%u: %u of %u random steps as the rules say, %u packets on a standby", ip,
-		       done, steps, diverted);
+		       "IPv%u: %u of %u random steps as the rules define, %u packets on a backup",
+		       ip, done, steps, diverted);
 	}
 	world_close(&w);
 	return tap_end();

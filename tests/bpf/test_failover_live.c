@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * A path that swallows packets between two network namespaces: lanes are probed by marked sockets,
- * answered in the other's XDP, and a queue pair's packets leave for the standby by what
- * the answers say; a whole link that is silent diverts nobody. `paths` is mapped, as the daemon has
- * it.
+ * A path that swallows packets between two network namespaces: paths are probed by marked sockets,
+ * replied to in the other's XDP, and a queue pair's packets leave for the backup by what
+ * the replies report; a whole link that is silent diverts no packet. With a ring, what the path
+ * swallowed leaves once more. `paths` is mapped, as the daemon has it.
  */
-#define TAP_PLAN 7
+#define TAP_PLAN 12
 
 #include <linux/if_link.h>
 #include <linux/if_packet.h>
@@ -18,7 +18,7 @@
 
 #define MARK 0x45734350
 #define OWN_PORT 50000
-#define STANDBY_PORT 50001
+#define BACKUP_PORT 50001
 #define PATIENCE_NS 20000000000ull /* for a machine that has much else to do */
 
 struct host {
@@ -28,7 +28,7 @@ struct host {
 
 static struct host a, b;
 static struct esc_paths *slots;	  /* of a */
-static int sockets[2], wire = -1; /* of a: one for each lane; frames that reach b */
+static int sockets[2], wire = -1; /* of a: one for each path; frames that reach b */
 static uint32_t generation;
 
 static struct esc_address address_of(int host)
@@ -40,6 +40,7 @@ static struct esc_address address_of(int host)
 static bool host_open(struct host *h, uint64_t self, uint64_t epoch, uint64_t peer, int peer_host)
 {
 	struct esc_fleet fleet = probe_fleet_usual();
+	struct esc_peer keyed = probe_peer_keyed();
 
 	if (path_world_open(&h->p, &(struct world_options){.rx_in_xdp_only = true}))
 		return false;
@@ -47,7 +48,7 @@ static bool host_open(struct host *h, uint64_t self, uint64_t epoch, uint64_t pe
 	fleet.epoch = epoch;
 	fleet.path_max_pps = 1000000;
 	probe_set_fleet(&h->p.r.w, &fleet);
-	probe_set_peer(&h->p.r.w, peer, &(struct esc_peer){.name = "the other"});
+	probe_set_peer(&h->p.r.w, peer, &keyed);
 	receipt_set_address(&h->p.r, address_of(peer_host), peer, 0);
 	return !steer_control(path_kernel(&h->p), ++generation);
 }
@@ -66,7 +67,7 @@ static bool host_attach(struct host *h, const char *interface)
 	return h->links[0] >= 0 && h->links[1] >= 0;
 }
 
-/* A socket that hears or sends frames, in the namespace that we are in. */
+/* A socket that receives or sends frames, in the namespace that we are in. */
 static int open_wire(const char *interface)
 {
 	struct sockaddr_ll to = {.sll_family = AF_PACKET,
@@ -110,16 +111,36 @@ static void send_request(int path)
 		printf("# a request was not sent: %s\n", strerror(errno));
 }
 
-static void build_data(struct frame *f)
+static uint32_t next_psn;
+
+static void build_data(struct frame *f, uint32_t psn)
 {
-	static uint32_t psn;
 	struct frame_plan plan = {
-		.opcode = 0x01, .payload = 256, .qpn = 7, .sport = OWN_PORT, .psn = psn++};
+		.opcode = 0x01, .payload = 256, .qpn = 7, .sport = OWN_PORT, .psn = psn};
 
 	frame_build(f, &plan);
 	memset(f->data, 255, 6);
 	memcpy(f->data + 26, "\x0a\x4d\0\x01\x0a\x4d\0\x02", 8);
 	frame_seal(f, CHECK_NONE);
+}
+
+/* PSNs of the data packets that came with the backup's port, in order; spoiled: one was damaged. */
+static struct {
+	uint32_t psns[1000], count;
+	bool spoiled;
+} diverted;
+
+static void note_arrival(const struct frame *got, ssize_t bytes)
+{
+	struct frame must;
+
+	if (bytes < 54 || frame_get16(got, 34) != BACKUP_PORT || got->data[42] != 0x01 ||
+	    diverted.count == 1000)
+		return;
+	diverted.psns[diverted.count] = frame_get16(got, 52) | (uint32_t)got->data[51] << 16;
+	build_data(&must, diverted.psns[diverted.count++]);
+	frame_resteer(&must, BACKUP_PORT, CHECK_NONE);
+	diverted.spoiled |= bytes != must.bytes || memcmp(got->data, must.data, must.bytes);
 }
 
 /* The port that our data packet of the newest PSN reached b with; 0: not, or not as it must be. */
@@ -132,6 +153,7 @@ static uint16_t take_data(const struct frame *sent)
 
 	while (poll(&ready, 1, 5) == 1) {
 		bytes = read(wire, got.data, sizeof(got.data));
+		note_arrival(&got, bytes);
 		if (bytes != sent->bytes || memcmp(got.data + 42, sent->data + 42, 12))
 			continue;
 		frame_resteer(&must, frame_get16(&got, 34), CHECK_NONE);
@@ -140,7 +162,7 @@ static uint16_t take_data(const struct frame *sent)
 	return 0;
 }
 
-/* Both lanes are probed, one packet of data leaves. */
+/* Both paths are probed, one packet of data leaves. */
 static uint16_t round_once(void)
 {
 	struct frame f;
@@ -151,8 +173,8 @@ static uint16_t round_once(void)
 	send_request(0);
 	send_request(1);
 	usleep(1000);
-	build_data(&f);
-	/* A drop behind our program is told as a lack of room. */
+	build_data(&f, next_psn++);
+	/* A drop behind our program is reported as a lack of room. */
 	if (write(out, f.data, f.bytes) != (ssize_t)f.bytes && errno != ENOBUFS)
 		printf("# data was not sent: %s\n", strerror(errno));
 	return take_data(&f);
@@ -192,7 +214,7 @@ static bool paths_make(void)
 		return false;
 	slots[SLOT] = slot;
 	path_find_slot(&a.p, &way);
-	return !steer_order(path_kernel(&a.p), &key, &steer) &&
+	return !steer_rule(path_kernel(&a.p), &key, &steer) &&
 	       !steer_control(path_kernel(&a.p), ++generation);
 }
 
@@ -203,13 +225,13 @@ static void test_silence(void)
 	int broken;
 
 	tap_ok(rounds_until(OWN_PORT) && path[0].replies && path[1].replies,
-	       "lanes are probed and answered, data leaves as it came");
+	       "paths are probed and replied to, data leaves unchanged");
 	broken = path_break(0);
 	until = now_ns() + 100000000;
 	while (now_ns() < until)
 		round_once();
 	tap_ok(path[0].live.unconfirmed > 3 && path[1].live.unconfirmed > 3 && !path[0].diverted_ns,
-	       "100 ms of silence on all lanes, five deadlines: nobody is diverted");
+	       "100 ms of silence on all paths, five deadlines: no packet is diverted");
 	close(broken);
 	tap_ok(rounds_until(OWN_PORT) && !path[0].diverted_ns,
 	       "and the first packet behind it takes its own port");
@@ -220,20 +242,112 @@ static void test_death(void)
 	struct esc_path *path = slots[SLOT].paths;
 	uint64_t broken_ns = now_ns();
 	int broken = path_break(OWN_PORT);
-	uint32_t rounds = rounds_until(STANDBY_PORT);
+	uint32_t rounds = rounds_until(BACKUP_PORT);
 
 	tap_ok(rounds > 1 && path[0].diverted && path[0].diverted_ns >= broken_ns + 20000000,
-	       "one path dies: data leaves by the standby, its ICRC right, once the deadline is "
+	       "one path fails: data leaves by the backup, its ICRC right, once the deadline is "
 	       "over");
 	printf("# after %u rounds, %.1f ms\n", rounds, (now_ns() - broken_ns) / 1e6);
 	close(broken);
 	for (int i = 0; i < 20; i++)
 		round_once();
-	tap_ok(round_once() == STANDBY_PORT && !path[0].live.unconfirmed,
-	       "it lives again: data stays until the daemon says so");
+	tap_ok(round_once() == BACKUP_PORT && !path[0].live.unconfirmed,
+	       "it is up again: data stays until the daemon reports it");
 	__atomic_store_n(&path[0].diverted_ns, 0, __ATOMIC_SEQ_CST);
 	tap_ok(rounds_until(OWN_PORT), "then it goes back");
 	tap_ok(probe_reason_is(&b.p.r.w, WORLD_XDP, -1, 0), "nothing was refused");
+}
+
+/* --- a ring --- */
+
+static struct esc_repair_ring *ring;
+
+static bool ring_make(const struct esc_qp_key *key)
+{
+	LIBBPF_OPTS(bpf_map_create_opts, o, .map_flags = BPF_F_MMAPABLE);
+	int fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, "ring", 4, sizeof(*ring), 1, &o);
+	uint32_t zero = 0;
+
+	ring = mmap(NULL, sizeof(*ring), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (ring == MAP_FAILED)
+		return false;
+	ring->key = *key;
+	return !bpf_map_update_elem(receipt_fd(&a.p.r, "repair_rings"), &zero, &fd, BPF_ANY);
+}
+
+/* As after an acknowledgement of all before @psn. */
+static bool acknowledge(uint32_t psn)
+{
+	struct esc_qp_key key = {.src = address_of(2),
+				 .dst = address_of(1),
+				 .dest_qpn = 9,
+				 .direction = ESC_DIRECTION_RX};
+	static struct esc_qp qp;
+
+	qp.responses.flags = ESC_PSN_VALID;
+	qp.responses.next = psn;
+	return !bpf_map_update_elem(receipt_fd(&a.p.r, "qps"), &key, &qp, BPF_ANY);
+}
+
+static bool rule_with_ring(uint32_t number)
+{
+	struct esc_qp_key key = {.src = address_of(1), .dst = address_of(2), .dest_qpn = 7};
+	struct esc_steer steer = {.number = number,
+				  .flags = ESC_STEER_PATH | ESC_STEER_REVERSE,
+				  .slot = SLOT,
+				  .reverse_qpn = 9,
+				  .ring = 1};
+
+	return !steer_rule(path_kernel(&a.p), &key, &steer) &&
+	       !steer_control(path_kernel(&a.p), ++generation);
+}
+
+static bool is_run(uint32_t first, uint32_t end)
+{
+	for (uint32_t i = 0; i < end - first; i++)
+		if (i >= diverted.count || diverted.psns[i] != first + i)
+			return false;
+	return true;
+}
+
+static void test_repair(void)
+{
+	struct esc_path *path = slots[SLOT].paths;
+	struct esc_qp_key key = {.src = address_of(1), .dst = address_of(2), .dest_qpn = 7};
+	uint32_t first, rounds;
+	uint64_t repairs;
+	int broken;
+
+	if (!tap_ok(ring_make(&key) && rule_with_ring(2) && rounds_until(OWN_PORT),
+		    "a rule with a ring"))
+		return;
+	/* More than the ring has room for. */
+	for (int i = 0; i < 2 * (int)ESC_REPAIR_PACKETS; i++)
+		round_once();
+	tap_ok(ring->kept > ESC_REPAIR_PACKETS && !ring->missed && !ring->replayed,
+	       "each packet is kept, none leaves twice");
+	diverted.count = 0;
+	first = next_psn;
+	broken = path_break(OWN_PORT);
+	acknowledge(first + 2);
+	rounds = rounds_until(BACKUP_PORT);
+	if (!tap_ok(rounds > 3 && is_run(first + 2, next_psn) && !diverted.spoiled,
+		    "the path fails: what is not acknowledged leaves by the backup, in order and "
+		    "before anything new"))
+		printf("# %u rounds from PSN %u, acknowledged before %u; %u arrived from PSN %u "
+		       "on\n",
+		       rounds, first, first + 2, diverted.count, diverted.psns[0]);
+	printf("# %llu of %u packets were sent once more\n", ring->replayed, rounds);
+	for (int i = 0; i < 20; i++)
+		round_once();
+	tap_ok(ring->repairs == 1 && ring->replayed == rounds - 3 && !ring->overruns,
+	       "once: what follows leaves once");
+	repairs = ring->repairs;
+	tap_ok(rule_with_ring(3) && round_once() == BACKUP_PORT && round_once() == BACKUP_PORT &&
+		       ring->repairs == repairs + 1 && ring->replayed == rounds - 3,
+	       "the rule is published again: what left by the backup does not leave again");
+	close(broken);
+	__atomic_store_n(&path[0].diverted_ns, 0, __ATOMIC_SEQ_CST);
 }
 
 static bool begin(pid_t other)
@@ -243,14 +357,16 @@ static bool begin(pid_t other)
 	if (!host_open(&a, SELF, OWN_EPOCH, PEER, 2) || !host_open(&b, PEER, PEER_EPOCH, SELF, 1))
 		return tap_ok(false, "the programs load");
 	if (!host_attach(&b, "pv1")) {
-		tap_skip("live lanes over veth", "the kernel does not attach TCX or native XDP");
+		tap_skip("live paths over veth", "the kernel does not attach TCX or native XDP");
 		return false;
 	}
 	wire = open_wire("pv1");
 	if (wire < 0 || !host_attach(&a, "pv0") || !paths_make())
-		return tap_ok(false, "programs, sockets and lanes are there");
+		return tap_ok(false, "programs, sockets and paths are there");
 	for (int i = 0; i < 2; i++)
 		sockets[i] = pair_open_socket(4, MARK, OWN_PORT + i);
+	for (int i = 0; i < 2; i++)
+		world_allow(path_kernel(&a.p), sockets[i]);
 	return sockets[0] >= 0 && sockets[1] >= 0 ? true : tap_ok(false, "sockets are there");
 }
 
@@ -259,10 +375,11 @@ int main(void)
 	pid_t other = pair_make_namespace();
 
 	if (other < 0 || !pair_make_link(other)) {
-		tap_skip("live lanes over veth", "no network namespaces with a veth pair");
+		tap_skip("live paths over veth", "no network namespaces with a veth pair");
 	} else if (begin(other)) {
 		test_silence();
 		test_death();
+		test_repair();
 	}
 	if (other > 0) {
 		kill(other, SIGKILL);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Random bytes and altered captures at all three hooks: every packet passes as
- * it was, and the maps say what the model says. `test_fuzz SEED [PACKETS]`
+ * it was, and the maps report what the model predicts. `test_fuzz SEED [PACKETS]`
  * repeats a run.
  */
 #define TAP_PLAN 3

@@ -1,96 +1,18 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * NIC failover, packet by packet: every packet of the captures and random ones go into UDP and come
- * out as they were; which of the four ways is taken; and all that must be left alone, refused by
- * name, or not believed.
+ * out as they were; which of the four routes is taken; and all that must be left alone, refused by
+ * name, or not accepted.
  * `test_nic SEED` repeats a run.
  */
-#define TAP_PLAN 63
+#define TAP_PLAN 81
 
 #include <glob.h>
 
-#include "nic_world.h"
+#include "nic_packets.h"
 
 #define RANDOM_PACKETS 4000
 #define TAKEN 1500 /* longest IP packet that is tried */
-
-static uint64_t peer_dead_ns(const struct esc_address *address)
-{
-	struct esc_nic_peer peer = {};
-
-	bpf_map_lookup_elem(map_fd(nic_peers), address, &peer);
-	return peer.dead_ktime_ns;
-}
-
-static uint64_t reason_count(uint32_t reason)
-{
-	struct esc_reason_count values[WORLD_CPUS_MAX];
-	uint64_t sum = 0;
-
-	bpf_map_lookup_elem(map_fd(reasons), &reason, values);
-	for (int cpu = 0; cpu < libbpf_num_possible_cpus(); cpu++)
-		sum += values[cpu].tc_egress + values[cpu].tc_ingress;
-	return sum;
-}
-
-/* --- what it must be, done the long way --- */
-
-/* The IP packet without Ethernet's padding, in UDP between the NICs that are named. */
-static void wrap(struct frame *f, const char *from, const char *to, uint16_t port)
-{
-	bool six = frame_is_ipv6(f);
-	uint32_t head = six ? 48 : 28, udp = 14 + head - 8;
-	uint32_t inner = six ? 40 + frame_get16(f, 18) : frame_get16(f, 16);
-	uint8_t tos = six ? frame_get16(f, 14) >> 4 : f->data[15];
-	uint16_t sport = frame_get16(f, frame_udp_offset(f));
-	struct esc_address a = address_of(from), b = address_of(to);
-	uint8_t zeros[48] = {0};
-	uint32_t sum = 0;
-
-	if (six)
-		memcpy(zeros, f->data + 14, 4);
-	frame_insert(f, 14, zeros, head);
-	if (six) {
-		frame_put16(f, 18, inner + 8);
-		f->data[20] = 17;
-		f->data[21] = 64;
-		memcpy(f->data + 22, a.bytes, 16);
-		memcpy(f->data + 38, b.bytes, 16);
-	} else {
-		f->data[14] = 0x45;
-		f->data[15] = tos;
-		frame_put16(f, 16, inner + 28);
-		frame_put16(f, 20, 0x4000);
-		f->data[22] = 64;
-		f->data[23] = 17;
-		memcpy(f->data + 26, a.bytes + 12, 4);
-		memcpy(f->data + 30, b.bytes + 12, 4);
-		sum = sum_bytes(f->data + 14, 20);
-		while (sum >> 16)
-			sum = (sum & 0xffff) + (sum >> 16);
-		frame_put16(f, 24, ~sum);
-	}
-	frame_put16(f, udp, sport);
-	frame_put16(f, udp + 2, port);
-	frame_put16(f, udp + 4, inner + 8);
-}
-
-/* A packet as it leaves its sender comes to the receiver: who is who changes sides. */
-static void set_receiver(const struct frame *inner, bool four)
-{
-	struct esc_address src, dst, a;
-
-	addresses_of(inner, &src, &dst);
-	clear_map(map_fd(nic_local), 16);
-	clear_map(map_fd(nic_peers), 16);
-	set_home(&dst, four ? "10.8.0.1" : "fd08::1", four ? "10.8.0.2" : "fd08::2", ESC_NIC_PAIRED,
-		 9000);
-	a = address_of(four ? "10.8.0.2" : "fd08::2");
-	set_home(&a, four ? "0.0.0.0" : "::", four ? "0.0.0.0" : "::", 0, 9000);
-	set_peer(&src, four ? "10.9.0.1" : "fd09::1", four ? "10.9.0.2" : "fd09::2", HOME_ID, 0);
-	a = address_of(four ? "10.9.0.2" : "fd09::2");
-	set_peer(&a, NULL, NULL, HOME_ID, 0);
-}
 
 /* --- tests --- */
 
@@ -109,12 +31,14 @@ static void there_and_back(const struct frame *f, struct tally *tally)
 	must = *f;
 	wrap(&must, four ? "10.9.0.2" : "fd09::2", four ? "10.8.0.2" : "fd08::2", PORT);
 	tally->packets++;
-	if (run(out_fd, f, &got) == REDIRECT && same(&got, &must))
-		tally->wrapped++;
+	if (run(out_fd, f, &got) == REDIRECT) {
+		put_number(&must, number_of(&got), &pair_key);
+		tally->wrapped += same(&got, &must);
+	}
 	set_receiver(f, four);
 	must = *f;
 	memcpy(must.data, deliver_mac, 6);
-	if (run(in_fd, &got, &back) == REDIRECT && same(&back, &must) && peer_dead_ns(&src))
+	if (run(in_fd, &got, &back) == REDIRECT && same(&back, &must) && !peer_dead_ns(&src))
 		tally->unwrapped++;
 }
 
@@ -145,7 +69,7 @@ static void test_captures(void)
 	       "captures: %u of %u packets leave in UDP, bit by bit as they must", tally.wrapped,
 	       tally.packets);
 	tap_ok(tally.unwrapped == tally.packets,
-	       "captures: %u come out as they were, and their sender's NIC is known to be dead",
+	       "captures: %u come out as they were, and report nothing of their sender's NIC",
 	       tally.unwrapped);
 }
 
@@ -188,21 +112,21 @@ static const struct way_case {
 } way_cases[] = {
 	{"nothing is wrong", 0, false, false, -1, 0, 0, 0, false},
 	{"our NIC is dead", ESC_NIC_FIRST_DOWN, false, false, -1, 2, 2, PORT, false},
-	{"the peer's NIC is dead", 0, true, false, -1, 2, 2, PORT + 1, false},
+	{"the peer's NIC is dead", 0, true, false, -1, 2, 2, PORT, false},
 	{"crossed: our first, the peer's second", ESC_NIC_FIRST_DOWN, false, true, -1, 2, 1, PORT,
 	 false},
-	{"crossed: our second, the peer's first", ESC_NIC_SECOND_DOWN, true, false, -1, 1, 2,
-	 PORT + 1, false},
+	{"crossed: our second, the peer's first", ESC_NIC_SECOND_DOWN, true, false, -1, 1, 2, PORT,
+	 false},
 	{"both firsts", ESC_NIC_FIRST_DOWN, true, false, -1, 2, 2, PORT, false},
 	{"both of ours", ESC_NIC_FIRST_DOWN | ESC_NIC_SECOND_DOWN, false, false, -1, 0, 0, 0, true},
 	{"both of the peer's", 0, true, true, -1, 0, 0, 0, false},
-	{"probes: direct is silent", 0, false, false, 0xe, 2, 2, PORT + 1, false},
-	{"probes: only first to second answers", 0, false, false, 0x8, 1, 2, PORT + 1, false},
-	{"probes: nothing answers", 0, false, false, 0x0, 0, 0, 0, false},
-	{"probes say a way that the carrier speaks against", ESC_NIC_FIRST_DOWN, false, false, 0x9,
-	 2, 2, PORT, false},
-	{"probes: of the ways left one answers", ESC_NIC_FIRST_DOWN, false, false, 0x5, 2, 1, PORT,
-	 false},
+	{"probes: direct is silent", 0, false, false, 0xe, 2, 2, PORT, false},
+	{"probes: only first to second replies", 0, false, false, 0x8, 1, 2, PORT, false},
+	{"probes: nothing replies", 0, false, false, 0x0, 0, 0, 0, false},
+	{"probes report a route that the carrier contradicts", ESC_NIC_FIRST_DOWN, false, false,
+	 0x9, 2, 2, PORT, false},
+	{"probes: of the routes left one replies", ESC_NIC_FIRST_DOWN, false, false, 0x5, 2, 1,
+	 PORT, false},
 };
 
 static void run_way(const struct way_case *c, bool four)
@@ -234,11 +158,13 @@ static void run_way(const struct way_case *c, bool four)
 	if (c->from)
 		wrap(&must, from, to, c->port);
 	verdict = run(out_fd, &f, &got);
+	if (c->from && verdict == REDIRECT)
+		put_number(&must, number_of(&got), &pair_key);
 	tap_ok(same(&got, &must) && verdict == (c->from || c->held ? REDIRECT : NEXT),
 	       "IPv%d, %s: %s", four ? 4 : 6, c->name,
-	       c->from	 ? "the way is right"
+	       c->from	 ? "the route is right"
 	       : c->held ? "held"
-			 : "left as it came");
+			 : "left unchanged");
 }
 
 static void test_left_alone(void)
@@ -252,22 +178,22 @@ static void test_left_alone(void)
 	addresses_of(&f, &src, &dst);
 	set_ends(&src, &dst, true, ESC_NIC_FIRST_DOWN, 9000);
 	set_word(ESC_NIC_ON, 1, -3000000000ll);
-	tap_ok(run(out_fd, &f, &got) == NEXT && same(&f, &got), "2 s after the daemon: as it came");
+	tap_ok(run(out_fd, &f, &got) == NEXT && same(&f, &got), "2 s after the daemon: unchanged");
 	set_word(ESC_NIC_ON, 1, FRESH);
 	set_control(ESC_CONTROL_OFF);
-	tap_ok(run(out_fd, &f, &got) == NEXT && same(&f, &got), "the kill switch: as it came");
+	tap_ok(run(out_fd, &f, &got) == NEXT && same(&f, &got), "the kill switch: unchanged");
 	set_control(0);
 	set_word(0, 1, FRESH);
-	tap_ok(run(out_fd, &f, &got) == NEXT && same(&f, &got), "not configured: as it came");
+	tap_ok(run(out_fd, &f, &got) == NEXT && same(&f, &got), "not configured: unchanged");
 	set_word(ESC_NIC_ON, 0, FRESH);
-	tap_ok(run(out_fd, &f, &got) == NEXT && same(&f, &got), "nothing to attend to: as it came");
+	tap_ok(run(out_fd, &f, &got) == NEXT && same(&f, &got), "nothing to attend to: unchanged");
 	set_word(ESC_NIC_ON, 1, FRESH);
 	before = reason_count(ESC_REASON_NIC_MTU);
 	set_ends(&src, &dst, true, 0, 1100);
 	set_peer(&dst, "10.8.0.1", "10.8.0.2", HOME_ID, now_ns() + 1000000000);
 	tap_ok(run(out_fd, &f, &got) == NEXT && same(&f, &got) &&
 		       reason_count(ESC_REASON_NIC_MTU) == before + 1,
-	       "too long for the outer headers: as it came, and counted as nic_mtu");
+	       "too long for the outer headers: unchanged, and counted as nic_mtu");
 	set_ends(&src, &dst, true, ESC_NIC_FIRST_DOWN, 1100);
 	tap_ok(run(out_fd, &f, &got) == REDIRECT && same(&f, &got) &&
 		       reason_count(ESC_REASON_NIC_MTU) == before + 2,
@@ -275,16 +201,15 @@ static void test_left_alone(void)
 	set_ends(&src, &dst, true, ESC_NIC_FIRST_DOWN, 9000);
 	plan.opcode = ESC_PROBE_OPCODE_PATH_REQUEST;
 	frame_build(&f, &plan);
-	tap_ok(run(out_fd, &f, &got) == NEXT && same(&f, &got), "a probe of the mesh: as it came");
+	tap_ok(run(out_fd, &f, &got) == NEXT && same(&f, &got), "a probe of the mesh: unchanged");
 	plan.opcode = 4;
 	plan.dport = 4790;
 	frame_build(&f, &plan);
-	tap_ok(run(out_fd, &f, &got) == NEXT && same(&f, &got), "another UDP port: as it came");
+	tap_ok(run(out_fd, &f, &got) == NEXT && same(&f, &got), "another UDP port: unchanged");
 	plan.dport = 0;
 	plan.source_host = 9;
 	frame_build(&f, &plan);
-	tap_ok(run(out_fd, &f, &got) == NEXT && same(&f, &got),
-	       "an address of nobody's: as it came");
+	tap_ok(run(out_fd, &f, &got) == NEXT && same(&f, &got), "an unknown address: unchanged");
 }
 
 static void test_plain(void)
@@ -297,22 +222,22 @@ static void test_plain(void)
 	addresses_of(&f, &src, &dst);
 	set_ends(&src, &dst, true, ESC_NIC_FIRST_DOWN | ESC_NIC_PLAIN, 9000);
 	tap_ok(run(out_fd, &f, &got) == REDIRECT && same(&f, &got),
-	       "mode plain: by the other NIC, as it came");
+	       "mode plain: by the other NIC, unchanged");
 	set_ends(&src, &dst, true, ESC_NIC_PLAIN, 9000);
 	tap_ok(run(out_fd, &f, &got) == NEXT && same(&f, &got),
 	       "mode plain, nothing wrong: left alone");
 }
 
-/* Refused on its way in: the verdict, the reason, and nothing learned. */
-static void refuse(const char *name, const struct frame *f, int verdict, uint32_t reason)
+/* The newest number of a peer's address, of more than three seconds ago. */
+static void set_forgotten(const char *text, uint32_t number)
 {
-	struct esc_address liar = address_of("10.1.0.3");
-	uint64_t before = reason_count(reason);
-	struct frame got;
+	struct esc_address address = address_of(text);
+	struct esc_nic_peer peer = {};
 
-	tap_ok(run(in_fd, f, &got) == verdict && reason_count(reason) == before + 1 &&
-		       (verdict == SHOT || same(f, &got)) && !peer_dead_ns(&liar),
-	       "in: %s", name);
+	bpf_map_lookup_elem(map_fd(nic_peers), &address, &peer);
+	peer.number = number;
+	peer.number_ktime_ns = now_ns() - ESC_NIC_FORGET_NS - 1;
+	bpf_map_update_elem(map_fd(nic_peers), &address, &peer, BPF_ANY);
 }
 
 static void test_refused(void)
@@ -325,7 +250,7 @@ static void test_refused(void)
 	set_receiver(&inner, true);
 	f = inner;
 	wrap(&f, "10.7.7.7", "10.8.0.2", PORT);
-	refuse("from nobody we know: passed on", &f, NEXT, ESC_REASON_NIC_UNKNOWN_PEER);
+	refuse("from an unknown sender: passed on", &f, NEXT, ESC_REASON_NIC_UNKNOWN_PEER);
 	f = inner;
 	wrap(&f, "10.9.0.2", "10.8.0.9", PORT);
 	refuse("to no NIC of ours: passed on", &f, NEXT, ESC_REASON_NIC_NOT_OURS);
@@ -337,7 +262,8 @@ static void test_refused(void)
 	       ESC_REASON_NIC_INNER);
 	f = inner;
 	wrap(&f, "10.9.0.2", "10.8.0.2", PORT);
-	frame_put16(&f, 14 + 28 + 18, 0x0b0b); /* inner destination */
+	frame_put16(&f, 14 + 44 + 18, 0x0b0b); /* inner destination */
+	put_token(&f, &pair_key);
 	refuse("for an address that is not ours inside: ends here", &f, SHOT, ESC_REASON_NIC_INNER);
 	f = inner;
 	frame_put16(&f, 36, 53);
@@ -349,8 +275,79 @@ static void test_refused(void)
 	refuse("two deep: ends here", &f, SHOT, ESC_REASON_NIC_INNER);
 	f = inner;
 	wrap(&f, "10.9.0.2", "10.8.0.2", PORT);
-	frame_put16(&f, 14 + 28 + 2, frame_get16(&f, 14 + 28 + 2) - 4);
+	frame_put16(&f, 14 + 44 + 2, frame_get16(&f, 14 + 44 + 2) - 4);
 	refuse("shorter inside than outside: ends here", &f, SHOT, ESC_REASON_NIC_INNER);
+	f = inner;
+	wrap(&f, "10.9.0.2", "10.8.0.2", PORT);
+	f.data[14 + 28] = 1;
+	refuse("of another version: ends here", &f, SHOT, ESC_REASON_NIC_PROBE);
+}
+
+/* What a forger, and one that repeats what it has seen, can send. */
+static void test_forged(void)
+{
+	struct frame_plan plan = {.ip = 4, .opcode = 0x04, .payload = 64, .source_host = 3};
+	static const struct probe_key other_key = {{4, 4, 4}};
+	struct frame inner, good, f, got;
+	struct esc_address a;
+	uint32_t taken = 0;
+
+	frame_build(&inner, &plan);
+	set_receiver(&inner, true);
+	good = inner;
+	wrap(&good, "10.9.0.2", "10.8.0.2", PORT);
+	f = good;
+	put_token(&f, NULL);
+	refuse("without a token: ends here", &f, SHOT, ESC_REASON_NIC_BAD_TAG);
+	put_token(&f, &other_key);
+	refuse("with another key's: ends here", &f, SHOT, ESC_REASON_NIC_BAD_TAG);
+	f = good;
+	f.data[14 + 28 + 1] = ESC_NIC_KEY;
+	put_token(&f, &pair_key);
+	refuse("with a key slot that is not there: ends here", &f, SHOT, ESC_REASON_NIC_BAD_TAG);
+	for (uint32_t i = 0; i < 96;
+	     i++) { /* all that the token covers but its version, and itself */
+		static const uint32_t from[] = {14 + 12, 14 + 28 + 4, 14 + 44 + 12, 14 + 44 + 28,
+						14 + 28 + 8};
+		static const uint32_t bytes[] = {4, 4, 8, 12, 8};
+		uint32_t at = i, part = 0;
+
+		while (part < 5 && at >= bytes[part])
+			at -= bytes[part++];
+		if (part == 5)
+			break;
+		f = good;
+		f.data[from[part] + at] ^= 0x10;
+		taken += run(in_fd, &f, &got) == REDIRECT;
+	}
+	tap_ok(!taken, "in: a byte of what the token covers is another: never taken");
+	tap_ok(run(in_fd, &good, &got) == REDIRECT, "in: the packet itself is taken");
+	f = good;
+	put_number(&f, number_now() - 1, &pair_key);
+	tap_ok(run(in_fd, &f, &got) == REDIRECT, "in: with the token of the second before");
+	put_number(&f, number_now() - 3, &pair_key);
+	refuse("with an older one: ends here", &f, SHOT, ESC_REASON_NIC_STALE);
+	put_number(&f, number_now() + 2, &pair_key);
+	tap_ok(run(in_fd, &f, &got) == REDIRECT, "in: with a newer one");
+	put_number(&f, number_now(), &pair_key);
+	refuse("and then what was sent before: ends here", &f, SHOT, ESC_REASON_NIC_STALE);
+	set_receiver(&inner, true);
+	set_forgotten("10.9.0.2", number_now() + 1000);
+	tap_ok(run(in_fd, &good, &got) == REDIRECT,
+	       "in: of a sender whose clock is another since it was silent");
+	set_receiver(&inner, true);
+	a = address_of("10.8.7.2");
+	set_home(&a, "0.0.0.0", "0.0.0.0", 0, 9000);
+	f = inner;
+	wrap(&f, "10.9.0.2", "10.8.7.2", PORT);
+	refuse("to a NIC of ours that is not the address's: ends here", &f, SHOT,
+	       ESC_REASON_NIC_OTHER_PAIR);
+	a = address_of("10.9.7.2");
+	set_peer(&a, NULL, NULL, HOME_ID, 0);
+	f = inner;
+	wrap(&f, "10.9.7.2", "10.8.0.2", PORT);
+	refuse("from a NIC of its host that is not the address's: ends here", &f, SHOT,
+	       ESC_REASON_NIC_OTHER_PAIR);
 }
 
 static void test_cut(void)
@@ -363,7 +360,7 @@ static void test_cut(void)
 	set_receiver(&inner, true);
 	whole = inner;
 	wrap(&whole, "10.9.0.2", "10.8.0.2", PORT);
-	for (cut = 14; cut < 14 + 28 + 40; cut++) {
+	for (cut = 14; cut < 14 + 44 + 40; cut++) {
 		f = whole;
 		f.bytes = cut;
 		run_count++;
@@ -383,38 +380,49 @@ static void test_learning(void)
 	addresses_of(&inner, &src, &dst);
 	set_receiver(&inner, true);
 	f = inner;
-	wrap(&f, "10.9.0.2", "10.8.0.2", PORT + 1);
+	wrap(&f, "10.9.0.2", "10.8.0.2", PORT);
 	tap_ok(run(in_fd, &f, &got) == REDIRECT && !peer_dead_ns(&src),
-	       "in: one that only follows says nothing of its sender's NIC");
+	       "in: encapsulated data reports nothing of its sender's NIC");
 	f.data[15] |= 3;
 	tap_ok(run(in_fd, &f, &got) == REDIRECT && (got.data[15] & 3) == 3,
-	       "in: congestion that the outer header met is told inside");
+	       "in: the CE mark of the outer header is copied inside");
 }
 
-/* A probe in @f, from @from to @to. */
-static void build_probe(struct frame *f, const char *from, const char *to, uint8_t kind,
-			const char *subject)
+/* A report that a NIC is dead, of a forger, and of one that repeats what it has seen. */
+static void test_forged_reports(void)
 {
-	struct frame_plan plan = {.ip = 4, .payload = 24, .dport = PORT + 2, .sport = 40000};
-	struct esc_nic_probe probe = {
-		.magic = htobe32(ESC_NIC_MAGIC),
-		.version = ESC_NIC_VERSION,
-		.kind = kind,
-		.cookie = 0x1122334455667788,
-	};
-	struct esc_address a = address_of(from), b = address_of(to);
+	struct frame_plan plan = {.ip = 4, .opcode = 0x04, .payload = 64, .source_host = 3};
+	uint64_t number_ns = now_ns() + NUMBER_OFFSET_NS;
+	struct frame inner, f, got;
+	struct esc_address src, dst;
 
-	if (subject) {
-		probe.flags = ESC_NIC_REPORTS_DEAD;
-		probe.subject = address_of(subject);
+	frame_build(&inner, &plan);
+	addresses_of(&inner, &src, &dst);
+	set_receiver(&inner, true);
+	build_probe_at(&f, "10.9.0.2", "10.8.0.2", ESC_NIC_REQUEST, "10.1.0.3", number_ns, NULL);
+	refuse("a report without a tag: ends here", &f, SHOT, ESC_REASON_NIC_BAD_TAG);
+	build_probe_at(&f, "10.9.0.2", "10.8.0.2", ESC_NIC_REQUEST, "10.1.0.3", number_ns,
+		       &pair_key);
+	tap_ok(run(in_fd, &f, &got) == REDIRECT && peer_dead_ns(&src),
+	       "in: a report with one is taken");
+	usleep(2000);
+	dst = src;
+	{
+		uint64_t before = peer_dead_ns(&src);
+
+		tap_ok(run(in_fd, &f, &got) == REDIRECT && peer_dead_ns(&src) == before,
+		       "in: the same again reports nothing");
+		build_probe_at(&f, "10.9.0.2", "10.8.0.2", ESC_NIC_REQUEST, "10.1.0.3",
+			       number_ns + 1, &pair_key);
+		tap_ok(run(in_fd, &f, &got) == REDIRECT && peer_dead_ns(&src) > before,
+		       "in: the next one does");
 	}
-	frame_build(f, &plan);
-	memcpy(f->data + 26, a.bytes + 12, 4);
-	memcpy(f->data + 30, b.bytes + 12, 4);
-	memcpy(f->data + 42, &probe, sizeof(probe));
-	f->bytes = 42 + sizeof(probe);
-	frame_put16(f, 16, 28 + sizeof(probe));
-	frame_put16(f, 38, 8 + sizeof(probe));
+	set_receiver(&inner, true);
+	build_probe_at(&f, "10.9.0.2", "10.8.0.2", ESC_NIC_REQUEST, NULL, number_ns, &pair_key);
+	run(in_fd, &f, &got);
+	build_probe_at(&f, "10.9.0.2", "10.8.0.2", ESC_NIC_REQUEST, "10.1.0.3",
+		       number_ns - 5000000000ull, &pair_key);
+	refuse("a report of seconds ago: ends here", &f, SHOT, ESC_REASON_NIC_STALE);
 }
 
 static void test_probes(void)
@@ -431,25 +439,26 @@ static void test_probes(void)
 	build_probe(&must, "10.8.0.2", "10.9.0.2", ESC_NIC_REPLY, NULL);
 	memcpy(must.data, f.data + 6, 6);
 	memcpy(must.data + 6, f.data, 6);
-	frame_put16(&must, 34, PORT + 2);
+	frame_put16(&must, 34, PORT + 1);
 	frame_put16(&must, 36, 40000);
 	tap_ok(run(in_fd, &f, &got) == REDIRECT && same(&got, &must) && !peer_dead_ns(&src),
 	       "a probe goes back as long as it was, and only its kind is another");
 	build_probe(&f, "10.9.0.2", "10.8.0.2", ESC_NIC_REQUEST, "10.1.0.3");
 	tap_ok(run(in_fd, &f, &got) == REDIRECT && peer_dead_ns(&src) > now_ns(),
-	       "its word about its own NIC is believed");
+	       "its report about its own NIC is accepted");
 	set_peer(&src, "10.9.0.1", "10.9.0.2", HOME_ID, 0);
 	build_probe(&f, "10.6.0.6", "10.8.0.2", ESC_NIC_REQUEST, "10.1.0.3");
 	tap_ok(run(in_fd, &f, &got) == REDIRECT && !peer_dead_ns(&src),
 	       "and about another member's it is not");
 	build_probe(&f, "10.9.0.2", "10.8.0.2", ESC_NIC_REPLY, NULL);
-	refuse("a reply to the port of probes: passed on, not answered", &f, NEXT,
+	refuse("a reply to the port of probes: passed on, not replied", &f, NEXT,
 	       ESC_REASON_NIC_PROBE);
 	build_probe(&f, "10.9.0.2", "10.8.0.2", ESC_NIC_REQUEST, NULL);
 	f.bytes -= 4;
 	refuse("a probe that is cut: passed on", &f, NEXT, ESC_REASON_NIC_PROBE);
 	build_probe(&f, "10.7.7.7", "10.8.0.2", ESC_NIC_REQUEST, NULL);
-	refuse("a probe of nobody: passed on, not answered", &f, NEXT, ESC_REASON_NIC_UNKNOWN_PEER);
+	refuse("a probe of an unknown sender: passed on, not replied to", &f, NEXT,
+	       ESC_REASON_NIC_UNKNOWN_PEER);
 }
 
 static void test_dummy(void)
@@ -489,7 +498,8 @@ static uint64_t counted(const struct frame *f, uint32_t qpn)
 	return qp.packets;
 }
 
-/* What native XDP saw in UDP only is counted as its NIC's; what others will see is left to them. */
+/* What native XDP saw in UDP only is counted as its NIC's; the rest is counted where it is
+ * received. */
 static void test_counting(void)
 {
 	static const struct {
@@ -538,7 +548,7 @@ static uint32_t changes(void)
 	return word.changes;
 }
 
-/* The watch is told once, when a peer's NIC is newly dead. */
+/* The watch is notified once, when a peer's NIC is newly dead. */
 static void test_changes(void)
 {
 	struct frame_plan plan = {.ip = 4, .opcode = 0x04, .payload = 64, .source_host = 3};
@@ -547,11 +557,12 @@ static void test_changes(void)
 
 	frame_build(&f, &plan);
 	set_receiver(&f, true);
-	wrap(&f, "10.9.0.2", "10.8.0.2", PORT);
 	before = changes();
-	run(in_fd, &f, &got);
-	run(in_fd, &f, &got);
-	tap_ok(changes() == before + 1, "a peer's word that its NIC is dead is a change, once");
+	for (int i = 0; i < 2; i++) {
+		build_probe(&f, "10.9.0.2", "10.8.0.2", ESC_NIC_REQUEST, "10.1.0.3");
+		run(in_fd, &f, &got);
+	}
+	tap_ok(changes() == before + 1, "a peer's report that its NIC is dead is a change, once");
 }
 
 int main(int argc, char **argv)
@@ -572,9 +583,11 @@ int main(int argc, char **argv)
 	test_left_alone();
 	test_plain();
 	test_refused();
+	test_forged();
 	test_cut();
 	test_learning();
 	test_probes();
+	test_forged_reports();
 	test_dummy();
 	test_counting();
 	test_changes();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * NIC failover: which packets are kept for being sent again, to the byte, and that they go on as
- * they came; the daemon's look at a carrier.
+ * NIC failover: which packets are kept for being retransmitted, to the byte, and that they pass
+ * unchanged; the daemon's read of a carrier.
  */
 #define TAP_PLAN 36
 
@@ -43,13 +43,13 @@ static const struct keep_case {
 	{"an acknowledgement", 0x11, 0x1f, false, true, false},
 	{"a NAK of a missing packet", 0x11, 0x60, false, true, false},
 	{"a NAK that ends a queue pair", 0x11, 0x62, false, false, false},
-	{"a NAK that asks for a pause", 0x11, 0x2a, false, false, false},
-	{"the end of a WRITE, which asks", 0x08, 0, true, false, true},
-	{"a whole SEND, which asks", 0x04, 0, true, false, true},
+	{"a NAK that requests a pause", 0x11, 0x2a, false, false, false},
+	{"the end of a WRITE, which requests an ACK", 0x08, 0, true, false, true},
+	{"a whole SEND, which requests an ACK", 0x04, 0, true, false, true},
 	{"the middle of a WRITE, which does not", 0x07, 0, false, false, false},
 	{"a READ request", 0x0c, 0, true, false, false},
 	{"an atomic request", 0x13, 0, true, false, false},
-	{"an atomic answer", 0x12, 0x1f, false, false, false},
+	{"an atomic reply", 0x12, 0x1f, false, false, false},
 	{"a whole SEND of UC", 0x24, 0, true, false, false},
 	{"a whole SEND of UD", 0x64, 0, true, false, false},
 	{"a probe of the mesh", ESC_PROBE_OPCODE_PATH_REQUEST, 0, true, false, false},
@@ -78,7 +78,7 @@ static void run_keep(const struct keep_case *c, bool four)
 {
 	struct esc_address src, dst;
 	struct frame f, got;
-	bool asked = c->ack || c->request;
+	bool requested = c->ack || c->request;
 	int verdict;
 
 	keep_frame(c, four, c->opcode == 0x11 ? 0 : 1024, &f);
@@ -88,9 +88,9 @@ static void run_keep(const struct keep_case *c, bool four)
 	verdict = run(out_fd, &f, &got);
 	tap_ok(verdict == NEXT && same(&f, &got) && keeps(map_fd(nic_acks), &f, 0x1234) == c->ack &&
 		       keeps(map_fd(nic_requests), &f, 0x1234) == c->request &&
-		       keeps_none() == !asked,
-	       "IPv%d, %s: goes as it came, and is %s", four ? 4 : 6, c->name,
-	       asked ? "kept" : "not kept");
+		       keeps_none() == !requested,
+	       "IPv%d, %s: goes unchanged, and is %s", four ? 4 : 6, c->name,
+	       requested ? "kept" : "not kept");
 }
 
 /* The newest is kept, in whatever length; and nothing where nothing is to be. */
@@ -118,7 +118,7 @@ static void test_keep_more(void)
 	set_ends(&src, &dst, true, 0, 9000);
 	set_word(ESC_NIC_ON, 0, FRESH);
 	run(out_fd, &f, &got);
-	tap_ok(keeps_none(), "not asked to: nothing is kept");
+	tap_ok(keeps_none(), "not enabled: nothing is kept");
 	set_word(ESC_NIC_ON | ESC_NIC_RETAIN, 0, FRESH);
 	forget();
 }
@@ -162,8 +162,7 @@ static void test_full_map(void)
 	tap_ok(unchanged == ESC_NIC_REQUESTS_MAX + more,
 	       "a full map: packets leave unchanged (%u of %u)", unchanged,
 	       ESC_NIC_REQUESTS_MAX + more);
-	tap_ok(kept_requests() == ESC_NIC_REQUESTS_MAX &&
-		       !keeps(map_fd(nic_requests), &f, last),
+	tap_ok(kept_requests() == ESC_NIC_REQUESTS_MAX && !keeps(map_fd(nic_requests), &f, last),
 	       "a full map: %u queue pairs have an entry, the last ones none (%u)",
 	       ESC_NIC_REQUESTS_MAX, kept_requests());
 	f.data[frame_udp_offset(&f) + 8 + 11]++; /* PSN */
@@ -177,7 +176,7 @@ static void test_full_map(void)
 	forget();
 }
 
-static void test_look(void)
+static void test_poll(void)
 {
 	struct __sk_buff context = {.ifindex = IFINDEX};
 	char frame[64] = {0};
@@ -186,7 +185,7 @@ static void test_look(void)
 	int fd = bpf_program__fd(kernel->progs.esc_nic_carrier);
 
 	tap_ok(!bpf_prog_test_run_opts(fd, &o) && !o.retval,
-	       "a look at a device that is up says so");
+	       "a read of a device that is up reports it");
 	context.ifindex = 999999;
 	tap_ok(bpf_prog_test_run_opts(fd, &o) == -ENODEV, "and at none, that there is none");
 }
@@ -206,7 +205,7 @@ int main(void)
 {
 	if (!nic_world_open())
 		return tap_bail("the programs of NIC failover load");
-	test_look();
+	test_poll();
 	test_keep();
 	nic_programs__destroy(kernel);
 	return tap_end();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What leaves while pacing is on: departures as the law in user space says them, what is never
+ * What leaves while pacing is on: departures by the law in user space, what is never
  * held, what ends it, and what a receipt's delay does.
  */
 #define TAP_PLAN 40
@@ -93,7 +93,7 @@ static uint64_t send_one(struct receipt_world *w, int ip, uint8_t opcode, uint32
 	return send_frame(w, &f, 0);
 }
 
-/* As the law says for a packet handed over between @from and @to: the earliest and the latest. */
+/* By the law for a packet handed over between @from and @to: the earliest and the latest. */
 static bool as_the_law(const struct esc_qp_pace *before, const struct pause_rule *rule,
 		       uint32_t bytes, uint64_t from, uint64_t to, uint64_t departure)
 {
@@ -129,7 +129,8 @@ static void test_law(struct receipt_world *w, int ip)
 		good = as_the_law(&before, &usual, f.bytes - 14, from, now_ns(), departure) && good;
 		held += departure > 0;
 	}
-	tap_ok(good && held >= 35, "IPv%d: 40 packets leave when the law says (%u held)", ip, held);
+	tap_ok(good && held >= 35, "IPv%d: 40 packets leave at the departure of the law (%u held)",
+	       ip, held);
 	good = IS(state_of(w, ip).packets, 40) && IS(state_of(w, ip).held, held) &&
 	       state_of(w, ip).waited_ns > 0 && state_of(w, ip).longest_ns > 0;
 	tap_ok(good, "IPv%d: and are counted", ip);
@@ -142,9 +143,9 @@ static void test_never(struct receipt_world *w)
 		uint8_t opcode;
 		uint32_t extension;
 	} kinds[] = {
-		{"an ACK", ACKNOWLEDGE, 4},	  {"a CNP", 0x81, 16},
-		{"a UD datagram", 0x64, 8},	  {"a UD datagram with immediate", 0x65, 12},
-		{"an atomic's answer", 0x12, 12},
+		{"an ACK", ACKNOWLEDGE, 4},	 {"a CNP", 0x81, 16},
+		{"a UD datagram", 0x64, 8},	 {"a UD datagram with immediate", 0x65, 12},
+		{"an atomic's reply", 0x12, 12},
 	};
 
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
@@ -167,7 +168,7 @@ static void test_never(struct receipt_world *w)
 	}
 }
 
-static void test_order(struct receipt_world *w)
+static void test_rule(struct receipt_world *w)
 {
 	uint64_t last = 0, read, ack, response = 0;
 
@@ -272,7 +273,7 @@ static void test_foreign(struct receipt_world *w)
 
 	reset(w, &usual);
 	data_build(&f, 4, SEND_MIDDLE, 1);
-	tap_ok(IS(send_frame(w, &f, theirs), theirs), "somebody else's later departure is kept");
+	tap_ok(IS(send_frame(w, &f, theirs), theirs), "another program's later departure is kept");
 }
 
 static void test_class(struct receipt_world *w)
@@ -295,7 +296,7 @@ static void test_class(struct receipt_world *w)
 	tap_ok(IS(state_of(w, 4).class, 5) && IS(state_of(w, 4).dscp, 26), "a class by DSCP");
 	bpf_map_update_elem(receipt_fd(w, "pace_assigned"), &key, &order, BPF_ANY);
 	send_frame(w, &f, 0);
-	tap_ok(IS(state_of(w, 4).class, 5), "an order is not asked for with each packet");
+	tap_ok(IS(state_of(w, 4).class, 5), "a class is not looked up with each packet");
 	set_word(w, 3, 26, 5);
 	send_frame(w, &f, 0);
 	tap_ok(IS(state_of(w, 4).class, 7), "but when the generation is another one");
@@ -305,7 +306,7 @@ static void test_class(struct receipt_world *w)
 	tap_ok(IS(state_of(w, 4).class, 0), "and none is class 0");
 }
 
-/* --- the floor that probes told --- */
+/* --- the floor from probes --- */
 
 #define OWN_SPORT 50000 /* of data_build() */
 
@@ -346,26 +347,26 @@ static void test_floor(struct receipt_world *w)
 	struct esc_qp_pace state;
 
 	reset(w, &usual);
-	tap_ok(IS(floor_after(w, 1), 0), "no lanes: a flow knows no floor");
+	tap_ok(IS(floor_after(w, 1), 0), "no paths: a flow knows no floor");
 	set_paths(w, paths);
 	tap_ok(IS(floor_after(w, 1), 0) && IS(floor_after(w, 2), 30001),
-	       "its lane's floor, when it is told to ask");
+	       "its path's floor, when it is set to look it up");
 	reset(w, &usual);
 	tap_ok(IS(floor_after(w, 2), 30001), "and from the first packet on, when it was there");
 	state = state_of(w, 4);
 	state.flow.floor_ns = 20001;
 	bpf_map_update_elem(receipt_fd(w, "qp_pace"), &key, &state, BPF_EXIST);
-	tap_ok(IS(floor_after(w, 3), 20001), "less that it saw itself stays");
+	tap_ok(IS(floor_after(w, 3), 20001), "a lower one of its own stays");
 	w->word.flags |= ESC_CONTROL_STEER;
 	receipt_refresh(w, 0, 0);
 	steer_to(w, 50001);
-	tap_ok(IS(floor_after(w, 3), 70001), "on another lane it is that one's");
+	tap_ok(IS(floor_after(w, 3), 70001), "on another path it is that one's");
 	w->word.flags &= ~ESC_CONTROL_STEER;
 	receipt_refresh(w, 0, 0);
 	paths[0].sport = 50002;
 	set_paths(w, paths);
 	reset(w, &usual);
-	tap_ok(IS(floor_after(w, 4), 70001), "of a port that is no lane, the longest");
+	tap_ok(IS(floor_after(w, 4), 70001), "of a port that is no path, the longest");
 	paths[1].floor_ns = 0;
 	set_paths(w, paths);
 	reset(w, &usual);
@@ -375,13 +376,14 @@ static void test_floor(struct receipt_world *w)
 	state.flow.departed_ns = now_ns() - 11000 * MS;
 	state.flow.floor_ns = 7;
 	bpf_map_update_elem(receipt_fd(w, "qp_pace"), &key, &state, BPF_EXIST);
-	tap_ok(IS(floor_after(w, 5), 30001), "a long rest ends what it saw, not what it was told");
+	tap_ok(IS(floor_after(w, 5), 30001),
+	       "a long idle period ends its own estimate, not the probed one");
 	bpf_map_delete_elem(receipt_fd(w, "path_slots"), &way);
 }
 
 /* --- a receipt's delay --- */
 
-static int take(struct receipt_world *w, const struct esc_tx_record *note, int64_t delay_ns,
+static int take(struct receipt_world *w, const struct esc_tx_record *record, int64_t delay_ns,
 		uint32_t bound_ns, uint8_t flags)
 {
 	struct receipt_plan plan = {
@@ -389,7 +391,7 @@ static int take(struct receipt_world *w, const struct esc_tx_record *note, int64
 		.sender = PEER,
 		.target = SELF,
 		.epoch = PEER_EPOCH,
-		.rx_fabric_ns = note->tx_fabric_ns + delay_ns,
+		.rx_fabric_ns = record->tx_fabric_ns + delay_ns,
 		.bound_ns = bound_ns,
 		.qpn = QPN,
 		.psn = 16,
@@ -431,59 +433,59 @@ static void know_floor(struct receipt_world *w)
 
 static void test_note(struct receipt_world *w)
 {
-	struct esc_tx_record note;
+	struct esc_tx_record record;
 	struct esc_qp_pace state;
 	uint64_t departure;
 
-	note = held_note(w, &departure);
+	record = held_note(w, &departure);
 	state = state_of(w, 4);
-	tap_ok(departure && IS(note.tx_ktime_ns, departure) &&
-		       IS(note.tx_fabric_ns, departure + FABRIC_AHEAD_NS) &&
-		       IS(note.psn, 16 | ESC_TX_RECORD_PACED) &&
-		       IS(note.mark.bytes, (uint32_t)state.flow.bytes) &&
-		       IS(note.mark.paused_ns, 0) && note.mark.ahead_ns > 0,
-	       "a held packet's note is of when it leaves, with what the law knew then");
+	tap_ok(departure && IS(record.tx_ktime_ns, departure) &&
+		       IS(record.tx_fabric_ns, departure + FABRIC_AHEAD_NS) &&
+		       IS(record.psn, 16 | ESC_TX_RECORD_PACED) &&
+		       IS(record.mark.bytes, (uint32_t)state.flow.bytes) &&
+		       IS(record.mark.paused_ns, 0) && record.mark.ahead_ns > 0,
+	       "a held packet's record is of when it leaves, with what the law knew then");
 }
 
 static void test_sample(struct receipt_world *w)
 {
-	struct esc_tx_record note;
+	struct esc_tx_record record;
 	struct esc_qp_pace state;
 	uint64_t departure, from, to;
 	bool good;
 
-	note = held_note(w, &departure);
+	record = held_note(w, &departure);
 	know_floor(w);
 	while (now_ns() < departure)
 		;
 	from = now_ns();
-	good = IS(take(w, &note, 9 * MS, 300, ESC_RECEIPT_TIMED), XDP_VERDICT_DROP);
+	good = IS(take(w, &record, 9 * MS, 300, ESC_RECEIPT_TIMED), XDP_VERDICT_DROP);
 	to = now_ns();
 	state = state_of(w, 4);
 	good = IS(state.samples, 1) && IS(state.unsure, 0) && IS(state.flow.delay_ns, 9 * MS) &&
 	       IS(state.flow.paused_ns, 4 * MS) && IS(state.flow.over, 1) && good;
 	tap_ok(good && state.flow.until_ns >= from + 4 * MS && state.flow.until_ns <= to + 4 * MS,
 	       "4 ms too long: 4 ms of pause");
-	note = held_note(w, &departure);
-	take(w, &note, 4 * MS, 300, ESC_RECEIPT_TIMED);
+	record = held_note(w, &departure);
+	take(w, &record, 4 * MS, 300, ESC_RECEIPT_TIMED);
 	state = state_of(w, 4);
 	tap_ok(IS(state.samples, 1) && IS(state.flow.paused_ns, 0), "below the threshold: none");
-	note = held_note(w, &departure);
-	take(w, &note, 9 * MS, usual.threshold_ns / 4, ESC_RECEIPT_TIMED);
+	record = held_note(w, &departure);
+	take(w, &record, 9 * MS, usual.threshold_ns / 4, ESC_RECEIPT_TIMED);
 	state = state_of(w, 4);
 	tap_ok(IS(state.samples, 0) && IS(state.unsure, 1) && IS(state.flow.paused_ns, 0),
 	       "a bound above a quarter of the threshold: none, and counted");
-	note = held_note(w, &departure);
-	take(w, &note, 9 * MS, 300, 0);
+	record = held_note(w, &departure);
+	take(w, &record, 9 * MS, 300, 0);
 	state = state_of(w, 4);
 	tap_ok(IS(state.samples, 0) && IS(state.unsure, 1) && IS(state.flow.paused_ns, 0),
 	       "the receiver has no fabric time: none, and counted");
-	note = held_note(w, &departure);
-	take(w, &note, 9 * MS, 300, ESC_RECEIPT_TIMED);
-	take(w, &note, 90 * MS, 300, ESC_RECEIPT_TIMED);
+	record = held_note(w, &departure);
+	take(w, &record, 9 * MS, 300, ESC_RECEIPT_TIMED);
+	take(w, &record, 90 * MS, 300, ESC_RECEIPT_TIMED);
 	state = state_of(w, 4);
 	tap_ok(IS(state.samples, 1) && IS(state.flow.delay_ns, 9 * MS),
-	       "a receipt that matches no note steers nothing");
+	       "a receipt that matches no record steers nothing");
 }
 
 static void test_full(void)
@@ -514,7 +516,7 @@ int main(void)
 	test_law(&w, 4);
 	test_law(&w, 6);
 	test_never(&w);
-	test_order(&w);
+	test_rule(&w);
 	test_alive(&w);
 	test_bounded(&w);
 	test_off(&w);

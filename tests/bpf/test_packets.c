@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * One packet, one outcome: the verdict, the reason, the port's counts and the
- * queue pair's entry, at each hook. The expectations are written by hand.
+ * queue pair's entry, at each hook. The expectations are written manually.
  */
 #define TAP_PLAN 147
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Path probes that come in: the answer byte for byte, what is noted and taken from the words,
+ * Path probes that come in: the reply byte for byte, what is recorded and taken from the reports,
  * the record of a reply, and each reason to refuse one. The expectations come from path_model.h.
  */
-#define TAP_PLAN 78
+#define TAP_PLAN 80
 
 #include "path_world.h"
 #include "pacing/pathlive.h"
@@ -20,32 +20,33 @@ static struct path_self self_usual(void)
 	return by;
 }
 
-/* Our entry for the peer's lanes says this; ages are filled in from the reply's own time. */
-static void know_paths(struct path_self *by, const struct esc_path_received *heard, uint64_t ktime)
+/* Our entry for the peer's paths reports this; ages are filled in from the reply's own time. */
+static void know_paths(struct path_self *by, const struct esc_path_received *received,
+		       uint64_t ktime)
 {
 	for (int i = 0; i < Q_PATHS; i++) {
-		by->report_sport[i] = heard->sport[i];
-		by->age_us[i] = !heard->sport[i] ? Q_NEVER
-				: heard->received_ktime_ns[i] >= ktime
+		by->report_sport[i] = received->sport[i];
+		by->age_us[i] = !received->sport[i] ? Q_NEVER
+				: received->received_ktime_ns[i] >= ktime
 					? 0
-					: (ktime - heard->received_ktime_ns[i]) / 1000;
+					: (ktime - received->received_ktime_ns[i]) / 1000;
 	}
 }
 
-static bool check_noted(const struct path_plan *plan, const struct esc_path_received *heard,
-			uint64_t ktime)
+static bool check_recorded(const struct path_plan *plan, const struct esc_path_received *received,
+			   uint64_t ktime)
 {
-	return IS(heard->peer, PEER) && IS(heard->peer_epoch, plan->epoch) &&
-	       IS(heard->ktime_ns, ktime) && IS(heard->sport[plan->path], plan->port) &&
-	       IS(heard->received_ktime_ns[plan->path], ktime);
+	return IS(received->peer, PEER) && IS(received->peer_epoch, plan->epoch) &&
+	       IS(received->ktime_ns, ktime) && IS(received->sport[plan->path], plan->port) &&
+	       IS(received->received_ktime_ns[plan->path], ktime);
 }
 
-/* Sends the request; true when the answer and the note are what they must be. */
-static bool check_answer(const struct path_plan *plan, struct path_self by)
+/* Sends the request; true when the reply and the record are what they must be. */
+static bool check_reply(const struct path_plan *plan, struct path_self by)
 {
 	struct esc_path_key way = path_way(plan->ip);
 	uint64_t before = now_ns(), ktime, t2, t3;
-	struct esc_path_received heard;
+	struct esc_path_received received;
 	struct frame in, out, want;
 	uint32_t bth;
 
@@ -56,18 +57,20 @@ static bool check_answer(const struct path_plan *plan, struct path_self by)
 	ktime = probe_get(&out, bth + Q_KTIME, 8);
 	t2 = probe_get(&out, bth + Q_T2, 8);
 	t3 = probe_get(&out, bth + Q_T3, 8);
-	if (!path_get_heard(&p, &way, &heard) || !check_noted(plan, &heard, ktime))
+	if (!path_get_received(&p, &way, &received) || !check_recorded(plan, &received, ktime))
 		return false;
-	know_paths(&by, &heard, ktime);
-	model_path_answer(&want, &in, &out, &by);
+	know_paths(&by, &received, ktime);
+	model_path_reply(&want, &in, &out, &by);
 	return IS(in.bytes, out.bytes) && probe_same(&out, &want) &&
 	       IS(before <= ktime && ktime <= now_ns(), 1) && IS(path_records(&p), 0) &&
 	       (!by.bound || (IS(t2, ktime + FABRIC_AHEAD_NS) &&
 			      IS(t3 >= t2 && t3 <= now_ns() + FABRIC_AHEAD_NS, 1)));
 }
 
-static void test_answers(void)
+static void test_requests(void)
 {
+	static struct frame in, out;
+
 	for (int ip = 4; ip <= 6; ip += 2)
 		for (int shape = 0; shape < FRAME_SHAPES; shape++)
 			for (int timed = 0; timed < 2; timed++) {
@@ -82,34 +85,44 @@ static void test_answers(void)
 				plan.t1_bound = 77;
 				path_reset(&p, &back);
 				receipt_set_clock(&p.r, timed);
+				if (frame_shape_has_options(shape)) {
+					path_build(&in, &plan);
+					tap_ok(IS(probe_run(&p.r.w, WORLD_XDP, &in, &out, 0),
+						  XDP_VERDICT_DROP) &&
+						       probe_reason_is(&p.r.w, WORLD_XDP,
+								       ESC_REASON_PROBE_OPTIONS, 1),
+					       "a request over IPv%d, %s: no reply", ip,
+					       frame_shape_names[shape]);
+					continue;
+				}
 				by.bound = timed ? FABRIC_BOUND_NS : 0;
-				tap_ok(check_answer(&plan, by) &&
+				tap_ok(check_reply(&plan, by) &&
 					       probe_reason_is(&p.r.w, WORLD_XDP, -1, 0),
-				       "a request over IPv%d, %s%s: the answer is right", ip,
+				       "a request over IPv%d, %s%s: the reply is right", ip,
 				       frame_shape_names[shape], timed ? ", with fabric time" : "");
 			}
 }
 
-/* What the answer says of lanes heard before. */
+/* What the reply reports of paths received before. */
 static void test_words_out(void)
 {
 	struct esc_path_key way = path_way(4), back = path_back(4);
-	struct esc_path_received heard = {.peer = PEER, .peer_epoch = PEER_EPOCH};
+	struct esc_path_received received = {.peer = PEER, .peer_epoch = PEER_EPOCH};
 	struct path_plan plan = path_plan_usual();
 	struct path_self by = self_usual();
 	uint64_t now = now_ns();
 
 	path_reset(&p, &back);
 	for (int i = 0; i < Q_PATHS; i += 2) {
-		heard.sport[i] = 40000 + i;
-		heard.received_ktime_ns[i] = now - 7000000ull * i;
+		received.sport[i] = 40000 + i;
+		received.received_ktime_ns[i] = now - 7000000ull * i;
 	}
-	heard.received_ktime_ns[0] = now + 1000000000; /* another CPU, later than we */
-	path_set_heard(&p, &way, &heard);
-	tap_ok(check_answer(&plan, by), "the answer says when each lane was heard");
-	heard.received_ktime_ns[2] = now - (1ull << 32) * 1000 - 1;
-	path_set_heard(&p, &way, &heard);
-	if (heard.received_ktime_ns[2] < now) {
+	received.received_ktime_ns[0] = now + 1000000000; /* another CPU, later than we */
+	path_set_received(&p, &way, &received);
+	tap_ok(check_reply(&plan, by), "the reply reports when each path was received");
+	received.received_ktime_ns[2] = now - (1ull << 32) * 1000 - 1;
+	path_set_received(&p, &way, &received);
+	if (received.received_ktime_ns[2] < now) {
 		struct frame in, out;
 
 		plan.sequence++;
@@ -124,16 +137,16 @@ static void test_words_out(void)
 	plan.path = ESC_PATH_NONE;
 	plan.port = 60123;
 	plan.sequence++;
-	path_get_heard(&p, &way, &heard);
-	tap_ok(IS(path_send(&p, &plan), XDP_VERDICT_TX), "a port that is tried is answered");
+	path_get_received(&p, &way, &received);
+	tap_ok(IS(path_send(&p, &plan), XDP_VERDICT_TX), "a port that is tried is replied to");
 	{
 		struct esc_path_received after;
 
-		path_get_heard(&p, &way, &after);
-		tap_ok(!memcmp(heard.sport, after.sport, sizeof(heard.sport)) &&
-			       !memcmp(heard.received_ktime_ns, after.received_ktime_ns,
-				       sizeof(heard.received_ktime_ns)),
-		       "and is no lane that was heard");
+		path_get_received(&p, &way, &after);
+		tap_ok(!memcmp(received.sport, after.sport, sizeof(received.sport)) &&
+			       !memcmp(received.received_ktime_ns, after.received_ktime_ns,
+				       sizeof(received.received_ktime_ns)),
+		       "and is no path that was received");
 	}
 }
 
@@ -160,33 +173,33 @@ static const struct refusal {
 	int reason;
 	bool passes;
 } refusals[] = {
-	{"another version", {.version_more = 1}, 0, ESC_REASON_PROBE_VERSION, false},
+	{"another version", {.version_more = 2}, 0, ESC_REASON_PROBE_VERSION, false},
 	{"no magic", {.bad_magic = true}, 0, ESC_REASON_UNKNOWN_OPCODE, true},
 	{"a byte too long", {0}, LONG_DATAGRAM, ESC_REASON_PROBE_VERSION, false},
 	{"a byte too short", {0}, SHORT_DATAGRAM, ESC_REASON_PROBE_SHORT, false},
 	{"probing is off", {0}, NOT_ANSWERING, ESC_REASON_PROBE_OFF, false},
 	{"nobody's", {.sender = OTHER}, 0, ESC_REASON_PROBE_UNKNOWN_PEER, false},
 	{"of the other mesh", {.flags = ESC_PROBE_PLANE}, 0, ESC_REASON_PROBE_UNKNOWN_PEER, false},
-	{"from an address of nobody", {0}, ADDRESS_OF_NOBODY, ESC_REASON_PROBE_UNKNOWN_PEER, false},
+	{"from an unknown address", {0}, ADDRESS_OF_NOBODY, ESC_REASON_PROBE_UNKNOWN_PEER, false},
 	{"from another member's address",
 	 {0},
 	 ADDRESS_OF_OTHER,
 	 ESC_REASON_PROBE_UNKNOWN_PEER,
 	 false},
 	{"for another member", {.target = OTHER}, 0, ESC_REASON_PROBE_NOT_OURS, false},
-	{"made with nobody's key", {0}, ROGUE_KEY, ESC_REASON_PROBE_BAD_TAG, false},
+	{"made with an unknown key", {0}, ROGUE_KEY, ESC_REASON_PROBE_BAD_TAG, false},
 	{"without a tag", {0}, UNTAGGED, ESC_REASON_PROBE_BAD_TAG, false},
 	{"names a key that is not there",
 	 {.flags = ESC_PROBE_KEY},
 	 0,
 	 ESC_REASON_PROBE_BAD_TAG,
 	 false},
-	{"never stamped, where no host has keys",
+	{"without a timestamp, where no host has keys",
 	 {.t1_ktime = -PEER_KTIME},
 	 NO_KEY,
 	 ESC_REASON_PROBE_BAD_TAG,
 	 false},
-	{"never stamped", {.t1_ktime = -PEER_KTIME}, 0, ESC_REASON_PROBE_BAD_TAG, false},
+	{"without a timestamp", {.t1_ktime = -PEER_KTIME}, 0, ESC_REASON_PROBE_BAD_TAG, false},
 	{"sent again from another address of the peer",
 	 {0},
 	 MOVED_SOURCE,
@@ -197,7 +210,7 @@ static const struct refusal {
 	 MOVED_DESTINATION,
 	 ESC_REASON_PROBE_BAD_TAG,
 	 false},
-	{"that came with another port", {.sport = PATH_PORT + 1}, 0, ESC_REASON_PROBE_PORT, false},
+	{"with another port", {.sport = PATH_PORT + 1}, 0, ESC_REASON_PROBE_PORT, false},
 };
 
 static void refusal_world(const struct refusal *r)
@@ -254,7 +267,7 @@ static void test_refusals(void)
 	for (size_t i = 0; i < sizeof(refusals) / sizeof(*refusals); i++) {
 		struct esc_paths before = path_slot_usual(&back), after;
 		const struct refusal *r = &refusals[i];
-		struct esc_path_received heard;
+		struct esc_path_received received;
 		bool good;
 
 		refusal_world(r);
@@ -262,7 +275,7 @@ static void test_refusals(void)
 		good = IS(probe_run(&p.r.w, WORLD_XDP, &in, &out, 0),
 			  r->passes ? XDP_VERDICT_PASS : XDP_VERDICT_DROP) &&
 		       probe_same(&out, &in) && probe_reason_is(&p.r.w, WORLD_XDP, r->reason, 1) &&
-		       IS(path_get_heard(&p, &way, &heard), 0) &&
+		       IS(path_get_received(&p, &way, &received), 0) &&
 		       IS(probe_get_peer(&p.r.w, PEER).epoch, 0);
 		after = path_get_slot(&p);
 		tap_ok(good && !memcmp(&before, &after, sizeof(before)),
@@ -271,21 +284,23 @@ static void test_refusals(void)
 	}
 }
 
-/* Else it would say of lanes, once it is back, that they were not heard for as long as it was gone. */
+/* Else it would report of paths, once it is back, that they were not received for as long as it was
+ * gone. */
 static void test_daemon_gone(void)
 {
 	struct esc_path_key way = path_way(4), back = path_back(4);
 	struct path_plan plan = path_plan_usual();
-	struct esc_path_received heard = {0};
+	struct esc_path_received received = {0};
 
 	path_reset(&p, &back);
 	receipt_refresh(&p.r, (int64_t)ESC_PROBE_HEARTBEAT_TIMEOUT_NS + 1000000, 0);
 	tap_ok(IS(path_send(&p, &plan), XDP_VERDICT_DROP) &&
 		       probe_reason_is(&p.r.w, WORLD_XDP, ESC_REASON_PROBE_NO_DAEMON, 1),
-	       "a request while the daemon is gone: probe_no_daemon");
-	tap_ok(IS(path_get_heard(&p, &way, &heard), 1) && heard.received_ktime_ns[plan.path] &&
-		       IS(heard.sport[plan.path], PATH_PORT),
-	       "but its lane was heard");
+	       "a request while the daemon is down: probe_no_daemon");
+	tap_ok(IS(path_get_received(&p, &way, &received), 1) &&
+		       received.received_ktime_ns[plan.path] &&
+		       IS(received.sport[plan.path], PATH_PORT),
+	       "but its path was received");
 }
 
 static void test_table_full(void)
@@ -297,15 +312,15 @@ static void test_table_full(void)
 	path_reset(&p, &back);
 	for (uint32_t i = 0; i < ESC_PATH_RECEIVED_MAX; i++) {
 		memcpy(key.src.bytes, &i, sizeof(i));
-		path_set_heard(&p, &key, &none);
+		path_set_received(&p, &key, &none);
 	}
 	tap_ok(IS(path_send(&p, &plan), XDP_VERDICT_DROP) &&
 		       probe_reason_is(&p.r.w, WORLD_XDP, ESC_REASON_PROBE_TABLE_FULL, 1),
-	       "no room to note who was heard: not answered, and counted");
+	       "no free entry for a peer's paths: not replied to, and counted");
 	bpf_map_delete_elem(receipt_fd(&p.r, "path_received"), &key);
-	path_set_heard(&p, &way, &none);
+	path_set_received(&p, &way, &none);
 	tap_ok(IS(path_send(&p, &plan), XDP_VERDICT_TX),
-	       "a peer that has room is answered though the table is full");
+	       "a peer that has room is replied to though the table is full");
 }
 
 /* --- replays, epochs, the rate --- */
@@ -337,7 +352,7 @@ static void test_replay(void)
 		       !GOES(1, first + 4999) && GOES(2, first + 1) && !GOES(2, first + 1) &&
 		       GOES(1, first + 5001);
 		tap_ok(good && probe_reason_is(&p.r.w, WORLD_XDP, ESC_REASON_PROBE_REPLAY, 3),
-		       "from %u on: a lane takes what is newer, whatever the others have", first);
+		       "from %u on: a path takes what is newer, whatever the others have", first);
 		path_reset(&p, &back);
 		good = GOES(ESC_PATH_NONE, first) && GOES(ESC_PATH_NONE, first + 511);
 		for (n = 1; n < 511; n++)
@@ -356,7 +371,7 @@ static void test_replay(void)
 static void test_epochs(void)
 {
 	struct esc_path_key way = path_way(4), back = path_back(4);
-	struct esc_path_received heard;
+	struct esc_path_received received;
 	struct esc_paths slot;
 	bool good = true;
 
@@ -368,17 +383,39 @@ static void test_epochs(void)
 	for (int i = 0; i < Q_PATHS; i++)
 		slot.paths[i].live = (struct pathlive_path){1, 2, 3, 4, 5, 0};
 	path_set_slot(&p, &slot);
-	tap_ok(send_on(2, 1, 11) == XDP_VERDICT_TX && path_get_heard(&p, &way, &heard) &&
-		       IS(heard.peer_epoch, 11) && IS(heard.sport[1], 0) &&
-		       IS(heard.sport[2], PATH_PORT - 1),
-	       "a new run counts anew, and nothing of the one before was heard");
+	tap_ok(send_on(2, 1, 11) == XDP_VERDICT_TX && path_get_received(&p, &way, &received) &&
+		       IS(received.peer_epoch, 11) && IS(received.sport[1], 0) &&
+		       IS(received.sport[2], PATH_PORT - 1),
+	       "a new run counts anew, and nothing of the one before was received");
 	slot = path_get_slot(&p);
 	for (int i = 0; i < Q_PATHS; i++)
 		good = good && IS(slot.paths[i].live.unconfirmed, 0) &&
 		       IS(slot.paths[i].live.received_peer_ns, 0) &&
 		       IS(slot.paths[i].live.since_ns, 0);
-	tap_ok(good && IS(slot.peer_epoch, 11), "our lanes begin anew with it");
+	tap_ok(good && IS(slot.peer_epoch, 11), "our paths begin anew with it");
 	tap_ok(send_on(1, 6000, 10) == XDP_VERDICT_DROP, "and the one before is over");
+}
+
+/* A lower epoch is of a newer run when a reply to a request of ours since then has it. */
+static void test_date_set_back(void)
+{
+	struct esc_path_key back = path_back(4);
+	struct path_plan plan = path_plan_reply();
+
+	path_reset(&p, &back);
+	plan.epoch = 9;
+	tap_ok(send_on(1, 5000, 10) == XDP_VERDICT_TX &&
+		       IS(path_send(&p, &plan), XDP_VERDICT_DROP) && IS(path_records(&p), 0) &&
+		       send_on(1, 5001, 9) == XDP_VERDICT_DROP &&
+		       probe_reason_is(&p.r.w, WORLD_XDP, ESC_REASON_PROBE_STALE_EPOCH, 2),
+	       "a reply of a lower epoch to a request from before the higher one is stale");
+	plan.t1_ktime = now_ns();
+	tap_ok(IS(path_send(&p, &plan), XDP_VERDICT_DROP) && IS(path_records(&p), 1) &&
+		       send_on(1, 1, 9) == XDP_VERDICT_TX &&
+		       send_on(1, 5002, 10) == XDP_VERDICT_DROP &&
+		       IS(probe_get_peer(&p.r.w, PEER).epoch, 9) &&
+		       probe_reason_is(&p.r.w, WORLD_XDP, ESC_REASON_PROBE_STALE_EPOCH, 3),
+	       "one to a later request is accepted: its run is newer, and the other one is over");
 }
 
 static void test_rate(void)
@@ -386,23 +423,23 @@ static void test_rate(void)
 	struct esc_path_key way = path_way(4), back = path_back(4);
 	struct esc_fleet fleet = probe_fleet_usual();
 	uint64_t counts[ESC_REASON_MAX], from = now_ns();
-	struct esc_path_received heard;
-	uint32_t answered = 0, i;
+	struct esc_path_received received;
+	uint32_t replied = 0, i;
 
 	path_reset(&p, &back);
 	fleet.path_max_pps = 20;
 	fleet.reply_max_pps = 0;
 	probe_set_fleet(&p.r.w, &fleet);
 	for (i = 0; i < 200; i++)
-		answered += send_on(1, 1 + i, PEER_EPOCH) == XDP_VERDICT_TX;
+		replied += send_on(1, 1 + i, PEER_EPOCH) == XDP_VERDICT_TX;
 	world_reasons(path_kernel(&p), counts, WORLD_XDP);
 	/* A slow machine may have seen another second begin. */
-	tap_ok(answered >= 20 && answered <= 20 * (2 + (now_ns() - from) / 1000000000) &&
-		       answered + counts[ESC_REASON_PROBE_RATE] == 200,
-	       "%u of 200 requests within the rate are answered, the others counted", answered);
-	path_get_heard(&p, &way, &heard);
-	tap_ok(IS(heard.requests.newest[1], 200) && heard.received_ktime_ns[1] >= from,
-	       "those that are not answered were heard all the same");
+	tap_ok(replied >= 20 && replied <= 20 * (2 + (now_ns() - from) / 1000000000) &&
+		       replied + counts[ESC_REASON_PROBE_RATE] == 200,
+	       "%u of 200 requests within the rate are replied to, the others counted", replied);
+	path_get_received(&p, &way, &received);
+	tap_ok(IS(received.requests.newest[1], 200) && received.received_ktime_ns[1] >= from,
+	       "those that are not replied to were received all the same");
 }
 
 /* --- replies --- */
@@ -411,7 +448,7 @@ static struct path_plan reply_timed(void)
 {
 	struct path_plan plan = path_plan_reply();
 
-	plan.flags = Q_TIMED | Q_ANSWER_TIMED;
+	plan.flags = Q_TIMED | Q_REPLY_TIMED;
 	plan.t1 = plan.t1_ktime + FABRIC_AHEAD_NS;
 	plan.t2 = plan.t1 + 300000;
 	plan.t3 = plan.t2 + 100000;
@@ -423,7 +460,7 @@ static struct path_plan reply_timed(void)
 static bool check_record(const struct path_plan *plan, uint32_t slot, uint8_t flags)
 {
 	const struct esc_path_record *r = &p.record;
-	bool both = (plan->flags & Q_ANSWER_TIMED) && plan->t3 > plan->t2;
+	bool both = (plan->flags & Q_REPLY_TIMED) && plan->t3 > plan->t2;
 	unsigned int records = path_records(&p);
 	uint64_t all = r->ktime_ns - plan->t1_ktime;
 
@@ -434,9 +471,8 @@ static bool check_record(const struct path_plan *plan, uint32_t slot, uint8_t fl
 	       IS(r->ktime_ns <= now_ns() && all >= 1000000, 1) &&
 	       IS(r->out_ns, flags & Q_TIMED ? plan->t2 - plan->t1 : 0) &&
 	       IS(r->out_bound_ns, flags & Q_TIMED ? plan->t1_bound + plan->t2_bound : 0) &&
-	       IS(r->in_ns,
-		  flags & Q_ANSWER_TIMED ? r->ktime_ns + FABRIC_AHEAD_NS - plan->t3 : 0) &&
-	       IS(r->in_bound_ns, flags & Q_ANSWER_TIMED ? plan->t2_bound + FABRIC_BOUND_NS : 0);
+	       IS(r->in_ns, flags & Q_REPLY_TIMED ? r->ktime_ns + FABRIC_AHEAD_NS - plan->t3 : 0) &&
+	       IS(r->in_bound_ns, flags & Q_REPLY_TIMED ? plan->t2_bound + FABRIC_BOUND_NS : 0);
 }
 
 static void test_replies(void)
@@ -449,7 +485,7 @@ static void test_replies(void)
 		path_reset(&p, &back);
 		tap_ok(IS(path_send(&p, &plan), XDP_VERDICT_DROP) &&
 			       probe_reason_is(&p.r.w, WORLD_XDP, -1, 0) &&
-			       check_record(&plan, SLOT, Q_TIMED | Q_ANSWER_TIMED) &&
+			       check_record(&plan, SLOT, Q_TIMED | Q_REPLY_TIMED) &&
 			       IS(path_get_slot(&p).paths[PATH].replies, 1),
 		       "a reply over IPv%d: recorded with both delays, and counted", ip);
 	}
@@ -463,9 +499,9 @@ static void test_replies_untimed(void)
 		bool clock;
 		uint8_t recorded;
 	} cases[] = {
-		{"of a request without fabric time", Q_ANSWER_TIMED, true, Q_ANSWER_TIMED},
+		{"of a request without fabric time", Q_REPLY_TIMED, true, Q_REPLY_TIMED},
 		{"of a responder without fabric time", Q_TIMED, true, 0},
-		{"while we have no fabric time", Q_TIMED | Q_ANSWER_TIMED, false, Q_TIMED},
+		{"while we have no fabric time", Q_TIMED | Q_REPLY_TIMED, false, Q_TIMED},
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
@@ -516,7 +552,7 @@ static void test_reply_faults(void)
 	plan.port = PATH_PORT + 100;
 	path_send(&p, &plan);
 	tap_ok(IS(path_records(&p), 1) && IS(path_get_slot(&p).paths[PATH].replies, 0),
-	       "a reply to a lane's former port is none of the lane's");
+	       "a reply to a path's former port is none of the path's");
 }
 
 static void test_ring_full(void)
@@ -537,10 +573,10 @@ static void test_ring_full(void)
 	tap_ok(IS(counts[ESC_REASON_PROBE_RING_FULL], room + 100 - taken) &&
 		       IS(taken >= room - 1 && taken <= room, 1) &&
 		       IS(path_get_slot(&p).paths[PATH].replies, room + 100),
-	       "a full ring loses the record, not what the reply says");
+	       "a full ring loses the record, not what the reply reports");
 }
 
-/* --- what the peer says of our lanes --- */
+/* --- what the peer reports of our paths --- */
 
 static bool same_live(const struct esc_paths *have, const struct esc_paths *want)
 {
@@ -551,26 +587,26 @@ static bool same_live(const struct esc_paths *have, const struct esc_paths *want
 		    !IS(a->received_peer_ns, b->received_peer_ns) ||
 		    !IS(!a->report_ns, !b->report_ns) || !IS(a->since_ns, b->since_ns) ||
 		    !IS(a->unconfirmed, b->unconfirmed)) {
-			printf("# lane %d\n", i);
+			printf("# path %d\n", i);
 			return false;
 		}
 	}
 	return true;
 }
 
-/* What a word does, said again: @port 0 and any age but never is none. */
+/* The effect of a report, implemented again: @port 0 and any age but never is none. */
 static void model_word(struct esc_path *path, uint16_t port, uint32_t age_us, uint64_t peer_ns)
 {
-	uint64_t heard = 0;
+	uint64_t received = 0;
 
 	if (!path->sport || (!port && age_us != Q_NEVER) || peer_ns <= path->live.report_peer_ns)
 		return;
 	if (port == path->sport && age_us < Q_NEVER - 1 && age_us * 1000ull < peer_ns)
-		heard = peer_ns - age_us * 1000ull;
+		received = peer_ns - age_us * 1000ull;
 	path->live.report_peer_ns = peer_ns;
 	path->live.report_ns = 1;
-	if (heard > path->live.received_peer_ns + PATHLIVE_GRAIN_NS) {
-		path->live.received_peer_ns = heard;
+	if (received > path->live.received_peer_ns + PATHLIVE_GRAIN_NS) {
+		path->live.received_peer_ns = received;
 		path->live.unconfirmed = 0;
 	}
 }
@@ -627,7 +663,8 @@ static void test_words_in(uint32_t seed)
 		slot = have;
 		good++;
 	}
-	tap_ok(IS(good, 3000), "what 3,000 random probes say of our lanes is taken as it is meant");
+	tap_ok(IS(good, 3000),
+	       "what 3,000 random probes report of our paths is taken as it is meant");
 	slot = path_slot_usual(&back);
 	slot.peer = OTHER;
 	path_set_slot(&p, &slot);
@@ -644,7 +681,7 @@ static void test_words_in(uint32_t seed)
 	}
 }
 
-/* A dead lane by probes alone: three are lost, the peer's words of others tell. */
+/* A dead path by probes alone: three are lost, the peer's reports of others show it. */
 static void test_death(void)
 {
 	struct esc_path_key back = path_back(4);
@@ -667,11 +704,11 @@ static void test_death(void)
 	plan.report_sport[PATH] = PATH_PORT;
 	tap_ok(!pathlive_is_dead(&slot.paths[PATH].live, 3000000) &&
 		       IS(path_send(&p, &plan), XDP_VERDICT_TX),
-	       "silence kills no lane");
+	       "silence kills no path");
 	slot = path_get_slot(&p);
 	tap_ok(pathlive_is_dead(&slot.paths[PATH].live, 3000000) &&
 		       !pathlive_is_dead(&slot.paths[0].live, 3000000),
-	       "the peer's word in a request of its own does");
+	       "the peer's report in a request of its own does");
 }
 
 int main(int argc, char **argv)
@@ -683,13 +720,14 @@ int main(int argc, char **argv)
 	printf("# seed %u (repeat with: test_path %u)\n", seed, seed);
 	if (path_world_open(&p, &(struct world_options){.port = 2}))
 		return tap_bail("the programs do not load");
-	test_answers();
+	test_requests();
 	test_words_out();
 	test_refusals();
 	test_daemon_gone();
 	test_table_full();
 	test_replay();
 	test_epochs();
+	test_date_set_back();
 	test_rate();
 	test_replies();
 	test_replies_untimed();
@@ -701,7 +739,7 @@ int main(int argc, char **argv)
 	path_build(&in, &plan);
 	tap_ok(IS((uint32_t)probe_run(&p.r.w, WORLD_TC_IN, &in, &out, 0), (uint32_t)-1) &&
 		       probe_reason_is(&p.r.w, WORLD_TC_IN, ESC_REASON_PROBE_OFF, 1),
-	       "where XDP is not to be had it goes on, unanswered");
+	       "where XDP is not to be had it goes on, without a reply");
 	path_world_close(&p);
 	return tap_end();
 }

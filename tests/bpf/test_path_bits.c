@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Path probes that are not as they were sent: every single bit, every length, every cut into
- * buffers, and random bytes. None is answered, and none leaves a trace. `test_path_bits SEED`
+ * buffers, and random bytes. None is replied to, and none leaves a trace. `test_path_bits SEED`
  * repeats a run.
  */
 #define TAP_PLAN 11
@@ -33,7 +33,7 @@ static void begin(int ip)
 	slot = path_get_slot(&p);
 }
 
-/* Nothing of the altered probe is believed. */
+/* Nothing of the altered probe is accepted. */
 static bool leaves_nothing(const struct frame *f, uint32_t linear)
 {
 	struct esc_paths after;
@@ -87,12 +87,12 @@ static void test_cuts(int ip)
 		good += leaves_nothing(&f, 0);
 	}
 	tap_ok(good == all, "IPv%d, cut at every length: %u of %u left nothing", ip, good, all);
-	/* With its end in another buffer it cannot be turned round in place: it goes on. */
+	/* With its end in another buffer it cannot be reflected in place: it goes on. */
 	for (cut = 14, good = all = 0; cut < whole.bytes; cut++, all++)
 		good += leaves_nothing(&whole, cut);
 	tap_ok(good == all, "IPv%d, in two buffers: %u of %u left nothing", ip, good, all);
 	tap_ok(probe_run(&p.r.w, WORLD_XDP, &whole, &out, 0) == XDP_VERDICT_TX,
-	       "IPv%d: the same probe, whole, is answered", ip);
+	       "IPv%d: the same probe, whole, is replied to", ip);
 }
 
 static void test_random(uint32_t seed)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Path requests that leave: what the daemon's socket marked is filled in, stamped, tagged and
- * counted on its lane, nothing else.
+ * Path requests that leave: what the daemon's socket marked is filled in, timestamped, tagged and
+ * counted on its path, nothing else.
  */
 #define TAP_PLAN 34
 
@@ -19,14 +19,17 @@ static uint32_t send_marked(const struct frame *in, struct frame *out, uint32_t 
 		    .data_out = out->data, .data_size_out = sizeof(out->data), .ctx_in = &before,
 		    .ctx_size_in = sizeof(before), .ctx_out = &after, .ctx_size_out = sizeof(after),
 		    .repeat = 1);
-	int error = bpf_prog_test_run_opts(path_kernel(&p)->programs[WORLD_TC_OUT], &o);
+	int error;
+
+	world_allow_socket(path_kernel(&p));
+	error = bpf_prog_test_run_opts(path_kernel(&p)->programs[WORLD_TC_OUT], &o);
 
 	out->bytes = o.data_size_out;
 	*mark = after.mark;
 	return error ? (uint32_t)error : o.retval;
 }
 
-/* What the daemon writes into a request before it sends it, by the way of frames. */
+/* What the daemon writes into a request before it sends it, as a frame. */
 static struct path_plan plan_to_send(void)
 {
 	return (struct path_plan){.target = PEER,
@@ -59,7 +62,7 @@ static bool check_sent(const struct frame *given, const struct path_self *by)
 	       IS(world_qp_count(path_kernel(&p)), 0);
 }
 
-static void test_stamps(void)
+static void test_timestamps(void)
 {
 	for (int ip = 4; ip <= 6; ip += 2)
 		for (int shape = 0; shape < FRAME_SHAPES; shape++)
@@ -87,7 +90,7 @@ static void test_stamps(void)
 static void test_words(void)
 {
 	struct esc_path_key way = path_way(4), back = path_back(4);
-	struct esc_path_received heard = {.peer = PEER};
+	struct esc_path_received received = {.peer = PEER};
 	struct path_plan plan = plan_to_send();
 	struct frame given, out;
 	uint32_t mark = MARK, bth;
@@ -96,10 +99,10 @@ static void test_words(void)
 
 	path_reset(&p, &way);
 	for (int i = 0; i < Q_PATHS; i += 3) {
-		heard.sport[i] = 30000 + i;
-		heard.received_ktime_ns[i] = now - 5000000 * i;
+		received.sport[i] = 30000 + i;
+		received.received_ktime_ns[i] = now - 5000000 * i;
 	}
-	path_set_heard(&p, &back, &heard);
+	path_set_received(&p, &back, &received);
 	path_build(&given, &plan);
 	bth = probe_bth(&given);
 	send_marked(&given, &out, &mark);
@@ -107,11 +110,11 @@ static void test_words(void)
 	for (int i = 0; i < Q_PATHS; i++) {
 		uint32_t age = probe_get(&out, bth + Q_AGES + 4 * i, 4);
 
-		good = good && IS(probe_get(&out, bth + Q_PORTS + 2 * i, 2), heard.sport[i]) &&
-		       IS(age,
-			  heard.sport[i] ? (ktime - heard.received_ktime_ns[i]) / 1000 : Q_NEVER);
+		good = good && IS(probe_get(&out, bth + Q_PORTS + 2 * i, 2), received.sport[i]) &&
+		       IS(age, received.sport[i] ? (ktime - received.received_ktime_ns[i]) / 1000
+						 : Q_NEVER);
 	}
-	tap_ok(good, "a request says when each of the peer's lanes was heard");
+	tap_ok(good, "a request reports when each of the peer's paths was received");
 }
 
 static void test_replaced(void)
@@ -162,7 +165,7 @@ static void check_uncounted(const char *name, const struct path_plan *plan,
 	after = path_get_slot(&p);
 	tap_ok(IS(mark, 0) && IS(probe_get(&out, probe_bth(&out) + P_SENDER, 8), SELF) &&
 		       !memcmp(&after, slot, sizeof(after)),
-	       "%s leaves, and is counted on no lane", name);
+	       "%s leaves, and is counted on no path", name);
 }
 
 static void test_uncounted(void)
@@ -176,7 +179,7 @@ static void test_uncounted(void)
 	check_uncounted("a port that is tried", &plan, &slot, true);
 	plan = plan_to_send();
 	plan.port++;
-	check_uncounted("a request with another port than its lane's", &plan, &slot, true);
+	check_uncounted("a request with another port than its path's", &plan, &slot, true);
 	plan = plan_to_send();
 	plan.target = OTHER;
 	check_uncounted("a request to another member than the slot's", &plan, &slot, true);
@@ -185,7 +188,7 @@ static void test_uncounted(void)
 	check_uncounted("a request of a slot that is free", &plan, &slot, true);
 }
 
-static void test_unheard(void)
+static void test_unreceived(void)
 {
 	struct esc_path_key way = path_way(4);
 	struct path_plan plan = plan_to_send();
@@ -207,7 +210,7 @@ static void test_unheard(void)
 		    !IS(path.probes, i))
 			break;
 	}
-	tap_ok(IS(path.live.unconfirmed, 5), "requests are unheard since the first of them");
+	tap_ok(IS(path.live.unconfirmed, 5), "requests are unconfirmed since the first of them");
 }
 
 static void check_untouched(const char *name, const struct frame *given, uint32_t mark)
@@ -254,11 +257,11 @@ int main(void)
 {
 	if (path_world_open(&p, &(struct world_options){.port = 5, .rx_in_xdp_only = true}))
 		return tap_bail("the programs do not load");
-	test_stamps();
+	test_timestamps();
 	test_words();
 	test_replaced();
 	test_uncounted();
-	test_unheard();
+	test_unreceived();
 	test_untouched();
 	path_world_close(&p);
 	return tap_end();

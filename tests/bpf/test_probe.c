@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Requests that come in: the answer byte for byte, the record, and each reason
+ * Requests that come in: the reply byte for byte, the record, and each reason
  * to refuse one. The expectations come from probe_model.h.
  */
 #define TAP_PLAN 67
@@ -22,8 +22,9 @@ static void test_siphash_model(void)
 		int bytes;
 		uint64_t tag;
 	} vectors[] = {
-		{0, 0x726fdb47dd0e0e31},  {1, 0x74f839c593dc67fd},  {8, 0x93f5f5799a932462},
-		{15, 0xa129ca6149be45e5}, {63, 0x958a324ceb064572}, {140, 0x3f53a7268ce4ebdf}, {180, 0xe3d5f8ad09a750a2},
+		{0, 0x726fdb47dd0e0e31},   {1, 0x74f839c593dc67fd},  {8, 0x93f5f5799a932462},
+		{15, 0xa129ca6149be45e5},  {63, 0x958a324ceb064572}, {140, 0x3f53a7268ce4ebdf},
+		{180, 0xe3d5f8ad09a750a2},
 	};
 	uint8_t data[180];
 	bool good = true;
@@ -58,9 +59,8 @@ static bool check_record(struct probe_world *w, const struct probe_plan *plan, u
 	       is("peer", e->peer, plan->sender) && is("epoch", e->epoch, plan->epoch) &&
 	       is("t1", e->t1, plan->t1) && is("t2", e->t2, t2) && is("t3", e->t3, 0) &&
 	       is("t4", e->t4, 0) && is("sequence", e->sequence, plan->sequence) &&
-	       is("pair", e->pair, plan->pair) && is("lane", e->path, plan->path) &&
-	       is("flags", e->flags, plan->flags) && is("port", e->port, w->world.port) &&
-	       is("about", e->about, plan->about) &&
+	       is("pair", e->pair, plan->pair) && is("flags", e->flags, plan->flags) &&
+	       is("port", e->port, w->world.port) && is("about", e->about, plan->about) &&
 	       is("heard_age_us", e->received_age_us, plan->received_age_us) &&
 	       is("about_age_us", e->about_age_us, plan->about_age_us) &&
 	       is("view_ref_local_ns", e->view_ref_local_ns, plan->view ? 0x0102030405060708 : 0) &&
@@ -75,9 +75,9 @@ static bool check_record(struct probe_world *w, const struct probe_plan *plan, u
 	       check_record_anchor(e, plan->anchor != NULL);
 }
 
-/* Sends the request; true when the answer and the record are what they must be. */
-static bool check_answer(struct probe_world *w, const struct probe_plan *plan,
-			 const struct probe_answerer *by, uint32_t linear)
+/* Sends the request; true when the reply and the record are what they must be. */
+static bool check_reply(struct probe_world *w, const struct probe_plan *plan,
+			const struct probe_responder *by, uint32_t linear)
 {
 	struct frame request, reply, want;
 	uint64_t before, after, t2, t3;
@@ -89,19 +89,29 @@ static bool check_answer(struct probe_world *w, const struct probe_plan *plan,
 	if (!is("verdict", probe_run(w, WORLD_XDP, &request, &reply, linear), XDP_VERDICT_TX))
 		return false;
 	after = now_ns();
-	model_answer(&want, &request, &reply, by);
+	model_reply(&want, &request, &reply, by);
 	t2 = probe_get(&reply, bth + P_T2, 8);
 	t3 = probe_get(&reply, bth + P_T3, 8);
 	return probe_same(&reply, &want) && is("t2 is in time", before <= t2 && t2 <= t3, 1) &&
 	       is("t3 is in time", t3 <= after, 1) && check_record(w, plan, t2);
 }
 
-static struct probe_answerer answerer_usual(void)
+/* A reply would send the options back: there is none. */
+static bool check_options(struct probe_world *w, const struct probe_plan *plan)
 {
-	return (struct probe_answerer){SELF, OWN_EPOCH, 0, &keys[0], own_view, false};
+	struct frame request, out;
+
+	probe_build(&request, plan);
+	return is("verdict", probe_run(w, WORLD_XDP, &request, &out, 0), XDP_VERDICT_DROP) &&
+	       probe_reason_is(w, WORLD_XDP, ESC_REASON_PROBE_OPTIONS, 1) && !probe_events(w);
 }
 
-static void test_answers(struct probe_world *w)
+static struct probe_responder responder_usual(void)
+{
+	return (struct probe_responder){SELF, OWN_EPOCH, 0, &keys[0], own_view, false, 0};
+}
+
+static void test_replies(struct probe_world *w)
 {
 	int ip, shape, second;
 
@@ -109,21 +119,29 @@ static void test_answers(struct probe_world *w)
 		for (shape = 0; shape < FRAME_SHAPES; shape++)
 			for (second = 0; second < 2; second++) {
 				struct probe_plan plan = probe_plan_usual();
-				struct probe_answerer by = answerer_usual();
+				struct probe_responder by = responder_usual();
 
 				plan.ip = ip;
 				plan.shape = shape;
+				if (frame_shape_has_options(shape)) {
+					probe_reset(w);
+					tap_ok(check_options(w, &plan),
+					       "a request over IPv%d, %s: no reply", ip,
+					       frame_shape_names[shape]);
+					continue;
+				}
 				if (second) {
 					plan.flags = ESC_PROBE_SECOND | ESC_PROBE_VIEW;
 					plan.view = own_view;
 					plan.anchor = own_anchor;
 				}
 				probe_reset(w);
-				tap_ok(check_answer(w, &plan, &by, 0) &&
+				tap_ok(check_reply(w, &plan, &by, 0) &&
 					       probe_reason_is(w, WORLD_XDP, -1, 0),
-				       "a request over IPv%d, %s%s: the answer is right", ip,
+				       "a request over IPv%d, %s%s: the reply is right", ip,
 				       frame_shape_names[shape],
-				       second ? ", second of its pair with a view and an anchor" : "");
+				       second ? ", second of its pair with a view and an anchor"
+					      : "");
 			}
 }
 
@@ -148,7 +166,7 @@ static void test_checksum(struct probe_world *w)
 			       model_header_sum(&reply, 14) == 0xffff && reply.data[14 + 8] == 64 &&
 			       good;
 		}
-	tap_ok(good, "the answer's IPv4 checksum is right when the request's was");
+	tap_ok(good, "the reply's IPv4 checksum is right when the request's was");
 	/* Of all identifications, the one whose checksum makes the sum carry twice. */
 	request.data[14 + 8] = 62;
 	for (i = 0, host = 0; i < 65536 && host != 0x0100; i++) {
@@ -172,7 +190,7 @@ static void test_keys(struct probe_world *w)
 		const char *name;
 		uint32_t has;
 		uint8_t flags;
-		int made_with, answered_with; /* -1: none */
+		int made_with, replied_with; /* -1: none */
 	} cases[] = {
 		{"key 0 of one", ESC_FLEET_HAS_KEY0, 0, 0, 0},
 		{"key 1 of one", ESC_FLEET_HAS_KEY1 | ESC_FLEET_USE_KEY1, ESC_PROBE_KEY, 1, 1},
@@ -188,16 +206,17 @@ static void test_keys(struct probe_world *w)
 	for (i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
 		struct esc_fleet fleet = probe_fleet_usual();
 		struct probe_plan plan = probe_plan_usual();
-		struct probe_answerer by = answerer_usual();
+		struct probe_responder by = responder_usual();
 
 		probe_reset(w);
-		fleet.flags = ESC_FLEET_REPLY | cases[i].has;
+		fleet.flags =
+			ESC_FLEET_REPLY | ESC_FLEET_SHARED0 | ESC_FLEET_SHARED1 | cases[i].has;
 		probe_set_fleet(w, &fleet);
 		plan.flags = cases[i].flags;
 		plan.key = cases[i].made_with < 0 ? NULL : &keys[cases[i].made_with];
-		by.key = cases[i].answered_with < 0 ? NULL : &keys[cases[i].answered_with];
-		by.own_flags = cases[i].answered_with == 1 ? ESC_PROBE_KEY : 0;
-		tap_ok(check_answer(w, &plan, &by, 0), "%s: answered with the key in use",
+		by.key = cases[i].replied_with < 0 ? NULL : &keys[cases[i].replied_with];
+		by.own_flags = cases[i].replied_with == 1 ? ESC_PROBE_KEY : 0;
+		tap_ok(check_reply(w, &plan, &by, 0), "%s: replied to with the key in use",
 		       cases[i].name);
 	}
 }
@@ -222,13 +241,13 @@ static const struct refusal {
 	int reason;
 	bool passes;
 } refusals[] = {
-	{"another version", {.version_more = 1}, 0, ESC_REASON_PROBE_VERSION, false},
+	{"another version", {.version_more = 2}, 0, ESC_REASON_PROBE_VERSION, false},
 	{"no magic", {.bad_magic = true}, 0, ESC_REASON_UNKNOWN_OPCODE, true},
 	{"a byte too long", {0}, LONG_DATAGRAM, ESC_REASON_PROBE_VERSION, false},
 	{"a byte too short", {0}, SHORT_DATAGRAM, ESC_REASON_PROBE_SHORT, false},
 	{"probing is off", {0}, NOT_ANSWERING, ESC_REASON_PROBE_OFF, false},
 	{"nobody's", {.sender = OTHER}, 0, ESC_REASON_PROBE_UNKNOWN_PEER, false},
-	{"our own, come back",
+	{"our own, returned",
 	 {.sender = SELF, .target = PEER},
 	 0,
 	 ESC_REASON_PROBE_UNKNOWN_PEER,
@@ -250,7 +269,7 @@ static const struct refusal {
 	 ESC_REASON_PROBE_UNKNOWN_PEER,
 	 false},
 	{"for another member", {.target = OTHER}, 0, ESC_REASON_PROBE_NOT_OURS, false},
-	{"made with nobody's key", {0}, ROGUE_KEY, ESC_REASON_PROBE_BAD_TAG, false},
+	{"made with an unknown key", {0}, ROGUE_KEY, ESC_REASON_PROBE_BAD_TAG, false},
 	{"without a tag", {0}, UNTAGGED, ESC_REASON_PROBE_BAD_TAG, false},
 	{"names a key that is not there",
 	 {.flags = ESC_PROBE_KEY},
@@ -259,12 +278,12 @@ static const struct refusal {
 	 false},
 	{"key 0 when only key 1 is there", {0}, KEY1_ONLY, ESC_REASON_PROBE_BAD_TAG, false},
 	{"a tag where no host has keys", {0}, TAGGED_WITHOUT_KEY, ESC_REASON_PROBE_BAD_TAG, false},
-	{"never stamped, where no host has keys",
+	{"without a timestamp, where no host has keys",
 	 {.t1 = -123456789},
 	 NO_KEY,
 	 ESC_REASON_PROBE_BAD_TAG,
 	 false},
-	{"never stamped", {.t1 = -123456789}, 0, ESC_REASON_PROBE_BAD_TAG, false},
+	{"without a timestamp", {.t1 = -123456789}, 0, ESC_REASON_PROBE_BAD_TAG, false},
 };
 
 static void refusal_prepare(struct probe_world *w, const struct refusal *r, struct frame *request)
@@ -325,7 +344,7 @@ static void test_refusals(struct probe_world *w)
 		good = good && probe_same(&out, &request) &&
 		       probe_reason_is(w, WORLD_XDP, r->reason, 1) &&
 		       is("records", probe_events(w), 0) &&
-		       is("heard", peer.requests_received, 0) && is("epoch", peer.epoch, 0) &&
+		       is("received", peer.requests_received, 0) && is("epoch", peer.epoch, 0) &&
 		       is("heard_local_ns", peer.received_local_ns, 0);
 		tap_ok(good, "a request %s: %s, nothing is written", r->name,
 		       world_reason_name(r->reason));
@@ -335,7 +354,7 @@ static void test_refusals(struct probe_world *w)
 /* The peer's address as the members file has it. */
 static void test_addresses(struct probe_world *w)
 {
-	struct probe_answerer by = answerer_usual();
+	struct probe_responder by = responder_usual();
 	struct probe_plan plan = probe_plan_usual();
 	struct esc_peer peer = {.name = "peer"};
 
@@ -343,11 +362,11 @@ static void test_addresses(struct probe_world *w)
 	memcpy(peer.address.bytes, "\0\0\0\0\0\0\0\0\0\0\xff\xff\x0a\1\0\7", 16);
 	probe_set_peer(w, PEER, &peer);
 	plan.source_host = 7;
-	tap_ok(check_answer(w, &plan, &by, 0), "from the peer's IPv4 address: answered");
+	tap_ok(check_reply(w, &plan, &by, 0), "from the peer's IPv4 address: replied to");
 	memcpy(peer.address.bytes, "\xfd\1\0\0\0\0\0\0\0\0\0\0\0\0\0\7", 16);
 	probe_set_peer(w, PEER, &peer);
 	plan.ip = 6;
-	tap_ok(check_answer(w, &plan, &by, 0), "from the peer's IPv6 address: answered");
+	tap_ok(check_reply(w, &plan, &by, 0), "from the peer's IPv6 address: replied to");
 }
 
 static int send_plan(struct probe_world *w, const struct probe_plan *plan)
@@ -390,8 +409,9 @@ static void test_replay(struct probe_world *w)
 		       send_sequence(w, first + 64, PEER_EPOCH) == XDP_VERDICT_DROP &&
 		       send_sequence(w, first + 65, PEER_EPOCH) == XDP_VERDICT_TX && good;
 		tap_ok(good && probe_reason_is(w, WORLD_XDP, ESC_REASON_PROBE_REPLAY, 2 + 64 + 1) &&
-			       is("heard", probe_get_peer(w, PEER).requests_received, 67),
-		       "from sequence %u on: each is answered once, in any order within 64", first);
+			       is("received", probe_get_peer(w, PEER).requests_received, 67),
+		       "from sequence %u on: each is replied to once, in any order within 64",
+		       first);
 	}
 }
 
@@ -415,7 +435,7 @@ static void test_rate(struct probe_world *w)
 {
 	struct esc_fleet fleet = probe_fleet_usual();
 	struct esc_peer peer;
-	uint32_t i, answered = 0, sent = 0;
+	uint32_t i, replied = 0, sent = 0;
 	uint64_t from, refused;
 	uint64_t counts[ESC_REASON_MAX];
 
@@ -424,24 +444,24 @@ static void test_rate(struct probe_world *w)
 	probe_set_fleet(w, &fleet);
 	from = now_ns();
 	for (i = 0; i < 200; i++, sent++)
-		answered += send_sequence(w, i, PEER_EPOCH) == XDP_VERDICT_TX;
+		replied += send_sequence(w, i, PEER_EPOCH) == XDP_VERDICT_TX;
 	world_reasons(&w->world, counts, WORLD_XDP);
 	refused = counts[ESC_REASON_PROBE_RATE];
 	/* A slow machine may have seen another second begin. */
-	tap_ok(answered >= 20 && answered <= 20 * (2 + (now_ns() - from) / 1000000000) &&
-		       answered + refused == sent,
-	       "%u of %u requests within the rate are answered, the others counted", answered,
+	tap_ok(replied >= 20 && replied <= 20 * (2 + (now_ns() - from) / 1000000000) &&
+		       replied + refused == sent,
+	       "%u of %u requests within the rate are replied to, the others counted", replied,
 	       sent);
 	peer = probe_get_peer(w, PEER);
 	peer.cap_local_ns -= 1000000000;
 	probe_set_peer(w, PEER, &peer);
 	tap_ok(send_sequence(w, sent, PEER_EPOCH) == XDP_VERDICT_TX &&
 		       is("cap_count", probe_get_peer(w, PEER).cap_count, 1),
-	       "a second later they are answered again");
+	       "a second later they are replied to again");
 	fleet.reply_max_pps = 0;
 	probe_set_fleet(w, &fleet);
 	tap_ok(send_sequence(w, sent + 1, PEER_EPOCH) == XDP_VERDICT_DROP,
-	       "a rate of 0 answers none");
+	       "with a rate of 0 none is replied to");
 }
 
 static void test_ages(struct probe_world *w)
@@ -461,7 +481,7 @@ static void test_ages(struct probe_world *w)
 	       is("about", probe_get(&reply, bth + P_ABOUT, 8), OTHER) &&
 	       is("about_age_us", probe_get(&reply, bth + P_ABOUT_AGE, 4), ESC_PROBE_NEVER) &&
 	       is("heard_age_us", probe_get(&reply, bth + P_HEARD_AGE, 4), ESC_PROBE_NEVER);
-	tap_ok(good, "who was never heard is said so");
+	tap_ok(good, "a peer never received is reported so");
 	probe_set_peer(w, OTHER, &other);
 	plan.sequence++;
 	probe_build(&request, &plan);
@@ -471,7 +491,7 @@ static void test_ages(struct probe_world *w)
 			  age >= 5000 && age <= (now_ns() - other.received_local_ns) / 1000, 1);
 	age = probe_get(&reply, bth + P_HEARD_AGE, 4);
 	good = good && is("age of the peer", age < 60000000, 1);
-	tap_ok(good, "how long ago the peer and the one asked about were heard");
+	tap_ok(good, "age of the last packet of the peer and of the member queried");
 	other.received_local_ns = 1;
 	probe_set_peer(w, OTHER, &other);
 	plan.sequence++;
@@ -479,12 +499,12 @@ static void test_ages(struct probe_world *w)
 	probe_build(&request, &plan);
 	good = probe_run(w, WORLD_XDP, &request, &reply, 0) == XDP_VERDICT_TX &&
 	       is("about_age_us", probe_get(&reply, bth + P_ABOUT_AGE, 4), ESC_PROBE_NEVER);
-	tap_ok(good, "who does not ask is not told");
+	tap_ok(good, "without a query there is no report");
 }
 
 static void test_no_view(struct probe_world *w)
 {
-	struct probe_answerer by = answerer_usual();
+	struct probe_responder by = responder_usual();
 	struct esc_fleet fleet = probe_fleet_usual();
 	struct probe_plan plan = probe_plan_usual();
 
@@ -497,7 +517,7 @@ static void test_no_view(struct probe_world *w)
 	by.no_anchor = true;
 	plan.flags = ESC_PROBE_VIEW;
 	plan.view = own_view;
-	tap_ok(check_answer(w, &plan, &by, 0), "without a view of our own none is told");
+	tap_ok(check_reply(w, &plan, &by, 0), "without a view of our own none is reported");
 }
 
 static void test_cuts(struct probe_world *w)
@@ -520,7 +540,7 @@ static void test_cuts(struct probe_world *w)
 			good += probe_run(w, WORLD_XDP, &f, &out, 0) == XDP_VERDICT_PASS &&
 				probe_same(&out, &f) && !probe_events(w);
 		}
-		/* The datagram ends early, and its lengths say so. */
+		/* The datagram ends early, and its lengths report it. */
 		for (cut = 0; cut < P_END; cut++, all++) {
 			int reason = cut < 16 ? ESC_REASON_SHORT_BTH : ESC_REASON_PROBE_SHORT;
 
@@ -533,7 +553,7 @@ static void test_cuts(struct probe_world *w)
 			good += verdict == (cut < 16 ? XDP_VERDICT_PASS : XDP_VERDICT_DROP) &&
 				probe_same(&out, &f) && probe_reason_is(w, WORLD_XDP, reason, 1);
 		}
-		/* The first of two buffers ends early: it goes on, or it is answered. */
+		/* The first of two buffers ends early: it goes on, or it is replied to. */
 		for (cut = 14; cut <= request.bytes; cut++, all++) {
 			probe_reset(w);
 			verdict = probe_run(w, WORLD_XDP, &request, &out, cut);
@@ -552,7 +572,7 @@ static void test_cuts(struct probe_world *w)
 static void test_buffers(struct probe_world *w)
 {
 	struct probe_plan plan = probe_plan_usual();
-	struct probe_answerer by = answerer_usual();
+	struct probe_responder by = responder_usual();
 	struct frame request, reply;
 
 	/* Padding behind the packet is in a second buffer, the probe in the first. */
@@ -561,21 +581,21 @@ static void test_buffers(struct probe_world *w)
 	request.bytes += 100;
 	tap_ok(probe_run(w, WORLD_XDP, &request, &reply, request.bytes - 100) == XDP_VERDICT_TX &&
 		       reply.bytes == request.bytes,
-	       "padding in a second buffer: answered, as long as it was");
+	       "padding in a second buffer: replied to, as long as it was");
 	plan.sequence++;
-	plan.shape = FRAME_OPTIONS_QINQ;
-	tap_ok(probe_events(w) == 1 && check_answer(w, &plan, &by, 0), "and the next as well");
+	plan.shape = FRAME_QINQ;
+	tap_ok(probe_events(w) == 1 && check_reply(w, &plan, &by, 0), "and the next as well");
 }
 
 static void test_ring_full(void)
 {
-	struct probe_answerer by = answerer_usual();
+	struct probe_responder by = responder_usual();
 	struct probe_plan plan = probe_plan_usual();
 	struct world_options options = {.port = 1, .ring_bytes = 4096, .rx_in_xdp_only = true};
 	/* Each record has eight bytes of the kernel's before it. */
 	const uint32_t most = 4096 / (sizeof(struct esc_probe_event) + 8);
 	uint64_t counts[ESC_REASON_MAX];
-	uint32_t i, answered = 0, kept;
+	uint32_t i, replied = 0, kept;
 	struct probe_world w;
 
 	if (probe_world_open(&w, &options)) {
@@ -584,15 +604,15 @@ static void test_ring_full(void)
 	}
 	probe_reset(&w);
 	for (i = 0; i < 100; i++)
-		answered += send_sequence(&w, i, PEER_EPOCH) == XDP_VERDICT_TX;
+		replied += send_sequence(&w, i, PEER_EPOCH) == XDP_VERDICT_TX;
 	kept = probe_events(&w);
 	world_reasons(&w.world, counts, WORLD_XDP);
-	tap_ok(answered == 100 && kept + 1 >= most && kept <= most &&
+	tap_ok(replied == 100 && kept + 1 >= most && kept <= most &&
 		       counts[ESC_REASON_PROBE_RING_FULL] == 100 - kept,
-	       "a full ring: all are answered, %u recorded, %u counted as lost", kept,
+	       "a full ring: all are replied to, %u recorded, %u counted as lost", kept,
 	       (uint32_t)counts[ESC_REASON_PROBE_RING_FULL]);
 	plan.sequence = 1000;
-	tap_ok(check_answer(&w, &plan, &by, 0), "a ring that was read takes records again");
+	tap_ok(check_reply(&w, &plan, &by, 0), "a ring that was read takes records again");
 	probe_world_close(&w);
 }
 
@@ -603,7 +623,7 @@ int main(void)
 	if (probe_world_open(&w, &(struct world_options){.port = 5, .rx_in_xdp_only = true}))
 		return tap_bail("the programs do not load");
 	test_siphash_model();
-	test_answers(&w);
+	test_replies(&w);
 	test_checksum(&w);
 	test_keys(&w);
 	test_refusals(&w);

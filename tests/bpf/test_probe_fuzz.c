@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Probes that were altered on the way, and long runs of probes in any order:
- * nothing that was signed can be changed, an answer is always the one that
- * probe_model.h makes, and who is refused is who must be.
+ * Probes that were altered in transit, and long runs of probes in any order:
+ * nothing that was signed can be changed, a reply is always the one that
+ * probe_model.h makes, and the right ones are refused.
  * `test_probe_fuzz SEED [PACKETS]` repeats a run.
  */
 #define TAP_PLAN 4
@@ -28,7 +28,7 @@ static uint32_t below(uint32_t n)
 	return random_32() % n;
 }
 
-static const struct probe_answerer usual = {SELF, OWN_EPOCH, 0, &keys[0], own_view, false};
+static const struct probe_responder usual = {SELF, OWN_EPOCH, 0, &keys[0], own_view, false, 0};
 
 static void describe(const char *what, const struct frame *f, int verdict)
 {
@@ -40,17 +40,17 @@ static void describe(const char *what, const struct frame *f, int verdict)
 	printf("\n");
 }
 
-/* What may happen to a packet at all. @answered: tells whether it was. */
-static bool is_lawful(const struct frame *in, const struct frame *out, int verdict, bool *answered)
+/* What may happen to a packet at all. @replied: shows whether it was. */
+static bool is_lawful(const struct frame *in, const struct frame *out, int verdict, bool *replied)
 {
 	struct frame want;
 
-	*answered = verdict == XDP_VERDICT_TX;
+	*replied = verdict == XDP_VERDICT_TX;
 	if (verdict == XDP_VERDICT_PASS || verdict == XDP_VERDICT_DROP)
 		return probe_same(out, in);
 	if (verdict != XDP_VERDICT_TX || out->bytes != in->bytes)
 		return false;
-	model_answer(&want, in, out, &usual);
+	model_reply(&want, in, out, &usual);
 	return probe_same(out, &want);
 }
 
@@ -69,9 +69,9 @@ static void set_peer_address(struct probe_world *w, int ip)
 static void test_flips(struct probe_world *w, int ip)
 {
 	struct probe_plan plan = probe_plan_usual();
-	uint32_t bit, bth, src, refused = 0, answered_count = 0, sealed = 0;
+	uint32_t bit, bth, src, refused = 0, replied_count = 0, sealed = 0;
 	struct frame request, f, out;
-	bool good = true, answered;
+	bool good = true, replied;
 	int verdict;
 
 	plan.ip = ip;
@@ -90,14 +90,14 @@ static void test_flips(struct probe_world *w, int ip)
 		probe_reset(w);
 		set_peer_address(w, ip);
 		verdict = probe_run(w, WORLD_XDP, &f, &out, 0);
-		good = is_lawful(&f, &out, verdict, &answered) && !(must_refuse && answered);
+		good = is_lawful(&f, &out, verdict, &replied) && !(must_refuse && replied);
 		sealed += must_refuse;
-		refused += !answered;
-		answered_count += answered;
+		refused += !replied;
+		replied_count += replied;
 		if (!good)
 			describe("a flipped bit", &f, verdict);
 	}
-	tap_ok(good && sealed && answered_count,
+	tap_ok(good && sealed && replied_count,
 	       "IPv%d: of %u single flipped bits %u end the probe, all %u of what is signed and "
 	       "of the source",
 	       ip, bit, refused, sealed);
@@ -117,7 +117,7 @@ static void alter(struct frame *f)
 
 	while (n--) {
 		/* Half of them in the headers, where there is more to go wrong. */
-		at = below(2) ? below(f->bytes) : below(bth + P_PATH);
+		at = below(2) ? below(f->bytes) : below(bth + P_NEWEST);
 		switch (below(4)) {
 		case 0:
 			f->data[at] = random_32();
@@ -135,7 +135,7 @@ static void alter(struct frame *f)
 				f->bytes += below(100);
 			break;
 		}
-		if (f->bytes <= bth + P_PATH)
+		if (f->bytes <= bth + P_NEWEST)
 			return;
 	}
 }
@@ -147,7 +147,7 @@ static void test_altered(struct probe_world *w, uint32_t packets)
 	uint32_t i, linear, counts[4] = {0}, forged = 0;
 	struct esc_fleet fleet = probe_fleet_usual();
 	struct frame request, f, out;
-	bool good = true, answered;
+	bool good = true, replied;
 	int verdict;
 
 	probe_reset(w);
@@ -171,8 +171,8 @@ static void test_altered(struct probe_world *w, uint32_t packets)
 		verdict = probe_run(w, WORLD_XDP, &f, &out, linear);
 		if (verdict == -EINVAL)
 			continue;
-		good = is_lawful(&f, &out, verdict, &answered);
-		if (good && answered && !signed_is_whole(&f, &request)) {
+		good = is_lawful(&f, &out, verdict, &replied);
+		if (good && replied && !signed_is_whole(&f, &request)) {
 			forged++;
 			good = false;
 		}
@@ -185,12 +185,12 @@ static void test_altered(struct probe_world *w, uint32_t packets)
 	}
 	tap_ok(good && counts[XDP_VERDICT_TX] && counts[XDP_VERDICT_DROP] &&
 		       counts[XDP_VERDICT_PASS] && !forged,
-	       "%u probes, most of them altered: %u answered as they must be, %u dropped, %u "
+	       "%u probes, most of them altered: %u replied to as they must be, %u dropped, %u "
 	       "passed",
 	       i, counts[XDP_VERDICT_TX], counts[XDP_VERDICT_DROP], counts[XDP_VERDICT_PASS]);
 }
 
-/* Who was heard, by lists of what was seen and not by windows of bits. */
+/* Packets received, by lists of what was seen and not by windows of bits. */
 struct seen {
 	bool valid;
 	int newest;
@@ -261,14 +261,14 @@ static void plan_random(struct probe_plan *plan, uint32_t turn, uint64_t *epoch)
 	*epoch += below(200) == 0;
 	plan->epoch = *epoch - (below(20) == 0);
 	plan->echo_epoch = OWN_EPOCH - (below(20) == 0);
-	plan->version_more = below(40) == 0;
+	plan->version_more = below(40) ? 0 : 2;
 	plan->sender = below(40) ? PEER : OTHER;
 	plan->target = below(40) ? SELF : OTHER;
 	plan->key = below(30) ? &keys[0] : below(2) ? &keys[2] : NULL;
 	plan->ip = below(2) ? 6 : 4;
 }
 
-/* One host's life of SEQUENCES sequence numbers: judged packet by packet as the model judges. */
+/* A run of SEQUENCES sequence numbers of one host, each packet compared with the model. */
 static bool run_life(struct probe_world *w, uint64_t want[ESC_REASON_MAX], uint32_t *good_count)
 {
 	static struct model_peer peer;
@@ -298,7 +298,7 @@ static bool run_life(struct probe_world *w, uint64_t want[ESC_REASON_MAX], uint3
 			expected = XDP_VERDICT_TX;
 		verdict = probe_run(w, WORLD_XDP, &f, &out, 0);
 		if (verdict != expected || probe_events(w) != records) {
-			printf("# turn %u, expected %s\n", turn, world_reason_name(reason));
+			printf("# iteration %u, expected %s\n", turn, world_reason_name(reason));
 			describe("a probe in a life", &f, verdict);
 			return false;
 		}

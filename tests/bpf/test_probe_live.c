@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Probes between two network namespaces of the test's own: a marked socket, the
- * stamp in tc egress, the answer in the other's XDP, the record in ours. There
- * is one kernel clock, so the four stamps of a probe are in order.
+ * timestamp in tc egress, the reply in the other's XDP, the record in ours. There
+ * is one kernel clock, so the four timestamps of a probe are in order.
  */
 #define TAP_PLAN 14
 
@@ -25,6 +25,7 @@ static bool host_open(struct host *h, const char *interface, uint64_t self, uint
 		      uint64_t peer_id)
 {
 	struct esc_fleet fleet = probe_fleet_usual();
+	struct esc_peer peer = probe_peer_keyed();
 
 	if (probe_world_open(&h->w, &(struct world_options){.rx_in_xdp_only = true}))
 		return false;
@@ -32,7 +33,7 @@ static bool host_open(struct host *h, const char *interface, uint64_t self, uint
 	fleet.self = self;
 	fleet.epoch = epoch;
 	probe_set_fleet(&h->w, &fleet);
-	probe_set_peer(&h->w, peer_id, &(struct esc_peer){.name = "the other"});
+	probe_set_peer(&h->w, peer_id, &peer);
 	return true;
 }
 
@@ -68,11 +69,11 @@ static bool send_probe(int fd, uint32_t sequence)
 }
 
 struct tally {
-	uint32_t in_order, records, asked;
+	uint32_t in_order, records, requested;
 	uint64_t there_ns, back_ns; /* the least */
 };
 
-/* Waits for the record of one reply and looks at its stamps and its request's. */
+/* Waits for the record of one reply and looks at its timestamps and its request's. */
 static void take_reply(struct host *a, struct host *b, uint32_t sequence, uint64_t before,
 		       struct tally *t)
 {
@@ -90,8 +91,8 @@ static void take_reply(struct host *a, struct host *b, uint32_t sequence, uint64
 		t->there_ns = e->t2 - e->t1;
 	if (e->t4 - e->t3 < t->back_ns)
 		t->back_ns = e->t4 - e->t3;
-	t->asked += probe_events(&b->w) == 1 && r->kind == ESC_PROBE_EVENT_REQUEST &&
-		    r->peer == SELF && r->t1 == e->t1 && r->t2 == e->t2;
+	t->requested += probe_events(&b->w) == 1 && r->kind == ESC_PROBE_EVENT_REQUEST &&
+			r->peer == SELF && r->t1 == e->t1 && r->t2 == e->t2;
 }
 
 static void test_probes(struct host *a, struct host *b, int ip, const char *mode)
@@ -105,6 +106,8 @@ static void test_probes(struct host *a, struct host *b, int ip, const char *mode
 
 	world_reset(&a->w.world);
 	world_reset(&b->w.world);
+	if (fd >= 0)
+		world_allow(&a->w.world, fd);
 	peer = probe_get_peer(&a->w, PEER);
 	peer.requests_sent = 0;
 	probe_set_peer(&a->w, PEER, &peer);
@@ -117,10 +120,10 @@ static void test_probes(struct host *a, struct host *b, int ip, const char *mode
 		close(fd);
 	printf("# least: there %llu ns, back %llu ns\n", (unsigned long long)t.there_ns,
 	       (unsigned long long)t.back_ns);
-	tap_ok(sent == PROBES && t.records == PROBES && t.asked == PROBES &&
+	tap_ok(sent == PROBES && t.records == PROBES && t.requested == PROBES &&
 		       probe_get_peer(&a->w, PEER).requests_sent == PROBES,
 	       "%s XDP, IPv%d: %u probes sent, %u replies and %u requests recorded", mode, ip, sent,
-	       t.records, t.asked);
+	       t.records, t.requested);
 	tap_ok(t.in_order == PROBES, "%s XDP, IPv%d: t1 <= t2 <= t3 <= t4 in %u of %u", mode, ip,
 	       t.in_order, PROBES);
 	tap_ok(probe_reason_is(&a->w, WORLD_XDP, -1, 0) && probe_reason_is(&b->w, WORLD_XDP, -1, 0),
@@ -141,7 +144,7 @@ static void test_unmarked(struct host *b, const char *mode)
 		usleep(1000);
 	}
 	tap_ok(counts[ESC_REASON_PROBE_UNKNOWN_PEER] == 1,
-	       "%s XDP: a socket without the mark gets no stamp, no name and no answer", mode);
+	       "%s XDP: a socket without the mark gets no timestamp, no name and no reply", mode);
 	close(fd);
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Replies and warmers that come in, and what interfaces differ in: the probe
+ * Replies and warm-up packets that come in, and what interfaces differ in: the probe
  * port, the mesh, the lab's clock, where packets are received, the kill switch.
  */
-#define TAP_PLAN 43
+#define TAP_PLAN 50
 
 #include "probe_world.h"
 
@@ -42,21 +42,27 @@ static void test_reply(struct probe_world *w, uint8_t ip, enum frame_shape shape
 	plan.view = own_view;
 	plan.about = OTHER;
 	plan.about_age_us = 77;
+	if (frame_shape_has_options(shape)) {
+		good = is("verdict", send_plan(w, &plan), XDP_VERDICT_DROP) &&
+		       is("records", probe_events(w), 0) &&
+		       probe_reason_is(w, WORLD_XDP, ESC_REASON_PROBE_OPTIONS, 1);
+		tap_ok(good, "a reply over IPv%d, %s: dropped", ip, frame_shape_names[shape]);
+		return;
+	}
 	good = is("verdict", send_plan(w, &plan), XDP_VERDICT_DROP) &&
 	       is("records", probe_events(w), 1) && is("kind", e->kind, ESC_PROBE_EVENT_REPLY) &&
 	       is("peer", e->peer, PEER) && is("epoch", e->epoch, PEER_EPOCH) &&
 	       is("t1", e->t1, plan.t1) && is("t2", e->t2, plan.t2) && is("t3", e->t3, plan.t3) &&
 	       is("t4 is in time", e->t4 >= before && e->t4 <= now_ns(), 1) &&
 	       is("sequence", e->sequence, 100) && is("pair", e->pair, 50) &&
-	       is("lane", e->path, 3) && is("flags", e->flags, plan.flags) &&
-	       is("port", e->port, w->world.port) && is("about", e->about, OTHER) &&
-	       is("about_age_us", e->about_age_us, 77) &&
+	       is("flags", e->flags, plan.flags) && is("port", e->port, w->world.port) &&
+	       is("about", e->about, OTHER) && is("about_age_us", e->about_age_us, 77) &&
 	       is("heard_age_us", e->received_age_us, 4321) &&
 	       is("view_rate_q40", e->view_rate_q40, 0x1112131415161718) &&
 	       is("view_state", e->view_state, 2);
 	peer = probe_get_peer(w, PEER);
-	good = good && is("replies_heard", peer.replies_received, 1) &&
-	       is("requests_heard", peer.requests_received, 0) &&
+	good = good && is("replies_received", peer.replies_received, 1) &&
+	       is("requests_received", peer.requests_received, 0) &&
 	       is("replied_local_ns", peer.replied_local_ns, e->t4) &&
 	       is("heard_local_ns", peer.received_local_ns, e->t4) &&
 	       is("epoch", peer.epoch, PEER_EPOCH) &&
@@ -66,7 +72,7 @@ static void test_reply(struct probe_world *w, uint8_t ip, enum frame_shape shape
 	       frame_shape_names[shape]);
 }
 
-/* Sends the changed reply to a host that has just heard of nothing. */
+/* Sends the changed reply to a host that has just received nothing. */
 static void check_refused(struct probe_world *w, const char *name, const struct probe_plan *plan,
 			  int reason)
 {
@@ -77,7 +83,8 @@ static void check_refused(struct probe_world *w, const char *name, const struct 
 	good = is("verdict", send_plan(w, plan), XDP_VERDICT_DROP) &&
 	       probe_reason_is(w, WORLD_XDP, reason, 1) && is("records", probe_events(w), 0);
 	peer = probe_get_peer(w, PEER);
-	tap_ok(good && is("heard", peer.replies_received + peer.received_local_ns + peer.epoch, 0),
+	tap_ok(good && is("received", peer.replies_received + peer.received_local_ns + peer.epoch,
+			  0),
 	       "a reply %s: %s, nothing is written", name, world_reason_name(reason));
 }
 
@@ -86,15 +93,15 @@ static void test_reply_refusals(struct probe_world *w)
 	struct probe_plan plan = probe_plan_reply();
 
 	plan.sender = OTHER;
-	check_refused(w, "of nobody", &plan, ESC_REASON_PROBE_UNKNOWN_PEER);
+	check_refused(w, "of an unknown sender", &plan, ESC_REASON_PROBE_UNKNOWN_PEER);
 	plan = probe_plan_reply();
 	plan.target = OTHER;
 	check_refused(w, "for another", &plan, ESC_REASON_PROBE_NOT_OURS);
 	plan = probe_plan_reply();
 	plan.key = &keys[2];
-	check_refused(w, "made with nobody's key", &plan, ESC_REASON_PROBE_BAD_TAG);
+	check_refused(w, "made with an unknown key", &plan, ESC_REASON_PROBE_BAD_TAG);
 	plan = probe_plan_reply();
-	plan.version_more = 1;
+	plan.version_more = 2;
 	check_refused(w, "of another version", &plan, ESC_REASON_PROBE_VERSION);
 	plan = probe_plan_reply();
 	plan.echo_epoch = OWN_EPOCH - 1;
@@ -146,6 +153,80 @@ static void test_reply_windows(struct probe_world *w)
 	tap_ok(good, "our new run's requests are counted anew");
 }
 
+/* The verdict of a packet of the run @epoch; a reply to a request that was sent at @t1. */
+static int send_of_run(struct probe_world *w, uint8_t opcode, uint32_t sequence, uint64_t epoch,
+		       uint64_t t1)
+{
+	struct probe_plan plan = probe_plan_reply();
+
+	plan.opcode = opcode;
+	plan.sequence = sequence;
+	plan.epoch = epoch;
+	plan.t1 = t1;
+	if (opcode != ESC_PROBE_OPCODE_REPLY)
+		plan.echo_epoch = 0;
+	return send_plan(w, &plan);
+}
+
+/* A peer that started with a date in the future, and again with the right one. */
+static void test_date_set_back(struct probe_world *w)
+{
+	const uint64_t future = PEER_EPOCH + 1000;
+	uint64_t counts[ESC_REASON_MAX], before = now_ns(), old;
+	bool good;
+
+	probe_reset(w);
+	good = send_of_run(w, ESC_PROBE_OPCODE_REQUEST, 50, future, 1) == XDP_VERDICT_TX &&
+	       send_of_run(w, ESC_PROBE_OPCODE_REPLY, 60, future, before) == XDP_VERDICT_DROP &&
+	       is("records", probe_events(w), 2) &&
+	       is("epoch", probe_get_peer(w, PEER).epoch, future);
+	good = good &&
+	       send_of_run(w, ESC_PROBE_OPCODE_REQUEST, 1, PEER_EPOCH, 1) == XDP_VERDICT_DROP &&
+	       send_of_run(w, ESC_PROBE_OPCODE_REPLY, 61, PEER_EPOCH, before) == XDP_VERDICT_DROP &&
+	       is("records", probe_events(w), 0) &&
+	       probe_reason_is(w, WORLD_XDP, ESC_REASON_PROBE_STALE_EPOCH, 2);
+	tap_ok(good, "of a lower epoch requests are stale, and replies to requests from before the "
+		     "higher one");
+	old = now_ns();
+	good = send_of_run(w, ESC_PROBE_OPCODE_REPLY, 61, PEER_EPOCH, old) == XDP_VERDICT_DROP &&
+	       is("records", probe_events(w), 1) &&
+	       is("epoch", probe_get_peer(w, PEER).epoch, PEER_EPOCH) &&
+	       is("epoch_max", probe_get_peer(w, PEER).epoch_max, future);
+	tap_ok(good, "a reply to a later request shows that its run is newer");
+	tap_ok(send_of_run(w, ESC_PROBE_OPCODE_REQUEST, 1, PEER_EPOCH, 1) == XDP_VERDICT_TX &&
+		       send_of_run(w, ESC_PROBE_OPCODE_REQUEST, 1, PEER_EPOCH, 1) ==
+			       XDP_VERDICT_DROP &&
+		       is("records", probe_events(w), 1),
+	       "then its requests are replied to, each once");
+	world_reset(&w->world);
+	good = send_of_run(w, ESC_PROBE_OPCODE_REQUEST, 51, future, 1) == XDP_VERDICT_DROP &&
+	       send_of_run(w, ESC_PROBE_OPCODE_REQUEST, 51, future - 1, 1) == XDP_VERDICT_DROP &&
+	       send_of_run(w, ESC_PROBE_OPCODE_WARMUP, 51, future, 1) == XDP_VERDICT_DROP &&
+	       send_of_run(w, ESC_PROBE_OPCODE_REPLY, 62, future, before) == XDP_VERDICT_DROP;
+	world_reasons(&w->world, counts, WORLD_XDP);
+	tap_ok(good && is("records", probe_events(w), 0) &&
+		       is("stale", counts[ESC_REASON_PROBE_STALE_EPOCH], 4) &&
+		       is("epoch", probe_get_peer(w, PEER).epoch, PEER_EPOCH),
+	       "what is replayed of the run with the wrong date stays stale");
+	good = send_of_run(w, ESC_PROBE_OPCODE_REPLY, 61, PEER_EPOCH, old) == XDP_VERDICT_DROP &&
+	       is("records", probe_events(w), 0);
+	tap_ok(good, "the reply that showed it is accepted once");
+	good = send_of_run(w, ESC_PROBE_OPCODE_REQUEST, 1, PEER_EPOCH + 1, 1) == XDP_VERDICT_DROP &&
+	       send_of_run(w, ESC_PROBE_OPCODE_REPLY, 63, PEER_EPOCH + 1, now_ns()) ==
+		       XDP_VERDICT_DROP &&
+	       is("records", probe_events(w), 1) &&
+	       send_of_run(w, ESC_PROBE_OPCODE_REPLY, 64, PEER_EPOCH, old) == XDP_VERDICT_DROP &&
+	       send_of_run(w, ESC_PROBE_OPCODE_REQUEST, 2, PEER_EPOCH, 1) == XDP_VERDICT_DROP &&
+	       is("records", probe_events(w), 0) &&
+	       is("epoch", probe_get_peer(w, PEER).epoch, PEER_EPOCH + 1);
+	tap_ok(good,
+	       "its next run, still before that date, needs a reply as well, and ends the one "
+	       "before it");
+	good = send_of_run(w, ESC_PROBE_OPCODE_REQUEST, 1, future + 1, 1) == XDP_VERDICT_TX &&
+	       is("epoch", probe_get_peer(w, PEER).epoch, future + 1);
+	tap_ok(good, "a run after that date does not");
+}
+
 static void test_reply_ring_full(void)
 {
 	struct world_options options = {.ring_bytes = 4096, .rx_in_xdp_only = true};
@@ -187,11 +268,11 @@ static void test_warmers(struct probe_world *w)
 	       probe_reason_is(w, WORLD_XDP, -1, 0) && is("records", probe_events(w), 0);
 	peer = probe_get_peer(w, PEER);
 	tap_ok(good && !peer.received_local_ns && !peer.epoch && !peer.requests.valid,
-	       "a warmer ends here and leaves nothing");
+	       "a warm-up packet ends here and leaves nothing");
 	plan.key = &keys[2];
 	good = send_plan(w, &plan) == XDP_VERDICT_DROP &&
 	       probe_reason_is(w, WORLD_XDP, ESC_REASON_PROBE_BAD_TAG, 1);
-	tap_ok(good, "a forged warmer is counted");
+	tap_ok(good, "a forged warm-up packet is counted");
 	plan = probe_plan_usual();
 	probe_reset(w);
 	good = send_plan(w, &plan) == XDP_VERDICT_TX;
@@ -202,13 +283,13 @@ static void test_warmers(struct probe_world *w)
 	plan.sequence++;
 	good = good && send_plan(w, &plan) == XDP_VERDICT_DROP &&
 	       probe_reason_is(w, WORLD_XDP, ESC_REASON_PROBE_REPLAY, 1);
-	tap_ok(good,
-	       "a warmer whose request was seen is counted as replayed, the next one's is not");
+	tap_ok(good, "a warm-up packet whose request was seen is counted as replayed, the next "
+		     "one's is not");
 	plan.epoch--;
 	good = send_plan(w, &plan) == XDP_VERDICT_DROP && is("records", probe_events(w), 0);
 	world_reasons(&w->world, counts, WORLD_XDP);
 	tap_ok(good && counts[ESC_REASON_PROBE_STALE_EPOCH] == 1,
-	       "a warmer of an earlier run is counted");
+	       "a warm-up packet of an earlier run is counted");
 	plan = probe_plan_usual();
 	plan.opcode = ESC_PROBE_OPCODE_RECEIPT;
 	probe_reset(w);
@@ -217,7 +298,7 @@ static void test_warmers(struct probe_world *w)
 	tap_ok(good, "a receipt as long as a probe is none of ours and ends here");
 }
 
-/* A heartbeat that stands still: the daemon was killed, and its programs stop answering. */
+/* A heartbeat that stops: the daemon was killed, and its programs stop replying. */
 static void test_daemon_gone(struct probe_world *w)
 {
 	static const uint8_t opcodes[] = {ESC_PROBE_OPCODE_REQUEST, ESC_PROBE_OPCODE_REPLY,
@@ -235,12 +316,12 @@ static void test_daemon_gone(struct probe_world *w)
 	}
 	tap_ok(good && is("records", probe_events(w), 0) &&
 		       !probe_get_peer(w, PEER).received_local_ns,
-	       "probes while the daemon is gone end here, counted, unanswered");
+	       "probes while the daemon is down end here, counted, without a reply");
 	word.heartbeat_local_ns = now_ns() - ESC_PROBE_HEARTBEAT_TIMEOUT_NS / 2;
 	world_set_control(&w->world, &word);
 	plan = probe_plan_usual();
 	tap_ok(send_plan(w, &plan) == XDP_VERDICT_TX && is("records", probe_events(w), 1),
-	       "a daemon that was heard of lately is answered for");
+	       "a daemon that was received recently is replied to for");
 	world_set_control(&w->world, &(struct esc_control){0});
 }
 
@@ -249,7 +330,8 @@ static void test_probe_port(void)
 	struct world_options options = {.probe_port = 9319, .plane = 1, .rx_in_xdp_only = true};
 	struct probe_plan plan = probe_plan_usual();
 	struct frame request, reply, want;
-	struct probe_answerer by = {SELF, OWN_EPOCH, ESC_PROBE_PLANE, &keys[0], own_view, false};
+	struct probe_responder by = {SELF,  OWN_EPOCH, ESC_PROBE_PLANE, &keys[0], own_view,
+				     false, 0};
 	struct probe_world w;
 	bool good;
 
@@ -262,8 +344,9 @@ static void test_probe_port(void)
 	plan.dport = 9319;
 	probe_build(&request, &plan);
 	good = probe_run(&w, WORLD_XDP, &request, &reply, 0) == XDP_VERDICT_TX;
-	model_answer(&want, &request, &reply, &by);
-	tap_ok(good && probe_same(&reply, &want), "answered on the probe port, in the other mesh");
+	model_reply(&want, &request, &reply, &by);
+	tap_ok(good && probe_same(&reply, &want),
+	       "replied to on the probe port, in the other mesh");
 	plan.dport = 4791;
 	plan.sequence++;
 	tap_ok(send_plan(&w, &plan) == XDP_VERDICT_TX, "and on RoCE's beside it");
@@ -328,7 +411,7 @@ static void test_lab(int64_t offset_ns, int32_t drift_ppb)
 	good = good &&
 	       is("t2", t2,
 		  local_ns(probe_get_peer(&w, PEER).received_local_ns, offset_ns, drift_ppb));
-	tap_ok(good, "local time set by %lld ns, %d ppb off: stamps follow, ages do not",
+	tap_ok(good, "local time set by %lld ns, %d ppb off: timestamps follow, ages do not",
 	       (long long)offset_ns, drift_ppb);
 	probe_world_close(&w);
 }
@@ -386,7 +469,7 @@ static void test_received_in_tc(void)
 	probe_build(&request, &plan);
 	good = probe_run(&w, WORLD_TC_IN, &request, &out, 0) == -1 && probe_same(&out, &request) &&
 	       probe_reason_is(&w, WORLD_TC_IN, ESC_REASON_PROBE_OFF, 1) && !probe_events(&w);
-	tap_ok(good, "where tc receives, a probe passes unanswered and is counted");
+	tap_ok(good, "where tc receives, a probe passes without a reply and is counted");
 	probe_world_close(&w);
 }
 
@@ -415,6 +498,7 @@ int main(void)
 			test_reply(&w, ip, shape);
 	test_reply_refusals(&w);
 	test_reply_windows(&w);
+	test_date_set_back(&w);
 	test_reply_ring_full();
 	test_warmers(&w);
 	test_daemon_gone(&w);

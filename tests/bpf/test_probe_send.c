@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Probes that leave: what the daemon's socket marked is stamped and tagged, nothing else. */
-#define TAP_PLAN 35
+/* Probes that leave: what the daemon's socket marked is timestamped and tagged, nothing else. */
+#define TAP_PLAN 37
 
 #include "probe_world.h"
 
@@ -23,7 +23,10 @@ static int send_marked(struct probe_world *w, const struct frame *in, struct fra
 		    .data_out = out->data, .data_size_out = sizeof(out->data), .ctx_in = &before,
 		    .ctx_size_in = sizeof(before), .ctx_out = &after, .ctx_size_out = sizeof(after),
 		    .repeat = 1);
-	int error = bpf_prog_test_run_opts(w->world.programs[WORLD_TC_OUT], &o);
+	int error;
+
+	world_allow_socket(&w->world);
+	error = bpf_prog_test_run_opts(w->world.programs[WORLD_TC_OUT], &o);
 
 	out->bytes = o.data_size_out;
 	*mark = after.mark;
@@ -37,14 +40,13 @@ static struct probe_plan plan_to_send(void)
 		.target = PEER,
 		.sequence = 7,
 		.pair = 3,
-		.path = 2,
 		.about = OTHER,
 		.flags = ESC_PROBE_SECOND | ESC_PROBE_QUERY,
 	};
 }
 
 static void model_sent(struct frame *want, const struct frame *given, const struct frame *actual,
-		       const struct probe_answerer *by)
+		       const struct probe_responder *by)
 {
 	uint32_t bth = probe_bth(given);
 
@@ -55,6 +57,7 @@ static void model_sent(struct frame *want, const struct frame *given, const stru
 			  by->own_flags | (by->view ? ESC_PROBE_VIEW : 0));
 	probe_put(want, bth + P_SENDER, 8, by->self);
 	probe_put(want, bth + P_EPOCH, 8, by->epoch);
+	model_put_version(want, by->version);
 	memcpy(want->data + bth + P_T1, actual->data + bth + P_T1, 8);
 	memcpy(want->data + bth + P_HEARD_AGE, actual->data + bth + P_HEARD_AGE, 4);
 	if (by->view)
@@ -66,7 +69,7 @@ static void model_sent(struct frame *want, const struct frame *given, const stru
 }
 
 static bool check_sent(struct probe_world *w, const struct frame *given,
-		       const struct probe_answerer *by, bool request)
+		       const struct probe_responder *by, bool request)
 {
 	uint64_t before = now_ns(), t1, sent = probe_get_peer(w, PEER).requests_sent;
 	struct frame out, want;
@@ -83,9 +86,9 @@ static bool check_sent(struct probe_world *w, const struct frame *given,
 	       is("queue pairs", world_qp_count(&w->world), 0);
 }
 
-static void test_stamps(struct probe_world *w)
+static void test_timestamps(struct probe_world *w)
 {
-	struct probe_answerer by = {SELF, OWN_EPOCH, 0, &keys[0], own_view, false};
+	struct probe_responder by = {SELF, OWN_EPOCH, 0, &keys[0], own_view, false, 0};
 	static const uint8_t opcodes[] = {ESC_PROBE_OPCODE_REQUEST, ESC_PROBE_OPCODE_WARMUP};
 	struct frame given;
 	int ip, shape, i;
@@ -101,14 +104,14 @@ static void test_stamps(struct probe_world *w)
 				probe_reset(w);
 				probe_build(&given, &plan);
 				tap_ok(check_sent(w, &given, &by, !i),
-				       "a %s over IPv%d, %s: stamped and tagged",
+				       "a %s over IPv%d, %s: timestamped and tagged",
 				       i ? "warmer" : "request", ip, frame_shape_names[shape]);
 			}
 }
 
 static void test_fields(struct probe_world *w)
 {
-	struct probe_answerer by = {SELF, OWN_EPOCH, 0, &keys[0], own_view, false};
+	struct probe_responder by = {SELF, OWN_EPOCH, 0, &keys[0], own_view, false, 0};
 	struct esc_fleet fleet = probe_fleet_usual();
 	struct esc_peer peer = {.received_local_ns = now_ns() - 3000000};
 	struct probe_plan plan = plan_to_send();
@@ -120,13 +123,13 @@ static void test_fields(struct probe_world *w)
 	probe_reset(w);
 	send_marked(w, &given, &out, &mark);
 	tap_ok(is("age", probe_get(&out, bth + P_HEARD_AGE, 4), ESC_PROBE_NEVER),
-	       "a peer that was never heard is told so");
+	       "a peer that was never received is reported so");
 	probe_set_peer(w, PEER, &peer);
 	mark = MARK;
 	send_marked(w, &given, &out, &mark);
 	age = probe_get(&out, bth + P_HEARD_AGE, 4);
 	tap_ok(is("age", age >= 3000 && age <= (now_ns() - peer.received_local_ns) / 1000, 1),
-	       "one that was is told when");
+	       "one that was is reported when");
 	probe_reset(w);
 	plan.ip = 6;
 	probe_build(&given, &plan);
@@ -144,13 +147,37 @@ static void test_fields(struct probe_world *w)
 	fleet.view_generation = 2;
 	fleet.anchor_generation = 2;
 	probe_set_fleet(w, &fleet);
-	by = (struct probe_answerer){SELF, OWN_EPOCH, ESC_PROBE_KEY, &keys[1], NULL, true};
+	by = (struct probe_responder){SELF, OWN_EPOCH, ESC_PROBE_KEY, &keys[1], NULL, true, 0};
 	tap_ok(check_sent(w, &given, &by, true), "what the socket wrote of itself is replaced");
 	fleet.flags = ESC_FLEET_REPLY;
 	probe_set_fleet(w, &fleet);
 	by.key = NULL;
 	by.own_flags = 0;
 	tap_ok(check_sent(w, &given, &by, true), "without keys the tag is 0");
+}
+
+/* Of a socket that is not the daemon's, which anybody with CAP_NET_RAW can mark. */
+static void test_foreign(struct probe_world *w)
+{
+	struct probe_plan plan = plan_to_send();
+	struct __sk_buff context = {.mark = MARK};
+	struct frame given, out;
+	LIBBPF_OPTS(bpf_test_run_opts, o, .data_in = given.data, .data_out = out.data,
+		    .data_size_out = sizeof(out.data), .ctx_in = &context,
+		    .ctx_size_in = sizeof(context), .ctx_out = &context,
+		    .ctx_size_out = sizeof(context), .repeat = 1);
+
+	probe_reset(w);
+	world_allow_socket(&w->world);
+	world_forget_sockets(&w->world);
+	probe_build(&given, &plan);
+	o.data_size_in = given.bytes;
+	bpf_prog_test_run_opts(w->world.programs[WORLD_TC_OUT], &o);
+	out.bytes = o.data_size_out;
+	tap_ok(probe_same(&out, &given) && is("mark", context.mark, MARK) &&
+		       is("requests_sent", probe_get_peer(w, PEER).requests_sent, 0),
+	       "a marked request of another socket is left as it is, without a tag");
+	tap_ok(probe_reason_is(w, WORLD_TC_OUT, ESC_REASON_UNKNOWN_OPCODE, 1), "and counted");
 }
 
 static void check_untouched(struct probe_world *w, const char *name, const struct frame *given,
@@ -228,8 +255,9 @@ int main(void)
 
 	if (probe_world_open(&w, &(struct world_options){.port = 5, .rx_in_xdp_only = true}))
 		return tap_bail("the programs do not load");
-	test_stamps(&w);
+	test_timestamps(&w);
 	test_fields(&w);
+	test_foreign(&w);
 	test_untouched(&w);
 	test_cuts(&w);
 	probe_world_close(&w);

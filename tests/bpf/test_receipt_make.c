@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What comes in: which packets are stamped, and the receipts made of them. They
+ * What comes in: which packets are timestamped, and the receipts made of them. They
  * are made on the loopback interface of a network namespace of the test's own,
  * with tc egress attached there, and caught as they leave.
  */
@@ -88,7 +88,7 @@ static bool begin(struct receipt_world *w, int ip, uint32_t before)
 	return good && IS(stamps(w), 0);
 }
 
-/* tc ingress of @f with a mark of somebody's: untouched; what left is in @out. */
+/* tc ingress of @f with a mark of another's: untouched; what left is in @out. */
 static bool ingress(struct receipt_world *w, const struct frame *f, struct frame *out,
 		    unsigned int want)
 {
@@ -104,6 +104,7 @@ static bool is_receipt(const struct frame *data, const struct frame *out, uint32
 	uint32_t bth = frame_is_ipv6(data) ? 62 : 42;
 	struct receipt_plan plan = {
 		.flags = flags,
+		.newest = MODEL_NEWEST,
 		.sender = SELF,
 		.target = PEER,
 		.epoch = OWN_EPOCH,
@@ -117,7 +118,7 @@ static bool is_receipt(const struct frame *data, const struct frame *out, uint32
 	};
 	struct frame want;
 
-	receipt_answer(&want, data, &plan);
+	receipt_reply(&want, data, &plan);
 	return probe_same(out, &want);
 }
 
@@ -131,7 +132,7 @@ static void test_make(struct receipt_world *w, int ip)
 	good = begin(w, ip, 15);
 	data_build(&f, ip, SEND_MIDDLE, 15);
 	good = good && ingress(w, &f, &out, 0);
-	tap_ok(good, "IPv%d: no stamps and no receipts for what is not sampled", ip);
+	tap_ok(good, "IPv%d: no timestamps and no receipts for what is not sampled", ip);
 	data_build(&f, ip, SEND_MIDDLE, 16);
 	f.data[15] |= ip == 6 ? 0 : 0xb8;
 	from = now_ns();
@@ -144,7 +145,7 @@ static void test_make(struct receipt_world *w, int ip)
 	       rx <= to && probe_get(&out, bth + R_STACK, 4) >= 2000000 && IS(stamps(w), 0);
 	tap_ok(good, "IPv%d: a sampled packet's receipt, byte for byte; the packet as it was", ip);
 	good = ingress(w, &f, &out, 0);
-	tap_ok(good && probe_reason_is(&w->w, IN, -1, 0), "IPv%d: one stamp, one receipt", ip);
+	tap_ok(good && probe_reason_is(&w->w, IN, -1, 0), "IPv%d: one timestamp, one receipt", ip);
 }
 
 static void test_flags(struct receipt_world *w)
@@ -158,12 +159,12 @@ static void test_flags(struct receipt_world *w)
 	f.data[15] |= 3;
 	good = data_run(w, IN, &f, NULL) && ingress(w, &f, &out, 1) && good;
 	tap_ok(good && is_receipt(&f, &out, 16, ESC_RECEIPT_TIMED | ESC_RECEIPT_CE, &keys[0]),
-	       "CE is told, and not borne by the receipt");
+	       "CE is reported, and not borne by the receipt");
 	good = begin(w, 4, 15);
 	receipt_set_clock(w, false);
 	data_build(&f, 4, SEND_MIDDLE, 16);
 	good = data_run(w, IN, &f, NULL) && ingress(w, &f, &out, 1) && good;
-	tap_ok(good && is_receipt(&f, &out, 16, 0, &keys[0]), "without fabric time it says so");
+	tap_ok(good && is_receipt(&f, &out, 16, 0, &keys[0]), "without fabric time it reports it");
 	good = begin(w, 4, 15);
 	fleet.flags |= ESC_FLEET_HAS_KEY1 | ESC_FLEET_USE_KEY1;
 	probe_set_fleet(&w->w, &fleet);
@@ -213,14 +214,14 @@ static void test_messages(struct receipt_world *w)
 	tap_ok(good && IS(stamps(w), 0), "not of a message that is out of order");
 }
 
-/* For whom no stamp is made. */
+/* Packets without a timestamp. */
 static void test_refused(struct receipt_world *w)
 {
 	static const char *const names[] = {
-		"an address of nobody's", "a neighbour that is not heard",
-		"the daemon is dead",	  "receipts are off",
-		"the kill switch",	  "another program's turn",
-		"PSN was there before",	  "it begins the sequence"};
+		"an unknown address",	"a neighbour that is not received",
+		"the daemon is dead",	"receipts are off",
+		"the kill switch",	"not the ID in the handover state",
+		"PSN was there before", "it begins the sequence"};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
 		struct frame f;
@@ -241,7 +242,7 @@ static void test_refused(struct receipt_world *w)
 		}
 		receipt_refresh(w, i == 2 ? 3100000000 : 0, i == 1 ? 3100000000 : 0);
 		good = data_run(w, IN, &f, NULL) && IS(stamps(w), i == 6) && good;
-		tap_ok(good, "%s: no stamp", names[i]);
+		tap_ok(good, "%s: no timestamp", names[i]);
 	}
 }
 
@@ -252,7 +253,7 @@ static void test_gap(struct receipt_world *w)
 
 	data_build(&f, 4, SEND_MIDDLE, 16);
 	good = data_run(w, IN, &f, NULL) && ingress(w, &f, &out, 1) && good;
-	tap_ok(good, "behind a gap: it came, and is told");
+	tap_ok(good, "behind a gap: timestamped and reported");
 }
 
 static void test_headers(struct receipt_world *w)
@@ -282,14 +283,14 @@ static void test_headers(struct receipt_world *w)
 static void test_rate(struct receipt_world *w)
 {
 	struct frame f, out;
-	unsigned int made = 0, asked = 50;
+	unsigned int made = 0, requested = 50;
 	bool good = begin(w, 4, 15);
 	uint64_t reasons[ESC_REASON_MAX];
 
 	/* One each 10 s, and what 10 ms allow beforehand: two. */
 	w->word.receipts_max_pps = 1;
 	receipt_refresh(w, 0, 0);
-	for (uint32_t psn = 16; psn < 16 * (asked + 1); psn += 16) {
+	for (uint32_t psn = 16; psn < 16 * (requested + 1); psn += 16) {
 		data_build(&f, 4, SEND_MIDDLE, psn);
 		good = data_run(w, IN, &f, NULL) && good;
 		good = data_run(w, WORLD_TC_IN, &f, NULL) && good;
@@ -297,9 +298,9 @@ static void test_rate(struct receipt_world *w)
 	}
 	world_reasons(&w->w.world, reasons, WORLD_TC_IN);
 	/* A CPU each has its own; a slow machine may see a second go by. */
-	tap_ok(good && made >= 1 && made < asked / 2 &&
-		       IS(reasons[ESC_REASON_RECEIPT_RATE], asked - made),
-	       "at most so many a second: %u of %u made, the others counted", made, asked);
+	tap_ok(good && made >= 1 && made < requested / 2 &&
+		       IS(reasons[ESC_REASON_RECEIPT_RATE], requested - made),
+	       "at most so many a second: %u of %u made, the others counted", made, requested);
 	good = begin(w, 4, 15);
 	w->word.receipts_max_pps = 0;
 	receipt_refresh(w, 0, 0);
@@ -342,7 +343,7 @@ static void test_alone(struct receipt_world *w, int link)
 		out_count += captured(&out);
 	}
 	world_reasons(&w->w.world, reasons, WORLD_TC_IN);
-	/* Each CPU finds it out by itself. */
+	/* Each CPU detects it alone. */
 	tap_ok(good && out_count <= (unsigned int)w->w.world.cpus && out_count < sent &&
 		       IS(reasons[ESC_REASON_RECEIPT_CLONE], sent),
 	       "without tc egress no receipts, and copies of %u packets at most", w->w.world.cpus);
@@ -354,7 +355,8 @@ static void test_stale(struct receipt_world *w)
 	bool good = begin(w, 4, 15);
 	uint32_t left;
 
-	/* Stamps whose packets never come to tc ingress, as behind an XDP program that takes them.
+	/* Timestamps whose packets never come to tc ingress, as behind an XDP program that takes
+	 * them.
 	 */
 	for (uint32_t psn = 16; psn <= 16 * 40; psn += 16)
 		good = data_send(w, IN, 4, SEND_MIDDLE, psn) && good;
@@ -364,7 +366,7 @@ static void test_stale(struct receipt_world *w)
 	for (int i = 0; i < 512 * 16 && stamps(w); i++)
 		good = data_run(w, WORLD_TC_IN, &f, NULL) && good;
 	tap_ok(good && left >= 36 && IS(stamps(w), 0) && IS(captured(&out), 0),
-	       "%u stamps that nobody took are swept out", left);
+	       "%u timestamps that none took are swept out", left);
 }
 
 /* Without XDP all of it happens in tc ingress. */
@@ -385,7 +387,7 @@ static void test_without_xdp(void)
 	data_build(&f, 4, SEND_MIDDLE, 16);
 	good = ingress(&w, &f, &out, 1) && good;
 	tap_ok(good && is_receipt(&f, &out, 16, ESC_RECEIPT_TIMED, &keys[0]),
-	       "without XDP: stamped and told in tc ingress");
+	       "without XDP: timestamped and reported in tc ingress");
 	close(link);
 	probe_world_close(&w.w);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * How long noted packets waited in the sending host's qdisc: behind a slow one
+ * How long recorded packets waited in the sending host's qdisc: behind a slow one
  * on a veth pair in a network namespace of the test's own.
  */
 #define TAP_PLAN 3
@@ -10,10 +10,9 @@
 #include <sched.h>
 #include <sys/socket.h>
 
-#include "delay/hostqueue.h"
+#include "delay/internal.h"
 #include "receipt_world.h"
 
-#define TCX_EGRESS 47 /* newer than the headers of the distribution */
 #define SEND_MIDDLE 0x01
 #define PACKETS 20
 #define RATE "1mbit" /* 318 bytes and Ethernet's: 2.5 ms each */
@@ -73,7 +72,7 @@ static void test_queue(struct receipt_world *w, int fd, int ip)
 {
 	uint64_t from = now_ns(), first = 0, left = 0;
 	unsigned int told = 0;
-	struct esc_tx_record note;
+	struct esc_tx_record record;
 	bool good;
 
 	receipt_reset(w);
@@ -82,25 +81,26 @@ static void test_queue(struct receipt_world *w, int fd, int ip)
 	good = send_some(fd, ip, 1);
 	wait_until_left(w);
 	for (uint32_t psn = 1; psn <= PACKETS; psn++) {
-		note = note_of(w, ip, psn);
-		good = good && note.tx_ktime_ns > from;
-		if (!note.queue_ns)
+		record = note_of(w, ip, psn);
+		good = good && record.tx_ktime_ns > from;
+		if (!record.queue_ns)
 			continue;
-		good = good && note.tx_ktime_ns + note.queue_ns > left;
-		left = note.tx_ktime_ns + note.queue_ns;
+		good = good && record.tx_ktime_ns + record.queue_ns > left;
+		left = record.tx_ktime_ns + record.queue_ns;
 		first = first ? first : left;
 		told++;
 	}
 	tap_ok(good && told >= PACKETS * 3 / 4 && left < now_ns() &&
 		       left - first >= PACKET_MIN_NS * (told - 1 - BURST_PACKETS),
-	       "IPv%d: leaving and waiting add up to the rate of the qdisc (%u of %u told, %llu "
+	       "IPv%d: leaving and waiting add up to the rate of the qdisc (%u of %u reported, "
+	       "%llu "
 	       "us)",
 	       ip, told, PACKETS, (unsigned long long)(left - first) / 1000);
 }
 
 int main(void)
 {
-	struct hostqueue *queue;
+	struct host_queue_out *queue;
 	struct receipt_world w;
 	char why[256];
 	int fd, err;

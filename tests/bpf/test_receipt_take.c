@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Receipts that come back: which are refused and why, which note they take, and
+ * Receipts that return: which are refused and why, which record they take, and
  * what they leave in the queue pair's delays.
  * test_receipt_take [SEED [PACKETS]]
  */
@@ -20,7 +20,7 @@ static uint64_t random_64(void)
 	return state * 2685821657736338717ull;
 }
 
-/* A receipt that is taken when PSN 16 was noted. */
+/* A receipt that is taken when PSN 16 was recorded. */
 static struct receipt_plan plan_usual(void)
 {
 	return (struct receipt_plan){
@@ -39,7 +39,7 @@ static struct receipt_plan plan_usual(void)
 }
 
 /*
- * The notes are of what went from the source of frames to their destination, and
+ * The records are of what went from the source of frames to their destination, and
  * receipts go the other way: swaps the addresses of a built one, and tags it.
  */
 static void turn(struct frame *f, const struct receipt_plan *plan)
@@ -67,8 +67,8 @@ static int take(struct receipt_world *w, enum world_hook hook, const struct rece
 	return take_frame(w, hook, &f);
 }
 
-/* Sends PSN @psn, so that it is noted; the note. */
-static struct esc_tx_record note(struct receipt_world *w, int ip, uint32_t psn)
+/* Sends PSN @psn, so that it is recorded; the record. */
+static struct esc_tx_record record(struct receipt_world *w, int ip, uint32_t psn)
 {
 	struct esc_qp_sent sent;
 
@@ -88,7 +88,7 @@ static void test_match(struct receipt_world *w, int ip)
 	bool good;
 
 	receipt_reset(w);
-	left = note(w, ip, 16);
+	left = record(w, ip, 16);
 	plan = plan_usual();
 	plan.ip = ip;
 	plan.rx_fabric_ns = left.tx_fabric_ns + 12345;
@@ -112,11 +112,11 @@ static void test_match(struct receipt_world *w, int ip)
 	       IS(window->ce, 1) && IS(window->stack_max_ns, 1234) &&
 	       IS(window->queue_samples, 0) && IS(window->messages, 0) && good;
 	tap_ok(good && probe_reason_is(&w->w, WORLD_XDP, -1, 0),
-	       "IPv%d: a receipt takes its note and leaves its delay", ip);
+	       "IPv%d: a receipt takes its record and leaves its delay", ip);
 	good = IS(take(w, WORLD_XDP, &plan), XDP_VERDICT_DROP) &&
 	       probe_reason_is(&w->w, WORLD_XDP, ESC_REASON_RECEIPT_UNMATCHED, 1);
 	owd_read(w, ip, &owd);
-	tap_ok(good && IS(owd.receipts, 1), "IPv%d: the same once more matches nothing", ip);
+	tap_ok(good && IS(owd.receipts, 1), "IPv%d: the same again matches nothing", ip);
 }
 
 struct refusal {
@@ -128,7 +128,7 @@ struct refusal {
 static void a_version(struct receipt_world *w, struct receipt_plan *plan)
 {
 	(void)w;
-	plan->version_more = 1;
+	plan->version_more = 2;
 }
 static void a_longer(struct receipt_world *w, struct receipt_plan *plan)
 {
@@ -207,16 +207,16 @@ static const struct refusal refusals[] = {
 	{"another version", ESC_REASON_PROBE_VERSION, a_version},
 	{"longer", ESC_REASON_PROBE_VERSION, a_longer},
 	{"receipts are off here", ESC_REASON_PROBE_OFF, a_off},
-	{"of nobody we know", ESC_REASON_PROBE_UNKNOWN_PEER, a_sender},
-	{"from an address of nobody's", ESC_REASON_PROBE_UNKNOWN_PEER, a_address},
+	{"of an unknown sender", ESC_REASON_PROBE_UNKNOWN_PEER, a_sender},
+	{"from an unknown address's", ESC_REASON_PROBE_UNKNOWN_PEER, a_address},
 	{"from another member's address", ESC_REASON_PROBE_UNKNOWN_PEER, a_others_address},
 	{"of the other mesh", ESC_REASON_PROBE_UNKNOWN_PEER, a_plane},
 	{"for another member", ESC_REASON_PROBE_NOT_OURS, a_target},
-	{"tagged with nobody's key", ESC_REASON_PROBE_BAD_TAG, a_key},
+	{"tagged with an unknown key", ESC_REASON_PROBE_BAD_TAG, a_key},
 	{"tagged with the other slot's key", ESC_REASON_PROBE_BAD_TAG, a_key_slot},
 	{"not tagged", ESC_REASON_PROBE_BAD_TAG, a_no_tag},
 	{"of an earlier run", ESC_REASON_PROBE_STALE_EPOCH, a_epoch},
-	{"of a PSN that was not noted", ESC_REASON_RECEIPT_UNMATCHED, a_psn},
+	{"of a PSN that was not recorded", ESC_REASON_RECEIPT_UNMATCHED, a_psn},
 	{"of another queue pair", ESC_REASON_RECEIPT_UNMATCHED, a_qpn},
 	{"of a response of that PSN", ESC_REASON_RECEIPT_UNMATCHED, a_response},
 };
@@ -241,7 +241,7 @@ static void test_refusals(struct receipt_world *w)
 		bool good;
 
 		receipt_reset(w);
-		note(w, 4, 16);
+		record(w, 4, 16);
 		refusals[i].alter(w, &plan);
 		good = IS(take(w, WORLD_XDP, &plan), XDP_VERDICT_DROP) &&
 		       probe_reason_is(&w->w, WORLD_XDP, refusals[i].reason, 1) && is_untaken(w);
@@ -254,7 +254,7 @@ static void test_refusals(struct receipt_world *w)
 				continue;
 			plan = plan_usual();
 			receipt_reset(w);
-			note(w, 4, 16);
+			record(w, 4, 16);
 			refusals[j].alter(w, &plan);
 			refusals[i].alter(w, &plan);
 			take(w, WORLD_XDP, &plan);
@@ -265,7 +265,7 @@ static void test_refusals(struct receipt_world *w)
 	tap_ok(in_order, "of two faults the earlier check decides");
 }
 
-static void test_spoiled(struct receipt_world *w)
+static void test_invalidated(struct receipt_world *w)
 {
 	struct receipt_plan plan = plan_usual();
 	struct esc_qp_key key = data_key(w, 4, ESC_DIRECTION_TX);
@@ -274,14 +274,14 @@ static void test_spoiled(struct receipt_world *w)
 	bool good;
 
 	receipt_reset(w);
-	note(w, 4, 16);
-	note(w, 4, 16);
+	record(w, 4, 16);
+	record(w, 4, 16);
 	good = IS(take(w, WORLD_XDP, &plan), XDP_VERDICT_DROP) &&
 	       probe_reason_is(&w->w, WORLD_XDP, ESC_REASON_RECEIPT_UNMATCHED, 1);
 	owd_read(w, 4, &owd);
 	tap_ok(good && IS(owd.samples, 0), "a packet that was sent twice gives no sample");
 	receipt_reset(w);
-	note(w, 4, 16);
+	record(w, 4, 16);
 	sent_read(w, 4, &sent);
 	sent.records[ESC_TX_RECORD_INDEX(16)].tx_ktime_ns -= 2100000000;
 	bpf_map_update_elem(receipt_fd(w, "qp_sent"), &key, &sent, BPF_EXIST);
@@ -296,7 +296,7 @@ static void test_untimed(struct receipt_world *w)
 	struct esc_qp_owd owd;
 
 	receipt_reset(w);
-	note(w, 4, 16);
+	record(w, 4, 16);
 	plan.flags = 0;
 	take(w, WORLD_XDP, &plan);
 	owd_read(w, 4, &owd);
@@ -304,11 +304,11 @@ static void test_untimed(struct receipt_world *w)
 	       "a receipt without fabric time counts, and leaves no delay");
 	receipt_reset(w);
 	receipt_set_clock(w, false);
-	note(w, 4, 16);
+	record(w, 4, 16);
 	plan.flags = ESC_RECEIPT_TIMED;
 	take(w, WORLD_XDP, &plan);
 	owd_read(w, 4, &owd);
-	tap_ok(IS(owd.receipts, 1) && IS(owd.samples, 0), "so for a note without it");
+	tap_ok(IS(owd.receipts, 1) && IS(owd.samples, 0), "so for a record without it");
 }
 
 static void test_message(struct receipt_world *w)
@@ -352,7 +352,7 @@ static void test_account(struct receipt_world *w)
 
 	receipt_reset(w);
 	for (uint32_t psn = 16; psn <= 16 * 1000; psn += 16) {
-		struct esc_tx_record left = note(w, 4, psn);
+		struct esc_tx_record left = record(w, 4, psn);
 		struct receipt_plan plan = plan_usual();
 		int64_t delay = (int64_t)(random_64() >> (random_64() % 40 + 24)) - 100;
 
@@ -414,7 +414,7 @@ static void test_tc(void)
 		tap_ok(false, "the programs load");
 		return;
 	}
-	note(&w, 4, 16);
+	record(&w, 4, 16);
 	good = IS(take(&w, WORLD_TC_IN, &plan), 2);
 	owd_read(&w, 4, &owd);
 	tap_ok(good && IS(owd.samples, 1), "in tc ingress: taken, and ends there");
@@ -425,7 +425,7 @@ static void test_tc(void)
 	plan.key = &keys[2];
 	good = IS(take(&w, WORLD_TC_IN, &plan), -1) &&
 	       probe_reason_is(&w.w, WORLD_TC_IN, ESC_REASON_PROBE_BAD_TAG, 1);
-	tap_ok(good, "in tc ingress: what may be somebody else's goes on");
+	tap_ok(good, "in tc ingress: what may be another program's goes on");
 	plan = plan_usual();
 	plan.bad_magic = true;
 	receipt_reset(&w);
@@ -448,7 +448,7 @@ static void test_fuzz(struct receipt_world *w, unsigned int packets)
 		uint32_t bth;
 
 		receipt_reset(w);
-		note(w, 4, 16);
+		record(w, 4, 16);
 		plan.shape = random_64() % FRAME_SHAPES;
 		receipt_build(&f, &plan);
 		turn(&f, &plan);
@@ -464,8 +464,7 @@ static void test_fuzz(struct receipt_world *w, unsigned int packets)
 		take_frame(w, WORLD_XDP, &f);
 		owd_read(w, 4, &owd);
 		signed_count += sign;
-		/* A good tag vouches for everything; the opcode and magic make it a receipt at all.
-		 */
+		/* A valid tag covers everything; opcode and magic make it a receipt. */
 		if (!sign)
 			good = IS(owd.receipts, same && f.data[bth - 6] == was.data[bth - 6] &&
 							f.data[bth - 5] == was.data[bth - 5] &&
@@ -491,7 +490,7 @@ int main(int argc, char **argv)
 	test_match(&w, 4);
 	test_match(&w, 6);
 	test_refusals(&w);
-	test_spoiled(&w);
+	test_invalidated(&w);
 	test_untimed(&w);
 	test_message(&w);
 	test_account(&w);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Sequences of packets of one queue pair and what its entry must say, counted
- * by hand. A count that a case does not name must be zero.
+ * Sequences of packets of one queue pair and what its entry must have, counted
+ * manually. A count that a case does not name must be zero.
  */
 #define TAP_PLAN 87
 
@@ -81,7 +81,7 @@ static const struct sequence {
 	 RX,
 	 {{0x04, 1, 4}, {0x04, 3, 4}, {0x04, 2, 4, 0, 2}, {0x04, 6, 4}, {0x04, 4, 4}},
 	 {W(psn_gaps, 2), W(psn_missing, 3), W(out_of_sequence, 2), W(messages, 4)}},
-	{"what came before is a duplicate",
+	{"an earlier PSN is a duplicate",
 	 RX,
 	 {{0x04, 1, 4, 0, 5}, {0x04, 3, 4, 0, 3}, {0x04, 6, 4}},
 	 {W(duplicates, 3), W(messages, 6), W(requests.next, 7)}},
@@ -138,7 +138,7 @@ static const struct sequence {
 	  {0x0c, 9, 0},
 	  {0x0a, 10, 1}},
 	 {W(messages, 2), W(pmtu, 1024), W(requests.next, 11)}},
-	{"READ requests tell the path MTU",
+	{"READ requests show the path MTU",
 	 BOTH,
 	 {{0x0c, 1, 65536}, {0x0c, 33, 65536}, {0x0c, 65, 65536}, {0x0a, 97, 1}},
 	 {W(messages, 1), W(pmtu, 2048), W(requests.next, 98)}},
@@ -146,7 +146,7 @@ static const struct sequence {
 	 BOTH,
 	 {{0x0c, TOP - 2, 5000}, {0x0c, 2, 5000}, {0x0c, 7, 5000}},
 	 {W(pmtu, 1024), W(requests.next, 12)}},
-	{"a READ of one packet tells nothing",
+	{"a READ of one packet shows nothing",
 	 BOTH,
 	 {{0x0c, 1, 256}, {0x0c, 2, 300}, {0x0c, 3, 300}, {0x0c, 4, 5000}, {0x0c, 6, 8}},
 	 {W(pmtu, 4096), W(requests.next, 7)}},
@@ -160,15 +160,15 @@ static const struct sequence {
 	  {0x0c, 13, 5000}},
 	 {W(messages, 1), W(psn_gaps, 1), W(psn_missing, 5), W(out_of_sequence, 1), W(pmtu, 1024),
 	  W(requests.next, 18)}},
-	{"a READ's later part asked for again, path MTU known",
+	{"a READ's later part requested again, path MTU known",
 	 TX,
 	 {{0x06, 1, 1024}, {0x08, 2, 1}, {0x0c, 3, 5000}, {0x0c, 5, 2952}, {0x0c, 8, 5000}},
 	 {W(messages, 1), W(retransmits, 1), W(pmtu, 1024), W(requests.next, 13)}},
-	{"a READ's later part asked for again tells the path MTU",
+	{"a READ's later part requested again shows the path MTU",
 	 TX,
 	 {{0x0c, 1, 65536}, {0x0c, 8, 65536 - 7 * 1024}, {0x0c, 65, 65536}},
 	 {W(retransmits, 1), W(pmtu, 1024), W(requests.next, 129)}},
-	{"a whole READ asked for again, path MTU unknown",
+	{"a whole READ requested again, path MTU unknown",
 	 TX,
 	 {{0x0c, 1, 5000}, {0x0c, 1, 5000}, {0x0c, 6, 5000}, {0x0c, 6, 5000}},
 	 {W(retransmits, 2), W(pmtu, 1024), W(requests.next, 11)}},
@@ -192,11 +192,11 @@ static const struct sequence {
 	 {{0x0d, 1, 1024}, {0x0e, 3, 1024}, {0x0f, 4, 1}},
 	 {W(psn_gaps, 1), W(psn_missing, 1), W(messages, 1), W(message_max, 0),
 	  W(responses.next, 5)}},
-	{"READ responses that came before",
+	{"READ responses received before",
 	 RX,
 	 {{0x0d, 1, 1024}, {0x0e, 2, 1024}, {0x0f, 3, 1}, {0x0d, 2, 1024}, {0x0f, 3, 1}},
 	 {W(duplicates, 2), W(messages, 1), W(responses.next, 4)}},
-	{"READ responses sent again",
+	{"READ responses retransmitted",
 	 TX,
 	 {{0x0d, 1, 1024}, {0x0e, 2, 1024}, {0x0f, 3, 1}, {0x0d, 2, 1024}, {0x0f, 3, 1}},
 	 {W(retransmits, 2), W(messages, 1), W(responses.next, 4)}},

@@ -13,7 +13,7 @@
 #include "tests/lib/tap.h"
 
 #define PACKETS 100000
-#define ROUND 512	 /* orders that are put in before the packets run */
+#define ROUND 512	 /* rules that are put in before the packets run */
 #define FRAME_TAKEN 3400 /* an IP packet of so many bytes fits a test run on every kernel */
 
 struct tally {
@@ -59,7 +59,7 @@ static void tell(const struct job *job, const struct frame *got, const struct fr
 	       job->sport, job->check, i, got->data[i], must->data[i]);
 }
 
-/* Runs one packet that an order is in force for. */
+/* Runs one packet that a rule is in force for. */
 static void run_job(struct world *w, struct job *job, struct tally *tally, bool quiet)
 {
 	static struct frame got, must;
@@ -90,7 +90,7 @@ static void run_job(struct world *w, struct job *job, struct tally *tally, bool 
 	tally->wrong_icrc += frames_equal(&got, &must);
 }
 
-/* Orders for all jobs, then all packets. A packet's order takes effect with itself: hold is 0. */
+/* Rules for all jobs, then all packets. A packet's rule takes effect with itself: hold is 0. */
 static bool run_round(struct world *w, uint32_t count, struct tally *tally, bool quiet)
 {
 	uint32_t i;
@@ -100,7 +100,7 @@ static bool run_round(struct world *w, uint32_t count, struct tally *tally, bool
 		struct esc_steer steer = {.number = ++order, .sport = jobs[i].sport};
 		struct esc_qp_key key = frame_key(&jobs[i].frame, w->port);
 
-		if (steer_order(w, &key, &steer))
+		if (steer_rule(w, &key, &steer))
 			return false;
 	}
 	if (steer_control(w, ++generation))
@@ -128,7 +128,7 @@ static void run_random(struct world *w, uint32_t packets, struct tally *tally, b
 	}
 }
 
-/* Packets of one queue pair share an order, so each packet is a round of its own. */
+/* Packets of one queue pair share a rule, so each packet is a round of its own. */
 static uint32_t run_capture(struct world *w, const char *path, enum frame_shape shape,
 			    struct tally *tally, bool *valid)
 {

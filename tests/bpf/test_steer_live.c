@@ -2,7 +2,7 @@
 /*
  * Steered packets as the stack carries them: up to 9,000 bytes, headers and payload
  * outside of the linear part, checksums that are left to the NIC, and a clone that
- * somebody else holds and that must stay as it was.
+ * another one holds and that must stay as it was.
  * `test_steer_live SEED [PACKETS]` repeats a run.
  */
 #define TAP_PLAN 2
@@ -26,7 +26,7 @@ struct job {
 struct live {
 	struct world world;
 	int from, to; /* sockets at v0 and v1 */
-	bool clones;  /* `from` hears a clone of each packet, made before ours ran */
+	bool clones;  /* `from` receives a clone of each packet, made before ours ran */
 };
 
 static struct job jobs[ROUND];
@@ -116,7 +116,7 @@ static uint32_t run_all(struct live *l, uint32_t packets)
 			frame_seal(&job->frame, job->check);
 			steer.sport = job->sport = 1 + steer_below(65535);
 			key = frame_key(&job->frame, l->world.port);
-			steer_order(&l->world, &key, &steer);
+			steer_rule(&l->world, &key, &steer);
 		}
 		steer_control(&l->world, ++generation);
 		for (i = 0; i < ROUND; i++, right++)
@@ -182,7 +182,7 @@ int main(int argc, char **argv)
 	l.clones = true;
 	right = run_all(&l, packets / 8);
 	tap_ok(right >= packets / 8,
-	       "%u packets that somebody holds a clone of: ours are right, the clones as they were",
+	       "%u packets that another holds a clone of: ours are right, the clones as they were",
 	       right);
 	world_close(&l.world);
 	return tap_end();

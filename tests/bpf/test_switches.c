@@ -3,7 +3,7 @@
  * What the programs do by the state of their maps and constants: the kill
  * switch, the full table, the sample mask, the turn in a dispatcher, the port.
  */
-#define TAP_PLAN 58
+#define TAP_PLAN 68
 
 #include <time.h>
 
@@ -95,6 +95,60 @@ static void test_full(void)
 	world_close(&w);
 }
 
+/* @count queue pairs of the host with this last byte, each by one packet. */
+static void send_qps(struct world *w, enum world_hook hook, uint16_t host, uint32_t from,
+		     uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++)
+		send_plan(w, hook,
+			  &(struct frame_plan){
+				  .opcode = 0x04, .qpn = from + i, .psn = 1, .source_host = host});
+}
+
+/* Of 64 entries: 32 for what is received, 16 for unknown hosts, 16 for what is forwarded. */
+static void test_room(void)
+{
+	struct esc_qp_room room = {.rx_max = 32, .unknown_max = 16, .foreign_max = 16};
+	struct esc_peer_address member = {.id = 7};
+	struct esc_address address = {.bytes = {[10] = 0xff, 0xff, 10, 1, 0, 5}};
+	struct esc_fleet fleet = {.self = 1};
+	uint64_t reasons[ESC_REASON_MAX];
+	uint32_t zero = 0;
+	struct world w;
+
+	if (world_open(&w, &(struct world_options){.qps_max = 64, .port = 1})) {
+		tap_ok(false, "a table of 64 queue pairs loads");
+		return;
+	}
+	world_reset(&w);
+	bpf_map_update_elem(bpf_map__fd(w.kernel->maps.fleet), &zero, &fleet, BPF_ANY);
+	bpf_map_update_elem(bpf_map__fd(w.kernel->maps.qp_room), &zero, &room, BPF_ANY);
+	bpf_map_update_elem(bpf_map__fd(w.kernel->maps.peer_addresses), &address, &member, BPF_ANY);
+	send_qps(&w, WORLD_XDP, 9, 0, 40);
+	world_reasons(&w, reasons, WORLD_XDP);
+	tap_ok(world_qp_count(&w) == 16 && reasons[ESC_REASON_QP_UNKNOWN_HOST] == 24,
+	       "a host that is not a member has a quarter of the table");
+	send_qps(&w, WORLD_XDP, 5, 1000, 40);
+	world_reasons(&w, reasons, WORLD_XDP);
+	tap_ok(world_qp_count(&w) == 32 && reasons[ESC_REASON_QP_TABLE_FULL] == 24,
+	       "what is received has a half of it, members included");
+	w.ingress_ifindex = 1;
+	send_qps(&w, WORLD_TC_OUT, 1, 3000, 40);
+	world_reasons(&w, reasons, WORLD_TC_OUT);
+	tap_ok(world_qp_count(&w) == 48 && reasons[ESC_REASON_QP_FOREIGN] == 24 &&
+		       !reasons[ESC_REASON_QP_TABLE_FULL],
+	       "what is forwarded has a quarter");
+	w.ingress_ifindex = 0;
+	send_qps(&w, WORLD_TC_OUT, 1, 2000, 16);
+	world_reasons(&w, reasons, WORLD_TC_OUT);
+	tap_ok(world_qp_count(&w) == 64 && !reasons[ESC_REASON_QP_TABLE_FULL],
+	       "the rest is left for what this host's RDMA devices send");
+	bpf_map_lookup_elem(bpf_map__fd(w.kernel->maps.qp_room), &zero, &room);
+	tap_ok(room.rx == 32 && room.unknown == 16 && room.foreign == 16,
+	       "and that is what is counted");
+	world_close(&w);
+}
+
 static uint64_t now_local_ns(void)
 {
 	struct timespec now;
@@ -122,7 +176,7 @@ static void test_sample(struct world *w)
 		       at.sample_psn == 0x200 && at.sample_local_ns >= before.first_local_ns &&
 		       at.sample_local_ns <= to && after.sample_local_ns == at.sample_local_ns &&
 		       after.first_local_ns == before.first_local_ns;
-		tap_ok(good, "%s: PSN & mask == 0 is stamped, others are not",
+		tap_ok(good, "%s: PSN & mask == 0 is timestamped, others are not",
 		       world_hook_names[hook]);
 	}
 }
@@ -228,7 +282,7 @@ static uint64_t through_both(struct world *incumbent, struct world *successor, u
 	return port_packets(incumbent, incumbent->port);
 }
 
-static void test_turns(const struct world *first)
+static void test_iterations(const struct world *first)
 {
 	static const uint16_t own = 3 * ESC_HANDOVER_NEXT;
 	const uint16_t states[] = {own, own | ESC_HANDOVER_ANNOUNCE, own | ESC_HANDOVER_PASS,
@@ -245,13 +299,13 @@ static void test_turns(const struct world *first)
 	}
 	for (i = 0; i < 4; i++) {
 		counted = through_both(&incumbent, &successor, states[i], states[i]);
-		tap_ok(counted == 1, "turn %s: two programs count a packet once (%llu)", names[i],
-		       (unsigned long long)counted);
+		tap_ok(counted == 1, "handover ID %s: two programs count a packet once (%llu)",
+		       names[i], (unsigned long long)counted);
 		if (i == 3)
 			break;
 		counted = through_both(&incumbent, &successor, states[i], states[i + 1]);
 		tap_ok(counted == 1,
-		       "a packet that meets the step from %s to %s is counted once "
+		       "a packet between the programs at the step from %s to %s is counted once "
 		       "(%llu)",
 		       names[i], names[i + 1], (unsigned long long)counted);
 	}
@@ -299,8 +353,9 @@ static void test_btf(const struct world *w)
 		struct bpf_map_info info = {0};
 		uint32_t bytes = sizeof(info);
 
-		/* A ring buffer has records, no keys. */
-		if (bpf_map__is_internal(map) || bpf_map__type(map) == BPF_MAP_TYPE_RINGBUF)
+		/* A ring buffer has records, no keys; the kernel takes no BTF for a map of maps. */
+		if (bpf_map__is_internal(map) || bpf_map__type(map) == BPF_MAP_TYPE_RINGBUF ||
+		    bpf_map__type(map) == BPF_MAP_TYPE_ARRAY_OF_MAPS)
 			continue;
 		tap_ok(!bpf_obj_get_info_by_fd(bpf_map__fd(map), &info, &bytes) && info.btf_id &&
 			       info.btf_key_type_id && info.btf_value_type_id &&
@@ -317,11 +372,12 @@ int main(void)
 		return tap_bail("the programs do not load");
 	test_off(&w);
 	test_full();
+	test_room();
 	test_sample(&w);
 	test_sport(&w);
 	test_tc_ingress_idle();
 	test_ports(&w);
-	test_turns(&w);
+	test_iterations(&w);
 	test_buffers(&w);
 	test_btf(&w);
 	world_close(&w);

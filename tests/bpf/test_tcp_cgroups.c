@@ -5,6 +5,7 @@
 #include <bpf/bpf.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -13,7 +14,7 @@
 #include "pace/internal.h"
 #include "tests/lib/tap.h"
 #include "tcp_cgroup.h"
-#include "tcp/class.h"
+#include "tcp/internal.h"
 
 #define THRESHOLD_NS 500000
 
@@ -80,52 +81,66 @@ static size_t entries(void)
 	return count;
 }
 
-static void test_words(struct tcpclass *classes)
+static void test_classes(void)
 {
-	struct esc_tcp_control word = {};
+	struct esc_tcp_control ctl = {};
 
-	tcpclass_take(classes, &pace, THRESHOLD_NS, &word);
-	tap_ok(word.class_count == 4 && word.classes[0].threshold_ns == THRESHOLD_NS &&
-		       word.classes[1].threshold_ns == THRESHOLD_NS &&
-		       word.classes[2].threshold_ns == 7000 &&
-		       word.classes[3].threshold_ns == THRESHOLD_NS,
+	tcp_load_classes(&ctl, &pace, THRESHOLD_NS);
+	tap_ok(ctl.class_count == 4 && ctl.classes[0].threshold_ns == THRESHOLD_NS &&
+		       ctl.classes[1].threshold_ns == THRESHOLD_NS &&
+		       ctl.classes[2].threshold_ns == 7000 &&
+		       ctl.classes[3].threshold_ns == THRESHOLD_NS,
 	       "a class without a threshold of its own has TCP's");
-	tap_ok(word.classes[1].weight == 3 && word.classes[1].by_cgroup &&
-		       word.classes[2].by_cgroup && word.classes[2].port_last == 81 &&
-		       !word.classes[3].by_cgroup && word.classes[3].dscps == 1ull << 46,
-	       "what it asks for is in the word");
-	tap_ok(!strcmp(tcpclass_name(classes, 1), "path") &&
-		       !strcmp(tcpclass_name(classes, 9), "default"),
-	       "and its name is kept");
+	tap_ok(ctl.classes[1].weight == 3 && ctl.classes[1].by_cgroup && ctl.classes[2].by_cgroup &&
+		       ctl.classes[2].port_last == 81 && !ctl.classes[3].by_cgroup &&
+		       ctl.classes[3].dscps == 1ull << 46,
+	       "what it matches is in the control block");
+	tap_ok(!strcmp(tcp_class_name(&pace, 1), "path") &&
+		       !strcmp(tcp_class_name(&pace, 9), "default"),
+	       "and it has its name");
 }
 
-static void test_look(struct tcpclass *classes)
+static long poll(struct tcp_cgroups *was, const struct pace *of, const char *from, int fd)
 {
+	struct tcp_walk *walk = tcp_walk_new(of, from);
+	long left_out;
+
+	tcp_walk_run(walk);
+	left_out = tcp_walk_take(walk, was, fd);
+	tcp_walk_free(walk);
+	return left_out;
+}
+
+static void test_poll(void)
+{
+	struct tcp_cgroups cgroups = {};
+
 	make("/inner");
 	make("/inner/deeper");
 	make("/job_71");
 	make("/job_71/step_0");
 	make("/other");
-	tap_ok(!tcpclass_poll(classes, &pace, top, map) && bits_of("/inner") == 1 << 1 &&
+	tap_ok(!poll(&cgroups, &pace, top, map) && bits_of("/inner") == 1 << 1 &&
 		       bits_of("/job_71") == 1 << 2 && bits_of("/job_71/step_0") == 1 << 2,
-	       "cgroups by their path and by the job that it says");
+	       "cgroups by their path and by the job that it reports");
 	tap_ok(entries() == 3 && !bits_of("/other") && !bits_of("/inner/deeper") && !bits_of(""),
 	       "and no others");
 	take_away("/job_71/step_0");
 	make("/job_71/inner");
-	tap_ok(!tcpclass_poll(classes, &pace, top, map) && entries() == 3 &&
+	tap_ok(!poll(&cgroups, &pace, top, map) && entries() == 3 &&
 		       bits_of("/job_71/inner") == (1 << 1 | 1 << 2),
-	       "one that went is out, one that came is in");
+	       "a removed one is out, a new one is in");
 	by_path.cgroup = "*/other";
-	tap_ok(!tcpclass_poll(classes, &pace, top, map) && !bits_of("/inner") &&
+	tap_ok(!poll(&cgroups, &pace, top, map) && !bits_of("/inner") &&
 		       bits_of("/other") == 1 << 1 && bits_of("/job_71/inner") == 1 << 2,
 	       "a class that names others");
 	by_path.cgroup = NULL;
 	by_job.job = NULL;
-	tap_ok(!tcpclass_poll(classes, &pace, top, map) && !entries(), "and none");
+	tap_ok(!poll(&cgroups, &pace, top, map) && !entries(), "and none");
 	by_path.cgroup = "*";
-	tap_ok(tcpclass_poll(classes, &pace, "/nowhere", map) == -ENOENT,
+	tap_ok(poll(&cgroups, &pace, "/nowhere", map) == -ENOENT,
 	       "a folder that is not there is an error");
+	free(cgroups.list);
 }
 
 int main(void)
@@ -133,17 +148,15 @@ int main(void)
 	static const char *const made[] = {
 		"/inner/deeper", "/inner", "/job_71/step_0", "/job_71/inner", "/job_71",
 		"/other",	 ""};
-	struct tcpclass *classes = NULL;
 
 	if (!tcp_cgroup_find(top, sizeof(top)))
 		return tap_skip_all("no unified cgroup hierarchy is mounted");
 	map = bpf_map_create(BPF_MAP_TYPE_HASH, "tcp_cgroups", 8, 4, ESC_TCP_CGROUPS, NULL);
-	if (map < 0 || mkdir(top, 0755) || tcpclass_new(&classes))
+	if (map < 0 || mkdir(top, 0755))
 		return tap_bail("no map, or no cgroup");
-	test_words(classes);
-	test_look(classes);
+	test_classes();
+	test_poll();
 	for (size_t i = 0; i < sizeof(made) / sizeof(made[0]); i++)
 		take_away(made[i]);
-	tcpclass_free(classes);
 	return tap_end();
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The tracing of queue pairs on this kernel: it attaches, or says in one
+ * The tracing of queue pairs on this kernel: it attaches, or reports in one
  * sentence why it cannot be had. What it traces is for tests/vm.
  */
 #define TAP_PLAN 3
@@ -12,7 +12,7 @@
 #include <errno.h>
 
 #include "maps/maps.h"
-#include "qp/trace.h"
+#include "qp/internal.h"
 #include "tests/lib/tap.h"
 
 static bool is_sentence(const char *why)
@@ -31,9 +31,9 @@ static void test_open(int control, int owners)
 		tap_ok(!trace && is_sentence(why), "absent, with one sentence (%s)",
 		       strerror(-err));
 		tap_ok(qptrace_how(trace) == QPTRACE_NONE && !qptrace_refused(trace),
-		       "what is absent says so");
+		       "what is absent reports it");
 	} else {
-		tap_ok(qptrace_how(trace) != QPTRACE_NONE && !why[0], "attached, without a word");
+		tap_ok(qptrace_how(trace) != QPTRACE_NONE && !why[0], "attached, without an error");
 		tap_ok(!qptrace_refused(trace), "nothing is refused yet");
 	}
 	qptrace_close(trace);
@@ -46,14 +46,17 @@ int main(void)
 				     1, &mapped);
 	int owners = bpf_map_create(BPF_MAP_TYPE_HASH, "qp_owners", sizeof(struct esc_owner_key),
 				    sizeof(struct esc_owner), ESC_OWNERS_MAX, NULL);
+	struct qptrace *trace;
 	char why[224];
 	bool tried;
 
 	if (control < 0 || owners < 0)
 		return tap_bail("maps cannot be made");
 	test_open(control, owners);
-	tried = qptrace_try(why, sizeof(why)) != QPTRACE_NONE;
-	tap_ok(tried ? !why[0] : is_sentence(why), "probe-support tells the same");
+	tried = !qptrace_open(&trace, QPTRACE_NONE, -1, -1, why, sizeof(why));
+	tap_ok(tried ? !why[0] : is_sentence(why), "with maps of its own the same");
+	if (tried)
+		qptrace_close(trace);
 	close(control);
 	close(owners);
 	return tap_end();

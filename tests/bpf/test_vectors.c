@@ -2,7 +2,7 @@
 /*
  * The captures of real soft-RoCE traffic, as the kernel programs count them
  * and as Wireshark's dissector reads them: tshark decodes every packet, the
- * accounting model runs over what it says, and every queue pair must agree.
+ * accounting model runs over what it reports, and every queue pair must agree.
  */
 #define TAP_PLAN 105
 
@@ -98,7 +98,7 @@ static uint32_t number(const char *text)
 	return strtoul(text, NULL, 0);
 }
 
-/* What a line of tshark says of a packet; its headers give the payload's length. */
+/* What a line of tshark reports of a packet; its headers give the payload's length. */
 static bool read_line(char *line, struct model_packet *p)
 {
 	static const uint32_t header_bytes[COLUMNS] = {

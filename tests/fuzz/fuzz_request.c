@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Any line at the socket: always one whole answer, and never a crash. */
+/* Any line at the socket: always one whole reply, and never a crash. */
 #include <jansson.h>
 #include <stdint.h>
 
@@ -28,10 +28,10 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
-	struct reply reply;
+	struct request reply;
 	json_t *answer;
 
-	request_reply(&the_daemon.core, (const char *)bytes, size, &reply);
+	request_reply(&the_daemon.core, (const char *)bytes, size, ACCESS_CONTROL, &reply);
 	if (!reply.text || memchr(reply.text, '\n', reply.bytes) != reply.text + reply.bytes - 1)
 		abort();
 	answer = json_loadb(reply.text, reply.bytes, 0, NULL);

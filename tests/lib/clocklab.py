@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What the clock's tests and its benchmark share: the watcher of true errors, loads that fill the
-links evenly, what daemons and programs cost."""
+"""What the clock's tests and its benchmark share: the observer of true errors, loads that fill all links equally,
+the CPU time of daemons."""
 import json
 import os
 import subprocess
 import time
 
 import labtest
+from fabrictruth import Fabric
 
 TRUE_ERROR = os.path.join(labtest.BUILD, "tests", "tools", "true_error")
 LOAD_PORT = 9
@@ -35,25 +36,37 @@ def path_of(lab, *parts):
 
 
 def append_config(lab, text):
-    """Before `start`: every host's configuration goes on with @text."""
+    """Before `start`: appends @text to every host's configuration."""
     for host in lab.status()["hosts"]:
         with open(path_of(lab, host["name"], "escapement.yaml"), "a", encoding="ascii") as out:
             out.write(text)
 
 
 def give_key(lab, key):
-    """Before `start`: the fleet's key."""
+    """Before `start`: another key of the fleet; None: none."""
     for host in lab.status()["hosts"]:
-        path = path_of(lab, host["name"], "fleet.key")
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        os.write(descriptor, key)
-        os.close(descriptor)
-        with open(path_of(lab, host["name"], "escapement.yaml"), "a", encoding="ascii") as out:
-            out.write(f"key_file: {path}\n")
+        if key is not None:
+            with open(path_of(lab, host["name"], "fleet.key"), "wb") as out:
+                out.write(key)
+            continue
+        path = path_of(lab, host["name"], "escapement.yaml")
+        with open(path, encoding="ascii") as file:
+            lines = [line for line in file if not line.startswith("key_file:")]
+        with open(path, "w", encoding="ascii") as out:
+            out.writelines(lines)
+
+
+def fabric_of(lab):
+    return Fabric(lab.status()["hosts"], path_of(lab))
+
+
+def wait_synced(lab, seconds=60):
+    fabric = fabric_of(lab)
+    return labtest.wait_for(fabric.synced, seconds)
 
 
 def watch(lab, seconds, *options, names=None):
-    """true_error over the lab's hosts, begun."""
+    """true_error over the lab's hosts, in the background."""
     words = [f"{h['name']}:{h['clock_offset_ns']}:{h['clock_drift_ppb']}:"
              + path_of(lab, h["name"], "run", "clock")
              for h in lab.status()["hosts"] if names is None or h["name"] in names]
@@ -73,20 +86,20 @@ def watched(lab, seconds, *options):
 
 
 def spines_of(lab, source, target, first, count, *options):
-    """{source port: the spine or leaf that it takes}."""
+    """{source port: the spine, or the leaf if both hosts are on it}."""
     out = lab("path", source, target, "--sport", f"{first}-{first + count - 1}", "-j", *options)
     return {path["sport"]: path["via"] for path in json.loads(out)}
 
 
 def ring(lab):
-    """Each host and one on the next leaf: every uplink carries as many, each way."""
+    """Each host and one on the next leaf: every uplink has the same number in each direction."""
     hosts = lab.status()["hosts"]
     leaves = sorted({h["leaf"] for h in hosts}, key=lambda name: int(name[4:]))
     at = {leaf: [h["name"] for h in hosts if h["leaf"] == leaf] for leaf in leaves}
     for i, leaf in enumerate(leaves):
-        further = at[leaves[(i + 1) % len(leaves)]]
+        next_leaf = at[leaves[(i + 1) % len(leaves)]]
         for k, name in enumerate(at[leaf]):
-            yield name, further[k % len(further)]
+            yield name, next_leaf[k % len(next_leaf)]
 
 
 def fill(lab, bits_per_host, size=1400):
@@ -103,7 +116,7 @@ def fill_end(lab):
 
 
 class Flood:
-    """TCP as fast as it goes between pairs of hosts: a queue stands before every full link."""
+    """TCP at the highest rate between pairs of hosts: a standing queue before every full link."""
 
     def __init__(self, lab, pairs):
         self.running = []

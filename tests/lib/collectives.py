@@ -1,11 +1,11 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""A ring all-reduce, an all-to-all and an incast of RoCE flows over the lab's ECMP: how long their rounds
-take with neither pacing nor steering, with one of them, with both. Pacing needs a kernel with fq: where
-there is none, this runs in an emulated machine (tests/vm, check pace_collectives).
+"""A ring all-reduce, an all-to-all and an incast of RoCE flows over the lab's ECMP: the duration of their rounds
+with neither pacing nor steering, with one of them, with both. Pacing needs a kernel with fq: without it, this runs in
+an emulated machine (tests/vm, check pace_collectives).
 
 tests/lib/collectives.py [--seed N] [--rounds N] [--patterns ring,to_all,incast] [--laws none,...]
-prints one JSON object a line: what was set up, then what each run took.
+prints one JSON object a line: the setup, then the figures of each run.
 """
 import argparse
 import collections
@@ -21,23 +21,22 @@ import board
 import clocklab
 import contendlab
 import labtest
-from labkit import enter, state
 
 HOSTS, LEAVES, SPINES = 4, 2, 2
-# So slow that one emulated CPU is not what the flows share: with 20 Mbit/s it is.
+# So slow that one emulated CPU is not the bottleneck: with 20 Mbit/s it is.
 LINK_MBIT = 5
 PAYLOAD = 4096
 PACKET_NS = (PAYLOAD + 60) * 8e3 / LINK_MBIT  # on a link
-# In packets' times T is 10, of tests/sim/pause_bench 15; messages and the queue are shorter as
-# well, since two flows at most meet on a spine here.
+# In serialization times of a packet T is 10, in tests/sim/pause_bench 15; messages and the queue are shorter as well,
+# since at most two flows share a spine here.
 THRESHOLD_MS = 66
 QUEUE_BYTES = 16 * (PAYLOAD + 60)
 MESSAGE = 32 * PAYLOAD
-WINDOW = 64          # soft-RoCE hands that many packets over
+WINDOW = 64          # packets that soft-RoCE passes on at once
 TIMEOUT_MS = 1073    # an InfiniBand timeout of 18
 REST_NS = 100_000_000
 PATHS_S = 60
-LEAD_ROUNDS = 2      # in which steering moves, and flows find their share
+LEAD_ROUNDS = 2      # for moves and for the convergence of rates
 LAWS = ("none", "pacing", "steering", "both")
 CONFIG = f"""mesh: {{ pair_interval: 200ms }}
 paths: {{ probe_interval: 60ms, standby_interval: 60ms, dead_after: 1s, return_after: 1s }}
@@ -76,7 +75,7 @@ class Network(labtest.Lab):
         self.paced = paced
         super().__init__("co", "--hosts", str(HOSTS), "--leaves", str(LEAVES), "--spines",
                          str(SPINES), "--rate", f"{LINK_MBIT}mbit", "--queue", str(QUEUE_BYTES),
-                         "--mtu", "4200")
+                         "--mtu", "4200", *labtest.ALL_ICMP)
         self.hosts = [f"h{i + 1}" for i in range(HOSTS)]
         self.near = self.hosts[:HOSTS // 2]
         self.via = collections.defaultdict(dict)
@@ -86,28 +85,16 @@ class Network(labtest.Lab):
         try:
             self.limit_ports()
             clocklab.append_config(self, CONFIG)
-            for host in self.hosts:
-                self("start", host, timeout=120)
-                if self.paced:
-                    self.good(host, "escapement", "pace", "setup-fq", "eth1")
-                note(f"{host} is there")
+            if not self.paced:
+                self("start")
+            for host in self.hosts if self.paced else ():  # one by one: an emulated CPU is slow
+                self("start", host)
+                self.good(host, "escapement", "pace", "setup-fq", "eth1")
+                note(f"{host} has started")
         except BaseException:
             self.__exit__()
             raise
         return self
-
-    def start(self, node, *command):
-        """As labtest.Lab, without a Python of its own for each: an emulated CPU feels them."""
-        paths = state.Paths(self.name)
-        return subprocess.Popen(command, preexec_fn=lambda: enter.node_view(paths, node),
-                                env=dict(self.env, PATH=f"{labtest.BUILD}:{self.env['PATH']}"),
-                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                stderr=subprocess.PIPE, text=True)
-
-    def exec(self, node, *command, timeout=60):
-        process = self.start(node, *command)
-        out, err = process.communicate(timeout=timeout)
-        return process.returncode, out, err
 
     def limit_ports(self):
         self.addresses = {}
@@ -133,7 +120,7 @@ class Network(labtest.Lab):
                     raise RuntimeError(f"{host}: no clock to pace by: {self.json(host, 'pace')}")
 
     def lacking(self, flows):
-        """Those whose paths are not all known."""
+        """Flows without complete paths."""
         known = {host: {pair["to"] for pair in self.json(host, "paths")["pairs"]
                         if pair.get("complete") and pair.get("groups") == SPINES}
                  for host in {flow.source for flow in flows}}
@@ -235,8 +222,8 @@ def finish(process):
 
 
 def ideal_ms(lab, flows, pattern):
-    """What the fullest link needs for a round, as ECMP has placed the flows and as placed well."""
-    users = contendlab.asked_bps(lab, [flow for flow in flows if lab.far_apart(flow)],
+    """Duration of a round by the most loaded link: as ECMP has placed the flows, and with the best placement."""
+    users = contendlab.demand_bps(lab, [flow for flow in flows if lab.far_apart(flow)],
                                  [flow.own for flow in flows if lab.far_apart(flow)])
     unit = flows[0].rate_bps
     at_port = max(collections.Counter(flow.target for flow in flows).values())
@@ -245,12 +232,12 @@ def ideal_ms(lab, flows, pattern):
     return round(one * max(crowd, at_port), 1), round(one * at_port, 1)
 
 
-def tell(**words):
-    print(json.dumps(words), flush=True)
+def output(**keys):
+    print(json.dumps(keys), flush=True)
 
 
 def collective(lab, pattern, rounds, laws, draw):
-    """Some rounds with each law, as they end: (law, run, what a round needs, and placed well, ms)."""
+    """Some rounds with each law: (law, run, duration of a round by ECMP and with the best placement, ms)."""
     flows = flows_of(pattern, lab.hosts)
     crossing = [flow for flow in flows if lab.far_apart(flow)]
     for flow in flows:
@@ -261,13 +248,13 @@ def collective(lab, pattern, rounds, laws, draw):
     note(f"{pattern}: ports are drawn")
     lab.set_law("none")
     begun = time.monotonic()
-    while True:  # queue pairs that nobody has seen have no paths
+    while True:  # paths are probed when the daemon has their queue pairs
         first = Run(lab, flows, pattern, 1)
         note(f"{pattern}: a round of {first.took_ms[0]:.0f} ms, the CPU idle for {first.idle:.0%}")
         if labtest.wait_for(lambda: not lab.lacking(crossing), 12, 1):
             break
         lacking = [(flow.source, flow.target) for flow in lab.lacking(crossing)]
-        note(f"{pattern}: paths lack for {lacking}")
+        note(f"{pattern}: no paths for {lacking}")
         if time.monotonic() - begun > PATHS_S:
             raise RuntimeError(f"paths: {lacking}: {lab.json(lacking[0][0], 'paths')}")
     for law in laws:
@@ -285,20 +272,20 @@ def main():
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--patterns", default="ring,to_all")
     parser.add_argument("--laws", default=",".join(LAWS))
-    asked = parser.parse_args()
+    options = parser.parse_args()
     begun = time.monotonic()
-    with Network({"pacing", "both"} & set(asked.laws.split(","))) as lab:
+    with Network({"pacing", "both"} & set(options.laws.split(","))) as lab:
         ticks = labtest.cpu_ticks()
         time.sleep(3)
         idle, every = labtest.cpu_ticks(ticks)
         note(f"all are up; the CPU idle for {idle / every:.0%}")
-        tell(seed=asked.seed, up_s=round(time.monotonic() - begun, 1),
+        output(seed=options.seed, up_s=round(time.monotonic() - begun, 1),
              kernel=subprocess.check_output(["uname", "-r"], text=True).strip())
-        draw = random.Random(asked.seed)
-        for pattern in asked.patterns.split(","):
-            for law, run, needs, well in collective(lab, pattern, asked.rounds,
-                                                    asked.laws.split(","), draw):
-                tell(pattern=pattern, law=law, needs_ms=needs, needs_placed_ms=well,
+        draw = random.Random(options.seed)
+        for pattern in options.patterns.split(","):
+            for law, run, needs, well in collective(lab, pattern, options.rounds,
+                                                    options.laws.split(","), draw):
+                output(pattern=pattern, law=law, needs_ms=needs, needs_placed_ms=well,
                      **run.figures())
     return 0
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Queue pairs that share spines by chance: the same traffic from the same ports, left where ECMP
-puts it, and steered. What the receivers saw is what counts."""
+"""Queue pairs that share spines by their ports: the same traffic with static ECMP and steered, measured at the
+receivers."""
 import collections
 import json
 import time
@@ -10,38 +10,39 @@ import labtest
 
 BIN_MS = 20
 RATE_MBIT = 60      # of a link of the fabric
-PART = 0.75         # of it that the queue pairs of one spine want, when all are placed well
+PART = 0.75         # of it: the demand on one spine with the best placement
 WINDOW = 8          # packets of 4 KiB
 WARM_S, HOT_S = 1.5, 3.8
-SECOND_S = 0.7      # by which the second of two jobs starts later
-SETTLE_S = 0.5      # from the onset: what is measured begins
-LATE_S = 1.5        # a move later than that is late: delays are measured from here on
-REST_S = 2.5        # and from here on there is none
+SECOND_S = 0.7      # delay of the second of two jobs
+SETTLE_S = 0.5      # from the onset to the begin of the measurement
+LATE_S = 1.5        # from the onset: later moves are late; delays are measured from here on
+REST_S = 2.5        # from the onset: there are no later moves
 END_S = HOT_S - 0.2
 MESSAGE = 65536
 PACKET = 4096 + 44
 PAYLOAD_PART = 4096 / PACKET
-# A link of that rate takes so long for a packet; the lab's token bucket lets one pass at once.
+# Serialization time of a packet; the lab's token bucket forwards one packet at once.
 PACKET_US = PACKET * 8 / RATE_MBIT
 LINKS = 2
-CANDIDATES = 24     # sets of numbers that are looked up at once
+CANDIDATES = 24     # sets of numbers of one lookup
 CONFIG = ("paths: {{ probe_interval: 5ms, standby_interval: {standby_ms}ms, dead_after: 1s, return_after: 1s }}\n"
           "mesh: {{ pair_interval: {pair_ms}ms }}\n"
           "qps: {{ idle: 3s }}\n"
           "steer: {{ mode: off, capacity: {rate}Mbit }}\n")
 
 
-# Of two jobs there are 12 pairs of addresses among 8 hosts: probed as those of two hosts are, they took
-# 16 of the 60 Mbit/s of each link of two spines, and what was left did not carry the jobs.
+# Two jobs have 12 pairs of addresses among 8 hosts: with the intervals of the streams, probes took 16 of the
+# 60 Mbit/s of each link of two spines, and the rest was less than the demand of the jobs.
 PROBED = {False: {"standby_ms": 10, "pair_ms": 10}, True: {"standby_ms": 20, "pair_ms": 50}}
 
 
 class Fabric(labtest.Lab):
-    """Half of the hosts on either leaf, spines that are slow; daemons in step."""
+    """Half of the hosts on either leaf, slow spines, synced daemons."""
 
     def __init__(self, name, spines, pairs, both_ways=False):
         super().__init__(name, "--hosts", str(2 * pairs), "--leaves", "2", "--spines", str(spines),
-                         "--rate", f"{RATE_MBIT}mbit", "--queue", "4000000", "--mtu", "4200", "--queues", "1")
+                         "--rate", f"{RATE_MBIT}mbit", "--queue", "4000000", "--mtu", "4200", "--queues", "1",
+                         *labtest.ALL_ICMP)
         self.spines, self.pairs, self.probed = spines, pairs, PROBED[both_ways]
         self.near = [f"h{i + 1}" for i in range(pairs)]
         self.far = [f"h{pairs + i + 1}" for i in range(pairs)]
@@ -75,7 +76,7 @@ class Fabric(labtest.Lab):
             process.communicate()
 
     def trickle(self):
-        """Paths are looked for where queue pairs are: one on each route, too slow to matter."""
+        """Paths are probed between addresses with queue pairs: one on each route, with a negligible rate."""
         ends = [("--interface", "eth1", "--control-port", str(20000 + number))
                 for number in range(len(self.routes))]
         for number, (_, target) in enumerate(self.routes):
@@ -96,7 +97,7 @@ class Fabric(labtest.Lab):
                    if source == host)
 
     def learn(self, source, target, sports):
-        """The spine of each source port, as the leaf's own routing table says."""
+        """The spine of each source port, by the leaf's routing table."""
         known = self.via[source, target]
         missing = sorted(set(sports) - set(known))
         if missing:
@@ -113,14 +114,14 @@ class Fabric(labtest.Lab):
                 self.good(host, "escapement", "mode", "observe")
 
     def senders_events(self, since_ns, *kinds):
-        """Of all senders, in the order of time."""
+        """Events of all senders, sorted by time."""
         found = [{"host": host, **event} for host in self.senders
                  for event in self.events(host, *kinds, since_ns=since_ns)]
         return sorted(found, key=lambda event: event["time_ns"])
 
 
 def rxe_port(local_qpn, remote_qpn):
-    """As soft-RoCE derives it, and roceflow."""
+    """The source port of soft-RoCE and of roceflow."""
     mixed = local_qpn * remote_qpn
     mixed ^= mixed >> 20
     mixed ^= mixed >> 40
@@ -128,8 +129,8 @@ def rxe_port(local_qpn, remote_qpn):
 
 
 class Stream:
-    """Queue pairs from one host to another. Their numbers are drawn, their source ports follow,
-    and ECMP decides by these."""
+    """Queue pairs from one host to another. Their numbers are drawn; these give the source ports, and ECMP routes by
+    the ports."""
 
     def __init__(self, source, target, qps, rate_bps, warm_s=WARM_S):
         self.source, self.target, self.qps = source, target, qps
@@ -146,50 +147,49 @@ class Stream:
         return self.qps * self.rate_bps * PAYLOAD_PART
 
 
-def asked_bps(lab, streams, ports):
-    """{(from the near leaf, spine): bit/s} of streams that leave with these ports, a list each."""
-    asked = collections.Counter()
+def demand_bps(lab, streams, ports):
+    """{(from the near leaf, spine): bit/s} of streams with these source ports, a list each."""
+    demand = collections.Counter()
     for stream, sports in zip(streams, ports):
         via = lab.learn(stream.source, stream.target, sports)
         for sport in sports:
-            asked[stream.source in lab.near, via[sport]] += stream.rate_bps
-    return asked
+            demand[stream.source in lab.near, via[sport]] += stream.rate_bps
+    return demand
 
 
-def overloaded(asked):
-    """Uplinks that are asked for more than a link carries."""
-    return [end for end, bps in asked.items() if bps > RATE_MBIT * 1e6]
+def overloaded(demand):
+    """Uplinks with a demand above the rate of a link."""
+    return [end for end, bps in demand.items() if bps > RATE_MBIT * 1e6]
 
 
-def place(lab, streams, draw, crowded):
-    """Draws numbers that ECMP puts together (@crowded) or does not."""
+def place(lab, streams, draw, contended):
+    """Draws numbers with which ECMP overloads a link (@contended) or does not."""
     while True:
         drawn = [[stream.draw(draw) for _ in range(CANDIDATES)] for stream in streams]
-        for stream, ways in zip(streams, drawn):
-            lab.learn(stream.source, stream.target, [port for way in ways for port in way[2]])
-        for ways in zip(*drawn):
-            if bool(overloaded(asked_bps(lab, streams, [way[2] for way in ways]))) == crowded:
-                for stream, way in zip(streams, ways):
-                    stream.take(way)
+        for stream, sets in zip(streams, drawn):
+            lab.learn(stream.source, stream.target, [port for numbers in sets for port in numbers[2]])
+        for sets in zip(*drawn):
+            if bool(overloaded(demand_bps(lab, streams, [numbers[2] for numbers in sets]))) == contended:
+                for stream, numbers in zip(streams, sets):
+                    stream.take(numbers)
                 return streams
 
 
 def streams_of(lab, qps):
-    """@qps queue pairs from the near leaf to the far one; a placement exists where no link is
-    asked for more than PART of it."""
+    """@qps queue pairs from the near leaf to the far one; there is a placement with at most PART of each link."""
     rate = PART * RATE_MBIT * 1e6 / -(-qps // lab.spines)
     return [Stream(lab.near[i], lab.far[i], qps // lab.pairs, rate) for i in range(lab.pairs)]
 
 
-# Of a link: a queue pair of the ring and of the all-to-all. Two of the ring on one spine are too
-# many, or one more of the others; placed well no link is asked for more than PART. What else fits leaves
-# room for the probes, a tenth of so slow a link.
+# Of a link: a queue pair of the ring and of the all-to-all. Two of the ring on one spine, or one of the others too
+# many, overload it; the best placement needs at most PART of each link. The rest is for probes, which take a tenth of
+# such a slow link.
 JOB_PARTS = {2: (0.45, 0.15), 3: (0.6, 0.15), 4: (0.55, 0.25)}
 
 
 def jobs_of(lab):
-    """A ring of four, each neighbour on the other leaf, and an all-to-all of four that starts
-    later. Ranks on one leaf do not load the fabric, so these streams are left out."""
+    """A ring of four, each neighbour on the other leaf, and an all-to-all of four that starts later. Streams within
+    a leaf do not use the fabric, and are omitted."""
     ring, to_all = (part * RATE_MBIT * 1e6 for part in JOB_PARTS[lab.spines])
     ranks = [lab.near[0], lab.far[0], lab.near[1], lab.far[1]]
     found = [Stream(rank, ranks[(i + 1) % 4], 1, ring) for i, rank in enumerate(ranks)]
@@ -201,8 +201,8 @@ def jobs_of(lab):
 
 
 class Run:
-    """One stretch of traffic: a quiet start, the onset, what came of it. With two jobs the
-    onset is that of the second."""
+    """One run: a start at low load, the onset of the load, its results. With two jobs the onset is that of the
+    second."""
 
     def __init__(self, lab, streams, part=1):
         self.lab, self.streams, self.part = lab, streams, part
@@ -216,9 +216,9 @@ class Run:
         self.served = [finish(process) for process in serving]
         self.onset_ns = max(sent["onset_ns"] for sent in self.sent)
         self.first_s = (min(sent["onset_ns"] for sent in self.sent) - self.onset_ns) / 1e9
-        self.wanted = part * sum(stream.delivered_bps() for stream in streams) / 8
+        self.demand_rate = part * sum(stream.delivered_bps() for stream in streams) / 8
         self.moves = self.port_changes()
-        self.asked = asked_bps(lab, streams, self.ports_at_the_end())
+        self.demand = demand_bps(lab, streams, self.ports_at_the_end())
 
     def server_words(self, number, stream):
         return [labtest.ROCEFLOW, "serve", "--listen", self.lab.addresses[stream.target],
@@ -227,7 +227,7 @@ class Run:
 
     def sender_words(self, number, stream):
         longest = max(other.warm_s for other in self.streams)
-        # What a busy machine kept it from sending is sent later, unless the links are to stay calm.
+        # What a busy machine delayed is sent later, except in a run without contention.
         catch_up = "20" if self.part == 1 else "1"
         return [*labtest.sender(number), "--to", self.lab.addresses[stream.target], "--interface",
                 "eth1", "--control-port", str(18515 + number), "--qps", str(stream.qps),
@@ -246,8 +246,8 @@ class Run:
         return found
 
     def port_changes(self):
-        """What the receivers saw: each packet that came from another source port than its queue pair's packet
-        before, in order; at_s is from the onset."""
+        """The packets that the receivers got from another source port than the packet before them of their queue
+        pair, sorted by time; at_s is from the onset."""
         found = []
         for number, served in enumerate(self.served):
             for qp, row in enumerate(served["qps"]):
@@ -257,15 +257,15 @@ class Run:
         return sorted(found, key=lambda change: change["at_s"])
 
     def ports_at_the_end(self):
-        """The source ports that the queue pairs' last packets came from, a list for each stream."""
+        """The source ports of the queue pairs' last packets, a list for each stream."""
         return [[row["ports"][-1]["sport"] for row in served["qps"]] for served in self.served]
 
     def share(self, after_s=SETTLE_S, until_s=END_S):
-        """Of what the queue pairs want, which the best placement carries."""
-        return self.delivered(after_s, until_s) / self.wanted
+        """Of the demand, which the best placement carries."""
+        return self.delivered(after_s, until_s) / self.demand_rate
 
     def delivered(self, after_s, until_s):
-        """Bytes of payload a second, from the onset on."""
+        """Bytes of payload per second; times from the onset."""
         total = 0
         for served in self.served:
             for n, count in enumerate(served["bins"]):
@@ -275,18 +275,18 @@ class Run:
         return total / (until_s - after_s)
 
     def delays_us(self, after_s, until_s):
-        """What packets took, a list for each queue pair; times from the onset."""
+        """Delays of packets, a list for each queue pair; times from the onset."""
         since, until = (self.onset_ns + at * 1e9 for at in (after_s, until_s))
         return [[us for at, us in zip(qp["delays"][::2], qp["delays"][1::2]) if since <= at < until]
                 for served in self.served for qp in served["qps"]]
 
     def floor_us(self):
-        """Of a data packet: the median while the links are calm, and its own time on each link."""
+        """Of a data packet: the median at low load, and its serialization on each link."""
         calm = [us for delays in self.delays_us(self.first_s - WARM_S / 2, self.first_s - 0.1) for us in delays]
         return median(calm) + LINKS * PACKET_US
 
     def worst_us(self, after_s=LATE_S, until_s=END_S):
-        """The largest median of a queue pair's delays, its own time on the links included."""
+        """The largest median of a queue pair's delays, with the serialization on the links."""
         return max(median(delays) for delays in self.delays_us(after_s, until_s) if delays) + \
             LINKS * PACKET_US
 
@@ -296,26 +296,26 @@ class Run:
     def socket_drops(self):
         return sum(end["socket_drops"] for end in self.sent + self.served)
 
-    def settled_s(self, wanted, window_s=0.2):
-        """From when on every 200 ms carry @wanted bytes a second; None: never. In 100 ms a machine that
-        stands still for 5 is 5% already."""
+    def settled_s(self, least, window_s=0.2):
+        """The time from which on every 200 ms carry at least @least bytes per second; None: never. Of 100 ms a
+        pause of the machine of 5 ms would be 5%."""
         settled, at = None, 0.0
         while at + window_s <= END_S:
-            if self.delivered(at, at + window_s) < wanted:
+            if self.delivered(at, at + window_s) < least:
                 settled = None
             elif settled is None:
                 settled = at
             at += BIN_MS / 1e3
         return settled
 
-    def overtaken(self):
-        """Packets that came before their turn from another port than the packet in order before them, at the
-        receivers: a move makes these and nothing else does."""
+    def reordered(self):
+        """Packets that the receivers got out of sequence from another port than the packet before them: only a move
+        causes these."""
         return sum(qp["gaps_new_port"] for served in self.served for qp in served["qps"])
 
     def gaps(self):
-        """With those of one port: on a busy machine the lab lets a packet overtake another at times (9 of some
-        20,000 without any move, at a load average of 10 on two CPUs)."""
+        """All packets out of sequence: on a busy machine the lab reorders some (9 of about 20,000 without any move,
+        at a load average of 10 on two CPUs)."""
         return sum(qp["gaps"] for served in self.served for qp in served["qps"])
 
     def whole(self):

@@ -2,9 +2,9 @@
 """The clocks of a lab's hosts held against each other: all hosts run on one kernel, so that one
 instant of its CLOCK_MONOTONIC is each host's local time by its known skew, and each host's fabric
 time by its model. What two of them differ by there is the true error."""
-import json
-import socket
 import time
+
+from labkit import daemons
 
 
 def local_ns(monotonic_ns, host):
@@ -29,24 +29,6 @@ def bound_ns(model, local):
     return model["bound_ns"] + age * growth * 1e-9 + 1
 
 
-def ask(path, verb):
-    """One answer of a daemon's socket, without a process."""
-    with socket.socket(socket.AF_UNIX) as client:
-        client.settimeout(10)
-        client.connect(path)
-        client.sendall(json.dumps({"verb": verb}).encode() + b"\n")
-        answer = b""
-        while not answer.endswith(b"\n"):
-            more = client.recv(1 << 16)
-            if not more:
-                break
-            answer += more
-    answer = json.loads(answer)
-    if not answer["ok"]:
-        raise RuntimeError(f"{path}: {answer['error']}")
-    return answer["result"]
-
-
 class Fabric:
     """`hosts` as `lab status -j` has them; `root` is the lab's folder."""
 
@@ -54,11 +36,15 @@ class Fabric:
         self.hosts = {host["name"]: host for host in hosts}
         self.root = root
 
-    def ask(self, host, verb):
-        return ask(f"{self.root}/{host}/run/escapement.sock", verb)
+    def query(self, host, verb):
+        return daemons.query(f"{self.root}/{host}/run/escapement.sock", verb)
+
+    def synced(self, hosts=None):
+        """Whether the clock of each host (all, if none is given) is synced."""
+        return all(self.query(name, "clock")["state"] == "synced" for name in hosts or self.hosts)
 
     def clocks(self):
-        return {name: self.ask(name, "clock") for name in self.hosts}
+        return {name: self.query(name, "clock") for name in self.hosts}
 
     def readings(self):
         """{host: (fabric ns, fraction, bound)} of one instant; hosts without time are left out."""

@@ -1,17 +1,22 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What the lab's test programs share: a lab of their own, the command line's JSON, traffic."""
+"""What the lab's test programs share: a lab of their own, the JSON of the command line, traffic."""
+import contextlib
 import json
 import os
 import subprocess
 import time
 
 import events
+from labkit import commands, enter, show, state
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get("ESCAPEMENT_BUILD", os.path.join(TOP, "build"))
 CACHE = os.environ.get("ESCAPEMENT_CACHE", "/var/cache/escapement-tests")
 os.environ["PATH"] += "".join(f":{CACHE}/{package}/usr/bin"
                               for package in ("prometheus", "prometheus-node-exporter"))
+# Options of a lab whose switches send an ICMP error for each packet: paths are discovered in less time. Only
+# test_paths has the interval of the kernel, a second, as switches limit it as well.
+ALL_ICMP = ("--icmp-interval", "0")
 ROCEFLOW = os.path.join(BUILD, "tests", "tools", "roceflow", "roceflow")
 
 
@@ -22,8 +27,28 @@ def run(command, timeout=60, **keywords):
     return done.returncode, done.stdout, done.stderr
 
 
+@contextlib.contextmanager
+def release(lab, program):
+    """A block in which the lab starts @program as escapementd; None: that of this build."""
+    before = os.environ.get("ESCAPEMENT_BUILD")
+    if program:
+        folder = f"/run/escapement-lab/{lab.name}/release"
+        if not os.path.isdir(folder):
+            os.mkdir(folder)
+            os.symlink(program, folder + "/escapementd")
+            os.symlink(BUILD + "/escapement", folder + "/escapement")
+        os.environ["ESCAPEMENT_BUILD"] = folder
+    try:
+        yield
+    finally:
+        os.environ.pop("ESCAPEMENT_BUILD", None)
+        if before is not None:
+            os.environ["ESCAPEMENT_BUILD"] = before
+
+
 class Lab:
-    """A lab of its own name (two runs at once do not meet), taken down whatever happens."""
+    """A lab of its own name (two runs at once do not collide), removed however the block ends. The verbs of
+    tests/lab/lab and commands in nodes run without a Python process of their own, except up and down."""
 
     def __init__(self, name, *options):
         self.name, self.options = f"{name}{os.getpid()}", options
@@ -37,15 +62,24 @@ class Lab:
     def __exit__(self, *_):
         run([self.tool, "down"], env=self.env)
 
-    def __call__(self, *words, timeout=60):
-        code, out, err = run([self.tool, *words], timeout=timeout, env=self.env)
+    def __call__(self, *words):
+        """A verb of tests/lab/lab: what it prints."""
+        if words[0] not in ("up", "down"):
+            return commands.run(state.Paths(self.name), words)
+        code, out, err = run([self.tool, *words], env=self.env)
         if code:
             raise RuntimeError(f"lab {' '.join(words)}: exit {code}: {err or out}")
         return out
 
+    def inside(self, node):
+        """Keywords of subprocess, for a command that runs in a node."""
+        paths = state.Paths(self.name)
+        return {"preexec_fn": lambda: enter.node_view(paths, node),
+                "env": dict(self.env, PATH=f"{BUILD}:{self.env['PATH']}")}
+
     def exec(self, node, *command, timeout=60):
         """(exit code, stdout, stderr) of a command in a node."""
-        return run([self.tool, "exec", node, "--", *command], timeout=timeout, env=self.env)
+        return run(command, timeout=timeout, **self.inside(node))
 
     def good(self, node, *command, timeout=60):
         """stdout of a command in a node that has to succeed."""
@@ -55,13 +89,12 @@ class Lab:
         return out
 
     def start(self, node, *command):
-        """A command in a node that goes on; the caller waits for it."""
-        return subprocess.Popen([self.tool, "exec", node, "--", *command], env=self.env,
-                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                stderr=subprocess.PIPE, text=True)
+        """A command in a node, in the background; the caller waits for it."""
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, text=True, **self.inside(node))
 
     def json(self, node, *words):
-        """The command line's answer in a node."""
+        """The JSON output of the command line in a node."""
         return json.loads(self.good(node, "escapement", "-j", *words))
 
     def events(self, node, *kinds, since_ns=0):
@@ -69,15 +102,15 @@ class Lab:
         return events.parse(self.good(node, "escapement", "-j", "events"), *kinds, since_ns=since_ns)
 
     def status(self):
-        return json.loads(self("status", "-j"))
+        return show.status(state.Paths(self.name))
 
     def host(self, name):
         return next(host for host in self.status()["hosts"] if host["name"] == name)
 
 
 def noise(seconds=1):
-    """The machine's scheduling noise, as tests/tools/noise has it: {"share": of the time that a program was
-    kept from running, "median_us": of the gaps, ...}."""
+    """Scheduling delays of the machine (tests/tools/noise): {"share": part of the time in which processes were
+    delayed, "median_us": of the delays, ...}."""
     _, out, _ = run([os.path.join(BUILD, "tests", "tools", "noise"), "-j", str(seconds)])
     return json.loads(out)
 
@@ -90,14 +123,14 @@ def cpu_ticks(since=(0, 0)):
 
 
 def sender(number=0):
-    """A roceflow that sends, on one CPU: one that changes CPUs changes queues of the veth, and its packets
-    overtake each other there."""
+    """A roceflow that sends, on one CPU: a sender that changes CPUs changes queues of the veth, which reorders its
+    packets."""
     return ["taskset", "-c", str(number % os.cpu_count()), ROCEFLOW, "send"]
 
 
 class Flow:
-    """roceflow from @client to @server, until it is ended or, as @options may say, through. In a `with` it is
-    gone behind it."""
+    """roceflow from @client to @server until it is stopped, or has sent what @options state. A `with` block stops
+    it."""
 
     def __init__(self, lab, *options, client="h1", server="h2", six=False, server_options=(), cpu=0):
         self.lab, self.from_, self.to = lab, client, server
@@ -119,7 +152,7 @@ class Flow:
         self.kill()
 
     def rows(self):
-        """Its queue pairs as the client's daemon has them, by number."""
+        """Its queue pairs as the client's daemon lists them, by number."""
         return sorted((qp for qp in self.lab.json(self.from_, "qp")["qps"]
                        if qp["direction"] == "tx" and qp["dst"] == self.address),
                       key=lambda qp: qp["dest_qpn"])
@@ -127,13 +160,13 @@ class Flow:
     def row(self, qpn):
         return next(qp for qp in self.rows() if qp["dest_qpn"] == qpn)
 
-    def arriving(self, qpn):
-        """The source port that the newest packet reached the server with."""
+    def received_sport(self, qpn):
+        """The source port of the last packet that the server received."""
         return next(qp["sport"] for qp in self.lab.json(self.to, "qp")["qps"]
                     if qp["direction"] == "rx" and qp["dest_qpn"] == qpn and qp["dst"] == self.address)
 
-    def through(self, timeout=90):
-        """(the client's JSON, the server's), once both have ended by themselves."""
+    def wait(self, timeout=90):
+        """(the client's JSON, the server's), when both have ended."""
         if self.ends is None:
             ended = [(process, *process.communicate(timeout=timeout)) for process in (self.client, self.server)]
             for process, _, error in ended:
@@ -143,10 +176,10 @@ class Flow:
         return self.ends
 
     def end(self, timeout=90):
-        """As through(), at once."""
+        """Stops the client; see wait()."""
         if self.client.poll() is None:
             self.client.terminate()
-        return self.through(timeout)
+        return self.wait(timeout)
 
     def kill(self):
         for process in (self.client, self.server):
@@ -155,21 +188,21 @@ class Flow:
                 process.communicate()
 
     def diagnosis(self):
-        """Ends it: (stderr, exit code) of the client and of the server."""
+        """Stops both: (stderr, exit code) of the client and of the server."""
         self.kill()
         return [(process.stderr.read() if not process.stderr.closed else "", process.returncode)
                 for process in (self.client, self.server)]
 
 
 def flow(lab, server, client, *options, server_options=(), timeout=60, six=False):
-    """One roceflow run to its end: (server's JSON, client's JSON)."""
+    """One roceflow run: (the server's JSON, the client's)."""
     with Flow(lab, *options, client=client, server=server, six=six, server_options=server_options) as running:
-        sent, served = running.through(timeout)
+        sent, served = running.wait(timeout)
     return served, sent
 
 
 def wait_for(condition, seconds=10, step=0.1):
-    """Polls until the condition gives something true; its last value."""
+    """Polls until the condition is true; its last value."""
     deadline = time.monotonic() + seconds
     while True:
         value = condition()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Two NICs for each of a lab's hosts, on different leaves; NICs that die, by carrier or in silence."""
+"""Two NICs for each of a lab's hosts, on different leaves; NICs that fail, by carrier or silently."""
 import json
 import os
 import re
@@ -11,7 +11,7 @@ SECOND_PORT = 200  # of the leaf: 10.LEAF.200.0/24
 
 
 def second_of(lab, name):
-    """The second NIC of a host: on the leaf behind its own."""
+    """The second NIC of a host: on the next leaf."""
     leaf = int(lab.host(name)["leaf"][len("leaf"):]) + 1
     return {"host": name, "leaf": f"leaf{leaf}", "leaf_interface": f"{name}b",
             "address": f"10.{leaf}.{SECOND_PORT}.2", "gateway": f"10.{leaf}.{SECOND_PORT}.1",
@@ -26,7 +26,7 @@ def ip(lab, node, *lines):
 
 
 def plug(lab, name):
-    """A second NIC, its addresses, and a default route that only who asks for it takes."""
+    """A second NIC, its addresses, and a default route with a high metric."""
     nic = second_of(lab, name)
     far, near = nic["leaf_interface"], SECOND
     ip(lab, name, f"link add {near} type veth peer name {far} netns {lab.name}-{nic['leaf']}")
@@ -67,8 +67,50 @@ def configure(lab, nics, extra):
     os.rename(members + ".new", members)
 
 
+DUMMY = "roce0"
+
+
+def dummy_address(lab, name):
+    return f"10.{int(lab.host(name)['leaf'][len('leaf'):])}.220.2"
+
+
+def add_dummies(lab, nics):
+    """A device like those of `failover dummy add` above the first NIC of each host (a veth: the machine's kernel may
+    have no dummies), with the route that the host would announce; in the configurations and the members file as well,
+    after which daemons have to reload."""
+    for name in nics:
+        host = lab.host(name)
+        ip(lab, name, f"link add {DUMMY} type veth peer name {DUMMY}x", f"link set {DUMMY}x up",
+           f"link set {DUMMY} mtu 1400 up", f"address add {dummy_address(lab, name)}/32 dev {DUMMY}",
+           f"neighbour replace 169.254.77.1 lladdr 02:e5:ca:00:00:01 dev {DUMMY} nud permanent",
+           *(f"route replace {dummy_address(lab, other)}/32 via 169.254.77.1 dev {DUMMY} onlink"
+             for other in nics if other != name))
+        ip(lab, host["leaf"], f"route replace {dummy_address(lab, name)}/32 via {host['address']} "
+           f"dev {host['leaf_interface']}")
+        edit(config_path(lab, name), "sibling: eth2\n", f"sibling: eth2\n    dummy: {DUMMY}\n")
+    with open(config_path(lab, next(iter(nics))), encoding="utf-8") as file:
+        members = re.search(r"members: (\S+)", file.read())[1]
+    for name, nic in nics.items():
+        pair = f"{lab.host(name)['address']}|{nic['address']}"
+        edit(members, pair, f"{pair}, {dummy_address(lab, name)}={pair}")
+
+
+def config_path(lab, name):
+    return f"/run/escapement-lab/{lab.name}/{name}/escapement.yaml"
+
+
+def edit(path, old, new):
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    if old not in text:
+        raise RuntimeError(f"{path} has no {old!r}")
+    with open(path + ".new", "w", encoding="utf-8") as file:
+        file.write(text.replace(old, new))
+    os.rename(path + ".new", path)
+
+
 class Fault:
-    """A NIC that dies for as long as the block lasts. @nic: 1 or 2 of the host."""
+    """A NIC that fails for the duration of the block. @nic: 1 or 2 of the host."""
 
     def __init__(self, lab, name, nic, how):
         self.lab, self.how = lab, how
@@ -83,7 +125,7 @@ class Fault:
         self.neighbours = []
 
     def rules(self, verb):
-        """Silence: the leaf drops what comes from the NIC and what goes to it."""
+        """Silent failure: the leaf drops packets from and to the NIC."""
         for family, address in zip(("-4", "-6"), self.addresses):
             ip(self.lab, self.leaf, f"{family} rule {verb} pref 1 iif {self.device} blackhole",
                f"{family} rule {verb} pref 2 to {address} blackhole")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What a host's two links saw of RoCEv2, plain or in UDP: progress over time, and its gaps."""
+"""Captures of RoCEv2 on both links of a host, plain or encapsulated in UDP: progress over time, and its gaps."""
 import os
 import signal
 import subprocess
@@ -39,38 +39,38 @@ class Tap:
 
 
 def data_packets(path, source):
-    """How many packets of data from one address a capture that goes on has by now."""
+    """The data packets from one address in a capture so far."""
     return sum(packet.source == source and packet.is_request for packet in rocev2.packets(path))
 
 
 def progress(packets, source):
-    """[(time, bytes)] of the data from one address that was new: no PSN of a queue pair twice."""
+    """[(time, bytes)] of new data from one address: each PSN of a queue pair once."""
     return [(packet.time, packet.ip_bytes) for packet in rocev2.progress(packets, source)]
 
 
-def resumed(packets, moments, source, cut_at):
-    """Seconds from a moment until new data of one address came in UDP; endless: it never did.
-    A gap may be of a busy machine, this is of the failover alone."""
+def resumed(packets, times, source, cut_at):
+    """Seconds from @cut_at until new data of one address is encapsulated in UDP; infinite: never. Unlike a gap this
+    does not depend on other delays of the machine."""
     wrapped = {packet.time for packet in packets if packet.wrapped and packet.source == source}
-    return next((at - cut_at for at, _ in moments if at > cut_at and at in wrapped), float("inf"))
+    return next((at - cut_at for at, _ in times if at > cut_at and at in wrapped), float("inf"))
 
 
-def longest_gap(moments, begin, end):
-    """(seconds, when it began) of the longest time without progress between two moments."""
-    inside = [begin] + [at for at, _ in moments if begin < at < end]
+def longest_gap(times, begin, end):
+    """(seconds, begin) of the longest time without progress between @begin and @end."""
+    inside = [begin] + [at for at, _ in times if begin < at < end]
     gaps = [(b - a, a) for a, b in zip(inside, inside[1:] + [end])]
     return max(gaps)
 
 
-def rates(moments, begin, end):
+def rates(times, begin, end):
     """Bits per second, one value for each BIN_SECONDS."""
     bins = [0] * max(1, int((end - begin) / BIN_SECONDS))
-    for at, size in moments:
+    for at, size in times:
         number = int((at - begin) / BIN_SECONDS)
         if 0 <= number < len(bins):
             bins[number] += size * 8 / BIN_SECONDS
     return bins
 
 
-def mean(moments, begin, end):
-    return sum(size for at, size in moments if begin <= at < end) * 8 / max(end - begin, 1e-9)
+def mean(times, begin, end):
+    return sum(size for at, size in times if begin <= at < end) * 8 / max(end - begin, 1e-9)

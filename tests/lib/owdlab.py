@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What the tests of one-way delays share: a fabric in step, one flow and its truth, and the
-comparison of what a host shows with that truth."""
+"""What the tests of one-way delays share: one flow and its true delays, and the comparison of what a host shows
+with them."""
 import json
 import os
 import threading
@@ -9,23 +9,19 @@ import clocklab
 import labtest
 import owdmap
 import owdtruth
-from fabrictruth import Fabric
 
 LOSSY = os.path.join(labtest.BUILD, "tests", "tools", "lossy.bpf.o")
 PINS = "/sys/fs/bpf/lossy"
 PATIENCE_S = 60
-# The witness stands beside the programs: see owdtruth.py.
+# The witness runs beside the programs: see owdtruth.py.
 BESIDE_NS = 1000
+PAUSE_NS = 20000000
 RECEIPT_MESSAGE = 0x04
 ENDS = {2, 3, 4, 5, 8, 9, 10, 11}  # LAST and ONLY, of SEND and WRITE; in the low five bits
 
 
-def fabric_of(lab):
-    return Fabric(lab.status()["hosts"], clocklab.path_of(lab))
-
-
 def configure(lab, host, change):
-    """Rewrites a host's configuration; gives back what undoes it."""
+    """Rewrites a host's configuration; returns a function that restores it."""
     path = clocklab.path_of(lab, host, "escapement.yaml")
     with open(path, encoding="utf-8") as file:
         before = file.read()
@@ -38,7 +34,7 @@ def configure(lab, host, change):
 
 
 def set_receipts(lab, host, words):
-    """The configuration's `receipts`, as YAML; a daemon that runs takes it at once."""
+    """Sets `receipts` of the configuration, as YAML; a daemon that runs is reloaded."""
     def change(text):
         lines = [line for line in text.splitlines() if not line.startswith("receipts:")]
         return "\n".join([*lines, f"receipts: {words}"]) + "\n"
@@ -47,23 +43,14 @@ def set_receipts(lab, host, words):
         lab.good(host, "escapement", "reload")
 
 
-def in_step(lab):
-    """All hosts have synced time."""
-    fabric = fabric_of(lab)
-    return labtest.wait_for(
-        lambda: {clock["state"] for clock in fabric.clocks().values()} == {"synced"}, PATIENCE_S)
-
-
 class Run:
-    """
-    One flow from @client to @server: what both said, the truth, what the sender's map holds. Its
-    queue pairs have numbers of their own: nothing is there from a run before.
-    """
+    """One flow from @client to @server: the output of both, the true delays, the sender's map. Its queue pair numbers
+    are unique, so that the map has no entries of an earlier run."""
     first_qpn = 0x100
 
     def __init__(self, lab, server, client, *options, six=False, server_options=(),
                  arrival=owdtruth.ARRIVED, owds=True, bound_ns=None):
-        """@owds: the client has the map to read afterwards. @bound_ns: when its clocks have none."""
+        """@owds: the client has the map to read afterwards. @bound_ns: for clocks without a bound."""
         names, numbers = [client, server], ("--qpn", str(Run.first_qpn))
         Run.first_qpn += 0x40
         self.bounds = [bound_ns or 0]
@@ -83,9 +70,9 @@ class Run:
         self.truth = witness.truth(arrival)
 
     def watch_clocks(self, lab, names, over):
-        fabric = fabric_of(lab)
+        fabric = clocklab.fabric_of(lab)
         while not over.is_set():
-            clocks = [fabric.ask(name, "clock") for name in names]
+            clocks = [fabric.query(name, "clock") for name in names]
             self.bounds.append(sum(clock.get("bound_ns", 0) for clock in clocks))
             over.wait(0.1)
 
@@ -102,10 +89,10 @@ def bound_of(owd, run):
 
 
 def check_span(tap, label, owd, delays, unseen, bound):
-    """Minimum, median, 99th and maximum against the true @delays: some may have no sample, and of
-    @unseen samples the truth is not known."""
+    """Compares minimum, median, 99th percentile and maximum with the true @delays: some may have no sample, and the
+    true delay of @unseen samples is unknown."""
     missing = max(0, len(delays) + unseen - owd.samples)
-    said = []
+    figures = []
     for name, share, shown in (("minimum", 0, owd.min_ns),
                                ("median", 0.5, owdmap.quantile_span(owd, 0.5)),
                                ("99th", 0.99, owdmap.quantile_span(owd, 0.99)),
@@ -113,47 +100,47 @@ def check_span(tap, label, owd, delays, unseen, bound):
         true = [owdtruth.quantile(sorted(part), share) for part in zip(*delays)]
         bucket = ", 1 us and its bucket" if isinstance(shown, tuple) else " and 1 us"
         tap.check(owdtruth.is_quantile(delays, shown, share, missing, unseen, bound, BESIDE_NS),
-                  f"{label}: the {name} is the truth's within clock bound{bucket}",
+                  f"{label}: the {name} is the true one, within the clock bound{bucket}",
                   f"true {true}, shown {shown} ns, clock bound {bound} ns, {missing} without a sample, {unseen} unseen")
-        said.append(f"{name} {true[1]}: {shown}")
+        figures.append(f"{name} {true[1]}: {shown}")
     tap.note(f"{label}: {owd.samples} samples, clock bound {bound} ns; true: shown ns: "
-             + ", ".join(said))
+             + ", ".join(figures))
 
 
 def check_sampled(tap, label, run, qp, mask):
-    """A receipt for every sampled PSN that came, and for no other. Their true delays, of how many it is
-    not known, and whether every packet was sent once only."""
+    """A receipt for every sampled PSN that was received, and for no other. Returns their true delays, the number of
+    unknown ones, and whether every packet was sent once."""
     packets = run.truth.of_qp(qp["dest_qpn"])
     receipted = run.truth.receipted(qp["dest_qpn"])
-    # A queue pair's first packet begins its sequence: nothing vouches for its PSN yet.
+    # The first packet begins the sequence of its queue pair, and is not sampled.
     wanted = {psn for psn, packet in packets.items()
               if not psn & mask and packet.arrived and psn != qp["first_psn"] & owdtruth.PSN_MASK}
     others = set(receipted) - wanted
-    # A capture may miss the second time, the sender knows.
+    # The witness may miss the second transmission, the sender does not.
     once = not qp["retransmitted"] and all(len(packet.leaving) <= 1 for packet in packets.values())
     tap.check(wanted <= set(receipted) and (len(receipted) == len(set(receipted)) or not once),
               f"{label}: each sampled PSN has one receipt",
               f"{len(wanted)} sampled, {len(receipted)} receipts; without: "
               f"{sorted(wanted - set(receipted))[:8]}")
-    strays = [psn for psn in others if packets[psn].opcode & 0x1f not in ENDS]
-    tap.check(len(strays) <= run.truth.missed, f"{label}: the others are ends of timed messages",
-              sorted(strays)[:8])
+    unexpected = [psn for psn in others if packets[psn].opcode & 0x1f not in ENDS]
+    tap.check(len(unexpected) <= run.truth.missed, f"{label}: the others are ends of timed messages",
+              sorted(unexpected)[:8])
     delays = [packets[psn].first() for psn in set(receipted) if psn in packets]
     unseen = sum(1 for psn in set(receipted)
                  if not packets[psn].first() and len(packets[psn].leaving) == 1)
     tap.check(unseen <= run.truth.missed <= len(packets) // 10,
-              f"{label}: nearly all of them were seen at both ends",
+              f"{label}: nearly all of them were recorded at both ends",
               f"{unseen} sampled, {run.truth.missed} of {len(packets)} in all were not")
     return [delay for delay in delays if delay], unseen, once
 
 
 def replaced(run, qp):
-    """PSNs whose receipt came after another packet had taken the place of their record: an END's by the
-    next sample at any time, a sample's after 64 of its kind (bpf/README.md). On an idle fabric that
-    is a machine that was away for that long."""
+    """PSNs whose receipt may have been received after another packet had replaced their record: that of an END by
+    the next sample, that of a sample after 64 others (bpf/README.md). On an idle fabric the cause is a pause of the
+    machine, also one between the leaf's port and the host's program."""
     packets = run.truth.of_qp(qp["dest_qpn"])
     receipted = [psn for psn in run.truth.receipted(qp["dest_qpn"]) if packets[psn].leaving]
-    arrived = {r.about_psn: r.ktime_ns for r in run.truth.receipts_ported
+    arrived = {r.about_psn: r.ktime_ns + PAUSE_NS for r in run.truth.receipts_ported
                if r.about_qpn == qp["dest_qpn"]}
     return {psn for psn in receipted for other in receipted
             if psn != other and owdmap.record_index(psn) == owdmap.record_index(other) and
@@ -161,7 +148,7 @@ def replaced(run, qp):
 
 
 def explained(owd, delays, bound):
-    """{floor of a bucket: samples in it} for which there is no true delay of their own left."""
+    """{floor of a bucket: samples in it} that have no true delay, if each true delay is used once."""
     left, without = sorted(delays, key=lambda delay: delay.high), {}
     for bucket in sorted(owd.histogram):
         low = owdmap.floor_ns(bucket) - bound if bucket else -bound
@@ -178,7 +165,7 @@ def explained(owd, delays, bound):
 
 
 def check_true_samples(tap, label, run, mask):
-    """No sample that is not of the first transmission of a PSN that came the first time."""
+    """Each sample is of a first transmission that was received."""
     for number, (qp, owd) in enumerate(run.qps()):
         name = f"{label}, QP {number}"
         if not tap.check(owd and owd.samples, f"{name}: there are samples", owd):
@@ -190,19 +177,19 @@ def check_true_samples(tap, label, run, mask):
         tap.check(sum(left.values()) <= run.truth.missed,
                   f"{name}: each of {owd.samples} samples is a first transmission's delay",
                   f"samples at ns without one: {left}; the longest true {longest}")
-        tap.check(owd.samples <= owd.receipts <= owd.noted, f"{name}: samples <= receipts <= notes",
+        tap.check(owd.samples <= owd.receipts <= owd.sent, f"{name}: samples <= receipts <= samples sent",
                   owd[:5])
         sampled = [packet for psn, packet in packets.items() if not psn & mask and packet.leaving]
         again = [packet for packet in sampled if len(packet.leaving) > 1 and not packet.first()]
-        tap.check(owd.spoiled + owd.overwritten >= len(again),
-                  f"{name}: what came only when sent again gave none ({len(again)} PSNs)", owd[:5])
-        tap.note(f"{name}: {len(sampled)} sampled PSNs, {len(again)} of them came only when sent "
-                 f"again, {owd.noted} noted, {owd.receipts} receipts, {owd.spoiled} spoiled, "
-                 f"{owd.overwritten} overwritten; longest shown {owd.max_ns}, true {longest} ns")
+        tap.check(owd.discarded + owd.expired >= len(again),
+                  f"{name}: PSNs received only when retransmitted gave none ({len(again)})", owd[:5])
+        tap.note(f"{name}: {len(sampled)} sampled PSNs, {len(again)} of them received only when "
+                 f"retransmitted, {owd.sent} samples sent, {owd.receipts} receipts, {owd.discarded} discarded, "
+                 f"{owd.expired} expired; longest shown {owd.max_ns}, true {longest} ns")
 
 
 def check_intact(tap, label, run):
-    """Nothing lost, nothing twice, by both programs' own counts; RC."""
+    """Nothing lost, nothing twice, by the counts of both programs; RC."""
     faults = {name: sum(qp[name] for qp in run.sent["qps"])
               for name in ("retransmitted", "timeouts", "send_errors", "naks")}
     faults.update({"server " + name: sum(qp[name] for qp in run.served["qps"])
@@ -212,7 +199,7 @@ def check_intact(tap, label, run):
     faults["undelivered"] = sum(qp["unique_packets"] for qp in run.sent["qps"]) - \
         sum(qp["delivered_packets"] for qp in run.served["qps"])
     tap.check(not any(faults.values()) and run.sent["packets"],
-              f"{label}: all {run.sent['packets']} packets came, each once",
+              f"{label}: all {run.sent['packets']} packets were received, each once",
               {name: count for name, count in faults.items() if count})
 
 
@@ -224,7 +211,7 @@ def reasons(lab, host):
 
 
 def make_lossy(lab, spines=("spine1", "spine2"), leaves=("leaf1", "leaf2")):
-    """From now on the fabric loses one in a hundred."""
+    """From now on the fabric drops one packet in a hundred."""
     for spine in spines:
         lab.good(spine, "mkdir", "-p", PINS)
         lab.good(spine, "bpftool", "prog", "loadall", LOSSY, PINS, "pinmaps", PINS)
@@ -242,7 +229,7 @@ def end_lossy(lab, spines=("spine1", "spine2"), leaves=("leaf1", "leaf2")):
 
 
 def dropped(lab, spines=("spine1", "spine2")):
-    """{opcode: packets} that the fabric has lost."""
+    """{opcode: packets} that the fabric has dropped."""
     lost = {}
     for spine in spines:
         for entry in json.loads(lab.good(spine, "bpftool", "-j", "map", "dump", "pinned",

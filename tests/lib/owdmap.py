@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""`qp_owd` and `qps` of a host as bytes, by maps/owd.h and maps/qp.h: a reader of its own, which no
-code of the daemon is in."""
+"""`qp_owd` and `qps` of a host as bytes, by maps/owd.h and maps/qp.h: a reader without code of the daemon."""
 import collections
 import ipaddress
 import json
@@ -11,7 +10,7 @@ KEY = struct.Struct("<16s16sIBB2x")
 HEAD = struct.Struct("<7Q3qQIIQQB7x")
 WINDOW = struct.Struct("<II3q8I4Q")
 WINDOWS, BUCKETS, LINEAR_BITS, SUB_BITS = 8, 800, 8, 5
-SAMPLE_MASK_AT, SAMPLE_FLAGS_AT, SAMPLE_BLIND = 56, 60, 2  # in struct esc_qp
+SAMPLE_MASK_AT, SAMPLE_FLAGS_AT, SAMPLE_NO_FEEDBACK = 56, 60, 2  # in struct esc_qp
 TX = 0
 
 Key = collections.namedtuple("Key", "src dst dest_qpn direction port")
@@ -19,10 +18,10 @@ Window = collections.namedtuple("Window", "number samples min_ns max_ns sum_ns b
                                 "crossings ce stack_max_ns queue_max_ns queue_samples messages "
                                 "message_bytes message_delay_sum_ns message_delay_max_ns "
                                 "message_spread_sum_ns")
-Owd = collections.namedtuple("Owd", "noted receipts samples spoiled overwritten first_ktime_ns "
+Owd = collections.namedtuple("Owd", "sent receipts samples discarded expired first_ktime_ns "
                              "last_ktime_ns last_ns min_ns max_ns feedback_sum_ns last_bound_ns "
                              "last_psn crossings over above windows histogram")
-Sampling = collections.namedtuple("Sampling", "mask blind")
+Sampling = collections.namedtuple("Sampling", "mask no_feedback")
 
 
 def address(raw):
@@ -31,7 +30,7 @@ def address(raw):
 
 
 def floor_ns(bucket):
-    """Smallest delay of a bucket; the first has all that is less, too."""
+    """Smallest delay of a bucket; the first has smaller delays as well."""
     octave, n = bucket >> SUB_BITS, bucket & ((1 << SUB_BITS) - 1)
     if not octave:
         return n << (LINEAR_BITS - SUB_BITS)
@@ -39,7 +38,7 @@ def floor_ns(bucket):
 
 
 def record_index(psn):
-    """The place of a PSN's record among its queue pair's 64 (ESC_TX_RECORD_INDEX)."""
+    """The index of a PSN's record among the 64 of its queue pair (ESC_TX_RECORD_INDEX)."""
     return (psn ^ psn >> 6 ^ psn >> 12 ^ psn >> 18) & 63
 
 
@@ -52,7 +51,7 @@ def owd_of(value):
 
 
 def quantile_span(owd, share):
-    """(from, below) of the bucket that has the smallest value which @share do not exceed."""
+    """(from, below) of the bucket of the quantile @share."""
     left = max(1, -int(-share * sum(owd.histogram.values()) // 1))
     for bucket in sorted(owd.histogram):
         left -= owd.histogram[bucket]
@@ -83,5 +82,5 @@ def owds(lab, node):
 def sampling(lab, node):
     """{Key: Sampling} of all queue pairs."""
     return {key: Sampling(*struct.unpack_from("<I", value, SAMPLE_MASK_AT),
-                          bool(value[SAMPLE_FLAGS_AT] & SAMPLE_BLIND))
+                          bool(value[SAMPLE_FLAGS_AT] & SAMPLE_NO_FEEDBACK))
             for key, value in keys_of(dump(lab, node, "qps"))}

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """
-The true one-way delays of a lab's packets: all hosts run on one kernel, so that one clock
-stamps every packet at both of its ends (witness/), whatever the hosts' own clocks say.
+The true one-way delays of a lab's packets: all hosts run on one kernel, so that one clock timestamps every packet at
+both of its ends (tests/tools/witness), independently of the hosts' clocks.
 
-The witness stands beside the programs: ahead of everything in tc egress and just behind it, in
-the leaf just before the receiving host's port, and just behind native XDP (generic XDP: just
-before it). The programs take their own stamps between. So a delay is between `low` (behind tc
-egress to the leaf's port) and `high` (ahead of tc egress to behind XDP), and `delay`, from behind
-to behind, is off by a constant of a few hundred nanoseconds: what the programs and the stack do
-behind the stamp in XDP less what they do behind the stamp in tc egress.
+The witness runs beside the programs: before tc egress and after it, in the leaf before the receiving host's port,
+and after native XDP (generic XDP: before it). The timestamps of the programs lie between. So a delay is between `low`
+(after tc egress to the leaf's port) and `high` (before tc egress to after XDP), and `delay`, from after to after, has
+an error of a few hundred nanoseconds: the time of the programs and the stack after the timestamp in XDP less that
+after the timestamp in tc egress.
 """
 import collections
 import ipaddress
@@ -32,7 +31,7 @@ PSN_MASK = 0xffffff
 Record = collections.namedtuple("Record", "ktime_ns source destination qpn psn sport ip_bytes "
                                 "opcode host place tos about_qpn about_psn rx_fabric_ns "
                                 "rx_bound_ns stack_ns flags reserved")
-# One packet: where from, where to (hosts' indices do not matter), which.
+# One packet, independent of the hosts' indices.
 Key = collections.namedtuple("Key", "source destination qpn psn")
 
 
@@ -47,7 +46,7 @@ class Delay(collections.namedtuple("Delay", "low delay high")):
 
 
 class Packet:
-    """All that was seen of one PSN of one queue pair."""
+    """All timestamps of one PSN of one queue pair."""
     __slots__ = ("leaving", "queued", "ported", "arrived", "cloned", "opcode")
 
     def __init__(self):
@@ -55,10 +54,8 @@ class Packet:
         self.opcode = 0
 
     def complete(self):
-        """
-        The kernel leaves tracing programs out while that CPU reads or writes a map for someone: the
-        tc programs' stamps stand in, of which the next is what a receipt is made of. True: all is known.
-        """
+        """The kernel skips tracing programs while that CPU reads or writes a map for a process: then the timestamps of
+        the tc programs are used, of which the next is that of a receipt's clone. True: all are known."""
         if len(self.queued) < len(self.leaving):
             self.queued = self.leaving
         if not self.arrived and self.cloned:
@@ -66,7 +63,7 @@ class Packet:
         return len(self.arrived) >= len(self.ported)
 
     def first(self):
-        """Delay of the packet that was sent first, if it is known to have come, else None."""
+        """Delay of the first transmission, if it is known to have been received, else None."""
         if not (self.leaving and self.queued and self.ported and self.arrived) or \
                 (len(self.leaving) > 1 and self.arrived[0] > self.leaving[1]):
             return None
@@ -75,14 +72,14 @@ class Packet:
 
 
 class Truth:
-    """What the witness saw. @hosts: their addresses as bytes, in the order of its arguments; the
-    leaves' ports to them come after them in the same order."""
+    """The records of the witness. @hosts: their addresses as bytes, in the sequence of its arguments; the leaves'
+    ports to them follow in the same sequence."""
 
     def __init__(self, records, hosts, arrival=ARRIVED):
         self.packets = collections.defaultdict(Packet)
-        self.receipts = []  # as they left the host that made them
+        self.receipts = []  # at the host that sent them
         self.receipts_arrived = []
-        self.receipts_ported = []  # as they left the fabric for their host
+        self.receipts_ported = []  # at the leaf's port to their receiver
         self.records = records
         for record in records:
             own = hosts[record.host % len(hosts)]
@@ -97,7 +94,7 @@ class Truth:
             if record.host >= len(hosts):
                 if record.place == LEAVING and record.destination in own:
                     packet.ported.append(record.ktime_ns)
-            # What a receipt is made of leaves its maker with the data's own addresses.
+            # The clone from which a receipt is made has the addresses of the data.
             elif record.place == LEAVING and record.destination in own:
                 packet.cloned.append(record.ktime_ns)
             elif record.place == LEAVING and record.source in own:
@@ -106,7 +103,7 @@ class Truth:
                 packet.queued.append(record.ktime_ns)
             elif record.place == arrival and record.destination in own:
                 packet.arrived.append(record.ktime_ns)
-        # Packets that came and were not seen to.
+        # Packets that were received, without a timestamp.
         self.missed = sum(not packet.complete() for packet in self.packets.values())
 
     def take_receipt(self, record, own, arrival):
@@ -120,27 +117,24 @@ class Truth:
         return {key.psn: packet for key, packet in self.packets.items() if key.qpn == qpn}
 
     def receipted(self, qpn):
-        """PSNs of this queue pair that a receipt was sent for."""
+        """PSNs of this queue pair with a receipt."""
         return [receipt.about_psn for receipt in self.receipts if receipt.about_qpn == qpn]
 
     def offsets(self):
-        """Nanoseconds from ahead of tc egress to behind it: (median, 99th) of all packets."""
+        """Nanoseconds from before tc egress to after it: (median, 99th percentile) of all packets."""
         spent = sorted(p.queued[0] - p.leaving[0] for p in self.packets.values()
                        if len(p.queued) == 1 and len(p.leaving) == 1)
         return quantile(spent, 0.5), quantile(spent, 0.99)
 
 
 def quantile(ordered, share):
-    """The smallest value that at least @share of them do not exceed."""
+    """The quantile @share."""
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else None
 
 
 def is_quantile(delays, shown, share, missing, unseen, bound, beside):
-    """
-    True when @shown can be the quantile of these true delays (of all but @missing of them, and
-    @unseen more): within @bound and @beside of `delay`, or within @bound of what must hold, `low`
-    to `high`.
-    """
+    """Whether @shown can be the quantile of these true delays (all but @missing of them, and @unseen more): within
+    @bound and @beside of `delay`, or within @bound of the range `low` to `high`."""
     lows, middles, highs = (sorted(part) for part in zip(*delays))
     rank = max(0, math.ceil(share * (len(delays) + unseen - missing)) - 1)
     low, high = shown if isinstance(shown, tuple) else (shown, shown)
@@ -167,10 +161,10 @@ class Witness:
                                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                         stderr=subprocess.PIPE, text=True)
         if self.process.stdout.readline() != "ready\n":
-            said = self.process.communicate()[1].strip().splitlines()
+            errors = self.process.communicate()[1].strip().splitlines()
             if self.process.returncode == UNAVAILABLE:
-                raise Skip(said[-1])
-            raise RuntimeError(f"witness: exit {self.process.returncode}: {said}")
+                raise Skip(errors[-1])
+            raise RuntimeError(f"witness: exit {self.process.returncode}: {errors}")
         return self
 
     def __exit__(self, *_):

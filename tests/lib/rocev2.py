@@ -16,6 +16,7 @@ UDP = 17
 DLT_EN10MB = 1
 PCAP_UNITS = {0xA1B2C3D4: 1e-6, 0xA1B23C4D: 1e-9}
 UDP_BYTES, BTH_BYTES, ICRC_BYTES = 8, 12, 4
+SHIM_BYTES = 16  # in front of a packet in UDP
 ACKNOWLEDGE, CNP = 0x11, 0x81
 MANUFACTURER = 0xC0  # from here on opcodes are nobody's queue pairs: probes
 READ_REQUEST, READ_RESPONSES = 0x0C, (0x0D, 0x0E, 0x0F, 0x10)
@@ -106,7 +107,7 @@ def of_ip(time, ip, wrapped=False):
         return None
     sport, dport, udp_bytes = struct.unpack_from(">HHH", ip, head)
     if dport != ROCE_PORT:
-        return None if wrapped else of_ip(time, ip[head + UDP_BYTES:], True)
+        return None if wrapped else of_ip(time, ip[head + UDP_BYTES + SHIM_BYTES:], True)
     bth = head + UDP_BYTES
     qpn, psn = struct.unpack_from(">II", ip, bth + 4)
     aeth = ip[bth + BTH_BYTES:bth + BTH_BYTES + 1] if ip[bth] & 0x1F == ACKNOWLEDGE else b""

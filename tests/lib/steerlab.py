@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What the lab's tests of steering share: traffic from h1 to h2 that goes on, which spine takes it,
-spines that lose packets in silence, captures."""
+"""What the lab's tests of steering share: continuous traffic from h1 to h2, the spine that it takes, spines
+that drop packets silently, captures."""
 import contextlib
 import json
 import os
@@ -14,7 +14,7 @@ LEAF = {"h1": 1, "h2": 2}
 
 
 def flowing(lab, rate="8m", silence_ms=4, qps=QPS):
-    """h1 -> h2 until it is ended."""
+    """h1 -> h2 until it is stopped."""
     return labtest.Flow(lab, "--interface", "eth1", "--qps", str(qps), "--qp-rate", rate, "--seconds", "3600",
                         "--op", "write", "--give-up", "60", server_options=("--silence", str(silence_ms)))
 
@@ -25,7 +25,7 @@ def rows(lab, host):
 
 
 def vias(lab, host, sports):
-    """{source port: spine}, the leaf's own routing table asked."""
+    """{source port: spine}, by the leaf's routing table."""
     peer = "h1" if host == "h2" else "h2"
     found = json.loads(lab("path", host, peer, "-j", "--sport", ",".join(map(str, set(sports)))))
     return {entry["sport"]: entry["via"] for entry in found}
@@ -33,9 +33,9 @@ def vias(lab, host, sports):
 
 def spines(lab, host):
     """{spine: queue pairs of @host that send over it}."""
-    left = [row.get("steered_sport", row["sport"]) for row in rows(lab, host)]
-    via, load = vias(lab, host, left), {}
-    for port in left:
+    used = [row.get("steered_sport", row["sport"]) for row in rows(lab, host)]
+    via, load = vias(lab, host, used), {}
+    for port in used:
         load[via[port]] = load.get(via[port], 0) + 1
     return load
 
@@ -45,38 +45,44 @@ def busiest(lab, host="h1"):
     return max(sorted(load), key=load.get)
 
 
-def lanes(lab, host):
+def candidates(lab, host):
     return lab.json(host, "paths")["paths"]
 
 
-def covered(lab, host, qps=QPS):
-    """Each queue pair has a rule in force: while one waits, packets still take a path that it does not
-    name, and nothing watches that path for them."""
-    steers = lab.json(host, "steer")["steers"]
-    return sum(entry["by"] == "automatic" and entry["state"] != "waiting" for entry in steers) >= qps
+def protected(lab, host, qps=QPS):
+    """Each queue pair that sends has a rule in force, made for the source port that it sends with (an earlier one
+    may have had its number). While a rule waits, packets still take a path that it does not name, and no probe
+    supervises that path for them."""
+    def subject(entry):
+        return entry["src"], entry["dst"], entry["dest_qpn"], entry["sport"]
+
+    in_force = {subject(entry) for entry in lab.json(host, "steer")["steers"]
+                if entry["by"] == "automatic" and entry["state"] != "waiting"}
+    sending = {subject(row) for row in rows(lab, host)}
+    return len(sending) >= qps and sending <= in_force
 
 
 def is_ready(lab, count, qps=QPS):
-    """All of the @count paths of both hosts are found, trusted, each queue pair is watched, and what
-    it takes is probed each millisecond."""
+    """All of the @count paths of both hosts are known and up, each queue pair is protected, and the paths in use
+    are probed at the active rate."""
     for host in LEAF:
-        known = lanes(lab, host)
-        groups = {lane.get("group") for lane in known} - {None}
-        if len(groups) < count or any(lane["state"] != "up" or lane["diverted"] for lane in known) or \
-                any(lane["qps"] and lane["use"] != "active" for lane in known) or \
-                not covered(lab, host, qps):
+        known = candidates(lab, host)
+        groups = {path.get("group") for path in known} - {None}
+        if len(groups) < count or any(path["state"] != "up" or path["diverted"] for path in known) or \
+                any(path["qps"] and path["use"] != "active" for path in known) or \
+                not protected(lab, host, qps):
             return False
     return True
 
 
 def lose(lab, spine, hosts, lost):
-    """The spine loses what goes to these hosts, silently, or does so no more."""
+    """The spine drops the packets to these hosts silently, or forwards them again."""
     for host in hosts:
         address = f"{lab.host(host)['address']}/32"
         lab.good(spine, "ip", "route", "add" if lost else "del", "blackhole", address)
 
 
-GONE_S = 3  # ESC_PROBE_HEARTBEAT_TIMEOUT_NS: with an older heartbeat probes are not answered
+GONE_S = 3  # ESC_PROBE_HEARTBEAT_TIMEOUT_NS: with an older heartbeat the programs send no replies
 BEAT = """
 import ctypes, os, signal, sys, time
 libc = ctypes.CDLL(None, use_errno=True)
@@ -106,9 +112,9 @@ while True:
 
 
 class Heartbeat:
-    """with Heartbeat(lab, "h1") as beat: the daemon's heartbeat goes on without it, so that how long a
-    restart takes on a busy machine decides nothing. With @writes false it is read only. Then beat.apart_ns:
-    the longest pause there was; beat.gone_ns: for how long it was older than GONE_S."""
+    """with Heartbeat(lab, "h1") as beat: the heartbeat is written in place of the daemon, so that the duration of
+    a restart on a busy machine does not matter. With @writes false it is only read. Afterwards beat.apart_ns is
+    the longest pause, beat.gone_ns the time for which it was older than GONE_S."""
 
     def __init__(self, lab, host, writes=True):
         self.process = lab.start(host, "/usr/bin/python3", "-c", BEAT, "write" if writes else "read",
@@ -127,12 +133,12 @@ class Heartbeat:
 
 @contextlib.contextmanager
 def capturing(lab, folder, places, *words):
-    """[pcap] of each (node, device, in | out | inout), whole when the block has ended; @words: what
-    is caught, as pcap-filter(7) has it."""
+    """[pcap] of each (node, device, in | out | inout), complete when the block has ended; @words: a filter of
+    pcap-filter(7)."""
     files, running = [], []
-    for node, device, way in places:
+    for node, device, direction in places:
         files.append(f"{folder}/{node}-{len(os.listdir(folder))}-{len(files)}.pcap")
-        running.append(lab.start(node, "tcpdump", "-i", device, "-Q", way, "-U", "-B", "16384", "-s",
+        running.append(lab.start(node, "tcpdump", "-i", device, "-Q", direction, "-U", "-B", "16384", "-s",
                                  "0", "-n", "-w", files[-1], "udp", "and", "dst", "port", "4791",
                                  *words))
     for process in running:
@@ -144,7 +150,6 @@ def capturing(lab, folder, places, *words):
     finally:
         for process in running:
             process.send_signal(signal.SIGINT)
-            said = process.communicate()[1]
-            lost = re.search(r"(\d+) packets? dropped by kernel", said)
+            lost = re.search(r"(\d+) packets? dropped by kernel", process.communicate()[1])
             if lost and int(lost[1]):
                 raise RuntimeError(f"tcpdump lost {lost[1]} packets")

@@ -14,8 +14,8 @@ class Skip(Exception):
 
 
 class Tap:
-    """@plan: how many test points there will be without arguments, printed first; None, or with arguments: that
-    is known at the end only."""
+    """@plan: the number of test points without arguments, printed first; None, or with arguments: printed at
+    the end."""
 
     def __init__(self, plan=None):
         self.plan = None if sys.argv[1:] else plan
@@ -49,7 +49,7 @@ class Tap:
             function(self, *arguments)
         except Skip as reason:
             self.skip(function.__name__, reason)
-        except Exception:  # noqa: every fault of a test is a failure of that test
+        except Exception:  # noqa: every exception in a test is a failure of that test
             self.check(False, function.__name__, traceback.format_exc())
 
     def done(self):

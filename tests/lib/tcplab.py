@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Senders, a switch with a shallow queue, a receiver and a longer way back, for TCP at the edge.
+"""Senders, a switch with a shallow queue, a receiver with a longer path back, for TCP pacing.
 
 Each host is a namespace and a cgroup of its own. The switch's port to every host has a token
 bucket; what the receiver sends goes through a user-space delay line (this kernel may have no netem).
 
-Sockets send bundles of segments (GSO), but the hosts' interfaces cut them, as a NIC does: what the
-switch gets are packets of the wire. A token bucket of two packets that is given bundles of two
-loses a tenth of its rate, for it is full again before its timer comes.
+Sockets send GSO segments, and the hosts' interfaces segment them, as a NIC does: the switch forwards single
+packets. A token bucket of two packets that gets GSO segments of two loses a tenth of its rate, since it is full
+before its timer expires.
 """
 import json
 import os
@@ -33,7 +33,7 @@ def cgroup_root():
 
 
 def remove_cgroup(path):
-    """Gone, or False while there is still somebody in it."""
+    """False while a process is in it."""
     try:
         os.rmdir(path)
     except FileNotFoundError:
@@ -53,7 +53,7 @@ def jain(values):
 
 
 class Star:
-    """`senders` hosts h1.. and a receiver h0 around one switch; gone when the block ends."""
+    """`senders` hosts h1.. and a receiver h0 around one switch, removed at the end of the block."""
 
     def __init__(self, name, senders=8, rate="200mbit", queue=75000, delay_us=1000,
                  slow_hosts=(0,)):
@@ -167,20 +167,20 @@ class Star:
                     f"10.77.{host}.1", *options)
 
     def serve(self, hosts, congestion, port=7000, more=False):
-        """Servers anew, so that their sockets have what is set now; more: beside those there are."""
+        """New servers, so that their sockets have the current settings; @more: beside those that run."""
         while self.servers and not more:
             self.end(self.servers.pop())
         self.servers += [self.spawn(self.ns(host), self.cgroup(host), os.path.join(TOOLS, "tcpload"),
                                     "serve", str(port), congestion, ready=True) for host in hosts]
 
     def fetching(self, host, hosts, **options):
-        """A client at `host` of servers at `hosts`, under way."""
+        """A client at `host` of servers at `hosts`, in the background."""
         words = [word for key, value in options.items() for word in (f"--{key}", str(value))]
         return self.spawn(self.ns(host), self.cgroup(host), os.path.join(TOOLS, "tcpload"),
                           "fetch", *words, *map(self.address, hosts))
 
     def fetched(self, child):
-        """What it printed, once it has ended."""
+        """Its output, when it has ended."""
         out, _ = child.communicate(timeout=300)
         self.children.remove(child)
         if child.returncode:
@@ -188,7 +188,7 @@ class Star:
         return json.loads(out)
 
     def fetch(self, hosts, **options):
-        """One run at the receiver, with what its port did meanwhile."""
+        """One run at the receiver, with the counters of its port."""
         before = self.port(0)
         result = self.fetched(self.fetching(0, hosts, **options))
         after = self.port(0)
@@ -204,9 +204,9 @@ class Star:
 
 
 class PortDelay:
-    """What each data packet from the servers waited in the queue of the switch's port to h0, by one capture of
-    all of the switch's interfaces: a port's packets are captured behind its queue. delays_ns when the block
-    ends; a packet that was dropped has none."""
+    """The delay of each data packet from the servers in the queue of the switch's port to h0, by one capture of all
+    interfaces of the switch: packets that leave are captured behind the queue. delays_ns is set when the block
+    ends; dropped packets have none."""
     PACKET = struct.Struct("=IIII")  # of a pcap file: seconds, nanoseconds, bytes kept, bytes
     LINK = struct.Struct(">HHIHBB8x")  # LINUX_SLL2: protocol, 0, interface, type, packet's direction, ...
     TO_US, OUTGOING = 0, 4
@@ -233,7 +233,7 @@ class PortDelay:
         with open(self.path, "rb") as file:
             data = file.read()
         self.folder.cleanup()
-        came, at = {}, 24
+        received, at = {}, 24
         while at + self.PACKET.size <= len(data):
             seconds, part_ns, kept, _ = self.PACKET.unpack_from(data, at)
             at += self.PACKET.size
@@ -243,15 +243,15 @@ class PortDelay:
             # Source, identification, destination port, sequence number.
             key = data[ip + 12:ip + 16] + data[ip + 4:ip + 6] + data[tcp + 2:tcp + 8]
             now = seconds * 10**9 + part_ns
-            if direction == self.OUTGOING and key in came:
-                self.delays_ns.append(now - came.pop(key))
+            if direction == self.OUTGOING and key in received:
+                self.delays_ns.append(now - received.pop(key))
             elif direction == self.TO_US:
-                came[key] = now
+                received[key] = now
             at += kept
 
 
 class Rated:
-    """A sender at `host` that sets its socket's own options when it is told to (tools/rated)."""
+    """A sender at `host` that sets options of its socket on request (tools/rated)."""
 
     def __init__(self, star, host, port, congestion):
         self.child = subprocess.Popen(
@@ -259,8 +259,8 @@ class Rated:
                          congestion), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.child.stdout.readline()
 
-    def say(self, *words):
-        """Its answer: the maximum of its pacing, in bytes a second, None for none."""
+    def request(self, *words):
+        """The reply: its maximum pacing rate in bytes per second, None without one."""
         self.child.stdin.write(" ".join(map(str, words)) + "\n")
         self.child.stdin.flush()
         rate = int(self.child.stdout.readline())
@@ -280,6 +280,8 @@ class Edges:
         self.child = subprocess.Popen([os.path.join(TOOLS, "edgerun"), str(threshold_us), *cgroups],
                                       stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.hello = self.line()
+        for host in star.hosts:
+            self.request("member", star.address(host))
 
     def line(self):
         text = self.child.stdout.readline()
@@ -287,7 +289,7 @@ class Edges:
             raise RuntimeError(f"edgerun ended: {self.child.wait()}")
         return json.loads(text)
 
-    def say(self, *words):
+    def request(self, *words):
         self.child.stdin.write(" ".join(words) + "\n")
         self.child.stdin.flush()
         return self.line()

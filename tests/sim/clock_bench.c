@@ -38,7 +38,7 @@ static void cloud_make(struct cloud_points *cloud, size_t count, double load, st
 				      .seconds = 2,
 				      .slope_ppb = 100,
 				      .floor_ns = 1000,
-				      .stamp_ns = 4,
+				      .timestamp_ns = 4,
 				      .load = load,
 				      .hops = 3,
 				      .wait_ns = 8000};

@@ -141,7 +141,8 @@ static void bench_soft_roce(void)
 	static const unsigned counts[] = {2, 4, 8};
 	char name[64];
 
-	head("Soft-RoCE: a window of 128, packets of 1,100 bytes, 64 of them stamped ahead; RTT "
+	head("Soft-RoCE: a window of 128, packets of 1,100 bytes, 64 of them timestamped ahead; "
+	     "RTT "
 	     "200 us");
 	for (size_t c = 0; c < sizeof(counts) / sizeof(*counts); c++) {
 		struct pause_trial trial = pause_soft_roce;
@@ -220,7 +221,7 @@ static void bench_trouble(void)
 	trial.late = 4;
 	line("4 of them later", trial);
 	trial.floor_known = false;
-	line("4 of them later, floor not told", trial);
+	line("4 of them later, floor not reported", trial);
 	trial.floor_ns = 200 * US;
 	line("... floor 200 us, T 250 us", trial);
 	trial.floor_known = true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* libsvm by itself: it and liblinear use one set of names for different things. */
+/* libsvm alone: it and liblinear use one set of names for different things. */
 #include <stdlib.h>
 #include <libsvm/svm.h>
 #include <time.h>

@@ -46,7 +46,7 @@ static const struct trial trials[] = {
 	 .noise_ns = 20000,
 	 .clock_ns = 20000,
 	 .capacity_known = true},
-	{.name = "4 of 4, sight 3 looks late",
+	{.name = "4 of 4, sight 3 ticks late",
 	 .spines = 4,
 	 .qps = 4,
 	 .late = 3,
@@ -86,7 +86,8 @@ int main(int argc, char **argv)
 	       "of the "
 	       "best placement's (mean, least, seeds at 95%%), of the first half second; until "
 	       "95%% "
-	       "for good (median, most, s); moves a run, most of a run, later than 1.5 s, useless; "
+	       "permanently (median, most, s); moves a run, most of a run, later than 1.5 s, "
+	       "useless; "
 	       "longest queue in the fabric at the end, us (static ECMP's); packets overtaken\n",
 	       (unsigned long)seed, seeds);
 	printf("%-36s %5s %6s %5s %6s %5s %6s %6s %5s %4s %5s %5s %7s %8s %4s\n", "scenario",

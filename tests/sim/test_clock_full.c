@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * TCP keeps queues standing on part of the links for half a minute, and nobody finds
- * another path: clocks go on by what is still clean, or alone, with a bound that says
- * so; and a path that has become longer for good is believed. TAP.
+ * TCP keeps queues standing on part of the links for half a minute, and no edge finds
+ * another path: clocks go on by what is still clean, or alone, with a bound that contains
+ * it; and a path that has become longer permanently is accepted. TAP.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +30,7 @@ static void report(int good, const char *name)
 	fflush(stdout);
 }
 
-/* As in the lab: two hosts to a leaf, links that hold 20 ms, stamps of software. */
+/* As in the lab: two hosts to a leaf, links that hold 20 ms, timestamps of software. */
 static struct sim_config lab(void)
 {
 	struct sim_config config;
@@ -47,7 +47,7 @@ static struct sim_config lab(void)
 	config.fabric.full_to_s = 1e9;
 	config.pair_interval_ns = 5000000;
 	config.adaptive_interval = true;
-	config.stamp_ns = 15;
+	config.timestamp_ns = 15;
 	config.late_ns = 40;
 	config.oscillator.walk_ppb = 0.5;
 	config.oscillator.sine_ppb = 10;
@@ -93,7 +93,7 @@ static void stand_full(struct sim_config config, unsigned runs, const char *name
 	       "%lu readings outside, %lu without a time\n",
 	       name, runs, worst_p99, worst, bound, (unsigned long)outside, (unsigned long)readings,
 	       (unsigned long)timeless);
-	snprintf(text, sizeof(text), "%s: nobody follows a queue", name);
+	snprintf(text, sizeof(text), "%s: no clock follows a queue", name);
 	report(readings > 1000 && !timeless && worst < ERROR_MOST_NS, text);
 	snprintf(text, sizeof(text), "%s: the truth is inside the bounds", name);
 	report((double)outside <= OUTSIDE_MOST * (double)readings, text);
@@ -128,7 +128,7 @@ static void routes_longer(void)
 	       LONGER_NS, stats_percentile(&sim->result.error, 0.99),
 	       stats_percentile(&sim->result.error, 1), (unsigned long)flagged,
 	       (unsigned long)fits);
-	report(fits > 100 && flagged * 20 < fits, "routes that have become longer are believed");
+	report(fits > 100 && flagged * 20 < fits, "routes that have become longer are accepted");
 	report(!sim->result.outside && stats_percentile(&sim->result.error, 1) < LONGER_NS / 2.0,
 	       "and meanwhile the clocks stay where they were");
 	sim_free(sim);

@@ -128,7 +128,7 @@ static void run(struct sim_config config, unsigned runs, const char *name)
 	free(sim);
 }
 
-/* As in the lab: four hosts, stamps of software, nothing that wanders. */
+/* As in the lab: four hosts, timestamps of software, nothing that wanders. */
 static struct sim_config lab(void)
 {
 	struct sim_config config;
@@ -139,7 +139,7 @@ static struct sim_config lab(void)
 	config.degree = 3;
 	config.pair_interval_ns = 5000000;
 	config.adaptive_interval = true;
-	config.stamp_ns = 15;
+	config.timestamp_ns = 15;
 	config.late_ns = 40;
 	config.oscillator.walk_ppb = 0;
 	config.oscillator.sine_ppb = 0;
@@ -205,12 +205,12 @@ int main(int argc, char **argv)
 	config.hosts = 12;
 	config.degree = 8;
 	config.pair_interval_ns = 1000000;
-	config.stamp_ns = 4;
+	config.timestamp_ns = 4;
 	config.late_ns = 0;
 	config.fabric.load = 0.8;
 	config.oscillator.walk_ppb = 3;
 	config.oscillator.sine_ppb = 50;
 	config.alone_part = 0.3;
-	run(config, 1 + runs / 6, "NIC stamps at 80% load");
+	run(config, 1 + runs / 6, "NIC timestamps at 80% load");
 	return failures ? 1 : 0;
 }

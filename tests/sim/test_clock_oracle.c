@@ -91,7 +91,7 @@ static void test_edgefit(uint64_t seed)
 					     .slope_ppb = 30000 * (2 * rng_unit(&rng) - 1),
 					     .offset_ns = 1e6 * (2 * rng_unit(&rng) - 1),
 					     .floor_ns = 1000,
-					     .stamp_ns = 4,
+					     .timestamp_ns = 4,
 					     .load = 0.3 * (double)(p % 4),
 					     .hops = 3,
 					     .wait_ns = 8000};
@@ -117,11 +117,11 @@ static void test_edgefit(uint64_t seed)
 	       "the edge fit agrees with a linear programme within 1 ns and 1 ppb");
 }
 
-/* A fleet whose clocks are all right: what is left is the edges' noise. */
+/* A fleet whose clocks are all right: the rest is the noise of the edges. */
 struct fleet {
 	size_t count;
 	struct graph graph;
-	double *noise; /* by end: what the edge says too much, antisymmetric */
+	double *noise; /* by end: error of the edge, antisymmetric */
 	double *exact; /* least-squares potentials */
 	struct consensus *hosts;
 	struct clock_view *views, *before; /* latest, and of the round before */

@@ -27,7 +27,7 @@ static void report(int good, const char *format, ...)
 
 struct figures {
 	double mean, p99, settled_p99, bound, outside, sure_s, synced_s, flagged;
-	double liars_named, honest_named;
+	double falsetickers_refused, correct_refused;
 	uint64_t backwards, readings;
 };
 
@@ -53,8 +53,11 @@ static struct figures run(const struct sim_config *config)
 	f.synced_s = stats_percentile(&r->first_synced_s, 1);
 	f.flagged = r->fits ? (double)r->flagged / (double)r->fits : 0;
 	f.backwards = r->backwards;
-	f.liars_named = r->liars_edges ? (double)r->liars_named / (double)r->liars_edges : 0;
-	f.honest_named = r->honest_edges ? (double)r->honest_named / (double)r->honest_edges : 0;
+	f.falsetickers_refused = r->falseticker_edges ? (double)r->falsetickers_refused /
+								(double)r->falseticker_edges
+						      : 0;
+	f.correct_refused =
+		r->correct_edges ? (double)r->correct_refused / (double)r->correct_edges : 0;
 	printf("# live %.1f/%.1f settled p99 %.1f bound %.0f outside %.5f%% of %lu, <10us %.2f s, "
 	       "synced "
 	       "%.2f s, flagged %.1f%%\n",
@@ -99,7 +102,7 @@ static void test_loads(void)
 		struct figures f = run(&config);
 
 		report(f.mean < 10 && f.p99 < 40 && f.settled_p99 < 15,
-		       "NIC stamps, load %.0f%%: a few ns live", 100 * loads[i]);
+		       "NIC timestamps, load %.0f%%: a few ns live", 100 * loads[i]);
 		report(f.outside <= OUTSIDE_MOST && f.bound <= 6 * f.p99,
 		       "load %.0f%%: truth inside a bound that is not much wider", 100 * loads[i]);
 		report(f.sure_s < 4 && f.synced_s < 15 && !f.backwards,
@@ -138,10 +141,10 @@ static void test_trouble(void)
 	report(f.outside <= OUTSIDE_MOST && f.p99 < 60, "ten times the wander: inside the bound");
 	config = packets(0.4);
 	config.late_ns = 60;
-	config.stamp_ns = 30;
+	config.timestamp_ns = 30;
 	config.late_spike_part = 0.01;
 	f = run(&config);
-	report(f.outside <= OUTSIDE_MOST && f.p99 < 100, "software stamps: inside the bound");
+	report(f.outside <= OUTSIDE_MOST && f.p99 < 100, "software timestamps: inside the bound");
 	config = drawn(100, 12);
 	config.churn_s = 40;
 	config.churn_down_s = 4;
@@ -151,31 +154,32 @@ static void test_trouble(void)
 	config.join_at_s = 20;
 	f = run(&config);
 	report(f.sure_s < 5 && f.synced_s < 8 && f.outside <= OUTSIDE_MOST,
-	       "a host that joins is in step within seconds and moves nobody");
+	       "a host that joins is synced within seconds and moves no other");
 }
 
-static void test_liars(void)
+static void test_falsetickers(void)
 {
-	static const char *const names[] = {"honest", "constant",  "ramp",
-					    "noisy",  "colluding", "mixed"};
+	static const char *const names[] = {"correct", "constant",  "ramp",
+					    "noisy",   "colluding", "mixed"};
 	struct sim_config config = drawn(150, 12);
 	struct figures clean = run(&config), f;
 
 	for (enum sim_lie lie = SIM_CONSTANT; lie <= SIM_MIXED; lie++) {
 		config = drawn(150, 12);
 		config.lie = lie;
-		config.liar_part = 0.2;
+		config.falseticker_part = 0.2;
 		config.lie_from_s = 15;
 		f = run(&config);
 		report(f.p99 <= 3 * clean.p99 && f.outside <= OUTSIDE_MOST,
-		       "20%% of liars (%s): the honest keep their time", names[lie]);
-		report(f.liars_named > 0.8 && f.honest_named < 0.05, "%s: named, and nobody else",
-		       names[lie]);
+		       "20%% of falsetickers (%s): correct hosts keep their time", names[lie]);
+		report(f.falsetickers_refused > 0.8 && f.correct_refused < 0.05,
+		       "%s: detected, and no other", names[lie]);
 	}
-	config.liar_part = 0.1;
+	config.falseticker_part = 0.1;
 	config.lie_from_s = 0;
 	f = run(&config);
-	report(f.p99 <= 3 * clean.p99 && f.liars_named > 0.8, "10%% of liars from a cold start");
+	report(f.p99 <= 3 * clean.p99 && f.falsetickers_refused > 0.8,
+	       "10%% of falsetickers from a cold start");
 }
 
 /* Those on the large side: how far their readings are from each other while the part heals. */
@@ -223,7 +227,7 @@ static void test_partition(void)
 	printf("# large side within %.0f ns all the time, all within %.0f ns at the end\n", worst,
 	       apart);
 	report(worst < 100, "a partition of 30%% and its healing: the large side is not moved");
-	report(apart < 100, "the small side has come back");
+	report(apart < 100, "the small side has returned");
 	sim_free(sim);
 	free(sim);
 }
@@ -236,7 +240,7 @@ int main(int argc, char **argv)
 	test_loads();
 	test_overload();
 	test_trouble();
-	test_liars();
+	test_falsetickers();
 	test_partition();
 	return failures ? 1 : 0;
 }

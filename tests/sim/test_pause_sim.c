@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The pause and rate law with many senders, with wide margins: `pause_bench` has the figures. TAP.
- */
+/* The pause and rate law with many senders, wide margins; `pause_bench` has the figures. TAP. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -78,7 +77,8 @@ static void test_none(void)
 	trial.window = 128;
 	f = run(&trial);
 	report(f.dropped > f.packets / 50 && f.again > 0,
-	       "the same without the law: packets are lost and sent again, so the test can tell");
+	       "the same without the law: packets are lost and retransmitted, so the test can "
+	       "fail");
 	trial.off = false;
 	trial.pause_only = true;
 	trial.name = "8 senders, the pause alone";
@@ -104,10 +104,10 @@ static void test_weights(void)
 	trial = pause_emulated;
 	trial.senders = 4;
 	trial.heavy = 2;
-	trial.name = "2 of 4 of weight 3, soft-RoCE, stamps late by a 16th of the threshold";
+	trial.name = "2 of 4 of weight 3, soft-RoCE, timestamps late by a 16th of the threshold";
 	f = run(&trial);
-	report(f.heavy_part > 2.5 && f.heavy_part < 3.5, "... and soft-RoCE with late stamps: %.2f",
-	       f.heavy_part);
+	report(f.heavy_part > 2.5 && f.heavy_part < 3.5,
+	       "... and soft-RoCE with late timestamps: %.2f", f.heavy_part);
 }
 
 static void test_trouble(void)
@@ -156,7 +156,7 @@ static void test_trouble(void)
 	       trial.name);
 	trial.floor_known = true;
 	trial.late = 4;
-	trial.name = "... 4 begin later, and are told of it";
+	trial.name = "... 4 begin later, with a known floor";
 	f = run(&trial);
 	report(f.used > 0.99 && !f.dropped && f.jain > 0.97, "%s: they get their share",
 	       trial.name);
@@ -234,7 +234,7 @@ static void test_jobs(void)
 		pause_jobs_run(&jobs, seeds.seed, &with);
 		jobs.off = true;
 		pause_jobs_run(&jobs, seeds.seed, &without);
-		printf("# %s: ideal %.2f ms, took %.2f (%.2f to %.2f), without %.2f; sent again "
+		printf("# %s: ideal %.2f ms, took %.2f (%.2f to %.2f), without %.2f; retransmitted "
 		       "%lu, "
 		       "without %lu\n",
 		       names[p], with.ideal_ns / MS, with.p50_ns / MS, with.least_ns / MS,
@@ -242,7 +242,7 @@ static void test_jobs(void)
 		       (unsigned long)without.again);
 		report(with.done == jobs.rounds && with.again * 1000 < with.packets &&
 			       with.p50_ns < 1.6 * with.ideal_ns,
-		       "%s: next to nothing is sent again, and it takes what the links need",
+		       "%s: next to nothing is retransmitted, and it takes what the links need",
 		       names[p]);
 		/* By chance flows are spread well: 1 drawn seed of 50, an all-to-all. */
 		report((seeds.drawn ? without.again >= with.again
@@ -281,7 +281,9 @@ static void test_short_messages(void)
 		pause_jobs_run(&jobs, seeds.seed, &with);
 		printf("# all-to-all of 64 KiB: ideal %.2f ms, took %.2f, without %.2f\n",
 		       with.ideal_ns / MS, with.p50_ns / MS, without.p50_ns / MS);
-		/* With 2 drawn seeds of 50 a link is so crowded that much is lost without the law.
+		/*
+		 * With 2 of 50 random seeds a link is so loaded that much is lost without the
+		 * law.
 		 */
 		report(!with.again && (seeds.drawn || !without.again) &&
 			       with.p50_ns < 1.25 * without.p50_ns,

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The steering policy in leaf-spine fabrics, with wide margins: `steer_bench` has the figures. TAP.
- */
+/* The steering policy in leaf-spine fabrics, wide margins; `steer_bench` has the figures. TAP. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -109,7 +108,7 @@ static void test_quiet(void)
 			       .capacity_known = true};
 	r = run(&trial, draws);
 	/* Seed 20260314 has one move in 30 draws, a known defect (tests/README.md): all of it is
-	 * judged with a seed of the command line. */
+	 * evaluated with a seed of the command line. */
 	report(r.moves_most <= seeds.few && r.moves * r.seeds <= 2 * seeds.few,
 	       "an incast is contended everywhere: nothing moves");
 	trial = (struct trial){.name = "one elephant with a queue of its own",
@@ -118,7 +117,7 @@ static void test_quiet(void)
 			       .host_part = 4};
 	r = run(&trial, draws);
 	report(r.moves_most <= 8 && r.late_moves <= 2,
-	       "an elephant whose queue is its own gives up soon, the capacity unknown");
+	       "an elephant with its own queue stops soon, the capacity unknown");
 }
 
 static void test_one_moves(void)
@@ -215,7 +214,7 @@ static void test_herd(void)
 
 static void test_poor_sight(void)
 {
-	struct trial trial = {.name = "noise 20 us, clock 20 us, 3 looks late",
+	struct trial trial = {.name = "noise 20 us, clock 20 us, 3 ticks late",
 			      .spines = 4,
 			      .qps = 4,
 			      .noise_ns = 20000,
@@ -240,8 +239,7 @@ static struct silence_result silence(const struct silence_trial *trial)
 	return r;
 }
 
-/* Who is left alone while another waits for its timeout fills the path, and takes it for its own.
- */
+/* A queue pair that is alone while another waits for its timeout fills the path. */
 static void test_silence(void)
 {
 	static const struct silence_trial crowded[] = {

@@ -66,10 +66,10 @@ static void test_incast(void)
 	       "40 connections, more than the queue has room for: the median below the threshold");
 	many = incast("40 long", 5, 0, 0);
 	tap_ok(!many.dropped && many.p99_us < 1.5 * many.median_us && many.load > 0.98,
-	       "40 that hear seldom: the queue does not swing");
+	       "40 that receive seldom: the queue does not swing");
 }
 
-/* With errors that the floor does not reach the shares do differ: the sim can tell. */
+/* With errors that the floor does not reach the shares do differ: the simulation can fail. */
 static void test_clocks(void)
 {
 	tap_ok(incast("clocks behind by 25 us", 1, 1, 25).jain > 0.98 &&
@@ -135,8 +135,7 @@ static double ratio(unsigned int weight)
 	return sum / RATIO_RUNS;
 }
 
-/* The lab's rows are nearer to the weights: a heavier one's bursts are longer, here still more so.
- */
+/* The lab is nearer to the weights: a larger weight has longer bursts, here even more so. */
 static void test_weights(void)
 {
 	double equal = ratio(1), three = ratio(3);

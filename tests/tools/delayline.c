@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * A longer way: what the kernel routes into a tun device comes out of the same
+ * A delay line: what the kernel routes into a tun device comes out of the same
  * device a fixed time later, for kernels without netem.
  *
- *   delayline NAME MICROSECONDS      makes the device, says "ready", until killed
+ *   delayline NAME MICROSECONDS      makes the device, prints "ready", until killed
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -97,8 +97,7 @@ int main(int count, char **words)
 		fprintf(stderr, "delayline: %s: %s\n", words[1], strerror(-wait.fd));
 		return 1;
 	}
-	/* A line that waits for a CPU is a line that varies: ahead of others, if that is allowed.
-	 */
+	/* Scheduling delays would change the line's delay: real-time priority, if permitted. */
 	sched_setscheduler(0, SCHED_FIFO, &(struct sched_param){.sched_priority = 10});
 	prctl(PR_SET_TIMERSLACK, 1000);
 	printf("ready\n");

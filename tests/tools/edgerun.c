@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * The TCP programs without a daemon: beats, and clocks that are wrong by as much
- * as is asked for. One of everything for each cgroup, as hosts have.
+ * as is requested. One of everything for each cgroup, as hosts have.
  *
  *   edgerun THRESHOLD_US CGROUP[=CLOCK_ERROR_NS]...
  *
  * Commands on stdin: `mode off|observe|pace`, `counts` (a line of JSON with the
  * delays of each cgroup's incoming data since the last one), `flows` (a line with
  * each connection), `class WEIGHT:FIRST_PORT:LAST_PORT` (one more), `class none`,
- * `beat on|off`, `clock on|off`. Ends with its stdin.
+ * `beat on|off`, `clock on|off`, `member ADDRESS` and `remove ADDRESS` (IPv4),
+ * `forget` (refusals). Ends with its stdin.
  */
+#include <arpa/inet.h>
 #include <bpf/bpf.h>
 #include <poll.h>
 #include <sched.h>
@@ -21,9 +23,7 @@
 #include <unistd.h>
 
 #include "maps/maps.h"
-#include "tcp/edge.h"
-#include "tcp/list.h"
-#include "tcp/wrap.h"
+#include "tcp/internal.h"
 
 #define RUN_EDGES 32
 #define RUN_FLOWS 1024
@@ -64,8 +64,8 @@ static void set_clock(struct run_edge *run)
 	struct clock_model *model = &clock.slot[0];
 	uint32_t zero = 0;
 
-	model->ref_local_ns = model->turn_local_ns = model->bound_local_ns = now_ns();
-	model->ref_fabric_ns = model->turn_fabric_ns = model->ref_local_ns + run->error_ns;
+	model->ref_local_ns = model->slew_end_local_ns = model->bound_local_ns = now_ns();
+	model->ref_fabric_ns = model->slew_end_fabric_ns = model->ref_local_ns + run->error_ns;
 	model->bound_ns = 100;
 	model->generation = 1;
 	model->state = clock_good ? CLOCK_SYNCED : CLOCK_FREE_RUNNING;
@@ -78,7 +78,7 @@ static void print_delays(struct run_edge *run)
 	uint64_t now[ESC_OWD_BUCKETS], total = 0, sum = 0;
 	unsigned int next = 0;
 
-	tcpedge_delays(run->edge, now);
+	tcpedge_sum(run->edge, "tcp_delays", ESC_OWD_BUCKETS, now, sizeof(now[0]));
 	for (int i = 0; i < ESC_OWD_BUCKETS; i++)
 		total += now[i] - run->before[i];
 	printf("\"samples\":%llu", (unsigned long long)total);
@@ -95,14 +95,18 @@ static void print_counts(struct run_edge *run)
 {
 	struct esc_tcp_counts counts;
 
-	tcpedge_counts(run->edge, &counts);
+	tcpedge_sum(run->edge, "tcp_counts", 1, &counts, sizeof(counts));
 	printf("{\"cgroup\":\"%s\",", run->cgroup);
 	print_delays(run);
 #define PRINT(name) printf(",\"" #name "\":%llu", (unsigned long long)counts.name)
 	PRINT(offered);
 	PRINT(agreed);
 	PRINT(plain);
+	PRINT(outside);
+	PRINT(withheld);
+	PRINT(syn_timeouts);
 	PRINT(unwrapped);
+	PRINT(rewrapped);
 	PRINT(in_samples);
 	PRINT(out_samples);
 	PRINT(out_above);
@@ -176,6 +180,30 @@ static void set_class(const char *how)
 		tcpedge_write(edges[i].edge, &word);
 }
 
+static void set_member(const char *text, bool is_member)
+{
+	struct esc_address address = {.bytes = {[10] = 0xff, [11] = 0xff}};
+	struct esc_peer_address value = {.id = 1};
+
+	int fd = tcpedge_map_fd(edges[0].edge, "peer_addresses");
+
+	if (inet_pton(AF_INET, text, &address.bytes[12]) != 1)
+		return;
+	if (is_member)
+		bpf_map_update_elem(fd, &address, &value, BPF_ANY);
+	else
+		bpf_map_delete_elem(fd, &address);
+}
+
+static void forget(const struct tcpedge *edge)
+{
+	struct esc_tcp_refusal_key key;
+	int fd = tcpedge_map_fd(edge, "tcp_refusals");
+
+	while (!bpf_map_get_next_key(fd, NULL, &key))
+		bpf_map_delete_elem(fd, &key);
+}
+
 static void command(const char *what, const char *how)
 {
 	if (!strcmp(what, "counts")) {
@@ -194,6 +222,10 @@ static void command(const char *what, const char *how)
 		beating = !strcmp(how, "on");
 	else if (!strcmp(what, "clock"))
 		clock_good = !strcmp(how, "on");
+	else if (!strcmp(what, "member") || !strcmp(what, "remove"))
+		set_member(how, !strcmp(what, "member"));
+	for (int i = 0; !strcmp(what, "forget") && i < edge_count; i++)
+		forget(edges[i].edge);
 	for (int i = 0; i < edge_count; i++)
 		set_clock(&edges[i]);
 	printf("{}\n");
@@ -202,7 +234,8 @@ static void command(const char *what, const char *how)
 
 static int edge_open(struct run_edge *run, char *text)
 {
-	struct tcpedge_maps maps = {.control_fd = -1, .clock_fd = -1, .flows_fd = -1};
+	struct tcpedge_maps maps = {
+		.control_fd = -1, .clock_fd = -1, .members_fd = -1, .flows_fd = -1};
 	char *error = strchr(text, '='), why[256];
 	int err;
 
@@ -211,8 +244,10 @@ static int edge_open(struct run_edge *run, char *text)
 		run->error_ns = atoll(error + 1);
 	}
 	run->cgroup = text;
-	if (run != edges)
+	if (run != edges) {
 		maps.flows_fd = tcpedge_map_fd(edges[0].edge, "tcp_flows");
+		maps.members_fd = tcpedge_map_fd(edges[0].edge, "peer_addresses");
+	}
 	err = tcpedge_open(&run->edge, &maps, why, sizeof(why));
 	if (!err) {
 		set_clock(run);
@@ -230,8 +265,8 @@ static void wrap_open(struct tcpwrap **wrap)
 
 	if (tcplist_open(&flows, tcpedge_map_fd(edges[0].edge, "tcp_flows"), why, sizeof(why)))
 		fprintf(stderr, "edgerun: %s\n", why);
-	if (tcpwrap_open(wrap, tcpedge_map_fd(edges[0].edge, "tcp_flows"), tcpedge_map_fd(edges[0].edge, "tcp_counts"), 0,
-			 why, sizeof(why)) ||
+	if (tcpwrap_open(wrap, tcpedge_map_fd(edges[0].edge, "tcp_flows"),
+			 tcpedge_map_fd(edges[0].edge, "tcp_counts"), 0, why, sizeof(why)) ||
 	    why[0])
 		fprintf(stderr, "edgerun: %s\n", why);
 	for (int i = 1; i < ESC_TCP_INNER_MAX; i++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Somebody else's programs, for the tests: each counts the packets it sees. */
+/* Another program's programs, for the tests: each counts the packets it sees. */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 

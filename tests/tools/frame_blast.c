@@ -123,7 +123,8 @@ int main(int argc, char **argv)
 		due_ns += step_ns;
 		wait_until(due_ns);
 	}
-	printf("{\"sent\":%llu,\"failed\":%llu,\"seconds\":%.3f}\n", (unsigned long long)sent,
-	       (unsigned long long)failed, (double)(now_ns() - begun_ns) / 1e9);
+	printf("{\"sent\":%llu,\"failed\":%llu,\"seconds\":%.3f,\"begun_ns\":%llu}\n",
+	       (unsigned long long)sent, (unsigned long long)failed,
+	       (double)(now_ns() - begun_ns) / 1e9, (unsigned long long)begun_ns);
 	return 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What makes a leaf's host port answer as a switch's port does. */
+/* What makes a leaf's host port reply as a switch's port does. */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* A link that loses one in a hundred of all that goes to the RoCEv2 port, at random. */
+/* Links that lose: one in a hundred of all that goes to the RoCEv2 port; SYNs with an option. */
 #include "vmlinux.h"
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
@@ -40,6 +40,35 @@ int lossy(struct __sk_buff *skb)
 	if (dropped)
 		__sync_fetch_and_add(dropped, 1);
 	return TC_ACT_SHOT;
+}
+
+/* A middlebox that drops SYNs with an option of kind 254. */
+SEC("tc")
+int optionless(struct __sk_buff *skb)
+{
+	__u32 at = ETHERNET_BYTES + 20, end;
+	__u8 byte, kind, length;
+
+	if (bpf_skb_load_bytes(skb, ETHERNET_BYTES + 9, &byte, 1) || byte != IPPROTO_TCP ||
+	    bpf_skb_load_bytes(skb, at + 13, &byte, 1) || !(byte & 2) ||
+	    bpf_skb_load_bytes(skb, at + 12, &byte, 1))
+		return TC_ACT_UNSPEC;
+	end = at + (byte >> 4) * 4;
+	at += 20;
+	for (int i = 0; i < 40 && at < end; i++) {
+		if (bpf_skb_load_bytes(skb, at, &kind, 1) || !kind)
+			break;
+		if (kind == 254)
+			return TC_ACT_SHOT;
+		if (kind == 1) {
+			at++;
+			continue;
+		}
+		if (bpf_skb_load_bytes(skb, at + 1, &length, 1) || length < 2)
+			break;
+		at += length;
+	}
+	return TC_ACT_UNSPEC;
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

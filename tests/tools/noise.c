@@ -47,7 +47,8 @@ static void *spin(void *argument)
 	do {
 		now = now_ns();
 		if (now - last > GAP_NS && cpu->count < GAPS_MAX)
-			cpu->gaps[cpu->count++] = now - last < UINT32_MAX ? (uint32_t)(now - last) : UINT32_MAX;
+			cpu->gaps[cpu->count++] =
+				now - last < UINT32_MAX ? (uint32_t)(now - last) : UINT32_MAX;
 		last = now;
 	} while (now - start < cpu->length_ns);
 	return NULL;
@@ -88,12 +89,13 @@ static int report(int n, double seconds, bool json)
 	for (size_t i = 0; i < count; i++)
 		lost += gaps[i];
 	lost /= 1e9 * seconds * n;
-	printf(json ? "{\"cpus\": %d, \"seconds\": %g, \"gaps_per_second\": %.1f, \"median_us\": %.1f, "
+	printf(json ? "{\"cpus\": %d, \"seconds\": %g, \"gaps_per_second\": %.1f, \"median_us\": "
+		      "%.1f, "
 		      "\"p99_us\": %.1f, \"max_us\": %.1f, \"share\": %.5f}\n"
 		    : "Scheduling noise on %d CPUs in %g s: %.1f gaps above 5 us a second and CPU, "
 		      "median %.1f us, 99%% %.1f us, longest %.1f us; %.5f of the time\n",
-	       n, seconds, rate, count ? gaps[count / 2] / 1e3 : 0, count ? gaps[count * 99 / 100] / 1e3 : 0,
-	       count ? gaps[count - 1] / 1e3 : 0, lost);
+	       n, seconds, rate, count ? gaps[count / 2] / 1e3 : 0,
+	       count ? gaps[count * 99 / 100] / 1e3 : 0, count ? gaps[count - 1] / 1e3 : 0, lost);
 	free(gaps);
 	return 0;
 }

@@ -14,22 +14,23 @@ struct pause_case {
 	__u32 bytes, again;
 };
 
-struct pause_case asked = {};
+struct pause_case requested = {};
 
 SEC("tc")
 int pause_departs(struct __sk_buff *skb)
 {
-	pause_repeat(&asked.flow, &asked.rule, asked.again, asked.now_ns);
-	asked.result =
-		pause_depart(&asked.flow, &asked.rule, asked.bytes, asked.now_ns, &asked.mark);
+	pause_repeat(&requested.flow, &requested.rule, requested.again, requested.now_ns);
+	requested.result = pause_depart(&requested.flow, &requested.rule, requested.bytes,
+					requested.now_ns, &requested.mark);
 	return 0;
 }
 
 SEC("xdp.frags")
 int pause_samples(struct xdp_md *xdp)
 {
-	asked.result = pause_sample(&asked.flow, &asked.rule, &asked.mark, asked.departure_ns,
-				    asked.delay_ns, asked.now_ns);
+	requested.result =
+		pause_sample(&requested.flow, &requested.rule, &requested.mark,
+			     requested.departure_ns, requested.delay_ns, requested.now_ns);
 	return XDP_PASS;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * The feeders of the probes' benchmark. PROG_TEST_RUN sends the same bytes
- * each time and a probe is answered once, in place: so each packet is written
+ * each time and a probe is replied to once, in place: so each packet is written
  * anew from a template, with the next sequence and its tag, and handed to the
  * program under test. Their own cost is measured with an empty program behind.
  */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Lets a test call what no hook calls by itself: fabric time, and SipHash over any words. */
+/* Lets a test call what no hook exposes: fabric time, and SipHash over any words. */
 #include "lib/clock.bpf.h"
 #include "lib/siphash.bpf.h"
 
@@ -12,7 +12,7 @@ struct reads_question {
 	__u32 pad;
 };
 
-struct reads_answer {
+struct reads_result {
 	__s64 fabric_ns;
 	__s64 bound_ns;
 	__u64 tag;
@@ -21,17 +21,17 @@ struct reads_answer {
 };
 
 struct reads_question question = {};
-struct reads_answer answer = {};
+struct reads_result result = {};
 
 SEC("tc")
 int read_clock(struct __sk_buff *skb)
 {
 	struct esc_fabric_time time = {};
 
-	answer.there = esc_fabric_at(question.local_ns, &time);
-	answer.fabric_ns = time.fabric_ns;
-	answer.bound_ns = time.bound_ns;
-	answer.state = time.state;
+	result.there = esc_fabric_at(question.local_ns, &time);
+	result.fabric_ns = time.fabric_ns;
+	result.bound_ns = time.bound_ns;
+	result.state = time.state;
 	return 0;
 }
 
@@ -41,9 +41,9 @@ int read_clock_now(struct xdp_md *xdp)
 {
 	struct esc_fabric_time time = {};
 
-	answer.there = esc_fabric_at(esc_local_now(), &time);
-	answer.fabric_ns = time.fabric_ns;
-	answer.bound_ns = time.bound_ns;
+	result.there = esc_fabric_at(esc_local_now(), &time);
+	result.fabric_ns = time.fabric_ns;
+	result.bound_ns = time.bound_ns;
 	return XDP_PASS;
 }
 
@@ -57,7 +57,7 @@ int hash_words(struct __sk_buff *skb)
 	if (count > 17)
 		return 0;
 	siphash_words(&h, (const __u32 *)question.words, count);
-	answer.tag = siphash_end(&h, question.last);
+	result.tag = siphash_end(&h, question.last);
 	return 0;
 }
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Whether the stack paces the sockets that have a value in a map: their port and sk_pacing_status.
- */
+/* Port and sk_pacing_status of the sockets that have a value in a map. */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 

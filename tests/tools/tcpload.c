@@ -2,14 +2,14 @@
 /*
  * TCP traffic for the lab.
  *
- *   tcpload serve PORT CONGESTION          sends what it is asked for
- *   tcpload fetch [options] ADDRESS...     asks servers, prints JSON:
+ *   tcpload serve PORT CONGESTION          sends what is requested
+ *   tcpload fetch [options] ADDRESS...     requests from servers, prints JSON:
  *     --port N --seconds N --seed N
  *     --long N      connections to each server that ask without end
  *     --short N     connections to each server that ask together, every --period
  *     --period MS   --least BYTES --most BYTES   of a request
  *     --rounds N    a burst is so many requests, one after the other: the next is
- *                   asked for once all servers have answered
+ *                   requested once all servers have replied to
  *
  * Bursts begin at multiples of the period, so those of several hosts begin together.
  *
@@ -86,7 +86,7 @@ static uint64_t draw(void)
 	return z ^ (z >> 31);
 }
 
-static void fail(const char *what)
+static _Noreturn void fail(const char *what)
 {
 	fprintf(stderr, "tcpload: %s: %s\n", what, strerror(errno));
 	exit(1);

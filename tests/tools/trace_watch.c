@@ -15,7 +15,7 @@
 
 #include "base/address.h"
 #include "maps/maps.h"
-#include "qp/trace.h"
+#include "qp/internal.h"
 
 #define WATCHED_MAX 1024
 #define PERIOD_US 50000

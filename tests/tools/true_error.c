@@ -103,7 +103,7 @@ static void host_open(struct host *host)
 	host->opened_ns = monotonic_ns();
 	if (host->page->lab_offset_ns != host->offset_ns ||
 	    host->page->lab_drift_ppb != host->drift_ppb) {
-		fprintf(stderr, "%s: its daemon has another skew than the lab says\n", host->name);
+		fprintf(stderr, "%s: its daemon has another skew than the lab\n", host->name);
 		exit(1);
 	}
 }
@@ -136,7 +136,7 @@ static void host_read(struct host *host, unsigned long long now_ns)
 			(host->settled && host->model.state == CLOCK_HOLDOVER);
 }
 
-/* The library's interval has to hold what the model said just before it and after. */
+/* The library's interval has to contain the model's reading just before it and after. */
 static bool library_agrees(struct host *host)
 {
 	long long before_ns, after_ns, slack_ns;

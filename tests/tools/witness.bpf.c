@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Stamps every RoCEv2 packet of chosen interfaces at both of its ends, with one
+ * Timestamps every RoCEv2 packet of chosen interfaces at both of its ends, with one
  * clock, beside the programs under test: ahead of them and behind them in tc
  * egress, and just behind them in XDP. It has a parser of its own.
  */
@@ -145,8 +145,8 @@ static __always_inline void witness(const struct witness_packet *packet, __u32 h
 
 	if (!at || !take(packet, at, &roce, sizeof(roce)) || roce.dport != bpf_htons(ROCE_PORT))
 		return;
-	if (roce.opcode == ACKNOWLEDGE || (roce.opcode != RECEIPT && roce.opcode >= PROBE_FIRST &&
-					   roce.opcode <= PROBE_LAST))
+	if (roce.opcode == ACKNOWLEDGE ||
+	    (roce.opcode != RECEIPT && roce.opcode >= PROBE_FIRST && roce.opcode <= PROBE_LAST))
 		return;
 	record.sport = bpf_ntohs(roce.sport);
 	record.opcode = roce.opcode;

@@ -4,7 +4,8 @@
  *
  * Writes a struct witness_record for every RoCEv2 packet (but probes and
  * acknowledges) at both ends of these interfaces into FILE until SIGTERM. Prints
- * "ready", and at last {"records":N,"lost":N,"missed":N}. Exit 77: the kernel has not what it needs.
+ * "ready", and at last {"records":N,"lost":N,"missed":N}. Exit 77: the kernel has not what it
+ * needs.
  */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -26,7 +27,7 @@
 #define UNAVAILABLE 77
 #define TURN_NS 5000000
 #define TCX_EGRESS ((enum bpf_attach_type)47) /* BPF_TCX_EGRESS, Linux 6.6 */
-#define BEFORE_ALL (1U << 3)		      /* BPF_F_BEFORE, and of nobody */
+#define BEFORE_ALL (1U << 3)		      /* BPF_F_BEFORE, and no particular program */
 
 struct witness {
 	struct bpf_object *object;
@@ -43,7 +44,7 @@ static void on_signal(int number)
 	ends = 1;
 }
 
-static void fail(int code, const char *format, ...)
+static _Noreturn void fail(int code, const char *format, ...)
 {
 	va_list words;
 
@@ -94,7 +95,7 @@ static void watch_kernel(const struct witness *witness)
 {
 	struct bpf_program *program;
 
-	bpf_object__for_each_program(program, witness->object)
+	bpf_object__for_each_program (program, witness->object)
 		if (bpf_program__type(program) == BPF_PROG_TYPE_TRACING &&
 		    !bpf_program__attach(program))
 			fail(UNAVAILABLE, "%s does not attach: %s", bpf_program__name(program),
@@ -129,7 +130,7 @@ static unsigned long long missed(const struct witness *witness)
 	unsigned long long count = 0;
 	struct bpf_program *program;
 
-	bpf_object__for_each_program(program, witness->object) {
+	bpf_object__for_each_program (program, witness->object) {
 		struct bpf_prog_info info = {};
 		unsigned int bytes = sizeof(info);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* One RoCEv2 packet as the witness saw it at one place; tests/lab/owdtruth.py reads these. */
+/* One RoCEv2 packet as captured by the witness at one interface; tests/lab/owdtruth.py reads these.
+ */
 #ifndef WITNESS_RECORD_H
 #define WITNESS_RECORD_H
 
@@ -19,7 +20,7 @@ struct witness_record {
 	unsigned int qpn, psn; /* of the BTH */
 	unsigned short sport, ip_bytes;
 	unsigned char opcode, host, place, tos;
-	/* Of a receipt (opcode 0xe7): what it is about, and what it says. */
+	/* Of a receipt (opcode 0xe7): subject and content. */
 	unsigned int about_qpn, about_psn;
 	unsigned long long rx_fabric_ns;
 	unsigned int rx_bound_ns, stack_ns;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * A daemon without a kernel: what the socket, the reports and the textfile ask
- * of the dataplane and of the table, answered from memory. Linked ahead of the
+ * of the dataplane and of the table, returned from memory. Linked ahead of the
  * real ones (mk/face.mk).
  */
 #ifndef ESC_TESTS_UNIT_FAKES_H
@@ -50,6 +50,7 @@ static struct {
 	struct qptable table; /* of them */
 	bool off;
 	int reload_error; /* 0 or -errno */
+	bool reload_forced;
 	int refresh_error;
 	struct clock_facts clock;
 	struct mesh_peer_facts peers[4];
@@ -64,32 +65,23 @@ void clock_get(const struct clock *clock, struct clock_facts *out)
 	*out = fake.clock;
 }
 
-size_t mesh_get_peers(const struct mesh *mesh, struct mesh_peer_facts *out, size_t max)
+struct mesh_peer_facts *mesh_get_peers(const struct mesh *mesh, size_t *count)
 {
+	struct mesh_peer_facts *list = calloc(1, sizeof(fake.peers));
+
 	(void)mesh;
-	(void)max;
-	memcpy(out, fake.peers, fake.peer_count * sizeof(*out));
-	return fake.peer_count;
+	if (list)
+		memcpy(list, fake.peers, sizeof(fake.peers));
+	*count = fake.peer_count;
+	return list;
 }
 
-unsigned int dataplane_port_count(const struct dataplane *dataplane)
+int dataplane_port(const struct dataplane *dataplane, unsigned int slot, struct port_facts *out)
 {
 	(void)dataplane;
-	return fake.port_count;
-}
-
-int dataplane_port(const struct dataplane *dataplane, unsigned int i, struct port_info *out)
-{
-	(void)dataplane;
-	*out = fake.ports[i];
-	return 0;
-}
-
-int dataplane_port_counts(const struct dataplane *dataplane, unsigned int index,
-			  struct esc_port_counts *out)
-{
-	(void)dataplane;
-	*out = fake.counts[index];
+	if (slot >= fake.port_count)
+		return -ENODEV;
+	*out = (struct port_facts){.info = fake.ports[slot], .counts = fake.counts[slot]};
 	return 0;
 }
 
@@ -101,9 +93,10 @@ int dataplane_reasons(const struct dataplane *dataplane,
 	return 0;
 }
 
-uint32_t dataplane_qps_max(const struct dataplane *dataplane)
+uint32_t dataplane_map_max(const struct dataplane *dataplane, const char *name)
 {
 	(void)dataplane;
+	(void)name;
 	return 16384;
 }
 
@@ -113,9 +106,10 @@ bool dataplane_is_off(const struct dataplane *dataplane)
 	return fake.off;
 }
 
-int core_reload(struct core *core, char **error)
+int core_reload(struct core *core, bool force, char **error)
 {
 	(void)core;
+	fake.reload_forced = force;
 	return fake.reload_error ? explain(error, fake.reload_error, "reload refused") : 0;
 }
 
@@ -153,9 +147,7 @@ unsigned int dataplane_read_ports(const struct dataplane *dataplane,
 {
 	(void)dataplane;
 	for (unsigned int i = 0; i < fake.port_count; i++)
-		out[i] = (struct port_facts){.info = fake.ports[i],
-					     .counts = fake.counts[i],
-					     .counted = true};
+		out[i] = (struct port_facts){.info = fake.ports[i], .counts = fake.counts[i]};
 	return fake.port_count;
 }
 
@@ -235,8 +227,8 @@ static inline struct qp_entry *fake_qp(enum esc_direction direction, const char 
 	return entry;
 }
 
-static const struct config_section *const fake_sections[] __attribute__((unused)) = {
-	&pace_section, &tcp_section, &steer_section, &nic_section, NULL};
+static const struct config_section *const fake_sections[]
+	__attribute__((unused)) = {&pace_section, &tcp_section, &steer_section, &nic_section, NULL};
 
 /* A daemon with a ledger and a configuration, as much as the fakes need. */
 static inline int fake_daemon(struct fake_world *daemon, const char *yaml)
@@ -245,9 +237,9 @@ static inline int fake_daemon(struct fake_world *daemon, const char *yaml)
 	int err;
 
 	memset(daemon, 0, sizeof(*daemon));
-	err = config_parse(&(struct config_input){.path = "/nowhere/test.yaml",
-						   .sections = fake_sections}, yaml, strlen(yaml),
-			   &daemon->config, &error);
+	err = config_parse(
+		&(struct config_input){.path = "/nowhere/test.yaml", .sections = fake_sections},
+		yaml, strlen(yaml), &daemon->config, &error);
 	if (err)
 		return err;
 	daemon->core.start_local_ns = time_local_ns();
@@ -257,8 +249,7 @@ static inline int fake_daemon(struct fake_world *daemon, const char *yaml)
 	daemon->core.module_count = FAKE_MODULES;
 	fake.table.entries = fake.qps;
 	fake.table.core = &daemon->core;
-	err = events_new(&daemon->core.events, daemon->config->events.keep,
-			  daemon->config->events.file);
+	err = events_new(&daemon->core.events, daemon->config->events.keep, NULL);
 	daemon->ledger = daemon->core.events;
 	return err;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A request to the handlers of a capability, with the check of its arguments that the daemon makes. */
+/* A request to a capability's handlers, with the daemon's check of its arguments. */
 #ifndef ESC_TESTS_REPLIES_H
 #define ESC_TESTS_REPLIES_H
 
@@ -7,8 +7,7 @@
 #include <string.h>
 
 #include "api/verbs.h"
-#include "core/capability.h"
-#include "core/request.h"
+#include "core/core.h"
 
 /* @name: "steer set"; @args: JSON text. NULL: refused, see @request, whose error is malloc'd. */
 static inline json_t *replies_get(const struct verb_handler *handler, void *self, const char *name,

@@ -11,8 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "core/capability.h"
-#include "core/request.h"
+#include "core/core.h"
 
 static inline const json_t *get(const json_t *object, const char *key)
 {

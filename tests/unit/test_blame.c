@@ -22,7 +22,7 @@ static struct mesh_peer *peers(unsigned int count, unsigned int silent)
 		mesh.peers[i] = calloc(1, sizeof(*mesh.peers[i]));
 		mesh.peers[i]->edge = calloc(1, sizeof(*mesh.peers[i]->edge));
 		mesh.peers[i]->edge->id = 100 + i;
-		mesh.peers[i]->heard_ns = i < silent ? NOW - S : NOW - 1000;
+		mesh.peers[i]->received_ns = i < silent ? NOW - S : NOW - 1000;
 	}
 	return mesh.peers[0];
 }
@@ -37,14 +37,14 @@ static void forget(void)
 	}
 }
 
-static void ask_of(struct mesh_peer *peer, unsigned int asked)
+static void query_of(struct mesh_peer *peer, unsigned int queried)
 {
-	peer->inquiry = (struct mesh_inquiry){.open = true, .begun_ns = NOW, .asked = asked};
-	for (unsigned int i = 0; i < asked; i++)
+	peer->inquiry = (struct mesh_inquiry){.open = true, .begun_ns = NOW, .queried = queried};
+	for (unsigned int i = 0; i < queried; i++)
 		peer->inquiry.ids[i] = 200 + i;
 }
 
-static void answer(uint64_t from, uint32_t age_us, uint8_t flags)
+static void reply(uint64_t from, uint32_t age_us, uint8_t flags)
 {
 	struct esc_probe_event event = {.peer = from,
 					.about = 100,
@@ -57,85 +57,87 @@ static void answer(uint64_t from, uint32_t age_us, uint8_t flags)
 
 TestSuite(blame, .fini = forget);
 
-Test(blame, nobody_said_anything)
+Test(blame, nothing_is_known)
 {
 	struct mesh_peer *peer = peers(4, 1);
 
 	cr_expect_null(mesh_blame(&mesh, peer, NOW));
-	ask_of(peer, 3);
-	cr_expect_null(mesh_blame(&mesh, peer, NOW), "asked, and nobody answered");
+	query_of(peer, 3);
+	cr_expect_null(mesh_blame(&mesh, peer, NOW), "queried, and none replied");
 }
 
-Test(blame, the_others_hear_it)
+Test(blame, others_receive_it)
 {
 	struct mesh_peer *peer = peers(4, 1);
 
-	ask_of(peer, 3);
-	answer(200, 2000, 0);
-	answer(201, 900000, 0);
-	answer(202, 1000, 0);
+	query_of(peer, 3);
+	reply(200, 2000, 0);
+	reply(201, 900000, 0);
+	reply(202, 1000, 0);
 	cr_expect_str_eq(mesh_blame(&mesh, peer, NOW), "pair", "two of three");
 }
 
-Test(blame, nobody_hears_it)
+Test(blame, none_receives_it)
 {
 	struct mesh_peer *peer = peers(4, 1);
 
-	ask_of(peer, 3);
-	answer(200, 900000, 0);
-	answer(201, ESC_PROBE_NEVER, 0);
+	query_of(peer, 3);
+	reply(200, 900000, 0);
+	reply(201, ESC_PROBE_NEVER, 0);
 	cr_expect_str_eq(mesh_blame(&mesh, peer, NOW), "peer");
 }
 
-Test(blame, heard_on_the_other_plane)
+Test(blame, received_on_the_other_plane)
 {
 	struct mesh_peer *peer = peers(4, 1);
 
-	ask_of(peer, 3);
-	peer->inquiry.asked_elsewhere = true;
-	answer(200, 900000, 0);
-	answer(201, 900000, ESC_PROBE_PLANE);
-	cr_expect_str_eq(mesh_blame(&mesh, peer, NOW), "peer", "another's word of the other plane");
-	answer(100, 0, ESC_PROBE_PLANE);
-	cr_expect_str_eq(mesh_blame(&mesh, peer, NOW), "nic", "its own answer");
+	query_of(peer, 3);
+	peer->inquiry.queried_elsewhere = true;
+	reply(200, 900000, 0);
+	reply(201, 900000, ESC_PROBE_PLANE);
+	cr_expect_str_eq(mesh_blame(&mesh, peer, NOW), "peer",
+			 "another's report of the other plane");
+	reply(100, 0, ESC_PROBE_PLANE);
+	cr_expect_str_eq(mesh_blame(&mesh, peer, NOW), "nic", "its own reply");
 }
 
 Test(blame, most_of_our_own_are_silent)
 {
 	struct mesh_peer *peer = peers(4, 3);
 
-	ask_of(peer, 1);
-	answer(200, 900000, 0);
+	query_of(peer, 1);
+	reply(200, 900000, 0);
 	cr_expect_str_eq(mesh_blame(&mesh, peer, NOW), "own_nic");
 }
 
-Test(blame, two_hosts_cannot_tell)
+Test(blame, two_hosts_do_not_decide_it)
 {
 	struct mesh_peer *peer = peers(1, 1);
 
 	cr_expect_null(mesh_blame(&mesh, peer, NOW));
 }
 
-Test(blame, who_never_came_is_not_to_blame)
+Test(blame, one_that_was_never_received_is_not_to_blame)
 {
 	struct mesh_peer *peer = peers(4, 4);
 
 	for (int i = 0; i < 4; i++)
-		mesh.peers[i]->heard_ns = 0;
+		mesh.peers[i]->received_ns = 0;
 	cr_expect_null(mesh_blame(&mesh, peer, NOW));
-	mesh.peers[0]->heard_ns = NOW - S;
-	cr_expect_null(mesh_blame(&mesh, peer, NOW), "of one that came nothing follows for us");
+	mesh.peers[0]->received_ns = NOW - S;
+	cr_expect_null(mesh_blame(&mesh, peer, NOW),
+		       "of one that was received nothing follows for this host");
 }
 
-Test(blame, an_answer_counts_once_and_only_of_those_asked)
+Test(blame, a_reply_counts_once_and_only_of_those_queried)
 {
 	struct mesh_peer *peer = peers(4, 1);
 
-	ask_of(peer, 2);
-	answer(200, 900000, 0);
-	answer(201, 1000, 0);
-	answer(201, 1000, 0);
-	answer(209, 1000, 0);
-	cr_expect_eq(peer->inquiry.answered, 2);
-	cr_expect_eq(peer->inquiry.hearing, 1);
+	query_of(peer, 2);
+	reply(200, 900000, 0);
+	reply(201, 1000, 0);
+	reply(201, 1000, 0);
+	reply(209, 1000, 0);
+	cr_expect_eq(peer->inquiry.replied, 2);
+	cr_expect_eq(peer->inquiry.reachable, 1);
 }

@@ -5,7 +5,7 @@
 
 #include "api/internal.h"
 #include "api/verbs.h"
-#include "base/prom.h"
+#include "base/fields.h"
 #include "core/events.h"
 #include "daemon/daemon.h"
 
@@ -43,7 +43,7 @@ static bool is_handled(const char *verb)
 	return false;
 }
 
-/* The name that the request has, or its first word: the handler tells them apart. */
+/* The name that the request has, or its first word: the handler shows them apart. */
 Test(capabilities, every_verb_has_a_handler)
 {
 	const struct verb *verb = NULL;

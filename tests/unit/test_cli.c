@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "cli/render.h"
 #include "config/config.h"
 
 static char *written;
@@ -79,12 +78,12 @@ Test(cli, table_columns_are_as_wide_as_they_have_to_be)
 	json_t *rows = json_loads("[{\"name\":\"a-long-name\",\"n\":5},{\"name\":\"b\",\"n\":"
 				  "1234},{\"n\":0}]",
 				  0, NULL);
-	struct table_shape shape = {};
+	static const struct verb_section section = {.columns = columns};
 	char *text = NULL;
 	size_t bytes;
 	FILE *out = open_memstream(&text, &bytes);
 
-	cr_expect_eq(table_write(out, columns, (struct scope){}, rows, &shape), 3);
+	cr_expect_eq(table_write(out, &section, (struct scope){}, rows, 0), 3);
 	fclose(out);
 	cr_expect_str_eq(
 		text, "NAME           N\na-long-name    5\nb           1234\n-              0\n");
@@ -187,18 +186,17 @@ Test(cli, status_page)
 	expect(text, "Not counted     : fragment: 3 in, 4 out (forwarded unchanged): a fragment\n");
 	cr_expect_null(strstr(text, "Owners"), "not in the reply, not shown");
 	expect(shown("status",
-		      STATUS("\"qp_tracing\":{\"method\":\"fentry\",\"known\":64,\"refused\":2}")),
+		     STATUS("\"qp_tracing\":{\"method\":\"fentry\",\"known\":64,\"refused\":2}")),
 	       "Owners          : 64 queue pairs, by fentry\n                  the table was full: "
 	       "the owners of 2 are not known\n");
-	expect(shown("status",
-		      STATUS("\"qp_tracing\":{\"method\":\"none\",\"note\":\"no RDMA\"}")),
+	expect(shown("status", STATUS("\"qp_tracing\":{\"method\":\"none\",\"note\":\"no RDMA\"}")),
 	       "Owners          : not known: no RDMA\n");
 	text = shown("status", STATUS("\"kill_switch\":true,\"kill_switch_reason\":\"because\""));
 	expect(text, "Kill switch     : on: because");
 	cr_expect_null(strstr(text, "Mode"));
 	cr_expect_null(strstr(text, "Receipts"));
 	text = shown("status", STATUS("\"receipts\":{\"mode\":\"on\",\"qps_sampled\":3000,"
-				       "\"poll_note\":\"once a second\"}"));
+				      "\"poll_note\":\"once a second\"}"));
 	expect(text, "Receipts        : on, 3000 queue pairs sampled\n                  once a "
 		     "second\n");
 	text = shown("status", STATUS("\"receipts\":{\"mode\":\"off\"}"));
@@ -252,12 +250,37 @@ Test(cli, health_lists_what_is_wrong)
 	expect(written, "2 peers are down");
 	expect(written, "1 paths are down");
 	expect(written, "the table of queue pairs is full (16 entries)");
-	expect(health("{\"kill_switch\":true,\"interfaces\":[{\"name\":\"eth1\",\"ifindex\":2,"
+	expect(health("{\"kill_switch\":true,\"kill_switch_reason\":\"why\",\"interfaces\":[{"
+		      "\"name\":\"eth1\",\"ifindex\":2,"
 		      "\"link_up\":true,\"attach\":\"none\",\"tc\":\"none\"}],\"clock\":{"
 		      "\"state\":\"free_running\",\"peers_configured\":0}}"),
-	       "the kill switch is on");
+	       "the kill switch is on, nothing is attached (why)");
 	cr_expect_null(strstr(written, "eth1"), "one reason is enough");
 	cr_expect_null(strstr(written, "clock"), "a host alone has none");
+}
+
+/* What a process may be named, as a terminal gets it. */
+Test(cli, control_characters_are_escaped)
+{
+	static const char name[] = "a\\u001b[2J\\u009b1m\\u007f\\nb\\t\\u00e4";
+	json_t *reply = json_pack("{s:[{s:s, s:s}], s:s, s:i}", "qps", "comm", "", "ip", "x\ny\r",
+				  "n", "plain \\", "count", 3);
+	json_t *qp = json_array_get(json_object_get(reply, "qps"), 0), *text;
+	char line[128];
+
+	snprintf(line, sizeof(line), "[\"%s\"]", name);
+	text = json_loads(line, 0, NULL);
+	cr_assert_not_null(text);
+	json_object_set(qp, "comm", json_array_get(text, 0));
+	render_escape(reply, false);
+	cr_expect_str_eq(json_string_value(json_object_get(qp, "comm")),
+			 "a\\x1b[2J\\x9b1m\\x7f\\x0ab\\x09\xc3\xa4");
+	cr_expect_str_eq(json_string_value(json_object_get(qp, "ip")), "x\ny\\x0d");
+	cr_expect_str_eq(json_string_value(json_object_get(reply, "n")), "plain \\");
+	cr_expect_eq(json_integer_value(json_object_get(reply, "count")), 3);
+	render_escape(NULL, false);
+	json_decref(text);
+	json_decref(reply);
 }
 
 Test(cli, event_line)
@@ -279,7 +302,7 @@ Test(cli, event_line)
 			 "result: [1]\n");
 }
 
-Test(cli, features_say_what_is_missing)
+Test(cli, features_report_what_is_missing)
 {
 	const char *text = shown(
 		"features", "{\"features\":[{\"name\":\"btf\",\"supported\":true,\"cost\":\"c1\"},"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* TAI beside fabric time: measured in one place, handed on, never believed from another. */
+/* TAI beside fabric time: measured in one place, handed on, never accepted from another. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,7 +43,19 @@ Test(clock_anchor, a_set_of_tai_is_followed_at_once)
 	cr_assert_eq(tai, 3619 * SECOND);
 }
 
-Test(clock_anchor, the_newest_word_of_the_right_host_travels)
+Test(clock_anchor, its_number_wraps_around_zero_which_is_no_report)
+{
+	struct anchor_meter meter = {.count = 0};
+	struct anchor_report word = {.sequence = UINT32_MAX - 1}, far = {.sequence = 0};
+
+	for (int64_t s = 0; s < 4; s++) {
+		anchor_measure(&meter, s * SECOND, s * SECOND, 50, 7, &word);
+		cr_expect(anchor_receive(&far, &word, 7), "%u is newer", word.sequence);
+	}
+	cr_expect_eq(word.sequence, 3);
+}
+
+Test(clock_anchor, the_newest_report_of_the_right_host_is_forwarded)
 {
 	struct anchor_report source = {.sequence = 5, .anchor = 7, .ahead_ns = 9},
 			     mine = {.sequence = 0};

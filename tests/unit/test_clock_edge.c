@@ -17,27 +17,27 @@ Test(clock_pairs, a_pair_keeps_its_spacing_or_is_dropped)
 	struct clock_probe probe = {1000, 5000, 1};
 
 	pairs_init(&filter);
-	cr_assert_eq(pairs_judge(&filter, CLOCK_FORWARD, &probe), PAIRS_FIRST);
+	cr_assert_eq(pairs_add(&filter, CLOCK_FORWARD, &probe), PAIRS_FIRST);
 	probe.tx_ns += 5000;
 	probe.rx_ns += 5010;
-	cr_assert_eq(pairs_judge(&filter, CLOCK_FORWARD, &probe), PAIRS_KEPT);
+	cr_assert_eq(pairs_add(&filter, CLOCK_FORWARD, &probe), PAIRS_KEPT);
 	probe = (struct clock_probe){20000, 24000, 2};
-	cr_assert_eq(pairs_judge(&filter, CLOCK_FORWARD, &probe), PAIRS_FIRST);
+	cr_assert_eq(pairs_add(&filter, CLOCK_FORWARD, &probe), PAIRS_FIRST);
 	probe.tx_ns += 5000;
 	probe.rx_ns += 9000;
-	cr_assert_eq(pairs_judge(&filter, CLOCK_FORWARD, &probe), PAIRS_STRETCHED);
+	cr_assert_eq(pairs_add(&filter, CLOCK_FORWARD, &probe), PAIRS_STRETCHED);
 }
 
-Test(clock_pairs, a_lost_half_and_the_other_direction_are_told_apart)
+Test(clock_pairs, a_lost_half_and_the_other_direction_are_distinguished)
 {
 	struct pairs_filter filter;
 	struct clock_probe probe = {1000, 5000, 1};
 
 	pairs_init(&filter);
-	pairs_judge(&filter, CLOCK_FORWARD, &probe);
-	cr_assert_eq(pairs_judge(&filter, CLOCK_BACKWARD, &probe), PAIRS_FIRST);
+	pairs_add(&filter, CLOCK_FORWARD, &probe);
+	cr_assert_eq(pairs_add(&filter, CLOCK_BACKWARD, &probe), PAIRS_FIRST);
 	probe.pair = 2;
-	cr_assert_eq(pairs_judge(&filter, CLOCK_FORWARD, &probe), PAIRS_FIRST);
+	cr_assert_eq(pairs_add(&filter, CLOCK_FORWARD, &probe), PAIRS_FIRST);
 }
 
 static void feed_pairs(struct pairs_filter *filter, struct rng *rng, double noise, double load)
@@ -50,16 +50,16 @@ static void feed_pairs(struct pairs_filter *filter, struct rng *rng, double nois
 			struct clock_probe probe = {t + (int64_t)(noise * rng_normal(rng)),
 						    t + (int64_t)(noise * rng_normal(rng)), pair};
 
-			pairs_judge(filter, CLOCK_FORWARD, &probe);
+			pairs_add(filter, CLOCK_FORWARD, &probe);
 			probe.tx_ns = t + 5000 + (int64_t)(noise * rng_normal(rng));
 			probe.rx_ns = t + 5000 + (int64_t)(wait + noise * rng_normal(rng));
-			pairs_judge(filter, CLOCK_FORWARD, &probe);
+			pairs_add(filter, CLOCK_FORWARD, &probe);
 		}
 		pairs_adapt(filter);
 	}
 }
 
-Test(clock_pairs, the_tolerance_follows_the_noise_of_the_stamps)
+Test(clock_pairs, the_tolerance_follows_the_noise_of_the_timestamps)
 {
 	static const double noises[] = {4, 15, 40};
 	struct pairs_filter filter;
@@ -68,25 +68,25 @@ Test(clock_pairs, the_tolerance_follows_the_noise_of_the_stamps)
 	rng_seed(&rng, SEED);
 	for (int i = 0; i < 3; i++) {
 		feed_pairs(&filter, &rng, noises[i], 0.3);
-		cr_assert_not(filter.blind);
+		cr_assert_not(filter.no_knee);
 		cr_assert(filter.noise_ns > 0.6 * noises[i] && filter.noise_ns < 1.6 * noises[i],
 			  "noise %.1f taken for %.1f", noises[i], filter.noise_ns);
 		cr_assert(filter.tolerance_ns >= 2 * noises[i] &&
 			  filter.tolerance_ns <= 12 * noises[i]);
 	}
 	feed_pairs(&filter, &rng, 4, 1);
-	cr_assert(filter.blind, "with queues only there is no knee");
+	cr_assert(filter.no_knee, "with queues only there is no knee");
 }
 
-Test(clock_pairs, words_of_a_liar_do_not_overflow)
+Test(clock_pairs, timestamps_of_a_falseticker_do_not_overflow)
 {
 	struct pairs_filter filter;
 	struct clock_probe probe = {INT64_MIN, INT64_MAX, 1};
 
 	pairs_init(&filter);
-	pairs_judge(&filter, CLOCK_FORWARD, &probe);
+	pairs_add(&filter, CLOCK_FORWARD, &probe);
 	probe = (struct clock_probe){INT64_MAX, INT64_MIN, 1};
-	pairs_judge(&filter, CLOCK_FORWARD, &probe);
+	pairs_add(&filter, CLOCK_FORWARD, &probe);
 }
 
 Test(clock_edgefit, too_few_points_are_refused)
@@ -202,7 +202,7 @@ Test(clock_edge, offset_drift_and_floor_are_found_at_every_load)
 	free(scratch);
 }
 
-Test(clock_edge, no_points_no_fit_and_old_ones_are_forgotten)
+Test(clock_edge, no_points_no_fit_and_old_ones_are_dropped)
 {
 	struct edge *edge = malloc(sizeof(*edge));
 	struct edge_scratch *scratch = malloc(sizeof(*scratch));
@@ -246,7 +246,7 @@ Test(clock_edge, a_new_path_does_not_move_the_offset_until_it_has_stayed)
 	free(scratch);
 }
 
-Test(clock_edge, a_peer_that_lies_about_our_stamps_does_not_stop_the_window)
+Test(clock_edge, a_peer_with_wrong_copies_of_our_timestamps_does_not_stop_the_window)
 {
 	struct edge *edge = malloc(sizeof(*edge));
 	struct edge_scratch *scratch = malloc(sizeof(*scratch));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Who probes whom, and how a host moves among its neighbours. */
+/* The probe graph, and how a host moves among its neighbours. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <math.h>
@@ -32,7 +32,7 @@ static bool joined(const struct graph *graph, size_t a, size_t b)
 	return false;
 }
 
-Test(clock_graph, everybody_has_the_degree_and_edges_go_both_ways)
+Test(clock_graph, every_host_has_the_degree_and_edges_go_both_ways)
 {
 	static const size_t counts[] = {1, 2, 8, 11, 12, 16, 40, 1000};
 	uint64_t ids[1000];
@@ -144,7 +144,8 @@ static void stage_init(struct stage *stage)
 	hostclock_init(&stage->clock, &config, stage->now);
 }
 
-/* One round; neighbour i says it is @lie[i] ns further than it is, and has @reach (if it lies not).
+/* One round; neighbour i reports @lie[i] ns more than it has, and has @reach (unless it is a
+ * falseticker).
  */
 static void stage_round(struct stage *stage, const double *lie, double reach)
 {
@@ -189,7 +190,7 @@ Test(clock_consensus, joins_in_one_round_and_is_synced_within_seconds)
 	cr_assert_eq(stage.clock.consensus.used, 12);
 }
 
-Test(clock_consensus, liars_are_refused_and_named)
+Test(clock_consensus, falsetickers_are_refused_and_named)
 {
 	static struct stage stage;
 	double lie[12] = {0};
@@ -212,7 +213,7 @@ Test(clock_consensus, liars_are_refused_and_named)
 	}
 }
 
-Test(clock_consensus, who_has_most_of_the_members_does_not_move_and_who_has_few_does)
+Test(clock_consensus, the_majority_does_not_move_and_a_minority_does)
 {
 	for (int small = 0; small < 2; small++) {
 		static struct stage stage;
@@ -223,7 +224,7 @@ Test(clock_consensus, who_has_most_of_the_members_does_not_move_and_who_has_few_
 			stage_round(&stage, NULL, 1);
 		for (int i = 0; i < 8; i++)
 			other[i] = 20000;
-		/* Eight of twelve are elsewhere; what the four with us say of the fleet decides. */
+		/* Eight of twelve are elsewhere; the reach of the four with us decides. */
 		for (int i = 0; i < 30; i++)
 			stage_round(&stage, other, small ? 0.3 : 0.85);
 		if (small)
@@ -252,11 +253,11 @@ Test(clock_consensus, alone_it_holds_over_and_its_bound_grows)
 	cr_assert_lt(fabs(stage_error(&stage)), stage.clock.bound.now_ns);
 }
 
-Test(clock_consensus, founding_waits_for_its_rank_and_for_those_who_have_time)
+Test(clock_consensus, bootstrap_waits_for_its_rank_and_for_neighbours_with_time)
 {
 	struct hostclock_config config = {.degree = 2, .rank = 1};
 	struct clock_view view = {.state = CLOCK_SYNCED};
-	struct consensus_input heard = {NULL, &view, 0};
+	struct consensus_input received = {NULL, &view, 0};
 	static struct hostclock clock;
 	int64_t now = 1000 * MS;
 
@@ -264,7 +265,7 @@ Test(clock_consensus, founding_waits_for_its_rank_and_for_those_who_have_time)
 	cr_assert_eq(hostclock_round(&clock, now + 1000 * MS, NULL, 0), CLOCK_FREE_RUNNING);
 	cr_assert_neq(hostclock_round(&clock, now + 1600 * MS, NULL, 0), CLOCK_FREE_RUNNING);
 	hostclock_init(&clock, &config, now);
-	cr_assert_eq(hostclock_round(&clock, now + 5000 * MS, &heard, 1), CLOCK_FREE_RUNNING);
+	cr_assert_eq(hostclock_round(&clock, now + 5000 * MS, &received, 1), CLOCK_FREE_RUNNING);
 }
 
 Test(clock_consensus, nonsense_from_a_neighbour_is_survived)

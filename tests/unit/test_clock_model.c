@@ -90,7 +90,7 @@ Test(clock_model, a_slow_correction_ends_at_the_line)
 	reader_aim(&model, &line, 1000, 250000000, true);
 	line.fabric_ns -= 1000000; /* we are 1 ms ahead: two seconds at 500 ppm */
 	reader_aim(&model, &line, 1000, 250000000, false);
-	cr_assert_eq(model.turn_local_ns, 1000 + 2000000000);
+	cr_assert_eq(model.slew_end_local_ns, 1000 + 2000000000);
 	cr_assert_leq(llabs(clock_model_read(&model, 3000001000) - (3000000000 - 1000000)), 2);
 }
 

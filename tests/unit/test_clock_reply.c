@@ -24,7 +24,9 @@ static struct clock_edge *add(enum fleet_plane plane, const char *host)
 
 static void begin(void)
 {
-	the_clock = (struct clock){.core = &core, .members = {.self = ROSTER_NOBODY}};
+	the_clock = (struct clock){.core = &core,
+				   .members = {.self = ROSTER_NONE},
+				   .suspended_ns = time_suspended_ns()};
 	hostclock_init(&the_clock.host,
 		       &(struct hostclock_config){.degree = 1, .round_ns = HOSTCLOCK_ROUND_NS}, 0);
 }
@@ -38,14 +40,14 @@ static void synced(void)
 		.generation = 7,
 		.ref_local_ns = now_ns,
 		.ref_fabric_ns = now_ns + 5000,
-		.turn_local_ns = now_ns,
-		.turn_fabric_ns = now_ns + 5000,
+		.slew_end_local_ns = now_ns,
+		.slew_end_fabric_ns = now_ns + 5000,
 		.rate = 1 << 20,
 		.bound_local_ns = now_ns,
 		.bound_ns = 250,
 	};
 	the_clock.host.consensus.used = 3;
-	the_clock.host.consensus.heard = 4;
+	the_clock.host.consensus.reports = 4;
 	the_clock.host.consensus.last_used_ns = now_ns;
 	the_clock.host.consensus.residual_ns = 12.5;
 }
@@ -91,14 +93,14 @@ Test(clock_reply, the_model_reads_as_documented)
 		.known = true,
 		.model = {.ref_local_ns = 1000000000000,
 			  .ref_fabric_ns = 5000000000000,
-			  .line_rate = 30000000,
+			  .ref_rate = 30000000,
 			  .rate = 20000000,
 			  .generation = 7},
 	};
 
-	clock.model.turn_local_ns = clock.model.ref_local_ns + 250000000;
-	clock.model.turn_fabric_ns = clock.model.ref_fabric_ns + 250000000 +
-				     clock_scale(250000000, clock.model.line_rate);
+	clock.model.slew_end_local_ns = clock.model.ref_local_ns + 250000000;
+	clock.model.slew_end_fabric_ns = clock.model.ref_fabric_ns + 250000000 +
+					 clock_scale(250000000, clock.model.ref_rate);
 	for (int64_t after = 0; after < 1000000000; after += 99999999) {
 		json_t *object, *model;
 		double reading;
@@ -147,6 +149,60 @@ Test(clock_reply, peers_by_plane_and_host)
 	peer = json_array_get(get(object, "peers"), 2);
 	cr_expect_str_eq(text(peer, "plane"), "frontend");
 	json_decref(object);
+}
+
+/* A synced neighbor reports the TAI of @anchor; returns the host that TAI is then from, or NULL. */
+static const char *accepted_from(const char *anchor, char *anchors)
+{
+	static struct esc_fleet fleet;
+	static struct roster_member list[] = {{.host = "h1"}, {.host = "h12"}, {.host = "h2"}};
+	static uint64_t ids[] = {11, 12, 13};
+	int64_t now_ns = clock_local_at(&the_clock, time_local_ns());
+	struct clock_edge *edge = add(FLEET_PLANE_BACKEND, "h2");
+	struct clock_facts facts = {};
+
+	synced();
+	fleet.self = ids[1];
+	the_clock.fleet = &fleet;
+	the_clock.members = (struct roster){.list = list, .ids = ids, .count = 3, .self = 1};
+	config.clock.anchors = anchors;
+	edge->view_known = true;
+	edge->view_fresh_ns = now_ns;
+	edge->view.state = CLOCK_SYNCED;
+	the_clock.host.consensus.peers[edge->slot].status = CONSENSUS_USED;
+	edge->anchor = (struct anchor_report){.ref_fabric_ns = now_ns, .sequence = 1, .anchor = 99};
+	for (size_t i = 0; i < 3; i++)
+		if (!strcmp(list[i].host, anchor))
+			edge->anchor.anchor = ids[i];
+	clock_anchor_round(&the_clock, now_ns);
+	clock_get(&the_clock, &facts);
+	clock_remove_edge(&the_clock, edge);
+	config.clock.anchors = NULL;
+	return facts.tai_known ? facts.tai_anchor : NULL;
+}
+
+Test(clock_reply, tai_of_listed_anchors_only)
+{
+	const char *host = accepted_from("h1", NULL);
+
+	cr_expect(host && !strcmp(host, "h1"), "without a list any member is accepted");
+	/* It was accepted: a list without it drops it. */
+	cr_expect_null(accepted_from("h1", "h2"));
+	cr_expect_null(accepted_from("h1", "h12,  h2"), "no part of a name");
+	cr_expect_null(accepted_from("h7", "h2,h1"), "an id of no member");
+	host = accepted_from("h1", "h2,h1");
+	cr_expect(host && !strcmp(host, "h1"));
+}
+
+/* A host that is not in the list does not distribute TAI, and reports why. */
+Test(clock_reply, an_anchor_that_is_not_listed)
+{
+	config.clock.anchor = true;
+	config.lab.tai_offset_ns = 37000000000;
+	cr_expect_null(accepted_from("h7", "h1"));
+	cr_expect(the_clock.anchor.note && strstr(the_clock.anchor.note, "clock.anchors"));
+	config.clock.anchor = false;
+	config.lab.tai_offset_ns = 0;
 }
 
 Test(clock_reply, tai_of_an_anchor)
@@ -205,4 +261,191 @@ Test(clock_reply, metrics_without_fabric_time)
 	expect_no_family(metrics, "clock_last_sync_timestamp_seconds");
 	expect_no_family(metrics, "clock_tai");
 	free(metrics);
+}
+
+Test(clock_reply, after_a_suspension_there_is_no_fabric_time)
+{
+	static struct esc_fleet fleet;
+	static struct esc_clock map;
+	uint64_t suspended_ns = the_clock.suspended_ns;
+	struct clock_edge *edge = add(FLEET_PLANE_BACKEND, "h2");
+	struct clock_facts facts;
+
+	cr_assert_eq(events_new(&core.events, 16, NULL), 0);
+	the_clock.fleet = &fleet;
+	the_clock.map = &map;
+	synced();
+	clock_write_model(&the_clock);
+	edge->view_known = true;
+	cr_expect_not(clock_check_suspended(&the_clock, suspended_ns + 1000));
+	clock_get(&the_clock, &facts);
+	cr_expect(facts.known);
+
+	/* Seen by a request before the loop's next round, and by that. */
+	the_clock.suspended_ns -= 2000 * MS;
+	clock_get(&the_clock, &facts);
+	cr_expect_not(facts.known);
+	cr_expect_eq(facts.state, CLOCK_FREE_RUNNING);
+	cr_expect(clock_check_suspended(&the_clock, time_suspended_ns()));
+	cr_expect_eq(map.slot[map.generation & 1].state, CLOCK_FREE_RUNNING);
+	cr_expect_not(edge->view_known);
+	clock_get(&the_clock, &facts);
+	cr_expect_not(facts.known);
+	events_free(core.events);
+	core.events = NULL;
+}
+
+/* --- a pause that only the neighbors' probes show --- */
+
+#define AHEAD_NS 5000000 /* of the peers' clocks */
+#define DELAY_NS 20000
+
+static struct esc_fleet paused_fleet;
+static struct esc_clock paused_map;
+
+/* Synced with @count peers, each measured. */
+static void measured(size_t count)
+{
+	static const char *const hosts[] = {"h2", "h3", "h4"};
+	int64_t now_ns = clock_local_at(&the_clock, time_local_ns());
+
+	cr_assert_eq(events_new(&core.events, 16, NULL), 0);
+	the_clock.fleet = &paused_fleet;
+	the_clock.map = &paused_map;
+	synced();
+	clock_write_model(&the_clock);
+	for (size_t i = 0; i < count; i++) {
+		struct clock_edge *edge = add(FLEET_PLANE_BACKEND, hosts[i]);
+
+		edge_init(&edge->fit, 2000 * MS);
+		edge->epoch = 1;
+		edge->begun_local_ns = 0;
+		edge->fit.estimate = (struct edge_estimate){.valid = true,
+							    .local_ns = now_ns,
+							    .offset_ns = AHEAD_NS,
+							    .floor_ns = DELAY_NS};
+		edge->known = edge->fit.estimate;
+		/* Fabric time is 5 us ahead of local time here. */
+		edge->view = (struct clock_view){.state = CLOCK_SYNCED,
+						 .ref_local_ns = now_ns + AHEAD_NS,
+						 .ref_fabric_ns = now_ns + 5000,
+						 .bound_ns = 250};
+		edge->view_known = true;
+	}
+}
+
+/* A request of a peer, sent @late_ns after it was by its clock; true: there is fabric time. */
+static bool request(char host, int64_t late_ns)
+{
+	int64_t now_ns = clock_local_at(&the_clock, time_local_ns());
+	struct esc_probe_event event = {
+		.peer = (uint64_t)host,
+		.epoch = 1,
+		.kind = ESC_PROBE_EVENT_REQUEST,
+		.t1 = (uint64_t)(now_ns + AHEAD_NS - DELAY_NS + late_ns),
+		.t2 = (uint64_t)now_ns,
+	};
+	struct clock_facts facts;
+
+	clock_take_record(&the_clock, &event, sizeof(event));
+	clock_get(&the_clock, &facts);
+	return facts.known;
+}
+
+/* A reply to a request: @late_ns is what the peer's clock is ahead now. */
+static bool reply(char host, int64_t late_ns)
+{
+	int64_t now_ns = clock_local_at(&the_clock, time_local_ns());
+	struct esc_probe_event event = {
+		.peer = (uint64_t)host,
+		.epoch = 1,
+		.kind = ESC_PROBE_EVENT_REPLY,
+		.t1 = (uint64_t)(now_ns - 2 * DELAY_NS),
+		.t2 = (uint64_t)(now_ns - DELAY_NS + AHEAD_NS + late_ns),
+		.t3 = (uint64_t)(now_ns - DELAY_NS + AHEAD_NS + late_ns),
+		.t4 = (uint64_t)now_ns,
+	};
+	struct clock_facts facts;
+
+	clock_take_record(&the_clock, &event, sizeof(event));
+	clock_get(&the_clock, &facts);
+	return facts.known;
+}
+
+static void forget_events(void)
+{
+	events_free(core.events);
+	core.events = NULL;
+}
+
+Test(clock_reply, what_most_neighbors_sent_in_our_future_shows_that_our_clock_stood_still)
+{
+	measured(3);
+	cr_expect(request('2', 0));
+	cr_expect(request('2', -500 * MS), "a queue");
+	cr_expect(request('2', 10000 * MS), "one of three");
+	cr_expect_not(request('3', 10000 * MS), "two of three");
+	cr_expect_eq(paused_map.slot[paused_map.generation & 1].state, CLOCK_FREE_RUNNING);
+	cr_expect_not(the_clock.edges[0]->fit.estimate.valid, "measured anew");
+	cr_expect_not(request('4', 10000 * MS));
+	forget_events();
+}
+
+Test(clock_reply, a_wrong_fit_or_another_fabric_time_is_no_jump)
+{
+	measured(1);
+	the_clock.edges[0]->known.offset_ns -= 100 * MS;
+	cr_expect(request('2', 0), "by the fit it is early, by fabric time not");
+	the_clock.edges[0]->known.offset_ns += 100 * MS;
+	the_clock.edges[0]->view.ref_fabric_ns += 100000 * MS;
+	cr_expect(request('2', 0), "only by fabric time");
+	cr_expect_eq(the_clock.edges[0]->early_ns[CLOCK_BACKWARD], 0);
+	forget_events();
+}
+
+Test(clock_reply, with_one_neighbor_it_is_the_clock_that_is_behind)
+{
+	measured(1);
+	cr_expect(reply('2', 0));
+	cr_expect(reply('2', -10000 * MS), "the peer's clock stood still, not ours");
+	clock_restart_early(&the_clock, clock_local_at(&the_clock, time_local_ns()));
+	cr_expect_not(the_clock.edges[0]->fit.estimate.valid, "the peer is measured anew");
+	forget_events();
+}
+
+Test(clock_reply, replies_show_it_as_well)
+{
+	measured(1);
+	cr_expect_not(reply('2', 50 * MS));
+	forget_events();
+}
+
+Test(clock_reply, a_clock_that_jumped_ahead_is_shown_by_two_neighbors)
+{
+	measured(3);
+	cr_expect(reply('2', -10000 * MS));
+	cr_expect(reply('2', -10000 * MS), "the same one");
+	cr_expect_not(reply('3', -10000 * MS));
+	forget_events();
+}
+
+/* What was sent before it is no measurement of after it. */
+Test(clock_reply, a_reply_to_a_request_of_before_is_not_used)
+{
+	int64_t now_ns;
+
+	measured(1);
+	cr_expect_not(request('2', 10000 * MS));
+	now_ns = the_clock.edges[0]->begun_local_ns;
+	clock_take_record(&the_clock,
+			  &(struct esc_probe_event){.peer = '2',
+						    .epoch = 1,
+						    .kind = ESC_PROBE_EVENT_REPLY,
+						    .t1 = (uint64_t)(now_ns - 1),
+						    .t2 = (uint64_t)now_ns,
+						    .t3 = (uint64_t)now_ns,
+						    .t4 = (uint64_t)now_ns + DELAY_NS},
+			  sizeof(struct esc_probe_event));
+	cr_expect_eq(the_clock.edges[0]->fit.received_ns[CLOCK_FORWARD], 0);
+	forget_events();
 }

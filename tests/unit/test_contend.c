@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The contention policy look by look; tests/sim has it in fabrics. */
+/* The contention policy tick by tick; tests/sim has it in fabrics. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
@@ -49,8 +49,8 @@ static void scene_init(struct scene *scene, size_t qps, double queue_ns)
 							.bound_ns = 1000};
 }
 
-/* Fresh measurements, one look. */
-static size_t look(struct scene *scene)
+/* Fresh measurements, one tick. */
+static size_t tick(struct scene *scene)
 {
 	for (int p = 0; p < PATHS; p++) {
 		struct contend_path *path = &scene->paths[p];
@@ -64,13 +64,13 @@ static size_t look(struct scene *scene)
 			    scene->paths, PATHS, scene->qps, scene->qp_count, scene->acts, ACTS);
 }
 
-/* Looks until something is done; acts, 0 when nothing was. */
-static size_t look_on(struct scene *scene, unsigned looks)
+/* Ticks until something is done; acts, 0 when nothing was. */
+static size_t tick_on(struct scene *scene, unsigned ticks)
 {
 	size_t acts = 0;
 
-	while (looks-- && !acts)
-		acts = look(scene);
+	while (ticks-- && !acts)
+		acts = tick(scene);
 	return acts;
 }
 
@@ -80,14 +80,14 @@ Test(contend, a_contended_path_is_left_for_a_free_one)
 	const struct contend_act *act = s.acts;
 
 	scene_init(&s, 2, 5e6);
-	cr_assert_eq(look_on(&s, 200), 1);
+	cr_assert_eq(tick_on(&s, 200), 1);
 	cr_assert_eq(act->kind, CONTEND_MOVE);
 	cr_assert_eq(act->from, 0);
 	cr_assert(act->to > 0 && act->to < PATHS);
 	cr_assert(act->predicted_ns > 1e6 && act->predicted_ns < 5e6);
 	cr_assert_geq((double)act->hold_ns, 5e6 + 1000, "behind the old path's queue");
 	cr_assert(act->start_ns >= s.now_ns && act->force_ns > act->start_ns);
-	cr_assert(act->unanswered_ns == 0 && act->met_ns == 0, "it sends");
+	cr_assert(act->unacked_ns == 0 && act->queue_before_ns == 0, "it sends");
 	cr_assert_str_eq(contend_act_name(act->kind), "move");
 }
 
@@ -96,26 +96,26 @@ Test(contend, nothing_moves_where_nothing_is_gained)
 	struct scene s;
 
 	scene_init(&s, 2, 40e3);
-	cr_assert_eq(look_on(&s, 500), 0, "less than half the floor");
+	cr_assert_eq(tick_on(&s, 500), 0, "less than half the floor");
 	scene_init(&s, 2, 5e6);
 	for (int p = 1; p < PATHS; p++)
 		s.paths[p].delay_ns = s.paths[0].delay_ns;
-	cr_assert_eq(look_on(&s, 500), 0, "contended everywhere");
+	cr_assert_eq(tick_on(&s, 500), 0, "contended everywhere");
 	scene_init(&s, 2, 5e6);
 	for (int p = 1; p < PATHS; p++)
 		s.paths[p].delay_ns = 1e5 + 3e6;
-	cr_assert_eq(look_on(&s, 500), 0, "two there and one to come is no better");
+	cr_assert_eq(tick_on(&s, 500), 0, "two there and one to come is no better");
 	scene_init(&s, 2, 500e3);
 	s.paths[0].bound_ns = 1e6;
-	cr_assert_eq(look_on(&s, 500), 0, "within the clock's bound");
+	cr_assert_eq(tick_on(&s, 500), 0, "within the clock's bound");
 	scene_init(&s, 2, 5e6);
 	s.qps[0].rate_Bps = s.qps[1].rate_Bps = 100;
-	cr_assert_eq(look_on(&s, 500), 0, "idle");
+	cr_assert_eq(tick_on(&s, 500), 0, "idle");
 	scene_init(&s, 2, 5e6);
 	s.qps[0].pinned = s.qps[1].pinned = true;
-	cr_assert_eq(look_on(&s, 500), 0, "pinned by hand");
+	cr_assert_eq(tick_on(&s, 500), 0, "pinned by the operator");
 	scene_init(&s, 0, 5e6);
-	cr_assert_eq(look_on(&s, 500), 0, "none of ours");
+	cr_assert_eq(tick_on(&s, 500), 0, "none of ours");
 }
 
 Test(contend, paths_that_are_dead_or_were_not_measured_are_not_chosen)
@@ -126,17 +126,17 @@ Test(contend, paths_that_are_dead_or_were_not_measured_are_not_chosen)
 		scene_init(&s, 2, 5e6);
 		s.random = r;
 		s.paths[1].usable = false;
-		s.paths[2].measured_ns = -1; /* look() leaves it */
-		cr_assert_eq(look_on(&s, 300), 1);
+		s.paths[2].measured_ns = -1; /* tick() leaves it */
+		cr_assert_eq(tick_on(&s, 300), 1);
 		cr_assert_eq(s.acts[0].to, 3);
 	}
 	scene_init(&s, 2, 5e6);
 	s.paths[0].measured_ns = -1;
-	cr_assert_eq(look_on(&s, 300), 0, "nor is one left by what it was long ago");
+	cr_assert_eq(tick_on(&s, 300), 0, "nor is one left by what it was long ago");
 }
 
-/* The host's own queue is on all paths; one has somebody's packets now and then besides. */
-Test(contend, a_path_that_is_used_is_told_from_a_free_one)
+/* The host's own queue is on all paths; one has another's packets now and then besides. */
+Test(contend, a_path_that_is_used_is_distinguished_from_a_free_one)
 {
 	unsigned to_used = 0;
 
@@ -149,13 +149,13 @@ Test(contend, a_path_that_is_used_is_told_from_a_free_one)
 			s.paths[p].delay_ns += 40e3;
 		s.paths[1].delay_ns += 100e3;
 		s.paths[2].usable = false;
-		cr_assert_eq(look_on(&s, 300), 1);
+		cr_assert_eq(tick_on(&s, 300), 1);
 		to_used += s.acts[0].to == 1;
 	}
 	cr_assert_leq(to_used, 4, "%u of 200", to_used);
 }
 
-Test(contend, who_came_into_an_empty_path_is_soon_at_home)
+Test(contend, a_queue_pair_on_an_empty_path_is_soon_resident)
 {
 	struct scene s;
 
@@ -163,18 +163,18 @@ Test(contend, who_came_into_an_empty_path_is_soon_at_home)
 	s.qps[0].rate_Bps = 0;
 	for (int i = 0; i < 12; i++) {
 		s.qps[0].rate_Bps += 0.3 * (10e6 - s.qps[0].rate_Bps);
-		cr_assert_eq(look(&s), 0);
+		cr_assert_eq(tick(&s), 0);
 	}
-	cr_assert(s.qps[0].at_home);
-	/* Somebody joins: half is left, and its rate falls. */
+	cr_assert(s.qps[0].resident);
+	/* A second one joins: half is left, and its rate falls. */
 	s.paths[0].delay_ns += 5e6;
 	s.qps[0].rate_Bps = 6e6;
-	look(&s);
-	cr_assert(s.qps[0].at_home, "who came last goes");
-	/* It was told from one that sends far more than while its path was calm. */
+	tick(&s);
+	cr_assert(s.qps[0].resident, "the last one moves");
+	/* It is distinguished from one that sends far more than while its path was calm. */
 	s.qps[0].rate_Bps = 30e6;
-	look(&s);
-	cr_assert_not(s.qps[0].at_home);
+	tick(&s);
+	cr_assert_not(s.qps[0].resident);
 }
 
 /* Wherever it goes there is a queue, and less of it elsewhere. */
@@ -187,19 +187,19 @@ static unsigned moves_of_one(int seconds)
 	for (int i = 0; i < 100 * seconds; i++) {
 		for (int p = 0; p < PATHS; p++)
 			s.paths[p].delay_ns = 1e5 + (p == (int)s.qps[0].path ? 5e6 : 1e6);
-		for (size_t a = 0, n = look(&s); a < n; a++)
+		for (size_t a = 0, n = tick(&s); a < n; a++)
 			if (s.acts[a].kind == CONTEND_MOVE || s.acts[a].kind == CONTEND_BACK) {
 				s.qps[0].path = s.acts[a].to;
 				moves++;
 			}
 		/* As if it had helped: another one is wanted at once. */
 		for (int p = 0; p < PATHS; p++)
-			s.paths[p].shut_until_ns = 0;
+			s.paths[p].backoff_until_ns = 0;
 	}
 	return moves;
 }
 
-Test(contend, who_moves_again_and_again_rests)
+Test(contend, repeated_moves_wait_longer)
 {
 	unsigned soon = moves_of_one(1), late = moves_of_one(10);
 
@@ -207,14 +207,14 @@ Test(contend, who_moves_again_and_again_rests)
 	cr_assert_leq(late, 32, "%u in 10 s", late);
 }
 
-Test(contend, a_moment_is_no_contention)
+Test(contend, a_short_queue_is_no_contention)
 {
 	struct scene s;
 
 	scene_init(&s, 2, 5e6);
 	for (int i = 0; i < 500; i++) {
 		s.paths[0].delay_ns = i % 2 ? 5e6 : 1e5;
-		cr_assert_eq(look(&s), 0);
+		cr_assert_eq(tick(&s), 0);
 	}
 }
 
@@ -225,24 +225,24 @@ Test(contend, one_at_a_time_and_the_next_when_it_shows)
 
 	scene_init(&s, 4, 20e6);
 	s.contend.config.capacity_Bps = 20e6; /* it is all ours: no dice */
-	cr_assert_eq(look_on(&s, 5), 1);
+	cr_assert_eq(tick_on(&s, 5), 1);
 	target = s.acts[0].to;
-	cr_assert_eq(look_on(&s, 5), 0, "it has not gone yet");
+	cr_assert_eq(tick_on(&s, 5), 0, "it has not gone yet");
 	s.qps[s.acts[0].qp].path = target;
-	cr_assert_eq(look(&s), 0, "its going does not show yet");
+	cr_assert_eq(tick(&s), 0, "its going does not show yet");
 	s.paths[0].delay_ns = 15.1e6;
 	s.paths[target].delay_ns = 5.1e6;
 	for (int i = 0; i < 40; i++)
-		if (look(&s) && s.acts[0].kind == CONTEND_HELPED)
+		if (tick(&s) && s.acts[0].kind == CONTEND_HELPED)
 			return;
-	cr_assert_fail("was not judged");
+	cr_assert_fail("was not evaluated");
 }
 
 /* A move by which nothing gets better: the queue comes along. */
-static void play_in_vain(struct scene *s, unsigned looks, unsigned kinds[5], int64_t *last_ns)
+static void play_in_vain(struct scene *s, unsigned ticks, unsigned kinds[5], int64_t *last_ns)
 {
-	for (unsigned i = 0; i < looks; i++) {
-		size_t acts = look(s);
+	for (unsigned i = 0; i < ticks; i++) {
+		size_t acts = tick(s);
 
 		for (size_t a = 0; a < acts; a++) {
 			const struct contend_act *act = &s->acts[a];
@@ -258,7 +258,7 @@ static void play_in_vain(struct scene *s, unsigned looks, unsigned kinds[5], int
 	}
 }
 
-Test(contend, what_did_not_help_is_taken_back_and_rarely_tried_again)
+Test(contend, what_did_not_help_is_reverted_and_rarely_tried_again)
 {
 	struct scene s;
 	unsigned kinds[5] = {0}, later[5] = {0};
@@ -294,24 +294,24 @@ Test(contend, a_path_that_did_not_help_is_shut_twice_as_long_each_time)
 	}
 }
 
-Test(contend, who_has_all_the_capacity_does_not_try)
+Test(contend, with_all_the_capacity_there_is_no_move)
 {
 	struct scene s;
 
 	scene_init(&s, 1, 5e6);
 	s.contend.config.capacity_Bps = 5.2e6;
-	cr_assert_eq(look_on(&s, 1000), 0);
+	cr_assert_eq(tick_on(&s, 1000), 0);
 	s.qps[0].rate_Bps = 2.6e6;
-	cr_assert_eq(look_on(&s, 1000), 1, "who has half of it does");
+	cr_assert_eq(tick_on(&s, 1000), 1, "with half of it there is");
 }
 
-Test(contend, an_order_that_nobody_carried_out_is_given_up)
+Test(contend, a_rule_that_is_not_carried_out_expires)
 {
 	struct scene s;
 
 	scene_init(&s, 1, 5e6);
-	cr_assert_eq(look_on(&s, 300), 1);
-	cr_assert_eq(look_on(&s, 300), 1);
+	cr_assert_eq(tick_on(&s, 300), 1);
+	cr_assert_eq(tick_on(&s, 300), 1);
 	cr_assert_eq(s.acts[0].kind, CONTEND_UNDONE);
 	cr_assert_not(s.qps[0].moving);
 }
@@ -322,10 +322,10 @@ Test(contend, a_failover_in_between_ends_the_order)
 	unsigned to;
 
 	scene_init(&s, 1, 5e6);
-	cr_assert_eq(look_on(&s, 300), 1);
+	cr_assert_eq(tick_on(&s, 300), 1);
 	to = s.acts[0].to;
 	s.qps[0].path = to == 3 ? 2 : 3;
-	cr_assert_eq(look(&s), 0);
+	cr_assert_eq(tick(&s), 0);
 	cr_assert_not(s.qps[0].moving);
 	cr_assert_leq(s.paths[to].busy_until_ns, s.now_ns);
 }
@@ -337,9 +337,9 @@ Test(contend, the_same_seed_is_the_same_run)
 	scene_init(&a, 3, 5e6);
 	scene_init(&b, 3, 5e6);
 	for (int i = 0; i < 300; i++) {
-		size_t acts = look(&a);
+		size_t acts = tick(&a);
 
-		cr_assert_eq(acts, look(&b));
+		cr_assert_eq(acts, tick(&b));
 		cr_assert_arr_eq(a.acts, b.acts, acts * sizeof(*a.acts));
 	}
 }
@@ -353,8 +353,8 @@ Test(contend, the_plan_is_what_would_be_done)
 	s.paths[1].delay_ns = s.paths[2].delay_ns = 1e5 + 1e6;
 	cr_assert_eq(contend_best(&s.contend, s.now_ns, s.paths, PATHS, &s.qps[0], &gain),
 		     CONTEND_NOWHERE);
-	look(&s);
-	look(&s);
+	tick(&s);
+	tick(&s);
 	cr_assert_eq(contend_best(&s.contend, s.now_ns, s.paths, PATHS, &s.qps[0], &gain), 3);
 	cr_assert(gain > 2e6 && gain < 3e6, "%f: half of the queue comes along", gain);
 }
@@ -371,9 +371,9 @@ Test(contend, of_many_hosts_that_see_the_same_few_go_at_once)
 		s.qps[0].rate_Bps = 1e6;
 		s.random = rng_mix(h);
 		s.paths[1].delay_ns += 5e6;
-		if (look_on(&s, 3))
+		if (tick_on(&s, 3))
 			at_once++;
-		else if (!look_on(&s, 200))
+		else if (!tick_on(&s, 200))
 			continue;
 		gone++;
 		to[s.acts[0].to]++;
@@ -415,17 +415,17 @@ Test(contend, moves_of_a_host_are_bounded)
 static void fall_silent(struct scene *s, double silent_ms)
 {
 	s->contend.config.capacity_Bps = s->qps[0].rate_Bps;
-	cr_assert_eq(look_on(s, 50), 0, "the queue is its own, by its rate");
+	cr_assert_eq(tick_on(s, 50), 0, "the queue is its own, by its rate");
 	s->paths[0].delay_ns = 1e5;
 	s->qps[0].rate_Bps = 0;
 	for (double ms = 10; ms < silent_ms; ms += 10) {
-		s->qps[0].unanswered_ns = ms * MS;
-		cr_assert_eq(look(s), 0, "after %.0f ms", ms);
+		s->qps[0].unacked_ns = ms * MS;
+		cr_assert_eq(tick(s), 0, "after %.0f ms", ms);
 	}
-	s->qps[0].unanswered_ns = silent_ms * MS;
+	s->qps[0].unacked_ns = silent_ms * MS;
 }
 
-Test(contend, who_waits_for_a_timeout_goes_for_the_queue_that_it_met)
+Test(contend, a_timeout_moves_by_the_queue_before_it)
 {
 	unsigned gone = 0;
 
@@ -435,22 +435,23 @@ Test(contend, who_waits_for_a_timeout_goes_for_the_queue_that_it_met)
 		scene_init(&s, 1, 5e6);
 		s.random = SEED + r;
 		fall_silent(&s, 220);
-		if (!look(&s))
+		if (!tick(&s))
 			continue;
 		gone++;
 		cr_assert_eq(s.acts[0].kind, CONTEND_MOVE);
 		cr_assert(s.acts[0].predicted_ns > 4e6, "%.0f", s.acts[0].predicted_ns);
-		cr_assert_eq(s.acts[0].unanswered_ns, 220 * MS);
-		cr_assert_float_eq(s.acts[0].met_ns, 5e6, 1e4, "%.0f", s.acts[0].met_ns);
-		/* The order waits for as long as the silence lasts. */
+		cr_assert_eq(s.acts[0].unacked_ns, 220 * MS);
+		cr_assert_float_eq(s.acts[0].queue_before_ns, 5e6, 1e4, "%.0f",
+				   s.acts[0].queue_before_ns);
+		/* The rule waits for as long as the silence lasts. */
 		for (double ms = 230; ms < 2000; ms += 10) {
-			s.qps[0].unanswered_ns = ms * MS;
-			cr_assert_eq(look(&s), 0, "after %.0f ms", ms);
+			s.qps[0].unacked_ns = ms * MS;
+			cr_assert_eq(tick(&s), 0, "after %.0f ms", ms);
 		}
 		s.qps[0].path = s.acts[0].to;
-		s.qps[0].unanswered_ns = 0;
+		s.qps[0].unacked_ns = 0;
 		s.qps[0].rate_Bps = 5e6;
-		cr_assert_eq(look_on(&s, 100), 1);
+		cr_assert_eq(tick_on(&s, 100), 1);
 		cr_assert_eq(s.acts[0].kind, CONTEND_HELPED);
 	}
 	cr_assert(gone > 180 && gone < 240, "not all: the other may be silent too: %u", gone);
@@ -464,27 +465,27 @@ Test(contend, silence_alone_is_no_reason)
 		scene_init(&s, 1, 5e6);
 		s.random = SEED + r;
 		fall_silent(&s, 190);
-		s.qps[0].unanswered_ns = 0;
-		cr_assert_eq(look_on(&s, 100), 0, "all was answered: it has nothing to send");
+		s.qps[0].unacked_ns = 0;
+		cr_assert_eq(tick_on(&s, 100), 0, "all is acknowledged: it has nothing to send");
 		scene_init(&s, 1, 0);
 		s.random = SEED + r;
 		fall_silent(&s, 500);
-		cr_assert_eq(look_on(&s, 100), 0, "it met no queue");
+		cr_assert_eq(tick_on(&s, 100), 0, "it had no queue");
 		scene_init(&s, 1, 5e6);
 		s.random = SEED + r;
 		s.qps[0].pinned = true;
 		fall_silent(&s, 500);
-		cr_assert_eq(look_on(&s, 100), 0, "pinned by hand");
+		cr_assert_eq(tick_on(&s, 100), 0, "pinned by the operator");
 		scene_init(&s, 1, 5e6);
 		s.random = SEED + r;
 		fall_silent(&s, 200);
 		s.paths[0].measured_ns = -1;
-		cr_assert_eq(look_on(&s, 100), 0, "its path was not measured since");
+		cr_assert_eq(tick_on(&s, 100), 0, "its path was not measured since");
 	}
 }
 
 /* It is moved, and falls silent there too, again and again. */
-Test(contend, one_whose_losses_come_along_goes_ever_less_often)
+Test(contend, repeated_losses_make_moves_rarer)
 {
 	struct scene s;
 	unsigned moves = 0;
@@ -501,8 +502,8 @@ Test(contend, one_whose_losses_come_along_goes_ever_less_often)
 				s.paths[p].delay_ns = 1e5;
 			path->delay_ns = silent ? 1e5 : 5e6;
 			s.qps[0].rate_Bps = silent ? 0 : 5e6;
-			s.qps[0].unanswered_ns = silent ? (i - 19) * 10.0 * MS : 0;
-			acts = look(&s);
+			s.qps[0].unacked_ns = silent ? (i - 19) * 10.0 * MS : 0;
+			acts = tick(&s);
 			for (size_t a = 0; a < acts; a++)
 				moves += s.acts[a].kind == CONTEND_MOVE;
 			if (i == 99 && s.qps[0].moving && !s.qps[0].arrived_ns)
@@ -512,8 +513,8 @@ Test(contend, one_whose_losses_come_along_goes_ever_less_often)
 	cr_assert(moves >= 3 && moves <= 14, "%u in a minute", moves);
 }
 
-/* An order that waits for a pause between messages; meanwhile the other one of the path is gone. */
-Test(contend, an_order_of_long_ago_ends_when_the_path_is_its_own)
+/* A rule that waits for a pause between messages; meanwhile the other one of the path is gone. */
+Test(contend, a_rule_of_long_ago_ends_when_the_path_is_its_own)
 {
 	for (int left_alone = 0; left_alone < 2; left_alone++) {
 		struct scene s;
@@ -521,12 +522,12 @@ Test(contend, an_order_of_long_ago_ends_when_the_path_is_its_own)
 		scene_init(&s, 1, 5e6);
 		s.contend.config.capacity_Bps = 1e7;
 		s.qps[0].message_ns = 1e9;
-		cr_assert_eq(look_on(&s, 300), 1);
+		cr_assert_eq(tick_on(&s, 300), 1);
 		cr_assert_eq(s.acts[0].kind, CONTEND_MOVE);
 		s.qps[0].rate_Bps = left_alone ? 1e7 : 5e6;
-		cr_assert_eq(look_on(&s, 95), 0, "alone for less than a second");
+		cr_assert_eq(tick_on(&s, 95), 0, "alone for less than a second");
 		cr_assert(s.qps[0].moving);
-		cr_assert_eq(look_on(&s, 20), (size_t)left_alone);
+		cr_assert_eq(tick_on(&s, 20), (size_t)left_alone);
 		cr_assert_eq(s.qps[0].moving, !left_alone);
 		if (left_alone)
 			cr_assert_eq(s.acts[0].kind, CONTEND_UNDONE);
@@ -561,7 +562,7 @@ static void check(const struct scene *s, size_t acts)
 	}
 }
 
-Test(contend, whatever_it_is_told_its_orders_make_sense)
+Test(contend, whatever_its_inputs_its_rules_make_sense)
 {
 	struct rng rng;
 
@@ -582,12 +583,12 @@ Test(contend, whatever_it_is_told_its_orders_make_sense)
 			}
 			for (size_t q = 0; q < s.qp_count; q++) {
 				s.qps[q].rate_Bps = any(&rng);
-				s.qps[q].unanswered_ns = rng_below(&rng, 3) ? 0 : 100 * any(&rng);
+				s.qps[q].unacked_ns = rng_below(&rng, 3) ? 0 : 100 * any(&rng);
 				s.qps[q].pinned = !rng_below(&rng, 10);
 				if (!rng_below(&rng, 5))
 					s.qps[q].path = (uint32_t)rng_below(&rng, PATHS + 1);
 			}
-			check(&s, look(&s));
+			check(&s, tick(&s));
 		}
 	}
 }

@@ -8,7 +8,7 @@
 
 #include "delay/internal.h"
 #include "core/events.h"
-#include "qp/qp.h"
+#include "qp/internal.h"
 
 #define SECOND 1000000000ULL
 #define MS 1000000ULL
@@ -74,7 +74,7 @@ static void sample(struct esc_qp_owd *owd, uint64_t ktime_ns, int64_t delay_ns,
 
 /* --- the histogram --- */
 
-Test(delayhist, buckets_of_the_map_hold_what_they_say)
+Test(delayhist, buckets_of_the_map_have_their_bounds)
 {
 	for (uint32_t i = 0; i + 1 < ESC_OWD_BUCKETS; i++) {
 		uint64_t floor = esc_owd_bucket_floor(i), end = esc_owd_bucket_floor(i + 1);
@@ -219,8 +219,7 @@ Test(delays_entry, a_scrape_leaves_nothing_out)
 		cr_assert_eq(one.entry->scrape.samples, samples);
 		cr_assert_eq(one.entry->scrape.over, one.owd.over - over);
 		cr_assert_eq(one.entry->scrape.crossings, one.owd.crossings - crossings);
-		/* A window that was under way at the write may have extremes of before: a bucket.
-		 */
+		/* A window in progress at the write may have earlier extremes: a bucket. */
 		cr_assert(llabs(one.entry->scrape.max_ns - max) <= max / 32);
 		cr_assert(llabs(one.entry->scrape.min_ns - min) <= 8 + min / 32);
 		cr_assert_float_eq(one.entry->scrape.mean_ns, sum / (double)samples, 1);
@@ -247,7 +246,7 @@ Test(delays_entry, a_burst_of_one_sample_is_there_at_the_next_write)
 	cr_assert_eq(one.entry->scrape.max_ns, 4321000);
 	cr_assert_eq(one.entry->scrape.over, 1);
 	cr_assert_eq(one.entry->scrape.crossings, 1);
-	cr_assert_lt(one.entry->recent.max_ns, 4000, "recent forgets it");
+	cr_assert_lt(one.entry->recent.max_ns, 4000, "not in the recent window");
 	delays_entry_written(one.entry);
 	one.now_ns += MS;
 	sample(&one.owd, one.now_ns, 3000, 100000);
@@ -258,8 +257,8 @@ Test(delays_entry, a_burst_of_one_sample_is_there_at_the_next_write)
 	one_close(&one);
 }
 
-/* No look for ten seconds: windows are lost, what the histogram tells is not. */
-Test(delays_entry, a_late_look_is_as_wide_as_a_bucket)
+/* No poll for ten seconds: windows are lost, the histogram is complete. */
+Test(delays_entry, a_late_poll_is_as_wide_as_a_bucket)
 {
 	struct one one;
 
@@ -298,7 +297,7 @@ Test(delays_entry, recent_is_the_last_second)
 	one_look(&one);
 	cr_assert(one.entry->recent.min_ns > 48000, "old ones are out: %lld",
 		  (long long)one.entry->recent.min_ns);
-	cr_assert(one.entry->poll.samples == 150, "since the look before");
+	cr_assert(one.entry->poll.samples == 150, "since the last poll");
 	delays_entry_still(one.entry);
 	cr_assert_eq(one.entry->recent.samples, 0);
 	one_close(&one);
@@ -327,7 +326,7 @@ Test(delays_entry, the_floor_is_of_thirty_seconds)
 	one_close(&one);
 }
 
-Test(delays_entry, an_entry_that_came_again_counts_from_zero)
+Test(delays_entry, a_recreated_entry_counts_from_zero)
 {
 	struct one one;
 
@@ -460,7 +459,7 @@ Test(delays, entries_follow_the_table)
 	world_close(&world);
 }
 
-Test(delays, what_belongs_to_nobody_is_deleted)
+Test(delays, orphans_are_deleted)
 {
 	struct world world;
 	struct esc_qp qp = {.packets = 10, .first_local_ns = 1};
@@ -483,7 +482,7 @@ Test(delays, what_belongs_to_nobody_is_deleted)
 	cr_assert_not(has(world.owd_fd, 5));
 	cr_assert_not(has(world.sent_fd, 5));
 	cr_assert_eq(world.delays->tracked, 0);
-	/* Noted, and never a receipt. */
+	/* Recorded, and never a receipt. */
 	bpf_map_update_elem(world.sent_fd, &key, &(struct esc_qp_sent){}, BPF_ANY);
 	world.now_ns += 61 * SECOND;
 	look(&world);
@@ -585,7 +584,7 @@ Test(delays, still_queue_pairs_are_not_read)
 	entry = delays_find(world.delays, &key);
 	cr_assert_eq(entry->owd.samples, 1);
 	cr_assert_eq(entry->recent.samples, 0);
-	cr_assert_eq(entry->scrape.samples, 1, "not forgotten until it is written");
+	cr_assert_eq(entry->scrape.samples, 1, "kept until it is written");
 	delays_written(world.delays);
 	world.now_ns += 250 * MS;
 	look(&world);
@@ -617,7 +616,7 @@ Test(delays, samples_since_a_receipt)
 	world_close(&world);
 }
 
-Test(delays, without_the_maps_nobody_has_delays)
+Test(delays, without_the_maps_there_are_no_delays)
 {
 	struct world world;
 	struct esc_qp qp = {.packets = 10, .first_local_ns = 1};

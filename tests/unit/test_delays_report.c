@@ -9,7 +9,6 @@
 #include "delay/delay.h"
 #include "fleet/fleet.h"
 #include "delay/internal.h"
-#include "qp/report.h"
 
 #define MS 1000000ull
 #define MEMBERS                                                                                    \
@@ -115,7 +114,7 @@ static json_t *told(const struct qp_entry *qp)
 	json_t *object = json_object();
 
 	delays_forget_facts(world.daemon.delays);
-	delays_put_qp(object, world.daemon.delays, qp);
+	delays_put_qp(world.daemon.delays, qp, object);
 	return object;
 }
 
@@ -127,7 +126,7 @@ static json_int_t number(const json_t *object, const char *path1, const char *pa
 	return json_integer_value(value);
 }
 
-Test(delays_report, what_is_measured_is_told_and_what_is_not_is_absent)
+Test(delays_report, what_is_measured_is_reported_and_what_is_not_is_absent)
 {
 	struct qp_entry *qp;
 	json_t *object;
@@ -269,7 +268,7 @@ Test(delays_report, groups_by_peer)
 	cr_assert_str_eq(groups[1].host, "h3");
 	cr_assert_eq(groups[1].recent.samples, 0);
 	free(groups);
-	/* Nobody knows the hosts: each address for itself. */
+	/* The hosts are not known: each address for itself. */
 	cr_assert_eq(delays_group(world.daemon.delays, NULL, NULL, &groups, &count), 0);
 	cr_assert_eq(count, 3);
 	free(groups);
@@ -279,22 +278,20 @@ Test(delays_report, groups_by_peer)
 Test(delays_report, the_slowest_come_first)
 {
 	static const struct report_qp_filter all = {};
-	const struct qp_entry **list;
+	struct qp_ranked *list;
 	struct qp_entry *qps[4];
 	size_t count;
 
 	open_fleet(qps);
-	list = report_qp_choose(fake.qps, fake.table.count, &all, REPORT_QP_DELAY,
-				delays_order,
-				&count);
+	list = report_qp_choose(&fake.table, &all, "delay", &count);
 	cr_assert_eq(count, 4);
-	cr_assert_eq(list[0], qps[2]);
-	cr_assert_eq(list[1], qps[1]);
-	cr_assert_eq(list[2], qps[0]);
-	cr_assert_eq(list[3], qps[3], "those without delay are last");
+	cr_assert_eq(list[0].entry, qps[2]);
+	cr_assert_eq(list[1].entry, qps[1]);
+	cr_assert_eq(list[2].entry, qps[0]);
+	cr_assert_eq(list[3].entry, qps[3], "those without delay are last");
 	free(list);
-	list = report_qp_choose(fake.qps, fake.table.count, &all, REPORT_QP_LOSS, NULL, &count);
-	cr_assert_eq(list[0], qps[1]);
+	list = report_qp_choose(&fake.table, &all, "loss", &count);
+	cr_assert_eq(list[0].entry, qps[1]);
 	free(list);
 	close_world();
 }

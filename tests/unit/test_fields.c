@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/fields.h"
+#include "base/json.h"
 
 struct row {
 	char name[16];
@@ -103,4 +104,57 @@ Test(fields, no_row_no_family)
 	fclose(out);
 	cr_expect_str_eq(text, "");
 	free(text);
+}
+
+/* --- names, which may have any bytes --- */
+
+Test(json, a_name_that_is_no_utf8_is_escaped)
+{
+	static const struct {
+		const char *name, *shown;
+	} cases[] = {
+		{"ib_write_bw", "ib_write_bw"},
+		{"a\xc3\xa4", "a\xc3\xa4"}, /* a with diaeresis, whole */
+		{"train-mod\xe2\x82",
+		 "train-mod\\xe2\\x82"},	     /* cut by the kernel within a character */
+		{"\xff\x9bm", "\\xff\\x9bm"},	     /* C1 as one byte */
+		{"\xed\xa0\x80", "\\xed\\xa0\\x80"}, /* a surrogate */
+		{"\xc0\xaf", "\\xc0\\xaf"},	     /* too long for its value */
+		{"\xf4\x90\x80\x80x", "\\xf4\\x90\\x80\\x80x"},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		json_t *object = json_object();
+
+		json_put_name(object, "comm", cases[i].name);
+		cr_expect_str_eq(json_text(object, "comm"), cases[i].shown);
+		json_decref(object);
+	}
+}
+
+Test(json, an_empty_name_is_left_out)
+{
+	json_t *object = json_object();
+
+	json_put_name(object, "comm", "");
+	json_put_name(object, "job", NULL);
+	cr_expect_eq(json_object_size(object), 0);
+	json_decref(object);
+}
+
+Test(json, a_line_has_no_byte_that_a_terminal_obeys)
+{
+	json_t *object = json_pack("{s:s}", "comm",
+				   "a\x1b[2J\xc2\x9b"
+				   "1m\x7f\xc2\xa0\xc3\x84\n"),
+	       *again;
+	char *line = json_line(object, JSON_COMPACT);
+
+	cr_assert_not_null(line);
+	cr_expect_str_eq(line, "{\"comm\":\"a\\u001B[2J\\u009B1m\\u007F\xc2\xa0\xc3\x84\\n\"}");
+	again = json_loads(line, 0, NULL);
+	cr_expect(json_equal(object, again), "and is the same value");
+	json_decref(again);
+	json_decref(object);
+	free(line);
 }

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "qp/job.h"
+#include "qp/internal.h"
 
 #define ID64 "0a1b2c3d4e5f60718293a4b5c6d7e8f90a1b2c3d4e5f60718293a4b5c6d7e8f9"
 #define UID_DASHED "8d2d37a1-6d4c-4e5e-9c3b-0f6a1b2c3d4e"
@@ -30,7 +30,7 @@ static const struct {
 	/* Slurm with cgroup/v1 */
 	{"/slurm/uid_1000/job_42/step_interactive/task_3", JOB_SLURM, "job_42/step_interactive"},
 	{"/slurm_node7/uid_0/job_42/step_4294967290", JOB_SLURM, "job_42/step_4294967290"},
-	/* a Slurm node in a pod: the job says more */
+	/* a Slurm node in a pod: the job has more */
 	{"/kubepods.slice/kubepods-pod" UID_SCORED ".slice/cri-containerd-" ID64
 	 ".scope/system.slice/slurmstepd.scope/job_7/step_1/user/task_0",
 	 JOB_SLURM, "job_7/step_1"},
@@ -57,7 +57,7 @@ static const struct {
 	{"/kubepods/burstable/pod" UID_DASHED "/" ID64, JOB_POD, "pod_" UID_DASHED "/0a1b2c3d4e5f"},
 	{"/kubepods/pod" UID_DASHED "/crio-" ID64, JOB_POD, "pod_" UID_DASHED "/0a1b2c3d4e5f"},
 	{"/kubepods/besteffort/pod" UID_DASHED, JOB_POD, "pod_" UID_DASHED},
-	/* containers by themselves */
+	/* containers alone */
 	{"/docker/" ID64, JOB_DOCKER, "docker_0a1b2c3d4e5f"},
 	{"/system.slice/docker-" ID64 ".scope", JOB_DOCKER, "docker_0a1b2c3d4e5f"},
 	{"/machine.slice/libpod-" ID64 ".scope/container", JOB_PODMAN, "podman_0a1b2c3d4e5f"},
@@ -71,7 +71,7 @@ static const struct {
 	{"/system.slice/system-serial\\x2dgetty.slice/serial-getty@ttyS0.service", JOB_UNIT,
 	 "serial-getty@ttyS0.service"},
 	{"/system.slice/containerd.service/anything", JOB_UNIT, "containerd.service"},
-	/* nothing that says a thing */
+	/* nothing of use */
 	{"/", JOB_NONE, ""},
 	{"", JOB_NONE, ""},
 	{"/..", JOB_NONE, ""},

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Which packets answer which, and what an event about a queue pair says. */
+/* Which packets are replies to which, and what an event about a queue pair reports. */
 #include <criterion/criterion.h>
 #include <jansson.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "diagnose/internal.h"
@@ -34,15 +35,15 @@ static const struct qp_entry *answer(const struct qp_entry *entries, size_t coun
 				     bool *nothing_back)
 {
 	const struct qp_entry *back;
-	struct answers *answers;
+	struct replies *replies;
 
-	cr_assert_eq(answers_new(&answers, entries, count), 0);
-	back = answers_of(answers, &entries[of], nothing_back);
-	answers_free(answers);
+	cr_assert_eq(replies_new(&replies, entries, count), 0);
+	back = replies_of(replies, &entries[of], nothing_back);
+	free(replies);
 	return back;
 }
 
-Test(answers, come_back_on_the_same_port)
+Test(replies, return_on_the_same_port)
 {
 	struct qp_entry entries[] = {
 		entry(ESC_DIRECTION_TX, 0x11, 50000), entry(ESC_DIRECTION_TX, 0x12, 50001),
@@ -54,7 +55,7 @@ Test(answers, come_back_on_the_same_port)
 	cr_expect_eq(answer(entries, 4, 1, &nothing_back), &entries[2]);
 }
 
-Test(answers, of_two_on_one_port_are_not_told_apart)
+Test(replies, of_two_on_one_port_are_not_distinguished)
 {
 	struct qp_entry entries[] = {entry(ESC_DIRECTION_TX, 0x11, 50000),
 				     entry(ESC_DIRECTION_TX, 0x12, 50000),
@@ -65,7 +66,7 @@ Test(answers, of_two_on_one_port_are_not_told_apart)
 	cr_expect_not(nothing_back);
 }
 
-Test(answers, of_a_queue_pair_that_was_there_before_are_left_out)
+Test(replies, of_a_queue_pair_that_was_there_before_are_left_out)
 {
 	struct qp_entry entries[] = {
 		entry(ESC_DIRECTION_TX, 0x11, 50000), entry(ESC_DIRECTION_TX, 0x12, 50000),
@@ -80,7 +81,7 @@ Test(answers, of_a_queue_pair_that_was_there_before_are_left_out)
 	cr_expect_null(answer(entries, 4, 1, &nothing_back));
 }
 
-Test(answers, of_one_that_ended_before_the_other_began_are_left_out_at_once)
+Test(replies, of_one_that_ended_before_the_other_began_are_left_out_at_once)
 {
 	struct qp_entry entries[] = {
 		entry(ESC_DIRECTION_TX, 0x11, 50000), entry(ESC_DIRECTION_TX, 0x12, 50000),
@@ -92,11 +93,11 @@ Test(answers, of_one_that_ended_before_the_other_began_are_left_out_at_once)
 		entries[i].seen_local_ns = i % 2 ? 22000000000 : 20500000000;
 	}
 	cr_expect_eq(answer(entries, 4, 1, &nothing_back), &entries[3]);
-	entries[2].seen_local_ns = 21500000000; /* both are answered */
+	entries[2].seen_local_ns = 21500000000; /* both are replied to */
 	cr_expect_null(answer(entries, 4, 1, &nothing_back));
 }
 
-Test(answers, on_another_interface_or_of_another_host_are_none)
+Test(replies, on_another_interface_or_of_another_host_are_none)
 {
 	struct qp_entry entries[] = {entry(ESC_DIRECTION_TX, 0x11, 50000),
 				     entry(ESC_DIRECTION_RX, 0x21, 50000),
@@ -109,7 +110,7 @@ Test(answers, on_another_interface_or_of_another_host_are_none)
 	cr_expect(nothing_back);
 }
 
-Test(answers, on_another_port_are_perhaps_those_of_a_peer_that_steers)
+Test(replies, on_another_port_are_perhaps_those_of_a_peer_that_steers)
 {
 	struct qp_entry entries[] = {
 		entry(ESC_DIRECTION_TX, 0x11, 50000), entry(ESC_DIRECTION_TX, 0x12, 50001),
@@ -119,18 +120,18 @@ Test(answers, on_another_port_are_perhaps_those_of_a_peer_that_steers)
 	for (int i = 0; i < 4; i++)
 		entries[i].seen_local_ns = 20000000000;
 	cr_expect_null(answer(entries, 4, 0, &nothing_back));
-	cr_expect_not(nothing_back, "two come back where one is asked: one is of 50000");
+	cr_expect_not(nothing_back, "two return where one is requested: one is of 50000");
 	cr_expect_null(answer(entries, 3, 0, &nothing_back));
-	cr_expect(nothing_back, "one comes back, and 50001 is whom it answers");
+	cr_expect(nothing_back, "one returns, and is for 50001");
 	entries[3].qp.sport = 60000;
 	cr_expect_null(answer(entries, 4, 0, &nothing_back));
-	cr_expect_not(nothing_back, "nobody asks from 60000");
+	cr_expect_not(nothing_back, "nothing is sent from 60000");
 	entries[3].seen_local_ns = 14000000000;
 	cr_expect_null(answer(entries, 4, 0, &nothing_back));
 	cr_expect(nothing_back, "it has come for six seconds no more");
 }
 
-Test(answers, to_datagrams_there_are_none)
+Test(replies, to_datagrams_there_are_none)
 {
 	struct qp_entry entries[] = {entry(ESC_DIRECTION_TX, 0x11, 50000),
 				     entry(ESC_DIRECTION_RX, 0x21, 50000)};
@@ -174,7 +175,7 @@ static const char *text(const json_t *event, const char *part, const char *key)
 	return json_string_value(json_object_get(object, key));
 }
 
-Test(tell, begin_and_end_of_an_outlier)
+Test(diagnosis_events, begin_and_end_of_an_outlier)
 {
 	struct diag_event begin = outlier(DIAG_BEGIN), end = outlier(DIAG_CLEAR);
 	struct events *ledger;
@@ -204,7 +205,7 @@ Test(tell, begin_and_end_of_an_outlier)
 	events_free(ledger);
 }
 
-Test(tell, what_was_left_out)
+Test(diagnosis_events, suppressed_ones_are_counted)
 {
 	struct diag_event more = {.phase = DIAG_MORE, .of = {.kind = DIAG_STALLED}, .left_out = 7};
 	struct events *ledger;

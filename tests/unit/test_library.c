@@ -12,7 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "clock/page.h"
+#include "base/now.h"
+#include "clock/internal.h"
 /* The library itself: it is no part of the core. */
 #include "loader/libescapement/escapement.c"
 
@@ -45,9 +46,9 @@ static int64_t now_ns(void)
 	return now.tv_sec * 1000000000ll + now.tv_nsec;
 }
 
-static struct clockpage *open_page(int64_t offset_ns, int64_t drift_ppb)
+static struct clockpage_layout *open_page(int64_t offset_ns, int64_t drift_ppb)
 {
-	struct clockpage *page;
+	struct clockpage_layout *page;
 	char *error = NULL;
 
 	cr_assert_eq(clockpage_open(&page, path, offset_ns, drift_ppb, &error), 0, "%s", error);
@@ -66,8 +67,8 @@ static struct clock_model model_of(int64_t local_ns, int64_t ahead_ns, int64_t a
 		.state = CLOCK_SYNCED,
 	};
 
-	model.turn_local_ns = model.ref_local_ns;
-	model.turn_fabric_ns = model.ref_fabric_ns;
+	model.slew_end_local_ns = model.ref_local_ns;
+	model.slew_end_fabric_ns = model.ref_fabric_ns;
 	return model;
 }
 
@@ -82,7 +83,7 @@ Test(library, no_daemon_has_run)
 
 Test(library, no_time_yet)
 {
-	struct clockpage *page = open_page(0, 0);
+	struct clockpage_layout *page = open_page(0, 0);
 	struct escapement_clock *clock;
 	struct escapement_time time;
 
@@ -96,11 +97,11 @@ Test(library, no_time_yet)
 
 static struct escapement_time read_with(const struct clock_model *model, int64_t offset_ns)
 {
-	struct clockpage *page = open_page(offset_ns, 0);
+	struct clockpage_layout *page = open_page(offset_ns, 0);
 	struct escapement_clock *clock;
 	struct escapement_time time;
 
-	clockpage_write(page, model);
+	clockpage_write(page, model, 0);
 	cr_assert_eq(escapement_clock_open(&clock, path), 0);
 	cr_assert_eq(escapement_now(clock, &time), 0);
 	escapement_clock_close(clock);
@@ -159,7 +160,7 @@ Test(library, free_running_has_no_time)
 Test(library, the_page_outlives_the_daemon)
 {
 	struct clock_model model = model_of(now_ns(), 5, 0);
-	struct clockpage *page = open_page(0, 0);
+	struct clockpage_layout *page = open_page(0, 0);
 	struct escapement_clock *clock;
 	struct escapement_time time;
 	struct stat first, second;
@@ -171,7 +172,7 @@ Test(library, the_page_outlives_the_daemon)
 	page = open_page(0, 0);
 	cr_assert_eq(stat(path, &second), 0);
 	cr_expect_eq(first.st_ino, second.st_ino, "readers keep what they have mapped");
-	clockpage_write(page, &model);
+	clockpage_write(page, &model, 0);
 	cr_assert_eq(escapement_now(clock, &time), 0);
 	cr_expect_eq(time.status, ESCAPEMENT_SYNCED);
 	clockpage_close(page);
@@ -184,7 +185,7 @@ Test(library, the_page_outlives_the_daemon)
 
 Test(library, a_foreign_file_is_replaced_and_not_read)
 {
-	struct clockpage *page = open_page(0, 0);
+	struct clockpage_layout *page = open_page(0, 0);
 	struct escapement_clock *clock;
 	char bytes[CLOCKPAGE_BYTES] = "hello";
 	int fd;
@@ -203,9 +204,9 @@ Test(library, a_foreign_file_is_replaced_and_not_read)
 	cr_expect_eq(escapement_clock_open(&clock, path), -EPROTO);
 }
 
-Test(library, a_page_left_locked_says_so)
+Test(library, a_page_left_locked_is_detected)
 {
-	struct clockpage *page = open_page(0, 0);
+	struct clockpage_layout *page = open_page(0, 0);
 	struct escapement_clock *clock;
 	struct escapement_time time;
 
@@ -224,24 +225,24 @@ Test(library, a_page_left_locked_says_so)
 	clockpage_close(page);
 }
 
-/* Every model says one thing all over: a torn read would mix two. */
+/* All fields of a model have one number: a torn read would mix two. */
 static volatile bool writing;
 
 static void *write_models(void *context)
 {
-	struct clockpage *page = context;
+	struct clockpage_layout *page = context;
 
 	for (int64_t i = 1; writing; i++) {
 		struct clock_model model = model_of(now_ns(), i % 2 ? 0 : 1000000000000000, 0);
 
-		clockpage_write(page, &model);
+		clockpage_write(page, &model, 0);
 	}
 	return NULL;
 }
 
 Test(library, a_read_is_never_torn)
 {
-	struct clockpage *page = open_page(0, 0);
+	struct clockpage_layout *page = open_page(0, 0);
 	struct escapement_clock *clock;
 	struct escapement_time time;
 	pthread_t writer;
@@ -265,6 +266,26 @@ Test(library, a_read_is_never_torn)
 	writing = false;
 	pthread_join(writer, NULL);
 	cr_expect(reads > 1000);
+	escapement_clock_close(clock);
+	clockpage_close(page);
+}
+
+Test(library, a_suspension_since_the_model)
+{
+	struct clock_model model = model_of(now_ns(), 0, 0);
+	struct clockpage_layout *page = open_page(0, 0);
+	struct escapement_clock *clock;
+	struct escapement_time time;
+
+	cr_assert_eq(escapement_clock_open(&clock, path), 0);
+	clockpage_write(page, &model, time_suspended_ns());
+	cr_assert_eq(escapement_now(clock, &time), 0);
+	cr_expect_eq(time.status, ESCAPEMENT_SYNCED);
+	/* As if the machine had been suspended for two seconds since. */
+	page->suspended_ns -= 2000000000;
+	cr_assert_eq(escapement_now(clock, &time), 0);
+	cr_expect_eq(time.status, ESCAPEMENT_FREE_RUNNING);
+	cr_expect_eq(time.earliest_ns, 0);
 	escapement_clock_close(clock);
 	clockpage_close(page);
 }

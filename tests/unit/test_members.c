@@ -53,14 +53,14 @@ Test(members, further_addresses_are_of_the_same_host)
 	static const struct {
 		const char *address, *host;
 	} cases[] = {
-		{"10.0.0.2", "h2"},	  {"fd00::2", "h2"},	    {"10.3.0.2", "h2"},
-		{"fd03::2", "h2"},	  {"10.0.0.4", "10.0.0.4"}, {"10.3.0.4", "10.0.0.4"},
+		{"10.0.0.2", "h2"}, {"fd00::2", "h2"},	      {"10.3.0.2", "h2"},
+		{"fd03::2", "h2"},  {"10.0.0.4", "10.0.0.4"}, {"10.3.0.4", "10.0.0.4"},
 		{"10.3.0.3", NULL},
 	};
 
 	cr_assert_not_null(members, "%s", error);
-	cr_assert_eq(members->count, 3, "they are not probed");
-	cr_assert_eq(members->other_count, 3, "a target named again is none");
+	cr_assert_eq(members->targets, 3, "they are not probed");
+	cr_assert_eq(members->count, 6, "a target named again is the same");
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		const char *host;
 
@@ -72,12 +72,12 @@ Test(members, further_addresses_are_of_the_same_host)
 			cr_assert_null(host);
 	}
 	cr_assert_null(members_host(NULL, &address));
-	cr_assert_eq(members->others[0].plane, MEMBER_BACKEND); /* 10.3.0.2 */
-	cr_assert_eq(members->others[1].plane, MEMBER_ANY);	/* 10.3.0.4 */
+	cr_assert_eq(members->list[2].plane, MEMBER_BACKEND); /* 10.3.0.2 */
+	cr_assert_eq(members->list[3].plane, MEMBER_ANY);     /* 10.3.0.4 */
 	members_free(members);
 }
 
-Test(members, nobody_is_a_fleet_too)
+Test(members, an_empty_list_is_a_fleet_too)
 {
 	char *error;
 	struct members *members = parse("[]", &error);
@@ -151,7 +151,7 @@ Test(members, long_targets_are_refused)
 	free(error);
 }
 
-Test(members, nics_that_stand_in_for_each_other)
+Test(members, nics_that_are_backups_of_each_other)
 {
 	char *error, text[ADDRESS_TEXT_BYTES];
 	struct members *members =
@@ -232,7 +232,7 @@ static void replace(const char *path, const char *text)
 	cr_assert_eq(rename(fresh, path), 0);
 }
 
-Test(fleet, another_list_comes_into_force_or_is_refused)
+Test(fleet, another_list_is_applied_or_refused)
 {
 	struct fleet_subscriber one = {.changed = on_change, .context = &seen[0]};
 	struct fleet_subscriber two = {.changed = on_change, .context = &seen[1]};
@@ -248,26 +248,202 @@ Test(fleet, another_list_comes_into_force_or_is_refused)
 	seen[1].first = &seen[0];
 	fleet_subscribe(fleet, &one);
 	fleet_subscribe(fleet, &two);
-	cr_expect_eq(fleet_poll(fleet, &error), 0, "the file is as it was at the start");
+	cr_expect_eq(fleet_poll(fleet, 0, &error), 0, "the file is as it was at the start");
 	replace(path, "[{\"targets\": [\"10.0.0.1\", \"10.0.0.2\"]}]");
-	cr_expect_eq(fleet_poll(fleet, &error), 1);
+	cr_expect_eq(fleet_poll(fleet, 0, &error), 1);
 	cr_expect_eq(fleet_members(fleet)->count, 2);
 	replace(path, "[{");
-	cr_expect_eq(fleet_poll(fleet, &error), -EINVAL);
+	cr_expect_eq(fleet_poll(fleet, 0, &error), -EINVAL);
 	cr_expect(error && strstr(error, "m.json"), "%s", error);
 	free(error);
 	cr_expect_eq(fleet_members(fleet)->count, 2, "the old ones stay");
-	cr_expect_eq(fleet_poll(fleet, &error), 0, "refused once");
+	cr_expect_eq(fleet_poll(fleet, 0, &error), 0, "refused once");
 	fleet_unsubscribe(fleet, &one);
 	unlink(path);
-	cr_expect_eq(fleet_poll(fleet, &error), 0, "away while it is replaced");
+	cr_expect_eq(fleet_poll(fleet, 0, &error), 0, "away while it is replaced");
 	seen[1].first = NULL;
 	replace(path, "[{\"targets\": [\"10.0.0.3\"]}]");
-	cr_expect_eq(fleet_poll(fleet, &error), 1);
+	cr_expect_eq(fleet_poll(fleet, 0, &error), 1);
 	cr_expect_eq(seen[0].calls, 1);
 	cr_expect_eq(seen[1].calls, 2);
 	cr_expect_eq(seen[1].before, 2);
 	fleet_free(fleet);
 	unlink(path);
 	rmdir(folder);
+}
+
+/* --- lists that are held back --- */
+
+/* Hosts "h@from" to "h@to". */
+static void write_hosts(char *out, size_t size, int from, int to)
+{
+	size_t used = snprintf(out, size, "[");
+
+	for (int i = from; i <= to; i++)
+		used += snprintf(out + used, size - used,
+				 "%s{\"targets\": [\"10.0.0.%d\", \"fd00::%d\"],"
+				 " \"labels\": {\"host\": \"h%d\"}}",
+				 i == from ? "" : ", ", i, i, i);
+	snprintf(out + used, size - used, "]");
+}
+
+static struct members *hosts(int from, int to)
+{
+	char text[4096], *error;
+
+	write_hosts(text, sizeof(text), from, to);
+	return parse(text, &error);
+}
+
+Test(fleet, what_is_held_back)
+{
+	static const struct {
+		int before[2], after[2];
+		const char *host, *reason; /* NULL: it is applied */
+	} cases[] = {
+		{{1, 10}, {1, 10}, "h1", NULL},
+		{{1, 10}, {1, 20}, "h1", NULL},
+		{{1, 10}, {1, 5}, "h1", NULL}, /* just half */
+		{{1, 10}, {1, 4}, "h1", "it loses 6 of 10 hosts"},
+		{{1, 3}, {1, 1}, "h1", "it loses 2 of 3 hosts"},
+		{{1, 2}, {1, 1}, "h1", NULL},
+		{{1, 2}, {1, 0}, "h1", "it has no hosts"},
+		{{1, 1}, {1, 0}, "h9", "it has no hosts"},
+		{{1, 10}, {2, 10}, "h1", "it does not have host h1"},
+		{{1, 10}, {2, 10}, "h11", NULL}, /* it was not there before */
+		{{1, 10}, {4, 30}, "h5", NULL},
+		{{1, 10}, {7, 30}, "h8", "it loses 6 of 10 hosts"}, /* however many come */
+		{{1, 0}, {1, 0}, "h1", NULL},
+		{{1, 0}, {2, 3}, "h1", NULL},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct members *before = hosts(cases[i].before[0], cases[i].before[1]);
+		struct members *after = hosts(cases[i].after[0], cases[i].after[1]);
+		struct fleet_held held = {};
+
+		cr_assert(before && after);
+		cr_expect_eq(fleet_compare(before, after, cases[i].host, &held),
+			     cases[i].reason != NULL, "case %zu: %s", i, held.reason);
+		cr_expect_str_eq(held.reason, cases[i].reason ? cases[i].reason : "", "case %zu",
+				 i);
+		cr_expect_eq(fleet_compare(NULL, after, cases[i].host, &held), 0);
+		members_free(before);
+		members_free(after);
+	}
+}
+
+#define HOLD_NS 300000000000ull
+
+static struct held_world {
+	char folder[32], path[128];
+	struct fleet *fleet;
+} held;
+
+static void replace_hosts(int from, int to)
+{
+	char text[4096];
+
+	write_hosts(text, sizeof(text), from, to);
+	replace(held.path, text);
+}
+
+/* Ten hosts are in force, this one is h1. */
+static void begin_held(void)
+{
+	strcpy(held.folder, "/tmp/test_members.XXXXXX");
+	cr_assert_not_null(mkdtemp(held.folder));
+	snprintf(held.path, sizeof(held.path), "%s/m.json", held.folder);
+	replace_hosts(1, 10);
+	cr_assert_eq(fleet_new(&held.fleet), 0);
+	cr_assert_eq(fleet_configure(held.fleet, "h1", HOLD_NS), 0);
+	cr_expect_null(fleet_set(held.fleet, held.path, hosts(1, 10)));
+}
+
+static void end_held(void)
+{
+	fleet_free(held.fleet);
+	unlink(held.path);
+	rmdir(held.folder);
+}
+
+/* Addresses in force, two for each host. */
+static size_t in_force_at(uint64_t now_ns)
+{
+	char *error = NULL;
+	int err = fleet_poll(held.fleet, now_ns, &error);
+
+	cr_expect(err >= 0, "%s", error);
+	free(error);
+	return fleet_members(held.fleet)->count;
+}
+
+TestSuite(held, .init = begin_held, .fini = end_held);
+
+Test(held, until_it_was_stable)
+{
+	const struct fleet_held *list;
+	uint64_t left_ns;
+
+	replace_hosts(1, 0);
+	cr_expect_eq(in_force_at(1000), 20);
+	list = fleet_held(held.fleet, 1000 + HOLD_NS / 2, &left_ns);
+	cr_assert_not_null(list);
+	cr_expect_str_eq(list->reason, "it has no hosts");
+	cr_expect_eq(left_ns, HOLD_NS - HOLD_NS / 2);
+	replace_hosts(1, 0);
+	cr_expect_eq(in_force_at(1000 + HOLD_NS / 2), 20);
+	cr_expect_eq(fleet_held(held.fleet, 0, &left_ns)->since_ns, 1000,
+		     "written again, the same");
+	replace_hosts(1, 2);
+	cr_expect_eq(in_force_at(1000 + HOLD_NS), 20, "another one: the time begins anew");
+	cr_expect_eq(in_force_at(1000 + 2 * HOLD_NS - 1), 20);
+	cr_expect_eq(in_force_at(1000 + 2 * HOLD_NS), 4);
+	cr_expect_null(fleet_held(held.fleet, 0, &left_ns));
+}
+
+Test(held, until_the_file_is_whole_again)
+{
+	uint64_t left_ns;
+	char *error;
+
+	replace_hosts(1, 3);
+	cr_expect_eq(in_force_at(0), 20);
+	replace_hosts(1, 9);
+	cr_expect_eq(in_force_at(HOLD_NS - 1), 18);
+	cr_expect_null(fleet_held(held.fleet, 0, &left_ns));
+	cr_expect_eq(in_force_at(2 * HOLD_NS), 18);
+	/* A file that is not valid was not stable either. */
+	replace_hosts(1, 3);
+	cr_expect_eq(in_force_at(3 * HOLD_NS), 18);
+	replace(held.path, "[{");
+	cr_expect_eq(fleet_poll(held.fleet, 4 * HOLD_NS - 2, &error), -EINVAL);
+	free(error);
+	replace_hosts(1, 3);
+	cr_expect_eq(in_force_at(4 * HOLD_NS - 1), 18);
+	cr_expect_eq(in_force_at(4 * HOLD_NS + 1), 18);
+	unlink(held.path);
+	cr_expect_eq(in_force_at(6 * HOLD_NS), 18, "away while it is replaced");
+	replace_hosts(1, 3);
+	cr_expect_eq(in_force_at(6 * HOLD_NS + 1), 18, "it has just been read");
+	cr_expect_eq(in_force_at(6 * HOLD_NS + 2), 6);
+}
+
+Test(held, a_reload_with_and_without_force)
+{
+	uint64_t left_ns;
+
+	replace_hosts(2, 10);
+	cr_expect_null(fleet_offer(held.fleet, held.path, hosts(2, 10), 7));
+	cr_expect_eq(fleet_members(held.fleet)->count, 20);
+	cr_expect_eq(fleet_held(held.fleet, 0, &left_ns)->since_ns, 7);
+	cr_expect_null(fleet_offer(held.fleet, held.path, hosts(2, 10), 8));
+	cr_expect_eq(fleet_held(held.fleet, 0, &left_ns)->since_ns, 7);
+	cr_expect_eq(in_force_at(9), 20, "the reload has read this file");
+	members_free(fleet_set(held.fleet, held.path, hosts(2, 10)));
+	cr_expect_eq(fleet_members(held.fleet)->count, 18);
+	cr_expect_null(fleet_held(held.fleet, 0, &left_ns));
+	/* Without a members file nothing is probed: that is what the configuration says. */
+	members_free(fleet_offer(held.fleet, NULL, NULL, 9));
+	cr_expect_null(fleet_members(held.fleet));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The mesh's pure parts: who is on a plane, delays from passages, losses, the datagram. */
+/* The mesh's pure parts: the members of a plane, delays from passages, losses, the datagram. */
 #include <criterion/criterion.h>
 #include <endian.h>
 #include <stdio.h>
@@ -55,7 +55,7 @@ Test(roster, one_member_a_host)
 	cr_expect(!roster.list[1].has[ROSTER_IPV6]);
 	roster_free(&roster);
 	cr_assert_eq(roster_build(&roster, members, FLEET_PLANE_BACKEND, "c"), 0);
-	cr_expect_eq(roster.self, ROSTER_NOBODY);
+	cr_expect_eq(roster.self, ROSTER_NONE);
 	roster_free(&roster);
 	members_free(members);
 }
@@ -78,7 +78,7 @@ Test(roster, planes)
 	cr_assert_eq(roster.count, 2);
 	expect_address(&roster.list[0], ROSTER_IPV4, "10.0.0.1");
 	roster_free(&roster);
-	cr_assert_eq(roster_build_all(&roster, members, "b"), 0);
+	cr_assert_eq(roster_build(&roster, members, ROSTER_ALL_PLANES, "b"), 0);
 	cr_expect_eq(roster.count, 2);
 	cr_expect_eq(roster.self, 1);
 	roster_free(&roster);
@@ -92,7 +92,7 @@ Test(roster, an_empty_list)
 
 	cr_assert_eq(roster_build(&roster, members, FLEET_PLANE_BACKEND, "a"), 0);
 	cr_expect_eq(roster.count, 0);
-	cr_expect_eq(roster.self, ROSTER_NOBODY);
+	cr_expect_eq(roster.self, ROSTER_NONE);
 	roster_free(&roster);
 	members_free(members);
 }
@@ -157,10 +157,10 @@ Test(passages, coming_in)
 	cr_expect_eq(q.samples, 0, "its time here is before");
 	passages_delays(&passages, false, 150, &ours, &theirs, &q);
 	cr_expect_eq(q.samples, 1);
-	cr_expect_eq(q.min_ns, -50, "shown as it is: the bound says how much to believe");
+	cr_expect_eq(q.min_ns, -50, "shown as it is: the bound says how wrong it may be");
 }
 
-Test(losses, answered_late_lost)
+Test(losses, replied_late_lost)
 {
 	static struct losses losses;
 
@@ -173,7 +173,7 @@ Test(losses, answered_late_lost)
 	cr_expect_eq(losses.lost, 2);
 	losses_reply(&losses, 103);
 	cr_expect_eq(losses.late, 1);
-	cr_expect_eq(losses.lost, 2, "a loss is not taken back");
+	cr_expect_eq(losses.lost, 2, "a loss is not undone");
 	losses_reply(&losses, 112);
 	losses_reply(&losses, 111);
 	losses_reply(&losses, 111);
@@ -205,6 +205,19 @@ Test(losses, numbers_wrap)
 	cr_expect_eq(losses.lost, 10000);
 	cr_expect_eq(losses.late, 0);
 	cr_expect_eq(losses.reordered, 0);
+}
+
+Test(probe, each_run_begins_at_another_number)
+{
+	uint32_t one = probe_first_sequence(), least = one;
+
+	for (int i = 0; i < 8; i++) {
+		uint32_t next = probe_first_sequence();
+
+		cr_expect_neq(next, one);
+		least = next > least ? least : next;
+	}
+	cr_expect_gt(least, 1000, "it is by chance with one run in 400,000");
 }
 
 Test(probe, source_ports)

@@ -105,9 +105,9 @@ static struct mesh_peer *add(size_t slot, const char *host)
 	peer->edge = calloc(1, sizeof(*peer->edge));
 	peer->edge->slot = slot;
 	snprintf(peer->edge->host, sizeof(peer->edge->host), "%s", host);
-	address_parse("10.0.0.2", &peer->address);
-	peer->state = PEER_UP;
-	peer->heard_ns = time_local_ns();
+	address_parse("10.0.0.2", &peer->facts.address);
+	peer->facts.state = PEER_UP;
+	peer->received_ns = time_local_ns();
 	mesh.peers[slot] = peer;
 	return peer;
 }
@@ -134,8 +134,8 @@ static void give_time(struct mesh_peer *peer)
 	the_clock.host.model = (struct clock_model){.generation = 1,
 						    .ref_local_ns = now_ns,
 						    .ref_fabric_ns = now_ns,
-						    .turn_local_ns = now_ns,
-						    .turn_fabric_ns = now_ns,
+						    .slew_end_local_ns = now_ns,
+						    .slew_end_fabric_ns = now_ns,
 						    .bound_local_ns = now_ns,
 						    .bound_ns = 200};
 	peer->edge->view_known = true;
@@ -162,7 +162,7 @@ Test(mesh_reply, a_peer)
 		.interface = "eth1",
 		.state = PEER_DOWN,
 		.blame = "nic",
-		.heard = true,
+		.seen = true,
 		.silent_ns = 1500000000,
 		.sent = 100,
 		.lost = 3,
@@ -190,7 +190,7 @@ Test(mesh_reply, a_peer)
 	json_decref(object);
 	peer.owd_in = (struct quantiles){2, -5, 6, 7, 8};
 	peer.owd_bound_ns = 300;
-	peer.heard = false;
+	peer.seen = false;
 	peer.failed = 2;
 	object = mesh_peer_json(&peer);
 	cr_expect_eq(number(get(object, "owd_in_ns"), "min"), -5);
@@ -216,7 +216,7 @@ Test(mesh_reply, peers_with_what_another_module_adds)
 	peer = add(1, "h2");
 	peer->edge->requests = 7;
 	peer->edge->losses.replied = 9;
-	peer->unanswered = true;
+	peer->no_replies = true;
 	probe(peer, 1000, 2000);
 	mesh_on_reply(&mesh, add_qps, &qps);
 	object = reply_of(&mesh_capability, &mesh);
@@ -247,18 +247,18 @@ Test(mesh_reply, delays_by_fabric_time)
 	cr_expect_eq(number(get(first, "owd_in_ns"), "p50"), 2000);
 	cr_expect_geq(number(first, "bound_ns"), 500);
 	json_decref(object);
-	cr_assert(mesh_get_out(&mesh, &peer->address, S, &out));
+	cr_assert(mesh_get_out(&mesh, &peer->facts.address, S, &out));
 	cr_expect_eq(out.owd.p50_ns, 1000);
-	cr_expect(isnan(mesh_get_floor(&mesh, &peer->address)));
+	cr_expect(isnan(mesh_get_floor(&mesh, &peer->facts.address)));
 	peer->edge->fit.floor_known = true;
 	peer->edge->fit.floor_ns = 900;
-	cr_expect_eq(mesh_get_floor(&mesh, &peer->address), 900);
+	cr_expect_eq(mesh_get_floor(&mesh, &peer->facts.address), 900);
 	peer->edge->view_fresh_ns -= CLOCK_VIEW_FRESH_NS + S;
-	cr_assert(mesh_get_out(&mesh, &peer->address, S, &out));
-	cr_expect_eq(out.owd.samples, 0, "the view of a daemon that is gone");
-	peer->address.bytes[15]++;
-	cr_expect(mesh_get_out(&mesh, &peer->address, S, &out));
-	peer->address.bytes[15]--;
+	cr_assert(mesh_get_out(&mesh, &peer->facts.address, S, &out));
+	cr_expect_eq(out.owd.samples, 0, "the view of a daemon that has ended");
+	peer->facts.address.bytes[15]++;
+	cr_expect(mesh_get_out(&mesh, &peer->facts.address, S, &out));
+	peer->facts.address.bytes[15]--;
 	cr_expect(!mesh_get_out(&mesh, &(struct esc_address){}, S, &out), "it is not probed");
 }
 
@@ -271,9 +271,14 @@ Test(mesh_reply, status)
 	cr_expect(json_is_false(get(probing, "authority")));
 	cr_expect(strstr(text(probing, "authority_note"), "key_file"));
 	cr_expect_eq(json_array_size(get(probing, "planes")), 0, "none is configured");
+	cr_expect_null(get(probing, "insecure"));
+	json_decref(status);
+	config.insecure = true;
+	status = status_of(&mesh_capability, &mesh);
+	cr_expect(json_is_true(get(get(status, "probing"), "insecure")));
 	json_decref(status);
 	add(0, "h2");
-	add(1, "h3")->state = PEER_SUSPECT;
+	add(1, "h3")->facts.state = PEER_SUSPECT;
 	config.keys.have[0] = true;
 	mesh.planes[0].configured = mesh.planes[0].on = true;
 	mesh.paused = true;
@@ -288,6 +293,47 @@ Test(mesh_reply, status)
 	json_decref(status);
 }
 
+static unsigned int events_of(const char *kind)
+{
+	const struct event_count *counts;
+	size_t count = events_counts(core.events, &counts);
+
+	for (size_t i = 0; i < count; i++)
+		if (!strcmp(counts[i].kind, kind))
+			return counts[i].count;
+	return 0;
+}
+
+Test(mesh_reply, a_lost_key_is_an_event)
+{
+	struct config open = {.path = "e.yaml", .members = "m.json"}, keyed = open;
+	struct config alone = {.path = "e.yaml"};
+
+	keyed.keys.have[1] = true;
+	cr_assert_eq(events_new(&core.events, 8, NULL), 0);
+	mesh_report_authentication(&mesh, NULL, &alone);
+	mesh_report_authentication(&mesh, NULL, &keyed);
+	mesh_report_authentication(&mesh, &keyed, &keyed);
+	cr_expect_eq(events_of("authentication_none"), 0);
+	mesh_report_authentication(&mesh, NULL, &open);
+	cr_expect_eq(events_of("authentication_none"), 1, "at the start");
+	mesh_report_authentication(&mesh, &keyed, &open);
+	cr_expect_eq(events_of("authentication_none"), 2, "by a reload");
+	mesh_report_authentication(&mesh, &open, &open);
+	cr_expect_eq(events_of("authentication_none"), 2, "once");
+	cr_expect_eq(events_of("authentication_restored"), 0);
+	mesh_report_authentication(&mesh, &open, &keyed);
+	cr_expect_eq(events_of("authentication_restored"), 1);
+	alone.insecure = keyed.insecure = true;
+	mesh_report_authentication(&mesh, NULL, &keyed);
+	cr_expect_eq(events_of("control_insecure"), 0, "there is a key");
+	mesh_report_authentication(&mesh, &keyed, &alone);
+	mesh_report_authentication(&mesh, &alone, &alone);
+	cr_expect_eq(events_of("control_insecure"), 1);
+	events_free(core.events);
+	core.events = NULL;
+}
+
 Test(mesh_reply, metrics)
 {
 	struct mesh_peer *peer = add(0, "h2");
@@ -295,8 +341,8 @@ Test(mesh_reply, metrics)
 
 	config.keys.have[0] = true;
 	mesh.planes[0].configured = mesh.planes[0].on = true;
-	peer->lost = 1;
-	peer->sent_before = 10;
+	peer->facts.lost = 1;
+	peer->facts.sent = 10;
 	give_time(peer);
 	probe(peer, 1000, 2000);
 	metrics = metrics_of(&mesh_capability, &mesh);

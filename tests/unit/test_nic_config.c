@@ -14,8 +14,8 @@ static struct config *parse(const char *text, char **error)
 	struct config *config = NULL;
 
 	*error = NULL;
-	config_parse(&(struct config_input){.path = "/etc/x/e.yaml", .sections = sections}, text, strlen(text), &config,
-		     error);
+	config_parse(&(struct config_input){.path = "/etc/x/e.yaml", .sections = sections}, text,
+		     strlen(text), &config, error);
 	return config;
 }
 
@@ -36,11 +36,12 @@ Test(nic_config, off_by_default)
 	config_free(config);
 }
 
-Test(nic_config, nothing_is_sent_again_when_it_is_off)
+Test(nic_config, nothing_is_resent_when_it_is_off)
 {
 	char *error;
-	struct config *config =
-		parse("interfaces: [{name: eth1, sibling: eth2}]\nnic: {resend: off}\n", &error);
+	struct config *config = parse("interfaces: [{name: eth1, sibling: eth2}]\ninsecure: true\n"
+				      "nic: {resend: off}\n",
+				      &error);
 
 	cr_assert_not_null(config, "%s", error);
 	cr_expect_not(nic_resends(config));
@@ -53,6 +54,7 @@ Test(nic_config, everything_given)
 	json_t *json, *interface;
 	struct config *config = parse(
 		"interfaces:\n  - {name: eth1, sibling: eth2, dummy: roce0}\n  - {name: eth2}\n"
+		"insecure: true\n"
 		"nic: {mode: plain, port: 5000, probe_interval: 10ms, dead_after: 30ms, "
 		"return_after: 2s}\n",
 		&error);
@@ -62,7 +64,7 @@ Test(nic_config, everything_given)
 	cr_expect_str_eq(config->interfaces[0].dummy, "roce0");
 	cr_expect_null(config->interfaces[1].sibling);
 	cr_expect_eq(nic_keys(config)->mode, NIC_PLAIN);
-	cr_expect_not(nic_resends(config), "plain packets cannot be sent again");
+	cr_expect_not(nic_resends(config), "plain packets cannot be resent");
 	cr_expect_eq(nic_keys(config)->port, 5000);
 	cr_expect_eq(nic_keys(config)->probe_interval_ns, 10000000);
 	cr_expect_eq(nic_keys(config)->dead_after_ns, 30000000);

@@ -6,8 +6,7 @@
 
 #include "base/address.h"
 #include "dataplane/dataplane.h"
-#include "qp/ownerlist.h"
-#include "qp/owners.h"
+#include "qp/internal.h"
 
 #define SECOND 1000000000ULL
 
@@ -19,11 +18,12 @@ struct plan {
 	enum esc_gid_type gid;
 };
 
-static struct ownertable *table_of(const struct plan *plan, size_t count)
+static struct owners *table_of(const struct plan *plan, size_t count)
 {
-	struct ownertable *table = ownertable_new("/nowhere");
+	struct owners *table = calloc(1, sizeof(*table));
 	struct owner *list = calloc(count + 1, sizeof(*list));
 
+	table->proc = "/nowhere";
 	for (size_t i = 0; i < count; i++) {
 		struct esc_owner *is = &list[i].is;
 
@@ -45,19 +45,19 @@ static struct ownertable *table_of(const struct plan *plan, size_t count)
 			is->flags |= ESC_OWNER_PATH;
 		}
 	}
-	cr_assert_eq(ownertable_replace(table, list, count), 0);
+	cr_assert_eq(owners_replace(table, list, count), 0);
 	return table;
 }
 
-static uint32_t pid_of(const struct ownertable *table, enum esc_direction direction,
-		       const char *src, const char *dst, uint32_t qpn, const char *device)
+static uint32_t pid_of(struct owners *table, enum esc_direction direction, const char *src,
+		       const char *dst, uint32_t qpn, const char *device)
 {
 	struct esc_qp_key key = {.dest_qpn = qpn, .direction = direction};
 	const struct owner *owner;
 
 	address_parse(src, &key.src);
 	address_parse(dst, &key.dst);
-	owner = ownertable_of_qp(table, &key, device);
+	owner = qptable_owner(&(struct qptable){.owners = table}, &key, device);
 	return owner ? owner->is.pid : 0;
 }
 
@@ -75,7 +75,7 @@ static const struct plan two_nics[] = {
 
 Test(owners, tx_by_the_remote_end)
 {
-	struct ownertable *table = table_of(two_nics, COUNT(two_nics));
+	struct owners *table = table_of(two_nics, COUNT(two_nics));
 
 	cr_expect_eq(pid_of(table, TX, "10.0.0.1", "10.0.0.2", 17, "mlx5_0"), 100);
 	cr_expect_eq(pid_of(table, TX, "10.0.0.1", "10.0.0.3", 17, "mlx5_0"), 101);
@@ -84,20 +84,20 @@ Test(owners, tx_by_the_remote_end)
 	cr_expect_eq(pid_of(table, TX, "10.0.0.1", "10.0.0.9", 17, "mlx5_0"), 0, "no such peer");
 	cr_expect_eq(pid_of(table, TX, "10.0.0.8", "10.0.0.2", 17, "mlx5_0"), 0, "not our address");
 	cr_expect_eq(pid_of(table, TX, "10.0.0.1", "10.0.0.2", 16, "mlx5_0"), 0);
-	ownertable_free(table);
+	owners_free(table);
 }
 
 Test(owners, rx_by_the_local_end)
 {
-	struct ownertable *table = table_of(two_nics, COUNT(two_nics));
+	struct owners *table = table_of(two_nics, COUNT(two_nics));
 
 	cr_expect_eq(pid_of(table, RX, "10.0.0.2", "10.0.0.1", 17, "mlx5_0"), 100);
 	cr_expect_eq(pid_of(table, RX, "10.0.1.2", "10.0.1.1", 17, "mlx5_1"), 102);
 	cr_expect_eq(pid_of(table, RX, "fd00::2", "fd00::1", 18, ""), 103, "by the address");
-	cr_expect_eq(pid_of(table, RX, "fd00::9", "fd00::1", 20, "mlx5_1"), 104, "UD: anybody");
+	cr_expect_eq(pid_of(table, RX, "fd00::9", "fd00::1", 20, "mlx5_1"), 104, "UD: any");
 	cr_expect_eq(pid_of(table, RX, "10.0.0.2", "10.0.0.1", 21, "mlx5_0"), 0);
 	cr_expect_eq(pid_of(table, RX, "10.0.0.2", "10.0.0.9", 17, ""), 0);
-	ownertable_free(table);
+	owners_free(table);
 }
 
 Test(owners, listed_only_when_there_is_no_doubt)
@@ -109,7 +109,7 @@ Test(owners, listed_only_when_there_is_no_doubt)
 		{1, 33, 42, "rxe0", NULL, NULL, 203, ESC_OWNER_RTS, ESC_GID_UNKNOWN},
 		{1, 34, 42, "rxe0", "10.0.0.1", "10.0.0.2", 204, ESC_OWNER_RTS, ESC_GID_ROCE_V2},
 	};
-	struct ownertable *table = table_of(plan, COUNT(plan));
+	struct owners *table = table_of(plan, COUNT(plan));
 
 	cr_expect_eq(pid_of(table, TX, "10.0.0.1", "10.0.0.2", 40, "rxe0"), 200);
 	cr_expect_eq(pid_of(table, TX, "10.0.0.1", "10.0.0.2", 40, "rxe1"), 0, "another device");
@@ -118,7 +118,7 @@ Test(owners, listed_only_when_there_is_no_doubt)
 	cr_expect_eq(pid_of(table, TX, "10.0.0.1", "10.0.0.2", 42, "rxe0"), 204, "the exact one");
 	cr_expect_eq(pid_of(table, TX, "10.0.0.1", "10.0.0.3", 42, "rxe0"), 203, "the other one");
 	cr_expect_eq(pid_of(table, RX, "10.0.0.2", "10.0.0.1", 32, "rxe0"), 202);
-	ownertable_free(table);
+	owners_free(table);
 }
 
 Test(owners, random_tables_against_a_plain_search)
@@ -136,7 +136,7 @@ Test(owners, random_tables_against_a_plain_search)
 					.remote = rand_r(&seed) % 2 ? "10.0.0.2" : "10.0.0.3",
 					.pid = 1 + i,
 					.state = ESC_OWNER_RTS};
-	struct ownertable *table = table_of(plan, 500);
+	struct owners *table = table_of(plan, 500);
 
 	for (size_t i = 0; i < 500; i++) {
 		uint32_t pid = pid_of(table, TX, plan[i].local, plan[i].remote, plan[i].remote_qpn,
@@ -149,42 +149,47 @@ Test(owners, random_tables_against_a_plain_search)
 		right += pid == 1 + i;
 	}
 	cr_expect_gt(right, 0);
-	ownertable_free(table);
+	owners_free(table);
 	free(plan);
 }
 
 Test(owners, ready_for_a_while)
 {
-	struct ownertable *table = table_of(two_nics, COUNT(two_nics));
+	struct port_info port = {.visibility = "counters"};
+	struct owners *table = table_of(two_nics, COUNT(two_nics));
 
-	cr_expect_eq(ownertable_ready(table, "mlx5_0", 1, 111 * SECOND, 10 * SECOND), 2);
-	cr_expect_eq(ownertable_ready(table, "mlx5_0", 1, 109 * SECOND, 10 * SECOND), 0, "too new");
-	cr_expect_eq(ownertable_ready(table, "mlx5_0", 2, 111 * SECOND, 10 * SECOND), 0, "port");
-	cr_expect_eq(ownertable_ready(table, "mlx5_0", 1, 99 * SECOND, 0), 0, "not yet");
-	cr_expect_eq(ownertable_ready(table, "mlx5_1", 0, 111 * SECOND, 10 * SECOND), 2,
+	cr_expect_eq(owners_ready(table, "mlx5_0", 1, 111 * SECOND, 10 * SECOND), 2);
+	cr_expect_eq(owners_ready(table, "mlx5_0", 1, 109 * SECOND, 10 * SECOND), 0, "too new");
+	cr_expect_eq(owners_ready(table, "mlx5_0", 2, 111 * SECOND, 10 * SECOND), 0, "port");
+	cr_expect_eq(owners_ready(table, "mlx5_0", 1, 99 * SECOND, 0), 0, "not yet");
+	cr_expect_eq(owners_ready(table, "mlx5_1", 0, 111 * SECOND, 10 * SECOND), 2,
 		     "RTR does not send");
-	ownertable_free(table);
+	owners_check_port(table, 111 * SECOND, &port);
+	cr_expect_str_eq(port.visibility, "counters", "it has no RDMA device");
+	owners_free(table);
 }
 
 Test(owners, rocev1)
 {
-	struct ownertable *table = table_of(two_nics, COUNT(two_nics));
+	struct owners *table = table_of(two_nics, COUNT(two_nics));
 
-	cr_expect_eq(ownertable_rocev1(table, "mlx5_1", 1), 1);
-	cr_expect_eq(ownertable_rocev1(table, "mlx5_0", 1), 0, "another device");
-	cr_expect_eq(ownertable_rocev1(table, "mlx5_1", 2), 0, "another port");
-	ownertable_free(table);
+	cr_expect_eq(qptable_rocev1(&(struct qptable){.owners = table}, "mlx5_1", 1), 1);
+	cr_expect_eq(qptable_rocev1(&(struct qptable){.owners = table}, "mlx5_0", 1), 0,
+		     "another device");
+	cr_expect_eq(qptable_rocev1(&(struct qptable){.owners = table}, "mlx5_1", 2), 0,
+		     "another port");
+	owners_free(table);
 }
 
 Test(owners, a_table_that_is_replaced)
 {
-	struct ownertable *table = table_of(two_nics, COUNT(two_nics));
+	struct owners *table = table_of(two_nics, COUNT(two_nics));
 
-	cr_assert_eq(ownertable_replace(table, NULL, 0), 0);
-	cr_expect_eq(ownertable_count(table), 0);
+	cr_assert_eq(owners_replace(table, NULL, 0), 0);
+	cr_expect_eq(table->count, 0);
 	cr_expect_eq(pid_of(table, TX, "10.0.0.1", "10.0.0.2", 17, "mlx5_0"), 0);
-	cr_expect_eq(ownertable_rocev1(table, "mlx5_1", 1), 0);
-	ownertable_free(table);
+	cr_expect_eq(qptable_rocev1(&(struct qptable){.owners = table}, "mlx5_1", 1), 0);
+	owners_free(table);
 }
 
 Test(owners, a_list_against_the_map)
@@ -198,33 +203,20 @@ Test(owners, a_list_against_the_map)
 	struct rdmares_qp listed = {.has_remote = true, .remote_qpn = 17, .state = ESC_OWNER_RTS};
 	struct rdmares_qp other = listed;
 
-	cr_expect_eq(ownerlist_decide(NULL, &listed, 100, true, 10), OWNERLIST_PUT);
-	cr_expect_eq(ownerlist_decide(&is, &listed, 100, true, 10), OWNERLIST_KEEP);
-	cr_expect_eq(ownerlist_decide(&is, &listed, 0, true, 10), OWNERLIST_KEEP,
+	cr_expect_eq(owners_decide(NULL, &listed, 100, true, 10), OWNERS_PUT);
+	cr_expect_eq(owners_decide(&is, &listed, 100, true, 10), OWNERS_KEEP);
+	cr_expect_eq(owners_decide(&is, &listed, 0, true, 10), OWNERS_KEEP,
 		     "the thread is gone, the process may not be");
-	cr_expect_eq(ownerlist_decide(&is, NULL, 0, true, 10), OWNERLIST_DROP);
-	cr_expect_eq(ownerlist_decide(&is, NULL, 0, true, 7), OWNERLIST_KEEP,
+	cr_expect_eq(owners_decide(&is, NULL, 0, true, 10), OWNERS_DROP);
+	cr_expect_eq(owners_decide(&is, NULL, 0, true, 7), OWNERS_KEEP,
 		     "it changed after the list was begun");
-	cr_expect_eq(ownerlist_decide(&is, &listed, 101, true, 10), OWNERLIST_PUT,
+	cr_expect_eq(owners_decide(&is, &listed, 101, true, 10), OWNERS_PUT,
 		     "the number was given to another process");
 	other.remote_qpn = 18;
-	cr_expect_eq(ownerlist_decide(&is, &other, 100, true, 10), OWNERLIST_PUT, "another peer");
+	cr_expect_eq(owners_decide(&is, &other, 100, true, 10), OWNERS_PUT, "another peer");
 	other = listed;
 	other.state = ESC_OWNER_ERR;
-	cr_expect_eq(ownerlist_decide(&is, &other, 100, true, 10), OWNERLIST_KEEP,
+	cr_expect_eq(owners_decide(&is, &other, 100, true, 10), OWNERS_KEEP,
 		     "the trace knows better");
-	cr_expect_eq(ownerlist_decide(&is, &other, 100, false, 10), OWNERLIST_PUT);
-}
-
-Test(owners, nobody_looks)
-{
-	struct port_info port = {.visibility = "counters", .rdma_device = "mlx5_0"};
-
-	owners_check_port(NULL, 0, &port);
-	cr_expect_str_eq(port.visibility, "counters");
-	cr_expect_null(owners_table(NULL));
-	owners_refresh(NULL);
-	owners_tick(NULL, 0);
-	owners_set_off(NULL, true);
-	owners_free(NULL);
+	cr_expect_eq(owners_decide(&is, &other, 100, false, 10), OWNERS_PUT);
 }

@@ -10,17 +10,17 @@
 #include "replies.h"
 
 static struct {
-	bool paced;		  /* by the newest pace_set_mode() */
-	struct pace_class_change pace_class; /* the newest of `pace set` */
+	bool paced;	 /* by the newest pace_set_mode() */
+	uint32_t weight; /* the newest of `pace set` */
+	uint64_t threshold_ns;
 	struct pace_assignment pace_assigned;
 	const char *pace_fq; /* the newest of `pace setup-fq` */
 	int pace_error;
 } fake;
 
-int pace_set_mode(struct pace *pace, bool on, const json_t *interfaces, const char *by,
-		  char **error)
+int pace_set_mode(void *self, bool on, const json_t *interfaces, const char *by, char **error)
 {
-	(void)pace;
+	(void)self;
 	(void)interfaces;
 	(void)by;
 	if (on && fake.pace_error)
@@ -29,17 +29,14 @@ int pace_set_mode(struct pace *pace, bool on, const json_t *interfaces, const ch
 	return 0;
 }
 
-uint16_t pace_ports(const struct pace *pace)
+int pace_set_class(struct pace *pace, const char *name, uint32_t weight, uint64_t threshold_ns,
+		   char **error)
 {
-	(void)pace;
-	return fake.paced;
-}
-
-int pace_set_class(struct pace *pace, const struct pace_class_change *change, char **error)
-{
+	(void)name;
 	(void)pace;
 	(void)error;
-	fake.pace_class = *change;
+	fake.weight = weight;
+	fake.threshold_ns = threshold_ns;
 	return 0;
 }
 
@@ -114,8 +111,8 @@ Test(pace_reply, pace)
 	json_decref(result(PACE("\"what\":\"off\"")));
 	cr_expect(!fake.paced);
 	json_decref(result(PACE("\"what\":\"set\",\"class\":\"a\",\"weight\":3")));
-	cr_expect_eq(fake.pace_class.weight, 3);
-	cr_expect_eq(fake.pace_class.threshold_ns, 0, "as it is");
+	cr_expect_eq(fake.weight, 3);
+	cr_expect_eq(fake.threshold_ns, 0, "as it is");
 	json_decref(result(PACE("\"what\":\"set\"," WHICH ",\"class\":\"b\"")));
 	cr_expect_not_null(fake.pace_assigned.class);
 	json_decref(result(PACE("\"what\":\"set\"," WHICH)));

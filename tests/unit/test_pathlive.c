@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Dead is what the peer says, in either direction apart; flapping is damped; standbys are apart. */
+/* Failures by the peer's reports, per direction; damping of flaps; backups share no switch. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <math.h>
@@ -14,7 +14,7 @@
 #define DEADLINE (3 * MS)
 #define PEER_AHEAD (777 * SECOND) /* its clock is its own */
 
-/* The peer as its own word shows it: when it last heard each of our lanes. */
+/* The peer by its own reports: when it last received each of our paths. */
 struct peer {
 	int64_t heard_ns[4]; /* our time; 0: never */
 };
@@ -26,7 +26,7 @@ static void send(struct pathlive_path *path, struct peer *peer, int l, int64_t n
 		peer->heard_ns[l] = now_ns + MS / 10;
 }
 
-/* A word about all lanes leaves the peer at @then and comes at @now. */
+/* A report on all paths leaves the peer at @then and comes at @now. */
 static void word(struct pathlive_path *paths, const struct peer *peer, int count, int64_t then_ns,
 		 int64_t now_ns)
 {
@@ -38,8 +38,8 @@ static void word(struct pathlive_path *paths, const struct peer *peer, int count
 	}
 }
 
-/* Both lanes are probed each millisecond; what the fabric does is in the arguments. Time of death
- * of lane 0. */
+/* Both paths are probed each millisecond; what the fabric does is in the arguments. Time of death
+ * of path 0. */
 static int64_t run(int64_t from_ns, int64_t to_ns, bool there, bool words, bool probes)
 {
 	struct pathlive_path paths[2] = {{0}};
@@ -54,7 +54,7 @@ static int64_t run(int64_t from_ns, int64_t to_ns, bool there, bool words, bool 
 		}
 		if (words || !trouble)
 			word(paths, &peer, 2, t + MS / 5, t + 2 * MS / 5);
-		cr_assert_not(pathlive_is_dead(&paths[1], DEADLINE), "the other lane lives");
+		cr_assert_not(pathlive_is_dead(&paths[1], DEADLINE), "the other path is up");
 		if (pathlive_is_dead(&paths[0], DEADLINE))
 			return t;
 	}
@@ -92,7 +92,7 @@ Test(pathlive, a_path_idle_for_an_hour_is_not_dead_when_used_again)
 	cr_assert(pathlive_is_dead(&path, DEADLINE));
 }
 
-Test(pathlive, never_heard_is_dead_only_when_it_was_tried)
+Test(pathlive, never_received_is_dead_only_when_probed)
 {
 	struct pathlive_path path = {0};
 
@@ -100,11 +100,11 @@ Test(pathlive, never_heard_is_dead_only_when_it_was_tried)
 	cr_assert_not(pathlive_is_dead(&path, DEADLINE));
 	for (int i = 0; i < 5; i++)
 		pathlive_sent(&path, (uint64_t)(SECOND + i * MS));
-	cr_assert_not(pathlive_is_dead(&path, DEADLINE), "no word since");
+	cr_assert_not(pathlive_is_dead(&path, DEADLINE), "no report since");
 	pathlive_report(&path, PEER_AHEAD + 5 * MS, PATHLIVE_NEVER, SECOND + 5 * MS);
 	cr_assert(pathlive_is_dead(&path, DEADLINE));
 	pathlive_report(&path, PEER_AHEAD + 6 * MS, 0, SECOND + 6 * MS);
-	cr_assert_not(pathlive_is_dead(&path, DEADLINE), "heard again");
+	cr_assert_not(pathlive_is_dead(&path, DEADLINE), "received again");
 }
 
 Test(pathlive, two_losses_are_chance)
@@ -120,7 +120,7 @@ Test(pathlive, two_losses_are_chance)
 	cr_assert(pathlive_is_dead(&path, DEADLINE));
 }
 
-/* Words come late, twice and out of order; the lane lives: it must never be taken for dead. */
+/* Reports arrive late, twice and out of order; the path is up: it must never count as dead. */
 Test(pathlive, a_live_path_is_never_dead_whatever_becomes_of_reports)
 {
 	struct rng rng;
@@ -148,15 +148,15 @@ Test(pathlive, a_live_path_is_never_dead_whatever_becomes_of_reports)
 	}
 }
 
-Test(pathlive, suspect_is_shown_where_no_word_comes)
+Test(pathlive, suspect_without_reports)
 {
 	struct pathlive_path path = {0};
 
 	pathlive_report(&path, PEER_AHEAD, 0, SECOND);
 	for (int i = 0; i < 5; i++)
 		pathlive_sent(&path, (uint64_t)(SECOND + i * MS));
-	cr_assert_eq(pathlive_judge(&path, DEADLINE, SECOND + 2 * MS), PATHLIVE_UP);
-	cr_assert_eq(pathlive_judge(&path, DEADLINE, SECOND + 5 * MS), PATHLIVE_SUSPECT);
+	cr_assert_eq(pathlive_evaluate(&path, DEADLINE, SECOND + 2 * MS), PATHLIVE_UP);
+	cr_assert_eq(pathlive_evaluate(&path, DEADLINE, SECOND + 5 * MS), PATHLIVE_SUSPECT);
 }
 
 Test(pathlive, the_deadline_leaves_room_for_slow_and_rare)
@@ -201,7 +201,7 @@ Test(pathlive, one_failure_returns_after_return_after)
 	memset(&damp, 0, sizeof(damp));
 	flap(alive, 80, &damp);
 	cr_assert_eq(damp.state, PATHLIVE_UP);
-	cr_assert_eq(damp.times_returned, 1);
+	cr_assert_eq(damp.return_count, 1);
 }
 
 Test(pathlive, however_it_flaps_traffic_leaves_twice_a_minute_at_most)
@@ -226,7 +226,7 @@ Test(pathlive, however_it_flaps_traffic_leaves_twice_a_minute_at_most)
 	}
 }
 
-Test(pathlive, the_hold_down_grows_and_is_forgotten)
+Test(pathlive, the_hold_down_grows_and_decays)
 {
 	struct pathlive_config config;
 	struct pathlive_damp damp = {0};
@@ -262,7 +262,7 @@ Test(pathlive, carrier_loss_counts_at_once_and_its_return_proves_nothing)
 	cr_assert_eq(pathlive_step(&damp, &config, PATHLIVE_UP, 9 * SECOND), PATHLIVE_UP);
 }
 
-Test(pathlive, a_held_path_that_is_not_heard_starts_again)
+Test(pathlive, a_path_in_hold_down_that_is_not_received_starts_again)
 {
 	struct pathlive_config config;
 	struct pathlive_damp damp = {0};
@@ -275,9 +275,9 @@ Test(pathlive, a_held_path_that_is_not_heard_starts_again)
 	cr_assert_eq(pathlive_step(&damp, &config, PATHLIVE_UP, 11 * SECOND), PATHLIVE_UP);
 }
 
-/* --- standby --- */
+/* --- backup --- */
 
-Test(pathlive, the_standby_is_alive_apart_and_fast)
+Test(pathlive, the_backup_is_up_disjoint_and_fast)
 {
 	struct pathlive_choice paths[5] = {
 		{PATHLIVE_UP, 1, {10, 21, 31, 40}, 1000, 10},
@@ -295,12 +295,12 @@ Test(pathlive, the_standby_is_alive_apart_and_fast)
 	paths[2].state = PATHLIVE_SUSPECT;
 	cr_assert_eq(pathlive_choose_backup(paths, 5, 0), 1);
 	paths[1].state = PATHLIVE_DOWN;
-	cr_assert_eq(pathlive_choose_backup(paths, 5, 0), 4, "held, but it answers");
+	cr_assert_eq(pathlive_choose_backup(paths, 5, 0), 4, "in hold-down, but it replies");
 	paths[4].state = PATHLIVE_DOWN;
 	cr_assert_eq(pathlive_choose_backup(paths, 5, 0), -ENOENT);
 }
 
-Test(pathlive, equal_delays_give_the_same_standby_each_time)
+Test(pathlive, equal_delays_give_the_same_backup_each_time)
 {
 	struct pathlive_choice paths[3] = {
 		{PATHLIVE_UP, 1, {0}, NAN, 0},

@@ -9,9 +9,7 @@
 
 #include "base/address.h"
 #include "config/config.h"
-#include "paths/budget.h"
-#include "probe/probe.h"
-#include "paths/stat.h"
+#include "paths/internal.h"
 
 /* --- keys --- */
 
@@ -110,7 +108,8 @@ static double sum_of(const struct pathbudget_demand *demand, const struct pathbu
 
 	for (int use = PATH_WATCHED; use < PATH_USES; use++)
 		if (demand->candidates[use])
-			pps += (double)demand->candidates[use] * 1e9 / (double)share->interval_ns[use];
+			pps += (double)demand->candidates[use] * 1e9 /
+			       (double)share->interval_ns[use];
 	return pps;
 }
 
@@ -178,7 +177,7 @@ Test(pathbudget, any_demand_is_kept_below_it)
 Test(pathstat, nothing_is_not_zero)
 {
 	struct pathstat stat = {};
-	struct pathstat_now now;
+	struct path_delay now;
 	struct quantiles delays;
 
 	pathstat_clear(&stat);
@@ -193,7 +192,7 @@ Test(pathstat, nothing_is_not_zero)
 Test(pathstat, now_is_the_middle_of_the_newest)
 {
 	struct pathstat stat = {};
-	struct pathstat_now now;
+	struct path_delay now;
 
 	pathstat_clear(&stat);
 	pathstat_add(&stat, 1000, 100, 7);
@@ -206,6 +205,22 @@ Test(pathstat, now_is_the_middle_of_the_newest)
 	cr_expect_float_eq(now.bound_ns, 9, 1e-9, "of the samples that count");
 	cr_expect_eq(now.at_ns, 1004000);
 	cr_expect(now.noise_ns > 0 && now.noise_ns < 40);
+	pathstat_free(&stat);
+}
+
+Test(pathstat, a_false_time_of_a_peer_is_no_delay)
+{
+	const double times[] = {-0x1p63, 0x1p63, 2e12, -2e12, NAN, INFINITY};
+	struct pathstat stat = {};
+	struct path_delay now;
+
+	pathstat_clear(&stat);
+	pathstat_add(&stat, 1000, 100, 7);
+	for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++)
+		pathstat_add(&stat, 2000, times[i], 7);
+	pathstat_now(&stat, 4000, &now);
+	cr_expect_eq(stat.samples, 1);
+	cr_expect_float_eq(now.worst_ns, 100, 1e-9);
 	pathstat_free(&stat);
 }
 
@@ -258,7 +273,7 @@ Test(pathstat, a_published_floor_is_its_own_once_it_is_old)
 Test(pathstat, a_floor_lasts_for_its_windows)
 {
 	struct pathstat stat = {};
-	struct pathstat_now now;
+	struct path_delay now;
 	int64_t at = 1;
 
 	pathstat_clear(&stat);

@@ -10,7 +10,7 @@
 
 static struct path_pair_facts pair;
 static struct path_row list[4];
-static size_t left_out;
+static size_t not_shown;
 
 static struct path_row row(unsigned int id, enum pathlive_state state, unsigned int qps)
 {
@@ -20,9 +20,9 @@ static struct path_row row(unsigned int id, enum pathlive_state state, unsigned 
 		.path = {.id = id,
 			 .sport = 50000 + id,
 			 .state = state,
-			 .heard = true,
-			 .bound_ns = NAN,
-			 .in_bound_ns = NAN,
+			 .received = true,
+			 .out = {.bound_ns = NAN},
+			 .in = {.bound_ns = NAN},
 			 .qps = qps},
 	};
 }
@@ -38,7 +38,7 @@ static void setup(void)
 	list[1] = row(1, PATHLIVE_UP, 3);
 	list[2] = row(2, PATHLIVE_HOLD_DOWN, 0);
 	list[3] = row(3, PATHLIVE_DOWN, 0);
-	left_out = 0;
+	not_shown = 0;
 }
 
 TestSuite(paths_metrics, .init = setup);
@@ -50,7 +50,7 @@ static char *written(void)
 	FILE *out = open_memstream(&text, &size);
 
 	fputc('\n', out);
-	paths_write_rows(out, list, 4, left_out);
+	paths_write_rows(out, list, 4, not_shown);
 	fclose(out);
 	return text;
 }
@@ -67,7 +67,7 @@ static void expect(const char *line, bool there)
 
 #define ROUTE "netdev=\"eth1\",peer=\"h2\",src=\"10.0.0.1\",dst=\"10.0.0.2\""
 
-Test(paths_metrics, trouble_comes_first_then_the_busiest)
+Test(paths_metrics, failed_ones_first_then_the_busiest)
 {
 	static const unsigned int want[] = {3, 2, 1, 0};
 
@@ -76,7 +76,7 @@ Test(paths_metrics, trouble_comes_first_then_the_busiest)
 		cr_expect_eq(list[i].path.id, want[i], "%zu: %u", i, list[i].path.id);
 	list[3].path.diverted_ns = 1;
 	paths_sort_rows(list, 4);
-	cr_expect_eq(list[2].path.id, 0, "one that is diverted comes before one that is well");
+	cr_expect_eq(list[2].path.id, 0, "one that is diverted is listed before a healthy one");
 }
 
 Test(paths_metrics, state_and_counts)
@@ -86,7 +86,7 @@ Test(paths_metrics, state_and_counts)
 	list[0].path.replied = 8;
 	list[0].path.lost = 2;
 	list[0].path.diverted_ns = 5;
-	left_out = 9;
+	not_shown = 9;
 	expect("escapement_path_state{" ROUTE ",sport=\"50000\",path=\"7\",state=\"up\"} 1", true);
 	expect("escapement_path_state{" ROUTE ",sport=\"50003\",state=\"up\"} 0", true);
 	expect("escapement_path_state{" ROUTE ",sport=\"50002\",state=\"hold_down\"} 1", true);
@@ -98,9 +98,9 @@ Test(paths_metrics, state_and_counts)
 	expect("escapement_paths_not_shown 9", true);
 }
 
-Test(paths_metrics, one_that_was_never_heard_is_not_up)
+Test(paths_metrics, one_of_which_no_probe_was_received_is_not_up)
 {
-	list[0].path.heard = false;
+	list[0].path.received = false;
 	expect("escapement_path_state{" ROUTE ",sport=\"50000\",state=\"suspect\"} 1", true);
 }
 
@@ -112,7 +112,7 @@ Test(paths_metrics, a_delay_that_is_not_known_is_absent)
 	free(text);
 	list[1].out = (struct quantiles){
 		.samples = 3, .min_ns = 1000, .p50_ns = 2000, .p99_ns = 3000, .max_ns = 4000};
-	list[1].path.bound_ns = 250;
+	list[1].path.out.bound_ns = 250;
 	expect("escapement_path_owd_p99_seconds{" ROUTE ",sport=\"50001\",direction=\"out\"} 3e-06",
 	       true);
 	expect("escapement_path_owd_error_bound_seconds{" ROUTE
@@ -145,7 +145,7 @@ Test(paths_metrics, without_paths_there_is_nothing)
 	text = all_written(&paths);
 	cr_expect_str_eq(text, "");
 	free(text);
-	paths.on = true;
+	paths.facts.on = true;
 	text = all_written(&paths);
 	cr_expect(strstr(text, "\nescapement_paths{state=\"up\"} 0\n"), "%s", text);
 	cr_expect(strstr(text, "\nescapement_paths_not_shown 0\n"), "%s", text);

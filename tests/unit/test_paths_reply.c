@@ -6,7 +6,7 @@
 
 #include "base/address.h"
 #include "base/json.h"
-#include "core/request.h"
+#include "core/core.h"
 #include "paths/internal.h"
 #include "replies.h"
 
@@ -22,36 +22,36 @@ static void candidate(unsigned int id, uint16_t sport)
 	struct candidate *path = &pair->candidates[id];
 
 	paths_candidate_clear(path, sport);
-	path->interval_ns = 1000000;
+	path->facts.interval_ns = 1000000;
 	paths.map[2].paths[id].sport = sport;
 	paths.map[2].paths[id].backup = ESC_PATH_NONE;
 }
 
 static void setup(void)
 {
+	struct esc_path_key key;
+
 	config.paths.per_peer = 8;
 	memset(&paths, 0, sizeof(paths));
 	paths.core = &core;
-	paths.on = true;
+	paths.facts.on = true;
 	paths.map = calloc(ESC_PATH_SLOTS_MAX, sizeof(*paths.map));
 	cr_assert_eq(pathsend_new(&paths.send), 0);
-	pair = calloc(1, sizeof(*pair));
-	pair->slot = 2;
-	snprintf(pair->host, sizeof(pair->host), "h2");
-	address_parse("10.0.0.1", &pair->key.src);
-	address_parse("10.0.0.2", &pair->key.dst);
-	pair->since_ns = pair->replied_ns = time_local_ns();
+	address_parse("10.0.0.1", &key.src);
+	address_parse("10.0.0.2", &key.dst);
+	pair = paths_pair_new(&paths, 2, &key, 0, "h2", time_local_ns());
+	cr_assert_not_null(pair);
+	pair->replied_ns = pair->since_ns;
 	candidate(0, 50000);
 	candidate(5, 50005);
 	paths.by_slot[2] = pair;
-	paths.pairs = 1;
+	paths.facts.pairs = 1;
 }
 
 static void teardown(void)
 {
 	paths_pair_forget(pair);
 	pathsend_free(paths.send);
-	free(paths.facts);
 	free(paths.map);
 }
 
@@ -75,9 +75,9 @@ Test(paths_reply, candidates_of_each_pair)
 {
 	json_t *all, *list, *one;
 
-	pair->candidates[0].backup = 5;
-	pair->candidates[0].deadline_ns = 3000000;
-	pair->candidates[0].qps = 2;
+	pair->candidates[0].facts.backup = 5;
+	pair->candidates[0].facts.deadline_ns = 3000000;
+	pair->candidates[0].facts.qps = 2;
 	paths.map[2].paths[0].probes = 9;
 	paths.map[2].paths[0].replies = 7;
 	paths.map[2].paths[0].diverted = 3;
@@ -140,7 +140,7 @@ Test(paths_reply, why_there_is_nothing)
 	pair->replied_ns = 0;
 	pair->since_ns -= 3 * SECOND;
 	pair->sending = (struct pathsend_pair *)&core; /* never read */
-	snprintf(paths.note, sizeof(paths.note), "raw sockets");
+	snprintf(paths.facts.note, sizeof(paths.facts.note), "raw sockets");
 	object = result("{}");
 	cr_expect_str_eq(json_text(object, "note"), "raw sockets");
 	cr_expect(strstr(json_text(json_array_get(json_object_get(object, "pairs"), 0), "note"),

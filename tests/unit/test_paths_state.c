@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What becomes of a path that went down, while its peer reports and when it no longer does. */
+/* State of a path after a failure, while its peer reports and when it no longer does. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,13 +24,16 @@ static void setup(void)
 	paths.core = &core;
 	paths.map = calloc(ESC_PATH_SLOTS_MAX, sizeof(*paths.map));
 	pathlive_config_default(&paths.live);
-	pair = calloc(1, sizeof(*pair));
-	paths.by_slot[0] = pair;
 	now_ns = time_local_ns();
+	pair = paths_pair_new(&paths, 0, &(struct esc_path_key){}, 0, "h2", now_ns);
+	cr_assert_not_null(pair);
+	paths.by_slot[0] = pair;
 	for (unsigned int i = 0; i < 2; i++) {
-		pair->candidates[i].sport = paths.map[0].paths[i].sport = (uint16_t)(50000 + i);
-		pair->candidates[i].backup = (int)!i;
-		pair->candidates[i].deadline_ns = 3 * MS;
+		struct path_facts *path = &pair->candidates[i].facts;
+
+		path->sport = paths.map[0].paths[i].sport = (uint16_t)(50000 + i);
+		path->backup = (int)!i;
+		path->deadline_ns = 3 * MS;
 	}
 	pair->replied_ns = now_ns;
 }
@@ -51,7 +54,7 @@ static enum pathlive_state evaluate(uint64_t later_ns)
 	return pair->candidates[OWN].damp.state;
 }
 
-/* The programs found it dead, and took the standby. */
+/* The programs found it dead, and took the backup. */
 static void die(void)
 {
 	paths.map[0].paths[OWN].diverted_ns = now_ns;
@@ -62,10 +65,10 @@ static void fall_silent(void)
 {
 	pair->replied_ns = now_ns - 60 * SECOND;
 	for (unsigned int i = 0; i < 2; i++)
-		pair->candidates[i].deadline_ns = 0; /* as paths_update_uses() has it then */
+		pair->candidates[i].facts.deadline_ns = 0; /* as paths_update_uses() has it then */
 }
 
-Test(paths_poll, a_path_that_lives_is_used_again)
+Test(paths_poll, a_path_that_is_up_is_used_again)
 {
 	die();
 	cr_expect_eq(evaluate(10 * MS), PATHLIVE_HOLD_DOWN);
@@ -80,9 +83,9 @@ Test(paths_poll, a_silent_peer_reports_no_path_up)
 	fall_silent();
 	for (int i = 0; i < 20; i++)
 		cr_expect_eq(evaluate(10 * SECOND), PATHLIVE_HOLD_DOWN);
-	cr_expect_neq(paths.map[0].paths[OWN].diverted_ns, 0, "packets stay on the standby");
+	cr_expect_neq(paths.map[0].paths[OWN].diverted_ns, 0, "packets stay on the backup");
 	/* It reports again: from then on the time counts. */
-	pair->candidates[OWN].deadline_ns = 3 * MS;
+	pair->candidates[OWN].facts.deadline_ns = 3 * MS;
 	cr_expect_eq(evaluate(10 * MS), PATHLIVE_HOLD_DOWN);
 	cr_expect_eq(evaluate(4 * SECOND), PATHLIVE_HOLD_DOWN);
 	cr_expect_eq(evaluate(2 * SECOND), PATHLIVE_UP);
@@ -94,7 +97,7 @@ Test(paths_poll, a_path_that_is_up_stays_so_when_the_peer_falls_silent)
 	cr_expect_eq(evaluate(10 * SECOND), PATHLIVE_UP);
 }
 
-Test(paths_poll, a_standby_is_released_only_when_the_peer_is_silent)
+Test(paths_poll, a_backup_is_released_only_when_the_peer_is_silent)
 {
 	die();
 	cr_expect_not(paths_release(&paths, 0, OWN), "its reports are better");

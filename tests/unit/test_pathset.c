@@ -16,7 +16,7 @@ struct world {
 	struct rng rng;
 	uint64_t salt;
 	unsigned paths;
-	double silent; /* part of probes that nobody answers */
+	double silent; /* part of probes without a reply */
 	double queue_ns[64];
 	double common_ns; /* the host's own link */
 };
@@ -32,7 +32,7 @@ static void hops_of(struct world *world, uint16_t sport, uint64_t hops[PATHSET_H
 		hops[h] = 0;
 	hops[0] = 1;
 	hops[1] = 100 + path_of(world, sport);
-	hops[2] = 1000 + path_of(world, sport); /* the last leaf answers by the port it came in */
+	hops[2] = 1000 + path_of(world, sport); /* the last leaf replies by the port it came in */
 	for (int h = 0; h < DISTANCE; h++)
 		if (rng_unit(&world->rng) < world->silent)
 			hops[h] = 0;
@@ -58,7 +58,7 @@ static size_t index_of(const struct pathset *set, uint16_t sport)
 	abort();
 }
 
-/* Looks until the search is over; returns rounds. */
+/* Ticks until the search is over; returns rounds. */
 static unsigned search(struct world *world, struct pathset *set, unsigned rounds_most)
 {
 	uint16_t ports[PATHSET_PORTS_MAX];
@@ -71,7 +71,7 @@ static unsigned search(struct world *world, struct pathset *set, unsigned rounds
 			uint64_t hops[PATHSET_HOPS];
 
 			hops_of(world, ports[i], hops);
-			pathset_see_hops(set, index_of(set, ports[i]), hops);
+			pathset_add_hops(set, index_of(set, ports[i]), hops);
 		}
 		pathset_group(set);
 		rounds++;
@@ -121,8 +121,7 @@ Test(pathset, all_paths_are_found_with_the_stated_confidence)
 		check_groups(&world, set);
 		free(set);
 	}
-	/* The rule is tested anew at each number of paths, so a little more than 5% may be missed.
-	 */
+	/* The rule applies at each number of paths, so slightly more than 5% may be missed. */
 	cr_assert_leq(missed, trials * 0.1, "%u of %u, seed %d", missed, trials, SEED);
 }
 
@@ -155,13 +154,13 @@ Test(pathset, silent_switches_leave_ports_undecided_not_wrong)
 	}
 }
 
-Test(pathset, where_the_fork_keeps_silent_hops_say_nothing)
+Test(pathset, behind_a_fork_without_replies_hops_decide_nothing)
 {
 	struct pathset *set = make(DISTANCE);
 	uint64_t hops[PATHSET_HOPS] = {1, 0, 3};
 
 	for (uint16_t p = 0; p < 6; p++)
-		pathset_see_hops(set, (size_t)pathset_add(set, 50000 + p), hops);
+		pathset_add_hops(set, (size_t)pathset_add(set, 50000 + p), hops);
 	pathset_group(set);
 	for (size_t i = 1; i < 6; i++)
 		cr_assert_eq(pathset_relate(set, 0, i), PATHSET_UNKNOWN);
@@ -197,7 +196,7 @@ Test(pathset, queues_that_come_and_go_together_are_one_path)
 
 		world.salt = rng_next(&world.rng);
 		for (int p = 0; p < 10; p++)
-			pathset_see_floor(set, (size_t)pathset_add(set, (uint16_t)(50000 + p)),
+			pathset_add_floor(set, (size_t)pathset_add(set, (uint16_t)(50000 + p)),
 					  20000);
 		for (uint64_t s = 1; s <= PATHSET_SAMPLES; s++)
 			slot(&world, set, s);
@@ -211,12 +210,12 @@ Test(pathset, queues_that_come_and_go_together_are_one_path)
 	cr_assert_gt(groups, 70);
 }
 
-Test(pathset, without_queues_equal_floors_say_nothing_and_unequal_ones_do)
+Test(pathset, without_queues_equal_floors_decide_nothing_and_unequal_ones_do)
 {
 	struct pathset *set = make(0);
 
 	for (int p = 0; p < 4; p++)
-		pathset_see_floor(set, (size_t)pathset_add(set, (uint16_t)(50000 + p)),
+		pathset_add_floor(set, (size_t)pathset_add(set, (uint16_t)(50000 + p)),
 				  20000 + (p & 1) * 30000);
 	cr_assert_eq(pathset_relate(set, 0, 2), PATHSET_UNKNOWN);
 	cr_assert_eq(pathset_relate(set, 0, 1), PATHSET_DIFFERENT);
@@ -238,7 +237,7 @@ Test(pathset, a_change_of_routes_is_seen_once_and_searched_anew)
 	for (int round = 0; round < 3; round++)
 		for (size_t i = 0; i < set->count; i++) {
 			hops_of(&world, set->ports[i].sport, hops);
-			renewed += pathset_see_hops(set, i, hops);
+			renewed += pathset_add_hops(set, i, hops);
 		}
 	cr_assert_eq(renewed, 1);
 	cr_assert_eq(set->generation, 1);
@@ -249,18 +248,18 @@ Test(pathset, a_change_of_routes_is_seen_once_and_searched_anew)
 	free(set);
 }
 
-Test(pathset, one_odd_answer_is_no_change)
+Test(pathset, one_odd_reply_is_no_change)
 {
 	struct pathset *set = make(DISTANCE);
 	uint64_t hops[PATHSET_HOPS] = {1, 2, 3}, odd[PATHSET_HOPS] = {1, 9, 3};
 
 	pathset_add(set, 50000);
-	cr_assert_not(pathset_see_hops(set, 0, hops));
-	cr_assert_not(pathset_see_hops(set, 0, odd));
-	cr_assert_not(pathset_see_hops(set, 0, hops));
-	cr_assert_not(pathset_see_hops(set, 0, odd));
+	cr_assert_not(pathset_add_hops(set, 0, hops));
+	cr_assert_not(pathset_add_hops(set, 0, odd));
+	cr_assert_not(pathset_add_hops(set, 0, hops));
+	cr_assert_not(pathset_add_hops(set, 0, odd));
 	cr_assert_eq(set->ports[0].hops[1], 2);
-	cr_assert(pathset_see_hops(set, 0, odd));
+	cr_assert(pathset_add_hops(set, 0, odd));
 	cr_assert_eq(set->ports[0].hops[1], 9);
 	free(set);
 }
@@ -271,15 +270,15 @@ Test(pathset, a_floor_that_moves_is_a_change_of_routes)
 
 	pathset_add(set, 50000);
 	pathset_add(set, 50001);
-	pathset_see_floor(set, 0, 20000);
-	pathset_see_floor(set, 1, 20000);
-	cr_assert_not(pathset_see_floor(set, 0, 20900), "noise");
-	cr_assert_not(pathset_see_floor(set, 0, 60000), "once");
-	cr_assert(pathset_see_floor(set, 0, 60100));
+	pathset_add_floor(set, 0, 20000);
+	pathset_add_floor(set, 1, 20000);
+	cr_assert_not(pathset_add_floor(set, 0, 20900), "noise");
+	cr_assert_not(pathset_add_floor(set, 0, 60000), "once");
+	cr_assert(pathset_add_floor(set, 0, 60100));
 	cr_assert_not(set->ports[1].fresh);
-	cr_assert_not(pathset_see_floor(set, 1, 60000), "expected: no news");
+	cr_assert_not(pathset_add_floor(set, 1, 60000), "expected: no news");
 	cr_assert(set->ports[1].fresh);
-	cr_assert_not(pathset_see_floor(set, 1, NAN));
+	cr_assert_not(pathset_add_floor(set, 1, NAN));
 	free(set);
 }
 
@@ -295,7 +294,7 @@ Test(pathset, ports_end)
 		pathset_add(set, (uint16_t)(50000 + r));
 	cr_assert_eq(pathset_add(set, 49999), -ENOSPC);
 	count = pathset_next(set, 1, PATHSET_PORTS_MAX, ports);
-	cr_assert_eq(count, PATHSET_PORTS_MAX, "all are to be looked at");
+	cr_assert_eq(count, PATHSET_PORTS_MAX, "all have to be probed");
 	for (size_t i = 0; i < count; i++)
 		all += ports[i] >= PATHSET_PORT_FIRST;
 	cr_assert_eq(all, count);

@@ -64,7 +64,7 @@ Test(pause, samples_from_before_a_pause_do_not_pause_again)
 	cr_assert_eq(hear(&flow, &rule, &before, at, 150 * US, 200 * US), 100 * US);
 	cr_assert_eq(hear(&flow, &rule, &before, at, 150 * US, 201 * US), 0);
 	cr_assert_eq(hear(&flow, &rule, &before, at, 170 * US, 202 * US), 20 * US,
-		     "what came on top");
+		     "what was added");
 	at = pause_depart(&flow, &rule, 1500, START + 203 * US, &after);
 	cr_assert_eq(at, START + 200 * US + 120 * US, "the pause is taken");
 	cr_assert_eq(flow.taken_ns, 117 * US);
@@ -153,7 +153,7 @@ Test(pause, an_opening_is_a_part_of_the_threshold)
 	cr_assert_eq(pause_opening(&rule, 1500), 1u << 30);
 }
 
-/* After its opening a flow hears @delay_ns: what leaves at once after that. */
+/* After its opening a flow has @delay_ns: what leaves at once after that. */
 static int reopened(uint64_t delay_ns, uint64_t loop_ns)
 {
 	struct pause_flow flow = {.floor_ns = 1};
@@ -167,7 +167,7 @@ static int reopened(uint64_t delay_ns, uint64_t loop_ns)
 	for (int i = 0; i < 4; i++)
 		now = at[i] = pause_depart(&flow, &rule, 1500, now, &marks[i]);
 	hear(&flow, &rule, &marks[0], at[0], (int64_t)delay_ns, loop_ns);
-	cr_assert_eq(flow.open_bytes, 0, "the opening has not come back yet");
+	cr_assert_eq(flow.open_bytes, 0, "the opening has not returned yet");
 	/* Not the start's doubling, which would end the round. */
 	flow.calm = 0;
 	flow.round = marks[3].round;
@@ -178,7 +178,7 @@ static int reopened(uint64_t delay_ns, uint64_t loop_ns)
 	return more;
 }
 
-Test(pause, word_of_an_empty_path_opens_it_again)
+Test(pause, a_sample_of_an_empty_path_opens_it_again)
 {
 	cr_assert_geq(reopened(1 * US, 20 * US), 3);
 	cr_assert_lt(reopened(20 * US, 20 * US), 3, "a queue");
@@ -198,8 +198,8 @@ Test(pause, a_flow_begins_by_its_weight)
 }
 
 /*
- * A round of samples in which the delay stands, but stamps come late by chance: the spread of the
- * load that it makes of them.
+ * A round of samples in which the delay stands, but timestamps come late by chance: the spread of
+ * the load that it makes of them.
  */
 static double spread(int samples)
 {
@@ -212,13 +212,14 @@ static double spread(int samples)
 		struct pause_mark mark = {.bytes = 1};
 		double load;
 
-		pause_refer(&flow, &mark, START, (uint64_t)(30000 + 1000 * rng_normal(&rng)));
+		pause_set_reference(&flow, &mark, START,
+				    (uint64_t)(30000 + 1000 * rng_normal(&rng)));
 		for (int i = 1;; i++) {
 			uint64_t at = START + (uint64_t)i * 100 * US / (uint64_t)samples;
 			double late = 1000 * rng_normal(&rng);
 
-			if (pause_gather(&flow, at - flow.ref_departure_ns,
-					 (uint64_t)(30000 + late)))
+			if (pause_add_sample(&flow, at - flow.ref_departure_ns,
+					     (uint64_t)(30000 + late)))
 				break;
 		}
 		load = flow.end_rise_ns / (double)flow.end_span_ns;
@@ -230,7 +231,7 @@ static double spread(int samples)
 	return sqrt(squares / 2000 - sum * sum);
 }
 
-Test(pause, late_stamps_are_averaged)
+Test(pause, late_timestamps_are_averaged)
 {
 	double few = spread(2), many = spread(100);
 
@@ -248,8 +249,8 @@ Test(pause, a_long_pause_is_a_series_of_short_ones)
 	rule_init(&rule);
 	rule.flags = 0;
 	pause_depart(&flow, &rule, 1500, now, NULL);
-	cr_assert_eq(pause_order(&flow, &rule, 5 * SECOND, now), rule.hold_max_ns);
-	cr_assert_eq(pause_order(&flow, &rule, 1, now), 0, "no further than that");
+	cr_assert_eq(pause_extend(&flow, &rule, 5 * SECOND, now), rule.hold_max_ns);
+	cr_assert_eq(pause_extend(&flow, &rule, 1, now), 0, "no further than that");
 	for (; now < START + rule.hold_max_ns; packets++) {
 		at = pause_depart(&flow, &rule, 1500, now, NULL);
 		cr_assert(at > now && at <= now + rule.quantum_ns);
@@ -327,8 +328,7 @@ Test(pause, weights_are_shares)
 		     pause_step(&heavy, &one, THRESHOLD, 60 * US));
 }
 
-/* Of the same rate: were one taken from what the other has made, the larger share would lose more.
- */
+/* Relative to the same rate: else the larger share would lose more. */
 Test(pause, what_is_added_and_what_the_level_takes_are_parts_of_one_rate)
 {
 	struct pause_rule rule;
@@ -418,7 +418,7 @@ Test(pause, after_a_rest_a_flow_begins_with_what_it_had_on_the_whole)
 	cr_assert_eq(flow.rate_Bps, LINE);
 }
 
-Test(pause, who_gives_way_in_vain_stops)
+Test(pause, decreases_without_effect_stop)
 {
 	struct pause_flow flow = {.floor_ns = 1};
 	struct pause_rule rule;
@@ -444,7 +444,7 @@ Test(pause, who_gives_way_in_vain_stops)
 		now = pause_depart(&flow, &rule, 1500, now, &mark);
 		hear(&flow, &rule, &mark, now, 20 * US, 50 * US);
 	}
-	cr_assert_not(pause_is_ineffective(&flow), "the queue is gone, so others do give way");
+	cr_assert_not(pause_is_ineffective(&flow), "the queue drained, so others do react");
 }
 
 /* Whatever comes: departures are in order and near, rates within their bounds. */
@@ -502,7 +502,7 @@ Test(pause, rules_are_within_bounds)
 	}
 }
 
-Test(pause, a_watch_says_once_that_a_flow_is_held_for_long)
+Test(pause, a_watch_reports_once_that_a_flow_is_held_for_long)
 {
 	struct pause_watch watch = {0};
 	uint64_t paused = 0;

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "core/events.h"
-#include "qp/qp.h"
+#include "qp/internal.h"
 
 #define SECOND 1000000000ULL
 #define IDLE (10 * SECOND)
@@ -49,7 +49,7 @@ static void put(struct world *world, uint32_t qpn, enum esc_direction direction,
 	struct esc_qp_key key = key_of(qpn, direction);
 	struct esc_qp qp = {.packets = packets,
 			    .bytes = packets * 100,
-			    .messages = packets / 2,
+			    .messages = packets,
 			    .first_local_ns = first_local_ns};
 
 	cr_assert_eq(bpf_map_update_elem(world->fd, &key, &qp, BPF_ANY), 0);
@@ -74,12 +74,12 @@ static size_t count_of(struct world *world)
 	return count;
 }
 
-static uint64_t total_packets(struct world *world, enum esc_direction direction)
+static uint64_t total_messages(struct world *world, enum esc_direction direction)
 {
 	struct qp_totals totals;
 
 	qptable_totals(world->table, direction, &totals);
-	return totals.packets;
+	return totals.messages;
 }
 
 Test(qptable, a_life)
@@ -119,9 +119,42 @@ Test(qptable, a_life)
 	cr_assert_eq(qptable_refresh(world.table, start + 3 * SECOND + IDLE, 0), 0);
 	cr_expect_eq(count_of(&world), 0);
 	cr_expect_eq(events(&world, "qp_gone"), 2);
-	cr_expect_eq(total_packets(&world, ESC_DIRECTION_TX), 1500, "totals outlive their QPs");
-	cr_expect_eq(total_packets(&world, ESC_DIRECTION_RX), 10);
+	cr_expect_eq(total_messages(&world, ESC_DIRECTION_TX), 1500, "totals outlive their QPs");
+	cr_expect_eq(total_messages(&world, ESC_DIRECTION_RX), 10);
 	world_close(&world);
+}
+
+/* The shares of the table, and the counts of entries that the programs add to. */
+Test(qptable, shares)
+{
+	LIBBPF_OPTS(bpf_map_create_opts, options, .map_flags = BPF_F_MMAPABLE);
+	struct esc_qp_key key = key_of(1, ESC_DIRECTION_TX);
+	struct esc_qp qp = {.packets = 1, .unknown = 1};
+	struct esc_qp_room room = {};
+	struct world world;
+	uint32_t zero = 0;
+	int fd;
+
+	world_open(&world, 64);
+	fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, "test_room", sizeof(zero), sizeof(room), 1,
+			    &options);
+	cr_assert_geq(fd, 0);
+	cr_assert_eq(qptable_share(world.table, fd), 0);
+	cr_assert_eq(qptable_refresh(world.table, SECOND, 0), 0);
+	put(&world, 1, ESC_DIRECTION_RX, 1, SECOND);
+	bpf_map_update_elem(world.fd, &key, &qp, BPF_ANY);
+	for (uint32_t qpn = 2; qpn < 12; qpn++) {
+		key = key_of(qpn, ESC_DIRECTION_RX);
+		bpf_map_update_elem(world.fd, &key, &qp, BPF_ANY);
+	}
+	cr_assert_eq(qptable_refresh(world.table, 2 * SECOND, 0), 0);
+	bpf_map_lookup_elem(fd, &zero, &room);
+	cr_expect(room.rx_max == 32 && room.unknown_max == 16 && room.foreign_max == 16);
+	cr_expect(room.rx == 11 && room.unknown == 10 && room.foreign == 1, "%u %u %u", room.rx,
+		  room.unknown, room.foreign);
+	cr_expect_eq(events(&world, "qp_seen"), 3, "unknown hosts are not reported one by one");
+	world_close(&world);
+	close(fd);
 }
 
 Test(qptable, others_delete)
@@ -138,7 +171,7 @@ Test(qptable, others_delete)
 	put(&world, 2, ESC_DIRECTION_TX, 1, 70); /* deleted, and came again */
 	cr_assert_eq(qptable_refresh(world.table, 2 * SECOND, 0), 0);
 	cr_expect_eq(count_of(&world), 1);
-	cr_expect_eq(total_packets(&world, ESC_DIRECTION_TX), 5 + 7 + 1);
+	cr_expect_eq(total_messages(&world, ESC_DIRECTION_TX), 5 + 7 + 1);
 	cr_expect_eq(events(&world, "qp_gone"), 2);
 	cr_expect_eq(events(&world, "qp_seen"), 2);
 	world_close(&world);
@@ -179,15 +212,15 @@ Test(qptable, many_and_full)
 		put(&world, qpn, qpn & 1, 3, SECOND);
 	cr_assert_eq(qptable_refresh(world.table, 2 * SECOND, 3 + 40), 0);
 	cr_expect_eq(count_of(&world), 2048, "each once, whatever the batches");
-	cr_expect_eq(total_packets(&world, ESC_DIRECTION_TX) +
-			     total_packets(&world, ESC_DIRECTION_RX),
+	cr_expect_eq(total_messages(&world, ESC_DIRECTION_TX) +
+			     total_messages(&world, ESC_DIRECTION_RX),
 		     3 * 2048);
 	cr_expect_eq(events(&world, "qp_seen"), 64 + 1, "a storm is summed up");
 	cr_expect_eq(events(&world, "qp_table_full"), 1);
 	cr_assert_eq(qptable_refresh(world.table, 3 * SECOND, 3 + 50), 0);
 	cr_expect_eq(events(&world, "qp_table_full"), 1, "not more often than each 10 s");
 	cr_assert_eq(qptable_refresh(world.table, 13 * SECOND, 3 + 50), 0);
-	cr_expect_eq(events(&world, "qp_table_full"), 2, "what was kept back is said");
+	cr_expect_eq(events(&world, "qp_table_full"), 2, "suppressed events are counted");
 	world_close(&world);
 }
 

@@ -23,12 +23,14 @@ static void end(void)
 
 TestSuite(request, .init = begin, .fini = end);
 
+static enum access client_may = ACCESS_CONTROL;
+
 static json_t *answer(const char *line, bool *follow)
 {
-	struct reply reply;
+	struct request reply;
 	json_t *object;
 
-	request_reply(&the_daemon.core, line, strlen(line), &reply);
+	request_reply(&the_daemon.core, line, strlen(line), client_may, &reply);
 	cr_assert_not_null(reply.text, "%s", line);
 	cr_assert_eq(reply.text[reply.bytes - 1], '\n');
 	cr_assert_eq(strchr(reply.text, '\n'), reply.text + reply.bytes - 1, "one line");
@@ -63,7 +65,7 @@ static void expect_refusal(const char *line, int code, const char *word)
 	json_decref(object);
 }
 
-Test(request, misuse_is_answered)
+Test(request, misuse_has_an_error_reply)
 {
 	expect_refusal("", 2, "JSON");
 	expect_refusal("garbage", 2, "JSON");
@@ -129,7 +131,7 @@ Test(request, events_and_their_followers)
 	object = answer("{\"verb\":\"events\",\"args\":{\"follow\":true}}", &follow);
 	cr_expect(follow);
 	cr_expect_eq(json_array_size(json_object_get(json_object_get(object, "result"), "events")),
-		     0, "who follows wants what is to come");
+		     0, "a follower gets future events");
 	json_decref(object);
 	object = answer("{\"verb\":\"events\",\"args\":{\"follow\":true,\"since_ns\":0}}", &follow);
 	cr_expect_eq(json_array_size(json_object_get(json_object_get(object, "result"), "events")),
@@ -148,6 +150,9 @@ Test(request, the_switches)
 	json_decref(result("{\"verb\":\"mode\",\"args\":{\"mode\":\"observe\"}}"));
 	cr_expect(!fake.off);
 	json_decref(result("{\"verb\":\"reload\"}"));
+	cr_expect(!fake.reload_forced);
+	json_decref(result("{\"verb\":\"reload\",\"args\":{\"force\":true}}"));
+	cr_expect(fake.reload_forced);
 	fake.reload_error = -EINVAL;
 	expect_refusal("{\"verb\":\"reload\"}", 1, "reload refused");
 }
@@ -201,4 +206,56 @@ Test(verbs, prefixes)
 	cr_expect(strstr(error, "did you mean `status`"), "%s", error);
 	cr_expect_str_eq(find("", NULL, &error), "");
 	free(error);
+}
+
+/* A new verb is for root until its table says that it changes nothing. */
+Test(request, the_group_may_use_what_changes_nothing)
+{
+	static const char reads[] = " status health events config.show features version clock "
+				    "clock.wait peers failover pace paths qp top steer steer.plan ";
+	const struct verb *verb = NULL;
+	char name[64];
+
+	while ((verb = verbs_next(verb))) {
+		snprintf(name, sizeof(name), " %s ", verb->name);
+		for (char *at = name + 1; at[1]; at++)
+			*at = *at == ' ' ? '.' : *at;
+		cr_expect_eq(verb->reads, strstr(reads, name) != NULL, "%s", name);
+	}
+	client_may = ACCESS_READ;
+	json_decref(result("{\"verb\":\"status\"}"));
+	json_decref(result("{\"verb\":\"config\"}"));
+	json_decref(result("{\"verb\":\"events\",\"args\":{\"follow\":true}}"));
+	expect_refusal("{\"verb\":\"off\"}", 4, "`off` needs root");
+	expect_refusal("{\"verb\":\"reload\"}", 4, "needs root");
+	expect_refusal("{\"verb\":\"mode\",\"args\":{\"mode\":\"steer\"}}", 4, "needs root");
+	expect_refusal("{\"verb\":\"pace\",\"args\":{\"what\":\"on\"}}", 4, "`pace on` needs root");
+	expect_refusal("{\"verb\":\"steer\",\"args\":{\"what\":\"auto\",\"mode\":\"on\"}}", 4,
+		       "needs root");
+	expect_refusal("{\"verb\":\"pace\",\"args\":{\"what\":\"tcp\",\"mode\":\"off\"}}", 4,
+		       "needs root");
+	expect_refusal("{\"verb\":\"nothing\"}", 2, "is not a verb");
+	client_may = ACCESS_CONTROL;
+}
+
+Test(request, access_follows_from_credentials)
+{
+	static const struct {
+		uid_t uid;
+		gid_t gid, groups[2];
+		gid_t group;
+		enum access access;
+	} cases[] = {
+		{0, 0, {}, 50, ACCESS_CONTROL},		{0, 0, {}, -1, ACCESS_CONTROL},
+		{77, 1, {}, 50, ACCESS_CONTROL},	{1000, 1000, {4, 50}, 50, ACCESS_READ},
+		{1000, 50, {}, 50, ACCESS_READ},	{1000, 1000, {4, 5}, 50, ACCESS_NONE},
+		{1000, 1000, {4, 50}, -1, ACCESS_NONE}, {1000, 0, {}, 50, ACCESS_NONE},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct ucred client = {.uid = cases[i].uid, .gid = cases[i].gid};
+
+		cr_expect_eq(access_of(&client, cases[i].groups, 2, 77, cases[i].group),
+			     cases[i].access, "case %zu", i);
+	}
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The socket as a client meets it, with the daemon's loop turned by hand. */
+/* The socket as a client meets it, with the daemon's loop turned manually. */
 #include <criterion/criterion.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -14,9 +14,9 @@
 static struct fake_world the_daemon;
 static char folder[64], socket_path[128];
 
-static void begin(void)
+static void begin_without_server(void)
 {
-	char yaml[256], *error = NULL;
+	char yaml[256];
 
 	strcpy(folder, "/tmp/esc-server-XXXXXX");
 	cr_assert_not_null(mkdtemp(folder));
@@ -25,6 +25,13 @@ static void begin(void)
 	cr_assert_eq(fake_daemon(&the_daemon, yaml), 0);
 	cr_assert_geq(sd_event_new(&the_daemon.event), 0);
 	the_daemon.core.loop = the_daemon.event;
+}
+
+static void begin(void)
+{
+	char *error = NULL;
+
+	begin_without_server();
 	cr_assert_eq(server_new(&the_daemon.server, &the_daemon.core, &error), 0, "%s", error);
 }
 
@@ -68,7 +75,7 @@ static void say(int fd, const char *text)
 	cr_assert_eq(send(fd, text, strlen(text), MSG_NOSIGNAL), (ssize_t)strlen(text));
 }
 
-/* Reads what there is after some turns; 0 bytes: nothing, or the end when @ended. */
+/* Reads what there is after some iterations; 0 bytes: nothing, or the end when @ended. */
 static size_t hear(int fd, char *out, size_t room, bool *ended)
 {
 	size_t have = 0;
@@ -109,23 +116,24 @@ Test(server, is_for_root_and_its_group)
 	socket_path[strlen(socket_path)] = '/';
 }
 
-Test(server, answers_line_by_line)
+Test(server, replies_line_by_line)
 {
 	int fd = connect_client();
 	char text[4096];
 	bool ended;
 
 	say(fd, "{\"verb\":\"ver");
-	cr_expect_eq(hear(fd, text, sizeof(text), &ended), 0, "half a line is not answered");
+	cr_expect_eq(hear(fd, text, sizeof(text), &ended), 0, "half a line is not replied to");
 	say(fd, "sion\"}\n{\"verb\":\"version\"}\nnonsense\n{\"verb\":\"version\"}\n");
 	hear(fd, text, sizeof(text), &ended);
 	cr_expect_eq(count_lines(text), 4, "%s", text);
-	cr_expect(strstr(text, "not a line of JSON"), "garbage is answered, the rest as well");
+	cr_expect(strstr(text, "not a line of JSON"),
+		  "invalid input has a reply, the rest as well");
 	cr_expect(!ended);
 	close(fd);
 }
 
-Test(server, answers_who_has_shut_its_mouth)
+Test(server, replies_to_a_half_closed_client)
 {
 	int fd = connect_client();
 	char text[4096];
@@ -160,7 +168,7 @@ Test(server, refuses_a_line_that_does_not_end)
 	close(fd);
 }
 
-Test(server, serves_64_and_turns_the_next_away)
+Test(server, serves_64_and_refuses_the_next)
 {
 	int fds[64], more;
 	char text[4096];
@@ -186,11 +194,11 @@ Test(server, serves_64_and_turns_the_next_away)
 
 static void add_event(const char *subject)
 {
-	events_add(the_daemon.ledger,
-		   &(struct event){.kind = &(struct event_kind){.name = "test"}, .subject = subject});
+	events_add(the_daemon.ledger, &(struct event){.kind = &(struct event_kind){.name = "test"},
+						      .subject = subject});
 }
 
-Test(server, followers_hear_each_event)
+Test(server, followers_receive_each_event)
 {
 	int fd = connect_client();
 	char text[8192];
@@ -202,13 +210,13 @@ Test(server, followers_hear_each_event)
 	cr_expect_eq(count_lines(text), 1);
 	add_event("first");
 	add_event("second");
-	say(fd, "{\"verb\":\"version\"}\n"); /* not heard */
+	say(fd, "{\"verb\":\"version\"}\n"); /* not received */
 	hear(fd, text, sizeof(text), &ended);
 	cr_expect_eq(count_lines(text), 2, "%s", text);
 	cr_expect(strstr(text, "first") && strstr(text, "second"));
 	close(fd);
 	turn(3);
-	add_event("nobody hears");
+	add_event("not received");
 	turn(3);
 }
 
@@ -241,12 +249,12 @@ Test(server, drops_a_slow_follower)
 	cr_expect(ended, "it was dropped");
 	cr_expect_lt(heard, 3 << 20, "%zu bytes had waited for it", heard);
 	hear(listens, text, sizeof(text), &ended);
-	cr_expect(!ended, "who reads stays");
+	cr_expect(!ended, "a client that reads stays");
 	close(fd);
 	close(listens);
 }
 
-Test(server, a_second_daemon_is_told_so)
+Test(server, a_second_daemon_is_an_error)
 {
 	struct server *second = NULL;
 	char *error = NULL;
@@ -260,34 +268,34 @@ Test(server, a_second_daemon_is_told_so)
 	close(fd);
 }
 
+TestSuite(server_listen, .init = begin_without_server, .fini = end);
+
 Test(server_listen, replaces_a_stale_socket_and_nothing_else)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	char name[] = "/tmp/esc-listen-XXXXXX", path[64], lock[80], *error = NULL;
-	struct server_listener listener;
+	char run[80], *error = NULL;
 	FILE *file;
 	int fd;
 
-	cr_assert_not_null(mkdtemp(name));
-	snprintf(path, sizeof(path), "%s/s", name);
-	snprintf(lock, sizeof(lock), "%s.lock", path);
-	strcpy(address.sun_path, path);
+	snprintf(run, sizeof(run), "%s/run", folder);
+	cr_assert_eq(mkdir(run, 0755), 0);
+	strcpy(address.sun_path, socket_path);
 	fd = socket(AF_UNIX, SOCK_STREAM, 0);
 	cr_assert_eq(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
 	cr_assert_eq(listen(fd, 1), 0);
-	cr_expect_eq(server_listen(&listener, path, &error), -EADDRINUSE, "somebody answers");
+	cr_expect_eq(server_new(&the_daemon.server, &the_daemon.core, &error), -EADDRINUSE,
+		     "another daemon listens");
 	free(error);
 	error = NULL;
 	close(fd); /* as after a crash */
-	cr_assert_eq(server_listen(&listener, path, &error), 0, "%s", error);
-	server_unlisten(&listener);
-	file = fopen(path, "w");
+	cr_assert_eq(server_new(&the_daemon.server, &the_daemon.core, &error), 0, "%s", error);
+	server_free(the_daemon.server);
+	the_daemon.server = NULL;
+	file = fopen(socket_path, "w");
 	fclose(file);
-	cr_expect_eq(server_listen(&listener, path, &error), -EEXIST);
+	cr_expect_eq(server_new(&the_daemon.server, &the_daemon.core, &error), -EEXIST);
 	cr_expect(error && strstr(error, "no socket"), "%s", error);
-	cr_expect_eq(access(path, F_OK), 0, "somebody's file is left alone");
+	cr_expect_eq(access(socket_path, F_OK), 0, "another program's file is left alone");
 	free(error);
-	unlink(path);
-	unlink(lock);
-	rmdir(name);
+	unlink(socket_path);
 }

@@ -42,15 +42,12 @@ static struct auto_rule *tracked(void)
 
 Test(steer_rules, a_rule_that_is_refused_changes_nothing)
 {
-	const struct auto_target target = {
-		.slot = 2, .id = 5, .sport = 51000, .reason = STEER_BY_CONTENTION, .gap_ns = 9};
+	const struct esc_steer want = {.slot = 2, .path = 5, .sport = 51000, .flowlet_gap_ns = 9};
 	struct auto_rule *one = tracked(), was = *one;
 
-	cr_expect_lt(steer_auto_publish(&steer, one, &target, 1000), 0);
+	cr_expect_lt(steer_auto_publish(&steer, one, want, STEER_BY_CONTENTION, 1000), 0);
 	cr_expect(!memcmp(one, &was, sizeof(was)));
 	cr_expect_eq(control.steer_generation, 0, "the programs are not notified");
-	cr_expect_lt(steer_auto_return(&steer, one, 1000), 0);
-	cr_expect(!memcmp(one, &was, sizeof(was)));
 }
 
 Test(steer_rules, no_room_for_a_rule)
@@ -70,7 +67,7 @@ Test(steer_rules, what_is_only_tracked_ends_at_once)
 	tracked();
 	key.dest_qpn = 18;
 	cr_assert_not_null(steer_rule_add(&steer, &key));
-	steer_untrack_all(&steer);
+	steer_untrack(&steer, &steer.autos[0]);
 	cr_expect_eq(steer.auto_count, 0);
 	cr_assert_eq(steer.rule_count, 1, "a rule of the operator stays");
 	cr_expect_eq(steer.rules[0].key.dest_qpn, 18);

@@ -14,14 +14,14 @@
 #define PACKET (60 * MICROSECOND) /* 1500 bytes at 200 Mbit/s */
 #define FLOWS_MAX 64
 #define CUT 204
-#define AIM (THRESHOLD * TCP_WINDOW_AIM / 1024)
+#define AIM (THRESHOLD * TCP_WINDOW_TARGET / 1024)
 
 /* As many segments as there are in a window, acknowledged at once; all of it was used. */
 static int take(struct tcp_window *w, unsigned int acked, unsigned int acked_seq,
 		unsigned int next_seq, unsigned long long delay_ns)
 {
-	return tcp_window_take(w, acked, acked_seq, next_seq, delay_ns, THRESHOLD,
-			       BASE_RTT + delay_ns, 1);
+	return tcp_window_sample(w, acked, acked_seq, next_seq, delay_ns, THRESHOLD,
+				 BASE_RTT + delay_ns, 1);
 }
 
 Test(tcpwindow, an_empty_path_is_filled_quickly)
@@ -51,7 +51,7 @@ Test(tcpwindow, one_cut_at_the_end_of_a_start)
 	cr_assert_eq(w.window, 10 * TCP_WINDOW_ONE * (1024 - CUT) / 1024,
 		     "four fifths of a quarter");
 	cr_assert_not(take(&w, 2, 5000, 9000, 2 * THRESHOLD), "of data that left before");
-	cr_assert_not(take(&w, 2, 5000, 9000, 0), "whatever it says");
+	cr_assert_not(take(&w, 2, 5000, 9000, 0), "whatever the delay");
 	cr_assert_eq(w.window, 10 * TCP_WINDOW_ONE * (1024 - CUT) / 1024);
 	cr_assert(take(&w, 2, 5001, 9000, 2 * THRESHOLD));
 	cr_assert(take(&w, 2, 5002, 9000, 2 * THRESHOLD), "each counts from here on");
@@ -119,12 +119,12 @@ Test(tcpwindow, what_is_not_used_does_not_grow)
 	struct tcp_window w;
 
 	tcp_window_start(&w, 10 * TCP_WINDOW_ONE);
-	tcp_window_take(&w, 2, 1000, 2000, 0, THRESHOLD, BASE_RTT, 0);
+	tcp_window_sample(&w, 2, 1000, 2000, 0, THRESHOLD, BASE_RTT, 0);
 	cr_assert_eq(w.window, 10 * TCP_WINDOW_ONE);
 	w.starting = 0;
-	tcp_window_take(&w, 2, 1000, 2000, 0, THRESHOLD, BASE_RTT, 0);
+	tcp_window_sample(&w, 2, 1000, 2000, 0, THRESHOLD, BASE_RTT, 0);
 	cr_assert_eq(w.window, 10 * TCP_WINDOW_ONE);
-	tcp_window_take(&w, 2, 1000, 2000, 2 * THRESHOLD, THRESHOLD, BASE_RTT + 2 * THRESHOLD, 0);
+	tcp_window_sample(&w, 2, 1000, 2000, 2 * THRESHOLD, THRESHOLD, BASE_RTT + 2 * THRESHOLD, 0);
 	cr_assert_lt(w.window, 10 * TCP_WINDOW_ONE, "but it becomes less");
 }
 
@@ -137,11 +137,11 @@ Test(tcpwindow, after_a_rest_it_starts_gently_and_remembers)
 	tcp_window_rest(&w);
 	cr_assert_eq(w.window, 6 * TCP_WINDOW_ONE);
 	take(&w, 1, 1000, 2000, AIM * 3 / 4);
-	cr_assert_lt(w.window, 7 * TCP_WINDOW_ONE, "somebody is there");
+	cr_assert_lt(w.window, 7 * TCP_WINDOW_ONE, "another flow is present");
 	tcp_window_start(&w, 24 * TCP_WINDOW_ONE);
 	tcp_window_rest(&w);
 	take(&w, 1, 1000, 2000, 0);
-	cr_assert_geq(w.window, 24 * TCP_WINDOW_ONE, "nobody is");
+	cr_assert_geq(w.window, 24 * TCP_WINDOW_ONE, "no other flow is present");
 	tcp_window_start(&w, TCP_WINDOW_MAX);
 	cr_assert_eq(tcp_window_rested(&w), TCP_WINDOW_REST);
 	tcp_window_start(&w, TCP_WINDOW_MIN);
@@ -162,8 +162,8 @@ Test(tcpwindow, a_part_of_a_segment_is_one_more_now_and_then)
 		w.window = window;
 		w.starting = 0;
 		for (unsigned int i = 1; i <= 1000; i++) {
-			tcp_window_take(&w, 2, from + i * 100, from + i * 100 + 100, 0, THRESHOLD,
-					BASE_RTT, 0);
+			tcp_window_sample(&w, 2, from + i * 100, from + i * 100 + 100, 0, THRESHOLD,
+					  BASE_RTT, 0);
 			sum += tcp_window_segments(&w);
 		}
 		cr_assert_float_eq(sum / 1000, window / (double)TCP_WINDOW_ONE, 0.01, "%u: %f",
@@ -171,7 +171,7 @@ Test(tcpwindow, a_part_of_a_segment_is_one_more_now_and_then)
 	}
 }
 
-/* Delays that are all wrong by the same: after a moment nothing is different. */
+/* Delays that are all wrong by the same: after a short time nothing is different. */
 Test(tcpwindow, a_clock_that_is_wrong_changes_nothing)
 {
 	static const long long errors[] = {0, -50000, 50000, -100000, 100000};
@@ -200,14 +200,14 @@ Test(tcpwindow, a_clock_that_is_wrong_changes_nothing)
 	}
 }
 
-Test(tcpwindow, a_floor_is_a_part_of_the_threshold_and_forgotten)
+Test(tcpwindow, a_floor_is_part_of_the_threshold_and_expires)
 {
 	unsigned long long now = 1000000;
 	struct tcp_window w;
 
 	tcp_window_start(&w, TCP_WINDOW_NEW);
 	cr_assert_eq(tcp_window_above(&w, 2 * THRESHOLD, THRESHOLD, now),
-		     2 * THRESHOLD - THRESHOLD / 4, "a queue that stands is not taken for a path");
+		     2 * THRESHOLD - THRESHOLD / 4, "a standing queue does not count as floor");
 	cr_assert_eq(tcp_window_above(&w, -1000000, THRESHOLD, now), 0);
 	cr_assert_eq(tcp_window_above(&w, 0, THRESHOLD, now), THRESHOLD / 4,
 		     "nor is a clock worse");
@@ -243,8 +243,8 @@ static void path_turn(struct path *path, bool fresh)
 		acked = path->credit[i] < 2 && !fresh ? 0 : (unsigned int)path->credit[i];
 		path->credit[i] -= acked;
 		if (acked)
-			tcp_window_take(w, acked, path->sequence + 1, path->sequence + 500,
-					path->before, THRESHOLD, rtt, 1);
+			tcp_window_sample(w, acked, path->sequence + 1, path->sequence + 500,
+					  path->before, THRESHOLD, rtt, 1);
 	}
 }
 
@@ -278,7 +278,7 @@ static void settles(unsigned int count)
 	}
 	cr_assert_leq(idle, 10, "%u flows: idle in %u of 1000 round trips", count, idle);
 	cr_assert_leq(above, 10, "%u flows: far above the threshold in %u", count, above);
-	/* Windows of a moment: below one segment they move by a large part of themselves. */
+	/* Instantaneous windows: below one segment they move by a large part of themselves. */
 	cr_assert_geq(path_jain(&path), count > 16 ? 0.93 : 0.98, "%u flows: Jain %f", count,
 		      path_jain(&path));
 }
@@ -328,7 +328,7 @@ Test(tcpwindow, a_bound_in_a_byte_is_never_too_small)
 	for (uint64_t ns = 0; ns < ESC_TCP_BOUND_MAX_NS; ns += 1 + ns / 50) {
 		uint32_t told = esc_tcp_bound_ns(esc_tcp_bound_code(ns));
 
-		cr_assert(told >= ns && told <= ns + ns / 8 + 16, "%llu is told as %u",
+		cr_assert(told >= ns && told <= ns + ns / 8 + 16, "%llu is reported as %u",
 			  (unsigned long long)ns, told);
 	}
 	cr_assert_eq(esc_tcp_bound_ns(esc_tcp_bound_code(0)), 0);

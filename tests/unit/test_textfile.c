@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "fakes.h"
-#include "base/prom.h"
+#include "base/fields.h"
 #include "api/api.h"
 
 static struct fake_world the_daemon;
@@ -40,10 +40,17 @@ TestSuite(textfile, .init = begin, .fini = end);
 static struct textfile *new_textfile(void)
 {
 	struct textfile *textfile = NULL;
-	char *error = NULL;
 
-	cr_assert_eq(textfile_new(&textfile, &the_daemon.core, &error), 0);
+	cr_assert_eq(textfile_new(&textfile, &the_daemon.core), 0);
 	return textfile;
+}
+
+/* Writes, and waits for the worker that does. */
+static int write_now(struct textfile *textfile)
+{
+	int err = textfile_write(textfile);
+
+	return err ? err : textfile_wait(textfile, 10000);
 }
 
 /* The file as text (malloc'd). */
@@ -91,7 +98,7 @@ Test(textfile, families)
 	char *text;
 
 	fill();
-	cr_assert_eq(textfile_write(textfile), 0);
+	cr_assert_eq(write_now(textfile), 0);
 	text = slurp();
 	expect_in(text, "escapement_up 1", true);
 	expect_in(text, "escapement_kill_switch 0", true);
@@ -139,7 +146,7 @@ Test(textfile, what_is_not_measured_is_absent)
 	strcpy(fake.ports[0].rdma_device, "mlx5_0");
 	fake.ports[0].rdma_port = 1;
 	fake.refresh_error = -EIO;
-	cr_assert_eq(textfile_write(textfile), 0);
+	cr_assert_eq(write_now(textfile), 0);
 	text = slurp();
 	cr_expect_null(strstr(text, "roce_packets_total"));
 	cr_expect_null(strstr(text, "escapement_qp_packets_total"));
@@ -161,7 +168,7 @@ Test(textfile, datagrams_have_no_sequence)
 
 	fill();
 	fake.qps[0].qp.transport = ESC_TRANSPORT_UD;
-	cr_assert_eq(textfile_write(textfile), 0);
+	cr_assert_eq(write_now(textfile), 0);
 	text = slurp();
 	cr_expect(strstr(text, "qp_packets_total{netdev=\"eth1\",dest_qpn=\"17\""));
 	cr_expect_null(strstr(text, "qp_retransmit_packets_total{netdev=\"eth1\",dest_qpn=\"17\""));
@@ -191,7 +198,7 @@ Test(textfile, promtool_is_content)
 	if (system("promtool --version >/dev/null 2>&1"))
 		cr_skip("promtool is not here");
 	fill();
-	cr_assert_eq(textfile_write(textfile), 0);
+	cr_assert_eq(write_now(textfile), 0);
 	cr_expect_eq(run_promtool(), 0);
 	textfile_free(textfile);
 	cr_expect_eq(run_promtool(), 0, "and with what a stopped daemon leaves");
@@ -203,7 +210,7 @@ Test(textfile, a_stopped_daemon_leaves_up_0)
 	char *text;
 
 	fill();
-	cr_assert_eq(textfile_write(textfile), 0);
+	cr_assert_eq(write_now(textfile), 0);
 	textfile_free(textfile);
 	text = slurp();
 	expect_in(text, "escapement_up 0", true);
@@ -211,7 +218,7 @@ Test(textfile, a_stopped_daemon_leaves_up_0)
 		cr_expect(line[0] == '#' || !strncmp(line, "escapement_build_info", 21) ||
 				  !strncmp(line, "escapement_up", 13) ||
 				  !strncmp(line, "escapement_last_write", 21),
-			  "a series that stands still: %s", line);
+			  "a series that stops: %s", line);
 	free(text);
 }
 
@@ -223,34 +230,37 @@ Test(textfile, is_replaced_in_one_step)
 	struct stat before, after;
 
 	fill();
-	/* Somebody laid a trap where we write aside. */
+	/* Another user has prepared the temporary name. */
 	snprintf(aside, sizeof(aside), "%s.new", prom);
 	snprintf(target, sizeof(target), "%s/target", folder);
 	cr_assert_eq(symlink(target, aside), 0);
-	cr_assert_eq(textfile_write(textfile), 0);
+	cr_assert_eq(write_now(textfile), 0);
 	cr_expect(access(target, F_OK), "a link that lies there is not followed");
 	cr_assert_eq(stat(prom, &before), 0);
-	cr_assert_eq(textfile_write(textfile), 0);
+	cr_assert_eq(write_now(textfile), 0);
 	cr_assert_eq(stat(prom, &after), 0);
 	cr_expect_neq(before.st_ino, after.st_ino, "a new file took the name");
 	cr_expect(access(aside, F_OK), "nothing is left aside");
 	textfile_free(textfile);
 }
 
-Test(textfile, failure_is_said_once_and_ends)
+Test(textfile, failure_is_reported_once_and_ends)
 {
 	struct textfile *textfile = new_textfile();
+	const struct event_count *counts;
 	char moved[160];
 
 	fill();
 	snprintf(moved, sizeof(moved), "%s.gone", folder);
 	cr_assert_eq(rename(folder, moved), 0);
-	cr_expect_eq(textfile_write(textfile), -ENOENT);
-	cr_expect_eq(textfile_write(textfile), -ENOENT);
-	cr_expect_eq(events_total(the_daemon.ledger), 1);
+	cr_expect_eq(write_now(textfile), -ENOENT);
+	cr_expect_eq(write_now(textfile), -ENOENT);
+	cr_expect_eq(events_counts(the_daemon.ledger, &counts), 1);
+	cr_expect_eq(counts[0].count, 1, "an event for the first of them");
 	cr_assert_eq(rename(moved, folder), 0);
-	cr_expect_eq(textfile_write(textfile), 0);
-	cr_expect_eq(events_total(the_daemon.ledger), 2);
+	cr_expect_eq(write_now(textfile), 0);
+	cr_expect_eq(events_counts(the_daemon.ledger, &counts), 2);
+	cr_expect_eq(counts[0].count + counts[1].count, 2);
 	textfile_free(textfile);
 }
 
@@ -262,15 +272,15 @@ Test(textfile, moves_when_the_configuration_moves)
 	fill();
 	cr_assert_not_null(mkdtemp(other));
 	snprintf(path, sizeof(path), "%s/escapement.prom", other);
-	cr_assert_eq(textfile_write(textfile), 0);
+	cr_assert_eq(write_now(textfile), 0);
 	free(the_daemon.config->textfile.directory);
 	the_daemon.config->textfile.directory = strdup(other);
-	cr_assert_eq(textfile_write(textfile), 0);
+	cr_assert_eq(write_now(textfile), 0);
 	cr_expect(access(prom, F_OK), "the old file would stand there for ever");
 	cr_expect_eq(access(path, F_OK), 0);
 	free(the_daemon.config->textfile.directory);
 	the_daemon.config->textfile.directory = NULL;
-	cr_assert_eq(textfile_write(textfile), 0);
+	cr_assert_eq(write_now(textfile), 0);
 	cr_expect(access(path, F_OK));
 	textfile_free(textfile);
 	rmdir(other);
@@ -281,7 +291,8 @@ Test(prom, labels_are_escaped_and_empty_ones_left_out)
 	char *text = NULL;
 	size_t bytes;
 	FILE *out = open_memstream(&text, &bytes);
-	struct prom_family family = {.out = out, .name = "x", .type = PROM_GAUGE, .help = "H."};
+	const struct metric metric = {"x", PROM_GAUGE, "H."};
+	struct prom_family family = {.out = out, .metric = &metric};
 
 	prom_count(&family, 1, "a", "q\"b\\s\nn", "b", NULL, "c", "", "d", "z", NULL);
 	prom_value(&family, 0.5, NULL);

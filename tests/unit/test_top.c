@@ -7,7 +7,6 @@
 
 #include "base/json.h"
 #include "cli/cli.h"
-#include "cli/top.h"
 
 static char *page_text;
 static size_t page_bytes;
@@ -184,7 +183,7 @@ Test(delays_text, the_columns_are_there_when_any_has_delays)
 	cr_expect_null(strstr(text, "OWD"));
 }
 
-Test(delays_text, notes_are_written_once)
+Test(delays_text, records_are_written_once)
 {
 	const char *text = render(
 		"{\"qps\":[" QP("tx", ",\"owd_note\":\"h2 is down\"") "," QP(

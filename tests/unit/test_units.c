@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "base/nearest.h"
 #include "base/units.h"
 
 Test(units, durations_are_exact)
@@ -72,7 +71,7 @@ Test(units, what_is_no_duration_is_refused)
 	}
 }
 
-/* Random durations written with a unit that divides them come back the same. */
+/* Random durations written with a unit that divides them return the same. */
 Test(units, durations_survive_being_written)
 {
 	unsigned int seed = time(NULL);
@@ -130,11 +129,12 @@ Test(units, delays_have_three_digits)
 		double ns;
 		const char *text;
 	} cases[] = {
-		{0, "0.000us"},	     {7, "0.007us"},	  {999.4, "0.999us"},  {999.6, "1.00us"},
-		{7616, "7.62us"},    {9994, "9.99us"},	  {9996, "10.0us"},    {99949, "99.9us"},
-		{99951, "100us"},    {999400, "999us"},	  {999600, "1.00ms"},  {16808000, "16.8ms"},
-		{999499999, "999ms"}, {999500001, "1.00s"}, {99.9e9, "99.9s"},	 {999e9, "999s"},
-		{-300, "-0.300us"},  {-12345678, "-12.3ms"},
+		{0, "0.000us"},	      {7, "0.007us"},	    {999.4, "0.999us"},
+		{999.6, "1.00us"},    {7616, "7.62us"},	    {9994, "9.99us"},
+		{9996, "10.0us"},     {99949, "99.9us"},    {99951, "100us"},
+		{999400, "999us"},    {999600, "1.00ms"},   {16808000, "16.8ms"},
+		{999499999, "999ms"}, {999500001, "1.00s"}, {99.9e9, "99.9s"},
+		{999e9, "999s"},      {-300, "-0.300us"},   {-12345678, "-12.3ms"},
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {

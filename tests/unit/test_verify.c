@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* When a move is taken back, and when it is not. */
+/* When a move is reverted, and when it is not. */
 #include <criterion/criterion.h>
 
 #include "pacing/verify.h"
@@ -39,14 +39,14 @@ Test(verify, a_path_that_swallows_everything_is_silent)
 		     VERIFY_OPEN);
 }
 
-Test(verify, who_sends_nothing_is_not_silent)
+Test(verify, sending_nothing_is_not_silence)
 {
 	struct verify_counts before = usual();
 
 	cr_assert_eq(after(&before, false, (struct verify_counts){}, 100000), VERIFY_OPEN);
 }
 
-Test(verify, a_path_that_was_good_and_dies_is_left_within_two_seconds)
+Test(verify, a_failing_path_is_left_within_two_seconds)
 {
 	struct verify_counts now = usual();
 	struct verify verify;
@@ -76,7 +76,7 @@ Test(verify, a_path_that_was_good_and_dies_is_left_within_two_seconds)
 	cr_assert_geq(ms, 7000 + 1000);
 }
 
-Test(verify, a_long_answer_without_acknowledges_is_no_death)
+Test(verify, a_long_response_without_acknowledgements_is_no_failure)
 {
 	struct verify_counts now = usual();
 	struct verify verify;
@@ -85,18 +85,18 @@ Test(verify, a_long_answer_without_acknowledges_is_no_death)
 	now.back += 10;
 	for (uint64_t ms = 0; ms <= 4000; ms += 250) {
 		now.sent +=
-			1000; /* a READ's responses: nothing comes back, nothing is sent again */
+			1000; /* a READ's responses: nothing returns, nothing is retransmitted */
 		cr_assert(!verify_is_bad(verify_poll(&verify, &now, ms * MS)));
 	}
 }
 
-Test(verify, nobody_is_silent_whose_answers_are_not_known)
+Test(verify, without_known_replies_there_is_no_silence)
 {
 	struct verify_counts before = {.sent = 1000};
 
 	cr_assert_eq(after(&before, false, (struct verify_counts){.sent = 1000}, 5000),
 		     VERIFY_PROVED);
-	before.paired = true; /* an answer was never seen: UC */
+	before.paired = true; /* a reply was never received: UC */
 	cr_assert_eq(after(&before, false, (struct verify_counts){.sent = 1000}, 5000),
 		     VERIFY_PROVED);
 }
@@ -123,7 +123,7 @@ Test(verify, a_fabric_that_always_lost_is_no_reason)
 	cr_assert_eq(after(&before, false, more, 100), VERIFY_NAKS);
 }
 
-Test(verify, a_window_sent_again_and_again)
+Test(verify, a_window_retransmitted_twice)
 {
 	struct verify_counts now = {.sent = 1000};
 	struct verify verify;
@@ -142,10 +142,10 @@ Test(verify, a_window_sent_again_and_again)
 	cr_assert_eq(verify_poll(&verify, &now, 100 * MS), VERIFY_OPEN);
 	now.sent += 30;
 	now.resent += 30;
-	cr_assert_eq(verify_poll(&verify, &now, 200 * MS), VERIFY_OPEN, "too few to judge by");
+	cr_assert_eq(verify_poll(&verify, &now, 200 * MS), VERIFY_OPEN, "too few to evaluate by");
 }
 
-Test(verify, what_the_path_before_lost_is_sent_again_first)
+Test(verify, what_the_path_before_lost_is_retransmitted_first)
 {
 	struct verify_counts now = {.sent = 1000, .resent = 300};
 	struct verify verify;
@@ -163,7 +163,7 @@ Test(verify, what_the_path_before_lost_is_sent_again_first)
 	now.sent += 200;
 	now.resent += 190;
 	cr_assert_eq(verify_poll(&verify, &now, 600 * MS), VERIFY_RESENT);
-	/* What was new went the old way, after the counts were taken. */
+	/* New packets took the old path, after the counts were taken. */
 	verify_start(&verify, &now, 0, false);
 	now.sent += 18;
 	now.resent += 2;
@@ -187,7 +187,7 @@ Test(verify, what_the_path_before_lost_is_sent_again_first)
 	cr_assert_fail("never");
 }
 
-Test(verify, answers_that_do_not_arrive)
+Test(verify, lost_replies)
 {
 	struct verify_counts before = usual(), more = {.sent = 10, .back = 64, .repeated = 40};
 
@@ -207,13 +207,13 @@ Test(verify, proof_takes_time_and_traffic_and_begins_anew)
 	cr_assert_eq(verify_poll(&verify, &now, 4999 * MS), VERIFY_OPEN);
 	cr_assert_eq(verify_poll(&verify, &now, 5000 * MS), VERIFY_PROVED);
 	cr_assert_eq(verify_poll(&verify, &now, 9000 * MS), VERIFY_OPEN);
-	/* It dies an hour later. */
+	/* It fails an hour later. */
 	now.sent += 128;
 	cr_assert_eq(verify_poll(&verify, &now, 3600000 * MS), VERIFY_OPEN);
 	cr_assert_eq(verify_poll(&verify, &now, 3600500 * MS), VERIFY_SILENT);
 }
 
-Test(verify, every_verdict_has_words)
+Test(verify, every_result_has_a_meaning)
 {
 	for (int verdict = 0; verdict < VERIFY_RESULTS; verdict++)
 		cr_assert(verify_name(verdict) && verify_meaning(verdict));

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The tree under tests/fixtures/sysfs was made by hand after the shapes of five drivers. */
+/* The tree under tests/fixtures/sysfs was made manually after the shapes of five drivers. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "dataplane/offload.h"
-#include "net/rdma.h"
-#include "dataplane/visibility.h"
+#include "dataplane/internal.h"
 
 static const char *fixture(void)
 {
@@ -37,7 +35,7 @@ Test(visibility, facts_and_decision)
 	};
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		struct visibility visibility;
+		struct port_info port = {};
 		struct rdma_facts rdma;
 
 		rdma_read(fixture(), rows[i].netdev, &rdma);
@@ -46,10 +44,11 @@ Test(visibility, facts_and_decision)
 		cr_expect_eq(rdma.port, rows[i].port, "%s", rows[i].netdev);
 		cr_expect_eq(rdma.software, rows[i].software, "%s", rows[i].netdev);
 		cr_expect_eq(rdma.counters, rows[i].counters, "%s", rows[i].netdev);
-		visibility_decide(rows[i].netdev, &rdma, rows[i].packets, &visibility);
-		cr_expect_str_eq(visibility.mode, rows[i].mode, "%s", rows[i].netdev);
-		cr_expect(strstr(visibility.note, rows[i].netdev), "%s", visibility.note);
-		cr_expect(strstr(visibility.note, rows[i].device), "%s", visibility.note);
+		strcpy(port.name, rows[i].netdev);
+		visibility_decide(&port, &rdma, rows[i].packets);
+		cr_expect_str_eq(port.visibility, rows[i].mode, "%s", rows[i].netdev);
+		cr_expect(strstr(port.visibility_note, rows[i].netdev), "%s", port.visibility_note);
+		cr_expect(strstr(port.visibility_note, rows[i].device), "%s", port.visibility_note);
 	}
 }
 
@@ -58,18 +57,20 @@ Test(visibility, queue_pairs_without_packets)
 	static const char *const before[] = {"packets", "counters", "none"};
 
 	for (size_t i = 0; i < 3; i++) {
-		struct visibility visibility = {.mode = before[i], .note = "as it was"};
+		struct port_info port = {
+			.name = "eth1", .rdma_device = "mlx5_0", .visibility_note = "as it was"};
 
-		visibility_add_ready("eth1", "mlx5_0", 0, &visibility);
-		cr_expect_str_eq(visibility.mode, before[i]);
-		visibility_add_ready("eth1", "mlx5_0", 64, &visibility);
-		cr_expect_str_eq(visibility.mode, i ? "control" : "packets");
+		strcpy(port.visibility, before[i]);
+		visibility_add_ready(&port, 0);
+		cr_expect_str_eq(port.visibility, before[i]);
+		visibility_add_ready(&port, 64);
+		cr_expect_str_eq(port.visibility, i ? "control" : "packets");
 		if (i)
-			cr_expect(strstr(visibility.note, "64 queue pairs of mlx5_0") &&
-					  strstr(visibility.note, "passed eth1"),
-				  "%s", visibility.note);
+			cr_expect(strstr(port.visibility_note, "64 queue pairs of mlx5_0") &&
+					  strstr(port.visibility_note, "passed eth1"),
+				  "%s", port.visibility_note);
 		else
-			cr_expect_str_eq(visibility.note, "as it was");
+			cr_expect_str_eq(port.visibility_note, "as it was");
 	}
 }
 
@@ -95,4 +96,14 @@ Test(offload, what_was_taken)
 	cr_expect_str_eq(note, "rx-lro, rx-gro-hw went off while XDP is attached");
 	offload_note("no-such-dev", 0, false, note, sizeof(note));
 	cr_expect_str_empty(note);
+}
+
+Test(visibility, native_mode_is_not_first_where_it_takes_the_link_down)
+{
+	static const char *const down[] = {"igb", "igc", "ixgbe", "i40e"};
+
+	for (size_t i = 0; i < sizeof(down) / sizeof(down[0]); i++)
+		cr_expect(native_cost(down[i]).link_down, "%s", down[i]);
+	cr_expect(native_cost("mlx5_core").does && !native_cost("mlx5_core").link_down);
+	cr_expect(!native_cost("veth").does && !native_cost("").link_down);
 }

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "diagnose/diagnosis.h"
+#include "diagnose/internal.h"
 
 #define FLEET_QPS 64
 #define FLEET_PEERS 16
@@ -18,16 +18,16 @@
 struct fleet {
 	uint64_t state; /* of the random numbers */
 	struct diag_qp qps[FLEET_QPS];
-	double p50_us[FLEET_QPS]; /* what the next look says of each */
-	bool halted[FLEET_QPS];	  /* when idle, with what it has not been answered */
-	double noise;		  /* of a median from look to look, as a part of it */
+	double p50_us[FLEET_QPS]; /* the next poll's median of each */
+	bool halted[FLEET_QPS];	  /* when idle, with requests outstanding */
+	double noise;		  /* of a median from tick to tick, as a part of it */
 	size_t qp_count;
 	struct diag_peer peers[FLEET_PEERS];
 	size_t peer_count;
 	struct diag_port port;
 	struct diagnoses *diagnoses;
 	uint64_t now_ns;
-	unsigned int looks;
+	unsigned int ticks;
 	const struct diag_event *events;
 	size_t event_count;
 };
@@ -84,8 +84,8 @@ static inline struct diag_qp *fleet_add(struct fleet *fleet, unsigned int peer, 
 	qp->key.dst = fleet_address(peer);
 	/* Keys are ordered by their bytes. */
 	qp->key.dest_qpn = __builtin_bswap32(0x100 + i);
-	qp->next_known = qp->answered_known = qp->paired = true;
-	qp->next_psn = qp->answered_psn = fleet_random(fleet) & ESC_PSN_MASK;
+	qp->next_known = qp->acked_known = qp->paired = true;
+	qp->next_psn = qp->acked_psn = fleet_random(fleet) & ESC_PSN_MASK;
 	fleet->p50_us[i] = p50_us;
 	return qp;
 }
@@ -115,7 +115,7 @@ static inline void fleet_delay(struct fleet *fleet, struct diag_delay *delay, do
 	delay->bound_ns = 1500;
 }
 
-/* A look later: each sends, is answered, and has the delay that p50_us says; 0: is idle. */
+/* A poll later: each sends, has replies, and the delay of p50_us; 0: is idle. */
 static inline void fleet_move(struct fleet *fleet)
 {
 	for (size_t i = 0; i < fleet->qp_count; i++) {
@@ -123,15 +123,14 @@ static inline void fleet_move(struct fleet *fleet)
 
 		memset(&qp->delay, 0, sizeof(qp->delay));
 		if (fleet->p50_us[i] <= 0) {
-			qp->answered_psn = fleet->halted[i] ? qp->answered_psn : qp->next_psn;
+			qp->acked_psn = fleet->halted[i] ? qp->acked_psn : qp->next_psn;
 			continue;
 		}
 		fleet_delay(fleet, &qp->delay, fleet->p50_us[i], fleet->noise);
-		qp->packets += 1000;
 		qp->bytes += 1000000;
 		qp->acks += 100;
 		qp->next_psn = (qp->next_psn + 1000) & ESC_PSN_MASK;
-		qp->answered_psn = (qp->next_psn - fleet_random(fleet) % 64) & ESC_PSN_MASK;
+		qp->acked_psn = (qp->next_psn - fleet_random(fleet) % 64) & ESC_PSN_MASK;
 	}
 }
 
@@ -145,12 +144,12 @@ static inline void fleet_judge(struct fleet *fleet)
 				   .ports = &fleet->port,
 				   .port_count = 1};
 
-	fleet->looks++;
+	fleet->ticks++;
 	cr_assert_eq(
 		diagnoses_update(fleet->diagnoses, &input, &fleet->events, &fleet->event_count), 0);
 }
 
-static inline void fleet_look(struct fleet *fleet)
+static inline void fleet_tick(struct fleet *fleet)
 {
 	fleet_move(fleet);
 	fleet_judge(fleet);
@@ -165,22 +164,22 @@ static inline const struct diag_event *fleet_event(const struct fleet *fleet, en
 	return NULL;
 }
 
-/* Looks until the event comes, at most @most; 0: it did not. */
+/* Ticks until the event comes, at most @most; 0: it did not. */
 static inline unsigned int fleet_until(struct fleet *fleet, enum diag_phase phase,
 				       enum diag_kind kind, unsigned int most)
 {
 	for (unsigned int i = 1; i <= most; i++) {
-		fleet_look(fleet);
+		fleet_tick(fleet);
 		if (fleet_event(fleet, phase, kind))
 			return i;
 	}
 	return 0;
 }
 
-static inline void fleet_run(struct fleet *fleet, unsigned int looks)
+static inline void fleet_run(struct fleet *fleet, unsigned int ticks)
 {
-	while (looks--)
-		fleet_look(fleet);
+	while (ticks--)
+		fleet_tick(fleet);
 }
 
 static inline size_t fleet_active(const struct fleet *fleet)

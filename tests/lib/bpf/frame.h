@@ -106,6 +106,11 @@ static const char *const frame_shape_names[FRAME_SHAPES] = {
 	"as captured", "one VLAN tag", "two VLAN tags", "options or extension headers",
 	"two VLAN tags and options"};
 
+static inline bool frame_shape_has_options(int shape)
+{
+	return shape == FRAME_OPTIONS || shape == FRAME_OPTIONS_QINQ;
+}
+
 static inline void frame_set_shape(struct frame *f, enum frame_shape shape)
 {
 	if (shape == FRAME_OPTIONS || shape == FRAME_OPTIONS_QINQ) {

@@ -241,6 +241,10 @@ static inline int model_bth(struct model_view *v, struct model_packet *p, uint32
 		return ESC_REASON_BTH_VERSION;
 	p->opcode = v->data[bth];
 	o = model_opcode(p->opcode);
+	/* Of a probe the magic behind the BTH is read as well. */
+	if (p->opcode >= 0xe5 && p->opcode <= 0xea &&
+	    model_need(v, 16, ESC_REASON_UNREADABLE, &result))
+		return result;
 	if (o.operation == MODEL_UNKNOWN)
 		return ESC_REASON_UNKNOWN_OPCODE;
 	pad = v->data[bth + 1] >> 4 & 3;

@@ -31,7 +31,7 @@ static inline int32_t model_ahead(uint32_t psn, uint32_t next)
 	return distance < 0x800000 ? (int32_t)distance : (int32_t)distance - 0x1000000;
 }
 
-static inline uint32_t model_answers(uint32_t bytes, uint32_t pmtu)
+static inline uint32_t model_replies(uint32_t bytes, uint32_t pmtu)
 {
 	return bytes == 0 ? 1 : (uint32_t)(((uint64_t)bytes + pmtu - 1) / pmtu);
 }
@@ -83,14 +83,14 @@ static inline uint32_t model_after_read(struct model_qp *q, struct model_stream 
 					bool is_read, uint32_t read_bytes)
 {
 	static const uint32_t pmtus[5] = {256, 512, 1024, 2048, 4096};
-	uint32_t span = q->count.pmtu ? model_answers(s->read_bytes, q->count.pmtu) : 0;
+	uint32_t span = q->count.pmtu ? model_replies(s->read_bytes, q->count.pmtu) : 0;
 	int32_t jump = model_ahead(psn, s->read_start);
 	uint32_t match = 0, matches = 0, retry = 0, smaller = 0, i, n;
 
 	if (jump <= 0 || (span && jump >= (int32_t)span))
 		return s->next;
 	for (i = 0; i < 5; i++) {
-		n = model_answers(s->read_bytes, pmtus[i]);
+		n = model_replies(s->read_bytes, pmtus[i]);
 		if (n == (uint32_t)jump) {
 			match = pmtus[i];
 			matches++;
@@ -115,10 +115,10 @@ static inline uint32_t model_after_read(struct model_qp *q, struct model_stream 
 	}
 	if (retry) {
 		q->count.pmtu = retry;
-		s->next = (s->read_start + model_answers(s->read_bytes, retry)) & 0xffffff;
+		s->next = (s->read_start + model_replies(s->read_bytes, retry)) & 0xffffff;
 		return s->next;
 	}
-	n = smaller ? smaller : model_answers(s->read_bytes, 4096);
+	n = smaller ? smaller : model_replies(s->read_bytes, 4096);
 	return (s->read_start + n) & 0xffffff;
 }
 
@@ -198,7 +198,7 @@ static inline void model_request(struct model_qp *q, const struct model_packet *
 	s->read_bytes = read && p->read_bytes > 256 ? p->read_bytes : 0;
 	s->next = p->psn + 1;
 	if (read && q->count.pmtu)
-		s->next = p->psn + model_answers(p->read_bytes, q->count.pmtu);
+		s->next = p->psn + model_replies(p->read_bytes, q->count.pmtu);
 	s->next &= 0xffffff;
 	if (o.operation == MODEL_SEND || o.operation == MODEL_WRITE) {
 		model_learn_pmtu(q, p, o);
@@ -328,16 +328,16 @@ static inline void model_reset(void)
 		memset(model_newest[--model_qps], 0, sizeof(struct model_qp));
 }
 
+/* clang-format off */
 #define MODEL_COUNTS(X)                                                                            \
-	X(packets)                                                                                 \
-	X(bytes) X(payload_bytes) X(messages) X(acks) X(psn_gaps) X(psn_missing)                   \
-		X(out_of_sequence) X(duplicates) X(retransmits) X(psn_resyncs) X(nak_sequence)     \
-			X(nak_invalid_request) X(nak_remote_access) X(nak_remote_operational)      \
-				X(nak_other) X(rnr_naks) X(ect) X(ce) X(cnps) X(sport)             \
-					X(sport_changes) X(pmtu) X(transport) X(ip_version)        \
-						X(message_min) X(message_max)
+	X(packets) X(bytes) X(payload_bytes) X(messages) X(acks) X(psn_gaps) X(psn_missing)        \
+	X(out_of_sequence) X(duplicates) X(retransmits) X(psn_resyncs) X(nak_sequence)             \
+	X(nak_invalid_request) X(nak_remote_access) X(nak_remote_operational) X(nak_other)         \
+	X(rnr_naks) X(ect) X(ce) X(cnps) X(sport) X(sport_changes) X(pmtu) X(transport)            \
+	X(ip_version) X(message_min) X(message_max)
+/* clang-format on */
 
-/* Says each field that differs; true when none does. */
+/* Reports each field that differs; true when none does. */
 static inline bool model_compare(const struct model_qp *q, const struct esc_qp *kernel)
 {
 	bool same = true;

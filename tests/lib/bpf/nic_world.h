@@ -6,6 +6,7 @@
 #include <arpa/inet.h>
 
 #include "nic.skel.h"
+#include "probe_model.h"
 #include "steer_model.h"
 #include "tests/lib/tap.h"
 
@@ -17,9 +18,11 @@
 #define REDIRECT 7
 #define NEXT (-1)
 #define SHOT 2
+#define NUMBER_OFFSET_NS 1800000000123456789ull
 
 static struct nic_programs *kernel;
 static int out_fd, in_fd, dummy_fd;
+static const struct probe_key pair_key = {{2, 7, 1, 8, 2, 8, 1, 8, 2, 8, 4, 5, 9, 0, 4, 5}};
 static const uint8_t deliver_mac[6] = {2, 9, 9, 9, 9, 9};
 
 /* --- the world --- */
@@ -56,9 +59,10 @@ static void set_control(uint32_t flags)
 static void set_word(uint32_t flags, uint32_t attention, int64_t beat_in_ns)
 {
 	struct esc_nic_control word = {
-		.flags = flags,
+		.flags = flags | (flags ? ESC_NIC_HAS_KEY0 : 0),
 		.attention = attention,
 		.port = PORT,
+		.number_offset_ns = NUMBER_OFFSET_NS,
 		.heartbeat_ktime_ns = now_ns() + beat_in_ns,
 	};
 	uint32_t zero = 0;
@@ -91,6 +95,8 @@ static void set_peer(const struct esc_address *address, const char *first, const
 {
 	struct esc_nic_peer peer = {.id = id, .dead_ktime_ns = dead_ns};
 
+	memcpy(peer.key[0], pair_key.bytes, sizeof(peer.key[0]));
+
 	if (first) {
 		peer.first = address_of(first);
 		peer.second = address_of(second);
@@ -108,8 +114,8 @@ static void clear_map(int fd, size_t bytes)
 }
 
 /* Our address @src, the peer's @dst, and the NICs of both. */
-static void set_ends(const struct esc_address *src, const struct esc_address *dst, bool four,
-		     uint16_t flags, uint16_t mtu)
+static inline void set_ends(const struct esc_address *src, const struct esc_address *dst, bool four,
+			    uint16_t flags, uint16_t mtu)
 {
 	const char *ours = four ? "10.9.0.1" : "fd09::1", *ours2 = four ? "10.9.0.2" : "fd09::2";
 	const char *peers = four ? "10.8.0.1" : "fd08::1", *peers2 = four ? "10.8.0.2" : "fd08::2";

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The path probe on the wire, said a second time: by offsets, on probe_model.h's fields and
+ * The path probe on the wire, specified a second time: by offsets, on probe_model.h's fields and
  * SipHash. Shares names with the kernel programs, no structs.
  */
 #ifndef ESC_TESTS_BPF_PATH_MODEL_H
@@ -29,7 +29,7 @@ enum {
 #define Q_PATHS 16
 #define Q_NEVER 0xffffffffu
 #define Q_TIMED 0x20
-#define Q_ANSWER_TIMED 0x40
+#define Q_REPLY_TIMED 0x40
 
 /* Source and destination as sixteen bytes each. */
 static inline void path_put_address(uint8_t *to, const struct frame *f, bool destination)
@@ -45,7 +45,7 @@ static inline void path_put_address(uint8_t *to, const struct frame *f, bool des
 	memcpy(to + 12, f->data + ip + (destination ? 16 : 12), 4);
 }
 
-/* NULL for @key: the tag of those who have none. */
+/* NULL for @key: the tag without a key. */
 static inline void path_put_tag(struct frame *f, const struct probe_key *key)
 {
 	uint8_t covered[32 + Q_TAG];
@@ -66,9 +66,9 @@ static inline void path_put_tag(struct frame *f, const struct probe_key *key)
 struct path_plan {
 	uint8_t ip;
 	uint8_t opcode; /* 0: a request */
-	uint8_t version_more, flags, path;
+	uint8_t version_more, newest, flags, path;
 	uint16_t port;	/* that the datagram has */
-	uint16_t sport; /* that the probe says; 0: `port` */
+	uint16_t sport; /* that the probe reports; 0: `port` */
 	uint16_t source_host;
 	uint64_t sender, target, epoch, echo_epoch;
 	uint64_t t1, t2, t3, t1_ktime, ktime;
@@ -101,6 +101,7 @@ static inline void path_build(struct frame *f, const struct path_plan *plan)
 	probe_put(f, at + P_VERSION, 1, 2 + plan->version_more);
 	probe_put(f, at + P_FLAGS, 1, plan->flags);
 	probe_put(f, at + Q_PATH, 1, plan->path);
+	probe_put(f, at + P_NEWEST, 1, plan->newest);
 	probe_put(f, at + P_SENDER, 8, plan->sender);
 	probe_put(f, at + P_TARGET, 8, plan->target);
 	probe_put(f, at + P_EPOCH, 8, plan->epoch);
@@ -121,10 +122,11 @@ static inline void path_build(struct frame *f, const struct path_plan *plan)
 	path_put_tag(f, plan->key);
 }
 
-/* Whoever answers or sends: what it says of itself. */
+/* The responder or sender, as in its packets. */
 struct path_self {
 	uint64_t self, epoch;
-	uint8_t flags; /* plane and key */
+	uint8_t flags;	 /* plane and key */
+	uint8_t version; /* of the format; 0: 2 */
 	const struct probe_key *key;
 	uint32_t bound; /* 0: it has no fabric time */
 	uint32_t age_us[Q_PATHS];
@@ -144,19 +146,20 @@ static inline void model_put_own(struct frame *f, uint32_t bth, const struct pat
 	probe_put(f, bth + P_SENDER, 8, by->self);
 	probe_put(f, bth + P_EPOCH, 8, by->epoch);
 	frame_put16(f, bth - 2, 0);
+	model_put_version(f, by->version);
 	model_put_words(f, bth, by);
 }
 
-/* The reply to @request, with the stamps of @actual, which only the kernel knows. */
-static inline void model_path_answer(struct frame *reply, const struct frame *request,
-				     const struct frame *actual, const struct path_self *by)
+/* The reply to @request, with the timestamps of @actual, which only the kernel knows. */
+static inline void model_path_reply(struct frame *reply, const struct frame *request,
+				    const struct frame *actual, const struct path_self *by)
 {
 	uint32_t bth = probe_bth(request);
 	uint8_t *d = reply->data, flags = request->data[bth + P_FLAGS] & Q_TIMED;
 
-	model_turn(reply, request);
+	model_reverse(reply, request);
 	d[bth + P_OPCODE] = ESC_PROBE_OPCODE_PATH_REPLY;
-	d[bth + P_FLAGS] = flags | by->flags | (by->bound ? Q_ANSWER_TIMED : 0);
+	d[bth + P_FLAGS] = flags | by->flags | (by->bound ? Q_REPLY_TIMED : 0);
 	memcpy(d + bth + P_TARGET, request->data + bth + P_SENDER, 8);
 	memcpy(d + bth + P_ECHO, request->data + bth + P_EPOCH, 8);
 	model_put_own(reply, bth, by);
@@ -167,7 +170,7 @@ static inline void model_path_answer(struct frame *reply, const struct frame *re
 	path_put_tag(reply, by->key);
 }
 
-/* The request as it leaves, with the stamps of @actual. */
+/* The request as it leaves, with the timestamps of @actual. */
 static inline void model_path_sent(struct frame *sent, const struct frame *given,
 				   const struct frame *actual, const struct path_self *by)
 {

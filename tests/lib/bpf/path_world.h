@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A host with lanes to one peer: receipt_world.h's, with slot, table and ring of paths. */
+/* A host with paths to one peer: receipt_world.h's, with slot, table and ring of paths. */
 #ifndef ESC_TESTS_BPF_PATH_WORLD_H
 #define ESC_TESTS_BPF_PATH_WORLD_H
 
@@ -8,7 +8,7 @@
 
 #define SLOT 77
 #define PATH 3
-#define PATH_PORT 50003 /* of lane LANE; others have it and their distance */
+#define PATH_PORT 50003 /* of path PATH_ID; others have it and their distance */
 #define PEER_KTIME 900000000000ull
 
 struct path_world {
@@ -94,17 +94,17 @@ static inline void path_find_slot(struct path_world *p, const struct esc_path_ke
 	bpf_map_update_elem(receipt_fd(&p->r, "path_slots"), key, &number, BPF_ANY);
 }
 
-static inline bool path_get_heard(struct path_world *p, const struct esc_path_key *way,
-				  struct esc_path_received *heard)
+static inline bool path_get_received(struct path_world *p, const struct esc_path_key *way,
+				     struct esc_path_received *received)
 {
-	memset(heard, 0, sizeof(*heard));
-	return !bpf_map_lookup_elem(receipt_fd(&p->r, "path_received"), way, heard);
+	memset(received, 0, sizeof(*received));
+	return !bpf_map_lookup_elem(receipt_fd(&p->r, "path_received"), way, received);
 }
 
-static inline void path_set_heard(struct path_world *p, const struct esc_path_key *way,
-				  const struct esc_path_received *heard)
+static inline void path_set_received(struct path_world *p, const struct esc_path_key *way,
+				     const struct esc_path_received *received)
 {
-	bpf_map_update_elem(receipt_fd(&p->r, "path_received"), way, heard, BPF_ANY);
+	bpf_map_update_elem(receipt_fd(&p->r, "path_received"), way, received, BPF_ANY);
 }
 
 static inline void path_forget(struct path_world *p, const char *map)
@@ -116,7 +116,7 @@ static inline void path_forget(struct path_world *p, const char *map)
 		bpf_map_delete_elem(fd, &key);
 }
 
-/* All lanes have a port and a deadline; nothing was sent or heard. */
+/* All paths have a port and a deadline; nothing was sent or received. */
 static inline struct esc_paths path_slot_usual(const struct esc_path_key *key)
 {
 	struct esc_paths slot = {.peer = PEER, .key = *key, .peer_epoch = PEER_EPOCH};
@@ -142,7 +142,7 @@ static inline void path_reset(struct path_world *p, const struct esc_path_key *w
 	path_records(p);
 }
 
-/* A request of PEER on lane LANE that is answered; it has words about no lane. */
+/* A request of PEER on path PATH_ID with a reply; it has no reports. */
 static inline struct path_plan path_plan_usual(void)
 {
 	return (struct path_plan){

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The probe on the wire, said a second time: by offsets, with a SipHash of its
+ * The probe on the wire, specified a second time: by offsets, with a SipHash of its
  * own. Shares names with the kernel programs (reasons, opcodes), no structs.
  */
 #ifndef ESC_TESTS_BPF_PROBE_MODEL_H
@@ -17,9 +17,9 @@
 enum {
 	P_OPCODE = 0,
 	P_MAGIC = 12,
-	P_VERSION = 16,
+	P_VERSION = 16, /* of the format */
 	P_FLAGS = 17,
-	P_PATH = 18,
+	P_NEWEST = 19, /* that the sender reads */
 	P_SENDER = 20,
 	P_TARGET = 28,
 	P_EPOCH = 36,
@@ -136,7 +136,7 @@ static inline uint32_t probe_bth(const struct frame *f)
 	return at + 8;
 }
 
-/* NULL for @key: the tag of those who have none. */
+/* NULL for @key: the tag without a key. */
 static inline void probe_put_tag(struct frame *f, const struct probe_key *key)
 {
 	uint32_t bth = probe_bth(f);
@@ -159,9 +159,10 @@ static inline bool probe_tag_is(const struct frame *f, const struct probe_key *k
 struct probe_plan {
 	uint8_t ip;	      /* 4 or 6; 0 is 4 */
 	uint8_t opcode;	      /* 0: a request */
-	uint8_t version_more; /* added to the version */
+	uint8_t version_more; /* added to the format, 2 */
+	uint8_t newest;	      /* that the sender reads */
 	uint8_t flags;
-	uint16_t path, sport, dport, source_host;
+	uint16_t sport, dport, source_host;
 	uint64_t sender, target, epoch, echo_epoch, t1, t2, t3, about;
 	uint32_t sequence, pair, about_age_us, received_age_us;
 	bool bad_magic;
@@ -191,7 +192,7 @@ static inline void probe_build(struct frame *f, const struct probe_plan *plan)
 	probe_put(f, at + P_MAGIC, 4, 0x45734370 + plan->bad_magic);
 	probe_put(f, at + P_VERSION, 1, 2 + plan->version_more);
 	probe_put(f, at + P_FLAGS, 1, plan->flags);
-	probe_put(f, at + P_PATH, 2, plan->path);
+	probe_put(f, at + P_NEWEST, 1, plan->newest);
 	probe_put(f, at + P_SENDER, 8, plan->sender);
 	probe_put(f, at + P_TARGET, 8, plan->target);
 	probe_put(f, at + P_EPOCH, 8, plan->epoch);
@@ -211,15 +212,24 @@ static inline void probe_build(struct frame *f, const struct probe_plan *plan)
 	probe_put_tag(f, plan->key);
 }
 
-/* --- the answer --- */
+/* --- the reply --- */
 
-struct probe_answerer {
+struct probe_responder {
 	uint64_t self, epoch;
 	uint8_t own_flags; /* plane and key */
 	const struct probe_key *key;
 	const uint8_t *view; /* NULL: none to tell */
 	bool no_anchor;	     /* else own_anchor */
+	uint8_t version;     /* of the format; 0: 2 */
 };
+
+#define MODEL_NEWEST 3 /* that this release reads */
+
+static inline void model_put_version(struct frame *f, uint8_t version)
+{
+	f->data[probe_bth(f) + P_VERSION] = version ? version : 2;
+	f->data[probe_bth(f) + P_NEWEST] = MODEL_NEWEST;
+}
 
 static inline void model_swap(uint8_t *a, uint8_t *b, int count)
 {
@@ -236,7 +246,7 @@ static const uint8_t own_anchor[P_ANCHOR_BYTES] = {
 	41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60,
 	61, 62, 63, 64, 65, 66, 67, 68, 69, 70, 71, 72, 73, 74, 75, 76, 3,  0,	0,  0};
 
-static inline void model_put_anchor(struct frame *f, uint32_t bth, const struct probe_answerer *by)
+static inline void model_put_anchor(struct frame *f, uint32_t bth, const struct probe_responder *by)
 {
 	if (by->no_anchor)
 		memset(f->data + bth + P_ANCHOR, 0, P_ANCHOR_BYTES);
@@ -259,7 +269,7 @@ static inline uint16_t model_header_sum(const struct frame *f, uint32_t ip)
 /*
  * The frame as it goes back where it came from. The IPv4 checksum is as right or wrong as it was.
  */
-static inline void model_turn(struct frame *reply, const struct frame *request)
+static inline void model_reverse(struct frame *reply, const struct frame *request)
 {
 	uint32_t ip = frame_ip_offset(request), sum;
 	uint8_t *d = reply->data;
@@ -283,15 +293,16 @@ static inline void model_turn(struct frame *reply, const struct frame *request)
 }
 
 /* The reply to @request, with the times and ages of @actual, which only the kernel knows. */
-static inline void model_answer(struct frame *reply, const struct frame *request,
-				const struct frame *actual, const struct probe_answerer *by)
+static inline void model_reply(struct frame *reply, const struct frame *request,
+			       const struct frame *actual, const struct probe_responder *by)
 {
 	uint32_t bth = probe_bth(request);
 	uint8_t flags = request->data[bth + P_FLAGS] & (ESC_PROBE_SECOND | ESC_PROBE_QUERY);
 	uint8_t *d = reply->data;
 
-	model_turn(reply, request);
+	model_reverse(reply, request);
 	d[bth + P_OPCODE] = ESC_PROBE_OPCODE_REPLY;
+	model_put_version(reply, by->version);
 	d[bth + P_FLAGS] = flags | by->own_flags | (by->view ? ESC_PROBE_VIEW : 0);
 	memcpy(d + bth + P_TARGET, request->data + bth + P_SENDER, 8);
 	memcpy(d + bth + P_ECHO, request->data + bth + P_EPOCH, 8);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A host that answers probes: its maps filled in, its programs run, its ring read. */
+/* A host that replies to probes: its maps filled in, its programs run, its ring read. */
 #ifndef ESC_TESTS_BPF_PROBE_WORLD_H
 #define ESC_TESTS_BPF_PROBE_WORLD_H
 
@@ -22,12 +22,14 @@
 static const struct probe_key keys[3] = {
 	{{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}},
 	{{0x93, 0x11, 0x5c, 0xee, 0x02, 0x77, 0xfa, 0x40, 9, 8, 7, 6, 5, 4, 3, 2}},
-	{{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}}, /* nobody's */
+	{{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}}, /* of no member */
 };
 
 static const uint8_t own_view[P_VIEW_BYTES] = {
 	1,  2,	3,  4,	5,  6,	7,  8,	9,  10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20,
 	21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 2,  0};
+
+#define PROBE_HAS_KEYS (ESC_FLEET_HAS_KEY0 | ESC_FLEET_HAS_KEY1)
 
 struct probe_world {
 	struct world world;
@@ -85,7 +87,8 @@ static inline struct esc_fleet probe_fleet_usual(void)
 	struct esc_fleet fleet = {
 		.self = SELF,
 		.epoch = OWN_EPOCH,
-		.flags = ESC_FLEET_HAS_KEY0 | ESC_FLEET_REPLY,
+		.flags = ESC_FLEET_HAS_KEY0 | ESC_FLEET_SHARED0 | ESC_FLEET_SHARED1 |
+			 ESC_FLEET_REPLY,
 		.reply_max_pps = 1000,
 		.path_max_pps = 1000,
 		.view_generation = 1,
@@ -104,6 +107,16 @@ static inline void probe_set_fleet(struct probe_world *w, const struct esc_fleet
 	uint32_t zero = 0;
 
 	bpf_map_update_elem(bpf_map__fd(w->world.kernel->maps.fleet), &zero, fleet, BPF_ANY);
+}
+
+/* With the keys of the fleet as those of the pair. */
+static inline struct esc_peer probe_peer_keyed(void)
+{
+	struct esc_peer peer = {.name = "peer", .key_flags = PROBE_HAS_KEYS};
+
+	memcpy(peer.key[0], keys[0].bytes, 16);
+	memcpy(peer.key[1], keys[1].bytes, 16);
+	return peer;
 }
 
 static inline struct esc_peer_key probe_peer_key(const struct probe_world *w, uint64_t id)
@@ -127,7 +140,7 @@ static inline struct esc_peer probe_get_peer(struct probe_world *w, uint64_t id)
 	return peer;
 }
 
-/* Forgets what was heard and counted. One peer, at any address. */
+/* Forgets what was received and counted. One peer, at any address. */
 static inline void probe_reset(struct probe_world *w)
 {
 	struct esc_fleet fleet = probe_fleet_usual();
@@ -181,7 +194,7 @@ static inline bool probe_reason_is(struct probe_world *w, enum world_hook hook, 
 	return good;
 }
 
-/* A request that is answered, of PEER. */
+/* A request that is replied to, of PEER. */
 static inline struct probe_plan probe_plan_usual(void)
 {
 	return (struct probe_plan){
@@ -191,7 +204,6 @@ static inline struct probe_plan probe_plan_usual(void)
 		.sequence = 100,
 		.pair = 50,
 		.t1 = 123456789,
-		.path = 3,
 		.received_age_us = 4321,
 		.key = &keys[0],
 	};

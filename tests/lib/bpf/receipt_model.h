@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The receipt on the wire, said a second time: by offsets from the BTH, with
+ * The receipt on the wire, specified a second time: by offsets from the BTH, with
  * probe_model.h's SipHash. Shares names with the kernel programs, no structs.
  */
 #ifndef ESC_TESTS_BPF_RECEIPT_MODEL_H
@@ -22,7 +22,7 @@ enum {
 	R_PSN = 60,
 	R_STACK = 64,
 	R_MESSAGE = 68,
-	R_RESERVED = 72,
+	R_NEWEST = 72, /* version that the sender reads */
 	R_TAG = 76,
 	R_ICRC = 84,
 	R_END = 88,
@@ -31,7 +31,7 @@ enum {
 struct receipt_plan {
 	uint8_t ip; /* 4 or 6; 0 is 4 */
 	uint8_t flags;
-	uint8_t version_more;
+	uint8_t version_more, newest;
 	uint16_t sport, source_host;
 	uint16_t longer; /* payload bytes too many */
 	uint64_t sender, target, epoch, rx_fabric_ns;
@@ -69,6 +69,7 @@ static inline void receipt_put(struct frame *f, uint32_t at, const struct receip
 	probe_put(f, at + R_PSN, 4, plan->psn);
 	probe_put(f, at + R_STACK, 4, plan->stack_ns);
 	probe_put(f, at + R_MESSAGE, 4, plan->message_ns);
+	f->data[at + R_NEWEST] = plan->newest;
 	receipt_put_tag(f, at, plan->key);
 }
 
@@ -99,10 +100,10 @@ static inline uint16_t receipt_checksum(const struct frame *f, uint32_t ip)
 	return ~sum;
 }
 
-/* The whole frame that answers @data, a plain frame without a tag: @plan has what is behind the
+/* The whole frame that replies to @data, a plain frame without a tag: @plan has what is behind the
  * BTH. */
-static inline void receipt_answer(struct frame *f, const struct frame *data,
-				  const struct receipt_plan *plan)
+static inline void receipt_reply(struct frame *f, const struct frame *data,
+				 const struct receipt_plan *plan)
 {
 	bool six = frame_is_ipv6(data);
 	uint32_t ip = 14, udp = ip + (six ? 40 : 20);

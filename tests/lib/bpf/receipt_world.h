@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A host that gives and takes receipts: one peer, fabric time, its notes and delays read. */
+/* A host that sends and receives receipts: one peer, fabric time, its records and delays read. */
 #ifndef ESC_TESTS_BPF_RECEIPT_WORLD_H
 #define ESC_TESTS_BPF_RECEIPT_WORLD_H
 
@@ -64,7 +64,7 @@ static inline void receipt_set_addresses(struct receipt_world *w, uint64_t id, u
 	}
 }
 
-/* The daemon lives, and the peer was heard just now, but for what a test says otherwise. */
+/* The daemon is up, and the peer was received just now, but for what a test reports otherwise. */
 static inline void receipt_refresh(struct receipt_world *w, int64_t heartbeat_age_ns,
 				   int64_t heard_age_ns)
 {
@@ -82,7 +82,7 @@ static inline void receipt_set_clock(struct receipt_world *w, bool there)
 	uint32_t zero = 0;
 
 	clock.slot[1] = (struct clock_model){
-		.turn_fabric_ns = FABRIC_AHEAD_NS,
+		.slew_end_fabric_ns = FABRIC_AHEAD_NS,
 		.ref_fabric_ns = FABRIC_AHEAD_NS,
 		.bound_ns =
 			FABRIC_BOUND_NS - 1, /* reading adds the nanosecond of its own rounding */
@@ -100,7 +100,7 @@ static inline void receipt_forget(struct receipt_world *w, const char *map)
 		bpf_map_delete_elem(fd, &key);
 }
 
-/* One peer, known by its addresses and heard; every 16th PSN is sampled, always. */
+/* One peer, known by its addresses and received; every 16th PSN is sampled, always. */
 static inline void receipt_reset(struct receipt_world *w)
 {
 	static const struct esc_rx_timestamps none;
@@ -135,7 +135,7 @@ static inline int receipt_world_open(struct receipt_world *w, const struct world
 	return error;
 }
 
-/* Data of the queue pair: SEND_ONLY unless @opcode says otherwise. */
+/* Data of the queue pair: SEND_ONLY unless @opcode reports otherwise. */
 static inline void data_build(struct frame *f, int ip, uint8_t opcode, uint32_t psn)
 {
 	frame_build(f,
@@ -218,7 +218,7 @@ static inline struct esc_qp qp_read(struct receipt_world *w, int ip, enum esc_di
 	return qp;
 }
 
-/* Notes that wait. */
+/* Records that wait. */
 static inline unsigned int sent_waiting(const struct esc_qp_sent *sent)
 {
 	unsigned int count = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What a steered packet has to look like, by doing it the long way: the port is
+ * What a steered packet has to look like, by doing it without the shortcut: the port is
  * written, the ICRC is taken over the whole packet by zlib, the UDP checksum over
  * the whole datagram. Shares nothing with the kernel programs or pacing/.
  */
@@ -190,7 +190,7 @@ static inline struct esc_qp_key frame_key(const struct frame *f, uint8_t port)
 	return key;
 }
 
-/* --- orders --- */
+/* --- rules --- */
 
 static inline uint64_t steer_now_ns(void)
 {
@@ -214,8 +214,8 @@ static inline int steer_control(struct world *w, uint32_t generation)
 	return world_set_control(w, &word);
 }
 
-static inline int steer_order(struct world *w, const struct esc_qp_key *key,
-			      const struct esc_steer *steer)
+static inline int steer_rule(struct world *w, const struct esc_qp_key *key,
+			     const struct esc_steer *steer)
 {
 	return bpf_map_update_elem(bpf_map__fd(w->kernel->maps.steers), key, steer, BPF_ANY);
 }

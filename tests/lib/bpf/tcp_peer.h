@@ -32,6 +32,7 @@ struct peer_segment {
 struct peer {
 	int tun;
 	uint16_t sport;
+	uint16_t dport;	      /* 0: PEER_PORT */
 	uint32_t next, acked; /* our sequence, theirs */
 };
 
@@ -82,7 +83,7 @@ static inline void peer_send(const struct peer *peer, uint8_t flags, uint32_t se
 	ip->tot_len = htons((uint16_t)(sizeof(*ip) + tcp_bytes));
 	ip->check = peer_fold(peer_sum(ip, sizeof(*ip), 0));
 	tcp->source = htons(peer->sport);
-	tcp->dest = htons(PEER_PORT);
+	tcp->dest = htons(peer->dport ? peer->dport : PEER_PORT);
 	tcp->seq = htonl(sequence);
 	tcp->ack_seq = htonl(peer->acked);
 	tcp->doff = (sizeof(*tcp) + option_bytes) / 4;

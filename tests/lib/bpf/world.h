@@ -8,6 +8,9 @@
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
+#include <sched.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "dataplane.skel.h"
 #include "frame.h"
@@ -15,6 +18,7 @@
 #include "pacing/icrc.h"
 
 #define WORLD_CPUS_MAX 512
+#define WORLD_SOCKETS 32
 
 enum world_hook { WORLD_XDP, WORLD_TC_IN, WORLD_TC_OUT, WORLD_HOOKS };
 
@@ -27,6 +31,7 @@ struct world {
 	int programs[WORLD_HOOKS];
 	uint32_t port;
 	int cpus;
+	uint32_t ingress_ifindex; /* of packets at tc egress: forwarded from there */
 };
 
 struct world_options {
@@ -43,6 +48,7 @@ struct world_options {
 	bool icrc_stale;
 	uint32_t owd_max; /* entries in qp_sent and qp_owd; 0: as it comes */
 	bool tc_takes;
+	const char *object; /* other programs with the same maps; NULL: those of the daemon */
 };
 
 static inline int world_quiet(enum libbpf_print_level level, const char *format, va_list arguments)
@@ -58,6 +64,21 @@ static inline int world_set_control(struct world *w, const struct esc_control *w
 				    sizeof(*word), BPF_ANY);
 }
 
+/* The skeleton, with the programs of the object file at @path. */
+static inline struct dataplane *world_open_object(const char *path)
+{
+	struct dataplane *kernel = calloc(1, sizeof(*kernel));
+	static char bytes[16 << 20];
+	FILE *file = fopen(path, "rb");
+
+	if (!kernel || !file || dataplane__create_skeleton(kernel))
+		return NULL;
+	kernel->skeleton->data = bytes;
+	kernel->skeleton->data_sz = fread(bytes, 1, sizeof(bytes), file);
+	fclose(file);
+	return bpf_object__open_skeleton(kernel->skeleton, NULL) ? NULL : kernel;
+}
+
 static inline int world_open(struct world *w, const struct world_options *options)
 {
 	struct esc_control word = {.sample_mask = options->sample_mask};
@@ -65,7 +86,7 @@ static inline int world_open(struct world *w, const struct world_options *option
 
 	memset(w, 0, sizeof(*w));
 	libbpf_set_print(world_quiet);
-	w->kernel = dataplane__open();
+	w->kernel = options->object ? world_open_object(options->object) : dataplane__open();
 	if (!w->kernel)
 		return -errno;
 	w->port = options->port;
@@ -105,6 +126,54 @@ static inline int world_open(struct world *w, const struct world_options *option
 	return 0;
 }
 
+static inline void world_forget_sockets(struct world *w)
+{
+	int map = bpf_map__fd(w->kernel->maps.probe_sockets);
+	uint64_t cookie;
+
+	while (!bpf_map_get_next_key(map, NULL, &cookie))
+		bpf_map_delete_elem(map, &cookie);
+}
+
+/*
+ * The socket that the next test run at tc makes is one of the daemon. Cookies are given in order on
+ * each CPU, 4,096 at a time; some room, since others may take one meanwhile.
+ */
+static inline void world_allow_socket(struct world *w)
+{
+	int map = bpf_map__fd(w->kernel->maps.probe_sockets), fd, i;
+	uint64_t cookie = 0, at;
+	socklen_t bytes = sizeof(cookie);
+	uint32_t one = 1;
+	cpu_set_t cpus;
+
+	CPU_ZERO(&cpus);
+	CPU_SET(sched_getcpu(), &cpus);
+	sched_setaffinity(0, sizeof(cpus), &cpus);
+	world_forget_sockets(w);
+	do {
+		fd = socket(AF_INET, SOCK_DGRAM, 0);
+		getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &bytes);
+		close(fd);
+	} while ((cookie - 1) % 4096 >
+		 4096 - 2 * WORLD_SOCKETS); /* the last of 4,096 is a multiple */
+	for (i = 1; i <= WORLD_SOCKETS; i++) {
+		at = cookie + i;
+		bpf_map_update_elem(map, &at, &one, BPF_ANY);
+	}
+}
+
+/* A socket of the test's is one of the daemon. */
+static inline void world_allow(struct world *w, int fd)
+{
+	socklen_t bytes = sizeof(uint64_t);
+	uint32_t one = 1;
+	uint64_t cookie;
+
+	getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &bytes);
+	bpf_map_update_elem(bpf_map__fd(w->kernel->maps.probe_sockets), &cookie, &one, BPF_ANY);
+}
+
 static inline void world_close(struct world *w)
 {
 	dataplane__destroy(w->kernel);
@@ -120,6 +189,7 @@ static inline int world_run(struct world *w, enum world_hook hook, const uint8_t
 {
 	static uint8_t out[FRAME_MAX + 1024];
 	struct xdp_md context = {.data_end = linear};
+	struct __sk_buff forwarded = {.ingress_ifindex = w->ingress_ifindex};
 	LIBBPF_OPTS(bpf_test_run_opts, o, .data_in = data, .data_size_in = bytes, .data_out = out,
 		    .data_size_out = sizeof(out), .repeat = 1);
 	int error;
@@ -127,6 +197,10 @@ static inline int world_run(struct world *w, enum world_hook hook, const uint8_t
 	if (linear && hook == WORLD_XDP) {
 		o.ctx_in = &context;
 		o.ctx_size_in = sizeof(context);
+	}
+	if (w->ingress_ifindex && hook == WORLD_TC_OUT) {
+		o.ctx_in = &forwarded;
+		o.ctx_size_in = sizeof(forwarded);
 	}
 	error = bpf_prog_test_run_opts(w->programs[hook], &o);
 	if (error)
@@ -206,10 +280,9 @@ static inline void world_reset(struct world *w)
 
 static inline const char *world_reason_name(int reason)
 {
-	static const char *const names[ESC_REASON_MAX] = {
-		[ESC_REASON_NONE] = "none",
+	static const char *const names[ESC_REASON_MAX] = {[ESC_REASON_NONE] = "none",
 #define X(id, name, text) [ESC_REASON_##id] = #name,
-		ESC_REASONS(X)
+							  ESC_REASONS(X)
 #undef X
 	};
 

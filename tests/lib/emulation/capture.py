@@ -14,6 +14,7 @@ BUFFER_KIB = 131072
 FILTER = "udp port 4791"
 START_SECONDS = 10
 DRAIN_SECONDS = 20
+FLOWING_SECONDS = 1  # without an end of the packets by then, those so far are enough
 COUNTS = re.compile(r"(\d+) packets? captured\D+(\d+) packets? received by filter\D+"
                     r"(\d+) packets? dropped by kernel")
 
@@ -55,16 +56,21 @@ def counts_of(text):
 
 
 def drain(record):
-    """Waits until tcpdump has written what the kernel gave it: SIGUSR1 makes it say how much."""
-    deadline = time.monotonic() + DRAIN_SECONDS
-    before = None
+    """
+    Waits until tcpdump has written all that the kernel delivered; while packets go on to come, all until
+    this call and a little more. SIGUSR1 makes it print both counts.
+    """
+    begun = time.monotonic()
+    deadline, before, first = begun + DRAIN_SECONDS, None, None
     while time.monotonic() < deadline:
         os.kill(record["pid"], signal.SIGUSR1)
         time.sleep(0.1)
         counts = counts_of(read_log(record["log"]))
         if counts and counts[0] == counts[1] and counts == before:
             return
-        before = counts
+        if first and counts[0] >= first[1] and time.monotonic() > begun + FLOWING_SECONDS:
+            return
+        first, before = first or counts, counts
 
 
 def stop(name):
@@ -84,7 +90,7 @@ def stop(name):
 
 
 def abandon(name):
-    """Ends a capture whose counts nobody wants any more."""
+    """Ends a capture whose counts are not needed."""
     if os.path.exists(record_path(name)):
         state.end_process(state.read_json(record_path(name)), signal.SIGINT)
         os.unlink(record_path(name))

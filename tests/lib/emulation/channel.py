@@ -22,7 +22,7 @@ def socket_path(name, number):
     return os.path.join(state.folder(name), f"port{number}.sock")
 
 
-def ask(name, request, seconds, on_output=None, leave=None):
+def send_request(name, request, seconds, on_output=None, leave=None):
     """Sends one request and waits for its end.
 
     `on_output(stream, bytes)` sees output as it comes. When the threading.Event `leave` is set
@@ -37,13 +37,13 @@ def ask(name, request, seconds, on_output=None, leave=None):
         except (FileNotFoundError, ConnectionRefusedError):
             raise VmError(f"guest {name} does not run: 'vm status'") from None
         ident = f"{os.getpid()}.{time.monotonic_ns()}"
-        # The first newline ends what a client before us left half sent.
+        # The first newline ends a line that an earlier client did not complete.
         text = json.dumps(dict(request, id=ident, timeout=seconds))
         link.sendall(f"\n{text}\n".encode())
         deadline = time.monotonic() + seconds + GRACE_SECONDS
         for message in messages(link, name, deadline, leave):
             if message.get("id") != ident:
-                continue  # the end of a command that another client left
+                continue  # of a command that another client has left
             for stream in ("out", "err"):
                 if stream in message:
                     data = base64.b64decode(message[stream])
@@ -64,7 +64,7 @@ def result_of(rc, texts):
 
 
 def messages(link, name, deadline, leave):
-    """Lines of JSON from the guest until it closes; halves that others left are skipped."""
+    """Lines of JSON from the guest until it closes; incomplete ones of other clients are skipped."""
     data = b""
     link.settimeout(LEAVE_SECONDS)
     while not (leave and leave.is_set()):
@@ -72,7 +72,7 @@ def messages(link, name, deadline, leave):
             chunk = link.recv(262144)
         except socket.timeout:
             if time.monotonic() > deadline:
-                raise VmError(f"guest {name} does not answer") from None
+                raise VmError(f"guest {name} does not reply") from None
             continue
         except ConnectionResetError:
             return
@@ -89,7 +89,7 @@ def messages(link, name, deadline, leave):
 
 def run(name, argv, seconds=120, on_output=None, leave=None):
     """Runs argv in a guest; returns Result(rc, out, err). rc 124: it ran out of time."""
-    return ask(name, {"argv": list(argv)}, seconds, on_output, leave)
+    return send_request(name, {"argv": list(argv)}, seconds, on_output, leave)
 
 
 def read(name, argv, seconds=60):
@@ -101,6 +101,6 @@ def read(name, argv, seconds=60):
     return result.out
 
 
-def wait_listen(name, port, seconds=20):
-    """Waits until something in the guest listens on a TCP port. False when nothing does."""
-    return ask(name, {"listen": port}, seconds).rc == 0
+def wait_listen(name, where, seconds=20):
+    """Waits until a program in the guest listens on a TCP port or a socket's path. False when none does."""
+    return send_request(name, {"listen": where}, seconds).rc == 0

@@ -6,6 +6,7 @@ import os
 from . import channel, machine, state
 from .errors import VmError
 
+KEY = bytes(range(16))  # of the fleet
 START_SECONDS = 180  # the verifier is slow under emulation, and others may have the CPUs
 
 
@@ -21,19 +22,24 @@ def configuration(guest, options, top, members, key):
     return "\n".join(lines) + "\n" + top
 
 
-def give_file(guest, name, data):
-    """Puts a file where guest/daemon finds it at the next start, or takes it away (None)."""
-    path = os.path.join(guest["share"], name)
+def put_file(guest, name, data):
+    """Puts a file where guest/daemon finds it at the next start or reload; None removes it. True if it changed."""
+    path, before = os.path.join(guest["share"], name), None
+    if os.path.exists(path):
+        with open(path, "rb") as file:
+            before = file.read()
+    if before == data:
+        return False
     if data is None:
-        if os.path.exists(path):
-            os.unlink(path)
-        return
-    with open(path, "wb") as file:
-        file.write(data)
+        os.unlink(path)
+    else:
+        with open(path, "wb") as file:
+            file.write(data)
+    return True
 
 
 def control(name, verb, seconds=START_SECONDS):
-    """guest/daemon start|stop|kill|restart in one guest."""
+    """guest/daemon install|start|reload|stop|kill|restart in one guest."""
     guest = state.guest(name)
     result = channel.run(name, ["/bin/sh", f"{guest['share']}/guest/daemon", verb,
                                 guest["share"]], seconds)
@@ -43,22 +49,44 @@ def control(name, verb, seconds=START_SECONDS):
     return result.out
 
 
-def start(names, options=None, top="", members=None, key=None):
+def configure(name, options=None, top="", members=None, key=KEY):
     """
-    Copies the build's programs and a configuration into each guest and starts the daemon.
+    Writes a guest's configuration for the next start or reload. True if it changed.
 
-    @members: the list of the fleet, for a mesh; @key: its key.
+    @members: the list of the fleet, for a mesh; @key: its key, None: none.
     """
+    guest = state.guest(name)
+    files = {"escapement.yaml": configuration(guest, options or {}, top, members, key).encode(),
+             "members.json": members and json.dumps(members).encode(), "fleet.key": key}
+    return any([put_file(guest, file, data) for file, data in files.items()])
+
+
+def share_programs(names):
+    """Copies the build's programs into the shares."""
     for name in names:
-        guest = state.guest(name)
-        missing = machine.copy_programs(guest)
+        missing = machine.copy_programs(state.guest(name))
         if missing:
             raise VmError(f"{missing[0]} is not there: 'make' first, or set ESCAPEMENT_BUILD")
-        with open(os.path.join(guest["share"], "escapement.yaml"), "w", encoding="utf-8") as file:
-            file.write(configuration(guest, options or {}, top, members, key))
-        give_file(guest, "members.json", members and json.dumps(members).encode())
-        give_file(guest, "fleet.key", key)
+
+
+def install(names):
+    """Copies the build's programs into each guest, for tests that start them without start()."""
+    share_programs(names)
+    machine.each(lambda name: control(name, "install"), names)
+
+
+def start(names, **configuration_of):
+    """Copies the build's programs and a configuration (see configure()) into each guest and starts the daemon."""
+    share_programs(names)
+    for name in names:
+        configure(name, **configuration_of)
     machine.each(lambda name: control(name, "start"), names)
+
+
+def reload(names, **configuration_of):
+    """Gives daemons that run another configuration, which loads no program anew."""
+    changed = [name for name in names if configure(name, **configuration_of)]
+    machine.each(lambda name: control(name, "reload"), changed)
 
 
 def stop(names):

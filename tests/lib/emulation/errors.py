@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What can go wrong, by what the caller does about it."""
+"""Errors, by what the caller does about them."""
 
 
 class VmError(Exception):
-    """A sentence for the user; the command fails."""
+    """An error message for the user; the command fails."""
 
 
 class Unavailable(VmError):
-    """Emulated machines cannot be had here; tests SKIP with this text."""
+    """Emulated machines cannot be had here; tests skip with this text."""

@@ -22,6 +22,8 @@ BUSYBOX = "/bin/busybox"
 # loads anyway: from the initramfs, unpacked, that is a second faster than modprobe.
 MODULES = ["9pnet_virtio", "9p", "overlay", "virtio_net", "rdma_rxe", "ib_uverbs", "rdma_ucm",
            "sch_ingress", "sch_fq", "cls_bpf", "cls_matchall", "act_gact"]
+# For guests with a disk.
+DISK_MODULES = ["virtio_blk", "ext4", "crc32c_generic"]
 TRIED_PACKAGES = 3
 
 Image = collections.namedtuple("Image", "kernel initramfs modules release")
@@ -62,14 +64,14 @@ def unpack(deb, package):
         shutil.rmtree(staging, ignore_errors=True)
 
 
-def download(say):
+def download(report):
     """Gets the newest kernel package that the mirrors really have."""
     packages = known_packages()
     if not packages:
         raise Unavailable(f"apt knows no linux-image-{SERIES}.*-amd64 package: it needs Debian 12 "
                           "with bookworm-security (or newer) in its sources, and apt-get update")
     for package in packages[:TRIED_PACKAGES]:
-        say(f"downloading {package} (about 106 MB) to {CACHE}; it is unpacked there, "
+        report(f"downloading {package} (about 106 MB) to {CACHE}; it is unpacked there, "
             "not installed")
         with tempfile.TemporaryDirectory(prefix=".download-", dir=CACHE) as folder:
             done = subprocess.run(["apt-get", "-q", "-o", "APT::Sandbox::User=root", "download",
@@ -80,12 +82,12 @@ def download(say):
                 unpack(debs[0], package)
                 return os.path.join(CACHE, package)
             lines = done.stdout.strip().splitlines() or ["apt-get said nothing"]
-            say(f"{package} could not be had: {lines[-1]}")
+            report(f"{package} could not be had: {lines[-1]}")
     raise Unavailable(f"none of {', '.join(packages[:TRIED_PACKAGES])} could be downloaded")
 
 
-def module_order(tree):
-    """Paths of MODULES and all they depend on, each after what it needs."""
+def module_order(tree, wanted):
+    """Paths of modules and all they depend on, each after what it needs."""
     needs, path_of = {}, {}
     with open(os.path.join(tree, "modules.dep"), encoding="ascii") as lines:
         for line in lines:
@@ -100,7 +102,7 @@ def module_order(tree):
         if path not in order:
             order.append(path)
 
-    for module in MODULES:
+    for module in wanted:
         if module in path_of:
             add(path_of[module])  # else built in: then virtio_net, rdma_rxe need nothing here
     return order
@@ -128,21 +130,23 @@ def build_initramfs(tree, target):
         shutil.copy(BUSYBOX, os.path.join(root, "bin/busybox"))
         shutil.copy(INIT, os.path.join(root, "init"))
         os.chmod(os.path.join(root, "init"), 0o755)
-        names = []
-        for path in module_order(tree):
-            names.append(os.path.basename(path).split(".ko")[0] + ".ko")
-            write_module(os.path.join(tree, path), os.path.join(root, "modules", names[-1]))
-        with open(os.path.join(root, "modules/order"), "w", encoding="ascii") as file:
-            file.write("".join(name + "\n" for name in names))
+        first = module_order(tree, MODULES)
+        disk = [path for path in module_order(tree, DISK_MODULES) if path not in first]
+        for name, order in (("order", first), ("order.disk", disk)):
+            with open(os.path.join(root, "modules", name), "w", encoding="ascii") as file:
+                for path in order:
+                    module = os.path.basename(path).split(".ko")[0] + ".ko"
+                    write_module(os.path.join(tree, path), os.path.join(root, "modules", module))
+                    file.write(module + "\n")
         with open(target + ".new", "wb") as out:
             subprocess.run("find . | cpio --quiet -o -H newc", shell=True, cwd=root, stdout=out,
                            check=True)
     os.rename(target + ".new", target)
 
 
-def stamp_of(package):
-    """Says what an initramfs was made from."""
-    digest = hashlib.sha256(repr((package, MODULES, os.stat(BUSYBOX).st_mtime_ns)).encode())
+def digest_of(package):
+    """Identifies what an initramfs was made from."""
+    digest = hashlib.sha256(repr((package, MODULES, DISK_MODULES, os.stat(BUSYBOX).st_mtime_ns)).encode())
     for path in (INIT, os.path.abspath(__file__)):
         with open(path, "rb") as file:
             digest.update(file.read())
@@ -159,17 +163,17 @@ def check_tools():
         raise Unavailable(f"{BUSYBOX} is not here: install the package busybox-static")
 
 
-def prepare(say):
+def prepare(report):
     """Makes kernel and initramfs ready in the cache. Does nothing when they are."""
     check_tools()
     os.makedirs(CACHE, exist_ok=True)
     here = unpacked_packages()
-    folder = here[0] if here else download(say)
+    folder = here[0] if here else download(report)
     release = os.listdir(os.path.join(folder, "lib/modules"))[0]
     tree = os.path.join(folder, "lib/modules", release)
-    initramfs = os.path.join(folder, f"initramfs-{stamp_of(folder)}.cpio")
+    initramfs = os.path.join(folder, f"initramfs-{digest_of(folder)}.cpio")
     if not os.path.exists(initramfs):
-        say(f"building {initramfs}")
+        report(f"building {initramfs}")
         for old in glob.glob(os.path.join(folder, "initramfs-*")):
             os.unlink(old)
         build_initramfs(tree, initramfs)

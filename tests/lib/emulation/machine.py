@@ -27,6 +27,9 @@ PROGRAMS = ("escapementd", "escapement")
 # Without it the kernel compares by itself.
 CPU = "Nehalem,-cx16"
 CPUS = {}  # of guests that need more than one, by name
+RTC = {}  # date of the hardware clock at the boot, by name: those that have another one than the host's
+DISK_MIB = 2048
+DISK_GUESTS = set()  # names of guests with a disk, of which systemd is init
 MEMORY_MIB = 1024
 BOOT_SECONDS = 60
 BOOT_TRIES = 2  # an emulated boot panics once in a great while
@@ -51,20 +54,20 @@ def parse_places(words):
     return places
 
 
-def up(places, mtu, say):
+def up(places, mtu, report):
     """Boots the guests side by side. All are up, or an error and those that failed are gone."""
     for name, _ in places:
         if os.path.exists(state.folder(name)):
             if guest_runs(name):
                 raise VmError(f"guest {name} runs already in lab {state.LAB}: 'vm down {name}'")
             down([name])
-    files = image.prepare(say)
+    files = image.prepare(report)
     undo.register("env", f"LAB={state.LAB}", os.path.join(state.TOP, "tests/vm/vm"), "down")
     guests = []
     try:
         for name, leaf in places:
             guests.append(make_guest(name, leaf, mtu, files))
-        each(lambda guest: boot(guest, files, say), guests)
+        each(lambda guest: boot(guest, files, report), guests)
     except BaseException:
         down([name for name, _ in places])
         raise
@@ -97,6 +100,8 @@ def make_guest(name, leaf, mtu, files):
                    check=True)
     shutil.copytree(GUEST_FILES, os.path.join(guest["share"], "guest"))
     copy_programs(guest)
+    if name in DISK_GUESTS:
+        make_disk(os.path.join(folder, "disk.img"))
     with open(os.path.join(guest["share"], "env"), "w", encoding="utf-8") as file:
         file.write(f'NAME={name}\nMTU={guest["mtu"]}\nMODULES="{files.modules}"\n'
                    f'ADDRESSES="{" ".join(addresses(guest))}"\n'
@@ -109,6 +114,13 @@ def make_guest(name, leaf, mtu, files):
                        f'GATEWAY_MAC2={second["gateway_mac"]}\n')
     state.write_json(os.path.join(folder, "guest.json"), guest)
     return guest
+
+
+def make_disk(path):
+    """A sparse file with an empty ext4."""
+    with open(path, "wb") as file:
+        file.truncate(DISK_MIB << 20)
+    subprocess.run(["mkfs.ext4", "-q", "-E", "lazy_itable_init=1", path], check=True)
 
 
 def addresses(guest):
@@ -163,6 +175,12 @@ def qemu_argv(guest, files, second_fd=None):
             "-netdev", f"tap,id=net,ifname={guest['tap']},script=no,downscript=no",
             "-device", f"virtio-net-pci,id=nic0,netdev=net,mac={guest['mac']},romfile=",
             "-qmp", f"unix:{folder}/qmp.sock,server=on,wait=off"]
+    if guest["name"] in RTC:
+        argv += ["-rtc", f"base={RTC[guest['name']]}"]
+    if guest["name"] in DISK_GUESTS:
+        argv[argv.index("-append") + 1] += " guest_init=systemd systemd.show_status=0"
+        argv += ["-drive", f"file={folder}/disk.img,format=raw,if=none,id=disk,cache=unsafe",
+                 "-device", "virtio-blk-pci,drive=disk"]
     if second_fd is not None:
         argv += ["-netdev", f"tap,id=net2,fd={second_fd}", "-device",
                  f"virtio-net-pci,id=nic1,netdev=net2,mac={guest['second']['mac']},romfile="]
@@ -173,7 +191,7 @@ def qemu_argv(guest, files, second_fd=None):
     return argv
 
 
-def boot(guest, files, say):
+def boot(guest, files, report):
     """Boots one guest and waits until its agent listens."""
     name, folder = guest["name"], state.folder(guest["name"])
     started = time.monotonic()
@@ -195,8 +213,24 @@ def boot(guest, files, say):
             state.write_json(os.path.join(folder, "guest.json"), guest)
             return
         state.end_process(guest["qemu"])
-        say(f"guest {name} {fault}" + (": once more" if attempt + 1 < BOOT_TRIES else ""))
-    raise VmError(f"guest {name} {fault}; its last words:\n{last_words(folder)}")
+        report(f"guest {name} {fault}" + (": once more" if attempt + 1 < BOOT_TRIES else ""))
+    raise VmError(f"guest {name} {fault}; its last lines:\n{last_lines(folder)}")
+
+
+def reboot(name, report, seconds=120):
+    """Reboots a guest with a disk: its QEMU ends with it, and is started again."""
+    guest = state.guest(name)
+    with contextlib.suppress(VmError):  # the channel may close before the command has ended
+        channel.run(name, ["systemctl", "reboot"], 20)
+    deadline = time.monotonic() + seconds
+    while state.alive(guest["qemu"]):
+        state.reap(guest["qemu"]["pid"])
+        if time.monotonic() > deadline:
+            raise VmError(f"guest {name} has not shut down after {seconds} s; its last lines:\n"
+                          f"{last_lines(state.folder(name))}")
+        time.sleep(0.1)
+    os.unlink(os.path.join(state.folder(name), "console.log"))  # it has the mark of the earlier boot
+    boot(guest, image.prepare(report), report)
 
 
 def monitor(guest, command, **arguments):
@@ -236,7 +270,7 @@ def wait_ready(qemu, folder):
     return f"was not ready after {BOOT_SECONDS} s"
 
 
-def last_words(folder):
+def last_lines(folder):
     lines = []
     for log in ("qemu.log", "console.log"):
         path = os.path.join(folder, log)

@@ -13,9 +13,10 @@ DEVICE = "rxe0"
 GIDS = f"/sys/class/infiniband/{DEVICE}/ports/1/gids"
 FIRST_PORT = 18600
 PORTS_AT_ONCE = 32
-# QP timeout 4.3 s and 16 deep queues: 67 ms, perftest's own, is less than a busy emulated
-# machine sometimes stands still, and makes retransmissions that nobody asked for.
-PATIENCE = ["-u", "20", "-t", "16"]
+LISTEN_SECONDS = 60  # nice, beside daemons that start: more than 20 s was seen
+# QP timeout 4.3 s and 16 deep queues: 67 ms, the default of perftest, is less than a busy emulated
+# machine sometimes stalls, and causes retransmissions.
+TIMEOUTS = ["-u", "20", "-t", "16"]
 RESULT_ROW = re.compile(r"^\s*(\d+)\s+(\d+)\s+([\d.]+)\s+([\d.]+)\s+([\d.]+)\s*$", re.MULTILINE)
 QPN = re.compile(r"(local|remote) address: .*?QPN (0x[0-9a-f]+)")
 
@@ -46,16 +47,17 @@ def tool_argv(tool, gid, port, qps, extra, nice=0, device=DEVICE):
     argv = ["nice", "-n", str(nice), tool, "-d", device, "-x", str(gid), "-p", str(port), "-F"]
     if tool.endswith("_bw"):
         argv += ["-q", str(qps)]
-    return argv + PATIENCE + list(extra)
+    return argv + TIMEOUTS + list(extra)
 
 
 def run(client, server, tool, qps=4, gid="v4", port=None, extra=(), seconds=120, nice=0,
-        device=DEVICE, address=None):
+        device=DEVICE, address=None, leave=None):
     """Runs one test. The addresses of the TCP exchange are always IPv4.
 
     `address`: a function of a guest's name, where the queue pairs have another address than eth0.
 
     `nice`: of both tools; they poll, and leave little of an emulated CPU to others.
+    `leave`: a threading.Event that ends both.
     """
     if not re.match(r"^ib_(send|write|read|atomic)_(bw|lat)$", tool):
         raise VmError(f"'{tool}' is not one of perftest's ib_{{send,write,read,atomic}}_{{bw,lat}}")
@@ -65,32 +67,31 @@ def run(client, server, tool, qps=4, gid="v4", port=None, extra=(), seconds=120,
         port = port or FIRST_PORT + slot.number
         gids = list(pool.map(lambda name: gid_index(name, version, device,
                                                     address and address(name)), (server, client)))
-        leave = threading.Event()
-        serving = pool.submit(channel.run, server, tool_argv(tool, gids[0], port, qps, extra, nice,
-                                                                  device),
-                              seconds, leave=leave)
-        if channel.wait_listen(server, port):
-            target = str(addresses(server)[4])
-            asked = channel.run(client, tool_argv(tool, gids[1], port, qps, extra, nice, device)
-                                + [target], seconds)
+        leave = leave or threading.Event()
+        argv = [tool_argv(tool, index, port, qps, extra, nice, device) for index in gids]
+        serving = pool.submit(channel.run, server, argv[0], seconds, leave=leave)
+        if channel.wait_listen(server, port, LISTEN_SECONDS):
+            active = channel.run(client, argv[1] + [str(addresses(server)[4])], seconds, leave=leave)
         else:
-            asked = channel.Result(1, "", f"{tool} on {server} does not listen on {port}\n")
-        if asked.rc:  # the server would wait for a client that is gone
+            active = channel.Result(1, "", f"{tool} on {server} does not listen on {port}\n")
+        if active.rc:  # the server would wait for a client that is gone
             leave.set()
-        served = serving.result()
-    return {"good": asked.rc == 0 and served.rc == 0,
-            "client_output": asked.out + asked.err, "server_output": served.out + served.err,
-            "summary": summary(tool, asked, served)}
+        passive = serving.result()
+    return {"good": active.rc == 0 and passive.rc == 0,
+            "client_output": active.out + active.err, "server_output": passive.out + passive.err,
+            "summary": summary(tool, active, passive)}
 
 
-def summary(tool, asked, served):
-    """What the client's table says, as JSON. Absent when there was no result."""
-    found = {"tool": tool, "client_exit": asked.rc, "server_exit": served.rc}
-    row = RESULT_ROW.search(asked.out)
+def summary(tool, active, passive):
+    """The row of the client's table; without it when there was no result."""
+    found = {"tool": tool, "client_exit": active.rc, "server_exit": passive.rc}
+    row = RESULT_ROW.search(active.out)
     if row and tool.endswith("_bw"):
         found.update(message_bytes=int(row.group(1)), messages=int(row.group(2)),
                      bandwidth=float(row.group(4)))
-    qpns = QPN.findall(asked.out)
+    if active.rc:
+        found["client_says"] = active.err.strip()[-200:]
+    qpns = QPN.findall(active.out)
     found["client_qpns"] = [int(qpn, 16) for side, qpn in qpns if side == "local"]
     found["server_qpns"] = [int(qpn, 16) for side, qpn in qpns if side == "remote"]
     return found

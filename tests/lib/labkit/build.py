@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Making a lab and taking it down again."""
+"""Building a lab and removing it."""
 import errno
 import os
 import signal
@@ -59,7 +59,7 @@ def up(paths, options, skew_seed):
         try:
             own(paths, topology)
             construct(paths, topology, bpf)
-            ignore_signals()  # from here on it is up, and `up` says so
+            ignore_signals()  # from here on it is up
             state.save_topology(paths, topology)
         except BaseException:
             ignore_signals()
@@ -74,7 +74,7 @@ def ignore_signals():
 
 
 def leftovers(paths):
-    """A finished lab is refused, the remains of one that never got up are cleared."""
+    """A lab that is up is refused, the rest of an incomplete one is removed."""
     if os.path.exists(paths.topology):
         raise state.LabError(f"lab '{paths.name}' is up already; "
                              "`lab down` first, or choose another name with LAB=")
@@ -83,7 +83,7 @@ def leftovers(paths):
 
 
 def own(paths, topology):
-    """Writes down every namespace before it is made: what is on this list is ours to remove."""
+    """Records every namespace before it is made: tear_down() removes these and no others."""
     names = topo.nodes(topology)
     for name in names:
         if os.path.exists(paths.netns(name)):
@@ -94,11 +94,11 @@ def own(paths, topology):
 
 
 def construct(paths, topology, bpf):
-    state.make_daemon_run()
+    state.make_daemon_folders()
     make_folders(paths, topology)
     prepare_netns_dir()
     names = topo.nodes(topology)
-    children.fork_each(names, lambda name: make_namespace(paths, name, topology["hash_seed"]))
+    children.fork_each(names, lambda name: make_namespace(paths, name, topology))
     children.tool_batch("ip", list(topo.veth_lines(topology)))
     children.fork_each(names, lambda name: furnish(paths, topology, name, bpf))
 
@@ -111,13 +111,21 @@ def make_folders(paths, topology):
         sc.mount("bpf", paths.node(node, "bpf"), "bpf",
                  sc.MS_NOSUID | sc.MS_NODEV | sc.MS_NOEXEC)
     for host in topology["hosts"]:
-        for folder in ("run", "textfile"):
+        for folder in (*state.DAEMON_FOLDERS, "textfile"):
             os.makedirs(paths.node(host["name"], folder))
         write_config(paths, topology, host)
     state.write_json(paths.members, [
         {"targets": [h["address"]],
          "labels": {"host": h["name"], "rack": h["leaf"], "addresses": h["address6"]}}
         for h in topology["hosts"]])
+
+
+def key_file(paths, name):
+    """The fleet's key, of 16 fixed bytes: the first one is even."""
+    path = paths.node(name, "fleet.key")
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
+        out.write(b"\x0a lab of a test\n")
+    return path
 
 
 def write_config(paths, topology, host):
@@ -127,6 +135,7 @@ def write_config(paths, topology, host):
             f"  - name: {host['interface']}\n"
             "    plane: backend\n"
             f"members: {paths.members}\n"
+            f"key_file: {key_file(paths, name)}\n"
             "textfile:\n"
             f"  directory: {paths.node(name, 'textfile')}\n"
             "  interval: 1s\n")
@@ -150,13 +159,15 @@ def prepare_netns_dir():
         sc.mount("", state.NETNS_DIR, "none", sc.MS_SHARED | sc.MS_REC)
 
 
-def make_namespace(paths, node, hash_seed):
+def make_namespace(paths, node, topology):
     os.close(os.open(paths.netns(node), os.O_CREAT | os.O_EXCL | os.O_RDONLY, 0))
     sc.unshare(sc.CLONE_NEWNET)
     sc.mount("/proc/self/ns/net", paths.netns(node), "none", sc.MS_BIND)
     settings = HOST_SYSCTLS
     if not node.startswith("h"):
-        settings = {**SWITCH_SYSCTLS, "ipv4/fib_multipath_hash_seed": hash_seed}
+        settings = {**SWITCH_SYSCTLS, "ipv4/fib_multipath_hash_seed": topology["hash_seed"],
+                    "ipv4/icmp_ratelimit": topology["icmp_interval_ms"],
+                    "ipv6/icmp/ratelimit": topology["icmp_interval_ms"]}
     for key, value in settings.items():
         write_sysctl(key, value)
 
@@ -196,13 +207,13 @@ def spread_queues(device, queues):
 
 
 def keep_order(device):
-    """With GRO a veth receives by NAPI, from one ring. Without, what two CPUs sent to it (one that enqueued
-    at a token bucket, and the one of its timer) is in a backlog of each, and may overtake."""
+    """With GRO a veth receives by NAPI, from one ring. Without, packets that two CPUs send to it (one that enqueues at
+    a token bucket, and the one of its timer) are in two backlogs, and are reordered."""
     subprocess.run(["ethtool", "-K", device, "gro", "on"], check=True, stdin=subprocess.DEVNULL)
 
 
 def wait_operational(device, wanted=("up",)):
-    """Carrier news reach the routes late: after this they are there."""
+    """The carrier state reaches the routes late: waits until it has."""
     deadline = time.monotonic() + SETTLE_S
     while True:
         with open(f"/sys/class/net/{device}/operstate", encoding="ascii") as text:
@@ -218,7 +229,7 @@ def wait_operational(device, wanted=("up",)):
 # --- down ---
 
 def down(paths):
-    """True when there was something to take down."""
+    """Whether there was a lab."""
     with state.Lock():
         if not os.path.exists(paths.root):
             return False
@@ -229,7 +240,7 @@ def down(paths):
 def tear_down(paths):
     """
     Removes what owned.json lists, whatever state it is in. Called again after
-    a failure it goes on where it stopped; the list goes last.
+    a failure it continues; the list is removed last.
     """
     owned = state.read_json(paths.owned, [])
     processes.end_all(paths, owned)

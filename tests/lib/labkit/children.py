@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Work done inside nodes by forked children, all at once, with their errors brought back."""
+"""Work in nodes by forked children, in parallel, with their errors."""
 import os
 import signal
 import subprocess
@@ -13,22 +13,22 @@ ENDING = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
 
 def fork_each(names, work):
     """
-    Runs work(name) in a child process for every name, together. Raises
-    LabError with every child's complaint. The parent never changes namespace.
-    When it is interrupted the children are ended first: none works on behind
-    the back of whoever clears up.
+    Runs work(name) in a child process for every name, in parallel. Raises
+    LabError with the errors of all children. The parent never changes namespace.
+    When it is interrupted the children are ended first: none runs during the
+    cleanup.
     """
     children = []
     try:
         for name in names:
             _fork(children, work, name)
-        complaints = [said for child in children for said in _collect(child)]
+        errors = [error for child in children for error in _collect(child)]
     except BaseException:
         for child in children:
             _abandon(child)
         raise
-    if complaints:
-        raise state.LabError("\n".join(complaints))
+    if errors:
+        raise state.LabError("\n".join(errors))
 
 
 def _fork(children, work, name):
@@ -49,20 +49,20 @@ def _fork(children, work, name):
 
 
 def _collect(child):
-    """Waits for a child; its complaint, or nothing."""
-    said = b""
+    """Waits for a child: its error, or nothing."""
+    text = b""
     while part := os.read(child["reader"], 65536):
-        said += part
+        text += part
     status = _reap(child)
     if status == 0:
         return []
-    return [f"{child['name']}: {said.decode(errors='replace').strip() or 'ended by a signal'}"]
+    return [f"{child['name']}: {text.decode(errors='replace').strip() or 'ended by a signal'}"]
 
 
 def _reap(child):
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     try:
-        # Not blocking in waitpid for long: the pipe's end says that the child is through.
+        # waitpid() does not block for long: the end of the pipe was read.
         _, status = os.waitpid(child["pid"], 0)
         os.close(child["reader"])
         child["pid"] = None
@@ -86,7 +86,7 @@ def _child(writer, work, name, mask):
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         work(name)
         code = 0
-    except Exception as error:  # noqa: all of it goes back to the parent as text
+    except Exception as error:  # noqa: the parent gets all of them as text
         os.write(writer, (str(error) or repr(error)).encode())
     finally:
         os._exit(code)

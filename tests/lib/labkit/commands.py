@@ -80,14 +80,16 @@ def add_up(verbs):
     up.add_argument("--queues", type=count(1, 64), default=os.cpu_count() or 1,
                     help="of every device (default: one for each CPU)")
     up.add_argument("--hash-seed", type=count(1, 2**32 - 1), default=12345,
-                    help="of the switches' ECMP hash, where the kernel lets it be set")
+                    help="of the switches' ECMP hash, if the kernel has the setting")
+    up.add_argument("--icmp-interval", type=count(0, 60000), default=1000, metavar="MS",
+                    help="between ICMP errors of a switch to one address (default: the kernel's)")
     up.add_argument("--skew", nargs="?", const="random", metavar="SEED",
-                    help="each host a clock offset and drift of its own, drawn from SEED")
+                    help="a clock offset and drift for each host, drawn from SEED")
     up.set_defaults(act=act_up)
 
 
 def add_rest(verbs):
-    for name, act, text in (("start", act_start, "one escapementd on each host, until it answers"),
+    for name, act, text in (("start", act_start, "one escapementd on each host; waits for its reply"),
                             ("stop", act_stop, "end them"),
                             ("restart", act_restart, "end and start them"),
                             ("kill", act_kill, "end them with SIGKILL")):
@@ -98,7 +100,7 @@ def add_rest(verbs):
     verb.add_argument("node")
     verb.add_argument("-6", dest="six", action="store_true")
     verb.set_defaults(act=act_ip)
-    verb = verbs.add_parser("link", help="cut, mend or slow a link")
+    verb = verbs.add_parser("link", help="cut, restore or limit a link")
     verb.add_argument("one")
     verb.add_argument("other")
     verb.add_argument("do", choices=("down", "up", "rate"))
@@ -106,15 +108,15 @@ def add_rest(verbs):
     verb.add_argument("--converge", action="store_true",
                       help="with `down`: the other leaves stop using that spine for this leaf")
     verb.set_defaults(act=act_link)
-    verb = verbs.add_parser("tap", help="plug an emulated machine in; prints its addresses")
+    verb = verbs.add_parser("tap", help="connect an emulated machine; prints its addresses")
     verb.add_argument("leaf")
     verb.add_argument("name")
     verb.set_defaults(act=act_tap)
-    verb = verbs.add_parser("untap", help="unplug it")
+    verb = verbs.add_parser("untap", help="disconnect it")
     verb.add_argument("leaf")
     verb.add_argument("name")
     verb.set_defaults(act=act_untap)
-    verb = verbs.add_parser("path", help="which spine a 5-tuple takes")
+    verb = verbs.add_parser("path", help="the spine of a 5-tuple")
     verb.add_argument("source")
     verb.add_argument("target")
     verb.add_argument("--sport", type=ports, required=True, help="PORT, A,B or A-B")
@@ -123,10 +125,10 @@ def add_rest(verbs):
     verb.add_argument("-6", dest="six", action="store_true")
     verb.add_argument("-j", dest="json", action="store_true")
     verb.set_defaults(act=act_path)
-    verb = verbs.add_parser("status", help="what is there, what runs")
+    verb = verbs.add_parser("status", help="nodes, links and daemons")
     verb.add_argument("-j", dest="json", action="store_true")
     verb.set_defaults(act=act_status)
-    verb = verbs.add_parser("down", help="leave nothing behind")
+    verb = verbs.add_parser("down", help="remove the lab")
     verb.set_defaults(act=act_down)
 
 
@@ -152,89 +154,92 @@ def seed_of(text):
     return int(text)
 
 
-def act_up(paths, asked):
-    if asked.hosts > asked.leaves * topo.MAX_PORTS:
-        raise state.usage(f"{asked.hosts} hosts do not fit on {asked.leaves} leaves; "
-                          "ask for more --leaves")
+def act_up(paths, options):
+    if options.hosts > options.leaves * topo.MAX_PORTS:
+        raise state.usage(f"{options.hosts} hosts do not fit on {options.leaves} leaves; "
+                          "use more --leaves")
     signal.signal(signal.SIGTERM, interrupt)
     signal.signal(signal.SIGHUP, interrupt)
     undo.register("env", f"LAB={paths.name}", os.path.abspath(sys.argv[0]), "down")
     topology = build.up(paths, {
-        "hosts_asked": asked.hosts, "leaves": asked.leaves, "spines": asked.spines,
-        "mtu": asked.mtu, "rate_bps": asked.rate, "host_rate_bps": asked.host_rate,
-        "queue_bytes": asked.queue, "hash_seed": asked.hash_seed, "queues": asked.queues},
-        seed_of(asked.skew))
-    if "skew_seed" in topology:
-        print(f"clock skew drawn from seed {topology['skew_seed']}")
+        "hosts_asked": options.hosts, "leaves": options.leaves, "spines": options.spines,
+        "mtu": options.mtu, "rate_bps": options.rate, "host_rate_bps": options.host_rate,
+        "queue_bytes": options.queue, "hash_seed": options.hash_seed, "queues": options.queues,
+        "icmp_interval_ms": options.icmp_interval},
+        seed_of(options.skew))
+    return f"clock skew drawn from seed {topology['skew_seed']}" if "skew_seed" in topology else ""
 
 
 def interrupt(*_):
     raise KeyboardInterrupt
 
 
-def act_start(paths, asked):
-    daemons.start(paths, asked.hosts)
+def act_start(paths, options):
+    daemons.start(paths, options.hosts)
 
 
-def act_stop(paths, asked):
-    daemons.stop(paths, asked.hosts)
+def act_stop(paths, options):
+    daemons.stop(paths, options.hosts)
 
 
-def act_restart(paths, asked):
-    daemons.stop(paths, asked.hosts)
-    daemons.start(paths, asked.hosts)
+def act_restart(paths, options):
+    daemons.stop(paths, options.hosts)
+    daemons.start(paths, options.hosts)
 
 
-def act_kill(paths, asked):
-    daemons.kill(paths, asked.hosts)
+def act_kill(paths, options):
+    daemons.kill(paths, options.hosts)
 
 
-def act_ip(paths, asked):
-    print(show.address(paths, asked.node, asked.six))
+def act_ip(paths, options):
+    return show.address(paths, options.node, options.six)
 
 
-def act_link(paths, asked):
-    if asked.do == "rate":
-        plug.link_rate(paths, asked.one, asked.other, asked.rate)
-    elif asked.do == "down":
-        plug.link_down(paths, asked.one, asked.other, asked.converge)
+def act_link(paths, options):
+    if options.do == "rate":
+        plug.link_rate(paths, options.one, options.other, options.rate)
+    elif options.do == "down":
+        plug.link_down(paths, options.one, options.other, options.converge)
     else:
-        plug.link_up(paths, asked.one, asked.other)
+        plug.link_up(paths, options.one, options.other)
 
 
-def act_tap(paths, asked):
-    tap = plug.tap_add(paths, asked.leaf, asked.name)
-    print(json.dumps({key: tap[key] for key in show.TAP_KEYS}))
+def act_tap(paths, options):
+    tap = plug.tap_add(paths, options.leaf, options.name)
+    return json.dumps({key: tap[key] for key in show.TAP_KEYS})
 
 
-def act_untap(paths, asked):
-    plug.tap_remove(paths, asked.leaf, asked.name)
+def act_untap(paths, options):
+    plug.tap_remove(paths, options.leaf, options.name)
 
 
-def act_path(paths, asked):
-    found = show.path(paths, asked.source, asked.target, asked.sport, asked)
-    if asked.json:
-        print(json.dumps([{"sport": sport, "via": via} for sport, via in found]))
-    elif len(found) == 1:
-        print(found[0][1])
-    else:
-        for sport, via in found:
-            print(sport, via)
+def act_path(paths, options):
+    found = show.path(paths, options.source, options.target, options.sport, options)
+    if options.json:
+        return json.dumps([{"sport": sport, "via": via} for sport, via in found])
+    if len(found) == 1:
+        return found[0][1]
+    return "\n".join(f"{sport} {via}" for sport, via in found)
 
 
-def act_status(paths, asked):
+def act_status(paths, options):
     whole = show.status(paths)
-    print(json.dumps(whole) if asked.json else show.status_text(whole))
+    return json.dumps(whole) if options.json else show.status_text(whole)
 
 
 def act_down(paths, _):
-    if not build.down(paths):
-        print(f"lab '{paths.name}' is not up")
+    return "" if build.down(paths) else f"lab '{paths.name}' is not up"
+
+
+def run(paths, words):
+    """A verb with its arguments: the text that it prints."""
+    options = parser().parse_args(words)
+    state.need_root()
+    text = options.act(paths, options)
+    return text + "\n" if text else ""
 
 
 def main(words):
-    asked = parser().parse_args(words)
     paths = state.lab_paths()
-    state.need_root()
-    asked.act(paths, asked)
+    print(run(paths, words), end="")
     return 0

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""One escapementd per host: started, asked whether it answers, ended."""
+"""One escapementd per host: started, queried until it replies, ended."""
+import json
 import os
 import signal
+import socket
 import subprocess
 import time
 
@@ -10,7 +12,7 @@ from . import processes
 from . import state
 
 # An emulated machine takes its time to load the programs.
-ANSWER_S, STOP_S = float(os.environ.get("LAB_ANSWER_SECONDS", 15)), 10.0
+REPLY_S, STOP_S = float(os.environ.get("LAB_REPLY_SECONDS", 15)), 10.0
 LOG_LINES = 8
 
 
@@ -34,7 +36,7 @@ def pid_of(paths, host):
 
 
 def launch(paths, host, program):
-    """Starts the daemon in its own session, its words appended to the host's log."""
+    """Starts the daemon in its own session, its output appended to the host's log."""
     log = os.open(paths.node(host, "log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
     def inside():
@@ -53,20 +55,39 @@ def launch(paths, host, program):
     return child
 
 
-def answers(paths, host, client):
-    asked = subprocess.run([client, "status"], stdin=subprocess.DEVNULL,
-                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                           preexec_fn=lambda: enter.node_view(paths, host), check=False)
-    return asked.returncode == 0
+def query(path, verb):
+    """The result of one request on a daemon's socket. OSError: there is no daemon."""
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(10)
+        client.connect(path)
+        client.sendall(json.dumps({"verb": verb}).encode() + b"\n")
+        text = b""
+        while not text.endswith(b"\n"):
+            part = client.recv(1 << 16)
+            if not part:
+                raise ConnectionError(f"{path}: the connection ended within the reply")
+            text += part
+    reply = json.loads(text)
+    if not reply["ok"]:
+        raise RuntimeError(f"{path}: {reply['error']}")
+    return reply["result"]
 
 
-def last_words(paths, host):
+def replies(paths, host):
+    try:
+        query(paths.node(host, "run", "escapement.sock"), "status")
+    except OSError:
+        return False
+    return True
+
+
+def log_tail(paths, host):
     try:
         with open(paths.node(host, "log"), encoding="utf-8", errors="replace") as text:
             lines = text.read().splitlines()[-LOG_LINES:]
     except FileNotFoundError:
         lines = []
-    return "".join(f"\n  {line}" for line in lines) or "\n  (it said nothing)"
+    return "".join(f"\n  {line}" for line in lines) or "\n  (the log is empty)"
 
 
 def programs():
@@ -81,26 +102,26 @@ def programs():
 def start(paths, names):
     """Starts what does not run yet; raises with the last log lines of those that fail."""
     topology = state.load_topology(paths)
-    program, client = programs()
+    program = programs()[0]
     waiting = {}
     for host in chosen_hosts(topology, names):
         if pid_of(paths, host) is None:
             waiting[host] = launch(paths, host, program)
     failed = []
-    deadline = time.monotonic() + ANSWER_S
+    deadline = time.monotonic() + REPLY_S
     while waiting:
         for host, child in list(waiting.items()):
             if child.poll() is not None:
                 failed.append(f"{host}: escapementd ended with {child.returncode}"
-                              + last_words(paths, host))
+                              + log_tail(paths, host))
                 del waiting[host]
-            elif answers(paths, host, client):
+            elif replies(paths, host):
                 del waiting[host]
         if waiting and time.monotonic() > deadline:
-            failed += [f"{host}: escapementd does not answer after {ANSWER_S:.0f} s"
-                       + last_words(paths, host) for host in waiting]
+            failed += [f"{host}: escapementd does not reply after {REPLY_S:.0f} s"
+                       + log_tail(paths, host) for host in waiting]
             break
-        time.sleep(0.02)
+        time.sleep(0.01)
     if failed:
         raise state.LabError("\n".join(failed))
 
@@ -120,7 +141,7 @@ def stop(paths, names):
     if stuck:
         raise state.LabError("\n".join(
             f"{host}: escapementd did not end within {STOP_S:.0f} s and was killed"
-            + last_words(paths, host) for host in stuck))
+            + log_tail(paths, host) for host in stuck))
 
 
 def kill(paths, names):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Going into a node: its network, and a view of /sys and /run of its own."""
+"""Entering a node: its network, and its own view of /sys and /run."""
 import os
 
 from . import state
@@ -23,8 +23,8 @@ def netns_only(paths, node):
 def node_view(paths, node):
     """
     Moves this process into @node. The mounts live in a private namespace: they
-    end with the last process in it. /sys/fs/bpf and on a host /run/escapement
-    are its own, so that the daemon's default paths work on every host.
+    end with the last process in it. /sys/fs/bpf and on a host the folders of the daemon
+    (state.DAEMON_FOLDERS) are its own, so that the daemon's default paths work on every host.
     """
     netns_only(paths, node)
     sc.unshare(sc.CLONE_NEWNS)
@@ -40,9 +40,9 @@ def node_view(paths, node):
         except FileNotFoundError:
             pass
     sc.mount(paths.node(node, "bpf"), stage + "/fs/bpf", None, sc.MS_BIND)
-    own_run = paths.node(node, "run")
-    if os.path.isdir(own_run):
-        sc.mount(own_run, state.DAEMON_RUN, None, sc.MS_BIND)
+    for name, folder in state.DAEMON_FOLDERS.items():
+        if os.path.isdir(paths.node(node, name)):
+            sc.mount(paths.node(node, name), folder, None, sc.MS_BIND)
     sc.mount(stage, "/sys", None, sc.MS_MOVE)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What changes in a lab that is up: ports plugged in, links cut, mended and slowed."""
+"""Changes of a lab that is up: taps, links that are cut, restored or limited."""
 import re
 
 from . import build
@@ -110,7 +110,7 @@ def link_ends(kind, record):
 def link_down(paths, one, other, converge):
     """
     Cuts the cable: the leaf (for a host's link the host) sees its carrier go.
-    The other leaves go on sending over that spine until @converge tells them.
+    The other leaves still send over that spine, unless @converge.
     """
     with state.Lock():
         topology = state.load_topology(paths)
@@ -121,7 +121,7 @@ def link_down(paths, one, other, converge):
         wait_carrier(paths, near, ("lowerlayerdown", "down"))
         if kind == "fabric" and converge:
             record["converged"] = False
-            tell_leaves(paths, topology)
+            write_routes(paths, topology)
         state.save_topology(paths, topology)
 
 
@@ -136,12 +136,12 @@ def link_up(paths, one, other):
         wait_carrier(paths, near, ("up",))
         if kind == "fabric":
             record["converged"] = True
-            tell_leaves(paths, topology)
+            write_routes(paths, topology)
         state.save_topology(paths, topology)
 
 
-def tell_leaves(paths, topology):
-    """Writes every leaf's routes to the others anew, as a routing protocol would by now."""
+def write_routes(paths, topology):
+    """Writes every leaf's routes to the others, as a routing protocol does."""
     def rewrite(leaf):
         enter.netns_only(paths, leaf)
         children.tool_batch("ip", topo.leaf_route_lines(topology, leaf))
@@ -149,10 +149,10 @@ def tell_leaves(paths, topology):
 
 
 def wait_carrier(paths, end, wanted):
-    def look(_):
+    def wait(_):
         enter.node_view(paths, end[0])
         build.wait_operational(end[1], wanted)
-    children.fork_each([end[0]], look)
+    children.fork_each([end[0]], wait)
 
 
 def link_rate(paths, one, other, rate_bps):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Processes are found by the network namespace they live in, never by their name."""
+"""Processes are identified by their network namespace, never by their name."""
 import os
 import signal
 import time
@@ -10,7 +10,7 @@ POLITE_S, FINAL_S = 2.0, 5.0
 
 
 def namespace_id(path):
-    """What identifies a namespace, None when it is not there."""
+    """The identity of a namespace, None without one."""
     try:
         found = os.stat(path)
     except OSError:
@@ -35,7 +35,7 @@ def inside(paths, nodes):
 
 
 def is_namespace(path):
-    """A namespace file lies on nsfs; a plain file there is a namespace that was never finished."""
+    """A namespace file lies on nsfs; a plain file there is an incomplete namespace."""
     return os.stat(path).st_dev == os.stat("/proc/self/ns/net").st_dev
 
 
@@ -52,9 +52,12 @@ def send(pid, number):
 
 
 def alive(pid):
+    """Also while one of its threads is: a killed process has its files and locks until the last one has ended."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as text:
-            return text.read().rpartition(")")[2].split()[0] not in "ZX"
+            if text.read().rpartition(")")[2].split()[0] not in "ZX":
+                return True
+        return len(os.listdir(f"/proc/{pid}/task")) > 1
     except OSError:
         return False
 
@@ -69,7 +72,7 @@ def wait_gone(is_gone, seconds):
 
 
 def end_all(paths, nodes):
-    """Ends everything that lives in @nodes: asked first, then made to."""
+    """Ends all processes in @nodes, by SIGTERM, then by SIGKILL."""
     found = {pid for pids in inside(paths, nodes).values() for pid in pids}
     if os.getpid() in found:
         raise state.LabError("this shell is itself inside the lab; leave it, then `lab down`")
@@ -81,4 +84,4 @@ def end_all(paths, nodes):
             return
     left = sorted(pid for pids in inside(paths, nodes).values() for pid in pids)
     raise state.LabError(f"processes {left} in lab '{paths.name}' do not end; "
-                         "end them by hand, then `lab down`")
+                         "end them, then `lab down`")

@@ -97,7 +97,7 @@ def address(paths, node, six):
 
 
 def path(paths, source, target, sports, options):
-    """[(source port, spine or leaf)]: the kernel's own answer, for each source port."""
+    """[(source port, spine or leaf)], by the kernel's routing, for each source port."""
     topology = state.load_topology(paths)
     near, far = find_host(topology, source), find_host(topology, target)
     key = "address6" if options.six else "address"
@@ -107,13 +107,13 @@ def path(paths, source, target, sports, options):
                           input="\n".join(lines) + "\n", stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
-        raise state.LabError(f"{near['leaf']}: no way from {source} to {target}: "
+        raise state.LabError(f"{near['leaf']}: no route from {source} to {target}: "
                              f"{done.stderr.strip()}")
     decoder, at, found = json.JSONDecoder(), 0, []
     while at < len(done.stdout.rstrip()):
-        answer, end = decoder.raw_decode(done.stdout, at)
+        reply, end = decoder.raw_decode(done.stdout, at)
         at = end + len(done.stdout[end:]) - len(done.stdout[end:].lstrip())
-        found += [route["dev"] for route in answer]
+        found += [route["dev"] for route in reply]
     # An uplink is named after its spine; a port on the same leaf after its host.
     return [(sport, dev if dev in topo.spines(topology) else near["leaf"])
             for sport, dev in zip(sports, found)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Where a lab keeps what it knows: /run/escapement-lab/$LAB, one folder a node."""
+"""The state of a lab: /run/escapement-lab/$LAB, one folder per node."""
 import fcntl
 import json
 import os
@@ -8,12 +8,13 @@ import shutil
 
 ROOT = "/run/escapement-lab"
 NETNS_DIR = "/run/netns"
-DAEMON_RUN = "/run/escapement"
-MADE_RUN = ROOT + "/.made-run"
+# Folders of the daemon of which each host has its own, in its folder of that name.
+DAEMON_FOLDERS = {"run": "/run/escapement", "state": "/var/lib/escapement", "logs": "/var/log/escapement"}
+MADE = ROOT + "/.made-"  # and the name: the lab made the mount point
 
 
-class LabError(Exception):
-    """A sentence for the user. status 2: asked wrongly, 1: it did not work."""
+class LabError(RuntimeError):
+    """A sentence for the user. status 2: wrong arguments, 1: it failed."""
 
     def __init__(self, text, status=1):
         super().__init__(text)
@@ -63,7 +64,7 @@ def need_root():
 
 
 class Lock:
-    """One at a time changes any lab: a flock on the state folder itself, so no file is left."""
+    """One process at a time changes a lab: a flock on the state folder itself, so that no file is left."""
 
     def __enter__(self):
         while True:
@@ -75,7 +76,7 @@ class Lock:
                     return self
             except FileNotFoundError:
                 pass
-            os.close(self.fd)  # the last lab went down and took the folder along
+            os.close(self.fd)  # the folder was removed with the last lab
 
     def __exit__(self, *_):
         _remove_root_if_empty()
@@ -84,12 +85,16 @@ class Lock:
 
 def _remove_root_if_empty():
     left = os.listdir(ROOT) if os.path.isdir(ROOT) else []
-    if left == [os.path.basename(MADE_RUN)]:
-        try:
-            os.rmdir(DAEMON_RUN)
-        except OSError:
-            pass  # somebody else uses it by now
-        os.unlink(MADE_RUN)
+    made = [os.path.basename(MADE) + name for name in DAEMON_FOLDERS]
+    if left and set(left) <= set(made):
+        for name, folder in DAEMON_FOLDERS.items():
+            if os.path.basename(MADE) + name not in left:
+                continue
+            try:
+                os.rmdir(folder)
+            except OSError:
+                pass  # in use by another process
+            os.unlink(MADE + name)
         left = []
     if not left:
         try:
@@ -98,17 +103,17 @@ def _remove_root_if_empty():
             pass
 
 
-def make_daemon_run():
-    """The place in /run that each host's own folder is laid over; made here only when missing."""
-    if os.path.isdir(DAEMON_RUN):
-        return
-    with open(MADE_RUN, "w", encoding="ascii"):
-        pass
-    os.mkdir(DAEMON_RUN)
+def make_daemon_folders():
+    """The mount points for each host's own folders; made only if they are missing."""
+    for name, folder in DAEMON_FOLDERS.items():
+        if not os.path.isdir(folder):
+            with open(MADE + name, "w", encoding="ascii"):
+                pass
+            os.mkdir(folder)
 
 
 def write_json(path, value):
-    """Aside and renamed: a reader never sees half of it."""
+    """Written to another file and renamed: a reader never gets an incomplete file."""
     aside = path + ".new"
     with open(aside, "w", encoding="utf-8") as out:
         json.dump(value, out, indent=1)
@@ -136,7 +141,7 @@ def save_topology(paths, topology):
 
 
 def remove_tree(paths):
-    """Removes the lab's folder. Its mounts are gone by now, or it is left alone."""
+    """Removes the lab's folder. It has no mounts any more, or is left."""
     for base, folders, _ in os.walk(paths.root):
         for folder in folders:
             if os.path.ismount(f"{base}/{folder}"):

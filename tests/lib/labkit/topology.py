@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """
-What a lab consists of, as plain data, and the `ip`/`tc` lines that make it so.
+The parts of a lab as plain data, and the `ip` and `tc` lines that make them.
 Nothing here touches the system.
 
 Addresses: port P of leaf L is 10.L.P.0/24 and fd00:0:L:P::/64, the leaf .1, the
 host .2. A leaf is reached by its aggregate 10.L.0.0/16, fd00:0:L::/48, so a
 port plugged in later needs no new route. Links are 100.64.L.4(S-1)/30.
-Interfaces are named after what is at the other end; a host's is eth1.
+Interfaces are named after the node at the other end; a host's is eth1.
 """
 import random
 import re
@@ -55,7 +55,7 @@ def draw_skew(hosts, seed):
 
 def make(name, options):
     """@options: hosts_asked, leaves, spines, mtu, rate_bps, queue_bytes, host_rate_bps, hash_seed,
-    queues."""
+    queues, icmp_interval_ms."""
     ports = {}
     hosts = []
     for i in range(options["hosts_asked"]):
@@ -98,7 +98,7 @@ def nodes(topology):
 
 
 def loopback(node):
-    """The address a leaf or spine answers to, IPv4 and IPv6."""
+    """The addresses of a leaf or spine, IPv4 and IPv6."""
     number = int(re.sub(r"\D", "", node))
     if node.startswith("leaf"):
         return f"10.{number}.0.1", f"fd00:0:{number:x}::1"
@@ -110,7 +110,7 @@ def veth_lines(topology):
     Both ends are made inside their namespaces: a deleted namespace takes its
     devices along late, and an end in the root namespace would still be there.
     Interface numbers are unique in the lab, because the kernel delays carrier
-    news by up to a second where both ends of a link have the same number.
+    events by up to a second where both ends of a link have the same number.
     """
     lab, mtu = topology["lab"], topology["mtu"]
     queues = f"numtxqueues {topology['queues']} numrxqueues {topology['queues']}"
@@ -173,7 +173,7 @@ def leaf_lines(topology, leaf):
 
 
 def leaf_route_lines(topology, leaf):
-    """Equal-cost routes to every other leaf, over the spines both of them count on."""
+    """Equal-cost routes to every other leaf, over the spines to which both have a link."""
     mine = {k["b"]: k for k in topology["links"] if k["a"] == leaf and k["converged"]}
     lines = []
     for other in leaves(topology):
@@ -196,7 +196,7 @@ def leaf_route_lines(topology, leaf):
 
 
 def spine_link_lines(link):
-    """What the spine's end of one link needs; taking the link down forgets it."""
+    """The spine's end of a link, which is lost when the link goes down."""
     number, device = leaf_number(link["a"]), link["b_interface"]
     return link_end_lines(link, "b", "a") + [
         f"route replace 10.{number}.0.0/16 via {link['a_address']} dev {device}",

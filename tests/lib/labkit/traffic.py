@@ -28,13 +28,12 @@ def add_verb(verbs, rate, count, seconds, ports):
     verb.set_defaults(act=act_load)
 
 
-def act_load(paths, asked):
-    if asked.source == "stop" and asked.target is None:
-        stop(paths)
-        return
-    if asked.target is None or asked.rate is None:
+def act_load(paths, options):
+    if options.source == "stop" and options.target is None:
+        return stop(paths)
+    if options.target is None or options.rate is None:
         raise state.usage("usage: lab load SOURCE TARGET RATE [--seconds N], or lab load stop")
-    load(paths, asked)
+    return load(paths, options)
 
 
 def program():
@@ -46,7 +45,7 @@ def program():
 
 
 def start(paths, node, command, output, errors=None):
-    """What goes on in the background must not hold our caller's pipes open."""
+    """A process in the background must not hold the caller's pipes open."""
     def inside():
         os.setsid()
         enter.node_view(paths, node)
@@ -64,37 +63,38 @@ def host_name(topology, name):
     return port
 
 
-def load(paths, asked):
+def load(paths, options):
     topology = state.load_topology(paths)
-    near, far = host_name(topology, asked.source), host_name(topology, asked.target)
-    address = far["address6" if asked.six else "address"]
+    near, far = host_name(topology, options.source), host_name(topology, options.target)
+    address = far["address6" if options.six else "address"]
     tool = program()
-    command = [tool, "load", "--to", address, "--rate", str(asked.rate), "--size",
-               str(asked.size), "--flows", str(asked.flows)]
-    if asked.sport:
-        command += ["--sport-mode", f"fixed:{asked.sport[0]}"]
-    if asked.seconds:
-        command += ["--seconds", str(asked.seconds)]
-    quiet = None if asked.seconds else subprocess.DEVNULL
+    command = [tool, "load", "--to", address, "--rate", str(options.rate), "--size",
+               str(options.size), "--flows", str(options.flows)]
+    if options.sport:
+        command += ["--sport-mode", f"fixed:{options.sport[0]}"]
+    if options.seconds:
+        command += ["--seconds", str(options.seconds)]
+    quiet = None if options.seconds else subprocess.DEVNULL
     sink = start(paths, far["name"], [tool, "sink", "--listen", address], subprocess.PIPE, quiet)
     running = [(far["name"], sink)]
     try:
         if sink.stdout.readline() != b"ready\n":
             raise state.LabError(f"no sink in {far['name']}: port 9 is in use there?")
-        sender = start(paths, near["name"], command, quiet, quiet)
+        sender = start(paths, near["name"], command, subprocess.PIPE if options.seconds else quiet, quiet)
         running.append((near["name"], sender))
-        if not asked.seconds:
-            remember(paths, running)
-            return
-        if sender.wait() != 0:
+        if not options.seconds:
+            return record(paths, running)
+        text = sender.communicate()[0].decode().strip()
+        if sender.returncode:
             raise state.LabError(f"roceflow load ended with {sender.returncode}")
     except BaseException:
         end(paths, [(node, child.pid) for node, child in running])
         raise
     end(paths, [(far["name"], sink.pid)])
+    return text
 
 
-def remember(paths, running):
+def record(paths, running):
     for node, child in running:
         with open(f"{paths.loads}/{child.pid}", "w", encoding="ascii") as out:
             out.write(node)
@@ -112,7 +112,7 @@ def stop(paths):
 
 
 def end(paths, running):
-    """Ends these processes if they still are what they were: alive and in their node."""
+    """Ends these processes, if they are alive and in their node."""
     running = [pid for node, pid in running if processes.lives_in(paths, node, pid)]
     for number in (signal.SIGTERM, signal.SIGKILL):
         for pid in running:

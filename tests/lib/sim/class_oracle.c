@@ -16,10 +16,10 @@
 #define SPACING_NS 5000
 #define SIDE_POINTS (2 * WINDOW_NS / PAIR_NS)
 #define WARM_WINDOWS 5 /* in which an edge learns its floor and noise */
-/* The distribution is a table by nanoseconds; what lies above says next to nothing. */
+/* The distribution is a table by nanoseconds; values above carry next to no information. */
 #define BELOW_NS 60
 #define TABLE_NS 1200
-#define LOOK_NS 450
+#define TICK_NS 450
 #define MISS_NS 200 /* the farthest that an estimate can be off */
 
 struct density {
@@ -68,7 +68,7 @@ static void density_make(struct density *density, double packet_ns)
 static double log_likelihood(const struct density *density, const double *waits, size_t count,
 			     int moved_ns)
 {
-	double sum = -(double)SIDE_POINTS * density->upto[BELOW_NS + LOOK_NS - moved_ns];
+	double sum = -(double)SIDE_POINTS * density->upto[BELOW_NS + TICK_NS - moved_ns];
 
 	for (size_t i = 0; i < count; i++) {
 		int at = (int)floor(waits[i] + 0.5) - moved_ns + BELOW_NS;
@@ -97,7 +97,7 @@ static double pitman(const struct density *density, const double *waits, size_t 
 }
 
 struct sample {
-	double *waits[2]; /* those below LOOK_NS */
+	double *waits[2]; /* those below TICK_NS */
 	size_t count[2];
 };
 
@@ -123,7 +123,7 @@ static void window_draw(struct sample *sample, struct edge *edge, int64_t begin_
 						    (uint32_t)(at_ns / PAIR_NS)};
 
 			edge_add(edge, (enum clock_side)s, &probe, probe.rx_ns);
-			if (wait < LOOK_NS)
+			if (wait < TICK_NS)
 				sample->waits[s][sample->count[s]++] = wait;
 		}
 }

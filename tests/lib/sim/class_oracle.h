@@ -2,8 +2,8 @@
 /*
  * How well a window of an edge can be known at all when its probes have a priority class
  * on full links: each of four hops has a packet of the lower class on the wire 9 times
- * in 10, and no packet is cut short. Pitman's estimator, which nobody beats who does not
- * know the answer, is given what no host has: the exact distribution of the waits, the
+ * in 10, and no packet is cut short. Pitman's estimator, the best one without knowledge of
+ * the result, is given what no host has: the exact distribution of the waits, the
  * floor and the drift.
  */
 #ifndef ESC_TESTS_SIM_CLASS_ORACLE_H

@@ -12,7 +12,7 @@ void cloud_draw(struct rng *rng, const struct cloud_config *config, double *x[2]
 					wait += config->wait_ns * rng_exponential(rng);
 			x[s][i] = (rng_unit(rng) - 0.5) * config->seconds;
 			y[s][i] = config->offset_ns + config->slope_ppb * x[s][i] +
-				  config->stamp_ns * rng_normal(rng) +
+				  config->timestamp_ns * rng_normal(rng) +
 				  (s ? -1 : 1) * (config->floor_ns + wait);
 		}
 	}

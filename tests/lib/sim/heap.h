@@ -20,7 +20,7 @@ struct heap {
 	unsigned char *events;
 };
 
-/* A copy of @event, whose order is set. Aborts without memory. */
+/* A copy of @event, whose rule is set. Aborts without memory. */
 void heap_push(struct heap *heap, const void *event);
 /* The earliest goes into @event and out of the heap, which must not be empty. */
 void heap_pop(struct heap *heap, void *event);

@@ -27,7 +27,7 @@ struct reading {
 
 static bool lying(const struct sim *sim, size_t h)
 {
-	return sim->hosts[h].liar && (double)sim->now_ns * 1e-9 >= sim->config.lie_from_s;
+	return sim->hosts[h].falseticker && (double)sim->now_ns * 1e-9 >= sim->config.lie_from_s;
 }
 
 static void note_milestones(struct sim *sim, struct sim_host *host)
@@ -57,9 +57,9 @@ static bool read_host(struct sim *sim, size_t h, struct reading *reading)
 	reading->fabric_ns = clock_model_read(&host->clock.model, local_ns);
 	reading->bound_ns = (double)clock_model_bound(&host->clock.model, local_ns);
 	stats_add(&sim->result.part[0], host->clock.consensus.residual_ns);
-	stats_add(&sim->result.part[1], host->clock.consensus.surprise_ns);
+	stats_add(&sim->result.part[1], host->clock.consensus.prediction_error_ns);
 	stats_add(&sim->result.part[2], host->clock.consensus.formal_ns);
-	stats_add(&sim->result.part[3], host->clock.consensus.jolt_ns);
+	stats_add(&sim->result.part[3], host->clock.consensus.step_error_ns);
 	if (reading->fabric_ns < sim->last_read[h])
 		sim->result.backwards++;
 	sim->last_read[h] = reading->fabric_ns;
@@ -174,7 +174,7 @@ void sim_finish(struct sim *sim)
 
 		if (!host->up)
 			continue;
-		if (!host->liar) {
+		if (!host->falseticker) {
 			stats_add(&result->first_sure_s,
 				  host->sure_at_ns
 					  ? (double)(host->sure_at_ns - host->booted_ns) * 1e-9
@@ -185,13 +185,14 @@ void sim_finish(struct sim *sim)
 					  : 1e9);
 		}
 		for (uint32_t e = sim->graph.start[h]; e < sim->graph.start[h + 1]; e++) {
-			bool liar = sim->hosts[sim->ends[e].peer].liar;
+			bool falseticker = sim->hosts[sim->ends[e].peer].falseticker;
 			bool is_named = named(sim, h, e - sim->graph.start[h]);
 
-			if (host->liar)
+			if (host->falseticker)
 				continue;
-			*(liar ? &result->liars_edges : &result->honest_edges) += 1;
-			*(liar ? &result->liars_named : &result->honest_named) += is_named;
+			*(falseticker ? &result->falseticker_edges : &result->correct_edges) += 1;
+			*(falseticker ? &result->falsetickers_refused : &result->correct_refused) +=
+				is_named;
 		}
 	}
 }

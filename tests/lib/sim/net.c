@@ -5,6 +5,7 @@
 #include <string.h>
 
 #define SPIKE_NS 20000.0
+#define SPELL_NS 5e6
 /* A busy machine: a Pareto tail of this power, and stalls of up to this length. */
 #define BUSY_TAIL 1.1
 #define BUSY_MOST_NS 20e6
@@ -45,7 +46,7 @@ static bool stalls(struct sim *sim, struct sim_host *host)
 	return sim->now_ns < host->stalls_to_ns;
 }
 
-/* What a busy machine keeps a packet for between the stamp at one end and that at the other. */
+/* What a busy machine keeps a packet for between the timestamp at one end and that at the other. */
 static double busy_wait(struct sim *sim)
 {
 	double wait = sim->config.busy_late_ns * (pow(rng_unit(&sim->rng), -1 / BUSY_TAIL) - 1);
@@ -53,10 +54,25 @@ static double busy_wait(struct sim *sim)
 	return sim_busy(sim) ? fmin(wait, BUSY_MOST_NS) : 0;
 }
 
+/* A shared machine's CPU is faster for some milliseconds, or runs something else in between. */
+static double cpu_wait(struct sim *sim, struct sim_host *sender, double at_ns)
+{
+	const struct sim_config *config = &sim->config;
+	double wait = 0;
+
+	if (config->speed_part > 0 && at_ns >= (double)sender->speed_to_ns) {
+		sender->fast = rng_unit(&sim->rng) < config->speed_part;
+		sender->speed_to_ns = (int64_t)(at_ns + SPELL_NS * rng_exponential(&sim->rng));
+	}
+	if (config->gap_part > 0 && rng_unit(&sim->rng) < 2 * config->gap_part)
+		wait = config->gap_ns * rng_exponential(&sim->rng);
+	return wait - (sender->fast ? config->speed_ns : 0);
+}
+
 static double stamp_error(struct sim *sim)
 {
 	const struct sim_config *config = &sim->config;
-	double error = config->stamp_ns * rng_normal(&sim->rng);
+	double error = config->timestamp_ns * rng_normal(&sim->rng);
 
 	if (config->late_ns > 0)
 		error += config->late_ns * rng_exponential(&sim->rng);
@@ -65,7 +81,7 @@ static double stamp_error(struct sim *sim)
 	return error;
 }
 
-static int64_t stamp(struct sim *sim, const struct sim_host *host, double true_ns)
+static int64_t timestamp(struct sim *sim, const struct sim_host *host, double true_ns)
 {
 	double fraction, error = stamp_error(sim);
 	int64_t local = oscillator_read(&host->oscillator, (int64_t)floor(true_ns), &fraction);
@@ -73,7 +89,7 @@ static int64_t stamp(struct sim *sim, const struct sim_host *host, double true_n
 	return local + (int64_t)floor(fraction + true_ns - floor(true_ns) + error + 0.5);
 }
 
-/* One probe from the owner of @end; both ends learn it, as the probes carry stamps back. */
+/* One probe from the owner of @end; both ends learn it, as the probes carry timestamps back. */
 static void probe_cross(struct sim *sim, size_t from, struct sim_end *end, double at_ns)
 {
 	struct sim_host *sender = &sim->hosts[from], *receiver = &sim->hosts[end->peer];
@@ -83,10 +99,11 @@ static void probe_cross(struct sim *sim, size_t from, struct sim_end *end, doubl
 	struct clock_probe probe = {.pair = end->pairs};
 	double cross = link->base_ns[way] + (way ? -1 : 1) * link->asymmetry_ns +
 		       sender->asymmetry_ns - receiver->asymmetry_ns + busy_wait(sim) +
+		       cpu_wait(sim, sender, at_ns) +
 		       fabric_cross(&sim->fabric, from, end->peer, link->path[way], at_ns);
 
-	probe.tx_ns = stamp(sim, sender, at_ns);
-	probe.rx_ns = stamp(sim, receiver, at_ns + cross);
+	probe.tx_ns = timestamp(sim, sender, at_ns);
+	probe.rx_ns = timestamp(sim, receiver, at_ns + cross);
 	edge_add(end->edge, CLOCK_FORWARD, &probe, probe.tx_ns);
 	edge_add(back->edge, CLOCK_BACKWARD, &probe, probe.rx_ns);
 	sim->result.probes++;

@@ -17,7 +17,7 @@ const struct pause_trial pause_incast = {
 };
 
 const struct pause_trial pause_soft_roce = {
-	.name = "soft-RoCE, 8 at 1 Gbit/s, 64 packets stamped ahead",
+	.name = "soft-RoCE, 8 at 1 Gbit/s, 64 packets timestamped ahead",
 	.senders = 8,
 	.floor_known = true,
 	.host_bps = 1e9,

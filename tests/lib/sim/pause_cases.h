@@ -12,9 +12,10 @@
 
 /* 8 to one port of 10 Gbit/s, go-back-N with a window of 128. */
 extern const struct pause_trial pause_incast;
-/* 8 of soft-RoCE to one of 1 Gbit/s: 128 under way, 64 stamped ahead, no more until 16 are left. */
+/* 8 of soft-RoCE to one of 1 Gbit/s: 128 under way, 64 timestamped ahead, no more until 16 are
+ * left. */
 extern const struct pause_trial pause_soft_roce;
-/* As tests/vm has it: few packets in a second, stamps as late as an emulated machine's. */
+/* As tests/vm has it: few packets in a second, timestamps as late as an emulated machine's. */
 extern const struct pause_trial pause_emulated;
 /* 16 hosts, 4 leaves, 4 spines, messages of 1 MiB, a timeout of 4 ms. */
 extern const struct pause_jobs pause_collective;

@@ -64,7 +64,7 @@ static unsigned crowd(const struct run *run, size_t f, unsigned spine)
 	return 1000 * (up > down ? up : down) + up + down;
 }
 
-/* Each in turn leaves for the emptiest, until nobody gains by it. */
+/* Each in turn leaves for the emptiest, until no move gains. */
 static void place(struct run *run)
 {
 	const struct pause_jobs *j = run->jobs;
@@ -99,7 +99,7 @@ static void choose_spines(struct run *run)
 
 	for (size_t f = 0; f < run->net.flow_count; f++) {
 		run->spine[f] = (unsigned)rng_below(&run->net.rng, j->spines);
-		/* Meets nobody. */
+		/* No queue. */
 		if (leaf_of(j, run->from[f]) == leaf_of(j, run->to[f]))
 			run->spine[f] = j->spines;
 	}

@@ -156,7 +156,7 @@ void pnet_start(struct pnet *net, size_t f, uint64_t packets)
 	send_more(net, flow);
 }
 
-/* The oldest packet has had no answer for long: all again. */
+/* The oldest packet has had no reply for long: all again. */
 static void timeout(struct pnet *net, uint32_t f)
 {
 	struct pnet_flow *flow = &net->flows[f];
@@ -211,7 +211,7 @@ static void acknowledged(struct pnet_flow *flow, const struct pnet_packet *packe
 		flow->cwnd = (double)flow->window;
 }
 
-/* An answer is back at the sender. */
+/* A reply is back at the sender. */
 static void back(struct pnet *net, uint32_t p)
 {
 	struct pnet_packet packet = net->packets[p];
@@ -237,7 +237,7 @@ static void back(struct pnet *net, uint32_t p)
 	send_more(net, flow);
 }
 
-/* PNET_AIMD hears of a loss (as by SACK), and sends as much again. */
+/* PNET_AIMD detects a loss (as by SACK), and sends as much again. */
 static void lost(struct pnet *net, uint32_t p)
 {
 	struct pnet_flow *flow = &net->flows[net->packets[p].flow];

@@ -33,7 +33,8 @@ struct pnet_link {
 };
 
 enum pnet_kind {
-	PNET_GOBACK, /* RC: a fixed window, all after a hole is sent again, no control of its own */
+	PNET_GOBACK, /* RC: a fixed window, all after a hole is retransmitted, no control of its own
+		      */
 	PNET_AIMD,   /* TCP: half a window for a loss in a round trip, one packet more without */
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The fleet: hosts come, act once a round, say what they have to say, and go. */
+/* The fleet: hosts come, act once a round, send their reports, and leave. */
 #include "tests/lib/sim/sim.h"
 
 #include <errno.h>
@@ -29,7 +29,7 @@ void sim_config_default(struct sim_config *config, uint64_t seed)
 			   .burst_bytes = 12288},
 		.pair_interval_ns = 500000,
 		.pair_spacing_ns = 5000,
-		.stamp_ns = 4,
+		.timestamp_ns = 4,
 		.edge_noise_ns = 5,
 		.edge_noise_ppb = 5,
 		.bad_part = 0.05,
@@ -81,7 +81,7 @@ static void host_boot(struct sim *sim, size_t h)
 			edge_init(end->edge, WINDOW_NS);
 		memset(&end->estimate, 0, sizeof(end->estimate));
 	}
-	views_hand_out(sim, h); /* its probes say that it has no time */
+	views_hand_out(sim, h); /* its probes report that it has no time */
 }
 
 static int links_make(struct sim *sim)
@@ -129,7 +129,7 @@ static void links_draw(struct sim *sim)
 	}
 }
 
-/* Who is cut off by itself, when, and how long before the machine begins to be busy. */
+/* Hosts that are cut off alone, when, and how long before the machine begins to be busy. */
 static void alone_draw(struct sim *sim)
 {
 	const struct sim_config *config = &sim->config;
@@ -151,7 +151,7 @@ static void alone_draw(struct sim *sim)
 static void hosts_draw(struct sim *sim, const uint64_t *ids)
 {
 	const struct sim_config *config = &sim->config;
-	size_t liars = (size_t)(config->liar_part * (double)config->hosts + 0.5);
+	size_t falsetickers = (size_t)(config->falseticker_part * (double)config->hosts + 0.5);
 
 	for (size_t h = 0; h < config->hosts; h++) {
 		struct sim_host *host = &sim->hosts[h];
@@ -166,11 +166,11 @@ static void hosts_draw(struct sim *sim, const uint64_t *ids)
 		host->cut = (double)h < config->part_share * (double)config->hosts;
 		host->boots_at_ns = (int64_t)rng_below(&sim->rng, 100) * MS;
 	}
-	while (liars) {
+	while (falsetickers) {
 		struct sim_host *host = &sim->hosts[rng_below(&sim->rng, config->hosts)];
 
-		liars -= !host->liar;
-		host->liar = true;
+		falsetickers -= !host->falseticker;
+		host->falseticker = true;
 	}
 	if (config->join_at_s > 0)
 		sim->hosts[config->hosts - 1].boots_at_ns = (int64_t)(config->join_at_s * 1e9);
@@ -250,14 +250,14 @@ static void hosts_come_and_go(struct sim *sim)
 	}
 }
 
-/* What a liar says instead of what it has. */
+/* What a falseticker reports. */
 static void view_bend(struct sim *sim, struct sim_host *host, size_t h)
 {
 	const struct sim_config *config = &sim->config;
 	double since_s = (double)sim->now_ns * 1e-9 - config->lie_from_s, lie = 0;
 	enum sim_lie kind = config->lie;
 
-	if (!host->liar || since_s < 0 || host->view.state == CLOCK_FREE_RUNNING)
+	if (!host->falseticker || since_s < 0 || host->view.state == CLOCK_FREE_RUNNING)
 		return;
 	if (kind == SIM_MIXED)
 		kind = SIM_CONSTANT + (enum sim_lie)(h % 4);
@@ -303,7 +303,7 @@ static void host_round(struct sim *sim, size_t h)
 	views_hand_out(sim, h);
 }
 
-/* A neighbour that is heard goes on being heard: its view ages from the last probe. */
+/* A neighbour remains reachable: its view ages from the last probe. */
 static void views_keep_fresh(struct sim *sim, size_t h)
 {
 	for (uint32_t e = sim->graph.start[h]; e < sim->graph.start[h + 1]; e++) {

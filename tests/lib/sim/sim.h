@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * A fleet under simulation: the hosts run clocksync/ itself; oscillators, the
- * network between them and the liars are made here, and so the truth is known.
+ * network between them and the falsetickers are made here, and so the truth is known.
  * Edges are made of packets through queues (tens of hosts) or drawn from a
  * noise model (up to 100,000 hosts).
  */
@@ -32,9 +32,9 @@ struct sim_config {
 	struct fabric_config fabric;
 	int64_t pair_interval_ns, pair_spacing_ns;
 	bool adaptive_interval;	  /* edge_pair_interval() decides */
-	double stamp_ns;	  /* Gaussian, each stamp */
-	double late_ns;		  /* mean of an exponential lateness of each stamp (software) */
-	double late_spike_part;	  /* of stamps, late by 20 us more in the mean */
+	double timestamp_ns;	  /* Gaussian, each timestamp */
+	double late_ns;		  /* mean of an exponential lateness of each timestamp (software) */
+	double late_spike_part;	  /* of timestamps, late by 20 us more in the mean */
 	double edge_asymmetry_ns; /* deviation of forward minus backward floor, halved */
 	double host_asymmetry_ns;
 	double path_change_s;  /* mean time between changes of an edge's path; 0: none */
@@ -46,7 +46,7 @@ struct sim_config {
 	double window_s;
 
 	enum sim_lie lie;
-	double liar_part;
+	double falseticker_part;
 	double lie_from_s;
 	double lie_ns;
 
@@ -55,26 +55,32 @@ struct sim_config {
 	double join_at_s;  /* when the last host starts; 0: at once */
 	double part_share; /* of hosts that a partition cuts off; 0: none */
 	double part_from_s, part_to_s;
-	double alone_part; /* of hosts that are cut off for good, each by itself */
+	double alone_part; /* of hosts that are cut off permanently, each alone */
 	double alone_from_s, alone_to_s;
-	double busy_lead_s; /* the machine is busy from up to that long before the first of them */
+	double busy_lead_s;  /* the machine is busy from up to that long before the first of them */
 	double busy_late_ns; /* then every passage takes longer, by a heavy tail of this size */
 	double busy_stall_s; /* and mean time between stalls of a host, in which nothing is sent */
+	double speed_ns;     /* a packet is this much earlier while the sender's CPU is fast */
+	double speed_part;   /* of the time, in spells of some milliseconds */
+	double gap_part;     /* of packets that a gap of the sender's or receiver's CPU delays */
+	double gap_ns;	     /* mean of an exponential */
 	bool no_prior;
 };
 
 struct sim_host {
 	struct oscillator oscillator;
 	struct hostclock clock;
-	struct clock_view view;	      /* as published, lies and all */
+	struct clock_view view;	      /* as published, also by falsetickers */
 	struct clock_line settled[8]; /* lines of the last rounds, newest at lines - 1 */
 	unsigned lines;
-	bool up, liar;
+	bool up, falseticker;
 	bool cut;	     /* on the small side of the partition */
-	int64_t alone_at_ns; /* true time from which nobody hears it; 0: never */
+	int64_t alone_at_ns; /* true time from which it is isolated; 0: never */
 	int64_t stalls_to_ns;
+	int64_t speed_to_ns; /* true time up to which its CPU has this speed */
+	bool fast;
 	int64_t boots_at_ns; /* true time at which it comes (back) */
-	size_t rank;	     /* of founding */
+	size_t rank;	     /* order of bootstrap */
 	unsigned phase;	     /* tick of the round in which it acts */
 	double asymmetry_ns;
 	double lie_ns;
@@ -117,8 +123,8 @@ struct sim_result {
 	uint64_t fits, flagged;
 	double worst_outside_ns;
 	uint64_t backwards;	/* readings that went back */
-	double largest_step_ns; /* of an honest majority host's reading against its rate */
-	uint64_t liars_named, liars_edges, honest_named, honest_edges;
+	double largest_step_ns; /* of a correct majority host's reading against its rate */
+	uint64_t falsetickers_refused, falseticker_edges, correct_refused, correct_edges;
 	double round_seconds, fit_seconds; /* CPU of rounds and fits */
 	uint64_t rounds, probes;
 	double pairs_per_s; /* of an end */

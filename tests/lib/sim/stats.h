@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Samples, kept; percentiles, when asked. */
+/* Samples, kept; percentiles, when requested. */
 #ifndef ESC_TESTS_SIM_STATS_H
 #define ESC_TESTS_SIM_STATS_H
 

@@ -15,7 +15,7 @@ struct best_flow {
 	double demand_bps; /* at most that; 0: no end */
 };
 
-/* Total rate of @flows placed as @spines says, bit/s. */
+/* Total rate of @flows placed as in @spines, bit/s. */
 double best_total_bps(const struct net_shape *shape, const struct best_flow *flows, size_t count,
 		      const unsigned *spines);
 /* Fills @spines; returns the total. *@exhaustive: nothing better exists. */

@@ -111,7 +111,7 @@ int64_t net_delay_ns(const struct net *net, unsigned from, unsigned to, unsigned
 	       backlog_ns(net, link_at(net, from, to, spine, 3));
 }
 
-/* In order, or again; behind a gap once a NAK and then nothing. The answer; false: none. */
+/* In order, or again; behind a gap once a NAK and then nothing. The reply; false: none. */
 static bool answer_for(struct net *net, const struct net_event *event, struct net_event *answer)
 {
 	struct net_qp *qp = &net->qps[event->qp];
@@ -292,7 +292,7 @@ static void hear(struct net *net, const struct net_event *event)
 	if (!goes_back(net)) {
 		qp->acked_bytes += event->bytes;
 	} else {
-		/* What comes late, after it went back, may be of packets not sent again yet. */
+		/* What comes late, after it went back, may be of packets not retransmitted yet. */
 		uint64_t ahead = event->number > qp->sent ? event->number - qp->sent : 0;
 
 		if (event->number > qp->acked) {

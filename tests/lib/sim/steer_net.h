@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * A leaf-spine fabric packet by packet: FIFO links of a fixed rate that lose nothing,
- * senders with a window in bytes that acknowledgements move on, and orders to take another spine.
+ * senders with a window in bytes that acknowledgements move on, and rules to take another spine.
  * What the policy under test knows of it goes through steer_sim.h.
  */
 #ifndef ESC_TESTS_SIM_STEER_NET_H
@@ -23,7 +23,7 @@ struct net_shape {
 	uint32_t packet_bytes;
 	/*
 	 * Of a link behind the first, which the host's own pace keeps short; 0: nothing is ever
-	 * lost. Then senders go back to what was lost: when the receiver says so, once for each
+	 * lost. Then senders go back to what was lost: when the receiver reports it, once for each
 	 * gap, or after timeout_ns without progress, silent till then. All packets are whole.
 	 */
 	uint64_t queue_bytes;
@@ -35,7 +35,7 @@ struct net_link {
 	int64_t free_ns; /* when what is in it now has left */
 };
 
-/* An order as the kernel's programs carry it out (struct esc_steer). */
+/* A rule as the kernel's programs carry it out (struct esc_steer). */
 struct net_order {
 	bool waits;
 	unsigned spine;
@@ -54,12 +54,12 @@ struct net_qp {
 	uint64_t sent, received;	      /* packets */
 	uint64_t overtaken;		      /* packets that came before one sent earlier */
 	uint64_t asked_bytes;		      /* to be sent, by now; of a stream without meaning */
-	uint64_t wire_bytes;		      /* that left the host, those sent again too */
+	uint64_t wire_bytes;		      /* that left the host, those retransmitted too */
 	uint64_t gone, acked, lost, timeouts; /* gone: sent once or more */
 	int64_t progress_ns;		      /* or when it went back */
 	bool refused, timed;
 	int64_t started_ns, last_sent_ns, held_until_ns, next_ns;
-	int64_t largest_gap_ns; /* since the last look; whoever looks sets it to 0 */
+	int64_t largest_gap_ns; /* since the last tick; whoever ticks sets it to 0 */
 	bool wakes;
 	struct net_order order;
 	uint64_t switches;

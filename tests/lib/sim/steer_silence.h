@@ -25,7 +25,7 @@ struct silence_trial {
 
 struct silence_result {
 	unsigned seeds, parted;
-	double median_s, part95_s, most_s; /* until they were parted for good */
+	double median_s, part95_s, most_s; /* until they were separated permanently */
 	double moves, moves_most;	   /* of a run */
 	double rounds, timeouts;	   /* of a run */
 };

@@ -10,7 +10,7 @@
 #include "tests/lib/sim/stats.h"
 
 #define JOB_TIMER 0x80000000u
-#define RATE_PART 0.3 /* of the newest look in a rate */
+#define RATE_PART 0.3 /* of the newest tick in a rate */
 #define CLOCK_PERIOD_S 7.0
 #define ACTS 16
 
@@ -28,7 +28,7 @@ void steer_config_default(struct steer_config *config, uint64_t seed)
 		.seed = seed,
 		.seconds = 3.2,
 		.onset_s = 0.2,
-		.look_ns = 10000000,
+		.tick_ns = 10000000,
 		.samples = 4,
 		.noise_ns = 3000,
 		.clock_ns = 1000,
@@ -120,12 +120,12 @@ static void sample(struct steer *steer, struct steer_pair *pair)
 	pair->sampled++;
 }
 
-/* The means of this look go into the row of now; the policy gets those of `late` looks ago. */
+/* The means of this tick go into the row of now; the policy gets those of `late` ticks ago. */
 static void show(struct steer *steer, struct steer_pair *pair)
 {
 	const struct steer_config *config = &steer->config;
-	unsigned now = pair->looks % (STEER_LATE_MAX + 1);
-	unsigned then = (pair->looks + STEER_LATE_MAX + 1 - config->late) % (STEER_LATE_MAX + 1);
+	unsigned now = pair->ticks % (STEER_LATE_MAX + 1);
+	unsigned then = (pair->ticks + STEER_LATE_MAX + 1 - config->late) % (STEER_LATE_MAX + 1);
 	double mean_ns = config->noise_ns * 0.8; /* of |noise| */
 
 	for (unsigned s = 0; s < config->shape.spines; s++) {
@@ -136,22 +136,22 @@ static void show(struct steer *steer, struct steer_pair *pair)
 							    pair->worst_ns[s], steer->net.now_ns};
 		pair->sum_ns[s] = pair->worst_ns[s] = 0;
 		seen = &pair->sights[then][s];
-		path->usable = pair->looks >= config->late;
+		path->usable = pair->ticks >= config->late;
 		path->floor_ns = (double)net_floor_ns(&steer->net) + mean_ns;
 		path->delay_ns = seen->delay_ns;
 		path->measured_ns = seen->measured_ns;
 		path->noise_ns = config->noise_ns / sqrt(config->samples);
 		path->bound_ns = config->clock_ns;
 		path->worst_ns = 0;
-		for (unsigned l = config->late; l <= STEER_LATE_MAX && l <= pair->looks; l++) {
+		for (unsigned l = config->late; l <= STEER_LATE_MAX && l <= pair->ticks; l++) {
 			unsigned row =
-				(pair->looks + STEER_LATE_MAX + 1 - l) % (STEER_LATE_MAX + 1);
+				(pair->ticks + STEER_LATE_MAX + 1 - l) % (STEER_LATE_MAX + 1);
 
 			path->worst_ns = fmax(path->worst_ns, pair->sights[row][s].worst_ns);
 		}
 	}
 	pair->sampled = 0;
-	pair->looks++;
+	pair->ticks++;
 }
 
 static void show_qps(struct steer *steer, struct steer_pair *pair)
@@ -160,14 +160,14 @@ static void show_qps(struct steer *steer, struct steer_pair *pair)
 		struct net_qp *qp = &steer->net.qps[pair->names[q]];
 		struct contend_qp *seen = &pair->qps[q];
 		uint64_t sent = qp->wire_bytes - pair->seen_bytes[q];
-		double rate = (double)sent * 1e9 / (double)steer->config.look_ns;
+		double rate = (double)sent * 1e9 / (double)steer->config.tick_ns;
 
 		pair->seen_bytes[q] = qp->wire_bytes;
 		seen->rate_Bps += RATE_PART * (rate - seen->rate_Bps);
 		seen->path = qp->spine;
-		seen->unanswered_ns = 0;
+		seen->unacked_ns = 0;
 		if (!sent && steer->config.shape.queue_bytes && qp->gone > qp->acked)
-			seen->unanswered_ns = (double)(steer->net.now_ns - qp->last_sent_ns);
+			seen->unacked_ns = (double)(steer->net.now_ns - qp->last_sent_ns);
 		seen->idle_gap_ns = (double)qp->largest_gap_ns;
 		seen->message_ns =
 			seen->rate_Bps > 0 ? (double)qp->message_bytes * 1e9 / seen->rate_Bps : 0;
@@ -188,7 +188,7 @@ static void carry_out(struct steer *steer, struct steer_pair *pair, const struct
 		       act->to_ns * 1e-3, act->rate_Bps * 1e-3, act->before_Bps * 1e-3,
 		       act->predicted_ns * 1e-3, act->measured_ns * 1e-3,
 		       (double)act->hold_ns * 1e-3);
-	/* Where packets sent again cost more than waiting, only a gap will do, and not for ever. */
+	/* Where retransmissions cost more than waiting, only a gap will do, until a deadline. */
 	if (act->kind == CONTEND_UNDONE)
 		qp->order.waits = false;
 	if (act->kind != CONTEND_MOVE && act->kind != CONTEND_BACK)
@@ -202,7 +202,7 @@ static void carry_out(struct steer *steer, struct steer_pair *pair, const struct
 	steer->figures.late_moves += (double)steer->net.now_ns * 1e-9 > steer->config.onset_s + 1.5;
 }
 
-static void look(struct steer *steer, struct steer_pair *pair)
+static void tick(struct steer *steer, struct steer_pair *pair)
 {
 	struct contend_act acts[ACTS];
 	size_t count;
@@ -224,7 +224,7 @@ static void look(struct steer *steer, struct steer_pair *pair)
 		carry_out(steer, pair, &acts[a]);
 }
 
-/* Two queue pairs of one leaf to another one over one spine: asked of those that end parted. */
+/* Two queue pairs of one leaf to another one over one spine: preferred are those that end apart. */
 static void see_crowd(struct steer *steer)
 {
 	const struct net *net = &steer->net;
@@ -315,7 +315,7 @@ static void on_timer(struct net *net, uint32_t timer)
 		return;
 	}
 	pair = &steer->pairs[timer];
-	net_timer(net, net->now_ns + steer->config.look_ns / steer->config.samples, timer);
+	net_timer(net, net->now_ns + steer->config.tick_ns / steer->config.samples, timer);
 	if (steer->config.probe_ns)
 		probe(steer, pair);
 	else
@@ -323,7 +323,7 @@ static void on_timer(struct net *net, uint32_t timer)
 	see_crowd(steer);
 	measure(steer, pair);
 	if (pair->sampled == steer->config.samples)
-		look(steer, pair);
+		tick(steer, pair);
 }
 
 /* --- a run --- */
@@ -422,7 +422,7 @@ int steer_init(struct steer *steer, const struct steer_config *config,
 		net_timer(&steer->net, (int64_t)(job->start_s * 1e9), JOB_TIMER | (uint32_t)j);
 	}
 	for (size_t p = 0; p < steer->pair_count; p++)
-		net_timer(&steer->net, (int64_t)rng_below(&steer->rng, (uint64_t)config->look_ns),
+		net_timer(&steer->net, (int64_t)rng_below(&steer->rng, (uint64_t)config->tick_ns),
 			  (uint32_t)p);
 	return 0;
 }
@@ -488,7 +488,7 @@ void steer_run(struct steer *steer)
 	for (size_t p = 0; p < steer->pair_count; p++) {
 		f->helped += steer->pairs[p].contend.helped;
 		f->useless += steer->pairs[p].contend.useless;
-		f->back += steer->pairs[p].contend.taken_back;
+		f->back += steer->pairs[p].contend.reverted;
 	}
 	for (size_t j = 0; j < config->job_count; j++)
 		f->rounds[j] = config->jobs[j].rounds;

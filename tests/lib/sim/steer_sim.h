@@ -42,11 +42,11 @@ struct steer_config {
 	enum steer_policy policy;
 	uint64_t seed;
 	double seconds, onset_s; /* figures count from the onset */
-	int64_t look_ns;
-	unsigned samples; /* a look */
+	int64_t tick_ns;
+	unsigned samples; /* a tick */
 	double noise_ns;  /* of a sample */
 	double clock_ns;  /* the clock's bound; its error wanders within */
-	unsigned late;	  /* looks by which what is seen is late */
+	unsigned late;	  /* ticks by which what is seen is late */
 	/* Not 0: a probe of each path so often, and what is seen is the median of the last few. */
 	int64_t probe_ns;
 	struct contend_config contend;
@@ -54,7 +54,7 @@ struct steer_config {
 	size_t job_count;
 };
 
-/* A path as its owner sees it, look by look. */
+/* A path as its owner sees it, tick by tick. */
 struct steer_sight {
 	double delay_ns, worst_ns;
 	int64_t measured_ns;
@@ -72,7 +72,7 @@ struct steer_pair {
 	struct contend_path paths[STEER_SPINES_MAX];
 	struct steer_sight sights[STEER_LATE_MAX + 1][STEER_SPINES_MAX];
 	double sum_ns[STEER_SPINES_MAX], worst_ns[STEER_SPINES_MAX];
-	unsigned sampled, looks;
+	unsigned sampled, ticks;
 	struct steer_probes probes[STEER_SPINES_MAX];
 	double clock_phase;
 	struct contend_qp *qps;
@@ -84,7 +84,7 @@ struct steer_pair {
 struct steer_figures {
 	double late_bps;	/* total from 0.5 s after the onset to the end */
 	double half_second_bps; /* in the first half second */
-	double settled_s; /* from the onset until 95% of the best for good; set by the caller */
+	double settled_s; /* from the onset until 95% of the best permanently; set by the caller */
 	double queue_ns;  /* mean of the fabric's queues on paths in use, last half second */
 	double queue_worst_ns;	    /* of the worst queue pair */
 	uint64_t moves, late_moves; /* all; from 1.5 s after the onset */

@@ -60,7 +60,7 @@ static void add_jobs(struct plan *plan, const struct trial *trial)
 	plan->config.onset_s = SECOND_JOB_S;
 }
 
-/* Of a link: what a queue pair of the ring and of the all-to-all asks for, by spines. */
+/* Of a link: what a queue pair of the ring and of the all-to-all requests, by spines. */
 static const double lab_parts[][2] = {[2] = {0.45, 0.15}, [3] = {0.6, 0.15}, [4] = {0.55, 0.25}};
 
 /* Ranks are on either leaf by turns; those on one leaf do not load the fabric. */
@@ -113,7 +113,7 @@ static void add_streams(struct plan *plan, const struct trial *trial, struct rng
 	plan->config.jobs[0] = (struct steer_job){.pattern = STEER_STREAM, .start_s = ONSET_S};
 }
 
-/* Streams of two leaves: some link is asked for more than it carries. */
+/* Streams of two leaves: the demand on some link is above its capacity. */
 static bool is_crowded(const struct plan *plan)
 {
 	double asked_bps[STEER_SPINES_MAX] = {0};

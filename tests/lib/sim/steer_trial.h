@@ -35,7 +35,8 @@ struct trial {
 	bool all_on_one; /* all start on one spine, not drawn */
 	/*
 	 * As the lab has them, not 0: QPS_LEAST to `qps` queue pairs, drawn, which ask each link
-	 * for this part of it when placed well, and start where some link is asked for too much.
+	 * for this part of it when placed well, and start where the demand on some link is too
+	 * high.
 	 */
 	double placed_part;
 	double seconds;
@@ -46,7 +47,7 @@ struct trial {
 	.name = (text), .flows = (which), .leaves = 4, .spines = 4, .qps = (count),                \
 	.hosts = (senders), .capacity_known = true, .seconds = 3
 
-/* Drawn; each link is asked for 75% when they are placed well. */
+/* Random; the demand on each link is 75% when they are placed well. */
 #define TRIAL_FIT(text, count)                                                                     \
 	.name = (text), .spines = (count), .qps = 16, .hosts = 2, .host_part = 10,                 \
 	.window_bytes = 33000, .placed_part = 0.75, .capacity_known = true

@@ -82,7 +82,7 @@ static uint32_t tnet_window(const struct tnet_flow *flow)
 }
 
 /* Through the port: what does not fit is lost, and comes once more a round trip later. */
-static void tnet_cross(struct tnet *net, unsigned int index, uint32_t segment, int64_t stamp_ns)
+static void tnet_cross(struct tnet *net, unsigned int index, uint32_t segment, int64_t timestamp_ns)
 {
 	double each_ns = TNET_WIRE * 8e9 / net->link_bps;
 	int64_t at_ns = net->now_ns + (int64_t)(TNET_NOISE_NS * rng_exponential(&net->rng));
@@ -91,7 +91,8 @@ static void tnet_cross(struct tnet *net, unsigned int index, uint32_t segment, i
 	if ((double)(net->free_ns - at_ns) / each_ns * TNET_WIRE > net->queue_bytes) {
 		net->dropped += measured;
 		at_ns = net->free_ns + 2000000;
-		tnet_push(net, at_ns, TNET_ARRIVE, index, segment, 1, (double)(at_ns - stamp_ns));
+		tnet_push(net, at_ns, TNET_ARRIVE, index, segment, 1,
+			  (double)(at_ns - timestamp_ns));
 		return;
 	}
 	/* A token bucket: two segments of credit after some rest. */
@@ -103,7 +104,7 @@ static void tnet_cross(struct tnet *net, unsigned int index, uint32_t segment, i
 	if (net->free_ns > at_ns)
 		at_ns = net->free_ns;
 	at_ns += TNET_WAY_NS;
-	tnet_push(net, at_ns, TNET_ARRIVE, index, segment, 1, (double)(at_ns - stamp_ns));
+	tnet_push(net, at_ns, TNET_ARRIVE, index, segment, 1, (double)(at_ns - timestamp_ns));
 }
 
 /* A third of the window at least, unless the next acknowledgement is far (tcp_tso_should_defer). */
@@ -151,12 +152,12 @@ static void tnet_send(struct tnet *net, unsigned int index)
 			flow->peak = flow->next - flow->una;
 		if (rate) {
 			int64_t gap_ns = (int64_t)(burst * TNET_SEGMENT * 1e9 / (double)rate),
-				credit_ns = net->now_ns - flow->stamp_ns;
+				credit_ns = net->now_ns - flow->timestamp_ns;
 
 			if (credit_ns > gap_ns / 2)
 				credit_ns = gap_ns / 2;
 			flow->pace_ns = net->now_ns + gap_ns - credit_ns;
-			flow->stamp_ns = flow->pace_ns;
+			flow->timestamp_ns = flow->pace_ns;
 		}
 	}
 }
@@ -229,9 +230,9 @@ static void tnet_judge(struct tnet *net, struct tnet_flow *flow, uint32_t acked,
 				    (uint64_t)net->now_ns);
 	if (rtt_ns <= delay_ns)
 		rtt_ns = delay_ns + 1;
-	net->cuts += (uint64_t)tcp_window_take(&flow->law, acked, flow->una, flow->next, delay_ns,
-					       threshold_ns, rtt_ns,
-					       2 * flow->peak >= tcp_window_segments(&flow->law));
+	net->cuts += (uint64_t)tcp_window_sample(&flow->law, acked, flow->una, flow->next, delay_ns,
+						 threshold_ns, rtt_ns,
+						 2 * flow->peak >= tcp_window_segments(&flow->law));
 }
 
 static void tnet_ack(struct tnet *net, const struct tnet_event *event)

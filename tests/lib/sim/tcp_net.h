@@ -2,8 +2,9 @@
 /*
  * TCP senders under the window of pacing/tcpwindow.h, a port with a short queue, a receiver and a
  * longer way back, segment by segment: the network of tests/lab/test_tcp_pace. The sender is as the
- * kernel's is: bursts of up to a third of the window, paced by the socket's own timer, answered by
- * delayed acknowledgements. What is between law and socket is done as bpf/tcp/wrap.bpf.h does it.
+ * kernel's is: bursts of up to a third of the window, paced by the socket's own timer, acknowledged
+ * by delayed acknowledgements. What is between law and socket is done as bpf/tcp/wrap.bpf.h does
+ * it.
  */
 #ifndef ESC_TESTS_SIM_TCP_NET_H
 #define ESC_TESTS_SIM_TCP_NET_H
@@ -27,12 +28,12 @@ struct tnet_flow {
 	bool free;	  /* no limit: what a transport does whose window is large enough */
 	/* Made by the net. */
 	struct tcp_window law;
-	uint32_t next, una, end;      /* segments: sent, acknowledged, written */
-	uint32_t got, told;	      /* by the receiver, and what it has acknowledged of it */
-	uint32_t quick;		      /* segments that it still acknowledges one by one */
-	uint32_t peak, peak_end;      /* most under way in a window, and where that window ends */
-	int64_t pace_ns, stamp_ns;    /* when it may send on */
-	int64_t rest_ns, rest_end_ns; /* as in struct esc_tcp_flow */
+	uint32_t next, una, end;       /* segments: sent, acknowledged, written */
+	uint32_t got, told;	       /* by the receiver, and what it has acknowledged of it */
+	uint32_t quick;		       /* segments that it still acknowledges one by one */
+	uint32_t peak, peak_end;       /* most under way in a window, and where that window ends */
+	int64_t pace_ns, timestamp_ns; /* when it may send on */
+	int64_t rest_ns, rest_end_ns;  /* as in struct esc_tcp_flow */
 	uint64_t rate_Bps;
 	uint32_t rtt_us;
 	bool woken, slow_ack;

@@ -114,7 +114,7 @@ static void ring(const struct board *board, unsigned int flow)
 	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 
 	name_of(board, flow, &name);
-	/* Who is not there any more, or has been told and did not look yet, need not hear it. */
+	/* A reader that is closed, or was notified and has not read yet, need not be notified. */
 	if (fd >= 0) {
 		(void)sendto(fd, "", 1, 0, (struct sockaddr *)&name, sizeof(name));
 		close(fd);

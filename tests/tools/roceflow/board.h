@@ -31,7 +31,7 @@ struct board;
 /* @flow: the one that is woken when another one has come; -1: none. Prints its own complaint. */
 struct board *board_open(const char *path, int flow);
 void board_close(struct board *board);
-/* Readable when somebody else's message came; -1 without a flow. */
+/* Readable when a message was received; -1 without a flow. */
 int board_fd(const struct board *board);
 void board_hear(struct board *board);
 /* When @flow may begin its message @number; UINT64_MAX: that is not known yet. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The talk before and after a run, over TCP: who has which QPN, PSN and port, and what arrived. */
+/* The control connection before and after a run, over TCP: QPN, PSN and port, and what arrived. */
 #ifndef ROCEFLOW_CONTROL_H
 #define ROCEFLOW_CONTROL_H
 
@@ -19,7 +19,7 @@ struct control_setup {
 };
 
 /*
- * What one end put on the wire and finished for one QP. The client tells its data
+ * What one end put on the wire and finished for one QP. The client counts its data
  * packets and messages, the server its responses and the messages it delivered;
  * each can then wait for what is still on its way.
  */
@@ -32,7 +32,7 @@ struct control_end {
 	struct control_count qp[QPS_MAX];
 };
 
-/* All return 0 or -errno; a peer that says nothing for 10 s is -ETIMEDOUT. */
+/* All return 0 or -errno; a peer that reports nothing for 10 s is -ETIMEDOUT. */
 int control_send_setup(int fd, const struct control_setup *setup);
 int control_receive_setup(int fd, struct control_setup *setup);
 int control_send_end(int fd, const struct control_end *end);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A capture, packet by packet, with the verdict on every ICRC. */
+/* A capture, packet by packet, with the check of every ICRC. */
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <string.h>

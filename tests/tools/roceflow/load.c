@@ -131,7 +131,7 @@ out:
 	return result;
 }
 
-/* Holds the port and throws all away, so that the kernel answers nothing. */
+/* Holds the port and throws all away, so that the kernel sends no reply. */
 int sink_run(const struct options *options)
 {
 	struct sock_filter none[] = {BPF_STMT(BPF_RET | BPF_K, 0)};

@@ -28,7 +28,7 @@ static const char usage_text[] =
 	"       --sport-mode rxe|fixed:PORT|step:PORT  --qpn BASE (0x11)  --psn FIRST (random)\n"
 	"       --depth MESSAGES (that wait for their acknowledge; no bound)  --think MS (0)\n"
 	"       --warm S (at first at a tenth of the rates, which count to --seconds)\n"
-	"       --catch-up MS (1; who was kept from sending for longer has lost it)\n"
+	"       --catch-up MS (1; a sender that is late by more has lost it)\n"
 	"       --ect  --tos N  --timeout MS (67)  --give-up S (10)  --reorder P\n"
 	"serve: --clients N (1)  --qpn BASE (0x11)  --rnr-every N  --cnp  --idle S (60)\n"
 	"       --bin MS (bytes delivered in each)  --silence MS (lists longer gaps in delivery)\n"
@@ -224,7 +224,7 @@ static bool choice(const char *name, const char *text, const char *no, const cha
 	char wanted[64];
 
 	if (strcasecmp(text, no) && strcasecmp(text, yes)) {
-		snprintf(wanted, sizeof(wanted), "say %s or %s", no, yes);
+		snprintf(wanted, sizeof(wanted), "must be %s or %s", no, yes);
 		bad(name, text, wanted);
 	}
 	return !strcasecmp(text, yes);
@@ -237,7 +237,7 @@ static void source_port(const char *text, struct options *options)
 	if (!strcmp(text, "rxe"))
 		return;
 	if (!colon || (strncmp(text, "fixed:", 6) && strncmp(text, "step:", 5)))
-		bad("sport-mode", text, "say rxe, fixed:PORT or step:PORT");
+		bad("sport-mode", text, "must be rxe, fixed:PORT or step:PORT");
 	options->fixed_port = number("sport-mode", colon + 1, 1, 65535);
 	options->port_step = text[0] == 's';
 }
@@ -378,7 +378,7 @@ static bool parse_where(int option, const char *name, const char *text, struct o
 		options->json = true;
 		break;
 	case OPT_SIX:
-		break; /* the address says it */
+		break; /* the address shows it */
 	default:
 		return false;
 	}

@@ -112,7 +112,7 @@ static int open_sender(int family, const char *interface)
 }
 
 /*
- * Holds UDP port 4791 so that the kernel does not answer port unreachable. Its
+ * Holds UDP port 4791 so that the kernel does not reply port unreachable. Its
  * filter drops everything; the namespace's UDP InErrors grow by that.
  */
 static int open_sink(const struct sockaddr_storage *local, bool six)

@@ -4,7 +4,7 @@
 
 #include "requester.h"
 
-/* rxe asks for an acknowledge at least this often (RXE_MAX_PKT_PER_ACK). */
+/* rxe requests an acknowledge at least this often (RXE_MAX_PKT_PER_ACK). */
 #define PACKETS_PER_ACK 64
 #define OVERTAKE 3
 #define REMOTE_KEY 0x0e5c
@@ -73,7 +73,7 @@ static uint8_t opcode_at(const struct requester *requester, uint64_t position)
 	return opcode + (requester->options->uc ? WIRE_UC : 0);
 }
 
-/* The payload says which message and offset it is; the far end checks that. */
+/* The payload has the message and offset; the far end checks that. */
 static size_t fill_payload(const struct requester *requester, uint64_t message, uint64_t position,
 			   uint8_t *payload)
 {
@@ -185,7 +185,7 @@ void requester_release(struct requester *requester, struct port *port)
 	if (!requester->held_left)
 		return;
 	requester->held_left = 0;
-	/* Acknowledged or sent again meanwhile: it would only be a duplicate, which is fine too. */
+	/* Acknowledged or retransmitted meanwhile: only a duplicate, which is valid too. */
 	emit(requester, port, requester->held, !requester->options->uc);
 }
 
@@ -236,7 +236,7 @@ static void receive_acknowledge(struct requester *requester, const struct wire_p
 	else
 		requester->naks++;
 	if (distance < 0 || number >= requester->high) {
-		requester->ignored += distance >= 0; /* never sent: not ours to believe */
+		requester->ignored += distance >= 0; /* never sent: ignored */
 		return;
 	}
 	if (kind == 0) {
@@ -260,7 +260,7 @@ void requester_receive(struct requester *requester, const struct wire_packet *pa
 		requester->ignored++;
 }
 
-/* Behind a slow link with a deep queue an answer takes longer than the option says. */
+/* Behind a slow link with a deep queue a reply takes longer than the option allows. */
 static uint64_t overdue_ns(const struct requester *requester)
 {
 	uint64_t wait = requester->options->retransmit_ns;

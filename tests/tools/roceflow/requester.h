@@ -10,7 +10,7 @@
 
 struct requester {
 	const struct options *options;
-	const struct board *board; /* NULL: messages wait for nobody */
+	const struct board *board; /* NULL: messages do not wait for others */
 	struct wire_flow flow;
 	uint32_t qpn, dest_qpn, first_psn;
 	uint16_t ip_id;
@@ -48,14 +48,14 @@ size_t requester_send(struct requester *requester, struct port *port, uint64_t *
 /* Lets a held packet go when nothing is left to overtake it. */
 void requester_release(struct requester *requester, struct port *port);
 void requester_receive(struct requester *requester, const struct wire_packet *packet, uint64_t now);
-/* Goes back when an answer is overdue. */
+/* Retransmits when a reply is overdue. */
 void requester_timer(struct requester *requester, uint64_t now);
-/* The next time at which something happens by itself, UINT64_MAX: never. */
+/* The next time at which something is due, UINT64_MAX: never. */
 uint64_t requester_wake_ns(const struct requester *requester, uint64_t now);
 /* No new messages; the one that has begun is finished. */
 void requester_finish(struct requester *requester);
 bool requester_done(const struct requester *requester);
-/* No answer for longer than the options allow. */
+/* No reply for longer than the options allow. */
 bool requester_gave_up(const struct requester *requester, uint64_t now);
 /* Messages acknowledged (RC) or sent (UC). */
 uint64_t requester_messages(const struct requester *requester);

@@ -16,11 +16,11 @@ static void answer(struct responder *responder, struct port *port, struct wire_p
 	if (!++responder->ip_id)
 		responder->ip_id++; /* 0 means that the kernel chooses */
 	packet->ip_id = responder->ip_id;
-	port_queue(port, packet, &responder->answered);
+	port_queue(port, packet, &responder->replied);
 }
 
-static void answer_aeth(struct responder *responder, struct port *port, uint8_t syndrome,
-			uint64_t number)
+static void response_aeth(struct responder *responder, struct port *port, uint8_t syndrome,
+			  uint64_t number)
 {
 	struct wire_packet packet = {
 		.opcode = WIRE_ACKNOWLEDGE,
@@ -38,7 +38,7 @@ void responder_acknowledge(struct responder *responder, struct port *port)
 	if (!responder->ack_pending)
 		return;
 	responder->acks++;
-	answer_aeth(responder, port, WIRE_AETH_ACK, responder->expected - 1);
+	response_aeth(responder, port, WIRE_AETH_ACK, responder->expected - 1);
 }
 
 static void notice_congestion(struct responder *responder, const struct wire_packet *packet,
@@ -85,7 +85,7 @@ static void note_silence(struct responder *responder, uint64_t now)
 	responder->silences_used++;
 }
 
-/* The stamp stands behind the tag of the payload; both ends have one clock. */
+/* The timestamp stands behind the tag of the payload; both ends have one clock. */
 static void note_delay(struct responder *responder, const struct wire_packet *packet, uint64_t now)
 {
 	uint64_t sent_ns;
@@ -115,7 +115,7 @@ static void deliver(struct responder *responder, const struct wire_packet *packe
 		responder->messages++;
 }
 
-/* True when this message has to hear "not ready" before it is taken. */
+/* True when this message has to receive "not ready" before it is taken. */
 static bool refuse_not_ready(struct responder *responder, struct port *port)
 {
 	uint32_t every = responder->options->rnr_every;
@@ -127,7 +127,7 @@ static bool refuse_not_ready(struct responder *responder, struct port *port)
 	responder->rnr_done = message + 1;
 	responder->rnr_waiting = true;
 	responder->rnr_naks++;
-	answer_aeth(responder, port, WIRE_AETH_RNR | RNR_TIMER, responder->expected);
+	response_aeth(responder, port, WIRE_AETH_RNR | RNR_TIMER, responder->expected);
 	return true;
 }
 
@@ -152,7 +152,7 @@ static bool receive_reliable(struct responder *responder, const struct wire_pack
 			return false;
 		responder->nak_sent = true;
 		responder->naks++;
-		answer_aeth(responder, port, WIRE_AETH_NAK_SEQUENCE, responder->expected);
+		response_aeth(responder, port, WIRE_AETH_NAK_SEQUENCE, responder->expected);
 		return false;
 	}
 	responder->nak_sent = responder->rnr_waiting = false;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The receiving half of one queue pair: what came, in which order, and what is answered. */
+/* The receiving half of one queue pair: what came, in which order, and what is replied to. */
 #ifndef ROCEFLOW_RESPONDER_H
 #define ROCEFLOW_RESPONDER_H
 
@@ -41,7 +41,7 @@ struct responder {
 	bool nak_sent, rnr_waiting, ack_pending, ack_queued, message_broken;
 	uint64_t last_cnp_ns;
 	/* counts */
-	struct port_count answered;
+	struct port_count replied;
 	uint64_t packets, bytes, delivered_packets, delivered_bytes, messages;
 	uint64_t duplicates, gaps, lost, injected_losses, invalid;
 	uint64_t acks, naks, rnr_naks, ce, cnps;
@@ -54,7 +54,7 @@ struct responder {
 	unsigned int ports_used;  /* may be more than there is room for */
 	uint64_t delivered_ns;	  /* the newest delivery */
 	struct responder_silence silences[RESPONDER_SILENCES_MAX];
-	struct responder_delay *delays; /* NULL: none are asked for */
+	struct responder_delay *delays; /* NULL: none are requested */
 	unsigned int delays_used;
 	unsigned int silences_used; /* may be more than there is room for */
 };

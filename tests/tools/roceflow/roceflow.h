@@ -49,7 +49,7 @@ struct options {
 	unsigned int flow, line; /* numbers on it: of the sender's flow, of its host */
 	uint64_t bin_ns;	 /* of the delivery's timeline; 0: none is kept */
 	uint64_t silence_ns;	 /* deliveries of a queue pair so far apart are listed; 0: none */
-	bool delays;		 /* senders stamp payloads, servers list what packets took */
+	bool delays;		 /* senders timestamp payloads, servers list what packets took */
 	bool cnp, json;
 	/* load and sink */
 	uint16_t port;

@@ -14,7 +14,7 @@
 
 #define BURST 32
 #define WARM_PART 10
-/* Answers still on the way when all is acknowledged: waited for this long after the last one. */
+/* Replies still in transit when all is acknowledged: waited for this long after the last one. */
 #define QUIET_NS (300 * NS_PER_MS)
 
 struct sender {
@@ -200,7 +200,7 @@ static void sender_wait(struct sender *sender, uint64_t wake)
 	if (ppoll(fds, sizeof(fds) / sizeof(*fds), &timeout, NULL) <= 0)
 		return;
 	if (fds[1].revents)
-		sender->error = "the server went away";
+		sender->error = "the server closed the connection";
 	if (fds[2].revents)
 		board_hear(sender->board);
 }
@@ -220,7 +220,7 @@ static bool sender_continue(struct sender *sender)
 			requester_finish(qp);
 		requester_timer(qp, sender->now);
 		if (requester_gave_up(qp, sender->now))
-			sender->error = "no answer for too long (--give-up)";
+			sender->error = "no reply for too long (--give-up)";
 		busy |= !requester_done(qp);
 	}
 	if (stop_asked && !sender->error && options->messages)
@@ -242,7 +242,7 @@ static void sender_drive(struct sender *sender)
 	}
 }
 
-/* Tells the server what went out, learns what came in, and waits for late answers. */
+/* Reports to the server what was sent, receives what it received, and waits for late replies. */
 static int sender_end(struct sender *sender)
 {
 	struct control_end *end = sender->end;
@@ -394,7 +394,7 @@ int send_run(const struct options *options)
 		goto out;
 	}
 	sender_drive(&sender);
-	if (!sender.error && (err = sender_end(&sender)))
+	if (!sender.error && sender_end(&sender))
 		sender.error = "the server did not report its counts";
 	if (sender.error)
 		fprintf(stderr, "roceflow: %s\n", sender.error);

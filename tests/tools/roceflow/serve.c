@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* `roceflow serve`: takes clients, answers their queue pairs, reports when the last has gone. */
+/* `roceflow serve`: accepts clients, replies with their queue pairs, prints the report when the
+ * last has ended. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -16,14 +17,14 @@
 #define BURST 32
 #define CLIENTS_MAX 64
 #define BINS_MAX 32768
-/* Packets still on the way when a client has finished: waited for this long after the last one. */
+/* Packets still in transit when a client has finished: waited for this long after the last one. */
 #define QUIET_NS (300 * NS_PER_MS)
 
 struct client {
 	int control;
 	unsigned int first, qps; /* its responders */
 	bool ending;
-	uint64_t sent; /* what it put on the wire, once it says so */
+	uint64_t sent; /* what it put on the wire, once it is reported */
 	uint64_t seen, quiet_since_ns;
 };
 
@@ -85,7 +86,7 @@ static int server_add_qp(struct server *server, const struct control_qp *theirs,
 	return 0;
 }
 
-/* Reads what a client wants and answers with our QPNs. */
+/* Reads what a client wants and replies with our QPNs. */
 static int server_agree(struct server *server, struct client *client,
 			const struct sockaddr_storage *peer)
 {
@@ -189,14 +190,14 @@ static void client_close(struct server *server, struct client *client, bool good
 	server->failed += !good;
 }
 
-/* The client speaks: it has finished, or it is gone. */
+/* Input of the client: it has finished, or disconnected. */
 static void client_read(struct server *server, struct client *client)
 {
 	int err = control_receive_end(client->control, &server->end);
 
 	server->active_ns = server->now;
 	if (err || server->end.qps != client->qps) {
-		fprintf(stderr, "roceflow: a client went away before its end: %s\n",
+		fprintf(stderr, "roceflow: a client disconnected before its end: %s\n",
 			strerror(err ? -err : EPROTO));
 		client_close(server, client, false);
 		return;
@@ -207,7 +208,7 @@ static void client_read(struct server *server, struct client *client)
 		client->sent += server->end.qp[i].packets;
 }
 
-/* Says farewell once all of a client's packets are in, or none came for a while. */
+/* Ends the connection once all of a client's packets are in, or none came for a while. */
 static void client_try_end(struct server *server, struct client *client)
 {
 	uint64_t seen = 0;
@@ -223,7 +224,7 @@ static void client_try_end(struct server *server, struct client *client)
 	for (unsigned int i = 0; i < client->qps; i++) {
 		const struct responder *qp = server->qps[client->first + i];
 
-		server->end.qp[i] = (struct control_count){qp->answered.packets, qp->messages};
+		server->end.qp[i] = (struct control_count){qp->replied.packets, qp->messages};
 	}
 	client_close(server, client, control_send_end(client->control, &server->end) == 0);
 }
@@ -337,8 +338,8 @@ static void report_qp(const struct responder *qp)
 	json_number("first_ahead", qp->first_ahead);
 	json_number("injected_losses", qp->injected_losses);
 	json_number("invalid", qp->invalid);
-	json_number("responses", qp->answered.packets - qp->cnps);
-	json_number("response_errors", qp->answered.errors);
+	json_number("responses", qp->replied.packets - qp->cnps);
+	json_number("response_errors", qp->replied.errors);
 	json_number("acks", qp->acks);
 	json_number("naks", qp->naks);
 	json_number("rnr_naks", qp->rnr_naks);

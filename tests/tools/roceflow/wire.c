@@ -228,7 +228,7 @@ enum wire_verdict wire_parse(const uint8_t *data, size_t bytes, struct wire_pack
 	return WIRE_GOOD;
 }
 
-/* SEND and WRITE are told apart by position alone once UC's prefix is gone. */
+/* SEND and WRITE are distinguished by position alone once UC's prefix is gone. */
 static uint8_t plain(uint8_t opcode)
 {
 	return opcode >> 5 == 1 ? opcode & 0x1f : opcode;

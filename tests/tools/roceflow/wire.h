@@ -75,8 +75,7 @@ struct wire_packet {
 	size_t ip_bytes; /* set by both functions */
 };
 
-/* Writes the whole IP packet with its ICRC into @out (WIRE_PACKET_MAX bytes). Returns its length.
- */
+/* Writes the IP packet with its ICRC into @out (WIRE_PACKET_MAX bytes). Returns its length. */
 size_t wire_build(uint8_t *out, struct wire_packet *packet);
 
 enum wire_verdict { WIRE_GOOD, WIRE_NOT_ROCE, WIRE_SHORT, WIRE_BAD_ICRC };
@@ -92,11 +91,10 @@ const char *wire_opcode_name(uint8_t opcode);
 /* How far @psn is from @base, -2^23 .. 2^23-1. */
 int32_t wire_psn_distance(uint32_t psn, uint32_t base);
 
-/* The UDP source port that rxe takes for a pair of QPs (rdma_get_udp_sport without a flow label).
- */
+/* The UDP source port of rxe for a pair of QPs (rdma_get_udp_sport without a flow label). */
 uint16_t wire_rxe_port(uint32_t local_qpn, uint32_t remote_qpn);
 
-/* The wait that an RNR NAK's syndrome asks for. */
+/* The wait that an RNR NAK's syndrome requests. */
 uint64_t wire_rnr_wait_ns(uint8_t syndrome);
 
 #endif

@@ -10,8 +10,6 @@
 #include "base/explain.h"
 #include "base/fields.h"
 #include "config/config.h"
-#include "config/key.h"
-#include "core/capability.h"
 #include "core/core.h"
 
 /* --- keys --- */

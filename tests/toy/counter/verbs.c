@@ -16,7 +16,10 @@ static const struct verb_arg add_args[] = {
 
 static const struct verb verbs[] = {
 	{.name = "counter", .summary = "what was counted", .output = output},
-	{.name = "counter add", .summary = "count one, or N", .args = add_args, .output = output,
+	{.name = "counter add",
+	 .summary = "count one, or N",
+	 .args = add_args,
+	 .output = output,
 	 .help = "An event is recorded when the count reaches the limit."},
 	{},
 };

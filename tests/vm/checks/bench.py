@@ -13,7 +13,7 @@ from emulation import capture, channel, machine, perftest
 
 CLIENT, SERVER = "A", "B"
 GUESTS = (CLIENT, SERVER)
-FULL = "--full" in sys.argv[1:]  # more traffic, more repetitions: for `make check-long`
+FULL = "--full" in sys.argv[1:]  # more repetitions, for `make check-long`
 HW_COUNTERS = "/sys/class/infiniband/rxe0/ports/1/hw_counters"
 STILL_READS = 2  # readings in a row that agree: traffic is over
 STILL_GAP_SECONDS = 0.15
@@ -22,7 +22,7 @@ STILL_SECONDS = 30
 GROWING = ("packets", "bytes", "payload_bytes", "messages", "duplicates", "retransmits",
            "psn_gaps", "acks", "naks", "rnr_naks", "ce", "cnps")
 
-# What rxe counts when it repairs a loss, or thinks that it must.
+# What rxe counts when it repairs a loss.
 REPAIRS = ("duplicate_request", "out_of_seq_request", "rcvd_seq_err", "completer_retry_err",
            "retry_exceeded_err", "rcvd_rnr_err", "send_rnr_err")
 
@@ -34,10 +34,24 @@ def each(function):
     return machine.each(function, GUESTS)
 
 
+@contextlib.contextmanager
+def nice_counts():
+    """
+    `nice` counts between sessions: for daemons that start beside perftest. With autogroups, the default of
+    the kernel, each session has the same share of the CPU, and a start takes five times as long.
+    """
+    setting = "/proc/sys/kernel/sched_autogroup_enabled"
+    each(lambda name: channel.run(name, ["sh", "-c", f"echo 0 >{setting}"]))
+    try:
+        yield
+    finally:
+        each(lambda name: channel.run(name, ["sh", "-c", f"echo 1 >{setting}"]))
+
+
 def rxe_counters(name):
     """{counter: value} of the guest's RDMA device."""
-    text = channel.read(name, ["sh", "-c", f"cd {HW_COUNTERS} && grep -H '' *"])
-    return {key: int(value) for key, value in
+    text = channel.read(name, ["grep", "-r", "", HW_COUNTERS])
+    return {os.path.basename(path): int(value) for path, value in
             (line.split(":") for line in text.splitlines())}
 
 
@@ -109,7 +123,7 @@ def difference(after, before, direction):
 
 
 class Observation:
-    """What each witness saw of one stretch of traffic: rxe, the capture, escapement."""
+    """The counts of one stretch of traffic by rxe, the capture and escapement."""
 
     def __init__(self):
         self.result = None  # perftest's
@@ -136,8 +150,7 @@ def observing(folder, label):
         capture.abandon(CLIENT)
     seen.wire = rocev2.count(path)
     os.unlink(path)
-    for name in GUESTS:
-        after = queue_pairs(name)
+    for name, after in zip(GUESTS, each(queue_pairs)):
         seen.rxe[name] = {key: rxe_after[name][key] - value for key, value in rxe[name].items()}
         seen.tx[name] = difference(after, qps[name], "tx")
         seen.rx[name] = difference(after, qps[name], "rx")
@@ -166,14 +179,14 @@ def other(name):
     return SERVER if name == CLIENT else CLIENT
 
 
-def words(counts):
+def format_counts(counts):
     """One line a queue pair, for diagnoses."""
     return "\n".join(f"{key.src} -> {key.dst} qpn {key.dest_qpn}: {count.packets} packets "
                      f"{count.bytes} bytes" for key, count in sorted(counts.items())) or "nothing"
 
 
 def check_exact(tap, label, seen, version):
-    """Every witness agrees, queue pair by queue pair, in both directions. Zero difference."""
+    """All counts agree, queue pair by queue pair, in both directions. Zero difference."""
     tap.check(seen.capture["dropped"] == 0 and seen.capture["packets"] == seen.capture["received"],
               f"{label}: the capture lost nothing", seen.capture)
     for source in GUESTS:
@@ -181,9 +194,9 @@ def check_exact(tap, label, seen, version):
         sent, got = our_counts(seen.tx[source]), our_counts(seen.rx[other(source)])
         tap.check(sent == wire, f"{label}: tc egress of {source} = the capture, "
                   f"{sum(count.packets for count in wire.values())} packets",
-                  f"tc egress\n{words(sent)}\ncapture\n{words(wire)}")
+                  f"tc egress\n{format_counts(sent)}\ncapture\n{format_counts(wire)}")
         tap.check(got == wire, f"{label}: XDP of {other(source)} = the capture",
-                  f"XDP\n{words(got)}\ncapture\n{words(wire)}")
+                  f"XDP\n{format_counts(got)}\ncapture\n{format_counts(wire)}")
         check_sums(tap, label, seen, source)
 
 

@@ -2,7 +2,7 @@
 """Exact counts on real traffic: every transport, both IP versions, with and without loss."""
 from emulation import channel, perftest
 
-from . import bench
+from . import bench, cleanup
 
 VERSIONS = {"v4": 4, "v6": 6}
 RC_BYTES, RC_MESSAGES = 65536, 48 if bench.FULL else 24
@@ -10,7 +10,7 @@ UD_BYTES, UD_MESSAGES = 1024, 1024 if bench.FULL else 512
 QPS = 4
 PMTU = 1024  # of an interface with an MTU of 1500
 RC = ("-s", str(RC_BYTES), "-n", str(RC_MESSAGES))
-# label: tool, arguments, message bytes, messages a QP, who sends them
+# label: tool, arguments, message bytes, messages per QP, sender
 TRAFFIC = {
     "RC send": ("ib_send_bw", RC, RC_BYTES, RC_MESSAGES, bench.CLIENT),
     "RC write": ("ib_write_bw", RC, RC_BYTES, RC_MESSAGES, bench.CLIENT),
@@ -20,10 +20,10 @@ TRAFFIC = {
     "UD send": ("ib_send_bw", ("-c", "UD", "-s", str(UD_BYTES), "-n", str(UD_MESSAGES),
                                "-r", str(UD_MESSAGES)), UD_BYTES, UD_MESSAGES, bench.CLIENT),
 }
-# kind, who loses, percent: data and then NAKs; acknowledgements and then timeouts, duplicates
+# kind, where packets are lost, percent: data and then NAKs; acknowledgements and then timeouts, duplicates
 LOSSES = (("RC write", bench.CLIENT, 0.3), ("RC send", bench.CLIENT, 0.3),
           ("RC write", bench.SERVER, 10))
-IMPATIENCE = ("-u", "17")  # 0.54 s until a lost last packet is sent again
+SHORT_TIMEOUT = ("-u", "17")  # 0.54 s until a lost last packet is retransmitted
 
 
 def drive(folder, kind, gid, more=()):
@@ -36,12 +36,12 @@ def drive(folder, kind, gid, more=()):
 
 
 def check_messages(tap, label, kind, seen):
-    """Messages and their sizes against what perftest says it moved, and against the capture."""
+    """Messages and their sizes against what perftest reports, and against the capture."""
     _, _, size, count, sender = TRAFFIC[kind]
-    said = seen.result["summary"].get("messages")
+    reported = seen.result["summary"].get("messages")
     wanted = {"queue pairs": QPS, "messages": count * QPS, "sizes": {(size, size, size)},
               "each": {count}}
-    tap.equal(said, count * QPS, f"{label}: perftest moved {count * QPS} messages")
+    tap.equal(reported, count * QPS, f"{label}: perftest reports {count * QPS} messages")
     for place, entries in (("tc egress", seen.tx[sender]), ("XDP", seen.rx[bench.other(sender)])):
         whole = [entry for entry in entries.values() if entry.get("messages")]
         got = {"queue pairs": len(whole), "messages": bench.total(entries, "messages"),
@@ -55,7 +55,7 @@ def check_messages(tap, label, kind, seen):
 
 
 def check_clean(tap, label, seen):
-    """Nothing was lost, so nobody may speak of loss."""
+    """Without loss nothing counts one."""
     faults = {f"{name} {field}": bench.total(side[name], field)
               for name in bench.GUESTS for side in (seen.tx, seen.rx)
               for field in ("duplicates", "retransmits", "psn_gaps", "naks", "rnr_naks")}
@@ -67,6 +67,7 @@ def check_clean(tap, label, seen):
 
 def test_exact_counts(tap, folder):
     """RC send, write, read; UC write; UD send; over IPv4 and IPv6."""
+    cleanup.make_ready()
     for gid, version in VERSIONS.items():
         for kind in TRAFFIC:
             label = f"{kind} over IP{gid}"
@@ -87,10 +88,11 @@ def set_loss(name, percent):
 
 def test_loss(tap, folder):
     """Real go-back-N: NAKs, duplicates and retransmissions as rxe itself counts them."""
+    cleanup.make_ready()
     for kind, lossy, percent in LOSSES:
         set_loss(lossy, percent)
         try:
-            seen = drive(folder, kind, "v4", IMPATIENCE)
+            seen = drive(folder, kind, "v4", SHORT_TIMEOUT)
         finally:
             set_loss(lossy, None)
         label = f"{kind}, {percent}% lost by {lossy}"
@@ -101,7 +103,7 @@ def test_loss(tap, folder):
 
 
 def check_loss(tap, label, seen, lossy):
-    """Every witness counts what passed it: the loss is between tc egress and the capture."""
+    """Each point counts the packets that pass it: the loss is between tc egress and the capture."""
     lost = bench.total(seen.tx[lossy], "packets") - \
         bench.total(seen.rx[bench.other(lossy)], "packets")
     tap.note(f"{label}: {lost} of {bench.total(seen.tx[lossy], 'packets')} packets")
@@ -118,11 +120,11 @@ def check_loss(tap, label, seen, lossy):
 
 
 def check_repairs(tap, label, seen):
-    """What each says about the loss: rxe, the capture's sequences, escapement."""
+    """The loss as each counts it: rxe, the capture's sequences, escapement."""
     client, server = bench.CLIENT, bench.SERVER
     sent, got = seen.tx[client], seen.rx[server]
     data = [flow for key, flow in seen.wire.items() if key in got]
-    answers = [flow for key, flow in seen.wire.items() if key not in got]
+    replies = [flow for key, flow in seen.wire.items() if key not in got]
     duplicates = bench.total(got, "duplicates")
     tap.equal((duplicates, duplicates), (seen.rxe[server]["duplicate_request"],
                                          sum(flow.duplicates for flow in data)),
@@ -130,7 +132,7 @@ def check_repairs(tap, label, seen):
     tap.equal((bench.total(seen.tx[server], "naks"), bench.total(got, "psn_gaps")),
               (seen.rxe[server]["out_of_seq_request"], sum(flow.gaps for flow in data)),
               f"{label}: NAKs sent = rxe's out_of_seq_request, gaps = the capture's")
-    tap.equal(bench.total(seen.rx[client], "naks"), sum(flow.naks for flow in answers),
+    tap.equal(bench.total(seen.rx[client], "naks"), sum(flow.naks for flow in replies),
               f"{label}: NAKs received = the capture's")
     tap.equal(bench.total(sent, "packets") - bench.total(sent, "retransmits"),
               QPS * RC_MESSAGES * RC_BYTES // PMTU,

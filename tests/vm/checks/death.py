@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Which ends of a machine are forgiven: the rule itself, on consoles as kernels write them."""
+"""The rule by which a kernel panic is tolerated, on console logs."""
 from emulation import death
 
 TRACE = """ESCAPEMENT-VM-READY
@@ -19,11 +19,11 @@ IN_TRAMPOLINE = "[   61.503212]  bpf_prog_6deef7357e7b4530+0x6e1/0x1a58"
 
 
 def test_deaths(tap, _folder):
-    """Which ends of a machine are forgiven, and which are failures."""
-    tap.check(death.is_emulators(TRACE % ELSEWHERE), "death: a panic of the kernel alone is forgiven")
-    tap.check(not death.is_emulators(TRACE % IN_OURS), "death: a panic in a program of ours is not")
-    tap.check(not death.is_emulators(TRACE % IN_TRAMPOLINE), "death: nor in one without a name")
-    tap.check(not death.is_emulators("ESCAPEMENT-VM-READY\n"), "death: nor an end without a word")
+    """Which kernel panics are tolerated, and which are failures."""
+    tap.check(death.is_emulators(TRACE % ELSEWHERE), "panic: one of the kernel alone is tolerated")
+    tap.check(not death.is_emulators(TRACE % IN_OURS), "panic: one in a program of ours is not")
+    tap.check(not death.is_emulators(TRACE % IN_TRAMPOLINE), "panic: nor in a program without a name")
+    tap.check(not death.is_emulators("ESCAPEMENT-VM-READY\n"), "panic: nor an end without a panic")
     lines = death.panic_lines(TRACE % ELSEWHERE)
     tap.check("page fault" in lines[0] and "Kernel panic" in lines[-1],
-              "death: the panic is told from what led to it", lines)
+              "panic: its lines begin with its cause", lines)

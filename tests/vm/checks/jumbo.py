@@ -15,6 +15,7 @@ def set_mtu(mtu):
 
 def test_jumbo(tap, folder):
     """The MTU changes while we are attached; counts stay exact."""
+    cleanup.make_ready()
     set_mtu(JUMBO_MTU)
     try:
         for name in bench.GUESTS:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Real queue pairs that outlive their NIC: soft-RoCE on the NIC itself, and on a dummy device."""
+"""Real queue pairs over a failure of their NIC: soft-RoCE on the NIC itself, and on a dummy device."""
 import concurrent.futures
 import contextlib
 import ipaddress
@@ -8,10 +8,9 @@ import statistics
 import subprocess
 import time
 
-from emulation import channel, daemon, machine, perftest, state
-from emulation.errors import VmError
+from emulation import channel, machine, perftest, state
 
-from . import bench
+from . import bench, cleanup
 from .bench import CLIENT, SERVER
 
 import nicwire
@@ -27,8 +26,8 @@ QP_TIMEOUT_SECONDS = 0.537
 NICE = 19  # perftest polls, and would leave nothing of an emulated CPU to the watch
 SETTINGS = (f"nic: {{ probe_interval: 20ms, dead_after: 200ms, return_after: {RETURN_SECONDS * 1000:.0f}ms }}\n"
             "receipts: { mode: off }\nmesh: { pair_interval: 100ms }\n")
-# ib_write_bw has its window full. Without the last packets sent again the gap would be the queue pair's timeout;
-# a guest that stands still adds to it, as it does before the failure.
+# ib_write_bw has its window full. Without the last packets retransmitted the gap would be the queue pair's timeout;
+# a guest that stalls adds to it, as it does before the failure.
 # A driver that goes takes its time: only a gap of nearly the whole outage fails.
 GAP_SHARE = 0.9
 BARS = " ▁▂▃▄▅▆▇█"
@@ -43,7 +42,7 @@ CASES = (
 )
 FEW = (CASES[0], CASES[3], CASES[6], CASES[9])
 RUNS = 0  # of every case, and the picture; 0: one of a few
-ONLY = ""  # with RUNS: cases with one of these words in their label (a,b); "picture": the picture
+ONLY = ""  # with RUNS: cases with one of these strings in their label (a,b); "picture": the picture
 KEPT = {}  # {case: runs so far}, which outlives machines that the emulation killed
 
 
@@ -86,24 +85,18 @@ def remove_dummy(name):
                    check=False, stderr=subprocess.DEVNULL)
 
 
-def stop_quietly(name):
-    with contextlib.suppress(VmError):
-        daemon.stop([name])
-
-
 @contextlib.contextmanager
 def design_up(design):
-    bench.each(stop_quietly)
     options = {"sibling": "eth1"}
     try:
         if design == "dummy":
             bench.each(make_dummy)
             options["dummy"] = DUMMY
-        daemon.start(bench.GUESTS, options, top=SETTINGS, members=members(design), key=bytes(range(16)))
+        cleanup.make_ready(options=options, top=SETTINGS, members=members(design), key=bytes(range(16)))
         yield
     finally:
-        bench.each(stop_quietly)
         if design == "dummy":
+            cleanup.make_ready()
             bench.each(remove_dummy)
 
 
@@ -206,11 +199,11 @@ class Run:
         finally:
             packets = [packet for tap in taps for packet in tap.stop()]
         self.wrapped = sum(packet.wrapped for packet in packets)
-        self.moments = nicwire.progress(packets, self.source)
-        self.resumed = nicwire.resumed(packets, self.moments, self.source, self.cut_at)
+        self.progress = nicwire.progress(packets, self.source)
+        self.resumed = nicwire.resumed(packets, self.progress, self.source, self.cut_at)
 
     def wait_flow(self, paths, running):
-        """By whichever NIC: on a machine that stands still probes may have found one silent."""
+        """By whichever NIC: on a machine that stalled, probes may have found one without replies."""
         deadline = time.monotonic() + 60
         while sum(nicwire.data_packets(path, self.source) for path in paths) < 100 and \
                 not running.done() and time.monotonic() < deadline:
@@ -228,36 +221,36 @@ class Run:
     def gap(self):
         """To the end of the outage, and of what began in it: a driver takes its time to go."""
         end = max(self.mended_at, self.cut_at + self.resumed) if self.wrapped else self.mended_at
-        return nicwire.longest_gap(self.moments, self.cut_at - 0.05,
-                                   min(end, max(self.mended_at, self.moments[-1][0])))[0]
+        return nicwire.longest_gap(self.progress, self.cut_at - 0.05,
+                                   min(end, max(self.mended_at, self.progress[-1][0])))[0]
 
     def gap_before(self):
         """With nothing wrong: what a gap is on this machine now."""
-        return nicwire.longest_gap(self.moments, self.moments[0][0], self.cut_at)[0]
+        return nicwire.longest_gap(self.progress, self.progress[0][0], self.cut_at)[0]
 
     def gap_back(self):
-        end = min(self.moments[-1][0], self.mended_at + RETURN_SECONDS + 2.5)
-        return nicwire.longest_gap(self.moments, self.mended_at, end)[0] \
+        end = min(self.progress[-1][0], self.mended_at + RETURN_SECONDS + 2.5)
+        return nicwire.longest_gap(self.progress, self.mended_at, end)[0] \
             if end > self.mended_at else float("inf")
 
     def rates(self):
         """Before, meanwhile, and after the return, in Mbit/s."""
         back = self.mended_at + RETURN_SECONDS + 0.7
-        spans = ((self.moments[0][0], self.cut_at), (self.cut_at, self.mended_at),
-                 (back, self.moments[-1][0]))
-        return [nicwire.mean(self.moments, *span) / 1e6 for span in spans]
+        spans = ((self.progress[0][0], self.cut_at), (self.cut_at, self.mended_at),
+                 (back, self.progress[-1][0]))
+        return [nicwire.mean(self.progress, *span) / 1e6 for span in spans]
 
     def picture(self, most):
         """One character for each tenth of a second from the cut on, and a second before."""
         begin = self.cut_at - 1
-        values = nicwire.rates(self.moments, begin, begin + 1 + OUTAGE_SECONDS + TAIL_SECONDS)
+        values = nicwire.rates(self.progress, begin, begin + 1 + OUTAGE_SECONDS + TAIL_SECONDS)
         return "".join(BARS[min(len(BARS) - 1, round(value / most * (len(BARS) - 1)))]
                        for value in values)
 
 
 def label_of(design, fault, names):
-    who = {(CLIENT,): "initiator", (SERVER,): "target"}.get(names, "both hosts")
-    return f"rxe on {'its NIC' if design == 'nic' else 'a dummy'}, {fault}, {who}"
+    where = {(CLIENT,): "initiator", (SERVER,): "target"}.get(names, "both hosts")
+    return f"rxe on {'its NIC' if design == 'nic' else 'a dummy'}, {fault}, {where}"
 
 
 def check_case(tap, folder, case):
@@ -265,16 +258,16 @@ def check_case(tap, folder, case):
     label = label_of(*case)
     wait_whole()
     run = Run(folder, design, fault, names)
-    good = tap.check(run.result["good"], f"{label}: no queue pair died",
+    good = tap.check(run.result["good"], f"{label}: no queue pair failed",
                      run.result["client_output"][-600:] + run.result["server_output"][-300:])
-    if not run.moments:
+    if not run.progress:
         tap.check(False, f"{label}: packets were seen")
         return None
     before, meanwhile, after = run.rates()
     limit = QP_TIMEOUT_SECONDS + 2 * run.gap_before() if fault != "driver gone" else OUTAGE_SECONDS * GAP_SHARE
     tap.check(run.gap() < limit and run.wrapped,
               f"{label}: delivery goes on, gap {run.gap() * 1000:.0f} ms, below {limit * 1000:.0f} "
-              f"({run.gap_before() * 1000:.0f} before anything died), new data by another NIC "
+              f"({run.gap_before() * 1000:.0f} before the failure), new data by another NIC "
               f"{run.resumed * 1000:.0f} ms after the cut, at the return a gap of "
               f"{run.gap_back() * 1000:.0f} ms; {before:.0f} Mbit/s before, {meanwhile:.0f} "
               f"meanwhile, {after:.0f} after", f"{run.wrapped} packets in UDP")
@@ -301,24 +294,25 @@ def repeat(tap, folder, cases, runs):
         if not left:
             continue
         with design_up(design):
+            before = bench.each(retransmitted)
             for case in left:
                 KEPT.setdefault(case, []).append(check_case(tap, folder, case))
-            again = bench.each(resent)
-            tap.check(sum(again) > 0, f"rxe on {design}: the last packets were sent again by another NIC, "
+            again = [now - old for now, old in zip(bench.each(retransmitted), before)]
+            tap.check(sum(again) > 0, f"rxe on {design}: the last packets were retransmitted by another NIC, "
                       f"{' and '.join(map(str, again))}", again)
     return KEPT
 
 
-def resent(name):
+def retransmitted(name):
     return bench.escapement(name, "failover")["retransmitted"]
 
 
-def tell(tap, found):
+def report(tap, found):
     for case, runs in found.items():
         good = [run for run in runs if run]
         if good:
             tap.note(f"{label_of(*case)}: {len(good)} of {len(runs)} without a queue pair's error; "
-                     f"gap {spread([run.gap() for run in good])} (before anything died "
+                     f"gap {spread([run.gap() for run in good])} (before the failure "
                      f"{spread([run.gap_before() for run in good])}), new data by another NIC after "
                      f"{spread([run.resumed for run in good])}")
 
@@ -328,32 +322,32 @@ def spread(seconds):
 
 
 def draw(tap, folder):
-    """Throughput over time, three times: nothing dies; a NIC dies without us, and with us."""
+    """Throughput over time, three times: no failure; a NIC fails without failover, and with it."""
     runs = {}
     with design_up("dummy"):
         wait_whole()
         runs["no failure"] = Run(folder, "dummy", "none", ())
-        runs["a NIC dies, with failover"] = Run(folder, "dummy", "carrier", (CLIENT,))
+        runs["a NIC fails, with failover"] = Run(folder, "dummy", "carrier", (CLIENT,))
         wait_whole()
         bench.each(lambda name: channel.read(name, ["escapement", "off"]))
-        runs["a NIC dies, without"] = Run(folder, "dummy", "carrier", (CLIENT,))
+        runs["a NIC fails, without"] = Run(folder, "dummy", "carrier", (CLIENT,))
         bench.each(lambda name: channel.read(name, ["escapement", "mode", "observe"]))
-    most = max(max(nicwire.rates(run.moments, run.cut_at - 1, run.cut_at + 5))
-               for run in runs.values() if run.moments)
-    tap.note(f"each mark 100 ms, the highest {most / 1e6:.0f} Mbit/s; the NIC dies at second 1, is "
+    most = max(max(nicwire.rates(run.progress, run.cut_at - 1, run.cut_at + 5))
+               for run in runs.values() if run.progress)
+    tap.note(f"each mark 100 ms, the highest {most / 1e6:.0f} Mbit/s; the NIC fails at second 1, is "
              f"back at {1 + OUTAGE_SECONDS:.0f}")
     for label, run in runs.items():
         tap.note(f"{label:26}|{run.picture(most)}| gap {run.gap() * 1000:.0f} ms")
 
 
 def test_nic(tap, folder):
-    """A NIC dies under ib_write_bw: carrier, admin down, silence, both hosts; and returns."""
-    words = ONLY.split(",")
-    if RUNS and (not ONLY or "picture" in words):
+    """A NIC fails under ib_write_bw: carrier, admin down, silence, both hosts; and returns."""
+    wanted = ONLY.split(",")
+    if RUNS and (not ONLY or "picture" in wanted):
         draw(tap, folder)
-    cases = [case for case in CASES if any(word in label_of(*case) for word in words)] \
+    cases = [case for case in CASES if any(part in label_of(*case) for part in wanted)] \
         if RUNS else FEW
-    tell(tap, repeat(tap, folder, cases, RUNS or 1))
+    report(tap, repeat(tap, folder, cases, RUNS or 1))
 
 
 def repeats():

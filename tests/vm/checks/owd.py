@@ -2,20 +2,20 @@
 """One-way delays of real queue pairs between two machines whose clocks really differ."""
 import time
 
-from emulation import channel, daemon, perftest, state
+from emulation import channel, perftest, state
 
-from . import bench
+from . import bench, cleanup
 from .bench import CLIENT, SERVER
 
 KEY = bytes(range(16))
 STEP_MS, STEP_SHARE = 40, 0.05
-PATIENCE_S = 120
+SYNC_TIMEOUT_S = 120
 # One packet each way at a time; perftest polls, and leaves little of an emulated CPU to others.
 PINGS, SLOW_PINGS, PING_BYTES = 600, 60, 1024
 NICE = 19
 LOSSY = ("-s", "65536", "-n", "24", "-u", "17")
 LOSS_QPS, LOSS_PACKETS, LOSS_PERCENT = 2, 2 * 24 * 64, 1
-RETRANSMIT_NS = 537e6  # 4.096 us * 2^17: sooner nothing is sent again without a NAK
+RETRANSMIT_NS = 537e6  # 4.096 us * 2^17: earlier nothing is retransmitted without a NAK
 
 
 def members():
@@ -24,13 +24,20 @@ def members():
             for name in bench.GUESTS]
 
 
+def configuration():
+    """A mesh. Every packet is timed: an emulated machine sends few, and the pings are one at a time. It has no
+    time for 500 pairs of probes a second besides."""
+    return {"top": "receipts: { sample: 1/1 }\nmesh: { pair_interval: 20ms }\nclock: { window: 10s }\n",
+            "members": members(), "key": KEY}
+
+
 def clocks():
     return {name: bench.escapement(name, "clock") for name in bench.GUESTS}
 
 
-def wait_in_step():
-    """Both have fabric time that both agree on; the newest clocks."""
-    deadline = time.monotonic() + PATIENCE_S
+def wait_synced():
+    """Waits until both clocks are synced; their newest state."""
+    deadline = time.monotonic() + SYNC_TIMEOUT_S
     while True:
         now = clocks()
         if {clock["state"] for clock in now.values()} == {"synced"} or time.monotonic() > deadline:
@@ -57,7 +64,7 @@ def delays(name, before):
 
 def slow_down(ms):
     """Behind tc egress: RC's packets wait, probes and receipts do not, or the clocks would have
-    no way to tell the delay from an offset."""
+    no means to separate the delay from an offset."""
     lines = ["qdisc add dev eth0 root handle 1: prio bands 2 priomap" + " 0" * 16,
              f"qdisc add dev eth0 parent 1:2 handle 2: netem limit 20000 delay {ms}ms",
              "filter add dev eth0 parent 1: protocol ip u32 match u8 0 0xe0 at 28 flowid 1:2"]
@@ -76,14 +83,14 @@ def check_floor(tap, seen):
     bound = there["bound"] + back["bound"]
     tap.note(f"floor {there['min']} ns there, {back['min']} ns back; round trip of probes "
              f"{peer['rtt_ns']}; bounds {there['bound']} and {back['bound']} ns")
-    # A probe is turned round in XDP, a packet of rxe's is made by a whole stack; the probes'
+    # A probe is answered in XDP, a packet of rxe's is made by a whole stack; the probes'
     # median has all that an emulated machine may add to a floor.
     margin = max(trip, peer["rtt_ns"]["p50"] - trip)
     tap.check(abs(both - trip) <= bound + margin,
               "owd: the floors both ways are a round trip", f"{both} and {trip} ns, {margin} ns margin")
     for name, span in ((CLIENT, there), (SERVER, back)):
         tap.check(-bound <= span["min"] <= trip + bound + margin,
-                  f"owd: what {name} sends takes no less than nothing", span)
+                  f"owd: what {name} sends takes no negative time", span)
 
 
 def check_step(tap, before):
@@ -123,12 +130,12 @@ def check_loss(tap):
     got = bench.difference(after[SERVER], before[SERVER], "rx")
     grown = {counter: after_rxe[SERVER][counter] - rxe[SERVER][counter]
              for counter in ("duplicate_request", "out_of_seq_request")}
-    tap.check(bench.total(sent, "retransmits") > 0, "owd: packets were lost and sent again", sent)
+    tap.check(bench.total(sent, "retransmits") > 0, "owd: packets were lost and retransmitted", sent)
     tap.equal((bench.total(got, "duplicates"), bench.total(after_naks(before, after), "naks")),
               (grown["duplicate_request"], grown["out_of_seq_request"]),
               "owd: duplicates and NAKs are rxe's")
     tap.equal(bench.total(sent, "packets") - bench.total(sent, "retransmits"), LOSS_PACKETS,
-              "owd: what was not sent again are the messages' packets")
+              "owd: what was not retransmitted are the messages' packets")
     rows = [row for key, row in after[CLIENT].items() if key[0] == "tx" and
             row["first_local_ns"] != before[CLIENT].get(key, {}).get("first_local_ns") and
             row.get("owd_lifetime_ns")]
@@ -139,10 +146,10 @@ def check_loss(tap):
     counts = [{field: row[field] for field in ("samples_sent", "receipts", "samples_discarded",
                                                "samples_expired", "retransmits")} for row in rows]
     tap.note(f"1% lost: {counts}, longest {longest / 1e6:.2f} ms")
-    tap.check(0 < longest < RETRANSMIT_NS, "owd: none is as long as a packet that is sent again waits",
+    tap.check(0 < longest < RETRANSMIT_NS, "owd: none is as long as the retransmission timeout",
               longest)
     tap.check(all(row["receipts"] + row["samples_discarded"] + row["samples_expired"] <= row["samples_sent"]
-                  for row in rows), "owd: a note is used once", counts)
+                  for row in rows), "owd: each tx timestamp record is used once", counts)
 
 
 def after_naks(before, after):
@@ -151,29 +158,22 @@ def after_naks(before, after):
 
 def test_owd(tap, folder):
     """Delays by receipts: floors both ways, a known step, losses; clocks that really differ."""
-    daemon.stop(bench.GUESTS)
-    # Every packet is timed: an emulated machine sends few, and the pings are one at a time. It has no
-    # time for 500 pairs of probes a second besides.
-    daemon.start(bench.GUESTS, top="receipts: { sample: 1/1 }\nmesh: { pair_interval: 20ms }\n"
-                 "clock: { window: 10s }\n", members=members(), key=KEY)
-    try:
-        now = wait_in_step()
-        tap.note(f"clocks: {({n: (c['state'], c.get('bound_ns')) for n, c in now.items()})}")
-        if not tap.check({clock["state"] for clock in now.values()} == {"synced"},
-                         "owd: both are in step",
-                         [bench.escapement(name, verb) for name in bench.GUESTS
-                          for verb in ("clock", "peers", "status")]):
+    cleanup.make_fresh(**configuration())
+    now = wait_synced()
+    tap.note(f"clocks: {({n: (c['state'], c.get('bound_ns')) for n, c in now.items()})}")
+    synced = {clock["state"] for clock in now.values()} == {"synced"}
+    tap.check(synced, "owd: both clocks are synced",
+              synced or [bench.escapement(name, verb) for name in bench.GUESTS
+                         for verb in ("clock", "peers", "status")])
+    if not synced:
+        return
+    apart = now[CLIENT]["local_ns"] - now[SERVER]["local_ns"]
+    tap.note(f"their own clocks are {apart / 1e6:.1f} ms apart, by two queries")
+    before = ping(PINGS)
+    for name in bench.GUESTS:
+        if not tap.check(before[name].get("owd_lifetime_ns"),
+                         f"owd: {name} has delays of what it sends", before[name]):
             return
-        apart = now[CLIENT]["local_ns"] - now[SERVER]["local_ns"]
-        tap.note(f"their own clocks are {apart / 1e6:.1f} ms apart, as far as asking can tell")
-        before = ping(PINGS)
-        for name in bench.GUESTS:
-            if not tap.check(before[name].get("owd_lifetime_ns"),
-                             f"owd: {name} has delays of what it sends", before[name]):
-                return
-        check_floor(tap, before)
-        check_step(tap, before)
-        check_loss(tap)
-    finally:
-        daemon.stop(bench.GUESTS)
-        daemon.start(bench.GUESTS)
+    check_floor(tap, before)
+    check_step(tap, before)
+    check_loss(tap)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Whose a queue pair is: process and job of 64 of them, from their making to their end."""
+"""Owners of queue pairs: process and job of 64 of them, from creation to destruction."""
 import collections
 import contextlib
 import json
@@ -36,7 +36,7 @@ ln -sf "$(command -v ib_write_bw)" {NAMES}/"$1" && name=$1 && shift 5 &&
 exec nice -n {NICE} {NAMES}/"$name" "$@" """
 SECONDS = 90
 
-Truth = collections.namedtuple("Truth", "remote_qpn pid comm job")
+Owner = collections.namedtuple("Owner", "remote_qpn pid comm job")
 
 
 class Ranks:
@@ -44,7 +44,7 @@ class Ranks:
 
     def __init__(self):
         self.leave = {name: threading.Event() for name in RANKS}
-        self.ended = {}  # rank: what its client or server said when it ended by itself
+        self.ended = {}  # rank: output of a client or server that ended early
         self.threads = []
         self.gids = {name: perftest.gid_index(name, 4) for name in bench.GUESTS}
 
@@ -94,17 +94,21 @@ def pids():
     return found
 
 
-def truth():
-    """{local QPN: Truth} of the client, by rdma(8) and the cgroups."""
+def expected_owners():
+    """{local QPN: Owner} of the client, by rdma(8) and the cgroups."""
     ranks, found = pids(), {}
     for qp in json.loads(channel.read(bench.CLIENT, ["rdma", "-j", "resource", "show", "qp"])):
         if qp.get("type") == "RC" and qp.get("pid") in ranks and qp["state"] == "RTS":
             name = ranks[qp["pid"]]
-            found[qp["lqpn"]] = Truth(qp["rqpn"], qp["pid"], name, RANKS[name][1])
+            found[qp["lqpn"]] = Owner(qp["rqpn"], qp["pid"], name, RANKS[name][1])
     return found
 
 
-def told(direction):
+# As perftest.TIMEOUTS has it.
+ACK_TIMEOUT_US = 4096 * 2**20 // 1000
+
+
+def owned_flows(direction):
     """[entry] of `qp` on the client that have an owner."""
     return [qp for qp in escapement_qps() if qp["direction"] == direction and "local_qpn" in qp]
 
@@ -138,7 +142,7 @@ def check_entries(tap, label, wanted, gid_type):
     """Every flow of the 64 names the right queue pair, process, program and job."""
     total = len(wanted)
     for direction in ("tx", "rx"):
-        entries = wait_for(lambda: told(direction), lambda got: len(got) >= total, label)
+        entries = wait_for(lambda: owned_flows(direction), lambda got: len(got) >= total, label)
         tap.equal(len(entries), total, f"{label}: {direction} flows of {total} queue pairs have an "
                   "owner")
         wrong = []
@@ -146,7 +150,9 @@ def check_entries(tap, label, wanted, gid_type):
             real = wanted.get(entry["local_qpn"])
             number = entry["dest_qpn"] == (real and real.remote_qpn if direction == "tx"
                                            else entry["local_qpn"])
-            if not real or not number or entry.get("gid_type") != gid_type or \
+            timer = ACK_TIMEOUT_US if gid_type else None  # of a traced one
+            if not real or not number or entry.get("gid_type") != gid_type or entry.get("foreign") or \
+                    entry.get("ack_timeout_us") != timer or \
                     (entry.get("pid"), entry.get("comm"), entry.get("job")) != real[1:]:
                 wrong.append((entry["local_qpn"], real, entry))
         tap.check(not wrong, f"{label}: local number, pid, comm and job of each {direction} flow",
@@ -154,7 +160,7 @@ def check_entries(tap, label, wanted, gid_type):
 
 
 def check_metrics(tap, wanted):
-    """qp_info of the textfile has the same owners, as far as its budget of series goes."""
+    """qp_info of the textfile has the same owners, within its budget of series."""
     def lines():
         text = channel.read(bench.CLIENT, ["cat", "/var/lib/prometheus/node-exporter/"
                                            "escapement.prom"])
@@ -178,7 +184,7 @@ def check_ends(tap, ranks, wanted):
 
 
 class Watch:
-    """tests/tools/trace_watch on the client: what one way of tracing sees of a perftest run."""
+    """tests/tools/trace_watch on the client: what one tracing method sees of a perftest run."""
 
     def __init__(self, how):
         self.how, self.leave, self.lines = how, threading.Event(), b""
@@ -193,14 +199,14 @@ class Watch:
     def take(self, _stream, data):
         self.lines += data
 
-    def words(self, first):
-        """The lines that begin with a word, as lists of words."""
+    def lines_of(self, first):
+        """The lines that begin with @first, split, without it."""
         lines = [line.split() for line in self.lines.decode("utf-8", "replace").splitlines()]
         return [line[1:] for line in lines if line and line[0] == first]
 
     def __enter__(self):
         self.thread.start()
-        wait_for(lambda: self.words("ready") or not self.thread.is_alive(), bool, "trace_watch")
+        wait_for(lambda: self.lines_of("ready") or not self.thread.is_alive(), bool, "trace_watch")
         return self
 
     def __exit__(self, *_):
@@ -208,24 +214,24 @@ class Watch:
         self.thread.join()
 
 
-def test_qp_trace_ways(tap, _folder):
+def test_qp_trace_methods(tap, _folder):
     """fentry and kprobes see the same: numbers, GIDs, process, path MTU, and the end."""
     local, remote = (str(perftest.addresses(name)[4]) for name in (bench.CLIENT, bench.SERVER))
     index = str(perftest.gid_index(bench.CLIENT, 4))
     for how in ("fentry", "kprobe"):
         with Watch(how) as watch:
-            tap.equal(watch.words("ready"), [[how]], f"trace by {how}: attached")
+            tap.equal(watch.lines_of("ready"), [[how]], f"trace by {how}: attached")
             done = perftest.run(bench.CLIENT, bench.SERVER, "ib_write_bw", qps=4,
                                 extra=("-s", "1024", "-n", "16"))["summary"]
-            wait_for(lambda: watch.words("down"), lambda got: len(got) >= 4, "the end")
+            wait_for(lambda: watch.lines_of("down"), lambda got: len(got) >= 4, "the end")
         # QPN REMOTE_QPN REMOTE LOCAL PID COMM GID_TYPE SGID_INDEX PMTU PORT DEVICE
-        seen = sorted(line[:4] + line[5:] for line in watch.words("up"))
+        seen = sorted(line[:4] + line[5:] for line in watch.lines_of("up"))
         wanted = sorted([str(mine), str(theirs), remote, local, "ib_write_bw", "3", index, "1024",
                          "1", "rxe0"]
                         for mine, theirs in zip(done["client_qpns"], done["server_qpns"]))
-        tap.equal(seen, wanted, f"trace by {how}: 4 queue pairs as perftest tells them")
-        tap.equal(len({line[4] for line in watch.words("up")}), 1, f"trace by {how}: one process")
-        tap.equal(sorted(watch.words("down")), sorted([str(q)] for q in done["client_qpns"]),
+        tap.equal(seen, wanted, f"trace by {how}: 4 queue pairs as perftest prints them")
+        tap.equal(len({line[4] for line in watch.lines_of("up")}), 1, f"trace by {how}: one process")
+        tap.equal(sorted(watch.lines_of("down")), sorted([str(q)] for q in done["client_qpns"]),
                   f"trace by {how}: they are gone when it has ended")
 
 
@@ -243,9 +249,10 @@ def clean_after():
 
 def test_qp_owners(tap, _folder):
     """Process and job of 64 queue pairs of four processes; traced, listed, and gone."""
-    with clean_after(), Ranks() as ranks:
+    cleanup.make_ready()
+    with bench.nice_counts(), clean_after(), Ranks() as ranks:
         total = QPS * len(RANKS)
-        wanted = wait_for(truth, lambda got: len(got) == total, "ranks")
+        wanted = wait_for(expected_owners, lambda got: len(got) == total, "ranks")
         tap.check(len(wanted) == total, f"owners: {len(wanted)} queue pairs of {len(RANKS)} "
                   "processes are connected", ranks.ended)
         how = wait_for(tracing, lambda got: got["method"] != "none", "tracing")["method"]
@@ -255,28 +262,29 @@ def test_qp_owners(tap, _folder):
         check_metrics(tap, wanted)
         daemon.control(bench.CLIENT, "restart")
         check_entries(tap, "owners, after a restart", wanted, "RoCE v2")
-        cleanup.remove()
-        daemon.start(bench.GUESTS)
+        cleanup.remove([bench.CLIENT])
+        daemon.start([bench.CLIENT])
         check_entries(tap, "owners, of before the daemon", wanted, None)
         tap.equal(tracing()["known"], total, "owners: RDMA netlink listed them all")
         check_ends(tap, ranks, wanted)
     rest = wait_for(in_map, lambda got: not got, "the end")
     tap.equal(rest, set(), "owners: the map is empty when all have ended")
     tap.equal(wait_for(lambda: tracing()["known"], lambda got: not got, "the end"), 0,
-              "owners: status knows of none")
+              "owners: status counts none")
 
 
 def test_qp_listed(tap, _folder):
-    """Where lockdown forbids tracing RDMA netlink tells of processes. Cannot be undone: last."""
+    """Where lockdown forbids tracing, processes come from RDMA netlink. Cannot be undone: last."""
+    cleanup.make_absent([bench.CLIENT])
     channel.read(bench.CLIENT, ["sh", "-c", "echo confidentiality >/sys/kernel/security/lockdown"])
-    daemon.control(bench.CLIENT, "restart")
-    with clean_after(), Ranks():
+    daemon.start([bench.CLIENT])
+    with bench.nice_counts(), clean_after(), Ranks():
         total = QPS * len(RANKS)
-        wanted = wait_for(truth, lambda got: len(got) == total, "ranks")
+        wanted = wait_for(expected_owners, lambda got: len(got) == total, "ranks")
         tap.equal(len(wanted), total, f"listed: {total} queue pairs are connected")
         how = wait_for(tracing, lambda got: got["known"] == total, "netlink")
         tap.equal((how["method"], how["known"]), ("netlink", total), "listed: by RDMA netlink")
-        tap.check("traced" in how.get("note", ""), "listed: status says why", how)
+        tap.check("traced" in how.get("note", ""), "listed: status gives the reason", how)
         check_entries(tap, "listed", wanted, None)
     tap.equal(wait_for(lambda: tracing()["known"], lambda got: not got, "the end"), 0,
               "listed: none is left when all have ended")

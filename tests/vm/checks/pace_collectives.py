@@ -16,15 +16,15 @@ SEED = None  # drawn
 
 
 def rows_of(seed):
-    """What each run took, as collectives.py says it; notes as they come."""
-    command = (f"LAB_ANSWER_SECONDS=120 ESCAPEMENT_BUILD={state.BUILD} exec python3 -B {SCRIPT} "
+    """What each run took, as collectives.py prints it."""
+    command = (f"LAB_REPLY_SECONDS=120 ESCAPEMENT_BUILD={state.BUILD} exec python3 -B {SCRIPT} "
                f"--seed {seed} --rounds {ROUNDS} --patterns {PATTERNS}")
     result = channel.run(bench.CLIENT, ["sh", "-c", command], RUN_SECONDS)
     lines = [json.loads(line) for line in result.out.splitlines()]
     return result, [line for line in lines if "law" in line]
 
 
-def words(row):
+def format_row(row):
     return ("{pattern}, {law}: median {median_ms:.0f} ms ({least_ms:.0f} to {most_ms:.0f}) of "
             "{rounds} rounds, all {took_ms}; {dropped} dropped, {retransmitted} of {packets} sent "
             "again, {timeouts} timeouts, {moves} moves; links need {needs_ms:.0f} ms, placed well "
@@ -37,7 +37,7 @@ def test_pace_collectives(tap, folder):
     tap.note(f"seed {seed}")
     result, rows = rows_of(seed)
     for row in rows:
-        tap.note(words(row))
+        tap.note(format_row(row))
     if not tap.check(result.rc == 0, "pace_collectives: every run comes to its end",
                      result.err[-2000:]):
         return
@@ -52,11 +52,11 @@ def judge(tap, pattern, by_law):
     tap.check(not none["moves"] and not paced["moves"],
               f"pace_collectives: {pattern}: without steering nothing moves")
     if none["retransmitted"] < none["packets"] / 100:
-        tap.skip(f"pace_collectives: {pattern}: paced, less is sent again",
+        tap.skip(f"pace_collectives: {pattern}: paced, less is retransmitted",
                  "without pacing next to nothing is")
     else:
         tap.check(2 * paced["retransmitted"] < none["retransmitted"],
-                  f"pace_collectives: {pattern}: paced, less than half is sent again",
+                  f"pace_collectives: {pattern}: paced, less than half is retransmitted",
                   (paced["retransmitted"], none["retransmitted"]))
     tap.check(best["median_ms"] < none["median_ms"],
               f"pace_collectives: {pattern}: with {best['law']}, a round takes {best['median_ms']:.0f} ms, "

@@ -11,7 +11,7 @@ from . import paceworld as world
 MESSAGE_BYTES, MTU = 65536, 1024
 QPS_WEIGHTED, QPS_EQUAL = 2, 4  # of each of the two jobs
 GOLD_TCLASS = 104  # DSCP 26: the class `gold`
-# Well above what 64 packets that soft-RoCE hands over at once, and the late stamps of a busy emulated
+# Well above what 64 packets that soft-RoCE hands over at once, and the late timestamps of a busy emulated
 # machine, make of a delay; four times that is the queue.
 THRESHOLD, LIMIT_BYTES = "60ms", 600000
 WARM_SECONDS, PLAIN_SECONDS = 20, 5
@@ -50,12 +50,12 @@ def start_jobs(qps):
     world.must(clients + "sleep 0.1")
 
 
-def asked_at_once(*commands):
+def outputs_of(*commands):
     """The output of each: a busy emulated machine takes its time for every request."""
     return world.must(f"; echo '{NEXT}'; ".join(commands)).split(NEXT + "\n")
 
 
-SAID = [f"cat {world.FOLDER}/job{number}.client" for number in range(len(PORTS))]
+JOB_OUTPUT = [f"cat {world.FOLDER}/job{number}.client" for number in range(len(PORTS))]
 QUEUE_PAIRS = "rdma -j res show qp link rxa/1"
 
 
@@ -68,9 +68,9 @@ def wait_running(qps):
     """The QPNs of both jobs, when all of their queue pairs are there."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
-        *said, shown = asked_at_once(*SAID, QUEUE_PAIRS)
+        *outputs, shown = outputs_of(*JOB_OUTPUT, QUEUE_PAIRS)
         qpns = [[int(qpn, 16) for side, qpn in perftest.QPN.findall(text) if side == "local"]
-                for text in said]
+                for text in outputs]
         now = psns_of(shown)
         if all(len(job) == qps and all(qpn in now for qpn in job) for job in qpns):
             return qpns
@@ -82,7 +82,7 @@ class Reading:
     """Where all queue pairs are now, what the port dropped, what the emulated CPU spent."""
 
     def __init__(self):
-        pairs, port, ticks = asked_at_once(QUEUE_PAIRS, "ip netns exec pacenet tc -s -j qdisc show dev b1",
+        pairs, port, ticks = outputs_of(QUEUE_PAIRS, "ip netns exec pacenet tc -s -j qdisc show dev b1",
                                            "head -n 1 /proc/stat")
         self.at = time.monotonic()
         self.psns = psns_of(pairs)
@@ -98,8 +98,8 @@ def progress(before, after):
 
 
 def own_figures():
-    """MiB/s of each job in its newest row, as ib_write_bw itself says."""
-    rows = [perftest.RESULT_ROW.findall(text) for text in asked_at_once(*SAID)]
+    """MiB/s of each job in its newest row, as ib_write_bw prints it."""
+    rows = [perftest.RESULT_ROW.findall(text) for text in outputs_of(*JOB_OUTPUT)]
     return [float(row[-1][3]) if row else float("nan") for row in rows]
 
 
@@ -110,7 +110,7 @@ def share(tap, label, qpns):
     last = Reading()
     moved = progress(first.psns, last.psns)
     jobs = [[max(moved[qpn], 0) for qpn in job] for job in qpns]
-    figures, clock = own_figures(), world.asked("a", "pace")["clock"]
+    figures, clock = own_figures(), world.query("a", "pace")["clock"]
     spent = (last.kernel_ticks - first.kernel_ticks) / max(last.all_ticks - first.all_ticks, 1)
     tap.note(f"{label}: packets of each queue pair {jobs}, "
              f"{sum(map(sum, jobs)) / (last.at - first.at):.0f} packets/s, "
@@ -127,7 +127,7 @@ def ratio_of(jobs):
 
 def set_gold(weight):
     for name, weights in (("gold", ["--weight", str(weight)]), ("default", [])):
-        world.asked("a", "pace", "set", "--class", name, "--threshold", THRESHOLD, *weights)
+        world.query("a", "pace", "set", "--class", name, "--threshold", THRESHOLD, *weights)
 
 
 def within(value, bounds):
@@ -152,14 +152,14 @@ def jobs_run(tap, qps, readings):
 def one_run(tap):
     """Weights 3 and 1; then equal ones and more queue pairs; then those without pacing."""
     set_gold(3)
-    world.asked("a", "pace", "on")
+    world.query("a", "pace", "on")
     weighted, = jobs_run(tap, QPS_WEIGHTED,
                          [("weights 3 and 1", lambda: None, WARM_SECONDS)])
     set_gold(1)
     # Last: its standing queue is hard on the clocks.
     equal, plain = jobs_run(tap, QPS_EQUAL, [
         ("equal", lambda: None, WARM_SECONDS),
-        ("without pacing", lambda: world.asked("a", "pace", "off"), PLAIN_SECONDS)])
+        ("without pacing", lambda: world.query("a", "pace", "off"), PLAIN_SECONDS)])
     return equal, weighted, plain
 
 
@@ -185,14 +185,11 @@ def judge(tap, runs):
 def test_pace_share(tap, folder):
     """Pacing: two jobs share a port equally, and 3 to 1; beside it without pacing."""
     begun = time.monotonic()
-    try:
-        world.set_up(limit=LIMIT_BYTES)
-        world.asked("a", "pace", "setup-fq", "a0")
-        world.asked("a", "pace", "on")
+    with world.hosts(limit=LIMIT_BYTES):
+        world.query("a", "pace", "setup-fq", "a0")
+        world.query("a", "pace", "on")
         now = world.wait_paced()
         tap.note(f"paced after {time.monotonic() - begun:.0f} s")
         if tap.check(now["clock"]["usable"] and now["interfaces"][0]["paced"],
                      "pace_share: the interface is paced", now):
             judge(tap, [one_run(tap) for _ in range(RUNS)])
-    finally:
-        world.shell(world.TEAR_DOWN.format(folder=world.FOLDER))

@@ -3,8 +3,7 @@
 import json
 import time
 
-from .paceworld import (ADDRESS, CGROUP, CLOCK_SECONDS, FOLDER, HOSTS, TEAR_DOWN, asked, counts,
-                        must, put, set_up, shell)
+from .paceworld import ADDRESS, CGROUP, CLOCK_SECONDS, FOLDER, HOSTS, query, counts, hosts, must, put, shell
 
 # TCP from a to b: connections without end, of small segments, so that two of each fit the queue.
 TCP_FLOWS, TCP_PORT, TCP_SECONDS = 4, 7000, 6
@@ -46,7 +45,7 @@ def tcp_traffic(port_name, congestion="cubic"):
     must(f"(echo 0 >{CGROUP}b/cgroup.procs; exec python3 {FOLDER}/receiver >{FOLDER}/received "
          "2>&1 </dev/null) & true")
     time.sleep(TCP_SECONDS / 2)
-    shown = asked("a", "pace")["tcp"]
+    shown = query("a", "pace")["tcp"]
     deadline = time.monotonic() + 30
     while not (came := must(f"cat {FOLDER}/received").strip()) and time.monotonic() < deadline:
         time.sleep(0.2)
@@ -57,14 +56,14 @@ def tcp_traffic(port_name, congestion="cubic"):
     return int(came), after[0] - before[0], after[1] - before[1], shown
 
 
-def test_bbr(tap):
+def check_bbr(tap):
     """A module of this kernel: not there until it is loaded, and then limited like the others."""
-    shown = asked("a", "pace")["tcp"]
+    shown = query("a", "pace")["tcp"]
     tap.check("bbr" not in shown["limits"] and "modprobe tcp_bbr" in shown["reason"],
               "pace_tcp: what is not loaded is named, and what to do", shown)
     must("modprobe tcp_bbr")
-    for word in ("off", "on"):
-        asked("a", "pace", "tcp", word)
+    for mode in ("off", "on"):
+        query("a", "pace", "tcp", mode)
     came, drops, _, shown = tcp_traffic("bbr", "bbr")
     rows = [row for row in shown["connections"] if row["sport"] == TCP_PORT]
     tap.note(f"bbr, limited: {came * 8 / TCP_SECONDS / 1e6:.1f} Mbit/s, {drops} dropped; "
@@ -76,14 +75,13 @@ def test_bbr(tap):
 
 def test_pace_tcp(tap, folder):
     """TCP limited by its own delay on this kernel, its pacing by fq."""
-    try:
-        set_up()
-        asked("a", "pace", "setup-fq", "a0")
+    with hosts():
+        query("a", "pace", "setup-fq", "a0")
         put("receiver", TCP_RECEIVER.encode())
         for host in HOSTS:
-            asked(host, "pace", "tcp", "on")
+            query(host, "pace", "tcp", "on")
         deadline = time.monotonic() + CLOCK_SECONDS
-        while not all(asked(host, "pace")["tcp"]["clock_usable"] for host in HOSTS) \
+        while not all(query(host, "pace")["tcp"]["clock_usable"] for host in HOSTS) \
                 and time.monotonic() < deadline:
             time.sleep(0.5)
         came, drops, waits, shown = tcp_traffic("limited")
@@ -93,15 +91,13 @@ def test_pace_tcp(tap, folder):
         tap.check("cubic" in shown["limits"] and len(rows) == TCP_FLOWS and
                   all(row["limited"] for row in rows), "pace_tcp: all connections are limited", shown)
         tap.check(waits > 0, "pace_tcp: fq keeps their pace")
-        test_bbr(tap)
+        check_bbr(tap)
         for host in HOSTS:
-            asked(host, "pace", "tcp", "measure")
+            query(host, "pace", "tcp", "measure")
         plain, plain_drops, _, shown = tcp_traffic("observed")
         tap.note(f"without: {plain * 8 / TCP_SECONDS / 1e6:.1f} Mbit/s, {plain_drops} dropped")
         # A machine too slow to fill the port drops next to nothing: then limited flows must not either.
         tap.check(4 * drops < max(plain_drops, FEW_DROPS), f"pace_tcp: limited, {drops} are dropped, less than a "
                   f"quarter of {plain_drops} or of {FEW_DROPS}")
         tap.check(2 * came > plain, "pace_tcp: and more than half as much comes through", (came, plain))
-    finally:
-        shell(TEAR_DOWN.format(folder=FOLDER))
-        shell("modprobe -r tcp_bbr")  # a run more begins without it
+    shell("modprobe -r tcp_bbr")  # a run more begins without it

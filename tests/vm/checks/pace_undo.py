@@ -3,7 +3,7 @@
 import json
 import time
 
-from emulation import state
+from emulation import daemon, state
 
 from . import paceworld as world
 
@@ -52,14 +52,11 @@ def qdiscs(device):
 def start_daemon():
     world.must(f"cd {world.FOLDER}; setsid escapementd --foreground -c q.yaml >q.log 2>&1 "
               f"</dev/null & echo $! >{world.FOLDER}/q.pid")
-    deadline = time.monotonic() + world.START_SECONDS
-    while world.escapement("q", "status").rc:
-        if time.monotonic() > deadline:
-            raise TimeoutError(world.must(f"tail -n 3 {world.FOLDER}/q.log"))
-        time.sleep(1)
+    world.wait_started("q")
 
 
 def set_up():
+    daemon.install([world.GUEST])
     world.must(f"mkdir -p {world.FOLDER}; modprobe tun")
     for device, queues in DEVICES.items():
         world.must(f"setsid {script()} hold {device} {queues} {world.FOLDER}/{device}.log "
@@ -70,7 +67,7 @@ def set_up():
 
 def put_fq():
     for device in DEVICES:
-        world.asked("q", "pace", "setup-fq", device)
+        world.query("q", "pace", "setup-fq", device)
 
 
 def check_kept(tap, device, queues):
@@ -99,16 +96,50 @@ def check_set(tap):
         tap.check(shown == (want if queues > 1 else [("fq", "e5c0:", "root")]),
                   f"pace: {device} with {queues} queues has an fq for each", shown)
         check_kept(tap, device, queues)
-    able = {row["interface"]: row.get("reason", "") for row in asked_ports()}
+    able = {row["interface"]: row.get("reason", "") for row in paced_ports()}
     tap.check(able == {device: "" for device in DEVICES}, "pace: both can be paced", able)
 
 
-def asked_ports():
-    return world.asked("q", "pace")["interfaces"]
+def kill():
+    """Its locks end with the process, which the kill does not wait for."""
+    world.must(f"pid=$(cat {world.FOLDER}/q.pid); kill -KILL $pid; "
+               "while grep -qs '^State:.[^ZX]' /proc/$pid/status; do sleep 0.1; done")
+
+
+def operators(device):
+    """The qdiscs with their options."""
+    return world.must(f"tc qdisc show dev {device}")
+
+
+def off():
+    world.must(f"escapement --socket {world.FOLDER}/q.sock off --pin-root /sys/fs/bpf/pace-q "
+               f"--kill-file {world.FOLDER}/q.off")
+
+
+def check_operators(tap):
+    """An operator's fq on one device stays, ours on the other goes."""
+    world.must("tc qdisc replace dev u0 root handle 7: fq limit 30000 flow_limit 3000")
+    before = {"u0": operators("u0"), "q0": qdiscs("q0")}
+    start_daemon()
+    put_fq()
+    tap.check("e5c0:" in operators("q0") and before["u0"].splitlines()[0] in operators("u0"),
+              "pace: setup-fq leaves an operator's fq as it is", operators("u0"))
+    off()
+    tap.equal({"u0": operators("u0"), "q0": qdiscs("q0")}, before, "`off` with the daemon leaves an operator's fq alone")
+    world.query("q", "mode", "observe")
+    put_fq()
+    kill()
+    off()
+    tap.equal({"u0": operators("u0"), "q0": qdiscs("q0")}, before, "and so does `off` without a daemon")
+    world.must(f"rm {world.FOLDER}/q.off; tc qdisc del dev u0 root")
+
+
+def paced_ports():
+    return world.query("q", "pace")["interfaces"]
 
 
 def test_pace_undo(tap, folder):
-    """Pacing: fq below mq, and on one queue; undone by undo-fq, and by --remove after a SIGKILL."""
+    """Pacing: fq below mq, and on one queue; undone by undo-fq, `off`, and --remove after a SIGKILL; an operator's stays."""
     try:
         set_up()
         before = {device: qdiscs(device) for device in DEVICES}
@@ -118,13 +149,14 @@ def test_pace_undo(tap, folder):
         put_fq()
         check_set(tap)
         for device in DEVICES:
-            world.asked("q", "pace", "undo-fq", device)
+            world.query("q", "pace", "undo-fq", device)
         check_before(tap, "pace undo-fq", before)
         put_fq()
-        world.must(f"kill -KILL $(cat {world.FOLDER}/q.pid)")
+        kill()
         tap.check(qdiscs("q0") != before["q0"], "pace: fq outlives a daemon that is killed",
                   qdiscs("q0"))
         world.must(f"escapementd --remove -c {world.FOLDER}/q.yaml")
         check_before(tap, "--remove", before)
+        check_operators(tap)
     finally:
         world.shell(TEAR_DOWN.format(folder=world.FOLDER))

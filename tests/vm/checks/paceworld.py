@@ -5,12 +5,13 @@ Each is a soft-RoCE device and a daemon of its own; between them is a network na
 machines' clocks are too far apart when these are busy.
 """
 import base64
+import contextlib
 import json
 import time
 
-from emulation import channel
+from emulation import channel, daemon
 
-from . import bench
+from . import bench, cleanup
 
 GUEST = bench.CLIENT
 FOLDER = "/run/escapement-pace"
@@ -100,14 +101,26 @@ def escapement(host, *words):
     return channel.run(GUEST, ["escapement", "-j", "--socket", f"{FOLDER}/{host}.sock", *words])
 
 
-def asked(host, *words):
+def query(host, *words):
     result = escapement(host, *words)
     if result.rc:
         raise RuntimeError(f"escapement {' '.join(words)}: {result.err}")
     return json.loads(result.out)
 
 
-def set_up(limit=LIMIT_BYTES):
+@contextlib.contextmanager
+def hosts(limit=LIMIT_BYTES):
+    """Both hosts with their daemons."""
+    try:
+        set_up(limit)
+        yield
+    finally:
+        shell(TEAR_DOWN.format(folder=FOLDER))
+
+
+def set_up(limit):
+    cleanup.make_absent([GUEST])
+    daemon.install([GUEST])
     links = "".join(LINK.format(h=host, gateway=GATEWAY[host], address=ADDRESS[host], table=101 + i)
                     for i, host in enumerate(HOSTS))
     must(BUILD.format(links=links, rate=RATE, limit=limit))
@@ -122,19 +135,21 @@ def set_up(limit=LIMIT_BYTES):
                                                  cgroup=CGROUP + host).encode())
         must(f"cd {FOLDER}; setsid escapementd --foreground -c {host}.yaml >{host}.log 2>&1 "
              f"</dev/null & echo $! >{FOLDER}/{host}.pid")
-    deadline = time.monotonic() + START_SECONDS
-    while any(escapement(host, "status").rc for host in HOSTS):
-        if time.monotonic() > deadline:
-            raise TimeoutError(must(f"tail -n 3 {FOLDER}/*.log"))
-        time.sleep(1)
+    for host in HOSTS:
+        wait_started(host)
+
+
+def wait_started(host):
+    if not channel.wait_listen(GUEST, f"{FOLDER}/{host}.sock", START_SECONDS):
+        raise TimeoutError(must(f"tail -n 3 {FOLDER}/{host}.log"))
 
 
 def wait_paced():
     """Pacing that is on waits for a clock that is good enough."""
     deadline = time.monotonic() + CLOCK_SECONDS
-    while not asked("a", "pace")["clock"]["usable"] and time.monotonic() < deadline:
+    while not query("a", "pace")["clock"]["usable"] and time.monotonic() < deadline:
         time.sleep(0.5)
-    return asked("a", "pace")
+    return query("a", "pace")
 
 
 def counts():

@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The member list in force and its file, and the roster of a mesh. */
+#include "fleet.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/address.h"
+#include "base/explain.h"
+#include "base/readfile.h"
+#include "clocksync/graph.h"
+
+/* --- the list in force: a good file replaces it, a bad one changes nothing --- */
+
+struct fleet {
+	char *path; /* NULL: no members file */
+	struct members *members;
+	struct stat file; /* as last read */
+	struct fleet_subscriber *subscribers;
+	char *host;
+	uint64_t hold_ns;
+	struct members *pending; /* held back; NULL: none */
+	struct fleet_held held;	 /* of it */
+};
+
+int fleet_new(struct fleet **out)
+{
+	*out = calloc(1, sizeof(**out));
+	return *out ? 0 : -ENOMEM;
+}
+
+void fleet_free(struct fleet *fleet)
+{
+	if (!fleet)
+		return;
+	members_free(fleet->members);
+	members_free(fleet->pending);
+	free(fleet->host);
+	free(fleet->path);
+	free(fleet);
+}
+
+int fleet_configure(struct fleet *fleet, const char *host, uint64_t hold_ns)
+{
+	char *copy = strdup(host);
+
+	if (!copy)
+		return -ENOMEM;
+	free(fleet->host);
+	fleet->host = copy;
+	fleet->hold_ns = hold_ns;
+	return 0;
+}
+
+const struct members *fleet_members(const struct fleet *fleet)
+{
+	return fleet ? fleet->members : NULL;
+}
+
+static bool is_other(const struct stat *before, const struct stat *now)
+{
+	return now->st_mtim.tv_sec != before->st_mtim.tv_sec ||
+	       now->st_mtim.tv_nsec != before->st_mtim.tv_nsec || now->st_ino != before->st_ino ||
+	       now->st_size != before->st_size;
+}
+
+static void set_path(struct fleet *fleet, const char *path)
+{
+	free(fleet->path);
+	fleet->path = path ? strdup(path) : NULL;
+	if (fleet->path)
+		stat(fleet->path, &fleet->file);
+}
+
+static void set_pending(struct fleet *fleet, struct members *members)
+{
+	members_free(fleet->pending);
+	fleet->pending = members;
+}
+
+struct members *fleet_set(struct fleet *fleet, const char *path, struct members *members)
+{
+	struct members *before = fleet->members;
+
+	set_path(fleet, path);
+	set_pending(fleet, NULL);
+	fleet->members = members;
+	return before;
+}
+
+/* 1: @members is taken over and held back; 0: it is to be applied; -ENOMEM. */
+static int hold(struct fleet *fleet, struct members *members, uint64_t now_ns)
+{
+	struct fleet_held held = {.since_ns = now_ns};
+	int err = fleet->host ? fleet_compare(fleet->members, members, fleet->host, &held) : 0;
+
+	if (err <= 0)
+		return err;
+	if (fleet->pending && members_equal(fleet->pending, members))
+		held.since_ns = fleet->held.since_ns;
+	set_pending(fleet, members);
+	fleet->held = held;
+	return 1;
+}
+
+struct members *fleet_offer(struct fleet *fleet, const char *path, struct members *members,
+			    uint64_t now_ns)
+{
+	if (!members || hold(fleet, members, now_ns) <= 0)
+		return fleet_set(fleet, path, members);
+	set_path(fleet, path);
+	return NULL;
+}
+
+const struct fleet_held *fleet_held(const struct fleet *fleet, uint64_t now_ns, uint64_t *left_ns)
+{
+	uint64_t held_ns;
+
+	if (!fleet || !fleet->pending)
+		return NULL;
+	held_ns = now_ns - fleet->held.since_ns;
+	*left_ns = held_ns < fleet->hold_ns ? fleet->hold_ns - held_ns : 0;
+	return &fleet->held;
+}
+
+/* --- the file, read by a worker --- */
+
+struct fleet_read {
+	char *path;
+	struct stat before, now;
+	bool exists;
+	struct members *members; /* NULL: the file is the same, or err */
+	int err;
+	char *error;
+};
+
+struct fleet_read *fleet_read_new(const struct fleet *fleet)
+{
+	struct fleet_read *read = fleet->path ? calloc(1, sizeof(*read)) : NULL;
+
+	if (!read)
+		return NULL;
+	read->path = strdup(fleet->path);
+	read->before = fleet->file;
+	if (read->path)
+		return read;
+	free(read);
+	return NULL;
+}
+
+void fleet_read_run(void *job)
+{
+	struct fleet_read *read = job;
+
+	read->exists = !stat(read->path, &read->now);
+	if (read->exists && is_other(&read->before, &read->now))
+		read->err = members_load(read->path, &read->members, &read->error);
+}
+
+void fleet_read_free(void *job)
+{
+	struct fleet_read *read = job;
+
+	members_free(read->members);
+	free(read->error);
+	free(read->path);
+	free(read);
+}
+
+/* What is to be applied now. *@out stays NULL: nothing. */
+static int take(struct fleet *fleet, struct fleet_read *read, uint64_t now_ns, struct members **out)
+{
+	uint64_t left_ns;
+	int err = read->err;
+
+	if (!read->exists)
+		return 0;
+	if (!err && !read->members) {
+		if (!fleet_held(fleet, now_ns, &left_ns) || left_ns)
+			return 0;
+		*out = fleet->pending;
+		fleet->pending = NULL;
+		return 0;
+	}
+	fleet->file = read->now;
+	if (!err)
+		err = hold(fleet, read->members, now_ns);
+	if (!err)
+		*out = read->members;
+	if (err >= 0)
+		read->members = NULL;
+	/* A list that was held back is not the newest one any more. */
+	if (err <= 0)
+		set_pending(fleet, NULL);
+	return err < 0 ? err : 0;
+}
+
+int fleet_read_take(struct fleet *fleet, struct fleet_read *read, uint64_t now_ns, char **error)
+{
+	struct members *before = fleet->members, *members = NULL;
+	int err;
+
+	/* The configuration was read meanwhile: with another file, or this one. */
+	if (!fleet->path || strcmp(fleet->path, read->path) ||
+	    is_other(&fleet->file, &read->before))
+		return 0;
+	err = take(fleet, read, now_ns, &members);
+	if (err) {
+		*error = read->error;
+		read->error = NULL;
+	}
+	if (err || !members)
+		return err;
+	fleet->members = members;
+	for (struct fleet_subscriber *at = fleet->subscribers; at; at = at->next)
+		at->changed(at->context, before);
+	members_free(before);
+	return 1;
+}
+
+int fleet_poll(struct fleet *fleet, uint64_t now_ns, char **error)
+{
+	struct fleet_read *read = fleet_read_new(fleet);
+	int err;
+
+	if (!read)
+		return fleet->path ? -ENOMEM : 0;
+	fleet_read_run(read);
+	err = fleet_read_take(fleet, read, now_ns, error);
+	fleet_read_free(read);
+	return err;
+}
+
+/* Both lists of hosts are sorted. */
+static size_t count_lost(const struct roster *now, const struct roster *next)
+{
+	size_t lost = 0;
+
+	for (size_t i = 0, k = 0; i < now->count; i++) {
+		while (k < next->count && strcmp(next->list[k].host, now->list[i].host) < 0)
+			k++;
+		lost += k == next->count || strcmp(next->list[k].host, now->list[i].host) != 0;
+	}
+	return lost;
+}
+
+int fleet_compare(const struct members *now, const struct members *next, const char *host,
+		  struct fleet_held *out)
+{
+	struct roster old = {}, new = {};
+	int err = now ? roster_build(&old, now, ROSTER_ALL_PLANES, host) : 0;
+
+	if (!err)
+		err = roster_build(&new, next, ROSTER_ALL_PLANES, host);
+	if (err || !old.count)
+		goto out;
+	out->hosts = new.count;
+	out->before = old.count;
+	out->lost = count_lost(&old, &new);
+	err = 1;
+	if (!new.count)
+		snprintf(out->reason, sizeof(out->reason), "it has no hosts");
+	else if (old.self != ROSTER_NONE && new.self == ROSTER_NONE)
+		snprintf(out->reason, sizeof(out->reason), "it does not have host %.64s", host);
+	else if (out->lost > old.count / 2)
+		snprintf(out->reason, sizeof(out->reason), "it loses %zu of %zu hosts", out->lost,
+			 old.count);
+	else
+		err = 0;
+out:
+	roster_free(&old);
+	roster_free(&new);
+	return err;
+}
+
+void fleet_subscribe(struct fleet *fleet, struct fleet_subscriber *subscriber)
+{
+	struct fleet_subscriber **at = &fleet->subscribers;
+
+	while (*at)
+		at = &(*at)->next;
+	subscriber->next = NULL;
+	*at = subscriber;
+}
+
+void fleet_unsubscribe(struct fleet *fleet, const struct fleet_subscriber *subscriber)
+{
+	struct fleet_subscriber **at = &fleet->subscribers;
+
+	while (*at && *at != subscriber)
+		at = &(*at)->next;
+	if (*at)
+		*at = subscriber->next;
+}
+
+/* --- the roster of a mesh --- */
+
+/* By host, then as the address is wanted: labelled first, then the least. */
+static int entry_compare(const void *a, const void *b)
+{
+	const struct member *one = *(const struct member *const *)a;
+	const struct member *two = *(const struct member *const *)b;
+	int order = strcmp(one->host, two->host);
+
+	if (order)
+		return order;
+	if ((one->plane == MEMBER_ANY) != (two->plane == MEMBER_ANY))
+		return one->plane == MEMBER_ANY ? 1 : -1;
+	return memcmp(&one->address, &two->address, sizeof(one->address));
+}
+
+int roster_build(struct roster *out, const struct members *members, int plane, const char *host)
+{
+	const struct member **entries = calloc(members->count + 1, sizeof(*entries));
+	enum member_plane on = plane == FLEET_PLANE_FRONTEND ? MEMBER_FRONTEND : MEMBER_BACKEND;
+	size_t count = 0;
+
+	*out = (struct roster){
+		.list = calloc(members->count + 1, sizeof(*out->list)),
+		.ids = calloc(members->count + 1, sizeof(*out->ids)),
+		.self = ROSTER_NONE,
+	};
+	if (!entries || !out->list || !out->ids) {
+		free(entries);
+		roster_free(out);
+		return -ENOMEM;
+	}
+	for (size_t i = 0; i < members->count; i++) {
+		const struct member *member = &members->list[i];
+
+		if (member->probed && (plane == ROSTER_ALL_PLANES || member->plane == MEMBER_ANY ||
+				       member->plane == on))
+			entries[count++] = member;
+	}
+	qsort(entries, count, sizeof(*entries), entry_compare);
+	for (size_t i = 0; i < count; i++) {
+		enum roster_family family =
+			address_is_ipv4(&entries[i]->address) ? ROSTER_IPV4 : ROSTER_IPV6;
+		struct roster_member *member = &out->list[out->count ? out->count - 1 : 0];
+
+		if (!i || strcmp(member->host, entries[i]->host)) {
+			member = &out->list[out->count];
+			member->host = entries[i]->host;
+			member->id = graph_member_id(member->host);
+			if (!strcmp(member->host, host))
+				out->self = out->count;
+			out->ids[out->count++] = member->id;
+		}
+		if (member->has[family])
+			continue;
+		member->has[family] = true;
+		member->address[family] = entries[i]->address;
+	}
+	free(entries);
+	return 0;
+}
+
+void roster_free(struct roster *roster)
+{
+	free(roster->list);
+	free(roster->ids);
+	*roster = (struct roster){.self = ROSTER_NONE};
+}
+
+const struct roster_member *roster_find(const struct roster *roster, uint64_t id)
+{
+	for (size_t i = 0; i < roster->count; i++)
+		if (roster->ids[i] == id)
+			return &roster->list[i];
+	return NULL;
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* What became of the probes of an edge. */
+#include <math.h>
+#include <string.h>
+
+#include "probe.h"
+
+/* --- losses --- */
+
+void losses_begin(struct losses *losses, uint32_t sequence)
+{
+	losses->expired = sequence;
+	losses->newest = sequence;
+	memset(losses->seen, 0, sizeof(losses->seen));
+}
+
+/* Where @sequence is in `seen`, and its *@bit there. */
+static uint64_t *seen_at(struct losses *losses, uint32_t sequence, uint64_t *bit)
+{
+	*bit = 1ull << (sequence % 64);
+	return &losses->seen[sequence % LOSSES_ROOM / 64];
+}
+
+void losses_reply(struct losses *losses, uint32_t sequence)
+{
+	uint32_t ahead = sequence - losses->expired;
+	uint64_t bit, *seen = seen_at(losses, sequence, &bit);
+
+	if (ahead >= LOSSES_ROOM) {
+		losses->late += (int32_t)ahead < 0;
+		return;
+	}
+	if (*seen & bit)
+		return;
+	*seen |= bit;
+	losses->replied++;
+	if ((int32_t)(sequence - losses->newest) < 0)
+		losses->reordered++;
+	else
+		losses->newest = sequence;
+}
+
+void losses_expire(struct losses *losses, uint32_t sequence)
+{
+	for (; (int32_t)(sequence - losses->expired) > 0; losses->expired++) {
+		uint64_t bit, *seen = seen_at(losses, losses->expired, &bit);
+
+		losses->lost += !(*seen & bit);
+		*seen &= ~bit;
+	}
+}
+
+void losses_skip(struct losses *losses, uint32_t sequence)
+{
+	uint64_t lost = losses->lost;
+
+	losses_expire(losses, sequence);
+	losses->lost = lost;
+}
+
+/* --- passages --- */
+
+void passages_clear(struct passages *passages)
+{
+	passages->count = 0;
+}
+
+void passages_add(struct passages *passages, int64_t tx_ns, int64_t rx_ns)
+{
+	passages->at[passages->count++ % PASSAGES_KEPT] = (struct passage){tx_ns, rx_ns};
+}
+
+void passages_delays(const struct passages *passages, bool out_going, int64_t since_ns,
+		     const struct clock_line *ours, const struct clock_line *theirs,
+		     struct quantiles *out)
+{
+	const struct clock_line *sender = out_going ? ours : theirs;
+	const struct clock_line *receiver = out_going ? theirs : ours;
+	int64_t values[PASSAGES_KEPT];
+	uint64_t kept = passages->count < PASSAGES_KEPT ? passages->count : PASSAGES_KEPT;
+	size_t count = 0;
+
+	for (uint64_t i = passages->count - kept; i < passages->count; i++) {
+		const struct passage *passage = &passages->at[i % PASSAGES_KEPT];
+		double tx,
+			rx; /* fractions: the difference of the readings is small, they are not */
+		int64_t tx_ns, rx_ns;
+
+		if (ns_sub(out_going ? passage->tx_ns : passage->rx_ns, since_ns) < 0)
+			continue;
+		tx_ns = clock_line_at(sender, passage->tx_ns, &tx);
+		rx_ns = clock_line_at(receiver, passage->rx_ns, &rx);
+		values[count++] = ns_sub(rx_ns, tx_ns) + (int64_t)rint(rx - tx);
+	}
+	quantiles_of(values, count, out);
+}
+
+void passages_round_trips(const struct passages *there, const struct passages *back,
+			  int64_t since_ns, struct quantiles *out)
+{
+	int64_t values[PASSAGES_KEPT];
+	uint64_t kept = there->count < PASSAGES_KEPT ? there->count : PASSAGES_KEPT;
+	size_t count = 0;
+
+	for (uint64_t i = there->count - kept; i < there->count; i++) {
+		const struct passage *request = &there->at[i % PASSAGES_KEPT];
+		const struct passage *reply = &back->at[i % PASSAGES_KEPT];
+
+		if (request->tx_ns >= since_ns)
+			values[count++] = ns_sub(ns_sub(reply->rx_ns, request->tx_ns),
+						 ns_sub(reply->tx_ns, request->rx_ns));
+	}
+	quantiles_of(values, count, out);
+}

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Repair after a path switch: copies of a queue pair's newest packets, which are sent once more on
+ * the backup when their path has died (bpf/steer/repair.bpf.h).
+ *
+ * `repair_rings`, an array of maps: the ring of a rule (esc_steer.ring), a map with one struct
+ * esc_repair_ring. Writer: the daemon, which makes a ring with the rule and deletes it with it.
+ * Writer of what is in a ring: tc egress.
+ */
+#ifndef ESC_MAPS_REPAIR_H
+#define ESC_MAPS_REPAIR_H
+
+#include "maps/qp.h"
+
+#define ESC_REPAIR_RINGS 128u
+/* Both powers of two. Soft-RoCE has at most 128 packets unacknowledged. */
+#define ESC_REPAIR_PACKETS 512u
+#define ESC_REPAIR_BYTES (1u << 19)
+/* Ethernet, IPv6, UDP, the longest BTH and its extensions, 4,096 bytes, ICRC. */
+#define ESC_REPAIR_PACKET_MAX 4224u
+#define ESC_REPAIR_UNIT 64u /* a packet begins at a multiple of it */
+
+/* A packet in the ring, valid while its number is that of its place, and not overwritten. */
+struct esc_repair_packet {
+	__u64 sent_ktime_ns; /* CLOCK_MONOTONIC_COARSE */
+	__u32 number;	     /* of the packet, from 1 on; written last */
+	__u32 unit;	     /* where it begins */
+	__u32 psn;
+	__u16 bytes; /* from the Ethernet header to the ICRC */
+	__u8 flags;  /* ESC_REPAIR_* */
+	__u8 reserved;
+};
+ESC_ASSERT_SIZE(struct esc_repair_packet, 24);
+
+#define ESC_REPAIR_REQUEST 0x01 /* else a response */
+#define ESC_REPAIR_SENT 0x02	/* it was sent; else it is being sent */
+#define ESC_REPAIR_BACKUP 0x04	/* by a backup path, or again since */
+
+struct esc_repair_ring {
+	struct esc_qp_key key; /* writer: the daemon, before the ring is in the array */
+	__u64 head;	       /* unit << 32 | number of the next packet - 1 */
+	__u64 repaired_ns;     /* esc_qp_steer.applied_local_ns of the last switch repaired */
+	__u32 busy;	       /* a CPU is sending its packets */
+	__u32 last_only;       /* writer: the daemon; repair resends the last packets alone */
+	/* Counts, each of one CPU at a time. */
+	__u64 kept;	/* packets copied */
+	__u64 missed;	/* packets not copied: too long, or two CPUs at once */
+	__u64 repairs;	/* switches repaired */
+	__u64 replayed; /* packets sent once more */
+	__u64 overruns; /* repairs without the first packets needed: overwritten by later ones */
+	struct esc_repair_packet packets[ESC_REPAIR_PACKETS];
+	__u8 data[ESC_REPAIR_BYTES + ESC_REPAIR_PACKET_MAX];
+};
+ESC_ASSERT_OFFSET(struct esc_repair_ring, packets, 104);
+
+/* What the daemon runs esc_repair with: an Ethernet header and this. */
+struct esc_repair_order {
+	struct esc_qp_key key;
+	__u32 flags; /* ESC_REPAIR_AGAIN */
+	__u32 reserved;
+};
+ESC_ASSERT_SIZE(struct esc_repair_order, 48);
+
+#define ESC_REPAIR_AGAIN                                                                           \
+	0x01 /* resend the last request and the last response, whichever path they took */
+
+/* Value of `repair_cpu`, a per-CPU array of one: the clone that is to become a copy. */
+struct esc_repair_cpu {
+	__u32 stage;
+	__u32 ring;   /* as esc_steer.ring */
+	__u32 number; /* of the packet in it */
+	__u32 mark;   /* of the packet that was cloned */
+	/* Of the repair so far. */
+	__u32 sent;
+	__u32 last_request, last_response; /* numbers; 0: none */
+	__u32 overrun;
+};
+ESC_ASSERT_SIZE(struct esc_repair_cpu, 32);
+
+/* With the stage above: else it is an application's. */
+#define ESC_REPAIR_MARK 0x45735250u
+
+#endif
