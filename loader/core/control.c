@@ -12,6 +12,7 @@
 #include "base/readfile.h"
 #include "core.h"
 #include "fleet/fleet.h"
+#include "net/rtnl.h"
 
 #define KILL_FILE_POLL_NS 1000000000ull
 #define KILL_FILE_SLACK_NS 20000000ull
@@ -284,7 +285,9 @@ int core_reload(struct core *core, bool force, char **error)
 	int err;
 
 	input.in_force = old;
-	err = config_load(&input, &new, &why);
+	err = rtnl_need(&why);
+	if (!err)
+		err = config_load(&input, &new, &why);
 	if (!err)
 		err = check_control(core, new, &why);
 	core_for_each (module, core)

@@ -226,6 +226,8 @@ void rtnl_drain(int fd)
 
 /* --- whether RTNL is free --- */
 
+#define NEED_MS 1000 /* the heartbeat may be late by 2 s */
+
 static struct {
 	pthread_mutex_t mutex;
 	pthread_cond_t asked, passed;
@@ -280,7 +282,8 @@ static int gate_begin(void)
 	return 0;
 }
 
-int rtnl_wait(unsigned int timeout_ms)
+/* @again: also when an earlier question is still open, and RTNL was held since. */
+static int gate_wait(unsigned int timeout_ms, bool again)
 {
 	struct timespec end;
 	uint64_t ask;
@@ -292,13 +295,15 @@ int rtnl_wait(unsigned int timeout_ms)
 	end.tv_nsec %= 1000000000;
 	pthread_mutex_lock(&gate.mutex);
 	err = gate_begin();
-	/* It still waits for an earlier one: held all this time. */
-	if (!err && gate.asks != gate.passes)
+	if (!err && gate.asks != gate.passes && !again)
 		err = -EBUSY;
 	if (!err) {
-		ask = ++gate.asks;
-		gate.asked_ns = time_local_ns();
-		pthread_cond_signal(&gate.asked);
+		if (gate.asks == gate.passes) {
+			gate.asks++;
+			gate.asked_ns = time_local_ns();
+			pthread_cond_signal(&gate.asked);
+		}
+		ask = gate.asks;
 		while (!err && gate.passes < ask)
 			err = pthread_cond_clockwait(&gate.passed, &gate.mutex, CLOCK_MONOTONIC,
 						     &end)
@@ -306,6 +311,22 @@ int rtnl_wait(unsigned int timeout_ms)
 				      : 0;
 	}
 	pthread_mutex_unlock(&gate.mutex);
+	return err;
+}
+
+int rtnl_wait(unsigned int timeout_ms)
+{
+	return gate_wait(timeout_ms, false);
+}
+
+int rtnl_need(char **error)
+{
+	int err = gate_wait(NEED_MS, true);
+
+	if (err)
+		explain(error, err,
+			"another program holds the kernel's RTNL lock, which this needs: try "
+			"again");
 	return err;
 }
 

@@ -68,6 +68,8 @@ void rtnl_link_names(char *out, size_t bytes);
  * From the event loop, before it reads what only periodic work needs.
  */
 int rtnl_wait(unsigned int timeout_ms);
+/* The same for what an operator asked for: waits for a second, and explains. */
+int rtnl_need(char **error);
 /* CLOCK_MONOTONIC since when that thread has waited; 0: it does not. */
 uint64_t rtnl_asked_since(void);
 

@@ -81,7 +81,8 @@ void pairs_update(struct steer *steer, struct pair_list *pairs)
 			at++;
 		/* NOLINTEND(clang-analyzer-core.NullDereference) */
 		if (at == pairs->count) {
-			if (array_reserve(&pairs->list, &pairs->room, at + 1, sizeof(*list)))
+			if (rtnl_wait(CORE_RTNL_MS) ||
+			    array_reserve(&pairs->list, &pairs->room, at + 1, sizeof(*list)))
 				continue;
 			list = pairs->list;
 			pair_configure(steer, facts->port, &config);
