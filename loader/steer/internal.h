@@ -125,7 +125,8 @@ struct steer {
 	size_t rule_count, rule_room;
 	struct auto_rule *autos;
 	size_t auto_count, auto_room;
-	struct repair *repair; /* NULL: the kernel has not taken its program */
+	struct repair *repair; /* NULL: the kernel has not taken its program: */
+	char *no_repair;
 	struct penalty *penalties;
 	size_t penalty_count, penalty_room;
 
@@ -205,6 +206,8 @@ void steer_ring_drop(struct steer *steer, uint16_t number);
 /* Once per tick, with the pair's candidates of this tick. */
 void steer_repair_pair(struct steer *steer, struct pair *pair, uint64_t now_ns);
 void steer_repair_counts(const struct steer *steer, struct repair_counts *out);
+/* For `steer`; the caller's. */
+json_t *steer_repair_json(const struct steer *steer);
 
 /* --- verify.c: what became of a rule --- */
 

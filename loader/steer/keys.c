@@ -5,7 +5,6 @@
 
 static const char *const modes[] = {"off", "manual", "auto", NULL};
 static const char *const overtakes[] = {"never", "once", NULL};
-
 static const char *const repairs[] = {"off", "provoke", "replay", NULL};
 
 static const struct config_key keys[] = {
@@ -58,4 +57,9 @@ const struct config_section steer_section = {
 const struct steer_keys *steer_keys(const struct config *config)
 {
 	return config_section(config, &steer_section);
+}
+
+const char *steer_repair_name(enum steer_repair repair)
+{
+	return repairs[repair];
 }

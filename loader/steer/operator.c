@@ -83,9 +83,10 @@ static json_t *reply_list(void *self, struct request *request)
 		json_put_count(object, "left_ms", (penalty->until_local_ns - now_ns) / 1000000);
 		json_array_append_new(penalties, object);
 	}
-	return json_pack("{s:s, s:b, s:o, s:o, s:o}", "mode", ports ? "steer" : "observe", "auto",
-			 steer->automatic, "interfaces", steer_interfaces(steer, ports), "steers",
-			 rules, "penalties", penalties);
+	return json_pack("{s:s, s:b, s:o, s:o, s:o, s:o}", "mode", ports ? "steer" : "observe",
+			 "auto", steer->automatic, "interfaces", steer_interfaces(steer, ports),
+			 "repair", steer_repair_json(steer), "steers", rules, "penalties",
+			 penalties);
 }
 
 void steer_put_qp(void *self, const struct qp_entry *entry, json_t *qp)

@@ -325,3 +325,16 @@ void steer_repair_counts(const struct steer *steer, struct repair_counts *out)
 	}
 	out->refused = repair ? repair->refused : 0;
 }
+
+json_t *steer_repair_json(const struct steer *steer)
+{
+	const char *mode = steer_repair_name(steer_keys(steer->core->config)->repair);
+	struct repair_counts counts;
+
+	if (!steer->repair)
+		return json_pack("{s:s, s:s}", "mode", mode, "reason", steer->no_repair);
+	steer_repair_counts(steer, &counts);
+	return json_pack("{s:s, s:I, s:I, s:I, s:I}", "mode", mode, "qps", (json_int_t)counts.rings,
+			 "repairs", (json_int_t)counts.repairs, "packets",
+			 (json_int_t)counts.replayed, "qps_refused", (json_int_t)counts.refused);
+}

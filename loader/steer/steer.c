@@ -203,6 +203,7 @@ static void steer_close(void *self)
 	free(steer->rules);
 	free(steer->autos);
 	free(steer->penalties);
+	free(steer->no_repair);
 	free(steer);
 }
 
@@ -227,7 +228,7 @@ static int steer_open(void **self, struct core *core, void *const needs[], char 
 		err = -EIO;
 	if (!err && steer_repair_open(steer, &why)) {
 		log_warning("steer.repair: %s; nothing is repaired", why);
-		free(why);
+		steer->no_repair = why;
 	}
 	if (!err)
 		err = take_over(steer);

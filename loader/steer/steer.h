@@ -31,5 +31,7 @@ struct steer_keys {
 };
 extern const struct config_section steer_section;
 const struct steer_keys *steer_keys(const struct config *config);
+/* As in the configuration. */
+const char *steer_repair_name(enum steer_repair repair);
 
 #endif

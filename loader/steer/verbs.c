@@ -49,6 +49,11 @@ static const struct verb_section list[] = {
 	{.when = "mode=steer auto",
 	 .text = "Automatic: queue pairs leave contended and dead paths; `escapement steer plan` "
 		 "shows what is seen."},
+	{.when = "mode=steer auto repair.qps",
+	 .text = "Repair ({repair.mode}): the newest packets of {repair.qps} queue pairs are kept; "
+		 "{repair.packets} were sent once more, in {repair.repairs} repairs."},
+	{.when = "mode=steer auto repair.reason",
+	 .text = "What a path loses when it dies is not repaired: {repair.reason}."},
 	{.when = "mode=steer !auto !steers",
 	 .text = "No queue pair is steered. `escapement steer set KEY --sport PORT` moves one."},
 	{.rows = "steers", .columns = rules},

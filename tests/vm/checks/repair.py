@@ -2,6 +2,7 @@
 """NVMe over Fabrics while the path of its busiest queue pair loses everything for 3 s: with repair no request takes
 much longer than it takes to find out, and no queue pair ends."""
 import concurrent.futures
+import json
 import shutil
 import time
 
@@ -70,6 +71,7 @@ def run_failed(direction):
     seen["repaired"] = [[event["done"] for event in now[len(then):]]
                         for then, now in zip(before, bench.each(repaired))]
     seen["failover_us"] = [now[len(then):] for then, now in zip(failovers, bench.each(durations_us))]
+    seen["listed"] = [json.loads(channel.read(name, ["escapement", "-j", "steer"]))["repair"] for name in bench.GUESTS]
     seen["late"] = any(us is None or us > TIMER_US for each in seen["failover_us"] for us in each)
     seen["repairs"] = {f"{name} {counter}": now[counter] - then[counter]
                        for name, then, now in zip(bench.GUESTS, counters, bench.each(bench.rxe_counters))
@@ -105,3 +107,6 @@ def test_repair(tap, folder):
         tap.check(seen["late"] or seen.get("longest_ms", LONGER_MS) < LONGER_MS,
                   f"{what}: the longest request took {seen.get('longest_ms')} ms", shown)
         tap.check(any(seen["repaired"]), f"{direction}: packets were sent once more", shown)
+        tap.check(all(listed["mode"] == "replay" and listed["packets"] >= sum(done["packets"] for done in told)
+                      for listed, told in zip(seen["listed"], seen["repaired"])),
+                  f"{direction}: `steer` lists them", shown)
