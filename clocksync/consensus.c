@@ -39,9 +39,26 @@ void consensus_peer_init(struct consensus *consensus, size_t slot)
 	memset(&consensus->peers[slot], 0, sizeof(consensus->peers[slot]));
 }
 
+void consensus_restart(struct consensus *consensus, int64_t now_ns)
+{
+	struct consensus before = *consensus;
+
+	consensus_init(consensus, before.degree, now_ns);
+	consensus->line = before.line;
+	consensus->restarted = true;
+	consensus->generation = before.generation;
+	consensus->moves = before.moves + 1;
+	consensus->holdover = before.holdover;
+	holdover_begin(&consensus->holdover);
+	memcpy(consensus->peers, before.peers, sizeof(consensus->peers));
+}
+
 void consensus_bootstrap(struct consensus *consensus, int64_t now_ns)
 {
-	consensus->line = (struct clock_line){.local_ns = now_ns, .fabric_ns = now_ns};
+	if (consensus->restarted)
+		consensus->line = clock_line_move(&consensus->line, now_ns, 0);
+	else
+		consensus->line = (struct clock_line){.local_ns = now_ns, .fabric_ns = now_ns};
 	consensus->has_line = true;
 	consensus->generation++;
 }

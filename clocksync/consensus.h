@@ -50,6 +50,7 @@ struct consensus_peer {
 struct consensus {
 	struct clock_line line;
 	bool has_line;
+	bool restarted;	   /* line is that of before; see consensus_restart() */
 	bool settled;	   /* the gate is around our own value */
 	unsigned settling; /* rounds of agreement so far */
 	unsigned yielding; /* rounds in which another group had a larger reach */
@@ -92,6 +93,12 @@ void consensus_init(struct consensus *consensus, unsigned degree, int64_t now_ns
 
 /* A neighbour's slot is reassigned to another host. */
 void consensus_peer_init(struct consensus *consensus, size_t slot);
+
+/*
+ * After the line's error became too large: there is none until a neighbour with a fabric time is
+ * joined, or it is bootstrapped again, which continues the line of before.
+ */
+void consensus_restart(struct consensus *consensus, int64_t now_ns);
 
 /*
  * Bootstraps a fabric time: the local clock. The caller does this for

@@ -47,12 +47,27 @@ static bool neighbour_has_time(const struct consensus_input *input, size_t count
 	return false;
 }
 
+/* More than half of the neighbours were measured, with a fabric time or without. */
+static bool most_respond(const struct hostclock *clock, const struct consensus_input *input,
+			 size_t count)
+{
+	size_t valid = 0;
+
+	for (size_t i = 0; i < count; i++)
+		valid += input[i].edge && input[i].edge->valid;
+	return 2 * valid > clock->consensus.degree;
+}
+
 static void bootstrap_if_alone(struct hostclock *clock, int64_t now_ns,
 			       const struct consensus_input *input, size_t count)
 {
 	struct consensus *consensus = &clock->consensus;
-	int64_t waited = ns_sub(now_ns, consensus->first_round_ns);
+	int64_t waited;
 
+	/* Alone, a host that had a fabric time cannot know that of the others. */
+	if (consensus->restarted && !most_respond(clock, input, count))
+		consensus->first_round_ns = now_ns;
+	waited = ns_sub(now_ns, consensus->first_round_ns);
 	if (consensus->has_line || waited < consensus_bootstrap_wait(clock->config.rank))
 		return;
 	if (neighbour_has_time(input, count) && waited < BOOTSTRAP_ANYWAY_NS)
@@ -73,11 +88,24 @@ static void model_finish(struct hostclock *clock, int64_t now_ns)
 	model->generation++;
 }
 
+/*
+ * Without neighbours for so long that the bound is too large, as after an outage of the network.
+ * Hosts in this state send no fabric time: without a restart, a fleet of them would wait for each
+ * other.
+ */
+static bool is_lost(const struct hostclock *clock, int64_t now_ns)
+{
+	return clock->state == CLOCK_FREE_RUNNING && clock->consensus.has_line &&
+	       ns_sub(now_ns, clock->consensus.last_used_ns) > HOLDOVER_AFTER_NS;
+}
+
 enum clock_state hostclock_round(struct hostclock *clock, int64_t now_ns,
 				 const struct consensus_input *input, size_t count)
 {
 	bool may_step = clock->state == CLOCK_FREE_RUNNING || !clock->model.generation;
 
+	if (is_lost(clock, now_ns))
+		consensus_restart(&clock->consensus, now_ns);
 	clock->last_result = consensus_round(&clock->consensus, now_ns, input, count);
 	if (clock->last_result == CONSENSUS_NOTHING)
 		bootstrap_if_alone(clock, now_ns, input, count);

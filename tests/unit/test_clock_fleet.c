@@ -291,3 +291,124 @@ Test(clock_consensus, nonsense_from_a_neighbour_is_survived)
 	}
 	cr_assert_lt(fabs(stage_error(&stage)), 10);
 }
+
+/* Hosts that are each other's neighbours, with exact edges; local clocks of other rates. */
+#define FLEET 8
+struct fleet {
+	struct hostclock clocks[FLEET];
+	struct clock_view views[FLEET];
+	size_t count;
+	int64_t now; /* of an ideal clock */
+};
+
+static int64_t fleet_local(const struct fleet *fleet, size_t host, int64_t now)
+{
+	double rate_ppb = 700.0 * (double)host - 2000;
+
+	(void)fleet;
+	return (int64_t)(host + 1) * 1000000 * MS + now + llround((double)now * rate_ppb * 1e-9);
+}
+
+static void fleet_init(struct fleet *fleet, size_t count)
+{
+	memset(fleet, 0, sizeof(*fleet));
+	fleet->count = count;
+	for (size_t h = 0; h < count; h++) {
+		struct hostclock_config config = {.degree = (unsigned)count - 1, .rank = h};
+
+		hostclock_init(&fleet->clocks[h], &config, fleet_local(fleet, h, 0));
+	}
+}
+
+/* @span after the round before; hosts below @reachable have edges to each other. */
+static void fleet_round(struct fleet *fleet, int64_t span, size_t reachable)
+{
+	int64_t then;
+
+	fleet->now += span;
+	then = fleet->now - ROUND;
+	for (size_t h = 0; h < fleet->count; h++) {
+		struct edge_estimate edges[FLEET];
+		struct consensus_input input[FLEET];
+		size_t count = 0;
+
+		for (size_t peer = 0; h < reachable && peer < reachable; peer++) {
+			int64_t here = fleet_local(fleet, h, then);
+
+			if (peer == h)
+				continue;
+			edges[count] = (struct edge_estimate){
+				.valid = true,
+				.local_ns = here,
+				.offset_ns = fleet_local(fleet, peer, then) - here,
+				.drift_ppb = 700.0 * ((double)peer - (double)h),
+				.offset_sigma_ns = 20,
+				.drift_sigma_ppb = 10,
+			};
+			input[count] = (struct consensus_input){&edges[count], &fleet->views[peer],
+								ROUND / 2};
+			count++;
+		}
+		hostclock_round(&fleet->clocks[h], fleet_local(fleet, h, fleet->now), input, count);
+	}
+	for (size_t h = 0; h < fleet->count; h++)
+		hostclock_view(&fleet->clocks[h], &fleet->views[h]);
+}
+
+static size_t fleet_in(const struct fleet *fleet, enum clock_state state)
+{
+	size_t count = 0;
+
+	for (size_t h = 0; h < fleet->count; h++)
+		count += fleet->clocks[h].state == state;
+	return count;
+}
+
+static int64_t fleet_reading(const struct fleet *fleet, size_t host)
+{
+	return clock_model_read(&fleet->clocks[host].model, fleet_local(fleet, host, fleet->now));
+}
+
+Test(clock_consensus, a_fleet_whose_time_was_lost_in_an_outage_has_one_again)
+{
+	static const size_t counts[] = {2, 3, FLEET};
+	static struct fleet fleet;
+
+	for (size_t c = 0; c < sizeof(counts) / sizeof(*counts); c++) {
+		fleet_init(&fleet, counts[c]);
+		for (int i = 0; i < 240; i++)
+			fleet_round(&fleet, ROUND, FLEET);
+		cr_assert_eq(fleet_in(&fleet, CLOCK_SYNCED), fleet.count);
+		/* Ten hours. */
+		for (int i = 0; i < 3600; i++)
+			fleet_round(&fleet, 10000 * MS, 0);
+		cr_assert_eq(fleet_in(&fleet, CLOCK_FREE_RUNNING), fleet.count);
+		for (int i = 0; i < 80; i++)
+			fleet_round(&fleet, ROUND, FLEET);
+		cr_assert_eq(fleet_in(&fleet, CLOCK_SYNCED), fleet.count, "%zu of %zu",
+			     fleet_in(&fleet, CLOCK_SYNCED), fleet.count);
+		/* The same time scale: from the local clock of the first, 2 ppm slow at most. */
+		cr_assert_leq(llabs(fleet_reading(&fleet, 0) - fleet.now - 1000000 * MS), 120 * MS);
+		for (size_t h = 1; h < fleet.count; h++)
+			cr_assert_leq(llabs(fleet_reading(&fleet, h) - fleet_reading(&fleet, 0)),
+				      200);
+	}
+}
+
+Test(clock_consensus, a_smaller_part_has_no_time_until_the_others_are_back)
+{
+	static struct fleet fleet;
+
+	fleet_init(&fleet, FLEET);
+	for (int i = 0; i < 240; i++)
+		fleet_round(&fleet, ROUND, FLEET);
+	for (int i = 0; i < 3600; i++)
+		fleet_round(&fleet, 10000 * MS, 0);
+	/* Three of eight reach each other: they cannot know what time the others have. */
+	for (int i = 0; i < 400; i++)
+		fleet_round(&fleet, ROUND, 3);
+	cr_assert_eq(fleet_in(&fleet, CLOCK_FREE_RUNNING), FLEET);
+	for (int i = 0; i < 80; i++)
+		fleet_round(&fleet, ROUND, FLEET);
+	cr_assert_eq(fleet_in(&fleet, CLOCK_SYNCED), FLEET);
+}
