@@ -231,7 +231,7 @@ help:
 	@echo 'make bench      root: cost per packet and rates, as ratios in one run'
 	@echo 'make tests      build the programs of the tests and benchmarks; make fuzz, the fuzzers'
 	@echo 'make format     clang-format on every C file'
-	@echo 'make vmlinux    generate vmlinux/*/vmlinux.h anew'
+	@echo 'make vmlinux    generate vmlinux/*/vmlinux.h again'
 	@echo 'make clean      remove build/'
 	@echo 'Variables: V=1 shows commands, WERROR=1 fails on warnings, SAN=1 builds with AddressSanitizer'
 	@echo 'and UBSan into build/san; CC CFLAGS CPPFLAGS LDFLAGS CLANG BPFTOOL; PREFIX DESTDIR SBINDIR BINDIR'

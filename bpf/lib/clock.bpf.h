@@ -21,7 +21,7 @@ static __always_inline __u32 saturate_ns(__u64 ns)
 }
 
 /*
- * The machine was suspended since the model: its local time stood still. CLOCK_BOOTTIME first: a
+ * The machine was suspended since the model: its local time did not run. CLOCK_BOOTTIME first: a
  * delay between the two readings is not taken for a suspension then.
  */
 static __always_inline bool esc_fabric_stood(__u64 suspended_ns)

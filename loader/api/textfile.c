@@ -254,7 +254,7 @@ int textfile_write(struct textfile *textfile)
 		report(textfile, directory ? directory : textfile->written, err);
 		return err;
 	}
-	/* What is "since the write before" begins anew, whether this one succeeds or not. */
+	/* What is "since the write before" starts from 0, whether this one succeeds or not. */
 	textfile->core->pause.longest_ns = 0;
 	core_for_each (module, textfile->core)
 		if (module->capability->metrics_written)

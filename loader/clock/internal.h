@@ -55,7 +55,7 @@ struct clock {
 #define CLOCK_EVENTS(X)                                                                            \
 	X(CLOCK_STATE, "clock_state", NOTICE, "The fabric clock is in another state.")             \
 	X(CLOCK_SUSPENDED, "clock_suspended", WARNING,                                             \
-	  "The machine was suspended, or paused: fabric time begins anew.")                        \
+	  "The machine was suspended, or paused: fabric time is reset.")                        \
 	X(CLOCK_REFUSED, "clock_refused", WARNING, "A peer is not used for the clock for 2 s.")    \
 	X(CLOCK_ACCEPTED, "clock_accepted", NOTICE, "That peer is used again.")                    \
 	X(CLOCK_FALSETICKER, "clock_falseticker", WARNING,                                         \
@@ -111,7 +111,7 @@ void clockpage_write(struct clockpage_layout *page, const struct clock_model *mo
 /* --- round.c --- */
 
 void clock_start_host(struct clock *clock);
-/* The peer restarted, or a clock stood still: what is known of it and its path is of before. */
+/* The peer restarted, or a clock stopped: what is known of it and its path is of before. */
 void clock_restart_edge(struct clock *clock, struct clock_edge *edge, uint64_t epoch,
 			int64_t now_ns);
 /* A record of the ring buffer of probes; a ring_buffer_sample_fn. */
@@ -122,10 +122,10 @@ int clock_take_record(void *context, void *data, size_t bytes);
 /* True: the machine was suspended since, and there is no fabric time now. @suspended_ns:
  * time_suspended_ns(). */
 bool clock_check_suspended(struct clock *clock, uint64_t suspended_ns);
-/* False: a passage that is not to be used, since a clock stood still or @edge began anew. */
+/* False: a passage that is not to be used, since a clock stopped or @edge was reset. */
 bool clock_check_passage(struct clock *clock, struct clock_edge *edge, enum clock_side side,
 			 const struct clock_probe *probe);
-/* In a round: the edges to peers whose clocks stood still are measured anew. */
+/* In a round: the edges to peers whose clocks stopped are measured again. */
 void clock_restart_early(struct clock *clock, int64_t now_ns);
 
 /* --- anchor.c --- */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Local clocks that stood still. A suspension is known by CLOCK_BOOTTIME; after the pause of a
- * virtual machine whose clocks all stood still, only the neighbors' probes show it: they arrive
+ * Local clocks that stopped. A suspension is known by CLOCK_BOOTTIME; after the pause of a
+ * virtual machine whose clocks all stopped, only the neighbors' probes show it: they arrive
  * before they were sent, by the offset that was measured and by both ends' fabric time. No queue
  * does that, no wrong fit alone, and no other fabric time alone.
  */
@@ -18,7 +18,7 @@
 #define KNOWN_AGE_MAX_NS 60000000000ll
 
 /* There is no fabric time from now on, until the neighbors were measured. Takes @seen over. */
-static void begin_anew(struct clock *clock, json_t *seen)
+static void reset_time(struct clock *clock, json_t *seen)
 {
 	struct hostclock *host = &clock->host;
 	const struct hostclock_config config = host->config;
@@ -40,8 +40,8 @@ static void begin_anew(struct clock *clock, json_t *seen)
 }
 
 /*
- * CLOCK_MONOTONIC stood still meanwhile. Readers see that by themselves (struct esc_clock); here
- * all begins anew, before anything of the time before is used.
+ * CLOCK_MONOTONIC did not run meanwhile. Readers see that by themselves (struct esc_clock); here
+ * all is reset, before anything of the time before is used.
  */
 bool clock_check_suspended(struct clock *clock, uint64_t suspended_ns)
 {
@@ -50,9 +50,9 @@ bool clock_check_suspended(struct clock *clock, uint64_t suspended_ns)
 	if (more_ns <= ESC_SUSPENDED_MIN_NS)
 		return false;
 	clock->suspended_ns = suspended_ns;
-	log_warning("the machine was suspended for %.3f s: fabric time begins anew",
+	log_warning("the machine was suspended for %.3f s: fabric time is reset",
 		    (double)more_ns / 1e9);
-	begin_anew(clock, json_pack("{s:I}", "suspended_ms", (json_int_t)(more_ns / 1000000)));
+	reset_time(clock, json_pack("{s:I}", "suspended_ms", (json_int_t)(more_ns / 1000000)));
 	return true;
 }
 
@@ -63,7 +63,7 @@ static bool has_time(const struct clock_edge *edge)
 
 /*
  * More than half of the neighbors contradict our clock: it is not theirs that jumped. Ahead it
- * takes two of them, since with one it is as likely that the peer's clock stood still.
+ * takes two of them, since with one it is as likely that the peer's clock stopped.
  */
 static bool most_are_early(const struct clock *clock, enum clock_side side)
 {
@@ -111,7 +111,7 @@ bool clock_check_passage(struct clock *clock, struct clock_edge *edge, enum cloc
 	int64_t local_ns = side == CLOCK_FORWARD ? probe->tx_ns : probe->rx_ns;
 	double offset_ns, delay_ns, least_ns;
 
-	/* Of before the clock, or the peer, began anew. */
+	/* Of before the clock, or the peer, was reset. */
 	if (local_ns < edge->begun_local_ns)
 		return false;
 	if (!estimate->valid || ns_sub(local_ns, estimate->local_ns) > KNOWN_AGE_MAX_NS)
@@ -128,10 +128,10 @@ bool clock_check_passage(struct clock *clock, struct clock_edge *edge, enum cloc
 		return false;
 	/* At least so long: the first probe to arrive may have been sent during the pause. */
 	log_warning("by the neighbors' probes the local clock %s, by %.3f s or more: fabric time "
-		    "begins anew",
-		    side == CLOCK_BACKWARD ? "stood still" : "jumped ahead",
+		    "is reset",
+		    side == CLOCK_BACKWARD ? "stopped" : "jumped ahead",
 		    (double)edge->early_ns[side] / 1e9);
-	begin_anew(clock, json_pack("{s:s, s:I}", "by", "probes",
+	reset_time(clock, json_pack("{s:s, s:I}", "by", "probes",
 				    side == CLOCK_BACKWARD ? "least_behind_us" : "least_ahead_us",
 				    (json_int_t)(edge->early_ns[side] / 1000)));
 	return false;

@@ -146,9 +146,10 @@ const char *dataplane_lacks(const struct dataplane *dataplane, const char *inter
 int dataplane_set_fq(struct dataplane *dataplane, const char *interface, bool on, char **error)
 {
 	struct port *port = port_named(dataplane, interface);
+	int err = port ? rtnl_need(error) : -ENODEV;
 
-	if (!port)
-		return -ENODEV;
+	if (err)
+		return err;
 	return on ? port_make_fq(port, error) : port_drop_fq(port, error);
 }
 
@@ -461,7 +462,7 @@ static void report_renewed(const struct dataplane *dataplane)
 		json_array_append_new(pins->old[i].lost ? lost : made,
 				      json_string(pins->old[i].name));
 	if (pins->old_count) {
-		log_info("%zu maps of version %s have another layout and are made anew",
+		log_info("%zu maps of version %s have another layout and are made again",
 			 pins->old_count, pins->old_version);
 		events_add(dataplane->core->events,
 			   &(struct event){

@@ -147,7 +147,7 @@ static const struct {
 	{"ixgbe", {"closes and opens the interface", true}},
 	{"i40e", {"resets the NIC", true}},
 	{"bnxt_en", {"closes and opens its rings", false}},
-	{"mlx5_core", {"makes its queues anew", false}},
+	{"mlx5_core", {"creates its queues again", false}},
 };
 
 struct native_cost native_cost(const char *driver)

@@ -23,8 +23,8 @@
 	X(PORT_FQ_INSTALLED, "fq_installed", NOTICE, "An fq qdisc was put onto an interface.")     \
 	X(PORT_FQ_REMOVED, "fq_removed", NOTICE, "The qdisc from before fq was put back.")         \
 	X(MAPS_RENEWED, "maps_renewed", NOTICE,                                                    \
-	  "Maps of another release have another layout and were made anew; `lost` lists those "    \
-	  "whose counts start anew.")
+	  "Maps of another release have another layout and were made again; `lost` lists those "    \
+	  "whose counts start from 0.")
 enum { DATAPLANE_EVENTS(EVENT_ENUM) };
 extern const struct event_kind dataplane_events[];
 extern const struct metric dataplane_metrics[];
@@ -64,7 +64,7 @@ struct pins {
 };
 
 /*
- * Locks @root until pins_close(), then opens its maps or makes them: those of another layout anew,
+ * Locks @root until pins_close(), then opens its maps or makes them: those of another layout again,
  * see pins_settle(). `abi` is read first: another number, or things that are not ours, are refused
  * and left as they are.
  */

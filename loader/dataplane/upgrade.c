@@ -482,7 +482,7 @@ void upgrade_carry(struct pins *pins, bool late)
 		from->lost = upgrade_add(from, to) != 0;
 		if (from->lost)
 			log_warning(
-				"the counts of the map %s cannot be carried over: they start anew",
+				"the counts of the map %s cannot be carried over: they start from 0",
 				from->name);
 	}
 }

@@ -81,7 +81,7 @@ static uint64_t nanoseconds(const struct timespec *at)
 	return (uint64_t)at->tv_sec * 1000000000ull + (uint64_t)at->tv_nsec;
 }
 
-/* A model from before the machine was suspended: its local time stood still. */
+/* A model from before the machine was suspended: its local time did not run. */
 static bool stood_still(uint64_t suspended_ns, const struct timespec *boot,
 			const struct timespec *now)
 {

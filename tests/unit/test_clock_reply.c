@@ -386,7 +386,7 @@ Test(clock_reply, what_most_neighbors_sent_in_our_future_shows_that_our_clock_st
 	cr_expect(request('2', 10000 * MS), "one of three");
 	cr_expect_not(request('3', 10000 * MS), "two of three");
 	cr_expect_eq(paused_map.slot[paused_map.generation & 1].state, CLOCK_FREE_RUNNING);
-	cr_expect_not(the_clock.edges[0]->fit.estimate.valid, "measured anew");
+	cr_expect_not(the_clock.edges[0]->fit.estimate.valid, "measured again");
 	cr_expect_not(request('4', 10000 * MS));
 	forget_events();
 }
@@ -407,9 +407,9 @@ Test(clock_reply, with_one_neighbor_it_is_the_clock_that_is_behind)
 {
 	measured(1);
 	cr_expect(reply('2', 0));
-	cr_expect(reply('2', -10000 * MS), "the peer's clock stood still, not ours");
+	cr_expect(reply('2', -10000 * MS), "the peer's clock stopped, not ours");
 	clock_restart_early(&the_clock, clock_local_at(&the_clock, time_local_ns()));
-	cr_expect_not(the_clock.edges[0]->fit.estimate.valid, "the peer is measured anew");
+	cr_expect_not(the_clock.edges[0]->fit.estimate.valid, "the peer is measured again");
 	forget_events();
 }
 

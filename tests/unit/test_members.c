@@ -396,7 +396,7 @@ Test(held, until_it_was_stable)
 	cr_expect_eq(fleet_held(held.fleet, 0, &left_ns)->since_ns, 1000,
 		     "written again, the same");
 	replace_hosts(1, 2);
-	cr_expect_eq(in_force_at(1000 + HOLD_NS), 20, "another one: the time begins anew");
+	cr_expect_eq(in_force_at(1000 + HOLD_NS), 20, "another one: the time starts over");
 	cr_expect_eq(in_force_at(1000 + 2 * HOLD_NS - 1), 20);
 	cr_expect_eq(in_force_at(1000 + 2 * HOLD_NS), 4);
 	cr_expect_null(fleet_held(held.fleet, 0, &left_ns));

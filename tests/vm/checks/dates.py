@@ -19,7 +19,7 @@ MAX_SKEW_NS = 50_000_000  # between the two readings of two guests' clocks, one 
 
 
 def boot(dates):
-    """Both machines anew; their programs and pins are gone."""
+    """Both machines started again; their programs and pins are gone."""
     machine.down(bench.GUESTS)
     machine.RTC.update(dates)
     try:

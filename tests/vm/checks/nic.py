@@ -351,5 +351,5 @@ def test_nic(tap, folder):
 
 
 def repeats():
-    """How often machines that the emulation killed are booted anew."""
+    """How often machines that the emulation killed are booted again."""
     return max(1, 2 * RUNS)
