@@ -246,16 +246,27 @@ static __always_inline void repair_find_acked(struct repair_context *c,
 	c->knows_acked = true;
 }
 
+/*
+ * By the peer's newest report. Not by the first unconfirmed packet (since_ns): a report that comes
+ * late confirms a packet of before the failure, and what was sent since then counts as lost only
+ * from the next probe on.
+ */
 static __always_inline __u64 repair_since(__u32 number, __u32 id)
 {
 	const struct esc_paths *slot = bpf_map_lookup_elem(&paths, &number);
+	const volatile struct pathlive_path *live;
 	const struct esc_path *path;
+	__u64 since_ns, age_ns, margin_ns;
 
 	if (!slot)
 		return ~0ull;
 	path = &slot->paths[id % ESC_PATHS_MAX];
-	/* Of a packet before it the report was under way, for an interval of probes and a trip. */
-	return path->live.since_ns - path->deadline_ns / 2;
+	live = &path->live;
+	margin_ns = path->deadline_ns / 2; /* the report's trip and the packet's */
+	since_ns = live->report_ns;
+	smp_rmb();
+	age_ns = live->report_peer_ns - live->received_peer_ns;
+	return since_ns > age_ns + margin_ns ? since_ns - age_ns - margin_ns : 0;
 }
 
 /*

@@ -162,21 +162,27 @@ static uint16_t take_data(const struct frame *sent)
 	return 0;
 }
 
-/* Both paths are probed, one packet of data leaves. */
-static uint16_t round_once(void)
+static void send_data(struct frame *f)
 {
-	struct frame f;
 	static int out = -1;
 
 	if (out < 0)
 		out = open_wire("pv0");
+	build_data(f, next_psn++);
+	/* A drop behind our program is reported as a lack of room. */
+	if (write(out, f->data, f->bytes) != (ssize_t)f->bytes && errno != ENOBUFS)
+		printf("# data was not sent: %s\n", strerror(errno));
+}
+
+/* Both paths are probed, one packet of data leaves. */
+static uint16_t round_once(void)
+{
+	struct frame f;
+
 	send_request(0);
 	send_request(1);
 	usleep(1000);
-	build_data(&f, next_psn++);
-	/* A drop behind our program is reported as a lack of room. */
-	if (write(out, f.data, f.bytes) != (ssize_t)f.bytes && errno != ENOBUFS)
-		printf("# data was not sent: %s\n", strerror(errno));
+	send_data(&f);
 	return take_data(&f);
 }
 
@@ -350,6 +356,34 @@ static void test_repair(void)
 	__atomic_store_n(&path[0].diverted_ns, 0, __ATOMIC_SEQ_CST);
 }
 
+/* The packets that are lost first are repaired, however late the report on those before comes. */
+static void test_repair_late_report(void)
+{
+	struct esc_path *path = slots[SLOT].paths;
+	uint32_t first, rounds;
+	struct frame f;
+	int broken;
+
+	if (!tap_ok(rounds_until(OWN_PORT), "the path is in use again"))
+		return;
+	diverted.count = 0;
+	first = next_psn;
+	broken = path_break(OWN_PORT);
+	acknowledge(first);
+	for (int i = 0; i < 3; i++)
+		send_data(&f);
+	usleep(15000); /* more than half of the deadline */
+	/* As by a report on a packet of before the failure. */
+	__atomic_store_n(&path[0].live.unconfirmed, 0, __ATOMIC_SEQ_CST);
+	rounds = rounds_until(BACKUP_PORT);
+	if (!tap_ok(rounds && is_run(first, next_psn),
+		    "a late report: what was lost before it is sent once more as well"))
+		printf("# %u rounds from PSN %u; %u arrived from PSN %u on\n", rounds, first,
+		       diverted.count, diverted.psns[0]);
+	close(broken);
+	__atomic_store_n(&path[0].diverted_ns, 0, __ATOMIC_SEQ_CST);
+}
+
 static bool begin(pid_t other)
 {
 	a.netns = pair_open_namespace(getpid());
@@ -380,6 +414,7 @@ int main(void)
 		test_silence();
 		test_death();
 		test_repair();
+		test_repair_late_report();
 	}
 	if (other > 0) {
 		kill(other, SIGKILL);
