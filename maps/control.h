@@ -7,9 +7,11 @@
 
 /*
  * What `abi` holds, for good: releases with this number read the layout of each map (layout.h).
- * Those before had one number for all maps, up to 12, and are refused.
+ * Those before had one number for all maps. Maps of number 8 are read as well, those of 9 to 12 are
+ * refused.
  */
 #define ESC_ABI 13
+#define ESC_ABI_BEFORE 8
 
 #define ESC_PORTS_MAX 16
 

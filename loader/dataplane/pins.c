@@ -551,7 +551,7 @@ int pins_open(struct pins **out, const char *root, uint32_t qps_max, char **erro
 	/* Another ABI is refused before anything else is read. */
 	err = pins_read_abi(pins, &abi, error);
 	snprintf(pins->old_version, sizeof(pins->old_version), "%.23s", abi.version);
-	if (!err && abi.abi != ESC_ABI)
+	if (!err && abi.abi != ESC_ABI && abi.abi != ESC_ABI_BEFORE)
 		err = explain(error, -EPROTO,
 			      "the pinned maps at %s have ABI %u (version %.23s made them), this "
 			      "program has ABI %u: `escapement off` or `escapementd --remove` "

@@ -154,6 +154,23 @@ static const struct btf_member *member_find(const struct btf *btf, const struct 
 	return NULL;
 }
 
+/* The same by the name of now: with ESC_ABI_BEFORE some fields had another. */
+static const struct btf_member *member_before(const struct btf *btf, const struct btf_type *type,
+					      const char *name)
+{
+	static const char *const names[][2] = {
+		{"slew_end_local_ns", "turn_local_ns"},
+		{"slew_end_fabric_ns", "turn_fabric_ns"},
+		{"ref_rate", "line_rate"},
+	};
+	const struct btf_member *member = member_find(btf, type, name);
+
+	for (size_t i = 0; !member && i < sizeof(names) / sizeof(*names); i++)
+		if (!strcmp(name, names[i][0]))
+			member = member_find(btf, type, names[i][1]);
+	return member;
+}
+
 /* Copies what both types have; @to is zero before. Both are of this little-endian machine. */
 static void convert(const struct btf *from_btf, __u32 from_id, const char *from,
 		    const struct btf *to_btf, __u32 to_id, char *to)
@@ -173,8 +190,9 @@ static void convert(const struct btf *from_btf, __u32 from_id, const char *from,
 		for (__u32 i = 0; i < btf_vlen(to_type); i++, member++) {
 			same = btf_member_bitfield_size(to_type, i)
 				       ? NULL
-				       : member_find(from_btf, from_type,
-						     btf__name_by_offset(to_btf, member->name_off));
+				       : member_before(
+						 from_btf, from_type,
+						 btf__name_by_offset(to_btf, member->name_off));
 			if (same)
 				convert(from_btf, same->type, from + same->offset / 8, to_btf,
 					member->type, to + member->offset / 8);
@@ -481,9 +499,9 @@ void upgrade_carry(struct pins *pins, bool late)
 			continue;
 		from->lost = upgrade_add(from, to) != 0;
 		if (from->lost)
-			log_warning(
-				"the counts of the map %s cannot be carried over: they start from 0",
-				from->name);
+			log_warning("the counts of the map %s cannot be carried over: they start "
+				    "from 0",
+				    from->name);
 	}
 }
 

@@ -21,7 +21,7 @@ class Tap:
         self.plan = None if sys.argv[1:] else plan
         self.number = 0
         self.failed = 0
-        print("TAP version 13" + (f"\n1..{plan}" if plan else ""), flush=True)
+        print("TAP version 13" + (f"\n1..{self.plan}" if self.plan else ""), flush=True)
 
     def note(self, text):
         for line in str(text).splitlines():
