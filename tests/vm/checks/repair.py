@@ -21,6 +21,7 @@ LONGER_MS = 2000
 # Soft-RoCE's own timer. Where a stalled guest took longer to find the path dead, the transport had begun its go-back-N,
 # which soft-RoCE does not survive here: that run shows nothing of repair, and is made again.
 TIMER_US, TRIES = 400_000, 3
+RUNS = 1  # of every direction
 
 
 def of_kind(name, kind):
@@ -94,7 +95,7 @@ def test_repair(tap, folder):
     missing = [tool for tool in ("fio", "nvme") if not shutil.which(tool)]
     if not tap.check(not missing, "the programs are here", f"{missing}: tests/deps long"):
         return
-    for direction in DIRECTIONS:
+    for direction in RUNS * DIRECTIONS:
         for _ in range(TRIES):
             seen, shown, said = run_fresh(direction)
             tap.note(f"{direction}: {shown}")
