@@ -36,7 +36,7 @@ int esc_repair(struct __sk_buff *skb)
 	if (!ring)
 		return 0;
 	failover_check(steer, &order.key);
-	return repair_check(skb, steer, ring, order.flags & ESC_REPAIR_AGAIN);
+	return repair_order(skb, steer, ring, order.path, order.flags & ESC_REPAIR_AGAIN);
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -22,19 +22,18 @@
 
 /* A packet in the ring, valid while its number is that of its place, and not overwritten. */
 struct esc_repair_packet {
-	__u64 sent_ktime_ns; /* CLOCK_MONOTONIC_COARSE */
+	__u64 sent_ktime_ns; /* CLOCK_MONOTONIC_COARSE; of the newest copy, if there was one */
 	__u32 number;	     /* of the packet, from 1 on; written last */
 	__u32 unit;	     /* where it begins */
 	__u32 psn;
 	__u16 bytes; /* from the Ethernet header to the ICRC */
 	__u8 flags;  /* ESC_REPAIR_* */
-	__u8 reserved;
+	__u8 path;   /* with ESC_REPAIR_SENT: that it took last, of the rule's slot */
 };
 ESC_ASSERT_SIZE(struct esc_repair_packet, 24);
 
 #define ESC_REPAIR_REQUEST 0x01 /* else a response */
 #define ESC_REPAIR_SENT 0x02	/* it was sent; else it is being sent */
-#define ESC_REPAIR_BACKUP 0x04	/* by a backup path, or again since */
 
 struct esc_repair_ring {
 	struct esc_qp_key key; /* writer: the daemon, before the ring is in the array */
@@ -56,8 +55,8 @@ ESC_ASSERT_OFFSET(struct esc_repair_ring, packets, 104);
 /* What the daemon runs esc_repair with: an Ethernet header and this. */
 struct esc_repair_order {
 	struct esc_qp_key key;
+	__u32 path;  /* that died, of the rule's slot */
 	__u32 flags; /* ESC_REPAIR_AGAIN */
-	__u32 reserved;
 };
 ESC_ASSERT_SIZE(struct esc_repair_order, 48);
 

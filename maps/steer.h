@@ -98,7 +98,8 @@ struct esc_qp_steer {
 	__u64 last_local_ns; /* CLOCK_MONOTONIC of the previous packet, while a rule is pending */
 	__u64 applied_local_ns; /* CLOCK_MONOTONIC of the first packet of the newest change */
 	__u16 ring;		/* of the rule in `steers` */
-	__u8 reserved[6];
+	__u8 lost;		/* path of that slot that packets took before the newest change */
+	__u8 reserved[5];
 };
 ESC_ASSERT_OFFSET(struct esc_qp_steer, packets, 16);
 ESC_ASSERT_OFFSET(struct esc_qp_steer, icrc, 24);

@@ -19,9 +19,16 @@
 /* Bits of `flags` that belong to a rule. */
 #define FAILOVER_KEPT (ESC_QP_STEER_LABEL | ESC_QP_STEER_PATH)
 
+/* The path that packets take. */
+static __always_inline __u8 failover_path(const struct esc_qp_steer *steer)
+{
+	return steer->flags & ESC_QP_STEER_DIVERTED ? steer->backup : steer->path;
+}
+
 /* The pending rule takes effect. */
 static __always_inline void failover_take_next(struct esc_qp_steer *steer, __u8 trigger, __u64 now)
 {
+	steer->lost = failover_path(steer);
 	steer->sport = steer->next_sport;
 	steer->rule_sport = steer->next_sport;
 	steer->flow_label = steer->next_flow_label;
@@ -120,6 +127,7 @@ static __always_inline void failover_divert(struct esc_qp_steer *steer, struct e
 		path->diverted_ns = now;
 	if (diverted && steer->sport == sport)
 		return;
+	steer->lost = failover_path(steer);
 	steer->sport = sport;
 	steer->backup = backup;
 	steer->flags |= ESC_QP_STEER_DIVERTED;
@@ -156,6 +164,9 @@ static __noinline int failover_decide(struct esc_qp_steer *steer, struct esc_pat
 	if (steer->flags & ESC_QP_STEER_RETURNS)
 		steer->flags &= ~(ESC_QP_STEER_RETURNS | ESC_QP_STEER_PENDING);
 	backup = failover_backup(steer, slot, path);
+	/* The backup died as well, and the path itself is up again, in hold-down. */
+	if (backup >= ESC_PATHS_MAX && !dead && steer->flags & ESC_QP_STEER_DIVERTED)
+		backup = steer->path % ESC_PATHS_MAX;
 	if (backup < ESC_PATHS_MAX)
 		failover_divert(steer, path, backup, slot->paths[backup].sport);
 	else if (dead || steer->flags & ESC_QP_STEER_DIVERTED)

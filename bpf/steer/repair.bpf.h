@@ -8,9 +8,10 @@
  *    the peer would execute it, or end the queue pair;
  *  - responses, acknowledgements included,
  * sent on that path since the last packet that the peer is known to have received on it, and some
- * earlier ones. What left by a backup is not sent again, however often the rule is published
- * while the path is dead. The first packet that takes the backup does it, or esc_repair, which the
- * daemon runs when the queue pair has nothing to send.
+ * earlier ones. What left by another path is not sent again, however often the rule is published
+ * while the path is dead; nor is a copy, unless the path that it took dies too. The first packet
+ * that takes the backup does it, or esc_repair, which the daemon runs when the queue pair has
+ * nothing to send, or had left the path before it was known to be dead.
  *
  * A copy is a clone of the packet at hand, which is not changed itself. The clone comes to tc
  * egress with ESC_REPAIR_MARK; there it is overwritten, steered, and goes on, or is dropped.
@@ -135,13 +136,16 @@ static __noinline __u32 repair_keep(struct __sk_buff *skb, const struct pkt_ctx 
 	return number;
 }
 
-/* The packet @number of the ring is sent now, with @backup by a backup path. */
-static __always_inline void repair_sent(struct esc_repair_ring *ring, __u32 number, bool backup)
+/* The packet @number of the ring is sent now, by @path. */
+static __always_inline void repair_sent(struct esc_repair_ring *ring, __u32 number, __u8 path)
 {
 	struct esc_repair_packet *packet = repair_packet(ring, number);
 
-	if (packet->number == number)
-		packet->flags |= ESC_REPAIR_SENT | (backup ? ESC_REPAIR_BACKUP : 0);
+	if (packet->number != number)
+		return;
+	packet->path = path;
+	smp_wmb();
+	packet->flags |= ESC_REPAIR_SENT;
 }
 
 /* --- send once more --- */
@@ -157,6 +161,8 @@ struct repair_context {
 	__u32 unacked;		    /* first PSN not acknowledged, with knows_acked */
 	__u32 knows_acked;
 	__u32 only; /* REPAIR_LAST, REPAIR_ANY_PATH */
+	__u8 path;  /* that died */
+	__u8 to;    /* that copies take */
 };
 
 #define REPAIR_LAST 0x1	    /* the last request and the last response alone */
@@ -166,7 +172,7 @@ static __always_inline bool repair_is_needed(const struct repair_context *c,
 					     const struct esc_repair_packet *packet)
 {
 	if (packet->sent_ktime_ns < c->since_ns ||
-	    (packet->flags & ESC_REPAIR_BACKUP && !(c->only & REPAIR_ANY_PATH)))
+	    (packet->path != c->path && !(c->only & REPAIR_ANY_PATH)))
 		return false;
 	return !(packet->flags & ESC_REPAIR_REQUEST) ||
 	       (c->knows_acked && psn_distance(packet->psn, c->unacked) >= 0);
@@ -221,7 +227,8 @@ static long repair_look(__u32 index, struct repair_context *c)
 		return 0;
 	if (repair_clone(c->skb, cpu, number) != REPAIR_STAGE_WRITTEN)
 		return 1;
-	packet->flags |= ESC_REPAIR_BACKUP;
+	packet->path = c->to;
+	packet->sent_ktime_ns = bpf_ktime_get_coarse_ns();
 	cpu->sent++;
 	return 0;
 }
@@ -270,15 +277,17 @@ static __always_inline __u64 repair_since(__u32 number, __u32 id)
 }
 
 /*
- * What the path @id of @slot may have lost, from @number's ring. @skb: any packet on the interface.
- * How many were sent. Global: verified once, and not for each state of its callers.
+ * What a path of @slot may have lost, from @number's ring: @ids, its id, and << 8 that of the
+ * one that copies take. @skb: any packet on the interface. How many were sent. Global: verified
+ * once, and not for each state of its callers.
  */
-int repair_run(struct __sk_buff *skb, __u32 number, __u32 slot, __u32 id, __u32 only);
-__noinline int repair_run(struct __sk_buff *skb, __u32 number, __u32 slot, __u32 id, __u32 only)
+int repair_run(struct __sk_buff *skb, __u32 number, __u32 slot, __u32 ids, __u32 only);
+__noinline int repair_run(struct __sk_buff *skb, __u32 number, __u32 slot, __u32 ids, __u32 only)
 {
 	struct esc_repair_ring *ring = repair_ring(number);
 	struct esc_repair_cpu *cpu = repair_this_cpu();
-	struct repair_context c = {.skb = skb, .ring = ring, .cpu = cpu, .only = only};
+	struct repair_context c = {
+		.skb = skb, .ring = ring, .cpu = cpu, .only = only, .path = ids, .to = ids >> 8};
 	__u64 head;
 
 	if (!ring || !cpu || cpu->stage != REPAIR_STAGE_NONE)
@@ -286,7 +295,7 @@ __noinline int repair_run(struct __sk_buff *skb, __u32 number, __u32 slot, __u32
 	head = repair_head(ring);
 	c.end = (__u32)head + 1;
 	c.begin = (__u32)head > ESC_REPAIR_PACKETS ? c.end - ESC_REPAIR_PACKETS : 1;
-	c.since_ns = repair_since(slot, id);
+	c.since_ns = repair_since(slot, c.path);
 	repair_find_acked(&c, &ring->key);
 	*cpu = (struct esc_repair_cpu){.ring = number};
 	bpf_loop(ESC_REPAIR_PACKETS, repair_look, &c, 0);
@@ -295,7 +304,7 @@ __noinline int repair_run(struct __sk_buff *skb, __u32 number, __u32 slot, __u32
 	if (only & REPAIR_LAST && cpu->last_response)
 		cpu->sent += repair_clone(skb, cpu, cpu->last_response) == REPAIR_STAGE_WRITTEN;
 	cpu->stage = REPAIR_STAGE_NONE;
-	ring->repairs++;
+	ring->repairs += cpu->sent > 0;
 	ring->replayed += cpu->sent;
 	ring->overruns += cpu->overrun;
 	return cpu->sent;
@@ -323,32 +332,58 @@ static __noinline int repair_wait(struct esc_repair_ring *ring)
 	return 0;
 }
 
-/*
- * Behind failover_check(). Once for each switch, and with @again the last packets once more; how
- * many were sent.
- */
-static __always_inline int repair_check(struct __sk_buff *skb, const struct esc_qp_steer *steer,
-					struct esc_repair_ring *ring, bool again)
+/* What the path @lost may have lost, by the path that packets take now; how many were sent. */
+static __always_inline int repair_send_lost(struct __sk_buff *skb, const struct esc_qp_steer *steer,
+					    struct esc_repair_ring *ring, __u8 lost, __u32 only)
 {
-	int sent = 0;
+	__u8 to = failover_path(steer);
 
-	if (likely(!(steer->flags & ESC_QP_STEER_DIVERTED)) ||
-	    steer->trigger != ESC_STEER_TRIGGER_DEAD)
-		return 0;
-	if (likely(ring->repaired_ns == steer->applied_local_ns && !ring->busy && !again))
-		return 0;
+	return to == lost ? 0 : repair_run(skb, steer->ring, steer->slot, lost | to << 8, only);
+}
+
+static __always_inline bool repair_is_dead(const struct esc_qp_steer *steer)
+{
+	__u32 number = steer->slot;
+	const struct esc_paths *slot = bpf_map_lookup_elem(&paths, &number);
+
+	return slot && failover_is_dead(&slot->paths[steer->lost % ESC_PATHS_MAX]);
+}
+
+/*
+ * Behind failover_check(). Once for each change of the path: a switch to a backup, or a rule that
+ * took effect while the path before was dead.
+ */
+static __always_inline void repair_check(struct __sk_buff *skb, const struct esc_qp_steer *steer,
+					 struct esc_repair_ring *ring)
+{
+	bool diverted = steer->flags & ESC_QP_STEER_DIVERTED;
+
+	if (likely(ring->repaired_ns == steer->applied_local_ns && !ring->busy))
+		return;
 	if (!__sync_bool_compare_and_swap(&ring->busy, 0, 1)) {
 		repair_wait(ring);
-		return 0;
+		return;
 	}
 	if (ring->repaired_ns != steer->applied_local_ns) {
 		ring->repaired_ns = steer->applied_local_ns;
-		sent = repair_run(skb, steer->ring, steer->slot, steer->path,
-				  ring->last_only ? REPAIR_LAST : 0);
-	} else if (again) {
-		sent = repair_run(skb, steer->ring, steer->slot, steer->path,
-				  REPAIR_LAST | REPAIR_ANY_PATH);
+		if (steer->trigger == ESC_STEER_TRIGGER_DEAD ? diverted : repair_is_dead(steer))
+			repair_send_lost(skb, steer, ring, steer->lost,
+					 ring->last_only ? REPAIR_LAST : 0);
 	}
+	ring->busy = 0;
+}
+
+/* The same for the path @lost, whichever the queue pair takes; @again: the last packets alone. */
+static __always_inline int repair_order(struct __sk_buff *skb, const struct esc_qp_steer *steer,
+					struct esc_repair_ring *ring, __u8 lost, bool again)
+{
+	__u32 only = again ? REPAIR_LAST | REPAIR_ANY_PATH : ring->last_only ? REPAIR_LAST : 0;
+	int sent;
+
+	if (!__sync_bool_compare_and_swap(&ring->busy, 0, 1))
+		return 0;
+	ring->repaired_ns = steer->applied_local_ns;
+	sent = repair_send_lost(skb, steer, ring, lost, only);
 	ring->busy = 0;
 	return sent;
 }

@@ -324,9 +324,9 @@ static __noinline int steer_keep(struct __sk_buff *skb, const struct pkt_ctx *pk
 	failover_check(steer, &pkt->key);
 	if (!ring)
 		return 0;
-	repair_check(skb, steer, ring, false);
+	repair_check(skb, steer, ring);
 	if (kept)
-		repair_sent(ring, kept, steer->flags & ESC_QP_STEER_DIVERTED);
+		repair_sent(ring, kept, failover_path(steer));
 	return 0;
 }
 
@@ -377,9 +377,7 @@ static __noinline int repair_send(struct __sk_buff *skb, struct pkt_ctx *pkt, bo
 	if (!ring || !repair_write(skb, cpu, ring) || tc_parse_slow(skb, pkt))
 		return TC_ACT_SHOT;
 	qp = bpf_map_lookup_elem(&qps, &ring->key);
-	if (!qp || !qp->steer.sport)
-		return TC_ACT_SHOT;
-	if (!steer_apply(skb, pkt, &qp->steer))
+	if (!qp || !steer_apply(skb, pkt, &qp->steer))
 		return TC_ACT_SHOT;
 	cpu->stage = REPAIR_STAGE_WRITTEN;
 	return ESC_TC_NEXT;

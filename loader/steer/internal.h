@@ -61,6 +61,7 @@ struct auto_rule {
 	bool on_backup;	  /* tracking, and `verify` is of the backup */
 	uint32_t reading; /* of the table of queue pairs that last had it */
 	/* Of the last death of its path. */
+	uint8_t repair_path; /* that died, by its id */
 	unsigned int repair_again;
 	uint32_t repair_next; /* PSN that was the first without an acknowledgement */
 	uint64_t repair_due_ns, repair_report_ns;

@@ -152,14 +152,14 @@ void steer_repair_reconfigure(struct steer *steer)
 
 /* --- the start of a repair --- */
 
-/* How many packets were sent; -errno. */
-static int run(struct steer *steer, const struct rule *rule, bool again)
+/* What the path @id may have lost; @again: the last packets. How many were sent; -errno. */
+static int run(struct steer *steer, const struct rule *rule, unsigned int id, bool again)
 {
 	struct {
 		struct ethhdr ethernet;
 		struct esc_repair_order order;
 	} __attribute__((packed)) frame = {
-		.order = {.key = rule->key, .flags = again ? ESC_REPAIR_AGAIN : 0},
+		.order = {.key = rule->key, .path = id, .flags = again ? ESC_REPAIR_AGAIN : 0},
 	};
 	const char *interface = dataplane_port_name(steer->dataplane, rule->key.port);
 	struct __sk_buff context = {.ifindex = interface ? if_nametoindex(interface) : 0};
@@ -206,6 +206,36 @@ static bool is_stuck(struct steer *steer, struct auto_rule *one)
 	return next == before;
 }
 
+/* The path @id died, which the queue pair may have used. */
+static void begin(struct steer *steer, struct auto_rule *one, unsigned int id, uint64_t now_ns)
+{
+	const struct ring *ring = &steer->repair->rings[one->rule.want.ring - 1];
+	int sent = run(steer, &one->rule, id, false);
+
+	/* Its own packets may have done it already. */
+	if (sent <= 0 && one->rule.want.path != id && ring->counts->replayed == ring->replayed)
+		return;
+	is_stuck(steer, one); /* from now on */
+	one->repair_path = (uint8_t)id;
+	one->repair_again = 0;
+	one->repair_due_ns = now_ns + AGAIN_FIRST_NS;
+	one->repair_report_ns = now_ns + REPORT_NS;
+}
+
+static void go_on(struct steer *steer, struct auto_rule *one, uint64_t now_ns)
+{
+	if (one->repair_due_ns && one->repair_again < AGAIN_MAX && now_ns >= one->repair_due_ns) {
+		if (is_stuck(steer, one))
+			run(steer, &one->rule, one->repair_path, true);
+		one->repair_again++;
+		one->repair_due_ns = now_ns + (AGAIN_FIRST_NS << 2 * one->repair_again);
+	}
+	if (one->repair_report_ns && now_ns >= one->repair_report_ns) {
+		one->repair_report_ns = 0;
+		report(steer, &one->rule);
+	}
+}
+
 void steer_repair_pair(struct steer *steer, struct pair *pair, uint64_t now_ns)
 {
 	uint16_t dead = 0, died;
@@ -218,31 +248,16 @@ void steer_repair_pair(struct steer *steer, struct pair *pair, uint64_t now_ns)
 			dead |= (uint16_t)(1u << id);
 	died = dead & ~pair->dead;
 	pair->dead = dead;
-	if (!dead)
-		return;
-	for (size_t i = 0; i < steer->auto_count; i++) {
+	for (size_t i = 0; dead && i < steer->auto_count; i++) {
 		struct auto_rule *one = &steer->autos[i];
-		struct rule *rule = &one->rule;
 
-		if (!rule->want.ring || rule->want.slot != pair->facts.slot ||
-		    !(dead >> rule->want.path & 1))
+		if (!one->rule.want.ring || one->rule.want.slot != pair->facts.slot)
 			continue;
-		if (died >> rule->want.path & 1) {
-			run(steer, rule, false);
-			is_stuck(steer, one); /* from now on */
-			one->repair_again = 0;
-			one->repair_due_ns = now_ns + AGAIN_FIRST_NS;
-			one->repair_report_ns = now_ns + REPORT_NS;
-		} else if (one->repair_again < AGAIN_MAX && now_ns >= one->repair_due_ns) {
-			if (is_stuck(steer, one))
-				run(steer, rule, true);
-			one->repair_again++;
-			one->repair_due_ns = now_ns + (AGAIN_FIRST_NS << 2 * one->repair_again);
-		}
-		if (one->repair_report_ns && now_ns >= one->repair_report_ns) {
-			one->repair_report_ns = 0;
-			report(steer, rule);
-		}
+		for (unsigned int id = 0; id < ESC_PATHS_MAX; id++)
+			if (died >> id & 1)
+				begin(steer, one, id, now_ns);
+		if (dead >> one->repair_path & 1)
+			go_on(steer, one, now_ns);
 	}
 }
 
