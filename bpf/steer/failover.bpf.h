@@ -95,7 +95,10 @@ static __always_inline void failover_return(struct esc_qp_steer *steer)
 	steer->flags |= ESC_QP_STEER_PENDING | ESC_QP_STEER_RETURNS;
 }
 
-/* The path is dead and has no live backup: the port of the rule is as good as any. */
+/*
+ * There is no live backup. The path is dead, and the port of the rule is as good as any; or it is
+ * up, in hold-down.
+ */
 static __always_inline void failover_give_up(struct esc_qp_steer *steer)
 {
 	__u64 now = bpf_ktime_get_ns();
@@ -107,6 +110,7 @@ static __always_inline void failover_give_up(struct esc_qp_steer *steer)
 	}
 	if (!(steer->flags & ESC_QP_STEER_DIVERTED))
 		return;
+	steer->lost = failover_path(steer);
 	steer->sport = steer->rule_sport;
 	steer->flags &= ~ESC_QP_STEER_DIVERTED;
 	steer->trigger = ESC_STEER_TRIGGER_DEAD;
@@ -164,9 +168,6 @@ static __noinline int failover_decide(struct esc_qp_steer *steer, struct esc_pat
 	if (steer->flags & ESC_QP_STEER_RETURNS)
 		steer->flags &= ~(ESC_QP_STEER_RETURNS | ESC_QP_STEER_PENDING);
 	backup = failover_backup(steer, slot, path);
-	/* The backup died as well, and the path itself is up again, in hold-down. */
-	if (backup >= ESC_PATHS_MAX && !dead && steer->flags & ESC_QP_STEER_DIVERTED)
-		backup = steer->path % ESC_PATHS_MAX;
 	if (backup < ESC_PATHS_MAX)
 		failover_divert(steer, path, backup, slot->paths[backup].sport);
 	else if (dead || steer->flags & ESC_QP_STEER_DIVERTED)

@@ -6,7 +6,9 @@
  * of a loss. They are
  *  - requests that the peer has not acknowledged. One that was acknowledged is never sent again:
  *    the peer would execute it, or end the queue pair;
- *  - responses, acknowledgements included,
+ *  - responses; of acknowledgements without data the newest alone, and only if no other response
+ *    followed, since each covers all before. Soft-RoCE (6.12, rxe_comp.c: check_psn(), check_ack())
+ *    ends a queue pair that receives an old one between two packets of a READ response,
  * sent on that path since the last packet that the peer is known to have received on it, and some
  * earlier ones. What left by another path is not sent again, however often the rule is published
  * while the path is dead; nor is a copy, unless the path that it took dies too. The first packet
@@ -94,6 +96,8 @@ static __always_inline bool repair_is_intact(const struct esc_repair_ring *ring,
 
 /* --- keep --- */
 
+#define REPAIR_OPCODE_ACKNOWLEDGE 0x11 /* RC */
+
 /* The number of the copy; 0: none. */
 static __noinline __u32 repair_keep(struct __sk_buff *skb, const struct pkt_ctx *pkt,
 				    struct esc_repair_ring *ring)
@@ -124,7 +128,9 @@ static __noinline __u32 repair_keep(struct __sk_buff *skb, const struct pkt_ctx 
 	packet->unit = unit;
 	packet->psn = pkt->psn;
 	packet->bytes = bytes;
-	packet->flags = pkt->op_flags & ESC_OP_REQUEST ? ESC_REPAIR_REQUEST : 0;
+	packet->flags = pkt->op_flags & ESC_OP_REQUEST		   ? ESC_REPAIR_REQUEST
+			: pkt->opcode == REPAIR_OPCODE_ACKNOWLEDGE ? ESC_REPAIR_ACK
+								   : 0;
 	offset = unit * ESC_REPAIR_UNIT & (ESC_REPAIR_BYTES - 1);
 	if (bpf_skb_load_bytes(skb, 0, ring->data + offset, bytes)) {
 		ring->missed++;
@@ -196,6 +202,20 @@ static __noinline int repair_clone(struct __sk_buff *skb, struct esc_repair_cpu 
 	return error ? REPAIR_STAGE_FAILED : *stage;
 }
 
+/* Once more by the path @to. */
+static __always_inline bool repair_send_copy(struct __sk_buff *skb, struct esc_repair_ring *ring,
+					     struct esc_repair_cpu *cpu, __u32 number, __u8 to)
+{
+	struct esc_repair_packet *packet = repair_packet(ring, number);
+
+	if (repair_clone(skb, cpu, number) != REPAIR_STAGE_WRITTEN)
+		return false;
+	packet->path = to;
+	packet->sent_ktime_ns = bpf_ktime_get_coarse_ns();
+	cpu->sent++;
+	return true;
+}
+
 /* 1 ends the walk: later packets are being sent now, or clones do not reach our egress program. */
 static long repair_look(__u32 index, struct repair_context *c)
 {
@@ -223,14 +243,9 @@ static long repair_look(__u32 index, struct repair_context *c)
 		cpu->last_request = number;
 	else
 		cpu->last_response = number;
-	if (c->only & REPAIR_LAST)
-		return 0;
-	if (repair_clone(c->skb, cpu, number) != REPAIR_STAGE_WRITTEN)
-		return 1;
-	packet->path = c->to;
-	packet->sent_ktime_ns = bpf_ktime_get_coarse_ns();
-	cpu->sent++;
-	return 0;
+	if (c->only & REPAIR_LAST || packet->flags & ESC_REPAIR_ACK)
+		return 0; /* that is known at the end */
+	return !repair_send_copy(c->skb, ring, cpu, number, c->to);
 }
 
 /* What the peer has acknowledged, by its responses as they came in here. */
@@ -300,9 +315,10 @@ __noinline int repair_run(struct __sk_buff *skb, __u32 number, __u32 slot, __u32
 	*cpu = (struct esc_repair_cpu){.ring = number};
 	bpf_loop(ESC_REPAIR_PACKETS, repair_look, &c, 0);
 	if (only & REPAIR_LAST && cpu->last_request)
-		cpu->sent += repair_clone(skb, cpu, cpu->last_request) == REPAIR_STAGE_WRITTEN;
-	if (only & REPAIR_LAST && cpu->last_response)
-		cpu->sent += repair_clone(skb, cpu, cpu->last_response) == REPAIR_STAGE_WRITTEN;
+		repair_send_copy(skb, ring, cpu, cpu->last_request, c.to);
+	if (cpu->last_response &&
+	    (only & REPAIR_LAST || repair_packet(ring, cpu->last_response)->flags & ESC_REPAIR_ACK))
+		repair_send_copy(skb, ring, cpu, cpu->last_response, c.to);
 	cpu->stage = REPAIR_STAGE_NONE;
 	ring->repairs += cpu->sent > 0;
 	ring->replayed += cpu->sent;
@@ -350,14 +366,12 @@ static __always_inline bool repair_is_dead(const struct esc_qp_steer *steer)
 }
 
 /*
- * Behind failover_check(). Once for each change of the path: a switch to a backup, or a rule that
- * took effect while the path before was dead.
+ * Behind failover_check(). Once for each change of the path: a switch to a backup, whose path may
+ * have lost its carrier alone, or any other while the path before is dead.
  */
 static __always_inline void repair_check(struct __sk_buff *skb, const struct esc_qp_steer *steer,
 					 struct esc_repair_ring *ring)
 {
-	bool diverted = steer->flags & ESC_QP_STEER_DIVERTED;
-
 	if (likely(ring->repaired_ns == steer->applied_local_ns && !ring->busy))
 		return;
 	if (!__sync_bool_compare_and_swap(&ring->busy, 0, 1)) {
@@ -366,7 +380,7 @@ static __always_inline void repair_check(struct __sk_buff *skb, const struct esc
 	}
 	if (ring->repaired_ns != steer->applied_local_ns) {
 		ring->repaired_ns = steer->applied_local_ns;
-		if (steer->trigger == ESC_STEER_TRIGGER_DEAD ? diverted : repair_is_dead(steer))
+		if (steer->flags & ESC_QP_STEER_DIVERTED || repair_is_dead(steer))
 			repair_send_lost(skb, steer, ring, steer->lost,
 					 ring->last_only ? REPAIR_LAST : 0);
 	}

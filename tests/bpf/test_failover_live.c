@@ -5,7 +5,7 @@
  * the replies report; a whole link that is silent diverts no packet. With a ring, what the path
  * swallowed leaves once more. `paths` is mapped, as the daemon has it.
  */
-#define TAP_PLAN 12
+#define TAP_PLAN 19
 
 #include <linux/if_link.h>
 #include <linux/if_packet.h>
@@ -113,33 +113,43 @@ static void send_request(int path)
 
 static uint32_t next_psn;
 
-static void build_data(struct frame *f, uint32_t psn)
+#define SEND_MIDDLE 0x01
+#define READ_MIDDLE 0x0e
+#define ACKNOWLEDGE 0x11
+
+static void build_packet(struct frame *f, uint8_t opcode, uint32_t psn)
 {
 	struct frame_plan plan = {
-		.opcode = 0x01, .payload = 256, .qpn = 7, .sport = OWN_PORT, .psn = psn};
+		.opcode = opcode, .payload = 256, .qpn = 7, .sport = OWN_PORT, .psn = psn};
 
+	if (opcode == ACKNOWLEDGE) {
+		plan.payload = 0;
+		plan.extension = 4;
+		plan.syndrome = 0x1f;
+	}
 	frame_build(f, &plan);
 	memset(f->data, 255, 6);
 	memcpy(f->data + 26, "\x0a\x4d\0\x01\x0a\x4d\0\x02", 8);
 	frame_seal(f, CHECK_NONE);
 }
 
-/* PSNs of the data packets that came with @port, in order; spoiled: one was damaged. */
+/* PSNs of the packets of @opcodes that came with @port, in order; spoiled: one was damaged. */
 static struct {
 	uint16_t port;
+	uint8_t opcodes[2];
 	uint32_t psns[1000], count;
 	bool spoiled;
-} diverted = {.port = BACKUP_PORT};
+} diverted = {.port = BACKUP_PORT, .opcodes = {SEND_MIDDLE, SEND_MIDDLE}};
 
 static void note_arrival(const struct frame *got, ssize_t bytes)
 {
 	struct frame must;
 
-	if (bytes < 54 || frame_get16(got, 34) != diverted.port || got->data[42] != 0x01 ||
-	    diverted.count == 1000)
+	if (bytes < 54 || frame_get16(got, 34) != diverted.port || diverted.count == 1000 ||
+	    (got->data[42] != diverted.opcodes[0] && got->data[42] != diverted.opcodes[1]))
 		return;
 	diverted.psns[diverted.count] = frame_get16(got, 52) | (uint32_t)got->data[51] << 16;
-	build_data(&must, diverted.psns[diverted.count++]);
+	build_packet(&must, got->data[42], diverted.psns[diverted.count++]);
 	frame_resteer(&must, diverted.port, CHECK_NONE);
 	diverted.spoiled |= bytes != must.bytes || memcmp(got->data, must.data, must.bytes);
 }
@@ -163,13 +173,13 @@ static uint16_t take_data(const struct frame *sent)
 	return 0;
 }
 
-static void send_data(struct frame *f)
+static void send_packet(struct frame *f, uint8_t opcode, uint32_t psn)
 {
 	static int out = -1;
 
 	if (out < 0)
 		out = open_wire("pv0");
-	build_data(f, next_psn++);
+	build_packet(f, opcode, psn);
 	/* A drop behind our program is reported as a lack of room. */
 	if (write(out, f->data, f->bytes) != (ssize_t)f->bytes && errno != ENOBUFS)
 		printf("# data was not sent: %s\n", strerror(errno));
@@ -183,7 +193,7 @@ static uint16_t round_once(void)
 	send_request(0);
 	send_request(1);
 	usleep(1000);
-	send_data(&f);
+	send_packet(&f, SEND_MIDDLE, next_psn++);
 	return take_data(&f);
 }
 
@@ -372,7 +382,7 @@ static void test_repair_late_report(void)
 	broken = path_break(OWN_PORT);
 	acknowledge(first);
 	for (int i = 0; i < 3; i++)
-		send_data(&f);
+		send_packet(&f, SEND_MIDDLE, next_psn++);
 	usleep(15000); /* more than half of the deadline */
 	/* As by a report on a packet of before the failure. */
 	__atomic_store_n(&path[0].live.unconfirmed, 0, __ATOMIC_SEQ_CST);
@@ -399,6 +409,50 @@ static void test_repair_late_report(void)
 	close(broken);
 	__atomic_store_n(&path[0].diverted_ns, 0, __ATOMIC_SEQ_CST);
 	tap_ok(rounds_until(OWN_PORT), "it stays there");
+}
+
+/* Of acknowledgements the newest alone leaves again, and only when no READ response followed. */
+static void test_repair_responses(void)
+{
+	static const struct {
+		uint8_t opcode;
+		uint32_t psn;
+	} lost[2][6] = {{{ACKNOWLEDGE, 100},
+			 {READ_MIDDLE, 101},
+			 {READ_MIDDLE, 102},
+			 {ACKNOWLEDGE, 103},
+			 {ACKNOWLEDGE, 104}},
+			{{ACKNOWLEDGE, 200},
+			 {READ_MIDDLE, 201},
+			 {ACKNOWLEDGE, 202},
+			 {ACKNOWLEDGE, 203},
+			 {READ_MIDDLE, 204}}};
+	static const uint32_t again[2][3] = {{101, 102, 104}, {201, 204}};
+	struct esc_path *path = slots[SLOT].paths;
+
+	diverted.port = BACKUP_PORT;
+	diverted.opcodes[0] = READ_MIDDLE;
+	diverted.opcodes[1] = ACKNOWLEDGE;
+	for (int i = 0; i < 2; i++) {
+		uint32_t wanted = again[i][2] ? 3 : 2;
+		struct frame f;
+		int broken;
+
+		rounds_until(OWN_PORT);
+		diverted.count = 0;
+		broken = path_break(OWN_PORT);
+		for (int k = 0; lost[i][k].opcode; k++)
+			send_packet(&f, lost[i][k].opcode, lost[i][k].psn);
+		rounds_until(BACKUP_PORT);
+		if (!tap_ok(diverted.count == wanted && !diverted.spoiled &&
+				    !memcmp(diverted.psns, again[i], wanted * sizeof(**again)),
+			    i ? "acknowledgements that a READ response follows are not sent again"
+			      : "READ responses and the newest acknowledgement are sent again"))
+			printf("# %u: %u, %u, %u\n", diverted.count, diverted.psns[0],
+			       diverted.psns[1], diverted.psns[2]);
+		close(broken);
+		__atomic_store_n(&path[0].diverted_ns, 0, __ATOMIC_SEQ_CST);
+	}
 }
 
 static bool begin(pid_t other)
@@ -432,6 +486,7 @@ int main(void)
 		test_death();
 		test_repair();
 		test_repair_late_report();
+		test_repair_responses();
 	}
 	if (other > 0) {
 		kill(other, SIGKILL);
