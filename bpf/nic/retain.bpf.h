@@ -6,6 +6,9 @@
  * duplicate or early packet of data is replied to with the peer's expected PSN (InfiniBand
  * Architecture Specification vol. 1, 9.7.5.1.4). Otherwise both ends would wait for a timeout.
  *
+ * An acknowledgement is forgotten when the response to a READ begins, which covers it: soft-RoCE
+ * does not survive an old one within such a response (see steer/repair.bpf.h).
+ *
  * READ and atomic requests are not copied: a second one would read memory again whose key may
  * have been revoked since, and the response to that would end the queue pair.
  */
@@ -15,6 +18,8 @@
 #include "nic/nic.bpf.h"
 
 #define NIC_OPCODE_WRITE_LAST_OF_ALL 0x0b /* RC: from SEND_FIRST on */
+#define NIC_OPCODE_READ_FIRST 0x0d
+#define NIC_OPCODE_READ_ONLY 0x10
 #define NIC_OPCODE_ACKNOWLEDGE 0x11
 
 struct {
@@ -35,7 +40,7 @@ struct {
 
 static const struct esc_nic_request nic_copy_empty;
 
-enum nic_copy { NIC_COPY_NONE, NIC_COPY_ACK, NIC_COPY_REQUEST };
+enum nic_copy { NIC_COPY_NONE, NIC_COPY_ACK, NIC_COPY_REQUEST, NIC_COPY_FORGET_ACK };
 
 /* By the linear part alone, since it runs for every packet. @qpn: of the destination. */
 static __always_inline enum nic_copy nic_select_copy(struct __sk_buff *skb, __be32 *qpn)
@@ -57,6 +62,8 @@ static __always_inline enum nic_copy nic_select_copy(struct __sk_buff *skb, __be
 	*qpn = bth->qpn & bpf_htonl(ESC_QPN_MASK);
 	if (bth->opcode <= NIC_OPCODE_WRITE_LAST_OF_ALL)
 		return bth->psn & bpf_htonl(ESC_BTH_ACK_REQUEST) ? NIC_COPY_REQUEST : NIC_COPY_NONE;
+	if (bth->opcode == NIC_OPCODE_READ_FIRST || bth->opcode == NIC_OPCODE_READ_ONLY)
+		return NIC_COPY_FORGET_ACK;
 	syndrome = (const void *)(bth + 1);
 	if (bth->opcode != NIC_OPCODE_ACKNOWLEDGE || (void *)(syndrome + 1) > end)
 		return NIC_COPY_NONE;
@@ -104,6 +111,15 @@ static __noinline int nic_retain_ack(struct __sk_buff *skb, __u32 bytes,
 	return 0;
 }
 
+static __noinline int nic_forget_ack(const struct esc_nic_retained_key *key)
+{
+	struct esc_nic_ack *ack = key ? bpf_map_lookup_elem(&nic_acks, key) : NULL;
+
+	if (ack)
+		ack->retained.bytes = 0;
+	return 0;
+}
+
 static __noinline int nic_retain_request(struct __sk_buff *skb, __u32 bytes,
 					 const struct esc_nic_retained_key *key)
 {
@@ -129,6 +145,8 @@ static __noinline int nic_retain(struct __sk_buff *skb, __u32 copy, __be32 qpn)
 		return 0;
 	key.src = p.src;
 	key.dst = p.dst;
+	if (copy == NIC_COPY_FORGET_ACK)
+		return nic_forget_ack(&key);
 	return copy == NIC_COPY_ACK ? nic_retain_ack(skb, p.total, &key)
 				    : nic_retain_request(skb, p.total, &key);
 }

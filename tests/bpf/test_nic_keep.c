@@ -3,7 +3,7 @@
  * NIC failover: which packets are kept for being retransmitted, to the byte, and that they pass
  * unchanged; the daemon's read of a carrier.
  */
-#define TAP_PLAN 36
+#define TAP_PLAN 38
 
 #include "nic_world.h"
 
@@ -123,6 +123,36 @@ static void test_keep_more(void)
 	forget();
 }
 
+/* What a READ response covers is not sent again. */
+static void test_keep_ack(void)
+{
+	static const uint8_t responses[] = {0x0d, 0x10};
+	const struct keep_case *ack = &keep_cases[0];
+
+	for (size_t i = 0; i < sizeof(responses); i++) {
+		const struct keep_case read = {"", responses[i], 0, false, false, false};
+		struct esc_address src, dst;
+		struct frame f, response, got;
+		bool good;
+
+		keep_frame(ack, true, 0, &f);
+		keep_frame(&read, true, 1024, &response);
+		addresses_of(&f, &src, &dst);
+		set_ends(&src, &dst, true, 0, 9000);
+		forget();
+		run(out_fd, &f, &got);
+		good = keeps(map_fd(nic_acks), &f, 0x1234);
+		run(out_fd, &response, &got);
+		good = good && !keeps(map_fd(nic_acks), &f, 0x1234);
+		run(out_fd, &f, &got);
+		tap_ok(good && keeps(map_fd(nic_acks), &f, 0x1234),
+		       "an acknowledgement is forgotten when a READ response %02x begins, and the "
+		       "next is kept",
+		       responses[i]);
+	}
+	forget();
+}
+
 static uint32_t kept_requests(void)
 {
 	struct esc_nic_retained_key key, *before = NULL;
@@ -198,6 +228,7 @@ static void test_keep(void)
 		run_keep(&keep_cases[i], false);
 	}
 	test_keep_more();
+	test_keep_ack();
 	test_full_map();
 }
 
