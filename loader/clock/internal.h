@@ -55,7 +55,7 @@ struct clock {
 #define CLOCK_EVENTS(X)                                                                            \
 	X(CLOCK_STATE, "clock_state", NOTICE, "The fabric clock is in another state.")             \
 	X(CLOCK_SUSPENDED, "clock_suspended", WARNING,                                             \
-	  "The machine was suspended, or paused: fabric time is reset.")                        \
+	  "The machine was suspended, or paused: fabric time is reset.")                           \
 	X(CLOCK_REFUSED, "clock_refused", WARNING, "A peer is not used for the clock for 2 s.")    \
 	X(CLOCK_ACCEPTED, "clock_accepted", NOTICE, "That peer is used again.")                    \
 	X(CLOCK_FALSETICKER, "clock_falseticker", WARNING,                                         \

@@ -148,9 +148,7 @@ int dataplane_set_fq(struct dataplane *dataplane, const char *interface, bool on
 	struct port *port = port_named(dataplane, interface);
 	int err = port ? rtnl_need(error) : -ENODEV;
 
-	if (err)
-		return err;
-	return on ? port_make_fq(port, error) : port_drop_fq(port, error);
+	return err ? err : on ? port_make_fq(port, error) : port_drop_fq(port, error);
 }
 
 int dataplane_reasons(const struct dataplane *dataplane,

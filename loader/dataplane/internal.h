@@ -23,8 +23,7 @@
 	X(PORT_FQ_INSTALLED, "fq_installed", NOTICE, "An fq qdisc was put onto an interface.")     \
 	X(PORT_FQ_REMOVED, "fq_removed", NOTICE, "The qdisc from before fq was put back.")         \
 	X(MAPS_RENEWED, "maps_renewed", NOTICE,                                                    \
-	  "Maps of another release have another layout and were made again; `lost` lists those "    \
-	  "whose counts start from 0.")
+	  "Maps with another layout were made again; `lost`: those whose counts start from 0.")
 enum { DATAPLANE_EVENTS(EVENT_ENUM) };
 extern const struct event_kind dataplane_events[];
 extern const struct metric dataplane_metrics[];

@@ -479,8 +479,7 @@ static int pins_take_maps(struct pins *pins, struct object *object, uint32_t qps
 	const struct pinned_map *control;
 	int err = pins_take_map(pins, layouts, false, error);
 
-	/* What an upgrade or a downgrade that was cut short made comes first: programs may use it.
-	 */
+	/* What a change of release that was cut short made comes first: programs may use it. */
 	for (int next = 1; next >= 0; next--)
 		bpf_object__for_each_map (map, object->bpf)
 			if (!err && !bpf_map__is_internal(map) && map != layouts)

@@ -158,11 +158,9 @@ static const struct btf_member *member_find(const struct btf *btf, const struct 
 static const struct btf_member *member_before(const struct btf *btf, const struct btf_type *type,
 					      const char *name)
 {
-	static const char *const names[][2] = {
-		{"slew_end_local_ns", "turn_local_ns"},
-		{"slew_end_fabric_ns", "turn_fabric_ns"},
-		{"ref_rate", "line_rate"},
-	};
+	static const char *const names[][2] = {{"slew_end_local_ns", "turn_local_ns"},
+					       {"slew_end_fabric_ns", "turn_fabric_ns"},
+					       {"ref_rate", "line_rate"}};
 	const struct btf_member *member = member_find(btf, type, name);
 
 	for (size_t i = 0; !member && i < sizeof(names) / sizeof(*names); i++)
