@@ -119,7 +119,8 @@ def during_failure(name):
 
 
 def failovers(name):
-    return len(events.parse(channel.read(name, ["escapement", "-j", "events"]), "path_failover"))
+    """A guest that stalled may have diverted its traffic before: then it is the backup that fails, and is repaired."""
+    return len(events.parse(channel.read(name, ["escapement", "-j", "events"]), "path_failover", "path_repaired"))
 
 
 def run(folder, direction, steered):
