@@ -47,15 +47,15 @@ static bool neighbour_has_time(const struct consensus_input *input, size_t count
 	return false;
 }
 
-/* More than half of the neighbours were measured, with a fabric time or without. */
-static bool most_respond(const struct hostclock *clock, const struct consensus_input *input,
-			 size_t count)
+/* Half of the neighbours were measured, with a fabric time or without. */
+static bool enough_respond(const struct hostclock *clock, const struct consensus_input *input,
+			   size_t count)
 {
 	size_t valid = 0;
 
 	for (size_t i = 0; i < count; i++)
 		valid += input[i].edge && input[i].edge->valid;
-	return 2 * valid > clock->consensus.degree;
+	return valid && 2 * valid >= clock->consensus.degree;
 }
 
 static void bootstrap_if_alone(struct hostclock *clock, int64_t now_ns,
@@ -65,7 +65,7 @@ static void bootstrap_if_alone(struct hostclock *clock, int64_t now_ns,
 	int64_t waited;
 
 	/* Alone, a host that had a fabric time cannot know that of the others. */
-	if (consensus->restarted && !most_respond(clock, input, count))
+	if (consensus->restarted && !enough_respond(clock, input, count))
 		consensus->first_round_ns = now_ns;
 	waited = ns_sub(now_ns, consensus->first_round_ns);
 	if (consensus->has_line || waited < consensus_bootstrap_wait(clock->config.rank))

@@ -395,6 +395,22 @@ Test(clock_consensus, a_fleet_whose_time_was_lost_in_an_outage_has_one_again)
 	}
 }
 
+Test(clock_consensus, half_of_the_neighbours_are_enough_for_that)
+{
+	static struct fleet fleet;
+
+	fleet_init(&fleet, 3);
+	for (int i = 0; i < 240; i++)
+		fleet_round(&fleet, ROUND, 3);
+	for (int i = 0; i < 3600; i++)
+		fleet_round(&fleet, 10000 * MS, 0);
+	for (int i = 0; i < 80; i++)
+		fleet_round(&fleet, ROUND, 2);
+	cr_assert_eq(fleet.clocks[0].state, CLOCK_SYNCED);
+	cr_assert_eq(fleet.clocks[1].state, CLOCK_SYNCED);
+	cr_assert_eq(fleet.clocks[2].state, CLOCK_FREE_RUNNING);
+}
+
 Test(clock_consensus, a_smaller_part_has_no_time_until_the_others_are_back)
 {
 	static struct fleet fleet;
