@@ -55,11 +55,19 @@ static double drift_blend(const struct consensus *consensus, const struct clock_
 	return (edge->drift_ppb * lag + models * fit) / (lag + fit);
 }
 
+/* A fit's time is about the middle of its window. */
+static int64_t edge_stale_ns(const struct edge_estimate *edge)
+{
+	int64_t window_ns = (int64_t)(edge->window_s * 1e9);
+
+	return window_ns > EDGE_STALE_NS ? window_ns : EDGE_STALE_NS;
+}
+
 static bool usable(const struct consensus_input *input, int64_t now_ns)
 {
 	return input->edge && input->edge->valid && input->view &&
 	       input->view_age_ns <= VIEW_STALE_NS && input->view_age_ns >= 0 &&
-	       ns_sub(now_ns, input->edge->local_ns) <= EDGE_STALE_NS;
+	       ns_sub(now_ns, input->edge->local_ns) <= edge_stale_ns(input->edge);
 }
 
 static void report_weigh(struct report *report, const struct edge_estimate *edge, double carried_s,

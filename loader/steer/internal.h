@@ -97,6 +97,7 @@ struct pair_qp {
 struct pair {
 	struct path_pair_facts facts;
 	bool there;
+	bool configured;			     /* with what its link has */
 	struct path_facts candidates[ESC_PATHS_MAX]; /* by id; sport 0: none */
 	uint8_t route_of[ESC_PATHS_MAX];
 	struct contend contend;
@@ -240,7 +241,8 @@ void pair_free(struct pair *pair);
 /* The pairs as the paths have them now. One without memory for it is left out of this tick. */
 void pairs_update(struct steer *steer, struct pair_list *pairs);
 void pairs_free(struct pair_list *pairs);
-void pair_configure(const struct steer *steer, unsigned int port, struct contend_config *config);
+/* False: RTNL is held, and @config lacks what the link has. */
+bool pair_configure(const struct steer *steer, unsigned int port, struct contend_config *config);
 /* Its candidates and their delays now. */
 void pair_update_candidates(struct pair *pair, const struct paths *paths);
 /* Its queue pairs, as the table has them. 0 or -ENOMEM. */

@@ -22,9 +22,10 @@
 
 /* --- the pairs --- */
 
-void pair_configure(const struct steer *steer, unsigned int port, struct contend_config *config)
+bool pair_configure(const struct steer *steer, unsigned int port, struct contend_config *config)
 {
-	const char *interface = dataplane_port_name(steer->dataplane, port);
+	bool held = rtnl_wait(CORE_RTNL_MS);
+	const char *interface = held ? NULL : dataplane_port_name(steer->dataplane, port);
 	const struct steer_keys *keys = steer_keys(steer->core->config);
 	double bps = keys->capacity_bps;
 	struct link_facts link;
@@ -38,6 +39,7 @@ void pair_configure(const struct steer *steer, unsigned int port, struct contend
 		config->packet_bytes = link.mtu + FRAME_BYTES;
 	config->moves_per_s = keys->moves_per_s;
 	config->moves_burst = fmax(config->moves_per_s / 2, 1);
+	return !held;
 }
 
 struct pair *pair_new(const struct path_pair_facts *facts, const struct contend_config *config)
@@ -81,16 +83,18 @@ void pairs_update(struct steer *steer, struct pair_list *pairs)
 			at++;
 		/* NOLINTEND(clang-analyzer-core.NullDereference) */
 		if (at == pairs->count) {
-			if (rtnl_wait(CORE_RTNL_MS) ||
-			    array_reserve(&pairs->list, &pairs->room, at + 1, sizeof(*list)))
+			if (array_reserve(&pairs->list, &pairs->room, at + 1, sizeof(*list)))
 				continue;
 			list = pairs->list;
-			pair_configure(steer, facts->port, &config);
+			contend_config_default(&config);
 			list[at] = pair_new(facts, &config);
 			if (!list[at])
 				continue;
 			pairs->count++;
 		}
+		if (!list[at]->configured)
+			list[at]->configured =
+				pair_configure(steer, facts->port, &list[at]->contend.config);
 		list[at]->there = true;
 		list[at]->facts = *facts;
 	}

@@ -253,6 +253,26 @@ Test(clock_consensus, alone_it_holds_over_and_its_bound_grows)
 	cr_assert_lt(fabs(stage_error(&stage)), stage.clock.bound.now_ns);
 }
 
+Test(clock_consensus, the_fit_of_a_long_window_is_not_stale)
+{
+	for (int window_s = 2; window_s <= 10; window_s += 8) {
+		static struct stage stage;
+
+		stage_init(&stage);
+		for (int i = 0; i < 40; i++) {
+			stage_round(&stage, NULL, 1);
+			for (int n = 0; n < 12; n++) {
+				stage.edges[n].window_s = window_s;
+				stage.edges[n].local_ns -= 5000 * MS;
+			}
+			stage.now += ROUND;
+			hostclock_round(&stage.clock, stage.now, stage.input, 12);
+		}
+		cr_assert_eq(stage.clock.consensus.used, window_s == 10 ? 12 : 0, "%d s: %u",
+			     window_s, stage.clock.consensus.used);
+	}
+}
+
 Test(clock_consensus, bootstrap_waits_for_its_rank_and_for_neighbours_with_time)
 {
 	struct hostclock_config config = {.degree = 2, .rank = 1};

@@ -14,8 +14,8 @@ from . import state
 from .errors import Unavailable
 
 CACHE = os.environ.get("ESCAPEMENT_CACHE", "/var/cache/escapement-tests")
-SERIES = "6.12"
-PACKAGE = re.compile(r"^linux-image-(6\.12\.\d+[^-]*)-amd64(-unsigned)?$")
+SERIES = os.environ.get("ESCAPEMENT_VM_KERNEL", "6.12")
+PACKAGE = re.compile(rf"^linux-image-({re.escape(SERIES)}\.\d+[^-]*(?:-\d+)?)-amd64(-unsigned)?$")
 INIT = os.path.join(state.TOP, "tests", "vm", "guest", "init")
 BUSYBOX = "/bin/busybox"
 # Needed before the host's root is there to load modules from, then what every boot
