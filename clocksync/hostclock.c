@@ -89,7 +89,7 @@ static void model_finish(struct hostclock *clock, int64_t now_ns)
 }
 
 /*
- * Without neighbours for so long that the bound is too large, as after an outage of the network.
+ * No usable neighbour until the bound exceeded CLOCK_BOUND_MAX_NS, as in a network outage.
  * Hosts in this state send no fabric time: without a restart, a fleet of them would wait for each
  * other.
  */

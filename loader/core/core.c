@@ -161,7 +161,7 @@ static void report_pause(const struct core *core, uint64_t gap_ns)
 				 });
 }
 
-/* CLOCK_REALTIME is for the times of events alone. It is compared with a clock that nobody sets. */
+/* CLOCK_REALTIME is for the times of events alone. It is compared with one that is never set. */
 static void check_system_clock(struct core *core)
 {
 	int64_t offset_ns = (int64_t)(time_realtime_ns() - now_clock_ns(CLOCK_BOOTTIME));

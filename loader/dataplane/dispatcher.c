@@ -128,7 +128,7 @@ static void turn_jump(const struct port *port, uint16_t turn)
 	turn_write(port, turn);
 }
 
-/* Left at 1 by programs that did not write it in PASS; nobody reads it now. */
+/* Left at 1 by programs that did not write it in PASS; no program reads it now. */
 static void turn_clear_counted(const struct port *port)
 {
 	int cpus = libbpf_num_possible_cpus();

@@ -266,7 +266,7 @@ static const struct verb_section output[] = {
 	 .text = "NIC failover: {on:?on|off (kill switch)}; packets are sent unchanged by the "
 		 "other NIC"},
 	{.when = "!note pairs !authenticated",
-	 .text = "No fleet key: probes and packets in UDP are not authenticated, so whoever can "
+	 .text = "No fleet key: probes and packets in UDP are not authenticated: any host that can "
 		 "send to these NICs can divert queue pairs to the other NIC and pass RDMA packets "
 		 "by the fabric's filters; set key_file."},
 	{.when = "!note pairs",

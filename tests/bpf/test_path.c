@@ -386,7 +386,7 @@ static void test_epochs(void)
 	tap_ok(send_on(2, 1, 11) == XDP_VERDICT_TX && path_get_received(&p, &way, &received) &&
 		       IS(received.peer_epoch, 11) && IS(received.sport[1], 0) &&
 		       IS(received.sport[2], PATH_PORT - 1),
-	       "a new run counts anew, and nothing of the one before was received");
+	       "a new run counts from 0, and nothing of the one before was received");
 	slot = path_get_slot(&p);
 	for (int i = 0; i < Q_PATHS; i++)
 		good = good && IS(slot.paths[i].live.unconfirmed, 0) &&

@@ -428,7 +428,7 @@ static void test_epochs(struct probe_world *w)
 	       send_sequence(w, 1, 11) == XDP_VERDICT_DROP &&
 	       send_sequence(w, 5001, 10) == XDP_VERDICT_DROP &&
 	       is("epoch", probe_get_peer(w, PEER).epoch, 11);
-	tap_ok(good, "a new run counts anew, and ends the one before it");
+	tap_ok(good, "a new run counts from 0, and ends the one before it");
 }
 
 static void test_rate(struct probe_world *w)

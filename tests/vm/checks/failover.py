@@ -119,8 +119,7 @@ def during_failure(name):
 
 
 def failovers(name):
-    """A guest that stalled may have diverted its traffic before: then it is the backup that fails, and is repaired."""
-    return len(events.parse(channel.read(name, ["escapement", "-j", "events"]), "path_failover", "path_repaired"))
+    return len(events.parse(channel.read(name, ["escapement", "-j", "events"]), "path_failover"))
 
 
 def run(folder, direction, steered):
