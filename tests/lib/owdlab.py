@@ -17,6 +17,7 @@ PATIENCE_S = 60
 BESIDE_NS = 1000
 PAUSE_NS = 20000000
 RECEIPT_MESSAGE = 0x04
+UNMADE = ("receipt_rate", "receipt_clone", "receipt_timestamp")
 ENDS = {2, 3, 4, 5, 8, 9, 10, 11}  # LAST and ONLY, of SEND and WRITE; in the low five bits
 
 
@@ -44,8 +45,9 @@ def set_receipts(lab, host, words):
 
 
 class Run:
-    """One flow from @client to @server: the output of both, the true delays, the sender's map. Its queue pair numbers
-    are unique, so that the map has no entries of an earlier run."""
+    """One flow from @client to @server: the output of both, the true delays, the sender's map, and for how many packets
+    the receiver counted a reason not to make a receipt. Its queue pair numbers are unique, so that the map has no entries
+    of an earlier run."""
     first_qpn = 0x100
 
     def __init__(self, lab, server, client, *options, six=False, server_options=(),
@@ -56,7 +58,9 @@ class Run:
         self.bounds = [bound_ns or 0]
         over = threading.Event()
         watcher = threading.Thread(target=self.watch_clocks, args=(lab, names, over))
-        if bound_ns is None and owds:
+        alive = bound_ns is None and owds
+        unmade = unmade_receipts(lab, server) if alive else 0
+        if alive:
             watcher.start()
         with owdtruth.Witness(lab, names) as witness:
             self.served, self.sent = labtest.flow(
@@ -64,8 +68,9 @@ class Run:
                 server_options=(*numbers, *server_options))
         self.owds = owdmap.owds(lab, client) if owds else {}
         over.set()
-        if watcher.ident:
+        if alive:
             watcher.join()
+        self.unmade = unmade_receipts(lab, server) - unmade if alive else 0
         self.bound_ns = max(self.bounds)
         self.truth = witness.truth(arrival)
 
@@ -80,6 +85,11 @@ class Run:
         """[(the client's report of a queue pair, its Owd or None)]"""
         return [(qp, self.owds.get(owdmap.Key(qp["src"], qp["dst"], qp["dest_qpn"], owdmap.TX, 0)))
                 for qp in self.sent["qps"]]
+
+
+def unmade_receipts(lab, host):
+    why = reasons(lab, host)
+    return sum(why.get(reason, 0) for reason in UNMADE)
 
 
 def bound_of(owd, run):
@@ -108,8 +118,8 @@ def check_span(tap, label, owd, delays, unseen, bound):
 
 
 def check_sampled(tap, label, run, qp, mask):
-    """A receipt for every sampled PSN that was received, and for no other. Returns their true delays, the number of
-    unknown ones, and whether every packet was sent once."""
+    """A receipt, or a reason that the receiver counted, for every sampled PSN that was received, and none for another.
+    Returns their true delays, the number of unknown ones, and whether every packet was sent once."""
     packets = run.truth.of_qp(qp["dest_qpn"])
     receipted = run.truth.receipted(qp["dest_qpn"])
     # The first packet begins the sequence of its queue pair, and is not sampled.
@@ -118,30 +128,34 @@ def check_sampled(tap, label, run, qp, mask):
     others = set(receipted) - wanted
     # The witness may miss the second transmission, the sender does not.
     once = not qp["retransmitted"] and all(len(packet.leaving) <= 1 for packet in packets.values())
-    tap.check(wanted <= set(receipted) and (len(receipted) == len(set(receipted)) or not once),
-              f"{label}: each sampled PSN has one receipt",
-              f"{len(wanted)} sampled, {len(receipted)} receipts; without: "
-              f"{sorted(wanted - set(receipted))[:8]}")
+    without = wanted - set(receipted)
+    tap.check(len(without) <= run.unmade and (len(receipted) == len(set(receipted)) or not once),
+              f"{label}: each sampled PSN has one receipt, or the receiver counted a reason",
+              f"{len(wanted)} sampled, {len(receipted)} receipts, {run.unmade} reasons; without (ns from XDP to the stack, clones): "
+              f"{[(psn, *packets[psn].stack_ns(), len(packets[psn].cloned)) for psn in sorted(without)[:8]]}")
     unexpected = [psn for psn in others if packets[psn].opcode & 0x1f not in ENDS]
     tap.check(len(unexpected) <= run.truth.missed, f"{label}: the others are ends of timed messages",
               sorted(unexpected)[:8])
     delays = [packets[psn].first() for psn in set(receipted) if psn in packets]
     unseen = sum(1 for psn in set(receipted)
                  if not packets[psn].first() and len(packets[psn].leaving) == 1)
-    tap.check(unseen <= run.truth.missed <= len(packets) // 10,
+    recorded = len(run.truth.packets)  # of all queue pairs, as those missed are
+    tap.check(unseen <= run.truth.missed <= recorded // 10,
               f"{label}: nearly all of them were recorded at both ends",
-              f"{unseen} sampled, {run.truth.missed} of {len(packets)} in all were not")
+              f"{unseen} sampled, {run.truth.missed} of {recorded} in all were not")
     return [delay for delay in delays if delay], unseen, once
 
 
 def replaced(run, qp):
     """PSNs whose receipt may have been received after another packet had replaced their record: that of an END by
     the next sample, that of a sample after 64 others (bpf/README.md). On an idle fabric the cause is a pause of the
-    machine, also one between the leaf's port and the host's program."""
+    machine. The program had the receipt before it was dropped; where the witness missed that, up to PAUSE_NS after
+    the leaf's port."""
     packets = run.truth.of_qp(qp["dest_qpn"])
     receipted = [psn for psn in run.truth.receipted(qp["dest_qpn"]) if packets[psn].leaving]
     arrived = {r.about_psn: r.ktime_ns + PAUSE_NS for r in run.truth.receipts_ported
                if r.about_qpn == qp["dest_qpn"]}
+    arrived.update((r.about_psn, r.ktime_ns) for r in run.truth.receipts_consumed if r.about_qpn == qp["dest_qpn"])
     return {psn for psn in receipted for other in receipted
             if psn != other and owdmap.record_index(psn) == owdmap.record_index(other) and
             packets[psn].leaving[0] < packets[other].leaving[0] < arrived.get(psn, float("inf"))}

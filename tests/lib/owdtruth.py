@@ -23,7 +23,7 @@ from tap import Skip
 
 WITNESS = os.path.join(labtest.BUILD, "tests", "tools", "witness")
 UNAVAILABLE = 77
-LEAVING, QUEUED, ARRIVED, RECEIVED = range(4)
+LEAVING, QUEUED, ARRIVED, RECEIVED, CONSUMED = range(5)
 RECEIPT = 0xe7
 RECORD = struct.Struct("<Q16s16sIIHHBBBBIIQIIII")
 PSN_MASK = 0xffffff
@@ -47,10 +47,10 @@ class Delay(collections.namedtuple("Delay", "low delay high")):
 
 class Packet:
     """All timestamps of one PSN of one queue pair."""
-    __slots__ = ("leaving", "queued", "ported", "arrived", "cloned", "opcode")
+    __slots__ = ("leaving", "queued", "ported", "arrived", "received", "cloned", "opcode")
 
     def __init__(self):
-        self.leaving, self.queued, self.ported, self.arrived, self.cloned = [], [], [], [], []
+        self.leaving, self.queued, self.ported, self.arrived, self.received, self.cloned = [], [], [], [], [], []
         self.opcode = 0
 
     def complete(self):
@@ -61,6 +61,10 @@ class Packet:
         if not self.arrived and self.cloned:
             self.arrived = self.cloned
         return len(self.arrived) >= len(self.ported)
+
+    def stack_ns(self):
+        """Of each time it was received: from behind XDP to the stack, which tc ingress is part of."""
+        return [received - arrived for arrived, received in zip(self.arrived, self.received)]
 
     def first(self):
         """Delay of the first transmission, if it is known to have been received, else None."""
@@ -80,6 +84,7 @@ class Truth:
         self.receipts = []  # at the host that sent them
         self.receipts_arrived = []
         self.receipts_ported = []  # at the leaf's port to their receiver
+        self.receipts_consumed = []  # by the receiver's XDP program
         self.records = records
         for record in records:
             own = hosts[record.host % len(hosts)]
@@ -101,14 +106,19 @@ class Truth:
                 packet.leaving.append(record.ktime_ns)
             elif record.place == QUEUED and record.source in own:
                 packet.queued.append(record.ktime_ns)
-            elif record.place == arrival and record.destination in own:
-                packet.arrived.append(record.ktime_ns)
+            elif record.place in (arrival, RECEIVED) and record.destination in own:
+                if record.place == arrival:
+                    packet.arrived.append(record.ktime_ns)
+                if record.place == RECEIVED:
+                    packet.received.append(record.ktime_ns)
         # Packets that were received, without a timestamp.
         self.missed = sum(not packet.complete() for packet in self.packets.values())
 
     def take_receipt(self, record, own, arrival):
         if record.place == LEAVING and record.source in own:
             self.receipts.append(record)
+        elif record.place == CONSUMED and record.destination in own:
+            self.receipts_consumed.append(record)
         elif record.place == arrival and record.destination in own:
             self.receipts_arrived.append(record)
 

@@ -145,7 +145,7 @@ static __always_inline void witness(const struct witness_packet *packet, __u32 h
 
 	if (!at || !take(packet, at, &roce, sizeof(roce)) || roce.dport != bpf_htons(ROCE_PORT))
 		return;
-	if (roce.opcode == ACKNOWLEDGE ||
+	if (roce.opcode == ACKNOWLEDGE || (place == WITNESS_CONSUMED && roce.opcode != RECEIPT) ||
 	    (roce.opcode != RECEIPT && roce.opcode >= PROBE_FIRST && roce.opcode <= PROBE_LAST))
 		return;
 	record.sport = bpf_ntohs(roce.sport);
@@ -204,6 +204,12 @@ SEC("tp_btf/netif_receive_skb")
 int BPF_PROG(witness_received, struct sk_buff *skb)
 {
 	return witness_skb(skb, WITNESS_RECEIVED);
+}
+
+SEC("tp_btf/kfree_skb")
+int BPF_PROG(witness_consumed, struct sk_buff *skb)
+{
+	return witness_skb(skb, WITNESS_CONSUMED);
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

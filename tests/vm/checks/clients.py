@@ -1,25 +1,31 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Programs that nobody here wrote, at their defaults, over two soft-RoCE machines: NVMe over Fabrics under fio with
-data verification, UCX, and librdmacm's rping, each while its queue pairs are moved and while daemons start again."""
+data verification, UCX, librdmacm's rping, Open MPI and perftest, each while its queue pairs are moved, while daemons start
+again, and while the path in use fails."""
 import concurrent.futures
 import contextlib
+import functools
 import json
 import shutil
 import threading
 import time
 
-from emulation import channel, daemon, perftest
+from emulation import channel, daemon, perftest, state
 
-from . import bench, cleanup, owd, steer
+from . import bench, cleanup, failover, owd, steer
 from .bench import CLIENT, SERVER
 
-NEEDED = ("fio", "nvme", "ucx_perftest", "rping")
+NEEDED = ("fio", "nvme", "ucx_perftest", "rping", "mpirun", "dropbear")
 NQN = "escapement-test"
 DISK_MIB, SECONDS, LIMIT_SECONDS = 64, 10, 120
 RESTARTS_SECONDS = 25  # a start takes many, the verifier is emulated
 PORT = 4420
 MOVES_MIN = 10
 RESTART_GAP_S = 2
+FAILURES_SECONDS, FAILURE_GAP_S = 20, 4
+ONLY = ""  # runs with one of these strings (a,b) in their label
+SHELL_KEY = "/root/.ssh/id_dropbear"
+PERFTEST_TIMEOUTS = ("14", "18", "20")  # 67 ms, perftest's default; 1.1 s; 4.3 s
 TARGET = f"""set -e
 modprobe nvmet-rdma; modprobe loop
 mountpoint -q /sys/kernel/config || mount -t configfs none /sys/kernel/config
@@ -105,6 +111,49 @@ def run_rping(seconds):
                      f"sleep 1; rping -c -a {address} -p 7174 -V -C 200"), seconds)
 
 
+@contextlib.contextmanager
+def mpi_shell():
+    """mpirun on the client may start ranks on the server, by dropbear's SSH."""
+    channel.read(CLIENT, ["sh", "-c", f"mkdir -p /root/.ssh && dropbearkey -t ed25519 -f {SHELL_KEY}"])
+    key = next(line for line in channel.read(CLIENT, ["dropbearkey", "-y", "-f", SHELL_KEY]).splitlines()
+               if line.startswith("ssh-"))
+    channel.read(SERVER, ["sh", "-c", f"mkdir -p /root/.ssh && echo '{key}' >/root/.ssh/authorized_keys && chmod -R go= "
+                          "/root/.ssh && dropbearkey -t ed25519 -f /run/dropbear.key && dropbear -r /run/dropbear.key "
+                          "-P /run/dropbear.pid"])
+    try:
+        yield
+    finally:
+        shell(SERVER, "kill $(cat /run/dropbear.pid)")
+        bench.each(lambda name: shell(name, "rm -rf /root/.ssh"))
+
+
+def run_mpi(over, seconds):
+    """All-reduce and all-to-all of two ranks; @over: options of mpirun, and those of each rank's guest."""
+    shared, own = over
+    ranks = " : ".join(f"-n 1 --host {bench.address_of(name, 4)} {own(name)} {state.guest(name)['share']}/guest/mpi_loop "
+                       f"{seconds}" for name in (CLIENT, SERVER))
+    result = shell(CLIENT, "mpirun --allow-run-as-root --mca plm_rsh_agent "
+                   f"'dbclient -y -y -i {SHELL_KEY}' --mca oob_tcp_if_include eth0 {shared} {ranks}",
+                   seconds + LIMIT_SECONDS)
+    seen = {"good": False, "output": (result.out + result.err)[-2000:]}
+    with contextlib.suppress(ValueError, KeyError):
+        told = json.loads(result.out[result.out.index("{"):])
+        seen.update(told, good=result.rc == 0 and told["rounds"] > 0 and not told["wrong"])
+    return seen
+
+
+MPI_UCX = ("--mca pml ucx --mca osc ^ucx -x UCX_NET_DEVICES=rxe0:1,eth0 -x UCX_TLS=rc,tcp,self",
+           lambda name: f"-x UCX_IB_GID_INDEX={perftest.gid_index(name, 4)}")
+MPI_TCP = ("--mca pml ob1 --mca btl tcp,self --mca btl_tcp_if_include eth0", lambda name: "")
+
+
+def run_perftest(timeout, seconds):
+    """ib_write_bw with a queue pair timeout of 4.096 us * 2^@timeout."""
+    result = perftest.run(CLIENT, SERVER, "ib_write_bw", qps=2, nice=failover.NICE, seconds=seconds + LIMIT_SECONDS,
+                          extra=["-u", timeout, "-D", str(seconds), "-s", "16384"])
+    return {"good": result["good"], "output": result["client_output"] + result["server_output"]}
+
+
 def run_pair(serve, use, port=None):
     leave = threading.Event()
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
@@ -138,7 +187,17 @@ def restarted(over):
     return {"restarts": times}
 
 
+def path_failed(over):
+    """The path of the busiest queue pair loses everything for 3 s, both ways, again and again until @over."""
+    times = 0
+    while failover.wait_flows(True) and not over.wait(FAILURE_GAP_S):
+        failover.fail("both")
+        times += 1
+    return {"failures": times}
+
+
 DISTURBANCES = (("untouched", None), ("while it is moved", moved), ("while daemons start again", restarted))
+SECONDS_OF = {restarted: RESTARTS_SECONDS, path_failed: FAILURES_SECONDS}
 
 
 def run_disturbed(run, disturb):
@@ -147,7 +206,7 @@ def run_disturbed(run, disturb):
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         disturbing = pool.submit(disturb, over) if disturb else None
         try:
-            seen = run(RESTARTS_SECONDS if disturb is restarted else SECONDS)
+            seen = run(SECONDS_OF.get(disturb, SECONDS))
         finally:
             over.set()
         if disturbing:
@@ -159,8 +218,10 @@ def run_disturbed(run, disturb):
     return seen
 
 
-def check_client(tap, label, run):
-    for what, disturb in DISTURBANCES:
+def check_client(tap, label, run, disturbances=DISTURBANCES):
+    for what, disturb in disturbances:
+        if not any(text in f"{label} {what}" for text in ONLY.split(",")):
+            continue
         lost, seen = lost_lines(), run_disturbed(run, disturb)
         shown = {key: value for key, value in seen.items() if key not in ("good", "output")}
         tap.note(f"{label}, {what}: {shown}")
@@ -170,19 +231,33 @@ def check_client(tap, label, run):
             tap.check(seen["moves"] >= MOVES_MIN, f"{label}, {what}: {seen['moves']} moves", shown)
         elif disturb is restarted:
             tap.check(seen["restarts"], f"{label}, {what}: {seen['restarts']} starts of each daemon", shown)
+        elif disturb is path_failed:
+            tap.check(seen["failures"], f"{label}, {what}: {seen['failures']} failures", shown)
 
 
 def test_clients(tap, folder):
-    """fio on NVMe over Fabrics, UCX and rping while queue pairs are moved, and while daemons start again."""
+    """fio on NVMe over Fabrics, UCX, rping, Open MPI and perftest: moved, daemons start again, their path fails."""
     missing = [tool for tool in NEEDED if not shutil.which(tool)]
     if not tap.check(not missing, "the programs are here", f"{missing}: tests/deps long"):
         return
     cleanup.make_ready(members=owd.members(), key=owd.KEY)
     steer.set_mode("steer")
+    verbs = [("rping", run_rping), ("Open MPI over UCX", functools.partial(run_mpi, MPI_UCX))]
+    verbs += [(f"ib_write_bw, timeout {timeout}", functools.partial(run_perftest, timeout))
+              for timeout in PERFTEST_TIMEOUTS]
     try:
         with nvme_disk():
             check_client(tap, "NVMe over Fabrics", run_fio)
         check_client(tap, "UCX", run_ucx)
-        check_client(tap, "rping", run_rping)
+        with mpi_shell():
+            for label, run in verbs:
+                check_client(tap, label, run)
+            check_client(tap, "Open MPI over TCP", functools.partial(run_mpi, MPI_TCP),
+                         [one for one in DISTURBANCES if one[1] is not moved])
+            # NVMe over Fabrics: the test repair. UCX uses IPv6 here, of which this fabric's spines do not fail.
+            cleanup.make_fresh(top=failover.AUTO, members=owd.members(), key=owd.KEY)
+            owd.wait_synced()
+            for label, run in verbs:
+                check_client(tap, label, run, [("while its path fails", path_failed)])
     finally:
         steer.set_mode("observe")

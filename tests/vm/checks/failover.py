@@ -66,6 +66,26 @@ class Blackhole:
         self.change("del")
 
 
+def busiest():
+    """Of each guest, the queue pair of its own that sent most, as a row."""
+    rows = bench.each(lambda name: [row for key, row in bench.queue_pairs(name).items()
+                                    if key[0] == "tx" and row["transport"] == "RC"])
+    return [max(found, key=lambda row: row["packets"]) for found in rows]
+
+
+def fail(direction):
+    """The spines under it lose what goes to the target ("data"), to the initiator ("acks"), or both, for a while."""
+    there, back = (spine_of(name, row.get("steered_sport", row["sport"]))
+                   for name, row in zip(bench.GUESTS, busiest()))
+    holes = {"data": [(there, SERVER)], "acks": [(back, CLIENT)], "both": [(there, SERVER), (back, CLIENT)]}[direction]
+    holes = [Blackhole(spine, [target]) for spine, target in holes]
+    for hole in holes:
+        hole.__enter__()
+    time.sleep(FAILURE_S)
+    for hole in holes:
+        hole.__exit__()
+
+
 def leaving(name):
     """{(dst, qpn): source port on the wire} of what a guest sends now."""
     return {(dst, qpn): row.get("steered_sport", row["sport"])

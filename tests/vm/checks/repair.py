@@ -37,26 +37,6 @@ def durations_us(name):
     return [event["result"].get("failover_us") for event in of_kind(name, "path_failover")]
 
 
-def busiest():
-    """Of each guest, the queue pair of its own that sent most, as a row."""
-    rows = bench.each(lambda name: [row for key, row in bench.queue_pairs(name).items()
-                                    if key[0] == "tx" and row["transport"] == "RC"])
-    return [max(found, key=lambda row: row["packets"]) for found in rows]
-
-
-def fail(direction):
-    """The spines under it lose what goes to the target ("data"), to the initiator ("acks"), or both, for a while."""
-    there, back = (failover.spine_of(name, row.get("steered_sport", row["sport"]))
-                   for name, row in zip(bench.GUESTS, busiest()))
-    holes = {"data": [(there, SERVER)], "acks": [(back, CLIENT)], "both": [(there, SERVER), (back, CLIENT)]}[direction]
-    holes = [failover.Blackhole(spine, [target]) for spine, target in holes]
-    for hole in holes:
-        hole.__enter__()
-    time.sleep(failover.FAILURE_S)
-    for hole in holes:
-        hole.__exit__()
-
-
 def run_failed(direction):
     """One fio run with a failure: what fio says, with the events of repairs and what soft-RoCE repaired."""
     before, lost, failovers = bench.each(repaired), clients.lost_lines(), bench.each(durations_us)
@@ -66,7 +46,7 @@ def run_failed(direction):
         ready = failover.wait_flows(True)
         time.sleep(SETTLE_S)
         if ready:
-            fail(direction)
+            failover.fail(direction)
         seen = running.result()
     seen.update(ready=bool(ready), lost=clients.lost_lines() - lost)
     seen["repaired"] = [[event["done"] for event in now[len(then):]]
