@@ -63,9 +63,11 @@ static void read_delay(struct diag_qp *qp, const struct delays_entry *entry)
 
 /*
  * By the owner of the local queue pair: whether a process holds it, its job, and the queue pair
- * that receives from the destination of @qp. NULL: not known.
+ * that receives from the destination of @qp. NULL: not known. @foreign: no RDMA device made the
+ * packets.
  */
-static const struct qp_entry *read_owner(const struct diagnose *diagnose, struct diag_qp *qp)
+static const struct qp_entry *read_owner(const struct diagnose *diagnose, struct diag_qp *qp,
+					 bool foreign)
 {
 	const char *device = diagnose->devices[qp->key.port % ESC_PORTS_MAX];
 	const struct owner *owner = qptable_owner(diagnose->table, &qp->key, device);
@@ -74,8 +76,10 @@ static const struct qp_entry *read_owner(const struct diagnose *diagnose, struct
 				  .direction = ESC_DIRECTION_RX,
 				  .port = qp->key.port};
 
-	if (!owner)
+	if (!owner) {
+		qp->foreign = foreign && device[0] && qptable_has_owners(diagnose->table);
 		return NULL;
+	}
 	qp->alive = owner->is.state == ESC_OWNER_RTS;
 	if (owner->job.kind != JOB_NONE)
 		qp->job = diag_hash(owner->job.name, strlen(owner->job.name)) | 1; /* never 0 */
@@ -116,7 +120,7 @@ static int gather_qps(struct diagnose *diagnose)
 		if (entries[i].delays)
 			read_delay(qp, entries[i].delays);
 		back = replies_of(replies, &entries[i], &qp->nothing_back);
-		by_owner = read_owner(diagnose, qp);
+		by_owner = read_owner(diagnose, qp, tx->unknown);
 		if (by_owner)
 			back = by_owner;
 		if (back) {

@@ -12,7 +12,7 @@
  * stall with certainty. Without one the process may have been killed, or the sender did not request
  * an ACK: then it is reported only of a queue pair with a live process that is within a message, or
  * used to have all acknowledged when idle. Without owners a stall shows after the sender's ACK
- * timeout: with NCCL's default after seconds.
+ * timeout: with NCCL's default after seconds. What may be forged by a container never stalls.
  */
 
 /* PSNs that wait for an ACK; 0: none, or it cannot be known. */
@@ -33,6 +33,8 @@ static uint64_t stall_limit_ns(struct diagnoses *diag, const struct diag_qp *qp,
 	const struct diag_port *port =
 		port_find(diag->input->ports, diag->input->port_count, qp->key.port);
 
+	if (qp->foreign)
+		return UINT64_MAX;
 	if (unacknowledged(qp)) {
 		if (retransmitted)
 			return LAW_STALL_NS;

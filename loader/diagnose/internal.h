@@ -53,6 +53,8 @@ struct diag_qp {
 	bool next_known;
 	bool alive;	  /* a process is known to hold it; false also when not known */
 	bool mid_message; /* a message has begun and not ended */
+	/* No RDMA device of this host sent it, and their queue pairs are known: perhaps forged. */
+	bool foreign;
 	/* Of the peer's replies: */
 	bool paired;	   /* they are known to be this connection's */
 	bool nothing_back; /* no packet was received that could be its reply */

@@ -392,6 +392,11 @@ const char *owners_how(const struct owners *owners)
 	return listed ? "netlink" : qptrace_how_name(qptrace_how(owners->trace));
 }
 
+bool qptable_has_owners(const struct qptable *table)
+{
+	return table->owners && strcmp(owners_how(table->owners), "none");
+}
+
 uint64_t owners_refused(const struct owners *owners)
 {
 	return owners->refused_before + qptrace_refused(owners->trace);

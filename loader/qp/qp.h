@@ -99,6 +99,8 @@ struct owner {
  */
 const struct owner *qptable_owner(const struct qptable *table, const struct esc_qp_key *key,
 				  const char *device);
+/* The queue pairs of this host's RDMA devices are known: one without an owner is not of these. */
+bool qptable_has_owners(const struct qptable *table);
 /* How many queue pairs of a device's port use a RoCE v1 GID. */
 size_t qptable_rocev1(const struct qptable *table, const char *device, unsigned int port);
 

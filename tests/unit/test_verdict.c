@@ -335,6 +335,22 @@ Test(stall, retransmissions_without_a_reply)
 	fleet_close(&fleet);
 }
 
+/* A container can send packets of any queue pair; none of the host's devices has it. */
+Test(stall, what_no_device_of_the_host_sent_is_none)
+{
+	struct fleet fleet;
+
+	four(&fleet);
+	halt(&fleet, 1, 20);
+	fleet.qps[1].foreign = true;
+	for (unsigned int ticks = 0; ticks < 20; ticks++) {
+		fleet.qps[1].retransmits += 20;
+		fleet_tick(&fleet);
+		cr_expect(!fleet_event(&fleet, DIAG_BEGIN, DIAG_STALLED));
+	}
+	fleet_close(&fleet);
+}
+
 Test(stall, in_the_midst_of_a_message)
 {
 	struct fleet fleet;
