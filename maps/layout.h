@@ -39,7 +39,7 @@
 	X(qp_owd, 1)                                                                               \
 	X(qp_owners, 1)                                                                            \
 	X(qp_pace, 1)                                                                              \
-	X(qp_room, 2)                                                                              \
+	X(qp_room, 3)                                                                              \
 	X(qp_sent, 1)                                                                              \
 	X(qps, 2)                                                                                  \
 	X(reasons, 2)                                                                              \

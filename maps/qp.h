@@ -118,17 +118,23 @@ struct esc_qp {
 /*
  * Value of `qp_room`, one entry: how many entries of `qps` are of which kind. What others send
  * may fill a half of the table, unknown hosts a quarter, so that forged packets never take the
- * room of this host's own queue pairs. What this host sends and no RDMA device of it made may fill
- * a quarter: forwarded packets (containers, virtual machines) and those of sockets. The programs
- * increment a count with an entry, the daemon corrects it with each reading of the table.
+ * room of this host's own queue pairs. Of that half the last quarter is for numbers that a queue
+ * pair of this host's RDMA devices has, while these are traced. What this host sends and no RDMA
+ * device of it made may fill a quarter: forwarded packets (containers, virtual machines) and those
+ * of sockets. The programs increment a count with an entry, the daemon corrects it with each
+ * reading of the table.
  */
+#define ESC_QP_ROOM_DEVICES 8
 struct esc_qp_room {
 	__u32 rx, rx_max; /* 0: no limit */
 	__u32 unknown,
 		unknown_max; /* received of hosts that are not members, while there is a list */
 	__u32 foreign, foreign_max; /* sent, not by an RDMA device of this host */
+	__u32 device_count;	    /* of `devices`; 0: queue pairs are not traced, or of more */
+	__u32 devices[ESC_QP_ROOM_DEVICES]; /* as in struct esc_owner_key; writer: the daemon */
+	__u32 reserved;
 };
-ESC_ASSERT_SIZE(struct esc_qp_room, 24);
+ESC_ASSERT_SIZE(struct esc_qp_room, 64);
 ESC_ASSERT_OFFSET(struct esc_qp, responses, 64);
 ESC_ASSERT_OFFSET(struct esc_qp, messages, 88);
 ESC_ASSERT_OFFSET(struct esc_qp, message_sizes, 272);

@@ -220,8 +220,29 @@ static __always_inline bool qp_is_foreign(struct __sk_buff *skb)
 	return sk && (sk->family == QP_AF_PACKET || sk->type == QP_SOCK_RAW || sk->src_port);
 }
 
+/*
+ * True when a queue pair of this host's RDMA devices has the packet's number, or when these are
+ * not known: without the daemon they are not traced.
+ */
+static __noinline bool qp_may_be_local(const struct esc_qp_room *room, const struct pkt_ctx *pkt)
+{
+	struct esc_owner_key key = {.qpn = pkt->key.dest_qpn};
+	__u64 now_ns = bpf_ktime_get_ns();
+
+	if (!room->device_count ||
+	    (__s64)(now_ns - pkt->ctl->heartbeat_local_ns) >= (__s64)ESC_PROBE_HEARTBEAT_TIMEOUT_NS)
+		return true;
+	for (__u32 i = 0; i < ESC_QP_ROOM_DEVICES && i < room->device_count; i++) {
+		key.device = room->devices[i];
+		if (bpf_map_lookup_elem(&qp_owners, &key))
+			return true;
+	}
+	return false;
+}
+
 /* Why there is no room for the queue pair, or 0. */
-static __always_inline int qp_check_room(const struct esc_qp_room *room, bool rx, bool unknown)
+static __always_inline int qp_check_room(const struct esc_qp_room *room, bool rx, bool unknown,
+					 const struct pkt_ctx *pkt)
 {
 	if (unknown && !rx)
 		return room->foreign_max && room->foreign >= room->foreign_max
@@ -229,9 +250,10 @@ static __always_inline int qp_check_room(const struct esc_qp_room *room, bool rx
 			       : ESC_REASON_NONE;
 	if (unknown && room->unknown_max && room->unknown >= room->unknown_max)
 		return ESC_REASON_QP_UNKNOWN_HOST;
-	if (rx && room->rx_max && room->rx >= room->rx_max)
-		return ESC_REASON_QP_TABLE_FULL;
-	return ESC_REASON_NONE;
+	if (!rx || !room->rx_max || room->rx < room->rx_max - room->rx_max / 4)
+		return ESC_REASON_NONE;
+	return room->rx >= room->rx_max || !qp_may_be_local(room, pkt) ? ESC_REASON_QP_TABLE_FULL
+								       : ESC_REASON_NONE;
 }
 
 static __always_inline void qp_count_room(struct esc_qp_room *room, bool rx, bool unknown)
@@ -253,7 +275,7 @@ static __noinline int qp_insert(struct pkt_ctx *pkt, __u32 sample_mask, struct _
 	bool unknown = sent ? qp_is_foreign(sent) : qp_is_unknown(&pkt->key);
 	__u32 zero = 0;
 	struct esc_qp_room *room = bpf_map_lookup_elem(&qp_room, &zero);
-	int result = room ? qp_check_room(room, !sent, unknown) : ESC_REASON_NONE;
+	int result = room ? qp_check_room(room, !sent, unknown, pkt) : ESC_REASON_NONE;
 	struct esc_qp *qp;
 	long error;
 

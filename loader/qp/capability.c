@@ -77,10 +77,13 @@ fail:
 
 static void tick(void *self, uint64_t now_ns)
 {
+	uint32_t devices[ESC_QP_ROOM_DEVICES];
 	struct qptable *table = self;
 
 	owners_tick(table->owners, now_ns);
 	owners_refresh(table->owners);
+	qptable_set_devices(table, devices,
+			    owners_traced_devices(table->owners, devices, ESC_QP_ROOM_DEVICES));
 }
 
 static void reconfigure(void *self, const struct config *old)

@@ -62,6 +62,8 @@ int qptable_new(struct qptable **out, int qps_fd, uint32_t max, uint64_t idle_ns
 		struct events *events);
 /* The shares of the table are kept in the map @fd, `qp_room`, from now on. 0 or -errno. */
 int qptable_share(struct qptable *table, int fd);
+/* The RDMA devices whose queue pairs are traced; more than ESC_QP_ROOM_DEVICES: as none. */
+void qptable_set_devices(struct qptable *table, const uint32_t *devices, size_t count);
 void qptable_free(struct qptable *table);
 /*
  * Reads the map, computes rates, retires idle entries, and emits qp_seen, qp_gone and
@@ -135,6 +137,11 @@ void owners_set_off(struct owners *owners, bool off);
 void owners_tick(struct owners *owners, uint64_t now_local_ns);
 /* Reads the map: once a second, and before a reply. */
 void owners_refresh(struct owners *owners);
+/*
+ * The kernel's indices of the devices that have queue pairs, @max of them at most. How many there
+ * are, also beyond @max; 0: none, or queue pairs are not traced.
+ */
+size_t owners_traced_devices(const struct owners *owners, uint32_t *devices, size_t max);
 /*
  * Takes over a fresh reading of the map: @entries (malloc'd, in any order, jobs unset) belongs to
  * @owners. -ENOMEM: what is known is as it was.

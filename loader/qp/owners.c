@@ -154,6 +154,25 @@ const struct owner *qptable_owner(const struct qptable *table, const struct esc_
 	return listed_count == 1 ? listed : NULL;
 }
 
+size_t owners_traced_devices(const struct owners *owners, uint32_t *devices, size_t max)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; owners->trace && i < owners->count && count <= max; i++) {
+		uint32_t device = owners->list[i].key.device;
+		size_t at = 0;
+
+		while (at < count && devices[at] != device)
+			at++;
+		if (at < count)
+			continue;
+		if (count < max)
+			devices[count] = device;
+		count++;
+	}
+	return count;
+}
+
 size_t qptable_rocev1(const struct qptable *table, const char *device, unsigned int port)
 {
 	size_t count = 0;

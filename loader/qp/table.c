@@ -174,6 +174,18 @@ int qptable_share(struct qptable *table, int fd)
 	return 0;
 }
 
+void qptable_set_devices(struct qptable *table, const uint32_t *devices, size_t count)
+{
+	if (!table->room)
+		return;
+	if (count > ESC_QP_ROOM_DEVICES)
+		count = 0;
+	__atomic_store_n(&table->room->device_count, 0, __ATOMIC_RELEASE);
+	for (size_t i = 0; i < count; i++)
+		table->room->devices[i] = devices[i];
+	__atomic_store_n(&table->room->device_count, (uint32_t)count, __ATOMIC_RELEASE);
+}
+
 /* What was counted before the reading of @count entries is replaced by them. */
 static void room_correct(struct qptable *table, struct esc_qp_room before,
 			 const struct qp_entry *entries, size_t count)

@@ -3,7 +3,7 @@
  * What the programs do by the state of their maps and constants: the kill
  * switch, the full table, the sample mask, the turn in a dispatcher, the port.
  */
-#define TAP_PLAN 68
+#define TAP_PLAN 71
 
 #include <time.h>
 
@@ -105,7 +105,43 @@ static void send_qps(struct world *w, enum world_hook hook, uint16_t host, uint3
 				  .opcode = 0x04, .qpn = from + i, .psn = 1, .source_host = host});
 }
 
-/* Of 64 entries: 32 for what is received, 16 for unknown hosts, 16 for what is forwarded. */
+static uint64_t now_local_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000000000ull + now.tv_nsec;
+}
+
+static void set_heartbeat(struct world *w, uint64_t at_local_ns)
+{
+	world_set_control(
+		w, &(struct esc_control){.sample_mask = 0xff, .heartbeat_local_ns = at_local_ns});
+}
+
+/* From now on the only RDMA device is @device, with @count queue pairs; none: there is no device.
+ */
+static void trace_qps(struct world *w, uint32_t device, uint32_t from, uint32_t count)
+{
+	struct esc_qp_room room;
+	struct esc_owner owner = {};
+	uint32_t zero = 0;
+
+	bpf_map_lookup_elem(bpf_map__fd(w->kernel->maps.qp_room), &zero, &room);
+	room.device_count = count ? 1 : 0;
+	room.devices[0] = device;
+	bpf_map_update_elem(bpf_map__fd(w->kernel->maps.qp_room), &zero, &room, BPF_ANY);
+	for (uint32_t i = 0; i < count; i++) {
+		struct esc_owner_key key = {.device = device, .qpn = from + i};
+
+		bpf_map_update_elem(bpf_map__fd(w->kernel->maps.qp_owners), &key, &owner, BPF_ANY);
+	}
+}
+
+/*
+ * Of 64 entries: 32 for what is received, of those 8 for numbers that this host's RDMA devices
+ * have; 16 for unknown hosts, 16 for what is forwarded.
+ */
 static void test_room(void)
 {
 	struct esc_qp_room room = {.rx_max = 32, .unknown_max = 16, .foreign_max = 16};
@@ -128,9 +164,22 @@ static void test_room(void)
 	world_reasons(&w, reasons, WORLD_XDP);
 	tap_ok(world_qp_count(&w) == 16 && reasons[ESC_REASON_QP_UNKNOWN_HOST] == 24,
 	       "a host that is not a member has a quarter of the table");
+	set_heartbeat(&w, now_local_ns());
+	trace_qps(&w, 7, 1100, 2);
 	send_qps(&w, WORLD_XDP, 5, 1000, 40);
 	world_reasons(&w, reasons, WORLD_XDP);
-	tap_ok(world_qp_count(&w) == 32 && reasons[ESC_REASON_QP_TABLE_FULL] == 24,
+	tap_ok(world_qp_count(&w) == 24 && reasons[ESC_REASON_QP_TABLE_FULL] == 32,
+	       "a member's numbers that no queue pair here has leave a quarter of a half free");
+	send_qps(&w, WORLD_XDP, 5, 1100, 3);
+	tap_ok(world_qp_count(&w) == 26, "which queue pairs that are here take");
+	set_heartbeat(&w, now_local_ns() - ESC_PROBE_HEARTBEAT_TIMEOUT_NS);
+	send_qps(&w, WORLD_XDP, 5, 1200, 2);
+	tap_ok(world_qp_count(&w) == 28, "and all others while no daemon traces");
+	set_heartbeat(&w, now_local_ns());
+	trace_qps(&w, 7, 0, 0);
+	send_qps(&w, WORLD_XDP, 5, 1000, 40);
+	world_reasons(&w, reasons, WORLD_XDP);
+	tap_ok(world_qp_count(&w) == 32 && reasons[ESC_REASON_QP_TABLE_FULL] == 32 + 1 + 28,
 	       "what is received has a half of it, members included");
 	w.ingress_ifindex = 1;
 	send_qps(&w, WORLD_TC_OUT, 1, 3000, 40);
@@ -147,14 +196,6 @@ static void test_room(void)
 	tap_ok(room.rx == 32 && room.unknown == 16 && room.foreign == 16,
 	       "and that is what is counted");
 	world_close(&w);
-}
-
-static uint64_t now_local_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * 1000000000ull + now.tv_nsec;
 }
 
 static void test_sample(struct world *w)

@@ -152,6 +152,12 @@ Test(qptable, shares)
 	cr_expect(room.rx_max == 32 && room.unknown_max == 16 && room.foreign_max == 16);
 	cr_expect(room.rx == 11 && room.unknown == 10 && room.foreign == 1, "%u %u %u", room.rx,
 		  room.unknown, room.foreign);
+	qptable_set_devices(world.table, (const uint32_t[]){3, 5}, 2);
+	bpf_map_lookup_elem(fd, &zero, &room);
+	cr_expect(room.device_count == 2 && room.devices[0] == 3 && room.devices[1] == 5);
+	qptable_set_devices(world.table, NULL, ESC_QP_ROOM_DEVICES + 1);
+	bpf_map_lookup_elem(fd, &zero, &room);
+	cr_expect_eq(room.device_count, 0, "of more devices not all would be known");
 	cr_expect_eq(events(&world, "qp_seen"), 3, "unknown hosts are not reported one by one");
 	world_close(&world);
 	close(fd);

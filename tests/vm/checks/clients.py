@@ -135,7 +135,7 @@ def run_mpi(over, seconds):
     result = shell(CLIENT, "mpirun --allow-run-as-root --mca plm_rsh_agent "
                    f"'dbclient -y -y -i {SHELL_KEY}' --mca oob_tcp_if_include eth0 {shared} {ranks}",
                    seconds + LIMIT_SECONDS)
-    seen = {"good": False, "output": (result.out + result.err)[-2000:]}
+    seen = {"good": False, "output": (result.out + result.err)[:4000]}
     with contextlib.suppress(ValueError, KeyError):
         told = json.loads(result.out[result.out.index("{"):])
         seen.update(told, good=result.rc == 0 and told["rounds"] > 0 and not told["wrong"])
