@@ -45,12 +45,12 @@ struct link_keys {
 
 /* What one reading changed. */
 struct link_change {
-	uint32_t flaps;	     /* carrier losses that count */
-	uint32_t planned;    /* those that do not */
-	bool reset;	     /* the counters began anew; the window was kept */
-	bool replaced;	     /* another NIC has the name: all that was known is of the other one */
-	bool lost, returned; /* the carrier, between the two readings, while administratively up */
-	uint64_t lasted_ns;  /* `returned`: how long it was away */
+	uint32_t flaps;	    /* carrier losses that count */
+	uint32_t planned;   /* those that do not */
+	bool reset;	    /* the counters began anew; the window was kept */
+	bool replaced;	    /* another NIC has the name: all that was known is of the other one */
+	bool returned;	    /* it has a carrier, and had none at the reading before */
+	uint64_t lasted_ns; /* `returned`: how long it was away */
 };
 
 /* The first reading of a link is a baseline. @settle_ns: as the key `settle`. */
@@ -115,9 +115,11 @@ bool link_is_expected(const struct link_entry *entry);
 /* --- report.c --- */
 
 #define LINK_EVENTS(X)                                                                             \
-	X(LINK_LOST, "link_lost", NOTICE, "A link lost its carrier, or lost it and has it again.") \
-	X(LINK_RETURNED, "link_returned", NOTICE, "A link has its carrier again.")                 \
 	X(LINK_DOWN, "link_down", WARNING,                                                         \
+	  "A link lost its carrier, or lost it and has it again; a planned loss is none of "       \
+	  "`flaps`.")                                                                              \
+	X(LINK_BACK, "link_up", NOTICE, "A link has its carrier again.")                           \
+	X(LINK_NO_CARRIER, "link_no_carrier", WARNING,                                             \
 	  "A link that should have a carrier has had none for `down_after`.")                      \
 	X(LINK_FLAPPING, "link_flapping", WARNING,                                                 \
 	  "A link lost its carrier more often than a threshold allows.")                           \

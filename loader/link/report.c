@@ -17,7 +17,6 @@
 #define EVIDENCE_JOBS 8 /* the same of jobs */
 
 #define LINK_METRICS(X)                                                                            \
-	X(LINK_UP, "link_up", GAUGE, "1: the link is up and has its carrier.")                     \
 	X(LINK_FLAPS, "link_flaps_total", COUNTER,                                                 \
 	  "Times that the link lost its carrier, planned work left out.")                          \
 	X(LINK_FLAPS_1H, "link_flaps_1h", GAUGE,                                                   \
@@ -182,18 +181,21 @@ void link_report_change(struct links *links, const struct link_entry *entry,
 		       json_pack("{s:b, s:I}", "replaced", change->replaced, "ifindex",
 				 (json_int_t)link->ifindex),
 		       NULL, NULL, NULL);
-	if (change->flaps) {
-		seen = json_pack("{s:I, s:I, s:I, s:s}", "flaps", (json_int_t)change->flaps,
-				 "flaps_1h",
+	if (change->flaps || change->planned) {
+		seen = json_pack("{s:I, s:I, s:I, s:I, s:s}", "flaps", (json_int_t)change->flaps,
+				 "planned", (json_int_t)change->planned, "flaps_1h",
 				 (json_int_t)link_count(link, link->seen_ns, LINK_HOUR_NS),
 				 "carrier_down_count", (json_int_t)link->down_count, "state",
 				 state_name(entry));
-		report(links, entry, LINK_LOST, seen, NULL, NULL, NULL);
+		log_info("%s: link down, %s now", entry->name, state_name(entry));
+		report(links, entry, LINK_DOWN, seen, NULL, NULL, NULL);
 	}
-	if (change->returned)
-		report(links, entry, LINK_RETURNED,
+	if (change->returned) {
+		log_info("%s: link up", entry->name);
+		report(links, entry, LINK_BACK,
 		       json_pack("{s:I}", "duration_ns", (json_int_t)change->lasted_ns), NULL, NULL,
 		       NULL);
+	}
 }
 
 void link_report_flapping(struct links *links, const struct link_entry *entry)
@@ -234,7 +236,7 @@ void link_report_down(struct links *links, const struct link_entry *entry)
 	put_users(links, entry, users);
 	log_warning("%s has no carrier%s%s", entry->name, entry->details.ext_state ? ": " : "",
 		    entry->details.ext_state ? entry->details.ext_state : "");
-	report(links, entry, LINK_DOWN, seen, nic_evidence(links->nic, entry->name),
+	report(links, entry, LINK_NO_CARRIER, seen, nic_evidence(links->nic, entry->name),
 	       json_pack("{s:s}", "because",
 			 entry->member ? "the members list has its address"
 				       : "it had a carrier since the boot"),
@@ -328,11 +330,6 @@ static void write_family(const struct links *links, FILE *out, int metric, link_
 static double known(uint64_t value)
 {
 	return value == LINK_UNKNOWN ? NAN : (double)value;
-}
-
-static double value_up(const struct link_entry *entry)
-{
-	return !strcmp(state_name(entry), "up");
 }
 
 static double value_flaps(const struct link_entry *entry)
@@ -441,7 +438,6 @@ void link_write_metrics(void *self, FILE *out)
 		int metric;
 		link_value_fn *value;
 	} families[] = {
-		{LINK_UP, value_up},
 		{LINK_FLAPS, value_flaps},
 		{LINK_FLAPS_1H, value_flaps_1h},
 		{LINK_PLANNED, value_planned},

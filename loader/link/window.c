@@ -115,8 +115,7 @@ void link_take(struct esc_link *link, const struct link_carrier *reading, uint64
 		link->changed_ns = now_ns;
 	if (!was_up && reading->admin_up)
 		link->settled_ns = now_ns + settle_ns;
-	out->lost = out->flaps && had;
-	out->returned = was_up && reading->admin_up && !had && reading->carrier;
+	out->returned = !had && reading->carrier;
 	out->lasted_ns = out->returned ? now_ns - before_ns : 0;
 	take_state(link, reading, now_ns);
 }

@@ -242,7 +242,8 @@ static int parse_family(const struct nlmsghdr *message, void *context)
 	const struct nlattr *a[CTRL_ATTR_FAMILY_ID + 1];
 
 	netlink_attributes(message, sizeof(struct genlmsghdr), a, CTRL_ATTR_FAMILY_ID);
-	if (a[CTRL_ATTR_FAMILY_ID])
+	if (a[CTRL_ATTR_FAMILY_ID] &&
+	    mnl_attr_get_payload_len(a[CTRL_ATTR_FAMILY_ID]) >= sizeof(uint16_t))
 		*(uint16_t *)context = mnl_attr_get_u16(a[CTRL_ATTR_FAMILY_ID]);
 	return 0;
 }
@@ -261,27 +262,36 @@ static uint16_t ethtool_family(void)
 	return family;
 }
 
-/* The header of each message has the same type and members. */
+/*
+ * The header of each message has the same members, and in all but STATS_GET the type 1. @flags: a
+ * message that does not know one is refused.
+ */
 static void ethtool_begin(union netlink_request *request, uint16_t family, uint8_t command,
-			  const char *name)
+			  const char *name, uint32_t flags)
 {
 	struct genlmsghdr *header = netlink_begin(request, family, 0, sizeof(*header));
+	bool stats = command == ETHTOOL_MSG_STATS_GET;
 	struct nlattr *nest;
 
 	header->cmd = command;
 	header->version = ETHTOOL_GENL_VERSION;
-	nest = mnl_attr_nest_start(&request->header, ETHTOOL_A_LINKSTATE_HEADER);
+	nest = mnl_attr_nest_start(&request->header,
+				   stats ? ETHTOOL_A_STATS_HEADER : ETHTOOL_A_LINKSTATE_HEADER);
 	mnl_attr_put_strz(&request->header, ETHTOOL_A_HEADER_DEV_NAME, name);
-	mnl_attr_put_u32(&request->header, ETHTOOL_A_HEADER_FLAGS, ETHTOOL_FLAG_STATS);
+	mnl_attr_put_u32(&request->header, ETHTOOL_A_HEADER_FLAGS, flags);
 	mnl_attr_nest_end(&request->header, nest);
 }
 
-static void ethtool_query(uint16_t family, uint8_t command, const char *name, netlink_reply_fn *fn,
-			  struct link_details *out)
+/* With its statistics; those of LINKSTATE_GET are there since Linux 6.2. */
+static void query_stats(uint16_t family, uint8_t command, const char *name, netlink_reply_fn *fn,
+			struct link_details *out)
 {
 	union netlink_request request;
 
-	ethtool_begin(&request, family, command, name);
+	ethtool_begin(&request, family, command, name, ETHTOOL_FLAG_STATS);
+	if (netlink_query(NETLINK_GENERIC, &request, fn, out) != -EINVAL)
+		return;
+	ethtool_begin(&request, family, command, name, 0);
 	netlink_query(NETLINK_GENERIC, &request, fn, out);
 }
 
@@ -290,7 +300,7 @@ static void query_phy(uint16_t family, const char *name, struct link_details *ou
 	union netlink_request request;
 	struct nlattr *nest;
 
-	ethtool_begin(&request, family, ETHTOOL_MSG_STATS_GET, name);
+	ethtool_begin(&request, family, ETHTOOL_MSG_STATS_GET, name, 0);
 	nest = mnl_attr_nest_start(&request.header, ETHTOOL_A_STATS_GROUPS);
 	mnl_attr_put(&request.header, ETHTOOL_A_BITSET_NOMASK, 0, NULL);
 	mnl_attr_put_u32(&request.header, ETHTOOL_A_BITSET_SIZE, 32);
@@ -330,7 +340,7 @@ static bool query_module(uint16_t family, const char *name, uint8_t address,
 	union netlink_request request;
 
 	page->read = false;
-	ethtool_begin(&request, family, ETHTOOL_MSG_MODULE_EEPROM_GET, name);
+	ethtool_begin(&request, family, ETHTOOL_MSG_MODULE_EEPROM_GET, name, 0);
 	mnl_attr_put_u32(&request.header, ETHTOOL_A_MODULE_EEPROM_OFFSET, 0);
 	mnl_attr_put_u32(&request.header, ETHTOOL_A_MODULE_EEPROM_LENGTH, MODULE_BYTES);
 	mnl_attr_put_u8(&request.header, ETHTOOL_A_MODULE_EEPROM_PAGE, 0);
@@ -508,9 +518,9 @@ void link_details_read(const char *sysroot, const char *name, struct link_detail
 
 	link_details_clear(out);
 	if (family) {
-		ethtool_query(family, ETHTOOL_MSG_LINKSTATE_GET, name, link_parse_state, out);
-		ethtool_query(family, ETHTOOL_MSG_FEC_GET, name, link_parse_fec, out);
-		ethtool_query(family, ETHTOOL_MSG_PAUSE_GET, name, link_parse_pause, out);
+		query_stats(family, ETHTOOL_MSG_LINKSTATE_GET, name, link_parse_state, out);
+		query_stats(family, ETHTOOL_MSG_FEC_GET, name, link_parse_fec, out);
+		query_stats(family, ETHTOOL_MSG_PAUSE_GET, name, link_parse_pause, out);
 		query_phy(family, name, out);
 		read_module(family, name, out);
 	}
