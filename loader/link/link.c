@@ -367,6 +367,9 @@ static void start_details(struct links *links, uint64_t now_local_ns)
 	if (!links->count || core_worker_busy(links->worker) ||
 	    now_local_ns - links->details_ns < DETAILS_NS / links->count)
 		return;
+	/* RTNL is held by another program: all of it would wait for that. */
+	if (rtnl_asked_since())
+		return;
 	links->details_ns = now_local_ns;
 	entry = &links->list[links->details_next++ % links->count];
 	job = entry->link.ifindex ? calloc(1, sizeof(*job)) : NULL;

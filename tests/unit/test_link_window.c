@@ -237,7 +237,9 @@ Test(link_window, boot_planned_work_and_reloads_raise_nothing)
 	cr_expect_eq(world.change.planned, 1);
 	world.nic.admin_up = true;
 	world.now_ns += HOUR;
+	flap(&world, 4);
 	read_now(&world, &keys);
+	cr_expect_eq(world.change.planned, 4, "until it is set up");
 	flap(&world, 2);
 	world.nic.carrier = true;
 	world.nic.up_count++;
@@ -252,6 +254,10 @@ Test(link_window, boot_planned_work_and_reloads_raise_nothing)
 		world.nic.down_count = 1 + 2 * i;
 		read_now(&world, &keys);
 		cr_expect(world.change.reset);
+		world.now_ns += 29 * S;
+		flap(&world, 1);
+		read_now(&world, &keys);
+		cr_expect_eq(world.change.planned, 1, "29 s after it was loaded");
 	}
 	cr_expect_eq(world.link.resets, 2);
 	cr_expect_eq(world.link.flaps, 0);
