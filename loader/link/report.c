@@ -292,7 +292,7 @@ void link_status(void *self, json_t *status)
 	{
 		if (entry->link.alarm_ns)
 			json_array_append_new(flapping, json_string(entry->name));
-		if (entry->link.state & ESC_LINK_DOWN_ALARM)
+		if (!strcmp(state_name(entry), "down"))
 			json_array_append_new(down, json_string(entry->name));
 	}
 	json_put_count(object, "watched", links->count);
