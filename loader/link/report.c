@@ -23,7 +23,7 @@
 	  "The same within the last hour, exactly: compare this one with a limit.")                \
 	X(LINK_PLANNED, "link_planned_losses_total", COUNTER,                                      \
 	  "Carrier losses that are not flaps: set down, just set up, just booted or loaded.")      \
-	X(LINK_RESETS, "link_counter_resets_total", COUNTER,                                       \
+	X(LINK_RESETS, "link_resets_total", COUNTER,                                               \
 	  "Times that the kernel's counters of the link began anew.")                              \
 	X(LINK_CHANGE, "link_last_change_timestamp_seconds", GAUGE,                                \
 	  "When the carrier changed last.")                                                        \
