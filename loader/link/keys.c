@@ -106,7 +106,7 @@ static const struct config_key keys[] = {
 	{"settle", CONFIG_FIELD(duration, struct link_keys, settle_ns), .fallback = "30s",
 	 .least = 0, .most = 3600 * CONFIG_S,
 	 .help = "What a link does for this time after the boot, after it was set up by an "
-		 "operator, and after its driver was loaded is no flap."},
+		 "operator, after its driver was loaded, and after the kill switch is no flap."},
 	{},
 };
 

@@ -449,6 +449,35 @@ static void reconfigure(void *self, const struct config *old)
 	tick(links, time_local_ns());
 }
 
+/* Attaching, and detaching, takes the link of some drivers down. */
+static void settle(struct links *links)
+{
+	uint64_t until_ns = link_now_ns() + link_keys(links->core->config)->settle_ns;
+
+	link_for_each(entry, links)
+	{
+		if (entry->link.settled_ns < until_ns)
+			entry->link.settled_ns = until_ns;
+		entry->changed = true;
+	}
+	store(links);
+}
+
+static int off(void *self, const char *by, char **error)
+{
+	(void)by;
+	(void)error;
+	settle(self);
+	return 0;
+}
+
+static int on(void *self, char **error)
+{
+	(void)error;
+	settle(self);
+	return 0;
+}
+
 static void close_links(void *self)
 {
 	struct links *links = self;
@@ -504,6 +533,8 @@ const struct capability link_capability = {
 	.tick_ns = TICK_NS,
 	.tick = tick,
 	.reconfigure = reconfigure,
+	.off = off,
+	.on = on,
 	.status = link_status,
 	.write_metrics = link_write_metrics,
 };
