@@ -59,8 +59,7 @@ static void load(const struct links *links, struct link_entry *entry)
 
 static void store(struct links *links)
 {
-	link_for_each(entry, links)
-	{
+	link_for_each (entry, links) {
 		struct esc_link_key key;
 
 		if (!entry->changed)
@@ -139,7 +138,9 @@ static const struct link_carrier *find_seen(const struct seen *seen, const char 
 
 static struct link_entry *find_entry(struct links *links, const char *name)
 {
-	link_for_each(entry, links) if (!strcmp(entry->name, name)) return entry;
+	link_for_each (entry, links)
+		if (!strcmp(entry->name, name))
+			return entry;
 	return NULL;
 }
 
@@ -198,8 +199,9 @@ static void add_lowers(struct links *links, struct links *next, const struct see
 /* Those that were watched, and are not any more, have no alarm any more. */
 static void end_others(struct links *links, struct links *next)
 {
-	link_for_each(entry, links) if (entry->link.alarm_ns && !find_entry(next, entry->name))
-		link_report_end(links, entry, "not watched", entry->link.alarm_ns);
+	link_for_each (entry, links)
+		if (entry->link.alarm_ns && !find_entry(next, entry->name))
+			link_report_end(links, entry, "not watched", entry->link.alarm_ns);
 }
 
 static void choose(struct links *links, const struct seen *seen)
@@ -215,8 +217,9 @@ static void choose(struct links *links, const struct seen *seen)
 			add_link(links, &next, config->interfaces[i].sibling, LINK_SIBLING, "");
 	add_lowers(links, &next, seen);
 	/* One whose driver is being loaded again is below its bond no more, for a moment. */
-	link_for_each(entry, links) if (entry->role == LINK_LOWER && !find_seen(seen, entry->name))
-		add_link(links, &next, entry->name, LINK_LOWER, entry->upper);
+	link_for_each (entry, links)
+		if (entry->role == LINK_LOWER && !find_seen(seen, entry->name))
+			add_link(links, &next, entry->name, LINK_LOWER, entry->upper);
 	end_others(links, &next);
 	if (next.left_out && next.left_out != links->left_out) {
 		log_warning("%zu links have no place among %d: their flaps are not counted",
@@ -240,7 +243,8 @@ static void find_members(struct links *links)
 	const char *host = links->core->config->host;
 	struct ifaddrs *all = NULL;
 
-	link_for_each(entry, links) entry->member = false;
+	link_for_each (entry, links)
+		entry->member = false;
 	if (!members || getifaddrs(&all))
 		return;
 	for (const struct ifaddrs *at = all; at; at = at->ifa_next) {
@@ -265,9 +269,9 @@ static int on_link(const struct link_carrier *link, void *context)
 
 	/* It may be one to be watched: a lower device, or one with a new name. */
 	if (!entry) {
-		link_for_each(other, links) links->stale =
-			links->stale || link->bonded ||
-			(other->link.ifindex == link->ifindex && link->ifindex);
+		link_for_each (other, links)
+			links->stale = links->stale || link->bonded ||
+				       (other->link.ifindex == link->ifindex && link->ifindex);
 		return 0;
 	}
 	/* From before the newest dump, or the counters began anew: the next dump knows. */
@@ -297,8 +301,7 @@ static int scan(struct links *links)
 		links->stale = false;
 		choose(links, &seen);
 		find_members(links);
-		link_for_each(entry, links)
-		{
+		link_for_each (entry, links) {
 			const struct link_carrier *one = find_seen(&seen, entry->name);
 
 			if (one) {
@@ -388,7 +391,8 @@ static json_t *reply_links(void *self, struct request *request)
 	struct links *links = self;
 
 	(void)request;
-	link_for_each(entry, links) json_array_append_new(list, link_json(links, entry));
+	link_for_each (entry, links)
+		json_array_append_new(list, link_json(links, entry));
 	json_put(reply, "links", list);
 	if (links->left_out)
 		json_put_count(reply, "left_out", links->left_out);
@@ -433,7 +437,8 @@ static void tick(void *self, uint64_t now_local_ns)
 	if ((links->stale || now_local_ns - links->scanned_ns >= SCAN_NS) &&
 	    !rtnl_wait(CORE_RTNL_MS))
 		scan(links);
-	link_for_each(entry, links) evaluate(links, entry, link_now_ns());
+	link_for_each (entry, links)
+		evaluate(links, entry, link_now_ns());
 	store(links);
 	start_details(links, now_local_ns);
 }
@@ -454,8 +459,7 @@ static void settle(struct links *links)
 {
 	uint64_t until_ns = link_now_ns() + link_keys(links->core->config)->settle_ns;
 
-	link_for_each(entry, links)
-	{
+	link_for_each (entry, links) {
 		if (entry->link.settled_ns < until_ns)
 			entry->link.settled_ns = until_ns;
 		entry->changed = true;

@@ -288,8 +288,7 @@ void link_status(void *self, json_t *status)
 	json_t *object = json_object(), *flapping = json_array(), *down = json_array();
 	const struct links *links = self;
 
-	link_for_each(entry, (struct links *)links)
-	{
+	link_for_each (entry, (struct links *)links) {
 		if (entry->link.alarm_ns)
 			json_array_append_new(flapping, json_string(entry->name));
 		if (!strcmp(state_name(entry), "down"))
@@ -312,8 +311,7 @@ static void write_family(const struct links *links, FILE *out, int metric, link_
 {
 	struct prom_family *family = FAMILY_OF(&link_metrics[metric]);
 
-	link_for_each(entry, (struct links *)links)
-	{
+	link_for_each (entry, (struct links *)links) {
 		const struct link_details *details = &entry->details;
 		double number = entry->link.seen_ns ? value(entry) : NAN;
 		char port[16] = "";
@@ -400,8 +398,7 @@ static void write_pause(const struct links *links, FILE *out)
 {
 	struct prom_family *global = FAMILY_OF(&link_metrics[LINK_GLOBAL_PAUSE]);
 
-	link_for_each(entry, (struct links *)links)
-	{
+	link_for_each (entry, (struct links *)links) {
 		if (entry->details.pause_rx != LINK_UNKNOWN)
 			prom_count(global, entry->details.pause_rx, "netdev", entry->name,
 				   "direction", "rx", NULL);
@@ -415,8 +412,7 @@ static void write_priorities(const struct links *links, FILE *out)
 {
 	struct prom_family *family = FAMILY_OF(&link_metrics[LINK_PAUSE]);
 
-	link_for_each(entry, (struct links *)links)
-	{
+	link_for_each (entry, (struct links *)links) {
 		for (int i = 0; i < 2 * LINK_PRIORITIES; i++) {
 			const struct link_details *details = &entry->details;
 			bool tx = i >= LINK_PRIORITIES;
