@@ -55,8 +55,8 @@ static const struct verb_section output[] = {
 	{.rows = "links", .columns = columns},
 	{.rows = "links",
 	 .only = "alarm.kind=flapping",
-	 .text = "{netdev}: {alarm.flaps} flaps within {alarm.within_ns:age}, {alarm.since_ms:age} "
-		 "ago; `escapement links ack {netdev}` ends the alarm"},
+	 .text = "{netdev}: {alarm.flaps} flaps within {alarm.within_ns:age}, the alarm raised "
+		 "{alarm.since_ms:age} ago; `escapement links ack {netdev}` ends the alarm"},
 	{.text = "{left_out} more links have no place in the table."},
 	{},
 };
@@ -79,10 +79,10 @@ static const struct verb verbs[] = {
 	 .reads = true,
 	 .summary = "state of the links, their flaps and alarms",
 	 .output = output,
-	 .help = "A flap is a loss of the carrier that nobody planned. All are counted, however "
-		 "short, also while no daemon runs. More of them than `links.thresholds` raise an "
-		 "alarm, which lasts until the link has been stable for `links.stable_after`. What "
-		 "the driver does not report is absent."},
+	 .help = "A flap is a loss of the carrier that nobody planned. All that the "
+		 "driver reports are counted, however short, also while no daemon runs. More of "
+		 "them than `links.thresholds` raise an alarm, which lasts until the link has been "
+		 "stable for `links.stable_after`. What the driver does not report is absent."},
 	{.name = "links ack",
 	 .summary = "end the alarm of a link that flapped",
 	 .args = ack_args,
