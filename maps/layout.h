@@ -17,6 +17,7 @@
 	X(fleet, 1)                                                                                \
 	X(host_queue, 1)                                                                           \
 	X(layouts, 1)                                                                              \
+	X(link_flaps, 1)                                                                           \
 	X(nic_control, 1)                                                                          \
 	X(nic_counts, 1)                                                                           \
 	X(nic_local, 1)                                                                            \

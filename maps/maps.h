@@ -6,6 +6,7 @@
 #include "maps/clock.h"
 #include "maps/control.h"
 #include "maps/layout.h"
+#include "maps/link.h"
 #include "maps/path.h"
 #include "maps/nic.h"
 #include "maps/owd.h"

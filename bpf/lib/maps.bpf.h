@@ -103,6 +103,13 @@ struct {
 } qp_room __weak SEC(".maps");
 
 struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, ESC_LINKS_MAX);
+	__type(key, struct esc_link_key);
+	__type(value, struct esc_link);
+} link_flaps __weak SEC(".maps");
+
+struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, ESC_PROBES_RING_BYTES);
 } probes __weak SEC(".maps");

@@ -16,8 +16,6 @@
 	X(PORT_DETACHED, "detached", NOTICE, "Programs were detached from an interface.")          \
 	X(PORT_GONE, "interface_gone", WARNING, "An interface does not exist, or not any more.")   \
 	X(PORT_BACK, "interface_back", NOTICE, "An interface exists, or exists again.")            \
-	X(PORT_LINK_UP_EVENT, "link_up", NOTICE, "The link of an interface is up.")                \
-	X(PORT_LINK_DOWN, "link_down", WARNING, "The link of an interface is down.")               \
 	X(PORT_PROGRAMS_BEFORE, "programs_before", NOTICE,                                         \
 	  "Other programs than before get the packets of an interface before ours.")               \
 	X(PORT_FQ_INSTALLED, "fq_installed", NOTICE, "An fq qdisc was put onto an interface.")     \
@@ -128,8 +126,7 @@ struct port {
 	int32_t lab_drift_ppb;
 	int lock_fd; /* see port_lock() */
 	unsigned int slot;
-	unsigned int ifindex; /* that we are attached to; 0: gone */
-	bool up;
+	unsigned int ifindex;	/* that we are attached to; 0: gone */
 	struct esc_port record; /* as `ports` has it */
 	char xdp_note[ATTACH_NOTE_BYTES];
 	char tc_note[ATTACH_NOTE_BYTES];

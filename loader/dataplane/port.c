@@ -114,7 +114,6 @@ int port_attach(struct port *port, char **error)
 		port->record = (struct esc_port){};
 	was_attached = port_is_attached(port);
 	port->ifindex = link.ifindex;
-	port->up = link.up;
 	port->lost_note[0] = '\0';
 	err = port_write(port, error);
 	if (!err)
@@ -336,7 +335,6 @@ void port_lose(struct port *port)
 	report(port, PORT_GONE, port->ifindex ? json_pack("{s:i}", "ifindex", port->ifindex) : NULL,
 	       NULL);
 	port->ifindex = 0;
-	port->up = false;
 	pins_drop_link(port->pins, port->name, PINS_XDP);
 	pins_drop_link(port->pins, port->name, PINS_TC_INGRESS);
 	pins_drop_link(port->pins, port->name, PINS_TC_EGRESS);
@@ -361,7 +359,6 @@ void port_tick(struct port *port, bool off, uint64_t now_local_ns)
 			return;
 		log_info("interface %s is there", port->name);
 		report(port, PORT_BACK, json_pack("{s:i}", "ifindex", link.ifindex), NULL);
-		port->up = link.up;
 		port->ifindex = link.ifindex;
 		if (!off && port_attach(port, &error)) {
 			log_error("%s: %s; trying again in 10 s", port->name, error ? error : "?");
@@ -370,11 +367,6 @@ void port_tick(struct port *port, bool off, uint64_t now_local_ns)
 		}
 		free(error);
 		return;
-	}
-	if (link.up != port->up) {
-		port->up = link.up;
-		log_info("%s: link %s", port->name, link.up ? "up" : "down");
-		report(port, link.up ? PORT_LINK_UP_EVENT : PORT_LINK_DOWN, NULL, NULL);
 	}
 	if (!off && port_is_attached(port))
 		watch_programs(port);

@@ -71,7 +71,6 @@ static const struct verb_section health[] = {
 	 .rows = "interfaces",
 	 .only = "ifindex attach=none tc=none",
 	 .text = "{name}: no program is attached<|: {attach_note}|>"},
-	{.rows = "interfaces", .only = "ifindex !link_up", .text = "{name}: the link is down"},
 	{},
 };
 

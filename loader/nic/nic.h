@@ -9,12 +9,15 @@
 struct capability;
 struct config;
 struct config_section;
+struct json_t;
+struct nic;
 
 /*
- * needs: dataplane, qp. Without a `sibling` in the configuration nothing is attached. What cannot
- * be done is reported in the log, as an event and by the verb, and leaves failover off. Programs
- * stay attached when it is closed; they end 2 s after the daemon's last heartbeat. With the kill
- * switch on, dummy devices are still forwarded: else they would be cut off.
+ * needs: dataplane, qp; self is the struct nic. Without a `sibling` in the configuration nothing is
+ * attached. What cannot be done is reported in the log, as an event and by the verb, and leaves
+ * failover off. Programs stay attached when it is closed; they end 2 s after the daemon's last
+ * heartbeat. With the kill switch on, dummy devices are still forwarded: else they would be cut
+ * off.
  */
 extern const struct capability nic_capability;
 
@@ -34,5 +37,11 @@ extern const char *const nic_modes[];
 const struct nic_keys *nic_keys(const struct config *config);
 /* What a dead NIC may have lost last is kept, and retransmitted by the other one. */
 bool nic_resends(const struct config *config);
+
+/*
+ * What failover did about the NIC @name: {"state", "reason", "failed_over": how many of the
+ * "pairs" of addresses that use it take another NIC}, a new reference; NULL: it is in no pair.
+ */
+struct json_t *nic_evidence(const struct nic *nic, const char *name);
 
 #endif

@@ -137,6 +137,36 @@ static json_t *device_json(const struct nic_facts *facts, const char *name)
 	return object;
 }
 
+/* Whether @name is a NIC of the pair that @used belongs to. */
+static bool is_used(const struct nic *nic, const struct nic_used *used, const char *name)
+{
+	const struct nic_pair *pair = &nic->plan.pairs[nic->plan.locals[used->local].pair];
+
+	return !strcmp(pair->first, name) || !strcmp(pair->second, name);
+}
+
+json_t *nic_evidence(const struct nic *nic, const char *name)
+{
+	const struct nic_facts *facts = read_facts(nic);
+	size_t pairs = 0, over = 0;
+	bool found = false;
+	json_t *object;
+
+	for (size_t i = 0; facts && i < facts->device_count; i++)
+		found = found || !strcmp(facts->devices[i].name, name);
+	if (!found)
+		return NULL;
+	for (size_t i = 0; i < facts->used_count; i++)
+		if (is_used(nic, &facts->used[i], name)) {
+			pairs++;
+			over += facts->used[i].current != ESC_NIC_ROUTE_DIRECT;
+		}
+	object = device_json(facts, name);
+	json_put_count(object, "pairs", pairs);
+	json_put_count(object, "failed_over", over);
+	return object;
+}
+
 static json_t *used_json(const struct nic_used *used)
 {
 	json_t *object = json_object(), *routes = json_array();

@@ -5,6 +5,7 @@
 #include <jansson.h>
 
 #include "config/config.h"
+#include "link/link.h"
 #include "nic/nic.h"
 #include "pace/pace.h"
 #include "steer/steer.h"
@@ -12,8 +13,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
-static const struct config_section *const sections[] = {&pace_section, &tcp_section, &steer_section,
-							&nic_section, NULL};
+static const struct config_section *const sections[] = {
+	&pace_section, &tcp_section, &steer_section, &nic_section, &link_section, NULL};
 
 /* What is in force can be shown. */
 static void show(const struct config *config)

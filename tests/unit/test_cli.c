@@ -224,6 +224,9 @@ static const char *health(const char *text)
 Test(cli, health_lists_what_is_wrong)
 {
 	static const char attached[] = "{\"name\":\"eth1\",\"ifindex\":2,\"link_up\":true,"
+				       "\"attach\":\"native\",\"tc\":\"tcx\"},"
+				       /* down by design */
+				       "{\"name\":\"eth4\",\"ifindex\":4,\"link_up\":false,"
 				       "\"attach\":\"native\",\"tc\":\"tcx\"}";
 	static const char torn[] = "{\"name\":\"eth2\",\"ifindex\":3,\"link_up\":false,"
 				   "\"attach\":\"none\",\"tc\":\"none\",\"attach_note\":\"why\"},"
@@ -233,19 +236,22 @@ Test(cli, health_lists_what_is_wrong)
 	snprintf(status, sizeof(status),
 		 "{\"interfaces\":[%s],\"clock\":{\"state\":\"synced\",\"peers_configured\":3},"
 		 "\"probing\":{\"peers\":{\"down\":0}},\"paths\":{\"on\":true,\"down\":0},"
+		 "\"links\":{\"watched\":2,\"flapping\":[],\"down\":[]},"
 		 "\"qps\":{\"tracked\":15,\"max\":16,\"refused\":9}}",
 		 attached);
 	cr_expect_str_eq(health(status), "");
-	snprintf(status, sizeof(status),
-		 "{\"interfaces\":[%s,%s],\"clock\":{\"state\":\"holdover\",\"bound_ns\":2500,"
-		 "\"peers_configured\":3},\"probing\":{\"peers\":{\"down\":2}},\"paths\":{\"on\":"
-		 "true,"
-		 "\"down\":1},\"qps\":{\"tracked\":16,\"max\":16}}",
-		 attached, torn);
+	snprintf(
+		status, sizeof(status),
+		"{\"interfaces\":[%s,%s],\"clock\":{\"state\":\"holdover\",\"bound_ns\":2500,"
+		"\"peers_configured\":3},\"probing\":{\"peers\":{\"down\":2}},\"paths\":{\"on\":"
+		"true,"
+		"\"down\":1},\"links\":{\"watched\":2,\"flapping\":[\"eth1\"],\"down\":[\"eth2\"]},"
+		"\"qps\":{\"tracked\":16,\"max\":16}}",
+		attached, torn);
 	expect(health(status), "eth3: the interface is not present\n");
 	expect(written, "eth2: no program is attached: why\n");
-	expect(written, "eth2: the link is down\n");
-	cr_expect_null(strstr(written, "eth1"));
+	expect(written, "Links without a carrier: eth2 (");
+	expect(written, "Links that flap: eth1 (");
 	expect(written, "the clock is holdover, error bound 2.50us");
 	expect(written, "2 peers are down");
 	expect(written, "1 paths are down");

@@ -211,8 +211,9 @@ Test(verbs, prefixes)
 /* A new verb is for root until its table says that it changes nothing. */
 Test(request, the_group_may_use_what_changes_nothing)
 {
-	static const char reads[] = " status health events config.show features version clock "
-				    "clock.wait peers failover pace paths qp top steer steer.plan ";
+	static const char reads[] =
+		" status health events config.show features version clock "
+		"clock.wait peers failover links pace paths qp top steer steer.plan ";
 	const struct verb *verb = NULL;
 	char name[64];
 
