@@ -23,6 +23,7 @@ MANDIR ?= $(PREFIX)/share/man
 UNITDIR ?= $(PREFIX)/lib/systemd/system
 CATALOGDIR ?= $(PREFIX)/lib/systemd/catalog
 SYSUSERSDIR ?= $(PREFIX)/lib/sysusers.d
+DATADIR ?= $(PREFIX)/share/escapement
 ZSHDIR ?= $(PREFIX)/share/zsh/site-functions
 SYSCONFDIR ?= /etc
 
@@ -75,7 +76,7 @@ SKELETONS := $(patsubst %,$(BPF_OUT)/%.skel.h,dataplane $(ALONE))
 all: programs
 
 programs: $(OUT)/escapementd $(OUT)/escapement $(OUT)/libescapement.so $(MAN:%=$(OUT)/man/%) \
-	$(OUT)/escapement.yaml $(OUT)/completion.bash $(OUT)/completion.zsh $(OUT)/escapement.catalog
+	$(OUT)/escapement-event.schema.json $(OUT)/escapement.yaml $(OUT)/completion.bash $(OUT)/completion.zsh $(OUT)/escapement.catalog
 
 include mk/tests.mk
 
@@ -133,10 +134,16 @@ $(OUT)/libescapement.so: $(OUT)/$(SONAME).1.0
 	$(Q)ln -sf $(<F) $(OUT)/$(SONAME) && ln -sf $(<F) $@
 
 # --- what is written from the tables: an @part@ of a page is what mkref prints for it ---
+FILL = $(Q)awk -v mkref=$(OUT)/mkref '/^@[a-z-]+@$$/ { gsub(/@/, ""); fflush(); \
+		if (system(mkref " " $$0)) exit 1; next } { print }' $< > $@
+
 $(OUT)/man/%: man/%.in $(OUT)/mkref
 	$(call say,MAN)
-	$(Q)awk -v mkref=$(OUT)/mkref '/^@[a-z-]+@$$/ { gsub(/@/, ""); fflush(); \
-		if (system(mkref " " $$0)) exit 1; next } { print }' $< > $@
+	$(FILL)
+
+$(OUT)/%.schema.json: deploy/%.schema.json.in $(OUT)/mkref
+	$(call say,MKREF)
+	$(FILL)
 
 $(OUT)/man/%: man/%
 	$(call say,MAN)
@@ -173,7 +180,7 @@ $(OUT)/completion.%: $(OUT)/mkref
 	$(Q)$(OUT)/mkref completion-$* > $@
 
 INSTALLED = $(COMPLETION) $(SYSUSERSDIR)/escapement.conf $(SBINDIR)/escapementd $(BINDIR)/escapement $(UNITDIR)/escapementd.service \
-	$(CATALOGDIR)/escapement.catalog $(SYSCONFDIR)/escapement/escapement.yaml.example $(INCLUDEDIR)/escapement.h \
+	$(CATALOGDIR)/escapement.catalog $(DATADIR)/escapement-event.schema.json $(SYSCONFDIR)/escapement/escapement.yaml.example $(INCLUDEDIR)/escapement.h \
 	$(addprefix $(LIBDIR)/,$(SONAME).1.0 $(SONAME) libescapement.so pkgconfig/libescapement.pc) \
 	$(foreach page,$(MAN),$(MANDIR)/man$(subst .,,$(suffix $(page)))/$(page))
 D := $(DESTDIR)
@@ -191,6 +198,7 @@ install: programs
 	sed 's|=/usr/sbin/|=$(SBINDIR)/|; s|/etc/escapement|$(SYSCONFDIR)/escapement|' deploy/escapementd.service \
 		> $(D)$(UNITDIR)/escapementd.service
 	$(INSTALL) -D -m 0644 $(OUT)/escapement.catalog $(D)$(CATALOGDIR)/escapement.catalog
+	$(INSTALL) -D -m 0644 $(OUT)/escapement-event.schema.json $(D)$(DATADIR)/escapement-event.schema.json
 	$(INSTALL) -D -m 0644 $(OUT)/escapement.yaml $(D)$(SYSCONFDIR)/escapement/escapement.yaml.example
 	$(INSTALL) -D -m 0644 deploy/escapement.sysusers $(D)$(SYSUSERSDIR)/escapement.conf
 	$(INSTALL) -D -m 0644 $(OUT)/completion.bash $(D)$(word 1,$(COMPLETION))
@@ -235,7 +243,7 @@ help:
 	@echo 'make clean      remove build/'
 	@echo 'Variables: V=1 shows commands, WERROR=1 fails on warnings, SAN=1 builds with AddressSanitizer'
 	@echo 'and UBSan into build/san; CC CFLAGS CPPFLAGS LDFLAGS CLANG BPFTOOL; PREFIX DESTDIR SBINDIR BINDIR'
-	@echo 'LIBDIR INCLUDEDIR MANDIR UNITDIR CATALOGDIR SYSUSERSDIR ZSHDIR'
+	@echo 'LIBDIR INCLUDEDIR MANDIR UNITDIR CATALOGDIR DATADIR SYSUSERSDIR ZSHDIR'
 	@echo 'SYSCONFDIR.'
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

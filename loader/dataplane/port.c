@@ -84,6 +84,11 @@ static void report(const struct port *port, unsigned int kind, json_t *seen, jso
 						 .done = done});
 }
 
+static void report_link(const struct port *port)
+{
+	report(port, port->up ? PORT_LINK_UP_EVENT : PORT_LINK_DOWN, NULL, NULL);
+}
+
 bool port_is_attached(const struct port *port)
 {
 	return port->record.xdp_via != ESC_XDP_VIA_NONE || port->record.tc_via != ESC_TC_NONE;
@@ -115,6 +120,8 @@ int port_attach(struct port *port, char **error)
 	was_attached = port_is_attached(port);
 	port->ifindex = link.ifindex;
 	port->up = link.up;
+	if (!port->up)
+		report_link(port);
 	port->lost_note[0] = '\0';
 	err = port_write(port, error);
 	if (!err)
@@ -362,6 +369,7 @@ void port_tick(struct port *port, bool off, uint64_t now_local_ns)
 		log_info("interface %s is there", port->name);
 		report(port, PORT_BACK, json_pack("{s:i}", "ifindex", link.ifindex), NULL);
 		port->up = link.up;
+		report_link(port);
 		port->ifindex = link.ifindex;
 		if (!off && port_attach(port, &error)) {
 			log_error("%s: %s; trying again in 10 s", port->name, error ? error : "?");
@@ -374,7 +382,7 @@ void port_tick(struct port *port, bool off, uint64_t now_local_ns)
 	if (link.up != port->up) {
 		port->up = link.up;
 		log_info("%s: link %s", port->name, link.up ? "up" : "down");
-		report(port, link.up ? PORT_LINK_UP_EVENT : PORT_LINK_DOWN, NULL, NULL);
+		report_link(port);
 	}
 	if (!off && port_is_attached(port))
 		watch_programs(port);
