@@ -103,8 +103,8 @@ static void use_config(struct program *program, json_t *alerts)
 				   : !strcmp(least, "notice")	? 1
 				   : !strcmp(least, "critical") ? 3
 								: 2;
-	push_configure(program->push, json_object_get(alerts, "alertmanagers"));
-	hook_configure(&program->hook, alerts);
+	push_configure(program->push, &program->alerts, json_object_get(alerts, "alertmanagers"));
+	hook_configure(&program->hook, &program->alerts, alerts);
 }
 
 static void load(struct program *program)
@@ -167,8 +167,9 @@ static void report(struct program *program, bool heard)
 	if (program->absent == heard && alerts->any) {
 		program->absent = !heard;
 		log_warning(heard ? "the daemon replies again" : "no daemon has replied for 60 s");
-		alerts_own(alerts, "daemon_absent", !heard, "See `systemctl status escapementd`.",
-			   NULL, time_realtime_ns());
+		alerts_own(alerts, "daemon_absent", "",
+			   heard ? NULL : "See `systemctl status escapementd`.",
+			   time_realtime_ns());
 	}
 	if (program->refused != alerts->refused)
 		log_warning("%llu alerts had no room beside %d others",

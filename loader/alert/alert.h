@@ -54,9 +54,12 @@ void alerts_free(struct alerts *alerts);
  * system clock was set back before it started.
  */
 bool alerts_take(struct alerts *alerts, const json_t *event, bool live, uint64_t now_ns);
-/* A fault of our own, as a condition of this host, that begins or ends. */
-void alerts_own(struct alerts *alerts, const char *condition, bool begins, const char *remedy,
-		json_t *seen, uint64_t now_ns);
+/*
+ * A fault of our own, as a condition of this host, that begins with @remedy, or ends (NULL).
+ * @part: of several such things, an Alertmanager's address; "": there is one.
+ */
+void alerts_own(struct alerts *alerts, const char *condition, const char *part, const char *remedy,
+		uint64_t now_ns);
 /* What ends by itself, and what has been sent for long enough. */
 void alerts_tick(struct alerts *alerts, uint64_t now_ns);
 /* As Alertmanager's API v2 and the hook get it (new reference). @until_ns: endsAt while it fires.
@@ -86,8 +89,8 @@ struct push;
 /* 0 or -errno. */
 int push_new(struct push **out);
 void push_free(struct push *push);
-/* @list: `alertmanagers` of the configuration. Those that stay keep their state. */
-void push_configure(struct push *push, const json_t *list);
+/* @list: `alertmanagers` of the configuration. Nothing is done when it is the same as before. */
+void push_configure(struct push *push, struct alerts *alerts, const json_t *list);
 /* Sends what is due. Returns when it has to be called again, CLOCK_MONOTONIC. */
 uint64_t push_run(struct push *push, struct alerts *alerts, uint64_t now_local_ns);
 /* Waits for replies, one of @fds, or @timeout_ms. */
@@ -109,11 +112,11 @@ struct hook {
 	bool killed;
 	/* Token bucket: the time that the tokens spent take to return. */
 	uint64_t spent_ns, at_local_ns;
-	uint64_t failures; /* since one was good */
+	bool failed; /* the last one; reported */
 };
 
-/* @alerts: that section of the configuration. */
-void hook_configure(struct hook *hook, const json_t *alerts);
+/* @config: the section `alerts` of the configuration. */
+void hook_configure(struct hook *hook, struct alerts *alerts, const json_t *config);
 /* Ends what is to end, runs what is next. Returns when it has to be called again at the latest. */
 uint64_t hook_run(struct hook *hook, struct alerts *alerts, uint64_t now_local_ns);
 void hook_free(struct hook *hook);

@@ -23,15 +23,28 @@
 #define INPUT_BYTES_MAX 65536 /* what a pipe takes at once (pipe(7)) */
 #define POLL_NS (ALERT_S / 10)
 
-void hook_configure(struct hook *hook, const json_t *alerts)
+/* From the first that failed to the next that did not. */
+static void report(struct hook *hook, struct alerts *alerts, bool good)
 {
-	const char *path = json_text(alerts, "hook");
+	if (hook->failed == !good)
+		return;
+	hook->failed = !good;
+	alerts_own(alerts, "alert_hook_failed", "",
+		   good ? NULL : "See `journalctl -u escapement-alert`, and run the hook by hand.",
+		   time_realtime_ns());
+}
 
+void hook_configure(struct hook *hook, struct alerts *alerts, const json_t *config)
+{
+	const char *path = json_text(config, "hook");
+
+	if (!hook->path || strcmp(path, hook->path))
+		report(hook, alerts, true);
 	free(hook->path);
 	hook->path = *path ? strdup(path) : NULL;
-	if (units_parse_duration(json_text(alerts, "hook_timeout"), &hook->timeout_ns, NULL))
+	if (units_parse_duration(json_text(config, "hook_timeout"), &hook->timeout_ns, NULL))
 		hook->timeout_ns = 10 * ALERT_S;
-	hook->per_minute = (unsigned int)json_count(alerts, "hook_per_minute");
+	hook->per_minute = (unsigned int)json_count(config, "hook_per_minute");
 	hook->per_minute = hook->per_minute ? hook->per_minute : 1;
 }
 
@@ -93,18 +106,6 @@ static int start(struct hook *hook, const char *text, uint64_t now_ns)
 	hook->started_local_ns = now_ns;
 	hook->killed = false;
 	return 0;
-}
-
-static void report(struct hook *hook, struct alerts *alerts, bool good)
-{
-	if (!good && !hook->failures++)
-		alerts_own(alerts, "alert_hook_failed", true,
-			   "See `journalctl -u escapement-alert`; run it by hand.",
-			   json_pack("{s:s}", "hook", hook->path), time_realtime_ns());
-	if (good && hook->failures) {
-		hook->failures = 0;
-		alerts_own(alerts, "alert_hook_failed", false, NULL, NULL, time_realtime_ns());
-	}
 }
 
 static void check_running(struct hook *hook, struct alerts *alerts, uint64_t now_ns)

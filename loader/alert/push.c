@@ -140,7 +140,7 @@ static bool target_init(struct target *target, json_t *config)
 	return true;
 }
 
-void push_configure(struct push *push, const json_t *list)
+void push_configure(struct push *push, struct alerts *alerts, const json_t *list)
 {
 	bool same = json_array_size(list) == push->count;
 	json_t *config;
@@ -150,8 +150,12 @@ void push_configure(struct push *push, const json_t *list)
 		same = same && json_equal(config, push->list[i].config);
 	if (same)
 		return;
-	for (i = 0; i < push->count; i++)
+	for (i = 0; i < push->count; i++) {
+		if (push->list[i].reported)
+			alerts_own(alerts, "alertmanager_unreachable", push->list[i].url, NULL,
+				   time_realtime_ns());
 		target_clear(push, &push->list[i]);
+	}
 	push->count = 0;
 	json_array_foreach (list, i, config) {
 		struct target *target = &push->list[push->count];
@@ -257,9 +261,8 @@ static void report(struct alerts *alerts, const struct push *push, struct target
 	if (failed == target->reported || push->count < 2)
 		return;
 	target->reported = failed;
-	alerts_own(alerts, "alertmanager_unreachable", failed,
-		   "See `journalctl -u escapement-alert`.",
-		   failed ? json_pack("{s:s}", "url", target->url) : NULL, time_realtime_ns());
+	alerts_own(alerts, "alertmanager_unreachable", target->url,
+		   failed ? "See `journalctl -u escapement-alert`." : NULL, time_realtime_ns());
 }
 
 uint64_t push_run(struct push *push, struct alerts *alerts, uint64_t now_local_ns)

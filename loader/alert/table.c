@@ -250,8 +250,8 @@ bool alerts_take(struct alerts *alerts, const json_t *event, bool live, uint64_t
 	return true;
 }
 
-void alerts_own(struct alerts *alerts, const char *condition, bool begins, const char *remedy,
-		json_t *seen, uint64_t now_ns)
+void alerts_own(struct alerts *alerts, const char *condition, const char *part, const char *remedy,
+		uint64_t now_ns)
 {
 	json_t *event = json_object();
 
@@ -259,10 +259,12 @@ void alerts_own(struct alerts *alerts, const char *condition, bool begins, const
 	json_put_text(event, "host", alerts->host);
 	json_put_text(event, "kind", condition);
 	json_put_text(event, "severity", "warning");
-	json_put(event, "fault", json_sprintf("host:%s/escapement-alert", alerts->host));
+	json_put_text(event, "subject", *part ? part : "escapement-alert");
+	json_put(
+		event, "fault",
+		json_sprintf("host:%s/escapement-alert%s%s", alerts->host, *part ? "/" : "", part));
 	json_put_text(event, "remedy", remedy);
-	json_put(event, "seen", seen);
-	if (begins)
+	if (remedy)
 		begin(alerts, event, condition, 0);
 	else
 		end_all(alerts, event, condition);
@@ -338,10 +340,15 @@ json_t *alerts_save(const struct alerts *alerts)
 
 	for (size_t i = 0; i < alerts->count; i++) {
 		const struct alert *alert = &alerts->list[i];
-		json_t *one = json_pack("{s:s, s:s, s:O, s:O, s:b, s:b}", "condition",
-					alert->condition, "fault", alert->fault, "labels",
-					alert->labels, "event", alert->event, "begin_hooked",
-					alert->begin_hooked, "end_hooked", alert->end_hooked);
+		json_t *one;
+
+		/* Our own begin again. */
+		if (!json_object_get(alert->event, "id"))
+			continue;
+		one = json_pack("{s:s, s:s, s:O, s:O, s:b, s:b}", "condition", alert->condition,
+				"fault", alert->fault, "labels", alert->labels, "event",
+				alert->event, "begin_hooked", alert->begin_hooked, "end_hooked",
+				alert->end_hooked);
 
 		json_put_count(one, "started_ns", alert->started_ns);
 		if (alert->ended_ns)
