@@ -4,6 +4,7 @@ import base64
 import http.server
 import json
 import os
+import ssl
 import subprocess
 import threading
 import time
@@ -18,7 +19,7 @@ ALERT = os.path.join(labtest.BUILD, "escapement-alert")
 class Server:
     """HTTP on loopback: what was posted, and how it is replied to. `status` None: never."""
 
-    def __init__(self, status=200, body=b"{}", user=None):
+    def __init__(self, status=200, body=b"{}", user=None, certificate=None):
         self.posts, self.status, self.body, self.user, self.denied = [], status, body, user, 0
         outer = self
 
@@ -31,7 +32,11 @@ class Server:
 
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        self.url = f"http{'s' if certificate else ''}://127.0.0.1:{self.server.server_port}"
+        if certificate:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
     def take(self, request):
