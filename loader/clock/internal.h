@@ -69,7 +69,7 @@ struct clock {
 	X(CLOCK_ANCHOR_LOST, "anchor_lost", WARNING, "TAI is not known any more.",                 \
 	  .remedy = "See the anchors, `escapement clock`.")                                        \
 	X(CLOCK_PEER_RESTARTED, "peer_restarted", NOTICE, "The daemon of a peer restarted.",       \
-	  .about = EVENT_PEER)                                                                     \
+	  .about = EVENT_PEER, .ends = "peer_one_sided")                                           \
 	X(CLOCK_PEER_ONE_SIDED, "peer_one_sided", WARNING,                                         \
 	  "A peer replies, but its probes do not arrive.", .about = EVENT_PEER,                    \
 	  .begins = "peer_one_sided",                                                              \

@@ -31,6 +31,8 @@ void clock_restart_edge(struct clock *clock, struct clock_edge *edge, uint64_t e
 {
 	if (edge->epoch && edge->epoch != epoch)
 		clock_report_edge(clock, edge, CLOCK_PEER_RESTARTED, NULL);
+	else if (edge->one_sided)
+		clock_report_edge(clock, edge, CLOCK_PEER_TWO_SIDED, NULL);
 	edge->epoch = epoch;
 	edge->begun_local_ns = now_ns;
 	edge->view_known = false;

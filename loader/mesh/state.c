@@ -189,7 +189,9 @@ static void go_down(struct mesh *mesh, struct mesh_peer *peer, uint64_t now_ns)
 
 static void go_up(struct mesh *mesh, struct mesh_peer *peer, uint64_t now_ns)
 {
-	bool was_down = peer->facts.state == PEER_DOWN && peer->facts.disconnects;
+	/* Of one that came late nothing was reported, unless it was absent. */
+	bool was_down = peer->facts.state == PEER_DOWN &&
+			(peer->facts.disconnects || peer->absent_reported);
 
 	mesh_set_state(peer, PEER_UP);
 	peer->facts.blame = NULL;
