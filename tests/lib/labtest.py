@@ -62,8 +62,10 @@ class Lab:
         return self
 
     def __exit__(self, kind, *_):
-        wrong = self.wrong_events()
-        run([self.tool, "down"], env=self.env)
+        try:
+            wrong = self.wrong_events()
+        finally:
+            run([self.tool, "down"], env=self.env)
         if wrong and not kind:
             raise RuntimeError("events that are not by their schema:\n" + "\n".join(wrong[:8]))
 
@@ -81,7 +83,7 @@ class Lab:
         check, found = eventschema.validator(), []
         for path in glob.glob(state.Paths(self.name).node("h*", "logs") + "/events.jsonl*"):
             with open(path, encoding="utf-8", errors="replace") as text:
-                found += [f"{path}: {error}" for error in eventschema.errors(text, check)]
+                found += [f"{path}: {error}" for error in eventschema.errors(text, check, True)]
         return found
 
     def inside(self, node):
