@@ -23,6 +23,7 @@ MANDIR ?= $(PREFIX)/share/man
 UNITDIR ?= $(PREFIX)/lib/systemd/system
 CATALOGDIR ?= $(PREFIX)/lib/systemd/catalog
 SYSUSERSDIR ?= $(PREFIX)/lib/sysusers.d
+DATADIR ?= $(PREFIX)/share/escapement
 ZSHDIR ?= $(PREFIX)/share/zsh/site-functions
 SYSCONFDIR ?= /etc
 
@@ -56,8 +57,8 @@ BPF_CFLAGS := -O2 -g -target bpf -mcpu=v3 -D__TARGET_ARCH_$(ARCH) -Ivmlinux/$(AR
 say = @mkdir -p $(@D); printf '  %-8s %s\n' $(1) $@
 
 LIB := loader/libescapement
-MAN := escapement.1 escapement-events.7 escapementd.8 escapement.yaml.5 libescapement.3
-MAINS := loader/escapementd.c loader/escapement.c loader/mkref.c
+MAN := escapement.1 escapement-alert.8 escapement-events.7 escapementd.8 escapement.yaml.5 libescapement.3
+MAINS := loader/escapementd.c loader/escapement.c loader/escapement-alert.c loader/mkref.c
 CORE_SRC := $(filter-out $(MAINS) $(LIB)/%,$(shell find loader -name '*.c'))
 LAWS_SRC := $(shell find clocksync pacing -name '*.c')
 CORE := $(OUT)/libescapement_core.a
@@ -74,8 +75,8 @@ SKELETONS := $(patsubst %,$(BPF_OUT)/%.skel.h,dataplane $(ALONE))
 
 all: programs
 
-programs: $(OUT)/escapementd $(OUT)/escapement $(OUT)/libescapement.so $(MAN:%=$(OUT)/man/%) \
-	$(OUT)/escapement.yaml $(OUT)/completion.bash $(OUT)/completion.zsh $(OUT)/escapement.catalog
+programs: $(OUT)/escapementd $(OUT)/escapement $(OUT)/escapement-alert $(OUT)/libescapement.so $(MAN:%=$(OUT)/man/%) \
+	$(OUT)/escapement-event.schema.json $(OUT)/escapement.yaml $(OUT)/completion.bash $(OUT)/completion.zsh $(OUT)/escapement.catalog
 
 include mk/tests.mk
 
@@ -118,9 +119,12 @@ $(CORE) $(LAWS):
 
 LINK = $(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) $(filter %.o %.a,$^) $(LDLIBS) -o $@
 
-$(OUT)/escapementd $(OUT)/escapement $(OUT)/mkref: $(OUT)/%: $(OUT)/loader/%.o $(CORE) $(LAWS)
+$(OUT)/escapementd $(OUT)/escapement $(OUT)/escapement-alert $(OUT)/mkref: $(OUT)/%: $(OUT)/loader/%.o $(CORE) $(LAWS)
 	$(call say,LD)
 	$(LINK)
+
+# Unprivileged: it needs none of the libraries of the daemon.
+$(OUT)/escapement-alert: LDLIBS := $(shell pkg-config --libs jansson libcurl libsystemd) -lm
 
 # libescapement: position-independent, on the C library alone, nothing exported but its own.
 SONAME := libescapement.so.0
@@ -133,10 +137,16 @@ $(OUT)/libescapement.so: $(OUT)/$(SONAME).1.0
 	$(Q)ln -sf $(<F) $(OUT)/$(SONAME) && ln -sf $(<F) $@
 
 # --- what is written from the tables: an @part@ of a page is what mkref prints for it ---
+FILL = $(Q)awk -v mkref=$(OUT)/mkref '/^@[a-z-]+@$$/ { gsub(/@/, ""); fflush(); \
+		if (system(mkref " " $$0)) exit 1; next } { print }' $< > $@
+
 $(OUT)/man/%: man/%.in $(OUT)/mkref
 	$(call say,MAN)
-	$(Q)awk -v mkref=$(OUT)/mkref '/^@[a-z-]+@$$/ { gsub(/@/, ""); fflush(); \
-		if (system(mkref " " $$0)) exit 1; next } { print }' $< > $@
+	$(FILL)
+
+$(OUT)/%.schema.json: deploy/%.schema.json.in $(OUT)/mkref
+	$(call say,MKREF)
+	$(FILL)
 
 $(OUT)/man/%: man/%
 	$(call say,MAN)
@@ -172,14 +182,17 @@ $(OUT)/completion.%: $(OUT)/mkref
 	$(call say,MKREF)
 	$(Q)$(OUT)/mkref completion-$* > $@
 
-INSTALLED = $(COMPLETION) $(SYSUSERSDIR)/escapement.conf $(SBINDIR)/escapementd $(BINDIR)/escapement $(UNITDIR)/escapementd.service \
-	$(CATALOGDIR)/escapement.catalog $(SYSCONFDIR)/escapement/escapement.yaml.example $(INCLUDEDIR)/escapement.h \
+INSTALLED = $(COMPLETION) $(SYSUSERSDIR)/escapement.conf $(SBINDIR)/escapementd $(SBINDIR)/escapement-alert $(BINDIR)/escapement \
+	$(UNITDIR)/escapementd.service $(UNITDIR)/escapement-alert.service \
+	$(CATALOGDIR)/escapement.catalog $(DATADIR)/escapement-event.schema.json $(DATADIR)/alertmanager.yml $(DATADIR)/escapement.rules.yml \
+	$(SYSCONFDIR)/escapement/escapement.yaml.example $(INCLUDEDIR)/escapement.h \
 	$(addprefix $(LIBDIR)/,$(SONAME).1.0 $(SONAME) libescapement.so pkgconfig/libescapement.pc) \
 	$(foreach page,$(MAN),$(MANDIR)/man$(subst .,,$(suffix $(page)))/$(page))
 D := $(DESTDIR)
 
 install: programs
 	$(INSTALL) -D -m 0755 $(OUT)/escapementd $(D)$(SBINDIR)/escapementd
+	$(INSTALL) -D -m 0755 $(OUT)/escapement-alert $(D)$(SBINDIR)/escapement-alert
 	$(INSTALL) -D -m 0755 $(OUT)/escapement $(D)$(BINDIR)/escapement
 	$(INSTALL) -D -m 0755 $(OUT)/$(SONAME).1.0 $(D)$(LIBDIR)/$(SONAME).1.0
 	ln -sf $(SONAME).1.0 $(D)$(LIBDIR)/$(SONAME)
@@ -188,9 +201,12 @@ install: programs
 	$(INSTALL) -d $(D)$(LIBDIR)/pkgconfig $(D)$(UNITDIR)
 	sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@INCLUDEDIR@|$(INCLUDEDIR)|; s|@VERSION@|$(VERSION)|' \
 		$(LIB)/escapement.pc.in > $(D)$(LIBDIR)/pkgconfig/libescapement.pc
-	sed 's|=/usr/sbin/|=$(SBINDIR)/|; s|/etc/escapement|$(SYSCONFDIR)/escapement|' deploy/escapementd.service \
-		> $(D)$(UNITDIR)/escapementd.service
+	for unit in escapementd escapement-alert; do \
+		sed 's|=/usr/sbin/|=$(SBINDIR)/|; s|/etc/escapement|$(SYSCONFDIR)/escapement|' deploy/$$unit.service \
+			> $(D)$(UNITDIR)/$$unit.service || exit 1; done
 	$(INSTALL) -D -m 0644 $(OUT)/escapement.catalog $(D)$(CATALOGDIR)/escapement.catalog
+	$(INSTALL) -D -m 0644 $(OUT)/escapement-event.schema.json $(D)$(DATADIR)/escapement-event.schema.json
+	$(INSTALL) -m 0644 deploy/alertmanager.yml deploy/escapement.rules.yml $(D)$(DATADIR)/
 	$(INSTALL) -D -m 0644 $(OUT)/escapement.yaml $(D)$(SYSCONFDIR)/escapement/escapement.yaml.example
 	$(INSTALL) -D -m 0644 deploy/escapement.sysusers $(D)$(SYSUSERSDIR)/escapement.conf
 	$(INSTALL) -D -m 0644 $(OUT)/completion.bash $(D)$(word 1,$(COMPLETION))
@@ -235,7 +251,7 @@ help:
 	@echo 'make clean      remove build/'
 	@echo 'Variables: V=1 shows commands, WERROR=1 fails on warnings, SAN=1 builds with AddressSanitizer'
 	@echo 'and UBSan into build/san; CC CFLAGS CPPFLAGS LDFLAGS CLANG BPFTOOL; PREFIX DESTDIR SBINDIR BINDIR'
-	@echo 'LIBDIR INCLUDEDIR MANDIR UNITDIR CATALOGDIR SYSUSERSDIR ZSHDIR'
+	@echo 'LIBDIR INCLUDEDIR MANDIR UNITDIR CATALOGDIR DATADIR SYSUSERSDIR ZSHDIR'
 	@echo 'SYSCONFDIR.'
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -11,6 +11,20 @@
 #include "core/eventlog.h"
 #include "daemon/daemon.h"
 
+static void write_condition(const struct event_kind *kind)
+{
+	const char *ends = kind->ends;
+
+	if (kind->begins && strcmp(kind->begins, kind->name))
+		printf("Condition:\n.Cm %s .\n", kind->begins);
+	if (ends && !strcmp(ends, EVENT_ENDS_ALL))
+		printf("Ends every condition of it.\n");
+	else if (ends)
+		printf("Ends\n.Cm %s .\n", ends);
+	if (kind->remedy)
+		mdoc_write(stdout, kind->remedy);
+}
+
 static void write_events(bool man)
 {
 	fputs(man ? ".Bl -tag -width Ds\n" : "", stdout);
@@ -18,8 +32,10 @@ static void write_events(bool man)
 		for (const struct event_kind *kind = *list; kind->name; kind++) {
 			printf(man ? ".It Cm %s Pq %s\n" : "%s\t%s\n", kind->name,
 			       event_severity_name(kind->severity));
-			if (man)
-				mdoc_write(stdout, kind->help);
+			if (!man)
+				continue;
+			mdoc_write(stdout, kind->help);
+			write_condition(kind);
 		}
 	fputs(man ? ".El\n" : "", stdout);
 }
@@ -32,6 +48,28 @@ static bool is_first(const struct event_kind *kind)
 			if (!strcmp(other->name, kind->name))
 				return other == kind;
 	return false;
+}
+
+/* The names that the members `kind`, or `begins` and `ends`, of an event may have, for its schema.
+ */
+static void write_schema_names(bool conditions)
+{
+	const char *between = "";
+
+	if (conditions) {
+		fputs("\"" EVENT_ENDS_ALL "\"", stdout);
+		between = ", ";
+	}
+	for (const struct event_kind *const *list = daemon_event_kinds(); *list; list++)
+		for (const struct event_kind *kind = *list; kind->name; kind++) {
+			bool own = kind->begins && !strcmp(kind->begins, kind->name);
+
+			if (!is_first(kind) || (conditions && !own))
+				continue;
+			printf("%s\"%s\"", between, kind->name);
+			between = ", ";
+		}
+	putchar('\n');
 }
 
 /* The catalogue of the journal: `journalctl -x` shows an entry's text by its MESSAGE_ID. */
@@ -48,10 +86,12 @@ static void write_catalog(void)
 			printf("\n-- %s\nSubject: %s @ESCAPEMENT_SUBJECT@\n"
 			       "Defined-By: escapementd\n"
 			       "Documentation: man:escapement-events(7)\n\n"
-			       "%s\n\n`escapement events` and the fields ESCAPEMENT_SEEN, _DONE, "
+			       "%s\n%s%s%s\n`escapement events` and the fields ESCAPEMENT_SEEN, "
+			       "_DONE, "
 			       "_EXPECTED and _RESULT\nof this entry (journalctl -o json) have the "
 			       "figures.\n",
-			       id, kind->name, kind->help);
+			       id, kind->name, kind->help, kind->remedy ? "\n" : "",
+			       kind->remedy ? kind->remedy : "", kind->remedy ? "\n" : "");
 		}
 }
 
@@ -79,6 +119,8 @@ static bool write_part(const char *part)
 		cli_write_manual();
 	else if (!strcmp(part, "events-man") || !strcmp(part, "events"))
 		write_events(strlen(part) > strlen("events"));
+	else if (!strcmp(part, "schema-kinds") || !strcmp(part, "schema-conditions"))
+		write_schema_names(strcmp(part, "schema-kinds"));
 	else if (!strcmp(part, "catalog"))
 		write_catalog();
 	else if (!strcmp(part, "metrics-man") || !strcmp(part, "metrics"))
@@ -95,7 +137,8 @@ int main(int argc, char **argv)
 	if (argc == 2 && write_part(argv[1]))
 		return fflush(stdout) || ferror(stdout) ? 1 : 0;
 	fputs("usage: mkref "
-	      "keys-man|keys-example|verbs-man|events-man|events|catalog|metrics-man|metrics|"
+	      "keys-man|keys-example|verbs-man|events-man|events|schema-kinds|schema-conditions|"
+	      "catalog|metrics-man|metrics|"
 	      "completion-bash|completion-zsh\n",
 	      stderr);
 	return 2;

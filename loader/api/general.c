@@ -74,6 +74,18 @@ static const struct verb_arg event_args[] = {
 	 .help = "how long ago (10min), a time of day (12:00), a date with or without a time "
 		 "(2026-01-31T12:00:00, in UTC with a Z behind it), or seconds since 1970 "
 		 "(@1769860800)"},
+	{"--kind", "KIND", .type = VERB_TEXT, .key = "kinds", .repeated = true, .local = true,
+	 .help = "those of this kind alone; `path_*` is all that begin so, and it may be given "
+		 "several times"},
+	{"--severity", "LEAST", .type = VERB_CHOICE, .choices = "info|notice|warning|critical",
+	 .key = "severity", .local = true, .help = "those of at least this severity"},
+	{"--subject", "TEXT", .type = VERB_TEXT, .key = "subject", .local = true,
+	 .help = "those with this text in `subject`, `fault` or `job`"},
+	{"--merge", .type = VERB_FLAG, .key = "merge", .local = true,
+	 .help = "of the event logs FILE, of one host or several, in the order of fabric time, "
+		 "without a daemon"},
+	{"FILE", .type = VERB_TEXT, .key = "files", .repeated = true, .local = true,
+	 .help = "lines of `escapement -j events`, or an `events.file`"},
 	{},
 };
 
@@ -179,7 +191,12 @@ static const struct verb verbs[] = {
 	 .args = event_args,
 	 .help = "One line for each event: what was seen, what was done, what was expected and "
 		 "what resulted. It begins before the daemon's start: what `events.file` has of "
-		 "this host."},
+		 "this host. With --merge each line begins with the fabric time since the line "
+		 "above and its error bound. An event that may have been before some above it, "
+		 "since their bounds overlap, states so: with -j as `not_ordered`, their number, "
+		 "and `not_ordered_with`, the ids of the nearest 16. Events of one host are in the "
+		 "order in which it recorded them. Fabric time is set anew when a whole fleet "
+		 "restarts: give --since with logs from before it."},
 	{.name = "mode",
 	 .summary = "observe only, or allow steering or pacing",
 	 .args = mode_args,

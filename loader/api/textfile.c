@@ -13,8 +13,11 @@
 #define END_TIMEOUT_MS 1000 /* for a write, when the daemon ends */
 
 #define TEXTFILE_EVENTS(X)                                                                         \
-	X(TEXTFILE_FAILED, "textfile_failed", WARNING, "escapement.prom cannot be written.")       \
-	X(TEXTFILE_RECOVERED, "textfile_recovered", NOTICE, "escapement.prom is written again.")
+	X(TEXTFILE_FAILED, "textfile_failed", WARNING, "escapement.prom cannot be written.",       \
+	  .begins = "textfile_failed",                                                             \
+	  .remedy = "See that `textfile.directory` is there and can be written.")                  \
+	X(TEXTFILE_RECOVERED, "textfile_recovered", NOTICE, "escapement.prom is written again.",   \
+	  .ends = "textfile_failed")
 enum { TEXTFILE_EVENTS(EVENT_ENUM) };
 const struct event_kind textfile_events[] = {TEXTFILE_EVENTS(EVENT_KIND){}};
 

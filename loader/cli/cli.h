@@ -58,13 +58,52 @@ void cli_close(struct cli *cli);
  */
 int cli_query(struct cli *cli, const char *verb, json_t *args, json_t **result);
 
+/* The next reply of a stream, however long it takes; as cli_query(). */
+int cli_next(struct cli *cli, json_t **result);
+
 /* One value in the format of the command line, which is not CLI_TEXT. */
 void cli_write_json(const struct cli *cli, const json_t *value);
 /* The reply to a verb as text. @args may be NULL. */
 void cli_write(FILE *out, const struct verb *verb, const json_t *result, const json_t *args);
-void cli_write_event(FILE *out, const json_t *event);
 /* The lines of `health` as an array of strings (new reference). */
 json_t *cli_health_reasons(const json_t *status);
+
+/* --- events.c: the event log, as it is shown and followed --- */
+
+int cli_events(struct cli *cli);
+void cli_write_event(FILE *out, const json_t *event);
+/* By the options of the verb: `kinds`, `severity`, `subject`. */
+bool cli_event_matches(const json_t *args, const json_t *event);
+
+/* --- merge.c: the logs of several hosts in one order --- */
+
+struct merged {
+	json_t *event;
+	const char *host;	/* of @event */
+	uint64_t start, number; /* of its id */
+	bool timed, shown;
+	int64_t low_ns, high_ns; /* when it happened, fabric time; INT64_MIN, _MAX: not known */
+	int64_t key_ns;		 /* by what it is sorted: the middle; INT64_MAX: nothing is known */
+	uint64_t wall_ns;	 /* the latest CLOCK_REALTIME of its host until then */
+	size_t not_ordered;	 /* shown events above it that may have been after it */
+};
+
+struct merge { /* all zero at first */
+	struct merged *list;
+	size_t count, room;
+};
+
+/* Adds the event of a line; false: it is none. */
+bool merge_line(struct merge *merge, const char *line, size_t bytes);
+void merge_sort(struct merge *merge);
+/*
+ * Of the sorted ones those that the options @args (cli_event_matches(), `since_ns`) show, and how
+ * many above each are not ordered with it. Returns how many have any.
+ */
+size_t merge_count_not_ordered(struct merge *merge, const json_t *args);
+/* Adds `not_ordered` and the ids of the nearest, `not_ordered_with`, to the event. */
+void merge_put_not_ordered(const struct merge *merge, const struct merged *one);
+void merge_free(struct merge *merge);
 
 /* --- render.c: a reply as text, by the sections and columns of base/verb.h --- */
 

@@ -101,8 +101,7 @@ static int lost(const struct cli *cli, const char *why)
 			why);
 }
 
-/* The next reply of a stream, however long it takes. */
-static int read_reply(struct cli *cli, json_t **result)
+int cli_next(struct cli *cli, json_t **result)
 {
 	const json_t *exit_code;
 	char *line = NULL;
@@ -154,7 +153,7 @@ int cli_query(struct cli *cli, const char *verb, json_t *args, json_t **result)
 	/* A connection that was refused: the daemon's reason is still there to be read. */
 	if (sent != (ssize_t)bytes + 1 && errno != EPIPE && errno != ECONNRESET)
 		return lost(cli, "accepts no request");
-	return read_reply(cli, result);
+	return cli_next(cli, result);
 }
 
 /* Open, query by the verb and its arguments, close. */
@@ -283,88 +282,6 @@ static int run_health(struct cli *cli)
 	return good ? CLI_GOOD : CLI_FAILED;
 }
 
-/* --- events --- */
-
-/* "packets 3, why \"...\"": an object in one line. */
-static void write_part(FILE *out, const json_t *event, const char *name)
-{
-	json_t *part = json_object_get(event, name), *value;
-	const char *key, *between = " ";
-
-	if (!part)
-		return;
-	fprintf(out, "  %s:", name);
-	if (!json_is_object(part)) {
-		fputc(' ', out);
-		json_dumpf(part, out, JSON_COMPACT | JSON_ENCODE_ANY);
-		return;
-	}
-	json_object_foreach (part, key, value) {
-		fprintf(out, "%s%s ", between, key);
-		if (json_is_string(value))
-			fputs(json_string_value(value), out);
-		else if (json_is_real(value))
-			fprintf(out, "%.6g", json_real_value(value));
-		else
-			json_dumpf(value, out, JSON_COMPACT | JSON_ENCODE_ANY);
-		between = ", ";
-	}
-}
-
-void cli_write_event(FILE *out, const json_t *event)
-{
-	uint64_t time_ns = json_count(event, "time_ns");
-	time_t seconds = time_ns / 1000000000;
-	struct tm tm;
-	char when[32];
-
-	localtime_r(&seconds, &tm);
-	strftime(when, sizeof(when), "%Y-%m-%d %H:%M:%S", &tm);
-	fprintf(out, "%s.%03u  %s  %s", when, (unsigned int)(time_ns % 1000000000 / 1000000),
-		json_text(event, "kind"), json_text(event, "subject"));
-	write_part(out, event, "seen");
-	write_part(out, event, "done");
-	write_part(out, event, "expected");
-	write_part(out, event, "result");
-	fputc('\n', out);
-}
-
-static void show_event(const struct cli *cli, const json_t *event)
-{
-	if (cli->format == CLI_TEXT)
-		cli_write_event(stdout, event);
-	else
-		cli_write_json(cli, event);
-}
-
-/* Those of the log, and with --follow each new one. */
-static int run_events(struct cli *cli)
-{
-	struct timeval forever = {};
-	json_t *result, *event;
-	int code = cli_open(cli);
-	size_t i;
-
-	if (code)
-		return code;
-	code = cli_query(cli, "events", cli_request_args(cli), &result);
-	if (!code) {
-		json_array_foreach (json_object_get(result, "events"), i, event)
-			show_event(cli, event);
-		json_decref(result);
-	}
-	setsockopt(cli->fd, SOL_SOCKET, SO_RCVTIMEO, &forever, sizeof(forever));
-	while (!code && json_is_true(json_object_get(cli->args, "follow"))) {
-		code = fflush(stdout) ? CLI_FAILED : read_reply(cli, &event);
-		if (code)
-			break;
-		show_event(cli, event);
-		json_decref(event);
-	}
-	cli_close(cli);
-	return code;
-}
-
 /* --- clock wait --- */
 
 static int run_clock_wait(struct cli *cli)
@@ -465,7 +382,7 @@ static const struct command {
 } commands[] = {
 	{"help", .run = cli_help},	{"completion", .run = cli_completion},
 	{"health", .run = run_health},	{"version", .run = run_version},
-	{"events", .run = run_events},	{"clock wait", .run = run_clock_wait},
+	{"events", .run = cli_events},	{"clock wait", .run = run_clock_wait},
 	{"top", .run = cli_top},	{"status", .write = write_status},
 	{"qp", .write = cli_write_qps}, {"config show", .write = write_config},
 };

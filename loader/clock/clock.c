@@ -29,6 +29,15 @@ void clock_report(const struct clock *clock, unsigned int kind, const char *subj
 		   &(struct event){.kind = &clock_events[kind], .subject = subject, .seen = seen});
 }
 
+void clock_report_edge(const struct clock *clock, const struct clock_edge *edge, unsigned int kind,
+		       json_t *seen)
+{
+	events_add(clock->core->events, &(struct event){.kind = &clock_events[kind],
+							.subject = edge->host,
+							.part = config_plane_name(edge->plane),
+							.seen = seen});
+}
+
 uint64_t clock_epoch(const struct clock *clock)
 {
 	return clock->epoch;

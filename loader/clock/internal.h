@@ -56,16 +56,27 @@ struct clock {
 	X(CLOCK_STATE, "clock_state", NOTICE, "The fabric clock is in another state.")             \
 	X(CLOCK_SUSPENDED, "clock_suspended", WARNING,                                             \
 	  "The machine was suspended, or paused: fabric time is reset.")                           \
-	X(CLOCK_REFUSED, "clock_refused", WARNING, "A peer is not used for the clock for 2 s.")    \
-	X(CLOCK_ACCEPTED, "clock_accepted", NOTICE, "That peer is used again.")                    \
+	X(CLOCK_REFUSED, "clock_refused", WARNING, "A peer is not used for the clock for 2 s.",    \
+	  .about = EVENT_PEER, .begins = "clock_refused",                                          \
+	  .remedy = "See `escapement clock` and `escapement peers`.")                              \
+	X(CLOCK_ACCEPTED, "clock_accepted", NOTICE, "That peer is used again.",                    \
+	  .about = EVENT_PEER, .ends = "clock_refused")                                            \
 	X(CLOCK_FALSETICKER, "clock_falseticker", WARNING,                                         \
-	  "A peer is not used for the clock for 10 s: its time differs from all others.")          \
+	  "A peer is not used for the clock for 10 s: its time differs from all others.",          \
+	  .about = EVENT_PEER, .begins = "clock_refused",                                          \
+	  .remedy = "See `escapement clock` on that host: its time or its probes are wrong.")      \
 	X(CLOCK_ANCHOR_ACQUIRED, "anchor_acquired", NOTICE, "TAI is known, by this anchor.")       \
-	X(CLOCK_ANCHOR_LOST, "anchor_lost", WARNING, "TAI is not known any more.")                 \
-	X(CLOCK_PEER_RESTARTED, "peer_restarted", NOTICE, "The daemon of a peer restarted.")       \
+	X(CLOCK_ANCHOR_LOST, "anchor_lost", WARNING, "TAI is not known any more.",                 \
+	  .remedy = "See the anchors, `escapement clock`.")                                        \
+	X(CLOCK_PEER_RESTARTED, "peer_restarted", NOTICE, "The daemon of a peer restarted.",       \
+	  .about = EVENT_PEER, .ends = "peer_one_sided")                                           \
 	X(CLOCK_PEER_ONE_SIDED, "peer_one_sided", WARNING,                                         \
-	  "A peer replies, but its probes do not arrive.")                                         \
-	X(CLOCK_PEER_TWO_SIDED, "peer_two_sided", NOTICE, "Probes of that peer arrive again.")
+	  "A peer replies, but its probes do not arrive.", .about = EVENT_PEER,                    \
+	  .begins = "peer_one_sided",                                                              \
+	  .remedy =                                                                                \
+		  "That host does not send to this one: compare both member lists and key files.") \
+	X(CLOCK_PEER_TWO_SIDED, "peer_two_sided", NOTICE, "Probes of that peer arrive again.",     \
+	  .about = EVENT_PEER, .ends = "peer_one_sided")
 enum { CLOCK_EVENTS(EVENT_ENUM) };
 extern const struct event_kind clock_events[];
 
@@ -92,6 +103,9 @@ extern const struct metric clock_metrics[];
 
 /* An event of @kind, an enumerator of CLOCK_EVENTS; takes @seen over, which may be NULL. */
 void clock_report(const struct clock *clock, unsigned int kind, const char *subject, json_t *seen);
+/* The same about a peer. */
+void clock_report_edge(const struct clock *clock, const struct clock_edge *edge, unsigned int kind,
+		       json_t *seen);
 void clock_write_view(struct clock *clock, const struct clock_view *view);
 void clock_write_anchor(struct clock *clock, const struct anchor_report *anchor);
 /* The host clock's model, into the map `clock` and the page. */

@@ -30,7 +30,9 @@ void clock_restart_edge(struct clock *clock, struct clock_edge *edge, uint64_t e
 			int64_t now_ns)
 {
 	if (edge->epoch && edge->epoch != epoch)
-		clock_report(clock, CLOCK_PEER_RESTARTED, edge->host, NULL);
+		clock_report_edge(clock, edge, CLOCK_PEER_RESTARTED, NULL);
+	else if (edge->one_sided)
+		clock_report_edge(clock, edge, CLOCK_PEER_TWO_SIDED, NULL);
 	edge->epoch = epoch;
 	edge->begun_local_ns = now_ns;
 	edge->view_known = false;
@@ -214,8 +216,8 @@ static void choose_side(struct clock *clock, struct clock_edge *edge, int64_t no
 		return;
 	edge->one_sided = one_sided;
 	edge_init(&edge->fit, (int64_t)clock->core->config->clock.window_ns);
-	clock_report(clock, one_sided ? CLOCK_PEER_ONE_SIDED : CLOCK_PEER_TWO_SIDED, edge->host,
-		     NULL);
+	clock_report_edge(clock, edge, one_sided ? CLOCK_PEER_ONE_SIDED : CLOCK_PEER_TWO_SIDED,
+			  NULL);
 }
 
 static const struct clock_view *fresh_view(const struct clock_edge *edge, int64_t now_ns)
@@ -289,7 +291,7 @@ static void report_peer(struct clock *clock, struct clock_edge *edge, int64_t no
 
 	if (peer->status == CONSENSUS_USED) {
 		if (edge->refused_reported)
-			clock_report(clock, CLOCK_ACCEPTED, edge->host, NULL);
+			clock_report_edge(clock, edge, CLOCK_ACCEPTED, NULL);
 		edge->refused_reported = edge->falseticker_reported = false;
 		return;
 	}
@@ -297,14 +299,14 @@ static void report_peer(struct clock *clock, struct clock_edge *edge, int64_t no
 		return;
 	if (refused_ns > REFUSED_REPORT_NS && !edge->refused_reported) {
 		edge->refused_reported = true;
-		clock_report(clock, CLOCK_REFUSED, edge->host, estimate_json(peer));
+		clock_report_edge(clock, edge, CLOCK_REFUSED, estimate_json(peer));
 	}
 	if (refused_ns > FALSETICKER_REPORT_NS && !edge->falseticker_reported) {
 		edge->falseticker_reported = true;
 		log_warning("peer %s is a falseticker: its time is %.0f ns off that of the others "
 			    "for %lld s, and is not used for the clock",
 			    edge->host, -peer->offset_ns, (long long)(refused_ns / SECOND_NS));
-		clock_report(clock, CLOCK_FALSETICKER, edge->host, estimate_json(peer));
+		clock_report_edge(clock, edge, CLOCK_FALSETICKER, estimate_json(peer));
 	}
 }
 

@@ -155,6 +155,22 @@ struct config_events {
 	uint32_t keep; /* events kept in memory */
 };
 
+/* For escapement-alert(8), which reads them by `config show`. */
+struct config_alertmanager {
+	char *url;
+	char *user, *password_file; /* NULL: no basic authentication */
+	char *ca_file;		    /* NULL: the system's */
+};
+
+struct config_alerts {
+	struct config_alertmanager *alertmanagers;
+	size_t alertmanager_count;
+	unsigned int severity; /* enum event_severity: the least that is sent */
+	char *hook;	       /* NULL: none */
+	uint64_t hook_timeout_ns;
+	uint32_t hook_per_minute;
+};
+
 struct config_mesh {
 	uint32_t degree;
 	uint64_t pair_interval_ns;
@@ -204,6 +220,7 @@ struct config {
 	struct config_receipts receipts;
 	struct config_textfile textfile;
 	struct config_events events;
+	struct config_alerts alerts;
 	struct config_mesh mesh;
 	struct config_clock clock;
 	struct config_paths paths;

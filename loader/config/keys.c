@@ -394,6 +394,78 @@ static const struct config_key events_keys[] = {
 	{},
 };
 
+/* --- alerts --- */
+
+#define ALERTMANAGERS_MAX 8
+
+static void check_url(struct config_reading *reading, const struct config_key *key, void *values)
+{
+	const char *url = ((const struct config_alertmanager *)values)->url;
+	size_t scheme = !strncmp(url, "http://", 7) ? 7 : !strncmp(url, "https://", 8) ? 8 : 0;
+	size_t host = strcspn(url + scheme, "/?#");
+
+	if (!scheme || !host || strpbrk(url, " \t\"'\\"))
+		config_refuse(reading, key->name,
+			      "`url: %.64s` should begin with http:// or https:// and a host, such "
+			      "as `http://alertmanager:9093`",
+			      url);
+	else if (memchr(url + scheme, '@', host))
+		config_refuse(
+			reading, key->name,
+			"`url` has a user or password, and `config show` would print it; give "
+			"`user` and `password_file`");
+}
+
+static void check_user(struct config_reading *reading, const struct config_key *key, void *values)
+{
+	const struct config_alertmanager *one = values;
+
+	if (!one->user || !one->password_file)
+		config_refuse(reading, key->name,
+			      "`user` and `password_file` belong together; give both");
+}
+
+static const struct config_key alertmanager_keys[] = {
+	{"url", KEY(text, config_alertmanager, url), .required = true,
+	 .example = "http://alertmanager:9093", .check = check_url,
+	 .help = "Its address, without `/api/v2/alerts`."},
+	{"user", KEY(text, config_alertmanager, user), .example = "escapement", .check = check_user,
+	 .help = "User of HTTP basic authentication."},
+	{"password_file", KEY(path, config_alertmanager, password_file),
+	 .example = "/etc/escapement/alertmanager.password", .check = check_user,
+	 .help = "Its password, the first line of this file. The user `escapement-alert` has to be "
+		 "able to read it."},
+	{"ca_file", KEY(path, config_alertmanager, ca_file),
+	 .example = "/etc/escapement/alertmanager.pem",
+	 .help = "Certificates that its own is checked by. Default: those of the system."},
+	{},
+};
+
+static const struct config_list alertmanager_list = {
+	.keys = alertmanager_keys,
+	.most = ALERTMANAGERS_MAX,
+	.entry_bytes = sizeof(struct config_alertmanager),
+	.count_offset = offsetof(struct config_alerts, alertmanager_count),
+};
+
+static const struct config_key alerts_keys[] = {
+	{"alertmanagers", KEY(list, config_alerts, alertmanagers), .list = &alertmanager_list,
+	 .example = "[{url: http://alertmanager:9093}]",
+	 .help = "Alertmanagers that get every alert, at most 8. List all instances of a cluster."},
+	{"severity", KEY(word, config_alerts, severity),
+	 .words = WORDS("info", "notice", "warning", "critical"), .fallback = "warning",
+	 .help = "Events of at least this severity are alerts."},
+	{"hook", KEY(path, config_alerts, hook), .example = "/etc/escapement/hook",
+	 .help = "A program that is run for each alert that begins or ends. It gets the alert as "
+		 "JSON on its standard input; no shell is involved, and one runs at a time."},
+	{"hook_timeout", KEY(duration, config_alerts, hook_timeout_ns), .fallback = "10s",
+	 .least = 100 * CONFIG_MS, .most = 600 * CONFIG_S,
+	 .help = "After this time the hook and the processes of its group are killed."},
+	{"hook_per_minute", KEY(number, config_alerts, hook_per_minute), .fallback = "30",
+	 .least = 1, .most = 6000, .help = "How often the hook is run at most. The rest waits."},
+	{},
+};
+
 /* --- paths --- */
 
 /* Paths in use are probed most, and one is not dead before three probes are lost. */
@@ -551,6 +623,8 @@ static const struct config_section own_sections[] = {
 	{PART(qps), .summary = "The table of queue pairs."},
 	{PART(textfile), .summary = "Metrics for the textfile collector of node_exporter."},
 	{PART(events), .summary = "The event log."},
+	{PART(alerts),
+	 .summary = "Where escapement-alert(8) sends alerts. The daemon itself sends none."},
 	{PART(lab), .summary = "For tests only.", .for_tests = true},
 };
 

@@ -22,12 +22,17 @@
 
 #define CORE_EVENTS(X)                                                                             \
 	X(CONFIG_REFUSED, "config_refused", WARNING,                                               \
-	  "A reload was refused; the old one stays in force.")                                     \
-	X(CONFIG_RELOADED, "config_reloaded", NOTICE, "Another configuration is in force.")        \
+	  "A reload was refused; the old one stays in force.", .begins = "config_refused",         \
+	  .remedy = "Correct the file; `escapementd --check-config` checks it.")                   \
+	X(CONFIG_RELOADED, "config_reloaded", NOTICE, "Another configuration is in force.",        \
+	  .ends = "config_refused")                                                                \
 	X(START_HELD, "start_held", WARNING,                                                       \
-	  "The machine went down within a minute of attaching: the kill switch is on.")            \
-	X(KILL_SWITCH_ON, "kill_switch_on", NOTICE, "Everything was detached by the kill switch.") \
-	X(KILL_SWITCH_OFF, "kill_switch_off", NOTICE, "The kill switch was released.")
+	  "The machine went down within a minute of attaching: the kill switch is on.",            \
+	  .remedy = "Find out why it went down; `escapement mode observe` attaches again.")        \
+	X(KILL_SWITCH_ON, "kill_switch_on", NOTICE, "Everything was detached by the kill switch.", \
+	  .begins = "kill_switch_on", .remedy = "`escapement mode observe` releases it.")          \
+	X(KILL_SWITCH_OFF, "kill_switch_off", NOTICE, "The kill switch was released.",             \
+	  .ends = "kill_switch_on")
 enum { CORE_EVENTS(EVENT_ENUM) };
 const struct event_kind core_events[] = {CORE_EVENTS(EVENT_KIND){}};
 

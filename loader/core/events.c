@@ -20,12 +20,15 @@
 
 #define EVENTS_EVENTS(X)                                                                           \
 	X(FILE_FAILED, "events_file_failed", WARNING,                                              \
-	  "events.file cannot be written; events are kept in memory.")                             \
-	X(FILE_RECOVERED, "events_file_recovered", NOTICE, "events.file is written again.")        \
+	  "events.file cannot be written; events are kept in memory.",                             \
+	  .begins = "events_file_failed", .remedy = "See that its disk has room and responds.")    \
+	X(FILE_RECOVERED, "events_file_recovered", NOTICE, "events.file is written again.",        \
+	  .ends = "events_file_failed")                                                            \
 	X(JOURNAL_FAILED, "events_journal_failed", WARNING,                                        \
-	  "The journal does not take events; they are kept in memory and in events.file.")         \
+	  "The journal does not take events; they are kept in memory and in events.file.",         \
+	  .begins = "events_journal_failed", .remedy = "`systemctl status systemd-journald`.")     \
 	X(JOURNAL_RECOVERED, "events_journal_recovered", NOTICE,                                   \
-	  "The journal takes events again.")                                                       \
+	  "The journal takes events again.", .ends = "events_journal_failed")                      \
 	X(LIMITED, "events_limited", WARNING,                                                      \
 	  "Events of a kind are suppressed, two in a second are recorded.")
 enum { EVENTS_EVENTS(EVENT_ENUM) };
@@ -45,6 +48,8 @@ struct events {
 	uint64_t start_ns; /* CLOCK_REALTIME: with it the number is an id that no restart repeats */
 	events_clock_fn *read_clock; /* NULL: fabric time is not known */
 	void *clock_context;
+	events_owner_fn *find_owner; /* NULL: owners of queue pairs are not known */
+	void *owner_context;
 	char *file;
 	struct eventlog *log; /* NULL: no file */
 	bool file_failed;     /* as reported last */
@@ -64,6 +69,14 @@ const char *event_severity_name(enum event_severity severity)
 	static const char *const names[] = {"info", "notice", "warning", "critical"};
 
 	return names[severity];
+}
+
+const char *event_about_name(enum event_about about)
+{
+	static const char *const names[EVENT_ABOUTS] = {"host", "nic",	"peer",
+							"path", "pair", "qp"};
+
+	return names[about];
 }
 
 int events_new(struct events **out, uint32_t keep, const char *file)
@@ -301,10 +314,104 @@ void events_set_clock(struct events *events, events_clock_fn *read, void *contex
 	events->clock_context = context;
 }
 
+void events_set_owners(struct events *events, events_owner_fn *find, void *context)
+{
+	if (!events)
+		return;
+	events->find_owner = find;
+	events->owner_context = context;
+}
+
+/* --- an event as JSON --- */
+
+static void put_origin(json_t *object, struct events *events)
+{
+	int64_t fabric_ns, bound_ns;
+
+	if (events && events->host) {
+		json_put(object, "id",
+			 json_sprintf("%s:%" PRIx64 ":%" PRIu64, events->host, events->start_ns,
+				      events->number));
+		json_put_text(object, "host", events->host);
+	}
+	json_put_count(object, "time_ns", time_realtime_ns());
+	if (events && events->read_clock &&
+	    events->read_clock(events->clock_context, &fabric_ns, &bound_ns)) {
+		json_put_integer(object, "fabric_ns", fabric_ns);
+		json_put_integer(object, "bound_ns", bound_ns);
+	}
+}
+
+/*
+ * What the event is of, by one name on every host: the subject, with this host's name where another
+ * host may have one of that name.
+ */
+static json_t *fault_json(const struct events *events, const struct event *event,
+			  enum event_about about)
+{
+	const char *host = events && events->host ? events->host : "";
+	const char *subject = event->subject ? event->subject : "";
+	const char *type = event_about_name(about == EVENT_PEER ? EVENT_HOST : about);
+	bool itself = about == EVENT_HOST && !strcmp(subject, host);
+	bool local = (about == EVENT_HOST && !itself) || about == EVENT_NIC;
+
+	return json_sprintf("%s:%s%s%s%s%s", type, local ? host : "", local && *subject ? "/" : "",
+			    subject, event->part ? "/" : "", event->part ? event->part : "");
+}
+
+static void put_kind(json_t *object, const struct events *events, const struct event *event)
+{
+	const struct event_kind *kind = event->kind;
+	enum event_about about = event->about ? event->about : kind->about;
+
+	json_put_text(object, "kind", kind->name);
+	json_put_text(object, "severity", event_severity_name(kind->severity));
+	json_object_set_new(object, "subject", json_string(event->subject ? event->subject : ""));
+	json_put_text(object, "about", event_about_name(about));
+	json_put(object, "fault", fault_json(events, event, about));
+	if (event->no_condition)
+		return;
+	json_put_text(object, "begins", kind->begins);
+	json_put_text(object, "ends", kind->ends);
+}
+
+static void put_owner(json_t *object, const struct events *events, const struct esc_qp_key *qp)
+{
+	const char *job = "";
+	uint32_t pid = 0;
+
+	if (!qp || !events || !events->find_owner ||
+	    !events->find_owner(events->owner_context, qp, &pid, &job))
+		return;
+	json_put_name(object, "job", job);
+	if (pid)
+		json_put_count(object, "pid", pid);
+}
+
+/* Takes over what @event has. @suppressed: before it. */
+static json_t *event_json(struct events *events, const struct event *event, uint64_t suppressed)
+{
+	const char *remedy = event->remedy ? event->remedy : event->kind->remedy;
+	json_t *object = json_object();
+
+	json_put_count(object, "version", EVENT_VERSION);
+	put_origin(object, events);
+	put_kind(object, events, event);
+	put_owner(object, events, event->qp);
+	json_put(object, "seen", event->seen);
+	json_put(object, "done", event->done);
+	json_put(object, "expected", event->expected);
+	json_put(object, "result", event->result);
+	json_put_text(object, "remedy", remedy);
+	json_put(object, "doc", json_sprintf("man:escapement-events(7)#%s", event->kind->name));
+	if (suppressed)
+		json_put_count(object, "suppressed", suppressed);
+	return object;
+}
+
 void events_add(struct events *events, const struct event *event)
 {
 	struct event_count *kind = events ? count_of(events, event->kind) : NULL;
-	int64_t fabric_ns, bound_ns;
 	json_t *object;
 	int err;
 
@@ -312,28 +419,7 @@ void events_add(struct events *events, const struct event *event)
 		suppress(events, kind, event);
 		return;
 	}
-	object = json_object();
-	if (events && events->host) {
-		json_put(object, "id",
-			 json_sprintf("%s:%" PRIx64 ":%" PRIu64, events->host, events->start_ns,
-				      events->number));
-		json_put_text(object, "host", events->host);
-	}
-	if (events && events->read_clock &&
-	    events->read_clock(events->clock_context, &fabric_ns, &bound_ns)) {
-		json_put_integer(object, "fabric_ns", fabric_ns);
-		json_put_integer(object, "bound_ns", bound_ns);
-	}
-	json_put_count(object, "time_ns", time_realtime_ns());
-	json_put_text(object, "kind", event->kind->name);
-	json_put_text(object, "severity", event_severity_name(event->kind->severity));
-	json_object_set_new(object, "subject", json_string(event->subject ? event->subject : ""));
-	json_put(object, "seen", event->seen);
-	json_put(object, "done", event->done);
-	json_put(object, "expected", event->expected);
-	json_put(object, "result", event->result);
-	if (kind && kind->unstated)
-		json_put_count(object, "suppressed", kind->unstated);
+	object = event_json(events, event, kind ? kind->unstated : 0);
 	if (!events) {
 		json_decref(object);
 		return;

@@ -8,24 +8,65 @@
 #include <stdint.h>
 #include <systemd/sd-event.h>
 
+struct esc_qp_key;
 struct events;
+
+/* The version of the JSON of an event: a member that is renamed, or means something else, raises
+ * it. */
+#define EVENT_VERSION 1
 
 /* Info: what works as it should; notice: a change; warning: to be investigated. */
 enum event_severity { EVENT_INFO, EVENT_NOTICE, EVENT_WARNING, EVENT_CRITICAL };
 const char *event_severity_name(enum event_severity severity);
 
-/* A module has one list of its kinds, in the way of METRIC_ENUM and METRIC in base/fields.h. */
+/* What an event is about. */
+enum event_about {
+	EVENT_HOST, /* this host, its daemon or a file of it */
+	EVENT_NIC,  /* an interface of this host */
+	EVENT_PEER, /* another host */
+	EVENT_PATH,
+	EVENT_PAIR, /* of addresses */
+	EVENT_QP,
+	EVENT_ABOUTS
+};
+const char *event_about_name(enum event_about about);
+
+/*
+ * A module has one list of its kinds, in the way of METRIC_ENUM and METRIC in base/fields.h. Behind
+ * the help a kind may have further members: X(NIC_DOWN, "nic_down", WARNING, "A NIC is down.",
+ * .about = EVENT_NIC, .begins = "nic_down"). The log, its JSON schema, the manual and the journal's
+ * catalogue are made from these lists.
+ */
+#define EVENT_ENDS_ALL "all" /* every condition of the same thing */
 struct event_kind {
 	const char *name;
 	enum event_severity severity;
 	const char *help; /* one sentence */
+	enum event_about about;
+	/*
+	 * The condition that it begins, or continues, and the one that it ends, by the name of the
+	 * kind that begins it; NULL: none. Only what surely ends is a condition.
+	 */
+	const char *begins, *ends;
+	const char *remedy; /* what to do; NULL: nothing */
 };
-#define EVENT_ENUM(id, name, severity, help) id,
-#define EVENT_KIND(id, name, severity, help) [id] = {name, EVENT_##severity, help},
+#define EVENT_ENUM(id, name, severity, help, ...) id,
+#define EVENT_KIND(id, name, severity, help, ...)                                                  \
+	[id] = {name, EVENT_##severity, help, ##__VA_ARGS__},
 
 struct event {
 	const struct event_kind *kind;
 	const char *subject; /* host, interface, path or queue pair; NULL: "" */
+	/*
+	 * What tells two things of one subject apart, as the planes of a peer: a condition is of
+	 * both. NULL: nothing has to.
+	 */
+	const char *part;
+	enum event_about about; /* where it differs from the kind's; EVENT_HOST: it does not */
+	bool no_condition;	/* it neither begins nor ends what its kind does */
+	/* Whose job and process are added, when they are known; NULL: no queue pair. */
+	const struct esc_qp_key *qp;
+	const char *remedy; /* instead of the kind's; NULL: the kind's */
 	/* Taken over; NULL: left out. */
 	json_t *seen, *done, *expected, *result;
 };
@@ -43,6 +84,13 @@ void events_set_host(struct events *events, const char *host);
 /* `fabric_ns` and `bound_ns`, while @read returns true. NULL: not any more. @events may be NULL. */
 typedef bool events_clock_fn(void *context, int64_t *fabric_ns, int64_t *bound_ns);
 void events_set_clock(struct events *events, events_clock_fn *read, void *context);
+/*
+ * `job` and `pid` of events about a queue pair, while @find returns true; *@job "" or *@pid 0: not
+ * known. NULL: not any more. @events may be NULL.
+ */
+typedef bool events_owner_fn(void *context, const struct esc_qp_key *qp, uint32_t *pid,
+			     const char **job);
+void events_set_owners(struct events *events, events_owner_fn *find, void *context);
 
 /*
  * Reads the events that earlier daemons of this host left in the file into memory, before the

@@ -18,8 +18,10 @@
 
 #define WORKER_EVENTS(X)                                                                           \
 	X(WORKER_LATE, "worker_late", WARNING,                                                     \
-	  "A disk, the kernel's RTNL lock or a long list holds up a worker; the loop runs on.")    \
-	X(WORKER_RECOVERED, "worker_recovered", NOTICE, "What a worker waited for has ended.")
+	  "A disk, the kernel's RTNL lock or a long list holds up a worker; the loop runs on.",    \
+	  .begins = "worker_late", .remedy = "See the disk, or what holds RTNL.")                  \
+	X(WORKER_RECOVERED, "worker_recovered", NOTICE, "What a worker waited for has ended.",     \
+	  .ends = "worker_late")
 enum { WORKER_EVENTS(EVENT_ENUM) };
 const struct event_kind core_worker_events[] = {WORKER_EVENTS(EVENT_KIND){}};
 

@@ -12,14 +12,21 @@
 
 #define DATAPLANE_EVENTS(X)                                                                        \
 	X(PORT_ATTACHED, "attached", NOTICE,                                                       \
-	  "Programs were attached to an interface, or taken over.")                                \
-	X(PORT_DETACHED, "detached", NOTICE, "Programs were detached from an interface.")          \
-	X(PORT_GONE, "interface_gone", WARNING, "An interface does not exist, or not any more.")   \
-	X(PORT_BACK, "interface_back", NOTICE, "An interface exists, or exists again.")            \
+	  "Programs were attached to an interface, or taken over.", .about = EVENT_NIC)            \
+	X(PORT_DETACHED, "detached", NOTICE, "Programs were detached from an interface.",          \
+	  .about = EVENT_NIC)                                                                      \
+	X(PORT_GONE, "interface_gone", WARNING, "An interface does not exist, or not any more.",   \
+	  .about = EVENT_NIC, .begins = "interface_gone",                                          \
+	  .remedy = "See its driver (dmesg), or take it out of `interfaces`.")                     \
+	X(PORT_BACK, "interface_back", NOTICE, "An interface exists, or exists again.",            \
+	  .about = EVENT_NIC, .ends = "interface_gone")                                            \
 	X(PORT_PROGRAMS_BEFORE, "programs_before", NOTICE,                                         \
-	  "Other programs than before get the packets of an interface before ours.")               \
-	X(PORT_FQ_INSTALLED, "fq_installed", NOTICE, "An fq qdisc was put onto an interface.")     \
-	X(PORT_FQ_REMOVED, "fq_removed", NOTICE, "The qdisc from before fq was put back.")         \
+	  "Other programs than before get the packets of an interface before ours.",               \
+	  .about = EVENT_NIC)                                                                      \
+	X(PORT_FQ_INSTALLED, "fq_installed", NOTICE, "An fq qdisc was put onto an interface.",     \
+	  .about = EVENT_NIC)                                                                      \
+	X(PORT_FQ_REMOVED, "fq_removed", NOTICE, "The qdisc from before fq was put back.",         \
+	  .about = EVENT_NIC)                                                                      \
 	X(MAPS_RENEWED, "maps_renewed", NOTICE,                                                    \
 	  "Maps with another layout were made again; `lost`: those whose counts start from 0.")
 enum { DATAPLANE_EVENTS(EVENT_ENUM) };

@@ -200,10 +200,11 @@ static void gather_ports(struct diagnose *diagnose)
 
 _Static_assert(DIAG_BEGIN == 0 && DIAG_CHANGE == 1 && DIAG_CLEAR == 2, "index of diag_events");
 /* By kind, three each: begin, change, clear. */
-#define PHASES(id, name, severity, help)                                                           \
-	[3 * (id)] = {name, EVENT_##severity, help},                                               \
-	     [3 * (id) + 1] = {name "_changed", EVENT_NOTICE, "Its cause is another now."},        \
-	     [3 * (id) + 2] = {name "_cleared", EVENT_NOTICE, "It is over."},
+#define PHASES(id, name, severity, help, ...)                                                      \
+	[3 * (id)] = {name, EVENT_##severity, help, .begins = (name), ##__VA_ARGS__},              \
+	     [3 * (id) + 1] = {name "_changed", EVENT_NOTICE, "Its cause is another now.",         \
+			       .begins = (name), ##__VA_ARGS__},                                   \
+	     [3 * (id) + 2] = {name "_cleared", EVENT_NOTICE, "It is over.", .ends = (name)},
 static const struct event_kind diag_events[] = {DIAG_LIST(PHASES){}};
 
 /* @interface: of its port, "" unknown. */
@@ -262,13 +263,20 @@ void diagnose_emit(struct events *events, const struct diag_event *event, const 
 {
 	const struct diag_evidence *evidence = &event->of.evidence;
 	const struct event_kind *kind = &diag_events[3 * event->of.kind];
+	static const enum event_about abouts[] = {[DIAG_ABOUT_QP] = EVENT_QP,
+						  [DIAG_ABOUT_PAIR] = EVENT_PAIR,
+						  [DIAG_ABOUT_PORT] = EVENT_NIC};
 	double seconds = (event->now_ns - event->of.first_ns) / 1e9;
+	bool about_qp = event->of.subject.about == DIAG_ABOUT_QP;
 	char subject[ADDRESS_QP_BYTES];
 	json_t *seen, *result = NULL;
 
 	if (event->phase == DIAG_MORE) {
 		seen = json_pack("{s:I}", "suppressed", (json_int_t)event->left_out);
-		events_add(events, &(struct event){.kind = kind, .subject = "more", .seen = seen});
+		events_add(events, &(struct event){.kind = kind,
+						   .subject = "more",
+						   .no_condition = true,
+						   .seen = seen});
 		return;
 	}
 	kind += event->phase;
@@ -285,6 +293,8 @@ void diagnose_emit(struct events *events, const struct diag_event *event, const 
 		   &(struct event){
 			   .kind = kind,
 			   .subject = subject,
+			   .about = abouts[event->of.subject.about],
+			   .qp = about_qp ? &event->of.subject.key : NULL,
 			   .seen = seen,
 			   .expected = figures_json(evidence->expected, evidence->expected_count),
 			   .result = result,

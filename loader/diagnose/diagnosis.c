@@ -7,7 +7,7 @@
 
 const char *diag_kind_name(enum diag_kind kind)
 {
-#define NAME(id, name, severity, help) [id] = name,
+#define NAME(id, name, severity, help, ...) [id] = name,
 	static const char *const names[DIAG_KINDS] = {DIAG_LIST(NAME)};
 #undef NAME
 

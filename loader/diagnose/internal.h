@@ -15,16 +15,27 @@
 
 #define DIAG_LIST(X)                                                                               \
 	X(DIAG_OUTLIER, "qp_outlier", WARNING,                                                     \
-	  "A queue pair's delay is far above that of its peers.")                                  \
+	  "A queue pair's delay is far above that of its peers.",                                  \
+	  .remedy = "`escapement paths` shows whether another path is free; `escapement steer "    \
+		    "plan` what would be moved.")                                                  \
 	X(DIAG_MISCONFIGURATION, "misconfiguration_suspected", WARNING,                            \
-	  "Packets do not arrive, or use RoCEv1, as with a wrong configuration.")                  \
-	X(DIAG_STALLED, "qp_stalled", WARNING, "A queue pair sends again and makes no progress.")  \
-	X(DIAG_LOSS, "loss_hardware", WARNING, "Packets are lost where no queue is long.")         \
-	X(DIAG_CONGESTION, "congestion", WARNING, "A queue of the fabric is long.")                \
-	X(DIAG_IMBALANCE, "imbalance", WARNING, "One path is congested while others are free.")    \
-	X(DIAG_HOST, "host", WARNING, "The delay arises in a host.")                               \
+	  "Packets do not arrive, or use RoCEv1, as with a wrong configuration.",                  \
+	  .remedy = "Compare MTU, GID index and traffic class at both ends.")                      \
+	X(DIAG_STALLED, "qp_stalled", WARNING, "A queue pair sends again and makes no progress.",  \
+	  .remedy = "`escapement qp` on the peer shows what it received.")                         \
+	X(DIAG_LOSS, "loss_hardware", WARNING, "Packets are lost where no queue is long.",         \
+	  .remedy = "See the error counters of the links on its path; `escapement paths` has the " \
+		    "switches.")                                                                   \
+	X(DIAG_CONGESTION, "congestion", WARNING, "A queue of the fabric is long.",                \
+	  .remedy =                                                                                \
+		  "`escapement paths` shows which path; `escapement pace on` keeps queues short.") \
+	X(DIAG_IMBALANCE, "imbalance", WARNING, "One path is congested while others are free.",    \
+	  .remedy = "`escapement steer auto on` moves queue pairs to the free ones.")              \
+	X(DIAG_HOST, "host", WARNING, "The delay arises in a host.",                               \
+	  .remedy = "See the CPU, PCIe and memory of the host in `seen.cause`.")                   \
 	X(DIAG_PATH_SLOW, "path_slow", WARNING,                                                    \
-	  "All packets to a destination are slow, and no cause is known.")
+	  "All packets to a destination are slow, and no cause is known.",                         \
+	  .remedy = "Compare `escapement peers` and `escapement paths` at both ends.")
 enum diag_kind { DIAG_LIST(EVENT_ENUM) DIAG_KINDS };
 const char *diag_kind_name(enum diag_kind kind);
 

@@ -117,16 +117,26 @@ bool link_is_expected(const struct link_entry *entry);
 #define LINK_EVENTS(X)                                                                             \
 	X(LINK_DOWN, "link_down", WARNING,                                                         \
 	  "A link lost its carrier, or lost it and has it again; a planned loss is none of "       \
-	  "`flaps`.")                                                                              \
-	X(LINK_BACK, "link_up", NOTICE, "A link has its carrier again.")                           \
+	  "`flaps`.",                                                                              \
+	  .about = EVENT_NIC)                                                                      \
+	X(LINK_BACK, "link_up", NOTICE, "A link has its carrier again.", .about = EVENT_NIC,       \
+	  .ends = "link_no_carrier")                                                               \
 	X(LINK_NO_CARRIER, "link_no_carrier", WARNING,                                             \
-	  "A link that should have a carrier has had none for `down_after`.")                      \
+	  "A link that should have a carrier has had none for `down_after`.", .about = EVENT_NIC,  \
+	  .begins = "link_no_carrier", .remedy = "See its cable and its port of the switch.")      \
+	X(LINK_EXCUSED, "link_not_expected", NOTICE,                                               \
+	  "A link without a carrier needs none any more: it was set down, left, or is not watched.",     \
+	  .about = EVENT_NIC, .ends = "link_no_carrier")                                           \
 	X(LINK_FLAPPING, "link_flapping", WARNING,                                                 \
-	  "A link lost its carrier more often than a threshold allows.")                           \
+	  "A link lost its carrier more often than a threshold allows.", .about = EVENT_NIC,       \
+	  .begins = "link_flapping",                                                               \
+	  .remedy = "See its cable, module and port of the switch; `escapement links`.")           \
 	X(LINK_STABLE_AGAIN, "link_stable", NOTICE,                                                \
-	  "The alarm of a link ended: it was stable, acknowledged, or is not watched any more.")   \
+	  "The alarm of a link ended: it was stable, acknowledged, or is not watched any more.",   \
+	  .about = EVENT_NIC, .ends = "link_flapping")                                             \
 	X(LINK_RESET, "link_reset", NOTICE,                                                        \
-	  "The counters of a link began anew: its driver was reloaded, or the NIC replaced.")      \
+	  "The counters of a link began anew: its driver was reloaded, or the NIC replaced.",      \
+	  .about = EVENT_NIC)                                                                      \
 	X(LINKS_FULL, "links_full", WARNING,                                                       \
 	  "Links have no place in the table: they are not watched.")
 enum { LINK_EVENTS(EVENT_ENUM) };
@@ -140,6 +150,8 @@ void link_report_flapping(struct links *links, const struct link_entry *entry);
 void link_report_end(struct links *links, const struct link_entry *entry, const char *reason,
 		     uint64_t alarm_ns);
 void link_report_down(struct links *links, const struct link_entry *entry);
+/* The end of link_report_down() without a carrier. */
+void link_report_excused(struct links *links, const struct link_entry *entry);
 /* [{...}] of the verb `links`. */
 json_t *link_json(const struct links *links, const struct link_entry *entry);
 void link_status(void *self, json_t *status);

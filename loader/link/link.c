@@ -86,6 +86,8 @@ static void evaluate(struct links *links, struct link_entry *entry, uint64_t now
 		link_report_end(links, entry, "stable", alarm_ns);
 	if (down && !was_down)
 		link_report_down(links, entry);
+	else if (was_down && !down && !(entry->link.state & ESC_LINK_CARRIER))
+		link_report_excused(links, entry);
 	if (down != was_down)
 		entry->link.state ^= ESC_LINK_DOWN_ALARM;
 	entry->changed = entry->changed || step != LINK_NOTHING || down != was_down;
@@ -199,9 +201,14 @@ static void add_lowers(struct links *links, struct links *next, const struct see
 /* Those that were watched, and are not any more, have no alarm any more. */
 static void end_others(struct links *links, struct links *next)
 {
-	link_for_each (entry, links)
-		if (entry->link.alarm_ns && !find_entry(next, entry->name))
+	link_for_each (entry, links) {
+		if (find_entry(next, entry->name))
+			continue;
+		if (entry->link.alarm_ns)
 			link_report_end(links, entry, "not watched", entry->link.alarm_ns);
+		if (entry->link.state & ESC_LINK_DOWN_ALARM)
+			link_report_excused(links, entry);
+	}
 }
 
 static void choose(struct links *links, const struct seen *seen)

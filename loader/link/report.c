@@ -243,6 +243,12 @@ void link_report_down(struct links *links, const struct link_entry *entry)
 	       users);
 }
 
+void link_report_excused(struct links *links, const struct link_entry *entry)
+{
+	report(links, entry, LINK_EXCUSED, json_pack("{s:s}", "state", state_name(entry)), NULL,
+	       NULL, NULL);
+}
+
 /* --- replies --- */
 
 json_t *link_json(const struct links *links, const struct link_entry *entry)

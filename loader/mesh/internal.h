@@ -129,27 +129,41 @@ struct mesh {
 
 #define MESH_EVENTS(X)                                                                             \
 	X(MESH_PEER_DOWN, "peer_down", WARNING,                                                    \
-	  "Nothing was received from a peer for mesh.down_after.")                                 \
-	X(MESH_PEER_UP, "peer_up", NOTICE, "Probes or replies of that peer arrive again.")         \
+	  "Nothing was received from a peer for mesh.down_after.", .about = EVENT_PEER,            \
+	  .begins = "peer_down",                                                                   \
+	  .remedy = "`escapement peers` shows which NICs still receive; see the link and the "     \
+		    "daemon of that host.")                                                        \
+	X(MESH_PEER_UP, "peer_up", NOTICE, "Probes or replies of that peer arrive again.",         \
+	  .about = EVENT_PEER, .ends = "peer_down")                                                \
 	X(MESH_PEER_ABSENT, "peer_absent", WARNING,                                                \
-	  "Nothing was ever received from a peer, for 10 s.")                                      \
+	  "Nothing was ever received from a peer, for 10 s.", .about = EVENT_PEER,                 \
+	  .begins = "peer_down",                                                                   \
+	  .remedy = "Start escapementd there, or take the host off the member list.")              \
+	X(MESH_PEER_LEFT, "peer_left", NOTICE,                                                     \
+	  "A peer that was down, or refused, is not a peer any more.", .about = EVENT_PEER,        \
+	  .ends = EVENT_ENDS_ALL)                                                                  \
 	X(MESH_PEER_PATH_CHANGED, "peer_path_changed", INFO,                                       \
-	  "Probes to a peer have another source port: their path was full.")                       \
+	  "Probes to a peer have another source port: their path was full.", .about = EVENT_PEER)  \
 	X(MESH_MEMBERS_JOINED, "members_joined", NOTICE, "Hosts joined the mesh of a plane.")      \
 	X(MESH_MEMBERS_LEFT, "members_left", NOTICE, "Hosts left the mesh of a plane.")            \
 	X(MESH_MEMBERS_RELOADED, "members_reloaded", NOTICE, "Another member list is in force.")   \
 	X(MESH_MEMBERS_REFUSED, "members_refused", WARNING,                                        \
-	  "A member list was refused; the old one stays in force.")                                \
+	  "A member list was refused; the old one stays in force.",                                \
+	  .remedy = "Correct the members file.")                                                   \
 	X(MESH_MEMBERS_HELD, "members_held", WARNING,                                              \
-	  "A member list that loses most of the fleet is held back; the old one stays in force.")  \
+	  "A member list that loses most of the fleet is held back; the old one stays in force.",  \
+	  .remedy = "`escapement reload --force` applies it at once.")                             \
 	X(MESH_MEMBERS_WITHOUT_ROOM, "members_without_room", WARNING,                              \
-	  "The kernel's maps are full: delays and TCP pacing with some members are missing.")      \
+	  "The kernel's maps are full: delays and TCP pacing with some members are missing.",      \
+	  .remedy = "Give this host a shorter member list.")                                       \
 	X(MESH_AUTHENTICATION_NONE, "authentication_none", WARNING,                                \
-	  "Probes are not authenticated: there is a members file, but no key_file.")               \
+	  "Probes are not authenticated: there is a members file, but no key_file.",               \
+	  .begins = "authentication_none", .remedy = "Set `key_file`.")                            \
 	X(MESH_AUTHENTICATION_RESTORED, "authentication_restored", NOTICE,                         \
-	  "Probes are authenticated by a key again.")                                              \
+	  "Probes are authenticated by a key again.", .ends = "authentication_none")               \
 	X(MESH_CONTROL_INSECURE, "control_insecure", WARNING,                                      \
-	  "Control is allowed without a key: `insecure: true` in the configuration.")
+	  "Control is allowed without a key: `insecure: true` in the configuration.",              \
+	  .remedy = "Set `key_file` and take `insecure` out.")
 enum { MESH_EVENTS(EVENT_ENUM) };
 extern const struct event_kind mesh_events[];
 
@@ -159,6 +173,9 @@ extern const struct metric mesh_metrics[];
 
 /* An event of @kind, an enumerator of MESH_EVENTS; takes @seen over, which may be NULL. */
 void mesh_report(const struct mesh *mesh, unsigned int kind, const char *subject, json_t *seen);
+/* The same about a peer. */
+void mesh_report_peer(const struct mesh *mesh, const struct mesh_peer *peer, unsigned int kind,
+		      json_t *seen);
 
 /* --- maps.c: the maps `peers` and `peer_addresses` --- */
 

@@ -34,6 +34,15 @@ void mesh_report(const struct mesh *mesh, unsigned int kind, const char *subject
 		   &(struct event){.kind = &mesh_events[kind], .subject = subject, .seen = seen});
 }
 
+void mesh_report_peer(const struct mesh *mesh, const struct mesh_peer *peer, unsigned int kind,
+		      json_t *seen)
+{
+	events_add(mesh->core->events, &(struct event){.kind = &mesh_events[kind],
+						       .subject = peer->edge->host,
+						       .part = config_plane_name(peer->edge->plane),
+						       .seen = seen});
+}
+
 /* --- the map `fleet`, but for view and anchor --- */
 
 /* The fleet's keys, our id and whether we reply. */

@@ -198,6 +198,15 @@ static void peer_remove(struct mesh *mesh, struct mesh_peer *peer)
 	free(peer);
 }
 
+/* What was wrong with it is over. */
+static void report_left(struct mesh *mesh, const struct mesh_peer *peer)
+{
+	const struct clock_edge *edge = peer->edge;
+
+	if (peer->facts.state == PEER_DOWN || edge->one_sided || edge->refused_reported)
+		mesh_report_peer(mesh, peer, MESH_PEER_LEFT, NULL);
+}
+
 static void peer_add(struct mesh *mesh, const struct mesh_plane *plane,
 		     const struct roster_member *member)
 {
@@ -243,6 +252,7 @@ static void plane_reconcile(struct mesh *mesh, const struct mesh_plane *plane, b
 			if (roster->ids[list[i]] == peer->edge->id)
 				member = &roster->list[list[i]];
 		if (!member) {
+			report_left(mesh, peer);
 			peer_remove(mesh, peer);
 		} else if (reopen || !peer->edge->sending ||
 			   (!mesh_route(plane, member, &route) &&

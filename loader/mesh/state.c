@@ -181,6 +181,7 @@ static void go_down(struct mesh *mesh, struct mesh_peer *peer, uint64_t now_ns)
 		   &(struct event){
 			   .kind = &mesh_events[MESH_PEER_DOWN],
 			   .subject = peer->edge->host,
+			   .part = plane_name(peer),
 			   .seen = seen,
 			   .result = blame ? json_pack("{s:s}", "blame", blame) : NULL,
 		   });
@@ -188,7 +189,9 @@ static void go_down(struct mesh *mesh, struct mesh_peer *peer, uint64_t now_ns)
 
 static void go_up(struct mesh *mesh, struct mesh_peer *peer, uint64_t now_ns)
 {
-	bool was_down = peer->facts.state == PEER_DOWN && peer->facts.disconnects;
+	/* Of one that came late nothing was reported, unless it was absent. */
+	bool was_down = peer->facts.state == PEER_DOWN &&
+			(peer->facts.disconnects || peer->absent_reported);
 
 	mesh_set_state(peer, PEER_UP);
 	peer->facts.blame = NULL;
@@ -197,9 +200,9 @@ static void go_up(struct mesh *mesh, struct mesh_peer *peer, uint64_t now_ns)
 	if (!was_down)
 		return;
 	log_info("peer %s (%s) is up again", peer->edge->host, plane_name(peer));
-	mesh_report(mesh, MESH_PEER_UP, peer->edge->host,
-		    json_pack("{s:s, s:I}", "plane", plane_name(peer), "down_ms",
-			      (json_int_t)((now_ns - peer->down_ns) / 1000000)));
+	mesh_report_peer(mesh, peer, MESH_PEER_UP,
+			 json_pack("{s:s, s:I}", "plane", plane_name(peer), "down_ms",
+				   (json_int_t)((now_ns - peer->down_ns) / 1000000)));
 }
 
 /* A third of down_after: silence that is not yet a failure. */
@@ -221,9 +224,10 @@ static void evaluate(struct mesh *mesh, struct mesh_peer *peer, uint64_t now_ns)
 		if (!peer->received_ns && !peer->absent_reported &&
 		    now_ns - peer->since_ns >= ABSENT_AFTER_NS) {
 			peer->absent_reported = true;
-			mesh_report(mesh, MESH_PEER_ABSENT, peer->edge->host,
-				    json_pack("{s:s, s:s}", "plane", plane_name(peer), "address",
-					      address_format(&peer->facts.address, text)));
+			mesh_report_peer(mesh, peer, MESH_PEER_ABSENT,
+					 json_pack("{s:s, s:s}", "plane", plane_name(peer),
+						   "address",
+						   address_format(&peer->facts.address, text)));
 		}
 	} else if (silent_ns >= down_after_ns / 3 || peer->no_replies || !peer->received_ns) {
 		if (peer->facts.state == PEER_DOWN)

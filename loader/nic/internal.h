@@ -228,13 +228,20 @@ struct nic {
 };
 
 #define NIC_EVENTS(X)                                                                              \
-	X(NIC_REFUSED, "nic_refused", WARNING, "NIC failover is off against the configuration.")   \
-	X(NIC_DOWN, "nic_down", WARNING, "A NIC of a pair is down; its sibling is used.")          \
-	X(NIC_RETURN, "nic_return", NOTICE, "A NIC of a pair is used again.")                      \
-	X(NIC_FAILOVER, "nic_failover", WARNING, "A pair of addresses uses other NICs.")           \
-	X(NIC_FAILBACK, "nic_failback", NOTICE, "A pair of addresses uses its own NICs again.")    \
+	X(NIC_REFUSED, "nic_refused", WARNING, "NIC failover is off against the configuration.",   \
+	  .remedy = "See `escapement failover`, and correct `sibling`.")                           \
+	X(NIC_DOWN, "nic_down", WARNING, "A NIC of a pair is down; its sibling is used.",          \
+	  .about = EVENT_NIC, .begins = "nic_down",                                                \
+	  .remedy = "See its cable, its port of the switch and `escapement failover`.")            \
+	X(NIC_RETURN, "nic_return", NOTICE, "A NIC of a pair is used again.", .about = EVENT_NIC,  \
+	  .ends = "nic_down")                                                                      \
+	X(NIC_FAILOVER, "nic_failover", WARNING, "A pair of addresses uses other NICs.",           \
+	  .about = EVENT_PAIR, .remedy = "`escapement failover` shows which NIC is down.")         \
+	X(NIC_FAILBACK, "nic_failback", NOTICE, "A pair of addresses uses its own NICs again.",    \
+	  .about = EVENT_PAIR)                                                                     \
 	X(NIC_PEERS_FULL, "nic_peers_full", WARNING,                                               \
-	  "Addresses of peers have no room: their queue pairs do not fail over.")
+	  "Addresses of peers have no room: their queue pairs do not fail over.",                  \
+	  .remedy = "Give this host a shorter member list.")
 enum { NIC_EVENTS(EVENT_ENUM) };
 extern const struct event_kind nic_events[];
 extern const struct metric nic_metrics[];

@@ -81,14 +81,18 @@ bool pace_clock_is_good(const struct pace *pace, int64_t *bound_ns);
 #define PACE_EVENTS(X)                                                                             \
 	X(PACE_CLASS_SET, "pace_class_set", NOTICE, "A class was changed or made at run time.")    \
 	X(PACE_MODE_CHANGED, "mode_changed", NOTICE, "Pacing began or ended on interfaces.")       \
-	X(PACE_AVAILABLE, "pace_available", NOTICE, "An interface in mode pace can be paced.")     \
+	X(PACE_AVAILABLE, "pace_available", NOTICE, "An interface in mode pace can be paced.",     \
+	  .about = EVENT_NIC)                                                                      \
 	X(PACE_UNAVAILABLE, "pace_unavailable", WARNING,                                           \
-	  "An interface in mode pace cannot be paced.")                                            \
+	  "An interface in mode pace cannot be paced.", .about = EVENT_NIC,                        \
+	  .remedy = "`escapement pace setup-fq` puts an fq qdisc onto it.")                        \
 	X(PACE_CLOCK_LOST, "pace_clock_lost", WARNING,                                             \
-	  "Fabric time is not good enough for the thresholds: nothing is delayed.")                \
+	  "Fabric time is not good enough for the thresholds: nothing is delayed.",                \
+	  .remedy = "See `escapement clock`.")                                                     \
 	X(PACE_CLOCK_RESTORED, "pace_clock_restored", NOTICE, "Fabric time is good enough again.") \
 	X(PACE_OVERHELD_EVENT, "pace_overheld", WARNING,                                           \
-	  "A queue pair was paused for more than half of the time for long.")
+	  "A queue pair was paused for more than half of the time for long.", .about = EVENT_QP,   \
+	  .remedy = "Its class may have too small a threshold; see `escapement pace`.")
 enum { PACE_EVENTS(EVENT_ENUM) };
 extern const struct event_kind pace_events[];
 

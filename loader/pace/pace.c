@@ -274,6 +274,7 @@ static void poll_flow(struct pace *pace, struct paced *flow, uint64_t now_ns)
 		   &(struct event){
 			   .kind = &pace_events[PACE_OVERHELD_EVENT],
 			   .subject = subject,
+			   .qp = key,
 			   .seen = json_pack("{s:s, s:I, s:I, s:I}", "class", class->name,
 					     "delay_ns", (json_int_t)law->delay_ns, "rate_bps",
 					     (json_int_t)law->rate_Bps * 8, "paused_ns",

@@ -4,24 +4,34 @@
 #include "base/log.h"
 #include "internal.h"
 
+#define PATH_PART_BYTES (2 * ADDRESS_TEXT_BYTES + 8)
 #define EVENTS_PER_S 32 /* a spine that fails takes one path of every peer along: one fault */
 
 #define PATHS_EVENTS(X)                                                                            \
 	X(PATH_DOWN, "path_down", WARNING,                                                         \
-	  "A candidate path is down: its packets take its backup.")                                \
-	X(PATH_UP, "path_up", NOTICE, "A candidate path is up again, after its hold-down.")        \
+	  "A candidate path is down: its packets take its backup.", .about = EVENT_PATH,           \
+	  .begins = "path_down",                                                                   \
+	  .remedy = "`seen.hops` has the switches that it passes; see their links.")               \
+	X(PATH_UP, "path_up", NOTICE, "A candidate path is up again, after its hold-down.",        \
+	  .about = EVENT_PATH, .ends = "path_down")                                                \
+	X(PATH_DROPPED, "path_dropped", NOTICE,                                                    \
+	  "A path that was down is not a candidate any more.", .about = EVENT_PATH,                \
+	  .ends = "path_down")                                                                     \
 	X(PATH_FAILOVER, "path_failover", WARNING,                                                 \
-	  "Packets of a path that is down took its backup.")                                       \
+	  "Packets of a path that is down took its backup.", .about = EVENT_PATH)                  \
 	X(PATH_RELEASED, "path_released", NOTICE,                                                  \
-	  "Packets left a backup without replies, of a peer without reports.")                     \
+	  "Packets left a backup without replies, of a peer without reports.",                     \
+	  .about = EVENT_PATH)                                                                     \
 	X(PATHS_CHANGED, "paths_changed", NOTICE,                                                  \
-	  "Routes to a peer changed; paths are discovered again.")                                 \
+	  "Routes to a peer changed; paths are discovered again.", .about = EVENT_PEER)            \
 	X(PATH_BUDGET_SHORT, "path_budget_short", WARNING,                                         \
-	  "Paths are probed less often than configured: the budget is spent.")                     \
+	  "Paths are probed less often than configured: the budget is spent.",                     \
+	  .begins = "path_budget_short",                                                           \
+	  .remedy = "Raise `paths.probe_budget_pps` on all hosts, or the probe intervals.")        \
 	X(PATH_BUDGET_RESTORED, "path_budget_restored", NOTICE,                                    \
-	  "The budget allows the configured intervals again.")                                     \
+	  "The budget allows the configured intervals again.", .ends = "path_budget_short")        \
 	X(PATH_TABLE_FULL, "path_table_full", WARNING,                                             \
-	  "A pair of addresses found no free slot in `paths`.")                                    \
+	  "A pair of addresses found no free slot in `paths`.", .about = EVENT_PEER)               \
 	X(PATH_EVENTS_SUPPRESSED, "path_events_suppressed", WARNING,                               \
 	  "More events of paths than are recorded in a second.")
 enum { PATHS_EVENTS(EVENT_ENUM) };
@@ -52,6 +62,17 @@ static bool may_report(struct paths *paths)
 		return true;
 	paths->events_suppressed++;
 	return false;
+}
+
+/* The path of a candidate, where all of a peer's have one subject. */
+static const char *path_part(const struct paths_pair *pair, const struct candidate *path,
+			     char out[PATH_PART_BYTES])
+{
+	char src[ADDRESS_TEXT_BYTES], dst[ADDRESS_TEXT_BYTES];
+
+	snprintf(out, PATH_PART_BYTES, "%s>%s/%u", address_format(&pair->facts.key.src, src),
+		 address_format(&pair->facts.key.dst, dst), path->facts.sport);
+	return out;
 }
 
 static void put_us(json_t *object, const char *key, int64_t ns)
@@ -100,6 +121,7 @@ void paths_report_down(struct paths *paths, const struct paths_pair *pair,
 		       const struct candidate *path, const struct pathlive_path *live)
 {
 	json_t *seen = describe(paths, pair, path);
+	char part[PATH_PART_BYTES];
 
 	if (!seen)
 		return;
@@ -116,6 +138,7 @@ void paths_report_down(struct paths *paths, const struct paths_pair *pair,
 		    path->facts.sport);
 	add(paths, PATH_DOWN, pair->facts.peer,
 	    (struct event){
+		    .part = path_part(pair, path, part),
 		    .seen = seen,
 		    .done = backup_json(pair, path),
 		    .expected =
@@ -127,6 +150,7 @@ void paths_report_return(struct paths *paths, const struct paths_pair *pair,
 			 const struct candidate *path, int64_t failed_ns, uint64_t diverted_ns)
 {
 	json_t *seen = describe(paths, pair, path), *done;
+	char part[PATH_PART_BYTES];
 
 	if (!seen)
 		return;
@@ -142,13 +166,24 @@ void paths_report_return(struct paths *paths, const struct paths_pair *pair,
 				       (json_int_t)path->map->diverted)
 			   : json_object();
 	add(paths, failed_ns ? PATH_UP : PATH_RELEASED, pair->facts.peer,
-	    (struct event){.seen = seen, .done = done});
+	    (struct event){.part = path_part(pair, path, part), .seen = seen, .done = done});
+}
+
+void paths_report_dropped(struct paths *paths, const struct paths_pair *pair,
+			  const struct candidate *path)
+{
+	char part[PATH_PART_BYTES];
+
+	if (path->facts.sport && path->facts.state == PATHLIVE_DOWN)
+		add(paths, PATH_DROPPED, pair->facts.peer,
+		    (struct event){.part = path_part(pair, path, part)});
 }
 
 void paths_report_failover(struct paths *paths, const struct paths_pair *pair,
 			   const struct candidate *path, int64_t received_ns)
 {
 	json_t *seen = describe(paths, pair, path), *result;
+	char part[PATH_PART_BYTES];
 
 	if (!seen)
 		return;
@@ -157,7 +192,10 @@ void paths_report_failover(struct paths *paths, const struct paths_pair *pair,
 	if (received_ns)
 		put_us(result, "failover_us", (int64_t)path->facts.diverted_ns - received_ns);
 	add(paths, PATH_FAILOVER, pair->facts.peer,
-	    (struct event){.seen = seen, .done = backup_json(pair, path), .result = result});
+	    (struct event){.part = path_part(pair, path, part),
+			   .seen = seen,
+			   .done = backup_json(pair, path),
+			   .result = result});
 }
 
 void paths_report_routes(struct paths *paths, const struct paths_pair *pair)

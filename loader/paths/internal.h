@@ -266,6 +266,9 @@ void paths_report_down(struct paths *paths, const struct paths_pair *pair,
 void paths_report_return(struct paths *paths, const struct paths_pair *pair,
 			 const struct candidate *path, int64_t failed_ns, uint64_t diverted_ns);
 /* @received_ns: when the peer received the last probe; 0: not known. */
+/* One that was down and is not a candidate any more; nothing otherwise. */
+void paths_report_dropped(struct paths *paths, const struct paths_pair *pair,
+			  const struct candidate *path);
 void paths_report_failover(struct paths *paths, const struct paths_pair *pair,
 			   const struct candidate *path, int64_t received_ns);
 void paths_report_routes(struct paths *paths, const struct paths_pair *pair);

@@ -146,8 +146,10 @@ void paths_pair_end(struct paths *paths, struct paths_pair *pair)
 
 	pathsend_remove(paths->send, pair->sending);
 	bpf_map_delete_elem(paths->slots_fd, &pair->facts.key);
-	for (unsigned int i = 0; i < ESC_PATHS_MAX; i++)
+	for (unsigned int i = 0; i < ESC_PATHS_MAX; i++) {
+		paths_report_dropped(paths, pair, &pair->candidates[i]);
 		candidate_write(&pair->candidates[i], 0);
+	}
 	__atomic_store_n(&paths->map[slot].peer, 0, __ATOMIC_SEQ_CST);
 	paths->by_slot[slot] = NULL;
 	paths->facts.pairs--;
@@ -233,6 +235,7 @@ static void candidate_set(struct paths *paths, struct paths_pair *pair, struct c
 {
 	if (pair->sending)
 		pathsend_set(paths->send, pair->sending, path->facts.id, 0, 0);
+	paths_report_dropped(paths, pair, path);
 	paths_candidate_clear(path, sport);
 	candidate_write(path, sport);
 	for_each_candidate (pair, other)

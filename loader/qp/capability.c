@@ -30,11 +30,28 @@ static int refresh(void *self)
 	return err;
 }
 
+/* Of events about a queue pair. */
+static bool find_owner(void *context, const struct esc_qp_key *key, uint32_t *pid, const char **job)
+{
+	const struct qptable *table = context;
+	struct port_facts port = {};
+	const struct owner *owner;
+
+	dataplane_port(table->dataplane, key->port, &port);
+	owner = qptable_owner(table, key, port.info.rdma_device);
+	if (owner) {
+		*pid = owner->is.pid;
+		*job = owner->job.name;
+	}
+	return owner;
+}
+
 static void close_qp(void *self)
 {
 	struct qptable *table = self;
 
 	dataplane_set_visibility(table->dataplane, NULL, NULL);
+	events_set_owners(table->events, NULL, NULL);
 	owners_free(table->owners);
 	qptable_free(table);
 }
@@ -68,6 +85,7 @@ static int open_qp(void **self, struct core *core, void *const needs[], char **e
 		goto fail;
 	}
 	dataplane_set_visibility(dataplane, owners_check_port, table->owners);
+	events_set_owners(core->events, find_owner, table);
 	*self = table;
 	return 0;
 fail:

@@ -18,11 +18,12 @@
 #define FULL_QUIET_NS 10000000000ULL /* between two qp_table_full */
 
 #define QP_EVENTS(X)                                                                               \
-	X(QP_SEEN, "qp_seen", INFO, "A queue pair sends or receives.")                             \
+	X(QP_SEEN, "qp_seen", INFO, "A queue pair sends or receives.", .about = EVENT_QP)          \
 	X(QP_GONE, "qp_gone", INFO,                                                                \
-	  "A queue pair was idle for qps.idle and is not tracked any more.")                       \
+	  "A queue pair was idle for qps.idle and is not tracked any more.", .about = EVENT_QP)    \
 	X(QP_TABLE_FULL, "qp_table_full", WARNING,                                                 \
-	  "Packets were not counted per queue pair: the table is full.")
+	  "Packets were not counted per queue pair: the table is full.",                           \
+	  .remedy = "Raise `qps.max`, stop escapementd, run `escapementd --remove`, start it.")
 enum { QP_EVENTS(EVENT_ENUM) };
 const struct event_kind qp_events[] = {QP_EVENTS(EVENT_KIND){}};
 
@@ -238,9 +239,10 @@ static void burst_add(struct qptable *table, struct qp_burst *burst, const struc
 			 "bytes", (json_int_t)entry->qp.bytes, "messages",
 			 (json_int_t)entry->qp.messages);
 	address_format_qp(&key->src, &key->dst, key->dest_qpn, subject);
-	events_add(
-		table->events,
-		&(struct event){.kind = &qp_events[burst->kind], .subject = subject, .seen = seen});
+	events_add(table->events, &(struct event){.kind = &qp_events[burst->kind],
+						  .subject = subject,
+						  .qp = key,
+						  .seen = seen});
 }
 
 static void burst_end(struct qptable *table, const struct qp_burst *burst, const char *subject)
@@ -271,9 +273,6 @@ static void report_full(struct qptable *table, uint64_t now_local_ns, uint64_t r
 			   .seen = json_pack("{s:I, s:I, s:I}", "refused_packets",
 					     (json_int_t)since, "entries", (json_int_t)table->count,
 					     "max", (json_int_t)table->reader.max),
-			   .done = json_pack("{s:s}", "remedy",
-					     "raise qps.max, stop escapementd, run "
-					     "`escapementd --remove`, start it"),
 		   });
 	table->refused_reported = refused;
 	table->refused_reported_local_ns = now_local_ns;

@@ -280,26 +280,32 @@ void steer_follow_control(struct steer *steer);
 json_t *steer_interfaces(const struct steer *steer, uint16_t ports);
 
 #define STEER_EVENTS(X)                                                                            \
-	X(PATH_SWITCHED, "path_switched", INFO, "A queue pair's packets use another path.")        \
+	X(PATH_SWITCHED, "path_switched", INFO, "A queue pair's packets use another path.",        \
+	  .about = EVENT_QP)                                                                       \
 	X(PATH_VERIFIED, "path_verified", INFO,                                                    \
-	  "A queue pair has replies on its new path as before.")                                   \
+	  "A queue pair has replies on its new path as before.", .about = EVENT_QP)                \
 	X(PATH_ROLLED_BACK, "path_rolled_back", WARNING,                                           \
-	  "A queue pair had fewer replies on its new path and returned to its own.")               \
+	  "A queue pair had fewer replies on its new path and returned to its own.",               \
+	  .about = EVENT_QP, .remedy = "`escapement paths` shows the path that was left.")         \
 	X(SWITCH_WAITS, "switch_waits", WARNING,                                                   \
 	  "A queue pair was to leave its path and has been silent for a second, with packets "     \
-	  "unacknowledged: its transport waits for its timer.")                                    \
+	  "unacknowledged: its transport waits for its timer.",                                    \
+	  .about = EVENT_QP)                                                                       \
 	X(PATH_REPAIRED, "path_repaired", INFO,                                                    \
-	  "Packets that a path may have lost when it died were sent once more on its backup.")     \
+	  "Packets that a path may have lost when it died were sent once more on its backup.",     \
+	  .about = EVENT_QP)                                                                       \
 	X(STEERING_ENDED, "steering_ended", NOTICE,                                                \
-	  "A rule ended: cleared, lapsed, its queue pair gone, or mode observe.")                  \
+	  "A rule ended: cleared, lapsed, its queue pair gone, or mode observe.",                  \
+	  .about = EVENT_QP)                                                                       \
 	X(STEER_MODE_CHANGED, "mode_changed", NOTICE, "Mode steer began or ended on interfaces.")  \
 	X(STEER_AUTO_ON, "steer_auto_on", NOTICE, "Automatic steering was switched on.")           \
 	X(STEER_AUTO_OFF, "steer_auto_off", NOTICE, "Automatic steering was switched off.")        \
-	X(MOVE_SCHEDULED, "move_scheduled", INFO, "A queue pair on a contended path is to move.")  \
+	X(MOVE_SCHEDULED, "move_scheduled", INFO, "A queue pair on a contended path is to move.",  \
+	  .about = EVENT_QP)                                                                       \
 	X(MOVE_EVALUATED, "move_evaluated", INFO,                                                  \
-	  "The measured gain of a move, and the predicted one.")                                   \
+	  "The measured gain of a move, and the predicted one.", .about = EVENT_QP)                \
 	X(STEER_TABLE_FULL, "steer_table_full", WARNING,                                           \
-	  "The map `steers` takes no rule: a queue pair is not tracked.")
+	  "The map `steers` takes no rule: a queue pair is not tracked.", .about = EVENT_QP)
 enum { STEER_EVENTS(EVENT_ENUM) };
 extern const struct event_kind steer_events[];
 

@@ -190,6 +190,7 @@ static void report(struct steer *steer, const struct rule *rule)
 		   &(struct event){
 			   .kind = &steer_events[PATH_REPAIRED],
 			   .subject = steer_subject(&rule->key, subject),
+			   .qp = &rule->key,
 			   .done = json_pack("{s:I, s:b}", "packets", (json_int_t)packets,
 					     "all_kept", !overruns),
 		   });

@@ -177,6 +177,7 @@ static void report_act(struct steer *steer, const struct pair *pair, const struc
 		steer->core->events,
 		&(struct event){.kind = &steer_events[scheduled ? MOVE_SCHEDULED : MOVE_EVALUATED],
 				.subject = subject,
+				.qp = &pair->members[act->qp].key,
 				.seen = act_seen(steer, pair, act),
 				.done = done,
 				.expected = expected,
@@ -196,6 +197,7 @@ static void report_full(struct steer *steer, const struct esc_qp_key *key)
 	events_add(steer->core->events,
 		   &(struct event){.kind = &steer_events[STEER_TABLE_FULL],
 				   .subject = subject,
+				   .qp = key,
 				   .seen = json_pack("{s:I, s:i}", "rules",
 						     (json_int_t)steer_rule_total(steer), "max",
 						     ESC_STEERS_MAX)});

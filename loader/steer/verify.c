@@ -89,6 +89,7 @@ static void report(struct steer *steer, const struct rule *rule, int kind, struc
 	event.kind = &steer_events[kind];
 	event.subject = steer_subject(&rule->key, subject);
 	log_info("%s: %s", subject, event.kind->name);
+	event.qp = &rule->key;
 	events_add(steer->core->events, &event);
 }
 

@@ -22,11 +22,14 @@
 	X(PACE_TCP_MEASURE, "pace_tcp_measure", NOTICE, "Delays of TCP connections are measured.") \
 	X(PACE_TCP_ON, "pace_tcp_on", NOTICE, "TCP connections are limited by their own delay.")   \
 	X(PACE_TCP_CGROUPS_FULL, "pace_tcp_cgroups_full", WARNING,                                 \
-	  "Classes name more cgroups than there is room for.")                                     \
+	  "Classes name more cgroups than there is room for.",                                     \
+	  .remedy = "Name fewer cgroups in `pace.tcp`.")                                           \
 	X(PACE_TCP_UNAVAILABLE, "pace_tcp_unavailable", WARNING,                                   \
-	  "The kernel does not support measuring or limiting TCP connections.")                    \
+	  "The kernel does not support measuring or limiting TCP connections.",                    \
+	  .remedy = "See `escapement features`.")                                                  \
 	X(PACE_TCP_CLOCK_LOST, "pace_tcp_clock_lost", WARNING,                                     \
-	  "Fabric time is not good enough for the thresholds: limits end.")                        \
+	  "Fabric time is not good enough for the thresholds: limits end.",                        \
+	  .remedy = "See `escapement clock`.")                                                     \
 	X(PACE_TCP_CLOCK_RESTORED, "pace_tcp_clock_restored", NOTICE,                              \
 	  "Fabric time is good enough again.")
 enum { TCP_EVENTS(EVENT_ENUM) };

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """What the lab's test programs share: a lab of their own, the JSON of the command line, traffic."""
 import contextlib
+import glob
 import json
 import os
 import subprocess
 import time
 
 import events
+import eventschema
 from labkit import commands, enter, show, state
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -59,8 +61,13 @@ class Lab:
         self("up", *self.options)
         return self
 
-    def __exit__(self, *_):
-        run([self.tool, "down"], env=self.env)
+    def __exit__(self, kind, *_):
+        try:
+            wrong = self.wrong_events()
+        finally:
+            run([self.tool, "down"], env=self.env)
+        if wrong and not kind:
+            raise RuntimeError("events that are not by their schema:\n" + "\n".join(wrong[:8]))
 
     def __call__(self, *words):
         """A verb of tests/lab/lab: what it prints."""
@@ -70,6 +77,14 @@ class Lab:
         if code:
             raise RuntimeError(f"lab {' '.join(words)}: exit {code}: {err or out}")
         return out
+
+    def wrong_events(self):
+        """What is wrong with the events that the daemons recorded, by their schema."""
+        check, found = eventschema.validator(), []
+        for path in glob.glob(state.Paths(self.name).node("h*", "logs") + "/events.jsonl*"):
+            with open(path, encoding="utf-8", errors="replace") as text:
+                found += [f"{path}: {error}" for error in eventschema.errors(text, check, True)]
+        return found
 
     def inside(self, node):
         """Keywords of subprocess, for a command that runs in a node."""
