@@ -125,7 +125,8 @@ bool link_is_expected(const struct link_entry *entry);
 	  "A link that should have a carrier has had none for `down_after`.", .about = EVENT_NIC,  \
 	  .begins = "link_no_carrier", .remedy = "See its cable and its port of the switch.")      \
 	X(LINK_EXCUSED, "link_not_expected", NOTICE,                                               \
-	  "A link without a carrier needs none any more: it was set down, left, or is not watched.",     \
+	  "A link without a carrier needs none any more: it was set down, left, or is not "        \
+	  "watched.",                                                                              \
 	  .about = EVENT_NIC, .ends = "link_no_carrier")                                           \
 	X(LINK_FLAPPING, "link_flapping", WARNING,                                                 \
 	  "A link lost its carrier more often than a threshold allows.", .about = EVENT_NIC,       \
