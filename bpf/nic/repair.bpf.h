@@ -49,6 +49,9 @@ struct {
 __u64 nic_repair_age_ns = 0;
 /* Packets whose queue pair found no ring. */
 __u64 nic_not_kept = 0;
+/* Instead of a lookup in `nic_queues`: the ring that a queue pair with such a number had last. */
+#define NIC_RECENT 256
+__u32 nic_recent[NIC_RECENT] = {};
 
 /* A packet's place in a ring; @number is 0: it has none. */
 struct nic_kept {
@@ -141,21 +144,33 @@ static __noinline __u32 nic_ring_take(struct __sk_buff *skb, const struct esc_ni
 	return others ? *others : 0;
 }
 
+/* The daemon makes the number invalid when the ring is no longer the queue pair's. */
+static __always_inline bool nic_is_ring_of(const struct esc_repair_ring *ring,
+					   const struct esc_nic_queue *queue)
+{
+	return ring->key.dest_qpn == bpf_ntohl(queue->qpn) &&
+	       nic_same(&ring->key.src, &queue->src) && nic_same(&ring->key.dst, &queue->dst);
+}
+
 /* Fills in @kept, which is empty. */
 static __noinline int nic_keep(struct __sk_buff *skb, struct nic_kept *kept)
 {
 	struct esc_nic_queue queue;
 	const __u32 *known;
+	__u32 *recent, psn;
 	__u8 opcode;
-	__u32 psn;
 
 	if (!kept || !nic_queue_of(skb, &queue, &psn, &opcode) || skb->vlan_present)
 		return 0;
-	known = bpf_map_lookup_elem(&nic_queues, &queue);
-	kept->id = likely(known) ? *known : nic_ring_take(skb, &queue);
-	if (!kept->id)
-		return 0;
+	recent = &nic_recent[bpf_ntohl(queue.qpn) % NIC_RECENT];
+	kept->id = *(volatile __u32 *)recent;
 	kept->ring = nic_ring(kept->id);
+	if (unlikely(!kept->ring || !nic_is_ring_of(kept->ring, &queue))) {
+		known = bpf_map_lookup_elem(&nic_queues, &queue);
+		kept->id = known ? *known : nic_ring_take(skb, &queue);
+		*recent = kept->id;
+		kept->ring = nic_ring(kept->id);
+	}
 	if (kept->ring)
 		kept->number = repair_keep(skb, kept->ring, psn, repair_flags(opcode));
 	return 0;

@@ -61,6 +61,7 @@ static void drop(struct nic *nic, uint32_t index)
 static void retire(struct nic_ring *ring)
 {
 	ring->state = NIC_RING_ENDS;
+	__atomic_store_n(&ring->shared->key.dest_qpn, UINT32_MAX, __ATOMIC_RELEASE);
 }
 
 static void find_back(struct nic *nic, const struct nic_ring *ring)
