@@ -396,6 +396,7 @@ static void test_age(void)
 static void test_overrun(void)
 {
 	const uint32_t most = ESC_REPAIR_PACKETS + 100;
+	uint64_t began_ns;
 	bool good = true;
 
 	begin();
@@ -405,7 +406,9 @@ static void test_overrun(void)
 	}
 	acknowledge(101);
 	set_nics(ESC_NIC_FIRST_DOWN);
+	began_ns = now_ns();
 	transmit(SEND, 100 + most);
+	printf("# %llu copies in %.0f us\n", ring->replayed, (now_ns() - began_ns) / 1e3);
 	take();
 	for (uint32_t i = 0; i < got[SECOND].count; i++)
 		good = good && got[SECOND].psns[i] == 101 + most - got[SECOND].count + i;
