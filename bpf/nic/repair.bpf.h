@@ -301,8 +301,12 @@ static __noinline int nic_repair_check(struct __sk_buff *skb, const struct nic_k
 	struct esc_repair_ring *ring = kept ? kept->ring : NULL;
 	int sent = 0;
 
-	if (!ring || !choice || (ring->path == choice->route && !ring->busy))
+	if (!ring || !choice)
 		return 0;
+	if (ring->path == choice->route && !ring->busy) {
+		ring->return_ns = 0;
+		return 0;
+	}
 	if (choice->route == ESC_NIC_ROUTES) {
 		nic_repair_defer(ring, choice);
 		return 0;

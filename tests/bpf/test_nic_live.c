@@ -4,7 +4,7 @@
  * may be lost leaves once more by the second one, in UDP, unchanged, in order and before anything
  * new; nothing else does.
  */
-#define TAP_PLAN 30
+#define TAP_PLAN 32
 
 #include <linux/if_packet.h>
 #include <net/ethernet.h>
@@ -128,7 +128,7 @@ static void take(void)
 	ssize_t bytes;
 
 	memset(got, 0, sizeof(got));
-	usleep(20000);
+	usleep(50000);
 	for (int link = 0; link < LINKS; link++)
 		while ((bytes = read(wires[link], data, sizeof(data))) > 0)
 			note(link, data, bytes);
@@ -332,6 +332,31 @@ static void test_return(void)
 	       "it fails again: what took it since, not what took the other one");
 }
 
+/* Back-to-back packets; where this process was not kept from running between them. */
+static void test_return_waits(void)
+{
+	uint64_t began_ns;
+	int tries = 0;
+
+	do {
+		begin_usual();
+		set_nics(ESC_NIC_FIRST_DOWN);
+		transmit(SEND, 105);
+		usleep(20000);
+		began_ns = now_ns();
+		transmit(SEND, 106);
+		set_nics(0);
+		set_word(ESC_NIC_ON | ESC_NIC_REPAIR, 1, FRESH);
+		transmit(SEND, 107);
+	} while (now_ns() - began_ns > 3000000 && ++tries < 100);
+	take();
+	tap_ok(came(SECOND, LIST(102, 103, 104, 105, 106, 107)) && came(FIRST, LIST()),
+	       "the NIC returns between two packets: the second does not overtake the first");
+	transmit(SEND, 108);
+	take();
+	tap_ok(came(FIRST, LIST(108)) && came(SECOND, LIST()), "it is used again at a gap");
+}
+
 static void test_backup_fails(void)
 {
 	begin_usual();
@@ -382,8 +407,8 @@ static void test_peer(void)
 static void test_age(void)
 {
 	begin_usual();
-	kernel->bss->nic_repair_age_ns = 50000000;
-	usleep(80000);
+	kernel->bss->nic_repair_age_ns = 1000000000;
+	usleep(1200000);
 	transmit(SEND, 105);
 	set_nics(ESC_NIC_FIRST_DOWN);
 	take();
@@ -496,6 +521,7 @@ int main(void)
 	for (size_t i = 0; i < sizeof(whiches) / sizeof(whiches[0]); i++)
 		test_which(&whiches[i]);
 	test_return();
+	test_return_waits();
 	test_backup_fails();
 	test_no_route();
 	test_peer();
