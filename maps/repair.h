@@ -35,8 +35,9 @@ ESC_ASSERT_SIZE(struct esc_repair_packet, 24);
 #define ESC_REPAIR_REQUEST 0x01 /* else a response */
 #define ESC_REPAIR_SENT 0x02	/* it was sent; else it is being sent */
 #define ESC_REPAIR_ACK 0x04	/* an acknowledgement without data, or a NAK */
-#define ESC_REPAIR_READ 0x08 /* a request that is no mere SEND or WRITE: READ, atomic, invalidate  \
-			      */
+#define ESC_REPAIR_READ                                                                            \
+	0x08 /* a request that is no mere SEND or WRITE: READ, atomic, invalidate                  \
+	      */
 
 struct esc_repair_ring {
 	struct esc_qp_key key; /* writer: the daemon, before the ring is in the array */
