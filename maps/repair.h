@@ -39,6 +39,8 @@ ESC_ASSERT_SIZE(struct esc_repair_packet, 24);
 	0x08 /* a request that is no mere SEND or WRITE: READ, atomic, invalidate                  \
 	      */
 
+#define ESC_REPAIR_PSN_KNOWN 0x80000000u
+
 struct esc_repair_ring {
 	struct esc_qp_key key; /* writer: the daemon, before the ring is in the array */
 	__u64 head;	       /* unit << 32 | number of the next packet - 1 */
@@ -51,7 +53,7 @@ struct esc_repair_ring {
 	__u64 repairs;	/* switches repaired */
 	__u64 replayed; /* packets sent once more */
 	__u64 overruns; /* repairs without the first packets needed: overwritten by later ones */
-	__u32 psn[2];	/* of the newest request, and the newest response */
+	__u32 psn[2];	/* of the newest request, and the newest response; ESC_REPAIR_PSN_KNOWN */
 	__u32 first;	/* number of the first packet of this connection; 0: not known */
 	/* NIC failover only. Writer of `back`: the daemon. */
 	__u32 has_back;

@@ -96,12 +96,15 @@ static __always_inline __u8 repair_flags(__u8 opcode)
 static __always_inline void repair_note_psn(struct esc_repair_ring *ring, __u32 number, __u32 psn,
 					    __u8 flags)
 {
-	__u32 *known = &ring->psn[!(flags & ESC_REPAIR_REQUEST)];
-	__s32 ahead = psn_distance(psn, *known);
+	__u32 which = !(flags & ESC_REPAIR_REQUEST), known = ring->psn[which];
+	__s32 ahead = psn_distance(psn, known);
 
-	*known = psn;
-	if (unlikely(ahead > ESC_PSN_RESYNC_DISTANCE || ahead < -ESC_PSN_RESYNC_DISTANCE))
-		ring->first = number;
+	ring->psn[which] = psn | ESC_REPAIR_PSN_KNOWN;
+	if (likely(!(known & ESC_REPAIR_PSN_KNOWN) ||
+		   (ahead <= ESC_PSN_RESYNC_DISTANCE && ahead >= -ESC_PSN_RESYNC_DISTANCE)))
+		return;
+	ring->first = number;
+	ring->psn[!which] = 0;
 }
 
 /* A new number and the place for @bytes, both as in struct esc_repair_ring.head; 0: none. */

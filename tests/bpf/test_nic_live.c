@@ -4,7 +4,7 @@
  * may be lost leaves once more by the second one, in UDP, unchanged, in order and before anything
  * new; nothing else does.
  */
-#define TAP_PLAN 32
+#define TAP_PLAN 34
 
 #include <linux/if_packet.h>
 #include <net/ethernet.h>
@@ -264,6 +264,18 @@ static const struct which {
 	 103,
 	 {102, 51, 103},
 	 true},
+	{"requests of before the first response",
+	 {{SEND, 100}, {SEND, 101}, {ACK, 8000000}},
+	 100,
+	 102,
+	 {100, 101, 8000000, 102},
+	 false},
+	{"of another connection, also before its first response",
+	 {{SEND, 100}, {ACK, 50}, {SEND, 9000000}, {SEND, 9000001}, {ACK, 8000000}},
+	 9000000,
+	 9000002,
+	 {9000000, 9000001, 8000000, 9000002},
+	 false},
 	{"of another connection with the same number nothing",
 	 {{SEND, 100}, {SEND, 101}, {SEND, 9000000}, {SEND, 9000001}},
 	 9000000,
