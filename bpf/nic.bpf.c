@@ -9,7 +9,7 @@
 #include "nic/count.bpf.h"
 #include "nic/egress.bpf.h"
 #include "nic/ingress.bpf.h"
-#include "nic/retain.bpf.h"
+#include "nic/repair.bpf.h"
 
 #include <bpf/bpf_core_read.h>
 
@@ -24,7 +24,8 @@ struct sk_buff___core {
 	struct net_device___core *dev;
 } __attribute__((preserve_access_index));
 
-#define IFF_UP 0x1u /* include/uapi/linux/if.h */
+#define IFF_UP 0x1u	   /* include/uapi/linux/if.h */
+#define NIC_UNDECIDED (-2) /* not a verdict: the packet leaves as it is */
 
 /* Carrier and administrative state as the driver has them now. */
 static __always_inline bool nic_device_is_down(struct __sk_buff *skb)
@@ -60,19 +61,36 @@ static __always_inline void nic_collect_dead(struct nic_dead *dead,
 	dead->peer_second = nic_address_is_dead(&peer->second, now_ns);
 }
 
-static __noinline int nic_fail_over(struct __sk_buff *skb, struct esc_nic_control *ctl, bool down)
+/* Its own route, @kept's copies first. @p is a RoCEv2 packet of a protected address. */
+static __always_inline int nic_send_by_choice(struct __sk_buff *skb, const struct nic_packet *p,
+					      const struct esc_nic_local *local,
+					      const struct nic_dead *dead,
+					      const struct nic_kept *kept)
+{
+	struct nic_choice choice = {};
+
+	nic_choose(p, local, dead, &choice);
+	if (kept->ring)
+		nic_repair_check(skb, kept, &choice);
+	nic_kept_sent(kept, choice.route);
+	return nic_transmit(skb, p, local, choice.route, dead->first);
+}
+
+/* The verdict, or NIC_UNDECIDED. */
+static __noinline int nic_fail_over(struct __sk_buff *skb, struct esc_nic_control *ctl, bool down,
+				    const struct nic_kept *kept)
 {
 	struct nic_dead dead = {.first = down};
 	__u64 now = bpf_ktime_get_ns();
 	struct esc_nic_local *local;
 	struct nic_packet p;
 
-	if (!ctl || skb->vlan_present || !nic_has_daemon(now) ||
+	if (!ctl || !kept || skb->vlan_present || !nic_has_daemon(now) ||
 	    !nic_parse(skb, ETH_HLEN, skb->protocol, &p) || !nic_is_roce(&p))
-		return ESC_TC_NEXT;
+		return NIC_UNDECIDED;
 	local = bpf_map_lookup_elem(&nic_local, &p.src);
 	if (!local || !(local->flags & ESC_NIC_PAIRED) || local->first_ifindex != skb->ifindex)
-		return ESC_TC_NEXT;
+		return NIC_UNDECIDED;
 	if (down) {
 		if (!nic_is_latched(local, now))
 			ctl->changes++;
@@ -80,7 +98,19 @@ static __noinline int nic_fail_over(struct __sk_buff *skb, struct esc_nic_contro
 		ctl->attention = 1;
 	}
 	nic_collect_dead(&dead, local, &p, now);
-	return nic_transmit(skb, &p, local, &dead);
+	return nic_send_by_choice(skb, &p, local, &dead, kept);
+}
+
+/* By a route of nic_write_copy(). */
+static __noinline int nic_send_copy(struct __sk_buff *skb, int route)
+{
+	const struct esc_nic_local *local;
+	struct nic_packet p;
+
+	if (route < 0 || !nic_parse(skb, ETH_HLEN, skb->protocol, &p))
+		return TC_ACT_SHOT;
+	local = bpf_map_lookup_elem(&nic_local, &p.src);
+	return local ? nic_transmit(skb, &p, local, route, true) : TC_ACT_SHOT;
 }
 
 /* tc egress of a NIC, behind all other programs. */
@@ -88,19 +118,62 @@ SEC("tc")
 int esc_nic_out(struct __sk_buff *skb)
 {
 	struct esc_nic_control *ctl = nic_ctl_get();
-	enum nic_copy copy;
-	__be32 qpn = 0;
+	struct nic_kept kept = {};
+	int verdict = NIC_UNDECIDED, route;
 	bool down;
 
 	if (!ctl || !(ctl->flags & ESC_NIC_ON))
 		return ESC_TC_NEXT;
-	copy = ctl->flags & ESC_NIC_RETAIN ? nic_select_copy(skb, &qpn) : NIC_COPY_NONE;
-	if (copy != NIC_COPY_NONE)
-		nic_retain(skb, copy, qpn);
+	if (unlikely(skb->mark == ESC_REPAIR_MARK)) {
+		route = nic_write_copy(skb);
+		if (route != NIC_NOT_OURS)
+			return nic_send_copy(skb, route);
+	}
+	if (ctl->flags & ESC_NIC_REPAIR)
+		nic_keep(skb, &kept);
 	down = nic_device_is_down(skb);
-	if (likely(!down && !ctl->attention))
+	if (unlikely(down || ctl->attention || (kept.ring && kept.ring->path)))
+		verdict = nic_fail_over(skb, ctl, down, &kept);
+	if (likely(verdict == NIC_UNDECIDED)) {
+		nic_kept_sent(&kept, ESC_NIC_ROUTE_DIRECT);
 		return ESC_TC_NEXT;
-	return nic_fail_over(skb, ctl, down);
+	}
+	return verdict;
+}
+
+/*
+ * Not attached: the daemon runs it on the NIC of a ring's address, or on the dummy device above it
+ * when the NIC is gone, with a struct esc_nic_order. Returns how many copies were sent.
+ */
+SEC("tc")
+int esc_nic_repair(struct __sk_buff *skb)
+{
+	struct esc_nic_control *ctl = nic_ctl_get();
+	const struct esc_nic_local *local;
+	struct nic_choice choice = {};
+	__u32 order[2]; /* of struct esc_nic_order */
+	struct nic_packet p = {};
+	struct nic_dead dead;
+	struct nic_kept kept = {};
+
+	if (!ctl || !(ctl->flags & ESC_NIC_ON) || !nic_has_daemon(bpf_ktime_get_ns()) ||
+	    bpf_skb_load_bytes(skb, ETH_HLEN, order, sizeof(order)))
+		return 0;
+	kept.id = order[0];
+	kept.ring = nic_ring(order[0]);
+	if (!kept.ring)
+		return 0;
+	p.src = kept.ring->key.src;
+	p.dst = kept.ring->key.dst;
+	local = bpf_map_lookup_elem(&nic_local, &p.src);
+	if (!local || !(local->flags & ESC_NIC_PAIRED))
+		return 0;
+	dead.first = !local->first_ifindex || nic_device_is_down(skb);
+	nic_collect_dead(&dead, local, &p, bpf_ktime_get_ns());
+	nic_choose(&p, local, &dead, &choice);
+	if (order[1] & ESC_NIC_ORDER_AGAIN)
+		return nic_repair_again(skb, &kept, choice.route);
+	return nic_repair_check(skb, &kept, &choice);
 }
 
 /*
@@ -184,13 +257,17 @@ int esc_nic_in(struct __sk_buff *skb)
 static __always_inline int nic_dummy_transmit(struct __sk_buff *skb, const struct nic_packet *p,
 					      const struct esc_nic_local *local, bool has_daemon)
 {
+	const struct esc_nic_control *ctl = nic_ctl_get();
 	struct nic_dead dead = {.first = true};
+	struct nic_kept kept = {};
 
 	if (!has_daemon || !nic_is_roce(p))
 		return local->second_ifindex ? nic_redirect(p, local)
 					     : bpf_redirect(NIC_NO_DEVICE, 0);
+	if (ctl && ctl->flags & ESC_NIC_REPAIR)
+		nic_keep(skb, &kept);
 	nic_collect_dead(&dead, local, p, bpf_ktime_get_ns());
-	return nic_transmit(skb, p, local, &dead);
+	return nic_send_by_choice(skb, p, local, &dead, &kept);
 }
 
 /*
@@ -203,13 +280,20 @@ int esc_nic_dummy(struct __sk_buff *skb)
 	const struct esc_nic_local *local;
 	struct nic_packet p;
 	bool has_daemon;
+	int route = NIC_NOT_OURS;
 	__u64 now;
 
+	if (unlikely(skb->mark == ESC_REPAIR_MARK))
+		route = nic_write_copy(skb);
+	if (unlikely(route == NIC_NO_COPY))
+		return TC_ACT_SHOT;
 	if (!nic_parse(skb, ETH_HLEN, skb->protocol, &p))
 		return ESC_TC_NEXT;
 	local = bpf_map_lookup_elem(&nic_local, &p.src);
 	if (!local || !(local->flags & ESC_NIC_DUMMY))
 		return ESC_TC_NEXT;
+	if (unlikely(route != NIC_NOT_OURS))
+		return nic_transmit(skb, &p, local, route, true);
 	now = bpf_ktime_get_ns();
 	has_daemon = nic_port(0) && nic_has_daemon(now);
 	if (unlikely(!local->first_ifindex))

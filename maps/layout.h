@@ -22,7 +22,7 @@
 	X(nic_counts, 1)                                                                           \
 	X(nic_local, 1)                                                                            \
 	X(nic_peers, 1)                                                                            \
-	X(nic_routes, 1)                                                                           \
+	X(nic_routes, 2)                                                                           \
 	X(pace, 1)                                                                                 \
 	X(pace_assigned, 1)                                                                        \
 	X(pace_rules, 1)                                                                           \
@@ -45,8 +45,8 @@
 	X(qps, 2)                                                                                  \
 	X(reasons, 2)                                                                              \
 	X(receipt_cpu, 1)                                                                          \
-	X(repair_cpu, 1)                                                                           \
-	X(repair_rings, 1)                                                                         \
+	X(repair_cpu, 2)                                                                           \
+	X(repair_rings, 2)                                                                         \
 	X(rx_timestamps, 1)                                                                        \
 	X(steers, 1)                                                                               \
 	X(xdp_counted, 1)

@@ -120,7 +120,7 @@ struct esc_nic_control {
 ESC_ASSERT_SIZE(struct esc_nic_control, 32);
 #define ESC_NIC_ON 0x1u
 #define ESC_NIC_HAS_DUMMY 0x2u /* there are addresses with ESC_NIC_DUMMY */
-#define ESC_NIC_RETAIN 0x4u    /* retain packets for retransmission after a failover */
+#define ESC_NIC_REPAIR 0x4u    /* keep copies of packets, see below */
 #define ESC_NIC_HAS_KEY0 0x8u  /* `nic_peers` has keys of this slot */
 #define ESC_NIC_HAS_KEY1 0x10u
 #define ESC_NIC_USE_KEY1 0x20u /* tag with slot 1; both are accepted */
@@ -191,8 +191,10 @@ enum esc_nic_route {
 struct esc_nic_routes {
 	__u32 usable; /* bits of enum esc_nic_route: alive, and past the hold-down */
 	__u32 reserved;
+	__u64 silent_ns; /* CLOCK_MONOTONIC: what those that died last were sent before has arrived
+			  */
 };
-ESC_ASSERT_SIZE(struct esc_nic_routes, 8);
+ESC_ASSERT_SIZE(struct esc_nic_routes, 16);
 
 /* Value of `nic_counts`, a per-CPU array of one. Writer: the programs. */
 struct esc_nic_counts {
@@ -207,41 +209,29 @@ ESC_ASSERT_SIZE(struct esc_nic_counts, 40);
 /* ---- packets that a dying NIC may have lost: private to the programs, not pinned ---- */
 
 /*
- * `nic_acks`, `nic_requests`: for each queue pair the last acknowledgement sent, and the last
- * data packet that requested one, from the IP header on, as they left. Retransmitted over
- * another route, they make the peer acknowledge what it has received.
+ * `nic_rings`, an array of maps, each with a struct esc_repair_ring: copies of the newest packets
+ * of a queue pair of a protected address (maps/repair.h, bpf/nic/repair.bpf.h). `nic_queues`, a
+ * hash: 1 + index of the queue pair's ring. `nic_spares`, a queue of such numbers: empty rings that
+ * no queue pair has. tc egress takes one for the first packet of a queue pair; the daemon makes
+ * them, and takes back those of queue pairs that are idle.
  */
-struct esc_nic_retained_key {
+#define ESC_NIC_RINGS 128u
+
+struct esc_nic_queue {
 	struct esc_address src, dst;
 	__be32 qpn; /* destination's */
 };
-ESC_ASSERT_SIZE(struct esc_nic_retained_key, 36);
+ESC_ASSERT_SIZE(struct esc_nic_queue, 36);
 
-struct esc_nic_retained {
-	__u64 sent_ktime_ns;
-	__u32 begun, ended; /* sequence counts: when they differ, a write is in progress */
-	__u32 bytes;
-	__u32 reserved;
+/* What the daemon runs esc_nic_repair with: an Ethernet header and this. */
+struct esc_nic_order {
+	__u32 ring; /* as in `nic_queues` */
+	__u32 flags;
+	__u8 room[40]; /* a test run of a program takes no packet that is shorter than its headers
+			*/
 };
-ESC_ASSERT_SIZE(struct esc_nic_retained, 24);
-
-#define ESC_NIC_ACK_BYTES 72	   /* IPv6, UDP, BTH, AETH, ICRC */
-#define ESC_NIC_REQUEST_BYTES 4200 /* 4,096 of payload, and the longest headers */
-
-struct esc_nic_ack {
-	struct esc_nic_retained retained;
-	__u8 packet[ESC_NIC_ACK_BYTES];
-};
-ESC_ASSERT_SIZE(struct esc_nic_ack, 96);
-
-struct esc_nic_request {
-	struct esc_nic_retained retained;
-	__u8 packet[ESC_NIC_REQUEST_BYTES];
-};
-ESC_ASSERT_SIZE(struct esc_nic_request, 4224);
-
-#define ESC_NIC_ACKS_MAX 4096
-#define ESC_NIC_REQUESTS_MAX 1024
+ESC_ASSERT_SIZE(struct esc_nic_order, 48);
+#define ESC_NIC_ORDER_AGAIN 0x1u /* the last packets, if nothing was acknowledged since */
 
 #define ESC_PROGRAM_NIC_EGRESS "esc_nic_out"
 #define ESC_PROGRAM_NIC_INGRESS "esc_nic_in"

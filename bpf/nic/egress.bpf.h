@@ -43,9 +43,16 @@ static __always_inline bool nic_address_is_dead(const struct esc_address *addres
 	return peer && (__s64)(peer->dead_ktime_ns - now_ns) > 0;
 }
 
+/* The route of a packet; ESC_NIC_ROUTES: none, its NIC is dead. */
+struct nic_choice {
+	__u32 route;
+	__u32 lost; /* bits of the routes that are not usable now, and of none */
+	const struct esc_nic_routes *routes; /* NULL: not probed */
+};
+
 /* The first route of those that are up by probes, else of all that are not excluded. */
-static __always_inline __u32 nic_select_route(const struct nic_packet *p,
-					      const struct nic_dead *dead)
+static __always_inline void nic_select_route(const struct nic_packet *p,
+					     const struct nic_dead *dead, struct nic_choice *choice)
 {
 	struct esc_nic_route_key key = {.src = p->src, .dst = p->dst};
 	const struct esc_nic_routes *routes = bpf_map_lookup_elem(&nic_routes, &key);
@@ -62,10 +69,14 @@ static __always_inline __u32 nic_select_route(const struct nic_packet *p,
 	left = routes ? routes->usable & allowed : allowed;
 	if (!left)
 		left = allowed;
+	choice->lost = ~left;
+	choice->routes = routes;
+	choice->route = dead->first ? ESC_NIC_ROUTES : ESC_NIC_ROUTE_DIRECT;
 	for (route = 0; route < ESC_NIC_ROUTES; route++)
-		if (left >> route & 1)
-			return route;
-	return ESC_NIC_ROUTE_DIRECT;
+		if (left >> route & 1) {
+			choice->route = route;
+			break;
+		}
 }
 
 static __always_inline __u16 nic_checksum_v4(const struct iphdr *ip)
@@ -137,12 +148,27 @@ static __always_inline bool nic_encap_v6(struct __sk_buff *skb, const struct nic
 	return !bpf_skb_store_bytes(skb, ETH_HLEN, &outer, sizeof(outer), BPF_F_INVALIDATE_HASH);
 }
 
+/* The outer headers; a function of its own for its stack. */
+static __noinline int nic_push_headers(struct __sk_buff *skb, const struct nic_packet *p,
+				       const struct esc_nic_signed_data *token, __u16 port)
+{
+	bool done;
+
+	if (!p || !token)
+		return ESC_REASON_NIC_KERNEL;
+	if (p->version == 4)
+		done = nic_encap_v4(skb, p, token, bpf_htons(port));
+	else
+		done = nic_encap_v6(skb, p, token, bpf_htons(port));
+	return done ? ESC_REASON_NONE : ESC_REASON_NIC_KERNEL;
+}
+
 /* Puts the packet into UDP. Otherwise it is unchanged and the reason is returned. */
 static __always_inline __u32 nic_encap(struct __sk_buff *skb, const struct nic_packet *p,
 				       const struct esc_nic_peer *peer,
-				       struct esc_nic_signed_data *token, __be16 port, __u32 mtu)
+				       struct esc_nic_signed_data *token, __u16 port, __u32 mtu)
 {
-	bool four = p->version == 4, done;
+	bool four = p->version == 4;
 
 	if (skb->gso_size)
 		return ESC_REASON_NIC_GSO;
@@ -150,11 +176,7 @@ static __always_inline __u32 nic_encap(struct __sk_buff *skb, const struct nic_p
 		return ESC_REASON_NIC_MTU;
 	if (nic_token(skb, p, ETH_HLEN, token, peer))
 		return ESC_REASON_NIC_BAD_TAG;
-	if (four)
-		done = nic_encap_v4(skb, p, token, port);
-	else
-		done = nic_encap_v6(skb, p, token, port);
-	return done ? ESC_REASON_NONE : ESC_REASON_NIC_KERNEL;
+	return nic_push_headers(skb, p, token, port);
 }
 
 /*
@@ -211,7 +233,7 @@ static __always_inline int nic_transmit_by(struct __sk_buff *skb, const struct n
 		.version = ESC_NIC_VERSION,
 		.number = bpf_htonl(nic_number_ns(ctl, now_ns) >> ESC_NIC_NUMBER_SHIFT),
 	};
-	reason = nic_encap(skb, p, peer, &token, bpf_htons(port),
+	reason = nic_encap(skb, p, peer, &token, port,
 			   from_second ? local->second_mtu : local->first_mtu);
 	if (reason) {
 		nic_count_reason(reason, true);
@@ -229,26 +251,53 @@ static __always_inline int nic_redirect(const struct nic_packet *p,
 	return nic_send(local->second_ifindex, p->version, &local->second_hop, &p->dst);
 }
 
-/* A RoCEv2 packet of a protected address. */
-static __noinline int nic_transmit(struct __sk_buff *skb, const struct nic_packet *p,
-				   const struct esc_nic_local *local, const struct nic_dead *dead)
+/* Of a RoCEv2 packet of a protected address. */
+static __noinline int nic_choose(const struct nic_packet *p, const struct esc_nic_local *local,
+				 const struct nic_dead *dead, struct nic_choice *choice)
 {
 	const struct esc_nic_peer *peer;
-	__u32 route;
+	bool held;
 
-	if (!p || !local || !dead)
+	if (!p || !local || !dead || !choice)
+		return 0;
+	choice->lost = 1u << ESC_NIC_ROUTES;
+	choice->routes = NULL;
+	if (local->flags & ESC_NIC_PLAIN) {
+		held = dead->first;
+		if (dead->first && !dead->second && local->second_ifindex) {
+			choice->lost = ~ESC_NIC_LEAVES_SECOND;
+			choice->route = ESC_NIC_ROUTE_LEAVE;
+			return 0;
+		}
+	} else {
+		peer = bpf_map_lookup_elem(&nic_peers, &p->dst);
+		if (peer && nic_address_is_set(&peer->second)) {
+			nic_select_route(p, dead, choice);
+			return 0;
+		}
+		held = dead->first && local->second_ifindex;
+	}
+	if (held)
+		choice->lost = ~0u;
+	choice->route = held ? ESC_NIC_ROUTES : ESC_NIC_ROUTE_DIRECT;
+	return 0;
+}
+
+/* By @route of nic_choose(). @first_dead: it is lost where that is not possible. */
+static __noinline int nic_transmit(struct __sk_buff *skb, const struct nic_packet *p,
+				   const struct esc_nic_local *local, __u32 route, bool first_dead)
+{
+	const struct esc_nic_peer *peer;
+
+	if (!p || !local || route == ESC_NIC_ROUTE_DIRECT)
 		return ESC_TC_NEXT;
+	if (route == ESC_NIC_ROUTES)
+		return nic_discard(true);
 	if (local->flags & ESC_NIC_PLAIN)
-		return dead->first && !dead->second && local->second_ifindex
-			       ? nic_redirect(p, local)
-			       : nic_discard(dead->first);
+		return nic_redirect(p, local);
 	peer = bpf_map_lookup_elem(&nic_peers, &p->dst);
-	if (!peer || !nic_address_is_set(&peer->second))
-		return nic_discard(dead->first && local->second_ifindex);
-	route = nic_select_route(p, dead);
-	if (route == ESC_NIC_ROUTE_DIRECT)
-		return nic_discard(dead->first);
-	return nic_transmit_by(skb, p, local, peer, route, dead->first);
+	return peer ? nic_transmit_by(skb, p, local, peer, route, first_dead)
+		    : nic_discard(first_dead);
 }
 
 #endif

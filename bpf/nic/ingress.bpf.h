@@ -38,14 +38,6 @@ static __always_inline void nic_set_dead(struct esc_nic_peer *peer, __u64 now_ns
 		ctl->attention = 1;
 }
 
-static __always_inline bool nic_same(const struct esc_address *a, const struct esc_address *b)
-{
-	const __u32 *one = (const __u32 *)a, *other = (const __u32 *)b;
-
-	return !((one[0] ^ other[0]) | (one[1] ^ other[1]) | (one[2] ^ other[2]) |
-		 (one[3] ^ other[3]));
-}
-
 /* The inner packet has to be one whole RoCEv2 packet of that member to a protected address. */
 static __always_inline __u32 nic_verify_inner(const struct nic_packet *outer,
 					      const struct nic_packet *p, __u64 id)

@@ -96,6 +96,14 @@ static __always_inline bool nic_address_is_set(const struct esc_address *address
 	return words[0] | words[1] | words[2] | words[3];
 }
 
+static __always_inline bool nic_same(const struct esc_address *a, const struct esc_address *b)
+{
+	const __u32 *one = (const __u32 *)a, *other = (const __u32 *)b;
+
+	return !((one[0] ^ other[0]) | (one[1] ^ other[1]) | (one[2] ^ other[2]) |
+		 (one[3] ^ other[3]));
+}
+
 static __always_inline void nic_parse_v4(struct nic_packet *p, const struct iphdr *ip)
 {
 	nic_address_set_v4(&p->src, ip->saddr);

@@ -320,7 +320,7 @@ static __noinline int steer_keep(struct __sk_buff *skb, const struct pkt_ctx *pk
 	if (!(pkt->opcode >> 5))
 		ring = repair_ring(steer->ring);
 	if (ring)
-		kept = repair_keep(skb, pkt, ring);
+		kept = repair_keep(skb, ring, pkt->psn, repair_flags(pkt->opcode));
 	failover_check(steer, &pkt->key);
 	if (!ring)
 		return 0;
@@ -359,7 +359,8 @@ static __noinline int steer_slow(struct __sk_buff *skb, const struct pkt_ctx *pk
 
 /*
  * A packet with ESC_REPAIR_MARK while this CPU sends copies: the clone, which leaves as a copy or
- * not at all. *@ours is false for any other packet.
+ * not at all. *@ours is false for any other packet. One of NIC failover is for its own program,
+ * which is behind.
  */
 static __noinline int repair_send(struct __sk_buff *skb, struct pkt_ctx *pkt, bool *ours)
 {
@@ -371,6 +372,8 @@ static __noinline int repair_send(struct __sk_buff *skb, struct pkt_ctx *pkt, bo
 	if (!cpu || cpu->stage != REPAIR_STAGE_CLONED)
 		return ESC_TC_NEXT;
 	*ours = true;
+	if (cpu->ring & ESC_REPAIR_OF_NIC)
+		return ESC_TC_NEXT;
 	cpu->stage = REPAIR_STAGE_FAILED;
 	skb->mark = cpu->mark;
 	ring = repair_ring(cpu->ring);

@@ -13,6 +13,7 @@
 #include "maps/maps.h"
 #include "nic.h"
 #include "pacing/nicguard.h"
+#include "qp/qp.h"
 
 struct pins;
 
@@ -62,7 +63,7 @@ struct nic_kernel {
 	const struct pins *pins;	 /* borrowed */
 	struct esc_nic_control *control; /* mapped */
 	int local_fd, peers_fd, routes_fd, counts_fd;
-	int acks_fd, requests_fd; /* the programs' own */
+	int rings_fd, queues_fd, spares_fd; /* the programs' own */
 };
 
 int nic_kernel_open(struct nic_kernel *kernel, const struct pins *pins, char **error);
@@ -116,10 +117,12 @@ struct nic_used {
 	struct nic_route routes[ESC_NIC_ROUTES];
 	__u64 secret[2][2];	    /* keys with the peer, by slot */
 	uint32_t usable;	    /* as in `nic_routes` */
+	uint64_t silent_ns;	    /* the same */
 	enum esc_nic_route current; /* what tc egress does with its packets now */
 	enum nic_reason reason;
-	uint64_t since_ns;    /* start of @current */
-	unsigned int resends; /* still to do */
+	uint64_t since_ns; /* start of @current */
+	unsigned int repair_again;
+	uint64_t repair_due_ns; /* of the next; 0: none */
 };
 
 /* What the thread knows; a copy of it is what replies and metrics show. */
@@ -130,7 +133,7 @@ struct nic_facts {
 	size_t used_count;
 	size_t unprobed; /* pairs of addresses beyond NIC_USED_MAX */
 	uint64_t failovers[NIC_REASONS];
-	uint64_t probes_sent, probes_replied, resent;
+	uint64_t probes_sent, probes_replied;
 };
 
 /* A change, for the event log. */
@@ -160,7 +163,7 @@ struct nic_watch {
 	uint64_t number_offset_ns; /* as in struct esc_nic_control */
 	uint64_t cookie, due_ns, quiet_since_ns;
 	uint32_t changes_seen; /* of the programs' control block */
-	bool resends;
+	bool repairs;
 	struct nic_plan plan;
 	int sockets[ESC_NIC_LOCAL_MAX][2]; /* of the first NIC and the second; -1: not open */
 	struct nic_facts facts;
@@ -181,11 +184,13 @@ const struct nic_device *nic_used_device(struct nic_watch *watch, const struct n
 
 void nic_probe_send(struct nic_watch *watch, unsigned int number, uint64_t now);
 void nic_probe_receive(struct nic_watch *watch, int fd);
-/* Copies of what the previous route may have lost last, on the current one. */
-void nic_probe_resend(struct nic_watch *watch, struct nic_used *used);
-/* Deletes the retained packets of queue pairs that have sent nothing for long. */
-void nic_resend_sweep(const struct nic_kernel *kernel);
 void nic_sockets_close(struct nic_watch *watch);
+
+/* --- repair.c: copies of packets that a dead NIC may have lost --- */
+
+/* The pair of addresses takes another route; and what follows while nothing is acknowledged. */
+void nic_repair_start(struct nic_watch *watch, struct nic_used *used, uint64_t now_ns);
+void nic_repair_go_on(struct nic_watch *watch, struct nic_used *used, uint64_t now_ns);
 
 /* --- tag.c: who may report a dead NIC, and send through the other one --- */
 
@@ -201,14 +206,23 @@ bool nic_probe_is_valid(const __u64 secret[2][2], uint32_t key_flags,
 /* The format of what is sent to @address, by what was received of it. */
 uint8_t nic_version_to(const struct nic_kernel *kernel, const struct esc_address *address,
 		       uint64_t now_ns);
-/* Fills in BTH and shim; the addresses and the format are given. The BTH is at @bth_at of @packet.
- */
-void nic_sign_data(const __u64 secret[2][2], uint32_t key_flags, const void *packet, size_t bth_at,
-		   uint64_t number_ns, struct esc_nic_signed_data *input);
 
 /* --- in the loop: nic.c and report.c --- */
 
 struct sd_event_source;
+
+/* A ring of the kernel's, see maps/nic.h. */
+struct nic_ring {
+	enum { NIC_RING_NONE, NIC_RING_SPARE, NIC_RING_USED, NIC_RING_ENDS } state;
+	struct esc_repair_ring *shared; /* mapped: its first page */
+	uint64_t kept, moved_ns;	/* packets in all, and when there last were more */
+};
+
+struct nic_repair {
+	bool on;
+	struct nic_ring rings[ESC_NIC_RINGS];
+	struct qpring_counts ended; /* of rings that are gone */
+};
 
 struct nic {
 	struct core *core;
@@ -224,6 +238,7 @@ struct nic {
 	size_t peer_count;
 	size_t without_room;	 /* of them */
 	struct nic_watch *watch; /* NULL: nothing is protected */
+	struct nic_repair repair;
 	struct sd_event_source *report_source;
 };
 
@@ -258,6 +273,13 @@ struct nic_peer *nic_peers_find(struct nic_peer *peers, size_t count,
 void nic_peers_apply(struct nic *nic);
 /* Up to @room of @list into the map @fd, those in use first. Returns how many have no place. */
 size_t nic_peers_write(int fd, struct nic_peer *list, size_t count, size_t room);
+
+/* From the loop. The configuration is new; ring by ring, once a second; no ring is left. */
+void nic_repair_begin(struct nic *nic);
+void nic_repair_tick(struct nic *nic, uint64_t now_ns);
+void nic_repair_end(struct nic *nic);
+/* `refused`: packets whose queue pair found no ring. */
+void nic_repair_counts(const struct nic *nic, struct qpring_counts *out);
 
 /* Emits the watch's reports as events. */
 int nic_on_report(struct sd_event_source *source, int fd, uint32_t events, void *context);

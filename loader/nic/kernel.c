@@ -217,7 +217,7 @@ static const struct pins_link nic_hooks[] = {
 		       .behind = PINS_TC_EGRESS},
 };
 
-/* The pinned maps, and the programs' own two; those that these programs do not use are not made. */
+/* The pinned maps, and the programs' own; those that these programs do not use are not made. */
 static int share_maps(const struct nic_kernel *kernel, char **error)
 {
 	struct bpf_map *map;
@@ -225,8 +225,9 @@ static int share_maps(const struct nic_kernel *kernel, char **error)
 	bpf_object__for_each_map (map, kernel->skeleton->obj) {
 		int fd = pins_map_fd(kernel->pins, bpf_map__name(map)), err;
 
-		if (bpf_map__is_internal(map) || map == kernel->skeleton->maps.nic_acks ||
-		    map == kernel->skeleton->maps.nic_requests)
+		if (bpf_map__is_internal(map) || map == kernel->skeleton->maps.nic_rings ||
+		    map == kernel->skeleton->maps.nic_queues ||
+		    map == kernel->skeleton->maps.nic_spares)
 			continue;
 		err = fd < 0 ? bpf_map__set_autocreate(map, false) : bpf_map__reuse_fd(map, fd);
 		if (err)
@@ -265,8 +266,9 @@ int nic_kernel_open(struct nic_kernel *kernel, const struct pins *pins, char **e
 			strerror(-err), bpflog_last()[0] ? ": " : "", bpflog_last());
 		goto failed;
 	}
-	kernel->acks_fd = bpf_map__fd(kernel->skeleton->maps.nic_acks);
-	kernel->requests_fd = bpf_map__fd(kernel->skeleton->maps.nic_requests);
+	kernel->rings_fd = bpf_map__fd(kernel->skeleton->maps.nic_rings);
+	kernel->queues_fd = bpf_map__fd(kernel->skeleton->maps.nic_queues);
+	kernel->spares_fd = bpf_map__fd(kernel->skeleton->maps.nic_spares);
 	control = mmap(NULL, getpagesize(), PROT_READ | PROT_WRITE, MAP_SHARED,
 		       pins_map_fd(pins, "nic_control"), 0);
 	if (control == MAP_FAILED) {

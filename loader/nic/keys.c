@@ -13,7 +13,7 @@ static void check_nic(struct config_reading *reading, const struct config *confi
 }
 
 const char *const nic_modes[] = {"wrap", "plain", NULL};
-static const char *const resends[] = {"off", "on", NULL};
+const char *const nic_repair_modes[] = {"off", "provoke", "replay", NULL};
 
 static const struct config_key keys[] = {
 	{"mode", CONFIG_FIELD(word, struct nic_keys, mode), .words = nic_modes, .fallback = "wrap",
@@ -21,11 +21,12 @@ static const struct config_key keys[] = {
 		 "NICs that they use, which the fabric has to route. `plain`: unchanged; the "
 		 "fabric has to find the peer's address from there, and the peer's NIC is assumed "
 		 "to be up."},
-	{"resend", CONFIG_FIELD(word, struct nic_keys, resend), .words = resends, .fallback = "on",
-	 .help = "Retransmit what a dying NIC may have lost. The last acknowledgement and the last "
-		 "request of each queue pair are kept in the kernel, and sent once more when its "
-		 "packets move to another NIC. `off`: a queue pair that waits for a reply waits "
-		 "for its own timeout. Only in mode `wrap`."},
+	{"repair", CONFIG_FIELD(word, struct nic_keys, repair), .words = nic_repair_modes,
+	 .fallback = "replay",
+	 .help = "For queue pairs whose NIC died, beside the switch to the other one. `replay`: "
+		 "what the NIC may have lost is sent once more, in order. `provoke`: only the last "
+		 "packets, so that the peer requests the others. `off`: the transport's timer "
+		 "finds out. 128 queue pairs, for each the newest 512 KiB."},
 	{"port", CONFIG_FIELD(number, struct nic_keys, port), .fallback = "4792", .least = 1024,
 	 .most = 65535 - ESC_NIC_PORTS,
 	 .help = "First of two UDP ports in a row, the same on all hosts."},
@@ -57,12 +58,4 @@ const struct config_section nic_section = {
 const struct nic_keys *nic_keys(const struct config *config)
 {
 	return config_section(config, &nic_section);
-}
-
-/* Plain packets are nothing that a socket could send. */
-bool nic_resends(const struct config *config)
-{
-	const struct nic_keys *own = nic_keys(config);
-
-	return own->mode == NIC_WRAP && own->resend;
 }

@@ -11,7 +11,6 @@
 #include "base/explain.h"
 #include "base/log.h"
 #include "internal.h"
-#include "qp/qp.h"
 #include "net/rtnl.h"
 
 /* --- the pairs of addresses in use --- */
@@ -207,6 +206,7 @@ static void end(struct nic *nic, const char *note)
 	stop_watch(nic);
 	devices = pins_forwarded(nic->core->config->pin_root);
 	write_flags(nic, devices ? ESC_NIC_HAS_DUMMY : 0);
+	nic_repair_end(nic);
 	detach_others(nic, NULL);
 	if (note)
 		snprintf(nic->note, sizeof(nic->note), "%s", note);
@@ -253,10 +253,13 @@ static int begin(struct nic *nic, char **error)
 		return explain(error, err, "the watch on NICs cannot be started: %s",
 			       strerror(-err));
 	use_now(nic);
-	write_flags(nic, (nic->off ? 0 : ESC_NIC_ON) |
-				 (nic->plan.has_dummy ? ESC_NIC_HAS_DUMMY : 0) |
-				 (nic_resends(config) ? ESC_NIC_RETAIN : 0) |
-				 nic_key_flags(&config->keys));
+	if (nic->off)
+		nic_repair_end(nic);
+	else
+		nic_repair_begin(nic);
+	write_flags(nic,
+		    (nic->off ? 0 : ESC_NIC_ON) | (nic->plan.has_dummy ? ESC_NIC_HAS_DUMMY : 0) |
+			    (nic->repair.on ? ESC_NIC_REPAIR : 0) | nic_key_flags(&config->keys));
 	return 0;
 }
 
@@ -363,7 +366,7 @@ static void nic_tick(void *self, uint64_t now_ns)
 	if (!rtnl_wait(CORE_RTNL_MS))
 		poll_links(nic);
 	use_now(nic);
-	nic_resend_sweep(&nic->kernel);
+	nic_repair_tick(nic, time_local_ns());
 }
 
 static void nic_links_changed(void *self)
@@ -394,6 +397,7 @@ static void nic_close(void *self)
 
 	fleet_unsubscribe(nic->core->fleet, &nic->members);
 	stop_watch(nic);
+	nic_repair_end(nic);
 	nic_kernel_close(&nic->kernel);
 	free(nic->peers);
 	free(nic);

@@ -22,21 +22,20 @@ struct nic;
 extern const struct capability nic_capability;
 
 enum nic_mode { NIC_WRAP, NIC_PLAIN };
+enum nic_repairs { NIC_REPAIR_OFF, NIC_REPAIR_PROVOKE, NIC_REPAIR_REPLAY };
 
 /* The section `nic` of the configuration. */
 struct nic_keys {
 	enum nic_mode mode;
-	bool resend;
+	enum nic_repairs repair;
 	uint16_t port; /* the first of ESC_NIC_PORTS */
 	uint64_t probe_interval_ns;
 	uint64_t dead_after_ns;	  /* without a reply for so long while another route has replies */
 	uint64_t return_after_ns; /* up again for so long before it is used */
 };
 extern const struct config_section nic_section;
-extern const char *const nic_modes[];
+extern const char *const nic_modes[], *const nic_repair_modes[];
 const struct nic_keys *nic_keys(const struct config *config);
-/* What a dead NIC may have lost last is kept, and retransmitted by the other one. */
-bool nic_resends(const struct config *config);
 
 /*
  * What failover did about the NIC @name: {"state", "reason", "failed_over": how many of the

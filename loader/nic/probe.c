@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Probes on the routes of the pairs of addresses, and copies of what a failed NIC may have lost. */
-#include <bpf/bpf.h>
+/* Probes on the routes of the pairs of addresses. */
 #include <endian.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -9,7 +8,6 @@
 #include <unistd.h>
 
 #include "base/address.h"
-#include "dataplane/dataplane.h"
 #include "internal.h"
 
 #ifndef UDP_NO_CHECK6_TX
@@ -183,108 +181,4 @@ void nic_probe_receive(struct nic_watch *watch, int fd)
 		if (got == sizeof(input.probe) && address_of_socket(address, &input.src))
 			receive_reply(watch, &input);
 	}
-}
-
-/* --- what a dead NIC may have lost last --- */
-
-/* Older than that, a sender has retransmitted it, or waits for nothing. */
-#define RESEND_AGE_NS 1000000000ull
-#define SWEEP_AGE_NS 10000000000ull
-#define OUTER_V4_BYTES (28 + sizeof(struct esc_nic_shim))
-#define OUTER_V6_BYTES (48 + sizeof(struct esc_nic_shim))
-
-struct resend {
-	int fd; /* of the NIC that is left by */
-	const struct esc_address *from, *to;
-	const struct nic_watch *watch;
-	const struct nic_used *used;
-	uint16_t port;
-	unsigned int mtu;
-	uint64_t not_after_ns; /* newer packets already took the new route */
-};
-
-/* An IP packet with a UDP header and a BTH, behind a token. */
-static bool resend(const struct resend *by, void *packet, size_t bytes)
-{
-	const struct nic_watch *watch = by->watch;
-	struct esc_nic_signed_data input = {
-		.src = *by->from,
-		.dst = *by->to,
-		.inner_src = by->used->key.src,
-		.inner_dst = by->used->key.dst,
-	};
-	struct iovec parts[] = {{&input.shim, sizeof(input.shim)}, {packet, bytes}};
-
-	input.shim.min_version = nic_version_to(watch->kernel, by->to, time_local_ns());
-	nic_sign_data(by->used->secret, watch->key_flags, packet, address_is_ipv4(by->to) ? 28 : 48,
-		      time_local_ns() + watch->number_offset_ns, &input);
-	return socket_send(by->fd, by->to, by->port, parts, 2);
-}
-
-/* Sends the packets of one map between two addresses, in UDP. How many were sent. */
-static unsigned int resend_map(int map_fd, size_t most, const struct esc_nic_route_key *ends,
-			       const struct resend *by)
-{
-	static _Thread_local struct esc_nic_request value; /* the longest of all maps */
-	const struct esc_nic_retained *kept = &value.retained;
-	unsigned int outer = address_is_ipv4(by->to) ? OUTER_V4_BYTES : OUTER_V6_BYTES, count = 0;
-	struct esc_nic_retained_key at;
-	uint64_t now = time_local_ns();
-
-	for (void *previous = NULL; !bpf_map_get_next_key(map_fd, previous, &at); previous = &at) {
-		if (memcmp(&at.src, &ends->src, sizeof(at.src)) ||
-		    memcmp(&at.dst, &ends->dst, sizeof(at.dst)) ||
-		    bpf_map_lookup_elem(map_fd, &at, &value))
-			continue;
-		/* One that is just being written is left out: its queue pair works. */
-		if (kept->begun != kept->ended || !kept->bytes || kept->bytes > most ||
-		    kept->bytes + outer > by->mtu || kept->sent_ktime_ns > by->not_after_ns ||
-		    now - kept->sent_ktime_ns > RESEND_AGE_NS)
-			continue;
-		count += resend(by, value.packet, kept->bytes);
-	}
-	return count;
-}
-
-void nic_probe_resend(struct nic_watch *watch, struct nic_used *used)
-{
-	const struct esc_nic_local *local = &watch->plan.locals[used->local].entry;
-	const struct nic_kernel *kernel = watch->kernel;
-	struct resend by = {
-		.fd = route_socket(watch, used, used->current),
-		.from = route_source(watch, used, used->current),
-		.to = route_peer(used, used->current),
-		.watch = watch,
-		.used = used,
-		.port = watch->port + ESC_NIC_PORT_DATA,
-		.mtu = leaves_second(used->current) ? local->second_mtu : local->first_mtu,
-		.not_after_ns = used->since_ns,
-	};
-
-	if (!used->resends || by.fd < 0)
-		return;
-	used->resends--;
-	/* Acknowledgements first: they are short, and may be all that is missing. */
-	if (kernel->acks_fd >= 0)
-		watch->facts.resent +=
-			resend_map(kernel->acks_fd, ESC_NIC_ACK_BYTES, &used->key, &by);
-	if (kernel->requests_fd >= 0)
-		watch->facts.resent +=
-			resend_map(kernel->requests_fd, ESC_NIC_REQUEST_BYTES, &used->key, &by);
-}
-
-static bool is_recent(const void *key, void *map_fd)
-{
-	static _Thread_local struct esc_nic_request value;
-
-	return bpf_map_lookup_elem(*(int *)map_fd, key, &value) ||
-	       (int64_t)(time_local_ns() - value.retained.sent_ktime_ns) < (int64_t)SWEEP_AGE_NS;
-}
-
-void nic_resend_sweep(const struct nic_kernel *kernel)
-{
-	int fds[] = {kernel->acks_fd, kernel->requests_fd};
-
-	for (size_t i = 0; i < 2; i++)
-		mapsweep(fds[i], sizeof(struct esc_nic_retained_key), is_recent, &fds[i]);
 }

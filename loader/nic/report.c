@@ -19,6 +19,13 @@
 	X(NIC_PACKETS, "nic_packets_total", COUNTER,                                               \
 	  "Packets that NIC failover handled: encapsulated in UDP, redirected as they were to "    \
 	  "the other NIC, decapsulated, retransmitted after a failover.")                          \
+	X(NIC_REPAIR_QPS, "nic_repair_qps", GAUGE, "Queue pairs whose packets are kept.")          \
+	X(NIC_REPAIRS, "nic_repairs_total", COUNTER,                                               \
+	  "Times that a queue pair's packets were sent once more by other NICs.")                  \
+	X(NIC_REPAIR_OVERRUNS, "nic_repair_overruns_total", COUNTER,                               \
+	  "Repairs that lacked packets: later ones had taken their room.")                         \
+	X(NIC_REPAIR_MISSED, "nic_repair_missed_total", COUNTER,                                   \
+	  "Packets that were not kept: too long, no ring, or two CPUs at once.")                   \
 	X(NIC_LOST, "nic_lost_packets_total", COUNTER,                                             \
 	  "Packets that were dropped, by reason; no_route: no route was usable.")                  \
 	X(NIC_WITHOUT_ROOM, "nic_addresses_without_room", GAUGE,                                   \
@@ -194,6 +201,20 @@ static json_t *used_json(const struct nic_used *used)
 	return object;
 }
 
+static json_t *repair_json(const struct nic *nic)
+{
+	struct qpring_counts counts;
+	json_t *object = json_object();
+
+	nic_repair_counts(nic, &counts);
+	json_put_text(object, "mode", nic_repair_modes[nic_keys(nic->core->config)->repair]);
+	json_put_count(object, "qps", counts.rings);
+	json_put_count(object, "repairs", counts.repairs);
+	json_put_count(object, "packets", counts.replayed);
+	json_put_count(object, "not_kept", counts.missed + counts.refused);
+	return object;
+}
+
 static json_t *reply_failover(void *self, struct request *request)
 {
 	json_t *pairs = json_array(), *used = json_array(), *object = json_object();
@@ -230,7 +251,7 @@ static json_t *reply_failover(void *self, struct request *request)
 		json_put_count(object, "replied", counts.replied);
 		json_put_count(object, "probes_sent", facts->probes_sent);
 		json_put_count(object, "probes_replied", facts->probes_replied);
-		json_put_count(object, "retransmitted", facts->resent);
+		json_put(object, "repair", repair_json(nic));
 		if (facts->unprobed)
 			json_put_count(object, "not_probed", facts->unprobed);
 	}
@@ -278,6 +299,7 @@ void nic_write_metrics(void *self, FILE *out)
 	struct prom_family *packets = FAMILY_OF(&nic_metrics[NIC_PACKETS]);
 	const struct nic *nic = self;
 	const struct nic_facts *facts = read_facts(nic);
+	struct qpring_counts repair;
 	struct esc_nic_counts counts;
 
 	if (!facts)
@@ -291,7 +313,13 @@ void nic_write_metrics(void *self, FILE *out)
 	prom_count(packets, counts.wrapped, "action", "encapsulated", NULL);
 	prom_count(packets, counts.redirected, "action", "redirected", NULL);
 	prom_count(packets, counts.unwrapped, "action", "decapsulated", NULL);
-	prom_count(packets, facts->resent, "action", "retransmitted", NULL);
+	nic_repair_counts(nic, &repair);
+	prom_count(packets, repair.replayed, "action", "retransmitted", NULL);
+	prom_count(FAMILY_OF(&nic_metrics[NIC_REPAIR_QPS]), repair.rings, NULL);
+	prom_count(FAMILY_OF(&nic_metrics[NIC_REPAIRS]), repair.repairs, NULL);
+	prom_count(FAMILY_OF(&nic_metrics[NIC_REPAIR_OVERRUNS]), repair.overruns, NULL);
+	prom_count(FAMILY_OF(&nic_metrics[NIC_REPAIR_MISSED]), repair.missed + repair.refused,
+		   NULL);
 	prom_count(FAMILY_OF(&nic_metrics[NIC_LOST]), counts.held, "reason", "no_route", NULL);
 	prom_count(FAMILY_OF(&nic_metrics[NIC_WITHOUT_ROOM]), nic->without_room, NULL);
 }

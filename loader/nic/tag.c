@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Keys, tags of probes and tokens of encapsulated packets, as bpf/nic/tag.bpf.h has them. */
+/* Keys, and tags of probes, as bpf/nic/tag.bpf.h has them. */
 #include <endian.h>
 #include <string.h>
 
@@ -65,21 +65,4 @@ bool nic_probe_is_valid(const __u64 secret[2][2], uint32_t key_flags,
 	uint32_t keys = key_flags & (ESC_NIC_HAS_KEY0 | ESC_NIC_HAS_KEY1);
 
 	return (!keys || keys & slot) && input->probe.tag == tag_probe(secret, key_flags, input);
-}
-
-void nic_sign_data(const __u64 secret[2][2], uint32_t key_flags, const void *packet, size_t bth_at,
-		   uint64_t number_ns, struct esc_nic_signed_data *input)
-{
-	uint8_t slot = own_slot(key_flags);
-
-	memcpy(input->bth, (const char *)packet + bth_at, sizeof(input->bth));
-	input->zero = 0;
-	input->shim = (struct esc_nic_shim){
-		.min_version = input->shim.min_version,
-		.version = ESC_NIC_VERSION,
-		.flags = slot,
-		.number = htobe32(number_ns >> ESC_NIC_NUMBER_SHIFT),
-	};
-	if (key_flags & (slot ? ESC_NIC_HAS_KEY1 : ESC_NIC_HAS_KEY0))
-		input->shim.token = siphash(secret[slot != 0], input, ESC_NIC_DATA_WORDS);
 }

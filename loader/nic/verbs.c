@@ -271,7 +271,10 @@ static const struct verb_section output[] = {
 		 "by the fabric's filters; set key_file."},
 	{.when = "!note pairs",
 	 .text = "Packets: {encapsulated} encapsulated, {redirected} redirected, {decapsulated} "
-		 "decapsulated, {no_route} without a usable route, {retransmitted} retransmitted"},
+		 "decapsulated, {no_route} without a usable route"},
+	{.when = "!note pairs",
+	 .text = "Repair ({repair.mode}): the newest packets of {repair.qps} queue pairs are kept; "
+		 "{repair.packets} were sent once more, in {repair.repairs} repairs."},
 	{.when = "!note", .rows = "pairs", .columns = pairs},
 	{.when = "!note", .rows = "used", .columns = used},
 	{.text = "{without_room} of {peers} addresses of peers do not fit: their queue pairs do not "

@@ -27,8 +27,6 @@
 #define NIC_POLL_NS 5000000ull
 /* `attention` ends after this time without a fault: latches and leases have expired. */
 #define NIC_QUIET_NS (ESC_NIC_LATCH_NS + ESC_NIC_LEASE_NS)
-/* Polls in which retained packets are sent: the first of them may be lost as well. */
-#define NIC_RESENDS 3
 
 /* A pipe that is full loses the report; the reply to `failover` has the current state. */
 static void report(struct nic_watch *watch, const struct nic_report *what)
@@ -164,6 +162,7 @@ static void used_begin(struct nic_watch *watch, struct nic_used *used, uint64_t 
 
 	bpf_map_lookup_elem(watch->kernel->routes_fd, &used->key, &routes);
 	used->usable = ESC_NIC_ROUTES_ALL;
+	used->silent_ns = routes.silent_ns;
 	used->current = ESC_NIC_ROUTE_DIRECT;
 	used->since_ns = now;
 	for (unsigned int i = 0; i < ESC_NIC_ROUTES; i++) {
@@ -218,6 +217,19 @@ static enum esc_nic_route choose_route(struct nic_watch *watch, const struct nic
 	return left ? (enum esc_nic_route)__builtin_ctz(left) : ESC_NIC_ROUTE_DIRECT;
 }
 
+/* When the routes that have died now were last known to deliver. */
+static void note_silence(struct nic_used *used, uint32_t usable)
+{
+	uint32_t died = used->usable & ~usable;
+	uint64_t since_ns = UINT64_MAX;
+
+	for (unsigned int i = 0; i < ESC_NIC_ROUTES; i++)
+		if (died >> i & 1 && used->routes[i].probes.replied_ns < since_ns)
+			since_ns = used->routes[i].probes.replied_ns;
+	if (died)
+		used->silent_ns = since_ns;
+}
+
 static void used_evaluate(struct nic_watch *watch, struct nic_used *used, uint64_t now)
 {
 	uint32_t usable = evaluate_routes(watch, used, now);
@@ -228,6 +240,8 @@ static void used_evaluate(struct nic_watch *watch, struct nic_used *used, uint64
 	if (usable != used->usable) {
 		struct esc_nic_routes routes = {.usable = usable};
 
+		note_silence(used, usable);
+		routes.silent_ns = used->silent_ns;
 		used->usable = usable;
 		bpf_map_update_elem(watch->kernel->routes_fd, &used->key, &routes, BPF_ANY);
 	}
@@ -248,7 +262,9 @@ static void used_evaluate(struct nic_watch *watch, struct nic_used *used, uint64
 	used->current = route;
 	used->reason = direct ? NIC_REASON_NONE : reason;
 	used->since_ns = now;
-	used->resends = watch->resends && !direct ? NIC_RESENDS : 0;
+	/* First: no packet may take a dead route behind the repair. */
+	__atomic_store_n(&watch->kernel->control->attention, 1, __ATOMIC_SEQ_CST);
+	nic_repair_start(watch, used, now);
 }
 
 /* --- all of it --- */
@@ -327,7 +343,7 @@ static void poll_all(struct nic_watch *watch, bool at_once)
 		return;
 	evaluate(watch, now);
 	for (unsigned int i = 0; i < watch->facts.used_count; i++) {
-		nic_probe_resend(watch, &watch->facts.used[i]);
+		nic_repair_go_on(watch, &watch->facts.used[i], now);
 		nic_probe_send(watch, i, now);
 	}
 	interval_ns =
@@ -479,7 +495,7 @@ int nic_watch_start(struct nic_watch **out, const struct nic_kernel *kernel,
 	watch->probe_interval_ns = nic_keys(config)->probe_interval_ns;
 	watch->dead_after_ns = nic_keys(config)->dead_after_ns;
 	watch->return_after_ns = nic_keys(config)->return_after_ns;
-	watch->resends = nic_resends(config);
+	watch->repairs = nic_keys(config)->repair != NIC_REPAIR_OFF;
 	watch->key_flags = nic_key_flags(&config->keys);
 	set_number(watch);
 	watch->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -104,6 +104,35 @@ bool qptable_has_owners(const struct qptable *table);
 /* How many queue pairs of a device's port use a RoCE v1 GID. */
 size_t qptable_rocev1(const struct qptable *table, const char *device, unsigned int port);
 
+/* --- rings: copies of a queue pair's newest packets (maps/repair.h) --- */
+
+struct qpring_counts {
+	uint64_t rings;
+	uint64_t repairs, replayed, overruns, missed, refused;
+};
+
+/*
+ * A new and empty ring in place @index of the array of maps @rings_fd, of the queue pair @key
+ * (NULL: the programs say). Its first page, which ends with the counts, is mapped at *@out. 0 or
+ * -errno.
+ */
+int qpring_make(int rings_fd, uint32_t index, const struct esc_qp_key *key, bool last_only,
+		struct esc_repair_ring **out);
+/* Deletes it; @ring: its mapped page. */
+void qpring_drop(int rings_fd, uint32_t index, struct esc_repair_ring *ring);
+void qpring_unmap(struct esc_repair_ring *ring); /* NULL is fine */
+/* Adds its counts to @sum, but for `rings` and `refused`. */
+void qpring_add(struct qpring_counts *sum, const struct esc_repair_ring *ring);
+
+/*
+ * The key of what comes back to the queue pair that sends @key, whose own source port is @sport. By
+ * the queue pair's own number, where it is known; such an entry may not exist. Else both directions
+ * have one source port at both ends (soft-RoCE and most NICs derive it from both numbers): the one
+ * entry that fits, or none, since of two it is not known which.
+ */
+bool qptable_find_back(const struct qptable *table, const struct esc_qp_key *key, uint16_t sport,
+		       struct esc_qp_key *back);
+
 /* --- hash maps read whole, in as few calls as the kernel allows --- */
 
 /* Set up by its owner: fd (borrowed; less than 0: an empty map), max, sizes and a first batch. */

@@ -191,11 +191,6 @@ int steer_read_rules(struct steer *steer);
 
 /* --- repair.c: copies of packets that a dead path may have lost --- */
 
-struct repair_counts {
-	uint64_t rings; /* in use */
-	uint64_t repairs, replayed, overruns, missed, refused;
-};
-
 int steer_repair_open(struct steer *steer, char **error);
 void steer_repair_close(struct steer *steer);
 /* After the rules of the daemon before were read. */
@@ -207,7 +202,7 @@ uint16_t steer_ring_take(struct steer *steer, const struct esc_qp_key *key);
 void steer_ring_drop(struct steer *steer, uint16_t number);
 /* Once per tick, with the pair's candidates of this tick. */
 void steer_repair_pair(struct steer *steer, struct pair *pair, uint64_t now_ns);
-void steer_repair_counts(const struct steer *steer, struct repair_counts *out);
+void steer_repair_counts(const struct steer *steer, struct qpring_counts *out);
 /* For `steer`; the caller's. */
 json_t *steer_repair_json(const struct steer *steer);
 

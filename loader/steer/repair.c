@@ -12,8 +12,6 @@
 #include <net/if.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "base/address.h"
 #include "base/explain.h"
@@ -28,15 +26,15 @@
 
 struct ring {
 	bool used;
-	const struct esc_repair_ring *counts; /* mapped: its first page */
-	uint64_t replayed, overruns;	      /* that were reported */
+	struct esc_repair_ring *counts; /* mapped: its first page */
+	uint64_t replayed, overruns;	/* that were reported */
 };
 
 struct repair {
 	struct repair_program *program;
 	int rings_fd;
 	struct ring rings[ESC_REPAIR_RINGS];
-	struct repair_counts ended; /* of rings that are gone */
+	struct qpring_counts ended; /* of rings that are gone */
 	uint64_t refused;	    /* rules without a ring */
 	bool warned;
 };
@@ -45,42 +43,10 @@ struct repair {
 
 static void ring_forget(struct repair *repair, struct ring *ring)
 {
-	if (ring->counts) {
-		repair->ended.repairs += ring->counts->repairs;
-		repair->ended.replayed += ring->counts->replayed;
-		repair->ended.overruns += ring->counts->overruns;
-		repair->ended.missed += ring->counts->missed;
-		munmap((void *)ring->counts, (size_t)getpagesize());
-	}
+	if (ring->counts)
+		qpring_add(&repair->ended, ring->counts);
+	qpring_unmap(ring->counts);
 	*ring = (struct ring){};
-}
-
-/* A new and empty ring in place @index, or -errno. */
-static int ring_make(struct repair *repair, uint32_t index, const struct esc_qp_key *key,
-		     bool last_only)
-{
-	LIBBPF_OPTS(bpf_map_create_opts, options, .map_flags = BPF_F_MMAPABLE);
-	int fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, "repair_ring", sizeof(uint32_t),
-				sizeof(struct esc_repair_ring), 1, &options);
-	struct esc_repair_ring *ring;
-	int err = 0;
-
-	if (fd < 0)
-		return fd;
-	ring = mmap(NULL, (size_t)getpagesize(), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (ring == MAP_FAILED)
-		err = -errno;
-	if (!err) {
-		ring->key = *key;
-		ring->last_only = last_only;
-		err = bpf_map_update_elem(repair->rings_fd, &index, &fd, BPF_ANY);
-	}
-	close(fd); /* the array holds it */
-	if (!err)
-		repair->rings[index] = (struct ring){.used = true, .counts = ring};
-	else if (ring != MAP_FAILED)
-		munmap(ring, (size_t)getpagesize());
-	return err;
 }
 
 static void report_refused(struct repair *repair, const struct esc_qp_key *key, int err)
@@ -110,11 +76,13 @@ uint16_t steer_ring_take(struct steer *steer, const struct esc_qp_key *key)
 	while (index < ESC_REPAIR_RINGS && repair->rings[index].used)
 		index++;
 	if (index < ESC_REPAIR_RINGS)
-		err = ring_make(repair, index, key, mode == STEER_REPAIR_PROVOKE);
+		err = qpring_make(repair->rings_fd, index, key, mode == STEER_REPAIR_PROVOKE,
+				  &repair->rings[index].counts);
 	if (err) {
 		report_refused(repair, key, err);
 		return 0;
 	}
+	repair->rings[index].used = true;
 	return (uint16_t)(index + 1);
 }
 
@@ -323,21 +291,18 @@ void steer_repair_close(struct steer *steer)
 	steer->repair = NULL;
 }
 
-void steer_repair_counts(const struct steer *steer, struct repair_counts *out)
+void steer_repair_counts(const struct steer *steer, struct qpring_counts *out)
 {
 	const struct repair *repair = steer->repair;
 
-	*out = repair ? repair->ended : (struct repair_counts){};
+	*out = repair ? repair->ended : (struct qpring_counts){};
 	for (uint32_t i = 0; repair && i < ESC_REPAIR_RINGS; i++) {
 		const struct ring *ring = &repair->rings[i];
 
 		if (!ring->used)
 			continue;
 		out->rings++;
-		out->repairs += ring->counts->repairs;
-		out->replayed += ring->counts->replayed;
-		out->overruns += ring->counts->overruns;
-		out->missed += ring->counts->missed;
+		qpring_add(out, ring->counts);
 	}
 	out->refused = repair ? repair->refused : 0;
 }
@@ -345,7 +310,7 @@ void steer_repair_counts(const struct steer *steer, struct repair_counts *out)
 json_t *steer_repair_json(const struct steer *steer)
 {
 	const char *mode = steer_repair_name(steer_keys(steer->core->config)->repair);
-	struct repair_counts counts;
+	struct qpring_counts counts;
 
 	if (!steer->repair)
 		return json_pack("{s:s, s:s}", "mode", mode, "reason", steer->no_repair);

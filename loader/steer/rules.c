@@ -157,51 +157,12 @@ int steer_read_qp(const struct steer *steer, const struct esc_qp_key *key, struc
 	return bpf_map_lookup_elem(steer->qps_fd, key, qp);
 }
 
-/* By the queue pair's own number, where it is known. */
-static bool find_back_owned(struct steer *steer, struct rule *rule)
-{
-	const struct owner *owner = qptable_owner(steer->qps, &rule->key, "");
-	struct esc_qp_key back = {.src = rule->key.dst,
-				  .dst = rule->key.src,
-				  .direction = ESC_DIRECTION_RX,
-				  .port = rule->key.port};
-	struct esc_qp qp;
-
-	if (!owner)
-		return false;
-	back.dest_qpn = owner->key.qpn;
-	rule->has_back = !steer_read_qp(steer, &back, &qp);
-	rule->back = back;
-	return true;
-}
-
-/*
- * Else: both directions of a queue pair have one source port at both ends (soft-RoCE and most NICs
- * derive it from both numbers). The one entry that fits, or none: of two it is not known which.
- */
 static void find_back(struct steer *steer, struct rule *rule)
 {
-	const struct qp_entry *entries;
-	size_t count;
+	struct esc_qp qp;
 
-	if (find_back_owned(steer, rule))
-		return;
-	entries = qptable_entries(steer->qps, &count);
-	for (size_t i = 0; i < count; i++) {
-		const struct esc_qp_key *key = &entries[i].key;
-
-		if (key->direction != ESC_DIRECTION_RX || key->port != rule->key.port ||
-		    entries[i].qp.sport != rule->own_sport ||
-		    memcmp(&key->src, &rule->key.dst, sizeof(key->src)) ||
-		    memcmp(&key->dst, &rule->key.src, sizeof(key->dst)))
-			continue;
-		if (rule->has_back) {
-			rule->has_back = false;
-			return;
-		}
-		rule->back = *key;
-		rule->has_back = true;
-	}
+	rule->has_back = qptable_find_back(steer->qps, &rule->key, rule->own_sport, &rule->back) &&
+			 !steer_read_qp(steer, &rule->back, &qp);
 }
 
 void steer_count(struct steer *steer, struct rule *rule, const struct esc_qp *qp)

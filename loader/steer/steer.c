@@ -276,7 +276,7 @@ static void write_metrics(void *self, FILE *out)
 	struct prom_family *switches = FAMILY_OF(&metrics[PATH_SWITCHES]);
 	struct prom_family *acts = FAMILY_OF(&metrics[PATH_MOVES]);
 	const struct steer *steer = self;
-	struct repair_counts repair;
+	struct qpring_counts repair;
 	struct paths_facts paths;
 	size_t steered = 0;
 

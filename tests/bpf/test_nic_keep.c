@@ -1,58 +1,71 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * NIC failover: which packets are kept for being retransmitted, to the byte, and that they pass
- * unchanged; the daemon's read of a carrier.
+ * NIC failover: which packets are kept for being sent once more, to the byte, and that they pass
+ * unchanged; who gets a ring; the daemon's read of a carrier.
  */
-#define TAP_PLAN 38
+#define TAP_PLAN 43
 
 #include "nic_world.h"
 
-/* True: the map has exactly this packet under its key. */
-static bool keeps(int fd, const struct frame *f, uint32_t qpn)
+#define QPN 0x1234
+
+static struct esc_repair_ring *ring; /* number 1 */
+
+/* The queue pair's ring, as in `nic_queues`; 0: it has none. */
+static uint32_t ring_of(const struct frame *f, uint32_t qpn)
 {
-	uint32_t total = frame_is_ipv6(f) ? 40 + frame_get16(f, 18) : frame_get16(f, 16);
-	struct esc_nic_retained_key key = {.qpn = htonl(qpn)};
-	struct esc_nic_request value = {};
+	struct esc_nic_queue key = {.qpn = htonl(qpn)};
+	uint32_t id = 0;
 
 	addresses_of(f, &key.src, &key.dst);
-	return !bpf_map_lookup_elem(fd, &key, &value) &&
-	       value.retained.begun == value.retained.ended && value.retained.bytes == total &&
-	       value.retained.sent_ktime_ns && !memcmp(value.packet, f->data + 14, total);
+	bpf_map_lookup_elem(map_fd(nic_queues), &key, &id);
+	return id;
 }
 
-static bool keeps_none(void)
+/* True: the newest packet of the ring is exactly this one, sent directly. */
+static bool has_newest(const struct frame *f, uint8_t flags)
 {
-	struct esc_nic_retained_key key;
+	uint32_t number = ring->head;
+	const struct esc_repair_packet *packet = &ring->packets[number % ESC_REPAIR_PACKETS];
 
-	return bpf_map_get_next_key(map_fd(nic_acks), NULL, &key) &&
-	       bpf_map_get_next_key(map_fd(nic_requests), NULL, &key);
+	return number && packet->number == number && packet->bytes == f->bytes &&
+	       packet->flags == (flags | ESC_REPAIR_SENT) && packet->path == ESC_NIC_ROUTE_DIRECT &&
+	       packet->sent_ktime_ns &&
+	       !memcmp(ring->data + packet->unit * ESC_REPAIR_UNIT % ESC_REPAIR_BYTES, f->data,
+		       f->bytes);
 }
 
-static void forget(void)
+/* No queue pair has a ring, and ring 1 is empty and to be had. */
+static bool begin(void)
 {
-	clear_map(map_fd(nic_acks), sizeof(struct esc_nic_retained_key));
-	clear_map(map_fd(nic_requests), sizeof(struct esc_nic_retained_key));
+	forget_rings();
+	ring = make_ring(1);
+	return ring;
 }
+
+#define NOT_KEPT 0xff
 
 static const struct keep_case {
 	const char *name;
 	uint8_t opcode, syndrome;
-	bool asks; /* for an acknowledgement */
-	bool ack, request;
+	uint8_t flags; /* of the copy; NOT_KEPT */
 } keep_cases[] = {
-	{"an acknowledgement", 0x11, 0x1f, false, true, false},
-	{"a NAK of a missing packet", 0x11, 0x60, false, true, false},
-	{"a NAK that ends a queue pair", 0x11, 0x62, false, false, false},
-	{"a NAK that requests a pause", 0x11, 0x2a, false, false, false},
-	{"the end of a WRITE, which requests an ACK", 0x08, 0, true, false, true},
-	{"a whole SEND, which requests an ACK", 0x04, 0, true, false, true},
-	{"the middle of a WRITE, which does not", 0x07, 0, false, false, false},
-	{"a READ request", 0x0c, 0, true, false, false},
-	{"an atomic request", 0x13, 0, true, false, false},
-	{"an atomic reply", 0x12, 0x1f, false, false, false},
-	{"a whole SEND of UC", 0x24, 0, true, false, false},
-	{"a whole SEND of UD", 0x64, 0, true, false, false},
-	{"a probe of the mesh", ESC_PROBE_OPCODE_PATH_REQUEST, 0, true, false, false},
+	{"an acknowledgement", 0x11, 0x1f, ESC_REPAIR_ACK},
+	{"a NAK of a missing packet", 0x11, 0x60, ESC_REPAIR_ACK},
+	{"the end of a WRITE", 0x08, 0, ESC_REPAIR_REQUEST},
+	{"the middle of a WRITE", 0x07, 0, ESC_REPAIR_REQUEST},
+	{"a WRITE with immediate", 0x0b, 0, ESC_REPAIR_REQUEST},
+	{"a whole SEND", 0x04, 0, ESC_REPAIR_REQUEST},
+	{"a SEND with invalidate", 0x17, 0, ESC_REPAIR_REQUEST | ESC_REPAIR_READ},
+	{"a READ request", 0x0c, 0, ESC_REPAIR_REQUEST | ESC_REPAIR_READ},
+	{"the middle of a READ response", 0x0e, 0, 0},
+	{"the end of a READ response", 0x0f, 0x1f, 0},
+	{"an atomic request", 0x13, 0, ESC_REPAIR_REQUEST | ESC_REPAIR_READ},
+	{"an atomic reply", 0x12, 0x1f, 0},
+	{"a whole SEND of UC", 0x24, 0, NOT_KEPT},
+	{"a whole SEND of UD", 0x64, 0, NOT_KEPT},
+	{"a CNP", 0x81, 0, NOT_KEPT},
+	{"a probe of the mesh", ESC_PROBE_OPCODE_PATH_REQUEST, 0, NOT_KEPT},
 };
 
 static void keep_frame(const struct keep_case *c, bool four, uint32_t payload, struct frame *f)
@@ -60,9 +73,9 @@ static void keep_frame(const struct keep_case *c, bool four, uint32_t payload, s
 	struct frame_plan plan = {
 		.ip = four ? 4 : 6,
 		.opcode = c->opcode,
-		.qpn = 0x1234,
-		.psn = 77 | (c->asks ? 0x80000000u : 0),
-		.payload = payload,
+		.qpn = QPN,
+		.psn = 77 | 0x80000000u,
+		.payload = c->opcode == 0x11 ? 0 : payload,
 		.extension = c->opcode == 0x11 ? 4 : 16,
 		.source_host = 3,
 	};
@@ -70,140 +83,116 @@ static void keep_frame(const struct keep_case *c, bool four, uint32_t payload, s
 	frame_build(f, &plan);
 	if (c->opcode == 0x11 || c->opcode == 0x12)
 		f->data[frame_udp_offset(f) + 8 + 12] = c->syndrome;
-	if (c->asks)
-		f->data[frame_udp_offset(f) + 8 + 8] |= 0x80;
+}
+
+static void protect(const struct frame *f, bool four)
+{
+	struct esc_address src, dst;
+
+	addresses_of(f, &src, &dst);
+	set_ends(&src, &dst, four, 0, 9000);
 }
 
 static void run_keep(const struct keep_case *c, bool four)
 {
-	struct esc_address src, dst;
+	bool wanted = c->flags != NOT_KEPT;
 	struct frame f, got;
-	bool requested = c->ack || c->request;
+	bool good;
 	int verdict;
 
-	keep_frame(c, four, c->opcode == 0x11 ? 0 : 1024, &f);
-	addresses_of(&f, &src, &dst);
-	set_ends(&src, &dst, four, 0, 9000);
-	forget();
+	keep_frame(c, four, 1024, &f);
+	protect(&f, four);
+	good = begin();
 	verdict = run(out_fd, &f, &got);
-	tap_ok(verdict == NEXT && same(&f, &got) && keeps(map_fd(nic_acks), &f, 0x1234) == c->ack &&
-		       keeps(map_fd(nic_requests), &f, 0x1234) == c->request &&
-		       keeps_none() == !requested,
+	tap_ok(good && verdict == NEXT && same(&f, &got) && (ring_of(&f, QPN) == 1) == wanted &&
+		       ring->kept == wanted && (!wanted || has_newest(&f, c->flags)),
 	       "IPv%d, %s: goes unchanged, and is %s", four ? 4 : 6, c->name,
-	       requested ? "kept" : "not kept");
+	       wanted ? "kept" : "not kept");
 }
 
-/* The newest is kept, in whatever length; and nothing where nothing is to be. */
-static void test_keep_more(void)
+static bool is_not_kept(const struct frame *f)
 {
-	const struct keep_case *write = &keep_cases[4];
-	struct esc_address src, dst;
-	struct frame f, got;
+	struct frame got;
 
-	keep_frame(write, true, 3000, &f); /* a test run takes no more than a page */
-	addresses_of(&f, &src, &dst);
-	set_ends(&src, &dst, true, 0, 9000);
-	forget();
-	run(out_fd, &f, &got);
-	tap_ok(keeps(map_fd(nic_requests), &f, 0x1234), "3,000 bytes of payload are kept");
-	keep_frame(write, true, 12, &f);
-	f.data[frame_udp_offset(&f) + 8 + 11]++; /* PSN */
-	run(out_fd, &f, &got);
-	tap_ok(keeps(map_fd(nic_requests), &f, 0x1234), "and the next, shorter one in its place");
-	keep_frame(write, true, 1024, &f);
-	clear_map(map_fd(nic_local), 16);
-	forget();
-	run(out_fd, &f, &got);
-	tap_ok(keeps_none(), "an address that is not protected: nothing is kept");
-	set_ends(&src, &dst, true, 0, 9000);
+	return run(out_fd, f, &got) == NEXT && same(f, &got) && !ring->kept && !ring_of(f, QPN);
+}
+
+static void test_keep_nothing(void)
+{
+	struct esc_address dst;
+	struct frame f, four_words;
+
+	keep_frame(&keep_cases[2], true, 1024, &f);
+	protect(&f, true);
+	begin();
 	set_word(ESC_NIC_ON, 0, FRESH);
-	run(out_fd, &f, &got);
-	tap_ok(keeps_none(), "not enabled: nothing is kept");
-	set_word(ESC_NIC_ON | ESC_NIC_RETAIN, 0, FRESH);
-	forget();
+	tap_ok(is_not_kept(&f), "not enabled: nothing is kept");
+	set_word(ESC_NIC_ON | ESC_NIC_REPAIR, 0, FRESH);
+	four_words = f;
+	four_words.data[20] = 0x20; /* more fragments */
+	tap_ok(is_not_kept(&four_words), "a fragment: nothing is kept");
+	addresses_of(&f, &dst, &dst);
+	bpf_map_delete_elem(map_fd(nic_peers), &dst);
+	tap_ok(is_not_kept(&f), "to an address that is not a member's: nothing is kept");
+	protect(&f, true);
+	clear_map(map_fd(nic_local), 16);
+	tap_ok(is_not_kept(&f), "an address that is not protected: nothing is kept");
 }
 
-/* What a READ response covers is not sent again. */
-static void test_keep_ack(void)
-{
-	static const uint8_t responses[] = {0x0d, 0x10};
-	const struct keep_case *ack = &keep_cases[0];
-
-	for (size_t i = 0; i < sizeof(responses); i++) {
-		const struct keep_case read = {"", responses[i], 0, false, false, false};
-		struct esc_address src, dst;
-		struct frame f, response, got;
-		bool good;
-
-		keep_frame(ack, true, 0, &f);
-		keep_frame(&read, true, 1024, &response);
-		addresses_of(&f, &src, &dst);
-		set_ends(&src, &dst, true, 0, 9000);
-		forget();
-		run(out_fd, &f, &got);
-		good = keeps(map_fd(nic_acks), &f, 0x1234);
-		run(out_fd, &response, &got);
-		good = good && !keeps(map_fd(nic_acks), &f, 0x1234);
-		run(out_fd, &f, &got);
-		tap_ok(good && keeps(map_fd(nic_acks), &f, 0x1234),
-		       "an acknowledgement is forgotten when a READ response %02x begins, and the "
-		       "next is kept",
-		       responses[i]);
-	}
-	forget();
-}
-
-static uint32_t kept_requests(void)
-{
-	struct esc_nic_retained_key key, *before = NULL;
-	uint32_t count = 0;
-
-	for (; !bpf_map_get_next_key(map_fd(nic_requests), before, &key); before = &key)
-		count++;
-	return count;
-}
-
-/* Sends @f as queue pair @qpn's; true: it left unchanged. */
-static bool send_as(struct frame *f, uint16_t qpn)
+/* Sends @f as queue pair @qpn's, with @psn; true: it left unchanged. */
+static bool send_as(struct frame *f, uint16_t qpn, uint16_t psn)
 {
 	struct frame got;
 
 	frame_put16(f, frame_udp_offset(f) + 8 + 6, qpn);
+	frame_put16(f, frame_udp_offset(f) + 8 + 10, psn);
 	return run(out_fd, f, &got) == NEXT && same(f, &got);
 }
 
-/*
- * A full map: packets of every queue pair leave unchanged, those of new ones are not kept, and
- * those that have an entry are still replaced by their newest packet.
- */
-static void test_full_map(void)
+/* More packets than the ring has room for, of several lengths. */
+static void test_keep_many(void)
 {
-	const uint32_t more = 10, last = ESC_NIC_REQUESTS_MAX + more - 1;
-	struct esc_address src, dst;
-	uint32_t unchanged = 0;
+	static const uint32_t payloads[] = {12, 1024,
+					    3000}; /* a test run takes no more than a page */
 	struct frame f;
+	bool good;
 
-	keep_frame(&keep_cases[4], true, 1024, &f);
-	addresses_of(&f, &src, &dst);
-	set_ends(&src, &dst, true, 0, 9000);
-	forget();
-	for (uint32_t qpn = 0; qpn <= last; qpn++)
-		unchanged += send_as(&f, qpn);
-	tap_ok(unchanged == ESC_NIC_REQUESTS_MAX + more,
-	       "a full map: packets leave unchanged (%u of %u)", unchanged,
-	       ESC_NIC_REQUESTS_MAX + more);
-	tap_ok(kept_requests() == ESC_NIC_REQUESTS_MAX && !keeps(map_fd(nic_requests), &f, last),
-	       "a full map: %u queue pairs have an entry, the last ones none (%u)",
-	       ESC_NIC_REQUESTS_MAX, kept_requests());
-	f.data[frame_udp_offset(&f) + 8 + 11]++; /* PSN */
-	send_as(&f, 0);
-	tap_ok(keeps(map_fd(nic_requests), &f, 0),
-	       "a full map: the newest packet of a queue pair with an entry replaces the old one");
-	forget();
-	send_as(&f, last);
-	tap_ok(kept_requests() == 1 && keeps(map_fd(nic_requests), &f, last),
-	       "when there is room again, a queue pair that found none is kept");
-	forget();
+	keep_frame(&keep_cases[2], true, 12, &f);
+	protect(&f, true);
+	good = begin();
+	for (uint32_t i = 0; i < 2 * ESC_REPAIR_PACKETS; i++) {
+		keep_frame(&keep_cases[2], true, payloads[i % 3], &f);
+		good = good && send_as(&f, QPN, i) && has_newest(&f, ESC_REPAIR_REQUEST) &&
+		       ring->packets[(uint32_t)ring->head % ESC_REPAIR_PACKETS].psn == i;
+	}
+	tap_ok(good && ring->kept == 2 * ESC_REPAIR_PACKETS && !ring->missed && !ring->first,
+	       "twice as many packets as have room: each is the newest when it has left");
+	frame_put16(&f, frame_udp_offset(&f) + 8 + 8, 0x8040);
+	send_as(&f, QPN, 0);
+	tap_ok(ring->first == 2 * ESC_REPAIR_PACKETS + 1,
+	       "a PSN far from the one before: another connection begins with it");
+}
+
+/* Those that find no ring leave unchanged; who has one keeps it. */
+static void test_no_ring(void)
+{
+	struct frame f;
+	bool good;
+
+	keep_frame(&keep_cases[2], true, 1024, &f);
+	protect(&f, true);
+	begin();
+	kernel->bss->nic_not_kept = 0;
+	good = send_as(&f, 1, 1) && send_as(&f, 2, 1) && send_as(&f, 2, 2) && send_as(&f, 1, 2);
+	tap_ok(good && ring_of(&f, 1) == 1 && !ring_of(&f, 2) && ring->kept == 2 &&
+		       kernel->bss->nic_not_kept == 2,
+	       "a ring for one of two queue pairs: the first has it, the packets of the other "
+	       "are counted");
+	tap_ok(make_ring(2) && send_as(&f, 2, 3) && ring_of(&f, 2) == 2,
+	       "when there is another one, the other queue pair takes it");
+	tap_ok(ring->key.dest_qpn == 1 && ring->key.src.bytes[15] == f.data[29] &&
+		       ring->key.dst.bytes[15] == f.data[33],
+	       "the ring names its queue pair");
 }
 
 static void test_poll(void)
@@ -220,24 +209,19 @@ static void test_poll(void)
 	tap_ok(bpf_prog_test_run_opts(fd, &o) == -ENODEV, "and at none, that there is none");
 }
 
-static void test_keep(void)
-{
-	set_word(ESC_NIC_ON | ESC_NIC_RETAIN, 0, FRESH);
-	for (size_t i = 0; i < sizeof(keep_cases) / sizeof(keep_cases[0]); i++) {
-		run_keep(&keep_cases[i], true);
-		run_keep(&keep_cases[i], false);
-	}
-	test_keep_more();
-	test_keep_ack();
-	test_full_map();
-}
-
 int main(void)
 {
 	if (!nic_world_open())
 		return tap_bail("the programs of NIC failover load");
 	test_poll();
-	test_keep();
+	set_word(ESC_NIC_ON | ESC_NIC_REPAIR, 0, FRESH);
+	for (size_t i = 0; i < sizeof(keep_cases) / sizeof(keep_cases[0]); i++) {
+		run_keep(&keep_cases[i], true);
+		run_keep(&keep_cases[i], false);
+	}
+	test_keep_nothing();
+	test_keep_many();
+	test_no_ring();
 	nic_programs__destroy(kernel);
 	return tap_end();
 }

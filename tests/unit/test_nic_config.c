@@ -29,22 +29,22 @@ Test(nic_config, off_by_default)
 	cr_expect_null(config->interfaces[0].dummy);
 	cr_expect_eq(nic_keys(config)->port, 4792);
 	cr_expect_eq(nic_keys(config)->mode, NIC_WRAP);
-	cr_expect(nic_resends(config));
+	cr_expect_eq(nic_keys(config)->repair, NIC_REPAIR_REPLAY);
 	cr_expect_eq(nic_keys(config)->probe_interval_ns, 20000000);
 	cr_expect_eq(nic_keys(config)->dead_after_ns, 100000000);
 	cr_expect_eq(nic_keys(config)->return_after_ns, 5000000000);
 	config_free(config);
 }
 
-Test(nic_config, nothing_is_resent_when_it_is_off)
+Test(nic_config, modes_of_repair)
 {
 	char *error;
 	struct config *config = parse("interfaces: [{name: eth1, sibling: eth2}]\ninsecure: true\n"
-				      "nic: {resend: off}\n",
+				      "nic: {repair: provoke}\n",
 				      &error);
 
 	cr_assert_not_null(config, "%s", error);
-	cr_expect_not(nic_resends(config));
+	cr_expect_eq(nic_keys(config)->repair, NIC_REPAIR_PROVOKE);
 	config_free(config);
 }
 
@@ -64,7 +64,6 @@ Test(nic_config, everything_given)
 	cr_expect_str_eq(config->interfaces[0].dummy, "roce0");
 	cr_expect_null(config->interfaces[1].sibling);
 	cr_expect_eq(nic_keys(config)->mode, NIC_PLAIN);
-	cr_expect_not(nic_resends(config), "plain packets cannot be resent");
 	cr_expect_eq(nic_keys(config)->port, 5000);
 	cr_expect_eq(nic_keys(config)->probe_interval_ns, 10000000);
 	cr_expect_eq(nic_keys(config)->dead_after_ns, 30000000);

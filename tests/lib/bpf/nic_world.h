@@ -4,6 +4,8 @@
 #define ESC_TESTS_NIC_WORLD_H
 
 #include <arpa/inet.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "nic.skel.h"
 #include "probe_model.h"
@@ -132,7 +134,32 @@ static inline void set_ends(const struct esc_address *src, const struct esc_addr
 	set_peer(&a, NULL, NULL, HOME_ID, 0);
 }
 
-static int run(int fd, const struct frame *f, struct frame *got)
+/* A spare ring @id for the next new queue pair, mapped; NULL: none. */
+static inline struct esc_repair_ring *make_ring(uint32_t id)
+{
+	LIBBPF_OPTS(bpf_map_create_opts, o, .map_flags = BPF_F_MMAPABLE);
+	struct esc_repair_ring *ring;
+	uint32_t index = id - 1;
+	int fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, "ring", 4, sizeof(*ring), 1, &o);
+
+	ring = mmap(NULL, sizeof(*ring), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (ring == MAP_FAILED || bpf_map_update_elem(map_fd(nic_rings), &index, &fd, BPF_ANY) ||
+	    bpf_map_update_elem(map_fd(nic_spares), NULL, &id, BPF_ANY))
+		ring = NULL;
+	close(fd);
+	return ring;
+}
+
+static inline void forget_rings(void)
+{
+	uint32_t id;
+
+	while (!bpf_map_lookup_and_delete_elem(map_fd(nic_spares), NULL, &id))
+		;
+	clear_map(map_fd(nic_queues), sizeof(struct esc_nic_queue));
+}
+
+static inline int run(int fd, const struct frame *f, struct frame *got)
 {
 	LIBBPF_OPTS(bpf_test_run_opts, o, .data_in = f->data, .data_size_in = f->bytes,
 		    .data_out = got->data, .data_size_out = sizeof(got->data), .repeat = 1);
@@ -142,7 +169,7 @@ static int run(int fd, const struct frame *f, struct frame *got)
 	return error ? -1000 : (int)o.retval;
 }
 
-static bool same(const struct frame *a, const struct frame *b)
+static inline bool same(const struct frame *a, const struct frame *b)
 {
 	return a->bytes == b->bytes && !memcmp(a->data, b->data, a->bytes);
 }
