@@ -162,6 +162,11 @@ static json_t *act_seen(const struct steer *steer, const struct pair *pair,
 		pair_put_rounded(seen, "no_reply_for_ns", act->unacked_ns);
 		pair_put_rounded(seen, "queue_before_ns", act->queue_before_ns);
 	}
+	/* What pacing makes of its demand, which the path's delay does not show. */
+	if (pair->qps[act->qp].held_Bps > 0) {
+		pair_put_rounded(seen, "held_ns", pair->qps[act->qp].held_ns);
+		pair_put_rounded(seen, "paced_bps", 8 * pair->qps[act->qp].held_Bps);
+	}
 	/* The delay of its own packets, where it is measured. */
 	if (own && own->recent.samples) {
 		json_put_integer(seen, "own_p50_ns", own->recent.p50_ns);
