@@ -95,9 +95,14 @@ struct pause_flow {
 	__u32 end_samples;  /* sample: number at the round's end so far; and their means, */
 	__u32 end_span_ns;  /* from the reference to their departure, without pauses */
 	__s32 end_rise_ns;  /* increase of their delay */
-	__u32 reserved;
+	__u32 moved; /* departure: PAUSE_MOVED, and the PSN from which on packets took the path */
 };
 ESC_ASSERT_SIZE(struct pause_flow, 240);
+
+/* In `moved`: earlier PSNs went another path; of responses. */
+#define PAUSE_MOVED 0x80000000u
+#define PAUSE_MOVED_RESPONSES 0x40000000u
+#define PAUSE_MOVED_PSN 0x00ffffffu
 
 /* State at departure, kept with a sampled packet until its receipt: 2^32 ns at most. */
 struct pause_mark {

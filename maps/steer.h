@@ -95,7 +95,8 @@ struct esc_qp_steer {
 	__u64 flowlet_gap_ns;
 	__u64 start_local_ns;
 	__u64 force_local_ns;
-	__u64 last_local_ns; /* CLOCK_MONOTONIC of the previous packet, while a rule is pending */
+	__u64 last_local_ns; /* CLOCK_MONOTONIC of the previous packet's departure, while a rule is
+				pending */
 	__u64 applied_local_ns; /* CLOCK_MONOTONIC of the first packet of the newest change */
 	__u16 ring;		/* of the rule in `steers` */
 	__u8 lost;		/* path of that slot that packets took before the newest change */

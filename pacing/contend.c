@@ -7,7 +7,6 @@
 #include "pacing/contend_parts.h"
 #include "pacing/random.h"
 
-#define NEARLY 0.9	     /* factor: rates above are equal */
 #define RECENT_MOVES_FREE 4  /* two recent moves double the wait */
 #define RESIDENT_FACTOR 8    /* of the wait, for a resident */
 #define FULL_RATE_FACTOR 60  /* of the wait, for a queue pair with a path's capacity */
@@ -20,6 +19,7 @@
 #define ALONE_LEAST 40	     /* ... for this many times backoff_min */
 #define EXPIRE_NS (500 * MS) /* after force_ns: the move was not carried out */
 #define STALE_NS SECOND	     /* age of a move whose cause may be gone */
+#define EFFECT_MOST_NS 1e9   /* counted of the wait for the end of a message */
 #define SILENT_CHANCE 0.7    /* probability that a silent queue pair moves ... */
 #define SILENT_FREE 2	     /* ... halved by each of its recent moves from the third on */
 
@@ -57,7 +57,7 @@ void contend_reset_paths(struct contend_path *paths, size_t path_count, struct c
 
 		path->contended_ticks = 0;
 		path->fresh = false;
-		path->mean_excess_ns = 0;
+		path->mean_excess_ns = path->peak_ns = 0;
 		path->busy_until_ns = path->backoff_until_ns = path->backoff_ns = 0;
 	}
 	for (size_t q = 0; q < qp_count; q++) {
@@ -118,16 +118,17 @@ static double share_ns(const struct contend *contend, int64_t now_ns,
 	return carried > 0 ? path->excess_ns * fmin(qp->rate_Bps / carried, 1) : 0;
 }
 
-/* Predicted reduction of the delay on @to; below 0: no capacity there. */
+/* Predicted reduction of the delay on @to; below 0: no capacity there. @unmet: by pacing. */
 static double gain_ns(const struct contend *contend, const struct contend_path *from,
-		      const struct contend_path *to, double share)
+		      const struct contend_path *to, double share, double unmet)
 {
 	double carried = fmax(carried_Bps(contend), from->own_Bps), own = 0;
 
 	/* Own traffic on @to causes a queue together with ours. */
 	if (carried > 0)
 		own = from->excess_ns * fmin(to->own_Bps / carried, 1);
-	return from->delay_ns - fmax(to->delay_ns, to->floor_ns + own) - share;
+	return from->delay_ns - fmax(to->delay_ns, to->floor_ns + own) - share +
+	       unmet_of_path_ns(contend, from, unmet, to->mean_excess_ns);
 }
 
 static bool is_worth(const struct contend_config *config, const struct contend_path *from,
@@ -159,7 +160,7 @@ int contend_best(const struct contend *contend, int64_t now_ns, const struct con
 		return best;
 	share = share_ns(contend, now_ns, from, qp);
 	for (size_t p = 0; p < path_count; p++) {
-		double more = gain_ns(contend, from, &paths[p], share);
+		double more = gain_ns(contend, from, &paths[p], share, unmet_ns(contend, qp));
 
 		if (p == qp->path || !is_target(now_ns, &paths[p]) || more <= *gain ||
 		    !is_worth(&contend->config, from, &paths[p], more))
@@ -195,6 +196,15 @@ static struct contend_path path_of(const struct tick *tick, const struct contend
 }
 
 /*
+ * The peak of a path when @qp fell silent. What lost its packets may be a queue of all paths (the
+ * receiver's port), which drains in a timeout: then another path has had most of it, too.
+ */
+static double peak_before_ns(const struct contend_path *path, const struct contend_qp *qp)
+{
+	return path->peak_ns * exp(qp->unacked_ns / PEAK_NS);
+}
+
+/*
  * Draws one of the paths with sufficient gain by free capacity: the weight falls with the square
  * of the queue there, as little else distinguishes a used path (a packet now and then) from an
  * unused one.
@@ -203,6 +213,7 @@ static int draw_target(struct tick *tick, const struct contend_qp *qp, double *g
 {
 	const struct contend_path was = path_of(tick, qp), *from = &was;
 	double share = is_silent(qp) ? 0 : share_ns(tick->contend, tick->now_ns, from, qp);
+	double unmet = is_silent(qp) ? 0 : unmet_ns(tick->contend, qp);
 	double weights[CONTEND_PATHS_MAX], gains[CONTEND_PATHS_MAX], sum = 0, drawn;
 	double common = common_ns(tick);
 	int last = CONTEND_NOWHERE;
@@ -211,13 +222,13 @@ static int draw_target(struct tick *tick, const struct contend_qp *qp, double *g
 		struct contend_path onto = tick->paths[p], *to = &onto;
 		double blur = fmax(NOISES * to->noise_ns, 0.001 * from->excess_ns), expected;
 
-		/* Others may be silent as well: use the mean. */
 		if (is_silent(qp))
-			to->delay_ns = fmax(to->delay_ns, to->floor_ns + to->mean_excess_ns);
-		gains[p] = gain_ns(tick->contend, from, to, share);
+			to->delay_ns = fmax(to->delay_ns, to->floor_ns + peak_before_ns(to, qp));
+		gains[p] = gain_ns(tick->contend, from, to, share, unmet);
 		weights[p] = 0;
 		if (p == qp->path || !is_target(tick->now_ns, to) ||
-		    !is_worth(&tick->contend->config, from, to, gains[p]))
+		    !is_worth(&tick->contend->config, from, to, gains[p]) ||
+		    (is_silent(qp) && 2 * peak_before_ns(to, qp) >= from->excess_ns))
 			continue;
 		expected = from->delay_ns - gains[p] - share - to->floor_ns - common;
 		weights[p] = 1 / ((expected + blur) * (expected + blur));
@@ -304,7 +315,7 @@ static void start_move(struct tick *tick, enum contend_act_kind kind, size_t q, 
 	struct contend_act *a;
 
 	qp->predicted_ns = predicted;
-	qp->before_ns = path_of(tick, qp).delay_ns;
+	qp->before_ns = path_of(tick, qp).delay_ns + unmet_ns(tick->contend, qp);
 	/* A silent one has no rate to compare with. */
 	qp->before_Bps = is_silent(qp) ? 0 : qp->rate_Bps;
 	qp->hold_ns = (double)contend_flowlet_gap_ns(from, onto);
@@ -396,13 +407,19 @@ static void learn_alone(struct tick *tick, const struct contend_qp *qp)
 	contend->alone_until_ns = tick->now_ns + contend->alone_ns;
 }
 
+/* Reduction of the delay of its packets, from their handing over on. */
+static double measured_ns(const struct tick *tick, const struct contend_qp *qp)
+{
+	return qp->before_ns - tick->paths[qp->to].delay_ns - unmet_ns(tick->contend, qp);
+}
+
 static void finish_move(struct tick *tick, size_t q, enum contend_act_kind kind)
 {
 	struct contend_qp *qp = &tick->qps[q];
 	struct contend_act *a = act(tick, kind, q, qp->from, qp->to);
 
 	if (kind != CONTEND_UNDONE)
-		a->measured_ns = qp->before_ns - tick->paths[qp->to].delay_ns;
+		a->measured_ns = measured_ns(tick, qp);
 	qp->moving = false;
 }
 
@@ -410,7 +427,7 @@ static bool has_helped(const struct tick *tick, const struct contend_qp *qp)
 {
 	const struct contend_path *to = &tick->paths[qp->to];
 
-	if (!to->contended_ticks || qp->before_ns - to->delay_ns >= HELPED_PART * qp->predicted_ns)
+	if (!to->contended_ticks || measured_ns(tick, qp) >= HELPED_PART * qp->predicted_ns)
 		return true;
 	return qp->before_Bps > 0 && qp->rate_Bps >= HELPED_RATE * qp->before_Bps;
 }
@@ -548,11 +565,23 @@ static bool has_all_capacity(const struct contend *contend, const struct contend
 	       path->own_Bps >= NEARLY * contend->max_Bps;
 }
 
+/*
+ * Until a move takes effect: a paced sender hands its packets over early and waits for them, so
+ * gaps are rare and most moves wait for the end of a message. Meanwhile others see no change.
+ */
+static double effect_ns(const struct contend_path *path, const struct contend_qp *qp)
+{
+	if (qp->held_Bps <= 0 || qp->idle_gap_ns >= path->excess_ns)
+		return 0;
+	return fmin(qp->message_ns, EFFECT_MOST_NS);
+}
+
 /* Random time of the move, as if each of the @willing had an exponential wait of its own. */
 static bool is_due(struct tick *tick, const struct contend_path *path, const struct contend_qp *qp,
 		   unsigned willing)
 {
-	double wait = fmax((double)tick->contend->config.react_ns, LAGS * lag_ns(tick, path));
+	double lag = lag_ns(tick, path) + effect_ns(path, qp);
+	double wait = fmax((double)tick->contend->config.react_ns, LAGS * lag);
 
 	/* All traffic here is ours: no other host moves at the same time. */
 	if (path->own > 1 && is_ours(tick->contend, tick->now_ns, path))

@@ -89,7 +89,9 @@ struct contend_path {
 	unsigned contended_ticks; /* consecutive ticks above the threshold */
 	bool fresh;
 	double excess_ns;
-	double mean_excess_ns;	  /* mean of excess_ns over the last seconds */
+	double mean_excess_ns;	  /* mean of excess_ns over the last second */
+	double peak_ns;		  /* maximum of excess_ns, decaying in 2 s */
+	double unmet_ns;	  /* maximum of what pacing holds back of our queue pairs on it */
 	double own_Bps;		  /* of our queue pairs on it */
 	unsigned own;		  /* number of them that are not idle */
 	int64_t busy_until_ns;	  /* delays do not reflect our last move yet */
@@ -107,6 +109,8 @@ struct contend_qp {
 	double message_ns;  /* mean time between the starts of messages; 0: not known */
 	/* Time since its last packet, while an acknowledgement is outstanding; 0: none is. */
 	double unacked_ns;
+	/* Of a paced one, smoothed: how long pacing holds a packet, at which rate; 0: not paced. */
+	double held_ns, held_Bps;
 	/* The policy's own; initially all zero. */
 	bool moving;	    /* a move is started and not evaluated yet */
 	bool back;	    /* the move reverts an older one */
@@ -119,7 +123,7 @@ struct contend_qp {
 	int64_t calm_ns;	/* its path is uncontended since; 0: it is contended */
 	double resident_Bps;	/* its rate while its path was uncontended */
 	int64_t busy_ns;	/* sending since; 0: idle */
-	double queue_before_ns; /* recent maximum of the path's queue, decaying */
+	double queue_before_ns; /* recent maximum of the path's queue, decaying until a silence */
 	bool silence_evaluated; /* the move in this silence was decided */
 	double silent_moves;	/* moves in a silence, decaying in 30 s */
 	double recent_moves;	/* moves, decaying in 2 s */

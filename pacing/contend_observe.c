@@ -9,8 +9,7 @@
 #define RECENT_MOVES_NS 2e9    /* decay of recent_moves */
 #define PACKETS 3	       /* in front of a packet on a well used path */
 #define SPAN_MOST_NS 10e9      /* larger values are invalid */
-#define MEAN_EXCESS_NS 2e9     /* averaging time of mean_excess_ns */
-#define QUEUE_BEFORE_NS 500e6  /* decay of queue_before_ns */
+#define MEAN_EXCESS_NS 1e9     /* averaging time of mean_excess_ns */
 #define SILENT_MOVES_NS 30e9   /* decay of silent_moves */
 
 /* Excess that is no contention: on a used path a packet waits for one or two others. */
@@ -34,19 +33,46 @@ static void observe_path(const struct tick *tick, struct contend_path *path)
 	const struct contend_config *config = &tick->contend->config;
 
 	path->own = 0;
-	path->own_Bps = 0;
+	path->own_Bps = path->unmet_ns = 0;
 	path->fresh = path->usable && is_time_span(path->floor_ns) &&
 		      is_time_span(path->delay_ns) && is_time_span(path->worst_ns) &&
 		      is_time_span(path->noise_ns) && is_time_span(path->bound_ns) &&
 		      tick->now_ns - path->measured_ns <= config->stale_ns;
 	path->excess_ns = path->fresh ? fmax(path->delay_ns - path->floor_ns, 0) : 0;
+	path->peak_ns = fmax(path->peak_ns * exp(-tick->since_ns / PEAK_NS), path->excess_ns);
 	if (path->fresh)
 		path->mean_excess_ns += (1 - exp(-tick->since_ns / MEAN_EXCESS_NS)) *
 					(path->excess_ns - path->mean_excess_ns);
-	if (!path->fresh || path->excess_ns <= tolerance_ns(tick->contend, path))
+}
+
+static void observe_unmet(const struct tick *tick, const struct contend_qp *qp)
+{
+	struct contend_path *path = &tick->paths[qp->path];
+
+	if (!is_idle(tick->contend, qp))
+		path->unmet_ns = fmax(path->unmet_ns, unmet_ns(tick->contend, qp));
+}
+
+/* By its delay, or by what pacing holds back for its sake. */
+static void observe_contention(const struct tick *tick, struct contend_path *path, double least_ns)
+{
+	double excess_ns =
+		path->excess_ns + unmet_of_path_ns(tick->contend, path, path->unmet_ns, least_ns);
+
+	if (!path->fresh || excess_ns <= tolerance_ns(tick->contend, path))
 		path->contended_ticks = 0;
 	else
 		path->contended_ticks++;
+}
+
+static double least_mean_ns(const struct tick *tick)
+{
+	double least = INFINITY;
+
+	for (size_t p = 0; p < tick->path_count; p++)
+		if (tick->paths[p].fresh)
+			least = fmin(least, tick->paths[p].mean_excess_ns);
+	return least;
 }
 
 /* The recent queue of its path: when a loss is detected the queue may have drained. */
@@ -56,9 +82,8 @@ static void observe_queue(const struct tick *tick, const struct contend_path *pa
 	if (!is_silent(qp))
 		qp->silence_evaluated = false;
 	if (!(qp->unacked_ns > 0))
-		qp->queue_before_ns *= exp(-tick->since_ns / QUEUE_BEFORE_NS);
-	if (path->fresh)
-		qp->queue_before_ns = fmax(qp->queue_before_ns, path->excess_ns);
+		qp->queue_before_ns *= exp(-tick->since_ns / PEAK_NS);
+	qp->queue_before_ns = fmax(qp->queue_before_ns, path->excess_ns);
 }
 
 /* Residents: queue pairs on a path that was uncontended for a while. */
@@ -121,9 +146,16 @@ static void observe_rate(const struct tick *tick, const struct contend_qp *qp)
 void contend_observe(const struct tick *tick)
 {
 	struct contend *contend = tick->contend;
+	double least_ns;
 
 	for (size_t p = 0; p < tick->path_count; p++)
 		observe_path(tick, &tick->paths[p]);
+	for (size_t q = 0; q < tick->qp_count; q++)
+		if (tick->qps[q].path < tick->path_count)
+			observe_unmet(tick, &tick->qps[q]);
+	least_ns = least_mean_ns(tick);
+	for (size_t p = 0; p < tick->path_count; p++)
+		observe_contention(tick, &tick->paths[p], least_ns);
 	for (size_t q = 0; q < tick->qp_count; q++)
 		if (tick->qps[q].path < tick->path_count)
 			observe_qp(tick, &tick->qps[q]);

@@ -10,6 +10,8 @@
 #define MS 1000000ll
 #define SECOND 1000000000ll
 #define NOISES 3		   /* ignored differences, in standard errors */
+#define NEARLY 0.9		   /* factor: rates above are equal */
+#define PEAK_NS 2e9		   /* decay of peak_ns and queue_before_ns */
 #define GROWN 1.3		   /* factor of a significant increase of a rate */
 #define SILENT_LEAST_NS (200 * MS) /* without a packet, acknowledgement outstanding */
 #define SILENT_NS (5 * SECOND)	   /* above the usual timeouts; longer is idle */
@@ -47,6 +49,35 @@ static inline bool is_idle(const struct contend *contend, const struct contend_q
 static inline bool is_silent(const struct contend_qp *qp)
 {
 	return qp->unacked_ns >= SILENT_LEAST_NS && qp->unacked_ns < SILENT_NS;
+}
+
+/*
+ * What a queue pair loses by pacing: how long its packets are held at the sender, less what they
+ * would be if it had the capacity of a path. Its demand is what it hands over, not its rate.
+ */
+static inline double unmet_ns(const struct contend *contend, const struct contend_qp *qp)
+{
+	double carried = carried_Bps(contend);
+
+	if (qp->held_Bps <= 0 || carried <= 0 || qp->held_Bps >= NEARLY * carried)
+		return 0;
+	return qp->held_ns * (1 - qp->held_Bps / carried);
+}
+
+/*
+ * The part of @unmet that is the path's, not that of a queue which @to has as well (the receiver's
+ * port): pacing keeps queues so short that their level shows no more than where they are.
+ */
+static inline double unmet_of_path_ns(const struct contend *contend,
+				      const struct contend_path *from, double unmet,
+				      double other_mean_ns)
+{
+	double packet_ns = contend->config.packet_bytes * 1e9 / fmax(carried_Bps(contend), 1);
+
+	if (from->mean_excess_ns <= from->bound_ns + packet_ns ||
+	    2 * other_mean_ns >= from->mean_excess_ns)
+		return 0;
+	return unmet * (1 - other_mean_ns / from->mean_excess_ns);
 }
 
 /* Updates the policy's own members of paths and queue pairs from the inputs of this tick. */

@@ -76,6 +76,38 @@ static __always_inline void pace_update_floor(struct esc_qp_pace *state, const s
 	state->sport = sport;
 }
 
+/*
+ * The path has changed: what is retransmitted of the packets before was lost on the other path, or
+ * overtaken, and shows no congestion of this one.
+ */
+static __always_inline void pace_note_move(struct esc_qp_pace *state, const struct pkt_ctx *pkt)
+{
+	bool request = pkt->op_flags & ESC_OP_REQUEST;
+	__u32 psn = pkt->psn;
+
+	if (pkt->flags & PKT_DUPLICATE)
+		psn = request ? pkt->qp->requests.next : pkt->qp->responses.next;
+	state->flow.moved =
+		PAUSE_MOVED | (request ? 0 : PAUSE_MOVED_RESPONSES) | (psn & PAUSE_MOVED_PSN);
+}
+
+/* Whether a retransmission is a loss by this path. */
+static __noinline int pace_is_loss(struct pause_flow *flow, const struct pkt_ctx *pkt)
+{
+	__u32 stream = pkt->op_flags & ESC_OP_REQUEST ? 0 : PAUSE_MOVED_RESPONSES;
+	__u32 behind = (pkt->psn - flow->moved) & PAUSE_MOVED_PSN;
+
+	if ((flow->moved & PAUSE_MOVED_RESPONSES) != stream)
+		return pkt->flags & PKT_DUPLICATE;
+	if (behind <= PAUSE_MOVED_PSN / 2) {
+		/* Long enough: PSNs wrap. */
+		if (behind > PAUSE_MOVED_PSN / 4)
+			flow->moved = 0;
+		return pkt->flags & PKT_DUPLICATE;
+	}
+	return 0;
+}
+
 /* The class: that of the queue pair, else by DSCP. */
 static __noinline int pace_classify(struct esc_qp_pace *state, const struct esc_pace *setup,
 				    const struct pkt_ctx *pkt, __u16 sport)
@@ -113,17 +145,24 @@ static __always_inline __u64 pace_decide(struct esc_qp_pace *state, struct pkt_c
 	const struct esc_pace *setup = pace_get();
 	const struct pause_rule *rule;
 	__u16 sport = pace_sport(pkt);
+	__u32 repeated;
 	bool floored;
 
 	if (!setup || !until_ns)
 		return 0;
 	if (unlikely(state->generation != setup->generation || state->dscp != pkt->dscp ||
-		     state->sport != sport))
+		     state->sport != sport)) {
+		if (state->sport && state->sport != sport)
+			pace_note_move(state, pkt);
 		pace_classify(state, setup, pkt, sport);
+	}
 	rule = pace_rule(esc_port_index, state->class);
 	if (!rule || unlikely(!rule->threshold_ns))
 		return 0;
-	pause_repeat(&state->flow, rule, pkt->flags & PKT_DUPLICATE, now_ns);
+	repeated = pkt->flags & PKT_DUPLICATE;
+	if (unlikely(state->flow.moved))
+		repeated = pace_is_loss(&state->flow, pkt);
+	pause_repeat(&state->flow, rule, repeated, now_ns);
 	floored = state->flow.floor_ns;
 	at_ns = pause_depart(&state->flow, rule, pkt->bytes, now_ns, pkt->mark);
 	/* A long idle time resets it. */
@@ -198,6 +237,9 @@ static __noinline __u64 pace_departure(struct pkt_ctx *pkt)
 		state->last_departure_ns[stream] = at_ns;
 	if (at_ns <= now_ns)
 		return 0;
+	/* A rule that waits for a gap: it begins when this packet leaves. */
+	if (unlikely(pkt->qp->steer.flags & ESC_QP_STEER_PENDING))
+		pkt->qp->steer.last_local_ns = at_ns;
 	if (data)
 		pace_count(state, at_ns - now_ns);
 	pace_move_timestamps(pkt, now_ns, at_ns);

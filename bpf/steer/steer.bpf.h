@@ -262,7 +262,9 @@ static __noinline int steer_check_triggers(struct esc_qp *qp, const struct pkt_c
 	__u64 now = bpf_ktime_get_ns();
 	__u8 trigger;
 
-	if (now - steer->last_local_ns >= steer->flowlet_gap_ns || steer_is_same_path(steer))
+	/* Pacing may hold the previous packet: last_local_ns is when it leaves. */
+	if ((now >= steer->last_local_ns && now - steer->last_local_ns >= steer->flowlet_gap_ns) ||
+	    steer_is_same_path(steer))
 		trigger = ESC_STEER_TRIGGER_IDLE;
 	else if (steer_is_drained(qp, pkt))
 		trigger = ESC_STEER_TRIGGER_DRAINED;

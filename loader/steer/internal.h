@@ -38,8 +38,9 @@ struct rule {
 	struct esc_steer want; /* as published */
 	enum rule_state state;
 	uint64_t published_local_ns;
-	bool in_effect;	    /* and that was reported */
-	bool wait_reported; /* that it is not */
+	bool in_effect;		  /* and that was reported */
+	bool wait_reported;	  /* that its packets are to leave their path, and none is sent */
+	uint64_t silent_since_ns; /* no packet since, by the verifications; 0: not known */
 	enum esc_steer_trigger trigger;
 	uint64_t first_local_ns;    /* of the entry of `qps`: another one is another queue pair */
 	uint16_t own_sport;	    /* that the packets come with */
@@ -88,6 +89,10 @@ struct pair_qp {
 	int64_t message_ns; /* when `messages` last rose */
 	int id;		    /* candidate that its packets used last; -1: not known */
 	size_t at;	    /* index of its automatic rule, when it was last found */
+	/* Of a paced one: counters as last read, and when its newest packet left, or will. */
+	uint64_t paced, waited_ns;
+	int64_t paced_ns; /* when it was read; 0: it is not paced */
+	int64_t departed_ns;
 };
 
 /*
@@ -121,7 +126,7 @@ struct steer {
 	struct delays *delays;
 	struct paths *paths;
 	struct esc_control *control;
-	int steers_fd, qps_fd;
+	int steers_fd, qps_fd, qp_pace_fd;
 
 	struct rule *rules; /* of the operator */
 	size_t rule_count, rule_room;
@@ -246,6 +251,11 @@ int pair_update_members(struct pair *pair, const struct paths *paths,
 /* Counters of a queue pair as just read: rate, gaps, messages. */
 void pair_update_qp(struct pair_qp *member, struct contend_qp *qp, const struct esc_qp *read,
 		    int64_t now_ns);
+/* What pacing holds of it, as just read, before pair_update_qp(); NULL: it is not paced. */
+void pair_update_pace(struct pair_qp *member, struct contend_qp *qp, const struct esc_qp_pace *pace,
+		      int64_t now_ns);
+/* Since when it has sent nothing: a packet that pacing holds is sent when it leaves. */
+int64_t pair_idle_since(const struct pair_qp *member);
 /* The route that packets on candidate @id take now; UINT32_MAX: not known. */
 uint32_t pair_route_of(const struct pair *pair, int id);
 /* The candidate to use for a route; -1: none of it is usable. */
@@ -283,8 +293,8 @@ json_t *steer_interfaces(const struct steer *steer, uint16_t ports);
 	  "A queue pair had fewer replies on its new path and returned to its own.",               \
 	  .about = EVENT_QP, .remedy = "`escapement paths` shows the path that was left.")         \
 	X(SWITCH_WAITS, "switch_waits", WARNING,                                                   \
-	  "A queue pair was to leave its path and has been silent for a second, with packets "     \
-	  "unacknowledged: its transport waits for its timer.",                                    \
+	  "A queue pair was to leave its path and has been silent for half a second, with "        \
+	  "packets unacknowledged: its transport waits for its timer.",                            \
 	  .about = EVENT_QP)                                                                       \
 	X(PATH_REPAIRED, "path_repaired", INFO,                                                    \
 	  "Packets that a path may have lost when it died were sent once more on its backup.",     \

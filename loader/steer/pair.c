@@ -210,6 +210,35 @@ bool pair_is_calm(const struct pair *pair)
 
 /* --- queue pairs --- */
 
+void pair_update_pace(struct pair_qp *member, struct contend_qp *qp, const struct esc_qp_pace *pace,
+		      int64_t now_ns)
+{
+	uint64_t packets, waited_ns;
+	double ns = (double)(now_ns - member->paced_ns);
+
+	if (!pace) {
+		qp->held_ns = qp->held_Bps = 0;
+		member->paced_ns = member->departed_ns = 0;
+		return;
+	}
+	packets = pace->packets - member->paced;
+	waited_ns = pace->waited_ns - member->waited_ns;
+	qp->held_Bps = (double)pace->flow.rate_Bps;
+	member->departed_ns = (int64_t)pace->flow.departed_ns;
+	/* While it waits for a packet that is held, nothing is known but that. */
+	if (member->paced_ns && (packets || member->departed_ns < now_ns))
+		qp->held_ns += (1 - exp(-ns / SMOOTH_NS)) *
+			       ((packets ? (double)waited_ns / (double)packets : 0) - qp->held_ns);
+	member->paced_ns = now_ns;
+	member->paced = pace->packets;
+	member->waited_ns = pace->waited_ns;
+}
+
+int64_t pair_idle_since(const struct pair_qp *member)
+{
+	return member->departed_ns > member->idle_ns ? member->departed_ns : member->idle_ns;
+}
+
 void pair_update_qp(struct pair_qp *member, struct contend_qp *qp, const struct esc_qp *read,
 		    int64_t now_ns)
 {
@@ -223,8 +252,9 @@ void pair_update_qp(struct pair_qp *member, struct contend_qp *qp, const struct 
 		double mean_ns = (double)(now_ns - member->message_ns) / (double)messages;
 
 		qp->rate_Bps += (1 - exp(-ns / SMOOTH_NS)) * (rate - qp->rate_Bps);
-		qp->idle_gap_ns =
-			read->packets == member->packets ? (double)(now_ns - member->idle_ns) : 0;
+		qp->idle_gap_ns = 0;
+		if (read->packets == member->packets)
+			qp->idle_gap_ns = fmax((double)(now_ns - pair_idle_since(member)), 0);
 		if (read->packets != member->packets)
 			member->idle_ns = now_ns;
 		if (messages && member->message_ns && mean_ns <= MESSAGE_MOST_NS)

@@ -223,6 +223,7 @@ static int steer_open(void **self, struct core *core, void *const needs[], char 
 	steer->control = dataplane_control(steer->dataplane);
 	steer->steers_fd = dataplane_map_fd(steer->dataplane, "steers");
 	steer->qps_fd = dataplane_map_fd(steer->dataplane, "qps");
+	steer->qp_pace_fd = dataplane_map_fd(steer->dataplane, "qp_pace");
 	/* Hosts that draw alike move alike. */
 	if (getrandom(&steer->random, sizeof(steer->random), 0) != sizeof(steer->random))
 		err = -EIO;

@@ -9,6 +9,7 @@
  *  act      publish the rules, which the kernel programs apply
  *  verify   what became of each rule: in effect, as good as before, or to be rolled back
  */
+#include <bpf/bpf.h>
 #include <string.h>
 
 #include "base/json.h"
@@ -52,26 +53,40 @@ int steer_id_of(struct steer *steer, const struct pair *pair, struct pair_qp *me
 	return member->id >= 0 ? member->id : one->last_id;
 }
 
+/* Whether pacing holds its packets; then as the programs have it. */
+static bool read_pace(const struct steer *steer, const struct pair *pair,
+		      const struct pair_qp *member, const struct esc_qp *read,
+		      struct esc_qp_pace *pace)
+{
+	return read->steer_flags & ESC_QP_PACED && steer->control->flags & ESC_CONTROL_PACE &&
+	       steer->control->pace_ports >> pair->facts.port & 1 && steer->qp_pace_fd >= 0 &&
+	       !bpf_map_lookup_elem(steer->qp_pace_fd, &member->key, pace);
+}
+
 static void observe_qp(struct steer *steer, struct pair *pair, size_t q, uint64_t now_ns)
 {
 	struct pair_qp *member = &pair->members[q];
 	struct contend_qp *qp = &pair->qps[q];
 	struct auto_rule *one = auto_rule_of(steer, member);
 	struct rule *rule = one ? &one->rule : steer_rule_find(steer, &member->key);
+	struct esc_qp_pace pace;
 	struct esc_qp read, back;
+	bool paced;
 
 	if (steer_read_qp(steer, &member->key, &read) ||
 	    read.first_local_ns != member->first_local_ns) {
 		qp->path = UINT32_MAX;
 		return;
 	}
+	paced = read_pace(steer, pair, member, &read, &pace);
+	pair_update_pace(member, qp, paced ? &pace : NULL, (int64_t)now_ns);
 	pair_update_qp(member, qp, &read, (int64_t)now_ns);
 	/* How long it has sent nothing while an ACK is missing; 0: it has, or it is not known. */
 	qp->unacked_ns = 0;
-	if (rule && rule->has_back && member->idle_ns < member->read_ns &&
+	if (rule && rule->has_back && pair_idle_since(member) < member->read_ns &&
 	    read.requests.flags & ESC_PSN_VALID && !steer_read_qp(steer, &rule->back, &back) &&
 	    back.responses.flags & ESC_PSN_VALID && back.responses.next != read.requests.next)
-		qp->unacked_ns = (double)(member->read_ns - member->idle_ns);
+		qp->unacked_ns = (double)(member->read_ns - pair_idle_since(member));
 	/* A rule that took effect: the decision needs its path. */
 	if (one && !rule->in_effect && read.steer.applied == rule->want.number) {
 		steer_verify_rule(steer, rule, now_ns);
@@ -146,6 +161,11 @@ static json_t *act_seen(const struct steer *steer, const struct pair *pair,
 	if (act->unacked_ns > 0) {
 		pair_put_rounded(seen, "no_reply_for_ns", act->unacked_ns);
 		pair_put_rounded(seen, "queue_before_ns", act->queue_before_ns);
+	}
+	/* What pacing makes of its demand, which the path's delay does not show. */
+	if (pair->qps[act->qp].held_Bps > 0) {
+		pair_put_rounded(seen, "held_ns", pair->qps[act->qp].held_ns);
+		pair_put_rounded(seen, "paced_bps", 8 * pair->qps[act->qp].held_Bps);
 	}
 	/* The delay of its own packets, where it is measured. */
 	if (own && own->recent.samples) {

@@ -13,7 +13,7 @@
 
 #define PENALTY_FIRST_NS 10000000000ull
 #define PENALTY_MOST_NS 600000000000ull
-#define SWITCH_WAIT_NS 1000000000ull
+#define SWITCH_WAIT_NS 500000000ull /* with two verifications: reported within a second */
 
 /* --- events --- */
 
@@ -269,28 +269,68 @@ static void put_timer(json_t *object, const struct owner *owner)
 	json_put_count(object, "retry_count", owner->is.retry_count);
 }
 
-/* Not in effect: no packet has left since @before, and some are not acknowledged. */
+/*
+ * The port of the backup that its next packet will take since its path is dead; 0: it is not, or
+ * there is none.
+ */
+static uint16_t backup_to_take(const struct steer *steer, const struct rule *rule)
+{
+	struct path_facts found[ESC_PATHS_MAX];
+	uint16_t sports[ESC_PATHS_MAX] = {0};
+	int backup = -1;
+	size_t count;
+
+	if (!rule->automatic || rule->now.flags & ESC_QP_STEER_DIVERTED)
+		return 0;
+	count = paths_candidates(steer->paths, rule->want.slot, found);
+	for (size_t i = 0; i < count; i++) {
+		if (found[i].id < ESC_PATHS_MAX)
+			sports[found[i].id] = found[i].sport;
+		if (found[i].id == rule->want.path && found[i].state == PATHLIVE_DOWN)
+			backup = found[i].backup;
+	}
+	return backup >= 0 && backup < ESC_PATHS_MAX ? sports[backup] : 0;
+}
+
+static bool is_waiting(const struct rule *rule, uint64_t now_ns)
+{
+	return rule->state == RULE_WAITING && now_ns - rule->published_local_ns >= SWITCH_WAIT_NS;
+}
+
+/*
+ * It was to leave its path, by a rule or since the path is dead, has sent nothing for a while, and
+ * some of what it sent is not acknowledged: until its transport's timer nothing happens.
+ */
 static void check_wait(struct steer *steer, struct rule *rule, const struct verify_counts *before,
 		       uint64_t now_ns)
 {
+	bool waiting = is_waiting(rule, now_ns);
 	uint32_t unacked, next;
+	uint16_t backup = 0;
 	json_t *seen;
 
-	if (rule->wait_reported || rule->state != RULE_WAITING ||
-	    now_ns - rule->published_local_ns < SWITCH_WAIT_NS || rule->counts.sent != before->sent)
+	if (!rule->silent_since_ns || rule->counts.sent != before->sent) {
+		rule->silent_since_ns = now_ns;
+		rule->wait_reported &= rule->state == RULE_WAITING;
+	}
+	if (rule->wait_reported || now_ns - rule->silent_since_ns < SWITCH_WAIT_NS)
 		return;
 	unacked = steer_unacked(steer, rule, &next);
-	if (!unacked)
+	if (unacked && !waiting)
+		backup = backup_to_take(steer, rule);
+	if (!unacked || (!waiting && !backup))
 		return;
 	rule->wait_reported = true;
 	seen = json_pack("{s:I, s:I}", "waited_us",
-			 (json_int_t)(now_ns - rule->published_local_ns) / 1000, "unacked_psns",
+			 (json_int_t)(now_ns - rule->silent_since_ns) / 1000, "unacked_psns",
 			 (json_int_t)unacked);
 	put_timer(seen, qptable_owner(steer->qps, &rule->key, ""));
 	report(steer, rule, SWITCH_WAITS,
 	       (struct event){
 		       .seen = seen,
-		       .expected = json_pack("{s:o}", "to", steer_path_wanted(rule)),
+		       .expected = json_pack("{s:o}", "to",
+					     waiting ? steer_path_wanted(rule)
+						     : path_json(rule, backup, false, 0)),
 	       });
 }
 
@@ -321,6 +361,7 @@ void steer_verify_rule(struct steer *steer, struct rule *rule, uint64_t now_ns)
 			check_wait(steer, rule, &before, now_ns);
 		return;
 	}
+	check_wait(steer, rule, &before, now_ns);
 	if (rule->state == RULE_TRACKING) {
 		verify_backup(steer, one, now_ns);
 		return;

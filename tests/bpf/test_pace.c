@@ -3,7 +3,7 @@
  * What leaves while pacing is on: departures by the law in user space, what is never
  * held, what ends it, and what a receipt's delay does.
  */
-#define TAP_PLAN 40
+#define TAP_PLAN 44
 
 #include "receipt_world.h"
 #include "pacing/pause.h"
@@ -306,6 +306,73 @@ static void test_class(struct receipt_world *w)
 	tap_ok(IS(state_of(w, 4).class, 0), "and none is class 0");
 }
 
+/* --- beside steering --- */
+
+static void send_from(struct receipt_world *w, uint16_t sport, uint32_t first, uint32_t last)
+{
+	struct frame f;
+
+	for (uint32_t psn = first; psn <= last; psn++) {
+		frame_build(&f, &(struct frame_plan){.opcode = SEND_MIDDLE,
+						     .psn = psn,
+						     .qpn = QPN,
+						     .payload = 256,
+						     .sport = sport,
+						     .source_host = PEER_HOST});
+		send_frame(w, &f, 0);
+	}
+}
+
+/* What was lost on another path shows no congestion of this one. */
+static void test_moved(struct receipt_world *w)
+{
+	uint64_t rate;
+
+	reset(w, &usual);
+	send_from(w, 50000, 0xfffff0, 0xfffffa);
+	rate = state_of(w, 4).flow.rate_Bps;
+	send_from(w, 50001, 0xfffffb, 0xfffffe);
+	send_from(w, 50001, 0xfffff5, 0xfffffa);
+	tap_ok(IS(state_of(w, 4).flow.rate_Bps, rate),
+	       "what the path before lost is sent again: the rate stays");
+	send_from(w, 50001, 0xfffffb, 0xffffff);
+	tap_ok(IS(state_of(w, 4).flow.rate_Bps, rate / 2), "what this one lost: it is halved");
+	reset(w, &usual);
+	send_from(w, 50000, 1, 10);
+	send_from(w, 50000, 5, 5);
+	tap_ok(IS(state_of(w, 4).flow.rate_Bps, rate / 2), "and where the path is the same");
+}
+
+/* A gap before a change of path is one between departures: what is held could be overtaken. */
+static void test_gap(struct receipt_world *w)
+{
+	struct esc_qp_key key = data_key(w, 4, ESC_DIRECTION_TX);
+	struct esc_steer rule = {.number = 1,
+				 .sport = 50001,
+				 .flowlet_gap_ns = 1 * MS,
+				 .start_local_ns = UINT64_MAX,
+				 .force_local_ns = UINT64_MAX};
+	uint64_t departure = 0;
+	struct esc_qp qp = {};
+
+	reset(w, &usual);
+	bpf_map_update_elem(receipt_fd(w, "steers"), &key, &rule, BPF_ANY);
+	w->word.flags |= ESC_CONTROL_STEER;
+	w->word.steer_ports = 1 << PORT;
+	w->word.steer_generation++;
+	receipt_refresh(w, 0, 0);
+	for (uint32_t psn = 1; psn <= 12; psn++)
+		departure = send_one(w, 4, SEND_MIDDLE, psn);
+	usleep(2000);
+	send_one(w, 4, SEND_MIDDLE, 13);
+	bpf_map_lookup_elem(receipt_fd(w, "qps"), &key, &qp);
+	tap_ok(departure > now_ns() && departure != UINT64_MAX && qp.steer.rule == 1 &&
+		       !qp.steer.applied && qp.steer.last_local_ns > departure,
+	       "a rule that waits for a gap of 1 ms waits for what pacing holds");
+	receipt_forget(w, "steers");
+	w->word.flags &= ~ESC_CONTROL_STEER;
+}
+
 /* --- the floor from probes --- */
 
 #define OWN_SPORT 50000 /* of data_build() */
@@ -522,6 +589,8 @@ int main(void)
 	test_off(&w);
 	test_foreign(&w);
 	test_class(&w);
+	test_moved(&w);
+	test_gap(&w);
 	test_floor(&w);
 	test_note(&w);
 	test_sample(&w);

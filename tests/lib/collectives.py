@@ -1,11 +1,13 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""A ring all-reduce, an all-to-all and an incast of RoCE flows over the lab's ECMP: the duration of their rounds
-with neither pacing nor steering, with one of them, with both. Pacing needs a kernel with fq: without it, this runs in
-an emulated machine (tests/vm, check pace_collectives).
+"""A ring all-reduce, an all-to-all, an incast and two jobs of RoCE flows over the lab's ECMP: the duration of their
+rounds with neither pacing nor steering, with one of them, with both. Pacing needs a kernel with fq: without it, this
+runs in an emulated machine (tests/vm, check pace_collectives).
 
-tests/lib/collectives.py [--seed N] [--rounds N] [--patterns ring,to_all,incast] [--laws none,...]
-prints one JSON object a line: the setup, then the figures of each run.
+tests/lib/collectives.py [--seed N] [--seeds N] [--rounds N] [--patterns ring,to_all,incast,jobs] [--laws none,...]
+prints one JSON object a line: the setup, the figures of each run, then a row of the table for each pattern: medians
+over the seeds, and how long a round takes with both, relative to the better one. Each seed has all laws, one after
+another, and begins with another one.
 """
 import argparse
 import collections
@@ -35,6 +37,7 @@ MESSAGE = 32 * PAYLOAD
 WINDOW = 64          # packets that soft-RoCE passes on at once
 TIMEOUT_MS = 1073    # an InfiniBand timeout of 18
 REST_NS = 100_000_000
+JOB_LATER_S = 0.3
 PATHS_S = 60
 LEAD_ROUNDS = 2      # for moves and for the convergence of rates
 LAWS = ("none", "pacing", "steering", "both")
@@ -54,11 +57,11 @@ def note(text):
 
 
 class Flow(contendlab.Stream):
-    """One queue pair; its number is the last byte of its own QPN."""
+    """One queue pair; its number is the last byte of its own QPN, its rank is that in its job."""
 
-    def __init__(self, number, source, target, part):
-        super().__init__(source, target, 1, part * contendlab.RATE_MBIT * 1e6)
-        self.number = number
+    def __init__(self, number, ends, part, job, rank):
+        super().__init__(*ends, 1, part * contendlab.RATE_MBIT * 1e6)
+        self.number, self.job, self.rank = number, job, rank
 
     def draw(self, draw):
         local = draw.randrange(1, 255) << 8 | self.number
@@ -142,20 +145,23 @@ class Network(labtest.Lab):
 
 
 def flows_of(pattern, hosts):
-    """Neighbours of the ring are on different leaves."""
+    """Neighbours of a ring are on different leaves; two jobs are a ring of two each."""
     if pattern == "ring":
         order = [host for pair in zip(hosts[:HOSTS // 2], hosts[HOSTS // 2:]) for host in pair]
         ends = [(host, order[(i + 1) % HOSTS]) for i, host in enumerate(order)]
+    elif pattern == "jobs":
+        ends = [end for pair in zip(hosts[:HOSTS // 2], hosts[HOSTS // 2:]) for end in (pair, pair[::-1])]
     elif pattern == "to_all":
         ends = [(one, other) for one in hosts for other in hosts if one != other]
     else:
         ends = [(host, hosts[0]) for host in hosts[1:]]
     part = 1 / (HOSTS - 1) if pattern == "to_all" else 1
-    return [Flow(number, *end, part) for number, end in enumerate(ends)]
+    of_one = 2 if pattern == "jobs" else len(ends)
+    return [Flow(number, pair, part, number // of_one, number % of_one) for number, pair in enumerate(ends)]
 
 
 def steps_of(pattern):
-    return 2 * (HOSTS - 1) if pattern == "ring" else 1
+    return 2 * (HOSTS - 1) if pattern in ("ring", "jobs") else 1
 
 
 class Run:
@@ -167,9 +173,12 @@ class Run:
         self.began_ns = time.time_ns()
         drops, ticks = lab.drops(), labtest.cpu_ticks()
         with tempfile.TemporaryDirectory(prefix="escapement-board-", dir="/run") as folder:
-            self.board = board.Board(os.path.join(folder, "b"), len(flows), self.steps, REST_NS)
+            self.boards = [board.Board(os.path.join(folder, f"b{job}"), sum(flow.job == job for flow in flows),
+                                       self.steps, REST_NS) for job in sorted({flow.job for flow in flows})]
             self.go()
-            self.took_ms = [(end - start) / 1e6 for start, end in self.board.rounds(rounds)]
+            jobs = [[(end - start) / 1e6 for start, end in one.rounds(rounds)] for one in self.boards]
+        self.took_ms = [took for job in jobs for took in job]
+        self.counted_ms = sorted(took for job in jobs for took in job[LEAD_ROUNDS:])
         self.drops = lab.drops() - drops
         idle, every = labtest.cpu_ticks(ticks)
         self.idle = idle / max(every, 1)
@@ -178,29 +187,30 @@ class Run:
         serving = [self.lab.start(flow.target, *self.server_words(flow)) for flow in self.flows]
         time.sleep(0.5)
         sending = [self.lab.start(flow.source, *self.sender_words(flow)) for flow in self.flows]
-        labtest.wait_for(lambda: all(os.path.exists(f"{self.board.path}.{flow.number}")
+        labtest.wait_for(lambda: all(os.path.exists(f"{self.boards[flow.job].path}.{flow.rank}")
                                      for flow in self.flows), 30, 0.2)
         time.sleep(1 + 0.1 * len(self.flows))
-        self.board.start(0.2)
+        for job, one in enumerate(self.boards):
+            one.start(0.2 + JOB_LATER_S * job)
         self.sent = [finish(process) for process in sending]
         self.served = [finish(process) for process in serving]
 
     def server_words(self, flow):
         return [labtest.ROCEFLOW, "serve", "--listen", self.lab.addresses[flow.target], "--interface",
                 "eth1", "--qpn", str(flow.remote), "--control-port", str(18515 + flow.number),
-                "--board", self.board.path, "--json"]
+                "--board", self.boards[flow.job].path, "--json"]
 
     def sender_words(self, flow):
         return [labtest.ROCEFLOW, "send", "--to", self.lab.addresses[flow.target], "--interface",
                 "eth1", "--control-port", str(18515 + flow.number), "--qps", "1", "--qpn",
-                str(flow.local), "--flow", str(flow.number), "--line",
+                str(flow.local), "--flow", str(flow.rank), "--line",
                 str(self.lab.hosts.index(flow.source)), "--rate", f"{LINK_MBIT}m", "--catch-up", "5",
                 "--window", str(WINDOW), "--size", str(MESSAGE), "--mtu", str(PAYLOAD), "--op",
                 "write", "--messages", str(self.steps * self.rounds), "--timeout",
-                str(TIMEOUT_MS), "--give-up", "60", "--board", self.board.path, "--json"]
+                str(TIMEOUT_MS), "--give-up", "60", "--board", self.boards[flow.job].path, "--json"]
 
     def figures(self):
-        counted = sorted(self.took_ms[LEAD_ROUNDS:])
+        counted = self.counted_ms
         packets = sum(sent["packets"] for sent in self.sent)
         again = sum(sent["retransmitted"] for sent in self.sent)
         return {"median_ms": round(counted[len(counted) // 2], 1), "least_ms": round(counted[0], 1),
@@ -242,7 +252,7 @@ def collective(lab, pattern, rounds, laws, draw):
     crossing = [flow for flow in flows if lab.far_apart(flow)]
     for flow in flows:
         flow.take(flow.draw(draw))
-    if pattern != "incast":  # which contends for its target's port
+    if pattern != "incast":  # which contends for its target's port: no path is better
         contendlab.place(lab, crossing, draw, True)
     placed, well = ideal_ms(lab, flows, pattern)
     note(f"{pattern}: ports are drawn")
@@ -258,19 +268,41 @@ def collective(lab, pattern, rounds, laws, draw):
         if time.monotonic() - begun > PATHS_S:
             raise RuntimeError(f"paths: {lacking}: {lab.json(lacking[0][0], 'paths')}")
     for law in laws:
-        if pattern == "incast" and law not in ("none", "pacing"):
-            continue  # no path is better
         lab.set_law(law)
         note(f"{pattern}: {law}")
         run = Run(lab, flows, pattern, LEAD_ROUNDS + rounds)
         yield law, run, placed, well
 
 
+def row_of(pattern, runs):
+    """A row of the table; @runs: the figures of each run by law."""
+    row = {"table": pattern, "seeds": min(len(of_law) for of_law in runs.values())}
+    for key in ("median_ms", "moves"):
+        row[key] = {law: contendlab.median([run[key] for run in of_law]) for law, of_law in runs.items()}
+    took = row["median_ms"]
+    if {"pacing", "steering", "both"} <= set(took):
+        row["both_part"] = round(took["both"] / min(took["pacing"], took["steering"]), 3)
+    return row
+
+
+def seed_of(lab, options, number, found):
+    """All patterns with all laws, drawn by one seed."""
+    draw = random.Random(options.seed + number)
+    laws = options.laws.split(",")
+    first = number % len(laws)
+    for pattern in options.patterns.split(","):
+        for law, run, needs, well in collective(lab, pattern, options.rounds, laws[first:] + laws[:first], draw):
+            found[pattern][law].append(run.figures())
+            output(pattern=pattern, law=law, seed=options.seed + number, needs_ms=needs, needs_placed_ms=well,
+                   **found[pattern][law][-1])
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
+    parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=8)
-    parser.add_argument("--patterns", default="ring,to_all")
+    parser.add_argument("--patterns", default="ring,to_all,incast,jobs")
     parser.add_argument("--laws", default=",".join(LAWS))
     options = parser.parse_args()
     begun = time.monotonic()
@@ -281,12 +313,11 @@ def main():
         note(f"all are up; the CPU idle for {idle / every:.0%}")
         output(seed=options.seed, up_s=round(time.monotonic() - begun, 1),
              kernel=subprocess.check_output(["uname", "-r"], text=True).strip())
-        draw = random.Random(options.seed)
-        for pattern in options.patterns.split(","):
-            for law, run, needs, well in collective(lab, pattern, options.rounds,
-                                                    options.laws.split(","), draw):
-                output(pattern=pattern, law=law, needs_ms=needs, needs_placed_ms=well,
-                     **run.figures())
+        found = collections.defaultdict(lambda: collections.defaultdict(list))
+        for number in range(options.seeds):
+            seed_of(lab, options, number, found)
+        for pattern, runs in found.items():
+            output(**row_of(pattern, runs))
     return 0
 
 

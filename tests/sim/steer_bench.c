@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The steering policy beside static ECMP and the best placement: steer_bench [SEED [SEEDS]].
+ * The steering policy beside static ECMP and the best placement; collectives with neither law, with
+ * pacing, steering and both: steer_bench [SEED [SEEDS [trials|collectives]]].
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "tests/lib/sim/steer_collective.h"
 #include "tests/lib/sim/steer_trial.h"
 
+#define ROUNDS 12
 #define LAB 138000 /* window of soft-RoCE: 128 packets of 1,024 bytes */
 
 static const struct trial trials[] = {
@@ -77,11 +81,37 @@ static const struct trial trials[] = {
 	 .host_part = 0.25},
 };
 
+static void print_collectives(uint64_t seed, unsigned seeds)
+{
+	printf("# collectives, %u rounds, median over %u seeds, ms of a round with neither / "
+	       "pacing "
+	       "/ steering / both; both beside the better one; moves; timeouts; retransmitted\n",
+	       ROUNDS, seeds);
+	for (unsigned pattern = 0; pattern < COLLECTIVES; pattern++) {
+		struct collective_result r;
+
+		collective_run(pattern, false, seed, seeds, ROUNDS, &r);
+		printf("%-12s", collective_name(pattern));
+		for (unsigned law = 0; law < LAWS; law++)
+			printf(" %7.0f", r.took_ns[law] * 1e-6);
+		printf("  %.3f ", r.part);
+		for (unsigned law = 0; law < LAWS; law++)
+			printf(" %5.1f moves, %5.1f timeouts, %4.1f%%;", r.moves[law],
+			       r.timeouts[law], 100 * r.again[law]);
+		printf("\n");
+		fflush(stdout);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 0) : 1;
 	unsigned seeds = argc > 2 ? (unsigned)strtoul(argv[2], NULL, 0) : 30;
 
+	if (argc <= 3 || strcmp(argv[3], "trials"))
+		print_collectives(seed, seeds);
+	if (argc > 3 && !strcmp(argv[3], "collectives"))
+		return 0;
 	printf("# steering, seed %lu, %u of them: rate from half a second after the onset as part "
 	       "of the "
 	       "best placement's (mean, least, seeds at 95%%), of the first half second; until "

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "tests/lib/sim/seeds.h"
+#include "tests/lib/sim/steer_collective.h"
 #include "tests/lib/sim/steer_silence.h"
 #include "tests/lib/sim/steer_trial.h"
 
@@ -281,6 +282,27 @@ static void test_silence(void)
 	report(r.timeouts > 5 && r.moves_most <= 12, "%s: it does not wander for ever", alone.name);
 }
 
+/* Pacing and steering together, beside the better of the two. */
+static void test_together(void)
+{
+	for (unsigned pattern = 0; pattern < COLLECTIVES; pattern++) {
+		const char *name = collective_name(pattern);
+		struct collective_result r;
+
+		collective_run(pattern, false, seeds.seed, 5, 12, &r);
+		printf("# %s: %.0f, paced %.0f, steered %.0f, both %.0f ms, %.1f moves\n", name,
+		       r.took_ns[LAW_NEITHER] * 1e-6, r.took_ns[LAW_PACING] * 1e-6,
+		       r.took_ns[LAW_STEERING] * 1e-6, r.took_ns[LAW_BOTH] * 1e-6,
+		       r.moves[LAW_BOTH]);
+		report(r.part <= 1.05, "%s: with both at most 5%% longer than with the better one",
+		       name);
+		collective_run(pattern, true, seeds.seed, 5, 12, &r);
+		report(r.moves[LAW_BOTH] <= (pattern == COLLECTIVE_TO_ALL ? 4 : 0.4) &&
+			       r.part <= 1.05,
+		       "%s, placed well: %.1f moves", name, r.moves[LAW_BOTH]);
+	}
+}
+
 static void test(void)
 {
 	printf("# %u draws of most\n", draws);
@@ -294,6 +316,7 @@ static void test(void)
 	test_herd();
 	test_poor_sight();
 	test_silence();
+	test_together();
 }
 
 int main(int argc, char **argv)
@@ -301,7 +324,7 @@ int main(int argc, char **argv)
 	unsigned most = argc > 2 ? (unsigned)strtoul(argv[2], NULL, 0) : 30;
 
 	seeds.argument = argc > 1 ? argv[1] : NULL;
-	seeds_plan(&seeds, 39);
+	seeds_plan(&seeds, 47);
 	while (seeds_next(&seeds)) {
 		draws = seeds.few ? 1 + most / 3 : most;
 		test();

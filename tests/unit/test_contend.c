@@ -484,6 +484,69 @@ Test(contend, silence_alone_is_no_reason)
 	}
 }
 
+/*
+ * Two senders share a path; pacing keeps its queue below what a used path has without contention,
+ * and holds their packets instead. With @common the queue is that of all paths.
+ */
+static void pace_half(struct scene *s, bool common)
+{
+	scene_init(s, 1, 0);
+	s->contend.config.capacity_Bps = 10e6;
+	s->contend.config.packet_bytes = 1000;
+	s->qps[0].held_ns = 20e6;
+	s->qps[0].held_Bps = 5e6;
+	for (int p = 0; p < PATHS; p++)
+		s->paths[p].delay_ns = 1e5 + (common || !p ? 2e5 : 0);
+}
+
+Test(contend, what_pacing_holds_is_contention_of_its_path)
+{
+	struct scene s;
+
+	pace_half(&s, false);
+	s.qps[0].held_ns = s.qps[0].held_Bps = 0;
+	cr_expect_eq(tick_on(&s, 1000), 0, "not paced: a queue as on any used path");
+	pace_half(&s, true);
+	cr_expect_eq(tick_on(&s, 1000), 0, "all paths have that queue: it is the receiver's port");
+	pace_half(&s, false);
+	s.qps[0].held_Bps = 9.5e6;
+	cr_expect_eq(tick_on(&s, 1000), 0, "it has all that a path carries");
+	pace_half(&s, false);
+	cr_assert_eq(tick_on(&s, 1000), 1);
+	cr_expect_eq(s.acts[0].kind, CONTEND_MOVE);
+	cr_expect(s.acts[0].predicted_ns > 9e6 && s.acts[0].predicted_ns < 11e6, "%.0f",
+		  s.acts[0].predicted_ns);
+	s.qps[0].path = s.acts[0].to;
+	s.qps[0].held_ns = 0;
+	s.qps[0].held_Bps = 10e6;
+	s.paths[0].delay_ns = 1e5;
+	cr_assert_eq(tick_on(&s, 100), 1);
+	cr_expect_eq(s.acts[0].kind, CONTEND_HELPED);
+	cr_expect(s.acts[0].measured_ns > 9e6, "%.0f", s.acts[0].measured_ns);
+	cr_expect_eq(tick_on(&s, 1000), 0, "it stays there");
+}
+
+/* A queue at the receiver's port loses packets of either path. */
+Test(contend, a_timeout_by_a_queue_of_all_paths_moves_nothing)
+{
+	for (uint64_t r = 0; r < 50; r++) {
+		struct scene s;
+
+		scene_init(&s, 1, 5e6);
+		s.random = SEED + r;
+		for (int p = 1; p < PATHS; p++)
+			s.paths[p].delay_ns = 1e5 + 4e6;
+		cr_assert_eq(tick_on(&s, 20), 0);
+		for (int p = 0; p < PATHS; p++)
+			s.paths[p].delay_ns = 1e5;
+		s.qps[0].rate_Bps = 0;
+		for (double ms = 10; ms < 900; ms += 10) {
+			s.qps[0].unacked_ns = ms * MS;
+			cr_assert_eq(tick(&s), 0, "after %.0f ms", ms);
+		}
+	}
+}
+
 /* It is moved, and falls silent there too, again and again. */
 Test(contend, repeated_losses_make_moves_rarer)
 {

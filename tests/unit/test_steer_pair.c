@@ -229,6 +229,41 @@ Test(steer_pair, rates_gaps_and_messages)
 	cr_expect_geq(qp.rate_Bps, 0);
 }
 
+Test(steer_pair, what_pacing_holds_is_neither_sent_nor_silence)
+{
+	struct pair_qp member = {0};
+	struct contend_qp qp = {0};
+	struct esc_qp read = {0};
+	struct esc_qp_pace pace = {.flow = {.rate_Bps = 125000}};
+	int64_t now = SECOND;
+
+	for (int i = 0; i < 60; i++, now += 10 * MS) {
+		read.packets += 2;
+		pace.packets += 2;
+		pace.waited_ns += 2 * 30 * MS;
+		pace.flow.departed_ns = (uint64_t)(now + 300 * MS);
+		pair_update_pace(&member, &qp, &pace, now);
+		pair_update_qp(&member, &qp, &read, now);
+	}
+	cr_expect_float_eq(qp.held_ns, 30e6, 1e3);
+	cr_expect_eq(qp.held_Bps, 125000);
+	for (int i = 0; i < 20; i++, now += 10 * MS) {
+		pair_update_pace(&member, &qp, &pace, now);
+		pair_update_qp(&member, &qp, &read, now);
+	}
+	cr_expect_eq(qp.idle_gap_ns, 0, "its newest packet has not left");
+	cr_expect_gt(pair_idle_since(&member), now);
+	cr_expect_float_eq(qp.held_ns, 30e6, 1e3);
+	for (int i = 0; i < 14; i++, now += 10 * MS) {
+		pair_update_pace(&member, &qp, &pace, now);
+		pair_update_qp(&member, &qp, &read, now);
+	}
+	cr_expect_float_eq(qp.idle_gap_ns, 40e6, 1);
+	cr_expect_lt(qp.held_ns, 20e6);
+	pair_update_pace(&member, &qp, NULL, now);
+	cr_expect(qp.held_ns == 0 && qp.held_Bps == 0, "pacing is off");
+}
+
 /* Two share a route, another one is free: the policy wants one of them there. */
 Test(steer_pair, the_policy_detects_contention)
 {

@@ -128,6 +128,57 @@ Test(steer_tick, a_transport_that_waits_for_its_timer_is_reported)
 	json_decref(all);
 }
 
+/* Its path dies while it waits for acknowledgements: the kernel programs divert its next packet. */
+Test(steer_tick, one_that_does_not_take_its_backup_is_reported)
+{
+	json_t *all, *one;
+	size_t i;
+
+	open_steer("auto");
+	world.paths[FREE].usable = false; /* nothing moves there */
+	for (i = 0; i < 2; i++) {
+		struct flow *flow = &world.flows[i];
+
+		flow->qp.requests.flags = flow->back.responses.flags = ESC_PSN_VALID;
+		flow->qp.requests.next = flow->back.responses.next = 5;
+	}
+	run(SECOND);
+	world.paths[SHARED].state = PATHLIVE_DOWN;
+	world.paths[SHARED].backup = FREE;
+	world.paths[SHARED].usable = false;
+	world.stopped = true;
+	run(SECOND);
+	cr_expect_eq(events_of("switch_waits"), 0, "all is acknowledged: it has nothing to send");
+	world.stopped = false;
+	run(SECOND / 2);
+	world.stopped = true;
+	world.flows[0].qp.requests.next = 15;
+	run(4 * SECOND / 10);
+	cr_expect_eq(events_of("switch_waits"), 0, "not at once");
+	run(6 * SECOND / 10);
+	cr_assert_eq(events_of("switch_waits"), 1, "within a second, once");
+	all = events_since(core.events, 0);
+	json_array_foreach (all, i, one) {
+		const json_t *seen = json_object_get(one, "seen");
+		const json_t *to = json_object_get(json_object_get(one, "expected"), "to");
+
+		if (strcmp(json_text(one, "kind"), "switch_waits"))
+			continue;
+		cr_expect_eq(json_integer_value(json_object_get(seen, "unacked_psns")), 10);
+		cr_expect_eq(json_integer_value(json_object_get(seen, "ack_timeout_us")), 67108);
+		cr_expect_eq(json_integer_value(json_object_get(to, "sport")), 50001);
+	}
+	json_decref(all);
+	run(5 * SECOND);
+	cr_expect_eq(events_of("switch_waits"), 1);
+	world.flows[0].qp.steer.flags |= ESC_QP_STEER_DIVERTED;
+	world.stopped = false;
+	run(SECOND / 2);
+	world.stopped = true;
+	run(2 * SECOND);
+	cr_expect_eq(events_of("switch_waits"), 1, "it has taken it");
+}
+
 Test(steer_tick, a_rule_that_never_takes_effect_is_withdrawn)
 {
 	const struct esc_steer *rule;

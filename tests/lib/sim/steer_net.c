@@ -25,10 +25,11 @@ int net_init(struct net *net, const struct net_shape *shape, size_t qps)
 	net->host_down = links(net->hosts, shape->host_bps);
 	net->up = links(shape->leaves * shape->spines, shape->fabric_bps);
 	net->down = links(shape->leaves * shape->spines, shape->fabric_bps);
+	net->line_ns = calloc(net->hosts ? net->hosts : 1, sizeof(*net->line_ns));
 	net->qps = calloc(qps ? qps : 1, sizeof(*net->qps));
 	net->qp_count = qps;
 	net->heap.event_bytes = sizeof(struct net_event);
-	if (net->host_up && net->host_down && net->up && net->down && net->qps)
+	if (net->host_up && net->host_down && net->up && net->down && net->line_ns && net->qps)
 		return 0;
 	net_free(net);
 	return -ENOMEM;
@@ -40,9 +41,17 @@ void net_free(struct net *net)
 	free(net->host_down);
 	free(net->up);
 	free(net->down);
+	free(net->line_ns);
 	free(net->qps);
 	heap_free(&net->heap);
 	memset(net, 0, sizeof(*net));
+}
+
+int64_t net_left_ns(const struct net_qp *qp)
+{
+	int64_t departed_ns = (int64_t)qp->pace.departed_ns;
+
+	return departed_ns > qp->last_sent_ns ? departed_ns : qp->last_sent_ns;
 }
 
 unsigned net_leaf(const struct net *net, unsigned host)
@@ -126,12 +135,39 @@ static bool answer_for(struct net *net, const struct net_event *event, struct ne
 	return true;
 }
 
+/* The delay of a packet in an empty fabric is the floor: what links take to send it is not queue.
+ */
+static void send_receipt(struct net *net, const struct net_event *event)
+{
+	const struct net_qp *qp = &net->qps[event->qp];
+	struct net_event receipt = *event;
+
+	receipt.kind = NET_SAMPLE;
+	receipt.delay_ns = net->now_ns - event->departure_ns;
+	for (unsigned h = 0; h < NET_HOPS; h++)
+		receipt.delay_ns -=
+			(int64_t)(link_at(net, qp->from, qp->to, event->spine, h)->ns_per_byte *
+				  event->bytes);
+	receipt.time.at_ns = net->now_ns + net_delay_ns(net, qp->to, qp->from, qp->back_spine);
+	heap_push(&net->heap, &receipt);
+}
+
+static void take_sample(struct net *net, const struct net_event *event)
+{
+	struct net_qp *qp = &net->qps[event->qp];
+
+	pause_sample(&qp->pace, &net->shape.rule, &event->mark, (uint64_t)event->departure_ns,
+		     event->delay_ns, (uint64_t)net->now_ns);
+}
+
 static void receive(struct net *net, const struct net_event *event)
 {
 	struct net_qp *qp = &net->qps[event->qp];
 	struct net_event ack = {.kind = NET_ACK, .qp = event->qp, .bytes = event->bytes};
 	uint64_t received = qp->received;
 
+	if (event->sampled)
+		send_receipt(net, event);
 	if (goes_back(net)) {
 		if (!answer_for(net, event, &ack))
 			return;
@@ -186,11 +222,38 @@ static void wake_at(struct net *net, size_t q, int64_t at_ns)
 	heap_push(&net->heap, &event);
 }
 
+static bool is_paced(const struct net *net)
+{
+	return net->shape.rule.threshold_ns > 0;
+}
+
+/* When the next packet may be handed over, by its demand. */
+static int64_t *turn_of(struct net *net, struct net_qp *qp)
+{
+	return net->shape.one_line ? &net->line_ns[qp->from] : &qp->next_ns;
+}
+
+/* As tc egress does it; fq keeps the packet until then. */
+static void depart(struct net *net, struct net_qp *qp, struct net_event *event)
+{
+	bool again = event->number < qp->gone;
+
+	pause_repeat(&qp->pace, &net->shape.rule, again, (uint64_t)net->now_ns);
+	event->departure_ns = (int64_t)pause_depart(&qp->pace, &net->shape.rule, event->bytes,
+						    (uint64_t)net->now_ns, &event->mark);
+	event->time.at_ns = event->departure_ns;
+	event->sampled = !again;
+	qp->waited_ns += (uint64_t)(event->departure_ns - net->now_ns);
+	qp->paced++;
+	qp->pace.floor_ns = (uint64_t)net_floor_ns(net) + 1;
+}
+
 /* Behind an idle gap, or held for as long as such a gap would be. */
 static void obey(struct net *net, struct net_qp *qp)
 {
 	bool start = qp->sent_bytes % qp->message_bytes == 0;
-	int64_t gap_ns = net->now_ns - qp->last_sent_ns;
+	int64_t last_ns = net_left_ns(qp);
+	int64_t gap_ns = net->now_ns - last_ns;
 
 	/* As the kernel's programs, which know what is acknowledged. */
 	if (goes_back(net) && qp->acked == qp->sent)
@@ -202,7 +265,7 @@ static void obey(struct net *net, struct net_qp *qp)
 	qp->spine = qp->order.spine;
 	qp->switches++;
 	if (gap_ns < qp->order.hold_ns)
-		qp->held_until_ns = qp->last_sent_ns + qp->order.hold_ns;
+		qp->held_until_ns = last_ns + qp->order.hold_ns;
 }
 
 static void time_out_at(struct net *net, size_t q, int64_t at_ns)
@@ -222,10 +285,13 @@ static void send_packet(struct net *net, size_t q, uint32_t bytes)
 				  .number = qp->sent++,
 				  .spine = (uint16_t)qp->spine,
 				  .time.at_ns = net->now_ns};
+	int64_t *turn_ns = turn_of(net, qp);
 
 	if (qp->sent > 1 && net->now_ns - qp->last_sent_ns > qp->largest_gap_ns)
 		qp->largest_gap_ns = net->now_ns - qp->last_sent_ns;
 	qp->last_sent_ns = net->now_ns;
+	if (is_paced(net))
+		depart(net, qp, &event);
 	qp->sent_bytes += bytes;
 	qp->wire_bytes += bytes;
 	if (qp->gone < qp->sent)
@@ -240,11 +306,14 @@ static void send_packet(struct net *net, size_t q, uint32_t bytes)
 		qp->left_bytes -= bytes;
 	if (qp->demand_bps > 0) {
 		/* Who could not send does not make up for all of it. */
-		if (qp->next_ns < net->now_ns - 1000000)
-			qp->next_ns = net->now_ns - 1000000;
-		qp->next_ns += (int64_t)(bytes * 8e9 / qp->demand_bps);
+		if (*turn_ns < net->now_ns - 1000000)
+			*turn_ns = net->now_ns - 1000000;
+		*turn_ns += (int64_t)(bytes * 8e9 / qp->demand_bps);
 	}
-	hop(net, event);
+	if (event.time.at_ns > net->now_ns)
+		heap_push(&net->heap, &event);
+	else
+		hop(net, event);
 }
 
 static void try_send(struct net *net, size_t q)
@@ -258,8 +327,8 @@ static void try_send(struct net *net, size_t q)
 			bytes = qp->left_bytes;
 		if (qp->sent_bytes - qp->acked_bytes + bytes > qp->window_bytes)
 			return;
-		if (qp->demand_bps > 0 && qp->next_ns > net->now_ns) {
-			wake_at(net, q, qp->next_ns);
+		if (qp->demand_bps > 0 && *turn_of(net, qp) > net->now_ns) {
+			wake_at(net, q, *turn_of(net, qp));
 			return;
 		}
 		if (qp->order.waits)
@@ -369,6 +438,9 @@ void net_run(struct net *net, int64_t until_ns)
 			break;
 		case NET_TIMEOUT:
 			time_out(net, event.qp);
+			break;
+		case NET_SAMPLE:
+			take_sample(net, &event);
 			break;
 		case NET_WAKE:
 			net->qps[event.qp].wakes = false;

@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "pacing/pause.h"
 #include "tests/lib/sim/heap.h"
 #include "tests/lib/rng.h"
 
@@ -28,6 +29,9 @@ struct net_shape {
 	 */
 	uint64_t queue_bytes;
 	int64_t timeout_ns;
+	bool one_line; /* the demand is the host's: its queue pairs share it by turns */
+	/* Paced by pacing/pause.h, as the kernel's programs and fq do it; threshold 0: not. */
+	struct pause_rule rule;
 };
 
 struct net_link {
@@ -64,9 +68,11 @@ struct net_qp {
 	struct net_order order;
 	uint64_t switches;
 	unsigned job, rank; /* of steer_jobs */
+	struct pause_flow pace;
+	uint64_t waited_ns, paced; /* from a packet's handing over to its departure; packets */
 };
 
-enum net_event_kind { NET_HOP, NET_ACK, NET_NAK, NET_WAKE, NET_TIMEOUT, NET_TIMER };
+enum net_event_kind { NET_HOP, NET_ACK, NET_NAK, NET_WAKE, NET_TIMEOUT, NET_SAMPLE, NET_TIMER };
 
 struct net_event {
 	struct heap_event time;
@@ -75,12 +81,16 @@ struct net_event {
 	uint64_t number; /* of the packet in its queue pair */
 	uint16_t spine;
 	uint8_t kind, hop;
+	bool sampled; /* paced, and not sent before */
+	int64_t departure_ns, delay_ns;
+	struct pause_mark mark;
 };
 
 struct net {
 	struct net_shape shape;
 	unsigned hosts;
 	struct net_link *host_up, *host_down; /* by host */
+	int64_t *line_ns;		      /* by host, with one_line: when it may send */
 	struct net_link *up, *down;	      /* by leaf * spines + spine */
 	struct net_qp *qps;
 	size_t qp_count;
@@ -100,6 +110,8 @@ void net_stop(struct net *net, size_t qp);
 void net_timer(struct net *net, int64_t at_ns, uint32_t timer);
 void net_run(struct net *net, int64_t until_ns);
 
+/* When the newest packet left, or will: pacing may hold it. */
+int64_t net_left_ns(const struct net_qp *qp);
 unsigned net_leaf(const struct net *net, unsigned host);
 /* Of a packet that is sent now; the floor: of one in an empty fabric. */
 int64_t net_delay_ns(const struct net *net, unsigned from, unsigned to, unsigned spine);

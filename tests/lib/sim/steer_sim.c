@@ -154,6 +154,17 @@ static void show(struct steer *steer, struct steer_pair *pair)
 	pair->ticks++;
 }
 
+/* As loader/steer: the mean wait of the packets since the last tick, and the rate now. */
+static void show_held(const struct steer_config *config, struct net_qp *qp, struct contend_qp *seen)
+{
+	double held = qp->paced ? (double)qp->waited_ns / (double)qp->paced : 0;
+
+	seen->held_Bps = config->shape.rule.threshold_ns ? (double)qp->pace.rate_Bps : 0;
+	if (qp->paced || (int64_t)qp->pace.departed_ns <= qp->last_sent_ns)
+		seen->held_ns += RATE_PART * (held - seen->held_ns);
+	qp->waited_ns = qp->paced = 0;
+}
+
 static void show_qps(struct steer *steer, struct steer_pair *pair)
 {
 	for (size_t q = 0; q < pair->qp_count; q++) {
@@ -165,9 +176,10 @@ static void show_qps(struct steer *steer, struct steer_pair *pair)
 		pair->seen_bytes[q] = qp->wire_bytes;
 		seen->rate_Bps += RATE_PART * (rate - seen->rate_Bps);
 		seen->path = qp->spine;
+		show_held(&steer->config, qp, seen);
 		seen->unacked_ns = 0;
 		if (!sent && steer->config.shape.queue_bytes && qp->gone > qp->acked)
-			seen->unacked_ns = (double)(steer->net.now_ns - qp->last_sent_ns);
+			seen->unacked_ns = fmax((double)(steer->net.now_ns - net_left_ns(qp)), 0);
 		seen->idle_gap_ns = (double)qp->largest_gap_ns;
 		seen->message_ns =
 			seen->rate_Bps > 0 ? (double)qp->message_bytes * 1e9 / seen->rate_Bps : 0;
@@ -263,9 +275,27 @@ static void measure(struct steer *steer, const struct steer_pair *pair)
 static void start_round(struct steer *steer, struct steer_job *job)
 {
 	job->done = 0;
+	job->began_ns = steer->net.now_ns;
 	for (size_t q = job->first; q < job->first + job->count; q++)
 		net_send(&steer->net, q,
 			 job->pattern == STEER_STREAM ? UINT64_MAX : job->chunk_bytes);
+}
+
+static bool has_all(const struct steer *steer, const struct steer_job *job, uint64_t steps)
+{
+	for (size_t q = job->first; q < job->first + job->count; q++)
+		if (steer->net.qps[q].received_bytes < steps * job->chunk_bytes)
+			return false;
+	return true;
+}
+
+static void end_round(struct steer *steer, struct steer_job *job)
+{
+	if (job->rounds < STEER_ROUNDS_MAX)
+		job->took_ns[job->rounds] = steer->net.now_ns - job->began_ns;
+	job->rounds++;
+	net_timer(&steer->net, steer->net.now_ns + job->pause_ns,
+		  JOB_TIMER | (uint32_t)(job - steer->config.jobs));
 }
 
 /* Ring: a step needs the own one sent and received, and the one before in the ring received. */
@@ -279,8 +309,14 @@ static void ring_step(struct steer *steer, struct steer_job *job, size_t q)
 	if (qp->asked_bytes > steps * job->chunk_bytes ||
 	    before->received_bytes < steps * job->chunk_bytes)
 		return;
-	if (!rank)
+	if (!rank && !job->steps)
 		job->rounds = steps;
+	if (job->steps && steps % job->steps == 0) {
+		/* The round is over when all have come to this. */
+		if (steps > job->rounds * job->steps && has_all(steer, job, steps))
+			end_round(steer, job);
+		return;
+	}
 	net_send(&steer->net, q, job->chunk_bytes);
 }
 
@@ -301,8 +337,7 @@ static void on_received(struct net *net, size_t q)
 	}
 	if (++job->done < job->count)
 		return;
-	job->rounds++;
-	net_timer(net, net->now_ns + job->pause_ns, JOB_TIMER | net->qps[q].job);
+	end_round(steer, job);
 }
 
 static void on_timer(struct net *net, uint32_t timer)

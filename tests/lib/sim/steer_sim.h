@@ -17,6 +17,7 @@
 #define STEER_LATE_MAX 8
 #define STEER_JOBS_MAX 4
 #define STEER_PROBES 4
+#define STEER_ROUNDS_MAX 64
 
 enum steer_policy { STEER_ECMP, STEER_OURS, STEER_BEST };
 
@@ -31,10 +32,12 @@ struct steer_job {
 	double start_s;
 	uint64_t chunk_bytes;
 	int64_t pause_ns; /* computing between rounds */
+	uint64_t steps;	  /* of a round of a ring; 0: it has no rounds */
 	/* Made by the run. */
 	size_t first, count; /* its queue pairs */
 	uint64_t rounds;
 	size_t done; /* of this round */
+	int64_t began_ns, took_ns[STEER_ROUNDS_MAX];
 };
 
 struct steer_config {
