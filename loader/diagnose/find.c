@@ -92,7 +92,7 @@ void find_stalls(struct diagnoses *diag)
  * and RoCEv1 frames, which no switch spreads over paths by ports, since they have none.
  *
  * The probes of the mesh use one source port, so that the workload's path may be loaded and theirs
- * not (those of candidate paths use the workload's ports, those of the rotation several): with
+ * not (those of candidate paths use the workload's ports): with
  * several source ports some would be fine (an imbalance, not found here); with one it cannot be
  * distinguished, and the evidence states it.
  *
