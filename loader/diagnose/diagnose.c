@@ -17,6 +17,7 @@
 #include "delay/delay.h"
 #include "internal.h"
 #include "mesh/mesh.h"
+#include "paths/paths.h"
 
 #define POLL_SAMPLES 8 /* enough for a poll to stand for itself, else the last second does */
 #define MESH_WINDOW_NS 1000000000
@@ -26,13 +27,14 @@ struct diagnose {
 	struct core *core;
 	struct dataplane *dataplane;
 	struct mesh *mesh;
+	struct paths *paths;
 	struct qptable *table;
 	struct delays *delays;
 	struct diagnoses *diagnoses;
 	/* Of the newest poll. */
 	struct diag_input input; /* of the three lists */
 	struct diag_qp *qps;
-	struct diag_peer peers[MESH_PEERS_MAX];
+	struct diag_peer *peers;
 	struct diag_port ports[ESC_PORTS_MAX];
 	char devices[ESC_PORTS_MAX][64]; /* RDMA, by index of the port; "" none */
 	bool failed;			 /* logged once */
@@ -138,35 +140,75 @@ static int gather_qps(struct diagnose *diagnose)
 	return 0;
 }
 
-/* Only those that a queue pair sends to: quantiles cost time. */
-static void gather_peers(struct diagnose *diagnose)
+static void set_peer(struct diag_peer *peer, enum diag_source source, const struct quantiles *owd,
+		     int64_t bound_ns)
 {
-	const struct esc_address *before = NULL;
+	peer->source = source;
+	peer->delay = (struct diag_delay){.samples = (uint32_t)owd->samples,
+					  .min_ns = owd->min_ns,
+					  .p50_ns = owd->p50_ns,
+					  .p99_ns = owd->p99_ns,
+					  .max_ns = owd->max_ns,
+					  .bound_ns = bound_ns};
+}
 
+static bool read_mesh(const struct diagnose *diagnose, struct diag_peer *peer)
+{
+	struct mesh_out_facts facts;
+
+	if (!mesh_get_out(diagnose->mesh, &peer->address, MESH_WINDOW_NS, &facts))
+		return false;
+	set_peer(peer, DIAG_BY_MESH, &facts.owd, facts.bound_ns);
+	peer->up = facts.state == PEER_UP;
+	peer->source_port = facts.source_port;
+	peer->age_ns = facts.age_ns;
+	return true;
+}
+
+static bool read_path(const struct diagnose *diagnose, struct diag_peer *peer, bool slow)
+{
+	struct esc_path_key key = {peer->src, peer->address};
+	struct path_out_facts facts;
+
+	if (!paths_get_out(diagnose->paths, &key, slow, &facts))
+		return false;
+	set_peer(peer, DIAG_BY_PATH, &facts.owd, facts.bound_ns);
+	peer->up = facts.up;
+	peer->source_port = facts.source_port;
+	if (facts.at_ns)
+		peer->age_ns = time_local_ns() - (uint64_t)facts.at_ns;
+	return true;
+}
+
+/*
+ * For each pair of addresses. Delays of probes are compared with those of queue pairs of which
+ * each is slow (find_inband()), and cost time to read: of the others they are not read.
+ */
+static int gather_peers(struct diagnose *diagnose)
+{
+	const struct diag_qp *qps = diagnose->qps;
+	size_t end, count = diagnose->input.qp_count;
+	struct diag_peer *peers = reallocarray(diagnose->peers, count + 1, sizeof(*peers));
+
+	if (!peers)
+		return -ENOMEM;
+	diagnose->input.peers = diagnose->peers = peers;
 	diagnose->input.peer_count = 0;
-	for (size_t i = 0;
-	     i < diagnose->input.qp_count && diagnose->input.peer_count < MESH_PEERS_MAX; i++) {
-		const struct esc_address *dst = &diagnose->qps[i].key.dst;
-		struct diag_peer *peer = &diagnose->peers[diagnose->input.peer_count];
-		struct mesh_out_facts facts;
+	for (size_t at = 0; at < count; at = end) {
+		const struct esc_qp_key *key = &qps[at].key;
+		struct diag_peer *peer = &peers[diagnose->input.peer_count];
+		bool slow = true, found;
 
-		if ((before && !memcmp(before, dst, sizeof(*dst))) ||
-		    !mesh_get_out(diagnose->mesh, dst, MESH_WINDOW_NS, &facts))
-			continue;
-		before = dst;
-		*peer = (struct diag_peer){
-			.address = *dst,
-			.source_port = facts.source_port,
-			.up = facts.state == PEER_UP,
-			.delay = {.samples = facts.owd.samples,
-				  .min_ns = facts.owd.min_ns,
-				  .p50_ns = facts.owd.p50_ns,
-				  .p99_ns = facts.owd.p99_ns,
-				  .max_ns = facts.owd.max_ns,
-				  .bound_ns = facts.bound_ns},
-		};
-		diagnose->input.peer_count++;
+		for (end = at; end < count && diag_is_same_pair(key, &qps[end].key); end++)
+			slow &= !qps[end].delay.samples ||
+				qps[end].delay.p50_ns > LAW_INBAND_MARGIN_NS;
+		*peer = (struct diag_peer){.src = key->src, .address = key->dst};
+		found = read_mesh(diagnose, peer);
+		if (peer->delay.samples < LAW_MESH_SAMPLES_MIN)
+			found |= read_path(diagnose, peer, slow);
+		diagnose->input.peer_count += found;
 	}
+	return 0;
 }
 
 static void gather_ports(struct diagnose *diagnose)
@@ -248,6 +290,7 @@ static json_t *seen_json(const struct diag_active *active, const char *interface
 
 	json_put_text(seen, "cause", evidence->cause);
 	json_put_text(seen, "note", evidence->note);
+	json_put_text(seen, "probes", evidence->probes);
 	if (subject->about != DIAG_ABOUT_PORT) {
 		json_put_text(seen, "src", address_format(&subject->key.src, text));
 		json_put_text(seen, "dst", address_format(&subject->key.dst, text));
@@ -319,8 +362,9 @@ static void poll(void *self, uint64_t now_local_ns)
 
 	gather_ports(diagnose);
 	err = gather_qps(diagnose);
+	if (!err)
+		err = gather_peers(diagnose);
 	if (!err) {
-		gather_peers(diagnose);
 		diagnose->input.now_ns = now_local_ns;
 		err = diagnoses_update(diagnose->diagnoses, &diagnose->input, &events, &count);
 	}
@@ -426,7 +470,7 @@ static int open_diagnose(void **self, struct core *core, void *const needs[], ch
 	diagnose->mesh = needs[1];
 	diagnose->table = needs[2];
 	diagnose->delays = needs[3];
-	diagnose->input.peers = diagnose->peers;
+	diagnose->paths = needs[4];
 	diagnose->input.ports = diagnose->ports;
 	delays_listen(diagnose->delays, poll, diagnose);
 	*self = diagnose;
@@ -439,13 +483,14 @@ static void close_diagnose(void *self)
 
 	delays_listen(diagnose->delays, NULL, NULL);
 	diagnoses_free(diagnose->diagnoses);
+	free(diagnose->peers);
 	free(diagnose->qps);
 	free(diagnose);
 }
 
 const struct capability diagnose_capability = {
 	.name = "diagnose",
-	.needs = {"dataplane", "mesh", "qp", "delay"},
+	.needs = {"dataplane", "mesh", "qp", "delay", "paths"},
 	.events = diag_events,
 	.metrics = diagnose_metrics,
 	.open = open_diagnose,

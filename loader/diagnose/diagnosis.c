@@ -14,6 +14,15 @@ const char *diag_kind_name(enum diag_kind kind)
 	return names[kind];
 }
 
+const char *diag_source_name(enum diag_source source)
+{
+#define X(id, name) [DIAG_BY_##id] = name,
+	static const char *const names[] = {DIAG_SOURCES(X)};
+#undef X
+
+	return names[source];
+}
+
 /* --- evidence --- */
 
 void diag_see(struct diag_evidence *evidence, const char *name, double value)
@@ -42,12 +51,22 @@ void see_delay(struct diag_evidence *evidence, struct diagnoses *diag, size_t i)
 
 /* --- lookup --- */
 
-const struct diag_peer *peer_find(struct diagnoses *diag, const struct esc_address *address)
+static int compare_peer(const void *key, const void *of)
 {
-	for (size_t i = 0; i < diag->input->peer_count; i++)
-		if (!memcmp(&diag->input->peers[i].address, address, sizeof(*address)))
-			return &diag->input->peers[i];
-	return NULL;
+	const struct esc_qp_key *pair = key;
+	const struct diag_peer *peer = of;
+	int order = memcmp(&pair->src, &peer->src, sizeof(peer->src));
+
+	return order ? order : memcmp(&pair->dst, &peer->address, sizeof(peer->address));
+}
+
+const struct diag_peer *peer_find(struct diagnoses *diag, const struct esc_qp_key *key)
+{
+	const struct diag_input *input = diag->input;
+
+	return input->peer_count ? bsearch(key, input->peers, input->peer_count,
+					   sizeof(*input->peers), compare_peer)
+				 : NULL;
 }
 
 const struct diag_port *port_find(const struct diag_port *ports, size_t count, uint8_t index)

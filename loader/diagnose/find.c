@@ -61,7 +61,7 @@ void find_stalls(struct diagnoses *diag)
 		if ((qp->transport != ESC_TRANSPORT_RC && qp->transport != ESC_TRANSPORT_XRC) ||
 		    limit_ns == UINT64_MAX || age_ns < limit_ns)
 			continue;
-		peer = peer_find(diag, &qp->key.dst);
+		peer = peer_find(diag, &qp->key);
 		diag_see(&evidence, "no_progress_ns", age_ns);
 		if (unacknowledged(qp))
 			diag_see(&evidence, "unacknowledged_packets", unacknowledged(qp));
@@ -90,13 +90,13 @@ void find_stalls(struct diagnoses *diag)
 /* --- in-band against out-of-band, and RoCEv1 --- */
 
 /*
- * The workload's delay to a destination is far above that of the mesh's probes, on every source
- * port it uses; and RoCEv1 frames, which no switch spreads over paths by ports, since they have
- * none.
+ * The workload's delay to a destination is far above that of probes, on every source port it uses;
+ * and RoCEv1 frames, which no switch spreads over paths by ports, since they have none.
  *
- * The probes of an edge use one source port, so that the workload's path may be loaded and theirs
- * not: with several source ports some would be fine (an imbalance, not found here); with one it
- * cannot be distinguished, and the evidence states it.
+ * The probes of the mesh use one source port, so that the workload's path may be loaded and theirs
+ * not (those of candidate paths use the workload's ports): with
+ * several source ports some would be fine (an imbalance, not found here); with one it cannot be
+ * distinguished, and the evidence states it.
  *
  * A queue of the workload's own making is no misconfiguration: when the load is higher than what
  * was carried with a good delay before, or, with no such memory, when the floor is good, which a
@@ -155,6 +155,24 @@ void find_rocev1(struct diagnoses *diag)
 	}
 }
 
+static void see_probes(struct diag_evidence *evidence, const struct diag_peer *peer)
+{
+	static const char *const names[][4] = {
+#define X(id, name)                                                                                \
+	[DIAG_BY_##id] = {name "_p50_ns", name "_p99_ns", name "_bound_ns", name "_source_port"},
+		DIAG_SOURCES(X)
+#undef X
+	};
+	const char *const *name = names[peer->source];
+
+	diag_see(evidence, name[0], peer->delay.p50_ns);
+	diag_see(evidence, name[1], peer->delay.p99_ns);
+	diag_see(evidence, name[2], peer->delay.bound_ns);
+	diag_see(evidence, name[3], peer->source_port);
+	diag_see(evidence, "probes_age_ns", peer->age_ns);
+	evidence->probes = diag_source_name(peer->source);
+}
+
 static void report_inband(struct diagnoses *diag, const struct pair *pair,
 			  const struct diag_peer *peer, int64_t limit_ns)
 {
@@ -165,10 +183,7 @@ static void report_inband(struct diagnoses *diag, const struct pair *pair,
 
 	diag_see(&evidence, "ratio", (double)best->delay.p50_ns / most(peer->delay.p50_ns, 1));
 	see_delay(&evidence, diag, pair->best);
-	diag_see(&evidence, "mesh_p50_ns", peer->delay.p50_ns);
-	diag_see(&evidence, "mesh_p99_ns", peer->delay.p99_ns);
-	diag_see(&evidence, "mesh_bound_ns", peer->delay.bound_ns);
-	diag_see(&evidence, "mesh_source_port", peer->source_port);
+	see_probes(&evidence, peer);
 	diag_see(&evidence, "source_ports", pair->ports);
 	diag_see(&evidence, "qps", pair->measured);
 	diag_see(&evidence, "bytes_per_second", pair->bytes_per_second);
@@ -178,6 +193,9 @@ static void report_inband(struct diagnoses *diag, const struct pair *pair,
 	if (pair->floor_ns > limit_ns)
 		evidence.note = "also the least of 30 s is above it: not a queue that comes and "
 				"goes; check traffic class, GID index and path";
+	else if (peer->source == DIAG_BY_PATH)
+		evidence.note = "the probes use the workload's source ports, and so its paths: "
+				"check traffic class and GID index";
 	else if (pair->ports > 1)
 		evidence.note = "all source ports of the workload are slow, the probes' is not; "
 				"check traffic class and GID index";
@@ -190,8 +208,9 @@ static void report_inband(struct diagnoses *diag, const struct pair *pair,
 
 void find_inband(struct diagnoses *diag, const struct pair *pair)
 {
-	const struct diag_peer *peer = peer_find(diag, &pair->subject.key.dst);
-	bool probed = peer && peer->up && peer->delay.samples >= LAW_MESH_SAMPLES_MIN;
+	const struct diag_peer *peer = peer_find(diag, &pair->subject.key);
+	bool probed = peer && peer->up && peer->delay.samples >= LAW_MESH_SAMPLES_MIN &&
+		      peer->age_ns <= LAW_PROBES_AGE_NS;
 	int64_t best_ns = diag->input->qps[pair->best].delay.p50_ns, limit_ns = 0;
 	struct pair_track *memory = pair_memory(diag, pair);
 	bool own_queue;

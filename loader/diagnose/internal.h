@@ -74,11 +74,24 @@ struct diag_qp {
 	uint64_t acks, nak_sequence, rnr_naks;
 };
 
-/* An address by the mesh's probes. */
+/* Which probes measure an address; the first that there is. */
+#define DIAG_SOURCES(X)                                                                            \
+	X(MESH, "mesh") /* of a neighbor, on one source port */                                    \
+	X(PATH, "path") /* of candidate paths, on the ports of the queue pairs */
+enum diag_source {
+#define X(id, name) DIAG_BY_##id,
+	DIAG_SOURCES(X)
+#undef X
+};
+const char *diag_source_name(enum diag_source source);
+
+/* An address by probes out of band. */
 struct diag_peer {
-	struct esc_address address;
+	struct esc_address src, address; /* ours, and the destination */
+	enum diag_source source;
 	struct diag_delay delay; /* to it */
-	uint16_t source_port;	 /* the probes' */
+	uint64_t age_ns;	 /* of its newest sample */
+	uint16_t source_port;	 /* the probes', the newest */
 	bool up;
 };
 
@@ -94,7 +107,7 @@ struct diag_input {
 	uint64_t now_ns;	   /* one clock, never back */
 	const struct diag_qp *qps; /* by the bytes of their keys, each once */
 	size_t qp_count;
-	const struct diag_peer *peers;
+	const struct diag_peer *peers; /* by the bytes of src and address, each pair once */
 	size_t peer_count;
 	const struct diag_port *ports;
 	size_t port_count;
@@ -115,9 +128,10 @@ struct diag_evidence {
 	size_t seen_count;
 	struct diag_figure expected[DIAG_EXPECTED];
 	size_t expected_count;
-	const char *cause; /* static; NULL: nothing to add */
-	const char *note;  /* static; NULL */
-	double lead;	   /* its doubling or halving is reported as a change */
+	const char *cause;  /* static; NULL: nothing to add */
+	const char *note;   /* static; NULL */
+	const char *probes; /* diag_source_name() of those it is compared with; NULL: none */
+	double lead;	    /* its doubling or halving is reported as a change */
 };
 void diag_see(struct diag_evidence *evidence, const char *name, double value);
 void diag_expect(struct diag_evidence *evidence, const char *name, double value);
@@ -193,6 +207,7 @@ const struct diag_active *diagnoses_next(const struct diagnoses *diagnoses, size
 #define LAW_INBAND_FACTOR 5
 #define LAW_INBAND_MARGIN_NS 50000
 #define LAW_MESH_SAMPLES_MIN 10
+#define LAW_PROBES_AGE_NS 15000000000ull /* older probes are of another load */
 #define LAW_OWN_LOAD 1.15 /* more than the load that was carried well: it may be its own queue */
 
 /* Stalled. */
@@ -384,8 +399,8 @@ struct pair {
 bool diag_is_same_pair(const struct esc_qp_key *a, const struct esc_qp_key *b);
 /* The port of that index; NULL: none. */
 const struct diag_port *port_find(const struct diag_port *ports, size_t count, uint8_t index);
-/* The mesh's report of an address; NULL: none. */
-const struct diag_peer *peer_find(struct diagnoses *diag, const struct esc_address *address);
+/* What probes report of the pair of @key; NULL: nothing. */
+const struct diag_peer *peer_find(struct diagnoses *diag, const struct esc_qp_key *key);
 /* "p50_ns" and so on of queue pair @i, with its bound and its floor. */
 void see_delay(struct diag_evidence *evidence, struct diagnoses *diag, size_t i);
 /* Sorts @values. The median, of an even number the lower of the two. */

@@ -59,6 +59,7 @@ struct mesh_out_facts {
 	uint16_t source_port;
 	struct quantiles owd;
 	int64_t bound_ns; /* with owd.samples */
+	uint64_t age_ns;  /* of the newest reply, when there was one */
 };
 /* False: it is no address that is probed. */
 bool mesh_get_out(const struct mesh *mesh, const struct esc_address *address, int64_t window_ns,

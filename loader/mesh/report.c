@@ -91,6 +91,8 @@ bool mesh_get_out(const struct mesh *mesh, const struct esc_address *address, in
 		return false;
 	out->state = peer->facts.state;
 	out->source_port = peer->facts.source_port;
+	if (peer->edge->reply_local_ns && now_ns > peer->edge->reply_local_ns)
+		out->age_ns = (uint64_t)(now_ns - peer->edge->reply_local_ns);
 	bound_ns = delay_bound(mesh, peer->edge, now_ns, &theirs);
 	if (bound_ns < 0)
 		return true;

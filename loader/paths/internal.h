@@ -78,6 +78,9 @@ void pathstat_now(const struct pathstat *stat, int64_t span_ns, struct path_dela
 uint32_t pathstat_published_floor(const struct pathstat *stat, int64_t now_ns, double mesh_ns);
 /* Of the last 5 to 10 s before @now_ns. */
 void pathstat_quantiles(const struct pathstat *stat, int64_t now_ns, struct quantiles *out);
+/* The same of @count of them together. */
+void pathstat_merge(const struct pathstat *const *stats, size_t count, int64_t now_ns,
+		    struct quantiles *out);
 
 /* --- the state --- */
 

@@ -430,6 +430,43 @@ int paths_id_of(const struct paths *paths, unsigned int slot, uint16_t sport)
 	return pair ? paths_pair_id_of(pair, sport) : -ENOENT;
 }
 
+static bool is_used(const struct paths_pair *pair)
+{
+	for_each_candidate (pair, path)
+		if (path->facts.qps)
+			return true;
+	return false;
+}
+
+bool paths_get_out(const struct paths *paths, const struct esc_path_key *key, bool delays,
+		   struct path_out_facts *out)
+{
+	const struct paths_pair *pair = paths_find(paths, key);
+	const struct pathstat *stats[ESC_PATHS_MAX];
+	int64_t now_ns = (int64_t)time_local_ns();
+	struct path_delay newest;
+	bool used;
+
+	*out = (struct path_out_facts){};
+	if (!pair || !pair->replied_ns)
+		return false;
+	out->up = paths_pair_replies(pair, (uint64_t)now_ns);
+	used = is_used(pair);
+	for_each_candidate (pair, path) {
+		if (!delays || !path->out.samples || (used && !path->facts.qps))
+			continue;
+		stats[out->paths++] = &path->out;
+		pathstat_now(&path->out, PATHSTAT_WINDOW_NS, &newest);
+		out->bound_ns = (int64_t)fmax((double)out->bound_ns, ceil(newest.bound_ns));
+		if (newest.at_ns <= out->at_ns)
+			continue;
+		out->at_ns = newest.at_ns;
+		out->source_port = path->facts.sport;
+	}
+	pathstat_merge(stats, out->paths, now_ns, &out->owd);
+	return true;
+}
+
 uint32_t paths_floors(const struct paths *paths)
 {
 	return paths->floors;

@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/delayhist.h"
 #include "maps/maps.h"
 #include "pacing/pathlive.h"
 
@@ -76,6 +77,21 @@ size_t paths_candidates(const struct paths *paths, unsigned int slot,
  * group. -ENOENT: not known.
  */
 int paths_id_of(const struct paths *paths, unsigned int slot, uint16_t sport);
+/*
+ * The direction to an address, by the probes of the last 5 to 10 s on the candidates that queue
+ * pairs use: the same source ports, and so the same routes. Where that is not known, on all.
+ */
+struct path_out_facts {
+	bool up;	      /* it replies to probes */
+	unsigned int paths;   /* candidates that were measured */
+	uint16_t source_port; /* of the newest sample, */
+	int64_t at_ns;	      /* CLOCK_MONOTONIC */
+	struct quantiles owd;
+	int64_t bound_ns; /* with owd.samples */
+};
+/* @delays: with all below `up`, which costs time. False: no such pair, or it never replied. */
+bool paths_get_out(const struct paths *paths, const struct esc_path_key *key, bool delays,
+		   struct path_out_facts *out);
 /* A new number: a candidate's floor in the map `paths` has changed. */
 uint32_t paths_floors(const struct paths *paths);
 /* The address behind a hop; NULL: none. */

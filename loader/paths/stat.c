@@ -144,14 +144,23 @@ static int64_t within(int64_t ns, int64_t least_ns, int64_t most_ns)
 
 void pathstat_quantiles(const struct pathstat *stat, int64_t now_ns, struct quantiles *out)
 {
-	int64_t age_ns = now_ns - stat->now_begun_ns;
+	pathstat_merge(&stat, 1, now_ns, out);
+}
+
+void pathstat_merge(const struct pathstat *const *stats, size_t count, int64_t now_ns,
+		    struct quantiles *out)
+{
 	struct delayhist all = {};
 
 	*out = (struct quantiles){};
-	if (age_ns < 2 * PATHSTAT_WINDOW_NS)
-		add_window(&all, &stat->now, out);
-	if (age_ns < PATHSTAT_WINDOW_NS)
-		add_window(&all, &stat->before, out);
+	for (size_t i = 0; i < count; i++) {
+		int64_t age_ns = now_ns - stats[i]->now_begun_ns;
+
+		if (age_ns < 2 * PATHSTAT_WINDOW_NS)
+			add_window(&all, &stats[i]->now, out);
+		if (age_ns < PATHSTAT_WINDOW_NS)
+			add_window(&all, &stats[i]->before, out);
+	}
 	out->samples = delayhist_samples(&all);
 	/* Midpoints of buckets may lie beyond the extremes, which are exact. */
 	out->p50_ns = within(delayhist_quantile(&all, 0.5), out->min_ns, out->max_ns);

@@ -65,14 +65,14 @@ class Flow(labtest.Flow):
 
 
 class Workload(Flow):
-    """Four queue pairs from h1 to h3, on successive ports."""
+    """Four queue pairs from h1 to h3, or between two others, on successive ports."""
 
-    def __init__(self, lab, first_port, *options):
-        super().__init__(lab, "h3", "h1", "--qps", str(QPS), "--qp-rate", QP_RATE, "--sport-mode",
+    def __init__(self, lab, first_port, *options, client="h1", server="h3"):
+        super().__init__(lab, server, client, "--qps", str(QPS), "--qp-rate", QP_RATE, "--sport-mode",
                          f"step:{first_port}", *options)
 
     def qps(self):
-        return [qp for qp in self.lab.json("h1", "qp")["qps"]
+        return [qp for qp in self.lab.json(self.from_, "qp")["qps"]
                 if qp["direction"] == "tx" and qp["dest_qpn"] in self.qpns]
 
     def rates(self, seconds=1):
@@ -124,26 +124,27 @@ class Outliers:
 
 
 class SlowClass:
-    """Packets from leaf2 to h3 from the workload's ports are in a slow class."""
+    """Packets of the workload from a host's leaf to it are in a slow class: those of four source ports, or, without
+    @first_port, all of InfiniBand's own opcodes, as with a traffic class that probes do not have."""
 
-    def __init__(self, lab, first_port, rate):
-        self.lab, self.device = lab, "h3"
-        port = f"{first_port} 0xfffc" if first_port % 4 == 0 else None
-        if not port:
+    def __init__(self, lab, first_port, rate, host="h3"):
+        self.lab, self.device, self.leaf = lab, host, lab.host(host)["leaf"]
+        if first_port and first_port % 4:
             raise ValueError("the four ports have to fit one mask")
+        match = f"ip sport {first_port} 0xfffc" if first_port else "u8 0 0x80 at 28"
         for line in (f"qdisc replace dev {self.device} root handle 1: htb default 16",
                      f"class add dev {self.device} parent 1: classid 1:16 htb rate 10gbit",
                      f"class add dev {self.device} parent 1: classid 1:32 htb rate {rate}",
                      f"filter add dev {self.device} parent 1: protocol ip u32 "
-                     f"match ip sport {port} flowid 1:32"):
-            lab.good("leaf2", "tc", *line.split())
+                     f"match ip protocol 17 0xff match {match} flowid 1:32"):
+            lab.good(self.leaf, "tc", *line.split())
         self.begun_ns = time.time_ns()
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
-        self.lab.good("leaf2", "tc", "qdisc", "replace", "dev", self.device, "root", "noqueue")
+        self.lab.good(self.leaf, "tc", "qdisc", "replace", "dev", self.device, "root", "noqueue")
 
 
 class NoReturn:

@@ -189,8 +189,10 @@ static void with_mesh(struct fleet *fleet, unsigned int qps)
 	fleet_open(fleet, 11);
 	for (unsigned int i = 0; i < qps; i++)
 		fleet_add(fleet, 3, 6);
-	fleet->peers[0] =
-		(struct diag_peer){.address = fleet_address(3), .source_port = 49152, .up = true};
+	fleet->peers[0] = (struct diag_peer){.src = fleet_address(1),
+					     .address = fleet_address(3),
+					     .source_port = 49152,
+					     .up = true};
 	fleet_delay(fleet, &fleet->peers[0].delay, 5, 0);
 	fleet->peer_count = 1;
 	fleet_run(fleet, 12);
@@ -218,6 +220,63 @@ Test(inband, far_above_the_mesh_is_reported_within_two_seconds)
 		fleet.p50_us[i] = 6;
 	ticks = fleet_until(&fleet, DIAG_CLEAR, DIAG_MISCONFIGURATION, 40);
 	cr_expect(ticks && ticks <= 12, "%u ticks", ticks);
+	fleet_close(&fleet);
+}
+
+/* Which probes it is compared with, how old and how exact they are. */
+Test(inband, names_the_probes)
+{
+	static const struct {
+		enum diag_source source;
+		const char *name, *p50, *bound;
+	} cases[] = {
+		{DIAG_BY_MESH, "mesh", "mesh_p50_ns", "mesh_bound_ns"},
+		{DIAG_BY_PATH, "path", "path_p50_ns", "path_bound_ns"},
+	};
+
+	for (size_t c = 0; c < 2; c++) {
+		const struct diag_event *event;
+		struct fleet fleet;
+
+		with_mesh(&fleet, 4);
+		fleet.peers[0].source = cases[c].source;
+		fleet.peers[0].age_ns = 1200000000;
+		for (unsigned int i = 0; i < 4; i++)
+			fleet.p50_us[i] = 250;
+		cr_assert(fleet_until(&fleet, DIAG_BEGIN, DIAG_MISCONFIGURATION, 20));
+		event = fleet_event(&fleet, DIAG_BEGIN, DIAG_MISCONFIGURATION);
+		cr_assert(event);
+		cr_expect_str_eq(event->of.evidence.probes, cases[c].name);
+		cr_expect_float_eq(seen(event, cases[c].p50), 5000, 1);
+		cr_expect_float_eq(seen(event, cases[c].bound), 1500, 1);
+		cr_expect_float_eq(seen(event, "probes_age_ns"), 1.2e9, 1);
+		fleet_close(&fleet);
+	}
+}
+
+Test(inband, old_probes_are_no_measure)
+{
+	struct fleet fleet;
+
+	with_mesh(&fleet, 4);
+	for (unsigned int i = 0; i < 4; i++)
+		fleet.p50_us[i] = 250;
+	fleet.peers[0].age_ns = LAW_PROBES_AGE_NS + 1;
+	cr_expect_eq(fleet_until(&fleet, DIAG_BEGIN, DIAG_MISCONFIGURATION, 20), 0);
+	fleet.peers[0].age_ns = LAW_PROBES_AGE_NS;
+	cr_expect(fleet_until(&fleet, DIAG_BEGIN, DIAG_MISCONFIGURATION, 20));
+	fleet_close(&fleet);
+}
+
+Test(inband, probes_of_another_address_of_ours_are_no_measure)
+{
+	struct fleet fleet;
+
+	with_mesh(&fleet, 4);
+	for (unsigned int i = 0; i < 4; i++)
+		fleet.p50_us[i] = 250;
+	fleet.peers[0].src = fleet_address(2);
+	cr_expect_eq(fleet_until(&fleet, DIAG_BEGIN, DIAG_MISCONFIGURATION, 20), 0);
 	fleet_close(&fleet);
 }
 
