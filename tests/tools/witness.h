@@ -7,9 +7,9 @@
 #define WITNESS_HOSTS 8
 
 enum witness_place {
-	WITNESS_LEAVING = 0, /* tc egress, ahead of every other program there */
-	WITNESS_QUEUED = 1,  /* behind tc egress, before the qdisc */
-	WITNESS_ARRIVED = 2, /* just behind native XDP, which passed it */
+	WITNESS_LEAVING = 0,  /* tc egress, ahead of every other program there */
+	WITNESS_QUEUED = 1,   /* behind tc egress, before the qdisc */
+	WITNESS_ARRIVED = 2,  /* just behind native XDP, which passed it */
 	WITNESS_RECEIVED = 3, /* the stack takes it; just before generic XDP */
 	WITNESS_CONSUMED = 4  /* of receipts: just behind native XDP, which took and dropped it */
 };
