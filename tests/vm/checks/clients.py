@@ -24,6 +24,7 @@ MOVES_MIN = 10
 RESTART_GAP_S = 2
 FAILURES_SECONDS, FAILURE_GAP_S = 20, 4
 ONLY = ""  # runs with one of these strings (a,b) in their label
+MPI_OVER_UCX = "Open MPI over UCX"
 SHELL_KEY = "/root/.ssh/id_dropbear"
 PERFTEST_TIMEOUTS = ("14", "18", "20")  # 67 ms, perftest's default; 1.1 s; 4.3 s
 TARGET = f"""set -e
@@ -142,8 +143,9 @@ def run_mpi(over, seconds):
     return seen
 
 
-MPI_UCX = ("--mca pml ucx --mca osc ^ucx -x UCX_NET_DEVICES=rxe0:1,eth0 -x UCX_TLS=rc,tcp,self",
-           lambda name: f"-x UCX_IB_GID_INDEX={perftest.gid_index(name, 4)}")
+# By an IPv6 GID, as run_ucx().
+MPI_UCX = ("--mca pml ucx --mca osc ^ucx -x UCX_NET_DEVICES=rxe0:1 -x UCX_TLS=rc,self",
+           lambda name: f"-x UCX_IB_GID_INDEX={perftest.gid_index(name, 6)}")
 MPI_TCP = ("--mca pml ob1 --mca btl tcp,self --mca btl_tcp_if_include eth0", lambda name: "")
 
 
@@ -242,7 +244,7 @@ def test_clients(tap, folder):
         return
     cleanup.make_ready(members=owd.members(), key=owd.KEY)
     steer.set_mode("steer")
-    verbs = [("rping", run_rping), ("Open MPI over UCX", functools.partial(run_mpi, MPI_UCX))]
+    verbs = [("rping", run_rping), (MPI_OVER_UCX, functools.partial(run_mpi, MPI_UCX))]
     verbs += [(f"ib_write_bw, timeout {timeout}", functools.partial(run_perftest, timeout))
               for timeout in PERFTEST_TIMEOUTS]
     try:
@@ -258,6 +260,7 @@ def test_clients(tap, folder):
             cleanup.make_fresh(top=failover.AUTO, members=owd.members(), key=owd.KEY)
             owd.wait_synced()
             for label, run in verbs:
-                check_client(tap, label, run, [("while its path fails", path_failed)])
+                if label != MPI_OVER_UCX:
+                    check_client(tap, label, run, [("while its path fails", path_failed)])
     finally:
         steer.set_mode("observe")
