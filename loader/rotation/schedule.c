@@ -71,10 +71,15 @@ bool rotation_near_is_in(const struct rotation_plan *plan, uint64_t slot, uint64
 	return mix(mix(mix(low) ^ high) ^ cycle) % plan->near_slots == slot % plan->near_slots;
 }
 
-/* From cycle to cycle a pair of racks is measured by other hosts. */
+/*
+ * Within a cycle the hosts of a rack take turns; each cycle begins with one that is drawn for the
+ * rack, so that a pair of racks is not measured by the same two hosts again and again.
+ */
 uint32_t rotation_far_host(uint64_t round, uint32_t racks, uint32_t rack, uint32_t hosts)
 {
-	return (uint32_t)((round + round / rotation_cycle(racks) + rack) % hosts);
+	uint64_t first = mix(mix(rack) ^ round / rotation_cycle(racks)) % hosts;
+
+	return (uint32_t)((round + first) % hosts);
 }
 
 bool rotation_far_is_in(const struct rotation_plan *plan, uint64_t round, uint32_t racks,
