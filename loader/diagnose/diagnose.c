@@ -18,6 +18,7 @@
 #include "internal.h"
 #include "mesh/mesh.h"
 #include "paths/paths.h"
+#include "rotation/rotation.h"
 
 #define POLL_SAMPLES 8 /* enough for a poll to stand for itself, else the last second does */
 #define MESH_WINDOW_NS 1000000000
@@ -28,6 +29,7 @@ struct diagnose {
 	struct dataplane *dataplane;
 	struct mesh *mesh;
 	struct paths *paths;
+	struct rotation *rotation;
 	struct qptable *table;
 	struct delays *delays;
 	struct diagnoses *diagnoses;
@@ -180,6 +182,20 @@ static bool read_path(const struct diagnose *diagnose, struct diag_peer *peer, b
 	return true;
 }
 
+static bool read_rotation(const struct diagnose *diagnose, struct diag_peer *peer)
+{
+	struct esc_path_key key = {peer->src, peer->address};
+	struct rotation_out_facts facts;
+
+	if (!rotation_get_out(diagnose->rotation, &key, &facts) || facts.age_ns > LAW_PROBES_AGE_NS)
+		return false;
+	set_peer(peer, DIAG_BY_ROTATION, &facts.owd, facts.bound_ns);
+	peer->up = true;
+	peer->source_port = facts.source_port;
+	peer->age_ns = facts.age_ns;
+	return true;
+}
+
 /*
  * For each pair of addresses. Delays of probes are compared with those of queue pairs of which
  * each is slow (find_inband()), and cost time to read: of the others they are not read.
@@ -206,6 +222,8 @@ static int gather_peers(struct diagnose *diagnose)
 		found = read_mesh(diagnose, peer);
 		if (peer->delay.samples < LAW_MESH_SAMPLES_MIN)
 			found |= read_path(diagnose, peer, slow);
+		if (!found)
+			found = read_rotation(diagnose, peer);
 		diagnose->input.peer_count += found;
 	}
 	return 0;
@@ -471,6 +489,7 @@ static int open_diagnose(void **self, struct core *core, void *const needs[], ch
 	diagnose->table = needs[2];
 	diagnose->delays = needs[3];
 	diagnose->paths = needs[4];
+	diagnose->rotation = needs[5];
 	diagnose->input.ports = diagnose->ports;
 	delays_listen(diagnose->delays, poll, diagnose);
 	*self = diagnose;
@@ -490,7 +509,7 @@ static void close_diagnose(void *self)
 
 const struct capability diagnose_capability = {
 	.name = "diagnose",
-	.needs = {"dataplane", "mesh", "qp", "delay", "paths"},
+	.needs = {"dataplane", "mesh", "qp", "delay", "paths", "rotation"},
 	.events = diag_events,
 	.metrics = diagnose_metrics,
 	.open = open_diagnose,

@@ -76,8 +76,9 @@ struct diag_qp {
 
 /* Which probes measure an address; the first that there is. */
 #define DIAG_SOURCES(X)                                                                            \
-	X(MESH, "mesh") /* of a neighbor, on one source port */                                    \
-	X(PATH, "path") /* of candidate paths, on the ports of the queue pairs */
+	X(MESH, "mesh")		/* of a neighbor, on one source port */                            \
+	X(PATH, "path")		/* of candidate paths, on the ports of the queue pairs */          \
+	X(ROTATION, "rotation") /* of addresses in turn, on several ports */
 enum diag_source {
 #define X(id, name) DIAG_BY_##id,
 	DIAG_SOURCES(X)

@@ -67,8 +67,21 @@ struct member {
 	struct esc_address address;
 	enum member_plane plane;
 	bool probed; /* a target; else a further address, of the label `addresses` */
-	char *host;  /* label `host`, else the address as text */
-	char *rack;  /* label `rack`; NULL: none, or not probed */
+	/* Texts of the list, shared by its entries. */
+	const char *host; /* label `host`, else the address as text */
+	const char *rack; /* label `rack`; NULL: none, or not probed. So are: */
+	const char *rail, *pod;
+	uint32_t entry; /* in the file, from 0 */
+};
+
+/* A host, its targets: members.by_host[first .. first + count - 1]. */
+struct member_host {
+	uint32_t first, count;
+};
+
+/* Hosts of a rack: members.hosts[first .. first + count - 1]. One without a label is a rack. */
+struct member_rack {
+	uint32_t first, count;
 };
 
 /*
@@ -85,7 +98,16 @@ struct members {
 	size_t count, targets;	 /* targets: that are probed */
 	struct member_nic *nics; /* by address, none twice */
 	size_t nic_count;
+	char **texts;
+	size_t text_count;
+	/* The same order on all hosts: targets by host, plane, rail and address; hosts by rack. */
+	uint32_t *by_host; /* indices into list */
+	struct member_host *hosts;
+	struct member_rack *racks;
+	size_t host_count, rack_count;
+	unsigned int ports_max; /* NICs of a host, the most there are */
 };
+#define MEMBER_PORTS_MAX 64  /* NICs of a host */
 #define MEMBER_OTHERS_MAX 64 /* in one label `addresses` */
 #define MEMBER_NICS_MAX 32   /* in one label `nics` */
 
@@ -101,8 +123,26 @@ int members_parse(const char *path, const char *bytes, size_t size, struct membe
 		  char **error);
 void members_free(struct members *members);
 
+/* The host's name, and its rack's or pod's by the labels; NULL: no label. */
+const char *members_host_name(const struct members *members, const struct member_host *host);
+const char *members_host_rack(const struct members *members, const struct member_host *host);
+const char *members_host_pod(const struct members *members, const struct member_host *host);
+/*
+ * The NICs of a host on @plane, an address each: one for each label `rail`, the least, IPv4 first;
+ * without that label each IPv4 address is a NIC, or each IPv6 address. How many, @room at most.
+ */
+size_t members_ports(const struct members *members, const struct member_host *host,
+		     enum fleet_plane plane, const struct member **out, size_t room);
+/*
+ * Fills in by_host, hosts and racks. -EINVAL and *@error: a host in two racks or pods, a rack in
+ * two pods.
+ */
+int members_index(struct members *members, const char *path, char **error);
+
 /* Whether they have the same hosts with the same addresses; racks and NICs are not compared. */
 bool members_equal(const struct members *one, const struct members *two);
+/* The entry of @address; NULL: none, or @members is NULL. */
+const struct member *members_find(const struct members *members, const struct esc_address *address);
 /* The host that has @address; NULL: none, or @members is NULL. */
 const char *members_host(const struct members *members, const struct esc_address *address);
 

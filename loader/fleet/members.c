@@ -12,19 +12,41 @@
 #include "base/explain.h"
 #include "base/readfile.h"
 
-#define MEMBERS_BYTES_MAX (64u << 20) /* a fleet of 100,000 hosts takes about 10 MB */
+#define MEMBERS_BYTES_MAX (256u << 20) /* 100,000 hosts with 8 NICs each take about 90 MB */
 #define MEMBERS_SHAPE "[{\"targets\": [\"10.0.0.2\"], \"labels\": {\"host\": \"h2\"}}]"
 
 struct reading {
 	const char *path;
 	char **error;
 	struct members *members;
-	size_t room, nic_room;
+	size_t room, nic_room, text_room;
 	/* Of the entry that is read; labels: NULL: none. */
 	size_t entry;
-	const char *host, *rack;
+	const char *host, *rack, *rail, *pod;
 	enum member_plane plane;
 };
+
+/* A copy of @text, or @last, which is the same; NULL: no memory. */
+static const char *text_keep(struct reading *reading, const char *last, const char *text)
+{
+	struct members *members = reading->members;
+	char **kept;
+
+	if (last && !strcmp(last, text))
+		return last;
+	kept = array_add(&members->texts, &members->text_count, &reading->text_room, sizeof(*kept));
+	if (!kept)
+		return NULL;
+	*kept = strdup(text);
+	return *kept;
+}
+
+/* As text_keep(); a label that is not there is nothing. */
+static int label_keep(struct reading *reading, const char *last, const char *text, const char **out)
+{
+	*out = text ? text_keep(reading, last, text) : NULL;
+	return text && !*out ? -ENOMEM : 0;
+}
 
 #define fail(reading, format, ...)                                                                 \
 	explain((reading)->error, -EINVAL, "%s: " format, (reading)->path, ##__VA_ARGS__)
@@ -57,7 +79,9 @@ static int read_target(struct reading *reading, size_t i, const json_t *target)
 	const char *name = json_string_value(target);
 	char text[ADDRESS_TEXT_BYTES];
 	struct esc_address address;
+	const struct member *last;
 	struct member *member;
+	int err;
 
 	if (!name)
 		return fail_entry(reading, ", targets[%zu]: should be a text with an IP address",
@@ -71,12 +95,18 @@ static int read_target(struct reading *reading, size_t i, const json_t *target)
 	if (!member)
 		return -ENOMEM;
 	members->targets++;
-	member->address = address;
-	member->plane = reading->plane;
-	member->probed = true;
-	member->host = strdup(reading->host ? reading->host : address_format(&address, text));
-	member->rack = reading->rack ? strdup(reading->rack) : NULL;
-	return member->host && (!reading->rack || member->rack) ? 0 : -ENOMEM;
+	last = member - (members->count > 1);
+	*member = (struct member){.address = address,
+				  .plane = reading->plane,
+				  .probed = true,
+				  .entry = (uint32_t)reading->entry};
+	/* Entries of a host, and of a rack, are mostly next to each other. */
+	err = label_keep(reading, last->host,
+			 reading->host ? reading->host : address_format(&address, text),
+			 &member->host);
+	err = err ? err : label_keep(reading, last->rack, reading->rack, &member->rack);
+	err = err ? err : label_keep(reading, last->rail, reading->rail, &member->rail);
+	return err ? err : label_keep(reading, last->pod, reading->pod, &member->pod);
 }
 
 static int read_labels(struct reading *reading, json_t *labels)
@@ -93,6 +123,8 @@ static int read_labels(struct reading *reading, json_t *labels)
 					  name);
 	reading->host = json_string_value(json_object_get(labels, "host"));
 	reading->rack = json_string_value(json_object_get(labels, "rack"));
+	reading->rail = json_string_value(json_object_get(labels, "rail"));
+	reading->pod = json_string_value(json_object_get(labels, "pod"));
 	reading->plane = MEMBER_ANY;
 	plane = json_string_value(json_object_get(labels, "plane"));
 	if (!plane)
@@ -107,9 +139,9 @@ static int read_labels(struct reading *reading, json_t *labels)
 }
 
 /* One item of a label, the @count-th, of the host @host. */
-typedef int read_item_fn(struct reading *reading, size_t count, char *item, char *host);
+typedef int read_item_fn(struct reading *reading, size_t count, char *item, const char *host);
 
-static int read_address(struct reading *reading, size_t count, char *item, char *host)
+static int read_address(struct reading *reading, size_t count, char *item, const char *host)
 {
 	struct members *members = reading->members;
 	struct esc_address address;
@@ -147,7 +179,7 @@ static bool nic_parse(char *item, struct member_nic *out)
 	       !strchr(item, ':') == !strchr(first, ':');
 }
 
-static int read_nic(struct reading *reading, size_t count, char *item, char *host)
+static int read_nic(struct reading *reading, size_t count, char *item, const char *host)
 {
 	struct members *members = reading->members;
 	struct member_nic parsed = {.host = host}, *nic;
@@ -170,7 +202,7 @@ static int read_nic(struct reading *reading, size_t count, char *item, char *hos
 
 /* What the label @name lists for the host of this entry, after its @targets. */
 static int read_items(struct reading *reading, const json_t *labels, const char *name,
-		      size_t targets, char *host, read_item_fn *read_item)
+		      size_t targets, const char *host, read_item_fn *read_item)
 {
 	const char *text = json_string_value(json_object_get(labels, name));
 	char *copy, *save = NULL;
@@ -202,7 +234,7 @@ static int read_entry(struct reading *reading, const json_t *object)
 	json_t *targets = json_object_get(object, "targets");
 	json_t *labels = json_object_get(object, "labels");
 	size_t count = json_array_size(targets);
-	char *host;
+	const char *host;
 	int err;
 
 	if (!json_is_object(object))
@@ -251,12 +283,16 @@ bool members_equal(const struct members *one, const struct members *two)
 	return true;
 }
 
+const struct member *members_find(const struct members *members, const struct esc_address *address)
+{
+	return members && members->count ? bsearch(address, members->list, members->count,
+						   sizeof(*members->list), by_address)
+					 : NULL;
+}
+
 const char *members_host(const struct members *members, const struct esc_address *address)
 {
-	const struct member *member = members && members->count
-					      ? bsearch(address, members->list, members->count,
-							sizeof(*members->list), by_address)
-					      : NULL;
+	const struct member *member = members_find(members, address);
 
 	return member ? member->host : NULL;
 }
@@ -290,6 +326,12 @@ static int read_list(struct reading *reading, const json_t *root)
 
 		if (by_address(one, two))
 			continue;
+		if (two->probed && one->rail && two->rail && strcmp(one->rail, two->rail))
+			return fail(reading,
+				    "the address %s is in rail %.64s (entry %u) and in rail %.64s "
+				    "(entry %u); keep one",
+				    address_format(&two->address, text), one->rail, one->entry,
+				    two->rail, two->entry);
 		if (two->probed)
 			return fail(reading, "the address %s is listed twice; keep one",
 				    address_format(&two->address, text));
@@ -302,7 +344,7 @@ static int read_list(struct reading *reading, const json_t *root)
 		if (!kept || by_address(&members->list[kept - 1], &members->list[i]))
 			members->list[kept++] = members->list[i];
 	members->count = kept;
-	return 0;
+	return members_index(members, reading->path, reading->error);
 }
 
 int members_parse(const char *path, const char *bytes, size_t size, struct members **out,
@@ -356,11 +398,12 @@ void members_free(struct members *members)
 {
 	if (!members)
 		return;
-	for (size_t i = 0; i < members->count; i++)
-		if (members->list[i].probed) {
-			free(members->list[i].host);
-			free(members->list[i].rack);
-		}
+	for (size_t i = 0; i < members->text_count; i++)
+		free(members->texts[i]);
+	free(members->texts);
+	free(members->by_host);
+	free(members->hosts);
+	free(members->racks);
 	free(members->list);
 	free(members->nics);
 	free(members);

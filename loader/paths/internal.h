@@ -165,7 +165,7 @@ struct paths {
 	struct pathlive_config live;
 	bool paused;
 	uint64_t random;
-	uint64_t update_due_ns, ports_due_ns;
+	uint64_t update_due_ns, ports_due_ns, sweep_due_ns;
 	bool limit_reported;
 
 	double try_tokens, try_pace; /* tries a second, as switches reply */
@@ -183,6 +183,9 @@ struct paths {
 
 	paths_tick_fn *tick;
 	void *tick_context;
+	paths_record_fn *record;
+	void *record_context;
+	struct esc_path_key swept; /* of the map path_received; all zero: from its begin on */
 };
 
 /* All pairs; the body may end its own pair. */
@@ -219,6 +222,12 @@ int paths_set_index(const struct paths_pair *pair, uint16_t sport);
 /* Of the first @count of own[]. */
 bool paths_is_own(const struct paths_pair *pair, uint16_t sport, size_t count);
 int paths_pair_id_of(const struct paths_pair *pair, uint16_t sport);
+
+/* --- received.c: the map path_received --- */
+
+void paths_reset_received(void *paths);
+/* A part of the map in each call. */
+void paths_sweep_received(struct paths *paths, uint64_t now_ns);
 
 /* --- survey.c: the switches on the way --- */
 

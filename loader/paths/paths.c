@@ -39,6 +39,8 @@ static int record_read(void *context, void *bytes, size_t size)
 	bool timed;
 	int index;
 
+	if (size >= sizeof(*record) && record->path == ESC_PATH_NONE && paths->record)
+		paths->record(paths->record_context, record);
 	pair = size >= sizeof(*record) && record->slot < ESC_PATH_SLOTS_MAX
 		       ? paths->by_slot[record->slot]
 		       : NULL;
@@ -68,33 +70,6 @@ static int record_read(void *context, void *bytes, size_t size)
 			       record->ktime_ns / paths->facts.share.interval_ns[PATH_STANDBY],
 			       delay_ns);
 	return 0;
-}
-
-/*
- * Nothing could be received until now: what peers sent meanwhile is not reported as missing.
- * Before this host replies again.
- */
-static void reset_received(void *context)
-{
-	const struct paths *paths = context;
-	int fd = dataplane_map_fd(paths->dataplane, "path_received");
-	struct esc_path_received received;
-	struct esc_path_key key;
-	uint64_t now_ns = time_local_ns();
-	void *before = NULL;
-
-	/* Bounded: peers come and go meanwhile. */
-	for (int i = 0; fd >= 0 && i < 2 * ESC_PATH_RECEIVED_MAX; i++) {
-		if (bpf_map_get_next_key(fd, before, &key))
-			break;
-		before = &key;
-		if (bpf_map_lookup_elem(fd, &key, &received))
-			continue;
-		for (unsigned int id = 0; id < ESC_PATHS_MAX; id++)
-			if (received.sport[id])
-				received.received_ktime_ns[id] = now_ns;
-		bpf_map_update_elem(fd, &key, &received, BPF_EXIST);
-	}
 }
 
 /* --- every 250 ms --- */
@@ -184,6 +159,10 @@ static uint64_t probe_tick(struct paths *paths, uint64_t now_ns)
 		pathsend_pause(paths->send, paused);
 	paths->paused = paused;
 	ring_buffer__consume(paths->ring);
+	if (now_ns >= paths->sweep_due_ns) {
+		paths->sweep_due_ns = now_ns + PATHS_UPDATE_NS;
+		paths_sweep_received(paths, now_ns);
+	}
 	if (!paths_are_probed(paths))
 		return PATHS_TICK_IDLE_NS;
 	if (now_ns >= paths->update_due_ns) {
@@ -225,6 +204,22 @@ void paths_on_tick(struct paths *paths, paths_tick_fn *fn, void *context)
 {
 	paths->tick = fn;
 	paths->tick_context = context;
+}
+
+bool paths_has(const struct paths *paths, const struct esc_path_key *key)
+{
+	return paths_find(paths, key);
+}
+
+struct pathsend *paths_sender(struct paths *paths)
+{
+	return paths->send;
+}
+
+void paths_on_record(struct paths *paths, paths_record_fn *fn, void *context)
+{
+	paths->record = fn;
+	paths->record_context = context;
 }
 
 /* A link came or went: known at once, without probes. */
@@ -368,7 +363,7 @@ static int paths_open(void **self, struct core *core, void *const needs[], char 
 		paths_close(paths);
 		return err;
 	}
-	mesh_on_resume(paths->mesh, reset_received, paths);
+	mesh_on_resume(paths->mesh, paths_reset_received, paths);
 	*self = paths;
 	return 0;
 }

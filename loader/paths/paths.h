@@ -142,6 +142,15 @@ void paths_get(const struct paths *paths, struct paths_facts *out);
  */
 typedef void paths_tick_fn(void *context, uint64_t now_local_ns);
 void paths_on_tick(struct paths *paths, paths_tick_fn *fn, void *context);
+/* Whether queue pairs use the two addresses, so that candidate paths between them are probed. */
+bool paths_has(const struct paths *paths, const struct esc_path_key *key);
+/*
+ * For other path requests: the thread that sends them, and a function that gets the records of
+ * replies to those of no candidate path, surveys included. NULL: none.
+ */
+struct pathsend *paths_sender(struct paths *paths);
+typedef void paths_record_fn(void *context, const struct esc_path_record *record);
+void paths_on_record(struct paths *paths, paths_record_fn *fn, void *context);
 /* They are probed: switched on, and the kill switch is off. */
 bool paths_are_probed(const struct paths *paths);
 /*

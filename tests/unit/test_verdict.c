@@ -232,9 +232,10 @@ Test(inband, names_the_probes)
 	} cases[] = {
 		{DIAG_BY_MESH, "mesh", "mesh_p50_ns", "mesh_bound_ns"},
 		{DIAG_BY_PATH, "path", "path_p50_ns", "path_bound_ns"},
+		{DIAG_BY_ROTATION, "rotation", "rotation_p50_ns", "rotation_bound_ns"},
 	};
 
-	for (size_t c = 0; c < 2; c++) {
+	for (size_t c = 0; c < 3; c++) {
 		const struct diag_event *event;
 		struct fleet fleet;
 
