@@ -369,8 +369,10 @@ static bool load_one(struct alerts *alerts, const json_t *saved)
 	const char *condition = json_text(saved, "condition"), *fault = json_text(saved, "fault");
 	struct alert *alert;
 
+	/* Without an id it was not saved. */
 	if (alerts->count == ALERTS_MAX || !json_is_object(labels) || !json_is_object(event) ||
-	    !*condition || strlen(condition) >= sizeof(alert->condition) || !*fault ||
+	    !json_object_get(event, "id") || !*condition ||
+	    strlen(condition) >= sizeof(alert->condition) || !*fault ||
 	    !json_count(saved, "started_ns") || find(alerts, condition, fault))
 		return false;
 	alert = &alerts->list[alerts->count++];

@@ -50,10 +50,12 @@ static bool parse_event(const json_t *event, struct merged *out)
 		return false;
 	if (!out->timed)
 		return true;
+	if (!json_is_integer(fabric) || !json_is_integer(bound) || bound_ns < 0 ||
+	    bound_ns >= most_ns || fabric_ns <= -most_ns || fabric_ns >= most_ns)
+		return false;
 	out->low_ns = fabric_ns - bound_ns;
 	out->high_ns = fabric_ns + bound_ns;
-	return json_is_integer(fabric) && json_is_integer(bound) && bound_ns >= 0 &&
-	       bound_ns < most_ns && fabric_ns > -most_ns && fabric_ns < most_ns;
+	return true;
 }
 
 bool merge_line(struct merge *merge, const char *line, size_t bytes)

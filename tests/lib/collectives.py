@@ -94,8 +94,8 @@ class Network(labtest.Lab):
                 self("start", host)
                 self.good(host, "escapement", "pace", "setup-fq", "eth1")
                 note(f"{host} has started")
-        except BaseException:
-            self.__exit__()
+        except BaseException as error:
+            self.__exit__(type(error))
             raise
         return self
 

@@ -64,13 +64,13 @@ class Fabric(labtest.Lab):
             self.trickle()
             if not labtest.wait_for(lambda: all(map(self.knows_paths, self.senders)), 40, 0.5):
                 raise RuntimeError("not all paths were found")
-        except BaseException:
-            self.__exit__()
+        except BaseException as error:
+            self.__exit__(type(error))
             raise
         return self
 
-    def __exit__(self, *_):
-        super().__exit__()
+    def __exit__(self, kind, *_):
+        super().__exit__(kind)
         for process in self.trickles:
             process.kill()
             process.communicate()
