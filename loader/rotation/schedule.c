@@ -102,7 +102,7 @@ uint64_t rotation_far_draw(uint64_t round, uint32_t racks, uint32_t one, uint32_
 double rotation_near_cycle_s(const struct rotation_plan *plan, uint32_t ports)
 {
 	/* Spread over slots, some measurements of a round are beyond the budget of one of them. */
-	unsigned int cycles = plan->near_slots > 1 ? 2 : 1;
+	unsigned int cycles = plan->near_slots > 1 ? 3 : 1;
 
 	return (double)cycles * (double)rotation_cycle(ports) * plan->near_slots /
 	       plan->near_rounds * (ROTATION_SLOT_NS / 1e9);
