@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "base/now.h"
 #include "base/readfile.h"
+#include "base/writefile.h"
 
 #define STATE_BYTES_MAX (32 << 20)
 #define TICK_NS ALERT_S /* also the most that a signal waits */
@@ -45,33 +46,10 @@ static void on_signal(int number)
 
 /* --- the state: DIRECTORY/state.json --- */
 
-static int write_state(const char *directory, const char *text)
-{
-	char path[4096], temporary[4096];
-	size_t bytes = strlen(text);
-	int fd, err = 0;
-
-	if (snprintf(path, sizeof(path), "%s/state.json", directory) >= (int)sizeof(path) ||
-	    snprintf(temporary, sizeof(temporary), "%s/state.new", directory) >=
-		    (int)sizeof(temporary))
-		return -ENAMETOOLONG;
-	fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (fd < 0)
-		return -errno;
-	errno = ENOSPC;
-	if (write(fd, text, bytes) != (ssize_t)bytes || fsync(fd))
-		err = -errno;
-	if (close(fd) && !err)
-		err = -errno;
-	if (!err && rename(temporary, path))
-		err = -errno;
-	return err;
-}
-
 static void save(struct program *program)
 {
 	json_t *state = alerts_save(&program->alerts);
-	char *text;
+	char path[4096], *text;
 	int err;
 
 	json_put(state, "config", json_incref(program->config));
@@ -81,11 +59,11 @@ static void save(struct program *program)
 		free(text);
 		return;
 	}
-	err = write_state(program->state, text);
+	snprintf(path, sizeof(path), "%s/state.json", program->state);
+	err = writefile(path, text, strlen(text), 0600, true);
 	if (err && !program->save_failed)
-		log_warning("%s/state.json: %s; alerts are kept in memory, and a restart would "
-			    "forget them",
-			    program->state, strerror(-err));
+		log_warning("%s: %s; alerts are kept in memory, and a restart would forget them",
+			    path, strerror(-err));
 	program->save_failed = err != 0;
 	free(program->saved);
 	program->saved = err ? NULL : text;

@@ -42,7 +42,7 @@ enum repair_stage {
 	REPAIR_STAGE_FAILED,  /* it was dropped */
 };
 
-/* Another CPU sends the copies: a packet behind them waits so long, and then goes on. */
+/* Timeout of a packet that waits while another CPU sends the copies. */
 #define REPAIR_WAIT_NS 10000000ull
 #define REPAIR_WAIT_LOOPS (1 << 20)
 

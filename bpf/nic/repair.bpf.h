@@ -19,7 +19,7 @@
 #define NIC_OPCODE_RC_END 0x20
 #define NIC_NOT_OURS (-1)
 #define NIC_NO_COPY (-2)
-/* A route that is back waits for a gap of this length, or for so long. */
+/* Back to a route that is usable again: at a gap of this length, or after this timeout. */
 #define NIC_GAP_NS 8000000ull /* two ticks of the coarse clock, at most */
 #define NIC_RETURN_NS 1000000000ull
 /* Of the last packets, while nothing is acknowledged: then a transport has sent them again. */
@@ -45,7 +45,7 @@ struct {
 	__type(value, __u32);
 } nic_spares SEC(".maps");
 
-/* Writer: the daemon. What left so long before a failure was seen has arrived. */
+/* Writer: the daemon. A packet sent this long before the failure was detected has arrived. */
 __u64 nic_repair_age_ns = 0;
 /* Packets whose queue pair found no ring. */
 __u64 nic_not_kept = 0;

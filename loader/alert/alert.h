@@ -15,11 +15,11 @@
 /* --- table.c: which alerts there are. Pure: the time is an argument --- */
 
 #define ALERTS_MAX 1024
-/* A single event is an alert for so long. */
+/* Duration of the alert of an event that begins no condition. */
 #define ALERT_SINGLE_NS (300 * ALERT_S)
 /* What an earlier daemon reported has to be reported again in this time after a new one's start. */
 #define ALERT_CONFIRM_NS (120 * ALERT_S)
-/* One that has ended is sent for so long: some Alertmanager may be down. */
+/* How long a resolved alert is still sent: an Alertmanager may be down. */
 #define ALERT_ENDED_NS (300 * ALERT_S)
 
 struct alert {
@@ -29,7 +29,7 @@ struct alert {
 	char *fault;
 	uint64_t started_ns;
 	uint64_t ended_ns;  /* 0: it fires */
-	uint64_t lapse_ns;  /* it ends then, unless it is reported again; 0: not by itself */
+	uint64_t lapse_ns;  /* it expires then, unless it is reported again; 0: never */
 	const char *reason; /* why it ended, a literal; NULL: by an event */
 	bool begin_hooked, end_hooked;
 };
@@ -60,7 +60,7 @@ bool alerts_take(struct alerts *alerts, const json_t *event, bool live, uint64_t
  */
 void alerts_own(struct alerts *alerts, const char *condition, const char *part, const char *remedy,
 		uint64_t now_ns);
-/* What ends by itself, and what has been sent for long enough. */
+/* Ends alerts that have expired, and removes those resolved ALERT_ENDED_NS ago. */
 void alerts_tick(struct alerts *alerts, uint64_t now_ns);
 /* As Alertmanager's API v2 and the hook get it (new reference). @until_ns: endsAt while it fires.
  */
@@ -76,12 +76,12 @@ bool alerts_load(struct alerts *alerts, const json_t *saved);
 /* Sent again after this time, and while it fires with an end of four times that. */
 #define PUSH_AGAIN_NS (30 * ALERT_S)
 #define PUSH_LAPSE_NS (4 * PUSH_AGAIN_NS)
-/* Changes are collected for so long. */
+/* Delay of a push after a change, so that changes are sent together. */
 #define PUSH_COLLECT_NS (ALERT_S / 5)
 #define PUSH_BACKOFF_NS ALERT_S
 #define PUSH_BACKOFF_MOST_NS (60 * ALERT_S)
 #define PUSH_TIMEOUT_MS 10000
-/* It is a fault of ours, to be reported, when it has failed for so long. */
+/* An Alertmanager that has failed for this time is reported as an alert. */
 #define PUSH_REPORT_NS (60 * ALERT_S)
 #define PUSH_REPLY_BYTES 4096
 

@@ -195,7 +195,7 @@ static const struct verb verbs[] = {
 		 "above and its error bound. An event that may have been before some above it, "
 		 "since their bounds overlap, states so: with -j as `not_ordered`, their number, "
 		 "and `not_ordered_with`, the ids of the nearest 16. Events of one host are in the "
-		 "order in which it recorded them. Fabric time is set anew when a whole fleet "
+		 "order in which it recorded them. Fabric time is reset when a whole fleet "
 		 "restarts: give --since with logs from before it."},
 	{.name = "mode",
 	 .summary = "observe only, or allow steering or pacing",

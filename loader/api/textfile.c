@@ -8,6 +8,7 @@
 
 #include "api.h"
 #include "base/log.h"
+#include "base/writefile.h"
 
 #define POLL_NS 1000000000ull
 #define END_TIMEOUT_MS 1000 /* for a write, when the daemon ends */
@@ -130,43 +131,13 @@ static void job_free(void *context)
 	free(job);
 }
 
-/*
- * Aside, under a name that node_exporter does not read, and then in one step to where it is read.
- */
-static int write_file(const struct textfile_job *job)
-{
-	FILE *out = NULL;
-	char *aside;
-	int fd, err = 0;
-
-	if (asprintf(&aside, "%s.new", job->path) < 0)
-		return -ENOMEM;
-	/* The directory may belong to another user: nothing that lies there is followed. */
-	unlink(aside);
-	fd = open(aside, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
-	if (fd >= 0 && !fchmod(fd, 0644))
-		out = fdopen(fd, "w");
-	if (!out)
-		err = -errno;
-	else if (fwrite(job->text, 1, job->bytes, out) != job->bytes)
-		err = errno ? -errno : -EIO;
-	if (out ? fclose(out) && !err : fd >= 0 && close(fd))
-		err = -errno;
-	if (!err && rename(aside, job->path))
-		err = -errno;
-	if (err && fd >= 0)
-		unlink(aside);
-	free(aside);
-	return err;
-}
-
 /* A reload may have moved the file; the old one would stay there for ever. */
 static void work(void *context)
 {
 	struct textfile_job *job = context;
 
 	if (job->path)
-		job->err = write_file(job);
+		job->err = writefile(job->path, job->text, job->bytes, 0644, false);
 	if (job->former && !job->err)
 		unlink(job->former);
 }

@@ -115,7 +115,7 @@ static void drop_copies(struct merge *merge)
 
 /*
  * The events of one host, in their order, which is certain: none was before an earlier one. What
- * contradicts a later one is of another fabric time, from before the fleet's was set anew: of it
+ * contradicts a later one is of another fabric time, from before the fleet's was reset: of it
  * only the order is used.
  */
 static void narrow(struct merged *list, size_t count)

@@ -86,7 +86,8 @@ static const struct qp_entry *read_owner(const struct diagnose *diagnose, struct
 	}
 	qp->alive = owner->is.state == ESC_OWNER_RTS;
 	if (owner->job.kind != JOB_NONE)
-		qp->job = diag_hash(owner->job.name, strlen(owner->job.name)) | 1; /* never 0 */
+		qp->job = hash_add(HASH_FIRST, owner->job.name, strlen(owner->job.name)) |
+			  1; /* never 0 */
 	back.dest_qpn = owner->key.qpn;
 	return qptable_find(diagnose->table, &back);
 }

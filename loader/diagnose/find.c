@@ -106,7 +106,7 @@ void find_stalls(struct diagnoses *diag)
 static struct pair_track *pair_memory(struct diagnoses *diag, const struct pair *pair)
 {
 	const struct esc_qp_key *key = &pair->subject.key;
-	uint64_t hash = diag_hash(key, sizeof(key->src) + sizeof(key->dst));
+	uint64_t hash = hash_add(HASH_FIRST, key, sizeof(key->src) + sizeof(key->dst));
 	struct pair_track *oldest = NULL;
 
 	for (size_t i = 0; i < 8; i++) {

@@ -6,6 +6,7 @@
 #ifndef ESC_DIAGNOSE_INTERNAL_H
 #define ESC_DIAGNOSE_INTERNAL_H
 
+#include "base/hash.h"
 #include "core/core.h"
 #include "qp/qp.h"
 
@@ -245,16 +246,6 @@ static inline int64_t least(int64_t a, int64_t b)
 static inline int64_t most(int64_t a, int64_t b)
 {
 	return a > b ? a : b;
-}
-
-/* FNV-1a. */
-static inline uint64_t diag_hash(const void *bytes, size_t count)
-{
-	uint64_t hash = 0xcbf29ce484222325;
-
-	for (size_t i = 0; i < count; i++)
-		hash = (hash ^ ((const uint8_t *)bytes)[i]) * 0x100000001b3;
-	return hash;
 }
 
 /* --- memory of one queue pair, and of one pair of addresses --- */

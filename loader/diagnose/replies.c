@@ -58,7 +58,7 @@ static struct replies_key key_of(const struct qp_entry *entry)
 static const struct replies_slot *find_slot(const struct replies *replies,
 					    const struct replies_key *key)
 {
-	uint64_t hash = diag_hash(key, sizeof(*key));
+	uint64_t hash = hash_add(HASH_FIRST, key, sizeof(*key));
 	size_t i = (hash ^ hash >> 32) & replies->mask;
 
 	while (replies->slots[i].used && memcmp(&replies->slots[i].key, key, sizeof(*key)))

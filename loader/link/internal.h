@@ -47,7 +47,7 @@ struct link_keys {
 struct link_change {
 	uint32_t flaps;	    /* carrier losses that count */
 	uint32_t planned;   /* those that do not */
-	bool reset;	    /* the counters began anew; the window was kept */
+	bool reset;	    /* the counters were reset; the window was kept */
 	bool replaced;	    /* another NIC has the name: all that was known is of the other one */
 	bool returned;	    /* it has a carrier, and had none at the reading before */
 	uint64_t lasted_ns; /* `returned`: how long it was away */
@@ -64,7 +64,7 @@ uint64_t link_count_since(const struct esc_link *link, uint64_t since_ns);
 uint64_t link_count(const struct esc_link *link, uint64_t now_ns, uint64_t within_ns);
 
 enum link_step { LINK_NOTHING, LINK_RAISED, LINK_STABLE };
-/* Raises the alarm, or ends it when the link was stable for so long. */
+/* Raises the alarm, or ends it when the link was stable for `stable_after`. */
 enum link_step link_evaluate(struct esc_link *link, const struct link_keys *keys, uint64_t now_ns);
 /* False: there is no alarm. What was counted raises none any more. */
 bool link_acknowledge(struct esc_link *link, uint64_t now_ns);
@@ -136,7 +136,7 @@ bool link_is_expected(const struct link_entry *entry);
 	  "The alarm of a link ended: it was stable, acknowledged, or is not watched any more.",   \
 	  .about = EVENT_NIC, .ends = "link_flapping")                                             \
 	X(LINK_RESET, "link_reset", NOTICE,                                                        \
-	  "The counters of a link began anew: its driver was reloaded, or the NIC replaced.",      \
+	  "The counters of a link were reset: its driver was reloaded, or the NIC replaced.",      \
 	  .about = EVENT_NIC)                                                                      \
 	X(LINKS_FULL, "links_full", WARNING,                                                       \
 	  "Links have no place in the table: they are not watched.")

@@ -281,7 +281,7 @@ static int on_link(const struct link_carrier *link, void *context)
 				       (other->link.ifindex == link->ifindex && link->ifindex);
 		return 0;
 	}
-	/* From before the newest dump, or the counters began anew: the next dump knows. */
+	/* From before the newest dump, or the counters were reset: the next dump tells. */
 	if (link->ifindex == entry->link.ifindex && !link->gone &&
 	    ((int32_t)(link->down_count - entry->link.down_count) < 0 ||
 	     (int32_t)(link->up_count - entry->link.up_count) < 0)) {

@@ -24,7 +24,7 @@
 	X(LINK_PLANNED, "link_planned_losses_total", COUNTER,                                      \
 	  "Carrier losses that are not flaps: set down, just set up, just booted or loaded.")      \
 	X(LINK_RESETS, "link_resets_total", COUNTER,                                               \
-	  "Times that the kernel's counters of the link began anew.")                              \
+	  "Resets of the kernel's counters of the link.")                                          \
 	X(LINK_CHANGE, "link_last_change_timestamp_seconds", GAUGE,                                \
 	  "When the carrier changed last.")                                                        \
 	X(LINK_ALARM, "link_alarm", GAUGE,                                                         \

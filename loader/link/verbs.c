@@ -34,7 +34,7 @@ static const struct column columns[] = {
 	 .help = "carrier losses that are not flaps: it was set down, or had just been set up, "
 		 "booted or loaded"},
 	{"RESETS", "counter_resets", FORMAT_COUNT,
-	 .help = "times that the kernel's counters began anew: the driver was reloaded"},
+	 .help = "resets of the kernel's counters: the driver was reloaded"},
 	{"CHANGED", "last_change_ms", FORMAT_AGE, .help = "since the newest change of the carrier"},
 	{"QPS", "qps", FORMAT_COUNT, .help = "queue pairs that use it"},
 	{"RDMA", "{rdma.device}/{rdma.port}<|:{rdma.state}|>", FORMAT_TEXT,

@@ -16,6 +16,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/hash.h"
 #include "base/readfile.h"
 #include "rdma.h"
 #include "rtnl.h"
@@ -25,14 +26,10 @@
 
 /* --- carrier --- */
 
-/* FNV-1a; 0 is what stands for nothing. */
+/* 0 is what stands for nothing. */
 static uint64_t digest(uint64_t sum, const void *bytes, size_t count)
 {
-	const unsigned char *at = bytes;
-
-	sum = sum ? sum : 0xcbf29ce484222325ull;
-	for (size_t i = 0; i < count; i++)
-		sum = (sum ^ at[i]) * 0x100000001b3ull;
+	sum = hash_add(sum ? sum : HASH_FIRST, bytes, count);
 	return sum ? sum : 1;
 }
 

@@ -57,7 +57,7 @@ static void drop(struct nic *nic, uint32_t index)
 	*ring = (struct nic_ring){};
 }
 
-/* Packets of the queue pair may be on their way into the ring: it is made anew a tick later. */
+/* A program may still write into the ring: it is replaced a tick later. */
 static void retire(struct nic_ring *ring)
 {
 	ring->state = NIC_RING_ENDS;

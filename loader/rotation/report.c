@@ -61,7 +61,8 @@ static json_t *kind_json(const struct rotation *rotation, enum rotation_kind kin
 
 	json_put_text(object, "kind", kind_names[kind]);
 	json_put_count(object, "pairs", rotation_pairs(rotation, kind));
-	json_put_real(object, "cycle_s", rotation_cycle_s(rotation, kind));
+	if (rotation_pairs(rotation, kind))
+		json_put_real(object, "cycle_s", rotation_cycle_s(rotation, kind));
 	put_tally(object, "now", &rotation->now[kind]);
 	if (rotation->last[kind].whole)
 		put_tally(object, "last", &rotation->last[kind]);
@@ -197,11 +198,16 @@ const struct verb_handler rotation_verb_handlers[] = {{"mesh", reply_mesh}, {}};
 void rotation_put_status(void *self, json_t *status)
 {
 	const struct rotation *rotation = self;
-	json_t *object = json_pack("{s:b}", "on", !rotation->note);
+	json_t *object;
 
+	if (!rotation->core->config->mesh.rotation_pps)
+		return;
+	object = json_pack("{s:b}", "on", !rotation->note);
 	json_put_text(object, "note", rotation->note);
-	json_put_real(object, "rack_s", rotation_cycle_s(rotation, ROTATION_NEAR));
-	json_put_real(object, "racks_s", rotation_cycle_s(rotation, ROTATION_FAR));
+	if (rotation_pairs(rotation, ROTATION_NEAR))
+		json_put_real(object, "rack_s", rotation_cycle_s(rotation, ROTATION_NEAR));
+	if (rotation_pairs(rotation, ROTATION_FAR))
+		json_put_real(object, "racks_s", rotation_cycle_s(rotation, ROTATION_FAR));
 	json_put(status, "rotation", object);
 }
 
@@ -214,13 +220,15 @@ void rotation_write_metrics(void *self, FILE *out)
 	struct prom_family *silent = FAMILY_OF(&rotation_metrics[ROTATION_SILENT]);
 
 	prom_count(FAMILY_OF(&rotation_metrics[ROTATION_ON]), !rotation->note, NULL);
-	fields_write(out, fields, rotation, 1, 0, NULL, NULL);
 	if (!rotation->plan.most)
 		return;
+	fields_write(out, fields, rotation, 1, 0, NULL, NULL);
 	for (unsigned int k = 0; k < ROTATION_KINDS; k++)
 		prom_count(pairs, rotation_pairs(rotation, k), "kind", kind_names[k], NULL);
 	for (unsigned int k = 0; k < ROTATION_KINDS; k++)
-		prom_value(cycle, rotation_cycle_s(rotation, k), "kind", kind_names[k], NULL);
+		if (rotation_pairs(rotation, k))
+			prom_value(cycle, rotation_cycle_s(rotation, k), "kind", kind_names[k],
+				   NULL);
 	for (unsigned int k = 0; k < ROTATION_KINDS; k++)
 		if (rotation->last[k].whole)
 			prom_count(answered, rotation->last[k].answered, "kind", kind_names[k],

@@ -9,6 +9,7 @@
 
 #include "base/address.h"
 #include "base/explain.h"
+#include "base/hash.h"
 #include "clock/clock.h"
 #include "clocksync/graph.h"
 #include "dataplane/dataplane.h"
@@ -19,7 +20,7 @@
 #include "qp/qp.h"
 
 #define OWN_NS 10000000000ull /* addresses of ours are read */
-/* A queue pair that has sent nothing for so long is not in use. */
+/* Idle timeout of a queue pair: after it the address is not in use. */
 #define AWAKE_NS 10000000000ull
 #define PORTS_COUNT 16384 /* from PROBESOCK_PORT_BASE on */
 _Static_assert(ROTATION_ACTIVE_MAX *ROTATION_PROBES < PORTS_COUNT, "a source port for each probe");
@@ -28,10 +29,8 @@ _Static_assert(ROTATION_ACTIVE_MAX *ROTATION_PROBES < PORTS_COUNT, "a source por
 
 static uint64_t hash(const struct esc_path_key *key)
 {
-	uint64_t value = 0xcbf29ce484222325;
+	uint64_t value = hash_add(HASH_FIRST, key, sizeof(*key));
 
-	for (size_t i = 0; i < sizeof(*key); i++)
-		value = (value ^ ((const uint8_t *)key)[i]) * 0x100000001b3;
 	return value / ROTATION_WAYS * ROTATION_WAYS % ROTATION_RESULTS;
 }
 
@@ -245,7 +244,6 @@ static void find_self(struct rotation *rotation, const struct members *members)
 {
 	const char *name = rotation->core->config->host;
 
-	rotation->self_rack = rotation->self_host = SIZE_MAX;
 	for (size_t r = 0; members && r < members->rack_count; r++)
 		for (uint32_t h = 0; h < members->racks[r].count; h++)
 			if (!strcmp(members_host_name(members,
@@ -299,6 +297,9 @@ static void apply(struct rotation *rotation)
 	rotation->own_due_ns = 0;
 	memset(rotation->now, 0, sizeof(rotation->now));
 	memset(rotation->last, 0, sizeof(rotation->last));
+	rotation->self_rack = rotation->self_host = SIZE_MAX;
+	if (!rotation->core->config->mesh.rotation_pps)
+		return;
 	find_self(rotation, members);
 	if (rotation->self_rack == SIZE_MAX)
 		return;

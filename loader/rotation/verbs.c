@@ -7,8 +7,8 @@
 static const struct verb_section status[] = {
 	{.when = "rotation.on",
 	 .header = "Rotation",
-	 .text = "each NIC pair of the rack in {rotation.rack_s:age}, each pair of racks in "
-		 "{rotation.racks_s:age}"},
+	 .text = "NICs are measured in turn<|: each pair of the rack in {rotation.rack_s:age}|><|, "
+		 "each pair of racks in {rotation.racks_s:age}|>"},
 	{.when = "rotation !rotation.on",
 	 .header = "Rotation",
 	 .text = "no NICs are measured in turn<|: {rotation.note}|>"},

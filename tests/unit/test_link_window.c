@@ -83,7 +83,7 @@ static int by_time(const void *a, const void *b)
 
 /*
  * @flaps within an hour that begins at any second of the machine's hours; five restarts between
- * them, and counters that begin anew once. Returns whether there was an alarm.
+ * them, and a reset of the counters. Returns whether there was an alarm.
  */
 static bool flaps_raise(struct rng *rng, unsigned int flaps, uint64_t phase_ns, uint64_t span_ns)
 {

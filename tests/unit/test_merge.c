@@ -166,7 +166,7 @@ Test(merge, an_event_of_two_files_is_there_once)
 	merge_free(&merge);
 }
 
-/* Fabric time that was set anew: of what came before only the host's own order is known. */
+/* Fabric time that was reset: of what came before only the host's own order is known. */
 Test(merge, an_earlier_fabric_time_is_not_compared)
 {
 	struct merge merge = {};

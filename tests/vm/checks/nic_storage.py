@@ -12,7 +12,7 @@ CASES = (("carrier", (CLIENT,)), ("carrier", (SERVER,)), ("silent", (CLIENT,)), 
 FIO_SECONDS, OUTAGE_S, LEAD_S = 14, 3, 3
 FLOW_PACKETS = 500  # from then on fio is at work: a busy machine takes its time to start it
 LONGEST_MS = 500  # one that waited for the transport's timer takes 537 ms and more; one whose queue pair ended 10 s
-# Where a stalled guest took so long to find the NIC dead, the transport had begun its go-back-N, which soft-RoCE does
+# Where a stalled guest detected the dead NIC late, the transport had begun its go-back-N, which soft-RoCE does
 # not survive here: that run shows nothing of repair, and is made again.
 TIMER_MS, TRIES = 400, 3
 RUNS = 1  # of every case
