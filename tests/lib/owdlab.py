@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """What the tests of one-way delays share: one flow and its true delays, and the comparison of what a host shows
 with them."""
+import collections
 import json
 import os
 import threading
@@ -16,6 +17,7 @@ PATIENCE_S = 60
 # The witness runs beside the programs: see owdtruth.py.
 BESIDE_NS = 1000
 PAUSE_NS = 20000000
+RECORD_YOUNG_NS = 1000000000  # TX_RECORD_YOUNG_NS
 RECEIPT_MESSAGE = 0x04
 UNMADE = ("receipt_rate", "receipt_clone", "receipt_timestamp")
 ENDS = {2, 3, 4, 5, 8, 9, 10, 11}  # LAST and ONLY, of SEND and WRITE; in the low five bits
@@ -60,6 +62,7 @@ class Run:
         watcher = threading.Thread(target=self.watch_clocks, args=(lab, names, over))
         alive = bound_ns is None and owds
         unmade = unmade_receipts(lab, server) if alive else 0
+        before = reasons(lab, client) if alive else {}
         if alive:
             watcher.start()
         with owdtruth.Witness(lab, names) as witness:
@@ -71,6 +74,8 @@ class Run:
         if alive:
             watcher.join()
         self.unmade = unmade_receipts(lab, server) - unmade if alive else 0
+        self.client_reasons = {reason: count - before.get(reason, 0) for reason, count in reasons(lab, client).items()
+                               if count != before.get(reason, 0)} if alive else {}
         self.bound_ns = max(self.bounds)
         self.truth = witness.truth(arrival)
 
@@ -146,19 +151,33 @@ def check_sampled(tap, label, run, qp, mask):
     return [delay for delay in delays if delay], unseen, once
 
 
-def replaced(run, qp):
-    """PSNs whose receipt may have been received after another packet had replaced their record: that of an END by
-    the next sample, that of a sample after 64 others (bpf/README.md). On an idle fabric the cause is a pause of the
-    machine. The program had the receipt before it was dropped; where the witness missed that, up to PAUSE_NS after
-    the leaf's port."""
+def consumed(run, qp):
+    """Receipts of a queue pair that the program of their receiver took, as far as the witness saw them."""
+    return sum(r.about_qpn == qp["dest_qpn"] for r in run.truth.receipts_consumed)
+
+
+def without_record(run, qp, mask):
+    """PSNs whose receipt may have found no record (bpf/README.md): another packet had replaced it, that of an END the
+    next sample, that of a sample after 64 others; or none was made of an END, since one of less than 1 s was pending
+    there, as that of a first packet is, which gets no receipt. On an idle fabric a record is replaced where the machine
+    paused. The program had a receipt before it was dropped; where the witness missed that, up to PAUSE_NS after the
+    leaf's port."""
     packets = run.truth.of_qp(qp["dest_qpn"])
-    receipted = [psn for psn in run.truth.receipted(qp["dest_qpn"]) if packets[psn].leaving]
+    receipted = {psn for psn in run.truth.receipted(qp["dest_qpn"]) if packets[psn].leaving}
+    sampled = receipted | {psn for psn, packet in packets.items() if not psn & mask and packet.leaving}
     arrived = {r.about_psn: r.ktime_ns + PAUSE_NS for r in run.truth.receipts_ported
                if r.about_qpn == qp["dest_qpn"]}
     arrived.update((r.about_psn, r.ktime_ns) for r in run.truth.receipts_consumed if r.about_qpn == qp["dest_qpn"])
-    return {psn for psn in receipted for other in receipted
-            if psn != other and owdmap.record_index(psn) == owdmap.record_index(other) and
-            packets[psn].leaving[0] < packets[other].leaving[0] < arrived.get(psn, float("inf"))}
+    same = collections.defaultdict(list)
+    for psn in sampled:
+        same[owdmap.record_index(psn)].append((packets[psn].leaving[0], psn))
+
+    def is_without(psn):
+        left, back = packets[psn].leaving[0], arrived.get(psn, float("inf"))
+        others = [(when, other) for when, other in same[owdmap.record_index(psn)] if other != psn]
+        return any(left < when < back for when, _ in others) or psn & mask and any(
+            when < left < min(arrived.get(other, float("inf")), when + RECORD_YOUNG_NS) for when, other in others)
+    return {psn for psn in receipted if is_without(psn)}
 
 
 def explained(owd, delays, bound):
