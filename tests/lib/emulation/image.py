@@ -71,7 +71,7 @@ def download(report):
         raise Unavailable(f"apt knows no linux-image-{SERIES}.*-amd64 package: it needs Debian 12 "
                           "with bookworm-security (or newer) in its sources, and apt-get update")
     for package in packages[:TRIED_PACKAGES]:
-        report(f"downloading {package} (about 106 MB) to {CACHE}; it is unpacked there, "
+        report(f"downloading {package} (about 107 MB) to {CACHE}; it is unpacked there, "
             "not installed")
         with tempfile.TemporaryDirectory(prefix=".download-", dir=CACHE) as folder:
             done = subprocess.run(["apt-get", "-q", "-o", "APT::Sandbox::User=root", "download",
