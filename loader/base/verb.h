@@ -65,7 +65,7 @@ static inline bool verb_arg_is_option(const struct verb_arg *arg)
  * the end of the key: _s, _ms, _us, else ns; bytes_per_second, else bit/s.
  */
 #define COLUMN_FORMATS(X)                                                                          \
-	X(TEXT, "text")	  /* as it is; true is yes; a list is joined by commas */                  \
+	X(TEXT, "text")	  /* true is yes; a list, or an object, has commas */                      \
 	X(COUNT, "count") /* three digits: 12.3k */                                                \
 	X(BYTES, "bytes") /* three digits: 1.50KiB */                                              \
 	X(RATE, "rate")	  /* three digits: 9.41Gbit/s */                                           \

@@ -135,7 +135,7 @@ static bool write_members(FILE *out, struct scope scope, const char *key, size_t
 
 static bool write_value(FILE *out, const json_t *value)
 {
-	const char *between = "";
+	const char *between = "", *key;
 	json_t *one;
 	size_t i;
 
@@ -154,6 +154,11 @@ static bool write_value(FILE *out, const json_t *value)
 		else
 			write_value(out, one);
 		between = ",";
+	}
+	json_object_foreach ((json_t *)value, key, one) {
+		fprintf(out, "%s%s ", between, key);
+		write_value(out, one);
+		between = ", ";
 	}
 	return *between;
 }

@@ -50,6 +50,8 @@ struct events {
 	void *clock_context;
 	events_owner_fn *find_owner; /* NULL: owners of queue pairs are not known */
 	void *owner_context;
+	events_condition_fn *on_condition; /* NULL: none */
+	void *condition_context;
 	char *file;
 	struct eventlog *log; /* NULL: no file */
 	bool file_failed;     /* as reported last */
@@ -73,8 +75,8 @@ const char *event_severity_name(enum event_severity severity)
 
 const char *event_about_name(enum event_about about)
 {
-	static const char *const names[EVENT_ABOUTS] = {"host", "nic",	"peer",
-							"path", "pair", "qp"};
+	static const char *const names[EVENT_ABOUTS] = {"host", "nic", "peer",	"path",
+							"pair", "qp",  "fabric"};
 
 	return names[about];
 }
@@ -284,14 +286,17 @@ static bool take_token(struct event_count *kind, uint64_t now_local_ns)
 	return true;
 }
 
+static json_t *event_json(struct events *events, const struct event *event, uint64_t suppressed);
+static void report_condition(struct events *events, const json_t *event);
+
 static void suppress(struct events *events, struct event_count *kind, const struct event *event)
 {
 	bool report = !kind->limited;
+	json_t *object = event_json(events, event, 0);
 
-	json_decref(event->seen);
-	json_decref(event->done);
-	json_decref(event->expected);
-	json_decref(event->result);
+	json_object_del(object, "id");
+	report_condition(events, object);
+	json_decref(object);
 	kind->suppressed++;
 	kind->unstated++;
 	kind->limited = true;
@@ -320,6 +325,14 @@ void events_set_owners(struct events *events, events_owner_fn *find, void *conte
 		return;
 	events->find_owner = find;
 	events->owner_context = context;
+}
+
+void events_on_condition(struct events *events, events_condition_fn *fn, void *context)
+{
+	if (!events)
+		return;
+	events->on_condition = fn;
+	events->condition_context = context;
 }
 
 /* --- an event as JSON --- */
@@ -368,7 +381,8 @@ static void put_kind(json_t *object, const struct events *events, const struct e
 	json_put_text(object, "severity", event_severity_name(kind->severity));
 	json_object_set_new(object, "subject", json_string(event->subject ? event->subject : ""));
 	json_put_text(object, "about", event_about_name(about));
-	json_put(object, "fault", fault_json(events, event, about));
+	json_put(object, "fault",
+		 event->fault ? json_string(event->fault) : fault_json(events, event, about));
 	if (event->no_condition)
 		return;
 	json_put_text(object, "begins", kind->begins);
@@ -409,6 +423,13 @@ static json_t *event_json(struct events *events, const struct event *event, uint
 	return object;
 }
 
+static void report_condition(struct events *events, const json_t *event)
+{
+	if (events->on_condition &&
+	    (json_object_get(event, "begins") || json_object_get(event, "ends")))
+		events->on_condition(events->condition_context, event);
+}
+
 void events_add(struct events *events, const struct event *event)
 {
 	struct event_count *kind = events ? count_of(events, event->kind) : NULL;
@@ -433,6 +454,7 @@ void events_add(struct events *events, const struct event *event)
 	if (events->log)
 		append_to_file(events, object);
 	err = send_to_journal(events, object, event->kind);
+	report_condition(events, object);
 	/* A listener may remove itself, or another one. */
 	for (size_t i = 0; i < events->listener_count; i++)
 		if (events->listeners[i].fn)

@@ -27,6 +27,7 @@ enum event_about {
 	EVENT_PATH,
 	EVENT_PAIR, /* of addresses */
 	EVENT_QP,
+	EVENT_FABRIC, /* a cable, a switch or a plane: with .fault */
 	EVENT_ABOUTS
 };
 const char *event_about_name(enum event_about about);
@@ -62,6 +63,8 @@ struct event {
 	 * both. NULL: nothing has to.
 	 */
 	const char *part;
+	/* Its name on every host, "tor:leaf3"; NULL: made of the above. */
+	const char *fault;
 	enum event_about about; /* where it differs from the kind's; EVENT_HOST: it does not */
 	bool no_condition;	/* it neither begins nor ends what its kind does */
 	/* Whose job and process are added, when they are known; NULL: no queue pair. */
@@ -91,6 +94,13 @@ void events_set_clock(struct events *events, events_clock_fn *read, void *contex
 typedef bool events_owner_fn(void *context, const struct esc_qp_key *qp, uint32_t *pid,
 			     const char **job);
 void events_set_owners(struct events *events, events_owner_fn *find, void *context);
+
+/*
+ * Called for each event that begins or ends a condition, also for one that events_limit()
+ * suppresses, which has no id. The event is borrowed. NULL: not any more. @events may be NULL.
+ */
+typedef void events_condition_fn(void *context, const json_t *event);
+void events_on_condition(struct events *events, events_condition_fn *fn, void *context);
 
 /*
  * Reads the events that earlier daemons of this host left in the file into memory, before the
