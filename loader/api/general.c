@@ -41,12 +41,21 @@ static const struct verb_section status[] = {
 
 static const struct verb_section health[] = {
 	{.when = "kill_switch",
-	 .text = "the kill switch is on, nothing is attached ({kill_switch_reason}): `escapement "
-		 "mode observe`"},
-	{.rows = "late", .text = "{name} has taken {duration_ns:time}: a disk, or RTNL"},
+	 .text = "the kill switch is on, nothing is attached ({kill_switch_reason})",
+	 .remedy = "`escapement mode observe` releases it",
+	 .began = "kill_switch_on"},
+	{.when = "heartbeat_late_ns",
+	 .text = "the last heartbeat was {heartbeat_late_ns:age} ago: without it for 2s nothing is "
+		 "steered or paced",
+	 .remedy = "`escapement events --kind loop_delayed` names what takes the daemon's time"},
+	{.rows = "late",
+	 .text = "{name} has taken {duration_ns:time}",
+	 .remedy = "see the disk, or what holds RTNL",
+	 .began = "worker_late"},
 	{.when = "events_file_failed",
-	 .text = "events are not written to {events_file_failed}; `escapement events` has the "
-		 "newest ones"},
+	 .text = "events are not written to {events_file_failed}",
+	 .remedy = "see that its disk has room and responds; `escapement events` has the newest",
+	 .began = "events_file_failed"},
 	{},
 };
 
@@ -86,6 +95,22 @@ static const struct verb_arg event_args[] = {
 		 "without a daemon"},
 	{"FILE", .type = VERB_TEXT, .key = "files", .repeated = true, .local = true,
 	 .help = "lines of `escapement -j events`, or an `events.file`"},
+	{},
+};
+
+static const struct verb_arg health_args[] = {
+	{"--format", "FORMAT", .type = VERB_CHOICE, .choices = "text|npd|nagios", .key = "format",
+	 .local = true,
+	 .help = "`npd`: for node-problem-detector, a line of at most 80 bytes and the exit status 0, "
+		 "1 (a problem) or 2 (not known); `nagios`: its lines, at most 4096 bytes, and 0, 1 "
+		 "(warnings alone), 2 (critical) or 3 (not known)"},
+	{"--severity", "LEAST", .type = VERB_CHOICE, .choices = "warning|critical",
+	 .key = "severity", .local = true,
+	 .help = "`critical`: only what costs traffic, as a link, a NIC or a critical finding; "
+		 "default `warning`: also what keeps this daemon from its work"},
+	{"--clock-bound", "TIME", .type = VERB_DURATION, .key = "clock_bound_ns", .least = 1,
+	 .most = 1000000000, .local = true,
+	 .help = "an error bound of the clock from which on it is a reason; default 100us"},
 	{},
 };
 
@@ -176,9 +201,11 @@ static const struct verb status_list[] = {
 	 .request = "status",
 	 .reads = true,
 	 .summary = "check this host; exit status 0 or 1",
-	 .help = "Lists what is wrong on this host: programs that are not attached, a clock that "
-		 "is not synced, peers and paths that are down, full tables. The exit status is 0 "
-		 "when there is nothing, else 1."},
+	 .args = health_args,
+	 .help = "Lists what is wrong on this host, since when, and what to do: the kill switch, "
+		 "programs that are not attached, a clock that is not synced, links, NICs, peers "
+		 "and paths that are down, full tables, critical findings. The exit status is 0 "
+		 "when there is nothing, else 1, and 3 without a daemon."},
 	{},
 };
 

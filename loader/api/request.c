@@ -148,6 +148,15 @@ static void put_late(const struct core *core, json_t *status)
 		json_decref(late);
 }
 
+/* Absent unless it is late. */
+static void put_heartbeat(const struct core *core, json_t *status)
+{
+	uint64_t beat_ns = core_last_beat(core), now_ns = time_local_ns();
+
+	if (beat_ns && now_ns - beat_ns > CORE_PAUSE_REPORT_NS && now_ns > beat_ns)
+		json_put_count(status, "heartbeat_late_ns", now_ns - beat_ns);
+}
+
 static json_t *reply_status(void *self, struct request *request)
 {
 	struct core *core = self;
@@ -155,6 +164,7 @@ static json_t *reply_status(void *self, struct request *request)
 	bool off = core_is_off(core);
 
 	(void)request;
+	put_heartbeat(core, object);
 	core_refresh(core);
 	json_put_text(object, "host", core->config->host);
 	json_put(object, "mode", core_mode(core, -1));

@@ -124,6 +124,10 @@ struct verb_section {
 	bool live;		      /* of the columns those for a live table */
 	const struct verb_section *sections; /* of each row */
 	const char *empty;		     /* template instead, without a row */
+	/* Of `health`: what each line that is written is a reason of. */
+	const char *remedy; /* what to do; NULL: the text says it all */
+	const char *began;  /* the kind of event that begins it, as `findings` has it; NULL: none */
+	bool critical;	    /* traffic suffers; else only what is known of it, or done for it */
 };
 
 /* --- verbs --- */
@@ -155,7 +159,7 @@ struct verb_set {
 	const char *name;
 	const struct verb *verbs; /* ends with one of zeros */
 	const struct verb_section *status;
-	const struct verb_section *health; /* each line that is written is a problem */
+	const struct verb_section *health; /* each line that is written is a reason */
 	/* Probes the kernel features that it uses, see base/json.h; works without a daemon. */
 	void (*features)(json_t *list);
 };

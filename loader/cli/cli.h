@@ -23,11 +23,12 @@ struct cli {
 	enum cli_format format;
 	const char *socket;
 	const struct verb *verb;
-	json_t *args;	/* by their JSON keys, those for the command line alone included */
-	int fd;		/* the connection to the daemon, */
-	FILE *in;	/* and what reads from it; NULL: none */
-	bool may_close; /* without a reply: that is no error */
-	bool closed;	/* it did */
+	json_t *args; /* by their JSON keys, those for the command line alone included */
+	int fd;	      /* the connection to the daemon, */
+	FILE *in;     /* and what reads from it; NULL: none */
+	unsigned int reply_seconds; /* that a reply may take; 0: the default */
+	bool may_close;		    /* without a reply: that is no error */
+	bool closed;		    /* it did */
 };
 
 /* The whole of a run. Returns the exit status; the reason of another than 0 was printed. */
@@ -65,8 +66,19 @@ int cli_next(struct cli *cli, json_t **result);
 void cli_write_json(const struct cli *cli, const json_t *value);
 /* The reply to a verb as text. @args may be NULL. */
 void cli_write(FILE *out, const struct verb *verb, const json_t *result, const json_t *args);
-/* The lines of `health` as an array of strings (new reference). */
-json_t *cli_health_reasons(const json_t *status);
+/* The same on a connection of its own, without arguments. */
+int cli_query_once(struct cli *cli, const char *verb, json_t **result);
+
+/* --- health.c --- */
+
+int cli_health(struct cli *cli);
+/*
+ * Why a host is not healthy, the critical reasons first: an array of {"severity", "what", "remedy",
+ * "since_fabric_ns", "for_ns"} (new reference). @findings: of `findings`, or NULL: then it is not
+ * known since when.
+ */
+json_t *cli_health_reasons(const json_t *status, const json_t *findings, uint64_t clock_bound_ns,
+			   bool critical_only);
 
 /* --- events.c: the event log, as it is shown and followed --- */
 

@@ -40,7 +40,8 @@ int cli_fail(int code, const char *format, ...)
 static int connect_daemon(struct cli *cli)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	struct timeval timeout = {.tv_sec = REPLY_SECONDS};
+	struct timeval timeout = {.tv_sec =
+					  cli->reply_seconds ? cli->reply_seconds : REPLY_SECONDS};
 	int err;
 
 	if (snprintf(address.sun_path, sizeof(address.sun_path), "%s", cli->socket) >=
@@ -156,6 +157,16 @@ int cli_query(struct cli *cli, const char *verb, json_t *args, json_t **result)
 	return cli_next(cli, result);
 }
 
+int cli_query_once(struct cli *cli, const char *verb, json_t **result)
+{
+	int code = cli_open(cli);
+
+	if (!code)
+		code = cli_query(cli, verb, NULL, result);
+	cli_close(cli);
+	return code;
+}
+
 /* Open, query by the verb and its arguments, close. */
 static int query_once(struct cli *cli, json_t **result)
 {
@@ -229,7 +240,7 @@ static int run_version(struct cli *cli)
 	return code;
 }
 
-/* --- status and health: each capability has its part --- */
+/* --- status: each capability has its part --- */
 
 static void write_status(FILE *out, const struct verb *verb, struct scope scope)
 {
@@ -237,49 +248,6 @@ static void write_status(FILE *out, const struct verb *verb, struct scope scope)
 	for (size_t i = 0; verbs_sets[i]; i++)
 		if (verbs_sets[i]->status)
 			render_sections(out, verbs_sets[i]->status, scope);
-}
-
-json_t *cli_health_reasons(const json_t *status)
-{
-	char *text = NULL, *save = NULL;
-	size_t bytes;
-	FILE *out = open_memstream(&text, &bytes);
-	json_t *reasons = json_array();
-
-	for (size_t i = 0; out && verbs_sets[i]; i++)
-		if (verbs_sets[i]->health)
-			render_sections(out, verbs_sets[i]->health, (struct scope){status, NULL});
-	if (out && !fclose(out))
-		for (char *line = strtok_r(text, "\n", &save); line;
-		     line = strtok_r(NULL, "\n", &save))
-			json_array_append_new(reasons, json_string(line));
-	free(text);
-	return reasons;
-}
-
-static int run_health(struct cli *cli)
-{
-	json_t *status, *reasons, *result, *reason;
-	int code = query_once(cli, &status);
-	bool good;
-	size_t i;
-
-	if (code)
-		return code;
-	reasons = cli_health_reasons(status);
-	good = !json_array_size(reasons);
-	result = json_pack("{s:b, s:O*, s:o}", "healthy", good, "host",
-			   json_object_get(status, "host"), "reasons", reasons);
-	if (cli->format != CLI_TEXT)
-		cli_write_json(cli, result);
-	else if (good)
-		printf("%s: healthy\n", json_text(status, "host"));
-	else
-		json_array_foreach (reasons, i, reason)
-			printf("%s: %s\n", json_text(status, "host"), json_string_value(reason));
-	json_decref(result);
-	json_decref(status);
-	return good ? CLI_GOOD : CLI_FAILED;
 }
 
 /* --- clock wait --- */
@@ -381,7 +349,7 @@ static const struct command {
 	void (*write)(FILE *out, const struct verb *verb, struct scope scope);
 } commands[] = {
 	{"help", .run = cli_help},	{"completion", .run = cli_completion},
-	{"health", .run = run_health},	{"version", .run = run_version},
+	{"health", .run = cli_health},	{"version", .run = run_version},
 	{"events", .run = cli_events},	{"clock wait", .run = run_clock_wait},
 	{"top", .run = cli_top},	{"status", .write = write_status},
 	{"qp", .write = cli_write_qps}, {"config show", .write = write_config},

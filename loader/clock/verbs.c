@@ -11,8 +11,11 @@ static const struct verb_section status[] = {
 
 static const struct verb_section health[] = {
 	{.when = "clock.peers_configured !clock.state=synced",
-	 .text = "the clock is {clock.state}<|, error bound {clock.bound_ns:time}|>: `escapement "
-		 "clock`"},
+	 .text = "the clock is {clock.state}<|, error bound {clock.bound_ns:time}|>",
+	 .remedy = "`escapement clock` shows which peers it uses"},
+	{.when = "clock.peers_configured clock.state=synced clock.bound_ns>=@clock_bound_ns",
+	 .text = "the clock's error bound is {clock.bound_ns:time}, above {@clock_bound_ns:time}",
+	 .remedy = "`escapement clock` shows its peers; delays are no better than this"},
 	{},
 };
 

@@ -66,11 +66,17 @@ static const struct verb_section status[] = {
 };
 
 static const struct verb_section health[] = {
-	{.rows = "interfaces", .only = "!ifindex", .text = "{name}: the interface is not present"},
+	{.rows = "interfaces",
+	 .only = "!ifindex",
+	 .text = "{name}: the interface is not present",
+	 .remedy = "see its driver, or take it out of `interfaces`",
+	 .began = "interface_gone",
+	 .critical = true},
 	{.when = "!kill_switch",
 	 .rows = "interfaces",
 	 .only = "ifindex attach=none tc=none",
-	 .text = "{name}: no program is attached<|: {attach_note}|>"},
+	 .text = "{name}: no program is attached<|: {attach_note}|>",
+	 .remedy = "`escapement features` shows what this kernel lacks"},
 	{},
 };
 

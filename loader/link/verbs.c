@@ -13,11 +13,18 @@ static const struct verb_section status[] = {
 
 static const struct verb_section health[] = {
 	{.when = "links.flapping",
-	 .text = "Links that flap: {links.flapping} (`escapement links`)"},
+	 .text = "links that flap: {links.flapping}",
+	 .remedy = "see their cables; `escapement links` has the counts",
+	 .began = "link_flapping",
+	 .critical = true},
 	{.when = "links.down",
-	 .text = "Links without a carrier: {links.down} (`escapement links`)"},
+	 .text = "links without a carrier: {links.down}",
+	 .remedy = "see their cables and their ports of the switch",
+	 .began = "link_no_carrier",
+	 .critical = true},
 	{.when = "links.left_out",
-	 .text = "{links.left_out} links have no place in the table: their flaps are not counted"},
+	 .text = "{links.left_out} links have no place in the table: their flaps are not counted",
+	 .remedy = "name fewer interfaces"},
 	{},
 };
 

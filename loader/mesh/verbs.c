@@ -40,12 +40,19 @@ static const struct verb_section status[] = {
 };
 
 static const struct verb_section health[] = {
-	{.when = "members_held", .text = "{members_held.file} is held back: {members_held.reason}"},
+	{.when = "members_held",
+	 .text = "{members_held.file} is held back: {members_held.reason}",
+	 .remedy = "`escapement reload --force` applies it at once"},
 	{.when = "probing.members_without_key",
-	 .text = "{probing.members_without_key} members have no key in `key_file`"},
-	{.when = "probing.insecure", .text = "control is allowed without a key (`insecure: true`)"},
+	 .text = "{probing.members_without_key} members have no key in `key_file`",
+	 .remedy = "derive it again (`escapementd --pair-keys`)"},
+	{.when = "probing.insecure",
+	 .text = "control is allowed without a key (`insecure: true`)",
+	 .remedy = "set `key_file`"},
 	{.when = "probing.peers.down",
-	 .text = "{probing.peers.down} peers are down: `escapement peers`"},
+	 .text = "{probing.peers.down} peers are down",
+	 .remedy = "`escapement peers` shows what is to blame",
+	 .began = "peer_down"},
 	{},
 };
 

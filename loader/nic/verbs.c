@@ -221,11 +221,15 @@ static const struct verb_section status[] = {
 
 static const struct verb_section health[] = {
 	{.when = "nic_failover.dead",
-	 .text = "{nic_failover.dead} NICs of a pair are dead: `escapement failover`"},
+	 .text = "{nic_failover.dead} NICs of a pair are dead",
+	 .remedy = "`escapement failover` shows which; see its link and its switch",
+	 .began = "nic_down",
+	 .critical = true},
 	{.when = "nic_failover.note", .text = "NIC failover is off: {nic_failover.note}"},
 	{.when = "nic_failover.without_room",
 	 .text = "{nic_failover.without_room} addresses of peers do not fit: their queue pairs do "
-		 "not fail over"},
+		 "not fail over",
+	 .remedy = "`escapement failover` lists the peers"},
 	{},
 };
 

@@ -26,8 +26,12 @@ static const struct verb_section status[] = {
 };
 
 static const struct verb_section health[] = {
-	{.when = "paths.on paths.down", .text = "{paths.down} paths are down: `escapement paths`"},
-	{.when = "paths.refused", .text = "the map of paths was full: some peers have none"},
+	{.when = "paths.on paths.down",
+	 .text = "{paths.down} paths are down",
+	 .remedy = "`escapement paths` shows their switches",
+	 .began = "path_down"},
+	{.when = "paths.refused",
+	 .text = "the map of paths was full: some peers have none"},
 	{},
 };
 

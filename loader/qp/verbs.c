@@ -40,7 +40,8 @@ static const struct verb_section status[] = {
 
 static const struct verb_section health[] = {
 	{.when = "qps.tracked>=qps.max",
-	 .text = "the table of queue pairs is full ({qps.max} entries): raise `qps.max`"},
+	 .text = "the table of queue pairs is full ({qps.max} entries)",
+	 .remedy = "raise `qps.max`"},
 	{},
 };
 

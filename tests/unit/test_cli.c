@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "cli/cli.h"
 #include "config/config.h"
 
@@ -203,22 +204,36 @@ Test(cli, status_page)
 	expect(text, "Receipts        : off");
 }
 
-/* The reasons of `health`, one a line. */
-static const char *health(const char *text)
+#define BOUND_NS 100000
+
+/* The reasons of `health`, one a line: "WHAT (since SINCE): REMEDY". */
+static const char *health_of(const char *text, const char *open_findings, bool critical)
 {
-	json_t *status = json_loads(text, 0, NULL), *reasons = cli_health_reasons(status), *one;
+	json_t *status = json_loads(text, 0, NULL), *findings = json_loads(open_findings, 0, NULL);
+	json_t *reasons = cli_health_reasons(status, findings, BOUND_NS, critical), *one;
 	FILE *out;
 	size_t i;
 
 	free(written);
 	written = NULL;
 	out = open_memstream(&written, &written_bytes);
-	json_array_foreach (reasons, i, one)
-		fprintf(out, "%s\n", json_string_value(one));
+	json_array_foreach (reasons, i, one) {
+		fputs(json_text(one, "what"), out);
+		if (json_object_get(one, "since_fabric_ns"))
+			fprintf(out, " (since %d, for %d)", (int)json_count(one, "since_fabric_ns"),
+				(int)json_count(one, "for_ns"));
+		fprintf(out, ": %s\n", json_text(one, "remedy"));
+	}
 	fclose(out);
 	json_decref(status);
+	json_decref(findings);
 	json_decref(reasons);
 	return written;
+}
+
+static const char *health(const char *text)
+{
+	return health_of(text, "[]", false);
 }
 
 Test(cli, health_lists_what_is_wrong)
@@ -248,10 +263,10 @@ Test(cli, health_lists_what_is_wrong)
 		"\"down\":1},\"links\":{\"watched\":2,\"flapping\":[\"eth1\"],\"down\":[\"eth2\"]},"
 		"\"qps\":{\"tracked\":16,\"max\":16}}",
 		attached, torn);
-	expect(health(status), "eth3: the interface is not present\n");
-	expect(written, "eth2: no program is attached: why\n");
-	expect(written, "Links without a carrier: eth2 (");
-	expect(written, "Links that flap: eth1 (");
+	expect(health(status), "eth3: the interface is not present: see its driver");
+	expect(written, "eth2: no program is attached: why: ");
+	expect(written, "links without a carrier: eth2: see their cables");
+	expect(written, "links that flap: eth1: ");
 	expect(written, "the clock is holdover, error bound 2.50us");
 	expect(written, "2 peers are down");
 	expect(written, "1 paths are down");
@@ -263,6 +278,36 @@ Test(cli, health_lists_what_is_wrong)
 	       "the kill switch is on, nothing is attached (why)");
 	cr_expect_null(strstr(written, "eth1"), "one reason is enough");
 	cr_expect_null(strstr(written, "clock"), "a host alone has none");
+	expect(health_of(status, "[]", true), "links without a carrier: eth2");
+	cr_expect_null(strstr(written, "peers are down"), "a warning");
+}
+
+Test(cli, health_states_since_when)
+{
+	static const char status[] = "{\"clock\":{\"state\":\"synced\",\"fabric_ns\":9000,"
+				     "\"bound_ns\":100001,\"peers_configured\":3},"
+				     "\"links\":{\"down\":[\"eth2\"]}}";
+	static const char findings[] =
+		"[{\"kind\":\"link_no_carrier\",\"subject\":\"eth2\",\"severity\":\"critical\","
+		"\"since_fabric_ns\":7000},"
+		"{\"kind\":\"link_no_carrier\",\"subject\":\"eth2\",\"severity\":\"critical\","
+		"\"since_fabric_ns\":8000},"
+		"{\"kind\":\"host_isolated\",\"subject\":\"h1\",\"severity\":\"critical\","
+		"\"since_fabric_ns\":8500,\"remedy\":\"see its switch\"},"
+		"{\"kind\":\"qp_slow\",\"subject\":\"q\",\"severity\":\"warning\"}]";
+
+	cr_expect_str_eq(
+		health_of(status, findings, false),
+		"links without a carrier: eth2 (since 7000, for 2000): see their cables and "
+		"their ports of the switch\n"
+		"host_isolated: h1 (since 8500, for 500): see its switch\n"
+		"the clock's error bound is 100us, above 100us: `escapement clock` shows "
+		"its peers; delays are no better than this\n");
+	cr_expect_null(strstr(health_of(status, findings, true), "clock's"));
+	cr_expect_null(strstr(health_of("{\"clock\":{\"state\":\"synced\",\"bound_ns\":99999,"
+					"\"peers_configured\":3}}",
+					"[]", false),
+			      "clock"));
 }
 
 /* What a process may be named, as a terminal gets it. */
