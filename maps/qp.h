@@ -49,6 +49,7 @@ struct esc_psn_stream {
 #define ESC_PSN_VALID 0x01   /* `next` is known */
 #define ESC_PSN_GAP 0x02     /* a gap is open: `next` has not been received yet */
 #define ESC_PSN_MESSAGE 0x04 /* the current message was seen from its start */
+#define ESC_PSN_ASKED 0x08   /* the newest request in order has to be acknowledged, or replied to */
 ESC_ASSERT_SIZE(struct esc_psn_stream, 24);
 
 /* Message sizes by power of two; the sum makes the mean of a bucket exact. */

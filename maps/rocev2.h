@@ -84,6 +84,8 @@ enum esc_transport {
 #define ESC_OP_ATOMIC 0x0400
 #define ESC_OP_CNP 0x0800
 #define ESC_OP_XRC 0x1000 /* an XRCETH comes first */
+/* Of a packet, not of its opcode: its BTH requests an acknowledgement. */
+#define ESC_OP_ACK_REQUEST 0x2000
 
 /*
  * X(opcode, NAME, bytes of extension headers between BTH and payload, flags)

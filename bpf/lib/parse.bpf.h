@@ -275,6 +275,7 @@ static __always_inline int parse_bth(struct cursor *c, struct pkt_ctx *pkt, __u3
 	const struct esc_bth *bth = c->at;
 	const struct esc_opcode_info *info;
 	__s32 payload = udp_bytes - sizeof(struct udphdr) - sizeof(struct esc_bth) - ESC_ICRC_BYTES;
+	__u32 word;
 
 	if (unlikely(payload < 0))
 		return cursor_fault(c, ESC_REASON_SHORT_BTH);
@@ -291,7 +292,9 @@ static __always_inline int parse_bth(struct cursor *c, struct pkt_ctx *pkt, __u3
 		return cursor_fault(c, ESC_REASON_SHORT_EXTENSION);
 	pkt->payload_bytes = payload;
 	pkt->opcode = bth->opcode;
-	pkt->psn = bpf_ntohl(bth->psn) & ESC_PSN_MASK;
+	word = bpf_ntohl(bth->psn);
+	pkt->psn = word & ESC_PSN_MASK;
+	pkt->op_flags |= word & ESC_BTH_ACK_REQUEST ? ESC_OP_ACK_REQUEST : 0;
 	pkt->dest_qpn = bpf_ntohl(bth->qpn) & ESC_QPN_MASK;
 	c->at += sizeof(struct esc_bth);
 	return parse_extension(c, pkt);

@@ -125,6 +125,9 @@ static __always_inline int qp_add_request(struct pkt_ctx *pkt, enum esc_directio
 	s->last = pkt->psn;
 	s->off_run = 0;
 	s->read_bytes = read_bytes;
+	s->flags &= ~ESC_PSN_ASKED;
+	if (pkt->op_flags & (ESC_OP_ACK_REQUEST | ESC_OP_READ_REQUEST | ESC_OP_ATOMIC))
+		s->flags |= ESC_PSN_ASKED;
 	if (pkt->op_flags & ESC_OP_PAYLOAD) {
 		pmtu_learn(qp, pkt);
 		message_add(s, pkt, timed);

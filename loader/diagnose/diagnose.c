@@ -121,6 +121,7 @@ static int gather_qps(struct diagnose *diagnose)
 			.next_psn = tx->requests.next,
 			.next_known = tx->requests.flags & ESC_PSN_VALID,
 			.mid_message = tx->requests.flags & ESC_PSN_MESSAGE,
+			.asked = tx->requests.flags & ESC_PSN_ASKED,
 		};
 		if (entries[i].delays)
 			read_delay(qp, entries[i].delays);

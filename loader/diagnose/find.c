@@ -10,9 +10,10 @@
  * Requests that the peer has not acknowledged, and no progress. What is unacknowledged is exact
  * where the replies are known to be of this connection (replies.c). After a retransmission it is a
  * stall with certainty. Without one the process may have been killed, or the sender did not request
- * an ACK: then it is reported only of a queue pair with a live process that is within a message, or
- * used to have all acknowledged when idle. Without owners a stall shows after the sender's ACK
- * timeout: with NCCL's default after seconds. What may be forged by a container never stalls.
+ * an ACK and is idle: then it is reported only of a queue pair with a live process whose newest
+ * request has to be replied to, or that is within a message; later also of one that used to have
+ * all acknowledged when idle. Without owners a stall shows after the sender's ACK timeout: with
+ * NCCL's default after seconds. What may be forged by a container never stalls.
  */
 
 /* PSNs that wait for an ACK; 0: none, or it cannot be known. */
@@ -38,7 +39,9 @@ static uint64_t stall_limit_ns(struct diagnoses *diag, const struct diag_qp *qp,
 	if (unacknowledged(qp)) {
 		if (retransmitted)
 			return LAW_STALL_NS;
-		if (qp->alive && (qp->mid_message || (track->settles && !track->leaves_tail)))
+		if (qp->alive && (qp->asked || qp->mid_message))
+			return LAW_STALL_ASKED_NS;
+		if (qp->alive && track->settles && !track->leaves_tail)
 			return LAW_STALL_QUIET_NS;
 		return UINT64_MAX;
 	}

@@ -65,6 +65,7 @@ struct diag_qp {
 	bool next_known;
 	bool alive;	  /* a process is known to hold it; false also when not known */
 	bool mid_message; /* a message has begun and not ended */
+	bool asked;	  /* the newest request has to be acknowledged, or replied to */
 	/* No RDMA device of this host sent it, and their queue pairs are known: perhaps forged. */
 	bool foreign;
 	/* Of the peer's replies: */
@@ -214,6 +215,7 @@ const struct diag_active *diagnoses_next(const struct diagnoses *diagnoses, size
 
 /* Stalled. */
 #define LAW_STALL_NS 500000000ull	 /* with a retransmission since */
+#define LAW_STALL_ASKED_NS 600000000ull	 /* a reply is due */
 #define LAW_STALL_QUIET_NS 1500000000ull /* on unacknowledged packets alone */
 #define LAW_STALL_NEVER_NS 1000000000ull /* nothing was ever received */
 #define LAW_WINDOW_PSNS 0x10000		 /* more unacknowledged: these are not one connection */

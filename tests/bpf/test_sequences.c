@@ -3,7 +3,7 @@
  * Sequences of packets of one queue pair and what its entry must have, counted
  * manually. A count that a case does not name must be zero.
  */
-#define TAP_PLAN 87
+#define TAP_PLAN 96
 
 #include <stddef.h>
 
@@ -14,6 +14,7 @@
 #define STEPS_MAX 24
 #define WANTS_MAX 12
 #define TOP 0xffffff
+#define ASK 0x80000000u /* in a step's PSN: the packet requests an acknowledgement */
 
 struct step {
 	uint8_t opcode;
@@ -245,6 +246,18 @@ static const struct sequence {
 	 BOTH,
 	 {{0x1c, 1, 0}, {0x1d, 2, 8}, {0x04, 3, 1}},
 	 {W(messages, 1), W(payload_bytes, 9), W(requests.next, 4)}},
+	{"the last packet of a message has to be acknowledged",
+	 BOTH,
+	 {{0x06, 1, 1024}, {0x08, ASK | 2, 1}},
+	 {W(messages, 1), W(requests.next, 3), W(requests.flags, ESC_PSN_VALID | ESC_PSN_ASKED)}},
+	{"the newest does not, one before it does",
+	 BOTH,
+	 {{0x04, ASK | 1, 4}, {0x04, 2, 4}},
+	 {W(messages, 2), W(requests.next, 3), W(requests.flags, ESC_PSN_VALID)}},
+	{"a READ and an atomic have to be replied to",
+	 BOTH,
+	 {{0x0c, 1, 256}, {0x13, 2, 0}},
+	 {W(requests.next, 3), W(requests.flags, ESC_PSN_VALID | ESC_PSN_ASKED)}},
 	{"requests and responses of one direction do not mix",
 	 BOTH,
 	 {{0x04, 100, 4}, {0x11, 7000, 0, 0x1f}, {0x04, 101, 4}, {0x11, 7001, 0, 0x1f}},
@@ -318,7 +331,7 @@ static bool feed(struct world *w, enum world_hook hook, const struct step *step)
 	struct frame f;
 
 	for (i = 0; i < (step->times ? step->times : 1); i++) {
-		plan.psn = (step->psn + i) & TOP;
+		plan.psn = ((step->psn + i) & TOP) | (step->psn & ASK);
 		frame_build(&f, &plan);
 		if (world_run(w, hook, f.data, f.bytes, 0) != 1)
 			return false;

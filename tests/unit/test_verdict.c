@@ -425,6 +425,27 @@ Test(stall, in_the_midst_of_a_message)
 	fleet_close(&fleet);
 }
 
+/* Within a second, and before the transport retransmits; one that is idle behind its last packet is
+ * none. */
+Test(stall, a_reply_is_due)
+{
+	unsigned int ticks;
+	struct fleet fleet;
+
+	four(&fleet);
+	for (unsigned int i = 0; i < 3; i++)
+		fleet.qps[i].alive = true;
+	fleet.qps[0].asked = fleet.qps[1].asked = true;
+	halt(&fleet, 0, 5);
+	halt(&fleet, 1, 0);
+	halt(&fleet, 2, 5);
+	ticks = fleet_until(&fleet, DIAG_BEGIN, DIAG_STALLED, 40);
+	cr_expect(ticks >= 3 && ticks <= 4, "%u ticks", ticks);
+	cr_expect(is_about(fleet_event(&fleet, DIAG_BEGIN, DIAG_STALLED), &fleet.qps[0]));
+	cr_expect_eq(fleet_until(&fleet, DIAG_BEGIN, DIAG_STALLED, 40), 0);
+	fleet_close(&fleet);
+}
+
 Test(stall, after_the_last_packet_of_one_that_settles)
 {
 	unsigned int ticks;

@@ -22,6 +22,7 @@ from .bench import CLIENT, SERVER
 QP_TIMEOUT_S = 4.096e-6 * 2**17
 LOAD = ("-s", "16384", "--rate_limit", "1", "--rate_units", "M", "--rate_limit_type", "SW", "-u", "17")
 MESSAGES = (900, 2700)  # 15 s; where a busy machine found the paths too late for that, once more for three times as long
+SLOW_TIMER, STALLED_NS = "20", 10**9
 SETTLE_S = 3
 FAILURE_S = 3  # how long the spine drops
 BACKUP_WAIT_S = 40
@@ -38,12 +39,16 @@ def leaf_of(name):
     return state.guest(name)["leaf"]
 
 
-def spine_of(source, sport):
+def version_of(row):
+    return ipaddress.ip_address(row["dst"]).version
+
+
+def spine_of(source, sport, version=4):
     """Where the kernel of the source's leaf sends packets with that source port."""
     guest = state.guest(source)
     found = subprocess.run(state.in_netns(guest["netns"], [
-        "ip", "-j", "route", "get", bench.address_of(bench.other(source), 4), "from",
-        bench.address_of(source, 4), "iif", guest["tap"], "ipproto", "udp", "sport", str(sport),
+        "ip", "-j", "route", "get", bench.address_of(bench.other(source), version), "from",
+        bench.address_of(source, version), "iif", guest["tap"], "ipproto", "udp", "sport", str(sport),
         "dport", str(rocev2.ROCE_PORT)]), stdout=subprocess.PIPE, check=True, text=True)
     return json.loads(found.stdout)[0]["dev"]
 
@@ -53,7 +58,7 @@ class Blackhole:
 
     def __init__(self, spine, targets):
         self.spine = spine
-        self.routes = [f"{bench.address_of(name, 4)}/32" for name in targets]
+        self.routes = [bench.address_of(name, version) for name in targets for version in (4, 6)]
 
     def change(self, verb):
         for route in self.routes:
@@ -67,15 +72,15 @@ class Blackhole:
 
 
 def busiest():
-    """Of each guest, the queue pair of its own that sent most, as a row."""
+    """Of each guest, the queue pair of its own that sends most now, as a row."""
     rows = bench.each(lambda name: [row for key, row in bench.queue_pairs(name).items()
                                     if key[0] == "tx" and row["transport"] == "RC"])
-    return [max(found, key=lambda row: row["packets"]) for found in rows]
+    return [max(found, key=lambda row: (row["throughput_bps"], row["packets"])) for found in rows]
 
 
 def fail(direction):
     """The spines under it lose what goes to the target ("data"), to the initiator ("acks"), or both, for a while."""
-    there, back = (spine_of(name, row.get("steered_sport", row["sport"]))
+    there, back = (spine_of(name, row.get("steered_sport", row["sport"]), version_of(row))
                    for name, row in zip(bench.GUESTS, busiest()))
     holes = {"data": [(there, SERVER)], "acks": [(back, CLIENT)], "both": [(there, SERVER), (back, CLIENT)]}[direction]
     holes = [Blackhole(spine, [target]) for spine, target in holes]
@@ -99,10 +104,11 @@ def sending(name, before):
             row["packets"] > before.get(key, {}).get("packets", 0)]
 
 
-def wait_flows(with_backup):
-    """The one queue pair's entries, data and ACKs; with @with_backup each on a candidate path that has a backup."""
+def wait_flows(with_backup, over=None):
+    """The one queue pair's entries, data and ACKs; with @with_backup each on a candidate path that has a backup. @over:
+    an event that ends the waiting."""
     deadline, before = time.monotonic() + BACKUP_WAIT_S, bench.each(bench.queue_pairs)
-    while time.monotonic() < deadline:
+    while time.monotonic() < deadline and not (over and over.is_set()):
         time.sleep(0.5)
         rows = bench.each(lambda name: sending(name, before[bench.GUESTS.index(name)]))
         if not all(rows):
@@ -202,6 +208,34 @@ def longest_gap(times, failed_at, back_at):
     gaps = [(b - a, a) for a, b in zip(times, times[1:]) if b > failed_at and a < back_at]
     longest = max(gaps, default=(None, None))
     return {"gap_s": longest[0], "progress": sum(failed_at < when < back_at for when in times)}
+
+
+def stalls(name):
+    return events.parse(channel.read(name, ["escapement", "-j", "events"]), "qp_stalled")
+
+
+def test_stalled(tap, folder):
+    """A queue pair without replies is reported within a second, long before its timer; one that was idle is not."""
+    cleanup.make_ready(**owd.configuration())
+    load = threading.Thread(target=perftest.run, args=(CLIENT, SERVER, "ib_write_bw"), kwargs={
+        "qps": 1, "nice": NICE, "extra": (*LOAD, "-u", SLOW_TIMER, "-n", str(MESSAGES[0]))})
+    known, found = len(stalls(CLIENT)), []
+    load.start()
+    try:
+        rows = wait_flows(False)
+        before = stalls(CLIENT)[known:]
+        with Blackhole(spine_of(CLIENT, rows[0]["sport"]), [SERVER]):
+            deadline = time.monotonic() + FAILURE_S
+            while time.monotonic() < deadline and not found:
+                time.sleep(0.2)
+                found = stalls(CLIENT)[known + len(before):]
+    finally:
+        load.join()
+    tap.equal([event["subject"] for event in before], [], "stalled: none is before it has no replies")
+    if tap.check(found, f"stalled: reported within {FAILURE_S} s, the queue pair's timer is 4.3 s"):
+        seen = found[0]["seen"]
+        tap.check(seen["retransmits"] == 0 and seen["no_progress_ns"] < STALLED_NS,
+                  f"stalled: after {seen['no_progress_ns'] / 1e6:.0f} ms, nothing was retransmitted", seen)
 
 
 def test_failover(tap, folder):
