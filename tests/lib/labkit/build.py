@@ -37,8 +37,8 @@ SWITCH_SYSCTLS = {
 OPTIONAL_SYSCTLS = ("ipv4/fib_multipath_hash_seed",)  # since Linux 6.11
 
 
-def bpf_object():
-    path = state.build_dir() + "/tests/tools/leaf.bpf.o"
+def bpf_object(name="leaf.bpf.o"):
+    path = state.build_dir() + "/tests/tools/" + name
     if not os.path.exists(path):
         raise state.LabError(f"{path} is not built; run `make tests` "
                              "(ESCAPEMENT_BUILD names another build folder)")
@@ -115,9 +115,20 @@ def make_folders(paths, topology):
             os.makedirs(paths.node(host["name"], folder))
         write_config(paths, topology, host)
     state.write_json(paths.members, [
-        {"targets": [h["address"]],
-         "labels": {"host": h["name"], "rack": h["leaf"], "addresses": h["address6"]}}
-        for h in topology["hosts"]])
+        {"targets": [nic["address"]], "labels": member_labels(topology, nic)}
+        for nic in topo.nics(topology)])
+
+
+def member_labels(topology, nic):
+    """A rack is a leaf; with several NICs a host has several leaves, and a rack is the hosts that share theirs."""
+    labels = {"host": nic["name"], "rack": nic["leaf"], "addresses": nic["address6"]}
+    if topology["nics"]:
+        labels.update(rack=f"rack{nic['rack']}", plane=nic["plane"])
+    if topology["nics"] and nic["rail"]:
+        labels["rail"] = str(nic["rail"])
+    if topology["pods"] > 1:
+        labels["pod"] = f"pod{nic['pod']}"
+    return labels
 
 
 def key_file(paths, name):
@@ -131,9 +142,10 @@ def key_file(paths, name):
 def write_config(paths, topology, host):
     name = host["name"]
     text = (f"host: {name}\n"
-            "interfaces:\n"
-            f"  - name: {host['interface']}\n"
-            "    plane: backend\n"
+            "interfaces:\n" + "".join(
+                f"  - name: {nic['interface']}\n"
+                f"    plane: {nic['plane']}\n"
+                for nic in topo.nics(topology) if nic["name"] == name) +
             f"members: {paths.members}\n"
             f"key_file: {key_file(paths, name)}\n"
             "textfile:\n"
@@ -185,7 +197,9 @@ def furnish(paths, topology, node, bpf):
     enter.node_view(paths, node)
     children.tool_batch("ip", topo.ip_lines(topology, node) + [
         f"link set dev {h['leaf_interface']} xdpdrv obj {bpf} sec xdp.frags"
-        for h in topology["hosts"] if h["leaf"] == node])
+        for h in topo.nics(topology) if h["leaf"] == node])
+    for version in ("-4", "-6"):
+        children.tool_batch("ip", topo.rule_lines(topology, node, version == "-6"), version)
     children.tool_batch("tc", topo.tc_lines(topology, node, bpf))
     for device in topo.devices(topology, node):
         spread_queues(device, topology["queues"])

@@ -92,11 +92,11 @@ def _child(writer, work, name, mask):
         os._exit(code)
 
 
-def tool_batch(tool, lines):
+def tool_batch(tool, lines, *options):
     """One `ip` or `tc` for many lines, in the network namespace this process is in."""
     if not lines:
         return
-    done = subprocess.run([tool, "-batch", "-"], input="\n".join(lines) + "\n", text=True,
+    done = subprocess.run([tool, *options, "-batch", "-"], input="\n".join(lines) + "\n", text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
     if done.returncode != 0:
         raise state.LabError(f"{tool} -batch: {done.stdout.strip()}")

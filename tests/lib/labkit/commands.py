@@ -38,6 +38,17 @@ def rate_or_none(text):
     return None if text == "none" else rate(text)
 
 
+def share(text):
+    """Percent: '0.5', '0.5%' or 'none'."""
+    try:
+        value = 0.0 if text == "none" else float(text.removesuffix("%"))
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 100:
+        raise argparse.ArgumentTypeError(f"{text!r} is no share; write 0.5%, 100% or none")
+    return value
+
+
 def size(text):
     value = topo.parse_bytes(text)
     if value is None:
@@ -70,8 +81,15 @@ def ports(text):
 def add_up(verbs):
     up = verbs.add_parser("up", help="build the network")
     up.add_argument("--hosts", type=count(1, topo.MAX_HOSTS), default=4)
-    up.add_argument("--leaves", type=count(1, topo.MAX_LEAVES), default=2)
-    up.add_argument("--spines", type=count(1, topo.MAX_SPINES), default=2)
+    up.add_argument("--leaves", type=count(1, topo.MAX_LEAVES), default=2, help="of each rail")
+    up.add_argument("--spines", type=count(1, topo.MAX_SPINES), default=2, help="of each pod")
+    up.add_argument("--pods", type=count(1, topo.MAX_PODS), default=1,
+                    help="each with its part of the leaves and with spines of its own, connected by cores")
+    up.add_argument("--cores", type=count(1, topo.MAX_CORES), default=2, help="with --pods")
+    up.add_argument("--rails", type=count(1, topo.MAX_RAILS), default=1,
+                    help="NICs of each host, that of rail K at the leaves of rail K")
+    up.add_argument("--frontend", action="store_true",
+                    help="each host has an eth0 at a leaf of a front-end network")
     up.add_argument("--rate", type=rate, help="of every leaf-spine link (default: no limit)")
     up.add_argument("--host-rate", type=rate, help="of every host's link (default: no limit)")
     up.add_argument("--queue", type=size, default=250000, metavar="BYTES",
@@ -103,8 +121,9 @@ def add_rest(verbs):
     verb = verbs.add_parser("link", help="cut, restore or limit a link")
     verb.add_argument("one")
     verb.add_argument("other")
-    verb.add_argument("do", choices=("down", "up", "rate"))
-    verb.add_argument("rate", nargs="?", type=rate_or_none, help="with `rate`: RATE or none")
+    verb.add_argument("do", choices=("down", "up", "rate", "loss", "oneway"))
+    verb.add_argument("value", nargs="?", help="with `rate`: RATE or none; with `loss`: percent or none, of both "
+                      "directions; `oneway`: of what goes from A to B, all by default; `up` ends losses")
     verb.add_argument("--converge", action="store_true",
                       help="with `down`: the other leaves stop using that spine for this leaf")
     verb.set_defaults(act=act_link)
@@ -158,11 +177,19 @@ def act_up(paths, options):
     if options.hosts > options.leaves * topo.MAX_PORTS:
         raise state.usage(f"{options.hosts} hosts do not fit on {options.leaves} leaves; "
                           "use more --leaves")
+    if options.pods > options.leaves:
+        raise state.usage(f"{options.leaves} leaves are too few for {options.pods} pods; use more --leaves")
+    if options.rails * options.leaves + options.frontend > topo.MAX_LEAVES or \
+            options.pods * options.spines > topo.MAX_SPINES:
+        raise state.usage(f"there can be {topo.MAX_LEAVES} leaves of all rails and {topo.MAX_SPINES} spines of all pods")
+    if options.frontend and options.hosts > topo.MAX_PORTS:
+        raise state.usage(f"the front end has {topo.MAX_PORTS} ports")
     signal.signal(signal.SIGTERM, interrupt)
     signal.signal(signal.SIGHUP, interrupt)
     undo.register("env", f"LAB={paths.name}", os.path.abspath(sys.argv[0]), "down")
     topology = build.up(paths, {
         "hosts_asked": options.hosts, "leaves": options.leaves, "spines": options.spines,
+        "pods": options.pods, "cores": options.cores, "rails": options.rails, "frontend": options.frontend,
         "mtu": options.mtu, "rate_bps": options.rate, "host_rate_bps": options.host_rate,
         "queue_bytes": options.queue, "hash_seed": options.hash_seed, "queues": options.queues,
         "icmp_interval_ms": options.icmp_interval},
@@ -195,9 +222,21 @@ def act_ip(paths, options):
     return show.address(paths, options.node, options.six)
 
 
+def parsed(parse, text):
+    """The value of `link ... rate` or `loss`, which argparse cannot check: it depends on the word before."""
+    try:
+        return parse(text or "")
+    except argparse.ArgumentTypeError as error:
+        raise state.usage(str(error)) from None
+
+
 def act_link(paths, options):
     if options.do == "rate":
-        plug.link_rate(paths, options.one, options.other, options.rate)
+        plug.link_rate(paths, options.one, options.other, parsed(rate_or_none, options.value))
+    elif options.do in ("loss", "oneway"):
+        default = None if options.do == "loss" else "100%"
+        plug.link_loss(paths, options.one, options.other, parsed(share, options.value or default),
+                       options.do == "loss")
     elif options.do == "down":
         plug.link_down(paths, options.one, options.other, options.converge)
     else:

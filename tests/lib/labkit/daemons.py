@@ -11,7 +11,7 @@ from . import enter
 from . import processes
 from . import state
 
-# An emulated machine takes its time to load the programs.
+# An emulated machine takes its time to load the programs; the kernel verifies them for each interface.
 REPLY_S, STOP_S = float(os.environ.get("LAB_REPLY_SECONDS", 15)), 10.0
 LOG_LINES = 8
 
@@ -108,7 +108,8 @@ def start(paths, names):
         if pid_of(paths, host) is None:
             waiting[host] = launch(paths, host, program)
     failed = []
-    deadline = time.monotonic() + REPLY_S
+    reply_s = REPLY_S * (1 + 2 * len(topology["nics"]) // len(topology["hosts"]))
+    deadline = time.monotonic() + reply_s
     while waiting:
         for host, child in list(waiting.items()):
             if child.poll() is not None:
@@ -118,7 +119,7 @@ def start(paths, names):
             elif replies(paths, host):
                 del waiting[host]
         if waiting and time.monotonic() > deadline:
-            failed += [f"{host}: escapementd does not reply after {REPLY_S:.0f} s"
+            failed += [f"{host}: escapementd does not reply after {reply_s:.0f} s"
                        + log_tail(paths, host) for host in waiting]
             break
         time.sleep(0.01)

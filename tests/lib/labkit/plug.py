@@ -8,6 +8,8 @@ from . import enter
 from . import state
 from . import topology as topo
 
+LOSS_PRIORITY = 5  # before the program that computes the hash
+
 
 # --- taps: the NIC of an emulated machine as one more host port ---
 
@@ -43,7 +45,7 @@ def check_tap(topology, leaf, name):
 
 def free_port(topology, leaf):
     used = {int(p["address"].split(".")[2])
-            for p in topology["hosts"] + topology["taps"] if p["leaf"] == leaf}
+            for p in topo.nics(topology) + topology["taps"] if p["leaf"] == leaf}
     for port in range(1, topo.MAX_PORTS + 1):
         if port not in used:
             return port
@@ -88,7 +90,7 @@ def find_link(topology, one, other):
     for link in topology["links"]:
         if {link["a"], link["b"]} == {one, other}:
             return "fabric", link
-    for host in topology["hosts"]:
+    for host in topo.nics(topology):
         if {host["name"], host["leaf"]} == {one, other}:
             return "host", host
     known = topo.nodes(topology)
@@ -119,6 +121,7 @@ def link_down(paths, one, other, converge):
         children.in_node(paths, far[0], lambda: children.tool_batch(
             "ip", [f"link set dev {far[1]} down"]))
         wait_carrier(paths, near, ("lowerlayerdown", "down"))
+        record["up"] = False
         if kind == "fabric" and converge:
             record["converged"] = False
             write_routes(paths, topology)
@@ -133,7 +136,10 @@ def link_up(paths, one, other):
         lines = topo.port_lines(record) if kind == "host" else topo.spine_link_lines(record)
         children.in_node(paths, far[0], lambda: children.tool_batch(
             "ip", lines))
-        wait_carrier(paths, near, ("up",))
+        for end in (near, far):
+            wait_carrier(paths, end, ("up",))
+        record["up"] = True
+        lose(paths, kind, record, {})
         if kind == "fabric":
             record["converged"] = True
             write_routes(paths, topology)
@@ -141,11 +147,15 @@ def link_up(paths, one, other):
 
 
 def write_routes(paths, topology):
-    """Writes every leaf's routes to the others, as a routing protocol does."""
-    def rewrite(leaf):
-        enter.netns_only(paths, leaf)
-        children.tool_batch("ip", topo.leaf_route_lines(topology, leaf))
-    children.fork_each(topo.leaves(topology), rewrite)
+    """Writes every switch's routes to the leaves, as a routing protocol does."""
+    def rewrite(node):
+        enter.netns_only(paths, node)
+        children.tool_batch("ip", routes[node])
+    routes = {leaf: topo.leaf_route_lines(topology, leaf) for leaf in topo.leaves(topology)}
+    if topo.cores(topology):
+        routes.update((spine, topo.spine_route_lines(topology, spine)) for spine in topo.spines(topology))
+        routes.update((core, topo.core_route_lines(topology, core)) for core in topo.cores(topology))
+    children.fork_each(list(routes), rewrite)
 
 
 def wait_carrier(paths, end, wanted):
@@ -166,3 +176,37 @@ def link_rate(paths, one, other, rate_bps):
                     else f"qdisc replace dev {device} root noqueue")
             children.in_node(paths, node, lambda line=line: children.tool_batch("tc", [line]))
         state.save_topology(paths, topology)
+
+
+# --- packets that are lost without a trace ---
+
+def link_loss(paths, one, other, percent, both):
+    """Part of what goes from @one to @other is lost, or also of what comes back; no carrier and no counter shows it."""
+    with state.Lock():
+        topology = state.load_topology(paths)
+        kind, record = find_link(topology, one, other)
+        loss = {**record["loss"], other: percent, **({one: percent} if both else {})}
+        lose(paths, kind, record, {to: share for to, share in loss.items() if share})
+        state.save_topology(paths, topology)
+
+
+def lose(paths, kind, record, loss):
+    """@loss: percent by the node that the packets go to. At a host the filters are of the leaf's end: the host's own
+    programs see what they would see."""
+    near, far = link_ends(kind, record)
+    places = [(far, "ingress", far[0]), (far, "egress", near[0])]
+    lines = []
+    for (_, device), hook, to in places:
+        if to in record["loss"]:
+            lines.append(f"filter del dev {device} {hook} prio {LOSS_PRIORITY}")
+        if to in loss:
+            lines += [f"qdisc replace dev {device} clsact",
+                      f"filter add dev {device} {hook} prio {LOSS_PRIORITY} bpf da obj {loss_object()} sec tc "
+                      f"classid 1:{max(1, min(0xffff, round(loss[to] * 655.36))):x}"]
+    if lines:
+        children.in_node(paths, far[0], lambda: children.tool_batch("tc", lines))
+    record["loss"] = loss
+
+
+def loss_object():
+    return build.bpf_object("loss.bpf.o")

@@ -9,7 +9,8 @@ from . import topology as topo
 
 HOST_KEYS = ("name", "address", "address6", "prefix", "prefix6", "gateway", "mac", "interface",
              "netns", "leaf", "leaf_interface", "clock_offset_ns", "clock_drift_ppb")
-LINK_KEYS = ("a", "b", "a_interface", "b_interface", "a_address", "b_address")
+LINK_KEYS = ("a", "b", "a_interface", "b_interface", "a_address", "b_address", "tier", "rail", "pod")
+NIC_KEYS = ("interface", "plane", "rail", "address", "address6", "mac", "gateway", "leaf", "leaf_interface")
 TAP_KEYS = ("leaf", "netns", "tap", "address", "prefix", "gateway", "address6", "prefix6",
             "gateway6", "mac", "gateway_mac", "mtu")
 
@@ -23,18 +24,26 @@ def tool_json(paths, node, *command):
 
 
 def operational(paths, topology):
-    """{(node, interface): bool} for every leaf's interfaces."""
+    """{(node, interface): bool} for the interfaces of leaves, and of spines below cores."""
     found = {}
-    for leaf in topo.leaves(topology):
+    for leaf in topo.leaves(topology) + (topo.spines(topology) if topo.cores(topology) else []):
         for link in tool_json(paths, leaf, "ip", "link", "show"):
             found[leaf, link["ifname"]] = link["operstate"] == "UP"
     return found
 
 
 def with_rate(record, entry):
+    """What does not apply is absent: a core's link is of no rail."""
     if record["rate_bps"]:
         entry["rate_bps"] = record["rate_bps"]
-    return entry
+    if record["loss"]:
+        entry["loss"] = record["loss"]
+    return {key: value for key, value in entry.items() if value is not None}
+
+
+def nic_entry(nic, up):
+    return with_rate(nic, {**{key: nic[key] for key in NIC_KEYS}, "tier": 0,
+                           "up": up[nic["leaf"], nic["leaf_interface"]]})
 
 
 def status(paths):
@@ -47,12 +56,15 @@ def status(paths):
         pid = daemons.pid_of(paths, host["name"])
         if pid:
             entry["pid"] = pid
+        entry["pod"], entry["rack"] = host["pod"], host["rack"]
+        entry["nics"] = [nic_entry(nic, up) for nic in topo.nics(topology) if nic["name"] == host["name"]]
         hosts.append(entry)
     links = [with_rate(k, {**{key: k[key] for key in LINK_KEYS}, "up": up[k["a"], k["a_interface"]]})
              for k in topology["links"]]
     taps = [{key: t[key] for key in TAP_KEYS} for t in topology["taps"]]
     whole = {"lab": paths.name, "root": paths.root, "mtu": topology["mtu"],
              "leaves": topo.leaves(topology), "spines": topo.spines(topology),
+             "cores": topo.cores(topology), "pods": topology["pods"], "rails": topology["rails"],
              "hosts": hosts, "links": links, "taps": taps}
     if "skew_seed" in topology:
         whole["skew_seed"] = topology["skew_seed"]
@@ -60,12 +72,24 @@ def status(paths):
 
 
 def rate_text(record):
-    return f"{record['rate_bps'] / 1e6:g} Mb/s" if "rate_bps" in record else "no limit"
+    text = f"{record['rate_bps'] / 1e6:g} Mb/s" if "rate_bps" in record else "no limit"
+    return text + "".join(f", {share:g}% lost to {node}" for node, share in record.get("loss", {}).items())
+
+
+def nic_text(nic):
+    return (f"rail {nic['rail']}" if "rail" in nic else "front end") + ", " + rate_text(nic)
+
+
+def link_text(whole, link):
+    """Where there are several: its pod and rail."""
+    return (f"pod {link['pod']}, " if whole["pods"] > 1 else "") + \
+        (f"rail {link['rail']}, " if whole["rails"] > 1 and "rail" in link else "")
 
 
 def status_text(whole):
+    cores = f"{len(whole['cores'])} cores, {whole['pods']} pods, " if whole["cores"] else ""
     lines = [f"lab {whole['lab']}: {len(whole['hosts'])} hosts, {len(whole['leaves'])} leaves, "
-             f"{len(whole['spines'])} spines, MTU {whole['mtu']}"]
+             f"{len(whole['spines'])} spines, {cores}MTU {whole['mtu']}"]
     if "skew_seed" in whole:
         lines.append(f"clock skew drawn from seed {whole['skew_seed']}")
     for h in whole["hosts"]:
@@ -74,15 +98,18 @@ def status_text(whole):
         daemon = f"escapementd {h['pid']}" if "pid" in h else "no daemon"
         lines.append(f"  {h['name']:<5} {h['address']:<13} {h['address6']:<18} {h['interface']} "
                      f"at {h['leaf']:<7} {'up' if h['up'] else 'down':<5} {daemon}{skew}")
+        for n in h["nics"][1:]:
+            lines.append(f"  {'':<5} {n['address']:<13} {n['address6']:<18} {n['interface']} at {n['leaf']:<7} "
+                         f"{'up' if n['up'] else 'down':<5} {nic_text(n)}")
     for t in whole["taps"]:
         lines.append(f"  tap {t['tap']} at {t['leaf']}: {t['address']} {t['address6']} {t['mac']}")
     for k in whole["links"]:
-        lines.append(f"  {k['a']:<7} -- {k['b']:<8} {'up' if k['up'] else 'down':<5} {rate_text(k)}")
+        lines.append(f"  {k['a']:<7} -- {k['b']:<8} {'up' if k['up'] else 'down':<5} {link_text(whole, k)}{rate_text(k)}")
     return "\n".join(lines)
 
 
 def find_host(topology, name):
-    """A host, or a tap under its name."""
+    """A host by its first interface, or a tap under its name."""
     for port in topology["hosts"] + topology["taps"]:
         if name in (port.get("name"), port.get("tap")):
             return port
@@ -91,7 +118,7 @@ def find_host(topology, name):
 
 def address(paths, node, six):
     topology = state.load_topology(paths)
-    if node in topo.leaves(topology) + topo.spines(topology):
+    if node in topo.leaves(topology) + topo.spines(topology) + topo.cores(topology):
         return topo.loopback(node)[six]
     return find_host(topology, node)["address6" if six else "address"]
 
