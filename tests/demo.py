@@ -411,7 +411,7 @@ def dead_path():
 
 def textfile(node, directory):
     step("9. Metrics and events")
-    node.shown("grep", "-E", "^escapement_(roce_packets|qp_packets|clock_error_bound|probe_owd_p50_seconds|qp_owd_p99_seconds|diagnoses_total)",
+    node.shown("grep", "-E", "^escapement_(roce_packets|qp_packets|clock_error_bound|probe_owd_floor_seconds|qp_owd_p99_seconds|diagnoses_total)",
                f"{directory}/escapement.prom", lines=10)
     node.shown("escapement", "events", lines=8)
 

@@ -145,6 +145,21 @@ double delayhist_sum(const struct delayhist *hist)
 	return sum;
 }
 
+void delayhist_below(const struct delayhist *hist, const int64_t *bounds_ns, size_t count,
+		     uint64_t *below)
+{
+	uint64_t passed = 0;
+	size_t i = 0;
+
+	for (size_t k = 0; k < count; k++) {
+		for (;
+		     i < hist->count && bucket_middle(hist->bars[i].bucket) <= (double)bounds_ns[k];
+		     i++)
+			passed += hist->bars[i].count;
+		below[k] = passed;
+	}
+}
+
 /* @ns, brought into the bucket; the first one has no lower bound, the last one no upper one. */
 static int64_t clamp(int64_t ns, uint32_t bucket)
 {

@@ -35,6 +35,12 @@ uint64_t delayhist_samples(const struct delayhist *hist);
 int64_t delayhist_quantile(const struct delayhist *hist, double q);
 /* By the middles of the buckets. */
 double delayhist_sum(const struct delayhist *hist);
+/*
+ * How many samples are up to each of @bounds_ns, which rise, by the middles of the buckets: a bound
+ * is wrong by 1.6% at most. @below: @count of them.
+ */
+void delayhist_below(const struct delayhist *hist, const int64_t *bounds_ns, size_t count,
+		     uint64_t *below);
 /* Extremes over another period, brought into the buckets of the least and the largest sample. */
 void delayhist_clamp(const struct delayhist *hist, int64_t *min_ns, int64_t *max_ns);
 

@@ -376,11 +376,11 @@ static const struct config_key textfile_keys[] = {
 		 "need two directories."},
 	{"interval", KEY(duration, config_textfile, interval_ns), .fallback = "5s",
 	 .least = 100 * CONFIG_MS, .most = 3600 * CONFIG_S, .help = "How often it is written."},
-	{"top_qps", KEY(number, config_textfile, top_qps), .fallback = "32", .most = 1024,
+	{"top_qps", KEY(number, config_textfile, top_qps), .fallback = "8", .most = 1024,
 	 .help = "Queue pairs with series of their own, those with the highest rate. As many have "
 		 "series of their delays, those with the highest. The sums over all queue pairs "
 		 "are always there."},
-	{"top_paths", KEY(number, config_textfile, top_paths), .fallback = "32", .most = 1024,
+	{"top_paths", KEY(number, config_textfile, top_paths), .fallback = "2", .most = 1024,
 	 .help = "Candidate paths with series of their own. 16 series each at most; paths that are "
 		 "down, in hold-down or suspect first, then those with most queue pairs. The "
 		 "number of paths in each state is always there."},

@@ -207,6 +207,14 @@ static unsigned int family_of(unsigned int reason)
 	return PORT_UNCOUNTED;
 }
 
+/* A reason that never occurred has no series: there are a hundred of them. */
+static void write_reason(struct prom_family *family, uint64_t count, const char *reason,
+			 const char *hook)
+{
+	if (count)
+		prom_count(family, count, "reason", reason, "hook", hook, NULL);
+}
+
 static void write_reasons(FILE *out, const struct esc_reason_count *counts, unsigned int metric)
 {
 	struct prom_family *family = FAMILY_OF(&dataplane_metrics[metric]);
@@ -217,14 +225,12 @@ static void write_reasons(FILE *out, const struct esc_reason_count *counts, unsi
 		if (family_of(i) != metric)
 			continue;
 		if (metric != PORT_UNCOUNTED) {
-			prom_count(family, reason_sum(&counts[i]), "reason", name, NULL);
+			write_reason(family, reason_sum(&counts[i]), name, "");
 			continue;
 		}
-		prom_count(family, counts[i].xdp_ingress, "reason", name, "hook", "xdp_ingress",
-			   NULL);
-		prom_count(family, counts[i].tc_ingress, "reason", name, "hook", "tc_ingress",
-			   NULL);
-		prom_count(family, counts[i].tc_egress, "reason", name, "hook", "tc_egress", NULL);
+		write_reason(family, counts[i].xdp_ingress, name, "xdp_ingress");
+		write_reason(family, counts[i].tc_ingress, name, "tc_ingress");
+		write_reason(family, counts[i].tc_egress, name, "tc_egress");
 	}
 }
 

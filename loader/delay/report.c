@@ -10,9 +10,9 @@
 
 #define SILENT_NS 1100000000ull /* longer than a span `recent` */
 #define WHY_BYTES 256
-/* Powers of two of ns, where buckets of the map begin: about 1 us to 1.1 s. */
+/* Powers of two of ns, where buckets of the map begin: about 1 us to 17 ms. */
 #define BOUND_FIRST 10
-#define BOUNDS 21
+#define BOUNDS 15
 
 /* Peers with series of their own: those that most samples went to. */
 #define PEERS_MOST 128
@@ -285,9 +285,8 @@ void delays_put_receipts(void *self, json_t *status)
 /* --- metrics --- */
 
 #define DELAY_METRICS(X)                                                                           \
-	X(QP_OWD_MIN, "qp_owd_min_seconds", GAUGE,                                                 \
-	  "Minimum one-way delay of a queue pair's packets since the last write, in fabric time.") \
-	X(QP_OWD_P50, "qp_owd_p50_seconds", GAUGE, "Median of the same.")                          \
+	X(QP_OWD_P50, "qp_owd_p50_seconds", GAUGE,                                                 \
+	  "Median one-way delay of a queue pair's packets since the last write, in fabric time.")  \
 	X(QP_OWD_P99, "qp_owd_p99_seconds", GAUGE, "99th percentile of the same.")                 \
 	X(QP_OWD_MAX, "qp_owd_max_seconds", GAUGE, "Maximum of the same.")                         \
 	X(QP_OWD_ERROR_BOUND_SECONDS, "qp_owd_error_bound_seconds", GAUGE,                         \
@@ -296,18 +295,14 @@ void delays_put_receipts(void *self, json_t *status)
 	  "Samples with a delay above receipts.threshold.")                                        \
 	X(QP_OWD_THRESHOLD_CROSSINGS_TOTAL, "qp_owd_threshold_crossings_total", COUNTER,           \
 	  "Times that the delay rose above receipts.threshold.")                                   \
-	X(PEER_QP_OWD_MIN, "peer_qp_owd_min_seconds", GAUGE,                                       \
-	  "Minimum one-way delay of all queue pairs to a peer since the last write, in fabric "    \
-	  "time.")                                                                                 \
-	X(PEER_QP_OWD_P50, "peer_qp_owd_p50_seconds", GAUGE, "Median of the same.")                \
-	X(PEER_QP_OWD_P99, "peer_qp_owd_p99_seconds", GAUGE, "99th percentile of the same.")       \
+	X(PEER_QP_OWD_P99, "peer_qp_owd_p99_seconds", GAUGE,                                       \
+	  "99th percentile of the one-way delays of all queue pairs to a peer since the last "     \
+	  "write, in fabric time.")                                                                \
 	X(PEER_QP_OWD_MAX, "peer_qp_owd_max_seconds", GAUGE, "Maximum of the same.")               \
 	X(PEER_QP_OWD_ERROR_BOUND_SECONDS, "peer_qp_owd_error_bound_seconds", GAUGE,               \
 	  "Error bound of the delays of queue pairs to this peer.")                                \
 	X(PEER_QP_OWD_OVER_THRESHOLD_TOTAL, "peer_qp_owd_over_threshold_total", COUNTER,           \
 	  "Samples to a peer with a delay above receipts.threshold.")                              \
-	X(PEER_QP_OWD_THRESHOLD_CROSSINGS_TOTAL, "peer_qp_owd_threshold_crossings_total", COUNTER, \
-	  "Times that a queue pair's delay to a peer rose above receipts.threshold.")              \
 	X(RECEIPTS_UNTIMED_TOTAL, "receipts_untimed_total", COUNTER,                               \
 	  "Receipts without a delay, since one end had no fabric time.")                           \
 	X(PORT_QP_OWD_SECONDS, "port_qp_owd_seconds", HISTOGRAM,                                   \
@@ -347,15 +342,17 @@ static bool is_sampled(const void *row)
 #define ROW(member, type, id) FIELD(struct row, member, type, NULL), .metric = &delay_metrics[id]
 #define ROW_SPAN(member, type, id) ROW(span.member, type, id), .divisor = 1e9, .known = is_sampled
 #define ROW_FIELDS(family)                                                                         \
-	{ROW_SPAN(min_ns, I64, family##_OWD_MIN)}, {ROW_SPAN(p50_ns, I64, family##_OWD_P50)},      \
-		{ROW_SPAN(p99_ns, I64, family##_OWD_P99)},                                         \
-		{ROW_SPAN(max_ns, I64, family##_OWD_MAX)},                                         \
+	{ROW_SPAN(p99_ns, I64, family##_OWD_P99)}, {ROW_SPAN(max_ns, I64, family##_OWD_MAX)},      \
 		{ROW_SPAN(bound_ns, U32, family##_OWD_ERROR_BOUND_SECONDS)},                       \
-		{ROW(over, U64, family##_OWD_OVER_THRESHOLD_TOTAL)},                               \
 	{                                                                                          \
-		ROW(crossings, U64, family##_OWD_THRESHOLD_CROSSINGS_TOTAL)                        \
+		ROW(over, U64, family##_OWD_OVER_THRESHOLD_TOTAL)                                  \
 	}
-static const struct field qp_fields[] = {ROW_FIELDS(QP), {}};
+static const struct field qp_fields[] = {
+	{ROW_SPAN(p50_ns, I64, QP_OWD_P50)},
+	ROW_FIELDS(QP),
+	{ROW(crossings, U64, QP_OWD_THRESHOLD_CROSSINGS_TOTAL)},
+	{},
+};
 static const struct field peer_fields[] = {ROW_FIELDS(PEER_QP), {}};
 
 static const struct prom_label *labels_of(const void *row, void *context)
@@ -443,7 +440,6 @@ static void write_peers(FILE *out, const struct delays *delays, const struct por
 		rows[rows_count++] = (struct row){
 			.span = group->scrape,
 			.over = group->counts.over,
-			.crossings = group->counts.crossings,
 			.labels = {{"netdev", port->name},
 				   {"peer", group->host},
 				   {"plane", config_plane_name(port->plane)}},

@@ -39,6 +39,12 @@ struct mesh_path {
 	uint64_t next_ns;		/* not before that */
 };
 
+/* One-way delays, counted once each: one histogram for every scrape and for a peer's whole time. */
+struct mesh_history {
+	struct delayhist out;
+	uint64_t out_counted, in_counted, back_counted; /* of the edge's passages */
+};
+
 struct mesh_peer {
 	struct clock_edge *edge; /* id, host, plane, and what came of its probes */
 	/* address .. blame, lost and disconnects; sent and failed: by sockets that are closed */
@@ -55,6 +61,7 @@ struct mesh_peer {
 	bool absent_reported;
 	bool no_replies; /* it is received, but our own requests are not replied to */
 	struct mesh_inquiry inquiry;
+	struct mesh_history history;
 
 	uint64_t replies_map, replies_base; /* received by XDP: now, and when none was read */
 	bool replies_known;
@@ -74,6 +81,7 @@ struct mesh_plane {
 	struct graph graph;
 	bool has_address[ROSTER_FAMILIES]; /* of ours on the interface */
 	size_t without_key;		   /* members whose pair has no key in `key_file` */
+	struct delayhist owd_out, owd_in;  /* of all probes since the start, peers that left too */
 };
 
 struct mesh_ids {
@@ -113,6 +121,7 @@ struct mesh {
 	uint64_t state_due_ns, retry_due_ns;
 	bool paused; /* the kill switch is on */
 	struct fleet_subscriber members;
+	struct delayhist scratch;
 	uint64_t held_since_ns;	       /* of the held back list that was reported; 0: none */
 	void (*resume)(void *context); /* NULL: none */
 	void *resume_context;
@@ -211,7 +220,22 @@ void mesh_take_query_reply(void *mesh, const struct esc_probe_event *event);
 /* "pair", "peer", "nic", "own_nic", or NULL. */
 const char *mesh_blame(const struct mesh *mesh, const struct mesh_peer *peer, uint64_t now_ns);
 
+/* --- history.c: the delays of all probes since a peer is there --- */
+
+/* The histograms have what there was until now; nothing, while there is no fabric time. */
+void mesh_count_delays(struct mesh *mesh, uint64_t now_ns);
+void mesh_free_history(struct mesh_history *history);
+void mesh_write_history(const struct mesh *mesh, struct prom_family *of_plane,
+			struct prom_family *of_peer);
+
 /* --- report.c --- */
+
+/*
+ * The bound of one-way delays of an edge, with the peer's line. -1: both ends have to have fabric
+ * time, and the peer's view of its own has to be fresh.
+ */
+int64_t mesh_delay_bound(const struct mesh *mesh, const struct clock_edge *edge, int64_t now_ns,
+			 struct clock_line *theirs);
 
 /* An event when @now has no key, or has one again; @old was in force before (NULL: the start). */
 void mesh_report_authentication(const struct mesh *mesh, const struct config *old,

@@ -273,6 +273,11 @@ static void mesh_close(void *self)
 	fleet_unsubscribe(mesh->core->fleet, &mesh->members);
 	clock_listen(mesh->clock, NULL, NULL);
 	core_worker_free(mesh->reader);
+	for (unsigned int i = 0; i < MESH_PLANES; i++) {
+		delayhist_free(&mesh->planes[i].owd_out);
+		delayhist_free(&mesh->planes[i].owd_in);
+	}
+	delayhist_free(&mesh->scratch);
 	mesh_free_planes(mesh);
 	sender_free(mesh->sender);
 	mesh_write_end(mesh);

@@ -195,6 +195,7 @@ static void peer_remove(struct mesh *mesh, struct mesh_peer *peer)
 	peer_close(mesh, peer);
 	mesh->peers[peer->edge->slot] = NULL;
 	clock_remove_edge(mesh->clock, peer->edge);
+	mesh_free_history(&peer->history);
 	free(peer);
 }
 

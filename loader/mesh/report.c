@@ -27,19 +27,16 @@
 	X(MESH_DOWN_TRANSITIONS, "peer_down_transitions_total", COUNTER,                           \
 	  "Times that a peer went down.")                                                          \
 	X(MESH_OWD_FLOOR, "probe_owd_floor_seconds", GAUGE,                                        \
-	  "Minimum one-way delay of probes in the last window.")                                   \
-	X(MESH_OWD_P50, "probe_owd_p50_seconds", GAUGE,                                            \
-	  "Median one-way delay of probes in the last window.")                                    \
-	X(MESH_OWD_P99, "probe_owd_p99_seconds", GAUGE, "99th percentile of the same.")            \
-	X(MESH_OWD_MAX, "probe_owd_max_seconds", GAUGE, "Maximum of the same.")                    \
+	  "Minimum one-way delay of probes to a peer in the last window.")                         \
+	X(MESH_OWD, "probe_owd_seconds", HISTOGRAM,                                                \
+	  "One-way delays of all probes to a peer since it is one, in fabric time.")               \
+	X(MESH_PLANE_OWD, "plane_probe_owd_seconds", HISTOGRAM,                                    \
+	  "The same to and from all peers of a plane since the daemon started.")                   \
 	X(MESH_OWD_BOUND, "probe_owd_error_bound_seconds", GAUGE,                                  \
 	  "Error bound of one-way delays of this peer.")                                           \
 	X(MESH_RTT_MIN, "probe_rtt_min_seconds", GAUGE,                                            \
 	  "Minimum round-trip time of probes in the last window, without the time that the peer "  \
-	  "took to reply.")                                                                        \
-	X(MESH_RTT_P50, "probe_rtt_p50_seconds", GAUGE, "Median of the same.")                     \
-	X(MESH_RTT_P99, "probe_rtt_p99_seconds", GAUGE, "99th percentile of the same.")            \
-	X(MESH_RTT_MAX, "probe_rtt_max_seconds", GAUGE, "Maximum of the same.")
+	  "took to reply.")
 enum { MESH_METRICS(METRIC_ENUM) };
 const struct metric mesh_metrics[] = {MESH_METRICS(METRIC){}};
 
@@ -52,12 +49,8 @@ const char *peer_state_name(enum peer_state state)
 
 /* --- facts --- */
 
-/*
- * The bound of one-way delays of an edge, with the peer's line. -1: both ends have to have fabric
- * time, and the peer's view of its own has to be fresh.
- */
-static int64_t delay_bound(const struct mesh *mesh, const struct clock_edge *edge, int64_t now_ns,
-			   struct clock_line *theirs)
+int64_t mesh_delay_bound(const struct mesh *mesh, const struct clock_edge *edge, int64_t now_ns,
+			 struct clock_line *theirs)
 {
 	const struct hostclock *host = clock_host(mesh->clock);
 
@@ -93,7 +86,7 @@ bool mesh_get_out(const struct mesh *mesh, const struct esc_address *address, in
 	out->source_port = peer->facts.source_port;
 	if (peer->edge->reply_local_ns && now_ns > peer->edge->reply_local_ns)
 		out->age_ns = (uint64_t)(now_ns - peer->edge->reply_local_ns);
-	bound_ns = delay_bound(mesh, peer->edge, now_ns, &theirs);
+	bound_ns = mesh_delay_bound(mesh, peer->edge, now_ns, &theirs);
 	if (bound_ns < 0)
 		return true;
 	passages_delays(&peer->edge->out, true, now_ns - window_ns,
@@ -158,7 +151,7 @@ static void get_peer(const struct mesh *mesh, const struct mesh_peer *peer, uint
 			 "it replies, but does not probe: the delay from it is of its replies, "
 			 "which leave sooner than probes");
 	passages_round_trips(&edge->out, &edge->back, since_ns, &out->rtt);
-	bound_ns = delay_bound(mesh, edge, now_ns, &theirs);
+	bound_ns = mesh_delay_bound(mesh, edge, now_ns, &theirs);
 	if (bound_ns < 0)
 		return;
 	passages_delays(&edge->out, true, since_ns, ours, &theirs, &out->owd_out);
@@ -205,10 +198,12 @@ static const struct field peer_fields[] = {
 	{PEER(replied, U64, "replied"), .metric = &mesh_metrics[MESH_REPLIED]},
 	{PEER(received, U64, "received"), .metric = &mesh_metrics[MESH_RECEIVED]},
 	{PEER(lost, U64, "lost"), .metric = &mesh_metrics[MESH_LOST]},
-	{PEER(late, U64, "late"), .metric = &mesh_metrics[MESH_LATE]},
-	{PEER(reordered, U64, "reordered"), .metric = &mesh_metrics[MESH_REORDERED]},
-	{PEER(failed, U64, "failed"), .nonzero = true},
-	{PEER(failed, U64, NULL), .metric = &mesh_metrics[MESH_FAILED]},
+	{PEER(late, U64, "late")},
+	{PEER(reordered, U64, "reordered")},
+	{PEER(failed, U64, "failed"), .metric = &mesh_metrics[MESH_FAILED], .nonzero = true},
+	/* Series of their own once there was one. */
+	{PEER(late, U64, NULL), .metric = &mesh_metrics[MESH_LATE], .nonzero = true},
+	{PEER(reordered, U64, NULL), .metric = &mesh_metrics[MESH_REORDERED], .nonzero = true},
 	{PEER(disconnects, U64, "down_transitions"),
 	 .metric = &mesh_metrics[MESH_DOWN_TRANSITIONS]},
 	{PEER(owd_bound_ns, I64, "bound_ns"), .metric = &mesh_metrics[MESH_OWD_BOUND],
@@ -384,27 +379,25 @@ static const struct prom_label *peer_labels(const void *row, void *context)
 	return labels;
 }
 
-/* A family for each statistic, from @first on: of one-way delays, or of round trips. */
-static void write_delays(FILE *out, unsigned int first, const struct mesh_peer_facts *peers,
-			 size_t count)
+/*
+ * Minima are of the last window; all there was between two scrapes is in the histograms. The
+ * direction from a peer is in its own metrics.
+ */
+static void write_minima(FILE *out, const struct mesh_peer_facts *peers, size_t count)
 {
-	bool rtt = first == MESH_RTT_MIN;
+	struct prom_family *floors = FAMILY_OF(&mesh_metrics[MESH_OWD_FLOOR]);
+	struct prom_family *rtt = FAMILY_OF(&mesh_metrics[MESH_RTT_MIN]);
+	struct prom_label labels[5] = {[3] = {"direction", "out"}};
 
-	for (unsigned int s = 0; s < QUANTILE_STATS; s++) {
-		struct prom_family *family = FAMILY_OF(&mesh_metrics[first + s]);
-
-		for (size_t i = 0; i < (rtt ? count : 2 * count); i++) {
-			const struct mesh_peer_facts *peer = &peers[rtt ? i : i / 2];
-			const struct quantiles *delays = i % 2 ? &peer->owd_in : &peer->owd_out;
-			double seconds = quantiles_seconds(rtt ? &peer->rtt : delays, s);
-			struct prom_label labels[5] = {};
-
-			if (!rtt)
-				labels[3] = (struct prom_label){"direction", i % 2 ? "in" : "out"};
-			if (isfinite(seconds))
-				prom_sample(family, seconds, peer_labels(peer, labels));
-		}
-	}
+	for (size_t i = 0; i < count; i++)
+		if (peers[i].owd_out.samples)
+			prom_sample(floors, (double)peers[i].owd_out.min_ns / 1e9,
+				    peer_labels(&peers[i], labels));
+	labels[3] = (struct prom_label){};
+	for (size_t i = 0; i < count; i++)
+		if (peers[i].rtt.samples)
+			prom_sample(rtt, (double)peers[i].rtt.min_ns / 1e9,
+				    peer_labels(&peers[i], labels));
 }
 
 void mesh_write_metrics(void *self, FILE *out)
@@ -434,7 +427,8 @@ void mesh_write_metrics(void *self, FILE *out)
 		if (peers[i].seen)
 			prom_sample(received, (now_ns - (double)peers[i].silent_ns) / 1e9,
 				    peer_labels(&peers[i], labels));
-	write_delays(out, MESH_OWD_FLOOR, peers, count);
-	write_delays(out, MESH_RTT_MIN, peers, count);
+	write_minima(out, peers, count);
+	mesh_write_history(mesh, FAMILY_OF(&mesh_metrics[MESH_PLANE_OWD]),
+			   FAMILY_OF(&mesh_metrics[MESH_OWD]));
 	free(peers);
 }

@@ -41,11 +41,9 @@
 	  "Ports with one path number share a path.")                                              \
 	X(PATH_QPS, "path_qps", GAUGE, "Queue pairs whose packets are to use this path.")          \
 	X(PATH_DIVERTED, "path_diverted", GAUGE, "1 while packets of this path use its backup.")   \
-	X(PATH_OWD_MIN, "path_owd_min_seconds", GAUGE,                                             \
-	  "Minimum one-way delay of a path's probes in the last seconds, in fabric time.")         \
-	X(PATH_OWD_P50, "path_owd_p50_seconds", GAUGE, "Median of the same.")                      \
+	X(PATH_OWD_P50, "path_owd_p50_seconds", GAUGE,                                             \
+	  "Median one-way delay of a path's probes in the last seconds, in fabric time.")          \
 	X(PATH_OWD_P99, "path_owd_p99_seconds", GAUGE, "99th percentile of the same.")             \
-	X(PATH_OWD_MAX, "path_owd_max_seconds", GAUGE, "Maximum of the same.")                     \
 	X(PATH_OWD_BOUND, "path_owd_error_bound_seconds", GAUGE,                                   \
 	  "Error bound of the delays of this path.")                                               \
 	X(PATH_SENT, "path_sent_total", COUNTER, "Probes sent on a path.")                         \
@@ -365,6 +363,15 @@ static const struct prom_label *labels_of(const void *row_, void *context)
 	return labels->list;
 }
 
+/* Median, 99th percentile, or the bound of the error; NAN: not known. */
+static double delay_seconds(const struct quantiles *delays, const struct path_delay *now,
+			    unsigned int stat)
+{
+	if (stat == 2)
+		return now->bound_ns / 1e9;
+	return quantiles_seconds(delays, 1 + stat);
+}
+
 void paths_write_rows(FILE *out, const struct path_row *rows, size_t count, size_t not_shown)
 {
 	struct prom_family *states = FAMILY_OF(&paths_metrics[PATH_STATE]);
@@ -385,17 +392,13 @@ void paths_write_rows(FILE *out, const struct path_row *rows, size_t count, size
 	for (size_t i = 0; i < count; i++)
 		prom_sample_count(diverted, rows[i].path.diverted_ns != 0,
 				  labels_of(&rows[i], &gauge));
-	/* Both directions of each path: four statistics, and the bound of their error. */
-	for (unsigned int s = 0; s <= QUANTILE_STATS; s++) {
-		struct prom_family *family = FAMILY_OF(&paths_metrics[PATH_OWD_MIN + s]);
+	for (unsigned int s = 0; s < 3; s++) {
+		struct prom_family *family = FAMILY_OF(&paths_metrics[PATH_OWD_P50 + s]);
 
 		for (size_t i = 0; i < 2 * count; i++) {
 			const struct path_row *row = &rows[i / 2];
-			const struct path_delay *now = i % 2 ? &row->path.in : &row->path.out;
-			double seconds =
-				s == QUANTILE_STATS
-					? now->bound_ns / 1e9
-					: quantiles_seconds(i % 2 ? &row->in : &row->out, s);
+			double seconds = delay_seconds(i % 2 ? &row->in : &row->out,
+						       i % 2 ? &row->path.in : &row->path.out, s);
 
 			gauge.extra = (struct prom_label){"direction", i % 2 ? "in" : "out"};
 			if (isfinite(seconds))

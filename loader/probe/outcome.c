@@ -70,6 +70,16 @@ void passages_add(struct passages *passages, int64_t tx_ns, int64_t rx_ns)
 	passages->at[passages->count++ % PASSAGES_KEPT] = (struct passage){tx_ns, rx_ns};
 }
 
+static int64_t delay_of(const struct passage *passage, const struct clock_line *sender,
+			const struct clock_line *receiver)
+{
+	double tx, rx; /* fractions: the difference of the readings is small, they are not */
+	int64_t tx_ns = clock_line_at(sender, passage->tx_ns, &tx);
+	int64_t rx_ns = clock_line_at(receiver, passage->rx_ns, &rx);
+
+	return ns_sub(rx_ns, tx_ns) + (int64_t)rint(rx - tx);
+}
+
 void passages_delays(const struct passages *passages, bool out_going, int64_t since_ns,
 		     const struct clock_line *ours, const struct clock_line *theirs,
 		     struct quantiles *out)
@@ -82,17 +92,28 @@ void passages_delays(const struct passages *passages, bool out_going, int64_t si
 
 	for (uint64_t i = passages->count - kept; i < passages->count; i++) {
 		const struct passage *passage = &passages->at[i % PASSAGES_KEPT];
-		double tx,
-			rx; /* fractions: the difference of the readings is small, they are not */
-		int64_t tx_ns, rx_ns;
 
-		if (ns_sub(out_going ? passage->tx_ns : passage->rx_ns, since_ns) < 0)
-			continue;
-		tx_ns = clock_line_at(sender, passage->tx_ns, &tx);
-		rx_ns = clock_line_at(receiver, passage->rx_ns, &rx);
-		values[count++] = ns_sub(rx_ns, tx_ns) + (int64_t)rint(rx - tx);
+		if (ns_sub(out_going ? passage->tx_ns : passage->rx_ns, since_ns) >= 0)
+			values[count++] = delay_of(passage, sender, receiver);
 	}
 	quantiles_of(values, count, out);
+}
+
+int passages_count(const struct passages *passages, uint64_t *counted,
+		   const struct clock_line *sender, const struct clock_line *receiver,
+		   struct delayhist *hist)
+{
+	uint64_t from = *counted <= passages->count ? *counted : 0; /* they began again */
+	int err = 0;
+
+	if (passages->count - from > PASSAGES_KEPT)
+		from = passages->count - PASSAGES_KEPT;
+	for (; !err && from < passages->count; from++)
+		err = delayhist_count(hist,
+				      esc_owd_bucket(delay_of(&passages->at[from % PASSAGES_KEPT],
+							      sender, receiver)));
+	*counted = passages->count;
+	return err;
 }
 
 void passages_round_trips(const struct passages *there, const struct passages *back,

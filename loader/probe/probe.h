@@ -225,6 +225,13 @@ void passages_delays(const struct passages *passages, bool out_going, int64_t si
 		     const struct clock_line *ours, const struct clock_line *theirs,
 		     struct quantiles *out);
 /*
+ * The same of each that came after the first *@counted, into @hist; *@counted is then all there
+ * have been. Coming later than PASSAGES_KEPT leaves the oldest out. 0 or -ENOMEM.
+ */
+int passages_count(const struct passages *passages, uint64_t *counted,
+		   const struct clock_line *sender, const struct clock_line *receiver,
+		   struct delayhist *hist);
+/*
  * Round-trip times of requests that left since @since_ns, without the time that the peer took to
  * reply. @back: the replies, one for each of @there.
  */

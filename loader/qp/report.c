@@ -474,6 +474,13 @@ static void write_info(struct prom_family *family, const struct top_qp *qp,
 		   owner ? plain(owner->job.name) : NULL, NULL);
 }
 
+/* Kinds that never occurred have no series. */
+static void write_nak(struct prom_family *family, uint64_t count, const struct prom_label *labels)
+{
+	if (count)
+		prom_sample_count(family, count, labels);
+}
+
 static void write_naks(struct prom_family *family, const struct top_qp *qp)
 {
 	struct prom_label labels[QP_LABELS + 2] = {};
@@ -483,12 +490,11 @@ static void write_naks(struct prom_family *family, const struct top_qp *qp)
 	memcpy(labels, qp->labels, sizeof(qp->labels));
 	for (const struct field *kind = qp_nak_fields; kind->key; kind++) {
 		labels[QP_LABELS] = (struct prom_label){"kind", kind->key};
-		prom_sample_count(family,
-				  *(const uint64_t *)((const char *)&qp->entry + kind->offset),
-				  labels);
+		write_nak(family, *(const uint64_t *)((const char *)&qp->entry + kind->offset),
+			  labels);
 	}
 	labels[QP_LABELS] = (struct prom_label){"kind", "rnr"};
-	prom_sample_count(family, qp->entry.qp.rnr_naks, labels);
+	write_nak(family, qp->entry.qp.rnr_naks, labels);
 }
 
 static void write_top_qps(FILE *out, const struct qptable *table)

@@ -51,8 +51,8 @@ Test(config, defaults)
 	cr_expect_eq(config->qps.max, 16384);
 	cr_expect_eq(config->qps.idle_ns, 60000000000);
 	cr_expect_eq(config->textfile.interval_ns, 5000000000);
-	cr_expect_eq(config->textfile.top_qps, 32);
-	cr_expect_eq(config->textfile.top_paths, 32);
+	cr_expect_eq(config->textfile.top_qps, 8);
+	cr_expect_eq(config->textfile.top_paths, 2);
 	cr_expect_eq(config->events.keep, 4096);
 	cr_expect_eq(config->mesh.degree, 10);
 	cr_expect_eq(config->mesh.pair_interval_ns, 2000000);

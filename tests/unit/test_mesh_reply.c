@@ -345,6 +345,10 @@ Test(mesh_reply, metrics)
 	peer->facts.sent = 10;
 	give_time(peer);
 	probe(peer, 1000, 2000);
+	peer->facts.failed = 2;
+	peer->edge->losses.late = peer->edge->losses.reordered = 1;
+	passages_add(&peer->edge->in, 1000, 4000);
+	mesh_count_delays(&mesh, time_local_ns());
 	metrics = metrics_of(&mesh_capability, &mesh);
 	expect_line(metrics, "escapement_probing{plane=\"backend\"} 1");
 	expect_line(metrics, "escapement_probe_authority 1");
@@ -352,16 +356,53 @@ Test(mesh_reply, metrics)
 	expect_line(metrics, "escapement_peer_up" PEER "} 1");
 	expect_line(metrics, "escapement_probe_lost_total" PEER "} 1");
 	expect_line(metrics, "escapement_probe_sent_total" PEER "} 10");
-	expect_line(metrics, "escapement_probe_failed_total" PEER "} 0");
-	expect_line(metrics, "escapement_probe_owd_p50_seconds" PEER ",direction=\"out\"} 1e-06");
-	expect_line(metrics, "escapement_probe_rtt_p50_seconds" PEER "} 3e-06");
-	expect_no_family(metrics, "direction=\"in\",stat"); /* no probe of the peer arrived */
+	expect_line(metrics, "escapement_probe_failed_total" PEER "} 2");
+	expect_line(metrics, "escapement_probe_owd_seconds_count" PEER ",direction=\"out\"} 1");
+	expect_line(metrics, "escapement_plane_probe_owd_seconds_bucket{plane=\"backend\","
+			     "direction=\"in\",le=\"5e-06\"} 1");
+	expect_line(metrics, "escapement_probe_rtt_min_seconds" PEER "} 3e-06");
 	expect_families(metrics, mesh_capability.metrics);
 	free(metrics);
 	the_clock.host.state = CLOCK_FREE_RUNNING;
 	passages_clear(&peer->edge->out);
 	metrics = metrics_of(&mesh_capability, &mesh);
-	expect_no_family(metrics, "escapement_probe_owd_");
+	expect_no_family(metrics, "escapement_probe_owd_floor_");
 	expect_no_family(metrics, "escapement_probe_rtt_");
 	free(metrics);
+}
+
+/* A burst that is over before the next scrape, and long before the one after it, stays counted. */
+Test(mesh_reply, every_delay_is_counted_once)
+{
+	struct mesh_peer *peer = add(0, "h2");
+	struct delayhist *plane = &mesh.planes[0].owd_out;
+
+	mesh_count_delays(&mesh, time_local_ns());
+	cr_expect_eq(delayhist_samples(plane), 0, "there is no fabric time");
+	give_time(peer);
+	for (unsigned int i = 0; i < PASSAGES_KEPT; i++)
+		probe(peer, i == 7 ? 3000000 : 1000, 2000);
+	mesh_count_delays(&mesh, time_local_ns());
+	mesh_count_delays(&mesh, time_local_ns());
+	cr_expect_eq(delayhist_samples(plane), PASSAGES_KEPT);
+	for (unsigned int i = 0; i < PASSAGES_KEPT; i++)
+		probe(peer, 1000, 2000);
+	mesh_count_delays(&mesh, time_local_ns());
+	cr_expect_eq(delayhist_samples(&peer->history.out), 2 * PASSAGES_KEPT);
+	cr_expect(delayhist_quantile(plane, 1) > 2900000, "the burst has left the window");
+	passages_clear(&peer->edge->out); /* the peer's daemon was started again */
+	probe(peer, 1000, 2000);
+	mesh_count_delays(&mesh, time_local_ns());
+	cr_expect_eq(delayhist_samples(plane), 2 * PASSAGES_KEPT + 1);
+	the_clock.host.state = CLOCK_FREE_RUNNING;
+	probe(peer, 1000, 2000);
+	mesh_count_delays(&mesh, time_local_ns());
+	the_clock.host.state = CLOCK_SYNCED;
+	mesh_count_delays(&mesh, time_local_ns());
+	cr_expect_eq(delayhist_samples(plane), 2 * PASSAGES_KEPT + 1,
+		     "without fabric time a delay is not known");
+	mesh_free_history(&peer->history);
+	delayhist_free(plane);
+	delayhist_free(&mesh.planes[0].owd_in);
+	delayhist_free(&mesh.scratch);
 }
