@@ -9,13 +9,31 @@
 
 #define ESC_PEERS_MAX_DEFAULT 16384
 
-/* Key of `peers`, a hash. */
+/*
+ * Key of `peers`, a hash. A member has an entry for each plane, with port and nic 0; an edge of the
+ * mesh, from a port of ours to a NIC of the member, has one of its own.
+ */
 struct esc_peer_key {
 	__u64 id;   /* graph_member_id() */
 	__u8 plane; /* 0 backend, 1 frontend */
-	__u8 reserved[7];
+	__u8 port;  /* index into `ports`, plus 1 */
+	__u8 reserved[2];
+	__u32 nic; /* esc_nic_number() of the member's address */
 };
 ESC_ASSERT_SIZE(struct esc_peer_key, 16);
+ESC_ASSERT_OFFSET(struct esc_peer_key, nic, 12);
+
+/*
+ * A number for a NIC of a member, never 0, from the words of its address as in struct esc_address:
+ * no two IPv4 addresses have the same one.
+ */
+static __inline __attribute__((always_inline)) __u32 esc_nic_number(__u32 a, __u32 b, __u32 c,
+								    __u32 d)
+{
+	__u32 number = (((a * 0x9e3779b1u + b) * 0x85ebca77u + c) * 0xc2b2ae3du) ^ d;
+
+	return number ? number : 1;
+}
 
 /*
  * Replay window (as in RFC 4303): bit n of `seen` stands for the sequence number
@@ -30,7 +48,7 @@ struct esc_replay_window {
 struct esc_peer {
 	/* Writer: the daemon, once. */
 	char name[24];		    /* host, NUL-padded; cut */
-	struct esc_address address; /* required source of its probes; all zero: any */
+	struct esc_address address; /* of an edge: required source of its probes; all zero: any */
 	/* Writer: XDP. */
 	__u64 epoch;		 /* of the peer's run; others up to epoch_max are stale */
 	__u64 received_local_ns; /* CLOCK_MONOTONIC of the newest packet of the peer with a valid

@@ -100,7 +100,8 @@ struct esc_probe {
 	__be64 t2;		/* reply: responder, XDP, its local clock */
 	__be64 t3;		/* reply: responder, just before XDP_TX */
 	__be64 about;		/* ESC_PROBE_QUERY: a member's id */
-	__be32 about_age_us;	/* in the reply: time since then; all ones: never */
+	__be32 about_age_us;	/* in the request: the NIC in question by esc_nic_number(), 0: any;
+				   in the reply: time since then; all ones: never */
 	__be32 received_age_us; /* since the sender last received from the target on this path; all
 				   ones: never */
 	struct esc_probe_view view;
@@ -137,7 +138,8 @@ struct esc_probe_event {
 	__u8 kind;  /* enum esc_probe_event_kind */
 	__u8 flags; /* ESC_PROBE_* of the packet */
 	__u8 port;  /* index into `ports` */
-	__u8 reserved[5];
+	__u8 reserved;
+	__u32 nic; /* of the peer: esc_nic_number() of the packet's source */
 	/* As in clocksync/line.h, host order; valid with ESC_PROBE_VIEW. */
 	__s64 view_ref_local_ns;
 	__s64 view_ref_fabric_ns;

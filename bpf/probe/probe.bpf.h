@@ -25,11 +25,28 @@ static __always_inline struct esc_fleet *probe_fleet(void)
 	return bpf_map_lookup_elem(&fleet, &zero);
 }
 
+/* A member, by any of its NICs. */
 static __always_inline struct esc_peer *probe_peer(__u64 id)
 {
 	struct esc_peer_key key = {.id = id, .plane = esc_plane};
 
 	return bpf_map_lookup_elem(&peers, &key);
+}
+
+/* The edge of the mesh from this port to NIC @nic of a member; NULL: there is none. */
+static __always_inline struct esc_peer *probe_edge(__u64 id, __u32 nic)
+{
+	struct esc_peer_key key = {
+		.id = id, .plane = esc_plane, .port = (__u8)(esc_port_index + 1), .nic = nic};
+
+	return bpf_map_lookup_elem(&peers, &key);
+}
+
+static __always_inline __u32 probe_nic_of(const struct esc_address *address)
+{
+	const __u32 *word = (const __u32 *)address->bytes;
+
+	return esc_nic_number(word[0], word[1], word[2], word[3]);
 }
 
 /* The format of a packet: this release reads it. */

@@ -106,13 +106,15 @@ static __always_inline void probe_reflect(const struct probe_frame *f, __u8 opco
 	f->bth->opcode = opcode;
 }
 
-/* Time since the member that a request queries was last received. */
+/* Time since the member that a request queries, or that NIC of it, was last received. */
 static __always_inline __be32 probe_query_age(const struct esc_probe *probe, __u64 now_ns)
 {
 	struct esc_peer *about = NULL;
+	__u64 id = bpf_be64_to_cpu(probe->about);
+	__u32 nic = bpf_ntohl(probe->about_age_us);
 
 	if (probe->flags & ESC_PROBE_QUERY)
-		about = probe_peer(bpf_be64_to_cpu(probe->about));
+		about = nic ? probe_edge(id, nic) : probe_peer(id);
 	return probe_age_us(now_ns, about ? about->received_local_ns : 0);
 }
 
@@ -183,7 +185,7 @@ static __always_inline void probe_record_anchor(struct esc_probe_event *event,
 }
 
 /* False: the ring is full. No wakeup: the daemon polls. */
-static __noinline bool probe_record(const struct esc_probe *probe, __s64 local_ns,
+static __noinline bool probe_record(const struct esc_probe *probe, __s64 local_ns, __u32 nic,
 				    enum esc_probe_event_kind kind)
 {
 	struct esc_probe_event *event = bpf_ringbuf_reserve(&probes, sizeof(*event), 0);
@@ -205,11 +207,8 @@ static __noinline bool probe_record(const struct esc_probe *probe, __s64 local_n
 	event->kind = kind;
 	event->flags = probe->flags;
 	event->port = esc_port_index;
-	event->reserved[0] = 0;
-	event->reserved[1] = 0;
-	event->reserved[2] = 0;
-	event->reserved[3] = 0;
-	event->reserved[4] = 0;
+	event->reserved = 0;
+	event->nic = nic;
 	probe_record_view(event, &probe->view);
 	probe_record_anchor(event, &probe->anchor);
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
@@ -224,7 +223,7 @@ static __always_inline int probe_handle_request(const struct probe_frame *f,
 
 	if (result)
 		return result;
-	if (!probe_record(f->probe, f->local_ns, ESC_PROBE_EVENT_REQUEST))
+	if (!probe_record(f->probe, f->local_ns, probe_source_nic(f), ESC_PROBE_EVENT_REQUEST))
 		reason_count(ESC_REASON_PROBE_RING_FULL, ESC_HOOK_XDP_INGRESS);
 	probe_make_reply(f, own, peer, last_rx_ns);
 	return ESC_REASON_NONE;
@@ -235,7 +234,8 @@ static __always_inline int probe_handle_reply(const struct probe_frame *f,
 {
 	int result = probe_accept_reply(f, own, peer);
 
-	if (!result && !probe_record(f->probe, f->local_ns, ESC_PROBE_EVENT_REPLY))
+	if (!result &&
+	    !probe_record(f->probe, f->local_ns, probe_source_nic(f), ESC_PROBE_EVENT_REPLY))
 		result = ESC_REASON_PROBE_RING_FULL;
 	return result;
 }
@@ -246,15 +246,15 @@ static __noinline int probe_receive(struct xdp_md *xdp, __u64 at)
 	struct probe_frame f = {.ktime_ns = bpf_ktime_get_ns()};
 	const struct esc_fleet *own = probe_fleet();
 	int result, verdict = XDP_DROP;
-	struct esc_peer *peer = NULL;
+	struct esc_peer *peer = NULL, *member = NULL;
 
 	if (!own)
 		return XDP_PASS;
 	f.local_ns = esc_local_at(f.ktime_ns);
 	result = probe_map_frame(xdp, at, &f, PROBE_UDP_BYTES);
 	if (!result)
-		result = probe_verify(&f, own, &peer);
-	if (!result && peer) {
+		result = probe_verify(&f, own, &peer, &member);
+	if (!result && peer && member) {
 		if (f.bth->opcode == ESC_PROBE_OPCODE_REPLY) {
 			result = probe_handle_reply(&f, own, peer);
 		} else if (f.bth->opcode == ESC_PROBE_OPCODE_REQUEST) {
@@ -264,6 +264,8 @@ static __noinline int probe_receive(struct xdp_md *xdp, __u64 at)
 		} else {
 			result = probe_accept_warmup(&f, peer);
 		}
+		if (!result && peer != member)
+			probe_note_member(member, peer);
 	}
 	if (result)
 		reason_count(result, ESC_HOOK_XDP_INGRESS);

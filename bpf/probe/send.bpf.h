@@ -81,7 +81,9 @@ static __noinline bool probe_send_clock(struct __sk_buff *skb, struct esc_path_c
 	if (m->udp.len != bpf_htons(PROBE_UDP_BYTES) ||
 	    (opcode != ESC_PROBE_OPCODE_REQUEST && opcode != ESC_PROBE_OPCODE_WARMUP))
 		return false;
-	peer = probe_peer(bpf_be64_to_cpu(m->probe.target));
+	peer = probe_edge(bpf_be64_to_cpu(m->probe.target), probe_nic_of(&cpu->key.dst));
+	if (!peer)
+		peer = probe_peer(bpf_be64_to_cpu(m->probe.target));
 	m->udp.check = 0;
 	m->probe.received_age_us = probe_age_us(now_ns, peer ? peer->received_local_ns : 0);
 	probe_put_self(&m->probe, own, ESC_PROBE_SECOND | ESC_PROBE_QUERY,

@@ -56,6 +56,35 @@ static __always_inline bool probe_source_matches(const struct probe_frame *f,
 		 (want[3] ^ ((struct iphdr *)f->ip)->saddr));
 }
 
+/* The NIC that sent the packet. */
+static __always_inline __u32 probe_source_nic(const struct probe_frame *f)
+{
+	const __u32 *word = f->ip + offsetof(struct ipv6hdr, saddr);
+
+	if (f->ipv6)
+		return esc_nic_number(word[0], word[1], word[2], word[3]);
+	return esc_nic_number(0, 0, bpf_htonl(0xffff), ((struct iphdr *)f->ip)->saddr);
+}
+
+/* Whether the source is any address of the member that the packet names. */
+static __always_inline bool probe_source_is_member(const struct probe_frame *f)
+{
+	const __u32 *from = f->ip + offsetof(struct ipv6hdr, saddr);
+	const struct esc_peer_address *entry;
+	__u32 word[4] = {0, 0, bpf_htonl(0xffff), 0};
+
+	if (f->ipv6) {
+		word[0] = from[0];
+		word[1] = from[1];
+		word[2] = from[2];
+		word[3] = from[3];
+	} else {
+		word[3] = ((struct iphdr *)f->ip)->saddr;
+	}
+	entry = bpf_map_lookup_elem(&peer_addresses, word);
+	return entry && entry->id == bpf_be64_to_cpu(f->probe->sender);
+}
+
 /* Without any key the tag is 0, and only a timestamp shows that a tc egress of ours sent it. */
 static __always_inline bool probe_tag_is_valid(const struct probe_frame *f,
 					       const struct esc_fleet *own,
@@ -104,16 +133,48 @@ static __always_inline int probe_verify_common(const struct probe_frame *f,
 	return probe_heartbeat_timed_out(f) ? ESC_REASON_PROBE_NO_DAEMON : ESC_REASON_NONE;
 }
 
+/*
+ * The edge to the NIC that sent the packet; @member: the member itself. Without an edge, as for a
+ * query, it is the same.
+ */
+static __always_inline struct esc_peer *probe_sender_edge(const struct probe_frame *f,
+							  struct esc_peer **member)
+{
+	struct esc_peer *edge;
+
+	*member = probe_sender(f);
+	if (!*member)
+		return NULL;
+	edge = probe_edge(bpf_be64_to_cpu(f->probe->sender), probe_source_nic(f));
+	return edge ? edge : *member;
+}
+
+/* What is known of the member, whatever NIC it is from; receipts ask for it. */
+static __always_inline void probe_note_member(struct esc_peer *member, const struct esc_peer *edge)
+{
+	member->received_local_ns = edge->received_local_ns;
+	member->version = edge->version;
+	member->version_ktime_ns = edge->version_ktime_ns;
+	if (member->epoch == edge->epoch)
+		return;
+	member->requests.valid = 0;
+	member->epoch = edge->epoch;
+	member->epoch_ktime_ns = edge->epoch_ktime_ns;
+	if (edge->epoch_max > member->epoch_max)
+		member->epoch_max = edge->epoch_max;
+}
+
 static __always_inline int probe_verify(const struct probe_frame *f, const struct esc_fleet *own,
-					struct esc_peer **peer)
+					struct esc_peer **peer, struct esc_peer **member)
 {
 	const struct esc_probe *probe = f->probe;
 	int result = probe_verify_common(f, own);
 
 	if (result)
 		return result;
-	*peer = probe_sender(f);
-	if (!*peer || !probe_source_matches(f, &(*peer)->address))
+	*peer = probe_sender_edge(f, member);
+	if (!*peer || !(probe_source_matches(f, &(*peer)->address) ||
+			(*peer == *member && probe_source_is_member(f))))
 		return ESC_REASON_PROBE_UNKNOWN_PEER;
 	if (probe->target != bpf_cpu_to_be64(own->self))
 		return ESC_REASON_PROBE_NOT_OURS;

@@ -161,10 +161,10 @@ static void take_reports(struct clock *clock, int64_t local_ns, int64_t fabric_n
 
 	for_each_edge (clock, edge) {
 		const struct anchor_report *theirs = &edge->anchor;
-		bool synced = edge->slot < CONSENSUS_PEERS_MAX && edge->view_known &&
+		bool synced = edge->place != CLOCK_PLACE_NONE && edge->view_known &&
 			      local_ns - edge->view_fresh_ns <= CLOCK_VIEW_FRESH_NS &&
 			      edge->view.state == CLOCK_SYNCED &&
-			      clock->host.consensus.peers[edge->slot].status == CONSENSUS_USED;
+			      clock->host.consensus.peers[edge->place].status == CONSENSUS_USED;
 
 		if (synced && report_within(theirs, fabric_ns, ANCHOR_STALE_NS) &&
 		    anchor_is_accepted(clock, theirs->anchor))

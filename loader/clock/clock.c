@@ -34,7 +34,7 @@ void clock_report_edge(const struct clock *clock, const struct clock_edge *edge,
 {
 	events_add(clock->core->events, &(struct event){.kind = &clock_events[kind],
 							.subject = edge->host,
-							.part = config_plane_name(edge->plane),
+							.part = edge->part,
 							.seen = seen});
 }
 
@@ -65,8 +65,7 @@ uint64_t clock_rounds(const struct clock *clock)
 
 /* --- edges --- */
 
-struct clock_edge *clock_add_edge(struct clock *clock, enum fleet_plane plane, uint64_t id,
-				  const char *host)
+struct clock_edge *clock_add_edge(struct clock *clock, const struct clock_edge_config *config)
 {
 	struct clock_edge *edge;
 	size_t slot = 0;
@@ -77,9 +76,13 @@ struct clock_edge *clock_add_edge(struct clock *clock, enum fleet_plane plane, u
 	if (!edge)
 		return NULL;
 	edge->slot = slot;
-	edge->id = id;
-	edge->plane = plane;
-	snprintf(edge->host, sizeof(edge->host), "%s", host);
+	edge->id = config->id;
+	edge->plane = config->plane;
+	edge->port = config->port % ESC_PORTS_MAX;
+	edge->nic = config->nic;
+	edge->place = clock_place_take(clock, config);
+	snprintf(edge->host, sizeof(edge->host), "%s", config->host);
+	snprintf(edge->part, sizeof(edge->part), "%s", config->part);
 	edge->begun_local_ns = clock_local_at(clock, time_local_ns());
 	edge_init(&edge->fit, (int64_t)clock->core->config->clock.window_ns);
 	clock->edges[slot] = edge;
@@ -88,9 +91,13 @@ struct clock_edge *clock_add_edge(struct clock *clock, enum fleet_plane plane, u
 
 void clock_remove_edge(struct clock *clock, struct clock_edge *edge)
 {
+	struct clock_nic *nic = &clock->nics[edge->port];
+
 	clock->edges[edge->slot] = NULL;
-	if (edge->slot < CONSENSUS_PEERS_MAX)
-		consensus_peer_init(&clock->host.consensus, edge->slot);
+	if (edge->place != CLOCK_PLACE_NONE)
+		clock_place_leave(clock, edge->place);
+	if (!--nic->edges)
+		*nic = (struct clock_nic){};
 	free(edge);
 }
 
@@ -100,18 +107,18 @@ void clock_listen(struct clock *clock, const struct clock_listener *listener, vo
 	clock->listener_context = context;
 }
 
-void clock_configure(struct clock *clock, bool on)
+void clock_configure(struct clock *clock, bool on, unsigned int pairs)
 {
 	const struct members *members = fleet_members(clock->core->fleet);
 	const char *host = clock->core->config->host;
 	struct roster *roster = &clock->members;
-	const struct clock_edge *edge;
-	unsigned int edges = 0;
+	unsigned int places = 0;
 	bool known;
 
-	for_each_edge (clock, edge)
-		edges++;
-	clock->host.config.degree = clock->host.consensus.degree = edges;
+	for (size_t i = 0; i < CONSENSUS_PEERS_MAX; i++)
+		places += clock->places[i].edges > 0;
+	clock->host.config.degree = clock->host.consensus.degree = places;
+	clock->pairs = pairs;
 	roster_free(roster);
 	known = members && !roster_build(roster, members, ROSTER_ALL_PLANES, host);
 	if (on && known && roster->self != ROSTER_NONE)

@@ -24,15 +24,30 @@
 
 struct clock; /* needs: dataplane */
 
+/* Between a NIC of ours and one of another host. */
+struct clock_edge_config {
+	enum fleet_plane plane;
+	uint64_t id; /* of the host */
+	const char *host;
+	const char *part;      /* what tells its events from those of the host's other NICs */
+	unsigned int port;     /* of our NIC: index into `ports` */
+	const char *interface; /* and its name */
+	uint32_t nic;	       /* theirs: esc_nic_number() */
+};
+
 /*
- * A neighbor, by what its probes and replies contained. Times are of the local clock, 0: none.
+ * A NIC pair, by what its probes and replies contained. Times are of the local clock, 0: none.
  * mesh/ keeps `sending`, `down` and what expires in `losses`; all else is written here.
  */
 struct clock_edge {
 	size_t slot;
 	uint64_t id;
 	char host[256];
+	char part[96];
 	enum fleet_plane plane;
+	unsigned int port;
+	uint32_t nic;
+	size_t place; /* of the host in the consensus, for all its NICs; CLOCK_PLACE_NONE */
 	struct sender_edge *sending; /* NULL: no socket */
 	bool down;		     /* it is probed less often */
 	int64_t pair_interval_ns;    /* in force */
@@ -57,8 +72,12 @@ struct clock_edge {
 	struct passages back;	 /* the replies: one for each of `out` */
 	struct losses losses;
 
-	bool refused_reported, falseticker_reported;
+	/* By the last round: our clock's error by this edge alone. */
+	bool error_known;
+	double error_ns;
+	enum clock_use { CLOCK_USE, CLOCK_USE_NIC_DIFFERS, CLOCK_USE_EDGE_DIFFERS } use;
 };
+#define CLOCK_PLACE_NONE SIZE_MAX
 
 /* --- for mesh/ --- */
 
@@ -73,12 +92,24 @@ const struct hostclock *clock_host(const struct clock *clock);
 uint64_t clock_rounds(const struct clock *clock);
 
 /* In the lowest free slot; NULL: none is free, or no memory. */
-struct clock_edge *clock_add_edge(struct clock *clock, enum fleet_plane plane, uint64_t id,
-				  const char *host);
+struct clock_edge *clock_add_edge(struct clock *clock, const struct clock_edge_config *config);
 /* Frees it; nothing sends for it any more. */
 void clock_remove_edge(struct clock *clock, struct clock_edge *edge);
-/* After edges, the configuration or the members changed. @on: some plane probes. */
-void clock_configure(struct clock *clock, bool on);
+/* Its host is refused, and has no other edge. */
+bool clock_edge_is_last_refused(const struct clock *clock, const struct clock_edge *edge);
+/*
+ * How far the timestamps of the NIC of ours in that slot of `ports` are from those of the others.
+ * False: not known.
+ */
+bool clock_nic_offset(const struct clock *clock, unsigned int port, double *offset_ns,
+		      bool *differs);
+/* What the delays of an edge may be wrong by besides the bound: timestamps that differ. */
+int64_t clock_edge_excess_ns(const struct clock_edge *edge);
+/*
+ * After edges, the configuration or the members changed. @on: some plane probes. @pairs: as many
+ * edges as would be probed each mesh.pair_interval within the budget.
+ */
+void clock_configure(struct clock *clock, bool on, unsigned int pairs);
 
 struct clock_listener {
 	/* In a round, after the fit of @edge and before the consensus. */

@@ -21,6 +21,28 @@ struct clock_anchor {
 struct clockpage_layout;
 struct ring_buffer;
 
+/* Another host, by all NIC pairs with it: one neighbor of the consensus. */
+struct clock_place {
+	unsigned int edges; /* 0: the place is free */
+	uint64_t id, epoch;
+	char host[256];
+	const char *part; /* static */
+	struct edge_estimate estimate;
+	bool refused_reported, falseticker_reported;
+};
+
+/* A NIC of ours. */
+struct clock_nic {
+	char interface[16];
+	unsigned int edges;
+	bool known;	     /* in the last round: */
+	double now_ns;	     /* how far its timestamps are from those of the others */
+	double offset_ns;    /* the same, smoothed */
+	bool measured;	     /* offset_ns */
+	unsigned int rounds; /* that contradict `differs`, in a row */
+	bool differs;	     /* its edges are not used */
+};
+
 struct clock {
 	struct core *core;
 	struct esc_fleet *fleet; /* mapped */
@@ -32,8 +54,11 @@ struct clock {
 	int64_t lab_offset_ns, lab_drift_ppb;
 
 	struct clock_edge *edges[CLOCK_EDGES_MAX]; /* by slot; a hole is NULL */
-	struct roster members;			   /* all of the fleet */
-	const struct clock_listener *listener;	   /* NULL: none */
+	struct clock_place places[CONSENSUS_PEERS_MAX];
+	struct clock_nic nics[ESC_PORTS_MAX];
+	unsigned int pairs;    /* budget, in edges that are probed each mesh.pair_interval */
+	struct roster members; /* all of the fleet */
+	const struct clock_listener *listener; /* NULL: none */
 	void *listener_context;
 
 	struct hostclock host;
@@ -65,6 +90,15 @@ struct clock {
 	  "A peer is not used for the clock for 10 s: its time differs from all others.",          \
 	  .about = EVENT_PEER, .begins = "clock_refused",                                          \
 	  .remedy = "See `escapement clock` on that host: its time or its probes are wrong.")      \
+	X(CLOCK_NIC_DIFFERS, "nic_timestamps_differ", WARNING,                                     \
+	  "The timestamps of a NIC differ from those of this host's other NICs: it is not used "   \
+	  "for the clock.",                                                                        \
+	  .about = EVENT_NIC, .begins = "nic_timestamps_differ",                                   \
+	  .remedy = "One-way delays by this NIC are wrong by the difference: see its driver's "    \
+		    "timestamps, and the clock that they are of.")                                 \
+	X(CLOCK_NIC_AGREES, "nic_timestamps_agree", NOTICE,                                        \
+	  "The timestamps of that NIC agree with the others again.", .about = EVENT_NIC,           \
+	  .ends = "nic_timestamps_differ")                                                         \
 	X(CLOCK_ANCHOR_ACQUIRED, "anchor_acquired", NOTICE, "TAI is known, by this anchor.")       \
 	X(CLOCK_ANCHOR_LOST, "anchor_lost", WARNING, "TAI is not known any more.",                 \
 	  .remedy = "See the anchors, `escapement clock`.")                                        \
@@ -130,6 +164,21 @@ void clock_restart_edge(struct clock *clock, struct clock_edge *edge, uint64_t e
 			int64_t now_ns);
 /* A record of the ring buffer of probes; a ring_buffer_sample_fn. */
 int clock_take_record(void *context, void *data, size_t bytes);
+
+/* --- nics.c: several NICs, one clock --- */
+
+/* A place for a new edge's host. CLOCK_PLACE_NONE: all are taken. */
+size_t clock_place_take(struct clock *clock, const struct clock_edge_config *config);
+void clock_place_leave(struct clock *clock, size_t place);
+/* After the fits: what each edge shows of our clock, and NICs whose timestamps differ. */
+void clock_compare_nics(struct clock *clock, int64_t now_ns);
+/* Of the edges of each place that are used, one estimate. */
+void clock_combine_edges(struct clock *clock);
+/* The same of a list, of at least one that is valid. Pure. */
+void clock_combine(const struct edge_estimate *const *list, size_t count,
+		   struct edge_estimate *out);
+/* Half of what the timestamps of the NICs in use differ by. */
+double clock_nics_spread_ns(const struct clock *clock);
 
 /* --- jump.c --- */
 

@@ -132,28 +132,35 @@ static json_t *peer_json(const struct clock *clock, const struct clock_edge *edg
 	static const char *const states[] = {"absent", "used", "refused_offset", "refused_drift",
 					     "unsure"};
 	const struct edge_estimate *fit = &edge->fit.estimate;
-	const struct consensus_peer *peer = edge->slot < CONSENSUS_PEERS_MAX
-						    ? &clock->host.consensus.peers[edge->slot]
+	const struct consensus_peer *peer = edge->place != CLOCK_PLACE_NONE
+						    ? &clock->host.consensus.peers[edge->place]
 						    : NULL; /* it has no place in the consensus */
+	bool left_out = edge->use != CLOCK_USE;
 	json_t *object = json_object();
 
 	json_put_text(object, "peer", edge->host);
 	json_put_text(object, "plane", config_plane_name(edge->plane));
+	json_put_text(object, "interface", clock->nics[edge->port].interface);
 	if (fit->valid) {
 		json_put_real(object, "offset_ns",
 			      (double)fit->offset_ns + fit->offset_fraction_ns);
 		fields_put(object, fit_fields, fit);
 	}
 	json_put_bool(object, "one_sided", edge->one_sided);
-	json_put_bool(object, "used", peer && peer->status == CONSENSUS_USED);
+	json_put_bool(object, "used", peer && !left_out && peer->status == CONSENSUS_USED);
 	if (!peer)
 		return object;
-	json_put_text(object, "consensus", states[peer->status]);
-	if (peer->status != CONSENSUS_ABSENT) {
-		/* Of our clock, by this peer. */
+	json_put_text(object, "consensus",
+		      edge->use == CLOCK_USE_NIC_DIFFERS    ? "nic_differs"
+		      : edge->use == CLOCK_USE_EDGE_DIFFERS ? "differs"
+							    : states[peer->status]);
+	/* Of our clock, by this NIC pair where there are several with the peer. */
+	if (edge->error_known && clock->places[edge->place].edges > 1)
+		json_put_real(object, "error_ns", edge->error_ns);
+	else if (peer->status != CONSENSUS_ABSENT)
 		json_put_real(object, "error_ns", peer->offset_ns);
+	if (peer->status != CONSENSUS_ABSENT)
 		json_put_real(object, "error_ppb", peer->drift_ppb);
-	}
 	return object;
 }
 
@@ -187,7 +194,32 @@ static int edge_compare(const void *a, const void *b)
 
 	if (one->plane != two->plane)
 		return one->plane < two->plane ? -1 : 1;
-	return strverscmp(one->host, two->host);
+	if (strcmp(one->host, two->host) != 0)
+		return strverscmp(one->host, two->host);
+	return one->port != two->port ? (int)one->port - (int)two->port
+				      : (one->nic > two->nic) - (one->nic < two->nic);
+}
+
+/* With one NIC there is nothing that it could differ from. */
+static json_t *nics_json(const struct clock *clock)
+{
+	json_t *list = json_array();
+
+	for (unsigned int i = 0; i < ESC_PORTS_MAX; i++) {
+		const struct clock_nic *nic = &clock->nics[i];
+		json_t *object;
+
+		if (!nic->edges)
+			continue;
+		object = json_object();
+		json_put_text(object, "interface", nic->interface);
+		if (nic->measured) {
+			json_put_real(object, "offset_ns", nic->offset_ns);
+			json_put_bool(object, "differs", nic->differs);
+		}
+		json_array_append_new(list, object);
+	}
+	return list;
 }
 
 static json_t *reply_clock(void *self, struct request *request)
@@ -207,6 +239,7 @@ static json_t *reply_clock(void *self, struct request *request)
 	for (size_t i = 0; i < count; i++)
 		json_array_append_new(list, peer_json(clock, sorted[i]));
 	json_put(object, "peers", list);
+	json_put(object, "nics", nics_json(clock));
 	return object;
 }
 

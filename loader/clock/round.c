@@ -26,11 +26,23 @@
 
 /* --- records --- */
 
+/* Once for all edges to the host; a part of its own ends what was reported of the edge. */
+static void report_restart(struct clock *clock, const struct clock_edge *edge, uint64_t epoch)
+{
+	struct clock_place *place =
+		edge->place == CLOCK_PLACE_NONE ? NULL : &clock->places[edge->place];
+
+	if (edge->one_sided || !place || place->epoch != epoch)
+		clock_report_edge(clock, edge, CLOCK_PEER_RESTARTED, NULL);
+	if (place)
+		place->epoch = epoch;
+}
+
 void clock_restart_edge(struct clock *clock, struct clock_edge *edge, uint64_t epoch,
 			int64_t now_ns)
 {
 	if (edge->epoch && edge->epoch != epoch)
-		clock_report_edge(clock, edge, CLOCK_PEER_RESTARTED, NULL);
+		report_restart(clock, edge, epoch);
 	else if (edge->one_sided)
 		clock_report_edge(clock, edge, CLOCK_PEER_TWO_SIDED, NULL);
 	edge->epoch = epoch;
@@ -131,7 +143,8 @@ int clock_take_record(void *context, void *data, size_t bytes)
 	if (reply && event->flags & ESC_PROBE_QUERY && clock->listener)
 		clock->listener->query_replied(clock->listener_context, event);
 	for_each_edge (clock, edge)
-		if (edge->id == event->peer && edge->plane == plane)
+		if (edge->id == event->peer && edge->plane == plane && edge->port == event->port &&
+		    edge->nic == event->nic)
 			from = edge;
 	/* Of no neighbor, or in the ring while the peer restarted. XDP checked a reply's epoch. */
 	if (!from || (event->epoch < from->epoch && !reply))
@@ -227,6 +240,33 @@ static const struct clock_view *fresh_view(const struct clock_edge *edge, int64_
 	return &edge->view;
 }
 
+/* A neighbor for the consensus: the edges to it as one, and the newest of what it sent. */
+static size_t gather_inputs(struct clock *clock, int64_t now_ns,
+			    struct consensus_input input[CONSENSUS_PEERS_MAX])
+{
+	const struct clock_edge *edge;
+	size_t count = 0;
+
+	memset(input, 0, CONSENSUS_PEERS_MAX * sizeof(*input));
+	for_each_edge (clock, edge) {
+		const struct clock_view *view = fresh_view(edge, now_ns);
+		int64_t age_ns = now_ns - edge->view_local_ns;
+		struct consensus_input *in;
+
+		if (edge->place == CLOCK_PLACE_NONE)
+			continue;
+		in = &input[edge->place];
+		in->edge = &clock->places[edge->place].estimate;
+		if (view && (!in->view || age_ns < in->view_age_ns)) {
+			in->view = view;
+			in->view_age_ns = age_ns;
+		}
+		if (edge->place >= count)
+			count = edge->place + 1;
+	}
+	return count;
+}
+
 static size_t fit_all(struct clock *clock, int64_t now_ns,
 		      struct consensus_input input[CONSENSUS_PEERS_MAX])
 {
@@ -234,10 +274,8 @@ static size_t fit_all(struct clock *clock, int64_t now_ns,
 	struct edge_prior prior;
 	struct clock_edge *edge;
 	bool one_sided = false;
-	double pairs = 0, edges = 0, stretch;
-	size_t count = 0;
+	double pairs = 0, stretch;
 
-	memset(input, 0, CONSENSUS_PEERS_MAX * sizeof(*input));
 	for_each_edge (clock, edge) {
 		choose_side(clock, edge, now_ns);
 		prior = consensus_prior(&clock->host.consensus, fresh_view(edge, now_ns));
@@ -248,30 +286,24 @@ static size_t fit_all(struct clock *clock, int64_t now_ns,
 		edge->pair_interval_ns = edge->down ? base_ns * DOWN_STRETCH
 						    : edge_pair_interval(&edge->fit, base_ns);
 		pairs += (double)base_ns / (double)edge->pair_interval_ns;
-		edges++;
-		if (edge->slot >= CONSENSUS_PEERS_MAX)
-			continue;
-		one_sided = one_sided || edge->one_sided;
-		input[edge->slot] = (struct consensus_input){
-			.edge = &edge->fit.estimate,
-			.view = fresh_view(edge, now_ns),
-			.view_age_ns = now_ns - edge->view_local_ns,
-		};
-		count = edge->slot + 1;
+		one_sided = one_sided || (edge->one_sided && edge->place != CLOCK_PLACE_NONE);
 	}
 	/*
 	 * Edges may want more pairs than the configuration's mean where others want fewer, never
 	 * all of them: probes that cause the load they suffer from would call for more probes.
 	 */
-	stretch = pairs > edges ? pairs / edges : 1;
+	stretch = clock->pairs && pairs > clock->pairs ? pairs / clock->pairs : 1;
 	for_each_edge (clock, edge) {
 		edge->pair_interval_ns = (int64_t)((double)edge->pair_interval_ns * stretch);
 		if (edge->sending)
 			sender_set_interval(edge->sending, (uint64_t)edge->pair_interval_ns);
 	}
-	clock->host.config.asymmetry_ns =
-		ASYMMETRY_SOFTWARE_NS + (one_sided ? ASYMMETRY_ONE_SIDED_NS : 0);
-	return count;
+	clock_compare_nics(clock, now_ns);
+	clock_combine_edges(clock);
+	clock->host.config.asymmetry_ns = ASYMMETRY_SOFTWARE_NS +
+					  (one_sided ? ASYMMETRY_ONE_SIDED_NS : 0) +
+					  clock_nics_spread_ns(clock);
+	return gather_inputs(clock, now_ns, input);
 }
 
 /* --- events --- */
@@ -283,30 +315,39 @@ static json_t *estimate_json(const struct consensus_peer *peer)
 			 peer->offset_ns, "drift_ppb", peer->drift_ppb);
 }
 
-/* Refused for long while the others agree: it is a falseticker, or its path is asymmetric. */
-static void report_peer(struct clock *clock, struct clock_edge *edge, int64_t now_ns)
+static void report_place(const struct clock *clock, const struct clock_place *place,
+			 unsigned int kind, json_t *seen)
 {
-	const struct consensus_peer *peer = &clock->host.consensus.peers[edge->slot];
+	events_add(clock->core->events, &(struct event){.kind = &clock_events[kind],
+							.subject = place->host,
+							.part = place->part,
+							.seen = seen});
+}
+
+/* Refused for long while the others agree: it is a falseticker, or its path is asymmetric. */
+static void report_peer(struct clock *clock, struct clock_place *place, int64_t now_ns)
+{
+	const struct consensus_peer *peer = &clock->host.consensus.peers[place - clock->places];
 	int64_t refused_ns = peer->refused_since_ns ? now_ns - peer->refused_since_ns : 0;
 
 	if (peer->status == CONSENSUS_USED) {
-		if (edge->refused_reported)
-			clock_report_edge(clock, edge, CLOCK_ACCEPTED, NULL);
-		edge->refused_reported = edge->falseticker_reported = false;
+		if (place->refused_reported)
+			report_place(clock, place, CLOCK_ACCEPTED, NULL);
+		place->refused_reported = place->falseticker_reported = false;
 		return;
 	}
 	if (peer->status == CONSENSUS_ABSENT || clock->host.state != CLOCK_SYNCED)
 		return;
-	if (refused_ns > REFUSED_REPORT_NS && !edge->refused_reported) {
-		edge->refused_reported = true;
-		clock_report_edge(clock, edge, CLOCK_REFUSED, estimate_json(peer));
+	if (refused_ns > REFUSED_REPORT_NS && !place->refused_reported) {
+		place->refused_reported = true;
+		report_place(clock, place, CLOCK_REFUSED, estimate_json(peer));
 	}
-	if (refused_ns > FALSETICKER_REPORT_NS && !edge->falseticker_reported) {
-		edge->falseticker_reported = true;
+	if (refused_ns > FALSETICKER_REPORT_NS && !place->falseticker_reported) {
+		place->falseticker_reported = true;
 		log_warning("peer %s is a falseticker: its time is %.0f ns off that of the others "
 			    "for %lld s, and is not used for the clock",
-			    edge->host, -peer->offset_ns, (long long)(refused_ns / SECOND_NS));
-		clock_report_edge(clock, edge, CLOCK_FALSETICKER, estimate_json(peer));
+			    place->host, -peer->offset_ns, (long long)(refused_ns / SECOND_NS));
+		report_place(clock, place, CLOCK_FALSETICKER, estimate_json(peer));
 	}
 }
 
@@ -315,7 +356,6 @@ void clock_tick(struct clock *clock, uint64_t now_ns)
 	struct consensus_input input[CONSENSUS_PEERS_MAX];
 	int64_t local_ns = clock_local_at(clock, now_ns);
 	const struct hostclock *host = &clock->host;
-	struct clock_edge *edge;
 	struct clock_view view;
 	json_t *seen;
 	size_t count;
@@ -350,7 +390,7 @@ void clock_tick(struct clock *clock, uint64_t now_ns)
 		clock_report(clock, CLOCK_STATE, clock_state_name(host->state), seen);
 		clock->reported_state = host->state;
 	}
-	for_each_edge (clock, edge)
-		if (edge->slot < CONSENSUS_PEERS_MAX)
-			report_peer(clock, edge, local_ns);
+	for (size_t i = 0; i < CONSENSUS_PEERS_MAX; i++)
+		if (clock->places[i].edges)
+			report_peer(clock, &clock->places[i], local_ns);
 }

@@ -22,6 +22,7 @@ static const struct verb_section health[] = {
 static const struct column clock_peers[] = {
 	{"PEER", "peer", FORMAT_TEXT, COLUMN_LEFT, .help = "the peer's host name"},
 	{"PLANE", "plane", FORMAT_TEXT, COLUMN_LEFT, .help = "the plane that it is probed on"},
+	{"INTERFACE", "interface", FORMAT_TEXT, COLUMN_LEFT, .help = "the NIC of this host"},
 	{"ERROR", "error_ns", FORMAT_TIME,
 	 .help = "what the peer's readings say of this host's clock"},
 	{"FLOOR", "floor_ns", FORMAT_TIME, .help = "one-way delay of the path when it is empty"},
@@ -30,7 +31,11 @@ static const struct column clock_peers[] = {
 	 .help = "probe pairs that met no queue, and were used"},
 	{"CONSENSUS", "{consensus}<| {flagged:?(few clean pairs)|}|>", FORMAT_TEXT, COLUMN_LEFT,
 	 .help = "`used`; `refused_offset`, `refused_drift`: a falseticker; `unsure`: it agrees, "
-		 "but queues on its path leave it worse than this clock; `absent`: no estimate"},
+		 "but queues on its path leave it worse than this clock; `absent`: no estimate; "
+		 "`nic_differs`: the timestamps of this host's NIC differ from those of its "
+		 "others; "
+		 "`differs`: other NIC pairs with the peer agree with the clock, and this one does "
+		 "not"},
 	{},
 };
 
@@ -58,6 +63,10 @@ static const struct verb_section clock_output[] = {
 	{.header = "Peers",
 	 .text = "{peers_used} used, {peers_reachable} reachable, {peers_configured} configured"},
 	{.header = "Timestamps", .text = "{timestamp_source}"},
+	{.rows = "nics",
+	 .only = "differs",
+	 .header = "Timestamps",
+	 .text = "of {interface} differ by {offset_ns:time}: it is not used for the clock"},
 	{.rows = "peers", .columns = clock_peers},
 	{},
 };

@@ -143,6 +143,13 @@ const char *dataplane_lacks(const struct dataplane *dataplane, const char *inter
 	return port->record.tc_via == ESC_TC_NONE ? "tc program" : NULL;
 }
 
+int dataplane_slot_of(const struct dataplane *dataplane, const char *interface)
+{
+	const struct port *port = port_named(dataplane, interface);
+
+	return port ? (int)port->slot : -ENODEV;
+}
+
 int dataplane_set_fq(struct dataplane *dataplane, const char *interface, bool on, char **error)
 {
 	struct port *port = port_named(dataplane, interface);

@@ -85,6 +85,8 @@ uint16_t dataplane_ports_all(const struct dataplane *dataplane);
 /* The same for those in @names, an array of texts; NULL or empty: all. -ENODEV with *@error. */
 int dataplane_ports_named(const struct dataplane *dataplane, const json_t *names, uint16_t *ports,
 			  char **error);
+/* The slot of @interface in `ports`; -ENODEV: it is not served. */
+int dataplane_slot_of(const struct dataplane *dataplane, const char *interface);
 /* Name of the interface in slot @index of `ports`; NULL: none is served there. */
 const char *dataplane_port_name(const struct dataplane *dataplane, unsigned int index);
 /* NULL when @interface has both programs that timestamp probes; else which it lacks. */

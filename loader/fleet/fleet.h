@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "clocksync/graph.h"
 #include "maps/maps.h"
 
 enum fleet_plane { FLEET_PLANE_BACKEND, FLEET_PLANE_FRONTEND };
@@ -213,9 +214,71 @@ struct fleet_subscriber {
 void fleet_subscribe(struct fleet *fleet, struct fleet_subscriber *subscriber);
 void fleet_unsubscribe(struct fleet *fleet, const struct fleet_subscriber *subscriber);
 
-/* --- the members of one mesh: a host each, with its id and its addresses on that plane --- */
+/*
+ * --- NICs and the edges between them ---
+ *
+ * A rail is the label `rail`; a NIC without it is on the first rail of its plane. Every host
+ * computes the same edges from the same list:
+ *   rail: of each rail a random regular graph of the hosts that have a NIC on it;
+ *   rack: a ring of the hosts of a rack, each edge on one rail, by hash;
+ *   cross: a ring of all hosts of the plane, each edge between two rails, by hash.
+ */
 
 enum roster_family { ROSTER_IPV4, ROSTER_IPV6, ROSTER_FAMILIES };
+
+struct fleet_nic {
+	const char *rail;    /* of the list; NULL: no label */
+	unsigned int number; /* of the rail: fleet_mesh.rails */
+	bool has[ROSTER_FAMILIES];
+	struct esc_address address[ROSTER_FAMILIES];
+};
+
+enum fleet_edge_kind { FLEET_EDGE_RAIL, FLEET_EDGE_RACK, FLEET_EDGE_CROSS };
+
+struct fleet_edge {
+	enum fleet_edge_kind kind;
+	unsigned int own; /* fleet_mesh.own */
+	uint64_t id;	  /* of the other host */
+	const char *host; /* and its name, of the list */
+	struct fleet_nic nic;
+};
+
+struct fleet_rail {
+	const char *name; /* NULL: no NIC of the plane has the label */
+	uint64_t *ids;	  /* of the hosts that have a NIC on it */
+	uint32_t *hosts;  /* the same order: indices into members->hosts */
+	size_t count;
+	struct graph graph;
+};
+
+#define FLEET_RAILS_MAX 16
+
+/* The mesh of a plane as this host has it. */
+struct fleet_mesh {
+	struct fleet_rail rails[FLEET_RAILS_MAX];
+	unsigned int rail_count, rails_left_out; /* beyond FLEET_RAILS_MAX */
+	unsigned int degree;			 /* of a rail */
+	struct fleet_nic own[FLEET_RAILS_MAX];
+	unsigned int own_count;
+	struct fleet_edge *edges; /* of this host */
+	size_t edge_count;
+};
+
+/*
+ * @members: borrowed, to outlive the mesh. @degree: that of a host; with several rails each has a
+ * part of it. A host that is not in the list has no edges. -ENOMEM, or -EINVAL for the degree.
+ */
+int fleet_mesh_build(struct fleet_mesh *out, const struct members *members, enum fleet_plane plane,
+		     const char *host, unsigned int degree);
+void fleet_mesh_free(struct fleet_mesh *mesh);
+/* The NIC of @host on a rail. False: it has none. */
+bool fleet_mesh_nic(const struct fleet_mesh *mesh, const struct members *members,
+		    enum fleet_plane plane, const struct member_host *host, unsigned int rail,
+		    struct fleet_nic *out);
+/* Indices into the rail's hosts of the neighbors of host @id there. Returns how many. */
+size_t fleet_rail_neighbors(const struct fleet_rail *rail, uint64_t id, const uint32_t **out);
+
+/* --- the members of one mesh: a host each, with its id and its addresses on that plane --- */
 
 struct roster_member {
 	uint64_t id;	  /* graph_member_id() of the host */

@@ -3,6 +3,9 @@
  * The one-way delays of all probes since the start, of each peer and of each plane. The window that
  * `peers` shows is of the last seconds: what happens between two scrapes is only here.
  */
+#include <stdio.h>
+#include <string.h>
+
 #include "internal.h"
 
 /*
@@ -94,6 +97,8 @@ static void write_one(struct prom_family *family, const struct delayhist *delays
 void mesh_write_history(const struct mesh *mesh, struct prom_family *of_plane,
 			struct prom_family *of_peer)
 {
+	struct prom_label labels[MESH_PEER_LABELS] = {};
+	struct mesh_peer_facts facts = {};
 	const struct mesh_peer *peer;
 
 	for (unsigned int i = 0; i < MESH_PLANES; i++) {
@@ -106,11 +111,12 @@ void mesh_write_history(const struct mesh *mesh, struct prom_family *of_plane,
 			  CONFIG_COUNT_OF(plane_bounds_ns),
 			  PROM_LABELS("plane", config_plane_name(i), "direction", "in", NULL));
 	}
-	for_each_peer (mesh, peer)
+	for_each_peer (mesh, peer) {
+		snprintf(facts.host, sizeof(facts.host), "%s", peer->edge->host);
+		memcpy(facts.interface, peer->facts.interface, sizeof(facts.interface));
+		memcpy(facts.peer_rail, peer->facts.peer_rail, sizeof(facts.peer_rail));
+		facts.plane = peer->edge->plane;
 		write_one(of_peer, &peer->history.out, peer_bounds_ns,
-			  CONFIG_COUNT_OF(peer_bounds_ns),
-			  PROM_LABELS("netdev", mesh->planes[peer->edge->plane].interface, "peer",
-				      peer->edge->host, "plane",
-				      config_plane_name(peer->edge->plane), "direction", "out",
-				      NULL));
+			  CONFIG_COUNT_OF(peer_bounds_ns), mesh_labels_out(&facts, labels));
+	}
 }

@@ -25,7 +25,8 @@ struct mesh_inquiry {
 	unsigned int queried, replied, reachable; /* reachable: from those that replied */
 	uint64_t ids[MESH_QUERIES_MAX];
 	bool has_replied[MESH_QUERIES_MAX];
-	bool queried_elsewhere, received_elsewhere; /* the peer itself, on the other plane */
+	uint32_t nics[MESH_QUERIES_MAX];	    /* of these hosts, that were queried */
+	bool queried_elsewhere, received_elsewhere; /* the peer itself, by another NIC of it */
 };
 
 #define MESH_PORTS_GOOD 4
@@ -45,8 +46,11 @@ struct mesh_history {
 	uint64_t out_counted, in_counted, back_counted; /* of the edge's passages */
 };
 
+/* A NIC of another host, as probed by one of ours. */
 struct mesh_peer {
 	struct clock_edge *edge; /* id, host, plane, and what came of its probes */
+	enum fleet_edge_kind kind;
+	unsigned int rail; /* of that NIC: fleet_mesh.rails */
 	/* address .. blame, lost and disconnects; sent and failed: by sockets that are closed */
 	struct mesh_peer_facts facts;
 	struct mesh_path path;
@@ -69,19 +73,26 @@ struct mesh_peer {
 	unsigned int horizon_next;
 };
 
+/* A NIC of ours. */
+struct mesh_nic {
+	bool on;
+	char interface[16];
+	unsigned int ifindex, port; /* index into `ports` */
+	uint16_t probe_port;
+	bool has_address[ROSTER_FAMILIES]; /* of those in the list, on the interface */
+	char note[160];			   /* why it is not on */
+};
+
 struct mesh_plane {
 	enum fleet_plane plane;
 	bool configured; /* an interface is of it */
-	bool on;
-	char interface[16];
-	unsigned int ifindex;
-	uint16_t probe_port;
+	bool on;	 /* a NIC is */
 	char note[256];
-	struct roster roster;
-	struct graph graph;
-	bool has_address[ROSTER_FAMILIES]; /* of ours on the interface */
-	size_t without_key;		   /* members whose pair has no key in `key_file` */
-	struct delayhist owd_out, owd_in;  /* of all probes since the start, peers that left too */
+	struct roster roster; /* a host each */
+	struct fleet_mesh mesh;
+	struct mesh_nic nics[FLEET_RAILS_MAX]; /* as mesh.own */
+	size_t without_key;		       /* members whose pair has no key in `key_file` */
+	struct delayhist owd_out, owd_in; /* of all probes since the start, peers that left too */
 };
 
 struct mesh_ids {
@@ -90,7 +101,7 @@ struct mesh_ids {
 };
 
 /* How far the maps `peers` and `peer_addresses` are written. */
-#define MESH_WRITE_STEPS 7
+#define MESH_WRITE_STEPS 8
 struct mesh_write {
 	unsigned int step;		       /* MESH_WRITE_STEPS: all is written */
 	size_t next;			       /* member */
@@ -115,6 +126,7 @@ struct mesh {
 	int peers_fd, addresses_fd; /* maps */
 	uint64_t peers_refused;	    /* members without room in the map */
 	uint64_t addresses_refused; /* addresses */
+	uint64_t edges_left_out;    /* of the mesh, beyond MESH_PEERS_MAX */
 	struct mesh_plane planes[MESH_PLANES];
 	struct mesh_peer *peers[MESH_PEERS_MAX]; /* by the slot of their edge; a hole is NULL */
 	uint32_t sequence;			 /* above every number used in this run */
@@ -193,8 +205,7 @@ void mesh_write_begin(struct mesh *mesh);
 /* At most @room entries of what is left to do. */
 void mesh_write_some(struct mesh *mesh, size_t room);
 void mesh_write_end(struct mesh *mesh);
-int mesh_read_peer(const struct mesh *mesh, enum fleet_plane plane, uint64_t id,
-		   struct esc_peer *out);
+int mesh_read_peer(const struct mesh *mesh, const struct clock_edge *edge, struct esc_peer *out);
 
 /* --- plane.c: the peers that are probed on a plane, from which interface and source port --- */
 
@@ -204,11 +215,17 @@ int mesh_read_peer(const struct mesh *mesh, enum fleet_plane plane, uint64_t id,
  */
 bool mesh_apply_plane(struct mesh *mesh, struct mesh_plane *plane, bool first);
 void mesh_free_planes(struct mesh *mesh);
-struct mesh_peer *mesh_find_peer(const struct mesh *mesh, enum fleet_plane plane, uint64_t id);
+/* By our NIC in that slot of `ports` to theirs of that esc_nic_number(). */
+struct mesh_peer *mesh_find_peer(const struct mesh *mesh, enum fleet_plane plane, uint64_t id,
+				 unsigned int port, uint32_t nic);
 unsigned int mesh_count_peers(const struct mesh *mesh, enum fleet_plane plane);
-/* -EAFNOSUPPORT: the two have no address family in common. */
-int mesh_route(const struct mesh_plane *plane, const struct roster_member *member,
-	       struct probe_route *route);
+uint32_t mesh_nic_number(const struct esc_address *address);
+/* From our NIC @own. -EAFNOSUPPORT: the two have no address family in common. */
+int mesh_route(const struct mesh_plane *plane, unsigned int own, const struct fleet_nic *to,
+	       uint64_t id, struct probe_route *route);
+/* By the mesh in force. False: it is not probed any more. */
+bool mesh_route_of(const struct mesh *mesh, const struct mesh_peer *peer,
+		   struct probe_route *route);
 /* After the fit of the peer's edge. */
 void mesh_check_path(struct mesh *mesh, struct mesh_peer *peer, int64_t local_ns);
 
@@ -242,6 +259,10 @@ void mesh_report_authentication(const struct mesh *mesh, const struct config *ol
 				const struct config *now);
 json_t *mesh_peer_json(const struct mesh_peer_facts *peer);
 void mesh_put_status(void *self, json_t *status);
+#define MESH_PEER_LABELS 6
+/* Of the direction to a peer. */
+const struct prom_label *mesh_labels_out(const struct mesh_peer_facts *peer,
+					 struct prom_label labels[MESH_PEER_LABELS]);
 extern const struct verb_handler mesh_verb_handlers[];
 void mesh_write_metrics(void *self, FILE *out);
 

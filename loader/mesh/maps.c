@@ -28,39 +28,59 @@ static bool ids_have(const struct mesh_ids *ids, uint64_t id)
 
 /* --- an entry of `peers` --- */
 
-static struct esc_peer_key peer_key(enum fleet_plane plane, uint64_t id)
+static struct esc_peer_key host_key(enum fleet_plane plane, uint64_t id)
 {
 	return (struct esc_peer_key){.id = id, .plane = plane == FLEET_PLANE_FRONTEND};
 }
 
-int mesh_read_peer(const struct mesh *mesh, enum fleet_plane plane, uint64_t id,
-		   struct esc_peer *out)
+static struct esc_peer_key edge_key(const struct clock_edge *edge)
 {
-	struct esc_peer_key key = peer_key(plane, id);
+	struct esc_peer_key key = host_key(edge->plane, edge->id);
+
+	key.port = (uint8_t)(edge->port + 1);
+	key.nic = edge->nic;
+	return key;
+}
+
+int mesh_read_peer(const struct mesh *mesh, const struct clock_edge *edge, struct esc_peer *out)
+{
+	struct esc_peer_key key = edge_key(edge);
 
 	return bpf_map_lookup_elem(mesh->peers_fd, &key, out);
 }
 
+/* A new edge continues the run of its host: replays of runs before are refused at once. */
+static void take_epoch(const struct mesh *mesh, struct esc_peer_key key, struct esc_peer *fresh)
+{
+	struct esc_peer host;
+
+	key = host_key(key.plane ? FLEET_PLANE_FRONTEND : FLEET_PLANE_BACKEND, key.id);
+	if (bpf_map_lookup_elem(mesh->peers_fd, &key, &host))
+		return;
+	fresh->epoch = host.epoch;
+	fresh->epoch_max = host.epoch_max;
+	fresh->epoch_ktime_ns = host.epoch_ktime_ns;
+}
+
 /* What the programs wrote of a peer stays, but for a packet that is counted just now. */
-static int peer_put(struct mesh *mesh, struct mesh_plane *plane, const struct roster_member *member)
+static int entry_put(const struct mesh *mesh, const struct mesh_plane *plane,
+		     struct esc_peer_key key, const char *host, const struct esc_address *address,
+		     bool *lacks_key)
 {
 	const struct fleet_keys *keys = &mesh->core->config->keys;
-	struct esc_peer_key key = peer_key(plane->plane, member->id);
-	struct probe_route route;
 	struct esc_peer fresh, old;
 	int err;
 
-	if (mesh_route(plane, member, &route))
-		return 0; /* the two cannot probe each other */
 	memset(&fresh, 0, sizeof(fresh));
-	strncpy(fresh.name, member->host, sizeof(fresh.name) - 1);
-	fresh.address = route.to;
+	strncpy(fresh.name, host, sizeof(fresh.name) - 1);
+	fresh.address = *address;
 	for (unsigned int slot = 0; slot < 2; slot++)
-		if (fleet_pair_key(keys, slot, plane->roster.ids[plane->roster.self], member->id,
+		if (fleet_pair_key(keys, slot, plane->roster.ids[plane->roster.self], key.id,
 				   fresh.key[slot]))
 			fresh.key_flags |= ESC_FLEET_HAS_KEY0 << slot;
-	plane->without_key +=
-		keys->have[keys->use] && !(fresh.key_flags & ESC_FLEET_HAS_KEY0 << keys->use);
+	*lacks_key = keys->have[keys->use] && !(fresh.key_flags & ESC_FLEET_HAS_KEY0 << keys->use);
+	if (key.port)
+		take_epoch(mesh, key, &fresh);
 	err = bpf_map_update_elem(mesh->peers_fd, &key, &fresh, BPF_NOEXIST);
 	if (err != -EEXIST || bpf_map_lookup_elem(mesh->peers_fd, &key, &old))
 		return err;
@@ -75,11 +95,37 @@ static int peer_put(struct mesh *mesh, struct mesh_plane *plane, const struct ro
 	return bpf_map_update_elem(mesh->peers_fd, &key, &old, BPF_EXIST);
 }
 
-/* Entries of a plane go when their member is not in the list any more. */
+static int host_put(struct mesh *mesh, struct mesh_plane *plane, const struct roster_member *member)
+{
+	bool lacks_key = false;
+	int err = entry_put(mesh, plane, host_key(plane->plane, member->id), member->host,
+			    &member->address[!member->has[ROSTER_IPV4]], &lacks_key);
+
+	plane->without_key += lacks_key;
+	return err;
+}
+
+/* They are at most MESH_PEERS_MAX, and go first. */
+static void put_edges(struct mesh *mesh)
+{
+	const struct mesh_peer *peer;
+	bool lacks_key;
+
+	for_each_peer (mesh, peer)
+		mesh->write.peers_refused +=
+			entry_put(mesh, &mesh->planes[peer->edge->plane], edge_key(peer->edge),
+				  peer->edge->host, &peer->facts.address, &lacks_key) != 0;
+}
+
+/* Entries go when their edge is not in the mesh, or their member not in the list any more. */
 static bool peer_stays(const struct mesh *mesh, const void *key)
 {
 	const struct esc_peer_key *peer = key;
 
+	if (peer->port)
+		return mesh_find_peer(mesh,
+				      peer->plane ? FLEET_PLANE_FRONTEND : FLEET_PLANE_BACKEND,
+				      peer->id, peer->port - 1u, peer->nic) != NULL;
 	return ids_have(
 		&mesh->write.members[peer->plane ? FLEET_PLANE_FRONTEND : FLEET_PLANE_BACKEND],
 		peer->id);
@@ -162,7 +208,7 @@ static size_t put_peers(struct mesh *mesh, struct mesh_plane *plane, bool neighb
 		if (i == roster->self ||
 		    ids_have(&write->neighbors[plane->plane], roster->ids[i]) != neighbors)
 			continue;
-		write->peers_refused += peer_put(mesh, plane, &roster->list[i]) != 0;
+		write->peers_refused += host_put(mesh, plane, &roster->list[i]) != 0;
 		room--;
 	}
 	return room;
@@ -210,9 +256,12 @@ static size_t write_step(struct mesh *mesh, size_t room)
 	case 2:
 		return put_peers(mesh, &planes[mesh->write.step - 1], true, room);
 	case 3:
+		put_edges(mesh);
+		return room > MESH_PEERS_MAX ? room - MESH_PEERS_MAX : 1;
 	case 4:
-		return put_peers(mesh, &planes[mesh->write.step - 3], false, room);
 	case 5:
+		return put_peers(mesh, &planes[mesh->write.step - 4], false, room);
+	case 6:
 		return sweep(mesh, mesh->addresses_fd, sizeof(struct esc_address), address_stays,
 			     room);
 	default:
@@ -259,7 +308,7 @@ void mesh_write_begin(struct mesh *mesh)
 
 		for_each_peer (mesh, peer)
 			if (peer->edge->plane == i)
-				near[count++] = peer->edge->id;
+				near[count++] = peer->edge->id; /* some of them twice */
 		ids_take(&write->neighbors[i], near, count);
 		ids_take(&write->members[i], plane->roster.ids,
 			 plane->on ? plane->roster.count : 0);

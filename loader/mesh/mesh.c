@@ -39,7 +39,7 @@ void mesh_report_peer(const struct mesh *mesh, const struct mesh_peer *peer, uns
 {
 	events_add(mesh->core->events, &(struct event){.kind = &mesh_events[kind],
 						       .subject = peer->edge->host,
-						       .part = config_plane_name(peer->edge->plane),
+						       .part = peer->edge->part,
 						       .seen = seen});
 }
 
@@ -112,12 +112,37 @@ static const struct clock_listener listener = {on_fitted, mesh_take_query_reply}
 
 /* --- once a second --- */
 
+/*
+ * The budget of a host, in edges that are probed each pair_interval: those on rails, as if the host
+ * had one NIC on each plane. All NICs, and the edges of racks and across rails, share it.
+ */
+static unsigned int count_pairs(const struct mesh *mesh)
+{
+	unsigned int pairs = 0;
+
+	for (unsigned int i = 0; i < MESH_PLANES; i++) {
+		const struct fleet_mesh *plane = &mesh->planes[i].mesh;
+		unsigned int edges = 0, most;
+
+		for (size_t k = 0; k < plane->edge_count; k++)
+			edges += plane->edges[k].kind == FLEET_EDGE_RAIL;
+		if (!plane->own_count)
+			continue;
+		most = (edges + plane->own_count - 1) / plane->own_count;
+		if (most < mesh->core->config->mesh.degree)
+			most = mesh->core->config->mesh.degree;
+		pairs += edges < most ? edges : most;
+	}
+	return pairs;
+}
+
 /* All planes, the maps and the clock, by the configuration and the members in force. */
 static void apply(struct mesh *mesh)
 {
 	bool first = !clock_rounds(mesh->clock) && !mesh_count_peers(mesh, FLEET_PLANE_BACKEND);
 	bool changed = mesh->stale;
 
+	mesh->edges_left_out = 0;
 	for (unsigned int i = 0; i < MESH_PLANES; i++)
 		changed |= mesh_apply_plane(mesh, &mesh->planes[i], first);
 	mesh->stale = false;
@@ -126,7 +151,7 @@ static void apply(struct mesh *mesh)
 		mesh_write_some(mesh, WRITES_AT_ONCE);
 	}
 	write_fleet(mesh);
-	clock_configure(mesh->clock, mesh->planes[0].on || mesh->planes[1].on);
+	clock_configure(mesh->clock, mesh->planes[0].on || mesh->planes[1].on, count_pairs(mesh));
 }
 
 /* Another member list is in force: the planes follow it. */
@@ -228,10 +253,14 @@ static void mesh_poll(void *self, uint64_t now_ns)
 
 		retry |= !plane->on && plane->configured && plane->roster.self != ROSTER_NONE;
 		/* Programs that came or went, or another interface under the old name. */
-		if (plane->interface[0])
-			changed |=
-				plane->on == !!dataplane_lacks(mesh->dataplane, plane->interface) ||
-				if_nametoindex(plane->interface) != plane->ifindex;
+		for (unsigned int k = 0; k < plane->mesh.own_count; k++) {
+			const struct mesh_nic *nic = &plane->nics[k];
+
+			retry |= !nic->on && plane->configured;
+			changed |= nic->interface[0] &&
+				   (nic->on == !!dataplane_lacks(mesh->dataplane, nic->interface) ||
+				    if_nametoindex(nic->interface) != nic->ifindex);
+		}
 	}
 	if (retry && now_ns >= mesh->retry_due_ns && !rtnl_wait(CORE_RTNL_MS)) {
 		mesh->retry_due_ns = now_ns + RETRY_NS;

@@ -33,11 +33,14 @@ void mesh_on_reply(struct mesh *mesh, void (*add)(void *context, json_t *peers),
 enum peer_state { PEER_DOWN, PEER_SUSPECT, PEER_UP };
 const char *peer_state_name(enum peer_state state);
 
+/* A NIC pair. */
 struct mesh_peer_facts {
 	char host[256];
 	enum fleet_plane plane;
+	enum fleet_edge_kind edge;
 	char interface[16];
 	struct esc_address address;
+	char rail[64], peer_rail[64]; /* by the members file; "" no label */
 	uint16_t source_port;
 	enum peer_state state;
 	const char *blame; /* NULL: not down, or not known */
@@ -50,7 +53,7 @@ struct mesh_peer_facts {
 	struct quantiles rtt, owd_out, owd_in;
 	int64_t owd_bound_ns; /* 0: no samples */
 };
-/* Peers by plane and host, malloc'd; NULL: no memory. */
+/* Peers by plane, host and NICs, malloc'd; NULL: no memory. */
 struct mesh_peer_facts *mesh_get_peers(const struct mesh *mesh, size_t *count);
 
 /* The direction to an address, as measured by probes of the last @window_ns. */

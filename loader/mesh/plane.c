@@ -23,20 +23,16 @@
 #define EXCESS_LEAST_NS 1000
 #define SUPPORT_ENOUGH 4
 
-/* --- which interface --- */
+/* --- which interfaces --- */
 
-/* The interface of the plane that has an address of ours in the list; which families it has. */
-static const struct config_interface *choose_interface(const struct config *config,
-						       enum fleet_plane plane,
-						       const struct roster_member *self,
-						       bool has[ROSTER_FAMILIES])
+/* The interface of the plane that has an address of @own; which families it has. */
+static const struct config_interface *
+choose_interface(const struct config *config, const struct ifaddrs *list, enum fleet_plane plane,
+		 const struct fleet_nic *own, bool has[ROSTER_FAMILIES])
 {
 	const struct config_interface *chosen = NULL;
-	struct ifaddrs *list = NULL;
 	struct esc_address here;
 
-	if (getifaddrs(&list))
-		return NULL;
 	for (size_t i = 0; i < config->interface_count && !chosen; i++) {
 		const struct config_interface *interface = &config->interfaces[i];
 
@@ -45,69 +41,119 @@ static const struct config_interface *choose_interface(const struct config *conf
 			continue;
 		for (const struct ifaddrs *at = list; at; at = at->ifa_next)
 			for (int family = 0; family < ROSTER_FAMILIES; family++)
-				if (self->has[family] && !strcmp(at->ifa_name, interface->name) &&
+				if (own->has[family] && !strcmp(at->ifa_name, interface->name) &&
 				    address_of_socket(at->ifa_addr, &here) &&
-				    !memcmp(&here, &self->address[family], sizeof(here))) {
+				    !memcmp(&here, &own->address[family], sizeof(here))) {
 					has[family] = true;
 					chosen = interface;
 				}
 	}
-	freeifaddrs(list);
 	return chosen;
+}
+
+static bool is_taken(const struct mesh_plane *plane, unsigned int before, const char *interface)
+{
+	for (unsigned int i = 0; i < before; i++)
+		if (!strcmp(plane->nics[i].interface, interface))
+			return true;
+	return false;
+}
+
+static void nic_choose(const struct mesh *mesh, struct mesh_plane *plane, unsigned int number,
+		       const struct ifaddrs *list)
+{
+	const struct config *config = mesh->core->config;
+	const struct fleet_nic *own = &plane->mesh.own[number];
+	struct mesh_nic *nic = &plane->nics[number];
+	const struct config_interface *interface =
+		choose_interface(config, list, plane->plane, own, nic->has_address);
+	char text[ADDRESS_TEXT_BYTES];
+	const char *missing;
+	int slot;
+
+	address_format(&own->address[!own->has[ROSTER_IPV4]], text);
+	if (!interface) {
+		snprintf(nic->note, sizeof(nic->note),
+			 "no interface of this plane has the address %s", text);
+		return;
+	}
+	if (is_taken(plane, number, interface->name)) {
+		snprintf(nic->note, sizeof(nic->note),
+			 "%s has the address %s, and that of another rail", interface->name, text);
+		return;
+	}
+	snprintf(nic->interface, sizeof(nic->interface), "%s", interface->name);
+	nic->probe_port = interface->probe_port;
+	nic->ifindex = if_nametoindex(interface->name);
+	missing = dataplane_lacks(mesh->dataplane, nic->interface);
+	slot = dataplane_slot_of(mesh->dataplane, nic->interface);
+	nic->port = slot < 0 ? 0 : (unsigned int)slot;
+	nic->on = !missing && slot >= 0;
+	/* Timestamps are taken in XDP and tc egress. */
+	if (!nic->on)
+		snprintf(nic->note, sizeof(nic->note),
+			 "%s has no %s of ours, by which probes are stamped", nic->interface,
+			 missing ? missing : "programs");
+}
+
+static void nics_choose(const struct mesh *mesh, struct mesh_plane *plane)
+{
+	struct ifaddrs *list = NULL;
+
+	memset(plane->nics, 0, sizeof(plane->nics));
+	if (getifaddrs(&list))
+		list = NULL;
+	for (unsigned int i = 0; i < plane->mesh.own_count; i++) {
+		nic_choose(mesh, plane, i, list);
+		plane->on |= plane->nics[i].on;
+	}
+	if (list)
+		freeifaddrs(list);
 }
 
 static void plane_choose(const struct mesh *mesh, struct mesh_plane *plane)
 {
 	const struct config *config = mesh->core->config;
-	const struct roster *roster = &plane->roster;
-	const struct config_interface *interface = NULL;
-	const char *missing = NULL;
+	bool has_interface = false;
 
 	plane->on = plane->configured = false;
-	plane->interface[0] = '\0';
 	for (size_t i = 0; i < config->interface_count; i++)
 		plane->configured |= config->interfaces[i].plane == plane->plane;
-	if (roster->self != ROSTER_NONE)
-		interface = choose_interface(config, plane->plane, &roster->list[roster->self],
-					     plane->has_address);
-	if (interface) {
-		snprintf(plane->interface, sizeof(plane->interface), "%s", interface->name);
-		plane->probe_port = interface->probe_port;
-		plane->ifindex = if_nametoindex(interface->name);
-		missing = dataplane_lacks(mesh->dataplane, plane->interface);
-	}
+	nics_choose(mesh, plane);
+	for (unsigned int i = 0; i < plane->mesh.own_count; i++)
+		has_interface |= plane->nics[i].interface[0] != '\0';
 	plane->note[0] = '\0';
 	if (!plane->configured)
 		snprintf(plane->note, sizeof(plane->note), "no interface is of this plane");
 	else if (!fleet_members(mesh->core->fleet))
 		snprintf(plane->note, sizeof(plane->note),
 			 "there is no members file: name one with `members`");
-	else if (roster->self == ROSTER_NONE)
+	else if (plane->roster.self == ROSTER_NONE)
 		snprintf(plane->note, sizeof(plane->note),
 			 "host %.64s is not in %.120s: add it there, or set `host` to its name in "
 			 "it",
 			 config->host, config->members);
-	else if (!interface)
+	else if (!has_interface)
 		snprintf(plane->note, sizeof(plane->note),
 			 "no interface of this plane has an address that %.120s gives %.64s",
 			 config->members, config->host);
-	/* Timestamps are taken in XDP and tc egress. */
-	else if (missing)
-		snprintf(plane->note, sizeof(plane->note),
-			 "%s has no %s of ours, by which probes are stamped", plane->interface,
-			 missing);
-	else
-		plane->on = true;
+	else if (!plane->on)
+		for (unsigned int i = 0; i < plane->mesh.own_count && !plane->note[0]; i++)
+			if (plane->nics[i].interface[0])
+				snprintf(plane->note, sizeof(plane->note), "%s",
+					 plane->nics[i].note);
 }
 
 /* --- peers --- */
 
-struct mesh_peer *mesh_find_peer(const struct mesh *mesh, enum fleet_plane plane, uint64_t id)
+struct mesh_peer *mesh_find_peer(const struct mesh *mesh, enum fleet_plane plane, uint64_t id,
+				 unsigned int port, uint32_t nic)
 {
 	struct mesh_peer *peer;
 
 	for_each_peer (mesh, peer)
-		if (peer->edge->id == id && peer->edge->plane == plane)
+		if (peer->edge->id == id && peer->edge->plane == plane &&
+		    peer->edge->port == port && peer->edge->nic == nic)
 			return peer;
 	return NULL;
 }
@@ -122,29 +168,38 @@ unsigned int mesh_count_peers(const struct mesh *mesh, enum fleet_plane plane)
 	return count;
 }
 
-int mesh_route(const struct mesh_plane *plane, const struct roster_member *member,
-	       struct probe_route *route)
+uint32_t mesh_nic_number(const struct esc_address *address)
 {
-	const struct roster_member *self = &plane->roster.list[plane->roster.self];
+	uint32_t word[4];
+
+	memcpy(word, address->bytes, sizeof(word));
+	return esc_nic_number(word[0], word[1], word[2], word[3]);
+}
+
+int mesh_route(const struct mesh_plane *plane, unsigned int own, const struct fleet_nic *to,
+	       uint64_t id, struct probe_route *route)
+{
+	const struct mesh_nic *nic = &plane->nics[own];
 
 	for (int family = 0; family < ROSTER_FAMILIES; family++) {
-		if (!plane->has_address[family] || !member->has[family])
+		if (!nic->has_address[family] || !to->has[family])
 			continue;
-		route->interface = plane->interface;
-		route->from = self->address[family];
-		route->to = member->address[family];
-		route->from_port = probe_source_port(self->id, member->id);
-		route->to_port = plane->probe_port;
+		route->interface = nic->interface;
+		route->from = plane->mesh.own[own].address[family];
+		route->to = to->address[family];
+		route->from_port = probe_source_port(plane->roster.ids[plane->roster.self], id);
+		route->to_port = nic->probe_port;
 		return 0;
 	}
 	return -EAFNOSUPPORT;
 }
 
 static void peer_open(struct mesh *mesh, const struct mesh_plane *plane, struct mesh_peer *peer,
-		      const struct roster_member *member)
+		      const struct probe_route *route)
 {
 	struct clock_edge *edge = peer->edge;
 	struct sender_edge_config config = {
+		.route = *route,
 		.self = plane->roster.ids[plane->roster.self],
 		.target = edge->id,
 		.epoch = clock_epoch(mesh->clock),
@@ -152,21 +207,18 @@ static void peer_open(struct mesh *mesh, const struct mesh_plane *plane, struct 
 		.interval_ns = mesh->core->config->mesh.pair_interval_ns,
 	};
 	char text[ADDRESS_TEXT_BYTES];
-	int err = mesh_route(plane, member, &config.route);
+	int err;
 
 	if (peer->path.port)
 		config.route.from_port = peer->path.port;
 	config.first_sequence = mesh->sequence + 1;
 	edge->pair_interval_ns = (int64_t)config.interval_ns;
-	if (!err) {
-		peer->facts.address = config.route.to;
-		peer->facts.source_port = config.route.from_port;
-		err = sender_add(mesh->sender, &config, &edge->sending);
-	}
+	peer->facts.source_port = config.route.from_port;
+	err = sender_add(mesh->sender, &config, &edge->sending);
 	if (err && err != peer->open_error)
 		log_warning("%s (%s) cannot be probed from %s: %s", edge->host,
-			    address_format(&peer->facts.address, text), plane->interface,
-			    err == -EAFNOSUPPORT ? "no address family in common" : strerror(-err));
+			    address_format(&peer->facts.address, text), peer->facts.interface,
+			    strerror(-err));
 	peer->open_error = err;
 	losses_begin(&edge->losses, config.first_sequence);
 	for (unsigned int i = 0; i < MESH_HORIZON; i++)
@@ -203,68 +255,128 @@ static void peer_remove(struct mesh *mesh, struct mesh_peer *peer)
 static void report_left(struct mesh *mesh, const struct mesh_peer *peer)
 {
 	const struct clock_edge *edge = peer->edge;
+	bool refused = clock_edge_is_last_refused(mesh->clock, edge);
+	const char *plane = config_plane_name(edge->plane);
 
-	if (peer->facts.state == PEER_DOWN || edge->one_sided || edge->refused_reported)
+	if (peer->facts.state == PEER_DOWN || edge->one_sided ||
+	    (refused && !strcmp(edge->part, plane)))
 		mesh_report_peer(mesh, peer, MESH_PEER_LEFT, NULL);
+	if (refused && strcmp(edge->part, plane) != 0)
+		events_add(mesh->core->events, &(struct event){.kind = &mesh_events[MESH_PEER_LEFT],
+							       .subject = edge->host,
+							       .part = plane});
+}
+
+/* With one rail the plane tells the edges to a host apart. */
+static void name_part(const struct mesh_plane *plane, const struct probe_route *route, char *out,
+		      size_t room)
+{
+	char text[ADDRESS_TEXT_BYTES];
+
+	if (plane->mesh.rail_count < 2)
+		snprintf(out, room, "%s", config_plane_name(plane->plane));
+	else
+		snprintf(out, room, "%s %s>%s", config_plane_name(plane->plane), route->interface,
+			 address_format(&route->to, text));
+}
+
+static const char *rail_name(const struct mesh_plane *plane, unsigned int rail)
+{
+	return plane->mesh.rails[rail].name ? plane->mesh.rails[rail].name : "";
+}
+
+/* What the list says of it, which may have changed. */
+static void peer_describe(const struct mesh_plane *plane, struct mesh_peer *peer,
+			  const struct fleet_edge *edge)
+{
+	struct mesh_peer_facts *facts = &peer->facts;
+
+	peer->kind = edge->kind;
+	peer->rail = edge->nic.number;
+	snprintf(facts->rail, sizeof(facts->rail), "%s",
+		 rail_name(plane, plane->mesh.own[edge->own].number));
+	snprintf(facts->peer_rail, sizeof(facts->peer_rail), "%s",
+		 rail_name(plane, edge->nic.number));
 }
 
 static void peer_add(struct mesh *mesh, const struct mesh_plane *plane,
-		     const struct roster_member *member)
+		     const struct fleet_edge *wanted, const struct probe_route *route)
 {
 	struct mesh_peer *peer = calloc(1, sizeof(*peer));
+	char part[96];
+	struct clock_edge_config config = {
+		.plane = plane->plane,
+		.id = wanted->id,
+		.host = wanted->host,
+		.part = part,
+		.port = plane->nics[wanted->own].port,
+		.interface = plane->nics[wanted->own].interface,
+		.nic = mesh_nic_number(&route->to),
+	};
 
+	name_part(plane, route, part, sizeof(part));
 	if (peer)
-		peer->edge = clock_add_edge(mesh->clock, plane->plane, member->id, member->host);
+		peer->edge = clock_add_edge(mesh->clock, &config);
 	if (!peer || !peer->edge) {
+		mesh->edges_left_out++;
 		free(peer);
 		return;
 	}
-	peer->facts.address = member->address[!member->has[ROSTER_IPV4]];
+	peer_describe(plane, peer, wanted);
+	peer->facts.address = route->to;
+	snprintf(peer->facts.interface, sizeof(peer->facts.interface), "%s", route->interface);
 	peer->since_ns = time_local_ns();
 	mesh_set_state(peer, PEER_SUSPECT);
 	mesh->peers[peer->edge->slot] = peer;
-	peer_open(mesh, plane, peer, member);
+	peer_open(mesh, plane, peer, route);
 }
 
-/* Indices into the roster of those that this host probes. Returns how many. */
-static size_t neighbors(const struct mesh_plane *plane, const uint32_t **out)
+/* The route of an edge of the mesh. False: it is not probed from here. */
+static bool edge_route(const struct mesh_plane *plane, const struct fleet_edge *edge,
+		       struct probe_route *route)
 {
-	const uint32_t *start = plane->on ? plane->graph.start + plane->roster.self : NULL;
+	return plane->on && plane->nics[edge->own].on &&
+	       !mesh_route(plane, edge->own, &edge->nic, edge->id, route);
+}
 
-	*out = start ? plane->graph.peers + start[0] : NULL;
-	return start ? start[1] - start[0] : 0;
+static struct mesh_peer *peer_of(const struct mesh *mesh, const struct mesh_plane *plane,
+				 const struct fleet_edge *edge, const struct probe_route *route)
+{
+	return mesh_find_peer(mesh, plane->plane, edge->id, plane->nics[edge->own].port,
+			      mesh_nic_number(&route->to));
 }
 
 /* Peers that stay are left as they are: their windows go on. */
-static void plane_reconcile(struct mesh *mesh, const struct mesh_plane *plane, bool reopen)
+static void plane_reconcile(struct mesh *mesh, const struct mesh_plane *plane, uint32_t reopen)
 {
-	const struct roster *roster = &plane->roster;
-	const struct roster_member *member;
+	const struct fleet_mesh *wanted = &plane->mesh;
+	bool stays[MESH_PEERS_MAX] = {};
 	struct probe_route route;
 	struct mesh_peer *peer;
-	const uint32_t *list;
-	size_t count = neighbors(plane, &list);
 
-	for_each_peer (mesh, peer) {
-		if (peer->edge->plane != plane->plane)
+	for (size_t i = 0; i < wanted->edge_count; i++) {
+		peer = edge_route(plane, &wanted->edges[i], &route)
+			       ? peer_of(mesh, plane, &wanted->edges[i], &route)
+			       : NULL;
+		if (!peer)
 			continue;
-		member = NULL;
-		for (size_t i = 0; i < count && !member; i++)
-			if (roster->ids[list[i]] == peer->edge->id)
-				member = &roster->list[list[i]];
-		if (!member) {
-			report_left(mesh, peer);
-			peer_remove(mesh, peer);
-		} else if (reopen || !peer->edge->sending ||
-			   (!mesh_route(plane, member, &route) &&
-			    memcmp(&route.to, &peer->facts.address, sizeof(route.to)))) {
+		stays[peer->edge->slot] = true;
+		peer_describe(plane, peer, &wanted->edges[i]);
+		if (!peer->edge->sending || reopen >> peer->edge->port & 1) {
 			peer_close(mesh, peer);
-			peer_open(mesh, plane, peer, member);
+			peer_open(mesh, plane, peer, &route);
 		}
 	}
-	for (size_t i = 0; i < count; i++)
-		if (!mesh_find_peer(mesh, plane->plane, roster->ids[list[i]]))
-			peer_add(mesh, plane, &roster->list[list[i]]);
+	for_each_peer (mesh, peer) {
+		if (peer->edge->plane != plane->plane || stays[peer->edge->slot])
+			continue;
+		report_left(mesh, peer);
+		peer_remove(mesh, peer);
+	}
+	for (size_t i = 0; i < wanted->edge_count; i++)
+		if (edge_route(plane, &wanted->edges[i], &route) &&
+		    !peer_of(mesh, plane, &wanted->edges[i], &route))
+			peer_add(mesh, plane, &wanted->edges[i], &route);
 }
 
 /* --- the members --- */
@@ -295,39 +407,56 @@ static void report_moved(struct mesh *mesh, const struct mesh_plane *plane, unsi
 		    json_pack("{s:I, s:o}", "hosts", (json_int_t)count, "names", names));
 }
 
+/* A bit for each port whose interface is another one, or probes another port. */
+static uint32_t moved_ports(const struct mesh_plane *before, const struct mesh_plane *now)
+{
+	uint32_t moved = 0;
+
+	for (unsigned int i = 0; i < FLEET_RAILS_MAX; i++)
+		for (unsigned int k = 0; now->nics[i].on && k < FLEET_RAILS_MAX; k++)
+			if (before->nics[k].on && before->nics[k].port == now->nics[i].port &&
+			    (before->nics[k].ifindex != now->nics[i].ifindex ||
+			     before->nics[k].probe_port != now->nics[i].probe_port))
+				moved |= 1u << now->nics[i].port;
+	return moved;
+}
+
+/* The hosts and the edges, by the list. */
+static int plane_make(const struct mesh *mesh, struct mesh_plane *plane)
+{
+	const struct members *members = fleet_members(mesh->core->fleet);
+	const struct config *config = mesh->core->config;
+	int err = 0;
+
+	plane->roster = (struct roster){.self = ROSTER_NONE};
+	plane->mesh = (struct fleet_mesh){};
+	if (members)
+		err = roster_build(&plane->roster, members, plane->plane, config->host);
+	if (members && !err)
+		err = fleet_mesh_build(&plane->mesh, members, plane->plane, config->host,
+				       config->mesh.degree);
+	return err;
+}
+
 bool mesh_apply_plane(struct mesh *mesh, struct mesh_plane *plane, bool first)
 {
-	const struct config *config = mesh->core->config;
 	const struct members *members = fleet_members(mesh->core->fleet);
 	struct mesh_plane before = *plane;
 	unsigned int peers = mesh_count_peers(mesh, plane->plane);
 	bool changed;
-	int err = 0;
+	int err = mesh->stale ? plane_make(mesh, plane) : 0;
 
-	if (mesh->stale) {
-		plane->roster = (struct roster){.self = ROSTER_NONE};
-		plane->graph = (struct graph){};
-	}
-	if (mesh->stale && members)
-		err = roster_build(&plane->roster, members, plane->plane, config->host);
 	plane_choose(mesh, plane);
-	if (!err && plane->on && !plane->graph.count)
-		err = graph_build(&plane->graph, plane->roster.ids, plane->roster.count,
-				  config->mesh.degree, plane->plane);
 	if (err) {
 		plane->on = false;
 		snprintf(plane->note, sizeof(plane->note), "the mesh cannot be made: %s",
 			 strerror(-err));
 	}
-	if (!plane->on && plane->configured && members && strcmp(before.note, plane->note))
+	if (!plane->on && plane->configured && members && strcmp(before.note, plane->note) != 0)
 		log_warning("no probes on the %s plane: %s", config_plane_name(plane->plane),
 			    plane->note);
-	plane_reconcile(mesh, plane,
-			before.on && (before.ifindex != plane->ifindex ||
-				      before.probe_port != plane->probe_port ||
-				      strcmp(before.interface, plane->interface)));
-	changed = before.on != plane->on || strcmp(before.interface, plane->interface) ||
-		  memcmp(before.has_address, plane->has_address, sizeof(plane->has_address)) ||
+	plane_reconcile(mesh, plane, moved_ports(&before, plane));
+	changed = before.on != plane->on || memcmp(before.nics, plane->nics, sizeof(plane->nics)) ||
 		  peers != mesh_count_peers(mesh, plane->plane);
 	if (!mesh->stale)
 		return changed;
@@ -335,7 +464,7 @@ bool mesh_apply_plane(struct mesh *mesh, struct mesh_plane *plane, bool first)
 		report_moved(mesh, plane, MESH_MEMBERS_JOINED, &plane->roster, &before.roster);
 		report_moved(mesh, plane, MESH_MEMBERS_LEFT, &before.roster, &plane->roster);
 	}
-	graph_free(&before.graph);
+	fleet_mesh_free(&before.mesh);
 	roster_free(&before.roster);
 	return true;
 }
@@ -347,7 +476,7 @@ void mesh_free_planes(struct mesh *mesh)
 	for_each_peer (mesh, peer)
 		peer_remove(mesh, peer);
 	for (unsigned int i = 0; i < MESH_PLANES; i++) {
-		graph_free(&mesh->planes[i].graph);
+		fleet_mesh_free(&mesh->planes[i].mesh);
 		roster_free(&mesh->planes[i].roster);
 	}
 }
@@ -392,11 +521,20 @@ static bool forward_is_full(const struct mesh *mesh, const struct clock_edge *ed
 					  edge->view.bound_ns);
 }
 
+bool mesh_route_of(const struct mesh *mesh, const struct mesh_peer *peer, struct probe_route *route)
+{
+	const struct mesh_plane *plane = &mesh->planes[peer->edge->plane];
+
+	for (size_t i = 0; i < plane->mesh.edge_count; i++)
+		if (edge_route(plane, &plane->mesh.edges[i], route) &&
+		    peer_of(mesh, plane, &plane->mesh.edges[i], route) == peer)
+			return true;
+	return false;
+}
+
 /* The numbers of its probes go on. */
 static void change_port(struct mesh *mesh, struct mesh_peer *peer, uint64_t now_ns)
 {
-	const struct mesh_plane *plane = &mesh->planes[peer->edge->plane];
-	const struct roster_member *member = roster_find(&plane->roster, peer->edge->id);
 	struct mesh_path *path = &peer->path;
 	unsigned int doublings = path->tries < DOUBLINGS_MAX ? path->tries : DOUBLINGS_MAX;
 	uint16_t before = peer->facts.source_port, port = 0;
@@ -410,7 +548,7 @@ static void change_port(struct mesh *mesh, struct mesh_peer *peer, uint64_t now_
 		port = path->good[path->next_good++];
 	if (!port || port == before)
 		port = probe_source_port(now_ns, peer->edge->id);
-	if (port == before || !member || mesh_route(plane, member, &route))
+	if (port == before || !mesh_route_of(mesh, peer, &route))
 		return;
 	route.from_port = port;
 	if (sender_move(mesh->sender, peer->edge->sending, &route))
@@ -421,6 +559,7 @@ static void change_port(struct mesh *mesh, struct mesh_peer *peer, uint64_t now_
 	events_add(mesh->core->events, &(struct event){
 					       .kind = &mesh_events[MESH_PEER_PATH_CHANGED],
 					       .subject = peer->edge->host,
+					       .part = peer->edge->part,
 					       .seen = json_pack("{s:i}", "sport", before),
 					       .done = json_pack("{s:i}", "sport", port),
 				       });

@@ -58,17 +58,22 @@ int64_t mesh_delay_bound(const struct mesh *mesh, const struct clock_edge *edge,
 	    now_ns - edge->view_fresh_ns > CLOCK_VIEW_FRESH_NS ||
 	    !clock_view_get(&edge->view, theirs))
 		return -1;
-	return bound_pair(clock_model_bound(&host->model, now_ns), edge->view.bound_ns);
+	return bound_pair(clock_model_bound(&host->model, now_ns), edge->view.bound_ns) +
+	       clock_edge_excess_ns(edge);
 }
 
 static const struct mesh_peer *peer_at(const struct mesh *mesh, const struct esc_address *address)
 {
 	const struct mesh_peer *peer;
 
+	const struct mesh_peer *found = NULL;
+
+	/* The edge within its rail, where there is one across rails as well. */
 	for_each_peer (mesh, peer)
-		if (!memcmp(&peer->facts.address, address, sizeof(*address)))
-			return peer;
-	return NULL;
+		if (!memcmp(&peer->facts.address, address, sizeof(*address)) &&
+		    (!found || peer->kind < found->kind))
+			found = peer;
+	return found;
 }
 
 bool mesh_get_out(const struct mesh *mesh, const struct esc_address *address, int64_t window_ns,
@@ -118,13 +123,13 @@ static void get_peer(const struct mesh *mesh, const struct mesh_peer *peer, uint
 	if (edge->sending)
 		sender_counts(edge->sending, &counts);
 	/* From the map itself: what the daemon knows is up to 100 ms old. */
-	if (!mesh_read_peer(mesh, edge->plane, edge->id, &read) &&
-	    read.received_local_ns > received_ns && read.received_local_ns >= peer->since_ns)
+	if (!mesh_read_peer(mesh, edge, &read) && read.received_local_ns > received_ns &&
+	    read.received_local_ns >= peer->since_ns)
 		received_ns = read.received_local_ns;
 	*out = peer->facts;
 	out->plane = edge->plane;
 	memcpy(out->host, edge->host, sizeof(out->host));
-	memcpy(out->interface, mesh->planes[edge->plane].interface, sizeof(out->interface));
+	out->edge = peer->kind;
 	if (out->state != PEER_DOWN)
 		out->blame = NULL;
 	out->seen = received_ns;
@@ -167,7 +172,11 @@ static int peer_compare(const void *a, const void *b)
 
 	if (one->plane != two->plane)
 		return one->plane < two->plane ? -1 : 1;
-	return strverscmp(one->host, two->host);
+	if (strcmp(one->host, two->host) != 0)
+		return strverscmp(one->host, two->host);
+	if (strcmp(one->interface, two->interface) != 0)
+		return strverscmp(one->interface, two->interface);
+	return memcmp(&one->address, &two->address, sizeof(one->address));
 }
 
 struct mesh_peer_facts *mesh_get_peers(const struct mesh *mesh, size_t *count)
@@ -221,6 +230,13 @@ static void put_quantiles(json_t *object, const char *key, const struct quantile
 				   "samples", (json_int_t)delays->samples));
 }
 
+static const char *edge_name(enum fleet_edge_kind kind)
+{
+	static const char *const names[] = {"rail", "rack", "cross"};
+
+	return names[kind];
+}
+
 json_t *mesh_peer_json(const struct mesh_peer_facts *peer)
 {
 	json_t *object = json_object();
@@ -228,6 +244,9 @@ json_t *mesh_peer_json(const struct mesh_peer_facts *peer)
 
 	json_put_text(object, "address", address_format(&peer->address, address));
 	json_put_text(object, "plane", config_plane_name(peer->plane));
+	json_put_text(object, "edge", edge_name(peer->edge));
+	json_put_text(object, "rail", peer->rail);
+	json_put_text(object, "peer_rail", peer->peer_rail);
 	json_put_text(object, "state", peer_state_name(peer->state));
 	json_put_text(object, "blame", peer->blame);
 	put_quantiles(object, "owd_out_ns", &peer->owd_out);
@@ -296,6 +315,35 @@ void mesh_report_authentication(const struct mesh *mesh, const struct config *ol
 		    json_pack("{s:b}", "had_key", old && config_has_key(old)));
 }
 
+/* The interfaces that are probed from, and what each NIC of ours is. */
+static void put_nics(const struct mesh *mesh, const struct mesh_plane *plane, json_t *shown)
+{
+	json_t *list = json_array();
+	char names[FLEET_RAILS_MAX * 18] = "";
+	double offset_ns;
+	bool differs;
+
+	for (unsigned int i = 0; i < plane->mesh.own_count; i++) {
+		const struct mesh_nic *nic = &plane->nics[i];
+		json_t *object = json_object();
+
+		json_put_text(object, "interface", nic->interface);
+		json_put_text(object, "rail", plane->mesh.own[i].rail);
+		json_put_bool(object, "on", nic->on);
+		json_put_text(object, "note", nic->note);
+		if (nic->on && clock_nic_offset(mesh->clock, nic->port, &offset_ns, &differs)) {
+			json_put_real(object, "timestamps_offset_ns", offset_ns);
+			json_put_bool(object, "timestamps_differ", differs);
+		}
+		json_array_append_new(list, object);
+		if (nic->on)
+			snprintf(names + strlen(names), sizeof(names) - strlen(names), "%s%s",
+				 names[0] ? ", " : "", nic->interface);
+	}
+	json_put_text(shown, "interface", names);
+	json_put(shown, "nics", list);
+}
+
 void mesh_put_status(void *self, json_t *status)
 {
 	const struct mesh *mesh = self;
@@ -342,6 +390,8 @@ void mesh_put_status(void *self, json_t *status)
 		json_put_count(object, "members_without_room", mesh->peers_refused);
 	if (mesh->addresses_refused)
 		json_put_count(object, "addresses_without_room", mesh->addresses_refused);
+	if (mesh->edges_left_out)
+		json_put_count(object, "edges_without_room", mesh->edges_left_out);
 	for (unsigned int i = 0; i < MESH_PLANES; i++) {
 		const struct mesh_plane *plane = &mesh->planes[i];
 		bool paused = plane->on && mesh->paused;
@@ -351,7 +401,7 @@ void mesh_put_status(void *self, json_t *status)
 			continue;
 		shown = json_pack("{s:s, s:b}", "plane", config_plane_name(i), "on",
 				  plane->on && !paused);
-		json_put_text(shown, "interface", plane->interface);
+		put_nics(mesh, plane, shown);
 		json_put_text(shown, "note", paused ? "the kill switch is on" : plane->note);
 		if (plane->roster.count)
 			json_put_count(shown, "members", plane->roster.count);
@@ -368,6 +418,7 @@ void mesh_put_status(void *self, json_t *status)
 
 /* --- metrics --- */
 
+/* @context: struct prom_label[MESH_PEER_LABELS]. */
 static const struct prom_label *peer_labels(const void *row, void *context)
 {
 	const struct mesh_peer_facts *peer = row;
@@ -376,6 +427,20 @@ static const struct prom_label *peer_labels(const void *row, void *context)
 	labels[0] = (struct prom_label){"netdev", peer->interface};
 	labels[1] = (struct prom_label){"peer", peer->host};
 	labels[2] = (struct prom_label){"plane", config_plane_name(peer->plane)};
+	labels[3] = (struct prom_label){};
+	if (peer->peer_rail[0])
+		labels[3] = (struct prom_label){"peer_rail", peer->peer_rail};
+	return labels;
+}
+
+const struct prom_label *mesh_labels_out(const struct mesh_peer_facts *peer,
+					 struct prom_label labels[MESH_PEER_LABELS])
+{
+	unsigned int last = peer->peer_rail[0] ? 4 : 3;
+
+	peer_labels(peer, labels);
+	labels[last] = (struct prom_label){"direction", "out"};
+	labels[last + 1] = (struct prom_label){};
 	return labels;
 }
 
@@ -387,13 +452,12 @@ static void write_minima(FILE *out, const struct mesh_peer_facts *peers, size_t 
 {
 	struct prom_family *floors = FAMILY_OF(&mesh_metrics[MESH_OWD_FLOOR]);
 	struct prom_family *rtt = FAMILY_OF(&mesh_metrics[MESH_RTT_MIN]);
-	struct prom_label labels[5] = {[3] = {"direction", "out"}};
+	struct prom_label labels[MESH_PEER_LABELS] = {};
 
 	for (size_t i = 0; i < count; i++)
 		if (peers[i].owd_out.samples)
 			prom_sample(floors, (double)peers[i].owd_out.min_ns / 1e9,
-				    peer_labels(&peers[i], labels));
-	labels[3] = (struct prom_label){};
+				    mesh_labels_out(&peers[i], labels));
 	for (size_t i = 0; i < count; i++)
 		if (peers[i].rtt.samples)
 			prom_sample(rtt, (double)peers[i].rtt.min_ns / 1e9,
@@ -408,7 +472,7 @@ void mesh_write_metrics(void *self, FILE *out)
 	struct prom_family *up = FAMILY_OF(&mesh_metrics[MESH_UP]);
 	struct prom_family *received = FAMILY_OF(&mesh_metrics[MESH_LAST_RECEIVED]);
 	double now_ns = (double)time_realtime_ns();
-	struct prom_label labels[4] = {};
+	struct prom_label labels[MESH_PEER_LABELS] = {};
 	const struct mesh *mesh = self;
 	uint64_t left_ns;
 

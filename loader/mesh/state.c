@@ -28,66 +28,115 @@ void mesh_set_state(struct mesh_peer *peer, enum peer_state state)
 
 /* --- what a silence is due to --- */
 
-static int query(struct mesh *mesh, const struct mesh_plane *plane,
-		 const struct roster_member *member, uint64_t about)
+/* To the member @id by @route: how long ago it received from NIC @nic of @about. */
+static int query(struct mesh *mesh, const struct mesh_plane *plane, unsigned int own, uint64_t id,
+		 const struct probe_route *route, uint64_t about, uint32_t nic)
 {
-	const struct mesh_peer *peer = mesh_find_peer(mesh, plane->plane, member->id);
+	const struct mesh_peer *peer = mesh_find_peer(mesh, plane->plane, id, plane->nics[own].port,
+						      mesh_nic_number(&route->to));
 	struct probe_datagram datagram;
-	struct probe_route route;
 	int err, fd;
 
 	if (peer && peer->edge->sending)
-		return sender_query(mesh->sender, peer->edge->sending, about);
+		return sender_query(mesh->sender, peer->edge->sending, about, nic);
 	/* It is no neighbor of ours. */
-	err = mesh_route(plane, member, &route);
-	if (err)
-		return err;
-	fd = probesock_open(&route);
+	fd = probesock_open(route);
 	if (fd < 0)
 		return fd;
-	probe_datagram_init(&datagram, plane->roster.ids[plane->roster.self], member->id,
+	probe_datagram_init(&datagram, plane->roster.ids[plane->roster.self], id,
 			    clock_epoch(mesh->clock),
 			    plane->plane == FLEET_PLANE_FRONTEND ? ESC_PROBE_PLANE : 0);
 	mesh->sequence++;
 	probe_datagram_number(&datagram, ESC_PROBE_OPCODE_REQUEST, mesh->sequence, mesh->sequence,
 			      ESC_PROBE_QUERY);
 	datagram.probe.about = htobe64(about);
+	datagram.probe.about_age_us = htobe32(nic);
 	err = probe_datagram_send(fd, &datagram);
 	probesock_close(fd);
 	return err;
 }
 
-/* Queries its neighbors by the graph, which is the same on every host. */
+/* Our NIC on @rail; the one of @port where there is none. -1: neither is on. */
+static int own_on_rail(const struct mesh_plane *plane, unsigned int rail, unsigned int port)
+{
+	int found = -1;
+
+	for (unsigned int i = 0; i < plane->mesh.own_count; i++) {
+		if (!plane->nics[i].on)
+			continue;
+		if (plane->mesh.own[i].number == rail)
+			return (int)i;
+		if (plane->nics[i].port == port)
+			found = (int)i;
+	}
+	return found;
+}
+
+/* Of NIC @peer: its neighbors on its rail, by the graph, which is the same on every host. */
+static void inquire_neighbors(struct mesh *mesh, struct mesh_peer *peer)
+{
+	const struct members *members = fleet_members(mesh->core->fleet);
+	const struct mesh_plane *plane = &mesh->planes[peer->edge->plane];
+	const struct fleet_rail *rail = &plane->mesh.rails[peer->rail];
+	int own = own_on_rail(plane, peer->rail, peer->edge->port);
+	struct mesh_inquiry *inquiry = &peer->inquiry;
+	const uint32_t *list = NULL;
+	struct probe_route route;
+	struct fleet_nic nic;
+	size_t count = own < 0 || !members ? 0 : fleet_rail_neighbors(rail, peer->edge->id, &list);
+
+	for (size_t i = 0; i < count && inquiry->queried < MESH_QUERIES_MAX; i++) {
+		const struct member_host *host = &members->hosts[rail->hosts[list[i]]];
+		uint64_t id = rail->ids[list[i]];
+
+		if (id == plane->roster.ids[plane->roster.self] ||
+		    !fleet_mesh_nic(&plane->mesh, members, plane->plane, host, peer->rail, &nic) ||
+		    mesh_route(plane, (unsigned int)own, &nic, id, &route) ||
+		    query(mesh, plane, (unsigned int)own, id, &route, peer->edge->id,
+			  peer->edge->nic))
+			continue;
+		inquiry->ids[inquiry->queried] = id;
+		inquiry->nics[inquiry->queried++] = mesh_nic_number(&route.to);
+	}
+}
+
+/* The host itself, from another NIC of ours to another one of it. */
+static bool inquire_elsewhere(struct mesh *mesh, const struct mesh_peer *peer,
+			      const struct mesh_plane *plane)
+{
+	const struct members *members = fleet_members(mesh->core->fleet);
+	const struct member_host *host = NULL;
+	struct probe_route route;
+	struct fleet_nic nic;
+
+	for (size_t i = 0; members && i < members->host_count && !host; i++)
+		if (!strcmp(members_host_name(members, &members->hosts[i]), peer->edge->host))
+			host = &members->hosts[i];
+	for (unsigned int own = 0; host && own < plane->mesh.own_count; own++)
+		if (plane->nics[own].on && plane->nics[own].port != peer->edge->port &&
+		    fleet_mesh_nic(&plane->mesh, members, plane->plane, host,
+				   plane->mesh.own[own].number, &nic) &&
+		    !mesh_route(plane, own, &nic, peer->edge->id, &route) &&
+		    mesh_nic_number(&route.to) != peer->edge->nic &&
+		    !query(mesh, plane, own, peer->edge->id, &route, peer->edge->id, 0))
+			return true;
+	return false;
+}
+
 static void inquire(struct mesh *mesh, struct mesh_peer *peer, uint64_t now_ns)
 {
-	const struct mesh_plane *plane = &mesh->planes[peer->edge->plane];
-	const struct mesh_plane *other = &mesh->planes[!peer->edge->plane];
-	const struct roster *roster = &plane->roster;
 	struct mesh_inquiry *inquiry = &peer->inquiry;
-	const struct roster_member *member;
-	uint64_t id = peer->edge->id;
-	const uint32_t *start;
 
 	if (inquiry->open && now_ns - inquiry->begun_ns < QUERY_AGAIN_NS)
 		return;
 	*inquiry = (struct mesh_inquiry){.open = true, .begun_ns = now_ns};
-	member = roster_find(roster, id);
-	start = plane->graph.start + (member ? member - roster->list : 0);
-	for (uint32_t i = member ? start[0] : 0;
-	     member && i < start[1] && inquiry->queried < MESH_QUERIES_MAX; i++) {
-		uint32_t at = plane->graph.peers[i];
-
-		if (at != roster->self && !query(mesh, plane, &roster->list[at], id))
-			inquiry->ids[inquiry->queried++] = roster->ids[at];
-	}
-	member = other->on ? roster_find(&other->roster, id) : NULL;
-	inquiry->queried_elsewhere = member && !query(mesh, other, member, id);
+	inquire_neighbors(mesh, peer);
+	for (unsigned int i = 0; i < MESH_PLANES; i++)
+		inquiry->queried_elsewhere |= inquire_elsewhere(mesh, peer, &mesh->planes[i]);
 }
 
 void mesh_take_query_reply(void *context, const struct esc_probe_event *event)
 {
-	enum fleet_plane plane =
-		event->flags & ESC_PROBE_PLANE ? FLEET_PLANE_FRONTEND : FLEET_PLANE_BACKEND;
 	struct mesh *mesh = context;
 	bool reachable = event->about_age_us != ESC_PROBE_NEVER &&
 			 event->about_age_us * 1000ull < mesh->core->config->mesh.down_after_ns / 3;
@@ -98,12 +147,13 @@ void mesh_take_query_reply(void *context, const struct esc_probe_event *event)
 
 		if (!inquiry->open || peer->edge->id != event->about)
 			continue;
-		if (peer->edge->plane != plane) {
-			inquiry->received_elsewhere |= event->peer == peer->edge->id;
+		if (event->peer == peer->edge->id) {
+			inquiry->received_elsewhere |= event->nic != peer->edge->nic;
 			continue;
 		}
 		for (unsigned int i = 0; i < inquiry->queried; i++) {
-			if (inquiry->ids[i] != event->peer || inquiry->has_replied[i])
+			if (inquiry->ids[i] != event->peer || inquiry->nics[i] != event->nic ||
+			    inquiry->has_replied[i])
 				continue;
 			inquiry->has_replied[i] = true;
 			inquiry->replied++;
@@ -112,27 +162,29 @@ void mesh_take_query_reply(void *context, const struct esc_probe_event *event)
 	}
 }
 
-/* Peers of a plane that have been silent for half of down_after. */
-static unsigned int count_silent(const struct mesh *mesh, enum fleet_plane plane, uint64_t now_ns)
+/* Peers of a NIC of ours; with @silent those that have been silent for half of down_after. */
+static unsigned int count_of_nic(const struct mesh *mesh, const struct clock_edge *of,
+				 uint64_t now_ns, bool silent)
 {
 	uint64_t silence_ns = mesh->core->config->mesh.down_after_ns / 2;
 	const struct mesh_peer *peer;
 	unsigned int count = 0;
 
 	for_each_peer (mesh, peer)
-		count += peer->edge->plane == plane && peer->received_ns &&
-			 now_ns > peer->received_ns && now_ns - peer->received_ns >= silence_ns;
+		count += peer->edge->port == of->port && peer->edge->plane == of->plane &&
+			 (!silent || (peer->received_ns && now_ns > peer->received_ns &&
+				      now_ns - peer->received_ns >= silence_ns));
 	return count;
 }
 
 const char *mesh_blame(const struct mesh *mesh, const struct mesh_peer *peer, uint64_t now_ns)
 {
 	const struct mesh_inquiry *inquiry = &peer->inquiry;
-	unsigned int peers = mesh_count_peers(mesh, peer->edge->plane);
+	unsigned int peers = count_of_nic(mesh, peer->edge, now_ns, false);
 
 	if (!peer->received_ns)
 		return NULL;
-	if (peers > 1 && 2 * count_silent(mesh, peer->edge->plane, now_ns) > peers)
+	if (peers > 1 && 2 * count_of_nic(mesh, peer->edge, now_ns, true) > peers)
 		return "own_nic";
 	if (!inquiry->open)
 		return NULL;
@@ -145,15 +197,24 @@ const char *mesh_blame(const struct mesh *mesh, const struct mesh_peer *peer, ui
 
 /* --- up, suspect, down --- */
 
-static const char *plane_name(const struct mesh_peer *peer)
+/* The NIC pair. */
+static json_t *mesh_peer_seen(const struct mesh_peer *peer)
 {
-	return config_plane_name(peer->edge->plane);
+	json_t *seen = json_object();
+	char text[ADDRESS_TEXT_BYTES];
+
+	json_put_text(seen, "plane", config_plane_name(peer->edge->plane));
+	json_put_text(seen, "interface", peer->facts.interface);
+	json_put_text(seen, "address", address_format(&peer->facts.address, text));
+	json_put_text(seen, "rail", peer->facts.rail);
+	if (strcmp(peer->facts.rail, peer->facts.peer_rail) != 0)
+		json_put_text(seen, "peer_rail", peer->facts.peer_rail);
+	return seen;
 }
 
 static void go_down(struct mesh *mesh, struct mesh_peer *peer, uint64_t now_ns)
 {
 	const struct mesh_inquiry *inquiry = &peer->inquiry;
-	enum fleet_plane plane = peer->edge->plane;
 	const char *blame = mesh_blame(mesh, peer, now_ns);
 	uint64_t silent_ms = (now_ns - peer->received_ns) / 1000000;
 	json_t *seen;
@@ -165,23 +226,24 @@ static void go_down(struct mesh *mesh, struct mesh_peer *peer, uint64_t now_ns)
 		return; /* it has not come yet */
 	peer->facts.disconnects++;
 	log_warning("peer %s (%s) is down: nothing received for %llu ms%s%s", peer->edge->host,
-		    plane_name(peer), (unsigned long long)silent_ms, blame ? ", to blame: " : "",
+		    peer->edge->part, (unsigned long long)silent_ms, blame ? ", to blame: " : "",
 		    blame ? blame : "");
-	seen = json_pack("{s:s, s:I, s:i, s:i}", "plane", plane_name(peer), "silent_ms",
-			 (json_int_t)silent_ms, "own_peers", (int)mesh_count_peers(mesh, plane),
-			 "own_peers_silent", (int)count_silent(mesh, plane, now_ns));
+	seen = mesh_peer_seen(peer);
+	json_put_count(seen, "silent_ms", silent_ms);
+	json_put_count(seen, "own_peers", count_of_nic(mesh, peer->edge, now_ns, false));
+	json_put_count(seen, "own_peers_silent", count_of_nic(mesh, peer->edge, now_ns, true));
 	if (inquiry->open) {
 		json_put_count(seen, "queried", inquiry->queried);
 		json_put_count(seen, "replied", inquiry->replied);
 		json_put_count(seen, "reachable_from", inquiry->reachable);
 	}
 	if (inquiry->queried_elsewhere)
-		json_put_bool(seen, "received_on_other_plane", inquiry->received_elsewhere);
+		json_put_bool(seen, "received_by_other_nic", inquiry->received_elsewhere);
 	events_add(mesh->core->events,
 		   &(struct event){
 			   .kind = &mesh_events[MESH_PEER_DOWN],
 			   .subject = peer->edge->host,
-			   .part = plane_name(peer),
+			   .part = peer->edge->part,
 			   .seen = seen,
 			   .result = blame ? json_pack("{s:s}", "blame", blame) : NULL,
 		   });
@@ -192,6 +254,7 @@ static void go_up(struct mesh *mesh, struct mesh_peer *peer, uint64_t now_ns)
 	/* Of one that came late nothing was reported, unless it was absent. */
 	bool was_down = peer->facts.state == PEER_DOWN &&
 			(peer->facts.disconnects || peer->absent_reported);
+	json_t *seen;
 
 	mesh_set_state(peer, PEER_UP);
 	peer->facts.blame = NULL;
@@ -199,20 +262,22 @@ static void go_up(struct mesh *mesh, struct mesh_peer *peer, uint64_t now_ns)
 	peer->absent_reported = false;
 	if (!was_down)
 		return;
-	log_info("peer %s (%s) is up again", peer->edge->host, plane_name(peer));
-	mesh_report_peer(mesh, peer, MESH_PEER_UP,
-			 json_pack("{s:s, s:I}", "plane", plane_name(peer), "down_ms",
-				   (json_int_t)((now_ns - peer->down_ns) / 1000000)));
+	log_info("peer %s (%s) is up again", peer->edge->host, peer->edge->part);
+	seen = mesh_peer_seen(peer);
+	json_put_count(seen, "down_ms", (now_ns - peer->down_ns) / 1000000);
+	mesh_report_peer(mesh, peer, MESH_PEER_UP, seen);
 }
 
-/* A third of down_after: silence that is not yet a failure. */
+/*
+ * A third of down_after: silence that is not yet a failure. Rails need not be connected: that an
+ * edge between two was never received is none either.
+ */
 static void evaluate(struct mesh *mesh, struct mesh_peer *peer, uint64_t now_ns)
 {
 	uint64_t down_after_ns = mesh->core->config->mesh.down_after_ns;
 	uint64_t begun_ns = peer->received_ns ? peer->received_ns : peer->since_ns;
 	uint64_t silent_ns = now_ns > begun_ns ? now_ns - begun_ns : 0;
 	uint64_t replied_ns = peer->replied_ns > peer->since_ns ? peer->replied_ns : peer->since_ns;
-	char text[ADDRESS_TEXT_BYTES];
 
 	peer->no_replies =
 		peer->received_ns && now_ns > replied_ns && now_ns - replied_ns >= down_after_ns;
@@ -222,12 +287,9 @@ static void evaluate(struct mesh *mesh, struct mesh_peer *peer, uint64_t now_ns)
 		else if (peer->received_ns)
 			peer->facts.blame = mesh_blame(mesh, peer, now_ns);
 		if (!peer->received_ns && !peer->absent_reported &&
-		    now_ns - peer->since_ns >= ABSENT_AFTER_NS) {
+		    peer->kind != FLEET_EDGE_CROSS && now_ns - peer->since_ns >= ABSENT_AFTER_NS) {
 			peer->absent_reported = true;
-			mesh_report_peer(mesh, peer, MESH_PEER_ABSENT,
-					 json_pack("{s:s, s:s}", "plane", plane_name(peer),
-						   "address",
-						   address_format(&peer->facts.address, text)));
+			mesh_report_peer(mesh, peer, MESH_PEER_ABSENT, mesh_peer_seen(peer));
 		}
 	} else if (silent_ns >= down_after_ns / 3 || peer->no_replies || !peer->received_ns) {
 		if (peer->facts.state == PEER_DOWN)
@@ -276,7 +338,7 @@ static void read_map(const struct mesh *mesh, struct mesh_peer *peer)
 	const struct clock_edge *edge = peer->edge;
 	struct esc_peer now;
 
-	if (mesh_read_peer(mesh, edge->plane, edge->id, &now))
+	if (mesh_read_peer(mesh, edge, &now))
 		return;
 	/* What the daemon before received is not current. */
 	if (now.received_local_ns >= peer->since_ns)

@@ -59,6 +59,8 @@ static const struct verb_section health[] = {
 static const struct column peers[] = {
 	{"PEER", "peer", FORMAT_TEXT, COLUMN_LEFT, .help = "the peer's host name"},
 	{"ADDRESS", "address", FORMAT_TEXT, COLUMN_LEFT, .help = "the address that is probed"},
+	{"INTERFACE", "interface", FORMAT_TEXT, COLUMN_LEFT,
+	 .help = "the NIC that it is probed from"},
 	{"PLANE", "plane", FORMAT_TEXT, COLUMN_LEFT, .help = "backend or frontend"},
 	{"STATE", "{state}<|:{blame}|>", FORMAT_TEXT, COLUMN_LEFT,
 	 .help = "`up`, `suspect` or `down`; behind the colon what is to blame by the reports of "
@@ -87,7 +89,7 @@ static const struct verb_section peer_list[] = {
 static const struct verb verbs[] = {
 	{.name = "peers",
 	 .reads = true,
-	 .summary = "each probed peer: state, one-way delays, loss",
+	 .summary = "each probed NIC pair: state, one-way delays, loss",
 	 .output = peer_list,
 	 .help = "Delays are of the last `clock.window`, in fabric time. Without fabric time there "
 		 "are none."},

@@ -99,10 +99,10 @@ int sender_move(struct sender *sender, struct sender_edge *edge, const struct pr
 void sender_remove(struct sender *sender, struct sender_edge *edge);
 void sender_set_interval(struct sender_edge *edge, uint64_t interval_ns);
 /*
- * A request between the pairs, which queries how long ago the target received a probe of @about.
- * Its number is one of the edge's.
+ * A request between the pairs, which queries how long ago the target received a probe of @about, or
+ * of that NIC of it (esc_nic_number(), 0: any). Its number is one of the edge's.
  */
-int sender_query(struct sender *sender, struct sender_edge *edge, uint64_t about);
+int sender_query(struct sender *sender, struct sender_edge *edge, uint64_t about, uint32_t nic);
 
 struct sender_counts {
 	uint64_t requests, failed; /* handed to the kernel, and refused by it */

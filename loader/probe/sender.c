@@ -439,7 +439,7 @@ void sender_set_interval(struct sender_edge *edge, uint64_t interval_ns)
 	__atomic_store_n(&edge->interval_ns, interval_ns, __ATOMIC_RELAXED);
 }
 
-int sender_query(struct sender *sender, struct sender_edge *edge, uint64_t about)
+int sender_query(struct sender *sender, struct sender_edge *edge, uint64_t about, uint32_t nic)
 {
 	int err;
 
@@ -447,8 +447,10 @@ int sender_query(struct sender *sender, struct sender_edge *edge, uint64_t about
 	/* A pair of its own: this request must not be taken for half of another. */
 	edge->pair++;
 	edge->datagram.probe.about = htobe64(about);
+	edge->datagram.probe.about_age_us = htobe32(nic);
 	err = edge_send_request(edge, ESC_PROBE_QUERY);
 	edge->datagram.probe.about = 0;
+	edge->datagram.probe.about_age_us = 0;
 	pthread_mutex_unlock(&sender->thread.lock);
 	return err;
 }

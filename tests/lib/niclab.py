@@ -28,7 +28,13 @@ def ip(lab, node, *lines):
 def plug(lab, name):
     """A second NIC, its addresses, and a default route with a high metric."""
     nic = second_of(lab, name)
-    far, near = nic["leaf_interface"], SECOND
+    plug_nic(lab, name, nic, SECOND, 2000)
+    return nic
+
+
+def plug_nic(lab, name, nic, near, metric):
+    """@nic as second_of() has it, with the interface @near."""
+    far = nic["leaf_interface"]
     ip(lab, name, f"link add {near} type veth peer name {far} netns {lab.name}-{nic['leaf']}")
     macs = {}
     for node, device in ((name, near), (nic["leaf"], far)):
@@ -40,10 +46,9 @@ def plug(lab, name):
         nodad = " nodad" if family == "-6" else ""
         ip(lab, name, f"address add {address}/{bits} dev {near}{nodad}",
            f"neighbour replace {gateway} lladdr {macs[far]} dev {near}",
-           f"{family} route add default via {gateway} dev {near} metric 2000")
+           f"{family} route add default via {gateway} dev {near} metric {metric}")
         ip(lab, nic["leaf"], f"address add {gateway}/{bits} dev {far}{nodad}",
            f"neighbour replace {address} lladdr {macs[near]} dev {far}")
-    return nic
 
 
 def configure(lab, nics, extra):

@@ -22,6 +22,7 @@ static struct mesh_peer *peers(unsigned int count, unsigned int silent)
 		mesh.peers[i] = calloc(1, sizeof(*mesh.peers[i]));
 		mesh.peers[i]->edge = calloc(1, sizeof(*mesh.peers[i]->edge));
 		mesh.peers[i]->edge->id = 100 + i;
+		mesh.peers[i]->edge->nic = 1;
 		mesh.peers[i]->received_ns = i < silent ? NOW - S : NOW - 1000;
 	}
 	return mesh.peers[0];
@@ -40,16 +41,20 @@ static void forget(void)
 static void query_of(struct mesh_peer *peer, unsigned int queried)
 {
 	peer->inquiry = (struct mesh_inquiry){.open = true, .begun_ns = NOW, .queried = queried};
-	for (unsigned int i = 0; i < queried; i++)
+	for (unsigned int i = 0; i < queried; i++) {
 		peer->inquiry.ids[i] = 200 + i;
+		peer->inquiry.nics[i] = 1;
+	}
 }
 
+/* Each host has NIC 1 on the plane, and NIC 2 on the other one. */
 static void reply(uint64_t from, uint32_t age_us, uint8_t flags)
 {
 	struct esc_probe_event event = {.peer = from,
 					.about = 100,
 					.about_age_us = age_us,
 					.flags = ESC_PROBE_QUERY | flags,
+					.nic = flags & ESC_PROBE_PLANE ? 2 : 1,
 					.kind = ESC_PROBE_EVENT_REPLY};
 
 	mesh_take_query_reply(&mesh, &event);

@@ -16,7 +16,13 @@ static struct clock the_clock;
 
 static struct clock_edge *add(enum fleet_plane plane, const char *host)
 {
-	struct clock_edge *edge = clock_add_edge(&the_clock, plane, host[1], host);
+	const struct clock_edge_config edge_config = {.plane = plane,
+						      .id = host[1],
+						      .host = host,
+						      .part = config_plane_name(plane),
+						      .interface = "eth1",
+						      .nic = (uint32_t)host[1]};
+	struct clock_edge *edge = clock_add_edge(&the_clock, &edge_config);
 
 	cr_assert_not_null(edge);
 	return edge;
@@ -130,8 +136,8 @@ Test(clock_reply, peers_by_plane_and_host)
 	edge = add(FLEET_PLANE_BACKEND, "h2");
 	edge->fit.estimate = (struct edge_estimate){
 		.valid = true, .offset_ns = -1000, .offset_fraction_ns = 0.5, .pairs_kept = 80};
-	the_clock.host.consensus.peers[edge->slot].status = CONSENSUS_REFUSED_DRIFT;
-	the_clock.host.consensus.peers[edge->slot].drift_ppb = 40;
+	the_clock.host.consensus.peers[edge->place].status = CONSENSUS_REFUSED_DRIFT;
+	the_clock.host.consensus.peers[edge->place].drift_ppb = 40;
 	synced();
 	object = reply_of(&clock_capability, &the_clock);
 	cr_expect_str_eq(text(object, "state"), "synced");
@@ -169,7 +175,7 @@ static const char *accepted_from(const char *anchor, char *anchors)
 	edge->view_known = true;
 	edge->view_fresh_ns = now_ns;
 	edge->view.state = CLOCK_SYNCED;
-	the_clock.host.consensus.peers[edge->slot].status = CONSENSUS_USED;
+	the_clock.host.consensus.peers[edge->place].status = CONSENSUS_USED;
 	edge->anchor = (struct anchor_report){.ref_fabric_ns = now_ns, .sequence = 1, .anchor = 99};
 	for (size_t i = 0; i < 3; i++)
 		if (!strcmp(list[i].host, anchor))
@@ -340,6 +346,7 @@ static bool request(char host, int64_t late_ns)
 	int64_t now_ns = clock_local_at(&the_clock, time_local_ns());
 	struct esc_probe_event event = {
 		.peer = (uint64_t)host,
+		.nic = (uint32_t)host,
 		.epoch = 1,
 		.kind = ESC_PROBE_EVENT_REQUEST,
 		.t1 = (uint64_t)(now_ns + AHEAD_NS - DELAY_NS + late_ns),
@@ -358,6 +365,7 @@ static bool reply(char host, int64_t late_ns)
 	int64_t now_ns = clock_local_at(&the_clock, time_local_ns());
 	struct esc_probe_event event = {
 		.peer = (uint64_t)host,
+		.nic = (uint32_t)host,
 		.epoch = 1,
 		.kind = ESC_PROBE_EVENT_REPLY,
 		.t1 = (uint64_t)(now_ns - 2 * DELAY_NS),
@@ -439,6 +447,7 @@ Test(clock_reply, a_reply_to_a_request_of_before_is_not_used)
 	now_ns = the_clock.edges[0]->begun_local_ns;
 	clock_take_record(&the_clock,
 			  &(struct esc_probe_event){.peer = '2',
+						    .nic = '2',
 						    .epoch = 1,
 						    .kind = ESC_PROBE_EVENT_REPLY,
 						    .t1 = (uint64_t)(now_ns - 1),

@@ -46,14 +46,33 @@ struct esc_fleet *clock_fleet(const struct clock *clock)
 	return NULL;
 }
 
-struct clock_edge *clock_add_edge(struct clock *clock, enum fleet_plane plane, uint64_t id,
-				  const char *host)
+struct clock_edge *clock_add_edge(struct clock *clock, const struct clock_edge_config *edge)
 {
 	(void)clock;
-	(void)plane;
-	(void)id;
-	(void)host;
+	(void)edge;
 	return NULL;
+}
+
+bool clock_edge_is_last_refused(const struct clock *clock, const struct clock_edge *edge)
+{
+	(void)clock;
+	(void)edge;
+	return false;
+}
+
+/* Of the NIC in slot 2. */
+bool clock_nic_offset(const struct clock *clock, unsigned int port, double *offset_ns,
+		      bool *differs)
+{
+	(void)clock;
+	*offset_ns = 2100;
+	*differs = true;
+	return port == 2;
+}
+
+int64_t clock_edge_excess_ns(const struct clock_edge *edge)
+{
+	return edge->use == CLOCK_USE ? 0 : 2000;
 }
 
 void clock_remove_edge(struct clock *clock, struct clock_edge *edge)
@@ -62,10 +81,11 @@ void clock_remove_edge(struct clock *clock, struct clock_edge *edge)
 	free(edge);
 }
 
-void clock_configure(struct clock *clock, bool on)
+void clock_configure(struct clock *clock, bool on, unsigned int pairs)
 {
 	(void)clock;
 	(void)on;
+	(void)pairs;
 }
 
 void clock_listen(struct clock *clock, const struct clock_listener *listener, void *context)
@@ -95,7 +115,7 @@ static void begin(void)
 	the_clock.host = (struct hostclock){.state = CLOCK_FREE_RUNNING};
 	mesh = (struct mesh){.core = &core, .clock = &the_clock, .peers_fd = -1};
 	for (int i = 0; i < MESH_PLANES; i++)
-		mesh.planes[i] = (struct mesh_plane){.plane = i, .interface = "eth1"};
+		mesh.planes[i] = (struct mesh_plane){.plane = i};
 }
 
 static struct mesh_peer *add(size_t slot, const char *host)
@@ -106,6 +126,7 @@ static struct mesh_peer *add(size_t slot, const char *host)
 	peer->edge->slot = slot;
 	snprintf(peer->edge->host, sizeof(peer->edge->host), "%s", host);
 	address_parse("10.0.0.2", &peer->facts.address);
+	snprintf(peer->facts.interface, sizeof(peer->facts.interface), "eth1");
 	peer->facts.state = PEER_UP;
 	peer->received_ns = time_local_ns();
 	mesh.peers[slot] = peer;
