@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "audit/audit.h"
 #include "base/address.h"
 #include "base/explain.h"
 #include "base/units.h"
@@ -19,6 +20,7 @@ const struct verb_set *const verbs_sets[] = {
 #define CAPABILITY(name) &name##_verbs,
 #include "capabilities.def"
 #undef CAPABILITY
+	&audit_verbs,
 	&general_verbs,
 	NULL,
 };

@@ -190,17 +190,38 @@ void cli_write_json(const struct cli *cli, const json_t *value)
 	free(text);
 }
 
-/* In the format of the command line. CLI_FAILED when stdout cannot be written. */
+/* In the format of the command line. CLI_FAILED when stdout cannot be written, or by the result. */
 static int show(const struct cli *cli, const json_t *result)
 {
+	const char *fails = cli->verb->fails;
+
 	if (cli->format == CLI_TEXT)
 		cli_write(stdout, cli->verb, result, cli->args);
 	else
 		cli_write_json(cli, result);
-	return fflush(stdout) ? CLI_FAILED : CLI_GOOD;
+	if (fflush(stdout))
+		return CLI_FAILED;
+	return fails && value_holds((struct scope){result, NULL}, fails) ? CLI_FAILED : CLI_GOOD;
 }
 
 /* --- version --- */
+
+/* Adds the replies that a verb is given, if a daemon replies. */
+static void add_replies(const struct cli *cli, json_t *args)
+{
+	json_t *replies = json_object(), *reply;
+
+	for (const char *const *verb = cli->verb->given; verb && *verb; verb++) {
+		struct cli other = {.format = CLI_JSON, .socket = cli->socket};
+
+		if (connect_daemon(&other))
+			break;
+		if (!cli_query(&other, *verb, NULL, &reply))
+			json_object_set_new(replies, *verb, reply);
+		cli_close(&other);
+	}
+	json_object_set_new(args, "replies", replies);
+}
 
 /* What the command line does without the daemon. */
 static int run_here(const struct cli *cli, json_t **result)
@@ -210,6 +231,8 @@ static int run_here(const struct cli *cli, json_t **result)
 	int code = CLI_FAILED;
 
 	json_object_set_new(args, "socket", json_string(cli->socket));
+	if (cli->verb->given)
+		add_replies(cli, args);
 	*result = cli->verb->run(args, &code, &error);
 	json_decref(args);
 	if (*result)

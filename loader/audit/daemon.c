@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* What escapementd reports: fabric time, and the NICs that it probes. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "internal.h"
+
+#define BOUND_NS_MOST 1000 /* a one-way delay within a rack is some 2 us */
+
+static const json_t *reply(const struct audit_run *run, const char *verb)
+{
+	return json_object_get(run->options->daemon, verb);
+}
+
+static void no_daemon(struct audit_run *run)
+{
+	audit_unknown(run, "", "%s",
+		      run->options->root[0] ? "a captured tree has no replies of the daemon"
+					    : "no escapementd replies");
+}
+
+/* --- fabric time --- */
+
+static void synced(struct audit_run *run)
+{
+	const char *state = json_text(reply(run, "clock"), "state");
+
+	if (!reply(run, "clock"))
+		no_daemon(run);
+	else
+		audit_decide(
+			run, !strcmp(state, "synced"), "", "%s, %llu of %llu peers", state,
+			(unsigned long long)json_count(reply(run, "clock"), "peers_used"),
+			(unsigned long long)json_count(reply(run, "clock"), "peers_configured"));
+}
+
+static void bound(struct audit_run *run)
+{
+	const json_t *clock = reply(run, "clock");
+
+	if (!clock)
+		no_daemon(run);
+	else if (!json_object_get(clock, "bound_ns"))
+		audit_skip(run, "", "clock.synced: there is no fabric time");
+	else
+		audit_decide(run, json_count(clock, "bound_ns") <= BOUND_NS_MOST, "", "%llu ns",
+			     (unsigned long long)json_count(clock, "bound_ns"));
+}
+
+/* --- interfaces and peers --- */
+
+struct tally {
+	size_t good, all;
+	char first[64]; /* of those that are not good */
+};
+
+/* Of the NIC pairs of an interface. */
+static struct tally count_peers(const struct audit_run *run, const char *interface)
+{
+	const json_t *peers = json_object_get(reply(run, "peers"), "peers"), *peer;
+	struct tally tally = {};
+	size_t i;
+
+	json_array_foreach (peers, i, peer) {
+		bool up = !strcmp(json_text(peer, "state"), "up");
+
+		if (strcmp(json_text(peer, "interface"), interface))
+			continue;
+		tally.all++;
+		tally.good += up;
+		if (!up && !tally.first[0])
+			snprintf(tally.first, sizeof(tally.first), "%s", json_text(peer, "peer"));
+	}
+	return tally;
+}
+
+static void connectivity_of(struct audit_run *run, const char *subject, const char *interface)
+{
+	struct tally tally = count_peers(run, interface);
+
+	if (!tally.all)
+		audit_unknown(run, subject, "no peer is probed from %s", interface);
+	else if (tally.good < tally.all)
+		audit_fail(run, subject, "%zu of %zu peers, not %s", tally.good, tally.all,
+			   tally.first);
+	else
+		audit_pass(run, subject, "%zu peers", tally.all);
+}
+
+static const json_t *interface_named(const struct audit_run *run, const char *name)
+{
+	const json_t *interfaces = json_object_get(reply(run, "status"), "interfaces"), *interface;
+	size_t i;
+
+	json_array_foreach (interfaces, i, interface)
+		if (!strcmp(json_text(interface, "name"), name))
+			return interface;
+	return NULL;
+}
+
+static bool is_attached(const json_t *interface)
+{
+	const char *attach = json_text(interface, "attach");
+
+	return *attach && strcmp(attach, "none") && *json_text(interface, "tc");
+}
+
+/* Front-end interfaces of the configuration: their link, and their peers. */
+static void each_frontend(struct audit_run *run, void (*fn)(struct audit_run *run, const char *name,
+							    const json_t *interface))
+{
+	const json_t *interfaces = json_object_get(reply(run, "status"), "interfaces"), *interface;
+	bool any = false;
+	size_t i;
+
+	if (!reply(run, "status")) {
+		no_daemon(run);
+		return;
+	}
+	json_array_foreach (interfaces, i, interface) {
+		if (strcmp(json_text(interface, "plane"), "frontend"))
+			continue;
+		any = true;
+		fn(run, json_text(interface, "name"), interface);
+	}
+	if (!any)
+		audit_unknown(run, "", "the configuration names no interface of the front end");
+}
+
+static void frontend_link_of(struct audit_run *run, const char *name, const json_t *interface)
+{
+	bool up = json_is_true(json_object_get(interface, "link_up"));
+
+	audit_decide(run, up, name, "%s", up ? "up" : "down");
+}
+
+static void frontend_link(struct audit_run *run)
+{
+	each_frontend(run, frontend_link_of);
+}
+
+static void frontend_peers_of(struct audit_run *run, const char *name, const json_t *interface)
+{
+	if (json_is_true(json_object_get(interface, "link_up")))
+		connectivity_of(run, name, name);
+	else
+		audit_skip(run, name, "frontend.link failed");
+}
+
+static void frontend_peers(struct audit_run *run)
+{
+	each_frontend(run, frontend_peers_of);
+}
+
+/* Ports whose network device is not in the configuration are not probed: that is a choice. */
+static void initialized(struct audit_run *run)
+{
+	if (!reply(run, "status"))
+		no_daemon(run);
+	audit_for_each_nic(nic, run)
+	{
+		const json_t *interface = interface_named(run, nic->netdev);
+
+		if (!reply(run, "status"))
+			return;
+		if (!interface)
+			audit_unknown(run, nic->subject, "%s is not in the configuration",
+				      nic->netdev[0] ? nic->netdev : "its network device");
+		else
+			audit_decide(run, is_attached(interface), nic->subject, "XDP %s, tc %s",
+				     json_text(interface, "attach"), json_text(interface, "tc"));
+	}
+}
+
+static void connectivity(struct audit_run *run)
+{
+	if (!reply(run, "peers"))
+		no_daemon(run);
+	audit_for_each_nic(nic, run)
+	{
+		if (!reply(run, "peers"))
+			return;
+		if (nic->active_failed)
+			audit_skip(run, nic->subject, "nic.active failed");
+		else if (!interface_named(run, nic->netdev))
+			audit_unknown(run, nic->subject, "%s is not in the configuration",
+				      nic->netdev[0] ? nic->netdev : "its network device");
+		else
+			connectivity_of(run, nic->subject, nic->netdev);
+	}
+}
+
+/* The kernel's own counts within the last hour, restarts included. */
+static void flaps(struct audit_run *run)
+{
+	const json_t *links = json_object_get(reply(run, "links"), "links"), *link;
+	size_t i;
+
+	if (!reply(run, "links"))
+		no_daemon(run);
+	json_array_foreach (links, i, link) {
+		const char *kind = json_text(json_object_get(link, "alarm"), "kind");
+
+		audit_decide(run, !*kind, json_text(link, "netdev"), "%llu within an hour%s%s",
+			     (unsigned long long)json_count(link, "flaps_1h"),
+			     *kind ? ", alarm: " : "", kind);
+	}
+}
+
+/* clang-format off: a table */
+
+const struct audit_check audit_daemon_checks[] = {
+	{"clock.synced", .group = "clock", .name = "fabric time", .source = "escapement clock",
+	 .criterion = "synced", .remedy = "see `escapement clock` and `escapement peers`",
+	 .unknown = "no escapementd replies", .severity = "critical", .run = synced},
+	{"clock.bound", .group = "clock", .name = "error bound of fabric time",
+	 .source = "escapement clock", .criterion = "at most 1000 ns",
+	 .remedy = "see `escapement clock`: which peers are not used, and why",
+	 .unknown = "no escapementd replies", .severity = "warning", .run = bound},
+	{"frontend.link", .group = "frontend", .name = "link of the front end",
+	 .source = "escapement status", .criterion = "up",
+	 .remedy = "check cable and module; then the switch's port",
+	 .unknown = "no escapementd replies, or it has no such interface", .severity = "critical",
+	 .run = frontend_link},
+	{"frontend.connectivity", .group = "frontend", .name = "peers on the front end",
+	 .source = "escapement peers", .criterion = "each is up",
+	 .remedy = "see `escapement peers`; audit the peer that is named",
+	 .unknown = "no peer is probed there", .severity = "critical", .run = frontend_peers},
+	{"backend.initialized", .group = "backend", .name = "programs on the NIC",
+	 .source = "escapement status", .criterion = "XDP and tc are attached",
+	 .remedy = "see `escapement status` for the reason",
+	 .unknown = "no escapementd replies, or its configuration lacks the NIC",
+	 .severity = "warning", .run = initialized},
+	{"backend.flaps", .group = "backend", .name = "flaps of the links",
+	 .source = "escapement links", .criterion = "no alarm",
+	 .remedy = "check cable and module; then `escapement links ack LINK`",
+	 .unknown = "no escapementd replies", .severity = "critical", .run = flaps},
+	{},
+};
+
+/* After nic.active, on which it depends. */
+const struct audit_check audit_peer_checks[] = {
+	{"backend.connectivity", .group = "backend", .name = "peers of the NIC",
+	 .source = "escapement peers", .criterion = "each is up",
+	 .remedy = "see `escapement peers`; audit the peer that is named",
+	 .unknown = "no peer is probed from the NIC", .severity = "critical", .run = connectivity},
+	{},
+};

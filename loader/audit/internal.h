@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#ifndef ESC_AUDIT_INTERNAL_H
+#define ESC_AUDIT_INTERNAL_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "audit.h"
+#include "net/linkinfo.h"
+
+#define AUDIT_NICS_MAX 64
+#define AUDIT_TEXT_BYTES 256
+
+/* A port of an RDMA device. */
+struct audit_nic {
+	char subject[96]; /* "mlx5_0:1" */
+	char device[64];
+	unsigned int port;
+	char netdev[64];	  /* "" none was found */
+	char driver[32];	  /* of the bus device; "" none: software */
+	bool infiniband, roce;	  /* by its link layer; that of EFA is neither */
+	bool active_failed;	  /* what depends on it is skipped */
+	struct link_details link; /* by netlink; nothing is known with a captured tree */
+};
+
+struct audit_run {
+	const struct audit_options *options;
+	const struct audit_check *check; /* the one that runs */
+	struct audit_nic nics[AUDIT_NICS_MAX];
+	size_t nic_count, nics_left_out;
+	json_t *results;
+};
+
+enum audit_compare {
+	AUDIT_ABSOLUTE, /* decided on this host */
+	AUDIT_MAJORITY, /* equal on most hosts */
+	AUDIT_UNIQUE,	/* different on all hosts */
+};
+
+struct audit_check {
+	const char *id;	   /* "pcie.width" */
+	const char *group; /* a part of the report: "configuration.pcie" */
+	const char *name;
+	const char *source;
+	const char *criterion; /* of a value that passes */
+	const char *remedy;
+	const char *unknown;  /* when it is not known */
+	const char *severity; /* "critical": a job fails or is slow; "warning" */
+	enum audit_compare compare;
+	void (*run)(struct audit_run *run);
+};
+
+/* Each list ends with one of zeros. */
+extern const struct audit_check audit_host_checks[], audit_pcie_checks[], audit_nic_checks[],
+	audit_daemon_checks[], audit_peer_checks[];
+
+/* In the order of the report: NULL begins and ends. */
+const struct audit_check *audit_next(const struct audit_check *last);
+const struct audit_check *audit_named(const char *id);
+/* @group: the check's id or its group, or some of the first words of one of these. */
+bool audit_is_of(const struct audit_check *check, const char *group);
+
+/* --- results of the check that runs; @subject "": the host; @format: the value, or the reason ---
+ */
+
+#define AUDIT_PRINTF __attribute__((format(printf, 3, 4)))
+void audit_pass(struct audit_run *run, const char *subject, const char *format, ...) AUDIT_PRINTF;
+void audit_fail(struct audit_run *run, const char *subject, const char *format, ...) AUDIT_PRINTF;
+void audit_unknown(struct audit_run *run, const char *subject, const char *format,
+		   ...) AUDIT_PRINTF;
+/* Something that it depends on failed. */
+void audit_skip(struct audit_run *run, const char *subject, const char *format, ...) AUDIT_PRINTF;
+/* A value of AUDIT_MAJORITY or AUDIT_UNIQUE: an expected one decides, else a merge of reports. */
+void audit_record(struct audit_run *run, const char *subject, const char *format, ...) AUDIT_PRINTF;
+/* audit_pass() or audit_fail(). */
+#define audit_decide(run, good, subject, ...)                                                      \
+	((good) ? audit_pass(run, subject, __VA_ARGS__) : audit_fail(run, subject, __VA_ARGS__))
+
+/* Sets the counts of a report by its results. */
+void audit_count(json_t *report);
+
+/* --- files below the root --- */
+
+/* As readtext() of base/readfile.h, of the root and the path that @format gives. */
+int audit_read(const struct audit_run *run, char *out, size_t bytes, const char *format, ...)
+	__attribute__((format(printf, 4, 5)));
+/* False: it is missing, or no decimal or 0x number. */
+bool audit_read_number(const struct audit_run *run, int64_t *out, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+/* Calls @fn with each path below the root that matches; returns how many. */
+typedef void audit_path_fn(struct audit_run *run, const char *path, void *context);
+size_t audit_each(struct audit_run *run, const char *pattern, audit_path_fn *fn, void *context);
+/* The last part of a path. */
+const char *audit_last(const char *path);
+
+/* Fills in nics. */
+void audit_find_nics(struct audit_run *run);
+#define audit_for_each_nic(nic, run)                                                               \
+	for (struct audit_nic *nic = (run)->nics; nic < (run)->nics + (run)->nic_count; nic++)
+
+#endif

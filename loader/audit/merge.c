@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Reports of several hosts as one, without a server: values that should be equal are compared with
+ * the majority, those that should be unique with all others. And what changed between two reports.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/explain.h"
+#include "base/json.h"
+#include "internal.h"
+
+#define MAJORITY_HOSTS_LEAST 3
+#define MAJORITY_PERCENT 60
+
+/* --- what a report is --- */
+
+static int check_report(const json_t *report, char **error)
+{
+	const json_t *entry;
+	size_t i;
+
+	if (!json_is_object(report) || !json_is_array(json_object_get(report, "results")))
+		return explain(error, -EINVAL,
+			       "no audit report: make it with `escapement -j audit`, and give it "
+			       "as it is");
+	if (json_count(report, "version") != AUDIT_REPORT_VERSION)
+		return explain(
+			error, -EINVAL,
+			"an audit report of version %llu, this program reads version %d: use "
+			"the same release on all hosts",
+			(unsigned long long)json_count(report, "version"), AUDIT_REPORT_VERSION);
+	json_array_foreach (json_object_get(report, "results"), i, entry)
+		if (!json_is_object(entry) || !*json_text(entry, "check") ||
+		    !*json_text(entry, "result"))
+			return explain(error, -EINVAL,
+				       "result %zu of %s has no `check` or no `result`", i + 1,
+				       json_text(report, "host"));
+	return 0;
+}
+
+/* --- one report of many --- */
+
+/* Results of all hosts, each with its `host`. The newest report of a host counts. */
+static json_t *gather(const json_t *reports)
+{
+	json_t *results = json_array(), *newest = json_object();
+	const json_t *report, *entry;
+	const char *host;
+	json_t *kept;
+	size_t i;
+
+	json_array_foreach (reports, i, report) {
+		host = json_text(report, "host");
+		kept = json_object_get(newest, host);
+		if (!kept || json_count(kept, "run_ns") <= json_count(report, "run_ns"))
+			json_object_set(newest, host, (json_t *)report);
+	}
+	json_object_foreach (newest, host, kept) {
+		json_array_foreach (json_object_get(kept, "results"), i, entry) {
+			json_t *copy = json_deep_copy(entry);
+
+			json_object_set_new(copy, "host", json_string(host));
+			json_array_append_new(results, copy);
+		}
+	}
+	json_decref(newest);
+	return results;
+}
+
+static void decide(json_t *entry, const char *result, const char *member, const char *text)
+{
+	const struct audit_check *check = audit_named(json_text(entry, "check"));
+
+	json_object_set_new(entry, "result", json_string(result));
+	json_put_name(entry, member, text);
+	if (!strcmp(result, "fail") && check)
+		json_put_text(entry, "remedy", check->remedy);
+}
+
+/* How many entries with @key have each value: {KEY: {VALUE: COUNT}}. */
+static json_t *tally_of(const json_t *results, json_t *(*key_of)(const json_t *entry))
+{
+	json_t *tally = json_object(), *entry;
+	size_t i;
+
+	json_array_foreach (results, i, entry) {
+		json_t *key = key_of(entry), *values;
+		const char *value = json_text(entry, "value");
+
+		if (key) {
+			values = json_object_get(tally, json_string_value(key));
+			if (!values) {
+				values = json_object();
+				json_object_set_new(tally, json_string_value(key), values);
+			}
+			json_object_set_new(
+				values, value,
+				json_integer((json_int_t)json_count(values, value) + 1));
+		}
+		json_decref(key);
+	}
+	return tally;
+}
+
+static bool is_recorded(const json_t *entry, enum audit_compare compare)
+{
+	const struct audit_check *check = audit_named(json_text(entry, "check"));
+
+	return check && check->compare == compare &&
+	       !strcmp(json_text(entry, "result"), "recorded");
+}
+
+/* Of the same NIC on all hosts: "nic.rate/mlx5_0:1". */
+static json_t *majority_key(const json_t *entry)
+{
+	return is_recorded(entry, AUDIT_MAJORITY) ? json_sprintf("%s/%s", json_text(entry, "check"),
+								 json_text(entry, "subject"))
+						  : NULL;
+}
+
+/* Of all NICs of all hosts. */
+static json_t *unique_key(const json_t *entry)
+{
+	return is_recorded(entry, AUDIT_UNIQUE) ? json_string(json_text(entry, "check")) : NULL;
+}
+
+static void compare_majority(json_t *results)
+{
+	json_t *tally = tally_of(results, majority_key), *entry;
+	size_t i;
+
+	json_array_foreach (results, i, entry) {
+		json_t *key = majority_key(entry), *count;
+		uint64_t all = 0, most = 0;
+		const char *value, *common = "";
+
+		if (!key)
+			continue;
+		json_object_foreach (json_object_get(tally, json_string_value(key)), value, count) {
+			uint64_t hosts = (uint64_t)json_integer_value(count);
+
+			all += hosts;
+			if (hosts > most)
+				common = value;
+			most = hosts > most ? hosts : most;
+		}
+		json_decref(key);
+		if (all < MAJORITY_HOSTS_LEAST || most * 100 < all * MAJORITY_PERCENT)
+			decide(entry, "unknown", "reason",
+			       all < MAJORITY_HOSTS_LEAST ? "fewer than 3 hosts have it"
+							  : "no value has a majority of 60%");
+		else if (strcmp(json_text(entry, "value"), common))
+			decide(entry, "fail", "expected", common);
+		else
+			decide(entry, "pass", "expected", common);
+	}
+	json_decref(tally);
+}
+
+static void compare_unique(json_t *results)
+{
+	json_t *tally = tally_of(results, unique_key), *entry;
+	size_t i;
+
+	json_array_foreach (results, i, entry) {
+		json_t *key = unique_key(entry);
+		const json_t *values = key ? json_object_get(tally, json_string_value(key)) : NULL;
+
+		if (key)
+			decide(entry,
+			       json_count(values, json_text(entry, "value")) > 1 ? "fail" : "pass",
+			       "expected", "unique");
+		json_decref(key);
+	}
+	json_decref(tally);
+}
+
+static bool has_host(const json_t *reports, const char *host)
+{
+	const json_t *report;
+	size_t i;
+
+	json_array_foreach (reports, i, report)
+		if (!strcmp(json_text(report, "host"), host))
+			return true;
+	return false;
+}
+
+/* A host that sent no report is an error: it may be the one at fault. */
+static void add_silent(json_t *results, const json_t *reports, const json_t *hosts)
+{
+	const json_t *host;
+	size_t i;
+
+	json_array_foreach (hosts, i, host)
+		if (!has_host(reports, json_string_value(host)))
+			json_array_append_new(
+				results,
+				json_pack(
+					"{s:O, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s}", "host",
+					host, "check", "report", "group", "configuration", "name",
+					"audit report", "subject", "", "result", "fail", "value",
+					"missing", "expected", "a report", "remedy",
+					"run `escapement -j audit` there, and read why it failed"));
+}
+
+struct ranked {
+	const json_t *entry;
+	size_t at;
+};
+
+static int by_host(const void *a, const void *b)
+{
+	const struct ranked *left = a, *right = b;
+	int hosts = strcmp(json_text(left->entry, "host"), json_text(right->entry, "host"));
+
+	return hosts ? hosts : (left->at > right->at) - (left->at < right->at);
+}
+
+/* Overviews of NICs, with the host, by host. */
+static json_t *nics_of(const json_t *reports)
+{
+	json_t *rows = json_array();
+	const json_t *report, *row;
+	size_t i, j;
+
+	json_array_foreach (reports, i, report)
+		json_array_foreach (json_object_get(report, "nics"), j, row) {
+			json_t *copy = json_deep_copy(row);
+
+			json_object_set_new(copy, "host", json_string(json_text(report, "host")));
+			json_array_append_new(rows, copy);
+		}
+	return rows;
+}
+
+/* In the order of hosts; those of a host stay in theirs. */
+static json_t *sorted(const json_t *list)
+{
+	size_t count = json_array_size(list);
+	struct ranked *order = calloc(count ? count : 1, sizeof(*order));
+	json_t *out = json_array();
+
+	for (size_t i = 0; order && i < count; i++)
+		order[i] = (struct ranked){json_array_get(list, i), i};
+	if (order)
+		qsort(order, count, sizeof(*order), by_host);
+	for (size_t i = 0; order && i < count; i++)
+		json_array_append(out, (json_t *)order[i].entry);
+	free(order);
+	return out;
+}
+
+json_t *audit_merge(const json_t *reports, const json_t *hosts, char **error)
+{
+	json_t *gathered, *merged, *nics;
+	const json_t *report;
+	uint64_t newest_ns = 0;
+	size_t i;
+
+	json_array_foreach (reports, i, report) {
+		if (check_report(report, error))
+			return NULL;
+		if (!*json_text(report, "host")) {
+			explain(error, -EINVAL,
+				"an audit report without `host`: give the hosts' own");
+			return NULL;
+		}
+		if (json_count(report, "run_ns") > newest_ns)
+			newest_ns = json_count(report, "run_ns");
+	}
+	gathered = gather(reports);
+	nics = nics_of(reports);
+	compare_majority(gathered);
+	compare_unique(gathered);
+	add_silent(gathered, reports, hosts);
+	merged = json_pack("{s:i, s:I, s:s, s:o, s:o}", "version", AUDIT_REPORT_VERSION, "run_ns",
+			   (json_int_t)newest_ns, "state", "merged", "nics", sorted(nics),
+			   "results", sorted(gathered));
+	audit_count(merged);
+	json_decref(nics);
+	json_decref(gathered);
+	return merged;
+}
+
+/* --- two reports compared --- */
+
+static const json_t *same_in(const json_t *report, const json_t *entry)
+{
+	const json_t *other;
+	size_t i;
+
+	json_array_foreach (json_object_get(report, "results"), i, other)
+		if (!strcmp(json_text(other, "check"), json_text(entry, "check")) &&
+		    !strcmp(json_text(other, "subject"), json_text(entry, "subject")) &&
+		    !strcmp(json_text(other, "host"), json_text(entry, "host")))
+			return other;
+	return NULL;
+}
+
+static void add_change(json_t *changes, const json_t *entry, const json_t *before,
+		       const json_t *after)
+{
+	json_t *change = json_object();
+
+	json_put_text(change, "host", json_text(entry, "host"));
+	json_put_text(change, "check", json_text(entry, "check"));
+	json_put_text(change, "subject", json_text(entry, "subject"));
+	json_put_text(change, "before", before ? json_text(before, "result") : "absent");
+	json_put_text(change, "after", after ? json_text(after, "result") : "absent");
+	json_put_text(change, "value_before", json_text(before, "value"));
+	json_put_text(change, "value_after", json_text(after, "value"));
+	json_array_append_new(changes, change);
+}
+
+json_t *audit_diff(const json_t *before, const json_t *after, char **error)
+{
+	json_t *changes = json_array();
+	const json_t *entry, *other;
+	uint64_t worse = 0;
+	size_t i;
+
+	if (check_report(before, error) || check_report(after, error)) {
+		json_decref(changes);
+		return NULL;
+	}
+	json_array_foreach (json_object_get(after, "results"), i, entry) {
+		other = same_in(before, entry);
+		if (other && !strcmp(json_text(other, "result"), json_text(entry, "result")) &&
+		    !strcmp(json_text(other, "value"), json_text(entry, "value")))
+			continue;
+		worse += !strcmp(json_text(entry, "result"), "fail") &&
+			 strcmp(json_text(other, "result"), "fail");
+		add_change(changes, entry, other, entry);
+	}
+	json_array_foreach (json_object_get(before, "results"), i, entry)
+		if (!same_in(after, entry))
+			add_change(changes, entry, entry, NULL);
+	return json_pack("{s:I, s:I, s:o, s:I}", "before_ns",
+			 (json_int_t)json_count(before, "run_ns"), "after_ns",
+			 (json_int_t)json_count(after, "run_ns"), "changes", changes, "errors",
+			 (json_int_t)worse);
+}

@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The verbs of the audit; the command line runs them, with the daemon's replies where there is one.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/explain.h"
+#include "base/json.h"
+#include "base/readfile.h"
+#include "internal.h"
+
+#define FILE_BYTES_MOST (256u << 20)
+#define EXIT_USAGE 2
+
+/* New reference; NULL with *@error, which names the file and the line. */
+static json_t *load(const char *path, char **error)
+{
+	json_error_t where;
+	char *bytes = NULL, *why = NULL;
+	json_t *value;
+	size_t size;
+
+	if (readfile(path, FILE_BYTES_MOST, &bytes, &size, NULL, &why)) {
+		explain_text(error, "%s", why);
+		free(why);
+		return NULL;
+	}
+	value = json_loadb(bytes, size, JSON_REJECT_DUPLICATES, &where);
+	free(bytes);
+	if (!value)
+		explain_text(error, "%s:%d: %s", path, where.line, where.text);
+	return value;
+}
+
+/* Puts the name of the file in front of what is wrong with it. */
+static void blame(char **error, const char *path)
+{
+	char *why = *error;
+
+	*error = NULL;
+	explain_text(error, "%s: %s", path, why ? why : "out of memory");
+	free(why);
+}
+
+/* *@out stays NULL without --expect. */
+static int load_expect(const json_t *args, json_t **out, char **error)
+{
+	const char *path = json_text(args, "expect");
+
+	if (!*path)
+		return 0;
+	*out = load(path, error);
+	if (!*out)
+		return -EINVAL;
+	if (!audit_expect_check(*out, error))
+		return 0;
+	blame(error, path);
+	json_decref(*out);
+	*out = NULL;
+	return -EINVAL;
+}
+
+static bool group_exists(const char *only)
+{
+	const struct audit_check *check = NULL;
+
+	while ((check = audit_next(check)))
+		if (audit_is_of(check, only))
+			return true;
+	return false;
+}
+
+static void be_strict(json_t *report)
+{
+	json_put_count(report, "errors",
+		       (json_int_t)(json_count(report, "errors") + json_count(report, "unknown")));
+}
+
+static json_t *run_audit(const json_t *args, int *exit, char **error)
+{
+	struct audit_options options = {.root = json_text(args, "root"),
+					.daemon = json_object_get(args, "replies")};
+	json_t *expect = NULL, *report;
+
+	*exit = EXIT_USAGE;
+	if (*json_text(args, "only")) {
+		options.only = json_text(args, "only");
+		if (!group_exists(options.only)) {
+			explain_text(error,
+				     "no group or check `%s`: `escapement audit checks` lists them",
+				     options.only);
+			return NULL;
+		}
+	}
+	if (load_expect(args, &expect, error))
+		return NULL;
+	if (*options.root)
+		options.daemon = NULL; /* a captured tree is of another host */
+	options.expect = expect;
+	report = audit_local(&options);
+	if (report && json_is_true(json_object_get(args, "strict")))
+		be_strict(report);
+	json_decref(expect);
+	return report;
+}
+
+/* Adds the reports of a file: one, or one in each line, as pdsh and srun collect them. */
+static int add_reports(json_t *reports, const char *path, char **error)
+{
+	char *bytes = NULL, *why = NULL;
+	json_error_t where;
+	size_t size, at = 0;
+
+	if (readfile(path, FILE_BYTES_MOST, &bytes, &size, NULL, &why)) {
+		explain_text(error, "%s", why);
+		free(why);
+		return -EINVAL;
+	}
+	while (at < size && at + strspn(bytes + at, " \t\r\n") < size) {
+		json_t *report = json_loadb(bytes + at, size - at, JSON_DISABLE_EOF_CHECK, &where);
+
+		if (!report) {
+			int line = where.line;
+
+			for (size_t i = 0; i < at; i++)
+				line += bytes[i] == '\n';
+			explain_text(error, "%s:%d: %s", path, line, where.text);
+			free(bytes);
+			return -EINVAL;
+		}
+		json_array_append_new(reports, report);
+		at += (size_t)where.position;
+	}
+	free(bytes);
+	return 0;
+}
+
+static json_t *run_merge(const json_t *args, int *exit, char **error)
+{
+	json_t *reports = json_array(), *expect = NULL, *merged = NULL;
+	const json_t *path;
+	size_t i;
+
+	*exit = EXIT_USAGE;
+	if (load_expect(args, &expect, error))
+		goto out;
+	json_array_foreach (json_object_get(args, "files"), i, path)
+		if (add_reports(reports, json_string_value(path), error))
+			goto out;
+	merged = audit_merge(reports, json_object_get(expect, "hosts"), error);
+	if (merged && json_is_true(json_object_get(args, "strict")))
+		be_strict(merged);
+out:
+	json_decref(expect);
+	json_decref(reports);
+	return merged;
+}
+
+static json_t *run_diff(const json_t *args, int *exit, char **error)
+{
+	json_t *before = load(json_text(args, "before"), error), *after = NULL, *changes = NULL;
+
+	*exit = EXIT_USAGE;
+	if (before)
+		after = load(json_text(args, "after"), error);
+	if (after)
+		changes = audit_diff(before, after, error);
+	json_decref(before);
+	json_decref(after);
+	return changes;
+}
+
+static json_t *run_checks(const json_t *args, int *exit, char **error)
+{
+	static const char *const compare[] = {"this host", "most hosts", "all hosts"};
+	const struct audit_check *check = NULL;
+	json_t *list = json_array();
+
+	(void)args;
+	(void)exit;
+	(void)error;
+	while ((check = audit_next(check)))
+		json_array_append_new(
+			list,
+			json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s}", "check",
+				  check->id, "group", check->group, "name", check->name, "source",
+				  check->source, "criterion", check->criterion, "remedy",
+				  check->remedy, "unknown", check->unknown, "severity",
+				  check->severity, "compared_with", compare[check->compare]));
+	return json_pack("{s:o}", "checks", list);
+}
+
+/* clang-format off: tables */
+
+static const struct column failures[] = {
+	{"HOST", "host", FORMAT_TEXT, COLUMN_LEFT | COLUMN_OPTIONAL, .help = "in merged reports"},
+	{"CHECK", "check", FORMAT_TEXT, COLUMN_LEFT,
+	 .help = "its id; `audit checks` has its source and criterion"},
+	{"SUBJECT", "subject", FORMAT_TEXT, COLUMN_LEFT | COLUMN_OPTIONAL,
+	 .help = "a NIC as DEVICE:PORT, an interface; none: the host"},
+	{"SEVERITY", "severity", FORMAT_TEXT, COLUMN_LEFT,
+	 .help = "`critical`: a job fails or is slow"},
+	{"VALUE", "value", FORMAT_TEXT, COLUMN_LEFT, .help = "what was found"},
+	{"EXPECTED", "expected", FORMAT_TEXT, COLUMN_LEFT,
+	 .help = "the criterion, the expected value, or that of most hosts"},
+	{"REMEDY", "remedy", FORMAT_TEXT, COLUMN_LEFT, .help = "what to do"},
+	{},
+};
+
+static const struct column nics[] = {
+	{"STATUS", "status", FORMAT_TEXT, COLUMN_LEFT,
+	 .help = "`fail` if any check of the NIC failed, `unknown` if any is unknown"},
+	{"HOST", "host", FORMAT_TEXT, COLUMN_LEFT | COLUMN_OPTIONAL, .help = "in merged reports"},
+	{"NIC", "nic", FORMAT_TEXT, COLUMN_LEFT, .help = "DEVICE:PORT"},
+	{"NETDEV", "netdev", FORMAT_TEXT, COLUMN_LEFT | COLUMN_OPTIONAL,
+	 .help = "its network device"},
+	{"INITIALIZED", "initialized", FORMAT_TEXT, COLUMN_LEFT,
+	 .help = "the daemon's programs are attached"},
+	{"ACTIVE", "active", FORMAT_TEXT, COLUMN_LEFT, .help = "the port is ACTIVE and LinkUp"},
+	{"GID_INDEX", "gid_index", FORMAT_TEXT, COLUMN_LEFT,
+	 .help = "of the first routable GID of RoCE v2"},
+	{"CONNECTIVITY", "connectivity", FORMAT_TEXT, COLUMN_LEFT,
+	 .help = "all peers that are probed from it are up"},
+	{},
+};
+
+static const struct column unknown[] = {
+	{"HOST", "host", FORMAT_TEXT, COLUMN_LEFT | COLUMN_OPTIONAL, .help = "in merged reports"},
+	{"UNKNOWN", "check", FORMAT_TEXT, COLUMN_LEFT, .help = "a check without a result"},
+	{"SUBJECT", "subject", FORMAT_TEXT, COLUMN_LEFT | COLUMN_OPTIONAL,
+	 .help = "a NIC as DEVICE:PORT, an interface; none: the host"},
+	{"REASON", "reason", FORMAT_TEXT, COLUMN_LEFT, .help = "why"},
+	{},
+};
+
+static const struct column waived[] = {
+	{"HOST", "host", FORMAT_TEXT, COLUMN_LEFT | COLUMN_OPTIONAL, .help = "in merged reports"},
+	{"WAIVED", "check", FORMAT_TEXT, COLUMN_LEFT,
+	 .help = "a failure that the operator expects"},
+	{"SUBJECT", "subject", FORMAT_TEXT, COLUMN_LEFT | COLUMN_OPTIONAL,
+	 .help = "a NIC as DEVICE:PORT, an interface; none: the host"},
+	{"VALUE", "value", FORMAT_TEXT, COLUMN_LEFT, .help = "what was found"},
+	{"REASON", "reason", FORMAT_TEXT, COLUMN_LEFT, .help = "why"},
+	{},
+};
+
+static const struct verb_section report[] = {
+	{.header = "Audit run", .text = "{state} {run_ns}<|, {host}|>"},
+	{.header = "Checks",
+	 .text = "passed {passed}, errors {errors}, unknown {unknown}, waived {waived}, skipped "
+		 "{skipped}"},
+	{.when = "not_compared",
+	 .header = "Recorded",
+	 .text = "{not_compared} values that one host cannot judge: `escapement audit merge` "
+		 "compares hosts"},
+	{.when = "nics", .rows = "nics", .columns = nics},
+	{.when = "errors", .rows = "results", .only = "result=fail", .columns = failures},
+	{.when = "waived", .rows = "results", .only = "result=waived", .columns = waived},
+	{.when = "unknown", .rows = "results", .only = "result=unknown", .columns = unknown},
+	{},
+};
+
+static const struct column changes[] = {
+	{"HOST", "host", FORMAT_TEXT, COLUMN_LEFT | COLUMN_OPTIONAL, .help = "in merged reports"},
+	{"CHECK", "check", FORMAT_TEXT, COLUMN_LEFT, .help = "its id"},
+	{"SUBJECT", "subject", FORMAT_TEXT, COLUMN_LEFT | COLUMN_OPTIONAL,
+	 .help = "a NIC as DEVICE:PORT, an interface; none: the host"},
+	{"BEFORE", "before", FORMAT_TEXT, COLUMN_LEFT, .help = "result in the older report"},
+	{"AFTER", "after", FORMAT_TEXT, COLUMN_LEFT, .help = "result in the newer report"},
+	{"VALUE_BEFORE", "value_before", FORMAT_TEXT, COLUMN_LEFT,
+	 .help = "value in the older report"},
+	{"VALUE_AFTER", "value_after", FORMAT_TEXT, COLUMN_LEFT,
+	 .help = "value in the newer report"},
+	{},
+};
+
+static const struct verb_section diff[] = {
+	{.rows = "changes", .columns = changes, .empty = "The two reports agree."},
+	{},
+};
+
+static const struct column checks[] = {
+	{"CHECK", "check", FORMAT_TEXT, COLUMN_LEFT, .help = "its id"},
+	{"SEVERITY", "severity", FORMAT_TEXT, COLUMN_LEFT,
+	 .help = "`critical`: a job fails or is slow"},
+	{"COMPARED_WITH", "compared_with", FORMAT_TEXT, COLUMN_LEFT,
+	 .help = "what decides: this host alone, most hosts, or all"},
+	{"CRITERION", "criterion", FORMAT_TEXT, COLUMN_LEFT, .help = "of a pass"},
+	{"SOURCE", "source", FORMAT_TEXT, COLUMN_LEFT, .help = "where it reads"},
+	{},
+};
+
+static const struct verb_section list[] = {{.rows = "checks", .columns = checks}, {}};
+
+static const struct verb_arg audit_args[] = {
+	{"--only", "GROUP", .key = "only", .local = true,
+	 .help = "a group, as `configuration` or `pcie`, or one check"},
+	{"--expect", "FILE", .key = "expect", .local = true,
+	 .help = "JSON: `values` of checks that are else compared between hosts, {\"ID\" or "
+		 "\"ID/SUBJECT\": \"TEXT\"}; "
+		 "`waive`, the same with reasons: such failures are no errors; `off`: checks that "
+		 "do not run"},
+	{"--root", "DIR", .key = "root", .local = true,
+	 .help = "a captured tree with sys/, proc/ and etc/ instead of this host; what needs "
+		 "netlink or the daemon is unknown"},
+	{"--strict", .type = VERB_FLAG, .key = "strict", .local = true,
+	 .help = "what is unknown is an error"},
+	{},
+};
+
+static const struct verb_arg merge_args[] = {
+	{"FILE", .key = "files", .local = true, .required = true, .repeated = true,
+	 .help = "a file with a report, or with one after the other, of `escapement -j audit`"},
+	{"--expect", "FILE", .key = "expect", .local = true,
+	 .help = "as of `audit`; `hosts` is a list of names that have to be there"},
+	{"--strict", .type = VERB_FLAG, .key = "strict", .local = true,
+	 .help = "what is unknown is an error"},
+	{},
+};
+
+static const struct verb_arg diff_args[] = {
+	{"BEFORE", .key = "before", .local = true, .required = true, .help = "the older report"},
+	{"AFTER", .key = "after", .local = true, .required = true, .help = "the newer report"},
+	{},
+};
+
+static const char *const given[] = {"status", "clock", "peers", "links", NULL};
+
+static const struct verb verbs[] = {
+	{.name = "audit",
+	 .place = VERB_HERE,
+	 .run = run_audit,
+	 .given = given,
+	 .fails = "errors",
+	 .summary = "examine this host's configuration, clock and NICs",
+	 .args = audit_args,
+	 .output = report,
+	 .help = "Reads sysfs, procfs, ethtool netlink and, if it runs, the daemon; writes nothing "
+		 "to the host and "
+		 "sends nothing. A check passes, fails, or is unknown where its source is missing; "
+		 "unknown is never a pass. "
+		 "What should be equal on all hosts is recorded, and compared by `audit merge` or "
+		 "with `--expect`. "
+		 "The exit status is 1 when a check failed. The queue pair and bandwidth tests of "
+		 "a fleet are not part of it."},
+	{.name = "audit merge",
+	 .place = VERB_HERE,
+	 .run = run_merge,
+	 .fails = "errors",
+	 .summary = "compare the reports of many hosts",
+	 .args = merge_args,
+	 .output = report,
+	 .help = "A value that differs from that of at least 60% of at least 3 hosts fails on the "
+		 "host that has it, by NIC. "
+		 "The newest report of a host counts."},
+	{.name = "audit diff",
+	 .place = VERB_HERE,
+	 .run = run_diff,
+	 .fails = "errors",
+	 .summary = "what changed between two reports",
+	 .args = diff_args,
+	 .output = diff,
+	 .help = "The exit status is 1 when a check fails in the newer one and not in the older "
+		 "one."},
+	{.name = "audit checks",
+	 .place = VERB_HERE,
+	 .run = run_checks,
+	 .summary = "list the checks of the audit",
+	 .output = list},
+	{},
+};
+
+const struct verb_set audit_verbs = {.name = "audit", .verbs = verbs};
