@@ -74,8 +74,8 @@ int cli_query_once(struct cli *cli, const char *verb, json_t **result);
 int cli_health(struct cli *cli);
 /*
  * Why a host is not healthy, the critical reasons first: an array of {"severity", "what", "remedy",
- * "since_fabric_ns", "for_ns"} (new reference). @findings: of `findings`, or NULL: then it is not
- * known since when.
+ * "since_ns", "since_fabric_ns", "bound_ns", "for_ns"} (new reference). @findings: of `findings`,
+ * or NULL: then it is not known since when.
  */
 json_t *cli_health_reasons(const json_t *status, const json_t *findings, uint64_t clock_bound_ns,
 			   bool critical_only);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/now.h"
 #include "base/units.h"
 #include "cli.h"
 
@@ -19,31 +20,36 @@ enum { NAGIOS_OK, NAGIOS_WARNING, NAGIOS_CRITICAL, NAGIOS_UNKNOWN };
 
 /* --- reasons --- */
 
-/* Since when the oldest open condition of that kind has been there, fabric time. */
-static bool find_since(const json_t *findings, const char *kind, int64_t *since_ns)
+static void find_in(const json_t *list, const char *kind, const json_t **oldest)
 {
-	const json_t *one, *at;
-	bool found = false;
+	json_t *one;
 	size_t i;
 
-	json_array_foreach (findings, i, one) {
-		at = json_object_get(one, "since_fabric_ns");
-		if (!kind || strcmp(json_text(one, "kind"), kind) || !json_is_integer(at))
-			continue;
-		if (!found || json_integer_value(at) < *since_ns)
-			*since_ns = json_integer_value(at);
-		found = true;
+	json_array_foreach (list, i, one) {
+		if (!strcmp(json_text(one, "kind"), kind) &&
+		    (!*oldest || json_count(one, "since_ns") < json_count(*oldest, "since_ns")))
+			*oldest = one;
+		find_in(json_object_get(one, "conditions"), kind, oldest);
 	}
-	return found;
 }
 
-static void put_since(json_t *reason, const json_t *status, int64_t since_ns)
+/* Since when the oldest open condition of that kind has been there. */
+static void put_since(json_t *reason, const json_t *findings, const char *kind)
 {
-	const json_t *now = json_object_get(json_object_get(status, "clock"), "fabric_ns");
+	static const char *const keys[] = {"since_ns", "since_fabric_ns", "bound_ns"};
+	uint64_t now_ns = time_realtime_ns(), since_ns;
+	const json_t *oldest = NULL;
 
-	json_put_integer(reason, "since_fabric_ns", since_ns);
-	if (json_is_integer(now) && json_integer_value(now) > since_ns)
-		json_put_integer(reason, "for_ns", json_integer_value(now) - since_ns);
+	if (kind)
+		find_in(findings, kind, &oldest);
+	if (!oldest)
+		return;
+	since_ns = json_count(oldest, "since_ns");
+	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+		if (json_object_get(oldest, keys[i]))
+			json_put_integer(reason, keys[i], (int64_t)json_count(oldest, keys[i]));
+	if (now_ns > since_ns)
+		json_put_count(reason, "for_ns", now_ns - since_ns);
 }
 
 static json_t *new_reason(bool critical, const char *what, const char *remedy)
@@ -67,7 +73,6 @@ static void add_section(json_t *reasons, const struct verb_section *section, str
 {
 	const struct verb_section alone[] = {*section, {}};
 	char *text = NULL, *save = NULL;
-	int64_t since_ns;
 	size_t bytes;
 	FILE *out = open_memstream(&text, &bytes);
 
@@ -79,8 +84,7 @@ static void add_section(json_t *reasons, const struct verb_section *section, str
 		     line = strtok_r(NULL, "\n", &save)) {
 			json_t *reason = new_reason(section->critical, line, section->remedy);
 
-			if (find_since(findings, section->began, &since_ns))
-				put_since(reason, scope.object, since_ns);
+			put_since(reason, findings, section->began);
 			json_array_append_new(reasons, reason);
 		}
 	free(text);
@@ -97,22 +101,28 @@ static bool has_critical_section(const char *kind)
 	return false;
 }
 
-static void add_findings(json_t *reasons, const json_t *status, const json_t *findings)
+/* Of this host: another one's, and what is between them, is reported there or by the fabric's. */
+static bool is_own(const json_t *finding)
 {
-	char what[512];
+	const char *about = json_text(finding, "about");
+
+	return !strcmp(about, "host") || !strcmp(about, "nic") || !strcmp(about, "qp");
+}
+
+static void add_findings(json_t *reasons, const json_t *findings)
+{
 	json_t *one, *reason;
-	const json_t *since;
+	char what[512];
 	size_t i;
 
 	json_array_foreach (findings, i, one) {
-		if (!is_critical(one) || has_critical_section(json_text(one, "kind")))
+		const char *kind = json_text(one, "kind");
+
+		if (!is_critical(one) || !is_own(one) || has_critical_section(kind))
 			continue;
-		snprintf(what, sizeof(what), "%s: %s", json_text(one, "kind"),
-			 json_text(one, "subject"));
+		snprintf(what, sizeof(what), "%s: %s", kind, json_text(one, "id"));
 		reason = new_reason(true, what, json_text(one, "remedy"));
-		since = json_object_get(one, "since_fabric_ns");
-		if (json_is_integer(since))
-			put_since(reason, status, json_integer_value(since));
+		put_since(reason, findings, kind);
 		json_array_append_new(reasons, reason);
 	}
 }
@@ -128,7 +138,7 @@ json_t *cli_health_reasons(const json_t *status, const json_t *findings, uint64_
 		for (const struct verb_section *section = verbs_sets[set]->health;
 		     section && section->text; section++)
 			add_section(all, section, (struct scope){status, args}, findings);
-	add_findings(all, status, findings);
+	add_findings(all, findings);
 	/* The critical ones first. */
 	for (int critical = 1; critical >= critical_only; critical--)
 		json_array_foreach (all, i, one)

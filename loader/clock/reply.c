@@ -252,10 +252,8 @@ void clock_put_status(void *self, json_t *status)
 
 	clock_get(self, &clock);
 	json_put_text(object, "state", clock_state_name(clock.state));
-	if (clock.known) {
-		json_put_integer(object, "fabric_ns", clock.fabric_ns);
+	if (clock.known)
 		json_put_integer(object, "bound_ns", clock.bound_ns);
-	}
 	json_put_count(object, "peers_used", clock.used);
 	json_put_count(object, "peers_configured", clock.degree);
 	json_put_text(object, "timestamp_source", "xdp");

@@ -220,8 +220,9 @@ static const char *health_of(const char *text, const char *open_findings, bool c
 	json_array_foreach (reasons, i, one) {
 		fputs(json_text(one, "what"), out);
 		if (json_object_get(one, "since_fabric_ns"))
-			fprintf(out, " (since %d, for %d)", (int)json_count(one, "since_fabric_ns"),
-				(int)json_count(one, "for_ns"));
+			fprintf(out, " (since %d, +-%d%s)", (int)json_count(one, "since_fabric_ns"),
+				(int)json_count(one, "bound_ns"),
+				json_count(one, "for_ns") ? "" : ", for ever");
 		fprintf(out, ": %s\n", json_text(one, "remedy"));
 	}
 	fclose(out);
@@ -284,25 +285,29 @@ Test(cli, health_lists_what_is_wrong)
 
 Test(cli, health_states_since_when)
 {
-	static const char status[] = "{\"clock\":{\"state\":\"synced\",\"fabric_ns\":9000,"
+	static const char status[] = "{\"clock\":{\"state\":\"synced\","
 				     "\"bound_ns\":100001,\"peers_configured\":3},"
 				     "\"links\":{\"down\":[\"eth2\"]}}";
 	static const char findings[] =
-		"[{\"kind\":\"link_no_carrier\",\"subject\":\"eth2\",\"severity\":\"critical\","
-		"\"since_fabric_ns\":7000},"
-		"{\"kind\":\"link_no_carrier\",\"subject\":\"eth2\",\"severity\":\"critical\","
-		"\"since_fabric_ns\":8000},"
-		"{\"kind\":\"host_isolated\",\"subject\":\"h1\",\"severity\":\"critical\","
-		"\"since_fabric_ns\":8500,\"remedy\":\"see its switch\"},"
-		"{\"kind\":\"qp_slow\",\"subject\":\"q\",\"severity\":\"warning\"}]";
+		"[{\"kind\":\"link_flapping\",\"id\":\"nic:h1/"
+		"eth2\",\"about\":\"nic\",\"severity\":"
+		"\"critical\",\"since_ns\":9,\"conditions\":[{\"kind\":\"link_no_carrier\","
+		"\"since_ns\":10,\"since_fabric_ns\":7000,\"bound_ns\":50}]},"
+		"{\"kind\":\"link_no_carrier\",\"id\":\"nic:h1/eth3\",\"about\":\"nic\","
+		"\"severity\":\"critical\",\"since_ns\":11,\"since_fabric_ns\":8000},"
+		"{\"kind\":\"host_isolated\",\"id\":\"host:h1\",\"about\":\"host\",\"severity\":"
+		"\"critical\",\"since_ns\":12,\"since_fabric_ns\":8500,\"remedy\":\"see its "
+		"switch\"},"
+		"{\"kind\":\"peer_down\",\"id\":\"host:h2\",\"about\":\"peer\",\"severity\":"
+		"\"critical\",\"since_ns\":12},"
+		"{\"kind\":\"qp_slow\",\"id\":\"q\",\"about\":\"qp\",\"severity\":\"warning\"}]";
 
-	cr_expect_str_eq(
-		health_of(status, findings, false),
-		"links without a carrier: eth2 (since 7000, for 2000): see their cables and "
-		"their ports of the switch\n"
-		"host_isolated: h1 (since 8500, for 500): see its switch\n"
-		"the clock's error bound is 100us, above 100us: `escapement clock` shows "
-		"its peers; delays are no better than this\n");
+	cr_expect_str_eq(health_of(status, findings, false),
+			 "links without a carrier: eth2 (since 7000, +-50): see their cables and "
+			 "their ports of the switch\n"
+			 "host_isolated: host:h1 (since 8500, +-0): see its switch\n"
+			 "the clock's error bound is 100us, above 100us: `escapement clock` shows "
+			 "its peers; delays are no better than this\n");
 	cr_expect_null(strstr(health_of(status, findings, true), "clock's"));
 	cr_expect_null(strstr(health_of("{\"clock\":{\"state\":\"synced\",\"bound_ns\":99999,"
 					"\"peers_configured\":3}}",
