@@ -433,7 +433,9 @@ static int run(struct cli *cli)
 
 	if (command->run)
 		return command->run(cli);
-	if (cli->verb->place == VERB_EITHER)
+	if (cli->verb->run && json_object_get(cli->args, "from"))
+		code = run_here(cli, &result);
+	else if (cli->verb->place == VERB_EITHER)
 		code = run_either(cli, &result);
 	else
 		code = cli->verb->place == VERB_HERE ? run_here(cli, &result)

@@ -42,6 +42,8 @@ struct qptable {
 	uint64_t refused_reported, refused_reported_local_ns;
 	qptable_gone_fn *gone_fn;
 	void *gone_context;
+	qptable_ended_fn *ended_fn;
+	void *ended_context;
 	qptable_order_fn *delay_order; /* NULL: delays are not known */
 
 	/* Of the capability. */

@@ -9,11 +9,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <jansson.h>
 
 #include "maps/maps.h"
 
 struct capability;
 struct delays_entry;
+struct job_entry;
+struct port_info;
 struct port_facts;
 struct qptable;
 
@@ -55,6 +58,7 @@ struct qp_entry {
 	uint64_t moved_local_ns; /* the same; 0: it has not moved since we began */
 	struct qp_rate_base before;
 	struct delays_entry *delays; /* slot of delay/; NULL: none */
+	struct job_entry *job;	     /* slot of job/; NULL: none */
 };
 
 /* Reads the map and computes rates. 0 or -errno. */
@@ -77,6 +81,20 @@ typedef void qptable_gone_fn(void *context, struct qp_entry *entry);
 typedef double qptable_order_fn(const struct qp_entry *entry);
 void qptable_set_delays(struct qptable *table, qptable_gone_fn *gone, void *context,
 			qptable_order_fn *order);
+
+/*
+ * The module that sums by job. @ended is called with @context, and with the last counts, before an
+ * entry goes or its key begins again from zero. NULL: not any more.
+ */
+typedef void qptable_ended_fn(void *context, struct qp_entry *entry);
+void qptable_set_jobs(struct qptable *table, qptable_ended_fn *ended, void *context);
+
+/*
+ * All that the capabilities know of @entry, as `qp` has it (new reference). @port: its own, or NULL
+ * when that is not configured any more.
+ */
+json_t *qptable_describe(const struct qptable *table, const struct qp_entry *entry,
+			 const struct port_info *port);
 
 uint64_t qp_naks(const struct esc_qp *qp);
 /* The port in slot @index; NULL: it is not among them. */

@@ -322,6 +322,16 @@ static void put_owner(json_t *qp, const struct owner *owner)
 	}
 }
 
+json_t *qptable_describe(const struct qptable *table, const struct qp_entry *entry,
+			 const struct port_info *port)
+{
+	json_t *qp = report_qp(entry, port ? port->name : NULL);
+
+	put_owner(qp, qptable_owner(table, &entry->key, port ? port->rdma_device : ""));
+	core_describe_qp(table->core, entry, qp);
+	return qp;
+}
+
 /* Written entry by entry: a full table as one JSON tree would take a hundred megabytes. */
 static int write_qps(const struct qptable *table, FILE *out, const struct qp_ranked *list,
 		     size_t count, size_t most)
@@ -329,16 +339,15 @@ static int write_qps(const struct qptable *table, FILE *out, const struct qp_ran
 	struct esc_reason_count reasons[ESC_REASON_MAX];
 	struct port_facts ports[ESC_PORTS_MAX];
 	unsigned int port_count = dataplane_read_ports(table->dataplane, ports);
+	json_t *host = json_string(table->core->config->host);
 
 	fputs("{\"ok\":true,\"result\":{\"qps\":[", out);
 	for (size_t i = 0; i < count && i < most; i++) {
 		const struct qp_entry *entry = list[i].entry;
 		const struct port_info *port = report_port(ports, port_count, entry->key.port);
-		json_t *qp = report_qp(entry, port ? port->name : NULL);
+		json_t *qp = qptable_describe(table, entry, port);
 		int err;
 
-		put_owner(qp, qptable_owner(table, &entry->key, port ? port->rdma_device : ""));
-		core_describe_qp(table->core, entry, qp);
 		if (i)
 			fputc(',', out);
 		err = json_dumpf(qp, out, JSON_COMPACT);
@@ -346,7 +355,10 @@ static int write_qps(const struct qptable *table, FILE *out, const struct qp_ran
 		if (err)
 			return -ENOMEM;
 	}
-	fprintf(out, "],\"tracked\":%zu,\"max\":%u", table->count,
+	fputs("],\"host\":", out);
+	json_dumpf(host, out, JSON_ENCODE_ANY);
+	json_decref(host);
+	fprintf(out, ",\"tracked\":%zu,\"max\":%u", table->count,
 		dataplane_map_max(table->dataplane, "qps"));
 	if (!dataplane_reasons(table->dataplane, reasons))
 		fprintf(out, ",\"refused\":%llu",

@@ -333,8 +333,10 @@ static int compare_keys(const void *a, const void *b)
 }
 
 /* An entry is over: what it counted stays in the totals. */
-static void entry_age(struct qptable *table, const struct qp_entry *entry)
+static void entry_age(struct qptable *table, struct qp_entry *entry)
 {
+	if (table->ended_fn)
+		table->ended_fn(table->ended_context, entry);
 	totals_add(&table->aged[entry->key.direction & 1], &entry->qp);
 	burst_add(table, &table->gone, entry);
 }
@@ -505,4 +507,10 @@ void qptable_set_delays(struct qptable *table, qptable_gone_fn *gone, void *cont
 	table->gone_fn = gone;
 	table->gone_context = context;
 	table->delay_order = order;
+}
+
+void qptable_set_jobs(struct qptable *table, qptable_ended_fn *ended, void *context)
+{
+	table->ended_fn = ended;
+	table->ended_context = context;
 }

@@ -213,7 +213,7 @@ Test(request, the_group_may_use_what_changes_nothing)
 {
 	static const char reads[] =
 		" status health findings events config.show features version clock "
-		"clock.wait peers mesh failover links pace paths qp top steer steer.plan ";
+		"clock.wait peers mesh failover links pace paths qp top steer steer.plan job ";
 	const struct verb *verb = NULL;
 	char name[64];
 
