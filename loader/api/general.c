@@ -114,6 +114,17 @@ static const struct verb_arg health_args[] = {
 	{},
 };
 
+static const struct verb_arg report_args[] = {
+	{"--html", .type = VERB_FLAG, .key = "html", .local = true,
+	 .help = "write the page to stdout; with -j instead, an export of this host"},
+	{"--for", "TIME", .type = VERB_DURATION, .key = "for_ns", .local = true,
+	 .least = 1000000000, .most = 600000000000,
+	 .help = "take samples of the queue pairs each second for this time"},
+	{"FILE", .type = VERB_TEXT, .key = "files", .repeated = true, .local = true,
+	 .help = "exports of one or many hosts, and events (`escapement -j events`)"},
+	{},
+};
+
 static const struct verb_arg mode_args[] = {
 	{"MODE", .type = VERB_CHOICE, .choices = "observe|steer|pace", .key = "mode",
 	 .required = true,
@@ -224,6 +235,17 @@ static const struct verb verbs[] = {
 		 "and `not_ordered_with`, the ids of the nearest 16. Events of one host are in the "
 		 "order in which it recorded them. Fabric time is reset when a whole fleet "
 		 "restarts: give --since with logs from before it."},
+	{.name = "report",
+	 .place = VERB_HERE,
+	 .reads = true,
+	 .summary = "a page of pictures: delays between NICs, the fabric, queue pairs",
+	 .args = report_args,
+	 .help = "With --html: one page without scripts, in which all text is escaped, of this "
+		 "host or of the exports FILE. It has the one-way delays between NICs as a heat "
+		 "map, the surveyed paths as a map of the fabric with the longest delay and most "
+		 "loss of each link, and the delay of queue pairs over time with its error "
+		 "bound, events as marks and gaps; each has a table beside it. With -j: the export "
+		 "of this host for it, `escapement -j report > h1.json`."},
 	{.name = "mode",
 	 .summary = "observe only, or allow steering or pacing",
 	 .args = mode_args,

@@ -87,6 +87,10 @@ void cli_write_event(FILE *out, const json_t *event);
 /* By the options of the verb: `kinds`, `severity`, `subject`. */
 bool cli_event_matches(const json_t *args, const json_t *event);
 
+/* --- report.c: an export of this host, and the page of exports --- */
+
+int cli_report(struct cli *cli);
+
 /* --- merge.c: the logs of several hosts in one order --- */
 
 struct merged {

@@ -376,6 +376,7 @@ static const struct command {
 	{"events", .run = cli_events},	{"clock wait", .run = run_clock_wait},
 	{"top", .run = cli_top},	{"status", .write = write_status},
 	{"qp", .write = cli_write_qps}, {"config show", .write = write_config},
+	{"report", .run = cli_report},
 };
 
 static const struct command *find_command(const struct verb *verb)

@@ -319,7 +319,7 @@ void mesh_report_authentication(const struct mesh *mesh, const struct config *ol
 static void put_nics(const struct mesh *mesh, const struct mesh_plane *plane, json_t *shown)
 {
 	json_t *list = json_array();
-	char names[FLEET_RAILS_MAX * 18] = "";
+	char names[FLEET_RAILS_MAX * 18] = "", address[ADDRESS_TEXT_BYTES];
 	double offset_ns;
 	bool differs;
 
@@ -329,6 +329,10 @@ static void put_nics(const struct mesh *mesh, const struct mesh_plane *plane, js
 
 		json_put_text(object, "interface", nic->interface);
 		json_put_text(object, "rail", plane->mesh.own[i].rail);
+		json_put_text(
+			object, "address",
+			address_format(&plane->mesh.own[i].address[!nic->has_address[ROSTER_IPV4]],
+				       address));
 		json_put_bool(object, "on", nic->on);
 		json_put_text(object, "note", nic->note);
 		if (nic->on && clock_nic_offset(mesh->clock, nic->port, &offset_ns, &differs)) {

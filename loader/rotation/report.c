@@ -97,8 +97,12 @@ static json_t *result_json(const struct rotation_result *result, const char *hos
 	return object;
 }
 
-/* Of @host alone, any measurement that is kept; else those of the rack without a reply. */
-static json_t *results_json(const struct rotation *rotation, const char *host, uint64_t *silent)
+/*
+ * Of @host alone, or @all hosts, any measurement that is kept; else those of the rack without a
+ * reply.
+ */
+static json_t *results_json(const struct rotation *rotation, const char *host, bool all,
+			    uint64_t *silent)
 {
 	const struct members *members = fleet_members(rotation->core->fleet);
 	json_t *list = json_array();
@@ -108,13 +112,13 @@ static json_t *results_json(const struct rotation *rotation, const char *host, u
 		const struct rotation_result *result = &rotation->results[i];
 		const struct member *member;
 
-		if (!result->at_ns || (!host && result->replied))
+		if (!result->at_ns || (!host && !all && result->replied))
 			continue;
 		member = members_find(members, &result->key.dst);
 		if (!member || (host && strcmp(member->host, host)))
 			continue;
 		*silent += !result->replied;
-		if (host || json_array_size(list) < SILENT_SHOWN)
+		if (host || all || json_array_size(list) < SILENT_SHOWN)
 			json_array_append_new(list,
 					      result_json(result, member->host, member->rail));
 	}
@@ -160,11 +164,12 @@ static void put_running(json_t *object, const struct rotation *rotation)
 static json_t *reply_mesh(void *self, struct request *request)
 {
 	const char *host = request_text(request, "host", NULL);
+	bool all = request_flag(request, "all");
 	const struct rotation *rotation = self;
 	json_t *object = json_object(), *kinds = json_array(), *list;
 	uint64_t silent;
 
-	list = results_json(rotation, host, &silent);
+	list = results_json(rotation, host, all, &silent);
 	if (host && !json_array_size(list)) {
 		json_decref(object);
 		json_decref(kinds);
@@ -183,9 +188,9 @@ static json_t *reply_mesh(void *self, struct request *request)
 	for (unsigned int kind = 0; rotation->plan.most && kind < ROTATION_KINDS; kind++)
 		json_array_append_new(kinds, kind_json(rotation, kind));
 	json_put(object, "coverage", kinds);
-	json_put(object, host ? "nics" : "silent", list);
+	json_put(object, host || all ? "nics" : "silent", list);
 	json_put_count(object, "silent_count", silent);
-	if (!host)
+	if (!host && !all)
 		put_running(object, rotation);
 	fields_put(object, fields, rotation);
 	return object;
