@@ -148,7 +148,8 @@ struct verb {
 	enum verb_place place;
 	bool reads; /* it changes nothing: members of PLACES_GROUP may use it, not root alone */
 	const char *fails; /* condition on the reply: the exit status is 1; NULL: never */
-	/* Verbs without arguments whose replies @run gets as `replies`, if a daemon replies; NULL. */
+	/* Verbs without arguments whose replies @run gets as `replies`, if a daemon replies; NULL.
+	 */
 	const char *const *given;
 	/*
 	 * What the command line itself does: the result (new reference), or NULL with *@exit set

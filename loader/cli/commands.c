@@ -209,7 +209,7 @@ static int show(const struct cli *cli, const json_t *result)
 /* Adds the replies that a verb is given, if a daemon replies. */
 static void add_replies(const struct cli *cli, json_t *args)
 {
-	json_t *replies = json_object(), *reply;
+	json_t *replies = json_object(), *reply = NULL;
 
 	for (const char *const *verb = cli->verb->given; verb && *verb; verb++) {
 		struct cli other = {.format = CLI_JSON, .socket = cli->socket};
@@ -429,7 +429,7 @@ static int run_either(struct cli *cli, json_t **result)
 static int run(struct cli *cli)
 {
 	const struct command *command = find_command(cli->verb);
-	json_t *result;
+	json_t *result = NULL;
 	int code;
 
 	if (command->run)

@@ -28,14 +28,18 @@ static const struct column columns[] = {
 };
 
 static const struct verb_section conditions[] = {
-	{.rows = "conditions", .only = "seen", .header = "Besides", .text = "{kind}, {severity}: {seen}"},
+	{.rows = "conditions",
+	 .only = "seen",
+	 .header = "Besides",
+	 .text = "{kind}, {severity}: {seen}"},
 	{},
 };
 
 static const struct verb_section whole[] = {
 	{.header = "Finding", .text = "{id}: {kind}, {severity}"},
 	{.header = "Subject", .text = "{about} {subject}"},
-	{.header = "Since", .text = "{age_ns:age} ago<|, at {since_fabric_ns} ns of fabric time +-{bound_ns:time}|>"},
+	{.header = "Since",
+	 .text = "{age_ns:age} ago<|, at {since_fabric_ns} ns of fabric time +-{bound_ns:time}|>"},
 	{.when = "job", .header = "Job", .text = "{job}"},
 	{.when = "members", .header = "Members", .text = "{members}"},
 	{.when = "evidence", .header = "Evidence", .text = "{evidence}"},

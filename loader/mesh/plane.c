@@ -438,6 +438,21 @@ static int plane_make(const struct mesh *mesh, struct mesh_plane *plane)
 	return err;
 }
 
+static bool nics_are_same(const struct mesh_plane *a, const struct mesh_plane *b)
+{
+	for (size_t i = 0; i < sizeof(a->nics) / sizeof(a->nics[0]); i++) {
+		const struct mesh_nic *x = &a->nics[i], *y = &b->nics[i];
+
+		if (x->on != y->on || strcmp(x->interface, y->interface) != 0 ||
+		    x->ifindex != y->ifindex || x->port != y->port ||
+		    x->probe_port != y->probe_port ||
+		    memcmp(x->has_address, y->has_address, sizeof(x->has_address)) != 0 ||
+		    strcmp(x->note, y->note) != 0)
+			return false;
+	}
+	return true;
+}
+
 bool mesh_apply_plane(struct mesh *mesh, struct mesh_plane *plane, bool first)
 {
 	const struct members *members = fleet_members(mesh->core->fleet);
@@ -456,7 +471,7 @@ bool mesh_apply_plane(struct mesh *mesh, struct mesh_plane *plane, bool first)
 		log_warning("no probes on the %s plane: %s", config_plane_name(plane->plane),
 			    plane->note);
 	plane_reconcile(mesh, plane, moved_ports(&before, plane));
-	changed = before.on != plane->on || memcmp(before.nics, plane->nics, sizeof(plane->nics)) ||
+	changed = before.on != plane->on || !nics_are_same(&before, plane) ||
 		  peers != mesh_count_peers(mesh, plane->plane);
 	if (!mesh->stale)
 		return changed;

@@ -30,8 +30,7 @@ static const struct verb_section health[] = {
 	 .text = "{paths.down} paths are down",
 	 .remedy = "`escapement paths` shows their switches",
 	 .began = "path_down"},
-	{.when = "paths.refused",
-	 .text = "the map of paths was full: some peers have none"},
+	{.when = "paths.refused", .text = "the map of paths was full: some peers have none"},
 	{},
 };
 

@@ -64,8 +64,7 @@ static const struct verb_section output[] = {
 static const struct verb_arg args[] = {
 	{"HOST", .key = "host", .type = VERB_TEXT,
 	 .help = "shows each measurement that is kept of this host's NICs"},
-	{"--all", .key = "all", .type = VERB_FLAG,
-	 .help = "shows each measurement that is kept"},
+	{"--all", .key = "all", .type = VERB_FLAG, .help = "shows each measurement that is kept"},
 	{},
 };
 

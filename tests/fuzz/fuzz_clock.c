@@ -17,6 +17,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
 #define PEERS 3
+#define NICS 2	   /* of ours, each with an edge to each peer */
 #define RECORDS 48 /* of one input */
 #define ROUND 8	   /* records */
 
@@ -53,6 +54,8 @@ static void fill(struct esc_probe_event *e, struct input *in, uint32_t number, i
 
 	*e = (struct esc_probe_event){
 		.peer = 1 + (kinds >> 4) % (PEERS + 1),
+		.port = number / ROUND % NICS,
+		.nic = 1 + (uint32_t)(kinds >> 4) % (PEERS + 1),
 		.epoch = 7 + !(kinds & 0x0f),
 		.kind = kinds & 1 ? ESC_PROBE_EVENT_REPLY : ESC_PROBE_EVENT_REQUEST,
 		.flags = (kinds & 2 ? ESC_PROBE_VIEW : 0) | (number & 1 ? ESC_PROBE_SECOND : 0),
@@ -119,7 +122,16 @@ static void run_clock(struct input in)
 	clock_start_host(&clock);
 	for (uint64_t peer = 1; peer <= PEERS; peer++) {
 		snprintf(name, sizeof(name), "h%d", (int)peer);
-		clock_add_edge(&clock, FLEET_PLANE_BACKEND, peer, name);
+		for (unsigned int port = 0; port < NICS; port++)
+			clock_add_edge(&clock, &(struct clock_edge_config){
+						       .plane = FLEET_PLANE_BACKEND,
+						       .id = peer,
+						       .host = name,
+						       .part = port ? "2" : "1",
+						       .port = port,
+						       .interface = port ? "eth2" : "eth1",
+						       .nic = (uint32_t)peer,
+					       });
 	}
 	for (uint32_t number = 0; number < RECORDS && in.at < in.end; number++) {
 		int64_t now_ns = clock_local_at(&clock, time_local_ns());

@@ -500,7 +500,7 @@ Test(audit, bad_expectations)
 	static const char *const rows[][2] = {
 		{"[]", "should be an object"},
 		{"{\"value\": {}}", "unknown key `value`"},
-		{"{\"values\": {\"nic.frimware\": \"1\"}}", "did you mean `nic.firmware`"},
+		{"{\"values\": {\"nic.firmwares\": \"1\"}}", "did you mean `nic.firmware`"},
 		{"{\"values\": {\"nic.firmware\": 1}}", "in quotes"},
 		{"{\"waive\": []}", "should be an object"},
 		{"{\"off\": [1]}", "a list of checks"},

@@ -10,7 +10,7 @@ import events
 from emulation import channel
 
 from . import bench, cleanup, clients, failover, owd
-from .bench import CLIENT, SERVER
+from .bench import CLIENT
 
 DIRECTIONS = ("data", "acks", "both")
 FIO_SECONDS = 14
