@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "internal.h"
 
-#define SHOWN_MOST 4   /* jobs in the metrics, of 17 series each */
+#define SHOWN_MOST 2   /* jobs in the metrics, of 17 series each */
 #define EVENTS_MOST 64 /* in one report */
 
 #define JOB_METRICS(X)                                                                             \
