@@ -277,7 +277,7 @@ class Run:
     def delays_us(self, after_s, until_s):
         """Delays of packets, a list for each queue pair; times from the onset."""
         since, until = (self.onset_ns + at * 1e9 for at in (after_s, until_s))
-        return [[us for at, us in zip(qp["delays"][::2], qp["delays"][1::2]) if since <= at < until]
+        return [[delay_ns / 1000 for at, delay_ns in zip(qp["delays"][::2], qp["delays"][1::2]) if since <= at < until]
                 for served in self.served for qp in served["qps"]]
 
     def floor_us(self):

@@ -88,15 +88,16 @@ static void note_silence(struct responder *responder, uint64_t now)
 /* The timestamp stands behind the tag of the payload; both ends have one clock. */
 static void note_delay(struct responder *responder, const struct wire_packet *packet, uint64_t now)
 {
-	uint64_t sent_ns;
+	uint64_t sent_ns, delay_ns;
 	const size_t at = 2 * sizeof(uint32_t);
 
 	if (!responder->delays || responder->delays_used == RESPONDER_DELAYS_MAX ||
 	    packet->payload_bytes < at + sizeof(sent_ns))
 		return;
 	memcpy(&sent_ns, packet->payload + at, sizeof(sent_ns));
+	delay_ns = sent_ns < now ? now - sent_ns : 0;
 	responder->delays[responder->delays_used++] = (struct responder_delay){
-		now, sent_ns < now ? (uint32_t)((now - sent_ns) / 1000) : 0};
+		now, delay_ns < UINT32_MAX ? (uint32_t)delay_ns : UINT32_MAX};
 }
 
 static void deliver(struct responder *responder, const struct wire_packet *packet, uint64_t now)

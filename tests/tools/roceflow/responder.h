@@ -9,12 +9,12 @@
 
 #define RESPONDER_PORTS_MAX 256
 #define RESPONDER_SILENCES_MAX 16384
-#define RESPONDER_DELAYS_MAX 65536
+#define RESPONDER_DELAYS_MAX 262144
 
 /* A packet that came in its turn: when, and how long after it was sent. */
 struct responder_delay {
 	uint64_t at_ns;
-	uint32_t us;
+	uint32_t delay_ns; /* UINT32_MAX: more */
 };
 
 /* Two deliveries, one after the other. */

@@ -303,7 +303,7 @@ static void report_delays(const struct responder *qp)
 	json_open("delays", '[');
 	for (unsigned int i = 0; i < qp->delays_used; i++) {
 		json_number(NULL, qp->delays[i].at_ns);
-		json_number(NULL, qp->delays[i].us);
+		json_number(NULL, qp->delays[i].delay_ns);
 	}
 	json_close(']');
 }
