@@ -147,6 +147,14 @@ static void check_fixed_key(struct config_reading *reading, const struct config_
 	json_decref(after);
 }
 
+int64_t config_lab_offset(const struct config *config, const char *interface)
+{
+	const struct config_lab *lab = &config->lab;
+	bool is_wrong = lab->nic && !strcmp(lab->nic, interface);
+
+	return lab->clock_offset_ns + (is_wrong ? lab->nic_offset_ns : 0);
+}
+
 /* --- control needs a key --- */
 
 bool config_has_key(const struct config *config)

@@ -197,6 +197,8 @@ struct config_paths {
 
 struct config_lab {
 	int64_t clock_offset_ns;
+	char *nic; /* NULL: none */
+	int64_t nic_offset_ns;
 	int64_t clock_drift_ppb;
 	uint64_t tai_offset_ns; /* 0: TAI is the kernel's */
 	uint32_t tcp_refused;	/* bits of enum esc_tcp_inner: as if the kernel lacked it */
@@ -257,6 +259,9 @@ const void *config_section(const struct config *config, const struct config_sect
 
 /* The configuration in force as a JSON object (new reference). */
 struct json_t *config_to_json(const struct config *config);
+
+/* By `lab`: what the programs of that interface add to CLOCK_MONOTONIC, in ns. */
+int64_t config_lab_offset(const struct config *config, const char *interface);
 
 bool config_has_key(const struct config *config);
 /*

@@ -585,6 +585,11 @@ static const struct config_key lab_keys[] = {
 	{"clock_drift_ppb", KEY(number, config_lab, clock_drift_ppb), .fixed = true,
 	 .example = "-30000", .least = -DRIFT_MOST_PPB, .most = DRIFT_MOST_PPB,
 	 .help = "So many parts in 10^9 of CLOCK_MONOTONIC are added to it, too."},
+	{"nic", KEY(text, config_lab, nic), .example = "eth2", .most = IF_NAMESIZE - 1,
+	 .help = "An interface whose timestamps are wrong, by `nic_offset`."},
+	{"nic_offset", KEY(duration, config_lab, nic_offset_ns), .example = "2us",
+	 .least = -CONFIG_S, .most = CONFIG_S,
+	 .help = "Added to the timestamps of the interface `nic`."},
 	{"tai_offset", KEY(duration, config_lab, tai_offset_ns), .example = "37s",
 	 .least = CONFIG_S, .most = 3600 * CONFIG_S,
 	 .help = "For an anchor, TAI is CLOCK_REALTIME and this offset. The kernel's TAI is not "

@@ -222,7 +222,7 @@ static int lock_ports(const struct dataplane *dataplane, const struct config *co
 			.attach = interface->attach,
 			.tc = interface->tc,
 			.probe_port = interface->probe_port,
-			.lab_offset_ns = config->lab.clock_offset_ns,
+			.lab_offset_ns = config_lab_offset(config, interface->name),
 			.lab_drift_ppb = (int32_t)config->lab.clock_drift_ppb,
 		};
 		snprintf(port->name, sizeof(port->name), "%s", interface->name);
@@ -561,7 +561,7 @@ fail:
 static bool port_is_as_configured(const struct port *old, const struct port *new)
 {
 	return old->attach == new->attach && old->tc == new->tc && old->plane == new->plane &&
-	       old->probe_port == new->probe_port;
+	       old->probe_port == new->probe_port && old->lab_offset_ns == new->lab_offset_ns;
 }
 
 /* Goes back to the ports in force; those that were new are detached. */

@@ -76,3 +76,9 @@ def peers(lab, host, interface=None):
 def all_up(lab, hosts):
     return labtest.wait_for(lambda: all(peers(lab, host) and all(p["state"] == "up" for p in peers(lab, host))
                                         for host in hosts), 60, 0.1)
+
+
+def nic(lab, host, interface):
+    """As `status` has it."""
+    return next(nic for plane in lab.json(host, "status")["probing"]["planes"] for nic in plane["nics"]
+                if nic["interface"] == interface)

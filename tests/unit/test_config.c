@@ -482,6 +482,7 @@ Test(config, mesh_clock_and_lab)
 					  "10us, down_after: 500ms}\n"
 					  "clock: {window: 3s, anchor: true}\n"
 					  "lab: {clock_offset: -250ms, clock_drift_ppb: -30000, "
+					  "nic: eth1, nic_offset: -2us, "
 					  "tai_offset: 37s, tcp_refused: 'cubic, reno'}\n",
 				      &error);
 
@@ -496,6 +497,8 @@ Test(config, mesh_clock_and_lab)
 	cr_expect_eq(config->clock.window_ns, 3000000000);
 	cr_expect_eq(config->lab.clock_offset_ns, -250000000);
 	cr_expect_eq(config->lab.clock_drift_ppb, -30000);
+	cr_expect_str_eq(config->lab.nic, "eth1");
+	cr_expect_eq(config->lab.nic_offset_ns, -2000);
 	config_free(config);
 }
 
@@ -513,6 +516,7 @@ Test(config, mesh_clock_and_lab_mistakes)
 		{"clock: {window: 1ms}", {"window", "out of range"}},
 		{"clock: {anchor: maybe}", {"anchor", "false, true"}},
 		{"lab: {clock_offset: --1s}", {"clock_offset", "not a duration"}},
+		{"lab: {nic_offset: 2s}", {"nic_offset", "out of range"}},
 		{"lab: {tai_offset: 1ms}", {"tai_offset", "out of range"}},
 		{"lab: {tcp_refused: al}", {"tcp_refused: al", "`all`"}},
 		{"lab: {tcp_refused: 'cubic, vegas'}", {"tcp_refused", "cubic, bbr and reno"}},
