@@ -35,9 +35,9 @@ static uint32_t own_id(const struct clock *clock)
 
 static const char *anchor_host(const struct clock *clock, uint32_t anchor)
 {
-	const struct roster *roster = &clock->members;
+	const struct roster *roster = clock->plan ? &clock->plan->all : NULL;
 
-	for (size_t i = 0; i < roster->count; i++)
+	for (size_t i = 0; roster && i < roster->count; i++)
 		if ((uint32_t)roster->ids[i] == anchor)
 			return roster->list[i].host;
 	return "";

@@ -14,7 +14,6 @@
 
 #include "base/explain.h"
 #include "base/log.h"
-#include "clocksync/graph.h"
 #include "clocksync/local.h"
 #include "dataplane/dataplane.h"
 #include "internal.h"
@@ -97,7 +96,7 @@ void clock_remove_edge(struct clock *clock, struct clock_edge *edge)
 	if (edge->place != CLOCK_PLACE_NONE)
 		clock_place_leave(clock, edge->place);
 	if (!--nic->edges)
-		*nic = (struct clock_nic){};
+		clock_nic_leave(clock, nic);
 	free(edge);
 }
 
@@ -107,22 +106,18 @@ void clock_listen(struct clock *clock, const struct clock_listener *listener, vo
 	clock->listener_context = context;
 }
 
-void clock_configure(struct clock *clock, bool on, unsigned int pairs)
+void clock_configure(struct clock *clock, const struct fleet_plan *plan, bool on,
+		     unsigned int pairs)
 {
-	const struct members *members = fleet_members(clock->core->fleet);
-	const char *host = clock->core->config->host;
-	struct roster *roster = &clock->members;
 	unsigned int places = 0;
-	bool known;
 
 	for (size_t i = 0; i < CONSENSUS_PEERS_MAX; i++)
 		places += clock->places[i].edges > 0;
 	clock->host.config.degree = clock->host.consensus.degree = places;
 	clock->pairs = pairs;
-	roster_free(roster);
-	known = members && !roster_build(roster, members, ROSTER_ALL_PLANES, host);
-	if (on && known && roster->self != ROSTER_NONE)
-		clock->host.config.rank = graph_rank(roster->ids, roster->count, roster->self, 0);
+	clock->plan = plan;
+	if (on && plan && plan->all.self != ROSTER_NONE)
+		clock->host.config.rank = plan->rank;
 	if (on && !clock->runs)
 		clock->host.consensus.first_round_ns = clock_local_at(clock, time_local_ns());
 	clock->runs = clock->runs || on || clock->model_taken;
@@ -321,7 +316,6 @@ static void clock_close(void *self)
 	if (clock->map)
 		munmap(clock->map, sizeof(*clock->map));
 	clockpage_close(clock->page);
-	roster_free(&clock->members);
 	free(clock);
 }
 
@@ -335,7 +329,6 @@ static int clock_open(void **self, struct core *core, void *const needs[], char 
 	if (!clock)
 		return -ENOMEM;
 	clock->core = core;
-	clock->members.self = ROSTER_NONE;
 	clock->lab_offset_ns = core->config->lab.clock_offset_ns;
 	clock->lab_drift_ppb = core->config->lab.clock_drift_ppb;
 	/* Hosts that started together are not to have their rounds together. */

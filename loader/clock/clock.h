@@ -107,9 +107,11 @@ bool clock_nic_offset(const struct clock *clock, unsigned int port, double *offs
 int64_t clock_edge_excess_ns(const struct clock_edge *edge);
 /*
  * After edges, the configuration or the members changed. @on: some plane probes. @pairs: as many
- * edges as would be probed each mesh.pair_interval within the budget.
+ * edges as would be probed each mesh.pair_interval within the budget. @plan: borrowed until the
+ * next call; NULL: there are no members.
  */
-void clock_configure(struct clock *clock, bool on, unsigned int pairs);
+void clock_configure(struct clock *clock, const struct fleet_plan *plan, bool on,
+		     unsigned int pairs);
 
 struct clock_listener {
 	/* In a round, after the fit of @edge and before the consensus. */

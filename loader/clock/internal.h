@@ -56,8 +56,8 @@ struct clock {
 	struct clock_edge *edges[CLOCK_EDGES_MAX]; /* by slot; a hole is NULL */
 	struct clock_place places[CONSENSUS_PEERS_MAX];
 	struct clock_nic nics[ESC_PORTS_MAX];
-	unsigned int pairs;    /* budget, in edges that are probed each mesh.pair_interval */
-	struct roster members; /* all of the fleet */
+	unsigned int pairs; /* budget, in edges that are probed each mesh.pair_interval */
+	const struct fleet_plan *plan;	       /* of the mesh; NULL: none */
 	const struct clock_listener *listener; /* NULL: none */
 	void *listener_context;
 
@@ -98,6 +98,9 @@ struct clock {
 		    "timestamps, and the clock that they are of.")                                 \
 	X(CLOCK_NIC_AGREES, "nic_timestamps_agree", NOTICE,                                        \
 	  "The timestamps of that NIC agree with the others again.", .about = EVENT_NIC,           \
+	  .ends = "nic_timestamps_differ")                                                         \
+	X(CLOCK_NIC_LEFT, "nic_timestamps_unknown", NOTICE,                                        \
+	  "Nothing is probed by a NIC any more whose timestamps differed.", .about = EVENT_NIC,    \
 	  .ends = "nic_timestamps_differ")                                                         \
 	X(CLOCK_ANCHOR_ACQUIRED, "anchor_acquired", NOTICE, "TAI is known, by this anchor.")       \
 	X(CLOCK_ANCHOR_LOST, "anchor_lost", WARNING, "TAI is not known any more.",                 \
@@ -170,6 +173,8 @@ int clock_take_record(void *context, void *data, size_t bytes);
 /* A place for a new edge's host. CLOCK_PLACE_NONE: all are taken. */
 size_t clock_place_take(struct clock *clock, const struct clock_edge_config *config);
 void clock_place_leave(struct clock *clock, size_t place);
+/* It has no edges any more. */
+void clock_nic_leave(struct clock *clock, struct clock_nic *nic);
 /* After the fits: what each edge shows of our clock, and NICs whose timestamps differ. */
 void clock_compare_nics(struct clock *clock, int64_t now_ns);
 /* Of the edges of each place that are used, one estimate. */

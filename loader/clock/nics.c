@@ -53,6 +53,13 @@ void clock_place_leave(struct clock *clock, size_t place)
 	consensus_peer_init(&clock->host.consensus, place);
 }
 
+void clock_nic_leave(struct clock *clock, struct clock_nic *nic)
+{
+	if (nic->differs)
+		clock_report(clock, CLOCK_NIC_LEFT, nic->interface, NULL);
+	*nic = (struct clock_nic){};
+}
+
 bool clock_edge_is_last_refused(const struct clock *clock, const struct clock_edge *edge)
 {
 	const struct clock_place *place =

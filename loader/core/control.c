@@ -299,7 +299,8 @@ int core_reload(struct core *core, bool force, char **error)
 		if (!err && module->capability->accept)
 			err = module->capability->accept(module->self, new, &why);
 	if (!err)
-		err = fleet_configure(core->fleet, new->host, new->members_hold_ns);
+		err = fleet_configure(core->fleet, new->host, new->members_hold_ns,
+				      new->mesh.degree);
 	if (err) {
 		config_free(new);
 		return refuse(core, err, why, error);

@@ -119,7 +119,7 @@ static int prepare(struct daemon *daemon, char **error)
 		err = fleet_new(&core->fleet);
 	if (!err)
 		err = fleet_configure(core->fleet, core->config->host,
-				      core->config->members_hold_ns);
+				      core->config->members_hold_ns, core->config->mesh.degree);
 	if (!err) {
 		fleet_set(core->fleet, core->config->members, core->own_config->member_list);
 		core->own_config->member_list = NULL;

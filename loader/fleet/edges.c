@@ -24,12 +24,6 @@ static const struct member *target_of(const struct members *members, const struc
 	return &members->list[members->by_host[host->first + i]];
 }
 
-static bool is_on(const struct member *member, enum fleet_plane plane)
-{
-	return member->plane == MEMBER_ANY ||
-	       (member->plane == MEMBER_FRONTEND) == (plane == FLEET_PLANE_FRONTEND);
-}
-
 static int rail_compare(const void *a, const void *b)
 {
 	const struct fleet_rail *one = a, *two = b;
@@ -55,7 +49,7 @@ static void find_rails(struct fleet_mesh *mesh, const struct members *members,
 	for (size_t i = 0; i < members->count; i++) {
 		const struct member *member = &members->list[i];
 
-		if (!member->probed || !member->rail || !is_on(member, plane) ||
+		if (!member->probed || !member->rail || !member_is_on(member, plane) ||
 		    (last && !strcmp(last, member->rail)) ||
 		    rail_number(mesh, member->rail) < mesh->rail_count)
 			continue;
@@ -71,14 +65,6 @@ static void find_rails(struct fleet_mesh *mesh, const struct members *members,
 		mesh->rail_count = 1;
 }
 
-/* Of two addresses of a NIC: labelled with the plane first, then the least. */
-static bool is_better(const struct member *one, const struct member *two)
-{
-	if ((one->plane == MEMBER_ANY) != (two->plane == MEMBER_ANY))
-		return two->plane == MEMBER_ANY;
-	return memcmp(&one->address, &two->address, sizeof(one->address)) < 0;
-}
-
 /* The NICs of a host, by rail: those that a label gives a rail go before one without. */
 static unsigned int find_nics(const struct fleet_mesh *mesh, const struct members *members,
 			      enum fleet_plane plane, const struct member_host *host,
@@ -91,14 +77,14 @@ static unsigned int find_nics(const struct fleet_mesh *mesh, const struct member
 		const struct member *member = target_of(members, host, i), **best;
 		unsigned int rail;
 
-		if (!is_on(member, plane))
+		if (!member_is_on(member, plane))
 			continue;
 		rail = member->rail ? rail_number(mesh, member->rail) : 0;
 		if (rail >= mesh->rail_count)
 			continue;
 		best = &chosen[rail][!address_is_ipv4(&member->address)];
 		if (!*best || (!(*best)->rail && member->rail) ||
-		    (!(*best)->rail == !member->rail && is_better(member, *best)))
+		    (!(*best)->rail == !member->rail && member_precedes(member, *best)))
 			*best = member;
 	}
 	for (unsigned int rail = 0; rail < mesh->rail_count; rail++) {
@@ -219,6 +205,16 @@ size_t fleet_rail_neighbors(const struct fleet_rail *rail, uint64_t id, const ui
 		return 0;
 	*out = rail->graph.peers + rail->graph.start[at];
 	return rail->graph.start[at + 1] - rail->graph.start[at];
+}
+
+const struct member_host *fleet_mesh_host(const struct fleet_mesh *mesh,
+					  const struct members *members, uint64_t id)
+{
+	for (unsigned int i = 0; i < mesh->rail_count; i++)
+		for (size_t k = 0; k < mesh->rails[i].count; k++)
+			if (mesh->rails[i].ids[k] == id)
+				return &members->hosts[mesh->rails[i].hosts[k]];
+	return NULL;
 }
 
 /* The graph of the first rail is that of a plane with one: of its number, and of no name. */

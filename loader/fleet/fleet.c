@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The member list in force and its file, and the roster of a mesh. */
+/* The member list in force and its file. */
 #include "fleet.h"
 
 #include <errno.h>
@@ -23,6 +23,7 @@ struct fleet {
 	struct fleet_subscriber *subscribers;
 	char *host;
 	uint64_t hold_ns;
+	unsigned int degree;
 	struct members *pending; /* held back; NULL: none */
 	struct fleet_held held;	 /* of it */
 };
@@ -44,7 +45,7 @@ void fleet_free(struct fleet *fleet)
 	free(fleet);
 }
 
-int fleet_configure(struct fleet *fleet, const char *host, uint64_t hold_ns)
+int fleet_configure(struct fleet *fleet, const char *host, uint64_t hold_ns, unsigned int degree)
 {
 	char *copy = strdup(host);
 
@@ -53,12 +54,28 @@ int fleet_configure(struct fleet *fleet, const char *host, uint64_t hold_ns)
 	free(fleet->host);
 	fleet->host = copy;
 	fleet->hold_ns = hold_ns;
+	fleet->degree = degree;
 	return 0;
 }
 
 const struct members *fleet_members(const struct fleet *fleet)
 {
 	return fleet ? fleet->members : NULL;
+}
+
+int fleet_plan_take(struct fleet *fleet, struct fleet_plan **out)
+{
+	int err = 0;
+
+	*out = NULL;
+	if (fleet && fleet->members && fleet->host)
+		err = members_plan(fleet->members, fleet->host, fleet->degree);
+	if (err || !fleet || !fleet->members)
+		return err;
+	*out = fleet->members->plan;
+	if (*out)
+		(*out)->users++;
+	return 0;
 }
 
 static bool is_other(const struct stat *before, const struct stat *now)
@@ -130,7 +147,8 @@ const struct fleet_held *fleet_held(const struct fleet *fleet, uint64_t now_ns, 
 /* --- the file, read by a worker --- */
 
 struct fleet_read {
-	char *path;
+	char *path, *host; /* host: NULL: no plan is made */
+	unsigned int degree;
 	struct stat before, now;
 	bool exists;
 	struct members *members; /* NULL: the file is the same, or err */
@@ -145,10 +163,12 @@ struct fleet_read *fleet_read_new(const struct fleet *fleet)
 	if (!read)
 		return NULL;
 	read->path = strdup(fleet->path);
+	read->host = fleet->host ? strdup(fleet->host) : NULL;
+	read->degree = fleet->degree;
 	read->before = fleet->file;
-	if (read->path)
+	if (read->path && (read->host || !fleet->host))
 		return read;
-	free(read);
+	fleet_read_free(read);
 	return NULL;
 }
 
@@ -159,6 +179,9 @@ void fleet_read_run(void *job)
 	read->exists = !stat(read->path, &read->now);
 	if (read->exists && is_other(&read->before, &read->now))
 		read->err = members_load(read->path, &read->members, &read->error);
+	/* Without memory it is tried again where the plan is used, and reported there. */
+	if (read->members && read->host)
+		members_plan(read->members, read->host, read->degree);
 }
 
 void fleet_read_free(void *job)
@@ -167,6 +190,7 @@ void fleet_read_free(void *job)
 
 	members_free(read->members);
 	free(read->error);
+	free(read->host);
 	free(read->path);
 	free(read);
 }
@@ -235,45 +259,43 @@ int fleet_poll(struct fleet *fleet, uint64_t now_ns, char **error)
 	return err;
 }
 
-/* Both lists of hosts are sorted. */
-static size_t count_lost(const struct roster *now, const struct roster *next)
+/* That of the plan, or one that is made in @scratch. */
+static const struct roster *roster_of(const struct members *members, const char *host,
+				      struct roster *scratch, int *err)
 {
-	size_t lost = 0;
-
-	for (size_t i = 0, k = 0; i < now->count; i++) {
-		while (k < next->count && strcmp(next->list[k].host, now->list[i].host) < 0)
-			k++;
-		lost += k == next->count || strcmp(next->list[k].host, now->list[i].host) != 0;
-	}
-	return lost;
+	if (members && members->plan && !strcmp(members->plan->host, host))
+		return &members->plan->all;
+	if (members && !*err)
+		*err = roster_build(scratch, members, ROSTER_ALL_PLANES, host);
+	return scratch;
 }
 
 int fleet_compare(const struct members *now, const struct members *next, const char *host,
 		  struct fleet_held *out)
 {
-	struct roster old = {}, new = {};
-	int err = now ? roster_build(&old, now, ROSTER_ALL_PLANES, host) : 0;
+	struct roster scratch[2] = {};
+	int err = 0;
+	const struct roster *old = roster_of(now, host, &scratch[0], &err);
+	const struct roster *new = roster_of(next, host, &scratch[1], &err);
 
-	if (!err)
-		err = roster_build(&new, next, ROSTER_ALL_PLANES, host);
-	if (err || !old.count)
+	if (err || !old->count)
 		goto out;
-	out->hosts = new.count;
-	out->before = old.count;
-	out->lost = count_lost(&old, &new);
+	out->hosts = new->count;
+	out->before = old->count;
+	out->lost = roster_missing(old, new, NULL, NULL);
 	err = 1;
-	if (!new.count)
+	if (!new->count)
 		snprintf(out->reason, sizeof(out->reason), "it has no hosts");
-	else if (old.self != ROSTER_NONE && new.self == ROSTER_NONE)
+	else if (old->self != ROSTER_NONE && new->self == ROSTER_NONE)
 		snprintf(out->reason, sizeof(out->reason), "it does not have host %.64s", host);
-	else if (out->lost > old.count / 2)
+	else if (out->lost > old->count / 2)
 		snprintf(out->reason, sizeof(out->reason), "it loses %zu of %zu hosts", out->lost,
-			 old.count);
+			 old->count);
 	else
 		err = 0;
 out:
-	roster_free(&old);
-	roster_free(&new);
+	roster_free(&scratch[0]);
+	roster_free(&scratch[1]);
 	return err;
 }
 
@@ -295,81 +317,4 @@ void fleet_unsubscribe(struct fleet *fleet, const struct fleet_subscriber *subsc
 		at = &(*at)->next;
 	if (*at)
 		*at = subscriber->next;
-}
-
-/* --- the roster of a mesh --- */
-
-/* By host, then as the address is wanted: labelled first, then the least. */
-static int entry_compare(const void *a, const void *b)
-{
-	const struct member *one = *(const struct member *const *)a;
-	const struct member *two = *(const struct member *const *)b;
-	int order = strcmp(one->host, two->host);
-
-	if (order)
-		return order;
-	if ((one->plane == MEMBER_ANY) != (two->plane == MEMBER_ANY))
-		return one->plane == MEMBER_ANY ? 1 : -1;
-	return memcmp(&one->address, &two->address, sizeof(one->address));
-}
-
-int roster_build(struct roster *out, const struct members *members, int plane, const char *host)
-{
-	const struct member **entries = calloc(members->count + 1, sizeof(*entries));
-	enum member_plane on = plane == FLEET_PLANE_FRONTEND ? MEMBER_FRONTEND : MEMBER_BACKEND;
-	size_t count = 0;
-
-	*out = (struct roster){
-		.list = calloc(members->count + 1, sizeof(*out->list)),
-		.ids = calloc(members->count + 1, sizeof(*out->ids)),
-		.self = ROSTER_NONE,
-	};
-	if (!entries || !out->list || !out->ids) {
-		free(entries);
-		roster_free(out);
-		return -ENOMEM;
-	}
-	for (size_t i = 0; i < members->count; i++) {
-		const struct member *member = &members->list[i];
-
-		if (member->probed && (plane == ROSTER_ALL_PLANES || member->plane == MEMBER_ANY ||
-				       member->plane == on))
-			entries[count++] = member;
-	}
-	qsort(entries, count, sizeof(*entries), entry_compare);
-	for (size_t i = 0; i < count; i++) {
-		enum roster_family family =
-			address_is_ipv4(&entries[i]->address) ? ROSTER_IPV4 : ROSTER_IPV6;
-		struct roster_member *member = &out->list[out->count ? out->count - 1 : 0];
-
-		if (!i || strcmp(member->host, entries[i]->host)) {
-			member = &out->list[out->count];
-			member->host = entries[i]->host;
-			member->id = graph_member_id(member->host);
-			if (!strcmp(member->host, host))
-				out->self = out->count;
-			out->ids[out->count++] = member->id;
-		}
-		if (member->has[family])
-			continue;
-		member->has[family] = true;
-		member->address[family] = entries[i]->address;
-	}
-	free(entries);
-	return 0;
-}
-
-void roster_free(struct roster *roster)
-{
-	free(roster->list);
-	free(roster->ids);
-	*roster = (struct roster){.self = ROSTER_NONE};
-}
-
-const struct roster_member *roster_find(const struct roster *roster, uint64_t id)
-{
-	for (size_t i = 0; i < roster->count; i++)
-		if (roster->ids[i] == id)
-			return &roster->list[i];
-	return NULL;
 }

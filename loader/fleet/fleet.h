@@ -99,14 +99,15 @@ struct members {
 	size_t count, targets;	 /* targets: that are probed */
 	struct member_nic *nics; /* by address, none twice */
 	size_t nic_count;
-	char **texts;
+	char **texts; /* blocks */
 	size_t text_count;
 	/* The same order on all hosts: targets by host, plane, rail and address; hosts by rack. */
 	uint32_t *by_host; /* indices into list */
 	struct member_host *hosts;
 	struct member_rack *racks;
 	size_t host_count, rack_count;
-	unsigned int ports_max; /* NICs of a host, the most there are */
+	unsigned int ports_max;	 /* NICs of a host, the most there are */
+	struct fleet_plan *plan; /* members_plan(); NULL: not made yet */
 };
 #define MEMBER_PORTS_MAX 64  /* NICs of a host */
 #define MEMBER_OTHERS_MAX 64 /* in one label `addresses` */
@@ -128,6 +129,10 @@ void members_free(struct members *members);
 const char *members_host_name(const struct members *members, const struct member_host *host);
 const char *members_host_rack(const struct members *members, const struct member_host *host);
 const char *members_host_pod(const struct members *members, const struct member_host *host);
+/* Whether it is an address of that plane. */
+bool member_is_on(const struct member *member, enum fleet_plane plane);
+/* Of two addresses of a NIC, or host: labelled with the plane first, then the least. */
+bool member_precedes(const struct member *one, const struct member *two);
 /*
  * The NICs of a host on @plane, an address each: one for each label `rail`, the least, IPv4 first;
  * without that label each IPv4 address is a NIC, or each IPv6 address. How many, @room at most.
@@ -169,8 +174,11 @@ int fleet_compare(const struct members *now, const struct members *next, const c
 /* -ENOMEM. There are no members until fleet_set(). */
 int fleet_new(struct fleet **out);
 void fleet_free(struct fleet *fleet);
-/* @host: this one, copied. A list that fleet_compare() objects to is held back for @hold_ns. */
-int fleet_configure(struct fleet *fleet, const char *host, uint64_t hold_ns);
+/*
+ * @host: this one, copied. A list that fleet_compare() objects to is held back for @hold_ns.
+ * @degree: of the mesh.
+ */
+int fleet_configure(struct fleet *fleet, const char *host, uint64_t hold_ns, unsigned int degree);
 /* NULL: there is no members file, or @fleet is NULL. Valid until the list is replaced. */
 const struct members *fleet_members(const struct fleet *fleet);
 /*
@@ -275,6 +283,9 @@ void fleet_mesh_free(struct fleet_mesh *mesh);
 bool fleet_mesh_nic(const struct fleet_mesh *mesh, const struct members *members,
 		    enum fleet_plane plane, const struct member_host *host, unsigned int rail,
 		    struct fleet_nic *out);
+/* The host of that id with a NIC on the plane; NULL: none. */
+const struct member_host *fleet_mesh_host(const struct fleet_mesh *mesh,
+					  const struct members *members, uint64_t id);
 /* Indices into the rail's hosts of the neighbors of host @id there. Returns how many. */
 size_t fleet_rail_neighbors(const struct fleet_rail *rail, uint64_t id, const uint32_t **out);
 
@@ -292,6 +303,7 @@ struct roster_member {
 struct roster {
 	struct roster_member *list; /* by host */
 	uint64_t *ids;		    /* the same order */
+	uint64_t *sorted;	    /* the same ids, ascending */
 	size_t count;
 	size_t self; /* ROSTER_NONE: @host is not in the list */
 };
@@ -306,7 +318,43 @@ struct roster {
 int roster_build(struct roster *out, const struct members *members, int plane, const char *host);
 void roster_free(struct roster *roster);
 
+/*
+ * Hosts of @of that are not in @other, in order: calls @found for each, if there is one. Returns
+ * how many. Equal stretches cost next to nothing.
+ */
+size_t roster_missing(const struct roster *of, const struct roster *other,
+		      void (*found)(void *context, const char *host), void *context);
+
 /* NULL: no such member. */
 const struct roster_member *roster_find(const struct roster *roster, uint64_t id);
+
+/*
+ * --- what a host makes of a list: its rosters and meshes ---
+ *
+ * With many members that takes seconds: the worker that reads the file makes it as well.
+ */
+
+struct fleet_plan {
+	unsigned int users;
+	char host[256];
+	unsigned int degree;
+	struct roster all; /* of both planes */
+	size_t rank;	   /* of this host, in the order of the bootstrap, where it is in `all` */
+	struct roster rosters[2]; /* by plane */
+	struct fleet_mesh meshes[2];
+};
+
+/*
+ * Makes members->plan for @host, unless that is what it has: a second call costs nothing.
+ * As fleet_mesh_build(). Whatever the plan refers to is the list's, and valid as long as it.
+ */
+int members_plan(struct members *members, const char *host, unsigned int degree);
+/*
+ * The plan of the list in force, made here if the worker has not, as after a reload. *@out is NULL
+ * without a list. It is for one user more, who drops it before the list is freed.
+ */
+int fleet_plan_take(struct fleet *fleet, struct fleet_plan **out);
+/* NULL: nothing. */
+void fleet_plan_drop(struct fleet_plan *plan);
 
 #endif

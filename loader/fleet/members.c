@@ -13,6 +13,7 @@
 #include "base/readfile.h"
 
 #define MEMBERS_BYTES_MAX (256u << 20) /* 100,000 hosts with 8 NICs each take about 90 MB */
+#define TEXT_BLOCK_BYTES 16384
 #define MEMBERS_SHAPE "[{\"targets\": [\"10.0.0.2\"], \"labels\": {\"host\": \"h2\"}}]"
 
 struct reading {
@@ -20,6 +21,8 @@ struct reading {
 	char **error;
 	struct members *members;
 	size_t room, nic_room, text_room;
+	char *text_next; /* of the newest block */
+	size_t text_left;
 	/* Of the entry that is read; labels: NULL: none. */
 	size_t entry;
 	const char *host, *rack, *rail, *pod;
@@ -30,15 +33,26 @@ struct reading {
 static const char *text_keep(struct reading *reading, const char *last, const char *text)
 {
 	struct members *members = reading->members;
-	char **kept;
+	size_t bytes = strlen(text) + 1;
+	size_t room = bytes > TEXT_BLOCK_BYTES ? bytes : TEXT_BLOCK_BYTES;
+	char **block, *kept;
 
 	if (last && !strcmp(last, text))
 		return last;
-	kept = array_add(&members->texts, &members->text_count, &reading->text_room, sizeof(*kept));
-	if (!kept)
-		return NULL;
-	*kept = strdup(text);
-	return *kept;
+	if (bytes > reading->text_left) {
+		block = array_add(&members->texts, &members->text_count, &reading->text_room,
+				  sizeof(*block));
+		if (!block)
+			return NULL;
+		*block = reading->text_next = malloc(room);
+		reading->text_left = *block ? room : 0;
+		if (!*block)
+			return NULL;
+	}
+	kept = memcpy(reading->text_next, text, bytes);
+	reading->text_next += bytes;
+	reading->text_left -= bytes;
+	return kept;
 }
 
 /* As text_keep(); a label that is not there is nothing. */
@@ -401,6 +415,7 @@ void members_free(struct members *members)
 	for (size_t i = 0; i < members->text_count; i++)
 		free(members->texts[i]);
 	free(members->texts);
+	fleet_plan_drop(members->plan);
 	free(members->by_host);
 	free(members->hosts);
 	free(members->racks);

@@ -47,10 +47,17 @@ const char *members_host_pod(const struct members *members, const struct member_
 	return with_pod(members, host)->pod;
 }
 
-static bool is_on(const struct member *member, enum fleet_plane plane)
+bool member_is_on(const struct member *member, enum fleet_plane plane)
 {
 	return member->plane == MEMBER_ANY ||
 	       (member->plane == MEMBER_FRONTEND) == (plane == FLEET_PLANE_FRONTEND);
+}
+
+bool member_precedes(const struct member *one, const struct member *two)
+{
+	if ((one->plane == MEMBER_ANY) != (two->plane == MEMBER_ANY))
+		return two->plane == MEMBER_ANY;
+	return memcmp(&one->address, &two->address, sizeof(one->address)) < 0;
 }
 
 size_t members_ports(const struct members *members, const struct member_host *host,
@@ -63,7 +70,7 @@ size_t members_ports(const struct members *members, const struct member_host *ho
 	for (uint32_t i = host->first; i < host->first + host->count && count < room; i++) {
 		const struct member *member = target_at(members, i);
 
-		if (!is_on(member, plane))
+		if (!member_is_on(member, plane))
 			continue;
 		if (member->rail ? rail && !strcmp(rail, member->rail)
 				 : ipv4 && !address_is_ipv4(&member->address))

@@ -88,15 +88,15 @@ struct mesh_plane {
 	bool configured; /* an interface is of it */
 	bool on;	 /* a NIC is */
 	char note[256];
-	struct roster roster; /* a host each */
-	struct fleet_mesh mesh;
+	const struct roster *roster; /* a host each; of mesh->plan, or empty, as: */
+	const struct fleet_mesh *mesh;
 	struct mesh_nic nics[FLEET_RAILS_MAX]; /* as mesh.own */
 	size_t without_key;		       /* members whose pair has no key in `key_file` */
 	struct delayhist owd_out, owd_in; /* of all probes since the start, peers that left too */
 };
 
 struct mesh_ids {
-	uint64_t *list; /* sorted */
+	const uint64_t *list; /* sorted */
 	size_t count;
 };
 
@@ -109,7 +109,9 @@ struct mesh_write {
 	bool begun, walked;
 	char *gone; /* keys */
 	size_t gone_count, gone_room;
-	struct mesh_ids members[MESH_PLANES], neighbors[MESH_PLANES];
+	struct mesh_ids members[MESH_PLANES]; /* of the plan */
+	struct mesh_ids neighbors[MESH_PLANES];
+	uint64_t near[MESH_PLANES][MESH_PEERS_MAX]; /* what `neighbors` lists */
 	uint64_t peers_refused, addresses_refused;
 };
 _Static_assert(sizeof(struct esc_peer_key) >= sizeof(struct esc_address), "a key of both");
@@ -122,6 +124,8 @@ struct mesh {
 	struct core_timer *timer;
 	struct core_worker *reader; /* of the members file */
 	struct mesh_write write;
+	struct fleet_plan *plan; /* in force; NULL: none */
+	int plan_error;		 /* with plan NULL: why there is none; 0: there are no members */
 	bool stale; /* the configuration or the members are others than the rosters are of */
 	int peers_fd, addresses_fd; /* maps */
 	uint64_t peers_refused;	    /* members without room in the map */
@@ -214,6 +218,10 @@ int mesh_read_peer(const struct mesh *mesh, const struct clock_edge *edge, struc
  * no change, unless mesh->stale.
  */
 bool mesh_apply_plane(struct mesh *mesh, struct mesh_plane *plane, bool first);
+/* @plan is mesh->plan from now on. Returns the one before, to be dropped once all is applied. */
+struct fleet_plan *mesh_use_plan(struct mesh *mesh, struct fleet_plan *plan);
+/* The roster and the mesh of @plane are those of mesh->plan, or empty. */
+void mesh_plane_use_plan(const struct mesh *mesh, struct mesh_plane *plane);
 void mesh_free_planes(struct mesh *mesh);
 /* By our NIC in that slot of `ports` to theirs of that esc_nic_number(). */
 struct mesh_peer *mesh_find_peer(const struct mesh *mesh, enum fleet_plane plane, uint64_t id,

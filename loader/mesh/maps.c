@@ -75,7 +75,7 @@ static int entry_put(const struct mesh *mesh, const struct mesh_plane *plane,
 	strncpy(fresh.name, host, sizeof(fresh.name) - 1);
 	fresh.address = *address;
 	for (unsigned int slot = 0; slot < 2; slot++)
-		if (fleet_pair_key(keys, slot, plane->roster.ids[plane->roster.self], key.id,
+		if (fleet_pair_key(keys, slot, plane->roster->ids[plane->roster->self], key.id,
 				   fresh.key[slot]))
 			fresh.key_flags |= ESC_FLEET_HAS_KEY0 << slot;
 	*lacks_key = keys->have[keys->use] && !(fresh.key_flags & ESC_FLEET_HAS_KEY0 << keys->use);
@@ -198,7 +198,7 @@ static void next_step(struct mesh_write *write)
 /* The members of a plane that are neighbors, or the others. */
 static size_t put_peers(struct mesh *mesh, struct mesh_plane *plane, bool neighbors, size_t room)
 {
-	const struct roster *roster = &plane->roster;
+	const struct roster *roster = plane->roster;
 	struct mesh_write *write = &mesh->write;
 	size_t count = plane->on ? roster->count : 0;
 
@@ -282,21 +282,9 @@ void mesh_write_some(struct mesh *mesh, size_t room)
 	}
 }
 
-static void ids_take(struct mesh_ids *ids, const uint64_t *list, size_t count)
-{
-	free(ids->list);
-	ids->list = calloc(count + 1, sizeof(*ids->list));
-	ids->count = ids->list ? count : 0;
-	if (!ids->count)
-		return;
-	memcpy(ids->list, list, count * sizeof(*list));
-	qsort(ids->list, ids->count, sizeof(*ids->list), id_compare);
-}
-
 void mesh_write_begin(struct mesh *mesh)
 {
 	struct mesh_write *write = &mesh->write;
-	uint64_t near[MESH_PEERS_MAX];
 	const struct mesh_peer *peer;
 
 	next_step(write);
@@ -308,19 +296,16 @@ void mesh_write_begin(struct mesh *mesh)
 
 		for_each_peer (mesh, peer)
 			if (peer->edge->plane == i)
-				near[count++] = peer->edge->id; /* some of them twice */
-		ids_take(&write->neighbors[i], near, count);
-		ids_take(&write->members[i], plane->roster.ids,
-			 plane->on ? plane->roster.count : 0);
+				write->near[i][count++] = peer->edge->id; /* some of them twice */
+		qsort(write->near[i], count, sizeof(uint64_t), id_compare);
+		write->neighbors[i] = (struct mesh_ids){write->near[i], count};
+		write->members[i] = (struct mesh_ids){plane->roster->sorted,
+						      plane->on ? plane->roster->count : 0};
 		plane->without_key = 0;
 	}
 }
 
 void mesh_write_end(struct mesh *mesh)
 {
-	for (unsigned int i = 0; i < MESH_PLANES; i++) {
-		free(mesh->write.neighbors[i].list);
-		free(mesh->write.members[i].list);
-	}
 	free(mesh->write.gone);
 }

@@ -74,8 +74,8 @@ static void write_fleet(struct mesh *mesh)
 	/* What a peer with our budget may send here alone, and some more. */
 	fleet->path_max_pps = config->paths.budget_pps + config->paths.budget_pps / 4;
 	for (unsigned int i = 0; i < MESH_PLANES; i++)
-		if (mesh->planes[i].roster.self != ROSTER_NONE && mesh->planes[i].roster.count)
-			fleet->self = mesh->planes[i].roster.ids[mesh->planes[i].roster.self];
+		if (mesh->planes[i].roster->self != ROSTER_NONE && mesh->planes[i].roster->count)
+			fleet->self = mesh->planes[i].roster->ids[mesh->planes[i].roster->self];
 	fleet->epoch = clock_epoch(mesh->clock);
 	__atomic_store_n(&fleet->flags, flags, __ATOMIC_SEQ_CST);
 	/* A key that is not valid any more is erased. */
@@ -121,7 +121,7 @@ static unsigned int count_pairs(const struct mesh *mesh)
 	unsigned int pairs = 0;
 
 	for (unsigned int i = 0; i < MESH_PLANES; i++) {
-		const struct fleet_mesh *plane = &mesh->planes[i].mesh;
+		const struct fleet_mesh *plane = mesh->planes[i].mesh;
 		unsigned int edges = 0, most;
 
 		for (size_t k = 0; k < plane->edge_count; k++)
@@ -140,8 +140,13 @@ static unsigned int count_pairs(const struct mesh *mesh)
 static void apply(struct mesh *mesh)
 {
 	bool first = !clock_rounds(mesh->clock) && !mesh_count_peers(mesh, FLEET_PLANE_BACKEND);
+	struct fleet_plan *before = NULL, *plan = NULL;
 	bool changed = mesh->stale;
 
+	if (mesh->stale) {
+		mesh->plan_error = fleet_plan_take(mesh->core->fleet, &plan);
+		before = mesh_use_plan(mesh, plan);
+	}
 	mesh->edges_left_out = 0;
 	for (unsigned int i = 0; i < MESH_PLANES; i++)
 		changed |= mesh_apply_plane(mesh, &mesh->planes[i], first);
@@ -151,7 +156,9 @@ static void apply(struct mesh *mesh)
 		mesh_write_some(mesh, WRITES_AT_ONCE);
 	}
 	write_fleet(mesh);
-	clock_configure(mesh->clock, mesh->planes[0].on || mesh->planes[1].on, count_pairs(mesh));
+	clock_configure(mesh->clock, mesh->plan, mesh->planes[0].on || mesh->planes[1].on,
+			count_pairs(mesh));
+	fleet_plan_drop(before);
 }
 
 /* Another member list is in force: the planes follow it. */
@@ -251,9 +258,9 @@ static void mesh_poll(void *self, uint64_t now_ns)
 	for (unsigned int i = 0; i < MESH_PLANES; i++) {
 		const struct mesh_plane *plane = &mesh->planes[i];
 
-		retry |= !plane->on && plane->configured && plane->roster.self != ROSTER_NONE;
+		retry |= !plane->on && plane->configured && plane->roster->self != ROSTER_NONE;
 		/* Programs that came or went, or another interface under the old name. */
-		for (unsigned int k = 0; k < plane->mesh.own_count; k++) {
+		for (unsigned int k = 0; k < plane->mesh->own_count; k++) {
 			const struct mesh_nic *nic = &plane->nics[k];
 
 			retry |= !nic->on && plane->configured;
@@ -307,6 +314,7 @@ static void mesh_close(void *self)
 		delayhist_free(&mesh->planes[i].owd_in);
 	}
 	delayhist_free(&mesh->scratch);
+	clock_configure(mesh->clock, NULL, false, 0);
 	mesh_free_planes(mesh);
 	sender_free(mesh->sender);
 	mesh_write_end(mesh);
@@ -340,7 +348,7 @@ static int mesh_open(void **self, struct core *core, void *const needs[], char *
 	}
 	for (unsigned int i = 0; i < MESH_PLANES; i++) {
 		mesh->planes[i].plane = (enum fleet_plane)i;
-		mesh->planes[i].roster.self = ROSTER_NONE;
+		mesh_plane_use_plan(mesh, &mesh->planes[i]);
 	}
 	mesh->paused = dataplane_is_off(mesh->dataplane);
 	sender_pause(mesh->sender, mesh->paused);

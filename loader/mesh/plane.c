@@ -63,7 +63,7 @@ static void nic_choose(const struct mesh *mesh, struct mesh_plane *plane, unsign
 		       const struct ifaddrs *list)
 {
 	const struct config *config = mesh->core->config;
-	const struct fleet_nic *own = &plane->mesh.own[number];
+	const struct fleet_nic *own = &plane->mesh->own[number];
 	struct mesh_nic *nic = &plane->nics[number];
 	const struct config_interface *interface =
 		choose_interface(config, list, plane->plane, own, nic->has_address);
@@ -103,7 +103,7 @@ static void nics_choose(const struct mesh *mesh, struct mesh_plane *plane)
 	memset(plane->nics, 0, sizeof(plane->nics));
 	if (getifaddrs(&list))
 		list = NULL;
-	for (unsigned int i = 0; i < plane->mesh.own_count; i++) {
+	for (unsigned int i = 0; i < plane->mesh->own_count; i++) {
 		nic_choose(mesh, plane, i, list);
 		plane->on |= plane->nics[i].on;
 	}
@@ -120,7 +120,7 @@ static void plane_choose(const struct mesh *mesh, struct mesh_plane *plane)
 	for (size_t i = 0; i < config->interface_count; i++)
 		plane->configured |= config->interfaces[i].plane == plane->plane;
 	nics_choose(mesh, plane);
-	for (unsigned int i = 0; i < plane->mesh.own_count; i++)
+	for (unsigned int i = 0; i < plane->mesh->own_count; i++)
 		has_interface |= plane->nics[i].interface[0] != '\0';
 	plane->note[0] = '\0';
 	if (!plane->configured)
@@ -128,7 +128,7 @@ static void plane_choose(const struct mesh *mesh, struct mesh_plane *plane)
 	else if (!fleet_members(mesh->core->fleet))
 		snprintf(plane->note, sizeof(plane->note),
 			 "there is no members file: name one with `members`");
-	else if (plane->roster.self == ROSTER_NONE)
+	else if (plane->roster->self == ROSTER_NONE)
 		snprintf(plane->note, sizeof(plane->note),
 			 "host %.64s is not in %.120s: add it there, or set `host` to its name in "
 			 "it",
@@ -138,7 +138,7 @@ static void plane_choose(const struct mesh *mesh, struct mesh_plane *plane)
 			 "no interface of this plane has an address that %.120s gives %.64s",
 			 config->members, config->host);
 	else if (!plane->on)
-		for (unsigned int i = 0; i < plane->mesh.own_count && !plane->note[0]; i++)
+		for (unsigned int i = 0; i < plane->mesh->own_count && !plane->note[0]; i++)
 			if (plane->nics[i].interface[0])
 				snprintf(plane->note, sizeof(plane->note), "%s",
 					 plane->nics[i].note);
@@ -185,9 +185,9 @@ int mesh_route(const struct mesh_plane *plane, unsigned int own, const struct fl
 		if (!nic->has_address[family] || !to->has[family])
 			continue;
 		route->interface = nic->interface;
-		route->from = plane->mesh.own[own].address[family];
+		route->from = plane->mesh->own[own].address[family];
 		route->to = to->address[family];
-		route->from_port = probe_source_port(plane->roster.ids[plane->roster.self], id);
+		route->from_port = probe_source_port(plane->roster->ids[plane->roster->self], id);
 		route->to_port = nic->probe_port;
 		return 0;
 	}
@@ -200,7 +200,7 @@ static void peer_open(struct mesh *mesh, const struct mesh_plane *plane, struct 
 	struct clock_edge *edge = peer->edge;
 	struct sender_edge_config config = {
 		.route = *route,
-		.self = plane->roster.ids[plane->roster.self],
+		.self = plane->roster->ids[plane->roster->self],
 		.target = edge->id,
 		.epoch = clock_epoch(mesh->clock),
 		.flags = plane->plane == FLEET_PLANE_FRONTEND ? ESC_PROBE_PLANE : 0,
@@ -273,7 +273,7 @@ static void name_part(const struct mesh_plane *plane, const struct probe_route *
 {
 	char text[ADDRESS_TEXT_BYTES];
 
-	if (plane->mesh.rail_count < 2)
+	if (plane->mesh->rail_count < 2)
 		snprintf(out, room, "%s", config_plane_name(plane->plane));
 	else
 		snprintf(out, room, "%s %s>%s", config_plane_name(plane->plane), route->interface,
@@ -282,7 +282,7 @@ static void name_part(const struct mesh_plane *plane, const struct probe_route *
 
 static const char *rail_name(const struct mesh_plane *plane, unsigned int rail)
 {
-	return plane->mesh.rails[rail].name ? plane->mesh.rails[rail].name : "";
+	return plane->mesh->rails[rail].name ? plane->mesh->rails[rail].name : "";
 }
 
 /* What the list says of it, which may have changed. */
@@ -294,7 +294,7 @@ static void peer_describe(const struct mesh_plane *plane, struct mesh_peer *peer
 	peer->kind = edge->kind;
 	peer->rail = edge->nic.number;
 	snprintf(facts->rail, sizeof(facts->rail), "%s",
-		 rail_name(plane, plane->mesh.own[edge->own].number));
+		 rail_name(plane, plane->mesh->own[edge->own].number));
 	snprintf(facts->peer_rail, sizeof(facts->peer_rail), "%s",
 		 rail_name(plane, edge->nic.number));
 }
@@ -349,7 +349,7 @@ static struct mesh_peer *peer_of(const struct mesh *mesh, const struct mesh_plan
 /* Peers that stay are left as they are: their windows go on. */
 static void plane_reconcile(struct mesh *mesh, const struct mesh_plane *plane, uint32_t reopen)
 {
-	const struct fleet_mesh *wanted = &plane->mesh;
+	const struct fleet_mesh *wanted = plane->mesh;
 	bool stays[MESH_PEERS_MAX] = {};
 	struct probe_route route;
 	struct mesh_peer *peer;
@@ -384,27 +384,30 @@ static void plane_reconcile(struct mesh *mesh, const struct mesh_plane *plane, u
 /* A few by name, the rest as a number: a new rack is one event, not forty. */
 #define NAMED_MAX 8
 
+struct moved {
+	json_t *names;
+};
+
+static void name_moved(void *context, const char *host)
+{
+	struct moved *moved = context;
+
+	if (json_array_size(moved->names) < NAMED_MAX)
+		json_array_append_new(moved->names, json_string(host));
+}
+
 static void report_moved(struct mesh *mesh, const struct mesh_plane *plane, unsigned int kind,
 			 const struct roster *of, const struct roster *not_in)
 {
-	json_t *names = json_array();
-	size_t count = 0, at = 0;
+	struct moved moved = {json_array()};
+	size_t count = roster_missing(of, not_in, name_moved, &moved);
 
-	/* Both are sorted by host. */
-	for (size_t i = 0; i < of->count; i++) {
-		while (at < not_in->count && strcmp(not_in->list[at].host, of->list[i].host) < 0)
-			at++;
-		if (at < not_in->count && !strcmp(not_in->list[at].host, of->list[i].host))
-			continue;
-		if (count++ < NAMED_MAX)
-			json_array_append_new(names, json_string(of->list[i].host));
-	}
 	if (!count) {
-		json_decref(names);
+		json_decref(moved.names);
 		return;
 	}
 	mesh_report(mesh, kind, config_plane_name(plane->plane),
-		    json_pack("{s:I, s:o}", "hosts", (json_int_t)count, "names", names));
+		    json_pack("{s:I, s:o}", "hosts", (json_int_t)count, "names", moved.names));
 }
 
 /* A bit for each port whose interface is another one, or probes another port. */
@@ -421,21 +424,21 @@ static uint32_t moved_ports(const struct mesh_plane *before, const struct mesh_p
 	return moved;
 }
 
-/* The hosts and the edges, by the list. */
-static int plane_make(const struct mesh *mesh, struct mesh_plane *plane)
+struct fleet_plan *mesh_use_plan(struct mesh *mesh, struct fleet_plan *plan)
 {
-	const struct members *members = fleet_members(mesh->core->fleet);
-	const struct config *config = mesh->core->config;
-	int err = 0;
+	struct fleet_plan *before = mesh->plan;
 
-	plane->roster = (struct roster){.self = ROSTER_NONE};
-	plane->mesh = (struct fleet_mesh){};
-	if (members)
-		err = roster_build(&plane->roster, members, plane->plane, config->host);
-	if (members && !err)
-		err = fleet_mesh_build(&plane->mesh, members, plane->plane, config->host,
-				       config->mesh.degree);
-	return err;
+	mesh->plan = plan;
+	return before;
+}
+
+void mesh_plane_use_plan(const struct mesh *mesh, struct mesh_plane *plane)
+{
+	static const struct roster no_roster = {.self = ROSTER_NONE};
+	static const struct fleet_mesh no_mesh;
+
+	plane->roster = mesh->plan ? &mesh->plan->rosters[plane->plane] : &no_roster;
+	plane->mesh = mesh->plan ? &mesh->plan->meshes[plane->plane] : &no_mesh;
 }
 
 static bool nics_are_same(const struct mesh_plane *a, const struct mesh_plane *b)
@@ -459,13 +462,14 @@ bool mesh_apply_plane(struct mesh *mesh, struct mesh_plane *plane, bool first)
 	struct mesh_plane before = *plane;
 	unsigned int peers = mesh_count_peers(mesh, plane->plane);
 	bool changed;
-	int err = mesh->stale ? plane_make(mesh, plane) : 0;
 
+	if (mesh->stale)
+		mesh_plane_use_plan(mesh, plane);
 	plane_choose(mesh, plane);
-	if (err) {
+	if (mesh->plan_error) {
 		plane->on = false;
 		snprintf(plane->note, sizeof(plane->note), "the mesh cannot be made: %s",
-			 strerror(-err));
+			 strerror(-mesh->plan_error));
 	}
 	if (!plane->on && plane->configured && members && strcmp(before.note, plane->note) != 0)
 		log_warning("no probes on the %s plane: %s", config_plane_name(plane->plane),
@@ -476,11 +480,9 @@ bool mesh_apply_plane(struct mesh *mesh, struct mesh_plane *plane, bool first)
 	if (!mesh->stale)
 		return changed;
 	if (!first && plane->configured) {
-		report_moved(mesh, plane, MESH_MEMBERS_JOINED, &plane->roster, &before.roster);
-		report_moved(mesh, plane, MESH_MEMBERS_LEFT, &before.roster, &plane->roster);
+		report_moved(mesh, plane, MESH_MEMBERS_JOINED, plane->roster, before.roster);
+		report_moved(mesh, plane, MESH_MEMBERS_LEFT, before.roster, plane->roster);
 	}
-	fleet_mesh_free(&before.mesh);
-	roster_free(&before.roster);
 	return true;
 }
 
@@ -490,10 +492,7 @@ void mesh_free_planes(struct mesh *mesh)
 
 	for_each_peer (mesh, peer)
 		peer_remove(mesh, peer);
-	for (unsigned int i = 0; i < MESH_PLANES; i++) {
-		fleet_mesh_free(&mesh->planes[i].mesh);
-		roster_free(&mesh->planes[i].roster);
-	}
+	fleet_plan_drop(mesh_use_plan(mesh, NULL));
 }
 
 /*
@@ -540,9 +539,9 @@ bool mesh_route_of(const struct mesh *mesh, const struct mesh_peer *peer, struct
 {
 	const struct mesh_plane *plane = &mesh->planes[peer->edge->plane];
 
-	for (size_t i = 0; i < plane->mesh.edge_count; i++)
-		if (edge_route(plane, &plane->mesh.edges[i], route) &&
-		    peer_of(mesh, plane, &plane->mesh.edges[i], route) == peer)
+	for (size_t i = 0; i < plane->mesh->edge_count; i++)
+		if (edge_route(plane, &plane->mesh->edges[i], route) &&
+		    peer_of(mesh, plane, &plane->mesh->edges[i], route) == peer)
 			return true;
 	return false;
 }

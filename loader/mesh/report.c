@@ -323,15 +323,15 @@ static void put_nics(const struct mesh *mesh, const struct mesh_plane *plane, js
 	double offset_ns;
 	bool differs;
 
-	for (unsigned int i = 0; i < plane->mesh.own_count; i++) {
+	for (unsigned int i = 0; i < plane->mesh->own_count; i++) {
 		const struct mesh_nic *nic = &plane->nics[i];
 		json_t *object = json_object();
 
 		json_put_text(object, "interface", nic->interface);
-		json_put_text(object, "rail", plane->mesh.own[i].rail);
+		json_put_text(object, "rail", plane->mesh->own[i].rail);
 		json_put_text(
 			object, "address",
-			address_format(&plane->mesh.own[i].address[!nic->has_address[ROSTER_IPV4]],
+			address_format(&plane->mesh->own[i].address[!nic->has_address[ROSTER_IPV4]],
 				       address));
 		json_put_bool(object, "on", nic->on);
 		json_put_text(object, "note", nic->note);
@@ -407,8 +407,8 @@ void mesh_put_status(void *self, json_t *status)
 				  plane->on && !paused);
 		put_nics(mesh, plane, shown);
 		json_put_text(shown, "note", paused ? "the kill switch is on" : plane->note);
-		if (plane->roster.count)
-			json_put_count(shown, "members", plane->roster.count);
+		if (plane->roster->count)
+			json_put_count(shown, "members", plane->roster->count);
 		json_array_append_new(planes, shown);
 	}
 	json_put(object, "planes", planes);

@@ -43,7 +43,7 @@ static int query(struct mesh *mesh, const struct mesh_plane *plane, unsigned int
 	fd = probesock_open(route);
 	if (fd < 0)
 		return fd;
-	probe_datagram_init(&datagram, plane->roster.ids[plane->roster.self], id,
+	probe_datagram_init(&datagram, plane->roster->ids[plane->roster->self], id,
 			    clock_epoch(mesh->clock),
 			    plane->plane == FLEET_PLANE_FRONTEND ? ESC_PROBE_PLANE : 0);
 	mesh->sequence++;
@@ -61,10 +61,10 @@ static int own_on_rail(const struct mesh_plane *plane, unsigned int rail, unsign
 {
 	int found = -1;
 
-	for (unsigned int i = 0; i < plane->mesh.own_count; i++) {
+	for (unsigned int i = 0; i < plane->mesh->own_count; i++) {
 		if (!plane->nics[i].on)
 			continue;
-		if (plane->mesh.own[i].number == rail)
+		if (plane->mesh->own[i].number == rail)
 			return (int)i;
 		if (plane->nics[i].port == port)
 			found = (int)i;
@@ -77,7 +77,7 @@ static void inquire_neighbors(struct mesh *mesh, struct mesh_peer *peer)
 {
 	const struct members *members = fleet_members(mesh->core->fleet);
 	const struct mesh_plane *plane = &mesh->planes[peer->edge->plane];
-	const struct fleet_rail *rail = &plane->mesh.rails[peer->rail];
+	const struct fleet_rail *rail = &plane->mesh->rails[peer->rail];
 	int own = own_on_rail(plane, peer->rail, peer->edge->port);
 	struct mesh_inquiry *inquiry = &peer->inquiry;
 	const uint32_t *list = NULL;
@@ -89,8 +89,8 @@ static void inquire_neighbors(struct mesh *mesh, struct mesh_peer *peer)
 		const struct member_host *host = &members->hosts[rail->hosts[list[i]]];
 		uint64_t id = rail->ids[list[i]];
 
-		if (id == plane->roster.ids[plane->roster.self] ||
-		    !fleet_mesh_nic(&plane->mesh, members, plane->plane, host, peer->rail, &nic) ||
+		if (id == plane->roster->ids[plane->roster->self] ||
+		    !fleet_mesh_nic(plane->mesh, members, plane->plane, host, peer->rail, &nic) ||
 		    mesh_route(plane, (unsigned int)own, &nic, id, &route) ||
 		    query(mesh, plane, (unsigned int)own, id, &route, peer->edge->id,
 			  peer->edge->nic))
@@ -105,17 +105,15 @@ static bool inquire_elsewhere(struct mesh *mesh, const struct mesh_peer *peer,
 			      const struct mesh_plane *plane)
 {
 	const struct members *members = fleet_members(mesh->core->fleet);
-	const struct member_host *host = NULL;
+	const struct member_host *host =
+		members ? fleet_mesh_host(plane->mesh, members, peer->edge->id) : NULL;
 	struct probe_route route;
 	struct fleet_nic nic;
 
-	for (size_t i = 0; members && i < members->host_count && !host; i++)
-		if (!strcmp(members_host_name(members, &members->hosts[i]), peer->edge->host))
-			host = &members->hosts[i];
-	for (unsigned int own = 0; host && own < plane->mesh.own_count; own++)
+	for (unsigned int own = 0; host && own < plane->mesh->own_count; own++)
 		if (plane->nics[own].on && plane->nics[own].port != peer->edge->port &&
-		    fleet_mesh_nic(&plane->mesh, members, plane->plane, host,
-				   plane->mesh.own[own].number, &nic) &&
+		    fleet_mesh_nic(plane->mesh, members, plane->plane, host,
+				   plane->mesh->own[own].number, &nic) &&
 		    !mesh_route(plane, own, &nic, peer->edge->id, &route) &&
 		    mesh_nic_number(&route.to) != peer->edge->nic &&
 		    !query(mesh, plane, own, peer->edge->id, &route, peer->edge->id, 0))

@@ -30,9 +30,7 @@ static struct clock_edge *add(enum fleet_plane plane, const char *host)
 
 static void begin(void)
 {
-	the_clock = (struct clock){.core = &core,
-				   .members = {.self = ROSTER_NONE},
-				   .suspended_ns = time_suspended_ns()};
+	the_clock = (struct clock){.core = &core, .suspended_ns = time_suspended_ns()};
 	hostclock_init(&the_clock.host,
 		       &(struct hostclock_config){.degree = 1, .round_ns = HOSTCLOCK_ROUND_NS}, 0);
 }
@@ -163,6 +161,7 @@ static const char *accepted_from(const char *anchor, char *anchors)
 	static struct esc_fleet fleet;
 	static struct roster_member list[] = {{.host = "h1"}, {.host = "h12"}, {.host = "h2"}};
 	static uint64_t ids[] = {11, 12, 13};
+	static struct fleet_plan plan = {.all = {.list = list, .ids = ids, .count = 3, .self = 1}};
 	int64_t now_ns = clock_local_at(&the_clock, time_local_ns());
 	struct clock_edge *edge = add(FLEET_PLANE_BACKEND, "h2");
 	struct clock_facts facts = {};
@@ -170,7 +169,7 @@ static const char *accepted_from(const char *anchor, char *anchors)
 	synced();
 	fleet.self = ids[1];
 	the_clock.fleet = &fleet;
-	the_clock.members = (struct roster){.list = list, .ids = ids, .count = 3, .self = 1};
+	the_clock.plan = &plan;
 	config.clock.anchors = anchors;
 	edge->view_known = true;
 	edge->view_fresh_ns = now_ns;
@@ -456,5 +455,21 @@ Test(clock_reply, a_reply_to_a_request_of_before_is_not_used)
 						    .t4 = (uint64_t)now_ns + DELAY_NS},
 			  sizeof(struct esc_probe_event));
 	cr_expect_eq(the_clock.edges[0]->fit.received_ns[CLOCK_FORWARD], 0);
+	forget_events();
+}
+
+Test(clock_reply, a_nic_that_is_not_probed_from_any_more)
+{
+	struct clock_edge *edge;
+	json_t *list;
+
+	cr_assert_eq(events_new(&core.events, 16, NULL), 0);
+	edge = add(FLEET_PLANE_BACKEND, "h2");
+	the_clock.nics[edge->port].differs = true;
+	clock_remove_edge(&the_clock, edge);
+	list = events_since(core.events, 0);
+	cr_expect_str_eq(text(json_array_get(list, 0), "kind"), "nic_timestamps_unknown");
+	cr_expect_str_eq(text(json_array_get(list, 0), "subject"), "eth1");
+	json_decref(list);
 	forget_events();
 }

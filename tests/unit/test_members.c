@@ -356,7 +356,7 @@ static void begin_held(void)
 	snprintf(held.path, sizeof(held.path), "%s/m.json", held.folder);
 	replace_hosts(1, 10);
 	cr_assert_eq(fleet_new(&held.fleet), 0);
-	cr_assert_eq(fleet_configure(held.fleet, "h1", HOLD_NS), 0);
+	cr_assert_eq(fleet_configure(held.fleet, "h1", HOLD_NS, 10), 0);
 	cr_expect_null(fleet_set(held.fleet, held.path, hosts(1, 10)));
 }
 

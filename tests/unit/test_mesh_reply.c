@@ -81,8 +81,10 @@ void clock_remove_edge(struct clock *clock, struct clock_edge *edge)
 	free(edge);
 }
 
-void clock_configure(struct clock *clock, bool on, unsigned int pairs)
+void clock_configure(struct clock *clock, const struct fleet_plan *plan, bool on,
+		     unsigned int pairs)
 {
+	(void)plan;
 	(void)clock;
 	(void)on;
 	(void)pairs;
@@ -109,13 +111,16 @@ void clock_tick(struct clock *clock, uint64_t now_ns)
 static struct config config = {.clock = {.window_ns = 2 * S}, .mesh = {.down_after_ns = S}};
 static struct core core = {.config = &config};
 static struct mesh mesh;
+static const struct roster no_roster = {.self = ROSTER_NONE};
+static const struct fleet_mesh no_mesh;
 
 static void begin(void)
 {
 	the_clock.host = (struct hostclock){.state = CLOCK_FREE_RUNNING};
 	mesh = (struct mesh){.core = &core, .clock = &the_clock, .peers_fd = -1};
 	for (int i = 0; i < MESH_PLANES; i++)
-		mesh.planes[i] = (struct mesh_plane){.plane = i};
+		mesh.planes[i] =
+			(struct mesh_plane){.plane = i, .roster = &no_roster, .mesh = &no_mesh};
 }
 
 static struct mesh_peer *add(size_t slot, const char *host)
