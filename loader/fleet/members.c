@@ -311,21 +311,12 @@ const char *members_host(const struct members *members, const struct esc_address
 	return member ? member->host : NULL;
 }
 
-static int read_list(struct reading *reading, const json_t *root)
+static int check_list(struct reading *reading)
 {
 	struct members *members = reading->members;
 	char text[ADDRESS_TEXT_BYTES];
-	json_t *object;
 	size_t kept = 0;
-	int err;
 
-	if (!json_is_array(root))
-		return fail(reading, "should be a list of objects: " MEMBERS_SHAPE);
-	json_array_foreach (root, reading->entry, object) {
-		err = read_entry(reading, object);
-		if (err)
-			return err;
-	}
 	if (members->count)
 		qsort(members->list, members->count, sizeof(*members->list), by_address_and_use);
 	if (members->nic_count)
@@ -361,26 +352,102 @@ static int read_list(struct reading *reading, const json_t *root)
 	return members_index(members, reading->path, reading->error);
 }
 
+/* --- the file: an entry after the other, as the JSON of all takes ten times its size --- */
+
+static size_t skip_space(const char *bytes, size_t size, size_t at)
+{
+	while (at < size &&
+	       (bytes[at] == ' ' || bytes[at] == '\t' || bytes[at] == '\n' || bytes[at] == '\r'))
+		at++;
+	return at;
+}
+
+/* At @at there is something else. */
+static int fail_syntax(const struct reading *reading, const char *bytes, size_t at, int lines,
+		       const char *why)
+{
+	int line = lines;
+
+	for (size_t i = 0; i < at; i++)
+		line += bytes[i] == '\n';
+	return explain(reading->error, -EINVAL,
+		       "%s:%d: not JSON: %s; the file should look like " MEMBERS_SHAPE,
+		       reading->path, line, why);
+}
+
+/* Reads what is at *@at, and moves it behind that. */
+static int read_value(struct reading *reading, const char *bytes, size_t size, size_t *at,
+		      json_t **out)
+{
+	json_error_t problem;
+
+	*out = json_loadb(bytes + *at, size - *at,
+			  JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_DISABLE_EOF_CHECK,
+			  &problem);
+	if (!*out && json_error_code(&problem) == json_error_out_of_memory)
+		return -ENOMEM;
+	if (!*out)
+		return fail_syntax(reading, bytes, *at, problem.line, problem.text);
+	*at = skip_space(bytes, size, *at + (size_t)problem.position);
+	return 0;
+}
+
+static int read_entries(struct reading *reading, const char *bytes, size_t size, size_t *at)
+{
+	json_t *object;
+	int err;
+
+	*at = skip_space(bytes, size, *at);
+	if (*at < size && bytes[*at] == ']')
+		return 0;
+	for (;; reading->entry++) {
+		err = read_value(reading, bytes, size, at, &object);
+		if (err)
+			return err;
+		err = read_entry(reading, object);
+		json_decref(object);
+		if (err || *at == size || bytes[*at] != ',')
+			return err;
+		*at = skip_space(bytes, size, *at + 1);
+	}
+}
+
+static int read_list(struct reading *reading, const char *bytes, size_t size)
+{
+	size_t at = skip_space(bytes, size, 0);
+	json_t *other;
+	int err;
+
+	if (at == size || bytes[at] != '[') {
+		err = read_value(reading, bytes, size, &at, &other);
+		if (err)
+			return err;
+		json_decref(other);
+		return fail(reading, "should be a list of objects: " MEMBERS_SHAPE);
+	}
+	at++;
+	err = read_entries(reading, bytes, size, &at);
+	if (err)
+		return err;
+	if (at == size || bytes[at] != ']')
+		return fail_syntax(reading, bytes, at, 1, "a comma or ] is missing");
+	at = skip_space(bytes, size, at + 1);
+	return at == size ? 0 : fail_syntax(reading, bytes, at, 1, "there is more after the list");
+}
+
 int members_parse(const char *path, const char *bytes, size_t size, struct members **out,
 		  char **error)
 {
 	struct reading reading = {.path = path, .error = error};
-	json_error_t problem;
-	json_t *root;
-	int err = -ENOMEM;
+	int err;
 
 	*error = NULL;
 	reading.members = calloc(1, sizeof(*reading.members));
 	if (!reading.members)
 		return -ENOMEM;
-	root = json_loadb(bytes, size, JSON_REJECT_DUPLICATES, &problem);
-	if (root)
-		err = read_list(&reading, root);
-	else if (json_error_code(&problem) != json_error_out_of_memory)
-		err = explain(error, -EINVAL,
-			      "%s:%d: not JSON: %s; the file should look like " MEMBERS_SHAPE, path,
-			      problem.line, problem.text);
-	json_decref(root);
+	err = read_list(&reading, bytes, size);
+	if (!err)
+		err = check_list(&reading);
 	if (err)
 		members_free(reading.members);
 	else

@@ -117,7 +117,6 @@ static void run_clock(struct input in)
 	clock = (struct clock){.core = &core,
 			       .map = &clock_map,
 			       .fleet = &fleet_map,
-			       .members = {.self = ROSTER_NONE},
 			       .runs = true};
 	clock_start_host(&clock);
 	for (uint64_t peer = 1; peer <= PEERS; peer++) {
