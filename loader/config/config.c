@@ -337,6 +337,7 @@ static int read_file(struct config_reading *reading, const struct config_input *
 	int err = config_new(reading->path, input->sections, &reading->config);
 
 	reading->for_host = input->check_host;
+	reading->fleet = input->fleet;
 	if (!err)
 		err = config_read_yaml(reading, bytes, size);
 	if (err)

@@ -213,6 +213,7 @@ struct config {
 	char *members;		     /* NULL: none */
 	uint64_t members_hold_ns;    /* a list that loses most hosts has to stay the same so long */
 	struct members *member_list; /* as read from it; core/ takes it over. NULL: none */
+	bool members_kept;	     /* not read, as the file is the one that was read last */
 	char *key_file;		     /* NULL: none */
 	char *key_file_next;	     /* NULL: none */
 	struct fleet_keys keys;	     /* as read from them */
@@ -240,6 +241,7 @@ struct config_input {
 	/* Beside those of config/, NULL at the end; NULL: none. */
 	const struct config_section *const *sections;
 	const struct config *in_force; /* its fixed keys have to stay; NULL: nothing runs */
+	const struct fleet *fleet;     /* what it has read is not read again; NULL: it is */
 	bool check_host;	       /* interfaces, membership, textfile against this host, too */
 };
 

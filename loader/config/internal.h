@@ -26,7 +26,8 @@ struct config_reading {
 	unsigned int error_count; /* of them and of those without room; warnings are not counted */
 	uint64_t refused;	  /* a bit for each section (CONFIG_SECTIONS_MAX) with an error */
 	bool no_memory;
-	bool for_host; /* it is checked against this host, too */
+	const struct fleet *fleet; /* NULL: the members file is read in any case */
+	bool for_host;		   /* it is checked against this host, too */
 };
 
 /* The document's mappings into the configuration, and all checks of sections. */

@@ -117,8 +117,12 @@ static void load_members(struct config_reading *reading, const struct config_key
 {
 	struct config *config = values;
 	char *why;
-	int err = members_load(config->members, &config->member_list, &why);
+	int err;
 
+	config->members_kept = fleet_has_read(reading->fleet, config->members);
+	if (config->members_kept)
+		return;
+	err = members_load(config->members, &config->member_list, &why);
 	if (err)
 		config_refuse(reading, key->name, "members: %s", why ? why : strerror(-err));
 	if (err)

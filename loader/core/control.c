@@ -285,11 +285,13 @@ int core_reload(struct core *core, bool force, char **error)
 {
 	struct config *new = NULL, *old = core->own_config;
 	struct config_input input = core->config_input;
-	struct members *members;
+	struct members *members = NULL;
 	char *why = NULL;
 	int err;
 
 	input.in_force = old;
+	/* By force a list that is held back is applied: it is read again. */
+	input.fleet = force ? NULL : core->fleet;
 	err = rtnl_need(&why);
 	if (!err)
 		err = config_load(&input, &new, &why);
@@ -308,7 +310,7 @@ int core_reload(struct core *core, bool force, char **error)
 	core->config = core->own_config = new;
 	if (force)
 		members = fleet_set(core->fleet, new->members, new->member_list);
-	else
+	else if (!new->members_kept)
 		members = fleet_offer(core->fleet, new->members, new->member_list, time_local_ns());
 	new->member_list = NULL;
 	core_for_each (module, core)

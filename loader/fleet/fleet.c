@@ -20,6 +20,7 @@ struct fleet {
 	char *path; /* NULL: no members file */
 	struct members *members;
 	struct stat file; /* as last read */
+	bool file_good;
 	struct fleet_subscriber *subscribers;
 	char *host;
 	uint64_t hold_ns;
@@ -89,8 +90,15 @@ static void set_path(struct fleet *fleet, const char *path)
 {
 	free(fleet->path);
 	fleet->path = path ? strdup(path) : NULL;
-	if (fleet->path)
-		stat(fleet->path, &fleet->file);
+	fleet->file_good = fleet->path && !stat(fleet->path, &fleet->file);
+}
+
+bool fleet_has_read(const struct fleet *fleet, const char *path)
+{
+	struct stat now;
+
+	return fleet && fleet->file_good && fleet->members && !strcmp(fleet->path, path) &&
+	       !stat(path, &now) && !is_other(&fleet->file, &now);
 }
 
 static void set_pending(struct fleet *fleet, struct members *members)
@@ -211,6 +219,7 @@ static int take(struct fleet *fleet, struct fleet_read *read, uint64_t now_ns, s
 		return 0;
 	}
 	fleet->file = read->now;
+	fleet->file_good = !err;
 	if (!err)
 		err = hold(fleet, read->members, now_ns);
 	if (!err)

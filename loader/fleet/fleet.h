@@ -179,6 +179,11 @@ void fleet_free(struct fleet *fleet);
  * @degree: of the mesh.
  */
 int fleet_configure(struct fleet *fleet, const char *host, uint64_t hold_ns, unsigned int degree);
+/*
+ * Whether the file at @path is the one that was read last, and a good one: its list is in force, or
+ * held back. False: @fleet is NULL.
+ */
+bool fleet_has_read(const struct fleet *fleet, const char *path);
 /* NULL: there is no members file, or @fleet is NULL. Valid until the list is replaced. */
 const struct members *fleet_members(const struct fleet *fleet);
 /*

@@ -258,10 +258,16 @@ Test(fleet, another_list_is_applied_or_refused)
 	fleet_subscribe(fleet, &two);
 	cr_expect_eq(fleet_poll(fleet, 0, &error), 0, "the file is as it was at the start");
 	replace(path, "[{\"targets\": [\"10.0.0.1\", \"10.0.0.2\"]}]");
+	cr_expect_not(fleet_has_read(fleet, path), "not yet");
 	cr_expect_eq(fleet_poll(fleet, 0, &error), 1);
+	cr_expect(fleet_has_read(fleet, path));
+	cr_expect_not(fleet_has_read(fleet, "/other"));
+	cr_expect_not(fleet_has_read(NULL, path));
 	cr_expect_eq(fleet_members(fleet)->count, 2);
 	replace(path, "[{");
+	cr_expect_not(fleet_has_read(fleet, path));
 	cr_expect_eq(fleet_poll(fleet, 0, &error), -EINVAL);
+	cr_expect_not(fleet_has_read(fleet, path), "it is refused again, with its error");
 	cr_expect(error && strstr(error, "m.json"), "%s", error);
 	free(error);
 	cr_expect_eq(fleet_members(fleet)->count, 2, "the old ones stay");
