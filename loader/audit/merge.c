@@ -43,31 +43,40 @@ static int check_report(const json_t *report, char **error)
 
 /* --- one report of many --- */
 
-/* Results of all hosts, each with its `host`. The newest report of a host counts. */
-static json_t *gather(const json_t *reports)
+/* {HOST: its newest report} */
+static json_t *newest_of(const json_t *reports)
 {
-	json_t *results = json_array(), *newest = json_object();
-	const json_t *report, *entry;
-	const char *host;
-	json_t *kept;
+	json_t *newest = json_object();
+	const json_t *report;
 	size_t i;
 
 	json_array_foreach (reports, i, report) {
-		host = json_text(report, "host");
-		kept = json_object_get(newest, host);
+		const char *host = json_text(report, "host");
+		const json_t *kept = json_object_get(newest, host);
+
 		if (!kept || json_count(kept, "run_ns") <= json_count(report, "run_ns"))
 			json_object_set(newest, host, (json_t *)report);
 	}
-	json_object_foreach (newest, host, kept) {
-		json_array_foreach (json_object_get(kept, "results"), i, entry) {
+	return newest;
+}
+
+/* The entries of an array of each report, each with its `host`. */
+static json_t *gather(json_t *newest, const char *key)
+{
+	json_t *list = json_array(), *report;
+	const json_t *entry;
+	const char *host;
+	size_t i;
+
+	json_object_foreach (newest, host, report) {
+		json_array_foreach (json_object_get(report, key), i, entry) {
 			json_t *copy = json_deep_copy(entry);
 
 			json_object_set_new(copy, "host", json_string(host));
-			json_array_append_new(results, copy);
+			json_array_append_new(list, copy);
 		}
 	}
-	json_decref(newest);
-	return results;
+	return list;
 }
 
 static void decide(json_t *entry, const char *result, const char *member, const char *text)
@@ -178,25 +187,14 @@ static void compare_unique(json_t *results)
 	json_decref(tally);
 }
 
-static bool has_host(const json_t *reports, const char *host)
-{
-	const json_t *report;
-	size_t i;
-
-	json_array_foreach (reports, i, report)
-		if (!strcmp(json_text(report, "host"), host))
-			return true;
-	return false;
-}
-
 /* A host that sent no report is an error: it may be the one at fault. */
-static void add_silent(json_t *results, const json_t *reports, const json_t *hosts)
+static void add_silent(json_t *results, const json_t *newest, const json_t *hosts)
 {
 	const json_t *host;
 	size_t i;
 
 	json_array_foreach (hosts, i, host)
-		if (!has_host(reports, json_string_value(host)))
+		if (!json_object_get(newest, json_string_value(host)))
 			json_array_append_new(
 				results,
 				json_pack(
@@ -205,6 +203,34 @@ static void add_silent(json_t *results, const json_t *reports, const json_t *hos
 					"audit report", "subject", "", "result", "fail", "value",
 					"missing", "expected", "a report", "remedy",
 					"run `escapement -j audit` there, and read why it failed"));
+}
+
+static json_t *key_of_nic(const json_t *entry, const char *member)
+{
+	return json_sprintf("%s/%s", json_text(entry, "host"), json_text(entry, member));
+}
+
+/* A comparison may have failed a NIC that its own host could not judge. */
+static void update_nics(json_t *nics, const json_t *results)
+{
+	json_t *failed = json_object(), *key, *row;
+	const json_t *entry;
+	size_t i;
+
+	json_array_foreach (results, i, entry) {
+		if (strcmp(json_text(entry, "result"), "fail") != 0)
+			continue;
+		key = key_of_nic(entry, "subject");
+		json_object_set_new(failed, json_string_value(key), json_true());
+		json_decref(key);
+	}
+	json_array_foreach (nics, i, row) {
+		key = key_of_nic(row, "nic");
+		if (json_object_get(failed, json_string_value(key)))
+			json_object_set_new(row, "status", json_string("fail"));
+		json_decref(key);
+	}
+	json_decref(failed);
 }
 
 struct ranked {
@@ -218,23 +244,6 @@ static int by_host(const void *a, const void *b)
 	int hosts = strcmp(json_text(left->entry, "host"), json_text(right->entry, "host"));
 
 	return hosts ? hosts : (left->at > right->at) - (left->at < right->at);
-}
-
-/* Overviews of NICs, with the host, by host. */
-static json_t *nics_of(const json_t *reports)
-{
-	json_t *rows = json_array();
-	const json_t *report, *row;
-	size_t i, j;
-
-	json_array_foreach (reports, i, report)
-		json_array_foreach (json_object_get(report, "nics"), j, row) {
-			json_t *copy = json_deep_copy(row);
-
-			json_object_set_new(copy, "host", json_string(json_text(report, "host")));
-			json_array_append_new(rows, copy);
-		}
-	return rows;
 }
 
 /* In the order of hosts; those of a host stay in theirs. */
@@ -256,7 +265,7 @@ static json_t *sorted(const json_t *list)
 
 json_t *audit_merge(const json_t *reports, const json_t *hosts, char **error)
 {
-	json_t *gathered, *merged, *nics;
+	json_t *newest, *results, *nics, *merged;
 	const json_t *report;
 	uint64_t newest_ns = 0;
 	size_t i;
@@ -272,33 +281,38 @@ json_t *audit_merge(const json_t *reports, const json_t *hosts, char **error)
 		if (json_count(report, "run_ns") > newest_ns)
 			newest_ns = json_count(report, "run_ns");
 	}
-	gathered = gather(reports);
-	nics = nics_of(reports);
-	compare_majority(gathered);
-	compare_unique(gathered);
-	add_silent(gathered, reports, hosts);
+	newest = newest_of(reports);
+	results = gather(newest, "results");
+	nics = gather(newest, "nics");
+	compare_majority(results);
+	compare_unique(results);
+	add_silent(results, newest, hosts);
+	update_nics(nics, results);
 	merged = json_pack("{s:i, s:I, s:s, s:o, s:o}", "version", AUDIT_REPORT_VERSION, "run_ns",
 			   (json_int_t)newest_ns, "state", "merged", "nics", sorted(nics),
-			   "results", sorted(gathered));
+			   "results", sorted(results));
 	audit_count(merged);
 	json_decref(nics);
-	json_decref(gathered);
+	json_decref(results);
+	json_decref(newest);
 	return merged;
 }
 
 /* --- two reports compared --- */
 
-static const json_t *same_in(const json_t *report, const json_t *entry)
+/* {HOST/CHECK/SUBJECT: result} */
+static json_t *index_of(const json_t *report)
 {
-	const json_t *other;
+	json_t *index = json_object(), *entry, *key;
 	size_t i;
 
-	json_array_foreach (json_object_get(report, "results"), i, other)
-		if (!strcmp(json_text(other, "check"), json_text(entry, "check")) &&
-		    !strcmp(json_text(other, "subject"), json_text(entry, "subject")) &&
-		    !strcmp(json_text(other, "host"), json_text(entry, "host")))
-			return other;
-	return NULL;
+	json_array_foreach (json_object_get(report, "results"), i, entry) {
+		key = json_sprintf("%s/%s/%s", json_text(entry, "host"), json_text(entry, "check"),
+				   json_text(entry, "subject"));
+		json_object_set(index, json_string_value(key), entry);
+		json_decref(key);
+	}
+	return index;
 }
 
 static void add_change(json_t *changes, const json_t *entry, const json_t *before,
@@ -318,29 +332,32 @@ static void add_change(json_t *changes, const json_t *entry, const json_t *befor
 
 json_t *audit_diff(const json_t *before, const json_t *after, char **error)
 {
-	json_t *changes = json_array();
-	const json_t *entry, *other;
+	json_t *old, *new, *changes, *entry;
+	const json_t *other;
 	uint64_t worse = 0;
-	size_t i;
+	const char *key;
 
-	if (check_report(before, error) || check_report(after, error)) {
-		json_decref(changes);
+	if (check_report(before, error) || check_report(after, error))
 		return NULL;
-	}
-	json_array_foreach (json_object_get(after, "results"), i, entry) {
-		other = same_in(before, entry);
+	old = index_of(before);
+	new = index_of(after);
+	changes = json_array();
+	json_object_foreach (new, key, entry) {
+		other = json_object_get(old, key);
 		if (other && !strcmp(json_text(other, "result"), json_text(entry, "result")) &&
 		    !strcmp(json_text(other, "value"), json_text(entry, "value")))
 			continue;
 		worse += !strcmp(json_text(entry, "result"), "fail") &&
-			 strcmp(json_text(other, "result"), "fail");
+			 strcmp(json_text(other, "result"), "fail") != 0;
 		add_change(changes, entry, other, entry);
 	}
-	json_array_foreach (json_object_get(before, "results"), i, entry)
-		if (!same_in(after, entry))
+	json_object_foreach (old, key, entry)
+		if (!json_object_get(new, key))
 			add_change(changes, entry, entry, NULL);
-	return json_pack("{s:I, s:I, s:o, s:I}", "before_ns",
+	json_decref(old);
+	json_decref(new);
+	return json_pack("{s:I, s:I, s:o, s:I, s:b}", "before_ns",
 			 (json_int_t)json_count(before, "run_ns"), "after_ns",
 			 (json_int_t)json_count(after, "run_ns"), "changes", changes, "errors",
-			 (json_int_t)worse);
+			 (json_int_t)worse, "failed", worse > 0);
 }

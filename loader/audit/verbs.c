@@ -71,10 +71,13 @@ static bool group_exists(const char *only)
 	return false;
 }
 
-static void be_strict(json_t *report)
+/* Whether the audit failed, by `--strict` also for what is unknown. */
+static void conclude(json_t *report, const json_t *args)
 {
-	json_put_count(report, "errors",
-		       (json_int_t)(json_count(report, "errors") + json_count(report, "unknown")));
+	bool strict = json_is_true(json_object_get(args, "strict"));
+
+	json_put_bool(report, "failed",
+		      json_count(report, "errors") || (strict && json_count(report, "unknown")));
 }
 
 static json_t *run_audit(const json_t *args, int *exit, char **error)
@@ -99,8 +102,8 @@ static json_t *run_audit(const json_t *args, int *exit, char **error)
 		options.daemon = NULL; /* a captured tree is of another host */
 	options.expect = expect;
 	report = audit_local(&options);
-	if (report && json_is_true(json_object_get(args, "strict")))
-		be_strict(report);
+	if (report)
+		conclude(report, args);
 	json_decref(expect);
 	return report;
 }
@@ -149,8 +152,8 @@ static json_t *run_merge(const json_t *args, int *exit, char **error)
 		if (add_reports(reports, json_string_value(path), error))
 			goto out;
 	merged = audit_merge(reports, json_object_get(expect, "hosts"), error);
-	if (merged && json_is_true(json_object_get(args, "strict")))
-		be_strict(merged);
+	if (merged)
+		conclude(merged, args);
 out:
 	json_decref(expect);
 	json_decref(reports);
@@ -305,7 +308,7 @@ static const struct verb_arg audit_args[] = {
 	 .help = "a captured tree with sys/, proc/ and etc/ instead of this host; what needs "
 		 "netlink or the daemon is unknown"},
 	{"--strict", .type = VERB_FLAG, .key = "strict", .local = true,
-	 .help = "what is unknown is an error"},
+	 .help = "the exit status is 1 also when a check is unknown"},
 	{},
 };
 
@@ -315,7 +318,7 @@ static const struct verb_arg merge_args[] = {
 	{"--expect", "FILE", .key = "expect", .local = true,
 	 .help = "as of `audit`; `hosts` is a list of names that have to be there"},
 	{"--strict", .type = VERB_FLAG, .key = "strict", .local = true,
-	 .help = "what is unknown is an error"},
+	 .help = "the exit status is 1 also when a check is unknown"},
 	{},
 };
 
@@ -332,7 +335,7 @@ static const struct verb verbs[] = {
 	 .place = VERB_HERE,
 	 .run = run_audit,
 	 .given = given,
-	 .fails = "errors",
+	 .fails = "failed",
 	 .summary = "examine this host's configuration, clock and NICs",
 	 .args = audit_args,
 	 .output = report,
@@ -347,7 +350,7 @@ static const struct verb verbs[] = {
 	{.name = "audit merge",
 	 .place = VERB_HERE,
 	 .run = run_merge,
-	 .fails = "errors",
+	 .fails = "failed",
 	 .summary = "compare the reports of many hosts",
 	 .args = merge_args,
 	 .output = report,
@@ -357,7 +360,7 @@ static const struct verb verbs[] = {
 	{.name = "audit diff",
 	 .place = VERB_HERE,
 	 .run = run_diff,
-	 .fails = "errors",
+	 .fails = "failed",
 	 .summary = "what changed between two reports",
 	 .args = diff_args,
 	 .output = diff,

@@ -114,10 +114,7 @@ static void run_clock(struct input in)
 
 	memset(&clock_map, 0, sizeof(clock_map));
 	memset(&fleet_map, 0, sizeof(fleet_map));
-	clock = (struct clock){.core = &core,
-			       .map = &clock_map,
-			       .fleet = &fleet_map,
-			       .runs = true};
+	clock = (struct clock){.core = &core, .map = &clock_map, .fleet = &fleet_map, .runs = true};
 	clock_start_host(&clock);
 	for (uint64_t peer = 1; peer <= PEERS; peer++) {
 		snprintf(name, sizeof(name), "h%d", (int)peer);

@@ -183,6 +183,13 @@ static json_t *good_replies(const char *backend)
 
 #define P "sys/class/infiniband/"
 #define D "sys/devices/pci/"
+/* A capability list from 0x48 on, with PCI Express at 0x60, of which device control has 2 for
+ * reads. */
+#define Z16 "00000000000000000000000000000000"
+#define CONFIG_READS_512                                                                           \
+	"x:" Z16 Z16 Z16 "00000000480000000000000000000000"                                        \
+	"00000000000000000360000000000000" Z16                                                     \
+	"10000000000000004f20000000000000" Z16 Z16 Z16 Z16 Z16 Z16 Z16 Z16 Z16
 
 /* After one change of a good tree. With @value that is what an operator expects. */
 static const struct change {
@@ -560,6 +567,10 @@ Test(audit, merge_finds_the_host, .fini = clean)
 		{P "mlx5_1/fw_ver", "28.37.1014", "nic.firmware", "mlx5_1:1", "28.39.1002"},
 		{"sys/class/net/eth2/mtu", "1500", "roce.mtu", "mlx5_0:1", "9000"},
 		{P "mlx5_0/ports/1/gid_attrs/types/2", "RoCE v2", "roce.gid_same", "mlx5_0:1", "3"},
+		{D "0000:1a:00.0/config", CONFIG_READS_512, "pcie.request", "mlx5_0",
+		 "reads 4096, payload 512 bytes"},
+		{P "mlx5_1/ports/1/gid_attrs/ndevs/0", "ens9", "nic.names", "mlx5_1:1",
+		 "0000:3c:00.0 mlx5_1 eth3"},
 		{"proc/sys/kernel/osrelease", "6.1.0", "software.kernel", "", "6.8.0-1015"},
 	};
 
@@ -582,6 +593,40 @@ Test(audit, merge_finds_the_host, .fini = clean)
 		json_decref(merged);
 		json_decref(reports);
 	}
+}
+
+/* A port that one host lacks, and the overview of NICs after a comparison. */
+Test(audit, merge_counts_ports, .fini = clean)
+{
+	json_t *reports = json_array(), *merged, *less;
+	const json_t *row;
+	size_t i;
+
+	for (char name[] = "node1"; name[4] <= '3'; name[4]++)
+		json_array_append_new(reports,
+				      host_report(name, P "mlx5_0/fw_ver",
+						  name[4] == '2' ? "28.37" : "28.39.1002"));
+	merged = audit_merge(reports, NULL, NULL);
+	json_array_foreach (json_object_get(merged, "nics"), i, row)
+		cr_expect_str_eq(json_text(row, "status"),
+				 i == 2 ? "fail"
+					: "unknown", /* node2's mlx5_0; netlink is not read */
+				 "%s %s", json_text(row, "host"), json_text(row, "nic"));
+	json_decref(merged);
+	less = json_deep_copy(json_array_get(reports, 0));
+	json_object_set_new(less, "host", json_string("node4"));
+	json_array_foreach (json_object_get(less, "results"), i, row)
+		if (!strcmp(json_text(row, "check"), "nic.count"))
+			json_object_set_new((json_t *)row, "value", json_string("1"));
+	json_array_append_new(reports, less);
+	merged = audit_merge(reports, NULL, NULL);
+	cr_expect_str_eq(result_of(merged, "nic.count", ""), "pass");
+	json_array_foreach (json_object_get(merged, "results"), i, row)
+		if (!strcmp(json_text(row, "check"), "nic.count"))
+			cr_expect_str_eq(json_text(row, "result"),
+					 strcmp(json_text(row, "host"), "node4") ? "pass" : "fail");
+	json_decref(merged);
+	json_decref(reports);
 }
 
 Test(audit, merge_needs_a_majority, .fini = clean)
