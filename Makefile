@@ -182,9 +182,11 @@ $(OUT)/completion.%: $(OUT)/mkref
 	$(call say,MKREF)
 	$(Q)$(OUT)/mkref completion-$* > $@
 
+DASHBOARDS = $(notdir $(sort $(wildcard deploy/grafana/*.json)))
 INSTALLED = $(COMPLETION) $(SYSUSERSDIR)/escapement.conf $(SBINDIR)/escapementd $(SBINDIR)/escapement-alert $(BINDIR)/escapement \
 	$(UNITDIR)/escapementd.service $(UNITDIR)/escapement-alert.service \
 	$(CATALOGDIR)/escapement.catalog $(DATADIR)/escapement-event.schema.json $(DATADIR)/alertmanager.yml $(DATADIR)/escapement.rules.yml \
+	$(addprefix $(DATADIR)/grafana/,$(DASHBOARDS)) \
 	$(SYSCONFDIR)/escapement/escapement.yaml.example $(INCLUDEDIR)/escapement.h \
 	$(addprefix $(LIBDIR)/,$(SONAME).1.0 $(SONAME) libescapement.so pkgconfig/libescapement.pc) \
 	$(foreach page,$(MAN),$(MANDIR)/man$(subst .,,$(suffix $(page)))/$(page))
@@ -207,6 +209,8 @@ install: programs
 	$(INSTALL) -D -m 0644 $(OUT)/escapement.catalog $(D)$(CATALOGDIR)/escapement.catalog
 	$(INSTALL) -D -m 0644 $(OUT)/escapement-event.schema.json $(D)$(DATADIR)/escapement-event.schema.json
 	$(INSTALL) -m 0644 deploy/alertmanager.yml deploy/escapement.rules.yml $(D)$(DATADIR)/
+	$(INSTALL) -d $(D)$(DATADIR)/grafana
+	$(INSTALL) -m 0644 $(addprefix deploy/grafana/,$(DASHBOARDS)) $(D)$(DATADIR)/grafana/
 	$(INSTALL) -D -m 0644 $(OUT)/escapement.yaml $(D)$(SYSCONFDIR)/escapement/escapement.yaml.example
 	$(INSTALL) -D -m 0644 deploy/escapement.sysusers $(D)$(SYSUSERSDIR)/escapement.conf
 	$(INSTALL) -D -m 0644 $(OUT)/completion.bash $(D)$(word 1,$(COMPLETION))
