@@ -174,6 +174,8 @@ struct top_view {
 	uint64_t interval_ns; /* between two pages */
 	const char *clock;    /* time of day, "" none */
 	const char *hint;     /* the last line, "" none */
+	json_t *trend;	      /* of the pages before, NULL: not shown */
+	bool utf8;	      /* what the terminal shows */
 };
 
 int cli_top(struct cli *cli);
@@ -182,5 +184,23 @@ void top_page(FILE *out, json_t *result, const struct top_view *view);
 void cli_write_qps(FILE *out, const struct verb *verb, struct scope scope);
 /* Sets what is shown of a queue pair and not in the reply: `state`, `peer`, `owner`. */
 void cli_complete_qp(json_t *qp);
+
+/* --- trend.c: the delays of the last pages of `top` --- */
+
+#define TREND_MOST 32
+
+/*
+ * @trend: an object, {} at first, with a list of 99th percentiles for each queue pair, null where
+ * a page did not have it. Adds those of the first @shown of @qps; forgets what no page of these
+ * has.
+ */
+void trend_add(json_t *trend, const json_t *qps, size_t shown);
+/* The list of a queue pair, borrowed, or NULL. */
+const json_t *trend_of(const json_t *trend, const json_t *qp);
+/*
+ * The newest @cells of @values (NULL: none) as bars, the newest at the right: the lowest is the
+ * smallest of them, the highest the largest, or twice the smallest when that is more.
+ */
+void trend_write(FILE *out, const json_t *values, size_t cells, bool utf8);
 
 #endif

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* `top`: pages of queue pairs on the terminal's alternate screen, until it is ended; and `qp`. */
+#include <langinfo.h>
+#include <locale.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/param.h>
 #include <termios.h>
 #include <time.h>
 #include <unistd.h>
@@ -24,6 +27,8 @@
 #define TOP_COLUMNS_LEAST 80
 #define TOP_LINES_AROUND 3 /* of text, beside the queue pairs */
 #define NOTES_MOST 5
+#define TREND_LEAST 8 /* bars */
+#define TREND_HEADING "TREND"
 
 #define HINT                                                                                       \
 	"One-way delays of the last second, error bound ERR. Keys: d delay, t throughput, "        \
@@ -238,6 +243,67 @@ static size_t page_rows(const struct top_view *view)
 	return view->lines > TOP_LINES_AROUND ? view->lines - TOP_LINES_AROUND : 1;
 }
 
+/* How many bars there is room for, right of the table. */
+static size_t trend_cells(const struct top_view *view)
+{
+	size_t least = TOP_COLUMNS_LEAST + 1 + TREND_LEAST;
+
+	if (!view->trend || view->columns < least)
+		return 0;
+	return MIN(view->columns - TOP_COLUMNS_LEAST - 1, TREND_MOST);
+}
+
+/* Of UTF-8. */
+static size_t characters(const char *text, size_t bytes)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < bytes; i++)
+		count += ((unsigned char)text[i] & 0xc0) != 0x80;
+	return count;
+}
+
+/* The lines of a table, each with the bars of its queue pair; the first is the heading. */
+static void write_trend(FILE *out, const char *table, const json_t *qps,
+			const struct top_view *view)
+{
+	size_t cells = trend_cells(view), width = view->columns - cells;
+
+	for (size_t line = 0; *table; line++) {
+		size_t bytes = strcspn(table, "\n"), used = characters(table, bytes);
+
+		fprintf(out, "%.*s%*s", (int)bytes, table, used < width ? (int)(width - used) : 0,
+			"");
+		if (line)
+			trend_write(out, trend_of(view->trend, json_array_get(qps, line - 1)),
+				    cells, view->utf8);
+		else
+			fprintf(out, "%*s", (int)cells, TREND_HEADING);
+		fputc('\n', out);
+		table += bytes + !!table[bytes];
+	}
+}
+
+static void write_table(FILE *out, const struct verb_section *section, struct scope scope,
+			const json_t *qps, const struct top_view *view, size_t columns)
+{
+	char *text = NULL;
+	size_t bytes;
+	FILE *table;
+
+	if (!trend_cells(view)) {
+		table_write(out, section, scope, qps, columns);
+		return;
+	}
+	table = open_memstream(&text, &bytes);
+	if (!table)
+		return;
+	table_write(table, section, scope, qps, columns - trend_cells(view) - 1);
+	if (!fclose(table))
+		write_trend(out, text, qps, view);
+	free(text);
+}
+
 void top_page(FILE *out, json_t *result, const struct top_view *view)
 {
 	unsigned int columns =
@@ -258,7 +324,9 @@ void top_page(FILE *out, json_t *result, const struct top_view *view)
 		 view->clock, view->sort, units_duration(every, view->interval_ns),
 		 (unsigned long long)json_count(result, "tracked"), rows, timed);
 	section.most = rows;
-	table_write(out, &section, (struct scope){result, NULL}, qps, columns);
+	if (view->trend)
+		trend_add(view->trend, qps, rows);
+	write_table(out, &section, (struct scope){result, NULL}, qps, view, columns);
 	if (*view->hint)
 		put_line(out, columns, "%s", view->hint);
 }
@@ -420,7 +488,10 @@ int cli_top(struct cli *cli)
 				     .hint = ""};
 	if (text && !frames && isatty(STDOUT_FILENO)) {
 		top.view.hint = HINT;
+		top.view.trend = json_object();
+		top.view.utf8 = setlocale(LC_CTYPE, "") && !strcmp(nl_langinfo(CODESET), "UTF-8");
 		code = show_live(&top);
+		json_decref(top.view.trend);
 	} else {
 		code = print_page(&top);
 		if (!code && !frames && text)

@@ -181,8 +181,10 @@ static const struct verb verbs[] = {
 	 .args = top_args,
 	 .output = top_output,
 	 .help = "The whole terminal, until `q` or the end of the input; d, t and l choose the "
-		 "order. When the output is not a terminal, with -j and with --frames pages are "
-		 "printed."},
+		 "order. In 89 columns and more TREND has a bar for OWD_P99 of each of the last "
+		 "pages, up to 32, the newest at the right: the lowest is the smallest of them, "
+		 "the highest the largest, or twice the smallest when that is more. When the "
+		 "output is not a terminal, with -j and with --frames pages are printed."},
 	{},
 };
 

@@ -147,6 +147,116 @@ Test(top, states)
 	}
 }
 
+/* --- the trend --- */
+
+static const char *bars(const char *values, size_t cells, bool utf8)
+{
+	json_t *list = json_loads(values, 0, NULL);
+	FILE *out;
+
+	free(page_text);
+	page_text = NULL;
+	out = open_memstream(&page_text, &page_bytes);
+	trend_write(out, list, cells, utf8);
+	fclose(out);
+	json_decref(list);
+	return page_text;
+}
+
+Test(trend, bars)
+{
+	cr_expect_str_eq(bars("[1000,1100,1900,16000]", 4, false), "___#", "from the smallest on");
+	cr_expect_str_eq(bars("[1000,1100,1900,16000]", 4, true), "▁▁▁█");
+	cr_expect_str_eq(bars("[1000,1100,1500,1800]", 4, false), "__=*",
+			 "below twice the smallest the height is not filled");
+	cr_expect_str_eq(bars("[0,1,2,3,4,5,6,7]", 8, true), "▁▂▃▄▅▆▇█");
+	cr_expect_str_eq(bars("[7,null,7]", 5, false), "  _ _", "the newest at the right");
+	cr_expect_str_eq(bars("[90000,1000,1000]", 2, false), "__",
+			 "what is not shown has no scale");
+	cr_expect_str_eq(bars("[-500,0,500]", 3, false), "_=#", "a delay within its error");
+	cr_expect_str_eq(bars("[]", 3, true), "   ");
+	cr_expect_str_eq(bars("[null,null]", 3, true), "   ");
+}
+
+#define POINT(qpn, p99)                                                                            \
+	"{\"key\":\"a>b/" qpn "\",\"direction\":\"tx\",\"owd_ns\":{\"p99\":" p99 "}}"
+#define UNTIMED(qpn) "{\"key\":\"a>b/" qpn "\",\"direction\":\"tx\"}"
+
+static size_t add(json_t *trend, const char *text, size_t shown)
+{
+	json_t *qps = json_loads(text, 0, NULL);
+
+	cr_assert_not_null(qps, "%s", text);
+	trend_add(trend, qps, shown);
+	json_decref(qps);
+	return json_object_size(trend);
+}
+
+static void expect_trend(json_t *trend, const char *name, const char *wanted)
+{
+	char *text = json_dumps(json_object_get(trend, name), JSON_COMPACT);
+
+	cr_assert_not_null(text, "%s", name);
+	cr_expect_str_eq(text, wanted, "%s: %s", name, text);
+	free(text);
+}
+
+Test(trend, is_of_the_pages_that_show_a_queue_pair)
+{
+	json_t *trend = json_object();
+
+	cr_expect_eq(add(trend, "[" POINT("1", "10") "," POINT("2", "20") "]", 1), 1);
+	cr_expect_eq(add(trend, "[" POINT("2", "21") "," POINT("1", "11") "]", 2), 2);
+	cr_expect_eq(add(trend, "[" UNTIMED("1") "," UNTIMED("3") "]", 2), 2, "3 has none yet");
+	expect_trend(trend, "a>b/1 tx", "[10,11,null]");
+	expect_trend(trend, "a>b/2 tx", "[21,null]");
+	for (unsigned int i = 0; i < TREND_MOST - 1; i++)
+		add(trend, "[" POINT("1", "12") "]", 1);
+	cr_expect_eq(json_object_size(trend), 1, "one that went is forgotten");
+	cr_expect_eq(json_array_size(json_object_get(trend, "a>b/1 tx")), TREND_MOST);
+	json_decref(trend);
+}
+
+/* A page with the trend of three pages before. */
+static const char *page_with_trend(unsigned int columns, bool utf8)
+{
+	json_t *result = json_loads("{\"qps\":[" POINT("1", "10") "," WIDEST "]}", 0, NULL);
+	struct top_view view = {.columns = columns,
+				.sort = "delay",
+				.clock = "",
+				.hint = "",
+				.trend = json_object(),
+				.utf8 = utf8};
+	FILE *out;
+
+	add(view.trend, "[" POINT("1", "80") "]", 1);
+	add(view.trend, "[" POINT("1", "40") "]", 1);
+	free(page_text);
+	page_text = NULL;
+	out = open_memstream(&page_text, &page_bytes);
+	top_page(out, result, &view);
+	fclose(out);
+	json_decref(result);
+	json_decref(view.trend);
+	return page_text;
+}
+
+Test(trend, is_right_of_the_table_where_there_is_room)
+{
+	const char *text = page_with_trend(88, false);
+
+	check_lines(text, 88);
+	cr_expect_null(strstr(text, "TREND"), "no room:\n%s", text);
+	text = page_with_trend(89, false);
+	check_lines(text, 89);
+	expect(text, " TREND\n");
+	expect(text, "     #-_\n");
+	text = page_with_trend(200, false);
+	check_lines(text, 200);
+	expect(text, "                             #-_\n");
+	expect(page_with_trend(100, true), "                 █▄▁\n");
+}
+
 /* --- delays in `qp` --- */
 
 static const char *render(const char *text, const char *args)
