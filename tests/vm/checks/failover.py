@@ -129,7 +129,8 @@ def has_backup(name, row):
     paths = [path for path in bench.escapement(name, "paths")["paths"]
              if path["state"] in ("up", "hold_down")]
     groups = {path["sport"]: path.get("group") for path in paths}
-    used = [path for path in paths if path["qps"]]
+    # Not those of queue pairs that have ended.
+    used = [path for path in paths if path["qps"] and path["sport"] == row.get("steered_sport", row["sport"])]
     return bool(used) and all(groups.get(path.get("backup_sport")) is not None and
                               groups[path["backup_sport"]] != path.get("group") for path in used)
 
