@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Programs that nobody here wrote, at their defaults, over two soft-RoCE machines: NVMe over Fabrics under fio with
 data verification, UCX, librdmacm's rping, Open MPI and perftest, each while its queue pairs are moved, while daemons start
-again, and while the path in use fails (disturb)."""
+again, while the path in use and NICs fail (disturb), and paced."""
 import concurrent.futures
 import contextlib
 import functools
@@ -20,7 +20,7 @@ NQN = "escapement-test"
 DISK_MIB, SECONDS, LIMIT_SECONDS = 64, 10, 120
 PORT = 4420
 # A start takes many, the verifier is emulated; failures and moves repeat.
-SECONDS_OF = {disturb.moved: 20, disturb.restarted: 25, disturb.path_failed: 40}
+SECONDS_OF = {disturb.moved: 20, disturb.restarted: 25, disturb.path_failed: 40, disturb.nic_failed: 30}
 ONLY = ""  # runs with one of these strings (a,b) in their label
 MPI_OVER_UCX, MPI_OVER_TCP = "Open MPI over UCX", "Open MPI over TCP"
 # The daemons, and what happens with them.
@@ -28,12 +28,14 @@ DISTURBANCES = (
     (disturb.by_hand, (("untouched", None), ("while it is moved", disturb.moved),
                        ("while daemons start again", disturb.restarted))),
     (disturb.protected, (("while its path fails", disturb.path_failed),)),
+    (disturb.two_nics, (("while a NIC fails", disturb.nic_failed),)),
+    (disturb.pacing, (("paced", disturb.paced),)),
 )
-LEAST = {"moves": 25, "restarts": 1, "failures": 1}
+LEAST = {"moves": 25, "restarts": 1, "failures": 1, "held": 1}
 # Of those whose own timer is longer, and which send without a pause: beside the longest gap of the same run without a
 # failure. dead_after is 100 ms.
 JUDGED = (MPI_OVER_UCX, "ib_write_bw, timeout 18")
-LONGEST_MS = {disturb.path_failed: 350}
+LONGEST_MS = {disturb.path_failed: 350, disturb.nic_failed: 500}
 SHELL_KEY = "/root/.ssh/id_dropbear"
 UCX_PER_SECOND, RPING_PER_SECOND = 60, 60  # about what emulated machines do: a run lasts
 PERFTEST_TIMEOUTS = ("14", "18", "20")  # 67 ms, perftest's default; 1.1 s; 4.3 s
@@ -199,7 +201,7 @@ def check_client(tap, label, program, what, how):
 
 
 def applies(label, how):
-    """TCP has no queue pairs: it is neither moved nor repaired."""
+    """TCP has no queue pairs: it is neither moved nor repaired nor paced."""
     return label != MPI_OVER_TCP or how in (None, disturb.restarted)
 
 
@@ -214,7 +216,7 @@ def programs():
 
 
 def test_clients(tap, folder):
-    """fio on NVMe over Fabrics, UCX, rping, Open MPI and perftest: moved, daemons start again, their path fails."""
+    """fio on NVMe over Fabrics, UCX, rping, Open MPI and perftest: moved, daemons start again, paths and NICs fail, paced."""
     missing = [tool for tool in NEEDED if not shutil.which(tool)]
     if not tap.check(not missing, "the programs are here", f"{missing}: tests/deps long"):
         return

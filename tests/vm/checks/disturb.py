@@ -3,6 +3,7 @@
 import concurrent.futures
 import contextlib
 import ipaddress
+import json
 import os
 import tempfile
 import threading
@@ -11,13 +12,19 @@ import time
 import nicwire
 from emulation import channel, daemon, perftest, state
 
-from . import bench, cleanup, failover, owd, steer
+from . import bench, cleanup, failover, nic, owd, steer
 from .bench import CLIENT, SERVER
 
 RESTART_GAP_S = 2
 FAILURE_GAP_S = 4
+NIC_OUTAGE_S = 3
+NIC_CASES = (("carrier", (CLIENT,)), ("silent", (SERVER,)), ("carrier", (SERVER,)), ("silent", (CLIENT,)))
 # A queue pair that sends without a pause, of which a gap can be read.
 FLOW_PACKETS = 300
+# Above what a busy guest's own stalls make of the delay; no packet waits for longer than perftest's shortest timer.
+PACED = ("mesh: { pair_interval: 20ms }\nclock: { window: 10s }\n"
+         "pace: { threshold: 20ms, line: 100Mbit, hold_max: 40ms }\n")
+PACE_WAIT_S = 60
 PATHS_WAIT_S = 10  # as the test repair: for the first candidate paths
 ENDED = "qps: { idle: 10s }\n"  # those of programs before do not occupy the candidate paths
 
@@ -55,6 +62,34 @@ def path_failed(over):
     return seen if windows else dict(seen, state=bench.each(failover.during_failure))
 
 
+def nic_failed(over):
+    """The NIC of either end loses its link, or all packets, for 3 s, in turns."""
+    windows = []
+    while failover.wait_flows(False, over) and not over.wait(1):
+        nic.wait_whole()
+        fault = NIC_CASES[len(windows) % len(NIC_CASES)]
+        begun = time.time()
+        nic.cut(*fault)
+        over.wait(NIC_OUTAGE_S)
+        nic.mend(*fault)
+        windows.append((begun, time.time()))
+    return {"failures": len(windows), "windows": windows}
+
+
+def held(name):
+    """Packets that pacing has held so far, from the pinned map."""
+    entries = json.loads(channel.read(name, ["bpftool", "-j", "map", "dump", "pinned",
+                                             f"{cleanup.PINS}/qp_pace"]))
+    return sum(entry["formatted"]["value"]["held"] for entry in entries)
+
+
+def paced(over):
+    """Pacing holds packets of both ends."""
+    before = bench.each(held)
+    over.wait()
+    return {"held": sum(now - then for now, then in zip(bench.each(held), before))}
+
+
 # --- the daemons for it ---
 
 @contextlib.contextmanager
@@ -71,6 +106,30 @@ def protected():
     owd.wait_synced()
     time.sleep(PATHS_WAIT_S)
     yield
+
+
+@contextlib.contextmanager
+def two_nics():
+    with nic.design_up("nic"):
+        yield
+
+
+@contextlib.contextmanager
+def pacing():
+    cleanup.make_ready(top=PACED, members=owd.members(), key=owd.KEY)
+    owd.wait_synced()
+    try:
+        for name in bench.GUESTS:
+            bench.escapement(name, "pace", "setup-fq", "eth0")
+            bench.escapement(name, "pace", "on")
+        deadline = time.monotonic() + PACE_WAIT_S
+        while not all(bench.each(lambda name: bench.escapement(name, "pace")["clock"]["usable"])) \
+                and time.monotonic() < deadline:
+            time.sleep(0.5)
+        yield
+    finally:
+        steer.set_mode("observe")
+        bench.each(lambda name: channel.run(name, ["escapement", "pace", "undo-fq", "eth0"]))
 
 
 # --- gaps ---
