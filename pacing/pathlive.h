@@ -88,6 +88,14 @@ static inline __attribute__((always_inline)) int pathlive_is_dead(const struct p
 	       report_ns - since_ns >= deadline_ns;
 }
 
+/* As in the command line: up|suspect|down|hold_down. */
+enum pathlive_state {
+	PATHLIVE_UP = 0,
+	PATHLIVE_SUSPECT, /* no report on packets sent for the deadline */
+	PATHLIVE_DOWN,
+	PATHLIVE_HOLD_DOWN, /* alive, in hold-down */
+};
+
 #ifndef __bpf__
 #include <stdbool.h>
 #include <stddef.h>
@@ -110,14 +118,6 @@ void pathlive_config_default(struct pathlive_config *config);
  */
 uint64_t pathlive_deadline(const struct pathlive_config *config, double rtt_ns, double spread_ns,
 			   double interval_ns);
-
-/* As in the command line: up|suspect|down|hold_down. */
-enum pathlive_state {
-	PATHLIVE_UP = 0,
-	PATHLIVE_SUSPECT, /* no report on packets sent for the deadline */
-	PATHLIVE_DOWN,
-	PATHLIVE_HOLD_DOWN, /* alive, in hold-down */
-};
 
 const char *pathlive_state_name(enum pathlive_state state);
 

@@ -143,11 +143,12 @@ struct path_update {
 	__u16 sport;
 	__u8 path;
 	bool reply;
+	bool died; /* result: a path is dead that the daemon does not know to be */
 };
 _Static_assert(sizeof(struct path_update) <= sizeof(((struct esc_path_cpu *)0)->message),
 	       "the reports fit");
 
-static __always_inline void path_apply_reports(struct esc_paths *slot, const struct path_update *u)
+static __always_inline void path_apply_reports(struct esc_paths *slot, struct path_update *u)
 {
 	__u64 age_ns;
 	__u32 i;
@@ -156,8 +157,11 @@ static __always_inline void path_apply_reports(struct esc_paths *slot, const str
 	for (i = 0; i < ESC_PATHS_MAX; i++) {
 		struct esc_path *path = &slot->paths[i];
 
-		if (path->sport && path_read_report(&u->reports, i, path->sport, &age_ns))
-			pathlive_report(&path->live, u->peer_ns, age_ns, u->now_ns);
+		if (!path->sport || !path_read_report(&u->reports, i, path->sport, &age_ns))
+			continue;
+		pathlive_report(&path->live, u->peer_ns, age_ns, u->now_ns);
+		u->died |= path->deadline_ns && path->state != PATHLIVE_DOWN &&
+			   pathlive_is_dead(&path->live, path->deadline_ns);
 	}
 }
 
@@ -193,6 +197,18 @@ __noinline int path_update(struct path_update *u)
 	return 0;
 }
 
+/*
+ * Wakes the daemon, which polls the ring otherwise: queue pairs that wait for the dead path have
+ * nothing to send, so that it starts their repair.
+ */
+static __always_inline void path_wake_daemon(void)
+{
+	void *nothing = bpf_ringbuf_reserve(&path_records, sizeof(__u64), 0);
+
+	if (nothing)
+		bpf_ringbuf_discard(nothing, BPF_RB_FORCE_WAKEUP);
+}
+
 static __always_inline struct path_update *path_process(const struct probe_frame *f,
 							struct esc_path_cpu *cpu, bool reply)
 {
@@ -207,7 +223,10 @@ static __always_inline struct path_update *path_process(const struct probe_frame
 	u->sport = bpf_ntohs(f->path->sport);
 	u->path = f->path->path;
 	u->reply = reply;
+	u->died = false;
 	path_update(u);
+	if (unlikely(u->died))
+		path_wake_daemon();
 	return u;
 }
 
@@ -326,7 +345,7 @@ static __always_inline void path_measure(struct esc_path_record *r, const struct
 	r->in_bound_ns = saturate_ns(now.bound_ns + bound_ns);
 }
 
-/* False: the ring is full. No wakeup: the daemon polls. */
+/* False: the ring is full. No wakeup: the daemon polls (but for path_wake_daemon()). */
 static __always_inline bool path_record(const struct probe_frame *f, __u32 slot)
 {
 	struct esc_path_record *r = bpf_ringbuf_reserve(&path_records, sizeof(*r), 0);

@@ -72,6 +72,11 @@ int core_timer_new(struct core *core, struct core_timer **out, uint64_t first_ns
 	return 0;
 }
 
+void core_timer_run(struct core_timer *timer)
+{
+	on_time(timer->source, 0, timer);
+}
+
 void core_timer_free(struct core_timer *timer)
 {
 	if (!timer)

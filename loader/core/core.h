@@ -190,6 +190,8 @@ typedef uint64_t core_timer_fn(void *context, uint64_t now_ns);
 /* First call after @first_ns, within @slack_ns. *@out is freed with core_timer_free(). */
 int core_timer_new(struct core *core, struct core_timer **out, uint64_t first_ns, uint64_t slack_ns,
 		   core_timer_fn *fn, void *context);
+/* Calls its function now instead of when it is due. Not from that function. */
+void core_timer_run(struct core_timer *timer);
 void core_timer_free(struct core_timer *timer);
 
 /* --- workers: what may wait for a disk, or takes long, each in a thread of its own --- */

@@ -120,7 +120,8 @@ struct paths_pair {
 	/* Source ports of queue pairs; the first own_awake are of those that send. */
 	uint16_t own[PATHS_OWN_PORTS_MAX];
 	size_t own_count, own_awake, own_before;
-	bool changed; /* ports or facts about them: candidates have to be chosen again */
+	uint16_t urgent; /* backups, by id, that are probed as paths in use are */
+	bool changed;	 /* ports or facts about them: candidates have to be chosen again */
 
 	struct candidate candidates[ESC_PATHS_MAX];
 	struct pathset set;
@@ -154,6 +155,7 @@ struct paths {
 	struct ring_buffer *ring;
 	struct pathsend *send;
 	struct core_timer *timer;
+	sd_event_source *deaths;
 	struct sd_event_source *icmp[2];
 	int icmp_fd[2]; /* -1: none */
 
@@ -167,6 +169,7 @@ struct paths {
 	uint64_t random;
 	uint64_t update_due_ns, ports_due_ns, sweep_due_ns;
 	bool limit_reported;
+	bool uses_changed; /* since the last update of the uses */
 
 	double try_tokens, try_pace; /* tries a second, as switches reply */
 	uint64_t try_ns;

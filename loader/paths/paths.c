@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 
@@ -184,6 +185,8 @@ static uint64_t probe_tick(struct paths *paths, uint64_t now_ns)
 		for_each_candidate (pair, path)
 			active |= path->facts.use == PATH_ACTIVE;
 	}
+	if (paths->uses_changed)
+		paths_update_uses(paths, now_ns);
 	paths_survey_tick(paths, now_ns);
 	if (active)
 		return PATHS_TICK_ACTIVE_NS;
@@ -198,6 +201,18 @@ static uint64_t paths_tick(void *context, uint64_t now_ns)
 	if (paths->tick)
 		paths->tick(paths->tick_context, now_ns);
 	return next_ns;
+}
+
+/* XDP received the report of a path's death: the tick comes now. */
+static int on_death(sd_event_source *source, int fd, uint32_t events, void *context)
+{
+	struct paths *paths = context;
+
+	(void)source;
+	(void)fd;
+	(void)events;
+	core_timer_run(paths->timer);
+	return 0;
 }
 
 void paths_on_tick(struct paths *paths, paths_tick_fn *fn, void *context)
@@ -325,6 +340,11 @@ static int start(struct paths *paths, char **error)
 	take_config(paths); /* switched off, that ends what was taken over */
 	err = core_timer_new(paths->core, &paths->timer, PATHS_TICK_IDLE_NS, TICK_SLACK_NS,
 			     paths_tick, paths);
+	/* By wakeups alone: records that are to wait for the tick are there at any time. */
+	if (err >= 0)
+		err = sd_event_add_io(paths->core->loop, &paths->deaths,
+				      dataplane_map_fd(dataplane, "path_records"),
+				      EPOLLIN | EPOLLET, on_death, paths);
 	return err < 0 ? explain(error, err, "paths: no timer: %s", strerror(-err)) : 0;
 }
 
@@ -333,6 +353,7 @@ static void paths_close(void *self)
 	struct paths *paths = self;
 
 	mesh_on_resume(paths->mesh, NULL, NULL);
+	sd_event_source_disable_unref(paths->deaths);
 	core_timer_free(paths->timer);
 	pathsend_free(paths->send);
 	for (unsigned int i = 0; i < ESC_PATH_SLOTS_MAX; i++)

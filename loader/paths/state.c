@@ -101,6 +101,27 @@ static void count_qps(struct paths *paths)
 	}
 }
 
+/*
+ * Backups, by id, that are probed as a path in use is: nothing was confirmed on that one for half
+ * its deadline, so that the peer's reports on it come with their probes; or its packets take them.
+ */
+static uint16_t find_urgent(const struct paths_pair *pair, uint64_t now_ns)
+{
+	uint16_t urgent = 0;
+
+	for_each_candidate (pair, path) {
+		const struct path_facts *facts = &path->facts;
+		uint64_t since_ns = load(path->map->live.since_ns);
+		bool silent = facts->deadline_ns &&
+			      load(path->map->live.unconfirmed) >= PATHLIVE_UNCONFIRMED &&
+			      now_ns > since_ns && now_ns - since_ns >= facts->deadline_ns / 2;
+
+		if (facts->qps && facts->backup >= 0 && (silent || facts->diverted_ns))
+			urgent |= (uint16_t)(1u << facts->backup);
+	}
+	return urgent;
+}
+
 static enum path_use use_of(const struct paths *paths, const struct paths_pair *pair,
 			    const struct candidate *path, uint64_t now_ns)
 {
@@ -115,7 +136,8 @@ static enum path_use use_of(const struct paths *paths, const struct paths_pair *
 	if (!is_steered(paths, pair) || !pair->replied_ns)
 		return PATH_WATCHED;
 	/* One that is down, or not trusted yet, may take seconds to be trusted. */
-	return path->facts.qps && path->damp.state != PATHLIVE_DOWN &&
+	return (path->facts.qps || pair->urgent >> path->facts.id & 1) &&
+			       path->damp.state != PATHLIVE_DOWN &&
 			       path->damp.state != PATHLIVE_HOLD_DOWN
 		       ? PATH_ACTIVE
 		       : PATH_STANDBY;
@@ -158,13 +180,16 @@ void paths_update_uses(struct paths *paths, uint64_t now_ns)
 	struct paths_pair *pair;
 
 	count_qps(paths);
-	for_each_pair (paths, pair)
+	paths->uses_changed = false;
+	for_each_pair (paths, pair) {
+		pair->urgent = find_urgent(pair, now_ns);
 		for (unsigned int i = 0; i < ESC_PATHS_MAX; i++) {
 			struct candidate *path = &pair->candidates[i];
 
 			path->facts.use = use_of(paths, pair, path, now_ns);
 			demand.candidates[path->facts.use]++;
 		}
+	}
 	pathbudget_share(&demand, share);
 	for_each_pair (paths, pair) {
 		double mesh_ns = mesh_get_floor(paths->mesh, &pair->facts.key.dst);
@@ -313,6 +338,7 @@ void paths_evaluate(struct paths *paths, struct paths_pair *pair, uint64_t now_n
 		changed |= candidate_evaluate(paths, pair, path, now_ns);
 	if (changed)
 		paths_choose_backups(pair);
+	paths->uses_changed |= (find_urgent(pair, now_ns) & ~pair->urgent) != 0;
 }
 
 /* --- backups --- */

@@ -53,6 +53,8 @@ static json_t *rule_json(const struct steer *steer, const struct rule *rule)
 	json_put(object, "rule", steer_path_wanted(rule));
 	json_put_text(object, "state", states[rule->state]);
 	json_put_text(object, "by", rule->automatic ? "automatic" : "operator");
+	if (rule->automatic)
+		json_put_count(object, "path_id", rule->want.path);
 	if (rule->in_effect)
 		json_put_text(object, "trigger", steer_trigger_name(rule->trigger));
 	json_put_count(object, "packets", rule->now.packets);

@@ -3,7 +3,10 @@
  * Path probes that come in: the reply byte for byte, what is recorded and taken from the reports,
  * the record of a reply, and each reason to refuse one. The expectations come from path_model.h.
  */
-#define TAP_PLAN 80
+#define TAP_PLAN 83
+
+#include <sys/epoll.h>
+#include <unistd.h>
 
 #include "path_world.h"
 #include "pacing/pathlive.h"
@@ -711,6 +714,57 @@ static void test_death(void)
 	       "the peer's report in a request of its own does");
 }
 
+/* The ring's wakeups since the last call, 100 ms at most. */
+static bool is_woken(int epoll)
+{
+	struct epoll_event event;
+
+	return epoll_wait(epoll, &event, 1, 100) == 1;
+}
+
+/* The daemon is woken for a dead path; all else waits for its tick. */
+static void test_wakeup(void)
+{
+	struct epoll_event event = {.events = EPOLLIN | EPOLLET};
+	struct esc_path_key back = path_back(4);
+	struct path_plan plan = path_plan_usual();
+	int epoll = epoll_create1(EPOLL_CLOEXEC);
+	uint64_t now = now_ns();
+	struct esc_paths slot;
+
+	path_reset(&p, &back);
+	slot = path_slot_usual(&back);
+	slot.paths[PATH].deadline_ns = 3000000;
+	slot.paths[PATH].live = (struct pathlive_path){.report_peer_ns = PEER_KTIME,
+						       .received_peer_ns = PEER_KTIME,
+						       .report_ns = now - 5000000,
+						       .since_ns = now - 4000000,
+						       .unconfirmed = 3};
+	path_set_slot(&p, &slot);
+	epoll_ctl(epoll, EPOLL_CTL_ADD, receipt_fd(&p.r, "path_records"), &event);
+	plan.path = 0;
+	plan.port = PATH_PORT - PATH;
+	plan.report_sport[PATH] = PATH_PORT;
+	plan.age_us[PATH] = 2000;
+	plan.ktime = PEER_KTIME + 2000000;
+	tap_ok(IS(path_send(&p, &plan), XDP_VERDICT_TX) && !is_woken(epoll),
+	       "the report of a path that is silent wakes nothing");
+	plan.sequence++;
+	plan.age_us[PATH] = 4000;
+	plan.ktime = PEER_KTIME + 4000000;
+	tap_ok(IS(path_send(&p, &plan), XDP_VERDICT_TX) && is_woken(epoll) &&
+		       IS(path_records(&p), 0),
+	       "that of one that is dead wakes the daemon, without a record");
+	slot = path_get_slot(&p);
+	slot.paths[PATH].state = PATHLIVE_DOWN;
+	path_set_slot(&p, &slot);
+	plan.sequence++;
+	plan.ktime += 1000000;
+	tap_ok(IS(path_send(&p, &plan), XDP_VERDICT_TX) && !is_woken(epoll),
+	       "once, until the daemon has it as down");
+	close(epoll);
+}
+
 int main(int argc, char **argv)
 {
 	uint32_t seed = argc > 1 ? strtoul(argv[1], NULL, 0) : (uint32_t)now_ns() | 1;
@@ -735,6 +789,7 @@ int main(int argc, char **argv)
 	test_ring_full();
 	test_words_in(seed);
 	test_death();
+	test_wakeup();
 	world_reset(path_kernel(&p));
 	path_build(&in, &plan);
 	tap_ok(IS((uint32_t)probe_run(&p.r.w, WORLD_TC_IN, &in, &out, 0), (uint32_t)-1) &&

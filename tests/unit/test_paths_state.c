@@ -97,6 +97,38 @@ Test(paths_poll, a_path_that_is_up_stays_so_when_the_peer_falls_silent)
 	cr_expect_eq(evaluate(10 * SECOND), PATHLIVE_UP);
 }
 
+/* Probes of the backup bring the reports on a path from which nothing comes back. */
+Test(paths_poll, a_backup_is_probed_as_often_while_its_path_is_silent)
+{
+	struct esc_path *own = &paths.map[0].paths[OWN];
+
+	pair->candidates[OWN].facts.qps = 1;
+	own->live = (struct pathlive_path){.unconfirmed = 2, .since_ns = now_ns};
+	evaluate(2 * MS);
+	cr_expect_not(paths.uses_changed, "two may be on their way");
+	own->live = (struct pathlive_path){.unconfirmed = 3, .since_ns = now_ns};
+	evaluate(1 * MS);
+	cr_expect_not(paths.uses_changed, "it is silent for less than half its deadline");
+	evaluate(1 * MS);
+	cr_expect(paths.uses_changed);
+	pair->urgent = 1u << OTHER;
+	paths.uses_changed = false;
+	evaluate(10 * MS);
+	cr_expect_not(paths.uses_changed, "known already");
+	pair->urgent = 0;
+	pair->candidates[OWN].facts.qps = 0;
+	evaluate(10 * MS);
+	cr_expect_not(paths.uses_changed, "nothing uses the path");
+}
+
+Test(paths_poll, a_backup_is_probed_as_often_while_packets_take_it)
+{
+	pair->candidates[OWN].facts.qps = 1;
+	paths.map[0].paths[OTHER].live.received_peer_ns = 1;
+	die();
+	cr_expect(paths.uses_changed);
+}
+
 Test(paths_poll, a_backup_is_released_only_when_the_peer_is_silent)
 {
 	die();

@@ -20,7 +20,7 @@ NQN = "escapement-test"
 DISK_MIB, SECONDS, LIMIT_SECONDS = 64, 10, 120
 PORT = 4420
 # A start takes many, the verifier is emulated; failures and moves repeat.
-SECONDS_OF = {disturb.moved: 20, disturb.restarted: 25, disturb.path_failed: 40, disturb.nic_failed: 30}
+SECONDS_OF = {disturb.moved: 45, disturb.restarted: 25, disturb.path_failed: 40, disturb.nic_failed: 30}
 ONLY = ""  # runs with one of these strings (a,b) in their label
 MPI_OVER_UCX, MPI_OVER_TCP = "Open MPI over UCX", "Open MPI over TCP"
 # The daemons, and what happens with them.
@@ -131,8 +131,8 @@ def mpi_shell():
     key = next(line for line in channel.read(CLIENT, ["dropbearkey", "-y", "-f", SHELL_KEY]).splitlines()
                if line.startswith("ssh-"))
     channel.read(SERVER, ["sh", "-c", f"mkdir -p /root/.ssh && echo '{key}' >/root/.ssh/authorized_keys && chmod -R go= "
-                          "/root/.ssh && dropbearkey -t ed25519 -f /run/dropbear.key && dropbear -r /run/dropbear.key "
-                          "-P /run/dropbear.pid"])
+                          "/root/.ssh && rm -f /run/dropbear.key && dropbearkey -t ed25519 -f /run/dropbear.key && dropbear "
+                          "-r /run/dropbear.key -P /run/dropbear.pid"])
     try:
         yield
     finally:

@@ -120,19 +120,18 @@ def wait_flows(with_backup, over=None):
 
 
 def has_backup(name, row):
-    """The queue pair has a rule with its candidate path, and a backup in another path group."""
+    """The queue pair has a rule, whose candidate path (which may have the port of another queue pair on the same
+    path) has a backup in another path group."""
     rules = [rule for rule in bench.escapement(name, "steer")["steers"]
-             if (rule["dst"], rule["dest_qpn"]) == (row["dst"], row["dest_qpn"])]
+             if (rule["src"], rule["dst"], rule["dest_qpn"]) == (row["src"], row["dst"], row["dest_qpn"])]
     if not any(rule["by"] == "automatic" and rule["state"] != "waiting" for rule in rules):
         return False
     # One in hold-down has failed before, when a guest stalled: traffic leaves it when it fails again.
-    paths = [path for path in bench.escapement(name, "paths")["paths"]
-             if path["state"] in ("up", "hold_down")]
-    groups = {path["sport"]: path.get("group") for path in paths}
-    # Not those of queue pairs that have ended.
-    used = [path for path in paths if path["qps"] and path["sport"] == row.get("steered_sport", row["sport"])]
-    return bool(used) and all(groups.get(path.get("backup_sport")) is not None and
-                              groups[path["backup_sport"]] != path.get("group") for path in used)
+    paths = {path["path_id"]: path for path in bench.escapement(name, "paths")["paths"]
+             if path["state"] in ("up", "hold_down") and (path["from"], path["to"]) == (row["src"], row["dst"])}
+    used = paths.get(rules[0]["path_id"])
+    groups = {path["sport"]: path.get("group") for path in paths.values()}
+    return used is not None and groups.get(used.get("backup_sport")) not in (None, used.get("group"))
 
 
 def during_failure(name):
