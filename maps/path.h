@@ -188,7 +188,8 @@ struct esc_path_received {
 ESC_ASSERT_OFFSET(struct esc_path_received, received_ktime_ns, 48);
 ESC_ASSERT_SIZE(struct esc_path_received, 608);
 
-/* Record of XDP to the daemon for each reply, in the ring `path_records`; without a wakeup. */
+/* Record of XDP to the daemon for each reply, in the ring `path_records`; without a wakeup, which
+ * a dead path alone causes. */
 struct esc_path_record {
 	__u32 slot; /* of `paths`; ESC_PATH_SLOT_NONE: none for the two addresses */
 	__u32 sequence;
