@@ -186,7 +186,7 @@ DASHBOARDS = $(notdir $(sort $(wildcard deploy/grafana/*.json)))
 INSTALLED = $(COMPLETION) $(SYSUSERSDIR)/escapement.conf $(SBINDIR)/escapementd $(SBINDIR)/escapement-alert $(BINDIR)/escapement \
 	$(UNITDIR)/escapementd.service $(UNITDIR)/escapement-alert.service \
 	$(CATALOGDIR)/escapement.catalog $(DATADIR)/escapement-event.schema.json $(DATADIR)/alertmanager.yml $(DATADIR)/escapement.rules.yml \
-	$(addprefix $(DATADIR)/grafana/,$(DASHBOARDS)) \
+	$(addprefix $(DATADIR)/grafana/,$(DASHBOARDS)) $(DATADIR)/slurm/escapement-drain $(DATADIR)/escapement-monitor.json \
 	$(SYSCONFDIR)/escapement/escapement.yaml.example $(INCLUDEDIR)/escapement.h \
 	$(addprefix $(LIBDIR)/,$(SONAME).1.0 $(SONAME) libescapement.so pkgconfig/libescapement.pc) \
 	$(foreach page,$(MAN),$(MANDIR)/man$(subst .,,$(suffix $(page)))/$(page))
@@ -210,6 +210,8 @@ install: programs
 	$(INSTALL) -D -m 0644 $(OUT)/escapement-event.schema.json $(D)$(DATADIR)/escapement-event.schema.json
 	$(INSTALL) -m 0644 deploy/alertmanager.yml deploy/escapement.rules.yml $(D)$(DATADIR)/
 	$(INSTALL) -d $(D)$(DATADIR)/grafana
+	$(INSTALL) -m 0644 deploy/node-problem-detector/escapement-monitor.json $(D)$(DATADIR)/
+	$(INSTALL) -D -m 0755 deploy/slurm/escapement-drain $(D)$(DATADIR)/slurm/escapement-drain
 	$(INSTALL) -m 0644 $(addprefix deploy/grafana/,$(DASHBOARDS)) $(D)$(DATADIR)/grafana/
 	$(INSTALL) -D -m 0644 $(OUT)/escapement.yaml $(D)$(SYSCONFDIR)/escapement/escapement.yaml.example
 	$(INSTALL) -D -m 0644 deploy/escapement.sysusers $(D)$(SYSUSERSDIR)/escapement.conf
