@@ -115,8 +115,8 @@ def two_nics():
 
 
 @contextlib.contextmanager
-def pacing():
-    cleanup.make_ready(top=PACED, members=owd.members(), key=owd.KEY)
+def pacing(top=PACED):
+    cleanup.make_ready(top=top, members=owd.members(), key=owd.KEY)
     owd.wait_synced()
     try:
         for name in bench.GUESTS:

@@ -68,7 +68,7 @@ def run_fresh(fault, names):
         nic.wait_whole()
         seen = run_failed(fault, names)
         said = clients.shell(CLIENT, "dmesg | tail -20").out
-    return seen, {key: value for key, value in seen.items() if key not in ("good", "output")}, said
+    return seen, {key: value for key, value in seen.items() if key not in ("good", "output", "slowest")}, said
 
 
 def check_case(tap, fault, names):
