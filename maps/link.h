@@ -19,7 +19,8 @@ struct esc_link_key {
 #define ESC_LINK_ADMIN_UP 0x1u /* at the newest reading, as the next one */
 #define ESC_LINK_CARRIER 0x2u
 #define ESC_LINK_HAD_CARRIER 0x4u /* at any time since the machine was booted */
-#define ESC_LINK_DOWN_ALARM 0x8u  /* it is reported as down */
+#define ESC_LINK_DOWN_ALARM 0x8u  /* it has had no carrier for `down_after` */
+#define ESC_LINK_LOST 0x10u	  /* it is reported as without a carrier */
 
 /*
  * Value of `link_flaps`. Writer: the daemon. Times are of CLOCK_BOOTTIME: the map, as all of bpffs,

@@ -68,7 +68,9 @@ enum link_step { LINK_NOTHING, LINK_RAISED, LINK_STABLE };
 enum link_step link_evaluate(struct esc_link *link, const struct link_keys *keys, uint64_t now_ns);
 /* False: there is no alarm. What was counted raises none any more. */
 bool link_acknowledge(struct esc_link *link, uint64_t now_ns);
-/* Up to now without a carrier for `down_after`, and it should have one. */
+/* Without a carrier, and it should have one. */
+bool link_is_lost(const struct esc_link *link, bool expected, uint64_t now_ns);
+/* The same for `down_after`, up to now. */
 bool link_is_down(const struct esc_link *link, const struct link_keys *keys, bool expected,
 		  uint64_t now_ns);
 
@@ -83,6 +85,7 @@ struct link_entry {
 	bool member;		 /* the members list has an address of this interface */
 	struct esc_link link;	 /* as in the map */
 	bool changed;		 /* not written to it yet */
+	bool confirmed;		 /* this daemon has reported the alarms that an earlier one left */
 	struct link_details details;
 	uint64_t details_ns; /* CLOCK_MONOTONIC of these; 0: not read yet */
 };
@@ -118,7 +121,8 @@ bool link_is_expected(const struct link_entry *entry);
 	X(LINK_DOWN, "link_down", WARNING,                                                         \
 	  "A link lost its carrier, or lost it and has it again; a planned loss is none of "       \
 	  "`flaps`.",                                                                              \
-	  .about = EVENT_NIC)                                                                      \
+	  .about = EVENT_NIC, .begins = "link_no_carrier",                                         \
+	  .remedy = "See its cable and its port of the switch.")                                   \
 	X(LINK_BACK, "link_up", NOTICE, "A link has its carrier again.", .about = EVENT_NIC,       \
 	  .ends = "link_no_carrier")                                                               \
 	X(LINK_NO_CARRIER, "link_no_carrier", WARNING,                                             \
@@ -144,14 +148,15 @@ enum { LINK_EVENTS(EVENT_ENUM) };
 extern const struct event_kind link_events[];
 extern const struct metric link_metrics[];
 
+/* A loss begins a condition while the link is ESC_LINK_LOST. */
 void link_report_change(struct links *links, const struct link_entry *entry,
 			const struct link_change *change);
 void link_report_flapping(struct links *links, const struct link_entry *entry);
-/* @reason: "stable", "acknowledged", "not watched". */
+/* @reason: "stable", "acknowledged", "not watched", "replaced". */
 void link_report_end(struct links *links, const struct link_entry *entry, const char *reason,
 		     uint64_t alarm_ns);
 void link_report_down(struct links *links, const struct link_entry *entry);
-/* The end of link_report_down() without a carrier. */
+/* A link that was reported as without a carrier has one, or needs none any more. */
 void link_report_excused(struct links *links, const struct link_entry *entry);
 /* [{...}] of the verb `links`. */
 json_t *link_json(const struct links *links, const struct link_entry *entry);

@@ -101,8 +101,8 @@ static const struct config_key keys[] = {
 		 "ends. `escapement links ack` ends it before."},
 	{"down_after", CONFIG_FIELD(duration, struct link_keys, down_after_ns), .fallback = "10s",
 	 .least = 0, .most = 3600 * CONFIG_S,
-	 .help = "A link that should have a carrier and has had none for this time is reported as "
-		 "down."},
+	 .help = "A link that should have a carrier and has had none for this time has the alarm "
+		 "`down`; it is a finding at once."},
 	{"settle", CONFIG_FIELD(duration, struct link_keys, settle_ns), .fallback = "30s",
 	 .least = 0, .most = 3600 * CONFIG_S,
 	 .help = "What a link does for this time after the boot, after it was set up by an "

@@ -72,30 +72,48 @@ static void store(struct links *links)
 
 /* --- alarms --- */
 
-static void evaluate(struct links *links, struct link_entry *entry, uint64_t now_ns)
+/* @returned: its return was reported with the reading that showed it. */
+static void evaluate_carrier(struct links *links, struct link_entry *entry, uint64_t now_ns,
+			     bool returned)
+{
+	const struct link_keys *keys = link_keys(links->core->config);
+	uint32_t before = entry->link.state, now = before & ~(ESC_LINK_LOST | ESC_LINK_DOWN_ALARM);
+	bool lost = link_is_lost(&entry->link, link_is_expected(entry), now_ns);
+
+	if (link_is_down(&entry->link, keys, lost, now_ns)) {
+		now |= ESC_LINK_LOST | ESC_LINK_DOWN_ALARM;
+		if (!(before & ESC_LINK_DOWN_ALARM) || !entry->confirmed)
+			link_report_down(links, entry);
+	} else if (lost) {
+		now |= before & ESC_LINK_LOST;
+	} else if (before & (ESC_LINK_LOST | ESC_LINK_DOWN_ALARM) && !returned) {
+		link_report_excused(links, entry);
+	}
+	entry->changed = entry->changed || now != before;
+	entry->link.state = now;
+}
+
+static void evaluate(struct links *links, struct link_entry *entry, uint64_t now_ns, bool returned)
 {
 	const struct link_keys *keys = link_keys(links->core->config);
 	uint64_t alarm_ns = entry->link.alarm_ns;
 	enum link_step step = link_evaluate(&entry->link, keys, now_ns);
-	bool was_down = entry->link.state & ESC_LINK_DOWN_ALARM;
-	bool down = link_is_down(&entry->link, keys, link_is_expected(entry), now_ns);
 
-	if (step == LINK_RAISED)
-		link_report_flapping(links, entry);
-	else if (step == LINK_STABLE)
+	if (step == LINK_STABLE)
 		link_report_end(links, entry, "stable", alarm_ns);
-	if (down && !was_down)
-		link_report_down(links, entry);
-	else if (was_down && !down && !(entry->link.state & ESC_LINK_CARRIER))
-		link_report_excused(links, entry);
-	if (down != was_down)
-		entry->link.state ^= ESC_LINK_DOWN_ALARM;
-	entry->changed = entry->changed || step != LINK_NOTHING || down != was_down;
+	else if (step == LINK_RAISED || (alarm_ns && !entry->confirmed))
+		link_report_flapping(links, entry);
+	entry->changed = entry->changed || step != LINK_NOTHING;
+	evaluate_carrier(links, entry, now_ns, returned);
+	entry->confirmed = true;
 }
 
 static void take(struct links *links, struct link_entry *entry, const struct link_carrier *reading,
 		 uint64_t now_ns)
 {
+	uint32_t reported = entry->link.state & (ESC_LINK_LOST | ESC_LINK_DOWN_ALARM);
+	uint32_t alarm_flaps = entry->link.alarm_flaps;
+	uint64_t alarm_ns = entry->link.alarm_ns;
 	struct link_change change;
 
 	if (entry->link.ifindex == reading->ifindex && entry->link.up_count == reading->up_count &&
@@ -106,8 +124,16 @@ static void take(struct links *links, struct link_entry *entry, const struct lin
 	link_take(&entry->link, reading, now_ns, link_keys(links->core->config)->settle_ns,
 		  &change);
 	entry->changed = true;
+	/* Conditions are of the name, whichever NIC has it. */
+	entry->link.state |= reported;
+	if (change.flaps && link_is_lost(&entry->link, link_is_expected(entry), now_ns))
+		entry->link.state |= ESC_LINK_LOST;
 	link_report_change(links, entry, &change);
-	evaluate(links, entry, now_ns);
+	if (alarm_ns && change.replaced) {
+		entry->link.alarm_flaps = alarm_flaps;
+		link_report_end(links, entry, "replaced", alarm_ns);
+	}
+	evaluate(links, entry, now_ns, change.returned);
 }
 
 /* --- which links --- */
@@ -206,7 +232,7 @@ static void end_others(struct links *links, struct links *next)
 			continue;
 		if (entry->link.alarm_ns)
 			link_report_end(links, entry, "not watched", entry->link.alarm_ns);
-		if (entry->link.state & ESC_LINK_DOWN_ALARM)
+		if (entry->link.state & (ESC_LINK_LOST | ESC_LINK_DOWN_ALARM))
 			link_report_excused(links, entry);
 	}
 }
@@ -445,7 +471,7 @@ static void tick(void *self, uint64_t now_local_ns)
 	    !rtnl_wait(CORE_RTNL_MS))
 		scan(links);
 	link_for_each (entry, links)
-		evaluate(links, entry, link_now_ns());
+		evaluate(links, entry, link_now_ns(), false);
 	store(links);
 	start_details(links, now_local_ns);
 }

@@ -174,7 +174,8 @@ void link_report_change(struct links *links, const struct link_entry *entry,
 			const struct link_change *change)
 {
 	const struct esc_link *link = &entry->link;
-	json_t *seen;
+	bool begins = link->state & ESC_LINK_LOST;
+	json_t *seen, *users = begins ? json_object() : NULL;
 
 	if (change->reset || change->replaced)
 		report(links, entry, LINK_RESET,
@@ -188,8 +189,17 @@ void link_report_change(struct links *links, const struct link_entry *entry,
 				 "carrier_down_count", (json_int_t)link->down_count, "state",
 				 state_name(entry));
 		log_info("%s: link down, %s now", entry->name, state_name(entry));
-		report(links, entry, LINK_DOWN, seen, NULL, NULL, NULL);
+		if (users)
+			put_users(links, entry, users);
+		events_add(links->core->events, &(struct event){
+							.kind = &link_events[LINK_DOWN],
+							.subject = entry->name,
+							.no_condition = !begins,
+							.seen = seen,
+							.result = json_incref(users),
+						});
 	}
+	json_decref(users);
 	if (change->returned) {
 		log_info("%s: link up", entry->name);
 		report(links, entry, LINK_BACK,
@@ -245,8 +255,10 @@ void link_report_down(struct links *links, const struct link_entry *entry)
 
 void link_report_excused(struct links *links, const struct link_entry *entry)
 {
-	report(links, entry, LINK_EXCUSED, json_pack("{s:s}", "state", state_name(entry)), NULL,
-	       NULL, NULL);
+	int kind = entry->link.state & ESC_LINK_CARRIER ? LINK_BACK : LINK_EXCUSED;
+
+	report(links, entry, kind, json_pack("{s:s}", "state", state_name(entry)), NULL, NULL,
+	       NULL);
 }
 
 /* --- replies --- */

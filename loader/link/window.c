@@ -178,10 +178,15 @@ bool link_acknowledge(struct esc_link *link, uint64_t now_ns)
 	return true;
 }
 
+bool link_is_lost(const struct esc_link *link, bool expected, uint64_t now_ns)
+{
+	return expected && link->ifindex && link->state & ESC_LINK_ADMIN_UP &&
+	       !(link->state & ESC_LINK_CARRIER) && now_ns >= link->settled_ns;
+}
+
 bool link_is_down(const struct esc_link *link, const struct link_keys *keys, bool expected,
 		  uint64_t now_ns)
 {
-	return expected && link->ifindex && link->state & ESC_LINK_ADMIN_UP &&
-	       !(link->state & ESC_LINK_CARRIER) && now_ns >= link->settled_ns &&
+	return link_is_lost(link, expected, now_ns) &&
 	       now_ns - link->changed_ns >= keys->down_after_ns;
 }

@@ -473,6 +473,8 @@ Test(link_window, loss_and_return_of_the_carrier)
 	world.now_ns += HOUR;
 	read_now(&world, &defaults);
 	cr_expect_eq(world.change.flaps, 1);
+	cr_expect(link_is_lost(&world.link, true, world.now_ns), "at once");
+	cr_expect_not(link_is_lost(&world.link, false, world.now_ns), "down by design");
 	world.now_ns += 9 * S;
 	cr_expect_not(link_is_down(&world.link, &defaults, true, world.now_ns));
 	world.now_ns += S;
@@ -483,4 +485,22 @@ Test(link_window, loss_and_return_of_the_carrier)
 	cr_expect(world.change.returned);
 	cr_expect_eq(world.change.lasted_ns, 10 * S);
 	cr_expect_not(link_is_down(&world.link, &defaults, true, world.now_ns));
+	cr_expect_not(link_is_lost(&world.link, true, world.now_ns));
+}
+
+/* What is planned is no loss: set down, and within `settle` of being set up. */
+Test(link_window, a_planned_loss_is_no_problem)
+{
+	struct world world = begin();
+
+	world.nic.down_count++;
+	world.nic.admin_up = world.nic.carrier = false;
+	world.now_ns += HOUR;
+	read_now(&world, &defaults);
+	cr_expect_not(link_is_lost(&world.link, true, world.now_ns));
+	world.nic.admin_up = true;
+	world.now_ns += S;
+	read_now(&world, &defaults);
+	cr_expect_not(link_is_lost(&world.link, true, world.now_ns + SETTLE - 1));
+	cr_expect(link_is_lost(&world.link, true, world.now_ns + SETTLE), "it did not come back");
 }
