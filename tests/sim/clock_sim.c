@@ -66,6 +66,11 @@ static const struct option options[] = {
 	{"speed_part", AT(speed_part), 'd'},
 	{"gap_part", AT(gap_part), 'd'},
 	{"gap_ns", AT(gap_ns), 'd'},
+	{"spell_ns", AT(spell_ns), 'd'},
+	{"spell_s", AT(spell_s), 'd'},
+	{"spell_every", AT(spell_every_s), 'd'},
+	{"spell_one", AT(spell_one_part), 'd'},
+	{"spell_from", AT(spell_from_s), 'd'},
 	{"no_prior", AT(no_prior), 'b'},
 };
 

@@ -6,6 +6,7 @@
 
 #define SPIKE_NS 20000.0
 #define SPELL_NS 5e6
+#define SPELL_MOST 3
 /* A busy machine: a Pareto tail of this power, and stalls of up to this length. */
 #define BUSY_TAIL 1.1
 #define BUSY_MOST_NS 20e6
@@ -69,6 +70,27 @@ static double cpu_wait(struct sim *sim, struct sim_host *sender, double at_ns)
 	return wait - (sender->fast ? config->speed_ns : 0);
 }
 
+static void spell_draw(struct sim *sim, struct sim_host *host)
+{
+	const struct sim_config *config = &sim->config;
+	double amount_ns, length_s;
+	bool one;
+
+	if (config->spell_every_s <= 0 || sim->now_ns < host->spell_to_ns ||
+	    (double)sim->now_ns * 1e-9 < config->spell_from_s)
+		return;
+	host->spell_late[0] = host->spell_late[1] = 0;
+	if (rng_unit(&sim->rng) >= (double)sim->tick_ns * 1e-9 / config->spell_every_s)
+		return;
+	amount_ns = config->spell_ns * (0.5 + rng_unit(&sim->rng));
+	length_s = fmin(config->spell_s * rng_exponential(&sim->rng), SPELL_MOST * config->spell_s);
+	one = rng_unit(&sim->rng) < config->spell_one_part;
+	host->spell_to_ns = sim->now_ns + (int64_t)(length_s * 1e9);
+	host->spell_late[0] = host->spell_late[1] = amount_ns;
+	if (one)
+		host->spell_late[rng_next(&sim->rng) & 1] = 0;
+}
+
 static double stamp_error(struct sim *sim)
 {
 	const struct sim_config *config = &sim->config;
@@ -99,7 +121,8 @@ static void probe_cross(struct sim *sim, size_t from, struct sim_end *end, doubl
 	struct clock_probe probe = {.pair = end->pairs};
 	double cross = link->base_ns[way] + (way ? -1 : 1) * link->asymmetry_ns +
 		       sender->asymmetry_ns - receiver->asymmetry_ns + busy_wait(sim) +
-		       cpu_wait(sim, sender, at_ns) +
+		       cpu_wait(sim, sender, at_ns) + sender->spell_late[0] +
+		       receiver->spell_late[1] +
 		       fabric_cross(&sim->fabric, from, end->peer, link->path[way], at_ns);
 
 	probe.tx_ns = timestamp(sim, sender, at_ns);
@@ -123,6 +146,8 @@ void sim_probe_tick(struct sim *sim)
 	const struct sim_config *config = &sim->config;
 	int64_t end_ns = sim->now_ns + sim->tick_ns;
 
+	for (size_t h = 0; h < config->hosts; h++)
+		spell_draw(sim, &sim->hosts[h]);
 	for (size_t h = 0; h < config->hosts; h++) {
 		bool stalled = stalls(sim, &sim->hosts[h]);
 

@@ -64,6 +64,15 @@ struct sim_config {
 	double speed_part;   /* of the time, in spells of some milliseconds */
 	double gap_part;     /* of packets that a gap of the sender's or receiver's CPU delays */
 	double gap_ns;	     /* mean of an exponential */
+	/*
+	 * Spells in which every packet that a host sends or receives takes longer, by an amount
+	 * that stays the same: a neighbor of the virtual machine on the same core, cold caches.
+	 */
+	double spell_ns;       /* mean of the amounts, uniform to half and one and a half of it */
+	double spell_s;	       /* mean duration, exponential, at most three times that */
+	double spell_every_s;  /* mean time from one to the next of a host; 0: none */
+	double spell_one_part; /* of spells in one direction only */
+	double spell_from_s;   /* true time of the first */
 	bool no_prior;
 };
 
@@ -79,9 +88,11 @@ struct sim_host {
 	int64_t stalls_to_ns;
 	int64_t speed_to_ns; /* true time up to which its CPU has this speed */
 	bool fast;
-	int64_t boots_at_ns; /* true time at which it comes (back) */
-	size_t rank;	     /* order of bootstrap */
-	unsigned phase;	     /* tick of the round in which it acts */
+	int64_t spell_to_ns;  /* true time at which its spell ends */
+	double spell_late[2]; /* what it sends, and what it receives, then takes longer by */
+	int64_t boots_at_ns;  /* true time at which it comes (back) */
+	size_t rank;	      /* order of bootstrap */
+	unsigned phase;	      /* tick of the round in which it acts */
 	double asymmetry_ns;
 	double lie_ns;
 	double past_phase[SIM_PAST]; /* of the oscillator, by tick */
