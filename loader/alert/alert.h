@@ -65,7 +65,15 @@ void alerts_tick(struct alerts *alerts, uint64_t now_ns);
 /* As Alertmanager's API v2 and the hook get it (new reference). @until_ns: endsAt while it fires.
  */
 json_t *alert_json(const struct alert *alert, uint64_t until_ns);
+/* All of them; one whose fault another one explains as resolved while that one fires. */
 json_t *alerts_json(const struct alerts *alerts, uint64_t until_ns);
+/*
+ * What alerts that fire explain, the `members` in `seen` of their events: {fault: index} (new
+ * reference), and which of them explains @alert; NULL: none.
+ */
+json_t *alerts_explained(const struct alerts *alerts);
+const struct alert *alert_explained_by(const struct alerts *alerts, const json_t *explained,
+				       const struct alert *alert);
 /* To be kept over a restart (new reference). */
 json_t *alerts_save(const struct alerts *alerts);
 /* False: nothing of @saved is used, as it is no such object. */

@@ -136,17 +136,20 @@ static bool is_waiting(const struct alert *alert)
 	return alert->ended_ns ? alert->begin_hooked && !alert->end_hooked : !alert->begin_hooked;
 }
 
-/* The oldest that waits; NULL: none. */
+/* The oldest that waits, and that no other one explains; NULL: none. */
 static struct alert *next_alert(struct alerts *alerts)
 {
+	json_t *explained = alerts_explained(alerts);
 	struct alert *found = NULL;
 
 	for (size_t i = 0; i < alerts->count; i++) {
 		struct alert *alert = &alerts->list[i];
 
-		if (is_waiting(alert) && (!found || alert->started_ns < found->started_ns))
+		if (is_waiting(alert) && (!found || alert->started_ns < found->started_ns) &&
+		    !alert_explained_by(alerts, explained, alert))
 			found = alert;
 	}
+	json_decref(explained);
 	return found;
 }
 

@@ -133,6 +133,24 @@ static struct alert *add(struct alerts *alerts)
 	return oldest;
 }
 
+static const json_t *members_of(const struct alert *alert)
+{
+	return json_object_get(json_object_get(alert->event, "seen"), "members");
+}
+
+/* It continues; other members are a change. */
+static void replace_event(struct alerts *alerts, struct alert *alert, const json_t *event)
+{
+	json_t *before = json_incref((json_t *)members_of(alert)), *members;
+
+	json_decref(alert->event);
+	alert->event = json_deep_copy(event);
+	members = (json_t *)members_of(alert);
+	if (members != before && !json_equal(members, before))
+		alerts->changes++;
+	json_decref(before);
+}
+
 /* @lapse_ns as in struct alert. */
 static void begin(struct alerts *alerts, const json_t *event, const char *condition,
 		  uint64_t lapse_ns)
@@ -141,8 +159,7 @@ static void begin(struct alerts *alerts, const json_t *event, const char *condit
 	struct alert *alert = find(alerts, condition, fault);
 
 	if (alert && !alert->ended_ns) { /* it continues */
-		json_decref(alert->event);
-		alert->event = json_deep_copy(event);
+		replace_event(alerts, alert, event);
 		alert->lapse_ns = lapse_ns;
 		return;
 	}
@@ -325,12 +342,72 @@ json_t *alert_json(const struct alert *alert, uint64_t until_ns)
 			 time_json(alert->ended_ns ? alert->ended_ns : until_ns));
 }
 
+static bool has_member(const struct alert *alert, const char *fault)
+{
+	const json_t *member;
+	size_t i;
+
+	json_array_foreach (members_of(alert), i, member)
+		if (json_is_string(member) && !strcmp(json_string_value(member), fault))
+			return true;
+	return false;
+}
+
+json_t *alerts_explained(const struct alerts *alerts)
+{
+	json_t *explained = json_object(), *member;
+	size_t i;
+
+	for (size_t a = 0; a < alerts->count; a++) {
+		const struct alert *alert = &alerts->list[a];
+
+		if (alert->ended_ns)
+			continue;
+		json_array_foreach (members_of(alert), i, member)
+			if (json_is_string(member))
+				json_object_set_new(explained, json_string_value(member),
+						    json_integer((json_int_t)a));
+	}
+	return explained;
+}
+
+const struct alert *alert_explained_by(const struct alerts *alerts, const json_t *explained,
+				       const struct alert *alert)
+{
+	const json_t *at = json_object_get(explained, alert->fault);
+	const struct alert *other = at ? &alerts->list[json_integer_value(at)] : NULL;
+
+	/* Of two that have each other as a member, each stays. */
+	if (!other || alert->ended_ns || !strcmp(other->fault, alert->fault) ||
+	    has_member(alert, other->fault))
+		return NULL;
+	return other;
+}
+
+/* One that is explained was over when the other one began. */
+static json_t *explained_json(const struct alert *alert, const struct alert *by)
+{
+	uint64_t ended_ns =
+		by->started_ns > alert->started_ns ? by->started_ns : alert->started_ns + 1;
+	json_t *json = alert_json(alert, ended_ns);
+
+	json_put(json_object_get(json, "annotations"), "ended",
+		 json_sprintf("part of %s", by->fault));
+	return json;
+}
+
 json_t *alerts_json(const struct alerts *alerts, uint64_t until_ns)
 {
-	json_t *list = json_array();
+	json_t *list = json_array(), *explained = alerts_explained(alerts);
 
-	for (size_t i = 0; i < alerts->count; i++)
-		json_array_append_new(list, alert_json(&alerts->list[i], until_ns));
+	for (size_t i = 0; i < alerts->count; i++) {
+		const struct alert *alert = &alerts->list[i];
+		const struct alert *by = alert_explained_by(alerts, explained, alert);
+
+		json_array_append_new(list,
+				      by ? explained_json(alert, by) : alert_json(alert, until_ns));
+	}
+	json_decref(explained);
 	return list;
 }
 

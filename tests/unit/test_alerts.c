@@ -198,6 +198,69 @@ Test(alerts, what_is_sent)
 	json_decref(json);
 }
 
+/* Of what is sent: the last of this fault. */
+static bool is_sent_as_firing(const char *fault)
+{
+	json_t *list = alerts_json(&alerts, NOW + 60 * ALERT_S), *one;
+	bool firing = false;
+	size_t i;
+
+	json_array_foreach (list, i, one)
+		if (!strcmp(json_text(json_object_get(one, "labels"), "fault"), fault)) {
+			firing =
+				!strcmp(json_text(one, "endsAt"), "2026-01-31T12:01:00.000000000Z");
+			cr_expect_gt(strcmp(json_text(one, "endsAt"), json_text(one, "startsAt")),
+				     0, "an Alertmanager refuses others");
+		}
+	json_decref(list);
+	return firing;
+}
+
+static void leaf_down(uint64_t now_ns, const char *members)
+{
+	char more[256];
+
+	snprintf(more, sizeof(more), ",\"begins\":\"leaf_down\",\"seen\":{\"members\":[%s]}",
+		 members);
+	take(now_ns, "leaf_down", "critical", "leaf:1", more);
+}
+
+Test(alerts, what_another_one_explains_is_not_sent_beside_it)
+{
+	uint64_t changes;
+
+	down(NOW, "path:a");
+	down(NOW, "path:b");
+	cr_expect(is_sent_as_firing("path:a"));
+	leaf_down(NOW + 5, "\"path:a\",\"path:c\"");
+	cr_expect(!is_sent_as_firing("path:a"), "it began before");
+	cr_expect(is_sent_as_firing("path:b"));
+	cr_expect(is_sent_as_firing("leaf:1"));
+	down(NOW + 9, "path:c");
+	cr_expect(!is_sent_as_firing("path:c"), "it began after");
+	changes = alerts.changes;
+	leaf_down(NOW + 10, "\"path:a\",\"path:c\"");
+	cr_expect_eq(alerts.changes, changes);
+	leaf_down(NOW + 11, "\"path:a\",\"path:b\",\"leaf:1\"");
+	cr_expect_gt(alerts.changes, changes, "other members have to be sent");
+	cr_expect(!is_sent_as_firing("path:b"));
+	cr_expect(is_sent_as_firing("path:c"));
+	cr_expect(is_sent_as_firing("leaf:1"), "it does not explain itself");
+	take(NOW + 12, "leaf_up", "notice", "leaf:1", ",\"ends\":\"leaf_down\"");
+	cr_expect(is_sent_as_firing("path:a"), "it is over before what it explained");
+	cr_expect(is_sent_as_firing("path:b"));
+}
+
+Test(alerts, two_that_explain_each_other_stay)
+{
+	take(NOW, "x", "warning", "path:a",
+	     ",\"begins\":\"x\",\"seen\":{\"members\":[\"path:b\"]}");
+	take(NOW, "x", "warning", "path:b",
+	     ",\"begins\":\"x\",\"seen\":{\"members\":[\"path:a\",7]}");
+	cr_expect(is_sent_as_firing("path:a"));
+	cr_expect(is_sent_as_firing("path:b"));
+}
+
 Test(alerts, the_table_is_bounded_and_what_ended_makes_room)
 {
 	char fault[32];
