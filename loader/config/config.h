@@ -162,7 +162,76 @@ struct config_alertmanager {
 	char *ca_file;		    /* NULL: the system's */
 };
 
+/* What a threshold compares: @selectors is of enum config_selectors. */
+enum config_unit { CONFIG_UNIT_TIME, CONFIG_UNIT_SHARE, CONFIG_UNIT_COUNT };
+enum config_selectors {
+	CONFIG_BY_PLANE = 1, /* the order of their names in config/thresholds.c */
+	CONFIG_BY_RAIL = 2,
+	CONFIG_BY_JOB = 4,
+	CONFIG_BY_PEER = 8,
+	CONFIG_HAS_FLOOR = 16, /* it may be compared with its least value */
+};
+#define CONFIG_BY_NIC (CONFIG_BY_PLANE | CONFIG_BY_RAIL)
+#define CONFIG_BY_QP (CONFIG_BY_NIC | CONFIG_BY_JOB | CONFIG_BY_PEER)
+/* X(id, name, unit, selectors, help): named as the metric or JSON key that shows it. */
+#define CONFIG_QUANTITIES(X)                                                                       \
+	X(PROBE_OWD, "probe_owd_p99", TIME, CONFIG_BY_NIC | CONFIG_BY_PEER | CONFIG_HAS_FLOOR,     \
+	  "delay of the mesh's probes to a peer, 99th percentile of `clock.window`.")              \
+	X(PATH_OWD, "path_owd_p99", TIME, CONFIG_BY_NIC | CONFIG_BY_PEER | CONFIG_HAS_FLOOR,       \
+	  "the same of a candidate path, of the last 5 to 10 s.")                                  \
+	X(QP_OWD, "qp_owd_p99", TIME, CONFIG_BY_QP | CONFIG_HAS_FLOOR,                             \
+	  "the same of a queue pair that sends, of the last second.")                              \
+	X(PROBE_LOST, "probe_lost", SHARE, CONFIG_BY_NIC | CONFIG_BY_PEER,                         \
+	  "probes to a peer without a reply.")                                                     \
+	X(QP_PSN_MISSING, "qp_psn_missing", SHARE, CONFIG_BY_QP,                                   \
+	  "packets of a queue pair that this host receives which were skipped.")                   \
+	X(QP_RETRANSMITS, "qp_retransmits", SHARE, CONFIG_BY_QP,                                   \
+	  "packets of a queue pair that this host sends which had been sent before.")              \
+	X(QP_CE, "qp_ce", SHARE, CONFIG_BY_QP,                                                     \
+	  "packets of a queue pair that this host receives with a congestion mark (ECN CE). "      \
+	  "Shares are of the last 10 s, and known from 100 packets on.")                           \
+	X(CLOCK_BOUND, "clock_error_bound", TIME, 0, "error bound of fabric time here.")           \
+	X(LINK_FLAPS, "link_flaps_1h", COUNT, CONFIG_BY_NIC,                                       \
+	  "losses of a link's carrier within the last hour.")
+
+enum config_of {
+#define X(id, name, unit, selectors, help) CONFIG_OF_##id,
+	CONFIG_QUANTITIES(X)
+#undef X
+		CONFIG_OFS
+};
+
+struct config_quantity {
+	const char *name;
+	enum config_unit unit;
+	unsigned int selectors;
+};
+extern const struct config_quantity config_quantities[]; /* by enum config_of */
+
+struct config_limit {
+	bool given;
+	bool over_floor; /* above the least value, else above 0 */
+	enum config_unit unit;
+	double number; /* ns; a share of 1; a count */
+};
+#define CONFIG_LIMIT_BYTES (CONFIG_NUMBER_BYTES + 8)
+/* As a file has it: "500us", "floor+500us", "0.1%", "8". */
+void config_format_limit(char out[CONFIG_LIMIT_BYTES], const struct config_limit *limit);
+
+#define CONFIG_ANY_PLANE 2
+struct config_threshold {
+	char *name;
+	unsigned int of; /* 1 + enum config_of */
+	struct config_limit above, clear;
+	uint64_t raise_after_ns, clear_after_ns;
+	unsigned int severity;	 /* enum event_severity */
+	unsigned int plane;	 /* enum fleet_plane, or CONFIG_ANY_PLANE */
+	char *rail, *job, *peer; /* NULL: any */
+};
+
 struct config_alerts {
+	struct config_threshold *thresholds;
+	size_t threshold_count;
 	struct config_alertmanager *alertmanagers;
 	size_t alertmanager_count;
 	unsigned int severity; /* enum event_severity: the least that is sent */

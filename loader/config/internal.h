@@ -39,6 +39,9 @@ void config_enter_section(struct config_reading *reading, const struct config_se
 const yaml_node_t *config_find(struct config_reading *reading, const yaml_node_t *mapping,
 			       const char *key, unsigned int *line);
 
+/* Of `alerts.thresholds`. */
+extern const struct config_list config_threshold_list;
+
 /* --- the keys of one structure --- */
 
 void config_set_defaults(const struct config_key *keys, void *values);

@@ -457,6 +457,12 @@ static const struct config_list alertmanager_list = {
 };
 
 static const struct config_key alerts_keys[] = {
+	{"thresholds", KEY(list, config_alerts, thresholds), .list = &config_threshold_list,
+	 .example = "[{name: slow, of: qp_owd_p99, above: 500us}]",
+	 .help = "Limits of what the daemon measures, at most 32. Each thing that exceeds one is a "
+		 "finding, with the events `threshold_exceeded` and `threshold_cleared`. What has "
+		 "no value, such as the delay of an idle queue pair, neither begins nor ends one; "
+		 "what is gone ends."},
 	{"alertmanagers", KEY(list, config_alerts, alertmanagers), .list = &alertmanager_list,
 	 .example = "[{url: http://alertmanager:9093}]",
 	 .help = "Alertmanagers that get every alert, at most 8. List all instances of a cluster."},
@@ -636,8 +642,9 @@ static const struct config_section own_sections[] = {
 	{PART(qps), .summary = "The table of queue pairs."},
 	{PART(textfile), .summary = "Metrics for the textfile collector of node_exporter."},
 	{PART(events), .summary = "The event log."},
-	{PART(alerts),
-	 .summary = "Where escapement-alert(8) sends alerts. The daemon itself sends none."},
+	{PART(alerts), .summary =
+			       "What is reported beside what the daemon reports itself, and where "
+			       "escapement-alert(8) sends alerts. The daemon itself sends none."},
 	{PART(lab), .summary = "For tests only.", .for_tests = true},
 };
 

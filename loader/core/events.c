@@ -62,7 +62,7 @@ struct events {
 	struct listener *listeners;
 	size_t listener_count, listener_room;
 	bool limit;
-	struct event_count *counts; /* by name: modules may share one */
+	struct event_count *counts; /* by name and severity: modules may share one */
 	size_t count_count, count_room;
 };
 
@@ -79,6 +79,11 @@ const char *event_about_name(enum event_about about)
 							"pair", "qp",  "fabric"};
 
 	return names[about];
+}
+
+static enum event_severity severity_of(const struct event *event)
+{
+	return event->severity ? *event->severity : event->kind->severity;
 }
 
 int events_new(struct events **out, uint32_t keep, const char *file)
@@ -137,15 +142,15 @@ static void append_to_file(struct events *events, const json_t *event)
 
 /* Where our log lines go to the journal, events do, too. */
 static int send_to_journal(struct events *events, const json_t *event,
-			   const struct event_kind *kind)
+			   const struct event_kind *kind, enum event_severity severity)
 {
 	static const int priorities[] = {
 		[EVENT_INFO] = 6, [EVENT_NOTICE] = 5, [EVENT_WARNING] = 4, [EVENT_CRITICAL] = 2};
 	int err = 0;
 
 	if (getenv("JOURNAL_STREAM"))
-		err = journal_send(&events->journal_fd, JOURNAL_SOCKET, event,
-				   priorities[kind->severity], kind->help);
+		err = journal_send(&events->journal_fd, JOURNAL_SOCKET, event, priorities[severity],
+				   kind->help);
 	events->journal_lost += err != 0;
 	return err;
 }
@@ -248,17 +253,19 @@ void events_recall(struct events *events)
 }
 
 /* NULL: memory is short, and a kind has no counter of its own. */
-static struct event_count *count_of(struct events *events, const struct event_kind *kind)
+static struct event_count *count_of(struct events *events, const struct event_kind *kind,
+				    enum event_severity severity)
 {
 	struct event_count *found;
 
 	for (size_t i = 0; i < events->count_count; i++)
-		if (!strcmp(events->counts[i].kind, kind->name))
+		if (!strcmp(events->counts[i].kind, kind->name) &&
+		    events->counts[i].severity == severity)
 			return &events->counts[i];
 	found = array_add(&events->counts, &events->count_count, &events->count_room,
 			  sizeof(*found));
 	if (found)
-		*found = (struct event_count){.kind = kind->name, .severity = kind->severity};
+		*found = (struct event_count){.kind = kind->name, .severity = severity};
 	return found;
 }
 
@@ -378,7 +385,7 @@ static void put_kind(json_t *object, const struct events *events, const struct e
 	enum event_about about = event->about ? event->about : kind->about;
 
 	json_put_text(object, "kind", kind->name);
-	json_put_text(object, "severity", event_severity_name(kind->severity));
+	json_put_text(object, "severity", event_severity_name(severity_of(event)));
 	json_object_set_new(object, "subject", json_string(event->subject ? event->subject : ""));
 	json_put_text(object, "about", event_about_name(about));
 	json_put(object, "fault",
@@ -432,7 +439,8 @@ static void report_condition(struct events *events, const json_t *event)
 
 void events_add(struct events *events, const struct event *event)
 {
-	struct event_count *kind = events ? count_of(events, event->kind) : NULL;
+	enum event_severity severity = severity_of(event);
+	struct event_count *kind = events ? count_of(events, event->kind, severity) : NULL;
 	json_t *object;
 	int err;
 
@@ -453,7 +461,7 @@ void events_add(struct events *events, const struct event *event)
 	}
 	if (events->log)
 		append_to_file(events, object);
-	err = send_to_journal(events, object, event->kind);
+	err = send_to_journal(events, object, event->kind, severity);
 	report_condition(events, object);
 	/* A listener may remove itself, or another one. */
 	for (size_t i = 0; i < events->listener_count; i++)

@@ -66,7 +66,9 @@ struct event {
 	/* Its name on every host, "tor:leaf3"; NULL: made of the above. */
 	const char *fault;
 	enum event_about about; /* where it differs from the kind's; EVENT_HOST: it does not */
-	bool no_condition;	/* it neither begins nor ends what its kind does */
+	const enum event_severity
+		*severity; /* where it differs from the kind's; NULL: it does not */
+	bool no_condition; /* it neither begins nor ends what its kind does */
 	/* Whose job and process are added, when they are known; NULL: no queue pair. */
 	const struct esc_qp_key *qp;
 	const char *remedy; /* instead of the kind's; NULL: the kind's */

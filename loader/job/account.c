@@ -156,6 +156,11 @@ static void begin(struct jobs *jobs, struct qp_entry *entry, const struct owner 
 	add_grown(slot, entry);
 }
 
+const char *job_of_qp(const struct qp_entry *entry)
+{
+	return entry->job ? entry->job->job->id : NULL;
+}
+
 void jobs_take(struct jobs *jobs, struct qp_entry *entry, const struct owner *owner)
 {
 	struct job_entry *slot = entry->job;

@@ -21,8 +21,6 @@
 
 /* "job_1234", "pod_<uid>", "nccl.service", "/a/cgroup"; "": it is of no job. */
 const char *job_id_of(const struct job *job, char out[JOB_ID_BYTES]);
-/* @id as a user may type it, "1234" for "job_1234". */
-bool job_id_matches(const char *id, const char *typed);
 
 /* --- account.c: sums by job, from the counts of their queue pairs --- */
 

@@ -65,6 +65,21 @@ static uint64_t ago_ms(uint64_t boot_ns)
 	return (link_now_ns() - boot_ns) / 1000000;
 }
 
+bool links_next(const struct links *links, size_t *at, struct links_facts *out)
+{
+	while (*at < links->count) {
+		const struct link_entry *entry = &links->list[(*at)++];
+
+		if (!entry->link.ifindex)
+			continue;
+		memcpy(out->name, entry->name, sizeof(out->name));
+		memcpy(out->upper, entry->upper, sizeof(out->upper));
+		out->flaps_1h = link_count(&entry->link, link_now_ns(), LINK_HOUR_NS);
+		return true;
+	}
+	return false;
+}
+
 /* --- evidence: who used the link, and what failover did --- */
 
 /* A lower device carries what its upper one has. */

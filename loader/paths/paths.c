@@ -403,6 +403,16 @@ const struct path_pair_facts *paths_pair(const struct paths *paths, unsigned int
 	return pair ? &pair->facts : NULL;
 }
 
+void paths_owd_out(const struct paths *paths, unsigned int slot, unsigned int id,
+		   struct quantiles *out)
+{
+	const struct paths_pair *pair = pair_at(paths, slot);
+
+	*out = (struct quantiles){};
+	if (pair && id < ESC_PATHS_MAX && pair->candidates[id].facts.sport)
+		pathstat_quantiles(&pair->candidates[id].out, (int64_t)time_local_ns(), out);
+}
+
 size_t paths_candidates(const struct paths *paths, unsigned int slot,
 			struct path_facts out[ESC_PATHS_MAX])
 {

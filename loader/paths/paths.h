@@ -72,6 +72,9 @@ const struct path_pair_facts *paths_pair(const struct paths *paths, unsigned int
 /* Candidates by id; returns how many, 0: no such slot. */
 size_t paths_candidates(const struct paths *paths, unsigned int slot,
 			struct path_facts out[ESC_PATHS_MAX]);
+/* Of the last 5 to 10 s, on the way to the peer. No samples: not known, or no such candidate. */
+void paths_owd_out(const struct paths *paths, unsigned int slot, unsigned int id,
+		   struct quantiles *out);
 /*
  * The candidate of the route that a packet with source port @sport takes: its own, or that of its
  * group. -ENOENT: not known.
