@@ -113,6 +113,8 @@ json_t *port_json(const struct port_info *port, const struct esc_port_counts *co
 json_t *reasons_json(const struct esc_reason_count *counts);
 /* True when packets that come in are counted now, so that 0 means none. */
 bool port_counts_rx(const struct port_info *port);
+/* The same of packets that leave. */
+bool port_counts_tx(const struct port_info *port);
 uint64_t reason_sum(const struct esc_reason_count *count);
 const char *reason_name(enum esc_reason reason);
 

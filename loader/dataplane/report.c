@@ -54,7 +54,7 @@ bool port_counts_rx(const struct port_info *port)
 	       (port->xdp_mode != ESC_XDP_NONE || port->tc_via != ESC_TC_NONE);
 }
 
-static bool port_counts_tx(const struct port_info *port)
+bool port_counts_tx(const struct port_info *port)
 {
 	return !strcmp(port->visibility, "packets") && port->tc_via != ESC_TC_NONE;
 }
