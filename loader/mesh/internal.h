@@ -133,7 +133,7 @@ struct mesh {
 	uint64_t edges_left_out;    /* of the mesh, beyond MESH_PEERS_MAX */
 	struct mesh_plane planes[MESH_PLANES];
 	struct mesh_peer *peers[MESH_PEERS_MAX]; /* by the slot of their edge; a hole is NULL */
-	uint32_t sequence;			 /* above every number used in this run */
+	uint32_t sequence;			 /* above every number used in this run, from a random one */
 	uint64_t state_due_ns, retry_due_ns;
 	bool paused; /* the kill switch is on */
 	struct fleet_subscriber members;

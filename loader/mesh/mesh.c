@@ -92,7 +92,6 @@ static uint64_t mesh_tick(void *context, uint64_t now_ns)
 
 	clock_read_records(mesh->clock);
 	if (now_ns >= mesh->state_due_ns) {
-		mesh->sequence = probe_first_sequence();
 		mesh->state_due_ns = now_ns + MESH_STATE_NS;
 		mesh_evaluate_peers(mesh, now_ns);
 	}
@@ -334,6 +333,7 @@ static int mesh_open(void **self, struct core *core, void *const needs[], char *
 	mesh->peers_fd = dataplane_map_fd(mesh->dataplane, "peers");
 	mesh->addresses_fd = dataplane_map_fd(mesh->dataplane, "peer_addresses");
 	probesock_use_map(dataplane_map_fd(mesh->dataplane, "probe_sockets"));
+	mesh->sequence = probe_first_sequence();
 	mesh->state_due_ns = time_local_ns() + MESH_STATE_NS;
 	err = core_worker_new(core, &mesh->reader, &read_work, mesh);
 	if (err < 0) {
