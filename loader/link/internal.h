@@ -90,6 +90,14 @@ struct link_entry {
 	uint64_t details_ns; /* CLOCK_MONOTONIC of these; 0: not read yet */
 };
 
+/* Messages of all links of the host, also of those that are not watched. */
+struct link_messages {
+	uint64_t total, overruns;	/* overruns: the kernel had no room for some */
+	uint64_t begun_ns, reported_ns; /* CLOCK_MONOTONIC: of this second, of the newest event */
+	unsigned int in_second;
+	char newest[IF_NAMESIZE];
+};
+
 struct links {
 	struct core *core;
 	struct dataplane *dataplane;
@@ -97,6 +105,7 @@ struct links {
 	struct nic *nic;
 	int map_fd, fd; /* fd: of link messages */
 	struct sd_event_source *source;
+	struct link_messages messages;
 	struct link_entry list[ESC_LINKS_MAX];
 	size_t count;
 	size_t left_out;		 /* links without a place in the table */
@@ -142,6 +151,10 @@ bool link_is_expected(const struct link_entry *entry);
 	X(LINK_RESET, "link_reset", NOTICE,                                                        \
 	  "The counters of a link were reset: its driver was reloaded, or the NIC replaced.",      \
 	  .about = EVENT_NIC)                                                                      \
+	X(LINK_STORM, "link_storm", NOTICE,                                                        \
+	  "Another program changes links very often: each change is a message to every daemon; "   \
+	  "with `overrun` some were lost, and all links were read again.",                         \
+	  .remedy = "See what creates or changes the link in `seen`: `ip monitor link`.")          \
 	X(LINKS_FULL, "links_full", WARNING,                                                       \
 	  "Links have no place in the table: they are not watched.")
 enum { LINK_EVENTS(EVENT_ENUM) };
@@ -160,6 +173,8 @@ void link_report_down(struct links *links, const struct link_entry *entry);
 void link_report_excused(struct links *links, const struct link_entry *entry);
 /* [{...}] of the verb `links`. */
 json_t *link_json(const struct links *links, const struct link_entry *entry);
+/* @overrun: by the kernel, whose messages were lost. */
+void link_report_storm(const struct links *links, bool overrun);
 void link_status(void *self, json_t *status);
 void link_write_metrics(void *self, FILE *out);
 

@@ -25,6 +25,10 @@
 /* What drivers report: it may take a NIC milliseconds. */
 #define DETAILS_NS 10000000000ull
 #define RECEIVE_BYTES (1 << 20)
+/* A host that starts a hundred containers in a second has as many. */
+#define STORM_MESSAGES 1000
+#define SECOND_NS 1000000000ull
+#define STORM_AGAIN_NS (60 * SECOND_NS)
 #define SYSROOT "/sys"
 
 uint64_t link_now_ns(void)
@@ -300,6 +304,9 @@ static int on_link(const struct link_carrier *link, void *context)
 	struct links *links = context;
 	struct link_entry *entry = find_entry(links, link->name);
 
+	links->messages.total++;
+	links->messages.in_second++;
+	snprintf(links->messages.newest, sizeof(links->messages.newest), "%s", link->name);
 	/* It may be one to be watched: a lower device, or one with a new name. */
 	if (!entry) {
 		link_for_each (other, links)
@@ -351,6 +358,22 @@ static int scan(struct links *links)
 	return err;
 }
 
+/* An event for the first second with too many, and then one a minute. */
+static void judge_messages(struct links *links, bool overrun, uint64_t now_ns)
+{
+	struct link_messages *messages = &links->messages;
+
+	if (overrun) {
+		messages->overruns++;
+		links->stale = true;
+	}
+	if ((overrun || messages->in_second >= STORM_MESSAGES) &&
+	    (!messages->reported_ns || now_ns - messages->reported_ns >= STORM_AGAIN_NS)) {
+		link_report_storm(links, overrun);
+		messages->reported_ns = now_ns;
+	}
+}
+
 /* Called when messages are waiting; others may send without end, so a part of them at a time. */
 static int on_messages(sd_event_source *source, int fd, uint32_t events, void *context)
 {
@@ -359,8 +382,11 @@ static int on_messages(sd_event_source *source, int fd, uint32_t events, void *c
 
 	(void)source;
 	(void)events;
-	if (link_carrier_receive(fd, on_link, links))
-		links->stale = true;
+	if (begun_ns - links->messages.begun_ns >= SECOND_NS) {
+		links->messages.begun_ns = begun_ns;
+		links->messages.in_second = 0;
+	}
+	judge_messages(links, link_carrier_receive(fd, on_link, links) != 0, begun_ns);
 	store(links);
 	core_took(links->core, "link messages", begun_ns);
 	return 0;

@@ -42,7 +42,11 @@
 	X(LINK_TEMPERATURE, "link_module_temperature_celsius", GAUGE,                              \
 	  "Temperature of the link's module.")                                                     \
 	X(LINK_RDMA_DOWNED, "link_rdma_downed_total", COUNTER,                                     \
-	  "The counter link_downed of the RDMA port.")
+	  "The counter link_downed of the RDMA port.")                                             \
+	X(LINK_MESSAGES, "link_messages_total", COUNTER,                                           \
+	  "Messages of the kernel on changes of any link of the host.")                            \
+	X(LINK_OVERRUNS, "link_message_overruns_total", COUNTER,                                   \
+	  "Times that the kernel had no room for such messages; all links are read again then.")
 enum { LINK_METRICS(METRIC_ENUM) };
 const struct metric link_metrics[] = {LINK_METRICS(METRIC){}};
 const struct event_kind link_events[] = {LINK_EVENTS(EVENT_KIND){}};
@@ -249,6 +253,21 @@ void link_report_end(struct links *links, const struct link_entry *entry, const 
 	       json_pack("{s:I}", "flaps", (json_int_t)entry->link.alarm_flaps),
 	       json_pack("{s:s}", "reason", reason), NULL,
 	       json_pack("{s:I}", "duration_ns", (json_int_t)(link_now_ns() - alarm_ns)));
+}
+
+void link_report_storm(const struct links *links, bool overrun)
+{
+	const struct link_messages *messages = &links->messages;
+
+	log_info("%u messages of links within a second, the newest of %s%s", messages->in_second,
+		 messages->newest, overrun ? "; some were lost" : "");
+	events_add(links->core->events,
+		   &(struct event){
+			   .kind = &link_events[LINK_STORM],
+			   .seen = json_pack("{s:i, s:s, s:b}", "messages_1s",
+					     (int)messages->in_second, "newest", messages->newest,
+					     "overrun", overrun),
+		   });
 }
 
 void link_report_down(struct links *links, const struct link_entry *entry)
@@ -485,4 +504,6 @@ void link_write_metrics(void *self, FILE *out)
 		write_family(links, out, families[i].metric, families[i].value);
 	write_pause(links, out);
 	write_priorities(links, out);
+	prom_count(FAMILY_OF(&link_metrics[LINK_MESSAGES]), links->messages.total, NULL);
+	prom_count(FAMILY_OF(&link_metrics[LINK_OVERRUNS]), links->messages.overruns, NULL);
 }

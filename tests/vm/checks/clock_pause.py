@@ -8,10 +8,11 @@ import threading
 import time
 
 import events
+import faulttable
 import labtest
 from emulation import channel, machine, state
 
-from . import bench, cleanup, owd
+from . import bench, cleanup, owd, ruledflow
 
 PAUSED, OTHER = bench.CLIENT, bench.SERVER
 # Of 10 s the peer forgets the edge; of 2 s it would fit a line over both times.
@@ -19,6 +20,7 @@ PAUSES_S = (10, 2)
 SLACK_NS = 700e6       # of when a line arrives here, on a busy machine
 RESIDUAL_MOST_NS = 1e9  # from the resumption to the first probes
 SYNC_SECONDS = 90
+MESSAGES = 400  # some 20 s
 FREE_RUNNING = 0
 
 Reading = collections.namedtuple("Reading", "host_ns local_ns earliest_ns latest_ns status")
@@ -94,6 +96,27 @@ def pause(tap, seconds, paused, other):
               f"clock_pause, {seconds} s: no reading of the other machine is wrong", (truth_ns, bad[:3], bad[-3:]))
 
 
+def pause_under_traffic(tap, seconds):
+    """The sender's machine; its timers are paused with it."""
+    name = f"clock_pause, {seconds} s under traffic"
+    with ruledflow.RuledFlow(MESSAGES) as flow:
+        newest, before = ruledflow.newest_id(PAUSED), len(pauses(PAUSED))
+        machine.monitor(PAUSED, "stop")
+        time.sleep(seconds)
+        machine.monitor(PAUSED, "cont")
+        ended = time.monotonic()
+        under_way = not flow.running.done()
+        synced = labtest.wait_for(lambda: pauses(PAUSED)[before:] and
+                                  bench.escapement(PAUSED, "clock")["state"] == "synced", SYNC_SECONDS)
+        recovered = time.monotonic() - ended
+        traffic = flow.end(tap, name)
+    tap.check(under_way and synced, f"{name}: it is reported, then the machine is synced again", owd.clocks())
+    faulttable.note_head(tap)
+    faulttable.note_row(tap, f"machine paused for {seconds} s", traffic, (None, recovered, None),
+                        ruledflow.kinds(PAUSED, newest))
+    channel.read(PAUSED, ["escapement", "mode", "observe"])
+
+
 def test_clock_pause(tap, folder):
     """A machine that is paused with its clocks: after its neighbors' first probes no reading is wrong."""
     cleanup.make_fresh(**owd.configuration())  # after losses and load a fit may be rejected for minutes
@@ -104,3 +127,4 @@ def test_clock_pause(tap, folder):
     with Readings(PAUSED) as paused, Readings(OTHER) as other:
         for seconds in PAUSES_S:
             pause(tap, seconds, paused, other)
+    pause_under_traffic(tap, PAUSES_S[0])
