@@ -259,8 +259,11 @@ static void detect_failover(struct paths *paths, const struct paths_pair *pair,
 	if (live->received_peer_ns && live->report_peer_ns >= live->received_peer_ns)
 		received_ns = (int64_t)(live->report_ns -
 					(live->report_peer_ns - live->received_peer_ns));
-	/* A probe has arrived again before this tick: the length of the silence is lost. */
-	if ((int64_t)diverted_ns - received_ns < (int64_t)path->facts.deadline_ns)
+	/*
+	 * A probe has arrived again before this tick: the length of the silence is lost. The
+	 * deadline at hand may be the longer one of a path that is probed rarely since it is down.
+	 */
+	if ((int64_t)diverted_ns - received_ns < paths->live.dead_after_ns)
 		received_ns = 0;
 	if (received_ns) {
 		double seconds = (double)((int64_t)diverted_ns - received_ns) / 1e9;

@@ -97,6 +97,22 @@ Test(paths_poll, a_path_that_is_up_stays_so_when_the_peer_falls_silent)
 	cr_expect_eq(evaluate(10 * SECOND), PATHLIVE_UP);
 }
 
+/* The daemon may have put it on the backup after it had the longer deadline of a rare probe. */
+Test(paths_poll, a_failover_has_its_time_whatever_the_deadline_is_now)
+{
+	struct esc_path *own = &paths.map[0].paths[OWN];
+
+	own->live = (struct pathlive_path){.unconfirmed = 9,
+					   .since_ns = now_ns - 4 * MS,
+					   .received_peer_ns = SECOND,
+					   .report_peer_ns = SECOND + 4 * MS,
+					   .report_ns = now_ns};
+	pair->candidates[OWN].facts.deadline_ns = 150 * MS;
+	die();
+	cr_expect_eq(paths.facts.failovers, 1);
+	cr_expect_float_eq(paths.facts.failover_sum_s, 4e-3, 1e-9);
+}
+
 /* Probes of the backup bring the reports on a path from which nothing comes back. */
 Test(paths_poll, a_backup_is_probed_as_often_while_its_path_is_silent)
 {

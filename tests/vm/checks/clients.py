@@ -20,7 +20,7 @@ NQN = "escapement-test"
 DISK_MIB, SECONDS, LIMIT_SECONDS = 64, 10, 120
 PORT = 4420
 # A start takes many, the verifier is emulated; failures and moves repeat.
-SECONDS_OF = {disturb.moved: 45, disturb.restarted: 25, disturb.path_failed: 40, disturb.nic_failed: 30}
+SECONDS_OF = {disturb.moved: 45, disturb.restarted: 25, disturb.path_failed: 60, disturb.nic_failed: 30}
 ONLY = ""  # runs with one of these strings (a,b) in their label
 MPI_OVER_UCX, MPI_OVER_TCP = "Open MPI over UCX", "Open MPI over TCP"
 # The daemons, and what happens with them.
@@ -206,8 +206,8 @@ def check_client(tap, label, program, what, how):
 
 
 def applies(label, how):
-    """TCP has no queue pairs: it is neither moved nor repaired nor paced."""
-    return label != MPI_OVER_TCP or how in (None, disturb.restarted)
+    """TCP has no queue pairs: it is neither moved nor repaired nor paced. rping has one packet on its way: nothing to hold."""
+    return how in (None, disturb.restarted) if label == MPI_OVER_TCP else (label, how) != ("rping", disturb.paced)
 
 
 def programs():
