@@ -67,7 +67,8 @@ struct esc_probe_view {
 	__be32 generation;
 	__be16 reach;
 	__u8 state;
-	__u8 reserved;
+	__u8 nic_report; /* of one NIC of the sender, fault_report_make(); 0: none, as of older
+			    releases */
 };
 ESC_ASSERT_SIZE(struct esc_probe_view, 40);
 
@@ -149,7 +150,7 @@ struct esc_probe_event {
 	__u32 view_generation;
 	__u16 view_reach;
 	__u8 view_state;
-	__u8 view_reserved;
+	__u8 view_nic_report;
 	/* As in clocksync/anchor.h, host order; valid when the sequence is not 0. */
 	__s64 anchor_ref_fabric_ns;
 	__s64 anchor_ahead_ns;

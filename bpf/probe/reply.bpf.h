@@ -166,7 +166,7 @@ static __always_inline void probe_record_view(struct esc_probe_event *event,
 	event->view_generation = bpf_ntohl(view->generation);
 	event->view_reach = bpf_ntohs(view->reach);
 	event->view_state = view->state;
-	event->view_reserved = 0;
+	event->view_nic_report = view->nic_report;
 }
 
 static __always_inline void probe_record_anchor(struct esc_probe_event *event,

@@ -249,8 +249,20 @@ void clock_write_view(struct clock *clock, const struct clock_view *view)
 	out->generation = htobe32(view->generation);
 	out->reach = htobe16(view->reach);
 	out->state = view->state;
-	out->reserved = 0;
+	out->nic_report = clock->nic_report;
 	__atomic_store_n(&fleet->view_generation, generation, __ATOMIC_RELEASE);
+}
+
+void clock_set_report(struct clock *clock, uint8_t report)
+{
+	struct esc_fleet *fleet = clock->fleet;
+
+	/* A byte is written as a whole, to the slot in use; without a view nothing of it is sent.
+	 */
+	clock->nic_report = report;
+	if (fleet)
+		__atomic_store_n(&fleet->view[fleet->view_generation & 1].nic_report, report,
+				 __ATOMIC_RELAXED);
 }
 
 void clock_write_anchor(struct clock *clock, const struct anchor_report *anchor)

@@ -68,8 +68,10 @@ struct clock_edge {
 	uint64_t requests, replies; /* received */
 	int64_t request_local_ns;   /* of the newest */
 	int64_t reply_local_ns;
-	struct passages out, in; /* own requests that were replied to; the peer's requests */
-	struct passages back;	 /* the replies: one for each of `out` */
+	int64_t confirmed_local_ns; /* the newest time at which the peer received us, by its words
+				     */
+	struct passages out, in;    /* own requests that were replied to; the peer's requests */
+	struct passages back;	    /* the replies: one for each of `out` */
 	struct losses losses;
 
 	/* By the last round: our clock's error by this edge alone. */
@@ -118,10 +120,14 @@ struct clock_listener {
 	void (*fitted)(void *context, struct clock_edge *edge, int64_t local_ns);
 	/* A reply to a query about a peer arrived, from any member. */
 	void (*query_replied)(void *context, const struct esc_probe_event *event);
+	/* The host of @edge reports one of its NICs, as in its view (esc_probe_view.nic_report). */
+	void (*reported)(void *context, struct clock_edge *edge, uint8_t report, int64_t local_ns);
 };
 /* One; NULL: not any more. */
 void clock_listen(struct clock *clock, const struct clock_listener *listener, void *context);
 
+/* What our views have in esc_probe_view.nic_report from now on. */
+void clock_set_report(struct clock *clock, uint8_t report);
 /* Reads the ring buffer of probes into the edges. */
 void clock_read_records(struct clock *clock);
 /* A round each HOSTCLOCK_ROUND_NS: fits, consensus, and the model to all its readers. */

@@ -60,6 +60,7 @@ struct clock {
 	const struct fleet_plan *plan;	       /* of the mesh; NULL: none */
 	const struct clock_listener *listener; /* NULL: none */
 	void *listener_context;
+	uint8_t nic_report; /* in the views that are sent */
 
 	struct hostclock host;
 	bool runs;

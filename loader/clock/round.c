@@ -85,6 +85,20 @@ static void take_view(struct clock_edge *edge, const struct esc_probe_event *eve
 	edge->view_local_ns = local_ns;
 }
 
+/* What the peer reports of the direction to it, and of its NICs. */
+static void take_reports(struct clock *clock, struct clock_edge *edge,
+			 const struct esc_probe_event *event, int64_t local_ns)
+{
+	int64_t age_ns = event->received_age_us * 1000ll;
+
+	if (event->received_age_us != ESC_PROBE_NEVER &&
+	    local_ns - age_ns > edge->confirmed_local_ns)
+		edge->confirmed_local_ns = local_ns - age_ns;
+	if (event->flags & ESC_PROBE_VIEW && event->view_nic_report && clock->listener)
+		clock->listener->reported(clock->listener_context, edge, event->view_nic_report,
+					  local_ns);
+}
+
 static void take_reply(struct clock *clock, struct clock_edge *edge,
 		       const struct esc_probe_event *event, int64_t now_ns)
 {
@@ -152,6 +166,7 @@ int clock_take_record(void *context, void *data, size_t bytes)
 	if (event->epoch != from->epoch)
 		clock_restart_edge(clock, from, event->epoch, now_ns);
 	take_view(from, event, (int64_t)(reply ? event->t4 : event->t2));
+	take_reports(clock, from, event, (int64_t)(reply ? event->t4 : event->t2));
 	from->anchor = (struct anchor_report){
 		.ref_fabric_ns = event->anchor_ref_fabric_ns,
 		.ahead_ns = event->anchor_ahead_ns,

@@ -7,6 +7,7 @@
 #include "clock/clock.h"
 #include "clocksync/graph.h"
 #include "core/core.h"
+#include "fault.h"
 #include "mesh.h"
 #include "probe/probe.h"
 
@@ -46,6 +47,12 @@ struct mesh_history {
 	uint64_t out_counted, in_counted, back_counted; /* of the edge's passages */
 };
 
+/* What a host reported of a NIC. */
+struct mesh_nic_report {
+	int64_t at_local_ns; /* 0: nothing */
+	bool receives, sends;
+};
+
 /* A NIC of another host, as probed by one of ours. */
 struct mesh_peer {
 	struct clock_edge *edge; /* id, host, plane, and what came of its probes */
@@ -64,6 +71,10 @@ struct mesh_peer {
 	uint64_t down_ns;
 	bool absent_reported;
 	bool no_replies; /* it is received, but our own requests are not replied to */
+	struct mesh_nic_report reports[MESH_PLANES]
+				      [FLEET_RAILS_MAX]; /* of its host, by this pair */
+	const char *rack;				 /* of its host, by: */
+	const struct members *rack_of;
 	struct mesh_inquiry inquiry;
 	struct mesh_history history;
 
@@ -71,6 +82,25 @@ struct mesh_peer {
 	bool replies_known;
 	uint32_t horizon[MESH_HORIZON]; /* sequence at the last evaluations */
 	unsigned int horizon_next;
+};
+
+#define MESH_REPORT_NS 3000000000ll /* a report is valid for so long */
+
+struct mesh_open_fault {
+	char id[640];
+	enum fault_class class;
+	unsigned int evaluations; /* in a row, before it was reported */
+	bool reported;
+	size_t members; /* as reported */
+	uint64_t begun_ns, seen_ns, reported_ns;
+};
+
+struct mesh_faults {
+	unsigned int turn; /* of our NICs, of which one is reported at a time */
+	struct mesh_open_fault open[FAULTS_MAX];
+	size_t count;
+	const char *rack; /* of this host, in: */
+	const struct members *rack_of;
 };
 
 /* A NIC of ours. */
@@ -134,6 +164,7 @@ struct mesh {
 	struct mesh_plane planes[MESH_PLANES];
 	struct mesh_peer *peers[MESH_PEERS_MAX]; /* by the slot of their edge; a hole is NULL */
 	uint32_t sequence;			 /* above every number used in this run, from a random one */
+	struct mesh_faults faults;
 	uint64_t state_due_ns, retry_due_ns;
 	bool paused; /* the kill switch is on */
 	struct fleet_subscriber members;
@@ -160,6 +191,13 @@ struct mesh {
 		    "daemon of that host.")                                                        \
 	X(MESH_PEER_UP, "peer_up", NOTICE, "Probes or replies of that peer arrive again.",         \
 	  .about = EVENT_PEER, .ends = "peer_down")                                                \
+	X(MESH_FAULT, "fabric_fault", WARNING,                                                     \
+	  "NIC pairs are lost for one reason: `class` is `nic`, `host`, `tor`, `rail`, `plane`, "  \
+	  "`paths` (between racks) or `pair`.",                                                    \
+	  .about = EVENT_FABRIC, .begins = "fabric_fault")                                         \
+	X(MESH_FAULT_ENDED, "fabric_fault_ended", NOTICE,                                          \
+	  "No NIC pair is lost for that reason any more.", .about = EVENT_FABRIC,                  \
+	  .ends = "fabric_fault")                                                                  \
 	X(MESH_PEER_ABSENT, "peer_absent", WARNING,                                                \
 	  "Nothing was ever received from a peer, for 10 s.", .about = EVENT_PEER,                 \
 	  .begins = "peer_down",                                                                   \
@@ -244,6 +282,12 @@ void mesh_set_state(struct mesh_peer *peer, enum peer_state state);
 void mesh_take_query_reply(void *mesh, const struct esc_probe_event *event);
 /* "pair", "peer", "nic", "own_nic", or NULL. */
 const char *mesh_blame(const struct mesh *mesh, const struct mesh_peer *peer, uint64_t now_ns);
+
+/* --- observe.c: NICs and pairs as they are, and the events of faults --- */
+
+void mesh_take_report(void *mesh, struct clock_edge *edge, uint8_t report, int64_t local_ns);
+/* After mesh_evaluate_peers(): the report that probes have, and the faults there are. */
+void mesh_observe(struct mesh *mesh, uint64_t now_ns);
 
 /* --- history.c: the delays of all probes since a peer is there --- */
 

@@ -94,6 +94,7 @@ static uint64_t mesh_tick(void *context, uint64_t now_ns)
 	if (now_ns >= mesh->state_due_ns) {
 		mesh->state_due_ns = now_ns + MESH_STATE_NS;
 		mesh_evaluate_peers(mesh, now_ns);
+		mesh_observe(mesh, now_ns);
 	}
 	mesh_write_some(mesh, WRITES_PER_TICK);
 	clock_tick(mesh->clock, now_ns);
@@ -107,7 +108,7 @@ static void on_fitted(void *context, struct clock_edge *edge, int64_t local_ns)
 	mesh_check_path(mesh, mesh->peers[edge->slot], local_ns);
 }
 
-static const struct clock_listener listener = {on_fitted, mesh_take_query_reply};
+static const struct clock_listener listener = {on_fitted, mesh_take_query_reply, mesh_take_report};
 
 /* --- once a second --- */
 

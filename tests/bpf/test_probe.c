@@ -72,6 +72,7 @@ static bool check_record(struct probe_world *w, const struct probe_plan *plan, u
 	       is("view_generation", e->view_generation, plan->view ? 0x21222324 : 0) &&
 	       is("view_reach", e->view_reach, plan->view ? 0x2526 : 0) &&
 	       is("view_state", e->view_state, plan->view ? 2 : 0) &&
+	       is("view_nic_report", e->view_nic_report, plan->view ? plan->view[39] : 0) &&
 	       check_record_anchor(e, plan->anchor != NULL);
 }
 

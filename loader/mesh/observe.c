@@ -1,0 +1,474 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Faults as events: the NIC pairs of this host and the reports of its neighbors become a view
+ * (fault.c), ten times a second, and each fault of a lost pair of ours an event that has the
+ * conditions which it explains as members. What this host's NICs do is reported to its neighbors in
+ * the view of its probes, a NIC at a time: those that have a problem, else all in turn.
+ */
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/address.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "internal.h"
+
+#define END_AFTER_NS 1000000000ull
+#define AGAIN_NS 500000000ull
+#define MEMBERS_MAX 64
+
+/* The view, and what its numbers stand for. */
+struct observation {
+	struct fault_view view;
+	const struct mesh_peer *peer[FAULT_NICS_MAX];	   /* of an edge to the NIC; NULL: none */
+	const struct mesh_peer *edges[MESH_PEERS_MAX];	   /* as the view's */
+	const struct mesh_peer *hosts[MESH_PEERS_MAX + 1]; /* one of each; [0]: NULL */
+	int64_t reported_ns[FAULT_NICS_MAX];		   /* local clock */
+	unsigned int host_count;
+	bool lost; /* a pair is lost for mesh.down_after */
+};
+
+/* --- the view --- */
+
+/* Silence and late replies count before they are a failure, so that all pairs of a fault do. */
+static uint64_t recent_ns(const struct mesh *mesh)
+{
+	return mesh->core->config->mesh.down_after_ns * 2 / 3;
+}
+
+static const char *own_rack(struct mesh *mesh, const struct members *members)
+{
+	struct mesh_faults *faults = &mesh->faults;
+
+	if (faults->rack_of == members)
+		return faults->rack;
+	faults->rack_of = members;
+	faults->rack = NULL;
+	for (unsigned int i = 0; i < MESH_PLANES && !faults->rack; i++) {
+		const struct mesh_plane *plane = &mesh->planes[i];
+		const struct member_host *host = NULL;
+
+		if (members && plane->roster->self != ROSTER_NONE)
+			host = fleet_mesh_host(plane->mesh, members,
+					       plane->roster->ids[plane->roster->self]);
+		faults->rack = host ? members_host_rack(members, host) : NULL;
+	}
+	return faults->rack;
+}
+
+static const char *rack_of(struct mesh *mesh, struct mesh_peer *peer, const struct members *members)
+{
+	const struct member_host *host;
+
+	if (peer->rack_of == members)
+		return peer->rack;
+	host = members ? fleet_mesh_host(mesh->planes[peer->edge->plane].mesh, members,
+					 peer->edge->id)
+		       : NULL;
+	peer->rack_of = members;
+	peer->rack = host ? members_host_rack(members, host) : NULL;
+	return peer->rack;
+}
+
+static unsigned int host_number(struct observation *seen, const struct mesh_peer *peer)
+{
+	unsigned int i = 1;
+
+	while (i < seen->host_count && seen->hosts[i]->edge->id != peer->edge->id)
+		i++;
+	if (i == seen->host_count)
+		seen->hosts[seen->host_count++] = peer;
+	return i;
+}
+
+/* FAULT_NICS_MAX: there is no room. */
+static unsigned int nic_number(struct observation *seen, unsigned int host, unsigned int plane,
+			       unsigned int rail, const char *rack)
+{
+	struct fault_view *view = &seen->view;
+	unsigned int i = 0;
+
+	while (i < view->nic_count && (view->nics[i].host != host || view->nics[i].plane != plane ||
+				       view->nics[i].rail != rail))
+		i++;
+	if (i == view->nic_count && i < FAULT_NICS_MAX)
+		view->nics[view->nic_count++] = (struct fault_nic){
+			.host = host, .plane = plane, .rail = rail, .rack = rack};
+	return i;
+}
+
+static void add_own(struct mesh *mesh, struct observation *seen, const struct members *members)
+{
+	for (unsigned int i = 0; i < MESH_PLANES; i++)
+		for (unsigned int own = 0; own < mesh->planes[i].mesh->own_count; own++)
+			nic_number(seen, 0, i, mesh->planes[i].mesh->own[own].number,
+				   own_rack(mesh, members));
+}
+
+/* The rail of our end. */
+static unsigned int own_rail(const struct mesh *mesh, const struct mesh_peer *peer)
+{
+	const struct mesh_plane *plane = &mesh->planes[peer->edge->plane];
+
+	for (unsigned int own = 0; own < plane->mesh->own_count; own++)
+		if (plane->nics[own].on && plane->nics[own].port == peer->edge->port)
+			return plane->mesh->own[own].number;
+	return FLEET_RAILS_MAX;
+}
+
+static void add_edge(struct mesh *mesh, struct observation *seen, struct mesh_peer *peer,
+		     const struct members *members, uint64_t now_ns)
+{
+	int64_t local_ns = clock_local_at(mesh->clock, now_ns);
+	const struct mesh_inquiry *inquiry = &peer->inquiry;
+	uint64_t recent = recent_ns(mesh);
+	unsigned int rail = own_rail(mesh, peer), own, other;
+	struct fault_edge *edge;
+	bool replied;
+
+	/* What was never received may be somewhere where nothing is. */
+	if (!peer->received_ns || rail == FLEET_RAILS_MAX)
+		return;
+	own = nic_number(seen, 0, peer->edge->plane, rail, own_rack(mesh, members));
+	other = nic_number(seen, host_number(seen, peer), peer->edge->plane, peer->rail,
+			   rack_of(mesh, peer, members));
+	if (own == FAULT_NICS_MAX || other == FAULT_NICS_MAX)
+		return;
+	replied = now_ns < peer->replied_ns + recent ||
+		  local_ns < peer->edge->confirmed_local_ns + (int64_t)recent;
+	edge = &seen->view.edges[seen->view.edge_count];
+	*edge = (struct fault_edge){
+		.own = own,
+		.peer = other,
+		.in = now_ns < peer->received_ns + recent,
+		.heard_by_others = inquiry->open && inquiry->reachable &&
+				   2 * inquiry->reachable >= inquiry->replied,
+	};
+	edge->out = edge->in && replied;
+	seen->peer[other] = peer;
+	seen->edges[seen->view.edge_count++] = peer;
+	seen->lost |= peer->facts.state == PEER_DOWN || (peer->no_replies && !edge->out);
+}
+
+/* The newest of what came by any pair. */
+static void add_reports(struct mesh *mesh, struct observation *seen, const struct mesh_peer *peer,
+			int64_t local_ns)
+{
+	unsigned int host = host_number(seen, peer);
+
+	for (unsigned int plane = 0; plane < MESH_PLANES; plane++)
+		for (unsigned int rail = 0; rail < mesh->planes[plane].mesh->rail_count; rail++) {
+			const struct mesh_nic_report *report = &peer->reports[plane][rail];
+			unsigned int at;
+
+			if (!report->at_local_ns || local_ns - report->at_local_ns > MESH_REPORT_NS)
+				continue;
+			at = nic_number(seen, host, plane, rail, peer->rack);
+			if (at == FAULT_NICS_MAX || (seen->view.nics[at].reported &&
+						     report->at_local_ns < seen->reported_ns[at]))
+				continue;
+			seen->reported_ns[at] = report->at_local_ns;
+			seen->view.nics[at].reported = true;
+			seen->view.nics[at].receives = report->receives;
+			seen->view.nics[at].sends = report->sends;
+		}
+}
+
+static void observe(struct mesh *mesh, struct observation *seen, uint64_t now_ns)
+{
+	const struct members *members = fleet_members(mesh->core->fleet);
+	int64_t local_ns = clock_local_at(mesh->clock, now_ns);
+	struct mesh_peer *peer;
+
+	memset(seen, 0, sizeof(*seen));
+	seen->host_count = 1;
+	add_own(mesh, seen, members);
+	for_each_peer (mesh, peer)
+		add_edge(mesh, seen, peer, members, now_ns);
+	if (!seen->lost)
+		return;
+	for_each_peer (mesh, peer)
+		if (peer->received_ns)
+			add_reports(mesh, seen, peer, local_ns);
+}
+
+/* --- reports --- */
+
+void mesh_take_report(void *context, struct clock_edge *edge, uint8_t byte, int64_t local_ns)
+{
+	struct mesh *mesh = context;
+	struct mesh_peer *peer = mesh->peers[edge->slot];
+	struct fault_report report;
+
+	if (!peer || !fault_report_read(byte, &report))
+		return;
+	peer->reports[report.plane][report.rail] =
+		(struct mesh_nic_report){local_ns, report.receives, report.sends};
+}
+
+/* One of our NICs: a bad one in turn, or one of all. */
+static void send_report(struct mesh *mesh, const struct observation *seen)
+{
+	struct fault_report reports[MESH_PLANES * FLEET_RAILS_MAX];
+	unsigned int count = 0, bad = 0;
+
+	for (unsigned int i = 0; i < seen->view.nic_count; i++) {
+		struct fault_report *report = &reports[count];
+
+		if (seen->view.nics[i].host || !fault_report_nic(&seen->view, i, report))
+			continue;
+		count++;
+		if (!report->receives || !report->sends) {
+			struct fault_report first = reports[bad];
+
+			reports[bad++] = *report;
+			*report = first;
+		}
+	}
+	count = bad ? bad : count;
+	clock_set_report(mesh->clock,
+			 count ? fault_report_make(&reports[mesh->faults.turn++ % count]) : 0);
+}
+
+/* --- events --- */
+
+static const char *const class_names[FAULT_CLASSES] = {"plane", "rail",	 "tor", "host",
+						       "nic",	"paths", "pair"};
+static const char *const remedies[FAULT_CLASSES] = {
+	"See the switches of that plane and their power.",
+	"See the switches of that rail and their power.",
+	"See that switch next to the hosts: its power and uplinks.",
+	"See whether the host runs, and its daemon.",
+	"See that NIC, its cable and its port of the switch.",
+	"See the switches above the racks and their links; `escapement paths` shows which are "
+	"used.",
+	"See the switch between the two: its filters and tables.",
+};
+
+/* NULL: it is not probed from. */
+static const struct mesh_nic *own_nic(const struct mesh *mesh, const struct fault_nic *nic)
+{
+	const struct mesh_plane *plane = &mesh->planes[nic->plane];
+
+	for (unsigned int own = 0; own < plane->mesh->own_count; own++)
+		if (plane->nics[own].on && plane->mesh->own[own].number == nic->rail)
+			return &plane->nics[own];
+	return NULL;
+}
+
+/* HOST/ADDRESS: both ends know it by the members file. */
+static void name_nic(const struct mesh *mesh, const struct observation *seen, unsigned int number,
+		     char *out, size_t room)
+{
+	const struct fault_nic *nic = &seen->view.nics[number];
+	const struct mesh_plane *plane = &mesh->planes[nic->plane];
+	const struct esc_address *address = NULL;
+	char text[ADDRESS_TEXT_BYTES] = "";
+
+	if (nic->host && seen->peer[number])
+		address = &seen->peer[number]->facts.address;
+	for (unsigned int own = 0; !nic->host && own < plane->mesh->own_count; own++)
+		if (plane->mesh->own[own].number == nic->rail)
+			address = &plane->mesh->own[own]
+					   .address[!plane->mesh->own[own].has[ROSTER_IPV4]];
+	snprintf(out, room, "%s/%s",
+		 nic->host ? seen->hosts[nic->host]->edge->host : mesh->core->config->host,
+		 address ? address_format(address, text) : "");
+}
+
+/* The one name of it on all hosts. */
+static void name_fault(const struct mesh *mesh, const struct observation *seen,
+		       const struct fault *fault, char *out, size_t room)
+{
+	const struct fault_nic *nic = &seen->view.nics[fault->nic];
+	const struct fleet_mesh *of = mesh->planes[nic->plane].mesh;
+	const char *plane = config_plane_name(nic->plane), *self = mesh->core->config->host;
+	const char *rail = nic->rail < of->rail_count ? of->rails[nic->rail].name : NULL;
+	char one[310], other[310];
+
+	switch (fault->class) {
+	case FAULT_PLANE:
+		snprintf(out, room, "plane:%s", plane);
+		break;
+	case FAULT_RAIL:
+		snprintf(out, room, "rail:%s/%s", plane, rail ? rail : "");
+		break;
+	case FAULT_TOR:
+		snprintf(out, room, "tor:%.128s/%s%s%s", nic->rack ? nic->rack : "", plane,
+			 rail ? "/" : "", rail ? rail : "");
+		break;
+	case FAULT_HOST:
+		snprintf(out, room, "host:%s",
+			 nic->host ? seen->hosts[nic->host]->edge->host : self);
+		break;
+	case FAULT_NIC:
+		name_nic(mesh, seen, fault->nic, one, sizeof(one));
+		snprintf(out, room, "nic:%s", one);
+		break;
+	case FAULT_PATHS:
+		snprintf(out, room, "paths:%s", plane);
+		break;
+	default:
+		name_nic(mesh, seen, fault->nic, one, sizeof(one));
+		name_nic(mesh, seen, fault->other, other, sizeof(other));
+		snprintf(out, room, "pair:%s-%s", strcmp(one, other) < 0 ? one : other,
+			 strcmp(one, other) < 0 ? other : one);
+	}
+}
+
+/* The conditions that it explains: those of its pairs, and that of our NIC's link. */
+static json_t *members_json(const struct mesh *mesh, const struct observation *seen, int number)
+{
+	const struct fault *fault = &seen->view.faults[number];
+	const struct fault_nic *nic = &seen->view.nics[fault->nic];
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < seen->view.edge_count && json_array_size(list) < MEMBERS_MAX; i++) {
+		const struct mesh_peer *peer = seen->edges[i];
+
+		if (seen->view.edges[i].fault == number && peer->facts.state == PEER_DOWN)
+			json_array_append_new(list, json_sprintf("host:%s/%s", peer->edge->host,
+								 peer->edge->part));
+	}
+	if (!nic->host && fault->class != FAULT_PATHS && fault->class != FAULT_PAIR) {
+		const struct mesh_nic *own = own_nic(mesh, nic);
+
+		if (own)
+			json_array_append_new(list,
+					      json_sprintf("nic:%s/%s", mesh->core->config->host,
+							   own->interface));
+	}
+	return list;
+}
+
+static json_t *seen_json(const struct mesh *mesh, const struct observation *seen, int number)
+{
+	static const char *const directions[] = {NULL, "receive", "transmit"};
+	const struct fault *fault = &seen->view.faults[number];
+	const struct fault_nic *nic = &seen->view.nics[fault->nic];
+	json_t *object = json_object();
+
+	json_put_text(object, "class", class_names[fault->class]);
+	json_put_text(object, "plane", config_plane_name(nic->plane));
+	json_put_text(object, "direction", directions[fault->direction]);
+	json_put_count(object, "pairs", fault->pairs);
+	if (fault->nics)
+		json_put_count(object, "nics", fault->nics);
+	if (fault->class == FAULT_NIC && nic->host)
+		json_put_bool(object, "reported_by_its_host", nic->reported);
+	json_put(object, "members", members_json(mesh, seen, number));
+	return object;
+}
+
+static void report(struct mesh *mesh, const struct observation *seen, int number,
+		   struct mesh_open_fault *open, uint64_t now_ns)
+{
+	json_t *object = seen_json(mesh, seen, number);
+
+	open->members = json_array_size(json_object_get(object, "members"));
+	open->reported_ns = now_ns;
+	if (!open->reported)
+		log_warning("%s: %u NIC pairs are lost", open->id, seen->view.faults[number].pairs);
+	open->reported = true;
+	events_add(mesh->core->events, &(struct event){.kind = &mesh_events[MESH_FAULT],
+						       .subject = open->id,
+						       .fault = open->id,
+						       .seen = object,
+						       .remedy = remedies[open->class]});
+}
+
+static struct mesh_open_fault *open_fault(struct mesh_faults *faults, const char *id,
+					  enum fault_class class, uint64_t now_ns)
+{
+	struct mesh_open_fault *open;
+
+	for (size_t i = 0; i < faults->count; i++)
+		if (!strcmp(faults->open[i].id, id))
+			return &faults->open[i];
+	if (faults->count == FAULTS_MAX)
+		return NULL;
+	open = &faults->open[faults->count++];
+	*open = (struct mesh_open_fault){.class = class, .begun_ns = now_ns};
+	snprintf(open->id, sizeof(open->id), "%s", id);
+	return open;
+}
+
+/* What few pairs show takes longer: the others of a larger fault may follow. */
+static unsigned int evaluations_of(enum fault_class class)
+{
+	return class == FAULT_PATHS || class == FAULT_PAIR ? 4 : 2;
+}
+
+static void take(struct mesh *mesh, const struct observation *seen, int number, uint64_t now_ns)
+{
+	const struct fault *fault = &seen->view.faults[number];
+	struct mesh_open_fault *open;
+	char id[sizeof(open->id)];
+	json_t *members;
+	size_t count;
+
+	if (!fault->pairs)
+		return;
+	name_fault(mesh, seen, fault, id, sizeof(id));
+	open = open_fault(&mesh->faults, id, fault->class, now_ns);
+	if (!open)
+		return;
+	open->seen_ns = now_ns;
+	if (!open->reported) {
+		if (++open->evaluations >= evaluations_of(fault->class))
+			report(mesh, seen, number, open, now_ns);
+		return;
+	}
+	if (now_ns - open->reported_ns < AGAIN_NS)
+		return;
+	members = members_json(mesh, seen, number);
+	count = json_array_size(members);
+	json_decref(members);
+	if (count > open->members)
+		report(mesh, seen, number, open, now_ns);
+}
+
+static void end(struct mesh *mesh, const struct mesh_open_fault *open, uint64_t now_ns)
+{
+	log_info("%s: over", open->id);
+	events_add(mesh->core->events,
+		   &(struct event){.kind = &mesh_events[MESH_FAULT_ENDED],
+				   .subject = open->id,
+				   .fault = open->id,
+				   .result = json_pack("{s:I}", "duration_ns",
+						       (json_int_t)(now_ns - open->begun_ns))});
+}
+
+/* One that is not seen for a second has ended, and one that was not reported is forgotten. */
+static void end_others(struct mesh *mesh, uint64_t now_ns)
+{
+	struct mesh_faults *faults = &mesh->faults;
+	size_t kept = 0;
+
+	for (size_t i = 0; i < faults->count; i++) {
+		struct mesh_open_fault *open = &faults->open[i];
+		bool stays = open->reported ? now_ns - open->seen_ns < END_AFTER_NS
+					    : open->seen_ns == now_ns;
+
+		if (!stays && open->reported)
+			end(mesh, open, now_ns);
+		if (stays)
+			faults->open[kept++] = *open;
+	}
+	faults->count = kept;
+}
+
+void mesh_observe(struct mesh *mesh, uint64_t now_ns)
+{
+	static struct observation seen;
+
+	observe(mesh, &seen, now_ns);
+	send_report(mesh, &seen);
+	if (seen.lost) {
+		faults_find(&seen.view);
+		for (unsigned int i = 0; i < seen.view.fault_count; i++)
+			take(mesh, &seen, (int)i, now_ns);
+	}
+	end_others(mesh, now_ns);
+}
