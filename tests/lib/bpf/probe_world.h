@@ -27,7 +27,7 @@ static const struct probe_key keys[3] = {
 
 static const uint8_t own_view[P_VIEW_BYTES] = {
 	1,  2,	3,  4,	5,  6,	7,  8,	9,  10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20,
-	21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 2,  0};
+	21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 2,  0x8b};
 
 #define PROBE_HAS_KEYS (ESC_FLEET_HAS_KEY0 | ESC_FLEET_HAS_KEY1)
 
