@@ -194,7 +194,8 @@ struct mesh {
 	X(MESH_FAULT, "fabric_fault", WARNING,                                                     \
 	  "NIC pairs are lost for one reason: `class` is `nic`, `host`, `tor`, `rail`, `plane`, "  \
 	  "`paths` (between racks) or `pair`.",                                                    \
-	  .about = EVENT_FABRIC, .begins = "fabric_fault")                                         \
+	  .about = EVENT_FABRIC, .begins = "fabric_fault",                                         \
+	  .remedy = "`escapement findings` has what to see first, by the class.")                  \
 	X(MESH_FAULT_ENDED, "fabric_fault_ended", NOTICE,                                          \
 	  "No NIC pair is lost for that reason any more.", .about = EVENT_FABRIC,                  \
 	  .ends = "fabric_fault")                                                                  \
