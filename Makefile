@@ -57,8 +57,8 @@ BPF_CFLAGS := -O2 -g -target bpf -mcpu=v3 -D__TARGET_ARCH_$(ARCH) -Ivmlinux/$(AR
 say = @mkdir -p $(@D); printf '  %-8s %s\n' $(1) $@
 
 LIB := loader/libescapement
-MAN := escapement.1 escapement-alert.8 escapement-events.7 escapementd.8 escapement.yaml.5 libescapement.3
-MAINS := loader/escapementd.c loader/escapement.c loader/escapement-alert.c loader/mkref.c
+MAN := escapement.1 escapement-alert.8 escapement-serve.8 escapement-events.7 escapementd.8 escapement.yaml.5 libescapement.3
+MAINS := loader/escapementd.c loader/escapement.c loader/escapement-alert.c loader/escapement-serve.c loader/mkref.c
 CORE_SRC := $(filter-out $(MAINS) $(LIB)/%,$(shell find loader -name '*.c'))
 LAWS_SRC := $(shell find clocksync pacing -name '*.c')
 CORE := $(OUT)/libescapement_core.a
@@ -75,7 +75,7 @@ SKELETONS := $(patsubst %,$(BPF_OUT)/%.skel.h,dataplane $(ALONE))
 
 all: programs
 
-programs: $(OUT)/escapementd $(OUT)/escapement $(OUT)/escapement-alert $(OUT)/libescapement.so $(MAN:%=$(OUT)/man/%) \
+programs: $(OUT)/escapementd $(OUT)/escapement $(OUT)/escapement-alert $(OUT)/escapement-serve $(OUT)/libescapement.so $(MAN:%=$(OUT)/man/%) \
 	$(OUT)/escapement-event.schema.json $(OUT)/escapement.yaml $(OUT)/completion.bash $(OUT)/completion.zsh $(OUT)/escapement.catalog
 
 include mk/tests.mk
@@ -119,12 +119,15 @@ $(CORE) $(LAWS):
 
 LINK = $(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) $(filter %.o %.a,$^) $(LDLIBS) -o $@
 
-$(OUT)/escapementd $(OUT)/escapement $(OUT)/escapement-alert $(OUT)/mkref: $(OUT)/%: $(OUT)/loader/%.o $(CORE) $(LAWS)
+$(OUT)/escapementd $(OUT)/escapement $(OUT)/escapement-alert $(OUT)/escapement-serve $(OUT)/mkref: $(OUT)/%: $(OUT)/loader/%.o $(CORE) $(LAWS)
 	$(call say,LD)
 	$(LINK)
 
 # Unprivileged: it needs none of the libraries of the daemon.
 $(OUT)/escapement-alert: LDLIBS := $(shell pkg-config --libs jansson libcurl libsystemd) -lm
+
+# Its routes are the tables of the verbs, which need what the command line needs.
+$(OUT)/escapement-serve: LDLIBS += -lmicrohttpd
 
 # libescapement: position-independent, on the C library alone, nothing exported but its own.
 SONAME := libescapement.so.0
@@ -183,8 +186,8 @@ $(OUT)/completion.%: $(OUT)/mkref
 	$(Q)$(OUT)/mkref completion-$* > $@
 
 DASHBOARDS = $(notdir $(sort $(wildcard deploy/grafana/*.json)))
-INSTALLED = $(COMPLETION) $(SYSUSERSDIR)/escapement.conf $(SBINDIR)/escapementd $(SBINDIR)/escapement-alert $(BINDIR)/escapement \
-	$(UNITDIR)/escapementd.service $(UNITDIR)/escapement-alert.service \
+INSTALLED = $(COMPLETION) $(SYSUSERSDIR)/escapement.conf $(SBINDIR)/escapementd $(SBINDIR)/escapement-alert $(SBINDIR)/escapement-serve $(BINDIR)/escapement \
+	$(UNITDIR)/escapementd.service $(UNITDIR)/escapement-alert.service $(UNITDIR)/escapement-serve.service \
 	$(CATALOGDIR)/escapement.catalog $(DATADIR)/escapement-event.schema.json $(DATADIR)/alertmanager.yml $(DATADIR)/escapement.rules.yml \
 	$(addprefix $(DATADIR)/grafana/,$(DASHBOARDS)) $(DATADIR)/slurm/escapement-drain $(DATADIR)/escapement-monitor.json \
 	$(SYSCONFDIR)/escapement/escapement.yaml.example $(INCLUDEDIR)/escapement.h \
@@ -195,6 +198,7 @@ D := $(DESTDIR)
 install: programs
 	$(INSTALL) -D -m 0755 $(OUT)/escapementd $(D)$(SBINDIR)/escapementd
 	$(INSTALL) -D -m 0755 $(OUT)/escapement-alert $(D)$(SBINDIR)/escapement-alert
+	$(INSTALL) -D -m 0755 $(OUT)/escapement-serve $(D)$(SBINDIR)/escapement-serve
 	$(INSTALL) -D -m 0755 $(OUT)/escapement $(D)$(BINDIR)/escapement
 	$(INSTALL) -D -m 0755 $(OUT)/$(SONAME).1.0 $(D)$(LIBDIR)/$(SONAME).1.0
 	ln -sf $(SONAME).1.0 $(D)$(LIBDIR)/$(SONAME)
@@ -203,7 +207,7 @@ install: programs
 	$(INSTALL) -d $(D)$(LIBDIR)/pkgconfig $(D)$(UNITDIR)
 	sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@INCLUDEDIR@|$(INCLUDEDIR)|; s|@VERSION@|$(VERSION)|' \
 		$(LIB)/escapement.pc.in > $(D)$(LIBDIR)/pkgconfig/libescapement.pc
-	for unit in escapementd escapement-alert; do \
+	for unit in escapementd escapement-alert escapement-serve; do \
 		sed 's|=/usr/sbin/|=$(SBINDIR)/|; s|/etc/escapement|$(SYSCONFDIR)/escapement|' deploy/$$unit.service \
 			> $(D)$(UNITDIR)/$$unit.service || exit 1; done
 	$(INSTALL) -D -m 0644 $(OUT)/escapement.catalog $(D)$(CATALOGDIR)/escapement.catalog

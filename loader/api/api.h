@@ -34,6 +34,8 @@ void textfile_free(struct textfile *textfile);
  * A failure is logged and recorded once. 0; -EBUSY: the write before has not ended.
  */
 int textfile_write(struct textfile *textfile);
+/* What the file would have now, malloc'd; nothing starts from 0. NULL: no memory. */
+char *textfile_text(struct core *core, size_t *bytes);
 /* Waits for that write. 0 or -errno of it; -EBUSY: it has not ended within @timeout_ms. */
 int textfile_wait(struct textfile *textfile, unsigned int timeout_ms);
 

@@ -77,7 +77,7 @@ static const struct verb_arg completion_args[] = {
 };
 
 static const struct verb_arg event_args[] = {
-	{"--follow", .type = VERB_FLAG, .key = "follow",
+	{"--follow", .type = VERB_FLAG, .key = "follow", .streams = true,
 	 .help = "continue with each new event; without --since from now on"},
 	{"--since", "TIME", .type = VERB_SINCE, .key = "since_ns",
 	 .help = "how long ago (10min), a time of day (12:00), a date with or without a time "
@@ -124,6 +124,12 @@ static const struct verb_arg report_args[] = {
 	 .help = "take samples of the queue pairs each second for this time"},
 	{"FILE", .type = VERB_TEXT, .key = "files", .repeated = true, .local = true,
 	 .help = "exports of one or many hosts, and events (`escapement -j events`)"},
+	{},
+};
+
+static const struct verb_arg serve_args[] = {
+	{"--listen", "ADDRESS:PORT", .type = VERB_TEXT, .key = "listen", .local = true,
+	 .help = "where; default: `serve.listen` of the daemon's configuration"},
 	{},
 };
 
@@ -248,6 +254,17 @@ static const struct verb verbs[] = {
 		 "loss of each link, and the delay of queue pairs over time with its error "
 		 "bound, events as marks and gaps; each has a table beside it. With -j: the export "
 		 "of this host for it, `escapement -j report > h1.json`."},
+	{.name = "metrics",
+	 .reads = true,
+	 .summary = "the metrics of `escapement.prom`, as they are now",
+	 .help = "In the text format of Prometheus, as the textfile has it and escapement-serve(8) "
+		 "serves it. What the textfile has since its last write stays for its next one."},
+	{.name = "serve",
+	 .place = VERB_HERE,
+	 .summary = "serve metrics, the replies to verbs and the report over HTTP, read-only",
+	 .args = serve_args,
+	 .help = "Runs escapement-serve(8), which does not run as root; its unit is off by "
+		 "default: `systemctl enable --now escapement-serve`."},
 	{.name = "mode",
 	 .summary = "observe only, or allow steering or pacing",
 	 .args = mode_args,

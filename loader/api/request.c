@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "api.h"
 #include "base/explain.h"
 #include "base/json.h"
 #include "base/verb.h"
@@ -233,6 +234,16 @@ static json_t *reply_mode(void *self, struct request *request)
 			 core_is_off(core));
 }
 
+static json_t *reply_metrics(void *self, struct request *request)
+{
+	size_t bytes;
+	char *text = textfile_text(self, &bytes);
+	json_t *reply = text ? json_pack("{s:s%}", "text", text, bytes) : NULL;
+
+	free(text);
+	return reply ? reply : request_fail(request, REQUEST_FAILED, NULL);
+}
+
 static json_t *reply_config(void *self, struct request *request)
 {
 	struct core *core = self;
@@ -266,9 +277,11 @@ static json_t *reply_features(void *self, struct request *request)
 }
 
 const struct verb_handler api_verb_handlers[] = {
-	{"status", reply_status},   {"events", reply_events},	  {"mode", reply_mode},
-	{"off", reply_off},	    {"config", reply_config},	  {"reload", reply_reload},
-	{"version", reply_version}, {"features", reply_features}, {},
+	{"status", reply_status},   {"events", reply_events},
+	{"mode", reply_mode},	    {"off", reply_off},
+	{"config", reply_config},   {"reload", reply_reload},
+	{"version", reply_version}, {"features", reply_features},
+	{"metrics", reply_metrics}, {},
 };
 
 /* --- a request --- */

@@ -109,6 +109,31 @@ static void write_families(FILE *out, struct core *core)
 			module->capability->write_metrics(module->self, out);
 }
 
+/* @up false: the daemon stops. */
+static char *make_text(struct core *core, bool up, size_t *bytes)
+{
+	char *text = NULL;
+	FILE *out = open_memstream(&text, bytes);
+	bool good;
+
+	if (out && up)
+		write_families(out, core);
+	else if (out)
+		write_process(out, false);
+	good = out && !ferror(out);
+	if (out && fclose(out))
+		good = false;
+	if (good)
+		return text;
+	free(text);
+	return NULL;
+}
+
+char *textfile_text(struct core *core, size_t *bytes)
+{
+	return make_text(core, true, bytes);
+}
+
 /* --- the worker: it alone touches the directory --- */
 
 struct textfile_job {
@@ -185,8 +210,6 @@ static struct textfile_job *job_new(const struct textfile *textfile, const char 
 {
 	struct textfile_job *job = calloc(1, sizeof(*job));
 	const char *written = textfile->written;
-	FILE *out;
-	bool good;
 
 	if (!job)
 		return NULL;
@@ -196,18 +219,20 @@ static struct textfile_job *job_new(const struct textfile *textfile, const char 
 		job->former = strdup(written);
 	if (!directory)
 		return job;
-	out = open_memstream(&job->text, &job->bytes);
-	if (out && up)
-		write_families(out, textfile->core);
-	else if (out)
-		write_process(out, false);
-	good = out && !ferror(out);
-	if (out && fclose(out))
-		good = false;
-	if (good && job->directory)
+	job->text = make_text(textfile->core, up, &job->bytes);
+	if (job->text && job->directory)
 		return job;
 	job_free(job);
 	return NULL;
+}
+
+/* What is "since the write before" starts from 0. */
+static void restart_windows(struct core *core)
+{
+	core->pause.longest_ns = 0;
+	core_for_each (module, core)
+		if (module->capability->metrics_written)
+			module->capability->metrics_written(module->self);
 }
 
 int textfile_write(struct textfile *textfile)
@@ -216,8 +241,11 @@ int textfile_write(struct textfile *textfile)
 	struct textfile_job *job;
 	int err;
 
-	if (!directory && !textfile->written)
+	if (!directory && !textfile->written) {
+		/* Where the verb `metrics` alone is read, its windows are as long. */
+		restart_windows(textfile->core);
 		return 0;
+	}
 	if (core_worker_busy(textfile->worker))
 		return -EBUSY;
 	job = job_new(textfile, directory, true);
@@ -228,11 +256,7 @@ int textfile_write(struct textfile *textfile)
 		report(textfile, directory ? directory : textfile->written, err);
 		return err;
 	}
-	/* What is "since the write before" starts from 0, whether this one succeeds or not. */
-	textfile->core->pause.longest_ns = 0;
-	core_for_each (module, textfile->core)
-		if (module->capability->metrics_written)
-			module->capability->metrics_written(module->self);
+	restart_windows(textfile->core); /* whether it succeeds or not */
 	return 0;
 }
 

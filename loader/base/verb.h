@@ -44,6 +44,7 @@ struct verb_arg {
 	bool required;
 	bool repeated; /* an array of all that were given */
 	bool local;    /* for the command line alone: not sent to the daemon */
+	bool streams;  /* the reply goes on: not over HTTP */
 	char letter;   /* -n; 0: none */
 	const char *help;
 };

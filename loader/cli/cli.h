@@ -41,6 +41,8 @@ int cli_fail(int code, const char *format, ...) __attribute__((format(printf, 2,
 
 /* Reads the arguments. -1 to continue with the verb, else the exit status. */
 int cli_parse(struct cli *cli, int argc, char **argv);
+/* The value @text of @arg into @args, by its JSON key; false: it is not of its type or range. */
+bool cli_put_value(json_t *args, const struct verb_arg *arg, const char *text);
 /* The verb, and the arguments with `what` (new reference), that the daemon gets. */
 const char *cli_request_verb(const struct verb *verb, char out[64]);
 json_t *cli_request_args(const struct cli *cli);

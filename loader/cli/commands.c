@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* From a verb to its reply on stdout: by its table, or by a function that is registered here. */
 #include <errno.h>
+#include <limits.h>
 #include <locale.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -364,6 +365,62 @@ static void write_config(FILE *out, const struct verb *verb, struct scope scope)
 	json_decref(keys);
 }
 
+/* --- metrics --- */
+
+/* The text as it is, but for a terminal, which obeys control characters in names of processes. */
+static int run_metrics(struct cli *cli)
+{
+	enum cli_format format = cli->format;
+	json_t *result;
+	int code;
+
+	cli->format = CLI_JSON;
+	code = cli_query_once(cli, "metrics", &result);
+	cli->format = format;
+	if (code)
+		return code;
+	if (format == CLI_TEXT && isatty(STDOUT_FILENO))
+		render_escape(result, true);
+	if (format == CLI_TEXT)
+		fputs(json_text(result, "text"), stdout);
+	else
+		cli_write_json(cli, result);
+	json_decref(result);
+	return CLI_GOOD;
+}
+
+/* --- serve --- */
+
+/* As it is installed, and built: beside this program, in sbin/, or in PATH. */
+static void run_program(const char *name, const char *const argv[])
+{
+	char own[PATH_MAX], path[PATH_MAX + 64];
+	ssize_t bytes = readlink("/proc/self/exe", own, sizeof(own) - 1);
+	char *slash;
+
+	own[bytes > 0 ? bytes : 0] = '\0';
+	slash = strrchr(own, '/');
+	if (slash) {
+		*slash = '\0';
+		snprintf(path, sizeof(path), "%s/%s", own, name);
+		execv(path, (char *const *)argv);
+		snprintf(path, sizeof(path), "%s/../sbin/%s", own, name);
+		execv(path, (char *const *)argv);
+	}
+	execvp(name, (char *const *)argv);
+}
+
+static int run_serve(struct cli *cli)
+{
+	const char *listen = json_string_value(json_object_get(cli->args, "listen"));
+	const char *argv[] = {"escapement-serve",	  "--socket", cli->socket,
+			      listen ? "--listen" : NULL, listen,     NULL};
+
+	run_program(argv[0], argv);
+	return cli_fail(CLI_FAILED, "escapement-serve: %s; it is in the same package",
+			strerror(errno));
+}
+
 /* --- all verbs --- */
 
 static const struct command {
@@ -376,7 +433,8 @@ static const struct command {
 	{"events", .run = cli_events},	{"clock wait", .run = run_clock_wait},
 	{"top", .run = cli_top},	{"status", .write = write_status},
 	{"qp", .write = cli_write_qps}, {"config show", .write = write_config},
-	{"report", .run = cli_report},
+	{"report", .run = cli_report},	{"metrics", .run = run_metrics},
+	{"serve", .run = run_serve},
 };
 
 static const struct command *find_command(const struct verb *verb)

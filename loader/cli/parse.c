@@ -98,18 +98,15 @@ static bool parse_qp(json_t *args, const char *text)
 	return good;
 }
 
-static int take_value(struct cli *cli, const struct verb_arg *arg, const char *text)
+bool cli_put_value(json_t *args, const struct verb_arg *arg, const char *text)
 {
-	char should[VERBS_SHOULD_BYTES];
 	json_t *value = NULL, *list;
 	uint64_t number = 0;
 	bool good = false;
 
 	switch (arg->type) {
 	case VERB_QP:
-		if (parse_qp(cli->args, text))
-			return CLI_GOOD;
-		break;
+		return parse_qp(args, text);
 	case VERB_FLAG:
 		value = json_true();
 		break;
@@ -129,17 +126,26 @@ static int take_value(struct cli *cli, const struct verb_arg *arg, const char *t
 		value = json_integer((json_int_t)number);
 	if (!value || !verbs_value_is_good(arg, value)) {
 		json_decref(value);
-		return cli_fail(CLI_USAGE, "%s %.128s: should be %s", arg->name, text,
-				verbs_should(arg, should));
+		return false;
 	}
-	list = json_object_get(cli->args, arg->key);
+	list = json_object_get(args, arg->key);
 	if (!arg->repeated)
-		json_object_set_new(cli->args, arg->key, value);
+		json_object_set_new(args, arg->key, value);
 	else if (list)
 		json_array_append_new(list, value);
 	else
-		json_object_set_new(cli->args, arg->key, json_pack("[o]", value));
-	return CLI_GOOD;
+		json_object_set_new(args, arg->key, json_pack("[o]", value));
+	return true;
+}
+
+static int take_value(struct cli *cli, const struct verb_arg *arg, const char *text)
+{
+	char should[VERBS_SHOULD_BYTES];
+
+	if (cli_put_value(cli->args, arg, text))
+		return CLI_GOOD;
+	return cli_fail(CLI_USAGE, "%s %.128s: should be %s", arg->name, text,
+			verbs_should(arg, should));
 }
 
 /* --- options --- */

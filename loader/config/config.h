@@ -240,6 +240,11 @@ struct config_alerts {
 	uint32_t hook_per_minute;
 };
 
+/* For escapement-serve(8), which reads it by `config show`. */
+struct config_serve {
+	char *listen; /* "127.0.0.1:9470" */
+};
+
 struct config_mesh {
 	uint32_t degree;
 	uint64_t pair_interval_ns;
@@ -294,6 +299,7 @@ struct config {
 	struct config_textfile textfile;
 	struct config_events events;
 	struct config_alerts alerts;
+	struct config_serve serve;
 	struct config_mesh mesh;
 	struct config_clock clock;
 	struct config_paths paths;

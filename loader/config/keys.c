@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The keys of the top level, and those that several modules read. */
+#include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>
 #include <jansson.h>
@@ -480,6 +481,39 @@ static const struct config_key alerts_keys[] = {
 	{},
 };
 
+/* --- serve --- */
+
+static void check_listen(struct config_reading *reading, const struct config_key *key, void *values)
+{
+	const char *text = ((const struct config_serve *)values)->listen;
+	const char *colon = strrchr(text, ':');
+	struct in6_addr address;
+	char host[64] = "";
+	unsigned long port = 0;
+	char *end = NULL;
+
+	if (colon && colon[1] >= '0' && colon[1] <= '9')
+		port = strtoul(colon + 1, &end, 10);
+	if (colon && colon > text && text[0] == '[' && colon[-1] == ']')
+		snprintf(host, sizeof(host), "%.*s", (int)(colon - text) - 2, text + 1);
+	else if (colon)
+		snprintf(host, sizeof(host), "%.*s", (int)(colon - text), text);
+	if (!end || *end || !port || port > 65535 ||
+	    inet_pton(text[0] == '[' ? AF_INET6 : AF_INET, host, &address) != 1)
+		config_refuse(reading, key->name,
+			      "`listen: %.64s` should be an address and a port, such as "
+			      "`127.0.0.1:9470` or `[::1]:9470`",
+			      text);
+}
+
+static const struct config_key serve_keys[] = {
+	{"listen", KEY(text, config_serve, listen), .fallback = "127.0.0.1:9470",
+	 .check = check_listen,
+	 .help = "An address and a port. There is neither a password nor encryption: all that "
+		 "reach it read what members of the group `escapement` may read."},
+	{},
+};
+
 /* --- paths --- */
 
 /* Paths in use are probed most, and one is not dead before three probes are lost. */
@@ -645,6 +679,9 @@ static const struct config_section own_sections[] = {
 	{PART(alerts), .summary =
 			       "What is reported beside what the daemon reports itself, and where "
 			       "escapement-alert(8) sends alerts. The daemon itself sends none."},
+	{PART(serve),
+	 .summary = "Where escapement-serve(8) serves HTTP, when its unit is enabled. The daemon "
+		    "itself serves none."},
 	{PART(lab), .summary = "For tests only.", .for_tests = true},
 };
 

@@ -223,6 +223,29 @@ Test(textfile, a_stopped_daemon_leaves_up_0)
 }
 
 /* A reader that opens the file at any time sees a whole one, and no other .prom. */
+Test(textfile, what_is_read_by_the_verb_ends_no_window)
+{
+	struct textfile *textfile = new_textfile();
+	size_t bytes;
+	char *text;
+
+	the_daemon.core.pause.longest_ns = 700000000;
+	for (int i = 0; i < 2; i++) {
+		text = textfile_text(&the_daemon.core, &bytes);
+		cr_assert_not_null(text);
+		cr_expect_eq(strlen(text), bytes);
+		cr_expect(strstr(text, "escapement_loop_pause_seconds 0.7\n"), "%s", text);
+		cr_expect(strstr(text, "escapement_up 1\n"));
+		free(text);
+	}
+	cr_assert_eq(write_now(textfile), 0);
+	text = slurp();
+	cr_expect(strstr(text, "escapement_loop_pause_seconds 0.7\n"), "the file has it, too");
+	free(text);
+	cr_expect_eq(the_daemon.core.pause.longest_ns, 0, "which begins the next window");
+	textfile_free(textfile);
+}
+
 Test(textfile, is_replaced_in_one_step)
 {
 	struct textfile *textfile = new_textfile();
