@@ -18,6 +18,7 @@ PREFIX ?= /usr/local
 SBINDIR ?= $(PREFIX)/sbin
 BINDIR ?= $(PREFIX)/bin
 LIBDIR ?= $(PREFIX)/lib
+LIBEXECDIR ?= $(PREFIX)/libexec/escapement
 INCLUDEDIR ?= $(PREFIX)/include
 MANDIR ?= $(PREFIX)/share/man
 UNITDIR ?= $(PREFIX)/lib/systemd/system
@@ -58,7 +59,7 @@ say = @mkdir -p $(@D); printf '  %-8s %s\n' $(1) $@
 
 LIB := loader/libescapement
 MAN := escapement.1 escapement-alert.8 escapement-serve.8 escapement-events.7 escapementd.8 escapement.yaml.5 libescapement.3
-MAINS := loader/escapementd.c loader/escapement.c loader/escapement-alert.c loader/escapement-serve.c loader/mkref.c
+MAINS := loader/escapementd.c loader/escapement.c loader/escapement-alert.c loader/escapement-serve.c loader/escapement-sysdump.c loader/mkref.c
 CORE_SRC := $(filter-out $(MAINS) $(LIB)/%,$(shell find loader -name '*.c'))
 LAWS_SRC := $(shell find clocksync pacing -name '*.c')
 CORE := $(OUT)/libescapement_core.a
@@ -75,8 +76,8 @@ SKELETONS := $(patsubst %,$(BPF_OUT)/%.skel.h,dataplane $(ALONE))
 
 all: programs
 
-programs: $(OUT)/escapementd $(OUT)/escapement $(OUT)/escapement-alert $(OUT)/escapement-serve $(OUT)/libescapement.so $(MAN:%=$(OUT)/man/%) \
-	$(OUT)/escapement-event.schema.json $(OUT)/escapement.yaml $(OUT)/completion.bash $(OUT)/completion.zsh $(OUT)/escapement.catalog
+programs: $(OUT)/escapementd $(OUT)/escapement $(OUT)/escapement-alert $(OUT)/escapement-serve $(OUT)/escapement-sysdump $(OUT)/libescapement.so $(MAN:%=$(OUT)/man/%) \
+	$(OUT)/escapement-event.schema.json $(OUT)/escapement-api.schema.json $(OUT)/escapement.yaml $(OUT)/completion.bash $(OUT)/completion.zsh $(OUT)/escapement.catalog
 
 include mk/tests.mk
 
@@ -119,7 +120,7 @@ $(CORE) $(LAWS):
 
 LINK = $(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) $(filter %.o %.a,$^) $(LDLIBS) -o $@
 
-$(OUT)/escapementd $(OUT)/escapement $(OUT)/escapement-alert $(OUT)/escapement-serve $(OUT)/mkref: $(OUT)/%: $(OUT)/loader/%.o $(CORE) $(LAWS)
+$(OUT)/escapementd $(OUT)/escapement $(OUT)/escapement-alert $(OUT)/escapement-serve $(OUT)/escapement-sysdump $(OUT)/mkref: $(OUT)/%: $(OUT)/loader/%.o $(CORE) $(LAWS)
 	$(call say,LD)
 	$(LINK)
 
@@ -128,6 +129,7 @@ $(OUT)/escapement-alert: LDLIBS := $(shell pkg-config --libs jansson libcurl lib
 
 # Its routes are the tables of the verbs, which need what the command line needs.
 $(OUT)/escapement-serve: LDLIBS += -lmicrohttpd
+$(OUT)/escapement-sysdump: LDLIBS += -larchive
 
 # libescapement: position-independent, on the C library alone, nothing exported but its own.
 SONAME := libescapement.so.0
@@ -178,6 +180,10 @@ $(OUT)/escapement.catalog: $(OUT)/mkref
 	$(call say,MKREF)
 	$(Q)$(OUT)/mkref catalog > $@
 
+$(OUT)/escapement-api.schema.json: $(OUT)/mkref
+	$(call say,MKREF)
+	$(Q)$(OUT)/mkref api-schema > $@
+
 # Where the shells look for completion.
 COMPLETION = $(PREFIX)/share/bash-completion/completions/escapement $(ZSHDIR)/_escapement
 
@@ -186,9 +192,9 @@ $(OUT)/completion.%: $(OUT)/mkref
 	$(Q)$(OUT)/mkref completion-$* > $@
 
 DASHBOARDS = $(notdir $(sort $(wildcard deploy/grafana/*.json)))
-INSTALLED = $(COMPLETION) $(SYSUSERSDIR)/escapement.conf $(SBINDIR)/escapementd $(SBINDIR)/escapement-alert $(SBINDIR)/escapement-serve $(BINDIR)/escapement \
+INSTALLED = $(COMPLETION) $(SYSUSERSDIR)/escapement.conf $(SBINDIR)/escapementd $(SBINDIR)/escapement-alert $(SBINDIR)/escapement-serve $(LIBEXECDIR)/escapement-sysdump $(BINDIR)/escapement \
 	$(UNITDIR)/escapementd.service $(UNITDIR)/escapement-alert.service $(UNITDIR)/escapement-serve.service \
-	$(CATALOGDIR)/escapement.catalog $(DATADIR)/escapement-event.schema.json $(DATADIR)/alertmanager.yml $(DATADIR)/escapement.rules.yml \
+	$(CATALOGDIR)/escapement.catalog $(DATADIR)/escapement-event.schema.json $(DATADIR)/escapement-api.schema.json $(DATADIR)/alertmanager.yml $(DATADIR)/escapement.rules.yml \
 	$(addprefix $(DATADIR)/grafana/,$(DASHBOARDS)) $(DATADIR)/slurm/escapement-drain $(DATADIR)/escapement-monitor.json \
 	$(SYSCONFDIR)/escapement/escapement.yaml.example $(INCLUDEDIR)/escapement.h \
 	$(addprefix $(LIBDIR)/,$(SONAME).1.0 $(SONAME) libescapement.so pkgconfig/libescapement.pc) \
@@ -199,6 +205,7 @@ install: programs
 	$(INSTALL) -D -m 0755 $(OUT)/escapementd $(D)$(SBINDIR)/escapementd
 	$(INSTALL) -D -m 0755 $(OUT)/escapement-alert $(D)$(SBINDIR)/escapement-alert
 	$(INSTALL) -D -m 0755 $(OUT)/escapement-serve $(D)$(SBINDIR)/escapement-serve
+	$(INSTALL) -D -m 0755 $(OUT)/escapement-sysdump $(D)$(LIBEXECDIR)/escapement-sysdump
 	$(INSTALL) -D -m 0755 $(OUT)/escapement $(D)$(BINDIR)/escapement
 	$(INSTALL) -D -m 0755 $(OUT)/$(SONAME).1.0 $(D)$(LIBDIR)/$(SONAME).1.0
 	ln -sf $(SONAME).1.0 $(D)$(LIBDIR)/$(SONAME)
@@ -212,6 +219,7 @@ install: programs
 			> $(D)$(UNITDIR)/$$unit.service || exit 1; done
 	$(INSTALL) -D -m 0644 $(OUT)/escapement.catalog $(D)$(CATALOGDIR)/escapement.catalog
 	$(INSTALL) -D -m 0644 $(OUT)/escapement-event.schema.json $(D)$(DATADIR)/escapement-event.schema.json
+	$(INSTALL) -m 0644 $(OUT)/escapement-api.schema.json $(D)$(DATADIR)/
 	$(INSTALL) -m 0644 deploy/alertmanager.yml deploy/escapement.rules.yml $(D)$(DATADIR)/
 	$(INSTALL) -d $(D)$(DATADIR)/grafana
 	$(INSTALL) -m 0644 deploy/node-problem-detector/escapement-monitor.json $(D)$(DATADIR)/
@@ -261,7 +269,7 @@ help:
 	@echo 'make clean      remove build/'
 	@echo 'Variables: V=1 shows commands, WERROR=1 fails on warnings, SAN=1 builds with AddressSanitizer'
 	@echo 'and UBSan into build/san; CC CFLAGS CPPFLAGS LDFLAGS CLANG BPFTOOL; PREFIX DESTDIR SBINDIR BINDIR'
-	@echo 'LIBDIR INCLUDEDIR MANDIR UNITDIR CATALOGDIR DATADIR SYSUSERSDIR ZSHDIR'
+	@echo 'LIBDIR LIBEXECDIR INCLUDEDIR MANDIR UNITDIR CATALOGDIR DATADIR SYSUSERSDIR ZSHDIR'
 	@echo 'SYSCONFDIR.'
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

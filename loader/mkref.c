@@ -121,6 +121,8 @@ static bool write_part(const char *part)
 		write_events(strlen(part) > strlen("events"));
 	else if (!strcmp(part, "schema-kinds") || !strcmp(part, "schema-conditions"))
 		write_schema_names(strcmp(part, "schema-kinds"));
+	else if (!strcmp(part, "api-schema"))
+		cli_write_schema(stdout);
 	else if (!strcmp(part, "catalog"))
 		write_catalog();
 	else if (!strcmp(part, "metrics-man") || !strcmp(part, "metrics"))
@@ -138,7 +140,7 @@ int main(int argc, char **argv)
 		return fflush(stdout) || ferror(stdout) ? 1 : 0;
 	fputs("usage: mkref "
 	      "keys-man|keys-example|verbs-man|events-man|events|schema-kinds|schema-conditions|"
-	      "catalog|metrics-man|metrics|"
+	      "api-schema|catalog|metrics-man|metrics|"
 	      "completion-bash|completion-zsh\n",
 	      stderr);
 	return 2;

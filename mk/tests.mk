@@ -24,6 +24,7 @@ tests: programs unit bpf-tests sim tools $(BENCHES)
 # Unit tests: Criterion defines a function for each test.
 $(OUT)/tests/unit/%.o: WARN += -Wno-missing-prototypes
 $(UNIT): LDLIBS += -lcriterion
+$(OUT)/tests/unit/test_sysdump: LDLIBS += -larchive
 
 # The kernel programs' tests, benchmarks and tools that run them.
 $(OUT)/tests/bpf/%.o $(OUT)/tests/bench/%.o: ALL_CPPFLAGS += -Itests/lib/bpf

@@ -133,6 +133,13 @@ static const struct verb_arg serve_args[] = {
 	{},
 };
 
+static const struct verb_arg sysdump_args[] = {
+	{"FILE", .type = VERB_TEXT, .key = "file", .local = true,
+	 .help = "a new file, `-` for the standard output; default "
+		 "escapement-sysdump-HOST-TIME.tar.gz in the current directory"},
+	{},
+};
+
 static const struct verb_arg mode_args[] = {
 	{"MODE", .type = VERB_CHOICE, .choices = "observe|steer|pace", .key = "mode",
 	 .required = true,
@@ -261,10 +268,22 @@ static const struct verb verbs[] = {
 		 "serves it. What the textfile has since its last write stays for its next one."},
 	{.name = "serve",
 	 .place = VERB_HERE,
+	 .reads = true,
 	 .summary = "serve metrics, the replies to verbs and the report over HTTP, read-only",
 	 .args = serve_args,
 	 .help = "Runs escapement-serve(8), which does not run as root; its unit is off by "
 		 "default: `systemctl enable --now escapement-serve`."},
+	{.name = "sysdump",
+	 .place = VERB_HERE,
+	 .reads = true,
+	 .summary = "one file for a bug report, without keys",
+	 .args = sysdump_args,
+	 .help = "A compressed tar file with the replies to all verbs that change nothing, the "
+		 "configuration, events, metrics, interfaces, qdiscs, programs and maps, the "
+		 "kernel's log, the journal of the units, and versions. What cannot be had is in "
+		 "its index.json with the reason: as root there is most. A part that has the "
+		 "bytes of a key or a password is left out. It names addresses, processes and "
+		 "jobs. Without a daemon it has the rest."},
 	{.name = "mode",
 	 .summary = "observe only, or allow steering or pacing",
 	 .args = mode_args,

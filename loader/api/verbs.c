@@ -58,6 +58,12 @@ const struct verb *verbs_named(const char *name)
 	return NULL;
 }
 
+bool verbs_reads_alone(const struct verb *verb)
+{
+	return verb->reads && verb->place != VERB_HERE &&
+	       !(verb->request && verbs_named(verb->request));
+}
+
 /* --- by the words of a command line --- */
 
 void verbs_following(const char *prefix, struct verbs_words *out)

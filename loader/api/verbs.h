@@ -20,6 +20,9 @@ const struct verb *verbs_next(const struct verb *last);
 /* The verb of this name, or NULL. */
 const struct verb *verbs_named(const char *name);
 
+/* It only reads, and its reply is the daemon's own: not made of that of another verb. */
+bool verbs_reads_alone(const struct verb *verb);
+
 /* The different words that follow @prefix, "" or the words so far, in the names of verbs. */
 #define VERBS_WORDS_MOST 128
 #define VERBS_NAME_BYTES 64

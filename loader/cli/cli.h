@@ -167,6 +167,10 @@ void cli_write_manual(void);
 /* To stdout: the completion script for "bash" or "zsh". */
 void cli_write_script(const char *shell);
 
+/* --- schema.c: requests and replies of the verbs that only read, as a JSON schema --- */
+
+void cli_write_schema(FILE *out);
+
 /* --- top.c: `top` and `qp` --- */
 
 struct top_view {

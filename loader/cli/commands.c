@@ -389,9 +389,9 @@ static int run_metrics(struct cli *cli)
 	return CLI_GOOD;
 }
 
-/* --- serve --- */
+/* --- verbs that are programs of their own, for their libraries --- */
 
-/* As it is installed, and built: beside this program, in sbin/, or in PATH. */
+/* As they are installed, and built: beside this one, in sbin/ or libexec/, or in PATH. */
 static void run_program(const char *name, const char *const argv[])
 {
 	char own[PATH_MAX], path[PATH_MAX + 64];
@@ -405,6 +405,8 @@ static void run_program(const char *name, const char *const argv[])
 		snprintf(path, sizeof(path), "%s/%s", own, name);
 		execv(path, (char *const *)argv);
 		snprintf(path, sizeof(path), "%s/../sbin/%s", own, name);
+		execv(path, (char *const *)argv);
+		snprintf(path, sizeof(path), "%s/../libexec/escapement/%s", own, name);
 		execv(path, (char *const *)argv);
 	}
 	execvp(name, (char *const *)argv);
@@ -421,6 +423,27 @@ static int run_serve(struct cli *cli)
 			strerror(errno));
 }
 
+static int run_sysdump(struct cli *cli)
+{
+	const char *file = json_string_value(json_object_get(cli->args, "file"));
+	char own[PATH_MAX] = "escapement";
+	ssize_t bytes = readlink("/proc/self/exe", own, sizeof(own) - 1);
+	const char *argv[] = {"escapement-sysdump",
+			      "--socket",
+			      cli->socket,
+			      "--escapement",
+			      own,
+			      "--",
+			      file,
+			      NULL};
+
+	if (bytes > 0)
+		own[bytes] = '\0';
+	run_program(argv[0], argv);
+	return cli_fail(CLI_FAILED, "escapement-sysdump: %s; it is in the same package",
+			strerror(errno));
+}
+
 /* --- all verbs --- */
 
 static const struct command {
@@ -434,7 +457,7 @@ static const struct command {
 	{"top", .run = cli_top},	{"status", .write = write_status},
 	{"qp", .write = cli_write_qps}, {"config show", .write = write_config},
 	{"report", .run = cli_report},	{"metrics", .run = run_metrics},
-	{"serve", .run = run_serve},
+	{"serve", .run = run_serve},	{"sysdump", .run = run_sysdump},
 };
 
 static const struct command *find_command(const struct verb *verb)

@@ -81,7 +81,7 @@ char *page_index(size_t *bytes)
 	write_row(out, "/report", "", "delays, paths and queue pairs of this host as pictures");
 	write_row(out, SERVE_API "/", "", "the list below as JSON");
 	while ((verb = verbs_next(verb)))
-		if (route_serves(verb))
+		if (verbs_reads_alone(verb))
 			write_verb(out, verb);
 	fputs("</table></body></html>\n", out);
 	return fclose(out) ? NULL : body;
@@ -118,7 +118,7 @@ char *page_list(size_t *bytes)
 	int length;
 
 	while ((verb = verbs_next(verb)))
-		if (route_serves(verb))
+		if (verbs_reads_alone(verb))
 			json_array_append_new(list, describe(verb));
 	object = json_pack("{s:i, s:s, s:o}", "api", 1, "version", ESC_VERSION, "verbs", list);
 	text = json_dumps(object, JSON_COMPACT);

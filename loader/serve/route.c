@@ -31,13 +31,6 @@ static const struct {
 };
 #define FIXED (sizeof(fixed) / sizeof(fixed[0]))
 
-bool route_serves(const struct verb *verb)
-{
-	/* One that is sent as another verb is made of its reply by the command line. */
-	return verb->reads && verb->place != VERB_HERE &&
-	       !(verb->request && verbs_named(verb->request));
-}
-
 void route_path(const struct verb *verb, char out[ROUTE_PATH_BYTES])
 {
 	snprintf(out, ROUTE_PATH_BYTES, SERVE_API "/%s", verb->name);
@@ -63,25 +56,28 @@ static void explain_unknown(const char *path, const struct verb *verb, char **er
 {
 	char room[PATHS_MOST][ROUTE_PATH_BYTES];
 	const char *names[PATHS_MOST], *near;
-	size_t count = 0;
+	/* What all of them begin with says nothing. */
+	size_t bytes = strlen(SERVE_API "/"), count = 0;
+	size_t prefix = strncmp(path, SERVE_API "/", bytes) ? 0 : bytes;
 
 	if (verb) {
 		explain(error, 0, "`%s` is not served over HTTP: %s", verb->name,
 			verb->reads ? "the command line makes it" : "it may change something");
 		return;
 	}
-	for (; count < FIXED; count++)
-		names[count] = fixed[count].path;
 	while ((verb = verbs_next(verb)) && count < PATHS_MOST) {
-		if (!route_serves(verb))
+		if (!verbs_reads_alone(verb))
 			continue;
 		route_path(verb, room[count]);
-		names[count] = room[count];
+		names[count] = room[count] + prefix;
 		count++;
 	}
-	near = nearest_name(path, names, count);
+	for (size_t i = 0; !prefix && i < FIXED && count < PATHS_MOST; i++)
+		names[count++] = fixed[i].path;
+	near = nearest_name(path + prefix, names, count);
 	if (near)
-		explain(error, 0, "there is no %.64s; did you mean %s?", path, near);
+		explain(error, 0, "there is no %.64s; did you mean %s%s?", path,
+			prefix ? SERVE_API "/" : "", near);
 	else
 		explain(error, 0, "there is no %.64s; / lists what there is", path);
 }
@@ -100,7 +96,7 @@ bool route_find(struct route *out, const char *path, char **error)
 			return true;
 		}
 	verb = verb_at(path);
-	if (!verb || !route_serves(verb)) {
+	if (!verb || !verbs_reads_alone(verb)) {
 		explain_unknown(path, verb, error);
 		return false;
 	}

@@ -28,8 +28,6 @@ struct route {
 	json_t *args;		 /* of the command line, by their JSON keys */
 };
 
-/* It only reads, and the daemon alone replies: there is a path for it. */
-bool route_serves(const struct verb *verb);
 /* "/api/v1/steer/plan". */
 #define ROUTE_PATH_BYTES 96
 void route_path(const struct verb *verb, char out[ROUTE_PATH_BYTES]);

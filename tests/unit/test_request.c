@@ -213,7 +213,8 @@ Test(request, the_group_may_use_what_changes_nothing)
 {
 	static const char reads[] =
 		" status health findings events report config.show features version clock "
-		"clock.wait peers mesh failover links pace paths qp top steer steer.plan job ";
+		"clock.wait peers mesh failover links pace paths qp top steer steer.plan job "
+		"metrics serve sysdump ";
 	const struct verb *verb = NULL;
 	char name[64];
 

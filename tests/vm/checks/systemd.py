@@ -120,6 +120,23 @@ def check_access(tap):
     tap.check(result.rc == 4 and "group escapement" in result.err, "systemd: others may not, and are told why", result)
 
 
+def check_serve(tap):
+    """HTTP, off at first, in the sandbox of its unit."""
+    tap.equal(good("systemctl show escapement-serve -p ActiveState,UnitFileState").split(),
+              ["ActiveState=inactive", "UnitFileState=disabled"], "systemd: escapement-serve is off by default")
+    good("systemctl start escapement-serve")
+    fetch = "curl -s -f --max-time 60 --retry 30 --retry-connrefused --retry-delay 1 http://127.0.0.1:9470"
+    result = run(f"{fetch}/api/v1/status", 200)
+    tap.check(result.rc == 0 and json.loads(result.out)["host"] == "S", "systemd: it serves when it is started",
+              (result, run("journalctl --no-pager -n 20 -u escapement-serve").out))
+    tap.check("\nescapement_up 1\n" in run(f"{fetch}/metrics", 200).out, "systemd: metrics, too")
+    status = good("cat /proc/$(systemctl show --value -p MainPID escapement-serve)/status")
+    fields = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
+    tap.check(int(fields["CapEff"], 16) == 0 and fields["Uid"].split()[0] != "0" and fields["NoNewPrivs"].strip() == "1" and
+              fields["Seccomp"].strip() == "2", "systemd: as a user without capabilities, confined", status)
+    good("systemctl stop escapement-serve")
+
+
 def check_journal(tap):
     text = run("journalctl --no-pager -o json -t escapementd ESCAPEMENT_KIND=daemon_started").out
     entries = [json.loads(line) for line in text.splitlines()]
@@ -172,6 +189,7 @@ def test_systemd(tap, folder):
         check_installed(tap, packages)
         check_sandbox(tap)
         check_access(tap)
+        check_serve(tap)
         check_journal(tap)
         check_reboot(tap)
         check_upgrade(tap, newer)
