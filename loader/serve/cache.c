@@ -15,6 +15,7 @@
 
 #define CLOCK_BOUND_NS 100000ull /* as `health` has it */
 #define JSON_TYPE "application/json"
+#define PARSED_BYTES_MAX (16u << 20) /* jansson takes some eight times as much */
 /* What each good reply of the socket begins with, and ends with. */
 #define REPLY_BEGIN "{\"ok\":true,\"result\":"
 #define REPLY_BEGIN_BYTES (sizeof(REPLY_BEGIN) - 1)
@@ -193,6 +194,10 @@ static void take(struct reply *reply, struct ask *ask, uint64_t now_ns)
 
 	if (kind == ROUTE_VERB && finish_verb(reply, ask, now_ns))
 		return;
+	if (ask->in_bytes > PARSED_BYTES_MAX) {
+		make_error(reply, 503, "what this is made of has more than 16 MiB", now_ns);
+		return;
+	}
 	object = json_loadb(ask->in, ask->in_bytes, 0, NULL);
 	result = json_object_get(object, "result");
 	/* A picture of the report is made of what there is. */
