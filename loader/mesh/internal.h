@@ -289,6 +289,8 @@ const char *mesh_blame(const struct mesh *mesh, const struct mesh_peer *peer, ui
 void mesh_take_report(void *mesh, struct clock_edge *edge, uint8_t report, int64_t local_ns);
 /* After mesh_evaluate_peers(): the report that probes have, and the faults there are. */
 void mesh_observe(struct mesh *mesh, uint64_t now_ns);
+/* Call it when another member list is in force. */
+void mesh_forget_racks(struct mesh *mesh);
 
 /* --- history.c: the delays of all probes since a peer is there --- */
 

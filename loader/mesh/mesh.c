@@ -168,6 +168,7 @@ static void on_members(void *context, const struct members *before)
 	const struct members *now = fleet_members(mesh->core->fleet);
 	const char *path = mesh->core->config->members;
 
+	mesh_forget_racks(mesh);
 	mesh->stale = true;
 	apply(mesh);
 	log_info("members reloaded from %s: %zu addresses", path, now->targets);

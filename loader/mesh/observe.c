@@ -71,6 +71,19 @@ static const char *rack_of(struct mesh *mesh, struct mesh_peer *peer, const stru
 	return peer->rack;
 }
 
+/* Names of racks are of a member list, which is freed when another one is in force. */
+void mesh_forget_racks(struct mesh *mesh)
+{
+	struct mesh_peer *peer;
+
+	mesh->faults.rack_of = NULL;
+	mesh->faults.rack = NULL;
+	for_each_peer (mesh, peer) {
+		peer->rack_of = NULL;
+		peer->rack = NULL;
+	}
+}
+
 static unsigned int host_number(struct observation *seen, const struct mesh_peer *peer)
 {
 	unsigned int i = 1;
