@@ -144,6 +144,20 @@ static enum path_use use_of(const struct paths *paths, const struct paths_pair *
 }
 
 /*
+ * The deadline of a path that is down becomes that of its longer interval. Until it was silent for
+ * that long, too, the shorter one stays: by the longer one it would be alive, and packets would
+ * take it again.
+ */
+static bool would_revive(const struct candidate *path, uint64_t deadline_ns)
+{
+	const struct pathlive_path *live = &path->map->live;
+	uint64_t before_ns = path->facts.deadline_ns;
+
+	return before_ns && deadline_ns > before_ns && pathlive_is_dead(live, before_ns) &&
+	       !pathlive_is_dead(live, deadline_ns);
+}
+
+/*
  * A path is down when its probes do not arrive in time, so a longer deadline is written before the
  * longer interval, and a shorter one after it.
  */
@@ -158,6 +172,8 @@ static void candidate_apply(struct paths *paths, struct paths_pair *pair, struct
 		pathstat_now(&path->rtt, (int64_t)PATHS_TICK_IDLE_NS, &rtt);
 		deadline_ns = pathlive_deadline(&paths->live, rtt.floor_ns, rtt.spread_ns,
 						(double)interval_ns);
+		if (would_revive(path, deadline_ns))
+			deadline_ns = facts->deadline_ns;
 	}
 	if (!deadline_ns || deadline_ns > facts->deadline_ns)
 		store(path->map->deadline_ns, deadline_ns);
