@@ -84,7 +84,7 @@ struct mesh_peer {
 	unsigned int horizon_next;
 };
 
-#define MESH_REPORT_NS 3000000000ll /* a report is valid for so long */
+#define MESH_REPORT_NS 3000000000ll /* how long a report is valid */
 
 struct mesh_open_fault {
 	char id[640];

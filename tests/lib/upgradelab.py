@@ -60,7 +60,7 @@ def write_program(path, text):
 
 class Manual:
     """An administrator's shell, in a folder with the file `hosts`. @releases: {version: build folder}; the first is the
-    one that the hosts have. The daemons are started anew, so that they see /etc/escapement."""
+    one that the hosts have. The daemons are restarted, so that they see /etc/escapement."""
 
     def __init__(self, lab, hosts, releases):
         self.lab, self.hosts, self.builds = lab, hosts, releases or {"0.1.0": labtest.BUILD}
