@@ -165,7 +165,7 @@ def qemu_argv(guest, files, second_fd=None):
             "-nodefaults", "-display", "none", "-no-reboot",
             "-serial", f"file:{folder}/console.log",
             "-kernel", files.kernel, "-initrd", files.initramfs,
-            "-append", "console=ttyS0 panic=-1 oops=panic mitigations=off quiet net.ifnames=0 clearcpuid=141 "
+            "-append", "console=ttyS0 panic=-1 oops=panic mitigations=off quiet net.ifnames=0 clearcpuid=141 no_timer_check "
                        f"escapement_share={guest['share']}",
             "-fsdev", "local,id=root,path=/,security_model=none,readonly=on,multidevs=remap",
             "-device", "virtio-9p-pci,fsdev=root,mount_tag=host",
