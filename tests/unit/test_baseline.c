@@ -232,7 +232,8 @@ Test(baseline, a_slow_link_is_found_within_eleven_minutes, .timeout = 600)
 	}
 	cr_expect_eq(missed, 0, "seed %lu: %u of %u", (unsigned long)seed_of(), missed, tried);
 	cr_expect_eq(stuck, 0);
-	cr_expect_gt(tried, blind);
+	/* Of these loads: with the others too much varies by the hour. */
+	cr_expect_geq(tried, count / 3);
 	cr_log_info("%u of %u slow links, the last in minute %u; %u vary by more", tried - missed,
 		    tried, worst, blind);
 }
