@@ -9,6 +9,7 @@
 
 #define RECENT_MOVES_FREE 4  /* two recent moves double the wait */
 #define RESIDENT_FACTOR 8    /* of the wait, for a resident */
+#define LOST_PART 0.4	     /* of their rate: with less residents do not wait longer */
 #define FULL_RATE_FACTOR 60  /* of the wait, for a queue pair with a path's capacity */
 #define LAGS 3		     /* minimum mean wait, in feedback delays */
 #define HELPED_PART 0.25     /* of the predicted gain: the move helped ... */
@@ -341,8 +342,10 @@ static void start_move(struct tick *tick, enum contend_act_kind kind, size_t q, 
 	qp->back = kind == CONTEND_BACK;
 	qp->moves++;
 	qp->recent_moves++;
-	/* Until the move is observed. */
-	from->busy_until_ns = onto->busy_until_ns = qp->expire_ns;
+	/* Until the move is observed. A silent one may be for seconds, and adds to no path
+	 * meanwhile. */
+	if (!is_silent(qp))
+		from->busy_until_ns = onto->busy_until_ns = qp->expire_ns;
 	tick->budget->left -= 1;
 	tick->contend->moves++;
 }
@@ -587,7 +590,9 @@ static bool is_due(struct tick *tick, const struct contend_path *path, const str
 	if (path->own > 1 && is_ours(tick->contend, tick->now_ns, path))
 		return true;
 	wait *= 1 + qp->recent_moves * qp->recent_moves / RECENT_MOVES_FREE;
-	if (qp->resident)
+	/* Residents that lost most of their rate lost it to no newcomer: the path has less
+	 * capacity. */
+	if (qp->resident && path->own_Bps >= LOST_PART * path->calm_Bps)
 		wait *= RESIDENT_FACTOR;
 	if (has_all_capacity(tick->contend, path))
 		wait *= FULL_RATE_FACTOR;

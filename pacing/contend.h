@@ -14,7 +14,8 @@
  *  - it moves at a random time, the later the smaller the part of the traffic that has to move,
  *    to a path drawn in proportion to free capacity: of many hosts with the same observations
  *    about as many move as there is capacity for, and the others observe the change and stay. The
- *    last that joined the path moves first;
+ *    last that joined the path moves first, unless those of before lost most of their rate: then
+ *    the path has less capacity, and none of them waits;
  *  - one move at a time per path, and the next one when the paths' delays can reflect the last
  *    one;
  *  - the wait of a queue pair grows with the square of its recent moves: under overload of all
@@ -79,7 +80,7 @@ struct contend_budget {
 struct contend_path {
 	/* Inputs, set by the caller before each tick. */
 	bool usable;	     /* up, not in hold-down */
-	double floor_ns;     /* one-way delay of the empty path */
+	double floor_ns;     /* one-way delay of the empty path; above -bound_ns, as delays are */
 	double delay_ns;     /* mean or median since the last tick, else the last known */
 	double worst_ns;     /* maximum of the last ticks; at least delay_ns */
 	double noise_ns;     /* standard error of delay_ns without the clock's */
@@ -94,6 +95,7 @@ struct contend_path {
 	double unmet_ns;	  /* maximum of what pacing holds back of our queue pairs on it */
 	double own_Bps;		  /* of our queue pairs on it */
 	unsigned own;		  /* number of them that are not idle */
+	double calm_Bps;	  /* of those of them that are resident, while it was uncontended */
 	int64_t busy_until_ns;	  /* delays do not reflect our last move yet */
 	int64_t backoff_until_ns; /* no moves to it: the last one had no gain */
 	int64_t backoff_ns;

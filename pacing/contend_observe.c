@@ -23,9 +23,21 @@ static double tolerance_ns(const struct contend *contend, const struct contend_p
 	       fmax(config->threshold_ns, config->threshold_part * path->floor_ns);
 }
 
-static bool is_time_span(double ns)
+/* @below_ns: so much below zero may be the clock's error. */
+static bool is_time_span(double ns, double below_ns)
 {
-	return ns >= 0 && ns < SPAN_MOST_NS; /* NAN is not */
+	return ns >= -below_ns && ns < SPAN_MOST_NS; /* NAN is not */
+}
+
+/* A delay between two clocks, and so the floor of a short path, may be negative within the bound.
+ */
+static bool is_measured(const struct contend_path *path)
+{
+	double bound_ns = path->bound_ns;
+
+	return is_time_span(bound_ns, 0) && is_time_span(path->noise_ns, 0) &&
+	       is_time_span(path->floor_ns, bound_ns) && is_time_span(path->delay_ns, bound_ns) &&
+	       is_time_span(path->worst_ns, bound_ns);
 }
 
 static void observe_path(const struct tick *tick, struct contend_path *path)
@@ -33,10 +45,8 @@ static void observe_path(const struct tick *tick, struct contend_path *path)
 	const struct contend_config *config = &tick->contend->config;
 
 	path->own = 0;
-	path->own_Bps = path->unmet_ns = 0;
-	path->fresh = path->usable && is_time_span(path->floor_ns) &&
-		      is_time_span(path->delay_ns) && is_time_span(path->worst_ns) &&
-		      is_time_span(path->noise_ns) && is_time_span(path->bound_ns) &&
+	path->own_Bps = path->calm_Bps = path->unmet_ns = 0;
+	path->fresh = path->usable && is_measured(path) &&
 		      tick->now_ns - path->measured_ns <= config->stale_ns;
 	path->excess_ns = path->fresh ? fmax(path->delay_ns - path->floor_ns, 0) : 0;
 	path->peak_ns = fmax(path->peak_ns * exp(-tick->since_ns / PEAK_NS), path->excess_ns);
@@ -118,6 +128,8 @@ static void observe_qp(const struct tick *tick, struct contend_qp *qp)
 		 */
 		if (qp->rate_Bps > GROWN * qp->resident_Bps)
 			qp->resident = false;
+		if (qp->resident)
+			path->calm_Bps += qp->resident_Bps;
 		return;
 	}
 	if (!qp->calm_ns)

@@ -135,6 +135,20 @@ Test(contend, paths_that_are_dead_or_were_not_measured_are_not_chosen)
 	cr_assert_eq(tick_on(&s, 300), 0, "nor is one left by what it was long ago");
 }
 
+Test(contend, a_floor_below_zero_within_the_clocks_bound_is_a_measurement)
+{
+	struct scene s;
+
+	for (int valid = 0; valid < 2; valid++) {
+		scene_init(&s, 2, 5e6);
+		s.paths[2].usable = s.paths[3].usable = false;
+		s.paths[1].floor_ns = s.paths[1].delay_ns = valid ? -900 : -1100;
+		cr_assert_eq(tick_on(&s, 300), valid);
+	}
+	cr_assert_eq(s.acts[0].to, 1);
+	cr_assert_geq((double)s.acts[0].hold_ns, 5e6, "behind the old path's queue");
+}
+
 /* The host's own queue is on all paths; one has another's packets now and then besides. */
 Test(contend, a_path_that_is_used_is_distinguished_from_a_free_one)
 {
@@ -175,6 +189,35 @@ Test(contend, a_queue_pair_on_an_empty_path_is_soon_resident)
 	s.qps[0].rate_Bps = 30e6;
 	tick(&s);
 	cr_assert_not(s.qps[0].resident);
+}
+
+/* Mean ticks until the first of two residents moves, which send @now_Bps where each sent 10 MB/s
+ * before. */
+static double ticks_of_residents(double now_Bps)
+{
+	unsigned sum = 0;
+
+	for (uint64_t r = 0; r < 200; r++) {
+		struct scene s;
+
+		scene_init(&s, 2, 0);
+		s.random = SEED + r;
+		s.qps[0].rate_Bps = s.qps[1].rate_Bps = 10e6;
+		cr_assert_eq(tick_on(&s, 30), 0);
+		cr_assert(s.qps[0].resident && s.qps[1].resident);
+		s.paths[0].delay_ns += 5e6;
+		s.qps[0].rate_Bps = s.qps[1].rate_Bps = now_Bps;
+		for (unsigned n = 0; n < 500 && !tick(&s); n++)
+			sum++;
+	}
+	return sum / 200.0;
+}
+
+Test(contend, residents_of_a_path_that_lost_capacity_do_not_wait_for_newcomers)
+{
+	double shared = ticks_of_residents(6e6), lost = ticks_of_residents(2e6);
+
+	cr_assert_gt(shared, 4 * lost, "%.1f and %.1f ticks", shared, lost);
 }
 
 /* Wherever it goes there is a queue, and less of it elsewhere. */
@@ -443,6 +486,7 @@ Test(contend, a_timeout_moves_by_the_queue_before_it)
 		cr_assert_eq(s.acts[0].unacked_ns, 220 * MS);
 		cr_assert_float_eq(s.acts[0].queue_before_ns, 5e6, 1e4, "%.0f",
 				   s.acts[0].queue_before_ns);
+		cr_assert_leq(s.paths[0].busy_until_ns, s.now_ns, "others may move meanwhile");
 		/* The rule waits for as long as the silence lasts. */
 		for (double ms = 230; ms < 2000; ms += 10) {
 			s.qps[0].unacked_ns = ms * MS;
