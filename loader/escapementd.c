@@ -135,6 +135,19 @@ static int check_or_remove(const struct arguments *arguments)
 
 /* --- signals --- */
 
+static void reload(void *context)
+{
+	struct daemon *daemon = context;
+
+	if (!daemon->reload_waits)
+		return;
+	daemon->reload_waits = core_reload_waits(&daemon->core, false);
+	if (daemon->reload_waits)
+		return;
+	core_reload(&daemon->core, false, NULL); /* logs the result itself */
+	sd_notify(0, "READY=1");
+}
+
 static int on_reload(sd_event_source *source, const struct signalfd_siginfo *info, void *context)
 {
 	struct daemon *daemon = context;
@@ -142,8 +155,8 @@ static int on_reload(sd_event_source *source, const struct signalfd_siginfo *inf
 	(void)source;
 	(void)info;
 	sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64, time_local_ns() / 1000);
-	core_reload(&daemon->core, false, NULL); /* logs the result itself */
-	sd_notify(0, "READY=1");
+	daemon->reload_waits = true;
+	reload(daemon);
 	return 0;
 }
 
@@ -223,6 +236,10 @@ static int serve(const struct arguments *arguments)
 	for (size_t i = 0; err >= 0 && i < CONFIG_COUNT_OF(signals); i++)
 		err = sd_event_add_signal(daemon->core.loop, NULL, signals[i].number,
 					  signals[i].handler, daemon);
+	if (err >= 0) {
+		daemon->reader = (struct core_reader){.fn = reload, .context = daemon};
+		core_listen_read(&daemon->core, &daemon->reader);
+	}
 	if (err >= 0)
 		err = sd_event_set_watchdog(daemon->core.loop, true);
 	if (err < 0) {

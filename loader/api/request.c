@@ -260,6 +260,9 @@ static json_t *reply_reload(void *self, struct request *request)
 	json_t *object;
 	uint64_t left_ns;
 
+	request->later = core_reload_waits(core, request_flag(request, "force"));
+	if (request->later)
+		return NULL;
 	if (core_reload(core, request_flag(request, "force"), &error))
 		return request_fail(request, REQUEST_FAILED, error);
 	object = json_pack("{s:s}", "config", core->config->path);

@@ -39,6 +39,7 @@ struct client {
 	char *out; /* what is not sent yet is from out + sent to out + out_bytes */
 	size_t out_bytes, out_room, sent;
 	bool following;
+	bool later, resumed; /* its request is handled again by server_resume() */
 	size_t follow_limit; /* bytes that may wait to be read by a follower */
 	bool closing;	     /* no more is read; ends when all is sent */
 	uint64_t moved_local_ns;
@@ -53,6 +54,7 @@ struct server {
 	struct core_timer *timer;
 	struct client *clients;
 	unsigned int client_count, reader_count;
+	struct core_reader reader;
 	gid_t group; /* PLACES_GROUP; (gid_t)-1: there is none */
 };
 
@@ -227,6 +229,9 @@ static void client_watch(struct client *client)
 	bool waiting = client_has_output(client) || (!client->following && client_line_end(client));
 	bool reading = !client->closing && (client->following || !waiting);
 
+	/* Until then only its end is of interest. */
+	if (client->later)
+		waiting = reading = false;
 	sd_event_source_set_io_events(client->source,
 				      (reading ? EPOLLIN : 0) | (waiting ? EPOLLOUT : 0));
 }
@@ -297,11 +302,16 @@ static bool client_take_line(struct client *client)
 
 	if (client->following)
 		client->in_bytes = 0; /* a follower sends no more requests */
-	if (client->following || client_has_output(client) ||
+	if (client->later || client->following || client_has_output(client) ||
 	    (!end && client->in_bytes < sizeof(client->in)))
 		return true;
 	if (end) {
 		request_reply(core, client->in, end - client->in, client->access, &reply);
+		client->later = reply.later;
+		if (client->later) {
+			client_watch(client);
+			return true;
+		}
 	} else {
 		client->closing = true;
 		reply.text =
@@ -321,6 +331,28 @@ static bool client_take_line(struct client *client)
 		client_watch(client);
 	}
 	return true;
+}
+
+static struct client *find_resumed(struct client *at)
+{
+	while (at && !at->resumed)
+		at = at->next;
+	return at;
+}
+
+/* What these clients wait for is there. Any client may be dropped while one is served. */
+static void server_resume(void *context)
+{
+	struct server *server = context;
+	struct client *client;
+
+	for (client = server->clients; client; client = client->next)
+		client->resumed = client->later;
+	while ((client = find_resumed(server->clients))) {
+		client->resumed = client->later = false;
+		client->moved_local_ns = time_local_ns();
+		client_take_line(client);
+	}
 }
 
 static int client_event(sd_event_source *source, int fd, uint32_t events, void *context)
@@ -449,7 +481,8 @@ static int server_accept(sd_event_source *source, int fd, uint32_t events, void 
 	return 0;
 }
 
-/* Idle connections make room; a follower with nothing to read may wait. */
+/* Idle connections make room; a follower with nothing to read, and one whose reply is made, may
+ * wait. */
 static uint64_t server_tick(void *context, uint64_t now_ns)
 {
 	struct server *server = context;
@@ -457,7 +490,7 @@ static uint64_t server_tick(void *context, uint64_t now_ns)
 
 	for (struct client *client = server->clients; client; client = next) {
 		next = client->next;
-		if (client->following && !client_has_output(client))
+		if ((client->following || client->later) && !client_has_output(client))
 			continue;
 		if (now_ns - client->moved_local_ns > IDLE_TIMEOUT_NS)
 			client_drop(client);
@@ -484,6 +517,8 @@ int server_new(struct server **out, struct core *core, char **error)
 		server_free(server);
 		return err;
 	}
+	server->reader = (struct core_reader){.fn = server_resume, .context = server};
+	core_listen_read(core, &server->reader);
 	*out = server;
 	return 0;
 }
@@ -492,6 +527,7 @@ void server_free(struct server *server)
 {
 	if (!server)
 		return;
+	core_unlisten_read(server->core, &server->reader);
 	while (server->clients)
 		/* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): it is taken off the list */
 		client_drop(server->clients);

@@ -338,6 +338,8 @@ static int read_file(struct config_reading *reading, const struct config_input *
 
 	reading->for_host = input->check_host;
 	reading->fleet = input->fleet;
+	reading->read = input->read;
+	reading->no_members = input->no_members;
 	if (!err)
 		err = config_read_yaml(reading, bytes, size);
 	if (err)

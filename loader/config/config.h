@@ -317,6 +317,8 @@ struct config_input {
 	const struct config_section *const *sections;
 	const struct config *in_force; /* its fixed keys have to stay; NULL: nothing runs */
 	const struct fleet *fleet;     /* what it has read is not read again; NULL: it is */
+	struct fleet_read *read;       /* of the members file, when it is still that; or NULL */
+	bool no_members;	       /* the members file is not read */
 	bool check_host;	       /* interfaces, membership, textfile against this host, too */
 };
 

@@ -27,6 +27,8 @@ struct config_reading {
 	uint64_t refused;	  /* a bit for each section (CONFIG_SECTIONS_MAX) with an error */
 	bool no_memory;
 	const struct fleet *fleet; /* NULL: the members file is read in any case */
+	struct fleet_read *read;   /* and was by a worker; NULL: it was not */
+	bool no_members;
 	bool for_host;		   /* it is checked against this host, too */
 };
 

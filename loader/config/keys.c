@@ -117,13 +117,15 @@ static void check_host(struct config_reading *reading, const struct config_key *
 static void load_members(struct config_reading *reading, const struct config_key *key, void *values)
 {
 	struct config *config = values;
-	char *why;
+	char *why = NULL;
 	int err;
 
-	config->members_kept = fleet_has_read(reading->fleet, config->members);
+	config->members_kept =
+		reading->no_members || fleet_has_read(reading->fleet, config->members);
 	if (config->members_kept)
 		return;
-	err = members_load(config->members, &config->member_list, &why);
+	if (!fleet_read_use(reading->read, config->members, &config->member_list, &err, &why))
+		err = members_load(config->members, &config->member_list, &why);
 	if (err)
 		config_refuse(reading, key->name, "members: %s", why ? why : strerror(-err));
 	if (err)

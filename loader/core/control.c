@@ -281,6 +281,76 @@ static int check_control(const struct core *core, const struct config *new, char
 	return 0;
 }
 
+/* --- its members file, read by a worker: with many members that takes seconds --- */
+
+static void take_read(void *context, void *job)
+{
+	struct core *core = context;
+
+	/* Taken over from the worker, which frees its job. */
+	fleet_read_free(core->members_read);
+	core->members_read = fleet_read_move(job);
+	for (struct core_reader *at = core->readers, *next; at; at = next) {
+		next = at->next;
+		at->fn(at->context);
+	}
+	/* Of those who waited for it none is there any more. */
+	fleet_read_free(core->members_read);
+	core->members_read = NULL;
+}
+
+static const struct core_work members_work = {"reload", fleet_read_run, take_read, fleet_read_free};
+
+bool core_reload_reads(const struct core *core)
+{
+	return core->members_worker && core_worker_busy(core->members_worker);
+}
+
+bool core_reload_waits(struct core *core, bool force)
+{
+	struct config_input input = core->config_input;
+	struct fleet_read *read = NULL;
+	struct config *new = NULL;
+	char *why = NULL;
+	bool begun = false;
+
+	if (core->members_read)
+		return false;
+	if (core_reload_reads(core))
+		return true;
+	input.in_force = core->own_config;
+	input.no_members = true;
+	if (!core->members_worker &&
+	    core_worker_new(core, &core->members_worker, &members_work, core) < 0)
+		return false;
+	if (!config_load(&input, &new, &why) && new->members &&
+	    (force || !fleet_has_read(core->fleet, new->members)))
+		read = fleet_read_file(new->members, new->host, new->mesh.degree);
+	if (read)
+		begun = !core_worker_start(core->members_worker, read);
+	if (!begun)
+		fleet_read_free(read);
+	free(why);
+	config_free(new);
+	return begun;
+}
+
+void core_listen_read(struct core *core, struct core_reader *reader)
+{
+	reader->next = core->readers;
+	core->readers = reader;
+}
+
+void core_unlisten_read(struct core *core, const struct core_reader *reader)
+{
+	struct core_reader **at = &core->readers;
+
+	while (*at && *at != reader)
+		at = &(*at)->next;
+	if (*at)
+		*at = reader->next;
+}
+
 int core_reload(struct core *core, bool force, char **error)
 {
 	struct config *new = NULL, *old = core->own_config;
@@ -292,6 +362,7 @@ int core_reload(struct core *core, bool force, char **error)
 	input.in_force = old;
 	/* By force a list that is held back is applied: it is read again. */
 	input.fleet = force ? NULL : core->fleet;
+	input.read = core->members_read;
 	err = rtnl_need(&why);
 	if (!err)
 		err = config_load(&input, &new, &why);
@@ -313,6 +384,8 @@ int core_reload(struct core *core, bool force, char **error)
 	else if (!new->members_kept)
 		members = fleet_offer(core->fleet, new->members, new->member_list, time_local_ns());
 	new->member_list = NULL;
+	fleet_read_free(core->members_read);
+	core->members_read = NULL;
 	core_for_each (module, core)
 		if (module->capability->reconfigure)
 			module->capability->reconfigure(module->self, old);

@@ -264,6 +264,8 @@ void core_close(struct core *core)
 	core->kill_file_timer = NULL;
 	core_worker_free(core->kill_file_worker);
 	core->kill_file_worker = NULL;
+	core_worker_free(core->members_worker);
+	core->members_worker = NULL;
 	while (core->module_count) {
 		struct core_module *module = &core->modules[--core->module_count];
 

@@ -40,6 +40,7 @@ struct request {
 	char *text; /* set: the whole reply, with its newline; see request_raw() */
 	size_t bytes;
 	bool follow; /* each later event is a reply too */
+	bool later;  /* there is no reply yet: it is handled again after core_listen_read() */
 };
 
 /* Refuses with @error, malloc'd and taken over (NULL: no memory). Returns NULL. */
@@ -175,6 +176,10 @@ struct core {
 	unsigned int kill_file_changes; /* by verbs */
 	struct core_timer *kill_file_timer;
 	struct core_worker *kill_file_worker;
+
+	struct core_worker *members_worker; /* NULL: not used yet */
+	struct fleet_read *members_read;    /* its result, until a reload has used it */
+	struct core_reader *readers;	    /* that wait for it */
 	struct core_timer *start_timer; /* NULL: no start marker of ours */
 };
 
@@ -267,6 +272,23 @@ void *core_find(const struct core *core, const char *name); /* NULL: it is not o
 /* Reads what replies and metrics are made of: before each reply that needs it. */
 int core_refresh(struct core *core);
 void core_links_changed(struct core *core);
+/*
+ * A worker reads the members file that the configuration file names, unless it is the one in force:
+ * true, and core_reload() is to be called again when those of core_listen_read() are. False: core_reload() may be
+ * called now, and has nothing long to read.
+ */
+bool core_reload_waits(struct core *core, bool force);
+bool core_reload_reads(const struct core *core); /* a worker does so now */
+/* Called when a worker has read it. */
+typedef void core_read_fn(void *context);
+struct core_reader {
+	core_read_fn *fn;
+	void *context;
+	struct core_reader *next;
+};
+/* @reader is kept by its owner, until core_unlisten_read(). */
+void core_listen_read(struct core *core, struct core_reader *reader);
+void core_unlisten_read(struct core *core, const struct core_reader *reader);
 /*
  * Reads the configuration file again: all of it is applied, or none, with *@error. A member list
  * may be held back (fleet/fleet.h), but not with @force.

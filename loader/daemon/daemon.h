@@ -15,6 +15,8 @@ struct daemon {
 	sd_event_source *links;
 	struct core_timer *links_timer; /* of a change that is still to be looked at */
 	bool links_waits;
+	bool reload_waits; /* SIGHUP came, and the members file is read */
+	struct core_reader reader;
 	uint64_t links_due_ns; /* not before it */
 };
 

@@ -180,6 +180,50 @@ struct fleet_read *fleet_read_new(const struct fleet *fleet)
 	return NULL;
 }
 
+struct fleet_read *fleet_read_file(const char *path, const char *host, unsigned int degree)
+{
+	struct fleet_read *read = calloc(1, sizeof(*read));
+
+	if (!read)
+		return NULL;
+	read->path = strdup(path);
+	read->host = strdup(host);
+	read->degree = degree;
+	if (read->path && read->host)
+		return read;
+	fleet_read_free(read);
+	return NULL;
+}
+
+struct fleet_read *fleet_read_move(struct fleet_read *read)
+{
+	struct fleet_read *moved = malloc(sizeof(*moved));
+
+	if (!moved)
+		return NULL;
+	*moved = *read;
+	read->path = read->host = read->error = NULL;
+	read->members = NULL;
+	return moved;
+}
+
+bool fleet_read_use(struct fleet_read *read, const char *path, struct members **members, int *err,
+		    char **error)
+{
+	struct stat now;
+
+	if (!read || (!read->members && !read->err) || strcmp(read->path, path) != 0 ||
+	    stat(path, &now) || is_other(&read->now, &now))
+		return false;
+	*members = read->members;
+	*err = read->err;
+	*error = read->error;
+	read->members = NULL;
+	read->error = NULL;
+	read->err = 0;
+	return true;
+}
+
 void fleet_read_run(void *job)
 {
 	struct fleet_read *read = job;
@@ -196,6 +240,8 @@ void fleet_read_free(void *job)
 {
 	struct fleet_read *read = job;
 
+	if (!read)
+		return;
 	members_free(read->members);
 	free(read->error);
 	free(read->host);

@@ -213,6 +213,20 @@ void fleet_read_run(void *read);
 int fleet_read_take(struct fleet *fleet, struct fleet_read *read, uint64_t now_ns, char **error);
 void fleet_read_free(void *read);
 
+/*
+ * The same of a file that a new configuration names, for its @host and @degree: fleet_read_run() in
+ * a worker, then fleet_read_use(). NULL: no memory.
+ */
+struct fleet_read *fleet_read_file(const char *path, const char *host, unsigned int degree);
+/* What @read has, in an object of its own; @read is left empty. NULL: no memory. */
+struct fleet_read *fleet_read_move(struct fleet_read *read);
+/*
+ * True: it is of the file that is at @path now, and its result is *@members, taken over, or *@err
+ * with *@error (malloc'd, or NULL). False: it is NULL, of another file, or was used.
+ */
+bool fleet_read_use(struct fleet_read *read, const char *path, struct members **members, int *err,
+		    char **error);
+
 /* The list that is held back, and the time until it is applied; NULL: none, or @fleet is NULL. */
 const struct fleet_held *fleet_held(const struct fleet *fleet, uint64_t now_ns, uint64_t *left_ns);
 

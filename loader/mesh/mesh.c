@@ -224,7 +224,8 @@ static void poll_members(struct mesh *mesh)
 {
 	struct fleet_read *read;
 
-	if (core_worker_busy(mesh->reader))
+	/* A reload reads it, too: not both at a time, for the memory that takes. */
+	if (core_worker_busy(mesh->reader) || core_reload_reads(mesh->core))
 		return;
 	read = fleet_read_new(mesh->core->fleet);
 	if (read && core_worker_start(mesh->reader, read))

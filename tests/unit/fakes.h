@@ -51,6 +51,7 @@ static struct {
 	bool off;
 	int reload_error; /* 0 or -errno */
 	bool reload_forced;
+	bool reload_waits; /* its members file is read by a worker */
 	int refresh_error;
 	struct clock_facts clock;
 	struct mesh_peer_facts peers[4];
@@ -111,6 +112,30 @@ int core_reload(struct core *core, bool force, char **error)
 	(void)core;
 	fake.reload_forced = force;
 	return fake.reload_error ? explain(error, fake.reload_error, "reload refused") : 0;
+}
+
+bool core_reload_waits(struct core *core, bool force)
+{
+	(void)core;
+	(void)force;
+	return fake.reload_waits;
+}
+
+bool core_reload_reads(const struct core *core)
+{
+	(void)core;
+	return false;
+}
+
+void core_listen_read(struct core *core, struct core_reader *reader)
+{
+	core->readers = reader;
+}
+
+void core_unlisten_read(struct core *core, const struct core_reader *reader)
+{
+	(void)reader;
+	core->readers = NULL;
 }
 
 int core_set_off(struct core *core, bool off, const char *by, char **error)

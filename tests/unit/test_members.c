@@ -286,6 +286,47 @@ Test(fleet, another_list_is_applied_or_refused)
 	rmdir(folder);
 }
 
+Test(fleet, a_file_that_was_read_by_a_worker_is_used_once_and_while_it_is_the_same)
+{
+	char folder[] = "/tmp/test_members.XXXXXX", path[128], *error = NULL;
+	struct members *members = NULL;
+	struct fleet_read *read, *moved;
+	int err = 1;
+
+	cr_assert_not_null(mkdtemp(folder));
+	snprintf(path, sizeof(path), "%s/m.json", folder);
+	replace(path, "[{\"targets\": [\"10.0.0.1\", \"10.0.0.2\"]}]");
+	cr_assert_not_null(read = fleet_read_file(path, "10.0.0.1", 4));
+	cr_expect_not(fleet_read_use(read, path, &members, &err, &error), "not read yet");
+	fleet_read_run(read);
+	cr_assert_not_null(moved = fleet_read_move(read));
+	fleet_read_free(read);
+	cr_expect_not(fleet_read_use(moved, "/other", &members, &err, &error));
+	cr_assert(fleet_read_use(moved, path, &members, &err, &error));
+	cr_expect_eq(err, 0);
+	cr_expect_eq(members->count, 2);
+	cr_expect_not_null(members->plan, "made by the worker");
+	members_free(members);
+	cr_expect_not(fleet_read_use(moved, path, &members, &err, &error), "it was used");
+	fleet_read_free(moved);
+
+	cr_assert_not_null(read = fleet_read_file(path, "10.0.0.1", 4));
+	fleet_read_run(read);
+	replace(path, "[{\"targets\": [7]}]");
+	cr_expect_not(fleet_read_use(read, path, &members, &err, &error), "it is another one");
+	fleet_read_free(read);
+	cr_assert_not_null(read = fleet_read_file(path, "10.0.0.1", 4));
+	fleet_read_run(read);
+	cr_assert(fleet_read_use(read, path, &members, &err, &error));
+	cr_expect_eq(err, -EINVAL);
+	cr_expect(error && strstr(error, "m.json"), "%s", error);
+	free(error);
+	fleet_read_free(read);
+	cr_expect_not(fleet_read_use(NULL, path, &members, &err, &error));
+	unlink(path);
+	rmdir(folder);
+}
+
 /* --- lists that are held back --- */
 
 /* Hosts "h@from" to "h@to". */

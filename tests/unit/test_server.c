@@ -133,6 +133,28 @@ Test(server, replies_line_by_line)
 	close(fd);
 }
 
+Test(server, a_reload_is_replied_to_when_its_members_were_read)
+{
+	int fd = connect_client(), gone = connect_client();
+	char text[4096];
+	bool ended;
+
+	fake.reload_waits = true;
+	say(gone, "{\"verb\":\"reload\"}\n");
+	say(fd, "{\"verb\":\"reload\"}\n{\"verb\":\"version\"}\n");
+	cr_expect_eq(hear(fd, text, sizeof(text), &ended), 0, "%s", text);
+	cr_expect(!ended);
+	close(gone);
+	turn(2);
+	fake.reload_waits = false;
+	the_daemon.core.readers->fn(the_daemon.core.readers->context);
+	hear(fd, text, sizeof(text), &ended);
+	cr_expect_eq(count_lines(text), 2, "%s", text);
+	cr_expect_not_null(strstr(text, "config"), "%s", text);
+	cr_expect(!ended);
+	close(fd);
+}
+
 Test(server, replies_to_a_half_closed_client)
 {
 	int fd = connect_client();
