@@ -180,7 +180,7 @@ struct core {
 	struct core_worker *members_worker; /* NULL: not used yet */
 	struct fleet_read *members_read;    /* its result, until a reload has used it */
 	struct core_reader *readers;	    /* that wait for it */
-	struct core_timer *start_timer; /* NULL: no start marker of ours */
+	struct core_timer *start_timer;	    /* NULL: no start marker of ours */
 };
 
 #define core_for_each(module, core)                                                                \
@@ -274,8 +274,8 @@ int core_refresh(struct core *core);
 void core_links_changed(struct core *core);
 /*
  * A worker reads the members file that the configuration file names, unless it is the one in force:
- * true, and core_reload() is to be called again when those of core_listen_read() are. False: core_reload() may be
- * called now, and has nothing long to read.
+ * true, and core_reload() is to be called again when those of core_listen_read() are. False:
+ * core_reload() may be called now, and has nothing long to read.
  */
 bool core_reload_waits(struct core *core, bool force);
 bool core_reload_reads(const struct core *core); /* a worker does so now */
