@@ -165,6 +165,14 @@ static uint64_t earlier(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
+/* When the next held alert is due, CLOCK_MONOTONIC. */
+static uint64_t release(struct program *program, uint64_t now_local_ns)
+{
+	uint64_t wait_ns = alerts_release(&program->alerts, time_realtime_ns());
+
+	return wait_ns < UINT64_MAX - now_local_ns ? now_local_ns + wait_ns : UINT64_MAX;
+}
+
 static void wait(struct program *program, uint64_t due_ns)
 {
 	struct curl_waitfd fds[2];
@@ -198,7 +206,8 @@ static void run(struct program *program)
 			report(program, heard);
 			save(program);
 		}
-		due_ns = earlier(follow_due_ns, push_run(program->push, &program->alerts, now_ns));
+		due_ns = earlier(follow_due_ns, release(program, now_ns));
+		due_ns = earlier(due_ns, push_run(program->push, &program->alerts, now_ns));
 		due_ns = earlier(due_ns, hook_run(&program->hook, &program->alerts, now_ns));
 		wait(program, earlier(due_ns, tick_ns));
 	}

@@ -67,8 +67,8 @@ struct esc_probe_view {
 	__be32 generation;
 	__be16 reach;
 	__u8 state;
-	__u8 nic_report; /* of one NIC of the sender, fault_report_make(); 0: none, as of older
-			    releases */
+	__u8 nic_report; /* of one NIC of the sender, fault_report_make(); or that its daemon has
+			    ended, which is valid without a view; 0: none, as of older releases */
 };
 ESC_ASSERT_SIZE(struct esc_probe_view, 40);
 

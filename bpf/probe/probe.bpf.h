@@ -142,18 +142,24 @@ static __always_inline __be32 probe_age_us(__u64 now_ns, __u64 rx_ns)
 	return bpf_htonl(age_us < ESC_PROBE_NEVER ? age_us : ESC_PROBE_NEVER - 1);
 }
 
-/* False, and all zero: there is no view, or it was replaced while it was copied. */
+/*
+ * False, and all zero: there is no view, or it was replaced while it was copied. In the first case
+ * nic_report stays: a host that restarts reports that.
+ */
 static __always_inline bool probe_put_view(struct esc_probe_view *to, const struct esc_fleet *f)
 {
 	const volatile __u64 *current = &f->view_generation;
 	__u64 generation = *current;
+	__u8 report;
 
 	smp_rmb();
 	*to = f->view[generation & 1];
 	smp_rmb();
+	report = *current == generation ? to->nic_report : 0;
 	if (*current == generation && to->state)
 		return true;
 	__builtin_memset(to, 0, sizeof(*to));
+	to->nic_report = report;
 	return false;
 }
 

@@ -19,6 +19,12 @@
 #define ALERT_SINGLE_NS (300 * ALERT_S)
 /* What an earlier daemon reported has to be reported again in this time after a new one's start. */
 #define ALERT_CONFIRM_NS (120 * ALERT_S)
+/*
+ * One that explains no others is sent, and hooked, after this time: what explains it may follow.
+ * The loss of a carrier is an event at once, that of its ToR after mesh.down_after and two
+ * evaluations.
+ */
+#define ALERT_HOLD_NS (3 * ALERT_S / 2)
 /* How long a resolved alert is still sent: an Alertmanager may be down. */
 #define ALERT_ENDED_NS (300 * ALERT_S)
 
@@ -30,6 +36,8 @@ struct alert {
 	uint64_t started_ns;
 	uint64_t ended_ns;  /* 0: it fires */
 	uint64_t lapse_ns;  /* it expires then, unless it is reported again; 0: never */
+	uint64_t hold_ns;   /* it is not sent before, nor while it is explained; 0: it is. Not
+			       cleared when it ends first */
 	const char *reason; /* why it ended, a literal; NULL: by an event */
 	bool begin_hooked, end_hooked;
 };
@@ -60,12 +68,17 @@ bool alerts_take(struct alerts *alerts, const json_t *event, bool live, uint64_t
  */
 void alerts_own(struct alerts *alerts, const char *condition, const char *part, const char *remedy,
 		uint64_t now_ns);
+/*
+ * What was held for ALERT_HOLD_NS, and is not explained, is sent from now on. Returns in how many
+ * ns the next one is due; UINT64_MAX: none.
+ */
+uint64_t alerts_release(struct alerts *alerts, uint64_t now_ns);
 /* Ends alerts that have expired, and removes those resolved ALERT_ENDED_NS ago. */
 void alerts_tick(struct alerts *alerts, uint64_t now_ns);
 /* As Alertmanager's API v2 and the hook get it (new reference). @until_ns: endsAt while it fires.
  */
 json_t *alert_json(const struct alert *alert, uint64_t until_ns);
-/* All of them; one whose fault another one explains as resolved while that one fires. */
+/* All but the held; one whose fault another one explains as resolved while that one fires. */
 json_t *alerts_json(const struct alerts *alerts, uint64_t until_ns);
 /*
  * What alerts that fire explain, the `members` in `seen` of their events: {fault: index} (new

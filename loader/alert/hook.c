@@ -133,7 +133,9 @@ static void check_running(struct hook *hook, struct alerts *alerts, uint64_t now
 
 static bool is_waiting(const struct alert *alert)
 {
-	return alert->ended_ns ? alert->begin_hooked && !alert->end_hooked : !alert->begin_hooked;
+	return alert->hold_ns	 ? false
+	       : alert->ended_ns ? alert->begin_hooked && !alert->end_hooked
+				 : !alert->begin_hooked;
 }
 
 /* The oldest that waits, and that no other one explains; NULL: none. */

@@ -112,7 +112,7 @@ static void end(struct alerts *alerts, struct alert *alert, uint64_t ended_ns, c
 	alert->ended_ns = ended_ns > alert->started_ns ? ended_ns : alert->started_ns + 1;
 	alert->lapse_ns = 0;
 	alert->reason = reason;
-	alerts->changes++;
+	alerts->changes += !alert->hold_ns;
 }
 
 /* One that has ended makes room. */
@@ -138,6 +138,11 @@ static const json_t *members_of(const struct alert *alert)
 	return json_object_get(json_object_get(alert->event, "seen"), "members");
 }
 
+static bool explains_others(const struct alert *alert)
+{
+	return json_array_size(members_of(alert)) > 0;
+}
+
 /* It continues; other members are a change. */
 static void replace_event(struct alerts *alerts, struct alert *alert, const json_t *event)
 {
@@ -151,9 +156,9 @@ static void replace_event(struct alerts *alerts, struct alert *alert, const json
 	json_decref(before);
 }
 
-/* @lapse_ns as in struct alert. */
+/* @lapse_ns and @hold_ns as in struct alert. */
 static void begin(struct alerts *alerts, const json_t *event, const char *condition,
-		  uint64_t lapse_ns)
+		  uint64_t lapse_ns, uint64_t hold_ns)
 {
 	const char *fault = json_text(event, "fault");
 	struct alert *alert = find(alerts, condition, fault);
@@ -161,6 +166,8 @@ static void begin(struct alerts *alerts, const json_t *event, const char *condit
 	if (alert && !alert->ended_ns) { /* it continues */
 		replace_event(alerts, alert, event);
 		alert->lapse_ns = lapse_ns;
+		if (alert->hold_ns && explains_others(alert))
+			alert->hold_ns = 0;
 		return;
 	}
 	if (severity_of(event) < alerts->severity)
@@ -179,10 +186,19 @@ static void begin(struct alerts *alerts, const json_t *event, const char *condit
 	alert->fault = strdup(fault);
 	alert->started_ns = json_count(event, "time_ns");
 	alert->lapse_ns = lapse_ns;
-	alerts->changes++;
+	alert->hold_ns = explains_others(alert) ? 0 : hold_ns;
+	alerts->changes += !alert->hold_ns;
 }
 
 /* --- events --- */
+
+/* Of an event of the past, or of the time before the clock was set: it has been held. */
+static uint64_t hold_until(const json_t *event, uint64_t now_ns)
+{
+	uint64_t time_ns = json_count(event, "time_ns");
+
+	return time_ns <= now_ns && now_ns < time_ns + ALERT_HOLD_NS ? time_ns + ALERT_HOLD_NS : 0;
+}
 
 static bool parse_id(const json_t *event, uint64_t *start, uint64_t *number)
 {
@@ -259,9 +275,9 @@ bool alerts_take(struct alerts *alerts, const json_t *event, bool live, uint64_t
 		json_put_text(alerts->ends, kind, ends);
 		end_all(alerts, event, ends);
 	} else if (*begins) {
-		begin(alerts, event, begins, 0);
+		begin(alerts, event, begins, 0, hold_until(event, now_ns));
 	} else if (time_ns + ALERT_SINGLE_NS > now_ns) {
-		begin(alerts, event, kind, now_ns + ALERT_SINGLE_NS);
+		begin(alerts, event, kind, now_ns + ALERT_SINGLE_NS, hold_until(event, now_ns));
 	}
 	doubt_suppressed(alerts, event, now_ns);
 	return true;
@@ -282,7 +298,7 @@ void alerts_own(struct alerts *alerts, const char *condition, const char *part, 
 		json_sprintf("host:%s/escapement-alert%s%s", alerts->host, *part ? "/" : "", part));
 	json_put_text(event, "remedy", remedy);
 	if (remedy)
-		begin(alerts, event, condition, 0);
+		begin(alerts, event, condition, 0, 0);
 	else
 		end_all(alerts, event, condition);
 	json_decref(event);
@@ -384,6 +400,37 @@ const struct alert *alert_explained_by(const struct alerts *alerts, const json_t
 	return other;
 }
 
+/* Also when the system clock was set back meanwhile. */
+static bool has_been_held(const struct alert *alert, uint64_t now_ns)
+{
+	return now_ns >= alert->hold_ns || now_ns < alert->started_ns;
+}
+
+uint64_t alerts_release(struct alerts *alerts, uint64_t now_ns)
+{
+	uint64_t wait_ns = UINT64_MAX;
+	json_t *explained = NULL;
+
+	for (size_t i = 0; i < alerts->count; i++) {
+		struct alert *alert = &alerts->list[i];
+
+		if (!alert->hold_ns || alert->ended_ns)
+			continue;
+		if (!has_been_held(alert, now_ns)) {
+			if (alert->hold_ns - now_ns < wait_ns)
+				wait_ns = alert->hold_ns - now_ns;
+			continue;
+		}
+		explained = explained ? explained : alerts_explained(alerts);
+		if (alert_explained_by(alerts, explained, alert))
+			continue;
+		alert->hold_ns = 0;
+		alerts->changes++;
+	}
+	json_decref(explained);
+	return wait_ns;
+}
+
 /* One that is explained was over when the other one began. */
 static json_t *explained_json(const struct alert *alert, const struct alert *by)
 {
@@ -404,6 +451,8 @@ json_t *alerts_json(const struct alerts *alerts, uint64_t until_ns)
 		const struct alert *alert = &alerts->list[i];
 		const struct alert *by = alert_explained_by(alerts, explained, alert);
 
+		if (alert->hold_ns)
+			continue;
 		json_array_append_new(list,
 				      by ? explained_json(alert, by) : alert_json(alert, until_ns));
 	}

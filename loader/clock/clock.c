@@ -318,10 +318,10 @@ static void clock_close(void *self)
 	ring_buffer__free(clock->ring);
 	if (clock->fleet) {
 		/*
-		 * A host that does not probe is not to reply either: its clock stands still. The
-		 * programs stay, and without its key they would accept packets that have no tag.
+		 * The programs stay, and without its key they would accept packets that have no tag.
+		 * They reply until the heartbeat has timed out, without a view, as our model stands
+		 * still, but with the report that the mesh has set last: that we restart.
 		 */
-		__atomic_fetch_and(&clock->fleet->flags, ~ESC_FLEET_REPLY, __ATOMIC_SEQ_CST);
 		clock_write_view(clock, &silent);
 		munmap(clock->fleet, sizeof(*clock->fleet));
 	}

@@ -37,7 +37,7 @@ struct clock_edge_config {
 
 /*
  * A NIC pair, by what its probes and replies contained. Times are of the local clock, 0: none.
- * mesh/ keeps `sending`, `down` and what expires in `losses`; all else is written here.
+ * mesh/ keeps `sending`, `down`, `restarts` and what expires in `losses`; all else is written here.
  */
 struct clock_edge {
 	size_t slot;
@@ -50,6 +50,7 @@ struct clock_edge {
 	size_t place; /* of the host in the consensus, for all its NICs; CLOCK_PLACE_NONE */
 	struct sender_edge *sending; /* NULL: no socket */
 	bool down;		     /* it is probed less often */
+	bool restarts;		     /* its programs reply, and its daemon has ended */
 	int64_t pair_interval_ns;    /* in force */
 
 	uint64_t epoch; /* of this run of the peer */
@@ -120,7 +121,7 @@ struct clock_listener {
 	void (*fitted)(void *context, struct clock_edge *edge, int64_t local_ns);
 	/* A reply to a query about a peer arrived, from any member. */
 	void (*query_replied)(void *context, const struct esc_probe_event *event);
-	/* The host of @edge reports one of its NICs, as in its view (esc_probe_view.nic_report). */
+	/* With each probe of the host of @edge: its esc_probe_view.nic_report; 0: none. */
 	void (*reported)(void *context, struct clock_edge *edge, uint8_t report, int64_t local_ns);
 };
 /* One; NULL: not any more. */

@@ -94,7 +94,7 @@ static void take_reports(struct clock *clock, struct clock_edge *edge,
 	if (event->received_age_us != ESC_PROBE_NEVER &&
 	    local_ns - age_ns > edge->confirmed_local_ns)
 		edge->confirmed_local_ns = local_ns - age_ns;
-	if (event->flags & ESC_PROBE_VIEW && event->view_nic_report && clock->listener)
+	if (clock->listener)
 		clock->listener->reported(clock->listener_context, edge, event->view_nic_report,
 					  local_ns);
 }
@@ -238,7 +238,7 @@ static void choose_side(struct clock *clock, struct clock_edge *edge, int64_t no
 
 	if (requests)
 		one_sided = false;
-	else if (replies && now_ns - edge->begun_local_ns > 2 * SECOND_NS)
+	else if (replies && !edge->restarts && now_ns - edge->begun_local_ns > 2 * SECOND_NS)
 		one_sided = true;
 	if (one_sided == edge->one_sided)
 		return;

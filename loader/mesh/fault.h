@@ -76,7 +76,12 @@ struct fault_report {
 /* Of NIC @number of @view, one of ours. False: it has no edge. */
 bool fault_report_nic(const struct fault_view *view, unsigned int number, struct fault_report *out);
 uint8_t fault_report_make(const struct fault_report *report);
-/* False: it has none. */
+/*
+ * In place of a NIC: the daemon has ended as asked, and may restart. Older releases take it for no
+ * report.
+ */
+#define FAULT_REPORT_RESTARTS 0x1u
+/* False: it is of no NIC. */
 bool fault_report_read(uint8_t byte, struct fault_report *out);
 
 #endif

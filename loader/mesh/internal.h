@@ -67,10 +67,13 @@ struct mesh_peer {
 	/* Each MESH_STATE_NS; CLOCK_MONOTONIC. */
 	uint64_t since_ns;    /* the peer is there */
 	uint64_t received_ns; /* its newest probe or reply; 0: never */
+	uint64_t before_ns;   /* the same, to the daemon before this one; 0: never */
 	uint64_t replied_ns;
 	uint64_t down_ns;
 	bool absent_reported;
-	bool no_replies; /* it is received, but our own requests are not replied to */
+	bool no_replies;	  /* it is received, but our own requests are not replied to */
+	bool in, out;		  /* as observed last */
+	int64_t restart_local_ns; /* its host reported that its daemon has ended; 0: it runs */
 	struct mesh_nic_report reports[MESH_PLANES]
 				      [FLEET_RAILS_MAX]; /* of its host, by this pair */
 	const char *rack;				 /* of its host, by: */
@@ -85,6 +88,9 @@ struct mesh_peer {
 };
 
 #define MESH_REPORT_NS 3000000000ll /* how long a report is valid */
+/* How long a daemon that ended as asked may be silent: one that starts on a busy host takes
+ * seconds. */
+#define MESH_RESTART_NS 10000000000ll
 
 struct mesh_open_fault {
 	char id[640];
@@ -163,7 +169,7 @@ struct mesh {
 	uint64_t edges_left_out;    /* of the mesh, beyond MESH_PEERS_MAX */
 	struct mesh_plane planes[MESH_PLANES];
 	struct mesh_peer *peers[MESH_PEERS_MAX]; /* by the slot of their edge; a hole is NULL */
-	uint32_t sequence;			 /* above every number used in this run, from a random one */
+	uint32_t sequence; /* above every number used in this run, from a random one */
 	struct mesh_faults faults;
 	uint64_t state_due_ns, retry_due_ns;
 	bool paused; /* the kill switch is on */
@@ -280,8 +286,10 @@ void mesh_check_path(struct mesh *mesh, struct mesh_peer *peer, int64_t local_ns
 
 void mesh_evaluate_peers(struct mesh *mesh, uint64_t now_ns);
 void mesh_set_state(struct mesh_peer *peer, enum peer_state state);
+/* Its daemon ended as asked, MESH_RESTART_NS ago at most: its silence is no fault. */
+bool mesh_restarts(const struct mesh *mesh, const struct mesh_peer *peer, uint64_t now_ns);
 void mesh_take_query_reply(void *mesh, const struct esc_probe_event *event);
-/* "pair", "peer", "nic", "own_nic", or NULL. */
+/* "pair", "peer", "nic", "own_nic", or NULL; it does not know of restarts. */
 const char *mesh_blame(const struct mesh *mesh, const struct mesh_peer *peer, uint64_t now_ns);
 
 /* --- observe.c: NICs and pairs as they are, and the events of faults --- */

@@ -307,6 +307,8 @@ static void mesh_close(void *self)
 {
 	struct mesh *mesh = self;
 
+	/* Our programs reply until the heartbeat has timed out, and the next daemon is there. */
+	clock_set_report(mesh->clock, FAULT_REPORT_RESTARTS);
 	core_timer_free(mesh->timer);
 	fleet_unsubscribe(mesh->core->fleet, &mesh->members);
 	clock_listen(mesh->clock, NULL, NULL);

@@ -43,7 +43,7 @@ struct mesh_peer_facts {
 	char rail[64], peer_rail[64]; /* by the members file; "" no label */
 	uint16_t source_port;
 	enum peer_state state;
-	const char *blame; /* NULL: not down, or not known */
+	const char *blame; /* NULL: up, or not known; of a suspect peer "restart" only */
 	char note[160];	   /* "" nothing to report */
 	bool seen;	   /* something of it was received, ever: */
 	uint64_t silent_ns;

@@ -16,7 +16,7 @@
 
 #define END_AFTER_NS 1000000000ull
 #define AGAIN_NS 500000000ull
-#define MEMBERS_MAX 64
+#define MEMBERS_MAX (MESH_PEERS_MAX + 1)
 
 /* The view, and what its numbers stand for. */
 struct observation {
@@ -136,9 +136,9 @@ static void add_edge(struct mesh *mesh, struct observation *seen, struct mesh_pe
 	int64_t local_ns = clock_local_at(mesh->clock, now_ns);
 	const struct mesh_inquiry *inquiry = &peer->inquiry;
 	uint64_t recent = recent_ns(mesh);
+	bool replied, restarts = mesh_restarts(mesh, peer, now_ns);
 	unsigned int rail = own_rail(mesh, peer), own, other;
 	struct fault_edge *edge;
-	bool replied;
 
 	/* What was never received may be somewhere where nothing is. */
 	if (!peer->received_ns || rail == FLEET_RAILS_MAX)
@@ -150,15 +150,18 @@ static void add_edge(struct mesh *mesh, struct observation *seen, struct mesh_pe
 		return;
 	replied = now_ns < peer->replied_ns + recent ||
 		  local_ns < peer->edge->confirmed_local_ns + (int64_t)recent;
+	/* While its host restarts a pair stays as it was. */
+	peer->in = now_ns < peer->received_ns + recent || (restarts && peer->in);
+	peer->out = peer->in && (replied || (restarts && peer->out));
 	edge = &seen->view.edges[seen->view.edge_count];
 	*edge = (struct fault_edge){
 		.own = own,
 		.peer = other,
-		.in = now_ns < peer->received_ns + recent,
+		.in = peer->in,
+		.out = peer->out,
 		.heard_by_others = inquiry->open && inquiry->reachable &&
 				   2 * inquiry->reachable >= inquiry->replied,
 	};
-	edge->out = edge->in && replied;
 	seen->peer[other] = peer;
 	seen->edges[seen->view.edge_count++] = peer;
 	seen->lost |= peer->facts.state == PEER_DOWN || (peer->no_replies && !edge->out);
@@ -166,16 +169,19 @@ static void add_edge(struct mesh *mesh, struct observation *seen, struct mesh_pe
 
 /* The newest of what came by any pair. */
 static void add_reports(struct mesh *mesh, struct observation *seen, const struct mesh_peer *peer,
-			int64_t local_ns)
+			uint64_t now_ns)
 {
 	unsigned int host = host_number(seen, peer);
+	int64_t local_ns = clock_local_at(mesh->clock, now_ns);
+	bool restarts = mesh_restarts(mesh, peer, now_ns);
 
 	for (unsigned int plane = 0; plane < MESH_PLANES; plane++)
 		for (unsigned int rail = 0; rail < mesh->planes[plane].mesh->rail_count; rail++) {
 			const struct mesh_nic_report *report = &peer->reports[plane][rail];
 			unsigned int at;
 
-			if (!report->at_local_ns || local_ns - report->at_local_ns > MESH_REPORT_NS)
+			if (!report->at_local_ns ||
+			    (local_ns - report->at_local_ns > MESH_REPORT_NS && !restarts))
 				continue;
 			at = nic_number(seen, host, plane, rail, peer->rack);
 			if (at == FAULT_NICS_MAX || (seen->view.nics[at].reported &&
@@ -191,7 +197,6 @@ static void add_reports(struct mesh *mesh, struct observation *seen, const struc
 static void observe(struct mesh *mesh, struct observation *seen, uint64_t now_ns)
 {
 	const struct members *members = fleet_members(mesh->core->fleet);
-	int64_t local_ns = clock_local_at(mesh->clock, now_ns);
 	struct mesh_peer *peer;
 
 	memset(seen, 0, sizeof(*seen));
@@ -203,10 +208,36 @@ static void observe(struct mesh *mesh, struct observation *seen, uint64_t now_ns
 		return;
 	for_each_peer (mesh, peer)
 		if (peer->received_ns)
-			add_reports(mesh, seen, peer, local_ns);
+			add_reports(mesh, seen, peer, now_ns);
 }
 
 /* --- reports --- */
+
+/* Of a host that runs again the reports of before are valid until it has made others. */
+static void end_restart(struct mesh_peer *peer, int64_t local_ns)
+{
+	peer->restart_local_ns = 0;
+	for (unsigned int plane = 0; plane < MESH_PLANES; plane++)
+		for (unsigned int rail = 0; rail < FLEET_RAILS_MAX; rail++)
+			if (peer->reports[plane][rail].at_local_ns)
+				peer->reports[plane][rail].at_local_ns = local_ns;
+}
+
+/* Of all pairs of the host: few may be probed while its programs still reply. */
+static void mark_restart(struct mesh *mesh, uint64_t id, bool restarts, int64_t local_ns)
+{
+	struct mesh_peer *peer;
+
+	for_each_peer (mesh, peer) {
+		if (peer->edge->id != id)
+			continue;
+		peer->edge->restarts = restarts;
+		if (restarts)
+			peer->restart_local_ns = local_ns;
+		else if (peer->restart_local_ns)
+			end_restart(peer, local_ns);
+	}
+}
 
 void mesh_take_report(void *context, struct clock_edge *edge, uint8_t byte, int64_t local_ns)
 {
@@ -214,6 +245,8 @@ void mesh_take_report(void *context, struct clock_edge *edge, uint8_t byte, int6
 	struct mesh_peer *peer = mesh->peers[edge->slot];
 	struct fault_report report;
 
+	if (peer && (byte == FAULT_REPORT_RESTARTS || peer->restart_local_ns))
+		mark_restart(mesh, edge->id, byte == FAULT_REPORT_RESTARTS, local_ns);
 	if (!peer || !fault_report_read(byte, &report))
 		return;
 	peer->reports[report.plane][report.rail] =
@@ -330,7 +363,10 @@ static void name_fault(const struct mesh *mesh, const struct observation *seen,
 	}
 }
 
-/* The conditions that it explains: those of its pairs, and that of our NIC's link. */
+/*
+ * The conditions that it explains: those of its pairs, some of which are down only tenths later,
+ * and that of our NIC's link.
+ */
 static json_t *members_json(const struct mesh *mesh, const struct observation *seen, int number)
 {
 	const struct fault *fault = &seen->view.faults[number];
@@ -340,7 +376,7 @@ static json_t *members_json(const struct mesh *mesh, const struct observation *s
 	for (size_t i = 0; i < seen->view.edge_count && json_array_size(list) < MEMBERS_MAX; i++) {
 		const struct mesh_peer *peer = seen->edges[i];
 
-		if (seen->view.edges[i].fault == number && peer->facts.state == PEER_DOWN)
+		if (seen->view.edges[i].fault == number)
 			json_array_append_new(list, json_sprintf("host:%s/%s", peer->edge->host,
 								 peer->edge->part));
 	}

@@ -130,7 +130,7 @@ static void get_peer(const struct mesh *mesh, const struct mesh_peer *peer, uint
 	out->plane = edge->plane;
 	memcpy(out->host, edge->host, sizeof(out->host));
 	out->edge = peer->kind;
-	if (out->state != PEER_DOWN)
+	if (out->state == PEER_UP)
 		out->blame = NULL;
 	out->seen = received_ns;
 	if (received_ns && monotonic_ns > received_ns)

@@ -19,11 +19,22 @@
 /* Never received from for so long: reported once, as a host not installed yet is no failure. */
 #define ABSENT_AFTER_NS 10000000000ull
 #define QUERY_AGAIN_NS 1000000000ull
+/*
+ * A pair that the daemon before received is awaited for so long after a start, if another pair of
+ * that host is received; else for ABSENT_AFTER_NS, since that host may be starting as well.
+ */
+#define START_NS 2000000000ull
 
 void mesh_set_state(struct mesh_peer *peer, enum peer_state state)
 {
 	peer->facts.state = state;
 	peer->edge->down = state == PEER_DOWN;
+}
+
+bool mesh_restarts(const struct mesh *mesh, const struct mesh_peer *peer, uint64_t now_ns)
+{
+	return peer->restart_local_ns &&
+	       clock_local_at(mesh->clock, now_ns) - peer->restart_local_ns < MESH_RESTART_NS;
 }
 
 /* --- what a silence is due to --- */
@@ -272,6 +283,7 @@ static void go_up(struct mesh *mesh, struct mesh_peer *peer, uint64_t now_ns)
  */
 static void evaluate(struct mesh *mesh, struct mesh_peer *peer, uint64_t now_ns)
 {
+	bool restarts = mesh_restarts(mesh, peer, now_ns);
 	uint64_t down_after_ns = mesh->core->config->mesh.down_after_ns;
 	uint64_t begun_ns = peer->received_ns ? peer->received_ns : peer->since_ns;
 	uint64_t silent_ns = now_ns > begun_ns ? now_ns - begun_ns : 0;
@@ -279,7 +291,7 @@ static void evaluate(struct mesh *mesh, struct mesh_peer *peer, uint64_t now_ns)
 
 	peer->no_replies =
 		peer->received_ns && now_ns > replied_ns && now_ns - replied_ns >= down_after_ns;
-	if (silent_ns >= down_after_ns) {
+	if (silent_ns >= down_after_ns && !(restarts && peer->facts.state != PEER_DOWN)) {
 		if (peer->facts.state != PEER_DOWN)
 			go_down(mesh, peer, now_ns);
 		else if (peer->received_ns)
@@ -293,11 +305,12 @@ static void evaluate(struct mesh *mesh, struct mesh_peer *peer, uint64_t now_ns)
 		if (peer->facts.state == PEER_DOWN)
 			go_up(mesh, peer, now_ns);
 		mesh_set_state(peer, PEER_SUSPECT);
+		peer->facts.blame = restarts ? "restart" : NULL;
 	} else if (peer->facts.state != PEER_UP) {
 		go_up(mesh, peer, now_ns);
 	}
 	/* In time, so that the event of its loss has the replies. */
-	if (peer->received_ns && silent_ns >= down_after_ns * 2 / 3)
+	if (peer->received_ns && !restarts && silent_ns >= down_after_ns * 2 / 3)
 		inquire(mesh, peer, now_ns);
 }
 
@@ -338,9 +351,11 @@ static void read_map(const struct mesh *mesh, struct mesh_peer *peer)
 
 	if (mesh_read_peer(mesh, edge, &now))
 		return;
-	/* What the daemon before received is not current. */
+	/* What the daemon before received is not current, but shows that there was a peer. */
 	if (now.received_local_ns >= peer->since_ns)
 		peer->received_ns = now.received_local_ns;
+	else
+		peer->before_ns = now.received_local_ns;
 	if (now.replied_local_ns >= peer->since_ns)
 		peer->replied_ns = now.replied_local_ns;
 	peer->replies_map = now.replies_received;
@@ -348,6 +363,34 @@ static void read_map(const struct mesh *mesh, struct mesh_peer *peer)
 	if (!peer->replies_known || peer->replies_map < peer->replies_base)
 		peer->replies_base = peer->replies_map - edge->replies;
 	peer->replies_known = true;
+}
+
+/* Whether another pair of its host is received, by this daemon. */
+static bool is_heard(const struct mesh *mesh, const struct mesh_peer *of, uint64_t now_ns)
+{
+	uint64_t down_after_ns = mesh->core->config->mesh.down_after_ns;
+	const struct mesh_peer *peer;
+
+	for_each_peer (mesh, peer)
+		if (peer->edge->id == of->edge->id && peer->received_ns >= peer->since_ns &&
+		    now_ns < peer->received_ns + down_after_ns)
+			return true;
+	return false;
+}
+
+/* A pair of the daemon before that this one does not receive has been silent since then. */
+static void take_before(const struct mesh *mesh, struct mesh_peer *peer, uint64_t now_ns)
+{
+	uint64_t down_after_ns = mesh->core->config->mesh.down_after_ns, wait_ns = ABSENT_AFTER_NS;
+
+	if (peer->received_ns || !peer->before_ns || mesh_restarts(mesh, peer, now_ns))
+		return;
+	if (is_heard(mesh, peer, now_ns))
+		wait_ns = down_after_ns > START_NS ? down_after_ns : START_NS;
+	if (now_ns < peer->since_ns + wait_ns)
+		return;
+	peer->received_ns = peer->before_ns;
+	mesh_set_state(peer, PEER_SUSPECT); /* that it is down has not been reported */
 }
 
 void mesh_evaluate_peers(struct mesh *mesh, uint64_t now_ns)
@@ -360,7 +403,9 @@ void mesh_evaluate_peers(struct mesh *mesh, uint64_t now_ns)
 		read_map(mesh, peer);
 	for_each_peer (mesh, peer) {
 		expire_requests(peer);
-		if (!mesh->paused)
-			evaluate(mesh, peer, now_ns);
+		if (mesh->paused)
+			continue;
+		take_before(mesh, peer, now_ns);
+		evaluate(mesh, peer, now_ns);
 	}
 }

@@ -64,7 +64,7 @@ static const struct column peers[] = {
 	{"PLANE", "plane", FORMAT_TEXT, COLUMN_LEFT, .help = "backend or frontend"},
 	{"STATE", "{state}<|:{blame}|>", FORMAT_TEXT, COLUMN_LEFT,
 	 .help = "`up`, `suspect` or `down`; behind the colon what is to blame by the reports of "
-		 "other peers: `pair`, `peer`, `nic` or `own_nic`"},
+		 "other peers: `pair`, `peer`, `nic` or `own_nic`; of a suspect one: `restart`"},
 	{"OUT_P50", "owd_out_ns.p50", FORMAT_TIME, .help = "median one-way delay to the peer"},
 	{"OUT_P99", "owd_out_ns.p99", FORMAT_TIME, .help = "its 99th percentile"},
 	{"IN_P50", "owd_in_ns.p50", FORMAT_TIME, .help = "median one-way delay from the peer"},

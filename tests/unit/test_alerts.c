@@ -161,6 +161,7 @@ Test(alerts, the_state_is_kept_over_a_restart)
 	down(NOW, "path:b");
 	up(NOW + 1, "path:b");
 	alerts.list[0].begin_hooked = true;
+	alerts.list[0].hold_ns = alerts.list[1].hold_ns = 0;
 	before = alerts_json(&alerts, NOW);
 	saved = alerts_save(&alerts);
 	alerts_free(&alerts);
@@ -201,10 +202,12 @@ Test(alerts, what_is_sent)
 /* Of what is sent: the last of this fault. */
 static bool is_sent_as_firing(const char *fault)
 {
-	json_t *list = alerts_json(&alerts, NOW + 60 * ALERT_S), *one;
+	json_t *list, *one;
 	bool firing = false;
 	size_t i;
 
+	alerts_release(&alerts, NOW + 30 * ALERT_S);
+	list = alerts_json(&alerts, NOW + 60 * ALERT_S);
 	json_array_foreach (list, i, one)
 		if (!strcmp(json_text(json_object_get(one, "labels"), "fault"), fault)) {
 			firing =
@@ -249,6 +252,73 @@ Test(alerts, what_another_one_explains_is_not_sent_beside_it)
 	take(NOW + 12, "leaf_up", "notice", "leaf:1", ",\"ends\":\"leaf_down\"");
 	cr_expect(is_sent_as_firing("path:a"), "it is over before what it explained");
 	cr_expect(is_sent_as_firing("path:b"));
+}
+
+static size_t sent(void)
+{
+	json_t *list = alerts_json(&alerts, NOW + 60 * ALERT_S);
+	size_t count = json_array_size(list);
+
+	json_decref(list);
+	return count;
+}
+
+Test(alerts, one_that_explains_no_others_is_held)
+{
+	uint64_t changes;
+
+	down(NOW, "path:a");
+	cr_expect_eq(sent(), 0);
+	cr_expect_eq(alerts_release(&alerts, NOW + 1), ALERT_HOLD_NS - 1);
+	cr_expect_eq(sent(), 0);
+	changes = alerts.changes;
+	cr_expect_eq(alerts_release(&alerts, NOW + ALERT_HOLD_NS), UINT64_MAX);
+	cr_expect_eq(sent(), 1);
+	cr_expect_gt(alerts.changes, changes, "it has to be sent");
+	leaf_down(NOW + ALERT_HOLD_NS, "\"path:c\"");
+	cr_expect_eq(sent(), 2, "one that explains others is sent at once");
+	down(NOW + 2 * ALERT_HOLD_NS, "path:d");
+	cr_expect_eq(alerts_release(&alerts, NOW), UINT64_MAX, "the system clock was set back");
+	cr_expect_eq(sent(), 3);
+}
+
+Test(alerts, one_that_is_explained_is_held_until_that_ends)
+{
+	down(NOW, "path:a");
+	leaf_down(NOW + 5, "\"path:a\"");
+	cr_expect_eq(alerts_release(&alerts, NOW + 2 * ALERT_HOLD_NS), UINT64_MAX);
+	cr_expect_eq(sent(), 1, "not even as resolved, beside others of its group");
+	take(NOW + 3 * ALERT_HOLD_NS, "leaf_up", "notice", "leaf:1", ",\"ends\":\"leaf_down\"");
+	alerts_release(&alerts, NOW + 3 * ALERT_HOLD_NS);
+	cr_expect(is_sent_as_firing("path:a"));
+}
+
+Test(alerts, what_ends_while_it_is_held_is_not_sent)
+{
+	uint64_t changes = alerts.changes;
+
+	down(NOW, "path:a");
+	up(NOW + 1, "path:a");
+	cr_expect_eq(alerts.changes, changes);
+	cr_expect_eq(alerts_release(&alerts, NOW + 2 * ALERT_HOLD_NS), UINT64_MAX);
+	cr_expect_eq(sent(), 0);
+	down(NOW + 2, "path:a");
+	cr_expect_eq(alerts_release(&alerts, NOW + 2), ALERT_HOLD_NS, "it began again");
+	alerts_release(&alerts, NOW + 2 + ALERT_HOLD_NS);
+	cr_expect_eq(sent(), 1);
+}
+
+Test(alerts, an_event_of_the_past_is_not_held)
+{
+	json_t *old =
+		json_loads("{\"id\":\"h1:64:0\",\"host\":\"h1\",\"time_ns\":1769860800000000000,"
+			   "\"kind\":\"path_down\",\"severity\":\"warning\",\"fault\":\"path:a\","
+			   "\"begins\":\"path_down\"}",
+			   0, NULL);
+
+	cr_expect(alerts_take(&alerts, old, false, NOW + ALERT_HOLD_NS));
+	cr_expect_eq(sent(), 1);
+	json_decref(old);
 }
 
 Test(alerts, two_that_explain_each_other_stay)

@@ -438,3 +438,96 @@ Test(mesh_reply, every_delay_is_counted_once)
 	delayhist_free(&mesh.planes[0].owd_in);
 	delayhist_free(&mesh.scratch);
 }
+
+/* --- restarts, as observed --- */
+
+static void evaluate_at(uint64_t now_ns)
+{
+	mesh_evaluate_peers(&mesh, now_ns);
+}
+
+Test(mesh_reply, the_silence_of_a_daemon_that_restarts_is_no_fault)
+{
+	struct mesh_peer *peer = add(0, "h2"), *pair = add(1, "h2");
+	uint64_t now_ns = peer->received_ns;
+
+	core.events = NULL;
+	peer->edge->id = pair->edge->id = 7;
+	peer->since_ns = pair->since_ns = now_ns - 60 * S;
+	pair->received_ns = now_ns;
+	mesh_take_report(&mesh, peer->edge, FAULT_REPORT_RESTARTS, (int64_t)now_ns);
+	cr_expect(pair->restart_local_ns && pair->edge->restarts, "all pairs of that host");
+	evaluate_at(now_ns + 5 * S);
+	cr_expect_eq(peer->facts.state, PEER_SUSPECT);
+	cr_expect_str_eq(peer->facts.blame, "restart");
+	mesh_take_report(&mesh, pair->edge, 0, (int64_t)now_ns + 6 * S);
+	cr_expect(!peer->restart_local_ns && !peer->edge->restarts, "it runs again");
+	mesh_take_report(&mesh, peer->edge, FAULT_REPORT_RESTARTS, (int64_t)now_ns + 6 * S);
+	evaluate_at(now_ns + 6 * S + MESH_RESTART_NS - 1);
+	cr_expect_eq(peer->facts.state, PEER_SUSPECT);
+	evaluate_at(now_ns + 6 * S + MESH_RESTART_NS);
+	cr_expect_eq(peer->facts.state, PEER_DOWN, "it did not come back");
+	cr_expect_eq(peer->facts.disconnects, 1);
+}
+
+Test(mesh_reply, reports_of_before_a_restart_stay_until_there_are_others)
+{
+	struct mesh_peer *peer = add(0, "h2");
+	struct fault_report report = {.receives = false, .sends = true};
+	int64_t now_ns = (int64_t)peer->received_ns;
+
+	mesh_take_report(&mesh, peer->edge, fault_report_make(&report), now_ns);
+	mesh_take_report(&mesh, peer->edge, FAULT_REPORT_RESTARTS, now_ns + S);
+	cr_expect_eq(peer->reports[0][0].at_local_ns, now_ns);
+	mesh_take_report(&mesh, peer->edge, 0, now_ns + 9 * S);
+	cr_expect_eq(peer->reports[0][0].at_local_ns, now_ns + 9 * S);
+	cr_expect_eq(peer->reports[0][1].at_local_ns, 0, "of a NIC without one");
+}
+
+/* Of a pair that this daemon has never received, and the one before has. */
+Test(mesh_reply, a_pair_that_was_received_before_the_start_is_down)
+{
+	struct mesh_peer *peer = add(0, "h2"), *other = add(1, "h2");
+	uint64_t now_ns = other->received_ns;
+
+	peer->since_ns = other->since_ns = now_ns - 1;
+	peer->received_ns = 0;
+	peer->before_ns = now_ns - 60 * S;
+	mesh_set_state(peer, PEER_SUSPECT);
+	other->received_ns = now_ns + 2 * S - 2;
+	evaluate_at(now_ns + 2 * S - 2);
+	cr_expect_eq(peer->received_ns, 0, "what arrives has two seconds");
+	cr_expect_eq(peer->facts.disconnects, 0);
+	evaluate_at(now_ns + 2 * S);
+	cr_expect_eq(peer->facts.state, PEER_DOWN);
+	cr_expect_eq(peer->facts.disconnects, 1, "as an event");
+	cr_expect_eq(peer->received_ns, peer->before_ns, "silent since then");
+}
+
+Test(mesh_reply, a_host_that_is_silent_since_the_start_may_be_starting_too)
+{
+	struct mesh_peer *peer = add(0, "h2");
+	uint64_t now_ns = peer->received_ns;
+
+	peer->since_ns = now_ns;
+	peer->received_ns = 0;
+	peer->before_ns = now_ns - 60 * S;
+	mesh_set_state(peer, PEER_SUSPECT);
+	evaluate_at(now_ns + 10 * S - 1);
+	cr_expect_eq(peer->received_ns, 0);
+	evaluate_at(now_ns + 10 * S);
+	cr_expect_eq(peer->received_ns, peer->before_ns);
+	cr_expect_eq(peer->facts.state, PEER_DOWN);
+}
+
+Test(mesh_reply, names_of_racks_are_forgotten_with_their_member_list)
+{
+	struct mesh_peer *peer = add(3, "h2");
+	const struct members *list = (const struct members *)&the_clock;
+
+	peer->rack = mesh.faults.rack = "rack1";
+	peer->rack_of = mesh.faults.rack_of = list;
+	mesh_forget_racks(&mesh);
+	cr_expect(!peer->rack && !peer->rack_of, "of a peer, in a slot behind holes");
+	cr_expect(!mesh.faults.rack && !mesh.faults.rack_of, "of this host");
+}
