@@ -318,9 +318,9 @@ static void clock_close(void *self)
 	ring_buffer__free(clock->ring);
 	if (clock->fleet) {
 		/*
-		 * The programs stay, and without its key they would accept packets that have no tag.
-		 * They reply until the heartbeat has timed out, without a view, as our model stands
-		 * still, but with the report that the mesh has set last: that we restart.
+		 * The programs stay, and without its key they would accept packets that have no
+		 * tag. They reply until the heartbeat has timed out, without a view, as our model
+		 * stands still, but with the report that the mesh has set last: that we restart.
 		 */
 		clock_write_view(clock, &silent);
 		munmap(clock->fleet, sizeof(*clock->fleet));
