@@ -16,7 +16,7 @@
 
 static const struct audit_check *const lists[] = {
 	audit_host_checks, audit_pcie_checks, audit_daemon_checks,
-	audit_nic_checks,  audit_peer_checks,
+	audit_nic_checks,  audit_peer_checks, audit_fabric_checks,
 };
 
 #define LISTS (sizeof(lists) / sizeof(lists[0]))
@@ -208,7 +208,9 @@ static bool is_wanted(const struct audit_options *options, const struct audit_ch
 	json_array_foreach (off, i, id)
 		if (!strcmp(json_string_value(id), check->id))
 			return false;
-	return !options->only || audit_is_of(check, options->only);
+	if (options->only)
+		return audit_is_of(check, options->only);
+	return options->fleet || strcmp(check->group, AUDIT_FABRIC) != 0;
 }
 
 static const json_t *result_of(const struct audit_run *run, const char *check, const char *subject)
@@ -313,6 +315,8 @@ json_t *audit_local(const struct audit_options *options)
 	report = json_pack("{s:i, s:I, s:s}", "version", AUDIT_REPORT_VERSION, "run_ns",
 			   (json_int_t)now_clock_ns(CLOCK_REALTIME), "state", "completed");
 	put_host(report, &run);
+	if (options->fleet)
+		audit_put_pairs(report, &run);
 	json_put(report, "nics", nics_of(&run));
 	json_put(report, "results", run.results);
 	audit_count(report);

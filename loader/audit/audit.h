@@ -21,7 +21,8 @@ struct audit_options {
 	 * [ID]}; NULL: none. audit_expect_check() has accepted it.
 	 */
 	const json_t *expect;
-	/* The daemon's replies by verb: {"status": ..., "clock": ..., "peers": ..., "links": ...};
+	bool fleet; /* the checks of all pairs too, by the daemon's last run (pairs/) */
+	/* The daemon's replies by verb: "status", "clock", "peers", "links", "pairs";
 	 * NULL or without one: the checks that need it are unknown. */
 	const json_t *daemon;
 };

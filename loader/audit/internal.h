@@ -54,7 +54,8 @@ struct audit_check {
 
 /* Each list ends with one of zeros. */
 extern const struct audit_check audit_host_checks[], audit_pcie_checks[], audit_nic_checks[],
-	audit_daemon_checks[], audit_peer_checks[];
+	audit_daemon_checks[], audit_peer_checks[], audit_fabric_checks[];
+#define AUDIT_FABRIC "fabric" /* the group of what all pairs of NICs are measured for */
 
 /* In the order of the report: NULL begins and ends. */
 const struct audit_check *audit_next(const struct audit_check *last);
@@ -80,6 +81,14 @@ void audit_record(struct audit_run *run, const char *subject, const char *format
 
 /* Sets the counts of a report by its results. */
 void audit_count(json_t *report);
+
+/* Adds what the run of all pairs sent to a report. */
+void audit_put_pairs(json_t *report, const struct audit_run *run);
+/*
+ * Of the results of many hosts, which NIC is at fault where pairs fail. @results: changed, with
+ * entries for NICs of hosts without a report.
+ */
+void audit_blame(json_t *results);
 
 /* --- files below the root --- */
 

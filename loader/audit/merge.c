@@ -286,6 +286,7 @@ json_t *audit_merge(const json_t *reports, const json_t *hosts, char **error)
 	nics = gather(newest, "nics");
 	compare_majority(results);
 	compare_unique(results);
+	audit_blame(results);
 	add_silent(results, newest, hosts);
 	update_nics(nics, results);
 	merged = json_pack("{s:i, s:I, s:s, s:o, s:o}", "version", AUDIT_REPORT_VERSION, "run_ns",

@@ -83,7 +83,8 @@ static void conclude(json_t *report, const json_t *args)
 static json_t *run_audit(const json_t *args, int *exit, char **error)
 {
 	struct audit_options options = {.root = json_text(args, "root"),
-					.daemon = json_object_get(args, "replies")};
+					.daemon = json_object_get(args, "replies"),
+					.fleet = json_is_true(json_object_get(args, "fleet"))};
 	json_t *expect = NULL, *report;
 
 	*exit = EXIT_USAGE;
@@ -100,6 +101,12 @@ static json_t *run_audit(const json_t *args, int *exit, char **error)
 		return NULL;
 	if (*options.root)
 		options.daemon = NULL; /* a captured tree is of another host */
+	if (*options.root && options.fleet) {
+		explain_text(error, "--fleet measures from this host, not from a tree: leave out "
+				    "--root");
+		json_decref(expect);
+		return NULL;
+	}
 	options.expect = expect;
 	report = audit_local(&options);
 	if (report)
@@ -151,6 +158,11 @@ static json_t *run_merge(const json_t *args, int *exit, char **error)
 	json_array_foreach (json_object_get(args, "files"), i, path)
 		if (add_reports(reports, json_string_value(path), error))
 			goto out;
+	if (!json_array_size(reports)) {
+		explain_text(error, "the files have no reports: make them with `escapement -j "
+				    "audit`, and see why that failed");
+		goto out;
+	}
 	merged = audit_merge(reports, json_object_get(expect, "hosts"), error);
 	if (merged)
 		conclude(merged, args);
@@ -253,6 +265,11 @@ static const struct verb_section report[] = {
 	{.header = "Checks",
 	 .text = "passed {passed}, errors {errors}, unknown {unknown}, waived {waived}, skipped "
 		 "{skipped}"},
+	{.when = "pairs",
+	 .header = "Pairs",
+	 .text = "run {pairs.run_ns}, {pairs.rounds} rounds in {pairs.takes_s:age}<|; each NIC "
+		 "sent at most {pairs.budget_pps:count} packets a second, "
+		 "{pairs.budget_bytes_per_second:rate}|>"},
 	{.when = "not_compared",
 	 .header = "Recorded",
 	 .text = "{not_compared} values that one host cannot judge: `escapement audit merge` "
@@ -297,6 +314,16 @@ static const struct column checks[] = {
 static const struct verb_section list[] = {{.rows = "checks", .columns = checks}, {}};
 
 static const struct verb_arg audit_args[] = {
+	{"--fleet", .type = VERB_FLAG, .key = "fleet", .local = true,
+	 .help = "measures all pairs of this host's NICs with those of their rails first, by the "
+		 "daemon (`pairs`), which takes half a second for each host; needs root. On other "
+		 "hosts at the "
+		 "same time, by pdsh or srun, they measure in step"},
+	{"--run", "ID", .key = "run", .type = VERB_COUNT, .least = 1, .local = true,
+	 .help = "of `--fleet`: the same on all hosts, as of `pairs start`"},
+	{"--round", "DURATION", .key = "round", .type = VERB_DURATION, .least = 400000000,
+	 .most = 60000000000, .local = true,
+	 .help = "of `--fleet`: of a pair, 500ms; longer is less load"},
 	{"--only", "GROUP", .key = "only", .local = true,
 	 .help = "a group, as `configuration` or `pcie`, or one check"},
 	{"--expect", "FILE", .key = "expect", .local = true,
@@ -328,7 +355,7 @@ static const struct verb_arg diff_args[] = {
 	{},
 };
 
-static const char *const given[] = {"status", "clock", "peers", "links", NULL};
+static const char *const given[] = {"status", "clock", "peers", "links", "pairs", NULL};
 
 static const struct verb verbs[] = {
 	{.name = "audit",
@@ -341,12 +368,17 @@ static const struct verb verbs[] = {
 	 .output = report,
 	 .help = "Reads sysfs, procfs, ethtool netlink and, if it runs, the daemon; writes nothing "
 		 "to the host and "
-		 "sends nothing. A check passes, fails, or is unknown where its source is missing; "
+		 "sends nothing, but with `--fleet`. A check passes, fails, or is unknown where "
+		 "its source is missing; "
 		 "unknown is never a pass. "
 		 "What should be equal on all hosts is recorded, and compared by `audit merge` or "
 		 "with `--expect`. "
-		 "The exit status is 1 when a check failed. The queue pair and bandwidth tests of "
-		 "a fleet are not part of it."},
+		 "The exit status is 1 when a check failed. With `--fleet` the daemon sends 100 "
+		 "probes "
+		 "and 6 ICMP echo requests to each other NIC of its rails, one after the other: "
+		 "424 "
+		 "packets a second of a NIC, replies to the others included. Bandwidth is not "
+		 "tested."},
 	{.name = "audit merge",
 	 .place = VERB_HERE,
 	 .run = run_merge,
@@ -356,7 +388,11 @@ static const struct verb verbs[] = {
 	 .output = report,
 	 .help = "A value that differs from that of at least 60% of at least 3 hosts fails on the "
 		 "host that has it, by NIC. "
-		 "The newest report of a host counts."},
+		 "The newest report of a host counts. Of pairs that fail (`audit --fleet`) a NIC "
+		 "is at "
+		 "fault when a third of its pairs fail, two at least; what fails with it alone is "
+		 "no "
+		 "error of the other end."},
 	{.name = "audit diff",
 	 .place = VERB_HERE,
 	 .run = run_diff,

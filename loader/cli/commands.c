@@ -315,6 +315,45 @@ static int run_clock_wait(struct cli *cli)
 	return code;
 }
 
+/* --- audit --fleet: a run of all pairs, which the daemon makes, before the report of it --- */
+
+#define PAIRS_STEP_NS 250000000
+
+static int begin_pairs(struct cli *cli, json_t **result)
+{
+	json_t *args = json_object();
+	int code = cli_open(cli);
+
+	json_object_set(args, "run", json_object_get(cli->args, "run"));
+	json_object_set(args, "round", json_object_get(cli->args, "round"));
+	if (!code)
+		code = cli_query(cli, "pairs start", args, result);
+	else
+		json_decref(args);
+	cli_close(cli);
+	return code;
+}
+
+/* Begins a run, or joins the one that is under way, and waits until it is over. */
+static int wait_for_pairs(struct cli *cli)
+{
+	const struct timespec step = {.tv_nsec = PAIRS_STEP_NS};
+	json_t *pairs = NULL;
+	int code = begin_pairs(cli, &pairs);
+
+	while (!code && json_is_true(json_object_get(pairs, "under_way"))) {
+		json_decref(pairs);
+		pairs = NULL;
+		nanosleep(&step, NULL);
+		code = cli_query_once(cli, "pairs", &pairs);
+	}
+	if (!code && strcmp(json_text(pairs, "state"), "completed") != 0)
+		code = cli_fail(CLI_FAILED, "the run of all pairs was stopped: %s",
+				json_text(pairs, "note"));
+	json_decref(pairs);
+	return code;
+}
+
 /* --- config show --- */
 
 /* Plain where YAML cannot take it for something else, else in double quotes. */
@@ -515,6 +554,11 @@ static int run(struct cli *cli)
 
 	if (command->run)
 		return command->run(cli);
+	if (json_object_get(cli->args, "fleet")) {
+		code = wait_for_pairs(cli);
+		if (code)
+			return code;
+	}
 	if (cli->verb->run && json_object_get(cli->args, "from"))
 		code = run_here(cli, &result);
 	else if (cli->verb->place == VERB_EITHER)

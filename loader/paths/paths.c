@@ -237,6 +237,11 @@ void paths_on_record(struct paths *paths, paths_record_fn *fn, void *context)
 	paths->record_context = context;
 }
 
+void paths_read_records(struct paths *paths)
+{
+	ring_buffer__consume(paths->ring);
+}
+
 /* A link came or went: known at once, without probes. */
 static void paths_links_changed(void *self)
 {

@@ -154,6 +154,8 @@ bool paths_has(const struct paths *paths, const struct esc_path_key *key);
 struct pathsend *paths_sender(struct paths *paths);
 typedef void paths_record_fn(void *context, const struct esc_path_record *record);
 void paths_on_record(struct paths *paths, paths_record_fn *fn, void *context);
+/* Reads the records that have come; a tick, which does it too, may be 250 ms away. */
+void paths_read_records(struct paths *paths);
 /* They are probed: switched on, and the kill switch is off. */
 bool paths_are_probed(const struct paths *paths);
 /*

@@ -15,7 +15,6 @@
 #define ROTATION_GAP_NS 100000000ull /* between two of them */
 /* All of a slot are sent in its first 1.2 s; the rest is for replies. */
 #define ROTATION_SLOT_NS 2000000000ull
-#define ROTATION_NONE UINT32_MAX
 #define ROTATION_PPS_LEAST 24 /* four measurements in a slot */
 
 /* What the list of members and the budget make of it. */
@@ -35,13 +34,6 @@ struct rotation_plan {
 void rotation_plan_make(struct rotation_plan *plan, uint32_t pps, uint32_t ports_max,
 			uint64_t hosts, uint64_t racks);
 
-/*
- * Who meets @i of @count in @round: each meets every other one once in rotation_cycle() rounds, one
- * in a round. ROTATION_NONE: no one.
- */
-uint32_t rotation_partner(uint32_t count, uint64_t round, uint32_t i);
-/* Rounds until all have met; 0: there is no one to meet. */
-uint64_t rotation_cycle(uint32_t count);
 /*
  * Of NICs @i and @k of a rack: whether their measurement is in that slot of their round. It is
  * drawn, by the number of the cycle too: what is beyond the budget in one is not in the next.
@@ -92,14 +84,6 @@ struct rotation_active {
 	size_t outs, ins;
 };
 
-/* An address of ours on an interface where probes can be sent. */
-struct rotation_own {
-	struct esc_address address;
-	char interface[16];
-	enum fleet_plane plane;
-	uint16_t probe_port;
-};
-
 /* The NICs of the rack on a plane. */
 struct rotation_rack {
 	const struct member **ports;
@@ -123,6 +107,8 @@ struct rotation {
 	struct paths *paths;
 	struct pathsend *send;
 	struct fleet_subscriber members;
+	paths_record_fn *borrower; /* of the records; NULL: none, and this host measures */
+	void *borrower_context;
 
 	const char *note; /* why nothing is measured; NULL */
 	struct rotation_plan plan;

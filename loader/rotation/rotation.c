@@ -175,6 +175,10 @@ static void on_record(void *context, const struct esc_path_record *record)
 	size_t i = number / ROTATION_PROBES;
 	struct rotation_active *active = &rotation->active[i];
 
+	if (rotation->borrower) {
+		rotation->borrower(rotation->borrower_context, record);
+		return;
+	}
 	if (record->sport < PROBESOCK_PORT_BASE || i >= rotation->active_count ||
 	    probe >= active->sent || active->sequence[probe] != record->sequence)
 		return;
@@ -196,14 +200,14 @@ static void on_record(void *context, const struct esc_path_record *record)
 
 /* --- where this host is --- */
 
-static void read_own(struct rotation *rotation, uint64_t now_ns)
+static int read_own(struct rotation *rotation, uint64_t now_ns)
 {
 	const struct config *config = rotation->core->config;
 	struct ifaddrs *list = NULL;
 
 	rotation->own_due_ns = now_ns + OWN_NS;
 	if (rtnl_wait(CORE_RTNL_MS) || getifaddrs(&list))
-		return;
+		return -EAGAIN;
 	rotation->own_count = 0;
 	for (const struct ifaddrs *at = list; at; at = at->ifa_next)
 		for (size_t i = 0; i < config->interface_count; i++) {
@@ -221,10 +225,16 @@ static void read_own(struct rotation *rotation, uint64_t now_ns)
 			rotation->own_count++;
 		}
 	freeifaddrs(list);
+	return 0;
 }
 
-static const struct rotation_own *own_find(const struct rotation *rotation,
-					   const struct esc_address *address)
+int rotation_read_own(struct rotation *rotation)
+{
+	return read_own(rotation, time_local_ns());
+}
+
+const struct rotation_own *rotation_own(const struct rotation *rotation,
+					const struct esc_address *address)
 {
 	for (size_t i = 0; i < rotation->own_count; i++)
 		if (!memcmp(&rotation->own[i].address, address, sizeof(*address)))
@@ -235,7 +245,7 @@ static const struct rotation_own *own_find(const struct rotation *rotation,
 bool rotation_can_probe(const struct rotation *rotation, enum fleet_plane plane,
 			const struct member *port)
 {
-	const struct rotation_own *own = own_find(rotation, &port->address);
+	const struct rotation_own *own = rotation_own(rotation, &port->address);
 
 	return own && own->plane == plane;
 }
@@ -338,7 +348,7 @@ static void schedule_near(struct rotation *rotation, enum fleet_plane plane, uin
 	uint64_t round = rotation_near_round(plan, slot), cycle = rotation_cycle(rack->count);
 
 	for (uint32_t i = rack->first; cycle && i < rack->first + rack->own; i++) {
-		const struct rotation_own *own = own_find(rotation, &rack->ports[i]->address);
+		const struct rotation_own *own = rotation_own(rotation, &rack->ports[i]->address);
 
 		if (!own || own->plane != plane)
 			continue;
@@ -373,7 +383,7 @@ static void begin_far(struct rotation *rotation, const struct members *members, 
 		others = members_ports(members, host, plane, theirs, MEMBER_PORTS_MAX);
 		if (!count || !others)
 			continue;
-		own = own_find(rotation, &ours[draw % count]->address);
+		own = rotation_own(rotation, &ours[draw % count]->address);
 		at = draw % others;
 		for (size_t i = 0; i < others && ours[draw % count]->rail; i++)
 			if (theirs[i]->rail && !strcmp(theirs[i]->rail, ours[draw % count]->rail))
@@ -432,7 +442,7 @@ static void schedule_used(struct rotation *rotation, const struct members *membe
 		    (before && !memcmp(before, &entry->key, sizeof(key))))
 			continue;
 		before = &entry->key;
-		own = own_find(rotation, &key.src);
+		own = rotation_own(rotation, &key.src);
 		host = own ? members_host(members, &key.dst) : NULL;
 		if (!host || !strcmp(host, rotation->core->config->host) ||
 		    is_measured(rotation, &key))
@@ -480,6 +490,8 @@ static const char *why_not(const struct rotation *rotation, bool fabric_known)
 {
 	if (!rotation->core->config->mesh.rotation_pps)
 		return "`mesh.rotation_pps` is 0";
+	if (rotation->borrower)
+		return "a run of all pairs is under way";
 	if (!fleet_members(rotation->core->fleet))
 		return "there is no members file";
 	if (rotation->self_rack == SIZE_MAX)
@@ -510,6 +522,14 @@ static void tick(void *self, uint64_t now_ns)
 	}
 	for (size_t i = 0; i < rotation->active_count; i++)
 		send_one(rotation, i);
+}
+
+void rotation_lend(struct rotation *rotation, paths_record_fn *fn, void *context)
+{
+	end_all(rotation);
+	rotation->slot = 0;
+	rotation->borrower = fn;
+	rotation->borrower_context = context;
 }
 
 /* --- what is shown --- */

@@ -10,7 +10,9 @@
 #include <stdint.h>
 
 #include "base/delayhist.h"
+#include "fleet/fleet.h"
 #include "maps/maps.h"
+#include "paths/paths.h"
 
 struct rotation; /* needs: dataplane, clock, mesh, qp, paths */
 
@@ -24,5 +26,34 @@ struct rotation_out_facts {
 /* The newest one. False: none is kept, or it had no reply with a one-way delay. */
 bool rotation_get_out(const struct rotation *rotation, const struct esc_path_key *key,
 		      struct rotation_out_facts *out);
+
+/* --- for a run of all pairs (pairs/), which measures in its place --- */
+
+/* An address of ours on an interface where probes can be sent. */
+struct rotation_own {
+	struct esc_address address;
+	char interface[16];
+	enum fleet_plane plane;
+	uint16_t probe_port;
+};
+/* Reads them. -EAGAIN: something else holds RTNL; those read before stay. */
+int rotation_read_own(struct rotation *rotation);
+/* NULL: it is not ours, or nothing can be sent there. Valid until they are read again. */
+const struct rotation_own *rotation_own(const struct rotation *rotation,
+					const struct esc_address *address);
+/*
+ * Measures nothing more, and gives @fn the records of replies to path requests of no candidate,
+ * until it is called with NULL. One borrower.
+ */
+void rotation_lend(struct rotation *rotation, paths_record_fn *fn, void *context);
+
+/*
+ * Rounds of a tournament by the circle method; pure. Who meets @i of @count in @round: each meets
+ * every other one once in rotation_cycle() rounds, one in a round. ROTATION_NONE: no one.
+ */
+#define ROTATION_NONE UINT32_MAX
+uint32_t rotation_partner(uint32_t count, uint64_t round, uint32_t i);
+/* Rounds until all have met; 0: there is no one to meet. */
+uint64_t rotation_cycle(uint32_t count);
 
 #endif

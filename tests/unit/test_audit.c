@@ -411,6 +411,11 @@ Test(audit, every_check_is_tested)
 		"nic.count",
 		"nic.names",
 		"nic.address", /* merged, below */
+		"fabric.pairs",
+		"fabric.loss",
+		"fabric.mtu",
+		"fabric.latency",
+		"fabric.asymmetry", /* test_audit_fabric */
 	};
 	const struct audit_check *check = NULL;
 

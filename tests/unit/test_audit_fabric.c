@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Pairs of NICs that fail: what one host says of them, and which NIC the reports of many name. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "audit/internal.h"
+#include "base/json.h"
+#include "pacing/random.h"
+
+static uint64_t seed(void)
+{
+	const char *given = getenv("SEED");
+	uint64_t value = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL);
+
+	printf("# SEED=%llu\n", (unsigned long long)value);
+	return value;
+}
+
+static const json_t *entry_of(const json_t *report, const char *check, const char *subject)
+{
+	const json_t *entry;
+	size_t i;
+
+	json_array_foreach (json_object_get(report, "results"), i, entry)
+		if (!strcmp(json_text(entry, "check"), check) &&
+		    !strcmp(json_text(entry, "subject"), subject))
+			return entry;
+	return NULL;
+}
+
+/* --- one host, by the daemon's reply --- */
+
+static json_t *run(json_t *pairs)
+{
+	json_t *daemon = json_pack("{s:{s:s}, s:o*}", "status", "host", "h1", "pairs", pairs);
+	struct audit_options options = {.root = "/nowhere", .fleet = true, .daemon = daemon};
+	json_t *report = audit_local(&options);
+
+	json_decref(daemon);
+	cr_assert(report);
+	return report;
+}
+
+/* 15 pairs of eth1; @fault (NULL: none) is that of h7. */
+static json_t *reply(const char *state, int measured, const char *fault)
+{
+	json_t *faults = json_object(), *list = json_array();
+
+	if (fault) {
+		json_object_set_new(faults, fault, json_integer(1));
+		json_array_append_new(
+			list, json_pack("{s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i}",
+					"fault", fault, "peer", "h7", "to", "10.0.0.7", "sent", 100,
+					"lost", 1, "bytes", 9000, "owd_out_ns", 9000, "owd_in_ns",
+					4000, "bound_ns", 300, "limit_ns", 6000));
+	}
+	return json_pack(
+		"{s:s, s:I, s:i, s:I, s:f, s:[{s:s, s:s, s:i, s:i, s:i, s:i, s:f, s:i, s:o, "
+		"s:[{s:s, s:b}], s:o}]}",
+		"state", state, "run_ns", (json_int_t)100, "rounds", 15, "round_ns",
+		(json_int_t)500000000, "takes_s", 7.5, "nics", "interface", "eth1", "address",
+		"10.0.0.1", "pairs", 15, "measured", measured, "small_replied", 45,
+		"full_size_replied", 45, "budget_pps", 424.0, "budget_bytes_per_second", 132480,
+		"faults", faults, "classes", "class", "rack", "judged", 1, "faulty", list);
+}
+
+Test(audit_fabric, each_check_passes_fails_and_is_unknown)
+{
+	static const char *const rows[][3] = {
+		{"fabric.pairs", "silent", "h7 10.0.0.7"},
+		{"fabric.loss", "loss", "lost 1 of 100"},
+		{"fabric.mtu", "mtu", "none of 9000 bytes"},
+		{"fabric.latency", "latency", "9.00us +- 0.300us of 6.00us at most"},
+		{"fabric.asymmetry", "asymmetry", "5000 ns more there than back, +- 0.300us"},
+	};
+
+	for (size_t i = 0; i < 5; i++) {
+		json_t *good = run(reply("completed", 15, NULL));
+		json_t *bad = run(reply("completed", 15, rows[i][1]));
+		json_t *half = run(reply("completed", 12, NULL));
+		json_t *none = run(reply("none", 0, NULL)), *absent = run(NULL);
+		const json_t *entry = entry_of(bad, rows[i][0], "eth1");
+
+		cr_expect_str_eq(json_text(entry_of(good, rows[i][0], "eth1"), "result"), "pass");
+		cr_expect_str_eq(json_text(entry, "result"), "fail", "%s", rows[i][0]);
+		cr_expect(strstr(json_text(entry, "value"), rows[i][2]), "%s",
+			  json_text(entry, "value"));
+		cr_expect_eq(json_array_size(json_object_get(entry, "pairs")), 1);
+		cr_expect_eq(json_count(bad, "errors"), json_count(good, "errors") + 1);
+		cr_expect_str_eq(json_text(entry_of(half, rows[i][0], "eth1"), "result"),
+				 "unknown");
+		cr_expect_str_eq(json_text(entry_of(none, rows[i][0], ""), "result"), "unknown");
+		cr_expect_str_eq(json_text(entry_of(absent, rows[i][0], ""), "result"), "unknown");
+		json_decref(good);
+		json_decref(bad);
+		json_decref(half);
+		json_decref(none);
+		json_decref(absent);
+	}
+}
+
+/* --- many hosts --- */
+
+enum { HOSTS = 24, RAILS = 2, NICS = HOSTS * RAILS };
+
+struct world {
+	const char *check;
+	bool guilty[NICS];	 /* of host * RAILS + rail */
+	bool silent[HOSTS];	 /* no report */
+	bool failed[NICS][NICS]; /* as seen from the first one */
+};
+
+static void address_of(int nic, char out[32])
+{
+	snprintf(out, 32, "10.%d.0.%d", nic % RAILS, nic / RAILS + 1);
+}
+
+static json_t *nic_entry(const struct world *world, int nic)
+{
+	json_t *list = json_array(), *entry;
+	char address[32], host[16], subject[16];
+
+	for (int other = nic % RAILS; other < NICS; other += RAILS) {
+		if (!world->failed[nic][other])
+			continue;
+		address_of(other, address);
+		snprintf(host, sizeof(host), "h%d", other / RAILS + 1);
+		json_array_append_new(list, json_pack("{s:s, s:s}", "peer", host, "to", address));
+	}
+	address_of(nic, address);
+	snprintf(subject, sizeof(subject), "mlx5_%d:1", nic % RAILS);
+	entry = json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:s}", "check", world->check, "group",
+			  "fabric", "subject", subject, "result",
+			  json_array_size(list) ? "fail" : "pass", "address", address,
+			  "pairs_measured", HOSTS - 1, "value", "some");
+	if (json_array_size(list))
+		json_put_text(entry, "remedy", "replace it");
+	if (json_array_size(list))
+		json_object_set(entry, "pairs", list);
+	json_decref(list);
+	return entry;
+}
+
+static json_t *merged_of(const struct world *world)
+{
+	json_t *reports = json_array(), *merged;
+	char *error = NULL;
+
+	for (int h = 0; h < HOSTS; h++) {
+		json_t *results = json_array();
+		char host[16];
+
+		if (world->silent[h]) {
+			json_decref(results);
+			continue;
+		}
+		for (int rail = 0; rail < RAILS; rail++)
+			json_array_append_new(results, nic_entry(world, h * RAILS + rail));
+		snprintf(host, sizeof(host), "h%d", h + 1);
+		json_array_append_new(reports, json_pack("{s:i, s:i, s:s, s:[], s:o}", "version",
+							 AUDIT_REPORT_VERSION, "run_ns", 1, "host",
+							 host, "nics", "results", results));
+	}
+	merged = audit_merge(reports, NULL, &error);
+	cr_assert(merged, "%s", error);
+	json_decref(reports);
+	return merged;
+}
+
+static void fail_pair(struct world *world, int one, int other)
+{
+	world->failed[one][other] = world->failed[other][one] = true;
+}
+
+/* A NIC with a fault fails with half of the others, and of the rest with @percent. */
+static void fail_nic(struct world *world, int nic, unsigned int percent, uint64_t *state)
+{
+	world->guilty[nic] = true;
+	for (int other = nic % RAILS, i = 0; other < NICS; other += RAILS, i++)
+		if (other != nic && (i % 2 || pacing_random(state) % 100 < percent))
+			fail_pair(world, nic, other);
+}
+
+/* The NICs that are named are those with a fault: of hosts without a report by their address. */
+static void expect_guilty(const struct world *world, const json_t *merged)
+{
+	for (int nic = 0; nic < NICS; nic++) {
+		char host[16], subject[32];
+		const json_t *entry;
+		bool named = false;
+		size_t i;
+
+		snprintf(host, sizeof(host), "h%d", nic / RAILS + 1);
+		if (world->silent[nic / RAILS])
+			address_of(nic, subject);
+		else
+			snprintf(subject, sizeof(subject), "mlx5_%d:1", nic % RAILS);
+		json_array_foreach (json_object_get(merged, "results"), i, entry)
+			named |= !strcmp(json_text(entry, "host"), host) &&
+				 !strcmp(json_text(entry, "subject"), subject) &&
+				 !strcmp(json_text(entry, "result"), "fail") &&
+				 *json_text(entry, "remedy");
+		cr_expect_eq(named, world->guilty[nic], "%s %s: %s", host, subject,
+			     named ? "named" : "not named");
+	}
+}
+
+Test(audit_fabric, the_nics_at_fault_are_named_and_no_other)
+{
+	static const char *const checks[] = {"fabric.pairs", "fabric.loss", "fabric.mtu",
+					     "fabric.latency", "fabric.asymmetry"};
+	uint64_t state = seed();
+
+	for (int n = 0; n < 200; n++) {
+		struct world world = {.check = checks[n % 5]};
+		uint64_t count = pacing_random(&state) % 5;
+		json_t *merged;
+
+		for (uint64_t i = 0; i < count; i++) {
+			int nic = (int)(pacing_random(&state) % NICS);
+
+			fail_nic(&world, nic, n % 2 ? 100 : 70, &state);
+			/* Its host is gone, with its other NICs. */
+			if (n % 3 == 0 && i == 0) {
+				int host = nic / RAILS;
+
+				world.silent[host] = true;
+				for (int k = 0; k < RAILS; k++)
+					if (!world.guilty[host * RAILS + k])
+						fail_nic(&world, host * RAILS + k, 100, &state);
+			}
+		}
+		merged = merged_of(&world);
+		expect_guilty(&world, merged);
+		json_decref(merged);
+	}
+}
+
+/* A path between two NICs is an error of the pair, which both ends have. */
+Test(audit_fabric, a_pair_stays_a_pair)
+{
+	struct world world = {.check = "fabric.loss"};
+	json_t *merged;
+
+	fail_pair(&world, 0, 6);
+	world.guilty[0] = world.guilty[6] = true;
+	merged = merged_of(&world);
+	expect_guilty(&world, merged);
+	cr_expect_eq(json_count(merged, "errors"), 2);
+	json_decref(merged);
+}
+
+/* An end that was held up sees long delays with all; the others see none with it. */
+Test(audit_fabric, delays_of_one_end_alone_are_no_error)
+{
+	struct world world = {.check = "fabric.latency"};
+	json_t *merged;
+
+	for (int other = 2; other < NICS; other += RAILS)
+		world.failed[0][other] = true;
+	merged = merged_of(&world);
+	cr_expect_eq(json_count(merged, "errors"), 0);
+	json_decref(merged);
+	world.check = "fabric.loss";
+	world.guilty[0] = true;
+	merged = merged_of(&world);
+	expect_guilty(&world, merged);
+	json_decref(merged);
+}
