@@ -8,6 +8,7 @@
 #include "base/address.h"
 #include "base/explain.h"
 #include "base/units.h"
+#include "topo/topo.h"
 
 #define ARGS_MOST 32
 
@@ -21,6 +22,7 @@ const struct verb_set *const verbs_sets[] = {
 #include "capabilities.def"
 #undef CAPABILITY
 	&audit_verbs,
+	&topo_verbs,
 	&general_verbs,
 	NULL,
 };

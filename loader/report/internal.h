@@ -32,8 +32,6 @@ double json_number(const json_t *object, const char *key);
 double json_number_of(const json_t *object, const char *member, const char *key);
 /* "h1 10.0.0.1" without what is empty. Returns @out. */
 const char *nic_name(char out[TEXT_BYTES], const char *host, const char *address);
-/* The newest export of each host, borrowed; in the order of their names. */
-size_t report_hosts(const struct report *report, const json_t ***list);
 /* The reply to @verb in an export or a sample, or NULL. */
 const json_t *reply_of(const json_t *export, const char *verb);
 

@@ -49,6 +49,8 @@ int report_add(struct report *report, const json_t *value, char **error);
 /* All JSON values of a file, such as lines of events. *@error names @name and the line. */
 int report_add_text(struct report *report, const char *name, const char *bytes, size_t size,
 		    char **error);
+/* The newest export of each host, borrowed, in the order of their names; *@list is malloc'd. */
+size_t report_hosts(const struct report *report, const json_t ***list);
 /* The page. 0; -ENODATA: there is no export; -ENOMEM. */
 int report_write(struct report *report, FILE *out);
 

@@ -647,7 +647,7 @@ Test(cli, wrong_arguments_are_usage_errors)
 		"escapement",
 		"escapement statsu",
 		"escapement s",
-		"escapement topo",
+		"escapement fabric",
 		"escapement config",
 		"escapement failover dummy",
 		"escapement qp a b",

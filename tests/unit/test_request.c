@@ -74,7 +74,7 @@ Test(request, misuse_has_an_error_reply)
 	expect_refusal("{\"verb\":7}", 2, "verb");
 	expect_refusal("{\"verb\":\"statsu\"}", 2, "`status`");
 	expect_refusal("{\"verb\":\"zzz\"}", 2, "zzz");
-	expect_refusal("{\"verb\":\"topo\"}", 2, "`topo` is not a verb");
+	expect_refusal("{\"verb\":\"fabric\"}", 2, "`fabric` is not a verb");
 	expect_refusal("{\"verb\":\"qp\",\"args\":{\"kye\":\"a\"}}", 2, "did you mean `key`");
 	expect_refusal("{\"verb\":\"failover\",\"args\":{\"what\":\"dummy add\"}}", 2,
 		       "without the daemon");
