@@ -78,7 +78,7 @@ void bound_compute(const struct consensus *consensus, int64_t now_ns, double asy
 		fmin(fmax(unattended_ppb(consensus) - bound->growth_ppb, 0), GROWTH_MAX_PPB);
 	late = fmax(STEP_ERROR_FACTOR * consensus->step_error_ns,
 		    LAG_FACTOR * wandered_ppb(consensus, used) * consensus->lag_s);
-	bound->now_ns = asymmetry_ns + hypot(mean, late) + fabs(behind_ns);
+	bound->now_ns = asymmetry_ns + hypot(mean, late) + consensus->late_ns + fabs(behind_ns);
 	if (apart > 0) {
 		double wander = holdover_wander(&consensus->holdover);
 		double moves_s = fmin(apart, WANDER_LASTS_S);

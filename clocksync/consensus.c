@@ -20,7 +20,7 @@
 #define SHRINK_MOST 0.5
 #define SHRINK_NOISES 2.0
 #define PRIOR_SPAN_MIN_PPB 200.0
-#define PRIOR_SPAN_SCALES 20.0
+#define PRIOR_SPAN_SCALES 5.0
 
 void consensus_init(struct consensus *consensus, unsigned degree, int64_t now_ns)
 {

@@ -43,6 +43,8 @@ struct consensus_peer {
 	enum consensus_status status;
 	double offset_ns; /* its estimate of our clock's error, last round */
 	double drift_ppb;
+	double late_ns;		  /* the edge's lateness when corrected last */
+	double correct_ns;	  /* of its offset, held while its packets are late */
 	int64_t refused_since_ns; /* local; 0: not refused */
 	uint64_t rounds_used, rounds_refused;
 };
@@ -66,6 +68,7 @@ struct consensus {
 	double lag_s;		    /* mean age of the fits used */
 	double formal_ns;	    /* standard error by the edges' own estimates */
 	double formal_ppb;
+	double late_ns;	     /* error of the corrections for late packets, decaying peak */
 	double flagged;	     /* part of the used fits that had too few clean packets */
 	double flagged_peak; /* the same, decaying peak: bursts fill the host's link */
 	double sigma_ns;     /* median standard error of the used fits */

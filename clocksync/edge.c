@@ -152,6 +152,27 @@ static struct edgefit_hint hint_of(const struct edge *edge, const struct edge_pr
 	return hint;
 }
 
+/*
+ * The least floor of the last EDGE_LEASTS intervals, this one (@index) included: a path that has
+ * become longer counts as late until the last interval before it is forgotten.
+ */
+static void least_learn(struct edge *edge, int64_t index)
+{
+	int64_t missed = index - edge->least_index;
+	double least = edge->floor_ns;
+
+	if (missed > EDGE_LEASTS || !edge->floor_least_ns)
+		missed = EDGE_LEASTS;
+	for (int64_t i = 0; i < missed; i++)
+		edge->leasts_ns[(index + EDGE_LEASTS - i) % EDGE_LEASTS] = edge->floor_ns;
+	edge->least_index = index;
+	edge->leasts_ns[index % EDGE_LEASTS] =
+		fmin(edge->leasts_ns[index % EDGE_LEASTS], edge->floor_ns);
+	for (int i = 0; i < EDGE_LEASTS; i++)
+		least = fmin(least, edge->leasts_ns[i]);
+	edge->floor_least_ns = least;
+}
+
 /* Learns the floor from fits with support on both sides; a persistent change is a new path. */
 static void floor_learn(struct edge *edge, const struct edge_trial *trial)
 {
@@ -168,6 +189,7 @@ static void floor_learn(struct edge *edge, const struct edge_trial *trial)
 	edge->floor_misses = 0;
 	/* Queues only add delay: values above the floor have less weight than values below. */
 	edge->floor_ns += FLOOR_GAIN * fmin(fmax(half - edge->floor_ns, -4 * noise), noise / 2);
+	least_learn(edge, trial->window.last * edge->bucket_ns / EDGE_LEAST_NS);
 }
 
 /* The smaller of the pairs' and the clouds' estimate: queues only add to either. */
@@ -226,6 +248,7 @@ static void publish(struct edge *edge, const struct edge_trial *trial)
 	estimate->drift_sigma_ppb = trial->drift_sigma_ppb;
 	estimate->window_s = edge_trial_seconds(edge, trial);
 	estimate->noise_ns = edge->noise_ns;
+	estimate->late_ns = trial->late_ns;
 	for (int s = 0; s < 2; s++)
 		estimate->support[s] = (uint32_t)trial->inliers[s];
 }

@@ -16,6 +16,9 @@
 #define EDGE_POINTS (EDGE_BUCKETS * EDGE_KEEP)
 /* Consecutive fits that disagree with the known floor before the path counts as changed. */
 #define EDGE_PATH_ROUNDS 4
+/* A delay that began counts as the path's own after so many intervals of this length. */
+#define EDGE_LEASTS 4
+#define EDGE_LEAST_NS 15000000000LL
 
 struct edge_point {
 	int64_t x_ns;	  /* local time */
@@ -52,7 +55,9 @@ struct edge_estimate {
 	double offset_sigma_ns; /* standard error of the offset at local_ns */
 	double drift_sigma_ppb;
 	double window_s;
-	double noise_ns;    /* of one timestamp */
+	double noise_ns; /* of one timestamp */
+	double late_ns;	 /* half the width over the path's least of a minute, 0 below the gap: the
+			    offset may be off by as much, either way */
 	uint32_t points[2]; /* seen in the window, forward and backward */
 	uint32_t pairs_kept, pairs_seen;
 	uint32_t support[2]; /* support points per side */
@@ -71,7 +76,10 @@ struct edge {
 	double floor_ns; /* of the path, from unflagged fits */
 	bool floor_known;
 	unsigned floor_misses;
-	double wander_ppb; /* rms change of the drift in a second */
+	double leasts_ns[EDGE_LEASTS]; /* the least floor_ns of each of the last intervals */
+	int64_t least_index;
+	double floor_least_ns; /* the least of these */
+	double wander_ppb;     /* rms change of the drift in a second */
 	struct {
 		int64_t local_ns;
 		double drift_ppb;

@@ -211,16 +211,37 @@ static bool has_support(const struct edge_trial *trial, int s)
 }
 
 /*
+ * Half the width over the least floor. Where one side's clean points are early in the window and
+ * the other's late, a wrong slope hides lateness: the clock models' counts as well. An offset from
+ * one side contains no lateness of the other.
+ */
+static double late_of(const struct edge *edge, const struct edge_trial *trial,
+		      const struct edgefit_hint *hint)
+{
+	double half = edge_trial_half_ns(trial), apart_s = trial->x_mean_s[0] - trial->x_mean_s[1];
+	double models_ppb = (hint->least_ppb + hint->most_ppb) / 2;
+
+	if (!edge->floor_known || !edge->floor_least_ns || trial->one_side)
+		return 0;
+	if (hint->most_ppb < EDGEFIT_SLOPE_MAX_PPB)
+		half = fmax(half, half + (trial->slope_ppb - models_ppb) * apart_s / 2);
+	half -= edge->floor_least_ns;
+	return half > edge_gap_ns(edge) ? half : 0;
+}
+
+/*
  * With support on one side only, the offset is computed from that side and the known floor. With
  * a standing queue on the other side it is that side's alone.
  */
-static void use_floor(const struct edge *edge, struct edge_trial *trial)
+static void use_floor(const struct edge *edge, struct edge_trial *trial,
+		      const struct edgefit_hint *hint)
 {
 	bool good[2] = {has_support(trial, 0), has_support(trial, 1)};
 	double middle_ns = (trial->upper_ns + trial->lower_ns) / 2;
 
 	trial->excess_ns = edge->floor_known ? edge_trial_half_ns(trial) - edge->floor_ns : 0;
 	trial->one_side = good[0] != good[1] && trial->excess_ns > edge_gap_ns(edge);
+	trial->late_ns = late_of(edge, trial, hint);
 	if (edge->floor_known && good[0] != good[1] && trial->excess_ns > 0)
 		middle_ns += good[0] ? trial->excess_ns : -trial->excess_ns;
 	if (trial->one_side)
@@ -298,7 +319,7 @@ int edge_trial_run(const struct edge *edge, struct edge_trial *trial,
 		return err;
 	trial->noise_ns = noise_of(trial, scratch);
 	refine(edge, trial, hint, scratch);
-	use_floor(edge, trial);
+	use_floor(edge, trial, hint);
 	evaluate(edge, trial);
 	return 0;
 }

@@ -26,6 +26,7 @@ struct edge_trial {
 	double spread_s;  /* their standard deviation */
 	double offset_ns; /* against y0 at the middle */
 	double excess_ns; /* of half the width over the path's known floor */
+	double late_ns;	  /* of it over the least floor of a minute; 0 below the gap */
 	double offset_sigma_ns, drift_sigma_ppb, live_sigma_ns;
 	/* Deviation of one timestamp: spread of the residuals below the first gap; 0: no gap. */
 	double noise_ns;

@@ -9,6 +9,7 @@
 #define SCALE_FALL 0.9
 #define RESIDUAL_FADE 0.9
 #define FLAGGED_FADE 0.97 /* half in six seconds: the bound stays wide until TCP's next burst */
+#define LATE_FADE 0.95
 #define CLEAN_FACTOR 10.0
 #define PREDICTION_ERROR_FADE 0.95
 /* Part of the neighbours that is unlikely to be within one of two partitions. */
@@ -70,7 +71,7 @@ static void learn_residual(struct consensus *consensus, const struct reports *re
 			   double offset)
 {
 	double squares = 0, weights = 0, residual, flagged = 0, mean = 0;
-	double sigma[CONSENSUS_PEERS_MAX], one_side = 0;
+	double sigma[CONSENSUS_PEERS_MAX], one_side = 0, late = 0;
 	size_t used = 0, whole = 0;
 
 	for (size_t i = 0; i < reports->count; i++) {
@@ -81,6 +82,7 @@ static void learn_residual(struct consensus *consensus, const struct reports *re
 			continue;
 		squares += report->weight * away * away;
 		weights += report->weight;
+		late += report->weight * report->late_error;
 		flagged += report->flagged;
 		mean += report->weight * report->sigma;
 		sigma[used++] = report->sigma;
@@ -90,6 +92,8 @@ static void learn_residual(struct consensus *consensus, const struct reports *re
 			whole++;
 	}
 	consensus->one_side_ns = (double)whole < WHOLE_PART * consensus->degree ? one_side : 0;
+	if (weights > 0)
+		consensus->late_ns = fmax(late / weights, consensus->late_ns * LATE_FADE);
 	residual = weights > 0 ? sqrt(squares / weights) : 0;
 	/* The residual of one or two of many reports is no estimate of their error. */
 	if (used < 3 && reports->count > used)

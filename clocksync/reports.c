@@ -15,6 +15,11 @@
  */
 #define UNSURE_SCALES 10.0
 #define UNSURE_FORMALS 10.0
+/* Changes of lateness below these are the fits' noise. */
+#define LATE_NOISES 2.0
+#define LATE_PART 0.1
+/* Lateness below these is not seen, and has moved our line before the correction. */
+#define LATE_UNSEEN_NOISES 4.0
 
 static double compose_ppb(double a, double b)
 {
@@ -80,6 +85,8 @@ static void report_weigh(struct report *report, const struct edge_estimate *edge
 
 	report->age_s = carried_s;
 	report->sigma = hypot(edge->offset_sigma_ns, carry);
+	report->late_error = fmin(edge->late_ns,
+				  LATE_UNSEEN_NOISES * edge->noise_ns + LATE_PART * edge->late_ns);
 	report->drift_sigma = edge->drift_sigma_ppb;
 	own = fmax(own, SCALE_MIN_NS);
 	report->weight = 1 / (own * own + report->sigma * report->sigma);
@@ -110,6 +117,26 @@ static bool is_unsure(const struct consensus *consensus, const struct report *re
 	       report->sigma > own + consensus->growth_ns;
 }
 
+/*
+ * Lateness in one direction moves an edge's offset by as much, in both by nothing, and which it is
+ * shows by our own line, which was right until it began: as far as the lateness changed, so may the
+ * correction, towards our line. It is held while the lateness lasts, so that the edge still shows
+ * what the clocks do.
+ */
+static double corrected(struct consensus_peer *peer, const struct edge_estimate *edge,
+			double offset)
+{
+	double change = fabs(edge->late_ns - peer->late_ns), rest;
+
+	if (change > LATE_NOISES * edge->noise_ns + LATE_PART * edge->late_ns) {
+		rest = offset - peer->correct_ns;
+		peer->correct_ns += fmin(fmax(rest, -change), change);
+		peer->late_ns = edge->late_ns;
+	}
+	peer->correct_ns = fmin(fmax(peer->correct_ns, -edge->late_ns), edge->late_ns);
+	return offset - peer->correct_ns;
+}
+
 void reports_gather(struct consensus *consensus, int64_t now_ns,
 		    const struct consensus_input *input, size_t count, struct reports *reports)
 {
@@ -134,6 +161,9 @@ void reports_gather(struct consensus *consensus, int64_t now_ns,
 		based = true;
 		report->slot = i;
 		report->offset = clock_line_gap(&through, &reports->base, now_ns);
+		consensus->peers[i].offset_ns = report->offset;
+		if (consensus->settled)
+			report->offset = corrected(&consensus->peers[i], edge, report->offset);
 		report->drift =
 			compose_ppb(theirs.rate_ppb, edge->drift_ppb) - reports->base.rate_ppb;
 		report->reach = input[i].view->reach / (double)CLOCK_REACH_ONE;
@@ -143,7 +173,6 @@ void reports_gather(struct consensus *consensus, int64_t now_ns,
 		report_weigh(report, edge, (double)ns_sub(now_ns, edge->local_ns) * 1e-9,
 			     consensus);
 		report->unsure = is_unsure(consensus, report);
-		consensus->peers[i].offset_ns = report->offset;
 		consensus->peers[i].drift_ppb = report->drift;
 		reports->count++;
 	}

@@ -16,7 +16,7 @@
 /* A neighbour's report, relative to reports.base. */
 struct report {
 	size_t slot;
-	double offset, drift, sigma, drift_sigma, weight, drift_weight, reach, age_s;
+	double offset, drift, sigma, drift_sigma, weight, drift_weight, reach, age_s, late_error;
 	bool in, flagged, one_side;
 	bool unsure; /* votes, without weight */
 };
