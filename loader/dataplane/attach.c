@@ -165,7 +165,7 @@ static void explain_mode(struct port *port, enum esc_xdp_mode mode, int err, con
 			 xdp_mode_name(mode), detail ? detail : strerror(-err));
 }
 
-/* After XDP was attached in @mode: what its driver did for it, or would have done. */
+/* After XDP was attached in @mode: why not in native mode. */
 static void note_cost(struct port *port, enum esc_xdp_mode mode)
 {
 	char driver[32];
@@ -178,7 +178,14 @@ static void note_cost(struct port *port, enum esc_xdp_mode mode)
 			 "skb mode, since driver %s %s to attach native XDP; for native mode set "
 			 "attach: native",
 			 driver, cost.does);
-	else if (cost.does && mode == ESC_XDP_NATIVE)
+}
+
+/* Before it is attached, so that the line is there when the link goes down. */
+static void warn_native(const struct port *port, const char *driver)
+{
+	struct native_cost cost = native_cost(driver);
+
+	if (cost.does)
 		log_warning("%s: driver %s %s when native XDP is attached or detached: packets "
 			    "may be lost meanwhile",
 			    port->name, driver, cost.does);
@@ -206,6 +213,8 @@ static int attach_fresh(struct port *port, char **error)
 	for (size_t i = 0; err && i < 2; i++) {
 		if (!mode_is_wanted(port, modes[i]))
 			continue;
+		if (modes[i] == ESC_XDP_NATIVE)
+			warn_native(port, driver);
 		if (dispatcher) {
 			err = dispatcher_join(port, modes[i], &detail);
 			own_link = err && !dispatcher_is_there(port->ifindex);

@@ -30,7 +30,8 @@ Test(serve_route, no_verb_that_writes_has_a_path)
 		if (found) {
 			served++;
 			cr_expect(verb->reads, "%s", path);
-			cr_expect(route.kind == ROUTE_HEALTH || verbs_reads_alone(verb), "%s", path);
+			cr_expect(route.kind == ROUTE_HEALTH || verbs_reads_alone(verb), "%s",
+				  path);
 			route_clear(&route);
 		} else {
 			others++;
