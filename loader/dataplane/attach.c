@@ -165,30 +165,20 @@ static void explain_mode(struct port *port, enum esc_xdp_mode mode, int err, con
 			 xdp_mode_name(mode), detail ? detail : strerror(-err));
 }
 
-/* After XDP was attached in @mode: why not in native mode. */
-static void note_cost(struct port *port, enum esc_xdp_mode mode)
+/* Why XDP is in skb mode, where that is so because of the driver. */
+static void note_cost(struct port *port)
 {
 	char driver[32];
 	struct native_cost cost;
 
 	ethtool_driver(port->name, driver, sizeof(driver));
 	cost = native_cost(driver);
-	if (cost.link_down && mode == ESC_XDP_SKB && port->attach == CONFIG_ATTACH_AUTO)
+	if (cost.link_down && port->record.xdp_mode == ESC_XDP_SKB &&
+	    port->attach == CONFIG_ATTACH_AUTO)
 		snprintf(port->xdp_note, ATTACH_NOTE_BYTES,
 			 "skb mode, since driver %s %s to attach native XDP; for native mode set "
 			 "attach: native",
 			 driver, cost.does);
-}
-
-/* Before it is attached, so that the line is there when the link goes down. */
-static void warn_native(const struct port *port, const char *driver)
-{
-	struct native_cost cost = native_cost(driver);
-
-	if (cost.does)
-		log_warning("%s: driver %s %s when native XDP is attached or detached: packets "
-			    "may be lost meanwhile",
-			    port->name, driver, cost.does);
 }
 
 /*
@@ -200,12 +190,14 @@ static int attach_fresh(struct port *port, char **error)
 	enum esc_xdp_mode modes[] = {ESC_XDP_NATIVE, ESC_XDP_SKB};
 	bool dispatcher = !support_dispatcher(), own_link = !dispatcher;
 	struct offload_state before, after;
+	struct native_cost cost;
 	char *detail = NULL;
 	char driver[32];
 	int err = -EINVAL;
 
 	ethtool_driver(port->name, driver, sizeof(driver));
-	if (native_cost(driver).link_down) {
+	cost = native_cost(driver);
+	if (cost.link_down) {
 		modes[0] = ESC_XDP_SKB;
 		modes[1] = ESC_XDP_NATIVE;
 	}
@@ -213,8 +205,10 @@ static int attach_fresh(struct port *port, char **error)
 	for (size_t i = 0; err && i < 2; i++) {
 		if (!mode_is_wanted(port, modes[i]))
 			continue;
-		if (modes[i] == ESC_XDP_NATIVE)
-			warn_native(port, driver);
+		if (modes[i] == ESC_XDP_NATIVE && cost.does) /* before the link goes down */
+			log_warning("%s: driver %s %s when native XDP is attached or detached: "
+				    "packets may be lost meanwhile",
+				    port->name, driver, cost.does);
 		if (dispatcher) {
 			err = dispatcher_join(port, modes[i], &detail);
 			own_link = err && !dispatcher_is_there(port->ifindex);
@@ -294,8 +288,7 @@ int attach_xdp(struct port *port, char **error)
 	if (done < 0)
 		return done;
 	if (done) {
-		if (port->record.xdp_mode == ESC_XDP_SKB)
-			note_cost(port, ESC_XDP_SKB);
+		note_cost(port);
 		if (port->record.xdp_mode == ESC_XDP_SKB && port->attach == CONFIG_ATTACH_AUTO &&
 		    !port->xdp_note[0])
 			snprintf(port->xdp_note, ATTACH_NOTE_BYTES,
@@ -314,7 +307,7 @@ int attach_xdp(struct port *port, char **error)
 			 xdp_mode_name(port->record.xdp_mode));
 		note_add(port, note);
 	} else if (!err) {
-		note_cost(port, port->record.xdp_mode);
+		note_cost(port);
 	}
 	if (err && port->attach == CONFIG_ATTACH_AUTO) {
 		note_add(port, "rx is counted in tc ingress");
