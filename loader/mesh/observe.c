@@ -25,6 +25,7 @@ struct observation {
 	const struct mesh_peer *edges[MESH_PEERS_MAX];	   /* as the view's */
 	const struct mesh_peer *hosts[MESH_PEERS_MAX + 1]; /* one of each; [0]: NULL */
 	int64_t reported_ns[FAULT_NICS_MAX];		   /* local clock */
+	int64_t spoke_ns[MESH_PEERS_MAX + 1];		   /* the same: a host's newest report */
 	unsigned int host_count;
 	bool lost; /* a pair is lost for mesh.down_after */
 };
@@ -167,7 +168,20 @@ static void add_edge(struct mesh *mesh, struct observation *seen, struct mesh_pe
 	seen->lost |= peer->facts.state == PEER_DOWN || (peer->no_replies && !edge->out);
 }
 
-/* The newest of what came by any pair. */
+static void add_spoken(struct observation *seen, const struct mesh_peer *peer)
+{
+	int64_t *spoke_ns = &seen->spoke_ns[host_number(seen, peer)];
+
+	for (unsigned int plane = 0; plane < MESH_PLANES; plane++)
+		for (unsigned int rail = 0; rail < FLEET_RAILS_MAX; rail++)
+			if (peer->reports[plane][rail].at_local_ns > *spoke_ns)
+				*spoke_ns = peer->reports[plane][rail].at_local_ns;
+}
+
+/*
+ * The newest of what came by any pair. What a host that is silent now reported before shows nothing
+ * of its silence.
+ */
 static void add_reports(struct mesh *mesh, struct observation *seen, const struct mesh_peer *peer,
 			uint64_t now_ns)
 {
@@ -175,6 +189,8 @@ static void add_reports(struct mesh *mesh, struct observation *seen, const struc
 	int64_t local_ns = clock_local_at(mesh->clock, now_ns);
 	bool restarts = mesh_restarts(mesh, peer, now_ns);
 
+	if (local_ns - seen->spoke_ns[host] > (int64_t)recent_ns(mesh) && !restarts)
+		return;
 	for (unsigned int plane = 0; plane < MESH_PLANES; plane++)
 		for (unsigned int rail = 0; rail < mesh->planes[plane].mesh->rail_count; rail++) {
 			const struct mesh_nic_report *report = &peer->reports[plane][rail];
@@ -206,6 +222,9 @@ static void observe(struct mesh *mesh, struct observation *seen, uint64_t now_ns
 		add_edge(mesh, seen, peer, members, now_ns);
 	if (!seen->lost)
 		return;
+	for_each_peer (mesh, peer)
+		if (peer->received_ns)
+			add_spoken(seen, peer);
 	for_each_peer (mesh, peer)
 		if (peer->received_ns)
 			add_reports(mesh, seen, peer, now_ns);

@@ -21,6 +21,55 @@ def missing():
         "slurmctld and slurmd are not here: make deps"
 
 
+def common(folder):
+    """What is alike in all configurations."""
+    return f"""ClusterName=lab
+SlurmctldHost={socket.gethostname().split(".")[0]}(127.0.0.1)
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/none
+CredType=cred/none
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+SelectType=select/cons_tres
+MpiDefault=none
+SwitchType=switch/none
+ReturnToService=0
+PluginDir={PLUGINS}
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/slurmd.log
+"""
+
+
+def show_topology(lab, host, folder, nodes, topology):
+    """What a controller of these nodes makes of the text of a topology.conf: lines of `scontrol show topology`."""
+    os.makedirs(os.path.join(folder, "state"))
+    name = socket.gethostname().split(".")[0]
+    config = os.path.join(folder, "slurm.conf")
+    with open(config, "w", encoding="ascii") as out:
+        out.write(common(folder) + "TopologyPlugin=topology/tree\n" +
+                  "".join(f"NodeName={node} NodeHostname={name} NodeAddr=127.0.0.1 Port={7000 + at} CPUs=1 State=UNKNOWN\n"
+                          for at, node in enumerate(nodes)) + "PartitionName=all Nodes=ALL Default=YES State=UP\n")
+    with open(os.path.join(folder, "topology.conf"), "w", encoding="ascii") as out:
+        out.write(topology)
+    env = ["env", f"SLURM_CONF={config}", f"LD_LIBRARY_PATH={PLUGINS}"]
+    controller = lab.start(host, *env, CONTROLLER, "-D", "-f", config)
+    scontrol = PACKAGES["slurm-client"] + "/usr/bin/scontrol"
+    try:
+        def shown():
+            code, out, _ = lab.exec(host, *env, scontrol, "--oneliner", "show", "topology")
+            return out.splitlines() if not code else None
+        return labtest.wait_for(shown, 60, 0.5) or [controller.communicate(timeout=5)[1] if controller.poll() else "no reply"]
+    finally:
+        controller.terminate()
+        controller.communicate(timeout=30)
+
+
 class Cluster:
     """A cluster of one host that is also its controller. @recipe is HealthCheckProgram and Prolog; while there is a
     file `prolog_only` it is Prolog alone."""
@@ -44,27 +93,7 @@ class Cluster:
         os.chmod(self.wrapper, 0o755)
         name = socket.gethostname().split(".")[0]
         with open(self.config, "w", encoding="ascii") as out:
-            out.write(f"""ClusterName=lab
-SlurmctldHost={name}(127.0.0.1)
-SlurmUser=root
-SlurmdUser=root
-AuthType=auth/none
-CredType=cred/none
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-JobAcctGatherType=jobacct_gather/none
-SelectType=select/cons_tres
-MpiDefault=none
-SwitchType=switch/none
-ReturnToService=0
-PluginDir={PLUGINS}
-StateSaveLocation={self.folder}/state
-SlurmdSpoolDir={self.folder}/spool
-SlurmctldPidFile={self.folder}/slurmctld.pid
-SlurmdPidFile={self.folder}/slurmd.pid
-SlurmctldLogFile={self.folder}/slurmctld.log
-SlurmdLogFile={self.folder}/slurmd.log
-HealthCheckProgram={self.wrapper}
+            out.write(common(self.folder) + f"""HealthCheckProgram={self.wrapper}
 HealthCheckInterval={HEALTH_S}
 HealthCheckNodeState=ANY
 Prolog={self.wrapper}
