@@ -20,7 +20,8 @@
 #define SHIFT_TRIES 8 /* pairs of a NIC */
 #define SHIFT_GAIN 0.7
 #define VALLEY_BINS 8
-#define GAP_LEAST 0.35 /* of the widest gap: each tier adds a switch and its cable */
+#define GAP_LEAST_NS 200 /* two switches more, passed twice each, take longer */
+#define GAP_LEAST 0.35	 /* of the widest gap: each tier adds a switch and its cable */
 
 struct fit {
 	struct topo *topo;
@@ -211,7 +212,7 @@ static double apart(const struct fit *fit, const double *sorted, const struct se
 	double wide = fmax(spread_of(sorted + low->begin, low->end - low->begin),
 			   spread_of(sorted + high->begin, high->end - high->begin));
 
-	if (gap <= 2 * fit->wide_ns || gap < GAP_LEAST * widest_ns ||
+	if (gap <= 2 * fit->wide_ns || gap < GAP_LEAST_NS || gap < GAP_LEAST * widest_ns ||
 	    !has_valley(sorted, fit->pair_count, from, from + gap))
 		return 0;
 	return gap / (wide + 1);

@@ -33,11 +33,15 @@ void topo_note(struct topo *topo, json_t *text);
 
 /* --- text.c: the topology in formats of others (malloc'd) --- */
 
-char *text_dot(const json_t *topology);
+char *text_dot(const json_t *topology, const char *rail); /* of all rails */
 char *text_slurm(const json_t *topology, const char *rail);
 char *text_hypernode(const json_t *topology, const char *rail);
 char *text_labels(const json_t *topology, const char *rail);
 char *text_ranks(const json_t *topology, const char *rail);
+
+/* --- names.c --- */
+
+bool names_are_dns(const char *name);
 
 /* --- check.c --- */
 

@@ -123,7 +123,8 @@ static struct topo_pair *find_pair(struct topo *topo, size_t a, size_t b, bool f
 				   .b = a < b ? b : a,
 				   .floor_ns = NAN,
 				   .disagree_ns = NAN,
-				   .bound_ns = NAN};
+				   .bound_ns = NAN,
+				   .p99_ns = NAN};
 	if (!fresh)
 		json_object_set_new(topo->pair_ids, key,
 				    json_integer((json_int_t)topo->pair_count - 1));
@@ -155,6 +156,17 @@ static double number_of(const json_t *object, const char *member, const char *ke
 	return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
+static void take_p99(struct topo *topo, size_t a, size_t b, double p99_ns)
+{
+	struct topo_pair *pair;
+
+	if (a == TOPO_NONE || b == TOPO_NONE || a == b || !(p99_ns > 0))
+		return;
+	pair = find_pair(topo, a, b, false);
+	if (pair && !(pair->p99_ns >= p99_ns))
+		pair->p99_ns = p99_ns;
+}
+
 /*
  * A round trip has no error of the clock. In the sum of both directions as one host measured them
  * the offset of the two clocks is the same with opposite signs, so that it is exact as well unless
@@ -167,11 +179,15 @@ static void take_delay(struct topo *topo, size_t a, size_t b, const json_t *row)
 	double in_ns = number_of(row, "owd_in_ns", "min");
 	const json_t *bound = json_object_get(row, "bound_ns");
 
-	if (rtt_ns > 0)
+	if (rtt_ns > 0) {
 		topo_add_pair(topo, a, b, rtt_ns, 0, false);
-	else if (isfinite(out_ns + in_ns))
+		take_p99(topo, a, b, number_of(row, "rtt_ns", "p99"));
+	} else if (isfinite(out_ns + in_ns)) {
 		topo_add_pair(topo, a, b, out_ns + in_ns,
 			      json_is_number(bound) ? json_number_value(bound) : NAN, false);
+		take_p99(topo, a, b,
+			 number_of(row, "owd_out_ns", "p99") + number_of(row, "owd_in_ns", "p99"));
+	}
 }
 
 static const json_t *reply(const json_t *export, const char *verb)
@@ -209,8 +225,13 @@ static void take_peers(struct topo *topo, const json_t *own, const json_t *peers
 			topo_nic(topo, json_text(row, "address"), json_text(row, "peer"), "",
 				 json_text(row, "plane"), *rail ? rail : json_text(row, "rail"));
 		const json_t *from = json_object_get(own, json_text(row, "interface"));
+		bool down = !strcmp(json_text(row, "state"), "down");
 
-		if (from && strcmp(json_text(row, "state"), "down") != 0)
+		if (to != TOPO_NONE) {
+			topo->nics[to].probed++;
+			topo->nics[to].down += down;
+		}
+		if (from && !down)
 			take_delay(topo, (size_t)json_integer_value(from), to, row);
 	}
 }
@@ -240,20 +261,40 @@ static size_t hop_number(struct topo *topo, const char *address)
 	return (size_t)json_integer_value(id);
 }
 
-static unsigned int distance_of(const json_t *paths, const json_t *row)
+static json_t *ends_of(const json_t *row)
 {
+	return json_sprintf("%s %s", json_text(row, "from"), json_text(row, "to"));
+}
+
+/* {"from to": distance}, of the first pair with these ends (new reference). */
+static json_t *index_distances(const json_t *paths)
+{
+	json_t *distances = json_object(), *ends;
 	const json_t *pair;
 	size_t i;
 
-	json_array_foreach (json_object_get(paths, "pairs"), i, pair)
-		if (!strcmp(json_text(pair, "from"), json_text(row, "from")) &&
-		    !strcmp(json_text(pair, "to"), json_text(row, "to")))
-			return (unsigned int)json_count(pair, "distance");
-	return 0;
+	json_array_foreach (json_object_get(paths, "pairs"), i, pair) {
+		ends = ends_of(pair);
+		if (!json_object_get(distances, json_string_value(ends)))
+			json_put_count(distances, json_string_value(ends),
+				       json_count(pair, "distance"));
+		json_decref(ends);
+	}
+	return distances;
+}
+
+static unsigned int distance_of(const json_t *distances, const json_t *row)
+{
+	json_t *ends = ends_of(row);
+	uint64_t distance = json_count(distances, json_string_value(ends));
+
+	json_decref(ends);
+	return (unsigned int)distance;
 }
 
 static void take_paths(struct topo *topo, const char *host, const json_t *paths)
 {
+	json_t *distances = index_distances(paths);
 	const json_t *row, *hop;
 	size_t i, k;
 
@@ -262,7 +303,7 @@ static void take_paths(struct topo *topo, const char *host, const json_t *paths)
 			.a = topo_nic(topo, json_text(row, "from"), host, "", "", ""),
 			.b = topo_nic(topo, json_text(row, "to"), json_text(row, "peer"), "", "",
 				      ""),
-			.distance = distance_of(paths, row)};
+			.distance = distance_of(distances, row)};
 		struct topo_path *place;
 
 		if (path.a == TOPO_NONE || path.b == TOPO_NONE || path.a == path.b)
@@ -280,6 +321,7 @@ static void take_paths(struct topo *topo, const char *host, const json_t *paths)
 		else
 			topo->err = -ENOMEM;
 	}
+	json_decref(distances);
 }
 
 int topo_read(struct topo *topo, const json_t *export, char **error)

@@ -40,13 +40,12 @@ static json_t *pods_of(const json_t *topology, const char *rail)
 	return pods;
 }
 
-static void write_list(FILE *out, const json_t *names)
+static void write_folded(FILE *out, const json_t *names)
 {
-	const json_t *name;
-	size_t i;
+	char *text = topo_fold_names(names);
 
-	json_array_foreach (names, i, name)
-		fprintf(out, "%s%s", i ? "," : "", json_string_value(name));
+	fputs(text ? text : "", out);
+	free(text);
 }
 
 char *text_slurm(const json_t *topology, const char *rail)
@@ -66,7 +65,7 @@ char *text_slurm(const json_t *topology, const char *rail)
 	for_each_leaf(topology, rail, i, leaf)
 	{
 		fprintf(out, "SwitchName=%s Nodes=", json_text(leaf, "leaf"));
-		write_list(out, json_object_get(leaf, "hosts"));
+		write_folded(out, json_object_get(leaf, "hosts"));
 		fputc('\n', out);
 	}
 	json_object_foreach (pods, pod, one) {
@@ -93,13 +92,24 @@ char *text_slurm(const json_t *topology, const char *rail)
 	return text;
 }
 
-char *text_dot(const json_t *topology)
+/* Within "" of Graphviz. */
+static void write_quoted(FILE *out, const char *text)
+{
+	for (; *text; text++) {
+		if (*text == '"' || *text == '\\')
+			fputc('\\', out);
+		fputc(*text, out);
+	}
+}
+
+char *text_dot(const json_t *topology, const char *rail)
 {
 	const json_t *leaf, *nic;
 	char *text = NULL;
 	size_t bytes, i;
 	FILE *out = open_memstream(&text, &bytes);
 
+	(void)rail;
 	if (!out)
 		return NULL;
 	fputs("graph fabric {\n\trankdir=LR;\n\tnode [shape=box];\n", out);
@@ -109,9 +119,12 @@ char *text_dot(const json_t *topology)
 	json_array_foreach (json_object_get(topology, "nics"), i, nic) {
 		const char *name = json_text(nic, "interface");
 
-		fprintf(out, "\t\"%s\" -- \"%s %s\"%s;\n",
-			*json_text(nic, "leaf") ? json_text(nic, "leaf") : "unknown",
-			json_text(nic, "host"), *name ? name : json_text(nic, "address"),
+		fprintf(out, "\t\"%s\" -- \"",
+			*json_text(nic, "leaf") ? json_text(nic, "leaf") : "unknown");
+		write_quoted(out, json_text(nic, "host"));
+		fputc(' ', out);
+		write_quoted(out, *name ? name : json_text(nic, "address"));
+		fprintf(out, "\"%s;\n",
 			json_is_true(json_object_get(nic, "certain")) ? "" : " [style=dashed]");
 	}
 	fputs("}\n", out);
@@ -119,13 +132,12 @@ char *text_dot(const json_t *topology)
 	return text;
 }
 
-static void write_hypernode(FILE *out, const char *name, int tier, const char *type)
+static void write_hypernode(FILE *out, const char *name, int tier)
 {
 	fprintf(out,
 		"---\napiVersion: topology.volcano.sh/v1alpha1\nkind: HyperNode\nmetadata:\n  "
 		"name: %s\nspec:\n  tier: %d\n  members:\n",
 		name, tier);
-	(void)type;
 }
 
 static void write_member(FILE *out, const char *type, const char *name)
@@ -149,17 +161,17 @@ char *text_hypernode(const json_t *topology, const char *rail)
 	pods = pods_of(topology, rail);
 	for_each_leaf(topology, rail, i, leaf)
 	{
-		write_hypernode(out, json_text(leaf, "leaf"), 1, "Node");
+		write_hypernode(out, json_text(leaf, "leaf"), 1);
 		json_array_foreach (json_object_get(leaf, "hosts"), k, host)
 			write_member(out, "Node", json_string_value(host));
 	}
 	json_object_foreach (pods, pod, one) {
-		write_hypernode(out, pod, 2, "HyperNode");
+		write_hypernode(out, pod, 2);
 		for_each_leaf(topology, rail, i, leaf) if (!strcmp(json_text(leaf, "pod"), pod))
 			write_member(out, "HyperNode", json_text(leaf, "leaf"));
 	}
 	if (json_object_size(pods) > 1) {
-		write_hypernode(out, "core", 3, "HyperNode");
+		write_hypernode(out, "core", 3);
 		json_object_foreach (pods, pod, one)
 			write_member(out, "HyperNode", pod);
 	}

@@ -26,7 +26,8 @@ struct topo_nic {
 	double certainty; /* of its leaf, 0 .. 1; NAN: not known */
 	double own_ns;	  /* its part of a two-way floor, relative to others; NAN */
 	enum topo_by by;
-	bool conflict; /* delays place it on another leaf than the switches do */
+	bool conflict;		   /* delays place it on another leaf than the switches do */
+	unsigned int probed, down; /* pairs of other hosts with it; those that have it as down */
 };
 
 /* Two NICs that were measured. */
@@ -35,6 +36,7 @@ struct topo_pair {
 	double floor_ns;       /* two-way; the least of both ends; NAN */
 	double disagree_ns;    /* between what both ends measured; NAN: one end only */
 	double bound_ns;       /* of the error of @floor_ns */
+	double p99_ns;	       /* two-way, or the sum of both directions; the larger end's; NAN */
 	unsigned int tier;     /* by delay, 0 the nearest */
 	unsigned int distance; /* switches on the way; 0: not known */
 	bool cross;	       /* of different planes or rails: no part of a tree */
@@ -88,6 +90,25 @@ int topo_read(struct topo *topo, const json_t *export, char **error);
 int topo_solve(struct topo *topo);
 /* After topo_solve() (new reference). */
 json_t *topo_json(const struct topo *topo);
+
+/*
+ * What the exports of `--from` say, or the replies of this host's daemon, solved. @args are those
+ * of a verb that has TOPO_FROM and .given = topo_given. NULL with *@exit and *@error.
+ */
+struct topo *topo_of_args(const json_t *args, int *exit, char **error);
+extern const char *const topo_given[];
+#define TOPO_FROM                                                                                  \
+	{                                                                                          \
+		"--from", "FILE", .key = "from", .local = true, .repeated = true,                  \
+				  .help = "exports of hosts, as `escapement -j report` prints "    \
+					  "them; may be given several "                            \
+					  "times. Without it: what the daemon of this host knows"  \
+	}
+
+/* A name that Slurm, Kubernetes and rank files accept as it is. */
+bool topo_is_node_name(const char *name);
+/* Names as Slurm folds them: n[1-4,7],x1 (malloc'd; NULL: no memory). */
+char *topo_fold_names(const json_t *names);
 
 extern const struct verb_set topo_verbs;
 

@@ -76,7 +76,7 @@ static int check_times(const json_t **exports, size_t count, char **error)
 	return 0;
 }
 
-static struct topo *solve(const json_t *args, int *exit, char **error)
+struct topo *topo_of_args(const json_t *args, int *exit, char **error)
 {
 	const json_t *files = json_object_get(args, "from"), *path;
 	struct report *report = report_new();
@@ -114,23 +114,44 @@ static struct topo *solve(const json_t *args, int *exit, char **error)
 static const struct {
 	const char *flag;
 	char *(*text)(const json_t *topology, const char *rail);
+	bool (*accepts)(const char *name); /* of a host; NULL: any */
 } formats[] = {
-	{"slurm", text_slurm},
-	{"hypernode", text_hypernode},
-	{"labels", text_labels},
-	{"ranks", text_ranks},
+	{"slurm", text_slurm, topo_is_node_name},
+	{"hypernode", text_hypernode, names_are_dns},
+	{"labels", text_labels, names_are_dns},
+	{"ranks", text_ranks, topo_is_node_name},
+	{"dot", text_dot, NULL},
 };
+
+/* A name that the format cannot have is an error, not a line that means something else. */
+static int check_names(const json_t *topology, size_t format, char **error)
+{
+	const json_t *nic;
+	size_t i;
+
+	json_array_foreach (json_object_get(topology, "nics"), i, nic) {
+		const char *host = json_text(nic, "host");
+
+		if (*host && formats[format].accepts && !formats[format].accepts(host))
+			return explain(error, -EINVAL,
+				       "`%.64s` is no name of a host that --%s can have", host,
+				       formats[format].flag);
+	}
+	return 0;
+}
 
 static int put_format(json_t *topology, const json_t *args, char **error)
 {
 	const char *rail = json_text(args, "rail");
 	char *text = NULL;
 
-	for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]); i++)
-		if (!text && json_object_get(args, formats[i].flag))
-			text = formats[i].text(topology, rail);
-	if (!text && json_object_get(args, "dot"))
-		text = text_dot(topology);
+	for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]); i++) {
+		if (text || !json_object_get(args, formats[i].flag))
+			continue;
+		if (check_names(topology, i, error))
+			return -EINVAL;
+		text = formats[i].text(topology, rail);
+	}
 	if (!text)
 		return 0;
 	if (!json_array_size(json_object_get(topology, "leaves"))) {
@@ -148,7 +169,7 @@ static int put_format(json_t *topology, const json_t *args, char **error)
 
 static json_t *run_topo(const json_t *args, int *exit, char **error)
 {
-	struct topo *topo = solve(args, exit, error);
+	struct topo *topo = topo_of_args(args, exit, error);
 	json_t *topology = topo ? topo_json(topo) : NULL;
 
 	topo_free(topo);
@@ -172,7 +193,7 @@ static json_t *run_diff(const json_t *args, int *exit, char **error)
 		explain(error, 0, "%s:%d: %s", path, where.line, where.text);
 		return NULL;
 	}
-	topo = solve(args, exit, error);
+	topo = topo_of_args(args, exit, error);
 	topology = topo ? topo_json(topo) : NULL;
 	if (topology)
 		changes = check_diff(expected, topology, error);
@@ -269,7 +290,7 @@ static void check_same_leaf(const struct topo *topo, const json_t *hosts, json_t
 static json_t *run_sla(const json_t *args, int *exit, char **error)
 {
 	const json_t *hosts = json_object_get(args, "hosts"), *limit, *one;
-	struct topo *topo = solve(args, exit, error);
+	struct topo *topo = topo_of_args(args, exit, error);
 	json_t *result = json_object(), *list = json_array();
 	size_t i, k;
 
@@ -386,16 +407,8 @@ static const struct verb_section sla[] = {
 	{},
 };
 
-#define FROM                                                                                       \
-	{                                                                                          \
-		"--from", "FILE", .key = "from", .local = true, .repeated = true,                  \
-				  .help = "exports of hosts, as `escapement -j report` prints "    \
-					  "them; may be given several "                            \
-					  "times. Without it: what the daemon of this host knows"  \
-	}
-
 static const struct verb_arg topo_args[] = {
-	FROM,
+	TOPO_FROM,
 	{"--dot", .type = VERB_FLAG, .key = "dot", .local = true, .help = "for Graphviz"},
 	{"--slurm", .type = VERB_FLAG, .key = "slurm", .local = true,
 	 .help = "topology.conf of Slurm, for topology/tree"},
@@ -413,7 +426,7 @@ static const struct verb_arg topo_args[] = {
 static const struct verb_arg diff_args[] = {
 	{"EXPECTED", .key = "expected", .local = true, .required = true,
 	 .help = "a file of `escapement -j topo`"},
-	FROM,
+	TOPO_FROM,
 	{},
 };
 
@@ -423,17 +436,18 @@ static const struct verb_arg sla_args[] = {
 	 .help = "the longest one-way floor that is allowed"},
 	{"--same-tor", .type = VERB_FLAG, .key = "same_tor", .local = true,
 	 .help = "all NICs of a rail have to be on one leaf"},
-	FROM,
+	TOPO_FROM,
 	{},
 };
 
-static const char *const given[] = {"status", "peers", "mesh", "paths", NULL};
+const char *const topo_given[] = {"status", "peers", "mesh", "paths", NULL};
 
 static const struct verb verbs[] = {
 	{.name = "topo",
 	 .place = VERB_HERE,
+	 .reads = true,
 	 .run = run_topo,
-	 .given = given,
+	 .given = topo_given,
 	 .args = topo_args,
 	 .output = output,
 	 .summary = "which NICs share a leaf switch and a pod",
@@ -444,8 +458,9 @@ static const struct verb verbs[] = {
 		 "of all hosts within 15 minutes, and give them with --from."},
 	{.name = "topo diff",
 	 .place = VERB_HERE,
+	 .reads = true,
 	 .run = run_diff,
-	 .given = given,
+	 .given = topo_given,
 	 .args = diff_args,
 	 .output = diff,
 	 .fails = "changes",
@@ -454,8 +469,9 @@ static const struct verb verbs[] = {
 		 "when anything differs."},
 	{.name = "topo sla",
 	 .place = VERB_HERE,
+	 .reads = true,
 	 .run = run_sla,
-	 .given = given,
+	 .given = topo_given,
 	 .args = sla_args,
 	 .output = sla,
 	 .fails = "violations",

@@ -340,13 +340,48 @@ Test(topo, formats)
 	json_t *json = topo_json(topo);
 	char *slurm = text_slurm(json, ""), *ranks = text_ranks(json, "");
 
-	cr_expect(strstr(slurm, "SwitchName=leaf1 Nodes=h1,h2\n"), "%s", slurm);
-	cr_expect(strstr(slurm, "SwitchName=leaf4 Nodes=h7,h8\n"), "%s", slurm);
+	cr_expect(strstr(slurm, "SwitchName=leaf1 Nodes=h[1-2]\n"), "%s", slurm);
+	cr_expect(strstr(slurm, "SwitchName=leaf4 Nodes=h[7-8]\n"), "%s", slurm);
 	cr_expect(strstr(ranks, "rank 2=h3 slot=0\n"), "%s", ranks);
 	free(slurm);
 	free(ranks);
 	json_decref(json);
 	topo_free(topo);
+}
+
+Test(topo, names_of_hosts)
+{
+	json_t *names = json_pack("[s, s, s, s, s, s, s, s]", "n10", "n9", "n08", "n8", "a-1.x",
+				  "n09", "a", "n11");
+	char *text = topo_fold_names(names);
+
+	cr_expect_str_eq(text, "a,a-1.x,n[08-09,8-11]");
+	cr_expect(topo_is_node_name("gpu-7.rack_1"));
+	cr_expect_not(topo_is_node_name("a,b"));
+	cr_expect_not(topo_is_node_name("-a"));
+	cr_expect_not(topo_is_node_name(""));
+	cr_expect(names_are_dns("gpu-7.rack1"));
+	cr_expect_not(names_are_dns("gpu_7"));
+	cr_expect_not(names_are_dns("a..b"));
+	cr_expect_not(names_are_dns("A"));
+	free(text);
+	json_decref(names);
+}
+
+/* Without noise the fit leaves differences that are none of switches. */
+Test(topo, differences_of_nanoseconds_are_no_tier)
+{
+	struct world world = {.racks = 1, .rack_hosts = 8, .rack_of_pod = 1};
+
+	rng_seed(&world.rng, date_seed());
+	build(&world, 0);
+	for (size_t i = 0; i < 8; i++)
+		for (size_t k = 0; k < i; k++)
+			topo_add_pair(world.topo, i, k, 6000 + 40.0 * (double)(i + k), 0, false);
+	cr_assert_eq(topo_solve(world.topo), 0);
+	cr_expect_eq(world.topo->leaf_count, 0);
+	cr_expect(has_note(world.topo, "flat"));
+	end(&world);
 }
 
 Test(topo, a_swapped_cable)
