@@ -8,6 +8,7 @@
 #include "base/address.h"
 #include "base/explain.h"
 #include "base/units.h"
+#include "place/place.h"
 #include "topo/topo.h"
 
 #define ARGS_MOST 32
@@ -23,6 +24,7 @@ const struct verb_set *const verbs_sets[] = {
 #undef CAPABILITY
 	&audit_verbs,
 	&topo_verbs,
+	&place_verbs,
 	&general_verbs,
 	NULL,
 };
