@@ -331,7 +331,7 @@ Test(place, cliques_of_graphs_by_lot)
 	struct rng rng;
 
 	rng_seed(&rng, date_seed());
-	for (size_t draw = 0; draw < DRAWS; draw++) {
+	for (size_t draw = 0; draw < 400; draw++) {
 		size_t count = 2 + rng_below(&rng, 10), found[16];
 		struct clique_rule rule = {
 			.want = 1 + rng_below(&rng, count), .group = group, .group_count = 1};
@@ -387,7 +387,9 @@ struct fleet {
 	size_t hosts, leaf;
 	size_t silent; /* it has no export; from 1, 0: none */
 	size_t down;   /* all others have it as down; the same */
-	bool sparse;   /* pairs of two leaves are measured by their first hosts alone */
+	json_t *odd;   /* the floor of one pair in each odd_every; NULL */
+	size_t odd_every;
+	bool sparse; /* pairs of two leaves are measured by their first hosts alone */
 };
 
 static double floor_of(const struct fleet *fleet, size_t a, size_t b)
@@ -395,6 +397,13 @@ static double floor_of(const struct fleet *fleet, size_t a, size_t b)
 	double leaf_ns = a / fleet->leaf == b / fleet->leaf ? 0 : GAP_NS;
 
 	return 6000 + 40.0 * (double)(a % fleet->leaf + b % fleet->leaf) + leaf_ns;
+}
+
+static json_t *floor_json(const struct fleet *fleet, size_t a, size_t b)
+{
+	if (fleet->odd && (a * 13 + b * 7) % fleet->odd_every == 0)
+		return json_incref(fleet->odd);
+	return json_integer(llrint(floor_of(fleet, a, b)));
 }
 
 static json_t *peers_of(const struct fleet *fleet, size_t host)
@@ -410,11 +419,11 @@ static json_t *peers_of(const struct fleet *fleet, size_t host)
 			continue;
 		json_array_append_new(
 			peers,
-			json_pack("{s:s, s:o, s:s, s:s, s:o, s:s, s:{s:I, s:I}}", "interface",
+			json_pack("{s:s, s:o, s:s, s:s, s:o, s:s, s:{s:o, s:I}}", "interface",
 				  "eth1", "peer", json_sprintf("h%zu", to + 1), "plane", "backend",
 				  "rail", "1", "address", json_sprintf("10.1.0.%zu", to + 1),
 				  "state", fleet->down == to + 1 ? "down" : "up", "rtt_ns", "min",
-				  (json_int_t)floor_ns, "p99", (json_int_t)(2 * floor_ns)));
+				  floor_json(fleet, host, to), "p99", (json_int_t)(2 * floor_ns)));
 	}
 	return peers;
 }
@@ -551,6 +560,32 @@ static void expect_error(const struct fleet *fleet, size_t hosts, const char *op
 	cr_expect_null(place(fleet, hosts, options, &error));
 	cr_expect(error && strstr(error, text), "%s", error);
 	free(error);
+}
+
+/* Numbers that no fabric has, in every place of the exports. */
+Test(place, numbers_out_of_range)
+{
+	static const char *const numbers[] = {
+		"1e300", "-1e300", "1e-300", "9223372036854775807", "-1", "0", "4294967295000"};
+	struct fleet fleet = {.hosts = 12, .leaf = 4};
+	size_t results = 0;
+
+	for (size_t which = 0; which < sizeof(numbers) / sizeof(*numbers); which++)
+		for (size_t every = 1; every < 12; every += 5) {
+			char *error;
+			json_t *result;
+
+			fleet.odd = json_loads(numbers[which], JSON_DECODE_ANY, NULL);
+			fleet.odd_every = every;
+			result = place(&fleet, 3, "{}", &error);
+			results += result != NULL;
+			if (result)
+				cr_expect_eq(json_array_size(json_object_get(result, "hosts")), 3);
+			free(error);
+			json_decref(result);
+			json_decref(fleet.odd);
+		}
+	cr_expect_gt(results, 0);
 }
 
 Test(place, what_cannot_be_had)
