@@ -22,6 +22,7 @@ struct survey {
 	struct place_hosts *fleet;
 	const struct topo *topo;
 	size_t *rail_of, *host_of; /* of each NIC; the host TOPO_NONE: no candidate */
+	bool backend;		   /* a NIC is of this plane */
 	struct rail *rails;
 	size_t rail_count;
 	size_t *begin, *pairs;	  /* of each NIC its pairs on its rail; @begin has one more */
@@ -29,6 +30,12 @@ struct survey {
 };
 
 /* --- rails --- */
+
+/* NICs of the plane "backend" alone, where there are any: jobs have no collectives on another. */
+static bool is_counted(const struct survey *survey, size_t nic)
+{
+	return !survey->backend || !strcmp(survey->topo->nics[nic].plane, "backend");
+}
 
 static int number_rails(struct survey *survey)
 {
@@ -39,6 +46,7 @@ static int number_rails(struct survey *survey)
 		json_t *key = json_sprintf("%s/%s", topo->nics[i].plane, topo->nics[i].rail);
 		json_t *id = json_object_get(ids, json_string_value(key));
 
+		survey->backend |= !strcmp(topo->nics[i].plane, "backend");
 		if (!id) {
 			id = json_integer((json_int_t)survey->rail_count++);
 			json_object_set_new(ids, json_string_value(key), id);
@@ -51,7 +59,7 @@ static int number_rails(struct survey *survey)
 	if (!survey->rails)
 		return -ENOMEM;
 	for (size_t i = 0; i < topo->nic_count; i++)
-		if (topo->nics[i].leaf != TOPO_NONE) {
+		if (topo->nics[i].leaf != TOPO_NONE && is_counted(survey, i)) {
 			survey->rails[survey->rail_of[i]].tree = true;
 			survey->fleet->tree = true;
 		}
@@ -97,7 +105,7 @@ static json_t *judge_hosts(const struct survey *survey)
 		const char *host = survey->topo->nics[i].host;
 		json_t *reason = json_object_get(hosts, host);
 
-		if (!*host || (reason && !json_is_null(reason)))
+		if (!*host || !is_counted(survey, i) || (reason && !json_is_null(reason)))
 			continue;
 		reason = objection_to(survey, i);
 		json_object_set_new(hosts, host, reason ? reason : json_null());
@@ -131,6 +139,23 @@ static int list_candidates(struct survey *survey, const json_t *hosts, size_t *c
 	return 0;
 }
 
+/* Of a candidate its NIC of the first rail. */
+static size_t first_nic(const struct survey *survey, size_t host)
+{
+	const struct topo_nic *nics = survey->topo->nics;
+	size_t best = survey->nics[survey->nic_begin[host]];
+
+	for (size_t k = survey->nic_begin[host] + 1; k < survey->nic_begin[host + 1]; k++) {
+		size_t at = survey->nics[k];
+		int order = strverscmp(nics[at].rail, nics[best].rail);
+
+		if (!order)
+			order = strverscmp(nics[at].interface, nics[best].interface);
+		best = order < 0 ? at : best;
+	}
+	return best;
+}
+
 /* The candidate of each NIC, and of each candidate its NICs; names become those of the topology. */
 static int index_hosts(struct survey *survey, size_t count)
 {
@@ -150,6 +175,8 @@ static int index_hosts(struct survey *survey, size_t count)
 	for (size_t i = 0; i < topo->nic_count; i++) {
 		const json_t *id = json_object_get(ids, topo->nics[i].host);
 
+		if (!is_counted(survey, i))
+			id = NULL;
 		survey->host_of[i] = id ? (size_t)json_integer_value(id) : TOPO_NONE;
 		if (id)
 			survey->nic_begin[survey->host_of[i] + 2]++;
@@ -161,7 +188,7 @@ static int index_hosts(struct survey *survey, size_t count)
 		if (survey->host_of[i] != TOPO_NONE)
 			survey->nics[survey->nic_begin[survey->host_of[i] + 1]++] = i;
 	for (size_t i = 0; i < count; i++) {
-		fleet->first_nic[i] = survey->nics[survey->nic_begin[i]];
+		fleet->first_nic[i] = first_nic(survey, i);
 		fleet->names[i] = topo->nics[fleet->first_nic[i]].host;
 	}
 	return 0;

@@ -528,10 +528,9 @@ static const struct verb_section output[] = {
 	{.when = "!text",
 	 .header = "Chosen",
 	 .text = "{wanted} of {candidates} candidates: {node_list}"},
-	{.when = "!text leaf_groups=1", .header = "Within", .text = "{within}"},
-	{.when = "!text leaf_groups !leaf_groups=1",
+	{.when = "!text within",
 	 .header = "Within",
-	 .text = "{within}, in {leaf_groups} leaf groups<|, at most {most_of_a_leaf} hosts of "
+	 .text = "{within}; leaf groups: {leaf_groups}<|, at most {most_of_a_leaf} hosts of "
 		 "each|>"},
 	{.when = "!text worst_owd_ns",
 	 .header = "Worst pair",

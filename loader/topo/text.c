@@ -15,12 +15,18 @@ static const char *rail_of(const json_t *topology, const char *rail)
 	return *rail ? rail : json_text(json_array_get(leaves, 0), "rail");
 }
 
+/* Of this rail, and of the first plane that has it: the back end, where there is one. */
 static bool is_of(const json_t *leaf, const json_t *topology, const char *rail)
 {
-	const json_t *first = json_array_get(json_object_get(topology, "leaves"), 0);
+	const json_t *first;
+	size_t i;
 
-	return !strcmp(json_text(leaf, "rail"), rail) &&
-	       (*rail || !strcmp(json_text(leaf, "plane"), json_text(first, "plane")));
+	if (strcmp(json_text(leaf, "rail"), rail) != 0)
+		return false;
+	json_array_foreach (json_object_get(topology, "leaves"), i, first)
+		if (!strcmp(json_text(first, "rail"), rail))
+			return !strcmp(json_text(leaf, "plane"), json_text(first, "plane"));
+	return false;
 }
 
 /* Leaves of a rail. */

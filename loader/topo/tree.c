@@ -102,9 +102,9 @@ static int by_place(const void *a, const void *b)
 {
 	const struct topo_nic *x = &sorting->nics[*(const size_t *)a];
 	const struct topo_nic *y = &sorting->nics[*(const size_t *)b];
-	int order = strverscmp(x->rail, y->rail);
+	int order = strcmp(x->plane, y->plane);
 
-	order = order ? order : strcmp(x->plane, y->plane);
+	order = order ? order : strverscmp(x->rail, y->rail);
 	order = order ? order : strverscmp(x->host, y->host);
 	order = order ? order : strverscmp(x->interface, y->interface);
 	return order ? order : strcmp(x->address, y->address);

@@ -389,6 +389,7 @@ struct fleet {
 	size_t down;   /* all others have it as down; the same */
 	json_t *odd;   /* the floor of one pair in each odd_every; NULL */
 	size_t odd_every;
+	bool front;  /* a front-end NIC in each, all on one leaf, far slower */
 	bool sparse; /* pairs of two leaves are measured by their first hosts alone */
 };
 
@@ -428,6 +429,27 @@ static json_t *peers_of(const struct fleet *fleet, size_t host)
 	return peers;
 }
 
+/* The front end is not what a job is chosen by. */
+static void add_front(json_t *export, const struct fleet *fleet, size_t host)
+{
+	json_t *replies = json_object_get(export, "replies");
+	json_t *status = json_object_get(json_object_get(replies, "status"), "probing");
+	json_t *peers = json_object_get(json_object_get(replies, "peers"), "peers");
+
+	json_array_append_new(json_object_get(status, "planes"),
+			      json_pack("{s:s, s:[{s:s, s:o}]}", "plane", "frontend", "nics",
+					"interface", "eth0", "address",
+					json_sprintf("10.9.0.%zu", host + 1)));
+	for (size_t to = 0; to < fleet->hosts; to++)
+		if (to != host)
+			json_array_append_new(
+				peers,
+				json_pack("{s:s, s:o, s:s, s:o, s:s, s:{s:I}}", "interface", "eth0",
+					  "peer", json_sprintf("h%zu", to + 1), "plane", "frontend",
+					  "address", json_sprintf("10.9.0.%zu", to + 1), "state",
+					  "up", "rtt_ns", "min", (json_int_t)(90000 - 100 * to)));
+}
+
 /* All exports in one file; its name. */
 static char *write_exports(const struct fleet *fleet)
 {
@@ -449,6 +471,8 @@ static char *write_exports(const struct fleet *fleet)
 			"plane", "backend", "nics", "interface", "eth1", "rail", "1", "address",
 			json_sprintf("10.1.0.%zu", i + 1), "peers", "peers", peers_of(fleet, i));
 		cr_assert(export);
+		if (fleet->front)
+			add_front(export, fleet, i);
 		json_dumpf(export, out, 0);
 		fputc('\n', out);
 		json_decref(export);
@@ -497,6 +521,19 @@ Test(place, from_exports)
 	result = place(&fleet, 6, "{\"pack\": true}", &error);
 	cr_assert(result, "%s", error);
 	cr_expect_eq(json_count(result, "leaf_groups"), 2);
+	json_decref(result);
+}
+
+Test(place, front_end_does_not_count)
+{
+	struct fleet fleet = {.hosts = 16, .leaf = 4, .front = true};
+	char *error;
+	json_t *result = place(&fleet, 4, "{}", &error);
+
+	cr_assert(result, "%s", error);
+	cr_expect_str_eq(json_text(result, "node_list"), "h[1-4]");
+	cr_expect_eq(json_count(result, "worst_owd_ns"), (6000 + 40 * 5) / 2);
+	cr_expect_eq(json_count(result, "pairs_estimated"), 0);
 	json_decref(result);
 }
 
