@@ -186,10 +186,11 @@ static void extend(struct clique *clique, uint64_t *of)
 	clique->effort -= (count + 1) * clique->words;
 	order = calloc(2 * count + 1, sizeof(*order));
 	next = calloc(2 * clique->words, sizeof(*next));
-	if (!order || !next)
+	if (!order || !next) {
 		clique->err = -ENOMEM;
-	else
-		color(clique, of, order, order + count, next);
+		goto out;
+	}
+	color(clique, of, order, order + count, next);
 	for (size_t k = count; k-- > 0 && !is_over(clique);) {
 		if (clique->depth + order[count + k] < want)
 			break;
@@ -200,6 +201,7 @@ static void extend(struct clique *clique, uint64_t *of)
 			give_back(clique, order[k]);
 		of[order[k] / 64] &= ~(1ull << order[k] % 64);
 	}
+out:
 	free(order);
 	free(next);
 }
