@@ -349,6 +349,43 @@ Test(topo, formats)
 	topo_free(topo);
 }
 
+/* The second rail becomes the front end, whose NICs have no rail. */
+static void make_front(json_t *export)
+{
+	json_t *status = json_object_get(json_object_get(export, "replies"), "status");
+	json_t *planes = json_object_get(json_object_get(status, "probing"), "planes");
+	json_t *nics = json_object_get(json_array_get(planes, 0), "nics");
+	json_t *nic = json_incref(json_array_get(nics, 1));
+
+	json_object_del(nic, "rail");
+	json_array_remove(nics, 1);
+	json_array_append_new(planes, json_pack("{s:s, s:[o]}", "plane", "frontend", "nics", nic));
+}
+
+Test(topo, formats_have_the_back_end)
+{
+	static const unsigned int leaves[8] = {1, 1, 2, 2, 3, 3, 4, 4};
+	struct topo *topo = topo_new();
+	char *error = NULL, *slurm;
+	json_t *json, *export;
+
+	for (unsigned int i = 0; i < 8; i++) {
+		export = export_of(i + 1, leaves[i], 2);
+		make_front(export);
+		cr_assert_eq(topo_read(topo, export, &error), 0);
+		json_decref(export);
+	}
+	cr_assert_eq(topo_solve(topo), 0);
+	json = topo_json(topo);
+	cr_expect_eq(topo->leaf_count, 8);
+	slurm = text_slurm(json, "");
+	cr_expect(strstr(slurm, ", rail 1\nSwitchName=leaf1 Nodes=h[1-2]\n"), "%s", slurm);
+	cr_expect_not(strstr(slurm, "leaf5"), "%s", slurm);
+	free(slurm);
+	json_decref(json);
+	topo_free(topo);
+}
+
 Test(topo, names_of_hosts)
 {
 	json_t *names = json_pack("[s, s, s, s, s, s, s, s]", "n10", "n9", "n08", "n8", "a-1.x",
