@@ -105,9 +105,8 @@ static uint32_t best_number(const struct place_search *search, bool p99)
 
 /*
  * The least floor (or p99) with @most else: the best choice improves; *@least becomes what none is
- * below. What is excluded is so for all lower numbers as well. Questions without effort give a
- * first
- * *@least; one that is not answered only moves the next question up.
+ * below. What is excluded is so for all lower numbers, too. Questions without effort come first;
+ * one that is not answered only moves the next question up.
  */
 static int bisect(struct place_search *search, struct place_value most, bool p99, uint32_t *least)
 {
