@@ -103,11 +103,23 @@ static void add_faults(const struct pairs_lane *lane, uint32_t at,
 	}
 }
 
-static json_t *lane_json(const struct pairs *pairs, const struct pairs_lane *lane)
+static json_t *result_json(const struct pairs_lane *lane, uint32_t at)
+{
+	char text[ADDRESS_TEXT_BYTES];
+	json_t *object = json_object();
+
+	json_put_name(object, "peer", lane->others[at]->host);
+	json_put_text(object, "to", address_format(&lane->others[at]->address, text));
+	put_delays(object, &lane->results[at]);
+	return object;
+}
+
+/* @each: with the delays of each pair. */
+static json_t *lane_json(const struct pairs *pairs, const struct pairs_lane *lane, bool each)
 {
 	struct pairs_load load = pairs_load(&pairs->plan, lane->mtu);
 	struct pairs_limit limits[PAIRS_CLASSES] = {};
-	json_t *object = json_object(), *list = json_array();
+	json_t *object = json_object(), *list = json_array(), *results = json_array();
 	char text[ADDRESS_TEXT_BYTES];
 	struct sums sums = {};
 
@@ -126,6 +138,8 @@ static json_t *lane_json(const struct pairs *pairs, const struct pairs_lane *lan
 		sums.full += result->full_replied;
 		sums.small += result->small_replied;
 		add_faults(lane, i, limits, &sums, list);
+		if (each && result->replied)
+			json_array_append_new(results, result_json(lane, i));
 	}
 	json_put_text(object, "interface", lane->own.interface);
 	json_put_text(object, "address", address_format(&lane->own.address, text));
@@ -140,6 +154,9 @@ static json_t *lane_json(const struct pairs *pairs, const struct pairs_lane *lan
 	put_sums(object, &sums);
 	json_put(object, "classes", classes_json(limits));
 	json_put(object, "faulty", list);
+	if (each)
+		json_put(object, "results", json_incref(results));
+	json_decref(results);
 	return object;
 }
 
@@ -147,14 +164,14 @@ static json_t *reply_pairs(void *self, struct request *request)
 {
 	const struct pairs *pairs = self;
 	json_t *object = json_object(), *list = json_array();
+	bool each = request_flag(request, "all");
 
-	(void)request;
 	json_put_text(object, "state", pairs->state);
 	json_put_text(object, "note", pairs->note);
 	json_put_bool(object, "under_way",
 		      !strcmp(pairs->state, "waiting") || !strcmp(pairs->state, "running"));
 	for (size_t i = 0; i < pairs->lane_count; i++)
-		json_array_append_new(list, lane_json(pairs, &pairs->lanes[i]));
+		json_array_append_new(list, lane_json(pairs, &pairs->lanes[i], each));
 	if (pairs->plan.rounds) {
 		json_put_count(object, "run_ns", pairs->plan.run_ns);
 		json_put_count(object, "round_ns", pairs->plan.round_ns);

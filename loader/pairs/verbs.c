@@ -36,9 +36,20 @@ static const struct column faulty[] = {
 	{},
 };
 
+static const struct column results[] = {
+	{"PEER", "peer", FORMAT_TEXT, COLUMN_LEFT, .help = "the other host"},
+	{"TO", "to", FORMAT_TEXT, COLUMN_LEFT, .help = "the address of its NIC"},
+	{"OUT", "owd_out_ns", FORMAT_TIME, .help = "least one-way delay to it"},
+	{"IN", "owd_in_ns", FORMAT_TIME, .help = "least one-way delay from it"},
+	{"ERR", "bound_ns", FORMAT_TIME, .help = "bound of the error of these"},
+	{},
+};
+
 static const struct verb_section of_nic[] = {
 	{.when = "faulty", .text = "From {interface}, {address}:"},
 	{.when = "faulty", .rows = "faulty", .most = 32, .columns = faulty},
+	{.when = "results", .text = "From {interface}, {address}, pairs with replies:"},
+	{.when = "results", .rows = "results", .columns = results},
 	{},
 };
 
@@ -62,8 +73,14 @@ static const struct verb_arg start_args[] = {
 	{},
 };
 
+static const struct verb_arg pairs_args[] = {
+	{"--all", .key = "all", .type = VERB_FLAG, .help = "shows each pair with its delays"},
+	{},
+};
+
 static const struct verb verbs[] = {
 	{.name = "pairs",
+	 .args = pairs_args,
 	 .reads = true,
 	 .summary = "all pairs of NICs of each rail: the last run, or the one that is under way",
 	 .output = output,

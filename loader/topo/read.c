@@ -12,6 +12,7 @@
 #include "internal.h"
 
 #define NICS_MAX 1000000
+#define RUN_AGE_MOST_NS 3600e9 /* of a run of all pairs: cables move */
 
 struct topo *topo_new(void)
 {
@@ -248,6 +249,36 @@ static void take_mesh(struct topo *topo, const char *host, const json_t *mesh)
 			   row);
 }
 
+static double real_of(const json_t *object, const char *key)
+{
+	const json_t *value = json_object_get(object, key);
+
+	return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+/* Floors of the last run of all pairs, when it ended within the last hour, or is under way. */
+static void take_run(struct topo *topo, const char *host, const json_t *run, const json_t *clock)
+{
+	double end_ns = real_of(run, "run_ns") + real_of(run, "rounds") * real_of(run, "round_ns");
+	const json_t *nic, *row;
+	size_t i, k;
+
+	if (!(real_of(clock, "fabric_ns") - end_ns < RUN_AGE_MOST_NS))
+		return;
+	json_array_foreach (json_object_get(run, "nics"), i, nic) {
+		size_t from =
+			topo_nic(topo, json_text(nic, "address"), host, json_text(nic, "interface"),
+				 json_text(nic, "plane"), json_text(nic, "rail"));
+
+		json_array_foreach (json_object_get(nic, "results"), k, row)
+			topo_add_pair(topo, from,
+				      topo_nic(topo, json_text(row, "to"), json_text(row, "peer"),
+					       "", json_text(nic, "plane"), json_text(nic, "rail")),
+				      real_of(row, "owd_out_ns") + real_of(row, "owd_in_ns"),
+				      real_of(row, "bound_ns"), false);
+	}
+}
+
 static size_t hop_number(struct topo *topo, const char *address)
 {
 	json_t *id = json_object_get(topo->hop_ids, address);
@@ -336,6 +367,7 @@ int topo_read(struct topo *topo, const json_t *export, char **error)
 	take_peers(topo, own, reply(export, "peers"));
 	json_decref(own);
 	take_mesh(topo, host, reply(export, "mesh"));
+	take_run(topo, host, reply(export, "pairs"), reply(export, "clock"));
 	take_paths(topo, host, reply(export, "paths"));
 	return topo->err;
 }

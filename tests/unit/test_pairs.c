@@ -6,8 +6,11 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/address.h"
+#include "base/json.h"
 #include "pacing/random.h"
 #include "pairs/internal.h"
+#include "replies.h"
 
 #define SECOND 1000000000ull
 
@@ -268,4 +271,48 @@ Test(pairs, echo_replies)
 	cr_expect(echo_parse(message, sizeof(message), false, 0x1234, &echo));
 	message[1] = 1;
 	cr_expect(!echo_parse(message, sizeof(message), false, 0x1234, &echo));
+}
+
+/* --- replies --- */
+
+/* h1 with h2, which replied, and h3, which did not. */
+Test(pairs, all_results_on_request)
+{
+	struct member members[3] = {{.host = "h1"}, {.host = "h2"}, {.host = "h3"}};
+	const struct member *others[3] = {&members[0], &members[1], &members[2]};
+	struct pairs_pair results[3] = {
+		{},
+		{.out_ns = 4000, .in_ns = 4100, .bound_ns = 50, .sent = 100, .replied = 99},
+		{.sent = 100},
+	};
+	struct pairs_lane lane = {.own.interface = "eth1",
+				  .self = &members[0],
+				  .others = others,
+				  .count = 3,
+				  .results = results,
+				  .partner = ROTATION_NONE,
+				  .mtu = 1500};
+	struct pairs pairs = {.state = "completed", .lanes = &lane, .lane_count = 1};
+	struct request request;
+	json_t *reply, *nic, *list;
+
+	pairs.plan = (struct pairs_plan){.run_ns = 1000, .round_ns = SECOND, .rounds = 3};
+	cr_assert(address_parse("10.1.0.1", &members[0].address));
+	cr_assert(address_parse("10.1.0.2", &members[1].address));
+	cr_assert(address_parse("10.1.0.3", &members[2].address));
+	lane.own.address = members[0].address;
+	reply = replies_get(pairs_verb_handlers, &pairs, "pairs", "{}", &request);
+	nic = json_array_get(json_object_get(reply, "nics"), 0);
+	cr_expect_null(json_object_get(nic, "results"));
+	json_decref(reply);
+	reply = replies_get(pairs_verb_handlers, &pairs, "pairs", "{\"all\": true}", &request);
+	nic = json_array_get(json_object_get(reply, "nics"), 0);
+	list = json_object_get(nic, "results");
+	cr_assert_eq(json_array_size(list), 1, "a pair without a reply has no delay");
+	cr_expect_str_eq(json_text(json_array_get(list, 0), "peer"), "h2");
+	cr_expect_str_eq(json_text(json_array_get(list, 0), "to"), "10.1.0.2");
+	cr_expect_eq(json_count(json_array_get(list, 0), "owd_out_ns"), 4000);
+	cr_expect_eq(json_count(json_array_get(list, 0), "owd_in_ns"), 4100);
+	cr_expect_eq(json_count(json_array_get(list, 0), "bound_ns"), 50);
+	json_decref(reply);
 }

@@ -349,6 +349,58 @@ Test(topo, formats)
 	topo_free(topo);
 }
 
+/* Of h@host what a run of all pairs has, that ended @age_ns ago; leaves of two. */
+static json_t *export_of_run(unsigned int host, double age_ns)
+{
+	json_t *results = json_array();
+
+	for (unsigned int to = 1; to <= 8; to++)
+		if (to != host)
+			json_array_append_new(
+				results,
+				json_pack("{s:o, s:o, s:i, s:i, s:i}", "peer",
+					  json_sprintf("h%u", to), "to",
+					  json_sprintf("10.1.0.%u", to), "owd_out_ns",
+					  (host - 1) / 2 == (to - 1) / 2 ? 4000 : 6500, "owd_in_ns",
+					  (host - 1) / 2 == (to - 1) / 2 ? 4000 : 6500, "bound_ns",
+					  50));
+	return json_pack(
+		"{s:s, s:i, s:o, s:{s:{s:I}, s:{s:I, s:i, s:i, s:[{s:s, s:s, s:s, s:o, s:o}]}}}",
+		"format", "escapement-report", "time_ns", 1, "host", json_sprintf("h%u", host),
+		"replies", "clock", "fabric_ns", (json_int_t)(1e18 + age_ns), "pairs", "run_ns",
+		(json_int_t)(1e18 - 7e9), "rounds", 7, "round_ns", 1000000000, "nics", "interface",
+		"eth1", "rail", "1", "plane", "backend", "address", json_sprintf("10.1.0.%u", host),
+		"results", results);
+}
+
+static struct topo *of_runs(double age_ns)
+{
+	struct topo *topo = topo_new();
+	char *error = NULL;
+
+	for (unsigned int host = 1; host <= 8; host++) {
+		json_t *export = export_of_run(host, age_ns);
+
+		cr_assert_eq(topo_read(topo, export, &error), 0);
+		json_decref(export);
+	}
+	cr_assert_eq(topo_solve(topo), 0);
+	return topo;
+}
+
+Test(topo, a_run_of_all_pairs)
+{
+	struct topo *recent = of_runs(600e9), *old = of_runs(2 * 3600e9);
+
+	cr_expect_eq(recent->pair_count, 28);
+	cr_expect_eq(recent->leaf_count, 4);
+	for (size_t i = 0; i < recent->pair_count; i++)
+		cr_expect_float_eq(recent->pairs[i].bound_ns, 50, 0.1);
+	cr_expect_eq(old->pair_count, 0, "cables may have moved since");
+	topo_free(recent);
+	topo_free(old);
+}
+
 /* The second rail becomes the front end, whose NICs have no rail. */
 static void make_front(json_t *export)
 {
