@@ -481,6 +481,8 @@ json_t *alerts_save(const struct alerts *alerts)
 			json_put_count(one, "ended_ns", alert->ended_ns);
 		if (alert->lapse_ns)
 			json_put_count(one, "lapse_ns", alert->lapse_ns);
+		if (alert->hold_ns)
+			json_put_count(one, "hold_ns", alert->hold_ns);
 		json_array_append_new(list, one);
 	}
 	return json_pack("{s:i, s:b, s:I, s:I, s:s, s:O*, s:o}", "version", VERSION, "any",
@@ -509,6 +511,9 @@ static bool load_one(struct alerts *alerts, const json_t *saved)
 	alert->started_ns = json_count(saved, "started_ns");
 	alert->ended_ns = json_count(saved, "ended_ns");
 	alert->lapse_ns = json_count(saved, "lapse_ns");
+	alert->hold_ns = json_count(saved, "hold_ns");
+	if (alert->hold_ns > alert->started_ns + ALERT_HOLD_NS)
+		alert->hold_ns = 0;
 	alert->begin_hooked = json_is_true(json_object_get(saved, "begin_hooked"));
 	alert->end_hooked = json_is_true(json_object_get(saved, "end_hooked"));
 	return true;
