@@ -138,9 +138,46 @@ static const json_t *members_of(const struct alert *alert)
 	return json_object_get(json_object_get(alert->event, "seen"), "members");
 }
 
+static bool has_member(const struct alert *alert, const char *fault)
+{
+	const json_t *member;
+	size_t i;
+
+	json_array_foreach (members_of(alert), i, member)
+		if (json_is_string(member) && !strcmp(json_string_value(member), fault))
+			return true;
+	return false;
+}
+
 static bool explains_others(const struct alert *alert)
 {
 	return json_array_size(members_of(alert)) > 0;
+}
+
+/* A fault that has to be reported again by the daemon, as after its start, or expires. */
+static bool is_in_doubt(const struct alerts *alerts, const char *fault)
+{
+	for (size_t i = 0; i < alerts->count; i++)
+		if (!alerts->list[i].ended_ns && alerts->list[i].lapse_ns &&
+		    !strcmp(alerts->list[i].fault, fault))
+			return true;
+	return false;
+}
+
+/*
+ * A daemon that has started reports a fault with the pairs that it has observed since: what its
+ * predecessor reported of others stays explained until it is reported again, or expires.
+ */
+static void keep_doubtful(const struct alerts *alerts, const struct alert *alert,
+			  const json_t *before)
+{
+	json_t *members = (json_t *)members_of(alert), *one;
+	size_t i;
+
+	json_array_foreach (before, i, one)
+		if (json_is_string(one) && !has_member(alert, json_string_value(one)) &&
+		    is_in_doubt(alerts, json_string_value(one)))
+			json_array_append(members, one);
 }
 
 /* It continues; other members are a change. */
@@ -151,6 +188,7 @@ static void replace_event(struct alerts *alerts, struct alert *alert, const json
 	json_decref(alert->event);
 	alert->event = json_deep_copy(event);
 	members = (json_t *)members_of(alert);
+	keep_doubtful(alerts, alert, before);
 	if (members != before && !json_equal(members, before))
 		alerts->changes++;
 	json_decref(before);
@@ -356,17 +394,6 @@ json_t *alert_json(const struct alert *alert, uint64_t until_ns)
 	return json_pack("{s:O, s:o, s:o, s:o}", "labels", alert->labels, "annotations",
 			 annotations, "startsAt", time_json(alert->started_ns), "endsAt",
 			 time_json(alert->ended_ns ? alert->ended_ns : until_ns));
-}
-
-static bool has_member(const struct alert *alert, const char *fault)
-{
-	const json_t *member;
-	size_t i;
-
-	json_array_foreach (members_of(alert), i, member)
-		if (json_is_string(member) && !strcmp(json_string_value(member), fault))
-			return true;
-	return false;
 }
 
 json_t *alerts_explained(const struct alerts *alerts)

@@ -149,6 +149,7 @@ void baselines_gather(struct baselines *baselines, const struct baseline_law *la
 {
 	const struct gathering gathering = {baselines, law, now_ns};
 
+	baselines->book.left_out = 0;
 	gather_peers(&gathering);
 	gather_paths(&gathering);
 	gather_qps(&gathering);

@@ -39,7 +39,8 @@ struct qptable;
 #define BASELINE_SURE 0.8
 /* Mean deviations of the bins that what is slower has to be beyond. */
 #define BASELINE_SPREADS 5
-#define BASELINE_ACCEPT_NS (7 * BASELINE_DAY_NS) /* slower for so long is what is usual */
+#define BASELINE_ACCEPT_NS                                                                         \
+	(7 * BASELINE_DAY_NS) /* what is slower for this long becomes the baseline */
 #define BASELINE_FORGET_NS (30 * BASELINE_DAY_NS)
 #define BASELINE_SILENT_BINS 60 /* without a value, before a finding ends */
 
@@ -125,7 +126,7 @@ bool baseline_leans(const struct baseline_series *series);
 
 enum baseline_state {
 	BASELINE_LEARNING,
-	BASELINE_IDLE, /* no values */
+	BASELINE_IDLE, /* no values, or too few to compare */
 	BASELINE_USUAL,
 	BASELINE_SLOWER,
 	BASELINE_VARIABLE, /* it varies so much that not each slowdown by `slower` shows */
@@ -168,9 +169,9 @@ struct baseline_subject {
 struct baseline_book {
 	struct baseline_series **list; /* by key */
 	size_t count, room;
-	uint64_t left_out; /* values without a place, since the start */
-	bool changed;	   /* subjects have to be found again */
-	const char *why;   /* what ended last, ended so */
+	size_t left_out; /* series without a place, when values were read last */
+	bool changed;	 /* subjects have to be found again */
+	const char *why; /* what ended last, ended so */
 	struct baseline_subject subjects[BASELINE_SUBJECTS_MAX];
 	size_t subject_count;
 	size_t subjects_left_out; /* by the newest evaluation */

@@ -43,8 +43,9 @@ static const struct config_key keys[] = {
 		 "values vary by more needs more, and a delay has to exceed the clock's bounds."},
 	{"after", KEY(duration, after_ns), .fallback = "10m", .least = 10 * CONFIG_S,
 	 .most = 24 * 3600 * CONFIG_S,
-	 .help = "Each tenth of this time has one value: the least delay, the highest rate. Eight "
-		 "of ten, and their median, have to be slower. With another value what was learned "
+	 .help = "Each tenth of this time has one value: the least delay, the highest rate. Nine "
+		 "of ten have to lean to slower, and eight to show it. With another value what was "
+		 "learned "
 		 "is discarded at the next start."},
 	{"learn", KEY(duration, learn_ns), .fallback = "24h", .least = CONFIG_S,
 	 .most = 30 * 24 * 3600 * CONFIG_S,

@@ -296,6 +296,9 @@ enum baseline_state baseline_state(const struct baseline_series *series,
 		return BASELINE_IDLE;
 	if (series->need <= 0)
 		return BASELINE_LEARNING;
+	/* Nothing is compared until the ring is full. */
+	if (series->count < BASELINE_BINS)
+		return BASELINE_IDLE;
 	return (double)series->shows > BASELINE_SURE * law->slower ? BASELINE_VARIABLE
 								   : BASELINE_USUAL;
 }

@@ -217,6 +217,14 @@ static json_t *summary_json(const struct baselines *baselines)
 	return object;
 }
 
+static json_t *refuse_host(struct request *request, const char *host)
+{
+	return request_misuse(request,
+			      "nothing is kept of `%.64s`; `escapement baseline --all` lists what "
+			      "is",
+			      host);
+}
+
 static json_t *reply_baseline(void *self, struct request *request)
 {
 	const char *host = request_text(request, "host", NULL);
@@ -233,10 +241,7 @@ static json_t *reply_baseline(void *self, struct request *request)
 	if (host && !count) {
 		free(rows);
 		json_decref(list);
-		return request_misuse(request,
-				      "nothing is kept of `%.64s`; `escapement baseline --all` "
-				      "lists what is",
-				      host);
+		return refuse_host(request, host);
 	}
 	if (count)
 		qsort(rows, count, sizeof(*rows), compare_rows);
@@ -273,10 +278,7 @@ static json_t *reply_forget(void *self, struct request *request)
 		return request_misuse(request, "give either a host, or `--all`");
 	forgotten = baseline_book_forget(&baselines->book, is_selected, &selection);
 	if (selection.host && !forgotten)
-		return request_misuse(request,
-				      "nothing is kept of `%.64s`; `escapement baseline --all` "
-				      "lists what is",
-				      selection.host);
+		return refuse_host(request, selection.host);
 	return json_pack("{s:I}", "forgotten", (json_int_t)forgotten);
 }
 

@@ -20,8 +20,8 @@ static const struct verb_section health[] = {
 	 .remedy = "`escapement findings` lists them",
 	 .began = "slowdown"},
 	{.when = "baseline.left_out",
-	 .text = "delays and throughputs without a place in the table of baselines: "
-		 "{baseline.left_out} values were left out",
+	 .text = "{baseline.left_out} delays and throughputs have no place in the table of "
+		 "baselines",
 	 .remedy = "`escapement baseline forget` makes room"},
 	{.when = "baseline.note",
 	 .text = "{baseline.note}",
@@ -34,9 +34,11 @@ static const struct column columns[] = {
 	{"TO", "to", FORMAT_TEXT, COLUMN_LEFT, .help = "its address"},
 	{"FROM", "interface", FORMAT_TEXT, COLUMN_LEFT, .help = "our interface"},
 	{"WHAT", "what", FORMAT_TEXT, COLUMN_LEFT,
-	 .help = "`nic_pair_delay` by the mesh's probes, `path_delay` by those of a candidate path, "
+	 .help = "`nic_pair_delay` by the mesh's probes, `path_delay` by those of a candidate "
+		 "path, "
 		 "`qp_delay` and `qp_throughput` by sampled packets and messages of queue pairs"},
-	{"PORT", "source_port", FORMAT_TEXT, COLUMN_OPTIONAL, .help = "source port of these probes"},
+	{"PORT", "source_port", FORMAT_TEXT, COLUMN_OPTIONAL,
+	 .help = "source port of these probes"},
 	{"MESSAGE", "message_bytes", FORMAT_BYTES, COLUMN_OPTIONAL,
 	 .help = "of queue pairs: their mean message, to the nearest power of two"},
 	{"QPS", "sending_qps", FORMAT_COUNT, COLUMN_OPTIONAL,
@@ -49,8 +51,9 @@ static const struct column columns[] = {
 	 .help = "bound of the error of that difference, by the clock"},
 	{"SLOWER", "slower_share", FORMAT_SHARE, .help = "by how much; below 0: faster"},
 	{"STATE", "state", FORMAT_TEXT, COLUMN_LEFT,
-	 .help = "`usual`; `slower`; `learning`, not compared yet; `variable`: what is usual varies "
-		 "by more than `baseline.slower`; `idle`: no values"},
+	 .help = "`usual`; `slower`; `learning`, not compared yet; `variable`: what is usual "
+		 "varies "
+		 "by more than `baseline.slower`; `idle`: no values, or too few"},
 	{},
 };
 
@@ -66,8 +69,10 @@ static const struct verb_section output[] = {
 };
 
 static const struct verb_arg args[] = {
-	{"HOST", .key = "host", .type = VERB_TEXT, .help = "what goes to this host, or address, alone"},
-	{"--all", .key = "all", .type = VERB_FLAG, .help = "all, instead of the 20 that are slowest"},
+	{"HOST", .key = "host", .type = VERB_TEXT,
+	 .help = "what goes to this host, or address, alone"},
+	{"--all", .key = "all", .type = VERB_FLAG,
+	 .help = "all, instead of the 20 that are slowest"},
 	{},
 };
 

@@ -20,8 +20,8 @@
 #define ABSENT_AFTER_NS 10000000000ull
 #define QUERY_AGAIN_NS 1000000000ull
 /*
- * A pair that the daemon before received is awaited for so long after a start, if another pair of
- * that host is received; else for ABSENT_AFTER_NS, since that host may be starting as well.
+ * Timeout after a start for a pair that the previous daemon received, if another pair of that host
+ * is received; else it is ABSENT_AFTER_NS, since that host may be starting as well.
  */
 #define START_NS 2000000000ull
 

@@ -9,7 +9,6 @@
 #include "base/json.h"
 #include "internal.h"
 
-#define CERTAIN 0.9
 #define TIERS 4 /* those of place_tier, and one for NICs whose leaf is not known */
 
 /* Of one rail the NICs of candidates, and what its pairs have beside what both NICs add. */
@@ -82,7 +81,10 @@ static json_t *objection_to(const struct survey *survey, size_t at)
 		return NULL;
 	if (nic->leaf == TOPO_NONE)
 		return json_sprintf("the leaf of %s is not known", nic->address);
-	if (!(nic->certainty >= CERTAIN))
+	if (nic->conflict)
+		return json_sprintf("switches and delays show different leaves for %s",
+				    nic->address);
+	if (!topo_is_certain(nic))
 		return json_sprintf("the leaf of %s is certain by %.0f%% only", nic->address,
 				    100 * (isfinite(nic->certainty) ? nic->certainty : 0));
 	return NULL;

@@ -6,7 +6,9 @@
 
 #include "internal.h"
 
-#define STARTS_MOST 32
+#define STARTS_LEAST 32
+#define STARTS_EFFORT 400000000u /* hosts compared to grow choices from more of them */
+#define IMPROVED 32		 /* of the choices, the best */
 #define SWAPS_MOST 500
 
 /* A choice that grows, and what each host would make of it. */
@@ -219,18 +221,51 @@ static void draft_free(struct draft *draft)
 	free(draft->of_group);
 }
 
+struct start {
+	struct place_value value;
+	size_t host;
+};
+
+static int by_start(const void *a, const void *b)
+{
+	const struct start *x = a, *y = b;
+	int order = value_compare(&x->value, &y->value);
+
+	return order ? order : (x->host > y->host) - (x->host < y->host);
+}
+
+static size_t count_starts(const struct place_search *search)
+{
+	size_t count = search->map->count;
+	size_t most = STARTS_EFFORT / (count * search->goal->hosts + 1);
+
+	most = most > STARTS_LEAST ? most : STARTS_LEAST;
+	return count < most ? count : most;
+}
+
+/* Choices that grow from as many hosts as the effort allows; swaps improve the best of them. */
 int local_search(struct place_search *search)
 {
-	size_t count = search->map->count, starts = count < STARTS_MOST ? count : STARTS_MOST;
+	size_t count = search->map->count, starts = count_starts(search), grown = 0;
+	struct start *list = calloc(starts + 1, sizeof(*list));
 	struct draft draft;
 	int err = draft_new(&draft, search);
 
+	err = list ? err : -ENOMEM;
 	for (size_t i = 0; !err && i < starts; i++) {
 		if (!grow(&draft, i * count / starts))
 			continue;
+		search_take(search, draft.set);
+		list[grown++] = (struct start){search_value(search, draft.set), i * count / starts};
+	}
+	if (grown)
+		qsort(list, grown, sizeof(*list), by_start);
+	for (size_t i = 0; i < grown && i < IMPROVED; i++) {
+		grow(&draft, list[i].host);
 		improve(&draft);
 		search_take(search, draft.set);
 	}
+	free(list);
 	draft_free(&draft);
 	return err;
 }

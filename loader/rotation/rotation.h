@@ -49,11 +49,11 @@ void rotation_lend(struct rotation *rotation, paths_record_fn *fn, void *context
 
 /*
  * Rounds of a tournament by the circle method; pure. Who meets @i of @count in @round: each meets
- * every other one once in rotation_cycle() rounds, one in a round. ROTATION_NONE: no one.
+ * every other one once in rotation_cycle() rounds, one in a round. ROTATION_NONE: none.
  */
 #define ROTATION_NONE UINT32_MAX
 uint32_t rotation_partner(uint32_t count, uint64_t round, uint32_t i);
-/* Rounds until all have met; 0: there is no one to meet. */
+/* Rounds until all have met; 0: there is none to meet. */
 uint64_t rotation_cycle(uint32_t count);
 
 #endif

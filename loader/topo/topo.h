@@ -23,7 +23,7 @@ enum topo_by { TOPO_BY_NONE, TOPO_BY_DELAYS, TOPO_BY_SWITCHES, TOPO_BY_BOTH };
 struct topo_nic {
 	const char *host, *interface, *address, *plane, *rail; /* "" when not known */
 	size_t leaf, pod; /* indices of topo.leaves and numbers of pods; TOPO_NONE */
-	double certainty; /* of its leaf, 0 .. 1; NAN: not known */
+	double certainty; /* of its leaf by delays, 0 .. 1; NAN: by switches, or not known */
 	double own_ns;	  /* its part of a two-way floor, relative to others; NAN */
 	enum topo_by by;
 	bool conflict;		   /* delays place it on another leaf than the switches do */
@@ -51,7 +51,7 @@ struct topo_path {
 struct topo_leaf {
 	size_t nics, pod;
 	size_t first; /* its first NIC, by host */
-	double certainty;
+	double certainty; /* the least of its NICs by delays; NAN: none is */
 	enum topo_by by;
 	size_t uplinks; /* distinct next switches; 0: not known */
 };
@@ -88,6 +88,8 @@ void topo_add_pair(struct topo *topo, size_t a, size_t b, double floor_ns, doubl
 int topo_read(struct topo *topo, const json_t *export, char **error);
 /* Leaves, pods, tiers and notes. 0 or -ENOMEM. */
 int topo_solve(struct topo *topo);
+/* Whether its leaf is: by switches, or by delays with 0.9 at least, and not by both differently. */
+bool topo_is_certain(const struct topo_nic *nic);
 /* After topo_solve() (new reference). */
 json_t *topo_json(const struct topo *topo);
 

@@ -9,7 +9,6 @@
 #include "base/json.h"
 #include "internal.h"
 
-#define CERTAIN_BY_SWITCHES 0.99
 #define DOUBTFUL 0.9 /* below: marked */
 
 struct grouping {
@@ -17,6 +16,13 @@ struct grouping {
 	size_t *leaf, *pod;
 	bool *known; /* by switches */
 };
+
+bool topo_is_certain(const struct topo_nic *nic)
+{
+	if (nic->conflict)
+		return false;
+	return nic->by == TOPO_BY_DELAYS ? nic->certainty >= DOUBTFUL : nic->by != TOPO_BY_NONE;
+}
 
 /* --- both kinds of evidence --- */
 
@@ -67,10 +73,7 @@ static int fuse_leaves(struct topo *topo, struct grouping *of)
 			sets_find(of->switch_leaf, i) == sets_find(of->switch_leaf, stand - 1);
 		nic->conflict = delay && !agree;
 		nic->by = agree ? TOPO_BY_BOTH : TOPO_BY_SWITCHES;
-		nic->certainty = nic->conflict ? 0.5
-				 : agree && isfinite(nic->certainty)
-					 ? 1 - (1 - CERTAIN_BY_SWITCHES) * (1 - nic->certainty)
-					 : CERTAIN_BY_SWITCHES;
+		nic->certainty = NAN; /* a reply is no matter of probability */
 	}
 	free(stands);
 	free(by_delay);
@@ -78,16 +81,16 @@ static int fuse_leaves(struct topo *topo, struct grouping *of)
 	return 0;
 }
 
-/* By switches where any pair of pods was told apart by them, else by delay. */
+/* By switches where a path crosses more than the switches of one pod, else by delay. */
 static void fuse_pods(const struct topo *topo, struct grouping *of)
 {
-	bool told = false;
+	bool crossed = false;
 
 	for (size_t i = 0; i < topo->path_count; i++)
-		told |= (topo->paths[i].distance ? topo->paths[i].distance
-						 : topo->paths[i].hop_count) > 3;
+		crossed |= (topo->paths[i].distance ? topo->paths[i].distance
+						    : topo->paths[i].hop_count) > 3;
 	for (size_t i = 0; i < topo->nic_count; i++) {
-		bool by_switch = told && of->known[i];
+		bool by_switch = crossed && of->known[i];
 
 		sets_join(of->pod, i, sets_find(of->leaf, i));
 		sets_join(of->pod, i, sets_find(by_switch ? of->switch_pod : of->delay_pod, i));
@@ -138,7 +141,7 @@ static int number_leaves(struct topo *topo, struct grouping *of)
 				break;
 			}
 			*of_nic = (struct topo_leaf){
-				.pod = pods[pod] - 1, .first = at, .certainty = 1};
+				.pod = pods[pod] - 1, .first = at, .certainty = NAN};
 			leaves[leaf] = topo->leaf_count;
 		}
 		nic->leaf = leaves[leaf] - 1;
@@ -146,7 +149,7 @@ static int number_leaves(struct topo *topo, struct grouping *of)
 		of_nic = &topo->leaves[nic->leaf];
 		of_nic->nics++;
 		of_nic->by |= nic->by;
-		if (!(nic->certainty >= of_nic->certainty))
+		if (!(nic->certainty >= of_nic->certainty) && isfinite(nic->certainty))
 			of_nic->certainty = nic->certainty;
 	}
 	free(order);
@@ -193,7 +196,7 @@ static void add_notes(struct topo *topo)
 		const struct topo_nic *nic = &topo->nics[i];
 
 		unknown += nic->leaf == TOPO_NONE;
-		doubtful += nic->leaf != TOPO_NONE && !(nic->certainty >= DOUBTFUL);
+		doubtful += nic->leaf != TOPO_NONE && !topo_is_certain(nic);
 		conflicts += nic->conflict;
 		if (*nic->host && !json_object_get(topo->hosts, nic->host))
 			json_object_set_new(missing, nic->host, json_true());
@@ -203,9 +206,11 @@ static void add_notes(struct topo *topo)
 			  json_sprintf("of %zu of %zu NICs no leaf is known: they are in no group",
 				       unknown, topo->nic_count));
 	if (doubtful)
-		topo_note(topo,
-			  json_sprintf("%zu NICs are certain by less than %.0f%%: marked with ?",
-				       doubtful, DOUBTFUL * 100));
+		topo_note(
+			topo,
+			json_sprintf("%zu NICs are not certain (by delays below %.0f%%, or placed "
+				     "elsewhere by switches): marked with ?",
+				     doubtful, DOUBTFUL * 100));
 	if (conflicts)
 		topo_note(
 			topo,
@@ -281,10 +286,11 @@ static json_t *nic_json(const struct topo_nic *nic)
 	if (nic->leaf != TOPO_NONE) {
 		json_put(object, "leaf", json_sprintf("leaf%zu", nic->leaf + 1));
 		json_put(object, "pod", json_sprintf("pod%zu", nic->pod + 1));
-		json_put_real(object, "certainty", nic->certainty);
+		if (isfinite(nic->certainty))
+			json_put_real(object, "certainty", nic->certainty);
 	}
 	json_put_text(object, "by", by_name(nic->by));
-	json_put_bool(object, "certain", nic->certainty >= DOUBTFUL);
+	json_put_bool(object, "certain", topo_is_certain(nic));
 	if (nic->conflict)
 		json_put_bool(object, "conflict", true);
 	return object;
@@ -301,7 +307,8 @@ static json_t *leaf_json(const struct topo *topo, size_t at)
 	json_put_text(object, "plane", first->plane);
 	json_put_text(object, "rail", first->rail);
 	json_put_count(object, "nic_count", leaf->nics);
-	json_put_real(object, "certainty", leaf->certainty);
+	if (isfinite(leaf->certainty))
+		json_put_real(object, "certainty", leaf->certainty);
 	json_put_text(object, "by", by_name(leaf->by));
 	if (leaf->uplinks)
 		json_put_count(object, "uplinks", leaf->uplinks);

@@ -234,6 +234,56 @@ static void put_violation(json_t *list, const struct topo *topo, size_t a, size_
 	json_array_append_new(list, row);
 }
 
+/* Chosen NICs: {PLANE/RAIL: {host: how many}} (new reference). */
+static json_t *count_nics(const struct topo *topo, const json_t *hosts)
+{
+	json_t *rails = json_object();
+
+	for (size_t i = 0; i < topo->nic_count; i++) {
+		const struct topo_nic *nic = &topo->nics[i];
+		json_t *key, *members;
+
+		if (!*nic->host || !is_chosen(hosts, nic->host))
+			continue;
+		key = json_sprintf("%s/%s", nic->plane, nic->rail);
+		members = json_object_get(rails, json_string_value(key));
+		if (!members) {
+			members = json_object();
+			json_object_set_new(rails, json_string_value(key), members);
+		}
+		json_put_count(members, nic->host, json_count(members, nic->host) + 1);
+		json_decref(key);
+	}
+	return rails;
+}
+
+/* Pairs of chosen NICs of one plane and rail on different hosts, without those that are known. */
+static uint64_t count_not_measured(const struct topo *topo, const json_t *hosts)
+{
+	json_t *rails = count_nics(topo, hosts), *members, *one;
+	uint64_t all = 0, measured = 0;
+	const char *rail, *host;
+
+	json_object_foreach (rails, rail, members) {
+		uint64_t nics = 0, same = 0;
+
+		json_object_foreach (members, host, one) {
+			nics += json_count(members, host);
+			same += json_count(members, host) * json_count(members, host);
+		}
+		all += (nics * nics - same) / 2;
+	}
+	json_decref(rails);
+	for (size_t i = 0; i < topo->pair_count; i++) {
+		const struct topo_pair *pair = &topo->pairs[i];
+		const char *a = topo->nics[pair->a].host, *b = topo->nics[pair->b].host;
+
+		measured += !pair->cross && isfinite(pair->floor_ns) && strcmp(a, b) &&
+			    is_chosen(hosts, a) && is_chosen(hosts, b);
+	}
+	return all > measured ? all - measured : 0;
+}
+
 static void check_delays(const struct topo *topo, const json_t *hosts, double most_ns,
 			 json_t *result, json_t *list)
 {
@@ -258,6 +308,7 @@ static void check_delays(const struct topo *topo, const json_t *hosts, double mo
 				      "delay not decided: its bound crosses the limit");
 	}
 	json_put_count(result, "pairs_checked", checked);
+	json_put_count(result, "pairs_not_measured", count_not_measured(topo, hosts));
 	if (isfinite(worst))
 		json_put_integer(result, "worst_owd_ns", (int64_t)llrint(worst));
 }
@@ -334,8 +385,8 @@ static const struct column leaves[] = {
 	{"POD", "pod", FORMAT_TEXT, COLUMN_LEFT, .help = "its pod"},
 	{"PLANE", "plane", FORMAT_TEXT, COLUMN_LEFT | COLUMN_OPTIONAL, .help = "of its NICs"},
 	{"RAIL", "rail", FORMAT_TEXT, COLUMN_LEFT | COLUMN_OPTIONAL, .help = "of its NICs"},
-	{"CERTAIN", "certainty", FORMAT_SHARE,
-	 .help = "probability that its least certain NIC is there"},
+	{"CERTAIN", "certainty", FORMAT_SHARE, COLUMN_OPTIONAL,
+	 .help = "of NICs by delays: probability that the least certain one is there"},
 	{"BY", "by", FORMAT_TEXT, COLUMN_LEFT,
 	 .help = "`switches`: their replies; `delays`: floors of two-way delays; `both`"},
 	{"UPLINKS", "uplinks", FORMAT_COUNT, COLUMN_OPTIONAL,
@@ -350,7 +401,8 @@ static const struct column doubtful[] = {
 	 .help = "a NIC that is not certain"},
 	{"ADDRESS", "address", FORMAT_TEXT, COLUMN_LEFT, .help = "its address"},
 	{"LEAF", "<|{leaf}?|>", FORMAT_TEXT, COLUMN_LEFT, .help = "the most likely leaf"},
-	{"CERTAIN", "certainty", FORMAT_SHARE, .help = "its probability"},
+	{"CERTAIN", "certainty", FORMAT_SHARE, COLUMN_OPTIONAL,
+	 .help = "its probability by delays; none: switches show another leaf"},
 	{"BY", "by", FORMAT_TEXT, COLUMN_LEFT, .help = "what shows it"},
 	{},
 };
@@ -402,7 +454,8 @@ static const struct column violations[] = {
 
 static const struct verb_section sla[] = {
 	{.header = "Pairs",
-	 .text = "{pairs_checked} measured<|, the longest one-way floor is {worst_owd_ns:time}|>"},
+	 .text = "{pairs_checked} measured and checked<|, {pairs_not_measured} of one rail not|>"
+		 "<|, the longest one-way floor is {worst_owd_ns:time}|>"},
 	{.rows = "violations", .columns = violations, .empty = "No violation."},
 	{},
 };
@@ -452,7 +505,8 @@ static const struct verb verbs[] = {
 	 .output = output,
 	 .summary = "which NICs share a leaf switch and a pod",
 	 .help = "From the replies of switches to the surveys of paths, and from floors of two-way "
-		 "delays where they do not reply. Each leaf has the probability that its NICs "
+		 "delays where they do not reply. A leaf by delays has the probability that its "
+		 "NICs "
 		 "belong there; what is not certain is marked with ? or has no leaf. The "
 		 "daemon of one host knows its own pairs only: for a fabric collect the exports "
 		 "of all hosts within 15 minutes, and give them with --from."},
@@ -477,8 +531,10 @@ static const struct verb verbs[] = {
 	 .fails = "violations",
 	 .summary = "check hosts against a delay and a place",
 	 .help = "A one-way delay is half of the floor of the two-way delay, which has no error of "
-		 "the clock. The exit status is 1 when there is a violation, or none can be "
-		 "excluded."},
+		 "the clock. The exit status is 1 when there is a violation, or a bound crosses "
+		 "the "
+		 "limit. Pairs that were not measured are counted, and not checked: `escapement "
+		 "audit --fleet` on all hosts measures them."},
 	{},
 };
 

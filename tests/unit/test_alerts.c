@@ -263,6 +263,22 @@ static size_t sent(void)
 	return count;
 }
 
+/* A daemon that has started has not yet observed all that its fault explains. */
+Test(alerts, what_was_explained_before_a_restart_stays_so)
+{
+	down(NOW, "path:a");
+	down(NOW, "path:b");
+	leaf_down(NOW + 5, "\"path:a\",\"path:b\"");
+	start = 200;
+	number = 0;
+	take(NOW + ALERT_S, "daemon_started", "notice", "host:h1", "");
+	leaf_down(NOW + 2 * ALERT_S, "\"path:b\"");
+	cr_expect(!is_sent_as_firing("path:a"), "it was not reported again yet");
+	down(NOW + 3 * ALERT_S, "path:a");
+	leaf_down(NOW + 4 * ALERT_S, "\"path:b\"");
+	cr_expect(is_sent_as_firing("path:a"), "this daemon does not explain it");
+}
+
 Test(alerts, one_that_explains_no_others_is_held)
 {
 	uint64_t changes;

@@ -276,6 +276,20 @@ Test(baseline, less_than_ten_minutes_or_less_than_three_quarters_is_usual)
 	cr_expect_eq(steps(&series, &now_ns, 11, 10100, 10), BASELINE_ENDS);
 }
 
+/* With a value in one of four minutes ten of them are never near each other: nothing is compared.
+ */
+Test(baseline, with_few_values_it_is_idle_and_not_usual)
+{
+	struct baseline_series series = {.key = key_of(1, BASELINE_PATH, 1)};
+	uint64_t now_ns = START;
+
+	feed(&series, &now_ns, 2 * 1440, 10000, 10);
+	cr_expect_eq(baseline_state(&series, &law, now_ns), BASELINE_USUAL);
+	for (unsigned int i = 0; i < 20; i++, now_ns += 4 * MINUTE)
+		cr_expect_eq(baseline_take(&series, &law, now_ns, 20000, 10), BASELINE_NOTHING);
+	cr_expect_eq(baseline_state(&series, &law, now_ns), BASELINE_IDLE);
+}
+
 Test(baseline, a_rate_is_slower_when_it_is_lower)
 {
 	struct baseline_series series = {.key = key_of(1, BASELINE_THROUGHPUT, 0)};
@@ -492,7 +506,7 @@ Test(baseline, when_it_is_full_the_one_that_is_silent_longest_goes)
 
 		baseline_book_take(&book, &law, &key, now_ns, 1000, 1);
 	}
-	cr_expect_eq(book.left_out, 3);
+	cr_expect_eq(book.left_out, 3, "none more: there was room");
 	cr_expect_eq(book.count, BASELINE_SERIES_MAX);
 	for (size_t i = 0; i < book.count; i++)
 		cr_expect_geq(book.list[i]->seen_ns, START + 3);

@@ -135,7 +135,7 @@ static size_t count_deceived(const struct world *world)
 		shared = 0;
 		for (size_t k = i / size * size; k < (i / size + 1) * size; k++)
 			shared += nic->leaf == world->topo->nics[k].leaf;
-		deceived += nic->leaf != TOPO_NONE && nic->certainty >= 0.9 &&
+		deceived += nic->leaf != TOPO_NONE && topo_is_certain(nic) &&
 			    (2 * shared <= size || world->topo->leaves[nic->leaf].nics > size);
 	}
 	return deceived;
@@ -306,9 +306,44 @@ Test(topo, leaves_by_switch_replies)
 		cr_expect_eq(json_count(leaf, "nic_count"), 2);
 		cr_expect_eq(json_count(leaf, "uplinks"), 2);
 		cr_expect_str_eq(json_text(leaf, "by"), "switches");
+		cr_expect_null(json_object_get(leaf, "certainty"), "a reply has no probability");
 	}
+	json_array_foreach (json_object_get(json, "nics"), i, leaf)
+		cr_expect(json_is_true(json_object_get(leaf, "certain")));
 	json_decref(json);
+	topo->nics[0].conflict = true;
+	cr_expect_not(topo_is_certain(&topo->nics[0]), "delays show another leaf");
 	topo_free(topo);
+}
+
+/* Of 8 NICs h1 alone has delays to others: 7 of 28 pairs. */
+Test(topo, an_sla_counts_what_was_not_measured)
+{
+	const struct verb *verb = topo_verbs.verbs;
+	json_t *peers = json_array(), *args, *result;
+	char *error = NULL;
+	int exit = 0;
+
+	while (strcmp(verb->name, "topo sla") != 0)
+		verb++;
+	for (int to = 2; to <= 8; to++)
+		json_array_append_new(peers, json_pack("{s:o, s:o, s:s, s:s, s:s, s:{s:i}}", "peer",
+						       json_sprintf("h%d", to), "address",
+						       json_sprintf("10.1.0.%d", to), "interface",
+						       "eth1", "plane", "backend", "rail", "1",
+						       "rtt_ns", "min", 4000));
+	args = json_pack("{s:i, s:{s:{s:s, s:{s:[{s:s, s:[{s:s, s:s, s:s}]}]}}, s:{s:o}}}",
+			 "max_owd_ns", 8000, "replies", "status", "host", "h1", "probing", "planes",
+			 "plane", "backend", "nics", "interface", "eth1", "rail", "1", "address",
+			 "10.1.0.1", "peers", "peers", peers);
+	cr_assert_not_null(args);
+	result = verb->run(args, &exit, &error);
+	cr_assert_not_null(result, "%s", error);
+	cr_expect_eq(json_count(result, "pairs_checked"), 7);
+	cr_expect_eq(json_count(result, "pairs_not_measured"), 21);
+	cr_expect_eq(json_count(result, "violation_count"), 0);
+	json_decref(result);
+	json_decref(args);
 }
 
 Test(topo, differs_from_an_earlier_one)
