@@ -294,7 +294,7 @@ static void take_read(void *context, void *job)
 		next = at->next;
 		at->fn(at->context);
 	}
-	/* Of those who waited for it none is there any more. */
+	/* The requests that waited for it were dropped meanwhile. */
 	fleet_read_free(core->members_read);
 	core->members_read = NULL;
 }
