@@ -7,7 +7,7 @@
 #include "internal.h"
 
 #define STARTS_LEAST 32
-#define STARTS_EFFORT 400000000u /* hosts compared to grow choices from more of them */
+#define STARTS_EFFORT 100000000u /* hosts compared to grow choices from more of them */
 #define IMPROVED 32		 /* of the choices, the best */
 #define SWAPS_MOST 500
 
