@@ -71,24 +71,38 @@ static void describe(const json_t *pair, const char *fault, char *out, size_t by
 			 (long long)(there - back), bound);
 }
 
+static bool is_of_delays(const char *fault)
+{
+	return !strcmp(fault, "latency") || !strcmp(fault, "asymmetry");
+}
+
+/* Pairs with delays that enough others are as near as. */
+static uint64_t count_judged(const json_t *nic)
+{
+	const json_t *class;
+	uint64_t judged = 0;
+	size_t i;
+
+	json_array_foreach (json_object_get(nic, "classes"), i, class)
+		if (json_is_true(json_object_get(class, "judged")))
+			judged += json_count(class, "pairs");
+	return judged;
+}
+
 /* What is missing to judge @fault of all pairs of a NIC; NULL: nothing. */
 static const char *why_unknown(const json_t *nic, const char *fault)
 {
-	const json_t *class;
-	size_t i;
-
 	if (json_count(nic, "measured") < json_count(nic, "pairs"))
 		return "not all pairs were measured";
 	if (!json_count(nic, "measured"))
 		return "there is no other NIC on the rail";
+	if (json_count(nic, "by_path"))
+		return "pairs that queue pairs use were left to `escapement paths`";
 	if (!strcmp(fault, "mtu") && !json_count(nic, "small_replied"))
 		return "no peer replies to ICMP echo requests";
-	if (strcmp(fault, "latency") && strcmp(fault, "asymmetry"))
+	if (!is_of_delays(fault))
 		return NULL;
-	json_array_foreach (json_object_get(nic, "classes"), i, class)
-		if (json_is_true(json_object_get(class, "judged")))
-			return NULL;
-	return "fewer than 3 pairs of a class have delays";
+	return count_judged(nic) ? NULL : "fewer than 3 pairs of a class have delays";
 }
 
 static void judge_nic(struct audit_run *run, const json_t *nic, const char *fault)
@@ -109,6 +123,9 @@ static void judge_nic(struct audit_run *run, const json_t *nic, const char *faul
 			   count > 1 ? ", ..." : "");
 	else if (why)
 		audit_unknown(run, subject, "%s", why);
+	else if (is_of_delays(fault))
+		audit_pass(run, subject, "%llu of %llu pairs judged",
+			   (unsigned long long)count_judged(nic), all);
 	else
 		audit_pass(run, subject, "%llu pairs", all);
 	put_pairs(run, nic, faulty);

@@ -87,7 +87,7 @@ struct pairs_limit {
  */
 int pairs_limits(const struct pairs_pair *results, size_t count,
 		 struct pairs_limit out[PAIRS_CLASSES]);
-/* Enough was sent. */
+/* Enough was sent, or it was left to candidate paths. */
 bool pairs_is_measured(const struct pairs_pair *result);
 /* A bit for each enum pairs_fault; 0 also of one that was not measured. */
 unsigned int pairs_judge(const struct pairs_pair *result,

@@ -59,12 +59,13 @@ static json_t *reply(const char *state, int measured, const char *fault)
 	}
 	return json_pack(
 		"{s:s, s:I, s:i, s:I, s:f, s:[{s:s, s:s, s:i, s:i, s:i, s:i, s:f, s:i, s:o, "
-		"s:[{s:s, s:b}], s:o}]}",
+		"s:[{s:s, s:i, s:b}, {s:s, s:i, s:b}], s:o}]}",
 		"state", state, "run_ns", (json_int_t)100, "rounds", 15, "round_ns",
 		(json_int_t)500000000, "takes_s", 7.5, "nics", "interface", "eth1", "address",
 		"10.0.0.1", "pairs", 15, "measured", measured, "small_replied", 45,
 		"full_size_replied", 45, "budget_pps", 424.0, "budget_bytes_per_second", 132480,
-		"faults", faults, "classes", "class", "rack", "judged", 1, "faulty", list);
+		"faults", faults, "classes", "class", "rack", "pairs", 2, "judged", 0, "class",
+		"fabric", "pairs", 13, "judged", 1, "faulty", list);
 }
 
 Test(audit_fabric, each_check_passes_fails_and_is_unknown)
@@ -100,6 +101,26 @@ Test(audit_fabric, each_check_passes_fails_and_is_unknown)
 		json_decref(none);
 		json_decref(absent);
 	}
+}
+
+/* Two of 15 pairs are in a class of their own, and one run left a pair to candidate paths. */
+Test(audit_fabric, what_was_not_judged_is_said)
+{
+	static const char *const checks[] = {"fabric.pairs", "fabric.loss", "fabric.mtu",
+					     "fabric.latency", "fabric.asymmetry"};
+	json_t *some = run(reply("completed", 15, NULL)), *daemon = reply("completed", 15, NULL);
+	const json_t *entry = entry_of(some, "fabric.latency", "eth1");
+	json_t *used;
+
+	cr_expect(strstr(json_text(entry, "value"), "13 of 15 pairs"), "%s",
+		  json_text(entry, "value"));
+	json_object_set_new(json_array_get(json_object_get(daemon, "nics"), 0), "by_path",
+			    json_integer(1));
+	used = run(daemon);
+	for (size_t i = 0; i < 5; i++)
+		cr_expect_str_eq(json_text(entry_of(used, checks[i], "eth1"), "result"), "unknown");
+	json_decref(some);
+	json_decref(used);
 }
 
 /* --- many hosts --- */
