@@ -133,7 +133,8 @@ void hostclock_view(const struct hostclock *clock, struct clock_view *view)
 		return;
 	clock_view_put(view, &consensus->line);
 	view->bound_ns = clock->model.bound_ns;
-	view->generation = (uint32_t)consensus->generation;
+	/* The model's, of every round: one that stays the same is of a host that is gone. */
+	view->generation = (uint32_t)clock->model.generation;
 	view->reach = (uint16_t)(consensus->reach * CLOCK_REACH_ONE);
 }
 

@@ -238,6 +238,8 @@ Test(clock_consensus, the_majority_does_not_move_and_a_minority_does)
 Test(clock_consensus, alone_it_holds_over_and_its_bound_grows)
 {
 	static struct stage stage;
+	struct clock_view view;
+	uint32_t generation;
 	double bound;
 
 	stage_init(&stage);
@@ -245,8 +247,13 @@ Test(clock_consensus, alone_it_holds_over_and_its_bound_grows)
 		stage_round(&stage, NULL, 1);
 	bound = stage.clock.bound.now_ns;
 	for (int i = 0; i < 40; i++) {
+		hostclock_view(&stage.clock, &view);
+		generation = view.generation;
 		stage.now += ROUND;
 		hostclock_round(&stage.clock, stage.now, NULL, 0);
+		/* Or its neighbors would take it for gone, and two in holdover would stay there. */
+		hostclock_view(&stage.clock, &view);
+		cr_assert_neq(view.generation, generation);
 	}
 	cr_assert_eq(stage.clock.state, CLOCK_HOLDOVER);
 	cr_assert_gt(stage.clock.bound.now_ns, bound + 100);
