@@ -9,7 +9,8 @@
 
 #define RECENT_MOVES_FREE 4  /* two recent moves double the wait */
 #define RESIDENT_FACTOR 8    /* of the wait, for a resident */
-#define LOST_PART 0.4	     /* of their rate: with less residents do not wait longer */
+#define LOST_PART 0.4	     /* of their rate: with less left the path has lost capacity */
+#define TOGETHER_MOST 16     /* moves from such a path at once */
 #define FULL_RATE_FACTOR 60  /* of the wait, for a queue pair with a path's capacity */
 #define LAGS 3		     /* minimum mean wait, in feedback delays */
 #define HELPED_PART 0.25     /* of the predicted gain: the move helped ... */
@@ -352,10 +353,26 @@ static void start_move(struct tick *tick, enum contend_act_kind kind, size_t q, 
 
 /* --- evaluation of a move --- */
 
+/* Another queue pair is on its way from or to the path. */
+static bool is_awaited(const struct tick *tick, uint32_t p, const struct contend_qp *except)
+{
+	for (size_t q = 0; q < tick->qp_count; q++) {
+		const struct contend_qp *qp = &tick->qps[q];
+
+		if (qp != except && qp->moving && !qp->arrived_ns && !is_silent(qp) &&
+		    (qp->from == p || qp->to == p))
+			return true;
+	}
+	return false;
+}
+
 static void release(struct tick *tick, struct contend_qp *qp, int64_t at_ns)
 {
 	qp->moving = qp->arrived_ns != 0;
-	tick->paths[qp->from].busy_until_ns = tick->paths[qp->to].busy_until_ns = at_ns;
+	if (!is_awaited(tick, qp->from, qp))
+		tick->paths[qp->from].busy_until_ns = at_ns;
+	if (!is_awaited(tick, qp->to, qp))
+		tick->paths[qp->to].busy_until_ns = at_ns;
 }
 
 /* The queue pair is on its new path: computes when the delays reflect that. */
@@ -522,23 +539,27 @@ static void track_move(struct tick *tick, size_t q)
 
 /* --- choice of a queue pair --- */
 
-/* The largest queue pair that would gain; *@willing: number of those that would. */
-static int choose_qp(const struct tick *tick, size_t p, unsigned *willing)
+/* The largest queue pair that would gain, most on path *@onto; *@willing: number that would. */
+static int choose_qp(const struct tick *tick, size_t p, unsigned *willing, int *onto)
 {
-	int chosen = CONTEND_NOWHERE;
+	int chosen = CONTEND_NOWHERE, best;
 
 	*willing = 0;
 	for (size_t q = 0; q < tick->qp_count; q++) {
 		const struct contend_qp *qp = &tick->qps[q];
 		double gain;
 
-		if (qp->path != p || qp->pinned || qp->moving || is_idle(tick->contend, qp) ||
-		    contend_best(tick->contend, tick->now_ns, tick->paths, tick->path_count, qp,
-				 &gain) < 0)
+		if (qp->path != p || qp->pinned || qp->moving || is_idle(tick->contend, qp))
+			continue;
+		best = contend_best(tick->contend, tick->now_ns, tick->paths, tick->path_count, qp,
+				    &gain);
+		if (best < 0)
 			continue;
 		++*willing;
-		if (chosen < 0 || qp->rate_Bps > tick->qps[chosen].rate_Bps)
-			chosen = (int)q;
+		if (chosen >= 0 && qp->rate_Bps <= tick->qps[chosen].rate_Bps)
+			continue;
+		chosen = (int)q;
+		*onto = best;
 	}
 	return chosen;
 }
@@ -579,20 +600,28 @@ static double effect_ns(const struct contend_path *path, const struct contend_qp
 	return fmin(qp->message_ns, EFFECT_MOST_NS);
 }
 
-/* Random time of the move, as if each of the @willing had an exponential wait of its own. */
-static bool is_due(struct tick *tick, const struct contend_path *path, const struct contend_qp *qp,
-		   unsigned willing)
+/* Residents that lost most of their rate lost it to no newcomer. */
+static bool has_lost_capacity(const struct contend_path *path)
 {
-	double lag = lag_ns(tick, path) + effect_ns(path, qp);
+	return path->own_Bps < LOST_PART * path->calm_Bps;
+}
+
+/*
+ * Random time of the move, as if each of the @willing had an exponential wait of its own. That the
+ * path has less capacity is seen at once; how @onto fills is what others have to see first.
+ */
+static bool is_due(struct tick *tick, const struct contend_path *path,
+		   const struct contend_path *onto, const struct contend_qp *qp, unsigned willing)
+{
+	bool lost = has_lost_capacity(path);
+	double lag = lag_ns(tick, lost ? onto : path) + effect_ns(path, qp);
 	double wait = fmax((double)tick->contend->config.react_ns, LAGS * lag);
 
 	/* All traffic here is ours: no other host moves at the same time. */
 	if (path->own > 1 && is_ours(tick->contend, tick->now_ns, path))
 		return true;
 	wait *= 1 + qp->recent_moves * qp->recent_moves / RECENT_MOVES_FREE;
-	/* Residents that lost most of their rate lost it to no newcomer: the path has less
-	 * capacity. */
-	if (qp->resident && path->own_Bps >= LOST_PART * path->calm_Bps)
+	if (qp->resident && !lost)
 		wait *= RESIDENT_FACTOR;
 	if (has_all_capacity(tick->contend, path))
 		wait *= FULL_RATE_FACTOR;
@@ -600,9 +629,76 @@ static bool is_due(struct tick *tick, const struct contend_path *path, const str
 	       1 - exp(-(double)willing * surplus(tick, path) * tick->since_ns / wait);
 }
 
+struct move {
+	uint32_t q, to;
+	double gain_ns;
+};
+
+static double demand_Bps(const struct contend_qp *qp)
+{
+	return fmax(qp->rate_Bps, qp->resident_Bps);
+}
+
+/* As if the move were made and observed. */
+static void assume_moved(struct tick *tick, const struct move *move)
+{
+	struct contend_qp *qp = &tick->qps[move->q];
+	struct contend_path *from = &tick->paths[qp->path], *to = &tick->paths[move->to];
+	double share = share_ns(tick->contend, tick->now_ns, from, qp);
+
+	from->excess_ns -= share;
+	from->delay_ns -= share;
+	from->own_Bps -= qp->rate_Bps;
+	from->own--;
+	to->own_Bps += demand_Bps(qp);
+	to->own++;
+	qp->path = move->to;
+}
+
+static bool has_room(const struct tick *tick, size_t p, const struct contend_qp *qp)
+{
+	return tick->paths[p].own_Bps + demand_Bps(qp) <= NEARLY * carried_Bps(tick->contend);
+}
+
+/*
+ * From a path that lost capacity the others go with the first, as far as other paths have room for
+ * their rates of before: one after the other, each would wait for the slow path's delays. Returns
+ * the number of @moves, of which the first is given.
+ */
+static size_t plan_together(struct tick *tick, size_t p, struct move moves[TOGETHER_MOST])
+{
+	struct contend_path before[CONTEND_PATHS_MAX];
+	size_t count = 1, room = tick->acts_most - tick->act_count;
+	double gain = 0;
+	unsigned willing;
+	int q, to;
+
+	if (room > TOGETHER_MOST)
+		room = TOGETHER_MOST;
+	memcpy(before, tick->paths, tick->path_count * sizeof(before[0]));
+	while (count < room && tick->budget->left >= (double)count + 1) {
+		assume_moved(tick, &moves[count - 1]);
+		if (tick->paths[p].own <= 1)
+			break;
+		q = choose_qp(tick, p, &willing, &to);
+		if (q < 0)
+			break;
+		to = draw_target(tick, &tick->qps[q], &gain);
+		if (to < 0 || !has_room(tick, (size_t)to, &tick->qps[q]))
+			break;
+		moves[count++] = (struct move){(uint32_t)q, (uint32_t)to, gain};
+	}
+	memcpy(tick->paths, before, tick->path_count * sizeof(before[0]));
+	for (size_t i = 0; i < count; i++)
+		tick->qps[moves[i].q].path = (uint32_t)p;
+	return count;
+}
+
 static void evaluate_path(struct tick *tick, size_t p)
 {
 	const struct contend_path *path = &tick->paths[p];
+	struct move moves[TOGETHER_MOST];
+	size_t count = 1;
 	unsigned willing;
 	double gain = 0;
 	int q, to;
@@ -610,12 +706,18 @@ static void evaluate_path(struct tick *tick, size_t p)
 	if (!path->own || !is_contended(tick->contend, path) ||
 	    tick->now_ns < path->busy_until_ns || !has_room_for_act(tick))
 		return;
-	q = choose_qp(tick, p, &willing);
-	if (q < 0 || !is_due(tick, path, &tick->qps[q], willing) || !has_budget(tick))
+	q = choose_qp(tick, p, &willing, &to);
+	if (q < 0 || !is_due(tick, path, &tick->paths[to], &tick->qps[q], willing) ||
+	    !has_budget(tick))
 		return;
 	to = draw_target(tick, &tick->qps[q], &gain);
-	if (to >= 0)
-		start_move(tick, CONTEND_MOVE, (size_t)q, (uint32_t)to, gain);
+	if (to < 0)
+		return;
+	moves[0] = (struct move){(uint32_t)q, (uint32_t)to, gain};
+	if (has_lost_capacity(path))
+		count = plan_together(tick, p, moves);
+	for (size_t i = 0; i < count; i++)
+		start_move(tick, CONTEND_MOVE, moves[i].q, moves[i].to, moves[i].gain_ns);
 }
 
 /*

@@ -15,9 +15,10 @@
  *    to a path drawn in proportion to free capacity: of many hosts with the same observations
  *    about as many move as there is capacity for, and the others observe the change and stay. The
  *    last that joined the path moves first, unless those of before lost most of their rate: then
- *    the path has less capacity, and none of them waits;
- *  - one move at a time per path, and the next one when the paths' delays can reflect the last
- *    one;
+ *    the path has less capacity, none of them waits, nor for the delays of that path, and they
+ *    move together, as far as other paths have room for their rates of before;
+ *  - otherwise one move at a time per path, and the next one when the paths' delays can reflect
+ *    the last one;
  *  - the wait of a queue pair grows with the square of its recent moves: under overload of all
  *    paths further moves gain nothing;
  *  - each move is evaluated: measured against predicted gain. A move without a gain is reverted,

@@ -220,6 +220,92 @@ Test(contend, residents_of_a_path_that_lost_capacity_do_not_wait_for_newcomers)
 	cr_assert_gt(shared, 4 * lost, "%.1f and %.1f ticks", shared, lost);
 }
 
+/* Mean ticks until the path that lost capacity is left for one whose delay is @other_ns. */
+static double ticks_to_leave(double other_ns)
+{
+	unsigned sum = 0;
+
+	for (uint64_t r = 0; r < 200; r++) {
+		struct scene s;
+
+		scene_init(&s, 2, 0);
+		s.random = SEED + r;
+		s.qps[0].rate_Bps = s.qps[1].rate_Bps = 10e6;
+		for (int p = 1; p < PATHS; p++)
+			s.paths[p].floor_ns = s.paths[p].delay_ns = other_ns;
+		cr_assert_eq(tick_on(&s, 30), 0);
+		s.paths[0].delay_ns += 200e6;
+		s.qps[0].rate_Bps = s.qps[1].rate_Bps = 2e6;
+		for (unsigned n = 0; n < 500 && !tick(&s); n++)
+			sum++;
+	}
+	return sum / 200.0;
+}
+
+Test(contend, the_delay_of_a_path_that_lost_capacity_does_not_delay_its_moves)
+{
+	double near = ticks_to_leave(1e5), far = ticks_to_leave(100e6);
+
+	cr_assert_lt(near, 15, "%.1f ticks, of 10 ms each", near);
+	cr_assert_gt(far, 2 * near, "%.1f and %.1f ticks", near, far);
+}
+
+/* Queue pairs of four, that sent 10 MB/s each, that leave their path in the tick of the first. */
+static size_t moves_together(double now_Bps, unsigned newcomers)
+{
+	struct scene s;
+	size_t acts;
+
+	scene_init(&s, 4, 0);
+	s.paths[2].usable = s.paths[3].usable = false;
+	for (int q = 0; q < 4; q++)
+		s.qps[q].rate_Bps = 10e6;
+	cr_assert_eq(tick_on(&s, 30), 0);
+	for (unsigned q = 0; q < newcomers; q++)
+		s.qps[q].path = 1;
+	cr_assert_eq(tick_on(&s, 30), 0);
+	s.paths[0].delay_ns += 20e6;
+	for (unsigned q = newcomers; q < 4; q++)
+		s.qps[q].rate_Bps = now_Bps;
+	acts = tick_on(&s, 500);
+	for (size_t a = 0; a < acts; a++)
+		cr_assert(s.acts[a].kind == CONTEND_MOVE && s.acts[a].to == 1);
+	return acts;
+}
+
+Test(contend, residents_of_a_path_that_lost_capacity_move_together_where_there_is_room)
+{
+	cr_assert_eq(moves_together(7e6, 0), 1, "it has most of its capacity: one at a time");
+	cr_assert_eq(moves_together(1e6, 0), 3, "one can stay; 30 of 40 MB/s are free");
+	cr_assert_eq(moves_together(1e6, 2), 1, "of two one can stay");
+	cr_assert_eq(moves_together(1e6, 1), 2, "20 MB/s beside 10");
+}
+
+/* Each is awaited on its own: the first to arrive does not end the wait for the other. */
+Test(contend, a_path_is_awaited_until_the_last_of_several_moves)
+{
+	struct scene s;
+	uint32_t last;
+
+	scene_init(&s, 3, 0);
+	s.paths[2].usable = s.paths[3].usable = false;
+	for (int q = 0; q < 3; q++)
+		s.qps[q].rate_Bps = 10e6;
+	cr_assert_eq(tick_on(&s, 30), 0);
+	s.paths[0].delay_ns += 200e6;
+	for (int q = 0; q < 3; q++)
+		s.qps[q].rate_Bps = 1e6;
+	cr_assert_eq(tick_on(&s, 500), 2);
+	last = s.acts[1].qp;
+	s.qps[s.acts[0].qp].path = 1;
+	tick(&s);
+	cr_assert_eq(s.paths[1].busy_until_ns, s.qps[last].expire_ns);
+	s.qps[last].path = 1;
+	tick(&s);
+	cr_assert_eq(s.paths[1].busy_until_ns - s.now_ns,
+		     s.qps[last].evaluate_ns - s.paths[1].busy_until_ns);
+}
+
 /* Wherever it goes there is a queue, and less of it elsewhere. */
 static unsigned moves_of_one(int seconds)
 {
