@@ -234,7 +234,15 @@ static void put_cell(json_t *row, const char *key, const struct audit_run *run, 
 	json_put_text(row, key, entry ? json_text(entry, "result") : "-");
 }
 
-static const char *worst_of(const struct audit_run *run, const char *subject)
+bool audit_concerns(const char *subject, const char *nic, const char *netdev)
+{
+	size_t device = strcspn(nic, ":");
+
+	return *subject && (!strcmp(subject, nic) || !strcmp(subject, netdev) ||
+			    (!strncmp(subject, nic, device) && subject[device] == '\0'));
+}
+
+static const char *worst_of(const struct audit_run *run, const struct audit_nic *nic)
 {
 	const char *worst = "pass";
 	const json_t *entry;
@@ -243,7 +251,7 @@ static const char *worst_of(const struct audit_run *run, const char *subject)
 	json_array_foreach (run->results, i, entry) {
 		const char *result = json_text(entry, "result");
 
-		if (strcmp(json_text(entry, "subject"), subject))
+		if (!audit_concerns(json_text(entry, "subject"), nic->subject, nic->netdev))
 			continue;
 		if (!strcmp(result, "fail"))
 			return "fail";
@@ -263,7 +271,7 @@ static json_t *nics_of(struct audit_run *run)
 		const json_t *gid = result_of(run, "roce.gid", nic->subject);
 		json_t *row = json_object();
 
-		json_put_text(row, "status", worst_of(run, nic->subject));
+		json_put_text(row, "status", worst_of(run, nic));
 		json_put_name(row, "nic", nic->subject);
 		json_put_name(row, "netdev", nic->netdev);
 		put_cell(row, "initialized", run, "backend.initialized", nic->subject);

@@ -79,6 +79,12 @@ void audit_record(struct audit_run *run, const char *subject, const char *format
 #define audit_decide(run, good, subject, ...)                                                      \
 	((good) ? audit_pass(run, subject, __VA_ARGS__) : audit_fail(run, subject, __VA_ARGS__))
 
+/*
+ * Whether a result is of a NIC of the overview: its subject is the port (@nic, "mlx5_0:1"), the
+ * device ("mlx5_0": pcie.*) or the network device.
+ */
+bool audit_concerns(const char *subject, const char *nic, const char *netdev);
+
 /* Sets the counts of a report by its results. */
 void audit_count(json_t *report);
 

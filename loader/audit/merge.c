@@ -205,30 +205,29 @@ static void add_silent(json_t *results, const json_t *newest, const json_t *host
 					"run `escapement -j audit` there, and read why it failed"));
 }
 
-static json_t *key_of_nic(const json_t *entry, const char *member)
-{
-	return json_sprintf("%s/%s", json_text(entry, "host"), json_text(entry, member));
-}
-
 /* A comparison may have failed a NIC that its own host could not judge. */
 static void update_nics(json_t *nics, const json_t *results)
 {
-	json_t *failed = json_object(), *key, *row;
-	const json_t *entry;
-	size_t i;
+	json_t *failed = json_object(), *subjects, *row;
+	const json_t *entry, *subject;
+	size_t i, k;
 
 	json_array_foreach (results, i, entry) {
+		const char *host = json_text(entry, "host");
+
 		if (strcmp(json_text(entry, "result"), "fail") != 0)
 			continue;
-		key = key_of_nic(entry, "subject");
-		json_object_set_new(failed, json_string_value(key), json_true());
-		json_decref(key);
+		if (!json_object_get(failed, host))
+			json_object_set_new(failed, host, json_array());
+		json_array_append_new(json_object_get(failed, host),
+				      json_string(json_text(entry, "subject")));
 	}
 	json_array_foreach (nics, i, row) {
-		key = key_of_nic(row, "nic");
-		if (json_object_get(failed, json_string_value(key)))
-			json_object_set_new(row, "status", json_string("fail"));
-		json_decref(key);
+		subjects = json_object_get(failed, json_text(row, "host"));
+		json_array_foreach (subjects, k, subject)
+			if (audit_concerns(json_string_value(subject), json_text(row, "nic"),
+					   json_text(row, "netdev")))
+				json_object_set_new(row, "status", json_string("fail"));
 	}
 	json_decref(failed);
 }

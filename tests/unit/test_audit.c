@@ -634,6 +634,51 @@ Test(audit, merge_counts_ports, .fini = clean)
 	json_decref(reports);
 }
 
+static const char *status_of(const json_t *report, const char *host, const char *nic)
+{
+	const json_t *row;
+	size_t i;
+
+	json_array_foreach (json_object_get(report, "nics"), i, row)
+		if (!strcmp(json_text(row, "nic"), nic) &&
+		    (!host || !strcmp(json_text(row, "host"), host)))
+			return json_text(row, "status");
+	return "absent";
+}
+
+/* Checks of the device (pcie.*) and of the network device (backend.flaps) are of the NIC too. */
+Test(audit, overview_has_all_of_a_nic, .fini = clean)
+{
+	json_t *replies = good_replies("eth3"), *reports = json_array(), *report;
+	json_t *link =
+		json_array_get(json_object_get(json_object_get(replies, "links"), "links"), 0);
+
+	unpack("mlx5-roce");
+	report = run(NULL, NULL);
+	cr_expect_str_eq(status_of(report, NULL, "mlx5_1:1"), "unknown"); /* FEC of a tree */
+	json_decref(report);
+	put(D "0000:3c:00.0/current_link_width", "8");
+	report = run(NULL, NULL);
+	cr_expect_str_eq(status_of(report, NULL, "mlx5_1:1"), "fail");
+	cr_expect_str_eq(status_of(report, NULL, "mlx5_0:1"), "unknown");
+	json_decref(report);
+	restore(D "0000:3c:00.0/current_link_width");
+	json_object_set_new(link, "alarm", json_pack("{s:s}", "kind", "flapping"));
+	report = run(NULL, replies);
+	cr_expect_str_eq(status_of(report, NULL, "mlx5_1:1"), "fail");
+	json_decref(report);
+	json_decref(replies);
+	json_array_append_new(reports, host_report("node1", D "0000:1a:00.0/numa_node", "1"));
+	json_array_append_new(reports, host_report("node2", NULL, NULL));
+	json_array_append_new(reports, host_report("node3", NULL, NULL));
+	report = audit_merge(reports, NULL, NULL);
+	cr_expect_str_eq(status_of(report, "node1", "mlx5_0:1"), "fail");
+	cr_expect_str_eq(status_of(report, "node1", "mlx5_1:1"), "unknown");
+	cr_expect_str_eq(status_of(report, "node2", "mlx5_0:1"), "unknown");
+	json_decref(report);
+	json_decref(reports);
+}
+
 Test(audit, merge_needs_a_majority, .fini = clean)
 {
 	json_t *reports = json_array(), *hosts = json_pack("[s, s, s]", "node1", "node2", "node3");
