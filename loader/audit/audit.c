@@ -15,8 +15,9 @@
 #include "internal.h"
 
 static const struct audit_check *const lists[] = {
-	audit_host_checks, audit_pcie_checks, audit_daemon_checks,
-	audit_nic_checks,  audit_peer_checks, audit_fabric_checks,
+	audit_host_checks, audit_queue_pair_checks, audit_log_checks,
+	audit_pcie_checks, audit_daemon_checks,	    audit_nic_checks,
+	audit_dcb_checks,  audit_peer_checks,	    audit_fabric_checks,
 };
 
 #define LISTS (sizeof(lists) / sizeof(lists[0]))
@@ -86,6 +87,30 @@ size_t audit_each(struct audit_run *run, const char *pattern, audit_path_fn *fn,
 	count = found.gl_pathc;
 	globfree(&found);
 	return count;
+}
+
+int audit_recorded(const struct audit_run *run, const char *netdev, const char *query,
+		   netlink_reply_fn *fn, void *context)
+{
+	char path[PATH_MAX], *bytes, *error = NULL;
+	const struct nlmsghdr *message;
+	size_t size;
+	int left, err;
+
+	snprintf(path, sizeof(path), "%s/netlink/%s/%s", run->options->root, netdev, query);
+	err = readfile(path, 1 << 20, &bytes, &size, NULL, &error);
+	if (err) {
+		free(error);
+		return err;
+	}
+	left = (int)size;
+	message = (const void *)bytes;
+	/* mnl_nlmsg_ok() takes a length above INT_MAX as a negative one. */
+	for (; left > 0 && mnl_nlmsg_ok(message, left) && message->nlmsg_len <= (uint32_t)left;
+	     message = mnl_nlmsg_next(message, &left))
+		fn(message, context);
+	free(bytes);
+	return left > 0 ? -EBADMSG : 0;
 }
 
 const char *audit_last(const char *path)

@@ -8,7 +8,6 @@
 #include "internal.h"
 
 #define SHM_BYTES_LEAST (8ll << 30) /* NCCL maps some 10 MiB for each pair of local ranks */
-#define NCCL_CONF_BYTES 16384
 
 /* --- software --- */
 
@@ -184,8 +183,7 @@ static void peermem(struct audit_run *run)
 			     strstr(modules, "nvidia_peermem ") ? "loaded" : "not loaded");
 }
 
-/* The value of "KEY=value" in a nccl.conf, "" none. */
-static void nccl_value(const char *text, const char *key, char *out, size_t bytes)
+void audit_nccl_value(const char *text, const char *key, char *out, size_t bytes)
 {
 	size_t length = strlen(key);
 
@@ -224,13 +222,13 @@ static void nccl_missing_device(const struct audit_run *run, const char *list, c
 
 static void nccl(struct audit_run *run)
 {
-	char text[NCCL_CONF_BYTES], list[AUDIT_TEXT_BYTES], missing[64];
+	char text[AUDIT_CONF_BYTES], list[AUDIT_TEXT_BYTES], missing[64];
 
 	if (audit_read(run, text, sizeof(text), "/etc/nccl.conf") <= 0) {
 		audit_unknown(run, "", "/etc/nccl.conf is not there");
 		return;
 	}
-	nccl_value(text, "NCCL_IB_HCA", list, sizeof(list));
+	audit_nccl_value(text, "NCCL_IB_HCA", list, sizeof(list));
 	if (!list[0]) {
 		audit_pass(run, "", "no NCCL_IB_HCA");
 		return;

@@ -8,7 +8,10 @@
 #include <stdint.h>
 
 #include "audit.h"
+#include "net/dcb.h"
 #include "net/linkinfo.h"
+#include "net/rdma.h"
+#include "net/rtnl.h"
 
 #define AUDIT_NICS_MAX 64
 #define AUDIT_TEXT_BYTES 256
@@ -18,11 +21,14 @@ struct audit_nic {
 	char subject[96]; /* "mlx5_0:1" */
 	char device[64];
 	unsigned int port;
-	char netdev[64];	  /* "" none was found */
-	char driver[32];	  /* of the bus device; "" none: software */
-	bool infiniband, roce;	  /* by its link layer; that of EFA is neither */
-	bool active_failed;	  /* what depends on it is skipped */
-	struct link_details link; /* by netlink; nothing is known with a captured tree */
+	char netdev[64];       /* "" none was found */
+	char driver[32];       /* of the bus device; "" none: software */
+	char bus[32];	       /* its address there, "0000:1a:00.0"; "" not known */
+	bool infiniband, roce; /* by its link layer; that of EFA is neither */
+	bool active_failed;    /* what depends on it is skipped */
+	/* By netlink; of a captured tree those of which there is a recorded reply. */
+	struct link_details link;
+	struct dcb_facts dcb;
 };
 
 struct audit_run {
@@ -53,8 +59,9 @@ struct audit_check {
 };
 
 /* Each list ends with one of zeros. */
-extern const struct audit_check audit_host_checks[], audit_pcie_checks[], audit_nic_checks[],
-	audit_daemon_checks[], audit_peer_checks[], audit_fabric_checks[];
+extern const struct audit_check audit_host_checks[], audit_queue_pair_checks[], audit_log_checks[],
+	audit_pcie_checks[], audit_nic_checks[], audit_dcb_checks[], audit_daemon_checks[],
+	audit_peer_checks[], audit_fabric_checks[];
 #define AUDIT_FABRIC "fabric" /* the group of what all pairs of NICs are measured for */
 
 /* In the order of the report: NULL begins and ends. */
@@ -109,6 +116,25 @@ typedef void audit_path_fn(struct audit_run *run, const char *path, void *contex
 size_t audit_each(struct audit_run *run, const char *pattern, audit_path_fn *fn, void *context);
 /* The last part of a path. */
 const char *audit_last(const char *path);
+
+/*
+ * A recorded reply of netlink to @query ("dcb", "fec", "pause") about @netdev below the root: in
+ * the file netlink/NETDEV/QUERY, as it came. @fn gets each message. -ENOENT: there is none;
+ * -EBADMSG.
+ */
+int audit_recorded(const struct audit_run *run, const char *netdev, const char *query,
+		   netlink_reply_fn *fn, void *context);
+
+/* The value of "KEY=value" in a nccl.conf, "" none. */
+#define AUDIT_CONF_BYTES 16384
+void audit_nccl_value(const char *text, const char *key, char *out, size_t bytes);
+
+/* Result of the queue pairs of a host; its processes are read below the root. */
+void audit_judge_queue_pairs(struct audit_run *run, const struct rdmares *list);
+
+/* Calls @fn for each RoCE port, but for those that are not active where @needs_active. */
+void audit_each_roce(struct audit_run *run,
+		     void (*fn)(struct audit_run *run, struct audit_nic *nic), bool needs_active);
 
 /* Fills in nics. */
 void audit_find_nics(struct audit_run *run);

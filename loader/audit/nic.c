@@ -39,6 +39,29 @@ static void find_driver(const struct audit_run *run, struct audit_nic *nic)
 	snprintf(nic->driver, sizeof(nic->driver), "%.31s", bytes < 0 ? "" : audit_last(link));
 }
 
+static void find_bus(const struct audit_run *run, struct audit_nic *nic)
+{
+	char path[PATH_MAX], real[PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s/sys/class/infiniband/%s/device", run->options->root,
+		 nic->device);
+	if (nic->driver[0] && realpath(path, real))
+		snprintf(nic->bus, sizeof(nic->bus), "%.31s", audit_last(real));
+}
+
+/* What the driver reports by netlink; of a captured tree, what was recorded. */
+static void read_netlink(const struct audit_run *run, struct audit_nic *nic)
+{
+	if (!run->options->root[0]) {
+		link_details_read("/sys", nic->netdev, &nic->link);
+		dcb_read(nic->netdev, &nic->dcb);
+		return;
+	}
+	audit_recorded(run, nic->netdev, "fec", link_parse_fec, &nic->link);
+	audit_recorded(run, nic->netdev, "pause", link_parse_pause, &nic->link);
+	audit_recorded(run, nic->netdev, "dcb", dcb_parse, &nic->dcb);
+}
+
 static void add_nic(struct audit_run *run, const char *path, void *context)
 {
 	struct audit_nic *nic = &run->nics[run->nic_count];
@@ -59,9 +82,11 @@ static void add_nic(struct audit_run *run, const char *path, void *context)
 	nic->roce = !layer[0] || !strcmp(layer, "Ethernet");
 	find_netdev(run, path, nic);
 	find_driver(run, nic);
+	find_bus(run, nic);
 	link_details_clear(&nic->link);
-	if (!run->options->root[0] && nic->netdev[0])
-		link_details_read("/sys", nic->netdev, &nic->link);
+	dcb_clear(&nic->dcb);
+	if (nic->netdev[0])
+		read_netlink(run, nic);
 	run->nic_count++;
 }
 
@@ -130,6 +155,16 @@ static void record_file(struct audit_run *run, const struct audit_nic *nic, cons
 		audit_record(run, nic->subject, "%s", text);
 }
 
+static void layer_of(struct audit_run *run, struct audit_nic *nic)
+{
+	record_file(run, nic, PORT "/link_layer");
+}
+
+static void layer(struct audit_run *run)
+{
+	each_nic(run, layer_of, false);
+}
+
 static void rate_of(struct audit_run *run, struct audit_nic *nic)
 {
 	record_file(run, nic, PORT "/rate");
@@ -175,16 +210,12 @@ static void driver(struct audit_run *run)
 /* PCI address, RDMA device and network device belong together in the same way on all hosts. */
 static void names_of(struct audit_run *run, struct audit_nic *nic)
 {
-	char path[PATH_MAX], real[PATH_MAX];
-
-	snprintf(path, sizeof(path), "%s/sys/class/infiniband/%s/device", run->options->root,
-		 nic->device);
 	if (!nic->driver[0])
 		audit_skip(run, nic->subject, "a software device is on no bus");
-	else if (!realpath(path, real))
+	else if (!nic->bus[0])
 		audit_unknown(run, nic->subject, "the device's place on the bus cannot be read");
 	else
-		audit_record(run, nic->subject, "%s %s %s", audit_last(real), nic->device,
+		audit_record(run, nic->subject, "%s %s %s", nic->bus, nic->device,
 			     nic->netdev[0] ? nic->netdev : "-");
 }
 
@@ -210,6 +241,19 @@ static void fec(struct audit_run *run)
 	each_nic(run, fec_of, true);
 }
 
+static void fec_mode_of(struct audit_run *run, struct audit_nic *nic)
+{
+	if (nic->link.fec_mode)
+		audit_record(run, nic->subject, "%s", nic->link.fec_mode);
+	else
+		audit_unknown(run, nic->subject, "the driver reports no FEC mode");
+}
+
+static void fec_mode(struct audit_run *run)
+{
+	each_nic(run, fec_mode_of, true);
+}
+
 static void temperature_of(struct audit_run *run, struct audit_nic *nic)
 {
 	if (nic->link.temperature_mc == INT32_MIN)
@@ -226,8 +270,8 @@ static void temperature(struct audit_run *run)
 
 /* --- RoCE --- */
 
-static void each_roce(struct audit_run *run,
-		      void (*fn)(struct audit_run *run, struct audit_nic *nic), bool needs_active)
+void audit_each_roce(struct audit_run *run,
+		     void (*fn)(struct audit_run *run, struct audit_nic *nic), bool needs_active)
 {
 	bool any = false;
 
@@ -292,7 +336,7 @@ static void gid_of(struct audit_run *run, struct audit_nic *nic)
 
 static void gid(struct audit_run *run)
 {
-	each_roce(run, gid_of, true);
+	audit_each_roce(run, gid_of, true);
 }
 
 static void gid_same_of(struct audit_run *run, struct audit_nic *nic)
@@ -307,7 +351,7 @@ static void gid_same_of(struct audit_run *run, struct audit_nic *nic)
 
 static void gid_same(struct audit_run *run)
 {
-	each_roce(run, gid_same_of, true);
+	audit_each_roce(run, gid_same_of, true);
 }
 
 static void mtu_of(struct audit_run *run, struct audit_nic *nic)
@@ -323,7 +367,7 @@ static void mtu_of(struct audit_run *run, struct audit_nic *nic)
 
 static void mtu(struct audit_run *run)
 {
-	each_roce(run, mtu_of, false);
+	audit_each_roce(run, mtu_of, false);
 }
 
 /* Enabled priorities as digits, of mlx5's /sys/class/net/N/ecn/roce_{np,rp}/enable/P. */
@@ -363,7 +407,7 @@ static void ecn_of(struct audit_run *run, struct audit_nic *nic)
 
 static void ecn(struct audit_run *run)
 {
-	each_roce(run, ecn_of, false);
+	audit_each_roce(run, ecn_of, false);
 }
 
 /* Both kinds of pause at once are a misconfiguration: global pause stops every priority. */
@@ -385,7 +429,7 @@ static void pause_of(struct audit_run *run, struct audit_nic *nic)
 
 static void pause_frames(struct audit_run *run)
 {
-	each_roce(run, pause_of, false);
+	audit_each_roce(run, pause_of, false);
 }
 
 /* The kernel uses the greater of `all` and the device's (Documentation/networking/ip-sysctl.rst).
@@ -422,7 +466,7 @@ static void arp_of(struct audit_run *run, struct audit_nic *nic)
 
 static void arp(struct audit_run *run)
 {
-	each_roce(run, arp_of, false);
+	audit_each_roce(run, arp_of, false);
 }
 
 /* The next hop of a route over @netdev, as /proc/net/route has it; false: there is none. */
@@ -470,7 +514,7 @@ static void next_hop_of(struct audit_run *run, struct audit_nic *nic)
 
 static void next_hop(struct audit_run *run)
 {
-	each_roce(run, next_hop_of, true);
+	audit_each_roce(run, next_hop_of, true);
 }
 
 static void address_of(struct audit_run *run, struct audit_nic *nic)
@@ -589,6 +633,10 @@ const struct audit_check audit_nic_checks[] = {
 	 .source = "ports/N/rate", .criterion = "as on most hosts",
 	 .remedy = "check cable and module, and the switch's port speed",
 	 .unknown = "the file is missing", .severity = "critical", .run = rate},
+	{"nic.link_layer", BACKEND, .name = "link layer", .compare = AUDIT_MAJORITY,
+	 .source = "ports/N/link_layer", .criterion = "as on most hosts",
+	 .remedy = "set the port's type as on the other hosts: mlxconfig LINK_TYPE_P1",
+	 .unknown = "the file is missing", .severity = "critical", .run = layer},
 	{"nic.firmware", BACKEND, .name = "firmware", .compare = AUDIT_MAJORITY, .source = "fw_ver",
 	 .criterion = "as on most hosts", .remedy = "flash the release of the other hosts",
 	 .unknown = "a file is missing", .severity = "warning", .run = firmware},
@@ -604,6 +652,10 @@ const struct audit_check audit_nic_checks[] = {
 	{"nic.fec", BACKEND, .name = "FEC", .source = "ethtool netlink, FEC statistics",
 	 .criterion = "0 uncorrectable blocks", .remedy = "clean or replace cable and module",
 	 .unknown = "the driver does not report it", .severity = "warning", .run = fec},
+	{"nic.fec_mode", BACKEND, .name = "FEC mode", .compare = AUDIT_MAJORITY,
+	 .source = "ethtool netlink, FEC", .criterion = "as on most hosts",
+	 .remedy = "ethtool --set-fec DEV encoding MODE, as the switch's port has it",
+	 .unknown = "the driver does not report it", .severity = "warning", .run = fec_mode},
 	{"nic.temperature", BACKEND, .name = "module temperature",
 	 .source = "ethtool netlink, module EEPROM", .criterion = "at most 85 C",
 	 .remedy = "check the host's air flow; replace the module",

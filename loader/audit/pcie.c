@@ -9,10 +9,16 @@
 #include "internal.h"
 
 #define PCI_CONFIG_BYTES 256
+#define PCI_CONFIG_BYTES_MOST 4096
 #define PCI_CAPABILITIES 0x34
 #define PCI_EXPRESS 0x10 /* the capability's id, include/uapi/linux/pci_regs.h */
 #define PCI_DEVCTL 8
 #define PCI_CAPABILITIES_MAX 48
+#define PCI_RELAXED_ORDERING 0x10 /* of device control */
+#define PCI_EXTENDED 0x100	  /* where the extended capabilities begin */
+#define PCI_ACS 0x0d
+#define PCI_ACS_CONTROL 6
+#define PCI_ACS_REDIRECT 0x0c /* of requests and completions between devices */
 
 /* NICs with a bus device, each once. */
 static void each_device(struct audit_run *run,
@@ -87,8 +93,11 @@ static void aer(struct audit_run *run)
 	each_device(run, aer_of);
 }
 
-/* The first @bytes of the configuration space; only root reads beyond the first 64. */
-static bool read_config(const struct audit_run *run, const char *path, uint8_t *out, size_t bytes)
+/*
+ * The configuration space of the device at @path; only root reads beyond the first 64 bytes. How
+ * many bytes were read.
+ */
+static size_t read_config(const struct audit_run *run, const char *path, uint8_t *out, size_t bytes)
 {
 	char full[PATH_MAX];
 	ssize_t got;
@@ -97,10 +106,10 @@ static bool read_config(const struct audit_run *run, const char *path, uint8_t *
 	snprintf(full, sizeof(full), "%s%s/config", run->options->root, path);
 	fd = open(full, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
-		return false;
+		return 0;
 	got = read(fd, out, bytes);
 	close(fd);
-	return got == (ssize_t)bytes;
+	return got < 0 ? 0 : (size_t)got;
 }
 
 /* Device control of the PCI Express capability; -1: there is none. */
@@ -118,15 +127,28 @@ static int device_control(const uint8_t *config)
 	return -1;
 }
 
+static void unreadable(struct audit_run *run, const char *device)
+{
+	audit_unknown(run, device, "the configuration space cannot be read: run it as root");
+}
+
+/* Device control of the NIC at @path; -1: not known. */
+static int control_of(const struct audit_run *run, const char *path)
+{
+	uint8_t config[PCI_CONFIG_BYTES];
+
+	return read_config(run, path, config, sizeof(config)) == sizeof(config)
+		       ? device_control(config)
+		       : -1;
+}
+
 /* 128 << bits 14:12 for reads, and << bits 7:5 for payloads; 6 and 7 are reserved. */
 static void request_of(struct audit_run *run, const char *device, const char *path)
 {
-	uint8_t config[PCI_CONFIG_BYTES];
-	int control = read_config(run, path, config, sizeof(config)) ? device_control(config) : -1;
+	int control = control_of(run, path);
 
 	if (control < 0)
-		audit_unknown(run, device,
-			      "the configuration space cannot be read: run it as root");
+		unreadable(run, device);
 	else
 		audit_record(run, device, "reads %d, payload %d bytes", 128 << (control >> 12 & 7),
 			     128 << (control >> 5 & 7));
@@ -135,6 +157,83 @@ static void request_of(struct audit_run *run, const char *device, const char *pa
 static void request(struct audit_run *run)
 {
 	each_device(run, request_of);
+}
+
+static void ordering_of(struct audit_run *run, const char *device, const char *path)
+{
+	int control = control_of(run, path);
+
+	if (control < 0)
+		unreadable(run, device);
+	else
+		audit_record(run, device, "%s",
+			     control & PCI_RELAXED_ORDERING ? "relaxed" : "strict");
+}
+
+static void ordering(struct audit_run *run)
+{
+	each_device(run, ordering_of);
+}
+
+/* The control register of Access Control Services; -1: the bridge has none. */
+static int acs_control(const uint8_t *config, size_t bytes)
+{
+	size_t at = PCI_EXTENDED;
+
+	for (int i = 0; i < (PCI_CONFIG_BYTES_MOST - PCI_EXTENDED) / 8; i++) {
+		if (at < PCI_EXTENDED || at + PCI_ACS_CONTROL + 2 > bytes)
+			return -1;
+		if ((config[at] | config[at + 1] << 8) == PCI_ACS)
+			return config[at + PCI_ACS_CONTROL] | config[at + PCI_ACS_CONTROL + 1] << 8;
+		at = (size_t)(config[at + 2] >> 4 | config[at + 3] << 4) & ~3u;
+	}
+	return -1;
+}
+
+/* The bridges above a NIC, by its path in sysfs: redirected requests between devices pass the root.
+ */
+static void acs_of(struct audit_run *run, const char *device, const char *path)
+{
+	uint8_t config[PCI_CONFIG_BYTES_MOST];
+	char full[PATH_MAX], real[PATH_MAX], *slash;
+	size_t skip = 0, bridges = 0, bytes;
+
+	snprintf(full, sizeof(full), "%s%s", run->options->root, path);
+	if (run->options->root[0] && realpath(run->options->root, real))
+		skip = strlen(real);
+	if (!realpath(full, real)) {
+		audit_unknown(run, device, "the device's place on the bus cannot be read");
+		return;
+	}
+	while ((slash = strrchr(real + skip, '/'))) {
+		int control;
+
+		*slash = '\0';
+		/* 0000:15:01.0; the root of the bus is pci0000:15 */
+		if (strlen(audit_last(real)) < 12 || audit_last(real)[4] != ':')
+			break;
+		bytes = read_config(run, real + skip, config, sizeof(config));
+		if (bytes < PCI_CONFIG_BYTES) {
+			unreadable(run, device);
+			return;
+		}
+		bridges++;
+		control = acs_control(config, bytes);
+		if (control >= 0 && control & PCI_ACS_REDIRECT) {
+			audit_fail(run, device, "%s redirects requests between devices",
+				   audit_last(real));
+			return;
+		}
+	}
+	if (bridges)
+		audit_pass(run, device, "off on %zu bridge%s", bridges, bridges > 1 ? "s" : "");
+	else
+		audit_unknown(run, device, "there is no bridge above it: a virtual machine?");
+}
+
+static void acs(struct audit_run *run)
+{
+	each_device(run, acs_of);
 }
 
 static void node_of(struct audit_run *run, const char *device, const char *path)
@@ -232,6 +331,18 @@ const struct audit_check audit_pcie_checks[] = {
 	 .source = "/sys/class/infiniband/*/device/config", .criterion = "as on most hosts",
 	 .remedy = "compare the firmware's settings; setpci changes it until the next boot",
 	 .unknown = "the command was not run as root", .severity = "warning", .run = request},
+	{"pcie.ordering", PCIE, .name = "relaxed ordering of the NIC", .compare = AUDIT_MAJORITY,
+	 .source = "/sys/class/infiniband/*/device/config", .criterion = "as on most hosts",
+	 .remedy = "compare the firmware's settings (PCI_WR_ORDERING of mlxconfig) and the kernel",
+	 .unknown = "the command was not run as root", .severity = "warning", .run = ordering},
+	{"pcie.acs", PCIE, .name = "ACS of the bridges above the NIC",
+	 .source = "config of the devices above /sys/class/infiniband/*/device",
+	 .criterion = "no bridge redirects requests or completions between devices",
+	 .remedy = "disable ACS in the firmware's settings, or with setpci at each boot; needed "
+		   "where "
+		   "virtual machines own devices: waive it there",
+	 .unknown = "the command was not run as root, or there is no bridge", .severity = "warning",
+	 .run = acs},
 	{"pcie.node", PCIE, .name = "NUMA node of the NIC", .compare = AUDIT_MAJORITY,
 	 .source = "/sys/class/infiniband/*/device/numa_node", .criterion = "as on most hosts",
 	 .remedy = "move the card to the slot that it has in the other hosts",

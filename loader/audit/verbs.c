@@ -332,8 +332,8 @@ static const struct verb_arg audit_args[] = {
 		 "`waive`, the same with reasons: such failures are no errors; `off`: checks that "
 		 "do not run"},
 	{"--root", "DIR", .key = "root", .local = true,
-	 .help = "a captured tree with sys/, proc/ and etc/ instead of this host; what needs "
-		 "netlink or the daemon is unknown"},
+	 .help = "a captured tree with sys/, proc/, etc/, dev/kmsg and replies of netlink instead "
+		 "of this host; what needs the daemon is unknown"},
 	{"--strict", .type = VERB_FLAG, .key = "strict", .local = true,
 	 .help = "the exit status is 1 also when a check is unknown"},
 	{},

@@ -190,6 +190,23 @@ int link_parse_state(const struct nlmsghdr *message, void *details)
 	return 0;
 }
 
+/* The bit of enum ethtool_link_mode_bit_indices that is in use; NULL: none of FEC. */
+static const char *fec_mode(const struct nlattr *active)
+{
+	static const struct {
+		uint32_t bit;
+		const char *name;
+	} modes[] = {{ETHTOOL_LINK_MODE_FEC_NONE_BIT, "Off"},
+		     {ETHTOOL_LINK_MODE_FEC_RS_BIT, "RS"},
+		     {ETHTOOL_LINK_MODE_FEC_BASER_BIT, "BaseR"},
+		     {ETHTOOL_LINK_MODE_FEC_LLRS_BIT, "LLRS"}};
+
+	for (size_t i = 0; active && i < sizeof(modes) / sizeof(modes[0]); i++)
+		if (netlink_number(active) == modes[i].bit)
+			return modes[i].name;
+	return NULL;
+}
+
 /* Arrays: the sum of all lanes, and then each (net/ethtool/fec.c, fec_stats_recalc()). */
 int link_parse_fec(const struct nlmsghdr *message, void *details)
 {
@@ -198,6 +215,7 @@ int link_parse_fec(const struct nlmsghdr *message, void *details)
 
 	netlink_attributes(message, sizeof(struct genlmsghdr), a, ETHTOOL_A_FEC_STATS);
 	nested(a[ETHTOOL_A_FEC_STATS], stats, ETHTOOL_A_FEC_STAT_UNCORR);
+	out->fec_mode = fec_mode(a[ETHTOOL_A_FEC_ACTIVE]);
 	out->fec_corrected = number64(stats[ETHTOOL_A_FEC_STAT_CORRECTED]);
 	out->fec_uncorrectable = number64(stats[ETHTOOL_A_FEC_STAT_UNCORR]);
 	return 0;

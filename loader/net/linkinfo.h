@@ -48,6 +48,7 @@ struct link_details {
 	const char *ext_state; /* why there is no carrier, as ethtool(8); NULL: not reported */
 	uint64_t ext_downs;    /* times that the PHY lost the link */
 	uint64_t fec_corrected, fec_uncorrectable; /* blocks */
+	const char *fec_mode;			   /* "RS", as ethtool(8); NULL: not reported */
 	uint64_t symbol_errors;
 	uint64_t pause_rx, pause_tx; /* frames */
 	uint64_t priority_rx[LINK_PRIORITIES], priority_tx[LINK_PRIORITIES];

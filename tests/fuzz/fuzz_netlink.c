@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Any bytes as a datagram of netlink: links, qdiscs, filters, RDMA devices, queue pairs, what
+ * Any bytes as a datagram of netlink: links, qdiscs, filters, RDMA devices, queue pairs, DCB, what
  * ethtool reports.
  */
 #include "input.h"
+#include "loader/net/dcb.c"
 #include "loader/net/linkinfo.c"
 #include "loader/net/rdma.c"
 #include "loader/net/rtnl.c"
@@ -43,14 +44,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 	struct link_carrier seen = {};
 	struct carriers carriers = {check_carrier, &seen};
 	struct link_details details;
+	struct dcb_facts dcb = {};
 	struct module_page page;
 	uint16_t family;
-	netlink_reply_fn *const parsers[] = {parse_link,       parse_qdisc,    count_filter,
-					     parse_device,     add_qps,	       take_carrier,
-					     link_parse_state, link_parse_fec, link_parse_pause,
-					     link_parse_phy,   parse_module,   parse_family};
-	void *const contexts[] = {&link,    &qdiscs,  &filters, &rdma,	  &rdma, &carriers,
-				  &details, &details, &details, &details, &page, &family};
+	netlink_reply_fn *const parsers[] = {
+		parse_link,   parse_qdisc,	count_filter,	parse_device,	  add_qps,
+		take_carrier, link_parse_state, link_parse_fec, link_parse_pause, link_parse_phy,
+		parse_module, parse_family,	dcb_parse};
+	void *const contexts[] = {&link,    &qdiscs,  &filters, &rdma, &rdma,	&carriers, &details,
+				  &details, &details, &details, &page, &family, &dcb};
 	bool more = true;
 	size_t rest;
 	char *copy;
