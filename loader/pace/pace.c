@@ -187,14 +187,13 @@ static void check_port(const struct pace *pace, struct pace_port *port,
 		check_qdisc(pace, port, info);
 }
 
-void pace_poll_ports(struct pace *pace, uint64_t now_local_ns)
+/* Takes RTNL: after rtnl_wait() or rtnl_need(). */
+static void read_ports(struct pace *pace, uint64_t now_local_ns)
 {
 	bool lines = false, first = !pace->ports_local_ns;
 	struct port_facts facts;
 
 	pace->ports_local_ns = now_local_ns;
-	if (!first && rtnl_wait(CORE_RTNL_MS))
-		return; /* the qdiscs cannot be read now: nothing is concluded */
 	for (unsigned int slot = 0; slot < ESC_PORTS_MAX; slot++) {
 		struct pace_port *port = &pace->ports[slot], before = *port;
 
@@ -209,6 +208,15 @@ void pace_poll_ports(struct pace *pace, uint64_t now_local_ns)
 		pace_write_rules(pace);
 	if (pace->wanted || pace->control->pace_ports)
 		write_ports(pace);
+}
+
+void pace_poll_ports(struct pace *pace, uint64_t now_local_ns)
+{
+	/* If the qdiscs cannot be read now nothing is concluded. */
+	if (!pace->ports_local_ns || !rtnl_wait(CORE_RTNL_MS))
+		read_ports(pace, now_local_ns);
+	else
+		pace->ports_local_ns = now_local_ns;
 }
 
 /* --- polls --- */
@@ -336,8 +344,11 @@ static int check_able(struct pace *pace, uint16_t ports, bool named, char **erro
 {
 	const char *why = "no interface is served";
 	unsigned int able = 0, unable = 0;
+	int err = rtnl_need(error);
 
-	pace_poll_ports(pace, time_local_ns());
+	if (err)
+		return err;
+	read_ports(pace, time_local_ns());
 	for (unsigned int slot = 0; slot < ESC_PORTS_MAX; slot++) {
 		if (!(ports >> slot & 1))
 			continue;
