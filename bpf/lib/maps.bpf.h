@@ -247,6 +247,8 @@ struct {
 	__type(value, struct esc_owner);
 } qp_owners __weak SEC(".maps");
 
+/* Digest of the object that was compiled, for a daemon that finds its programs loaded. */
+const volatile __u64 esc_build __weak = 0;
 /* Slot in `ports` of the interface that this instance is attached to. */
 const volatile __u32 esc_port_index __weak = 0;
 /* No XDP on this interface: tc ingress does the accounting of rx. */

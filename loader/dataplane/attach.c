@@ -14,7 +14,6 @@
 #include "base/log.h"
 #include "net/rtnl.h"
 
-#define PROGRAM_MAPS_MAX 64
 #define TCX_BEFORE (1u << 3) /* BPF_F_BEFORE of Linux 6.6: ahead of all that is there */
 
 /* Ahead of the priorities that the kernel gives out (49152 and down). */
@@ -23,8 +22,7 @@
 
 /* --- what is attached, and which of it is ours --- */
 
-/* Name and maps of program @id; @map_ids: room for PROGRAM_MAPS_MAX. */
-static int program_info(uint32_t id, struct bpf_prog_info *info, uint32_t *map_ids)
+int program_info(uint32_t id, struct bpf_prog_info *info, uint32_t *map_ids)
 {
 	__u32 bytes = sizeof(*info);
 	int fd = bpf_prog_get_fd_by_id(id);
@@ -98,8 +96,11 @@ static void forget_xdp(struct esc_port *record)
 	record->offloads_taken = 0;
 }
 
-/* An instance of the program into the pinned link, in one step, or into one that is made. */
-static int attach_link(struct port *port, enum esc_xdp_mode mode, char **error)
+/*
+ * An instance of the program into the pinned link, in one step, unless @running, which is in it, is
+ * the same; or into one that is made.
+ */
+static int attach_link(struct port *port, enum esc_xdp_mode mode, uint32_t running, char **error)
 {
 	uint16_t turn = port->pins->control->xdp_handover[port->slot] & ~ESC_HANDOVER_PHASE;
 	struct pins_link link = {
@@ -112,11 +113,16 @@ static int attach_link(struct port *port, enum esc_xdp_mode mode, char **error)
 	};
 	struct xdp_attached attached;
 	struct object *object;
-	int err = object_new(&object, OBJECT_XDP, port, turn, error);
+	int err = object_open(&object, OBJECT_XDP, port, turn, error);
 
 	if (err)
 		return err;
-	err = pins_attach_link(port->pins, &link, bpf_program__fd(object->xdp), error);
+	if (!object_is_current(object, object->xdp, running)) {
+		err = object_load(object, error);
+		if (!err)
+			err = pins_attach_link(port->pins, &link, bpf_program__fd(object->xdp),
+					       error);
+	}
 	object_close(object);
 	if (!err)
 		err = xdp_query(port, &attached, error);
@@ -144,7 +150,7 @@ static int take_over_link(struct port *port, char **error)
 		pins_drop_link(port->pins, port->name, PINS_XDP);
 		return 0;
 	}
-	err = attach_link(port, attached.mode, error);
+	err = attach_link(port, attached.mode, attached.program_id, error);
 	return err ? err : 1;
 }
 
@@ -217,7 +223,7 @@ static int attach_fresh(struct port *port, char **error)
 					  detail);
 		}
 		if (own_link)
-			err = attach_link(port, modes[i], &detail);
+			err = attach_link(port, modes[i], 0, &detail);
 		if (err)
 			explain_mode(port, modes[i], err, detail);
 	}
@@ -349,22 +355,22 @@ static const struct tc_hook tc_hooks[] = {
 };
 #define TC_HOOKS 2
 
-static int tc_fd(const struct object *object, const struct tc_hook *hook)
+static const struct bpf_program *tc_program(const struct object *object, const struct tc_hook *hook)
 {
-	return bpf_program__fd(hook->egress ? object->tc_egress : object->tc_ingress);
+	return hook->egress ? object->tc_egress : object->tc_ingress;
 }
 
-/* A link of our own is on this very interface: ifindexes repeat between namespaces. */
-static bool tcx_is_here(const struct port *port, const struct tc_hook *hook)
+/* Ours by tcx on this very interface, 0 when there is none: ifindexes repeat between namespaces. */
+static uint32_t tcx_query(const struct port *port, const struct tc_hook *hook)
 {
 	__u32 ids[64], count = 64;
 
 	if (bpf_prog_query(port->ifindex, hook->tcx, 0, NULL, ids, &count))
-		return false;
+		return 0;
 	for (__u32 i = 0; i < count; i++)
 		if (program_is_ours(port->pins, ids[i], hook->program))
-			return true;
-	return false;
+			return ids[i];
+	return 0;
 }
 
 static bool tcx_is_pinned(const struct port *port)
@@ -395,9 +401,10 @@ static int tcx_attach(struct port *port, const struct object *object, char **err
 			.flags = TCX_BEFORE,
 		};
 
-		if (!tcx_is_here(port, hook))
+		if (!tcx_query(port, hook))
 			pins_drop_link(port->pins, port->name, hook->pin);
-		err = pins_attach_link(port->pins, &link, tc_fd(object, hook), error);
+		err = pins_attach_link(port->pins, &link, bpf_program__fd(tc_program(object, hook)),
+				       error);
 	}
 	if (err && fresh)
 		tcx_detach(port);
@@ -491,7 +498,8 @@ static int clsact_attach(struct port *port, const struct object *object, char **
 	for (size_t i = 0; !err && i < TC_HOOKS; i++) {
 		const struct tc_hook *hook = &tc_hooks[i];
 		uint32_t attached = clsact_query(port, hook);
-		LIBBPF_OPTS(bpf_tc_opts, filter, .prog_fd = tc_fd(object, hook),
+		LIBBPF_OPTS(bpf_tc_opts, filter,
+			    .prog_fd = bpf_program__fd(tc_program(object, hook)),
 			    .handle = FILTER_HANDLE, .priority = FILTER_PRIORITY,
 			    .flags = attached ? BPF_TC_F_REPLACE : 0);
 		struct bpf_tc_hook where;
@@ -533,6 +541,24 @@ static void clsact_note_order(struct port *port)
 	}
 }
 
+/* Both hooks have, in the way that is wanted, what would be loaded. */
+static bool tc_is_current(const struct port *port, const struct object *object, bool clsact)
+{
+	bool tcx = tcx_is_pinned(port);
+
+	if (tcx == clsact || port->tc == (tcx ? CONFIG_TC_CLSACT : CONFIG_TC_TCX))
+		return false;
+	for (size_t i = 0; i < TC_HOOKS; i++) {
+		const struct tc_hook *hook = &tc_hooks[i];
+
+		if ((tcx && !pins_has_link(port->pins, port->name, hook->pin)) ||
+		    !object_is_current(object, tc_program(object, hook),
+				       tcx ? tcx_query(port, hook) : clsact_query(port, hook)))
+			return false;
+	}
+	return true;
+}
+
 int attach_tc(struct port *port, char **error)
 {
 	bool clsact = clsact_is_ours(port);
@@ -540,9 +566,16 @@ int attach_tc(struct port *port, char **error)
 	int err;
 
 	port->tc_note[0] = '\0';
-	err = object_new(&object, OBJECT_TC, port, 0, error);
+	err = object_open(&object, OBJECT_TC, port, 0, error);
 	if (err)
 		return err;
+	if (tc_is_current(port, object, clsact)) {
+		port->record.tc_via = clsact ? ESC_TC_CLSACT : ESC_TC_TCX;
+		goto out;
+	}
+	err = object_load(object, error);
+	if (err)
+		goto out;
 	/* The other one, of an earlier configuration, goes first: packets pass without tc. */
 	if (port->tc == CONFIG_TC_CLSACT && tcx_is_pinned(port))
 		tcx_detach(port);
@@ -559,6 +592,7 @@ int attach_tc(struct port *port, char **error)
 			port->name);
 	else if (err == -EINVAL)
 		err = clsact_attach(port, object, error);
+out:
 	if (!err && port->record.tc_via == ESC_TC_CLSACT)
 		clsact_note_order(port);
 	object_close(object);
@@ -586,7 +620,7 @@ void attach_check(const struct port *port, char note[ATTACH_NOTE_BYTES])
 		return;
 	}
 	for (size_t i = 0; i < TC_HOOKS; i++) {
-		if (port->record.tc_via == ESC_TC_TCX ? tcx_is_here(port, &tc_hooks[i])
+		if (port->record.tc_via == ESC_TC_TCX ? tcx_query(port, &tc_hooks[i])
 						      : clsact_has_ours(port, &tc_hooks[i]))
 			continue;
 		snprintf(note, ATTACH_NOTE_BYTES,

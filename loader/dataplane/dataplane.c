@@ -217,7 +217,7 @@ static int lock_ports(const struct dataplane *dataplane, const struct config *co
 		struct port *port = &out[count];
 
 		*port = (struct port){
-			.events = dataplane->core->events,
+			.core = dataplane->core,
 			.plane = interface->plane,
 			.attach = interface->attach,
 			.tc = interface->tc,
@@ -311,7 +311,7 @@ static void drop_orphans(struct dataplane *dataplane)
 	for (unsigned int slot = 0; slot < ESC_PORTS_MAX; slot++) {
 		struct port port = {
 			.pins = dataplane->pins,
-			.events = dataplane->core->events,
+			.core = dataplane->core,
 			.slot = slot,
 		};
 

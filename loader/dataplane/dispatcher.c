@@ -142,11 +142,26 @@ static void turn_clear_counted(const struct port *port)
 
 /* --- joining --- */
 
+struct dispatcher_attach {
+	struct xdp_program *program;
+	int ifindex;
+	enum xdp_attach_mode mode;
+};
+
+/* It loads the program, too. */
+static int attach_program(void *context)
+{
+	const struct dispatcher_attach *attach = context;
+
+	return xdp_program__attach(attach->program, attach->ifindex, attach->mode, 0);
+}
+
 /* Loads an instance with @turn into the dispatcher; its id, or an error. */
 static int dispatcher_add(const struct port *port, enum esc_xdp_mode mode, uint16_t turn,
 			  uint32_t *id, char **error)
 {
 	uint32_t ids[DISPATCHER_PROGRAMS_MAX];
+	struct dispatcher_attach attach;
 	struct xdp_program *program;
 	struct object *object;
 	int err;
@@ -167,8 +182,12 @@ static int dispatcher_add(const struct port *port, enum esc_xdp_mode mode, uint1
 		log_debug("%s: libxdp takes no multi-buffer program: %s", port->name,
 			  strerror(-err));
 	bpflog_clear();
-	err = xdp_program__attach(program, port->ifindex,
-				  mode == ESC_XDP_SKB ? XDP_MODE_SKB : XDP_MODE_NATIVE, 0);
+	attach = (struct dispatcher_attach){
+		.program = program,
+		.ifindex = port->ifindex,
+		.mode = mode == ESC_XDP_SKB ? XDP_MODE_SKB : XDP_MODE_NATIVE,
+	};
+	err = core_run(port->core, attach_program, &attach);
 	if (!err) {
 		*id = xdp_program__id(program);
 		/* libxdp may have fallen back to a program without a dispatcher. */
@@ -204,76 +223,17 @@ int dispatcher_join(struct port *port, enum esc_xdp_mode mode, char **error)
 
 /* --- taking over --- */
 
-/* Tag, maps and constants (tables among them) of a loaded program: equal ones do the same. */
-struct identity {
-	uint64_t maps; /* sum of their ids, except of the constants' */
-	uint8_t tag[BPF_TAG_SIZE];
-	uint32_t constants_bytes;
-	uint8_t constants[32768];
-};
-
-/* Its constants are in a frozen map, the only array named *.rodata; it may have none. */
-static int identity_read(int program_fd, struct identity *out)
-{
-	struct bpf_prog_info program = {0};
-	__u32 bytes = sizeof(program), zero = 0;
-	uint32_t map_ids[32];
-	int err;
-
-	memset(out, 0, sizeof(*out));
-	program.nr_map_ids = 32;
-	program.map_ids = (__u64)(unsigned long)map_ids;
-	err = bpf_obj_get_info_by_fd(program_fd, &program, &bytes);
-	memcpy(out->tag, program.tag, sizeof(out->tag));
-	for (size_t i = 0; !err && i < program.nr_map_ids; i++) {
-		struct bpf_map_info map = {0};
-		int fd = bpf_map_get_fd_by_id(map_ids[i]);
-
-		if (fd < 0)
-			return fd;
-		bytes = sizeof(map);
-		err = bpf_obj_get_info_by_fd(fd, &map, &bytes);
-		if (!err && strstr(map.name, ".rodata")) {
-			out->constants_bytes = map.value_size;
-			err = map.value_size > sizeof(out->constants)
-				      ? -E2BIG
-				      : bpf_map_lookup_elem(fd, &zero, out->constants);
-		} else if (!err) {
-			out->maps += map_ids[i];
-		}
-		close(fd);
-	}
-	return err;
-}
-
-static bool identity_is(const struct identity *one, const struct identity *other)
-{
-	return one->maps == other->maps && !memcmp(one->tag, other->tag, sizeof(one->tag)) &&
-	       one->constants_bytes == other->constants_bytes &&
-	       !memcmp(one->constants, other->constants, one->constants_bytes);
-}
-
 /* 1: the program that runs is the one that we would load with its turn; 0: it is not; -errno. */
 static int dispatcher_is_current(const struct port *port, char **error)
 {
-	static struct identity fresh, running;
 	struct object *object;
-	int fd, err;
+	int err = object_open(&object, OBJECT_XDP, port, turn_read(port), error);
 
-	err = object_new(&object, OBJECT_XDP, port, turn_read(port), error);
 	if (err)
 		return err;
-	err = identity_read(bpf_program__fd(object->xdp), &fresh);
+	err = object_is_current(object, object->xdp, port->record.xdp_program_id);
 	object_close(object);
-	if (err)
-		return explain(error, err, "our own XDP program cannot be read: %s",
-			       strerror(-err));
-	fd = bpf_prog_get_fd_by_id(port->record.xdp_program_id);
-	if (fd < 0)
-		return 0;
-	err = identity_read(fd, &running);
-	close(fd);
-	return !err && identity_is(&fresh, &running);
+	return err;
 }
 
 /* A daemon died during a takeover: it is finished, or undone, by the turn that it left. */

@@ -8,6 +8,7 @@
 #include "base/fields.h"
 #include "core/core.h"
 #include "dataplane.h"
+#include "net/offload.h"
 #include "net/rdma.h"
 
 #define DATAPLANE_EVENTS(X)                                                                        \
@@ -122,8 +123,8 @@ int pins_remove_links(const char *root, char **error);
 #define ATTACH_NOTE_BYTES 256
 
 struct port {
-	const struct pins *pins; /* borrowed, as @events */
-	struct events *events;
+	const struct pins *pins; /* borrowed, as @core */
+	struct core *core;
 	char name[IF_NAMESIZE];
 	enum fleet_plane plane;
 	enum config_attach attach;
@@ -180,6 +181,9 @@ struct xdp_attached {
 	char name[16];
 };
 int xdp_query(const struct port *port, struct xdp_attached *out, char **error);
+#define PROGRAM_MAPS_MAX 64
+/* Name and maps of program @id; @map_ids: room for PROGRAM_MAPS_MAX. 0 or -errno. */
+int program_info(uint32_t id, struct bpf_prog_info *info, uint32_t *map_ids);
 /* Program @id is called @name and uses the pinned maps. */
 bool program_is_ours(const struct pins *pins, uint32_t id, const char *name);
 
@@ -219,6 +223,7 @@ enum object_part { OBJECT_MAPS, OBJECT_XDP, OBJECT_TC };
 struct object {
 	struct dataplane *skeleton; /* the skeleton's struct has this name, too */
 	enum object_part part;
+	const struct port *port; /* borrowed; NULL: maps alone */
 	struct bpf_object *bpf;
 	struct bpf_program *xdp, *tc_ingress, *tc_egress;
 };
@@ -226,10 +231,13 @@ struct object {
 /* With constants and pinned maps of @port (NULL: its own). @turn: see struct esc_control. */
 int object_open(struct object **out, enum object_part part, const struct port *port, uint16_t turn,
 		char **error);
+/*
+ * Program @id, which runs, is what loading @object would make of @program: of the same build, with
+ * the same constants and the maps that are pinned now. False also when it cannot be read.
+ */
+bool object_is_current(const struct object *object, const struct bpf_program *program, uint32_t id);
+/* The heartbeat goes on meanwhile. */
 int object_load(struct object *object, char **error);
-/* Both. */
-int object_new(struct object **out, enum object_part part, const struct port *port, uint16_t turn,
-	       char **error);
 void object_close(struct object *object);
 
 /* --- facts.c: what is known of an interface --- */
@@ -242,25 +250,6 @@ void visibility_decide(struct port_info *port, const struct rdma_facts *rdma,
 const char *xdp_mode_name(enum esc_xdp_mode mode);
 const char *xdp_via_name(enum esc_xdp_via via);
 const char *tc_via_name(enum esc_tc_via via);
-
-/* What attaching XDP takes from an interface: offloads and the largest MTU. */
-struct offload_state {
-	bool known;
-	uint32_t active; /* by the list in facts.c */
-	uint32_t max_mtu;
-};
-void offload_read(const char *name, struct offload_state *out);
-/* What was there @before and is not @after: bits for struct esc_port's offloads_taken. */
-uint32_t offload_taken(const struct offload_state *before, const struct offload_state *after);
-/* A sentence, "" when nothing was taken. @native: XDP is; a veth then takes TSO from its peer. */
-void offload_note(const char *name, uint32_t taken, bool native, char *out, size_t bytes);
-
-/* What a driver does when native XDP is attached or detached; @does NULL: not known. */
-struct native_cost {
-	const char *does;
-	bool link_down; /* the carrier goes off, or the NIC is reset */
-};
-struct native_cost native_cost(const char *driver);
 
 /* --- support.c: what the kernel supports --- */
 

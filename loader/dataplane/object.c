@@ -12,11 +12,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <xdp/libxdp.h>
 
 #include "base/array.h"
 #include "base/explain.h"
 #include "base/log.h"
+#include "base/siphash.h"
 #include "dataplane.skel.h"
 #include "pacing/icrc.h"
 
@@ -161,6 +163,19 @@ static int object_use_port(struct dataplane *skeleton, enum object_part part,
 	return 0;
 }
 
+/* Of the compiled object and the library that makes programs of it. */
+static uint64_t build_digest(void)
+{
+	static uint64_t digest;
+	size_t bytes;
+	const void *elf = dataplane__elf_bytes(&bytes);
+	__u64 key[2] = {bytes, libbpf_major_version() << 16 | libbpf_minor_version()};
+
+	if (!digest) /* the same in each object */
+		digest = siphash(key, elf, bytes / sizeof(uint64_t));
+	return digest;
+}
+
 int object_open(struct object **out, enum object_part part, const struct port *port, uint16_t turn,
 		char **error)
 {
@@ -180,6 +195,7 @@ int object_open(struct object **out, enum object_part part, const struct port *p
 	*object = (struct object){
 		.skeleton = skeleton,
 		.part = part,
+		.port = port,
 		.bpf = skeleton->obj,
 		.xdp = skeleton->progs.esc_xdp_in,
 		.tc_ingress = skeleton->progs.esc_tc_in,
@@ -189,6 +205,7 @@ int object_open(struct object **out, enum object_part part, const struct port *p
 	bpf_program__set_autoload(object->tc_ingress, part == OBJECT_TC);
 	bpf_program__set_autoload(object->tc_egress, part == OBJECT_TC);
 	icrc_make_table(skeleton->rodata->esc_icrc_powers);
+	skeleton->rodata->esc_build = build_digest();
 	err = port ? object_use_port(skeleton, part, port, turn, error) : 0;
 	if (err) {
 		object_close(object);
@@ -198,13 +215,86 @@ int object_open(struct object **out, enum object_part part, const struct port *p
 	return 0;
 }
 
+/* --- what is loaded already --- */
+
+/* Map @fd has the constants of @object's section of its name. */
+static bool constants_are(const struct object *object, int fd, const struct bpf_map_info *info)
+{
+	const void *constants = NULL;
+	struct bpf_map *map;
+	__u32 zero = 0;
+	size_t bytes;
+	void *running;
+	bool are;
+
+	bpf_object__for_each_map (map, object->bpf)
+		if (bpf_map__is_internal(map) &&
+		    !strncmp(bpf_map__name(map), info->name, BPF_OBJ_NAME_LEN - 1))
+			constants = bpf_map__initial_value(map, &bytes);
+	if (!constants || info->type != BPF_MAP_TYPE_ARRAY || info->value_size != bytes)
+		return false;
+	running = malloc(bytes);
+	are = running && !bpf_map_lookup_elem(fd, &zero, running) &&
+	      !memcmp(constants, running, bytes);
+	free(running);
+	return are;
+}
+
+static bool map_is_pinned(const struct pins *pins, uint32_t id)
+{
+	for (size_t i = 0; i < pins->count; i++)
+		if (pins->maps[i].info.id == id)
+			return true;
+	return false;
+}
+
+/* libbpf binds all sections of constants to each program, among them the one with esc_build. */
+bool object_is_current(const struct object *object, const struct bpf_program *program, uint32_t id)
+{
+	uint32_t map_ids[PROGRAM_MAPS_MAX];
+	struct bpf_prog_info running;
+	unsigned int constants = 0;
+	const struct bpf_map *map;
+
+	if (!id || program_info(id, &running, map_ids) || running.nr_map_ids > PROGRAM_MAPS_MAX ||
+	    strcmp(running.name, bpf_program__name(program)))
+		return false;
+	for (__u32 i = 0; i < running.nr_map_ids; i++) {
+		struct bpf_map_info info = {};
+		__u32 bytes = sizeof(info);
+		bool are;
+		int fd;
+
+		if (map_is_pinned(object->port->pins, map_ids[i]))
+			continue;
+		fd = bpf_map_get_fd_by_id(map_ids[i]);
+		are = fd >= 0 && !bpf_obj_get_info_by_fd(fd, &info, &bytes) &&
+		      constants_are(object, fd, &info);
+		if (fd >= 0)
+			close(fd);
+		if (!are)
+			return false;
+		constants++;
+	}
+	bpf_object__for_each_map (map, object->bpf)
+		constants -= bpf_map__is_internal(map);
+	return !constants;
+}
+
+static int load(void *context)
+{
+	struct object *object = context;
+
+	return dataplane__load(object->skeleton);
+}
+
 int object_load(struct object *object, char **error)
 {
 	const char *what = object_part_names[object->part];
 	int err;
 
 	bpflog_clear();
-	err = dataplane__load(object->skeleton);
+	err = object->port ? core_run(object->port->core, load, object) : load(object);
 	if (!err)
 		return 0;
 	if (err == -EPERM)
@@ -223,21 +313,6 @@ int object_load(struct object *object, char **error)
 		       "the kernel does not take the %s: %s%s%s; `escapementd --debug` shows the "
 		       "verifier's words, please report them",
 		       what, strerror(-err), bpflog_last()[0] ? ": " : "", bpflog_last());
-}
-
-int object_new(struct object **out, enum object_part part, const struct port *port, uint16_t turn,
-	       char **error)
-{
-	int err = object_open(out, part, port, turn, error);
-
-	if (err)
-		return err;
-	err = object_load(*out, error);
-	if (err) {
-		object_close(*out);
-		*out = NULL;
-	}
-	return err;
 }
 
 void object_close(struct object *object)

@@ -78,10 +78,10 @@ int port_lock(const char *name, const struct config *config, char **error)
 
 static void report(const struct port *port, unsigned int kind, json_t *seen, json_t *done)
 {
-	events_add(port->events, &(struct event){.kind = &dataplane_events[kind],
-						 .subject = port->name,
-						 .seen = seen,
-						 .done = done});
+	events_add(port->core->events, &(struct event){.kind = &dataplane_events[kind],
+						       .subject = port->name,
+						       .seen = seen,
+						       .done = done});
 }
 
 bool port_is_attached(const struct port *port)

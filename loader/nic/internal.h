@@ -66,7 +66,8 @@ struct nic_kernel {
 	int rings_fd, queues_fd, spares_fd; /* the programs' own */
 };
 
-int nic_kernel_open(struct nic_kernel *kernel, const struct pins *pins, char **error);
+int nic_kernel_open(struct nic_kernel *kernel, struct core *core, const struct pins *pins,
+		    char **error);
 void nic_kernel_close(struct nic_kernel *kernel);
 /* Attaches to an interface, or replaces the program that is there. */
 int nic_kernel_attach(const struct nic_kernel *kernel, const char *interface, unsigned int ifindex,

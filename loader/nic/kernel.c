@@ -237,7 +237,13 @@ static int share_maps(const struct nic_kernel *kernel, char **error)
 	return 0;
 }
 
-int nic_kernel_open(struct nic_kernel *kernel, const struct pins *pins, char **error)
+static int load(void *skeleton)
+{
+	return nic_programs__load(skeleton);
+}
+
+int nic_kernel_open(struct nic_kernel *kernel, struct core *core, const struct pins *pins,
+		    char **error)
 {
 	void *control;
 	int err;
@@ -258,7 +264,7 @@ int nic_kernel_open(struct nic_kernel *kernel, const struct pins *pins, char **e
 	err = share_maps(kernel, error);
 	if (err)
 		goto failed;
-	err = nic_programs__load(kernel->skeleton);
+	err = core_run(core, load, kernel->skeleton);
 	if (err) {
 		explain(error, err,
 			"the kernel does not take the programs of NIC failover (%s%s%s): they want "

@@ -223,7 +223,8 @@ static int begin(struct nic *nic, char **error)
 	int err = 0;
 
 	if (!nic->kernel.skeleton)
-		err = nic_kernel_open(&nic->kernel, dataplane_pins(nic->dataplane), error);
+		err = nic_kernel_open(&nic->kernel, nic->core, dataplane_pins(nic->dataplane),
+				      error);
 	if (!err)
 		err = nic_plan_locals(&nic->plan, config);
 	if (!err)

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What XDP takes from an interface. */
+#ifndef ESC_LOADER_OFFLOAD_H
+#define ESC_LOADER_OFFLOAD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* What attaching XDP takes from an interface: offloads and the largest MTU. */
+struct offload_state {
+	bool known;
+	uint32_t active; /* by the list in offload.c */
+	uint32_t max_mtu;
+};
+void offload_read(const char *name, struct offload_state *out);
+/* What was there @before and is not @after: bits for struct esc_port's offloads_taken. */
+uint32_t offload_taken(const struct offload_state *before, const struct offload_state *after);
+/* A sentence, "" when nothing was taken. @native: XDP is; a veth then takes TSO from its peer. */
+void offload_note(const char *name, uint32_t taken, bool native, char *out, size_t bytes);
+
+/* What a driver does when native XDP is attached or detached; @does NULL: not known. */
+struct native_cost {
+	const char *does;
+	bool link_down; /* the carrier goes off, or the NIC is reset */
+};
+struct native_cost native_cost(const char *driver);
+
+#endif
