@@ -194,7 +194,7 @@ $(OUT)/completion.%: $(OUT)/mkref
 DASHBOARDS = $(notdir $(sort $(wildcard deploy/grafana/*.json)))
 INSTALLED = $(COMPLETION) $(SYSUSERSDIR)/escapement.conf $(SBINDIR)/escapementd $(SBINDIR)/escapement-alert $(SBINDIR)/escapement-serve $(LIBEXECDIR)/escapement-sysdump $(BINDIR)/escapement \
 	$(UNITDIR)/escapementd.service $(UNITDIR)/escapement-alert.service $(UNITDIR)/escapement-serve.service \
-	$(CATALOGDIR)/escapement.catalog $(DATADIR)/escapement-event.schema.json $(DATADIR)/escapement-api.schema.json $(DATADIR)/alertmanager.yml $(DATADIR)/escapement.rules.yml \
+	$(CATALOGDIR)/escapement.catalog $(DATADIR)/escapement-event.schema.json $(DATADIR)/escapement-api.schema.json $(DATADIR)/escapement-audit.schema.json $(DATADIR)/alertmanager.yml $(DATADIR)/escapement.rules.yml \
 	$(addprefix $(DATADIR)/grafana/,$(DASHBOARDS)) $(DATADIR)/slurm/escapement-drain $(DATADIR)/escapement-monitor.json \
 	$(SYSCONFDIR)/escapement/escapement.yaml.example $(INCLUDEDIR)/escapement.h \
 	$(addprefix $(LIBDIR)/,$(SONAME).1.0 $(SONAME) libescapement.so pkgconfig/libescapement.pc) \
@@ -220,7 +220,7 @@ install: programs
 	$(INSTALL) -D -m 0644 $(OUT)/escapement.catalog $(D)$(CATALOGDIR)/escapement.catalog
 	$(INSTALL) -D -m 0644 $(OUT)/escapement-event.schema.json $(D)$(DATADIR)/escapement-event.schema.json
 	$(INSTALL) -m 0644 $(OUT)/escapement-api.schema.json $(D)$(DATADIR)/
-	$(INSTALL) -m 0644 deploy/alertmanager.yml deploy/escapement.rules.yml $(D)$(DATADIR)/
+	$(INSTALL) -m 0644 deploy/alertmanager.yml deploy/escapement.rules.yml deploy/escapement-audit.schema.json $(D)$(DATADIR)/
 	$(INSTALL) -d $(D)$(DATADIR)/grafana
 	$(INSTALL) -m 0644 deploy/node-problem-detector/escapement-monitor.json $(D)$(DATADIR)/
 	$(INSTALL) -D -m 0755 deploy/slurm/escapement-drain $(D)$(DATADIR)/slurm/escapement-drain

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "audit/audit.h"
 #include "base/mdoc.h"
 #include "base/fields.h"
 #include "cli/cli.h"
@@ -95,16 +96,22 @@ static void write_catalog(void)
 		}
 }
 
+static void write_list(const struct metric *metric, bool man)
+{
+	for (; metric->name; metric++) {
+		printf(man ? ".It Va %s Pq %s\n" : "escapement_%s\t%s\n", metric->name,
+		       prom_type_name(metric->type));
+		if (man)
+			mdoc_write(stdout, metric->help);
+	}
+}
+
 static void write_metrics(bool man)
 {
 	fputs(man ? ".Bl -tag -width Ds\n" : "", stdout);
 	for (const struct metric *const *list = daemon_metrics(); *list; list++)
-		for (const struct metric *metric = *list; metric->name; metric++) {
-			printf(man ? ".It Va %s Pq %s\n" : "escapement_%s\t%s\n", metric->name,
-			       prom_type_name(metric->type));
-			if (man)
-				mdoc_write(stdout, metric->help);
-		}
+		write_list(*list, man);
+	write_list(audit_metrics, man);
 	fputs(man ? ".El\n" : "", stdout);
 }
 

@@ -323,6 +323,7 @@ void audit_count(json_t *report)
 			count += !strcmp(json_text(entry, "result"), results[kind][0]);
 		json_put_count(report, results[kind][1], count);
 	}
+	audit_put_groups(report);
 }
 
 static void put_host(json_t *report, const struct audit_run *run)

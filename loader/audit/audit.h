@@ -9,6 +9,7 @@
 
 #include <jansson.h>
 
+#include "base/fields.h"
 #include "base/verb.h"
 
 #define AUDIT_REPORT_VERSION 1
@@ -44,5 +45,6 @@ json_t *audit_merge(const json_t *reports, const json_t *hosts, char **error);
 json_t *audit_diff(const json_t *before, const json_t *after, char **error);
 
 extern const struct verb_set audit_verbs;
+extern const struct metric audit_metrics[]; /* of `audit --textfile`; ended by {} */
 
 #endif

@@ -95,6 +95,13 @@ bool audit_concerns(const char *subject, const char *nic, const char *netdev);
 /* Sets the counts of a report by its results. */
 void audit_count(json_t *report);
 
+/* Adds the counts of each group that has results: `groups`. */
+void audit_put_groups(json_t *report);
+/*
+ * The files of `--textfile` and `--html` in @args. 0, or -errno with *@error, a malloc'd sentence.
+ */
+int audit_write_files(const json_t *report, const json_t *args, char **error);
+
 /* Adds what the run of all pairs sent to a report. */
 void audit_put_pairs(json_t *report, const struct audit_run *run);
 /*

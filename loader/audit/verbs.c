@@ -80,6 +80,18 @@ static void conclude(json_t *report, const json_t *args)
 		      json_count(report, "errors") || (strict && json_count(report, "unknown")));
 }
 
+/* With the files that were asked for. Steals @report, which may be NULL. */
+static json_t *finish(json_t *report, const json_t *args, char **error)
+{
+	if (!report)
+		return NULL;
+	conclude(report, args);
+	if (!audit_write_files(report, args, error))
+		return report;
+	json_decref(report);
+	return NULL;
+}
+
 static json_t *run_audit(const json_t *args, int *exit, char **error)
 {
 	struct audit_options options = {.root = json_text(args, "root"),
@@ -108,9 +120,7 @@ static json_t *run_audit(const json_t *args, int *exit, char **error)
 		return NULL;
 	}
 	options.expect = expect;
-	report = audit_local(&options);
-	if (report)
-		conclude(report, args);
+	report = finish(audit_local(&options), args, error);
 	json_decref(expect);
 	return report;
 }
@@ -163,9 +173,7 @@ static json_t *run_merge(const json_t *args, int *exit, char **error)
 				    "audit`, and see why that failed");
 		goto out;
 	}
-	merged = audit_merge(reports, json_object_get(expect, "hosts"), error);
-	if (merged)
-		conclude(merged, args);
+	merged = finish(audit_merge(reports, json_object_get(expect, "hosts"), error), args, error);
 out:
 	json_decref(expect);
 	json_decref(reports);
@@ -228,8 +236,6 @@ static const struct column nics[] = {
 	 .help = "`fail` if any check of the NIC failed, `unknown` if any is unknown"},
 	{"HOST", "host", FORMAT_TEXT, COLUMN_LEFT | COLUMN_OPTIONAL, .help = "in merged reports"},
 	{"NIC", "nic", FORMAT_TEXT, COLUMN_LEFT, .help = "DEVICE:PORT"},
-	{"NETDEV", "netdev", FORMAT_TEXT, COLUMN_LEFT | COLUMN_OPTIONAL,
-	 .help = "its network device"},
 	{"INITIALIZED", "initialized", FORMAT_TEXT, COLUMN_LEFT,
 	 .help = "the daemon's programs are attached"},
 	{"ACTIVE", "active", FORMAT_TEXT, COLUMN_LEFT, .help = "the port is ACTIVE and LinkUp"},
@@ -237,6 +243,17 @@ static const struct column nics[] = {
 	 .help = "of the first routable GID of RoCE v2"},
 	{"CONNECTIVITY", "connectivity", FORMAT_TEXT, COLUMN_LEFT,
 	 .help = "all peers that are probed from it are up"},
+	{"NETDEV", "netdev", FORMAT_TEXT, COLUMN_LEFT | COLUMN_OPTIONAL,
+	 .help = "its network device"},
+	{},
+};
+
+static const struct column groups[] = {
+	{"GROUP", "{number} {group}", FORMAT_TEXT, COLUMN_LEFT,
+	 .help = "1 to 4; those below are parts of it"},
+	{"ERRORS", "errors", FORMAT_COUNT, .help = "results that failed"},
+	{"UNKNOWN", "unknown", FORMAT_COUNT, .help = "results that are not known"},
+	{"PASSED", "passed", FORMAT_COUNT, .help = "results that passed"},
 	{},
 };
 
@@ -274,6 +291,7 @@ static const struct verb_section report[] = {
 	 .header = "Recorded",
 	 .text = "{not_compared} values that one host cannot judge: `escapement audit merge` "
 		 "compares hosts"},
+	{.when = "groups", .rows = "groups", .columns = groups},
 	{.when = "nics", .rows = "nics", .columns = nics},
 	{.when = "errors", .rows = "results", .only = "result=fail", .columns = failures},
 	{.when = "waived", .rows = "results", .only = "result=waived", .columns = waived},
@@ -334,6 +352,10 @@ static const struct verb_arg audit_args[] = {
 	{"--root", "DIR", .key = "root", .local = true,
 	 .help = "a captured tree with sys/, proc/, etc/, dev/kmsg and replies of netlink instead "
 		 "of this host; what needs the daemon is unknown"},
+	{"--textfile", "FILE", .key = "textfile", .local = true,
+	 .help = "writes metrics for the textfile collector of node_exporter too, as "
+		 "escapement_audit.prom in its directory"},
+	{"--html", "FILE", .key = "html", .local = true, .help = "writes the report as a page too"},
 	{"--strict", .type = VERB_FLAG, .key = "strict", .local = true,
 	 .help = "the exit status is 1 also when a check is unknown"},
 	{},
@@ -344,6 +366,7 @@ static const struct verb_arg merge_args[] = {
 	 .help = "a file with a report, or with one after the other, of `escapement -j audit`"},
 	{"--expect", "FILE", .key = "expect", .local = true,
 	 .help = "as of `audit`; `hosts` is a list of names that have to be there"},
+	{"--html", "FILE", .key = "html", .local = true, .help = "writes the report as a page too"},
 	{"--strict", .type = VERB_FLAG, .key = "strict", .local = true,
 	 .help = "the exit status is 1 also when a check is unknown"},
 	{},

@@ -20,6 +20,10 @@ struct report {
 
 /* --- page.c: text and tables --- */
 
+/* The head of a page, up to <body>; @title: plain text. */
+void html_begin(FILE *out, const char *title);
+/* UTC, of CLOCK_REALTIME. */
+void html_time(FILE *out, uint64_t time_ns);
 /* Any bytes as text of HTML or as the value of an attribute. */
 void html_text(FILE *out, const char *text);
 /* The same between a tag and its end: <td>TEXT</td>. */

@@ -72,7 +72,7 @@ void html_share(FILE *out, double share)
 		fputc('-', out);
 }
 
-static void write_time(FILE *out, uint64_t time_ns)
+void html_time(FILE *out, uint64_t time_ns)
 {
 	time_t seconds = (time_t)(time_ns / 1000000000);
 	struct tm parts;
@@ -86,7 +86,7 @@ static const char head[] =
 	"<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
 	"<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
 	"'unsafe-inline'\">\n"
-	"<meta name=\"viewport\" content=\"width=device-width\"><title>Escapement report</title>\n"
+	"<meta name=\"viewport\" content=\"width=device-width\">\n"
 	"<style>body{font:14px/1.45 sans-serif;margin:1.5em auto;max-width:1240px;padding:0 1em;"
 	"color:#111;background:#fff}h1{font-size:1.5em}h2{font-size:1.2em;margin-top:2em;"
 	"border-bottom:1px solid #999}table{border-collapse:collapse;margin:.6em 0}"
@@ -94,7 +94,12 @@ static const char head[] =
 	"white-space:nowrap}th{background:#eee}td:first-child,th:first-child,.l{text-align:left}"
 	".wide{overflow:auto;max-width:100%;max-height:40em}svg{display:block}"
 	"svg text{font:11px sans-serif;fill:#111}.note{color:#444;max-width:70em}"
-	".bad{font-weight:bold;text-decoration:underline}</style></head><body>\n";
+	".bad{font-weight:bold;text-decoration:underline}</style>\n";
+
+void html_begin(FILE *out, const char *title)
+{
+	fprintf(out, "%s<title>%s</title></head><body>\n", head, title);
+}
 
 /* --- hosts --- */
 
@@ -133,7 +138,7 @@ static void write_host(FILE *out, const json_t *host)
 	fputs("<tr>", out);
 	html_cell(out, "td", json_text(host, "host"));
 	fputs("<td>", out);
-	write_time(out, json_count(host, "time_ns"));
+	html_time(out, json_count(host, "time_ns"));
 	fputs("</td>", out);
 	html_cell(out, "td", json_text(status, "version"));
 	html_cell(out, "td", json_text(status, "mode"));
@@ -211,7 +216,7 @@ int report_write(struct report *report, FILE *out)
 	int err = !hosts ? -ENOMEM : !count ? -ENODATA : 0;
 
 	if (!err) {
-		fputs(head, out);
+		html_begin(out, "Escapement report");
 		fprintf(out,
 			"<h1>Escapement report</h1>\n<p>%zu host%s, %zu export%s, %zu "
 			"event%s.</p>\n",

@@ -51,6 +51,8 @@ int report_add_text(struct report *report, const char *name, const char *bytes, 
 		    char **error);
 /* The newest export of each host, borrowed, in the order of their names; *@list is malloc'd. */
 size_t report_hosts(const struct report *report, const json_t ***list);
+/* The page of an audit's report (`escapement -j audit`), of one host or merged. */
+void report_write_audit(const json_t *audit, FILE *out);
 /* The page. 0; -ENODATA: there is no export; -ENOMEM. */
 int report_write(struct report *report, FILE *out);
 
