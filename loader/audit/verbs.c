@@ -119,6 +119,12 @@ static json_t *run_audit(const json_t *args, int *exit, char **error)
 		json_decref(expect);
 		return NULL;
 	}
+	if (options.fleet && json_is_true(json_object_get(args, "only_local"))) {
+		explain_text(error,
+			     "--local sends nothing, and --fleet measures: give one of both");
+		json_decref(expect);
+		return NULL;
+	}
 	options.expect = expect;
 	report = finish(audit_local(&options), args, error);
 	json_decref(expect);
@@ -332,6 +338,8 @@ static const struct column checks[] = {
 static const struct verb_section list[] = {{.rows = "checks", .columns = checks}, {}};
 
 static const struct verb_arg audit_args[] = {
+	{"--local", .type = VERB_FLAG, .key = "only_local", .local = true,
+	 .help = "this host alone, nothing is sent: what is done without `--fleet`, too"},
 	{"--fleet", .type = VERB_FLAG, .key = "fleet", .local = true,
 	 .help = "measures all pairs of this host's NICs with those of their rails first, by the "
 		 "daemon (`pairs`), which takes half a second for each host; needs root. On other "
