@@ -519,23 +519,38 @@ static void next_hop(struct audit_run *run)
 
 static void address_of(struct audit_run *run, struct audit_nic *nic)
 {
-	char gid[64], guid[32] = "";
+	char gid[64];
 	int index = nic->roce ? gid_index(run, nic) : 0;
 
 	if (index < 0)
 		audit_skip(run, nic->subject, "roce.gid: there is no routable GID");
 	else if (audit_read(run, gid, sizeof(gid), PORT "/gids/%d", nic->device, nic->port,
-			    index) <= 0 ||
-		 audit_read(run, guid, sizeof(guid), "/sys/class/infiniband/%s/node_guid",
-			    nic->device) <= 0)
-		audit_unknown(run, nic->subject, "the port's GID or node_guid cannot be read");
+			    index) <= 0)
+		audit_unknown(run, nic->subject, "the port's GID cannot be read");
 	else
-		audit_record(run, nic->subject, "%s %s", gid, guid);
+		audit_record(run, nic->subject, "%s", gid);
 }
 
 static void address(struct audit_run *run)
 {
 	each_nic(run, address_of, false);
+}
+
+/* Of the port: two ports of a device have the same node_guid. */
+static void guid_of(struct audit_run *run, struct audit_nic *nic)
+{
+	char guid[32];
+
+	if (audit_read(run, guid, sizeof(guid), "/sys/class/infiniband/%s/node_guid",
+		       nic->device) <= 0)
+		audit_unknown(run, nic->subject, "node_guid cannot be read");
+	else
+		audit_record(run, nic->subject, "%s port %u", guid, nic->port);
+}
+
+static void guid(struct audit_run *run)
+{
+	each_nic(run, guid_of, false);
 }
 
 /* --- InfiniBand --- */
@@ -660,10 +675,13 @@ const struct audit_check audit_nic_checks[] = {
 	 .source = "ethtool netlink, module EEPROM", .criterion = "at most 85 C",
 	 .remedy = "check the host's air flow; replace the module",
 	 .unknown = "the module does not measure it", .severity = "warning", .run = temperature},
-	{"nic.address", BACKEND, .name = "GID and GUID", .compare = AUDIT_UNIQUE,
-	 .source = "ports/N/gids, node_guid", .criterion = "no other port has them",
-	 .remedy = "give one of the hosts another address", .unknown = "the port has no GID",
-	 .severity = "critical", .run = address},
+	{"nic.address", BACKEND, .name = "GID", .compare = AUDIT_UNIQUE, .source = "ports/N/gids",
+	 .criterion = "no other port has it", .remedy = "give one of the hosts another address",
+	 .unknown = "the port has no GID", .severity = "critical", .run = address},
+	{"nic.guid", BACKEND, .name = "GUID", .compare = AUDIT_UNIQUE, .source = "node_guid",
+	 .criterion = "no other device has it",
+	 .remedy = "flash the card with its own GUID, that of its label",
+	 .unknown = "the file is missing", .severity = "critical", .run = guid},
 	{"roce.gid", ROCE, .name = "GID index", .source = "ports/N/gids, gid_attrs/types",
 	 .criterion = "a routable GID of RoCE v2",
 	 .remedy = "give the port's network device an address", .unknown = "a file is missing",

@@ -355,6 +355,7 @@ Test(audit, every_check_is_tested)
 		"software.queue_pairs",
 		"nic.count",
 		"nic.names",
+		"nic.guid",
 		"nic.address", /* merged, below */
 		"fabric.pairs",
 		"fabric.loss",
@@ -504,6 +505,10 @@ static json_t *host_report(const char *name, const char *change, const char *con
 		snprintf(path, sizeof(path), P "mlx5_%d/ports/1/gids/3", i);
 		snprintf(address, sizeof(address), "0000:0000:0000:0000:0000:ffff:0a0%d:00%02x",
 			 i + 1, (unsigned int)name[strlen(name) - 1]);
+		put(path, address);
+		snprintf(path, sizeof(path), P "mlx5_%d/node_guid", i);
+		snprintf(address, sizeof(address), "946d:ae03:00%02x:%04x",
+			 (unsigned int)name[strlen(name) - 1], (unsigned int)i);
 		put(path, address);
 	}
 	if (change)
@@ -660,21 +665,30 @@ Test(audit, merge_needs_a_majority, .fini = clean)
 	json_decref(reports);
 }
 
-/* The same address on two hosts is an error of both. */
+/* The same address or GUID on two hosts is an error of both. */
 Test(audit, merge_finds_duplicates, .fini = clean)
 {
-	json_t *reports = json_array(), *merged;
-	const char *twin = P "mlx5_0/ports/1/gids/3",
-		   *text = "0000:0000:0000:0000:0000:ffff:0a01:0031";
+	static const struct {
+		const char *path, *text, *check;
+	} rows[] = {
+		{P "mlx5_0/ports/1/gids/3", "0000:0000:0000:0000:0000:ffff:0a01:0031",
+		 "nic.address"},
+		{P "mlx5_0/node_guid", "946d:ae03:0031:0000", "nic.guid"},
+	};
 
-	json_array_append_new(reports, host_report("node1", NULL, NULL));
-	json_array_append_new(reports, host_report("node2", twin, text));
-	json_array_append_new(reports, host_report("node3", NULL, NULL));
-	merged = audit_merge(reports, NULL, NULL);
-	cr_expect_eq(json_count(merged, "errors"), 2, "%d", (int)json_count(merged, "errors"));
-	cr_expect_str_eq(result_of(merged, "nic.address", "mlx5_0:1"), "fail");
-	json_decref(merged);
-	json_decref(reports);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		json_t *reports = json_array(), *merged;
+
+		json_array_append_new(reports, host_report("node1", NULL, NULL));
+		json_array_append_new(reports, host_report("node2", rows[i].path, rows[i].text));
+		json_array_append_new(reports, host_report("node3", NULL, NULL));
+		merged = audit_merge(reports, NULL, NULL);
+		cr_expect_eq(json_count(merged, "errors"), 2, "%d",
+			     (int)json_count(merged, "errors"));
+		cr_expect_str_eq(result_of(merged, rows[i].check, "mlx5_0:1"), "fail");
+		json_decref(merged);
+		json_decref(reports);
+	}
 }
 
 Test(audit, merge_refuses, .fini = clean)
