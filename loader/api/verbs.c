@@ -8,6 +8,7 @@
 #include "base/address.h"
 #include "base/explain.h"
 #include "base/units.h"
+#include "colocation/colocation.h"
 #include "place/place.h"
 #include "topo/topo.h"
 
@@ -25,6 +26,7 @@ const struct verb_set *const verbs_sets[] = {
 	&audit_verbs,
 	&topo_verbs,
 	&place_verbs,
+	&colocation_verbs,
 	&general_verbs,
 	NULL,
 };

@@ -5,6 +5,7 @@
 
 #include "base/fields.h"
 #include "clock.h"
+#include "clocksync/cycles.h"
 #include "core/core.h"
 
 struct clock_anchor {
@@ -16,6 +17,15 @@ struct clock_anchor {
 	const char *note; /* why it is not measured here though it should; NULL: nothing */
 	bool reported;
 	uint32_t reported_id;
+};
+
+/* The CPU's counter against fabric time. */
+struct clock_cycles {
+	struct cycles series;
+	uint64_t moves;	    /* of the consensus, to another fabric time, when last seen */
+	uint64_t steps;	    /* of its rate, that were reported */
+	int64_t checked_ns; /* local time at which the kernel was asked; 0: never */
+	const char *note;   /* why it is not read; NULL: it is */
 };
 
 struct clockpage_layout;
@@ -69,6 +79,7 @@ struct clock {
 	enum clock_state reported_state;
 	struct edge_scratch scratch;
 	struct clock_anchor anchor;
+	struct clock_cycles cycles;
 };
 
 /* All edges; the body may remove its own. */
@@ -103,6 +114,8 @@ struct clock {
 	X(CLOCK_NIC_LEFT, "nic_timestamps_unknown", NOTICE,                                        \
 	  "Nothing is probed by a NIC any more whose timestamps differed.", .about = EVENT_NIC,    \
 	  .ends = "nic_timestamps_differ")                                                         \
+	X(CLOCK_COUNTER_STEP, "counter_rate_changed", NOTICE,                                      \
+	  "The CPU's counter runs at another rate, or was set, as after a live migration.")        \
 	X(CLOCK_ANCHOR_ACQUIRED, "anchor_acquired", NOTICE, "TAI is known, by this anchor.")       \
 	X(CLOCK_ANCHOR_LOST, "anchor_lost", WARNING, "TAI is not known any more.",                 \
 	  .remedy = "See the anchors, `escapement clock`.")                                        \
@@ -132,7 +145,11 @@ extern const struct event_kind clock_events[];
 	X(CLOCK_TAI_OFFSET, "clock_tai_offset_seconds", GAUGE,                                     \
 	  "How far TAI is ahead of fabric time, by an anchor.")                                    \
 	X(CLOCK_TAI_BOUND, "clock_tai_error_bound_seconds", GAUGE,                                 \
-	  "Error bound of TAI on this host.")
+	  "Error bound of TAI on this host.")                                                      \
+	X(CLOCK_COUNTER_FREQUENCY, "clock_cycles_frequency_hertz", GAUGE,                          \
+	  "Cycles of the CPU's counter in a second of fabric time.")                               \
+	X(CLOCK_COUNTER_STEPS, "clock_cycles_steps_total", COUNTER,                                \
+	  "Changes of that rate, as after a live migration.")
 extern const struct metric clock_metrics[];
 
 #define Q40 1099511627776.0 /* 2^40: rates in the model and on the wire */
@@ -202,6 +219,12 @@ void clock_restart_early(struct clock *clock, int64_t now_ns);
 void clock_anchor_round(struct clock *clock, int64_t local_ns);
 /* The rest of *@out is filled, and fabric time is known. */
 void clock_get_tai(const struct clock *clock, struct clock_facts *out);
+
+/* --- cycles.c --- */
+
+/* In a round, after the model: reads the counter when a point is due. */
+void clock_cycles_round(struct clock *clock, int64_t local_ns);
+json_t *clock_reply_cycles(void *self, struct request *request);
 
 /* --- reply.c --- */
 

@@ -65,12 +65,22 @@ static const struct field clock_fields[] = {
 	{},
 };
 
+static void write_cycles(const struct clock_cycles *own, FILE *out)
+{
+	double rate_hz, noise_ns;
+
+	prom_count(FAMILY_OF(&clock_metrics[CLOCK_COUNTER_STEPS]), own->steps, NULL);
+	if (!own->note && cycles_rate(&own->series, &rate_hz, &noise_ns))
+		prom_value(FAMILY_OF(&clock_metrics[CLOCK_COUNTER_FREQUENCY]), rate_hz, NULL);
+}
+
 void clock_write_metrics(void *self, FILE *out)
 {
 	struct prom_family *states = FAMILY_OF(&clock_metrics[CLOCK_STATES]);
 	struct clock_facts clock;
 
 	clock_get(self, &clock);
+	write_cycles(&((const struct clock *)self)->cycles, out);
 	for (unsigned int state = 0; state <= CLOCK_HOLDOVER; state++)
 		prom_count(states, clock.state == state, "state", clock_state_name(state), NULL);
 	fields_write(out, clock_fields, &clock, 1, sizeof(clock), NULL, NULL);
@@ -243,7 +253,8 @@ static json_t *reply_clock(void *self, struct request *request)
 	return object;
 }
 
-const struct verb_handler clock_verb_handlers[] = {{"clock", reply_clock}, {}};
+const struct verb_handler clock_verb_handlers[] = {
+	{"clock", reply_clock}, {"cycles", clock_reply_cycles}, {}};
 
 void clock_put_status(void *self, json_t *status)
 {

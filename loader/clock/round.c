@@ -393,6 +393,7 @@ void clock_tick(struct clock *clock, uint64_t now_ns)
 	if (host->model.generation)
 		clock_write_model(clock);
 	clock_anchor_round(clock, local_ns);
+	clock_cycles_round(clock, local_ns);
 	clock->rounds++;
 
 	if (host->state != clock->reported_state) {

@@ -79,6 +79,17 @@ static const struct verb_arg wait_args[] = {
 	{},
 };
 
+static const struct verb_section cycles_output[] = {
+	{.when = "note", .header = "Counter", .text = "not read: {note}"},
+	{.when = "!note", .header = "Counter", .text = "{counter}"},
+	{.when = "rate_hz",
+	 .header = "Rate",
+	 .text = "{rate_hz:real} cycles per second of fabric time"},
+	{.when = "noise_ns", .header = "Noise", .text = "{noise_ns:time} of a point"},
+	{.header = "Steps", .text = "{steps}"},
+	{},
+};
+
 static const struct verb verbs[] = {
 	{.name = "clock",
 	 .reads = true,
@@ -87,6 +98,13 @@ static const struct verb verbs[] = {
 	 .help = "Fabric time is the fleet's own; it is not the time of day, and the system clock "
 		 "is not changed. It is true within the error bound: readings of two hosts at one "
 		 "moment differ by at most the sum of their bounds."},
+	{.name = "cycles",
+	 .reads = true,
+	 .summary = "the CPU's counter against fabric time",
+	 .output = cycles_output,
+	 .help = "How far the counter (TSC, CNTVCT) was ahead of fabric time at a nominal rate, at "
+		 "every second instant of up to half an hour: with -j all points. `escapement "
+		 "colocation` compares those of many hosts."},
 	{.name = "clock wait",
 	 .request = "clock",
 	 .reads = true,

@@ -72,6 +72,10 @@ static json_t *objection_to(const struct survey *survey, size_t at)
 {
 	const struct topo_nic *nic = &survey->topo->nics[at];
 
+	json_t *apart = json_object_get(survey->topo->apart, nic->host);
+
+	if (apart)
+		return json_incref(apart);
 	if (!json_object_get(survey->topo->hosts, nic->host))
 		return json_string("no export: what it measured is not known");
 	if (2 * nic->down > nic->probed)

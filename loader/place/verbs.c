@@ -9,7 +9,9 @@
 #include "base/explain.h"
 #include "base/json.h"
 #include "base/units.h"
+#include "colocation/colocation.h"
 #include "internal.h"
+#include "report/report.h"
 
 #define EXIT_FAILED 1
 #define EXIT_USAGE 2
@@ -469,25 +471,82 @@ static json_t *choose(struct place_hosts *fleet, const struct place_goal *goal, 
 	return result;
 }
 
-static json_t *run_place(const json_t *args, int *exit, char **error)
+/*
+ * Of each group of hosts that share a machine the first @most are candidates. Returns whether that
+ * leaves one out.
+ */
+static bool set_apart(struct topo *topo, const struct colocation *colocation, size_t most)
+{
+	bool some = false;
+
+	json_decref(topo->apart);
+	topo->apart = json_object();
+	for (size_t i = 0; i < colocation->count; i++) {
+		const char *first = NULL;
+		size_t before = 0;
+
+		for (size_t k = 0; k < i && colocation->law.group[i] != SIZE_MAX; k++) {
+			if (colocation->law.group[k] != colocation->law.group[i])
+				continue;
+			first = first ? first : colocation->hosts[k].name;
+			before++;
+		}
+		if (before < most)
+			continue;
+		some = true;
+		json_object_set_new(topo->apart, colocation->hosts[i].name,
+				    json_sprintf("it shares its machine with %s", first));
+	}
+	return some;
+}
+
+/*
+ * First of all as few hosts of one machine as possible. So one of each is tried, then two, until
+ * there is a choice; without any the error is that of all hosts.
+ */
+static json_t *choose_apart(struct topo *topo, const struct colocation *colocation,
+			    const struct place_goal *goal, const json_t *args, char **error)
 {
 	struct place_hosts fleet;
-	struct place_goal goal;
-	struct topo *topo;
 	json_t *result = NULL;
+	bool some = true;
+
+	for (size_t most = 1; some && !result; most++) {
+		free(*error);
+		*error = NULL;
+		some = set_apart(topo, colocation, most);
+		if (hosts_of_topo(&fleet, topo, error))
+			return NULL;
+		result = choose(&fleet, goal, args, error);
+		if (result && colocation->law.group_count)
+			json_put_count(result, "most_of_a_machine", most);
+		hosts_free(&fleet);
+	}
+	return result;
+}
+
+static json_t *run_place(const json_t *args, int *exit, char **error)
+{
+	struct colocation colocation = {};
+	const json_t **exports = NULL;
+	struct report *report = NULL;
+	struct topo *topo = NULL;
+	struct place_goal goal;
+	json_t *result = NULL;
+	size_t count = 0;
 
 	*exit = EXIT_USAGE;
 	if (take_goal(args, &goal, error))
 		return NULL;
-	topo = topo_of_args(args, exit, error);
-	if (!topo)
-		return NULL;
 	*exit = EXIT_FAILED;
-	if (!hosts_of_topo(&fleet, topo, error)) {
-		result = choose(&fleet, &goal, args, error);
-		hosts_free(&fleet);
-	}
+	if (!topo_exports_of_args(args, &report, &exports, &count, error))
+		topo = topo_of_exports(exports, count, error);
+	if (topo && !colocation_read(&colocation, exports, count, error))
+		result = choose_apart(topo, &colocation, &goal, args, error);
+	colocation_free(&colocation);
 	topo_free(topo);
+	free(exports);
+	report_free(report);
 	return result;
 }
 
@@ -532,6 +591,9 @@ static const struct verb_section output[] = {
 	 .header = "Within",
 	 .text = "{within}; leaf groups: {leaf_groups}<|, at most {most_of_a_leaf} hosts of "
 		 "each|>"},
+	{.when = "!text most_of_a_machine",
+	 .header = "Machines",
+	 .text = "at most {most_of_a_machine} of the hosts that share one"},
 	{.when = "!text worst_owd_ns",
 	 .header = "Worst pair",
 	 .text = "{worst_pair}: one-way floor {worst_owd_ns:time}<|, bound {worst_bound_ns:time}|>"
@@ -598,8 +660,10 @@ static const struct verb verbs[] = {
 		 "that was not measured is estimated by its tier. Hosts without an export, that "
 		 "are down, or whose leaf is not certain are left out. When a better choice "
 		 "cannot be excluded, the gap is stated. A leaf group has the hosts "
-		 "that share their leaf on every rail. Machines that share a physical host are "
-		 "not told apart."},
+		 "that share their leaf on every rail. Of virtual machines that are known to share "
+		 "a "
+		 "machine (`escapement colocation`) as few as possible are chosen, before all "
+		 "else."},
 	{},
 };
 

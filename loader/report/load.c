@@ -18,7 +18,7 @@ const struct report_verb report_verbs[] = {
 	{.verb = "peers"},  {.verb = "mesh", .flag = "all"},
 	{.verb = "paths"},  {.verb = "qp", .sampled = true},
 	{.verb = "links"},  {.verb = "findings"},
-	{.verb = "pairs", .flag = "all"},
+	{.verb = "pairs", .flag = "all"}, {.verb = "cycles"},
 	{.verb = "events"}, {},
 };
 /* clang-format on */

@@ -41,6 +41,7 @@ void topo_free(struct topo *topo)
 	json_decref(topo->hosts);
 	json_decref(topo->notes);
 	json_decref(topo->tiers);
+	json_decref(topo->apart);
 	free(topo->nics);
 	free(topo->pairs);
 	free(topo->paths);

@@ -50,7 +50,7 @@ struct topo_path {
 
 struct topo_leaf {
 	size_t nics, pod;
-	size_t first; /* its first NIC, by host */
+	size_t first;	  /* its first NIC, by host */
 	double certainty; /* the least of its NICs by delays; NAN: none is */
 	enum topo_by by;
 	size_t uplinks; /* distinct next switches; 0: not known */
@@ -71,6 +71,7 @@ struct topo {
 	json_t *hop_ids; /* {address: number} */
 	json_t *hosts;	 /* exports that were read: {host: time_ns} */
 	json_t *notes;	 /* what is not certain, sentences */
+	json_t *apart;	 /* of place: {host: why it is no candidate}; NULL: none */
 	json_t *tiers;	 /* of topo_solve() */
 	int err;	 /* -ENOMEM */
 };
@@ -93,6 +94,15 @@ bool topo_is_certain(const struct topo_nic *nic);
 /* After topo_solve() (new reference). */
 json_t *topo_json(const struct topo *topo);
 
+struct report;
+/*
+ * The newest export of each host of `--from`, or the replies of this host's daemon as one, borrowed
+ * of *@report, which is to be freed; *@list is malloc'd. 0, or -errno with *@error.
+ */
+int topo_exports_of_args(const json_t *args, struct report **report, const json_t ***list,
+			 size_t *count, char **error);
+/* Their topology, solved. */
+struct topo *topo_of_exports(const json_t **exports, size_t count, char **error);
 /*
  * What the exports of `--from` say, or the replies of this host's daemon, solved. @args are those
  * of a verb that has TOPO_FROM and .given = topo_given. NULL with *@exit and *@error.

@@ -76,37 +76,57 @@ static int check_times(const json_t **exports, size_t count, char **error)
 	return 0;
 }
 
-struct topo *topo_of_args(const json_t *args, int *exit, char **error)
+int topo_exports_of_args(const json_t *args, struct report **report, const json_t ***list,
+			 size_t *count, char **error)
 {
 	const json_t *files = json_object_get(args, "from"), *path;
-	struct report *report = report_new();
-	struct topo *topo = topo_new();
-	const json_t **exports = NULL;
-	size_t count = 0, i;
-	int err = report && topo ? 0 : -ENOMEM;
+	size_t i;
+	int err;
 
-	*exit = EXIT_FAILED;
+	*list = NULL;
+	*report = report_new();
+	err = *report ? 0 : -ENOMEM;
 	json_array_foreach (files, i, path)
-		err = err ? err : add_file(report, json_string_value(path), error);
+		err = err ? err : add_file(*report, json_string_value(path), error);
 	if (!err && !files)
-		err = add_live(report, json_object_get(args, "replies"), error);
-	if (!err) {
-		count = report_hosts(report, &exports);
-		err = exports ? check_times(exports, count, error) : -ENOMEM;
-	}
-	for (i = 0; !err && i < count; i++)
+		err = add_live(*report, json_object_get(args, "replies"), error);
+	if (err)
+		return err;
+	*count = report_hosts(*report, list);
+	return *list ? check_times(*list, *count, error) : -ENOMEM;
+}
+
+struct topo *topo_of_exports(const json_t **exports, size_t count, char **error)
+{
+	struct topo *topo = topo_new();
+	int err = topo ? 0 : -ENOMEM;
+
+	for (size_t i = 0; !err && i < count; i++)
 		err = topo_read(topo, exports[i], error);
 	if (!err)
 		err = topo_solve(topo);
 	if (!err && !topo->nic_count)
 		err = explain(error, -ENODATA,
 			      "no NIC is in these exports: is `members` configured on the hosts?");
-	free(exports);
-	report_free(report);
 	if (!err)
 		return topo;
 	topo_free(topo);
 	return NULL;
+}
+
+struct topo *topo_of_args(const json_t *args, int *exit, char **error)
+{
+	const json_t **exports = NULL;
+	struct report *report = NULL;
+	struct topo *topo = NULL;
+	size_t count = 0;
+
+	*exit = EXIT_FAILED;
+	if (!topo_exports_of_args(args, &report, &exports, &count, error))
+		topo = topo_of_exports(exports, count, error);
+	free(exports);
+	report_free(report);
+	return topo;
 }
 
 /* --- topo --- */
@@ -493,7 +513,7 @@ static const struct verb_arg sla_args[] = {
 	{},
 };
 
-const char *const topo_given[] = {"status", "peers", "mesh", "paths", NULL};
+const char *const topo_given[] = {"status", "peers", "mesh", "paths", "cycles", NULL};
 
 static const struct verb verbs[] = {
 	{.name = "topo",

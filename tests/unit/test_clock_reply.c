@@ -2,6 +2,7 @@
 /* The capability `clock` as it shows itself: `clock`, `status` and the metrics. */
 #include <criterion/criterion.h>
 
+#include "base/json.h"
 #include "clock/internal.h"
 #include "core/core.h"
 #include "shown.h"
@@ -235,11 +236,47 @@ Test(clock_reply, tai_of_an_anchor)
 	json_decref(object);
 }
 
+/* A counter of 2.5 GHz, 2 ppm fast. */
+static void count_cycles(void)
+{
+	struct cycles_step step;
+
+	for (uint64_t i = 0; i < 12; i++)
+		cycles_add(&the_clock.cycles.series, (int64_t)(1000 + i) * CYCLES_STEP_NS,
+			   1000 + i * 5000010000, 50, &step);
+}
+
+Test(clock_reply, cycles)
+{
+	struct request request = {};
+	json_t *reply;
+
+	count_cycles();
+	the_clock.cycles.steps = 2;
+	reply = clock_reply_cycles(&the_clock, &request);
+	cr_expect_eq(json_count(reply, "steps"), 2);
+	cr_expect_float_eq(json_real_value(json_object_get(reply, "rate_hz")), 2500005000.0, 0.1);
+	/* The first reading began the reference. */
+	cr_expect_eq(json_count(reply, "first_fabric_ns"), 1001 * CYCLES_STEP_NS);
+	cr_expect_eq(json_array_size(json_object_get(reply, "ahead_ns")), 11);
+	cr_expect_eq(json_array_size(json_object_get(reply, "bound_ns")), 11);
+	cr_expect_null(json_object_get(reply, "note"));
+	json_decref(reply);
+	cycles_restart(&the_clock.cycles.series);
+	the_clock.cycles.note = "why";
+	reply = clock_reply_cycles(&the_clock, &request);
+	cr_expect_str_eq(json_text(reply, "note"), "why");
+	cr_expect_null(json_object_get(reply, "rate_hz"));
+	cr_expect_null(json_object_get(reply, "ahead_ns"));
+	json_decref(reply);
+}
+
 Test(clock_reply, metrics)
 {
 	char *metrics;
 
 	synced();
+	count_cycles();
 	the_clock.anchor.current =
 		(struct anchor_report){.sequence = 1,
 				       .ref_fabric_ns = the_clock.host.model.ref_fabric_ns,
@@ -249,6 +286,7 @@ Test(clock_reply, metrics)
 	expect_line(metrics, "escapement_clock_state{state=\"synced\"} 1");
 	expect_line(metrics, "escapement_clock_state{state=\"holdover\"} 0");
 	expect_line(metrics, "escapement_clock_peers 3");
+	expect_line(metrics, "escapement_clock_cycles_steps_total 0");
 	expect_line(metrics, "escapement_clock_frequency_offset_ratio 9.5367431640625e-07");
 	expect_line(metrics, "escapement_clock_loop_residual_seconds 1.25e-08");
 	cr_expect(strstr(metrics, "\nescapement_clock_error_bound_seconds 2.5"), "%s", metrics);
@@ -265,6 +303,7 @@ Test(clock_reply, metrics_without_fabric_time)
 	expect_no_family(metrics, "clock_frequency_offset_ratio");
 	expect_no_family(metrics, "clock_last_sync_timestamp_seconds");
 	expect_no_family(metrics, "clock_tai");
+	expect_no_family(metrics, "clock_cycles_frequency_hertz");
 	free(metrics);
 }
 

@@ -214,7 +214,8 @@ Test(request, the_group_may_use_what_changes_nothing)
 	static const char reads[] =
 		" status health findings events report config.show features version clock "
 		"clock.wait peers mesh pairs failover links pace paths qp top steer steer.plan job "
-		"metrics serve sysdump baseline topo topo.diff topo.sla place ";
+		"metrics serve sysdump baseline topo topo.diff topo.sla place "
+		"cycles colocation ";
 	const struct verb *verb = NULL;
 	char name[64];
 

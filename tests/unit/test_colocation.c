@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Hosts that share a machine, from exports: the verb `colocation`, and `place` with them. */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/json.h"
+#include "clocksync/cycles.h"
+#include "colocation/colocation.h"
+#include "place/place.h"
+#include "tests/lib/rng.h"
+
+#define HOSTS 5
+#define POINTS 300
+#define FIRST 500000 /* grid index */
+
+/* Which machine each is on, and the machines' rates. h1 and h2 share one, h3 and h5 another. */
+static const unsigned int machines[HOSTS] = {0, 0, 1, 2, 1};
+static const double rates_ppb[] = {4000, -2500, 4003};
+
+static struct rng rng;
+
+static json_t *cycles_of(size_t host, size_t points)
+{
+	json_t *ahead = json_array(), *bound = json_array();
+	double start_ns = 1e5 * (double)host;
+
+	for (size_t i = 0; i < points; i++) {
+		double ahead_ns = start_ns + rates_ppb[machines[host]] * (double)i * 2 +
+				  20 * rng_normal(&rng);
+
+		json_array_append_new(ahead, i % 50 == 7 ? json_null()
+							 : json_integer((json_int_t)ahead_ns));
+		json_array_append_new(bound, i % 50 == 7 ? json_null() : json_integer(100));
+	}
+	return json_pack("{s:s, s:i, s:I, s:I, s:I, s:o, s:o}", "counter", "tsc", "steps", 0,
+			 "reference_hz", (json_int_t)2500000000, "first_fabric_ns",
+			 (json_int_t)(FIRST + POINTS - points) * CYCLES_STEP_NS, "step_ns",
+			 (json_int_t)CYCLES_STEP_NS, "ahead_ns", ahead, "bound_ns", bound);
+}
+
+/* All in one leaf, the farther apart the more their numbers differ. */
+static json_t *peers_of(size_t host)
+{
+	json_t *peers = json_array();
+
+	for (size_t i = 0; i < HOSTS; i++)
+		if (i != host)
+			json_array_append_new(
+				peers,
+				json_pack("{s:o, s:o, s:s, s:s, s:s, s:{s:I}}", "peer",
+					  json_sprintf("h%zu", i + 1), "address",
+					  json_sprintf("10.0.0.%zu", i + 1), "interface", "eth1",
+					  "plane", "backend", "state", "up", "rtt_ns", "min",
+					  (json_int_t)(10000 + 100 * labs((long)i - (long)host))));
+	return json_pack("{s:o}", "peers", peers);
+}
+
+static json_t *export_of(size_t host)
+{
+	json_t *status = json_pack("{s:o, s:{s:[{s:s, s:[{s:s, s:o}]}]}}", "host",
+				   json_sprintf("h%zu", host + 1), "probing", "planes", "plane",
+				   "backend", "nics", "interface", "eth1", "address",
+				   json_sprintf("10.0.0.%zu", host + 1));
+
+	return json_pack("{s:s, s:i, s:I, s:o, s:{s:o, s:o, s:o}}", "format", "escapement-report",
+			 "version", 1, "time_ns", (json_int_t)1, "host",
+			 json_sprintf("h%zu", host + 1), "replies", "status", status, "peers",
+			 peers_of(host), "cycles", cycles_of(host, POINTS));
+}
+
+static json_t *exports(void)
+{
+	json_t *list = json_array();
+
+	rng_seed(&rng, 7);
+	for (size_t i = 0; i < HOSTS; i++)
+		json_array_append_new(list, export_of(i));
+	return list;
+}
+
+static json_t *cycles_in(json_t *list, size_t host)
+{
+	return json_object_get(json_object_get(json_array_get(list, host), "replies"), "cycles");
+}
+
+/* The verb, with a file of @list, which is released. */
+static json_t *run(const struct verb_set *set, json_t *list, json_t *args, char **error)
+{
+	char path[] = "/tmp/esc-coloc-XXXXXX";
+	int fd = mkstemp(path), exit = 0;
+	json_t *result;
+
+	cr_assert(fd >= 0 && !json_dumpfd(list, fd, 0));
+	close(fd);
+	json_object_set_new(args, "from", json_pack("[s]", path));
+	*error = NULL;
+	result = set->verbs[0].run(args, &exit, error);
+	unlink(path);
+	json_decref(args);
+	json_decref(list);
+	return result;
+}
+
+static json_t *compare(json_t *list)
+{
+	char *error;
+	json_t *result = run(&colocation_verbs, list, json_object(), &error);
+
+	cr_assert_not_null(result, "%s", error);
+	return result;
+}
+
+static const char *verdict(const json_t *result, const char *a, const char *b)
+{
+	static const char *const lists[] = {"same", "undecided"};
+	const json_t *row;
+	size_t i;
+
+	for (size_t k = 0; k < 2; k++)
+		json_array_foreach (json_object_get(result, lists[k]), i, row)
+			if (!strcmp(json_text(row, "a"), a) && !strcmp(json_text(row, "b"), b))
+				return json_text(row, "verdict");
+	return "";
+}
+
+static const char *note_of(const json_t *result, size_t host)
+{
+	return json_text(json_array_get(json_object_get(result, "hosts"), host), "note");
+}
+
+Test(colocation, groups)
+{
+	json_t *result = compare(exports());
+	const json_t *groups = json_object_get(result, "groups");
+
+	cr_expect_str_eq(verdict(result, "h1", "h2"), "same");
+	cr_expect_str_eq(verdict(result, "h3", "h5"), "same");
+	cr_expect_eq(json_count(result, "pairs_same"), 2);
+	/* h4 is 3 ppb from h1 and h2: 1800 ns in ten minutes, beyond the bounds. */
+	cr_expect_eq(json_count(result, "pairs_other"), 8);
+	cr_expect_eq(json_array_size(groups), 2);
+	cr_expect_eq(json_count(json_array_get(groups, 0), "floor_ns") > 0 ||
+			     json_real_value(json_object_get(json_array_get(groups, 0),
+							     "floor_ns")) == 10100,
+		     true);
+	json_decref(result);
+}
+
+Test(colocation, undecided_is_not_other)
+{
+	json_t *list = exports(), *result, *bound;
+	size_t i;
+
+	/* The same points, and a clock that may be wrong by more than what h4 differs by. */
+	for (size_t host = 0; host < HOSTS; host++) {
+		bound = json_object_get(cycles_in(list, host), "bound_ns");
+		for (i = 0; i < json_array_size(bound); i++)
+			if (!json_is_null(json_array_get(bound, i)))
+				json_array_set_new(bound, i, json_integer(5000));
+	}
+	result = compare(list);
+	cr_expect_eq(json_count(result, "pairs_same"), 2);
+	cr_expect_eq(json_count(result, "pairs_unknown"), 2, "h4 with h1 and h2");
+	cr_expect_eq(json_count(result, "pairs_other"), 6);
+	json_decref(result);
+}
+
+Test(colocation, short_and_missing_series)
+{
+	json_t *list = exports(), *result, *replies;
+
+	/* h1 has a minute, h2 ten seconds, h3 an older daemon, h4 no counter, h5 nonsense. */
+	replies = json_object_get(json_array_get(list, 0), "replies");
+	json_object_set_new(replies, "cycles", cycles_of(0, 30));
+	replies = json_object_get(json_array_get(list, 1), "replies");
+	json_object_set_new(replies, "cycles", cycles_of(1, 5));
+	json_object_del(json_object_get(json_array_get(list, 2), "replies"), "cycles");
+	json_object_set_new(cycles_in(list, 3), "note", json_string("no counter here"));
+	json_object_set_new(cycles_in(list, 4), "step_ns", json_integer(1));
+	result = compare(list);
+	cr_expect_eq(json_count(result, "pairs_unknown"), 10, "of nothing but h1");
+	cr_expect_str_eq(note_of(result, 0), "");
+	cr_expect(strstr(note_of(result, 1), "too few points"), "%s", note_of(result, 1));
+	cr_expect(strstr(note_of(result, 2), "earlier release"), "%s", note_of(result, 2));
+	cr_expect_str_eq(note_of(result, 3), "no counter here");
+	cr_expect(strstr(note_of(result, 4), "form"), "%s", note_of(result, 4));
+	json_decref(result);
+}
+
+Test(colocation, later_and_other_fabric)
+{
+	json_t *list = exports(), *result, *replies;
+
+	/* h1 and h2 began later than the others: compared over what they have. */
+	for (size_t host = 0; host < 2; host++) {
+		replies = json_object_get(json_array_get(list, host), "replies");
+		json_object_set_new(replies, "cycles", cycles_of(host, 250));
+	}
+	/* h5 is of another fabric time. */
+	json_object_set_new(cycles_in(list, 4), "first_fabric_ns",
+			    json_integer(7 * CYCLES_STEP_NS));
+	result = compare(list);
+	cr_expect_str_eq(verdict(result, "h1", "h2"), "same");
+	cr_expect(strstr(note_of(result, 4), "in common"), "%s", note_of(result, 4));
+	cr_expect_eq(json_count(result, "pairs_unknown"), 4, "all of h5");
+	json_decref(result);
+}
+
+/* One host replies with its export, which is accepted as one. */
+Test(colocation, own_export)
+{
+	json_t *export = export_of(0), *args = json_object(), *result, *again;
+	char *error = NULL;
+	int exit = 0;
+
+	json_object_set(args, "replies", json_object_get(export, "replies"));
+	result = colocation_verbs.verbs[0].run(args, &exit, &error);
+	cr_assert_not_null(result, "%s", error);
+	cr_expect_eq(json_array_size(json_object_get(result, "notes")), 1);
+	again = compare(json_incref(result));
+	cr_expect_eq(json_count(again, "host_count"), 1);
+	json_decref(result);
+	json_decref(again);
+	json_decref(args);
+	json_decref(export);
+}
+
+static bool has(const json_t *list, const char *name)
+{
+	const json_t *one;
+	size_t i;
+
+	json_array_foreach (list, i, one)
+		if (!strcmp(json_string_value(one), name))
+			return true;
+	return false;
+}
+
+/* h1, h2 and h3 are nearest to each other; h2 shares its machine with h1, h5 with h3. */
+Test(colocation, place)
+{
+	char *error;
+	json_t *result = run(&place_verbs, exports(), json_pack("{s:i}", "hosts", 3), &error);
+	const json_t *hosts = json_object_get(result, "hosts");
+
+	cr_assert_not_null(result, "%s", error);
+	cr_expect(has(hosts, "h1") && has(hosts, "h3") && has(hosts, "h4"));
+	cr_expect_eq(json_count(result, "most_of_a_machine"), 1);
+	cr_expect_str_eq(
+		json_text(json_array_get(json_object_get(result, "left_out"), 0), "reason"),
+		"it shares its machine with h1");
+	json_decref(result);
+	result = run(&place_verbs, exports(), json_pack("{s:i}", "hosts", 4), &error);
+	cr_assert_not_null(result, "%s", error);
+	cr_expect_eq(json_count(result, "most_of_a_machine"), 2, "there are three machines");
+	json_decref(result);
+	result = run(&place_verbs, exports(), json_pack("{s:i}", "hosts", 6), &error);
+	cr_expect_null(result);
+	cr_expect(error && strstr(error, "these exports have 5"), "%s", error);
+	free(error);
+}
+
+/* --- the points --- */
+
+Test(colocation, points)
+{
+	struct cycles *cycles = calloc(1, sizeof(*cycles));
+	struct cycles_step step;
+	double rate_hz, noise_ns;
+
+	/* A counter of 1 GHz, 4 ppm fast; read late by up to a second. */
+	for (int64_t i = 0; i < 1000; i++) {
+		int64_t fabric_ns =
+			1000000000000ll + i * CYCLES_STEP_NS + i * 7919 % 1000 * 1000000;
+		uint64_t counter = 123456789 + (uint64_t)fabric_ns + (uint64_t)(fabric_ns / 250000);
+
+		cr_expect(i == 1 || cycles_due(cycles, fabric_ns));
+		cr_expect_not(cycles_add(cycles, fabric_ns, counter, 50, &step));
+	}
+	cr_assert(cycles_rate(cycles, &rate_hz, &noise_ns));
+	cr_expect_float_eq(rate_hz, 1000004000.0, 0.01, "%f", rate_hz);
+	cr_expect(noise_ns < 2, "%f", noise_ns);
+	cr_expect_eq(cycles->count, CYCLES_POINTS);
+	cr_expect(isnan(cycles_at(cycles, cycles->last - CYCLES_POINTS).ahead_ns));
+	cr_expect(isnan(cycles_at(cycles, cycles->last + 1).ahead_ns));
+	/* The same instant again, and a counter that began anew. */
+	cr_expect_not(cycles_due(cycles, cycles->last * CYCLES_STEP_NS + 1));
+	cr_expect_not(cycles_add(cycles, (cycles->last + 1) * CYCLES_STEP_NS, 5, 50, &step));
+	cr_expect_eq(cycles->count, 0);
+	free(cycles);
+}
