@@ -45,6 +45,9 @@ struct qptable {
 	qptable_ended_fn *ended_fn;
 	void *ended_context;
 	qptable_order_fn *delay_order; /* NULL: delays are not known */
+	qptable_next_fn *next_other;   /* NULL: there are none */
+	qptable_describe_fn *describe_other;
+	void *others_context;
 
 	/* Of the capability. */
 	struct core *core;
@@ -84,12 +87,8 @@ int mapread_list(struct mapread *reader, size_t bytes, size_t value_at, void **l
 
 /* --- job.c: which job a process belongs to, by the name of its cgroup --- */
 
-/* "slurm", "kubernetes", "docker", "podman", "systemd", "none" */
-const char *job_kind_name(enum job_kind kind);
 /* By a whole /proc/PID/cgroup: of its lines (v1 has many) the most specific one. */
 void job_of_text(const char *text, struct job *out);
-/* @proc: "/proc", or a recorded tree. False: the process is gone. */
-bool job_read(const char *proc, uint32_t pid, struct job *out);
 /* The process that thread @tid belongs to and its name (@comm: 16 bytes). False: it is gone. */
 bool job_read_process(const char *proc, uint32_t tid, uint32_t *pid, char *comm);
 

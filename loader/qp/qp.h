@@ -40,6 +40,10 @@ struct job {
 
 /* By the path of a cgroup from its root: "/system.slice/...". */
 void job_of_path(const char *path, struct job *out);
+/* @proc: "/proc", or a recorded tree. False: the process is gone. */
+bool job_read(const char *proc, uint32_t pid, struct job *out);
+/* "slurm", "kubernetes", "docker", "podman", "systemd", "none" */
+const char *job_kind_name(enum job_kind kind);
 
 /* --- queue pairs --- */
 
@@ -88,6 +92,16 @@ void qptable_set_delays(struct qptable *table, qptable_gone_fn *gone, void *cont
  */
 typedef void qptable_ended_fn(void *context, struct qp_entry *entry);
 void qptable_set_jobs(struct qptable *table, qptable_ended_fn *ended, void *context);
+
+/*
+ * The module that knows queue pairs of which the kernel sees no packet. @next sets the key, the
+ * payload and the rate of number @index, from 0, in @out, which is zero; false: there are no more.
+ * @describe is what `qp` has of it. NULL: not any more.
+ */
+typedef bool qptable_next_fn(void *context, size_t index, struct qp_entry *out);
+typedef json_t *qptable_describe_fn(void *context, size_t index);
+void qptable_set_others(struct qptable *table, qptable_next_fn *next, qptable_describe_fn *describe,
+			void *context);
 
 /*
  * All that the capabilities know of @entry, as `qp` has it (new reference). @port: its own, or NULL

@@ -6,9 +6,11 @@
 #include <string.h>
 
 #include "base/address.h"
+#include "base/array.h"
 #include "base/json.h"
 #include "internal.h"
 
+#define OTHERS_MOST 16384
 #define QPS_MOST 65536 /* one reply; more would hold up the daemon's loop */
 
 /* --- which, and in which order --- */
@@ -100,8 +102,17 @@ static int compare_ranked(const void *a, const void *b)
 	}
 	if (x != y)
 		return x > y ? -1 : 1;
-	/* Both stand in one array, in key order. */
-	return one->entry < two->entry ? -1 : one->entry > two->entry;
+	return memcmp(&one->entry->key, &two->entry->key, sizeof(one->entry->key));
+}
+
+static void choose(const struct qptable *table, const struct report_qp_filter *filter,
+		   const char *order, const struct qp_entry *entries, size_t count,
+		   struct qp_ranked *list, size_t *chosen)
+{
+	for (size_t i = 0; i < count; i++)
+		if (report_qp_matches(filter, &entries[i]))
+			list[(*chosen)++] = (struct qp_ranked){
+				&entries[i], order_value(table, &entries[i], order)};
 }
 
 struct qp_ranked *report_qp_choose(const struct qptable *table,
@@ -113,13 +124,40 @@ struct qp_ranked *report_qp_choose(const struct qptable *table,
 	*chosen = 0;
 	if (!list)
 		return NULL;
-	for (size_t i = 0; i < table->count; i++) {
-		const struct qp_entry *entry = &table->entries[i];
+	choose(table, filter, order, table->entries, table->count, list, chosen);
+	qsort(list, *chosen, sizeof(*list), compare_ranked);
+	return list;
+}
 
-		if (report_qp_matches(filter, entry))
-			list[(*chosen)++] =
-				(struct qp_ranked){entry, order_value(table, entry, order)};
+/* Those of which the kernel sees no packet: what orders them. */
+static struct qp_entry *read_others(const struct qptable *table, size_t *count)
+{
+	struct qp_entry *list = NULL, *entry;
+	size_t room = 0;
+
+	*count = 0;
+	while (table->next_other && *count < OTHERS_MOST) {
+		entry = array_add(&list, count, &room, sizeof(*list));
+		if (entry && table->next_other(table->others_context, *count - 1, entry))
+			continue;
+		*count -= entry != NULL;
+		break;
 	}
+	return list;
+}
+
+/* The same as report_qp_choose(), of both. */
+static struct qp_ranked *choose_all(const struct qptable *table, const struct qp_entry *others,
+				    size_t other_count, const struct report_qp_filter *filter,
+				    const char *order, size_t *chosen)
+{
+	struct qp_ranked *list = calloc(table->count + other_count + 1, sizeof(*list));
+
+	*chosen = 0;
+	if (!list)
+		return NULL;
+	choose(table, filter, order, table->entries, table->count, list, chosen);
+	choose(table, filter, order, others, other_count, list, chosen);
 	qsort(list, *chosen, sizeof(*list), compare_ranked);
 	return list;
 }
@@ -333,8 +371,8 @@ json_t *qptable_describe(const struct qptable *table, const struct qp_entry *ent
 }
 
 /* Written entry by entry: a full table as one JSON tree would take a hundred megabytes. */
-static int write_qps(const struct qptable *table, FILE *out, const struct qp_ranked *list,
-		     size_t count, size_t most)
+static int write_qps(const struct qptable *table, FILE *out, const struct qp_entry *others,
+		     const struct qp_ranked *list, size_t count, size_t most)
 {
 	struct esc_reason_count reasons[ESC_REASON_MAX];
 	struct port_facts ports[ESC_PORTS_MAX];
@@ -345,7 +383,9 @@ static int write_qps(const struct qptable *table, FILE *out, const struct qp_ran
 	for (size_t i = 0; i < count && i < most; i++) {
 		const struct qp_entry *entry = list[i].entry;
 		const struct port_info *port = report_port(ports, port_count, entry->key.port);
-		json_t *qp = qptable_describe(table, entry, port);
+		bool is_own = entry >= table->entries && entry < table->entries + table->count;
+		json_t *qp = is_own ? qptable_describe(table, entry, port)
+				    : table->describe_other(table->others_context, entry - others);
 		int err;
 
 		if (i)
@@ -373,9 +413,10 @@ static json_t *reply_qp(void *self, struct request *request)
 {
 	uint64_t most = request_count(request, "top", QPS_MOST);
 	const char *key = json_text(request->args, "key");
-	size_t count, bytes;
+	size_t count, bytes, other_count;
 	struct qptable *table = self;
 	struct report_qp_filter filter;
+	struct qp_entry *others;
 	struct qp_ranked *list;
 	char *text = NULL;
 	FILE *out;
@@ -387,13 +428,17 @@ static json_t *reply_qp(void *self, struct request *request)
 				      "of an address, or SRC>DST/QPN",
 				      key);
 	core_refresh(table->core);
-	list = report_qp_choose(table, &filter, json_text(request->args, "sort"), &count);
+	others = read_others(table, &other_count);
+	list = choose_all(table, others, other_count, &filter, json_text(request->args, "sort"),
+			  &count);
 	out = open_memstream(&text, &bytes);
-	err = list && out ? write_qps(table, out, list, count, most < QPS_MOST ? most : QPS_MOST)
+	err = list && out ? write_qps(table, out, others, list, count,
+				      most < QPS_MOST ? most : QPS_MOST)
 			  : -ENOMEM;
 	if (out && fclose(out))
 		err = -ENOMEM;
 	free(list);
+	free(others);
 	if (!err)
 		return request_raw(request, text, bytes);
 	free(text);

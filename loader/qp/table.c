@@ -514,3 +514,11 @@ void qptable_set_jobs(struct qptable *table, qptable_ended_fn *ended, void *cont
 	table->ended_fn = ended;
 	table->ended_context = context;
 }
+
+void qptable_set_others(struct qptable *table, qptable_next_fn *next, qptable_describe_fn *describe,
+			void *context)
+{
+	table->next_other = next;
+	table->describe_other = describe;
+	table->others_context = context;
+}

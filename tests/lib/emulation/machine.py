@@ -19,7 +19,7 @@ from . import capture, channel, image, state
 from .errors import VmError
 
 GUEST_FILES = os.path.join(state.TOP, "tests", "vm", "guest")
-PROGRAMS = ("escapementd", "escapement")
+PROGRAMS = ("escapementd", "escapement", "libescapement-verbs.so")
 # Not `max`: with that model QEMU 7.2 now and then loses EFLAGS (they hold another register's bits),
 # interrupts come where they are off, and the kernel panics. Under load with BPF programs coming and
 # going that took some 25 loads; with this model 96 made none, then a day of many loads four, three

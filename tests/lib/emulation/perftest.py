@@ -51,13 +51,14 @@ def tool_argv(tool, gid, port, qps, extra, nice=0, device=DEVICE):
 
 
 def run(client, server, tool, qps=4, gid="v4", port=None, extra=(), seconds=120, nice=0,
-        device=DEVICE, address=None, leave=None):
+        device=DEVICE, address=None, leave=None, under=()):
     """Runs one test. The addresses of the TCP exchange are always IPv4.
 
     `address`: a function of a guest's name, where the queue pairs have another address than eth0.
 
     `nice`: of both tools; they poll, and leave little of an emulated CPU to others.
     `leave`: a threading.Event that ends both.
+    `under`: what comes before both commands, as env NAME=VALUE.
     """
     if not re.match(r"^ib_(send|write|read|atomic)_(bw|lat)$", tool):
         raise VmError(f"'{tool}' is not one of perftest's ib_{{send,write,read,atomic}}_{{bw,lat}}")
@@ -68,7 +69,7 @@ def run(client, server, tool, qps=4, gid="v4", port=None, extra=(), seconds=120,
         gids = list(pool.map(lambda name: gid_index(name, version, device,
                                                     address and address(name)), (server, client)))
         leave = leave or threading.Event()
-        argv = [tool_argv(tool, index, port, qps, extra, nice, device) for index in gids]
+        argv = [[*under, *tool_argv(tool, index, port, qps, extra, nice, device)] for index in gids]
         serving = pool.submit(channel.run, server, argv[0], seconds, leave=leave)
         if channel.wait_listen(server, port, LISTEN_SECONDS):
             active = channel.run(client, argv[1] + [str(addresses(server)[4])], seconds, leave=leave)

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Queue pairs that processes count, as a capability. */
+#include <errno.h>
+#include <libgen.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/explain.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "internal.h"
+
+#define TICK_NS 1000000000ull
+#define FOLDER_NAME "verbs"
+
+/* --- what qp/ shows --- */
+
+static bool next_row(void *context, size_t index, struct qp_entry *out)
+{
+	const struct ibverbs *verbs = context;
+	const struct verbs_row *row;
+	bool tx;
+
+	if (index >= verbs->shown_count)
+		return false;
+	row = &verbs->rows[verbs->shown[index]];
+	tx = row->key.direction == ESC_DIRECTION_TX;
+	out->key = row->key;
+	out->qp.bytes = tx ? segment_bytes(&row->qp->is) : row->qp->is.received_bytes;
+	out->bytes_per_second = tx ? row->qp->sent_per_second : row->qp->received_per_second;
+	return true;
+}
+
+static json_t *describe_row(void *context, size_t index)
+{
+	const struct ibverbs *verbs = context;
+
+	return report_row(&verbs->rows[verbs->shown[index]]);
+}
+
+/* A queue pair that both see is the registry's row, with what its process counts. */
+static void put_qp(void *self, const struct qp_entry *entry, json_t *qp)
+{
+	const struct verbs_row *row = report_find(self, &entry->key);
+
+	if (row && entry->key.direction == ESC_DIRECTION_TX)
+		json_put(qp, "verbs", report_counts(row));
+}
+
+/* --- the capability --- */
+
+static void tick(void *self, uint64_t now_local_ns)
+{
+	struct ibverbs *verbs = self;
+
+	processes_poll(&verbs->processes, now_local_ns);
+	report_make_rows(verbs);
+}
+
+static int refresh(void *self)
+{
+	tick(self, time_local_ns());
+	return 0;
+}
+
+static void reconfigure(void *self, const struct config *old)
+{
+	struct ibverbs *verbs = self;
+
+	(void)old;
+	verbs->processes.idle_ns = verbs->core->config->qps.idle_ns;
+}
+
+static void ibverbs_close(void *self)
+{
+	struct ibverbs *verbs = self;
+
+	if (verbs->table)
+		qptable_set_others(verbs->table, NULL, NULL, NULL);
+	processes_free(&verbs->processes);
+	free(verbs->rows);
+	free(verbs->shown);
+	free(verbs);
+}
+
+/* Without a folder nothing is counted in processes, and all else is as it was. */
+static int ibverbs_open(void **self, struct core *core, void *const needs[], char **error)
+{
+	struct ibverbs *verbs = calloc(1, sizeof(*verbs));
+	char *socket = strdup(core->config->socket);
+	int err = 0;
+
+	if (!verbs || !socket ||
+	    asprintf(&verbs->processes.folder, "%s/" FOLDER_NAME, dirname(socket)) < 0)
+		err = -ENOMEM;
+	free(socket);
+	if (err) {
+		free(verbs);
+		return explain(error, err, "queue pairs of processes: out of memory");
+	}
+	verbs->core = core;
+	verbs->table = needs[0];
+	verbs->processes.idle_ns = core->config->qps.idle_ns;
+	verbs->folder_error = processes_make_folder(verbs->processes.folder);
+	if (verbs->folder_error)
+		log_warning(
+			"%s, where libescapement-verbs leaves its counts: %s; make it a folder of "
+			"root's, or remove it",
+			verbs->processes.folder, strerror(-verbs->folder_error));
+	qptable_set_others(verbs->table, next_row, describe_row, verbs);
+	*self = verbs;
+	return 0;
+}
+
+static void status(void *self, json_t *object)
+{
+	const struct ibverbs *verbs = self;
+	const struct processes *processes = &verbs->processes;
+	json_t *own = json_object();
+	uint64_t untracked = 0, contexts = 0, completions = 0;
+	size_t running = 0;
+
+	for (size_t i = 0; i < processes->count; i++) {
+		const struct segment_header *header = &processes->list[i]->header;
+
+		running += processes->list[i]->fd >= 0;
+		untracked += header->untracked_qps;
+		contexts += header->untracked_contexts;
+		completions += header->unknown_completions;
+	}
+	json_put_text(own, "folder", processes->folder);
+	if (verbs->folder_error)
+		json_put_text(own, "note", strerror(-verbs->folder_error));
+	json_put_count(own, "processes", running);
+	json_put_count(own, "refused", processes->refused);
+	json_put_count(own, "unreadable", processes->unreadable);
+	json_put_count(own, "untracked_qps", untracked);
+	json_put_count(own, "untracked_contexts", contexts);
+	json_put_count(own, "unknown_completions", completions);
+	json_put(object, "verbs", own);
+}
+
+const struct capability ibverbs_capability = {
+	.name = "ibverbs",
+	.needs = {"qp"},
+	.metrics = ibverbs_metrics,
+	.open = ibverbs_open,
+	.close = ibverbs_close,
+	.tick_ns = TICK_NS,
+	.tick = tick,
+	.reconfigure = reconfigure,
+	.refresh = refresh,
+	.status = status,
+	.qp = put_qp,
+	.write_metrics = ibverbs_write_metrics,
+};

@@ -1,0 +1,461 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Queue pairs of this process and their counts. On the data path: atomic additions to memory that
+ * is mapped, and a time of the vDSO for one message in 16; no lock, no system call, no allocation.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "shim.h"
+
+#define TABLE 4096 /* a power of two, at most a quarter full */
+#define PROBES 16
+#define ROOM_BYTES (32ull << 20) /* of the file system, free before a segment is made */
+
+bool shim_counts;
+
+static struct segment *segment;
+static struct shim_qp qps[SEGMENT_QPS];
+static struct shim_qp *table[TABLE]; /* by context and number; read without a lock */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static uint64_t untracked_contexts;
+static uint32_t next_slot; /* where the search for a free one goes on */
+
+#define ADD(field, value) __atomic_fetch_add(&(field), (value), __ATOMIC_RELAXED)
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
+}
+
+/* --- the segment --- */
+
+/* A list of programs, "all_reduce_perf,python3"; none: all. */
+static bool is_allowed(void)
+{
+	const char *list = getenv("ESCAPEMENT_VERBS_PROGRAMS"), *off = getenv("ESCAPEMENT_VERBS");
+	size_t length = strlen(program_invocation_short_name);
+
+	if (getauxval(AT_SECURE) || (off && !strcmp(off, "off")))
+		return false;
+	if (!list || !*list)
+		return true;
+	for (; *list; list += strcspn(list, ","), list += *list == ',')
+		if (strcspn(list, ",") == length &&
+		    !strncmp(list, program_invocation_short_name, length))
+			return true;
+	return false;
+}
+
+static void copy_variable(char *out, size_t bytes, const char *const names[])
+{
+	for (; *names; names++) {
+		const char *value = getenv(*names);
+
+		if (value && *value) {
+			strncpy(out, value, bytes - 1);
+			return;
+		}
+	}
+}
+
+static void write_header(struct segment_header *header)
+{
+	static const char *const ranks[] = {"RANK",	"OMPI_COMM_WORLD_RANK", "PMIX_RANK",
+					    "PMI_RANK", "SLURM_PROCID",		NULL};
+	static const char *const jobs[] = {"SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID",
+					   NULL};
+
+	header->version = SEGMENT_VERSION;
+	strncpy(header->comm, program_invocation_short_name, sizeof(header->comm) - 1);
+	copy_variable(header->rank, sizeof(header->rank), ranks);
+	copy_variable(header->job_id, sizeof(header->job_id), jobs);
+	__atomic_store_n(&header->magic, SEGMENT_MAGIC, __ATOMIC_RELEASE);
+}
+
+/*
+ * The file stays open for its lock. It is filled now: a full file system must not be met by a store
+ * into the mapping, which would be a SIGBUS; and the rest of it is left to others.
+ */
+static struct segment *make_segment(void)
+{
+	const char *folder = getenv("ESCAPEMENT_VERBS_FOLDER");
+	struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+	char path[4096];
+	struct statvfs room;
+	void *memory = MAP_FAILED;
+	uint64_t lot;
+	int fd;
+
+	folder = folder && *folder ? folder : SEGMENT_FOLDER_DEFAULT;
+	if (statvfs(folder, &room) || room.f_bavail * room.f_frsize < ROOM_BYTES ||
+	    getrandom(&lot, sizeof(lot), GRND_NONBLOCK) != sizeof(lot))
+		return NULL;
+	if ((size_t)snprintf(path, sizeof(path), "%s/%016llx", folder, (unsigned long long)lot) >=
+	    sizeof(path))
+		return NULL;
+	fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return NULL;
+	if (!fcntl(fd, F_SETLK, &whole) && !fchmod(fd, 0644) &&
+	    !posix_fallocate(fd, 0, SEGMENT_BYTES))
+		memory = mmap(NULL, SEGMENT_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (memory != MAP_FAILED)
+		return memory;
+	unlink(path);
+	close(fd);
+	return NULL;
+}
+
+static bool forked, allowed;
+static pthread_once_t asked = PTHREAD_ONCE_INIT;
+
+/* The segment is the parent's. It stays mapped: a child of a bare clone() would fault without. */
+static void stop_in_child(void)
+{
+	forked = true;
+	shim_counts = false;
+}
+
+static void ask(void)
+{
+	allowed = is_allowed() && !pthread_atfork(NULL, NULL, stop_in_child);
+}
+
+bool shim_may_count(void)
+{
+	pthread_once(&asked, ask);
+	return allowed && !forked;
+}
+
+/* With the first queue pair: many programs open devices and use none. Under the lock. */
+static bool begin(void)
+{
+	if (!segment)
+		segment = make_segment();
+	if (segment && !shim_counts) {
+		segment->header.untracked_contexts = untracked_contexts;
+		write_header(&segment->header);
+		__atomic_store_n(&shim_counts, true, __ATOMIC_RELEASE);
+	}
+	return segment;
+}
+
+void shim_count_untracked_context(void)
+{
+	ADD(untracked_contexts, 1);
+	if (shim_counts)
+		ADD(segment->header.untracked_contexts, 1);
+}
+
+void shim_count_unknown(void)
+{
+	ADD(segment->header.unknown_completions, 1);
+}
+
+/* --- the table --- */
+
+static struct shim_qp **place_of(const struct ibv_context *context, uint32_t qpn,
+				 unsigned int probe)
+{
+	uint64_t key =
+		((uintptr_t)context >> 4) * 0x9e3779b97f4a7c15ull ^ qpn * 0xff51afd7ed558ccdull;
+
+	return &table[((key >> 40) + probe) & (TABLE - 1)];
+}
+
+static bool is_of(const struct shim_qp *qp, const struct ibv_context *context, uint32_t qpn)
+{
+	return qp && qp->context == context && qp->qpn == qpn;
+}
+
+struct shim_qp *shim_find(const struct ibv_context *context, uint32_t qpn)
+{
+	for (unsigned int i = 0; i < PROBES; i++) {
+		struct shim_qp *qp = __atomic_load_n(place_of(context, qpn, i), __ATOMIC_ACQUIRE);
+
+		if (is_of(qp, context, qpn))
+			return qp;
+	}
+	return NULL;
+}
+
+/* False: all the places for its key are taken. */
+static bool table_add(struct shim_qp *qp)
+{
+	for (unsigned int i = 0; i < PROBES; i++) {
+		struct shim_qp **place = place_of(qp->context, qp->qpn, i);
+
+		if (!*place) {
+			__atomic_store_n(place, qp, __ATOMIC_RELEASE);
+			return true;
+		}
+	}
+	return false;
+}
+
+static void table_remove(const struct shim_qp *qp)
+{
+	for (unsigned int i = 0; i < PROBES; i++) {
+		struct shim_qp **place = place_of(qp->context, qp->qpn, i);
+
+		if (*place == qp)
+			__atomic_store_n(place, NULL, __ATOMIC_RELEASE);
+	}
+}
+
+/* A slot that was never used, else the one that ended and was looked at longest ago; or NULL. */
+static struct segment_qp *take_slot(void)
+{
+	uint32_t used = segment->header.used;
+
+	if (used < SEGMENT_QPS) {
+		__atomic_store_n(&segment->header.used, used + 1, __ATOMIC_RELEASE);
+		return &segment->qps[used];
+	}
+	for (unsigned int i = 0; i < SEGMENT_QPS; i++) {
+		struct segment_qp *slot = &segment->qps[next_slot++ % SEGMENT_QPS];
+
+		if (slot->state != SEGMENT_LIVE)
+			return slot;
+	}
+	return NULL;
+}
+
+static void write_begin(struct segment_qp *slot)
+{
+	__atomic_store_n(&slot->writing, slot->written + 1, __ATOMIC_RELAXED);
+	__atomic_thread_fence(__ATOMIC_RELEASE);
+}
+
+static void write_end(struct segment_qp *slot)
+{
+	__atomic_store_n(&slot->written, slot->writing, __ATOMIC_RELEASE);
+}
+
+static void set_state(struct segment_qp *slot, enum segment_state state)
+{
+	write_begin(slot);
+	slot->state = state;
+	write_end(slot);
+}
+
+static void fill_slot(struct segment_qp *slot, const struct ibv_qp *qp, bool timed)
+{
+	const char *device = shim_real.get_device_name(qp->context->device);
+	uint32_t generation = slot->generation, written = slot->written;
+
+	write_begin(slot);
+	memset((char *)slot + offsetof(struct segment_qp, state), 0,
+	       offsetof(struct segment_qp, reserved2) - offsetof(struct segment_qp, state));
+	memset(slot->messages, 0, sizeof(*slot) - offsetof(struct segment_qp, messages));
+	slot->writing = written + 1;
+	slot->state = SEGMENT_LIVE;
+	slot->generation = generation + 1;
+	slot->first_local_ns = now_ns();
+	slot->qpn = qp->qp_num;
+	slot->type = qp->qp_type;
+	slot->qp_state = IBV_QPS_RESET;
+	slot->untimed = !timed;
+	strncpy(slot->device, device ? device : "", sizeof(slot->device) - 1);
+	write_end(slot);
+}
+
+static void remove_locked(struct shim_qp *qp)
+{
+	table_remove(qp);
+	set_state(qp->slot, SEGMENT_ENDED);
+}
+
+struct shim_qp *shim_add(struct ibv_qp *ibqp, bool signals_all, bool timed)
+{
+	struct shim_qp *qp = NULL, *before;
+	struct segment_qp *slot;
+
+	if (!shim_may_count())
+		return NULL;
+	pthread_mutex_lock(&lock);
+	if (!begin())
+		goto out;
+	/* Its context was closed with it, and another one has its address now. */
+	before = shim_find(ibqp->context, ibqp->qp_num);
+	if (before)
+		remove_locked(before);
+	slot = take_slot();
+	if (slot) {
+		qp = &qps[slot - segment->qps];
+		*qp = (struct shim_qp){.slot = slot,
+				       .context = ibqp->context,
+				       .qpn = ibqp->qp_num,
+				       .signals_all = signals_all,
+				       .timed = timed};
+		fill_slot(slot, ibqp, timed);
+		if (!table_add(qp)) {
+			set_state(slot, SEGMENT_ENDED);
+			qp = NULL;
+		}
+	}
+	if (!qp)
+		ADD(segment->header.untracked_qps, 1);
+out:
+	pthread_mutex_unlock(&lock);
+	return qp;
+}
+
+void shim_remove(struct shim_qp *qp, uint32_t generation)
+{
+	pthread_mutex_lock(&lock);
+	/* Its number may have been another one's at once, which ended it. */
+	if (qp->slot->generation == generation && qp->slot->state == SEGMENT_LIVE)
+		remove_locked(qp);
+	pthread_mutex_unlock(&lock);
+}
+
+/* --- attributes --- */
+
+static void set_path(struct shim_qp *qp, const struct ibv_qp_attr *attr)
+{
+	const struct ibv_ah_attr *path = &attr->ah_attr;
+	struct segment_qp *slot = qp->slot;
+	union ibv_gid local;
+	uint8_t port = path->port_num;
+
+	slot->dest_qpn = attr->dest_qp_num;
+	slot->path_mtu = attr->path_mtu <= IBV_MTU_4096 ? 128u << attr->path_mtu : 0;
+	slot->port = port;
+	slot->flags |= SEGMENT_HAS_PATH;
+	if (!path->is_global)
+		return;
+	memcpy(slot->remote, &path->grh.dgid, sizeof(slot->remote));
+	slot->flow_label = path->grh.flow_label;
+	slot->traffic_class = path->grh.traffic_class;
+	slot->sgid_index = path->grh.sgid_index;
+	if (!shim_real.query_gid(qp->context, port, path->grh.sgid_index, &local))
+		memcpy(slot->local, &local, sizeof(slot->local));
+}
+
+void shim_set_attributes(struct shim_qp *qp, const struct ibv_qp_attr *attr, int mask)
+{
+	struct segment_qp *slot = qp->slot;
+
+	pthread_mutex_lock(&lock);
+	write_begin(slot);
+	if (mask & IBV_QP_STATE) {
+		slot->qp_state = attr->qp_state;
+		if (attr->qp_state == IBV_QPS_RESET) {
+			slot->epoch++;
+			__atomic_store_n(&qp->sampled, 0, __ATOMIC_RELAXED);
+			slot->signaled = slot->completed;
+			slot->untimed = !qp->timed;
+		}
+	}
+	if (mask & IBV_QP_AV && mask & IBV_QP_DEST_QPN)
+		set_path(qp, attr);
+	if (mask & IBV_QP_TIMEOUT) {
+		slot->ack_timeout = attr->timeout;
+		slot->flags |= SEGMENT_HAS_TIMER;
+	}
+	if (mask & IBV_QP_RETRY_CNT)
+		slot->retry_count = attr->retry_cnt;
+	if (mask & IBV_QP_RNR_RETRY)
+		slot->rnr_retry = attr->rnr_retry;
+	write_end(slot);
+	pthread_mutex_unlock(&lock);
+}
+
+/* --- posts --- */
+
+static unsigned int samples_until(uint64_t number)
+{
+	return (number + SEGMENT_SAMPLE_EVERY - 1) / SEGMENT_SAMPLE_EVERY;
+}
+
+uint64_t shim_begin_post(struct shim_qp *qp, unsigned int count)
+{
+	uint64_t before = ADD(qp->slot->signaled, count), last = before + count;
+
+	if (samples_until(before) == samples_until(last) || qp->slot->untimed ||
+	    __atomic_load_n(&qp->sampled, __ATOMIC_ACQUIRE))
+		return last;
+	qp->sampled_ns = now_ns();
+	__atomic_store_n(&qp->sampled, last, __ATOMIC_RELEASE);
+	return last;
+}
+
+void shim_undo_post(struct shim_qp *qp, uint64_t last, unsigned int count)
+{
+	if (!count)
+		return;
+	ADD(qp->slot->signaled, -(uint64_t)count);
+	__atomic_compare_exchange_n(&qp->sampled, &last, 0, false, __ATOMIC_RELAXED,
+				    __ATOMIC_RELAXED);
+}
+
+void shim_count_message(struct shim_qp *qp, enum segment_kind kind, uint64_t bytes, int sign)
+{
+	struct segment_qp *slot = qp->slot;
+
+	ADD(slot->messages[kind], (uint64_t)sign);
+	ADD(slot->bytes[kind], sign < 0 ? -bytes : bytes);
+	ADD(slot->sizes[segment_size_bucket(bytes)], (uint32_t)sign);
+}
+
+/* --- completions --- */
+
+static void end_sample(struct shim_qp *qp)
+{
+	uint64_t ns = now_ns() - qp->sampled_ns;
+
+	__atomic_store_n(&qp->sampled, 0, __ATOMIC_RELEASE);
+	ADD(qp->slot->latencies[segment_latency_bucket(ns)], 1);
+	ADD(qp->slot->latency_sum_ns, ns);
+	if (ns > qp->slot->latency_max_ns)
+		qp->slot->latency_max_ns = ns;
+}
+
+/* The numbers of operations and of completions do not belong together any more. */
+static void stop_timing(struct shim_qp *qp)
+{
+	qp->slot->untimed = 1;
+	__atomic_store_n(&qp->sampled, 0, __ATOMIC_RELAXED);
+}
+
+void shim_count_completion(struct shim_qp *qp, enum ibv_wc_status status, unsigned int opcode,
+			   uint32_t bytes)
+{
+	struct segment_qp *slot = qp->slot;
+
+	if (status) {
+		/* What else it has is not valid, and operations without a completion get one. */
+		ADD(slot->statuses[status < SEGMENT_STATUSES ? status : SEGMENT_STATUSES - 1], 1);
+		stop_timing(qp);
+	} else if (opcode == IBV_WC_RECV || opcode == IBV_WC_RECV_RDMA_WITH_IMM) {
+		ADD(slot->received, 1);
+		/* A datagram begins with room for a GRH. */
+		ADD(slot->received_bytes,
+		    slot->type == IBV_QPT_UD && bytes >= 40 ? bytes - 40 : bytes);
+		if (opcode == IBV_WC_RECV_RDMA_WITH_IMM)
+			ADD(slot->received_imm, 1);
+	} else if (opcode < IBV_WC_RECV) {
+		uint64_t number = ADD(slot->completed, 1) + 1;
+
+		if (number == __atomic_load_n(&qp->sampled, __ATOMIC_ACQUIRE))
+			end_sample(qp);
+	} else {
+		stop_timing(qp);
+	}
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Any bytes as the file of a process with libescapement-verbs: read from a folder, and shown. */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ibverbs/internal.h"
+#include "qp/internal.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
+
+/* The first slots are the input's; a file has its whole size. */
+static void write_file(const char *path, const uint8_t *bytes, size_t size)
+{
+	FILE *file = fopen(path, "w");
+
+	if (!file || fwrite(bytes, 1, size, file) != size || fclose(file) ||
+	    truncate(path, SEGMENT_BYTES))
+		abort();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
+{
+	static char folder[] = "/dev/shm/esc-fuzz-XXXXXX", path[64];
+	struct qptable table = {};
+	struct ibverbs verbs = {.table = &table,
+				.processes = {.folder = folder, .idle_ns = 60000000000}};
+	FILE *nowhere = fopen("/dev/null", "w");
+	char *text;
+
+	if (!path[0] && !mkdtemp(folder))
+		abort();
+	snprintf(path, sizeof(path), "%s/0123456789abcdef", folder);
+	write_file(path, bytes, size < SEGMENT_BYTES ? size : SEGMENT_BYTES);
+	processes_poll(&verbs.processes, 1);
+	/* It grows, and another queue pair is in a slot. */
+	processes_poll(&verbs.processes, 600000001);
+	report_make_rows(&verbs);
+	for (size_t i = 0; i < verbs.shown_count; i++) {
+		json_t *row = report_row(&verbs.rows[verbs.shown[i]]);
+
+		text = json_dumps(row, JSON_COMPACT);
+		if (!text)
+			abort();
+		free(text);
+		json_decref(row);
+	}
+	ibverbs_write_metrics(&verbs, nowhere);
+	fclose(nowhere);
+	verbs.processes.folder = NULL;
+	processes_free(&verbs.processes);
+	free(verbs.rows);
+	free(verbs.shown);
+	unlink(path);
+	rmdir(folder);
+	path[0] = '\0';
+	memcpy(folder + sizeof(folder) - 7, "XXXXXX", 6);
+	return 0;
+}

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""libescapement-verbs in perftest: what it counts is what perftest did, and what the kernel programs counted."""
+import time
+
+from emulation import channel, perftest
+
+from . import bench, cleanup
+
+LIBRARY = "/run/escapement-bin/libescapement-verbs.so"
+UNDER = ("env", f"LD_PRELOAD={LIBRARY}")
+BYTES, MESSAGES = 16384, 40
+LOAD = ("-s", str(BYTES), "-n", str(MESSAGES))
+# kind of operation: tool, whose counts have what was posted
+RUNS = {"send": "ib_send_bw", "write": "ib_write_bw", "read": "ib_read_bw"}
+QPS = (1, 8)
+PATIENCE = 20
+
+
+def rows(name, qpns):
+    """The tx rows of `qp` with these numbers of local queue pairs that have counts of the process."""
+    return [qp for qp in bench.escapement(name, "qp")["qps"]
+            if qp["direction"] == "tx" and "verbs" in qp and qp["dest_qpn"] in qpns]
+
+
+def wait_rows(name, qpns):
+    deadline = time.monotonic() + PATIENCE
+    while len(found := rows(name, qpns)) < len(qpns) and time.monotonic() < deadline:
+        time.sleep(0.5)
+    return found
+
+
+def drive(tool, qps, under=UNDER, extra=()):
+    return perftest.run(bench.CLIENT, bench.SERVER, tool, qps=qps, extra=LOAD + extra, under=under)
+
+
+def check_run(tap, kind, qps, extra=()):
+    label = f"verbs: ib_{kind}_bw, {qps} queue pairs{' ' + ' '.join(extra) if extra else ''}"
+    result = drive(RUNS[kind], qps, extra=extra)
+    done = result["summary"]
+    if not tap.check(result["good"] and done.get("messages") == qps * MESSAGES, f"{label}: perftest is not affected",
+                     result["client_output"] + result["server_output"]):
+        return
+    wanted = [{"messages": MESSAGES, "bytes": MESSAGES * BYTES}] * qps
+    client = wait_rows(bench.CLIENT, done["server_qpns"])
+    tap.equal([row["verbs"].get(kind) for row in client], wanted, f"{label}: messages and bytes posted = perftest's")
+    # The first one of a READ or a WRITE is not the process's own: it has no message of perftest's in packets.
+    if kind != "read":
+        tap.equal([row["messages"] for row in client], [row["verbs"][kind]["messages"] for row in client],
+                  f"{label}: the kernel programs counted as many")
+    if kind == "send":
+        server = wait_rows(bench.SERVER, done["client_qpns"])
+        tap.equal([row["verbs"]["received"] for row in server], wanted, f"{label}: messages and bytes received")
+    errors = [row["verbs"]["errors"] for row in client if row["verbs"]["errors"]]
+    tap.check(not errors, f"{label}: no completion with an error", errors)
+    tap.check(all(row["verbs"]["state"] == "RTS" and row["verbs"]["path_mtu"] == 1024 and
+                  row["verbs"].get("completion_ns", {}).get("samples") for row in client),
+              f"{label}: attributes, and latencies of completions", client[:1])
+
+
+def test_verbs(tap, _folder):
+    """Messages and bytes of perftest by libescapement-verbs, exactly; and nothing where it is off or alone."""
+    cleanup.make_ready()
+    for kind in RUNS:
+        for qps in QPS:
+            check_run(tap, kind, qps)
+    check_run(tap, "send", 4, ("--use_old_post_send",))
+    off = drive("ib_write_bw", 2, ("env", "ESCAPEMENT_VERBS=off", f"LD_PRELOAD={LIBRARY}"))
+    tap.check(off["good"], "verbs: off by the environment, perftest is not affected", off["client_output"])
+    tap.equal(rows(bench.CLIENT, off["summary"]["server_qpns"]), [], "verbs: and nothing is counted")
+    cleanup.make_absent()
+    alone = drive("ib_write_bw", 2)
+    tap.check(alone["good"], "verbs: without a daemon perftest is not affected", alone["client_output"])
+    channel.read(bench.CLIENT, ["sh", "-c", "rm -rf /run/escapement/verbs"])
+    alone = drive("ib_send_bw", 2)
+    tap.check(alone["good"], "verbs: nor without its folder", alone["client_output"])
