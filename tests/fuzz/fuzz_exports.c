@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Any bytes as exports of hosts: their topology, its formats, and a choice of three hosts. */
+/* Any bytes as exports of hosts: their topology, its formats, a choice of three, machines that they
+ * share. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "colocation/colocation.h"
 #include "place/internal.h"
 #include "report/report.h"
 #include "topo/internal.h"
@@ -44,6 +46,18 @@ static void choose(const struct topo *topo)
 	hosts_free(&hosts);
 }
 
+/* Groups are of hosts that are compared. */
+static void compare(const json_t **exports, size_t count)
+{
+	struct colocation colocation;
+
+	if (!colocation_read(&colocation, exports, count, NULL))
+		for (size_t i = 0; i < count; i++)
+			if (colocation.hosts[i].note && colocation.law.group[i] != SIZE_MAX)
+				abort();
+	colocation_free(&colocation);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
 	struct report *report = report_new();
@@ -57,6 +71,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 	count = report_hosts(report, &exports);
 	for (size_t i = 0; !err && i < count; i++)
 		err = topo_read(topo, exports[i], NULL);
+	if (!err && exports)
+		compare(exports, count);
 	if (!err && count && !topo_solve(topo)) {
 		write_formats(topo);
 		choose(topo);
