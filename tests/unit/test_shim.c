@@ -678,6 +678,8 @@ Test(shim, the_daemon_reads_a_process_and_what_it_left)
 	cr_expect_eq(processes->qp_count, 0);
 	report_make_rows(&verbs);
 	cr_expect_eq(verbs.row_count, 0);
+	free(verbs.rows);
+	free(verbs.shown);
 }
 
 static void leave_file(const char *name, off_t bytes)
