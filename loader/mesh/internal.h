@@ -78,6 +78,7 @@ struct mesh_peer {
 				      [FLEET_RAILS_MAX]; /* of its host, by this pair */
 	const char *rack;				 /* of its host, by: */
 	const struct members *rack_of;
+	uint32_t reported_in; /* serial of the fault that was reported with it */
 	struct mesh_inquiry inquiry;
 	struct mesh_history history;
 
@@ -97,12 +98,13 @@ struct mesh_open_fault {
 	enum fault_class class;
 	unsigned int evaluations; /* in a row, before it was reported */
 	bool reported;
-	size_t members; /* as reported */
+	uint32_t serial; /* see struct mesh_peer */
 	uint64_t begun_ns, seen_ns, reported_ns;
 };
 
 struct mesh_faults {
 	unsigned int turn; /* of our NICs, of which one is reported at a time */
+	uint32_t serial;   /* of the newest fault */
 	struct mesh_open_fault open[FAULTS_MAX];
 	size_t count;
 	const char *rack; /* of this host, in: */

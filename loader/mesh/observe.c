@@ -22,7 +22,7 @@
 struct observation {
 	struct fault_view view;
 	const struct mesh_peer *peer[FAULT_NICS_MAX];	   /* of an edge to the NIC; NULL: none */
-	const struct mesh_peer *edges[MESH_PEERS_MAX];	   /* as the view's */
+	struct mesh_peer *edges[MESH_PEERS_MAX];	   /* as the view's */
 	const struct mesh_peer *hosts[MESH_PEERS_MAX + 1]; /* one of each; [0]: NULL */
 	int64_t reported_ns[FAULT_NICS_MAX];		   /* local clock */
 	int64_t spoke_ns[MESH_PEERS_MAX + 1];		   /* the same: a host's newest report */
@@ -384,9 +384,10 @@ static void name_fault(const struct mesh *mesh, const struct observation *seen,
 
 /*
  * The conditions that it explains: those of its pairs, some of which are down only tenths later,
- * and that of our NIC's link.
+ * and that of our NIC's link. What was a member once stays one: a pair may be lost again.
  */
-static json_t *members_json(const struct mesh *mesh, const struct observation *seen, int number)
+static json_t *members_json(const struct mesh *mesh, const struct observation *seen, int number,
+			    uint32_t serial)
 {
 	const struct fault *fault = &seen->view.faults[number];
 	const struct fault_nic *nic = &seen->view.nics[fault->nic];
@@ -395,7 +396,7 @@ static json_t *members_json(const struct mesh *mesh, const struct observation *s
 	for (size_t i = 0; i < seen->view.edge_count && json_array_size(list) < MEMBERS_MAX; i++) {
 		const struct mesh_peer *peer = seen->edges[i];
 
-		if (seen->view.edges[i].fault == number)
+		if (seen->view.edges[i].fault == number || peer->reported_in == serial)
 			json_array_append_new(list, json_sprintf("host:%s/%s", peer->edge->host,
 								 peer->edge->part));
 	}
@@ -410,7 +411,8 @@ static json_t *members_json(const struct mesh *mesh, const struct observation *s
 	return list;
 }
 
-static json_t *seen_json(const struct mesh *mesh, const struct observation *seen, int number)
+static json_t *seen_json(const struct mesh *mesh, const struct observation *seen, int number,
+			 uint32_t serial)
 {
 	static const char *const directions[] = {NULL, "receive", "transmit"};
 	const struct fault *fault = &seen->view.faults[number];
@@ -425,16 +427,18 @@ static json_t *seen_json(const struct mesh *mesh, const struct observation *seen
 		json_put_count(object, "nics", fault->nics);
 	if (fault->class == FAULT_NIC && nic->host)
 		json_put_bool(object, "reported_by_its_host", nic->reported);
-	json_put(object, "members", members_json(mesh, seen, number));
+	json_put(object, "members", members_json(mesh, seen, number, serial));
 	return object;
 }
 
 static void report(struct mesh *mesh, const struct observation *seen, int number,
 		   struct mesh_open_fault *open, uint64_t now_ns)
 {
-	json_t *object = seen_json(mesh, seen, number);
+	json_t *object = seen_json(mesh, seen, number, open->serial);
 
-	open->members = json_array_size(json_object_get(object, "members"));
+	for (size_t i = 0; i < seen->view.edge_count; i++)
+		if (seen->view.edges[i].fault == number)
+			seen->edges[i]->reported_in = open->serial;
 	open->reported_ns = now_ns;
 	if (!open->reported)
 		log_warning("%s: %u NIC pairs are lost", open->id, seen->view.faults[number].pairs);
@@ -457,7 +461,8 @@ static struct mesh_open_fault *open_fault(struct mesh_faults *faults, const char
 	if (faults->count == FAULTS_MAX)
 		return NULL;
 	open = &faults->open[faults->count++];
-	*open = (struct mesh_open_fault){.class = class, .begun_ns = now_ns};
+	*open = (struct mesh_open_fault){
+		.class = class, .begun_ns = now_ns, .serial = ++faults->serial};
 	snprintf(open->id, sizeof(open->id), "%s", id);
 	return open;
 }
@@ -468,13 +473,20 @@ static unsigned int evaluations_of(enum fault_class class)
 	return class == FAULT_PATHS || class == FAULT_PAIR ? 4 : 2;
 }
 
+/* It has a pair that it was not reported with. As many as before may be others. */
+static bool has_new_member(const struct observation *seen, int number, uint32_t serial)
+{
+	for (size_t i = 0; i < seen->view.edge_count; i++)
+		if (seen->view.edges[i].fault == number && seen->edges[i]->reported_in != serial)
+			return true;
+	return false;
+}
+
 static void take(struct mesh *mesh, const struct observation *seen, int number, uint64_t now_ns)
 {
 	const struct fault *fault = &seen->view.faults[number];
 	struct mesh_open_fault *open;
 	char id[sizeof(open->id)];
-	json_t *members;
-	size_t count;
 
 	if (!fault->pairs)
 		return;
@@ -488,12 +500,7 @@ static void take(struct mesh *mesh, const struct observation *seen, int number, 
 			report(mesh, seen, number, open, now_ns);
 		return;
 	}
-	if (now_ns - open->reported_ns < AGAIN_NS)
-		return;
-	members = members_json(mesh, seen, number);
-	count = json_array_size(members);
-	json_decref(members);
-	if (count > open->members)
+	if (now_ns - open->reported_ns >= AGAIN_NS && has_new_member(seen, number, open->serial))
 		report(mesh, seen, number, open, now_ns);
 }
 
