@@ -362,7 +362,7 @@ static const struct verb_arg audit_args[] = {
 		 "of this host; what needs the daemon is unknown"},
 	{"--textfile", "FILE", .key = "textfile", .local = true,
 	 .help = "writes metrics for the textfile collector of node_exporter too, as "
-		 "escapement_audit.prom in its directory"},
+		 "escapement-audit.prom in its directory"},
 	{"--html", "FILE", .key = "html", .local = true, .help = "writes the report as a page too"},
 	{"--strict", .type = VERB_FLAG, .key = "strict", .local = true,
 	 .help = "the exit status is 1 also when a check is unknown"},
