@@ -23,12 +23,7 @@ const struct verb_set *const verbs_sets[] = {
 #define CAPABILITY(name) &name##_verbs,
 #include "capabilities.def"
 #undef CAPABILITY
-	&audit_verbs,
-	&topo_verbs,
-	&place_verbs,
-	&colocation_verbs,
-	&general_verbs,
-	NULL,
+	&audit_verbs,  &topo_verbs, &place_verbs, &colocation_verbs, &general_verbs, NULL,
 };
 
 json_t *verbs_features(void)

@@ -14,12 +14,18 @@
 
 /* clang-format off: a table */
 const struct report_verb report_verbs[] = {
-	{.verb = "status"}, {.verb = "clock", .sampled = true},
-	{.verb = "peers"},  {.verb = "mesh", .flag = "all"},
-	{.verb = "paths"},  {.verb = "qp", .sampled = true},
-	{.verb = "links"},  {.verb = "findings"},
-	{.verb = "pairs", .flag = "all"}, {.verb = "cycles"},
-	{.verb = "events"}, {},
+	{.verb = "status"},
+	{.verb = "clock", .sampled = true},
+	{.verb = "peers"},
+	{.verb = "mesh", .flag = "all"},
+	{.verb = "paths"},
+	{.verb = "qp", .sampled = true},
+	{.verb = "links"},
+	{.verb = "findings"},
+	{.verb = "pairs", .flag = "all"},
+	{.verb = "cycles"},
+	{.verb = "events"},
+	{},
 };
 /* clang-format on */
 
