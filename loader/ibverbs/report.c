@@ -305,6 +305,9 @@ void ibverbs_write_metrics(void *self, FILE *out)
 	struct prom_family *errors;
 	size_t running = 0, live = 0;
 
+	/* Few hosts have such processes, and the number of series is limited. */
+	if (!processes->count && !processes->device_count && !processes->refused)
+		return;
 	for (size_t i = 0; i < processes->count; i++) {
 		const struct process *process = processes->list[i];
 
@@ -321,53 +324,4 @@ void ibverbs_write_metrics(void *self, FILE *out)
 	for (size_t i = 0; i < processes->device_count; i++)
 		prom_count(errors, processes->totals[i].errors, "device",
 			   processes->totals[i].device, NULL);
-}
-
-/* --- sums of a job --- */
-
-static bool is_same_job(const struct process *a, const struct process *b)
-{
-	return !strcmp(a->job.cgroup, b->job.cgroup);
-}
-
-static bool came_before(const struct processes *processes, size_t index)
-{
-	for (size_t i = 0; i < index; i++)
-		if (is_same_job(processes->list[i], processes->list[index]))
-			return true;
-	return false;
-}
-
-static void add_process(struct ibverbs_sum *sum, const struct process *process)
-{
-	sum->processes++;
-	for (size_t i = 0; i < process->count; i++) {
-		const struct segment_qp *qp = &process->qps[i].is;
-
-		if (qp->state == SEGMENT_FREE)
-			continue;
-		sum->qps++;
-		sum->messages_sent += segment_messages(qp);
-		sum->bytes_sent += segment_bytes(qp);
-		sum->messages_received += qp->received;
-		sum->bytes_received += qp->received_bytes;
-	}
-}
-
-bool ibverbs_job(const struct ibverbs *verbs, size_t *index, struct ibverbs_sum *out)
-{
-	const struct processes *processes = &verbs->processes;
-
-	for (; *index < processes->count; ++*index) {
-		const struct process *first = processes->list[*index];
-
-		if (came_before(processes, *index))
-			continue;
-		*out = (struct ibverbs_sum){.job = &first->job};
-		for (size_t i = (*index)++; i < processes->count; i++)
-			if (is_same_job(processes->list[i], first))
-				add_process(out, processes->list[i]);
-		return true;
-	}
-	return false;
 }
