@@ -197,6 +197,16 @@ static struct fit fit_robust(const struct cycles *cycles, int64_t index, int64_t
 	return fit;
 }
 
+static double most_bound_ns(const struct cycles *cycles, int64_t first, int64_t last)
+{
+	double most_ns = 0;
+
+	for (int64_t at = first; at <= last; at++)
+		if (isfinite(cycles_at(cycles, at).ahead_ns))
+			most_ns = fmax(most_ns, cycles_at(cycles, at).bound_ns);
+	return most_ns;
+}
+
 /* The newest points against those before them. */
 static bool differs(const struct cycles *cycles, struct cycles_step *step)
 {
@@ -205,6 +215,7 @@ static bool differs(const struct cycles *cycles, struct cycles_step *step)
 	double ahead_ns[2 * BEFORE + 1], noise_ns, limit_ppb, size_ns;
 	unsigned int found = 0;
 	struct fit before;
+	double old_ns, new_ns;
 
 	for (unsigned int k = 0; split > cycles->last - cycles->count && k < AFTER; split--)
 		k += isfinite(cycles_at(cycles, split).ahead_ns);
@@ -213,10 +224,14 @@ static bool differs(const struct cycles *cycles, struct cycles_step *step)
 		return false;
 	for (int64_t at = split - 2 * BEFORE; at <= split; at++)
 		ahead_ns[found++] = cycles_at(cycles, at).ahead_ns;
+	old_ns = most_bound_ns(cycles, split - BEFORE, split);
+	new_ns = most_bound_ns(cycles, split + 1, cycles->last);
 	noise_ns = cycles_noise_ns(ahead_ns, found);
 	if (!isfinite(noise_ns))
 		return false;
 	limit_ppb = STEP_SIGMAS * noise_ns * hypot(1 / after.spread_s, 1 / before.spread_s);
+	/* Fabric time may be what changed, within its bounds. */
+	limit_ppb = fmax(limit_ppb, (new_ns / AFTER + old_ns / BEFORE) / STEP_S);
 	if (limit_ppb < CYCLES_RATE_STEP_PPB)
 		limit_ppb = CYCLES_RATE_STEP_PPB;
 	/* Up to half way to the points before and after the step each rate is its own. */
@@ -228,7 +243,7 @@ static bool differs(const struct cycles *cycles, struct cycles_step *step)
 	};
 	return fabs(after.rate_ppb - before.rate_ppb) > limit_ppb ||
 	       fabs(step->jump_ns) >
-		       JUMP_LEAST_NS + 20 * noise_ns +
+		       JUMP_LEAST_NS + 20 * noise_ns + 2 * (old_ns + new_ns) +
 			       fabs(after.rate_ppb - before.rate_ppb) * BEFORE * STEP_S;
 }
 

@@ -266,6 +266,30 @@ Test(colocation, place)
 
 /* --- the points --- */
 
+/* How many steps are reported when the rate changes by 30 ppm. */
+static unsigned int count_steps(double bound_ns)
+{
+	struct cycles *cycles = calloc(1, sizeof(*cycles));
+	struct cycles_step step;
+	unsigned int steps = 0;
+
+	for (int64_t i = 0; i < 100; i++) {
+		int64_t fabric_ns = 1000000000000ll + i * CYCLES_STEP_NS;
+		uint64_t more = i > 50 ? (uint64_t)(i - 50) * 60000 : 0;
+
+		steps += cycles_add(cycles, fabric_ns, 1000 + (uint64_t)fabric_ns + more, bound_ns,
+				    &step);
+	}
+	free(cycles);
+	return steps;
+}
+
+Test(colocation, a_step_within_the_bounds_is_of_fabric_time)
+{
+	cr_expect_eq(count_steps(100), 1);
+	cr_expect_eq(count_steps(2e6), 0);
+}
+
 Test(colocation, points)
 {
 	struct cycles *cycles = calloc(1, sizeof(*cycles));
