@@ -12,7 +12,7 @@ from . import processes
 from . import state
 
 # An emulated machine takes its time to load the programs; the kernel verifies them for each interface.
-REPLY_S, STOP_S = float(os.environ.get("LAB_REPLY_SECONDS", 15)), 10.0
+REPLY_S, STOP_S = float(os.environ.get("LAB_REPLY_SECONDS", 60)), 10.0
 LOG_LINES = 8
 
 
