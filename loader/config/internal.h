@@ -29,7 +29,7 @@ struct config_reading {
 	const struct fleet *fleet; /* NULL: the members file is read in any case */
 	struct fleet_read *read;   /* and was by a worker; NULL: it was not */
 	bool no_members;
-	bool for_host;		   /* it is checked against this host, too */
+	bool for_host; /* it is checked against this host, too */
 };
 
 /* The document's mappings into the configuration, and all checks of sections. */

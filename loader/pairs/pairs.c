@@ -399,7 +399,8 @@ static int why_not(struct pairs *pairs, const struct members *members,
 			       "run %llu is under way: wait for it, or `escapement pairs stop`",
 			       (unsigned long long)pairs->plan.run_ns);
 	if (dataplane_is_off(pairs->dataplane))
-		return explain(error, -ENETDOWN, "the kill switch is on: `escapement mode observe` first");
+		return explain(error, -ENETDOWN,
+			       "the kill switch is on: `escapement mode observe` first");
 	if (!members)
 		return explain(error, -ENOENT,
 			       "there is no members file: name it with `members` in the "
