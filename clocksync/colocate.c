@@ -11,10 +11,8 @@
 #define STEP_S ((double)CYCLES_STEP_NS / 1e9)
 #define BLOCKS_MAX 64
 #define COMPONENTS_MAX 24
-#define MISSING_MOST 2 /* blocks in a row that are interpolated */
-#define STARTS_SHARE                                                                               \
-	0.9 /* of the hosts decide the window; those that began later a shorter one                \
-	     */
+#define MISSING_MOST 2	 /* blocks in a row that are interpolated */
+#define STARTS_SHARE 0.9 /* of the hosts set the window; later ones have a shorter one */
 #define STALE_POINTS 30
 #define BASE_DENSITY (1 / 20000.0) /* per ppb: rates of hosts within +-10 ppm */
 #define RING_PPB 1000.0
@@ -23,8 +21,7 @@
 #define LIKELY 0.9f
 #define NO_EVIDENCE (-2.3) /* log of the ratio: ten to one against */
 
-/* Slower errors of fabric time than a point's: as a factor, or as 1 + (red / m)^2 of component m.
- */
+/* Slower errors of fabric time than a point's: a factor, or 1 + (red / m)^2 of component m. */
 static const struct {
 	double weight, factor, red;
 } noises[] = {

@@ -308,20 +308,20 @@ static json_t *nics_of(struct audit_run *run)
 	return rows;
 }
 
+const char *const audit_results[AUDIT_RESULT_KINDS][2] = {
+	{"pass", "passed"},   {"fail", "errors"},	    {"unknown", "unknown"},
+	{"waived", "waived"}, {"recorded", "not_compared"}, {"skipped", "skipped"}};
+
 void audit_count(json_t *report)
 {
-	static const char *const results[][2] = {
-		{"pass", "passed"},   {"fail", "errors"},	    {"unknown", "unknown"},
-		{"waived", "waived"}, {"recorded", "not_compared"}, {"skipped", "skipped"}};
-
-	for (size_t kind = 0; kind < sizeof(results) / sizeof(results[0]); kind++) {
+	for (size_t kind = 0; kind < AUDIT_RESULT_KINDS; kind++) {
 		const json_t *entry;
 		json_int_t count = 0;
 		size_t i;
 
 		json_array_foreach (json_object_get(report, "results"), i, entry)
-			count += !strcmp(json_text(entry, "result"), results[kind][0]);
-		json_put_count(report, results[kind][1], count);
+			count += !strcmp(json_text(entry, "result"), audit_results[kind][0]);
+		json_put_count(report, audit_results[kind][1], count);
 	}
 	audit_put_groups(report);
 }

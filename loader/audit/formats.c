@@ -119,9 +119,6 @@ static uint64_t count_failed(const json_t *report, const char *check)
 /* As many series as there are checks and NICs, at most. */
 static void write_metrics(const json_t *report, FILE *out)
 {
-	static const char *const results[][2] = {
-		{"pass", "passed"},   {"fail", "errors"},	    {"unknown", "unknown"},
-		{"waived", "waived"}, {"recorded", "not_compared"}, {"skipped", "skipped"}};
 	struct prom_family *counts = AUDIT(AUDIT_RESULTS), *failed = AUDIT(AUDIT_FAILED);
 	struct prom_family *nics = AUDIT(AUDIT_NIC_FAILED);
 	const struct audit_check *check = NULL;
@@ -129,9 +126,9 @@ static void write_metrics(const json_t *report, FILE *out)
 	size_t i;
 
 	prom_value(AUDIT(AUDIT_RUN), (double)json_count(report, "run_ns") / 1e9, NULL);
-	for (i = 0; i < sizeof(results) / sizeof(results[0]); i++)
-		prom_count(counts, json_count(report, results[i][1]), "result", results[i][0],
-			   NULL);
+	for (i = 0; i < AUDIT_RESULT_KINDS; i++)
+		prom_count(counts, json_count(report, audit_results[i][1]), "result",
+			   audit_results[i][0], NULL);
 	while ((check = audit_next(check))) {
 		uint64_t count = count_failed(report, check->id);
 

@@ -92,6 +92,9 @@ void audit_record(struct audit_run *run, const char *subject, const char *format
  */
 bool audit_concerns(const char *subject, const char *nic, const char *netdev);
 
+#define AUDIT_RESULT_KINDS 6
+/* Each result, and the member of a report that counts it. */
+extern const char *const audit_results[AUDIT_RESULT_KINDS][2];
 /* Sets the counts of a report by its results. */
 void audit_count(json_t *report);
 

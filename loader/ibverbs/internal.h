@@ -73,7 +73,7 @@ struct processes {
 	size_t device_count;
 };
 
-/* Makes the folder, unless it is there. 0 or -errno: then nobody can leave a file in it. */
+/* Creates the folder unless it exists. 0, or -errno: processes cannot create files in it. */
 int processes_make_folder(const char *folder);
 /* Looks for files, reads all, and removes those whose processes have ended. */
 void processes_poll(struct processes *processes, uint64_t now_local_ns);

@@ -261,7 +261,11 @@ static void look_for_files(struct processes *processes, DIR *folder, uint64_t no
 {
 	const struct dirent *entry;
 
-	for (unsigned int i = 0; i < FILES_MAX && (entry = readdir(folder)); i++) {
+	for (unsigned int i = 0; (entry = readdir(folder)); i++) {
+		if (i == FILES_MAX) {
+			processes->refused++;
+			break;
+		}
 		if (!is_name(entry->d_name) || is_known(processes, entry->d_name))
 			continue;
 		if (processes->count < PROCESSES_MAX)

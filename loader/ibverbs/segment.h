@@ -15,8 +15,7 @@
 #define SEGMENT_FOLDER_DEFAULT "/run/escapement/verbs"
 #define SEGMENT_QPS 1023
 #define SEGMENT_BYTES ((SEGMENT_QPS + 1) * 1024)
-#define SEGMENT_NAME_DIGITS                                                                        \
-	16 /* of a file's name: hexadecimal, by lot, since nobody may list them */
+#define SEGMENT_NAME_DIGITS 16 /* of a file's name: hexadecimal, random */
 
 enum segment_kind {
 	SEGMENT_SEND,

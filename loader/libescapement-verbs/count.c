@@ -98,15 +98,15 @@ static struct segment *make_segment(void)
 	char path[4096];
 	struct statvfs room;
 	void *memory = MAP_FAILED;
-	uint64_t lot;
+	uint64_t random;
 	int fd;
 
 	folder = folder && *folder ? folder : SEGMENT_FOLDER_DEFAULT;
 	if (statvfs(folder, &room) || room.f_bavail * room.f_frsize < ROOM_BYTES ||
-	    getrandom(&lot, sizeof(lot), GRND_NONBLOCK) != sizeof(lot))
+	    getrandom(&random, sizeof(random), GRND_NONBLOCK) != sizeof(random))
 		return NULL;
-	if ((size_t)snprintf(path, sizeof(path), "%s/%016llx", folder, (unsigned long long)lot) >=
-	    sizeof(path))
+	if ((size_t)snprintf(path, sizeof(path), "%s/%016llx", folder,
+			     (unsigned long long)random) >= sizeof(path))
 		return NULL;
 	fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0)

@@ -59,7 +59,7 @@ static struct shim_context *place_of(const struct ibv_context *context, unsigned
 	return &contexts[(((uintptr_t)context >> 6) + probe) % SHIM_CONTEXTS];
 }
 
-/* Whoever calls this came through a patched context, so that there is one. */
+/* Called from the functions of a patched context only, so that there is one. */
 static const struct shim_context *before_of(const struct ibv_context *context)
 {
 	for (unsigned int i = 0;; i++) {
@@ -328,7 +328,7 @@ static void patch(struct ibv_context *context)
 	pthread_mutex_unlock(&lock);
 }
 
-/* Nobody else may use it: it is about to be closed. False: it was not patched. */
+/* The context is about to be closed and has no other user. False: it was not patched. */
 static bool unpatch(struct ibv_context *context)
 {
 	struct verbs_context *extended = verbs_get_ctx(context);

@@ -7,7 +7,7 @@
 
 /* --- ibv_wr_*: the provider's lock is held from wr_start to wr_complete or wr_abort --- */
 
-/* Whoever calls this came through a patched queue pair. */
+/* Called from the functions of a patched queue pair only. */
 static struct shim_qp *find(const struct ibv_qp_ex *qp)
 {
 	return shim_find(qp->qp_base.context, qp->qp_base.qp_num);

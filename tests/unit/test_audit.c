@@ -8,9 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "audit/internal.h"
-#include "../lib/tree.h"
-#include "base/json.h"
+#include "audit_tree.h"
 
 /* --- trees --- */
 
@@ -36,27 +34,6 @@ static const char *patched(const char *name, const char *content)
 }
 
 /* --- reports --- */
-
-static json_t *run(const json_t *expect, const json_t *replies)
-{
-	struct audit_options options = {.root = root, .expect = expect, .daemon = replies};
-	json_t *report = audit_local(&options);
-
-	cr_assert(report);
-	return report;
-}
-
-static const char *result_of(const json_t *report, const char *check, const char *subject)
-{
-	const json_t *entry;
-	size_t i;
-
-	json_array_foreach (json_object_get(report, "results"), i, entry)
-		if (!strcmp(json_text(entry, "check"), check) &&
-		    !strcmp(json_text(entry, "subject"), subject))
-			return json_text(entry, "result");
-	return "absent";
-}
 
 /* Every result but that of @check is the same in both, or skipped. */
 static void expect_others_same(const json_t *before, const json_t *after, const char *check)

@@ -4,30 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "audit/internal.h"
-#include "../lib/tree.h"
-#include "base/json.h"
-
-static json_t *report_of(void)
-{
-	struct audit_options options = {.root = root};
-	json_t *report = audit_local(&options);
-
-	cr_assert(report);
-	return report;
-}
-
-static const char *result_of(const json_t *report, const char *check, const char *subject)
-{
-	const json_t *entry;
-	size_t i;
-
-	json_array_foreach (json_object_get(report, "results"), i, entry)
-		if (!strcmp(json_text(entry, "check"), check) &&
-		    !strcmp(json_text(entry, "subject"), subject))
-			return json_text(entry, "result");
-	return "absent";
-}
+#include "audit_tree.h"
 
 static void put_log(const char *text)
 {
@@ -84,7 +61,7 @@ Test(audit_log, messages_of_the_kernel, .fini = clean)
 		json_t *report;
 
 		put_log(rows[i].text);
-		report = report_of();
+		report = run(NULL, NULL);
 		cr_expect_eq(json_count(report, "errors"), rows[i].subject != NULL, "%s",
 			     rows[i].text);
 		cr_expect_str_eq(
@@ -120,7 +97,7 @@ Test(audit_log, flaps_in_the_log, .fini = clean)
 				"\\n",
 				k, (k + 1) * rows[i].every_us);
 		put("dev/kmsg", log);
-		report = report_of();
+		report = run(NULL, NULL);
 		cr_expect_str_eq(result_of(report, "log.faults", "mlx5_1"), rows[i].result,
 				 "row %zu", i);
 		json_decref(report);

@@ -311,7 +311,7 @@ Test(colocation, points)
 	cr_expect_eq(cycles->count, CYCLES_POINTS);
 	cr_expect(isnan(cycles_at(cycles, cycles->last - CYCLES_POINTS).ahead_ns));
 	cr_expect(isnan(cycles_at(cycles, cycles->last + 1).ahead_ns));
-	/* The same instant again, and a counter that began anew. */
+	/* The same instant again, and a counter that was reset. */
 	cr_expect_not(cycles_due(cycles, cycles->last * CYCLES_STEP_NS + 1));
 	cr_expect_not(cycles_add(cycles, (cycles->last + 1) * CYCLES_STEP_NS, 5, 50, &step));
 	cr_expect_eq(cycles->count, 0);

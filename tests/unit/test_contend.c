@@ -191,37 +191,11 @@ Test(contend, a_queue_pair_on_an_empty_path_is_soon_resident)
 	cr_assert_not(s.qps[0].resident);
 }
 
-/* Mean ticks until the first of two residents moves, which send @now_Bps where each sent 10 MB/s
- * before. */
-static double ticks_of_residents(double now_Bps)
-{
-	unsigned sum = 0;
-
-	for (uint64_t r = 0; r < 200; r++) {
-		struct scene s;
-
-		scene_init(&s, 2, 0);
-		s.random = SEED + r;
-		s.qps[0].rate_Bps = s.qps[1].rate_Bps = 10e6;
-		cr_assert_eq(tick_on(&s, 30), 0);
-		cr_assert(s.qps[0].resident && s.qps[1].resident);
-		s.paths[0].delay_ns += 5e6;
-		s.qps[0].rate_Bps = s.qps[1].rate_Bps = now_Bps;
-		for (unsigned n = 0; n < 500 && !tick(&s); n++)
-			sum++;
-	}
-	return sum / 200.0;
-}
-
-Test(contend, residents_of_a_path_that_lost_capacity_do_not_wait_for_newcomers)
-{
-	double shared = ticks_of_residents(6e6), lost = ticks_of_residents(2e6);
-
-	cr_assert_gt(shared, 4 * lost, "%.1f and %.1f ticks", shared, lost);
-}
-
-/* Mean ticks until the path that lost capacity is left for one whose delay is @other_ns. */
-static double ticks_to_leave(double other_ns)
+/*
+ * Mean ticks until the first of two residents moves, which send @now_Bps where each sent 10 MB/s
+ * before, from a path with a queue of @queue_ns to one whose delay is @other_ns.
+ */
+static double ticks_of_residents(double now_Bps, double queue_ns, double other_ns)
 {
 	unsigned sum = 0;
 
@@ -234,17 +208,27 @@ static double ticks_to_leave(double other_ns)
 		for (int p = 1; p < PATHS; p++)
 			s.paths[p].floor_ns = s.paths[p].delay_ns = other_ns;
 		cr_assert_eq(tick_on(&s, 30), 0);
-		s.paths[0].delay_ns += 200e6;
-		s.qps[0].rate_Bps = s.qps[1].rate_Bps = 2e6;
+		cr_assert(s.qps[0].resident && s.qps[1].resident);
+		s.paths[0].delay_ns += queue_ns;
+		s.qps[0].rate_Bps = s.qps[1].rate_Bps = now_Bps;
 		for (unsigned n = 0; n < 500 && !tick(&s); n++)
 			sum++;
 	}
 	return sum / 200.0;
 }
 
+Test(contend, residents_of_a_path_that_lost_capacity_do_not_wait_for_newcomers)
+{
+	double shared = ticks_of_residents(6e6, 5e6, 1e5);
+	double lost = ticks_of_residents(2e6, 5e6, 1e5);
+
+	cr_assert_gt(shared, 4 * lost, "%.1f and %.1f ticks", shared, lost);
+}
+
 Test(contend, the_delay_of_a_path_that_lost_capacity_does_not_delay_its_moves)
 {
-	double near = ticks_to_leave(1e5), far = ticks_to_leave(100e6);
+	double near = ticks_of_residents(2e6, 200e6, 1e5);
+	double far = ticks_of_residents(2e6, 200e6, 100e6);
 
 	cr_assert_lt(near, 15, "%.1f ticks, of 10 ms each", near);
 	cr_assert_gt(far, 2 * near, "%.1f and %.1f ticks", near, far);

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Two emulated machines share this host's counter: its rate against fabric time is the same in both, though each guest calibrated
-CLOCK_MONOTONIC by itself."""
+"""Two emulated machines share this host's counter: its rate against fabric time is the same in both, and each guest calibrated
+its own CLOCK_MONOTONIC."""
 import labtest
 
 from . import bench, cleanup, owd
