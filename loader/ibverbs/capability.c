@@ -32,11 +32,33 @@ static bool next_row(void *context, size_t index, struct qp_entry *out)
 	return true;
 }
 
+static json_t *describe(const struct ibverbs *verbs, size_t row)
+{
+	const struct esc_qp_key *key = &verbs->rows[row].key;
+	bool tx = key->direction == ESC_DIRECTION_TX;
+	json_t *qp = report_row(&verbs->rows[row]);
+
+	json_put_text(qp, "peer", report_peer(verbs, tx ? &key->dst : &key->src));
+	return qp;
+}
+
 static json_t *describe_row(void *context, size_t index)
 {
 	const struct ibverbs *verbs = context;
 
-	return report_row(&verbs->rows[verbs->shown[index]]);
+	return describe(verbs, verbs->shown[index]);
+}
+
+/* Of an event, also about one that the kernel programs see. */
+static bool find_owner(void *context, const struct esc_qp_key *key, uint32_t *pid, const char **job)
+{
+	const struct verbs_row *row = report_find(context, key);
+
+	if (row) {
+		*pid = row->process->pid;
+		*job = row->process->job.name;
+	}
+	return row;
 }
 
 /* A queue pair that both see is the registry's row, with what its process counts. */
@@ -48,6 +70,28 @@ static void put_qp(void *self, const struct qp_entry *entry, json_t *qp)
 		json_put(qp, "verbs", report_counts(row));
 }
 
+/* --- what job/ takes --- */
+
+void ibverbs_take_jobs(struct ibverbs *verbs, ibverbs_take_fn *take, void *context)
+{
+	for (size_t i = 0; i < verbs->processes.count; i++) {
+		struct process *process = verbs->processes.list[i];
+
+		take(context, &process->job, &process->grown, process->rows);
+		process->grown = (struct ibverbs_growth){};
+	}
+}
+
+json_t *ibverbs_job_rows(const struct ibverbs *verbs, ibverbs_of_fn *is_of, const char *id)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < verbs->shown_count; i++)
+		if (is_of(&verbs->rows[verbs->shown[i]].process->job, id))
+			json_array_append_new(list, describe(verbs, verbs->shown[i]));
+	return list;
+}
+
 /* --- the capability --- */
 
 static void tick(void *self, uint64_t now_local_ns)
@@ -56,6 +100,7 @@ static void tick(void *self, uint64_t now_local_ns)
 
 	processes_poll(&verbs->processes, now_local_ns);
 	report_make_rows(verbs);
+	watch_poll(verbs, now_local_ns);
 }
 
 static int refresh(void *self)
@@ -77,7 +122,7 @@ static void ibverbs_close(void *self)
 	struct ibverbs *verbs = self;
 
 	if (verbs->table)
-		qptable_set_others(verbs->table, NULL, NULL, NULL);
+		qptable_set_others(verbs->table, NULL, NULL, NULL, NULL);
 	processes_free(&verbs->processes);
 	free(verbs->rows);
 	free(verbs->shown);
@@ -108,7 +153,7 @@ static int ibverbs_open(void **self, struct core *core, void *const needs[], cha
 			"%s, where libescapement-verbs leaves its counts: %s; make it a folder of "
 			"root's, or remove it",
 			verbs->processes.folder, strerror(-verbs->folder_error));
-	qptable_set_others(verbs->table, next_row, describe_row, verbs);
+	qptable_set_others(verbs->table, next_row, describe_row, find_owner, verbs);
 	*self = verbs;
 	return 0;
 }
@@ -144,6 +189,7 @@ static void status(void *self, json_t *object)
 const struct capability ibverbs_capability = {
 	.name = "ibverbs",
 	.needs = {"qp"},
+	.events = ibverbs_events,
 	.metrics = ibverbs_metrics,
 	.open = ibverbs_open,
 	.close = ibverbs_close,

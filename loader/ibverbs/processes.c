@@ -63,10 +63,24 @@ static struct verbs_totals *totals_of(struct processes *processes, const char *d
 }
 
 /* A count that went back, by a post that failed or a user's own doing, adds nothing. */
+static uint64_t grown(uint64_t now, uint64_t before)
+{
+	return now > before ? now - before : 0;
+}
+
 static void grow(uint64_t *sum, uint64_t now, uint64_t before)
 {
-	if (now > before)
-		*sum += now - before;
+	*sum += grown(now, before);
+}
+
+static void add_growth(struct ibverbs_growth *sum, const struct segment_qp *now,
+		       const struct segment_qp *before)
+{
+	sum->messages += grown(segment_messages(now), segment_messages(before));
+	sum->bytes += grown(segment_bytes(now), segment_bytes(before));
+	sum->received += grown(now->received, before->received);
+	sum->received_bytes += grown(now->received_bytes, before->received_bytes);
+	sum->errors += grown(watch_failures(now), watch_failures(before));
 }
 
 static uint64_t errors_of(const struct segment_qp *qp)
@@ -114,7 +128,18 @@ static void take_rates(struct verbs_qp *qp, uint64_t now_local_ns)
 	qp->before.received = received;
 }
 
-static void take_slot(struct processes *processes, struct verbs_qp *qp,
+static void note_progress(struct verbs_qp *qp, const struct segment_qp *now, uint64_t now_local_ns)
+{
+	if (!watch_pending(now))
+		qp->pending_local_ns = 0;
+	else if (!qp->pending_local_ns || now->completed != qp->is.completed)
+		qp->pending_local_ns = now_local_ns;
+	/* What it was before the first reading is not known. */
+	if (now->epoch != qp->is.epoch)
+		qp->failures_before = watch_failures(now);
+}
+
+static void take_slot(struct processes *processes, struct process *process, struct verbs_qp *qp,
 		      const struct segment_qp *raw, uint64_t now_local_ns)
 {
 	struct segment_qp now, none = {};
@@ -124,8 +149,10 @@ static void take_slot(struct processes *processes, struct verbs_qp *qp,
 		return;
 	is_same = qp->is.state != SEGMENT_FREE && qp->is.generation == now.generation;
 	add_totals(processes, &now, is_same ? &qp->is : &none);
+	add_growth(&process->grown, &now, is_same ? &qp->is : &none);
 	if (!is_same)
 		*qp = (struct verbs_qp){};
+	note_progress(qp, &now, now_local_ns);
 	if (!is_same || memcmp(&qp->is, &now, sizeof(now)))
 		qp->moved_local_ns = now_local_ns;
 	qp->is = now;
@@ -154,11 +181,14 @@ static void read_process(struct processes *processes, struct process *process,
 {
 	static struct segment_qp chunk[CHUNK];
 	struct segment_header raw;
+	uint64_t polls = process->header.polls;
 
 	if (pread(process->fd, &raw, sizeof(raw), 0) != sizeof(raw) ||
 	    !segment_take_header(&raw, &process->header))
 		return;
 	process->begun = true;
+	if (process->header.polls != polls)
+		process->polled_local_ns = now_local_ns;
 	reserve(processes, process);
 	for (size_t first = 0; first < process->count; first += CHUNK) {
 		size_t count = process->count - first < CHUNK ? process->count - first : CHUNK;
@@ -168,7 +198,8 @@ static void read_process(struct processes *processes, struct process *process,
 		    (ssize_t)(count * sizeof(chunk[0])))
 			return;
 		for (size_t i = 0; i < count; i++)
-			take_slot(processes, &process->qps[first + i], &chunk[i], now_local_ns);
+			take_slot(processes, process, &process->qps[first + i], &chunk[i],
+				  now_local_ns);
 	}
 }
 

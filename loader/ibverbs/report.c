@@ -5,6 +5,7 @@
 
 #include "base/address.h"
 #include "base/json.h"
+#include "fleet/fleet.h"
 #include "internal.h"
 
 #define IBVERBS_METRICS(X)                                                                         \
@@ -20,6 +21,7 @@
 	  "Completions of these processes with another status than success.")
 enum { IBVERBS_METRICS(METRIC_ENUM) };
 const struct metric ibverbs_metrics[] = {IBVERBS_METRICS(METRIC){}};
+const struct event_kind ibverbs_events[] = {IBVERBS_EVENTS(EVENT_KIND){}};
 
 static const char *const kinds[SEGMENT_KINDS] = {
 	[SEGMENT_SEND] = "send", [SEGMENT_WRITE] = "write",   [SEGMENT_WRITE_IMM] = "write_imm",
@@ -53,6 +55,18 @@ static const char *const statuses[SEGMENT_STATUSES] = {
 	"tag_matching",
 	"other",
 };
+
+const char *report_status(unsigned int status)
+{
+	return statuses[status];
+}
+
+const char *report_peer(const struct ibverbs *verbs, const struct esc_address *address)
+{
+	return verbs->core && verbs->core->fleet
+		       ? members_host(fleet_members(verbs->core->fleet), address)
+		       : NULL;
+}
 
 static const char *const states[] = {"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"};
 
@@ -114,8 +128,7 @@ static void mark_known(struct ibverbs *verbs)
 	}
 }
 
-static void add_rows(struct ibverbs *verbs, const struct process *process,
-		     const struct verbs_qp *qp)
+static void add_rows(struct ibverbs *verbs, struct process *process, const struct verbs_qp *qp)
 {
 	for (unsigned int d = 0; d < 2; d++) {
 		struct verbs_row *row = &verbs->rows[verbs->row_count];
@@ -141,8 +154,9 @@ void report_make_rows(struct ibverbs *verbs)
 	if (!verbs->rows || !verbs->shown)
 		return;
 	for (size_t i = 0; i < processes->count; i++) {
-		const struct process *process = processes->list[i];
+		struct process *process = processes->list[i];
 
+		process->rows = 0;
 		for (size_t q = 0; q < process->count; q++)
 			if (is_shown(&process->qps[q], processes->idle_ns))
 				add_rows(verbs, process, &process->qps[q]);
@@ -150,9 +164,12 @@ void report_make_rows(struct ibverbs *verbs)
 	if (verbs->row_count)
 		qsort(verbs->rows, verbs->row_count, sizeof(*verbs->rows), compare_rows);
 	mark_known(verbs);
-	for (size_t i = 0; i < verbs->row_count; i++)
-		if (!verbs->rows[i].in_registry)
-			verbs->shown[verbs->shown_count++] = i;
+	for (size_t i = 0; i < verbs->row_count; i++) {
+		if (verbs->rows[i].in_registry)
+			continue;
+		verbs->shown[verbs->shown_count++] = i;
+		verbs->rows[i].process->rows++;
+	}
 }
 
 /* --- as JSON --- */
@@ -180,6 +197,20 @@ static void put_latency(json_t *object, const struct segment_qp *qp)
 	json_put_count(latency, "p99", segment_latency_quantile(qp, 0.99, &samples));
 	json_put_count(latency, "max", qp->latency_max_ns);
 	json_put(object, "completion_ns", latency);
+}
+
+/* What it waits for; a process that does not poll may have its completions. */
+static void put_pending(json_t *object, const struct verbs_row *row)
+{
+	json_t *pending;
+
+	if (!row->qp->pending_local_ns || row->process->fd < 0)
+		return;
+	pending = json_object();
+	json_put_count(pending, "operations", watch_pending(&row->qp->is));
+	json_put_count(pending, "ago_ms", (time_local_ns() - row->qp->pending_local_ns) / 1000000);
+	json_put_bool(pending, "polls", row->process->polled_local_ns >= row->qp->pending_local_ns);
+	json_put(object, "pending", pending);
 }
 
 static void put_attributes(json_t *object, const struct segment_qp *qp)
@@ -224,12 +255,13 @@ json_t *report_counts(const struct verbs_row *row)
 		if (qp->statuses[i])
 			json_put_count(errors, statuses[i], qp->statuses[i]);
 	json_put(object, "errors", errors);
+	put_pending(object, row);
 	put_latency(object, qp);
 	put_attributes(object, qp);
 	return object;
 }
 
-static void put_process(json_t *object, const struct process *process)
+void report_put_process(json_t *object, const struct process *process)
 {
 	if (process->pid)
 		json_put_count(object, "pid", process->pid);
@@ -271,7 +303,7 @@ json_t *report_row(const struct verbs_row *row)
 	json_put_count(object, "throughput_bps", (uint64_t)(rate * 8));
 	json_put_count(object, "first_local_ns", qp->first_local_ns);
 	json_put_count(object, "last_local_ns", row->qp->moved_local_ns);
-	put_process(object, row->process);
+	report_put_process(object, row->process);
 	if (qp->state == SEGMENT_ENDED)
 		json_put_bool(object, "ended", true);
 	if (tx)

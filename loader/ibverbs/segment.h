@@ -38,14 +38,16 @@ struct segment_header {
 	char comm[16];
 	char rank[16]; /* by the environment: text, "" not known */
 	char job_id[64];
-	uint8_t reserved[1024 - 136];
+	uint64_t polls; /* of completion queues, one in SEGMENT_POLLS of a thread's */
+	uint8_t reserved[1024 - 144];
 };
 
 enum segment_state { SEGMENT_FREE, SEGMENT_LIVE, SEGMENT_ENDED };
 
-#define SEGMENT_SIZES 32	/* by the logarithm of a message's bytes */
-#define SEGMENT_STATUSES 24	/* enum ibv_wc_status; the last one: all above */
-#define SEGMENT_LATENCIES 128	/* four for each doubling from 256 ns */
+#define SEGMENT_SIZES 32      /* by the logarithm of a message's bytes */
+#define SEGMENT_STATUSES 24   /* enum ibv_wc_status; the last one: all above */
+#define SEGMENT_LATENCIES 128 /* four for each doubling from 256 ns */
+#define SEGMENT_POLLS 256
 #define SEGMENT_SAMPLE_EVERY 16 /* signaled operations; one at a time */
 
 /* Which attributes were set. */

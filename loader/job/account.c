@@ -75,7 +75,7 @@ static bool make_room(struct jobs *jobs)
 	if (jobs->count < JOBS_MAX)
 		return true;
 	for (size_t i = 0; i < jobs->count; i++)
-		if (!jobs->list[i]->qps &&
+		if (!jobs->list[i]->qps && !jobs->list[i]->verbs_qps &&
 		    (oldest == JOBS_MAX ||
 		     jobs->list[i]->last_local_ns < jobs->list[oldest]->last_local_ns))
 			oldest = i;
@@ -182,6 +182,27 @@ void jobs_take(struct jobs *jobs, struct qp_entry *entry, const struct owner *ow
 	slot->job->qps--;
 	slot->job->ended++;
 	join(slot, job, entry, owner);
+}
+
+void jobs_take_process(void *self, const struct job *of, const struct ibverbs_growth *grown,
+		       size_t rows)
+{
+	struct jobs *jobs = self;
+	uint64_t did = grown->messages + grown->received + grown->errors;
+	struct job_sum *job = did || rows ? find_sum(jobs, of) : NULL;
+
+	if (!job)
+		return;
+	job->verbs.messages += grown->messages;
+	job->verbs.bytes += grown->bytes;
+	job->verbs.received += grown->received;
+	job->verbs.received_bytes += grown->received_bytes;
+	job->verbs.errors += grown->errors;
+	job->verbs_qps += rows;
+	if (did)
+		job->last_local_ns = jobs->polled_ns;
+	if (!job->first_local_ns)
+		job->first_local_ns = jobs->polled_ns;
 }
 
 static void keep_delays(struct job_sum *job, const struct delays_entry *delays)

@@ -10,6 +10,7 @@
 #include "dataplane/dataplane.h"
 #include "delay/delay.h"
 #include "finding/finding.h"
+#include "ibverbs/ibverbs.h"
 #include "job.h"
 #include "qp/qp.h"
 
@@ -37,7 +38,10 @@ struct job_sum {
 	struct job_counts counts[2];		/* by direction; never go back */
 	size_t qps;				/* entries that are there, */
 	uint64_t ended;				/* and that are not any more */
-	uint64_t first_local_ns, last_local_ns; /* of its packets */
+	uint64_t first_local_ns, last_local_ns; /* of its packets, or of what its processes count */
+	/* As its processes count, with the queue pairs that are above; never goes back. */
+	struct ibverbs_growth verbs;
+	size_t verbs_qps; /* entries that only they count, of the newest reading */
 	/* Delays of entries that ended. */
 	struct delayhist owd;
 	double owd_sum_ns;
@@ -73,6 +77,7 @@ struct jobs {
 	struct clock *clock;
 	struct qptable *table;
 	struct findings *findings;
+	struct ibverbs *verbs;
 	struct job_sum *list[JOBS_MAX]; /* in the order in which they were seen first */
 	size_t count;
 	uint64_t dropped;	   /* jobs that ended and made room */
@@ -93,6 +98,9 @@ void jobs_end(void *jobs, struct qp_entry *entry);
 /* Notes when the queue pair of @entry, which has a slot, moved. */
 void jobs_note_progress(struct job_entry *slot, const struct esc_qp_key *key,
 			const struct esc_qp *qp, const struct job_time *time);
+/* What a process with libescapement-verbs did; as ibverbs_take_fn. */
+void jobs_take_process(void *jobs, const struct job *job, const struct ibverbs_growth *grown,
+		       size_t rows);
 /* Of no job: what has ended, and what is there. */
 void jobs_sum_none(const struct jobs *jobs, struct job_counts out[2], size_t *qps);
 void jobs_free_sum(struct job_sum *sum);

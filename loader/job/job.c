@@ -39,6 +39,9 @@ static void take(struct jobs *jobs)
 		read_devices(jobs);
 	}
 	clock_get(jobs->clock, &time.facts);
+	for (size_t i = 0; i < jobs->count; i++)
+		jobs->list[i]->verbs_qps = 0;
+	ibverbs_take_jobs(jobs->verbs, jobs_take_process, jobs);
 	entries = qptable_entries(jobs->table, &count);
 	for (size_t i = 0; i < count; i++) {
 		const char *device = jobs->devices[entries[i].key.port % ESC_PORTS_MAX];
@@ -96,6 +99,7 @@ static int job_open(void **self, struct core *core, void *const needs[], char **
 	jobs->clock = needs[1];
 	jobs->table = needs[2];
 	jobs->findings = needs[3];
+	jobs->verbs = needs[4];
 	qptable_set_jobs(jobs->table, jobs_end, jobs);
 	*self = jobs;
 	return 0;
@@ -103,7 +107,7 @@ static int job_open(void **self, struct core *core, void *const needs[], char **
 
 const struct capability job_capability = {
 	.name = "job",
-	.needs = {"dataplane", "clock", "qp", "finding"},
+	.needs = {"dataplane", "clock", "qp", "finding", "ibverbs"},
 	.verbs = job_verb_handlers,
 	.metrics = job_metrics,
 	.open = job_open,

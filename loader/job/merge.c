@@ -13,8 +13,8 @@
 
 /* --- groups --- */
 
-static const char *const sums_of[] = {"packets", "bytes",	"messages",  "psn_gaps",
-				      "ce",	 "retransmits", "duplicates"};
+static const char *const sums_of[] = {"packets",  "bytes", "payload_bytes", "messages",
+				      "psn_gaps", "ce",	   "retransmits",   "duplicates"};
 
 static void add_counts(json_t *group, const json_t *qp)
 {
@@ -343,6 +343,7 @@ static void put_sums(json_t *result, const json_t *sums, const char *id)
 			continue;
 		}
 		copy(host, one, "host");
+		copy(host, one, "verbs");
 		for (size_t d = 0; d < 2; d++) {
 			json_t *of = json_object_get(one, directions[d]);
 

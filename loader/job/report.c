@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "internal.h"
 
-#define SHOWN_MOST 2   /* jobs in the metrics, of 17 series each */
+#define SHOWN_MOST 2   /* jobs in the metrics, of 17 series each, with verbs 21 */
 #define EVENTS_MOST 64 /* in one report */
 
 #define JOB_METRICS(X)                                                                             \
@@ -21,6 +21,10 @@
 	X(JOB_GAPS, "job_psn_gaps_total", COUNTER, "Times that a sequence number was skipped.")    \
 	X(JOB_RETRANSMITS, "job_retransmit_packets_total", COUNTER,                                \
 	  "Packets that had been sent before.")                                                    \
+	X(JOB_VERBS_MESSAGES, "job_verbs_messages_total", COUNTER,                                 \
+	  "Messages that a job's processes counted with libescapement-verbs.")                     \
+	X(JOB_VERBS_BYTES, "job_verbs_bytes_total", COUNTER,                                       \
+	  "Bytes of these messages, without headers.")                                             \
 	X(JOB_OWD, "job_owd_seconds", HISTOGRAM,                                                   \
 	  "One-way delays of a job's packets, in fabric time.")
 enum { JOB_METRICS(METRIC_ENUM) };
@@ -77,6 +81,21 @@ static void put_counts(json_t *object, const struct job_counts counts[2])
 		fields_put(sums, row_fields, &row);
 		json_put(object, direction_name(d), sums);
 	}
+}
+
+static bool has_verbs(const struct job_sum *job)
+{
+	const struct ibverbs_growth *is = &job->verbs;
+
+	return job->verbs_qps || is->messages || is->received || is->errors;
+}
+
+static json_t *verbs_json(const struct ibverbs_growth *is)
+{
+	return json_pack("{s:{s:I, s:I}, s:{s:I, s:I}, s:I}", "tx", "messages",
+			 (json_int_t)is->messages, "bytes", (json_int_t)is->bytes, "rx", "messages",
+			 (json_int_t)is->received, "bytes", (json_int_t)is->received_bytes,
+			 "errors", (json_int_t)is->errors);
 }
 
 /* --- delays --- */
@@ -179,6 +198,13 @@ const struct job_sum *jobs_find(const struct jobs *jobs, const char *typed)
 	return NULL;
 }
 
+static bool is_job(const struct job *job, const char *id)
+{
+	char text[JOB_ID_BYTES];
+
+	return !strcmp(job_id_of(job, text), id);
+}
+
 /* The queue pairs of @job, as `qp` has them, each with this host's name. */
 static json_t *qps_json(const struct jobs *jobs, const struct job_sum *job)
 {
@@ -186,7 +212,8 @@ static json_t *qps_json(const struct jobs *jobs, const struct job_sum *job)
 	const struct qp_entry *entries = qptable_entries(jobs->table, &count);
 	struct port_facts ports[ESC_PORTS_MAX];
 	unsigned int port_count = dataplane_read_ports(jobs->dataplane, ports);
-	json_t *list = json_array(), *qp;
+	json_t *list = json_array(), *verbs = ibverbs_job_rows(jobs->verbs, is_job, job->id), *qp;
+	size_t v;
 
 	for (size_t i = 0; i < count; i++) {
 		if (!entries[i].job || entries[i].job->job != job)
@@ -196,6 +223,11 @@ static json_t *qps_json(const struct jobs *jobs, const struct job_sum *job)
 		json_put_text(qp, "host", jobs->core->config->host);
 		json_array_append_new(list, qp);
 	}
+	json_array_foreach (verbs, v, qp) {
+		json_put_text(qp, "host", jobs->core->config->host);
+		json_array_append(list, qp);
+	}
+	json_decref(verbs);
 	return list;
 }
 
@@ -208,12 +240,16 @@ static json_t *sum_json(const struct jobs *jobs, const struct job_sum *job)
 	json_put_text(object, "kind", job->kind);
 	json_put_name(object, "cgroup", job->cgroup);
 	json_put_text(object, "host", jobs->core->config->host);
-	json_put_count(object, "qp_count", job->qps);
+	json_put_count(object, "qp_count", job->qps + job->verbs_qps);
 	json_put_count(object, "qps_ended", job->ended);
 	json_put_count(object, "began_ms", (now_ns - job->first_local_ns) / 1000000);
 	if (job->last_local_ns)
 		json_put_count(object, "last_packet_ms", (now_ns - job->last_local_ns) / 1000000);
-	put_counts(object, job->counts);
+	/* Of packets that the kernel does not see nothing is known, not zero. */
+	if (job->qps || job->ended)
+		put_counts(object, job->counts);
+	if (has_verbs(job))
+		json_put(object, "verbs", verbs_json(&job->verbs));
 	json_put(object, "owd_ns", delays_json(jobs, job));
 	return object;
 }
@@ -349,6 +385,19 @@ static void write_delays(struct prom_family *family, const struct jobs *jobs,
 	delayhist_free(&delays.hist);
 }
 
+static void write_verbs(struct prom_family *messages, struct prom_family *bytes,
+			const struct job_sum *job)
+{
+	const struct ibverbs_growth *is = &job->verbs;
+
+	if (!has_verbs(job))
+		return;
+	prom_count(messages, is->messages, "job_id", job->id, "direction", "tx", NULL);
+	prom_count(messages, is->received, "job_id", job->id, "direction", "rx", NULL);
+	prom_count(bytes, is->bytes, "job_id", job->id, "direction", "tx", NULL);
+	prom_count(bytes, is->received_bytes, "job_id", job->id, "direction", "rx", NULL);
+}
+
 static const struct prom_label *row_labels(const void *row, void *context)
 {
 	const struct job_row *of = row;
@@ -375,7 +424,8 @@ static size_t choose(const struct jobs *jobs, const struct job_sum *out[SHOWN_MO
 
 	for (int ended = 0; ended < 2; ended++)
 		for (size_t i = jobs->count; i-- && count < SHOWN_MOST;)
-			if ((jobs->list[i]->qps == 0) == ended && is_plain(jobs->list[i]->id))
+			if ((jobs->list[i]->qps + jobs->list[i]->verbs_qps == 0) == ended &&
+			    is_plain(jobs->list[i]->id))
 				out[count++] = jobs->list[i];
 	return count;
 }
@@ -387,18 +437,22 @@ void jobs_write_metrics(void *self, FILE *out)
 	size_t count = choose(jobs, shown), running = 0;
 	struct prom_family *qps = FAMILY_OF(&job_metrics[JOB_QPS]);
 	struct prom_family *owd = FAMILY_OF(&job_metrics[JOB_OWD]);
+	struct prom_family *messages = FAMILY_OF(&job_metrics[JOB_VERBS_MESSAGES]);
+	struct prom_family *bytes = FAMILY_OF(&job_metrics[JOB_VERBS_BYTES]);
 	struct job_row rows[2 * SHOWN_MOST];
 	struct prom_label labels[3] = {};
 
 	for (size_t i = 0; i < jobs->count; i++)
-		running += jobs->list[i]->qps != 0;
+		running += jobs->list[i]->qps + jobs->list[i]->verbs_qps != 0;
 	prom_count(FAMILY_OF(&job_metrics[JOBS]), running, NULL);
 	for (size_t i = 0; i < count; i++) {
-		prom_count(qps, shown[i]->qps, "job_id", shown[i]->id, NULL);
+		prom_count(qps, shown[i]->qps + shown[i]->verbs_qps, "job_id", shown[i]->id, NULL);
 		for (unsigned int d = 0; d < 2; d++)
 			rows[2 * i + d] = (struct job_row){shown[i]->counts[d], shown[i], d};
 	}
 	fields_write(out, row_fields, rows, 2 * count, sizeof(rows[0]), row_labels, labels);
+	for (size_t i = 0; i < count; i++)
+		write_verbs(messages, bytes, shown[i]);
 	for (size_t i = 0; i < count; i++)
 		write_delays(owd, jobs, shown[i]);
 }

@@ -16,6 +16,10 @@ static const struct column jobs[] = {
 	{"TX", "tx.bytes", FORMAT_BYTES, .help = "bytes sent"},
 	{"PKTS_RX", "rx.packets", FORMAT_COUNT, .help = "packets received"},
 	{"RX", "rx.bytes", FORMAT_BYTES, .help = "bytes received"},
+	{"VERBS_TX", "verbs.tx.bytes", FORMAT_BYTES, COLUMN_OPTIONAL,
+	 .help = "bytes that its processes posted, counted with libescapement-verbs"},
+	{"VERBS_RX", "verbs.rx.bytes", FORMAT_BYTES, COLUMN_OPTIONAL,
+	 .help = "bytes that they received"},
 	{"RETX", "tx.retransmits", FORMAT_COUNT, .help = "packets sent again"},
 	{"PSN_GAPS", "rx.psn_gaps", FORMAT_COUNT,
 	 .help = "how often a packet sequence number was skipped in what was received"},
@@ -25,7 +29,8 @@ static const struct column jobs[] = {
 	{"OWD_P99", "owd_ns.p99", FORMAT_TIME, COLUMN_OPTIONAL, .help = "its 99th percentile"},
 	{"ERR", "owd_ns.bound", FORMAT_TIME, COLUMN_OPTIONAL,
 	 .help = "bound of the error of these delays"},
-	{"LAST", "last_packet_ms", FORMAT_AGE, .help = "how long ago its newest packet was seen"},
+	{"LAST", "last_packet_ms", FORMAT_AGE,
+	 .help = "how long ago its newest packet, or message, was seen"},
 	{},
 };
 
@@ -109,14 +114,19 @@ static const struct verb_section output[] = {
 		 "{none.rx.packets:count} received."},
 	{.text = "{note}"},
 	{.when = "kind", .header = "Job", .text = "{job_id}, {kind}<|, cgroup {cgroup}|>"},
-	{.when = "qps",
+	{.when = "tx",
 	 .header = "Sent",
 	 .text = "{tx.bytes:bytes} in {tx.packets:count} packets, {tx.messages:count} messages; "
 		 "{tx.retransmits} packets again"},
-	{.when = "qps",
+	{.when = "rx",
 	 .header = "Received",
 	 .text = "{rx.bytes:bytes} in {rx.packets:count} packets, {rx.messages:count} messages; "
 		 "{rx.psn_gaps} gaps, {rx.duplicates} packets twice, {rx.ce} CE marks"},
+	{.when = "verbs",
+	 .header = "By processes",
+	 .text = "{verbs.tx.bytes:bytes} in {verbs.tx.messages:count} messages posted, "
+		 "{verbs.rx.bytes:bytes} in {verbs.rx.messages:count} received; "
+		 "{verbs.errors} errors (libescapement-verbs(7))"},
 	{.when = "kind", .header = "Queue pairs", .text = "{qp_count} are here, {qps_ended} ended"},
 	{.when = "kind",
 	 .header = "Delay",

@@ -167,6 +167,13 @@ void shim_count_unknown(void)
 	ADD(segment->header.unknown_completions, 1);
 }
 
+__thread unsigned int shim_polls;
+
+void shim_count_polls(void)
+{
+	ADD(segment->header.polls, 1);
+}
+
 /* --- the table --- */
 
 static struct shim_qp **place_of(const struct ibv_context *context, uint32_t qpn,

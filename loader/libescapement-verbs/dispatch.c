@@ -187,7 +187,10 @@ static int poll_cq(struct ibv_cq *cq, int room, struct ibv_wc *wc)
 	int count = before_of(cq->context)->ops.poll_cq(cq, room, wc);
 	struct shim_qp *qp = NULL;
 
-	for (int i = 0; shim_counts && i < count; i++) {
+	if (!shim_counts)
+		return count;
+	shim_count_poll();
+	for (int i = 0; i < count; i++) {
 		if (!qp || qp->qpn != wc[i].qp_num)
 			qp = shim_find(cq->context, wc[i].qp_num);
 		if (qp)

@@ -216,6 +216,8 @@ static int start_poll(struct ibv_cq_ex *cq, struct ibv_poll_cq_attr *attr)
 	const struct shim_cq *before = before_of(cq);
 	int err = before->start_poll(cq, attr);
 
+	if (shim_counts)
+		shim_count_poll();
 	if (!err && shim_counts)
 		count(before, cq);
 	return err;

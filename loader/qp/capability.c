@@ -42,8 +42,9 @@ static bool find_owner(void *context, const struct esc_qp_key *key, uint32_t *pi
 	if (owner) {
 		*pid = owner->is.pid;
 		*job = owner->job.name;
+		return true;
 	}
-	return owner;
+	return table->other_owner && table->other_owner(table->others_context, key, pid, job);
 }
 
 static void close_qp(void *self)

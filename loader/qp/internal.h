@@ -47,6 +47,7 @@ struct qptable {
 	qptable_order_fn *delay_order; /* NULL: delays are not known */
 	qptable_next_fn *next_other;   /* NULL: there are none */
 	qptable_describe_fn *describe_other;
+	qptable_owner_fn *other_owner;
 	void *others_context;
 
 	/* Of the capability. */

@@ -96,12 +96,15 @@ void qptable_set_jobs(struct qptable *table, qptable_ended_fn *ended, void *cont
 /*
  * The module that knows queue pairs of which the kernel sees no packet. @next sets the key, the
  * payload and the rate of number @index, from 0, in @out, which is zero; false: there are no more.
- * @describe is what `qp` has of it. NULL: not any more.
+ * @describe is what `qp` has of it, @owner its process and job as of struct events. NULL: not any
+ * more.
  */
 typedef bool qptable_next_fn(void *context, size_t index, struct qp_entry *out);
 typedef json_t *qptable_describe_fn(void *context, size_t index);
+typedef bool qptable_owner_fn(void *context, const struct esc_qp_key *key, uint32_t *pid,
+			      const char **job);
 void qptable_set_others(struct qptable *table, qptable_next_fn *next, qptable_describe_fn *describe,
-			void *context);
+			qptable_owner_fn *owner, void *context);
 
 /*
  * All that the capabilities know of @entry, as `qp` has it (new reference). @port: its own, or NULL

@@ -516,9 +516,10 @@ void qptable_set_jobs(struct qptable *table, qptable_ended_fn *ended, void *cont
 }
 
 void qptable_set_others(struct qptable *table, qptable_next_fn *next, qptable_describe_fn *describe,
-			void *context)
+			qptable_owner_fn *owner, void *context)
 {
 	table->next_other = next;
 	table->describe_other = describe;
+	table->other_owner = owner;
 	table->others_context = context;
 }

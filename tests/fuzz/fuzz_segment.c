@@ -38,6 +38,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 	/* It grows, and another queue pair is in a slot. */
 	processes_poll(&verbs.processes, 600000001);
 	report_make_rows(&verbs);
+	watch_poll(&verbs, 600000001);
+	watch_poll(&verbs, 600000001 + 2 * STUCK_NS);
 	for (size_t i = 0; i < verbs.shown_count; i++) {
 		json_t *row = report_row(&verbs.rows[verbs.shown[i]]);
 

@@ -119,6 +119,29 @@ Test(jobs, a_new_owner)
 	cr_expect_eq(jobs.list[0]->qps + jobs.list[1]->qps, 0);
 }
 
+/* What processes count is a sum of its own, and keeps its job from making room while it has rows.
+ */
+Test(jobs, processes)
+{
+	struct owner owner = owner_of(1, 7, 2), none = {};
+	struct ibverbs_growth grown = {.messages = 3, .bytes = 30, .received = 2, .errors = 1};
+
+	jobs = (struct jobs){.table = &table, .polled_ns = 77};
+	jobs_take_process(&jobs, &none.job, &grown, 1);
+	jobs_take_process(&jobs, &owner.job, &(struct ibverbs_growth){}, 0);
+	cr_expect_eq(jobs.count, 0, "of no job, and nothing");
+	jobs_take_process(&jobs, &owner.job, &grown, 2);
+	jobs_take_process(&jobs, &owner.job, &grown, 1);
+	cr_assert_eq(jobs.count, 1);
+	cr_expect_eq(jobs.list[0]->verbs.messages, 6);
+	cr_expect_eq(jobs.list[0]->verbs.bytes, 60);
+	cr_expect_eq(jobs.list[0]->verbs.received, 4);
+	cr_expect_eq(jobs.list[0]->verbs.errors, 2);
+	cr_expect_eq(jobs.list[0]->verbs_qps, 3);
+	cr_expect_eq(jobs.list[0]->last_local_ns, 77);
+	cr_expect_eq(jobs.list[0]->counts[0].messages, 0);
+}
+
 Test(jobs, more_jobs_than_room)
 {
 	struct qp_entry entries[JOBS_MAX + 2] = {};
