@@ -133,6 +133,14 @@ static bool same_nic(const struct fault_nic *nic, const struct fault_nic *of)
 	return nic == of;
 }
 
+/* Within a rack both ways are one path: what is lost there by half is no path. */
+static bool is_lost(const struct fault_view *view, const struct fault_edge *edge)
+{
+	return !(edge->in && edge->out) ||
+	       ((edge->unreplied || edge->one_sided) &&
+		!same_tor(&view->nics[edge->own], &view->nics[edge->peer]));
+}
+
 /* Of NICs that nothing explains yet. */
 static struct tally count(const struct fault_view *view, fault_part_fn *part,
 			  const struct fault_nic *of)
@@ -204,7 +212,7 @@ static bool has_lost_paths(const struct fault_view *view, const struct fault_nic
 		const struct fault_nic *own = &view->nics[edge->own];
 		const struct fault_nic *peer = &view->nics[edge->peer];
 
-		lost += !(edge->in && edge->out) && own->plane == of->plane &&
+		lost += is_lost(view, edge) && own->plane == of->plane &&
 			own->state == FAULT_NIC_WELL && peer->state == FAULT_NIC_WELL &&
 			!same_tor(own, peer);
 	}
@@ -254,6 +262,14 @@ static int explained_by(const struct fault_view *view, const struct fault_edge *
 	return own != FAULT_NOT_EXPLAINED ? own : peer;
 }
 
+/* As we see it; without a reply it may be either. */
+static enum fault_direction direction_of(const struct fault_edge *edge)
+{
+	if (edge->in && edge->out)
+		return edge->one_sided ? FAULT_RECEIVE : FAULT_BOTH;
+	return edge->in ? FAULT_TRANSMIT : edge->out ? FAULT_RECEIVE : FAULT_BOTH;
+}
+
 /* Between racks the path is the cause, and there are several of one switch or link. */
 static int explain_pair(struct fault_view *view, const struct fault_edge *edge)
 {
@@ -270,15 +286,14 @@ static int explain_pair(struct fault_view *view, const struct fault_edge *edge)
 	view->faults[view->fault_count] = (struct fault){.class = tor ? FAULT_PAIR : FAULT_PATHS,
 							 .nic = edge->own,
 							 .other = edge->peer,
-							 .direction = edge->in	  ? FAULT_TRANSMIT
-								      : edge->out ? FAULT_RECEIVE
-										  : FAULT_BOTH};
+							 .direction = direction_of(edge)};
 	return (int)view->fault_count++;
 }
 
 void faults_find(struct fault_view *view)
 {
 	view->fault_count = 0;
+	memset(view->lost_paths, 0, sizeof(view->lost_paths));
 	judge(view);
 	explain_nics(view, FAULT_PLANE, same_plane, 1);
 	explain_nics(view, FAULT_RAIL, same_rail, 1);
@@ -290,13 +305,17 @@ void faults_find(struct fault_view *view)
 		struct fault_edge *edge = &view->edges[i];
 
 		edge->fault = FAULT_NOT_EXPLAINED;
-		if (edge->in && edge->out)
+		if (!is_lost(view, edge))
 			continue;
 		edge->fault = explained_by(view, edge);
 		if (edge->fault == FAULT_NOT_EXPLAINED)
 			edge->fault = explain_pair(view, edge);
-		if (edge->fault != FAULT_NOT_EXPLAINED)
-			view->faults[edge->fault].pairs++;
+		if (edge->fault == FAULT_NOT_EXPLAINED)
+			continue;
+		view->faults[edge->fault].pairs++;
+		/* By the other end's report alone the two would keep each other's. */
+		view->lost_paths[view->nics[edge->own].plane] |=
+			view->faults[edge->fault].class == FAULT_PATHS && !edge->one_sided;
 	}
 }
 

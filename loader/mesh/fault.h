@@ -32,8 +32,13 @@ struct fault_nic {
 struct fault_edge {
 	unsigned int own, peer; /* NICs */
 	bool in, out;		/* it is received, and it receives us; out: with `in` alone */
-	bool heard_by_others;	/* by most that replied to a query */
-	int fault;		/* result */
+	/*
+	 * With both: some probes of the two are lost. The peer does not reply to ours, and reports
+	 * that it receives us; its own do not arrive, its replies do, and it reports lost paths.
+	 */
+	bool unreplied, one_sided;
+	bool heard_by_others; /* by most that replied to a query */
+	int fault;	      /* result */
 };
 
 /* From the largest to the smallest. RAIL: all NICs of a rail; PATHS: of a plane, between racks. */
@@ -63,6 +68,7 @@ struct fault_view {
 	size_t edge_count;
 	struct fault faults[FAULTS_MAX]; /* results */
 	unsigned int fault_count;
+	bool lost_paths[MESH_PLANES]; /* by pairs that are not one-sided */
 };
 /* Fills in the results of @view. */
 void faults_find(struct fault_view *view);
@@ -81,6 +87,8 @@ uint8_t fault_report_make(const struct fault_report *report);
  * report.
  */
 #define FAULT_REPORT_RESTARTS 0x1u
+/* In its turn: pairs between racks are lost on that plane. Older releases take it for no report. */
+#define FAULT_REPORT_PATHS 0x2u /* and the plane */
 /* False: it is of no NIC. */
 bool fault_report_read(uint8_t byte, struct fault_report *out);
 

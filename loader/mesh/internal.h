@@ -73,6 +73,10 @@ struct mesh_peer {
 	bool absent_reported;
 	bool no_replies;	  /* it is received, but our own requests are not replied to */
 	bool in, out;		  /* as observed last */
+	uint64_t replied_seen_ns; /* replied_ns when the sequence was: */
+	uint32_t replied_sequence;
+	bool unreplied; /* enough requests since then should have had a reply */
+	int64_t paths_local_ns[MESH_PLANES]; /* its host reported lost paths, by this pair */
 	int64_t restart_local_ns; /* its host reported that its daemon has ended; 0: it runs */
 	struct mesh_nic_report reports[MESH_PLANES]
 				      [FLEET_RAILS_MAX]; /* of its host, by this pair */

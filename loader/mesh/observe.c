@@ -131,13 +131,25 @@ static unsigned int own_rail(const struct mesh *mesh, const struct mesh_peer *pe
 	return FLEET_RAILS_MAX;
 }
 
+/* Whether the host of @edge recently reported, by any pair, lost paths of that plane. */
+static bool reports_paths(const struct mesh *mesh, const struct clock_edge *edge, int64_t local_ns)
+{
+	const struct mesh_peer *peer;
+
+	for_each_peer (mesh, peer)
+		if (peer->edge->id == edge->id && peer->paths_local_ns[edge->plane] &&
+		    local_ns - peer->paths_local_ns[edge->plane] < MESH_REPORT_NS)
+			return true;
+	return false;
+}
+
 static void add_edge(struct mesh *mesh, struct observation *seen, struct mesh_peer *peer,
 		     const struct members *members, uint64_t now_ns)
 {
 	int64_t local_ns = clock_local_at(mesh->clock, now_ns);
 	const struct mesh_inquiry *inquiry = &peer->inquiry;
 	uint64_t recent = recent_ns(mesh);
-	bool replied, restarts = mesh_restarts(mesh, peer, now_ns);
+	bool replied, confirmed, restarts = mesh_restarts(mesh, peer, now_ns);
 	unsigned int rail = own_rail(mesh, peer), own, other;
 	struct fault_edge *edge;
 
@@ -149,23 +161,27 @@ static void add_edge(struct mesh *mesh, struct observation *seen, struct mesh_pe
 			   rack_of(mesh, peer, members));
 	if (own == FAULT_NICS_MAX || other == FAULT_NICS_MAX)
 		return;
-	replied = now_ns < peer->replied_ns + recent ||
-		  local_ns < peer->edge->confirmed_local_ns + (int64_t)recent;
+	replied = now_ns < peer->replied_ns + recent;
+	confirmed = local_ns < peer->edge->confirmed_local_ns + (int64_t)recent;
 	/* While its host restarts a pair stays as it was. */
 	peer->in = now_ns < peer->received_ns + recent || (restarts && peer->in);
-	peer->out = peer->in && (replied || (restarts && peer->out));
+	peer->out = peer->in && (replied || confirmed || (restarts && peer->out));
 	edge = &seen->view.edges[seen->view.edge_count];
 	*edge = (struct fault_edge){
 		.own = own,
 		.peer = other,
 		.in = peer->in,
 		.out = peer->out,
+		.unreplied = peer->out && !replied && !restarts && peer->unreplied,
+		.one_sided = peer->out && peer->edge->one_sided &&
+			     reports_paths(mesh, peer->edge, local_ns),
 		.heard_by_others = inquiry->open && inquiry->reachable &&
 				   2 * inquiry->reachable >= inquiry->replied,
 	};
 	seen->peer[other] = peer;
 	seen->edges[seen->view.edge_count++] = peer;
-	seen->lost |= peer->facts.state == PEER_DOWN || (peer->no_replies && !edge->out);
+	seen->lost |= peer->facts.state == PEER_DOWN || edge->one_sided ||
+		      (peer->no_replies && (!edge->out || edge->unreplied));
 }
 
 static void add_spoken(struct observation *seen, const struct mesh_peer *peer)
@@ -266,17 +282,23 @@ void mesh_take_report(void *context, struct clock_edge *edge, uint8_t byte, int6
 
 	if (peer && (byte == FAULT_REPORT_RESTARTS || peer->restart_local_ns))
 		mark_restart(mesh, edge->id, byte == FAULT_REPORT_RESTARTS, local_ns);
-	if (!peer || !fault_report_read(byte, &report))
+	if (!peer)
+		return;
+	for (unsigned int plane = 0; plane < MESH_PLANES; plane++)
+		if (byte == (FAULT_REPORT_PATHS | plane))
+			peer->paths_local_ns[plane] = local_ns;
+	if (!fault_report_read(byte, &report))
 		return;
 	peer->reports[report.plane][report.rail] =
 		(struct mesh_nic_report){local_ns, report.receives, report.sends};
 }
 
-/* One of our NICs: a bad one in turn, or one of all. */
+/* One of our NICs: a bad one in turn, or one of all; and the planes with lost paths. */
 static void send_report(struct mesh *mesh, const struct observation *seen)
 {
 	struct fault_report reports[MESH_PLANES * FLEET_RAILS_MAX];
-	unsigned int count = 0, bad = 0;
+	unsigned int count = 0, bad = 0, planes = 0, turn;
+	uint8_t lost[MESH_PLANES];
 
 	for (unsigned int i = 0; i < seen->view.nic_count; i++) {
 		struct fault_report *report = &reports[count];
@@ -291,9 +313,14 @@ static void send_report(struct mesh *mesh, const struct observation *seen)
 			*report = first;
 		}
 	}
+	for (uint8_t plane = 0; plane < MESH_PLANES; plane++)
+		if (seen->view.lost_paths[plane])
+			lost[planes++] = FAULT_REPORT_PATHS | plane;
 	count = bad ? bad : count;
-	clock_set_report(mesh->clock,
-			 count ? fault_report_make(&reports[mesh->faults.turn++ % count]) : 0);
+	turn = count + planes ? mesh->faults.turn++ % (count + planes) : 0;
+	clock_set_report(mesh->clock, turn < count	      ? fault_report_make(&reports[turn])
+				      : turn < count + planes ? lost[turn - count]
+							      : 0);
 }
 
 /* --- events --- */
@@ -539,11 +566,11 @@ void mesh_observe(struct mesh *mesh, uint64_t now_ns)
 	static struct observation seen;
 
 	observe(mesh, &seen, now_ns);
-	send_report(mesh, &seen);
 	if (seen.lost) {
 		faults_find(&seen.view);
 		for (unsigned int i = 0; i < seen.view.fault_count; i++)
 			take(mesh, &seen, (int)i, now_ns);
 	}
+	send_report(mesh, &seen);
 	end_others(mesh, now_ns);
 }

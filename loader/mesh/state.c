@@ -314,6 +314,22 @@ static void evaluate(struct mesh *mesh, struct mesh_peer *peer, uint64_t now_ns)
 		inquire(mesh, peer, now_ns);
 }
 
+/* Requests that were not sent, on a busy host, are not unreplied. */
+#define UNREPLIED_LEAST 5
+#define UNREPLIED_AFTER 3 /* evaluations */
+
+static void count_unreplied(struct mesh_peer *peer, uint32_t sequence)
+{
+	unsigned int before = (peer->horizon_next + MESH_HORIZON - UNREPLIED_AFTER) % MESH_HORIZON;
+
+	if (peer->replied_ns != peer->replied_seen_ns) {
+		peer->replied_seen_ns = peer->replied_ns;
+		peer->replied_sequence = sequence;
+	}
+	peer->unreplied =
+		(int32_t)(peer->horizon[before] - peer->replied_sequence) >= UNREPLIED_LEAST;
+}
+
 /* A reply is awaited for a second; requests to a host that is not there yet are not lost. */
 static void expire_requests(struct mesh_peer *peer)
 {
@@ -334,6 +350,7 @@ static void expire_requests(struct mesh_peer *peer)
 			peer->horizon[i] = counts.next_sequence;
 		return;
 	}
+	count_unreplied(peer, counts.next_sequence);
 	losses_expire(&edge->losses, peer->horizon[peer->horizon_next]);
 	peer->horizon[peer->horizon_next] = counts.next_sequence;
 	peer->horizon_next = (peer->horizon_next + 1) % MESH_HORIZON;

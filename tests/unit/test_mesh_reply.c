@@ -484,6 +484,19 @@ Test(mesh_reply, reports_of_before_a_restart_stay_until_there_are_others)
 	cr_expect_eq(peer->reports[0][1].at_local_ns, 0, "of a NIC without one");
 }
 
+Test(mesh_reply, lost_paths_are_reported_by_plane)
+{
+	struct mesh_peer *peer = add(0, "h2");
+	int64_t now_ns = (int64_t)peer->received_ns;
+	struct fault_report report;
+
+	cr_expect_not(fault_report_read(FAULT_REPORT_PATHS | FLEET_PLANE_FRONTEND, &report),
+		      "no report of a NIC, as older releases read it");
+	mesh_take_report(&mesh, peer->edge, FAULT_REPORT_PATHS | FLEET_PLANE_FRONTEND, now_ns);
+	cr_expect_eq(peer->paths_local_ns[FLEET_PLANE_FRONTEND], now_ns);
+	cr_expect_eq(peer->paths_local_ns[FLEET_PLANE_BACKEND], 0);
+}
+
 /* Of a pair that this daemon has never received, and the one before has. */
 Test(mesh_reply, a_pair_that_was_received_before_the_start_is_down)
 {
