@@ -19,14 +19,19 @@
 #define SCALED_PRIOR 2e-3 /* of guests on one machine those whose counter is scaled */
 #define SAMPLES 4000	  /* pairs that the wander of a fleet is taken of */
 #define LIKELY 0.9f
+#define FITTED_NATS 3.0	   /* what a fitted size is ahead of the listed noises, the rarest 0.05 */
 #define NO_EVIDENCE (-2.3) /* log of the ratio: ten to one against */
 
-/* Slower errors of fabric time than a point's: a factor, or 1 + (red / m)^2 of component m. */
+/*
+ * Slower errors of fabric time than a point's: a factor, 1 + (red / m)^2 of component m, or an
+ * error `slow` times as large in long waves that is forgotten in @lasts_s.
+ */
 static const struct {
-	double weight, factor, red;
+	double weight, factor, red, slow, lasts_s;
 } noises[] = {
-	{0.25, 1, 0}, {0.15, 2, 0}, {0.05, 4, 0},  {0.05, 16, 0},
-	{0.15, 1, 2}, {0.20, 1, 8}, {0.15, 1, 32},
+	{0.20, 1, 0, 0, 0},  {0.10, 2, 0, 0, 0},   {0.05, 4, 0, 0, 0},	 {0.05, 16, 0, 0, 0},
+	{0.10, 1, 2, 0, 0},  {0.15, 1, 8, 0, 0},   {0.10, 1, 32, 0, 0},	 {0.07, 1, 0, 4, 10},
+	{0.06, 1, 0, 4, 40}, {0.06, 1, 0, 16, 10}, {0.06, 1, 0, 16, 40},
 };
 /* Pairs of hosts whose wander has much in common: it may be of the room. */
 static const struct {
@@ -204,6 +209,9 @@ static int take_rates(struct window *window)
 		double core = 10 * slope_noise_ppb(window, 1.5 * member->noise_ns), near = 0;
 		size_t low = 0, high = window->count;
 
+		/* So much may the rates of one counter differ by slower errors of fabric time. */
+		core = fmin(fmax(core, 4 * member->bound_ns / window->seconds), RING_PPB);
+
 		while (low < high) {
 			size_t at = (low + high) / 2;
 
@@ -320,6 +328,30 @@ struct evidence {
 	double other;
 };
 
+/* Variance of component @m, 1 for the rate, by the noise @k, relative to a point's. */
+static double noise_at(const struct window *window, size_t k, double m, double most)
+{
+	double waves = m * M_PI * noises[k].lasts_s / window->seconds;
+	double slow = fmin(noises[k].slow, most);
+
+	return pow(fmin(noises[k].factor, most), 2) + pow(noises[k].red / m, 2) +
+	       slow * slow / (1 + waves * waves);
+}
+
+/*
+ * Without a fleet to compare with, wander is no evidence for one machine. It shows how much the
+ * rates may be off: each noise counts by how well it explains the wander. It speaks against one
+ * machine where none does so as well as white noise of its own size, which was fitted to it.
+ */
+static struct evidence weigh_rates(double same, double noise, double fitted, double crowd)
+{
+	return (struct evidence){
+		.same = same - noise + fmin(0, noise - fitted + FITTED_NATS),
+		.scaled = -INFINITY,
+		.other = log(crowd),
+	};
+}
+
 static struct evidence weigh(const struct window *window, const struct member *a,
 			     const struct member *b)
 {
@@ -329,6 +361,7 @@ static struct evidence weigh(const struct window *window, const struct member *a
 	double rate = pow(slope_noise_ppb(window, noise_ns), 2);
 	double same[NOISES], scaled[NOISES], other[WANDERS];
 	double difference[COMPONENTS_MAX];
+	double most = bound_ns > noise_ns ? bound_ns / noise_ns : 1;
 	struct evidence evidence;
 
 	for (size_t m = 0; m < window->component_count; m++) {
@@ -337,17 +370,11 @@ static struct evidence weigh(const struct window *window, const struct member *a
 	}
 	ratio = ratio < 1 ? 1 : ratio;
 	for (size_t k = 0; k < NOISES; k++) {
-		double most = bound_ns > noise_ns ? bound_ns / noise_ns : 1;
-		double factor = noises[k].factor < most ? noises[k].factor : most, red;
-
 		scaled[k] = log(noises[k].weight);
-		for (size_t m = 0; m < window->component_count; m++) {
-			red = noises[k].red / (double)(m + 2);
-			scaled[k] +=
-				log_normal(difference[m], block * (factor * factor + red * red));
-		}
-		red = noises[k].red;
-		same[k] = scaled[k] + log_normal(rate_ppb, rate * (factor * factor + red * red));
+		for (size_t m = 0; m < window->component_count; m++)
+			scaled[k] += log_normal(difference[m],
+						block * noise_at(window, k, (double)m + 2, most));
+		same[k] = scaled[k] + log_normal(rate_ppb, rate * noise_at(window, k, 1, most));
 	}
 	for (size_t k = 0; k < WANDERS; k++) {
 		other[k] = log(wanders[k].weight);
@@ -361,6 +388,9 @@ static struct evidence weigh(const struct window *window, const struct member *a
 		}
 	}
 	crowd = fmax(window->density, fmax(a->crowd, b->crowd));
+	if (!window->fleet_known)
+		return weigh_rates(log_sum(same, NOISES), log_sum(scaled, NOISES),
+				   log_sum(other, WANDERS), crowd);
 	evidence.same = log_sum(same, NOISES);
 	evidence.scaled = log_sum(scaled, NOISES) + log(crowd);
 	evidence.other = log_sum(other, WANDERS) + log(crowd);

@@ -8,10 +8,10 @@
  *   hosts within +-10 ppm;
  * - the wander of the difference, as its first cosine components: against that of pairs of
  *   this fleet, in a fleet of COLOCATE_FLEET_LEAST hosts or more. In smaller ones wander speaks
- *   only against.
+ *   only against, and shows how much the rates may be off.
  *
  * The noise is that of the points; errors of fabric time that are slower than 2 s are allowed
- * for as a mixture of larger and redder noise. The ratio and a prior give the probability.
+ * for as a mixture of larger, redder and lasting noise. The ratio and a prior give the probability.
  */
 #ifndef ESC_CLOCKSYNC_COLOCATE_H
 #define ESC_CLOCKSYNC_COLOCATE_H

@@ -205,47 +205,68 @@ static void test_fleets(void)
 
 /* --- three machines, and one that all share --- */
 
+struct small {
+	double noise_ns, color;
+	bool apart;
+	double missed_most;
+};
+
+static void test_small_fleets(const struct small *small, unsigned int runs)
+{
+	struct fleet fleet = {.vms = 6,
+			      .points = 225,
+			      .noise_ns = small->noise_ns,
+			      .color = small->color,
+			      .apart = small->apart,
+			      .wander = 1};
+	double truly = 0, others = 0, missed = 0, wrong = 0, denied = 0;
+
+	for (unsigned int run = 0; run < runs; run++) {
+		struct colocate_series series[6];
+		unsigned int machine[6];
+		struct colocate out;
+
+		build(&fleet, series, machine);
+		if (colocate_solve(series, 6, &out))
+			exit(tap_bail("colocate_solve"));
+		for (unsigned int i = 0; i < 6; i++)
+			for (unsigned int k = i + 1; k < 6; k++) {
+				bool same = machine[i] == machine[k];
+				uint8_t verdict = out.pairs[colocate_index(6, i, k)].verdict;
+
+				truly += same;
+				others += !same;
+				missed += same && verdict != COLOCATE_SAME;
+				denied += same && verdict == COLOCATE_OTHER;
+				wrong += !same && verdict == COLOCATE_SAME;
+			}
+		colocate_free(&out);
+		for (unsigned int i = 0; i < 6; i++)
+			free((void *)(uintptr_t)series[i].ahead_ns);
+	}
+	printf("# %u fleets of six VMs, 450 s, %g ns, color %g: of %.0f true pairs %.0f missed, "
+	       "%.0f denied, of %.0f others %.0f named\n",
+	       runs, fleet.noise_ns, fleet.color, truly, missed, denied, others, wrong);
+	tap_ok(wrong <= 1e-4 * others && denied <= 1e-3 * truly &&
+		       missed <= small->missed_most * truly,
+	       "six VMs, %g ns, color %g%s: false pairs below 1e-4, %g%% missed at most",
+	       fleet.noise_ns, fleet.color, fleet.apart ? ", no two on one machine" : "",
+	       100 * small->missed_most);
+}
+
+/* Rates alone decide. Errors of fabric time are slower than a point on a busy machine. */
 static void test_small(void)
 {
-	static const double noises_ns[] = {10, 50};
+	static const struct small smalls[] = {
+		{10, 0, false, 0.01},
+		{50, 0, false, 0.01},
+		{50, 0.9, false, 0.1},
+	};
+	static const struct small apart = {50, 0.9, true, 0};
 
-	for (unsigned int n = 0; n < 2; n++) {
-		struct fleet fleet = {.name = "six VMs",
-				      .vms = 6,
-				      .points = 225,
-				      .noise_ns = noises_ns[n],
-				      .wander = 1};
-		double truly = 0, missed = 0, wrong = 0, denied = 0;
-
-		for (unsigned int run = 0; run < (seeds.few ? 50 : 400); run++) {
-			struct colocate_series series[6];
-			unsigned int machine[6];
-			struct colocate out;
-
-			build(&fleet, series, machine);
-			if (colocate_solve(series, 6, &out))
-				exit(tap_bail("colocate_solve"));
-			for (unsigned int i = 0; i < 6; i++)
-				for (unsigned int k = i + 1; k < 6; k++) {
-					bool same = machine[i] == machine[k];
-					uint8_t verdict =
-						out.pairs[colocate_index(6, i, k)].verdict;
-
-					truly += same;
-					missed += same && verdict != COLOCATE_SAME;
-					denied += same && verdict == COLOCATE_OTHER;
-					wrong += !same && verdict == COLOCATE_SAME;
-				}
-			colocate_free(&out);
-			for (unsigned int i = 0; i < 6; i++)
-				free((void *)(uintptr_t)series[i].ahead_ns);
-		}
-		printf("# six VMs, 450 s, %g ns: %.0f true pairs, %.0f missed, %.0f denied, %.0f "
-		       "wrong\n",
-		       fleet.noise_ns, truly, missed, denied, wrong);
-		tap_ok(!wrong && !denied && missed < 0.05 * truly,
-		       "six VMs, %g ns: none wrong, less than 5%% missed", fleet.noise_ns);
-	}
+	for (unsigned int n = 0; n < 3; n++)
+		test_small_fleets(&smalls[n], seeds.few ? 50 : 400);
+	test_small_fleets(&apart, seeds.few ? 700 : 4000);
 }
 
 /* --- migration --- */
@@ -325,7 +346,7 @@ static void test_migration(void)
 int main(int argc, char **argv)
 {
 	seeds.argument = argc > 1 ? argv[1] : NULL;
-	seeds_plan(&seeds, 16);
+	seeds_plan(&seeds, 18);
 	while (seeds_next(&seeds)) {
 		rng_seed(&rng, seeds.seed);
 		test_fleets();
