@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Packets per second through a veth pair in a network namespace of its own:
- * our programs at both ends against empty ones, alternating in one run. One
+ * our programs at both ends against empty ones and against the reference flow
+ * counter, alternating in one run. One
  * CPU sends and receives, so that every nanosecond shows, and the seconds are
  * that CPU's own, spent by the sender and by ksoftirqd, so that what else runs
  * on the machine shows less.
@@ -36,6 +37,8 @@ enum sender { AF_PACKET_BYPASS, AF_PACKET_QDISC, LIVE_FRAMES };
 
 static const char *const sender_names[] = {"AF_PACKET -> XDP", "AF_PACKET, tc -> XDP",
 					   "XDP live frames -> XDP"};
+
+enum program { EMPTY, COUNTER, OURS, PROGRAMS };
 
 struct path {
 	struct bench bench;
@@ -182,13 +185,21 @@ static bool send_live(struct path *path, const struct frame *f)
 	return !bpf_prog_test_run_opts(bench_fd(&path->bench, "feed_redirect"), &o);
 }
 
-/* Puts ours or the empty programs at both ends. */
-static bool choose(struct path *path, bool ours)
+/* Puts it at both ends. */
+static bool choose(struct path *path, enum program program)
 {
+	static const char *const names[][2] = {{"empty_xdp", "empty_tc"},
+					       {"counter_xdp", "counter_tc"}};
 	const struct bench *b = &path->bench;
-	int xdp = ours ? bpf_program__fd(b->ours->progs.esc_xdp_in) : bench_fd(b, "empty_xdp");
-	int tc = ours ? bpf_program__fd(b->ours->progs.esc_tc_out) : bench_fd(b, "empty_tc");
+	int xdp, tc;
 
+	if (program == OURS) {
+		xdp = bpf_program__fd(b->ours->progs.esc_xdp_in);
+		tc = bpf_program__fd(b->ours->progs.esc_tc_out);
+	} else {
+		xdp = bench_fd(b, names[program][0]);
+		tc = bench_fd(b, names[program][1]);
+	}
 	return !bpf_link_update(path->xdp_link, xdp, NULL) &&
 	       !bpf_link_update(path->tc_link, tc, NULL);
 }
@@ -234,11 +245,11 @@ static void close_path(struct path *path)
 static int measure_sender(const char *peers, enum sender sender, uint32_t qps, double aim)
 {
 	struct frame_plan plan = {.opcode = 0x07, .payload = PAYLOAD};
-	double empty[ROUNDS], ours[ROUNDS], ratio[ROUNDS], median;
+	double rates[PROGRAMS][ROUNDS], counter[ROUNDS], ours[ROUNDS], median;
 	const char *name = sender_names[sender];
 	struct path path;
 	struct frame f;
-	int round;
+	int round, i, program;
 
 	frame_build(&f, &plan);
 	if (!open_path(&path, peers, sender, qps)) {
@@ -247,15 +258,19 @@ static int measure_sender(const char *peers, enum sender sender, uint32_t qps, d
 	}
 	measure(&path, &f); /* warms up pages and maps */
 	for (round = 0; round < ROUNDS; round++) {
-		choose(&path, round % 2);
-		(round % 2 ? ours : empty)[round] = measure(&path, &f);
-		choose(&path, !(round % 2));
-		(round % 2 ? empty : ours)[round] = measure(&path, &f);
-		ratio[round] = ours[round] / empty[round];
+		for (i = 0; i < PROGRAMS; i++) {
+			program = (round + i) % PROGRAMS;
+			choose(&path, program);
+			rates[program][round] = measure(&path, &f);
+		}
+		counter[round] = rates[COUNTER][round] / rates[EMPTY][round];
+		ours[round] = rates[OURS][round] / rates[EMPTY][round];
 	}
-	median = bench_median(ratio, ROUNDS);
-	printf("%-22s %5u %12.0f %12.0f %7.3f %6.2f  %s\n", name, qps, bench_median(empty, ROUNDS),
-	       bench_median(ours, ROUNDS), median, aim, median >= aim ? "yes" : "no");
+	median = bench_median(ours, ROUNDS);
+	printf("%-22s %5u %12.0f %12.0f %12.0f %8.3f %7.3f %6.2f  %s\n", name, qps,
+	       bench_median(rates[EMPTY], ROUNDS), bench_median(rates[COUNTER], ROUNDS),
+	       bench_median(rates[OURS], ROUNDS), bench_median(counter, ROUNDS), median, aim,
+	       median >= aim ? "yes" : "no");
 	close_path(&path);
 	return median < aim;
 }
@@ -278,8 +293,8 @@ int main(int argc, char **argv)
 	printf("Packets of %d bytes delivered through veth per second of %s, medians of %d "
 	       "rounds\n",
 	       PAYLOAD + 58, use_wall_clock ? "the clock" : "one CPU", ROUNDS);
-	printf("%-22s %5s %12s %12s %7s %6s  %s\n", "sender", "QPs", "empty", "ours", "ratio",
-	       "aim", "met");
+	printf("%-22s %5s %12s %12s %12s %8s %7s %6s  %s\n", "sender", "QPs", "empty", "counter",
+	       "ours", "counter", "ours", "aim", "met");
 	missed += measure_sender(argv[1], AF_PACKET_BYPASS, 1, 0.95);
 	missed += measure_sender(argv[1], AF_PACKET_BYPASS, 1024, 0.95);
 	missed += measure_sender(argv[1], AF_PACKET_QDISC, 1, 0.95);
