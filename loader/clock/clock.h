@@ -146,6 +146,7 @@ struct clock_facts {
 	unsigned int used, reachable, degree; /* neighbors */
 	double reach;			      /* part of the members that keep this time, 0..1 */
 	int64_t last_used_age_ns;	      /* since a neighbor was used; -1: never */
+	uint64_t slews;			      /* changes of the local clock's rate */
 	const char *tai_note; /* why TAI is not measured here though it should; NULL: nothing */
 	bool tai_known;	      /* an anchor is received, or is here: */
 	int64_t tai_ns, tai_bound_ns, tai_age_ns; /* at the same instant */

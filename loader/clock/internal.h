@@ -6,6 +6,7 @@
 #include "base/fields.h"
 #include "clock.h"
 #include "clocksync/cycles.h"
+#include "clocksync/slew.h"
 #include "core/core.h"
 
 struct clock_anchor {
@@ -80,6 +81,7 @@ struct clock {
 	struct edge_scratch scratch;
 	struct clock_anchor anchor;
 	struct clock_cycles cycles;
+	struct slew slew; /* of CLOCK_MONOTONIC */
 };
 
 /* All edges; the body may remove its own. */
@@ -149,7 +151,9 @@ extern const struct event_kind clock_events[];
 	X(CLOCK_COUNTER_FREQUENCY, "clock_cycles_frequency_hertz", GAUGE,                          \
 	  "Cycles of the CPU's counter in a second of fabric time.")                               \
 	X(CLOCK_COUNTER_STEPS, "clock_cycles_steps_total", COUNTER,                                \
-	  "Changes of that rate, as after a live migration.")
+	  "Changes of that rate, as after a live migration.")                                      \
+	X(CLOCK_SLEWS, "clock_local_rate_changes_total", COUNTER,                                  \
+	  "Changes of the rate of CLOCK_MONOTONIC, as by NTP, that were followed.")
 extern const struct metric clock_metrics[];
 
 #define Q40 1099511627776.0 /* 2^40: rates in the model and on the wire */

@@ -32,6 +32,7 @@ static void reset_time(struct clock *clock, json_t *seen)
 	host->consensus.moves = moves + 1;
 	host->model.generation = model_generation + 1;
 	clock->model_taken = false;
+	clock->slew = (struct slew){.changes = clock->slew.changes};
 	for_each_edge (clock, edge)
 		clock_restart_edge(clock, edge, edge->epoch, now_ns);
 	clock_write_view(clock, &(struct clock_view){.state = CLOCK_FREE_RUNNING});

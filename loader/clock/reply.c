@@ -22,6 +22,7 @@ void clock_get(const struct clock *clock, struct clock_facts *out)
 	out->degree = consensus->degree;
 	out->last_used_age_ns =
 		consensus->last_used_ns ? out->local_ns - consensus->last_used_ns : -1;
+	out->slews = clock->slew.changes;
 	out->known = host->model.generation && out->state != CLOCK_FREE_RUNNING;
 	if (!out->known)
 		return;
@@ -56,6 +57,7 @@ static const struct field clock_fields[] = {
 	{CLOCK(used, U32, "peers_used"), .metric = &clock_metrics[CLOCK_PEERS]},
 	{CLOCK(reachable, U32, "peers_reachable")},
 	{CLOCK(degree, U32, "peers_configured")},
+	{CLOCK(slews, U64, "local_rate_changes"), .metric = &clock_metrics[CLOCK_SLEWS]},
 	{CLOCK(bound_ns, I64, "bound_ns"), .known = is_known, NS(CLOCK_ERROR_BOUND)},
 	{CLOCK(fabric_ns, I64, "fabric_ns"), .known = is_known},
 	{CLOCK(model.generation, U64, "generation"), .known = is_known},

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/now.h"
 #include "internal.h"
 
 #define SECOND_NS 1000000000ll
@@ -18,6 +19,7 @@
 #define ASYMMETRY_SOFTWARE_NS 30.0
 /* A reply leaves from XDP, a request from tc: measured 190 ns apart, halved. */
 #define ASYMMETRY_ONE_SIDED_NS 95.0
+#define SLEW_READINGS 5 /* the narrowest counts */
 #define DOWN_STRETCH 10 /* of the interval, for a peer that is down: 20 ms until it is back */
 #define REFUSED_REPORT_NS (2 * SECOND_NS)
 #define FALSETICKER_REPORT_NS (10 * SECOND_NS)
@@ -366,6 +368,30 @@ static void report_peer(struct clock *clock, struct clock_place *place, int64_t 
 	}
 }
 
+/* NTP slews the local clock: its rate against that of CLOCK_MONOTONIC_RAW, which nothing slews. */
+static void follow_slew(struct clock *clock)
+{
+	struct slew_reading reading = {.width_ns = INT64_MAX};
+	struct slew_change change;
+	struct clock_edge *edge;
+
+	for (int i = 0; i < SLEW_READINGS; i++) {
+		uint64_t before_ns = time_local_ns(), raw_ns = now_clock_ns(CLOCK_MONOTONIC_RAW);
+		int64_t width_ns = (int64_t)(time_local_ns() - before_ns);
+
+		if (width_ns >= reading.width_ns)
+			continue;
+		reading.local_ns = clock_local_at(clock, before_ns + (uint64_t)width_ns / 2);
+		reading.raw_ns = (int64_t)raw_ns;
+		reading.width_ns = width_ns;
+	}
+	if (!slew_add(&clock->slew, &reading, &change))
+		return;
+	slew_host(&clock->host, &change);
+	for_each_edge (clock, edge)
+		slew_edge(&edge->fit, &change);
+}
+
 void clock_tick(struct clock *clock, uint64_t now_ns)
 {
 	struct consensus_input input[CONSENSUS_PEERS_MAX];
@@ -384,6 +410,7 @@ void clock_tick(struct clock *clock, uint64_t now_ns)
 	if (!clock->runs)
 		return;
 	clock_restart_early(clock, local_ns);
+	follow_slew(clock);
 	count = fit_all(clock, local_ns, input);
 	/* The fits took a while: the round's time is when its model begins. */
 	local_ns = clock_local_at(clock, time_local_ns());

@@ -276,6 +276,24 @@ static void view_bend(struct sim *sim, struct sim_host *host, size_t h)
 	host->view.state = CLOCK_SYNCED;
 }
 
+/* What the daemon does with CLOCK_MONOTONIC_RAW. */
+static void follow_slew(struct sim *sim, size_t h, int64_t local_ns)
+{
+	struct sim_host *host = &sim->hosts[h];
+	const struct slew_reading reading = {local_ns,
+					     local_ns - (int64_t)llrint(host->slewed_ns) +
+						     (int64_t)rng_below(&sim->rng, 51) - 25,
+					     60};
+	struct slew_change change;
+
+	if (!slew_add(&host->slew, &reading, &change))
+		return;
+	slew_host(&host->clock, &change);
+	for (uint32_t e = sim->graph.start[h]; e < sim->graph.start[h + 1]; e++)
+		if (sim->ends[e].edge)
+			slew_edge(sim->ends[e].edge, &change);
+}
+
 static void host_round(struct sim *sim, size_t h)
 {
 	struct consensus_input input[CONSENSUS_PEERS_MAX];
@@ -284,6 +302,7 @@ static void host_round(struct sim *sim, size_t h)
 	int64_t local_ns = oscillator_read(&host->oscillator, sim->now_ns, &fraction);
 	size_t count = 0;
 
+	follow_slew(sim, h, local_ns);
 	sim_fit(sim, h, local_ns);
 	began = sim_cpu_seconds();
 	for (uint32_t e = sim->graph.start[h];
@@ -316,10 +335,30 @@ static void views_keep_fresh(struct sim *sim, size_t h)
 	}
 }
 
+/* Before a tick of the oscillators: on at even times, off at odd ones. */
+static void slew_clocks(struct sim *sim)
+{
+	const struct sim_config *config = &sim->config;
+	double since_s = (double)sim->now_ns * 1e-9 - config->slew_from_s;
+	bool on = config->slew_every_s > 0 && since_s >= 0 &&
+		  fmod(since_s, 2 * config->slew_every_s) < config->slew_every_s;
+
+	for (size_t h = 0; h < config->slew_hosts; h++) {
+		struct sim_host *host = &sim->hosts[h];
+		double ppb = on ? config->slew_ppb : 0;
+
+		host->slewed_ns +=
+			host->slew_ppb * 1e-9 * (double)(sim->now_ns - host->oscillator.tick_ns);
+		host->oscillator.base_ppb += ppb - host->slew_ppb;
+		host->slew_ppb = ppb;
+	}
+}
+
 void sim_tick(struct sim *sim)
 {
 	unsigned rounds = (unsigned)(HOSTCLOCK_ROUND_NS / sim->tick_ns);
 
+	slew_clocks(sim);
 	for (size_t h = 0; h < sim->config.hosts; h++)
 		oscillator_tick(&sim->hosts[h].oscillator, &sim->config.oscillator, &sim->rng,
 				sim->now_ns, sim->tick_ns);

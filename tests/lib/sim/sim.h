@@ -11,6 +11,7 @@
 #include "clocksync/edge.h"
 #include "clocksync/graph.h"
 #include "clocksync/hostclock.h"
+#include "clocksync/slew.h"
 #include "tests/lib/sim/fabric.h"
 #include "tests/lib/sim/oscillator.h"
 #include "tests/lib/sim/stats.h"
@@ -74,6 +75,9 @@ struct sim_config {
 	double spell_one_part; /* of spells in one direction only */
 	double spell_from_s;   /* true time of the first */
 	bool no_prior;
+	/* NTP slews the local clocks of the first so many hosts by this, on and off in turn. */
+	size_t slew_hosts;
+	double slew_ppb, slew_every_s, slew_from_s;
 };
 
 struct sim_host {
@@ -95,6 +99,8 @@ struct sim_host {
 	unsigned phase;	      /* tick of the round in which it acts */
 	double asymmetry_ns;
 	double lie_ns;
+	double slew_ppb, slewed_ns; /* of its local clock, now and so far */
+	struct slew slew;
 	double past_phase[SIM_PAST]; /* of the oscillator, by tick */
 	float past_rate[SIM_PAST];
 	int64_t synced_at_ns, sure_at_ns; /* true times of first synced, first bound < 10 us */
