@@ -186,7 +186,6 @@ static void test_falsetickers(void)
 	       "10%% of falsetickers from a cold start");
 }
 
-/* Those on the large side: how far their readings are from each other while the part heals. */
 /* chronyd corrects an offset with 100 ppm for a few seconds, again and again, also on all hosts. */
 static void test_slew(void)
 {
@@ -215,6 +214,7 @@ static void test_slew(void)
 	}
 }
 
+/* Those on the large side: how far their readings are from each other while the part heals. */
 static void test_partition(void)
 {
 	struct sim_config config = drawn(100, 10);
