@@ -10,7 +10,7 @@ CONFIDENCE = 0.99
 
 
 def order(draw, pairs):
-    """The letters of so many pairs: of two pairs one begins with A and one with B, in an order by lot."""
+    """The letters of so many pairs: of two pairs one begins with A and one with B, in random order."""
     return "".join(draw.choice(("ABBA", "BAAB")) for _ in range((pairs + 1) // 2))
 
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Faults drawn by lot in a fabric of three tiers, as each host sees them by its own pairs and by
+ * Faults drawn at random in a fabric of three tiers, as each host sees them by its own pairs and by
  * what the others report of their NICs: a confusion matrix. ESCAPEMENT_SEED repeats a run.
  */
 #include <criterion/criterion.h>

@@ -21,7 +21,7 @@ static uint64_t date_seed(void)
 	return given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL) / 86400;
 }
 
-/* --- maps by lot --- */
+/* --- random maps --- */
 
 static void set_pair(struct place_map *map, size_t a, size_t b, unsigned int tier, double floor_ns,
 		     double bound_ns, double p99_ns)
@@ -185,7 +185,7 @@ Test(place, equals_the_best_of_all_choices)
 
 /* --- many hosts --- */
 
-/* The worst floor of a choice by lot, and of one that always takes the nearest to all taken. */
+/* The worst floor of a random choice, and of one that always takes the nearest to all taken. */
 static uint32_t by_lot(const struct place_search *search, struct rng *rng)
 {
 	size_t count = search->map->count, *all = calloc(count, sizeof(*all));
@@ -262,7 +262,7 @@ static void compare_many(struct rng *rng, struct place_map *map, size_t hosts)
 	cr_assert_eq(place_solve(map, &goal, &choice), 0);
 	clock_gettime(CLOCK_MONOTONIC, &done);
 	fprintf(stderr,
-		"# %zu of %zu hosts, one-way floor of the worst pair: by lot %.2f us, best of 20 "
+		"# %zu of %zu hosts, one-way floor of the worst pair: at random %.2f us, best of 20 "
 		"greedy %.2f us (tier %u), chosen %.2f us (tier %u), none below %.2f us%s; %.2f "
 		"s\n",
 		hosts, map->count, (double)lots / 20 / 2e3, best.floor_ns / 2e3, best.tier,

@@ -101,7 +101,7 @@ Test(steer_tick, a_transport_that_waits_for_its_timer_is_reported)
 	}
 	world.stopped = true;
 	run(SECOND / 4);
-	/* A move whose path is left alone is withdrawn; when, is drawn by lot. */
+	/* A move whose path is left alone is withdrawn; when, is drawn at random. */
 	for (unsigned int tries = 0; tries < 50 && !a_rule_waits(); tries++) {
 		world.stopped = false;
 		run(SECOND / 2);
