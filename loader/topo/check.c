@@ -148,13 +148,65 @@ static size_t count_common(const json_t *a, const json_t *b)
 	return count;
 }
 
+/* {NIC: its leaf} (new reference). */
+static json_t *names_of_leaves(const json_t *topology)
+{
+	json_t *names = json_object();
+	const json_t *nic;
+	size_t i;
+
+	json_array_foreach (json_object_get(topology, "nics"), i, nic) {
+		json_t *key = nic_key(nic);
+
+		if (*json_text(nic, "leaf"))
+			json_object_set(names, json_string_value(key),
+					json_object_get(nic, "leaf"));
+		json_decref(key);
+	}
+	return names;
+}
+
+/* The leaf on which most of @with were, other than @nic; "": on none, or on several as many. */
+static const char *most_were_on(const json_t *names, const json_t *with, const char *nic)
+{
+	json_t *counts = json_object(), *one;
+	const char *key, *most = "";
+	uint64_t best = 0;
+
+	json_object_foreach ((json_t *)with, key, one) {
+		const char *leaf = json_text(names, key);
+		uint64_t count = json_count(counts, leaf) + 1;
+
+		if (!*leaf || !strcmp(key, nic))
+			continue;
+		json_put_count(counts, leaf, count);
+		most = count > best ? leaf : count == best ? "" : most;
+		best = count > best ? count : best;
+	}
+	json_decref(counts);
+	return most;
+}
+
+/* "is on leaf3, was on leaf1: shares it with 0 of 3 NICs of before", by the leaves' earlier names.
+ */
+static json_t *moved_text(const json_t *names, const char *nic, const json_t *group,
+			  const json_t *then)
+{
+	const char *was = json_text(names, nic), *is = most_were_on(names, then, nic);
+
+	return json_sprintf("is on %s, was on %s: shares it with %zu of %zu NICs of before",
+			    *is ? is : "a leaf that was not there", was,
+			    count_common(group, then) - 1, json_object_size(group) - 1);
+}
+
 /*
  * Names of leaves are not compared, they are by order: a NIC has moved when fewer than half of
  * those with which it shared its leaf share it now.
  */
-static void compare(json_t *changes, const json_t *expected, const json_t *now, const char *member)
+static void compare(json_t *changes, const json_t *expected, const json_t *now)
 {
-	json_t *before = places(expected, member), *after = places(now, member), *group;
+	json_t *before = places(expected, "leaf"), *after = places(now, "leaf"), *group;
+	json_t *names = names_of_leaves(expected);
 	const char *nic;
 
 	json_object_foreach (before, nic, group) {
@@ -166,13 +218,9 @@ static void compare(json_t *changes, const json_t *expected, const json_t *now, 
 					      json_pack("{s:s, s:s}", "nic", nic, "change",
 							"is missing, or its leaf is unknown"));
 		else if (others && 2 * (count_common(group, then) - 1) < others)
-			json_array_append_new(
-				changes,
-				json_pack("{s:s, s:o}", "nic", nic, "change",
-					  json_sprintf(
-						  "is on another %s: shares it with %zu of %zu "
-						  "NICs of before",
-						  member, count_common(group, then) - 1, others)));
+			json_array_append_new(changes,
+					      json_pack("{s:s, s:o}", "nic", nic, "change",
+							moved_text(names, nic, group, then)));
 	}
 	json_object_foreach (after, nic, group)
 		if (!json_object_get(before, nic))
@@ -180,6 +228,7 @@ static void compare(json_t *changes, const json_t *expected, const json_t *now, 
 				changes, json_pack("{s:s, s:s}", "nic", nic, "change", "is new"));
 	json_decref(before);
 	json_decref(after);
+	json_decref(names);
 }
 
 json_t *check_diff(const json_t *expected, const json_t *now, char **error)
@@ -191,6 +240,6 @@ json_t *check_diff(const json_t *expected, const json_t *now, char **error)
 		return NULL;
 	}
 	changes = json_array();
-	compare(changes, expected, now, "leaf");
+	compare(changes, expected, now);
 	return json_pack("{s:o}", "changes", changes);
 }

@@ -539,8 +539,11 @@ static const struct verb verbs[] = {
 	 .output = diff,
 	 .fails = "changes",
 	 .summary = "compare the topology with an expected one",
-	 .help = "Names of leaves are not compared, but which NICs share one. The exit status is 1 "
-		 "when anything differs."},
+	 .help = "Names of leaves are not compared, but which NICs share one; those that are shown "
+		 "are "
+		 "the earlier ones. The exit status is 1 when anything differs, as after a cable "
+		 "was "
+		 "moved."},
 	{.name = "topo sla",
 	 .place = VERB_HERE,
 	 .reads = true,

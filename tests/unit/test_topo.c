@@ -360,6 +360,8 @@ Test(topo, differs_from_an_earlier_one)
 	cr_expect_eq(json_array_size(json_object_get(same, "changes")), 0);
 	cr_expect_eq(json_array_size(changes), 1);
 	cr_expect_str_eq(json_text(json_array_get(changes, 0), "nic"), "h4 eth1");
+	cr_expect_str_eq(json_text(json_array_get(changes, 0), "change"),
+			 "is on leaf2, was on leaf1: shares it with 0 of 3 NICs of before");
 	json_decref(expected);
 	json_decref(now);
 	json_decref(same);

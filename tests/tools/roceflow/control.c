@@ -171,7 +171,8 @@ int control_listen(const struct options *options)
 }
 
 /* One try, bounded: a connect into a black hole would wait for minutes. */
-static int connect_once(const struct sockaddr_storage *address, uint64_t deadline_ns)
+static int connect_once(const struct sockaddr_storage *address, const char *interface,
+			uint64_t deadline_ns)
 {
 	struct pollfd ready = {.events = POLLOUT};
 	int err = 0;
@@ -181,7 +182,11 @@ static int connect_once(const struct sockaddr_storage *address, uint64_t deadlin
 	ready.fd = socket(address->ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (ready.fd < 0)
 		return -errno;
-	if (connect(ready.fd, (const struct sockaddr *)address, address_bytes(address))) {
+	/* The source address of the packets is that of this connection. */
+	if (*interface && setsockopt(ready.fd, SOL_SOCKET, SO_BINDTODEVICE, interface,
+				     (socklen_t)strlen(interface) + 1)) {
+		err = errno;
+	} else if (connect(ready.fd, (const struct sockaddr *)address, address_bytes(address))) {
 		err = errno;
 		if (err == EINPROGRESS) {
 			int left_ms = deadline_ns > now ? (deadline_ns - now) / NS_PER_MS + 1 : 0;
@@ -208,7 +213,7 @@ int control_connect(const struct options *options)
 	int fd;
 
 	with_port(&address, options->control_port);
-	while ((fd = connect_once(&address, deadline)) < 0) {
+	while ((fd = connect_once(&address, options->interface, deadline)) < 0) {
 		if (now_ns() >= deadline || stop_asked) {
 			errno = -fd;
 			fprintf(stderr,
