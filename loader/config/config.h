@@ -250,6 +250,7 @@ struct config_mesh {
 	uint64_t pair_interval_ns;
 	uint64_t pair_spacing_ns;
 	uint64_t down_after_ns;
+	uint64_t loss_after_ns;
 	uint32_t rotation_pps; /* probes of NICs in turn; 0: none */
 };
 

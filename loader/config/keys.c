@@ -245,6 +245,10 @@ static const struct config_key mesh_keys[] = {
 	{"down_after", KEY(duration, config_mesh, down_after_ns), .fallback = "1s",
 	 .least = 100 * CONFIG_MS, .most = 60 * CONFIG_S,
 	 .help = "A peer is down when nothing was received from it for this time."},
+	{"loss_after", KEY(duration, config_mesh, loss_after_ns), .fallback = "10m",
+	 .least = 10 * CONFIG_S, .most = 3600 * CONFIG_S,
+	 .help = "How long a NIC pair loses probes until that is a finding. Most tenths of it have "
+		 "a loss of 0.1% or more."},
 	{"rotation_pps", KEY(number, config_mesh, rotation_pps), .fallback = "0", .most = 5000,
 	 .help = "Probes a second of NICs that are measured in turn (`escapement mesh`). The same "
 		 "on all hosts. 0: none; below 24 is too few; 100 measures each NIC pair of a "

@@ -175,8 +175,8 @@ static struct tally count(const struct fault_view *view, fault_part_fn *part,
 static bool is_alive(const struct fault_view *view, unsigned int host)
 {
 	for (unsigned int i = 0; i < view->nic_count; i++)
-		if (view->nics[i].host == host &&
-		    (view->nics[i].reported || view->nics[i].state == FAULT_NIC_WELL))
+		if (view->nics[i].host == host && ((view->nics[i].reported && !view->partial) ||
+						   view->nics[i].state == FAULT_NIC_WELL))
 			return true;
 	return false;
 }

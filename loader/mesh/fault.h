@@ -66,6 +66,7 @@ struct fault_view {
 	unsigned int nic_count;
 	struct fault_edge edges[MESH_PEERS_MAX];
 	size_t edge_count;
+	bool partial;			 /* pairs lose a part: hosts with bad NICs report that */
 	struct fault faults[FAULTS_MAX]; /* results */
 	unsigned int fault_count;
 	bool lost_paths[MESH_PLANES]; /* by pairs that are not one-sided */
@@ -89,6 +90,9 @@ uint8_t fault_report_make(const struct fault_report *report);
 #define FAULT_REPORT_RESTARTS 0x1u
 /* In its turn: pairs between racks are lost on that plane. Older releases take it for no report. */
 #define FAULT_REPORT_PATHS 0x2u /* and the plane */
+/* The same: most pairs of that NIC lose a part of their probes. */
+#define FAULT_REPORT_LOSSY 0x40u /* and the plane */
+#define FAULT_REPORT_LOSSY_RAIL_SHIFT 1
 /* False: it is of no NIC. */
 bool fault_report_read(uint8_t byte, struct fault_report *out);
 

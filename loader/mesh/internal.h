@@ -47,6 +47,20 @@ struct mesh_history {
 	uint64_t out_counted, in_counted, back_counted; /* of the edge's passages */
 };
 
+/* Probes that were lost, by tenths of mesh.loss_after. */
+#define MESH_LOSS_TENTHS 10
+struct mesh_loss {
+	uint64_t lost, replied; /* counters, when the newest tenth was over */
+	struct mesh_loss_tenth {
+		uint64_t lost, of;
+	} tenths[MESH_LOSS_TENTHS];
+	unsigned int next, count;
+	bool lossy;
+};
+
+/* Of pairs that are lost, and of those that lose a part of their probes. */
+enum { MESH_FAULT_LOST, MESH_FAULT_LOSSY, MESH_FAULT_KINDS };
+
 /* What a host reported of a NIC. */
 struct mesh_nic_report {
 	int64_t at_local_ns; /* 0: nothing */
@@ -82,7 +96,10 @@ struct mesh_peer {
 				      [FLEET_RAILS_MAX]; /* of its host, by this pair */
 	const char *rack;				 /* of its host, by: */
 	const struct members *rack_of;
-	uint32_t reported_in; /* serial of the fault that was reported with it */
+	struct mesh_loss loss;
+	int64_t lossy_local_ns[MESH_PLANES]
+			      [FLEET_RAILS_MAX]; /* as reports: NICs that lose a part */
+	uint32_t reported_in[MESH_FAULT_KINDS];	 /* serial of the fault that was reported with it */
 	struct mesh_inquiry inquiry;
 	struct mesh_history history;
 
@@ -107,10 +124,13 @@ struct mesh_open_fault {
 };
 
 struct mesh_faults {
-	unsigned int turn; /* of our NICs, of which one is reported at a time */
-	uint32_t serial;   /* of the newest fault */
-	struct mesh_open_fault open[FAULTS_MAX];
-	size_t count;
+	unsigned int turn;    /* of our NICs, of which one is reported at a time */
+	uint32_t serial;      /* of the newest fault */
+	uint64_t loss_number; /* of the tenth of mesh.loss_after that is not over */
+	struct mesh_open_faults {
+		struct mesh_open_fault list[FAULTS_MAX];
+		size_t count;
+	} open[MESH_FAULT_KINDS];
 	const char *rack; /* of this host, in: */
 	const struct members *rack_of;
 };
@@ -211,6 +231,14 @@ struct mesh {
 	X(MESH_FAULT_ENDED, "fabric_fault_ended", NOTICE,                                          \
 	  "No NIC pair is lost for that reason any more.", .about = EVENT_FABRIC,                  \
 	  .ends = "fabric_fault")                                                                  \
+	X(MESH_FABRIC_LOSS, "fabric_loss", WARNING,                                                \
+	  "NIC pairs have lost a part of their probes for most of mesh.loss_after, for one "       \
+	  "reason, as in `fabric_fault`.",                                                         \
+	  .about = EVENT_FABRIC, .begins = "fabric_loss",                                          \
+	  .remedy = "`escapement findings` has what to see first, by the class.")                  \
+	X(MESH_FABRIC_LOSS_ENDED, "fabric_loss_ended", NOTICE,                                     \
+	  "No NIC pair loses probes for that reason any more.", .about = EVENT_FABRIC,             \
+	  .ends = "fabric_loss")                                                                   \
 	X(MESH_PEER_ABSENT, "peer_absent", WARNING,                                                \
 	  "Nothing was ever received from a peer, for 10 s.", .about = EVENT_PEER,                 \
 	  .begins = "peer_down",                                                                   \
@@ -305,6 +333,17 @@ void mesh_take_report(void *mesh, struct clock_edge *edge, uint8_t report, int64
 void mesh_observe(struct mesh *mesh, uint64_t now_ns);
 /* Call it when another member list is in force. */
 void mesh_forget_racks(struct mesh *mesh);
+
+/* --- loss.c: NIC pairs that lose a part of their probes. Pure --- */
+
+/* What a tenth of mesh.loss_after that is over lost, by counters. */
+void mesh_loss_take(struct mesh_loss *loss, uint64_t lost, uint64_t replied);
+/* Nothing is known of before. */
+void mesh_loss_reset(struct mesh_loss *loss, uint64_t lost, uint64_t replied);
+/* Part of the fault that another pair shows. */
+bool mesh_loss_leans(const struct mesh_loss *loss);
+/* Of all tenths that are kept. */
+double mesh_loss_share(const struct mesh_loss *loss);
 
 /* --- history.c: the delays of all probes since a peer is there --- */
 

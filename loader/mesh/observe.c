@@ -6,6 +6,7 @@
  * the view of its probes, a NIC at a time: those that have a problem, else all in turn.
  */
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -27,7 +28,8 @@ struct observation {
 	int64_t reported_ns[FAULT_NICS_MAX];		   /* local clock */
 	int64_t spoke_ns[MESH_PEERS_MAX + 1];		   /* the same: a host's newest report */
 	unsigned int host_count;
-	bool lost; /* a pair is lost for mesh.down_after */
+	unsigned int kind; /* MESH_FAULT_LOST, MESH_FAULT_LOSSY */
+	bool lost; /* a pair is lost for mesh.down_after; or loses a part for mesh.loss_after */
 };
 
 /* --- the view --- */
@@ -246,6 +248,95 @@ static void observe(struct mesh *mesh, struct observation *seen, uint64_t now_ns
 			add_reports(mesh, seen, peer, now_ns);
 }
 
+/* --- pairs that lose a part of their probes --- */
+
+/* When a tenth of mesh.loss_after is over, at the same time on all hosts. */
+static void count_losses(struct mesh *mesh)
+{
+	uint64_t tenth_ns = mesh->core->config->mesh.loss_after_ns / MESH_LOSS_TENTHS;
+	uint64_t number = time_realtime_ns() / tenth_ns;
+	struct mesh_peer *peer;
+
+	if (number == mesh->faults.loss_number)
+		return;
+	mesh->faults.loss_number = number;
+	for_each_peer (mesh, peer) {
+		const struct losses *losses = &peer->edge->losses;
+		/* One that came late is in both. */
+		uint64_t lost =
+			peer->facts.lost > losses->late ? peer->facts.lost - losses->late : 0;
+
+		if (peer->facts.state == PEER_DOWN || !peer->received_ns)
+			mesh_loss_reset(&peer->loss, lost, losses->replied);
+		else
+			mesh_loss_take(&peer->loss, lost, losses->replied);
+	}
+}
+
+static void set_reported(struct fault_nic *nic, bool well)
+{
+	nic->reported = true;
+	nic->receives = nic->sends = well;
+}
+
+static void add_lossy_reports(struct mesh *mesh, struct observation *seen, struct mesh_peer *peer,
+			      const struct members *members, int64_t local_ns)
+{
+	unsigned int host = host_number(seen, peer);
+
+	for (unsigned int plane = 0; plane < MESH_PLANES; plane++)
+		for (unsigned int rail = 0; rail < mesh->planes[plane].mesh->rail_count; rail++) {
+			int64_t at_ns = peer->lossy_local_ns[plane][rail];
+			unsigned int at = FAULT_NICS_MAX;
+
+			if (at_ns && local_ns - at_ns < MESH_REPORT_NS)
+				at = nic_number(seen, host, plane, rail,
+						rack_of(mesh, peer, members));
+			if (at < FAULT_NICS_MAX)
+				set_reported(&seen->view.nics[at], false);
+		}
+}
+
+/* A NIC of another host is well unless that host reports that most of its pairs lose probes. */
+static void add_lossy_edge(struct mesh *mesh, struct observation *seen, struct mesh_peer *peer,
+			   const struct members *members)
+{
+	unsigned int rail = own_rail(mesh, peer), own, other;
+	bool lossy = mesh_loss_leans(&peer->loss);
+
+	if (!peer->loss.count || rail == FLEET_RAILS_MAX)
+		return;
+	own = nic_number(seen, 0, peer->edge->plane, rail, own_rack(mesh, members));
+	other = nic_number(seen, host_number(seen, peer), peer->edge->plane, peer->rail,
+			   rack_of(mesh, peer, members));
+	if (own == FAULT_NICS_MAX || other == FAULT_NICS_MAX)
+		return;
+	if (!seen->view.nics[other].reported)
+		set_reported(&seen->view.nics[other], true);
+	seen->view.edges[seen->view.edge_count] =
+		(struct fault_edge){.own = own, .peer = other, .in = !lossy, .out = !lossy};
+	seen->peer[other] = peer;
+	seen->edges[seen->view.edge_count++] = peer;
+	seen->lost |= peer->loss.lossy;
+}
+
+static void observe_losses(struct mesh *mesh, struct observation *seen, uint64_t now_ns)
+{
+	const struct members *members = fleet_members(mesh->core->fleet);
+	int64_t local_ns = clock_local_at(mesh->clock, now_ns);
+	struct mesh_peer *peer;
+
+	memset(seen, 0, sizeof(*seen));
+	seen->kind = MESH_FAULT_LOSSY;
+	seen->view.partial = true;
+	seen->host_count = 1;
+	add_own(mesh, seen, members);
+	for_each_peer (mesh, peer)
+		add_lossy_reports(mesh, seen, peer, members, local_ns);
+	for_each_peer (mesh, peer)
+		add_lossy_edge(mesh, seen, peer, members);
+}
+
 /* --- reports --- */
 
 /* Of a host that runs again the reports of before are valid until it has made others. */
@@ -287,18 +378,39 @@ void mesh_take_report(void *context, struct clock_edge *edge, uint8_t byte, int6
 	for (unsigned int plane = 0; plane < MESH_PLANES; plane++)
 		if (byte == (FAULT_REPORT_PATHS | plane))
 			peer->paths_local_ns[plane] = local_ns;
+	if ((byte & 0xc0) == FAULT_REPORT_LOSSY)
+		peer->lossy_local_ns[byte & 1][byte >> FAULT_REPORT_LOSSY_RAIL_SHIFT & 0xf] =
+			local_ns;
 	if (!fault_report_read(byte, &report))
 		return;
 	peer->reports[report.plane][report.rail] =
 		(struct mesh_nic_report){local_ns, report.receives, report.sends};
 }
 
-/* One of our NICs: a bad one in turn, or one of all; and the planes with lost paths. */
+/* All pairs of our NIC @number lean to a loss. */
+static bool is_lossy(const struct mesh *mesh, const struct observation *seen, unsigned int number)
+{
+	const struct fault_nic *nic = &seen->view.nics[number];
+	const struct mesh_peer *peer;
+	unsigned int leaning = 0;
+
+	for_each_peer (mesh, peer) {
+		if (peer->edge->plane != nic->plane || own_rail(mesh, peer) != nic->rail ||
+		    !peer->loss.count)
+			continue;
+		if (!mesh_loss_leans(&peer->loss))
+			return false;
+		leaning++;
+	}
+	return leaning > 1;
+}
+
+/* One of our NICs: a bad one in turn, or one of all; and what else there is. */
 static void send_report(struct mesh *mesh, const struct observation *seen)
 {
 	struct fault_report reports[MESH_PLANES * FLEET_RAILS_MAX];
-	unsigned int count = 0, bad = 0, planes = 0, turn;
-	uint8_t lost[MESH_PLANES];
+	uint8_t more[MESH_PLANES + MESH_PLANES * FLEET_RAILS_MAX];
+	unsigned int count = 0, bad = 0, others = 0, turn;
 
 	for (unsigned int i = 0; i < seen->view.nic_count; i++) {
 		struct fault_report *report = &reports[count];
@@ -315,11 +427,16 @@ static void send_report(struct mesh *mesh, const struct observation *seen)
 	}
 	for (uint8_t plane = 0; plane < MESH_PLANES; plane++)
 		if (seen->view.lost_paths[plane])
-			lost[planes++] = FAULT_REPORT_PATHS | plane;
+			more[others++] = FAULT_REPORT_PATHS | plane;
+	for (unsigned int i = 0; i < seen->view.nic_count; i++)
+		if (!seen->view.nics[i].host && is_lossy(mesh, seen, i))
+			more[others++] =
+				(uint8_t)(FAULT_REPORT_LOSSY | seen->view.nics[i].plane |
+					  seen->view.nics[i].rail << FAULT_REPORT_LOSSY_RAIL_SHIFT);
 	count = bad ? bad : count;
-	turn = count + planes ? mesh->faults.turn++ % (count + planes) : 0;
+	turn = count + others ? mesh->faults.turn++ % (count + others) : 0;
 	clock_set_report(mesh->clock, turn < count	      ? fault_report_make(&reports[turn])
-				      : turn < count + planes ? lost[turn - count]
+				      : turn < count + others ? more[turn - count]
 							      : 0);
 }
 
@@ -423,7 +540,7 @@ static json_t *members_json(const struct mesh *mesh, const struct observation *s
 	for (size_t i = 0; i < seen->view.edge_count && json_array_size(list) < MEMBERS_MAX; i++) {
 		const struct mesh_peer *peer = seen->edges[i];
 
-		if (seen->view.edges[i].fault == number || peer->reported_in == serial)
+		if (seen->view.edges[i].fault == number || peer->reported_in[seen->kind] == serial)
 			json_array_append_new(list, json_sprintf("host:%s/%s", peer->edge->host,
 								 peer->edge->part));
 	}
@@ -436,6 +553,17 @@ static json_t *members_json(const struct mesh *mesh, const struct observation *s
 							   own->interface));
 	}
 	return list;
+}
+
+/* Of the pairs of a fault. */
+static double largest_share(const struct observation *seen, int number)
+{
+	double largest = 0;
+
+	for (size_t i = 0; i < seen->view.edge_count; i++)
+		if (seen->view.edges[i].fault == number)
+			largest = fmax(largest, mesh_loss_share(&seen->edges[i]->loss));
+	return largest;
 }
 
 static json_t *seen_json(const struct mesh *mesh, const struct observation *seen, int number,
@@ -454,6 +582,8 @@ static json_t *seen_json(const struct mesh *mesh, const struct observation *seen
 		json_put_count(object, "nics", fault->nics);
 	if (fault->class == FAULT_NIC && nic->host)
 		json_put_bool(object, "reported_by_its_host", nic->reported);
+	if (seen->kind == MESH_FAULT_LOSSY)
+		json_put_real(object, "lost_share", largest_share(seen, number));
 	json_put(object, "members", members_json(mesh, seen, number, serial));
 	return object;
 }
@@ -465,46 +595,56 @@ static void report(struct mesh *mesh, const struct observation *seen, int number
 
 	for (size_t i = 0; i < seen->view.edge_count; i++)
 		if (seen->view.edges[i].fault == number)
-			seen->edges[i]->reported_in = open->serial;
+			seen->edges[i]->reported_in[seen->kind] = open->serial;
 	open->reported_ns = now_ns;
 	if (!open->reported)
-		log_warning("%s: %u NIC pairs are lost", open->id, seen->view.faults[number].pairs);
+		log_warning("%s: %u NIC pairs %s", open->id, seen->view.faults[number].pairs,
+			    seen->kind == MESH_FAULT_LOST ? "are lost"
+							  : "lose a part of their probes");
 	open->reported = true;
-	events_add(mesh->core->events, &(struct event){.kind = &mesh_events[MESH_FAULT],
-						       .subject = open->id,
-						       .fault = open->id,
-						       .seen = object,
-						       .remedy = remedies[open->class]});
+	events_add(mesh->core->events,
+		   &(struct event){
+			   .kind = &mesh_events[seen->kind == MESH_FAULT_LOST ? MESH_FAULT
+									      : MESH_FABRIC_LOSS],
+			   .subject = open->id,
+			   .fault = open->id,
+			   .seen = object,
+			   .remedy = remedies[open->class]});
 }
 
-static struct mesh_open_fault *open_fault(struct mesh_faults *faults, const char *id,
+static struct mesh_open_fault *open_fault(struct mesh *mesh, unsigned int kind, const char *id,
 					  enum fault_class class, uint64_t now_ns)
 {
+	struct mesh_open_faults *faults = &mesh->faults.open[kind];
 	struct mesh_open_fault *open;
 
 	for (size_t i = 0; i < faults->count; i++)
-		if (!strcmp(faults->open[i].id, id))
-			return &faults->open[i];
+		if (!strcmp(faults->list[i].id, id))
+			return &faults->list[i];
 	if (faults->count == FAULTS_MAX)
 		return NULL;
-	open = &faults->open[faults->count++];
+	open = &faults->list[faults->count++];
 	*open = (struct mesh_open_fault){
-		.class = class, .begun_ns = now_ns, .serial = ++faults->serial};
+		.class = class, .begun_ns = now_ns, .serial = ++mesh->faults.serial};
 	snprintf(open->id, sizeof(open->id), "%s", id);
 	return open;
 }
 
-/* What few pairs show takes longer: the others of a larger fault may follow. */
-static unsigned int evaluations_of(enum fault_class class)
+/*
+ * What few pairs show takes longer: the others of a larger fault may follow. What took minutes has
+ * time for the reports of all hosts.
+ */
+static unsigned int evaluations_of(unsigned int kind, enum fault_class class)
 {
-	return class == FAULT_PATHS || class == FAULT_PAIR ? 4 : 2;
+	return kind == MESH_FAULT_LOSSY ? 30 : class == FAULT_PATHS || class == FAULT_PAIR ? 4 : 2;
 }
 
 /* It has a pair that it was not reported with. As many as before may be others. */
 static bool has_new_member(const struct observation *seen, int number, uint32_t serial)
 {
 	for (size_t i = 0; i < seen->view.edge_count; i++)
-		if (seen->view.edges[i].fault == number && seen->edges[i]->reported_in != serial)
+		if (seen->view.edges[i].fault == number &&
+		    seen->edges[i]->reported_in[seen->kind] != serial)
 			return true;
 	return false;
 }
@@ -518,12 +658,12 @@ static void take(struct mesh *mesh, const struct observation *seen, int number, 
 	if (!fault->pairs)
 		return;
 	name_fault(mesh, seen, fault, id, sizeof(id));
-	open = open_fault(&mesh->faults, id, fault->class, now_ns);
+	open = open_fault(mesh, seen->kind, id, fault->class, now_ns);
 	if (!open)
 		return;
 	open->seen_ns = now_ns;
 	if (!open->reported) {
-		if (++open->evaluations >= evaluations_of(fault->class))
+		if (++open->evaluations >= evaluations_of(seen->kind, fault->class))
 			report(mesh, seen, number, open, now_ns);
 		return;
 	}
@@ -531,46 +671,57 @@ static void take(struct mesh *mesh, const struct observation *seen, int number, 
 		report(mesh, seen, number, open, now_ns);
 }
 
-static void end(struct mesh *mesh, const struct mesh_open_fault *open, uint64_t now_ns)
+static void end(struct mesh *mesh, unsigned int kind, const struct mesh_open_fault *open,
+		uint64_t now_ns)
 {
 	log_info("%s: over", open->id);
 	events_add(mesh->core->events,
-		   &(struct event){.kind = &mesh_events[MESH_FAULT_ENDED],
-				   .subject = open->id,
-				   .fault = open->id,
-				   .result = json_pack("{s:I}", "duration_ns",
-						       (json_int_t)(now_ns - open->begun_ns))});
+		   &(struct event){
+			   .kind = &mesh_events[kind == MESH_FAULT_LOST ? MESH_FAULT_ENDED
+									: MESH_FABRIC_LOSS_ENDED],
+			   .subject = open->id,
+			   .fault = open->id,
+			   .result = json_pack("{s:I}", "duration_ns",
+					       (json_int_t)(now_ns - open->begun_ns))});
 }
 
 /* One that is not seen for a second has ended, and one that was not reported is forgotten. */
-static void end_others(struct mesh *mesh, uint64_t now_ns)
+static void end_others(struct mesh *mesh, unsigned int kind, uint64_t now_ns)
 {
-	struct mesh_faults *faults = &mesh->faults;
+	struct mesh_open_faults *faults = &mesh->faults.open[kind];
 	size_t kept = 0;
 
 	for (size_t i = 0; i < faults->count; i++) {
-		struct mesh_open_fault *open = &faults->open[i];
+		struct mesh_open_fault *open = &faults->list[i];
 		bool stays = open->reported ? now_ns - open->seen_ns < END_AFTER_NS
 					    : open->seen_ns == now_ns;
 
 		if (!stays && open->reported)
-			end(mesh, open, now_ns);
+			end(mesh, kind, open, now_ns);
 		if (stays)
-			faults->open[kept++] = *open;
+			faults->list[kept++] = *open;
 	}
 	faults->count = kept;
+}
+
+static void take_all(struct mesh *mesh, struct observation *seen, uint64_t now_ns)
+{
+	if (seen->lost) {
+		faults_find(&seen->view);
+		for (unsigned int i = 0; i < seen->view.fault_count; i++)
+			take(mesh, seen, (int)i, now_ns);
+	}
+	end_others(mesh, seen->kind, now_ns);
 }
 
 void mesh_observe(struct mesh *mesh, uint64_t now_ns)
 {
 	static struct observation seen;
 
+	count_losses(mesh);
 	observe(mesh, &seen, now_ns);
-	if (seen.lost) {
-		faults_find(&seen.view);
-		for (unsigned int i = 0; i < seen.view.fault_count; i++)
-			take(mesh, &seen, (int)i, now_ns);
-	}
+	take_all(mesh, &seen, now_ns);
 	send_report(mesh, &seen);
-	end_others(mesh, now_ns);
+	observe_losses(mesh, &seen, now_ns);
+	take_all(mesh, &seen, now_ns);
 }

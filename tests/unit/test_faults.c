@@ -405,3 +405,84 @@ Test(faults, drawn_by_lot)
 		cr_expect(seen[kind] >= (kind == UPLINK_ONE_WAY ? RUNS / 2 : RUNS * 9 / 10),
 			  "%s: %u of %u were seen", kind_names[kind], seen[kind], RUNS);
 }
+
+/* --- a part of the probes is lost --- */
+
+/* By the same law: a pair that loses probes is a lost one, and hosts report their bad NICs alone.
+ */
+static void see_lossy(unsigned int self, struct fault_view *view)
+{
+	memset(view, 0, sizeof(*view));
+	for (unsigned int nic = 0; nic < NICS; nic++)
+		add_nic(view, self, self, nic);
+	for (unsigned int nic = 0; nic < NICS; nic++)
+		for (unsigned int other = 0; other < HOSTS; other++) {
+			bool replied = is_replied(self, other, nic);
+
+			if (is_neighbor(self, other, nic))
+				view->edges[view->edge_count++] =
+					(struct fault_edge){.own = add_nic(view, self, self, nic),
+							    .peer = add_nic(view, self, other, nic),
+							    .in = replied,
+							    .out = replied};
+		}
+}
+
+static bool is_nic_lossy(unsigned int host, unsigned int nic)
+{
+	for (unsigned int other = 0; other < HOSTS; other++)
+		if (is_neighbor(host, other, nic) && is_replied(host, other, nic))
+			return false;
+	return true;
+}
+
+/* Of all NICs that are bad, also of those without a pair; of others that have one they are well. */
+static void report_lossy(unsigned int self, struct fault_view *view)
+{
+	view->partial = true;
+	for (unsigned int other = 0; other < HOSTS; other++)
+		for (unsigned int nic = 0; nic < NICS; nic++)
+			if (other != self && is_nic_lossy(other, nic))
+				add_nic(view, self, other, nic);
+	for (unsigned int i = 0; i < view->nic_count; i++) {
+		struct fault_nic *nic = &view->nics[i];
+
+		if (!nic->host)
+			continue;
+		nic->reported = true;
+		nic->receives = nic->sends =
+			!is_nic_lossy((nic->host + self) % HOSTS, nic->rail + nic->plane * RAILS);
+	}
+}
+
+Test(faults, partial_loss)
+{
+	static const enum kind kinds[] = {CABLE,	  TOR,		SPINE,	 UPLINK,
+					  UPLINK_ONE_WAY, HOST,		RAIL,	 PLANE,
+					  FRONTEND,	  PAIR_IN_RACK, PAIR_FAR};
+	const char *text = getenv("ESCAPEMENT_SEED");
+	unsigned int bad = 0, all = 0;
+	struct rng rng;
+
+	rng_seed(&rng, text && *text ? strtoull(text, NULL, 0) : 20261124);
+	for (int run = 0; run < RUNS; run++)
+		for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++) {
+			bool all_right = true, any = false, right;
+
+			draw(&rng, kinds[k]);
+			for (unsigned int self = 0; self < HOSTS; self++) {
+				see_lossy(self, &views[self]);
+				report_lossy(self, &views[self]);
+				faults_find(&views[self]);
+				any |= class_seen(self, &right) != NONE;
+				all_right &= right;
+			}
+			all += any;
+			bad += any && !all_right;
+			if (any && !all_right && bad < 10)
+				printf("# wrong: %s\n", kind_names[kinds[k]]);
+		}
+	printf("# partial loss: %u of %u faults right\n", all - bad, all);
+	cr_expect(all > RUNS && 100 * bad <= all, "99%% of the faults are right: %u of %u",
+		  all - bad, all);
+}
