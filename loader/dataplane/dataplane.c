@@ -601,6 +601,8 @@ static int dataplane_accept(void *self, const struct config *config, char **erro
 			ports[i] = *old;
 			continue;
 		}
+		if (old)
+			memcpy(ports[i].below, old->below, sizeof(old->below));
 		core_beat(dataplane->core);
 		if (!dataplane->off && !(old && port_is_missing(&ports[i])))
 			err = port_attach(&ports[i], error);
@@ -616,6 +618,12 @@ static int dataplane_accept(void *self, const struct config *config, char **erro
 	memcpy(before, dataplane->ports, sizeof(before));
 	memcpy(dataplane->ports, ports, sizeof(ports));
 	dataplane->count = count;
+	for (size_t i = 0; i < count_before; i++) {
+		if (!before[i].below[0] || port_named(dataplane, before[i].name))
+			continue;
+		before[i].below[0] = '\0';
+		port_report_stacked(&before[i]);
+	}
 	drop_orphans(dataplane);
 	unlock_ports(dataplane, before, count_before);
 	return 0;
@@ -628,6 +636,7 @@ static void dataplane_links_changed(void *self)
 
 	for (unsigned int i = 0; i < dataplane->count; i++)
 		port_tick(&dataplane->ports[i], dataplane->off, time_local_ns());
+	stack_watch(dataplane->ports, dataplane->count);
 }
 
 static void dataplane_tick(void *self, uint64_t now_local_ns)

@@ -80,6 +80,7 @@ void port_describe(const struct port *port, const struct esc_port_counts *counts
 		   struct port_info *out)
 {
 	const char *const notes[] = {port->lost_note, port->xdp_note, port->tc_note};
+	char stacked[PORT_BELOW_BYTES + 64];
 	struct rdma_facts rdma;
 	struct link_facts link;
 
@@ -101,6 +102,11 @@ void port_describe(const struct port *port, const struct esc_port_counts *counts
 	for (size_t i = 0; i < 3; i++)
 		if (notes[i][0])
 			text_append(out->attach_note, sizeof(out->attach_note), "; ", notes[i]);
+	if (port->below[0]) {
+		snprintf(stacked, sizeof(stacked),
+			 "%s below it: served, too, a packet of both counts on both", port->below);
+		text_append(out->attach_note, sizeof(out->attach_note), "; ", stacked);
+	}
 	rdma_read("/sys", port->name, &rdma);
 	memcpy(out->rdma_device, rdma.device, sizeof(out->rdma_device));
 	out->rdma_port = rdma.port;

@@ -24,6 +24,14 @@
 	X(PORT_PROGRAMS_BEFORE, "programs_before", NOTICE,                                         \
 	  "Other programs than before get the packets of an interface before ours.",               \
 	  .about = EVENT_NIC)                                                                      \
+	X(PORT_STACKED, "interface_stacked", WARNING,                                              \
+	  "An interface that is served is above others that are: a packet of both counts on "      \
+	  "both.",                                                                                 \
+	  .about = EVENT_NIC, .begins = "interface_stacked",                                       \
+	  .remedy = "Take the interface, or those below it, out of `interfaces`.")                 \
+	X(PORT_UNSTACKED, "interface_unstacked", NOTICE,                                           \
+	  "Nothing below the interface is served any more.", .about = EVENT_NIC,                   \
+	  .ends = "interface_stacked")                                                             \
 	X(PORT_FQ_INSTALLED, "fq_installed", NOTICE, "An fq qdisc was put onto an interface.",     \
 	  .about = EVENT_NIC)                                                                      \
 	X(PORT_FQ_REMOVED, "fq_removed", NOTICE, "The qdisc from before fq was put back.",         \
@@ -121,6 +129,7 @@ int pins_remove_links(const char *root, char **error);
 /* --- port.c: one interface that the daemon serves --- */
 
 #define ATTACH_NOTE_BYTES 256
+#define PORT_BELOW_BYTES 160 /* cut when they are more */
 
 struct port {
 	const struct pins *pins; /* borrowed, as @core */
@@ -142,6 +151,7 @@ struct port {
 	uint64_t retry_local_ns;	   /* after a re-attach failed */
 	uint16_t turn;			   /* that our XDP program waits for in `control` */
 	struct port_order before;
+	char below[PORT_BELOW_BYTES]; /* names of served interfaces below it, ", " between */
 };
 
 /* One daemon on an interface of a network namespace: the lock's descriptor, or -errno. */
@@ -160,6 +170,14 @@ bool port_is_missing(const struct port *port);
 void port_lose(struct port *port);
 /* Follows the interface: gone, back, up, down, programs detached by others. */
 void port_tick(struct port *port, bool off, uint64_t now_local_ns);
+
+/* The event that port->below has changed. */
+void port_report_stacked(const struct port *port);
+
+/* --- stack.c: interfaces above one another --- */
+
+/* Sets `below` of each, and reports changes: waits for RTNL. */
+void stack_watch(struct port *ports, unsigned int count);
 
 /* --- attach.c: a program of ours is replaced, one of another owner is left as it is --- */
 

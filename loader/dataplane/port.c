@@ -322,6 +322,16 @@ static void watch_programs(struct port *port)
 	       json_pack("{s:s}", "reason", "others"));
 }
 
+void port_report_stacked(const struct port *port)
+{
+	if (port->below[0])
+		log_warning("%s: served as well as %s below it: a packet of both counts on both; "
+			    "take one of them out of `interfaces`",
+			    port->name, port->below);
+	report(port, port->below[0] ? PORT_STACKED : PORT_UNSTACKED,
+	       port->below[0] ? json_pack("{s:s}", "below", port->below) : NULL, NULL);
+}
+
 bool port_is_missing(const struct port *port)
 {
 	struct link_facts link;

@@ -160,9 +160,13 @@ static int parse_link(const struct nlmsghdr *message, void *context)
 		mnl_attr_for_each_nested (kind, a[IFLA_LINKINFO])
 			if (mnl_attr_get_type(kind) == IFLA_INFO_KIND)
 				netlink_text(kind, out->kind, sizeof(out->kind));
-	/* IFLA_LINK is the lower device for a VLAN; only a veth's is a peer. */
+	out->master = netlink_number(a[IFLA_MASTER]);
+	/* IFLA_LINK is a veth's peer, a tunnel's way out, or the device below. */
 	if (!a[IFLA_LINK_NETNSID] && !strcmp(out->kind, "veth"))
 		out->peer_ifindex = netlink_number(a[IFLA_LINK]);
+	if (!a[IFLA_LINK_NETNSID] && (!strcmp(out->kind, "vlan") || !strcmp(out->kind, "macvlan") ||
+				      !strcmp(out->kind, "ipvlan")))
+		out->lower = netlink_number(a[IFLA_LINK]);
 	return 0;
 }
 

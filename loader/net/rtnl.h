@@ -53,11 +53,27 @@ struct link_facts {
 	uint32_t max_mtu;	   /* 0: not reported */
 	bool up;		   /* administratively up and carrier there */
 	unsigned int peer_ifindex; /* other end of a veth, when it is in this namespace; else 0 */
+	unsigned int lower;	   /* below a VLAN, macvlan or ipvlan, in this namespace; else 0 */
+	unsigned int master;	   /* a bond's, team's or bridge's; 0: none */
 };
 
 /* -ENODEV: there is no interface @name. */
 int rtnl_link(const char *name, struct link_facts *out);
 int rtnl_link_by_index(unsigned int ifindex, struct link_facts *out);
+
+/*
+ * A device and the masters above it, or the devices below it, in this namespace. A tunnel (VXLAN,
+ * Geneve) is not above its NIC: what is in its packets is seen on the tunnel's device alone.
+ */
+#define LINK_CHAIN_MAX 9 /* the kernel nests up to eight (MAX_NEST_DEV) */
+struct link_chain {
+	unsigned int count;
+	unsigned int ifindex[LINK_CHAIN_MAX];
+};
+void rtnl_chain(unsigned int ifindex, bool up, struct link_chain *out);
+/* With the one below @a and the one above @b: the first of @a is above the first of @b. */
+bool link_chains_meet(const struct link_chain *a, const struct link_chain *b);
+
 /* Names of the interfaces that are there, "eth0, eth1", cut with "..." when long. */
 void rtnl_link_names(char *out, size_t bytes);
 
