@@ -79,9 +79,19 @@ struct rotation_active {
 	uint64_t newest_ns;
 	uint32_t sent, replied;
 	uint32_t sequence[ROTATION_PROBES];
+	uint64_t sent_ns[ROTATION_PROBES];
+	uint32_t replied_mask; /* of the probes */
 	uint16_t sport[ROTATION_PROBES];
 	int64_t out_ns[ROTATION_PROBES], in_ns[ROTATION_PROBES], bound_ns;
 	size_t outs, ins;
+};
+
+/* Measurements between racks with some replies and some losses, on a plane. */
+#define ROTATION_LOST_LEAST 3
+struct rotation_lost {
+	uint64_t at_ns[ROTATION_LOST_LEAST]; /* of the newest; 0: none */
+	unsigned int next;
+	uint64_t begun_ns; /* 0: it is no finding */
 };
 
 /* The NICs of the rack on a plane. */
@@ -122,7 +132,10 @@ struct rotation {
 	struct rotation_active *active;
 	size_t active_count;
 	uint16_t port_salt;
-	size_t used_next; /* address in use that is measured next */
+	uint64_t tick_ns;
+	bool late;		      /* the daemon stood still before this tick */
+	struct rotation_lost lost[2]; /* by plane */
+	size_t used_next;	      /* address in use that is measured next */
 	size_t used_count;
 
 	struct rotation_result *results;
@@ -139,6 +152,29 @@ bool rotation_can_probe(const struct rotation *rotation, enum fleet_plane plane,
 /* Measurements that a cycle of this host has; 0: not known. */
 uint64_t rotation_pairs(const struct rotation *rotation, enum rotation_kind kind);
 double rotation_cycle_s(const struct rotation *rotation, enum rotation_kind kind);
+
+/* --- lost.c: links above the racks that lose all --- */
+
+#define ROTATION_EVENTS(X)                                                                         \
+	X(ROTATION_PATHS_LOST, "rotation_paths_lost", WARNING,                                     \
+	  "Of the source ports of measurements in turn between racks some get no reply.",          \
+	  .about = EVENT_FABRIC, .begins = "rotation_paths_lost",                                  \
+	  .remedy = "See the switches above the racks and their links.")                           \
+	X(ROTATION_PATHS_FOUND, "rotation_paths_found", NOTICE,                                    \
+	  "All source ports have had replies for two minutes.", .about = EVENT_FABRIC,             \
+	  .ends = "rotation_paths_lost")
+enum { ROTATION_EVENTS(EVENT_ENUM) };
+extern const struct event_kind rotation_events[];
+
+/* A measurement that has ended. */
+void rotation_lost_take(struct rotation *rotation, const struct rotation_active *active,
+			uint64_t now_ns);
+/* Ends what is over, or @all. */
+void rotation_lost_check(struct rotation *rotation, bool all, uint64_t now_ns);
+/* Pure: a measurement; true: with it paths are lost. */
+bool rotation_lost_add(struct rotation_lost *lost, unsigned int sent, unsigned int replied,
+		       uint64_t now_ns);
+bool rotation_lost_is_over(const struct rotation_lost *lost, uint64_t now_ns);
 
 /* --- report.c --- */
 

@@ -22,7 +22,8 @@
 #define OWN_NS 10000000000ull /* addresses of ours are read */
 /* Idle timeout of a queue pair: after it the address is not in use. */
 #define AWAKE_NS 10000000000ull
-#define PORTS_COUNT 16384 /* from PROBESOCK_PORT_BASE on */
+#define LATE_NS (4 * ROTATION_GAP_NS) /* between two ticks */
+#define PORTS_COUNT 16384	      /* from PROBESOCK_PORT_BASE on */
 _Static_assert(ROTATION_ACTIVE_MAX *ROTATION_PROBES < PORTS_COUNT, "a source port for each probe");
 
 /* --- results --- */
@@ -85,6 +86,7 @@ static void active_end(struct rotation *rotation, struct rotation_active *active
 	if (!active->sent)
 		return;
 	rotation->measured++;
+	rotation_lost_take(rotation, active, time_local_ns());
 	tally->answered += active->replied > 0;
 	tally->silent += !active->replied;
 	result = result_for(rotation, &active->key);
@@ -161,7 +163,7 @@ static void send_one(struct rotation *rotation, size_t i)
 		return;
 	}
 	rotation->sent++;
-	active->sent++;
+	active->sent_ns[active->sent++] = time_local_ns();
 }
 
 /* A reply to a probe of no candidate: ours, or of a survey. */
@@ -184,6 +186,7 @@ static void on_record(void *context, const struct esc_path_record *record)
 		return;
 	active->sequence[probe] = ~active->sequence[probe]; /* once */
 	active->replied++;
+	active->replied_mask |= 1u << probe;
 	rotation->replied++;
 	active->newest_ns = record->ktime_ns;
 	if (record->flags & ESC_PATH_TIMED) {
@@ -308,8 +311,10 @@ static void apply(struct rotation *rotation)
 	memset(rotation->now, 0, sizeof(rotation->now));
 	memset(rotation->last, 0, sizeof(rotation->last));
 	rotation->self_rack = rotation->self_host = SIZE_MAX;
-	if (!rotation->core->config->mesh.rotation_pps)
+	if (!rotation->core->config->mesh.rotation_pps) {
+		rotation_lost_check(rotation, true, time_local_ns());
 		return;
+	}
 	find_self(rotation, members);
 	if (rotation->self_rack == SIZE_MAX)
 		return;
@@ -476,6 +481,7 @@ static void slot_begin(struct rotation *rotation, uint64_t slot, uint64_t now_ns
 
 	tally_all(rotation, members, slot);
 	rotation->slot = slot;
+	rotation_lost_check(rotation, false, now_ns);
 	if (now_ns >= rotation->own_due_ns)
 		read_own(rotation, now_ns);
 	/* In use first: what has no room is left out. */
@@ -509,6 +515,8 @@ static void tick(void *self, uint64_t now_ns)
 	struct clock_facts clock;
 	uint64_t slot;
 
+	rotation->late = now_ns > rotation->tick_ns + LATE_NS;
+	rotation->tick_ns = now_ns;
 	clock_get(rotation->clock, &clock);
 	rotation->note = why_not(rotation, clock.known && clock.fabric_ns > 0);
 	if (rotation->note) {
@@ -625,6 +633,7 @@ const struct capability rotation_capability = {
 	.name = "rotation",
 	.needs = {"dataplane", "clock", "mesh", "qp", "paths"},
 	.verbs = rotation_verb_handlers,
+	.events = rotation_events,
 	.metrics = rotation_metrics,
 	.open = rotation_open,
 	.close = rotation_close,

@@ -314,3 +314,31 @@ Test(racks, labels_that_contradict_are_refused_by_name)
 		free(error);
 	}
 }
+
+/* --- links that lose all --- */
+
+#define S 1000000000ull
+
+Test(rotation, three_measurements_with_some_replies_are_lost_paths)
+{
+	struct rotation_lost lost = {};
+
+	cr_expect_not(rotation_lost_add(&lost, ROTATION_PROBES, 7, 100 * S));
+	cr_expect_not(rotation_lost_add(&lost, ROTATION_PROBES, 10, 120 * S));
+	cr_expect_not(rotation_lost_add(&lost, ROTATION_PROBES, 11, 130 * S), "one may be chance");
+	cr_expect_not(rotation_lost_add(&lost, ROTATION_PROBES, 0, 130 * S), "a silent NIC");
+	cr_expect_not(rotation_lost_add(&lost, 5, 2, 130 * S), "it was not sent whole");
+	cr_expect(rotation_lost_add(&lost, ROTATION_PROBES, 8, 160 * S), "within a minute");
+	cr_expect_not(rotation_lost_add(&lost, ROTATION_PROBES, 8, 170 * S), "begins once");
+	cr_expect_not(rotation_lost_is_over(&lost, 170 * S - 1), "a tick has the time it began at");
+	cr_expect_not(rotation_lost_is_over(&lost, 290 * S));
+	cr_expect(rotation_lost_is_over(&lost, 290 * S + 1));
+}
+
+Test(rotation, measurements_that_are_far_apart_are_none)
+{
+	struct rotation_lost lost = {};
+
+	for (uint64_t i = 1; i < 100; i++)
+		cr_assert_not(rotation_lost_add(&lost, ROTATION_PROBES, 6, 31 * i * S));
+}
