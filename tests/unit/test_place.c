@@ -262,7 +262,8 @@ static void compare_many(struct rng *rng, struct place_map *map, size_t hosts)
 	cr_assert_eq(place_solve(map, &goal, &choice), 0);
 	clock_gettime(CLOCK_MONOTONIC, &done);
 	fprintf(stderr,
-		"# %zu of %zu hosts, one-way floor of the worst pair: at random %.2f us, best of 20 "
+		"# %zu of %zu hosts, one-way floor of the worst pair: at random %.2f us, best of "
+		"20 "
 		"greedy %.2f us (tier %u), chosen %.2f us (tier %u), none below %.2f us%s; %.2f "
 		"s\n",
 		hosts, map->count, (double)lots / 20 / 2e3, best.floor_ns / 2e3, best.tier,
