@@ -27,7 +27,7 @@ $(UNIT): LDLIBS += -lcriterion
 $(OUT)/tests/unit/test_sysdump: LDLIBS += -larchive
 # The shim itself, before a provider of the tests' own.
 SHIM_OBJ := $(patsubst %.c,$(OUT)/%.o,$(wildcard loader/libescapement-verbs/*.c))
-$(OUT)/tests/unit/test_shim $(OUT)/tests/bench/verbscost $(OUT)/tests/tools/verbsjob: $(SHIM_OBJ)
+$(OUT)/tests/unit/test_shim $(OUT)/tests/unit/test_shim_samples $(OUT)/tests/bench/verbscost $(OUT)/tests/tools/verbsjob: $(SHIM_OBJ)
 
 # The kernel programs' tests, benchmarks and tools that run them.
 $(OUT)/tests/bpf/%.o $(OUT)/tests/bench/%.o: ALL_CPPFLAGS += -Itests/lib/bpf

@@ -133,6 +133,7 @@ struct config_interface {
 struct config_qps {
 	uint32_t max;	  /* entries in `qps` */
 	uint64_t idle_ns; /* a QP without packets for so long is removed */
+	uint16_t message_port;
 };
 
 struct config_receipts {

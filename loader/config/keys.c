@@ -351,6 +351,11 @@ static const struct config_key qps_keys[] = {
 	{"idle", KEY(duration, config_qps, idle_ns), .fallback = "60s", .least = CONFIG_S,
 	 .most = 24 * 3600 * CONFIG_S,
 	 .help = "A queue pair without a packet for this time is removed."},
+	{"message_port", KEY(number, config_qps, message_port), .fallback = "4792", .most = 65535,
+	 .help = "UDP port of reports between daemons; 0: there are none. It is the same on all "
+		 "hosts. A host reports when messages of processes with libescapement-verbs were "
+		 "received, for their delays. The port is open only while there are such "
+		 "processes."},
 	{},
 };
 

@@ -9,6 +9,7 @@
 #include "base/explain.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "clock/clock.h"
 #include "internal.h"
 
 #define TICK_NS 1000000000ull
@@ -94,18 +95,42 @@ json_t *ibverbs_job_rows(const struct ibverbs *verbs, ibverbs_of_fn *is_of, cons
 
 /* --- the capability --- */
 
-static void tick(void *self, uint64_t now_local_ns)
-{
-	struct ibverbs *verbs = self;
+/* The model of now is not that of long ago: what was read later has no bound. */
+#define TIME_OLD_NS 5000000000ull
 
+static bool read_time(void *context, uint64_t local_ns, int64_t *fabric_ns, int64_t *bound_ns)
+{
+	const struct ibverbs *verbs = context;
+	uint64_t now_ns = time_local_ns();
+	struct clock_facts facts;
+
+	if (local_ns > now_ns || now_ns - local_ns > TIME_OLD_NS)
+		return false;
+	clock_get(verbs->clock, &facts);
+	if (!facts.known)
+		return false;
+	*fabric_ns = clock_model_read(&facts.model, clock_local_at(verbs->clock, local_ns));
+	*bound_ns = facts.bound_ns;
+	return true;
+}
+
+void ibverbs_poll(struct ibverbs *verbs, uint64_t now_local_ns)
+{
+	verbs->polled_local_ns = now_local_ns;
 	processes_poll(&verbs->processes, now_local_ns);
 	report_make_rows(verbs);
 	watch_poll(verbs, now_local_ns);
 }
 
+static void tick(void *self, uint64_t now_local_ns)
+{
+	ibverbs_poll(self, now_local_ns);
+	exchange_poll(self);
+}
+
 static int refresh(void *self)
 {
-	tick(self, time_local_ns());
+	ibverbs_poll(self, time_local_ns());
 	return 0;
 }
 
@@ -113,8 +138,11 @@ static void reconfigure(void *self, const struct config *old)
 {
 	struct ibverbs *verbs = self;
 
-	(void)old;
 	verbs->processes.idle_ns = verbs->core->config->qps.idle_ns;
+	if (old->qps.message_port == verbs->core->config->qps.message_port)
+		return;
+	exchange_close(verbs);
+	verbs->socket_error = 0;
 }
 
 static void ibverbs_close(void *self)
@@ -123,6 +151,7 @@ static void ibverbs_close(void *self)
 
 	if (verbs->table)
 		qptable_set_others(verbs->table, NULL, NULL, NULL, NULL);
+	exchange_close(verbs);
 	processes_free(&verbs->processes);
 	free(verbs->rows);
 	free(verbs->shown);
@@ -146,6 +175,10 @@ static int ibverbs_open(void **self, struct core *core, void *const needs[], cha
 	}
 	verbs->core = core;
 	verbs->table = needs[0];
+	verbs->clock = needs[1];
+	verbs->socket = -1;
+	verbs->processes.read_time = read_time;
+	verbs->processes.time_context = verbs;
 	verbs->processes.idle_ns = core->config->qps.idle_ns;
 	verbs->folder_error = processes_make_folder(verbs->processes.folder);
 	if (verbs->folder_error)
@@ -180,6 +213,11 @@ static void status(void *self, json_t *object)
 	json_put_count(own, "processes", running);
 	json_put_count(own, "refused", processes->refused);
 	json_put_count(own, "unreadable", processes->unreadable);
+	if (verbs->socket_error)
+		json_put_text(own, "reports_note", strerror(-verbs->socket_error));
+	json_put_count(own, "reports_sent", verbs->reports_sent);
+	json_put_count(own, "reports_received", verbs->reports_received);
+	json_put_count(own, "reports_refused", verbs->reports_refused);
 	json_put_count(own, "untracked_qps", untracked);
 	json_put_count(own, "untracked_contexts", contexts);
 	json_put_count(own, "unknown_completions", completions);
@@ -188,7 +226,7 @@ static void status(void *self, json_t *object)
 
 const struct capability ibverbs_capability = {
 	.name = "ibverbs",
-	.needs = {"qp"},
+	.needs = {"qp", "clock"},
 	.events = ibverbs_events,
 	.metrics = ibverbs_metrics,
 	.open = ibverbs_open,

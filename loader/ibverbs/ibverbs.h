@@ -13,7 +13,7 @@ struct capability;
 struct ibverbs;
 struct job;
 
-/* needs: qp; self is the struct ibverbs. */
+/* needs: qp, clock; self is the struct ibverbs. */
 extern const struct capability ibverbs_capability;
 
 /* What the queue pairs of a process did since that was handed over last. */

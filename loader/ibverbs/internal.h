@@ -29,6 +29,62 @@ uint64_t segment_messages(const struct segment_qp *qp);
 uint64_t segment_bytes(const struct segment_qp *qp);
 /* A quantile of the latencies, 0 < q <= 1; 0: none was taken. */
 uint64_t segment_latency_quantile(const struct segment_qp *qp, double q, uint64_t *samples);
+/* The same of any buckets of segment_latency_bucket(). */
+uint64_t segment_quantile(const uint32_t buckets[SEGMENT_LATENCIES], double q, uint64_t *samples);
+
+/* --- delays.c: messages at both ends --- */
+
+#define DELAY_SAMPLES 32 /* that are kept of an end; some ten come in a second */
+#define REPORT_SAMPLES 8
+#define REPORT_BYTES (56 + REPORT_SAMPLES * 32 + 8)
+
+struct verbs_sample {
+	uint64_t number;
+	int64_t fabric_ns;
+	uint32_t bound_ns, bytes;
+	bool was_joined;
+};
+
+struct verbs_samples {
+	struct verbs_sample list[DELAY_SAMPLES];
+	uint64_t count; /* ever */
+	uint64_t sent;	/* of them, reported to the other end, or left out */
+};
+
+struct verbs_delays {
+	struct verbs_samples ends[SEGMENT_ENDS];
+	bool is_broken; /* the numbers of the two ends are not of the same messages */
+	/* Of messages that were posted here, from before the post to after the poll there. */
+	uint64_t joined, sum_ns, bound_ns; /* bound_ns: the largest */
+	int64_t max_ns;
+	uint32_t histogram[SEGMENT_LATENCIES];
+	struct verbs_sample newest;
+	int64_t newest_ns;
+	uint64_t newest_bound_ns;
+};
+
+struct process;
+struct fleet_keys;
+
+/* A sample of the process's ring, with its time in fabric time. */
+void delays_take(struct process *process, const struct segment_sample *raw, int64_t fabric_ns,
+		 int64_t bound_ns);
+/* Of the other end. How many delays are known by it: 1, or 0. */
+unsigned int delays_join(struct verbs_delays *delays, const struct verbs_sample *received);
+
+/* What the end that received a queue pair's messages reports to the one that posted them. */
+struct verbs_report {
+	struct esc_address posted_at, received_at;
+	uint32_t posted_qpn, received_qpn;
+	size_t count;
+	struct verbs_sample samples[REPORT_SAMPLES];
+};
+/* @self, @peer: graph_member_id(). Returns how many bytes. */
+size_t report_encode(const struct verbs_report *report, const struct fleet_keys *keys,
+		     uint64_t self, uint64_t peer, uint8_t out[REPORT_BYTES]);
+/* False: none, of another version, for another host, or not tagged with the key of *@peer. */
+bool report_decode(const uint8_t *bytes, size_t size, const struct fleet_keys *keys, uint64_t self,
+		   uint64_t *peer, struct verbs_report *out);
 
 /* --- processes.c: the files of the folder --- */
 
@@ -40,7 +96,8 @@ struct verbs_qp {
 	/* Since when it has had operations without a completion, and completed none; 0: it has not.
 	 */
 	uint64_t pending_local_ns;
-	uint64_t failures_before; /* until its newest reset */
+	uint64_t failures_before;    /* until its newest reset */
+	struct verbs_delays *delays; /* NULL: no sample was taken */
 	struct {
 		uint64_t local_ns, sent, received;
 	} before;
@@ -57,6 +114,7 @@ struct process {
 	struct segment_header header;
 	uint64_t polled_local_ns; /* of the reading that last saw it poll; 0: none did */
 	struct job job;
+	uint64_t samples_taken;	     /* of its ring */
 	struct ibverbs_growth grown; /* that ibverbs_take_jobs() has not handed over yet */
 	size_t rows;
 	struct verbs_qp *qps; /* by slot */
@@ -70,10 +128,14 @@ struct verbs_totals {
 	uint64_t received, received_bytes, errors;
 };
 
-struct ibverbs;
+/* CLOCK_MONOTONIC in fabric time, with its bound; false: not known. */
+typedef bool processes_time_fn(void *context, uint64_t local_ns, int64_t *fabric_ns,
+			       int64_t *bound_ns);
 
 struct processes {
 	char *folder;
+	processes_time_fn *read_time; /* NULL: there is none, and samples are not taken */
+	void *time_context;
 	uint64_t idle_ns; /* what has ended is kept so long */
 	struct process *list[PROCESSES_MAX];
 	size_t count, qp_count;
@@ -153,7 +215,29 @@ struct ibverbs {
 	size_t shown_count;
 	struct verbs_condition conditions[CONDITIONS_MAX];
 	size_t condition_count;
+	struct clock *clock;
+	uint64_t polled_local_ns;
+	/* exchange.c */
+	int socket;	  /* -1: not open */
+	int socket_error; /* 0 or -errno */
+	bool ipv4;	  /* the socket's */
+	sd_event_source *source;
+	size_t first_sender;
+	uint64_t reports_sent, reports_received, reports_refused, joined;
 };
+
+/* --- exchange.c --- */
+
+/* After a poll: sends what was received here. */
+void exchange_poll(struct ibverbs *verbs);
+/* A report of another host. */
+void exchange_take(struct ibverbs *verbs, const uint8_t *bytes, size_t size);
+void exchange_close(struct ibverbs *verbs);
+
+/* --- capability.c --- */
+
+/* Reads the processes and makes the rows. */
+void ibverbs_poll(struct ibverbs *verbs, uint64_t now_local_ns);
 
 /* Of a status; NULL: of success. */
 const char *report_status(unsigned int status);

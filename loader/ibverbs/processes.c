@@ -150,8 +150,10 @@ static void take_slot(struct processes *processes, struct process *process, stru
 	is_same = qp->is.state != SEGMENT_FREE && qp->is.generation == now.generation;
 	add_totals(processes, &now, is_same ? &qp->is : &none);
 	add_growth(&process->grown, &now, is_same ? &qp->is : &none);
-	if (!is_same)
+	if (!is_same) {
+		free(qp->delays);
 		*qp = (struct verbs_qp){};
+	}
 	note_progress(qp, &now, now_local_ns);
 	if (!is_same || memcmp(&qp->is, &now, sizeof(now)))
 		qp->moved_local_ns = now_local_ns;
@@ -174,6 +176,30 @@ static void reserve(struct processes *processes, struct process *process)
 	memset(&process->qps[process->count], 0, (wanted - process->count) * sizeof(*process->qps));
 	processes->qp_count += wanted - process->count;
 	process->count = wanted;
+}
+
+/* Those of the ring that are new, the oldest first; what was overwritten meanwhile is skipped. */
+static void read_samples(struct processes *processes, struct process *process)
+{
+	static struct segment_sample ring[SEGMENT_SAMPLES];
+	uint64_t end = process->header.samples, begin = process->samples_taken;
+	int64_t fabric_ns, bound_ns;
+
+	if (!processes->read_time || end == begin)
+		return;
+	if (pread(process->fd, ring, sizeof(ring), SEGMENT_BYTES - sizeof(ring)) != sizeof(ring))
+		return;
+	if (begin > end || end - begin > SEGMENT_SAMPLES)
+		begin = end < SEGMENT_SAMPLES ? 0 : end - SEGMENT_SAMPLES;
+	for (uint64_t i = begin; i < end; i++) {
+		const struct segment_sample *sample = &ring[i % SEGMENT_SAMPLES];
+
+		if (sample->place == (uint32_t)i + 1 &&
+		    processes->read_time(processes->time_context, sample->local_ns, &fabric_ns,
+					 &bound_ns))
+			delays_take(process, sample, fabric_ns, bound_ns);
+	}
+	process->samples_taken = end;
 }
 
 static void read_process(struct processes *processes, struct process *process,
@@ -201,6 +227,7 @@ static void read_process(struct processes *processes, struct process *process,
 			take_slot(processes, process, &process->qps[first + i], &chunk[i],
 				  now_local_ns);
 	}
+	read_samples(processes, process);
 }
 
 /* The process that has the lock, as the kernel knows it: its owner cannot claim another one. */
@@ -311,6 +338,8 @@ static void free_process(struct processes *processes, struct process *process)
 	if (process->fd >= 0)
 		close(process->fd);
 	processes->qp_count -= process->count;
+	for (size_t i = 0; i < process->count; i++)
+		free(process->qps[i].delays);
 	free(process->qps);
 	free(process);
 }

@@ -18,7 +18,11 @@
 	  "Messages that these processes posted, by kind, and received.")                          \
 	X(VERBS_BYTES, "verbs_bytes_total", COUNTER, "Bytes of these messages, without headers.")  \
 	X(VERBS_ERRORS, "verbs_completion_errors_total", COUNTER,                                  \
-	  "Completions of these processes with another status than success.")
+	  "Completions of these processes with another status than success.")                      \
+	X(VERBS_DELAYS, "verbs_message_delays_total", COUNTER,                                     \
+	  "Delays of messages that were measured at both ends.")                                   \
+	X(VERBS_REPORTS_REFUSED, "verbs_reports_refused_total", COUNTER,                           \
+	  "Reports of received messages that were not of a member, or damaged.")
 enum { IBVERBS_METRICS(METRIC_ENUM) };
 const struct metric ibverbs_metrics[] = {IBVERBS_METRICS(METRIC){}};
 const struct event_kind ibverbs_events[] = {IBVERBS_EVENTS(EVENT_KIND){}};
@@ -199,6 +203,31 @@ static void put_latency(json_t *object, const struct segment_qp *qp)
 	json_put(object, "completion_ns", latency);
 }
 
+static void put_delays(json_t *object, const struct verbs_delays *is)
+{
+	json_t *delay, *newest;
+	uint64_t samples;
+
+	if (!is || !is->joined)
+		return;
+	delay = json_object();
+	newest = json_object();
+	json_put_count(delay, "samples", is->joined);
+	json_put_count(delay, "mean", is->sum_ns / is->joined);
+	json_put_count(delay, "p50", segment_quantile(is->histogram, 0.5, &samples));
+	json_put_count(delay, "p99", segment_quantile(is->histogram, 0.99, &samples));
+	json_put_count(delay, "max", (uint64_t)is->max_ns);
+	json_put_count(delay, "bound", is->bound_ns);
+	json_put_count(newest, "number", is->newest.number);
+	json_put_count(newest, "fabric_ns", (uint64_t)is->newest.fabric_ns);
+	json_put_count(newest, "delay", (uint64_t)is->newest_ns);
+	json_put_count(newest, "bound", is->newest_bound_ns);
+	json_put(delay, "newest", newest);
+	if (is->is_broken)
+		json_put_text(delay, "note", "ended: the ends do not number the same messages");
+	json_put(object, "message_delay_ns", delay);
+}
+
 /* What it waits for; a process that does not poll may have its completions. */
 static void put_pending(json_t *object, const struct verbs_row *row)
 {
@@ -257,6 +286,7 @@ json_t *report_counts(const struct verbs_row *row)
 	json_put(object, "errors", errors);
 	put_pending(object, row);
 	put_latency(object, qp);
+	put_delays(object, row->qp->delays);
 	put_attributes(object, qp);
 	return object;
 }
@@ -350,6 +380,9 @@ void ibverbs_write_metrics(void *self, FILE *out)
 	prom_count(FAMILY_OF(&ibverbs_metrics[VERBS_PROCESSES]), running, NULL);
 	prom_count(FAMILY_OF(&ibverbs_metrics[VERBS_QPS]), live, NULL);
 	prom_count(FAMILY_OF(&ibverbs_metrics[VERBS_REFUSED]), processes->refused, NULL);
+	prom_count(FAMILY_OF(&ibverbs_metrics[VERBS_DELAYS]), verbs->joined, NULL);
+	prom_count(FAMILY_OF(&ibverbs_metrics[VERBS_REPORTS_REFUSED]), verbs->reports_refused,
+		   NULL);
 	write_messages(out, processes, false);
 	write_messages(out, processes, true);
 	errors = FAMILY_OF(&ibverbs_metrics[VERBS_ERRORS]);

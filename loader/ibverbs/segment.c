@@ -60,14 +60,19 @@ uint64_t segment_bytes(const struct segment_qp *qp)
 
 uint64_t segment_latency_quantile(const struct segment_qp *qp, double q, uint64_t *samples)
 {
+	return segment_quantile(qp->latencies, q, samples);
+}
+
+uint64_t segment_quantile(const uint32_t buckets[SEGMENT_LATENCIES], double q, uint64_t *samples)
+{
 	uint64_t rank, passed = 0;
 
 	*samples = 0;
 	for (unsigned int i = 0; i < SEGMENT_LATENCIES; i++)
-		*samples += qp->latencies[i];
+		*samples += buckets[i];
 	rank = (uint64_t)fmax(1, ceil(q * (double)*samples));
 	for (unsigned int i = 0; i < SEGMENT_LATENCIES; i++) {
-		passed += qp->latencies[i];
+		passed += buckets[i];
 		if (passed >= rank)
 			return segment_latency_ns(i);
 	}

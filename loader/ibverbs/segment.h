@@ -11,10 +11,11 @@
 #include <stdint.h>
 
 #define SEGMENT_MAGIC 0x6272655663736500ull
-#define SEGMENT_VERSION 1
+#define SEGMENT_VERSION 2
 #define SEGMENT_FOLDER_DEFAULT "/run/escapement/verbs"
 #define SEGMENT_QPS 1023
-#define SEGMENT_BYTES ((SEGMENT_QPS + 1) * 1024)
+#define SEGMENT_SAMPLES 4096 /* in the ring */
+#define SEGMENT_BYTES ((SEGMENT_QPS + 1) * 1024 + SEGMENT_SAMPLES * 32)
 #define SEGMENT_NAME_DIGITS 16 /* of a file's name: hexadecimal, random */
 
 enum segment_kind {
@@ -38,8 +39,9 @@ struct segment_header {
 	char comm[16];
 	char rank[16]; /* by the environment: text, "" not known */
 	char job_id[64];
-	uint64_t polls; /* of completion queues, one in SEGMENT_POLLS of a thread's */
-	uint8_t reserved[1024 - 144];
+	uint64_t polls;	  /* of completion queues, one in SEGMENT_POLLS of a thread's */
+	uint64_t samples; /* that were ever written, or are being written */
+	uint8_t reserved[1024 - 152];
 };
 
 enum segment_state { SEGMENT_FREE, SEGMENT_LIVE, SEGMENT_ENDED };
@@ -89,15 +91,35 @@ struct segment_qp {
 	uint32_t latencies[SEGMENT_LATENCIES];
 };
 
+/*
+ * RC delivers in order: the n-th operation posted that uses a receive is the n-th receive that
+ * completes at the other end. Both ends sample the numbers that are divisible by a power of two,
+ * the larger the faster they come, so that of two ends that differ one has what the other has.
+ */
+enum segment_end { SEGMENT_POSTED, SEGMENT_RECEIVED, SEGMENT_ENDS };
+
+struct segment_sample {
+	uint64_t local_ns; /* CLOCK_MONOTONIC, before the post, or after the poll */
+	uint64_t number;   /* from 0, of its queue pair in this direction */
+	uint32_t bytes;
+	uint32_t generation; /* of the slot */
+	uint32_t place;	     /* samples before it, and 1; stored last */
+	uint16_t slot;
+	uint8_t end; /* enum segment_end */
+	uint8_t reserved;
+};
+
 struct segment {
 	struct segment_header header;
 	struct segment_qp qps[SEGMENT_QPS];
+	struct segment_sample samples[SEGMENT_SAMPLES];
 };
 
 _Static_assert(sizeof(struct segment_header) == 1024, "the first slot follows it");
 _Static_assert(offsetof(struct segment_qp, messages) == 128, "two cache lines of attributes");
 _Static_assert(offsetof(struct segment_qp, completed) == 256, "another cache line");
 _Static_assert(sizeof(struct segment_qp) == 1024, "a slot");
+_Static_assert(sizeof(struct segment_sample) == 32, "no hidden padding");
 _Static_assert(sizeof(struct segment) == SEGMENT_BYTES, "the file");
 
 /* Where a message of @bytes is counted. */

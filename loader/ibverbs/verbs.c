@@ -11,6 +11,13 @@ static const struct verb_section status[] = {
 	{.when = "verbs.note",
 	 .header = "Verbs",
 	 .text = "{verbs.folder} cannot be used: {verbs.note}; libescapement-verbs counts nothing"},
+	{.when = "verbs.reports_note",
+	 .header = "",
+	 .text = "message delays are not exchanged: {verbs.reports_note}; see qps.message_port"},
+	{.when = "verbs.reports_refused",
+	 .header = "",
+	 .text = "{verbs.reports_refused} reports of received messages were refused: not of a "
+		 "member, of another key, or damaged"},
 	{.when = "verbs.refused",
 	 .header = "",
 	 .text = "{verbs.refused} processes are left out: there is room for 256, 128 of a user, "

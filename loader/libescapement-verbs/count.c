@@ -309,6 +309,7 @@ struct shim_qp *shim_add(struct ibv_qp *ibqp, bool signals_all, bool timed)
 				       .context = ibqp->context,
 				       .qpn = ibqp->qp_num,
 				       .signals_all = signals_all,
+				       .is_ordered = timed && ibqp->qp_type == IBV_QPT_RC,
 				       .timed = timed};
 		fill_slot(slot, ibqp, timed);
 		if (!table_add(qp)) {
@@ -364,7 +365,10 @@ void shim_set_attributes(struct shim_qp *qp, const struct ibv_qp_attr *attr, int
 	if (mask & IBV_QP_STATE) {
 		slot->qp_state = attr->qp_state;
 		if (attr->qp_state == IBV_QPS_RESET) {
-			slot->epoch++;
+			/* A new one in RESET has nothing to forget; the other end may not be reset.
+			 */
+			if (slot->epoch++ || qp->ends[0].numbers || qp->ends[1].numbers)
+				shim_stop_samples(qp);
 			__atomic_store_n(&qp->sampled, 0, __ATOMIC_RELAXED);
 			slot->signaled = slot->completed;
 			slot->untimed = !qp->timed;
@@ -421,6 +425,76 @@ void shim_count_message(struct shim_qp *qp, enum segment_kind kind, uint64_t byt
 	ADD(slot->sizes[segment_size_bucket(bytes)], (uint32_t)sign);
 }
 
+/* --- messages at both ends --- */
+
+/* Between two samples of one end of a queue pair. */
+#define PACE_LEAST_NS 50000000ull
+#define PACE_MOST_NS 200000000ull
+#define SHIFT_MOST 24
+
+uint64_t shim_number(struct shim_qp *qp, enum segment_end end, unsigned int count)
+{
+	return ADD(qp->ends[end].numbers, count);
+}
+
+void shim_take_sample(struct shim_qp *qp, enum segment_end end, uint64_t number, uint64_t bytes,
+		      struct shim_sample *sample)
+{
+	unsigned int shift = qp->ends[end].shift;
+	uint64_t ns, since;
+
+	if (number & ((1ull << shift) - 1) || !qp->is_ordered || sample->ns)
+		return;
+	ns = now_ns();
+	since = ns - qp->ends[end].sampled_ns;
+	qp->ends[end].sampled_ns = ns;
+	if (since < PACE_LEAST_NS && shift < SHIFT_MOST)
+		qp->ends[end].shift = shift + 1;
+	else if (since > PACE_MOST_NS && shift)
+		qp->ends[end].shift = shift - 1;
+	*sample = (struct shim_sample){number, ns, (uint32_t)bytes};
+}
+
+void shim_put_sample(struct shim_qp *qp, enum segment_end end, const struct shim_sample *sample)
+{
+	uint64_t place = ADD(segment->header.samples, 1);
+	struct segment_sample *to = &segment->samples[place % SEGMENT_SAMPLES];
+
+	__atomic_store_n(&to->place, 0, __ATOMIC_RELAXED);
+	__atomic_thread_fence(__ATOMIC_RELEASE);
+	to->local_ns = sample->ns;
+	to->number = sample->number;
+	to->bytes = sample->bytes;
+	to->generation = qp->slot->generation;
+	to->slot = (uint16_t)(qp->slot - segment->qps);
+	to->end = end;
+	__atomic_store_n(&to->place, (uint32_t)place + 1, __ATOMIC_RELEASE);
+}
+
+void shim_stop_samples(struct shim_qp *qp)
+{
+	qp->is_ordered = false;
+}
+
+void shim_return_numbers(struct shim_qp *qp, uint64_t next, unsigned int count)
+{
+	/* Another thread has posted meanwhile. */
+	if (count &&
+	    !__atomic_compare_exchange_n(&qp->ends[SEGMENT_POSTED].numbers, &next, next - count,
+					 false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		shim_stop_samples(qp);
+}
+
+static void count_receive(struct shim_qp *qp, uint32_t bytes)
+{
+	struct shim_sample sample = {};
+
+	shim_take_sample(qp, SEGMENT_RECEIVED, shim_number(qp, SEGMENT_RECEIVED, 1), bytes,
+			 &sample);
+	if (sample.ns)
+		shim_put_sample(qp, SEGMENT_RECEIVED, &sample);
+}
+
 /* --- completions --- */
 
 static void end_sample(struct shim_qp *qp)
@@ -438,6 +512,7 @@ static void end_sample(struct shim_qp *qp)
 static void stop_timing(struct shim_qp *qp)
 {
 	qp->slot->untimed = 1;
+	shim_stop_samples(qp);
 	__atomic_store_n(&qp->sampled, 0, __ATOMIC_RELAXED);
 }
 
@@ -452,6 +527,7 @@ void shim_count_completion(struct shim_qp *qp, enum ibv_wc_status status, unsign
 		stop_timing(qp);
 	} else if (opcode == IBV_WC_RECV || opcode == IBV_WC_RECV_RDMA_WITH_IMM) {
 		ADD(slot->received, 1);
+		count_receive(qp, bytes);
 		/* A datagram begins with room for a GRH. */
 		ADD(slot->received_bytes,
 		    slot->type == IBV_QPT_UD && bytes >= 40 ? bytes - 40 : bytes);

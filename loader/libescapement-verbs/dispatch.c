@@ -117,6 +117,16 @@ static unsigned int count_signaled(const struct shim_qp *qp, const struct ibv_se
 	return count;
 }
 
+/* How many of a list use a receive. */
+static unsigned int count_ordered(const struct ibv_send_wr *wr)
+{
+	unsigned int count = 0;
+
+	for (; wr; wr = wr->next)
+		count += shim_uses_receive(kind_of(wr));
+	return count;
+}
+
 /*
  * They are read before they are posted: when they have completed, another thread may already have
  * changed them. Those from the one that failed on are still the caller's.
@@ -126,13 +136,24 @@ static int post_list(const struct shim_context *before, struct shim_qp *qp, stru
 {
 	unsigned int signaled = count_signaled(qp, list);
 	uint64_t last = signaled ? shim_begin_post(qp, signaled) : 0;
+	unsigned int ordered = count_ordered(list), refused;
+	uint64_t number = shim_number(qp, SEGMENT_POSTED, ordered), next = number;
+	struct shim_sample sample = {};
 	int err;
 
-	for (const struct ibv_send_wr *wr = list; wr; wr = wr->next)
+	for (const struct ibv_send_wr *wr = list; wr; wr = wr->next) {
 		shim_count_message(qp, kind_of(wr), bytes_of(wr, kind_of(wr)), 1);
+		if (shim_uses_receive(kind_of(wr)))
+			shim_take_sample(qp, SEGMENT_POSTED, next++, bytes_of(wr, kind_of(wr)),
+					 &sample);
+	}
 	err = before->ops.post_send(ibqp, list, bad);
+	refused = err ? count_ordered(*bad) : 0;
+	if (sample.ns && sample.number < next - refused)
+		shim_put_sample(qp, SEGMENT_POSTED, &sample);
 	if (!err)
 		return 0;
+	shim_return_numbers(qp, next, refused);
 	shim_undo_post(qp, last, count_signaled(qp, *bad));
 	for (const struct ibv_send_wr *wr = *bad; wr; wr = wr->next)
 		shim_count_message(qp, kind_of(wr), bytes_of(wr, kind_of(wr)), -1);
@@ -143,9 +164,10 @@ static int post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_sen
 {
 	const struct shim_context *before = before_of(ibqp->context);
 	struct shim_qp *qp = shim_counts ? shim_find(ibqp->context, ibqp->qp_num) : NULL;
+	struct shim_sample sample = {};
 	enum segment_kind kind;
 	bool signaled;
-	uint64_t bytes, last = 0;
+	uint64_t bytes, last = 0, number = 0;
 	int err;
 
 	if (!qp || !wr)
@@ -157,11 +179,20 @@ static int post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_sen
 	signaled = is_signaled(qp, wr);
 	if (signaled)
 		last = shim_begin_post(qp, 1);
+	if (shim_uses_receive(kind)) {
+		number = shim_number(qp, SEGMENT_POSTED, 1);
+		shim_take_sample(qp, SEGMENT_POSTED, number, bytes, &sample);
+	}
 	err = before->ops.post_send(ibqp, wr, bad);
-	if (!err)
+	if (!err) {
 		shim_count_message(qp, kind, bytes, 1);
-	else
-		shim_undo_post(qp, last, signaled);
+		if (sample.ns)
+			shim_put_sample(qp, SEGMENT_POSTED, &sample);
+		return 0;
+	}
+	shim_undo_post(qp, last, signaled);
+	if (shim_uses_receive(kind))
+		shim_return_numbers(qp, number + 1, 1);
 	return err;
 }
 

@@ -15,9 +15,12 @@ static struct shim_qp *find(const struct ibv_qp_ex *qp)
 
 static void commit(struct shim_qp *qp)
 {
-	for (unsigned int i = 0; i < qp->batch.count; i++)
+	for (unsigned int i = 0; i < qp->batch.count; i++) {
 		shim_count_message(qp, qp->batch.ops[i].kind, qp->batch.ops[i].bytes, 1);
+		shim_number(qp, SEGMENT_POSTED, shim_uses_receive(qp->batch.ops[i].kind));
+	}
 	qp->batch.count = 0;
+	qp->batch.was_full = true;
 }
 
 static void add(struct shim_qp *qp, const struct ibv_qp_ex *extended, enum segment_kind kind,
@@ -116,13 +119,16 @@ static void wr_start(struct ibv_qp_ex *qp)
 
 	found->before.wr_start(qp);
 	found->batch.count = found->batch.signaled = 0;
+	found->batch.was_full = false;
 }
 
 static int wr_complete(struct ibv_qp_ex *qp)
 {
 	struct shim_qp *found = find(qp);
+	struct shim_sample sample = {};
 	struct shim_batch batch;
-	uint64_t last;
+	unsigned int ordered = 0;
+	uint64_t last, next;
 	int err;
 
 	if (!shim_counts)
@@ -132,10 +138,24 @@ static int wr_complete(struct ibv_qp_ex *qp)
 	batch.signaled = found->batch.signaled;
 	for (unsigned int i = 0; i < batch.count; i++)
 		batch.ops[i] = found->batch.ops[i];
+	batch.was_full = found->batch.was_full;
+	for (unsigned int i = 0; i < batch.count; i++)
+		ordered += shim_uses_receive(batch.ops[i].kind);
+	next = shim_number(found, SEGMENT_POSTED, ordered);
+	for (unsigned int i = 0; i < batch.count; i++)
+		if (shim_uses_receive(batch.ops[i].kind))
+			shim_take_sample(found, SEGMENT_POSTED, next++, batch.ops[i].bytes,
+					 &sample);
 	last = batch.signaled ? shim_begin_post(found, batch.signaled) : 0;
 	err = found->before.wr_complete(qp);
-	if (err)
+	if (err) {
 		shim_undo_post(found, last, batch.signaled);
+		shim_return_numbers(found, next, ordered);
+	} else if (sample.ns) {
+		shim_put_sample(found, SEGMENT_POSTED, &sample);
+	}
+	if (err && batch.was_full)
+		shim_stop_samples(found);
 	for (unsigned int i = 0; !err && i < batch.count; i++)
 		shim_count_message(found, batch.ops[i].kind, batch.ops[i].bytes, 1);
 	return err;
@@ -146,6 +166,8 @@ static void wr_abort(struct ibv_qp_ex *qp)
 	struct shim_qp *found = find(qp);
 
 	found->batch.count = 0;
+	if (found->batch.was_full)
+		shim_stop_samples(found);
 	found->before.wr_abort(qp);
 }
 

@@ -54,6 +54,7 @@ struct shim_cq {
 /* What is posted between wr_start and wr_complete, under the provider's lock. */
 struct shim_batch {
 	unsigned int count, signaled;
+	bool was_full; /* some were counted already */
 	struct {
 		enum segment_kind kind;
 		uint64_t bytes;
@@ -70,6 +71,12 @@ struct shim_qp {
 	uint64_t sampled, sampled_ns;
 	struct ibv_qp_ex *extended; /* NULL: it has no ibv_wr_* */
 	struct ibv_qp_ex before;    /* its functions */
+	/* Operations that use a receive, at each end: how many, and one in how many is sampled. */
+	bool is_ordered; /* RC, before it was reset */
+	struct {
+		uint64_t numbers, sampled_ns;
+		unsigned int shift;
+	} ends[SEGMENT_ENDS];
 	struct shim_batch batch;
 };
 
@@ -105,6 +112,25 @@ void shim_set_attributes(struct shim_qp *qp, const struct ibv_qp_attr *attr, int
 uint64_t shim_begin_post(struct shim_qp *qp, unsigned int count);
 /* @count of them were not posted after all. */
 void shim_undo_post(struct shim_qp *qp, uint64_t last, unsigned int count);
+/* A sample that is not in the ring yet; ns 0: none. */
+struct shim_sample {
+	uint64_t number, ns;
+	uint32_t bytes;
+};
+static inline bool shim_uses_receive(enum segment_kind kind)
+{
+	return kind == SEGMENT_SEND || kind == SEGMENT_WRITE_IMM;
+}
+/* Numbers @count operations that use a receive; returns the first one's. */
+uint64_t shim_number(struct shim_qp *qp, enum segment_end end, unsigned int count);
+/* The last @count posts before number @next failed, as on a full queue: they have no number. */
+void shim_return_numbers(struct shim_qp *qp, uint64_t next, unsigned int count);
+/* The one with @number is about to be posted, or was polled: its sample, if it is one. */
+void shim_take_sample(struct shim_qp *qp, enum segment_end end, uint64_t number, uint64_t bytes,
+		      struct shim_sample *sample);
+void shim_put_sample(struct shim_qp *qp, enum segment_end end, const struct shim_sample *sample);
+/* Which operations were posted is not known: no more samples. */
+void shim_stop_samples(struct shim_qp *qp);
 void shim_count_message(struct shim_qp *qp, enum segment_kind kind, uint64_t bytes, int sign);
 void shim_count_completion(struct shim_qp *qp, enum ibv_wc_status status, unsigned int opcode,
 			   uint32_t bytes);

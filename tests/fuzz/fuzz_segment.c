@@ -11,29 +11,40 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
-/* The first slots are the input's; a file has its whole size. */
+/* The first slots are the input's, and so is the ring; a file has its whole size. */
 static void write_file(const char *path, const uint8_t *bytes, size_t size)
 {
 	FILE *file = fopen(path, "w");
 
-	if (!file || fwrite(bytes, 1, size, file) != size || fclose(file) ||
+	if (!file || fwrite(bytes, 1, size, file) != size ||
+	    fseek(file, offsetof(struct segment, samples), SEEK_SET) ||
+	    fwrite(bytes, 1, size % 4096, file) != size % 4096 || fclose(file) ||
 	    truncate(path, SEGMENT_BYTES))
 		abort();
+}
+
+static bool read_time(void *context, uint64_t local_ns, int64_t *fabric_ns, int64_t *bound_ns)
+{
+	(void)context;
+	*fabric_ns = (int64_t)local_ns;
+	*bound_ns = (int64_t)(local_ns >> 8);
+	return local_ns & 1;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
 	static char folder[] = "/dev/shm/esc-fuzz-XXXXXX", path[64];
 	struct qptable table = {};
-	struct ibverbs verbs = {.table = &table,
-				.processes = {.folder = folder, .idle_ns = 60000000000}};
+	struct ibverbs verbs = {
+		.table = &table,
+		.processes = {.folder = folder, .idle_ns = 60000000000, .read_time = read_time}};
 	FILE *nowhere = fopen("/dev/null", "w");
 	char *text;
 
 	if (!path[0] && !mkdtemp(folder))
 		abort();
 	snprintf(path, sizeof(path), "%s/0123456789abcdef", folder);
-	write_file(path, bytes, size < SEGMENT_BYTES ? size : SEGMENT_BYTES);
+	write_file(path, bytes, size < 65536 ? size : 65536);
 	processes_poll(&verbs.processes, 1);
 	/* It grows, and another queue pair is in a slot. */
 	processes_poll(&verbs.processes, 600000001);

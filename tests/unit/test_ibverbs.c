@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What the daemon makes of what processes count: findings. */
+/* What the daemon makes of what processes count: findings, and delays of messages. */
 #include <criterion/criterion.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"
@@ -76,4 +77,111 @@ Test(ibverbs, failed_and_stuck_queue_pairs_are_findings)
 	cr_expect_eq(events_of(&verbs, "verbs_qp_stuck_over"), 1);
 	cr_expect_eq(verbs.condition_count, 0);
 	events_free(core.events);
+}
+
+/* --- reports of messages --- */
+
+static struct fleet_keys keys_of(unsigned char first)
+{
+	struct fleet_keys keys = {.have[0] = true};
+
+	memset(keys.key[0], 7, sizeof(keys.key[0]));
+	keys.key[0][0] = first;
+	return keys;
+}
+
+static struct verbs_report report_of(size_t count)
+{
+	struct verbs_report report = {.posted_qpn = 17, .received_qpn = 0xabcdef, .count = count};
+
+	memset(&report.posted_at, 1, 16);
+	memset(&report.received_at, 2, 16);
+	for (size_t i = 0; i < count; i++)
+		report.samples[i] = (struct verbs_sample){.number = i << 40,
+							  .fabric_ns = -5 + (int64_t)i,
+							  .bound_ns = 3,
+							  .bytes = 1u << i};
+	return report;
+}
+
+Test(ibverbs, reports_are_read_as_they_were_written)
+{
+	struct fleet_keys keys = keys_of(2), others = keys_of(4), none = {};
+	struct verbs_report report, read;
+	uint8_t bytes[REPORT_BYTES];
+	uint64_t peer;
+	size_t size;
+
+	for (size_t count = 1; count <= REPORT_SAMPLES; count++) {
+		report = report_of(count);
+		size = report_encode(&report, &keys, 1, 2, bytes);
+		cr_assert(report_decode(bytes, size, &keys, 2, &peer, &read));
+		cr_expect_eq(peer, 1);
+		cr_expect_eq(read.count, count);
+		cr_expect_eq(read.posted_qpn, 17);
+		cr_expect_eq(read.received_qpn, 0xabcdef);
+		cr_expect_arr_eq(&read.posted_at, &report.posted_at, 16);
+		cr_expect_arr_eq(&read.received_at, &report.received_at, 16);
+		for (size_t i = 0; i < count; i++) {
+			cr_expect_eq(read.samples[i].number, report.samples[i].number);
+			cr_expect_eq(read.samples[i].fabric_ns, report.samples[i].fabric_ns);
+			cr_expect_eq(read.samples[i].bytes, report.samples[i].bytes);
+		}
+		cr_expect_not(report_decode(bytes, size, &keys, 3, &peer, &read), "for another");
+		cr_expect_not(report_decode(bytes, size, &others, 2, &peer, &read), "another key");
+		cr_expect_not(report_decode(bytes, size, &none, 2, &peer, &read), "no key");
+		for (size_t bit = 0; bit < 8 * size; bit++) {
+			bytes[bit / 8] ^= 1u << bit % 8;
+			cr_expect_not(report_decode(bytes, size, &keys, 2, &peer, &read), "bit %zu",
+				      bit);
+			bytes[bit / 8] ^= 1u << bit % 8;
+		}
+		for (size_t cut = 0; cut < size; cut++)
+			cr_expect_not(report_decode(bytes, cut, &keys, 2, &peer, &read));
+	}
+	size = report_encode(&report, &none, 1, 2, bytes);
+	cr_expect(report_decode(bytes, size, &none, 2, &peer, &read), "neither has a key");
+	cr_expect_not(report_decode(bytes, size, &keys, 2, &peer, &read));
+}
+
+static unsigned int joined(struct verbs_delays *delays, uint64_t number, int64_t at_ns,
+			   uint32_t bytes)
+{
+	return delays_join(delays, &(struct verbs_sample){.number = number,
+							  .fabric_ns = at_ns,
+							  .bound_ns = 10,
+							  .bytes = bytes});
+}
+
+Test(ibverbs, messages_are_joined_by_their_number)
+{
+	struct verbs_qp qp = {.is = {.state = SEGMENT_LIVE, .generation = 3}};
+	struct process process = {.qps = &qp, .count = 1};
+	struct segment_sample raw = {.generation = 3, .bytes = 100};
+	struct verbs_delays *delays;
+
+	for (raw.number = 0; raw.number < DELAY_SAMPLES + 8; raw.number++)
+		delays_take(&process, &raw, 1000 * (int64_t)raw.number, 20);
+	raw.generation = 2;
+	delays_take(&process, &raw, 1, 20);
+	raw = (struct segment_sample){.generation = 3, .slot = 1};
+	delays_take(&process, &raw, 1, 20);
+	raw = (struct segment_sample){.generation = 3, .end = 9};
+	delays_take(&process, &raw, 1, 20);
+	delays = qp.delays;
+	cr_assert_not_null(delays);
+	cr_expect_eq(delays->ends[0].count, DELAY_SAMPLES + 8, "another's, and none, are left out");
+	cr_expect_eq(joined(delays, 1, 2000, 100), 0, "overwritten");
+	cr_expect_eq(joined(delays, 20, 20500, 100), 1);
+	cr_expect_eq(joined(delays, 20, 20500, 100), 0, "a report that is repeated");
+	cr_expect_eq(joined(delays, 21, 20990, 100), 1, "before its post, within the bounds");
+	cr_expect_eq(delays->joined, 2);
+	cr_expect_eq(delays->sum_ns, 500);
+	cr_expect_eq(delays->max_ns, 500);
+	cr_expect_eq(delays->bound_ns, 30);
+	cr_expect_eq(joined(delays, 22, 21900, 100), 0, "beyond the bounds");
+	cr_expect_eq(joined(delays, 23, 23100, 100), 1);
+	cr_expect_eq(joined(delays, 24, 24100, 99), 0, "of another size");
+	cr_expect_eq(joined(delays, 25, 25100, 100), 0, "their numbers mean nothing any more");
+	free(delays);
 }
