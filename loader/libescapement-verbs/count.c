@@ -32,6 +32,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t untracked_contexts;
 static uint32_t next_slot; /* where the search for a free one goes on */
 
+#define GET(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
+#define SET(field, value) __atomic_store_n(&(field), (value), __ATOMIC_RELAXED)
 #define ADD(field, value) __atomic_fetch_add(&(field), (value), __ATOMIC_RELAXED)
 
 static uint64_t now_ns(void)
@@ -399,10 +401,10 @@ uint64_t shim_begin_post(struct shim_qp *qp, unsigned int count)
 {
 	uint64_t before = ADD(qp->slot->signaled, count), last = before + count;
 
-	if (samples_until(before) == samples_until(last) || qp->slot->untimed ||
+	if (samples_until(before) == samples_until(last) || GET(qp->slot->untimed) ||
 	    __atomic_load_n(&qp->sampled, __ATOMIC_ACQUIRE))
 		return last;
-	qp->sampled_ns = now_ns();
+	SET(qp->sampled_ns, now_ns());
 	__atomic_store_n(&qp->sampled, last, __ATOMIC_RELEASE);
 	return last;
 }
@@ -440,18 +442,18 @@ uint64_t shim_number(struct shim_qp *qp, enum segment_end end, unsigned int coun
 void shim_take_sample(struct shim_qp *qp, enum segment_end end, uint64_t number, uint64_t bytes,
 		      struct shim_sample *sample)
 {
-	unsigned int shift = qp->ends[end].shift;
+	unsigned int shift = GET(qp->ends[end].shift);
 	uint64_t ns, since;
 
-	if (number & ((1ull << shift) - 1) || !qp->is_ordered || sample->ns)
+	if (number & ((1ull << shift) - 1) || !GET(qp->is_ordered) || sample->ns)
 		return;
 	ns = now_ns();
-	since = ns - qp->ends[end].sampled_ns;
-	qp->ends[end].sampled_ns = ns;
+	since = ns - GET(qp->ends[end].sampled_ns);
+	SET(qp->ends[end].sampled_ns, ns);
 	if (since < PACE_LEAST_NS && shift < SHIFT_MOST)
-		qp->ends[end].shift = shift + 1;
+		SET(qp->ends[end].shift, shift + 1);
 	else if (since > PACE_MOST_NS && shift)
-		qp->ends[end].shift = shift - 1;
+		SET(qp->ends[end].shift, shift - 1);
 	*sample = (struct shim_sample){number, ns, (uint32_t)bytes};
 }
 
@@ -473,7 +475,7 @@ void shim_put_sample(struct shim_qp *qp, enum segment_end end, const struct shim
 
 void shim_stop_samples(struct shim_qp *qp)
 {
-	qp->is_ordered = false;
+	SET(qp->is_ordered, false);
 }
 
 void shim_return_numbers(struct shim_qp *qp, uint64_t next, unsigned int count)
@@ -499,19 +501,19 @@ static void count_receive(struct shim_qp *qp, uint32_t bytes)
 
 static void end_sample(struct shim_qp *qp)
 {
-	uint64_t ns = now_ns() - qp->sampled_ns;
+	uint64_t ns = now_ns() - GET(qp->sampled_ns);
 
 	__atomic_store_n(&qp->sampled, 0, __ATOMIC_RELEASE);
 	ADD(qp->slot->latencies[segment_latency_bucket(ns)], 1);
 	ADD(qp->slot->latency_sum_ns, ns);
-	if (ns > qp->slot->latency_max_ns)
-		qp->slot->latency_max_ns = ns;
+	if (ns > GET(qp->slot->latency_max_ns))
+		SET(qp->slot->latency_max_ns, ns);
 }
 
 /* The numbers of operations and of completions do not belong together any more. */
 static void stop_timing(struct shim_qp *qp)
 {
-	qp->slot->untimed = 1;
+	SET(qp->slot->untimed, 1);
 	shim_stop_samples(qp);
 	__atomic_store_n(&qp->sampled, 0, __ATOMIC_RELAXED);
 }
