@@ -9,15 +9,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/child.h"
 #include "base/json.h"
 #include "base/now.h"
 #include "base/readfile.h"
 #include "internal.h"
 
 static const struct audit_check *const lists[] = {
-	audit_host_checks, audit_queue_pair_checks, audit_log_checks,
-	audit_pcie_checks, audit_daemon_checks,	    audit_nic_checks,
-	audit_dcb_checks,  audit_peer_checks,	    audit_fabric_checks,
+	audit_host_checks,     audit_queue_pair_checks, audit_log_checks,  audit_pcie_checks,
+	audit_daemon_checks,   audit_nic_checks,	audit_dcb_checks,  audit_peer_checks,
+	audit_neighbor_checks, audit_fabric_checks,	audit_ring_checks, audit_subnet_checks,
 };
 
 #define LISTS (sizeof(lists) / sizeof(lists[0]))
@@ -113,6 +114,30 @@ int audit_recorded(const struct audit_run *run, const char *netdev, const char *
 	return left > 0 ? -EBADMSG : 0;
 }
 
+#define COMMAND_NS 20000000000ull
+#define COMMAND_BYTES_MOST (64u << 20)
+
+int audit_command(const struct audit_run *run, const char *const argv[], struct child *out)
+{
+	char path[PATH_MAX], *error = NULL;
+	int err;
+
+	*out = (struct child){};
+	if (run->options->root[0]) {
+		snprintf(path, sizeof(path), "%s/command/%s", run->options->root, argv[0]);
+		err = readfile(path, COMMAND_BYTES_MOST, &out->text, &out->bytes, NULL, &error);
+		free(error);
+		return err ? -ENOENT : 0;
+	}
+	err = child_run(out, argv, COMMAND_NS);
+	if (!err)
+		return out->status == CHILD_NOT_FOUND ? -ENOENT : 0;
+	out->status = -1;
+	snprintf(out->complaint, sizeof(out->complaint), "%s",
+		 err == -ETIME ? "it did not end within 20 s" : strerror(-err));
+	return 0;
+}
+
 const char *audit_last(const char *path)
 {
 	const char *slash = strrchr(path, '/');
@@ -126,11 +151,15 @@ const char *audit_last(const char *path)
 static const char *expected(const struct audit_run *run, const char *section, const char *subject)
 {
 	const json_t *object = json_object_get(run->options->expect, section);
+	const json_t *of_hosts = json_object_get(run->options->expect, "of_hosts");
 	char key[AUDIT_TEXT_BYTES];
-	const json_t *value;
+	const json_t *value = NULL;
 
 	snprintf(key, sizeof(key), "%s/%s", run->check->id, subject);
-	value = json_object_get(object, key);
+	if (run->host && !strcmp(section, "values"))
+		value = json_object_get(json_object_get(of_hosts, run->host), key);
+	if (!value)
+		value = json_object_get(object, key);
 	if (!value)
 		value = json_object_get(object, run->check->id);
 	return json_string_value(value);
@@ -197,6 +226,7 @@ void audit_record(struct audit_run *run, const char *subject, const char *format
 	const char *wanted = expected(run, "values", subject);
 	char text[AUDIT_TEXT_BYTES];
 	va_list arguments;
+	bool good;
 
 	va_start(arguments, format);
 	vsnprintf(text, sizeof(text), format, arguments);
@@ -205,7 +235,9 @@ void audit_record(struct audit_run *run, const char *subject, const char *format
 		add(run, subject, "recorded", "value", text);
 		return;
 	}
-	add(run, subject, strcmp(text, wanted) ? "fail" : "pass", "value", text);
+	good = run->check->compare == AUDIT_MEDIAN ? strtod(text, NULL) >= strtod(wanted, NULL)
+						   : !strcmp(text, wanted);
+	add(run, subject, good ? "pass" : "fail", "value", text);
 	json_put_name(json_array_get(run->results, json_array_size(run->results) - 1), "expected",
 		      wanted);
 }
@@ -235,6 +267,10 @@ static bool is_wanted(const struct audit_options *options, const struct audit_ch
 			return false;
 	if (options->only)
 		return audit_is_of(check, options->only);
+	if (!strcmp(check->group, AUDIT_RING))
+		return options->ring;
+	if (!strcmp(check->group, AUDIT_SUBNET))
+		return options->subnet;
 	return options->fleet || strcmp(check->group, AUDIT_FABRIC) != 0;
 }
 
@@ -326,31 +362,34 @@ void audit_count(json_t *report)
 	audit_put_groups(report);
 }
 
-static void put_host(json_t *report, const struct audit_run *run)
+/* The daemon's name for it goes first. */
+static const char *find_host(const struct audit_run *run, char out[256])
 {
-	char name[256];
+	const char *given = json_text(json_object_get(run->options->daemon, "status"), "host");
 
-	if (audit_read(run, name, sizeof(name), "/proc/sys/kernel/hostname") > 0)
-		json_put_name(report, "host", name);
-	if (run->options->daemon)
-		json_put_name(report, "host",
-			      json_text(json_object_get(run->options->daemon, "status"), "host"));
+	if (*given)
+		return given;
+	return audit_read(run, out, 256, "/proc/sys/kernel/hostname") > 0 ? out : NULL;
 }
 
 json_t *audit_local(const struct audit_options *options)
 {
 	struct audit_run run = {.options = options, .results = json_array()};
+	char host[256];
 	json_t *report;
 
+	run.host = find_host(&run, host);
 	audit_find_nics(&run);
 	while ((run.check = audit_next(run.check)))
 		if (is_wanted(options, run.check))
 			run.check->run(&run);
 	report = json_pack("{s:i, s:I, s:s}", "version", AUDIT_REPORT_VERSION, "run_ns",
 			   (json_int_t)now_clock_ns(CLOCK_REALTIME), "state", "completed");
-	put_host(report, &run);
+	json_put_name(report, "host", run.host ? run.host : "");
 	if (options->fleet)
 		audit_put_pairs(report, &run);
+	if (options->ring)
+		json_object_set(report, "ring", (json_t *)options->ring);
 	json_put(report, "nics", nics_of(&run));
 	json_put(report, "results", run.results);
 	audit_count(report);

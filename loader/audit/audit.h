@@ -19,10 +19,13 @@ struct audit_options {
 	const char *only; /* a group, or a check's id; NULL: all */
 	/*
 	 * {"values": {ID or "ID/SUBJECT": TEXT}, "waive": {ID or "ID/SUBJECT": REASON}, "off":
-	 * [ID]}; NULL: none. audit_expect_check() has accepted it.
+	 * [ID], "of_hosts": {HOST: as "values"}}; NULL: none. audit_expect_check() has accepted it.
 	 */
 	const json_t *expect;
-	bool fleet; /* the checks of all pairs too, by the daemon's last run (pairs/) */
+	bool fleet;  /* the checks of all pairs too, by the daemon's last run (pairs/) */
+	bool subnet; /* the checks of a whole InfiniBand subnet, too */
+	const char *subnet_links; /* an earlier output of iblinkinfo; NULL: none */
+	const json_t *ring;	  /* what audit_ring() found; NULL: there was none */
 	/* The daemon's replies by verb: "status", "clock", "peers", "links", "pairs";
 	 * NULL or without one: the checks that need it are unknown. */
 	const json_t *daemon;
@@ -30,6 +33,13 @@ struct audit_options {
 
 /* A report, see escapement(1), AUDIT (new reference); NULL: out of memory. */
 json_t *audit_local(const struct audit_options *options);
+
+/*
+ * A ring of bandwidth tests of @traffic_ns each, after a run of all pairs, which takes a minute or
+ * two. @order: text of a rank file for the order of the topology, or NULL. New reference, or NULL
+ * with *@error.
+ */
+json_t *audit_ring(const char *socket, uint64_t traffic_ns, const char *order, char **error);
 
 /* 0, or -EINVAL with *@error, a malloc'd sentence that names the key and a remedy. */
 int audit_expect_check(const json_t *expect, char **error);

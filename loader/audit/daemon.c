@@ -22,12 +22,26 @@ static void no_daemon(struct audit_run *run)
 
 /* --- fabric time --- */
 
+/* Of the peers that are probed none is up: then there is no one to compare clocks with. */
+static bool is_cut_off(const struct audit_run *run)
+{
+	const json_t *peers = json_object_get(reply(run, "peers"), "peers"), *peer;
+	size_t i;
+
+	json_array_foreach (peers, i, peer)
+		if (!strcmp(json_text(peer, "state"), "up"))
+			return false;
+	return json_array_size(peers) > 0;
+}
+
 static void synced(struct audit_run *run)
 {
 	const char *state = json_text(reply(run, "clock"), "state");
 
 	if (!reply(run, "clock"))
 		no_daemon(run);
+	else if (strcmp(state, "synced") && is_cut_off(run))
+		audit_skip(run, "", "%s: no peer is up", state);
 	else
 		audit_decide(
 			run, !strcmp(state, "synced"), "", "%s, %llu of %llu peers", state,
@@ -41,6 +55,8 @@ static void bound(struct audit_run *run)
 
 	if (!clock)
 		no_daemon(run);
+	else if (strcmp(json_text(clock, "state"), "synced"))
+		audit_skip(run, "", "clock.synced: it is %s", json_text(clock, "state"));
 	else if (!json_object_get(clock, "bound_ns"))
 		audit_skip(run, "", "clock.synced: there is no fabric time");
 	else
@@ -53,13 +69,14 @@ static void bound(struct audit_run *run)
 struct tally {
 	size_t good, all;
 	char first[64]; /* of those that are not good */
+	json_t *down;	/* all of these; new reference */
 };
 
 /* Of the NIC pairs of an interface. */
 static struct tally count_peers(const struct audit_run *run, const char *interface)
 {
 	const json_t *peers = json_object_get(reply(run, "peers"), "peers"), *peer;
-	struct tally tally = {};
+	struct tally tally = {.down = json_array()};
 	size_t i;
 
 	json_array_foreach (peers, i, peer) {
@@ -69,10 +86,19 @@ static struct tally count_peers(const struct audit_run *run, const char *interfa
 			continue;
 		tally.all++;
 		tally.good += up;
+		if (!up)
+			json_array_append(tally.down, json_object_get(peer, "peer"));
 		if (!up && !tally.first[0])
 			snprintf(tally.first, sizeof(tally.first), "%s", json_text(peer, "peer"));
 	}
 	return tally;
+}
+
+static void fail_peers(struct audit_run *run, const char *subject, const struct tally *tally)
+{
+	audit_fail(run, subject, "%zu of %zu peers, not %s", tally->good, tally->all, tally->first);
+	json_object_set(json_array_get(run->results, json_array_size(run->results) - 1),
+			"peers_down", tally->down);
 }
 
 static void connectivity_of(struct audit_run *run, const char *subject, const char *interface)
@@ -82,10 +108,10 @@ static void connectivity_of(struct audit_run *run, const char *subject, const ch
 	if (!tally.all)
 		audit_unknown(run, subject, "no peer is probed from %s", interface);
 	else if (tally.good < tally.all)
-		audit_fail(run, subject, "%zu of %zu peers, not %s", tally.good, tally.all,
-			   tally.first);
+		fail_peers(run, subject, &tally);
 	else
 		audit_pass(run, subject, "%zu peers", tally.all);
+	json_decref(tally.down);
 }
 
 static const json_t *interface_named(const struct audit_run *run, const char *name)

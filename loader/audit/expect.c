@@ -9,6 +9,7 @@
 #include "internal.h"
 
 #define AUDIT_CHECKS_MAX 128
+#define SECTIONS 5
 
 /* The check whose id is nearest to @id, or NULL. */
 static const char *nearest_check(const char *id)
@@ -42,9 +43,8 @@ static int check_id(const char *key, char **error)
 	return refuse(error, key, nearest_check(id));
 }
 
-static int check_section(const json_t *expect, const char *name, char **error)
+static int check_section(const json_t *section, const char *name, char **error)
 {
-	const json_t *section = json_object_get(expect, name);
 	const char *key;
 	json_t *value;
 
@@ -65,9 +65,26 @@ static int check_section(const json_t *expect, const char *name, char **error)
 	return 0;
 }
 
+static int check_hosts(const json_t *of_hosts, char **error)
+{
+	const char *host;
+	json_t *values;
+
+	if (of_hosts && !json_is_object(of_hosts))
+		return explain(
+			error, -EINVAL,
+			"expected values: `of_hosts` should be an object {\"HOST\": {\"ID\": "
+			"\"TEXT\"}}");
+	json_object_foreach ((json_t *)of_hosts, host, values)
+		if (check_section(values, host, error))
+			return -EINVAL;
+	return 0;
+}
+
 int audit_expect_check(const json_t *expect, char **error)
 {
-	static const char *const sections[] = {"values", "waive", "off", "hosts"};
+	static const char *const sections[SECTIONS] = {"values", "waive", "off", "hosts",
+						       "of_hosts"};
 	const json_t *off = json_object_get(expect, "off"), *id;
 	const char *key;
 	json_t *value;
@@ -76,17 +93,17 @@ int audit_expect_check(const json_t *expect, char **error)
 	if (!json_is_object(expect)) {
 		return explain(
 			error, -EINVAL,
-			"expected values: should be an object with `values`, `waive`, `off` and "
-			"`hosts`");
+			"expected values: should be an object with `values`, `waive`, `off`, "
+			"`hosts` and `of_hosts`");
 	}
 	json_object_foreach ((json_t *)expect, key, value) {
-		for (i = 0; i < 4 && strcmp(key, sections[i]); i++)
+		for (i = 0; i < SECTIONS && strcmp(key, sections[i]); i++)
 			;
-		if (i == 4) {
+		if (i == SECTIONS) {
 			return explain(
 				error, -EINVAL,
 				"expected values: unknown key `%s`: there are `values`, `waive`, "
-				"`off` and `hosts`",
+				"`off`, `hosts` and `of_hosts`",
 				key);
 		}
 	}
@@ -97,7 +114,9 @@ int audit_expect_check(const json_t *expect, char **error)
 					"expected values: `off` should be a list of checks");
 			return -EINVAL;
 		}
-	return check_section(expect, "values", error) || check_section(expect, "waive", error)
+	return check_section(json_object_get(expect, "values"), "values", error) ||
+			       check_section(json_object_get(expect, "waive"), "waive", error) ||
+			       check_hosts(json_object_get(expect, "of_hosts"), error)
 		       ? -EINVAL
 		       : 0;
 }

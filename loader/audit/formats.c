@@ -14,6 +14,9 @@
 
 /* --- groups, in the order of the screen --- */
 
+#define BACKEND 6
+#define OTHER 12
+
 static const struct group {
 	const char *number, *name;
 	const char *of[4]; /* groups or checks */
@@ -32,11 +35,18 @@ static const struct group {
 	 "connectivity",
 	 {"backend.connectivity", "fabric.pairs", "fabric.loss", "fabric.mtu"}},
 	{"4.5", "latency", {"fabric.latency", "fabric.asymmetry"}},
-	{"4.6", "other of NICs", {NULL}}, /* of the back end, and in none of those above */
+	[OTHER] = {"4.6", "other of NICs", {NULL}}, /* of the back end, in none of those above */
+	{"5", "queue pairs", {AUDIT_RING}},
+	{"5.1", "1 queue pair", {"ring.host_1qp"}},
+	{"5.2", "2 queue pairs", {"ring.host_2qp"}},
+	{"5.3", "4 queue pairs", {"ring.host_4qp"}},
+	{"5.4", "8 queue pairs", {"ring.host_8qp"}},
+	{"5.5", "1, by topology", {"ring.topology_1qp"}},
+	{"5.6", "2, by topology", {"ring.topology_2qp"}},
+	{"5.7", "4, by topology", {"ring.topology_4qp"}},
+	{"5.8", "8, by topology", {"ring.topology_8qp"}},
 };
 #define GROUPS (sizeof(groups) / sizeof(groups[0]))
-#define OTHER (GROUPS - 1)
-#define BACKEND 6
 
 static bool has(const struct group *group, const struct audit_check *check)
 {

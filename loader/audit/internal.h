@@ -36,6 +36,7 @@ struct audit_run {
 	const struct audit_check *check; /* the one that runs */
 	struct audit_nic nics[AUDIT_NICS_MAX];
 	size_t nic_count, nics_left_out;
+	const char *host; /* its name, or NULL */
 	json_t *results;
 };
 
@@ -43,6 +44,7 @@ enum audit_compare {
 	AUDIT_ABSOLUTE, /* decided on this host */
 	AUDIT_MAJORITY, /* equal on most hosts */
 	AUDIT_UNIQUE,	/* different on all hosts */
+	AUDIT_MEDIAN,	/* a number, not much below the median of all hosts */
 };
 
 struct audit_check {
@@ -61,8 +63,11 @@ struct audit_check {
 /* Each list ends with one of zeros. */
 extern const struct audit_check audit_host_checks[], audit_queue_pair_checks[], audit_log_checks[],
 	audit_pcie_checks[], audit_nic_checks[], audit_dcb_checks[], audit_daemon_checks[],
-	audit_peer_checks[], audit_fabric_checks[];
-#define AUDIT_FABRIC "fabric" /* the group of what all pairs of NICs are measured for */
+	audit_peer_checks[], audit_fabric_checks[], audit_ring_checks[], audit_neighbor_checks[],
+	audit_subnet_checks[];
+#define AUDIT_FABRIC "fabric"	      /* the group of what all pairs of NICs are measured for */
+#define AUDIT_SUBNET "backend.subnet" /* of a whole InfiniBand subnet */
+#define AUDIT_RING "ring"	      /* of bandwidth by perftest */
 
 /* In the order of the report: NULL begins and ends. */
 const struct audit_check *audit_next(const struct audit_check *last);
@@ -112,6 +117,8 @@ void audit_put_pairs(json_t *report, const struct audit_run *run);
  * entries for NICs of hosts without a report.
  */
 void audit_blame(json_t *results);
+/* Of AUDIT_MEDIAN: compares the values of many hosts. @results: changed. */
+void audit_compare_median(json_t *results);
 
 /* --- files below the root --- */
 
@@ -135,12 +142,23 @@ const char *audit_last(const char *path);
 int audit_recorded(const struct audit_run *run, const char *netdev, const char *query,
 		   netlink_reply_fn *fn, void *context);
 
+struct child;
+/*
+ * Runs a program that only reads, for 20 s at most; below a root its recorded output is in
+ * command/NAME. 0: see @out, a program that fails included; -ENOENT: there is no such program, or
+ * no record. The caller clears @out.
+ */
+int audit_command(const struct audit_run *run, const char *const argv[], struct child *out);
+
 /* The value of "KEY=value" in a nccl.conf, "" none. */
 #define AUDIT_CONF_BYTES 16384
 void audit_nccl_value(const char *text, const char *key, char *out, size_t bytes);
 
 /* Result of the queue pairs of a host; its processes are read below the root. */
 void audit_judge_queue_pairs(struct audit_run *run, const struct rdmares *list);
+
+/* The first index of a routable GID of RoCE v2, IPv4 before IPv6, as NCCL chooses; -1 none. */
+int audit_gid_index(const struct audit_run *run, const struct audit_nic *nic);
 
 /* Calls @fn for each RoCE port, but for those that are not active where @needs_active. */
 void audit_each_roce(struct audit_run *run,

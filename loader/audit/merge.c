@@ -187,6 +187,43 @@ static void compare_unique(json_t *results)
 	json_decref(tally);
 }
 
+/* {HOST: true} of those with a port that is not active, or a front end without a link. */
+static json_t *hosts_down(const json_t *results)
+{
+	json_t *hosts = json_object();
+	const json_t *entry;
+	size_t i;
+
+	json_array_foreach (results, i, entry)
+		if (!strcmp(json_text(entry, "result"), "fail") &&
+		    (!strcmp(json_text(entry, "check"), "nic.active") ||
+		     !strcmp(json_text(entry, "check"), "frontend.link")))
+			json_object_set_new(hosts, json_text(entry, "host"), json_true());
+	return hosts;
+}
+
+/* A peer whose own NIC is down is no error of those that probe it. */
+static void explain_peers(json_t *results)
+{
+	json_t *down = hosts_down(results), *entry, *peer;
+	size_t i, k;
+
+	json_array_foreach (results, i, entry) {
+		const json_t *peers = json_object_get(entry, "peers_down");
+		bool explained = peers && !strcmp(json_text(entry, "result"), "fail");
+
+		json_array_foreach (peers, k, peer)
+			explained &= json_object_get(down, json_string_value(peer)) != NULL;
+		if (!explained)
+			continue;
+		json_object_set_new(entry, "result", json_string("skipped"));
+		json_object_set_new(entry, "reason",
+				    json_sprintf("NICs are down: %s",
+						 json_string_value(json_array_get(peers, 0))));
+	}
+	json_decref(down);
+}
+
 /* A host that sent no report is an error: it may be the one at fault. */
 static void add_silent(json_t *results, const json_t *newest, const json_t *hosts)
 {
@@ -285,6 +322,8 @@ json_t *audit_merge(const json_t *reports, const json_t *hosts, char **error)
 	nics = gather(newest, "nics");
 	compare_majority(results);
 	compare_unique(results);
+	audit_compare_median(results);
+	explain_peers(results);
 	audit_blame(results);
 	add_silent(results, newest, hosts);
 	update_nics(nics, results);

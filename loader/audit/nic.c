@@ -294,8 +294,7 @@ static bool gid_is_routable(const char *gid)
 	       strncmp(gid, "fe9", 3) && strncmp(gid, "fea", 3) && strncmp(gid, "feb", 3);
 }
 
-/* The first index of a routable GID of RoCE v2, IPv4 before IPv6, as NCCL chooses; -1 none. */
-static int gid_index(const struct audit_run *run, const struct audit_nic *nic)
+int audit_gid_index(const struct audit_run *run, const struct audit_nic *nic)
 {
 	int first = -1;
 
@@ -323,7 +322,7 @@ static int gid_index(const struct audit_run *run, const struct audit_nic *nic)
 static void gid_of(struct audit_run *run, struct audit_nic *nic)
 {
 	char type[32];
-	int index = gid_index(run, nic);
+	int index = audit_gid_index(run, nic);
 
 	if (index >= 0)
 		audit_pass(run, nic->subject, "%d", index);
@@ -341,7 +340,7 @@ static void gid(struct audit_run *run)
 
 static void gid_same_of(struct audit_run *run, struct audit_nic *nic)
 {
-	int index = gid_index(run, nic);
+	int index = audit_gid_index(run, nic);
 
 	if (index < 0)
 		audit_skip(run, nic->subject, "there is no such GID");
@@ -520,7 +519,7 @@ static void next_hop(struct audit_run *run)
 static void address_of(struct audit_run *run, struct audit_nic *nic)
 {
 	char gid[64];
-	int index = nic->roce ? gid_index(run, nic) : 0;
+	int index = nic->roce ? audit_gid_index(run, nic) : 0;
 
 	if (index < 0)
 		audit_skip(run, nic->subject, "roce.gid: there is no routable GID");

@@ -11,6 +11,7 @@
 #include "internal.h"
 
 #define FILE_BYTES_MOST (256u << 20)
+#define ORDER_BYTES_MOST (16u << 20)
 #define EXIT_USAGE 2
 
 /* New reference; NULL with *@error, which names the file and the line. */
@@ -61,6 +62,38 @@ static int load_expect(const json_t *args, json_t **out, char **error)
 	return -EINVAL;
 }
 
+/* Runs the ring, if one is asked for. *@out stays NULL without. */
+static int load_ring(const json_t *args, json_t **out, char **error)
+{
+	const char *path = json_text(args, "ring_order");
+	uint64_t traffic_ns = json_count(args, "ring");
+	char *order = NULL;
+	size_t bytes;
+
+	if (!traffic_ns && !*path)
+		return 0;
+	if (!traffic_ns || !json_is_true(json_object_get(args, "fleet")))
+		return explain(error, -EINVAL, "%s",
+			       traffic_ns ? "--ring follows the run of all pairs: give --fleet, too"
+					  : "--ring-order is the order of --ring: give that, too");
+	if (*path && readfile(path, ORDER_BYTES_MOST, &order, &bytes, NULL, error))
+		return -EINVAL;
+	*out = audit_ring(json_text(args, "socket"), traffic_ns, order, error);
+	if (!*out && *path)
+		blame(error, path);
+	free(order);
+	return *out ? 0 : -EINVAL;
+}
+
+/* The file of `--subnet-links`. *@out stays NULL without. */
+static int load_links(const json_t *args, char **out, char **error)
+{
+	const char *path = json_text(args, "subnet_links");
+	size_t bytes;
+
+	return *path ? readfile(path, ORDER_BYTES_MOST, out, &bytes, NULL, error) : 0;
+}
+
 static bool group_exists(const char *only)
 {
 	const struct audit_check *check = NULL;
@@ -97,7 +130,8 @@ static json_t *run_audit(const json_t *args, int *exit, char **error)
 	struct audit_options options = {.root = json_text(args, "root"),
 					.daemon = json_object_get(args, "replies"),
 					.fleet = json_is_true(json_object_get(args, "fleet"))};
-	json_t *expect = NULL, *report;
+	json_t *expect = NULL, *ring = NULL, *report;
+	char *links = NULL;
 
 	*exit = EXIT_USAGE;
 	if (*json_text(args, "only")) {
@@ -126,7 +160,17 @@ static json_t *run_audit(const json_t *args, int *exit, char **error)
 		return NULL;
 	}
 	options.expect = expect;
+	if (load_links(args, &links, error) || load_ring(args, &ring, error)) {
+		json_decref(expect);
+		free(links);
+		return NULL;
+	}
+	options.ring = ring;
+	options.subnet_links = links;
+	options.subnet = links || json_is_true(json_object_get(args, "subnet"));
 	report = finish(audit_local(&options), args, error);
+	json_decref(ring);
+	free(links);
 	json_decref(expect);
 	return report;
 }
@@ -202,7 +246,7 @@ static json_t *run_diff(const json_t *args, int *exit, char **error)
 
 static json_t *run_checks(const json_t *args, int *exit, char **error)
 {
-	static const char *const compare[] = {"this host", "most hosts", "all hosts"};
+	static const char *const compare[] = {"this host", "most hosts", "all hosts", "median"};
 	const struct audit_check *check = NULL;
 	json_t *list = json_array();
 
@@ -254,9 +298,27 @@ static const struct column nics[] = {
 	{},
 };
 
+static const struct column ring[] = {
+	{"ORDER", "order", FORMAT_TEXT, COLUMN_LEFT,
+	 .help = "of the ring: `host`, or `topology`, that of the file of `--ring-order`"},
+	{"QPS", "qps", FORMAT_COUNT, .help = "queue pairs of each NIC"},
+	{"FROM", "nic", FORMAT_TEXT, COLUMN_LEFT, .help = "this host's NIC"},
+	{"TO", "peer", FORMAT_TEXT, COLUMN_LEFT, .help = "the next host of the ring"},
+	{"GBPS", "gbps", FORMAT_REAL, COLUMN_OPTIONAL, .help = "Gbit/s that perftest wrote"},
+	{"OWD_IDLE", "idle_owd_ns", FORMAT_TIME, COLUMN_OPTIONAL,
+	 .help = "least one-way delay to it in the run of all pairs"},
+	{"OWD_P50", "owd_ns.p50", FORMAT_TIME, COLUMN_OPTIONAL,
+	 .help = "of perftest's queue pairs, of the one with the longest"},
+	{"OWD_P99", "owd_ns.p99", FORMAT_TIME, COLUMN_OPTIONAL, .help = "the same"},
+	{"ERR", "owd_ns.bound", FORMAT_TIME, COLUMN_OPTIONAL, .help = "bound of their error"},
+	{"WHY", "missed|error", FORMAT_TEXT, COLUMN_LEFT | COLUMN_OPTIONAL,
+	 .help = "there is no bandwidth"},
+	{},
+};
+
 static const struct column groups[] = {
 	{"GROUP", "{number} {group}", FORMAT_TEXT, COLUMN_LEFT,
-	 .help = "1 to 4; those below are parts of it"},
+	 .help = "1 to 5; those below are parts of it"},
 	{"ERRORS", "errors", FORMAT_COUNT, .help = "results that failed"},
 	{"UNKNOWN", "unknown", FORMAT_COUNT, .help = "results that are not known"},
 	{"PASSED", "passed", FORMAT_COUNT, .help = "results that passed"},
@@ -293,12 +355,18 @@ static const struct verb_section report[] = {
 	 .text = "run {pairs.run_ns}, {pairs.rounds} rounds in {pairs.takes_s:age}<|; each NIC "
 		 "sent at most {pairs.budget_pps:count} packets a second, "
 		 "{pairs.budget_bytes_per_second:rate}|>"},
+	{.when = "ring.rows",
+	 .header = "Ring",
+	 .text = "{ring.steps} steps in {ring.takes_s:age}; each NIC sent at its rate for "
+		 "{ring.loaded_s:age}"},
+	{.when = "ring.note", .header = "Ring", .text = "{ring.note}"},
 	{.when = "not_compared",
 	 .header = "Recorded",
 	 .text = "{not_compared} values that one host cannot judge: `escapement audit merge` "
 		 "compares hosts"},
 	{.when = "groups", .rows = "groups", .columns = groups},
 	{.when = "nics", .rows = "nics", .columns = nics},
+	{.when = "ring.rows", .rows = "ring.rows", .columns = ring},
 	{.when = "errors", .rows = "results", .only = "result=fail", .columns = failures},
 	{.when = "waived", .rows = "results", .only = "result=waived", .columns = waived},
 	{.when = "unknown", .rows = "results", .only = "result=unknown", .columns = unknown},
@@ -350,11 +418,28 @@ static const struct verb_arg audit_args[] = {
 	{"--round", "DURATION", .key = "round", .type = VERB_DURATION, .least = 400000000,
 	 .most = 60000000000, .local = true,
 	 .help = "of `--fleet`: of a pair, 500ms; longer is less load"},
+	{"--ring", "DURATION", .key = "ring", .type = VERB_DURATION, .least = 1000000000,
+	 .most = 60000000000, .local = true,
+	 .help = "of `--fleet`: after all pairs, `ib_write_bw` (perftest) from each NIC to that of "
+		 "the next host with 1, 2, 4 and 8 queue pairs, for so long each, at the rate "
+		 "that the NICs can: it loads the fabric, and a job that runs on it. Needs the "
+		 "same on all hosts"},
+	{"--ring-order", "FILE", .key = "ring_order", .local = true,
+	 .help = "of `--ring`: once more in the order of a file of `topo --ranks`, the same on all "
+		 "hosts"},
+	{"--subnet", .type = VERB_FLAG, .key = "subnet", .local = true,
+	 .help = "the links of an InfiniBand subnet too, by iblinkinfo and ibqueryerrors, which "
+		 "read "
+		 "all its switches: on one host"},
+	{"--subnet-links", "FILE", .key = "subnet_links", .local = true,
+	 .help = "the same, and each link of a file that `iblinkinfo --line --switches-only` wrote "
+		 "when all was right"},
 	{"--only", "GROUP", .key = "only", .local = true,
 	 .help = "a group, as `configuration` or `pcie`, or one check"},
 	{"--expect", "FILE", .key = "expect", .local = true,
 	 .help = "JSON: `values` of checks that are else compared between hosts, {\"ID\" or "
 		 "\"ID/SUBJECT\": \"TEXT\"}; "
+		 "`of_hosts`, {\"HOST\": {...}}, those of a host, as a cable plan; "
 		 "`waive`, the same with reasons: such failures are no errors; `off`: checks that "
 		 "do not run"},
 	{"--root", "DIR", .key = "root", .local = true,
@@ -408,8 +493,8 @@ static const struct verb verbs[] = {
 		 "probes "
 		 "and 6 ICMP echo requests to each other NIC of its rails, one after the other: "
 		 "424 "
-		 "packets a second of a NIC, replies to the others included. Bandwidth is not "
-		 "tested."},
+		 "packets a second of a NIC, replies to the others included. `--ring` measures "
+		 "bandwidth; no other part sends at a high rate."},
 	{.name = "audit merge",
 	 .place = VERB_HERE,
 	 .run = run_merge,

@@ -30,7 +30,8 @@
 struct pairs_plan {
 	uint64_t run_ns; /* the id: fabric time of the first round */
 	uint64_t round_ns;
-	uint64_t rounds; /* of the longest rail */
+	uint64_t rounds;      /* of the longest rail */
+	uint64_t most_rounds; /* of a rail with a NIC of each host: the same on all hosts */
 };
 
 /* The id of a run that is begun at @fabric_ns. */
@@ -122,6 +123,7 @@ struct pairs_lane {
 	struct rotation_own own;
 	const struct member *self;
 	const struct member **others; /* all of the rail in the order of hosts, our own included */
+	uint8_t *places;	      /* of each of them among the NICs of its host on the plane */
 	uint32_t count, index;
 	struct pairs_pair *results; /* of each of them */
 	int echo_fd;		    /* or -errno */

@@ -53,6 +53,7 @@ static int lane_open(struct pairs_lane *lane, const struct rotation_own *own,
 {
 	*lane = (struct pairs_lane){.own = *own, .self = self, .partner = ROTATION_NONE};
 	lane->others = calloc(hosts, sizeof(struct member *));
+	lane->places = calloc(hosts, sizeof(*lane->places));
 	lane->results = calloc(hosts, sizeof(*lane->results));
 	lane->echo_fd = echo_open(own->interface, &own->address);
 	if (lane->echo_fd >= 0)
@@ -60,7 +61,7 @@ static int lane_open(struct pairs_lane *lane, const struct rotation_own *own,
 	else
 		log_warning("pairs: no ICMP socket on %s: %s; packets of full size are not tested",
 			    own->interface, strerror(-lane->echo_fd));
-	return lane->others && lane->results ? 0 : -ENOMEM;
+	return lane->others && lane->places && lane->results ? 0 : -ENOMEM;
 }
 
 static void lane_close(struct pairs *pairs, struct pairs_lane *lane)
@@ -69,6 +70,7 @@ static void lane_close(struct pairs *pairs, struct pairs_lane *lane)
 	if (lane->echo_fd >= 0)
 		close(lane->echo_fd);
 	free(lane->others);
+	free(lane->places);
 	free(lane->results);
 }
 
@@ -108,6 +110,7 @@ static void fill_lanes(struct pairs *pairs, const struct members *members, enum 
 					continue;
 				if (ports[k] == lane->self)
 					lane->index = lane->count;
+				lane->places[lane->count] = (uint8_t)k;
 				lane->others[lane->count++] = ports[k];
 				break;
 			}
@@ -468,6 +471,7 @@ int pairs_start(struct pairs *pairs, uint64_t run_ns, uint64_t round_ns, char **
 	pairs->sent = pairs->replied = pairs->failed = pairs->round = 0;
 	if (getrandom(&pairs->ident, sizeof(pairs->ident), 0) < 0)
 		pairs->ident = (uint16_t)time_local_ns();
+	pairs->plan.most_rounds = rotation_cycle((uint32_t)members->host_count);
 	err = open_lanes(pairs, members, own_host(pairs, members));
 	if (err)
 		explain_text(error, "out of memory");

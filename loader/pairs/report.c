@@ -114,6 +114,23 @@ static json_t *result_json(const struct pairs_lane *lane, uint32_t at)
 	return object;
 }
 
+/* All NICs of the rail in the order of hosts, ours included. */
+static json_t *members_json(const struct pairs_lane *lane)
+{
+	char text[ADDRESS_TEXT_BYTES];
+	json_t *list = json_array();
+
+	for (uint32_t i = 0; i < lane->count; i++) {
+		json_t *object = json_object();
+
+		json_put_name(object, "host", lane->others[i]->host);
+		json_put_text(object, "address", address_format(&lane->others[i]->address, text));
+		json_put_count(object, "place", lane->places[i]);
+		json_array_append_new(list, object);
+	}
+	return list;
+}
+
 /* @each: with the delays of each pair. */
 static json_t *lane_json(const struct pairs *pairs, const struct pairs_lane *lane, bool each)
 {
@@ -154,8 +171,10 @@ static json_t *lane_json(const struct pairs *pairs, const struct pairs_lane *lan
 	put_sums(object, &sums);
 	json_put(object, "classes", classes_json(limits));
 	json_put(object, "faulty", list);
-	if (each)
+	if (each) {
 		json_put(object, "results", json_incref(results));
+		json_put(object, "members", members_json(lane));
+	}
 	json_decref(results);
 	return object;
 }
@@ -179,6 +198,8 @@ static json_t *reply_pairs(void *self, struct request *request)
 		json_put_count(object, "round", pairs->round);
 		json_put_real(object, "takes_s",
 			      (double)(pairs->plan.rounds * pairs->plan.round_ns) / 1e9);
+		json_put_count(object, "over_ns",
+			       pairs->plan.run_ns + pairs->plan.most_rounds * pairs->plan.round_ns);
 		json_put_count(object, "sent", pairs->sent);
 		json_put_count(object, "replied", pairs->replied);
 		json_put_count(object, "failed", pairs->failed);

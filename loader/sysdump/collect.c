@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/child.h"
 #include "base/now.h"
 
 #define READ_BYTES 65536
@@ -91,38 +92,6 @@ void collect_file(struct part *out, const char *path, bool tail)
 
 /* --- commands --- */
 
-/* @out and @err become its standard output and error. Returns its pid, which leads a group. */
-static pid_t start(const char *const argv[], int *out, int *err)
-{
-	int outs[2], errs[2];
-	pid_t pid;
-
-	if (pipe2(outs, O_CLOEXEC))
-		return -errno;
-	if (pipe2(errs, O_CLOEXEC)) {
-		close(outs[0]);
-		close(outs[1]);
-		return -errno;
-	}
-	pid = fork();
-	if (!pid) {
-		int null = open("/dev/null", O_RDONLY);
-
-		setpgid(0, 0);
-		setenv("LC_ALL", "C.UTF-8", 1);
-		if (null >= 0 && dup2(null, STDIN_FILENO) >= 0 &&
-		    dup2(outs[1], STDOUT_FILENO) >= 0 && dup2(errs[1], STDERR_FILENO) >= 0)
-			execvp(argv[0], (char *const *)argv);
-		dprintf(STDERR_FILENO, "%s: %s", argv[0], strerror(errno));
-		_exit(127);
-	}
-	close(outs[1]);
-	close(errs[1]);
-	*out = outs[0];
-	*err = errs[0];
-	return pid;
-}
-
 struct running {
 	int out, err; /* -1: ended */
 	struct part *part;
@@ -190,7 +159,7 @@ void collect_command(struct part *out, const char *const argv[], bool tail, uint
 
 	if (!make_room(out))
 		return;
-	pid = start(argv, &run.out, &run.err);
+	pid = child_start(argv, &run.out, &run.err);
 	if (pid < 0) {
 		fail(out, argv[0], -(int)pid);
 		return;

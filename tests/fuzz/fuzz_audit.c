@@ -38,7 +38,10 @@ static void check_result(const json_t *entry)
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
 	struct input in = {bytes, bytes + size};
-	struct audit_options options = {.root = root};
+	/* Beyond the tree's own files: what programs print. */
+	static const char *const more[] = {"command/iblinkinfo", "command/ibqueryerrors"};
+	struct audit_options options = {.root = root, .subnet = true, .subnet_links = ""};
+	const char *name;
 	size_t rest, i, which = (size_t)input_take(&in, 1);
 	const json_t *entry;
 	json_t *report;
@@ -48,9 +51,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 		unpack("irdma");
 		atexit(clean);
 	}
-	which %= line_count;
+	which %= line_count + 2;
+	name = which < line_count ? lines[which] : more[which - line_count];
 	copy = input_rest(&in, &rest);
-	put_bytes(lines[which], copy, rest);
+	put_bytes(name, copy, rest);
 	free(copy);
 	report = audit_local(&options);
 	text = report ? json_dumps(report, 0) : NULL;
@@ -60,6 +64,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 	json_array_foreach (json_object_get(report, "results"), i, entry)
 		check_result(entry);
 	json_decref(report);
-	restore(lines[which]);
+	if (which < line_count)
+		restore(name);
+	else
+		put(name, NULL);
 	return 0;
 }

@@ -79,6 +79,11 @@ static json_t *good_replies(const char *backend)
 	"00000000000000000360000000000000" Z16                                                     \
 	"10000000000000004f20000000000000" Z16 Z16 Z16 Z16 Z16 Z16 Z16 Z16 Z16
 
+#define LLDP(interface, chassis, port)                                                             \
+	"{\"lldp\": [{\"interface\": [{\"name\": \"" interface "\", \"chassis\": [{\"name\": "     \
+	"[{\"value\": \"" chassis "\"}]}], \"port\": [{\"id\": [{\"type\": \"ifname\", "           \
+	"\"value\": \"" port "\"}]}]}]}]}"
+
 /* After one change of a good tree. With @value that is what an operator expects. */
 static const struct change {
 	const char *flavor, *path, *content, *check, *subject, *result, *value;
@@ -195,6 +200,14 @@ static const struct change {
 	 "fail", NULL},
 	{"mlx5-infiniband", P "mlx5_0/node_desc", "MT4129 ConnectX7", "infiniband.description",
 	 "mlx5_0:1", "fail", NULL},
+	{"irdma", "command/lldpcli", LLDP("ens1f0", "leaf1", "Ethernet16"), "nic.neighbor",
+	 "irdma0:1", "fail", "leaf1 Ethernet12"},
+	{"irdma", "command/lldpcli", LLDP("ens1f0", "leaf2", "Ethernet12"), "nic.neighbor",
+	 "irdma0:1", "fail", "leaf1 Ethernet12"},
+	{"irdma", "command/lldpcli", LLDP("ens1f1", "leaf1", "Ethernet12"), "nic.neighbor",
+	 "irdma0:1", "unknown", "leaf1 Ethernet12"},
+	{"irdma", "command/lldpcli", "{\"lldp\": [{}]}", "nic.neighbor", "irdma0:1", "unknown",
+	 "leaf1 Ethernet12"},
 	{"efa", P "rdmap16s25/ports/1/state", "1: DOWN", "nic.active", "rdmap16s25:1", "fail",
 	 NULL},
 	{"rxe", P "rxe0/ports/1/phys_state", "3: Disabled", "nic.active", "rxe0:1", "fail", NULL},
@@ -343,7 +356,9 @@ Test(audit, every_check_is_tested)
 	const struct audit_check *check = NULL;
 
 	while ((check = audit_next(check))) {
-		bool found = false;
+		/* test_audit_ring, test_audit_subnet */
+		bool found =
+			!strcmp(check->group, AUDIT_RING) || !strcmp(check->group, AUDIT_SUBNET);
 
 		for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
 			found |= !strcmp(check->id, others[i]);
@@ -446,6 +461,28 @@ Test(audit, waivers_and_off, .fini = clean)
 	json_decref(expect);
 }
 
+/* One file for all hosts: a host's own values go before those of all. */
+Test(audit, values_of_hosts, .fini = clean)
+{
+	static const char *const hosts[] = {"node1", "node2"}, *const results[] = {"pass", "fail"};
+	char *error = NULL;
+
+	unpack("irdma");
+	put("proc/sys/kernel/hostname", "node1");
+	for (size_t i = 0; i < 2; i++) {
+		json_t *expect = json_pack("{s:{s:{s:s}}, s:{s:s}}", "of_hosts", hosts[i],
+					   "nic.neighbor/irdma0:1", "leaf1 Ethernet12", "values",
+					   "nic.neighbor/irdma0:1", "leaf9 Ethernet12");
+		json_t *report;
+
+		cr_assert_eq(audit_expect_check(expect, &error), 0, "%s", error);
+		report = run(expect, NULL);
+		cr_expect_str_eq(result_of(report, "nic.neighbor", "irdma0:1"), results[i]);
+		json_decref(report);
+		json_decref(expect);
+	}
+}
+
 Test(audit, bad_expectations)
 {
 	static const char *const rows[][2] = {
@@ -453,6 +490,10 @@ Test(audit, bad_expectations)
 		{"{\"value\": {}}", "unknown key `value`"},
 		{"{\"values\": {\"nic.firmwares\": \"1\"}}", "did you mean `nic.firmware`"},
 		{"{\"values\": {\"nic.firmware\": 1}}", "in quotes"},
+		{"{\"of_hosts\": {\"n1\": {\"nic.neighbors\": \"x\"}}}",
+		 "did you mean `nic.neighbor`"},
+		{"{\"of_hosts\": {\"n1\": \"x\"}}", "should be an object"},
+		{"{\"of_hosts\": []}", "should be an object"},
 		{"{\"waive\": []}", "should be an object"},
 		{"{\"off\": [1]}", "a list of checks"},
 	};

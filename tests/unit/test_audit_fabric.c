@@ -291,3 +291,62 @@ Test(audit_fabric, delays_of_one_end_alone_are_no_error)
 	expect_guilty(&world, merged);
 	json_decref(merged);
 }
+
+/* --- a NIC that is down, and what depends on it --- */
+
+static json_t *down_report(const char *host, const char *check, const char *subject, json_t *down)
+{
+	return json_pack("{s:i, s:i, s:s, s:[], s:[{s:s, s:s, s:s, s:s, s:s, s:s, s:o*}]}",
+			 "version", 1, "run_ns", 1, "host", host, "nics", "results", "check", check,
+			 "group", "backend", "name", "x", "subject", subject, "result", "fail",
+			 "value", "x", "peers_down", down);
+}
+
+/* h2's NIC is down: that its peers miss it is no error of theirs, that h1 misses h3 too is one. */
+Test(audit_fabric, peers_of_a_nic_that_is_down)
+{
+	json_t *reports = json_pack(
+		"[o, o, o]",
+		down_report("h1", "backend.connectivity", "mlx5_0:1", json_pack("[s]", "h2")),
+		down_report("h2", "nic.active", "mlx5_0:1", NULL),
+		down_report("h3", "backend.connectivity", "mlx5_0:1", json_pack("[s]", "h2")));
+	char *error = NULL;
+	json_t *merged = audit_merge(reports, NULL, &error), *entry;
+
+	cr_assert(merged, "%s", error);
+	cr_expect_eq(json_count(merged, "errors"), 1);
+	cr_expect_str_eq(json_text(entry_of(merged, "nic.active", "mlx5_0:1"), "result"), "fail");
+	entry = (json_t *)entry_of(merged, "backend.connectivity", "mlx5_0:1");
+	cr_expect_str_eq(json_text(entry, "result"), "skipped");
+	cr_expect_str_eq(json_text(entry, "reason"), "NICs are down: h2");
+	json_decref(merged);
+	entry = json_array_get(json_object_get(json_array_get(reports, 0), "results"), 0);
+	json_array_append_new(json_object_get(entry, "peers_down"), json_string("h3"));
+	merged = audit_merge(reports, NULL, &error);
+	cr_assert(merged, "%s", error);
+	cr_expect_eq(json_count(merged, "errors"), 2);
+	json_decref(merged);
+	json_decref(reports);
+}
+
+/* Without a peer that is up there is nothing to be synced with: that is the error. */
+Test(audit_fabric, clock_of_a_host_that_is_cut_off)
+{
+	static const char *const states[] = {"down", "up"};
+
+	for (size_t i = 0; i < 2; i++) {
+		json_t *daemon = json_pack("{s:{s:s, s:i}, s:{s:[{s:s, s:s, s:s}]}}", "clock",
+					   "state", "holdover", "bound_ns", 5000, "peers", "peers",
+					   "peer", "h2", "interface", "eth1", "state", states[i]);
+		struct audit_options options = {
+			.root = "/nowhere", .daemon = daemon, .only = "clock"};
+		json_t *report = audit_local(&options);
+
+		cr_expect_str_eq(json_text(entry_of(report, "clock.synced", ""), "result"),
+				 i ? "fail" : "skipped");
+		cr_expect_str_eq(json_text(entry_of(report, "clock.bound", ""), "result"),
+				 "skipped");
+		json_decref(report);
+		json_decref(daemon);
+	}
+}

@@ -280,6 +280,7 @@ Test(pairs, all_results_on_request)
 {
 	struct member members[3] = {{.host = "h1"}, {.host = "h2"}, {.host = "h3"}};
 	const struct member *others[3] = {&members[0], &members[1], &members[2]};
+	uint8_t places[3] = {0, 1, 0};
 	struct pairs_pair results[3] = {
 		{},
 		{.out_ns = 4000, .in_ns = 4100, .bound_ns = 50, .sent = 100, .replied = 99},
@@ -288,6 +289,7 @@ Test(pairs, all_results_on_request)
 	struct pairs_lane lane = {.own.interface = "eth1",
 				  .self = &members[0],
 				  .others = others,
+				  .places = places,
 				  .count = 3,
 				  .results = results,
 				  .partner = ROTATION_NONE,
@@ -296,7 +298,8 @@ Test(pairs, all_results_on_request)
 	struct request request;
 	json_t *reply, *nic, *list;
 
-	pairs.plan = (struct pairs_plan){.run_ns = 1000, .round_ns = SECOND, .rounds = 3};
+	pairs.plan = (struct pairs_plan){
+		.run_ns = 1000, .round_ns = SECOND, .rounds = 3, .most_rounds = 5};
 	cr_assert(address_parse("10.1.0.1", &members[0].address));
 	cr_assert(address_parse("10.1.0.2", &members[1].address));
 	cr_assert(address_parse("10.1.0.3", &members[2].address));
@@ -304,6 +307,7 @@ Test(pairs, all_results_on_request)
 	reply = replies_get(pairs_verb_handlers, &pairs, "pairs", "{}", &request);
 	nic = json_array_get(json_object_get(reply, "nics"), 0);
 	cr_expect_null(json_object_get(nic, "results"));
+	cr_expect_null(json_object_get(nic, "members"));
 	json_decref(reply);
 	reply = replies_get(pairs_verb_handlers, &pairs, "pairs", "{\"all\": true}", &request);
 	nic = json_array_get(json_object_get(reply, "nics"), 0);
@@ -314,5 +318,11 @@ Test(pairs, all_results_on_request)
 	cr_expect_eq(json_count(json_array_get(list, 0), "owd_out_ns"), 4000);
 	cr_expect_eq(json_count(json_array_get(list, 0), "owd_in_ns"), 4100);
 	cr_expect_eq(json_count(json_array_get(list, 0), "bound_ns"), 50);
+	list = json_object_get(nic, "members");
+	cr_assert_eq(json_array_size(list), 3, "with our own");
+	cr_expect_str_eq(json_text(json_array_get(list, 1), "host"), "h2");
+	cr_expect_str_eq(json_text(json_array_get(list, 1), "address"), "10.1.0.2");
+	cr_expect_eq(json_count(json_array_get(list, 1), "place"), 1);
+	cr_expect_eq(json_count(reply, "over_ns"), 1000 + 5 * SECOND, "that of all hosts");
 	json_decref(reply);
 }
