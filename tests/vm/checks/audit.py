@@ -3,6 +3,7 @@
 import json
 import os
 
+import labtest
 from emulation import channel, machine, state
 
 from . import bench, cleanup, owd
@@ -12,6 +13,7 @@ RING = ("--ring", "2s")
 LEAD_NS = 20 * 10**9  # until the slower guest has begun
 LOADS = [1, 2, 4, 8]
 NIC = "rxe0:1"
+PATIENCE = 90
 AT_FAULT = SERVER
 
 
@@ -73,12 +75,23 @@ def check_ring(tap, reports):
                   ["5.1", "5.2", "5.3", "5.4"], "audit: in part 5 of the screen")
 
 
-def check_fault(tap, fleet, healthy, label, checks, words=()):
-    """New errors are of one NIC, those of `checks` at least, each with its remedy."""
-    _, merged = fleet.audit(*words)
-    new = failures(merged) - healthy
+def new_errors(fleet, healthy, wanted):
+    """({(host, nic)}, merged report) of the errors that healthy hosts do not have; until they are as wanted, with patience: the
+    clocks of a busy machine come and go."""
+    def look():
+        _, merged = fleet.audit()
+        found.append((failures(merged) - healthy, merged))
+        return {(host, nic) for host, nic, _ in found[-1][0]} == wanted
+    found = []
+    labtest.wait_for(look, PATIENCE)
+    return found[-1]
+
+
+def check_fault(tap, fleet, healthy, label, check):
+    """New errors are of one NIC, the check's one of them, each with its remedy."""
+    new, merged = new_errors(fleet, healthy, {(AT_FAULT, NIC)})
     tap.note(f"{label}: {sorted(new)}")
-    tap.check({(AT_FAULT, NIC, check) for check in checks} <= new, f"audit: {label}: reported with host and NIC", sorted(new))
+    tap.check((AT_FAULT, NIC, check) in new, f"audit: {label}: reported with host and NIC", sorted(new))
     tap.equal({(host, nic) for host, nic, _ in new}, {(AT_FAULT, NIC)}, f"audit: {label}: no other host, no other NIC")
     remedies = [entry for entry in merged["results"] if entry["result"] == "fail" and not entry.get("remedy")]
     tap.check(not remedies, f"audit: {label}: with the remedy", remedies)
@@ -94,7 +107,8 @@ def test_audit(tap, folder):
         return
     check_ring(tap, reports)
     fleet.expected = {check: value_of(reports[CLIENT], check) for check in ("roce.gid_same", "roce.mtu")}
-    healthy = failures(fleet.audit("--fleet")[1])
+    # Of the hosts alone: on a busy machine guests lose probes, which is no error of theirs.
+    healthy = failures(fleet.audit()[1])
     tap.note(f"healthy: {sorted(healthy)}; expected {fleet.expected}")
     tap.check(not [nic for _, nic, _ in healthy if nic == NIC], "audit: no error of a NIC without a fault", sorted(healthy))
     address = json.loads(in_guest(AT_FAULT, "ip -4 -j addr show dev eth0"))[0]["addr_info"][0]
@@ -104,15 +118,15 @@ def test_audit(tap, folder):
     in_guest(AT_FAULT, f"ip addr del {place} dev eth0; ip -6 addr add fd99::1/64 dev eth0 nodad; sleep 0.5; "
              f"ip addr add {place} dev eth0; {back}")
     owd.wait_synced()
-    check_fault(tap, fleet, healthy, "another GID index", ["roce.gid_same"], ("--fleet",))
+    check_fault(tap, fleet, healthy, "another GID index", "roce.gid_same")
     in_guest(AT_FAULT, f"ip addr del {place} dev eth0; ip -6 addr del fd99::1/64 dev eth0; sleep 0.5; "
              f"ip addr add {place} dev eth0; {back}")
     in_guest(AT_FAULT, "ip link set dev eth0 mtu 1400")
     owd.wait_synced()
-    check_fault(tap, fleet, healthy, "another MTU", ["roce.mtu"], ("--fleet",))
+    check_fault(tap, fleet, healthy, "another MTU", "roce.mtu")
     in_guest(AT_FAULT, "ip link set dev eth0 mtu 1500")
     in_guest(AT_FAULT, "ip link set dev eth0 down")
-    check_fault(tap, fleet, healthy, "a port that is down", ["nic.active"])
+    check_fault(tap, fleet, healthy, "a port that is down", "nic.active")
     in_guest(AT_FAULT, f"ip link set dev eth0 up; {back}")
     owd.wait_synced()
-    tap.equal(failures(fleet.audit("--fleet")[1]) - healthy, set(), "audit: nothing when all is as before")
+    tap.equal(new_errors(fleet, healthy, set())[0], set(), "audit: nothing when all is as before")
