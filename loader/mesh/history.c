@@ -34,6 +34,31 @@ static void count(struct mesh *mesh, const struct passages *passages, uint64_t *
 		delayhist_add(of_peer, &mesh->scratch);
 }
 
+static void count_floor(struct mesh_floor *floor, const struct clock_edge *edge, int64_t local_ns)
+{
+	int64_t ns = passages_least_round_trip(&edge->out, &edge->back, &floor->counted);
+	int64_t index = local_ns / MESH_FLOOR_NS;
+	int64_t *least_ns = &floor->least_ns[index % MESH_FLOOR_INTERVALS];
+
+	if (ns == INT64_MAX)
+		return;
+	if (index - floor->index > MESH_FLOOR_INTERVALS)
+		floor->index = index - MESH_FLOOR_INTERVALS;
+	while (floor->index < index)
+		floor->least_ns[++floor->index % MESH_FLOOR_INTERVALS] = INT64_MAX;
+	*least_ns = ns < *least_ns ? ns : *least_ns;
+}
+
+int64_t mesh_floor_at(const struct mesh_floor *floor, int64_t local_ns)
+{
+	int64_t least_ns = INT64_MAX, oldest = local_ns / MESH_FLOOR_NS - MESH_FLOOR_INTERVALS + 1;
+
+	for (int64_t i = oldest > 0 ? oldest : 0; floor->index && i <= floor->index; i++)
+		if (floor->least_ns[i % MESH_FLOOR_INTERVALS] < least_ns)
+			least_ns = floor->least_ns[i % MESH_FLOOR_INTERVALS];
+	return least_ns;
+}
+
 void mesh_count_delays(struct mesh *mesh, uint64_t now_ns)
 {
 	const struct clock_line *ours = &clock_host(mesh->clock)->consensus.line;
@@ -46,6 +71,7 @@ void mesh_count_delays(struct mesh *mesh, uint64_t now_ns)
 		struct mesh_history *history = &peer->history;
 		struct clock_line theirs;
 
+		count_floor(&history->floor, edge, local_ns);
 		if (mesh_delay_bound(mesh, edge, local_ns, &theirs) < 0) {
 			history->out_counted = edge->out.count;
 			history->in_counted = edge->in.count;

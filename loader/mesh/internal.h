@@ -42,9 +42,19 @@ struct mesh_path {
 };
 
 /* One-way delays, counted once each: one histogram for every scrape and for a peer's whole time. */
+/* The least round trips of the newest intervals; INT64_MAX: there was none. */
+#define MESH_FLOOR_INTERVALS 4
+#define MESH_FLOOR_NS 5000000000ll
+struct mesh_floor {
+	uint64_t counted;
+	int64_t index; /* of the newest interval */
+	int64_t least_ns[MESH_FLOOR_INTERVALS];
+};
+
 struct mesh_history {
 	struct delayhist out;
 	uint64_t out_counted, in_counted, back_counted; /* of the edge's passages */
+	struct mesh_floor floor;
 };
 
 /* Probes that were lost, by tenths of mesh.loss_after. */
@@ -349,6 +359,8 @@ double mesh_loss_share(const struct mesh_loss *loss);
 
 /* The histograms have what there was until now; nothing, while there is no fabric time. */
 void mesh_count_delays(struct mesh *mesh, uint64_t now_ns);
+/* The least round trip of the last 15 to 20 s before @local_ns; INT64_MAX: there was none. */
+int64_t mesh_floor_at(const struct mesh_floor *floor, int64_t local_ns);
 void mesh_free_history(struct mesh_history *history);
 void mesh_write_history(const struct mesh *mesh, struct prom_family *of_plane,
 			struct prom_family *of_peer);

@@ -51,6 +51,7 @@ struct mesh_peer_facts {
 	uint64_t disconnects;
 	int64_t pair_interval_ns;
 	struct quantiles rtt, owd_out, owd_in;
+	int64_t rtt_floor_ns; /* the least of 15 to 20 s; 0: not known */
 	int64_t owd_bound_ns; /* 0: no samples */
 };
 /* Peers by plane, host and NICs, malloc'd; NULL: no memory. */

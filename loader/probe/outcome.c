@@ -99,21 +99,35 @@ void passages_delays(const struct passages *passages, bool out_going, int64_t si
 	quantiles_of(values, count, out);
 }
 
+/* Index of the first that came after the first @counted and is still there. */
+static uint64_t first_after(const struct passages *passages, uint64_t counted)
+{
+	uint64_t from = counted <= passages->count ? counted : 0; /* they began again */
+
+	return passages->count - from > PASSAGES_KEPT ? passages->count - PASSAGES_KEPT : from;
+}
+
 int passages_count(const struct passages *passages, uint64_t *counted,
 		   const struct clock_line *sender, const struct clock_line *receiver,
 		   struct delayhist *hist)
 {
-	uint64_t from = *counted <= passages->count ? *counted : 0; /* they began again */
+	uint64_t from = first_after(passages, *counted);
 	int err = 0;
 
-	if (passages->count - from > PASSAGES_KEPT)
-		from = passages->count - PASSAGES_KEPT;
 	for (; !err && from < passages->count; from++)
 		err = delayhist_count(hist,
 				      esc_owd_bucket(delay_of(&passages->at[from % PASSAGES_KEPT],
 							      sender, receiver)));
 	*counted = passages->count;
 	return err;
+}
+
+static int64_t round_trip_of(const struct passages *there, const struct passages *back, uint64_t i)
+{
+	const struct passage *request = &there->at[i % PASSAGES_KEPT];
+	const struct passage *reply = &back->at[i % PASSAGES_KEPT];
+
+	return ns_sub(ns_sub(reply->rx_ns, request->tx_ns), ns_sub(reply->tx_ns, request->rx_ns));
 }
 
 void passages_round_trips(const struct passages *there, const struct passages *back,
@@ -123,13 +137,22 @@ void passages_round_trips(const struct passages *there, const struct passages *b
 	uint64_t kept = there->count < PASSAGES_KEPT ? there->count : PASSAGES_KEPT;
 	size_t count = 0;
 
-	for (uint64_t i = there->count - kept; i < there->count; i++) {
-		const struct passage *request = &there->at[i % PASSAGES_KEPT];
-		const struct passage *reply = &back->at[i % PASSAGES_KEPT];
-
-		if (request->tx_ns >= since_ns)
-			values[count++] = ns_sub(ns_sub(reply->rx_ns, request->tx_ns),
-						 ns_sub(reply->tx_ns, request->rx_ns));
-	}
+	for (uint64_t i = there->count - kept; i < there->count; i++)
+		if (there->at[i % PASSAGES_KEPT].tx_ns >= since_ns)
+			values[count++] = round_trip_of(there, back, i);
 	quantiles_of(values, count, out);
+}
+
+int64_t passages_least_round_trip(const struct passages *there, const struct passages *back,
+				  uint64_t *counted)
+{
+	int64_t least_ns = INT64_MAX;
+
+	for (uint64_t i = first_after(there, *counted); i < there->count; i++) {
+		int64_t ns = round_trip_of(there, back, i);
+
+		least_ns = ns < least_ns ? ns : least_ns;
+	}
+	*counted = there->count;
+	return least_ns;
 }

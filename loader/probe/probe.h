@@ -237,5 +237,11 @@ int passages_count(const struct passages *passages, uint64_t *counted,
  */
 void passages_round_trips(const struct passages *there, const struct passages *back,
 			  int64_t since_ns, struct quantiles *out);
+/*
+ * The least of those that came after the first *@counted, which is then all there have been;
+ * INT64_MAX: none came.
+ */
+int64_t passages_least_round_trip(const struct passages *there, const struct passages *back,
+				  uint64_t *counted);
 
 #endif

@@ -176,11 +176,13 @@ static void take_p99(struct topo *topo, size_t a, size_t b, double p99_ns)
  */
 static void take_delay(struct topo *topo, size_t a, size_t b, const json_t *row)
 {
-	double rtt_ns = number_of(row, "rtt_ns", "min");
+	double rtt_ns = number_of(row, "rtt_ns", "floor");
 	double out_ns = number_of(row, "owd_out_ns", "min");
 	double in_ns = number_of(row, "owd_in_ns", "min");
 	const json_t *bound = json_object_get(row, "bound_ns");
 
+	if (!(rtt_ns > 0)) /* a release before, or of no neighbor */
+		rtt_ns = number_of(row, "rtt_ns", "min");
 	if (rtt_ns > 0) {
 		topo_add_pair(topo, a, b, rtt_ns, 0, false);
 		take_p99(topo, a, b, number_of(row, "rtt_ns", "p99"));

@@ -403,6 +403,42 @@ Test(mesh_reply, metrics)
 	free(metrics);
 }
 
+/* Longer than the window of `peers`: queues of two seconds do not move it, a longer path does. */
+Test(mesh_reply, the_floor_of_a_round_trip_is_of_the_last_intervals)
+{
+	struct mesh_peer *peer = add(0, "h2");
+	struct mesh_floor *floor = &peer->history.floor;
+	uint64_t now_ns = time_local_ns();
+	int64_t index = clock_local_at(&the_clock, now_ns) / MESH_FLOOR_NS;
+	struct mesh_peer_facts *facts;
+	size_t count;
+
+	probe(peer, 1000, 2000);
+	mesh_count_delays(&mesh, now_ns);
+	probe(peer, 5000, 6000);
+	mesh_count_delays(&mesh, now_ns);
+	cr_expect_eq(floor->index, index);
+	facts = mesh_get_peers(&mesh, &count);
+	cr_assert_eq(count, 1);
+	cr_expect_eq(facts->rtt_floor_ns, 3000, "the least, though a longer one came later");
+	free(facts);
+	for (int64_t later = 0; later < MESH_FLOOR_INTERVALS + 2; later++)
+		cr_expect_eq(mesh_floor_at(floor, (index + later) * MESH_FLOOR_NS),
+			     later < MESH_FLOOR_INTERVALS ? 3000 : INT64_MAX, "%d intervals later",
+			     (int)later);
+	probe(peer, 5000, 6000);
+	mesh_count_delays(&mesh, now_ns + 3 * MESH_FLOOR_NS);
+	cr_expect_eq(mesh_floor_at(floor, (index + 3) * MESH_FLOOR_NS), 3000);
+	cr_expect_eq(mesh_floor_at(floor, (index + 4) * MESH_FLOOR_NS), 11000,
+		     "the path is longer since");
+	passages_clear(&peer->edge->out);
+	passages_clear(&peer->edge->back);
+	mesh_count_delays(&mesh, now_ns + 40 * MESH_FLOOR_NS);
+	probe(peer, 1500, 2500);
+	mesh_count_delays(&mesh, now_ns + 40 * MESH_FLOOR_NS);
+	cr_expect_eq(mesh_floor_at(floor, (index + 40) * MESH_FLOOR_NS), 4000, "it began again");
+}
+
 /* A burst that is over before the next scrape, and long before the one after it, stays counted. */
 Test(mesh_reply, every_delay_is_counted_once)
 {
