@@ -44,14 +44,14 @@ def say(text):
     print(text, flush=True)
 
 
-def call(*command, timeout=120):
+def call(*command, timeout=300):
     """(exit code, stdout, stderr)"""
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True, timeout=timeout, env=ENV)
     return done.returncode, done.stdout, done.stderr
 
 
-def good(*command, timeout=120):
+def good(*command, timeout=300):
     code, out, err = call(*command, timeout=timeout)
     if code:
         raise Failed(f"{' '.join(command)} failed: {(err or out).strip()}")
@@ -64,13 +64,13 @@ class Node:
     def __init__(self, name, machine):
         self.name, self.machine = name, machine
 
-    def run(self, *command, timeout=120):
+    def run(self, *command, timeout=300):
         if self.machine:
             return good(VM, "exec", self.name, "-t", str(timeout), "--", *command,
                         timeout=timeout + 20)
         return good(LAB, "exec", self.name, "--", *command, timeout=timeout)
 
-    def shown(self, *command, lines=None, timeout=120):
+    def shown(self, *command, lines=None, timeout=300):
         """Runs a command as an operator would type it, and shows its output."""
         say(f"\n{self.name}# {' '.join(command)}")
         out = self.run(*command, timeout=timeout).rstrip().splitlines()
@@ -141,7 +141,7 @@ def daemons(have_machines):
                            "qps: { idle: 10m }\n")
     good(LAB, "start")
     if have_machines:
-        good(VM, "start", timeout=120)
+        good(VM, "start", timeout=300)
     say("One daemon per host, in mode observe: it attaches its programs, counts packets and\n"
         "probes its peers. No packet of a user is changed.")
 
