@@ -22,7 +22,7 @@ static void no_daemon(struct audit_run *run)
 
 /* --- fabric time --- */
 
-/* Of the peers that are probed none is up: then there is no one to compare clocks with. */
+/* Of the peers that are probed none is up: then no clock can be compared. */
 static bool is_cut_off(const struct audit_run *run)
 {
 	const json_t *peers = json_object_get(reply(run, "peers"), "peers"), *peer;

@@ -9,6 +9,7 @@
 
 #include "base/child.h"
 #include "base/json.h"
+#include "base/units.h"
 #include "internal.h"
 #include "net/iblinks.h"
 
@@ -189,20 +190,18 @@ static void errors(struct audit_run *run)
 	static const char *const argv[] = {"ibqueryerrors", NULL};
 	struct child child = {};
 	char name[64] = "", line[512], subject[96];
+	const char *text;
 	size_t bad = 0;
 	bool summary = false;
 
 	/* Its exit status is 1 for errors of ports. */
 	if (!run_tool(run, argv, true, &child))
 		goto out;
-	for (const char *text = child.text; *text;) {
-		size_t bytes = strcspn(text, "\n");
-		const char *at, *counters;
+	text = child.text;
+	while (text_next_line(&text, line, sizeof(line))) {
+		const char *at = line, *counters;
 		uint64_t port;
 
-		snprintf(line, sizeof(line), "%.*s", (int)(bytes < 511 ? bytes : 511), text);
-		text += bytes + (text[bytes] == '\n');
-		at = line;
 		summary |= strstr(line, "ports checked") != NULL;
 		if (!strncmp(line, "Errors for", 10)) {
 			iblinks_between(&at, "\"", "\"", name, sizeof(name));

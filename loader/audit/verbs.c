@@ -421,16 +421,14 @@ static const struct verb_arg audit_args[] = {
 	{"--ring", "DURATION", .key = "ring", .type = VERB_DURATION, .least = 1000000000,
 	 .most = 60000000000, .local = true,
 	 .help = "of `--fleet`: after all pairs, `ib_write_bw` (perftest) from each NIC to that of "
-		 "the next host with 1, 2, 4 and 8 queue pairs, for so long each, at the rate "
-		 "that the NICs can: it loads the fabric, and a job that runs on it. Needs the "
-		 "same on all hosts"},
+		 "the next host with 1, 2, 4 and 8 queue pairs, each for this time, at full rate: "
+		 "it loads the fabric, and slows jobs that use it. All hosts need the same value"},
 	{"--ring-order", "FILE", .key = "ring_order", .local = true,
 	 .help = "of `--ring`: once more in the order of a file of `topo --ranks`, the same on all "
 		 "hosts"},
 	{"--subnet", .type = VERB_FLAG, .key = "subnet", .local = true,
 	 .help = "the links of an InfiniBand subnet too, by iblinkinfo and ibqueryerrors, which "
-		 "read "
-		 "all its switches: on one host"},
+		 "read all its switches: on one host"},
 	{"--subnet-links", "FILE", .key = "subnet_links", .local = true,
 	 .help = "the same, and each link of a file that `iblinkinfo --line --switches-only` wrote "
 		 "when all was right"},

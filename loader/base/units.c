@@ -222,6 +222,17 @@ void text_append(char *out, size_t bytes, const char *separator, const char *tex
 	snprintf(out + used, bytes - used, "%s%s", used ? separator : "", text);
 }
 
+bool text_next_line(const char **text, char *line, size_t bytes)
+{
+	size_t length = strcspn(*text, "\n");
+
+	if (!**text)
+		return false;
+	snprintf(line, bytes, "%.*s", (int)(length < bytes ? length : bytes), *text);
+	*text += length + ((*text)[length] == '\n');
+	return true;
+}
+
 #define NEAREST_BYTES 48 /* longer ones are cut: no name of ours is so long */
 
 /* Optimal string alignment: Damerau-Levenshtein without touching a place twice. */

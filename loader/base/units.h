@@ -3,6 +3,7 @@
 #ifndef ESC_LOADER_UNITS_H
 #define ESC_LOADER_UNITS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -33,6 +34,9 @@ const char *units_delay(char out[UNITS_TEXT_BYTES], double ns);
 /* Appends @text to the one in @out of @bytes, which is cut; after @separator unless it is the
  * first. */
 void text_append(char *out, size_t bytes, const char *separator, const char *text);
+
+/* The next line of *@text, cut to @bytes, and *@text moves behind it. False: it has no more. */
+bool text_next_line(const char **text, char *line, size_t bytes);
 
 /* Insertions, deletions, replacements and swaps of neighbours that turn @a into @b. */
 unsigned int nearest_distance(const char *a, const char *b);

@@ -133,6 +133,20 @@ static unsigned int own_rail(const struct mesh *mesh, const struct mesh_peer *pe
 	return FLEET_RAILS_MAX;
 }
 
+/* The numbers of the NICs of a pair; false: they are too many, or ours is on no rail. */
+static bool find_ends(struct mesh *mesh, struct observation *seen, struct mesh_peer *peer,
+		      const struct members *members, unsigned int *own, unsigned int *other)
+{
+	unsigned int rail = own_rail(mesh, peer);
+
+	if (rail == FLEET_RAILS_MAX)
+		return false;
+	*own = nic_number(seen, 0, peer->edge->plane, rail, own_rack(mesh, members));
+	*other = nic_number(seen, host_number(seen, peer), peer->edge->plane, peer->rail,
+			    rack_of(mesh, peer, members));
+	return *own < FAULT_NICS_MAX && *other < FAULT_NICS_MAX;
+}
+
 /* Whether the host of @edge recently reported, by any pair, lost paths of that plane. */
 static bool reports_paths(const struct mesh *mesh, const struct clock_edge *edge, int64_t local_ns)
 {
@@ -152,16 +166,13 @@ static void add_edge(struct mesh *mesh, struct observation *seen, struct mesh_pe
 	const struct mesh_inquiry *inquiry = &peer->inquiry;
 	uint64_t recent = recent_ns(mesh);
 	bool replied, confirmed, restarts = mesh_restarts(mesh, peer, now_ns);
-	unsigned int rail = own_rail(mesh, peer), own, other;
+	unsigned int own, other;
 	struct fault_edge *edge;
 
 	/* What was never received may be somewhere where nothing is. */
-	if (!peer->received_ns || rail == FLEET_RAILS_MAX)
+	if (!peer->received_ns)
 		return;
-	own = nic_number(seen, 0, peer->edge->plane, rail, own_rack(mesh, members));
-	other = nic_number(seen, host_number(seen, peer), peer->edge->plane, peer->rail,
-			   rack_of(mesh, peer, members));
-	if (own == FAULT_NICS_MAX || other == FAULT_NICS_MAX)
+	if (!find_ends(mesh, seen, peer, members, &own, &other))
 		return;
 	replied = now_ns < peer->replied_ns + recent;
 	confirmed = local_ns < peer->edge->confirmed_local_ns + (int64_t)recent;
@@ -301,15 +312,12 @@ static void add_lossy_reports(struct mesh *mesh, struct observation *seen, struc
 static void add_lossy_edge(struct mesh *mesh, struct observation *seen, struct mesh_peer *peer,
 			   const struct members *members)
 {
-	unsigned int rail = own_rail(mesh, peer), own, other;
+	unsigned int own, other;
 	bool lossy = mesh_loss_leans(&peer->loss);
 
-	if (!peer->loss.count || rail == FLEET_RAILS_MAX)
+	if (!peer->loss.count)
 		return;
-	own = nic_number(seen, 0, peer->edge->plane, rail, own_rack(mesh, members));
-	other = nic_number(seen, host_number(seen, peer), peer->edge->plane, peer->rail,
-			   rack_of(mesh, peer, members));
-	if (own == FAULT_NICS_MAX || other == FAULT_NICS_MAX)
+	if (!find_ends(mesh, seen, peer, members, &own, &other))
 		return;
 	if (!seen->view.nics[other].reported)
 		set_reported(&seen->view.nics[other], true);

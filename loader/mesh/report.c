@@ -156,7 +156,7 @@ static void get_peer(const struct mesh *mesh, const struct mesh_peer *peer, uint
 			 "it replies, but does not probe: the delay from it is of its replies, "
 			 "which leave sooner than probes");
 	passages_round_trips(&edge->out, &edge->back, since_ns, &out->rtt);
-	out->rtt_floor_ns = mesh_floor_at(&peer->history.floor, now_ns);
+	out->rtt_floor_ns = out->rtt.samples ? mesh_floor_at(&peer->history.floor, now_ns) : 0;
 	bound_ns = mesh_delay_bound(mesh, edge, now_ns, &theirs);
 	if (bound_ns < 0)
 		return;
@@ -253,7 +253,7 @@ json_t *mesh_peer_json(const struct mesh_peer_facts *peer)
 	put_quantiles(object, "owd_out_ns", &peer->owd_out);
 	put_quantiles(object, "owd_in_ns", &peer->owd_in);
 	put_quantiles(object, "rtt_ns", &peer->rtt);
-	if (peer->rtt.samples && peer->rtt_floor_ns > 0 && peer->rtt_floor_ns < INT64_MAX)
+	if (peer->rtt_floor_ns > 0 && peer->rtt_floor_ns < INT64_MAX)
 		json_put_integer(json_object_get(object, "rtt_ns"), "floor", peer->rtt_floor_ns);
 	if (peer->seen)
 		json_put_real(object, "last_heard_ms", (double)peer->silent_ns / 1e6);

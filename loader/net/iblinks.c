@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/units.h"
 
 bool iblinks_number(const char **at, int base, uint64_t *out)
 {
@@ -35,8 +36,9 @@ bool iblinks_between(const char **at, const char *open, const char *close, char 
 }
 
 /*
- * 0x2 "   leaf1"   2    5[  ] ==( 4X  2.5 Gbps Active/  LinkUp)==>  0x3  3  5[  ] "leaf2" (Could be
- * 12X) 0x2 "   leaf1"   2    7[  ] ==(             Down/ Polling)==>             [  ] "" ( )
+ * 0x2 "leaf1" 2 5[ ] ==( 4X 2.5 Gbps Active/ LinkUp)==> 0x3 3 5[ ] "leaf2" (Could be 12X)
+ *
+ * 0x2 "leaf1" 2 7[ ] ==( Down/ Polling)==> [ ] "" ( )
  */
 static bool parse_port(const char *line, struct iblinks_port *out)
 {
@@ -63,17 +65,13 @@ static bool parse_port(const char *line, struct iblinks_port *out)
 
 void iblinks_parse(struct iblinks *subnet, const char *text)
 {
-	while (text && *text) {
-		size_t bytes = strcspn(text, "\n");
-		struct iblinks_port port;
-		char line[512];
+	struct iblinks_port port;
+	char line[512];
 
-		snprintf(line, sizeof(line), "%.*s", (int)(bytes < 511 ? bytes : 511), text);
-		text += bytes + (text[bytes] == '\n');
+	while (text && text_next_line(&text, line, sizeof(line)))
 		if (parse_port(line, &port) &&
 		    !array_reserve(&subnet->ports, &subnet->room, subnet->count + 1, sizeof(port)))
 			subnet->ports[subnet->count++] = port;
-	}
 }
 
 bool iblinks_is_switch(const struct iblinks *subnet, uint64_t guid)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/readfile.h"
+#include "base/units.h"
 #include "internal.h"
 
 #define FILE_BYTES 16384
@@ -99,14 +100,11 @@ void job_of_path(const char *path, struct job *out)
 
 void job_of_text(const char *text, struct job *out)
 {
-	memset(out, 0, sizeof(*out));
-	while (*text) {
-		size_t bytes = strcspn(text, "\n");
-		char line[FILE_BYTES], *path;
-		struct job job;
+	char line[FILE_BYTES], *path;
+	struct job job;
 
-		snprintf(line, sizeof(line), "%.*s", (int)bytes, text);
-		text += bytes + (text[bytes] == '\n');
+	memset(out, 0, sizeof(*out));
+	while (text_next_line(&text, line, sizeof(line))) {
 		path = strchr(line, ':'); /* hierarchy:controllers:path */
 		path = path ? strchr(path + 1, ':') : NULL;
 		if (!path)

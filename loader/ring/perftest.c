@@ -8,6 +8,7 @@
 
 #include "base/explain.h"
 #include "base/json.h"
+#include "base/units.h"
 #include "internal.h"
 
 const unsigned int ring_loads[RING_LOADS] = {1, 2, 4, 8};
@@ -114,15 +115,11 @@ static bool parse_qpn(const char *line, uint32_t *qpn)
 void ring_parse(const char *text, struct ring_result *out)
 {
 	bool header = false;
+	char line[256];
+	double gbps;
 
 	*out = (struct ring_result){};
-	while (text && *text) {
-		size_t bytes = strcspn(text, "\n");
-		char line[256];
-		double gbps;
-
-		snprintf(line, sizeof(line), "%.*s", (int)(bytes < 255 ? bytes : 255), text);
-		text += bytes + (text[bytes] == '\n');
+	while (text && text_next_line(&text, line, sizeof(line))) {
 		if (strstr(line, "#bytes"))
 			header = strstr(line, "average[Gb/sec]") != NULL;
 		else if (header && parse_row(line, &gbps))

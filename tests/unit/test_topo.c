@@ -327,11 +327,11 @@ Test(topo, an_sla_counts_what_was_not_measured)
 	while (strcmp(verb->name, "topo sla") != 0)
 		verb++;
 	for (int to = 2; to <= 8; to++)
-		json_array_append_new(peers, json_pack("{s:o, s:o, s:s, s:s, s:s, s:{s:i}}", "peer",
-						       json_sprintf("h%d", to), "address",
+		json_array_append_new(peers, json_pack("{s:o, s:o, s:s, s:s, s:s, s:{s:i, s:i}}",
+						       "peer", json_sprintf("h%d", to), "address",
 						       json_sprintf("10.1.0.%d", to), "interface",
 						       "eth1", "plane", "backend", "rail", "1",
-						       "rtt_ns", "min", 4000));
+						       "rtt_ns", "min", 40000, "floor", 4000));
 	args = json_pack("{s:i, s:{s:{s:s, s:{s:[{s:s, s:[{s:s, s:s, s:s}]}]}}, s:{s:o}}}",
 			 "max_owd_ns", 8000, "replies", "status", "host", "h1", "probing", "planes",
 			 "plane", "backend", "nics", "interface", "eth1", "rail", "1", "address",
