@@ -13,7 +13,7 @@ import time
 
 import events
 import rocev2
-from emulation import capture, channel, perftest, state
+from emulation import capture, channel, errors, perftest, state
 
 from . import bench, cleanup, owd
 from .bench import CLIENT, SERVER
@@ -25,6 +25,7 @@ MESSAGES = (900, 2700)  # 15 s; where a busy machine found the paths too late fo
 SLOW_TIMER, STALLED_NS = "20", 10**9
 SETTLE_S = 3
 FAILURE_S = 3  # how long the spine drops
+STARTED_S = 0.2  # until a process that is to fail it waits
 BACKUP_WAIT_S = 40
 # Of one failure: detected (paths.dead_after), what was lost is sent once more; probes, ticks and the path add a tenth.
 # An emulated machine adds twice its longest gap without a failure at most.
@@ -54,21 +55,40 @@ def spine_of(source, sport, version=4):
 
 
 class Blackhole:
-    """A spine that loses what goes to some guests."""
+    """Spines that lose what goes to some guests: @holes are (spine, guest). All begin, and end, in one instant: a process
+    for each spine waits in its namespace with all its routes."""
 
-    def __init__(self, spine, targets):
-        self.spine = spine
-        self.routes = [bench.address_of(name, version) for name in targets for version in (4, 6)]
+    def __init__(self, *holes):
+        self.routes = {}
+        for spine, guest in holes:
+            self.routes.setdefault(spine, []).extend(bench.address_of(guest, version) for version in (4, 6))
 
-    def change(self, verb):
-        for route in self.routes:
-            state.lab("exec", self.spine, "--", "ip", "route", verb, "blackhole", route)
+    def prepare(self, verb):
+        """The processes that will change the routes; each reads a line first."""
+        script = "read -r _ && ip -batch -"
+        waiting = []
+        for spine, routes in self.routes.items():
+            waiting.append((subprocess.Popen(state.in_netns(f"{state.LAB}-{spine}", ["sh", "-c", script]), text=True,
+                                             stdin=subprocess.PIPE, stderr=subprocess.PIPE),
+                            "\n" + "".join(f"route {verb} blackhole {route}\n" for route in routes)))
+        time.sleep(STARTED_S)
+        return waiting
+
+    def change(self, waiting):
+        for process, text in waiting:
+            process.stdin.write(text)
+            process.stdin.close()
+        for process, _ in waiting:
+            said = process.stderr.read()
+            process.stderr.close()
+            if process.wait():
+                raise errors.VmError(f"a blackhole route: {said.strip()}")
 
     def __enter__(self):
-        self.change("add")
+        self.change(self.prepare("add"))
 
     def __exit__(self, *_):
-        self.change("del")
+        self.change(self.prepare("del"))
 
 
 def busiest():
@@ -78,17 +98,17 @@ def busiest():
     return [max(found, key=lambda row: (row["throughput_bps"], row["packets"])) for found in rows]
 
 
+def holes_of(direction, there, back):
+    """What Blackhole() takes; @there, @back: the spines of the data and of the ACKs."""
+    return {"data": [(there, SERVER)], "acks": [(back, CLIENT)], "both": [(there, SERVER), (back, CLIENT)]}[direction]
+
+
 def fail(direction):
     """The spines under it lose what goes to the target ("data"), to the initiator ("acks"), or both, for a while."""
     there, back = (spine_of(name, row.get("steered_sport", row["sport"]), version_of(row))
                    for name, row in zip(bench.GUESTS, busiest()))
-    holes = {"data": [(there, SERVER)], "acks": [(back, CLIENT)], "both": [(there, SERVER), (back, CLIENT)]}[direction]
-    holes = [Blackhole(spine, [target]) for spine, target in holes]
-    for hole in holes:
-        hole.__enter__()
-    time.sleep(FAILURE_S)
-    for hole in holes:
-        hole.__exit__()
+    with Blackhole(*holes_of(direction, there, back)):
+        time.sleep(FAILURE_S)
 
 
 def leaving(name):
@@ -172,17 +192,12 @@ def run_once(folder, direction, steered, messages):
             time.sleep(SETTLE_S)
             there, back = (spine_of(name, row.get("steered_sport", row["sport"]))
                            for name, row in zip(bench.GUESTS, rows))
-            holes = {"data": [Blackhole(there, [SERVER])], "acks": [Blackhole(back, [CLIENT])],
-                     "both": [Blackhole(there, [SERVER]), Blackhole(back, [CLIENT])]}[direction]
-            seen["failed_at"] = time.time()
-            for hole in holes:
-                hole.__enter__()
-            time.sleep(FAILURE_S / 2)
-            if steered:
-                seen["during_failure"] = bench.each(during_failure)
-            time.sleep(max(0, seen["failed_at"] + FAILURE_S - time.time()))
-            for hole in holes:
-                hole.__exit__()
+            with Blackhole(*holes_of(direction, there, back)):
+                seen["failed_at"] = time.time()
+                time.sleep(FAILURE_S / 2)
+                if steered:
+                    seen["during_failure"] = bench.each(during_failure)
+                time.sleep(max(0, seen["failed_at"] + FAILURE_S - time.time()))
             seen["back_at"] = time.time()
     finally:
         load.join()
@@ -224,7 +239,7 @@ def test_stalled(tap, folder):
     try:
         rows = wait_flows(False)
         before = stalls(CLIENT)[known:]
-        with Blackhole(spine_of(CLIENT, rows[0]["sport"]), [SERVER]):
+        with Blackhole((spine_of(CLIENT, rows[0]["sport"]), SERVER)):
             deadline = time.monotonic() + FAILURE_S
             while time.monotonic() < deadline and not found:
                 time.sleep(0.2)
