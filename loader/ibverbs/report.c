@@ -269,6 +269,7 @@ json_t *report_counts(const struct verbs_row *row)
 	for (unsigned int i = 0; i < SEGMENT_KINDS; i++)
 		if (qp->messages[i])
 			json_put(object, kinds[i], messages_json(qp->messages[i], qp->bytes[i]));
+	json_put_count(object, "local_qpn", qp->qpn);
 	json_put(object, "received", messages_json(qp->received, qp->received_bytes));
 	json_put_count(object, "received_imm", qp->received_imm);
 	json_put_count(object, "receives_posted", qp->receives);

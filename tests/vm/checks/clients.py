@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Programs that nobody here wrote, at their defaults, over two soft-RoCE machines: NVMe over Fabrics under fio with
+"""Third-party programs, at their defaults, over two soft-RoCE machines: NVMe over Fabrics under fio with
 data verification, UCX, librdmacm's rping, Open MPI and perftest, each while its queue pairs are moved, while daemons start
 again, while the path in use and NICs fail (disturb), and paced."""
 import concurrent.futures
@@ -113,20 +113,20 @@ def repeated(command, seconds):
             return dict(seen, runs=runs)
 
 
-def run_ucx(seconds):
-    """UCX's own test program, tag matching over RC. By an IPv6 GID: UCX sets RC up over UD, and its UD over an IPv4
+def run_ucx(seconds, under=""):
+    """UCX's own test program, tag matching over RC; @under: what comes before its command, as NAME=VALUE. By an IPv6 GID: UCX sets RC up over UD, and its UD over an IPv4
     GID of soft-RoCE times out, without any program of ours as well."""
-    command = "UCX_NET_DEVICES=rxe0:1 UCX_TLS=rc,self UCX_IB_GID_INDEX={} UCX_LOG_LEVEL=warn " \
+    command = under + " UCX_NET_DEVICES=rxe0:1 UCX_TLS=rc,self UCX_IB_GID_INDEX={} UCX_LOG_LEVEL=warn " \
               "ucx_perftest -p 13337 -t tag_bw -s 16384 -n {} -w 10"
     serve, use = (command.format(perftest.gid_index(name, 6), UCX_PER_SECOND * seconds) for name in (SERVER, CLIENT))
     return repeated((serve, f"{use} {bench.address_of(SERVER, 4)}", 13337), seconds)
 
 
-def run_rping(seconds):
+def run_rping(seconds, under=""):
     """librdmacm's ping-pong of SEND, READ and WRITE, with validation of the data."""
     address = bench.address_of(SERVER, 4)
-    return repeated((f"rping -s -a {address} -p 7174 -V -C {RPING_PER_SECOND * seconds}",
-                     f"sleep 1; rping -c -a {address} -p 7174 -V -C {RPING_PER_SECOND * seconds}"), seconds)
+    return repeated((f"{under} rping -s -a {address} -p 7174 -V -C {RPING_PER_SECOND * seconds}",
+                     f"sleep 1; {under} rping -c -a {address} -p 7174 -V -C {RPING_PER_SECOND * seconds}"), seconds)
 
 
 @contextlib.contextmanager

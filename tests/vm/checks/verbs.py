@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""libescapement-verbs in perftest: what it counts is what perftest did, and what the kernel programs counted."""
+"""libescapement-verbs in perftest: what it counts is what perftest did, and what the kernel programs counted. And in
+third-party programs, beside NVMe over Fabrics."""
+import concurrent.futures
+import contextlib
+import functools
+import shutil
 import time
 
 from emulation import channel, perftest
 
-from . import bench, cleanup
+from . import bench, cleanup, clients
 
 LIBRARY = "/run/escapement-bin/libescapement-verbs.so"
 UNDER = ("env", f"LD_PRELOAD={LIBRARY}")
@@ -14,6 +19,7 @@ LOAD = ("-s", str(BYTES), "-n", str(MESSAGES))
 RUNS = {"send": "ib_send_bw", "write": "ib_write_bw", "read": "ib_read_bw"}
 QPS = (1, 8)
 PATIENCE = 20
+CLIENT_SECONDS, FIO_SECONDS = 8, 30
 
 
 def rows(name, qpns):
@@ -73,3 +79,56 @@ def test_verbs(tap, _folder):
     channel.read(bench.CLIENT, ["sh", "-c", "rm -rf /run/escapement/verbs"])
     alone = drive("ib_send_bw", 2)
     tap.check(alone["good"], "verbs: nor without its folder", alone["client_output"])
+
+
+# --- third-party programs ---
+
+def counted(name):
+    """{(local number, remote number): row} of the RC queue pairs that both the process and the kernel programs count."""
+    return {(row["verbs"]["local_qpn"], row["dest_qpn"]): row for row in bench.escapement(name, "qp")["qps"]
+            if row["direction"] == "tx" and "verbs" in row and row["transport"] == "RC" and "psn_gaps" in row}
+
+
+def sums_of(row, peer):
+    """[messages, bytes] by the process of one end: what it posted, and the READs of the other end's, which it answers."""
+    kinds = [row["verbs"].get(kind, {}) for kind in ("send", "write", "write_imm")] + [peer["verbs"].get("read", {})]
+    return [sum(kind.get(what, 0) for kind in kinds) for what in ("messages", "bytes")]
+
+
+def check_client(tap, label, run):
+    before = bench.each(counted)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        fio = pool.submit(clients.run_fio, FIO_SECONDS)
+        seen = run(CLIENT_SECONDS)
+        disk = fio.result()
+    tap.check(seen["good"], f"{label}: it is not affected", seen["output"])
+    tap.check(disk["good"], f"{label}: nor is NVMe over Fabrics beside it", disk["output"])
+    time.sleep(2)  # the daemon reads processes once a second
+    here, there = ({key: row for key, row in now.items() if key not in old}
+                   for old, now in zip(before, bench.each(counted)))
+    pairs = [(row, there[key[::-1]]) for key, row in here.items() if key[::-1] in there]
+    tap.check(pairs and len(pairs) == len(here) == len(there), f"{label}: queue pairs with both ends, {len(pairs)}",
+              (here, there))
+    wrong = [(end, sums_of(end, other)) for pair in pairs for end, other in (pair, pair[::-1])
+             if [end["messages"], end["payload_bytes"]] != sums_of(end, other)]
+    messages, size = map(sum, zip(*(sums_of(end, other) for pair in pairs for end, other in (pair, pair[::-1])))) \
+        if pairs else (0, 0)
+    tap.check(messages and not wrong, f"{label}: {messages} messages, {size} bytes: the kernel programs counted as many", wrong)
+
+
+def test_verbs_clients(tap, _folder):
+    """rping, ucx_perftest and Open MPI over UCX with libescapement-verbs, beside NVMe over Fabrics: exact counts."""
+    missing = [tool for tool in clients.NEEDED if not shutil.which(tool)]
+    if not tap.check(not missing, "the programs are here", f"{missing}: tests/deps long"):
+        return
+    cleanup.make_ready()
+    preload = f"LD_PRELOAD={LIBRARY}"
+    shared, own = clients.MPI_UCX
+    programs = {"rping": (functools.partial(clients.run_rping, under=preload), contextlib.nullcontext),
+                "ucx_perftest": (functools.partial(clients.run_ucx, under=preload), contextlib.nullcontext),
+                clients.MPI_OVER_UCX: (functools.partial(clients.run_mpi, (
+                    shared, lambda name: f"-x {preload} {own(name)}")), clients.mpi_shell)}
+    with clients.nvme_disk():
+        for label, (run, context) in programs.items():
+            with context():
+                check_client(tap, f"verbs: {label}", run)
