@@ -68,28 +68,54 @@ static void bound(struct audit_run *run)
 
 struct tally {
 	size_t good, all;
-	char first[64]; /* of those that are not good */
-	json_t *down;	/* all of these; new reference */
+	char first[64];	 /* of those that fail */
+	char silent[64]; /* the first that is silent for less than mesh.down_after */
+	json_t *failed;	 /* all that fail; new reference */
 };
+
+enum peer_result { PEER_PASSES, PEER_FAILS, PEER_UNKNOWN, PEER_LEFT_OUT };
+
+/* A host whose CPU is away is silent for a while: what is not down yet is not known. */
+static enum peer_result judge_peer(const json_t *peer)
+{
+	const char *state = json_text(peer, "state");
+
+	if (!strcmp(state, "up"))
+		return PEER_PASSES;
+	/* Rails need not be connected. */
+	if (!strcmp(json_text(peer, "edge"), "cross") && !json_object_get(peer, "last_heard_ms"))
+		return PEER_LEFT_OUT;
+	if (!strcmp(state, "suspect") && !json_is_true(json_object_get(peer, "no_replies")))
+		return PEER_UNKNOWN;
+	return PEER_FAILS;
+}
+
+static void keep_first(char *out, size_t bytes, const json_t *peer)
+{
+	if (!*out)
+		snprintf(out, bytes, "%s", json_text(peer, "peer"));
+}
 
 /* Of the NIC pairs of an interface. */
 static struct tally count_peers(const struct audit_run *run, const char *interface)
 {
 	const json_t *peers = json_object_get(reply(run, "peers"), "peers"), *peer;
-	struct tally tally = {.down = json_array()};
+	struct tally tally = {.failed = json_array()};
 	size_t i;
 
 	json_array_foreach (peers, i, peer) {
-		bool up = !strcmp(json_text(peer, "state"), "up");
+		enum peer_result result = judge_peer(peer);
 
-		if (strcmp(json_text(peer, "interface"), interface))
+		if (strcmp(json_text(peer, "interface"), interface) || result == PEER_LEFT_OUT)
 			continue;
 		tally.all++;
-		tally.good += up;
-		if (!up)
-			json_array_append(tally.down, json_object_get(peer, "peer"));
-		if (!up && !tally.first[0])
-			snprintf(tally.first, sizeof(tally.first), "%s", json_text(peer, "peer"));
+		tally.good += result == PEER_PASSES;
+		if (result == PEER_UNKNOWN)
+			keep_first(tally.silent, sizeof(tally.silent), peer);
+		if (result != PEER_FAILS)
+			continue;
+		json_array_append(tally.failed, json_object_get(peer, "peer"));
+		keep_first(tally.first, sizeof(tally.first), peer);
 	}
 	return tally;
 }
@@ -98,7 +124,7 @@ static void fail_peers(struct audit_run *run, const char *subject, const struct 
 {
 	audit_fail(run, subject, "%zu of %zu peers, not %s", tally->good, tally->all, tally->first);
 	json_object_set(json_array_get(run->results, json_array_size(run->results) - 1),
-			"peers_down", tally->down);
+			"peers_down", tally->failed);
 }
 
 static void connectivity_of(struct audit_run *run, const char *subject, const char *interface)
@@ -107,11 +133,14 @@ static void connectivity_of(struct audit_run *run, const char *subject, const ch
 
 	if (!tally.all)
 		audit_unknown(run, subject, "no peer is probed from %s", interface);
-	else if (tally.good < tally.all)
+	else if (tally.first[0])
 		fail_peers(run, subject, &tally);
+	else if (tally.silent[0])
+		audit_unknown(run, subject, "%s is silent, for less than mesh.down_after",
+			      tally.silent);
 	else
 		audit_pass(run, subject, "%zu peers", tally.all);
-	json_decref(tally.down);
+	json_decref(tally.failed);
 }
 
 static const json_t *interface_named(const struct audit_run *run, const char *name)
@@ -250,9 +279,10 @@ const struct audit_check audit_daemon_checks[] = {
 	 .unknown = "no escapementd replies, or it has no such interface", .severity = "critical",
 	 .run = frontend_link},
 	{"frontend.connectivity", .group = "frontend", .name = "peers on the front end",
-	 .source = "escapement peers", .criterion = "each is up",
+	 .source = "escapement peers", .criterion = "each is up and replies",
 	 .remedy = "see `escapement peers`; audit the peer that is named",
-	 .unknown = "no peer is probed there", .severity = "critical", .run = frontend_peers},
+	 .unknown = "no peer is probed there, or one is silent and not down yet",
+	 .severity = "critical", .run = frontend_peers},
 	{"backend.initialized", .group = "backend", .name = "programs on the NIC",
 	 .source = "escapement status", .criterion = "XDP and tc are attached",
 	 .remedy = "see `escapement status` for the reason",
@@ -268,8 +298,10 @@ const struct audit_check audit_daemon_checks[] = {
 /* After nic.active, on which it depends. */
 const struct audit_check audit_peer_checks[] = {
 	{"backend.connectivity", .group = "backend", .name = "peers of the NIC",
-	 .source = "escapement peers", .criterion = "each is up",
+	 .source = "escapement peers",
+	 .criterion = "each is up and replies, but for other rails that are not connected",
 	 .remedy = "see `escapement peers`; audit the peer that is named",
-	 .unknown = "no peer is probed from the NIC", .severity = "critical", .run = connectivity},
+	 .unknown = "no peer is probed from the NIC, or one is silent and not down yet",
+	 .severity = "critical", .run = connectivity},
 	{},
 };

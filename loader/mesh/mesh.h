@@ -45,6 +45,7 @@ struct mesh_peer_facts {
 	enum peer_state state;
 	const char *blame; /* NULL: up, or not known; of a suspect peer "restart" only */
 	char note[160];	   /* "" nothing to report */
+	bool no_replies;   /* its probes arrive, but it does not reply to ours */
 	bool seen;	   /* something of it was received, ever: */
 	uint64_t silent_ns;
 	uint64_t sent, replied, lost, late, reordered, received, failed;

@@ -130,6 +130,7 @@ static void get_peer(const struct mesh *mesh, const struct mesh_peer *peer, uint
 	out->plane = edge->plane;
 	memcpy(out->host, edge->host, sizeof(out->host));
 	out->edge = peer->kind;
+	out->no_replies = peer->no_replies && out->state != PEER_DOWN;
 	if (out->state == PEER_UP)
 		out->blame = NULL;
 	out->seen = received_ns;
@@ -148,7 +149,7 @@ static void get_peer(const struct mesh *mesh, const struct mesh_peer *peer, uint
 	else if (counts.failed && !counts.requests)
 		snprintf(out->note, sizeof(out->note), "the kernel sends no probe to it: %s",
 			 strerror(-counts.last_error));
-	else if (peer->no_replies && out->state != PEER_DOWN)
+	else if (out->no_replies)
 		snprintf(out->note, sizeof(out->note),
 			 "its probes arrive, but it does not reply to ours");
 	else if (edge->one_sided && out->state != PEER_DOWN)
@@ -250,6 +251,8 @@ json_t *mesh_peer_json(const struct mesh_peer_facts *peer)
 	json_put_text(object, "peer_rail", peer->peer_rail);
 	json_put_text(object, "state", peer_state_name(peer->state));
 	json_put_text(object, "blame", peer->blame);
+	if (peer->no_replies)
+		json_put_bool(object, "no_replies", true);
 	put_quantiles(object, "owd_out_ns", &peer->owd_out);
 	put_quantiles(object, "owd_in_ns", &peer->owd_in);
 	put_quantiles(object, "rtt_ns", &peer->rtt);

@@ -267,7 +267,7 @@ Test(audit, daemon, .fini = clean)
 		{"clock", NULL, "bound_ns", "clock.bound", "", 0, "1001"},
 		{"status", "interfaces", "link_up", "frontend.link", "front0", 0, "false"},
 		{"peers", "peers", "state", "frontend.connectivity", "front0", 0, "\"down\""},
-		{"peers", "peers", "state", "backend.connectivity", "irdma0:1", 1, "\"suspect\""},
+		{"peers", "peers", "state", "backend.connectivity", "irdma0:1", 1, "\"down\""},
 		{"status", "interfaces", "tc", "backend.initialized", "irdma0:1", 1, "\"\""},
 		{"links", "links", "alarm", "backend.flaps", "ens1f0", 0,
 		 "{\"kind\": \"flapping\"}"},
@@ -291,6 +291,51 @@ Test(audit, daemon, .fini = clean)
 		expect_others_same(before, after, rows[i].check);
 		json_decref(before);
 		json_decref(after);
+		json_decref(replies);
+	}
+}
+
+/* A host whose CPU is away for a while is no fault, nor are rails that are not connected. */
+Test(audit, peers_that_are_not_up, .fini = clean)
+{
+	static const struct {
+		const char *peer, *result;
+	} rows[] = {
+		{"{\"state\": \"up\", \"edge\": \"cross\"}", "pass"},
+		{"{\"state\": \"suspect\", \"last_heard_ms\": 400}", "unknown"},
+		{"{\"state\": \"suspect\", \"blame\": \"restart\"}", "unknown"},
+		{"{\"state\": \"suspect\", \"last_heard_ms\": 1, \"no_replies\": true}", "fail"},
+		{"{\"state\": \"down\", \"last_heard_ms\": 4000}", "fail"},
+		{"{\"state\": \"down\"}", "fail"},
+		{"{\"state\": \"down\", \"edge\": \"rack\"}", "fail"},
+		{"{\"state\": \"down\", \"edge\": \"cross\"}", "pass"},
+		{"{\"state\": \"suspect\", \"edge\": \"cross\"}", "pass"},
+		{"{\"state\": \"down\", \"edge\": \"cross\", \"last_heard_ms\": 4000}", "fail"},
+		{"{\"state\": \"\"}", "fail"},
+		{"{\"state\": \"of a later release\"}", "fail"},
+	};
+
+	unpack("irdma");
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		json_t *replies = good_replies("ens1f0"), *report, *first;
+		json_t *list = json_object_get(json_object_get(replies, "peers"), "peers");
+		json_t *peer = json_loads(rows[i].peer, 0, NULL);
+
+		json_object_set_new(peer, "peer", json_string("h3"));
+		json_object_set_new(peer, "interface", json_string("ens1f0"));
+		json_array_append_new(list, peer);
+		report = run(NULL, replies);
+		cr_expect_str_eq(result_of(report, "backend.connectivity", "irdma0:1"),
+				 rows[i].result, "%s", rows[i].peer);
+		cr_expect_str_eq(result_of(report, "frontend.connectivity", "front0"), "pass");
+		json_decref(report);
+		/* One that is down is a fault beside one that is silent. */
+		first = json_array_get(list, 1);
+		json_object_set_new(first, "state", json_string("down"));
+		report = run(NULL, replies);
+		cr_expect_str_eq(result_of(report, "backend.connectivity", "irdma0:1"), "fail",
+				 "%s", rows[i].peer);
+		json_decref(report);
 		json_decref(replies);
 	}
 }

@@ -257,6 +257,8 @@ Test(mesh_reply, peers_with_what_another_module_adds)
 	cr_expect_str_eq(text(first, "peer"), "h2", "by host, as numbers are read");
 	cr_expect_eq(number(first, "received"), 7);
 	cr_expect_eq(number(first, "replied"), 9);
+	cr_expect_eq(json_is_true(get(first, "no_replies")), peer->facts.state != PEER_DOWN);
+	cr_expect_null(get(json_array_get(get(object, "peers"), 1), "no_replies"));
 	cr_expect_eq(number(get(first, "rtt_ns"), "p50"), 3000);
 	cr_expect_null(get(first, "owd_out_ns"), "without fabric time");
 	cr_expect_eq(number(first, "qps"), 5);
