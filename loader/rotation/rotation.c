@@ -19,7 +19,8 @@
 #include "paths/paths.h"
 #include "qp/qp.h"
 
-#define OWN_NS 10000000000ull /* addresses of ours are read */
+#define OWN_NS 10000000000ull	   /* addresses of ours are read */
+#define OWN_RETRY_NS 1000000000ull /* RTNL was held */
 /* Idle timeout of a queue pair: after it the address is not in use. */
 #define AWAKE_NS 10000000000ull
 #define LATE_NS (4 * ROTATION_GAP_NS) /* between two ticks */
@@ -208,9 +209,10 @@ static int read_own(struct rotation *rotation, uint64_t now_ns)
 	const struct config *config = rotation->core->config;
 	struct ifaddrs *list = NULL;
 
-	rotation->own_due_ns = now_ns + OWN_NS;
+	rotation->own_due_ns = now_ns + OWN_RETRY_NS;
 	if (rtnl_wait(CORE_RTNL_MS) || getifaddrs(&list))
 		return -EAGAIN;
+	rotation->own_due_ns = now_ns + OWN_NS;
 	rotation->own_count = 0;
 	for (const struct ifaddrs *at = list; at; at = at->ifa_next)
 		for (size_t i = 0; i < config->interface_count; i++) {
@@ -233,7 +235,9 @@ static int read_own(struct rotation *rotation, uint64_t now_ns)
 
 int rotation_read_own(struct rotation *rotation)
 {
-	return read_own(rotation, time_local_ns());
+	int err = read_own(rotation, time_local_ns());
+
+	return rotation->own_count ? 0 : err;
 }
 
 const struct rotation_own *rotation_own(const struct rotation *rotation,
@@ -482,8 +486,6 @@ static void slot_begin(struct rotation *rotation, uint64_t slot, uint64_t now_ns
 	tally_all(rotation, members, slot);
 	rotation->slot = slot;
 	rotation_lost_check(rotation, false, now_ns);
-	if (now_ns >= rotation->own_due_ns)
-		read_own(rotation, now_ns);
 	/* In use first: what has no room is left out. */
 	rotation->port_salt = (uint16_t)(slot * 7919 % PORTS_COUNT);
 	schedule_used(rotation, members, now_ns);
@@ -517,6 +519,9 @@ static void tick(void *self, uint64_t now_ns)
 
 	rotation->late = now_ns > rotation->tick_ns + LATE_NS;
 	rotation->tick_ns = now_ns;
+	/* For a run of all pairs also where nothing is measured in turn. */
+	if (now_ns >= rotation->own_due_ns && fleet_members(rotation->core->fleet))
+		read_own(rotation, now_ns);
 	clock_get(rotation->clock, &clock);
 	rotation->note = why_not(rotation, clock.known && clock.fabric_ns > 0);
 	if (rotation->note) {
@@ -586,8 +591,11 @@ double rotation_cycle_s(const struct rotation *rotation, enum rotation_kind kind
 
 static void reconfigure(void *self, const struct config *old)
 {
+	struct rotation *rotation = self;
+
 	(void)old;
-	apply(self);
+	rotation->own_count = 0; /* other interfaces */
+	apply(rotation);
 }
 
 static void rotation_close(void *self)

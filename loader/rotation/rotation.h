@@ -36,7 +36,7 @@ struct rotation_own {
 	enum fleet_plane plane;
 	uint16_t probe_port;
 };
-/* Reads them. -EAGAIN: something else holds RTNL; those read before stay. */
+/* Reads them; where another program holds RTNL, those read before stay. -EAGAIN: there are none. */
 int rotation_read_own(struct rotation *rotation);
 /* NULL: it is not ours, or nothing can be sent there. Valid until they are read again. */
 const struct rotation_own *rotation_own(const struct rotation *rotation,
