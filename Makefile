@@ -3,14 +3,14 @@
 
 VERSION := 0.1.0
 ARCH ?= $(shell uname -m | sed 's/x86_64/x86/; s/aarch64/arm64/')
-# V=1 shows the commands, WERROR=1 makes warnings errors, SAN=1 builds with sanitizers.
+# V=1 shows the commands, WERROR=1 makes warnings errors, SAN=1 builds with sanitizers, SAN=thread with ThreadSanitizer.
 V ?= 0
 Q := $(if $(filter 1,$(V)),,@)
 WERROR ?= 0
 SAN ?= 0
 BUILD ?= build
 # Objects of this flavour; the kernel programs are the same in each.
-OUT := $(BUILD)$(if $(filter 1,$(SAN)),/san)
+OUT := $(BUILD)$(if $(filter 1,$(SAN)),/san)$(if $(filter thread,$(SAN)),/tsan)
 BPF_OUT := $(BUILD)/bpf
 
 DESTDIR ?=
@@ -44,6 +44,8 @@ HARDEN := -fPIE -fstack-protector-strong -fstack-clash-protection
 HARDEN_LINK := -pie -Wl,-z,relro -Wl,-z,now
 ifeq ($(SAN),1)
 SANITIZE := -fsanitize=address,undefined -fno-omit-frame-pointer -fno-sanitize-recover=undefined
+else ifeq ($(SAN),thread)
+SANITIZE := -fsanitize=thread
 else ifeq ($(findstring _FORTIFY_SOURCE,$(CPPFLAGS) $(CFLAGS)),)
 FORTIFY := -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2
 endif
@@ -276,7 +278,7 @@ help:
 	@echo 'make format     clang-format on every C file'
 	@echo 'make vmlinux    generate vmlinux/*/vmlinux.h again'
 	@echo 'make clean      remove build/'
-	@echo 'Variables: V=1 shows commands, WERROR=1 fails on warnings, SAN=1 builds with AddressSanitizer'
+	@echo 'Variables: V=1 shows commands, WERROR=1 fails on warnings, SAN=1 builds with AddressSanitizer, SAN=thread with ThreadSanitizer'
 	@echo 'and UBSan into build/san; CC CFLAGS CPPFLAGS LDFLAGS CLANG BPFTOOL; PREFIX DESTDIR SBINDIR BINDIR'
 	@echo 'LIBDIR LIBEXECDIR INCLUDEDIR MANDIR UNITDIR CATALOGDIR DATADIR SYSUSERSDIR ZSHDIR'
 	@echo 'SYSCONFDIR.'

@@ -7,18 +7,20 @@ BPF_TESTS := $(patsubst %.c,$(OUT)/%,$(wildcard tests/bpf/*.c))
 BENCHES := $(patsubst %.c,$(OUT)/%,$(wildcard tests/bench/*.c))
 SIMS := $(patsubst %.c,$(OUT)/%,$(filter-out %/peer_libsvm.c,$(wildcard tests/sim/*.c)))
 SIM_OBJ := $(patsubst %.c,$(OUT)/%.o,$(wildcard tests/lib/sim/*.c))
+STRESS := $(OUT)/tests/sim/test_shim_stress
 FUZZERS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
 TOOLS := $(patsubst %.c,$(OUT)/%,$(filter-out %.bpf.c %/stale.c %/layout.c,$(wildcard tests/tools/*.c))) \
 	$(OUT)/tests/tools/roceflow/roceflow $(OUT)/tests/tools/escapementd-stale \
 	$(OUT)/tests/tools/escapementd-layout \
 	$(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/tools/*.bpf.c))
 
-.PHONY: unit bpf-tests sim tools fuzz
+.PHONY: unit bpf-tests sim tools fuzz stress
 unit: $(UNIT)
 bpf-tests: $(BPF_TESTS) tools $(BUILD)/tests/next/escapementd $(BUILD)/tests/next/nic.bpf.o
 sim: $(SIMS)
 tools: $(TOOLS)
 fuzz: $(FUZZERS)
+stress: $(STRESS)
 tests: programs unit bpf-tests sim tools $(BENCHES)
 
 # Unit tests: Criterion defines a function for each test.
@@ -27,7 +29,8 @@ $(UNIT): LDLIBS += -lcriterion
 $(OUT)/tests/unit/test_sysdump: LDLIBS += -larchive
 # The shim itself, before a provider of the tests' own.
 SHIM_OBJ := $(patsubst %.c,$(OUT)/%.o,$(wildcard loader/libescapement-verbs/*.c))
-$(OUT)/tests/unit/test_shim $(OUT)/tests/unit/test_shim_samples $(OUT)/tests/bench/verbscost $(OUT)/tests/tools/verbsjob: $(SHIM_OBJ)
+$(OUT)/tests/unit/test_shim $(OUT)/tests/unit/test_shim_samples $(OUT)/tests/bench/verbscost $(OUT)/tests/tools/verbsjob $(STRESS): $(SHIM_OBJ)
+$(STRESS): $(OUT)/loader/ibverbs/segment.o
 
 # The kernel programs' tests, benchmarks and tools that run them.
 $(OUT)/tests/bpf/%.o $(OUT)/tests/bench/%.o: ALL_CPPFLAGS += -Itests/lib/bpf

@@ -14,22 +14,28 @@
 
 #define NULL_CQ 1024
 
-/* What is not destroyed stays reachable: a test may end without. */
+/* What is not destroyed stays reachable: a test may end without. Threads may make and destroy
+ * objects. */
 static void *null_kept[8192];
 
 static inline void *null_keep(size_t bytes)
 {
-	for (size_t i = 0; i < sizeof(null_kept) / sizeof(null_kept[0]); i++)
-		if (!null_kept[i])
-			return null_kept[i] = calloc(1, bytes);
+	void *object = calloc(1, bytes), *none;
+
+	for (size_t i = 0; i < sizeof(null_kept) / sizeof(null_kept[0]); i++) {
+		none = NULL;
+		if (__atomic_compare_exchange_n(&null_kept[i], &none, object, false,
+						__ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+			return object;
+	}
 	abort();
 }
 
 static inline void null_free(void *object)
 {
 	for (size_t i = 0; i < sizeof(null_kept) / sizeof(null_kept[0]); i++)
-		if (null_kept[i] == object)
-			null_kept[i] = NULL;
+		if (__atomic_load_n(&null_kept[i], __ATOMIC_SEQ_CST) == object)
+			__atomic_store_n(&null_kept[i], NULL, __ATOMIC_SEQ_CST);
 	free(object);
 }
 
@@ -236,7 +242,7 @@ static inline struct ibv_qp *null_make_qp(struct ibv_context *context, struct ib
 	struct ibv_qp_ex *ex = &qp->ex;
 
 	ex->qp_base.context = context;
-	ex->qp_base.qp_num = ++null_of(context)->next_qpn;
+	ex->qp_base.qp_num = __atomic_add_fetch(&null_of(context)->next_qpn, 1, __ATOMIC_SEQ_CST);
 	ex->qp_base.qp_type = type;
 	ex->wr_start = null_start;
 	ex->wr_complete = null_finish;
