@@ -199,7 +199,7 @@ static const struct config_key top_keys[] = {
 		 "without a good tag are refused. Instead of the fleet's key the file may have the "
 		 "keys of this host's pairs alone, see KEYS OF PAIRS: then this host cannot pose "
 		 "as "
-		 "another one. Without a key anybody in "
+		 "another one. Without a key any device in "
 		 "the network can forge probes, and control is refused; see `insecure`."},
 	{"key_file_next", KEY(path, config, key_file_next), .example = "/etc/escapement/next.key",
 	 .check = load_key_file,

@@ -86,7 +86,7 @@ static const struct verb verbs[] = {
 	 .reads = true,
 	 .summary = "state of the links, their flaps and alarms",
 	 .output = output,
-	 .help = "A flap is a loss of the carrier that nobody planned. All that the "
+	 .help = "A flap is a loss of the carrier that was not planned. All that the "
 		 "driver reports are counted, however short, also while no daemon runs. More of "
 		 "them than `links.thresholds` raise an alarm, which lasts until the link has been "
 		 "stable for `links.stable_after`. What the driver does not report is absent."},

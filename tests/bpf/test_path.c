@@ -158,7 +158,7 @@ static void test_words_out(void)
 enum fault {
 	NO_KEY = 1,
 	NOT_ANSWERING,
-	ADDRESS_OF_NOBODY,
+	ADDRESS_UNKNOWN,
 	ADDRESS_OF_OTHER,
 	ROGUE_KEY,
 	UNTAGGED,
@@ -181,9 +181,9 @@ static const struct refusal {
 	{"a byte too long", {0}, LONG_DATAGRAM, ESC_REASON_PROBE_VERSION, false},
 	{"a byte too short", {0}, SHORT_DATAGRAM, ESC_REASON_PROBE_SHORT, false},
 	{"probing is off", {0}, NOT_ANSWERING, ESC_REASON_PROBE_OFF, false},
-	{"nobody's", {.sender = OTHER}, 0, ESC_REASON_PROBE_UNKNOWN_PEER, false},
+	{"of an unknown sender", {.sender = OTHER}, 0, ESC_REASON_PROBE_UNKNOWN_PEER, false},
 	{"of the other mesh", {.flags = ESC_PROBE_PLANE}, 0, ESC_REASON_PROBE_UNKNOWN_PEER, false},
-	{"from an unknown address", {0}, ADDRESS_OF_NOBODY, ESC_REASON_PROBE_UNKNOWN_PEER, false},
+	{"from an unknown address", {0}, ADDRESS_UNKNOWN, ESC_REASON_PROBE_UNKNOWN_PEER, false},
 	{"from another member's address",
 	 {0},
 	 ADDRESS_OF_OTHER,
@@ -228,7 +228,7 @@ static void refusal_world(const struct refusal *r)
 	if (r->fault == NOT_ANSWERING)
 		fleet.flags &= ~ESC_FLEET_REPLY;
 	probe_set_fleet(&p.r.w, &fleet);
-	if (r->fault == ADDRESS_OF_NOBODY)
+	if (r->fault == ADDRESS_UNKNOWN)
 		receipt_set_addresses(&p.r, 0, 0);
 	if (r->fault == ADDRESS_OF_OTHER)
 		receipt_set_addresses(&p.r, OTHER, 0);

@@ -247,7 +247,7 @@ static const struct refusal {
 	{"a byte too long", {0}, LONG_DATAGRAM, ESC_REASON_PROBE_VERSION, false},
 	{"a byte too short", {0}, SHORT_DATAGRAM, ESC_REASON_PROBE_SHORT, false},
 	{"probing is off", {0}, NOT_ANSWERING, ESC_REASON_PROBE_OFF, false},
-	{"nobody's", {.sender = OTHER}, 0, ESC_REASON_PROBE_UNKNOWN_PEER, false},
+	{"of an unknown sender", {.sender = OTHER}, 0, ESC_REASON_PROBE_UNKNOWN_PEER, false},
 	{"our own, returned",
 	 {.sender = SELF, .target = PEER},
 	 0,

@@ -156,7 +156,7 @@ static void test_fields(struct probe_world *w)
 	tap_ok(check_sent(w, &given, &by, true), "without keys the tag is 0");
 }
 
-/* Of a socket that is not the daemon's, which anybody with CAP_NET_RAW can mark. */
+/* Of a socket that is not the daemon's, which any process with CAP_NET_RAW can mark. */
 static void test_foreign(struct probe_world *w)
 {
 	struct probe_plan plan = plan_to_send();

@@ -132,7 +132,7 @@ Test(cli, qp_table_names_owners_when_there_are_any)
 	expect(text, "/17   18 50000 ");
 	expect(text, "    - -\n");
 	text = shown("qp", "{\"tracked\":1,\"max\":16,\"qps\":[" QP("") "]}");
-	cr_expect_null(strstr(text, "OWNER"), "nobody is known: no column");
+	cr_expect_null(strstr(text, "OWNER"), "no owner is known: no column");
 }
 
 Test(cli, qp_table_is_readable_in_120_columns)

@@ -346,7 +346,7 @@ Test(link_window, gpud_1247_flaps_of_before_raise_it_no_more)
 	cr_expect_eq(world.link.alarm_flaps, 4);
 }
 
-/* gpud 1110: the alarm goes as soon as the port is back, before anybody has seen it. */
+/* gpud 1110: the alarm goes as soon as the port is back, before it was acknowledged. */
 Test(link_window, gpud_1110_stays_when_the_port_is_back)
 {
 	struct world world = begin();

@@ -131,7 +131,7 @@ Test(worker, one_that_hangs_is_left_behind)
 
 	cr_assert_eq(core_worker_start(worker, strdup("a job")), 0);
 	core_worker_free(worker);
-	cr_expect_eq(ended, 0, "there is nobody to call any more");
+	cr_expect_eq(ended, 0, "there is nothing to call any more");
 	cr_assert_eq(write(gate[1], "x", 1), 1);
 	for (int i = 0; i < 1000 && !__atomic_load_n(&freed, __ATOMIC_SEQ_CST); i++)
 		usleep(10000);
