@@ -64,6 +64,21 @@ static void bound(struct audit_run *run)
 			     (unsigned long long)json_count(clock, "bound_ns"));
 }
 
+/* A host without a key cannot take part where the others have one. */
+static void key(struct audit_run *run)
+{
+	const json_t *probing = json_object_get(reply(run, "status"), "probing");
+
+	if (!reply(run, "status"))
+		no_daemon(run);
+	else if (!json_object_get(probing, "authority"))
+		audit_unknown(run, "", "escapementd does not report it");
+	else
+		audit_record(run, "", "%s",
+			     json_is_true(json_object_get(probing, "authority")) ? "there is one"
+										 : "none");
+}
+
 /* --- interfaces and peers --- */
 
 struct tally {
@@ -122,9 +137,12 @@ static struct tally count_peers(const struct audit_run *run, const char *interfa
 
 static void fail_peers(struct audit_run *run, const char *subject, const struct tally *tally)
 {
+	json_t *entry;
+
 	audit_fail(run, subject, "%zu of %zu peers, not %s", tally->good, tally->all, tally->first);
-	json_object_set(json_array_get(run->results, json_array_size(run->results) - 1),
-			"peers_down", tally->failed);
+	entry = json_array_get(run->results, json_array_size(run->results) - 1);
+	json_put_count(entry, "peers_up", tally->good);
+	json_object_set(entry, "peers_down", tally->failed);
 }
 
 static void connectivity_of(struct audit_run *run, const char *subject, const char *interface)
@@ -273,6 +291,10 @@ const struct audit_check audit_daemon_checks[] = {
 	 .source = "escapement clock", .criterion = "at most 1000 ns",
 	 .remedy = "see `escapement clock`: which peers are not used, and why",
 	 .unknown = "no escapementd replies", .severity = "warning", .run = bound},
+	{"clock.key", .group = "clock", .name = "key of the probes", .compare = AUDIT_MAJORITY,
+	 .source = "escapement status", .criterion = "as on most hosts",
+	 .remedy = "set `key_file`, the same on all hosts; its owner is root, its mode 0600",
+	 .unknown = "no escapementd replies", .severity = "critical", .run = key},
 	{"frontend.link", .group = "frontend", .name = "link of the front end",
 	 .source = "escapement status", .criterion = "up",
 	 .remedy = "check cable and module; then the switch's port",

@@ -187,18 +187,34 @@ static void compare_unique(json_t *results)
 	json_decref(tally);
 }
 
-/* {HOST: true} of those with a port that is not active, or a front end without a link. */
+/* No peer of several is up: then the peers are not what is wrong. */
+static bool is_cut_off(const json_t *entry)
+{
+	return !strcmp(json_text(entry, "result"), "fail") && json_object_get(entry, "peers_up") &&
+	       !json_count(entry, "peers_up") &&
+	       json_array_size(json_object_get(entry, "peers_down")) > 1;
+}
+
+/*
+ * {HOST: true} of those with a port that is not active, a front end without a link, or a NIC that
+ * is cut off. fabric.pairs: as audit_blame() left it.
+ */
 static json_t *hosts_down(const json_t *results)
 {
+	static const char *const checks[] = {"nic.active", "frontend.link", "fabric.pairs"};
 	json_t *hosts = json_object();
 	const json_t *entry;
 	size_t i;
 
-	json_array_foreach (results, i, entry)
-		if (!strcmp(json_text(entry, "result"), "fail") &&
-		    (!strcmp(json_text(entry, "check"), "nic.active") ||
-		     !strcmp(json_text(entry, "check"), "frontend.link")))
+	json_array_foreach (results, i, entry) {
+		bool down = is_cut_off(entry);
+
+		for (size_t k = 0; k < sizeof(checks) / sizeof(checks[0]); k++)
+			down |= !strcmp(json_text(entry, "result"), "fail") &&
+				!strcmp(json_text(entry, "check"), checks[k]);
+		if (down)
 			json_object_set_new(hosts, json_text(entry, "host"), json_true());
+	}
 	return hosts;
 }
 
@@ -210,7 +226,8 @@ static void explain_peers(json_t *results)
 
 	json_array_foreach (results, i, entry) {
 		const json_t *peers = json_object_get(entry, "peers_down");
-		bool explained = peers && !strcmp(json_text(entry, "result"), "fail");
+		bool explained =
+			peers && !strcmp(json_text(entry, "result"), "fail") && !is_cut_off(entry);
 
 		json_array_foreach (peers, k, peer)
 			explained &= json_object_get(down, json_string_value(peer)) != NULL;
@@ -323,8 +340,8 @@ json_t *audit_merge(const json_t *reports, const json_t *hosts, char **error)
 	compare_majority(results);
 	compare_unique(results);
 	audit_compare_median(results);
-	explain_peers(results);
 	audit_blame(results);
+	explain_peers(results);
 	add_silent(results, newest, hosts);
 	update_nics(nics, results);
 	merged = json_pack("{s:i, s:I, s:s, s:o, s:o}", "version", AUDIT_REPORT_VERSION, "run_ns",

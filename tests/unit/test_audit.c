@@ -378,6 +378,7 @@ Test(audit, every_check_is_tested)
 	static const char *const others[] = {
 		"clock.synced",
 		"clock.bound",
+		"clock.key",
 		"frontend.link",
 		"frontend.connectivity",
 		"backend.connectivity",

@@ -329,6 +329,77 @@ Test(audit_fabric, peers_of_a_nic_that_is_down)
 	json_decref(reports);
 }
 
+static json_t *peers_report(const char *host, int up, json_t *down)
+{
+	json_t *report = down_report(host, "backend.connectivity", "mlx5_0:1", down), *entry;
+
+	entry = json_array_get(json_object_get(report, "results"), 0);
+	json_object_set_new(entry, "peers_up", json_integer(up));
+	return report;
+}
+
+/* h2 sees none of its peers, as without a key: that they miss it is no error of theirs. */
+Test(audit_fabric, peers_of_a_host_that_is_cut_off)
+{
+	json_t *reports = json_pack("[o, o, o]", peers_report("h1", 1, json_pack("[s]", "h2")),
+				    peers_report("h2", 0, json_pack("[s, s]", "h1", "h3")),
+				    peers_report("h3", 1, json_pack("[s]", "h2")));
+	char *error = NULL;
+	json_t *merged = audit_merge(reports, NULL, &error), *entry;
+	size_t i;
+
+	cr_assert(merged, "%s", error);
+	json_array_foreach (json_object_get(merged, "results"), i, entry)
+		cr_expect_str_eq(json_text(entry, "result"), i == 1 ? "fail" : "skipped", "%s",
+				 json_text(entry, "host"));
+	json_decref(merged);
+	/* All see none: no one is to blame alone. */
+	for (i = 0; i < 3; i += 2) {
+		entry = json_array_get(json_object_get(json_array_get(reports, i), "results"), 0);
+		json_object_set_new(entry, "peers_up", json_integer(0));
+		json_object_set_new(entry, "peers_down",
+				    json_pack("[s, s]", "h2", i ? "h1" : "h3"));
+	}
+	merged = audit_merge(reports, NULL, &error);
+	cr_assert(merged, "%s", error);
+	cr_expect_eq(json_count(merged, "errors"), 3);
+	json_decref(merged);
+	json_decref(reports);
+}
+
+/* The one host without a key fails, and none of a fleet without. */
+Test(audit_fabric, key_of_the_probes)
+{
+	for (int with = 0; with < 2; with++) {
+		json_t *reports = json_array(), *merged;
+		char *error = NULL;
+
+		for (int i = 0; i < 4; i++) {
+			json_t *daemon = json_pack("{s:{s:{s:b}}}", "status", "probing",
+						   "authority", with && i != 2);
+			struct audit_options options = {
+				.root = "/nowhere", .daemon = daemon, .only = "clock.key"};
+			json_t *report = audit_local(&options);
+
+			cr_expect_str_eq(json_text(entry_of(report, "clock.key", ""), "result"),
+					 "recorded");
+			json_object_set_new(report, "host", json_sprintf("h%d", i));
+			json_array_append_new(reports, report);
+			json_decref(daemon);
+		}
+		merged = audit_merge(reports, NULL, &error);
+		cr_assert(merged, "%s", error);
+		cr_expect_eq(json_count(merged, "errors"), with);
+		for (int i = 0; i < 4; i++)
+			cr_expect_str_eq(
+				json_text(json_array_get(json_object_get(merged, "results"), i),
+					  "result"),
+				with && i == 2 ? "fail" : "pass");
+		json_decref(merged);
+		json_decref(reports);
+	}
+}
+
 /* Without a peer that is up there is nothing to be synced with: that is the error. */
 Test(audit_fabric, clock_of_a_host_that_is_cut_off)
 {
