@@ -18,7 +18,8 @@
 static const struct audit_check *const lists[] = {
 	audit_host_checks,     audit_queue_pair_checks, audit_log_checks,  audit_pcie_checks,
 	audit_daemon_checks,   audit_nic_checks,	audit_dcb_checks,  audit_peer_checks,
-	audit_neighbor_checks, audit_fabric_checks,	audit_ring_checks, audit_subnet_checks,
+	audit_neighbor_checks, audit_fabric_checks,	audit_ring_checks, audit_nccl_checks,
+	audit_subnet_checks,
 };
 
 #define LISTS (sizeof(lists) / sizeof(lists[0]))
@@ -269,6 +270,8 @@ static bool is_wanted(const struct audit_options *options, const struct audit_ch
 		return audit_is_of(check, options->only);
 	if (!strcmp(check->group, AUDIT_RING))
 		return options->ring;
+	if (!strcmp(check->group, AUDIT_NCCL))
+		return options->nccl;
 	if (!strcmp(check->group, AUDIT_SUBNET))
 		return options->subnet;
 	return options->fleet || strcmp(check->group, AUDIT_FABRIC) != 0;

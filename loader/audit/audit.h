@@ -23,6 +23,7 @@ struct audit_options {
 	 */
 	const json_t *expect;
 	bool fleet;  /* the checks of all pairs too, by the daemon's last run (pairs/) */
+	bool nccl;   /* an all-reduce of this host's GPUs, too, which loads them */
 	bool subnet; /* the checks of a whole InfiniBand subnet, too */
 	const char *subnet_links; /* an earlier output of iblinkinfo; NULL: none */
 	const json_t *ring;	  /* what audit_ring() found; NULL: there was none */

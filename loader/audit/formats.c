@@ -36,7 +36,7 @@ static const struct group {
 	 {"backend.connectivity", "fabric.pairs", "fabric.loss", "fabric.mtu"}},
 	{"4.5", "latency", {"fabric.latency", "fabric.asymmetry"}},
 	[OTHER] = {"4.6", "other of NICs", {NULL}}, /* of the back end, in none of those above */
-	{"5", "queue pairs", {AUDIT_RING}},
+	{"5", "queue pairs", {AUDIT_RING, AUDIT_NCCL}},
 	{"5.1", "1 queue pair", {"ring.host_1qp"}},
 	{"5.2", "2 queue pairs", {"ring.host_2qp"}},
 	{"5.3", "4 queue pairs", {"ring.host_4qp"}},
@@ -45,6 +45,7 @@ static const struct group {
 	{"5.6", "2, by topology", {"ring.topology_2qp"}},
 	{"5.7", "4, by topology", {"ring.topology_4qp"}},
 	{"5.8", "8, by topology", {"ring.topology_8qp"}},
+	{"5.9", "NCCL on this host", {AUDIT_NCCL}},
 };
 #define GROUPS (sizeof(groups) / sizeof(groups[0]))
 

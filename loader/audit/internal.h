@@ -64,9 +64,10 @@ struct audit_check {
 extern const struct audit_check audit_host_checks[], audit_queue_pair_checks[], audit_log_checks[],
 	audit_pcie_checks[], audit_nic_checks[], audit_dcb_checks[], audit_daemon_checks[],
 	audit_peer_checks[], audit_fabric_checks[], audit_ring_checks[], audit_neighbor_checks[],
-	audit_subnet_checks[];
+	audit_nccl_checks[], audit_subnet_checks[];
 #define AUDIT_FABRIC "fabric"	      /* the group of what all pairs of NICs are measured for */
 #define AUDIT_SUBNET "backend.subnet" /* of a whole InfiniBand subnet */
+#define AUDIT_NCCL "nccl"	      /* of collectives by nccl-tests */
 #define AUDIT_RING "ring"	      /* of bandwidth by perftest */
 
 /* In the order of the report: NULL begins and ends. */
@@ -153,6 +154,9 @@ int audit_command(const struct audit_run *run, const char *const argv[], struct 
 /* The value of "KEY=value" in a nccl.conf, "" none. */
 #define AUDIT_CONF_BYTES 16384
 void audit_nccl_value(const char *text, const char *key, char *out, size_t bytes);
+
+/* GPUs on the PCI bus. */
+size_t audit_gpus(struct audit_run *run);
 
 /* Result of the queue pairs of a host; its processes are read below the root. */
 void audit_judge_queue_pairs(struct audit_run *run, const struct rdmares *list);

@@ -270,6 +270,14 @@ static void count_device(struct audit_run *run, const char *path, void *context)
 	devices->storage += class >> 8 == 0x0108;
 }
 
+size_t audit_gpus(struct audit_run *run)
+{
+	struct devices found = {};
+
+	audit_each(run, "/sys/bus/pci/devices/*/class", count_device, &found);
+	return found.gpus;
+}
+
 static void devices(struct audit_run *run)
 {
 	struct devices found = {};

@@ -167,6 +167,7 @@ static json_t *run_audit(const json_t *args, int *exit, char **error)
 	}
 	options.ring = ring;
 	options.subnet_links = links;
+	options.nccl = json_is_true(json_object_get(args, "nccl"));
 	options.subnet = links || json_is_true(json_object_get(args, "subnet"));
 	report = finish(audit_local(&options), args, error);
 	json_decref(ring);
@@ -426,6 +427,10 @@ static const struct verb_arg audit_args[] = {
 	{"--ring-order", "FILE", .key = "ring_order", .local = true,
 	 .help = "of `--ring`: once more in the order of a file of `topo --ranks`, the same on all "
 		 "hosts"},
+	{"--nccl", .type = VERB_FLAG, .key = "nccl", .local = true,
+	 .help = "an all-reduce of this host's GPUs too, by `all_reduce_perf` of nccl-tests: it "
+		 "loads "
+		 "them for some seconds, and slows jobs that use them"},
 	{"--subnet", .type = VERB_FLAG, .key = "subnet", .local = true,
 	 .help = "the links of an InfiniBand subnet too, by iblinkinfo and ibqueryerrors, which "
 		 "read all its switches: on one host"},

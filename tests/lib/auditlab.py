@@ -9,7 +9,8 @@ import labtest
 # Replaces /sys by the host's own devices and a folder of RDMA devices, in the mounts of one command.
 VIEW = ("set -e; stage=$1 ports=$2; shift 2; mount -t tmpfs none $stage; mkdir -p $stage/class/net $stage/class/infiniband "
         "$stage/devices; mount --rbind /sys/devices $stage/devices; mount --bind /sys/class/net $stage/class/net; "
-        "mount --bind $ports $stage/class/infiniband; mount --move $stage /sys; exec \"$@\"")
+        "mount --bind $ports $stage/class/infiniband; if [ -d $ports/../pci ]; then mkdir -p $stage/bus/pci/devices; "
+        "mount --bind $ports/../pci $stage/bus/pci/devices; fi; mount --move $stage /sys; exec \"$@\"")
 # A /run with lldpd's folder and the labs', lldpd's user, and a host name that resolves.
 LLDPD_VIEW = ("set -e; name=$1 folder=$2; shift 2; sed '$a _lldpd:x:64999:64999::/nonexistent:/bin/false' /etc/passwd "
               ">$folder/passwd; sed '$a _lldpd:x:64999:' /etc/group >$folder/group; echo 127.0.1.1 $name >$folder/hosts; "
@@ -78,9 +79,9 @@ class Lldpd:
         return labtest.run([LLDPCLI, "-u", self.socket, *words], env=dict(os.environ, LD_LIBRARY_PATH=LIBRARIES))
 
 
-def write_lldpcli(folder, text):
-    """A program in @folder, with its line of shell."""
-    path = folder + "/lldpcli"
+def write_program(folder, name, text):
+    """A program in @folder, of lines of shell."""
+    path = f"{folder}/{name}"
     with open(path, "w", encoding="utf-8") as file:
         file.write("#!/bin/sh\n" + text + "\n")
     os.chmod(path, 0o755)

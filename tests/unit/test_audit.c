@@ -402,9 +402,10 @@ Test(audit, every_check_is_tested)
 	const struct audit_check *check = NULL;
 
 	while ((check = audit_next(check))) {
-		/* test_audit_ring, test_audit_subnet */
-		bool found =
-			!strcmp(check->group, AUDIT_RING) || !strcmp(check->group, AUDIT_SUBNET);
+		/* test_audit_ring, test_audit_nccl, test_audit_subnet */
+		bool found = !strcmp(check->group, AUDIT_RING) ||
+			     !strcmp(check->group, AUDIT_NCCL) ||
+			     !strcmp(check->group, AUDIT_SUBNET);
 
 		for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
 			found |= !strcmp(check->id, others[i]);
