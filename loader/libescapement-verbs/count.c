@@ -3,25 +3,15 @@
  * Queue pairs of this process and their counts. On the data path: atomic additions to memory that
  * is mapped, and a time of the vDSO for one message in 16; no lock, no system call, no allocation.
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/auxv.h>
-#include <sys/mman.h>
-#include <sys/random.h>
-#include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <time.h>
-#include <unistd.h>
 
+#include "file.h"
 #include "shim.h"
 
 #define TABLE 4096 /* a power of two, at most a quarter full */
 #define PROBES 16
-#define ROOM_BYTES (32ull << 20) /* of the file system, free before a segment is made */
 
 bool shim_counts;
 
@@ -46,109 +36,29 @@ static uint64_t now_ns(void)
 
 /* --- the segment --- */
 
-/* A list of programs, "all_reduce_perf,python3"; none: all. */
-static bool is_allowed(void)
-{
-	const char *list = getenv("ESCAPEMENT_VERBS_PROGRAMS"), *off = getenv("ESCAPEMENT_VERBS");
-	size_t length = strlen(program_invocation_short_name);
-
-	if (getauxval(AT_SECURE) || (off && !strcmp(off, "off")))
-		return false;
-	if (!list || !*list)
-		return true;
-	for (; *list; list += strcspn(list, ","), list += *list == ',')
-		if (strcspn(list, ",") == length &&
-		    !strncmp(list, program_invocation_short_name, length))
-			return true;
-	return false;
-}
-
-static void copy_variable(char *out, size_t bytes, const char *const names[])
-{
-	for (; *names; names++) {
-		const char *value = getenv(*names);
-
-		if (value && *value) {
-			strncpy(out, value, bytes - 1);
-			return;
-		}
-	}
-}
-
 static void write_header(struct segment_header *header)
 {
-	static const char *const ranks[] = {"RANK",	"OMPI_COMM_WORLD_RANK", "PMIX_RANK",
-					    "PMI_RANK", "SLURM_PROCID",		NULL};
-	static const char *const jobs[] = {"SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID",
-					   NULL};
-
 	header->version = SEGMENT_VERSION;
-	strncpy(header->comm, program_invocation_short_name, sizeof(header->comm) - 1);
-	copy_variable(header->rank, sizeof(header->rank), ranks);
-	copy_variable(header->job_id, sizeof(header->job_id), jobs);
+	file_identify(header->comm, header->rank, header->job_id);
 	__atomic_store_n(&header->magic, SEGMENT_MAGIC, __ATOMIC_RELEASE);
 }
-
-/*
- * The file stays open for its lock. It is filled now: a full file system must not be met by a store
- * into the mapping, which would be a SIGBUS; and the rest of it is left to others.
- */
-static struct segment *make_segment(void)
-{
-	const char *folder = getenv("ESCAPEMENT_VERBS_FOLDER");
-	struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-	char path[4096];
-	struct statvfs room;
-	void *memory = MAP_FAILED;
-	uint64_t random;
-	int fd;
-
-	folder = folder && *folder ? folder : SEGMENT_FOLDER_DEFAULT;
-	if (statvfs(folder, &room) || room.f_bavail * room.f_frsize < ROOM_BYTES ||
-	    getrandom(&random, sizeof(random), GRND_NONBLOCK) != sizeof(random))
-		return NULL;
-	if ((size_t)snprintf(path, sizeof(path), "%s/%016llx", folder,
-			     (unsigned long long)random) >= sizeof(path))
-		return NULL;
-	fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-	if (fd < 0)
-		return NULL;
-	if (!fcntl(fd, F_SETLK, &whole) && !fchmod(fd, 0644) &&
-	    !posix_fallocate(fd, 0, SEGMENT_BYTES))
-		memory = mmap(NULL, SEGMENT_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (memory != MAP_FAILED)
-		return memory;
-	unlink(path);
-	close(fd);
-	return NULL;
-}
-
-static bool forked, allowed;
-static pthread_once_t asked = PTHREAD_ONCE_INIT;
 
 /* The segment is the parent's. It stays mapped: a child of a bare clone() would fault without. */
 static void stop_in_child(void)
 {
-	forked = true;
 	shim_counts = false;
-}
-
-static void ask(void)
-{
-	allowed = is_allowed() && !pthread_atfork(NULL, NULL, stop_in_child);
 }
 
 bool shim_may_count(void)
 {
-	pthread_once(&asked, ask);
-	return allowed && !forked;
+	return file_may_write(stop_in_child);
 }
 
 /* With the first queue pair: many programs open devices and use none. Under the lock. */
 static bool begin(void)
 {
 	if (!segment)
-		segment = make_segment();
+		segment = file_make(SEGMENT_BYTES);
 	if (segment && !shim_counts) {
 		segment->header.untracked_contexts = untracked_contexts;
 		write_header(&segment->header);

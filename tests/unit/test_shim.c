@@ -3,12 +3,9 @@
 #include <criterion/criterion.h>
 #include <dlfcn.h>
 #include <fcntl.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -18,6 +15,7 @@
 #include "base/json.h"
 #include "ibverbs/internal.h"
 #include "qp/internal.h"
+#include "tests/lib/forbid.h"
 #include "tests/lib/nullverbs.h"
 #include "tests/lib/rng.h"
 
@@ -481,22 +479,6 @@ Test(shim, a_child_counts_nothing)
 }
 
 /* --- no system call: any but write and exit kills the process --- */
-
-/* Not the strict mode, in which to read the time stamp counter kills as well. */
-static bool forbid_calls(void)
-{
-	struct sock_filter code[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_write, 2, 0),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_exit, 1, 0),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-	};
-	struct sock_fprog program = {sizeof(code) / sizeof(code[0]), code};
-
-	return !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) &&
-	       !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
-}
 
 static void post_without_calls(int out)
 {
