@@ -52,6 +52,25 @@ int64_t clock_local_at(const struct clock *clock, uint64_t monotonic_ns)
 	return clock_local_ns(monotonic_ns, clock->lab_offset_ns, clock->lab_drift_ppb);
 }
 
+/* The model of now is not that of long ago: what was read later has no bound. */
+#define READ_OLD_NS 5000000000ull
+
+bool clock_read_at(const struct clock *clock, uint64_t monotonic_ns, int64_t *fabric_ns,
+		   int64_t *bound_ns)
+{
+	uint64_t now_ns = time_local_ns();
+	struct clock_facts facts;
+
+	if (monotonic_ns > now_ns || now_ns - monotonic_ns > READ_OLD_NS)
+		return false;
+	clock_get(clock, &facts);
+	if (!facts.known)
+		return false;
+	*fabric_ns = clock_model_read(&facts.model, clock_local_at(clock, monotonic_ns));
+	*bound_ns = facts.bound_ns;
+	return true;
+}
+
 const struct hostclock *clock_host(const struct clock *clock)
 {
 	return &clock->host;

@@ -90,6 +90,12 @@ uint64_t clock_epoch(const struct clock *clock);
 struct esc_fleet *clock_fleet(const struct clock *clock);
 /* The local clock, as the kernel programs read it, at CLOCK_MONOTONIC @monotonic_ns. */
 int64_t clock_local_at(const struct clock *clock, uint64_t monotonic_ns);
+/*
+ * CLOCK_MONOTONIC, of the last few seconds, in fabric time with its bound. False: that is not
+ * known.
+ */
+bool clock_read_at(const struct clock *clock, uint64_t monotonic_ns, int64_t *fabric_ns,
+		   int64_t *bound_ns);
 const struct hostclock *clock_host(const struct clock *clock);
 /* Rounds since the start. */
 uint64_t clock_rounds(const struct clock *clock);

@@ -419,6 +419,8 @@ static json_t *event_json(struct events *events, const struct event *event, uint
 	put_origin(object, events);
 	put_kind(object, events, event);
 	put_owner(object, events, event->qp);
+	if (event->job)
+		json_put_name(object, "job", event->job);
 	json_put(object, "seen", event->seen);
 	json_put(object, "done", event->done);
 	json_put(object, "expected", event->expected);

@@ -71,6 +71,7 @@ struct event {
 	bool no_condition; /* it neither begins nor ends what its kind does */
 	/* Whose job and process are added, when they are known; NULL: no queue pair. */
 	const struct esc_qp_key *qp;
+	const char *job;    /* of what has no queue pair; NULL: none */
 	const char *remedy; /* instead of the kind's; NULL: the kind's */
 	/* Taken over; NULL: left out. */
 	json_t *seen, *done, *expected, *result;

@@ -71,6 +71,36 @@ static void put_qp(void *self, const struct qp_entry *entry, json_t *qp)
 		json_put(qp, "verbs", report_counts(row));
 }
 
+/* --- files of another library --- */
+
+void ibverbs_set_files(struct ibverbs *verbs, const struct ibverbs_files *files)
+{
+	processes_forget(&verbs->processes, verbs->processes.files);
+	verbs->processes.files = files;
+}
+
+void ibverbs_each_own(const struct ibverbs *verbs, ibverbs_own_fn *take, void *context)
+{
+	for (size_t i = 0; i < verbs->processes.count; i++)
+		if (verbs->processes.list[i]->own)
+			take(context, verbs->processes.list[i], verbs->processes.list[i]->own);
+}
+
+const struct job *ibverbs_job_of(const struct process *process)
+{
+	return &process->job;
+}
+
+uint32_t ibverbs_uid_of(const struct process *process)
+{
+	return process->uid;
+}
+
+bool ibverbs_has_ended(const struct process *process)
+{
+	return process->fd < 0;
+}
+
 /* --- what job/ takes --- */
 
 void ibverbs_take_jobs(struct ibverbs *verbs, ibverbs_take_fn *take, void *context)
@@ -95,23 +125,11 @@ json_t *ibverbs_job_rows(const struct ibverbs *verbs, ibverbs_of_fn *is_of, cons
 
 /* --- the capability --- */
 
-/* The model of now is not that of long ago: what was read later has no bound. */
-#define TIME_OLD_NS 5000000000ull
-
 static bool read_time(void *context, uint64_t local_ns, int64_t *fabric_ns, int64_t *bound_ns)
 {
 	const struct ibverbs *verbs = context;
-	uint64_t now_ns = time_local_ns();
-	struct clock_facts facts;
 
-	if (local_ns > now_ns || now_ns - local_ns > TIME_OLD_NS)
-		return false;
-	clock_get(verbs->clock, &facts);
-	if (!facts.known)
-		return false;
-	*fabric_ns = clock_model_read(&facts.model, clock_local_at(verbs->clock, local_ns));
-	*bound_ns = facts.bound_ns;
-	return true;
+	return clock_read_at(verbs->clock, local_ns, fabric_ns, bound_ns);
 }
 
 void ibverbs_poll(struct ibverbs *verbs, uint64_t now_local_ns)
@@ -202,7 +220,7 @@ static void status(void *self, json_t *object)
 	for (size_t i = 0; i < processes->count; i++) {
 		const struct segment_header *header = &processes->list[i]->header;
 
-		running += processes->list[i]->fd >= 0;
+		running += processes->list[i]->fd >= 0 && !processes->list[i]->files;
 		untracked += header->untracked_qps;
 		contexts += header->untracked_contexts;
 		completions += header->unknown_completions;

@@ -105,7 +105,9 @@ struct verbs_qp {
 
 struct process {
 	char name[SEGMENT_NAME_DIGITS + 1];
-	int fd; /* -1: it has ended, and the file is gone */
+	int fd;				   /* -1: it has ended, and the file is gone */
+	const struct ibverbs_files *files; /* NULL: libescapement-verbs' */
+	void *own;			   /* of these files */
 	uid_t uid;
 	uint32_t pid; /* of the one that holds the lock, as the kernel has it; 0: another
 			 namespace's */
@@ -136,7 +138,8 @@ struct processes {
 	char *folder;
 	processes_time_fn *read_time; /* NULL: there is none, and samples are not taken */
 	void *time_context;
-	uint64_t idle_ns; /* what has ended is kept so long */
+	uint64_t idle_ns;		   /* what has ended is kept so long */
+	const struct ibverbs_files *files; /* of another library; NULL: none */
 	struct process *list[PROCESSES_MAX];
 	size_t count, qp_count;
 	/* Of the newest poll: files without room for them or their queue pairs; of another kind. */
@@ -149,6 +152,8 @@ struct processes {
 int processes_make_folder(const char *folder);
 /* Looks for files, reads all, and removes those whose processes have ended. */
 void processes_poll(struct processes *processes, uint64_t now_local_ns);
+/* @files are not read any more. */
+void processes_forget(struct processes *processes, const struct ibverbs_files *files);
 void processes_free(struct processes *processes); /* what it holds */
 
 /* --- watch.c: queue pairs that fail, as findings --- */
@@ -241,7 +246,6 @@ void ibverbs_poll(struct ibverbs *verbs, uint64_t now_local_ns);
 
 /* Of a status; NULL: of success. */
 const char *report_status(unsigned int status);
-void report_put_process(json_t *object, const struct process *process);
 /* The member at @address; NULL: none. */
 const char *report_peer(const struct ibverbs *verbs, const struct esc_address *address);
 

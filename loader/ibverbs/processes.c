@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The files of processes with libescapement-verbs. They are users': nothing is mapped, since a file
- * that its owner cuts would be a SIGBUS, and no name is followed.
+ * The files of processes with libescapement-verbs, or another library. They are users': nothing is
+ * mapped, since a file that its owner cuts would be a SIGBUS, and no name is followed.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -205,10 +205,18 @@ static void read_samples(struct processes *processes, struct process *process)
 static void read_process(struct processes *processes, struct process *process,
 			 uint64_t now_local_ns)
 {
+	const struct ibverbs_files *files = process->files;
+	struct segment_header *header = &process->header;
 	static struct segment_qp chunk[CHUNK];
 	struct segment_header raw;
 	uint64_t polls = process->header.polls;
 
+	if (files) {
+		process->begun = files->read(files->context, process->fd, &process->own,
+					     header->comm, header->rank, header->job_id) ||
+				 process->begun;
+		return;
+	}
 	if (pread(process->fd, &raw, sizeof(raw), 0) != sizeof(raw) ||
 	    !segment_take_header(&raw, &process->header))
 		return;
@@ -284,13 +292,15 @@ static void open_process(struct processes *processes, int folder, const char *na
 			 uint64_t now_local_ns)
 {
 	int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	const struct ibverbs_files *files = processes->files;
 	struct process *process;
 	struct stat status;
 
 	if (fd < 0)
 		return;
 	if (fstat(fd, &status) || !S_ISREG(status.st_mode) || status.st_nlink != 1 ||
-	    (status.st_size != SEGMENT_BYTES && status.st_size != 0)) {
+	    (status.st_size != SEGMENT_BYTES && status.st_size != 0 &&
+	     (!files || (uint64_t)status.st_size != files->bytes))) {
 		processes->unreadable++;
 		goto fail;
 	}
@@ -306,6 +316,7 @@ static void open_process(struct processes *processes, int folder, const char *na
 	}
 	process->fd = fd;
 	process->uid = status.st_uid;
+	process->files = status.st_size == SEGMENT_BYTES ? NULL : files;
 	process->opened_local_ns = now_local_ns;
 	memcpy(process->name, name, sizeof(process->name));
 	processes->list[processes->count++] = process;
@@ -337,6 +348,8 @@ static void free_process(struct processes *processes, struct process *process)
 {
 	if (process->fd >= 0)
 		close(process->fd);
+	if (process->own)
+		process->files->free(process->files->context, process->own);
 	processes->qp_count -= process->count;
 	for (size_t i = 0; i < process->count; i++)
 		free(process->qps[i].delays);
@@ -352,7 +365,7 @@ static bool is_double(const struct processes *processes, const struct process *p
 
 		if (other == process)
 			return false;
-		if (other->fd >= 0 && other->pid == process->pid)
+		if (other->fd >= 0 && other->pid == process->pid && other->files == process->files)
 			return true;
 	}
 	return false;
@@ -399,6 +412,19 @@ void processes_poll(struct processes *processes, uint64_t now_local_ns)
 	}
 	processes->count = kept;
 	closedir(folder);
+}
+
+void processes_forget(struct processes *processes, const struct ibverbs_files *files)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < processes->count; i++) {
+		if (files && processes->list[i]->files == files)
+			free_process(processes, processes->list[i]);
+		else
+			processes->list[kept++] = processes->list[i];
+	}
+	processes->count = kept;
 }
 
 void processes_free(struct processes *processes)

@@ -292,7 +292,7 @@ json_t *report_counts(const struct verbs_row *row)
 	return object;
 }
 
-void report_put_process(json_t *object, const struct process *process)
+void ibverbs_put_process(json_t *object, const struct process *process)
 {
 	if (process->pid)
 		json_put_count(object, "pid", process->pid);
@@ -334,7 +334,7 @@ json_t *report_row(const struct verbs_row *row)
 	json_put_count(object, "throughput_bps", (uint64_t)(rate * 8));
 	json_put_count(object, "first_local_ns", qp->first_local_ns);
 	json_put_count(object, "last_local_ns", row->qp->moved_local_ns);
-	report_put_process(object, row->process);
+	ibverbs_put_process(object, row->process);
 	if (qp->state == SEGMENT_ENDED)
 		json_put_bool(object, "ended", true);
 	if (tx)
@@ -361,6 +361,14 @@ static void write_messages(FILE *out, const struct processes *processes, bool by
 	}
 }
 
+static bool has_any(const struct processes *processes)
+{
+	for (size_t i = 0; i < processes->count; i++)
+		if (!processes->list[i]->files)
+			return true;
+	return processes->device_count || processes->refused;
+}
+
 void ibverbs_write_metrics(void *self, FILE *out)
 {
 	const struct ibverbs *verbs = self;
@@ -369,12 +377,12 @@ void ibverbs_write_metrics(void *self, FILE *out)
 	size_t running = 0, live = 0;
 
 	/* Few hosts have such processes, and the number of series is limited. */
-	if (!processes->count && !processes->device_count && !processes->refused)
+	if (!has_any(processes))
 		return;
 	for (size_t i = 0; i < processes->count; i++) {
 		const struct process *process = processes->list[i];
 
-		running += process->fd >= 0;
+		running += process->fd >= 0 && !process->files;
 		for (size_t q = 0; process->fd >= 0 && q < process->count; q++)
 			live += process->qps[q].is.state == SEGMENT_LIVE;
 	}

@@ -92,7 +92,7 @@ static json_t *seen_json(const struct ibverbs *verbs, const struct verbs_conditi
 	}
 	json_put_count(seen, "local_qpn", qp->is.qpn);
 	json_put_name(seen, "rdma_device", qp->is.device);
-	report_put_process(seen, process);
+	ibverbs_put_process(seen, process);
 	return seen;
 }
 
