@@ -61,9 +61,10 @@ say = @mkdir -p $(@D); printf '  %-8s %s\n' $(1) $@
 
 LIB := loader/libescapement
 SHIM := loader/libescapement-verbs
-MAN := escapement.1 escapement-alert.8 escapement-serve.8 escapement-events.7 escapementd.8 escapement.yaml.5 libescapement.3 libescapement-verbs.7
+PROFILER := loader/libescapement-nccl
+MAN := escapement.1 escapement-alert.8 escapement-serve.8 escapement-events.7 escapementd.8 escapement.yaml.5 libescapement.3 libescapement-verbs.7 libescapement-nccl.7
 MAINS := loader/escapementd.c loader/escapement.c loader/escapement-alert.c loader/escapement-serve.c loader/escapement-sysdump.c loader/mkref.c
-CORE_SRC := $(filter-out $(MAINS) $(LIB)/% $(SHIM)/%,$(shell find loader -name '*.c'))
+CORE_SRC := $(filter-out $(MAINS) $(LIB)/% $(SHIM)/% $(PROFILER)/%,$(shell find loader -name '*.c'))
 LAWS_SRC := $(shell find clocksync pacing -name '*.c')
 CORE := $(OUT)/libescapement_core.a
 # The clock's arithmetic and the control laws: no kernel program, no daemon.
@@ -79,7 +80,7 @@ SKELETONS := $(patsubst %,$(BPF_OUT)/%.skel.h,dataplane $(ALONE))
 
 all: programs
 
-programs: $(OUT)/escapementd $(OUT)/escapement $(OUT)/escapement-alert $(OUT)/escapement-serve $(OUT)/escapement-sysdump $(OUT)/libescapement.so $(OUT)/libescapement-verbs.so $(MAN:%=$(OUT)/man/%) \
+programs: $(OUT)/escapementd $(OUT)/escapement $(OUT)/escapement-alert $(OUT)/escapement-serve $(OUT)/escapement-sysdump $(OUT)/libescapement.so $(OUT)/libescapement-verbs.so $(OUT)/libnccl-profiler-escapement.so $(MAN:%=$(OUT)/man/%) \
 	$(OUT)/escapement-event.schema.json $(OUT)/escapement-api.schema.json $(OUT)/escapement.yaml $(OUT)/completion.bash $(OUT)/completion.zsh $(OUT)/escapement.catalog
 
 include mk/tests.mk
@@ -151,6 +152,12 @@ $(OUT)/libescapement-verbs.so: $(wildcard $(SHIM)/*.[ch]) $(SHIM)/verbs.map load
 		-Wl,-soname,$(@F) -Wl,-z,nodelete -Wl,--version-script=$(SHIM)/verbs.map $(filter %.c,$^) \
 		-Wl,--no-as-needed -libverbs -o $@
 
+# The profiler plugin of NCCL, on the C library alone; never unloaded, as NCCL has its functions.
+$(OUT)/libnccl-profiler-escapement.so: $(wildcard $(PROFILER)/*.[ch]) $(PROFILER)/nccl.map $(SHIM)/file.c $(SHIM)/file.h loader/nccl/segment.h
+	$(call say,LD)
+	$(Q)$(CC) $(ALL_CPPFLAGS) $(filter-out -fPIE,$(ALL_CFLAGS)) $(filter-out -pie,$(ALL_LDFLAGS)) -fPIC -shared -flto \
+		-Wl,-soname,$(@F) -Wl,-z,nodelete -Wl,--version-script=$(PROFILER)/nccl.map $(filter %.c,$^) -o $@
+
 # --- what is written from the tables: an @part@ of a page is what mkref prints for it ---
 FILL = $(Q)awk -v mkref=$(OUT)/mkref '/^@[a-z-]+@$$/ { gsub(/@/, ""); fflush(); \
 		if (system(mkref " " $$0)) exit 1; next } { print }' $< > $@
@@ -207,7 +214,7 @@ INSTALLED = $(COMPLETION) $(SYSUSERSDIR)/escapement.conf $(SBINDIR)/escapementd 
 	$(CATALOGDIR)/escapement.catalog $(DATADIR)/escapement-event.schema.json $(DATADIR)/escapement-api.schema.json $(DATADIR)/escapement-audit.schema.json $(DATADIR)/alertmanager.yml $(DATADIR)/escapement.rules.yml \
 	$(addprefix $(DATADIR)/grafana/,$(DASHBOARDS)) $(DATADIR)/slurm/escapement-drain $(DATADIR)/escapement-monitor.json \
 	$(SYSCONFDIR)/escapement/escapement.yaml.example $(INCLUDEDIR)/escapement.h \
-	$(addprefix $(LIBDIR)/,$(SONAME).1.0 $(SONAME) libescapement.so escapement/libescapement-verbs.so pkgconfig/libescapement.pc) \
+	$(addprefix $(LIBDIR)/,$(SONAME).1.0 $(SONAME) libescapement.so escapement/libescapement-verbs.so escapement/libnccl-profiler-escapement.so pkgconfig/libescapement.pc) \
 	$(foreach page,$(MAN),$(MANDIR)/man$(subst .,,$(suffix $(page)))/$(page))
 D := $(DESTDIR)
 
@@ -221,6 +228,7 @@ install: programs
 	ln -sf $(SONAME).1.0 $(D)$(LIBDIR)/$(SONAME)
 	ln -sf $(SONAME).1.0 $(D)$(LIBDIR)/libescapement.so
 	$(INSTALL) -D -m 0755 $(OUT)/libescapement-verbs.so $(D)$(LIBDIR)/escapement/libescapement-verbs.so
+	$(INSTALL) -m 0755 $(OUT)/libnccl-profiler-escapement.so $(D)$(LIBDIR)/escapement/
 	$(INSTALL) -D -m 0644 $(LIB)/escapement.h $(D)$(INCLUDEDIR)/escapement.h
 	$(INSTALL) -d $(D)$(LIBDIR)/pkgconfig $(D)$(UNITDIR)
 	sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@INCLUDEDIR@|$(INCLUDEDIR)|; s|@VERSION@|$(VERSION)|' \

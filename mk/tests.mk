@@ -31,6 +31,9 @@ $(OUT)/tests/unit/test_sysdump: LDLIBS += -larchive
 SHIM_OBJ := $(patsubst %.c,$(OUT)/%.o,$(wildcard loader/libescapement-verbs/*.c))
 $(OUT)/tests/unit/test_shim $(OUT)/tests/unit/test_shim_samples $(OUT)/tests/bench/verbscost $(OUT)/tests/tools/verbsjob $(STRESS): $(SHIM_OBJ)
 $(STRESS): $(OUT)/loader/ibverbs/segment.o
+# The profiler plugin, with a clock of the tests' own.
+PROFILER_OBJ := $(patsubst %.c,$(OUT)/%.o,$(wildcard loader/libescapement-nccl/*.c)) $(OUT)/loader/libescapement-verbs/file.o
+$(OUT)/tests/unit/test_nccl $(OUT)/tests/bench/ncclcost: $(PROFILER_OBJ)
 
 # The kernel programs' tests, benchmarks and tools that run them.
 $(OUT)/tests/bpf/%.o $(OUT)/tests/bench/%.o: ALL_CPPFLAGS += -Itests/lib/bpf

@@ -67,6 +67,11 @@ void jobs_free_sum(struct job_sum *sum)
 	free(sum);
 }
 
+bool jobs_is_running(const struct job_sum *job)
+{
+	return job->qps || job->verbs_qps || job->ranks;
+}
+
 /* The one without a queue pair whose last packet is the oldest makes room. */
 static bool make_room(struct jobs *jobs)
 {
@@ -75,7 +80,7 @@ static bool make_room(struct jobs *jobs)
 	if (jobs->count < JOBS_MAX)
 		return true;
 	for (size_t i = 0; i < jobs->count; i++)
-		if (!jobs->list[i]->qps && !jobs->list[i]->verbs_qps &&
+		if (!jobs_is_running(jobs->list[i]) &&
 		    (oldest == JOBS_MAX ||
 		     jobs->list[i]->last_local_ns < jobs->list[oldest]->last_local_ns))
 			oldest = i;
@@ -201,6 +206,19 @@ void jobs_take_process(void *self, const struct job *of, const struct ibverbs_gr
 	job->verbs_qps += rows;
 	if (did)
 		job->last_local_ns = jobs->polled_ns;
+	if (!job->first_local_ns)
+		job->first_local_ns = jobs->polled_ns;
+}
+
+void jobs_take_ranks(void *self, const struct job *of, size_t ranks)
+{
+	struct jobs *jobs = self;
+	struct job_sum *job = ranks ? find_sum(jobs, of) : NULL;
+
+	if (!job)
+		return;
+	job->ranks += ranks;
+	job->last_local_ns = jobs->polled_ns;
 	if (!job->first_local_ns)
 		job->first_local_ns = jobs->polled_ns;
 }

@@ -12,6 +12,7 @@
 #include "finding/finding.h"
 #include "ibverbs/ibverbs.h"
 #include "job.h"
+#include "nccl/nccl.h"
 #include "qp/qp.h"
 
 #define JOBS_MAX 256
@@ -42,6 +43,7 @@ struct job_sum {
 	/* As its processes count, with the queue pairs that are above; never goes back. */
 	struct ibverbs_growth verbs;
 	size_t verbs_qps; /* entries that only they count, of the newest reading */
+	size_t ranks;	  /* of communicators, that libescapement-nccl records now */
 	/* Delays of entries that ended. */
 	struct delayhist owd;
 	double owd_sum_ns;
@@ -78,6 +80,7 @@ struct jobs {
 	struct qptable *table;
 	struct findings *findings;
 	struct ibverbs *verbs;
+	struct nccl *nccl;
 	struct job_sum *list[JOBS_MAX]; /* in the order in which they were seen first */
 	size_t count;
 	uint64_t dropped;	   /* jobs that ended and made room */
@@ -101,6 +104,10 @@ void jobs_note_progress(struct job_entry *slot, const struct esc_qp_key *key,
 /* What a process with libescapement-verbs did; as ibverbs_take_fn. */
 void jobs_take_process(void *jobs, const struct job *job, const struct ibverbs_growth *grown,
 		       size_t rows);
+/* What a process with libescapement-nccl has; as nccl_take_fn. */
+void jobs_take_ranks(void *jobs, const struct job *job, size_t ranks);
+/* Something of it is here now. */
+bool jobs_is_running(const struct job_sum *job);
 /* Of no job: what has ended, and what is there. */
 void jobs_sum_none(const struct jobs *jobs, struct job_counts out[2], size_t *qps);
 void jobs_free_sum(struct job_sum *sum);

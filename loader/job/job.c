@@ -40,8 +40,9 @@ static void take(struct jobs *jobs)
 	}
 	clock_get(jobs->clock, &time.facts);
 	for (size_t i = 0; i < jobs->count; i++)
-		jobs->list[i]->verbs_qps = 0;
+		jobs->list[i]->verbs_qps = jobs->list[i]->ranks = 0;
 	ibverbs_take_jobs(jobs->verbs, jobs_take_process, jobs);
+	nccl_each_job(jobs->nccl, jobs_take_ranks, jobs);
 	entries = qptable_entries(jobs->table, &count);
 	for (size_t i = 0; i < count; i++) {
 		const char *device = jobs->devices[entries[i].key.port % ESC_PORTS_MAX];
@@ -100,6 +101,7 @@ static int job_open(void **self, struct core *core, void *const needs[], char **
 	jobs->table = needs[2];
 	jobs->findings = needs[3];
 	jobs->verbs = needs[4];
+	jobs->nccl = needs[5];
 	qptable_set_jobs(jobs->table, jobs_end, jobs);
 	*self = jobs;
 	return 0;
@@ -107,7 +109,7 @@ static int job_open(void **self, struct core *core, void *const needs[], char **
 
 const struct capability job_capability = {
 	.name = "job",
-	.needs = {"dataplane", "clock", "qp", "finding", "ibverbs"},
+	.needs = {"dataplane", "clock", "qp", "finding", "ibverbs", "nccl"},
 	.verbs = job_verb_handlers,
 	.metrics = job_metrics,
 	.open = job_open,

@@ -8,7 +8,7 @@
 struct capability;
 struct qp_entry;
 
-/* needs: dataplane, clock, qp, finding, ibverbs. */
+/* needs: dataplane, clock, qp, finding, ibverbs, nccl. */
 extern const struct capability job_capability;
 
 /* The id of the job of a queue pair, "job_1234"; NULL: none is known. */

@@ -361,10 +361,32 @@ static void put_sums(json_t *result, const json_t *sums, const char *id)
 	json_put(result, "hosts", hosts);
 }
 
+/* Those of the job, with their ranks in all files: pods of one job have an id each. */
+static json_t *join_communicators(const json_t *sums, const char *id)
+{
+	json_t *keys = json_object(), *chosen = json_array(), *joined, *one, *communicator;
+	size_t i, k;
+
+	json_array_foreach (sums, i, one)
+		json_array_foreach (json_object_get(one, "communicators"), k, communicator)
+			if (job_id_matches(json_text(one, "job_id"), id))
+				json_object_set_new(keys, json_text(communicator, "communicator"),
+						    json_true());
+	json_array_foreach (sums, i, one)
+		json_array_foreach (json_object_get(one, "communicators"), k, communicator)
+			if (json_object_get(keys, json_text(communicator, "communicator")))
+				json_array_append(chosen, communicator);
+	joined = nccl_merge(chosen);
+	json_decref(keys);
+	json_decref(chosen);
+	return joined;
+}
+
 json_t *job_run_files(const json_t *args, int *exit, char **error)
 {
 	const char *id = json_text(args, "id");
 	json_t *qps = json_array(), *sums = json_array(), *chosen, *result = NULL, *path;
+	json_t *communicators;
 	uint64_t quiet_ns = json_count(args, "quiet_ns");
 	bool good = true;
 	size_t i;
@@ -377,9 +399,11 @@ json_t *job_run_files(const json_t *args, int *exit, char **error)
 	json_array_foreach (json_object_get(args, "from"), i, path)
 		good = good && take_file(qps, sums, json_string_value(path), error);
 	chosen = choose(qps, id);
-	if (good && !json_array_size(chosen)) {
+	communicators = join_communicators(sums, id);
+	if (good && !json_array_size(chosen) && !json_array_size(communicators)) {
 		*exit = REQUEST_FAILED;
-		explain(error, 0, "no queue pair of job `%.96s` is in these files", id);
+		explain(error, 0, "no queue pair or communicator of job `%.96s` is in these files",
+			id);
 	} else if (good && *json_text(args, "view")) {
 		result = job_timeline(chosen, quiet_ns ? quiet_ns : JOB_QUIET_NS);
 	} else if (good) {
@@ -387,9 +411,12 @@ json_t *job_run_files(const json_t *args, int *exit, char **error)
 		put_sums(result, sums, id);
 		job_put_groups(result, chosen);
 		json_object_set(result, "qps", chosen);
+		if (json_array_size(communicators))
+			json_object_set(result, "communicators", communicators);
 	}
 	if (result)
 		json_put_name(result, "job_id", id);
+	json_decref(communicators);
 	json_decref(chosen);
 	json_decref(qps);
 	json_decref(sums);

@@ -250,6 +250,8 @@ static json_t *sum_json(const struct jobs *jobs, const struct job_sum *job)
 		put_counts(object, job->counts);
 	if (has_verbs(job))
 		json_put(object, "verbs", verbs_json(&job->verbs));
+	if (job->ranks)
+		json_put_count(object, "nccl_ranks", job->ranks);
 	json_put(object, "owd_ns", delays_json(jobs, job));
 	return object;
 }
@@ -319,6 +321,15 @@ static json_t *findings_json(const struct jobs *jobs, const char *id)
 	return list;
 }
 
+/* Takes @communicators over. */
+static void put_communicators(json_t *object, json_t *communicators)
+{
+	if (json_array_size(communicators))
+		json_put(object, "communicators", communicators);
+	else
+		json_decref(communicators);
+}
+
 static json_t *reply_job(void *self, struct request *request)
 {
 	const char *id = request_text(request, "id", NULL);
@@ -347,6 +358,7 @@ static json_t *reply_job(void *self, struct request *request)
 	}
 	job_put_groups(object, qps);
 	json_put(object, "qps", qps);
+	put_communicators(object, nccl_job_communicators(jobs->nccl, is_job, job->id));
 	json_put(object, "findings", findings_json(jobs, job->id));
 	put_events(object, jobs, job->id);
 	return object;
@@ -424,8 +436,7 @@ static size_t choose(const struct jobs *jobs, const struct job_sum *out[SHOWN_MO
 
 	for (int ended = 0; ended < 2; ended++)
 		for (size_t i = jobs->count; i-- && count < SHOWN_MOST;)
-			if ((jobs->list[i]->qps + jobs->list[i]->verbs_qps == 0) == ended &&
-			    is_plain(jobs->list[i]->id))
+			if (jobs_is_running(jobs->list[i]) != ended && is_plain(jobs->list[i]->id))
 				out[count++] = jobs->list[i];
 	return count;
 }
@@ -443,7 +454,7 @@ void jobs_write_metrics(void *self, FILE *out)
 	struct prom_label labels[3] = {};
 
 	for (size_t i = 0; i < jobs->count; i++)
-		running += jobs->list[i]->qps + jobs->list[i]->verbs_qps != 0;
+		running += jobs_is_running(jobs->list[i]);
 	prom_count(FAMILY_OF(&job_metrics[JOBS]), running, NULL);
 	for (size_t i = 0; i < count; i++) {
 		prom_count(qps, shown[i]->qps + shown[i]->verbs_qps, "job_id", shown[i]->id, NULL);

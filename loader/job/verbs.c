@@ -29,6 +29,8 @@ static const struct column jobs[] = {
 	{"OWD_P99", "owd_ns.p99", FORMAT_TIME, COLUMN_OPTIONAL, .help = "its 99th percentile"},
 	{"ERR", "owd_ns.bound", FORMAT_TIME, COLUMN_OPTIONAL,
 	 .help = "bound of the error of these delays"},
+	{"RANKS", "nccl_ranks", FORMAT_COUNT, COLUMN_OPTIONAL,
+	 .help = "its ranks in communicators, recorded with libescapement-nccl"},
 	{"LAST", "last_packet_ms", FORMAT_AGE,
 	 .help = "how long ago its newest packet, or message, was seen"},
 	{},
@@ -107,8 +109,77 @@ static const struct column stopped[] = {
 	{},
 };
 
+static const struct column ranks[] = {
+	{"RANK", "rank", FORMAT_COUNT, .help = "a rank of the communicator"},
+	{"HOST", "host", FORMAT_TEXT, COLUMN_LEFT, .help = "its host"},
+	{"PROCESS", "{comm}<|[{pid}]|>", FORMAT_TEXT, COLUMN_LEFT, .help = "name and number"},
+	{"COLLS", "collectives", FORMAT_COUNT, .help = "collectives that it started"},
+	{"P2P", "messages", FORMAT_COUNT, .help = "sends and receives that it started"},
+	{"SENT", "network_bytes", FORMAT_BYTES,
+	 .help = "bytes that its proxies sent, of what was recorded"},
+	{"NEXT", "next", FORMAT_TEXT, COLUMN_LEFT | COLUMN_OPTIONAL,
+	 .help = "ranks that its proxies send to, in the newest collective"},
+	{"PREVIOUS", "previous", FORMAT_TEXT, COLUMN_LEFT | COLUMN_OPTIONAL,
+	 .help = "ranks that they receive from"},
+	{},
+};
+
+static const struct column operations[] = {
+	{"RANK", "rank", FORMAT_COUNT, .help = "a rank of the communicator"},
+	{"OPERATION", "{func}<| {algo}|><| {proto}|>", FORMAT_TEXT, COLUMN_LEFT,
+	 .help = "function, algorithm and protocol"},
+	{"COUNT", "count", FORMAT_COUNT, .help = "how many were recorded"},
+	{"MEAN", "duration_ns", FORMAT_TIME,
+	 .help = "mean time from its start to the end of its last transfer"},
+	{"RATE", "throughput_bps", FORMAT_RATE, COLUMN_OPTIONAL,
+	 .help = "bytes of its buffers over that time"},
+	{"NETWORK", "network_share", FORMAT_SHARE, COLUMN_OPTIONAL,
+	 .help = "part of the time of its sends in which data is in the network"},
+	{"PEER", "peer_wait_share", FORMAT_SHARE, COLUMN_OPTIONAL,
+	 .help = "part in which there is data and the peer has no room for it"},
+	{"GPU", "gpu_wait_share", FORMAT_SHARE, COLUMN_OPTIONAL,
+	 .help = "part in which the GPU has not made the data"},
+	{"DATA", "data_wait_share", FORMAT_SHARE, COLUMN_OPTIONAL,
+	 .help = "part of the time of its receives in which no data has arrived"},
+	{},
+};
+
+static const struct column nccl_qps[] = {
+	{"RANK", "rank", FORMAT_COUNT, .help = "a rank of the communicator"},
+	{"PEER", "peer_rank", FORMAT_COUNT, .help = "the rank at the other end"},
+	{"QPN", "qpn", FORMAT_TEXT, .help = "number of the queue pair"},
+	{"OPS", "operations", FORMAT_COUNT, .help = "its operations"},
+	{"MEAN", "mean_ns", FORMAT_TIME, .help = "their mean time from the post to the completion"},
+	{"MAX", "slowest_ns", FORMAT_TIME, .help = "the longest"},
+	{},
+};
+
+static const struct verb_section communicator[] = {
+	{.header = "Communicator",
+	 .text = "{communicator}<| ({name})|><|, {size} ranks|><|, {nodes} nodes|>; {judged} "
+		 "collectives were compared"},
+	{.when = "verdict.cause=slow_link",
+	 .header = "Slow link",
+	 .text = "rank {verdict.rank}<| ({verdict.host})|> to rank {verdict.peer_rank}<| "
+		 "({verdict.peer})|>: {verdict.excess_ns:time} more in the network than the "
+		 "others' "
+		 "{verdict.others_ns:time}, of {verdict.duration_ns:time}"},
+	{.when = "verdict.cause=slow_rank",
+	 .header = "Slow rank",
+	 .text = "rank {verdict.rank}<| ({verdict.host})|>: it holds the others up by "
+		 "{verdict.excess_ns:time}, of {verdict.duration_ns:time}; its network is not "
+		 "slow"},
+	{.rows = "ranks", .columns = ranks},
+	{.rows = "operations", .columns = operations},
+	{.rows = "qps", .columns = nccl_qps},
+	{},
+};
+
 static const struct verb_section output[] = {
-	{.rows = "jobs", .columns = jobs, .empty = "No job has queue pairs here."},
+	{.when = "none",
+	 .rows = "jobs",
+	 .columns = jobs,
+	 .empty = "No job has queue pairs or communicators here."},
 	{.when = "none.tx.packets+none.rx.packets",
 	 .text = "Of no job: {none.qp_count} queue pairs, {none.tx.packets:count} packets sent, "
 		 "{none.rx.packets:count} received."},
@@ -137,6 +208,7 @@ static const struct verb_section output[] = {
 	{.rows = "interfaces", .columns = interfaces},
 	{.rows = "peers", .columns = peers},
 	{.rows = "paths", .columns = paths},
+	{.rows = "communicators", .sections = communicator},
 	{.rows = "findings", .columns = findings},
 	{.when = "first",
 	 .text = "{first.key} stopped first, at {first.host}, {first.ago_ms:age} ago<|: the cause "
