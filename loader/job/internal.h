@@ -16,13 +16,7 @@
 #include "qp/qp.h"
 
 #define JOBS_MAX 256
-#define JOB_ID_BYTES 128
 #define JOB_QUIET_NS 1000000000ull /* without progress for this long a queue pair has stopped */
-
-/* --- id.c: pure --- */
-
-/* "job_1234", "pod_<uid>", "nccl.service", "/a/cgroup"; "": it is of no job. */
-const char *job_id_of(const struct job *job, char out[JOB_ID_BYTES]);
 
 /* --- account.c: sums by job, from the counts of their queue pairs --- */
 

@@ -235,17 +235,18 @@ static void write_ranks(FILE *out, const struct nccl *nccl, unsigned int kind)
 	struct prom_family *family = FAMILY_OF(&nccl_metrics[kind]);
 
 	for (size_t i = 0; i < nccl->place_count && i < METRIC_RANKS; i++) {
-		const char *job = ibverbs_job_of(nccl->places[i].process)->name;
+		const struct job *job = ibverbs_job_of(nccl->places[i].process);
 		const struct nccl_rank *rank = nccl->places[i].rank;
 		double value = kind == NCCL_COLLECTIVES	    ? (double)rank->is.collectives
 			       : kind == NCCL_NETWORK_BYTES ? (double)rank->is.network_bytes
 			       : kind == NCCL_NETWORK	    ? (double)rank->network_ns / 1e9
 							    : (double)rank->peer_ns / 1e9;
-		char hash[24], number[16];
+		char hash[24], number[16], id[JOB_ID_BYTES];
 
 		snprintf(hash, sizeof(hash), "%016llx", (unsigned long long)rank->is.hash);
 		snprintf(number, sizeof(number), "%d", rank->is.rank);
-		prom_value(family, value, "job", is_plain(job) ? job : "", "communicator", hash,
+		job_id_of(job, id);
+		prom_value(family, value, "job_id", is_plain(id) ? id : "", "communicator", hash,
 			   "rank", number, NULL);
 	}
 }

@@ -140,3 +140,17 @@ bool job_read_process(const char *proc, uint32_t tid, uint32_t *pid, char *comm)
 	snprintf(comm, 16, "%.15s", text);
 	return true;
 }
+
+const char *job_id_of(const struct job *job, char out[JOB_ID_BYTES])
+{
+	size_t bytes = strlen(job->name);
+
+	/* All steps of a Slurm job, and all containers of a pod, are one job. */
+	if (job->kind == JOB_SLURM || job->kind == JOB_POD)
+		bytes = strcspn(job->name, "/");
+	snprintf(out, JOB_ID_BYTES, "%.*s", (int)bytes, job->name);
+	/* A cgroup that is no manager's is a job by its path; the root is every process's. */
+	if (job->kind == JOB_NONE && strcmp(job->cgroup, "/"))
+		snprintf(out, JOB_ID_BYTES, "%.*s", JOB_ID_BYTES - 1, job->cgroup);
+	return out;
+}

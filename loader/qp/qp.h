@@ -44,6 +44,9 @@ void job_of_path(const char *path, struct job *out);
 bool job_read(const char *proc, uint32_t pid, struct job *out);
 /* "slurm", "kubernetes", "docker", "podman", "systemd", "none" */
 const char *job_kind_name(enum job_kind kind);
+#define JOB_ID_BYTES 128
+/* "job_1234", "pod_<uid>", "nccl.service", "/a/cgroup"; "": it is of no job. */
+const char *job_id_of(const struct job *job, char out[JOB_ID_BYTES]);
 
 /* --- queue pairs --- */
 
