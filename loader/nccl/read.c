@@ -231,7 +231,8 @@ static void read_records(struct nccl_reader *reader, struct nccl_process *proces
 	if (place > end)
 		place = end;
 	if (end - place > NCCL_RECORDS) {
-		process->lost += end - place - NCCL_RECORDS;
+		/* What was before this daemon is not lost to it. */
+		process->lost += place ? end - place - NCCL_RECORDS : 0;
 		place = end - NCCL_RECORDS;
 	}
 	while (place < end && (count = read_chunk(fd, place, end, chunk)))
