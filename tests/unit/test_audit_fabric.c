@@ -400,21 +400,30 @@ Test(audit_fabric, key_of_the_probes)
 	}
 }
 
-/* Without a peer that is up there is nothing to be synced with: that is the error. */
-Test(audit_fabric, clock_of_a_host_that_is_cut_off)
+/* Without enough peers that are up there is nothing to be synced with: that is the error. */
+Test(audit_fabric, clock_of_a_host_without_peers)
 {
-	static const char *const states[] = {"down", "up"};
+	static const struct {
+		size_t up, all;
+		const char *result;
+	} rows[] = {{0, 0, "fail"},    {0, 1, "skipped"}, {1, 1, "fail"}, {1, 2, "skipped"},
+		    {2, 3, "skipped"}, {3, 4, "fail"},	  {4, 4, "fail"}};
 
-	for (size_t i = 0; i < 2; i++) {
-		json_t *daemon = json_pack("{s:{s:s, s:i}, s:{s:[{s:s, s:s, s:s}]}}", "clock",
-					   "state", "holdover", "bound_ns", 5000, "peers", "peers",
-					   "peer", "h2", "interface", "eth1", "state", states[i]);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		json_t *list = json_array(), *daemon, *report;
+
+		for (size_t k = 0; k < rows[i].all; k++)
+			json_array_append_new(list, json_pack("{s:s, s:s, s:s}", "peer", "h2",
+							      "interface", "eth1", "state",
+							      k < rows[i].up ? "up" : "down"));
+		daemon = json_pack("{s:{s:s, s:i}, s:{s:o}}", "clock", "state", "holdover",
+				   "bound_ns", 5000, "peers", "peers", list);
 		struct audit_options options = {
 			.root = "/nowhere", .daemon = daemon, .only = "clock"};
-		json_t *report = audit_local(&options);
 
+		report = audit_local(&options);
 		cr_expect_str_eq(json_text(entry_of(report, "clock.synced", ""), "result"),
-				 i ? "fail" : "skipped");
+				 rows[i].result, "%zu of %zu", rows[i].up, rows[i].all);
 		cr_expect_str_eq(json_text(entry_of(report, "clock.bound", ""), "result"),
 				 "skipped");
 		json_decref(report);
