@@ -102,7 +102,21 @@ static struct fit fit_line(const struct cycles *cycles, int64_t index, int64_t o
 	return fit;
 }
 
-bool cycles_rate(const struct cycles *cycles, double *rate_hz, double *noise_ns)
+/* Errors of the points, each as large as its bound, that together turn the line the most. */
+static double rate_bound_ppb(const struct cycles *cycles, const struct fit *fit)
+{
+	double sum = 0;
+
+	for (int64_t at = cycles->last - cycles->count + 1; at <= cycles->last; at++) {
+		struct cycles_point point = cycles_at(cycles, at);
+
+		if (isfinite(point.ahead_ns))
+			sum += fabs((double)at - fit->x) * STEP_S * (point.bound_ns + 1);
+	}
+	return sum / (fit->spread_s * fit->spread_s);
+}
+
+bool cycles_rate(const struct cycles *cycles, struct cycles_rate *rate)
 {
 	struct fit fit =
 		fit_line(cycles, cycles->last, cycles->last - CYCLES_POINTS, CYCLES_POINTS);
@@ -112,8 +126,9 @@ bool cycles_rate(const struct cycles *cycles, double *rate_hz, double *noise_ns)
 		return false;
 	for (unsigned int i = 0; i < cycles->count; i++)
 		ahead_ns[i] = cycles_at(cycles, cycles->last - cycles->count + 1 + i).ahead_ns;
-	*rate_hz = (double)cycles->reference_hz * (1 + fit.rate_ppb * 1e-9);
-	*noise_ns = cycles_noise_ns(ahead_ns, cycles->count);
+	rate->hz = (double)cycles->reference_hz * (1 + fit.rate_ppb * 1e-9);
+	rate->bound_ppb = rate_bound_ppb(cycles, &fit);
+	rate->noise_ns = cycles_noise_ns(ahead_ns, cycles->count);
 	return true;
 }
 

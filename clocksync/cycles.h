@@ -52,8 +52,14 @@ bool cycles_add(struct cycles *cycles, int64_t fabric_ns, uint64_t counter, doub
 /* The point of @index; one that is missing has NAN. */
 struct cycles_point cycles_at(const struct cycles *cycles, int64_t index);
 
-/* Cycles per second of fabric time by all points, and their noise. False: too few. */
-bool cycles_rate(const struct cycles *cycles, double *rate_hz, double *noise_ns);
+struct cycles_rate {
+	double hz;	  /* cycles per second of fabric time, by all points */
+	double bound_ppb; /* by how much it is off where fabric time is off by its bounds at most */
+	double noise_ns;  /* of a point; NAN: too few in a row */
+};
+
+/* False: too few points. */
+bool cycles_rate(const struct cycles *cycles, struct cycles_rate *rate);
 
 /* Of points in a row: by their second differences, which no rate and little wander changes. */
 double cycles_noise_ns(const double *ahead_ns, unsigned int count);

@@ -159,15 +159,19 @@ static struct edgefit_hint hint_of(const struct edge *edge, const struct edge_pr
 static void least_learn(struct edge *edge, int64_t index)
 {
 	int64_t missed = index - edge->least_index;
-	double least = edge->floor_ns;
+	double lasting = 0, least;
 
+	/* Until a change of a rate is known its points are on a bent line, which seems narrower. */
+	edge->floors_ns[edge->floors++ % EDGE_LASTING] = edge->floor_ns;
+	for (unsigned i = 0; i < EDGE_LASTING && i < edge->floors; i++)
+		lasting = fmax(lasting, edge->floors_ns[i]);
+	least = lasting;
 	if (missed > EDGE_LEASTS || !edge->floor_least_ns)
 		missed = EDGE_LEASTS;
 	for (int64_t i = 0; i < missed; i++)
-		edge->leasts_ns[(index + EDGE_LEASTS - i) % EDGE_LEASTS] = edge->floor_ns;
+		edge->leasts_ns[(index + EDGE_LEASTS - i) % EDGE_LEASTS] = lasting;
 	edge->least_index = index;
-	edge->leasts_ns[index % EDGE_LEASTS] =
-		fmin(edge->leasts_ns[index % EDGE_LEASTS], edge->floor_ns);
+	edge->leasts_ns[index % EDGE_LEASTS] = fmin(edge->leasts_ns[index % EDGE_LEASTS], lasting);
 	for (int i = 0; i < EDGE_LEASTS; i++)
 		least = fmin(least, edge->leasts_ns[i]);
 	edge->floor_least_ns = least;

@@ -8,6 +8,7 @@
 #define ESC_CLOCKSYNC_EDGE_H
 
 #include "clocksync/edgefit.h"
+#include "clocksync/line.h"
 #include "clocksync/ns.h"
 #include "clocksync/pairs.h"
 
@@ -19,6 +20,8 @@
 /* A delay that began counts as the path's own after so many intervals of this length. */
 #define EDGE_LEASTS 4
 #define EDGE_LEAST_NS 15000000000LL
+/* Fits at a round each over more than a window, in which a peer's clock may change its rate. */
+#define EDGE_LASTING 10
 
 struct edge_point {
 	int64_t x_ns;	  /* local time */
@@ -76,7 +79,10 @@ struct edge {
 	double floor_ns; /* of the path, from unflagged fits */
 	bool floor_known;
 	unsigned floor_misses;
-	double leasts_ns[EDGE_LEASTS]; /* the least floor_ns of each of the last intervals */
+	/* Of the last fits, for more than a window: the largest of them lasts. */
+	double floors_ns[EDGE_LASTING];
+	unsigned floors;
+	double leasts_ns[EDGE_LEASTS]; /* the least that lasted, of each of the last intervals */
 	int64_t least_index;
 	double floor_least_ns; /* the least of these */
 	double wander_ppb;     /* rms change of the drift in a second */
@@ -89,6 +95,11 @@ struct edge {
 	unsigned halvings; /* the window in use is window / 2^n */
 	bool shorter;	   /* the alternative tried last was the shorter window */
 	size_t first_k;	   /* where the search for k begins */
+	struct {
+		bool known;
+		struct clock_line line;
+		double usual_ppb; /* changes of its rate from view to view */
+	} peer;			  /* see slew_peer() */
 };
 
 /* Scratch space of a fit; one for all edges of a host. */

@@ -118,6 +118,7 @@ enum clock_state hostclock_round(struct hostclock *clock, int64_t now_ns,
 				      clock->config.round_ns, may_step);
 	bound_compute(&clock->consensus, now_ns, clock->config.asymmetry_ns, clock->behind_ns,
 		      &clock->bound);
+	clock->bound.growth_ppb += clock->slew_ppb;
 	clock->state = state_of(clock, now_ns);
 	model_finish(clock, now_ns);
 	return clock->state;

@@ -26,6 +26,7 @@ struct hostclock {
 	struct clock_model model;
 	struct bound bound;
 	double behind_ns; /* of the readings, slewing */
+	double slew_ppb;  /* by which the local clock's rate may have changed since the round */
 	enum clock_state state;
 	enum consensus_result last_result;
 };

@@ -163,7 +163,7 @@ json_t *clock_reply_cycles(void *self, struct request *request)
 {
 	const struct clock *clock = self;
 	const struct clock_cycles *own = &clock->cycles;
-	double rate_hz, noise_ns;
+	struct cycles_rate rate;
 	json_t *object = json_object();
 
 	(void)request;
@@ -173,10 +173,11 @@ json_t *clock_reply_cycles(void *self, struct request *request)
 	if (!own->series.reference_hz)
 		return object;
 	json_put_count(object, "reference_hz", own->series.reference_hz);
-	if (cycles_rate(&own->series, &rate_hz, &noise_ns)) {
-		json_put_real(object, "rate_hz", rate_hz);
-		if (isfinite(noise_ns))
-			json_put_real(object, "noise_ns", noise_ns);
+	if (cycles_rate(&own->series, &rate)) {
+		json_put_real(object, "rate_hz", rate.hz);
+		json_put_real(object, "rate_bound_ppb", rate.bound_ppb);
+		if (isfinite(rate.noise_ns))
+			json_put_real(object, "noise_ns", rate.noise_ns);
 	}
 	if (own->series.count)
 		put_points(object, &own->series);

@@ -69,11 +69,11 @@ static const struct field clock_fields[] = {
 
 static void write_cycles(const struct clock_cycles *own, FILE *out)
 {
-	double rate_hz, noise_ns;
+	struct cycles_rate rate;
 
 	prom_count(FAMILY_OF(&clock_metrics[CLOCK_COUNTER_STEPS]), own->steps, NULL);
-	if (!own->note && cycles_rate(&own->series, &rate_hz, &noise_ns))
-		prom_value(FAMILY_OF(&clock_metrics[CLOCK_COUNTER_FREQUENCY]), rate_hz, NULL);
+	if (!own->note && cycles_rate(&own->series, &rate))
+		prom_value(FAMILY_OF(&clock_metrics[CLOCK_COUNTER_FREQUENCY]), rate.hz, NULL);
 }
 
 void clock_write_metrics(void *self, FILE *out)

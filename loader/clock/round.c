@@ -288,6 +288,7 @@ static size_t fit_all(struct clock *clock, int64_t now_ns,
 		      struct consensus_input input[CONSENSUS_PEERS_MAX])
 {
 	int64_t base_ns = (int64_t)clock->core->config->mesh.pair_interval_ns;
+	const struct clock_view *view;
 	struct edge_prior prior;
 	struct clock_edge *edge;
 	bool one_sided = false;
@@ -295,7 +296,9 @@ static size_t fit_all(struct clock *clock, int64_t now_ns,
 
 	for_each_edge (clock, edge) {
 		choose_side(clock, edge, now_ns);
-		prior = consensus_prior(&clock->host.consensus, fresh_view(edge, now_ns));
+		view = fresh_view(edge, now_ns);
+		slew_peer(&edge->fit, view);
+		prior = consensus_prior(&clock->host.consensus, view);
 		if (!edge_fit(&edge->fit, now_ns, &prior, &clock->scratch))
 			edge->known = edge->fit.estimate;
 		if (clock->listener)
@@ -374,6 +377,7 @@ static void follow_slew(struct clock *clock)
 	struct slew_reading reading = {.width_ns = INT64_MAX};
 	struct slew_change change;
 	struct clock_edge *edge;
+	bool changed;
 
 	for (int i = 0; i < SLEW_READINGS; i++) {
 		uint64_t before_ns = time_local_ns(), raw_ns = now_clock_ns(CLOCK_MONOTONIC_RAW);
@@ -385,7 +389,9 @@ static void follow_slew(struct clock *clock)
 		reading.raw_ns = (int64_t)raw_ns;
 		reading.width_ns = width_ns;
 	}
-	if (!slew_add(&clock->slew, &reading, &change))
+	changed = slew_add(&clock->slew, &reading, &change);
+	clock->host.slew_ppb = clock->slew.peak_ppb;
+	if (!changed)
 		return;
 	slew_host(&clock->host, &change);
 	for_each_edge (clock, edge)

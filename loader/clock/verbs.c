@@ -84,7 +84,8 @@ static const struct verb_section cycles_output[] = {
 	{.when = "!note", .header = "Counter", .text = "{counter}"},
 	{.when = "rate_hz",
 	 .header = "Rate",
-	 .text = "{rate_hz:real} cycles per second of fabric time"},
+	 .text = "{rate_hz:real} cycles per second of fabric time, within {rate_bound_ppb:real} "
+		 "ppb"},
 	{.when = "noise_ns", .header = "Noise", .text = "{noise_ns:time} of a point"},
 	{.header = "Steps", .text = "{steps}"},
 	{},

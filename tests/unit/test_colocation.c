@@ -294,7 +294,7 @@ Test(colocation, points)
 {
 	struct cycles *cycles = calloc(1, sizeof(*cycles));
 	struct cycles_step step;
-	double rate_hz, noise_ns;
+	struct cycles_rate rate;
 
 	/* A counter of 1 GHz, 4 ppm fast; read late by up to a second. */
 	for (int64_t i = 0; i < 1000; i++) {
@@ -305,9 +305,12 @@ Test(colocation, points)
 		cr_expect(i == 1 || cycles_due(cycles, fabric_ns));
 		cr_expect_not(cycles_add(cycles, fabric_ns, counter, 50, &step));
 	}
-	cr_assert(cycles_rate(cycles, &rate_hz, &noise_ns));
-	cr_expect_float_eq(rate_hz, 1000004000.0, 0.01, "%f", rate_hz);
-	cr_expect(noise_ns < 2, "%f", noise_ns);
+	cr_assert(cycles_rate(cycles, &rate));
+	cr_expect_float_eq(rate.hz, 1000004000.0, 0.01, "%f", rate.hz);
+	cr_expect(rate.noise_ns < 2, "%f", rate.noise_ns);
+	/* Points off by 51 ns, those before the middle early and those after it late. */
+	cr_expect_float_eq(rate.bound_ppb, 51 * 3 / (CYCLES_POINTS * 2.0), 1e-3, "%f",
+			   rate.bound_ppb);
 	cr_expect_eq(cycles->count, CYCLES_POINTS);
 	cr_expect(isnan(cycles_at(cycles, cycles->last - CYCLES_POINTS).ahead_ns));
 	cr_expect(isnan(cycles_at(cycles, cycles->last + 1).ahead_ns));

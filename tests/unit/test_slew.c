@@ -86,6 +86,73 @@ Test(slew, a_change_is_seen_in_the_next_round_and_known_after_two)
 	}
 }
 
+/* Below the noise of one round: it shows over several, and is dated to when it began. */
+Test(slew, a_small_change_is_seen_later_and_known_as_well)
+{
+	static const double changes_ppb[] = {50, -100, 200, 300};
+
+	for (unsigned int i = 0; i < sizeof(changes_ppb) / sizeof(changes_ppb[0]); i++) {
+		struct clocks clocks = {.ppb = changes_ppb[i],
+					.at_ns = 1000000000000ll + 400 * ROUND_NS + 70000000};
+
+		rng_seed(&clocks.rng, i + 20);
+		run(&clocks, 0, 401, WIDTH_NS);
+		cr_expect_eq(clocks.changes, 0);
+		run(&clocks, 401, 700, WIDTH_NS);
+		cr_expect_geq(clocks.changes, 1, "%g ppb", changes_ppb[i]);
+		cr_expect_leq(clocks.first, 432, "%g ppb: round %u", changes_ppb[i], clocks.first);
+		cr_expect_float_eq(clocks.total_ppb, changes_ppb[i], 25, "%g ppb: %g",
+				   changes_ppb[i], clocks.total_ppb);
+		cr_expect(clocks.slew.noise_ns > 0.6 * WIDTH_NS / sqrt(12) &&
+				  clocks.slew.noise_ns < 1.6 * WIDTH_NS / sqrt(12),
+			  "%g", clocks.slew.noise_ns);
+		/* For the bound it counts for minutes, and is forgotten. */
+		cr_expect_geq(clocks.slew.peak_ppb, 0.5 * fabs(changes_ppb[i]));
+		run(&clocks, 700, 30000, WIDTH_NS);
+		cr_expect_lt(clocks.slew.peak_ppb, 1);
+	}
+}
+
+/* What a neighbor sends: points of before its clock's change are on one line with those after. */
+Test(slew, a_peers_points_are_those_of_its_new_rate)
+{
+	enum { ROUND = 250000000, CHANGE = 20 };
+	static const double ppb = 1000, true_ppb = 4000;
+	struct clock_view view = {.state = CLOCK_SYNCED, .bound_ns = 100};
+	struct clock_line line = {.fabric_ns = 7000000000ll, .rate_ppb = -true_ppb};
+	struct edge edge;
+	double worst = 0;
+
+	edge_init(&edge, 2000000000ll);
+	for (int64_t at = 1; at < 24 * 50; at++) {
+		int64_t now_ns = at * ROUND / 50, since = now_ns - (int64_t)CHANGE * ROUND;
+		double ahead_ns = true_ppb * 1e-9 * (double)now_ns +
+				  (since > 0 ? ppb * 1e-9 * (double)since : 0);
+		struct clock_probe probe = {now_ns, now_ns + llrint(ahead_ns) + 500, (uint32_t)at};
+
+		edge_add(&edge, CLOCK_FORWARD, &probe, now_ns);
+		if (at % 50)
+			continue;
+		line = clock_line_move(&line, now_ns + llrint(ahead_ns), 0.5 * (at % 3));
+		line.rate_ppb = -true_ppb - (at > CHANGE * 50 ? ppb : 0) + (double)(at % 7) / 7;
+		if (at == (CHANGE + 1) * 50) /* its clock was slewed since the view before */
+			line = clock_line_move(&line, line.local_ns, -ppb * 1e-9 * ROUND);
+		clock_view_put(&view, &line);
+		slew_peer(&edge, &view);
+	}
+	for (int b = 0; b < EDGE_BUCKETS; b++)
+		for (int p = 0; p < edge.buckets[b].all[0].count; p++) {
+			const struct edge_point *point = &edge.buckets[b].all[0].points[p];
+			double after_s = ((double)point->x_ns - (double)CHANGE * ROUND) * 1e-9;
+			double from = (double)CHANGE * ROUND * 1e-9 * true_ppb + 500;
+
+			worst = fmax(worst,
+				     fabs((double)point->y_ns - from - (true_ppb + ppb) * after_s));
+		}
+	/* Corrections of a nanosecond date the change to a millisecond, 1 ns of it. */
+	cr_expect_lt(worst, 12, "%g", worst);
+}
+
 Test(slew, a_clock_that_was_set_is_another_one)
 {
 	struct slew slew = {};

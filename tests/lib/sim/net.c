@@ -44,7 +44,7 @@ static bool stalls(struct sim *sim, struct sim_host *host)
 	if (sim_busy(sim) && mean_s > 0 &&
 	    rng_unit(&sim->rng) < (double)sim->tick_ns * 1e-9 / mean_s)
 		host->stalls_to_ns = sim->now_ns + (int64_t)(STALL_MOST_NS * rng_unit(&sim->rng));
-	return sim->now_ns < host->stalls_to_ns;
+	return sim->now_ns < host->stalls_to_ns || sim->now_ns < host->stops_to_ns;
 }
 
 /* What a busy machine keeps a packet for between the timestamp at one end and that at the other. */
@@ -126,7 +126,8 @@ static void probe_cross(struct sim *sim, size_t from, struct sim_end *end, doubl
 		       fabric_cross(&sim->fabric, from, end->peer, link->path[way], at_ns);
 
 	probe.tx_ns = timestamp(sim, sender, at_ns);
-	probe.rx_ns = timestamp(sim, receiver, at_ns + cross);
+	/* A machine that stands still has it when it continues. */
+	probe.rx_ns = timestamp(sim, receiver, fmax(at_ns + cross, (double)receiver->stops_to_ns));
 	edge_add(end->edge, CLOCK_FORWARD, &probe, probe.tx_ns);
 	edge_add(back->edge, CLOCK_BACKWARD, &probe, probe.rx_ns);
 	sim->result.probes++;
@@ -273,6 +274,7 @@ void sim_fit(struct sim *sim, size_t h, int64_t local_ns)
 			estimate_draw(sim, h, end);
 			continue;
 		}
+		slew_peer(end->edge, end->view_known ? &end->view : NULL);
 		if (!sim->config.no_prior)
 			prior = consensus_prior(&sim->hosts[h].clock.consensus,
 						end->view_known ? &end->view : NULL);

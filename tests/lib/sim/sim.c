@@ -148,6 +148,23 @@ static void alone_draw(struct sim *sim)
 			(int64_t)((first_s - config->busy_lead_s * rng_unit(&sim->rng)) * 1e9);
 }
 
+/* Hosts in a row read one counter, which begins anywhere. */
+static void machines_draw(struct sim *sim)
+{
+	unsigned most = sim->config.machine_most;
+	size_t left = 0;
+
+	for (size_t h = 0; h < sim->config.hosts; h++) {
+		struct sim_host *host = &sim->hosts[h];
+
+		host->machine = most && left ? sim->hosts[h - 1].machine : h;
+		left = left ? left - 1 : most ? rng_below(&sim->rng, most) : 0;
+		if (host->machine != h)
+			host->oscillator.rate_ppb = host->oscillator.base_ppb =
+				sim->hosts[host->machine].oscillator.base_ppb;
+	}
+}
+
 static void hosts_draw(struct sim *sim, const uint64_t *ids)
 {
 	const struct sim_config *config = &sim->config;
@@ -175,6 +192,7 @@ static void hosts_draw(struct sim *sim, const uint64_t *ids)
 	if (config->join_at_s > 0)
 		sim->hosts[config->hosts - 1].boots_at_ns = (int64_t)(config->join_at_s * 1e9);
 	alone_draw(sim);
+	machines_draw(sim);
 }
 
 int sim_init(struct sim *sim, const struct sim_config *config)
@@ -204,6 +222,9 @@ int sim_init(struct sim *sim, const struct sim_config *config)
 	err = fabric_init(&sim->fabric, &sim->config.fabric, config->seed);
 	links_draw(sim);
 	hosts_draw(sim, ids);
+	for (size_t h = 0; !err && config->cycles && h < config->hosts; h++)
+		if (!(sim->hosts[h].cycles = calloc(1, sizeof(*sim->hosts[h].cycles))))
+			err = -ENOMEM;
 out:
 	free(ids);
 	return err;
@@ -215,6 +236,8 @@ void sim_free(struct sim *sim)
 
 	for (size_t e = 0; sim->ends && e < sim->graph.start[sim->config.hosts]; e++)
 		free(sim->ends[e].edge);
+	for (size_t h = 0; sim->hosts && h < sim->config.hosts; h++)
+		free(sim->hosts[h].cycles);
 	stats_free(&result->error);
 	for (int i = 0; i < 4; i++)
 		stats_free(&result->settled[i]);
@@ -280,18 +303,43 @@ static void view_bend(struct sim *sim, struct sim_host *host, size_t h)
 static void follow_slew(struct sim *sim, size_t h, int64_t local_ns)
 {
 	struct sim_host *host = &sim->hosts[h];
-	const struct slew_reading reading = {local_ns,
-					     local_ns - (int64_t)llrint(host->slewed_ns) +
-						     (int64_t)rng_below(&sim->rng, 51) - 25,
-					     60};
+	const struct slew_reading reading = {
+		.local_ns = local_ns,
+		.raw_ns = local_ns - (int64_t)llrint(host->slewed_ns) +
+			  (int64_t)rng_below(&sim->rng, 17) - 8,
+		.width_ns = 80,
+	};
 	struct slew_change change;
 
-	if (!slew_add(&host->slew, &reading, &change))
+	bool changed = slew_add(&host->slew, &reading, &change);
+
+	host->clock.slew_ppb = host->slew.peak_ppb;
+	if (!changed)
 		return;
 	slew_host(&host->clock, &change);
 	for (uint32_t e = sim->graph.start[h]; e < sim->graph.start[h + 1]; e++)
 		if (sim->ends[e].edge)
 			slew_edge(sim->ends[e].edge, &change);
+}
+
+/* What the daemon does with the CPU's counter, which NTP does not slew. */
+static void take_cycles(struct sim *sim, size_t h, int64_t local_ns)
+{
+	const struct hostclock *clock = &sim->hosts[h].clock;
+	const struct oscillator *oscillator = &sim->hosts[h].oscillator;
+	struct cycles *cycles = sim->hosts[h].cycles;
+	struct cycles_step step;
+	double counter_ns;
+
+	if (!cycles || clock->state != CLOCK_SYNCED ||
+	    !cycles_due(cycles, clock_model_read(&clock->model, local_ns)))
+		return;
+	counter_ns = (double)sim->now_ns + oscillator->phase_ns - sim->hosts[h].slewed_ns + 5e12 +
+		     (double)rng_below(&sim->rng, 17) - 8 +
+		     sim->config.counter_ns * rng_normal(&sim->rng);
+	sim->hosts[h].cycles_steps += cycles_add(
+		cycles, clock_model_read(&clock->model, local_ns), (uint64_t)(counter_ns * 2.5),
+		(double)clock_model_bound(&clock->model, local_ns) + 30, &step);
 }
 
 static void host_round(struct sim *sim, size_t h)
@@ -315,6 +363,7 @@ static void host_round(struct sim *sim, size_t h)
 	}
 	hostclock_round(&host->clock, local_ns, input, count);
 	hostclock_view(&host->clock, &host->view);
+	take_cycles(sim, h, local_ns);
 	sim->result.round_seconds += sim_cpu_seconds() - began;
 	sim->result.rounds++;
 	host->settled[host->lines++ % 8] = host->clock.consensus.line;
@@ -354,14 +403,65 @@ static void slew_clocks(struct sim *sim)
 	}
 }
 
+/* NTP corrects a frequency, and offsets by a rate that ends after seconds. */
+static void run_ntp(struct sim *sim, struct sim_host *host)
+{
+	const struct sim_config *config = &sim->config;
+	double ppb = host->slew_ppb;
+
+	if (config->ntp_ppb <= 0)
+		return;
+	if (!host->slew_next_ns || sim->now_ns >= host->slew_next_ns) {
+		if (host->slew_next_ns)
+			ppb = rng_next(&sim->rng) & 1
+				      ? 0
+				      : config->ntp_ppb * (2 * rng_unit(&sim->rng) - 1);
+		host->slew_next_ns = sim->now_ns + (int64_t)(config->ntp_every_s * 1e9 *
+							     rng_exponential(&sim->rng));
+	}
+	host->slewed_ns += host->slew_ppb * 1e-9 * (double)(sim->now_ns - host->oscillator.tick_ns);
+	host->oscillator.base_ppb += ppb - host->slew_ppb;
+	host->slew_ppb = ppb;
+}
+
+static void run_oscillator(struct sim *sim, size_t h)
+{
+	struct sim_host *host = &sim->hosts[h];
+	const struct sim_host *machine = &sim->hosts[host->machine];
+
+	if (!sim->config.slew_hosts)
+		run_ntp(sim, host);
+	oscillator_tick(&host->oscillator, &sim->config.oscillator, &sim->rng, sim->now_ns,
+			sim->tick_ns);
+	if (host != machine)
+		host->oscillator.rate_ppb =
+			machine->oscillator.rate_ppb - machine->slew_ppb + host->slew_ppb;
+}
+
+/* Now and then a hypervisor gives no CPU to the VMs of a machine. */
+static void stop_machines(struct sim *sim)
+{
+	const struct sim_config *config = &sim->config;
+
+	for (size_t h = 0; config->stop_every_s > 0 && h < config->hosts; h++) {
+		struct sim_host *host = &sim->hosts[h];
+
+		if (host->machine != h)
+			host->stops_to_ns = sim->hosts[host->machine].stops_to_ns;
+		else if (rng_unit(&sim->rng) < (double)sim->tick_ns * 1e-9 / config->stop_every_s)
+			host->stops_to_ns = sim->now_ns + (int64_t)(config->stop_s * 1e9 *
+								    rng_exponential(&sim->rng));
+	}
+}
+
 void sim_tick(struct sim *sim)
 {
 	unsigned rounds = (unsigned)(HOSTCLOCK_ROUND_NS / sim->tick_ns);
 
 	slew_clocks(sim);
+	stop_machines(sim);
 	for (size_t h = 0; h < sim->config.hosts; h++)
-		oscillator_tick(&sim->hosts[h].oscillator, &sim->config.oscillator, &sim->rng,
-				sim->now_ns, sim->tick_ns);
+		run_oscillator(sim, h);
 	if (sim->now_ns % sim->past_step_ns == 0) {
 		size_t slot = (size_t)(sim->now_ns / sim->past_step_ns) % SIM_PAST;
 
@@ -372,7 +472,8 @@ void sim_tick(struct sim *sim)
 	}
 	hosts_come_and_go(sim);
 	for (size_t h = 0; h < sim->config.hosts; h++) {
-		if (!sim->hosts[h].up || sim->tick % rounds != sim->hosts[h].phase)
+		if (!sim->hosts[h].up || sim->tick % rounds != sim->hosts[h].phase ||
+		    sim->now_ns < sim->hosts[h].stops_to_ns)
 			continue;
 		views_keep_fresh(sim, h);
 		host_round(sim, h);

@@ -8,6 +8,7 @@
 #ifndef ESC_TESTS_SIM_SIM_H
 #define ESC_TESTS_SIM_SIM_H
 
+#include "clocksync/cycles.h"
 #include "clocksync/edge.h"
 #include "clocksync/graph.h"
 #include "clocksync/hostclock.h"
@@ -78,6 +79,17 @@ struct sim_config {
 	/* NTP slews the local clocks of the first so many hosts by this, on and off in turn. */
 	size_t slew_hosts;
 	double slew_ppb, slew_every_s, slew_from_s;
+	/*
+	 * NTP changes the rate of each local clock at times of its own, to anything within
+	 * +-ntp_ppb, or back to none.
+	 */
+	double ntp_ppb, ntp_every_s;
+	/* Hosts are VMs: as many as that, or fewer, read the counter of one machine; 0: none do. */
+	unsigned machine_most;
+	/* All VMs of a machine stand still for a while: they get no CPU, their clocks continue. */
+	double stop_every_s, stop_s;
+	bool cycles;	   /* each host takes the points of cycles.h */
+	double counter_ns; /* noise of a reading of the counter, beside the least */
 };
 
 struct sim_host {
@@ -100,7 +112,12 @@ struct sim_host {
 	double asymmetry_ns;
 	double lie_ns;
 	double slew_ppb, slewed_ns; /* of its local clock, now and so far */
+	int64_t slew_next_ns;	    /* true time of NTP's next change */
 	struct slew slew;
+	size_t machine; /* the first host that reads the same counter */
+	int64_t stops_to_ns;
+	struct cycles *cycles;
+	unsigned cycles_steps;
 	double past_phase[SIM_PAST]; /* of the oscillator, by tick */
 	float past_rate[SIM_PAST];
 	int64_t synced_at_ns, sure_at_ns; /* true times of first synced, first bound < 10 us */
