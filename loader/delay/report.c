@@ -293,16 +293,12 @@ void delays_put_receipts(void *self, json_t *status)
 	  "Error bound of the delays of this queue pair.")                                         \
 	X(QP_OWD_OVER_THRESHOLD_TOTAL, "qp_owd_over_threshold_total", COUNTER,                     \
 	  "Samples with a delay above receipts.threshold.")                                        \
-	X(QP_OWD_THRESHOLD_CROSSINGS_TOTAL, "qp_owd_threshold_crossings_total", COUNTER,           \
-	  "Times that the delay rose above receipts.threshold.")                                   \
 	X(PEER_QP_OWD_P99, "peer_qp_owd_p99_seconds", GAUGE,                                       \
 	  "99th percentile of the one-way delays of all queue pairs to a peer since the last "     \
 	  "write, in fabric time.")                                                                \
 	X(PEER_QP_OWD_MAX, "peer_qp_owd_max_seconds", GAUGE, "Maximum of the same.")               \
 	X(PEER_QP_OWD_ERROR_BOUND_SECONDS, "peer_qp_owd_error_bound_seconds", GAUGE,               \
 	  "Error bound of the delays of queue pairs to this peer.")                                \
-	X(PEER_QP_OWD_OVER_THRESHOLD_TOTAL, "peer_qp_owd_over_threshold_total", COUNTER,           \
-	  "Samples to a peer with a delay above receipts.threshold.")                              \
 	X(RECEIPTS_UNTIMED_TOTAL, "receipts_untimed_total", COUNTER,                               \
 	  "Receipts without a delay, since one end had no fabric time.")                           \
 	X(PORT_QP_OWD_SECONDS, "port_qp_owd_seconds", HISTOGRAM,                                   \
@@ -330,7 +326,7 @@ const struct metric delay_metrics[] = {DELAY_METRICS(METRIC){}};
 struct row {
 	struct prom_label labels[6]; /* first: labels_of() */
 	struct delays_span span;
-	uint64_t over, crossings; /* ever */
+	uint64_t over; /* ever */
 	char src[ADDRESS_TEXT_BYTES], dst[ADDRESS_TEXT_BYTES], qpn[16];
 };
 
@@ -343,14 +339,13 @@ static bool is_sampled(const void *row)
 #define ROW_SPAN(member, type, id) ROW(span.member, type, id), .divisor = 1e9, .known = is_sampled
 #define ROW_FIELDS(family)                                                                         \
 	{ROW_SPAN(p99_ns, I64, family##_OWD_P99)}, {ROW_SPAN(max_ns, I64, family##_OWD_MAX)},      \
-		{ROW_SPAN(bound_ns, U32, family##_OWD_ERROR_BOUND_SECONDS)},                       \
 	{                                                                                          \
-		ROW(over, U64, family##_OWD_OVER_THRESHOLD_TOTAL)                                  \
+		ROW_SPAN(bound_ns, U32, family##_OWD_ERROR_BOUND_SECONDS)                          \
 	}
 static const struct field qp_fields[] = {
 	{ROW_SPAN(p50_ns, I64, QP_OWD_P50)},
 	ROW_FIELDS(QP),
-	{ROW(crossings, U64, QP_OWD_THRESHOLD_CROSSINGS_TOTAL)},
+	{ROW(over, U64, QP_OWD_OVER_THRESHOLD_TOTAL)},
 	{},
 };
 static const struct field peer_fields[] = {ROW_FIELDS(PEER_QP), {}};
@@ -393,7 +388,6 @@ static void write_qps(FILE *out, const struct delays *delays, const struct port_
 
 		row->span = list[i]->delays->scrape;
 		row->over = list[i]->delays->owd.over;
-		row->crossings = list[i]->delays->owd.crossings;
 		snprintf(row->qpn, sizeof(row->qpn), "%u", key->dest_qpn);
 		row->labels[0] = (struct prom_label){
 			"netdev", report_port(ports, port_count, key->port)->name};
@@ -439,7 +433,6 @@ static void write_peers(FILE *out, const struct delays *delays, const struct por
 			continue;
 		rows[rows_count++] = (struct row){
 			.span = group->scrape,
-			.over = group->counts.over,
 			.labels = {{"netdev", port->name},
 				   {"peer", group->host},
 				   {"plane", config_plane_name(port->plane)}},
