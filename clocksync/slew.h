@@ -42,7 +42,7 @@ struct slew {
 	unsigned int learned;	   /* readings that the noise is from */
 	bool unsettled;		   /* it changed before the last reading, by this so far */
 	double unsettled_ppb;
-	double peak_ppb; /* the largest change of late */
+	double peak_ppb; /* the largest recent change; decays over minutes */
 	uint64_t changes;
 };
 

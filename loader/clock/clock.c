@@ -67,7 +67,9 @@ bool clock_read_at(const struct clock *clock, uint64_t monotonic_ns, int64_t *fa
 	if (!facts.known)
 		return false;
 	*fabric_ns = clock_model_read(&facts.model, clock_local_at(clock, monotonic_ns));
-	*bound_ns = facts.bound_ns;
+	/* The rate may have been another one, backward as forward. */
+	*bound_ns =
+		clock_model_bound(&facts.model, facts.local_ns + (int64_t)(now_ns - monotonic_ns));
 	return true;
 }
 

@@ -17,7 +17,7 @@
 #define STEPS 16 /* of an operation at a time; NCCL has 8 */
 #define NETS 24
 #define OP_QPS 4
-#define OLD_NS 30000000000ull /* an operation without an event for so long gives its place away */
+#define OLD_NS 30000000000ull /* then the place of an operation without events is reused */
 
 #define GET(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
 #define SET(field, value) __atomic_store_n(&(field), (value), __ATOMIC_RELAXED)

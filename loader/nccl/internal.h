@@ -16,7 +16,7 @@
 #define OPERATIONS 8  /* kinds that are summed of a rank */
 #define QPS 16
 #define GROUPS_MAX 128
-#define SETTLED_NS 300000000ull /* without a record for so long a rank's part is complete */
+#define SETTLED_NS 300000000ull /* a rank's part is complete after this time without a record */
 
 /* --- segment.c: pure; the bytes are a user's --- */
 
@@ -71,7 +71,7 @@ struct nccl_verdict {
  */
 void nccl_judge(const struct nccl_part *const parts[], size_t count, bool one_host,
 		struct nccl_verdict *out);
-/* What the rank held up by itself: it had data and room, and its GPU was not ready. */
+/* Delay by the rank's own GPU: there were data and room, and the GPU was not ready. */
 uint64_t nccl_own_ns(const struct nccl_part *part);
 
 /* --- read.c: the records of processes --- */

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What held a collective up. All ranks of a ring or a tree take equally long, whoever is slow; what
- * differs is what each waited for:
+ * The cause of a slow collective. All ranks of a ring or a tree take equally long, whichever is
+ * slow; what differs is what each waited for:
  *
  * - Of a slow hop the sender has data in the network for longer than the other senders, for as many
  *   bytes. It is not the receiver's doing: NCCL sends when the receiver has a buffer for it, and
  *   waiting for that is time of the peer.
  * - A slow rank has data that arrived and room to send, and waits for its own GPU. Of a rank behind
  * a slow one data has not arrived; one before it has no room.
- * - A late rank begins after the others, while who sends to it has data ready.
+ * - A late rank begins after the others, while the rank that sends to it has data ready.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -126,7 +126,8 @@ static json_t *rank_json(const struct nccl *nccl, const struct nccl_place *place
 	json_put_count(object, "collectives", rank->is.collectives);
 	json_put_count(object, "messages", rank->is.messages);
 	json_put_count(object, "bytes", rank->is.bytes);
-	json_put_count(object, "network_bytes", rank->is.network_bytes);
+	if (rank->is.network_bytes)
+		json_put_count(object, "network_bytes", rank->is.network_bytes);
 	put_neighbors(object, rank);
 	if (place->of->lost)
 		json_put_count(object, "records_lost", place->of->lost);
@@ -237,12 +238,17 @@ static void write_ranks(FILE *out, const struct nccl *nccl, unsigned int kind)
 	for (size_t i = 0; i < nccl->place_count && i < METRIC_RANKS; i++) {
 		const struct job *job = ibverbs_job_of(nccl->places[i].process);
 		const struct nccl_rank *rank = nccl->places[i].rank;
+		/* Without a transfer by a proxy, as between GPUs of one host, nothing is known of
+		 * it. */
+		bool has_network = rank->is.network_bytes || rank->network_ns || rank->peer_ns;
 		double value = kind == NCCL_COLLECTIVES	    ? (double)rank->is.collectives
 			       : kind == NCCL_NETWORK_BYTES ? (double)rank->is.network_bytes
 			       : kind == NCCL_NETWORK	    ? (double)rank->network_ns / 1e9
 							    : (double)rank->peer_ns / 1e9;
 		char hash[24], number[16], id[JOB_ID_BYTES];
 
+		if (kind != NCCL_COLLECTIVES && !has_network)
+			continue;
 		snprintf(hash, sizeof(hash), "%016llx", (unsigned long long)rank->is.hash);
 		snprintf(number, sizeof(number), "%d", rank->is.rank);
 		job_id_of(job, id);

@@ -7,7 +7,7 @@
 
 const struct event_kind nccl_events[] = {NCCL_EVENTS(EVENT_KIND){}};
 
-#define IDLE_NS 60000000000ull /* without a collective for so long a finding ends */
+#define IDLE_NS 60000000000ull /* a finding ends after this time without a collective */
 
 /* --- groups --- */
 

@@ -723,6 +723,38 @@ static bool read_time(void *context, uint64_t local_ns, int64_t *fabric_ns, int6
 	return true;
 }
 
+/* A communicator of one host has no proxies: what they would do is not known, and not 0. */
+Test(nccl, metrics_of_the_network_are_of_ranks_with_proxies)
+{
+	static struct nccl_rank two[2];
+	static struct nccl_process of;
+	static struct nccl daemon = {.place_count = 2};
+	char *text = NULL;
+	size_t bytes;
+	FILE *out = open_memstream(&text, &bytes);
+
+	for (int i = 0; i < 2; i++) {
+		two[i].is.rank = i;
+		two[i].is.collectives = 7;
+		daemon.places[i] = (struct nccl_place){&process, &of, &two[i]};
+	}
+	two[1].is.network_bytes = 4096;
+	two[1].network_ns = 1000000000;
+	nccl_write_metrics(&daemon, out);
+	fclose(out);
+	for (int i = 0; i < 2; i++) {
+		const char *sent = strstr(text, "escapement_nccl_network_bytes_total{");
+		char rank[16];
+
+		snprintf(rank, sizeof(rank), "rank=\"%d\"} 7", i);
+		cr_expect_not_null(strstr(text, rank), "collectives of rank %d: %s", i, text);
+		snprintf(rank, sizeof(rank), "rank=\"%d\"} 4096", i);
+		cr_expect_eq(sent && strstr(sent, rank), i == 1, "bytes of rank %d", i);
+	}
+	cr_expect_null(strstr(text, "rank=\"0\"} 0"), "nothing is 0 that is not known: %s", text);
+	free(text);
+}
+
 Test(nccl, ranks_of_several_hosts_are_joined_and_judged)
 {
 	static const char *const causes[] = {"", "slow_link", "slow_rank", "slow_rank"};
