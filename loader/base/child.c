@@ -51,6 +51,8 @@ pid_t child_start(const char *const argv[], int *out, int *err)
 		close(errs[0]);
 		return -EAGAIN;
 	}
+	/* The child does so too: its group exists before either of them goes on. */
+	setpgid(pid, pid);
 	*out = outs[0];
 	*err = errs[0];
 	return pid;

@@ -108,3 +108,16 @@ Test(child, several, .timeout = 60)
 	child_clear(&children[1]);
 	child_clear(&children[1]);
 }
+
+/* Ended before it has run: there is nothing yet that could have named its group. */
+Test(child, ended_at_once, .timeout = 60)
+{
+	static const char *const slow[] = {"sleep", "1000", NULL};
+
+	for (int i = 0; i < 200; i++) {
+		struct child child;
+
+		cr_assert_eq(child_begin(&child, slow), 0);
+		child_clear(&child);
+	}
+}
