@@ -188,10 +188,10 @@ struct repair_context {
 	__u32 begin;		    /* number of the oldest packet */
 	__u32 end;		    /* behind the newest */
 	__u32 unacked;		    /* first PSN not acknowledged, with knows_acked */
-	__u32 knows_acked;
-	__u32 only; /* REPAIR_* */
-	__u32 lost; /* bits of the paths that are dead */
-	__u8 to;    /* path that copies take */
+	__u32 only;		    /* REPAIR_* */
+	__u32 lost;		    /* bits of the paths that are dead */
+	__u8 to;		    /* path that copies take */
+	bool knows_acked;
 };
 
 #define REPAIR_LAST 0x1 /* the last request and the last response alone */
@@ -211,7 +211,8 @@ static __always_inline bool repair_is_needed(const struct repair_context *c,
 	return psn_distance(packet->psn, c->unacked) >= 0;
 }
 
-static __noinline int repair_clone(struct __sk_buff *skb, struct esc_repair_cpu *cpu, __u32 number)
+static __always_inline int repair_clone(struct __sk_buff *skb, struct esc_repair_cpu *cpu,
+					__u32 number)
 {
 	__u32 mark = skb->mark;
 	volatile __u32 *stage;

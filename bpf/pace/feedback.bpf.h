@@ -36,7 +36,7 @@ __weak __noinline int pace_apply(struct pause_flow *flow, const struct pause_rul
 }
 
 /* The saved delay, if there is one, to the law. @matched: the receipt claimed its tx record. */
-static __noinline int pace_feedback(const struct esc_qp_key *key, bool matched)
+static __always_inline int pace_feedback(const struct esc_qp_key *key, bool matched)
 {
 	struct esc_receipt_cpu *cpu = receipt_cpu_get();
 	const struct esc_pace_sample *s = cpu ? &cpu->pace : NULL;

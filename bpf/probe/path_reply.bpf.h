@@ -132,10 +132,9 @@ static __always_inline bool path_read_report(const struct path_reports *reports,
 	return true;
 }
 
-/* The reports of one packet, copied from it. */
+/* The reports of one packet, copied from it, in the message of `path_cpu`. */
 struct path_update {
 	struct path_reports reports;
-	struct esc_path_key key; /* from us to the peer */
 	__u64 peer, epoch;
 	__u64 peer_ns; /* the peer's CLOCK_MONOTONIC when it sent them */
 	__u64 now_ns;  /* ours when they arrived */
@@ -175,15 +174,22 @@ static __always_inline void path_restart(struct esc_paths *slot, __u64 epoch)
 	slot->peer_epoch = epoch;
 }
 
-/* Global, so that the verifier checks it once and not for each caller. */
-__noinline int path_update(struct path_update *u)
+/*
+ * What is in `path_cpu`, from us to the peer by its `reverse`. Global, so that the verifier checks
+ * it once and not for each caller; it has no argument, since Linux 6.1 does not take memory of one
+ * for a key.
+ */
+__noinline int path_update(void)
 {
+	struct esc_path_cpu *cpu = path_cpu_get();
+	struct path_update *u;
 	struct esc_paths *slot;
 	struct esc_path *path;
 
-	if (!u)
+	if (!cpu)
 		return 0;
-	slot = path_slot(&u->key, u->peer, &u->slot);
+	u = (struct path_update *)cpu->message;
+	slot = path_slot(&cpu->reverse, u->peer, &u->slot);
 	if (!slot)
 		return 0;
 	if (slot->peer_epoch != u->epoch)
@@ -215,7 +221,6 @@ static __always_inline struct path_update *path_process(const struct probe_frame
 	struct path_update *u = (struct path_update *)cpu->message;
 
 	__builtin_memcpy(&u->reports, f->path->age_us, sizeof(u->reports));
-	u->key = cpu->reverse;
 	u->peer = bpf_be64_to_cpu(f->path->sender);
 	u->epoch = bpf_be64_to_cpu(f->path->epoch);
 	u->peer_ns = bpf_be64_to_cpu(f->path->ktime_ns);
@@ -224,7 +229,7 @@ static __always_inline struct path_update *path_process(const struct probe_frame
 	u->path = f->path->path;
 	u->reply = reply;
 	u->died = false;
-	path_update(u);
+	path_update();
 	if (unlikely(u->died))
 		path_wake_daemon();
 	return u;

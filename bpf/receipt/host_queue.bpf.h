@@ -24,7 +24,11 @@ static __always_inline struct esc_host_slot *host_queue_slot(struct esc_host_que
 {
 	__u32 block = (packet_flow_hash(pkt) >> 40) % (ESC_HOST_SLOTS / ESC_TX_RECORDS);
 
-	return &table->slots[block * ESC_TX_RECORDS + ESC_TX_RECORD_INDEX(pkt->psn)];
+	__u32 index = block * ESC_TX_RECORDS + ESC_TX_RECORD_INDEX(pkt->psn);
+
+	barrier_var(index);
+	/* Linux 6.1's verifier knows no bound of an OR of 32 bits. */
+	return &table->slots[index % ESC_HOST_SLOTS];
 }
 
 static __always_inline bool host_queue_change(struct esc_host_slot *slot, __u64 id, __u64 to)

@@ -83,8 +83,8 @@ static __always_inline void owd_add_message(struct esc_owd_window *w, const stru
 	w->message_spread_sum_ns += s->message_spread_ns;
 }
 
-static __noinline int owd_add(struct esc_qp_owd *owd, const struct owd_sample *s,
-			      __u32 threshold_ns)
+static __always_inline int owd_add(struct esc_qp_owd *owd, const struct owd_sample *s,
+				   __u32 threshold_ns)
 {
 	struct esc_owd_window *w = owd_window(owd, s->now_ktime_ns);
 

@@ -30,14 +30,21 @@ static char bpflog_warning[256];
 
 static void bpflog_line(const char *library, int warning, const char *format, va_list arguments)
 {
-	char text[1024];
+	char *text, *rest, *line;
 
-	vsnprintf(text, sizeof(text), format, arguments);
-	text[strcspn(text, "\n")] = '\0';
+	if (vasprintf(&text, format, arguments) < 0)
+		return;
+	rest = text;
+	line = strsep(&rest, "\n");
 	/* libbpf guesses at memlock for every EPERM; the guess is wrong here. */
-	if (warning && !strstr(text, "ulimit -l"))
-		snprintf(bpflog_warning, sizeof(bpflog_warning), "%.255s", text);
-	log_debug("%s: %s", library, text);
+	if (warning && !strstr(line, "ulimit -l"))
+		snprintf(bpflog_warning, sizeof(bpflog_warning), "%.255s", line);
+	log_debug("%s: %s", library, line);
+	/* The verifier's log is one message of many lines. */
+	while ((line = strsep(&rest, "\n")))
+		if (*line)
+			log_debug("%s: %s", library, line);
+	free(text);
 }
 
 static int bpflog_libbpf(enum libbpf_print_level level, const char *format, va_list arguments)

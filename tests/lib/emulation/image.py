@@ -20,7 +20,7 @@ INIT = os.path.join(state.TOP, "tests", "vm", "guest", "init")
 BUSYBOX = "/bin/busybox"
 # Needed before the host's root is there to load modules from, then what every boot
 # loads anyway: from the initramfs, unpacked, that is a second faster than modprobe.
-MODULES = ["virtio_pci", "9pnet_virtio", "9p", "overlay", "virtio_net", "rdma_rxe", "ib_uverbs", "rdma_ucm",
+MODULES = ["virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay", "virtio_net", "rdma_rxe", "ib_uverbs", "rdma_ucm",
            "sch_ingress", "sch_fq", "cls_bpf", "cls_matchall", "act_gact"]
 # For guests with a disk.
 DISK_MODULES = ["virtio_blk", "ext4", "crc32c_generic"]
