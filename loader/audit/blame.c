@@ -224,22 +224,29 @@ static const struct blame_nic *culprit_of(const struct blame *blame, size_t at)
 	return culprit;
 }
 
+void audit_explain(json_t *entry, json_t *reason)
+{
+	static const char *const of_failures[] = {"value", "expected", "remedy", "severity"};
+
+	for (size_t i = 0; i < sizeof(of_failures) / sizeof(of_failures[0]); i++)
+		json_object_del(entry, of_failures[i]);
+	json_put_text(entry, "result", reason ? "skipped" : "pass");
+	json_put(entry, "reason", reason);
+}
+
 static void put_innocent(const struct blame *blame, size_t at)
 {
 	const struct blame_nic *nic = &blame->nics[at], *culprit = culprit_of(blame, at);
-	static const char *const of_failures[] = {"value", "expected", "remedy", "severity"};
 
 	if (!nic->entry || strcmp(json_text(nic->entry, "result"), "fail") || nic->failing)
 		return;
-	for (size_t i = 0; i < sizeof(of_failures) / sizeof(of_failures[0]); i++)
-		json_object_del(nic->entry, of_failures[i]);
-	json_put_text(nic->entry, "result", culprit ? "skipped" : "pass");
-	if (culprit)
-		json_put(nic->entry, "reason",
-			 json_sprintf("%s of %s %s, which failed", blame->check, culprit->host,
-				      culprit->entry ? json_text(culprit->entry, "subject")
-						     : culprit->address));
-	else
+	audit_explain(nic->entry,
+		      culprit ? json_sprintf("%s of %s %s, which failed", blame->check,
+					     culprit->host,
+					     culprit->entry ? json_text(culprit->entry, "subject")
+							    : culprit->address)
+			      : NULL);
+	if (!culprit)
 		json_put(nic->entry, "value",
 			 json_sprintf("%llu pairs, those that failed by this end alone",
 				      (unsigned long long)nic->pairs));

@@ -269,21 +269,63 @@ static void connectivity(struct audit_run *run)
 	}
 }
 
-/* The kernel's own counts within the last hour, restarts included. */
-static void flaps(struct audit_run *run)
+static void each_link(struct audit_run *run, void (*fn)(struct audit_run *run, const json_t *link))
 {
 	const json_t *links = json_object_get(reply(run, "links"), "links"), *link;
 	size_t i;
 
 	if (!reply(run, "links"))
 		no_daemon(run);
-	json_array_foreach (links, i, link) {
-		const char *kind = json_text(json_object_get(link, "alarm"), "kind");
+	json_array_foreach (links, i, link)
+		fn(run, link);
+}
 
-		audit_decide(run, !*kind, json_text(link, "netdev"), "%llu within an hour%s%s",
-			     (unsigned long long)json_count(link, "flaps_1h"),
-			     *kind ? ", alarm: " : "", kind);
-	}
+/* Of an RDMA port nic.active is the check, of the front end frontend.link. */
+static bool has_own_check(const struct audit_run *run, const char *netdev)
+{
+	const char *plane = json_text(interface_named(run, netdev), "plane");
+
+	for (size_t i = 0; i < run->nic_count; i++)
+		if (!strcmp(run->nics[i].netdev, netdev))
+			return true;
+	return !strcmp(plane, "frontend");
+}
+
+/* Down by design is `unused`, and `admin_down` what an operator set down. */
+static void link_of(struct audit_run *run, const json_t *link)
+{
+	const char *netdev = json_text(link, "netdev"), *state = json_text(link, "state");
+
+	if (has_own_check(run, netdev))
+		return;
+	if (!strcmp(state, "up") || !strcmp(state, "down"))
+		audit_decide(run, *state == 'u', netdev, "%s", state);
+	else
+		audit_unknown(run, netdev, "%s", *state ? state : "escapementd does not report it");
+}
+
+static void backend_link(struct audit_run *run)
+{
+	each_link(run, link_of);
+}
+
+/*
+ * The kernel's own counts within the last hour, restarts included. The alarm `down` is of a link
+ * that has stayed down, which is no flap.
+ */
+static void flaps_of(struct audit_run *run, const json_t *link)
+{
+	const char *kind = json_text(json_object_get(link, "alarm"), "kind");
+	bool flaps = !strcmp(kind, "flapping");
+
+	audit_decide(run, !flaps, json_text(link, "netdev"), "%llu within an hour%s",
+		     (unsigned long long)json_count(link, "flaps_1h"),
+		     flaps ? ", alarm: flapping" : "");
+}
+
+static void flaps(struct audit_run *run)
+{
+	each_link(run, flaps_of);
 }
 
 /* clang-format off: a table */
@@ -315,8 +357,13 @@ const struct audit_check audit_daemon_checks[] = {
 	 .remedy = "see `escapement status` for the reason",
 	 .unknown = "no escapementd replies, or its configuration lacks the NIC",
 	 .severity = "warning", .run = initialized},
+	{"backend.link", .group = "backend", .name = "links without an RDMA port",
+	 .source = "escapement links", .criterion = "up",
+	 .remedy = "check cable and module; then the switch's port",
+	 .unknown = "no escapementd replies, or the link is down by design or by an operator",
+	 .severity = "critical", .run = backend_link},
 	{"backend.flaps", .group = "backend", .name = "flaps of the links",
-	 .source = "escapement links", .criterion = "no alarm",
+	 .source = "escapement links", .criterion = "no alarm `flapping`",
 	 .remedy = "check cable and module; then `escapement links ack LINK`",
 	 .unknown = "no escapementd replies", .severity = "critical", .run = flaps},
 	{},

@@ -29,7 +29,7 @@ static const struct group {
 	{"3", "front end", {"frontend"}},
 	{"4", "back end", {"backend", AUDIT_FABRIC}},
 	{"4.1", "initialized", {"backend.initialized"}},
-	{"4.2", "active", {"nic.active"}},
+	{"4.2", "active", {"nic.active", "backend.link"}},
 	{"4.3", "GID index", {"roce.gid", "roce.gid_same"}},
 	{"4.4",
 	 "connectivity",

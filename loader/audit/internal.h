@@ -118,6 +118,11 @@ void audit_put_pairs(json_t *report, const struct audit_run *run);
  * entries for NICs of hosts without a report.
  */
 void audit_blame(json_t *results);
+/*
+ * A result that was no pass is `skipped` for @reason, which is taken, or passes without one (NULL):
+ * what it had as a failure goes.
+ */
+void audit_explain(json_t *entry, json_t *reason);
 /* Of AUDIT_MEDIAN: compares the values of many hosts. @results: changed. */
 void audit_compare_median(json_t *results);
 

@@ -196,12 +196,13 @@ static bool is_cut_off(const json_t *entry)
 }
 
 /*
- * {HOST: true} of those with a port that is not active, a front end without a link, or a NIC that
- * is cut off. fabric.pairs: as audit_blame() left it.
+ * {HOST: true} of those with a port that is not active, a front end without a link, a NIC that is
+ * cut off, or no key where others have one. fabric.pairs: as audit_blame() left it.
  */
 static json_t *hosts_down(const json_t *results)
 {
-	static const char *const checks[] = {"nic.active", "frontend.link", "fabric.pairs"};
+	static const char *const checks[] = {"nic.active", "frontend.link", "fabric.pairs",
+					     "clock.key"};
 	json_t *hosts = json_object();
 	const json_t *entry;
 	size_t i;
@@ -216,6 +217,60 @@ static json_t *hosts_down(const json_t *results)
 			json_object_set_new(hosts, json_text(entry, "host"), json_true());
 	}
 	return hosts;
+}
+
+/* {"HOST/SUBJECT": true} of the results of a check that failed. */
+static json_t *failed_of(const json_t *results, const char *check)
+{
+	json_t *failed = json_object(), *key;
+	const json_t *entry;
+	size_t i;
+
+	json_array_foreach (results, i, entry) {
+		if (strcmp(json_text(entry, "check"), check) ||
+		    strcmp(json_text(entry, "result"), "fail"))
+			continue;
+		key = json_sprintf("%s/%s", json_text(entry, "host"), json_text(entry, "subject"));
+		json_object_set_new(failed, json_string_value(key), json_true());
+		json_decref(key);
+	}
+	return failed;
+}
+
+/*
+ * Peers that drop the probes of a host without a key, and those of a NIC that none replies to, are
+ * down, or silent for less than mesh.down_after: the cause is one, and is reported as that.
+ */
+static void explain_host(json_t *results)
+{
+	static const struct {
+		const char *check, *cause;
+		bool of_host;
+	} rows[] = {
+		{"clock.synced", "clock.key", true},
+		{"frontend.connectivity", "clock.key", true},
+		{"backend.connectivity", "clock.key", true},
+		{"backend.connectivity", "fabric.pairs", false},
+	};
+
+	for (size_t k = 0; k < sizeof(rows) / sizeof(rows[0]); k++) {
+		json_t *failed = failed_of(results, rows[k].cause), *entry, *key;
+		size_t i;
+
+		json_array_foreach (results, i, entry) {
+			const char *result = json_text(entry, "result");
+
+			if (strcmp(json_text(entry, "check"), rows[k].check) ||
+			    (strcmp(result, "fail") && strcmp(result, "unknown")))
+				continue;
+			key = json_sprintf("%s/%s", json_text(entry, "host"),
+					   rows[k].of_host ? "" : json_text(entry, "subject"));
+			if (json_object_get(failed, json_string_value(key)))
+				audit_explain(entry, json_sprintf("%s failed", rows[k].cause));
+			json_decref(key);
+		}
+		json_decref(failed);
+	}
 }
 
 /* A peer whose own NIC is down is no error of those that probe it. */
@@ -341,6 +396,7 @@ json_t *audit_merge(const json_t *reports, const json_t *hosts, char **error)
 	compare_unique(results);
 	audit_compare_median(results);
 	audit_blame(results);
+	explain_host(results);
 	explain_peers(results);
 	add_silent(results, newest, hosts);
 	update_nics(nics, results);

@@ -33,4 +33,21 @@ static inline const char *result_of(const json_t *report, const char *check, con
 	return "absent";
 }
 
+/* A daemon that finds everything right, with one front-end and one back-end interface. */
+static inline json_t *good_replies(const char *backend)
+{
+	return json_pack("{s:{s:s, s:[{s:s, s:s, s:b, s:s, s:s}, {s:s, s:s, s:b, s:s, s:s}]},"
+			 "s:{s:s, s:i, s:i, s:i}, s:{s:[{s:s, s:s, s:s}, {s:s, s:s, s:s}]},"
+			 "s:{s:[{s:s, s:s, s:i}, {s:s, s:s, s:i}, {s:s, s:s, s:i}]}}",
+			 "status", "host", "node1", "interfaces", "name", "front0", "plane",
+			 "frontend", "link_up", 1, "attach", "native", "tc", "tcx", "name", backend,
+			 "plane", "backend", "link_up", 1, "attach", "native", "tc", "tcx", "clock",
+			 "state", "synced", "bound_ns", 300, "peers_used", 9, "peers_configured",
+			 10, "peers", "peers", "peer", "h2", "interface", "front0", "state", "up",
+			 "peer", "h2", "interface", backend, "state", "up", "links", "links",
+			 "netdev", backend, "state", "up", "flaps_1h", 2, "netdev", "front0",
+			 "state", "up", "flaps_1h", 0, "netdev", "back1", "state", "up", "flaps_1h",
+			 0);
+}
+
 #endif

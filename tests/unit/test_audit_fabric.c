@@ -400,6 +400,54 @@ Test(audit_fabric, key_of_the_probes)
 	}
 }
 
+static void add_result(json_t *report, const char *check, const char *subject, const char *result,
+		       const char *member, const char *text)
+{
+	json_array_append_new(json_object_get(report, "results"),
+			      json_pack("{s:s, s:s, s:s, s:s, s:s, s:s}", "check", check, "group",
+					"backend", "name", "x", "subject", subject, "result",
+					result, member, text));
+}
+
+/*
+ * The peers of a host without a key are down, or only silent yet, and its clock comes and goes: all
+ * of it is skipped, and its key alone is the error. So are the peers of a NIC whose pairs failed.
+ */
+Test(audit_fabric, one_cause_is_one_error)
+{
+	static const char *const states[] = {"fail", "unknown", "pass"};
+
+	for (size_t state = 0; state < 3; state++) {
+		json_t *reports = json_array(), *merged;
+		char *error = NULL;
+
+		for (int i = 0; i < 4; i++) {
+			json_t *report =
+				json_pack("{s:i, s:i, s:o, s:[], s:[]}", "version", 1, "run_ns", 1,
+					  "host", json_sprintf("h%d", i), "nics", "results");
+
+			add_result(report, "clock.key", "", "recorded", "value",
+				   i == 2 ? "none" : "there is one");
+			if (i == 2)
+				add_result(report, "clock.synced", "", states[state], "value", "x");
+			if (i == 1)
+				add_result(report, "fabric.pairs", "b:1", "fail", "value", "x");
+			add_result(report, "backend.connectivity", "a:1",
+				   i == 2 ? states[state] : "pass", "value", "x");
+			add_result(report, "backend.connectivity", "b:1",
+				   i == 1 ? states[state] : "pass", "value", "x");
+			json_array_append_new(reports, report);
+		}
+		merged = audit_merge(reports, NULL, &error);
+		cr_assert(merged, "%s", error);
+		cr_expect_eq(json_count(merged, "errors"), 2, "state %zu", state);
+		cr_expect_eq(json_count(merged, "skipped"), state == 2 ? 0 : 3, "state %zu", state);
+		cr_expect_eq(json_count(merged, "unknown"), 0, "state %zu", state);
+		json_decref(merged);
+		json_decref(reports);
+	}
+}
+
 /* Without enough peers that are up there is nothing to be synced with: that is the error. */
 Test(audit_fabric, clock_of_a_host_without_peers)
 {
